@@ -1,0 +1,74 @@
+/*
+ * bytes.h
+ *		Little-endian loads and stores at any alignment.
+ *
+ * A sketch is one canonical little-endian byte string wherever it lives
+ * (doc/format.md), so the core works on those bytes directly.  memcpy keeps
+ * this free of alignment and aliasing assumptions; compilers turn it into one
+ * move on little-endian machines.
+ */
+#ifndef IBLT_CORE_BYTES_H
+#define IBLT_CORE_BYTES_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define IBLT_LE16(x) __builtin_bswap16(x)
+#define IBLT_LE32(x) __builtin_bswap32(x)
+#define IBLT_LE64(x) __builtin_bswap64(x)
+#else
+#define IBLT_LE16(x) (x)
+#define IBLT_LE32(x) (x)
+#define IBLT_LE64(x) (x)
+#endif
+
+static inline uint16_t
+iblt_load16(const uint8_t *from)
+{
+	uint16_t x;
+
+	memcpy(&x, from, sizeof x);
+	return IBLT_LE16(x);
+}
+
+static inline uint32_t
+iblt_load32(const uint8_t *from)
+{
+	uint32_t x;
+
+	memcpy(&x, from, sizeof x);
+	return IBLT_LE32(x);
+}
+
+static inline uint64_t
+iblt_load64(const uint8_t *from)
+{
+	uint64_t x;
+
+	memcpy(&x, from, sizeof x);
+	return IBLT_LE64(x);
+}
+
+static inline void
+iblt_store16(uint8_t *to, uint16_t x)
+{
+	x = IBLT_LE16(x);
+	memcpy(to, &x, sizeof x);
+}
+
+static inline void
+iblt_store32(uint8_t *to, uint32_t x)
+{
+	x = IBLT_LE32(x);
+	memcpy(to, &x, sizeof x);
+}
+
+static inline void
+iblt_store64(uint8_t *to, uint64_t x)
+{
+	x = IBLT_LE64(x);
+	memcpy(to, &x, sizeof x);
+}
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * cell.h
+ *		Rows into cells, cells added to cells, and one key looked up.
+ *
+ * A row (key, y) puts into one cell of each subtable its terms: c, and the
+ * field elements c*w(y), c*w(y)*x_1 .. c*w(y)*x_L, c*w(y)*g(key) and, in a
+ * value sketch, c*y; c is +1 for insert and -1 for delete.  All is linear, so
+ * sketches can be added and subtracted cell by cell.  Weighting every sum by
+ * w(y) is what lets rows of one key with several values share a cell without
+ * poisoning it, which Goodrich & Mitzenmacher leave open.
+ */
+#ifndef IBLT_CORE_CELL_H
+#define IBLT_CORE_CELL_H
+
+#include "sketch.h"
+
+/* What a cell or a decoding says about one key. */
+typedef struct IbltEntry
+{
+	const uint8_t *key;			/* 8 * limbs bytes */
+	int32_t		count;			/* rows inserted less rows deleted */
+	bool		has_value;		/* all its rows carry one value, and it is: */
+	uint64_t	value;
+} IbltEntry;
+
+typedef enum IbltPresence
+{
+	IBLT_ABSENT,
+	IBLT_PRESENT,
+	IBLT_UNKNOWN
+} IbltPresence;
+
+/*
+ * Inserts (sign +1) or deletes (sign -1) a row: key has 8 * limbs bytes, y is
+ * its checksum or value.  The sketch must have cells; it is not sealed.  Fails
+ * without a change when a limb or value is one of the 59 words that no field
+ * element stands for (probability 3e-18 each).
+ */
+extern IbltStatus iblt_core_add_row(IbltSketch *sketch, const uint8_t *key,
+									uint64_t y, int sign);
+
+/*
+ * sketch += sign * other.  The two must be compatible; other must be sealed.
+ * Leaves sketch unsealed.
+ */
+extern void iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other,
+								 int sign);
+
+/* sketch = -sketch; it must be sealed, and is left unsealed. */
+extern void iblt_core_negate(IbltSketch *sketch);
+
+extern bool iblt_core_cell_is_zero(const IbltSketch *sketch,
+								   const uint8_t *cell);
+
+/*
+ * Is cell i pure, given the inverse of its weight: does it hold rows of one
+ * key only?  Then key (8 * limbs bytes) is set.  A cell of several keys passes
+ * with probability 2^-64 / cells of a subtable.
+ */
+extern bool iblt_core_cell_key(const IbltSketch *sketch, uint32_t i,
+							   uint64_t inverse, uint8_t *key);
+
+/* Fills entry from a pure cell; entry->key is left alone. */
+extern void iblt_core_read_entry(const IbltSketch *sketch, const uint8_t *cell,
+								 IbltEntry *entry);
+
+/* Subtracts a cell's contents (taken before) from each of the key's cells. */
+extern void iblt_core_remove(IbltSketch *sketch, const uint32_t *index,
+							 int32_t count, const uint64_t *terms);
+
+/* The indices of a key's cells, one for each subtable kept; returns g(key). */
+extern uint64_t iblt_core_key_cells(const IbltSketch *sketch,
+									const uint8_t *key, uint32_t *index);
+
+/*
+ * The paper's GET: is the key there, judged from its own cells only?  entry is
+ * filled when present.  The sketch must be sealed.
+ */
+extern IbltPresence iblt_core_get(const IbltSketch *sketch,
+								  const uint8_t *key, IbltEntry *entry);
+
+#endif

@@ -1,0 +1,120 @@
+/*
+ * hash.h
+ *		The seeded hash functions of a sketch.
+ *
+ * All are XXH3 (xxHash), frozen with format version 1 and written down in
+ * doc/format.md: positions h_1 .. h_k and check g from the key alone, weight w
+ * from the row's checksum or value alone.
+ *
+ * One 128-bit hash of the key gives four positions and the check.  The check
+ * mixes both halves, so given any one position it is still uniform, which is
+ * all that the pure test asks (it looks at one cell).
+ */
+#ifndef IBLT_CORE_HASH_H
+#define IBLT_CORE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bytes.h"
+#include "field.h"
+
+#ifndef XXH_INLINE_ALL
+#define XXH_INLINE_ALL
+#endif
+#include <xxhash.h>
+
+#define IBLT_MIN_HASHES		3
+#define IBLT_MAX_HASHES		8
+
+/* 2^64 divided by the golden ratio: an odd number without structure. */
+#define IBLT_GOLDEN			UINT64_C(0x9E3779B97F4A7C15)
+
+/* What a sketch's seed expands to. */
+typedef struct IbltHasher
+{
+	uint64_t	key_seed;		/* check and positions h_1 .. h_4 */
+	uint64_t	key_seed2;		/* positions h_5 .. h_8 */
+	uint64_t	weight_seed;
+	uint64_t	value_mask;
+	uint64_t	key_mask;
+} IbltHasher;
+
+/* One 64-bit word hashed, little-endian. */
+static inline uint64_t
+iblt_hash_word(uint64_t word, uint64_t seed)
+{
+	uint8_t bytes[8];
+
+	iblt_store64(bytes, word);
+	return XXH3_64bits_withSeed(bytes, sizeof bytes, seed);
+}
+
+/* Derives the seeds and masks of a sketch from its one seed. */
+static inline void
+iblt_hasher_init(IbltHasher *hasher, uint64_t seed)
+{
+	hasher->key_seed = iblt_hash_word(0, seed);
+	hasher->key_seed2 = iblt_hash_word(1, seed);
+	hasher->weight_seed = iblt_hash_word(2, seed);
+	hasher->value_mask = iblt_hash_word(3, seed);
+	hasher->key_mask = iblt_hash_word(4, seed);
+}
+
+/*
+ * The mask XORed to limb l of a key before it is used as a field element, so
+ * that the 59 words above p are no values a user is likely to have (-1 is).
+ */
+static inline uint64_t
+iblt_limb_mask(const IbltHasher *hasher, size_t limb)
+{
+	return hasher->key_mask + limb * IBLT_GOLDEN;
+}
+
+/* The weight w(y) of a checksum or value, a non-zero field element. */
+static inline uint64_t
+iblt_hash_weight(const IbltHasher *hasher, uint64_t y)
+{
+	uint64_t weight = fp_reduce(iblt_hash_word(y, hasher->weight_seed));
+
+	return weight == 0 ? 1 : weight;
+}
+
+/*
+ * Maps a 32-bit hash to [0, cells) by multiply-shift.  For any divisor f of
+ * cells, position / f is the position among cells / f: what makes folding
+ * exact.
+ */
+static inline uint32_t
+iblt_scale(uint32_t hash, uint32_t cells)
+{
+	return (uint32_t) (((uint64_t) hash * cells) >> 32);
+}
+
+static inline void
+iblt_scale_four(XXH128_hash_t h, uint32_t cells, uint32_t *position)
+{
+	position[0] = iblt_scale((uint32_t) h.low64, cells);
+	position[1] = iblt_scale((uint32_t) (h.low64 >> 32), cells);
+	position[2] = iblt_scale((uint32_t) h.high64, cells);
+	position[3] = iblt_scale((uint32_t) (h.high64 >> 32), cells);
+}
+
+/*
+ * Hashes a key of size bytes.  Returns its check g(key), the paper's G1, as a
+ * lazy word, and sets its position in the subtable of each hash.
+ */
+static inline uint64_t
+iblt_hash_key(const IbltHasher *hasher, const uint8_t *key, size_t size,
+			  int hashes, uint32_t cells, uint32_t *position)
+{
+	XXH128_hash_t h = XXH3_128bits_withSeed(key, size, hasher->key_seed);
+
+	iblt_scale_four(h, cells, position);
+	if (hashes > 4)
+		iblt_scale_four(XXH3_128bits_withSeed(key, size, hasher->key_seed2),
+						cells, position + 4);
+	return h.low64 ^ h.high64;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * meter.h
+ *		The difference meter: how many rows differ, from 512 bytes.
+ *
+ * Each row adds +1 or -1 to one of 256 counters; bucket and sign are hash bits
+ * of the row.  After subtraction the counters' sum of squares estimates the
+ * number of rows in the difference, a changed row counting two and the same
+ * row n times counting n^2, with a standard deviation of sqrt(2/256) = 8.8 %
+ * whatever their number.  This is the fast-AMS sketch of Thorup & Zhang
+ * (2004, "Tabulation based 4-universal hashing with applications to second
+ * moment estimation").  Counters wrap at 16 bits; a difference is read right
+ * as long as it is itself within 16 bits, which it is up to some 10^9 rows.
+ */
+#ifndef IBLT_CORE_METER_H
+#define IBLT_CORE_METER_H
+
+#include <stdbool.h>
+
+#include "sketch.h"
+
+/*
+ * Adds a row, sign +1 or -1.  hash is w(y) * g(key): a uniform element for
+ * each row that the cells need anyway.
+ */
+static inline void
+iblt_meter_add(uint8_t *meter, uint64_t hash, int sign)
+{
+	uint8_t *counter = meter + 2 * (hash >> 56);
+	unsigned step = (unsigned) ((hash >> 55) & 1 ? -sign : sign);
+
+	iblt_store16(counter, (uint16_t) (iblt_load16(counter) + step));
+}
+
+/* meter += sign * other, counter by counter. */
+extern void iblt_core_meter_add_all(uint8_t *meter, const uint8_t *other,
+									int sign);
+
+extern bool iblt_core_meter_is_zero(const uint8_t *meter);
+
+/* Estimated number of rows in the difference. */
+extern double iblt_core_meter_estimate(const uint8_t *meter);
+
+/* A bound that the true number of rows passes in at most 1 % of cases. */
+extern double iblt_core_meter_bound(const uint8_t *meter);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * peel.h
+ *		Decoding: the keys of a sketch, one at a time.
+ *
+ * Peeling as in Goodrich & Mitzenmacher's LISTENTRIES and the Difference
+ * Digest's decode: take a pure cell from a queue, report its key, subtract the
+ * cell's contents from all the key's cells, queue those, and go on until none
+ * is pure.  A cell reports at most once, which bounds the work on corrupt and
+ * crafted sketches; at the end every cell must be zero.
+ */
+#ifndef IBLT_CORE_PEEL_H
+#define IBLT_CORE_PEEL_H
+
+#include "cell.h"
+
+/*
+ * Weights inverted together.  An inversion costs some 75 products; shared by
+ * 64 it costs one more each.
+ */
+#define IBLT_PEEL_BATCH		64
+
+typedef enum IbltPeelResult
+{
+	IBLT_PEEL_COMPLETE,			/* every row of the sketch was reported */
+	IBLT_PEEL_INCOMPLETE,		/* more keys than the cells can hold */
+	IBLT_PEEL_INCONSISTENT		/* cells and header contradict each other: not
+								 * made by inserting, deleting and adding */
+} IbltPeelResult;
+
+typedef struct IbltPeeler
+{
+	IbltSketch *sketch;			/* worked upon until it is empty */
+	uint32_t   *queue;			/* ring of the cells to look at */
+	uint32_t	head;
+	uint32_t	queued;			/* cells in the ring */
+	uint8_t    *in_queue;		/* bit for each cell */
+	uint8_t    *reported;		/* bit for each cell */
+	uint32_t	recovered;		/* keys reported */
+	int64_t		rows;			/* sum of their counts */
+	uint32_t	batch_size;
+	uint32_t	batch_next;
+	uint32_t	batch[IBLT_PEEL_BATCH];
+	uint64_t	weight[IBLT_PEEL_BATCH];
+	uint64_t	inverse[IBLT_PEEL_BATCH];
+	uint8_t		key[8 * IBLT_MAX_LIMBS];
+	uint64_t	terms[IBLT_MAX_FIELDS];
+} IbltPeeler;
+
+/* Bytes of scratch memory that peeling this sketch takes, 4-byte aligned. */
+extern size_t iblt_core_peel_scratch_size(const IbltSketch *sketch);
+
+/* Begins to peel: the sketch is a copy that may be destroyed. */
+extern void iblt_core_peel_start(IbltPeeler *peeler, IbltSketch *sketch,
+								 void *scratch);
+
+/*
+ * The next key, or false when no cell is pure any more.  entry->key is valid
+ * until the next call.  Every call ends after a bounded number of steps in all
+ * (each report queues at most k cells, and there are at most ncells reports).
+ */
+extern bool iblt_core_peel_next(IbltPeeler *peeler, IbltEntry *entry);
+
+/* What it came to, after iblt_core_peel_next has returned false. */
+extern IbltPeelResult iblt_core_peel_result(const IbltPeeler *peeler);
+
+#endif

@@ -1,0 +1,370 @@
+/*
+ * sketch.c
+ *		Layout of a sketch's bytes, and the one validator.
+ *
+ * The layout is frozen by doc/format.md; change both together, and the version.
+ */
+#include "sketch.h"
+#include "sizing.h"
+
+/* Offsets of the header. */
+#define OFFSET_VERSION		4
+#define OFFSET_HASHES		5
+#define OFFSET_SUBTABLES	6
+#define OFFSET_FLAGS		7
+#define OFFSET_KEY_KIND		8
+#define OFFSET_RESERVED1	9
+#define OFFSET_LIMBS		10
+#define OFFSET_CELLS		12
+#define OFFSET_SEED			16
+#define OFFSET_ROWS			24
+#define OFFSET_DESCRIPTION_SIZE 32
+#define OFFSET_RESERVED2	34		/* 6 bytes */
+#define OFFSET_METER		40
+#define HEADER_SIZE			(OFFSET_METER + 2 * IBLT_METER_BUCKETS)
+#define CHECKSUM_SIZE		8
+
+#define FLAG_VALUES			0x01
+
+int
+iblt_core_subtable_count(const IbltParams *params)
+{
+	int count = 0;
+	unsigned left;
+
+	for (left = params->subtables; left != 0; left &= left - 1)
+		count++;
+	return count;
+}
+
+/* The description is padded with zeros to whole words. */
+static size_t
+description_room(const IbltParams *params)
+{
+	return (params->description_size + 7) & ~(size_t) 7;
+}
+
+static unsigned
+fields_of(const IbltParams *params)
+{
+	return params->limbs + 2 + (params->with_values ? 1 : 0);
+}
+
+static uint32_t
+cell_size_of(const IbltParams *params)
+{
+	return 4 + 8 * (uint32_t) fields_of(params);
+}
+
+/* An untyped template does not know its cell's size, and has none. */
+static uint32_t
+cells_of(const IbltParams *params)
+{
+	if (params->kind == IBLT_KEY_UNTYPED)
+		return 0;
+	return (uint32_t) iblt_core_subtable_count(params) * params->subtable_cells;
+}
+
+size_t
+iblt_core_size(const IbltParams *params)
+{
+	size_t fixed = HEADER_SIZE + description_room(params) + CHECKSUM_SIZE;
+	uint64_t cells = (uint64_t) cells_of(params) * cell_size_of(params);
+
+	return cells > IBLT_MAX_BYTES - fixed ? 0 : fixed + (size_t) cells;
+}
+
+/*
+ * UTF-8 without control characters: what a list of type names can be.  Checks
+ * form only (lead and continuation bytes); which characters there are is for
+ * the server's own conversion to judge.
+ */
+static bool
+is_plain_utf8(const uint8_t *text, size_t size)
+{
+	size_t i = 0;
+
+	while (i < size)
+	{
+		uint8_t lead = text[i++];
+		int more = lead < 0x80 ? 0 : lead < 0xc2 ? -1 : lead < 0xe0 ? 1
+			: lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : -1;
+
+		if (more < 0 || lead < 0x20 || lead == 0x7f)
+			return false;
+		for (; more > 0; more--, i++)
+			if (i >= size || (text[i] & 0xc0) != 0x80)
+				return false;
+	}
+	return true;
+}
+
+static IbltStatus
+check_key(const IbltParams *params)
+{
+	size_t text = params->description_size;
+
+	if (params->limbs < 1 || params->limbs > IBLT_MAX_LIMBS)
+		return IBLT_BAD_KEY_SIZE;
+	switch (params->kind)
+	{
+		case IBLT_KEY_INTEGER:
+			if (params->limbs != 1)
+				return IBLT_BAD_KEY_SIZE;
+			break;
+		case IBLT_KEY_UUID:
+			if (params->limbs != 2)
+				return IBLT_BAD_KEY_SIZE;
+			break;
+		case IBLT_KEY_CANONICAL:
+			if (text == 0 || text > IBLT_MAX_DESCRIPTION)
+				return IBLT_BAD_DESCRIPTION;
+			return is_plain_utf8(params->description, text)
+				? IBLT_OK : IBLT_BAD_DESCRIPTION;
+		case IBLT_KEY_UNTYPED:
+			break;
+		default:
+			return IBLT_BAD_KEY_KIND;
+	}
+	return text == 0 ? IBLT_OK : IBLT_BAD_DESCRIPTION;
+}
+
+IbltStatus
+iblt_core_check_params(const IbltParams *params)
+{
+	if (params->hashes < IBLT_MIN_HASHES || params->hashes > IBLT_MAX_HASHES)
+		return IBLT_BAD_HASHES;
+	if (params->subtables == 0 || params->subtables >> params->hashes != 0)
+		return IBLT_BAD_SUBTABLES;
+	if (!iblt_core_ladder_has(params->subtable_cells))
+		return IBLT_BAD_CELLS;
+	if (check_key(params) != IBLT_OK)
+		return check_key(params);
+	return iblt_core_size(params) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
+}
+
+/* Points a view with parameters set at its bytes. */
+static void
+set_view(IbltSketch *sketch, uint8_t *bytes)
+{
+	const IbltParams *params = &sketch->params;
+
+	iblt_hasher_init(&sketch->hasher, params->seed);
+	sketch->bytes = bytes;
+	sketch->size = iblt_core_size(params);
+	sketch->meter = bytes + OFFSET_METER;
+	sketch->params.description = bytes + HEADER_SIZE;
+	sketch->cells = bytes + HEADER_SIZE + description_room(params);
+	sketch->ncells = cells_of(params);
+	sketch->cell_size = cell_size_of(params);
+	sketch->fields = fields_of(params);
+}
+
+void
+iblt_core_init(IbltSketch *sketch, const IbltParams *params, uint8_t *bytes)
+{
+	memset(bytes, 0, iblt_core_size(params));
+	memcpy(bytes, IBLT_MAGIC, 4);
+	bytes[OFFSET_VERSION] = IBLT_FORMAT_VERSION;
+	bytes[OFFSET_HASHES] = (uint8_t) params->hashes;
+	bytes[OFFSET_SUBTABLES] = (uint8_t) params->subtables;
+	bytes[OFFSET_FLAGS] = params->with_values ? FLAG_VALUES : 0;
+	bytes[OFFSET_KEY_KIND] = (uint8_t) params->kind;
+	iblt_store16(bytes + OFFSET_LIMBS, (uint16_t) params->limbs);
+	iblt_store32(bytes + OFFSET_CELLS, params->subtable_cells);
+	iblt_store64(bytes + OFFSET_SEED, params->seed);
+	iblt_store16(bytes + OFFSET_DESCRIPTION_SIZE,
+				 (uint16_t) params->description_size);
+	if (params->description_size > 0)
+		memcpy(bytes + HEADER_SIZE, params->description,
+			   params->description_size);
+
+	sketch->params = *params;
+	sketch->rows = 0;
+	set_view(sketch, bytes);
+}
+
+void
+iblt_core_view_copy(IbltSketch *copy, const IbltSketch *sketch, uint8_t *bytes)
+{
+	*copy = *sketch;
+	set_view(copy, bytes);
+}
+
+static bool
+all_zero(const uint8_t *bytes, size_t size)
+{
+	while (size-- > 0)
+		if (*bytes++ != 0)
+			return false;
+	return true;
+}
+
+/* Reads the header into params; its own parts only, not what follows. */
+static IbltStatus
+read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
+			size_t size)
+{
+	if (size < HEADER_SIZE + CHECKSUM_SIZE)
+		return IBLT_BAD_SIZE;
+	if (memcmp(bytes, IBLT_MAGIC, 4) != 0)
+		return IBLT_BAD_MAGIC;
+	if (bytes[OFFSET_VERSION] != IBLT_FORMAT_VERSION)
+		return IBLT_BAD_VERSION;
+	if ((bytes[OFFSET_FLAGS] & ~FLAG_VALUES) != 0 ||
+		bytes[OFFSET_RESERVED1] != 0 ||
+		!all_zero(bytes + OFFSET_RESERVED2, 6))
+		return IBLT_BAD_RESERVED;
+
+	params->hashes = bytes[OFFSET_HASHES];
+	params->subtables = bytes[OFFSET_SUBTABLES];
+	params->with_values = (bytes[OFFSET_FLAGS] & FLAG_VALUES) != 0;
+	params->kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
+	params->limbs = iblt_load16(bytes + OFFSET_LIMBS);
+	params->subtable_cells = iblt_load32(bytes + OFFSET_CELLS);
+	params->seed = iblt_load64(bytes + OFFSET_SEED);
+	params->description = bytes + HEADER_SIZE;
+	params->description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
+	*rows = (int64_t) iblt_load64(bytes + OFFSET_ROWS);
+
+	/* before the description is looked at, it must be there */
+	if (params->description_size > size - HEADER_SIZE - CHECKSUM_SIZE)
+		return IBLT_BAD_SIZE;
+	return iblt_core_check_params(params);
+}
+
+/* Every field element below p: one representation for each sketch. */
+static bool
+fields_canonical(const IbltSketch *sketch)
+{
+	uint32_t i;
+	unsigned f;
+
+	for (i = 0; i < sketch->ncells; i++)
+		for (f = 0; f < sketch->fields; f++)
+			if (iblt_cell_field(iblt_cell(sketch, i), f) >= IBLT_FP_P)
+				return false;
+	return true;
+}
+
+static uint64_t
+checksum_of(const uint8_t *bytes, size_t size)
+{
+	return XXH3_64bits_withSeed(bytes, size - CHECKSUM_SIZE, 0);
+}
+
+IbltStatus
+iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
+{
+	IbltParams *params = &sketch->params;
+	IbltStatus status = read_header(params, &sketch->rows, bytes, size);
+	size_t text;
+
+	if (status != IBLT_OK)
+		return status;
+	if (size != iblt_core_size(params))
+		return IBLT_BAD_SIZE;
+	text = params->description_size;
+	if (!all_zero(bytes + HEADER_SIZE + text, description_room(params) - text))
+		return IBLT_BAD_RESERVED;
+	if (iblt_load64(bytes + size - CHECKSUM_SIZE) != checksum_of(bytes, size))
+		return IBLT_BAD_CHECKSUM;
+
+	set_view(sketch, bytes);
+	if (params->kind == IBLT_KEY_UNTYPED &&
+		(sketch->rows != 0 || !all_zero(sketch->meter, 2 * IBLT_METER_BUCKETS)))
+		return IBLT_BAD_TEMPLATE;
+	return fields_canonical(sketch) ? IBLT_OK : IBLT_BAD_FIELD;
+}
+
+void
+iblt_core_seal(IbltSketch *sketch)
+{
+	uint32_t i;
+	unsigned f;
+
+	for (i = 0; i < sketch->ncells; i++)
+	{
+		uint8_t *cell = iblt_cell(sketch, i);
+
+		for (f = 0; f < sketch->fields; f++)
+			iblt_cell_set_field(cell, f, fp_reduce(iblt_cell_field(cell, f)));
+	}
+	iblt_store64(sketch->bytes + OFFSET_ROWS, (uint64_t) sketch->rows);
+	iblt_store64(sketch->bytes + sketch->size - CHECKSUM_SIZE,
+				 checksum_of(sketch->bytes, sketch->size));
+}
+
+IbltStatus
+iblt_core_compatible(const IbltParams *a, const IbltParams *b)
+{
+	if (a->hashes != b->hashes)
+		return IBLT_OTHER_HASHES;
+	if (a->subtables != b->subtables)
+		return IBLT_OTHER_SUBTABLES;
+	if (a->subtable_cells != b->subtable_cells)
+		return IBLT_OTHER_CELLS;
+	if (a->seed != b->seed)
+		return IBLT_OTHER_SEED;
+	if (a->with_values != b->with_values)
+		return IBLT_OTHER_VALUES;
+	if (a->kind != b->kind || a->description_size != b->description_size ||
+		memcmp(a->description, b->description, a->description_size) != 0)
+		return IBLT_OTHER_KEY_TYPE;
+	return a->limbs == b->limbs ? IBLT_OK : IBLT_OTHER_KEY_SIZE;
+}
+
+const char *
+iblt_core_status_text(IbltStatus status)
+{
+	switch (status)
+	{
+		case IBLT_OK:
+			return "nothing is wrong";
+		case IBLT_BAD_SIZE:
+			return "its size does not match its header";
+		case IBLT_BAD_MAGIC:
+			return "it does not begin with the bytes of an iblt";
+		case IBLT_BAD_VERSION:
+			return "its format version is not known to this version of iblt";
+		case IBLT_BAD_RESERVED:
+			return "bits that must be zero are not";
+		case IBLT_BAD_HASHES:
+			return "its number of hashes is not between 3 and 8";
+		case IBLT_BAD_SUBTABLES:
+			return "its set of subtables does not match its number of hashes";
+		case IBLT_BAD_CELLS:
+			return "its number of cells is not a size that sketches can have";
+		case IBLT_BAD_KEY_KIND:
+			return "its kind of key is not known";
+		case IBLT_BAD_KEY_SIZE:
+			return "its key size does not match its kind of key";
+		case IBLT_BAD_DESCRIPTION:
+			return "its description of the key's type is not valid";
+		case IBLT_BAD_TEMPLATE:
+			return "it has rows but no key type";
+		case IBLT_BAD_FIELD:
+			return "a cell holds a number outside the field";
+		case IBLT_BAD_CHECKSUM:
+			return "its checksum does not match its contents";
+		case IBLT_OTHER_HASHES:
+			return "numbers of hashes differ";
+		case IBLT_OTHER_SUBTABLES:
+			return "sets of subtables differ";
+		case IBLT_OTHER_CELLS:
+			return "numbers of cells differ";
+		case IBLT_OTHER_SEED:
+			return "seeds differ";
+		case IBLT_OTHER_VALUES:
+			return "one keeps values, the other does not";
+		case IBLT_OTHER_KEY_TYPE:
+			return "key types differ";
+		case IBLT_OTHER_KEY_SIZE:
+			return "key sizes differ";
+		case IBLT_KEY_NOT_REPRESENTABLE:
+			return "the key cannot be represented with this seed";
+		case IBLT_VALUE_NOT_REPRESENTABLE:
+			return "the value cannot be represented with this seed";
+	}
+	return "unknown status";
+}

@@ -1,0 +1,170 @@
+/*
+ * sketch.h
+ *		The sketch: its parameters, its bytes, and the one validator.
+ *
+ * An invertible Bloom lookup table (Goodrich & Mitzenmacher 2011) of weighted
+ * cells.  The bytes of a sketch are described in doc/format.md and are the
+ * same on disk, on the wire and in memory; an IbltSketch is a view upon them
+ * that spares the rest of the core from knowing offsets.
+ *
+ * Nothing here takes memory or reports errors: the caller brings the bytes,
+ * and functions that can fail return an IbltStatus.
+ */
+#ifndef IBLT_CORE_SKETCH_H
+#define IBLT_CORE_SKETCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hash.h"
+
+#define IBLT_FORMAT_VERSION		1
+#define IBLT_MAGIC				"IBLT"
+
+#define IBLT_MAX_LIMBS			512		/* key of 4,096 bytes */
+#define IBLT_MAX_DESCRIPTION	8192	/* bytes */
+#define IBLT_METER_BUCKETS		256
+
+/* A value of PostgreSQL is at most 1 GB less one byte, its header included. */
+#define IBLT_MAX_BYTES			((size_t) 0x3fffffff - 4)
+
+/* What the bytes of a key mean. */
+typedef enum IbltKeyKind
+{
+	IBLT_KEY_UNTYPED = 0,		/* an empty template, no key seen yet */
+	IBLT_KEY_INTEGER = 1,		/* 64-bit two's complement, little-endian */
+	IBLT_KEY_UUID = 2,			/* 16 bytes */
+	IBLT_KEY_CANONICAL = 3		/* items of canonical bytes, zero-padded */
+} IbltKeyKind;
+
+typedef enum IbltStatus
+{
+	IBLT_OK = 0,
+	/* the validator's findings */
+	IBLT_BAD_SIZE,
+	IBLT_BAD_MAGIC,
+	IBLT_BAD_VERSION,
+	IBLT_BAD_RESERVED,
+	IBLT_BAD_HASHES,
+	IBLT_BAD_SUBTABLES,
+	IBLT_BAD_CELLS,
+	IBLT_BAD_KEY_KIND,
+	IBLT_BAD_KEY_SIZE,
+	IBLT_BAD_DESCRIPTION,
+	IBLT_BAD_TEMPLATE,
+	IBLT_BAD_FIELD,
+	IBLT_BAD_CHECKSUM,
+	/* parameters that two sketches must share */
+	IBLT_OTHER_HASHES,
+	IBLT_OTHER_SUBTABLES,
+	IBLT_OTHER_CELLS,
+	IBLT_OTHER_SEED,
+	IBLT_OTHER_VALUES,
+	IBLT_OTHER_KEY_TYPE,
+	IBLT_OTHER_KEY_SIZE,
+	/* rows that cannot be kept */
+	IBLT_KEY_NOT_REPRESENTABLE,
+	IBLT_VALUE_NOT_REPRESENTABLE
+} IbltStatus;
+
+/* What is fixed when a sketch is made. */
+typedef struct IbltParams
+{
+	int			hashes;			/* k, 3 to 8 */
+	unsigned	subtables;		/* bit i set: the subtable of hash i is kept */
+	uint32_t	subtable_cells; /* cells in each subtable, on the ladder */
+	IbltKeyKind kind;
+	unsigned	limbs;			/* 8-byte words of a key */
+	bool		with_values;
+	uint64_t	seed;
+	const uint8_t *description; /* the key's column types, UTF-8 */
+	size_t		description_size;	/* bytes */
+} IbltParams;
+
+/* A view upon the bytes of one sketch. */
+typedef struct IbltSketch
+{
+	IbltParams	params;
+	IbltHasher	hasher;
+	int64_t		rows;			/* inserted less deleted */
+	uint8_t    *bytes;
+	size_t		size;			/* of bytes */
+	uint8_t    *meter;			/* IBLT_METER_BUCKETS counters of 16 bits */
+	uint8_t    *cells;
+	uint32_t	ncells;			/* 0 in an untyped template */
+	uint32_t	cell_size;		/* bytes */
+	unsigned	fields;			/* field elements in a cell */
+} IbltSketch;
+
+/* Number of subtables kept; a row is in that many cells. */
+extern int	iblt_core_subtable_count(const IbltParams *params);
+
+/* Bytes of a sketch with these parameters; 0 when more than IBLT_MAX_BYTES. */
+extern size_t iblt_core_size(const IbltParams *params);
+
+/* Are these parameters possible?  The first that is not, or IBLT_OK. */
+extern IbltStatus iblt_core_check_params(const IbltParams *params);
+
+/*
+ * Makes an empty sketch in bytes, which has iblt_core_size(params) of them.
+ * params must have passed iblt_core_check_params.  The view keeps its own copy
+ * of the description, in bytes.
+ */
+extern void iblt_core_init(IbltSketch *sketch, const IbltParams *params,
+						   uint8_t *bytes);
+
+/*
+ * The one validator.  Opens a view on bytes from anywhere, or says what is
+ * wrong with them; the view is then not to be used.  Only reads the bytes.
+ */
+extern IbltStatus iblt_core_open(IbltSketch *sketch, uint8_t *bytes,
+								 size_t size);
+
+/* Sets a view on a byte-for-byte copy of an open sketch. */
+extern void iblt_core_view_copy(IbltSketch *copy, const IbltSketch *sketch,
+								uint8_t *bytes);
+
+/*
+ * Makes the bytes canonical again after rows were added: reduces every field
+ * element, writes the row count and the checksum.
+ */
+extern void iblt_core_seal(IbltSketch *sketch);
+
+/* The first parameter in which the two differ, so that they cannot be added. */
+extern IbltStatus iblt_core_compatible(const IbltParams *a,
+									   const IbltParams *b);
+
+/* One English clause for any status, without a full stop. */
+extern const char *iblt_core_status_text(IbltStatus status);
+
+/* The i-th cell. */
+static inline uint8_t *
+iblt_cell(const IbltSketch *sketch, uint32_t i)
+{
+	return sketch->cells + (size_t) i * sketch->cell_size;
+}
+
+/*
+ * A cell is a count of 32 bits, then field elements: weight, key limbs, check
+ * and, in a value sketch, value.
+ */
+static inline uint64_t
+iblt_cell_field(const uint8_t *cell, unsigned field)
+{
+	return iblt_load64(cell + 4 + 8 * (size_t) field);
+}
+
+static inline void
+iblt_cell_set_field(uint8_t *cell, unsigned field, uint64_t element)
+{
+	iblt_store64(cell + 4 + 8 * (size_t) field, element);
+}
+
+#define IBLT_FIELD_WEIGHT			0
+#define IBLT_FIELD_KEY				1
+#define IBLT_FIELD_CHECK(limbs)		(1 + (limbs))
+#define IBLT_FIELD_VALUE(limbs)		(2 + (limbs))
+#define IBLT_MAX_FIELDS				(IBLT_MAX_LIMBS + 3)
+
+#endif
