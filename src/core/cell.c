@@ -151,7 +151,7 @@ iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other, int sign)
 		iblt_store32(cell, iblt_load32(cell) + (sign > 0 ? count : -count));
 		for (f = 0; f < sketch->fields; f++)
 		{
-			uint64_t term = iblt_cell_field(addend, f);
+			uint64_t term = fp_reduce(iblt_cell_field(addend, f));
 
 			iblt_cell_set_field(cell, f,
 								fp_add_lazy(iblt_cell_field(cell, f),

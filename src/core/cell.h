@@ -40,8 +40,8 @@ extern IbltStatus iblt_core_add_row(IbltSketch *sketch, const uint8_t *key,
 									uint64_t y, int sign);
 
 /*
- * sketch += sign * other.  The two must be compatible; other must be sealed.
- * Leaves sketch unsealed.
+ * sketch += sign * other.  The two must be compatible, and need not be sealed;
+ * sketch is left unsealed.
  */
 extern void iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other,
 								 int sign);

@@ -1,0 +1,307 @@
+-- iblt: the whole current API, every object with its comment.
+-- A release adds sql/iblt--A--B.sql with what changed since the one before.
+
+\echo Use "CREATE EXTENSION iblt" to load this file. \quit
+
+-- The type --------------------------------------------------------------------
+
+CREATE TYPE iblt;
+
+CREATE FUNCTION iblt_in(cstring) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_in(cstring) IS 'text input of type iblt';
+
+CREATE FUNCTION iblt_out(iblt) RETURNS cstring
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_out(iblt) IS 'text output of type iblt: one base64 token';
+
+CREATE FUNCTION iblt_recv(internal) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_recv(internal) IS 'binary input of type iblt';
+
+CREATE FUNCTION iblt_send(iblt) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_send(iblt) IS 'binary output of type iblt';
+
+CREATE TYPE iblt (
+	INPUT = iblt_in,
+	OUTPUT = iblt_out,
+	RECEIVE = iblt_recv,
+	SEND = iblt_send,
+	STORAGE = external
+);
+COMMENT ON TYPE iblt IS
+'invertible Bloom lookup table: a sketch of rows (key, checksum) that can be subtracted and decoded';
+
+CREATE FUNCTION iblt_to_bytea(iblt) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_to_bytea(iblt) IS 'the bytes of a sketch, as doc/format.md describes them';
+
+CREATE FUNCTION iblt_from_bytea(bytea) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_from_bytea(bytea) IS 'a sketch from its bytes, which are validated';
+
+CREATE CAST (iblt AS bytea) WITH FUNCTION iblt_to_bytea(iblt);
+COMMENT ON CAST (iblt AS bytea) IS 'the bytes of a sketch';
+
+CREATE CAST (bytea AS iblt) WITH FUNCTION iblt_from_bytea(bytea);
+COMMENT ON CAST (bytea AS iblt) IS 'a sketch from its bytes, which are validated';
+
+-- Making and describing sketches ----------------------------------------------
+
+CREATE FUNCTION iblt_new(
+	capacity integer DEFAULT 100,
+	hashes integer DEFAULT 4,
+	key_size integer DEFAULT 32,
+	with_values boolean DEFAULT false,
+	seed bigint DEFAULT 0)
+RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_new(integer, integer, integer, boolean, bigint) IS
+'an empty sketch to be used as a template, so that both sides build alike';
+
+CREATE FUNCTION iblt_info(
+	s iblt,
+	OUT version integer,
+	OUT hashes integer,
+	OUT cells integer,
+	OUT capacity integer,
+	OUT key_type text,
+	OUT key_size integer,
+	OUT with_values boolean,
+	OUT seed bigint,
+	OUT rows bigint,
+	OUT bytes bigint)
+RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_info(iblt) IS
+'parameters of a sketch, its net number of rows and its size in bytes';
+
+-- Linear algebra on sketches ---------------------------------------------------
+
+CREATE FUNCTION iblt_add(iblt, iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_add(iblt, iblt) IS 'implementation of + operator';
+
+CREATE FUNCTION iblt_subtract(iblt, iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_subtract(iblt, iblt) IS 'implementation of - operator';
+
+CREATE FUNCTION iblt_negate(iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_negate(iblt) IS 'implementation of unary - operator';
+
+CREATE FUNCTION iblt_eq(iblt, iblt) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_eq(iblt, iblt) IS 'implementation of = operator';
+
+CREATE FUNCTION iblt_ne(iblt, iblt) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_ne(iblt, iblt) IS 'implementation of <> operator';
+
+CREATE OPERATOR + (
+	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_add, COMMUTATOR = +
+);
+COMMENT ON OPERATOR + (iblt, iblt) IS 'the rows of both sketches';
+
+CREATE OPERATOR - (
+	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_subtract
+);
+COMMENT ON OPERATOR - (iblt, iblt) IS 'the difference: rows of the left less rows of the right sketch';
+
+CREATE OPERATOR - (
+	RIGHTARG = iblt, FUNCTION = iblt_negate
+);
+COMMENT ON OPERATOR - (NONE, iblt) IS 'every row with its sign turned';
+
+CREATE OPERATOR = (
+	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_eq,
+	COMMUTATOR = =, NEGATOR = <>, RESTRICT = eqsel, JOIN = eqjoinsel
+);
+COMMENT ON OPERATOR = (iblt, iblt) IS 'do both sketches hold the same rows?';
+
+CREATE OPERATOR <> (
+	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_ne,
+	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
+);
+COMMENT ON OPERATOR <> (iblt, iblt) IS 'do the sketches hold different rows?';
+
+-- One row at a time --------------------------------------------------------------
+
+CREATE FUNCTION iblt_insert(s iblt, key anyelement, value bigint) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_insert(iblt, anyelement, bigint) IS
+'the sketch with one row more; value is the row''s checksum or, in a value sketch, its value';
+
+CREATE FUNCTION iblt_delete(s iblt, key anyelement, value bigint) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_delete(iblt, anyelement, bigint) IS
+'the sketch with one row less, which need not have been in it';
+
+CREATE FUNCTION iblt_get(
+	s iblt,
+	key anyelement,
+	OUT status text,
+	OUT count integer,
+	OUT value bigint)
+RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_get(iblt, anyelement) IS
+'is a key in the sketch: present, absent or unknown, with its count of rows and its value';
+
+-- Aggregates ---------------------------------------------------------------------
+
+CREATE FUNCTION iblt_agg_trans(internal, anyelement, bigint) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_trans(internal, anyelement, bigint) IS 'aggregate transition function';
+CREATE FUNCTION iblt_agg_trans(internal, anyelement, bigint, integer) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_trans(internal, anyelement, bigint, integer) IS 'aggregate transition function';
+CREATE FUNCTION iblt_agg_trans(internal, anyelement, bigint, iblt) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_trans(internal, anyelement, bigint, iblt) IS 'aggregate transition function';
+
+CREATE FUNCTION iblt_agg_inverse(internal, anyelement, bigint) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_inverse(internal, anyelement, bigint) IS 'aggregate inverse transition function';
+CREATE FUNCTION iblt_agg_inverse(internal, anyelement, bigint, integer) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_inverse(internal, anyelement, bigint, integer) IS 'aggregate inverse transition function';
+CREATE FUNCTION iblt_agg_inverse(internal, anyelement, bigint, iblt) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_inverse(internal, anyelement, bigint, iblt) IS 'aggregate inverse transition function';
+
+CREATE FUNCTION iblt_agg_final(internal, anyelement, bigint) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_final(internal, anyelement, bigint) IS 'aggregate final function';
+CREATE FUNCTION iblt_agg_final(internal, anyelement, bigint, integer) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_final(internal, anyelement, bigint, integer) IS 'aggregate final function';
+CREATE FUNCTION iblt_agg_final(internal, anyelement, bigint, iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_final(internal, anyelement, bigint, iblt) IS 'aggregate final function';
+
+CREATE FUNCTION iblt_agg_serial(internal) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_serial(internal) IS 'aggregate serialization function';
+
+CREATE FUNCTION iblt_agg_deserial(bytea, internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_deserial(bytea, internal) IS 'aggregate deserialization function';
+
+CREATE FUNCTION iblt_agg_combine(internal, internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_agg_combine(internal, internal) IS 'aggregate combine function';
+
+CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint) (
+	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 8192,
+	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = iblt_agg_combine,
+	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
+	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
+	MSTYPE = internal, MSSPACE = 8192,
+	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE iblt_agg(anyelement, bigint) IS
+'sketch of rows, each given by its key and a checksum of its contents';
+
+CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, capacity integer) (
+	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 8192,
+	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = iblt_agg_combine,
+	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
+	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
+	MSTYPE = internal, MSSPACE = 8192,
+	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, integer) IS
+'sketch of rows that can decode so many differing keys';
+
+CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, template iblt) (
+	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 8192,
+	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = iblt_agg_combine,
+	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
+	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
+	MSTYPE = internal, MSSPACE = 8192,
+	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, iblt) IS
+'sketch of rows with the parameters of a template';
+
+CREATE FUNCTION iblt_sum_trans(internal, iblt) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_sum_trans(internal, iblt) IS 'aggregate transition function';
+
+CREATE FUNCTION iblt_sum_inverse(internal, iblt) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_sum_inverse(internal, iblt) IS 'aggregate inverse transition function';
+
+CREATE FUNCTION iblt_sum_final(internal) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_sum_final(internal) IS 'aggregate final function';
+
+CREATE AGGREGATE iblt_sum(iblt) (
+	SFUNC = iblt_sum_trans, STYPE = internal, SSPACE = 8192,
+	FINALFUNC = iblt_sum_final,
+	COMBINEFUNC = iblt_agg_combine,
+	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
+	MSFUNC = iblt_sum_trans, MINVFUNC = iblt_sum_inverse,
+	MSTYPE = internal, MSSPACE = 8192,
+	MFINALFUNC = iblt_sum_final,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE iblt_sum(iblt) IS
+'sum of sketches: of shards, partitions or changes';
+
+-- Decoding -----------------------------------------------------------------------
+
+CREATE FUNCTION iblt_decode(s iblt, allow_partial boolean DEFAULT false)
+RETURNS TABLE (key text, side text, count integer, value bigint)
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
+COMMENT ON FUNCTION iblt_decode(iblt, boolean) IS
+'the keys in a sketch, as text, with the side they are on; an error if there are more than it can decode';
+
+CREATE FUNCTION iblt_decode(s iblt, keytype anyelement, allow_partial boolean DEFAULT false)
+RETURNS TABLE (key anyelement, side text, count integer, value bigint)
+	AS 'MODULE_PATHNAME', 'iblt_decode_typed' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
+COMMENT ON FUNCTION iblt_decode(iblt, anyelement, boolean) IS
+'the keys in a sketch, as the type of the second argument, with the side they are on; an error if there are more than it can decode';
+
+CREATE FUNCTION iblt_decode_status(
+	s iblt,
+	OUT complete boolean,
+	OUT recovered bigint,
+	OUT estimated bigint,
+	OUT recommended_capacity bigint)
+RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_decode_status(iblt) IS
+'can the sketch be decoded completely, how many keys are recovered, about how many rows differ, and which capacity to use';
+
+-- Row checksums --------------------------------------------------------------------
+
+CREATE FUNCTION iblt_checksum_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION iblt_checksum_support(internal) IS
+	'planner support: a row argument becomes its columns';
+
+-- STABLE, not IMMUTABLE: enum labels and the names behind reg* values can be
+-- changed without the stored value changing.
+CREATE FUNCTION iblt_checksum(VARIADIC "any") RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 5
+	SUPPORT iblt_checksum_support;
+
+COMMENT ON FUNCTION iblt_checksum(VARIADIC "any") IS
+	'checksum of a row''s values, the same on every server; a sole row means its columns';
+
+CREATE FUNCTION iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 5
+	SUPPORT iblt_checksum_support;
+
+COMMENT ON FUNCTION iblt_checksum_seeded(bigint, VARIADIC "any") IS
+	'checksum of a row''s values under a seed, which both sides must share';

@@ -1,0 +1,590 @@
+/*-------------------------------------------------------------------------
+ *
+ * canonical.c
+ *	  SQL values to canonical bytes.
+ *
+ * The bytes are those of the binary send functions of PostgreSQL 13 to 18,
+ * but no OID is ever written, text is UTF-8, and each NaN is one NaN.  The
+ * common types are written here without calling their send functions.
+ *
+ * Limits: the bytes of a container are moved once for each level of nesting
+ * whose length takes more than one byte.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "access/tupmacs.h"
+#include "catalog/pg_enum.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#if PG_VERSION_NUM >= 140000
+#include "utils/multirangetypes.h"
+#endif
+#include "utils/rangetypes.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "canonical_private.h"
+
+/* PostgreSQL treats all NaNs as equal, and text can carry only one. */
+#define CANONICAL_NAN4	UINT32_C(0x7fc00000)
+#define CANONICAL_NAN8	UINT64_C(0x7ff8000000000000)
+
+/* The stored form of a numeric, which has been fixed since PostgreSQL 9.1. */
+#define NUMERIC_FLAGS		0xC000
+#define NUMERIC_SHORT		0x8000
+#define NUMERIC_SPECIAL		0xC000
+#define NUMERIC_EXT_SIGN	0xF000
+
+static void append_slow(StringInfo buf, IbltCodec *codec, Datum value);
+
+static pg_attribute_always_inline void
+ensure_room(StringInfo buf, Size room)
+{
+	if (unlikely((Size) (buf->maxlen - buf->len) <= room))
+	{
+		if (room > MaxAllocSize)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("canonical bytes of a value exceed %zu bytes",
+							(Size) MaxAllocSize)));
+		enlargeStringInfo(buf, (int) room);
+	}
+}
+
+/* Writes LEB128(n); the caller has ensured that there are 5 bytes of room. */
+static pg_attribute_always_inline char *
+put_leb128(char *out, uint32 n)
+{
+	while (n >= 0x80)
+	{
+		*out++ = (char) (n | 0x80);
+		n >>= 7;
+	}
+	*out++ = (char) n;
+	return out;
+}
+
+static pg_attribute_always_inline char *
+put_int16(char *out, uint16 value)
+{
+	value = pg_hton16(value);
+	memcpy(out, &value, sizeof(value));
+	return out + sizeof(value);
+}
+
+static pg_attribute_always_inline char *
+put_int32(char *out, uint32 value)
+{
+	value = pg_hton32(value);
+	memcpy(out, &value, sizeof(value));
+	return out + sizeof(value);
+}
+
+static pg_attribute_always_inline char *
+put_int64(char *out, uint64 value)
+{
+	value = pg_hton64(value);
+	memcpy(out, &value, sizeof(value));
+	return out + sizeof(value);
+}
+
+static pg_attribute_always_inline uint32
+float4_bits(float4 value)
+{
+	uint32		bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return isnan(value) ? CANONICAL_NAN4 : bits;
+}
+
+static pg_attribute_always_inline uint64
+float8_bits(float8 value)
+{
+	uint64		bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return isnan(value) ? CANONICAL_NAN8 : bits;
+}
+
+/* Appends len bytes. */
+void
+iblt_append_binary(StringInfo buf, const void *data, Size len)
+{
+	ensure_room(buf, len);
+	memcpy(buf->data + buf->len, data, len);
+	buf->len += (int) len;
+}
+
+/* Appends four bytes, the highest first. */
+void
+iblt_append_int32(StringInfo buf, uint32 value)
+{
+	ensure_room(buf, sizeof(value));
+	put_int32(buf->data + buf->len, value);
+	buf->len += sizeof(value);
+}
+
+/*
+ * Begins an item whose length is not known yet, with one byte for it.
+ * Returns what iblt_item_end must be given.
+ */
+int
+iblt_item_begin(StringInfo buf)
+{
+	ensure_room(buf, 1);
+	return buf->len++;
+}
+
+/* Writes the length of the item begun at start, moving it if need be. */
+void
+iblt_item_end(StringInfo buf, int start)
+{
+	int			n = buf->len - start - 1;
+	char		header[5];
+	int			width = (int) (put_leb128(header, (uint32) n + 1) - header);
+
+	if (width > 1)
+	{
+		ensure_room(buf, (Size) width - 1);
+		memmove(buf->data + start + width, buf->data + start + 1, n);
+		buf->len += width - 1;
+	}
+	memcpy(buf->data + start, header, width);
+}
+
+static pg_attribute_always_inline void
+append_bytes_item(StringInfo buf, const char *data, Size len)
+{
+	char	   *out;
+
+	ensure_room(buf, len + 5);
+	out = put_leb128(buf->data + buf->len, (uint32) len + 1);
+	memcpy(out, data, len);
+	buf->len = (int) (out + len - buf->data);
+}
+
+/* Server text as an item in UTF-8. */
+static void
+append_text_item(StringInfo buf, const char *text, Size len)
+{
+	int			start;
+
+	if (iblt_text_is_raw() || iblt_is_ascii(text, len))
+	{
+		append_bytes_item(buf, text, len);
+		return;
+	}
+	start = iblt_item_begin(buf);
+	iblt_append_utf8(buf, text, len);
+	iblt_item_end(buf, start);
+}
+
+/* The bytes of numeric_send, from the stored form. */
+static void
+append_numeric_item(StringInfo buf, const char *data, Size len)
+{
+	uint16		header = 0;
+	uint16		sign;
+	uint16		dscale;
+	int16		weight;
+	int			ndigits;
+	Size		skip = sizeof(uint16);
+	char	   *out;
+
+	Assert(len >= skip);
+	memcpy(&header, data, sizeof(header));
+	dscale = (header & 0x1F80) >> 7;
+	if ((header & NUMERIC_FLAGS) == NUMERIC_SPECIAL)
+	{
+		sign = header & NUMERIC_EXT_SIGN;
+		weight = 0;
+		len = skip;
+	}
+	else if ((header & NUMERIC_FLAGS) == NUMERIC_SHORT)
+	{
+		sign = (header & 0x2000) ? 0x4000 : 0;
+		weight = (int16) ((header & 0x3F) - (header & 0x40));
+	}
+	else
+	{
+		sign = header & NUMERIC_FLAGS;
+		dscale = header & 0x3FFF;
+		memcpy(&weight, data + skip, sizeof(weight));
+		skip += sizeof(weight);
+	}
+	ndigits = (int) ((len - skip) / sizeof(int16));
+
+	ensure_room(buf, 5 + 8 + len);
+	out = put_leb128(buf->data + buf->len, 8 + 2 * (uint32) ndigits + 1);
+	out = put_int16(out, (uint16) ndigits);
+	out = put_int16(out, (uint16) weight);
+	out = put_int16(out, sign);
+	out = put_int16(out, dscale);
+	for (int i = 0; i < ndigits; i++)
+	{
+		uint16		digit;
+
+		memcpy(&digit, data + skip + i * sizeof(digit), sizeof(digit));
+		out = put_int16(out, digit);
+	}
+	buf->len = (int) (out - buf->data);
+}
+
+/* The variable-length kinds that are written from their stored form. */
+static pg_attribute_always_inline void
+append_varlena_item(StringInfo buf, IbltKind kind, Datum value)
+{
+	struct varlena *stored = (struct varlena *) DatumGetPointer(value);
+	struct varlena *plain = pg_detoast_datum_packed(stored);
+	const char *data = VARDATA_ANY(plain);
+	Size		len = VARSIZE_ANY_EXHDR(plain);
+
+	if (kind == IBLT_KIND_BYTES)
+		append_bytes_item(buf, data, len);
+	else if (kind == IBLT_KIND_TEXT)
+		append_text_item(buf, data, len);
+	else
+		append_numeric_item(buf, data, len);
+	if (unlikely(plain != stored))
+		pfree(plain);
+}
+
+static char *
+put_timetz(char *out, const TimeTzADT *value)
+{
+	*out++ = 12 + 1;
+	out = put_int64(out, (uint64) value->time);
+	return put_int32(out, (uint32) value->zone);
+}
+
+static char *
+put_interval(char *out, const Interval *value)
+{
+	*out++ = 16 + 1;
+	out = put_int64(out, (uint64) value->time);
+	out = put_int32(out, (uint32) value->day);
+	return put_int32(out, (uint32) value->month);
+}
+
+static char *
+put_fixed(char *out, const void *value, int len)
+{
+	*out++ = (char) (len + 1);
+	memcpy(out, value, len);
+	return out + len;
+}
+
+static pg_attribute_always_inline char *
+put_scalar(char *out, IbltCodec *codec, Datum value)
+{
+	switch (codec->kind)
+	{
+		case IBLT_KIND_BYTE:
+			*out++ = 1 + 1;
+			*out++ = DatumGetChar(value);
+			return out;
+		case IBLT_KIND_INT2:
+			*out++ = 2 + 1;
+			return put_int16(out, DatumGetUInt16(value));
+		case IBLT_KIND_INT4:
+			*out++ = 4 + 1;
+			return put_int32(out, DatumGetUInt32(value));
+		case IBLT_KIND_INT8:
+			*out++ = 8 + 1;
+			return put_int64(out, (uint64) DatumGetInt64(value));
+		case IBLT_KIND_FLOAT4:
+			*out++ = 4 + 1;
+			return put_int32(out, float4_bits(DatumGetFloat4(value)));
+		case IBLT_KIND_FLOAT8:
+			*out++ = 8 + 1;
+			return put_int64(out, float8_bits(DatumGetFloat8(value)));
+		case IBLT_KIND_FIXED:
+			return put_fixed(out, DatumGetPointer(value), codec->typlen);
+		case IBLT_KIND_TIMETZ:
+			return put_timetz(out, DatumGetTimeTzADTP(value));
+		case IBLT_KIND_INTERVAL:
+			return put_interval(out, DatumGetIntervalP(value));
+		default:
+			return NULL;
+	}
+}
+
+static pg_attribute_always_inline void
+append_item(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
+{
+	char	   *out;
+
+	ensure_room(buf, IBLT_FIXED_ROOM);
+	if (isnull)
+	{
+		buf->data[buf->len++] = 0;
+		return;
+	}
+	if (codec->kind >= IBLT_KIND_BYTES)
+	{
+		if (codec->kind == IBLT_KIND_BYTES)
+			append_varlena_item(buf, IBLT_KIND_BYTES, value);
+		else
+			append_slow(buf, codec, value);
+		return;
+	}
+	out = put_scalar(buf->data + buf->len, codec, value);
+	buf->len = (int) (out - buf->data);
+}
+
+/* The items of an array's elements, without its shape. */
+static void
+append_elements(StringInfo buf, IbltCodec *element, ArrayType *array)
+{
+	int			nitems = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	char	   *p = ARR_DATA_PTR(array);
+	bits8	   *bitmap = ARR_NULLBITMAP(array);
+
+	for (int i = 0; i < nitems; i++)
+	{
+		if (bitmap && !(bitmap[i / 8] & (1 << (i % 8))))
+		{
+			append_item(buf, element, (Datum) 0, true);
+			continue;
+		}
+		append_item(buf, element,
+					fetch_att(p, element->typbyval, element->typlen), false);
+		p = att_addlength_pointer(p, element->typlen, p);
+		p = (char *) att_align_nominal(p, element->typalign);
+	}
+}
+
+/*
+ * ndim, then each dimension's length and lower bound, then the elements.  An
+ * array without elements has no shape, as in its text form.
+ */
+static void
+append_array(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	ArrayType  *array = DatumGetArrayTypeP(value);
+	int			ndim = ARR_NDIM(array);
+
+	if (ArrayGetNItems(ndim, ARR_DIMS(array)) == 0)
+		ndim = 0;
+	ensure_room(buf, 1 + 8 * MAXDIM);
+	buf->data[buf->len++] = (char) ndim;
+	for (int i = 0; i < ndim; i++)
+	{
+		iblt_append_int32(buf, (uint32) ARR_DIMS(array)[i]);
+		iblt_append_int32(buf, (uint32) ARR_LBOUND(array)[i]);
+	}
+	if (ndim > 0)
+		append_elements(buf, codec->element, array);
+}
+
+static void
+append_range(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	RangeType  *range = DatumGetRangeTypeP(value);
+	char		flags = range_get_flags(range);
+	RangeBound	lower;
+	RangeBound	upper;
+	bool		empty;
+
+	flags &= RANGE_EMPTY | RANGE_LB_INC | RANGE_LB_INF |
+		RANGE_UB_INC | RANGE_UB_INF;
+	iblt_append_binary(buf, &flags, 1);
+	range_deserialize(codec->range, range, &lower, &upper, &empty);
+	if (RANGE_HAS_LBOUND(flags))
+		append_item(buf, codec->element, lower.val, false);
+	if (RANGE_HAS_UBOUND(flags))
+		append_item(buf, codec->element, upper.val, false);
+}
+
+#if PG_VERSION_NUM >= 140000
+static void
+append_multirange(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	MultirangeType *multirange = DatumGetMultirangeTypeP(value);
+	RangeType **ranges;
+	int32		nranges;
+
+	multirange_deserialize(codec->range, multirange, &nranges, &ranges);
+	iblt_append_int32(buf, (uint32) nranges);
+	for (int i = 0; i < nranges; i++)
+		append_item(buf, codec->element, RangeTypePGetDatum(ranges[i]), false);
+}
+#endif
+
+static void
+append_enum(StringInfo buf, Datum value)
+{
+	HeapTuple	tuple = SearchSysCache1(ENUMOID, value);
+	const char *label;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+				 errmsg("invalid internal value for enum: %u",
+						DatumGetObjectId(value))));
+	label = NameStr(((Form_pg_enum) GETSTRUCT(tuple))->enumlabel);
+	iblt_append_utf8(buf, label, strlen(label));
+	ReleaseSysCache(tuple);
+}
+
+/* Output text: what has no send function, or sends OIDs. */
+static void
+append_output(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	int			level = iblt_pin_settings(codec->names_only);
+	char	   *text = OutputFunctionCall(&codec->write, value);
+
+	AtEOXact_GUC(true, level);
+	iblt_append_utf8(buf, text, strlen(text));
+}
+
+/* What the send function says, with any float8 in it made canonical. */
+static void
+append_sent(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	bytea	   *sent = iblt_call_send(codec, value, iblt_pinned_encoding());
+	int			start = buf->len;
+
+	iblt_append_binary(buf, VARDATA(sent), VARSIZE(sent) - VARHDRSZ);
+	if (codec->float_offset < 0)
+		return;
+	for (int i = start + codec->float_offset; i + 8 <= buf->len; i += 8)
+	{
+		uint64		bits;
+		float8		number;
+
+		memcpy(&bits, buf->data + i, sizeof(bits));
+		bits = pg_ntoh64(bits);
+		memcpy(&number, &bits, sizeof(number));
+		put_int64(buf->data + i, float8_bits(number));
+	}
+}
+
+static void
+append_by_kind(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	switch (codec->kind)
+	{
+		case IBLT_KIND_SEND:
+			append_sent(buf, codec, value);
+			break;
+		case IBLT_KIND_JSONB:
+			iblt_append_jsonb(buf, value);
+			break;
+		case IBLT_KIND_TSVECTOR:
+			iblt_append_tsvector(buf, codec, value);
+			break;
+		case IBLT_KIND_HSTORE:
+			iblt_append_hstore(buf, codec, value);
+			break;
+		case IBLT_KIND_OUTPUT:
+			append_output(buf, codec, value);
+			break;
+		case IBLT_KIND_ENUM:
+			append_enum(buf, value);
+			break;
+		case IBLT_KIND_ARRAY:
+			append_array(buf, codec, value);
+			break;
+		case IBLT_KIND_ROW:
+			iblt_codec_append_columns(buf, codec, value);
+			break;
+		case IBLT_KIND_RANGE:
+			append_range(buf, codec, value);
+			break;
+#if PG_VERSION_NUM >= 140000
+		case IBLT_KIND_MULTIRANGE:
+			append_multirange(buf, codec, value);
+			break;
+#endif
+		default:
+			elog(ERROR, "unexpected codec kind %d", (int) codec->kind);
+	}
+}
+
+/* All kinds that are not worth a place in the inlined path. */
+static void
+append_slow(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	MemoryContext caller;
+	int			start;
+
+	switch (codec->kind)
+	{
+		case IBLT_KIND_TEXT:
+			append_varlena_item(buf, IBLT_KIND_TEXT, value);
+			return;
+		case IBLT_KIND_NUMERIC:
+			append_varlena_item(buf, IBLT_KIND_NUMERIC, value);
+			return;
+		case IBLT_KIND_NAME:
+			append_text_item(buf, NameStr(*DatumGetName(value)),
+							 strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN));
+			return;
+		case IBLT_KIND_CSTRING:
+			append_text_item(buf, DatumGetCString(value),
+							 strlen(DatumGetCString(value)));
+			return;
+		default:
+			break;
+	}
+
+	/* Send functions leave garbage, and arrays can have millions of elements. */
+	check_stack_depth();
+	CHECK_FOR_INTERRUPTS();
+	caller = MemoryContextSwitchTo(iblt_codec_scratch(codec));
+	start = iblt_item_begin(buf);
+	append_by_kind(buf, codec, value);
+	iblt_item_end(buf, start);
+	MemoryContextSwitchTo(caller);
+	MemoryContextReset(codec->scratch);
+}
+
+void
+iblt_codec_append(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
+{
+	append_item(buf, codec, value, isnull);
+}
+
+void
+iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
+					   const NullableDatum *args, int n)
+{
+	for (int i = 0; i < n; i++)
+		append_item(buf, codecs[i], args[i].value, args[i].isnull);
+}
+
+void
+iblt_codec_append_columns(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	HeapTupleHeader header = DatumGetHeapTupleHeader(value);
+	IbltRow    *row = iblt_codec_follow(codec,
+										HeapTupleHeaderGetTypeId(header),
+										HeapTupleHeaderGetTypMod(header));
+	HeapTupleData tuple;
+
+	tuple.t_len = HeapTupleHeaderGetDatumLength(header);
+	ItemPointerSetInvalid(&tuple.t_self);
+	tuple.t_tableOid = InvalidOid;
+	tuple.t_data = header;
+	heap_deform_tuple(&tuple, row->desc, row->values, row->nulls);
+	for (int i = 0; i < row->ncolumns; i++)
+	{
+		int			attribute = row->attributes[i];
+
+		append_item(buf, row->columns[i], row->values[attribute],
+					row->nulls[attribute]);
+	}
+	if ((Pointer) header != DatumGetPointer(value))
+		pfree(header);
+}

@@ -1,0 +1,107 @@
+/*-------------------------------------------------------------------------
+ *
+ * canonical.h
+ *	  The canonical bytes of SQL values, and back.
+ *
+ * The bytes of a value depend on nothing but the value: not on settings,
+ * encodings, OIDs, storage, byte order or server version.  An item is one
+ * value with its length in front: NULL is the byte 0, a value of n bytes is
+ * LEB128(n + 1) and the n bytes.  Items delimit themselves, so different
+ * lists of items never join to the same bytes.  doc/checksum.md has the bytes
+ * of each type.
+ *
+ * Limits: one StringInfo, hence 1 GB, holds what is being appended.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_CANONICAL_H
+#define IBLT_CANONICAL_H
+
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+
+/* Bounds on a description, which comes from another machine. */
+#define IBLT_MAX_DESCRIPTION	8192
+#define IBLT_MAX_DESCRIPTION_DEPTH	64
+#define IBLT_MAX_COLUMNS		1600
+
+/*
+ * How values of one type become canonical bytes and back.  It caches function
+ * lookups and working memory, so it serves one call site at a time and is not
+ * to be shared between them.
+ */
+typedef struct IbltCodec IbltCodec;
+
+/*
+ * The codec of a type; it lives in cxt.  A domain is treated as its base type.
+ * RECORDOID gives a codec that follows each datum's own row type.  ERROR for
+ * pseudo-types, whose values have no bytes.
+ */
+extern IbltCodec *iblt_codec_for_type(Oid type, MemoryContext cxt);
+
+/* The codec of an anonymous row whose columns have these types. */
+extern IbltCodec *iblt_codec_for_columns(int ncolumns, const Oid *types,
+										 MemoryContext cxt);
+
+/*
+ * Appends one item.  buf->data is not kept NUL-terminated.  What is taken
+ * from CurrentMemoryContext is given back.
+ */
+extern void iblt_codec_append(StringInfo buf, IbltCodec *codec, Datum value,
+							  bool isnull);
+
+/* Appends the items of codecs[i] and args[i] for all i < n. */
+extern void iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
+								   const NullableDatum *args, int n);
+
+/*
+ * Reads one item at *pos and advances *pos.  The value is made by the type's
+ * receive or input function, in CurrentMemoryContext.  ERROR when the bytes
+ * are malformed or not what iblt_codec_append writes for the value, and when
+ * the value breaks a constraint of its domain.  Never reads at or past end,
+ * and takes memory in proportion to the bytes at hand only.
+ */
+extern Datum iblt_codec_read(IbltCodec *codec, const uint8 **pos,
+							 const uint8 *end, bool *isnull);
+
+/*
+ * The type's portable name, palloc'd, in UTF-8 whatever the database's
+ * encoding: "text", "int4[]", "(int4,text)", "public.mood".  A record codec
+ * that has seen no datum is "record", which no description may say.
+ */
+extern char *iblt_codec_description(IbltCodec *codec);
+
+/*
+ * Inverse of iblt_codec_description.  The text may come from an untrusted
+ * source: it is bounded, search_path plays no part, and only a text that
+ * iblt_codec_description would write is accepted.  ERROR otherwise, with a
+ * hint if the type does not exist in this database.
+ */
+extern IbltCodec *iblt_codec_from_description(const char *description,
+											  MemoryContext cxt);
+
+/* The type, and for rows the typmod, of what iblt_codec_read returns. */
+extern Oid	iblt_codec_type(IbltCodec *codec);
+extern int32 iblt_codec_typmod(IbltCodec *codec);
+
+/*
+ * Rises whenever any codec of this process looks up a row type anew, which is
+ * the only time when descriptions can change.
+ */
+extern uint64 iblt_codec_generation(void);
+
+/*
+ * Rows.  The number of columns is -1 for what is no row and for a record
+ * codec that has seen no datum.  Dropped columns do not count.
+ */
+extern bool iblt_codec_is_row(IbltCodec *codec);
+extern int	iblt_codec_ncolumns(IbltCodec *codec);
+extern IbltCodec *iblt_codec_column(IbltCodec *codec, int column);
+
+/* The columns' items alone, without the row's own length in front. */
+extern void iblt_codec_append_columns(StringInfo buf, IbltCodec *codec,
+									  Datum row);
+extern Datum iblt_codec_read_columns(IbltCodec *codec, const uint8 **pos,
+									 const uint8 *end);
+
+#endif							/* IBLT_CANONICAL_H */

@@ -1,0 +1,319 @@
+/*-------------------------------------------------------------------------
+ *
+ * canonical_name.c
+ *	  Portable descriptions of types: "text", "int4[]", "(int4,text)",
+ *	  "public.mood".
+ *
+ *		type = row | name | type "[]"
+ *		row  = "(" [type {"," type}] ")"
+ *		name = [schema "."] typname
+ *
+ * Types of pg_catalog have no schema, all others have one.  A part is quoted
+ * as an SQL identifier unless it is made of a-z, 0-9 and _ and begins with no
+ * digit; keywords are not quoted, since they differ between versions.
+ *
+ * A description may come from an attacker.  It is bounded in length, depth
+ * and columns, resolves no name through search_path, runs nothing, and is
+ * accepted only in the one spelling that is written here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "canonical_private.h"
+
+#define MAX_NAME	(NAMEDATALEN * MAX_CONVERSION_GROWTH)
+
+/* Where the parser is, and how deep in rows. */
+typedef struct Parser
+{
+	const char *p;
+	int			depth;
+} Parser;
+
+static Oid	parse_type(Parser *parser, int32 *typmod);
+
+static bool
+is_plain(const char *name)
+{
+	if (*name >= '0' && *name <= '9')
+		return false;
+	for (; *name != '\0'; name++)
+	{
+		if (!((*name >= 'a' && *name <= 'z') ||
+			  (*name >= '0' && *name <= '9') || *name == '_'))
+			return false;
+	}
+	return true;
+}
+
+static void
+append_identifier(StringInfo out, const char *name)
+{
+	StringInfoData utf8;
+
+	if (*name != '\0' && is_plain(name))
+	{
+		appendStringInfoString(out, name);
+		return;
+	}
+	initStringInfo(&utf8);
+	iblt_append_utf8(&utf8, name, strlen(name));
+	appendStringInfoChar(out, '"');
+	for (int i = 0; i < utf8.len; i++)
+	{
+		if (utf8.data[i] == '"')
+			appendStringInfoChar(out, '"');
+		appendStringInfoChar(out, utf8.data[i]);
+	}
+	appendStringInfoChar(out, '"');
+	pfree(utf8.data);
+}
+
+static void
+append_type_name(StringInfo out, Oid type)
+{
+	HeapTuple	tuple;
+	Form_pg_type form;
+
+	if (type == VARCHAROID || type == UNKNOWNOID)
+		type = TEXTOID;
+	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	form = (Form_pg_type) GETSTRUCT(tuple);
+	if (form->typnamespace != PG_CATALOG_NAMESPACE)
+	{
+		char	   *schema = get_namespace_name(form->typnamespace);
+
+		if (schema == NULL)
+			elog(ERROR, "cache lookup failed for namespace %u",
+				 form->typnamespace);
+		append_identifier(out, schema);
+		appendStringInfoChar(out, '.');
+	}
+	append_identifier(out, NameStr(form->typname));
+	ReleaseSysCache(tuple);
+}
+
+static void
+append_description(StringInfo out, IbltCodec *codec)
+{
+	IbltRow    *row = iblt_codec_own_row(codec);
+
+	check_stack_depth();
+	if (codec->kind == IBLT_KIND_ARRAY && codec->base != INT2VECTOROID &&
+		codec->base != OIDVECTOROID)
+	{
+		append_description(out, codec->element);
+		appendStringInfoString(out, "[]");
+		return;
+	}
+	if (row == NULL)
+	{
+		append_type_name(out, codec->base);
+		return;
+	}
+	appendStringInfoChar(out, '(');
+	for (int i = 0; i < row->ncolumns; i++)
+	{
+		if (i > 0)
+			appendStringInfoChar(out, ',');
+		append_description(out, row->columns[i]);
+	}
+	appendStringInfoChar(out, ')');
+}
+
+char *
+iblt_codec_description(IbltCodec *codec)
+{
+	StringInfoData out;
+
+	initStringInfo(&out);
+	append_description(&out, codec);
+	return out.data;
+}
+
+static void
+malformed(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("malformed type description")));
+}
+
+/* Reads an identifier into name, which has room for MAX_NAME + 1 bytes. */
+static void
+parse_identifier(Parser *parser, char *name)
+{
+	bool		quoted = *parser->p == '"';
+	bool		closed = !quoted;
+	int			len = 0;
+
+	if (quoted)
+		parser->p++;
+	for (;; parser->p++)
+	{
+		char		c = *parser->p;
+
+		if (quoted && c == '"')
+		{
+			parser->p++;
+			closed = *parser->p != '"';
+			if (closed)
+				break;
+		}
+		else if (c == '\0' || (!quoted && strchr("(),.[]\"", c) != NULL))
+			break;
+		if (len >= MAX_NAME)
+			malformed();
+		name[len++] = c;
+	}
+	if (len == 0 || !closed)
+		malformed();
+	name[len] = '\0';
+}
+
+/* An identifier in the server's encoding. */
+static char *
+next_name(Parser *parser)
+{
+	char		name[MAX_NAME + 1];
+
+	parse_identifier(parser, name);
+	return iblt_utf8_to_server(name, (int) strlen(name));
+}
+
+/*
+ * Looks a type up by schema, NULL for pg_catalog, and name.  Schemas are
+ * subject to the user's USAGE privilege, as in a query that names the type.
+ */
+static Oid
+find_type(const char *schema, const char *name)
+{
+	Oid			namespace = PG_CATALOG_NAMESPACE;
+	Oid			type = InvalidOid;
+
+	if (schema != NULL)
+		namespace = LookupExplicitNamespace(schema, true);
+	if (OidIsValid(namespace) && strlen(name) < NAMEDATALEN)
+		type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+							   CStringGetDatum(name),
+							   ObjectIdGetDatum(namespace));
+	if (type == RECORDOID)
+		malformed();
+	if (!OidIsValid(type) || !get_typisdefined(type))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type \"%s\" does not exist in this database",
+						schema ? quote_qualified_identifier(schema, name) : name),
+				 errhint("Decode in a database that has the type, or create it with the same schema, name and definition.")));
+	return type;
+}
+
+static Oid
+parse_name(Parser *parser)
+{
+	char	   *schema = NULL;
+	char	   *name = next_name(parser);
+
+	if (*parser->p == '.')
+	{
+		parser->p++;
+		schema = name;
+		name = next_name(parser);
+	}
+	return find_type(schema, name);
+}
+
+/* A row type: RECORDOID, and the typmod under which its columns are known. */
+static int32
+parse_row(Parser *parser)
+{
+	Oid		   *types = palloc(sizeof(Oid) * IBLT_MAX_COLUMNS);
+	int32	   *typmods = palloc(sizeof(int32) * IBLT_MAX_COLUMNS);
+	int			n = 0;
+	TupleDesc	desc;
+
+	parser->p++;
+	while (*parser->p != ')')
+	{
+		if (n > 0 && *parser->p++ != ',')
+			malformed();
+		if (n >= IBLT_MAX_COLUMNS)
+			malformed();
+		types[n] = parse_type(parser, &typmods[n]);
+		n++;
+	}
+	parser->p++;
+
+	desc = CreateTemplateTupleDesc(n);
+	for (int i = 0; i < n; i++)
+		TupleDescInitEntry(desc, (AttrNumber) (i + 1), psprintf("f%d", i + 1),
+						   types[i], typmods[i], 0);
+	pfree(types);
+	pfree(typmods);
+	return BlessTupleDesc(desc)->tdtypmod;
+}
+
+/* Reads a type, and the typmod that tells anonymous rows apart. */
+static Oid
+parse_type(Parser *parser, int32 *typmod)
+{
+	Oid			type;
+
+	if (++parser->depth > IBLT_MAX_DESCRIPTION_DEPTH)
+		malformed();
+	*typmod = -1;
+	if (*parser->p == '(')
+	{
+		*typmod = parse_row(parser);
+		type = RECORDOID;
+	}
+	else
+		type = parse_name(parser);
+	parser->depth--;
+
+	while (*parser->p == '[')
+	{
+		if (parser->p[1] != ']')
+			malformed();
+		parser->p += 2;
+		type = get_array_type(type);
+		if (!OidIsValid(type))
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_OBJECT),
+					 errmsg("a type description names an array type that does not exist"),
+					 errhint("Arrays of arrays, which domains allow, cannot be decoded.")));
+	}
+	return type;
+}
+
+IbltCodec *
+iblt_codec_from_description(const char *description, MemoryContext cxt)
+{
+	Parser		parser = {description, 0};
+	Oid			type;
+	int32		typmod;
+	IbltCodec  *codec;
+
+	if (strnlen(description, IBLT_MAX_DESCRIPTION + 1) > IBLT_MAX_DESCRIPTION)
+		malformed();
+	type = parse_type(&parser, &typmod);
+	if (*parser.p != '\0')
+		malformed();
+	codec = iblt_codec_build(type, typmod, cxt);
+	if (strcmp(description, iblt_codec_description(codec)) != 0)
+		malformed();
+	return codec;
+}

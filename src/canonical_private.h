@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * canonical_private.h
+ *	  What the canonical*.c files share: the codec, byte writing, pinned
+ *	  settings and encodings.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_CANONICAL_PRIVATE_H
+#define IBLT_CANONICAL_PRIVATE_H
+
+#include "canonical.h"
+
+#include "access/tupdesc.h"
+#include "mb/pg_wchar.h"
+#include "port/pg_bswap.h"
+#include "utils/typcache.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+/* How a value's bytes are made.  Kinds up to NUMERIC never call a function. */
+typedef enum IbltKind
+{
+	IBLT_KIND_BYTE,				/* bool and "char" */
+	IBLT_KIND_INT2,
+	IBLT_KIND_INT4,
+	IBLT_KIND_INT8,
+	IBLT_KIND_FLOAT4,
+	IBLT_KIND_FLOAT8,
+	IBLT_KIND_FIXED,			/* typlen bytes as they are stored */
+	IBLT_KIND_TIMETZ,
+	IBLT_KIND_INTERVAL,
+	IBLT_KIND_BYTES,			/* a varlena as it is stored */
+	IBLT_KIND_TEXT,				/* a varlena of server text */
+	IBLT_KIND_NAME,
+	IBLT_KIND_CSTRING,			/* a literal of unknown type */
+	IBLT_KIND_NUMERIC,
+	IBLT_KIND_SEND,				/* the type's send function */
+	IBLT_KIND_JSONB,			/* the last three outside UTF8 databases */
+	IBLT_KIND_TSVECTOR,
+	IBLT_KIND_HSTORE,
+	IBLT_KIND_OUTPUT,			/* output text under pinned settings */
+	IBLT_KIND_ENUM,
+	IBLT_KIND_ARRAY,
+	IBLT_KIND_ROW,
+	IBLT_KIND_RANGE,
+	IBLT_KIND_MULTIRANGE
+} IbltKind;
+
+/* The columns of a row type, as they were when last looked up. */
+typedef struct IbltRow
+{
+	Oid			type;
+	int32		typmod;
+	uint64		identifier;		/* the type cache's, new after each change */
+	TupleDesc	desc;			/* our own copy */
+	int			ncolumns;		/* without dropped ones */
+	int		   *attributes;		/* attribute index of each column */
+	IbltCodec **columns;
+	Datum	   *values;			/* working space, desc->natts long */
+	bool	   *nulls;
+} IbltRow;
+
+struct IbltCodec
+{
+	IbltKind	kind;
+	bool		exact;			/* reading must give back the same bytes */
+	bool		names_only;		/* OUTPUT: only name settings matter */
+	int16		float_offset;	/* SEND: where float8s begin, or -1 */
+	int32		min_bits;		/* SEND: least bits of each thing counted */
+	int			count_offset;	/* SEND: where that int32 count is */
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+	Oid			type;			/* as asked for */
+	Oid			base;			/* below domains */
+	int32		typmod;
+	MemoryContext cxt;
+	MemoryContext scratch;		/* emptied after each value, NULL until used */
+	FmgrInfo	write;			/* send or output function */
+	FmgrInfo	read;			/* receive or input function */
+	Oid			ioparam;
+	void	   *domain_cache;	/* of domain_check */
+	TypeCacheEntry *range;		/* RANGE and MULTIRANGE: the range type */
+	IbltCodec  *element;		/* of an array, range or multirange */
+	MemoryContext row_cxt;		/* holds row; replaced with it */
+	IbltRow    *row;			/* ROW: NULL until known */
+};
+
+/* Most bytes that one of the fixed-width kinds can take, header included. */
+#define IBLT_FIXED_ROOM		32
+
+/* canonical.c */
+extern int	iblt_item_begin(StringInfo buf);
+extern void iblt_item_end(StringInfo buf, int start);
+extern void iblt_append_binary(StringInfo buf, const void *data, Size len);
+extern void iblt_append_int32(StringInfo buf, uint32 value);
+
+/* canonical_type.c */
+extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt);
+extern MemoryContext iblt_codec_scratch(IbltCodec *codec);
+extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
+extern IbltRow *iblt_codec_own_row(IbltCodec *codec);
+
+/* canonical_text.c */
+extern bool iblt_text_is_raw(void);
+extern bool iblt_is_ascii(const char *text, Size len);
+extern void iblt_append_utf8(StringInfo buf, const char *text, Size len);
+extern char *iblt_utf8_to_server(const char *text, int len);
+extern int	iblt_pinned_encoding(void);
+extern int	iblt_pin_encoding(int encoding);
+extern void iblt_unpin_encoding(int saved);
+extern int	iblt_pin_settings(bool names_only);
+extern bytea *iblt_call_send(IbltCodec *codec, Datum value, int encoding);
+extern void iblt_append_jsonb(StringInfo buf, Datum value);
+extern void iblt_append_tsvector(StringInfo buf, IbltCodec *codec, Datum value);
+extern void iblt_append_hstore(StringInfo buf, IbltCodec *codec, Datum value);
+
+#endif							/* IBLT_CANONICAL_PRIVATE_H */

@@ -1,0 +1,417 @@
+/*-------------------------------------------------------------------------
+ *
+ * canonical_read.c
+ *	  Canonical bytes back to SQL values.
+ *
+ * The bytes may come from an attacker.  Lengths and counts are checked
+ * against the bytes at hand before memory is taken, each value is made by its
+ * type's receive or input function, and what was read is written again and
+ * compared, so that no two byte strings show as the same value.
+ *
+ * Limits: values of types with functions from outside pg_catalog, xml, and
+ * those that have only output text are not written again, since their functions need not be
+ * inverses of each other.  What a third party's receive function does with
+ * bad bytes is its own affair.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#if PG_VERSION_NUM >= 140000
+#include "utils/multirangetypes.h"
+#endif
+#include "utils/rangetypes.h"
+
+#include "canonical_private.h"
+
+/* The bytes that are left. */
+typedef struct Reader
+{
+	const uint8 *p;
+	const uint8 *end;
+} Reader;
+
+static Datum read_item(IbltCodec *codec, Reader *reader, bool *isnull);
+
+static void
+malformed(const char *what)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("malformed canonical bytes: %s", what)));
+}
+
+static Size
+bytes_left(const Reader *reader)
+{
+	return (Size) (reader->end - reader->p);
+}
+
+/* Takes n bytes, which must be there. */
+static const uint8 *
+take(Reader *reader, Size n)
+{
+	const uint8 *p = reader->p;
+
+	if (n > bytes_left(reader))
+		malformed("they end too early");
+	reader->p += n;
+	return p;
+}
+
+static int32
+take_int32(Reader *reader)
+{
+	uint32		value;
+
+	memcpy(&value, take(reader, sizeof(value)), sizeof(value));
+	return (int32) pg_ntoh32(value);
+}
+
+/*
+ * Takes an item's header.  Returns false for NULL; otherwise content is set
+ * to the item's bytes, and the reader stands after them.
+ */
+static bool
+take_item(Reader *reader, Reader *content)
+{
+	uint64		n = 0;
+	uint8		byte;
+	int			shift = 0;
+
+	do
+	{
+		byte = *take(reader, 1);
+		n |= (uint64) (byte & 0x7F) << shift;
+		shift += 7;
+	} while ((byte & 0x80) && shift < 35);
+
+	/* the shortest form ends with 0 only if it is that one byte */
+	if ((byte & 0x80) || (byte == 0 && shift > 7))
+		malformed("a length is not in its shortest form");
+	if (n == 0)
+		return false;
+	content->p = take(reader, (Size) (n - 1));
+	content->end = reader->p;
+	return true;
+}
+
+/*
+ * Some receive functions take memory for a count before they read on.  The
+ * things counted must fit in the bytes at hand.
+ */
+static void
+check_count(IbltCodec *codec, const Reader *content)
+{
+	Reader		probe = *content;
+	int32		count;
+
+	if (codec->min_bits == 0)
+		return;
+	(void) take(&probe, (Size) codec->count_offset);
+	count = take_int32(&probe);
+	if (count < 0 ||
+		(uint64) count * codec->min_bits > (uint64) bytes_left(&probe) * 8 + 7)
+		malformed("a count is larger than the bytes");
+}
+
+/* Calls the receive function, which must use up all bytes. */
+static Datum
+receive(IbltCodec *codec, Reader *content)
+{
+	StringInfoData buf;
+	volatile Datum value = (Datum) 0;
+	int			saved;
+
+	if (!OidIsValid(codec->read.fn_oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("no binary input function available for type %s",
+						format_type_be(codec->base))));
+	check_count(codec, content);
+
+	/* receive functions expect a zero byte after the end */
+	initStringInfo(&buf);
+	appendBinaryStringInfo(&buf, (const char *) content->p,
+						   (int) bytes_left(content));
+	saved = iblt_pin_encoding(iblt_pinned_encoding());
+	PG_TRY();
+	{
+		value = ReceiveFunctionCall(&codec->read, &buf, codec->ioparam,
+									codec->typmod);
+	}
+	PG_FINALLY();
+	{
+		iblt_unpin_encoding(saved);
+	}
+	PG_END_TRY();
+	if (buf.cursor != buf.len)
+		malformed("a value has bytes after its end");
+	content->p = content->end;
+	pfree(buf.data);
+	return value;
+}
+
+/* Enum labels, and output text that was written under pinned settings. */
+static Datum
+read_text_form(IbltCodec *codec, Reader *content)
+{
+	char	   *text = iblt_utf8_to_server((const char *) content->p,
+										   (int) bytes_left(content));
+	Datum		value;
+	int			level;
+
+	content->p = content->end;
+	if (codec->kind == IBLT_KIND_ENUM)
+		return InputFunctionCall(&codec->read, text, codec->ioparam, -1);
+	level = iblt_pin_settings(codec->names_only);
+	value = InputFunctionCall(&codec->read, text, codec->ioparam,
+							  codec->typmod);
+	AtEOXact_GUC(true, level);
+	return value;
+}
+
+/*
+ * Reads an array's shape; returns the number of elements.  Each takes a byte
+ * at least.
+ */
+static int
+read_shape(IbltCodec *codec, Reader *content, int *ndim, int *dims, int *lbs)
+{
+	uint64		n = 1;
+
+	*ndim = *take(content, 1);
+	if (*ndim > MAXDIM)
+		malformed("an array has too many dimensions");
+	for (int i = 0; i < *ndim; i++)
+	{
+		dims[i] = take_int32(content);
+		lbs[i] = take_int32(content);
+		if (dims[i] <= 0 || (int64) lbs[i] + dims[i] > PG_INT32_MAX)
+			malformed("an array has impossible bounds");
+		n *= (uint64) dims[i];
+		if (n > bytes_left(content))
+			malformed("an array is larger than its bytes");
+	}
+	if ((codec->base == INT2VECTOROID || codec->base == OIDVECTOROID) &&
+		!(*ndim == 0 || (*ndim == 1 && lbs[0] == 0)))
+		malformed("a vector is not one-dimensional");
+	return *ndim == 0 ? 0 : (int) n;
+}
+
+/* int2vector or oidvector: these have no NULLs, and a shape when empty. */
+static Datum
+make_vector(Oid type, const Datum *values, const bool *nulls, int n)
+{
+	int16	   *ints = palloc(sizeof(int16) * Max(n, 1));
+	Oid		   *oids = palloc(sizeof(Oid) * Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			malformed("a vector contains a null");
+		if (type == OIDVECTOROID)
+			oids[i] = DatumGetObjectId(values[i]);
+		else
+			ints[i] = DatumGetInt16(values[i]);
+	}
+	if (type == OIDVECTOROID)
+		return PointerGetDatum(buildoidvector(oids, n));
+	return PointerGetDatum(buildint2vector(ints, n));
+}
+
+static Datum
+read_array(IbltCodec *codec, Reader *content)
+{
+	IbltCodec  *element = codec->element;
+	int			dims[MAXDIM];
+	int			lbs[MAXDIM];
+	int			ndim;
+	int			n = read_shape(codec, content, &ndim, dims, lbs);
+	Datum	   *values = palloc(sizeof(Datum) * Max(n, 1));
+	bool	   *nulls = palloc(sizeof(bool) * Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		values[i] = read_item(element, content, &nulls[i]);
+	if (codec->base == INT2VECTOROID || codec->base == OIDVECTOROID)
+		return make_vector(codec->base, values, nulls, n);
+	return PointerGetDatum(construct_md_array(values, nulls, ndim, dims, lbs,
+											  element->type, element->typlen,
+											  element->typbyval,
+											  element->typalign));
+}
+
+static Datum
+read_bound(IbltCodec *codec, Reader *content)
+{
+	bool		isnull;
+	Datum		value = read_item(codec->element, content, &isnull);
+
+	if (isnull)
+		malformed("a range bound is null");
+	return value;
+}
+
+/* make_range checks the order of the bounds, and empties what is empty. */
+static Datum
+read_range(IbltCodec *codec, Reader *content)
+{
+	uint8		flags = *take(content, 1);
+	RangeBound	lower = {0};
+	RangeBound	upper = {0};
+
+	lower.lower = true;
+	lower.infinite = (flags & RANGE_LB_INF) != 0;
+	lower.inclusive = (flags & RANGE_LB_INC) != 0;
+	upper.infinite = (flags & RANGE_UB_INF) != 0;
+	upper.inclusive = (flags & RANGE_UB_INC) != 0;
+	if ((flags & ~(RANGE_EMPTY | RANGE_LB_INC | RANGE_LB_INF |
+				   RANGE_UB_INC | RANGE_UB_INF)) != 0 ||
+		((flags & RANGE_EMPTY) && flags != RANGE_EMPTY) ||
+		(lower.infinite && lower.inclusive) ||
+		(upper.infinite && upper.inclusive))
+		malformed("a range has impossible flags");
+	if (RANGE_HAS_LBOUND(flags))
+		lower.val = read_bound(codec, content);
+	if (RANGE_HAS_UBOUND(flags))
+		upper.val = read_bound(codec, content);
+#if PG_VERSION_NUM >= 160000
+	return RangeTypePGetDatum(make_range(codec->range, &lower, &upper,
+										 (flags & RANGE_EMPTY) != 0, NULL));
+#else
+	return RangeTypePGetDatum(make_range(codec->range, &lower, &upper,
+										 (flags & RANGE_EMPTY) != 0));
+#endif
+}
+
+#if PG_VERSION_NUM >= 140000
+static Datum
+read_multirange(IbltCodec *codec, Reader *content)
+{
+	int32		n = take_int32(content);
+	RangeType **ranges;
+
+	if (n < 0 || (Size) n > bytes_left(content))
+		malformed("a multirange is larger than its bytes");
+	ranges = palloc(sizeof(RangeType *) * Max(n, 1));
+	for (int i = 0; i < n; i++)
+		ranges[i] = DatumGetRangeTypeP(read_bound(codec, content));
+	return MultirangeTypePGetDatum(make_multirange(codec->base, codec->range,
+												   n, ranges));
+}
+#endif
+
+/* The columns of a row one after the other; dropped columns become NULL. */
+static Datum
+read_columns(IbltCodec *codec, Reader *content)
+{
+	IbltRow    *row = iblt_codec_own_row(codec);
+	Datum	   *values;
+	bool	   *nulls;
+
+	if (row == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the columns of an anonymous row type are not known")));
+	values = palloc0(sizeof(Datum) * Max(row->desc->natts, 1));
+	nulls = palloc(sizeof(bool) * Max(row->desc->natts, 1));
+	memset(nulls, true, row->desc->natts);
+	for (int i = 0; i < row->ncolumns; i++)
+	{
+		int			attribute = row->attributes[i];
+
+		values[attribute] = read_item(row->columns[i], content,
+									  &nulls[attribute]);
+	}
+	return HeapTupleGetDatum(heap_form_tuple(row->desc, values, nulls));
+}
+
+static Datum
+read_value(IbltCodec *codec, Reader *content)
+{
+	switch (codec->kind)
+	{
+		case IBLT_KIND_ARRAY:
+			return read_array(codec, content);
+		case IBLT_KIND_ROW:
+			return read_columns(codec, content);
+		case IBLT_KIND_RANGE:
+			return read_range(codec, content);
+#if PG_VERSION_NUM >= 140000
+		case IBLT_KIND_MULTIRANGE:
+			return read_multirange(codec, content);
+#endif
+		case IBLT_KIND_ENUM:
+		case IBLT_KIND_OUTPUT:
+			return read_text_form(codec, content);
+		default:
+			return receive(codec, content);
+	}
+}
+
+/* ERROR unless a value is written as the item it was read from. */
+static void
+check_exact(IbltCodec *codec, Datum value, const uint8 *start,
+			const uint8 *end)
+{
+	StringInfoData again;
+
+	initStringInfo(&again);
+	iblt_codec_append(&again, codec, value, false);
+	if (again.len != end - start || memcmp(again.data, start, again.len) != 0)
+		malformed("they are not those of the value they stand for");
+	pfree(again.data);
+}
+
+static Datum
+read_item(IbltCodec *codec, Reader *reader, bool *isnull)
+{
+	Reader		content;
+	const uint8 *start = reader->p;
+	Datum		value = (Datum) 0;
+
+	check_stack_depth();
+	CHECK_FOR_INTERRUPTS();
+	*isnull = !take_item(reader, &content);
+	if (!*isnull)
+	{
+		value = read_value(codec, &content);
+		if (content.p != content.end)
+			malformed("a value has bytes after its end");
+		if (codec->exact)
+			check_exact(codec, value, start, reader->p);
+	}
+	if (codec->type != codec->base)
+		domain_check(value, *isnull, codec->type, &codec->domain_cache,
+					 codec->cxt);
+	return value;
+}
+
+Datum
+iblt_codec_read(IbltCodec *codec, const uint8 **pos, const uint8 *end,
+				bool *isnull)
+{
+	Reader		reader = {*pos, end};
+	Datum		value = read_item(codec, &reader, isnull);
+
+	*pos = reader.p;
+	return value;
+}
+
+Datum
+iblt_codec_read_columns(IbltCodec *codec, const uint8 **pos, const uint8 *end)
+{
+	Reader		reader = {*pos, end};
+	Datum		value = read_columns(codec, &reader);
+
+	*pos = reader.p;
+	return value;
+}

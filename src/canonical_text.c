@@ -1,0 +1,414 @@
+/*-------------------------------------------------------------------------
+ *
+ * canonical_text.c
+ *	  Text in UTF-8, and what else must not depend on the session: pinned
+ *	  client encoding, pinned settings, and the types that order their parts
+ *	  by bytes in the server's encoding.
+ *
+ * In SQL_ASCII databases nothing is known about text, and its bytes are taken
+ * as they are.  Everything here also works in parallel workers.
+ *
+ * Limits: two server characters that have the same character in Unicode are
+ * the same here.  Where that would make two keys of one jsonb the same, it is
+ * an error.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_conversion.h"
+#include "catalog/pg_namespace.h"
+#include "utils/guc.h"
+#include "utils/jsonb.h"
+#include "utils/memutils.h"
+
+#include "canonical_private.h"
+
+#define HIGH_BITS	UINT64_C(0x8080808080808080)
+
+/* One entry of a tsvector or hstore: what it is ordered by, and all of it. */
+typedef struct SortedEntry
+{
+	const char *key;
+	int			keylen;
+	const char *data;
+	int			len;
+} SortedEntry;
+
+/* Whether server text needs no conversion to become canonical. */
+bool
+iblt_text_is_raw(void)
+{
+	int			encoding = GetDatabaseEncoding();
+
+	return encoding == PG_UTF8 || encoding == PG_SQL_ASCII;
+}
+
+bool
+iblt_is_ascii(const char *text, Size len)
+{
+	uint64		chunk;
+
+	for (; len >= sizeof(chunk); text += sizeof(chunk), len -= sizeof(chunk))
+	{
+		memcpy(&chunk, text, sizeof(chunk));
+		if (chunk & HIGH_BITS)
+			return false;
+	}
+	for (; len > 0; text++, len--)
+	{
+		if (IS_HIGHBIT_SET(*text))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The conversion from the database's encoding to UTF-8.  Only that of
+ * pg_catalog counts: one found through search_path could be anybody's.
+ */
+static FmgrInfo *
+utf8_conversion(void)
+{
+	static FmgrInfo conversion;
+	Oid			function;
+
+	if (OidIsValid(conversion.fn_oid))
+		return &conversion;
+	function = FindDefaultConversion(PG_CATALOG_NAMESPACE,
+									 GetDatabaseEncoding(), PG_UTF8);
+	if (!OidIsValid(function))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("there is no conversion from \"%s\" to \"%s\"",
+						GetDatabaseEncodingName(), "UTF8")));
+	fmgr_info_cxt(function, &conversion, TopMemoryContext);
+	return &conversion;
+}
+
+/* Appends server text as UTF-8, with neither length nor final NUL. */
+void
+iblt_append_utf8(StringInfo buf, const char *text, Size len)
+{
+	FmgrInfo   *conversion;
+	char	   *out;
+
+	if (iblt_text_is_raw() || iblt_is_ascii(text, len))
+	{
+		iblt_append_binary(buf, text, len);
+		return;
+	}
+	if (len >= MaxAllocSize / MAX_CONVERSION_GROWTH)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("text of %zu bytes is too long to convert to UTF-8",
+						len)));
+	conversion = utf8_conversion();
+	enlargeStringInfo(buf, (int) len * MAX_CONVERSION_GROWTH + 1);
+	out = buf->data + buf->len;
+#if PG_VERSION_NUM >= 140000
+	FunctionCall6(conversion, Int32GetDatum(GetDatabaseEncoding()),
+				  Int32GetDatum(PG_UTF8), CStringGetDatum(text),
+				  CStringGetDatum(out), Int32GetDatum((int) len),
+				  BoolGetDatum(false));
+#else
+	FunctionCall5(conversion, Int32GetDatum(GetDatabaseEncoding()),
+				  Int32GetDatum(PG_UTF8), CStringGetDatum(text),
+				  CStringGetDatum(out), Int32GetDatum((int) len));
+#endif
+	buf->len += (int) strlen(out);
+}
+
+/*
+ * The inverse, palloc'd and NUL-terminated.  ERROR if the bytes are no valid
+ * text, hold a NUL, or have no equivalent in this database's encoding.
+ */
+char *
+iblt_utf8_to_server(const char *text, int len)
+{
+	char	   *copy = pnstrdup(text, len);
+
+	if ((int) strlen(copy) != len)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("canonical text contains a zero byte")));
+	return pg_any_to_server(copy, len, iblt_pinned_encoding());
+}
+
+/* The client encoding under which send and receive functions say UTF-8. */
+int
+iblt_pinned_encoding(void)
+{
+	return GetDatabaseEncoding() == PG_SQL_ASCII ? PG_SQL_ASCII : PG_UTF8;
+}
+
+/*
+ * Sets the client encoding, past the GUC, which parallel workers may not
+ * change.  Returns what iblt_unpin_encoding must be given, error or not.
+ */
+int
+iblt_pin_encoding(int encoding)
+{
+	int			saved = pg_get_client_encoding();
+
+	if (saved == encoding || SetClientEncoding(encoding) >= 0)
+		return saved;
+	if (PrepareClientEncoding(encoding) < 0 || SetClientEncoding(encoding) < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("conversion between %s and %s is not supported",
+						pg_encoding_to_char(encoding),
+						GetDatabaseEncodingName())));
+	return saved;
+}
+
+void
+iblt_unpin_encoding(int saved)
+{
+	if (saved != pg_get_client_encoding() && SetClientEncoding(saved) < 0)
+		elog(ERROR, "could not restore client encoding %d", saved);
+}
+
+/* Calls the codec's send function under a client encoding. */
+bytea *
+iblt_call_send(IbltCodec *codec, Datum value, int encoding)
+{
+	bytea	   *volatile sent = NULL;
+	int			saved;
+
+	if (pg_get_client_encoding() == encoding)
+		return SendFunctionCall(&codec->write, value);
+	saved = iblt_pin_encoding(encoding);
+	PG_TRY();
+	{
+		sent = SendFunctionCall(&codec->write, value);
+	}
+	PG_FINALLY();
+	{
+		iblt_unpin_encoding(saved);
+	}
+	PG_END_TRY();
+	return sent;
+}
+
+/*
+ * Pins the settings that output and input functions obey, as a function's SET
+ * clause does.  AtEOXact_GUC(true, result) ends it, an error ends it by itself.
+ * pg_temp is named so that temporary objects cannot hide those of pg_catalog.
+ */
+int
+iblt_pin_settings(bool names_only)
+{
+	static const struct
+	{
+		const char *name;
+		const char *value;
+		bool		for_names;
+	}			pins[] = {
+		{"search_path", "pg_catalog, pg_temp", true},
+		{"quote_all_identifiers", "off", true},
+		{"DateStyle", "ISO, YMD", false},
+		{"IntervalStyle", "postgres", false},
+		{"TimeZone", "UTC", false},
+		{"extra_float_digits", "1", false},
+		{"bytea_output", "hex", false},
+		{"xmlbinary", "base64", false},
+		{"lc_monetary", "C", false},
+		{"lc_numeric", "C", false},
+		{"lc_time", "C", false},
+	};
+	int			level = NewGUCNestLevel();
+
+	for (int i = 0; i < (int) lengthof(pins); i++)
+	{
+		if (names_only && !pins[i].for_names)
+			continue;
+		(void) set_config_option(pins[i].name, pins[i].value, PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
+								 false);
+	}
+	return level;
+}
+
+/* Makes a string of a jsonb UTF-8, in new memory. */
+static void
+jsonb_string_to_utf8(JsonbValue *value)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	iblt_append_utf8(&text, value->val.string.val, value->val.string.len);
+	value->val.string.val = text.data;
+	value->val.string.len = text.len;
+}
+
+/*
+ * The same document with UTF-8 strings.  Its constructor orders keys by
+ * length and bytes, as it would in a UTF8 database.
+ */
+static Jsonb *
+jsonb_in_utf8(Jsonb *jsonb)
+{
+	JsonbIterator *it = JsonbIteratorInit(&jsonb->root);
+	JsonbParseState *state = NULL;
+	JsonbValue *result = NULL;
+	JsonbValue	value;
+	JsonbIteratorToken token;
+
+	while ((token = JsonbIteratorNext(&it, &value, false)) != WJB_DONE)
+	{
+		bool		scalar = token == WJB_KEY || token == WJB_VALUE ||
+			token == WJB_ELEM;
+		bool		raw = token == WJB_BEGIN_ARRAY && value.val.array.rawScalar;
+
+		if (scalar && value.type == jbvString)
+			jsonb_string_to_utf8(&value);
+		result = pushJsonbValue(&state, token, scalar || raw ? &value : NULL);
+	}
+	return JsonbValueToJsonb(result);
+}
+
+/*
+ * The bytes of jsonb_send in a UTF8 database, in any other whose encoding is
+ * known.  Reordered members keep the length of the text, unless two keys
+ * became one.
+ */
+void
+iblt_append_jsonb(StringInfo buf, Datum value)
+{
+	Jsonb	   *jsonb = DatumGetJsonbP(value);
+	const char	version = 1;
+	char	   *text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
+	StringInfoData plain;
+
+	iblt_append_binary(buf, &version, 1);
+	if (iblt_is_ascii(text, strlen(text)))
+	{
+		iblt_append_binary(buf, text, strlen(text));
+		return;
+	}
+	initStringInfo(&plain);
+	iblt_append_utf8(&plain, text, strlen(text));
+	jsonb = jsonb_in_utf8(jsonb);
+	text = JsonbToCString(NULL, &jsonb->root, VARSIZE(jsonb));
+	if ((int) strlen(text) != plain.len)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNTRANSLATABLE_CHARACTER),
+				 errmsg("different keys of a jsonb value are equal in UTF-8")));
+	iblt_append_binary(buf, text, plain.len);
+}
+
+static int
+compare_lexemes(const void *a, const void *b)
+{
+	return strcmp(((const SortedEntry *) a)->key,
+				  ((const SortedEntry *) b)->key);
+}
+
+static int
+compare_keys(const void *a, const void *b)
+{
+	const SortedEntry *x = a;
+	const SortedEntry *y = b;
+
+	if (x->keylen != y->keylen)
+		return x->keylen < y->keylen ? -1 : 1;
+	return memcmp(x->key, y->key, x->keylen);
+}
+
+static void
+append_sorted(StringInfo buf, SortedEntry *entries, uint32 n,
+			  int (*compare) (const void *, const void *))
+{
+	qsort(entries, n, sizeof(SortedEntry), compare);
+	iblt_append_int32(buf, n);
+	for (uint32 i = 0; i < n; i++)
+		iblt_append_binary(buf, entries[i].data, entries[i].len);
+}
+
+static uint32
+get_int32(const char *p)
+{
+	uint32		value;
+
+	memcpy(&value, p, sizeof(value));
+	return pg_ntoh32(value);
+}
+
+/* tsvectorsend's entries, ordered by the UTF-8 bytes of the lexemes. */
+void
+iblt_append_tsvector(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	bytea	   *sent = iblt_call_send(codec, value, PG_UTF8);
+	const char *p = VARDATA(sent);
+	uint32		n = get_int32(p);
+	SortedEntry *entries = palloc(n * sizeof(SortedEntry));
+
+	p += 4;
+	for (uint32 i = 0; i < n; i++)
+	{
+		uint16		npositions;
+
+		entries[i].key = entries[i].data = p;
+		entries[i].keylen = (int) strlen(p);
+		p += entries[i].keylen + 1;
+		memcpy(&npositions, p, sizeof(npositions));
+		p += 2 + 2 * pg_ntoh16(npositions);
+		entries[i].len = (int) (p - entries[i].data);
+	}
+	append_sorted(buf, entries, n, compare_lexemes);
+}
+
+/* A length and the text in UTF-8; returns where the text begins. */
+static int
+append_counted_utf8(StringInfo buf, const char *text, uint32 len)
+{
+	int			start = buf->len;
+	uint32		width;
+
+	iblt_append_int32(buf, 0);
+	iblt_append_utf8(buf, text, len);
+	width = pg_hton32((uint32) (buf->len - start - 4));
+	memcpy(buf->data + start, &width, sizeof(width));
+	return start + 4;
+}
+
+/*
+ * hstore_send's pairs, ordered by length and bytes of the UTF-8 keys.  It
+ * counts bytes in the server's encoding even if it converts, so it is made to
+ * send that, and the texts are converted here.
+ */
+void
+iblt_append_hstore(StringInfo buf, IbltCodec *codec, Datum value)
+{
+	bytea	   *sent = iblt_call_send(codec, value, GetDatabaseEncoding());
+	const char *p = VARDATA(sent);
+	uint32		n = get_int32(p);
+	SortedEntry *entries = palloc(n * sizeof(SortedEntry));
+
+	p += 4;
+	for (uint32 i = 0; i < n; i++)
+	{
+		StringInfoData pair;
+		uint32		len = get_int32(p);
+		int			key;
+
+		initStringInfo(&pair);
+		key = append_counted_utf8(&pair, p + 4, len);
+		entries[i].keylen = pair.len - key;
+		p += 4 + len;
+		len = get_int32(p);
+		p += 4;
+		if (len == PG_UINT32_MAX)
+			iblt_append_int32(&pair, len);
+		else
+		{
+			append_counted_utf8(&pair, p, len);
+			p += len;
+		}
+		entries[i].key = pair.data + key;
+		entries[i].data = pair.data;
+		entries[i].len = pair.len;
+	}
+	append_sorted(buf, entries, n, compare_keys);
+}

@@ -1,0 +1,469 @@
+/*-------------------------------------------------------------------------
+ *
+ * canonical_type.c
+ *	  From a type to its codec.
+ *
+ * A codec is a tree: arrays, ranges and rows hold the codecs of their parts.
+ * Row types can be altered or differ from datum to datum, so their columns
+ * are looked up again whenever the type cache has a new identifier for them.
+ *
+ * Limits: a type whose own catalog entry changes under a running query (its
+ * send function, say) is noticed by the next query.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "canonical_private.h"
+
+/* Built-in types with a kind of their own. */
+static const struct
+{
+	Oid			type;
+	IbltKind	kind;
+}			builtin_kinds[] = {
+	{BOOLOID, IBLT_KIND_BYTE},
+	{CHAROID, IBLT_KIND_BYTE},
+	{INT2OID, IBLT_KIND_INT2},
+	{INT4OID, IBLT_KIND_INT4},
+	{OIDOID, IBLT_KIND_INT4},
+	{XIDOID, IBLT_KIND_INT4},
+	{CIDOID, IBLT_KIND_INT4},
+	{DATEOID, IBLT_KIND_INT4},
+	{INT8OID, IBLT_KIND_INT8},
+	{CASHOID, IBLT_KIND_INT8},
+	{TIMEOID, IBLT_KIND_INT8},
+	{TIMESTAMPOID, IBLT_KIND_INT8},
+	{TIMESTAMPTZOID, IBLT_KIND_INT8},
+	{LSNOID, IBLT_KIND_INT8},
+	{XID8OID, IBLT_KIND_INT8},
+	{FLOAT4OID, IBLT_KIND_FLOAT4},
+	{FLOAT8OID, IBLT_KIND_FLOAT8},
+	{UUIDOID, IBLT_KIND_FIXED},
+	{MACADDROID, IBLT_KIND_FIXED},
+	{MACADDR8OID, IBLT_KIND_FIXED},
+	{TIMETZOID, IBLT_KIND_TIMETZ},
+	{INTERVALOID, IBLT_KIND_INTERVAL},
+	{BYTEAOID, IBLT_KIND_BYTES},
+	{TEXTOID, IBLT_KIND_TEXT},
+	{VARCHAROID, IBLT_KIND_TEXT},
+	{BPCHAROID, IBLT_KIND_TEXT},
+	{JSONOID, IBLT_KIND_TEXT},
+	{NAMEOID, IBLT_KIND_NAME},
+	{UNKNOWNOID, IBLT_KIND_CSTRING},
+	{NUMERICOID, IBLT_KIND_NUMERIC},
+};
+
+/*
+ * Built-in types whose bytes hold float8s up to their end, or begin with a
+ * count from which the receive function takes memory before it reads on.
+ */
+static const struct
+{
+	Oid			type;
+	int16		float_offset;
+	int16		count_offset;
+	int32		min_bits;
+}			sent_layouts[] = {
+	{POINTOID, 0, 0, 0},
+	{LSEGOID, 0, 0, 0},
+	{BOXOID, 0, 0, 0},
+	{LINEOID, 0, 0, 0},
+	{CIRCLEOID, 0, 0, 0},
+	{PATHOID, 5, 1, 128},
+	{POLYGONOID, 4, 0, 128},
+	{BITOID, -1, 0, 1},
+	{VARBITOID, -1, 0, 1},
+	{TSVECTOROID, -1, 0, 24},
+	{TSQUERYOID, -1, 0, 16},
+};
+
+static uint64 generation = 0;
+
+static void
+no_bytes_error(Oid type)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("values of type %s have no canonical bytes",
+					format_type_be(type)),
+			 errhint("Cast the value to a type that a table column can have.")));
+}
+
+/* Working memory that is emptied after each value of this codec. */
+MemoryContext
+iblt_codec_scratch(IbltCodec *codec)
+{
+	if (codec->scratch == NULL)
+		codec->scratch = AllocSetContextCreate(codec->cxt, "iblt codec scratch",
+											   ALLOCSET_SMALL_SIZES);
+	return codec->scratch;
+}
+
+static IbltRow *
+build_row(TupleDesc desc, MemoryContext cxt)
+{
+	MemoryContext caller = MemoryContextSwitchTo(cxt);
+	IbltRow    *row = palloc0(sizeof(IbltRow));
+	int			natts = desc->natts;
+
+	row->type = desc->tdtypeid;
+	row->typmod = desc->tdtypmod;
+	row->desc = CreateTupleDescCopyConstr(desc);
+	row->attributes = palloc(sizeof(int) * Max(natts, 1));
+	row->columns = palloc(sizeof(IbltCodec *) * Max(natts, 1));
+	row->values = palloc(sizeof(Datum) * Max(natts, 1));
+	row->nulls = palloc(sizeof(bool) * Max(natts, 1));
+	for (int i = 0; i < natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(row->desc, i);
+
+		if (att->attisdropped)
+			continue;
+		row->attributes[row->ncolumns] = i;
+		row->columns[row->ncolumns++] = iblt_codec_build(att->atttypid,
+													att->atttypmod, cxt);
+	}
+	MemoryContextSwitchTo(caller);
+	return row;
+}
+
+/*
+ * Makes the codec's columns those of a row type.  A worker that has not yet
+ * seen a record type gets a new identifier on each call until the type is
+ * looked up, so the identifier is taken after that.
+ */
+IbltRow *
+iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
+{
+	uint64		identifier = assign_record_type_identifier(type, typmod);
+	MemoryContext row_cxt;
+	IbltRow    *row;
+	TupleDesc	desc;
+
+	if (likely(codec->row != NULL && codec->row->type == type &&
+			   codec->row->typmod == typmod &&
+			   codec->row->identifier == identifier))
+		return codec->row;
+
+	row_cxt = AllocSetContextCreate(codec->cxt, "iblt row codec",
+									ALLOCSET_SMALL_SIZES);
+	desc = lookup_rowtype_tupdesc(type, typmod);
+	row = build_row(desc, row_cxt);
+	ReleaseTupleDesc(desc);
+	row->type = type;
+	row->typmod = typmod;
+	row->identifier = assign_record_type_identifier(type, typmod);
+
+	codec->row = NULL;
+	if (codec->row_cxt)
+		MemoryContextDelete(codec->row_cxt);
+	codec->row_cxt = row_cxt;
+	codec->row = row;
+	generation++;
+	return row;
+}
+
+/* The columns as the codec's own type has them now, NULL if not known. */
+IbltRow *
+iblt_codec_own_row(IbltCodec *codec)
+{
+	if (codec->kind != IBLT_KIND_ROW)
+		return NULL;
+	if (codec->base != RECORDOID)
+		return iblt_codec_follow(codec, codec->base, -1);
+	if (codec->typmod >= 0)
+		return iblt_codec_follow(codec, RECORDOID, codec->typmod);
+	return codec->row;
+}
+
+/* Whether a function is hstore_send of the extension, wherever that lives. */
+static bool
+is_hstore_send(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		isnull;
+	Datum		library;
+	bool		result = false;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	library = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_probin, &isnull);
+	if (!isnull && strstr(TextDatumGetCString(library), "hstore") != NULL)
+	{
+		Datum		symbol = SysCacheGetAttr(PROCOID, tuple,
+											 Anum_pg_proc_prosrc, &isnull);
+
+		result = !isnull &&
+			strcmp(TextDatumGetCString(symbol), "hstore_send") == 0;
+	}
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* What the send function alone would get wrong, or its inverse be fooled by. */
+static void
+refine_sent_kind(IbltCodec *codec)
+{
+	bool		raw = iblt_text_is_raw();
+
+	codec->float_offset = -1;
+	for (int i = 0; i < (int) lengthof(sent_layouts); i++)
+	{
+		if (sent_layouts[i].type != codec->base)
+			continue;
+		codec->float_offset = sent_layouts[i].float_offset;
+		codec->count_offset = sent_layouts[i].count_offset;
+		codec->min_bits = sent_layouts[i].min_bits;
+	}
+	if (codec->write.fn_addr == byteasend && codec->typlen == -1)
+		codec->kind = IBLT_KIND_BYTES;
+	else if (codec->write.fn_addr == textsend && codec->typlen == -1)
+		codec->kind = raw ? IBLT_KIND_BYTES : IBLT_KIND_TEXT;
+	else if (codec->base == JSONBOID && !raw)
+		codec->kind = IBLT_KIND_JSONB;
+	else if (codec->base == TSVECTOROID && !raw)
+		codec->kind = IBLT_KIND_TSVECTOR;
+	else if (codec->base >= FirstNormalObjectId &&
+			 is_hstore_send(codec->write.fn_oid))
+	{
+		/* two counts and a byte of key, or one less: 8 bytes of lengths */
+		codec->min_bits = 64;
+		if (!raw)
+			codec->kind = IBLT_KIND_HSTORE;
+	}
+	codec->exact = codec->base < FirstNormalObjectId && codec->base != XMLOID;
+}
+
+/* A base type without a kind of its own: send function, or output text. */
+static void
+build_by_functions(IbltCodec *codec, Form_pg_type form)
+{
+	bool		is_reg = codec->base < FirstNormalObjectId &&
+		strncmp(NameStr(form->typname), "reg", 3) == 0;
+	Oid			output = form->typoutput;
+	Oid			input = form->typinput;
+
+	codec->ioparam = OidIsValid(form->typelem) ? form->typelem : codec->base;
+	if (OidIsValid(form->typsend) && !is_reg)
+	{
+		codec->kind = IBLT_KIND_SEND;
+		fmgr_info_cxt(form->typsend, &codec->write, codec->cxt);
+		if (OidIsValid(form->typreceive))
+			fmgr_info_cxt(form->typreceive, &codec->read, codec->cxt);
+		refine_sent_kind(codec);
+		return;
+	}
+	codec->kind = IBLT_KIND_OUTPUT;
+	codec->names_only = is_reg;
+	if (codec->base == REGPROCOID)
+	{
+		/* regproc and regoper show overloaded functions as if they were one */
+		output = F_REGPROCEDUREOUT;
+		input = F_REGPROCEDUREIN;
+	}
+	else if (codec->base == REGOPEROID)
+	{
+		output = F_REGOPERATOROUT;
+		input = F_REGOPERATORIN;
+	}
+	fmgr_info_cxt(output, &codec->write, codec->cxt);
+	fmgr_info_cxt(input, &codec->read, codec->cxt);
+}
+
+static void
+build_base(IbltCodec *codec, Form_pg_type form)
+{
+	for (int i = 0; i < (int) lengthof(builtin_kinds); i++)
+	{
+		if (builtin_kinds[i].type != codec->base)
+			continue;
+		codec->kind = builtin_kinds[i].kind;
+		if (codec->kind == IBLT_KIND_TEXT && iblt_text_is_raw())
+			codec->kind = IBLT_KIND_BYTES;
+		codec->exact = true;
+		codec->ioparam = codec->base;
+		fmgr_info_cxt(form->typreceive, &codec->read, codec->cxt);
+		return;
+	}
+	if (form->typtype == TYPTYPE_PSEUDO)
+		no_bytes_error(codec->base);
+	build_by_functions(codec, form);
+}
+
+static void
+build_enum(IbltCodec *codec, Form_pg_type form)
+{
+	codec->kind = IBLT_KIND_ENUM;
+	codec->exact = true;
+	codec->ioparam = codec->base;
+	fmgr_info_cxt(form->typinput, &codec->read, codec->cxt);
+}
+
+static void
+build_range(IbltCodec *codec)
+{
+	codec->kind = IBLT_KIND_RANGE;
+	codec->range = lookup_type_cache(codec->base, TYPECACHE_RANGE_INFO);
+	if (codec->range->rngelemtype == NULL)
+		elog(ERROR, "type %u is not a range type", codec->base);
+	codec->element = iblt_codec_build(codec->range->rngelemtype->type_id, -1,
+								 codec->cxt);
+	codec->exact = codec->element->exact;
+}
+
+#if PG_VERSION_NUM >= 140000
+static void
+build_multirange(IbltCodec *codec)
+{
+	TypeCacheEntry *entry = lookup_type_cache(codec->base,
+											  TYPECACHE_MULTIRANGE_INFO);
+
+	codec->kind = IBLT_KIND_MULTIRANGE;
+	if (entry->rngtype == NULL)
+		elog(ERROR, "type %u is not a multirange type", codec->base);
+	codec->range = entry->rngtype;
+	codec->element = iblt_codec_build(entry->rngtype->type_id, -1, codec->cxt);
+	codec->exact = codec->element->exact;
+}
+#endif
+
+static void
+build_kind(IbltCodec *codec, Form_pg_type form)
+{
+	Oid			element = get_element_type(codec->base);
+
+	codec->typlen = form->typlen;
+	codec->typbyval = form->typbyval;
+	codec->typalign = form->typalign;
+	if (OidIsValid(element))
+	{
+		codec->kind = IBLT_KIND_ARRAY;
+		codec->element = iblt_codec_build(element, codec->typmod, codec->cxt);
+		codec->exact = codec->element->exact;
+	}
+	else if (codec->base == RECORDOID || form->typtype == TYPTYPE_COMPOSITE)
+	{
+		codec->kind = IBLT_KIND_ROW;
+		(void) iblt_codec_own_row(codec);
+	}
+	else if (form->typtype == TYPTYPE_ENUM)
+		build_enum(codec, form);
+	else if (form->typtype == TYPTYPE_RANGE)
+		build_range(codec);
+#if PG_VERSION_NUM >= 140000
+	else if (form->typtype == TYPTYPE_MULTIRANGE)
+		build_multirange(codec);
+#endif
+	else
+		build_base(codec, form);
+}
+
+/* iblt_codec_for_type with a typmod, which reading imposes on the value. */
+IbltCodec *
+iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
+{
+	IbltCodec  *codec = MemoryContextAllocZero(cxt, sizeof(IbltCodec));
+	HeapTuple	tuple;
+
+	check_stack_depth();
+	codec->cxt = cxt;
+	codec->type = type;
+	codec->typmod = typmod;
+	codec->base = getBaseTypeAndTypmod(type, &codec->typmod);
+	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(codec->base));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", codec->base);
+	if (!((Form_pg_type) GETSTRUCT(tuple))->typisdefined)
+		no_bytes_error(codec->base);
+	build_kind(codec, (Form_pg_type) GETSTRUCT(tuple));
+	ReleaseSysCache(tuple);
+	return codec;
+}
+
+IbltCodec *
+iblt_codec_for_type(Oid type, MemoryContext cxt)
+{
+	return iblt_codec_build(type, -1, cxt);
+}
+
+IbltCodec *
+iblt_codec_for_columns(int ncolumns, const Oid *types, MemoryContext cxt)
+{
+	TupleDesc	desc;
+	IbltCodec  *codec;
+
+	if (ncolumns < 0 || ncolumns > IBLT_MAX_COLUMNS)
+		ereport(ERROR,
+				(errcode(ERRCODE_TOO_MANY_COLUMNS),
+				 errmsg("a row can have at most %d columns", IBLT_MAX_COLUMNS)));
+	desc = CreateTemplateTupleDesc(ncolumns);
+	for (int i = 0; i < ncolumns; i++)
+	{
+		Oid			type = types[i] == UNKNOWNOID ? TEXTOID : types[i];
+
+		TupleDescInitEntry(desc, (AttrNumber) (i + 1), psprintf("f%d", i + 1),
+						   type, -1, 0);
+	}
+	desc = BlessTupleDesc(desc);
+	codec = iblt_codec_build(RECORDOID, desc->tdtypmod, cxt);
+	FreeTupleDesc(desc);
+	return codec;
+}
+
+Oid
+iblt_codec_type(IbltCodec *codec)
+{
+	return codec->type;
+}
+
+int32
+iblt_codec_typmod(IbltCodec *codec)
+{
+	IbltRow    *row = iblt_codec_own_row(codec);
+
+	return row ? row->typmod : codec->typmod;
+}
+
+uint64
+iblt_codec_generation(void)
+{
+	return generation;
+}
+
+bool
+iblt_codec_is_row(IbltCodec *codec)
+{
+	return codec->kind == IBLT_KIND_ROW;
+}
+
+int
+iblt_codec_ncolumns(IbltCodec *codec)
+{
+	IbltRow    *row = iblt_codec_own_row(codec);
+
+	return row ? row->ncolumns : -1;
+}
+
+IbltCodec *
+iblt_codec_column(IbltCodec *codec, int column)
+{
+	IbltRow    *row = iblt_codec_own_row(codec);
+
+	if (row == NULL || column < 0 || column >= row->ncolumns)
+		elog(ERROR, "codec has no column %d", column);
+	return row->columns[column];
+}

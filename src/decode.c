@@ -1,0 +1,317 @@
+/*-------------------------------------------------------------------------
+ *
+ * decode.c
+ *	  iblt_decode and iblt_decode_status: the keys that a sketch holds.
+ *
+ * An incomplete decoding never looks like a complete one: it is an ERROR with
+ * an SQLSTATE of its own, or with allow_partial a WARNING beside the rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "core/meter.h"
+#include "core/sizing.h"
+#include "key.h"
+
+/* A decoding under way. */
+typedef struct Decoding
+{
+	IbltSketch	original;		/* as given; not changed */
+	IbltSketch	work;			/* the copy that is peeled */
+	IbltPeeler *peeler;
+} Decoding;
+
+/* How a decoding ended, and how large the difference is. */
+typedef struct Verdict
+{
+	bool		complete;
+	uint32		recovered;		/* keys */
+	double		estimate;		/* rows that differ */
+	double		bound;			/* 99 % certain bound of it */
+	uint32		capacity;		/* of the sketch; 0 if it has none */
+	double		recommended;	/* capacity to use */
+} Verdict;
+
+static void
+decoding_start(Decoding *decoding)
+{
+	size_t		size;
+
+	iblt_copy(&decoding->work, &decoding->original);
+	decoding->peeler = palloc(sizeof(IbltPeeler));
+	size = iblt_core_peel_scratch_size(&decoding->work);
+	/* at most 4.25 bytes for each cell of 28 or more: below 1 GB */
+	iblt_core_peel_start(decoding->peeler, &decoding->work, palloc(size));
+}
+
+static bool
+decoding_next(Decoding *decoding, IbltEntry *entry)
+{
+	CHECK_FOR_INTERRUPTS();
+	return iblt_core_peel_next(decoding->peeler, entry);
+}
+
+/*
+ * The capacity for the next try.  The meter counts rows, of which each
+ * differing key has at least one, so its bound covers the keys.  A sketch that
+ * was large enough by that had bad luck with its seed, or was spared by the
+ * meter; half as much again then makes another failure unlikely.
+ */
+static double
+recommend(const Verdict *verdict)
+{
+	double		need = Max(verdict->bound, (double) verdict->recovered + 1);
+
+	if (verdict->complete)
+		return Max(verdict->recovered, 1);
+	if (need <= verdict->capacity)
+		need = ceil(1.5 * verdict->capacity);
+	return need;
+}
+
+/* Judges a decoding after its last key; ERROR if the sketch is no sketch. */
+static void
+decoding_finish(Decoding *decoding, Verdict *verdict)
+{
+	IbltPeelResult result = iblt_core_peel_result(decoding->peeler);
+	const uint8 *meter = decoding->original.meter;
+
+	if (result == IBLT_PEEL_INCONSISTENT)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("iblt contradicts itself"),
+				 errdetail("Its cells decode, but to other rows than its header counts."),
+				 errhint("The value was not made by inserting, deleting and adding; make it anew.")));
+	verdict->complete = result == IBLT_PEEL_COMPLETE;
+	verdict->recovered = decoding->peeler->recovered;
+	verdict->estimate = iblt_core_meter_estimate(meter);
+	verdict->bound = iblt_core_meter_bound(meter);
+	verdict->capacity = iblt_params_capacity(&decoding->original.params);
+	verdict->recommended = recommend(verdict);
+}
+
+/* What to do about an incomplete decoding. */
+static char *
+advice(const Verdict *verdict, const IbltParams *params)
+{
+	double		most = iblt_core_capacity(IBLT_LADDER_MAX, params->hashes,
+										  IBLT_DEFAULT_FAILURE);
+
+	if (verdict->recommended > Min(most, (double) PG_INT32_MAX))
+		return pstrdup("No sketch is large enough; compare the table in parts, by ranges of the key.");
+	return psprintf("Build both sketches with capacity => %.0f%s. To see what was recovered, use allow_partial => true.",
+					verdict->recommended,
+					verdict->bound <= verdict->capacity
+					? " and another seed: this one was large enough for the estimate"
+					: "");
+}
+
+/* ERROR, or with allow_partial a WARNING, that there are more keys. */
+static void
+report_incomplete(const Verdict *verdict, const IbltParams *params,
+				  bool allow_partial)
+{
+	ereport(allow_partial ? WARNING : ERROR,
+			(errcode(ERRCODE_IBLT_INCOMPLETE),
+			 errmsg("iblt holds more keys than it can decode: %u recovered, about %.0f rows differ",
+					verdict->recovered, verdict->estimate),
+			 errdetail("The sketch has capacity %u; with 99 %% certainty at most %.0f rows differ, a changed row counting two.",
+					   verdict->capacity, verdict->bound),
+			 errhint("%s", advice(verdict, params))));
+}
+
+/* Names the sides, for a difference a - b. */
+static const char *
+side_name(int32 count)
+{
+	return count > 0 ? "left" : count < 0 ? "right" : "both";
+}
+
+/*
+ * Sets up a result to be returned whole.  What materialize mode needs exists
+ * as one call only from PostgreSQL 15.
+ */
+static Tuplestorestate *
+materialize(FunctionCallInfo fcinfo, TupleDesc *tupdesc)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext old;
+	Tuplestorestate *store;
+
+	if (rsinfo == NULL || !IsA(rsinfo, ReturnSetInfo) ||
+		(rsinfo->allowedModes & SFRM_Materialize) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("iblt_decode called where a set of rows cannot be returned")));
+	old = MemoryContextSwitchTo(rsinfo->econtext->ecxt_per_query_memory);
+	if (get_call_result_type(fcinfo, NULL, tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "iblt_decode must return rows");
+	*tupdesc = CreateTupleDescCopy(*tupdesc);
+	store = tuplestore_begin_heap((rsinfo->allowedModes & SFRM_Materialize_Random) != 0,
+								  false, work_mem);
+	rsinfo->returnMode = SFRM_Materialize;
+	rsinfo->setResult = store;
+	rsinfo->setDesc = *tupdesc;
+	MemoryContextSwitchTo(old);
+	return store;
+}
+
+/*
+ * Decodes into a tuplestore.  With an output function, keys are shown as text;
+ * without one they are of the coder's type.
+ */
+static void
+decode_into(Decoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
+			IbltKeyCoder *coder, FmgrInfo *output)
+{
+	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
+													  "iblt_decode row",
+													  ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(row_context);
+	unsigned	limbs = decoding->original.params.limbs;
+	IbltEntry	entry;
+
+	while (decoding_next(decoding, &entry))
+	{
+		Datum		key = iblt_key_decode(coder, entry.key, limbs);
+		Datum		values[4];
+		bool		nulls[4] = {false};
+
+		values[0] = output == NULL ? key
+			: CStringGetTextDatum(OutputFunctionCall(output, key));
+		values[1] = CStringGetTextDatum(side_name(entry.count));
+		values[2] = Int32GetDatum(entry.count);
+		values[3] = Int64GetDatum((int64) entry.value);
+		nulls[3] = !entry.has_value;
+		tuplestore_putvalues(store, tupdesc, values, nulls);
+		MemoryContextReset(row_context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(row_context);
+}
+
+/* Both forms of iblt_decode; coder is NULL for keys as text. */
+static void
+decode(FunctionCallInfo fcinfo, IbltKeyCoder *coder, bool allow_partial)
+{
+	Decoding	decoding;
+	Verdict		verdict;
+	TupleDesc	tupdesc;
+	Tuplestorestate *store = materialize(fcinfo, &tupdesc);
+	FmgrInfo	output;
+	Oid			output_oid;
+	bool		is_varlena;
+	bool		as_text = coder == NULL;
+
+	iblt_open_arg(&decoding.original, fcinfo, 0);
+	if (decoding.original.params.kind == IBLT_KEY_UNTYPED)
+		return;					/* a template, which has no rows */
+	if (as_text)
+	{
+		coder = iblt_key_coder_for_params(&decoding.original.params,
+										  CurrentMemoryContext);
+		getTypeOutputInfo(iblt_key_type(coder), &output_oid, &is_varlena);
+		fmgr_info(output_oid, &output);
+	}
+	decoding_start(&decoding);
+	decode_into(&decoding, store, tupdesc, coder, as_text ? &output : NULL);
+	decoding_finish(&decoding, &verdict);
+	if (!verdict.complete)
+		report_incomplete(&verdict, &decoding.original.params, allow_partial);
+}
+
+static bool
+allow_partial_arg(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("allow_partial must not be null"),
+				 errhint("For keys of type boolean, write iblt_decode(s, keytype => NULL::boolean).")));
+	return PG_GETARG_BOOL(n);
+}
+
+PG_FUNCTION_INFO_V1(iblt_decode);
+
+/* iblt_decode(iblt, allow_partial) -> set of (key as text, side, count, value) */
+Datum
+iblt_decode(PG_FUNCTION_ARGS)
+{
+	decode(fcinfo, NULL, allow_partial_arg(fcinfo, 1));
+	return (Datum) 0;
+}
+
+/*
+ * A coder for keys as the caller's type, which must be the sketch's.  A row
+ * type the caller leaves open is the one that the sketch describes.
+ */
+static IbltKeyCoder *
+coder_as_asked(FunctionCallInfo fcinfo, const IbltParams *params)
+{
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 1);
+	IbltKeyCoder *coder;
+	IbltParams	asked = *params;
+
+	if (type == RECORDOID && params->kind == IBLT_KEY_CANONICAL)
+	{
+		coder = iblt_key_coder_for_params(params, CurrentMemoryContext);
+		if (iblt_key_type(coder) == RECORDOID)
+			return coder;
+	}
+	coder = iblt_key_coder(type, CurrentMemoryContext);
+	iblt_key_set_params(coder, &asked);
+	return coder;
+}
+
+PG_FUNCTION_INFO_V1(iblt_decode_typed);
+
+/* iblt_decode(iblt, keytype, allow_partial) -> set of (key, side, count, value) */
+Datum
+iblt_decode_typed(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	bool		allow_partial = allow_partial_arg(fcinfo, 2);
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	decode(fcinfo, sketch.params.kind == IBLT_KEY_UNTYPED ? NULL
+		   : coder_as_asked(fcinfo, &sketch.params), allow_partial);
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(iblt_decode_status);
+
+/* iblt_decode_status(iblt) -> (complete, recovered, estimated, recommended) */
+Datum
+iblt_decode_status(PG_FUNCTION_ARGS)
+{
+	Decoding	decoding;
+	Verdict		verdict;
+	IbltEntry	entry;
+	TupleDesc	tupdesc;
+	Datum		values[4];
+	bool		nulls[4] = {false};
+
+	iblt_open_arg(&decoding.original, fcinfo, 0);
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "iblt_decode_status must return a row");
+	decoding_start(&decoding);
+	while (decoding_next(&decoding, &entry))
+		;
+	decoding_finish(&decoding, &verdict);
+	values[0] = BoolGetDatum(verdict.complete);
+	values[1] = Int64GetDatum((int64) verdict.recovered);
+	values[2] = Int64GetDatum((int64) verdict.estimate);
+	values[3] = Int64GetDatum((int64) verdict.recommended);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}

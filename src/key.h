@@ -1,0 +1,85 @@
+/*-------------------------------------------------------------------------
+ *
+ * key.h
+ *	  Keys as SQL values, and as the bytes a sketch keeps.
+ *
+ * smallint, integer and bigint are one kind of key; uuid is another; any other
+ * type, or row of types, goes through its canonical bytes (canonical.h), padded
+ * with zeros to the sketch's key size.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_KEY_H
+#define IBLT_KEY_H
+
+#include "iblt.h"
+
+#include "lib/stringinfo.h"
+
+#include "canonical.h"
+
+/*
+ * Turns keys of one SQL type into bytes and back.  Holds caches and working
+ * memory; lives as long as the call site that uses it.
+ */
+typedef struct IbltKeyCoder
+{
+	Oid			type;			/* base type of the keys */
+	IbltKeyKind kind;
+	IbltCodec  *codec;			/* of canonical keys */
+	StringInfoData bytes;		/* the key last encoded */
+	const char *description;	/* the key's type in UTF-8, once known */
+	size_t		description_size;
+	uint64		generation;		/* of the codecs when it became known */
+	uint64		version;		/* rises when the description changes */
+	MemoryContext context;
+} IbltKeyCoder;
+
+/* A coder for keys of a type, in context. */
+extern IbltKeyCoder *iblt_key_coder(Oid type, MemoryContext context);
+
+/* A coder for anonymous rows whose column types are known beforehand. */
+extern IbltKeyCoder *iblt_key_coder_for_columns(int ncolumns,
+												const Oid *types,
+												MemoryContext context);
+
+/* A coder for the keys that a typed sketch says it has. */
+extern IbltKeyCoder *iblt_key_coder_for_params(const IbltParams *params,
+											   MemoryContext context);
+
+/*
+ * The coder of argument n of a function, kept in fn_extra between calls and
+ * renewed should the argument's type change.
+ */
+extern IbltKeyCoder *iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n);
+
+/* Encodes a key.  The bytes stay in the coder until the next key. */
+extern void iblt_key_encode(IbltKeyCoder *coder, Datum key);
+
+/*
+ * Has the coder's description to be asked for again?  True before the first
+ * key, and after a row type may have changed; iblt_key_set_params does it.
+ */
+extern bool iblt_key_type_changed(const IbltKeyCoder *coder);
+
+/*
+ * Completes the encoded key to 8 * limbs bytes and returns it.  ERROR if it is
+ * too long.
+ */
+extern const uint8 *iblt_key_padded(IbltKeyCoder *coder, unsigned limbs);
+
+/*
+ * Gives an untyped template the coder's type of key; ERROR unless a typed one
+ * has it already.  Anonymous rows have a type once a key has been encoded;
+ * until then the template stays untyped.
+ */
+extern void iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params);
+
+/* The key that so many limbs of bytes stand for; of type iblt_key_type. */
+extern Datum iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes,
+							 unsigned limbs);
+
+/* Type of the keys that iblt_key_decode returns. */
+extern Oid	iblt_key_type(const IbltKeyCoder *coder);
+
+#endif							/* IBLT_KEY_H */

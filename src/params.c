@@ -1,0 +1,225 @@
+/*-------------------------------------------------------------------------
+ *
+ * params.c
+ *	  Parameters of sketches: from SQL arguments, in messages, and compared;
+ *	  iblt_new and iblt_info.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include "access/htup_details.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+
+#include "core/sizing.h"
+
+/* ERROR for an argument out of range. */
+static void
+refuse_argument(const char *name, int value, int least, int most)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("%s of an iblt cannot be %d", name, value),
+			 errhint("It must be between %d and %d.", least, most)));
+}
+
+void
+iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
+				 bool with_values, uint64 seed)
+{
+	int			most_key_size = 8 * IBLT_MAX_LIMBS;
+
+	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
+		refuse_argument("hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+	if (key_size < 1 || key_size > most_key_size)
+		refuse_argument("key_size", key_size, 1, most_key_size);
+	memset(params, 0, sizeof *params);
+	params->hashes = hashes;
+	params->subtables = (1U << hashes) - 1;
+	params->kind = IBLT_KEY_UNTYPED;
+	params->limbs = (key_size + 7) / 8;
+	params->with_values = with_values;
+	params->seed = seed;
+	if (capacity > 0)
+		params->subtable_cells =
+			iblt_core_subtable_cells(capacity, hashes, IBLT_DEFAULT_FAILURE);
+	if (params->subtable_cells == 0)
+		refuse_argument("capacity", capacity, 1,
+						(int) Min(iblt_core_capacity(IBLT_LADDER_MAX, hashes,
+													 IBLT_DEFAULT_FAILURE),
+								  PG_INT32_MAX));
+}
+
+uint32
+iblt_params_capacity(const IbltParams *params)
+{
+	return iblt_core_capacity(params->subtable_cells,
+							  iblt_core_subtable_count(params),
+							  IBLT_DEFAULT_FAILURE);
+}
+
+char *
+iblt_params_key_type(const IbltParams *params)
+{
+	switch (params->kind)
+	{
+		case IBLT_KEY_INTEGER:
+			return pstrdup("bigint");
+		case IBLT_KEY_UUID:
+			return pstrdup("uuid");
+		case IBLT_KEY_CANONICAL:
+			{
+				int			size = (int) params->description_size;
+				char	   *text = pnstrdup((const char *) params->description,
+											size);
+
+				return pg_any_to_server(text, size, PG_UTF8);
+			}
+		case IBLT_KEY_UNTYPED:
+			break;
+	}
+	return NULL;
+}
+
+char *
+iblt_params_text(const IbltParams *params)
+{
+	char	   *key_type = iblt_params_key_type(params);
+	int			subtables = iblt_core_subtable_count(params);
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "%d hashes, %u cells", params->hashes,
+					 subtables * params->subtable_cells);
+	if (subtables != params->hashes)
+		appendStringInfo(&text, " in subtables of mask %u", params->subtables);
+	appendStringInfo(&text, ", seed " INT64_FORMAT ", %s values, ",
+					 (int64) params->seed,
+					 params->with_values ? "with" : "without");
+	if (key_type == NULL)
+		appendStringInfo(&text, "no key type yet, key_size %u",
+						 8 * params->limbs);
+	else
+		appendStringInfo(&text, "key type %s in %u bytes", key_type,
+						 8 * params->limbs);
+	return text.data;
+}
+
+void
+iblt_params_set_key(IbltParams *params, const IbltParams *from)
+{
+	params->kind = from->kind;
+	params->limbs = from->limbs;
+	params->description = from->description;
+	params->description_size = from->description_size;
+}
+
+void
+iblt_params_check_match(const IbltParams *left, const IbltParams *right)
+{
+	IbltParams	typed = *left;
+	IbltStatus	status;
+
+	/* integers and uuids have their own size, whatever a template says */
+	if (left->kind == IBLT_KEY_UNTYPED && right->kind != IBLT_KEY_UNTYPED)
+	{
+		iblt_params_set_key(&typed, right);
+		if (right->kind == IBLT_KEY_CANONICAL)
+			typed.limbs = left->limbs;
+	}
+	else if (right->kind == IBLT_KEY_UNTYPED &&
+			 left->kind != IBLT_KEY_UNTYPED)
+	{
+		iblt_params_check_match(right, left);
+		return;
+	}
+	status = iblt_core_compatible(&typed, right);
+	if (status == IBLT_OK)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("iblt values cannot be combined: %s",
+					iblt_core_status_text(status)),
+			 errdetail("One has %s. The other has %s.",
+					   iblt_params_text(left), iblt_params_text(right)),
+			 errhint("%s", status == IBLT_OTHER_KEY_TYPE
+					 ? "Cast the key to one type on both sides, as in iblt_agg(key::text, ...)."
+					 : "Build both from one template: iblt_agg(key, checksum, iblt_new(...)).")));
+}
+
+/* An argument that has a default and must not be NULL. */
+static Datum
+required_arg(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s of an iblt must not be null", name),
+				 errhint("Leave it out to get its default.")));
+	return PG_GETARG_DATUM(n);
+}
+
+PG_FUNCTION_INFO_V1(iblt_new);
+
+/* iblt_new(capacity, hashes, key_size, with_values, seed) -> iblt */
+Datum
+iblt_new(PG_FUNCTION_ARGS)
+{
+	IbltParams	params;
+	IbltSketch	sketch;
+	struct varlena *value;
+
+	iblt_params_make(&params,
+					 DatumGetInt32(required_arg(fcinfo, 0, "capacity")),
+					 DatumGetInt32(required_arg(fcinfo, 1, "hashes")),
+					 DatumGetInt32(required_arg(fcinfo, 2, "key_size")),
+					 DatumGetBool(required_arg(fcinfo, 3, "with_values")),
+					 (uint64) DatumGetInt64(required_arg(fcinfo, 4, "seed")));
+	value = iblt_make(&sketch, &params);
+	iblt_core_seal(&sketch);
+	PG_RETURN_POINTER(value);
+}
+
+/* The columns of iblt_info. */
+enum
+{
+	INFO_VERSION, INFO_HASHES, INFO_CELLS, INFO_CAPACITY, INFO_KEY_TYPE,
+	INFO_KEY_SIZE, INFO_WITH_VALUES, INFO_SEED, INFO_ROWS, INFO_BYTES,
+	INFO_COLUMNS
+};
+
+PG_FUNCTION_INFO_V1(iblt_info);
+
+/* iblt_info(iblt) -> record */
+Datum
+iblt_info(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	const IbltParams *params = &sketch.params;
+	Datum		values[INFO_COLUMNS];
+	bool		nulls[INFO_COLUMNS] = {false};
+	TupleDesc	tupdesc;
+	char	   *key_type;
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "iblt_info must return a row");
+	values[INFO_VERSION] = Int32GetDatum(IBLT_FORMAT_VERSION);
+	values[INFO_HASHES] = Int32GetDatum(params->hashes);
+	values[INFO_CELLS] = Int32GetDatum(iblt_core_subtable_count(params) *
+									   params->subtable_cells);
+	values[INFO_CAPACITY] = Int32GetDatum((int32) iblt_params_capacity(params));
+	key_type = iblt_params_key_type(params);
+	nulls[INFO_KEY_TYPE] = key_type == NULL;
+	values[INFO_KEY_TYPE] = key_type == NULL ? (Datum) 0
+		: CStringGetTextDatum(key_type);
+	values[INFO_KEY_SIZE] = Int32GetDatum(8 * params->limbs);
+	values[INFO_WITH_VALUES] = BoolGetDatum(params->with_values);
+	values[INFO_SEED] = Int64GetDatum((int64) params->seed);
+	values[INFO_ROWS] = Int64GetDatum(sketch.rows);
+	values[INFO_BYTES] = Int64GetDatum((int64) sketch.size);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
