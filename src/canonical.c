@@ -245,10 +245,14 @@ static pg_attribute_always_inline void
 append_varlena_item(StringInfo buf, IbltKind kind, Datum value)
 {
 	struct varlena *stored = (struct varlena *) DatumGetPointer(value);
-	struct varlena *plain = pg_detoast_datum_packed(stored);
-	const char *data = VARDATA_ANY(plain);
-	Size		len = VARSIZE_ANY_EXHDR(plain);
+	struct varlena *plain = stored;
+	const char *data;
+	Size		len;
 
+	if (unlikely(VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored)))
+		plain = pg_detoast_datum_packed(stored);
+	data = VARDATA_ANY(plain);
+	len = VARSIZE_ANY_EXHDR(plain);
 	if (kind == IBLT_KIND_BYTES)
 		append_bytes_item(buf, data, len);
 	else if (kind == IBLT_KIND_TEXT)

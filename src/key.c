@@ -126,6 +126,21 @@ iblt_key_encode(IbltKeyCoder *coder, Datum key)
 	}
 }
 
+/* ERROR for a key that takes more bytes than the sketch keeps. */
+static void
+refuse_long_key(int length, int size)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("key is too long for the iblt"),
+			 errdetail("The key takes %d bytes; the sketch keeps keys of up to %d.",
+					   length, size),
+			 length <= 8 * IBLT_MAX_LIMBS
+			 ? errhint("Build both sketches with a template such as iblt_new(key_size => %d), or use a hash of the key, iblt_checksum(key), and look the rows up by it.",
+					   (length + 7) / 8 * 8)
+			 : errhint("Use a hash of the key, iblt_checksum(key), and look the rows up by it.")));
+}
+
 const uint8 *
 iblt_key_padded(IbltKeyCoder *coder, unsigned limbs)
 {
@@ -135,13 +150,7 @@ iblt_key_padded(IbltKeyCoder *coder, unsigned limbs)
 	if (bytes->len == size)
 		return (uint8 *) bytes->data;
 	if (bytes->len > size)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("key is too long for the iblt"),
-				 errdetail("The key takes %d bytes; the sketch keeps keys of up to %d.",
-						   bytes->len, size),
-				 errhint("Build both sketches with iblt_new(key_size => %d) or more as template, or use a hash of the key, such as iblt_checksum(key), and look the rows up by it.",
-						 (bytes->len + 7) / 8 * 8)));
+		refuse_long_key(bytes->len, size);
 	enlargeStringInfo(bytes, size - bytes->len);
 	memset(bytes->data + bytes->len, 0, size - bytes->len);
 	bytes->len = size;

@@ -134,13 +134,33 @@ value_from_bytes(void *bytes, size_t size, IbltStatus *status)
 	return value;
 }
 
+/*
+ * The text without white space, which a paste may have put in: the text itself
+ * if it has none.
+ */
+static char *
+without_white_space(char *text)
+{
+	char	   *to;
+	char	   *copy;
+
+	if (strpbrk(text, " \t\r\n") == NULL)
+		return text;
+	copy = to = palloc(strlen(text) + 1);
+	for (; *text != '\0'; text++)
+		if (strchr(" \t\r\n", *text) == NULL)
+			*to++ = *text;
+	*to = '\0';
+	return copy;
+}
+
 PG_FUNCTION_INFO_V1(iblt_in);
 
 /* iblt_in(cstring) -> iblt: base64; white space in it is passed over. */
 Datum
 iblt_in(PG_FUNCTION_ARGS)
 {
-	char	   *text = PG_GETARG_CSTRING(0);
+	char	   *text = without_white_space(PG_GETARG_CSTRING(0));
 	int			length = (int) strlen(text);
 	int			room = pg_b64_dec_len(length);
 	struct varlena *value;

@@ -93,7 +93,8 @@ add_row(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 	}
 
 	iblt_meter_add(sketch->meter, check, sign);
-	sketch->rows += sign;
+	/* unsigned, as in iblt_core_add_sketch */
+	sketch->rows = (int64_t) ((uint64_t) sketch->rows + (uint64_t) sign);
 	IBLT_UNROLL
 	for (i = 0; i < hashes; i++)
 	{

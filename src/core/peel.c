@@ -75,6 +75,7 @@ iblt_core_peel_start(IbltPeeler *peeler, IbltSketch *sketch, void *scratch)
 	peeler->queued = 0;
 	peeler->recovered = 0;
 	peeler->rows = 0;
+	peeler->contradiction = false;
 	peeler->batch_size = 0;
 	peeler->batch_next = 0;
 	for (i = 0; i < sketch->ncells; i++)
@@ -110,7 +111,14 @@ next_batch(IbltPeeler *peeler)
 	return n > 0;
 }
 
-/* Reports the pure cell i, whose key is in peeler->key, and removes the key. */
+/*
+ * Reports the pure cell i, whose key is in peeler->key, and removes the key.
+ *
+ * A cell that was reported held one key only, so that no other key can turn up
+ * in it.  If one does, some cell was not what it seemed: who knows the seed can
+ * make a cell of three keys pass for a fourth, which is then reported at two
+ * of its cells with opposite counts and leaves nothing behind.
+ */
 static void
 report(IbltPeeler *peeler, uint32_t i, IbltEntry *entry)
 {
@@ -128,9 +136,13 @@ report(IbltPeeler *peeler, uint32_t i, IbltEntry *entry)
 
 	iblt_core_key_cells(sketch, peeler->key, index);
 	iblt_core_remove(sketch, index, entry->count, peeler->terms);
-	set_bit(peeler->reported, i);
 	for (j = 0; j < subtables; j++)
-		enqueue(peeler, index[j]);
+	{
+		peeler->contradiction |= bit_is_set(peeler->reported, index[j]);
+		if (index[j] != i)
+			enqueue(peeler, index[j]);
+	}
+	set_bit(peeler->reported, i);
 	peeler->recovered++;
 	peeler->rows += entry->count;
 }
@@ -174,8 +186,8 @@ iblt_core_peel_result(const IbltPeeler *peeler)
 		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
 			return IBLT_PEEL_INCOMPLETE;
 
-	/* counts of cells wrap at 32 bits, so that much must agree */
-	if ((uint32_t) peeler->rows != (uint32_t) sketch->rows)
+	/* where a key's count wrapped at 32 bits, this sum is not the header's */
+	if (peeler->contradiction || peeler->rows != sketch->rows)
 		return IBLT_PEEL_INCONSISTENT;
 	/* "no difference" must hold by the meter as well, bit by bit */
 	if (peeler->recovered == 0 &&

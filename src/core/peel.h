@@ -24,7 +24,8 @@ typedef enum IbltPeelResult
 	IBLT_PEEL_COMPLETE,			/* every row of the sketch was reported */
 	IBLT_PEEL_INCOMPLETE,		/* more keys than the cells can hold */
 	IBLT_PEEL_INCONSISTENT		/* cells and header contradict each other: not
-								 * made by inserting, deleting and adding */
+								 * made by inserting, deleting and adding, or
+								 * a key's count does not fit in 32 bits */
 } IbltPeelResult;
 
 typedef struct IbltPeeler
@@ -37,6 +38,8 @@ typedef struct IbltPeeler
 	uint8_t    *reported;		/* bit for each cell */
 	uint32_t	recovered;		/* keys reported */
 	int64_t		rows;			/* sum of their counts */
+	bool		contradiction;	/* a key was reported whose cell had been
+								 * reported as another's, or its own */
 	uint32_t	batch_size;
 	uint32_t	batch_next;
 	uint32_t	batch[IBLT_PEEL_BATCH];

@@ -309,7 +309,8 @@ iblt_core_compatible(const IbltParams *a, const IbltParams *b)
 	if (a->with_values != b->with_values)
 		return IBLT_OTHER_VALUES;
 	if (a->kind != b->kind || a->description_size != b->description_size ||
-		memcmp(a->description, b->description, a->description_size) != 0)
+		(a->description_size > 0 &&
+		 memcmp(a->description, b->description, a->description_size) != 0))
 		return IBLT_OTHER_KEY_TYPE;
 	return a->limbs == b->limbs ? IBLT_OK : IBLT_OTHER_KEY_SIZE;
 }

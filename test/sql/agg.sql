@@ -1,0 +1,103 @@
+-- The aggregates iblt_agg and iblt_sum.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+RESET client_min_messages;
+
+CREATE TEMP TABLE r AS
+SELECT i AS id, i % 10 AS g, hashint8(i)::bigint AS c FROM generate_series(1, 1000) i;
+
+-- the three forms
+SELECT (iblt_info(iblt_agg(id, c))).* FROM r;
+SELECT (iblt_info(iblt_agg(id, c, 1000))).* FROM r;
+SELECT (iblt_info(iblt_agg(id, c, iblt_new(20, hashes => 5, seed => 7)))).* FROM r;
+-- any sketch serves as template: only its parameters are taken
+SELECT iblt_agg(id, c, (SELECT iblt_agg(id, c, 500) FROM r WHERE id < 50)) = iblt_agg(id, c, 500) AS same FROM r;
+
+-- the order of rows is of no account, nor is the width of an integer key
+SELECT iblt_agg(id, c ORDER BY id)::bytea = iblt_agg(id, c ORDER BY c)::bytea AS same FROM r;
+SELECT iblt_agg(id::smallint, c)::bytea = iblt_agg(id::bigint, c)::bytea AS same FROM r;
+CREATE DOMAIN pg_temp.positive AS integer CHECK (VALUE > 0);
+SELECT iblt_agg(id::pg_temp.positive, c)::bytea = iblt_agg(id, c)::bytea AS same FROM r;
+
+-- inserting one by one makes the same bytes
+CREATE FUNCTION pg_temp.one_by_one(sign int) RETURNS iblt LANGUAGE plpgsql AS $$
+DECLARE s iblt := iblt_new(); row record;
+BEGIN
+	FOR row IN SELECT * FROM r WHERE id <= 100 LOOP
+		s := CASE sign WHEN 1 THEN iblt_insert(s, row.id, row.c) ELSE iblt_delete(s, row.id, row.c) END;
+	END LOOP;
+	RETURN s;
+END $$;
+SELECT pg_temp.one_by_one(1)::bytea = iblt_agg(id, c)::bytea AS inserted,
+	   pg_temp.one_by_one(-1)::bytea = (- iblt_agg(id, c))::bytea AS deleted
+FROM r WHERE id <= 100;
+
+-- no rows: an empty sketch of the right key type and parameters, never NULL
+SELECT (iblt_info(iblt_agg(id, c))).* FROM r WHERE false;
+SELECT key_type, rows FROM (SELECT iblt_agg(id::text, c) FROM r WHERE false) x(s), iblt_info(s);
+SELECT key_type, rows FROM (SELECT iblt_agg(ROW(id, id::text), c) FROM r WHERE false) x(s), iblt_info(s);
+SELECT key_type, rows FROM (SELECT iblt_agg(r, c) FROM r WHERE false) x(s), iblt_info(s);
+SELECT key_type, rows FROM (SELECT iblt_agg(id, c) FILTER (WHERE id < 0) FROM r) x(s), iblt_info(s);
+SELECT capacity, seed FROM (SELECT iblt_agg(id, c, iblt_new(777, seed => 3)) FROM r WHERE false) x(s), iblt_info(s);
+PREPARE none(int) AS SELECT (iblt_info(iblt_agg(id, c, $1))).capacity FROM r WHERE false;
+EXECUTE none(300);
+SET plan_cache_mode = force_generic_plan;
+EXECUTE none(300);
+RESET plan_cache_mode;
+CREATE TEMP TABLE template AS SELECT iblt_new(250, seed => 9) AS t;
+SELECT capacity, seed FROM (SELECT iblt_agg(id, c, (SELECT t FROM template)) FROM r WHERE false) x(s), iblt_info(s);
+-- a template that only a row could tell is an error, not a guess
+SELECT iblt_agg(id, c, t) FROM r, template WHERE false;
+-- an empty side against a full one: every row differs
+SELECT count(*), min(side) FROM (SELECT iblt_agg(id, c, 2000) FILTER (WHERE false) - iblt_agg(id, c, 2000) FROM r) x(s),
+	iblt_decode(s);
+
+-- NULLs are errors: to skip a row would hide it
+SELECT iblt_agg(NULL::int, 1);
+SELECT iblt_agg(1, NULL);
+SELECT iblt_agg(1, 1, NULL::int);
+SELECT iblt_agg(1, 1, NULL::iblt);
+SELECT iblt_sum(NULL);
+
+-- groups, each as if it were alone
+SELECT count(*), bool_and(s = (SELECT iblt_agg(id, c) FROM r WHERE r.g = x.g)) AS same
+FROM (SELECT g, iblt_agg(id, c) FROM r GROUP BY g) x(g, s);
+-- each group its own template
+SELECT g, capacity, rows
+FROM (SELECT g, iblt_agg(id, c, 10 * (g + 1)) FROM r GROUP BY g) x(g, s), iblt_info(s) ORDER BY g;
+-- but one template for all rows of a group
+SELECT iblt_agg(id, c, 10 * (g + 1)) FROM r;
+SELECT iblt_agg(id, c, iblt_new(seed => g)) FROM r;
+
+-- the sum of parts is the sketch of the whole
+SELECT (SELECT iblt_sum(s) FROM (SELECT iblt_agg(id, c) FROM r GROUP BY g) x(s)) = iblt_agg(id, c) AS same FROM r;
+SELECT (iblt_info(iblt_sum(s))).rows FROM (SELECT iblt_new() WHERE false) x(s);
+SELECT iblt_sum(s) FROM (VALUES (iblt_new(10)), (iblt_new(1000))) x(s);
+-- an empty template among them takes their key type
+SELECT iblt_sum(s) = (SELECT iblt_agg(id, c) FROM r) AS same
+FROM (SELECT iblt_new() UNION ALL SELECT iblt_agg(id, c) FROM r UNION ALL SELECT iblt_new()) x(s);
+
+-- windows: frames that grow, slide and are empty
+SELECT count(*), bool_and(w = (SELECT iblt_agg(id, c) FROM r a WHERE a.id BETWEEN x.id - 7 AND x.id - 3)) AS same
+FROM (SELECT id, iblt_agg(id, c) OVER (ORDER BY id ROWS BETWEEN 7 PRECEDING AND 3 PRECEDING)
+	  FROM r WHERE id <= 60) x(id, w);
+SELECT count(*), bool_and((iblt_info(w)).capacity >= 300) AS sized
+FROM (SELECT iblt_agg(id, c, 300) OVER (ORDER BY id ROWS BETWEEN 7 PRECEDING AND 3 PRECEDING)
+	  FROM r WHERE id <= 20) x(w);
+SELECT count(*), bool_and(w = (SELECT iblt_sum(s) FROM (SELECT iblt_agg(id, c) FROM r WHERE id BETWEEN x.id AND x.id + 2) y(s))) AS same
+FROM (SELECT id, iblt_sum(s) OVER (ORDER BY id ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING)
+	  FROM (SELECT id, iblt_agg(id, c) FROM r WHERE id <= 30 GROUP BY id) y(id, s)) x(id, w)
+WHERE id <= 28;
+
+-- partitioned tables, partition by partition
+CREATE TEMP TABLE p (id int, g int, c bigint) PARTITION BY LIST (g);
+CREATE TEMP TABLE p1 PARTITION OF p FOR VALUES IN (0, 1, 2);
+CREATE TEMP TABLE p2 PARTITION OF p FOR VALUES IN (3, 4, 5, 6);
+CREATE TEMP TABLE p3 PARTITION OF p DEFAULT;
+INSERT INTO p SELECT * FROM r;
+SELECT iblt_agg(id, c) = (SELECT iblt_agg(id, c) FROM r) AS same FROM p;
+SET enable_partitionwise_aggregate = on;
+SELECT iblt_agg(id, c) = (SELECT iblt_agg(id, c) FROM r) AS same FROM p;
+SELECT count(*), bool_and(s = (SELECT iblt_agg(id, c) FROM r WHERE r.g = x.g)) AS same
+FROM (SELECT g, iblt_agg(id, c) FROM p GROUP BY g) x(g, s);
+RESET enable_partitionwise_aggregate;

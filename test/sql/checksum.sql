@@ -1,0 +1,413 @@
+-- iblt_checksum: the bytes of every class of type, what must differ, what must
+-- be equal, and that the planner's shortcut never changes a result.  No value
+-- here is other than ASCII: encodings are the matter of test/t.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+RESET client_min_messages;
+SET extra_float_digits = 0;
+
+CREATE SCHEMA checksum_test;
+SET search_path = checksum_test, public;
+CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
+CREATE TYPE pair AS (a int, b text);
+CREATE DOMAIN small AS int CHECK (value < 100);
+CREATE DOMAIN smalls AS small[];
+CREATE DOMAIN named_pair AS pair;
+CREATE TYPE floatrange AS RANGE (subtype = float8);
+
+--
+-- An item's bytes do not tell its type, so a value's checksum must be that of
+-- the bytea that its send function makes.  Violations are listed: none.
+--
+CREATE TEMP TABLE sent AS
+	SELECT 'bool' AS type, iblt_checksum(x) AS mine, iblt_checksum(boolsend(x)) AS theirs FROM unnest('{t,f}'::bool[]) x
+	UNION ALL SELECT 'char', iblt_checksum(x), iblt_checksum(charsend(x)) FROM unnest('{a,"",z}'::"char"[]) x
+	UNION ALL SELECT 'int2', iblt_checksum(x), iblt_checksum(int2send(x)) FROM unnest('{0,1,-2,32767,-32768}'::int2[]) x
+	UNION ALL SELECT 'int4', iblt_checksum(x), iblt_checksum(int4send(x)) FROM unnest('{0,1,-2,2147483647,-2147483648}'::int4[]) x
+	UNION ALL SELECT 'int8', iblt_checksum(x), iblt_checksum(int8send(x)) FROM unnest('{0,1,-2,9223372036854775807,-9223372036854775808}'::int8[]) x
+	UNION ALL SELECT 'oid', iblt_checksum(x), iblt_checksum(oidsend(x)) FROM unnest('{0,4294967295}'::oid[]) x
+	UNION ALL SELECT 'xid', iblt_checksum(x), iblt_checksum(xidsend(x)) FROM unnest('{3,4294967295}'::xid[]) x
+	UNION ALL SELECT 'cid', iblt_checksum(x), iblt_checksum(cidsend(x)) FROM unnest('{3,4294967295}'::cid[]) x
+	UNION ALL SELECT 'xid8', iblt_checksum(x), iblt_checksum(xid8send(x)) FROM unnest('{3,18446744073709551615}'::xid8[]) x
+	UNION ALL SELECT 'float4', iblt_checksum(x), iblt_checksum(float4send(x)) FROM unnest('{0,-0,1.1,-1e-40,infinity,-infinity,nan}'::float4[]) x
+	UNION ALL SELECT 'float8', iblt_checksum(x), iblt_checksum(float8send(x)) FROM unnest('{0,-0,1.1,-1e-310,infinity,-infinity,nan}'::float8[]) x
+	UNION ALL SELECT 'numeric', iblt_checksum(x), iblt_checksum(numeric_send(x)) FROM unnest('{0,-0.00,1,1.0,1.00,-1,10000,0.0001,1e-20,-1e-63,1e-64,1e252,1e256,1e1000,1e-1000,123456789.987654321,-99999999999999999999999999999999.5,nan}'::numeric[]) x
+	UNION ALL SELECT 'numeric', iblt_checksum(x), iblt_checksum(numeric_send(x)) FROM (SELECT (i - 1000)::numeric ^ 7 / 10::numeric ^ (i % 80) FROM generate_series(1, 2000) i) s(x)
+	UNION ALL SELECT 'money', iblt_checksum(x), iblt_checksum(cash_send(x)) FROM (VALUES (1.23::numeric::money), ((-5)::numeric::money)) s(x)
+	UNION ALL SELECT 'date', iblt_checksum(x), iblt_checksum(date_send(x)) FROM unnest('{2000-01-01,1999-12-31,0044-03-15 BC,infinity,-infinity}'::date[]) x
+	UNION ALL SELECT 'time', iblt_checksum(x), iblt_checksum(time_send(x)) FROM unnest('{00:00,24:00,12:34:56.789012}'::time[]) x
+	UNION ALL SELECT 'timetz', iblt_checksum(x), iblt_checksum(timetz_send(x)) FROM unnest('{00:00+01,24:00-03,12:34:56.789012+05:30}'::timetz[]) x
+	UNION ALL SELECT 'timestamp', iblt_checksum(x), iblt_checksum(timestamp_send(x)) FROM unnest('{2000-01-01 00:00,1970-01-01 12:34:56.789012,infinity,-infinity}'::timestamp[]) x
+	UNION ALL SELECT 'timestamptz', iblt_checksum(x), iblt_checksum(timestamptz_send(x)) FROM unnest('{2000-01-01 00:00+00,1970-01-01 12:34:56.789012-07,infinity,-infinity}'::timestamptz[]) x
+	UNION ALL SELECT 'interval', iblt_checksum(x), iblt_checksum(interval_send(x)) FROM unnest('{1 month -2 days 03:00,-1 year,00:00:00.000001}'::interval[]) x
+	UNION ALL SELECT 'uuid', iblt_checksum(x), iblt_checksum(uuid_send(x)) FROM unnest('{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'::uuid[]) x
+	UNION ALL SELECT 'pg_lsn', iblt_checksum(x), iblt_checksum(pg_lsn_send(x)) FROM unnest('{0/0,16/B374D848,FFFFFFFF/FFFFFFFF}'::pg_lsn[]) x
+	UNION ALL SELECT 'macaddr', iblt_checksum(x), iblt_checksum(macaddr_send(x)) FROM unnest('{08:00:2b:01:02:03}'::macaddr[]) x
+	UNION ALL SELECT 'macaddr8', iblt_checksum(x), iblt_checksum(macaddr8_send(x)) FROM unnest('{08:00:2b:01:02:03:04:05}'::macaddr8[]) x
+	UNION ALL SELECT 'inet', iblt_checksum(x), iblt_checksum(inet_send(x)) FROM unnest('{10.1.2.3/24,::1}'::inet[]) x
+	UNION ALL SELECT 'cidr', iblt_checksum(x), iblt_checksum(cidr_send(x)) FROM unnest('{10.1.0.0/16}'::cidr[]) x
+	UNION ALL SELECT 'tid', iblt_checksum(x), iblt_checksum(tidsend(x)) FROM unnest('{"(1,2)"}'::tid[]) x
+	UNION ALL SELECT 'bytea', iblt_checksum(x), iblt_checksum(byteasend(x)) FROM unnest('{"","\\x00ff"}'::bytea[]) x
+	UNION ALL SELECT 'text', iblt_checksum(x), iblt_checksum(textsend(x)) FROM unnest(ARRAY['', 'a', repeat('x', 126), repeat('x', 127), repeat('x', 16383), repeat('x', 100000)]) x
+	UNION ALL SELECT 'varchar', iblt_checksum(x), iblt_checksum(varcharsend(x)) FROM unnest('{"","a "}'::varchar[]) x
+	UNION ALL SELECT 'bpchar', iblt_checksum(x), iblt_checksum(bpcharsend(x)) FROM unnest('{"","a  "}'::char(3)[]) x
+	UNION ALL SELECT 'name', iblt_checksum(x), iblt_checksum(namesend(x)) FROM unnest('{"","a "}'::name[]) x
+	UNION ALL SELECT 'json', iblt_checksum(x), iblt_checksum(json_send(x)) FROM unnest('{"[ 1 ]"}'::json[]) x
+	UNION ALL SELECT 'jsonb', iblt_checksum(x), iblt_checksum(jsonb_send(x)) FROM unnest(ARRAY['{"bb": [1.50, null], "a": {"x": "y"}}', '"scalar"', '{}']::jsonb[]) x
+	UNION ALL SELECT 'jsonpath', iblt_checksum(x), iblt_checksum(jsonpath_send(x)) FROM unnest('{"$.a[*]"}'::jsonpath[]) x
+	UNION ALL SELECT 'bit', iblt_checksum(x), iblt_checksum(bit_send(x)) FROM (VALUES (b'10101'), (b'0')) s(x)
+	UNION ALL SELECT 'varbit', iblt_checksum(x), iblt_checksum(varbit_send(x)) FROM (VALUES (b'10101'::varbit), (b''::varbit)) s(x)
+	UNION ALL SELECT 'point', iblt_checksum(x), iblt_checksum(point_send(x)) FROM (VALUES (point(1.5, -0.0)), (point(1, 'nan'))) s(x)
+	UNION ALL SELECT 'lseg', iblt_checksum(x), iblt_checksum(lseg_send(x)) FROM (VALUES ('[(0,0),(1,1)]'::lseg)) s(x)
+	UNION ALL SELECT 'box', iblt_checksum(x), iblt_checksum(box_send(x)) FROM (VALUES ('(0,0),(1,1)'::box)) s(x)
+	UNION ALL SELECT 'line', iblt_checksum(x), iblt_checksum(line_send(x)) FROM (VALUES ('{1,2,3}'::line)) s(x)
+	UNION ALL SELECT 'path', iblt_checksum(x), iblt_checksum(path_send(x)) FROM (VALUES ('[(0,0),(1,1)]'::path), ('((0,0),(1,1))')) s(x)
+	UNION ALL SELECT 'polygon', iblt_checksum(x), iblt_checksum(poly_send(x)) FROM (VALUES ('((0,0),(1,1),(2,0))'::polygon)) s(x)
+	UNION ALL SELECT 'circle', iblt_checksum(x), iblt_checksum(circle_send(x)) FROM (VALUES ('<(0,0),1>'::circle)) s(x)
+	UNION ALL SELECT 'tsvector', iblt_checksum(x), iblt_checksum(tsvectorsend(x)) FROM (VALUES ('a fat cat:2A,3'::tsvector)) s(x)
+	UNION ALL SELECT 'tsquery', iblt_checksum(x), iblt_checksum(tsquerysend(x)) FROM (VALUES ('fat & (rat | !cat:*A)'::tsquery)) s(x)
+	UNION ALL SELECT 'snapshot', iblt_checksum(x), iblt_checksum(pg_snapshot_send(x)) FROM (VALUES ('100:200:150'::pg_snapshot)) s(x);
+SELECT count(DISTINCT type) AS types, count(*) > 2100 AS enough FROM sent;
+SELECT type, mine, theirs FROM sent WHERE mine IS DISTINCT FROM theirs ORDER BY 1;
+
+--
+-- Containers and what has no send function, byte by byte.
+--
+CREATE TEMP TABLE spelled AS
+	SELECT * FROM (VALUES
+	('array', iblt_checksum('{1,NULL}'::int[]), '\x010000000200000001050000000100'::bytea),
+	('array of arrays', iblt_checksum('[2:3][0:0]={{a},{b}}'::text[]), '\x020000000200000002000000010000000002610262'),
+	('empty array', iblt_checksum('{}'::int[]), '\x00'),
+	('int2vector', iblt_checksum('1 2'::int2vector), '\x010000000200000000030001030002'),
+	('nan in array', iblt_checksum('{nan}'::float8[]), '\x010000000100000001097ff8000000000000'),
+	('enum', iblt_checksum('happy'::mood), 'happy'),
+	('enum array', iblt_checksum('{ok}'::mood[]), '\x010000000100000001036f6b'),
+	('domain', iblt_checksum(7::small), '\x00000007'),
+	('domain of domains', iblt_checksum('{7}'::smalls), '\x0100000001000000010500000007'),
+	('inner row', iblt_checksum(ROW(ROW(1, NULL::int))), '\x050000000100'),
+	('inner named row', iblt_checksum(ROW(ROW(1, 'b')::pair)), '\x05000000010262'),
+	('row in array', iblt_checksum(ARRAY[ROW(1, 'b')::pair]), '\x0100000001000000010805000000010262'),
+	('range', iblt_checksum('[1,5]'::int4range), '\x0205000000010500000006'),
+	('unbounded range', iblt_checksum('(,5]'::numrange), '\x0c0b00010000000000000005'),
+	('empty range', iblt_checksum('empty'::int4range), '\x01'),
+	('range of floats', iblt_checksum('[1,nan)'::floatrange), '\x02093ff0000000000000097ff8000000000000'),
+	('regclass', iblt_checksum('pg_class'::regclass), 'pg_class'),
+	('regclass elsewhere', iblt_checksum('checksum_test.pair'::regclass), 'checksum_test.pair'),
+	('regtype', iblt_checksum('int4'::regtype), 'integer'),
+	('regproc', iblt_checksum('pg_backend_pid'::regproc), 'pg_backend_pid()'),
+	('regprocedure', iblt_checksum('abs(int4)'::regprocedure), 'abs(integer)'),
+	('regoper', iblt_checksum('||/'::regoper), '||/(NONE,double precision)'),
+	('regoperator', iblt_checksum('+(int4,int4)'::regoperator), '+(integer,integer)'),
+	('regnamespace', iblt_checksum('checksum_test'::regnamespace), 'checksum_test'),
+	('regconfig', iblt_checksum('simple'::regconfig), 'simple'),
+	('regdictionary', iblt_checksum('simple'::regdictionary), 'simple'),
+	('regcollation', iblt_checksum('"C"'::regcollation), '"C"'),
+	('aclitem', iblt_checksum('pg_monitor=r/pg_monitor'::aclitem), 'pg_monitor=r/pg_monitor'),
+	('no such class', iblt_checksum(0::regclass), '-')
+	) v(what, checksum, bytes);
+SELECT count(*) AS spelled FROM spelled;
+SELECT what FROM spelled WHERE checksum IS DISTINCT FROM iblt_checksum(bytes) ORDER BY 1;
+
+--
+-- Golden values: every version and platform must give these.
+--
+SELECT * FROM (VALUES
+	('bool', iblt_checksum(true)),
+	('int2', iblt_checksum(1::int2)),
+	('int4', iblt_checksum(1)),
+	('int8', iblt_checksum(1::int8)),
+	('float4', iblt_checksum(1.5::float4)),
+	('float8', iblt_checksum(-0.0::float8)),
+	('numeric', iblt_checksum(1.10)),
+	('numeric nan', iblt_checksum('nan'::numeric)),
+	('text', iblt_checksum('The quick brown fox jumps over the lazy dog'::text)),
+	('long text', iblt_checksum(repeat('0123456789', 1000))),
+	('literal', iblt_checksum('a')),
+	('name', iblt_checksum('a'::name)),
+	('bpchar', iblt_checksum('a'::char(3))),
+	('bytea', iblt_checksum('\x00ff'::bytea)),
+	('date', iblt_checksum('2024-02-29'::date)),
+	('timestamptz', iblt_checksum('2024-02-29 12:34:56.789+00'::timestamptz)),
+	('timetz', iblt_checksum('12:34:56-08'::timetz)),
+	('interval', iblt_checksum('1 year 2 days 3 seconds'::interval)),
+	('uuid', iblt_checksum('a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid)),
+	('inet', iblt_checksum('192.168.0.1/24'::inet)),
+	('jsonb', iblt_checksum('{"bb": 1, "a": [true, null, 1.50]}'::jsonb)),
+	('tsvector', iblt_checksum('fat:2A cat:1'::tsvector)),
+	('array', iblt_checksum('{{1,2},{3,NULL}}'::int[])),
+	('enum', iblt_checksum('ok'::mood)),
+	('range', iblt_checksum('[2024-01-01,2024-02-01)'::daterange)),
+	('row of rows', iblt_checksum(ROW(1, ROW('x'::text, NULL::int)))),
+	('nulls', iblt_checksum(NULL::int, NULL::text)),
+	('null row', iblt_checksum(NULL::pair)),
+	('columns', iblt_checksum(1::int8, 2, 'three'::text, 4.0, NULL::date)),
+	('seeded', iblt_checksum_seeded(42, 1::int8, 2, 'three'::text, 4.0, NULL::date)),
+	('negative seed', iblt_checksum_seeded(-1, 'x'::text))
+	) v(what, checksum);
+
+--
+-- Pairs that must differ: violations are listed.
+--
+CREATE TEMP TABLE different AS
+	SELECT * FROM (VALUES
+	('(1,11) (11,1)', iblt_checksum(1, 11), iblt_checksum(11, 1)),
+	('(a,bc) (ab,c)', iblt_checksum('a', 'bc'), iblt_checksum('ab', 'c')),
+	('(a,empty) (empty,a)', iblt_checksum('a', ''), iblt_checksum('', 'a')),
+	('null, empty', iblt_checksum(NULL::text), iblt_checksum(''::text)),
+	('one null, two', iblt_checksum(NULL::int), iblt_checksum(NULL::int, NULL::int)),
+	('null row, row of a null', iblt_checksum(NULL::pair), iblt_checksum(ROW(NULL::int))),
+	('null row, row of nulls', iblt_checksum(NULL::pair), iblt_checksum(ROW(NULL, NULL)::pair)),
+	('null row, row of 127 bytes', iblt_checksum(NULL::pair), iblt_checksum(repeat(E'\x01', 127))),
+	('null, column of null', iblt_checksum(NULL), iblt_checksum(NULL::text)),
+	('inner null row, row of nulls', iblt_checksum(1, NULL::pair), iblt_checksum(1, ROW(NULL, NULL)::pair)),
+	('row, row in a row', iblt_checksum(ROW(1, 2)), iblt_checksum(ROW(ROW(1, 2)))),
+	('null in a row, no column', iblt_checksum(ROW(1, NULL::int)), iblt_checksum(ROW(1))),
+	('1.0, 1.00', iblt_checksum(1.0), iblt_checksum(1.00)),
+	('empty array, null', iblt_checksum('{}'::int[]), iblt_checksum(NULL::int[])),
+	('empty array, null in array', iblt_checksum('{}'::int[]), iblt_checksum('{NULL}'::int[])),
+	('lower bounds', iblt_checksum('{1,2}'::int[]), iblt_checksum('[0:1]={1,2}'::int[])),
+	('dimensions', iblt_checksum('{{1,2},{3,4}}'::int[]), iblt_checksum('{1,2,3,4}'::int[])),
+	('2x3, 3x2', iblt_checksum('{{1,2,3},{4,5,6}}'::int[]), iblt_checksum('{{1,2},{3,4},{5,6}}'::int[])),
+	('null in text array', iblt_checksum('{NULL}'::text[]), iblt_checksum('{""}'::text[])),
+	('elements', iblt_checksum('{a,bc}'::text[]), iblt_checksum('{ab,c}'::text[])),
+	('int, bigint', iblt_checksum(1), iblt_checksum(1::int8)),
+	('int, text', iblt_checksum(1), iblt_checksum('1')),
+	('-0, 0', iblt_checksum('-0'::float8), iblt_checksum('0'::float8)),
+	('-0, 0 real', iblt_checksum('-0'::float4), iblt_checksum('0'::float4)),
+	('nan, infinity', iblt_checksum('nan'::float8), iblt_checksum('infinity'::float8)),
+	('trailing space', iblt_checksum('a'), iblt_checksum('a ')),
+	('char widths', iblt_checksum('a'::char(2)), iblt_checksum('a'::char(3))),
+	('case', iblt_checksum('a'), iblt_checksum('A')),
+	('time zones', iblt_checksum('12:00+00'::timetz), iblt_checksum('13:00+01'::timetz)),
+	('day, 24 hours', iblt_checksum('1 day'::interval), iblt_checksum('24:00'::interval)),
+	('range bounds', iblt_checksum('[1,2]'::numrange), iblt_checksum('[1,2)'::numrange)),
+	('empty range, unbounded', iblt_checksum('empty'::numrange), iblt_checksum('(,)'::numrange)),
+	('range, null', iblt_checksum('empty'::numrange), iblt_checksum(NULL::numrange)),
+	('json null, null', iblt_checksum('null'::jsonb), iblt_checksum(NULL::jsonb)),
+	('json spelling', iblt_checksum('[1]'::json), iblt_checksum('[ 1]'::json)),
+	('jsonb 1.0, 1', iblt_checksum('1.0'::jsonb), iblt_checksum('1'::jsonb)),
+	('bits', iblt_checksum(b'10'), iblt_checksum(b'100')),
+	('enum labels', iblt_checksum('sad'::mood), iblt_checksum('ok'::mood)),
+	('overloaded functions', iblt_checksum('abs(int4)'::regprocedure::regproc), iblt_checksum('abs(int8)'::regprocedure::regproc)),
+	('overloaded operators', iblt_checksum('+(int4,int4)'::regoperator::regoper), iblt_checksum('+(int8,int8)'::regoperator::regoper)),
+	('length 126, 127', iblt_checksum(repeat('x', 126)), iblt_checksum(repeat('x', 127))),
+	('seeds', iblt_checksum_seeded(1, 'x'), iblt_checksum_seeded(2, 'x')),
+	('seed, argument', iblt_checksum_seeded(1, 'x'), iblt_checksum(1::int8, 'x')),
+	('swapped columns', iblt_checksum(1, 2), iblt_checksum(2, 1))
+	) v(what, a, b);
+SELECT count(*) AS pairs FROM different;
+SELECT what FROM different WHERE a IS NOT DISTINCT FROM b ORDER BY 1;
+
+-- No two of many short rows may be equal: exhaustive over four values each.
+WITH v(x) AS (VALUES (NULL), (''), ('a'), ('aa')),
+	rows AS (SELECT iblt_checksum(a.x, b.x, c.x) AS sum FROM v a, v b, v c
+		UNION ALL SELECT iblt_checksum(a.x, b.x) FROM v a, v b
+		UNION ALL SELECT iblt_checksum(x) FROM v)
+SELECT count(*) AS rows, count(DISTINCT sum) AS sums FROM rows;
+
+--
+-- Pairs that must be equal.
+--
+CREATE TEMP TABLE stored (kind text, plain text, extended text, external text, main text, short text);
+ALTER TABLE stored ALTER plain SET STORAGE plain, ALTER extended SET STORAGE extended,
+	ALTER external SET STORAGE external, ALTER main SET STORAGE main;
+INSERT INTO stored SELECT 'long', x, x || repeat('y', 10000), x || repeat('y', 10000), x || repeat('y', 10000), 'short'
+FROM (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 100) i) s(x);
+CREATE TEMP TABLE equal AS
+	SELECT * FROM (VALUES
+	('nan payload', iblt_checksum('nan'::float8), iblt_checksum(-'nan'::float8)),
+	('nan payload real', iblt_checksum('nan'::float4), iblt_checksum(-'nan'::float4)),
+	('nan in array', iblt_checksum(ARRAY['nan'::float8]), iblt_checksum(ARRAY[-'nan'::float8])),
+	('nan in point', iblt_checksum(point('nan', 1)), iblt_checksum(point(-'nan'::float8, 1))),
+	('nan in range', iblt_checksum(floatrange(1, 'nan')), iblt_checksum(floatrange(1, -'nan'::float8))),
+	('varchar, text', iblt_checksum('a'::varchar), iblt_checksum('a'::text)),
+	('name, text', iblt_checksum('a'::name), iblt_checksum('a'::text)),
+	('literal, text', iblt_checksum('a'), iblt_checksum('a'::text)),
+	('domain, base', iblt_checksum(7::small), iblt_checksum(7)),
+	('domain of rows', iblt_checksum(ROW(1, 'x')::named_pair), iblt_checksum(1, 'x')),
+	('named row', iblt_checksum(ROW(1, 'x')::pair), iblt_checksum(1, 'x'::text)),
+	('anonymous row', iblt_checksum(ROW(1, 'x')), iblt_checksum(1, 'x'::text)),
+	('variadic', iblt_checksum(VARIADIC ARRAY[1, NULL, 3]), iblt_checksum(1, NULL::int, 3)),
+	('variadic row', iblt_checksum(VARIADIC ARRAY[ROW(1, 'x')::pair]), iblt_checksum(1, 'x')),
+	('variadic rows', iblt_checksum(VARIADIC ARRAY[ROW(1, 'x')::pair, NULL]), iblt_checksum(ROW(1, 'x')::pair, NULL::pair)),
+	('no seed', iblt_checksum(1, 'x'), iblt_checksum_seeded(0, 1, 'x')),
+	('discrete range', iblt_checksum('[1,5]'::int4range), iblt_checksum('[1,6)'::int4range)),
+	('jsonb key order', iblt_checksum('{"b":1,"a":2}'::jsonb), iblt_checksum('{"a":2,  "b":1}'::jsonb))
+	) v(what, a, b)
+	UNION ALL SELECT 'plain', iblt_checksum(plain), iblt_checksum(plain || '') FROM stored
+	UNION ALL SELECT 'compressed', iblt_checksum(extended), iblt_checksum(extended || '') FROM stored
+	UNION ALL SELECT 'external', iblt_checksum(external), iblt_checksum(extended) FROM stored
+	UNION ALL SELECT 'main', iblt_checksum(main), iblt_checksum(external) FROM stored
+	UNION ALL SELECT 'short header', iblt_checksum(short), iblt_checksum('short'::text) FROM stored
+	UNION ALL SELECT 'toasted in a row', iblt_checksum(stored), iblt_checksum(kind, plain || '', extended || '', external || '', main || '', short) FROM stored
+	UNION ALL SELECT 'toasted in an array', iblt_checksum(ARRAY[extended]), iblt_checksum(ARRAY[external || '']) FROM stored;
+SELECT count(*) AS pairs FROM equal;
+SELECT what FROM equal WHERE a IS DISTINCT FROM b ORDER BY 1;
+SELECT pg_column_size(extended) < 9000 AS compressed, pg_column_size(external) > 9000 AS external FROM stored;
+
+--
+-- Settings have no say.
+--
+CREATE TEMP TABLE settings AS SELECT 1.1::float8 AS f, '2024-02-29 12:34+00'::timestamptz AS t,
+	'1 mon -2 days'::interval AS i, '\xff'::bytea AS b, 'pg_class'::regclass AS c,
+	'checksum_test.pair'::regclass AS d, '<a/>'::text AS x, 'int8'::regtype AS y;
+CREATE TEMP TABLE before AS SELECT iblt_checksum(settings) AS sum FROM settings;
+SET DateStyle = 'German, DMY';
+SET IntervalStyle = 'sql_standard';
+SET TimeZone = 'Asia/Kathmandu';
+SET extra_float_digits = -15;
+SET bytea_output = 'escape';
+SET quote_all_identifiers = on;
+SET search_path = pg_temp, checksum_test, public;
+SELECT iblt_checksum(settings) = sum AS same FROM settings, before;
+CREATE TEMP TABLE pg_class (x int);
+SELECT iblt_checksum(settings) = sum AS same FROM settings, before;
+DROP TABLE pg_temp.pg_class;
+SELECT iblt_checksum('pg_monitor=r/pg_monitor'::aclitem) = iblt_checksum('pg_monitor=r/pg_monitor'::text) AS same;
+SELECT current_setting('TimeZone') = 'Asia/Kathmandu' AND current_setting('bytea_output') = 'escape' AND
+	current_setting('search_path') LIKE '%checksum_test%' AS kept;
+SET search_path = checksum_test, public;
+RESET DateStyle;
+RESET IntervalStyle;
+RESET TimeZone;
+RESET extra_float_digits;
+RESET bytea_output;
+RESET quote_all_identifiers;
+
+--
+-- A whole row is its columns, whichever way the planner takes.  as_row gets a
+-- row made at run time, which the planner cannot take apart.
+--
+CREATE TABLE t (dropped int, id int PRIMARY KEY, a text, also_dropped text, b numeric);
+ALTER TABLE t DROP dropped, DROP also_dropped, ADD c text DEFAULT 'new';
+INSERT INTO t VALUES (1, 'x', 1.0), (2, NULL, NULL), (3, 'y', 2.00);
+ALTER TABLE t ADD d text DEFAULT 'fast default';
+CREATE TABLE child (e int) INHERITS (t);
+INSERT INTO child VALUES (4, 'child', 1, 'c', 'd', 5);
+CREATE TABLE u (t_id int, note text);
+INSERT INTO u VALUES (1, 'one'), (1, 'again'), (9, 'none');
+CREATE TABLE parts (id int, v text) PARTITION BY RANGE (id);
+CREATE TABLE part1 (v text, dropped int, id int);
+ALTER TABLE part1 DROP dropped;
+ALTER TABLE parts ATTACH PARTITION part1 FOR VALUES FROM (0) TO (10);
+INSERT INTO parts VALUES (1, 'p'), (2, NULL);
+CREATE TABLE single (p pair);
+INSERT INTO single VALUES (ROW(1, 'x')), (ROW(NULL, NULL)), (NULL);
+CREATE VIEW v AS SELECT b, a, id FROM t;
+CREATE VIEW barrier WITH (security_barrier) AS SELECT b, a, id FROM t WHERE id < 3;
+CREATE FUNCTION as_row(anyelement) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN iblt_checksum($1); END';
+CREATE TEMP TABLE whole AS
+	SELECT 'plain' AS what, iblt_checksum(t) AS a, as_row(t) AS b FROM t
+	UNION ALL SELECT 'columns', iblt_checksum(t), iblt_checksum(id, t.a, t.b, c, d) FROM t
+	UNION ALL SELECT 'only', iblt_checksum(t), as_row(t) FROM ONLY t
+	UNION ALL SELECT 'star', iblt_checksum(t.*), as_row(t) FROM t
+	UNION ALL SELECT 'seeded', iblt_checksum_seeded(5, t), iblt_checksum_seeded(5, id, t.a, t.b, c, d) FROM t
+	UNION ALL SELECT 'inner join', iblt_checksum(t), as_row(t) FROM t JOIN u ON id = t_id
+	UNION ALL SELECT 'join using', iblt_checksum(x), as_row(x) FROM t x JOIN t y USING (id)
+	UNION ALL SELECT 'left join', iblt_checksum(t), CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM u LEFT JOIN t ON id = t_id
+	UNION ALL SELECT 'right join', iblt_checksum(t), CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM t RIGHT JOIN u ON id = t_id
+	UNION ALL SELECT 'full join', iblt_checksum(t), CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM t FULL JOIN u ON id = t_id
+	UNION ALL SELECT 'subquery above a left join', iblt_checksum(s.r), CASE WHEN s.id IS NULL THEN iblt_checksum(NULL) ELSE as_row(s.r) END FROM (SELECT t AS r, id FROM u LEFT JOIN t ON id = t_id) s
+	UNION ALL SELECT 'subquery below a left join', s.sum, CASE WHEN s.sum IS NULL THEN NULL ELSE as_row(t) END FROM u LEFT JOIN (SELECT id, iblt_checksum(t) AS sum FROM t) s ON s.id = t_id LEFT JOIN t ON t.id = t_id
+	UNION ALL SELECT 'row of a nullable subquery', iblt_checksum(s), CASE WHEN s.id IS NULL THEN iblt_checksum(NULL) ELSE iblt_checksum(s.id, s.a) END FROM u LEFT JOIN (SELECT id, t.a FROM t) s ON s.id = t_id
+	UNION ALL SELECT 'lateral function', f, CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM u LEFT JOIN t ON id = t_id, LATERAL generate_series(iblt_checksum(t), iblt_checksum(t)) f
+	UNION ALL SELECT 'sublink', (SELECT iblt_checksum(t)), as_row(t) FROM t
+	UNION ALL SELECT 'exists', as_row(t), iblt_checksum(t) FROM t WHERE EXISTS (SELECT FROM t t2 WHERE iblt_checksum(t2) = as_row(t))
+	UNION ALL SELECT 'group by row', iblt_checksum(t), as_row(t) FROM t GROUP BY t
+	UNION ALL SELECT 'group by key', iblt_checksum(t), as_row(t) FROM t GROUP BY id
+	UNION ALL SELECT 'group by checksum', iblt_checksum(t), min(as_row(t)) FROM t GROUP BY iblt_checksum(t)
+	UNION ALL SELECT 'having', iblt_checksum(t), as_row(t) FROM t GROUP BY t HAVING iblt_checksum(t) <> 0
+	UNION ALL SELECT 'grouping sets', iblt_checksum(t), CASE WHEN grouping(t) = 1 THEN iblt_checksum(NULL) ELSE as_row(t) END FROM t GROUP BY GROUPING SETS ((t), ())
+	UNION ALL SELECT 'grouping sets of a row', iblt_checksum(ROW(t.a, t.b)), CASE WHEN grouping(ROW(t.a, t.b)) = 1 THEN iblt_checksum(NULL) ELSE min(iblt_checksum(t.a, t.b)) END FROM t GROUP BY GROUPING SETS ((ROW(t.a, t.b)), ())
+	UNION ALL SELECT 'window', iblt_checksum(t), as_row(lag(t, 0) OVER (ORDER BY id)) FROM t
+	UNION ALL SELECT 'distinct on', * FROM (SELECT DISTINCT ON (t) iblt_checksum(t), as_row(t) FROM t) s
+	UNION ALL SELECT 'aggregate', sum(iblt_checksum(t)), sum(as_row(t)) FROM t GROUP BY id % 2
+	UNION ALL SELECT 'view', iblt_checksum(v), as_row(v) FROM v
+	UNION ALL SELECT 'view columns', iblt_checksum(v), iblt_checksum(b, v.a, id) FROM v
+	UNION ALL SELECT 'barrier', iblt_checksum(barrier), as_row(barrier) FROM barrier
+	UNION ALL SELECT 'optimisation barrier', iblt_checksum(s), iblt_checksum(id, s.a, s.b, c, d) FROM (SELECT * FROM t OFFSET 0) s
+	UNION ALL SELECT 'with', iblt_checksum(s), iblt_checksum(id, s.a, s.b, c, d) FROM (WITH w AS MATERIALIZED (SELECT * FROM t) SELECT * FROM w) s
+	UNION ALL SELECT 'union all', iblt_checksum(s), iblt_checksum(id, s.a) FROM (SELECT id, t.a FROM t UNION ALL SELECT t_id, note FROM u) s
+	UNION ALL SELECT 'partitioned', iblt_checksum(parts), iblt_checksum(id, parts.v) FROM parts
+	UNION ALL SELECT 'partition', iblt_checksum(part1), iblt_checksum(part1.v, id) FROM part1
+	UNION ALL SELECT 'one column that is a row', iblt_checksum(single), as_row(single) FROM single
+	UNION ALL SELECT 'row of a row', iblt_checksum(ROW(p)), as_row(single) FROM single
+	UNION ALL SELECT 'row of a literal', iblt_checksum(ROW('x')), iblt_checksum('x'::text)
+	UNION ALL SELECT 'row of a null', iblt_checksum(ROW(NULL)), iblt_checksum(NULL::text)
+	UNION ALL SELECT 'named row constructor', iblt_checksum(ROW(id, t.a)::pair), iblt_checksum(id, t.a) FROM t
+	UNION ALL SELECT 'values', iblt_checksum(s), iblt_checksum(s.x, s.y) FROM (VALUES (1, 'a'), (2, NULL)) s(x, y);
+WITH updated AS (UPDATE t SET c = 'updated' WHERE id = 2 RETURNING iblt_checksum(t) AS a, as_row(t) AS b),
+	inserted AS (INSERT INTO t VALUES (1, 'z', 9) ON CONFLICT (id) DO UPDATE SET c = iblt_checksum(excluded)::text
+		WHERE iblt_checksum(t) <> iblt_checksum(excluded) RETURNING iblt_checksum(t) AS a, as_row(t) AS b, c)
+INSERT INTO whole SELECT 'update', a, b FROM updated UNION ALL SELECT 'upsert', a, b FROM inserted
+	UNION ALL SELECT 'excluded', iblt_checksum(1, 'z'::text, 9::numeric, 'new'::text, 'fast default'::text), c::bigint FROM inserted;
+SELECT count(DISTINCT what) AS cases, count(*) AS rows FROM whole;
+SELECT what, a, b FROM whole WHERE a IS DISTINCT FROM b ORDER BY 1, 2, 3;
+
+-- Constraints are simplified while their variables still have another number.
+ALTER TABLE u ADD CONSTRAINT whole CHECK (iblt_checksum(u) <> 0);
+SET constraint_exclusion = on;
+SELECT count(*) FROM t, u WHERE id = t_id;
+RESET constraint_exclusion;
+
+-- A table wider than a call can have arguments.
+DO $$
+BEGIN
+	EXECUTE 'CREATE TABLE wide (' || (SELECT string_agg('c' || i || ' int DEFAULT ' || i, ',') FROM generate_series(1, 1600) i) || ')';
+	EXECUTE 'CREATE TABLE full_call (' || (SELECT string_agg('c' || i || ' int DEFAULT ' || i, ',') FROM generate_series(1, 100) i) || ')';
+END
+$$;
+INSERT INTO wide DEFAULT VALUES;
+INSERT INTO full_call DEFAULT VALUES;
+SELECT iblt_checksum(wide) = iblt_checksum(VARIADIC (SELECT array_agg(i) FROM generate_series(1, 1600) i)) AS wide FROM wide;
+SELECT iblt_checksum(f) = iblt_checksum(VARIADIC (SELECT array_agg(i) FROM generate_series(1, 100) i)) AS full,
+	iblt_checksum_seeded(7, f) = iblt_checksum_seeded(7, VARIADIC (SELECT array_agg(i) FROM generate_series(1, 100) i)) AS seeded
+FROM full_call f;
+
+-- A row type that changes while a session has looked it up.
+CREATE FUNCTION sum_of(t) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN as_row($1); END';
+SELECT count(DISTINCT sum_of(t)) FROM t;
+ALTER TABLE t DROP c;
+SELECT count(*) FROM t WHERE sum_of(t) <> iblt_checksum(id, a, b, d);
+ALTER TYPE mood RENAME VALUE 'ok' TO 'fine';
+SELECT iblt_checksum('fine'::mood) = iblt_checksum('fine'::text) AS renamed;
+-- records of different types one after the other
+SELECT count(*) AS violations FROM (VALUES (1, ROW(1, 'a'::text)), (2, ROW(2)), (3, ROW(1, 'a'::text))) s(i, r)
+WHERE iblt_checksum(i, r) <> CASE i WHEN 2 THEN iblt_checksum(2, '\x0500000002'::bytea)
+	ELSE iblt_checksum(i, '\x05000000010261'::bytea) END;
+
+-- Expanded values, which PL/pgSQL makes.
+DO $$
+DECLARE
+	a int[] := '{1,2}';
+	r t;
+BEGIN
+	a[5] := 3;
+	SELECT * INTO r FROM t WHERE id = 3;
+	r.b := 7.50;
+	ASSERT iblt_checksum(a) = iblt_checksum('{1,2,NULL,NULL,3}'::int[]);
+	ASSERT iblt_checksum(r) = iblt_checksum(3, 'y'::text, 7.50, 'fast default'::text);
+END
+$$;
+
+-- A huge row, and then small ones from the same call.
+SELECT count(DISTINCT iblt_checksum(repeat('x', n), n)) FROM (VALUES (3000000), (1), (2)) s(n);
+
+-- Many elements, most through functions that leave garbage behind.
+SELECT iblt_checksum(array_agg(ROW(i, '10.0.0.1'::inet))) IS NOT NULL AS many FROM generate_series(1, 200000) i;
+
+--
+-- What has no checksum.
+--
+SELECT iblt_checksum();
+SELECT iblt_checksum(VARIADIC '{}'::int[]);
+SELECT iblt_checksum(VARIADIC NULL::int[]);
+SELECT iblt_checksum_seeded(NULL, 1);
+SELECT iblt_checksum('x'::cstring);
+SELECT iblt_checksum(pg_notify('x', ''));
+
+SELECT provolatile, proparallel, proisstrict, procost FROM pg_proc WHERE proname IN ('iblt_checksum', 'iblt_checksum_seeded') ORDER BY proname;
+
+SET client_min_messages = warning;
+DROP SCHEMA checksum_test CASCADE;
+RESET client_min_messages;

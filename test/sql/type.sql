@@ -1,0 +1,82 @@
+-- The type iblt: its forms, its doors, its parameters.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+RESET client_min_messages;
+
+-- text and bytea round trips of templates and of sketches of every kind of key
+CREATE TEMP TABLE sketch AS
+SELECT * FROM (VALUES
+	('template', iblt_new()),
+	('integer', (SELECT iblt_agg(i, i) FROM generate_series(1, 50) i)),
+	('uuid', (SELECT iblt_agg(md5(i::text)::uuid, i) FROM generate_series(1, 50) i)),
+	('text', (SELECT iblt_agg('key ' || i, i) FROM generate_series(1, 50) i)),
+	('row', (SELECT iblt_agg(ROW(i, 'key ' || i), i) FROM generate_series(1, 50) i)),
+	('values', iblt_insert(iblt_new(with_values => true), 7, 42)),
+	('difference', iblt_delete(iblt_new(seed => -1), 7, 42))) v(name, s);
+
+SELECT name,
+	   s::text::iblt = s AS text_form,
+	   s::bytea::iblt = s AS bytea_form,
+	   length(s::bytea) = (iblt_info(s)).bytes AS size_told,
+	   regexp_replace(s::text, '(....)', E'\\1 \n\t', 'g')::iblt = s AS with_white_space,
+	   s::text ~ '^[A-Za-z0-9+/]+=*$' AS one_token,
+	   left(s::text, 5) AS begins
+FROM sketch;
+
+SELECT name, i.*
+FROM sketch, iblt_info(s) i;
+
+-- stored values: short headers, out of line, and never changed in place
+CREATE TEMP TABLE stored (s iblt);
+INSERT INTO stored SELECT s FROM sketch;
+SELECT attstorage FROM pg_attribute WHERE attrelid = 'stored'::regclass AND attname = 's';
+SELECT count(*) FROM stored JOIN sketch ON stored.s::bytea = sketch.s::bytea;
+SELECT count(iblt_insert(s - s, 1, 1)) FROM stored WHERE (iblt_info(s)).key_type = 'bigint';
+SELECT count(*) FROM stored JOIN sketch ON stored.s::bytea = sketch.s::bytea;
+
+-- every door refuses the same bytes with the same words; test/t/020_format.pl has
+-- the full list of damages and the binary door
+CREATE FUNCTION pg_temp.refusal(command text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE detail text;
+BEGIN
+	EXECUTE command;
+	RETURN 'accepted';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	RETURN concat_ws('; ', SQLSTATE, SQLERRM, detail);
+END $$;
+
+WITH good AS (SELECT s::bytea AS b FROM sketch WHERE name = 'integer'),
+bad AS (
+	SELECT 'nothing' AS damage, ''::bytea AS b
+	UNION ALL SELECT 'noise', decode(repeat('5a', 1000), 'hex')
+	UNION ALL SELECT 'one byte less', substring(b FROM 1 FOR length(b) - 1) FROM good
+	UNION ALL SELECT 'one byte more', b || '\x00' FROM good
+	UNION ALL SELECT 'magic', set_byte(b, 0, 0) FROM good
+	UNION ALL SELECT 'version', set_byte(b, 4, 2) FROM good
+	UNION ALL SELECT 'hashes', set_byte(b, 5, 9) FROM good
+	UNION ALL SELECT 'a cell', set_byte(b, 1000, get_byte(b, 1000) # 1) FROM good
+	UNION ALL SELECT 'the checksum', set_byte(b, length(b) - 1, get_byte(b, length(b) - 1) # 1) FROM good)
+SELECT damage,
+	   pg_temp.refusal(format('SELECT %L::bytea::iblt', b)) AS as_bytea,
+	   pg_temp.refusal(format('SELECT %L::bytea::iblt', b)) =
+	   pg_temp.refusal(format('SELECT %L::iblt', translate(encode(b, 'base64'), E'\n', ''))) AS as_text_the_same
+FROM bad;
+
+SELECT pg_temp.refusal($$SELECT 'not base64!'::iblt$$);
+SELECT pg_temp.refusal($$SELECT ''::iblt$$);
+
+-- parameters out of range
+SELECT pg_temp.refusal(format('SELECT iblt_new(%s)', arguments)) AS refusal, arguments
+FROM unnest(ARRAY['0', '-1', '2147483647', 'hashes => 2', 'hashes => 9', 'key_size => 0',
+				  'key_size => 4097', 'NULL', 'seed => NULL', 'with_values => NULL']) arguments;
+
+-- parameters that are allowed
+SELECT (iblt_info(iblt_new(capacity, hashes))).capacity >= capacity AS enough, count(*)
+FROM generate_series(3, 8) hashes, unnest(ARRAY[1, 2, 3, 10, 100, 1000, 12345, 1000000]) capacity
+GROUP BY 1;
+SELECT key_size, (iblt_info(iblt_new(key_size => key_size))).key_size AS rounded
+FROM unnest(ARRAY[1, 8, 9, 32, 4096]) key_size;
+
+-- too large for a value: refused before memory is taken
+SELECT pg_temp.refusal($$SELECT iblt_agg('a'::text, 1, iblt_new(5000000, key_size => 4096))$$);
