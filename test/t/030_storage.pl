@@ -1,0 +1,121 @@
+# Sketches as stored values: dump and restore, COPY in both formats, TOAST, the
+# memory of aggregates, large sketches and interrupts.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = PostgreSQL::Test::Cluster->new('storage');
+$node->init;
+$node->append_conf('postgresql.conf', "jit = off\nmax_parallel_workers_per_gather = 0\n");
+$node->start;
+
+sub sql { return $node->safe_psql($_[1] // 'postgres', $_[0]); }
+
+# One sketch of each kind of key, of sizes from a template to several pages.
+sql(q{
+	CREATE EXTENSION iblt;
+	CREATE TYPE mood AS ENUM ('sad', 'ok');
+	CREATE TABLE sketch (name text PRIMARY KEY, s iblt, template iblt DEFAULT iblt_new(50, seed => -3));
+	INSERT INTO sketch VALUES
+		('template', iblt_new()),
+		('integer', (SELECT iblt_agg(i, i) FROM generate_series(1, 1000) i)),
+		('large', (SELECT iblt_agg(i, i, 20000) FROM generate_series(1, 1000) i)),
+		('uuid', (SELECT iblt_agg(md5(i::text)::uuid, i) FROM generate_series(1, 1000) i)),
+		('enum', (SELECT iblt_agg('ok'::mood, i) FROM generate_series(1, 3) i)),
+		('row', (SELECT iblt_agg(ROW(i, 'é' || i), i) FROM generate_series(1, 1000) i)),
+		('values', iblt_insert(iblt_new(with_values => true), 7, 42)),
+		('null', NULL);
+});
+my $digest = q{SELECT string_agg(name || md5(coalesce(s::bytea, '')) || md5(template::bytea), ',' ORDER BY name) FROM sketch};
+my $truth = sql($digest);
+
+# Dump and restore, plain and custom.
+my $dir = $node->basedir;
+foreach my $format ('plain', 'custom')
+{
+	my @where = ('-h', $node->host, '-p', $node->port);
+	sql("CREATE DATABASE restored_$format");
+	$node->command_ok([ 'pg_dump', @where, '-F', $format, '-f', "$dir/dump.$format", 'postgres' ], "pg_dump, $format");
+	$node->command_ok(
+		$format eq 'plain'
+		? [ 'psql', @where, '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', "$dir/dump.plain", "restored_$format" ]
+		: [ 'pg_restore', @where, '-e', '-d', "restored_$format", "$dir/dump.custom" ],
+		"restore, $format");
+	is(sql($digest, "restored_$format"), $truth, "the same bytes after a $format dump and restore");
+}
+
+# COPY.
+foreach my $format ('text', 'csv', 'binary')
+{
+	sql(qq{
+		CREATE TABLE copy_$format (LIKE sketch);
+		COPY sketch TO '$dir/copy.$format' (FORMAT $format);
+		COPY copy_$format FROM '$dir/copy.$format' (FORMAT $format);
+	});
+	is(sql($digest =~ s/FROM sketch/FROM copy_$format/r), $truth, "the same bytes after COPY in $format format");
+}
+
+# Out of line and not compressed, as STORAGE external says, and read in part or whole.
+is(sql(q{SELECT pg_column_size(s) = (iblt_info(s)).bytes FROM sketch WHERE name = 'large'}),
+	't', 'a large sketch is stored out of line, as it is');
+is(sql(q{SELECT count(*) FROM iblt_decode((SELECT s FROM sketch WHERE name = 'large'))}), '1000',
+	'a sketch out of line decodes');
+is(sql(q{SELECT count(*) FROM iblt_decode((SELECT s - s FROM sketch WHERE name = 'large'))}), '0',
+	'a sketch out of line subtracts');
+sql(q{UPDATE sketch SET s = iblt_delete(iblt_insert(s, 1, 1), 1, 1) WHERE name = 'large'});
+is(sql($digest), $truth, 'rows in and out again leave the stored bytes as they were');
+# Compressed inline, as a user may ask for.
+sql(q{CREATE TABLE compressed (s iblt); ALTER TABLE compressed ALTER s SET STORAGE main; INSERT INTO compressed SELECT iblt_insert(iblt_new(), 1, 1)});
+is(sql(q{SELECT pg_column_size(s) < 0.5 * (iblt_info(s)).bytes, s = iblt_insert(iblt_new(), 1, 1), iblt_delete(s, 1, 1) = iblt_new() FROM compressed}),
+	't|t|t', 'compressed values are read right');
+
+# Memory: a group takes what its value takes, and a hash aggregate that has
+# less spills.  At most 10 % on top for the hash table and the allocator.
+sub memory_per_group
+{
+	my ($capacity, $groups) = @_;
+	my $plan = sql(qq{
+		SET work_mem = '1GB'; SET hash_mem_multiplier = 2; SET enable_sort = off;
+		EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF)
+		SELECT i % $groups, iblt_agg(i, i, $capacity) FROM generate_series(1, 5 * $groups) i GROUP BY 1});
+	my ($kb) = $plan =~ /Batches: 1  Memory Usage: (\d+)kB/ or die "no memory in: $plan";
+	return $kb * 1024 / $groups;
+}
+foreach my $capacity (100, 1000)
+{
+	my $bytes = sql("SELECT (iblt_info(iblt_agg(1, 1, $capacity))).bytes");
+	my $memory = memory_per_group($capacity, 10000);
+	cmp_ok($memory, '<', 1.1 * $bytes, sprintf('capacity %d: %.0f bytes a group for a value of %d', $capacity, $memory, $bytes));
+}
+my ($spilled) = sql(q{
+	SET work_mem = '4MB'; SET enable_sort = off;
+	EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF)
+	SELECT i % 5000, iblt_agg(i, i) FROM generate_series(1, 20000) i GROUP BY 1}) =~ /Batches: (\d+)/;
+cmp_ok($spilled, '>', 1, 'a hash aggregate over many groups spills');
+is(sql(q{
+	SET work_mem = '4MB'; SET enable_sort = off;
+	SELECT count(*), bool_and(rows = 4) FROM (SELECT i % 5000, iblt_agg(i, i) FROM generate_series(1, 20000) i GROUP BY 1) g(k, s), iblt_info(s)}),
+	'5000|t', 'and gives the right sketches');
+
+# A sketch of half a gigabyte builds, subtracts and decodes; one beyond 1 GB
+# is refused before memory is taken.
+is(sql(q{SELECT rows, bytes > 4e8 FROM (SELECT iblt_agg(i, i, 12000000) FROM generate_series(1, 1000) i) x(s), iblt_info(s)}),
+	'1000|t', 'a sketch of more than 400 MB');
+my ($ret, $out, $err) = $node->psql('postgres', q{SELECT iblt_agg(i::text, i, iblt_new(2000000, key_size => 4096)) FROM generate_series(1, 10) i});
+like($err, qr/iblt would be larger than \d+ bytes/, 'a sketch beyond 1 GB is refused');
+($ret, $out, $err) = $node->psql('postgres', q{SELECT length(iblt_agg(i, i, 24000000)::text) FROM generate_series(1, 10) i});
+like($err, qr/too large for its text form/, 'a text form beyond 1 GB is refused');
+
+# Long work can be cancelled.
+($ret, $out, $err) = $node->psql('postgres', q{
+	SET statement_timeout = '1500ms';
+	SELECT count(*) FROM (SELECT iblt_agg(i, i, 3000000) FROM generate_series(1, 3000000) i) x(s), iblt_decode(s), generate_series(1, 100)});
+like($err, qr/canceling statement due to statement timeout/, 'decoding answers to a timeout');
+
+is($node->safe_psql('postgres', 'SELECT 1'), '1', 'the server lives');
+unlike(slurp_file($node->logfile), qr/terminated by signal|PANIC/, 'no backend died');
+$node->stop;
+done_testing();
