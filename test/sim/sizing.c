@@ -1,0 +1,992 @@
+/*
+ * sizing.c
+ *		Compute src/core/sizing_table.h, or check it by fresh simulation.
+ *
+ *		sizing > src/core/sizing_table.h		compute (make sizing-table)
+ *		sizing --quick							check a random part of it
+ *
+ * A sketch with k subtables of s cells fails to decode d keys exactly when
+ * some non-empty set of the keys is a stopping set: no cell holds just one of
+ * them.  Each failure is of one of two kinds, told apart by a size J:
+ *
+ * Small stopping sets, of at most J keys (two keys that share all k cells are
+ * the usual one), by the union bound.  The subtables are independent, so that
+ * j given keys are a stopping set with probability q(j)^k, where q(j) is the
+ * probability that j balls in s bins leave no bin with one ball.  It is
+ * computed exactly, from the partitions of a set into blocks of two or more:
+ *		P(small) <= sum over j = 2..J of binomial(d, j) q(j)^k.
+ * With J = d this alone bounds P(failure).  It needs no simulation, and is what
+ * decides at small d: at 1e-4, for k = 3, 4, 5, up to some 60,000, 600, 60 keys.
+ *
+ * A large core, more than J keys that remain when peeling ends, by simulation.
+ * A trial adds keys to an empty graph, and yields D, the number of keys at
+ * which the core first exceeds J.  P(large core of d keys) = P(D <= d), so one
+ * set of trials serves every d.  D is found in linear time: peel a graph of
+ * more keys than can decode, then delete the latest key of its core and peel
+ * on, until at most J are left; the last key deleted is the D-th.
+ *
+ * The capacity of (k, s) at a failure probability f is the largest d for which
+ * P(small) + P(large) <= f.  J is where the terms of the union bound are
+ * least, that is in the gap between small stopping sets and giant cores.
+ * P(large) is bounded in one of two ways.
+ *
+ * 1. For small s (s < 128 for k = 3, 64 for k = 4, 36 above), by the Poisson
+ *	  upper bound of 99 % confidence from the number of trials with D <= d.
+ *
+ * 2. Above that, by the scaling law of peeling (Amraoui, Montanari,
+ *	  Richardson and Urbanke, "Finite-length scaling for iteratively decoded
+ *	  LDPC ensembles", 2009): D is Gaussian around
+ *		  mu(s) = lambda s - b s^(1/3) + c,  with sd(s) = alpha s^(1/2)
+ *	  up to lower order.  lambda = k / c_k is the threshold, computed by
+ *	  density evolution: the minimum of -ln(1 - x) / x^(k-1) over 0 < x < 1.
+ *	  b, c, alpha with its first correction, and the skewness -g s^(-1/2) are
+ *	  fitted for each k to the trials at some 75 sizes, up to a million keys.
+ *	  Then
+ *		  d <= 0.999 mu(s) - 1.1 t sd(s),
+ *	  t = z + skewness (z^2 - 1) / 6 being the Gaussian quantile at
+ *	  f - P(small) with its Cornish-Fisher correction (skewness as |.|).
+ *
+ * The margin of the second way is thus one tenth of the whole distance between
+ * the mean and the quantile, which makes 1e-4 into 2e-5 and 1e-5 into 1.4e-6 if
+ * the law holds exactly, and 0.1 % of the keys on top.  It has to cover three
+ * things.  The tail is not quite as Cornish and Fisher say: at the sizes where
+ * the law starts, the measured quantiles at 1e-4 and 1e-5 are within 5 % of
+ * theirs (k = 3: 10 %, but there small stopping sets decide up to s of some
+ * 25,000 at 1e-4), and closer above.  The constants are fitted, the mean
+ * to a small fraction of a standard deviation.  And above a million keys the
+ * law is extrapolated; there 0.1 % of the keys is about two standard
+ * deviations, and the more the larger s is.  The generator does not trust
+ * this: for every simulated (k, s) it compares the number of trials with D <= d
+ * to the Poisson bound, and ends with an error if it is above the bound of
+ * 99.99 % confidence.
+ *
+ * Last, capacities are made monotone: along the ladder, and from one failure
+ * probability to the next, the lower number wins.
+ *
+ * Results are reproducible: every (k, s) has its own stream of random numbers
+ * derived from the seed, and the number of trials depends on (k, s) only.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../../src/core/sizing.h"
+
+#define MIN_K 3
+#define MAX_K 8
+#define KS (MAX_K - MIN_K + 1)
+#define LADDER_PRODUCT UINT64_C(5284823040) /* 2^24 * 3^2 * 5 * 7 */
+#define MAX_LADDER 256
+#define FAILURES 4
+#define GENERATOR_SEED UINT64_C(2011)
+#define QUICK_SEED UINT64_C(20110926)
+
+#define MAX_SPLIT 32			/* largest J */
+#define MAX_SMALL 64			/* largest d bounded without simulation */
+#define CONFIDENCE_MISS 0.01	/* of a direct bound */
+#define CONFIDENCE_Z 2.3264		/* its normal quantile */
+#define TAIL_MARGIN 1.1			/* on the distance from mean to quantile */
+#define FLAT_MARGIN 0.999		/* on the mean */
+#define ALARM 1e-4				/* of a false alarm, for each check */
+#define ALARM_Z 3.72			/* its normal quantile, rounded up */
+
+#define DIRECT_TRIALS 1000000
+#define DIRECT_EDGES 6e8		/* keys * k * trials for one (k, s) */
+#define MODEL_EDGES 2e8
+#define LEAST_TRIALS 40
+#define ALL_SIZES_BELOW 2048	/* every ladder size up to here is simulated */
+#define LAST_SIZE 327680
+
+static const double failure_target[FAILURES] = { 1e-2, 1e-3, 1e-4, 1e-5 };
+
+static uint32_t ladder[MAX_LADDER];
+static int	ladder_sizes;
+static uint32_t table[KS][FAILURES][MAX_LADDER];
+
+/* ---------- random numbers: splitmix64 ---------- */
+
+static uint64_t random_state;
+
+static inline uint64_t
+random64(void)
+{
+	uint64_t	z = (random_state += UINT64_C(0x9e3779b97f4a7c15));
+
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+/*
+ * Start the stream that belongs to (seed, k, s).
+ */
+static void
+random_start(uint64_t seed, int k, uint32_t s)
+{
+	random_state = seed;
+	random_state = random64() ^ ((uint64_t) k << 32 | s);
+	random_state = random64();
+}
+
+/* ---------- the graph and its peeling ---------- */
+
+/*
+ * A cell counts its keys in the bits from KEY_BITS upward, and sums their
+ * numbers below: when the count is one, the sum is the key.
+ */
+#define KEY_BITS 40
+#define ONE_KEY (UINT64_C(1) << KEY_BITS)
+
+typedef struct Graph
+{
+	int			k;
+	uint32_t	s;
+	uint32_t	keys;
+	uint64_t   *cell;			/* k * s */
+	uint32_t   *place;			/* keys * k: the cells of each key */
+	uint32_t   *stack;			/* keys found alone, some more than once */
+	bool	   *alive;
+} Graph;
+
+static void *
+allocate(size_t bytes)
+{
+	void	   *p = malloc(bytes);
+
+	if (p == NULL)
+	{
+		fprintf(stderr, "out of memory\n");
+		exit(2);
+	}
+	return p;
+}
+
+static void
+graph_open(Graph *g, int k, uint32_t s, uint32_t keys)
+{
+	g->k = k;
+	g->s = s;
+	g->keys = keys;
+	g->cell = allocate(sizeof(uint64_t) * k * s);
+	g->place = allocate(sizeof(uint32_t) * k * keys);
+	/* a key is pushed at first for each cell, and when a key leaves a cell */
+	g->stack = allocate(sizeof(uint32_t) * k * ((size_t) keys + s));
+	g->alive = allocate(keys);
+}
+
+static void
+graph_close(Graph *g)
+{
+	free(g->cell);
+	free(g->place);
+	free(g->stack);
+	free(g->alive);
+}
+
+static void
+graph_draw(Graph *g)
+{
+	uint32_t   *place = g->place;
+	uint64_t	bits = 0;
+
+	memset(g->cell, 0, sizeof(uint64_t) * g->k * g->s);
+	memset(g->alive, true, g->keys);
+	for (uint32_t key = 0; key < g->keys; key++)
+	{
+		for (int i = 0; i < g->k; i++)
+		{
+			uint32_t	c;
+
+			bits = i % 2 == 0 ? random64() : bits >> 32;
+			c = (uint32_t) ((bits & UINT32_MAX) * g->s >> 32) + i * g->s;
+			g->cell[c] += ONE_KEY + key;
+			*place++ = c;
+		}
+	}
+}
+
+/*
+ * Remove the keys on the stack, and all that are then alone in some cell.
+ * Returns how many were removed.
+ */
+static uint32_t
+graph_peel(Graph *g, uint32_t top)
+{
+	uint32_t	removed = 0;
+
+	while (top > 0)
+	{
+		uint32_t	key = g->stack[--top];
+		const uint32_t *place = g->place + (size_t) key * g->k;
+
+		if (!g->alive[key])
+			continue;
+		g->alive[key] = false;
+		removed++;
+		for (int i = 0; i < g->k; i++)
+		{
+			uint64_t	left = g->cell[place[i]] -= ONE_KEY + key;
+
+			if (left >> KEY_BITS == 1)
+				g->stack[top++] = (uint32_t) left;
+		}
+	}
+	return removed;
+}
+
+/*
+ * One trial.  Returns the number of keys, added one after the other, at which
+ * the core first has more than `split` keys; keys + 1 if it never has.
+ */
+static uint32_t
+trial(Graph *g, uint32_t split)
+{
+	uint32_t	top = 0;
+	uint32_t	left = g->keys;
+	uint32_t	latest = g->keys;
+	uint32_t	result = g->keys + 1;
+
+	graph_draw(g);
+	for (uint32_t c = 0; c < g->k * g->s; c++)
+		if (g->cell[c] >> KEY_BITS == 1)
+			g->stack[top++] = (uint32_t) g->cell[c];
+	left -= graph_peel(g, top);
+	while (left > split)
+	{
+		while (!g->alive[latest - 1])
+			latest--;
+		result = latest;
+		g->stack[0] = latest - 1;
+		left -= graph_peel(g, 1);
+	}
+	return result;
+}
+
+/* ---------- small stopping sets ---------- */
+
+/* partitions of j things into b blocks, none of them of one thing */
+static double partitions[MAX_SMALL + 1][MAX_SMALL + 1];
+
+static void
+count_partitions(void)
+{
+	partitions[0][0] = 1;
+	for (int j = 2; j <= MAX_SMALL; j++)
+		for (int b = 1; b <= j / 2; b++)
+			partitions[j][b] = b * partitions[j - 1][b] +
+				(j - 1) * partitions[j - 2][b - 1];
+}
+
+/*
+ * The probability that j balls in s bins leave no bin with one ball, to the
+ * k-th power, for j = 0..MAX_SMALL.
+ */
+static void
+stopping_probability(double *stopping, int k, uint32_t s)
+{
+	for (int j = 0; j <= MAX_SMALL; j++)
+	{
+		double		sum = 0;
+		double		choices = 1;	/* s (s-1) .. (s-b+1) / s^b */
+
+		for (int b = 1; b <= j / 2 && b <= (int) s; b++)
+		{
+			choices *= (double) (s - b + 1) / s;
+			sum += partitions[j][b] * choices * pow(s, b - j);
+		}
+		stopping[j] = pow(sum, k);
+	}
+}
+
+/*
+ * The union bound on the probability of a stopping set of first..last keys
+ * among d.
+ */
+static double
+union_bound(const double *stopping, uint32_t d, int first, int last)
+{
+	double		subsets = d;
+	double		sum = 0;
+
+	for (int j = 2; j <= last && (uint32_t) j <= d; j++)
+	{
+		subsets *= (double) (d - j + 1) / j;
+		if (j >= first)
+			sum += subsets * stopping[j];
+	}
+	return sum;
+}
+
+/*
+ * J: the size between 4 and MAX_SPLIT with the least term in the union bound.
+ */
+static int
+choose_split(const double *stopping, uint32_t d)
+{
+	int			best = 4;
+	double		least = INFINITY;
+
+	for (int j = 4; j <= MAX_SPLIT && (uint32_t) j <= d; j++)
+	{
+		double		term = union_bound(stopping, d, j, j);
+
+		if (term < least)
+		{
+			least = term;
+			best = j;
+		}
+	}
+	return best;
+}
+
+/* ---------- a little statistics ---------- */
+
+static double
+poisson_at_most(double mean, uint64_t count)
+{
+	double		term = exp(-mean);
+	double		sum = term;
+
+	for (uint64_t i = 1; i <= count; i++)
+	{
+		term *= mean / i;
+		sum += term;
+	}
+	return sum;
+}
+
+/*
+ * The mean of which a Poisson variable is at most `count` with probability
+ * CONFIDENCE_MISS only: the upper confidence bound.  Wilson and Hilferty's
+ * approximation above 500, where the sum would underflow.
+ */
+static double
+poisson_upper(uint64_t count)
+{
+	double		low = count;
+	double		high = count + 10 * sqrt(count + 1.0) + 20;
+
+	if (count > 500)
+	{
+		double		n = count + 1.0;
+
+		return n * pow(1 - 1 / (9 * n) + CONFIDENCE_Z / (3 * sqrt(n)), 3);
+	}
+	for (int i = 0; i < 60; i++)
+	{
+		double		middle = (low + high) / 2;
+
+		if (poisson_at_most(middle, count) > CONFIDENCE_MISS)
+			low = middle;
+		else
+			high = middle;
+	}
+	return high;
+}
+
+/*
+ * Is `count` so large that a Poisson variable of this mean reaches it with
+ * probability ALARM at most?
+ */
+static bool
+poisson_alarm(double mean, uint64_t count)
+{
+	if (count == 0)
+		return false;
+	if (mean > 500)
+		return count > mean + ALARM_Z * sqrt(mean) + 3;
+	return 1 - poisson_at_most(mean, count - 1) < ALARM;
+}
+
+/*
+ * The z with P(standard normal > z) = p.
+ */
+static double
+normal_quantile(double p)
+{
+	double		low = -10;
+	double		high = 40;
+
+	for (int i = 0; i < 80; i++)
+	{
+		double		middle = (low + high) / 2;
+
+		if (erfc(middle / sqrt(2)) / 2 > p)
+			low = middle;
+		else
+			high = middle;
+	}
+	return high;
+}
+
+/*
+ * Weighted least squares of y = p0 u + p1 v, by accumulated sums.
+ */
+typedef struct Fit
+{
+	double		uu;
+	double		uv;
+	double		vv;
+	double		uy;
+	double		vy;
+} Fit;
+
+static void
+fit_add(Fit *f, double u, double v, double y, double variance)
+{
+	f->uu += u * u / variance;
+	f->uv += u * v / variance;
+	f->vv += v * v / variance;
+	f->uy += u * y / variance;
+	f->vy += v * y / variance;
+}
+
+static void
+fit_solve(const Fit *f, double *p0, double *p1)
+{
+	double		determinant = f->uu * f->vv - f->uv * f->uv;
+
+	*p0 = (f->uy * f->vv - f->vy * f->uv) / determinant;
+	*p1 = (f->vy * f->uu - f->uy * f->uv) / determinant;
+}
+
+/* ---------- one k ---------- */
+
+typedef struct Sample
+{
+	uint32_t	s;
+	int			split;
+	uint32_t	trials;			/* 0: not simulated */
+	uint32_t	keys;			/* of each trial */
+	uint32_t   *at_most;		/* number of trials with D <= d, d <= keys */
+	double		mean;
+	double		sd;
+	double		skewness;
+} Sample;
+
+typedef struct Model
+{
+	int			k;
+	double		lambda;			/* threshold: keys for a cell of a subtable */
+	double		b;
+	double		c;
+	double		alpha;
+	double		alpha1;
+	double		g;
+} Model;
+
+/*
+ * The threshold by density evolution: with fewer than lambda * s keys, peeling
+ * succeeds in the limit of large s.
+ */
+static double
+density_evolution(int k)
+{
+	double		least = INFINITY;
+
+	for (int i = 1; i < 1000000; i++)
+	{
+		double		x = i * 1e-6;
+		double		keys = -log1p(-x) / pow(x, k - 1);
+
+		if (keys < least)
+			least = keys;
+	}
+	return least;
+}
+
+static uint32_t
+model_starts(int k)
+{
+	return k == 3 ? 128 : k == 4 ? 64 : 36;
+}
+
+static bool
+is_simulated(int step)
+{
+	uint32_t	s = ladder[step];
+
+	return s <= ALL_SIZES_BELOW ||
+		(s < LAST_SIZE && step % (s < 20000 ? 4 : 8) == 0) || s == LAST_SIZE;
+}
+
+/*
+ * Run the trials of one (k, s).
+ */
+static void
+simulate(Sample *sample, const Model *m, const double *stopping, double effort)
+{
+	double		center = m->lambda * sample->s;
+	double		lower = center - 4 * sqrt(sample->s);
+	bool		direct = sample->s < model_starts(m->k);
+	double		trials;
+	Graph		g;
+	double		sum[4] = { 0, 0, 0, 0 };
+
+	sample->keys = (uint32_t) (center + 3 * sqrt(sample->s) + 6);
+	sample->split = choose_split(stopping, lower > 6 ? (uint32_t) lower : 6);
+	trials = (direct ? DIRECT_EDGES : MODEL_EDGES) / m->k / sample->keys;
+	trials = fmin(trials, DIRECT_TRIALS) * effort;
+	sample->trials = (uint32_t) fmax(trials, LEAST_TRIALS);
+	sample->at_most = allocate(sizeof(uint32_t) * (sample->keys + 2));
+	memset(sample->at_most, 0, sizeof(uint32_t) * (sample->keys + 2));
+	random_start(GENERATOR_SEED, m->k, sample->s);
+	graph_open(&g, m->k, sample->s, sample->keys);
+	for (uint32_t i = 0; i < sample->trials; i++)
+	{
+		uint32_t	d = trial(&g, sample->split);
+		double		x = d - center;
+
+		sample->at_most[d]++;
+		sum[1] += x;
+		sum[2] += x * x;
+		sum[3] += x * x * x;
+	}
+	graph_close(&g);
+	for (int i = 1; i <= 3; i++)
+		sum[i] /= sample->trials;
+	sample->mean = center + sum[1];
+	sample->sd = sqrt(sum[2] - sum[1] * sum[1]);
+	sample->skewness = (sum[3] - 3 * sum[1] * sum[2] + 2 * pow(sum[1], 3)) /
+		pow(sample->sd, 3);
+	for (uint32_t d = 1; d <= sample->keys + 1; d++)
+		sample->at_most[d] += sample->at_most[d - 1];
+}
+
+/*
+ * Fit the scaling law to the samples.  The constants added to the variances
+ * stand for the terms that the law leaves out; they keep the smallest sizes,
+ * with the most trials, from deciding alone.
+ */
+static void
+fit_model(Model *m, const Sample *samples)
+{
+	Fit			mean = { 0 };
+	Fit			sd = { 0 };
+	Fit			skewness = { 0 };
+	double		unused;
+
+	for (int i = 0; i < ladder_sizes; i++)
+	{
+		const Sample *a = &samples[i];
+		double		root = sqrt(a->s);
+		double		cube = cbrt(a->s);
+
+		if (a->trials == 0 || a->s < model_starts(m->k))
+			continue;
+		fit_add(&mean, cube, -1, m->lambda * a->s - a->mean,
+				a->sd * a->sd / a->trials + 0.05 * 0.05);
+		fit_add(&sd, 1, -1 / cube, a->sd / root,
+				a->sd * a->sd / a->s / (2.0 * a->trials) + 0.002 * 0.002);
+		fit_add(&skewness, 1, 0, -a->skewness * root,
+				a->s * (6.0 / a->trials + 0.02 * 0.02));
+	}
+	fit_solve(&mean, &m->b, &m->c);
+	fit_solve(&sd, &m->alpha, &m->alpha1);
+	skewness.vv = 1;
+	fit_solve(&skewness, &m->g, &unused);
+}
+
+static double
+model_mean(const Model *m, uint32_t s)
+{
+	return m->lambda * s - m->b * cbrt(s) + m->c;
+}
+
+static double
+model_sd(const Model *m, uint32_t s)
+{
+	return (m->alpha - m->alpha1 / cbrt(s)) * sqrt(s);
+}
+
+/*
+ * Does the scaling law, with its margins, allow d keys in subtables of s cells
+ * when a large core may have probability p?
+ */
+static bool
+model_allows(const Model *m, uint32_t s, uint32_t d, double p)
+{
+	double		z;
+
+	if (p <= 0)
+		return false;
+	z = normal_quantile(p);
+	z += fmax(m->g, 0) / sqrt(s) * (z * z - 1) / 6;
+	return d <= FLAT_MARGIN * model_mean(m, s) -
+		TAIL_MARGIN * z * model_sd(m, s);
+}
+
+static bool
+allows(const Model *m, const Sample *a, const double *stopping, uint32_t d,
+	   double failure)
+{
+	double		most = failure * (1 + 1e-9);
+	double		left;
+
+	if (d <= MAX_SMALL && union_bound(stopping, d, 2, d) <= most)
+		return true;
+	left = most - union_bound(stopping, d, 2, a->split);
+	if (a->s >= model_starts(m->k))
+		return model_allows(m, a->s, d, left);
+	return d <= a->keys && left > 0 &&
+		poisson_upper(a->at_most[d]) / a->trials <= left;
+}
+
+/*
+ * The largest d that is allowed.  One key always decodes.
+ */
+static uint32_t
+largest_allowed(const Model *m, const Sample *a, const double *stopping,
+				double failure)
+{
+	uint32_t	low = 1;
+	uint32_t	high = (uint32_t) (m->lambda * a->s + 7 * sqrt(a->s) + 10);
+
+	while (high - low > 1)
+	{
+		uint32_t	middle = low + (high - low) / 2;
+
+		if (allows(m, a, stopping, middle, failure))
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/*
+ * Compare the simulation with the margins.  Returns false if the trials
+ * contradict an entry that the scaling law gave.
+ */
+static bool
+confirm(const Model *m, const Sample *a, const double *stopping, double failure,
+		uint32_t d)
+{
+	double		left = failure - union_bound(stopping, d, 2, a->split);
+	uint32_t	seen;
+
+	if (a->trials == 0 || a->s < model_starts(m->k) || d > a->keys)
+		return true;
+	seen = a->at_most[d];
+	if (!poisson_alarm(left * a->trials, seen))
+		return true;
+	fprintf(stderr, "k=%d s=%" PRIu32 " d=%" PRIu32 " at %g: %" PRIu32
+			" large cores in %" PRIu32 " trials\n",
+			m->k, a->s, d, failure, seen, a->trials);
+	return false;
+}
+
+/*
+ * The lower number wins, along the ladder and across failure probabilities.
+ */
+static void
+make_monotone(uint32_t column[FAILURES][MAX_LADDER])
+{
+	for (int f = 0; f < FAILURES; f++)
+	{
+		for (int i = ladder_sizes - 2; i >= 0; i--)
+			if (column[f][i] > column[f][i + 1])
+				column[f][i] = column[f][i + 1];
+		for (int i = 0; f > 0 && i < ladder_sizes; i++)
+			if (column[f][i] > column[f - 1][i])
+				column[f][i] = column[f - 1][i];
+	}
+}
+
+/*
+ * One k, whole ladder.  Returns false if the simulation contradicts the law.
+ */
+static bool
+compute(Model *m, double effort, bool details)
+{
+	static Sample samples[MAX_LADDER];
+	double		stopping[MAX_SMALL + 1];
+	bool		good = true;
+
+	for (int i = 0; i < ladder_sizes; i++)
+	{
+		Sample	   *a = &samples[i];
+
+		memset(a, 0, sizeof(*a));
+		a->s = ladder[i];
+		a->split = MAX_SPLIT;
+		stopping_probability(stopping, m->k, a->s);
+		if (!is_simulated(i))
+			continue;
+		simulate(a, m, stopping, effort);
+		fprintf(stderr, "k=%d s=%" PRIu32 ": J=%d, %" PRIu32 " trials, mean "
+				"%.2f, sd %.3f, skewness %.3f\n", m->k, a->s, a->split,
+				a->trials, a->mean, a->sd, a->skewness);
+	}
+	fit_model(m, samples);
+	for (int i = 0; i < ladder_sizes; i++)
+	{
+		Sample	   *a = &samples[i];
+
+		stopping_probability(stopping, m->k, a->s);
+		for (int f = 0; f < FAILURES; f++)
+		{
+			uint32_t	d = largest_allowed(m, a, stopping,
+											failure_target[f]);
+
+			table[m->k - MIN_K][f][i] = d;
+			good &= confirm(m, a, stopping, failure_target[f], d);
+		}
+		if (details && a->trials > 0)
+			fprintf(stderr, "k=%d s=%" PRIu32 ": mean %+.3f and sd %+.4f of "
+					"the law\n", m->k, a->s, a->mean - model_mean(m, a->s),
+					a->sd / model_sd(m, a->s) - 1);
+		free(a->at_most);
+	}
+	make_monotone(table[m->k - MIN_K]);
+	return good;
+}
+
+/* ---------- the table ---------- */
+
+static void
+make_ladder(void)
+{
+	for (uint32_t s = 1; s <= IBLT_LADDER_MAX; s++)
+		if (LADDER_PRODUCT % s == 0)
+			ladder[ladder_sizes++] = s;
+}
+
+static void
+print_numbers(const uint32_t *number)
+{
+	for (int i = 0; i < ladder_sizes; i++)
+		printf("%s%" PRIu32 "%s", i % 10 == 0 ? "\t" : " ", number[i],
+			   i == ladder_sizes - 1 ? "\n" : i % 10 == 9 ? ",\n" : ",");
+}
+
+static void
+print_head(const Model *model, double effort)
+{
+	printf("/*\n * sizing_table.h\n"
+		   " *\t\tHow many keys k subtables of s cells decode.  Generated:\n"
+		   " *\t\tdo not edit, run `make sizing-table`.\n *\n"
+		   " * Computed by test/sim/sizing.c, whose header says how, with seed"
+		   " %" PRIu64 "\n * and up to %.0f trials for each (k, s).  Small"
+		   " subtables: 99 %% confidence\n * from the trials.  Larger ones:"
+		   " the scaling law, with its margins.\n *\n",
+		   GENERATOR_SEED, DIRECT_TRIALS * effort);
+	printf(" * The scaling law of each k, mean = lambda s - b s^(1/3) + c,\n"
+		   " * sd = alpha s^(1/2) - alpha' s^(1/6), skewness = -g s^(-1/2):\n"
+		   " *\n"
+		   " * k    c_k    lambda      b       c    alpha   alpha'      g\n");
+	for (int i = 0; i < KS; i++)
+	{
+		const Model *m = &model[i];
+
+		printf(" * %d  %.4f  %.5f  %.4f  %.4f  %.4f  %.4f  %.4f\n", m->k,
+			   m->k / m->lambda, m->lambda, m->b, m->c, m->alpha, m->alpha1,
+			   m->g);
+	}
+	printf(" */\n#ifndef IBLT_CORE_SIZING_TABLE_H\n"
+		   "#define IBLT_CORE_SIZING_TABLE_H\n\n#include <stdint.h>\n\n");
+}
+
+static void
+print_table(void)
+{
+	printf("/* clang-format off */\n\n"
+		   "#define SIZING_MIN_HASHES %d\n#define SIZING_MAX_HASHES %d\n"
+		   "#define SIZING_LADDER_SIZES %d\n#define SIZING_FAILURES %d\n\n",
+		   MIN_K, MAX_K, ladder_sizes, FAILURES);
+	printf("/* allowed subtable sizes, in cells */\n"
+		   "static const uint32_t sizing_ladder[SIZING_LADDER_SIZES] = {\n");
+	print_numbers(ladder);
+	printf("};\n\n/* probabilities of failure, each stricter than the last */\n"
+		   "static const double sizing_failure[SIZING_FAILURES] = {");
+	for (int f = 0; f < FAILURES; f++)
+		printf(" %g%s", failure_target[f], f < FAILURES - 1 ? "," : " };\n\n");
+	printf("/* the most keys, for each k, failure and size */\n"
+		   "static const uint32_t\n\tsizing_capacity[SIZING_MAX_HASHES - "
+		   "SIZING_MIN_HASHES + 1]\n\t[SIZING_FAILURES][SIZING_LADDER_SIZES]"
+		   " = {\n");
+	for (int i = 0; i < KS; i++)
+	{
+		printf("\t{ /* k = %d */\n", i + MIN_K);
+		for (int f = 0; f < FAILURES; f++)
+		{
+			printf("\t\t{ /* %g */\n", failure_target[f]);
+			print_numbers(table[i][f]);
+			printf("\t\t}%s\n", f < FAILURES - 1 ? "," : "");
+		}
+		printf("\t}%s\n", i < KS - 1 ? "," : "");
+	}
+	printf("};\n\n#endif\t\t\t\t\t\t\t/* IBLT_CORE_SIZING_TABLE_H */\n");
+}
+
+static int
+generate(double effort, bool details)
+{
+	Model		model[KS];
+	bool		good = true;
+
+	memset(model, 0, sizeof(model));
+	for (int i = 0; i < KS; i++)
+	{
+		model[i].k = i + MIN_K;
+		model[i].lambda = density_evolution(model[i].k);
+		good &= compute(&model[i], effort, details);
+	}
+	fprintf(stderr, "%.0f s of processor time\n",
+			(double) clock() / CLOCKS_PER_SEC);
+	if (!good)
+	{
+		fprintf(stderr, "the simulation contradicts the scaling law\n");
+		return 1;
+	}
+	print_head(model, effort);
+	print_table();
+	return 0;
+}
+
+/* ---------- checking ---------- */
+
+/*
+ * How many of `trials` graphs with d keys fail to decode.
+ */
+static uint32_t
+count_failures(uint64_t seed, int k, uint32_t s, uint32_t d, uint32_t trials)
+{
+	Graph		g;
+	uint32_t	failures = 0;
+
+	random_start(seed, k, s);
+	graph_open(&g, k, s, d);
+	for (uint32_t i = 0; i < trials; i++)
+		failures += trial(&g, 0) <= d;
+	graph_close(&g);
+	return failures;
+}
+
+/*
+ * Check `entries` random entries of the table, with `edges` of work for each.
+ */
+static bool
+check_entries(uint64_t seed, int entries, double edges)
+{
+	bool		good = true;
+
+	for (int i = 0; i < entries; i++)
+	{
+		uint64_t	pick;
+		int			k;
+		uint32_t	s;
+		double		failure;
+		uint32_t	d;
+		double		trials;
+		uint32_t	seen;
+		bool		bad;
+
+		random_start(seed, 0, i);
+		pick = random64();
+		/* the default k, and the default failure, half of the time */
+		k = pick & 1 ? 4 : MIN_K + (int) (pick >> 8 & 0xff) % KS;
+		failure = pick & 2 ? IBLT_DEFAULT_FAILURE
+			: failure_target[pick >> 16 & 3];
+		/* one key always decodes, and large graphs allow few trials */
+		do
+		{
+			s = ladder[random64() % ladder_sizes];
+			d = iblt_core_capacity(s, k, failure);
+		} while (d < 2 || s > 5040);
+		trials = fmin(edges / d / k, 50 / failure);
+		seen = count_failures(seed + i, k, s, d, (uint32_t) trials);
+		bad = poisson_alarm(failure * trials, seen);
+		fprintf(stderr, "%sk=%d s=%" PRIu32 " d=%" PRIu32 " at %g: %" PRIu32
+				" of %.0f fail, %.2f allowed\n", bad ? "WRONG: " : "", k, s,
+				d, failure, seen, trials, failure * trials);
+		good &= !bad;
+	}
+	return good;
+}
+
+/*
+ * Check the union bound, at small d where it should be nearly the truth.
+ */
+static bool
+check_union_bound(uint64_t seed, double edges)
+{
+	static const uint32_t cases[][3] = {	/* k, s, d */
+		{ 3, 4, 2 }, { 3, 12, 5 }, { 3, 60, 30 }, { 4, 6, 5 }, { 4, 10, 10 },
+		{ 4, 20, 25 }, { 5, 5, 6 }, { 6, 4, 5 }, { 7, 3, 4 }, { 8, 3, 4 }
+	};
+	bool		good = true;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		int			k = (int) cases[i][0];
+		uint32_t	s = cases[i][1];
+		uint32_t	d = cases[i][2];
+		double		stopping[MAX_SMALL + 1];
+		uint32_t	trials = (uint32_t) fmin(edges / d / k, 1e6);
+		double		bound;
+		uint32_t	seen;
+		bool		bad;
+
+		stopping_probability(stopping, k, s);
+		bound = union_bound(stopping, d, 2, d);
+		seen = count_failures(seed, k, s, d, trials);
+		bad = poisson_alarm(bound * trials, seen) ||
+			seen < bound * trials / 2 - 3 * sqrt(bound * trials);
+		fprintf(stderr, "%sk=%d s=%" PRIu32 " d=%" PRIu32 ": %" PRIu32
+				" of %" PRIu32 " fail, %.1f by the union bound\n",
+				bad ? "WRONG: " : "", k, s, d, seen, trials, bound * trials);
+		good &= !bad;
+	}
+	return good;
+}
+
+static int
+quick(void)
+{
+	const char *text = getenv("IBLT_TEST_SEED");
+	uint64_t	seed = QUICK_SEED;
+	bool		good;
+
+	if (text != NULL && *text != '\0')
+		seed = strtoull(text, NULL, 0);
+	printf("# seed %" PRIu64 "\n", seed);
+	good = check_union_bound(seed, 6e6);
+	printf("%sok 1 - the union bound agrees with simulation\n",
+		   good ? "" : "not ");
+	good = check_entries(seed, 60, 2e7);
+	printf("%sok 2 - fresh simulation agrees with the table\n1..2\n",
+		   good ? "" : "not ");
+	return good ? 0 : 1;
+}
+
+int
+main(int argc, char **argv)
+{
+	double		effort = 1;
+	bool		details = false;
+
+	count_partitions();
+	make_ladder();
+	for (int i = 1; i < argc; i++)
+	{
+		if (strcmp(argv[i], "--quick") == 0)
+			return quick();
+		else if (strcmp(argv[i], "--details") == 0)
+			details = true;
+		else if (strcmp(argv[i], "--effort") == 0 && i + 1 < argc)
+			effort = strtod(argv[++i], NULL);
+		else
+		{
+			fprintf(stderr, "usage: %s [--quick] [--details] "
+					"[--effort FRACTION]\n", argv[0]);
+			return 2;
+		}
+	}
+	return generate(effort, details);
+}
