@@ -54,10 +54,11 @@ CREATE FUNCTION iblt_new(
 	hashes integer DEFAULT 4,
 	key_size integer DEFAULT 32,
 	with_values boolean DEFAULT false,
-	seed bigint DEFAULT 0)
+	seed bigint DEFAULT 0,
+	failure double precision DEFAULT 0.0001)
 RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_new(integer, integer, integer, boolean, bigint) IS
+COMMENT ON FUNCTION iblt_new(integer, integer, integer, boolean, bigint, double precision) IS
 'an empty sketch to be used as a template, so that both sides build alike';
 
 CREATE FUNCTION iblt_info(
@@ -125,6 +126,35 @@ CREATE OPERATOR <> (
 	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
 );
 COMMENT ON OPERATOR <> (iblt, iblt) IS 'do the sketches hold different rows?';
+
+-- Smaller, same contents ----------------------------------------------------------
+
+CREATE FUNCTION iblt_fold(s iblt, capacity integer, failure double precision DEFAULT 0.0001)
+RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_fold(iblt, integer, double precision) IS
+'the sketch of the same rows with fewer cells, as few as it can be folded to for a capacity';
+
+CREATE FUNCTION iblt_fold(s iblt, template iblt)
+RETURNS iblt
+	AS 'MODULE_PATHNAME', 'iblt_fold_like' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_fold(iblt, iblt) IS
+'the sketch of the same rows with as many cells as a template';
+
+CREATE FUNCTION iblt_drop_subtable(s iblt, i integer)
+RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_drop_subtable(iblt, integer) IS
+'the sketch of the same rows without the subtable of hash i, counted from 1';
+
+CREATE FUNCTION iblt_estimate(
+	s iblt,
+	OUT estimated bigint,
+	OUT upper_bound bigint)
+RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_estimate(iblt) IS
+'about how many rows are in a difference, and how many there are at most with 99 % certainty';
 
 -- One row at a time --------------------------------------------------------------
 

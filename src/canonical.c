@@ -189,27 +189,25 @@ append_text_item(StringInfo buf, const char *text, Size len)
 	iblt_item_end(buf, start);
 }
 
-/* The bytes of numeric_send, from the stored form. */
-static void
-append_numeric_item(StringInfo buf, const char *data, Size len)
+/*
+ * Writes weight, sign and display scale as numeric_send does.  Returns how
+ * many bytes of the stored form they take; sets *special for NaN and the
+ * infinities, which have no digits.
+ */
+static Size
+put_numeric_header(char *out, const char *data, bool *special)
 {
-	uint16		header = 0;
+	uint16		header;
 	uint16		sign;
 	uint16		dscale;
-	int16		weight;
-	int			ndigits;
-	Size		skip = sizeof(uint16);
-	char	   *out;
+	int16		weight = 0;
+	Size		size = sizeof(header);
 
-	Assert(len >= skip);
 	memcpy(&header, data, sizeof(header));
 	dscale = (header & 0x1F80) >> 7;
-	if ((header & NUMERIC_FLAGS) == NUMERIC_SPECIAL)
-	{
+	*special = (header & NUMERIC_FLAGS) == NUMERIC_SPECIAL;
+	if (*special)
 		sign = header & NUMERIC_EXT_SIGN;
-		weight = 0;
-		len = skip;
-	}
 	else if ((header & NUMERIC_FLAGS) == NUMERIC_SHORT)
 	{
 		sign = (header & 0x2000) ? 0x4000 : 0;
@@ -219,18 +217,31 @@ append_numeric_item(StringInfo buf, const char *data, Size len)
 	{
 		sign = header & NUMERIC_FLAGS;
 		dscale = header & 0x3FFF;
-		memcpy(&weight, data + skip, sizeof(weight));
-		skip += sizeof(weight);
+		memcpy(&weight, data + size, sizeof(weight));
+		size += sizeof(weight);
 	}
-	ndigits = (int) ((len - skip) / sizeof(int16));
-
-	ensure_room(buf, 5 + 8 + len);
-	out = put_leb128(buf->data + buf->len, 8 + 2 * (uint32) ndigits + 1);
-	out = put_int16(out, (uint16) ndigits);
 	out = put_int16(out, (uint16) weight);
 	out = put_int16(out, sign);
-	out = put_int16(out, dscale);
-	for (int i = 0; i < ndigits; i++)
+	put_int16(out, dscale);
+	return size;
+}
+
+/* The bytes of numeric_send, from the stored form. */
+static void
+append_numeric_item(StringInfo buf, const char *data, Size len)
+{
+	char		header[6];
+	bool		special;
+	Size		skip = put_numeric_header(header, data, &special);
+	uint32		ndigits = special ? 0 : (uint32) (len - skip) / sizeof(int16);
+	char	   *out;
+
+	ensure_room(buf, 5 + 8 + len);
+	out = put_leb128(buf->data + buf->len, 8 + 2 * ndigits + 1);
+	out = put_int16(out, (uint16) ndigits);
+	memcpy(out, header, sizeof(header));
+	out += sizeof(header);
+	for (uint32 i = 0; i < ndigits; i++)
 	{
 		uint16		digit;
 

@@ -92,7 +92,8 @@ extern uint64 iblt_codec_generation(void);
 
 /*
  * Rows.  The number of columns is -1 for what is no row and for a record
- * codec that has seen no datum.  Dropped columns do not count.
+ * codec that has seen no datum.  Dropped columns do not count.  A column's
+ * codec is good until iblt_codec_generation rises.
  */
 extern bool iblt_codec_is_row(IbltCodec *codec);
 extern int	iblt_codec_ncolumns(IbltCodec *codec);

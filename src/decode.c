@@ -315,3 +315,23 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
 }
+
+PG_FUNCTION_INFO_V1(iblt_estimate);
+
+/* iblt_estimate(iblt) -> (estimated, upper_bound), from the meter alone */
+Datum
+iblt_estimate(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	TupleDesc	tupdesc;
+	Datum		values[2];
+	bool		nulls[2] = {false};
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "iblt_estimate must return a row");
+	values[0] = Int64GetDatum((int64) iblt_core_meter_estimate(sketch.meter));
+	values[1] = Int64GetDatum((int64) iblt_core_meter_bound(sketch.meter));
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}

@@ -54,6 +54,12 @@ extern void iblt_refuse_row(IbltStatus status) pg_attribute_noreturn();
 extern void iblt_params_make(IbltParams *params, int capacity, int hashes,
 							 int key_size, bool with_values, uint64 seed);
 
+/*
+ * Cells of a subtable for a capacity and probability of failure; ERROR, with a
+ * hint, if either is out of range.
+ */
+extern uint32 iblt_params_cells(int capacity, int hashes, double failure);
+
 /* Capacity of a sketch at the default failure probability; 0 if none. */
 extern uint32 iblt_params_capacity(const IbltParams *params);
 
@@ -69,6 +75,13 @@ extern char *iblt_params_text(const IbltParams *params);
  */
 extern void iblt_params_check_match(const IbltParams *left,
 									const IbltParams *right);
+
+/*
+ * The same for sketches that may be folded first: returns the cells that a
+ * subtable of both is to have.
+ */
+extern uint32 iblt_params_match_folded(const IbltParams *left,
+									   const IbltParams *right);
 
 /* Takes kind of key, limbs and description from another. */
 extern void iblt_params_set_key(IbltParams *params, const IbltParams *from);

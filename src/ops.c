@@ -12,7 +12,37 @@
 #include "funcapi.h"
 #include "utils/builtins.h"
 
+#include "core/fold.h"
 #include "key.h"
+
+/* Folds an open sketch to subtables of so many cells, if it has more. */
+static void
+fold_to(IbltSketch *sketch, uint32 cells)
+{
+	IbltParams	params = sketch->params;
+	IbltSketch	folded;
+
+	if (params.subtable_cells == cells)
+		return;
+	params.subtable_cells = cells;
+	iblt_make(&folded, &params);
+	iblt_core_fold(&folded, sketch);
+	iblt_core_seal(&folded);
+	*sketch = folded;
+}
+
+/* Opens both operands, and folds the larger to the size of the smaller. */
+static void
+open_operands(FunctionCallInfo fcinfo, IbltSketch *left, IbltSketch *right)
+{
+	uint32		cells;
+
+	iblt_open(left, PG_GETARG_DATUM(0));
+	iblt_open(right, PG_GETARG_DATUM(1));
+	cells = iblt_params_match_folded(&left->params, &right->params);
+	fold_to(left, cells);
+	fold_to(right, cells);
+}
 
 /* left + sign * right; an untyped template counts as empty. */
 static Datum
@@ -24,9 +54,7 @@ combine(FunctionCallInfo fcinfo, int sign)
 	IbltParams	params;
 	struct varlena *value;
 
-	iblt_open(&left, PG_GETARG_DATUM(0));
-	iblt_open(&right, PG_GETARG_DATUM(1));
-	iblt_params_check_match(&left.params, &right.params);
+	open_operands(fcinfo, &left, &right);
 	if (left.params.kind != IBLT_KEY_UNTYPED)
 		value = iblt_copy(&result, &left);
 	else
@@ -88,9 +116,7 @@ same_contents(FunctionCallInfo fcinfo)
 	IbltSketch	empty;
 	IbltSketch *typed;
 
-	iblt_open(&left, PG_GETARG_DATUM(0));
-	iblt_open(&right, PG_GETARG_DATUM(1));
-	iblt_params_check_match(&left.params, &right.params);
+	open_operands(fcinfo, &left, &right);
 	if (left.params.kind == right.params.kind)
 		return left.size == right.size &&
 			memcmp(left.bytes, right.bytes, left.size) == 0;
@@ -117,6 +143,107 @@ Datum
 iblt_ne(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(!same_contents(fcinfo));
+}
+
+/* A sketch with other subtables, made from a larger one. */
+static Datum
+shrink(const IbltSketch *sketch, const IbltParams *params)
+{
+	IbltSketch	result;
+	struct varlena *value = iblt_make(&result, params);
+
+	iblt_core_fold(&result, sketch);
+	iblt_core_seal(&result);
+	return PointerGetDatum(value);
+}
+
+/* ERROR if argument n is NULL. */
+static void
+require_argument(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", name)));
+}
+
+PG_FUNCTION_INFO_V1(iblt_fold);
+
+/* iblt_fold(iblt, capacity, failure) -> iblt */
+Datum
+iblt_fold(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	IbltParams	params;
+	uint32		least;
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	require_argument(fcinfo, 1, "capacity");
+	require_argument(fcinfo, 2, "failure");
+	params = sketch.params;
+	least = iblt_params_cells(PG_GETARG_INT32(1),
+							  Max(iblt_core_subtable_count(&params),
+								  IBLT_MIN_HASHES), PG_GETARG_FLOAT8(2));
+	params.subtable_cells = iblt_core_fold_cells(params.subtable_cells, least);
+	if (params.subtable_cells == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("iblt cannot be folded to capacity %d",
+						PG_GETARG_INT32(1)),
+				 errdetail("The sketch has capacity %u; folding makes it smaller.",
+						   iblt_params_capacity(&sketch.params)),
+				 errhint("Build it with a larger capacity.")));
+	PG_RETURN_DATUM(shrink(&sketch, &params));
+}
+
+PG_FUNCTION_INFO_V1(iblt_fold_like);
+
+/* iblt_fold(iblt, template) -> iblt: to the size of another */
+Datum
+iblt_fold_like(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	IbltSketch	template;
+	IbltParams	params;
+	uint32		cells;
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_open_arg(&template, fcinfo, 1);
+	cells = iblt_params_match_folded(&sketch.params, &template.params);
+	if (cells != template.params.subtable_cells)
+		iblt_params_check_match(&sketch.params, &template.params);
+	params = sketch.params;
+	params.subtable_cells = cells;
+	PG_RETURN_DATUM(shrink(&sketch, &params));
+}
+
+PG_FUNCTION_INFO_V1(iblt_drop_subtable);
+
+/* iblt_drop_subtable(iblt, i) -> iblt: without the subtable of hash i */
+Datum
+iblt_drop_subtable(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	IbltParams	params;
+	int			i;
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	require_argument(fcinfo, 1, "number of the subtable");
+	params = sketch.params;
+	i = PG_GETARG_INT32(1);
+	if (i < 1 || i > params.hashes ||
+		(params.subtables >> (i - 1) & 1) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("iblt has no subtable %d", i),
+				 errhint("Subtables are numbered from 1 to %d, its number of hashes; each can be dropped once.",
+						 params.hashes)));
+	params.subtables &= ~(1U << (i - 1));
+	if (params.subtables == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the last subtable of an iblt cannot be dropped")));
+	PG_RETURN_DATUM(shrink(&sketch, &params));
 }
 
 /* ERROR for a NULL key or value: to skip the row would hide it. */

@@ -13,6 +13,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 
+#include "core/fold.h"
 #include "core/sizing.h"
 
 /* ERROR for an argument out of range. */
@@ -42,14 +43,30 @@ iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
 	params->limbs = (key_size + 7) / 8;
 	params->with_values = with_values;
 	params->seed = seed;
+	params->subtable_cells = iblt_params_cells(capacity, hashes,
+											   IBLT_DEFAULT_FAILURE);
+}
+
+uint32
+iblt_params_cells(int capacity, int hashes, double failure)
+{
+	uint32		cells = 0;
+
+	/* written so that NaN is refused */
+	if (!(failure >= IBLT_MIN_FAILURE && failure <= IBLT_MAX_FAILURE))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("failure of an iblt cannot be %g", failure),
+				 errhint("It is a probability between %g and %g.",
+						 IBLT_MIN_FAILURE, IBLT_MAX_FAILURE)));
 	if (capacity > 0)
-		params->subtable_cells =
-			iblt_core_subtable_cells(capacity, hashes, IBLT_DEFAULT_FAILURE);
-	if (params->subtable_cells == 0)
+		cells = iblt_core_subtable_cells(capacity, hashes, failure);
+	if (cells == 0)
 		refuse_argument("capacity", capacity, 1,
 						(int) Min(iblt_core_capacity(IBLT_LADDER_MAX, hashes,
-													 IBLT_DEFAULT_FAILURE),
+													 failure),
 								  PG_INT32_MAX));
+	return cells;
 }
 
 uint32
@@ -149,6 +166,25 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 					 : "Build both from one template: iblt_agg(key, checksum, iblt_new(...)).")));
 }
 
+uint32
+iblt_params_match_folded(const IbltParams *left, const IbltParams *right)
+{
+	uint32		cells = iblt_core_common_cells(left->subtable_cells,
+											   right->subtable_cells);
+	IbltParams	folded_left = *left;
+	IbltParams	folded_right = *right;
+
+	if (cells == 0)
+	{
+		iblt_params_check_match(left, right);
+		return 0;
+	}
+	folded_left.subtable_cells = cells;
+	folded_right.subtable_cells = cells;
+	iblt_params_check_match(&folded_left, &folded_right);
+	return cells;
+}
+
 /* An argument that has a default and must not be NULL. */
 static Datum
 required_arg(FunctionCallInfo fcinfo, int n, const char *name)
@@ -163,13 +199,14 @@ required_arg(FunctionCallInfo fcinfo, int n, const char *name)
 
 PG_FUNCTION_INFO_V1(iblt_new);
 
-/* iblt_new(capacity, hashes, key_size, with_values, seed) -> iblt */
+/* iblt_new(capacity, hashes, key_size, with_values, seed, failure) -> iblt */
 Datum
 iblt_new(PG_FUNCTION_ARGS)
 {
 	IbltParams	params;
 	IbltSketch	sketch;
 	struct varlena *value;
+	double		failure;
 
 	iblt_params_make(&params,
 					 DatumGetInt32(required_arg(fcinfo, 0, "capacity")),
@@ -177,6 +214,9 @@ iblt_new(PG_FUNCTION_ARGS)
 					 DatumGetInt32(required_arg(fcinfo, 2, "key_size")),
 					 DatumGetBool(required_arg(fcinfo, 3, "with_values")),
 					 (uint64) DatumGetInt64(required_arg(fcinfo, 4, "seed")));
+	failure = DatumGetFloat8(required_arg(fcinfo, 5, "failure"));
+	params.subtable_cells = iblt_params_cells(PG_GETARG_INT32(0),
+											  params.hashes, failure);
 	value = iblt_make(&sketch, &params);
 	iblt_core_seal(&sketch);
 	PG_RETURN_POINTER(value);
@@ -211,6 +251,7 @@ iblt_info(PG_FUNCTION_ARGS)
 	values[INFO_CELLS] = Int32GetDatum(iblt_core_subtable_count(params) *
 									   params->subtable_cells);
 	values[INFO_CAPACITY] = Int32GetDatum((int32) iblt_params_capacity(params));
+	nulls[INFO_CAPACITY] = iblt_params_capacity(params) == 0;
 	key_type = iblt_params_key_type(params);
 	nulls[INFO_KEY_TYPE] = key_type == NULL;
 	values[INFO_KEY_TYPE] = key_type == NULL ? (Datum) 0

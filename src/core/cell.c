@@ -138,27 +138,31 @@ iblt_core_add_row(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 }
 
 void
+iblt_core_add_cell(IbltSketch *sketch, uint32_t i, const uint8_t *addend,
+				   int sign)
+{
+	uint8_t *cell = iblt_cell(sketch, i);
+	uint32_t count = iblt_load32(addend);
+	unsigned f;
+
+	iblt_store32(cell, iblt_load32(cell) + (sign > 0 ? count : -count));
+	for (f = 0; f < sketch->fields; f++)
+	{
+		uint64_t term = fp_reduce(iblt_cell_field(addend, f));
+
+		iblt_cell_set_field(cell, f,
+							fp_add_lazy(iblt_cell_field(cell, f),
+										sign > 0 ? term : fp_neg(term)));
+	}
+}
+
+void
 iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other, int sign)
 {
 	uint32_t i;
-	unsigned f;
 
 	for (i = 0; i < sketch->ncells; i++)
-	{
-		uint8_t *cell = iblt_cell(sketch, i);
-		const uint8_t *addend = iblt_cell(other, i);
-		uint32_t count = iblt_load32(addend);
-
-		iblt_store32(cell, iblt_load32(cell) + (sign > 0 ? count : -count));
-		for (f = 0; f < sketch->fields; f++)
-		{
-			uint64_t term = fp_reduce(iblt_cell_field(addend, f));
-
-			iblt_cell_set_field(cell, f,
-								fp_add_lazy(iblt_cell_field(cell, f),
-											sign > 0 ? term : fp_neg(term)));
-		}
-	}
+		iblt_core_add_cell(sketch, i, iblt_cell(other, i), sign);
 	iblt_core_meter_add_all(sketch->meter, other->meter, sign);
 	/* unsigned: row counts of crafted values must wrap, not trap */
 	sketch->rows = (int64_t) ((uint64_t) sketch->rows +

@@ -40,6 +40,12 @@ extern IbltStatus iblt_core_add_row(IbltSketch *sketch, const uint8_t *key,
 									uint64_t y, int sign);
 
 /*
+ * Cell i += sign * addend, a cell of the same shape; neither need be sealed.
+ */
+extern void iblt_core_add_cell(IbltSketch *sketch, uint32_t i,
+							   const uint8_t *addend, int sign);
+
+/*
  * sketch += sign * other.  The two must be compatible, and need not be sealed;
  * sketch is left unsealed.
  */

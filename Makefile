@@ -1,0 +1,195 @@
+# The build of iblt, through PGXS.
+#
+# "make help" lists the targets.  "make demo" and "make test" install what is
+# missing, so they must also work where PGXS is not there yet: that is why its
+# inclusion is guarded.
+
+EXTENSION = iblt
+EXTVERSION = 0.1.0
+MODULE_big = iblt
+
+CORE_SRCS = $(sort $(wildcard src/core/*.c))
+SRCS = $(sort $(wildcard src/*.c)) $(CORE_SRCS)
+HDRS = $(wildcard src/*.h src/core/*.h)
+OBJS = $(patsubst %.c,%.o,$(SRCS))
+
+DATA = $(sort $(wildcard sql/iblt--*--*.sql))
+DATA_built = sql/iblt--$(EXTVERSION).sql
+REGRESS = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
+# Inputs are in test/sql; pg_regress finds the top-level expected/ through its
+# output directory (up to 15) or its --expecteddir (from 16), both "." here.
+REGRESS_OPTS = --inputdir=test
+EXTRA_CLEAN = build results regression.diffs regression.out tmp_check log
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+
+# WERROR=1 turns warnings into errors, as the tests do.
+WERROR ?= 0
+ifeq ($(WERROR),1)
+WERROR_FLAG = -Werror
+endif
+
+# The server's headers are system headers here, so that -Wextra speaks of our
+# own code alone.
+PG_CPPFLAGS = -Isrc -isystem $(shell $(PG_CONFIG) --includedir-server)
+PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG)
+# xxHash is compiled in; its header is all that is needed
+SHLIB_LINK = -lm
+
+.DEFAULT_GOAL := all
+
+ifneq ($(wildcard $(PGXS)),)
+# A server that was built with LLVM may be met without its clang: do without
+# the bitcode then, for it only serves JIT inlining.
+BITCODE_CLANG := $(shell sed -n 's/^CLANG[ 	]*=[ 	]*//p' $(dir $(PGXS))../Makefile.global)
+ifneq ($(BITCODE_CLANG),)
+ifeq ($(shell command -v $(BITCODE_CLANG)),)
+override with_llvm = no
+endif
+endif
+
+include $(PGXS)
+
+# PostgreSQL may be configured without dependency tracking (Debian's is).
+$(OBJS) $(OBJS:.o=.bc): $(HDRS)
+else
+all install installcheck uninstall:
+	@echo "PGXS is not there ($(PG_CONFIG) --pgxs): install postgresql-server-dev-N," >&2
+	@echo "or set PG_CONFIG; \"make demo\" and \"make test\" install it." >&2
+	@exit 1
+
+clean distclean:
+	rm -rf $(OBJS) $(OBJS:.o=.bc) $(MODULE_big).so $(DATA_built) $(EXTRA_CLEAN)
+
+.PHONY: all install installcheck uninstall clean distclean
+endif
+
+sql/iblt--$(EXTVERSION).sql: sql/iblt.sql
+	cp $< $@
+
+# --- unit tests of src/core, without a server -------------------------------
+
+UNIT_CC ?= $(CC)
+UNIT_TESTS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/test_*.c)))
+UNIT_HELPERS = $(filter-out test/unit/test_%.c test/unit/fuzz_%.c,$(sort $(wildcard test/unit/*.c)))
+FUZZ_TESTS = $(patsubst test/unit/%.c,%,$(sort $(wildcard test/unit/fuzz_*.c)))
+
+CORE_CFLAGS = -std=c99 -g -Wall -Wextra -Wmissing-prototypes $(WERROR_FLAG) -Isrc -Isrc/core
+UNIT_CFLAGS = $(CORE_CFLAGS) -D_DEFAULT_SOURCE -Itest/unit
+UNIT_LIBS = -lm
+CFLAGS_plain = -O2
+CFLAGS_sanitized = -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+
+UNIT_PROGRAMS = $(foreach f,plain sanitized,$(addprefix build/$(f)/,$(UNIT_TESTS)))
+
+# One set of rules for each way of building; the core sees none of the tests'
+# feature macros.
+define unit_rules
+build/$(1)/src/core/%.o: src/core/%.c
+	@mkdir -p $$(@D)
+	$$(UNIT_CC) $$(CORE_CFLAGS) $$(CFLAGS_$(1)) -MMD -MP -c -o $$@ $$<
+
+build/$(1)/test/unit/%.o: test/unit/%.c
+	@mkdir -p $$(@D)
+	$$(UNIT_CC) $$(UNIT_CFLAGS) $$(CFLAGS_$(1)) -MMD -MP -c -o $$@ $$<
+
+$$(addprefix build/$(1)/,$$(UNIT_TESTS)): build/$(1)/%: build/$(1)/test/unit/%.o \
+		$$(patsubst %.c,build/$(1)/%.o,$$(CORE_SRCS) $$(UNIT_HELPERS))
+	$$(UNIT_CC) $$(CFLAGS_$(1)) -o $$@ $$^ $$(UNIT_LIBS)
+endef
+$(foreach f,plain sanitized,$(eval $(call unit_rules,$(f))))
+
+-include $(wildcard build/*/src/core/*.d build/*/test/unit/*.d)
+.SECONDARY:
+
+unit-programs: $(UNIT_PROGRAMS)
+
+print-unit-programs:
+	@echo $(UNIT_PROGRAMS)
+
+unit: unit-programs
+	@test/lib/unit.sh $(UNIT_PROGRAMS)
+
+# --- fuzzing -----------------------------------------------------------------
+
+FUZZ_CC ?= clang
+FUZZ_SECONDS ?= 600
+FUZZ_PROGRAMS = $(addprefix build/fuzz/,$(FUZZ_TESTS))
+
+$(FUZZ_PROGRAMS): build/fuzz/%: test/unit/%.c $(CORE_SRCS) $(UNIT_HELPERS) $(HDRS) $(wildcard test/unit/*.h)
+	@mkdir -p $(@D)
+	$(FUZZ_CC) $(UNIT_CFLAGS) -O1 -fno-omit-frame-pointer \
+		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
+		-Wno-missing-prototypes -o $@ $(filter %.c,$^) $(UNIT_LIBS)
+
+fuzz-programs: $(FUZZ_PROGRAMS)
+
+print-fuzz-programs:
+	@echo $(FUZZ_PROGRAMS)
+
+fuzz: fuzz-programs
+	@test/lib/fuzz.sh $(FUZZ_SECONDS) build/fuzz/findings $(FUZZ_PROGRAMS)
+
+# --- the core's own benchmark ------------------------------------------------
+
+build/core_bench: test/bench/core_bench.c $(CORE_SRCS) $(HDRS)
+	@mkdir -p $(@D)
+	$(UNIT_CC) $(CORE_CFLAGS) -D_DEFAULT_SOURCE -O2 -o $@ $(filter %.c,$^) $(UNIT_LIBS)
+
+# --- simulations: the table of sizes ------------------------------------------
+
+build/sim/sizing: test/sim/sizing.c $(CORE_SRCS) $(HDRS)
+	@mkdir -p $(@D)
+	$(UNIT_CC) $(CORE_CFLAGS) -Wno-missing-prototypes -O2 -o $@ $(filter %.c,$^) $(UNIT_LIBS)
+
+sizing-table: build/sim/sizing
+	nice -n 19 build/sim/sizing > build/sizing_table.h
+	mv build/sizing_table.h src/core/sizing_table.h
+
+check-sizing: build/sim/sizing
+	build/sim/sizing --quick
+
+# --- whole runs, each in a temporary directory of its own --------------------
+
+demo:
+	@bash test/demo.sh
+
+test:
+	@bash test/run
+
+bench:
+	@bash test/bench/run.sh
+
+# --- chores ------------------------------------------------------------------
+
+check-source:
+	@bash test/lib/check-source.sh
+
+CLANG_FORMAT ?= clang-format
+FORMATTED = $(sort $(wildcard src/*.[ch] src/core/*.[ch] test/unit/*.[ch] test/bench/*.c))
+
+format-check:
+	$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)
+
+dist:
+	@mkdir -p build
+	git archive --format=zip --prefix=iblt-$(EXTVERSION)/ -o build/iblt-$(EXTVERSION).zip HEAD
+
+help:
+	@echo 'make              build the extension (PG_CONFIG chooses the server, WERROR=1)'
+	@echo 'make install      install it for that server'
+	@echo 'make installcheck run the SQL tests against a running, installed server'
+	@echo 'make demo         show it on two servers with logical replication; installs what is missing'
+	@echo 'make test         run every test; installs what is missing, leaves nothing behind'
+	@echo 'make bench        measure against the speed bars (BENCH_ROWS, BENCH_STRICT=1)'
+	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED)'
+	@echo 'make fuzz         the fuzzers, each for FUZZ_SECONDS (600)'
+	@echo 'make check-source the rules that the source keeps: core purity, lengths'
+	@echo 'make format-check compare the layout with .clang-format'
+	@echo 'make check-sizing tries sizes of src/core/sizing_table.h by fresh simulation'
+	@echo 'make sizing-table computes src/core/sizing_table.h anew (16 minutes)'
+	@echo 'make dist         a zip archive of HEAD for PGXN, in build/'
+	@echo 'make clean        remove what was built'
+
+.PHONY: sizing-table check-sizing unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test bench check-source format-check dist help

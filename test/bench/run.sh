@@ -1,0 +1,237 @@
+#!/usr/bin/env bash
+# run.sh
+#	What the aggregate costs next to count(*) and to hashing rows as text, and
+#	what the core does alone.  One throwaway server, one table of 5 million rows
+#	of four columns in shared memory, every query several times in turn, medians.
+#
+#	The bars are ratios, so that they hold on other machines, too.  A missed bar
+#	is marked; with BENCH_STRICT=1 it also makes the exit status 1.
+#
+#	BENCH_ROWS      rows (5,000,000)
+#	BENCH_REPEAT    repetitions of each query after one to warm up (5)
+#	BENCH_STRICT    1: missed bars fail
+
+set -euo pipefail
+
+# shellcheck source=test/lib/common.sh
+. "$(dirname "$0")/../lib/common.sh"
+
+PORT=54323
+ROWS=${BENCH_ROWS:-5000000}
+REPEAT=${BENCH_REPEAT:-5}
+MISSED=0
+
+declare -A MEDIAN
+
+# The queries: name, workers, SQL.
+queries() {
+	cat <<-'QUERIES'
+		count|0|SELECT count(*) FROM t
+		agg_ready|0|SELECT iblt_agg(id, a) FROM t
+		agg_columns|0|SELECT iblt_agg(id, iblt_checksum(id, a, b, c)) FROM t
+		agg_row|0|SELECT iblt_agg(id, iblt_checksum(t)) FROM t
+		md5|0|SELECT count(md5(t::text)) FROM t
+		hashtext|0|SELECT sum(hashtextextended(t::text, 0)) FROM t
+		hashrecord|0|SELECT sum(hash_record_extended(t, 0)) FROM t
+		count_2|2|SELECT count(*) FROM t
+		agg_ready_2|2|SELECT iblt_agg(id, a) FROM t
+		agg_columns_2|2|SELECT iblt_agg(id, iblt_checksum(id, a, b, c)) FROM t
+		agg_row_2|2|SELECT iblt_agg(id, iblt_checksum(t)) FROM t
+		md5_2|2|SELECT count(md5(t::text)) FROM t
+	QUERIES
+}
+
+sql() {
+	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d postgres "$@"
+}
+
+# A table of four columns, about 128 bytes a row, all of it in shared buffers.
+make_table() {
+	sql <<-SQL
+		CREATE EXTENSION iblt;
+		CREATE EXTENSION pg_prewarm;
+		CREATE UNLOGGED TABLE t (id bigint, a bigint, b text, c text);
+		INSERT INTO t SELECT g, hashint8extended(g, 1), md5(g::text),
+			left(md5((g + 1)::text) || md5((g + 2)::text), 54)
+			FROM generate_series(1::bigint, $ROWS) g;
+		ALTER TABLE t ADD PRIMARY KEY (id);
+		ALTER TABLE t SET (parallel_workers = 2);
+	SQL
+	sql -c "VACUUM (FREEZE, ANALYZE) t"
+	sql -c "SELECT pg_prewarm('t')" >/dev/null
+}
+
+# The script that runs every query in turn, REPEAT + 1 times, in one session.
+timing_script() {
+	local repetition name workers query
+	printf '%s\n' '\timing on'
+	for repetition in $(seq 0 "$REPEAT"); do
+		queries | while IFS='|' read -r name workers query; do
+			printf '%s\n' "SET max_parallel_workers_per_gather = $workers \\g /dev/null" \
+				"\\echo @ $name $repetition" "$query \\g /dev/null"
+		done
+	done
+}
+
+# From psql's output to MEDIAN[name] in milliseconds; the first repetition is
+# for warming up.
+read_medians() {
+	local name value
+	while read -r name value; do
+		MEDIAN[$name]=$value
+	done < <(awk '
+		$1 == "@" { name = $2; repetition = $3; next }
+		/^Time: / && name != "" { if (repetition > 0) print name, $2; name = "" }' "$1" |
+		sort -k1,1 -k2,2n |
+		awk '
+			function flush() { if (n) printf "%s %.1f\n", last, n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }
+			$1 != last { flush(); n = 0; last = $1 }
+			{ v[++n] = $2 }
+			END { flush() }')
+}
+
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", (b > 0 ? a / b : 0) }'; }
+
+row() { printf '  %-64s %10s %8s %10s  %s\n' "$@"; }
+
+# bar TEXT MILLISECONDS RATIO at-most|at-least BAR: one line with its verdict.
+bar() {
+	local verdict=ok sign='<='
+	if [ "$4" = at-least ]; then sign='>='; fi
+	if ! awk -v r="$3" -v b="$5" -v kind="$4" \
+		'BEGIN { exit !(kind == "at-most" ? r <= b : r >= b) }'; then
+		verdict=MISSED
+		MISSED=$((MISSED + 1))
+	fi
+	row "$1" "$2" "$3" "$sign $5" "$verdict"
+}
+
+# at_most TEXT NAME BAR: against count(*).
+at_most() { bar "$1 / count(*)" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[count]}")" at-most "$3"; }
+
+# faster TEXT NAME BAR: how many times as fast as count(md5(t::text)).
+faster() { bar "count(md5(t::text)) / $1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[md5]}" "${MEDIAN[$2]}")" at-least "$3"; }
+
+# scales TEXT NAME BAR: none against two workers.
+scales() { bar "$1, no workers / 2 workers" "${MEDIAN[$2_2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[$2_2]}")" at-least "$3"; }
+
+information() { row "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[count]}")" "-" ""; }
+
+# How much of the CPUs others take, in percent, while we do nothing.
+others_percent() {
+	{
+		grep '^cpu ' /proc/stat
+		sleep 3
+		grep '^cpu ' /proc/stat
+	} | awk '
+		{ total = 0; for (i = 2; i <= 9; i++) total += $i; idle = $5 + $6 }
+		NR == 1 { total1 = total; idle1 = idle }
+		END { printf "%.0f\n", 100 * (1 - (idle - idle1) / (total - total1)) }'
+}
+
+# That the plans with workers really get them.
+workers_launched() {
+	sql -c "SET max_parallel_workers_per_gather = 2" -c "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF)
+		SELECT iblt_agg(id, a) FROM t" | sed -n 's/.*Workers Launched: //p'
+}
+
+describe_machine() {
+	say "Machine: $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)," \
+		"load $(cut -d' ' -f1-3 /proc/loadavg)"
+	BUSY_BEFORE=$(others_percent)
+	say "Server:  $("$PG_CONFIG" --version | sed 's/ (.*//'), jit off, everything in shared buffers," \
+		"sequential scans"
+	say "Workers: $(workers_launched) launched, parallel_leader_participation off"
+	say "Table:   $ROWS rows, $(sql -c "SELECT pg_size_pretty(pg_table_size('t')) || ', ' ||
+		round(avg(pg_column_size(t))) || ' bytes a row' FROM (SELECT * FROM t LIMIT 10000) t");" \
+		"medians of $REPEAT runs, in turn"
+}
+
+report_sql() {
+	local reference
+	say ""
+	row "SQL" "ms" "ratio" "bar" ""
+	row "count(*)" "${MEDIAN[count]}" "1.00" "-" ""
+	at_most "iblt_agg(id, a)" agg_ready 1.6
+	at_most "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 2.3
+	at_most "iblt_agg(id, iblt_checksum(t))" agg_row 2.3
+	faster "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 12
+	faster "iblt_agg(id, iblt_checksum(t))" agg_row 12
+	scales "iblt_agg(id, a)" agg_ready 1.7
+	scales "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 1.7
+	scales "iblt_agg(id, iblt_checksum(t))" agg_row 1.7
+	say ""
+	row "For comparison" "ms" "/ count" "" ""
+	information "sum(hash_record_extended(t, 0))" hashrecord
+	information "sum(hashtextextended(t::text, 0))" hashtext
+	information "count(md5(t::text))" md5
+	reference=$(ratio "${MEDIAN[md5]}" "${MEDIAN[md5_2]}")
+	row "count(md5(t::text)), no workers / 2 workers" "${MEDIAN[md5_2]}" "$reference" "" ""
+	row "count(*), no workers / 2 workers" "${MEDIAN[count_2]}" \
+		"$(ratio "${MEDIAN[count]}" "${MEDIAN[count_2]}")" "" ""
+	say "  Others took $BUSY_BEFORE % of the CPUs before the runs, $(others_percent) % after them."
+	if awk -v r="$reference" 'BEGIN { exit !(r < 1.7) }'; then
+		say "  NOTE: md5 does not scale to 1.7 here either: the machine is busy or has too few cores."
+	fi
+}
+
+report_sizes() {
+	local capacity binary text
+	say ""
+	say "  Bytes of a sketch of bigint keys"
+	for capacity in 10 100 1000 10000; do
+		read -r binary text < <(sql -F ' ' -c "SELECT octet_length(s::bytea), length(s::text)
+			FROM (SELECT iblt_agg(id, a, $capacity) FROM t WHERE id < 1000) AS x(s)")
+		printf '  capacity %6d: %8d bytes, %8d as text\n' "$capacity" "$binary" "$text"
+	done
+}
+
+# The core without a server prints name, value, unit and bar, separated by tabs.
+report_core() {
+	local name value unit limit verdict
+	if [ ! -f test/bench/core_bench.c ]; then return; fi
+	say ""
+	if ! make -s build/core_bench >"$WORK/core_bench.log" 2>&1; then
+		tail -n 20 "$WORK/core_bench.log"
+		die "test/bench/core_bench.c does not build"
+	fi
+	row "Core" "value" "unit" "bar" ""
+	while IFS=$'\t' read -r name value unit limit; do
+		verdict=
+		if [[ "$limit" =~ ^(\<=|\>=)?\ *([0-9.]+)$ ]]; then
+			verdict=ok
+			if ! awk -v v="$value" -v b="${BASH_REMATCH[2]}" -v s="${BASH_REMATCH[1]:-<=}" \
+				'BEGIN { exit !(s == "<=" ? v <= b : v >= b) }'; then
+				verdict=MISSED
+				MISSED=$((MISSED + 1))
+			fi
+		fi
+		row "$name" "$value" "$unit" "${limit:--}" "$verdict"
+	done < <(build/core_bench)
+}
+
+inner() {
+	enter_work
+	say "Building for $("$PG_CONFIG" --version) ..."
+	# shellcheck disable=SC2119 # no further arguments
+	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	start_server bench $PORT "shared_buffers = $((256 + ROWS / 2500))MB" "jit = off" "autovacuum = off" \
+		"wal_level = minimal" "max_wal_senders = 0" "maintenance_work_mem = 512MB" \
+		"parallel_setup_cost = 0" "parallel_tuple_cost = 0" "min_parallel_table_scan_size = 0" \
+		"enable_indexonlyscan = off" "parallel_leader_participation = off" "max_parallel_workers = 8"
+	say "Filling a table with $ROWS rows ..."
+	make_table
+	describe_machine
+	timing_script >"$WORK/timing.sql"
+	sql -f "$WORK/timing.sql" >"$WORK/timing.out"
+	read_medians "$WORK/timing.out"
+	report_sql
+	report_sizes
+	report_core
+	stop_server bench
+	say ""
+	if [ $MISSED -eq 0 ]; then say "All bars are met."; else say "$MISSED bars MISSED."; fi
+	[ "${BENCH_STRICT-}" != 1 ] || [ $MISSED -eq 0 ]
+}
+
+if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/run.sh; fi

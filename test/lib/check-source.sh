@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# check-source.sh
+#	The rules that the source keeps, as TAP:
+#	- src/core includes C99's headers, xxHash's and its own, nothing else;
+#	- src/core takes no memory and reports nothing by itself;
+#	- no function is longer than 80 lines, no file longer than 800, but for
+#	  generated tables (*_table.h).
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+shopt -s nullglob
+MAX_FUNCTION=80
+MAX_FILE=800
+number=0
+failed=0
+
+# result TEXT PROBLEMS: one test, passed if there are no problems.
+result() {
+	number=$((number + 1))
+	if [ -z "$2" ]; then
+		echo "ok $number - $1"
+	else
+		echo "not ok $number - $1"
+		printf '%s\n' "$2" | sed 's/^/# /'
+		failed=1
+	fi
+}
+
+# Includes that have no place in the core.
+foreign_includes() {
+	local file line name
+	for file in src/core/*.[ch]; do
+		while read -r line; do
+			name=$(sed -E 's/.*[<"]([^">]*)[">].*/\1/' <<<"$line")
+			case "$line" in
+			*'"'*) if [ -e "src/core/${name#core/}" ]; then continue; fi ;;
+			*) case "$name" in
+				assert.h | inttypes.h | limits.h | math.h | stdbool.h | stddef.h | stdint.h | string.h | xxhash.h | immintrin.h) continue ;;
+				esac ;;
+			esac
+			echo "$file: $line"
+		done < <(grep -E '^[[:space:]]*#[[:space:]]*include' "$file" || true)
+	done
+}
+
+# Calls that have no place in the core; comments do not count.
+foreign_calls() {
+	local file
+	for file in src/core/*.[ch]; do
+		gcc -fpreprocessed -dD -E -P "$file" 2>/dev/null |
+			grep -nE '\b(palloc|palloc0|repalloc|pfree|malloc|calloc|realloc|free|alloca|ereport|elog|errmsg|printf|fprintf|exit|abort|PG_[A-Z_]+)[[:space:]]*\(' |
+			sed "s|^|$file: |" || true
+	done
+}
+
+# Functions over the limit: from a "{" in the first column after a line that
+# ends a parameter list, to the next "}" there.
+long_functions() {
+	awk -v max="$MAX_FUNCTION" '
+		FNR == 1 { inside = 0; previous = "" }
+		/^\{/ && previous ~ /\)[ \t]*$/ { inside = FNR; name = previous }
+		/^\}/ && inside {
+			if (FNR - inside - 1 > max)
+				printf "%s:%d: %d lines: %s\n", FILENAME, inside, FNR - inside - 1, name
+			inside = 0
+		}
+		/[^ \t]/ { previous = $0 }' "$@"
+}
+
+long_files() {
+	awk -v max="$MAX_FILE" '
+		FNR > max && FILENAME !~ /_table\.h$/ && !(FILENAME in seen) { seen[FILENAME] = 1; print FILENAME }' "$@"
+}
+
+if ! compgen -G 'src/core/*.c' >/dev/null; then
+	echo "not ok 1 - there is a src/core"
+	echo "1..1"
+	exit 1
+fi
+sources=(src/*.[ch] src/core/*.[ch])
+result "src/core includes only C99 headers, xxhash.h and its own" "$(foreign_includes)"
+result "src/core takes no memory and reports nothing" "$(foreign_calls)"
+result "no function is longer than $MAX_FUNCTION lines" "$(long_functions "${sources[@]}")"
+result "no source file is longer than $MAX_FILE lines" "$(long_files "${sources[@]}")"
+echo "1..$number"
+exit $failed

@@ -1,0 +1,361 @@
+# common.sh
+#	What the demo, the tests and the benchmark share: installing what is
+#	missing, a temporary directory that never outlives its script, a throwaway
+#	installation of PostgreSQL, and servers inside it.
+#
+# A script sources this file and calls "supervise KIND inner_function".  The
+# outer half (as the user who called, maybe root) installs packages, makes the
+# directory and copies the checkout into it; the inner half runs there, never
+# as root, in a process group of its own, so that the outer half can end it at
+# any moment and remove everything.
+#
+# Nothing here touches the system's PostgreSQL directories or clusters.
+
+# shellcheck shell=bash
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+	printf 'error: %s\n' "$*" >&2
+	exit 1
+}
+
+# --- packages -----------------------------------------------------------------
+
+# Run a command as root.
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		die "not root, and sudo is not there; as root, please run: $*"
+	fi
+}
+
+is_installed() {
+	[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# The package lists are fetched once at most, and only when something is missing.
+apt_update_once() {
+	if [ -z "${APT_UPDATED-}" ]; then
+		say "Fetching the package lists ..."
+		as_root apt-get -qq update || say "warning: apt-get update failed; using the lists there are" >&2
+		APT_UPDATED=1
+	fi
+}
+
+# Set PG_N, and PG_CONFIG where that server is there already: the one that
+# $PG_CONFIG names, else the newest that is installed, else Debian's default.
+choose_server() {
+	local candidate
+	PG_OWN_BUILD=
+	if [ -n "${PG_CONFIG-}" ]; then
+		PG_CONFIG=$(command -v "$PG_CONFIG") || die "PG_CONFIG=$PG_CONFIG is not there"
+		# /usr/bin/pg_config may be a front; take the server's own.
+		candidate=$("$PG_CONFIG" --bindir)/pg_config
+		if [ -x "$candidate" ]; then PG_CONFIG=$candidate; fi
+		PG_N=$("$PG_CONFIG" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/')
+		if [ "$PG_CONFIG" != "/usr/lib/postgresql/$PG_N/bin/pg_config" ]; then PG_OWN_BUILD=1; fi
+		return
+	fi
+	PG_N=$(for candidate in /usr/lib/postgresql/*/bin/postgres; do
+		if [ -x "$candidate" ]; then basename "${candidate%/bin/postgres}"; fi
+	done | sort -V | tail -n 1)
+	if [ -z "$PG_N" ]; then
+		command -v apt-cache >/dev/null || die "no PostgreSQL server here, and no apt: set PG_CONFIG"
+		if ! apt-cache show postgresql >/dev/null 2>&1; then apt_update_once; fi
+		PG_N=$(apt-cache depends postgresql 2>/dev/null | sed -nE 's/.*Depends: postgresql-([0-9]+)$/\1/p' | sort -V | tail -n 1) || true
+		[ -n "$PG_N" ] || die "apt knows no postgresql package: set PG_CONFIG"
+	fi
+	PG_CONFIG=/usr/lib/postgresql/$PG_N/bin/pg_config
+}
+
+# What a run of this kind needs ("test" needs more than "demo" and "bench").
+needed_packages() {
+	local kind=$1
+	if [ -z "$PG_OWN_BUILD" ]; then echo "postgresql-$PG_N" "postgresql-server-dev-$PG_N"; fi
+	echo gcc libc6-dev make libxxhash-dev
+	if [ "$kind" = test ]; then
+		# clang and its run-time library: the sanitizers and libFuzzer
+		echo clang libclang-rt-dev libipc-run-perl perl python3 python3-xxhash
+	fi
+}
+
+# What install_packages leaves behind is nothing, however it ends.
+DROPIN_DIR=/etc/postgresql-common/createcluster.d
+DROPIN=$DROPIN_DIR/iblt-no-main-cluster.conf
+end_installation() {
+	rm -f "$INSTALL_LOG"
+	if [ -e "$DROPIN" ]; then as_root rm -f "$DROPIN"; fi
+	if [ -n "$DROPIN_DIR_MADE" ]; then as_root rmdir --ignore-fail-on-non-empty "$DROPIN_DIR"; fi
+	trap - EXIT
+}
+
+# Install the packages without letting Debian create and start a cluster, which
+# a new server package would do.
+install_packages() {
+	local rc=0
+	say "Installing: $*"
+	apt_update_once
+	INSTALL_LOG=$(mktemp)
+	DROPIN_DIR_MADE=
+	trap end_installation EXIT
+	if [[ " $* " == *" postgresql-$PG_N "* ]]; then
+		if [ ! -d "$DROPIN_DIR" ]; then DROPIN_DIR_MADE=1; fi
+		as_root mkdir -p "$DROPIN_DIR"
+		echo 'create_main_cluster = false' | as_root tee "$DROPIN" >/dev/null
+	fi
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 \
+		install -y --no-install-recommends "$@" >"$INSTALL_LOG" 2>&1 </dev/null || rc=$?
+	if [ $rc -ne 0 ]; then
+		tail -n 20 "$INSTALL_LOG" >&2
+		die "apt-get install failed"
+	fi
+	end_installation
+}
+
+ensure_packages() {
+	local package missing=()
+	if ! command -v dpkg-query >/dev/null; then
+		say "Not a Debian system: taking for granted that everything needed is installed."
+		return
+	fi
+	# shellcheck disable=SC2046 # one word a package is meant
+	for package in $(needed_packages "$1"); do
+		if is_installed "$package"; then continue; fi
+		# Before bookworm the sanitizers' run-time came with clang itself.
+		if [ "$package" = libclang-rt-dev ]; then
+			apt_update_once
+			if ! apt-cache show libclang-rt-dev >/dev/null 2>&1; then continue; fi
+		fi
+		missing+=("$package")
+	done
+	if [ ${#missing[@]} -gt 0 ]; then install_packages "${missing[@]}"; fi
+}
+
+# --- the temporary directory and the two halves ---------------------------------
+
+# Run a command as the user the servers run as: nobody, if we are root.
+as_server_user() {
+	if [ "$(id -u)" -eq 0 ]; then
+		setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups -- "$@"
+	else
+		"$@"
+	fi
+}
+
+# Set WORK to a new directory that the servers' user owns, can reach and can run
+# programs in, with a path short enough for unix sockets.
+make_workdir() {
+	local parent
+	for parent in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
+		if [ ${#parent} -gt 50 ]; then continue; fi
+		WORK=$(mktemp -d "$parent/iblt.XXXXXX" 2>/dev/null) || continue
+		WORK=$(cd "$WORK" && pwd -P)
+		if [ "$(id -u)" -eq 0 ]; then chown "nobody:$(id -g nobody)" "$WORK"; fi
+		if as_server_user sh -c "cp /bin/true '$WORK/probe' && '$WORK/probe' && rm '$WORK/probe'" 2>/dev/null; then
+			return
+		fi
+		rm -rf "$WORK"
+	done
+	WORK=
+	die "no temporary directory that the servers' user can use: set TMPDIR"
+}
+
+# The checkout may be out of reach for the servers' user, and is to stay clean.
+copy_checkout() {
+	local rc=0
+	mkdir "$WORK/tree" "$WORK/tmp" "$WORK/home" "$WORK/s"
+	tar -C "$TOP" -cf - --exclude=./.git --exclude=./build --exclude=./results \
+		--exclude=./tmp_check --exclude=./log --exclude='./regression.*' \
+		--exclude='*.o' --exclude='*.bc' --exclude='*.so' . 2>/dev/null |
+		tar -C "$WORK/tree" -xf - --no-same-owner || rc=$?
+	[ $rc -le 1 ] || die "could not copy the checkout to $WORK"
+	if [ "$(id -u)" -eq 0 ]; then chown -R "nobody:$(id -g nobody)" "$WORK"; fi
+	chmod 700 "$WORK/s"
+}
+
+# The processes whose program or directory lies in WORK: ours, whoever their
+# parent is by now.
+processes_in_workdir() {
+	local proc exe cwd
+	for proc in /proc/[0-9]*; do
+		exe=$(readlink "$proc/exe" 2>/dev/null) || exe=
+		cwd=$(readlink "$proc/cwd" 2>/dev/null) || cwd=
+		case "$exe:$cwd" in
+		"$WORK"/* | *:"$WORK" | *:"$WORK"/*) echo "${proc#/proc/}" ;;
+		esac
+	done
+}
+
+# Ask the servers below WORK to quit, postmasters only: they end their children.
+stop_all_servers() {
+	local pidfile pid
+	find "$WORK" -name postmaster.pid -type f 2>/dev/null | while read -r pidfile; do
+		pid=$(head -n 1 "$pidfile" 2>/dev/null) || continue
+		case "$(readlink "/proc/$pid/exe" 2>/dev/null)" in
+		"$WORK"/*) kill -QUIT "$pid" 2>/dev/null || true ;;
+		esac
+	done
+}
+
+# End what still runs and remove the directory.  Runs on every way out.
+clean_up() {
+	local rc=$? tries
+	trap - EXIT
+	trap '' INT TERM HUP
+	cd /
+	if [ -n "${INNER-}" ]; then kill -TERM -- "-$INNER" 2>/dev/null || true; fi
+	if [ -n "${WORK-}" ]; then
+		for tries in $(seq 50); do
+			if [ $((tries % 10)) -eq 1 ]; then stop_all_servers; fi
+			if [ -z "$(processes_in_workdir)" ]; then break; fi
+			sleep 0.2
+		done
+		if [ -n "${IBLT_TEST_KEEP-}" ] && mkdir -p "$IBLT_TEST_KEEP"; then
+			cp -r "$WORK/tree/results" "$WORK/tree/regression.diffs" "$IBLT_TEST_KEEP/" 2>/dev/null || true
+		fi
+		# shellcheck disable=SC2046 # one word a process is meant
+		if [ -n "$(processes_in_workdir)" ]; then kill -KILL $(processes_in_workdir) 2>/dev/null || true; fi
+		rm -rf "$WORK" 2>/dev/null || { sleep 1; rm -rf "$WORK"; }
+	fi
+	exit $rc
+}
+
+# supervise KIND SCRIPT: the outer half.  Runs SCRIPT again in the copied
+# checkout as the servers' user with a clean environment and IBLT_WORK set.
+supervise() {
+	local kind=$1 script=$2 rc=0 name pass=()
+	umask 022
+	if [ -n "${IBLT_TEST_KEEP-}" ]; then IBLT_TEST_KEEP=$(realpath -m "$IBLT_TEST_KEEP"); fi
+	choose_server
+	ensure_packages "$kind"
+	[ -x "$PG_CONFIG" ] || die "$PG_CONFIG is not there"
+	[ -f "$("$PG_CONFIG" --pgxs)" ] || die "PGXS is missing: install the development files of $PG_CONFIG"
+	WORK=
+	INNER=
+	trap clean_up EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	make_workdir
+	copy_checkout
+	for name in $(compgen -e | grep -E '^(IBLT_|BENCH_|DEMO_|FUZZ_)' || true); do
+		pass+=("$name=${!name}")
+	done
+	# A process group of its own, so that all of it can be ended at once.
+	set -m
+	as_server_user env -i "${pass[@]}" HOME="$WORK/home" TMPDIR="$WORK/tmp" LANG=C.UTF-8 LC_ALL=C.UTF-8 \
+		PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin TERM="${TERM:-dumb}" \
+		IBLT_WORK="$WORK" IBLT_PG_CONFIG="$PG_CONFIG" \
+		bash "$WORK/tree/$script" </dev/null &
+	INNER=$!
+	set +m
+	wait "$INNER" || rc=$?
+	exit $rc
+}
+
+# --- the throwaway installation, the inner half from here ------------------------
+
+# The longest common path of three.
+common_path() {
+	local prefix=$1 path
+	for path in "$2" "$3"; do
+		while [[ "$path/" != "$prefix/"* ]]; do prefix=${prefix%/*}; done
+	done
+	echo "$prefix"
+}
+
+# Link the entries of directory $1 into directory $2, but for an iblt that the
+# system may have.
+link_entries() {
+	local entry
+	mkdir -p "$2"
+	for entry in "$1"/*; do
+		case "${entry##*/}" in
+		iblt | iblt.* | iblt--*) ;;
+		*) ln -s "$entry" "$2/" ;;
+		esac
+	done
+}
+
+# PostgreSQL finds its files relative to its programs.  So copies of the
+# programs, with links to all the rest, are an installation of their own, into
+# which "make install" puts our files.  Sets PG_CONFIG and PATH to it.
+make_installation() {
+	local bindir pkglibdir sharedir prefix dir option inst=$WORK/inst
+	bindir=$("$IBLT_PG_CONFIG" --bindir)
+	pkglibdir=$("$IBLT_PG_CONFIG" --pkglibdir)
+	sharedir=$("$IBLT_PG_CONFIG" --sharedir)
+	prefix=$(common_path "$bindir" "$pkglibdir" "$sharedir")
+
+	mkdir -p "$inst${bindir#"$prefix"}"
+	cp -L "$bindir"/* "$inst${bindir#"$prefix"}/"
+	link_entries "$pkglibdir" "$inst${pkglibdir#"$prefix"}"
+	link_entries "$sharedir" "$inst${sharedir#"$prefix"}"
+	# directories that we write into must be real
+	for dir in "$pkglibdir/bitcode" "$sharedir/extension"; do
+		if [ -d "$dir" ]; then
+			rm "$inst${dir#"$prefix"}"
+			link_entries "$dir" "$inst${dir#"$prefix"}"
+		fi
+	done
+	for option in --includedir --pkgincludedir --includedir-server --libdir; do
+		dir=$("$IBLT_PG_CONFIG" "$option")
+		if [ "${dir#"$prefix"}" != "$dir" ] && [ ! -e "$inst${dir#"$prefix"}" ]; then
+			mkdir -p "$(dirname "$inst${dir#"$prefix"}")"
+			ln -s "$dir" "$inst${dir#"$prefix"}"
+		fi
+	done
+
+	PG_CONFIG=$inst${bindir#"$prefix"}/pg_config
+	[ "$("$PG_CONFIG" --sharedir)" = "$inst${sharedir#"$prefix"}" ] ||
+		die "$IBLT_PG_CONFIG cannot be relocated"
+	PATH=$inst${bindir#"$prefix"}:$PATH
+	export PG_CONFIG PATH
+}
+
+# Build the extension and install it into the throwaway tree.  Further
+# arguments go to make.
+# shellcheck disable=SC2120 # they may be none
+build_and_install() {
+	make -s -C "$WORK/tree" -j2 all PG_CONFIG="$PG_CONFIG" "$@" >"$WORK/build.log" 2>&1 &&
+		make -s -C "$WORK/tree" install PG_CONFIG="$PG_CONFIG" "$@" >>"$WORK/build.log" 2>&1
+}
+
+# What every script begins with, in its inner half.
+enter_work() {
+	WORK=$IBLT_WORK
+	cd "$WORK/tree" || die "no $WORK/tree"
+	make_installation
+}
+
+# --- servers ----------------------------------------------------------------------
+
+# start_server NAME PORT [SETTING ...]: a new server that listens on a unix
+# socket in $WORK/s alone.
+start_server() {
+	local name=$1 port=$2 data=$WORK/$1 setting
+	shift 2
+	initdb -D "$data" -U postgres -A trust -E UTF8 --no-locale --no-sync >"$WORK/$name.initdb.log" 2>&1 ||
+		{ cat "$WORK/$name.initdb.log" >&2; die "initdb failed for $name"; }
+	{
+		echo "listen_addresses = ''"
+		echo "unix_socket_directories = '$WORK/s'"
+		echo "port = $port"
+		echo "fsync = off"
+		echo "full_page_writes = off"
+		echo "max_wal_size = 8GB"
+		for setting in "$@"; do echo "$setting"; done
+	} >>"$data/postgresql.conf"
+	pg_ctl -D "$data" -l "$WORK/$name.log" -w -s -t 60 start >/dev/null ||
+		{ tail -n 20 "$WORK/$name.log" >&2; die "server $name does not start"; }
+}
+
+stop_server() {
+	pg_ctl -D "$WORK/$1" -m fast -w -s stop >/dev/null 2>&1 || true
+}

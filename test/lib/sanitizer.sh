@@ -1,0 +1,25 @@
+# sanitizer.sh
+#	Running programs that were built with sanitizers.
+
+# shellcheck shell=bash
+
+# Leaks are not looked for: src/core takes no memory, and the leak checker needs
+# ptrace, which containers may forbid.
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0
+export UBSAN_OPTIONS=print_stacktrace=1
+
+# The run-time libraries up to LLVM 16 crash at random where the kernel spreads
+# addresses widely (vm.mmap_rnd_bits = 32), so switch that off if we may.
+run_sanitized() {
+	if setarch -R true 2>/dev/null; then
+		setarch -R "$@"
+	else
+		"$@"
+	fi
+}
+
+# build/sanitized/test/unit/test_field -> "test_field (sanitized)"
+program_label() {
+	local flavour=${1#*build/}
+	echo "${1##*/} (${flavour%%/*})"
+}

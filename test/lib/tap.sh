@@ -1,0 +1,73 @@
+# tap.sh
+#	Running a test program that speaks TAP, counting what it says, and showing
+#	what matters of it: failures in full, seeds and skips always, the rest as
+#	one line a program (IBLT_TEST_VERBOSE=1 shows everything).
+#
+# Totals are kept in TAP_PASSED, TAP_FAILED and TAP_SKIPPED.
+
+# shellcheck shell=bash
+
+TAP_PASSED=0
+TAP_FAILED=0
+TAP_SKIPPED=0
+
+# Read TAP on stdin; print "passed failed skipped problem".  Only tests at the
+# top level count.  A plan that is missing or not kept is a problem, and so is
+# a program that ran nothing.
+tap_count() {
+	awk '
+		/^ok [0-9]+.*# *[Ss][Kk][Ii][Pp]/ { skipped++; next }
+		/^not ok [0-9]+.*# *[Tt][Oo][Dd][Oo]/ { skipped++; next }
+		/^ok [0-9]+/ { passed++ }
+		/^not ok [0-9]+/ { failed++ }
+		/^1\.\.[0-9]+/ { plan = substr($1, 4); planned = 1; if ($0 ~ /# *[Ss][Kk][Ii][Pp]/) all_skipped = 1 }
+		END {
+			problem = "-"
+			if (all_skipped) skipped++
+			else if (!planned) problem = "no-plan"
+			else if (plan != passed + failed + skipped) problem = "plan-not-kept"
+			else if (plan == 0) problem = "no-tests"
+			print passed + 0, failed + 0, skipped + 0, problem
+		}'
+}
+
+# One line on a suite, and on to the totals: LABEL PASSED FAILED SKIPPED.
+tap_report() {
+	local line="  $1: $2 passed"
+	if [ "$3" -gt 0 ]; then line+=", $3 FAILED"; fi
+	if [ "$4" -gt 0 ]; then line+=", $4 SKIPPED"; fi
+	say "$line"
+	TAP_PASSED=$((TAP_PASSED + $2))
+	TAP_FAILED=$((TAP_FAILED + $3))
+	TAP_SKIPPED=$((TAP_SKIPPED + $4))
+}
+
+# run_tap LABEL LOG COMMAND ...: run one program.  Returns 1 if it failed; a
+# death without a "not ok" counts as one failed test.
+run_tap() {
+	local label=$1 log=$2 rc=0 passed failed skipped problem
+	shift 2
+	"$@" >"$log" 2>&1 || rc=$?
+	read -r passed failed skipped problem < <(tap_count <"$log")
+	if [ "$failed" -eq 0 ] && { [ $rc -ne 0 ] || [ "$problem" != - ]; }; then
+		failed=1
+		say "  $label: exit status $rc, ${problem/#-/plan kept}; the end of its output:"
+		tail -n 40 "$log" | sed 's/^/    | /'
+	elif [ "$failed" -gt 0 ]; then
+		grep -A 40 '^not ok' "$log" | grep -v '^ok ' | head -n 100 | sed 's/^/    | /' || true
+	fi
+	if [ -n "${IBLT_TEST_VERBOSE-}" ]; then
+		sed 's/^/    /' "$log"
+	else
+		grep -iE '^# *(random )?seed|^(ok|1\.\.0).*# *skip' "$log" | sed 's/^/    /' || true
+	fi
+	tap_report "$label" "$passed" "$failed" "$skipped"
+	[ "$failed" -eq 0 ]
+}
+
+# The last line of a run, and its verdict: nothing run is a failure, too.
+tap_finish() {
+	if [ $TAP_SKIPPED -gt 0 ]; then say "ATTENTION: $TAP_SKIPPED tests were SKIPPED, see above"; fi
+	say "$TAP_PASSED passed, $TAP_FAILED failed"
+	[ $TAP_FAILED -eq 0 ] && [ $TAP_PASSED -gt 0 ]
+}
