@@ -27,7 +27,7 @@ iblt_agg_context(FunctionCallInfo fcinfo)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("function %u was called outside of an aggregate",
 						fcinfo->flinfo->fn_oid),
-				 errhint("It serves iblt_agg or iblt_sum only.")));
+				 errhint("It serves the aggregates of iblt only.")));
 	return context;
 }
 

@@ -8,10 +8,10 @@
  * type's receive or input function, and what was read is written again and
  * compared, so that no two byte strings show as the same value.
  *
- * Limits: values of types with functions from outside pg_catalog, xml, and
- * those that have only output text are not written again, since their functions need not be
- * inverses of each other.  What a third party's receive function does with
- * bad bytes is its own affair.
+ * Limits: xml, values of types whose functions are not of PostgreSQL itself,
+ * and those that have only output text are not written again, since such
+ * functions need not be inverses of each other.  What a third party's receive
+ * function does with bad bytes is its own affair.
  *
  *-------------------------------------------------------------------------
  */

@@ -356,6 +356,11 @@ start_server() {
 		{ tail -n 20 "$WORK/$name.log" >&2; die "server $name does not start"; }
 }
 
+restart_server() {
+	pg_ctl -D "$WORK/$1" -l "$WORK/$1.log" -m fast -w -s -t 60 restart >/dev/null ||
+		{ tail -n 20 "$WORK/$1.log" >&2; die "server $1 does not restart"; }
+}
+
 stop_server() {
 	pg_ctl -D "$WORK/$1" -m fast -w -s stop >/dev/null 2>&1 || true
 }

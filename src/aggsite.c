@@ -1,0 +1,193 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggsite.c
+ *	  The call sites of the aggregates over rows, and their parameters where
+ *	  there was no row.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "aggsite.h"
+
+#include "nodes/nodeFuncs.h"
+
+#include "aggcall.h"
+
+void
+iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("%s of a row must not be null",
+					key_is_null ? "key" : "checksum"),
+			 errdetail("To skip the row would hide it from the comparison."),
+			 key_is_null
+			 ? errhint("Without a key that is never null, use the whole row as key: %s(t, 0).",
+					   kind->name)
+			 : errhint("iblt_checksum(...) is never null, whatever its arguments.")));
+}
+
+/* The parameters that the third argument stands for. */
+static void
+params_from_third(IbltStrataParams *params, const IbltAggKind *kind,
+				  IbltThirdArgument third, Datum value, bool isnull)
+{
+	if (isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s of %s must not be null",
+						third == IBLT_THIRD_TEMPLATE ? "template" : "capacity",
+						kind->name)));
+	kind->params(params, third, value);
+}
+
+/* Which form of the aggregate is it, given the third argument's type? */
+static IbltThirdArgument
+third_argument(Oid type)
+{
+	return !OidIsValid(type) ? IBLT_THIRD_NONE
+		: type == INT4OID ? IBLT_THIRD_CAPACITY : IBLT_THIRD_TEMPLATE;
+}
+
+/* The same by argument n of the support function. */
+static IbltThirdArgument
+third_of_call(FunctionCallInfo fcinfo, int n)
+{
+	return third_argument(PG_NARGS() <= n ? InvalidOid
+						  : get_fn_expr_argtype(fcinfo->flinfo, n));
+}
+
+IbltAggSite *
+iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
+{
+	MemoryContext context = fcinfo->flinfo->fn_mcxt;
+	IbltAggSite *site = MemoryContextAllocZero(context, sizeof *site);
+	Oid			key_type = get_fn_expr_argtype(fcinfo->flinfo, 1);
+
+	/* all is checked before any state is trusted */
+	iblt_agg_context(fcinfo);
+	if (!OidIsValid(key_type))
+		ereport(ERROR,
+				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
+				 errmsg("could not determine the type of the key")));
+	site->kind = kind;
+	site->coder = iblt_key_coder(key_type, context);
+	site->third = third_of_call(fcinfo, 3);
+	site->third_is_constant = site->third == IBLT_THIRD_NONE ||
+		iblt_agg_argument_is_constant(iblt_agg_argument(fcinfo, 2));
+	fcinfo->flinfo->fn_extra = site;
+	return site;
+}
+
+/* Keeps a copy of a template and its parameters, if it is not the last one. */
+static void
+see_template(IbltAggSite *site, Datum value, MemoryContext context)
+{
+	struct varlena *template = PG_DETOAST_DATUM_PACKED(value);
+	Size		size = VARSIZE_ANY_EXHDR(template);
+	struct varlena *copy;
+
+	if (site->template != NULL && VARSIZE_ANY_EXHDR(site->template) == size &&
+		memcmp(VARDATA_ANY(site->template), VARDATA_ANY(template), size) == 0)
+		return;
+	copy = MemoryContextAlloc(context, VARHDRSZ + size);
+	SET_VARSIZE(copy, VARHDRSZ + size);
+	memcpy(VARDATA(copy), VARDATA_ANY(template), size);
+	params_from_third(&site->params, site->kind, IBLT_THIRD_TEMPLATE,
+					  PointerGetDatum(copy), false);
+	if (site->template != NULL)
+		pfree(site->template);
+	site->template = copy;
+	site->version++;
+}
+
+void
+iblt_agg_site_see_third(IbltAggSite *site, FunctionCallInfo fcinfo)
+{
+	bool		isnull = site->third != IBLT_THIRD_NONE && PG_ARGISNULL(3);
+
+	if (site->third == IBLT_THIRD_TEMPLATE && !isnull)
+		see_template(site, PG_GETARG_DATUM(3), fcinfo->flinfo->fn_mcxt);
+	else if (!site->has_params || isnull ||
+			 site->capacity != PG_GETARG_INT32(3))
+	{
+		params_from_third(&site->params, site->kind, site->third,
+						  site->third == IBLT_THIRD_NONE ? (Datum) 0
+						  : PG_GETARG_DATUM(3), isnull);
+		if (site->third == IBLT_THIRD_CAPACITY)
+			site->capacity = PG_GETARG_INT32(3);
+		site->version++;
+	}
+	site->has_params = true;
+}
+
+/* The coder of keys that no row has shown, or NULL if that takes a row. */
+static IbltKeyCoder *
+coder_without_row(FunctionCallInfo fcinfo, Oid type)
+{
+	Expr	   *argument = iblt_agg_argument(fcinfo, 0);
+	Oid		   *types;
+	int			n = 0;
+	ListCell   *lc;
+
+	if (type != RECORDOID)
+		return iblt_key_coder(type, CurrentMemoryContext);
+	if (argument == NULL || !IsA(argument, RowExpr))
+		return NULL;
+	types = palloc(sizeof(Oid) * (list_length(((RowExpr *) argument)->args) + 1));
+	foreach(lc, ((RowExpr *) argument)->args)
+		types[n++] = exprType(lfirst(lc));
+	return iblt_key_coder_for_columns(n, types, CurrentMemoryContext);
+}
+
+/*
+ * Where there was no row.  When the key's type cannot be known, the parameters
+ * are untyped, and go with any type of key.
+ */
+static void
+params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,
+				   const IbltAggKind *kind, Oid key_type,
+				   IbltThirdArgument third)
+{
+	IbltKeyCoder *coder = NULL;
+	Datum		argument = (Datum) 0;
+	bool		isnull = false;
+
+	if (third != IBLT_THIRD_NONE &&
+		!iblt_agg_argument_value(fcinfo, iblt_agg_argument(fcinfo, 2),
+								 &argument, &isnull))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s over no rows needs a capacity or template that does not depend on a row",
+						kind->name),
+				 errhint("Pass a constant, a parameter or a scalar subquery.")));
+	params_from_third(params, kind, third, argument, isnull);
+	if (OidIsValid(key_type))
+		coder = coder_without_row(fcinfo, key_type);
+	if (coder != NULL)
+		iblt_key_set_params(coder, &params->table);
+}
+
+void
+iblt_agg_empty_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
+					  const IbltAggKind *kind)
+{
+	params_without_row(params, fcinfo, kind,
+					   get_fn_expr_argtype(fcinfo->flinfo, 1),
+					   third_of_call(fcinfo, 3));
+}
+
+bool
+iblt_agg_partial_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
+						const IbltAggKind *kind)
+{
+	Expr	   *key = iblt_agg_argument(fcinfo, 0);
+	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
+	Expr	   *third = iblt_agg_argument(fcinfo, 2);
+
+	if (key == NULL || checksum == NULL)
+		return false;
+	params_without_row(params, fcinfo, kind, exprType((Node *) key),
+					   third_argument(third == NULL ? InvalidOid
+									  : exprType((Node *) third)));
+	return true;
+}

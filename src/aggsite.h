@@ -1,0 +1,142 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggsite.h
+ *	  The call sites of the aggregates over rows (key, checksum), iblt_agg and
+ *	  iblt_strata_agg: how keys become bytes, and which parameters a group's
+ *	  sketch has.
+ *
+ * Arguments that do not vary between rows (capacity, template) are those of
+ * the group's first row; later rows are checked against it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_AGGSITE_H
+#define IBLT_AGGSITE_H
+
+#include "iblt.h"
+
+#include "catalog/pg_type.h"
+
+#include "core/strata.h"
+#include "key.h"
+
+/* What follows the key and the checksum. */
+typedef enum IbltThirdArgument
+{
+	IBLT_THIRD_NONE,
+	IBLT_THIRD_CAPACITY,
+	IBLT_THIRD_TEMPLATE
+} IbltThirdArgument;
+
+/* What one of these aggregates has of its own. */
+typedef struct IbltAggKind
+{
+	const char *name;			/* of the aggregate */
+
+	/*
+	 * The parameters that the third argument, which is not NULL, stands for.
+	 * iblt_agg uses those of a table only.
+	 */
+	void		(*params) (IbltStrataParams *params, IbltThirdArgument third,
+						   Datum value);
+} IbltAggKind;
+
+/* What a call site of a transition function keeps between rows. */
+typedef struct IbltAggSite
+{
+	const IbltAggKind *kind;
+	IbltKeyCoder *coder;
+	IbltThirdArgument third;
+	bool		third_is_constant;
+	bool		has_params;
+	int32		capacity;		/* last seen */
+	struct varlena *template;	/* last seen, a copy */
+	IbltStrataParams params;	/* untyped, or typed by the template */
+	uint64		version;		/* rises when params change */
+	uint64		integer;		/* the last key, if it is an integer */
+} IbltAggSite;
+
+/* Sets up fn_extra at the first row. */
+extern IbltAggSite *iblt_agg_site_make(FunctionCallInfo fcinfo,
+									   const IbltAggKind *kind);
+
+/* Brings the site's parameters up to date with this row's third argument. */
+extern void iblt_agg_site_see_third(IbltAggSite *site,
+									FunctionCallInfo fcinfo);
+
+/* ERROR for a row whose key, or else its checksum, is NULL. */
+extern void iblt_agg_refuse_null(const IbltAggKind *kind,
+								 bool key_is_null) pg_attribute_noreturn();
+
+/* The parameters of a group without rows. */
+extern void iblt_agg_empty_params(IbltStrataParams *params,
+								  FunctionCallInfo fcinfo,
+								  const IbltAggKind *kind);
+
+/*
+ * The same for a worker that saw no row, in the serialization function.  It
+ * speaks for the aggregate all the same: the finishing step can no longer see
+ * the arguments, so the worker evaluates them.  False if they are not known,
+ * or if the aggregate has not got them.
+ */
+extern bool iblt_agg_partial_params(IbltStrataParams *params,
+									FunctionCallInfo fcinfo,
+									const IbltAggKind *kind);
+
+/* The call site of a transition function, ready for this row. */
+static inline IbltAggSite *
+iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
+{
+	IbltAggSite *site = fcinfo->flinfo->fn_extra;
+
+	if (unlikely(PG_ARGISNULL(1) || PG_ARGISNULL(2)))
+		iblt_agg_refuse_null(kind, PG_ARGISNULL(1));
+	if (unlikely(site == NULL))
+		site = iblt_agg_site_make(fcinfo, kind);
+	if (unlikely(!site->has_params || !site->third_is_constant))
+		iblt_agg_site_see_third(site, fcinfo);
+	return site;
+}
+
+/*
+ * The eight bytes of an integer key; NULL for any other, which is then in the
+ * coder.  The common integers are spared a call.
+ */
+static inline const uint8 *
+iblt_agg_site_key(IbltAggSite *site, Datum key)
+{
+	uint8	   *integer = (uint8 *) &site->integer;
+
+	switch (site->coder->type)
+	{
+		case INT8OID:
+			iblt_store64(integer, (uint64) DatumGetInt64(key));
+			return integer;
+		case INT4OID:
+			iblt_store64(integer, (uint64) (int64) DatumGetInt32(key));
+			return integer;
+		default:
+			iblt_key_encode(site->coder, key);
+			return NULL;
+	}
+}
+
+/*
+ * Is a state of this version, which got this key, in step with the site?  Else
+ * it is to be made or checked, and gets iblt_agg_site_version.
+ */
+static inline uint64
+iblt_agg_site_version(const IbltAggSite *site)
+{
+	return site->version + site->coder->version;
+}
+
+static inline bool
+iblt_agg_site_in_step(const IbltAggSite *site, const uint8 *key,
+					  uint64 version)
+{
+	return likely(version == iblt_agg_site_version(site)) &&
+		likely(key != NULL || !iblt_key_type_changed(site->coder));
+}
+
+#endif							/* IBLT_AGGSITE_H */

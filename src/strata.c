@@ -1,0 +1,512 @@
+/*-------------------------------------------------------------------------
+ *
+ * strata.c
+ *	  The type iblt_strata: the strata estimator of the Difference Digest.
+ *
+ * How many keys differ, from a value that is as small for a billion rows as for
+ * ten: exact for up to some tens of differences, and good to some 11 % beyond.
+ * The algorithm is in core/strata.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "strata_private.h"
+
+#include "access/htup_details.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+#include "core/sizing.h"
+#include "key.h"
+#include "value.h"
+
+static IbltStatus
+validate(uint8 *bytes, size_t size)
+{
+	IbltStrata	strata;
+
+	return iblt_core_strata_open(&strata, bytes, size);
+}
+
+static const IbltValueType type_strata = {
+	"iblt_strata", "iblt_strata_agg", validate, iblt_core_strata_status_text
+};
+
+void
+iblt_strata_open(IbltStrata *strata, Datum value)
+{
+	struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
+	IbltStatus	status = iblt_core_strata_open(strata,
+											   (uint8 *) VARDATA_ANY(bytes),
+											   VARSIZE_ANY_EXHDR(bytes));
+
+	if (status != IBLT_OK)
+		iblt_value_refuse(&type_strata, status);
+}
+
+/* The same for argument n of a function, where NULL is an ERROR as well. */
+static void
+open_arg(IbltStrata *strata, FunctionCallInfo fcinfo, int n)
+{
+	iblt_strata_open(strata, iblt_value_arg(fcinfo, n, &type_strata));
+}
+
+struct varlena *
+iblt_strata_make(IbltStrata *strata, const IbltStrataParams *params)
+{
+	struct varlena *value;
+
+	iblt_strata_check_params(params);
+	value = iblt_value_alloc(iblt_core_strata_size(params));
+	iblt_core_strata_init(strata, params, (uint8 *) VARDATA(value));
+	return value;
+}
+
+struct varlena *
+iblt_strata_copy(IbltStrata *copy, const IbltStrata *strata)
+{
+	struct varlena *value = iblt_value_alloc(strata->all.size);
+
+	memcpy(VARDATA(value), strata->all.bytes, strata->all.size);
+	iblt_core_strata_view_copy(copy, strata, (uint8 *) VARDATA(value));
+	return value;
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_in);
+
+/* iblt_strata_in(cstring) -> iblt_strata */
+Datum
+iblt_strata_in(PG_FUNCTION_ARGS)
+{
+	return iblt_value_in(fcinfo, &type_strata);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_out);
+
+/* iblt_strata_out(iblt_strata) -> cstring */
+Datum
+iblt_strata_out(PG_FUNCTION_ARGS)
+{
+	return iblt_value_out(fcinfo, &type_strata);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_recv);
+
+/* iblt_strata_recv(internal) -> iblt_strata */
+Datum
+iblt_strata_recv(PG_FUNCTION_ARGS)
+{
+	return iblt_value_recv(fcinfo, &type_strata);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_send);
+
+/* iblt_strata_send(iblt_strata) -> bytea */
+Datum
+iblt_strata_send(PG_FUNCTION_ARGS)
+{
+	return iblt_value_bytes(fcinfo);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_from_bytea);
+
+/* iblt_strata_from_bytea(bytea) -> iblt_strata: the cast */
+Datum
+iblt_strata_from_bytea(PG_FUNCTION_ARGS)
+{
+	return iblt_value_from_bytea(fcinfo, &type_strata);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_to_bytea);
+
+/* iblt_strata_to_bytea(iblt_strata) -> bytea: the cast */
+Datum
+iblt_strata_to_bytea(PG_FUNCTION_ARGS)
+{
+	return iblt_value_bytes(fcinfo);
+}
+
+/* --- parameters --------------------------------------------------------- */
+
+/* ERROR for an argument out of range. */
+static void
+refuse_argument(const char *name, int value, int least, int most)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("%s of an iblt_strata cannot be %d", name, value),
+			 errhint("It must be between %d and %d.", least, most)));
+}
+
+/* ERROR for cells that are no whole number of subtables of an allowed size. */
+static void
+refuse_cells(int cells, int hashes)
+{
+	int			next = hashes *
+		(int) iblt_core_ladder_at_least((cells + hashes - 1) / hashes);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("cells of an iblt_strata cannot be %d", cells),
+			 errdetail("A stratum has as many subtables as there are hashes, each of a number of cells that divides 2^24 * 3^2 * 5 * 7."),
+			 errhint("With %d hashes, the next such number is %d.", hashes,
+					 next)));
+}
+
+void
+iblt_strata_params_make(IbltStrataParams *params, int strata, int cells,
+						int hashes, uint64 seed)
+{
+	if (strata < 1 || strata > IBLT_MAX_STRATA)
+		refuse_argument("strata", strata, 1, IBLT_MAX_STRATA);
+	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
+		refuse_argument("hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+	if (cells < hashes || cells / hashes > (int) IBLT_LADDER_MAX)
+		refuse_argument("cells", cells, hashes, hashes * IBLT_LADDER_MAX);
+	if (cells % hashes != 0 || !iblt_core_ladder_has(cells / hashes))
+		refuse_cells(cells, hashes);
+	memset(params, 0, sizeof *params);
+	params->strata = strata;
+	params->table.hashes = hashes;
+	params->table.subtables = (1U << hashes) - 1;
+	params->table.subtable_cells = cells / hashes;
+	params->table.kind = IBLT_KEY_UNTYPED;
+	params->table.limbs = 1;
+	params->table.seed = seed;
+}
+
+void
+iblt_strata_check_params(const IbltStrataParams *params)
+{
+	IbltStatus	status = iblt_core_strata_check_params(params);
+
+	if (status == IBLT_BAD_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("iblt_strata would be larger than %zu bytes",
+						IBLT_MAX_BYTES),
+				 errhint("Choose fewer cells or strata.")));
+	if (status != IBLT_OK)
+		iblt_value_refuse(&type_strata, status);
+}
+
+/* All parameters in one line, for messages. */
+static char *
+params_text(const IbltStrataParams *params)
+{
+	const IbltParams *table = &params->table;
+	char	   *key_type = iblt_params_key_type(table);
+
+	return psprintf("%d strata of %u cells, %d hashes, seed " INT64_FORMAT ", %s%s",
+					params->strata, table->hashes * table->subtable_cells,
+					table->hashes, (int64) table->seed,
+					key_type == NULL ? "no key type yet" : "key type ",
+					key_type == NULL ? "" : key_type);
+}
+
+void
+iblt_strata_check_match(const IbltStrataParams *left,
+						const IbltStrataParams *right)
+{
+	IbltStatus	status = iblt_core_strata_compatible(left, right);
+
+	if (status == IBLT_OK)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("iblt_strata values cannot be combined: %s",
+					iblt_core_strata_status_text(status)),
+			 errdetail("One has %s. The other has %s.",
+					   params_text(left), params_text(right)),
+			 errhint("%s", status == IBLT_OTHER_KEY_TYPE
+					 ? "Cast the key to one type on both sides, as in iblt_strata_agg(key::text, ...)."
+					 : "Build both from one template: iblt_strata_agg(key, checksum, iblt_strata_new(...)).")));
+}
+
+/* An integer argument that has a default and must not be NULL. */
+static Datum
+required_arg(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s of an iblt_strata must not be null", name),
+				 errhint("Leave it out to get its default.")));
+	return PG_GETARG_DATUM(n);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_new);
+
+/* iblt_strata_new(strata, cells, hashes, seed) -> iblt_strata */
+Datum
+iblt_strata_new(PG_FUNCTION_ARGS)
+{
+	IbltStrataParams params;
+	IbltStrata	strata;
+	struct varlena *value;
+
+	iblt_strata_params_make(&params,
+							DatumGetInt32(required_arg(fcinfo, 0, "strata")),
+							DatumGetInt32(required_arg(fcinfo, 1, "cells")),
+							DatumGetInt32(required_arg(fcinfo, 2, "hashes")),
+							(uint64) DatumGetInt64(required_arg(fcinfo, 3, "seed")));
+	value = iblt_strata_make(&strata, &params);
+	iblt_core_strata_seal(&strata);
+	PG_RETURN_POINTER(value);
+}
+
+/* The columns of iblt_strata_info. */
+enum
+{
+	INFO_VERSION, INFO_STRATA, INFO_CELLS, INFO_HASHES, INFO_KEY_TYPE,
+	INFO_SEED, INFO_ROWS, INFO_BYTES, INFO_COLUMNS
+};
+
+PG_FUNCTION_INFO_V1(iblt_strata_info);
+
+/* iblt_strata_info(iblt_strata) -> record */
+Datum
+iblt_strata_info(PG_FUNCTION_ARGS)
+{
+	IbltStrata	strata;
+	const IbltParams *table = &strata.params.table;
+	Datum		values[INFO_COLUMNS];
+	bool		nulls[INFO_COLUMNS] = {false};
+	TupleDesc	tupdesc;
+	char	   *key_type;
+
+	open_arg(&strata, fcinfo, 0);
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "iblt_strata_info must return a row");
+	key_type = iblt_params_key_type(table);
+	values[INFO_VERSION] = Int32GetDatum(IBLT_STRATA_VERSION);
+	values[INFO_STRATA] = Int32GetDatum(strata.params.strata);
+	values[INFO_CELLS] = Int32GetDatum(table->hashes *
+									   (int32) table->subtable_cells);
+	values[INFO_HASHES] = Int32GetDatum(table->hashes);
+	nulls[INFO_KEY_TYPE] = key_type == NULL;
+	values[INFO_KEY_TYPE] = key_type == NULL ? (Datum) 0
+		: CStringGetTextDatum(key_type);
+	values[INFO_SEED] = Int64GetDatum((int64) table->seed);
+	values[INFO_ROWS] = Int64GetDatum(strata.all.rows);
+	values[INFO_BYTES] = Int64GetDatum((int64) strata.all.size);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
+
+/* --- operators ------------------------------------------------------------ */
+
+/*
+ * left + sign * right, not sealed.  The result has the key type of the one
+ * that has one.
+ */
+static struct varlena *
+combine(IbltStrata *result, const IbltStrata *left, const IbltStrata *right,
+		int sign)
+{
+	struct varlena *value;
+
+	iblt_strata_check_match(&left->params, &right->params);
+	if (left->params.table.kind != IBLT_KEY_UNTYPED)
+		value = iblt_strata_copy(result, left);
+	else
+		value = iblt_strata_make(result, &right->params);
+	iblt_core_strata_add(result, right, sign);
+	return value;
+}
+
+/* The same for both arguments of an operator, sealed. */
+static Datum
+combine_arguments(FunctionCallInfo fcinfo, int sign)
+{
+	IbltStrata	left;
+	IbltStrata	right;
+	IbltStrata	result;
+	struct varlena *value;
+
+	iblt_strata_open(&left, PG_GETARG_DATUM(0));
+	iblt_strata_open(&right, PG_GETARG_DATUM(1));
+	value = combine(&result, &left, &right, sign);
+	iblt_core_strata_seal(&result);
+	return PointerGetDatum(value);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_add);
+
+/* iblt_strata_add(iblt_strata, iblt_strata) -> iblt_strata: the operator + */
+Datum
+iblt_strata_add(PG_FUNCTION_ARGS)
+{
+	return combine_arguments(fcinfo, 1);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_subtract);
+
+/* iblt_strata_subtract(iblt_strata, iblt_strata) -> iblt_strata: the operator - */
+Datum
+iblt_strata_subtract(PG_FUNCTION_ARGS)
+{
+	return combine_arguments(fcinfo, -1);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_negate);
+
+/* iblt_strata_negate(iblt_strata) -> iblt_strata: the unary operator - */
+Datum
+iblt_strata_negate(PG_FUNCTION_ARGS)
+{
+	IbltStrata	strata;
+	IbltStrata	result;
+	struct varlena *value;
+
+	iblt_strata_open(&strata, PG_GETARG_DATUM(0));
+	value = iblt_strata_copy(&result, &strata);
+	iblt_core_strata_negate(&result);
+	iblt_core_strata_seal(&result);
+	PG_RETURN_POINTER(value);
+}
+
+/*
+ * Do two estimators hold the same?  Both are sealed, so equal contents are
+ * equal bytes; without a type of key there are no contents.
+ */
+static bool
+same_contents(FunctionCallInfo fcinfo)
+{
+	IbltStrata	left;
+	IbltStrata	right;
+
+	iblt_strata_open(&left, PG_GETARG_DATUM(0));
+	iblt_strata_open(&right, PG_GETARG_DATUM(1));
+	iblt_strata_check_match(&left.params, &right.params);
+	if (left.params.table.kind != right.params.table.kind)
+		return iblt_core_strata_is_empty(&left) &&
+			iblt_core_strata_is_empty(&right);
+	return left.all.size == right.all.size &&
+		memcmp(left.all.bytes, right.all.bytes, left.all.size) == 0;
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_eq);
+
+/* iblt_strata_eq(iblt_strata, iblt_strata) -> boolean: the operator = */
+Datum
+iblt_strata_eq(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(same_contents(fcinfo));
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_ne);
+
+/* iblt_strata_ne(iblt_strata, iblt_strata) -> boolean: the operator <> */
+Datum
+iblt_strata_ne(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(!same_contents(fcinfo));
+}
+
+/* --- one row at a time ------------------------------------------------------ */
+
+/* A copy of the estimator with one row put in or taken out. */
+static Datum
+change_row(FunctionCallInfo fcinfo, int sign)
+{
+	IbltKeyCoder *coder = iblt_key_coder_for_arg(fcinfo, 1);
+	IbltStrata	strata;
+	IbltStrata	result;
+	IbltStrataParams params;
+	struct varlena *value;
+
+	open_arg(&strata, fcinfo, 0);
+	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s of a row must not be null",
+						PG_ARGISNULL(1) ? "key" : "checksum")));
+	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+	params = strata.params;
+	iblt_key_set_params(coder, &params.table);
+	value = strata.params.table.kind == IBLT_KEY_UNTYPED
+		? iblt_strata_make(&result, &params)
+		: iblt_strata_copy(&result, &strata);
+	iblt_core_strata_add_row(&result, (uint8 *) coder->bytes.data,
+							 coder->bytes.len, (uint64) PG_GETARG_INT64(2),
+							 sign);
+	iblt_core_strata_seal(&result);
+	return PointerGetDatum(value);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_insert);
+
+/* iblt_strata_insert(iblt_strata, anyelement, bigint) -> iblt_strata */
+Datum
+iblt_strata_insert(PG_FUNCTION_ARGS)
+{
+	return change_row(fcinfo, 1);
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_delete);
+
+/* iblt_strata_delete(iblt_strata, anyelement, bigint) -> iblt_strata */
+Datum
+iblt_strata_delete(PG_FUNCTION_ARGS)
+{
+	return change_row(fcinfo, -1);
+}
+
+/* --- the estimate ----------------------------------------------------------- */
+
+/* The keys in a difference, which is used up. */
+static int64
+estimate(IbltStrata *difference)
+{
+	IbltStrataDecoder *decoder = palloc(sizeof *decoder);
+	size_t		size = iblt_core_strata_scratch_size(difference);
+	IbltPeelResult result;
+	uint64		keys;
+
+	/* at most 4.25 bytes for each cell of 28: below 1 GB */
+	iblt_core_strata_decode_start(decoder, difference, palloc(size));
+	while (iblt_core_strata_decode_step(decoder))
+		CHECK_FOR_INTERRUPTS();
+	result = iblt_core_strata_result(decoder, &keys);
+	if (result == IBLT_PEEL_INCONSISTENT)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("iblt_strata contradicts itself"),
+				 errdetail("Its cells decode, but to other rows than its header counts or its strata can hold."),
+				 errhint("The value was not made by inserting, deleting and adding; make it anew.")));
+	if (result == IBLT_PEEL_INCOMPLETE && keys == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_IBLT_INCOMPLETE),
+				 errmsg("iblt_strata holds more keys than it can estimate"),
+				 errdetail("Not even the highest of its %d strata, of %u cells, can be decoded.",
+						   difference->params.strata, decoder->stratum.ncells),
+				 errhint("Build both with more strata: iblt_strata_new(strata => %d).",
+						 Max(IBLT_DEFAULT_STRATA,
+							 Min(2 * difference->params.strata,
+								 IBLT_MAX_STRATA)))));
+	return (int64) keys;
+}
+
+PG_FUNCTION_INFO_V1(iblt_strata_estimate);
+
+/* iblt_strata_estimate(iblt_strata [, iblt_strata]) -> bigint */
+Datum
+iblt_strata_estimate(PG_FUNCTION_ARGS)
+{
+	IbltStrata	left;
+	IbltStrata	right;
+	IbltStrata	difference;
+
+	open_arg(&left, fcinfo, 0);
+	if (PG_NARGS() == 1)
+		iblt_strata_copy(&difference, &left);
+	else
+	{
+		open_arg(&right, fcinfo, 1);
+		combine(&difference, &left, &right, -1);
+		/* the peeler takes cells as they are sealed */
+		iblt_core_strata_seal(&difference);
+	}
+	PG_RETURN_INT64(estimate(&difference));
+}

@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * strata_private.h
+ *	  What strata.c and strata_agg.c share: values of type iblt_strata.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_STRATA_PRIVATE_H
+#define IBLT_STRATA_PRIVATE_H
+
+#include "iblt.h"
+
+#include "core/strata.h"
+
+/* What iblt_strata_new and iblt_strata_agg take when they are not told. */
+#define IBLT_DEFAULT_STRATA			32
+#define IBLT_DEFAULT_STRATUM_CELLS	80
+
+/*
+ * Opens a view on a datum of type iblt_strata, detoasted if need be.  ERROR if
+ * the value is not valid.  The view is good for as long as the datum is.
+ */
+extern void iblt_strata_open(IbltStrata *strata, Datum value);
+
+/* A new empty value in CurrentMemoryContext, and a view upon it. */
+extern struct varlena *iblt_strata_make(IbltStrata *strata,
+										const IbltStrataParams *params);
+
+/* A copy of an open estimator in CurrentMemoryContext, and a view upon it. */
+extern struct varlena *iblt_strata_copy(IbltStrata *copy,
+										const IbltStrata *strata);
+
+/* Parameters without a type of key; each is checked, with a hint. */
+extern void iblt_strata_params_make(IbltStrataParams *params, int strata,
+									int cells, int hashes, uint64 seed);
+
+/* ERROR for parameters that the core refuses. */
+extern void iblt_strata_check_params(const IbltStrataParams *params);
+
+/* ERROR, naming both, unless estimators with these parameters can be added. */
+extern void iblt_strata_check_match(const IbltStrataParams *left,
+									const IbltStrataParams *right);
+
+#endif							/* IBLT_STRATA_PRIVATE_H */

@@ -1,0 +1,51 @@
+/*-------------------------------------------------------------------------
+ *
+ * value.h
+ *	  What types whose values are validated bytes have in common: memory, the
+ *	  doors through which values come in, and the refusal of what is not one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_VALUE_H
+#define IBLT_VALUE_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+
+#include "core/sketch.h"
+
+/* One such type. */
+typedef struct IbltValueType
+{
+	const char *name;
+	const char *aggregate;		/* that makes its values, and never NULL */
+	/* the one validator, which only reads */
+	IbltStatus	(*validate) (uint8 *bytes, size_t size);
+	const char *(*status_text) (IbltStatus status);
+} IbltValueType;
+
+/* The varlena that is to hold a value of so many bytes. */
+extern struct varlena *iblt_value_alloc(size_t size);
+
+/* ERROR for bytes that are no value of the type. */
+extern void iblt_value_refuse(const IbltValueType *type,
+							  IbltStatus status) pg_attribute_noreturn();
+
+/* Argument n of a function; NULL is an ERROR. */
+extern Datum iblt_value_arg(FunctionCallInfo fcinfo, int n,
+							const IbltValueType *type);
+
+/* The type's input, output, receive function and cast from bytea. */
+extern Datum iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type);
+extern Datum iblt_value_out(FunctionCallInfo fcinfo,
+							const IbltValueType *type);
+extern Datum iblt_value_recv(FunctionCallInfo fcinfo,
+							 const IbltValueType *type);
+extern Datum iblt_value_from_bytea(FunctionCallInfo fcinfo,
+								   const IbltValueType *type);
+
+/* The type's send function and cast to bytea: the same bytes. */
+extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
+
+#endif							/* IBLT_VALUE_H */
