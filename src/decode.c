@@ -91,7 +91,7 @@ decoding_finish(Decoding *decoding, Verdict *verdict)
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("iblt contradicts itself"),
 				 errdetail("Its cells decode, but to other rows than its header counts."),
-				 errhint("The value was not made by inserting, deleting and adding; make it anew.")));
+				 errhint("Either the value was not made by inserting, deleting and adding, or one key has more than 2147483647 rows.")));
 	verdict->complete = result == IBLT_PEEL_COMPLETE;
 	verdict->recovered = decoding->peeler->recovered;
 	verdict->estimate = iblt_core_meter_estimate(meter);

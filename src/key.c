@@ -8,6 +8,7 @@
 #include "key.h"
 
 #include "catalog/pg_type.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/uuid.h"
@@ -229,9 +230,7 @@ decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("a key in the iblt is not of the type it claims"),
-				 errdetail("The claimed type is %s.",
-						   coder->description == NULL ? "a row"
-						   : coder->description)));
+				 errdetail("The claimed type is %s.", format_type_be(coder->type))));
 	return key;
 }
 

@@ -75,10 +75,18 @@ iblt_core_size(const IbltParams *params)
 }
 
 /*
- * UTF-8 without control characters: what a list of type names can be.  Checks
- * form only (lead and continuation bytes); which characters there are is for
- * the server's own conversion to judge.
+ * Do a lead byte and the one after it begin a character: no longer form than
+ * needed, no surrogate, nothing above U+10FFFF?
  */
+static bool
+begins_character(uint8_t lead, uint8_t second)
+{
+	return !(lead == 0xe0 && second < 0xa0) &&
+		!(lead == 0xed && second > 0x9f) &&
+		!(lead == 0xf0 && second < 0x90) && !(lead == 0xf4 && second > 0x8f);
+}
+
+/* UTF-8 without control characters: what a list of type names can be. */
 static bool
 is_plain_utf8(const uint8_t *text, size_t size)
 {
@@ -91,6 +99,8 @@ is_plain_utf8(const uint8_t *text, size_t size)
 			: lead < 0xf0 ? 2 : lead < 0xf5 ? 3 : -1;
 
 		if (more < 0 || lead < 0x20 || lead == 0x7f)
+			return false;
+		if (more > 0 && i < size && !begins_character(lead, text[i]))
 			return false;
 		for (; more > 0; more--, i++)
 			if (i >= size || (text[i] & 0xc0) != 0x80)

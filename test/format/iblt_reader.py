@@ -1,0 +1,309 @@
+#!/usr/bin/python3
+"""A second implementation of values of type iblt, from doc/format.md and doc/checksum.md alone.
+
+A value is base64, or \\x and hex digits, or - for standard input.  "build" reads lines in the text
+format of COPY: the columns of the key, the checksum or value, and -1 if the row is to be deleted.
+"decode" writes key, side, count and value in that format; its exit status is 1 if the decoding is
+incomplete and 2 if the value is refused."""
+
+import argparse
+import base64
+import re
+import struct
+import sys
+import uuid
+
+from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
+
+P = 2**64 - 59
+U64 = 2**64 - 1
+UNTYPED, INTEGER, UUID, CANONICAL = range(4)
+HEADER = struct.Struct("<4sBBBBBBHIQqH6s")
+DESCRIPTION_AT = 552
+
+
+class Refused(Exception):
+    """Not a value of type iblt, or a row that cannot be in this sketch."""
+
+
+def require(condition, reason):
+    if not condition:
+        raise Refused(reason)
+
+
+def signed(x, bits):
+    """x modulo 2^bits in two's complement."""
+    x &= (1 << bits) - 1
+    return x - (1 << bits) if x >> (bits - 1) else x
+
+
+def seal(data):
+    """The bytes before the checksum, and the checksum."""
+    return data + struct.pack("<Q", xxh3_64_intdigest(data, 0))
+
+
+class Sketch:
+    """A sketch.  A cell is a list: count, weight, key limbs, check and, in a value sketch, value."""
+
+    def __init__(self, k, s, seed, values, kind, limbs, description="", kept=0xFF):
+        self.k, self.s, self.seed, self.values, self.kind = k, s, seed & U64, values, kind
+        self.limbs, self.description = limbs, description
+        self.kept = [i for i in range(k) if kept >> i & 1]
+        self.net_rows, self.meter = 0, [0] * 256
+        self.cell = struct.Struct(f"<i{limbs + 2 + values}Q")
+        self.cells = [[0] * (limbs + 3 + values)
+                      for _ in range(len(self.kept) * s if kind != UNTYPED else 0)]
+        self.key_seed, self.key_seed2, self.weight_seed, self.value_mask, key_mask = (
+            xxh3_64_intdigest(struct.pack("<Q", i), self.seed) for i in range(5))
+        self.masks = [(key_mask + i * 0x9E3779B97F4A7C15) & U64 for i in range(limbs)]
+
+    @classmethod
+    def from_bytes(cls, data):
+        """Parse and validate: all that the page refuses raises Refused."""
+        require(DESCRIPTION_AT + 8 <= len(data) <= 2**30 - 5, "length")
+        (magic, version, k, kept, flags, kind, reserved, limbs, s, seed, net_rows, size,
+         more_reserved) = HEADER.unpack_from(data)
+        require(magic == b"IBLT", "magic")
+        require(version == 1, "version")
+        require(3 <= k <= 8, "k")
+        require(0 < kept < 1 << k, "subtables")
+        require(flags <= 1, "flags")
+        require(kind <= CANONICAL, "kind")
+        require(reserved == 0 and not any(more_reserved), "reserved")
+        require(1 <= limbs <= 512 and limbs == {INTEGER: 1, UUID: 2}.get(kind, limbs), "L")
+        require(1 <= s <= 2**24 and 2**24 * 3**2 * 5 * 7 % s == 0, "s")
+        require(1 <= size <= 8192 if kind == CANONICAL else size == 0, "T")
+        cells_at = DESCRIPTION_AT + -(-size // 8) * 8
+        cells_size = kept.bit_count() * s * (4 + 8 * (limbs + 2 + flags)) if kind != UNTYPED else 0
+        require(len(data) == cells_at + cells_size + 8, "length")
+        require(seal(data[:-8]) == data, "checksum")
+        try:
+            description = data[DESCRIPTION_AT:DESCRIPTION_AT + size].decode("utf-8")
+        except UnicodeDecodeError:
+            raise Refused("description") from None
+        require(not re.search("[\0-\x1f\x7f]", description), "description")
+        require(not any(data[DESCRIPTION_AT + size:cells_at]), "padding")
+        sketch = cls(k, s, seed, flags, kind, limbs, description, kept)
+        sketch.net_rows, sketch.meter = net_rows, list(struct.unpack_from("<256h", data, 40))
+        require(kind != UNTYPED or net_rows == 0 and not any(sketch.meter), "untyped with rows")
+        sketch.cells = [list(cell) for cell in sketch.cell.iter_unpack(data[cells_at:-8])]
+        require(all(x < P for cell in sketch.cells for x in cell[1:]), "field element")
+        return sketch
+
+    def to_bytes(self):
+        description = self.description.encode()
+        return seal(HEADER.pack(b"IBLT", 1, self.k, sum(1 << i for i in self.kept), self.values,
+                                self.kind, 0, self.limbs, self.s, self.seed, self.net_rows,
+                                len(description), bytes(6))
+                    + struct.pack("<256h", *self.meter) + description + bytes(-len(description) % 8)
+                    + b"".join(self.cell.pack(*cell) for cell in self.cells))
+
+    def hashed(self, key):
+        """The numbers of a key's cells, and g(key)."""
+        bits = xxh3_128_intdigest(key, self.key_seed)
+        g = (bits ^ bits >> 64) & U64
+        bits |= xxh3_128_intdigest(key, self.key_seed2) << 128
+        positions = [(bits >> 32 * i & 0xFFFFFFFF) * self.s >> 32 for i in self.kept]
+        return [i * self.s + position for i, position in enumerate(positions)], g % P
+
+    def weight(self, y):
+        return xxh3_64_intdigest(struct.pack("<q", y), self.weight_seed) % P or 1
+
+    def masked(self, words):
+        return [word ^ mask for word, mask in zip(words, self.masks)]
+
+    def add_to_cell(self, number, terms, c):
+        cell = self.cells[number]
+        cell[0] = signed(cell[0] + c * terms[0], 32)
+        cell[1:] = [(x + c * term) % P for x, term in zip(cell[1:], terms[1:])]
+
+    def insert(self, key, y, c=1):
+        """Insert a row (c = 1) or delete it (c = -1)."""
+        require(len(key) <= 8 * self.limbs, "key too long")
+        key = key.ljust(8 * self.limbs, b"\0")
+        numbers, g = self.hashed(key)
+        w, v = self.weight(y), y & U64 ^ self.value_mask
+        limbs = self.masked(struct.unpack(f"<{self.limbs}Q", key))
+        require(max(limbs) < P and not (self.values and v >= P), "row cannot be represented")
+        for number in numbers:
+            self.add_to_cell(number, [1, w] + [w * x for x in limbs] + [w * g] + [v] * self.values, c)
+        m = w * g % P
+        self.meter[m >> 56] = signed(self.meter[m >> 56] + (-c if m >> 55 & 1 else c), 16)
+        self.net_rows = signed(self.net_rows + c, 64)
+
+    def subtract(self, other):
+        mine, theirs = ([x.k, x.kept, x.s, x.seed, x.values, x.kind, x.limbs, x.description]
+                        for x in (self, other))
+        require(mine == theirs, "headers differ")
+        for number, cell in enumerate(other.cells):
+            self.add_to_cell(number, cell, -1)
+        self.net_rows = signed(self.net_rows - other.net_rows, 64)
+        self.meter = [signed(x - y, 16) for x, y in zip(self.meter, other.meter)]
+
+    def pure(self, number):
+        """The key of a pure cell and the numbers of its cells, else None."""
+        _, weight, *limbs, check = self.cells[number][:self.limbs + 3]
+        if weight == 0:
+            return None
+        inverse = pow(weight, -1, P)
+        key = struct.pack(f"<{self.limbs}Q", *self.masked(x * inverse % P for x in limbs))
+        numbers, g = self.hashed(key)
+        return (key, numbers) if check == weight * g % P and number in numbers else None
+
+    def value_of(self, cell):
+        """The value of all the rows of a pure cell's key, or None."""
+        count, weight = cell[:2]
+        if not self.values or count == 0:
+            return None
+        y = signed(cell[-1] * pow(count, -1, P) % P ^ self.value_mask, 64)
+        return y if self.weight(y) * count % P == weight else None
+
+    def decode(self):
+        """The keys in the sketch as (key, count, value), and whether these are all."""
+        rows, taken, contradiction, queue = [], set(), False, list(range(len(self.cells)))
+        while queue:
+            number = queue.pop()
+            found = self.pure(number) if number not in taken else None
+            if found:
+                key, numbers = found
+                content = list(self.cells[number])
+                rows.append((key, content[0], self.value_of(content)))
+                contradiction |= not taken.isdisjoint(numbers)
+                taken.add(number)
+                for other in numbers:
+                    self.add_to_cell(other, content, -1)
+                queue += numbers
+        complete = (not any(map(any, self.cells)) and not contradiction
+                    and sum(count for _, count, _ in rows) == self.net_rows
+                    and (rows != [] or not any(self.meter)))
+        return rows, complete
+
+    def key_text(self, key):
+        if self.kind == INTEGER:
+            return str(*struct.unpack("<q", key))
+        if self.kind == UUID:
+            return str(uuid.UUID(bytes=key))
+        values = []
+        for name in key_types(self.description):
+            require(name in TYPES, f"type {name} is not known here")
+            size, shift, at = key[0] & 0x7F, 0, 1
+            while key[at - 1] >= 0x80:  # LEB128
+                shift, at = shift + 7, at + 1
+                size |= (key[at - 1] & 0x7F) << shift
+            end = at + max(size - 1, 0)
+            require(end <= len(key), "malformed key")
+            values.append(TYPES[name][1](key[at:end]) if size else None)
+            key = key[end:]
+        return row_text(values) if self.description.startswith("(") else values[0]
+
+
+# Types in canonical keys: text to bytes and bytes to text.
+TYPES = {f"int{size}": (lambda text, size=size: int(text).to_bytes(size, "big", signed=True),
+                        lambda data: str(int.from_bytes(data, "big", signed=True))) for size in (2, 4, 8)}
+TYPES["text"] = str.encode, bytes.decode
+
+
+def key_types(description):
+    return description[1:-1].split(",") if description.startswith("(") else [description]
+
+
+def item(name, text):
+    """The canonical item of a value."""
+    if text is None:
+        return b"\0"
+    data = TYPES[name][0](text)
+    size, leb128 = len(data) + 1, b""
+    while size >= 0x80:
+        size, leb128 = size >> 7, leb128 + bytes([size & 0x7F | 0x80])
+    return leb128 + bytes([size]) + data
+
+
+def row_text(values):
+    """A row as PostgreSQL shows it."""
+    quoted = ("" if value is None else
+              '"' + re.sub(r'(["\\])', r"\1\1", value) + '"' if re.search(r'^$|["\\(),\s]', value) else value
+              for value in values)
+    return "(" + ",".join(quoted) + ")"
+
+
+# --- the command line ---
+
+ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", None: "\\N"}
+
+
+def read_value(text):
+    text = re.sub(r"[ \t\r\n]", "", sys.stdin.read() if text == "-" else text)
+    try:
+        return bytes.fromhex(text[2:]) if text.startswith("\\x") else base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise Refused(f"text: {error}") from None
+
+
+def write_value(data):
+    print(base64.b64encode(data).decode())
+
+
+def build(hashes, cells, seed, values, kind, key_size):
+    number, limbs = {"integer": (INTEGER, 1), "uuid": (UUID, 2)}.get(kind, (CANONICAL, key_size // 8))
+    sketch = Sketch(hashes, cells, seed, values, number, limbs, kind if number == CANONICAL else "")
+    types, unescape = key_types(kind), {escape: char for char, escape in ESCAPES.items()}
+    for line in sys.stdin:
+        fields = [None if field == "\\N" else re.sub(r"\\.", lambda match: unescape[match[0]], field)
+                  for field in line.rstrip("\n").split("\t")]
+        key = (struct.pack("<q", int(fields[0])) if number == INTEGER else
+               uuid.UUID(fields[0]).bytes if number == UUID else b"".join(map(item, types, fields)))
+        sketch.insert(key, *map(int, fields[len(types):]))
+    write_value(sketch.to_bytes())
+
+
+def decode(value):
+    sketch = Sketch.from_bytes(read_value(value))
+    rows, complete = sketch.decode()
+    for key, count, y in rows:
+        side = "left" if count > 0 else "right" if count < 0 else "both"
+        text = re.sub(r"[\\\t\n\r]", lambda match: ESCAPES[match[0]], sketch.key_text(key))
+        print(text, side, count, ESCAPES[None] if y is None else y, sep="\t")
+    return 0 if complete else 1
+
+
+def subtract(value, other):
+    sketch = Sketch.from_bytes(read_value(value))
+    sketch.subtract(Sketch.from_bytes(read_value(other)))
+    write_value(sketch.to_bytes())
+
+
+def estimate(value):
+    """About how many rows are in a difference."""
+    print(sum(counter * counter for counter in Sketch.from_bytes(read_value(value)).meter))
+
+
+def reseal(value):
+    """Put a right checksum to bytes that are to be refused for something else."""
+    write_value(seal(read_value(value)[:-8]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    for run in (build, decode, subtract, estimate, reseal):
+        command = commands.add_parser(run.__name__)
+        command.set_defaults(run=run)
+        for name in {subtract: ("value", "other"), build: ()}.get(run, ("value",)):
+            command.add_argument(name)
+    command = commands.choices["build"]
+    command.add_argument("--hashes", type=int, default=4)
+    command.add_argument("--cells", type=int, required=True, help="in each subtable")
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--values", action="store_true")
+    command.add_argument("--kind", default="integer", help="or uuid, or a description: text, (int4,text)")
+    command.add_argument("--key-size", type=int, default=32, help="bytes of a key with a description")
+    options = vars(parser.parse_args())
+    try:
+        return options.pop("run")(**options)
+    except Refused as refusal:
+        print(f"refused: {refusal}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
