@@ -272,7 +272,8 @@ is_plain_row(PlannerInfo *root, Var *var)
 	if (var->varreturningtype != VAR_RETURNING_DEFAULT)
 		return false;
 #endif
-	if (var->varno < 1 || var->varno > list_length(root->parse->rtable))
+	if ((int) var->varno < 1 ||
+		(int) var->varno > list_length(root->parse->rtable))
 		return false;
 	rte = rt_fetch(var->varno, root->parse->rtable);
 	return rte->rtekind == RTE_RELATION &&

@@ -14,11 +14,9 @@
 #include "postgres.h"
 
 #include "fmgr.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 #include "core/peel.h"
+#include "value.h"
 
 /* An incomplete decoding; class IB belongs to this extension. */
 #define ERRCODE_IBLT_INCOMPLETE MAKE_SQLSTATE('I', 'B', '0', '0', '1')
