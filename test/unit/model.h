@@ -1,0 +1,584 @@
+/*
+ * model.h
+ *		What a sketch must say, computed the slow and obvious way.
+ *
+ * A Model is a set of distinct keys and a list of (key, y, signed count): what
+ * a sketch stands for.  From it follow, without a look into any cell, what a
+ * decoding may report of each key, which keys peeling can reach (from the
+ * positions of the keys alone) and what GET has to answer.
+ *
+ * Rounds of random tests go through scaled(): IBLT_TEST_SCALE is a percentage,
+ * by default 100, and less in a sanitized build, which is ten times slower.
+ */
+#ifndef IBLT_TEST_MODEL_H
+#define IBLT_TEST_MODEL_H
+
+#include "cell.h"
+#include "meter.h"
+#include "peel.h"
+#include "sketch.h"
+#include "tap.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define MODEL_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MODEL_SANITIZED 1
+#endif
+#endif
+
+#ifdef MODEL_SANITIZED
+#define MODEL_SCALE 10
+#else
+#define MODEL_SCALE 100
+#endif
+
+#define MODEL_NOTES 5 /* diagnoses printed for one test */
+#define MODEL_NONE UINT32_MAX
+
+static long model_failures = 0;
+
+/* One observation within a test; the first few that fail are printed. */
+#define check(condition, ...)                                                  \
+	((condition) ? true : check_failed(__LINE__, #condition, __VA_ARGS__))
+
+static inline bool TAP_PRINTF(3, 4)
+	check_failed(int line, const char *condition, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (++model_failures > MODEL_NOTES)
+		return false;
+	printf("# seed %" PRIu64 ", line %d: %s fails: ", tap_seed(), line,
+		   condition);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	putchar('\n');
+	return false;
+}
+
+/* Ends a test: it holds if no observation since the last one failed. */
+static inline void
+checked(const char *what)
+{
+	tap_ok(model_failures == 0, "%s", what);
+	if (model_failures > MODEL_NOTES)
+		printf("# %ld observations failed\n", model_failures);
+	model_failures = 0;
+}
+
+static inline long
+scaled(long rounds)
+{
+	const char *text = getenv("IBLT_TEST_SCALE");
+	long scale = text != NULL && *text != '\0' ? atol(text) : MODEL_SCALE;
+
+	return rounds * scale / 100 > 0 ? rounds * scale / 100 : 1;
+}
+
+static inline void *
+take(size_t size)
+{
+	void *memory = malloc(size > 0 ? size : 1);
+
+	if (memory == NULL)
+	{
+		printf("Bail out! out of memory\n");
+		exit(1);
+	}
+	return memory;
+}
+
+/* Uniform enough below n. */
+static inline uint32_t
+below(uint32_t n)
+{
+	return (uint32_t) (((tap_random() >> 32) * n) >> 32);
+}
+
+/* --- sketches in memory of their own exact size --------------------------- */
+
+static inline IbltParams
+make_params(IbltKeyKind kind, unsigned limbs, int hashes, uint32_t cells,
+			bool with_values, uint64_t seed)
+{
+	IbltParams params;
+
+	params.hashes = hashes;
+	params.subtables = (1u << hashes) - 1;
+	params.subtable_cells = cells;
+	params.kind = kind;
+	params.limbs = limbs;
+	params.with_values = with_values;
+	params.seed = seed;
+	params.description = NULL;
+	params.description_size = 0;
+	if (kind == IBLT_KEY_CANONICAL)
+	{
+		params.description = (const uint8_t *) "text";
+		params.description_size = 4;
+	}
+	return params;
+}
+
+/* The kind that keys of so many limbs usually have. */
+static inline IbltKeyKind
+usual_kind(unsigned limbs)
+{
+	return limbs == 1	? IBLT_KEY_INTEGER
+		   : limbs == 2 ? IBLT_KEY_UUID
+						: IBLT_KEY_CANONICAL;
+}
+
+static inline IbltSketch *
+sketch_new(const IbltParams *params)
+{
+	IbltSketch *sketch = take(sizeof *sketch);
+
+	iblt_core_init(sketch, params, take(iblt_core_size(params)));
+	return sketch;
+}
+
+static inline IbltSketch *
+sketch_copy(const IbltSketch *from)
+{
+	IbltSketch *sketch = take(sizeof *sketch);
+	uint8_t *bytes = take(from->size);
+
+	memcpy(bytes, from->bytes, from->size);
+	iblt_core_view_copy(sketch, from, bytes);
+	return sketch;
+}
+
+static inline void
+sketch_free(IbltSketch *sketch)
+{
+	free(sketch->bytes);
+	free(sketch);
+}
+
+/* a + sign * b, sealed; a and b must be. */
+static inline IbltSketch *
+sketch_sum(const IbltSketch *a, const IbltSketch *b, int sign)
+{
+	IbltSketch *sum = sketch_copy(a);
+
+	iblt_core_add_sketch(sum, b, sign);
+	iblt_core_seal(sum);
+	return sum;
+}
+
+static inline bool
+same_bytes(const IbltSketch *a, const IbltSketch *b)
+{
+	return a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
+}
+
+/* Writes the checksum that the bytes ought to have. */
+static inline void
+repair_trailer(uint8_t *bytes, size_t size)
+{
+	iblt_store64(bytes + size - 8, XXH3_64bits(bytes, size - 8));
+}
+
+/* --- decoding into memory -------------------------------------------------- */
+
+typedef struct Decoded
+{
+	IbltPeelResult result;
+	bool bounded; /* no cell reported twice */
+	uint32_t n;	  /* reports */
+	IbltEntry *entry;
+	uint8_t *keys;
+	uint64_t *terms; /* what each report took out of its cells */
+} Decoded;
+
+/* Decodes a copy of the sketch. */
+static inline void
+decode(const IbltSketch *sketch, Decoded *d)
+{
+	size_t key_size = 8 * (size_t) sketch->params.limbs;
+	size_t terms_size = 8 * (size_t) sketch->fields;
+	IbltSketch *copy = sketch_copy(sketch);
+	void *scratch = take(iblt_core_peel_scratch_size(copy));
+	IbltPeeler *peeler = take(sizeof *peeler);
+	IbltEntry entry;
+	uint32_t bits = 0;
+	uint32_t i;
+
+	d->entry = take(sketch->ncells * sizeof *d->entry);
+	d->keys = take(sketch->ncells * key_size);
+	d->terms = take(sketch->ncells * terms_size);
+	iblt_core_peel_start(peeler, copy, scratch);
+	d->bounded = true;
+	for (d->n = 0; iblt_core_peel_next(peeler, &entry); d->n++)
+	{
+		if (d->n == sketch->ncells)
+		{
+			d->bounded = false;
+			break;
+		}
+		memcpy(d->keys + d->n * key_size, entry.key, key_size);
+		entry.key = d->keys + d->n * key_size;
+		d->entry[d->n] = entry;
+		memcpy(d->terms + d->n * (size_t) sketch->fields, peeler->terms,
+			   terms_size);
+	}
+	for (i = 0; i < sketch->ncells; i++)
+		bits += peeler->reported[i / 8] >> i % 8 & 1;
+	/* as many reports as cells that reported: none did so twice */
+	d->bounded = d->bounded && bits == d->n;
+	d->result = iblt_core_peel_result(peeler);
+	free(peeler);
+	free(scratch);
+	sketch_free(copy);
+}
+
+static inline void
+decoded_free(Decoded *d)
+{
+	free(d->entry);
+	free(d->keys);
+	free(d->terms);
+}
+
+/* --- the model -------------------------------------------------------------- */
+
+typedef struct ModelRow
+{
+	uint32_t key; /* number of the key */
+	uint64_t y;
+	int64_t count;
+} ModelRow;
+
+/* What must be said of one key. */
+typedef struct ModelKey
+{
+	bool there;		/* not all of its rows cancel */
+	bool one_value; /* all rows left have one y ... */
+	uint64_t value; /* ... which is this */
+	int64_t count;
+} ModelKey;
+
+typedef struct Model
+{
+	unsigned limbs;
+	uint32_t nkeys;
+	uint8_t *keys;		/* distinct */
+	ModelKey *expected; /* set by model_settle() */
+	ModelRow *rows;
+	size_t nrows;
+	size_t room;
+} Model;
+
+static inline uint8_t *
+model_key(const Model *model, uint32_t i)
+{
+	return model->keys + (size_t) i * 8 * model->limbs;
+}
+
+/* The number of a key, or MODEL_NONE. */
+static inline uint32_t
+model_find(const Model *model, const uint8_t *key, uint32_t nkeys)
+{
+	uint32_t i;
+
+	for (i = 0; i < nkeys; i++)
+		if (memcmp(model_key(model, i), key, 8 * (size_t) model->limbs) == 0)
+			return i;
+	return MODEL_NONE;
+}
+
+/* One limb of the kinds that keys have: extremes, dense ids, random words. */
+static inline uint64_t
+random_limb(uint32_t i, uint64_t base)
+{
+	static const uint64_t extremes[] = { 0,
+										 1,
+										 UINT64_MAX,
+										 UINT64_MAX - 58,
+										 UINT64_MAX - 59,
+										 UINT64_MAX - 60,
+										 UINT64_C(1) << 63,
+										 (UINT64_C(1) << 63) - 1,
+										 58,
+										 59 };
+
+	switch (below(4))
+	{
+		case 0:
+			return extremes[below(10)];
+		case 1:
+			return base + i;
+		case 2:
+			return UINT64_C(1) << below(64);
+		default:
+			return tap_random();
+	}
+}
+
+/* Sets key i to one that differs from those before it. */
+static inline void
+model_draw_key(Model *model, uint32_t i)
+{
+	uint64_t base = below(2) ? 0 : tap_random();
+	uint8_t *key = model_key(model, i);
+	unsigned used = 1 + below(model->limbs);
+	unsigned l;
+
+	/* zeros at the end, as of a padded key */
+	memset(key, 0, 8 * (size_t) model->limbs);
+	do
+		for (l = 0; l < used; l++)
+			iblt_store64(key + 8 * (size_t) l, random_limb(i, base));
+	while (model_find(model, key, i) != MODEL_NONE);
+}
+
+static inline Model *
+model_new(unsigned limbs, uint32_t nkeys)
+{
+	Model *model = take(sizeof *model);
+	uint32_t i;
+
+	model->limbs = limbs;
+	model->nkeys = nkeys;
+	model->keys = take((size_t) nkeys * 8 * limbs);
+	model->expected = take(nkeys * sizeof *model->expected);
+	model->nrows = 0;
+	model->room = 16;
+	model->rows = take(model->room * sizeof *model->rows);
+	for (i = 0; i < nkeys; i++)
+		model_draw_key(model, i);
+	return model;
+}
+
+static inline void
+model_free(Model *model)
+{
+	free(model->keys);
+	free(model->expected);
+	free(model->rows);
+	free(model);
+}
+
+static inline void
+model_add(Model *model, uint32_t key, uint64_t y, int64_t count)
+{
+	ModelRow *row;
+
+	if (model->nrows == model->room)
+	{
+		model->room *= 2;
+		model->rows = realloc(model->rows, model->room * sizeof *row);
+		if (model->rows == NULL)
+			exit(1);
+	}
+	row = &model->rows[model->nrows++];
+	row->key = key;
+	row->y = y;
+	row->count = count;
+}
+
+static inline int
+compare_rows(const void *a, const void *b)
+{
+	const ModelRow *x = a;
+	const ModelRow *y = b;
+
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->y < y->y ? -1 : x->y > y->y;
+}
+
+/* Adds up equal rows and says what must be reported of each key. */
+static inline void
+model_settle(Model *model)
+{
+	size_t i = 0;
+
+	memset(model->expected, 0, model->nkeys * sizeof *model->expected);
+	qsort(model->rows, model->nrows, sizeof *model->rows, compare_rows);
+	while (i < model->nrows)
+	{
+		ModelRow row = model->rows[i];
+		ModelKey *key = &model->expected[row.key];
+
+		while (++i < model->nrows && compare_rows(&row, &model->rows[i]) == 0)
+			row.count += model->rows[i].count;
+		if (row.count == 0)
+			continue;
+		key->one_value = !key->there;
+		key->there = true;
+		key->value = row.y;
+		key->count += row.count;
+	}
+}
+
+/* --- cells and keys as a hypergraph ---------------------------------------- */
+
+typedef struct Graph
+{
+	uint32_t *degree; /* keys in a cell */
+	uint32_t *names;  /* XOR of their numbers */
+	uint32_t keys;	  /* that are there */
+	uint32_t peeled;  /* of these, reached by peeling */
+} Graph;
+
+/* The cells of a key, from its hash alone; returns how many. */
+static inline int
+positions(const IbltSketch *sketch, const uint8_t *key, uint32_t *index)
+{
+	const IbltParams *params = &sketch->params;
+	uint32_t position[IBLT_MAX_HASHES];
+	int kept = 0;
+	int i;
+
+	(void) iblt_hash_key(&sketch->hasher, key, 8 * (size_t) params->limbs,
+						 params->hashes, params->subtable_cells, position);
+	for (i = 0; i < params->hashes; i++)
+		if (params->subtables & 1u << i)
+		{
+			index[kept] =
+				(uint32_t) kept * params->subtable_cells + position[i];
+			kept++;
+		}
+	return kept;
+}
+
+static inline void
+graph_toggle(Graph *graph, const IbltSketch *sketch, const Model *model,
+			 uint32_t key, int step)
+{
+	uint32_t index[IBLT_MAX_HASHES];
+	int i = positions(sketch, model_key(model, key), index);
+
+	while (i-- > 0)
+	{
+		graph->degree[index[i]] += (uint32_t) step;
+		graph->names[index[i]] ^= key;
+	}
+}
+
+static inline void
+graph_build(Graph *graph, const IbltSketch *sketch, const Model *model)
+{
+	uint32_t key;
+
+	graph->degree = calloc(sketch->ncells, sizeof(uint32_t));
+	graph->names = calloc(sketch->ncells, sizeof(uint32_t));
+	graph->keys = graph->peeled = 0;
+	if (graph->degree == NULL || graph->names == NULL)
+		exit(1);
+	for (key = 0; key < model->nkeys; key++)
+		if (model->expected[key].there)
+		{
+			graph_toggle(graph, sketch, model, key, 1);
+			graph->keys++;
+		}
+}
+
+static inline void
+graph_free(Graph *graph)
+{
+	free(graph->degree);
+	free(graph->names);
+}
+
+/* Removes keys that are alone in a cell until there are none. */
+static inline void
+graph_peel(Graph *graph, const IbltSketch *sketch, const Model *model)
+{
+	uint32_t before;
+	uint32_t i;
+
+	do
+	{
+		before = graph->peeled;
+		for (i = 0; i < sketch->ncells; i++)
+			if (graph->degree[i] == 1)
+			{
+				graph_toggle(graph, sketch, model, graph->names[i], -1);
+				graph->peeled++;
+			}
+	} while (graph->peeled != before);
+}
+
+/* What GET must answer for a key, whose number may be MODEL_NONE. */
+static inline IbltPresence
+graph_presence(const Graph *graph, const IbltSketch *sketch, const uint8_t *key,
+			   uint32_t number)
+{
+	uint32_t index[IBLT_MAX_HASHES];
+	int i = positions(sketch, key, index);
+	IbltPresence answer = IBLT_UNKNOWN;
+
+	while (i-- > 0)
+	{
+		if (graph->degree[index[i]] == 1 && graph->names[index[i]] == number)
+			return IBLT_PRESENT;
+		if (graph->degree[index[i]] <= 1)
+			answer = IBLT_ABSENT;
+	}
+	return answer;
+}
+
+/* --- a sketch held against its model --------------------------------------- */
+
+static inline bool
+check_entry(const IbltSketch *sketch, const ModelKey *expected,
+			const IbltEntry *entry, const char *what)
+{
+	bool value = sketch->params.with_values && expected->one_value;
+
+	return check(expected->there, "%s: a key without rows", what) &&
+		   check(entry->count == expected->count, "%s: count %d, not %" PRId64,
+				 what, (int) entry->count, expected->count) &&
+		   check(entry->has_value == value, "%s: has_value %d", what,
+				 entry->has_value) &&
+		   check(!value || entry->value == expected->value,
+				 "%s: value %" PRIu64, what, entry->value);
+}
+
+/*
+ * Decodes, and demands that every report is right and made once, that as many
+ * keys are reported as peeling can reach, and that the decoding is complete
+ * exactly when these are all.  The model must be settled.  Returns whether it
+ * was complete.
+ */
+static inline bool
+check_decode(const IbltSketch *sketch, const Model *model, const char *what)
+{
+	uint8_t *seen = take(model->nkeys);
+	Decoded d;
+	Graph graph;
+	uint32_t i;
+	bool complete;
+
+	memset(seen, 0, model->nkeys);
+	decode(sketch, &d);
+	graph_build(&graph, sketch, model);
+	graph_peel(&graph, sketch, model);
+	complete = graph.peeled == graph.keys;
+	for (i = 0; i < d.n; i++)
+	{
+		uint32_t key = model_find(model, d.entry[i].key, model->nkeys);
+
+		if (!check(key != MODEL_NONE, "%s: a key never seen", what) ||
+			!check(seen[key]++ == 0, "%s: a key reported twice", what) ||
+			!check_entry(sketch, &model->expected[key], &d.entry[i], what))
+			break;
+	}
+	check(d.bounded, "%s: a cell reported twice", what);
+	check(d.n == graph.peeled, "%s: %u of %u keys reported, not %u", what, d.n,
+		  graph.keys, graph.peeled);
+	check(d.result == (complete ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCOMPLETE),
+		  "%s: result %d with %u of %u keys within reach", what, (int) d.result,
+		  graph.peeled, graph.keys);
+	graph_free(&graph);
+	decoded_free(&d);
+	free(seen);
+	return complete;
+}
+
+#endif /* IBLT_TEST_MODEL_H */

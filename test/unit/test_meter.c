@@ -1,0 +1,201 @@
+/*
+ * test_meter.c
+ *		The difference meter against its theory.
+ *
+ * Of d rows that differ the sum of squares has expectation d and variance
+ * 2 d (d - 1) / 256: each pair of rows shares a bucket with probability 1/256
+ * and then adds or takes two.  Means and deviations of many trials are held
+ * against that with a margin of five of their own standard errors, so that a
+ * right meter fails once in a million runs.
+ */
+#include <math.h>
+
+#include "model.h"
+
+#define MARGIN 5.0
+#define COVERAGE 0.9925 /* .9936 by the chi-square distribution */
+
+typedef struct Trials
+{
+	double sum;
+	double squares;
+	long covered; /* by the bound */
+	long n;
+} Trials;
+
+/* One sketch of d rows, all inserted, or the two sides of changed ones. */
+static void
+trial(Trials *trials, uint32_t d, bool changed)
+{
+	IbltParams params =
+		make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, tap_random());
+	IbltSketch *sketch = sketch_new(&params);
+	uint64_t start = tap_random();
+	double estimate;
+	uint32_t i;
+
+	for (i = 0; i < d; i++)
+	{
+		uint8_t key[8];
+
+		iblt_store64(key, start + (changed ? i / 2 : i));
+		(void) iblt_core_add_row(sketch, key, tap_random(),
+								 changed && i & 1 ? -1 : 1);
+	}
+	estimate = iblt_core_meter_estimate(sketch->meter);
+	trials->sum += estimate - d;
+	trials->squares += (estimate - d) * (estimate - d);
+	trials->covered += iblt_core_meter_bound(sketch->meter) >= d;
+	trials->n++;
+	sketch_free(sketch);
+}
+
+/*
+ * The kurtosis of the error, which its variance's own error depends on, is
+ * little above 3 where many pairs of rows meet, and 1 / their number is to be
+ * added where few do.
+ */
+static void
+check_trials(uint32_t d, long n, bool changed)
+{
+	Trials trials = { 0, 0, 0, 0 };
+	double variance = 2.0 * d * (d - 1.0) / IBLT_METER_BUCKETS;
+	double kurtosis = 3.2 + 2.0 * IBLT_METER_BUCKETS / (d * (d - 1.0));
+	double least_covered =
+		COVERAGE - MARGIN * sqrt(COVERAGE * (1 - COVERAGE) / (double) n);
+	double mean;
+	double observed;
+
+	while (trials.n < n)
+		trial(&trials, d, changed);
+	mean = trials.sum / (double) n;
+	observed = trials.squares / (double) n;
+	check(fabs(mean) < MARGIN * sqrt(variance / (double) n),
+		  "of %u rows the estimate is off by %.3f on average", d, mean);
+	check(fabs(observed / variance - 1) <
+			  MARGIN * sqrt((kurtosis - 1) / (double) n),
+		  "of %u rows the variance is %.3f times that of theory", d,
+		  observed / variance);
+	check((double) trials.covered >= least_covered * (double) n,
+		  "of %u rows the bound covers only %ld of %ld", d, trials.covered, n);
+	printf(
+		"# %u rows: mean error %.2f %%, deviation %.2f %%, covered %.2f %%\n",
+		d, 100 * mean / d, 100 * sqrt(observed) / d,
+		100.0 * (double) trials.covered / (double) n);
+}
+
+static void
+test_estimate(void)
+{
+	check_trials(10, scaled(40000), false);
+	check_trials(100, scaled(10000), false);
+	check_trials(1000, scaled(6000), false);
+	check_trials(10000, scaled(6000), false);
+	checked("estimate and bound are what theory says, for 10 to 10^4 rows");
+}
+
+static void
+test_changed(void)
+{
+	check_trials(100, scaled(10000), true);
+	check_trials(1000, scaled(4000), true);
+	checked("a changed row counts two");
+}
+
+/* Up to a collision or two, small differences are counted exactly. */
+static void
+test_small(void)
+{
+	Trials none = { 0, 0, 0, 0 };
+	Trials one = { 0, 0, 0, 0 };
+
+	while (none.n < scaled(1000))
+		trial(&none, 0, false);
+	while (one.n < scaled(1000))
+		trial(&one, 1, false);
+	check(none.sum == 0 && none.squares == 0, "no row is estimated at not 0");
+	check(one.sum == 0 && one.squares == 0, "one row is estimated at not 1");
+	check(one.covered == one.n, "one row is not covered");
+	checked("no row counts none and one row counts one");
+}
+
+/*
+ * Both sides hold the same rows, so many that counters wrap, and a few that
+ * differ; the difference is that of the few alone.
+ */
+static void
+test_wrapping(void)
+{
+	uint8_t left[2 * IBLT_METER_BUCKETS] = { 0 };
+	uint8_t right[2 * IBLT_METER_BUCKETS] = { 0 };
+	uint8_t few[2 * IBLT_METER_BUCKETS] = { 0 };
+	uint8_t back[2 * IBLT_METER_BUCKETS];
+	int wrapped = 0;
+	int i;
+
+	for (i = 0; i < IBLT_METER_BUCKETS; i++)
+	{
+		/* around the turn of the counters' sign and of the word */
+		unsigned many = i < 128 ? 0x8000u - 64 + (unsigned) i
+								: 0x10000u - 192 + (unsigned) i;
+
+		iblt_store16(left + 2 * i, (uint16_t) many);
+		iblt_store16(right + 2 * i, (uint16_t) many);
+	}
+	for (i = 0; i < 100000; i++)
+	{
+		uint64_t hash = tap_random();
+
+		iblt_meter_add(left, hash, 1);
+		iblt_meter_add(few, hash, 1);
+	}
+	for (i = 0; i < 2 * IBLT_METER_BUCKETS; i += 2)
+		wrapped += (iblt_load16(left + i) ^ iblt_load16(right + i)) >> 15;
+	memcpy(back, left, sizeof back);
+	iblt_core_meter_add_all(left, right, -1);
+	check(wrapped > 10, "only %d counters changed sign", wrapped);
+	check(memcmp(left, few, sizeof few) == 0, "the difference is another");
+	iblt_core_meter_add_all(left, right, 1);
+	check(memcmp(left, back, sizeof back) == 0, "and does not add up again");
+	checked("counters that wrap leave the difference as it is");
+}
+
+/* Deleting is minus inserting; reading goes by two's complement. */
+static void
+test_signs(void)
+{
+	uint8_t meter[2 * IBLT_METER_BUCKETS] = { 0 };
+	int i;
+
+	for (i = 0; i < 100; i++)
+	{
+		uint64_t hash = tap_random();
+
+		iblt_meter_add(meter, hash, 1);
+		check(!iblt_core_meter_is_zero(meter) &&
+				  iblt_core_meter_estimate(meter) == 1,
+			  "one row is not one");
+		iblt_meter_add(meter, hash, -1);
+		check(iblt_core_meter_is_zero(meter) &&
+				  iblt_core_meter_bound(meter) == 0,
+			  "a row stays when deleted");
+	}
+	iblt_store16(meter, 0x8000);
+	iblt_store16(meter + 510, 0xffff);
+	check(iblt_core_meter_estimate(meter) == 32768.0 * 32768 + 1,
+		  "the lowest counter is read as %.0f",
+		  iblt_core_meter_estimate(meter));
+	checked("insert and delete cancel, counters are signed");
+}
+
+int
+main(void)
+{
+	(void) tap_seed();
+	test_estimate();
+	test_changed();
+	test_small();
+	test_wrapping();
+	test_signs();
+	return tap_done();
+}

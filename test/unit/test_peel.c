@@ -1,0 +1,218 @@
+/*
+ * test_peel.c
+ *		A decoding is right or says that it is not complete.
+ *
+ * On all tiny sketches and a million random ones, against the hypergraph that
+ * the keys' positions make, and at the limits of counts.  What sketches that no
+ * rows make come to is test_crafted.c's matter.
+ */
+#include "model.h"
+
+/* --- all tiny sketches ------------------------------------------------------ */
+
+#define TINY_ROWS 6
+#define TINY_TOTAL 15625 /* counts -2 .. 2 for each of the rows */
+
+/* Which of the rows have which key; each row has a value of its own. */
+static const uint32_t universes[][TINY_ROWS] = { { 0, 0, 1, 1, 2, 2 },
+												 { 0, 0, 0, 1, 1, 1 },
+												 { 0, 0, 0, 0, 1, 2 },
+												 { 0, 1, 2, 3, 4, 5 } };
+
+/* The sketch that has row i of the universe (code's digit i) - 2 times. */
+static bool
+decode_tiny(const IbltParams *params, Model *model, const uint32_t *keys,
+			uint32_t code)
+{
+	IbltSketch *sketch = sketch_new(params);
+	bool complete;
+	int i;
+
+	model->nrows = 0;
+	for (i = 0; i < TINY_ROWS; i++, code /= 5)
+	{
+		int count = (int) (code % 5) - 2;
+		uint64_t y = (uint64_t) i - 2;
+		int n;
+
+		for (n = count; n != 0; n -= count < 0 ? -1 : 1)
+			(void) iblt_core_add_row(sketch, model_key(model, keys[i]), y,
+									 count < 0 ? -1 : 1);
+		model_add(model, keys[i], y, count);
+	}
+	model_settle(model);
+	complete = check_decode(sketch, model, "tiny");
+	sketch_free(sketch);
+	return complete;
+}
+
+static void
+test_tiny(void)
+{
+	long complete = 0;
+	long decoded = 0;
+	uint32_t stride = (uint32_t) (100 / scaled(100));
+	uint32_t shape;
+
+	/* each shape with other keys, seeds and cells: 1 to 5, k 3 and 4 */
+	for (shape = 0; shape < 80; shape++)
+	{
+		unsigned limbs = 1 + shape / 40 % 2;
+		IbltParams params =
+			make_params(usual_kind(limbs), limbs, 3 + (int) (shape / 20 % 2),
+						1 + shape / 4 % 5, shape & 1, tap_random());
+		Model *model = model_new(limbs, TINY_ROWS);
+		const uint32_t *keys = universes[(shape + shape / 4) % 4];
+		uint32_t code;
+
+		for (code = shape % stride; code < TINY_TOTAL; code += stride)
+		{
+			complete += decode_tiny(&params, model, keys, code);
+			decoded++;
+		}
+		model_free(model);
+	}
+	check(complete > decoded / 10 && complete < decoded * 9 / 10,
+		  "%ld of %ld complete: not a mixture", complete, decoded);
+	printf("# %ld of %ld tiny sketches decode completely\n", complete, decoded);
+	checked("every tiny sketch decodes exactly as far as its hypergraph peels");
+}
+
+/* --- a million random ones --------------------------------------------------- */
+
+#define POOL 64
+
+/* The pool's keys are drawn anew now and then, the rows each time. */
+static bool
+decode_random(Model *pool)
+{
+	static const uint32_t ladder[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12 };
+	int hashes = 3 + (int) below(below(2) ? 6 : 2);
+	IbltParams params =
+		make_params(usual_kind(pool->limbs), pool->limbs, hashes,
+					ladder[below(11)], below(2), tap_random());
+	uint32_t cells = params.subtable_cells * (uint32_t) hashes;
+	uint32_t nkeys = 1 + below(cells + cells / 4 + 1);
+	IbltSketch *sketch = sketch_new(&params);
+	uint32_t all = pool->nkeys;
+	bool complete;
+	uint32_t i;
+
+	pool->nkeys = nkeys < POOL ? nkeys : POOL;
+	pool->nrows = 0;
+	for (i = nkeys; i > 0; i--)
+	{
+		uint32_t key = below(pool->nkeys);
+		uint64_t y = below(4);
+		int sign = below(2) ? 1 : -1;
+
+		(void) iblt_core_add_row(sketch, model_key(pool, key), y, sign);
+		model_add(pool, key, y, sign);
+	}
+	model_settle(pool);
+	complete = check_decode(sketch, pool, "random");
+	pool->nkeys = all;
+	sketch_free(sketch);
+	return complete;
+}
+
+static void
+test_million(void)
+{
+	long rounds = scaled(1000000);
+	long complete = 0;
+	Model *pool = NULL;
+	long i;
+
+	for (i = 0; i < rounds; i++)
+	{
+		if (i % 1000 == 0)
+		{
+			if (pool != NULL)
+				model_free(pool);
+			pool = model_new(i / 1000 % 8 == 7 ? 4 : 1 + i / 1000 % 2, POOL);
+		}
+		complete += decode_random(pool);
+	}
+	model_free(pool);
+	check(complete > rounds / 5 && complete < rounds * 4 / 5,
+		  "%ld of %ld complete: not a mixture", complete, rounds);
+	printf("# %ld of %ld random sketches decode completely\n", complete,
+		   rounds);
+	checked("random sketches decode right or say they are not complete");
+}
+
+/* --- counts at their limits ---------------------------------------------------- */
+
+/* A row 2^n times; count and sketch agree as long as a count can hold it. */
+static void
+test_counts(void)
+{
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, true, 1);
+	uint8_t key[8] = { 0 };
+	int sign;
+	int n;
+
+	for (sign = -1; sign <= 1; sign += 2)
+	{
+		IbltSketch *sketch = sketch_new(&params);
+
+		(void) iblt_core_add_row(sketch, key, 42, sign);
+		for (n = 0; n <= 34; n++)
+		{
+			bool fits = n < 31 || (n == 31 && sign < 0);
+			int64_t count = sign * (INT64_C(1) << n);
+			Decoded d;
+
+			decode(sketch, &d);
+			check(d.result ==
+					  (fits ? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCONSISTENT),
+				  "%" PRId64 " rows: result %d", count, (int) d.result);
+			if (fits)
+				check(d.n == 1 && d.entry[0].count == count &&
+						  d.entry[0].has_value && d.entry[0].value == 42,
+					  "%" PRId64 " rows: count %d", count,
+					  (int) d.entry[0].count);
+			decoded_free(&d);
+			iblt_core_seal(sketch);
+			iblt_core_add_sketch(sketch, sketch, 1);
+		}
+		sketch_free(sketch);
+	}
+	checked("a count is right up to the limits of 32 bits, and no further");
+}
+
+/* A crafted row count may be anything; rows and sums must wrap, not trap. */
+static void
+test_row_count_wraps(void)
+{
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 1);
+	IbltSketch *sketch = sketch_new(&params);
+	uint8_t key[8] = { 0 };
+
+	sketch->rows = INT64_MAX;
+	(void) iblt_core_add_row(sketch, key, 1, 1);
+	check(sketch->rows == INT64_MIN, "the largest row count plus one");
+	(void) iblt_core_add_row(sketch, key, 1, -1);
+	check(sketch->rows == INT64_MAX, "the smallest row count less one");
+	sketch->rows = INT64_MIN;
+	iblt_core_seal(sketch);
+	iblt_core_negate(sketch);
+	check(sketch->rows == INT64_MIN, "minus the smallest row count");
+	iblt_core_seal(sketch);
+	iblt_core_add_sketch(sketch, sketch, 1);
+	check(sketch->rows == 0, "twice the smallest row count");
+	sketch_free(sketch);
+	checked("row counts wrap without harm");
+}
+
+int
+main(void)
+{
+	(void) tap_seed();
+	test_tiny();
+	test_million();
+	test_counts();
+	test_row_count_wraps();
+	return tap_done();
+}

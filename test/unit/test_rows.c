@@ -1,0 +1,483 @@
+/*
+ * test_rows.c
+ *		Sketches of random rows against a plain model of those rows.
+ *
+ * Two sketches are filled with rows of every kind that a comparison meets:
+ * equal on both sides, missing, extra, changed, repeated, of several values to
+ * a key, deleted without having been there.  Their difference must decode and
+ * answer GET as the model says, and be byte for byte the sketch that the same
+ * rows make when added one by one in any order.
+ */
+#include "model.h"
+
+#define MAX_KEYS 400
+
+/* Both sides of a comparison, and the model of their difference. */
+typedef struct Pair
+{
+	IbltSketch *left;
+	IbltSketch *right;
+	Model *model;
+} Pair;
+
+/* Inserts (or deletes) a row on one side. */
+static void
+put(Pair *pair, bool right, uint32_t key, uint64_t y, int sign)
+{
+	IbltStatus status = iblt_core_add_row(right ? pair->right : pair->left,
+										  model_key(pair->model, key), y, sign);
+
+	check(status == IBLT_OK, "row refused with %d", (int) status);
+	model_add(pair->model, key, y, right ? -sign : sign);
+}
+
+static uint64_t
+draw_value(void)
+{
+	static const uint64_t extremes[] = { 0,
+										 1,
+										 UINT64_MAX,
+										 UINT64_MAX - 59,
+										 UINT64_C(1) << 63,
+										 (UINT64_C(1) << 63) - 1 };
+
+	return below(3) == 0 ? extremes[below(6)] : tap_random();
+}
+
+static void
+put_repeated(Pair *pair, uint32_t key)
+{
+	static const int times[] = { 2, 3, 4, 8 };
+	bool right = below(2);
+	uint64_t y = draw_value();
+	int i;
+
+	for (i = times[below(4)]; i > 0; i--)
+		put(pair, right, key, y, 1);
+}
+
+/* Few values, so that some of the rows cancel or repeat. */
+static void
+put_mixture(Pair *pair, uint32_t key)
+{
+	uint64_t values[3];
+	uint32_t i;
+
+	for (i = 0; i < 3; i++)
+		values[i] = draw_value();
+	for (i = 1 + below(6); i > 0; i--)
+		put(pair, below(2), key, values[below(3)], below(4) == 0 ? -1 : 1);
+}
+
+/* Rows of one key, of one of the kinds that there are. */
+static void
+put_key(Pair *pair, uint32_t key)
+{
+	uint64_t y = draw_value();
+	bool right = below(2);
+
+	switch (below(7))
+	{
+		case 0: /* equal: must leave no trace */
+			put(pair, false, key, y, 1);
+			put(pair, true, key, y, 1);
+			break;
+		case 1: /* missing or extra */
+			put(pair, right, key, y, 1);
+			break;
+		case 2: /* changed */
+			put(pair, false, key, y, 1);
+			put(pair, true, key, ~y, 1);
+			break;
+		case 3: /* a deletion without its insertion */
+			put(pair, right, key, y, -1);
+			break;
+		case 4:
+			put_repeated(pair, key);
+			break;
+		case 5: /* two values */
+			put(pair, right, key, y, 1);
+			put(pair, right, key, y ^ 1, 1);
+			break;
+		default:
+			put_mixture(pair, key);
+	}
+}
+
+static unsigned
+draw_limbs(void)
+{
+	static const unsigned limbs[] = { 1, 1, 1, 2, 2, 4, 4, 5, 16, 512 };
+	unsigned drawn = limbs[below(10)];
+
+	/* wide keys are slow and not that different */
+	return drawn == 512 && below(5) > 0 ? 1 : drawn;
+}
+
+/* A shape of any k, of the limbs given, and now and then without subtables. */
+static IbltParams
+draw_params(unsigned limbs)
+{
+	static const uint32_t ladder[] = { 1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+									   12, 14, 15, 16, 18, 20, 24, 28, 32, 64 };
+	int hashes = below(3) ? 4 : 3 + (int) below(6);
+	IbltParams params = make_params(usual_kind(limbs), limbs, hashes,
+									ladder[below(20)], below(2), tap_random());
+
+	if (limbs == 512)
+		params.subtable_cells = ladder[below(8)];
+	if (below(3) == 0)
+	{
+		unsigned mask = 1 + below((1u << hashes) - 1);
+
+		params.subtables = mask;
+	}
+	return params;
+}
+
+static Pair
+draw_pair(void)
+{
+	unsigned limbs = draw_limbs();
+	IbltParams params = draw_params(limbs);
+	uint32_t cells =
+		params.subtable_cells * (uint32_t) iblt_core_subtable_count(&params);
+	uint32_t nkeys = below(below(4) ? cells + 2 : 2 * cells + 2);
+	Pair pair;
+	uint32_t i;
+
+	if (nkeys > MAX_KEYS)
+		nkeys = MAX_KEYS;
+	pair.left = sketch_new(&params);
+	pair.right = sketch_new(&params);
+	pair.model = model_new(limbs, nkeys);
+	for (i = 0; i < nkeys; i++)
+		put_key(&pair, i);
+	iblt_core_seal(pair.left);
+	iblt_core_seal(pair.right);
+	return pair;
+}
+
+static void
+pair_free(Pair *pair)
+{
+	sketch_free(pair->left);
+	sketch_free(pair->right);
+	model_free(pair->model);
+}
+
+/* The model's rows, in a random order and as many times as they count. */
+static IbltSketch *
+build_shuffled(const IbltParams *params, const Model *model)
+{
+	IbltSketch *sketch = sketch_new(params);
+	size_t i;
+
+	for (i = model->nrows; i > 1; i--)
+	{
+		size_t j = below((uint32_t) i);
+		ModelRow row = model->rows[i - 1];
+
+		model->rows[i - 1] = model->rows[j];
+		model->rows[j] = row;
+	}
+	for (i = 0; i < model->nrows; i++)
+	{
+		const ModelRow *row = &model->rows[i];
+		int64_t n = row->count < 0 ? -row->count : row->count;
+
+		while (n-- > 0)
+			(void) iblt_core_add_row(sketch, model_key(model, row->key), row->y,
+									 row->count < 0 ? -1 : 1);
+	}
+	iblt_core_seal(sketch);
+	return sketch;
+}
+
+static void
+check_get(const IbltSketch *sketch, const Model *model)
+{
+	uint8_t *stranger = take(8 * (size_t) model->limbs);
+	Graph graph;
+	uint32_t i;
+	unsigned l;
+
+	graph_build(&graph, sketch, model);
+	for (i = 0; i < model->nkeys + 10; i++)
+	{
+		uint32_t number =
+			i < model->nkeys && model->expected[i].there ? i : MODEL_NONE;
+		const uint8_t *key = i < model->nkeys ? model_key(model, i) : stranger;
+		IbltEntry entry;
+		IbltPresence expected;
+		IbltPresence presence;
+
+		for (l = 0; l < model->limbs; l++)
+			iblt_store64(stranger + 8 * (size_t) l, tap_random());
+		expected = graph_presence(&graph, sketch, key, number);
+		presence = iblt_core_get(sketch, key, &entry);
+		if (check(presence == expected, "GET says %d, not %d", (int) presence,
+				  (int) expected) &&
+			presence == IBLT_PRESENT)
+			check_entry(sketch, &model->expected[i], &entry, "GET");
+	}
+	graph_free(&graph);
+	free(stranger);
+}
+
+/* Sketches are vectors: what the same rows make is the same bytes. */
+static void
+check_algebra(const Pair *pair, const IbltSketch *difference)
+{
+	const IbltParams *params = &difference->params;
+	IbltSketch *rows = build_shuffled(params, pair->model);
+	IbltSketch *empty = sketch_sum(difference, difference, -1);
+	IbltSketch *reverse = sketch_sum(pair->right, pair->left, -1);
+	IbltSketch *sum = sketch_sum(pair->left, pair->right, 1);
+	IbltSketch *mus = sketch_sum(pair->right, pair->left, 1);
+	IbltSketch *back = sketch_sum(difference, pair->right, 1);
+	IbltSketch *blank = sketch_new(params);
+
+	iblt_core_seal(blank);
+	check(same_bytes(difference, rows), "a - b is not the rows' own sketch");
+	check(same_bytes(empty, blank), "a - a is not empty");
+	iblt_core_negate(reverse);
+	iblt_core_seal(reverse);
+	check(same_bytes(difference, reverse), "a - b is not -(b - a)");
+	check(same_bytes(sum, mus), "a + b is not b + a");
+	check(same_bytes(back, pair->left), "(a - b) + b is not a");
+	sketch_free(rows);
+	sketch_free(empty);
+	sketch_free(reverse);
+	sketch_free(sum);
+	sketch_free(mus);
+	sketch_free(back);
+	sketch_free(blank);
+}
+
+static void
+test_differences(void)
+{
+	long rounds = scaled(30000);
+	long complete = 0;
+	long i;
+
+	for (i = 0; i < rounds; i++)
+	{
+		Pair pair = draw_pair();
+		IbltSketch *difference = sketch_sum(pair.left, pair.right, -1);
+		IbltSketch *opened = take(sizeof *opened);
+		IbltStatus status =
+			iblt_core_open(opened, difference->bytes, difference->size);
+
+		model_settle(pair.model);
+		check(status == IBLT_OK, "own bytes refused with %d", (int) status);
+		complete += check_decode(opened, pair.model, "a - b");
+		check_get(opened, pair.model);
+		check_algebra(&pair, difference);
+		free(opened);
+		sketch_free(difference);
+		pair_free(&pair);
+	}
+	check(complete > rounds / 4 && complete < rounds * 19 / 20,
+		  "%ld of %ld complete: not a mixture", complete, rounds);
+	printf("# %ld of %ld differences decode completely\n", complete, rounds);
+	checked("differences decode, answer GET and add up as their rows do");
+}
+
+/* Rows dealt to shards, summed in another order. */
+static void
+test_shards(void)
+{
+	long rounds = scaled(2000);
+	long i;
+
+	for (i = 0; i < rounds; i++)
+	{
+		Pair pair = draw_pair();
+		IbltParams params = pair.left->params;
+		IbltSketch *shard[5];
+		IbltSketch *whole = build_shuffled(&params, pair.model);
+		IbltSketch *sum = sketch_new(&params);
+		size_t r;
+		int s;
+
+		for (s = 0; s < 5; s++)
+			shard[s] = sketch_new(&params);
+		for (r = 0; r < pair.model->nrows; r++)
+			(void) iblt_core_add_row(
+				shard[below(5)], model_key(pair.model, pair.model->rows[r].key),
+				pair.model->rows[r].y, (int) pair.model->rows[r].count);
+		for (s = 5; s-- > 0; sketch_free(shard[s]))
+		{
+			iblt_core_seal(shard[s]);
+			iblt_core_add_sketch(sum, shard[s], 1);
+		}
+		iblt_core_seal(sum);
+		check(same_bytes(sum, whole), "the sum of shards is not the whole");
+		sketch_free(sum);
+		sketch_free(whole);
+		pair_free(&pair);
+	}
+	checked("rows dealt to shards sum to the sketch of all rows");
+}
+
+/* Adds or deletes n rows; a step of 7 goes through them in another order. */
+static void
+add_many(IbltSketch *sketch, uint32_t n, uint32_t step, int sign)
+{
+	uint8_t *key = take(8 * (size_t) sketch->params.limbs);
+	uint32_t i;
+
+	memset(key, 0, 8 * (size_t) sketch->params.limbs);
+	for (i = 0; i < n; i++)
+	{
+		uint64_t number = (UINT64_C(3) << 40) + (uint64_t) i * step % n;
+
+		iblt_store64(key, number);
+		(void) iblt_core_add_row(sketch, key, number * number, sign);
+	}
+	free(key);
+}
+
+/* n keys inserted, a few others on top, the many deleted, then the few. */
+static void
+overload(const IbltParams *params, uint32_t n, uint32_t few)
+{
+	IbltSketch *sketch = sketch_new(params);
+	IbltSketch *empty = sketch_new(params);
+	Model *model = model_new(params->limbs, few);
+	Decoded d;
+	uint32_t i;
+
+	add_many(sketch, n, 1, 1);
+	decode(sketch, &d);
+	check(d.n == 0 && d.result == IBLT_PEEL_INCOMPLETE,
+		  "%u of %u keys out of an overload, result %d", d.n, n,
+		  (int) d.result);
+	decoded_free(&d);
+	for (i = 0; i < few; i++)
+	{
+		model_add(model, i, i, 1);
+		(void) iblt_core_add_row(sketch, model_key(model, i), i, 1);
+	}
+	add_many(sketch, n, 7, -1);
+	model_settle(model);
+	check_decode(sketch, model, "after an overload");
+	for (i = 0; i < few; i++)
+		(void) iblt_core_add_row(sketch, model_key(model, i), i, -1);
+	iblt_core_seal(sketch);
+	iblt_core_seal(empty);
+	check(same_bytes(sketch, empty), "not empty again after %u keys", n);
+	model_free(model);
+	sketch_free(sketch);
+	sketch_free(empty);
+}
+
+static void
+test_overload(void)
+{
+	int hashes;
+
+	for (hashes = IBLT_MIN_HASHES; hashes <= IBLT_MAX_HASHES; hashes++)
+	{
+		unsigned limbs = hashes % 2 ? 1 : 4;
+		IbltParams params = make_params(usual_kind(limbs), limbs, hashes, 20,
+										hashes > 5, tap_random());
+		uint32_t n = 100 * 20 * (uint32_t) hashes;
+
+		/* 7 must be no divisor of n, for the deletions to meet every key */
+		overload(&params, n + (n % 7 == 0), 20);
+	}
+	checked("100 times the capacity and back: decodes again, then is empty");
+}
+
+/* Sizes as they are used, nearly full. */
+static void
+test_large(void)
+{
+	static const uint32_t cells[] = { 360, 1440, 2240 };
+	long rounds = scaled(20);
+	long i;
+
+	for (i = 0; i < rounds; i++)
+	{
+		IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 3 + (int) (i % 2),
+										cells[i % 3], i % 5 == 0, tap_random());
+		uint32_t nkeys = params.subtable_cells * (uint32_t) params.hashes *
+						 (i % 7 == 6 ? 9 : 7) / 10;
+		Pair pair;
+		IbltSketch *difference;
+		uint32_t key;
+
+		pair.left = sketch_new(&params);
+		pair.right = sketch_new(&params);
+		pair.model = model_new(1, nkeys);
+		for (key = 0; key < nkeys; key++)
+			put_key(&pair, key);
+		iblt_core_seal(pair.left);
+		iblt_core_seal(pair.right);
+		model_settle(pair.model);
+		difference = sketch_sum(pair.left, pair.right, -1);
+		check_decode(difference, pair.model, "large");
+		check_get(difference, pair.model);
+		sketch_free(difference);
+		pair_free(&pair);
+	}
+	checked(
+		"sketches of thousands of cells decode as their keys' positions say");
+}
+
+/* The words that no field element stands for, behind the masks. */
+static void
+test_not_representable(void)
+{
+	long rounds = scaled(1000);
+	long i;
+
+	for (i = 0; i < rounds; i++)
+	{
+		unsigned limbs = draw_limbs();
+		IbltParams params = draw_params(limbs);
+		IbltSketch *sketch = sketch_new(&params);
+		IbltSketch *empty = sketch_copy(sketch);
+		uint8_t *key = take(8 * (size_t) limbs);
+		unsigned l = below(limbs);
+		uint64_t beyond = IBLT_FP_P + below(59);
+		uint64_t value = beyond ^ sketch->hasher.value_mask;
+		int sign = below(2) ? 1 : -1;
+		IbltStatus status;
+
+		memset(key, 7, 8 * (size_t) limbs);
+		status = iblt_core_add_row(sketch, key, value, sign);
+		check(status ==
+				  (params.with_values ? IBLT_VALUE_NOT_REPRESENTABLE : IBLT_OK),
+			  "value beyond p: %d", (int) status);
+		if (status == IBLT_OK)
+			(void) iblt_core_add_row(sketch, key, value, -sign);
+		iblt_store64(key + 8 * (size_t) l,
+					 beyond ^ iblt_limb_mask(&sketch->hasher, l));
+		status = iblt_core_add_row(sketch, key, 0, sign);
+		check(status == IBLT_KEY_NOT_REPRESENTABLE, "limb %u beyond p: %d", l,
+			  (int) status);
+		iblt_core_seal(sketch);
+		iblt_core_seal(empty);
+		check(same_bytes(sketch, empty), "a refused row leaves a trace");
+		free(key);
+		sketch_free(sketch);
+		sketch_free(empty);
+	}
+	checked("limbs and values that cannot be kept are refused without a trace");
+}
+
+int
+main(void)
+{
+	(void) tap_seed();
+	test_differences();
+	test_shards();
+	test_overload();
+	test_large();
+	test_not_representable();
+	return tap_done();
+}

@@ -1,0 +1,753 @@
+/*
+ * test_sketch.c
+ *		The format: golden vectors, sizes, and what the validator refuses.
+ *
+ * The golden vectors were computed from doc/format.md by a program of its own,
+ * in Python with its own arithmetic; they say what format version 1 is.
+ */
+#include "model.h"
+#include "sizing.h"
+
+#define HEADER_SIZE 552
+#define SMALLEST (HEADER_SIZE + 8)
+
+/* --- golden vectors ---------------------------------------------------------- */
+
+static const uint8_t key_1[8] = { 1 };
+static const uint8_t key_minus_1[8] = { 0xff, 0xff, 0xff, 0xff,
+										0xff, 0xff, 0xff, 0xff };
+static const uint8_t key_int_min[8] = { 0, 0, 0, 0, 0, 0, 0, 0x80 };
+static const uint8_t key_uuid[16] = { 0x6f, 0x96, 0x19, 0xff, 0x8b, 0x86,
+									  0xd0, 0x11, 0xb4, 0x2d, 0x00, 0xcf,
+									  0x4f, 0xc9, 0x64, 0xff };
+static const uint8_t key_text[32] = { 0, 0, 0, 5, 'h', 'e', 'l', 'l', 'o' };
+
+static const struct
+{
+	uint64_t seed;
+	uint64_t derived[5]; /* in the order of IbltHasher */
+} golden_seeds[] = {
+	{ UINT64_C(0x0000000000000000),
+	  { UINT64_C(0xC77B3ABB6F87ACD9), UINT64_C(0x2FBC593564DB792E),
+		UINT64_C(0x2086C65C91EEE243), UINT64_C(0x4D922029C1F42E7D),
+		UINT64_C(0xCA22290AD95E7178) } },
+	{ UINT64_C(0x0000000000000001),
+	  { UINT64_C(0x9E51AD6D2F3E695C), UINT64_C(0x85671091EDA75EB5),
+		UINT64_C(0x1722DEE50E00C79C), UINT64_C(0x77A59498A006C051),
+		UINT64_C(0x2E1397FEB5B04FA3) } },
+	{ UINT64_C(0x0123456789ABCDEF),
+	  { UINT64_C(0x84C4077B5BA88A78), UINT64_C(0x62DA9B4ECF9E94BC),
+		UINT64_C(0x4CA789B40718853B), UINT64_C(0xF88AB44997ED0541),
+		UINT64_C(0xEE7016E4FA2143CA) } },
+	{ UINT64_C(0xFFFFFFFFFFFFFFFF),
+	  { UINT64_C(0x278EE7FDE0BA32CC), UINT64_C(0x7928E38151286E3C),
+		UINT64_C(0xB42FC156D7130E7A), UINT64_C(0x7C02101097A308CB),
+		UINT64_C(0xAB4C86708F29556B) } }
+};
+
+static const struct
+{
+	uint64_t seed;
+	const uint8_t *key;
+	size_t key_size;
+	uint64_t y;
+	int hashes;
+	uint32_t cells;
+	uint32_t position[IBLT_MAX_HASHES];
+	uint64_t key_check; /* g(key), reduced */
+	uint64_t weight;
+} golden_rows[] = { { UINT64_C(0x0000000000000000),
+					  key_1,
+					  8,
+					  0,
+					  4,
+					  20160,
+					  { 7314, 17109, 17354, 2988 },
+					  UINT64_C(0xFCB3682C80BFFDDD),
+					  UINT64_C(0xF842B538E636065B) },
+					{ UINT64_C(0x0000000000000001),
+					  key_minus_1,
+					  8,
+					  1,
+					  8,
+					  16777216,
+					  { 13306108, 3177521, 10270747, 3642715, 3150171, 14687030,
+						12042795, 722667 },
+					  UINT64_C(0x07E96AD457B0E755),
+					  UINT64_C(0x209F4DC5F72DDD86) },
+					{ UINT64_C(0x0123456789ABCDEF),
+					  key_int_min,
+					  8,
+					  UINT64_MAX,
+					  3,
+					  7,
+					  { 4, 4, 3 },
+					  UINT64_C(0xA1A83700E504DDAE),
+					  UINT64_C(0x12330EDC0B286E0C) },
+					{ UINT64_C(0xFFFFFFFFFFFFFFFF),
+					  key_uuid,
+					  16,
+					  42,
+					  8,
+					  1440,
+					  { 1109, 850, 991, 1313, 179, 10, 581, 603 },
+					  UINT64_C(0x7EBD6E5A7512E148),
+					  UINT64_C(0x8F2243547F70C133) },
+					{ UINT64_C(0x0000000000000000),
+					  key_text,
+					  32,
+					  UINT64_C(1) << 63,
+					  5,
+					  360,
+					  { 119, 184, 359, 129, 336 },
+					  UINT64_C(0xDE9C8692AA96FC00),
+					  UINT64_C(0xC5553735C2CE0E67) },
+					{ UINT64_C(0x0000000000000001),
+					  key_text,
+					  32,
+					  UINT64_MAX - 6,
+					  4,
+					  1,
+					  { 0, 0, 0, 0 },
+					  UINT64_C(0xF757EADC86E4AFE6),
+					  UINT64_C(0x18A5EF85AC739FC5) } };
+
+static void
+test_golden_seeds(void)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof golden_seeds / sizeof golden_seeds[0]; i++)
+	{
+		const uint64_t *derived = golden_seeds[i].derived;
+		IbltHasher h;
+
+		iblt_hasher_init(&h, golden_seeds[i].seed);
+		check(h.key_seed == derived[0] && h.key_seed2 == derived[1] &&
+				  h.weight_seed == derived[2],
+			  "seeds of golden seed %zu", i);
+		check(h.value_mask == derived[3] && h.key_mask == derived[4],
+			  "masks of golden seed %zu", i);
+		check(iblt_limb_mask(&h, 0) == derived[4] &&
+				  iblt_limb_mask(&h, 3) ==
+					  derived[4] + UINT64_C(3) * UINT64_C(0x9E3779B97F4A7C15),
+			  "limb masks of golden seed %zu", i);
+	}
+	checked("seeds expand to the golden seeds and masks");
+}
+
+static void
+test_golden_rows(void)
+{
+	size_t i;
+	int h;
+
+	for (i = 0; i < sizeof golden_rows / sizeof golden_rows[0]; i++)
+	{
+		uint32_t position[IBLT_MAX_HASHES];
+		IbltHasher hasher;
+		uint64_t g;
+
+		iblt_hasher_init(&hasher, golden_rows[i].seed);
+		g = iblt_hash_key(&hasher, golden_rows[i].key, golden_rows[i].key_size,
+						  golden_rows[i].hashes, golden_rows[i].cells,
+						  position);
+		check(fp_reduce(g) == golden_rows[i].key_check, "check of row %zu", i);
+		check(iblt_hash_weight(&hasher, golden_rows[i].y) ==
+				  golden_rows[i].weight,
+			  "weight of row %zu", i);
+		for (h = 0; h < golden_rows[i].hashes; h++)
+			check(position[h] == golden_rows[i].position[h],
+				  "position %d of row %zu", h, i);
+	}
+	checked("keys hash to the golden positions and checks, values to weights");
+}
+
+/* Row n of the golden sketch of a kind; returns its sign. */
+static int
+golden_row(IbltKeyKind kind, int n, uint8_t *key, uint64_t *y)
+{
+	size_t b;
+
+	switch (kind)
+	{
+		case IBLT_KEY_INTEGER:
+			iblt_store64(key, (uint64_t) n - 3);
+			*y = (uint64_t) n * (uint64_t) n - 5;
+			return n % 4 == 3 ? -1 : 1;
+		case IBLT_KEY_UUID:
+			for (b = 0; b < sizeof key_uuid; b++)
+				key[b] = (uint8_t) (key_uuid[b] + n);
+			*y = 1000 + (uint64_t) n;
+			return n < 4 ? 1 : -1;
+		default:
+			memcpy(key, key_text, sizeof key_text);
+			key[8] = (uint8_t) ('a' + n);
+			*y = (uint64_t) n % 3;
+			return 1;
+	}
+}
+
+/* Builds the sketch of so many rows; its size and checksum must be these. */
+static void
+check_golden(IbltParams params, int rows, size_t size, uint64_t trailer,
+			 uint64_t hash)
+{
+	IbltSketch *sketch = sketch_new(&params);
+	const uint8_t *end = sketch->bytes + sketch->size - 8;
+	uint8_t key[32];
+	uint64_t y;
+	int n;
+
+	for (n = 0; n < rows; n++)
+	{
+		int sign = golden_row(params.kind, n, key, &y);
+
+		(void) iblt_core_add_row(sketch, key, y, sign);
+	}
+	iblt_core_seal(sketch);
+	check(sketch->size == size && iblt_core_size(&params) == size,
+		  "size %zu, not %zu", sketch->size, size);
+	check(iblt_load64(end) == trailer,
+		  "trailer %016" PRIX64 ", not %016" PRIX64, iblt_load64(end), trailer);
+	check(XXH3_64bits(sketch->bytes, sketch->size) == hash, "hash %016" PRIX64,
+		  (uint64_t) XXH3_64bits(sketch->bytes, sketch->size));
+	sketch_free(sketch);
+}
+
+static void
+test_golden_sketches(void)
+{
+	static const char description[] = "text,\"caf\xc3\xa9\"";
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 6, false, 0);
+
+	check_golden(params, 10, 1232, UINT64_C(0xC4FB9011B0CA829D),
+				 UINT64_C(0x3A0E99D91E7EEE9A));
+	params = make_params(IBLT_KEY_INTEGER, 1, 3, 4, true, 7);
+	check_golden(params, 10, 992, UINT64_C(0x91C7597FB04C9AE5),
+				 UINT64_C(0xD33113C8F3F7F1F5));
+	params = make_params(IBLT_KEY_UUID, 2, 8, 5, false,
+						 UINT64_C(0x0123456789ABCDEF));
+	params.subtables = 0xb5;
+	check_golden(params, 6, 1460, UINT64_C(0x74083ABA34D54C89),
+				 UINT64_C(0x0D220B52496EB8DF));
+	params = make_params(IBLT_KEY_CANONICAL, 4, 6, 3, true, UINT64_MAX);
+	params.description = (const uint8_t *) description;
+	params.description_size = sizeof description - 1;
+	check_golden(params, 9, 1656, UINT64_C(0x99C31F95DD930AB6),
+				 UINT64_C(0xBDEEFBD969B1D861));
+	params = make_params(IBLT_KEY_UNTYPED, 4, 4, 360, false, 1);
+	check_golden(params, 0, 560, UINT64_C(0xCE7B8C5D57077B16),
+				 UINT64_C(0xA5789C34B4C83FB1));
+	checked("sketches of fixed rows are the golden bytes");
+}
+
+/* --- the validator ------------------------------------------------------------ */
+
+/* A sealed sketch of a few rows for bytes to be spoiled in. */
+static IbltSketch *
+sample(IbltKeyKind kind)
+{
+	unsigned limbs = kind == IBLT_KEY_INTEGER ? 1
+					 : kind == IBLT_KEY_UUID  ? 2
+											  : 4;
+	IbltParams params =
+		make_params(kind, limbs, 4, 2, kind == IBLT_KEY_UUID, 99);
+	IbltSketch *sketch = sketch_new(&params);
+	uint8_t key[32];
+	uint64_t y;
+	int n;
+
+	for (n = 0; kind != IBLT_KEY_UNTYPED && n < 3; n++)
+	{
+		(void) golden_row(kind, n, key, &y);
+		(void) iblt_core_add_row(sketch, key, y, 1);
+	}
+	iblt_core_seal(sketch);
+	return sketch;
+}
+
+/* Opens a copy that ends where its memory does, so that overreads are seen. */
+static IbltStatus
+open_copy(const uint8_t *bytes, size_t size)
+{
+	uint8_t *copy = take(size);
+	uint8_t *before = take(size);
+	IbltSketch sketch;
+	IbltStatus status;
+
+	memcpy(copy, bytes, size);
+	memcpy(before, bytes, size);
+	status = iblt_core_open(&sketch, copy, size);
+	check(memcmp(copy, before, size) == 0, "opening changed the bytes");
+	if (status == IBLT_OK)
+		check(sketch.bytes == copy && sketch.size == size &&
+				  sketch.cells + (size_t) sketch.ncells * sketch.cell_size +
+						  8 ==
+					  copy + size,
+			  "the view is not upon the bytes");
+	free(copy);
+	free(before);
+	return status;
+}
+
+typedef struct Spoiler
+{
+	IbltKeyKind kind; /* of the sample */
+	IbltStatus expected;
+	int offset; /* from the end if negative */
+	int length;
+	uint8_t bytes[8];
+} Spoiler;
+
+static const Spoiler spoilers[] = {
+	{ IBLT_KEY_INTEGER, IBLT_OK, 0, 4, { 'I', 'B', 'L', 'T' } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_MAGIC, 0, 1, { 'i' } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_MAGIC, 3, 1, { 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_VERSION, 4, 1, { 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_VERSION, 4, 1, { 2 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_VERSION, 4, 1, { 255 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_HASHES, 5, 1, { 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_HASHES, 5, 2, { 2, 3 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_HASHES, 5, 2, { 9, 15 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_HASHES, 5, 1, { 255 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_SUBTABLES, 6, 1, { 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_SUBTABLES, 6, 1, { 0x1e } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_SUBTABLES, 6, 1, { 0x80 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 6, 1, { 0x07 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 7, 1, { 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 7, 1, { 2 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_RESERVED, 7, 1, { 0x81 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_SIZE, 7, 1, { 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_KIND, 8, 1, { 4 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_KIND, 8, 1, { 255 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 8, 1, { 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_SIZE, 8, 1, { 2 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_DESCRIPTION, 8, 1, { 3 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_KEY_SIZE, 8, 1, { 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 9, 1, { 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_SIZE, 10, 2, { 0, 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_SIZE, 10, 2, { 2, 0 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_KEY_SIZE, 10, 2, { 1, 0 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_KEY_SIZE, 10, 2, { 3, 0 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_KEY_SIZE, 10, 2, { 0, 0 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_KEY_SIZE, 10, 2, { 1, 2 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_KEY_SIZE, 10, 2, { 255, 255 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_SIZE, 10, 2, { 0, 2 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_SIZE, 10, 2, { 5, 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 11 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 25 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 1, 0, 0, 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 0, 0, 0, 2 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_CELLS, 12, 4, { 255, 255, 255, 255 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 12, 4, { 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 12, 4, { 3 } },
+	{ IBLT_KEY_INTEGER, IBLT_OK, 16, 8, { 1, 2, 3, 4, 5, 6, 7, 8 } },
+	{ IBLT_KEY_INTEGER, IBLT_OK, 24, 8, { 1, 2, 3, 4, 5, 6, 7, 0x80 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_DESCRIPTION, 32, 2, { 1, 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 32, 2, { 255, 255 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_SIZE, 32, 2, { 1, 0 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 32, 2, { 0, 0 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 32, 2, { 5, 0 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_RESERVED, 32, 2, { 3, 0 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_SIZE, 32, 2, { 255, 255 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 34, 1, { 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 39, 1, { 0x80 } },
+	{ IBLT_KEY_INTEGER, IBLT_OK, 40, 2, { 255, 255 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 552, 1, { 0 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 552, 1, { '\n' } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 555, 1, { 0x7f } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 555, 1, { 0x80 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 555, 1, { 0xc3 } },
+	{ IBLT_KEY_CANONICAL,
+	  IBLT_BAD_DESCRIPTION,
+	  552,
+	  4,
+	  { 0xc1, 0xbf, 'a', 'b' } },
+	{ IBLT_KEY_CANONICAL,
+	  IBLT_BAD_DESCRIPTION,
+	  552,
+	  4,
+	  { 0xf5, 0x80, 0x80, 0x80 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 553, 3, { 0xf0, 0x9f, 0x98 } },
+	{ IBLT_KEY_CANONICAL,
+	  IBLT_BAD_DESCRIPTION,
+	  552,
+	  4,
+	  { 0xe2, 0x82, 'a', 'b' } },
+	{ IBLT_KEY_CANONICAL, IBLT_OK, 552, 4, { 0xf0, 0x9f, 0x98, 0x80 } },
+	{ IBLT_KEY_CANONICAL, IBLT_OK, 552, 4, { 0xe2, 0x82, 0xac, ' ' } },
+	{ IBLT_KEY_CANONICAL, IBLT_OK, 552, 4, { 0xc3, 0xa9, 0xc2, 0xb5 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_RESERVED, 556, 1, { 1 } },
+	{ IBLT_KEY_CANONICAL, IBLT_BAD_RESERVED, 559, 1, { 0x80 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_TEMPLATE, 24, 1, { 1 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_TEMPLATE, 31, 1, { 1 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_TEMPLATE, 40, 1, { 1 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_TEMPLATE, 551, 1, { 1 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_SIZE, 8, 3, { 1, 0, 1 } },
+	{ IBLT_KEY_UNTYPED, IBLT_OK, 10, 6, { 0, 2, 0, 0, 0, 1 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_CELLS, 12, 4, { 13 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_KEY_SIZE, 10, 2, { 0, 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_OK, 552, 4, { 255, 255, 255, 255 } },
+	{ IBLT_KEY_INTEGER,
+	  IBLT_OK,
+	  556,
+	  8,
+	  { 0xc4, 255, 255, 255, 255, 255, 255, 255 } },
+	{ IBLT_KEY_INTEGER,
+	  IBLT_BAD_FIELD,
+	  556,
+	  8,
+	  { 0xc5, 255, 255, 255, 255, 255, 255, 255 } },
+	{ IBLT_KEY_INTEGER,
+	  IBLT_BAD_FIELD,
+	  556,
+	  8,
+	  { 255, 255, 255, 255, 255, 255, 255, 255 } },
+	{ IBLT_KEY_INTEGER,
+	  IBLT_BAD_FIELD,
+	  -16,
+	  8,
+	  { 0xc5, 255, 255, 255, 255, 255, 255, 255 } },
+	{ IBLT_KEY_UUID,
+	  IBLT_BAD_FIELD,
+	  -16,
+	  8,
+	  { 0xc5, 255, 255, 255, 255, 255, 255, 255 } },
+};
+
+/* With the trailer repaired, so that it is the finding itself that refuses. */
+static void
+test_spoilers(void)
+{
+	bool seen[IBLT_BAD_CHECKSUM + 1] = { false };
+	int s;
+	size_t i;
+
+	for (i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++)
+	{
+		const Spoiler *spoiler = &spoilers[i];
+		IbltSketch *sketch = sample(spoiler->kind);
+		uint8_t *at = sketch->bytes + spoiler->offset +
+					  (spoiler->offset < 0 ? (int) sketch->size : 0);
+		IbltStatus status;
+
+		memcpy(at, spoiler->bytes, (size_t) spoiler->length);
+		repair_trailer(sketch->bytes, sketch->size);
+		status = open_copy(sketch->bytes, sketch->size);
+		check(status == spoiler->expected,
+			  "spoiler %zu (kind %d, offset %d, byte %d): \"%s\", not \"%s\"",
+			  i, (int) spoiler->kind, spoiler->offset, spoiler->bytes[0],
+			  iblt_core_status_text(status),
+			  iblt_core_status_text(spoiler->expected));
+		seen[spoiler->expected] = true;
+		sketch_free(sketch);
+	}
+	for (s = IBLT_OK; s < IBLT_BAD_CHECKSUM; s++)
+		check(seen[s], "no bytes for status %d", s);
+	checked(
+		"each finding of the validator has bytes that it refuses, and tells");
+}
+
+/* Any single bit, the trailer left as it was. */
+static void
+test_bits(void)
+{
+	int kind;
+	size_t bit;
+
+	for (kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
+	{
+		IbltSketch *sketch = sample((IbltKeyKind) kind);
+		int refused_by_checksum = 0;
+
+		check(open_copy(sketch->bytes, sketch->size) == IBLT_OK,
+			  "an honest sketch of kind %d is refused", kind);
+		for (bit = 0; bit < 8 * sketch->size; bit++)
+		{
+			IbltStatus status;
+
+			sketch->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
+			status = open_copy(sketch->bytes, sketch->size);
+			check(status != IBLT_OK, "kind %d with bit %zu flipped opens", kind,
+				  bit);
+			check(bit < 8 * HEADER_SIZE || kind == IBLT_KEY_CANONICAL ||
+					  status == IBLT_BAD_CHECKSUM,
+				  "kind %d, bit %zu: %d", kind, bit, (int) status);
+			refused_by_checksum += status == IBLT_BAD_CHECKSUM;
+			sketch->bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
+		}
+		check(refused_by_checksum > 4000, "the checksum is looked at late");
+		sketch_free(sketch);
+	}
+	checked("no sketch opens with any one bit flipped");
+}
+
+static void
+test_sizes(void)
+{
+	int kind;
+	size_t size;
+
+	for (kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
+	{
+		IbltSketch *sketch = sample((IbltKeyKind) kind);
+		uint8_t *longer = take(sketch->size + 64);
+
+		memset(longer, 0, sketch->size + 64);
+		for (size = 0; size < sketch->size + 64; size++)
+		{
+			size_t kept = size < sketch->size ? size : sketch->size;
+
+			memcpy(longer, sketch->bytes, kept);
+			if (size >= SMALLEST)
+				repair_trailer(longer, size);
+			check(open_copy(longer, size) ==
+					  (size == sketch->size ? IBLT_OK : IBLT_BAD_SIZE),
+				  "kind %d: %zu bytes instead of %zu", kind, size,
+				  sketch->size);
+		}
+		free(longer);
+		sketch_free(sketch);
+	}
+	checked("a sketch opens at its own length and at no other");
+}
+
+/* Headers that ask for much, with nothing behind them. */
+static void
+test_huge(void)
+{
+	static const uint16_t limbs[] = { 1, 2, 3, 64, 512 };
+	uint8_t bytes[SMALLEST + 8] = { 'I', 'B', 'L', 'T', 1 };
+	unsigned k;
+	uint32_t cells;
+	size_t i;
+
+	for (k = 3; k <= 8; k++)
+		for (cells = 1; cells <= IBLT_LADDER_MAX; cells *= 2)
+			for (i = 0; i < sizeof limbs / sizeof limbs[0]; i++)
+			{
+				size_t text = limbs[i] < 3 ? 0 : 8;
+
+				bytes[5] = (uint8_t) k;
+				bytes[6] = (uint8_t) ((1u << k) - 1);
+				bytes[7] = (uint8_t) (i & 1);
+				bytes[8] = (uint8_t) (limbs[i] < 3 ? limbs[i] : 3);
+				iblt_store16(bytes + 10, limbs[i]);
+				iblt_store32(bytes + 12, cells);
+				iblt_store16(bytes + 32, (uint16_t) text);
+				memcpy(bytes + HEADER_SIZE, "whatever", 8);
+				repair_trailer(bytes, SMALLEST + text);
+				check(open_copy(bytes, SMALLEST + text) == IBLT_BAD_SIZE,
+					  "%u x %u cells and nothing behind", k, cells);
+			}
+	checked("huge parameters are refused by length, before cells are read");
+}
+
+/* --- parameters and sizes ------------------------------------------------------ */
+
+/* What the layout says, in numbers that cannot overflow. */
+static double
+true_size(const IbltParams *params)
+{
+	int subtables = 0;
+	int i;
+
+	for (i = 0; i < 8; i++)
+		subtables += (params->subtables & 1u << i) != 0;
+	return 560 + 8 * (double) ((params->description_size + 7) / 8) +
+		   (double) subtables * params->subtable_cells *
+			   (4.0 + 8.0 * (params->limbs + 2 + params->with_values));
+}
+
+static void
+check_size(const IbltParams *params, long *refused)
+{
+	double size = true_size(params);
+	bool fits = size <= (double) IBLT_MAX_BYTES;
+
+	*refused += !fits;
+	check(iblt_core_size(params) == (fits ? (size_t) size : 0),
+		  "%u cells of %u limbs: size %zu, not %.0f", params->subtable_cells,
+		  params->limbs, iblt_core_size(params), size);
+	check(iblt_core_check_params(params) == (fits ? IBLT_OK : IBLT_BAD_SIZE),
+		  "%u cells of %u limbs are judged wrongly", params->subtable_cells,
+		  params->limbs);
+}
+
+static void
+test_size_computation(void)
+{
+	long refused = 0;
+	uint32_t cells;
+
+	for (cells = 1; cells <= IBLT_LADDER_MAX; cells++)
+	{
+		int n;
+
+		if (!iblt_core_ladder_has(cells))
+			continue;
+		for (n = 0; n < 60; n++)
+		{
+			int hashes = 3 + (int) below(6);
+			/* about the limit, where that is possible */
+			double brink = (double) IBLT_MAX_BYTES / cells / hashes / 8 - 2;
+			unsigned limbs = n < 30 && brink > 3 && brink < 510
+								 ? (unsigned) brink - 2 + below(5)
+								 : 1 + below(512);
+			IbltParams params = make_params(IBLT_KEY_CANONICAL, limbs, hashes,
+											cells, below(2), 0);
+
+			check_size(&params, &refused);
+		}
+	}
+	check(refused > 500, "only %ld too large", refused);
+	checked("sizes are exact, and 0 above the largest value of PostgreSQL");
+}
+
+static void
+test_params(void)
+{
+	int hashes;
+	unsigned mask;
+	uint32_t cells;
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 0);
+
+	for (hashes = -1; hashes < 300; hashes++)
+		for (mask = 0; mask < 1024; mask++)
+		{
+			IbltStatus expected = hashes < 3 || hashes > 8 ? IBLT_BAD_HASHES
+								  : mask == 0 || mask >= 1u << hashes
+									  ? IBLT_BAD_SUBTABLES
+									  : IBLT_OK;
+
+			params.hashes = hashes;
+			params.subtables = mask;
+			check(iblt_core_check_params(&params) == expected,
+				  "%d hashes with subtables %x", hashes, mask);
+		}
+	params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 0);
+	for (cells = 0; cells < 100000; cells++)
+	{
+		bool divides = cells > 0 && UINT64_C(5284823040) % cells == 0;
+
+		params.subtable_cells = cells;
+		check(iblt_core_check_params(&params) ==
+				  (divides ? IBLT_OK : IBLT_BAD_CELLS),
+			  "%u cells", cells);
+	}
+	checked("hashes, subtables and cells are allowed as documented");
+}
+
+/* Descriptions through the parameters: longest, too long, none. */
+static void
+test_descriptions(void)
+{
+	uint8_t text[IBLT_MAX_DESCRIPTION + 1];
+	IbltParams params = make_params(IBLT_KEY_CANONICAL, 4, 4, 1, false, 0);
+	IbltSketch *sketch;
+	unsigned byte;
+
+	memset(text, 'x', sizeof text);
+	params.description = text;
+	params.description_size = IBLT_MAX_DESCRIPTION;
+	check(iblt_core_check_params(&params) == IBLT_OK, "the longest is refused");
+	sketch = sketch_new(&params);
+	iblt_core_seal(sketch);
+	check(open_copy(sketch->bytes, sketch->size) == IBLT_OK,
+		  "a sketch with the longest is refused");
+	sketch_free(sketch);
+	params.description_size++;
+	check(iblt_core_check_params(&params) == IBLT_BAD_DESCRIPTION, "too long");
+	params.description_size = 0;
+	params.description = NULL;
+	check(iblt_core_check_params(&params) == IBLT_BAD_DESCRIPTION, "none");
+	params.description = text;
+	params.description_size = 1;
+	for (byte = 0; byte < 256; byte++)
+	{
+		text[0] = (uint8_t) byte;
+		check(
+			iblt_core_check_params(&params) ==
+				(byte >= 0x20 && byte < 0x7f ? IBLT_OK : IBLT_BAD_DESCRIPTION),
+			"a description of the byte %u", byte);
+	}
+	checked("descriptions are UTF-8, printable, there and not too long");
+}
+
+/* Each parameter but its own must be equal for two sketches to be added. */
+static void
+test_compatible(void)
+{
+	IbltParams a = make_params(IBLT_KEY_CANONICAL, 4, 4, 6, false, 1);
+	IbltParams integer = make_params(IBLT_KEY_INTEGER, 1, 4, 6, false, 1);
+	IbltParams b[9];
+	static const IbltStatus expected[9] = { IBLT_OK,
+											IBLT_OTHER_HASHES,
+											IBLT_OTHER_SUBTABLES,
+											IBLT_OTHER_CELLS,
+											IBLT_OTHER_SEED,
+											IBLT_OTHER_VALUES,
+											IBLT_OTHER_KEY_TYPE,
+											IBLT_OTHER_KEY_TYPE,
+											IBLT_OTHER_KEY_SIZE };
+	int i;
+
+	for (i = 0; i < 9; i++)
+		b[i] = a;
+	b[1].hashes = 5;
+	b[2].subtables = 7;
+	b[3].subtable_cells = 3;
+	b[4].seed = 0;
+	b[5].with_values = true;
+	b[6].description = (const uint8_t *) "texu";
+	b[7].description_size = 3;
+	b[8].limbs = 5;
+	for (i = 0; i < 9; i++)
+		check(iblt_core_compatible(&a, &b[i]) == expected[i] &&
+				  iblt_core_compatible(&b[i], &a) == expected[i],
+			  "case %d gives %d", i, (int) iblt_core_compatible(&a, &b[i]));
+	check(iblt_core_compatible(&a, &integer) == IBLT_OTHER_KEY_TYPE,
+		  "integers are added to texts");
+	/* no description is no reason to look at one */
+	check(iblt_core_compatible(&integer, &integer) == IBLT_OK,
+		  "a sketch is not like itself");
+	checked("sketches are compatible if no parameter differs");
+}
+
+/* Every status has a text of its own. */
+static void
+test_status_texts(void)
+{
+	int i;
+	int j;
+
+	for (i = IBLT_OK; i <= IBLT_VALUE_NOT_REPRESENTABLE; i++)
+		for (j = IBLT_OK; j < i; j++)
+			check(strcmp(iblt_core_status_text((IbltStatus) i),
+						 iblt_core_status_text((IbltStatus) j)) != 0,
+				  "statuses %d and %d read alike", i, j);
+	check(strcmp(iblt_core_status_text((IbltStatus) i), "unknown status") == 0,
+		  "status %d has a text", i);
+	checked("each status has a text of its own");
+}
+
+int
+main(void)
+{
+	(void) tap_seed();
+	test_golden_seeds();
+	test_golden_rows();
+	test_golden_sketches();
+	test_spoilers();
+	test_bits();
+	test_sizes();
+	test_huge();
+	test_size_computation();
+	test_params();
+	test_descriptions();
+	test_compatible();
+	test_status_texts();
+	return tap_done();
+}
