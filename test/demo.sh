@@ -235,15 +235,16 @@ full_comparison() {
 table_bytes() { on publisher "SELECT sum(length(t::text)) FROM pgbench_accounts t"; }
 
 show_answer() {
-	local side meaning count
+	local side meaning count line
 	while read -r side meaning; do
 		count=$(grep -c " $side$" "$WORK/found.txt" || true)
-		show "$(printf '%-6s %4d  %-40s' "$side" "$count" "$meaning")" \
-			"$(grep " $side$" "$WORK/found.txt" | sort -n | head -n 4 | cut -d' ' -f1 | tr '\n' ' ')..."
+		show "$(printf '%-6s %4d  %s' "$side" "$count" "$meaning")"
+		grep " $side$" "$WORK/found.txt" | sort -n | cut -d' ' -f1 | tr '\n' ' ' | fold -s -w 72 |
+			while IFS= read -r line || [ -n "$line" ]; do show "             $line"; done
 	done <<-SIDES
-		both   on both sides, contents differ: aid
-		left   only on the publisher: aid
-		right  only on the subscriber: aid
+		both   on both sides, contents differ; aid:
+		left   only on the publisher; aid:
+		right  only on the subscriber; aid:
 	SIDES
 }
 
