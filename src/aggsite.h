@@ -65,8 +65,7 @@ extern void iblt_agg_site_see_third(IbltAggSite *site,
 									FunctionCallInfo fcinfo);
 
 /* ERROR for a row whose key, or else its checksum, is NULL. */
-extern void iblt_agg_refuse_null(const IbltAggKind *kind,
-								 bool key_is_null) pg_attribute_noreturn();
+extern void iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null);
 
 /* The parameters of a group without rows. */
 extern void iblt_agg_empty_params(IbltStrataParams *params,

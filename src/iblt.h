@@ -47,7 +47,7 @@ extern struct varlena *iblt_copy(IbltSketch *copy, const IbltSketch *sketch);
 extern void iblt_check_params(const IbltParams *params);
 
 /* ERROR for a row that the core cannot keep. */
-extern void iblt_refuse_row(IbltStatus status) pg_attribute_noreturn();
+extern void iblt_refuse_row(IbltStatus status);
 
 /* params.c */
 

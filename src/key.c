@@ -206,10 +206,10 @@ iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
 		iblt_core_compatible(params, &typed) != IBLT_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("key is of type %s, the iblt has keys of type %s",
+				 errmsg("key is of type %s, the sketch has keys of type %s",
 						iblt_params_key_type(&typed),
 						iblt_params_key_type(params)),
-				 errhint("Cast the key to the type of the iblt's keys.")));
+				 errhint("Cast the key to the type of the sketch's keys.")));
 	*params = typed;
 }
 

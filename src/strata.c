@@ -161,7 +161,7 @@ iblt_strata_params_make(IbltStrataParams *params, int strata, int cells,
 		refuse_argument("strata", strata, 1, IBLT_MAX_STRATA);
 	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
 		refuse_argument("hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
-	if (cells < hashes || cells / hashes > (int) IBLT_LADDER_MAX)
+	if (cells < hashes || cells > hashes * (int) IBLT_LADDER_MAX)
 		refuse_argument("cells", cells, hashes, hashes * IBLT_LADDER_MAX);
 	if (cells % hashes != 0 || !iblt_core_ladder_has(cells / hashes))
 		refuse_cells(cells, hashes);

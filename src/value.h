@@ -32,8 +32,7 @@ typedef struct IbltValueType
 extern struct varlena *iblt_value_alloc(size_t size);
 
 /* ERROR for bytes that are no value of the type. */
-extern void iblt_value_refuse(const IbltValueType *type,
-							  IbltStatus status) pg_attribute_noreturn();
+extern void iblt_value_refuse(const IbltValueType *type, IbltStatus status);
 
 /* Argument n of a function; NULL is an ERROR. */
 extern Datum iblt_value_arg(FunctionCallInfo fcinfo, int n,

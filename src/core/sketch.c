@@ -243,9 +243,8 @@ read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
 	return iblt_core_check_params(params);
 }
 
-/* Every field element below p: one representation for each sketch. */
-static bool
-fields_canonical(const IbltSketch *sketch)
+bool
+iblt_core_fields_canonical(const IbltSketch *sketch)
 {
 	uint32_t i;
 	unsigned f;
@@ -284,7 +283,7 @@ iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
 	if (params->kind == IBLT_KEY_UNTYPED &&
 		(sketch->rows != 0 || !all_zero(sketch->meter, 2 * IBLT_METER_BUCKETS)))
 		return IBLT_BAD_TEMPLATE;
-	return fields_canonical(sketch) ? IBLT_OK : IBLT_BAD_FIELD;
+	return iblt_core_fields_canonical(sketch) ? IBLT_OK : IBLT_BAD_FIELD;
 }
 
 void
@@ -358,10 +357,14 @@ iblt_core_status_text(IbltStatus status)
 			return "a cell holds a number outside the field";
 		case IBLT_BAD_CHECKSUM:
 			return "its checksum does not match its contents";
+		case IBLT_BAD_STRATA:
+			return "its number of strata is not between 1 and 64";
 		case IBLT_OTHER_HASHES:
 			return "numbers of hashes differ";
 		case IBLT_OTHER_SUBTABLES:
 			return "sets of subtables differ";
+		case IBLT_OTHER_STRATA:
+			return "numbers of strata differ";
 		case IBLT_OTHER_CELLS:
 			return "numbers of cells differ";
 		case IBLT_OTHER_SEED:

@@ -55,9 +55,11 @@ typedef enum IbltStatus
 	IBLT_BAD_TEMPLATE,
 	IBLT_BAD_FIELD,
 	IBLT_BAD_CHECKSUM,
+	IBLT_BAD_STRATA,
 	/* parameters that two sketches must share */
 	IBLT_OTHER_HASHES,
 	IBLT_OTHER_SUBTABLES,
+	IBLT_OTHER_STRATA,
 	IBLT_OTHER_CELLS,
 	IBLT_OTHER_SEED,
 	IBLT_OTHER_VALUES,
@@ -120,6 +122,9 @@ extern void iblt_core_init(IbltSketch *sketch, const IbltParams *params,
  */
 extern IbltStatus iblt_core_open(IbltSketch *sketch, uint8_t *bytes,
 								 size_t size);
+
+/* Is every field element below p?  Each sketch has one representation. */
+extern bool iblt_core_fields_canonical(const IbltSketch *sketch);
 
 /* Sets a view on a byte-for-byte copy of an open sketch. */
 extern void iblt_core_view_copy(IbltSketch *copy, const IbltSketch *sketch,

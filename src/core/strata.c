@@ -58,12 +58,20 @@ stratum_cells(const IbltParams *table)
 	return (uint32_t) table->hashes * table->subtable_cells;
 }
 
+/* Without a type of key it is a template, which has no cells. */
+static uint64_t
+cells_of(const IbltStrataParams *params)
+{
+	if (params->table.kind == IBLT_KEY_UNTYPED)
+		return 0;
+	return (uint64_t) params->strata * stratum_cells(&params->table);
+}
+
 size_t
 iblt_core_strata_size(const IbltStrataParams *params)
 {
 	size_t		fixed = HEADER_SIZE + description_room(params) + CHECKSUM_SIZE;
-	uint64_t	cells = (uint64_t) params->strata *
-		stratum_cells(&params->table) * cell_size();
+	uint64_t	cells = cells_of(params) * cell_size();
 
 	return cells > IBLT_MAX_BYTES - fixed ? 0 : fixed + (size_t) cells;
 }
@@ -72,13 +80,17 @@ IbltStatus
 iblt_core_strata_check_params(const IbltStrataParams *params)
 {
 	IbltStatus	status = iblt_core_check_params(&params->table);
+	IbltStrataParams typed = *params;
 
 	/* the size it judges is that of a sketch of these keys */
 	if (status != IBLT_OK && status != IBLT_BAD_SIZE)
 		return status;
 	if (params->strata < 1 || params->strata > IBLT_MAX_STRATA)
-		return IBLT_BAD_SUBTABLES;
-	return iblt_core_strata_size(params) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
+		return IBLT_BAD_STRATA;
+	/* a template must be of use */
+	if (params->table.kind == IBLT_KEY_UNTYPED)
+		typed.table = cells_params(&params->table);
+	return iblt_core_strata_size(&typed) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
 }
 
 /* Points a view with parameters set at its bytes. */
@@ -99,7 +111,7 @@ set_view(IbltStrata *strata, uint8_t *bytes)
 	all->size = iblt_core_strata_size(&strata->params);
 	all->meter = strata->meter;
 	all->cells = bytes + HEADER_SIZE + description_room(&strata->params);
-	all->ncells = (uint32_t) strata->params.strata * stratum_cells(table);
+	all->ncells = (uint32_t) cells_of(&strata->params);
 	all->cell_size = cell_size();
 	all->fields = all->params.limbs + 2;
 }
@@ -185,20 +197,6 @@ padding_is_zero(const IbltStrata *strata)
 	return true;
 }
 
-/* Every field element below p: one representation for each estimator. */
-static bool
-fields_canonical(const IbltSketch *all)
-{
-	uint32_t	i;
-	unsigned	f;
-
-	for (i = 0; i < all->ncells; i++)
-		for (f = 0; f < all->fields; f++)
-			if (iblt_cell_field(iblt_cell(all, i), f) >= IBLT_FP_P)
-				return false;
-	return true;
-}
-
 IbltStatus
 iblt_core_strata_open(IbltStrata *strata, uint8_t *bytes, size_t size)
 {
@@ -215,12 +213,9 @@ iblt_core_strata_open(IbltStrata *strata, uint8_t *bytes, size_t size)
 	if (iblt_load64(bytes + size - CHECKSUM_SIZE) !=
 		XXH3_64bits_withSeed(bytes, size - CHECKSUM_SIZE, 0))
 		return IBLT_BAD_CHECKSUM;
-	if (!fields_canonical(&strata->all))
-		return IBLT_BAD_FIELD;
-	if (strata->params.table.kind == IBLT_KEY_UNTYPED &&
-		!iblt_core_strata_is_empty(strata))
+	if (strata->params.table.kind == IBLT_KEY_UNTYPED && strata->all.rows != 0)
 		return IBLT_BAD_TEMPLATE;
-	return IBLT_OK;
+	return iblt_core_fields_canonical(&strata->all) ? IBLT_OK : IBLT_BAD_FIELD;
 }
 
 void
@@ -237,7 +232,7 @@ iblt_core_strata_compatible(const IbltStrataParams *a,
 	IbltParams	right = b->table;
 
 	if (a->strata != b->strata)
-		return IBLT_OTHER_SUBTABLES;
+		return IBLT_OTHER_STRATA;
 	if (left.kind == IBLT_KEY_UNTYPED || right.kind == IBLT_KEY_UNTYPED)
 	{
 		left = cells_params(&left);
@@ -249,17 +244,9 @@ iblt_core_strata_compatible(const IbltStrataParams *a,
 const char *
 iblt_core_strata_status_text(IbltStatus status)
 {
-	switch (status)
-	{
-		case IBLT_BAD_MAGIC:
-			return "it does not begin with the bytes of an iblt_strata";
-		case IBLT_BAD_SUBTABLES:
-			return "its number of strata is not between 1 and 64";
-		case IBLT_OTHER_SUBTABLES:
-			return "numbers of strata differ";
-		default:
-			return iblt_core_status_text(status);
-	}
+	return status == IBLT_BAD_MAGIC
+		? "it does not begin with the bytes of an iblt_strata"
+		: iblt_core_status_text(status);
 }
 
 void
@@ -281,7 +268,8 @@ iblt_core_strata_add_row(IbltStrata *strata, const uint8_t *key, size_t size,
 void
 iblt_core_strata_add(IbltStrata *strata, const IbltStrata *other, int sign)
 {
-	iblt_core_add_sketch(&strata->all, &other->all, sign);
+	if (other->params.table.kind != IBLT_KEY_UNTYPED)
+		iblt_core_add_sketch(&strata->all, &other->all, sign);
 }
 
 void
@@ -307,7 +295,7 @@ one_stratum(const IbltStrata *strata)
 {
 	IbltSketch	stratum = strata->all;
 
-	stratum.ncells = stratum_cells(&strata->params.table);
+	stratum.ncells = strata->all.ncells / (uint32_t) strata->params.strata;
 	stratum.rows = 0;
 	return stratum;
 }

@@ -84,7 +84,10 @@ iblt_strata_stratum(uint64_t hash, int strata)
 	return zeros;
 }
 
-/* Bytes of an estimator; 0 when more than IBLT_MAX_BYTES. */
+/*
+ * Bytes of an estimator; 0 when more than IBLT_MAX_BYTES.  One without a type
+ * of key is an empty template, which has no cells.
+ */
 extern size_t iblt_core_strata_size(const IbltStrataParams *params);
 
 /*
@@ -133,7 +136,10 @@ extern const char *iblt_core_strata_status_text(IbltStatus status);
 extern void iblt_core_strata_add_row(IbltStrata *strata, const uint8_t *key,
 									 size_t size, uint64_t y, int sign);
 
-/* strata += sign * other, of compatible parameters; strata is unsealed. */
+/*
+ * strata += sign * other, of compatible parameters; strata is left unsealed.
+ * It must have a type of key if the other has one.
+ */
 extern void iblt_core_strata_add(IbltStrata *strata, const IbltStrata *other,
 								 int sign);
 

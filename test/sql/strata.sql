@@ -1,0 +1,198 @@
+-- The strata estimator: type, algebra, aggregates, estimates.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+RESET client_min_messages;
+
+CREATE TEMP TABLE r AS
+SELECT i AS id, i % 7 AS g, (i * 7919) % 1000003 - 500000::bigint AS c FROM generate_series(1, 2000) i;
+
+CREATE FUNCTION pg_temp.refusal(command text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE detail text; hint text;
+BEGIN
+	EXECUTE command;
+	RETURN 'accepted';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	RETURN concat_ws('; ', SQLSTATE, SQLERRM, nullif(detail, ''), nullif(hint, ''));
+END $$;
+
+-- estimates: missing, extra and changed keys are one difference each
+SELECT iblt_strata_estimate(a, b) AS none_, iblt_strata_estimate(a, c) AS missing, iblt_strata_estimate(c, a) AS extra,
+	   iblt_strata_estimate(a, d) AS changed, iblt_strata_estimate(c, d) AS both_, iblt_strata_estimate(a - d) AS difference,
+	   iblt_strata_estimate(a - a) AS nothing
+FROM (SELECT iblt_strata_agg(id, c), iblt_strata_agg(id, c ORDER BY c), iblt_strata_agg(id, c) FILTER (WHERE id % 100 <> 0),
+			 iblt_strata_agg(id, c + (id % 200 = 1)::int) FROM r) x(a, b, c, d);
+-- a key with several rows is one difference, too
+SELECT iblt_strata_estimate(iblt_strata_agg(id % 10, c)) AS keys FROM r;
+-- many differences are estimated
+SELECT iblt_strata_estimate(iblt_strata_agg(id, c)) BETWEEN 1000 AND 3000 AS about FROM r;
+SELECT count(*), bool_and(e BETWEEN 1000 AND 3000) AS about, avg(e) BETWEEN 1800 AND 2200 AS mean
+FROM generate_series(1, 40) seed, LATERAL (SELECT iblt_strata_estimate(iblt_strata_agg(id, c, iblt_strata_new(seed => seed)))
+	FROM r) x(e);
+
+-- NULL is never "0"
+SELECT iblt_strata_estimate(NULL, iblt_strata_new());
+SELECT iblt_strata_estimate(iblt_strata_new(), NULL);
+SELECT iblt_strata_estimate(NULL);
+SELECT iblt_strata_estimate(iblt_strata_new() - NULL);
+SELECT iblt_strata_info(NULL);
+
+-- the forms, and every kind of key
+CREATE TEMP TABLE kind AS
+SELECT * FROM (VALUES
+	('template', iblt_strata_new()),
+	('integer', (SELECT iblt_strata_agg(id, c) FROM r)),
+	('uuid', (SELECT iblt_strata_agg(md5(id::text)::uuid, c) FROM r)),
+	('text', (SELECT iblt_strata_agg('key ' || id, c) FROM r)),
+	('long text', (SELECT iblt_strata_agg(repeat('key ', 100) || id, c) FROM r)),
+	('row', (SELECT iblt_strata_agg(ROW(id, 'key ' || id), c) FROM r)),
+	('whole row', (SELECT iblt_strata_agg(x, 0) FROM (SELECT id, c FROM r) x)),
+	('numeric', (SELECT iblt_strata_agg(id::numeric / 7, c) FROM r)),
+	('small', (SELECT iblt_strata_agg(id, c, iblt_strata_new(4, 9, 3, -7)) FROM r)),
+	('deleted', iblt_strata_delete(iblt_strata_new(), 1, 1))) v(name, s);
+SELECT name, i.* FROM kind, iblt_strata_info(s) i;
+SELECT name, s::text::iblt_strata = s AS text_form, s::bytea::iblt_strata = s AS bytea_form,
+	   length(s::bytea) = (iblt_strata_info(s)).bytes AS size_told,
+	   regexp_replace(s::text, '(.{60})', E'\\1 \n\t', 'g')::iblt_strata = s AS with_white_space,
+	   s::text ~ '^[A-Za-z0-9+/]+=*$' AS one_token, left(s::text, 5) AS begins
+FROM kind;
+-- one row less is one difference, whatever the key
+SELECT name, iblt_strata_estimate(s, iblt_strata_delete(s, 5, 1)) FROM kind WHERE name IN ('integer', 'deleted')
+UNION ALL SELECT name, iblt_strata_estimate(s, iblt_strata_delete(s, md5('5')::uuid, 1)) FROM kind WHERE name = 'uuid'
+UNION ALL SELECT name, iblt_strata_estimate(s, iblt_strata_delete(s, 'key 5'::text, 1)) FROM kind WHERE name = 'text'
+UNION ALL SELECT name, iblt_strata_estimate(s, iblt_strata_insert(s, ROW(5, 'key 5'::text), 1)) FROM kind WHERE name = 'row';
+SELECT attstorage FROM pg_attribute WHERE attrelid = 'kind'::regclass AND attname = 's';
+
+-- every door refuses the same bytes with the same words
+WITH good AS (SELECT s::bytea AS b FROM kind WHERE name = 'small'),
+bad AS (
+	SELECT 'nothing' AS damage, ''::bytea AS b
+	UNION ALL SELECT 'noise', decode(repeat('5a', 1000), 'hex')
+	UNION ALL SELECT 'an iblt', iblt_new()::bytea
+	UNION ALL SELECT 'one byte less', substring(b FROM 1 FOR length(b) - 1) FROM good
+	UNION ALL SELECT 'one byte more', b || '\x00' FROM good
+	UNION ALL SELECT 'version', set_byte(b, 4, 2) FROM good
+	UNION ALL SELECT 'hashes', set_byte(b, 5, 9) FROM good
+	UNION ALL SELECT 'strata', set_byte(b, 6, 65) FROM good
+	UNION ALL SELECT 'reserved', set_byte(b, 7, 1) FROM good
+	UNION ALL SELECT 'kind of key', set_byte(b, 8, 9) FROM good
+	UNION ALL SELECT 'cells', set_byte(b, 12, 11) FROM good
+	UNION ALL SELECT 'a cell', set_byte(b, 100, get_byte(b, 100) # 1) FROM good
+	UNION ALL SELECT 'the checksum', set_byte(b, length(b) - 1, get_byte(b, length(b) - 1) # 1) FROM good)
+SELECT damage,
+	   pg_temp.refusal(format('SELECT %L::bytea::iblt_strata', b)) AS as_bytea,
+	   pg_temp.refusal(format('SELECT %L::bytea::iblt_strata', b)) =
+	   pg_temp.refusal(format('SELECT %L::iblt_strata', translate(encode(b, 'base64'), E'\n', ''))) AS as_text_the_same
+FROM bad;
+SELECT pg_temp.refusal($$SELECT 'not base64!'::iblt_strata$$);
+SELECT pg_temp.refusal($$SELECT iblt_strata_new()::bytea::iblt$$);
+
+-- parameters
+SELECT arguments, pg_temp.refusal(format('SELECT iblt_strata_new(%s)', arguments)) AS refusal
+FROM unnest(ARRAY['0', '65', 'cells => 0', 'cells => 3', 'cells => 82', 'cells => 81', 'cells => 44', 'cells => 88, hashes => 8',
+				  'cells => 2147483647', 'hashes => 2', 'hashes => 9', 'NULL', 'cells => NULL', 'hashes => NULL', 'seed => NULL',
+				  'cells => 67108864', 'cells => 67108865']) arguments;
+SELECT strata, cells, hashes, bytes FROM (VALUES (iblt_strata_new(1, 4)), (iblt_strata_new(64, 8, 8)), (iblt_strata_new(16, 120, 3))) v(s),
+	iblt_strata_info(s);
+
+-- linear algebra
+SELECT a + b = b + a AS commutes, (a + b) + c = a + (b + c) AS associates, a - a = zero AS cancels, a + zero = a AS neutral,
+	   - (- a) = a AS turns_back, a - b = - (b - a) AS turned, a + (- b) = a - b AS minus, a <> b AS differ,
+	   NOT (a <> a) AS not_differ, a + a <> a AS doubled,
+	   a + t = a AND t + a = a AS template_is_neutral, t - a = - a AS template_minus, t = zero AS template_is_empty, t <> a AS template_is_not_a
+FROM (SELECT iblt_strata_agg(id, c) FILTER (WHERE g < 4), iblt_strata_agg(id, c) FILTER (WHERE g > 2),
+			 iblt_strata_agg(id, -c) FILTER (WHERE g = 0), iblt_strata_agg(id, c) FILTER (WHERE false), iblt_strata_new()
+	  FROM r) x(a, b, c, zero, t);
+SELECT (iblt_strata_info(iblt_strata_new() + iblt_strata_new())).key_type;
+-- parameters that differ are an error that names both
+SELECT iblt_strata_new() - iblt_strata_new(16);
+SELECT iblt_strata_new() + iblt_strata_new(cells => 96);
+SELECT iblt_strata_new() = iblt_strata_new(hashes => 5);
+SELECT iblt_strata_estimate(iblt_strata_new(), iblt_strata_new(seed => 1));
+SELECT iblt_strata_estimate(iblt_strata_agg(1, 1), iblt_strata_agg('1'::text, 1));
+SELECT iblt_strata_insert(iblt_strata_agg(1, 1), '1'::text, 1);
+SELECT iblt_strata_agg('1'::text, 1, iblt_strata_insert(iblt_strata_new(), 1, 1));
+
+-- a row at a time makes the same bytes
+CREATE FUNCTION pg_temp.one_by_one(sign int) RETURNS iblt_strata LANGUAGE plpgsql AS $$
+DECLARE s iblt_strata := iblt_strata_new(); row record;
+BEGIN
+	FOR row IN SELECT * FROM r WHERE id <= 100 LOOP
+		s := CASE sign WHEN 1 THEN iblt_strata_insert(s, row.id, row.c) ELSE iblt_strata_delete(s, row.id, row.c) END;
+	END LOOP;
+	RETURN s;
+END $$;
+SELECT pg_temp.one_by_one(1)::bytea = iblt_strata_agg(id, c)::bytea AS inserted,
+	   pg_temp.one_by_one(-1)::bytea = (- iblt_strata_agg(id, c))::bytea AS deleted
+FROM r WHERE id <= 100;
+SELECT iblt_strata_insert(iblt_strata_new(), NULL::int, 1);
+SELECT iblt_strata_delete(iblt_strata_new(), 1, NULL);
+SELECT iblt_strata_insert(NULL, 1, 1);
+
+-- the order of rows is of no account, nor is the width of an integer key
+SELECT iblt_strata_agg(id, c ORDER BY id)::bytea = iblt_strata_agg(id, c ORDER BY c)::bytea AS same FROM r;
+SELECT iblt_strata_agg(id::smallint, c)::bytea = iblt_strata_agg(id::bigint, c)::bytea AS same FROM r;
+
+-- no rows: an empty estimator of the right key type and parameters, never NULL
+SELECT key_type, rows FROM (SELECT iblt_strata_agg(id, c) FROM r WHERE false) x(s), iblt_strata_info(s);
+SELECT key_type, rows FROM (SELECT iblt_strata_agg(ROW(id, id::text), c) FROM r WHERE false) x(s), iblt_strata_info(s);
+SELECT key_type, strata, seed FROM (SELECT iblt_strata_agg(id::text, c, iblt_strata_new(8, seed => 3)) FROM r WHERE false) x(s),
+	iblt_strata_info(s);
+CREATE TEMP TABLE template AS SELECT iblt_strata_new(8, seed => 9) AS t;
+SELECT strata, seed FROM (SELECT iblt_strata_agg(id, c, (SELECT t FROM template)) FROM r WHERE false) x(s), iblt_strata_info(s);
+SELECT iblt_strata_agg(id, c, t) FROM r, template WHERE false;
+-- an empty side against a full one: every key differs
+SELECT iblt_strata_estimate(iblt_strata_agg(id, c) FILTER (WHERE false), iblt_strata_agg(id, c)) FROM r WHERE id <= 40;
+
+-- NULLs are errors: to skip a row would hide it
+SELECT iblt_strata_agg(NULL::int, 1);
+SELECT iblt_strata_agg(1, NULL);
+SELECT iblt_strata_agg(1, 1, NULL);
+
+-- groups, and one template for all rows of a group
+SELECT count(*), bool_and(s = (SELECT iblt_strata_agg(id, c) FROM r WHERE r.g = x.g)) AS same
+FROM (SELECT g, iblt_strata_agg(id, c) FROM r GROUP BY g) x(g, s);
+SELECT g, seed, rows FROM (SELECT g, iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM r GROUP BY g) x(g, s), iblt_strata_info(s)
+ORDER BY g;
+SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM r;
+
+-- windows: frames that grow, slide and are empty
+SELECT count(*), bool_and(w = (SELECT iblt_strata_agg(id, c) FROM r a WHERE a.id BETWEEN x.id - 7 AND x.id - 3)) AS same
+FROM (SELECT id, iblt_strata_agg(id, c) OVER (ORDER BY id ROWS BETWEEN 7 PRECEDING AND 3 PRECEDING)
+	  FROM r WHERE id <= 40) x(id, w);
+SELECT count(*), bool_and((iblt_strata_info(w)).seed = 4) AS sized
+FROM (SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => 4)) OVER (ORDER BY id ROWS BETWEEN 7 PRECEDING AND 3 PRECEDING)
+	  FROM r WHERE id <= 20) x(w);
+
+-- partitions, partition by partition, and parallel workers, of which some see no row
+CREATE TABLE strata_rows (id int, g int, c bigint) PARTITION BY LIST (g);
+CREATE TABLE strata_rows_1 PARTITION OF strata_rows FOR VALUES IN (0, 1, 2);
+CREATE TABLE strata_rows_2 PARTITION OF strata_rows DEFAULT;
+INSERT INTO strata_rows SELECT * FROM r;
+SET enable_partitionwise_aggregate = on;
+SELECT iblt_strata_agg(id, c)::bytea = (SELECT iblt_strata_agg(id, c) FROM r)::bytea AS same FROM strata_rows;
+RESET enable_partitionwise_aggregate;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SET max_parallel_workers_per_gather = 3;
+SELECT iblt_strata_agg(id, c)::bytea = (SELECT iblt_strata_agg(id, c) FROM r)::bytea AS same FROM strata_rows;
+SELECT iblt_strata_agg(id::text, c, iblt_strata_new(seed => 5))::bytea =
+	   (SELECT iblt_strata_agg(id::text, c, iblt_strata_new(seed => 5)) FROM r)::bytea AS same FROM strata_rows;
+SELECT iblt_strata_agg(ROW(id, g), c)::bytea = (SELECT iblt_strata_agg(ROW(id, g), c) FROM r)::bytea AS same FROM strata_rows;
+SELECT key_type, rows, seed FROM (SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => 5)) FROM strata_rows WHERE id < 0) x(s),
+	iblt_strata_info(s);
+DROP TABLE strata_rows;
+
+-- more keys than the strata can tell: an error, never 0
+SELECT pg_temp.refusal('SELECT iblt_strata_estimate(iblt_strata_agg(id, c, iblt_strata_new(1))) FROM r');
+SELECT iblt_strata_estimate(iblt_strata_agg(id, c, iblt_strata_new(1, 4))) FROM r WHERE id <= 1;
+SELECT pg_temp.refusal('SELECT iblt_strata_estimate(iblt_strata_agg(id, c, iblt_strata_new(1, 4))) FROM r WHERE id <= 2');
+SELECT count(*), min(e) > 0 AS never_0
+FROM generate_series(1, 200) seed, LATERAL (SELECT iblt_strata_estimate(iblt_strata_agg(id, c, iblt_strata_new(20, 3, 3, seed)))
+	FROM r WHERE id <= 3) x(e);
+
+-- what it is for: an estimate, then one sketch of the right size
+SELECT d, (SELECT count(*) FROM iblt_decode(a - b)) AS decoded
+FROM (SELECT iblt_strata_estimate(iblt_strata_agg(id, c), iblt_strata_agg(id, c + (id % 50 = 0)::int)) FROM r) e(d),
+	LATERAL (SELECT iblt_agg(id, c, 2 * d::int), iblt_agg(id, c + (id % 50 = 0)::int, 2 * d::int) FROM r) x(a, b);
