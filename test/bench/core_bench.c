@@ -1,6 +1,6 @@
 /*
  * core_bench.c
- *		What the core costs, without a server: adding a row, decoding.
+ *		What the core costs, without a server: adding a row, decoding, folding.
  *
  * Prints lines of name, value, unit and bar, separated by tabs.  Each value is
  * the median of several rounds.  Keys are scattered, as primary keys are to
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "fold.h"
 #include "peel.h"
 
 #define ROUNDS		9
@@ -146,6 +147,35 @@ bench_decode(uint32_t keys, uint32_t subtable_cells, double bar)
 	free(scratch);
 }
 
+/* Microseconds to fold a sketch to fewer cells, sealing included. */
+static void
+bench_fold(uint32_t from_cells, uint32_t to_cells, double bar)
+{
+	double us[ROUNDS];
+	IbltSketch from, to;
+	IbltParams params;
+	int r;
+
+	make(&from, from_cells / 4);
+	fill(&from, 1, ROWS);
+	iblt_core_seal(&from);
+	make(&to, to_cells / 4);
+	params = to.params;
+	for (r = 0; r < ROUNDS; r++)
+	{
+		double start = now();
+
+		iblt_core_init(&to, &params, to.bytes);
+		iblt_core_fold(&to, &from);
+		iblt_core_seal(&to);
+		us[r] = (now() - start) / 1000;
+	}
+	printf("fold %u cells to %u\t%.0f\tus\t%.0f\n", from_cells, to_cells,
+		   median(us, ROUNDS), bar);
+	free(from.bytes);
+	free(to.bytes);
+}
+
 int
 main(void)
 {
@@ -153,5 +183,6 @@ main(void)
 	bench_add(80640, 40);
 	/* a size of the ladder, 4 * 35,840 = 1.352 * 106,000 */
 	bench_decode(106000, 35840, 1000);
+	bench_fold(80640, 1440, 1000);
 	return 0;
 }
