@@ -166,12 +166,6 @@ bench:
 check-source:
 	@bash test/lib/check-source.sh
 
-CLANG_FORMAT ?= clang-format
-FORMATTED = $(sort $(wildcard src/*.[ch] src/core/*.[ch] test/unit/*.[ch] test/bench/*.c))
-
-format-check:
-	$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)
-
 dist:
 	@mkdir -p build
 	git archive --format=zip --prefix=iblt-$(EXTVERSION)/ -o build/iblt-$(EXTVERSION).zip HEAD
@@ -186,10 +180,9 @@ help:
 	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED)'
 	@echo 'make fuzz         the fuzzers, each for FUZZ_SECONDS (600)'
 	@echo 'make check-source the rules that the source keeps: core purity, lengths'
-	@echo 'make format-check compare the layout with .clang-format'
 	@echo 'make check-sizing tries sizes of src/core/sizing_table.h by fresh simulation'
 	@echo 'make sizing-table computes src/core/sizing_table.h anew (16 minutes)'
 	@echo 'make dist         a zip archive of HEAD for PGXN, in build/'
 	@echo 'make clean        remove what was built'
 
-.PHONY: sizing-table check-sizing unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test bench check-source format-check dist help
+.PHONY: sizing-table check-sizing unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test bench check-source dist help
