@@ -23,8 +23,6 @@
 
 #include <stdint.h>
 
-/* clang-format off */
-
 #define SIZING_MIN_HASHES 3
 #define SIZING_MAX_HASHES 8
 #define SIZING_LADDER_SIZES 245

@@ -795,8 +795,7 @@ print_head(const Model *model, double effort)
 static void
 print_table(void)
 {
-	printf("/* clang-format off */\n\n"
-		   "#define SIZING_MIN_HASHES %d\n#define SIZING_MAX_HASHES %d\n"
+	printf("#define SIZING_MIN_HASHES %d\n#define SIZING_MAX_HASHES %d\n"
 		   "#define SIZING_LADDER_SIZES %d\n#define SIZING_FAILURES %d\n\n",
 		   MIN_K, MAX_K, ladder_sizes, FAILURES);
 	printf("/* allowed subtable sizes, in cells */\n"
