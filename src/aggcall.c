@@ -126,7 +126,8 @@ iblt_agg_argument_value(FunctionCallInfo fcinfo, Expr *argument,
 	if (argument == NULL || contain_var_clause((Node *) argument) ||
 		contain_subplans((Node *) argument))
 		return false;
-	state = ExecInitExpr(argument, plan);
+	/* without the plan as parent, nothing is compiled for each empty group */
+	state = ExecInitExpr(argument, NULL);
 	*value = ExecEvalExprSwitchContext(state, plan->ps_ExprContext, isnull);
 	return true;
 }

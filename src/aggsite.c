@@ -141,9 +141,10 @@ coder_without_row(FunctionCallInfo fcinfo, Oid type)
 
 /*
  * Where there was no row.  When the key's type cannot be known, the parameters
- * are untyped, and go with any type of key.
+ * are untyped, and go with any type of key.  False if the third argument takes
+ * a row to know.
  */
-static void
+static bool
 params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,
 				   const IbltAggKind *kind, Oid key_type,
 				   IbltThirdArgument third)
@@ -155,25 +156,27 @@ params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,
 	if (third != IBLT_THIRD_NONE &&
 		!iblt_agg_argument_value(fcinfo, iblt_agg_argument(fcinfo, 2),
 								 &argument, &isnull))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("%s over no rows needs a capacity or template that does not depend on a row",
-						kind->name),
-				 errhint("Pass a constant, a parameter or a scalar subquery.")));
+		return false;
 	params_from_third(params, kind, third, argument, isnull);
 	if (OidIsValid(key_type))
 		coder = coder_without_row(fcinfo, key_type);
 	if (coder != NULL)
 		iblt_key_set_params(coder, &params->table);
+	return true;
 }
 
 void
 iblt_agg_empty_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
 					  const IbltAggKind *kind)
 {
-	params_without_row(params, fcinfo, kind,
-					   get_fn_expr_argtype(fcinfo->flinfo, 1),
-					   third_of_call(fcinfo, 3));
+	if (!params_without_row(params, fcinfo, kind,
+							get_fn_expr_argtype(fcinfo->flinfo, 1),
+							third_of_call(fcinfo, 3)))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("%s over no rows needs a capacity or template that does not depend on a row",
+						kind->name),
+				 errhint("Pass a constant, a parameter or a scalar subquery, the same in all calls over one window.")));
 }
 
 bool
@@ -186,8 +189,7 @@ iblt_agg_partial_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
 
 	if (key == NULL || checksum == NULL)
 		return false;
-	params_without_row(params, fcinfo, kind, exprType((Node *) key),
-					   third_argument(third == NULL ? InvalidOid
-									  : exprType((Node *) third)));
-	return true;
+	return params_without_row(params, fcinfo, kind, exprType((Node *) key),
+							  third_argument(third == NULL ? InvalidOid
+											 : exprType((Node *) third)));
 }

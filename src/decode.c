@@ -84,7 +84,6 @@ static void
 decoding_finish(Decoding *decoding, Verdict *verdict)
 {
 	IbltPeelResult result = iblt_core_peel_result(decoding->peeler);
-	const uint8 *meter = decoding->original.meter;
 
 	if (result == IBLT_PEEL_INCONSISTENT)
 		ereport(ERROR,
@@ -94,38 +93,52 @@ decoding_finish(Decoding *decoding, Verdict *verdict)
 				 errhint("Either the value was not made by inserting, deleting and adding, or one key has more than 2147483647 rows.")));
 	verdict->complete = result == IBLT_PEEL_COMPLETE;
 	verdict->recovered = decoding->peeler->recovered;
-	verdict->estimate = iblt_core_meter_estimate(meter);
-	verdict->bound = iblt_core_meter_bound(meter);
+	verdict->estimate = iblt_core_estimate(&decoding->original,
+										   &verdict->bound);
 	verdict->capacity = iblt_params_capacity(&decoding->original.params);
 	verdict->recommended = recommend(verdict);
+}
+
+/* The largest capacity that a sketch with these hashes can be asked for. */
+static double
+most_capacity(const IbltParams *params)
+{
+	return Min((double) iblt_core_capacity(IBLT_LADDER_MAX, params->hashes,
+										   IBLT_DEFAULT_FAILURE),
+			   (double) PG_INT32_MAX);
 }
 
 /* What to do about an incomplete decoding. */
 static char *
 advice(const Verdict *verdict, const IbltParams *params)
 {
-	double		most = iblt_core_capacity(IBLT_LADDER_MAX, params->hashes,
-										  IBLT_DEFAULT_FAILURE);
+	bool		plain = params->hashes == IBLT_DEFAULT_HASHES &&
+		!params->with_values && params->seed == 0 &&
+		(params->kind != IBLT_KEY_CANONICAL ||
+		 8 * params->limbs == IBLT_DEFAULT_KEY_SIZE);
 
-	if (verdict->recommended > Min(most, (double) PG_INT32_MAX))
+	if (verdict->recommended > most_capacity(params))
 		return pstrdup("No sketch is large enough; compare the table in parts, by ranges of the key.");
-	return psprintf("Build both sketches with capacity => %.0f%s. To see what was recovered, use allow_partial => true.",
-					verdict->recommended,
+	return psprintf("Build both sketches with capacity => %.0f%s%s. To see what was recovered, use allow_partial => true.",
+					verdict->recommended, plain ? "" : " in their template",
 					verdict->bound <= verdict->capacity
 					? " and another seed: this one was large enough for the estimate"
 					: "");
 }
 
-/* ERROR, or with allow_partial a WARNING, that there are more keys. */
+/*
+ * ERROR, or with allow_partial a WARNING, that there are more keys.  Without
+ * any key an empty result would read as "equal", so that is an ERROR always.
+ */
 static void
 report_incomplete(const Verdict *verdict, const IbltParams *params,
 				  bool allow_partial)
 {
-	ereport(allow_partial ? WARNING : ERROR,
+	ereport(allow_partial && verdict->recovered > 0 ? WARNING : ERROR,
 			(errcode(ERRCODE_IBLT_INCOMPLETE),
 			 errmsg("iblt holds more keys than it can decode: %u recovered, about %.0f rows differ",
 					verdict->recovered, verdict->estimate),
-			 errdetail("The sketch has capacity %u; with 99 %% certainty at most %.0f rows differ, a changed row counting two.",
+			 errdetail("The sketch has capacity %u; with 99 %% certainty at most %.0f rows differ. A changed row counts two, a row that occurs n times n squared.",
 					   verdict->capacity, verdict->bound),
 			 errhint("%s", advice(verdict, params))));
 }
@@ -311,6 +324,7 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	values[0] = BoolGetDatum(verdict.complete);
 	values[1] = Int64GetDatum((int64) verdict.recovered);
 	values[2] = Int64GetDatum((int64) verdict.estimate);
+	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
 	values[3] = Int64GetDatum((int64) verdict.recommended);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
@@ -318,11 +332,13 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_estimate);
 
-/* iblt_estimate(iblt) -> (estimated, upper_bound), from the meter alone */
+/* iblt_estimate(iblt) -> (estimated, upper_bound), without decoding */
 Datum
 iblt_estimate(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
+	double		estimate;
+	double		bound;
 	TupleDesc	tupdesc;
 	Datum		values[2];
 	bool		nulls[2] = {false};
@@ -330,8 +346,9 @@ iblt_estimate(PG_FUNCTION_ARGS)
 	iblt_open_arg(&sketch, fcinfo, 0);
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "iblt_estimate must return a row");
-	values[0] = Int64GetDatum((int64) iblt_core_meter_estimate(sketch.meter));
-	values[1] = Int64GetDatum((int64) iblt_core_meter_bound(sketch.meter));
+	estimate = iblt_core_estimate(&sketch, &bound);
+	values[0] = Int64GetDatum((int64) estimate);
+	values[1] = Int64GetDatum((int64) bound);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
 													  values, nulls)));
 }

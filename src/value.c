@@ -81,7 +81,7 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 {
 	char	   *text = without_white_space(PG_GETARG_CSTRING(0));
 	int			length = (int) strlen(text);
-	int			room = pg_b64_dec_len(length);
+	int			room = (int) ((int64) length * 3 / 4);
 	struct varlena *value;
 	IbltStatus	status;
 	int			size;

@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "cell.h"
 #include "meter.h"
 
 /*
@@ -68,4 +69,30 @@ iblt_core_meter_bound(const uint8_t *meter)
 	double estimate = iblt_core_meter_estimate(meter);
 
 	return estimate == 0 ? 0 : ceil(BOUND_FACTOR * estimate + BOUND_SLACK);
+}
+
+/* The least number of rows that header and cells are evidence of. */
+static double
+evident_rows(const IbltSketch *sketch)
+{
+	uint32_t i;
+
+	if (sketch->rows != 0)
+		return fabs((double) sketch->rows);
+	for (i = 0; i < sketch->ncells; i++)
+		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
+			return 1;
+	return 0;
+}
+
+double
+iblt_core_estimate(const IbltSketch *sketch, double *bound)
+{
+	double least = evident_rows(sketch);
+	double estimate = iblt_core_meter_estimate(sketch->meter);
+
+	*bound = iblt_core_meter_bound(sketch->meter);
+	if (*bound < least)
+		*bound = least;
+	return estimate < least ? least : estimate;
 }

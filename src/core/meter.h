@@ -43,4 +43,11 @@ extern double iblt_core_meter_estimate(const uint8_t *meter);
 /* A bound that the true number of rows passes in at most 1 % of cases. */
 extern double iblt_core_meter_bound(const uint8_t *meter);
 
+/*
+ * The same two for a sketch, sealed or not.  A row that occurs 32,768 times or
+ * more makes a counter wrap, and the meter may then say less than is evident:
+ * never less than the net number of rows, and 0 for an empty sketch only.
+ */
+extern double iblt_core_estimate(const IbltSketch *sketch, double *bound);
+
 #endif

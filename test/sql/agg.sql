@@ -48,6 +48,11 @@ CREATE TEMP TABLE template AS SELECT iblt_new(250, seed => 9) AS t;
 SELECT capacity, seed FROM (SELECT iblt_agg(id, c, (SELECT t FROM template)) FROM r WHERE false) x(s), iblt_info(s);
 -- a template that only a row could tell is an error, not a guess
 SELECT iblt_agg(id, c, t) FROM r, template WHERE false;
+-- a column will do where there is a row, also if a worker or partition has none
+SELECT rows, capacity FROM (SELECT iblt_agg(id, c, cap) FROM r, (SELECT 300) y(cap)) x(s), iblt_info(s);
+CREATE TEMP TABLE caps AS SELECT id, c, 300 AS cap FROM r;
+SELECT rows, capacity FROM (SELECT iblt_agg(id, c, cap) FROM caps WHERE id <= 10) x(s), iblt_info(s);
+SELECT iblt_agg(id, c, cap) FROM caps WHERE id < 0;
 -- an empty side against a full one: every row differs
 SELECT count(*), min(side) FROM (SELECT iblt_agg(id, c, 2000) FILTER (WHERE false) - iblt_agg(id, c, 2000) FROM r) x(s),
 	iblt_decode(s);
@@ -89,6 +94,10 @@ FROM (SELECT id, iblt_sum(s) OVER (ORDER BY id ROWS BETWEEN CURRENT ROW AND 2 FO
 	  FROM (SELECT id, iblt_agg(id, c) FROM r WHERE id <= 30 GROUP BY id) y(id, s)) x(id, w)
 WHERE id <= 28;
 
+-- where a frame is empty, all calls over one window must agree on the size
+SELECT iblt_agg(id, c, 10) OVER w, iblt_agg(id, c, 20) OVER w
+FROM r WHERE id <= 3 WINDOW w AS (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING);
+
 -- partitioned tables, partition by partition
 CREATE TEMP TABLE p (id int, g int, c bigint) PARTITION BY LIST (g);
 CREATE TEMP TABLE p1 PARTITION OF p FOR VALUES IN (0, 1, 2);
@@ -100,4 +109,6 @@ SET enable_partitionwise_aggregate = on;
 SELECT iblt_agg(id, c) = (SELECT iblt_agg(id, c) FROM r) AS same FROM p;
 SELECT count(*), bool_and(s = (SELECT iblt_agg(id, c) FROM r WHERE r.g = x.g)) AS same
 FROM (SELECT g, iblt_agg(id, c) FROM p GROUP BY g) x(g, s);
+TRUNCATE p2;
+SELECT rows, capacity FROM (SELECT iblt_agg(id, c, 300 + g - g) FROM p) x(s), iblt_info(s);
 RESET enable_partitionwise_aggregate;

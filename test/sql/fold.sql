@@ -77,6 +77,12 @@ SELECT e.*, estimated BETWEEN 70 AND 130 AS near FROM master, iblt_estimate(a - 
 SELECT bool_and(x.e = y.e) AS the_same FROM master, iblt_estimate(a - b) x(e), iblt_estimate(iblt_fold(a, 1) - iblt_fold(b, 1)) y(e);
 SELECT * FROM iblt_estimate(iblt_new());
 SELECT * FROM iblt_estimate(NULL);
+-- counters of the meter wrap where a row occurs 32,768 times or more: the
+-- estimate never says 0 then, nor less than the net number of rows
+SELECT n, e.* FROM unnest(ARRAY[65536, 131072, 40000]) n, LATERAL (SELECT iblt_agg(1, 0) FROM generate_series(1, n)) x(s), iblt_estimate(s) e ORDER BY n;
+SELECT e.* FROM (SELECT iblt_agg(1, 0) - iblt_agg(2, 0) FROM generate_series(1, 65536)) x(s), iblt_estimate(s) e;
+SELECT estimated >= 200 * 65536 AS at_least_the_rows, complete
+FROM (SELECT iblt_sum(s + s) FROM (SELECT iblt_agg(i % 200, 0, 10) FROM generate_series(1, 200 * 2048) i) x(s), generate_series(1, 16)) y(s), iblt_decode_status(s);
 
 -- A decoding that failed keeps what it recovered.  Taking those keys out of a
 -- second sketch with another seed leaves what that can decode.

@@ -100,11 +100,28 @@ is(sql(q{
 	SELECT count(*), bool_and(rows = 4) FROM (SELECT i % 5000, iblt_agg(i, i) FROM generate_series(1, 20000) i GROUP BY 1) g(k, s), iblt_info(s)}),
 	'5000|t', 'and gives the right sketches');
 
+# Workers that see no row, where the capacity is a column: they cannot know it,
+# and need not, if another one does.
+my $parallel = q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2;};
+sql(q{CREATE TABLE capped AS SELECT i AS id, 300 AS capacity FROM generate_series(1, 100000) i; ANALYZE capped});
+my ($launched) = sql("$parallel EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT iblt_agg(id, 1, capacity) FROM capped WHERE id < 10") =~ /Workers Launched: (\d+)/;
+cmp_ok($launched, '>=', 1, 'a parallel plan with workers that see no row');
+is(sql("$parallel SELECT rows FROM (SELECT iblt_agg(id, 1, capacity) FROM capped WHERE id < 10) x(s), iblt_info(s)"),
+	'9', 'a capacity from a column, and workers without a row');
+is(sql("$parallel SELECT rows, key_type, seed FROM (SELECT iblt_agg(ROW(id, 'a'), 1, iblt_new(50, seed => 3)) FROM capped WHERE id < 0) x(s), iblt_info(s)"),
+	'0|(int4,text)|3', 'no worker sees a row: type and parameters are known all the same');
+my ($ret, $out, $err) = $node->psql('postgres', "$parallel SELECT iblt_agg(id, 1, capacity) FROM capped WHERE id < 0");
+like($err, qr/does not depend on a row/, 'a capacity from a column is an error over no rows');
+
+# A text form that is nearly 1 GB is written and read.
+is(sql(q{SELECT length(s::text) > 7e8, s::text::iblt = s FROM (SELECT iblt_agg(i, i, 16500000) FROM generate_series(1, 10) i) x(s)}),
+	't|t', 'a text form of more than 700 MB is written and read');
+
 # A sketch of half a gigabyte builds, subtracts and decodes; one beyond 1 GB
 # is refused before memory is taken.
 is(sql(q{SELECT rows, bytes > 4e8 FROM (SELECT iblt_agg(i, i, 12000000) FROM generate_series(1, 1000) i) x(s), iblt_info(s)}),
 	'1000|t', 'a sketch of more than 400 MB');
-my ($ret, $out, $err) = $node->psql('postgres', q{SELECT iblt_agg(i::text, i, iblt_new(2000000, key_size => 4096)) FROM generate_series(1, 10) i});
+($ret, $out, $err) = $node->psql('postgres', q{SELECT iblt_agg(i::text, i, iblt_new(2000000, key_size => 4096)) FROM generate_series(1, 10) i});
 like($err, qr/iblt would be larger than \d+ bytes/, 'a sketch beyond 1 GB is refused');
 ($ret, $out, $err) = $node->psql('postgres', q{SELECT length(iblt_agg(i, i, 24000000)::text) FROM generate_series(1, 10) i});
 like($err, qr/too large for its text form/, 'a text form beyond 1 GB is refused');

@@ -1,0 +1,150 @@
+/*
+ * graph.h
+ *		The bare hypergraph of a sketch: its keys, and the cells they lie in.
+ *
+ * The places are those of the core's own hash.  Peeling the graph says which
+ * keys a sketch of ideal cells can list, some twenty times faster than the
+ * sketch itself; the simulations hold the two against each other, trial by
+ * trial, and then take the graph where many trials are needed.
+ */
+#ifndef IBLT_SIM_GRAPH_H
+#define IBLT_SIM_GRAPH_H
+
+#include "sim.h"
+
+/*
+ * A cell counts its keys in the bits from GRAPH_BITS upward, and sums their
+ * numbers below: when the count is one, the sum is the key.
+ */
+#define GRAPH_BITS 40
+#define GRAPH_ONE (UINT64_C(1) << GRAPH_BITS)
+
+typedef struct Graph
+{
+	int k;
+	uint32_t s;
+	uint32_t keys;
+	uint64_t *cell;	 /* k * s */
+	uint32_t *place; /* keys * k: the cells of each key */
+	uint32_t *stack; /* keys found alone, some more than once */
+	bool *alive;
+	uint32_t left; /* keys not peeled */
+} Graph;
+
+static inline void
+graph_open(Graph *g, int k, uint32_t s, uint32_t keys)
+{
+	size_t hashes = (size_t) k;
+
+	g->k = k;
+	g->s = s;
+	g->keys = keys;
+	g->cell = sim_take(sizeof(uint64_t) * hashes * s);
+	g->place = sim_take(sizeof(uint32_t) * hashes * keys);
+	/* a key is pushed at first for each cell, and when a key leaves a cell */
+	g->stack = sim_take(sizeof(uint32_t) * hashes * ((size_t) keys + s));
+	g->alive = sim_take(keys);
+}
+
+static inline void
+graph_close(Graph *g)
+{
+	free(g->cell);
+	free(g->place);
+	free(g->stack);
+	free(g->alive);
+}
+
+/* Sets the keys first, first + 1, ... into the cells that the seed's hash says. */
+static inline void
+graph_draw(Graph *g, uint64_t seed, uint64_t first)
+{
+	IbltHasher hasher;
+	uint32_t position[IBLT_MAX_HASHES];
+	uint32_t *place = g->place;
+	uint8_t bytes[8];
+	uint32_t key;
+	int i;
+
+	iblt_hasher_init(&hasher, seed);
+	memset(g->cell, 0, sizeof(uint64_t) * (size_t) g->k * g->s);
+	memset(g->alive, true, g->keys);
+	for (key = 0; key < g->keys; key++)
+	{
+		iblt_store64(bytes, first + key);
+		(void) iblt_hash_key(&hasher, bytes, 8, g->k, g->s, position);
+		for (i = 0; i < g->k; i++)
+		{
+			uint32_t c = position[i] + (uint32_t) i * g->s;
+
+			g->cell[c] += GRAPH_ONE + key;
+			*place++ = c;
+		}
+	}
+	g->left = g->keys;
+}
+
+/* Removes the keys on the stack, and all that are then alone in some cell. */
+static inline void
+graph_remove(Graph *g, uint32_t top)
+{
+	int i;
+
+	while (top > 0)
+	{
+		uint32_t key = g->stack[--top];
+		const uint32_t *place = g->place + (size_t) key * (size_t) g->k;
+
+		if (!g->alive[key])
+			continue;
+		g->alive[key] = false;
+		g->left--;
+		for (i = 0; i < g->k; i++)
+		{
+			uint64_t rest = g->cell[place[i]] -= GRAPH_ONE + key;
+
+			if (rest >> GRAPH_BITS == 1)
+				g->stack[top++] = (uint32_t) rest;
+		}
+	}
+}
+
+/* Peels; returns the number of keys that are left. */
+static inline uint32_t
+graph_peel(Graph *g)
+{
+	uint32_t ncells = (uint32_t) g->k * g->s;
+	uint32_t top = 0;
+	uint32_t c;
+
+	for (c = 0; c < ncells; c++)
+		if (g->cell[c] >> GRAPH_BITS == 1)
+			g->stack[top++] = (uint32_t) g->cell[c];
+	graph_remove(g, top);
+	return g->left;
+}
+
+/*
+ * The number of keys, taken one after the other, with which the graph first
+ * fails to peel; keys + 1 if it never does.  Found by peeling all, then
+ * deleting the latest key of what is left until nothing is.
+ */
+static inline uint32_t
+graph_first_failure(Graph *g)
+{
+	uint32_t latest = g->keys;
+	uint32_t result = g->keys + 1;
+
+	graph_peel(g);
+	while (g->left > 0)
+	{
+		while (!g->alive[latest - 1])
+			latest--;
+		result = latest;
+		g->stack[0] = latest - 1;
+		graph_remove(g, 1);
+	}
+	return result;
+}
+
+#endif /* IBLT_SIM_GRAPH_H */

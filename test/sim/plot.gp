@@ -1,0 +1,166 @@
+# plot.gp
+#	The figures of doc/mathematics.md, from the tables of the simulations:
+#
+#		gnuplot -e "from='build/sim/data'; to='doc/figures'" test/sim/plot.gp
+#
+#	The background is opaque, so that a figure reads the same on any page.
+
+if (!exists("from")) from = "build/sim/data"
+if (!exists("to")) to = "doc/figures"
+
+set encoding utf8
+set terminal svg size 760,460 dynamic font "sans-serif,13" \
+	background rgb "#ffffff" name "iblt"
+set border 3 lw 1 lc rgb "#444444"
+set tics nomirror out textcolor rgb "#222222"
+set grid lc rgb "#dddddd" lw 1 lt 1
+set key textcolor rgb "#222222" samplen 2 spacing 1.2
+set title textcolor rgb "#000000"
+set xlabel textcolor rgb "#222222"
+set ylabel textcolor rgb "#222222"
+set datafile separator "\t"
+set samples 200
+
+blue = "#0b62b8"
+red = "#c8321e"
+green = "#1f8a3b"
+amber = "#c77700"
+violet = "#7a3ea8"
+grey = "#666666"
+
+# --- recovery around the threshold, 10^4 and 10^5 keys -------------------------
+
+set output to."/recovery.svg"
+set title "Incomplete decodings around the threshold, k = 5"
+set xlabel "cells for each key"
+set ylabel "incomplete decodings, %"
+set xrange [1.395:1.46]
+set yrange [0:100]
+set format x "%.3f"
+set xtics 0.01
+set key top right
+set arrow 1 from 1.425,0 to 1.425,100 nohead dt 2 lw 1.5 lc rgb grey
+set label 1 "published threshold 1.425" at 1.4258,97 left textcolor rgb grey
+plot from."/recovery.tsv" using ($1 == 10000 ? $2/$1 : NaN):3:4 with yerrorbars \
+		pt 7 ps 0.5 lc rgb blue notitle, \
+	"" using ($1 == 10000 ? $2/$1 : NaN):3 with lines lw 2 lc rgb blue \
+		title "10,000 keys", \
+	"" using ($1 == 100000 ? $2/$1 : NaN):3:4 with yerrorbars \
+		pt 5 ps 0.5 lc rgb red notitle, \
+	"" using ($1 == 100000 ? $2/$1 : NaN):3 with lines lw 2 lc rgb red \
+		title "100,000 keys"
+unset arrow 1
+unset label 1
+set autoscale
+set xtics autofreq
+
+# --- thresholds ------------------------------------------------------------------
+
+set output to."/thresholds.svg"
+set title "Thresholds: half of the tables decode"
+set xlabel "k, hashes"
+set ylabel "cells for each key"
+set xrange [2.6:7.4]
+set yrange [1.1:1.8]
+set format x "%.0f"
+set format y "%.1f"
+set xtics 1
+set key top left
+plot from."/thresholds.tsv" using 1:2 with points pt 6 ps 1.8 lw 2 lc rgb grey \
+		title "published, Table 1", \
+	"" using 1:3 with lines lw 1.5 dt 2 lc rgb blue title "density evolution", \
+	"" using 1:4:(4*$5) with yerrorbars pt 7 ps 0.6 lw 1.5 lc rgb red \
+		title "the core, ± 4 standard errors"
+set autoscale
+set xtics autofreq
+set format y "%g"
+
+# --- keys with several values -------------------------------------------------------
+
+set output to."/several.svg"
+set title "Keys with two values among 10,000 keys in 80,000 cells, k = 5"
+set xlabel "keys with two values"
+set ylabel "complete listings, % of trials"
+set xrange [0:5200]
+set yrange [0:105]
+set format x "%.0f"
+set key center right
+plot from."/several.tsv" using 1:(100*$7) with linespoints pt 7 ps 0.7 lw 2 \
+		lc rgb blue title "weighted cells, all keys", \
+	"" using 1:(100*$3) with points pt 5 ps 0.8 lc rgb red \
+		title "the paper's cells, all other keys", \
+	100*exp(-(10000-x)*(1-(1-1/16000.0)**x)**5) with lines lw 1.5 dt 2 \
+		lc rgb red title "the same, by theory", \
+	"-" using 1:2 with points pt 6 ps 1.8 lw 2 lc rgb grey title "published"
+500	99.98
+1000	99.36
+e
+set autoscale
+
+# --- cells for each difference --------------------------------------------------------
+
+set output to."/cells.svg"
+set title "Cells for each difference that decode in 99 % of trials"
+set xlabel "differences"
+set ylabel "cells for each difference"
+set logscale xy
+set xrange [1:2500]
+set yrange [1.2:18]
+set ytics (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16)
+set format x "%.0f"
+set key top right opaque
+plot from."/cells.tsv" using 1:2 with linespoints pt 7 ps 0.4 lw 1.5 \
+		lc rgb grey title "k = 2", \
+	"" using 1:3 with linespoints pt 7 ps 0.4 lw 2 lc rgb red title "k = 3", \
+	"" using 1:4 with linespoints pt 7 ps 0.4 lw 2 lc rgb blue title "k = 4", \
+	"" using 1:5 with linespoints pt 7 ps 0.4 lw 2 lc rgb green title "k = 5", \
+	"" using 1:6 with linespoints pt 7 ps 0.4 lw 2 lc rgb amber title "k = 6"
+set autoscale
+unset logscale
+set ytics autofreq
+set key noopaque
+
+# --- the floor of k = 3 ------------------------------------------------------------------
+
+set output to."/floor.svg"
+set title "Failures in 60 cells: two keys that share all their cells"
+set xlabel "differences d"
+set ylabel "failed decodings"
+set logscale y
+set xrange [1.5:14.5]
+set yrange [1e-5:2e-2]
+set format x "%.0f"
+set format y "10^{%T}"
+set xtics 2
+set key bottom right
+plot x*(x-1)/2/8000.0 with lines lw 1.5 dt 2 lc rgb red \
+		title "C(d,2) / 20^3", \
+	from."/floor.tsv" using ($1 == 3 ? $2 : NaN):4:6 with yerrorbars pt 7 ps 0.6 \
+		lw 1.5 lc rgb red title "k = 3", \
+	x*(x-1)/2/50625.0 with lines lw 1.5 dt 2 lc rgb blue \
+		title "C(d,2) / 15^4", \
+	from."/floor.tsv" using ($1 == 4 ? $2 : NaN):4:6 with yerrorbars pt 5 ps 0.6 \
+		lw 1.5 lc rgb blue title "k = 4"
+set autoscale
+unset logscale
+set xtics autofreq
+
+# --- meter and strata ------------------------------------------------------------------------
+
+set output to."/estimators.svg"
+set title "How well the size of a difference is estimated"
+set xlabel "differing rows"
+set ylabel "relative standard deviation, %"
+set logscale x
+set xrange [8:1.3e6]
+set yrange [0:16]
+set format x "10^{%T}"
+set format y "%g"
+set key bottom right
+plot 100*sqrt(2*(1-1/x)/256) with lines lw 1.5 dt 2 lc rgb blue \
+		title "√(2 (1 − 1/d) / 256)", \
+	from."/meter.tsv" using 1:(100*$4):(100*$5) with yerrorbars pt 7 ps 0.6 \
+		lw 1.5 lc rgb blue title "meter, 512 bytes", \
+	from."/strata.tsv" using 1:(100*$4) with lines lw 1.5 lc rgb red notitle, \
+	from."/strata.tsv" using 1:(100*$4):(100*$5) with yerrorbars pt 5 ps 0.6 \
+		lw 1.5 lc rgb red title "strata, 71,720 bytes (30,720 with the paper's cells)"

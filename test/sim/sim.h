@@ -1,0 +1,313 @@
+/*
+ * sim.h
+ *		What the simulations share: options, statistics, tables, sketches.
+ *
+ * Each sim_*.c reproduces published results with the core's own code and
+ * prints, as TAP, ours beside theirs with the tolerance between them:
+ *
+ *		sim_x [--quick] [--out DIR] [EXPERIMENT ...]
+ *
+ * --quick takes few trials (it is part of the tests); --out writes a table of
+ * tab-separated values for each experiment, from which plot.gp draws the
+ * figures.  Every experiment has a random stream of its own, derived from the
+ * seed (IBLT_TEST_SEED), so that it can be repeated alone.
+ *
+ * A tolerance is SIM_SIGMAS standard errors, ours and theirs together, plus
+ * the rounding of what was published.
+ */
+#ifndef IBLT_SIM_H
+#define IBLT_SIM_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#include "../../src/core/cell.h"
+#include "../../src/core/meter.h"
+#include "../../src/core/peel.h"
+#include "../../src/core/sizing.h"
+#include "../unit/tap.h"
+
+/* A right result is outside by accident in 1 of 16,000 comparisons. */
+#define SIM_SIGMAS 4.0
+
+typedef struct SimOptions
+{
+	bool quick;
+	const char *dir; /* of the tables; NULL: none are written */
+	int nwanted;
+	char **wanted; /* experiments; none: all */
+} SimOptions;
+
+static SimOptions sim_options;
+
+typedef struct SimExperiment
+{
+	const char *name;
+	void (*run)(void);
+} SimExperiment;
+
+/* Zeroed memory. */
+static inline void *
+sim_take(size_t size)
+{
+	void *memory = calloc(size > 0 ? size : 1, 1);
+
+	if (memory == NULL)
+	{
+		printf("Bail out! out of memory\n");
+		exit(1);
+	}
+	return memory;
+}
+
+static inline uint32_t
+sim_trials(uint32_t quick, uint32_t full)
+{
+	return sim_options.quick ? quick : full;
+}
+
+/* --- tables --------------------------------------------------------------- */
+
+/* Opens the table DIR/name.tsv; NULL when none are written. */
+static inline FILE *
+sim_table(const char *name, const char *columns)
+{
+	char path[1024];
+	FILE *table;
+
+	if (sim_options.dir == NULL)
+		return NULL;
+	snprintf(path, sizeof path, "%s/%s.tsv", sim_options.dir, name);
+	table = fopen(path, "w");
+	if (table == NULL)
+	{
+		printf("Bail out! cannot write %s\n", path);
+		exit(1);
+	}
+	fprintf(table, "# seed %" PRIu64 "\n%s\n", tap_seed(), columns);
+	return table;
+}
+
+static inline void TAP_PRINTF(2, 3) sim_row(FILE *table, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (table == NULL)
+		return;
+	va_start(ap, fmt);
+	vfprintf(table, fmt, ap);
+	va_end(ap);
+	putc('\n', table);
+}
+
+static inline void
+sim_table_close(FILE *table)
+{
+	if (table != NULL && fclose(table) != 0)
+	{
+		printf("Bail out! cannot write a table\n");
+		exit(1);
+	}
+}
+
+/* --- comparisons ---------------------------------------------------------- */
+
+/* Written so that NaN does not agree. */
+static inline bool
+sim_agree(const char *what, double ours, double theirs, double tolerance)
+{
+	bool good = fabs(ours - theirs) <= tolerance;
+
+	tap_ok(good, "%s: ours %.6g | theirs %.6g | tolerance %.2g", what, ours,
+		   theirs, tolerance);
+	return good;
+}
+
+static inline bool
+sim_within(const char *what, double ours, double low, double high,
+		   double tolerance)
+{
+	bool good = ours >= low - tolerance && ours <= high + tolerance;
+
+	tap_ok(good, "%s: ours %.6g | theirs %.6g to %.6g | tolerance %.2g", what,
+		   ours, low, high, tolerance);
+	return good;
+}
+
+/* The standard error of a proportion p among n. */
+static inline double
+sim_proportion_error(double p, double n)
+{
+	return sqrt(p * (1 - p) / n);
+}
+
+/* Running mean and moments of a sample. */
+typedef struct SimSample
+{
+	double n;
+	double sum;
+	double squares;
+} SimSample;
+
+static inline void
+sim_sample_add(SimSample *sample, double x)
+{
+	sample->n++;
+	sample->sum += x;
+	sample->squares += x * x;
+}
+
+static inline double
+sim_mean(const SimSample *sample)
+{
+	return sample->sum / sample->n;
+}
+
+static inline double
+sim_sd(const SimSample *sample)
+{
+	double mean = sim_mean(sample);
+
+	return sqrt(fmax(0, sample->squares / sample->n - mean * mean));
+}
+
+/* --- sketches ------------------------------------------------------------- */
+
+/*
+ * Makes an empty sketch of integer keys.  Its size need not be on the ladder:
+ * that is a matter of the format, and the published sizes are not.
+ */
+static inline IbltSketch *
+sim_sketch(int k, uint32_t s, bool with_values, uint64_t seed)
+{
+	IbltSketch *sketch = sim_take(sizeof *sketch);
+	IbltParams params = { 0 };
+
+	params.hashes = k;
+	params.subtables = (1u << k) - 1;
+	params.subtable_cells = s;
+	params.kind = IBLT_KEY_INTEGER;
+	params.limbs = 1;
+	params.with_values = with_values;
+	params.seed = seed;
+	iblt_core_init(sketch, &params, sim_take(iblt_core_size(&params)));
+	return sketch;
+}
+
+static inline void
+sim_sketch_free(IbltSketch *sketch)
+{
+	free(sketch->bytes);
+	free(sketch);
+}
+
+/* A key that no field element stands for would need 10^17 rows. */
+static inline void
+sim_add(IbltSketch *sketch, uint64_t key, uint64_t y, int sign)
+{
+	uint8_t bytes[8];
+
+	iblt_store64(bytes, key);
+	if (iblt_core_add_row(sketch, bytes, y, sign) != IBLT_OK)
+	{
+		printf("Bail out! a key is not representable\n");
+		exit(1);
+	}
+}
+
+/* Adds the keys first, first + 1, ... with one random value each. */
+static inline void
+sim_add_range(IbltSketch *sketch, uint64_t first, uint32_t n, int sign)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		sim_add(sketch, first + i, tap_random(), sign);
+}
+
+/*
+ * Peels a sketch, which is used up.  Returns whether it was complete, and how
+ * many keys were reported.
+ */
+static inline bool
+sim_peel(IbltSketch *sketch, uint32_t *recovered)
+{
+	static IbltPeeler peeler;
+	void *scratch = sim_take(iblt_core_peel_scratch_size(sketch));
+	IbltEntry entry;
+	bool complete;
+
+	iblt_core_peel_start(&peeler, sketch, scratch);
+	while (iblt_core_peel_next(&peeler, &entry))
+		;
+	complete = iblt_core_peel_result(&peeler) == IBLT_PEEL_COMPLETE;
+	*recovered = peeler.recovered;
+	free(scratch);
+	return complete;
+}
+
+/* --- the program ---------------------------------------------------------- */
+
+static inline void
+sim_parse(int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+	{
+		if (strcmp(argv[i], "--quick") == 0)
+			sim_options.quick = true;
+		else if (strcmp(argv[i], "--out") == 0 && i + 1 < argc)
+			sim_options.dir = argv[++i];
+		else if (argv[i][0] == '-')
+		{
+			fprintf(stderr,
+					"usage: %s [--quick] [--out DIR] "
+					"[EXPERIMENT ...]\n",
+					argv[0]);
+			exit(2);
+		}
+		else
+		{
+			sim_options.wanted = argv + i;
+			sim_options.nwanted = argc - i;
+			return;
+		}
+	}
+}
+
+static inline bool
+sim_is_wanted(const char *name)
+{
+	int i;
+
+	for (i = 0; i < sim_options.nwanted; i++)
+		if (strcmp(sim_options.wanted[i], name) == 0)
+			return true;
+	return sim_options.nwanted == 0;
+}
+
+/* Runs the experiments, up to one without a name; returns the exit status. */
+static inline int
+sim_main(int argc, char **argv, const SimExperiment *experiment)
+{
+	sim_parse(argc, argv);
+	for (; experiment->name != NULL; experiment++)
+	{
+		clock_t start = clock();
+
+		if (!sim_is_wanted(experiment->name))
+			continue;
+		tap_state = XXH3_64bits_withSeed(experiment->name,
+										 strlen(experiment->name), tap_seed());
+		printf("# %s\n", experiment->name);
+		experiment->run();
+		printf("# %s: %.1f s of processor time\n", experiment->name,
+			   (double) (clock() - start) / CLOCKS_PER_SEC);
+	}
+	return tap_done();
+}
+
+#endif /* IBLT_SIM_H */
