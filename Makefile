@@ -137,18 +137,29 @@ build/core_bench: test/bench/core_bench.c $(CORE_SRCS) $(HDRS)
 	@mkdir -p $(@D)
 	$(UNIT_CC) $(CORE_CFLAGS) -D_DEFAULT_SOURCE -O2 -o $@ $(filter %.c,$^) $(UNIT_LIBS)
 
-# --- simulations: the table of sizes ------------------------------------------
+# --- simulations: the table of sizes, and the published results ------------------
 
-build/sim/sizing: test/sim/sizing.c $(CORE_SRCS) $(HDRS)
+SIM_PROGRAMS = $(addprefix build/sim/,sizing sim_paper sim_digest sim_meter)
+SIM_DATA = build/sim/data
+
+$(SIM_PROGRAMS): build/sim/%: test/sim/%.c $(CORE_SRCS) $(HDRS) $(wildcard test/sim/*.h) test/unit/tap.h
 	@mkdir -p $(@D)
-	$(UNIT_CC) $(CORE_CFLAGS) -Wno-missing-prototypes -O2 -o $@ $(filter %.c,$^) $(UNIT_LIBS)
+	$(UNIT_CC) $(UNIT_CFLAGS) -O2 -o $@ $(filter %.c,$^) $(UNIT_LIBS)
+
+sim-programs: $(SIM_PROGRAMS)
+
+print-sim-programs:
+	@echo $(SIM_PROGRAMS)
+
+# The long runs, and doc/figures; gnuplot is needed for these only.
+sim: sim-programs
+	@mkdir -p $(SIM_DATA) doc/figures
+	@rc=0; for p in $(filter-out %/sizing,$(SIM_PROGRAMS)); do $$p --out $(SIM_DATA) || rc=1; done; exit $$rc
+	gnuplot -e "from='$(SIM_DATA)'; to='doc/figures'" test/sim/plot.gp
 
 sizing-table: build/sim/sizing
 	nice -n 19 build/sim/sizing > build/sizing_table.h
 	mv build/sizing_table.h src/core/sizing_table.h
-
-check-sizing: build/sim/sizing
-	build/sim/sizing --quick
 
 # --- whole runs, each in a temporary directory of its own --------------------
 
@@ -180,9 +191,9 @@ help:
 	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED)'
 	@echo 'make fuzz         the fuzzers, each for FUZZ_SECONDS (600)'
 	@echo 'make check-source the rules that the source keeps: core purity, lengths'
-	@echo 'make check-sizing tries sizes of src/core/sizing_table.h by fresh simulation'
+	@echo 'make sim          simulate the published results, ours beside theirs; plots (gnuplot-nox)'
 	@echo 'make sizing-table computes src/core/sizing_table.h anew (16 minutes)'
 	@echo 'make dist         a zip archive of HEAD for PGXN, in build/'
 	@echo 'make clean        remove what was built'
 
-.PHONY: sizing-table check-sizing unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test bench check-source dist help
+.PHONY: sim sim-programs print-sim-programs sizing-table unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test bench check-source dist help
