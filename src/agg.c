@@ -16,12 +16,14 @@
 
 #include "aggcall.h"
 #include "aggsite.h"
+#include "core/row.h"
 
 /* The state of one group; the sketch's bytes follow. */
 typedef struct IbltAggState
 {
 	IbltSketch	sketch;
 	uint64		version;		/* of site and coder when last checked */
+	bool		plain;			/* a plain sketch of integer keys */
 } IbltAggState;
 
 /* An empty state for these parameters, for as long as the group lives. */
@@ -38,6 +40,8 @@ state_make(const IbltParams *params, MemoryContext context)
 									   MCXT_ALLOC_HUGE);
 	iblt_core_init(&state->sketch, params, (uint8 *) state + head);
 	state->version = 0;
+	state->plain = params->kind == IBLT_KEY_INTEGER &&
+		iblt_core_is_plain(params);
 	return state;
 }
 
@@ -106,6 +110,32 @@ state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 	return state;
 }
 
+/*
+ * The common case, inlined and with nothing to look up: an integer key, and a
+ * state that is in step.  False, with nothing done, for any other.
+ */
+static pg_attribute_always_inline bool
+add_integer(FunctionCallInfo fcinfo)
+{
+	IbltAggSite *site = fcinfo->flinfo->fn_extra;
+	IbltAggState *state = (IbltAggState *) PG_GETARG_POINTER(0);
+	int64		key;
+
+	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
+		unlikely(site == NULL || !site->third_is_constant) ||
+		unlikely(!state->plain ||
+				 state->version != iblt_agg_site_version(site)))
+		return false;
+	if (site->coder->type == INT8OID)
+		key = PG_GETARG_INT64(1);
+	else if (site->coder->type == INT4OID)
+		key = PG_GETARG_INT32(1);
+	else
+		return false;
+	return iblt_core_add_integer(&state->sketch, (uint64) key,
+								 (uint64) PG_GETARG_INT64(2)) == IBLT_OK;
+}
+
 /* A row in (sign +1) or out again (sign -1). */
 static pg_attribute_always_inline Datum
 transition(FunctionCallInfo fcinfo, int sign)
@@ -135,6 +165,8 @@ PG_FUNCTION_INFO_V1(iblt_agg_trans);
 Datum
 iblt_agg_trans(PG_FUNCTION_ARGS)
 {
+	if (likely(add_integer(fcinfo)))
+		return PG_GETARG_DATUM(0);
 	return transition(fcinfo, 1);
 }
 

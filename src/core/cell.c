@@ -4,108 +4,7 @@
  */
 #include "cell.h"
 #include "meter.h"
-
-#if defined(__GNUC__)
-#define IBLT_INLINE		static inline __attribute__((always_inline))
-#else
-#define IBLT_INLINE		static inline
-#endif
-
-/*
- * The short loops over a row's cells and fields must be unrolled for the terms
- * to stay in registers, which -O2 alone leaves undone: a fifth of the time.
- */
-#if defined(__clang__)
-#define IBLT_UNROLL		_Pragma("unroll 8")
-#elif defined(__GNUC__)
-#define IBLT_UNROLL		_Pragma("GCC unroll 8")
-#else
-#define IBLT_UNROLL
-#endif
-
-/* Adds a row's count and canonical terms to one cell. */
-IBLT_INLINE void
-cell_add(uint8_t *cell, uint32_t count, const uint64_t *terms, unsigned fields)
-{
-	unsigned f;
-
-	iblt_store32(cell, iblt_load32(cell) + count);
-	IBLT_UNROLL
-	for (f = 0; f < fields; f++)
-		iblt_cell_set_field(cell, f,
-							fp_add_lazy(iblt_cell_field(cell, f), terms[f]));
-}
-
-/*
- * The masked value as a field element.  XOR with a seeded mask keeps ordinary
- * numbers such as -1 away from the 59 words that cannot be represented.
- */
-IBLT_INLINE bool
-value_element(const IbltHasher *hasher, uint64_t value, uint64_t *element)
-{
-	*element = value ^ hasher->value_mask;
-	return *element < IBLT_FP_P;
-}
-
-/*
- * A row into its cells.  Always inlined with constant limbs, hashes and
- * with_values for the common shapes, so that their loops unroll.
- */
-IBLT_INLINE IbltStatus
-add_row(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
-		unsigned limbs, int hashes, bool all_subtables, bool with_values,
-		uint64_t *terms)
-{
-	const IbltHasher *hasher = &sketch->hasher;
-	uint32_t cells = sketch->params.subtable_cells;
-	unsigned fields = limbs + 2 + with_values;
-	size_t cell_size = 4 + 8 * (size_t) fields;
-	size_t subtable_size = cells * cell_size;
-	uint8_t *subtable = sketch->cells;
-	uint32_t position[IBLT_MAX_HASHES];
-	uint64_t weight = iblt_hash_weight(hasher, y);
-	uint64_t signed_weight = sign > 0 ? weight : IBLT_FP_P - weight;
-	uint64_t check = iblt_hash_key(hasher, key, 8 * (size_t) limbs, hashes,
-								   cells, position);
-	unsigned l;
-	int i;
-
-	terms[IBLT_FIELD_WEIGHT] = signed_weight;
-	IBLT_UNROLL
-	for (l = 0; l < limbs; l++)
-	{
-		uint64_t x = iblt_load64(key + 8 * (size_t) l) ^ iblt_limb_mask(hasher, l);
-
-		if (x >= IBLT_FP_P)
-			return IBLT_KEY_NOT_REPRESENTABLE;
-		terms[IBLT_FIELD_KEY + l] = fp_mul(signed_weight, x);
-	}
-	check = fp_mul(weight, check);
-	terms[IBLT_FIELD_CHECK(limbs)] = sign > 0 ? check : fp_neg(check);
-	if (with_values)
-	{
-		uint64_t *term = &terms[IBLT_FIELD_VALUE(limbs)];
-
-		if (!value_element(hasher, y, term))
-			return IBLT_VALUE_NOT_REPRESENTABLE;
-		if (sign < 0)
-			*term = fp_neg(*term);
-	}
-
-	iblt_meter_add(sketch->meter, check, sign);
-	/* unsigned, as in iblt_core_add_sketch */
-	sketch->rows = (int64_t) ((uint64_t) sketch->rows + (uint64_t) sign);
-	IBLT_UNROLL
-	for (i = 0; i < hashes; i++)
-	{
-		if (!all_subtables && (sketch->params.subtables >> i & 1) == 0)
-			continue;
-		cell_add(subtable + position[i] * cell_size, (uint32_t) sign, terms,
-				 fields);
-		subtable += subtable_size;
-	}
-	return IBLT_OK;
-}
+#include "row.h"
 
 /* Any shape; a function of its own so that its 4 KB of terms burden no other. */
 static IbltStatus
@@ -113,9 +12,9 @@ add_row_any(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 {
 	uint64_t terms[IBLT_MAX_FIELDS];
 
-	return add_row(sketch, key, y, sign, sketch->params.limbs,
-				   sketch->params.hashes, false, sketch->params.with_values,
-				   terms);
+	return iblt_row_add(sketch, key, y, sign, sketch->params.limbs,
+						sketch->params.hashes, false,
+						sketch->params.with_values, terms, iblt_cell_add);
 }
 
 IbltStatus
@@ -124,15 +23,16 @@ iblt_core_add_row(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 	const IbltParams *params = &sketch->params;
 	uint64_t terms[6];
 
-	if (params->hashes == 4 && params->subtables == 0x0f &&
-		!params->with_values && sign > 0)
+	if (iblt_core_is_plain(params) && sign > 0)
 	{
 		if (params->limbs == 1)
-			return add_row(sketch, key, y, 1, 1, 4, true, false, terms);
+			return iblt_core_add_integer(sketch, iblt_load64(key), y);
 		if (params->limbs == 2)
-			return add_row(sketch, key, y, 1, 2, 4, true, false, terms);
+			return iblt_row_add(sketch, key, y, 1, 2, 4, true, false, terms,
+								iblt_cell_add);
 		if (params->limbs == 4)
-			return add_row(sketch, key, y, 1, 4, 4, true, false, terms);
+			return iblt_row_add(sketch, key, y, 1, 4, 4, true, false, terms,
+								iblt_cell_add);
 	}
 	return add_row_any(sketch, key, y, sign);
 }
