@@ -57,27 +57,38 @@ extern void iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
 /*
  * Reads one item at *pos and advances *pos.  The value is made by the type's
  * receive or input function, in CurrentMemoryContext.  ERROR when the bytes
- * are malformed or not what iblt_codec_append writes for the value, and when
- * the value breaks a constraint of its domain.  Never reads at or past end,
- * and takes memory in proportion to the bytes at hand only.
+ * are malformed or not what iblt_codec_append writes for the value, when the
+ * value does not fit a column's or domain's type modifier, and when it breaks
+ * a constraint of its domain.  Constraints of domains are not looked at where
+ * the codec is that of a description, for they may be anybody's code.  Never
+ * reads at or past end, and takes memory in proportion to the bytes at hand
+ * only.
  */
 extern Datum iblt_codec_read(IbltCodec *codec, const uint8 **pos,
 							 const uint8 *end, bool *isnull);
 
 /*
  * The type's portable name, palloc'd, in UTF-8 whatever the database's
- * encoding: "text", "int4[]", "(int4,text)", "public.mood".  A record codec
- * that has seen no datum is "record", which no description may say.
+ * encoding: "text", "int4[]", "(int4,text)", "public.mood".  ERROR for what no
+ * description can say: arrays whose elements are domains over arrays, and what
+ * iblt_codec_is_known denies.
  */
 extern char *iblt_codec_description(IbltCodec *codec);
+
+/* False if a record in it, or it itself, has yet to show its columns. */
+extern bool iblt_codec_is_known(IbltCodec *codec);
 
 /*
  * Inverse of iblt_codec_description.  The text may come from an untrusted
  * source: it is bounded, search_path plays no part, and only a text that
  * iblt_codec_description would write is accepted.  ERROR otherwise, with a
  * hint if the type does not exist in this database.
+ *
+ * With labels_as_text, values of an enum type are read as text.  So labels that
+ * do not exist here can be shown.
  */
 extern IbltCodec *iblt_codec_from_description(const char *description,
+											  bool labels_as_text,
 											  MemoryContext cxt);
 
 /* The type, and for rows the typmod, of what iblt_codec_read returns. */

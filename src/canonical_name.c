@@ -34,11 +34,12 @@
 
 #define MAX_NAME	(NAMEDATALEN * MAX_CONVERSION_GROWTH)
 
-/* Where the parser is, and how deep in rows. */
+/* Where the parser is, how deep in rows, and whether enums become text. */
 typedef struct Parser
 {
 	const char *p;
 	int			depth;
+	bool		labels_as_text;
 } Parser;
 
 static Oid	parse_type(Parser *parser, int32 *typmod);
@@ -106,6 +107,30 @@ append_type_name(StringInfo out, Oid type)
 	ReleaseSysCache(tuple);
 }
 
+/* SQL has such a type through a domain only, and a description names none. */
+static void
+refuse_array_of_arrays(IbltCodec *codec)
+{
+	if (!OidIsValid(get_array_type(codec->element->base)))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("an array whose elements are domains over arrays cannot be a key"),
+				 errdetail("The array has elements of type %s.",
+						   format_type_be(codec->element->type)),
+				 errhint("Use the array as text, key::text, or a hash of it, iblt_checksum(key), as the key.")));
+}
+
+static void
+refuse_unknown_record(IbltCodec *codec)
+{
+	if (codec->base == RECORDOID)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the columns of a record in the key are not known"),
+				 errdetail("The record is null, or an element of an empty array."),
+				 errhint("Cast it to a named row type, such as NULL::mytype.")));
+}
+
 static void
 append_description(StringInfo out, IbltCodec *codec)
 {
@@ -115,12 +140,14 @@ append_description(StringInfo out, IbltCodec *codec)
 	if (codec->kind == IBLT_KIND_ARRAY && codec->base != INT2VECTOROID &&
 		codec->base != OIDVECTOROID)
 	{
+		refuse_array_of_arrays(codec);
 		append_description(out, codec->element);
 		appendStringInfoString(out, "[]");
 		return;
 	}
 	if (row == NULL)
 	{
+		refuse_unknown_record(codec);
 		append_type_name(out, codec->base);
 		return;
 	}
@@ -142,6 +169,24 @@ iblt_codec_description(IbltCodec *codec)
 	initStringInfo(&out);
 	append_description(&out, codec);
 	return out.data;
+}
+
+bool
+iblt_codec_is_known(IbltCodec *codec)
+{
+	IbltRow    *row = iblt_codec_own_row(codec);
+
+	check_stack_depth();
+	if (codec->kind == IBLT_KIND_ARRAY)
+		return iblt_codec_is_known(codec->element);
+	if (row == NULL)
+		return codec->kind != IBLT_KIND_ROW;
+	for (int i = 0; i < row->ncolumns; i++)
+	{
+		if (!iblt_codec_is_known(row->columns[i]))
+			return false;
+	}
+	return true;
 }
 
 static void
@@ -282,6 +327,8 @@ parse_type(Parser *parser, int32 *typmod)
 	}
 	else
 		type = parse_name(parser);
+	if (parser->labels_as_text && type_is_enum(type))
+		type = TEXTOID;
 	parser->depth--;
 
 	while (*parser->p == '[')
@@ -299,21 +346,30 @@ parse_type(Parser *parser, int32 *typmod)
 	return type;
 }
 
-IbltCodec *
-iblt_codec_from_description(const char *description, MemoryContext cxt)
+static IbltCodec *
+parse_description(const char *description, bool labels_as_text,
+				  MemoryContext cxt)
 {
-	Parser		parser = {description, 0};
+	Parser		parser = {description, 0, labels_as_text};
 	Oid			type;
 	int32		typmod;
+
+	type = parse_type(&parser, &typmod);
+	if (*parser.p != '\0')
+		malformed();
+	return iblt_codec_build(type, typmod, false, cxt);
+}
+
+IbltCodec *
+iblt_codec_from_description(const char *description, bool labels_as_text,
+							MemoryContext cxt)
+{
 	IbltCodec  *codec;
 
 	if (strnlen(description, IBLT_MAX_DESCRIPTION + 1) > IBLT_MAX_DESCRIPTION)
 		malformed();
-	type = parse_type(&parser, &typmod);
-	if (*parser.p != '\0')
-		malformed();
-	codec = iblt_codec_build(type, typmod, cxt);
+	codec = parse_description(description, false, cxt);
 	if (strcmp(description, iblt_codec_description(codec)) != 0)
 		malformed();
-	return codec;
+	return labels_as_text ? parse_description(description, true, cxt) : codec;
 }

@@ -66,6 +66,7 @@ struct IbltCodec
 {
 	IbltKind	kind;
 	bool		exact;			/* reading must give back the same bytes */
+	bool		trusted;		/* the caller names it: domains are checked */
 	bool		names_only;		/* OUTPUT: only name settings matter */
 	int16		float_offset;	/* SEND: where float8s begin, or -1 */
 	int32		min_bits;		/* SEND: least bits of each thing counted */
@@ -98,7 +99,8 @@ extern void iblt_append_binary(StringInfo buf, const void *data, Size len);
 extern void iblt_append_int32(StringInfo buf, uint32 value);
 
 /* canonical_type.c */
-extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt);
+extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, bool trusted,
+								   MemoryContext cxt);
 extern MemoryContext iblt_codec_scratch(IbltCodec *codec);
 extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
 extern IbltRow *iblt_codec_own_row(IbltCodec *codec);

@@ -29,6 +29,7 @@
 #include "utils/multirangetypes.h"
 #endif
 #include "utils/rangetypes.h"
+#include "utils/syscache.h"
 
 #include "canonical_private.h"
 
@@ -125,7 +126,7 @@ check_count(IbltCodec *codec, const Reader *content)
 
 /* Calls the receive function, which must use up all bytes. */
 static Datum
-receive(IbltCodec *codec, Reader *content)
+receive(IbltCodec *codec, Reader *content, int32 typmod)
 {
 	StringInfoData buf;
 	volatile Datum value = (Datum) 0;
@@ -145,8 +146,7 @@ receive(IbltCodec *codec, Reader *content)
 	saved = iblt_pin_encoding(iblt_pinned_encoding());
 	PG_TRY();
 	{
-		value = ReceiveFunctionCall(&codec->read, &buf, codec->ioparam,
-									codec->typmod);
+		value = ReceiveFunctionCall(&codec->read, &buf, codec->ioparam, typmod);
 	}
 	PG_FINALLY();
 	{
@@ -160,6 +160,20 @@ receive(IbltCodec *codec, Reader *content)
 	return value;
 }
 
+/* ERROR unless the codec's enum type has a label. */
+static void
+check_label(IbltCodec *codec, const char *label)
+{
+	if (strlen(label) >= NAMEDATALEN ||
+		!SearchSysCacheExists2(ENUMTYPOIDNAME, ObjectIdGetDatum(codec->base),
+							   CStringGetDatum(label)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+				 errmsg("enum type %s has no label \"%s\" in this database",
+						format_type_be(codec->base), label),
+				 errhint("Decode as text, iblt_decode(s), which shows labels as they are except in ranges; or decode where the label exists, or build the sketches with key::text.")));
+}
+
 /* Enum labels, and output text that was written under pinned settings. */
 static Datum
 read_text_form(IbltCodec *codec, Reader *content)
@@ -171,7 +185,10 @@ read_text_form(IbltCodec *codec, Reader *content)
 
 	content->p = content->end;
 	if (codec->kind == IBLT_KIND_ENUM)
+	{
+		check_label(codec, text);
 		return InputFunctionCall(&codec->read, text, codec->ioparam, -1);
+	}
 	level = iblt_pin_settings(codec->names_only);
 	value = InputFunctionCall(&codec->read, text, codec->ioparam,
 							  codec->typmod);
@@ -309,11 +326,19 @@ read_multirange(IbltCodec *codec, Reader *content)
 }
 #endif
 
+/* Says which column an error is about. */
+static void
+column_context(void *name)
+{
+	errcontext("column \"%s\" of the key", (const char *) name);
+}
+
 /* The columns of a row one after the other; dropped columns become NULL. */
 static Datum
 read_columns(IbltCodec *codec, Reader *content)
 {
 	IbltRow    *row = iblt_codec_own_row(codec);
+	ErrorContextCallback context = {error_context_stack, column_context, NULL};
 	Datum	   *values;
 	bool	   *nulls;
 
@@ -324,13 +349,16 @@ read_columns(IbltCodec *codec, Reader *content)
 	values = palloc0(sizeof(Datum) * Max(row->desc->natts, 1));
 	nulls = palloc(sizeof(bool) * Max(row->desc->natts, 1));
 	memset(nulls, true, row->desc->natts);
+	error_context_stack = &context;
 	for (int i = 0; i < row->ncolumns; i++)
 	{
 		int			attribute = row->attributes[i];
 
+		context.arg = NameStr(TupleDescAttr(row->desc, attribute)->attname);
 		values[attribute] = read_item(row->columns[i], content,
 									  &nulls[attribute]);
 	}
+	error_context_stack = context.previous;
 	return HeapTupleGetDatum(heap_form_tuple(row->desc, values, nulls));
 }
 
@@ -353,22 +381,67 @@ read_value(IbltCodec *codec, Reader *content)
 		case IBLT_KIND_OUTPUT:
 			return read_text_form(codec, content);
 		default:
-			return receive(codec, content);
+			/* a typmod may change the value: check_typmod tells */
+			return receive(codec, content, codec->exact ? -1 : codec->typmod);
 	}
 }
 
-/* ERROR unless a value is written as the item it was read from. */
-static void
-check_exact(IbltCodec *codec, Datum value, const uint8 *start,
-			const uint8 *end)
+/* Whether a value is written as the item that begins at start. */
+static bool
+is_written_as(IbltCodec *codec, Datum value, const uint8 *start,
+			  const uint8 *end)
 {
 	StringInfoData again;
+	bool		same;
 
 	initStringInfo(&again);
 	iblt_codec_append(&again, codec, value, false);
-	if (again.len != end - start || memcmp(again.data, start, again.len) != 0)
-		malformed("they are not those of the value they stand for");
+	same = again.len == end - start &&
+		memcmp(again.data, start, again.len) == 0;
 	pfree(again.data);
+	return same;
+}
+
+/*
+ * ERROR if the codec's typmod would make another value of an item's.  That
+ * would be another key, and look like one of the sketch.
+ */
+static void
+check_typmod(IbltCodec *codec, const uint8 *start, const uint8 *end)
+{
+	Reader		reader = {start, end};
+	Reader		content;
+
+	(void) take_item(&reader, &content);
+	if (!is_written_as(codec, receive(codec, &content, codec->typmod), start,
+					   end))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a key in the iblt does not fit type %s",
+						format_type_with_typemod(codec->base, codec->typmod)),
+				 errhint("Decode as text, or with a type that has the key's width and precision.")));
+}
+
+/* What can be wrong with a value that was read from an item. */
+static void
+check_value(IbltCodec *codec, Datum value, const uint8 *start,
+			const uint8 *end)
+{
+	if (!codec->exact)
+		return;
+	if (!is_written_as(codec, value, start, end))
+		malformed("they are not those of the value they stand for");
+	/* containers hand their typmod on, or use it to tell row types apart */
+	if (codec->typmod >= 0 && codec->kind < IBLT_KIND_OUTPUT)
+		check_typmod(codec, start, end);
+}
+
+static void
+check_domain(IbltCodec *codec, Datum value, bool isnull)
+{
+	if (codec->trusted && codec->type != codec->base)
+		domain_check(value, isnull, codec->type, &codec->domain_cache,
+					 codec->cxt);
 }
 
 static Datum
@@ -386,12 +459,9 @@ read_item(IbltCodec *codec, Reader *reader, bool *isnull)
 		value = read_value(codec, &content);
 		if (content.p != content.end)
 			malformed("a value has bytes after its end");
-		if (codec->exact)
-			check_exact(codec, value, start, reader->p);
+		check_value(codec, value, start, reader->p);
 	}
-	if (codec->type != codec->base)
-		domain_check(value, *isnull, codec->type, &codec->domain_cache,
-					 codec->cxt);
+	check_domain(codec, value, *isnull);
 	return value;
 }
 
@@ -412,6 +482,7 @@ iblt_codec_read_columns(IbltCodec *codec, const uint8 **pos, const uint8 *end)
 	Reader		reader = {*pos, end};
 	Datum		value = read_columns(codec, &reader);
 
+	check_domain(codec, value, false);
 	*pos = reader.p;
 	return value;
 }

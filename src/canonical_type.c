@@ -7,6 +7,19 @@
  * Row types can be altered or differ from datum to datum, so their columns
  * are looked up again whenever the type cache has a new identifier for them.
  *
+ * What a description names may be anybody's, and reading runs as the reader.
+ * So the codec of a description, trusted in no part, calls nothing but
+ *
+ *	- the receive, input and output functions of base types, and operator
+ *	  classes that compare the parts of a range's bound: only superusers can
+ *	  make either;
+ *	- the canonical and comparison functions of range types, if they are C or
+ *	  internal ones, which again only superusers can make.  Other ranges are
+ *	  refused.
+ *
+ * It does not check domains, which are in a range's bounds only: descriptions
+ * name base types.  A type that the caller names is trusted, all of it.
+ *
  * Limits: a type whose own catalog entry changes under a running query (its
  * send function, say) is noticed by the next query.
  *
@@ -16,6 +29,7 @@
 
 #include "access/htup_details.h"
 #include "access/transam.h"
+#include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
@@ -25,6 +39,7 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/regproc.h"
 #include "utils/syscache.h"
 
 #include "canonical_private.h"
@@ -114,7 +129,7 @@ iblt_codec_scratch(IbltCodec *codec)
 }
 
 static IbltRow *
-build_row(TupleDesc desc, MemoryContext cxt)
+build_row(TupleDesc desc, bool trusted, MemoryContext cxt)
 {
 	MemoryContext caller = MemoryContextSwitchTo(cxt);
 	IbltRow    *row = palloc0(sizeof(IbltRow));
@@ -135,7 +150,8 @@ build_row(TupleDesc desc, MemoryContext cxt)
 			continue;
 		row->attributes[row->ncolumns] = i;
 		row->columns[row->ncolumns++] = iblt_codec_build(att->atttypid,
-													att->atttypmod, cxt);
+														 att->atttypmod,
+														 trusted, cxt);
 	}
 	MemoryContextSwitchTo(caller);
 	return row;
@@ -162,7 +178,7 @@ iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
 	row_cxt = AllocSetContextCreate(codec->cxt, "iblt row codec",
 									ALLOCSET_SMALL_SIZES);
 	desc = lookup_rowtype_tupdesc(type, typmod);
-	row = build_row(desc, row_cxt);
+	row = build_row(desc, codec->trusted, row_cxt);
 	ReleaseTupleDesc(desc);
 	row->type = type;
 	row->typmod = typmod;
@@ -313,6 +329,27 @@ build_enum(IbltCodec *codec, Form_pg_type form)
 	fmgr_info_cxt(form->typinput, &codec->read, codec->cxt);
 }
 
+/* ERROR unless only a superuser can have made a function of a range type. */
+static void
+require_compiled(Oid function, Oid range)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Oid			language;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	language = ((Form_pg_proc) GETSTRUCT(tuple))->prolang;
+	ReleaseSysCache(tuple);
+	if (language != INTERNALlanguageId && language != ClanguageId)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("values of type %s are not read unless the type is asked for",
+						format_type_be(range)),
+				 errdetail("To read them runs function %s, which need not be a superuser's.",
+						   format_procedure(function)),
+				 errhint("If you trust the type's owner, name the type: iblt_decode(s, NULL::type).")));
+}
+
 static void
 build_range(IbltCodec *codec)
 {
@@ -320,8 +357,15 @@ build_range(IbltCodec *codec)
 	codec->range = lookup_type_cache(codec->base, TYPECACHE_RANGE_INFO);
 	if (codec->range->rngelemtype == NULL)
 		elog(ERROR, "type %u is not a range type", codec->base);
+	if (!codec->trusted)
+	{
+		require_compiled(codec->range->rng_cmp_proc_finfo.fn_oid, codec->base);
+		if (OidIsValid(codec->range->rng_canonical_finfo.fn_oid))
+			require_compiled(codec->range->rng_canonical_finfo.fn_oid,
+							 codec->base);
+	}
 	codec->element = iblt_codec_build(codec->range->rngelemtype->type_id, -1,
-								 codec->cxt);
+									  codec->trusted, codec->cxt);
 	codec->exact = codec->element->exact;
 }
 
@@ -336,7 +380,8 @@ build_multirange(IbltCodec *codec)
 	if (entry->rngtype == NULL)
 		elog(ERROR, "type %u is not a multirange type", codec->base);
 	codec->range = entry->rngtype;
-	codec->element = iblt_codec_build(entry->rngtype->type_id, -1, codec->cxt);
+	codec->element = iblt_codec_build(entry->rngtype->type_id, -1,
+									  codec->trusted, codec->cxt);
 	codec->exact = codec->element->exact;
 }
 #endif
@@ -352,7 +397,8 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 	if (OidIsValid(element))
 	{
 		codec->kind = IBLT_KIND_ARRAY;
-		codec->element = iblt_codec_build(element, codec->typmod, codec->cxt);
+		codec->element = iblt_codec_build(element, codec->typmod,
+										  codec->trusted, codec->cxt);
 		codec->exact = codec->element->exact;
 	}
 	else if (codec->base == RECORDOID || form->typtype == TYPTYPE_COMPOSITE)
@@ -372,15 +418,19 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 		build_base(codec, form);
 }
 
-/* iblt_codec_for_type with a typmod, which reading imposes on the value. */
+/*
+ * iblt_codec_for_type with a typmod, which values that are read must fit, and
+ * for types that are not trusted.
+ */
 IbltCodec *
-iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
+iblt_codec_build(Oid type, int32 typmod, bool trusted, MemoryContext cxt)
 {
 	IbltCodec  *codec = MemoryContextAllocZero(cxt, sizeof(IbltCodec));
 	HeapTuple	tuple;
 
 	check_stack_depth();
 	codec->cxt = cxt;
+	codec->trusted = trusted;
 	codec->type = type;
 	codec->typmod = typmod;
 	codec->base = getBaseTypeAndTypmod(type, &codec->typmod);
@@ -397,7 +447,7 @@ iblt_codec_build(Oid type, int32 typmod, MemoryContext cxt)
 IbltCodec *
 iblt_codec_for_type(Oid type, MemoryContext cxt)
 {
-	return iblt_codec_build(type, -1, cxt);
+	return iblt_codec_build(type, -1, true, cxt);
 }
 
 IbltCodec *
@@ -419,7 +469,7 @@ iblt_codec_for_columns(int ncolumns, const Oid *types, MemoryContext cxt)
 						   type, -1, 0);
 	}
 	desc = BlessTupleDesc(desc);
-	codec = iblt_codec_build(RECORDOID, desc->tdtypmod, cxt);
+	codec = iblt_codec_build(RECORDOID, desc->tdtypmod, true, cxt);
 	FreeTupleDesc(desc);
 	return codec;
 }

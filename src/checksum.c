@@ -314,11 +314,34 @@ columns_of_table(PlannerInfo *root, Var *var)
 }
 
 /*
+ * Whether a type is the row type of a table or view of the query.  Only then a
+ * plan is made anew when the type changes.
+ */
+static bool
+is_type_of_relation(PlannerInfo *root, Oid type)
+{
+	ListCell   *lc;
+
+	if (root == NULL)
+		return false;
+	foreach(lc, root->parse->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		/* a view is a subquery by now, and still has its OID from 16 on */
+		if ((rte->rtekind == RTE_RELATION || rte->rtekind == RTE_SUBQUERY) &&
+			OidIsValid(rte->relid) && get_rel_type_id(rte->relid) == type)
+			return true;
+	}
+	return false;
+}
+
+/*
  * The fields of a row constructor, NIL if they would not say the same.  One
  * of a named type has fields for the type's dropped columns too.
  */
 static List *
-fields_of_row(RowExpr *row)
+fields_of_row(PlannerInfo *root, RowExpr *row)
 {
 	TupleDesc	desc;
 	List	   *fields = NIL;
@@ -327,6 +350,8 @@ fields_of_row(RowExpr *row)
 
 	if (row->row_typeid == RECORDOID)
 		return list_copy(row->args);
+	if (!is_type_of_relation(root, row->row_typeid))
+		return NIL;
 	desc = lookup_rowtype_tupdesc_domain(row->row_typeid, -1, false);
 	if (desc->natts == list_length(row->args))
 	{
@@ -350,7 +375,7 @@ columns_of_argument(PlannerInfo *root, Node *arg)
 	if (root != NULL && root->parse->groupingSets != NIL)
 		return NIL;
 	if (IsA(arg, RowExpr))
-		columns = fields_of_row((RowExpr *) arg);
+		columns = fields_of_row(root, (RowExpr *) arg);
 	else if (IsA(arg, Var))
 		columns = columns_of_table(root, (Var *) arg);
 

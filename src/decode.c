@@ -266,7 +266,8 @@ iblt_decode(PG_FUNCTION_ARGS)
 
 /*
  * A coder for keys as the caller's type, which must be the sketch's.  A row
- * type the caller leaves open is the one that the sketch describes.
+ * type the caller leaves open, even in an array, is the one that the sketch
+ * describes.
  */
 static IbltKeyCoder *
 coder_as_asked(FunctionCallInfo fcinfo, const IbltParams *params)
@@ -275,11 +276,16 @@ coder_as_asked(FunctionCallInfo fcinfo, const IbltParams *params)
 	IbltKeyCoder *coder;
 	IbltParams	asked = *params;
 
-	if (type == RECORDOID && params->kind == IBLT_KEY_CANONICAL)
+	if (type == RECORDOID || type == RECORDARRAYOID)
 	{
-		coder = iblt_key_coder_for_params(params, CurrentMemoryContext);
-		if (iblt_key_type(coder) == RECORDOID)
+		coder = iblt_key_coder_as_described(params, CurrentMemoryContext);
+		if (iblt_key_type(coder) == type)
 			return coder;
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("key is of type %s, the sketch has keys of type %s",
+						format_type_be(type), iblt_params_key_type(params)),
+				 errhint("Ask for the type of the sketch's keys.")));
 	}
 	coder = iblt_key_coder(type, CurrentMemoryContext);
 	iblt_key_set_params(coder, &asked);

@@ -19,7 +19,8 @@ coder_alloc(Oid type, IbltKeyKind kind, MemoryContext context)
 	MemoryContext old = MemoryContextSwitchTo(context);
 	IbltKeyCoder *coder = palloc0(sizeof *coder);
 
-	coder->type = type;
+	coder->type = getBaseType(type);
+	coder->asked = type;
 	coder->kind = kind;
 	coder->context = context;
 	initStringInfo(&coder->bytes);
@@ -32,8 +33,7 @@ iblt_key_coder(Oid type, MemoryContext context)
 {
 	IbltKeyCoder *coder;
 
-	type = getBaseType(type);
-	switch (type)
+	switch (getBaseType(type))
 	{
 		case INT2OID:
 		case INT4OID:
@@ -58,10 +58,13 @@ iblt_key_coder_for_columns(int ncolumns, const Oid *types,
 	return coder;
 }
 
-IbltKeyCoder *
-iblt_key_coder_for_params(const IbltParams *params, MemoryContext context)
+/* A coder for the keys that a sketch says it has. */
+static IbltKeyCoder *
+coder_from_params(const IbltParams *params, bool labels_as_text,
+				  MemoryContext context)
 {
 	IbltKeyCoder *coder;
+	IbltCodec  *codec;
 	char	   *description;
 
 	if (params->kind == IBLT_KEY_INTEGER)
@@ -70,10 +73,22 @@ iblt_key_coder_for_params(const IbltParams *params, MemoryContext context)
 		return iblt_key_coder(UUIDOID, context);
 	description = pnstrdup((const char *) params->description,
 						   params->description_size);
-	coder = coder_alloc(InvalidOid, IBLT_KEY_CANONICAL, context);
-	coder->codec = iblt_codec_from_description(description, context);
-	coder->type = iblt_codec_type(coder->codec);
+	codec = iblt_codec_from_description(description, labels_as_text, context);
+	coder = coder_alloc(iblt_codec_type(codec), IBLT_KEY_CANONICAL, context);
+	coder->codec = codec;
 	return coder;
+}
+
+IbltKeyCoder *
+iblt_key_coder_for_params(const IbltParams *params, MemoryContext context)
+{
+	return coder_from_params(params, true, context);
+}
+
+IbltKeyCoder *
+iblt_key_coder_as_described(const IbltParams *params, MemoryContext context)
+{
+	return coder_from_params(params, false, context);
 }
 
 IbltKeyCoder *
@@ -174,9 +189,8 @@ refresh_description(IbltKeyCoder *coder)
 
 	if (!iblt_key_type_changed(coder))
 		return;
-	/* a record that has seen no row has no description yet */
-	if (iblt_codec_is_row(coder->codec) &&
-		iblt_codec_ncolumns(coder->codec) < 0)
+	/* before the first key this is no error yet */
+	if (coder->bytes.len == 0 && !iblt_codec_is_known(coder->codec))
 		return;
 
 	old = MemoryContextSwitchTo(coder->context);
@@ -253,26 +267,33 @@ decode_integer(const IbltKeyCoder *coder, int64 integer)
 		: Int16GetDatum((int16) integer);
 }
 
+static Datum
+decode_uuid(const uint8 *bytes)
+{
+	pg_uuid_t  *uuid = palloc(sizeof *uuid);
+
+	memcpy(uuid->data, bytes, UUID_LEN);
+	return UUIDPGetDatum(uuid);
+}
+
 Datum
 iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
 {
-	pg_uuid_t  *uuid;
+	Datum		key;
 
-	switch (coder->kind)
-	{
-		case IBLT_KEY_INTEGER:
-			return decode_integer(coder, (int64) iblt_load64(bytes));
-		case IBLT_KEY_UUID:
-			uuid = palloc(sizeof *uuid);
-			memcpy(uuid->data, bytes, UUID_LEN);
-			return UUIDPGetDatum(uuid);
-		default:
-			return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
-	}
+	/* a codec checks its domain by itself */
+	if (coder->kind == IBLT_KEY_CANONICAL)
+		return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
+	key = coder->kind == IBLT_KEY_UUID ? decode_uuid(bytes)
+		: decode_integer(coder, (int64) iblt_load64(bytes));
+	if (coder->asked != coder->type)
+		domain_check(key, false, coder->asked, &coder->domain_cache,
+					 coder->context);
+	return key;
 }
 
 Oid
 iblt_key_type(const IbltKeyCoder *coder)
 {
-	return coder->type;
+	return coder->asked;
 }

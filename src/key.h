@@ -25,6 +25,8 @@
 typedef struct IbltKeyCoder
 {
 	Oid			type;			/* base type of the keys */
+	Oid			asked;			/* as asked for, maybe a domain */
+	void	   *domain_cache;	/* of domain_check */
 	IbltKeyKind kind;
 	IbltCodec  *codec;			/* of canonical keys */
 	StringInfoData bytes;		/* the key last encoded */
@@ -43,9 +45,17 @@ extern IbltKeyCoder *iblt_key_coder_for_columns(int ncolumns,
 												const Oid *types,
 												MemoryContext context);
 
-/* A coder for the keys that a typed sketch says it has. */
+/*
+ * A coder for the keys that a typed sketch says it has, in order to show them
+ * as text: values of enum types are read as text, for the label need not exist
+ * here.
+ */
 extern IbltKeyCoder *iblt_key_coder_for_params(const IbltParams *params,
 											   MemoryContext context);
+
+/* The same with the types as they are. */
+extern IbltKeyCoder *iblt_key_coder_as_described(const IbltParams *params,
+												 MemoryContext context);
 
 /*
  * The coder of argument n of a function, kept in fn_extra between calls and
@@ -71,11 +81,15 @@ extern const uint8 *iblt_key_padded(IbltKeyCoder *coder, unsigned limbs);
 /*
  * Gives an untyped template the coder's type of key; ERROR unless a typed one
  * has it already.  Anonymous rows have a type once a key has been encoded;
- * until then the template stays untyped.
+ * until then the template stays untyped.  ERROR if that key does not show the
+ * columns of a row in it.
  */
 extern void iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params);
 
-/* The key that so many limbs of bytes stand for; of type iblt_key_type. */
+/*
+ * The key that so many limbs of bytes stand for; of type iblt_key_type.  ERROR
+ * if that is a domain which does not allow it.
+ */
 extern Datum iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes,
 							 unsigned limbs);
 

@@ -369,6 +369,24 @@ CREATE FUNCTION sum_of(t) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN as_ro
 SELECT count(DISTINCT sum_of(t)) FROM t;
 ALTER TABLE t DROP c;
 SELECT count(*) FROM t WHERE sum_of(t) <> iblt_checksum(id, a, b, d);
+-- a plan that is kept, of a row constructor of a type that changes
+CREATE TYPE three AS (a int, b int, c int);
+CREATE TABLE src AS SELECT 1 AS a, 2 AS b, 3 AS c;
+CREATE VIEW src_view AS SELECT a, b, c FROM src;
+SET plan_cache_mode = force_generic_plan;
+PREPARE of_three AS SELECT iblt_checksum(ROW(a, b, c)::three) = iblt_checksum(1, 2, 3) AS three,
+	iblt_checksum(ROW(a, b, c)::three) = iblt_checksum(1, 3) AS two,
+	iblt_checksum_seeded(7, ROW(a, b, c)::three) = iblt_checksum_seeded(7, 1, 3) AS seeded FROM src;
+PREPARE of_view AS SELECT iblt_checksum(v) = iblt_checksum(1, 2, 3) AS three, iblt_checksum(v) = iblt_checksum(1, 2, 3, 4) AS four FROM src_view v;
+EXECUTE of_three;
+EXECUTE of_view;
+ALTER TYPE three DROP ATTRIBUTE b;
+CREATE OR REPLACE VIEW src_view AS SELECT a, b, c, 4 AS d FROM src;
+EXECUTE of_three;
+EXECUTE of_view;
+DEALLOCATE of_three;
+DEALLOCATE of_view;
+RESET plan_cache_mode;
 ALTER TYPE mood RENAME VALUE 'ok' TO 'fine';
 SELECT iblt_checksum('fine'::mood) = iblt_checksum('fine'::text) AS renamed;
 -- records of different types one after the other
