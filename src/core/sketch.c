@@ -324,61 +324,36 @@ iblt_core_compatible(const IbltParams *a, const IbltParams *b)
 	return a->limbs == b->limbs ? IBLT_OK : IBLT_OTHER_KEY_SIZE;
 }
 
+static const char *const status_text[] = {
+	[IBLT_OK] = "nothing is wrong",
+	[IBLT_BAD_SIZE] = "its size does not match its header",
+	[IBLT_BAD_MAGIC] = "it does not begin with the bytes of an iblt",
+	[IBLT_BAD_VERSION] = "its format version is not known to this version of iblt",
+	[IBLT_BAD_RESERVED] = "bits that must be zero are not",
+	[IBLT_BAD_HASHES] = "its number of hashes is not between 3 and 8",
+	[IBLT_BAD_SUBTABLES] = "its set of subtables does not match its number of hashes",
+	[IBLT_BAD_CELLS] = "its number of cells is not a size that sketches can have",
+	[IBLT_BAD_KEY_KIND] = "its kind of key is not known",
+	[IBLT_BAD_KEY_SIZE] = "its key size does not match its kind of key",
+	[IBLT_BAD_DESCRIPTION] = "its description of the key's type is not valid",
+	[IBLT_BAD_TEMPLATE] = "it has rows but no key type",
+	[IBLT_BAD_FIELD] = "a cell holds a number outside the field",
+	[IBLT_BAD_CHECKSUM] = "its checksum does not match its contents",
+	[IBLT_BAD_STRATA] = "its number of strata is not between 1 and 64",
+	[IBLT_OTHER_HASHES] = "numbers of hashes differ",
+	[IBLT_OTHER_SUBTABLES] = "sets of subtables differ",
+	[IBLT_OTHER_STRATA] = "numbers of strata differ",
+	[IBLT_OTHER_CELLS] = "numbers of cells differ",
+	[IBLT_OTHER_SEED] = "seeds differ",
+	[IBLT_OTHER_VALUES] = "one keeps values, the other does not",
+	[IBLT_OTHER_KEY_TYPE] = "key types differ",
+	[IBLT_OTHER_KEY_SIZE] = "key sizes differ",
+	[IBLT_KEY_NOT_REPRESENTABLE] = "the key cannot be represented with this seed",
+	[IBLT_VALUE_NOT_REPRESENTABLE] = "the value cannot be represented with this seed"
+};
+
 const char *
 iblt_core_status_text(IbltStatus status)
 {
-	switch (status)
-	{
-		case IBLT_OK:
-			return "nothing is wrong";
-		case IBLT_BAD_SIZE:
-			return "its size does not match its header";
-		case IBLT_BAD_MAGIC:
-			return "it does not begin with the bytes of an iblt";
-		case IBLT_BAD_VERSION:
-			return "its format version is not known to this version of iblt";
-		case IBLT_BAD_RESERVED:
-			return "bits that must be zero are not";
-		case IBLT_BAD_HASHES:
-			return "its number of hashes is not between 3 and 8";
-		case IBLT_BAD_SUBTABLES:
-			return "its set of subtables does not match its number of hashes";
-		case IBLT_BAD_CELLS:
-			return "its number of cells is not a size that sketches can have";
-		case IBLT_BAD_KEY_KIND:
-			return "its kind of key is not known";
-		case IBLT_BAD_KEY_SIZE:
-			return "its key size does not match its kind of key";
-		case IBLT_BAD_DESCRIPTION:
-			return "its description of the key's type is not valid";
-		case IBLT_BAD_TEMPLATE:
-			return "it has rows but no key type";
-		case IBLT_BAD_FIELD:
-			return "a cell holds a number outside the field";
-		case IBLT_BAD_CHECKSUM:
-			return "its checksum does not match its contents";
-		case IBLT_BAD_STRATA:
-			return "its number of strata is not between 1 and 64";
-		case IBLT_OTHER_HASHES:
-			return "numbers of hashes differ";
-		case IBLT_OTHER_SUBTABLES:
-			return "sets of subtables differ";
-		case IBLT_OTHER_STRATA:
-			return "numbers of strata differ";
-		case IBLT_OTHER_CELLS:
-			return "numbers of cells differ";
-		case IBLT_OTHER_SEED:
-			return "seeds differ";
-		case IBLT_OTHER_VALUES:
-			return "one keeps values, the other does not";
-		case IBLT_OTHER_KEY_TYPE:
-			return "key types differ";
-		case IBLT_OTHER_KEY_SIZE:
-			return "key sizes differ";
-		case IBLT_KEY_NOT_REPRESENTABLE:
-			return "the key cannot be represented with this seed";
-		case IBLT_VALUE_NOT_REPRESENTABLE:
-			return "the value cannot be represented with this seed";
-	}
-	return "unknown status";
+	return status_text[status];
 }
