@@ -355,5 +355,7 @@ static const char *const status_text[] = {
 const char *
 iblt_core_status_text(IbltStatus status)
 {
+	if ((size_t) status >= sizeof status_text / sizeof *status_text)
+		return "unknown status";
 	return status_text[status];
 }
