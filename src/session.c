@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *	  What the live drivers need of C: sketches kept by a backend under a
+ *	  name, a template with many sizes to fold to, and an error that does not
+ *	  show the statement which caused it.
+ *
+ * A kept sketch lives until it is dropped or replaced, or the session ends.  It
+ * is no part of any transaction, and exists because a hot standby has no
+ * temporary tables and a large sketch is better not sent to the client.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include "nodes/pg_list.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+
+#include "core/sizing.h"
+
+/* The hashes of the template, and the smallest of its subtables. */
+#define TEMPLATE_HASHES		4
+#define TEMPLATE_CELLS		630 /* 2 * 3^2 * 5 * 7: times 2^n it divides most */
+
+/* One sketch that is kept. */
+typedef struct Kept
+{
+	char	   *name;
+	struct varlena *value;
+} Kept;
+
+/* All of them, in kept_context. */
+static List *kept_list = NIL;
+static MemoryContext kept_context = NULL;
+
+static Kept *
+kept_find(const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, kept_list)
+	{
+		Kept	   *kept = lfirst(lc);
+
+		if (strcmp(kept->name, name) == 0)
+			return kept;
+	}
+	return NULL;
+}
+
+/* The name in the first argument. */
+static char *
+name_arg(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("name of a kept sketch must not be null")));
+	return text_to_cstring(PG_GETARG_TEXT_PP(0));
+}
+
+/* An entry of that name without a value. */
+static Kept *
+kept_add(const char *name)
+{
+	MemoryContext old;
+	Kept	   *kept;
+
+	if (kept_context == NULL)
+		kept_context = AllocSetContextCreate(TopMemoryContext, "iblt sketches",
+											 ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(kept_context);
+	kept = palloc(sizeof(Kept));
+	kept->name = pstrdup(name);
+	kept->value = NULL;
+	kept_list = lappend(kept_list, kept);
+	MemoryContextSwitchTo(old);
+	return kept;
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_keep);
+
+/* iblt_session_keep(name, iblt) -> iblt: the sketch, of which a copy is kept */
+Datum
+iblt_session_keep(PG_FUNCTION_ARGS)
+{
+	char	   *name = name_arg(fcinfo);
+	IbltSketch	sketch;
+	IbltSketch	copy;
+	Kept	   *kept;
+	struct varlena *value;
+	MemoryContext old;
+
+	iblt_open_arg(&sketch, fcinfo, 1);
+	kept = kept_find(name);
+	if (kept == NULL)
+		kept = kept_add(name);
+	/* an error from here on leaves what was kept before */
+	old = MemoryContextSwitchTo(kept_context);
+	value = iblt_copy(&copy, &sketch);
+	MemoryContextSwitchTo(old);
+	if (kept->value != NULL)
+		pfree(kept->value);
+	kept->value = value;
+	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_get);
+
+/* iblt_session_get(name) -> iblt */
+Datum
+iblt_session_get(PG_FUNCTION_ARGS)
+{
+	char	   *name = name_arg(fcinfo);
+	Kept	   *kept = kept_find(name);
+
+	if (kept == NULL || kept->value == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("this session keeps no sketch named \"%s\"", name),
+				 errhint("A sketch is kept by iblt_session_keep, until the session ends.")));
+	/* a copy: the kept one may be replaced while the result is in use */
+	PG_RETURN_DATUM(datumCopy(PointerGetDatum(kept->value), false, -1));
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_drop);
+
+/* iblt_session_drop(name) -> boolean: was there one? */
+Datum
+iblt_session_drop(PG_FUNCTION_ARGS)
+{
+	char	   *name = name_arg(fcinfo);
+	Kept	   *kept = kept_find(name);
+	bool		found;
+
+	if (kept == NULL)
+		PG_RETURN_BOOL(false);
+	kept_list = list_delete_ptr(kept_list, kept);
+	found = kept->value != NULL;
+	if (found)
+		pfree(kept->value);
+	pfree(kept->name);
+	pfree(kept);
+	PG_RETURN_BOOL(found);
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_template);
+
+/*
+ * iblt_compare_template(capacity, key_size, seed) -> iblt: an empty sketch of
+ * at least that capacity whose subtables have as many divisors as there can
+ * be, so that it can be folded to a size near any that is asked for.
+ */
+Datum
+iblt_compare_template(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	IbltParams	params;
+	struct varlena *value;
+	int			i;
+	uint32		cells = TEMPLATE_CELLS;
+
+	for (i = 0; i < 3; i++)
+		if (PG_ARGISNULL(i))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("capacity, key_size and seed must not be null")));
+	/* refuses what is out of range */
+	iblt_params_make(&params, PG_GETARG_INT32(0), TEMPLATE_HASHES,
+					 PG_GETARG_INT32(1), false, (uint64) PG_GETARG_INT64(2));
+	while (cells < params.subtable_cells)
+		cells *= 2;
+	if (iblt_core_ladder_has(cells))
+		params.subtable_cells = cells;
+	value = iblt_make(&sketch, &params);
+	iblt_core_seal(&sketch);
+	PG_RETURN_POINTER(value);
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_raise);
+
+/* Argument n as a C string, or NULL. */
+static char *
+text_arg(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n))
+		return NULL;
+	return text_to_cstring(PG_GETARG_TEXT_PP(n));
+}
+
+/*
+ * iblt_compare_raise(sqlstate, message, detail, hint): an ERROR which the
+ * server's log shows without the statement and its context.  The statement may
+ * hold a connection string with a password.
+ */
+Datum
+iblt_compare_raise(PG_FUNCTION_ARGS)
+{
+	char	   *sqlstate = text_arg(fcinfo, 0);
+	char	   *message = text_arg(fcinfo, 1);
+	char	   *detail = text_arg(fcinfo, 2);
+	char	   *hint = text_arg(fcinfo, 3);
+	int			code = ERRCODE_INTERNAL_ERROR;
+
+	if (sqlstate != NULL && strlen(sqlstate) == 5)
+		code = MAKE_SQLSTATE(sqlstate[0], sqlstate[1], sqlstate[2],
+							 sqlstate[3], sqlstate[4]);
+	ereport(ERROR,
+			(errcode(code),
+			 errmsg_internal("%s", message == NULL ? "unknown error" : message),
+			 detail == NULL || *detail == '\0' ? 0
+			 : errdetail_internal("%s", detail),
+			 hint == NULL || *hint == '\0' ? 0 : errhint("%s", hint),
+			 errhidestmt(true), errhidecontext(true)));
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,68 @@
+-- iblt_compare within one database, its options and errors.  Live peers are
+-- tested in test/t.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE TABLE cmp_a (id int PRIMARY KEY, v text, n numeric(8,2));
+INSERT INTO cmp_a SELECT g, 'row ' || g, g * 1.5 FROM generate_series(1, 500) g;
+CREATE TABLE cmp_b (n numeric(8,2), id int PRIMARY KEY, v text);
+INSERT INTO cmp_b SELECT n, id, v FROM cmp_a;
+
+SELECT count(*) FROM iblt_compare('cmp_a', NULL, 'cmp_b');
+DELETE FROM cmp_b WHERE id = 10;
+UPDATE cmp_b SET v = 'changed' WHERE id = 20;
+INSERT INTO cmp_b VALUES (0, 1000, NULL);
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', rows => true) ORDER BY key;
+SELECT relation, peer_relation, rows_here, rows_there, differences, unconfirmed, settled, key_columns, columns, messages
+FROM iblt_compare_stats();
+-- the other way round
+SELECT key, side FROM iblt_compare('cmp_b', peer_relation => 'cmp_a') ORDER BY key;
+-- options
+SELECT key, side FROM iblt_compare('cmp_a', NULL, 'cmp_b', columns => '{n}') ORDER BY key;
+SELECT key, side FROM iblt_compare('cmp_a', NULL, 'cmp_b', exclude => '{v}') ORDER BY key;
+SELECT key, side FROM iblt_compare('cmp_a', NULL, 'cmp_b', condition => 'id < 15') ORDER BY key;
+SELECT key, side, here_count, there_count FROM iblt_compare('cmp_a', NULL, 'cmp_b', key_columns => '{v}') ORDER BY key;
+SELECT count(*) FROM iblt_compare('cmp_a', NULL, 'cmp_a', condition => 'id <= 5', peer_condition => 'id <= 3');
+SELECT key, side, confirmed FROM iblt_compare('cmp_a', NULL, 'cmp_b', recheck => 1, timeout => '5 s', condition => 'id < 15');
+
+-- NULLs in a key, and no key at all
+CREATE TABLE cmp_null_a (a int, b text);
+INSERT INTO cmp_null_a VALUES (1, NULL), (NULL, 'x'), (NULL, NULL), (NULL, NULL);
+CREATE TABLE cmp_null_b AS TABLE cmp_null_a;
+SELECT count(*) FROM iblt_compare('cmp_null_a', NULL, 'cmp_null_b');
+INSERT INTO cmp_null_b VALUES (NULL, NULL), (2, '');
+SELECT key, side, here_count, there_count FROM iblt_compare('cmp_null_a', NULL, 'cmp_null_b') ORDER BY key;
+SELECT key, side, here_count, there_count FROM iblt_compare('cmp_null_a', NULL, 'cmp_null_b', key_columns => '{a}') ORDER BY key;
+
+-- errors
+\set VERBOSITY terse
+SELECT * FROM iblt_compare(NULL);
+SELECT * FROM iblt_compare('cmp_a');
+SELECT * FROM iblt_compare('cmp_a', NULL, 'nowhere');
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', columns => '{nothing}');
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', exclude => '{nothing}');
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', columns => '{v}', exclude => '{v}');
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', columns => '{}');
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', max_differences => 0);
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', max_differences => 2);
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', recheck => -1);
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', extra_columns => 'maybe');
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', rows => NULL);
+SELECT * FROM iblt_compare('cmp_a', 'no_such_server');
+ALTER TABLE cmp_b ALTER n TYPE text, ADD extra int;
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', exclude => '{extra}');
+SELECT * FROM iblt_compare('cmp_a', NULL, 'cmp_b', extra_columns => 'error', cast_types => true);
+SELECT key, side FROM iblt_compare('cmp_a', NULL, 'cmp_b', cast_types => true) ORDER BY key;
+
+-- sketches kept by the session
+SELECT iblt_session_keep('mine', s) = s AS same FROM iblt_insert(iblt_new(), 7, 1) AS s;
+SELECT key FROM iblt_decode(iblt_session_get('mine'));
+SELECT (iblt_session_keep('mine', iblt_new())) IS NOT NULL AS replaced;
+SELECT count(*) FROM iblt_decode(iblt_session_get('mine'));
+SELECT iblt_session_drop('mine'), iblt_session_drop('mine');
+SELECT iblt_session_get('mine');
+SELECT iblt_session_keep(NULL, iblt_new());
+SELECT iblt_session_keep('x', NULL);
+SELECT cells, capacity >= 60000 AS enough FROM iblt_info(iblt_compare_template(60000, 8, 1));
+SELECT iblt_compare_template(0, 8, 1);
+
+DROP TABLE cmp_a, cmp_b, cmp_null_a, cmp_null_b;

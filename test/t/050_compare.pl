@@ -1,0 +1,528 @@
+# iblt_compare on real servers: what it reports must equal a full comparison,
+# for every kind of key and table; on a standby, under replication with a load,
+# with a peer that goes away, and without showing a password.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+my $seed = $ENV{IBLT_TEST_SEED} || (time() ^ $$) % 1000000;
+srand($seed);
+note("seed $seed");
+
+# --- two servers ------------------------------------------------------------------
+
+my @settings = (
+	"max_worker_processes = 16", "max_parallel_workers_per_gather = 2",
+	"log_statement = none", "log_min_messages = warning", "wal_receiver_status_interval = 1s");
+
+sub server
+{
+	my ($name, @more) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
+	$node->append_conf('postgresql.conf', join("\n", @settings, @more) . "\n");
+	$node->start;
+	return $node;
+}
+
+my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
+my $there = server('there', "bytea_output = 'escape'", "extra_float_digits = -5");
+my $peer = $there->connstr('postgres');
+
+# The extensions are in schemas that no search_path has, with awkward names.
+$here->safe_psql('postgres', q{
+	CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link";
+	CREATE EXTENSION iblt});
+$there->safe_psql('postgres', q{CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt SCHEMA "Their Iblt"});
+
+sub both
+{
+	my ($sql) = @_;
+	$_->safe_psql('postgres', $sql) foreach ($here, $there);
+	return;
+}
+
+# A connection string as a SQL literal.
+sub literal
+{
+	my ($text) = @_;
+	$text =~ s/'/''/g;
+	return "'$text'";
+}
+
+# iblt_compare's rows as lines "key side here_count there_count", sorted.
+sub compare
+{
+	my ($table, $options, %how) = @_;
+	my $node = $how{node} // $here;
+	my $target = exists $how{peer} ? $how{peer} : literal($peer);
+	my $out = $node->safe_psql('postgres',
+		($how{setup} // '') . "SELECT concat_ws(' ', key, side, here_count, there_count) FROM "
+		  . "iblt_compare($table, $target" . ($options ? ", $options" : '') . ") AS c ORDER BY 1");
+	return join("\n", sort split /\n/, $out);
+}
+
+# The same of a full comparison.  The key is a list of columns, or all.
+sub truth
+{
+	my ($table, $key, %how) = @_;
+	my (%rows, %count, @lines);
+	my @sides = ([ $how{node} // $here, 0, $table ], [ $how{peer} // $there, 1, $how{peer_table} // $table ]);
+	my $columns = $how{columns} // '*';
+
+	foreach my $side (@sides)
+	{
+		my ($node, $n, $name) = @$side;
+		my $text = $node->safe_psql('postgres', "SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1;
+			SELECT (SELECT to_jsonb(j) FROM (SELECT $key) AS j), to_jsonb(t) FROM (SELECT $columns FROM $name) AS t"
+			  . ($how{where} ? " WHERE $how{where}" : ''));
+		foreach my $line (split /\n/, $text)
+		{
+			my ($k, $row) = split /\|/, $line, 2;
+			$rows{$k}{$row} += $n ? -1 : 1;
+			$count{$k}[$n]++;
+		}
+	}
+	foreach my $k (keys %rows)
+	{
+		next unless grep { $_ != 0 } values %{ $rows{$k} };
+		my ($h, $t) = map { $count{$k}[$_] // 0 } (0, 1);
+		push @lines, join ' ', $k, ($h && $t ? 'both' : $h ? 'here' : 'there'), $h, $t;
+	}
+	return join("\n", sort @lines);
+}
+
+sub lines { my ($text) = @_; return scalar(() = $text =~ /^.+$/mg) }
+
+# What goes wrong, as one text; '' if nothing does.
+sub failure
+{
+	my ($sql, %how) = @_;
+	my ($rc, $out, $err) = ($how{node} // $here)->psql('postgres', "\\set VERBOSITY verbose\n$sql",
+		($how{user} ? (extra_params => [ '-U', $how{user} ]) : ()));
+	return $rc == 0 ? '' : $err;
+}
+
+sub connections
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%'");
+}
+
+# Waits until no connection of ours is on a server.
+sub nothing_left
+{
+	my ($text) = @_;
+	ok($there->poll_query_until('postgres',
+			"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%'"),
+		"$text: no connection is left on the peer");
+	return;
+}
+
+# --- keys of all kinds --------------------------------------------------------------
+
+my @tables = (
+	[ 'by_int', 'id int PRIMARY KEY, v text, f float8', 'g, md5(g::text), g / 7.0', 't.id', 'g, \'new\', NULL' ],
+	[ 'by_smallint', 'id smallint PRIMARY KEY, v text', '(g % 30000)::smallint, NULL', 't.id', '90000 - g, \'new\'' ],
+	[ 'by_bigint', 'v text, id bigint PRIMARY KEY, at timestamptz', 'NULL, g * 10000000019, \'2026-01-01 UTC\'::timestamptz + g * interval \'1 s\'', 't.id', '\'new\', -g, NULL' ],
+	[ 'by_uuid', 'id uuid PRIMARY KEY, v bytea', 'md5(g::text)::uuid, int4send(g)', 't.id', 'md5(\'n\' || g)::uuid, NULL' ],
+	[ 'by_pair', 'a int, b date, v text, PRIMARY KEY (b, a)', 'g % 50, \'2026-01-01\'::date + g / 50, \'v\' || g % 3', 't.b, t.a', 'g, \'1999-12-31\', \'\'' ],
+	[ 'by_stamp', 'at timestamptz, f float8, v text, PRIMARY KEY (at, f)', '\'2026-01-01 UTC\'::timestamptz + g * interval \'1.000001 s\', sqrt(g), NULL', 't.at, t.f', '\'infinity\', -g, NULL' ],
+	[ 'by_wide', 'a uuid, b uuid, v text, PRIMARY KEY (a, b)', 'md5(g::text)::uuid, md5((g % 7)::text)::uuid, \'x\'', 't.a, t.b', 'md5(\'n\' || g)::uuid, md5(\'\')::uuid, \'\'' ],
+	[ 'by_text', 'id text PRIMARY KEY, v int[]', 'U&\'k\\00E9y "\\005C\' || g, ARRAY[g, NULL]', 't.id', '\'new,{"\' || g, NULL' ],
+	[ 'by_long_text', 'id text PRIMARY KEY, v jsonb', 'repeat(md5(g::text), 10), jsonb_build_object(\'g\', g)', 't.id', 'repeat(md5(\'n\' || g), 30), NULL' ],
+	[ 'by_numeric', 'id numeric PRIMARY KEY, v text', 'g * 1.10, \'v\'', 't.id', '-g, \'\'' ],
+	[ 'by_unique', 'id int NOT NULL UNIQUE, other int UNIQUE, v text', 'g, NULL, \'v\' || g', 't.id', '-g, -g, \'\'' ],
+	[ 'by_nothing', 'a int, b text', 'g % 400, nullif(\'dup \' || g % 200, \'dup 7\')', 't.a, t.b', 'g, \'new\'' ],
+	[ 'by_generated', 'id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v * 2) STORED', undef, 't.id', undef ],
+);
+my $size = 3000;
+
+foreach my $t (@tables)
+{
+	my ($name, $columns, $row, $key, $new) = @$t;
+	both("CREATE TABLE $name ($columns); "
+		  . (defined $row ? "INSERT INTO $name SELECT $row FROM generate_series(1, $size) g"
+			: "INSERT INTO $name (v) SELECT g FROM generate_series(1, $size) g"));
+	my $regclass = "'$name'";
+	is(compare($regclass), '', "$name: equal");
+	my $random = rand();
+	my ($column) = $columns =~ /\b(v|b) \S+,?(?!.*PRIMARY)/ ? $1 : 'v';
+	$there->safe_psql('postgres', "SELECT setseed($random);
+		DELETE FROM $name WHERE ctid IN (SELECT ctid FROM $name ORDER BY random() LIMIT 9);");
+	$there->safe_psql('postgres', defined $new
+		? "INSERT INTO $name SELECT $new FROM generate_series(90001, 90007) g"
+		: "INSERT INTO $name (v) SELECT g FROM generate_series(90001, 90007) g");
+	my %spoil = (by_int => "v = v || '!'", by_smallint => "v = 'x'", by_bigint => "at = at + interval '1 us'", by_uuid => "v = v || '\\x00'",
+		by_pair => "v = v || '!'", by_stamp => "v = ''", by_wide => "v = NULL", by_text => "v = v || 1", by_long_text => "v = v || '{\"x\": 1}'",
+		by_numeric => "v = ''", by_unique => "v = NULL", by_nothing => "b = b || '?'", by_generated => 'v = v + 1');
+	$there->safe_psql('postgres', "SELECT setseed($random);
+		UPDATE $name SET $spoil{$name} WHERE ctid IN (SELECT ctid FROM $name ORDER BY random() LIMIT 12)");
+	my $truth = truth($name, $key);
+	cmp_ok(lines($truth), '>', 20, "$name: they differ");
+	is(compare($regclass), $truth, "$name: every difference, and no other");
+}
+
+# rows => true gives both rows; where a key has several, all of them
+is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('by_int', ${\ literal($peer)}, rows => true) c
+	LEFT JOIN by_int t ON t.id = (c.key ->> 'id')::int WHERE c.here IS DISTINCT FROM to_jsonb(t)
+	OR (c.there IS NULL) <> (c.side = 'here')"), '0', 'rows => true: the rows are those of the table');
+both("CREATE TABLE several (k int, v text); INSERT INTO several VALUES (1, 'a'), (1, 'a'), (1, 'b'), (2, 'x')");
+$there->safe_psql('postgres', "DELETE FROM several WHERE v = 'b'; INSERT INTO several VALUES (2, 'x')");
+like($here->safe_psql('postgres', "SELECT key, side, here_count, there_count, jsonb_array_length(here), jsonb_typeof(there)
+	FROM iblt_compare('several', ${\ literal($peer)}, key_columns => '{k}', rows => true) WHERE key = '{\"k\": 1}'"),
+	qr/^\{"k": 1\}\|both\|3\|2\|2\|object$/, 'several rows of a key: the different ones are shown, with their count');
+is(compare("'several'"), join("\n", sort '{"k": 1, "v": "b"} here 1 0', '{"k": 2, "v": "x"} both 1 2'), 'without a key, rows are counted');
+
+# --- shapes of tables -----------------------------------------------------------------
+
+both('CREATE TABLE shape (id int PRIMARY KEY, a text, b int); INSERT INTO shape SELECT g, md5(g::text), g FROM generate_series(1, 1000) g');
+$there->safe_psql('postgres', 'DROP TABLE shape; CREATE TABLE shape (gone int, b int, id int, a text, PRIMARY KEY (id)); ALTER TABLE shape DROP gone;
+	INSERT INTO shape SELECT g, g, md5(g::text) FROM generate_series(1, 1000) g');
+is(compare("'shape'"), '', 'column order and dropped columns do not matter');
+$there->safe_psql('postgres', 'UPDATE shape SET b = -1 WHERE id = 77');
+is(compare("'shape'"), '{"id": 77} both 1 1', 'and a difference is found');
+is(compare("'shape'", "columns => '{a}'"), '', 'columns: only these');
+is(compare("'shape'", "exclude => '{b}'"), '', 'exclude: not these');
+is(compare("'shape'", "condition => 'id <> 77 -- not this one'"), '', 'condition: only such rows');
+is(compare("'shape'", "key_columns => '{a}'", setup => ''), '{"a": "' . $here->safe_psql('postgres', "SELECT md5('77')") . '"} both 1 1', 'key_columns: another key');
+is(lines(compare("'shape'", "condition => 'id <= 10', peer_condition => 'id <= 8'")), 2, 'peer_condition: other rows there');
+
+$here->safe_psql('postgres', 'ALTER TABLE shape ADD only_here int');
+$there->safe_psql('postgres', 'ALTER TABLE shape ADD "only There" int');
+{
+	my ($rc, $out, $err) = $here->psql('postgres', "SELECT key FROM iblt_compare('shape', ${\ literal($peer)})");
+	is($out, '{"id": 77}', 'extra columns do not matter');
+	like($err, qr/WARNING:  columns on one side only are not compared \(only here: "only_here"; only on the peer: "only There"\)/, 'but are named');
+	like(failure("SELECT * FROM iblt_compare('shape', ${\ literal($peer)}, extra_columns => 'error')"),
+		qr/42703: columns exist on one side only.*only_here/s, 'extra_columns => error');
+	like(failure("SELECT * FROM iblt_compare('shape', ${\ literal($peer)}, columns => '{a,only_here}')"),
+		qr/42703: columns are not on the peer: "only_here"/, 'a column asked for must be on both sides');
+}
+
+both('CREATE TABLE plain (id int PRIMARY KEY, v text); INSERT INTO plain SELECT g, md5(g::text) FROM generate_series(1, 2000) g');
+$there->safe_psql('postgres', 'ALTER TABLE plain RENAME TO old; CREATE TABLE plain (id int PRIMARY KEY, v text) PARTITION BY HASH (id);
+	CREATE TABLE p0 PARTITION OF plain FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+	CREATE TABLE p1 PARTITION OF plain FOR VALUES WITH (MODULUS 2, REMAINDER 1); INSERT INTO plain SELECT * FROM old');
+is(compare("'plain'"), '', 'a partitioned parent equals a plain table');
+$there->safe_psql('postgres', 'DELETE FROM plain WHERE id % 400 = 7');
+is(compare("'plain'"), truth('plain', 't.id'), 'and its differences are found');
+$there->safe_psql('postgres', 'CREATE VIEW seen AS SELECT * FROM plain');
+is(compare("'plain'", "peer_relation => 'seen', key_columns => '{id}'"), truth('plain', 't.id'), 'against a view');
+
+both('CREATE TABLE empty (id int PRIMARY KEY, v text)');
+is(compare("'empty'"), '', 'two empty tables are equal');
+$there->safe_psql('postgres', 'INSERT INTO empty SELECT g, NULL FROM generate_series(1, 500) g');
+is(compare("'empty'"), truth('empty', 't.id'), 'one side is empty: 500 are there');
+$there->safe_psql('postgres', 'DELETE FROM empty');
+$here->safe_psql('postgres', 'INSERT INTO empty SELECT g, NULL FROM generate_series(1, 500) g');
+is(compare("'empty'"), truth('empty', 't.id'), 'the other one is empty: 500 are here');
+
+# types
+both('CREATE TABLE typed (id int PRIMARY KEY, n numeric(10,2), t text, x int); INSERT INTO typed SELECT g, g, g, g FROM generate_series(1, 100) g');
+$there->safe_psql('postgres', 'ALTER TABLE typed ALTER n TYPE int, ALTER t TYPE varchar(20), ALTER id TYPE bigint');
+like(failure("SELECT * FROM iblt_compare('typed', ${\ literal($peer)})"),
+	qr/42804: column types differ: "id" is integer here and bigint on the peer; "n" is numeric\(10,2\) here and integer on the peer; "t" is text/,
+	'types that differ are an error that names them');
+is(compare("'typed'", 'cast_types => true'), '', 'cast_types: numbers are compared by value');
+$there->safe_psql('postgres', 'UPDATE typed SET n = n + 1 WHERE id = 5; UPDATE typed SET id = 3000000000 WHERE id = 6');
+is(compare("'typed'", 'cast_types => true'), join("\n", sort '{"id": 5} both 1 1', '{"id": 6} here 1 0', '{"id": 3000000000} there 0 1'),
+	'cast_types: nothing is lost by the cast');
+
+# more columns than a function has arguments
+my $many = join ', ', map { "c$_ int DEFAULT $_" } 1 .. 150;
+both("CREATE TABLE many (id int PRIMARY KEY, $many); INSERT INTO many SELECT g FROM generate_series(1, 100) g");
+$there->safe_psql('postgres', 'UPDATE many SET c150 = NULL WHERE id = 3');
+is(compare("'many'", 'rows => true'), '{"id": 3} both 1 1', '151 columns');
+
+# names
+both(qq{CREATE SCHEMA "Sch\x{c3}\x{a9}ma ""x'"; CREATE TABLE "Sch\x{c3}\x{a9}ma ""x'"."t %I \\ \$1" ("ID key" int, "caf\x{c3}\x{a9}'s" text, t int, PRIMARY KEY ("ID key", t));
+	INSERT INTO "Sch\x{c3}\x{a9}ma ""x'"."t %I \\ \$1" SELECT g, 'v', g FROM generate_series(1, 100) g});
+$there->safe_psql('postgres', qq{UPDATE "Sch\x{c3}\x{a9}ma ""x'"."t %I \\ \$1" SET "caf\x{c3}\x{a9}'s" = '' WHERE t = 50});
+is(compare(qq{'"Sch\x{c3}\x{a9}ma ""x''"."t %I \\ \$1"'}, 'rows => true'), '{"t": 50, "ID key": 50} both 1 1', 'names with quotes, spaces, upper case, non-ASCII');
+
+# --- how many -----------------------------------------------------------------------------
+
+both('CREATE TABLE much (id int PRIMARY KEY, v int); INSERT INTO much SELECT g, g FROM generate_series(1, 60000) g');
+$there->safe_psql('postgres', 'UPDATE much SET v = -v WHERE id % 6 = 0; DELETE FROM much WHERE id % 12 = 1; INSERT INTO much SELECT -g, g FROM generate_series(1, 5000) g');
+is(compare("'much'"), truth('much', 't.id'), '20,000 differences');
+like(failure("SELECT * FROM iblt_compare('much', ${\ literal($peer)}, max_differences => 3000)"),
+	qr/IB002: too many differences: about \d{5}, and max_differences is 3000/, 'more than max_differences is an error');
+like(failure("SELECT * FROM iblt_compare('much', ${\ literal($peer)}, max_differences => 19999)"),
+	qr/IB002: too many differences: about 20000, and max_differences is 19999/, 'also when it is one more');
+is(lines(compare("'much'", 'max_differences => 20000')), 20000, 'and not when it is as many');
+nothing_left('after errors');
+
+both('CREATE TABLE wire (id int PRIMARY KEY, v int); INSERT INTO wire SELECT g, g FROM generate_series(1, 50000) g');
+foreach my $kind ('UPDATE wire SET v = -v WHERE id % 500 = 0', 'DELETE FROM wire WHERE id % 500 = 1',
+	'UPDATE wire SET v = -v WHERE id % 1500 = 0; DELETE FROM wire WHERE id % 1500 = 1; INSERT INTO wire SELECT -g, g FROM generate_series(1, 33) g')
+{
+	$there->safe_psql('postgres', "TRUNCATE wire; INSERT INTO wire SELECT g, g FROM generate_series(1, 50000) g; $kind");
+	foreach my $try (1 .. 3)
+	{
+		my ($counted, $n, $sketches, $sent) = split /[|\n]/, $here->safe_psql('postgres',
+			"SELECT count(*) FROM iblt_compare('wire', ${\ literal($peer)}); SELECT differences, sketch_bytes, bytes_sent FROM iblt_compare_stats()");
+		cmp_ok($n, '>=', 99, 'about 100 differences');
+		cmp_ok($sketches, '<=', 16384, "at most 16 KB of sketches ($sketches)");
+	}
+}
+is($here->safe_psql('postgres', "CREATE TABLE wire_b AS TABLE wire; ALTER TABLE wire_b ADD PRIMARY KEY (id); DELETE FROM wire_b WHERE id = 9;
+	SELECT key, side FROM iblt_compare('wire', NULL, 'wire_b')"), '{"id": 9}|here', 'both relations in this database');
+
+# --- parallel plans -------------------------------------------------------------------------
+
+{
+	my $parallel = "session_preload_libraries=auto_explain -c auto_explain.log_min_duration=0 -c auto_explain.log_analyze=on"
+	  . " -c auto_explain.log_nested_statements=on -c min_parallel_table_scan_size=0 -c parallel_setup_cost=0 -c parallel_tuple_cost=0";
+	my ($here_log, $there_log) = (-s $here->logfile, -s $there->logfile);
+	local $ENV{PGOPTIONS} = "-c $parallel";
+	my $string = literal("$peer options='-c $parallel'");
+	$here->safe_psql('postgres', "SELECT * FROM iblt_compare('wire', $string)");
+	foreach my $side ([ $here, $here_log, 'here' ], [ $there, $there_log, 'there' ])
+	{
+		my $log = slurp_file($side->[0]->logfile, $side->[1]);
+		like($log, qr/Finalize Aggregate.*?Gather.*?Workers Launched: [12].*?Parallel Seq Scan on (public\.)?wire/s, "the scan $side->[2] is parallel");
+	}
+}
+
+# --- rights, search_path, RLS -----------------------------------------------------------------
+
+both("CREATE ROLE reader LOGIN PASSWORD 'right'; GRANT SELECT ON wire TO reader");
+$here->safe_psql('postgres', qq{GRANT USAGE ON SCHEMA "db ""link" TO reader;
+	CREATE SERVER "node b" FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
+	GRANT USAGE ON FOREIGN SERVER "node b" TO reader;
+	CREATE USER MAPPING FOR reader SERVER "node b" OPTIONS (user 'reader', password 'right');});
+$there->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "Their Iblt" TO reader');
+{
+	my $hba = $there->data_dir . '/pg_hba.conf';
+	my $old = slurp_file($hba);
+	unlink $hba;
+	append_to_file($hba, "local all reader scram-sha-256\n$old");
+	$there->reload;
+}
+{
+	my ($rc, $out, $err) = $here->psql('postgres', "SELECT count(*) FROM iblt_compare('wire', 'node b')", extra_params => [ '-U', 'reader' ]);
+	cmp_ok($out, '>=', 99, 'a user with SELECT only, through a foreign server');
+	$there->safe_psql('postgres', 'REVOKE SELECT ON wire FROM reader');
+	like(failure("SELECT count(*) FROM iblt_compare('wire', 'node b')", user => 'reader'),
+		qr/42501: on the peer: permission denied for table wire/, 'without SELECT there: an error that says where');
+	$there->safe_psql('postgres', 'GRANT SELECT ON wire TO reader; ALTER TABLE wire ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON wire USING (id > 1000)');
+	like(failure("SELECT count(*) FROM iblt_compare('wire', 'node b')", user => 'reader'),
+		qr/42501: on the peer: query would be affected by row-level security/, 'rows that a policy hides are not passed over');
+	$there->safe_psql('postgres', 'ALTER TABLE wire DISABLE ROW LEVEL SECURITY');
+}
+my $wire_truth = truth('wire', 't.id');
+both(q{CREATE SCHEMA evil; CREATE FUNCTION evil.format(text, VARIADIC text[]) RETURNS text LANGUAGE sql AS 'SELECT 1/0; SELECT $1';
+	CREATE FUNCTION evil.count_it(int, int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+	CREATE OPERATOR evil.= (LEFTARG = int, RIGHTARG = int, FUNCTION = evil.count_it);
+	CREATE FUNCTION evil.to_jsonb(anyelement) RETURNS jsonb LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+	ALTER DATABASE postgres SET search_path = evil, pg_catalog, public;});
+is(compare("'wire'", 'rows => true'), $wire_truth, 'a hostile search_path on both sides');
+both('ALTER DATABASE postgres RESET search_path; DROP SCHEMA evil CASCADE');
+
+# --- passwords --------------------------------------------------------------------------------
+
+{
+	my $before = -s $here->logfile;
+	my $there_before = -s $there->logfile;
+	my $host = "host=${\ $there->host} port=${\ $there->port} dbname=postgres user=reader";
+	my @wrong = ("$host password=s3cr3t", "password=s3cr3t $host bogus=s3cr3t", "password=s3cr3t $host 's3cr3t", "postgresql://reader:s3cr3t\@[nohost:1/x",
+		"$host password=s3cr3t port=1", "s3cr3t");
+	foreach my $string (@wrong)
+	{
+		my $err = failure("SELECT * FROM iblt_compare('wire', ${\ literal($string)})");
+		like($err, qr/could not connect to the peer|neither a foreign server/, 'a connection that fails is an error');
+		unlike($err =~ s/^LINE.*//mrg, qr/s3cr3t/, 'which does not show the password');
+	}
+	# an error later on, with a connection string that works
+	my $err = failure("SELECT * FROM iblt_compare('wire', ${\ literal(qq($host password=right))}, condition => '1/0 = id')");
+	like($err, qr/22012: on the peer: division by zero|22012: division by zero/, 'an error in a condition');
+	my $log = slurp_file($here->logfile, $before) . slurp_file($there->logfile, $there_before);
+	unlike($log, qr/s3cr3t|password=right/, 'nor do the logs show a password');
+	like(failure("ALTER USER MAPPING FOR reader SERVER \"node b\" OPTIONS (SET password 's3cr3t')"), qr/^$/, 'a wrong mapping');
+	$before = -s $here->logfile;
+	like(failure("SELECT * FROM iblt_compare('wire', 'node b')", user => 'reader'), qr/could not connect to the peer.*password authentication failed/s, 'a wrong password in a mapping');
+	unlike(slurp_file($here->logfile, $before), qr/s3cr3t/, 'is not in the log');
+}
+is($here->safe_psql('postgres', qq{SELECT coalesce("db ""link".dblink_get_connections(), '{}')}), '{}', 'no connection is left here');
+
+# --- what is missing -----------------------------------------------------------------------------
+
+$here->safe_psql('postgres', 'CREATE DATABASE bare');
+$here->safe_psql('bare', 'CREATE EXTENSION iblt; CREATE TABLE wire (id int PRIMARY KEY, v int)');
+{
+	my ($rc, $out, $err) = $here->psql('bare', "SELECT * FROM iblt_compare('wire', ${\ literal($peer)})");
+	like($err, qr/extension dblink is not installed.*HINT:  CREATE EXTENSION dblink/s, 'without dblink: an error with a hint');
+}
+like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($there->connstr('template1'))})"),
+	qr/extension iblt is not installed in the peer's database/, 'without iblt there: an error');
+$there->safe_psql('postgres', "UPDATE pg_extension SET extversion = '9.9' WHERE extname = 'iblt'");
+like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($peer)})"), qr/iblt is version \S+ here and version 9.9 on the peer/, 'another version there: an error that names both');
+$there->safe_psql('postgres', "UPDATE pg_extension SET extversion = '0.1.0' WHERE extname = 'iblt'");
+like(failure("SELECT * FROM iblt_compare('wire_b', ${\ literal($peer)})"), qr/42P01: relation public.wire_b does not exist on the peer/, 'no such relation there');
+
+# --- a peer that goes away; a cancel ---------------------------------------------------------------
+
+# What a condition calls delays the peer in a stage of our choice.
+both(q{CREATE FUNCTION public.slow(id int, seconds float8) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN IF id = 2 THEN PERFORM pg_sleep(seconds); END IF; RETURN true; END'});
+foreach my $what ('pg_terminate_backend', 'pg_cancel_backend')
+{
+	my $slow = "SELECT count(*) FROM iblt_compare('wire', ${\ literal($peer)}, peer_condition => 'public.slow(id, 60)')";
+	my ($out, $err) = ('', '');
+	my $session = IPC::Run::start([ 'psql', '-X', '-d', $here->connstr('postgres'), '-c', $slow ], '<', \'', '>', \$out, '2>', \$err);
+	ok($there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.wire' AND state = 'active' AND wait_event = 'PgSleep'"),
+		'the peer is scanning, and its application_name says for what');
+	$there->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%'");
+	$session->finish;
+	like($err, qr/ERROR:  on the peer: /, "$what there: an error");
+	nothing_left("after $what there");
+
+	($out, $err) = ('', '');
+	$session = IPC::Run::start([ 'psql', '-X', '-d', $here->connstr('postgres'), '-c', $slow ], '<', \'', '>', \$out, '2>', \$err);
+	$there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%' AND wait_event = 'PgSleep'");
+	$here->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT count(*) FROM iblt_compare%' AND pid <> pg_backend_pid()");
+	$session->finish;
+	like($err, $what =~ /cancel/ ? qr/canceling statement due to user request/ : qr/terminating connection/, "$what here: an error");
+	nothing_left("after $what here");
+}
+
+# --- a physical standby, both ways --------------------------------------------------------------------
+
+$there->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($there, 'base', has_streaming => 1);
+$standby->append_conf('postgresql.conf', "hot_standby_feedback = on\nmax_standby_streaming_delay = -1\n");
+$standby->start;
+$there->wait_for_catchup($standby, 'replay', $there->lsn('write'));
+is(compare("'wire'", undef, peer => literal($standby->connstr('postgres'))), truth('wire', 't.id'), 'a hot standby as peer');
+is(compare("'by_text'", undef, peer => literal($standby->connstr('postgres'))), truth('by_text', 't.id'), 'a hot standby as peer, keys by hash');
+$there->safe_psql('postgres', 'CREATE EXTENSION dblink');
+$there->wait_for_catchup($standby, 'replay', $there->lsn('write'));
+# it finds its functions in no search_path of its own
+my $qualified = sub {
+	my ($node, $args) = @_;
+	return $node->safe_psql('postgres', qq(SELECT count(*), count(*) FILTER (WHERE confirmed) FROM "Their Iblt".iblt_compare($args)));
+};
+is($qualified->($standby, "'wire', ${\ literal($there->connstr('postgres'))}"), '0|0', 'a standby compares itself with its primary');
+is($qualified->($standby, "'wire', ${\ literal($here->connstr('postgres'))}"), lines(truth('wire', 't.id')) . '|0', 'and with another server');
+# lag: rows that are on their way are no differences
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+$there->safe_psql('postgres', 'UPDATE wire SET v = 0 WHERE id BETWEEN 300 AND 330');
+{
+	my ($out, $err) = ('', '');
+	my $sql = qq(SELECT count(*), count(*) FILTER (WHERE confirmed) FROM "Their Iblt".iblt_compare('wire', ${\ literal($standby->connstr('postgres'))}));
+	is($there->safe_psql('postgres', $sql =~ s/\)$/, timeout => '1 s')/r), '31|0', 'a standby that does not replay: all is unconfirmed');
+	my $session = IPC::Run::start([ 'psql', '-X', '-At', '-d', $there->connstr('postgres'), '-c', $sql ], '<', \'', '>', \$out, '2>', \$err);
+	usleep(700_000);
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+	$session->finish;
+	is("$out$err", "0|0\n", 'once it replays, nothing differs');
+}
+$standby->stop;
+
+# --- logical replication under a load ------------------------------------------------------------------
+
+both('CREATE TABLE repl (id int PRIMARY KEY, n int NOT NULL DEFAULT 0, v text); CREATE TABLE repl_text (id text PRIMARY KEY, n int NOT NULL DEFAULT 0)');
+$here->safe_psql('postgres', q{INSERT INTO repl SELECT g, 0, md5(g::text) FROM generate_series(1, 20000) g;
+	INSERT INTO repl_text SELECT 'key ' || g FROM generate_series(1, 5000) g; CREATE PUBLICATION pub FOR TABLE repl, repl_text});
+$there->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ literal($here->connstr('postgres'))} PUBLICATION pub");
+$there->poll_query_until('postgres', "SELECT count(*) = 2 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'no initial copy';
+# A subscriber that is slow, so that there always are rows on their way.
+$there->safe_psql('postgres', q{CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END';
+	CREATE TRIGGER delay BEFORE UPDATE ON repl FOR EACH ROW EXECUTE FUNCTION delay(); ALTER TABLE repl ENABLE REPLICA TRIGGER delay});
+my $load = $here->basedir . '/load.sql';
+append_to_file($load, <<'SQL');
+\set id random(1, 20000)
+\set new random(100000, 10000000)
+UPDATE repl SET n = n + 1 WHERE id = :id;
+UPDATE repl_text SET n = n + 1 WHERE id = 'key ' || (:id % 5000 + 1);
+INSERT INTO repl VALUES (:new, 0, 'new') ON CONFLICT DO NOTHING;
+DELETE FROM repl WHERE id = (SELECT id FROM repl WHERE id > 100000 ORDER BY id LIMIT 1);
+SQL
+my $rounds = 6;
+my $settled = 0;
+my ($pgbench_out, $pgbench_err) = ('', '');
+my $pgbench = IPC::Run::start([ 'pgbench', '-n', '-c', '2', '-T', '300', '-R', '250', '-f', $load, $here->connstr('postgres') ],
+	'<', \'', '>', \$pgbench_out, '2>', \$pgbench_err);
+my %injected = (repl => {}, repl_text => {});
+$here->poll_query_until('postgres', 'SELECT count(*) > 20 FROM repl WHERE n > 0') or die 'pgbench does not run';
+foreach my $round (1 .. $rounds)
+{
+	# drift on rows that the load does not touch, and would not repair
+	my $base = 30000 + 100 * $round;
+	my @gone = map { 1 + int(rand(20000)) } 1 .. 3;
+	$there->safe_psql('postgres', "INSERT INTO repl SELECT g, 1, 'drift' FROM generate_series($base, $base + 4) g;
+		INSERT INTO repl_text SELECT 'drift ' || g FROM generate_series($base, $base + 2) g");
+	$injected{repl}{qq({"id": $_} there)} = 1 foreach ($base .. $base + 4);
+	$injected{repl_text}{qq({"id": "drift $_"} there)} = 1 foreach ($base .. $base + 2);
+	# and rows that are gone from the subscriber, which updates do not bring back
+	$there->safe_psql('postgres', 'DELETE FROM repl WHERE id IN (' . join(', ', @gone) . ')');
+	$injected{repl}{qq({"id": $_} here)} = 1 foreach (@gone);
+	foreach my $direction ([ $here, $there, 0 ], [ $there, $here, 1 ])
+	{
+		my ($node, $other, $turned) = @$direction;
+		foreach my $table (qw(repl repl_text))
+		{
+			my $prefix = $node == $there ? '"Their Iblt".' : '';
+			my $rows = $node->safe_psql('postgres', "SELECT key, side, confirmed FROM ${prefix}iblt_compare('$table', ${\ literal($other->connstr('postgres'))});
+				SELECT settled FROM ${prefix}iblt_compare_stats()");
+			my $count = $rows =~ s/\n?(\d+)$// ? $1 : 0;
+			my (%got, %unconfirmed);
+			foreach my $line (split /\n/, $rows)
+			{
+				my ($key, $side, $confirmed) = split /\|/, $line;
+				$side = $side eq 'here' ? 'there' : 'here' if $turned && $side ne 'both';
+				($confirmed eq 't' ? \%got : \%unconfirmed)->{"$key $side"} = 1;
+			}
+			is(join("\n", sort keys %got), join("\n", sort keys %{ $injected{$table} }),
+				"round $round, $table from " . $node->name . ': what is confirmed is what was injected')
+			  or note('unconfirmed: ', join(' ', %unconfirmed));
+			is(join(' ', sort keys %unconfirmed), '', 'nothing is unconfirmed');
+			$settled += $count;
+		}
+	}
+}
+note("$settled rows on their way were seen");
+# rows that certainly are on their way: the subscriber cannot apply them for a while
+{
+	my ($out, $err) = ('', '');
+	my $lock = IPC::Run::start([ 'psql', '-X', '-d', $there->connstr('postgres'), '-c',
+		'BEGIN; LOCK TABLE repl IN SHARE MODE; SELECT pg_sleep(1.5); COMMIT' ], '<', \'', '>', \$out, '2>', \$err);
+	$there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE mode = 'ShareLock' AND granted AND relation = 'repl'::regclass");
+	$here->safe_psql('postgres', 'UPDATE repl SET n = -1 WHERE id % 200 = 0');
+	my @rows = split /\n/, $here->safe_psql('postgres', "SELECT key, side FROM iblt_compare('repl', ${\ literal($peer)}) WHERE confirmed;
+		SELECT settled FROM iblt_compare_stats()");
+	my $count = pop @rows;
+	$lock->finish;
+	is(join("\n", sort map { s/\|/ /r } @rows), join("\n", sort keys %{ $injected{repl} }), 'rows that wait for a lock are no differences');
+	cmp_ok($count, '>=', 90, "though they differed when scanned ($count)");
+}
+cmp_ok($here->safe_psql('postgres', 'SELECT count(*) FROM repl WHERE n <> 0'), '>', 300, 'the load was at work');
+$pgbench->signal('INT');
+$pgbench->finish;
+note("pgbench: $pgbench_out $pgbench_err");
+$here->wait_for_catchup('sub');
+foreach my $table (qw(repl repl_text))
+{
+	is(compare("'$table'"), truth($table, 't.id'), "$table: the load has ended, and the differences are those of a full comparison");
+}
+# a subscription that does not run confirms nothing, and says so
+$there->safe_psql('postgres', 'ALTER SUBSCRIPTION sub DISABLE');
+{
+	my ($rc, $out, $err) = $here->psql('postgres', "SELECT count(*) > 0, bool_or(confirmed) FROM iblt_compare('repl', ${\ literal($peer)})");
+	is($out, 't|f', 'a disabled subscription: nothing is confirmed');
+	like($err, qr/WARNING:  replication of this relation is not ready/, 'with a warning');
+	is($here->safe_psql('postgres', "SELECT bool_and(confirmed IS NULL) FROM iblt_compare('repl', ${\ literal($peer)}, recheck => 0)"), 't', 'recheck => 0: not tested');
+	like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_compare('repl', ${\ literal($peer)}, recheck => 2)"),
+		qr/25001: rows cannot be looked at again/, 'no recheck within one snapshot');
+}
+$there->safe_psql('postgres', 'ALTER SUBSCRIPTION sub SET (slot_name = NONE); DROP SUBSCRIPTION sub');
+is(connections($there), '0', 'no connection is left');
+
+$_->stop foreach ($here, $there);
+done_testing();
