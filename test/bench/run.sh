@@ -164,7 +164,7 @@ describe_machine() {
 	say "Machine: $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)," \
 		"load $(cut -d' ' -f1-3 /proc/loadavg)"
 	BUSY_BEFORE=$(others_percent)
-	say "Server:  $("$PG_CONFIG" --version | sed 's/ (.*//'), as installed (shared_buffers" \
+	say "Server:  $("$PG_CONFIG" --version | sed 's/ (.*//'), memory as installed (shared_buffers" \
 		"$(sql -c 'SHOW shared_buffers'), jit $(sql -c 'SHOW jit')), sequential scans"
 	say "Workers: $(workers_launched) launched, parallel_leader_participation off"
 	say "Table:   $ROWS rows, $(sql -c "SELECT pg_size_pretty(pg_table_size('t')) || ', ' ||
