@@ -91,9 +91,8 @@ extern IbltCodec *iblt_codec_from_description(const char *description,
 											  bool labels_as_text,
 											  MemoryContext cxt);
 
-/* The type, and for rows the typmod, of what iblt_codec_read returns. */
+/* The type of what iblt_codec_read returns. */
 extern Oid	iblt_codec_type(IbltCodec *codec);
-extern int32 iblt_codec_typmod(IbltCodec *codec);
 
 /*
  * Rises whenever any codec of this process looks up a row type anew, which is
@@ -101,14 +100,8 @@ extern int32 iblt_codec_typmod(IbltCodec *codec);
  */
 extern uint64 iblt_codec_generation(void);
 
-/*
- * Rows.  The number of columns is -1 for what is no row and for a record
- * codec that has seen no datum.  Dropped columns do not count.  A column's
- * codec is good until iblt_codec_generation rises.
- */
+/* Are its values rows? */
 extern bool iblt_codec_is_row(IbltCodec *codec);
-extern int	iblt_codec_ncolumns(IbltCodec *codec);
-extern IbltCodec *iblt_codec_column(IbltCodec *codec, int column);
 
 /* The columns' items alone, without the row's own length in front. */
 extern void iblt_codec_append_columns(StringInfo buf, IbltCodec *codec,

@@ -480,14 +480,6 @@ iblt_codec_type(IbltCodec *codec)
 	return codec->type;
 }
 
-int32
-iblt_codec_typmod(IbltCodec *codec)
-{
-	IbltRow    *row = iblt_codec_own_row(codec);
-
-	return row ? row->typmod : codec->typmod;
-}
-
 uint64
 iblt_codec_generation(void)
 {
@@ -498,22 +490,4 @@ bool
 iblt_codec_is_row(IbltCodec *codec)
 {
 	return codec->kind == IBLT_KIND_ROW;
-}
-
-int
-iblt_codec_ncolumns(IbltCodec *codec)
-{
-	IbltRow    *row = iblt_codec_own_row(codec);
-
-	return row ? row->ncolumns : -1;
-}
-
-IbltCodec *
-iblt_codec_column(IbltCodec *codec, int column)
-{
-	IbltRow    *row = iblt_codec_own_row(codec);
-
-	if (row == NULL || column < 0 || column >= row->ncolumns)
-		elog(ERROR, "codec has no column %d", column);
-	return row->columns[column];
 }

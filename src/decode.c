@@ -12,7 +12,6 @@
 
 #include <math.h>
 
-#include "access/htup_details.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -316,13 +315,10 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	Decoding	decoding;
 	Verdict		verdict;
 	IbltEntry	entry;
-	TupleDesc	tupdesc;
 	Datum		values[4];
 	bool		nulls[4] = {false};
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "iblt_decode_status must return a row");
 	decoding_start(&decoding);
 	while (decoding_next(&decoding, &entry))
 		;
@@ -332,8 +328,7 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	values[2] = Int64GetDatum((int64) verdict.estimate);
 	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
 	values[3] = Int64GetDatum((int64) verdict.recommended);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+	return iblt_value_row(fcinfo, values, nulls);
 }
 
 PG_FUNCTION_INFO_V1(iblt_estimate);
@@ -345,16 +340,12 @@ iblt_estimate(PG_FUNCTION_ARGS)
 	IbltSketch	sketch;
 	double		estimate;
 	double		bound;
-	TupleDesc	tupdesc;
 	Datum		values[2];
 	bool		nulls[2] = {false};
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "iblt_estimate must return a row");
 	estimate = iblt_core_estimate(&sketch, &bound);
 	values[0] = Int64GetDatum((int64) estimate);
 	values[1] = Int64GetDatum((int64) bound);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -8,8 +8,6 @@
  */
 #include "iblt.h"
 
-#include "access/htup_details.h"
-#include "funcapi.h"
 #include "utils/builtins.h"
 
 #include "core/fold.h"
@@ -316,7 +314,6 @@ iblt_get(PG_FUNCTION_ARGS)
 	IbltSketch	sketch;
 	IbltParams	params;
 	IbltEntry	entry;
-	TupleDesc	tupdesc;
 	Datum		values[3] = {0};
 	bool		nulls[3] = {false, true, true};
 
@@ -329,8 +326,6 @@ iblt_get(PG_FUNCTION_ARGS)
 		presence = iblt_core_get(&sketch, iblt_key_padded(coder, params.limbs),
 								 &entry);
 
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "iblt_get must return a row");
 	values[0] = CStringGetTextDatum(names[presence]);
 	if (presence == IBLT_PRESENT)
 	{
@@ -339,6 +334,5 @@ iblt_get(PG_FUNCTION_ARGS)
 		nulls[2] = !entry.has_value;
 		values[2] = Int64GetDatum((int64) entry.value);
 	}
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+	return iblt_value_row(fcinfo, values, nulls);
 }

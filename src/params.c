@@ -8,8 +8,7 @@
  */
 #include "iblt.h"
 
-#include "access/htup_details.h"
-#include "funcapi.h"
+#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 
@@ -240,12 +239,9 @@ iblt_info(PG_FUNCTION_ARGS)
 	const IbltParams *params = &sketch.params;
 	Datum		values[INFO_COLUMNS];
 	bool		nulls[INFO_COLUMNS] = {false};
-	TupleDesc	tupdesc;
 	char	   *key_type;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "iblt_info must return a row");
 	values[INFO_VERSION] = Int32GetDatum(IBLT_FORMAT_VERSION);
 	values[INFO_HASHES] = Int32GetDatum(params->hashes);
 	values[INFO_CELLS] = Int32GetDatum(iblt_core_subtable_count(params) *
@@ -261,6 +257,5 @@ iblt_info(PG_FUNCTION_ARGS)
 	values[INFO_SEED] = Int64GetDatum((int64) params->seed);
 	values[INFO_ROWS] = Int64GetDatum(sketch.rows);
 	values[INFO_BYTES] = Int64GetDatum((int64) sketch.size);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+	return iblt_value_row(fcinfo, values, nulls);
 }

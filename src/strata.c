@@ -11,8 +11,6 @@
  */
 #include "strata_private.h"
 
-#include "access/htup_details.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
@@ -272,12 +270,9 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 	const IbltParams *table = &strata.params.table;
 	Datum		values[INFO_COLUMNS];
 	bool		nulls[INFO_COLUMNS] = {false};
-	TupleDesc	tupdesc;
 	char	   *key_type;
 
 	open_arg(&strata, fcinfo, 0);
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "iblt_strata_info must return a row");
 	key_type = iblt_params_key_type(table);
 	values[INFO_VERSION] = Int32GetDatum(IBLT_STRATA_VERSION);
 	values[INFO_STRATA] = Int32GetDatum(strata.params.strata);
@@ -290,8 +285,7 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 	values[INFO_SEED] = Int64GetDatum((int64) table->seed);
 	values[INFO_ROWS] = Int64GetDatum(strata.all.rows);
 	values[INFO_BYTES] = Int64GetDatum((int64) strata.all.size);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
-													  values, nulls)));
+	return iblt_value_row(fcinfo, values, nulls);
 }
 
 /* --- operators ------------------------------------------------------------ */

@@ -7,7 +7,9 @@
  */
 #include "value.h"
 
+#include "access/htup_details.h"
 #include "common/base64.h"
+#include "funcapi.h"
 #include "libpq/pqformat.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -163,4 +165,15 @@ Datum
 iblt_value_bytes(FunctionCallInfo fcinfo)
 {
 	PG_RETURN_BYTEA_P(PG_GETARG_BYTEA_P_COPY(0));
+}
+
+Datum
+iblt_value_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "function %u must return a row", fcinfo->flinfo->fn_oid);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
 }

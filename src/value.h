@@ -50,4 +50,8 @@ extern Datum iblt_value_from_bytea(FunctionCallInfo fcinfo,
 /* The type's send function and cast to bytea: the same bytes. */
 extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
 
+/* The row that a function with OUT parameters returns. */
+extern Datum iblt_value_row(FunctionCallInfo fcinfo, Datum *values,
+							bool *nulls);
+
 #endif							/* IBLT_VALUE_H */
