@@ -15,6 +15,9 @@ OBJS = $(patsubst %.c,%.o,$(SRCS))
 
 DATA = $(sort $(wildcard sql/iblt--*--*.sql))
 DATA_built = sql/iblt--$(EXTVERSION).sql
+# The parts of the script, in order.  (A name that test/sql has too would not do:
+# pg_regress would run the script.)
+SQL_PARTS = sql/iblt.sql $(patsubst %,sql/iblt_%.sql,peer compare repair audit)
 REGRESS = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
 # Inputs are in test/sql; pg_regress finds the top-level expected/ through its
 # output directory (up to 15) or its --expecteddir (from 16), both "." here.
@@ -65,8 +68,8 @@ clean distclean:
 .PHONY: all install installcheck uninstall clean distclean
 endif
 
-sql/iblt--$(EXTVERSION).sql: sql/iblt.sql
-	cp $< $@
+sql/iblt--$(EXTVERSION).sql: $(SQL_PARTS)
+	cat $^ > $@
 
 # --- unit tests of src/core, without a server -------------------------------
 

@@ -178,7 +178,7 @@ iblt_compare_template(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(value);
 }
 
-PG_FUNCTION_INFO_V1(iblt_compare_raise);
+PG_FUNCTION_INFO_V1(iblt_peer_raise);
 
 /* Argument n as a C string, or NULL. */
 static char *
@@ -190,12 +190,12 @@ text_arg(FunctionCallInfo fcinfo, int n)
 }
 
 /*
- * iblt_compare_raise(sqlstate, message, detail, hint): an ERROR which the
+ * iblt_peer_raise(sqlstate, message, detail, hint): an ERROR which the
  * server's log shows without the statement and its context.  The statement may
  * hold a connection string with a password.
  */
 Datum
-iblt_compare_raise(PG_FUNCTION_ARGS)
+iblt_peer_raise(PG_FUNCTION_ARGS)
 {
 	char	   *sqlstate = text_arg(fcinfo, 0);
 	char	   *message = text_arg(fcinfo, 1);

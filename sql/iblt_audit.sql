@@ -1,0 +1,4 @@
+-- Audits -----------------------------------------------------------------------
+--
+-- Functions named iblt_audit_* are the steps of iblt_audit and
+-- iblt_audit_subscription.

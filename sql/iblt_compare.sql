@@ -1,0 +1,1123 @@
+-- Live comparison ------------------------------------------------------------------
+--
+-- Functions named iblt_compare_* and iblt_peer_* are the steps of iblt_compare.
+-- A plan (jsonb, of iblt_compare_plan) says what is compared and how; every
+-- step is given the plan and the name of the connection to the peer, which is
+-- NULL when both relations are in this database.  "here" and "there" are the
+-- sides.  Statements are made of quoted identifiers and literals, and run under
+-- search_path pg_catalog on both sides.
+
+CREATE FUNCTION iblt_compare_template(capacity integer, key_size integer, seed bigint) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_compare_template(integer, integer, bigint) IS
+'an empty sketch of at least that capacity, with as many sizes to fold to as there can be';
+
+-- Arrays of equal length, of which some are NULL where they say nothing: one
+-- large value is made while the other side makes its own, and parsed at once.
+CREATE TYPE iblt_compare_rows AS (
+	id text[],		-- the key in one word, the same on both sides
+	key jsonb[],	-- where id does not say it all
+	n bigint[],		-- rows with this key, where it need not be one
+	digest text[],	-- of their contents
+	mark text[],	-- of their row versions
+	content jsonb[]
+);
+COMMENT ON TYPE iblt_compare_rows IS 'the rows of given keys on one side, one element a key';
+
+CREATE TYPE iblt_difference AS (
+	id text,
+	key jsonb,
+	side text,
+	here jsonb,
+	there jsonb,
+	here_count bigint,
+	there_count bigint,
+	mark text,
+	confirmed boolean
+);
+COMMENT ON TYPE iblt_difference IS 'a key whose rows differ, as the steps of iblt_compare hand it on';
+
+-- Figures and progress
+
+CREATE FUNCTION iblt_compare_stats(
+	OUT relation text,
+	OUT peer_relation text,
+	OUT rows_here bigint,
+	OUT rows_there bigint,
+	OUT differences bigint,
+	OUT unconfirmed bigint,
+	OUT settled bigint,
+	OUT key_columns text[],
+	OUT columns text[],
+	OUT columns_left_out text[],
+	OUT messages bigint,
+	OUT bytes_sent bigint,
+	OUT bytes_received bigint,
+	OUT sketch_bytes bigint,
+	OUT scan_here_ms numeric,
+	OUT scan_there_ms numeric,
+	OUT scan_ms numeric,
+	OUT lookup_ms numeric,
+	OUT recheck_ms numeric,
+	OUT total_ms numeric,
+	OUT finished_at timestamptz)
+RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	noted jsonb := nullif(current_setting('iblt.compare_stats', true), '')::jsonb;
+BEGIN
+	IF noted IS NULL OR NOT noted ? 'finished_at' THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'no iblt_compare has finished in this session';
+	END IF;
+	relation := noted ->> 'relation';
+	peer_relation := noted ->> 'peer_relation';
+	rows_here := noted ->> 'rows_here';
+	rows_there := noted ->> 'rows_there';
+	differences := noted ->> 'differences';
+	unconfirmed := noted ->> 'unconfirmed';
+	settled := noted ->> 'settled';
+	key_columns := ARRAY(SELECT jsonb_array_elements_text(noted -> 'key_columns'));
+	columns := ARRAY(SELECT jsonb_array_elements_text(noted -> 'columns'));
+	columns_left_out := ARRAY(SELECT jsonb_array_elements_text(noted -> 'columns_left_out'));
+	messages := coalesce(noted ->> 'messages', '0');
+	bytes_sent := coalesce(noted ->> 'bytes_sent', '0');
+	bytes_received := coalesce(noted ->> 'bytes_received', '0');
+	sketch_bytes := coalesce(noted ->> 'sketch_bytes', '0');
+	scan_here_ms := noted ->> 'scan_here_ms';
+	scan_there_ms := noted ->> 'scan_there_ms';
+	scan_ms := noted ->> 'scan_ms';
+	lookup_ms := coalesce(noted ->> 'lookup_ms', '0');
+	recheck_ms := coalesce(noted ->> 'recheck_ms', '0');
+	total_ms := noted ->> 'total_ms';
+	finished_at := noted ->> 'finished_at';
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_stats() IS
+'figures of the last iblt_compare that finished in this session: rows, differences, messages, bytes, times';
+
+CREATE FUNCTION iblt_compare_progress(plan jsonb, message text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF (plan ->> 'progress')::boolean THEN
+		RAISE NOTICE '%', message;
+	ELSE
+		RAISE DEBUG '%', message;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_progress(jsonb, text) IS 'says where a comparison is';
+
+CREATE FUNCTION iblt_compare_ms(since timestamptz) RETURNS numeric
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT round(1000 * extract(epoch FROM clock_timestamp() - since)::numeric, 1)
+$$;
+COMMENT ON FUNCTION iblt_compare_ms(timestamptz) IS 'milliseconds since then';
+
+-- What is compared
+
+-- It runs on both sides, each with its own copy of the extension.
+CREATE FUNCTION iblt_compare_describe(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH tree AS (
+		SELECT relation::oid AS relid, true AS isleaf
+			WHERE NOT EXISTS (SELECT FROM pg_partition_tree(relation))
+		UNION ALL
+		SELECT relid, isleaf FROM pg_partition_tree(relation)
+	)
+	SELECT jsonb_build_object(
+		'relation', format('%I.%I', n.nspname, c.relname),
+		'schema', '@extschema@',
+		'system', CASE WHEN has_function_privilege('pg_control_system()', 'execute')
+			THEN (SELECT system_identifier::text FROM pg_control_system()) END,
+		'recovery', pg_is_in_recovery(),
+		'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
+		'versions', NOT EXISTS (SELECT FROM tree JOIN pg_class l ON l.oid = tree.relid
+			LEFT JOIN pg_am am ON am.oid = l.relam WHERE tree.isleaf AND am.amname IS DISTINCT FROM 'heap'),
+		-- a heap page holds at most a tuple for each 28 bytes
+		'most_rows', CASE WHEN c.relkind IN ('r', 'p', 'm') AND NOT (c.relkind = 'r' AND c.relhassubclass) THEN
+			(SELECT CASE WHEN bool_and(coalesce(am.amname = 'heap', false))
+				THEN sum(pg_relation_size(l.oid) / 28) END
+			FROM tree JOIN pg_class l ON l.oid = tree.relid
+			LEFT JOIN pg_am am ON am.oid = l.relam WHERE tree.isleaf) END,
+		'columns', (SELECT coalesce(jsonb_agg(jsonb_build_object(
+				'name', a.attname,
+				'type', format_type(a.atttypid, CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
+				'base', (WITH RECURSIVE base AS (
+						SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = a.atttypid
+						UNION ALL
+						SELECT t.oid, t.typtype, t.typbasetype FROM base JOIN pg_type t ON t.oid = base.typbasetype
+							WHERE base.typtype = 'd')
+					SELECT oid::bigint FROM base WHERE typtype <> 'd'),
+				'notnull', a.attnotnull) ORDER BY a.attnum), '[]')
+			FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped),
+		'keys', (SELECT coalesce(jsonb_agg(to_jsonb(u.columns) ORDER BY u.indisprimary DESC,
+				cardinality(u.columns), u.indexrelid), '[]')
+			FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
+					SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
+					JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum AND a.attnotnull
+					WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns, i.indnkeyatts
+				FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+				WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
+				AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
+			WHERE cardinality(u.columns) = u.indnkeyatts),
+		'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
+			WHERE s.slot_type = 'logical' AND s.database = current_database()),
+		'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
+				'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
+			FROM pg_subscription_rel r
+			JOIN pg_stat_subscription st ON st.subid = r.srsubid
+			JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
+				AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+			WHERE r.srrelid IN (SELECT relid FROM tree UNION ALL SELECT relid FROM pg_partition_ancestors(relation))))
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION iblt_compare_describe(regclass) IS
+'columns, keys, size and replication of a relation, as iblt_compare wants to know them of both sides';
+
+CREATE FUNCTION iblt_compare_describe_peer(conn text, relation text) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mine text := (SELECT extversion FROM pg_extension WHERE extname = 'iblt');
+	schema text;
+	version text;
+	answer text;
+BEGIN
+	answer := @extschema@.iblt_peer_ask(conn, 'there', format(
+		'SELECT pg_catalog.json_build_array(pg_catalog.quote_ident(n.nspname), e.extversion, pg_catalog.to_regclass(%L)::pg_catalog.oid)
+		FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = ''iblt''',
+		relation));
+	schema := answer::json ->> 0;
+	version := answer::json ->> 1;
+	IF version IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'extension iblt is not installed in the peer''s database',
+			HINT = 'CREATE EXTENSION iblt there as well.';
+	ELSIF version <> mine THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('extension iblt is version %s here and version %s on the peer', mine, version),
+			HINT = 'ALTER EXTENSION iblt UPDATE on the side with the older one.';
+	ELSIF answer::json ->> 2 IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = format('relation %s does not exist on the peer', relation),
+			HINT = 'If its name is another one there, give it as peer_relation, with its schema.';
+	END IF;
+	RETURN @extschema@.iblt_peer_ask(conn, 'there', format('SELECT %s.iblt_compare_describe(%s::pg_catalog.oid)',
+		schema, answer::json ->> 2));
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_describe_peer(text, text) IS
+'the peer''s relation, after a look at the version of iblt there';
+
+-- The type that both sides' values are cast to; '' if that is not needed.
+CREATE FUNCTION iblt_compare_cast(here jsonb, there jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE
+		WHEN here -> 'type' = there -> 'type' THEN ''
+		WHEN h IN (20, 21, 23) AND t IN (20, 21, 23) THEN 'int8'
+		WHEN h IN (20, 21, 23, 1700) AND t IN (20, 21, 23, 1700) THEN 'numeric'
+		WHEN h IN (700, 701) AND t IN (700, 701) THEN 'float8'
+		ELSE 'text' END
+	FROM (SELECT (here ->> 'base')::bigint AS h, (there ->> 'base')::bigint AS t) AS base
+$$;
+COMMENT ON FUNCTION iblt_compare_cast(jsonb, jsonb) IS
+'the type in which values of two columns can be compared without a loss';
+
+CREATE FUNCTION iblt_compare_refuse_names(names text[], message text, hint text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF cardinality(names) > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column', HINT = hint,
+			MESSAGE = format(message, (SELECT string_agg(format('"%s"', name), ', ') FROM unnest(names) AS name));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_refuse_names(text[], text, text) IS 'an error that names columns, if there are any';
+
+-- The columns of both, in the order of this side, but for those excluded.
+CREATE FUNCTION iblt_compare_common(here jsonb, there jsonb, options jsonb) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	excluded text[] := ARRAY(SELECT jsonb_array_elements_text(coalesce(options -> 'exclude', '[]')));
+	asked text[] := ARRAY(SELECT jsonb_array_elements_text(
+		coalesce(options -> 'columns', '[]') || coalesce(options -> 'key_columns', '[]')));
+	mine text[] := ARRAY(SELECT c ->> 'name' FROM jsonb_array_elements(here -> 'columns') AS c);
+	theirs text[] := ARRAY(SELECT c ->> 'name' FROM jsonb_array_elements(there -> 'columns') AS c);
+BEGIN
+	PERFORM @extschema@.iblt_compare_refuse_names(
+		ARRAY(SELECT x FROM unnest(excluded) AS x WHERE x <> ALL (mine) AND x <> ALL (theirs)),
+		'excluded columns are on neither side: %s', 'Names are case-sensitive.');
+	PERFORM @extschema@.iblt_compare_refuse_names(
+		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (mine)), 'columns are not here: %s', 'Names are case-sensitive.');
+	PERFORM @extschema@.iblt_compare_refuse_names(
+		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (theirs)), 'columns are not on the peer: %s', 'Names are case-sensitive; what is compared must be on both sides.');
+	PERFORM @extschema@.iblt_compare_refuse_names(
+		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x = ANY (excluded)), 'columns are both asked for and excluded: %s', 'Name them in one of the lists.');
+	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('name', h ->> 'name', 'here', h ->> 'type', 'there', t ->> 'type',
+			'base', h -> 'base', 'peer_base', t -> 'base', 'cast', @extschema@.iblt_compare_cast(h, t),
+			'notnull', (h ->> 'notnull')::boolean AND (t ->> 'notnull')::boolean) ORDER BY position), '[]')
+		FROM jsonb_array_elements(here -> 'columns') WITH ORDINALITY AS a(h, position)
+		JOIN jsonb_array_elements(there -> 'columns') AS b(t) ON h ->> 'name' = t ->> 'name'
+		WHERE h ->> 'name' <> ALL (excluded));
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_common(jsonb, jsonb, jsonb) IS 'the columns that both relations have';
+
+-- Columns on one side only: named in an error or a warning, unless told otherwise.
+CREATE FUNCTION iblt_compare_extra(here jsonb, there jsonb, options jsonb) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	extra jsonb;
+	message text;
+BEGIN
+	IF options -> 'columns' IS NOT NULL THEN
+		RETURN '[]';
+	END IF;
+	SELECT coalesce(jsonb_agg(name), '[]'),
+		concat_ws('; ', 'only here: ' || string_agg(format('"%s"', name), ', ') FILTER (WHERE mine),
+			'only on the peer: ' || string_agg(format('"%s"', name), ', ') FILTER (WHERE NOT mine))
+	INTO extra, message FROM (
+		SELECT name, bool_or(mine) AS mine FROM (
+			SELECT c ->> 'name' AS name, true AS mine FROM jsonb_array_elements(here -> 'columns') AS c
+			UNION ALL
+			SELECT c ->> 'name', false FROM jsonb_array_elements(there -> 'columns') AS c) AS each
+		GROUP BY name HAVING count(*) = 1) AS single
+	WHERE NOT coalesce(options -> 'exclude', '[]') ? name;
+	IF extra <> '[]' AND options ->> 'extra_columns' = 'error' THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = 'columns exist on one side only', DETAIL = message,
+			HINT = 'Exclude them, or set extra_columns => ''warn'' or ''ignore''.';
+	ELSIF extra <> '[]' AND options ->> 'extra_columns' = 'warn' THEN
+		RAISE WARNING USING MESSAGE = format('columns on one side only are not compared (%s)', message),
+			HINT = 'extra_columns => ''error'' or ''ignore'' makes this an error, or silences it.';
+	END IF;
+	RETURN extra;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_extra(jsonb, jsonb, jsonb) IS 'columns that only one relation has';
+
+-- Names of the key's columns: as asked, or of a unique index here or there, or none.
+CREATE FUNCTION iblt_compare_key_names(here jsonb, there jsonb, common jsonb, asked jsonb) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(asked, (
+		SELECT names FROM (
+			SELECT key, position, 1 FROM jsonb_array_elements(here -> 'keys') WITH ORDINALITY AS h(key, position)
+			UNION ALL
+			SELECT key, position, 2 FROM jsonb_array_elements(there -> 'keys') WITH ORDINALITY AS t(key, position)
+		) AS candidate(names, position, side)
+		WHERE (SELECT bool_and(common @> jsonb_build_array(jsonb_build_object('name', name)))
+			FROM jsonb_array_elements_text(names) AS name)
+		ORDER BY side, position LIMIT 1))
+$$;
+COMMENT ON FUNCTION iblt_compare_key_names(jsonb, jsonb, jsonb, jsonb) IS
+'the columns that identify a row; NULL for a whole row';
+
+CREATE FUNCTION iblt_compare_check_types(columns jsonb, cast_types boolean) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	problems text := (SELECT string_agg(format('"%s" is %s here and %s on the peer',
+		c ->> 'name', c ->> 'here', c ->> 'there'), '; ')
+		FROM jsonb_array_elements(columns) AS c WHERE c ->> 'cast' <> '');
+BEGIN
+	IF columns = '[]' THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column', MESSAGE = 'the relations have no columns to compare';
+	ELSIF problems IS NOT NULL AND NOT cast_types THEN
+		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+			MESSAGE = 'column types differ: ' || problems,
+			HINT = 'With cast_types => true, numbers are compared by value and all else as text; exclude leaves a column out.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_check_types(jsonb, boolean) IS 'an error that names the columns of different types';
+
+-- Bytes of a canonical key of these columns, if every one has a fixed width
+-- and can be looked up through an index whatever its collation; or NULL.
+CREATE FUNCTION iblt_compare_key_size(key jsonb) RETURNS integer
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN bool_and(width IS NOT NULL) THEN sum(width)::integer END FROM (
+		SELECT CASE WHEN NOT (c ->> 'notnull')::boolean THEN NULL
+			WHEN c ->> 'cast' = 'int8' THEN 9
+			WHEN c ->> 'cast' = '' AND c -> 'base' = c -> 'peer_base' THEN
+				('{"16": 2, "18": 2, "20": 9, "21": 3, "23": 5, "26": 5, "700": 5, "701": 9, "774": 9, "829": 7,
+				"1082": 5, "1083": 9, "1114": 9, "1184": 9, "1266": 13, "2950": 17}'::jsonb
+				->> (c ->> 'base'))::integer END
+		FROM jsonb_array_elements(key) AS c) AS column_of(width)
+$$;
+COMMENT ON FUNCTION iblt_compare_key_size(jsonb) IS 'bytes that a key of these columns takes in a sketch, if it can be kept there';
+
+-- What connects the sides: a list of directions in which changes flow.
+CREATE FUNCTION iblt_compare_links(here jsonb, there jsonb) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH direction(source, follower, from_side, to_side) AS (
+		VALUES ('here', 'there', here, there), ('there', 'here', there, here)
+	), link AS (
+		SELECT jsonb_build_object('source', source, 'follower', follower, 'slot', s -> 'slot',
+			'ready', (s ->> 'ready')::boolean AND NOT (to_side ->> 'recovery')::boolean) AS l
+		FROM direction, jsonb_array_elements(to_side -> 'subscriptions') AS s
+		WHERE from_side -> 'slots' ? (s ->> 'slot')
+		UNION ALL
+		SELECT jsonb_build_object('source', source, 'follower', follower, 'slot', NULL, 'ready', true)
+		FROM direction WHERE from_side ->> 'system' = to_side ->> 'system' AND (to_side ->> 'recovery')::boolean
+	)
+	SELECT coalesce(jsonb_agg(DISTINCT l), '[]') FROM link
+$$;
+COMMENT ON FUNCTION iblt_compare_links(jsonb, jsonb) IS
+'logical subscriptions and physical replication between the sides of a comparison';
+
+CREATE FUNCTION iblt_compare_plan(here jsonb, there jsonb, options jsonb) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	common jsonb := @extschema@.iblt_compare_common(here, there, options);
+	names jsonb := @extschema@.iblt_compare_key_names(here, there, common, options -> 'key_columns');
+	extra jsonb := @extschema@.iblt_compare_extra(here, there, options);
+	links jsonb := @extschema@.iblt_compare_links(here, there);
+	columns jsonb;
+	key jsonb;
+	size integer;
+	looks integer := coalesce((options ->> 'recheck')::integer, CASE WHEN links = '[]' THEN 0 ELSE 5 END);
+	is_unique boolean;
+BEGIN
+	SELECT coalesce(jsonb_agg(c ORDER BY position), '[]') INTO columns
+		FROM jsonb_array_elements(common) WITH ORDINALITY AS a(c, position)
+		WHERE options -> 'columns' IS NULL OR (options -> 'columns') ? (c ->> 'name') OR names ? (c ->> 'name');
+	PERFORM @extschema@.iblt_compare_check_types(columns, (options ->> 'cast_types')::boolean);
+	SELECT jsonb_agg(c ORDER BY n.position) INTO key
+		FROM jsonb_array_elements_text(names) WITH ORDINALITY AS n(name, position)
+		JOIN jsonb_array_elements(columns) AS c ON c ->> 'name' = n.name;
+	is_unique := names IS NOT NULL AND (here -> 'keys') @> jsonb_build_array(names)
+		AND (there -> 'keys') @> jsonb_build_array(names)
+		AND (here ->> 'plain')::boolean AND (there ->> 'plain')::boolean;
+	size := CASE WHEN is_unique THEN @extschema@.iblt_compare_key_size(key) END;
+	RETURN options || jsonb_build_object('here', here || jsonb_build_object('condition', options -> 'condition'),
+		'there', there || jsonb_build_object('condition', options -> 'peer_condition'),
+		'columns', columns, 'key', coalesce(key, columns), 'whole_row', key IS NULL, 'extra', extra,
+		'unique', is_unique, 'links', links, 'recheck', looks,
+		'by_hash', size IS NULL OR size > 32, 'key_size', least(coalesce(size, 8), 32),
+		'versions', looks > 0 AND (here ->> 'versions')::boolean AND (there ->> 'versions')::boolean);
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_plan(jsonb, jsonb, jsonb) IS
+'what iblt_compare is to do: columns and their casts, key, replication between the sides, options';
+
+-- The statements
+
+CREATE FUNCTION iblt_compare_expression(c jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE c ->> 'cast'
+		WHEN '' THEN format('t.%I', c ->> 'name')
+		WHEN 'numeric' THEN format('pg_catalog.trim_scale(t.%I::pg_catalog.numeric)', c ->> 'name')
+		ELSE format('t.%I::pg_catalog.%s', c ->> 'name', c ->> 'cast') END
+$$;
+COMMENT ON FUNCTION iblt_compare_expression(jsonb) IS 'a column''s value as it is compared';
+
+-- A function takes 100 arguments; a row has room for more columns.
+CREATE FUNCTION iblt_compare_checksum(plan jsonb, side text, columns jsonb, seed bigint) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format(CASE WHEN count(*) > 90 THEN '%s.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))'
+			ELSE '%s.iblt_checksum_seeded(%L::pg_catalog.int8, %s)' END, plan -> side ->> 'schema', seed,
+		string_agg(@extschema@.iblt_compare_expression(c), ', ' ORDER BY position))
+	FROM jsonb_array_elements(columns) WITH ORDINALITY AS a(c, position)
+$$;
+COMMENT ON FUNCTION iblt_compare_checksum(jsonb, text, jsonb, bigint) IS 'the expression of a checksum of columns';
+
+CREATE FUNCTION iblt_compare_content_checksum(plan jsonb, side text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT @extschema@.iblt_compare_checksum(plan, side, plan -> 'columns', (plan ->> 'seed')::bigint)
+$$;
+COMMENT ON FUNCTION iblt_compare_content_checksum(jsonb, text) IS 'the expression of a row''s checksum';
+
+-- The hash that stands for a key too wide for a cell has a seed of its own.
+CREATE FUNCTION iblt_compare_key_hash(plan jsonb, side text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT @extschema@.iblt_compare_checksum(plan, side, plan -> 'key', (plan ->> 'seed')::bigint # 1)
+$$;
+COMMENT ON FUNCTION iblt_compare_key_hash(jsonb, text) IS 'the expression of a key''s hash';
+
+CREATE FUNCTION iblt_compare_where(plan jsonb, side text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	-- the line break ends a comment in the condition
+	SELECT coalesce(' WHERE (' || (plan -> side ->> 'condition') || E'\n)', '')
+$$;
+COMMENT ON FUNCTION iblt_compare_where(jsonb, text) IS 'the WHERE clause of a side';
+
+CREATE FUNCTION iblt_compare_sketch_sql(plan jsonb, side text, capacity integer) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('%1$s.iblt_agg(%2$s, %3$s, %1$s.iblt_compare_template(%4$s, %5$s, %6$L)) FROM %7$s AS t%8$s',
+		plan -> side ->> 'schema',
+		CASE WHEN (plan ->> 'by_hash')::boolean THEN @extschema@.iblt_compare_key_hash(plan, side)
+			WHEN jsonb_array_length(plan -> 'key') = 1 THEN @extschema@.iblt_compare_expression(plan -> 'key' -> 0)
+			ELSE (SELECT format('ROW(%s)', string_agg(@extschema@.iblt_compare_expression(c), ', ' ORDER BY position))
+				FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)) END,
+		@extschema@.iblt_compare_content_checksum(plan, side), capacity, plan ->> 'key_size', plan ->> 'seed',
+		plan -> side ->> 'relation', @extschema@.iblt_compare_where(plan, side))
+$$;
+COMMENT ON FUNCTION iblt_compare_sketch_sql(jsonb, text, integer) IS
+'the sketch of a side, as the rest of a SELECT';
+
+CREATE FUNCTION iblt_compare_key_type(c jsonb) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE c ->> 'cast' WHEN '' THEN format_type((c ->> 'base')::oid, -1) ELSE c ->> 'cast' END
+$$;
+COMMENT ON FUNCTION iblt_compare_key_type(jsonb) IS 'the type that values of a key column are given as';
+
+-- The relation t of a side, joined to the keys: a flat list of as many values
+-- for each key as it has columns, or of hashes.
+CREATE FUNCTION iblt_compare_join_sql(plan jsonb, side text, keys text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN
+		format('unnest(%L::int8[]) AS iblt_k(iblt_k1) JOIN %s AS t ON %s = iblt_k.iblt_k1',
+			ARRAY(SELECT DISTINCT k FROM unnest(keys) AS k), plan -> side ->> 'relation', @extschema@.iblt_compare_key_hash(plan, side))
+	ELSE
+		(SELECT format('unnest(%s) AS iblt_k(%s) JOIN %s AS t ON %s',
+			string_agg(format('%L::%s[]', CASE WHEN jsonb_array_length(plan -> 'key') = 1 THEN keys ELSE (SELECT array_agg(k ORDER BY n)
+					FROM unnest(keys) WITH ORDINALITY AS x(k, n) WHERE (n - 1) % jsonb_array_length(plan -> 'key') = position - 1) END,
+				@extschema@.iblt_compare_key_type(c)), ', ' ORDER BY position),
+			string_agg('iblt_k' || position, ', ' ORDER BY position), plan -> side ->> 'relation',
+			string_agg(format('t.%I = iblt_k.iblt_k%s', c ->> 'name', position), ' AND ' ORDER BY position))
+		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position))
+	END
+$$;
+COMMENT ON FUNCTION iblt_compare_join_sql(jsonb, text, text[]) IS 'the rows of given keys on a side, as a FROM clause';
+
+CREATE FUNCTION iblt_compare_json_sql(columns jsonb, as_compared boolean) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('(SELECT to_jsonb(iblt_j) FROM (SELECT %s) AS iblt_j)', string_agg(format('%s AS %I',
+		CASE WHEN as_compared THEN @extschema@.iblt_compare_expression(c) ELSE format('t.%I', c ->> 'name') END,
+		c ->> 'name'), ', ' ORDER BY position))
+	FROM jsonb_array_elements(columns) WITH ORDINALITY AS a(c, position)
+$$;
+COMMENT ON FUNCTION iblt_compare_json_sql(jsonb, boolean) IS 'columns of t as a jsonb object';
+
+-- The key in one word: its column as text, an array of its columns, or its hash
+-- and the columns.  Types of fixed width have one text for each value.
+CREATE FUNCTION iblt_compare_id_sql(plan jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN 'concat(iblt_k.iblt_k1, '' '', key)'
+		WHEN count(*) = 1 THEN min(format('t.%I::text', c ->> 'name'))
+		ELSE format('ARRAY[%s]::text', string_agg(format('t.%I::text', c ->> 'name'), ', ' ORDER BY position)) END
+	FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)
+$$;
+COMMENT ON FUNCTION iblt_compare_id_sql(jsonb) IS 'the expression of a key in one word';
+
+-- What iblt_compare_keys would give for it.
+CREATE FUNCTION iblt_compare_id_keys(plan jsonb, id text) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN ARRAY[split_part(id, ' ', 1)]
+		WHEN jsonb_array_length(plan -> 'key') = 1 THEN ARRAY[id]
+		ELSE id::text[] END
+$$;
+COMMENT ON FUNCTION iblt_compare_id_keys(jsonb, text) IS 'what a key in one word is looked up by';
+
+-- The jsonb of a key, in the column id, where no side gives it.
+CREATE FUNCTION iblt_compare_id_json_sql(plan jsonb) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN 'NULL::jsonb'
+		ELSE format('jsonb_build_object(%s)', string_agg(format('%L, %s::%s', c ->> 'name',
+			CASE WHEN jsonb_array_length(plan -> 'key') = 1 THEN 'id' ELSE format('(id::text[])[%s]', position) END,
+			@extschema@.iblt_compare_key_type(c)), ', ' ORDER BY position)) END
+	FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)
+$$;
+COMMENT ON FUNCTION iblt_compare_id_json_sql(jsonb) IS 'the expression of a key as jsonb, from the key in one word';
+
+-- One line a key: (id, key, n, digest, mark, content).
+CREATE FUNCTION iblt_compare_lines_sql(plan jsonb, side text, keys text[]) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mark text := CASE WHEN (plan ->> 'versions')::boolean
+		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END;
+	content text := CASE WHEN (plan ->> 'rows')::boolean
+		THEN @extschema@.iblt_compare_json_sql(plan -> 'columns', false) ELSE 'NULL::jsonb' END;
+	source text := @extschema@.iblt_compare_join_sql(plan, side, keys);
+	checksum text := @extschema@.iblt_compare_content_checksum(plan, side);
+	id text := @extschema@.iblt_compare_id_sql(plan);
+	condition text := @extschema@.iblt_compare_where(plan, side);
+BEGIN
+	IF NOT (plan ->> 'by_hash')::boolean THEN
+		RETURN format('SELECT %s AS id, %s::text AS digest, %s::text AS mark, %s AS content FROM %s%s',
+			id, checksum, mark, content, source, condition);
+	END IF;
+	-- equal rows are counted, and different ones of a key are digested in order
+	RETURN format('SELECT id, key, sum(n)::bigint AS n, encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
+		' ORDER BY checksum)::bytea), ''hex'') AS digest, sum(mark)::text AS mark,'
+		' CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END AS content'
+		' FROM (SELECT id, key, checksum, count(*) AS n, sum(mark) AS mark, (array_agg(content))[1] AS content'
+		' FROM (SELECT %s AS id, key, %s AS checksum, %s AS mark, %s AS content FROM %s, LATERAL (SELECT %s AS key) AS iblt_j%s) AS iblt_a'
+		' GROUP BY id, key, checksum) AS iblt_b GROUP BY id, key',
+		id, checksum, mark, content, source, @extschema@.iblt_compare_json_sql(plan -> 'key', true), condition);
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_lines_sql(jsonb, text, text[]) IS 'a query for the rows of given keys on a side, one line a key';
+
+-- They are collected where they are, into the columns of iblt_compare_rows.
+CREATE FUNCTION iblt_compare_lookup_sql(plan jsonb, side text, keys text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT array_agg(id), %s, array_agg(digest), %s, %s FROM (%s) AS iblt_l',
+		CASE WHEN (plan ->> 'by_hash')::boolean THEN 'array_agg(key), array_agg(n)' ELSE 'NULL::jsonb[], NULL::bigint[]' END,
+		CASE WHEN (plan ->> 'versions')::boolean THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
+		CASE WHEN (plan ->> 'rows')::boolean THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
+		@extschema@.iblt_compare_lines_sql(plan, side, keys))
+$$;
+COMMENT ON FUNCTION iblt_compare_lookup_sql(jsonb, text, text[]) IS
+'a query for the rows of given keys on a side, as one iblt_compare_rows';
+
+-- The steps
+
+-- Both sides' sketches of capacity at least `capacity`; their difference, folded
+-- to the size it takes, or NULL if there are more differences than that.
+CREATE FUNCTION iblt_compare_scan(conn text, plan jsonb, capacity integer) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	schema text := plan -> 'there' ->> 'schema';
+	wanted integer := 10;
+	limit_ integer;
+	query text;
+	answer json;
+	message text;
+	mine @extschema@.iblt;
+	theirs @extschema@.iblt;
+	diff @extschema@.iblt;
+	status record;
+BEGIN
+	-- the first message: a small fold, which carries the meter
+	query := @extschema@.iblt_compare_sketch_sql(plan, 'there', capacity);
+	IF conn IS NOT NULL THEN
+		PERFORM @extschema@.iblt_peer_send(conn, format('SELECT json_build_array(%1$s.iblt_fold(%1$s.iblt_session_keep(%2$L, s), %3$s, 0.1),'
+			' 1000 * extract(epoch FROM clock_timestamp() - statement_timestamp())) FROM (SELECT %4$s OFFSET 0) AS q(s)',
+			schema, conn, wanted, query));
+	END IF;
+	EXECUTE 'SELECT ' || @extschema@.iblt_compare_sketch_sql(plan, 'here', capacity) INTO mine;
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_here', (@extschema@.iblt_info(mine)).rows,
+		'scan_here_ms', @extschema@.iblt_compare_ms(started)));
+	IF conn IS NULL THEN
+		EXECUTE 'SELECT ' || query INTO theirs;
+		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('scan_there_ms', @extschema@.iblt_compare_ms(started)));
+	ELSE
+		answer := @extschema@.iblt_peer_value(conn, 0.005);
+		theirs := answer ->> 0;
+		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('sketch_bytes', length(answer ->> 0),
+			'scan_there_ms', round((answer ->> 1)::numeric, 1)));
+	END IF;
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_there', (@extschema@.iblt_info(theirs)).rows,
+		'scan_ms', @extschema@.iblt_compare_ms(started)));
+	limit_ := (@extschema@.iblt_info(@extschema@.iblt_compare_template(capacity, 8, 0))).capacity;
+
+	LOOP
+		diff := mine OPERATOR(@extschema@.-) theirs;
+		SELECT * INTO status FROM @extschema@.iblt_decode_status(diff);
+		PERFORM @extschema@.iblt_compare_progress(plan, format('sketches of %s and %s rows: about %s rows differ, %s keys decoded, %s',
+			(@extschema@.iblt_info(mine)).rows, (@extschema@.iblt_info(theirs)).rows, status.estimated, status.recovered,
+			CASE WHEN status.complete THEN 'complete' ELSE 'not all' END));
+		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('estimated', status.estimated::text,
+			'recovered', status.recovered::text));
+		IF status.complete THEN
+			RETURN diff;
+		ELSIF conn IS NULL OR wanted >= limit_ OR ((plan ->> 'unique')::boolean AND status.estimated > 2.6 * limit_) THEN
+			RETURN NULL;
+		END IF;
+		-- A changed row counts two in the estimate, a missing one once: begin
+		-- between the two, and double the size when that is not enough.
+		wanted := least(limit_, greatest(2 * wanted, 1.1 * greatest(0.75 * status.estimated,
+			abs((@extschema@.iblt_info(mine)).rows - (@extschema@.iblt_info(theirs)).rows))));
+		message := @extschema@.iblt_peer_ask(conn, 'there', CASE WHEN wanted >= limit_
+			THEN format('SELECT %s.iblt_session_get(%L)', schema, conn)
+			ELSE format('SELECT %1$s.iblt_fold(%1$s.iblt_session_get(%2$L), %3$s, 0.01)', schema, conn, wanted) END);
+		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('sketch_bytes', length(message)));
+		theirs := message;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_scan(text, jsonb, integer) IS
+'scans both sides at the same time; the difference, if it can be decoded';
+
+CREATE FUNCTION iblt_compare_too_many(about numeric, most integer) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'IB002',
+		MESSAGE = format('too many differences: about %s, and max_differences is %s', about, most),
+		DETAIL = 'None is shown. The number is an estimate if it is above the limit by far; a changed row may count two in it.',
+		HINT = 'Raise max_differences, or compare a part of the rows by a condition.';
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_too_many(numeric, integer) IS 'the error for more differences than were allowed';
+
+-- A large sketch slows a parallel scan down, so the first one is for at most 60000
+-- differences (four subtables of 20160 cells), and no larger than the relations.
+-- If that was not enough, the next try is larger and has another seed.
+CREATE FUNCTION iblt_compare_difference(conn text, INOUT plan jsonb, OUT difference @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	most integer := plan ->> 'max_differences';
+	capacity integer := greatest(1000, least(most, 60000, coalesce((plan -> 'here' ->> 'most_rows')::numeric
+		+ (plan -> 'there' ->> 'most_rows')::numeric, most)));
+	found bigint;
+BEGIN
+	FOR attempt IN 1 .. 3 LOOP
+		difference := @extschema@.iblt_compare_scan(conn, plan, capacity);
+		IF difference IS NOT NULL THEN
+			found := current_setting('iblt.compare_stats')::jsonb ->> 'recovered';
+			EXIT WHEN found <= most;
+			PERFORM @extschema@.iblt_compare_too_many(found, most);
+		END IF;
+		found := (current_setting('iblt.compare_stats')::jsonb ->> 'estimated')::numeric;
+		IF capacity >= most AND found > 1.3 * most OR attempt = 3 THEN
+			PERFORM @extschema@.iblt_compare_too_many(found, most);
+		END IF;
+		PERFORM @extschema@.iblt_compare_progress(plan, 'the sketches were too small, the relations are scanned again');
+		capacity := least(most::bigint, greatest(16::bigint * capacity, 4 * found));
+		plan := plan || jsonb_build_object('seed', @extschema@.iblt_compare_random());
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_difference(text, jsonb) IS
+'the difference of both sides, which can be decoded and is within max_differences; and the plan with the seed used';
+
+CREATE FUNCTION iblt_compare_random() RETURNS bigint
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint
+$$;
+COMMENT ON FUNCTION iblt_compare_random() IS 'a random seed that nobody can foresee';
+
+CREATE FUNCTION iblt_compare_keys(plan jsonb, difference @extschema@.iblt) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	width integer := jsonb_array_length(plan -> 'key');
+BEGIN
+	IF (plan ->> 'by_hash')::boolean OR width = 1 THEN
+		RETURN ARRAY(SELECT d.key FROM @extschema@.iblt_decode(difference) AS d);
+	END IF;
+	IF (@extschema@.iblt_info(difference)).key_type IS NULL THEN
+		RETURN '{}';
+	END IF;
+	RETURN ARRAY(SELECT j ->> ('f' || i) FROM (
+			SELECT to_jsonb(d.key), row_number() OVER () FROM @extschema@.iblt_decode(difference, NULL::record) AS d) AS decoded(j, n),
+		generate_series(1, width) AS i ORDER BY n, i);
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_keys(jsonb, iblt) IS
+'the decoded keys, as a flat list of their columns'' values or of hashes';
+
+CREATE FUNCTION iblt_compare_rows_of_peer(conn text) RETURNS @extschema@.iblt_compare_rows
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer record;
+BEGIN
+	answer := @extschema@.iblt_peer_result(conn, format(
+		'SELECT * FROM %s.dblink_get_result($1) AS t(id text, key text, n text, digest text, mark text, content text)',
+		@extschema@.iblt_peer_dblink()), 0.0002);
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('messages', 1, 'bytes_received', octet_length(
+		concat(answer.id, answer.key, answer.n, answer.digest, answer.mark, answer.content))));
+	RETURN ROW(answer.id::text[], answer.key::jsonb[], answer.n::bigint[], answer.digest::text[],
+		answer.mark::text[], answer.content::jsonb[]);
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_rows_of_peer(text) IS 'the peer''s answer to a lookup';
+
+-- Looks the rows of given keys up on both sides, and returns those that differ.
+CREATE FUNCTION iblt_compare_look(conn text, plan jsonb, keys text[]) RETURNS @extschema@.iblt_difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := @extschema@.iblt_compare_lookup_sql(plan, 'there', keys);
+	mine @extschema@.iblt_compare_rows;
+	theirs @extschema@.iblt_compare_rows;
+	result @extschema@.iblt_difference[];
+BEGIN
+	IF conn IS NOT NULL THEN
+		PERFORM @extschema@.iblt_peer_send(conn, query);
+	END IF;
+	EXECUTE @extschema@.iblt_compare_lookup_sql(plan, 'here', keys) INTO mine;
+	IF conn IS NULL THEN
+		EXECUTE query INTO theirs;
+	ELSE
+		theirs := @extschema@.iblt_compare_rows_of_peer(conn);
+	END IF;
+	EXECUTE format($q$
+		SELECT coalesce(array_agg(ROW(id, coalesce(h.key, t.key, %s),
+			CASE WHEN t.digest IS NULL THEN 'here' WHEN h.digest IS NULL THEN 'there' ELSE 'both' END,
+			h.content, t.content, coalesce(h.n, (h.digest IS NOT NULL)::integer), coalesce(t.n, (t.digest IS NOT NULL)::integer),
+			CASE WHEN $3 THEN concat(h.digest, ' ', h.mark, ' ', t.digest, ' ', t.mark) END,
+			NULL)::@extschema@.iblt_difference), '{}')
+		FROM unnest($1.id, $1.key, $1.n, $1.digest, $1.mark, $1.content) AS h(id, key, n, digest, mark, content)
+		FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content) AS t(id, key, n, digest, mark, content) USING (id)
+		WHERE h.digest IS DISTINCT FROM t.digest$q$, @extschema@.iblt_compare_id_json_sql(plan))
+	INTO result USING mine, theirs, (plan ->> 'recheck')::integer > 0;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_look(text, jsonb, text[]) IS
+'those of the keys whose rows differ now, each side seen in one snapshot';
+
+-- Replication
+
+-- A number, since arithmetic on pg_lsn is not in all releases.  Where the next
+-- record would begin behind a page header, the last one ended before it.
+CREATE FUNCTION iblt_compare_position(flushed boolean) RETURNS numeric
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT p - CASE WHEN p % current_setting('wal_block_size')::numeric IN (24, 40)
+		THEN p % current_setting('wal_block_size')::numeric ELSE 0 END
+	FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+		WHEN flushed THEN pg_current_wal_flush_lsn()
+		ELSE pg_current_wal_insert_lsn() END - '0/0'::pg_lsn) AS w(p)
+$$;
+COMMENT ON FUNCTION iblt_compare_position(boolean) IS
+'a position in this server''s WAL behind all that is visible now';
+
+CREATE FUNCTION iblt_compare_passed("position" numeric, slot text) RETURNS boolean
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN slot IS NULL THEN NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= $1
+		ELSE EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = slot
+			AND s.database = current_database() AND s.confirmed_flush_lsn - '0/0'::pg_lsn >= $1) END
+$$;
+COMMENT ON FUNCTION iblt_compare_passed(numeric, text) IS
+'has a slot''s subscriber, or without a slot this standby, passed a position?';
+
+CREATE FUNCTION iblt_compare_wait_link(conn text, plan jsonb, link jsonb, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	source text := link ->> 'source';
+	ask text := CASE WHEN link ->> 'slot' IS NULL THEN link ->> 'follower' ELSE source END;
+	"where" text := format('SELECT %s.iblt_compare_position(%%L)', plan -> source ->> 'schema');
+	started timestamptz := clock_timestamp();
+	target numeric := @extschema@.iblt_peer_ask(conn, source, format("where", false));
+	grace interval := greatest('1 s', 5 * current_setting('wal_writer_delay')::interval);
+	pause double precision := 0.01;
+BEGIN
+	LOOP
+		IF @extschema@.iblt_peer_ask(conn, ask, format('SELECT %s.iblt_compare_passed(%s, %L)',
+			plan -> ask ->> 'schema', target, link ->> 'slot'))::boolean THEN
+			RETURN true;
+		ELSIF clock_timestamp() > deadline THEN
+			RETURN false;
+		END IF;
+		-- WAL that is not even flushed by now is of no commit that was visible
+		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
+			target := least(target, @extschema@.iblt_peer_ask(conn, source, format("where", true))::numeric);
+			grace := NULL;
+		END IF;
+		PERFORM pg_sleep(pause);
+		pause := least(pause * 1.5, 0.1);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_wait_link(text, jsonb, jsonb, timestamptz) IS
+'waits until what one side shows now has reached the other; false if that takes too long';
+
+CREATE FUNCTION iblt_compare_wait(conn text, plan jsonb, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	link jsonb;
+BEGIN
+	IF plan -> 'links' = '[]' THEN
+		PERFORM pg_sleep(least(1, greatest(0, extract(epoch FROM deadline - clock_timestamp()))));
+		RETURN clock_timestamp() <= deadline;
+	END IF;
+	FOR link IN SELECT jsonb_array_elements(plan -> 'links') LOOP
+		IF NOT (link ->> 'ready')::boolean THEN
+			RAISE WARNING USING MESSAGE = 'replication of this relation is not ready, differences cannot be confirmed',
+				DETAIL = 'The subscription is disabled or still copies the relation, or the subscriber is a standby.';
+			RETURN false;
+		ELSIF NOT @extschema@.iblt_compare_wait_link(conn, plan, link, deadline) THEN
+			RETURN false;
+		END IF;
+	END LOOP;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_wait(text, jsonb, timestamptz) IS
+'waits until all that either side shows now has reached the other; false if that takes too long';
+
+-- A difference is confirmed when its rows on both sides stood still from one
+-- look to the next while replication passed by.
+CREATE FUNCTION iblt_compare_recheck(conn text, plan jsonb, differences @extschema@.iblt_difference[])
+RETURNS @extschema@.iblt_difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	deadline timestamptz := clock_timestamp() + (plan ->> 'timeout')::interval;
+	again @extschema@.iblt_difference[];
+	keys text[];
+BEGIN
+	FOR round IN 1 .. (plan ->> 'recheck')::integer LOOP
+		keys := ARRAY(SELECT x.k FROM unnest(differences) WITH ORDINALITY AS d,
+				unnest(@extschema@.iblt_compare_id_keys(plan, d.id)) WITH ORDINALITY AS x(k, i)
+			WHERE d.confirmed IS NOT TRUE ORDER BY d.ordinality, x.i);
+		EXIT WHEN keys = '{}';
+		PERFORM @extschema@.iblt_compare_progress(plan, format('waiting for replication, to look at %s keys again',
+			(SELECT count(*) FROM unnest(differences) AS d WHERE d.confirmed IS NOT TRUE)));
+		EXIT WHEN NOT @extschema@.iblt_compare_wait(conn, plan, deadline);
+		again := @extschema@.iblt_compare_look(conn, plan, keys);
+		differences := ARRAY(SELECT d FROM unnest(differences) AS d WHERE d.confirmed)
+			|| ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count, a.mark,
+					coalesce(a.mark = d.mark, false))::@extschema@.iblt_difference
+				FROM unnest(again) AS a LEFT JOIN unnest(differences) AS d USING (id)
+				WHERE d.confirmed IS NOT TRUE);
+	END LOOP;
+	RETURN ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count, d.mark,
+		coalesce(d.confirmed, false))::@extschema@.iblt_difference FROM unnest(differences) AS d);
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_recheck(text, jsonb, iblt_difference[]) IS
+'looks at differences again, without those that replication removes, and says which are confirmed';
+
+-- All steps after the plan was made.
+CREATE FUNCTION iblt_compare_run(conn text, plan jsonb) RETURNS @extschema@.iblt_difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz;
+	difference @extschema@.iblt;
+	keys text[];
+	decoded integer;
+	differences @extschema@.iblt_difference[] := '{}';
+BEGIN
+	SELECT d.plan, d.difference INTO plan, difference FROM @extschema@.iblt_compare_difference(conn, plan) AS d;
+	keys := @extschema@.iblt_compare_keys(plan, difference);
+	decoded := cardinality(keys) / CASE WHEN (plan ->> 'by_hash')::boolean THEN 1 ELSE jsonb_array_length(plan -> 'key') END;
+	IF decoded > 0 THEN
+		PERFORM @extschema@.iblt_compare_progress(plan, format('looking %s keys up on both sides', decoded));
+		started := clock_timestamp();
+		differences := @extschema@.iblt_compare_look(conn, plan, keys);
+		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('lookup_ms', @extschema@.iblt_compare_ms(started)));
+	END IF;
+	IF (plan ->> 'recheck')::integer > 0 AND differences <> '{}' THEN
+		started := clock_timestamp();
+		differences := @extschema@.iblt_compare_recheck(conn, plan, differences);
+		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('recheck_ms', @extschema@.iblt_compare_ms(started)));
+	END IF;
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('differences', cardinality(differences),
+		'settled', greatest(decoded - cardinality(differences), 0),
+		'unconfirmed', (SELECT count(*) FROM unnest(differences) AS d WHERE NOT d.confirmed)));
+	RETURN differences;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_run(text, jsonb) IS 'compares as a plan says';
+
+-- The peer's relation as schema.name, quoted: in the schema of the relation here
+-- unless it names another.
+CREATE FUNCTION iblt_compare_peer_name(relation regclass, peer_relation text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE cardinality(parts)
+		WHEN 2 THEN format('%I.%I', parts[1], parts[2])
+		ELSE format('%I.%I', n.nspname, coalesce(parts[1], c.relname)) END
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, parse_ident(coalesce(peer_relation, quote_ident(c.relname))) AS parts
+	WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION iblt_compare_peer_name(regclass, text) IS 'the name of the peer''s relation, with its schema';
+
+CREATE FUNCTION iblt_compare_defaults() RETURNS jsonb
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT jsonb_build_object('max_differences', 100000, 'rows', false, 'cast_types', false, 'extra_columns', 'warn',
+		'timeout', interval '1 minute', 'progress', false, 'seed', @extschema@.iblt_compare_random())
+$$;
+COMMENT ON FUNCTION iblt_compare_defaults() IS
+'the options of a comparison for drivers that do not ask for all of them, with a new seed';
+
+CREATE FUNCTION iblt_compare_check_options(relation regclass, options jsonb) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	problem text := CASE
+		WHEN relation IS NULL THEN 'relation must not be null'
+		WHEN coalesce((options ->> 'max_differences')::integer, 0) < 1 THEN 'max_differences must be at least 1'
+		WHEN coalesce((options ->> 'recheck')::integer, 0) NOT BETWEEN 0 AND 1000 THEN 'recheck must be between 0 and 1000'
+		WHEN coalesce(options ->> 'extra_columns', '') NOT IN ('warn', 'error', 'ignore')
+			THEN 'extra_columns must be warn, error or ignore'
+		WHEN coalesce((options ->> 'timeout')::interval, '-1 s') < '0 s' THEN 'timeout must not be negative'
+		WHEN options -> 'columns' = '[]' OR options -> 'key_columns' = '[]' THEN 'columns and key_columns must not be empty'
+		WHEN options -> 'rows' IS NULL OR options -> 'cast_types' IS NULL OR options -> 'progress' IS NULL
+			THEN 'rows, cast_types and progress must not be null' END;
+BEGIN
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
+	ELSIF NOT EXISTS (SELECT FROM pg_class WHERE oid = relation) THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table', MESSAGE = format('relation with OID %s does not exist', relation::oid);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_check_options(regclass, jsonb) IS 'an error for options that make no sense';
+
+-- A plan for a relation and its peer.
+CREATE FUNCTION iblt_compare_prepare(conn text, relation regclass, peer_relation text, options jsonb) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name text := @extschema@.iblt_compare_peer_name(relation, peer_relation);
+	here jsonb := @extschema@.iblt_compare_describe(relation);
+	there jsonb;
+	plan jsonb;
+BEGIN
+	IF conn IS NOT NULL THEN
+		there := @extschema@.iblt_compare_describe_peer(conn, name);
+	ELSIF name = here ->> 'relation' AND options -> 'condition' IS NOT DISTINCT FROM options -> 'peer_condition' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'a relation cannot be compared with itself',
+			HINT = 'Give a peer, or another peer_relation of this database.';
+	ELSE
+		there := @extschema@.iblt_compare_describe(name::regclass);
+	END IF;
+	plan := @extschema@.iblt_compare_plan(here, there, options);
+	IF (plan ->> 'recheck')::integer > 0 AND current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'rows cannot be looked at again in a transaction that sees one snapshot',
+			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
+	END IF;
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('relation', here -> 'relation', 'peer_relation', there -> 'relation',
+		'key_columns', jsonb_path_query_array(plan -> 'key', '$[*].name'),
+		'columns', jsonb_path_query_array(plan -> 'columns', '$[*].name'), 'columns_left_out', plan -> 'extra'));
+	PERFORM @extschema@.iblt_compare_progress(plan, format('comparing %s with %s: %s columns, key (%s)',
+		here ->> 'relation', there ->> 'relation', jsonb_array_length(plan -> 'columns'),
+		CASE WHEN (plan ->> 'whole_row')::boolean THEN 'the whole row'
+			ELSE (SELECT string_agg(c ->> 'name', ', ') FROM jsonb_array_elements(plan -> 'key') AS c) END));
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_prepare(text, regclass, text, jsonb) IS
+'describes both relations and makes the plan of a comparison';
+
+CREATE FUNCTION iblt_compare(
+	relation regclass,
+	peer text DEFAULT NULL,
+	peer_relation text DEFAULT NULL,
+	columns text[] DEFAULT NULL,
+	exclude text[] DEFAULT NULL,
+	key_columns text[] DEFAULT NULL,
+	condition text DEFAULT NULL,
+	peer_condition text DEFAULT NULL,
+	max_differences integer DEFAULT 100000,
+	rows boolean DEFAULT false,
+	cast_types boolean DEFAULT false,
+	extra_columns text DEFAULT 'warn',
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	seed bigint DEFAULT NULL,
+	progress boolean DEFAULT false)
+RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean, here_count bigint, there_count bigint)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET DateStyle = 'ISO'
+	SET IntervalStyle = 'postgres'
+	SET TimeZone = 'UTC'
+	SET extra_float_digits = 1
+	SET bytea_output = 'hex'
+	SET xmlbinary = 'base64'
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	options jsonb := jsonb_strip_nulls(jsonb_build_object('columns', columns, 'exclude', exclude, 'key_columns', key_columns,
+		'condition', condition, 'peer_condition', coalesce(peer_condition, condition), 'max_differences', max_differences,
+		'rows', rows, 'cast_types', cast_types, 'extra_columns', extra_columns, 'recheck', recheck, 'timeout', timeout,
+		'seed', coalesce(seed, @extschema@.iblt_compare_random()), 'progress', progress));
+	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	found @extschema@.iblt_difference[];
+	state text;
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	BEGIN
+		PERFORM @extschema@.iblt_compare_check_options(relation, options);
+		PERFORM @extschema@.iblt_peer_note('{}', true);
+		IF conn IS NOT NULL THEN
+			PERFORM @extschema@.iblt_peer_connect(peer, conn, relation::text);
+		END IF;
+		found := @extschema@.iblt_compare_run(conn, @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options));
+		PERFORM @extschema@.iblt_peer_close(conn);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		PERFORM @extschema@.iblt_peer_fail(conn, peer, state, message, detail, hint);
+		RAISE;
+	END;
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('total_ms', @extschema@.iblt_compare_ms(started),
+		'finished_at', clock_timestamp()));
+	RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count FROM unnest(found) AS d;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, integer, boolean, boolean, text, integer, interval, bigint, boolean) IS
+'the rows that differ between a relation here and one on a peer, or in this database: key, side, both rows';

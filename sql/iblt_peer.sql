@@ -1,0 +1,263 @@
+-- The peer ---------------------------------------------------------------------
+--
+-- What the live drivers share: the connection, which is dblink's (found when it
+-- is needed, for it may be in any schema or not there), sketches kept in a
+-- session, errors that keep connection strings to themselves, and figures.
+
+CREATE FUNCTION iblt_session_keep(name text, s iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_session_keep(text, iblt) IS
+'keeps a sketch in this session under a name, beyond transactions, and returns it';
+
+CREATE FUNCTION iblt_session_get(name text) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_session_get(text) IS 'the sketch that this session keeps under a name';
+
+CREATE FUNCTION iblt_session_drop(name text) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_session_drop(text) IS 'forgets a sketch that this session keeps; was there one?';
+
+CREATE FUNCTION iblt_peer_raise(sqlstate text, message text, detail text, hint text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_peer_raise(text, text, text, text) IS
+'raises an error whose statement is not written to the log, since it may hold a password';
+
+CREATE FUNCTION iblt_peer_note(figures jsonb, start boolean DEFAULT false) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	noted jsonb := coalesce(nullif(current_setting('iblt.compare_stats', true), ''), '{}')::jsonb;
+BEGIN
+	IF start THEN
+		noted := '{}';
+	END IF;
+	SELECT noted || coalesce(jsonb_object_agg(e.key, CASE
+		WHEN jsonb_typeof(e.value) = 'number' AND jsonb_typeof(noted -> e.key) = 'number'
+		THEN to_jsonb((noted ->> e.key)::numeric + (e.value #>> '{}')::numeric)
+		ELSE e.value END), '{}')
+	INTO noted FROM jsonb_each(figures) AS e;
+	PERFORM set_config('iblt.compare_stats', noted::text, false);
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_note(jsonb, boolean) IS
+'adds figures to those of the comparison under way';
+
+CREATE FUNCTION iblt_peer_dblink() RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found text := (SELECT quote_ident(n.nspname) FROM pg_extension e
+		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'dblink');
+BEGIN
+	IF found IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'extension dblink is not installed in this database',
+			DETAIL = 'The connection to a peer is made by dblink.',
+			HINT = 'CREATE EXTENSION dblink; for relations of this database, leave peer NULL.';
+	END IF;
+	RETURN found;
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_dblink() IS 'the schema of dblink, quoted';
+
+CREATE FUNCTION iblt_peer_is_server(peer text) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT EXISTS (SELECT FROM pg_foreign_server WHERE srvname = peer)
+$$;
+COMMENT ON FUNCTION iblt_peer_is_server(text) IS
+'is it a foreign server? Otherwise it is a connection string, to be kept out of messages';
+
+CREATE FUNCTION iblt_peer_send(conn text, query text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	schema text := @extschema@.iblt_peer_dblink();
+	sent integer;
+	problem text;
+BEGIN
+	EXECUTE format('SELECT %s.dblink_send_query($1, $2)', schema) INTO sent USING conn, query;
+	IF sent <> 1 THEN
+		EXECUTE format('SELECT %s.dblink_error_message($1)', schema) INTO problem USING conn;
+		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
+			MESSAGE = 'could not send a query to the peer', DETAIL = coalesce(problem, '');
+	END IF;
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('messages', 1, 'bytes_sent', octet_length(query)));
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_send(text, text) IS 'starts a query on the peer, which runs while this side goes on';
+
+-- dblink_get_result cannot be interrupted in all releases; this can.  Each look
+-- takes in what has arrived, so a large answer wants short pauses.
+CREATE FUNCTION iblt_peer_wait(conn text, longest double precision) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := format('SELECT %s.dblink_is_busy($1)', @extschema@.iblt_peer_dblink());
+	pause double precision := 0.0002;
+	busy integer;
+BEGIN
+	LOOP
+		EXECUTE query INTO busy USING conn;
+		EXIT WHEN busy = 0;
+		PERFORM pg_sleep(pause);
+		pause := least(pause * 1.2, longest);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_wait(text, double precision) IS
+'waits until the peer''s answer is there, with pauses of so many seconds';
+
+CREATE FUNCTION iblt_peer_result(conn text, query text, pause double precision, OUT result record) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	state text;
+	message text;
+	detail text;
+	hint text;
+	context text;
+BEGIN
+	PERFORM @extschema@.iblt_peer_wait(conn, pause);
+	BEGIN
+		EXECUTE query INTO result USING conn;
+		-- the connection is free once an empty result has been fetched
+		EXECUTE format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
+			@extschema@.iblt_peer_dblink()) USING conn;
+	EXCEPTION WHEN query_canceled OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+			hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+		-- a cancel may have been meant for this side
+		IF state = '57014' AND strpos(context, conn) = 0 THEN
+			RAISE;
+		END IF;
+		PERFORM @extschema@.iblt_peer_raise(state, 'on the peer: ' || message, detail, hint);
+	END;
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_result(text, text, double precision) IS
+'the one row that a query over the peer''s answer gives; what goes wrong there is an error that says so';
+
+CREATE FUNCTION iblt_peer_value(conn text, pause double precision DEFAULT 0.0002) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer record;
+BEGIN
+	answer := @extschema@.iblt_peer_result(conn, format(
+		'SELECT value FROM %s.dblink_get_result($1) AS t(value text)', @extschema@.iblt_peer_dblink()), pause);
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object(
+		'messages', 1, 'bytes_received', coalesce(octet_length(answer.value), 0)));
+	RETURN answer.value;
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_value(text, double precision) IS 'the single value that a query sent to the peer gives';
+
+CREATE FUNCTION iblt_peer_ask(conn text, side text, query text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	value text;
+BEGIN
+	IF side = 'there' AND conn IS NOT NULL THEN
+		PERFORM @extschema@.iblt_peer_send(conn, query);
+		RETURN @extschema@.iblt_peer_value(conn);
+	END IF;
+	EXECUTE query INTO value;
+	RETURN value;
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_ask(text, text, text) IS 'the single value that a query gives on a side';
+
+CREATE FUNCTION iblt_peer_connect(peer text, conn text, label text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	schema text := @extschema@.iblt_peer_dblink();
+	state text;
+	detail text;
+BEGIN
+	IF NOT @extschema@.iblt_peer_is_server(peer) AND strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = 'peer is neither a foreign server nor a connection string',
+			HINT = 'Give the name of a foreign server, or a string such as ''host=node_b dbname=shop''.';
+	END IF;
+	BEGIN
+		EXECUTE format('SELECT %s.dblink_connect($1, $2)', schema) USING conn, peer;
+	EXCEPTION WHEN OTHERS THEN
+		-- a message of any other kind may repeat a part of the connection string
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
+		IF detail !~ '^(connection to server|could not connect to server|FATAL:|Non-superuser)' THEN
+			detail := '';
+		END IF;
+		PERFORM @extschema@.iblt_peer_raise(state, 'could not connect to the peer', detail,
+			'See that the foreign server, its user mapping or the connection string is right; whoever is no superuser needs a password in it.');
+	END;
+	-- the same form of every value on both sides, and nothing can be written
+	EXECUTE format('SELECT %s.dblink_exec($1, $2)', schema) USING conn, format(
+		'SELECT pg_catalog.set_config(''client_connection_check_interval'', ''2s'', false)
+			WHERE pg_catalog.current_setting(''server_version_num'')::int >= 140000
+			AND pg_catalog.version() LIKE ''%%linux%%'';
+		SET search_path = pg_catalog, pg_temp; SET row_security = off; SET DateStyle = ISO;
+		SET IntervalStyle = postgres; SET TimeZone = ''UTC''; SET extra_float_digits = 1;
+		SET bytea_output = hex; SET xmlbinary = base64; SET default_transaction_read_only = on;
+		SET application_name = %L', left('iblt_compare ' || label, 63));
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_connect(text, text, text) IS
+'opens a connection to the peer; no error shows the connection string';
+
+CREATE FUNCTION iblt_peer_close(conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	schema text := (SELECT quote_ident(n.nspname) FROM pg_extension e
+		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'dblink');
+	names text[];
+	busy integer;
+BEGIN
+	IF conn IS NULL OR schema IS NULL THEN
+		RETURN;
+	END IF;
+	EXECUTE format('SELECT %s.dblink_get_connections()', schema) INTO names;
+	IF names IS NULL OR NOT conn = ANY (names) THEN
+		RETURN;
+	END IF;
+	BEGIN
+		EXECUTE format('SELECT %s.dblink_is_busy($1)', schema) INTO busy USING conn;
+		IF busy = 1 THEN
+			EXECUTE format('SELECT %s.dblink_cancel_query($1)', schema) USING conn;
+		END IF;
+	EXCEPTION WHEN OTHERS THEN
+		-- it is closed all the same
+		NULL;
+	END;
+	EXECUTE format('SELECT %s.dblink_disconnect($1)', schema) USING conn;
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_close(text) IS 'ends a connection to the peer and what runs there';
+
+-- For the handler of a driver, which raises the error again if this did not.
+CREATE FUNCTION iblt_peer_fail(conn text, peer text, state text, message text, detail text, hint text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM @extschema@.iblt_peer_close(conn);
+	IF conn IS NOT NULL AND NOT @extschema@.iblt_peer_is_server(peer) THEN
+		PERFORM @extschema@.iblt_peer_raise(state, message, detail, hint);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_fail(text, text, text, text, text, text) IS
+'ends a connection after an error; where peer is a connection string, raises the error so that no log shows the string';

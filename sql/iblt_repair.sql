@@ -1,0 +1,3 @@
+-- Live repair ------------------------------------------------------------------
+--
+-- Functions named iblt_repair_* are the steps of iblt_repair.
