@@ -4,7 +4,7 @@
  *	  The aggregates iblt_agg and iblt_sum.
  *
  * The state of a group is the value it will return, with a view upon it in
- * front: one allocation of the value's size and some 200 bytes, whatever the
+ * front: one allocation of the value's size and some 700 bytes, whatever the
  * number of rows.  Everything is exact arithmetic in a field, so the result
  * does not depend on the order of rows or on how workers share them.
  *
@@ -23,7 +23,9 @@ typedef struct IbltAggState
 {
 	IbltSketch	sketch;
 	uint64		version;		/* of site and coder when last checked */
-	bool		plain;			/* a plain sketch of integer keys */
+	const IbltIntegerAdder *adder;	/* for a plain sketch of integer keys */
+	bool		queued;			/* it is large: rows go by way of the queue */
+	IbltQueue	queue;
 } IbltAggState;
 
 /* An empty state for these parameters, for as long as the group lives. */
@@ -40,17 +42,27 @@ state_make(const IbltParams *params, MemoryContext context)
 									   MCXT_ALLOC_HUGE);
 	iblt_core_init(&state->sketch, params, (uint8 *) state + head);
 	state->version = 0;
-	state->plain = params->kind == IBLT_KEY_INTEGER &&
-		iblt_core_is_plain(params);
+	state->adder = params->kind == IBLT_KEY_INTEGER &&
+		iblt_core_is_plain(params) ? iblt_core_integer_adder() : NULL;
+	state->queued = iblt_core_size(params) >= IBLT_QUEUE_MIN_SIZE;
+	memset(&state->queue, 0, sizeof state->queue);
 	return state;
 }
 
-/* The sealed value of a state, which stays as it is. */
+/* The state's sketch with all rows in its cells. */
+static const IbltSketch *
+state_sketch(IbltAggState *state)
+{
+	iblt_core_queue_flush(&state->queue, &state->sketch);
+	return &state->sketch;
+}
+
+/* The sealed value of a state, which may go on. */
 static struct varlena *
-state_value(const IbltAggState *state)
+state_value(IbltAggState *state)
 {
 	IbltSketch	sketch;
-	struct varlena *value = iblt_copy(&sketch, &state->sketch);
+	struct varlena *value = iblt_copy(&sketch, state_sketch(state));
 
 	iblt_core_seal(&sketch);
 	return value;
@@ -119,11 +131,12 @@ add_integer(FunctionCallInfo fcinfo)
 {
 	IbltAggSite *site = fcinfo->flinfo->fn_extra;
 	IbltAggState *state = (IbltAggState *) PG_GETARG_POINTER(0);
+	IbltStatus	status;
 	int64		key;
 
 	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
 		unlikely(site == NULL || !site->third_is_constant) ||
-		unlikely(!state->plain ||
+		unlikely(state->adder == NULL ||
 				 state->version != iblt_agg_site_version(site)))
 		return false;
 	if (site->coder->type == INT8OID)
@@ -132,8 +145,14 @@ add_integer(FunctionCallInfo fcinfo)
 		key = PG_GETARG_INT32(1);
 	else
 		return false;
-	return iblt_core_add_integer(&state->sketch, (uint64) key,
-								 (uint64) PG_GETARG_INT64(2)) == IBLT_OK;
+	if (state->queued)
+		status = state->adder->queue(&state->queue, &state->sketch,
+									 (uint64) key,
+									 (uint64) PG_GETARG_INT64(2));
+	else
+		status = state->adder->add(&state->sketch, (uint64) key,
+								   (uint64) PG_GETARG_INT64(2));
+	return status == IBLT_OK;
 }
 
 /* A row in (sign +1) or out again (sign -1). */
@@ -248,7 +267,7 @@ iblt_agg_combine(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(1))
 		state = state_add(state,
-						  &((IbltAggState *) PG_GETARG_POINTER(1))->sketch,
+						  state_sketch((IbltAggState *) PG_GETARG_POINTER(1)),
 						  1, context);
 	if (state == NULL)
 		PG_RETURN_NULL();

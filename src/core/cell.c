@@ -26,7 +26,7 @@ iblt_core_add_row(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 	if (iblt_core_is_plain(params) && sign > 0)
 	{
 		if (params->limbs == 1)
-			return iblt_core_add_integer(sketch, iblt_load64(key), y);
+			return iblt_core_integer_adder()->add(sketch, iblt_load64(key), y);
 		if (params->limbs == 2)
 			return iblt_row_add(sketch, key, y, 1, 2, 4, true, false, terms,
 								iblt_cell_add);

@@ -9,16 +9,98 @@
  */
 #include "row.h"
 
-IbltStatus
-iblt_core_add_integer_portable(IbltSketch *sketch, uint64_t integer,
-							   uint64_t y)
+/* A cell of a plain sketch of integer keys. */
+#define INTEGER_CELL_SIZE	28
+
+/* A row with an integer key at once; cell_add is a constant, inlined. */
+IBLT_INLINE IbltStatus
+integer_add(IbltSketch *sketch, uint64_t integer, uint64_t y,
+			IbltCellAdd cell_add)
 {
 	uint8_t key[8];
 	uint64_t terms[4];
 
 	iblt_store64(key, integer);
-	return iblt_row_add(sketch, key, y, 1, 1, 4, true, false, terms,
-						iblt_cell_add);
+	terms[3] = 0;
+	return iblt_row_add(sketch, key, y, 1, 1, 4, true, false, terms, cell_add);
+}
+
+/* Begins to fetch a cell of a plain sketch, which may lie on two cache lines. */
+IBLT_INLINE void
+cell_fetch(const IbltSketch *sketch, int subtable, uint32_t position)
+{
+#if defined(__GNUC__)
+	const uint8_t *cell = iblt_cell(sketch, (uint32_t) subtable *
+									sketch->params.subtable_cells + position);
+
+	__builtin_prefetch(cell, 1);
+	__builtin_prefetch(cell + INTEGER_CELL_SIZE - 1, 1);
+#else
+	(void) sketch;
+	(void) subtable;
+	(void) position;
+#endif
+}
+
+/* The same by way of the queue: puts the oldest row, takes this one. */
+IBLT_INLINE IbltStatus
+integer_queue(IbltQueue *queue, IbltSketch *sketch, uint64_t integer,
+			  uint64_t y, IbltCellAdd cell_add)
+{
+	unsigned next = queue->next;
+	uint32_t *position = queue->slot[next].position;
+	uint64_t *terms = queue->slot[next].terms;
+	uint8_t key[8];
+	IbltStatus status;
+	int i;
+
+	if (terms[IBLT_FIELD_WEIGHT] != 0)
+		iblt_row_put(sketch, position, terms, 1, 3, 4, true, cell_add);
+	iblt_store64(key, integer);
+	status = iblt_row_take(sketch, key, y, 1, 1, 4, false, position, terms);
+	if (status != IBLT_OK)
+	{
+		terms[IBLT_FIELD_WEIGHT] = 0;
+		return status;
+	}
+	IBLT_UNROLL
+	for (i = 0; i < 4; i++)
+		cell_fetch(sketch, i, position[i]);
+	queue->next = (next + 1) % IBLT_QUEUE_ROWS;
+	return IBLT_OK;
+}
+
+static IbltStatus
+add_portable(IbltSketch *sketch, uint64_t integer, uint64_t y)
+{
+	return integer_add(sketch, integer, y, iblt_cell_add);
+}
+
+static IbltStatus
+queue_portable(IbltQueue *queue, IbltSketch *sketch, uint64_t integer,
+			   uint64_t y)
+{
+	return integer_queue(queue, sketch, integer, y, iblt_cell_add);
+}
+
+const IbltIntegerAdder iblt_core_integer_adder_portable = {
+	add_portable, queue_portable
+};
+
+void
+iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
+{
+	int i;
+
+	for (i = 0; i < IBLT_QUEUE_ROWS; i++)
+	{
+		uint64_t *terms = queue->slot[i].terms;
+
+		if (terms[IBLT_FIELD_WEIGHT] != 0)
+			iblt_row_put(sketch, queue->slot[i].position, terms, 1, 3, 4, true,
+						 iblt_cell_add);
+		terms[IBLT_FIELD_WEIGHT] = 0;
+	}
 }
 
 #if defined(__GNUC__) && defined(__x86_64__)
@@ -46,29 +128,26 @@ cell_add_avx2(uint8_t *cell, uint32_t count, const uint64_t *terms,
 }
 
 __attribute__((target("avx2"))) static IbltStatus
-add_integer_avx2(IbltSketch *sketch, uint64_t integer, uint64_t y)
+add_avx2(IbltSketch *sketch, uint64_t integer, uint64_t y)
 {
-	uint8_t key[8];
-	uint64_t terms[4];
-
-	iblt_store64(key, integer);
-	terms[3] = 0;
-	return iblt_row_add(sketch, key, y, 1, 1, 4, true, false, terms,
-						cell_add_avx2);
+	return integer_add(sketch, integer, y, cell_add_avx2);
 }
+
+__attribute__((target("avx2"))) static IbltStatus
+queue_avx2(IbltQueue *queue, IbltSketch *sketch, uint64_t integer, uint64_t y)
+{
+	return integer_queue(queue, sketch, integer, y, cell_add_avx2);
+}
+
+static const IbltIntegerAdder adder_avx2 = {add_avx2, queue_avx2};
 #endif
 
-/* Chooses, and then adds. */
-static IbltStatus
-add_integer_first(IbltSketch *sketch, uint64_t integer, uint64_t y)
+const IbltIntegerAdder *
+iblt_core_integer_adder(void)
 {
-	iblt_core_add_integer = iblt_core_add_integer_portable;
 #ifdef IBLT_HAS_AVX2
 	if (__builtin_cpu_supports("avx2"))
-		iblt_core_add_integer = add_integer_avx2;
+		return &adder_avx2;
 #endif
-	return iblt_core_add_integer(sketch, integer, y);
+	return &iblt_core_integer_adder_portable;
 }
-
-IbltStatus (*iblt_core_add_integer) (IbltSketch *sketch, uint64_t integer,
-									 uint64_t y) = add_integer_first;

@@ -6,7 +6,8 @@
  * the common shapes, so that the short loops unroll and a row's terms stay in
  * registers.  iblt_core_add_row (cell.h) is the function to call;
  * iblt_core_add_integer spares a caller that adds millions of integer keys to
- * a sketch of the plain shape the choice of one.
+ * a sketch of the plain shape the choice of one, and a queue spares it the wait
+ * for cells that are not in the processor's cache.
  */
 #ifndef IBLT_CORE_ROW_H
 #define IBLT_CORE_ROW_H
@@ -80,28 +81,21 @@ typedef void (*IbltCellAdd) (uint8_t *cell, uint32_t count,
 							 const uint64_t *terms, unsigned fields);
 
 /*
- * A row into its cells; terms is working space for limbs + 3 elements, and
- * cell_add a constant, which is then inlined.
+ * The first half of a row: its position in each subtable and its terms (limbs +
+ * 3 elements of room); and the row counted, in the meter and in the total.
  */
 IBLT_INLINE IbltStatus
-iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
-			 unsigned limbs, int hashes, bool all_subtables, bool with_values,
-			 uint64_t *terms, IbltCellAdd cell_add)
+iblt_row_take(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
+			  unsigned limbs, int hashes, bool with_values,
+			  uint32_t *position, uint64_t *terms)
 {
 	const IbltHasher *hasher = &sketch->hasher;
-	uint32_t cells = sketch->params.subtable_cells;
-	unsigned fields = limbs + 2 + with_values;
-	size_t cell_size = 4 + 8 * (size_t) fields;
-	size_t subtable_size = cells * cell_size;
-	uint8_t *subtable = sketch->cells;
-	uint32_t position[IBLT_MAX_HASHES];
 	uint64_t weight = iblt_hash_weight(hasher, y);
 	uint64_t check = iblt_hash_key(hasher, key, 8 * (size_t) limbs, hashes,
-								   cells, position);
+								   sketch->params.subtable_cells, position);
 	IbltStatus status = iblt_row_terms(hasher, key, y, sign, sign > 0 ? weight
 									   : IBLT_FP_P - weight, limbs,
 									   with_values, terms);
-	int i;
 
 	if (status != IBLT_OK)
 		return status;
@@ -110,6 +104,20 @@ iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 	iblt_meter_add(sketch->meter, check, sign);
 	/* unsigned: row counts of crafted values must wrap, not trap */
 	sketch->rows = (int64_t) ((uint64_t) sketch->rows + (uint64_t) sign);
+	return IBLT_OK;
+}
+
+/* The second half: the terms into the cells; cell_add is a constant, inlined. */
+IBLT_INLINE void
+iblt_row_put(IbltSketch *sketch, const uint32_t *position,
+			 const uint64_t *terms, int sign, unsigned fields, int hashes,
+			 bool all_subtables, IbltCellAdd cell_add)
+{
+	size_t cell_size = 4 + 8 * (size_t) fields;
+	size_t subtable_size = sketch->params.subtable_cells * cell_size;
+	uint8_t *subtable = sketch->cells;
+	int i;
+
 	IBLT_UNROLL
 	for (i = 0; i < hashes; i++)
 	{
@@ -119,7 +127,22 @@ iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 				 fields);
 		subtable += subtable_size;
 	}
-	return IBLT_OK;
+}
+
+/* Both; terms is working space for limbs + 3 elements. */
+IBLT_INLINE IbltStatus
+iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
+			 unsigned limbs, int hashes, bool all_subtables, bool with_values,
+			 uint64_t *terms, IbltCellAdd cell_add)
+{
+	uint32_t position[IBLT_MAX_HASHES];
+	IbltStatus status = iblt_row_take(sketch, key, y, sign, limbs, hashes,
+									  with_values, position, terms);
+
+	if (status == IBLT_OK)
+		iblt_row_put(sketch, position, terms, sign, limbs + 2 + with_values,
+					 hashes, all_subtables, cell_add);
+	return status;
 }
 
 /* Has the sketch four hashes, all subtables and no values? */
@@ -130,15 +153,42 @@ iblt_core_is_plain(const IbltParams *params)
 		!params->with_values;
 }
 
-/*
- * Inserts a row with an integer key into a plain sketch of integer keys.  A
- * variable: the first call chooses the fastest way this processor has.
- */
-extern IbltStatus (*iblt_core_add_integer) (IbltSketch *sketch,
-											uint64_t integer, uint64_t y);
+/* Rows whose cells are being fetched: as many as a fetch takes to arrive. */
+#define IBLT_QUEUE_ROWS		8
 
-/* The same on any processor, for tests to compare with. */
-extern IbltStatus iblt_core_add_integer_portable(IbltSketch *sketch,
-												 uint64_t integer, uint64_t y);
+/* From this size on, in bytes of cells, a queue gains more than it costs. */
+#define IBLT_QUEUE_MIN_SIZE	(128 * 1024)
+
+/*
+ * Rows that are counted in a sketch and whose terms are not in its cells yet.
+ * All zero is an empty queue.
+ */
+typedef struct IbltQueue
+{
+	unsigned	next;			/* the slot to use, the oldest row's */
+	struct
+	{
+		uint32_t	position[4];
+		uint64_t	terms[4];	/* the first, the weight, is 0 in a free slot */
+	}			slot[IBLT_QUEUE_ROWS];
+} IbltQueue;
+
+/*
+ * Each inserts a row with an integer key into a plain sketch of integer keys,
+ * at once or by way of a queue.
+ */
+typedef struct IbltIntegerAdder
+{
+	IbltStatus	(*add) (IbltSketch *sketch, uint64_t integer, uint64_t y);
+	IbltStatus	(*queue) (IbltQueue *queue, IbltSketch *sketch,
+						  uint64_t integer, uint64_t y);
+} IbltIntegerAdder;
+
+/* The fastest that this processor has, and one for any processor. */
+extern const IbltIntegerAdder *iblt_core_integer_adder(void);
+extern const IbltIntegerAdder iblt_core_integer_adder_portable;
+
+/* Puts what is queued into the cells: to be called before they are read. */
+extern void iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch);
 
 #endif
