@@ -15,9 +15,9 @@ COMMENT ON FUNCTION iblt_compare_template(integer, integer, bigint) IS
 -- Arrays of equal length, of which some are NULL where they say nothing: one
 -- large value is made while the other side makes its own, and parsed at once.
 CREATE TYPE iblt_compare_rows AS (
-	id text[],		-- the key in one word, the same on both sides
-	key jsonb[],	-- where id does not say it all
-	n bigint[],		-- rows with this key, where it need not be one
+	id text[],		-- hash and key in one word; NULL if the lines are the keys asked for, in order
+	key jsonb[],	-- NULL then, too
+	n bigint[],		-- rows with this key; NULL then, too
 	digest text[],	-- of their contents
 	mark text[],	-- of their row versions
 	content jsonb[]
@@ -352,7 +352,8 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_check_types(jsonb, boolean) IS 'an error that names the columns of different types';
 
--- Bytes of a canonical key of these columns, if every one has a fixed width
+-- Bytes of a canonical key of these columns, if every one has a fixed width, one
+-- representation for each value (unlike -0 and 0 of floating-point types),
 -- and can be looked up through an index whatever its collation; or NULL.
 CREATE FUNCTION iblt_compare_key_size(key jsonb) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -362,7 +363,7 @@ AS $$
 		SELECT CASE WHEN NOT (c ->> 'notnull')::boolean THEN NULL
 			WHEN c ->> 'cast' = 'int8' THEN 9
 			WHEN c ->> 'cast' = '' AND c -> 'base' = c -> 'peer_base' THEN
-				('{"16": 2, "18": 2, "20": 9, "21": 3, "23": 5, "26": 5, "700": 5, "701": 9, "774": 9, "829": 7,
+				('{"16": 2, "18": 2, "20": 9, "21": 3, "23": 5, "26": 5, "774": 9, "829": 7,
 				"1082": 5, "1083": 9, "1114": 9, "1184": 9, "1266": 13, "2950": 17}'::jsonb
 				->> (c ->> 'base'))::integer END
 		FROM jsonb_array_elements(key) AS c) AS column_of(width)
@@ -469,14 +470,14 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_compare_key_hash(jsonb, text) IS 'the expression of a key''s hash';
 
-CREATE FUNCTION iblt_compare_where(plan jsonb, side text) RETURNS text
+CREATE FUNCTION iblt_compare_condition(plan jsonb, side text, word text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	-- the line break ends a comment in the condition
-	SELECT coalesce(' WHERE (' || (plan -> side ->> 'condition') || E'\n)', '')
+	SELECT coalesce(' ' || word || ' (' || (plan -> side ->> 'condition') || E'\n)', '')
 $$;
-COMMENT ON FUNCTION iblt_compare_where(jsonb, text) IS 'the WHERE clause of a side';
+COMMENT ON FUNCTION iblt_compare_condition(jsonb, text, text) IS 'the condition on the rows of a side, behind WHERE or AND';
 
 CREATE FUNCTION iblt_compare_sketch_sql(plan jsonb, side text, capacity integer) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -489,7 +490,7 @@ AS $$
 			ELSE (SELECT format('ROW(%s)', string_agg(@extschema@.iblt_compare_expression(c), ', ' ORDER BY position))
 				FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)) END,
 		@extschema@.iblt_compare_content_checksum(plan, side), capacity, plan ->> 'key_size', plan ->> 'seed',
-		plan -> side ->> 'relation', @extschema@.iblt_compare_where(plan, side))
+		plan -> side ->> 'relation', @extschema@.iblt_compare_condition(plan, side, 'WHERE'))
 $$;
 COMMENT ON FUNCTION iblt_compare_sketch_sql(jsonb, text, integer) IS
 'the sketch of a side, as the rest of a SELECT';
@@ -502,27 +503,6 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_compare_key_type(jsonb) IS 'the type that values of a key column are given as';
 
--- The relation t of a side, joined to the keys: a flat list of as many values
--- for each key as it has columns, or of hashes.
-CREATE FUNCTION iblt_compare_join_sql(plan jsonb, side text, keys text[]) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN
-		format('unnest(%L::int8[]) AS iblt_k(iblt_k1) JOIN %s AS t ON %s = iblt_k.iblt_k1',
-			ARRAY(SELECT DISTINCT k FROM unnest(keys) AS k), plan -> side ->> 'relation', @extschema@.iblt_compare_key_hash(plan, side))
-	ELSE
-		(SELECT format('unnest(%s) AS iblt_k(%s) JOIN %s AS t ON %s',
-			string_agg(format('%L::%s[]', CASE WHEN jsonb_array_length(plan -> 'key') = 1 THEN keys ELSE (SELECT array_agg(k ORDER BY n)
-					FROM unnest(keys) WITH ORDINALITY AS x(k, n) WHERE (n - 1) % jsonb_array_length(plan -> 'key') = position - 1) END,
-				@extschema@.iblt_compare_key_type(c)), ', ' ORDER BY position),
-			string_agg('iblt_k' || position, ', ' ORDER BY position), plan -> side ->> 'relation',
-			string_agg(format('t.%I = iblt_k.iblt_k%s', c ->> 'name', position), ' AND ' ORDER BY position))
-		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position))
-	END
-$$;
-COMMENT ON FUNCTION iblt_compare_join_sql(jsonb, text, text[]) IS 'the rows of given keys on a side, as a FROM clause';
-
 CREATE FUNCTION iblt_compare_json_sql(columns jsonb, as_compared boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -534,84 +514,111 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_compare_json_sql(jsonb, boolean) IS 'columns of t as a jsonb object';
 
--- The key in one word: its column as text, an array of its columns, or its hash
--- and the columns.  Types of fixed width have one text for each value.
-CREATE FUNCTION iblt_compare_id_sql(plan jsonb) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+-- Keys are looked up by one word each: the text of the key's column, of an array
+-- of its columns (types of fixed width have one text for each value), or of its
+-- hash.  The planner knows nothing of the values in an array, and would read the
+-- whole relation for a few per cent of its rows.  Of groups it expects few: it
+-- takes the index, or hashes the keys, and not the relation, where there is none.
+CREATE FUNCTION iblt_compare_keys_sql(plan jsonb, ids text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN 'concat(iblt_k.iblt_k1, '' '', key)'
-		WHEN count(*) = 1 THEN min(format('t.%I::text', c ->> 'name'))
-		ELSE format('ARRAY[%s]::text', string_agg(format('t.%I::text', c ->> 'name'), ', ' ORDER BY position)) END
-	FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)
+	SELECT format('(SELECT %s, min(n) AS iblt_n FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_u(id, n)'
+			' GROUP BY %s ORDER BY %3$s) AS iblt_k', string_agg(value || ' AS iblt_k' || position, ', ' ORDER BY position),
+		ids, string_agg(position::text, ', ' ORDER BY position))
+	FROM (SELECT 1, 'id::int8' WHERE (plan ->> 'by_hash')::boolean
+		UNION ALL
+		SELECT position, format(CASE jsonb_array_length(plan -> 'key') WHEN 1 THEN 'id::%1$s' ELSE '(id::text[])[%2$s]::%1$s' END,
+			@extschema@.iblt_compare_key_type(c), position)
+		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)
+		WHERE NOT (plan ->> 'by_hash')::boolean) AS column_of(position, value)
 $$;
-COMMENT ON FUNCTION iblt_compare_id_sql(jsonb) IS 'the expression of a key in one word';
+COMMENT ON FUNCTION iblt_compare_keys_sql(jsonb, text[]) IS
+'keys as a table iblt_k (iblt_k1, ..., iblt_n): values of their columns, or hashes, and their places in the list';
 
--- What iblt_compare_keys would give for it.
-CREATE FUNCTION iblt_compare_id_keys(plan jsonb, id text) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN ARRAY[split_part(id, ' ', 1)]
-		WHEN jsonb_array_length(plan -> 'key') = 1 THEN ARRAY[id]
-		ELSE id::text[] END
-$$;
-COMMENT ON FUNCTION iblt_compare_id_keys(jsonb, text) IS 'what a key in one word is looked up by';
-
--- The jsonb of a key, in the column id, where no side gives it.
+-- The jsonb of a key, in the column id.
 CREATE FUNCTION iblt_compare_id_json_sql(plan jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN 'NULL::jsonb'
-		ELSE format('jsonb_build_object(%s)', string_agg(format('%L, %s::%s', c ->> 'name',
-			CASE WHEN jsonb_array_length(plan -> 'key') = 1 THEN 'id' ELSE format('(id::text[])[%s]', position) END,
-			@extschema@.iblt_compare_key_type(c)), ', ' ORDER BY position)) END
+	SELECT format('jsonb_build_object(%s)', string_agg(format('%L, %s::%s', c ->> 'name',
+		CASE WHEN jsonb_array_length(plan -> 'key') = 1 THEN 'id' ELSE format('(id::text[])[%s]', position) END,
+		@extschema@.iblt_compare_key_type(c)), ', ' ORDER BY position))
 	FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)
 $$;
 COMMENT ON FUNCTION iblt_compare_id_json_sql(jsonb) IS 'the expression of a key as jsonb, from the key in one word';
 
--- One line a key: (id, key, n, digest, mark, content).
-CREATE FUNCTION iblt_compare_lines_sql(plan jsonb, side text, keys text[]) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+CREATE FUNCTION iblt_compare_mark_sql(plan jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	mark text := CASE WHEN (plan ->> 'versions')::boolean
-		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END;
-	content text := CASE WHEN (plan ->> 'rows')::boolean
-		THEN @extschema@.iblt_compare_json_sql(plan -> 'columns', false) ELSE 'NULL::jsonb' END;
-	source text := @extschema@.iblt_compare_join_sql(plan, side, keys);
-	checksum text := @extschema@.iblt_compare_content_checksum(plan, side);
-	id text := @extschema@.iblt_compare_id_sql(plan);
-	condition text := @extschema@.iblt_compare_where(plan, side);
-BEGIN
-	IF NOT (plan ->> 'by_hash')::boolean THEN
-		RETURN format('SELECT %s AS id, %s::text AS digest, %s::text AS mark, %s AS content FROM %s%s',
-			id, checksum, mark, content, source, condition);
-	END IF;
-	-- equal rows are counted, and different ones of a key are digested in order
-	RETURN format('SELECT id, key, sum(n)::bigint AS n, encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
-		' ORDER BY checksum)::bytea), ''hex'') AS digest, sum(mark)::text AS mark,'
-		' CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END AS content'
-		' FROM (SELECT id, key, checksum, count(*) AS n, sum(mark) AS mark, (array_agg(content))[1] AS content'
-		' FROM (SELECT %s AS id, key, %s AS checksum, %s AS mark, %s AS content FROM %s, LATERAL (SELECT %s AS key) AS iblt_j%s) AS iblt_a'
-		' GROUP BY id, key, checksum) AS iblt_b GROUP BY id, key',
-		id, checksum, mark, content, source, @extschema@.iblt_compare_json_sql(plan -> 'key', true), condition);
-END
+	SELECT CASE WHEN (plan ->> 'versions')::boolean
+		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END
 $$;
-COMMENT ON FUNCTION iblt_compare_lines_sql(jsonb, text, text[]) IS 'a query for the rows of given keys on a side, one line a key';
+COMMENT ON FUNCTION iblt_compare_mark_sql(jsonb) IS 'the expression of a row''s version, as a number';
 
--- They are collected where they are, into the columns of iblt_compare_rows.
-CREATE FUNCTION iblt_compare_lookup_sql(plan jsonb, side text, keys text[]) RETURNS text
+CREATE FUNCTION iblt_compare_content_sql(plan jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN (plan ->> 'rows')::boolean
+		THEN @extschema@.iblt_compare_json_sql(plan -> 'columns', false) ELSE 'NULL::jsonb' END
+$$;
+COMMENT ON FUNCTION iblt_compare_content_sql(jsonb) IS 'the expression of a row''s contents for the answer';
+
+-- Keys that are unique and kept as they are: one line each, found or not.  A
+-- column of such a key is not null, so null says that there is no row.
+CREATE FUNCTION iblt_compare_unique_sql(plan jsonb, side text, ids text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT array_agg(id), %s, array_agg(digest), %s, %s FROM (%s) AS iblt_l',
-		CASE WHEN (plan ->> 'by_hash')::boolean THEN 'array_agg(key), array_agg(n)' ELSE 'NULL::jsonb[], NULL::bigint[]' END,
-		CASE WHEN (plan ->> 'versions')::boolean THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
-		CASE WHEN (plan ->> 'rows')::boolean THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
-		@extschema@.iblt_compare_lines_sql(plan, side, keys))
+	SELECT format('SELECT iblt_n, CASE WHEN %1$s IS NOT NULL THEN %2$s::text END AS digest, %3$s::text AS mark,'
+			' CASE WHEN %1$s IS NOT NULL THEN %4$s END AS content FROM %5$s LEFT JOIN %6$s AS t ON %7$s%8$s',
+		format('t.%I', plan -> 'key' -> 0 ->> 'name'), @extschema@.iblt_compare_content_checksum(plan, side),
+		@extschema@.iblt_compare_mark_sql(plan), @extschema@.iblt_compare_content_sql(plan),
+		@extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',
+		(SELECT string_agg(format('t.%I = iblt_k.iblt_k%s', c ->> 'name', position), ' AND ' ORDER BY position)
+			FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)),
+		@extschema@.iblt_compare_condition(plan, side, 'AND'))
+$$;
+COMMENT ON FUNCTION iblt_compare_unique_sql(jsonb, text, text[]) IS
+'a query for the rows of unique keys on a side, one line a key, found or not';
+
+-- Other keys, found by their hash: a line for each key that has rows.  Equal rows
+-- are counted, and different ones of a key are digested in order.
+CREATE FUNCTION iblt_compare_groups_sql(plan jsonb, side text, ids text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT id, key, sum(n)::bigint AS n, encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
+			' ORDER BY checksum)::bytea), ''hex'') AS digest, sum(mark)::text AS mark,'
+			' CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END AS content'
+			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n, sum(mark) AS mark, (array_agg(content))[1] AS content'
+			' FROM (SELECT iblt_k.iblt_k1 AS hash, key, %s AS checksum, %s AS mark, %s AS content'
+			' FROM %s JOIN %s AS t ON %s = iblt_k.iblt_k1, LATERAL (SELECT %s AS key) AS iblt_j%s) AS iblt_a'
+			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key',
+		@extschema@.iblt_compare_content_checksum(plan, side), @extschema@.iblt_compare_mark_sql(plan),
+		@extschema@.iblt_compare_content_sql(plan), @extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',
+		@extschema@.iblt_compare_key_hash(plan, side), @extschema@.iblt_compare_json_sql(plan -> 'key', true),
+		@extschema@.iblt_compare_condition(plan, side, 'WHERE'))
+$$;
+COMMENT ON FUNCTION iblt_compare_groups_sql(jsonb, text, text[]) IS
+'a query for the rows of keys with given hashes on a side, one line a key that is there';
+
+-- The lines are collected where they are, into the columns of iblt_compare_rows.
+CREATE FUNCTION iblt_compare_lookup_sql(plan jsonb, side text, ids text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT %s, array_agg(digest%s), %s, %s FROM (%s) AS iblt_l',
+		CASE WHEN by_hash THEN 'array_agg(id), array_agg(key), array_agg(n)' ELSE 'NULL::text[], NULL::jsonb[], NULL::bigint[]' END,
+		ordered,
+		CASE WHEN (plan ->> 'versions')::boolean THEN format('array_agg(mark%s)', ordered) ELSE 'NULL::text[]' END,
+		CASE WHEN (plan ->> 'rows')::boolean THEN format('array_agg(content%s)', ordered) ELSE 'NULL::jsonb[]' END,
+		CASE WHEN by_hash THEN @extschema@.iblt_compare_groups_sql(plan, side, ids)
+			ELSE @extschema@.iblt_compare_unique_sql(plan, side, ids) END)
+	FROM (SELECT (plan ->> 'by_hash')::boolean, CASE WHEN (plan ->> 'by_hash')::boolean THEN '' ELSE ' ORDER BY iblt_n' END)
+		AS how(by_hash, ordered)
 $$;
 COMMENT ON FUNCTION iblt_compare_lookup_sql(jsonb, text, text[]) IS
 'a query for the rows of given keys on a side, as one iblt_compare_rows';
@@ -755,13 +762,11 @@ BEGIN
 	IF (@extschema@.iblt_info(difference)).key_type IS NULL THEN
 		RETURN '{}';
 	END IF;
-	RETURN ARRAY(SELECT j ->> ('f' || i) FROM (
-			SELECT to_jsonb(d.key), row_number() OVER () FROM @extschema@.iblt_decode(difference, NULL::record) AS d) AS decoded(j, n),
-		generate_series(1, width) AS i ORDER BY n, i);
+	RETURN ARRAY(SELECT ARRAY(SELECT j ->> ('f' || i) FROM generate_series(1, width) AS i ORDER BY i)::text
+		FROM (SELECT to_jsonb(d.key) FROM @extschema@.iblt_decode(difference, NULL::record) AS d) AS decoded(j));
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_keys(jsonb, iblt) IS
-'the decoded keys, as a flat list of their columns'' values or of hashes';
+COMMENT ON FUNCTION iblt_compare_keys(jsonb, iblt) IS 'the decoded keys, each as one word';
 
 CREATE FUNCTION iblt_compare_rows_of_peer(conn text) RETURNS @extschema@.iblt_compare_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -780,6 +785,23 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_rows_of_peer(text) IS 'the peer''s answer to a lookup';
+
+-- What both sides say of a key, on one line; $1, $2: their iblt_compare_rows, $3: the keys.
+CREATE FUNCTION iblt_compare_pairs_sql(plan jsonb) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN
+		'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n, h.digest AS h_digest, t.digest AS t_digest,'
+		' h.mark AS h_mark, t.mark AS t_mark, h.content AS h_content, t.content AS t_content'
+		' FROM unnest($1.id, $1.key, $1.n, $1.digest, $1.mark, $1.content) AS h(id, key, n, digest, mark, content)'
+		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content) AS t(id, key, n, digest, mark, content) USING (id)'
+	ELSE format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n, (t_digest IS NOT NULL)::integer AS t_n,'
+		' h_digest, t_digest, h_mark, t_mark, h_content, t_content'
+		' FROM unnest($3, $1.digest, $2.digest, $1.mark, $2.mark, $1.content, $2.content)'
+		' AS u(id, h_digest, t_digest, h_mark, t_mark, h_content, t_content)', @extschema@.iblt_compare_id_json_sql(plan)) END
+$$;
+COMMENT ON FUNCTION iblt_compare_pairs_sql(jsonb) IS 'a query that puts the answers of both sides to a lookup together';
 
 -- Looks the rows of given keys up on both sides, and returns those that differ.
 CREATE FUNCTION iblt_compare_look(conn text, plan jsonb, keys text[]) RETURNS @extschema@.iblt_difference[]
@@ -802,15 +824,13 @@ BEGIN
 		theirs := @extschema@.iblt_compare_rows_of_peer(conn);
 	END IF;
 	EXECUTE format($q$
-		SELECT coalesce(array_agg(ROW(id, coalesce(h.key, t.key, %s),
-			CASE WHEN t.digest IS NULL THEN 'here' WHEN h.digest IS NULL THEN 'there' ELSE 'both' END,
-			h.content, t.content, coalesce(h.n, (h.digest IS NOT NULL)::integer), coalesce(t.n, (t.digest IS NOT NULL)::integer),
-			CASE WHEN $3 THEN concat(h.digest, ' ', h.mark, ' ', t.digest, ' ', t.mark) END,
+		SELECT coalesce(array_agg(ROW(id, key,
+			CASE WHEN t_digest IS NULL THEN 'here' WHEN h_digest IS NULL THEN 'there' ELSE 'both' END,
+			h_content, t_content, coalesce(h_n, 0), coalesce(t_n, 0),
+			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
 			NULL)::@extschema@.iblt_difference), '{}')
-		FROM unnest($1.id, $1.key, $1.n, $1.digest, $1.mark, $1.content) AS h(id, key, n, digest, mark, content)
-		FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content) AS t(id, key, n, digest, mark, content) USING (id)
-		WHERE h.digest IS DISTINCT FROM t.digest$q$, @extschema@.iblt_compare_id_json_sql(plan))
-	INTO result USING mine, theirs, (plan ->> 'recheck')::integer > 0;
+		FROM (%s) AS pair WHERE h_digest IS DISTINCT FROM t_digest$q$, @extschema@.iblt_compare_pairs_sql(plan))
+	INTO result USING mine, theirs, keys, (plan ->> 'recheck')::integer > 0;
 	RETURN result;
 END
 $$;
@@ -917,9 +937,8 @@ DECLARE
 	keys text[];
 BEGIN
 	FOR round IN 1 .. (plan ->> 'recheck')::integer LOOP
-		keys := ARRAY(SELECT x.k FROM unnest(differences) WITH ORDINALITY AS d,
-				unnest(@extschema@.iblt_compare_id_keys(plan, d.id)) WITH ORDINALITY AS x(k, i)
-			WHERE d.confirmed IS NOT TRUE ORDER BY d.ordinality, x.i);
+		keys := ARRAY(SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN split_part(d.id, ' ', 1) ELSE d.id END
+			FROM unnest(differences) AS d WHERE d.confirmed IS NOT TRUE);
 		EXIT WHEN keys = '{}';
 		PERFORM @extschema@.iblt_compare_progress(plan, format('waiting for replication, to look at %s keys again',
 			(SELECT count(*) FROM unnest(differences) AS d WHERE d.confirmed IS NOT TRUE)));
@@ -952,7 +971,7 @@ DECLARE
 BEGIN
 	SELECT d.plan, d.difference INTO plan, difference FROM @extschema@.iblt_compare_difference(conn, plan) AS d;
 	keys := @extschema@.iblt_compare_keys(plan, difference);
-	decoded := cardinality(keys) / CASE WHEN (plan ->> 'by_hash')::boolean THEN 1 ELSE jsonb_array_length(plan -> 'key') END;
+	decoded := cardinality(keys);
 	IF decoded > 0 THEN
 		PERFORM @extschema@.iblt_compare_progress(plan, format('looking %s keys up on both sides', decoded));
 		started := clock_timestamp();
@@ -966,7 +985,8 @@ BEGIN
 	END IF;
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('differences', cardinality(differences),
 		'settled', greatest(decoded - cardinality(differences), 0),
-		'unconfirmed', (SELECT count(*) FROM unnest(differences) AS d WHERE NOT d.confirmed)));
+		'unconfirmed', CASE WHEN (plan ->> 'recheck')::integer > 0
+			THEN (SELECT count(*) FROM unnest(differences) AS d WHERE NOT d.confirmed) ELSE 0 END));
 	RETURN differences;
 END
 $$;
@@ -1080,6 +1100,7 @@ RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
+	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'postgres'
 	SET TimeZone = 'UTC'

@@ -207,7 +207,7 @@ BEGIN
 		'SELECT pg_catalog.set_config(''client_connection_check_interval'', ''2s'', false)
 			WHERE pg_catalog.current_setting(''server_version_num'')::int >= 140000
 			AND pg_catalog.version() LIKE ''%%linux%%'';
-		SET search_path = pg_catalog, pg_temp; SET row_security = off; SET DateStyle = ISO;
+		SET search_path = pg_catalog, pg_temp; SET row_security = off; SET jit = off; SET DateStyle = ISO;
 		SET IntervalStyle = postgres; SET TimeZone = ''UTC''; SET extra_float_digits = 1;
 		SET bytea_output = hex; SET xmlbinary = base64; SET default_transaction_read_only = on;
 		SET application_name = %L', left('iblt_compare ' || label, 63));
