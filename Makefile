@@ -173,7 +173,7 @@ test:
 	@bash test/run
 
 bench:
-	@bash test/bench/run.sh
+	@rc=0; bash test/bench/aggregate.sh || rc=1; bash test/bench/live.sh || rc=1; exit $$rc
 
 # --- chores ------------------------------------------------------------------
 

@@ -79,6 +79,7 @@ needed_packages() {
 	local kind=$1
 	if [ -z "$PG_OWN_BUILD" ]; then echo "postgresql-$PG_N" "postgresql-server-dev-$PG_N"; fi
 	echo gcc libc6-dev make libxxhash-dev
+	if [ "$kind" = bench ]; then echo postgresql-comparator perl; fi
 	if [ "$kind" = test ]; then
 		# clang and its run-time library: the sanitizers and libFuzzer
 		echo clang libclang-rt-dev libipc-run-perl perl python3 python3-xxhash
@@ -127,10 +128,11 @@ ensure_packages() {
 	# shellcheck disable=SC2046 # one word a package is meant
 	for package in $(needed_packages "$1"); do
 		if is_installed "$package"; then continue; fi
-		# Before bookworm the sanitizers' run-time came with clang itself.
-		if [ "$package" = libclang-rt-dev ]; then
+		# Before bookworm the sanitizers' run-time came with clang itself; and the
+		# benchmark can do without the tool that it compares with.
+		if [ "$package" = libclang-rt-dev ] || [ "$package" = postgresql-comparator ]; then
 			apt_update_once
-			if ! apt-cache show libclang-rt-dev >/dev/null 2>&1; then continue; fi
+			if ! apt-cache show "$package" >/dev/null 2>&1; then continue; fi
 		fi
 		missing+=("$package")
 	done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh
+# aggregate.sh
 #	What the aggregate costs next to count(*) and to hashing rows as text, and
 #	what the core does alone.  One throwaway server, one table of 5 million rows
 #	of four columns, every query several times in turn, medians.
@@ -21,13 +21,12 @@ set -euo pipefail
 
 # shellcheck source=test/lib/common.sh
 . "$(dirname "$0")/../lib/common.sh"
+# shellcheck source=test/bench/lib.sh
+. "$(dirname "$0")/lib.sh"
 
 PORT=54323
 ROWS=${BENCH_ROWS:-5000000}
 REPEAT=${BENCH_REPEAT:-5}
-MISSED=0
-
-declare -A MEDIAN
 
 # The queries: name, workers, SQL.
 queries() {
@@ -51,18 +50,10 @@ sql() {
 	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d postgres "$@"
 }
 
-# A table of four columns that take 8 + 8 + 33 + 79 = 128 bytes.
 make_table() {
-	sql <<-SQL
-		CREATE EXTENSION iblt;
-		CREATE EXTENSION pg_prewarm;
-		CREATE UNLOGGED TABLE t (id bigint, a bigint, b text, c text);
-		INSERT INTO t SELECT g, hashint8extended(g, 1), md5(g::text),
-			left(md5((g + 1)::text) || md5((g + 2)::text) || md5((g + 3)::text), 78)
-			FROM generate_series(1::bigint, $ROWS) g;
-		ALTER TABLE t ADD PRIMARY KEY (id);
-		ALTER TABLE t SET (parallel_workers = 2);
-	SQL
+	sql -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION pg_prewarm"
+	table_sql "$ROWS" | sql
+	sql -c "ALTER TABLE t SET (parallel_workers = 2)"
 	sql -c "VACUUM (FREEZE, ANALYZE) t"
 }
 
@@ -89,39 +80,6 @@ measure() {
 	read_medians "$WORK/timing.out"
 }
 
-# From psql's output to MEDIAN[name] in milliseconds; the first repetition is
-# for warming up.
-read_medians() {
-	local name value
-	while read -r name value; do
-		MEDIAN[$name]=$value
-	done < <(awk '
-		$1 == "@" { name = $2; repetition = $3; next }
-		/^Time: / && name != "" { if (repetition > 0) print name, $2; name = "" }' "$1" |
-		sort -k1,1 -k2,2n |
-		awk '
-			function flush() { if (n) printf "%s %.1f\n", last, n % 2 ? v[(n + 1) / 2] : (v[n / 2] + v[n / 2 + 1]) / 2 }
-			$1 != last { flush(); n = 0; last = $1 }
-			{ v[++n] = $2 }
-			END { flush() }')
-}
-
-ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", (b > 0 ? a / b : 0) }'; }
-
-row() { printf '  %-64s %10s %8s %10s  %s\n' "$@"; }
-
-# bar TEXT MILLISECONDS RATIO at-most|at-least BAR: one line with its verdict.
-bar() {
-	local verdict=ok sign='<='
-	if [ "$4" = at-least ]; then sign='>='; fi
-	if ! awk -v r="$3" -v b="$5" -v kind="$4" \
-		'BEGIN { exit !(kind == "at-most" ? r <= b : r >= b) }'; then
-		verdict=MISSED
-		MISSED=$((MISSED + 1))
-	fi
-	row "$1" "$2" "$3" "$sign $5" "$verdict"
-}
-
 # at_most TEXT NAME BAR: against count(*).
 at_most() { bar "$1 / count(*)" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[count]}")" at-most "$3"; }
 
@@ -142,18 +100,6 @@ report_in_shared_buffers() {
 	information "iblt_agg(id, iblt_checksum(t))" agg_row
 }
 
-# How much of the CPUs others take, in percent, while we do nothing.
-others_percent() {
-	{
-		grep '^cpu ' /proc/stat
-		sleep 3
-		grep '^cpu ' /proc/stat
-	} | awk '
-		{ total = 0; for (i = 2; i <= 9; i++) total += $i; idle = $5 + $6 }
-		NR == 1 { total1 = total; idle1 = idle }
-		END { printf "%.0f\n", 100 * (1 - (idle - idle1) / (total - total1)) }'
-}
-
 # That the plans with workers really get them.
 workers_launched() {
 	sql -c "SET max_parallel_workers_per_gather = 2" -c "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF)
@@ -161,9 +107,7 @@ workers_launched() {
 }
 
 describe_machine() {
-	say "Machine: $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)," \
-		"load $(cut -d' ' -f1-3 /proc/loadavg)"
-	BUSY_BEFORE=$(others_percent)
+	describe_cpus
 	say "Server:  $("$PG_CONFIG" --version | sed 's/ (.*//'), memory as installed (shared_buffers" \
 		"$(sql -c 'SHOW shared_buffers'), jit $(sql -c 'SHOW jit')), sequential scans"
 	say "Workers: $(workers_launched) launched, parallel_leader_participation off"
@@ -195,7 +139,7 @@ report_sql() {
 	row "count(md5(t::text)), no workers / 2 workers" "${MEDIAN[md5_2]}" "$reference" "" ""
 	row "count(*), no workers / 2 workers" "${MEDIAN[count_2]}" \
 		"$(ratio "${MEDIAN[count]}" "${MEDIAN[count_2]}")" "" ""
-	say "  Others took $BUSY_BEFORE % of the CPUs before the runs, $(others_percent) % after them."
+	say_busy
 	if awk -v r="$reference" 'BEGIN { exit !(r < 1.7) }'; then
 		say "  NOTE: md5 does not scale to 1.7 here either: the machine is busy or has too few cores."
 	fi
@@ -258,9 +202,7 @@ inner() {
 	report_in_shared_buffers
 	report_core
 	stop_server bench
-	say ""
-	if [ $MISSED -eq 0 ]; then say "All bars are met."; else say "$MISSED bars MISSED."; fi
-	[ "${BENCH_STRICT-}" != 1 ] || [ $MISSED -eq 0 ]
+	finish_bars
 }
 
-if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/run.sh; fi
+if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/aggregate.sh; fi

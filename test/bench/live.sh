@@ -1,0 +1,249 @@
+#!/usr/bin/env bash
+# live.sh
+#	What iblt_compare costs from end to end: two throwaway servers on this
+#	machine with the same large table, of which 100 rows differ, against what
+#	each side's own digest takes and against what people use otherwise
+#	(pg_comparator, EXCEPT over postgres_fdw); bytes on the connection; and a
+#	smaller table of which 5 % differ.  Medians of several runs, in turn.
+#
+#	Both servers share this machine's processors, so a digest with parallel
+#	workers that has the machine for itself is no measure of what two servers
+#	can do at once.  So the digest is taken in two ways: without parallel workers,
+#	where each server has a processor; and as installed, with both servers
+#	working at the same time, and the slower one counts.
+#
+#	BENCH_ROWS          rows (5,000,000), of the second part a fifth
+#	BENCH_LIVE_REPEAT   repetitions after one to warm up (5); of the slow tools 3
+#	BENCH_STRICT        1: missed bars fail
+
+set -euo pipefail
+
+# shellcheck source=test/lib/common.sh
+. "$(dirname "$0")/../lib/common.sh"
+# shellcheck source=test/bench/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+HERE_PORT=54324
+THERE_PORT=54325
+PROXY_PORT=54326
+ROWS=${BENCH_ROWS:-5000000}
+SMALL=$((ROWS / 5))
+DIFFERING=100
+MANY=$((SMALL / 20))
+REPEAT=${BENCH_LIVE_REPEAT:-5}
+DIGEST="iblt_agg(id, iblt_checksum(id, a, b, c))"
+SERIAL="SET max_parallel_workers_per_gather = 0"
+
+# sql PORT ARGUMENT ...
+sql() {
+	local port=$1
+	shift
+	psql -X -q -At -F ' ' -v ON_ERROR_STOP=1 -h "$WORK/s" -p "$port" -U postgres -d postgres "$@"
+}
+
+both() {
+	sql $HERE_PORT "$@"
+	sql $THERE_PORT "$@"
+}
+
+# --- the servers and what differs --------------------------------------------------
+
+make_server() {
+	local table
+	start_server "$1" "$2" "autovacuum = off" "wal_level = minimal" "max_wal_senders = 0" "maintenance_work_mem = 512MB"
+	sql "$2" -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION dblink" -c "CREATE EXTENSION postgres_fdw"
+	table_sql "$ROWS" | sql "$2"
+	for table in few many; do
+		sql "$2" -c "CREATE UNLOGGED TABLE $table AS SELECT * FROM t WHERE id <= $SMALL" -c "ALTER TABLE $table ADD PRIMARY KEY (id)"
+	done
+}
+
+# differ TABLE ROWS DIFFERENCES: so many keys, of five three changed, one deleted and
+# one inserted.
+differ() {
+	local step=$(($2 / $3))
+	sql $THERE_PORT -c "UPDATE $1 SET a = a + 1 WHERE id % $step = 7 AND id / $step % 5 < 3" \
+		-c "DELETE FROM $1 WHERE id % $step = 7 AND id / $step % 5 = 3" \
+		-c "INSERT INTO $1 SELECT id + $2, a, b, c FROM $1 WHERE id % $step = 7 AND id / $step % 5 = 4"
+	both -c "VACUUM (FREEZE, ANALYZE) $1"
+}
+
+make_peer() {
+	sql $HERE_PORT <<-SQL
+		CREATE SERVER there FOREIGN DATA WRAPPER postgres_fdw
+			OPTIONS (host '$WORK/s', port '$THERE_PORT', dbname 'postgres', fetch_size '10000');
+		CREATE USER MAPPING FOR postgres SERVER there OPTIONS (user 'postgres');
+		CREATE FOREIGN TABLE t_there (id bigint, a bigint, b text, c text) SERVER there OPTIONS (table_name 't');
+	SQL
+}
+
+# --- measuring -------------------------------------------------------------------------
+
+# peer PORT [SETTING]: a connection string as a literal.
+peer() { printf "'host=%s port=%s user=postgres dbname=postgres%s'" "$WORK/s" "$1" "${2:+ options=''-c $2''}"; }
+
+# note NAME REPETITION MILLISECONDS: for read_medians.
+note() { printf '@ %s %s\nTime: %s ms\n' "$1" "$2" "$3" >>"$WORK/timing.out"; }
+
+# time_sql PORT EXPECTED SETTING QUERY: milliseconds; dies unless it answers EXPECTED.
+time_sql() {
+	sql "$1" -c "$3" -c '\timing on' -c "$4" >"$WORK/answer.$1" || die "failed: $4"
+	[ "$(head -n 1 "$WORK/answer.$1")" = "$2" ] || die "$(head -n 1 "$WORK/answer.$1") instead of $2: $4"
+	sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' "$WORK/answer.$1"
+}
+
+digest_query() { echo "SELECT (iblt_info(d)).capacity FROM (SELECT $DIGEST FROM $1 OFFSET 0) AS x(d)"; }
+
+# digest_both NAME REPETITION SETTING: both servers at the same time; the slower one.
+digest_both() {
+	local query there
+	query=$(digest_query t)
+	time_sql $THERE_PORT 100 "$3" "$query" >"$WORK/there.ms" &
+	there=$!
+	time_sql $HERE_PORT 100 "$3" "$query" >"$WORK/here.ms"
+	wait $there
+	note "$1" "$2" "$(sort -n "$WORK/here.ms" "$WORK/there.ms" | tail -n 1)"
+}
+
+compare_query() { echo "SELECT count(*) FROM iblt_compare('$1', $2)"; }
+
+measure_compare() {
+	local r none="SET jit = off"
+	for r in $(seq 0 "$REPEAT"); do
+		note digest_alone "$r" "$(time_sql $HERE_PORT 100 "$none" "$(digest_query t)")"
+		digest_both digest "$r" "$none"
+		note compare "$r" "$(time_sql $HERE_PORT "$DIFFERING" "$none" "$(compare_query t "$(peer $THERE_PORT)")")"
+		digest_both digest_serial "$r" "$SERIAL; $none"
+		note compare_serial "$r" "$(time_sql $HERE_PORT "$DIFFERING" "$SERIAL; $none" \
+			"$(compare_query t "$(peer $THERE_PORT max_parallel_workers_per_gather=0)")")"
+	done
+}
+
+measure_small() {
+	local r
+	for r in $(seq 0 "$REPEAT"); do
+		note few "$r" "$(time_sql $HERE_PORT $DIFFERING "SET jit = off" "$(compare_query few "$(peer $THERE_PORT)")")"
+		note many "$r" "$(time_sql $HERE_PORT $MANY "SET jit = off" "$(compare_query many "$(peer $THERE_PORT)")")"
+	done
+}
+
+# pg_comparator on t, the second server behind PORT; its statistics go to a file.
+comparator() {
+	PGUSER=postgres pg_comparator --no-report --stats=txt \
+		--source-1="dbi:Pg:dbname=postgres;host=$WORK/s;port=$HERE_PORT" \
+		--source-2="dbi:Pg:dbname=postgres;host=$WORK/s;port=$1" \
+		'pgsql://postgres@localhost/postgres/t?id:a,b,c' 'pgsql://postgres@localhost/postgres/t?id:a,b,c' \
+		>"$WORK/comparator.out" 2>&1 || true
+	grep -q "diffs found: $DIFFERING\$" "$WORK/comparator.out" || { cat "$WORK/comparator.out"; die "pg_comparator failed"; }
+}
+
+has_comparator() { [ -e "$("$PG_CONFIG" --pkglibdir)/pgcmp.so" ] && command -v pg_comparator >/dev/null; }
+
+measure_others() {
+	local r start
+	for r in 1 2 3; do
+		note except "$r" "$(time_sql $HERE_PORT $((DIFFERING * 4 / 5)) "SET jit = off" \
+			"SELECT count(*) FROM (SELECT * FROM t_there EXCEPT SELECT * FROM t) AS x")"
+		if has_comparator; then
+			start=${EPOCHREALTIME/[.,]/}
+			comparator $THERE_PORT
+			note comparator "$r" "$(((${EPOCHREALTIME/[.,]/} - start) / 1000))"
+		fi
+	done
+}
+
+# --- bytes -------------------------------------------------------------------------------
+
+# through_proxy COMMAND ...: runs it; prints bytes to the server, from it, of sketches.
+through_proxy() {
+	local proxy
+	perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$PROXY_PORT" "$WORK/s/.s.PGSQL.$THERE_PORT" >"$WORK/bytes" &
+	proxy=$!
+	while [ ! -S "$WORK/s/.s.PGSQL.$PROXY_PORT" ]; do
+		kill -0 $proxy || die "the proxy does not start"
+		sleep 0.05
+	done
+	"$@" >/dev/null
+	kill -TERM $proxy
+	wait $proxy || die "the proxy failed"
+	rm -f "$WORK/s/.s.PGSQL.$PROXY_PORT"
+	cat "$WORK/bytes"
+}
+
+compare_through_proxy() { sql $HERE_PORT -c "$(compare_query t "$(peer $PROXY_PORT)")"; }
+
+measure_bytes() {
+	local r most=0
+	for r in $(seq "$REPEAT"); do
+		read -r SENT RECEIVED SKETCHES < <(through_proxy compare_through_proxy)
+		if [ "$SKETCHES" -gt $most ]; then most=$SKETCHES; fi
+	done
+	SKETCHES=$most
+	if has_comparator; then
+		read -r COMPARATOR_SENT COMPARATOR_RECEIVED _ < <(through_proxy comparator $PROXY_PORT)
+	fi
+}
+
+# --- the report -----------------------------------------------------------------------------
+
+# than TEXT NAME OTHER BAR: NAME takes at most BAR times what OTHER takes.
+than() { bar "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[$3]}")" at-most "$4"; }
+
+# faster TEXT NAME BAR: iblt_compare is at least BAR times as fast as NAME.
+faster() { bar "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[compare]}")" at-least "$3"; }
+
+report() {
+	say ""
+	row "iblt_compare, $ROWS rows, $DIFFERING differ" "ms" "ratio" "bar" ""
+	row "digest of one side, without workers, both at once: the slower" "${MEDIAN[digest_serial]}" "1.00" "-" ""
+	than "iblt_compare without workers / that" compare_serial digest_serial 1.35
+	row "digest of one side, as installed, both at once: the slower" "${MEDIAN[digest]}" "1.00" "-" ""
+	than "iblt_compare as installed / that" compare digest 1.35
+	row "digest of one side, as installed, alone on the machine" "${MEDIAN[digest_alone]}" \
+		"$(ratio "${MEDIAN[compare]}" "${MEDIAN[digest_alone]}")" "-" ""
+	if has_comparator; then
+		faster "pg_comparator / iblt_compare" comparator 15
+	else
+		say "  pg_comparator is not here for this server: not measured"
+	fi
+	faster "EXCEPT over postgres_fdw, one direction / iblt_compare" except 12
+	say ""
+	row "iblt_compare, $SMALL rows" "ms" "ratio" "bar" ""
+	row "$DIFFERING differ" "${MEDIAN[few]}" "1.00" "-" ""
+	than "$MANY differ / that" many few 2.5
+	say ""
+	row "Bytes on the connection" "" "bytes" "bar" ""
+	bar "sketches, as text, both directions, at most" "" "$SKETCHES" at-most 16384
+	row "all of iblt_compare, to the peer and back" "$SENT" "$RECEIVED" "-" ""
+	if has_comparator; then
+		row "all of pg_comparator, to the second server and back" "$COMPARATOR_SENT" "$COMPARATOR_RECEIVED" "-" ""
+	fi
+	say_busy
+}
+
+inner() {
+	enter_work
+	say "Building for $("$PG_CONFIG" --version) ..."
+	# shellcheck disable=SC2119 # no further arguments
+	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	say "Filling two servers with $ROWS rows each ..."
+	make_server here $HERE_PORT
+	make_server there $THERE_PORT
+	if has_comparator; then both -c "CREATE EXTENSION pgcmp"; fi
+	make_peer
+	differ t "$ROWS" $DIFFERING
+	differ few "$SMALL" $DIFFERING
+	differ many "$SMALL" $MANY
+	describe_cpus
+	measure_compare
+	measure_small
+	measure_others
+	measure_bytes
+	read_medians "$WORK/timing.out"
+	report
+	stop_server here
+	stop_server there
+	finish_bars
+}
+
+if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/live.sh; fi
