@@ -828,8 +828,8 @@ BEGIN
 			CASE WHEN t_digest IS NULL THEN 'here' WHEN h_digest IS NULL THEN 'there' ELSE 'both' END,
 			h_content, t_content, coalesce(h_n, 0), coalesce(t_n, 0),
 			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
-			NULL)::@extschema@.iblt_difference), '{}')
-		FROM (%s) AS pair WHERE h_digest IS DISTINCT FROM t_digest$q$, @extschema@.iblt_compare_pairs_sql(plan))
+			NULL)::%s.iblt_difference), '{}')
+		FROM (%s) AS pair WHERE h_digest IS DISTINCT FROM t_digest$q$, '@extschema@', @extschema@.iblt_compare_pairs_sql(plan))
 	INTO result USING mine, theirs, keys, (plan ->> 'recheck')::integer > 0;
 	RETURN result;
 END
@@ -872,9 +872,9 @@ AS $$
 DECLARE
 	source text := link ->> 'source';
 	ask text := CASE WHEN link ->> 'slot' IS NULL THEN link ->> 'follower' ELSE source END;
-	"where" text := format('SELECT %s.iblt_compare_position(%%L)', plan -> source ->> 'schema');
+	schema text := plan -> source ->> 'schema';
 	started timestamptz := clock_timestamp();
-	target numeric := @extschema@.iblt_peer_ask(conn, source, format("where", false));
+	target numeric := @extschema@.iblt_peer_ask(conn, source, format('SELECT %s.iblt_compare_position(false)', schema));
 	grace interval := greatest('1 s', 5 * current_setting('wal_writer_delay')::interval);
 	pause double precision := 0.01;
 BEGIN
@@ -887,7 +887,8 @@ BEGIN
 		END IF;
 		-- WAL that is not even flushed by now is of no commit that was visible
 		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
-			target := least(target, @extschema@.iblt_peer_ask(conn, source, format("where", true))::numeric);
+			target := least(target, @extschema@.iblt_peer_ask(conn, source,
+				format('SELECT %s.iblt_compare_position(true)', schema))::numeric);
 			grace := NULL;
 		END IF;
 		PERFORM pg_sleep(pause);

@@ -1,0 +1,62 @@
+# Cases at the edge of iblt_compare: keys that are not what they seem, names that
+# could be taken for others, types whose owner is not to be trusted, and rows in
+# flight that look as if they stood still.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# --- two servers ------------------------------------------------------------------
+
+sub server
+{
+	my ($name) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
+	$node->append_conf('postgresql.conf', 'wal_receiver_status_interval = 1s');
+	$node->start;
+	return $node;
+}
+
+# The schema here is a format that wants arguments, should anything take it for one.
+my $here = server('here');
+my $there = server('there');
+$here->safe_psql('postgres', 'CREATE SCHEMA "100%s"; CREATE EXTENSION dblink; CREATE EXTENSION iblt SCHEMA "100%s"');
+$there->safe_psql('postgres', 'CREATE EXTENSION iblt');
+my $peer = "'" . ($there->connstr('postgres') =~ s/'/''/gr) . "'";
+
+sub both
+{
+	my ($sql) = @_;
+	$_->safe_psql('postgres', $sql) foreach ($here, $there);
+	return;
+}
+
+# iblt_compare's rows as lines "key side here_count there_count", sorted.
+sub compare
+{
+	my ($table, $options, %how) = @_;
+	my $out = $here->safe_psql('postgres', ($how{setup} // '')
+		  . qq{SELECT concat_ws(' ', key, side, here_count, there_count) FROM "100%s".iblt_compare('$table', $peer}
+		  . ($options ? ", $options" : '') . ')');
+	return join("\n", sort split /\n/, $out);
+}
+
+# What goes wrong, as one text; '' if nothing does.
+sub failure
+{
+	my ($table, $options, %how) = @_;
+	my ($rc, $out, $err) = $here->psql('postgres', "\\set VERBOSITY verbose\n" . ($how{setup} // '')
+		  . qq{SELECT * FROM "100%s".iblt_compare('$table', $peer} . ($options ? ", $options" : '') . ')');
+	return $rc == 0 ? '' : $err;
+}
+
+# --- keys -------------------------------------------------------------------------
+
+both('CREATE TABLE simple (id int PRIMARY KEY, v text); INSERT INTO simple VALUES (1, \'x\')');
+$there->safe_psql('postgres', "UPDATE simple SET v = 'y'");
+is(compare('simple'), '{"id": 1} both 1 1', 'iblt in a schema with a % in its name');
+
+done_testing();
