@@ -413,9 +413,9 @@ BEGIN
 	SELECT jsonb_agg(c ORDER BY n.position) INTO key
 		FROM jsonb_array_elements_text(names) WITH ORDINALITY AS n(name, position)
 		JOIN jsonb_array_elements(columns) AS c ON c ->> 'name' = n.name;
-	is_unique := names IS NOT NULL AND (here -> 'keys') @> jsonb_build_array(names)
-		AND (there -> 'keys') @> jsonb_build_array(names)
-		AND (here ->> 'plain')::boolean AND (there ->> 'plain')::boolean;
+	is_unique := (here ->> 'plain')::boolean AND (there ->> 'plain')::boolean
+		AND EXISTS (SELECT FROM jsonb_array_elements(here -> 'keys') AS k WHERE k @> names AND k <@ names)
+		AND EXISTS (SELECT FROM jsonb_array_elements(there -> 'keys') AS k WHERE k @> names AND k <@ names);
 	size := CASE WHEN is_unique THEN @extschema@.iblt_compare_key_size(key) END;
 	RETURN options || jsonb_build_object('here', here || jsonb_build_object('condition', options -> 'condition'),
 		'there', there || jsonb_build_object('condition', options -> 'peer_condition'),

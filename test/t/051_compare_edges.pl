@@ -59,4 +59,17 @@ both('CREATE TABLE simple (id int PRIMARY KEY, v text); INSERT INTO simple VALUE
 $there->safe_psql('postgres', "UPDATE simple SET v = 'y'");
 is(compare('simple'), '{"id": 1} both 1 1', 'iblt in a schema with a % in its name');
 
+# The columns asked for as key are some of a primary key's: they are not unique.
+both('CREATE TABLE part_of_key (a int, b int, v text, PRIMARY KEY (a, b)); INSERT INTO part_of_key VALUES (1, 1, \'x\'), (2, 1, \'y\'), (2, 2, \'z\')');
+$there->safe_psql('postgres', "INSERT INTO part_of_key VALUES (1, 2, 'x')");
+is(compare('part_of_key', "key_columns => '{a}', columns => '{v}'"), '{"a": 1} both 1 2', 'one more row of a key that is a part of the primary key');
+$there->safe_psql('postgres', "DELETE FROM part_of_key; INSERT INTO part_of_key VALUES (1, 1, 'x'), (2, 1, 'Y'), (2, 2, 'z')");
+is(compare('part_of_key', "key_columns => '{a}'"), '{"a": 2} both 2 2', 'a changed row of such a key');
+both('CREATE TABLE other_key (a int NOT NULL, b int NOT NULL, v text); INSERT INTO other_key VALUES (1, 1, \'x\'), (2, 1, \'y\')');
+$here->safe_psql('postgres', 'ALTER TABLE other_key ADD PRIMARY KEY (a)');
+$there->safe_psql('postgres', 'ALTER TABLE other_key ADD PRIMARY KEY (b, a); INSERT INTO other_key VALUES (1, 2, \'new\')');
+is(compare('other_key'), '{"a": 1} both 1 2', 'a primary key with more columns there');
+$here->safe_psql('postgres', 'ALTER TABLE other_key DROP CONSTRAINT other_key_pkey, ADD PRIMARY KEY (a, b)');
+is(compare('other_key'), '{"a": 1, "b": 2} there 0 1', 'and with the same columns in another order');
+
 done_testing();
