@@ -507,7 +507,7 @@ CREATE FUNCTION iblt_compare_json_sql(columns jsonb, as_compared boolean) RETURN
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('(SELECT to_jsonb(iblt_j) FROM (SELECT %s) AS iblt_j)', string_agg(format('%s AS %I',
+	SELECT format('(SELECT to_jsonb(iblt_j.*) FROM (SELECT %s) AS iblt_j)', string_agg(format('%s AS %I',
 		CASE WHEN as_compared THEN @extschema@.iblt_compare_expression(c) ELSE format('t.%I', c ->> 'name') END,
 		c ->> 'name'), ', ' ORDER BY position))
 	FROM jsonb_array_elements(columns) WITH ORDINALITY AS a(c, position)
@@ -594,8 +594,8 @@ AS $$
 			' ORDER BY checksum)::bytea), ''hex'') AS digest, sum(mark)::text AS mark,'
 			' CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END AS content'
 			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n, sum(mark) AS mark, (array_agg(content))[1] AS content'
-			' FROM (SELECT iblt_k.iblt_k1 AS hash, key, %s AS checksum, %s AS mark, %s AS content'
-			' FROM %s JOIN %s AS t ON %s = iblt_k.iblt_k1, LATERAL (SELECT %s AS key) AS iblt_j%s) AS iblt_a'
+			' FROM (SELECT iblt_k.iblt_k1 AS hash, iblt_j.iblt_key AS key, %s AS checksum, %s AS mark, %s AS content'
+			' FROM %s JOIN %s AS t ON %s = iblt_k.iblt_k1, LATERAL (SELECT %s AS iblt_key) AS iblt_j%s) AS iblt_a'
 			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key',
 		@extschema@.iblt_compare_content_checksum(plan, side), @extschema@.iblt_compare_mark_sql(plan),
 		@extschema@.iblt_compare_content_sql(plan), @extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',

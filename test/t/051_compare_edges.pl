@@ -72,4 +72,12 @@ is(compare('other_key'), '{"a": 1} both 1 2', 'a primary key with more columns t
 $here->safe_psql('postgres', 'ALTER TABLE other_key DROP CONSTRAINT other_key_pkey, ADD PRIMARY KEY (a, b)');
 is(compare('other_key'), '{"a": 1, "b": 2} there 0 1', 'and with the same columns in another order');
 
+# --- names --------------------------------------------------------------------------
+
+both('CREATE TABLE names (key text PRIMARY KEY, iblt_j text, id int, t int, n int, checksum int, digest int, mark int, content int);
+	INSERT INTO names SELECT g, \'j\' || g FROM generate_series(1, 20) g');
+$there->safe_psql('postgres', "DELETE FROM names WHERE key IN ('7', '9')");
+is(compare('names', "condition => 'key <> ''9''', rows => true"), '{"key": "7"} here 1 0', 'columns with names that the statements use, in a condition too');
+is(compare('names', "condition => 'key <> ''9''', key_columns => '{key,iblt_j}'"), '{"key": "7", "iblt_j": "j7"} here 1 0', 'and as key');
+
 done_testing();
