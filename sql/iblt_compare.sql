@@ -803,6 +803,22 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_compare_pairs_sql(jsonb) IS 'a query that puts the answers of both sides to a lookup together';
 
+-- Two rows of a unique key would move the answers for the keys behind it.
+CREATE FUNCTION iblt_compare_require_unique(digests text[], keys text[], side text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF cardinality(digests) IS DISTINCT FROM cardinality(keys) THEN
+		RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
+			MESSAGE = format('rows have the same key (%s), although it is unique', side),
+			DETAIL = 'Either a unique index is damaged, or this transaction has violated a deferred constraint.',
+			HINT = 'pg_amcheck finds damaged indexes.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_require_unique(text[], text[], text) IS 'an error unless there is one answer for each key';
+
 -- Looks the rows of given keys up on both sides, and returns those that differ.
 CREATE FUNCTION iblt_compare_look(conn text, plan jsonb, keys text[]) RETURNS @extschema@.iblt_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -822,6 +838,10 @@ BEGIN
 		EXECUTE query INTO theirs;
 	ELSE
 		theirs := @extschema@.iblt_compare_rows_of_peer(conn);
+	END IF;
+	IF NOT (plan ->> 'by_hash')::boolean THEN
+		PERFORM @extschema@.iblt_compare_require_unique(mine.digest, keys, 'here');
+		PERFORM @extschema@.iblt_compare_require_unique(theirs.digest, keys, 'there');
 	END IF;
 	EXECUTE format($q$
 		SELECT coalesce(array_agg(ROW(id, key,

@@ -80,4 +80,8 @@ $there->safe_psql('postgres', "DELETE FROM names WHERE key IN ('7', '9')");
 is(compare('names', "condition => 'key <> ''9''', rows => true"), '{"key": "7"} here 1 0', 'columns with names that the statements use, in a condition too');
 is(compare('names', "condition => 'key <> ''9''', key_columns => '{key,iblt_j}'"), '{"key": "7", "iblt_j": "j7"} here 1 0', 'and as key');
 
+# A row too many of a unique key is never taken for equal.
+both('CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text); INSERT INTO deferred VALUES (1, \'x\'), (2, \'y\')');
+like(failure('deferred', undef, setup => "BEGIN; INSERT INTO deferred VALUES (1, 'x');"), qr/21000: rows have the same key \(here\)/, 'a unique key that is violated');
+
 done_testing();
