@@ -84,4 +84,13 @@ is(compare('names', "condition => 'key <> ''9''', key_columns => '{key,iblt_j}'"
 both('CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text); INSERT INTO deferred VALUES (1, \'x\'), (2, \'y\')');
 like(failure('deferred', undef, setup => "BEGIN; INSERT INTO deferred VALUES (1, 'x');"), qr/21000: rows have the same key \(here\)/, 'a unique key that is violated');
 
+# 0 and -0: one key to an index, two in a sketch
+foreach my $type ('float4', 'float8')
+{
+	both("CREATE TABLE zero_$type (f $type, i int, v int, PRIMARY KEY (f, i)); INSERT INTO zero_$type VALUES (0, 1, 1), ('NaN', 1, 1), ('-Infinity', 1, 1), (1, 1, 1)");
+	$there->safe_psql('postgres', "UPDATE zero_$type SET f = '-0' WHERE f = 0; UPDATE zero_$type SET v = 2 WHERE f = 'NaN'");
+	is(compare("zero_$type"), join("\n", sort '{"f": 0, "i": 1} here 1 0', '{"f": 0, "i": 1} there 0 1', '{"f": "NaN", "i": 1} both 1 1'),
+		"$type: -0 is told from 0, each once");
+}
+
 done_testing();
