@@ -644,6 +644,7 @@ DECLARE
 	diff @extschema@.iblt;
 	status record;
 BEGIN
+	-- numbers of rows are noted as text: those of two scans are not to be added
 	-- the first message: a small fold, which carries the meter
 	query := @extschema@.iblt_compare_sketch_sql(plan, 'there', capacity);
 	IF conn IS NOT NULL THEN
@@ -652,7 +653,7 @@ BEGIN
 			schema, conn, wanted, query));
 	END IF;
 	EXECUTE 'SELECT ' || @extschema@.iblt_compare_sketch_sql(plan, 'here', capacity) INTO mine;
-	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_here', (@extschema@.iblt_info(mine)).rows,
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_here', (@extschema@.iblt_info(mine)).rows::text,
 		'scan_here_ms', @extschema@.iblt_compare_ms(started)));
 	IF conn IS NULL THEN
 		EXECUTE 'SELECT ' || query INTO theirs;
@@ -663,7 +664,7 @@ BEGIN
 		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('sketch_bytes', length(answer ->> 0),
 			'scan_there_ms', round((answer ->> 1)::numeric, 1)));
 	END IF;
-	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_there', (@extschema@.iblt_info(theirs)).rows,
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_there', (@extschema@.iblt_info(theirs)).rows::text,
 		'scan_ms', @extschema@.iblt_compare_ms(started)));
 	limit_ := (@extschema@.iblt_info(@extschema@.iblt_compare_template(capacity, 8, 0))).capacity;
 

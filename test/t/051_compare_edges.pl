@@ -93,4 +93,12 @@ foreach my $type ('float4', 'float8')
 		"$type: -0 is told from 0, each once");
 }
 
+# --- figures --------------------------------------------------------------------------
+
+# The first sketch is for 60000 differences.
+both('CREATE TABLE twice (id int, v int); INSERT INTO twice SELECT g, g FROM generate_series(1, 40000) g');
+$there->safe_psql('postgres', 'UPDATE twice SET v = -v');
+is($here->safe_psql('postgres', qq{SELECT count(*) FROM "100%s".iblt_compare('twice', $peer); SELECT rows_here, rows_there, differences FROM "100%s".iblt_compare_stats()}),
+	"80000\n40000|40000|80000", 'rows are counted once when there are two scans');
+
 done_testing();
