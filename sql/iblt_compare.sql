@@ -1017,14 +1017,21 @@ COMMENT ON FUNCTION iblt_compare_run(text, jsonb) IS 'compares as a plan says';
 -- The peer's relation as schema.name, quoted: in the schema of the relation here
 -- unless it names another.
 CREATE FUNCTION iblt_compare_peer_name(relation regclass, peer_relation text) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE cardinality(parts)
-		WHEN 2 THEN format('%I.%I', parts[1], parts[2])
-		ELSE format('%I.%I', n.nspname, coalesce(parts[1], c.relname)) END
-	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, parse_ident(coalesce(peer_relation, quote_ident(c.relname))) AS parts
-	WHERE c.oid = relation
+DECLARE
+	parts text[] := parse_ident(peer_relation);
+BEGIN
+	IF cardinality(parts) > 2 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'peer_relation has too many parts',
+			HINT = 'Give it as name or schema.name; the database is that of the peer.';
+	ELSIF cardinality(parts) = 2 THEN
+		RETURN format('%I.%I', parts[1], parts[2]);
+	END IF;
+	RETURN (SELECT format('%I.%I', n.nspname, coalesce(parts[1], c.relname))
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+END
 $$;
 COMMENT ON FUNCTION iblt_compare_peer_name(regclass, text) IS 'the name of the peer''s relation, with its schema';
 

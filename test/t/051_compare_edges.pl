@@ -101,4 +101,8 @@ $there->safe_psql('postgres', 'UPDATE twice SET v = -v');
 is($here->safe_psql('postgres', qq{SELECT count(*) FROM "100%s".iblt_compare('twice', $peer); SELECT rows_here, rows_there, differences FROM "100%s".iblt_compare_stats()}),
 	"80000\n40000|40000|80000", 'rows are counted once when there are two scans');
 
+both('CREATE TABLE db (id int PRIMARY KEY)');
+like(failure('simple', "peer_relation => 'db.public.simple'"), qr/22023: peer_relation has too many parts/, 'the database in peer_relation is not taken for the table');
+like(failure('simple', "peer_relation => 'public.absent'"), qr/42P01: relation public.absent does not exist on the peer/, 'a peer_relation that is not there');
+
 done_testing();
