@@ -105,4 +105,12 @@ both('CREATE TABLE db (id int PRIMARY KEY)');
 like(failure('simple', "peer_relation => 'db.public.simple'"), qr/22023: peer_relation has too many parts/, 'the database in peer_relation is not taken for the table');
 like(failure('simple', "peer_relation => 'public.absent'"), qr/42P01: relation public.absent does not exist on the peer/, 'a peer_relation that is not there');
 
+# --- code that is not to be trusted ------------------------------------------------------
+
+# An owner of the peer's database chooses the search_path that sessions start with.
+$there->safe_psql('postgres', q{CREATE SCHEMA evil; CREATE FUNCTION evil.ge(int, int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+	CREATE OPERATOR evil.>= (LEFTARG = int, RIGHTARG = int, FUNCTION = evil.ge); ALTER DATABASE postgres SET search_path = evil, pg_catalog});
+is(compare('simple'), '{"id": 1} both 1 1', 'no operator of the search_path there is run');
+$there->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path; DROP SCHEMA evil CASCADE');
+
 done_testing();
