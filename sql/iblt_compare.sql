@@ -896,7 +896,8 @@ DECLARE
 	schema text := plan -> source ->> 'schema';
 	started timestamptz := clock_timestamp();
 	target numeric := @extschema@.iblt_peer_ask(conn, source, format('SELECT %s.iblt_compare_position(false)', schema));
-	grace interval := greatest('1 s', 5 * current_setting('wal_writer_delay')::interval);
+	grace interval := greatest('1 s', 5 * @extschema@.iblt_peer_ask(conn, source,
+		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval);
 	pause double precision := 0.01;
 BEGIN
 	LOOP
@@ -906,7 +907,7 @@ BEGIN
 		ELSIF clock_timestamp() > deadline THEN
 			RETURN false;
 		END IF;
-		-- WAL that is not even flushed by now is of no commit that was visible
+		-- WAL that the source has not even flushed by now is of no commit that was visible
 		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
 			target := least(target, @extschema@.iblt_peer_ask(conn, source,
 				format('SELECT %s.iblt_compare_position(true)', schema))::numeric);

@@ -113,4 +113,21 @@ $there->safe_psql('postgres', q{CREATE SCHEMA evil; CREATE FUNCTION evil.ge(int,
 is(compare('simple'), '{"id": 1} both 1 1', 'no operator of the search_path there is run');
 $there->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path; DROP SCHEMA evil CASCADE');
 
+# --- replication --------------------------------------------------------------------------
+
+# An asynchronous commit stays in flight until the publisher's WAL writer comes round.
+$there->append_conf('postgresql.conf', "wal_writer_delay = 5s");
+$there->restart;
+both('CREATE TABLE moving (id int PRIMARY KEY, v int)');
+$there->safe_psql('postgres', 'INSERT INTO moving SELECT g, g FROM generate_series(1, 10) g; CREATE PUBLICATION moving FOR TABLE moving');
+$here->safe_psql('postgres', "CREATE SUBSCRIPTION moving CONNECTION $peer PUBLICATION moving");
+$here->wait_for_subscription_sync($there, 'moving');
+$here->safe_psql('postgres', 'UPDATE moving SET v = 0 WHERE id = 3');
+foreach my $try (1 .. 2)
+{
+	$there->safe_psql('postgres', "SET synchronous_commit = off; UPDATE moving SET v = -$try WHERE id = 7");
+	is($here->safe_psql('postgres', qq{SELECT key, confirmed FROM "100%s".iblt_compare('moving', $peer)}), '{"id": 3}|t',
+		'an asynchronous commit is waited for, and a difference is confirmed');
+}
+
 done_testing();
