@@ -127,11 +127,13 @@ CREATE FUNCTION iblt_compare_describe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH tree AS (
-		SELECT relation::oid AS relid, true AS isleaf
-			WHERE NOT EXISTS (SELECT FROM pg_partition_tree(relation))
-		UNION ALL
-		SELECT relid, isleaf FROM pg_partition_tree(relation)
+	WITH RECURSIVE tree AS (
+		SELECT relation::oid AS relid
+		UNION
+		SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
+	), leaf AS (
+		SELECT l.oid, am.amname FROM tree JOIN pg_class l ON l.oid = tree.relid AND l.relkind <> 'p'
+			LEFT JOIN pg_am am ON am.oid = l.relam
 	)
 	SELECT jsonb_build_object(
 		'relation', format('%I.%I', n.nspname, c.relname),
@@ -140,14 +142,10 @@ AS $$
 			THEN (SELECT system_identifier::text FROM pg_control_system()) END,
 		'recovery', pg_is_in_recovery(),
 		'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
-		'versions', NOT EXISTS (SELECT FROM tree JOIN pg_class l ON l.oid = tree.relid
-			LEFT JOIN pg_am am ON am.oid = l.relam WHERE tree.isleaf AND am.amname IS DISTINCT FROM 'heap'),
+		'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
 		-- a heap page holds at most a tuple for each 28 bytes
-		'most_rows', CASE WHEN c.relkind IN ('r', 'p', 'm') AND NOT (c.relkind = 'r' AND c.relhassubclass) THEN
-			(SELECT CASE WHEN bool_and(coalesce(am.amname = 'heap', false))
-				THEN sum(pg_relation_size(l.oid) / 28) END
-			FROM tree JOIN pg_class l ON l.oid = tree.relid
-			LEFT JOIN pg_am am ON am.oid = l.relam WHERE tree.isleaf) END,
+		'most_rows', (SELECT CASE WHEN bool_and(coalesce(amname = 'heap', false))
+			THEN sum(pg_relation_size(oid) / 28) END FROM leaf),
 		'columns', (SELECT coalesce(jsonb_agg(jsonb_build_object(
 				'name', a.attname,
 				'type', format_type(a.atttypid, CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
