@@ -24,7 +24,7 @@ sub server
 my $here = server('here');
 my $there = server('there');
 $here->safe_psql('postgres', 'CREATE SCHEMA "100%s"; CREATE EXTENSION dblink; CREATE EXTENSION iblt SCHEMA "100%s"');
-$there->safe_psql('postgres', 'CREATE EXTENSION iblt');
+$there->safe_psql('postgres', 'CREATE TYPE oids_differ AS (a int); CREATE EXTENSION iblt');
 my $peer = "'" . ($there->connstr('postgres') =~ s/'/''/gr) . "'";
 
 sub both
@@ -71,6 +71,16 @@ $there->safe_psql('postgres', 'ALTER TABLE other_key ADD PRIMARY KEY (b, a); INS
 is(compare('other_key'), '{"a": 1} both 1 2', 'a primary key with more columns there');
 $here->safe_psql('postgres', 'ALTER TABLE other_key DROP CONSTRAINT other_key_pkey, ADD PRIMARY KEY (a, b)');
 is(compare('other_key'), '{"a": 1, "b": 2} there 0 1', 'and with the same columns in another order');
+
+# A domain is over int here and over bigint there.
+$here->safe_psql('postgres', 'CREATE DOMAIN number AS int');
+$there->safe_psql('postgres', 'CREATE DOMAIN number AS bigint');
+both('CREATE TABLE domains (id number PRIMARY KEY, v number); INSERT INTO domains VALUES (1, 1), (2, 2)');
+like(failure('domains'), qr/42804: column types differ: "id" is public.number here and public.number on the peer, which is made of another type there/,
+	'domains of one name over different types are different types');
+is(compare('domains', 'cast_types => true'), '', 'and can be cast');
+both("CREATE TYPE colour AS ENUM ('red', 'green'); CREATE DOMAIN shade AS colour; CREATE TABLE shades (id shade PRIMARY KEY, v shade[]); INSERT INTO shades VALUES ('red', '{red,green}')");
+is(compare('shades'), '', 'while those over an enum, which has another OID there, are the same');
 
 # --- names --------------------------------------------------------------------------
 
