@@ -162,6 +162,9 @@ AS $$
 			FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
 					SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
 					JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum AND a.attnotnull
+						-- from PostgreSQL 18 on, a constraint NOT VALID sets attnotnull
+						AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
+							AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
 					WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns, i.indnkeyatts
 				FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
 				WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
