@@ -122,6 +122,32 @@ COMMENT ON FUNCTION iblt_compare_ms(timestamptz) IS 'milliseconds since then';
 
 -- What is compared
 
+-- to_jsonb looks for casts to json of elements and fields too, a cast to text for
+-- one of the column's type.  A superuser's functions are trusted, and one's own.
+CREATE FUNCTION iblt_compare_cast_code(type oid, target regtype) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE part(oid) AS (
+		SELECT type WHERE type >= 16384
+		UNION
+		SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
+			SELECT t.typbasetype WHERE t.typtype = 'd'
+			UNION ALL
+			SELECT t.typelem WHERE target = 'json'::regtype
+			UNION ALL
+			SELECT a.atttypid FROM pg_attribute a WHERE target = 'json'::regtype AND t.typtype = 'c'
+				AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS x(oid)
+		WHERE x.oid >= 16384
+	)
+	SELECT min(p.oid::regprocedure::text)
+	FROM part JOIN pg_cast c ON c.castsource = part.oid AND c.casttarget = target
+	JOIN pg_proc p ON p.oid = c.castfunc JOIN pg_roles r ON r.oid = p.proowner
+	WHERE NOT r.rolsuper AND r.rolname <> current_user
+$$;
+COMMENT ON FUNCTION iblt_compare_cast_code(oid, regtype) IS
+'a function of another user that a value of the type would run on its way to json or text';
+
 -- It runs on both sides, each with its own copy of the extension.
 CREATE FUNCTION iblt_compare_describe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
@@ -155,6 +181,8 @@ AS $$
 						SELECT t.oid, t.typtype, t.typbasetype FROM base JOIN pg_type t ON t.oid = base.typbasetype
 							WHERE base.typtype = 'd')
 					SELECT oid::bigint FROM base WHERE typtype <> 'd'),
+				'to_json', @extschema@.iblt_compare_cast_code(a.atttypid, 'json'),
+				'to_text', @extschema@.iblt_compare_cast_code(a.atttypid, 'text'),
 				'notnull', a.attnotnull) ORDER BY a.attnum), '[]')
 			FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped),
 		'keys', (SELECT coalesce(jsonb_agg(to_jsonb(u.columns) ORDER BY u.indisprimary DESC,
@@ -393,6 +421,27 @@ $$;
 COMMENT ON FUNCTION iblt_compare_links(jsonb, jsonb) IS
 'logical subscriptions and physical replication between the sides of a comparison';
 
+CREATE FUNCTION iblt_compare_refuse_code(plan jsonb) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	problems text := (SELECT string_agg(format('"%s" runs %s (%s)', c ->> 'name', x.code, side), ', ')
+		FROM unnest('{here,there}'::text[]) AS side, jsonb_array_elements(plan -> side -> 'columns') AS c
+		JOIN jsonb_array_elements(plan -> 'columns') AS used ON used ->> 'name' = c ->> 'name',
+		LATERAL (SELECT coalesce(CASE WHEN used ->> 'cast' = 'text' THEN c ->> 'to_text' END,
+			CASE WHEN (plan ->> 'rows')::boolean OR (plan ->> 'by_hash')::boolean AND plan -> 'key' @> jsonb_build_array(used)
+				THEN c ->> 'to_json' END)) AS x(code)
+		WHERE x.code IS NOT NULL);
+BEGIN
+	IF problems IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = 'columns would run code of other users: ' || problems,
+			HINT = 'Exclude them; or, if they are no part of the key, do without rows => true and cast_types => true.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_refuse_code(jsonb) IS 'an error that names columns whose way to json or text is not to be trusted';
+
 CREATE FUNCTION iblt_compare_plan(here jsonb, there jsonb, options jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -419,12 +468,14 @@ BEGIN
 		AND EXISTS (SELECT FROM jsonb_array_elements(here -> 'keys') AS k WHERE k @> names AND k <@ names)
 		AND EXISTS (SELECT FROM jsonb_array_elements(there -> 'keys') AS k WHERE k @> names AND k <@ names);
 	size := CASE WHEN is_unique THEN @extschema@.iblt_compare_key_size(key) END;
-	RETURN options || jsonb_build_object('here', here || jsonb_build_object('condition', options -> 'condition'),
+	options := options || jsonb_build_object('here', here || jsonb_build_object('condition', options -> 'condition'),
 		'there', there || jsonb_build_object('condition', options -> 'peer_condition'),
 		'columns', columns, 'key', coalesce(key, columns), 'whole_row', key IS NULL, 'extra', extra,
 		'unique', is_unique, 'links', links, 'recheck', looks,
 		'by_hash', size IS NULL OR size > 32, 'key_size', least(coalesce(size, 8), 32),
 		'versions', looks > 0 AND (here ->> 'versions')::boolean AND (there ->> 'versions')::boolean);
+	PERFORM @extschema@.iblt_compare_refuse_code(options);
+	RETURN options;
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_plan(jsonb, jsonb, jsonb) IS

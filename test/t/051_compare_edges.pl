@@ -123,6 +123,27 @@ $there->safe_psql('postgres', q{CREATE SCHEMA evil; CREATE FUNCTION evil.ge(int,
 is(compare('simple'), '{"id": 1} both 1 1', 'no operator of the search_path there is run');
 $there->safe_psql('postgres', 'ALTER DATABASE postgres RESET search_path; DROP SCHEMA evil CASCADE');
 
+# The owner of a table, and of its types, makes casts that to_jsonb finds.
+both(q{CREATE ROLE mallory; GRANT CREATE, USAGE ON SCHEMA public TO mallory; SET ROLE mallory;
+	CREATE TYPE hostile AS ENUM ('a', 'b'); CREATE TYPE wrapped AS (i int, h hostile[]); CREATE DOMAIN covered AS hostile;
+	CREATE FUNCTION to_json_of(hostile) RETURNS json LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+	CREATE FUNCTION to_text_of(hostile) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+	CREATE CAST (hostile AS json) WITH FUNCTION to_json_of(hostile); CREATE CAST (hostile AS text) WITH FUNCTION to_text_of(hostile);
+	CREATE TABLE bait (id int PRIMARY KEY, h hostile); INSERT INTO bait VALUES (1, 'a'), (2, 'a');
+	CREATE TABLE bait_key (h covered PRIMARY KEY); INSERT INTO bait_key VALUES ('a'), ('b');
+	CREATE TABLE bait_row (w wrapped); INSERT INTO bait_row VALUES (ROW(1, '{a}')), (ROW(2, '{b}'));
+	CREATE TABLE bait_cast (id int PRIMARY KEY, h hostile); INSERT INTO bait_cast VALUES (1, 'a'), (2, 'a')});
+$there->safe_psql('postgres', q{DELETE FROM bait WHERE id = 2; DELETE FROM bait_key WHERE h::hostile = 'b'; DELETE FROM bait_row WHERE (w).i = 2;
+	ALTER TABLE bait_cast ALTER h TYPE varchar USING 'a'});
+is(compare('bait'), '{"id": 2} here 1 0', 'a column of a type with a hostile cast is compared, for no value is cast');
+my $code = qr/42501: columns would run code of other users: "\w" runs public\.to_(json|text)_of\(public\.hostile\) \(here\)/;
+like(failure('bait', 'rows => true'), $code, 'but not shown');
+like(failure('bait_key'), $code, 'nor is it a key');
+like(failure('bait_row'), $code, 'nor where it is inside of a column');
+like(failure('bait_cast', 'cast_types => true'), $code, 'nor cast');
+both('ALTER FUNCTION to_json_of(hostile) OWNER TO CURRENT_USER; CREATE OR REPLACE FUNCTION to_json_of(hostile) RETURNS json LANGUAGE sql AS \'SELECT to_json(1)\'');
+is(compare('bait', 'rows => true'), '{"id": 2} here 1 0', 'a superuser is trusted');
+
 # A foreign table among the children has no row versions to look at.
 both('CREATE TABLE parent (id int PRIMARY KEY, v text); INSERT INTO parent VALUES (1, \'x\')');
 $here->safe_psql('postgres', q{CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;
