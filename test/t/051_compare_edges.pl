@@ -152,8 +152,9 @@ is(compare('parent', 'recheck => 1'), '{"id": 5} here 1 0', 'a foreign table tha
 
 # --- replication --------------------------------------------------------------------------
 
-# An asynchronous commit stays in flight until the publisher's WAL writer comes round.
-$there->append_conf('postgresql.conf', "wal_writer_delay = 5s");
+# An asynchronous commit stays in flight until the publisher's WAL writer comes round,
+# if no buffer is evicted that takes its WAL along.
+$there->append_conf('postgresql.conf', "wal_writer_delay = 5s\nshared_buffers = 64MB");
 $there->restart;
 both('CREATE TABLE moving (id int PRIMARY KEY, v int)');
 $there->safe_psql('postgres', 'INSERT INTO moving SELECT g, g FROM generate_series(1, 10) g; CREATE PUBLICATION moving FOR TABLE moving');
