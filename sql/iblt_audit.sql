@@ -123,6 +123,14 @@ COMMENT ON FUNCTION iblt_audit_ask(text, text, jsonb, text) IS 'what a function 
 
 -- The list
 
+CREATE FUNCTION iblt_audit_name(item jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT concat_ws('.', quote_ident(item ->> 'schema'), quote_ident(item ->> 'name'))
+$$;
+COMMENT ON FUNCTION iblt_audit_name(jsonb) IS 'the name of an item''s table, quoted';
+
 CREATE FUNCTION iblt_audit_list_tables(tables regclass[]) RETURNS jsonb[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -301,7 +309,7 @@ DECLARE
 	side text := item ->> 'subscriber';
 	published jsonb := item -> 'published';
 	filter text := published ->> 'filter';
-	regclass text := format('(to_regclass(%L))', format('%I.%I', item ->> 'schema', item ->> 'name'));
+	regclass text := format('(to_regclass(%L))', @extschema@.iblt_audit_name(item));
 	computed jsonb := '[]';
 	feeds jsonb;
 	excluded jsonb;
@@ -432,7 +440,7 @@ CREATE FUNCTION iblt_audit_failed(item jsonb, state text, message text, detail t
 AS $$
 DECLARE
 	result @extschema@.iblt_audit_row;
-	name text := concat_ws('.', quote_ident(item ->> 'schema'), quote_ident(item ->> 'name'));
+	name text := @extschema@.iblt_audit_name(item);
 BEGIN
 	result.relation := CASE WHEN item ->> 'relid' IS NOT NULL THEN name END;
 	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN name END;
@@ -474,7 +482,7 @@ BEGIN
 	END IF;
 	PERFORM @extschema@.iblt_peer_note('{}', true);
 	PERFORM @extschema@.iblt_peer_ask(conn, 'there', format('SELECT set_config(''application_name'', %L, false)',
-		left(format('iblt_audit %I.%I', item ->> 'schema', item ->> 'name'), 63)));
+		left('iblt_audit ' || @extschema@.iblt_audit_name(item), 63)));
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_begin(text, text, jsonb) IS 'prepares the connection for a table';
