@@ -387,7 +387,7 @@ both('CREATE SCHEMA r; CREATE TABLE r.a (id int PRIMARY KEY, v text); CREATE TAB
 $here->safe_psql('postgres', q{INSERT INTO r.a SELECT g, md5(g::text) FROM generate_series(1, 5000) g; INSERT INTO r.b SELECT g, 'b' FROM generate_series(1, 300) g;
 	INSERT INTO r."C ""c" SELECT md5(g::text)::uuid, 'c' FROM generate_series(1, 300) g;
 	CREATE PUBLICATION "First" FOR TABLE r.a, r.b, r.gone; CREATE PUBLICATION second FOR TABLE r."C ""c", r.b});
-$there->safe_psql('postgres', qq{ALTER TABLE r.b ADD "mine" int DEFAULT 1; CREATE SUBSCRIPTION "Sub" CONNECTION ${\ literal($conninfo)} PUBLICATION "First", second});
+$there->safe_psql('postgres', qq{ALTER TABLE r.b ADD "mine" int DEFAULT 1; CREATE SUBSCRIPTION "Sub" CONNECTION ${\ literal($conninfo)} PUBLICATION "First", second WITH (slot_name = sub)});
 ready('Sub', 4);
 {
 	my ($got, $err) = audit_subscription("'Sub'");
@@ -434,7 +434,7 @@ SQL
 	cmp_ok($here->safe_psql('postgres', "SELECT count(*) FROM r.b WHERE v LIKE '%xx'"), '>', 10, 'the load was at work');
 	$pgbench->signal('INT');
 	$pgbench->finish;
-	$here->wait_for_catchup('Sub');
+	$here->wait_for_catchup("Sub");
 }
 
 # published, but not refreshed; subscribed, but not published any more
@@ -485,7 +485,7 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 	is(line($got->{'r."C ""c"'}), 'not comparable 300 300 0 0 300 300', 'replication that does not pass in time: could not tell');
 	like($got->{'r."C ""c"'}{detail}, qr/^300 differences could not be confirmed: rows kept changing, or replication did not pass in time/, 'and why');
 	$lock->{run}->finish;
-	$here->wait_for_catchup('Sub');
+	$here->wait_for_catchup("Sub");
 	($got) = audit_subscription("'Sub'");
 	is(line($got->{'r."C ""c"'}), 'equal 300 300 0 0 0 0', 'once it has passed, it is equal (and the drift was overwritten)');
 }
