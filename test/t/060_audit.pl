@@ -243,6 +243,7 @@ like(failure("SELECT * FROM iblt_audit($peer, '{t1}', extra_columns => 'x')"), q
 like(failure("SELECT * FROM iblt_audit($peer, '{t1}', max_differences => NULL)"), qr/22023: max_differences must be/, 'and must not be null');
 like(failure("SELECT * FROM iblt_audit('host=/nonexistent port=1', '{t1}')"), qr/could not connect to the peer/, 'a peer that cannot be reached is an error of the whole');
 like(failure("SELECT * FROM iblt_audit(${\ literal($there->connstr('template1'))}, '{t1}')"), qr/55000: extension iblt is not installed in the peer/, 'and so is one without iblt');
+like(failure("SELECT * FROM iblt_audit(${\ literal($here->connstr('postgres'))}, '{t1}')"), qr/22023: the peer is this database itself/, 'and so is a peer that is this database');
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit($peer, '{t1}', recheck => 2)"), qr/25001: rows cannot be looked at again/, 'no recheck within one snapshot');
 nothing_left('after errors');
 
@@ -280,6 +281,22 @@ nothing_left('after a statement_timeout');
 	my ($got) = audit("tables => '{t2,slow,t3}'", peer => literal($there->connstr('postgres') . " options='-c statement_timeout=2s'"));
 	is("$got->{'public.slow'}{status} $got->{'public.slow'}{sqlstate}", 'error 57014', 'the peer\'s statement_timeout ends one table');
 	is(line($got->{"public.$_"}), truth($_), "and $_ is compared") foreach qw(t2 t3);
+}
+
+# a peer that does not come back
+{
+	my $job = in_background($here, "SELECT to_json(a) FROM iblt_audit($peer, '{t2,slow,t3,t4}') AS a");
+	my $t2 = truth('t2');
+	ok($there->poll_query_until('postgres', $sleeping), 'once more');
+	$there->stop('fast');
+	$job->{run}->finish;
+	$there->start;
+	my %got = map { my $r = JSON::PP->new->decode($_); ($r->{relation} => $r) } split /\n/, $job->{out};
+	is(line($got{'public.t2'}), $t2, 'a peer that is shut down: what was compared before is in the answer');
+	is($got{"public.$_"}{status}, 'error', "$_ is an error") foreach qw(slow t3 t4);
+	like($got{'public.t4'}{detail}, qr/^could not connect to the peer/, 'which says why');
+	is($got{'public.t4'}{rows_here} // $got{'public.t4'}{missing}, undef, 'and no counts');
+	nothing_left('after a peer that was shut down');
 }
 
 # --- schemas --------------------------------------------------------------------------------
@@ -489,6 +506,42 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 	($got) = audit_subscription("'Sub'");
 	is(line($got->{'r."C ""c"'}), 'equal 300 300 0 0 0 0', 'once it has passed, it is equal (and the drift was overwritten)');
 }
+
+# partitions: the root is published for a plain table, leaves for plain tables
+{
+	both('CREATE TABLE r.root (id int, v int) PARTITION BY RANGE (id)');
+	$there->safe_psql('postgres', 'DROP TABLE r.root; CREATE TABLE r.root (id int, v int); CREATE TABLE r.low (v int, id int); CREATE TABLE r.high (id int, v int) PARTITION BY LIST (v);
+		CREATE TABLE r.any PARTITION OF r.high DEFAULT');
+	$here->safe_psql('postgres', 'CREATE TABLE r.low PARTITION OF r.root FOR VALUES FROM (MINVALUE) TO (100); CREATE TABLE r.high PARTITION OF r.root FOR VALUES FROM (100) TO (MAXVALUE);
+		INSERT INTO r.root SELECT g, g FROM generate_series(1, 300) g; CREATE PUBLICATION by_root FOR TABLE r.root WITH (publish_via_partition_root = true); CREATE PUBLICATION by_leaf FOR TABLE r.root');
+	$there->safe_psql('postgres', "CREATE SUBSCRIPTION by_root CONNECTION ${\ literal($conninfo)} PUBLICATION by_root; CREATE SUBSCRIPTION by_leaf CONNECTION ${\ literal($conninfo)} PUBLICATION by_leaf");
+	ready('by_root', 1);
+	ready('by_leaf', 2);
+	$there->safe_psql('postgres', 'DELETE FROM r.root WHERE id IN (3, 4); DELETE FROM r.high WHERE v = 200; INSERT INTO r.high VALUES (7, 7)');
+	my ($got) = audit_subscription("'by_root'");
+	is_deeply({ map { ($_ => line($got->{$_})) } keys %$got }, { 'r.root' => 'differs 298 300 2 0 0 0' }, 'a partitioned root and a plain table');
+	($got) = audit_subscription("'by_leaf'");
+	is_deeply({ map { ($_ => line($got->{$_})) } keys %$got }, { 'r.low' => 'equal 99 99 0 0 0 0', 'r.high' => 'differs 201 201 1 1 0 0' }, 'leaves, of which one is partitioned here');
+	$there->safe_psql('postgres', "DROP SUBSCRIPTION by_$_") foreach qw(root leaf);
+}
+
+# a standby of the publisher as the peer, which does not have the slot
+{
+	$here->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($here, 'base', has_streaming => 1);
+	$standby->start;
+	$here->wait_for_catchup($standby, 'replay', $here->lsn('write'));
+	my ($got) = audit_subscription("'Sub', ${\ literal($standby->connstr('postgres'))}");
+	is(line($got->{'r.a'}), truth('r.a', node => $there), 'a standby of the publisher');
+	is($got->{'r.a'}{detail}, q(the peer does not have the subscription's slot, so it was not waited for replication), 'with what it cannot do');
+	is(line($got->{'r.b'}), truth('r.b', node => $there, columns => 'id, v'), 'and where rows are equal');
+	$standby->stop;
+}
+like(failure(q(BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM "Their Iblt".iblt_audit_subscription('Sub')), node => $there), qr/25001: rows cannot be looked at again/,
+	'a subscription is not audited within one snapshot');
+like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription('sub')), node => $there), qr/42704: subscription "sub" does not exist in this database/, 'a subscription that does not exist');
+like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription(NULL)), node => $there), qr/22023: subscription must not be null/, 'or none');
 
 # --- rights and passwords ----------------------------------------------------------------------------
 
