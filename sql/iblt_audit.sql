@@ -427,8 +427,8 @@ BEGIN
 	result.status := CASE cardinality(differences) WHEN 0 THEN 'equal'
 		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
 	result.detail := @extschema@.iblt_audit_detail(plan, item, result.unconfirmed);
-	result.rows_here := figures -> 'rows_here';
-	result.rows_there := figures -> 'rows_there';
+	result.rows_here := figures ->> 'rows_here';
+	result.rows_there := figures ->> 'rows_there';
 	result.bytes := (figures ->> 'bytes_sent')::bigint + (figures ->> 'bytes_received')::bigint;
 	RETURN result;
 END
