@@ -300,6 +300,22 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_audit_quoted(jsonb) IS 'names for a message';
 
+-- The filter as the peer tells it could be any SQL; those of this server hold
+-- nothing but operators and functions of PostgreSQL's own.
+CREATE FUNCTION iblt_audit_check_filter(filter text, trusted boolean) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT trusted THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'rows here may be from elsewhere, and only the peer''s row filter tells which are its own',
+			DETAIL = 'trust_filters => true would run this condition here: ' || filter;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_check_filter(text, boolean) IS 'an error for a condition of the peer''s that may not be run here';
+
 -- Which rows and columns of a published table are compared: item.options are
 -- those of iblt_compare.  A generated column that is not published is computed
 -- on the subscriber if it is one there, too.
@@ -332,6 +348,7 @@ BEGIN
 		feeds := @extschema@.iblt_audit_ask(conn, side, options, 'iblt_audit_feeds' || regclass);
 		alone := @extschema@.iblt_audit_only_source(feeds, published);
 		IF filter IS NOT NULL THEN
+			PERFORM @extschema@.iblt_audit_check_filter(filter, alone OR side = 'there' OR (options ->> 'trust_filters')::boolean);
 			compare := compare || jsonb_build_object(CASE side WHEN 'here' THEN 'peer_condition' ELSE 'condition' END, filter)
 				|| CASE WHEN alone THEN '{}' ELSE jsonb_build_object(CASE side WHEN 'here' THEN 'condition' ELSE 'peer_condition' END, filter) END;
 			notes := notes || jsonb_build_array('row filter ' || filter || CASE WHEN alone THEN ''
@@ -448,8 +465,8 @@ BEGIN
 	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN name END;
 	result.status := CASE
 		WHEN state = 'IB002' THEN 'differs'
-		-- no such table, no such column, types that differ, not a table
-		WHEN state IS NULL OR state IN ('42P01', '42703', '42804', '42809') THEN 'not comparable'
+		-- no such table, no such column, types that differ, not a table, a filter not to be run
+		WHEN state IS NULL OR state IN ('42P01', '42703', '42804', '42809', '0A000') THEN 'not comparable'
 		ELSE 'error' END;
 	result.detail := concat_ws('; ', message || coalesce(': ' || nullif(detail, ''), ''),
 		(SELECT string_agg(note, '; ' ORDER BY position) FROM jsonb_array_elements_text(item -> 'notes') WITH ORDINALITY AS a(note, position)));
@@ -653,28 +670,32 @@ CREATE FUNCTION iblt_audit(
 	extra_columns text DEFAULT 'warn',
 	recheck integer DEFAULT NULL,
 	timeout interval DEFAULT '1 minute',
+	trust_filters boolean DEFAULT false,
 	progress boolean DEFAULT false)
 RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text, rows_here bigint, rows_there bigint,
 	missing bigint, extra bigint, changed bigint, unconfirmed bigint, bytes bigint, seconds numeric)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
+	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'postgres'
 	SET TimeZone = 'UTC'
 	SET extra_float_digits = 1
 	SET bytea_output = 'hex'
 	SET xmlbinary = 'base64'
+	SET lc_monetary = 'C'
 AS $$
 BEGIN
 	RETURN QUERY SELECT a.* FROM @extschema@.iblt_audit_run(peer,
 		jsonb_strip_nulls(jsonb_build_object('schema', schema, 'publication', publication))
 			|| CASE WHEN tables IS NULL THEN '{}' ELSE jsonb_build_object('tables', tables::oid[]) END,
 		jsonb_strip_nulls(@extschema@.iblt_compare_defaults() || jsonb_build_object('max_differences', max_differences,
-			'cast_types', cast_types, 'extra_columns', extra_columns, 'recheck', recheck, 'timeout', timeout, 'progress', progress))) AS a;
+			'cast_types', cast_types, 'extra_columns', extra_columns, 'recheck', recheck, 'timeout', timeout,
+			'trust_filters', coalesce(trust_filters, false), 'progress', progress))) AS a;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, integer, boolean, text, integer, interval, boolean) IS
+COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, integer, boolean, text, integer, interval, boolean, boolean) IS
 'compares many tables with those of a peer: one row a table, with its status';
 
 CREATE FUNCTION iblt_audit_subscription(
@@ -685,25 +706,29 @@ CREATE FUNCTION iblt_audit_subscription(
 	extra_columns text DEFAULT 'warn',
 	recheck integer DEFAULT NULL,
 	timeout interval DEFAULT '1 minute',
+	trust_filters boolean DEFAULT false,
 	progress boolean DEFAULT false)
 RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text, rows_here bigint, rows_there bigint,
 	missing bigint, extra bigint, changed bigint, unconfirmed bigint, bytes bigint, seconds numeric)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
+	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'postgres'
 	SET TimeZone = 'UTC'
 	SET extra_float_digits = 1
 	SET bytea_output = 'hex'
 	SET xmlbinary = 'base64'
+	SET lc_monetary = 'C'
 AS $$
 BEGIN
 	RETURN QUERY SELECT a.* FROM @extschema@.iblt_audit_run(peer,
 		jsonb_build_object('subscription', subscription),
 		jsonb_strip_nulls(@extschema@.iblt_compare_defaults() || jsonb_build_object('max_differences', max_differences,
-			'cast_types', cast_types, 'extra_columns', extra_columns, 'recheck', recheck, 'timeout', timeout, 'progress', progress))) AS a;
+			'cast_types', cast_types, 'extra_columns', extra_columns, 'recheck', recheck, 'timeout', timeout,
+			'trust_filters', coalesce(trust_filters, false), 'progress', progress))) AS a;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_subscription(text, text, integer, boolean, text, integer, interval, boolean) IS
+COMMENT ON FUNCTION iblt_audit_subscription(text, text, integer, boolean, text, integer, interval, boolean, boolean) IS
 'compares all tables of a subscription with those of its publisher: one row a table, with its status';

@@ -368,6 +368,8 @@ SKIP:
 	is($got->{'public.pub_a'}{detail}, 'columns not published: "hidden", "key"; row filter ((id <= 100)) on both sides, since rows of the subscriber may be from elsewhere', 'as the detail says');
 	is(line($got->{'public.pub_b'}), 'differs 100 99 0 1 0 0', 'a row filter alone');
 	($got) = audit("publication => 'part'", node => $there);
+	is("$got->{'public.pub_b'}{status} $got->{'public.pub_b'}{sqlstate}", 'not comparable 0A000', 'from the other side: its filter is not run here');
+	($got) = audit("publication => 'part', trust_filters => true", node => $there);
 	is(line($got->{'public.pub_b'}), 'differs 99 100 1 0 0 0', 'from the other side');
 	$here->safe_psql('postgres', 'CREATE PUBLICATION schema_too FOR TABLES IN SCHEMA s, TABLE pub_a WHERE (id = 99)');
 	($got) = audit("publication => 'schema_too'");
@@ -625,10 +627,13 @@ SKIP:
 	is(line($got->{'r.f'}), 'differs 100 100 0 0 1 0', 'one publication of two: its rows on both sides');
 	is(line($got->{'r.h'}), 'differs 100 99 0 1 0 0', 'a table that only this one has: all rows of the subscriber');
 	($got) = audit_subscription("'s_g1'");
+	is("$got->{'r.g'}{status} $got->{'r.g'}{detail}", 'not comparable rows here may be from elsewhere, and only the peer\'s row filter tells which are its own: '
+		. 'trust_filters => true would run this condition here: (((id % 2) = 0))', 'two subscriptions feed a table: what a peer says is not run');
+	($got) = audit_subscription("'s_g1', trust_filters => true");
 	is(line($got->{'r.g'}), 'equal 500 500 0 0 0 0', 'two subscriptions feed a table: rows of the one');
 	is($got->{'r.g'}{detail}, 'row filter (((id % 2) = 0)) on both sides, since rows of the subscriber may be from elsewhere; fed by subscriptions "s_g1", "s_g2"', 'as the detail says');
 	$there->safe_psql('postgres', "UPDATE r.g SET v = 'x' WHERE id IN (5, 6, 8)");
-	($got) = audit_subscription("'s_g2'");
+	($got) = audit_subscription("'s_g2', trust_filters => true");
 	is(line($got->{'r.g'}), 'differs 500 500 0 0 1 0', 'and of the other');
 	# a filter on a text, with names that could be taken for others
 	both('CREATE TABLE r.k (id text PRIMARY KEY, key int, t int)');

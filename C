@@ -1,0 +1,1 @@
+== recheck without link: chain A - - on one slot name
