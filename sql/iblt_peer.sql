@@ -41,7 +41,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_peer_note(jsonb, boolean) IS
-'adds figures to those of the comparison under way';
+'adds numbers to the figures of the comparison under way, and replaces those given as text';
 
 CREATE FUNCTION iblt_peer_dblink() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -4,125 +4,26 @@
 use strict;
 use warnings;
 
+use IbltCompare;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-my $seed = $ENV{IBLT_TEST_SEED} || (time() ^ $$) % 1000000;
-srand($seed);
-note("seed $seed");
+random_seed();
 
 # --- two servers ------------------------------------------------------------------
 
-my @settings = (
-	"max_worker_processes = 16", "max_parallel_workers_per_gather = 2",
-	"log_statement = none", "log_min_messages = warning", "wal_receiver_status_interval = 1s");
-
-sub server
-{
-	my ($name, @more) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
-	$node->append_conf('postgresql.conf', join("\n", @settings, @more) . "\n");
-	$node->start;
-	return $node;
-}
-
-my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
-my $there = server('there', "bytea_output = 'escape'", "extra_float_digits = -5");
+my $here = compare_server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
+my $there = compare_server('there', "bytea_output = 'escape'", "extra_float_digits = -5");
 my $peer = $there->connstr('postgres');
+sides($here, $there);
 
 # The extensions are in schemas that no search_path has, with awkward names.
 $here->safe_psql('postgres', q{
 	CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link";
 	CREATE EXTENSION iblt});
 $there->safe_psql('postgres', q{CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt SCHEMA "Their Iblt"});
-
-sub both
-{
-	my ($sql) = @_;
-	$_->safe_psql('postgres', $sql) foreach ($here, $there);
-	return;
-}
-
-# A connection string as a SQL literal.
-sub literal
-{
-	my ($text) = @_;
-	$text =~ s/'/''/g;
-	return "'$text'";
-}
-
-# iblt_compare's rows as lines "key side here_count there_count", sorted.
-sub compare
-{
-	my ($table, $options, %how) = @_;
-	my $node = $how{node} // $here;
-	my $target = exists $how{peer} ? $how{peer} : literal($peer);
-	my $out = $node->safe_psql('postgres',
-		($how{setup} // '') . "SELECT concat_ws(' ', key, side, here_count, there_count) FROM "
-		  . "iblt_compare($table, $target" . ($options ? ", $options" : '') . ") AS c ORDER BY 1");
-	return join("\n", sort split /\n/, $out);
-}
-
-# The same of a full comparison.  The key is a list of columns, or all.
-sub truth
-{
-	my ($table, $key, %how) = @_;
-	my (%rows, %count, @lines);
-	my @sides = ([ $how{node} // $here, 0, $table ], [ $how{peer} // $there, 1, $how{peer_table} // $table ]);
-	my $columns = $how{columns} // '*';
-
-	foreach my $side (@sides)
-	{
-		my ($node, $n, $name) = @$side;
-		my $text = $node->safe_psql('postgres', "SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1;
-			SELECT (SELECT to_jsonb(j) FROM (SELECT $key) AS j), to_jsonb(t) FROM (SELECT $columns FROM $name) AS t"
-			  . ($how{where} ? " WHERE $how{where}" : ''));
-		foreach my $line (split /\n/, $text)
-		{
-			my ($k, $row) = split /\|/, $line, 2;
-			$rows{$k}{$row} += $n ? -1 : 1;
-			$count{$k}[$n]++;
-		}
-	}
-	foreach my $k (keys %rows)
-	{
-		next unless grep { $_ != 0 } values %{ $rows{$k} };
-		my ($h, $t) = map { $count{$k}[$_] // 0 } (0, 1);
-		push @lines, join ' ', $k, ($h && $t ? 'both' : $h ? 'here' : 'there'), $h, $t;
-	}
-	return join("\n", sort @lines);
-}
-
-sub lines { my ($text) = @_; return scalar(() = $text =~ /^.+$/mg) }
-
-# What goes wrong, as one text; '' if nothing does.
-sub failure
-{
-	my ($sql, %how) = @_;
-	my ($rc, $out, $err) = ($how{node} // $here)->psql('postgres', "\\set VERBOSITY verbose\n$sql",
-		($how{user} ? (extra_params => [ '-U', $how{user} ]) : ()));
-	return $rc == 0 ? '' : $err;
-}
-
-sub connections
-{
-	my ($node) = @_;
-	return $node->safe_psql('postgres',
-		"SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%'");
-}
-
-# Waits until no connection of ours is on a server.
-sub nothing_left
-{
-	my ($text) = @_;
-	ok($there->poll_query_until('postgres',
-			"SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%'"),
-		"$text: no connection is left on the peer");
-	return;
-}
 
 # --- keys of all kinds --------------------------------------------------------------
 

@@ -1,0 +1,225 @@
+# iblt_compare with many differences: all of them, in bounded bytes and memory,
+# or an error that says about how many there are.
+use strict;
+use warnings;
+
+use IbltCompare;
+use IbltProxy;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+random_seed();
+
+# Few shared buffers, since those a process touches count as its memory.
+my $here = compare_server('here', 'shared_buffers = 16MB', 'fsync = off');
+my $there = compare_server('there', 'shared_buffers = 16MB', 'fsync = off');
+my $peer = literal($there->connstr('postgres'));
+sides($here, $there);
+$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
+both('CREATE EXTENSION iblt');
+
+# --- a large table with large drift ---------------------------------------------------
+
+# New rows lie between the old ones, so that a condition on id takes any share of
+# each kind of difference.
+my %drift = (changed => 40000, gone => 30000, new => 30000);
+my $total = 100000;
+both('CREATE TABLE big (id int PRIMARY KEY, n int, v text);
+	INSERT INTO big SELECT 10 * g, g, md5(g::text) FROM generate_series(1, 300000) g; ANALYZE big');
+$there->safe_psql('postgres', "SELECT setseed(${\ rand()});
+	CREATE TABLE drift AS SELECT g, row_number() OVER (ORDER BY random()) AS r FROM generate_series(1, 300000) g;
+	UPDATE big SET v = v || '!' FROM drift WHERE id = 10 * g AND r <= 20000;
+	UPDATE big SET n = NULL FROM drift WHERE id = 10 * g AND r > 20000 AND r <= 40000;
+	DELETE FROM big USING drift WHERE id = 10 * g AND r > 40000 AND r <= 70000;
+	INSERT INTO big SELECT 10 * g + 5, g, 'new' FROM drift WHERE r > 70000 AND r <= 100000");
+
+# A full comparison, into the table truth here.
+$here->safe_psql('postgres', "CREATE TABLE full_there (LIKE big)");
+{
+	my $file = $here->basedir . '/big.copy';
+	$there->safe_psql('postgres', "\\copy big TO '$file'");
+	$here->safe_psql('postgres', "\\copy full_there FROM '$file'");
+	unlink $file;
+}
+$here->safe_psql('postgres', "CREATE TABLE truth AS
+	SELECT id, CASE WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END AS side,
+		(h IS NOT NULL)::int::int8 AS here_count, (t IS NOT NULL)::int::int8 AS there_count, h AS here, t AS there
+	FROM (SELECT id, to_jsonb(big) AS h FROM big) x FULL JOIN (SELECT id, to_jsonb(full_there) AS t FROM full_there) y USING (id)
+	WHERE h IS DISTINCT FROM t");
+is($here->safe_psql('postgres', 'SELECT side, count(*) FROM truth GROUP BY side ORDER BY side'),
+	"both|$drift{changed}\nhere|$drift{gone}\nthere|$drift{new}", 'the drift is there');
+
+# How many of iblt_compare's rows are not in the truth, and the other way round.
+sub wrong
+{
+	my ($session, $options, $where) = @_;
+	my $columns = 'id, side, here_count, there_count' . ($options =~ /rows => true/ ? ', here, there' : '');
+	my $out = $session->run("CREATE TEMP TABLE found AS SELECT * FROM iblt_compare('big', $options)");
+	return $session->{err} if $session->{err} =~ /ERROR/;
+	$out = $session->run("WITH f AS (SELECT $columns FROM (SELECT (key ->> 'id')::int AS id, * FROM found) AS x),
+			t AS (SELECT $columns FROM truth WHERE $where)
+		SELECT 'found ' || (SELECT count(*) FROM f), 'false ' || (SELECT count(*) FROM (TABLE f EXCEPT ALL TABLE t) AS x),
+			'missed ' || (SELECT count(*) FROM (TABLE t EXCEPT ALL TABLE f) AS x)");
+	$session->run('DROP TABLE found');
+	return $out;
+}
+
+# The memory that a process has had at most, in kB.
+sub peak
+{
+	my ($pid) = @_;
+	return slurp_file("/proc/$pid/status") =~ /^VmHWM:\s*(\d+) kB/m ? $1 : die "no VmHWM of process $pid";
+}
+
+# --- all of 100,000 -------------------------------------------------------------------
+
+# Bytes that sketches may take.  The sizing table has k = 4, whose threshold is
+# 1.295 cells a key, with a margin that is below 1.36 at this capacity; master
+# sizes are powers of two times 315 cells a subtable, so at most twice that.  A
+# cell of integer keys is 28 bytes, and base64 makes 4 of 3.
+#   The first scan has the master of 60,000, which may be sent whole, after the
+# small message and perhaps one fold of it; the second one its own.
+sub cells { my ($capacity) = @_; my $cells = 1260; $cells *= 2 while $cells < 1.36 * $capacity; return $cells }
+sub text_bytes { my ($cells) = @_; return 4 / 3 * (28 * $cells + 1024) }
+my $small = text_bytes(63);
+my $bound = 2 * $small + text_bytes(cells(60000)) + text_bytes(cells($total));
+
+my $proxy = IbltProxy->new($there);
+my $through = literal($proxy->connstr);
+{
+	my $session = IbltCompare::Session->new($here);
+	my $wrong = wrong($session, $through . ', progress => true', 'true');
+	is($wrong, "found $total|false 0|missed 0", "$total differences in 300,000 rows: those of a full comparison");
+	my ($rows_here, $rows_there, $differences, $messages, $sent, $received, $sketches) =
+	  split /\|/, $session->run('SELECT rows_here, rows_there, differences, messages, bytes_sent, bytes_received, sketch_bytes FROM iblt_compare_stats()');
+	is("$rows_here $rows_there $differences", join(' ', 300000, 300000 - $drift{gone} + $drift{new}, $total), 'figures: rows are counted once, though scanned twice');
+	cmp_ok($sketches, '<=', $bound, sprintf 'at most %d bytes of sketches, %.1f a difference', $bound, $sketches / $total);
+	cmp_ok($sketches, '>=', text_bytes(1.2 * $total), 'and no fewer than 100,000 keys take');
+	check_wire($proxy, $messages, $sent, $received, $sketches);
+	$session->quit;
+}
+
+# What the figures say, against what passed the proxy.  Not counted are the
+# protocol's own bytes: setting up (below 4 KB) and, for each message, a row
+# description of up to 6 columns and the ends of queries (below 400 bytes).
+sub check_wire
+{
+	my ($through_proxy, $messages, $sent, $received, $sketches) = @_;
+	my ($wire_sent, $wire_received, $wire_sketches, $sketches_sent) = $through_proxy->counted;
+	note("sent $sent of $wire_sent, received $received of $wire_received, sketches $sketches, messages $messages");
+	is($sketches, $wire_sketches, 'bytes of sketches are those on the wire');
+	is($sketches_sent, 0, 'no sketch is sent to the peer');
+	cmp_ok($wire_sent, '>=', $sent, 'bytes sent: no more than there were');
+	cmp_ok($wire_sent - $sent, '<=', 4096 + 400 * $messages, 'and all but the protocol\'s own');
+	cmp_ok($wire_received, '>=', $received, 'bytes received: no more than there were');
+	cmp_ok($wire_received - $received, '<=', 4096 + 400 * $messages, 'and all but the protocol\'s own');
+	return;
+}
+
+# --- what progress shows ----------------------------------------------------------------
+
+{
+	my $session = IbltCompare::Session->new($here);
+	my $condition = 'id <= ' . $here->safe_psql('postgres', 'SELECT id FROM truth ORDER BY id OFFSET 499 LIMIT 1');
+	my ($h, $t) = map { $_->[0]->safe_psql('postgres', "SELECT count(*) FROM big WHERE $condition") } [$here], [$there];
+	is(wrong($session, "$through, condition => '$condition', rows => true, recheck => 1, progress => true", $condition),
+		'found 500|false 0|missed 0', '500 differences');
+	$session->run("SELECT 1 FROM iblt_compare('big', $through, condition => '$condition', rows => true, recheck => 1, progress => true)");
+	my @notices = $session->{err} =~ /^.*NOTICE: +(?:00000: +)?(.*)$/mg;
+	is(shift @notices, 'comparing public.big with public.big: 3 columns, key (id)', 'progress: what is compared');
+	my @sketches = grep { /^sketches/ } @notices;
+	like($_, qr/^sketches of $h and $t rows: about \d+ rows differ, \d+ keys decoded, (not all|complete)$/, 'progress: sketches') foreach @sketches;
+	like($sketches[-1], qr/500 keys decoded, complete$/, 'progress: all are decoded');
+	is_deeply([ grep { !/^sketches/ } @notices ], [ 'looking 500 keys up on both sides', 'waiting for replication, to look at 500 keys again' ],
+		'progress: lookup and recheck');
+	my ($messages, $sent, $received, $sketch_bytes) =
+	  split /\|/, $session->run('SELECT messages, bytes_sent, bytes_received, sketch_bytes FROM iblt_compare_stats()');
+	$proxy->counted;    # of the comparison before
+	check_wire($proxy, $messages, $sent, $received, $sketch_bytes);
+	$session->quit;
+}
+$proxy->stop;
+
+# --- max_differences ----------------------------------------------------------------------
+
+# The condition that has so many differences, and how many elements the meter
+# sees: a changed row counts two.
+sub some
+{
+	my ($number) = @_;
+	my ($id, $elements) = split /\|/, $here->safe_psql('postgres',
+		"SELECT max(id), sum(CASE side WHEN 'both' THEN 2 ELSE 1 END) FROM (SELECT * FROM truth ORDER BY id LIMIT $number) AS t");
+	return ("id <= $id", $elements);
+}
+
+{
+	my $session = IbltCompare::Session->new($here);
+	# the least master holds 1849 keys, the next limit is that of the first scan
+	foreach my $case (
+		[ 1, 1 ], [ 10, 10 ], [ 1000, 1000 ], [ 5999, 6000 ], [ 59999, 60000 ], [ 60000, 60000 ], [ 60001, 60001 ], [ 70000, 70000 ], [ 99999, 100000 ])
+	{
+		my ($number, $most) = @$case;
+		my ($condition) = some($number);
+		is(wrong($session, "$peer, condition => '$condition', max_differences => $most", $condition),
+			"found $number|false 0|missed 0", "$number differences, max_differences $most: all");
+	}
+	foreach my $case (
+		[ 1, 2 ], [ 1, 30 ], [ 10, 11 ], [ 1000, 1001 ], [ 1000, 1900 ], [ 1000, 2500 ], [ 100, 100000 ], [ 5999, 6000 ], [ 6000, 20000 ],
+		[ 59999, 60000 ], [ 60000, 60001 ], [ 60000, 62000 ], [ 60000, 75000 ], [ 60000, 100000 ], [ 70000, 70001 ], [ 70000, 90000 ], [ 99999, 100000 ])
+	{
+		my ($most, $number) = @$case;
+		my ($condition, $elements) = some($number);
+		my $err = wrong($session, "$peer, condition => '$condition', max_differences => $most", $condition);
+		my $text = "$number differences, max_differences $most";
+		like($err, qr/ERROR:  IB002: too many differences: about \d+, and max_differences is $most\n/, "$text: an error") or next;
+		my ($about) = $err =~ /about (\d+)/;
+		# it is the number decoded, or the meter's: 256 counters, of standard deviation 9 %
+		ok($about == $number || abs($about - $elements) <= 4.5 * 0.09 * $elements, "$text: about $about of $number ($elements)");
+	}
+	is($session->run("SELECT array_length(dblink_get_connections(), 1)"), '', 'no connection is left here');
+	$session->quit;
+	nothing_left('after errors');
+}
+
+# --- memory ---------------------------------------------------------------------------------
+
+# The connection is kept until the test has looked at the peer's process.
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_peer_close(text) RENAME TO iblt_peer_close_it;
+	CREATE FUNCTION iblt_peer_close(conn text) RETURNS void LANGUAGE plpgsql AS
+	'BEGIN PERFORM pg_advisory_lock(7); PERFORM pg_advisory_unlock(7); PERFORM public.iblt_peer_close_it(conn); END'});
+sub memory
+{
+	my ($options) = @_;
+	my $lock = IbltCompare::Session->new($here);
+	$lock->run('SELECT pg_advisory_lock(7)');
+	my $session = IbltCompare::Session->new($here);
+	my @before = peak($session->{pid});
+	$session->start("SELECT count(*) FROM iblt_compare('big', $peer$options)");
+	$here->poll_query_until('postgres', "SELECT wait_event = 'advisory' FROM pg_stat_activity WHERE pid = $session->{pid}") or die 'it does not end';
+	my $pid = $there->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE application_name = 'iblt_compare public.big'");
+	my @peak = (peak($pid));
+	$lock->run('SELECT pg_advisory_unlock(7)');
+	my $count = $session->done;
+	unshift @peak, peak($session->{pid});
+	$_->quit foreach ($session, $lock);
+	return ($count, @peak);
+}
+{
+	my (undef, @base) = memory(", condition => 'id < 0'");
+	my ($count, @peak) = memory('');
+	is($count, $total, 'the same with an eye on memory');
+	my @used = map { int(($peak[$_] - $base[$_]) / 1024) } (0, 1);
+	note("peak over an empty comparison: $used[0] MB here, $used[1] MB on the peer");
+	# Here: the sketches (4.3 MB, base64 5.8 MB; both sides', their difference and
+	# its copy that is decoded, as text and as values) and 100,000 differences, of
+	# which each is in an array of composites (some 250 bytes with its jsonb key),
+	# which PL/pgSQL copies from step to step, and the result.  There: the sketch
+	# kept, its text, the keys in the query, and the answer's arrays.
+	my $sketch = text_bytes(cells($total)) / 1048576;
+	cmp_ok($used[0], '<=', 12 * $sketch + 10 * 250 * $total / 1048576, 'memory here: twelve times a sketch and ten times the differences');
+	cmp_ok($used[1], '<=', 8 * $sketch + 4 * 250 * $total / 1048576, 'memory there: eight times a sketch and four times the rows');
+}
+
+$_->stop foreach ($here, $there);
+done_testing();
