@@ -198,8 +198,10 @@ AS $$
 				WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
 				AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
 			WHERE cardinality(u.columns) = u.indnkeyatts),
+		-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
 		'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
-			WHERE s.slot_type = 'logical' AND s.database = current_database()),
+			WHERE s.slot_type = 'logical' AND s.database = current_database()
+			AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
 		'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
 				'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
 			FROM pg_subscription_rel r
@@ -412,6 +414,12 @@ AS $$
 			'ready', (s ->> 'ready')::boolean AND NOT (to_side ->> 'recovery')::boolean) AS l
 		FROM direction, jsonb_array_elements(to_side -> 'subscriptions') AS s
 		WHERE from_side -> 'slots' ? (s ->> 'slot')
+		UNION ALL
+		-- It may be a standby of the publisher, which the subscriber may be ahead of.
+		SELECT jsonb_build_object('source', source, 'follower', follower, 'slot', s -> 'slot', 'ready', false)
+		FROM direction, jsonb_array_elements(to_side -> 'subscriptions') AS s
+		WHERE (from_side ->> 'recovery')::boolean AND NOT from_side -> 'slots' ? (s ->> 'slot')
+			AND coalesce(from_side ->> 'system' <> to_side ->> 'system', true)
 		UNION ALL
 		SELECT jsonb_build_object('source', source, 'follower', follower, 'slot', NULL, 'ready', true)
 		FROM direction WHERE from_side ->> 'system' = to_side ->> 'system' AND (to_side ->> 'recovery')::boolean
@@ -988,7 +996,7 @@ BEGIN
 	FOR link IN SELECT jsonb_array_elements(plan -> 'links') LOOP
 		IF NOT (link ->> 'ready')::boolean THEN
 			RAISE WARNING USING MESSAGE = 'replication of this relation is not ready, differences cannot be confirmed',
-				DETAIL = 'The subscription is disabled or still copies the relation, or the subscriber is a standby.';
+				DETAIL = 'The subscription is disabled or still copies the relation, or there is a standby between the sides.';
 			RETURN false;
 		ELSIF NOT @extschema@.iblt_compare_wait_link(conn, plan, link, deadline) THEN
 			RETURN false;

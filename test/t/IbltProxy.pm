@@ -83,7 +83,7 @@ sub serve
 	my $select = IO::Select->new($listener);
 	my (%other, %data, $cut);
 	my $end = sub {
-		my ($client) = grep { defined $data{$_}{server} } @_;
+		my ($client) = grep { exists $data{$_} } @_;
 		my $c = delete $data{$client};
 		delete @other{@_};
 		$select->remove(@_);
