@@ -404,7 +404,7 @@ note("$settled rows on their way were seen");
 	cmp_ok($count, '>=', 90, "though they differed when scanned ($count)");
 }
 cmp_ok($here->safe_psql('postgres', 'SELECT count(*) FROM repl WHERE n <> 0'), '>', 300, 'the load was at work');
-$pgbench->signal('INT');
+$pgbench->signal('TERM');
 $pgbench->finish;
 note("pgbench: $pgbench_out $pgbench_err");
 $here->wait_for_catchup('sub');

@@ -63,7 +63,7 @@ sub stop_pgbench
 {
 	my ($run, $text) = @_;
 	ok($run->{run}->pumpable, "$text: the load still runs") or diag($run->{out});
-	$run->{run}->signal('INT');
+	$run->{run}->signal('TERM');
 	$run->{run}->finish;
 	unlike($run->{out}, qr/aborted|ERROR/, "$text: the load met no error");
 	return;

@@ -183,6 +183,13 @@ sub done
 
 sub run { my ($self, $sql) = @_; return $self->start($sql)->done }
 
-sub quit { my ($self) = @_; $self->{in} .= "\\q\n"; $self->{psql}->finish; return }
+sub quit
+{
+	my ($self) = @_;
+	$self->{timer}->start($PostgreSQL::Test::Utils::timeout_default);
+	$self->{in} .= "\\q\n";
+	$self->{psql}->finish;
+	return;
+}
 
 1;
