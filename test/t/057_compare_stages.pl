@@ -89,7 +89,7 @@ sub check_error
 	my ($error) = $session->{err} =~ /ERROR: +(.*)/;
 	like($error // '', qr/^(08\d{3}|57P0\d): .*\bpeer\b/, "$text: an error of the connection to the peer");
 	unlike($session->{err}, qr/s3cr3t/, "$text: which does not show the password");
-	note($session->{err});
+	note($error // $session->{err});
 	return;
 }
 
