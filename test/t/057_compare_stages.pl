@@ -26,7 +26,7 @@ both(q{CREATE EXTENSION iblt;
 	CREATE FUNCTION gate(id int) RETURNS boolean LANGUAGE plpgsql AS $$
 	BEGIN
 		IF id = 2 THEN
-			PERFORM pg_advisory_xact_lock_shared(CASE WHEN current_query() LIKE '%unnest(%AS iblt_k(%' THEN 2 ELSE 1 END);
+			PERFORM pg_advisory_xact_lock_shared(CASE WHEN current_query() LIKE '%unnest(%AS iblt_k %' THEN 2 ELSE 1 END);
 		END IF;
 		RETURN true;
 	END $$;});
@@ -57,8 +57,8 @@ my @stages = (
 	{ name => 'scanning here, after the first message', held => $here, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "state = 'idle' AND query LIKE '%iblt_session_keep(%'" },
 	{ name => 'the second message', held => $there, lock => 'SELECT pg_advisory_xact_lock(3)', peer => "$waits '%iblt_session_get(%'" },
 	{ name => 'decoding', held => $here, lock => 'SELECT pg_advisory_xact_lock(4)', peer => "state = 'idle' AND query LIKE '%iblt_session_get(%'" },
-	{ name => 'lookup', held => $there, lock => 'SELECT pg_advisory_xact_lock(2)', peer => "$waits '%array_agg(digest)%'" },
-	{ name => 'the wait before the recheck', held => $here, lock => 'SELECT pg_advisory_xact_lock(5)', peer => "state = 'idle' AND query LIKE '%array_agg(digest)%'" },
+	{ name => 'lookup', held => $there, lock => 'SELECT pg_advisory_xact_lock(2)', peer => "$waits '%array_agg(digest%'" },
+	{ name => 'the wait before the recheck', held => $here, lock => 'SELECT pg_advisory_xact_lock(5)', peer => "state = 'idle' AND query LIKE '%array_agg(digest%'" },
 );
 
 # As a connection string it has a password, which nobody asks for.
