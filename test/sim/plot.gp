@@ -28,12 +28,35 @@ amber = "#c77700"
 violet = "#7a3ea8"
 grey = "#666666"
 
-# --- recovery around the threshold, 10^4 and 10^5 keys -------------------------
+# --- recovery around the threshold, 10^4 and 10^5 keys: Figure 1 ---------------
 
 set output to."/recovery.svg"
-set title "Incomplete decodings around the threshold, k = 5"
+set title "Keys listed around the threshold, k = 5"
 set xlabel "cells for each key"
-set ylabel "incomplete decodings, %"
+set ylabel "keys listed on average, %"
+set xrange [1.378:1.482]
+set yrange [0:105]
+set format x "%.2f"
+set xtics 0.02
+set key bottom right
+set arrow 1 from 1.425,0 to 1.425,105 nohead dt 2 lw 1.5 lc rgb grey
+set label 1 "published threshold 1.425" at 1.424,97 right textcolor rgb grey
+plot from."/recovery_theory.tsv" using 1:2 with lines lw 1.5 dt 2 lc rgb grey \
+		title "keys without bound, by theory", \
+	"" using 1:3 with lines lw 1.5 dt 2 lc rgb blue \
+		title "10,000 keys, by theory", \
+	"" using 1:4 with lines lw 1.5 dt 2 lc rgb red \
+		title "100,000 keys, by theory", \
+	from."/recovery.tsv" using ($1 == 10000 ? $2/$1 : NaN):4 with points \
+		pt 7 ps 0.8 lc rgb blue title "10,000 keys", \
+	"" using ($1 == 100000 ? $2/$1 : NaN):4 with points \
+		pt 6 ps 1.2 lw 2 lc rgb red title "100,000 keys"
+
+# --- incomplete listings around the threshold ------------------------------------
+
+set output to."/drop.svg"
+set title "Incomplete listings around the threshold, k = 5"
+set ylabel "incomplete listings, % of trials"
 set xrange [1.395:1.46]
 set yrange [0:100]
 set format x "%.3f"
@@ -41,7 +64,7 @@ set xtics 0.01
 set key top right
 set arrow 1 from 1.425,0 to 1.425,100 nohead dt 2 lw 1.5 lc rgb grey
 set label 1 "published threshold 1.425" at 1.4258,97 left textcolor rgb grey
-plot from."/recovery.tsv" using ($1 == 10000 ? $2/$1 : NaN):3:4 with yerrorbars \
+plot from."/drop.tsv" using ($1 == 10000 ? $2/$1 : NaN):3:4 with yerrorbars \
 		pt 7 ps 0.5 lc rgb blue notitle, \
 	"" using ($1 == 10000 ? $2/$1 : NaN):3 with lines lw 2 lc rgb blue \
 		title "10,000 keys", \
@@ -95,6 +118,46 @@ plot from."/several.tsv" using 1:(100*$7) with linespoints pt 7 ps 0.7 lw 2 \
 500	99.98
 1000	99.36
 e
+set autoscale
+
+# --- keys with several values around the threshold -----------------------------------
+
+set output to."/several_recovery.svg"
+set title "10,000 keys, some with two values, around the threshold, k = 5"
+set xlabel "cells"
+set ylabel "keys listed on average, %"
+set xrange [13700:16100]
+set yrange [0:105]
+set format x "%.0f"
+set xtics 400
+set key bottom right
+plot from."/several_recovery.tsv" using ($1 == 500 ? $2 : NaN):7 with linespoints \
+		pt 7 ps 0.7 lw 2 lc rgb blue title "weighted cells, 500 with two values", \
+	"" using ($1 == 1000 ? $2 : NaN):7 with points pt 6 ps 1.4 lw 2 lc rgb green \
+		title "weighted cells, 1,000 with two values", \
+	"" using ($1 == 500 ? $2 : NaN):4 with linespoints pt 5 ps 0.7 lw 2 \
+		lc rgb amber title "the paper's cells, 500", \
+	"" using ($1 == 1000 ? $2 : NaN):4 with linespoints pt 9 ps 0.9 lw 2 \
+		lc rgb red title "the paper's cells, 1,000", \
+	"" using ($1 == 500 ? $2 : NaN):6 with lines lw 1 dt 2 lc rgb grey \
+		title "the same, by theory", \
+	"" using ($1 == 1000 ? $2 : NaN):6 with lines lw 1 dt 2 lc rgb grey notitle
+set autoscale
+set xtics autofreq
+
+set output to."/several_lost.svg"
+set title "Keys with one value that are not listed: 10,000 keys in 16,000 cells, k = 5"
+set xlabel "keys not listed"
+set ylabel "trials, %"
+set xrange [-1:34]
+set yrange [0:105]
+set key center right
+plot from."/several_recovery_lost.tsv" using ($1 == 500 ? $3 : NaN):(100*$6) \
+		with impulses lw 8 lc rgb blue title "weighted cells, 500 and 1,000 with two values", \
+	"" using ($1 == 500 ? $3 : NaN):(100*$5) with linespoints pt 5 ps 0.7 lw 2 \
+		lc rgb amber title "the paper's cells, 500", \
+	"" using ($1 == 1000 ? $3 : NaN):(100*$5) with linespoints pt 9 ps 0.9 lw 2 \
+		lc rgb red title "the paper's cells, 1,000"
 set autoscale
 
 # --- cells for each difference --------------------------------------------------------
