@@ -324,8 +324,11 @@ check_curve(const Several *run, FILE *table)
 static void
 several_curve(uint32_t several, FILE *table, FILE *lost)
 {
-	double threshold =
-		PAPER_K * KEYS / theory_threshold(PAPER_K, (double) several / KEYS);
+	double share = (double) several / KEYS;
+	double threshold = PAPER_K * KEYS / theory_threshold(PAPER_K, share);
+	double missing =
+		KEYS * (1 - share) -
+		KEYS * theory_listed(PAPER_K, PAPER_K * KEYS / 15000.0, share);
 	uint32_t step = sim_trials(400, 200);
 	uint32_t cells;
 	Several run;
@@ -345,7 +348,7 @@ several_curve(uint32_t several, FILE *table, FILE *lost)
 		   "%.0f by density evolution, that of ours %.0f; with 15,000 cells the "
 		   "paper's would list all others in some %.0f of %d trials\n",
 		   several, threshold, PAPER_K * KEYS / theory_threshold(PAPER_K, 0),
-		   PUBLISHED_TRIALS * exp(-poisoned_keys(several, 15000)),
+		   PUBLISHED_TRIALS * exp(-missing),
 		   PUBLISHED_TRIALS);
 	write_lost(&run, lost);
 }
