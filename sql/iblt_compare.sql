@@ -622,10 +622,12 @@ CREATE FUNCTION iblt_compare_content_sql(plan jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN (plan ->> 'rows')::boolean
-		THEN @extschema@.iblt_compare_json_sql(plan -> 'columns', false) ELSE 'NULL::jsonb' END
+	SELECT CASE WHEN plan ? 'literals' THEN @extschema@.iblt_repair_content_sql(plan)
+		WHEN (plan ->> 'rows')::boolean THEN @extschema@.iblt_compare_json_sql(plan -> 'columns', false)
+		ELSE 'NULL::jsonb' END
 $$;
-COMMENT ON FUNCTION iblt_compare_content_sql(jsonb) IS 'the expression of a row''s contents for the answer';
+COMMENT ON FUNCTION iblt_compare_content_sql(jsonb) IS
+'the expression of a row''s contents for the answer, or as iblt_repair wants them';
 
 -- Keys that are unique and kept as they are: one line each, found or not.  A
 -- column of such a key is not null, so null says that there is no row.
@@ -636,7 +638,9 @@ AS $$
 	SELECT format('SELECT iblt_n, CASE WHEN %1$s IS NOT NULL THEN %2$s::text END AS digest, %3$s::text AS mark,'
 			' CASE WHEN %1$s IS NOT NULL THEN %4$s END AS content FROM %5$s LEFT JOIN %6$s AS t ON %7$s%8$s',
 		format('t.%I', plan -> 'key' -> 0 ->> 'name'), @extschema@.iblt_compare_content_checksum(plan, side),
-		@extschema@.iblt_compare_mark_sql(plan), @extschema@.iblt_compare_content_sql(plan),
+		@extschema@.iblt_compare_mark_sql(plan),
+		format(CASE WHEN plan ? 'literals' THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END,
+			@extschema@.iblt_compare_content_sql(plan)),
 		@extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',
 		(SELECT string_agg(format('t.%I = iblt_k.iblt_k%s', c ->> 'name', position), ' AND ' ORDER BY position)
 			FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)),
@@ -653,11 +657,13 @@ CREATE FUNCTION iblt_compare_groups_sql(plan jsonb, side text, ids text[]) RETUR
 AS $$
 	SELECT format('SELECT id, key, sum(n)::bigint AS n, encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
 			' ORDER BY checksum)::bytea), ''hex'') AS digest, sum(mark)::text AS mark,'
-			' CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END AS content'
+			' %s AS content'
 			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n, sum(mark) AS mark, (array_agg(content))[1] AS content'
 			' FROM (SELECT iblt_k.iblt_k1 AS hash, iblt_j.iblt_key AS key, %s AS checksum, %s AS mark, %s AS content'
 			' FROM %s JOIN %s AS t ON %s = iblt_k.iblt_k1, LATERAL (SELECT %s AS iblt_key) AS iblt_j%s) AS iblt_a'
 			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key',
+		CASE WHEN plan ? 'literals' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
+			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		@extschema@.iblt_compare_content_checksum(plan, side), @extschema@.iblt_compare_mark_sql(plan),
 		@extschema@.iblt_compare_content_sql(plan), @extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',
 		@extschema@.iblt_compare_key_hash(plan, side), @extschema@.iblt_compare_json_sql(plan -> 'key', true),
@@ -1067,7 +1073,8 @@ BEGIN
 		differences := @extschema@.iblt_compare_recheck(conn, plan, differences);
 		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('recheck_ms', @extschema@.iblt_compare_ms(started)));
 	END IF;
-	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('differences', cardinality(differences),
+	-- (as text, for figures that are numbers are added up)
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('seed', plan ->> 'seed', 'differences', cardinality(differences),
 		'settled', greatest(decoded - cardinality(differences), 0),
 		'unconfirmed', CASE WHEN (plan ->> 'recheck')::integer > 0
 			THEN (SELECT count(*) FROM unnest(differences) AS d WHERE NOT d.confirmed) ELSE 0 END));
@@ -1198,6 +1205,7 @@ RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
 	SET extra_float_digits = 1
 	SET bytea_output = 'hex'
 	SET xmlbinary = 'base64'
+	SET lc_monetary = 'C'
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();

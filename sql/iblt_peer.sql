@@ -210,7 +210,7 @@ BEGIN
 			WHERE current_setting(''server_version_num'')::int >= 140000 AND version() LIKE ''%%linux%%'';
 		SET row_security = off; SET jit = off; SET DateStyle = ISO;
 		SET IntervalStyle = postgres; SET TimeZone = ''UTC''; SET extra_float_digits = 1;
-		SET bytea_output = hex; SET xmlbinary = base64; SET default_transaction_read_only = on;
+		SET bytea_output = hex; SET xmlbinary = base64; SET lc_monetary = ''C''; SET default_transaction_read_only = on;
 		SET application_name = %L', left('iblt_compare ' || label, 63));
 END
 $$;

@@ -1,3 +1,732 @@
 -- Live repair ------------------------------------------------------------------
 --
--- Functions named iblt_repair_* are the steps of iblt_repair.
+-- Functions named iblt_repair_* are the steps of iblt_repair.  It compares as
+-- iblt_compare does, with a plan that has two entries more: "literals" makes a
+-- lookup give rows as arrays of literals, [[count, [literal, ...]], ...], and
+-- "repair" says which side is the target and how its columns are written.
+-- Statements name everything with its schema, so that they mean the same under
+-- any search_path; and literals are of the target's types but without their
+-- modifiers: a cast to varchar(3) would cut a value that an assignment refuses.
+
+CREATE TYPE iblt_repair_step AS (
+	id text,
+	key jsonb,
+	action text,
+	sql text,
+	status text,
+	detail text,
+	n bigint,		-- rows that the statement must change
+	columns text[]	-- that an update sets
+);
+COMMENT ON TYPE iblt_repair_step IS 'a statement of a repair, or why there is none';
+
+-- What is to be written
+
+-- A value of these types is read and written through another type, whose text
+-- depends on no locale, is unambiguous, or is of the encoding.
+CREATE FUNCTION iblt_repair_via(c jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE c ->> 'cast' WHEN '' THEN 'pg_catalog.' || ('{"18": "int4", "1002": "int4[]",
+		"24": "regprocedure", "1008": "regprocedure[]", "2203": "regoperator", "2208": "regoperator[]",
+		"790": "numeric", "791": "numeric[]", "142": "text", "143": "text[]"}'::jsonb ->> (c ->> 'base')) END
+$$;
+COMMENT ON FUNCTION iblt_repair_via(jsonb) IS
+'the type through which values of a column are read and written, if its own text would not do';
+
+CREATE FUNCTION iblt_repair_content_sql(plan jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	-- format uses the type's output; a cast to text would lose the blanks of a character(n)
+	SELECT format('to_jsonb(ARRAY[%s])', string_agg(format('format(''%%L'', %s)', coalesce(
+		format('t.%I::', c ->> 'name') || @extschema@.iblt_repair_via(c), @extschema@.iblt_compare_expression(c))), ', ' ORDER BY position))
+	FROM jsonb_array_elements(plan -> 'columns') WITH ORDINALITY AS a(c, position)
+$$;
+COMMENT ON FUNCTION iblt_repair_content_sql(jsonb) IS 'the expression of a row of t as a jsonb array of literals';
+
+CREATE FUNCTION iblt_repair_type(type oid) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format(CASE WHEN e.oid IS NULL THEN '%I.%I' ELSE '%I.%I[]' END, n.nspname, coalesce(e.typname, t.typname))
+	FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
+	JOIN pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE t.oid = type
+$$;
+COMMENT ON FUNCTION iblt_repair_type(oid) IS 'a type''s name with its schema';
+
+CREATE FUNCTION iblt_repair_equal(type oid) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE base AS (
+		SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = type
+		UNION ALL
+		SELECT t.oid, t.typtype, t.typbasetype FROM base JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
+	SELECT format('OPERATOR(%I.%s)', n.nspname, o.oprname)
+	FROM base JOIN pg_opclass k ON k.opcintype = CASE base.oid WHEN 'varchar'::regtype THEN 'text'::regtype ELSE base.oid END
+	JOIN pg_am a ON a.oid = k.opcmethod AND a.amname = 'btree'
+	JOIN pg_amop m ON m.amopfamily = k.opcfamily AND m.amoplefttype = k.opcintype AND m.amoprighttype = k.opcintype AND m.amopstrategy = 3
+	JOIN pg_operator o ON o.oid = m.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+	WHERE k.opcdefault AND base.typtype <> 'd' LIMIT 1
+$$;
+COMMENT ON FUNCTION iblt_repair_equal(oid) IS 'the operator by which an index finds a value of a type';
+
+-- Foreign keys whose actions would change what refers to a changed row.
+CREATE FUNCTION iblt_repair_foreign(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH tree AS (SELECT relation::oid AS relid UNION SELECT relid FROM pg_partition_tree(relation))
+	SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(k.conname), 'table', format('%I.%I', n.nspname, c.relname),
+		'self', k.conrelid = k.confrelid, 'readable', has_table_privilege(k.conrelid, 'SELECT'),
+		'delete', '{"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}'::jsonb ->> k.confdeltype::text,
+		'update', '{"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}'::jsonb ->> k.confupdtype::text,
+		'columns', (SELECT jsonb_agg(jsonb_build_object('referenced', u.attname, 'referring', r.attname,
+				'equal', format('OPERATOR(%I.%s)', m.nspname, o.oprname)) ORDER BY x.position)
+			FROM unnest(k.confkey, k.conkey, k.conpfeqop) WITH ORDINALITY AS x(referenced, referring, operator, position)
+			JOIN pg_attribute u ON u.attrelid = k.confrelid AND u.attnum = x.referenced
+			JOIN pg_attribute r ON r.attrelid = k.conrelid AND r.attnum = x.referring
+			JOIN pg_operator o ON o.oid = x.operator JOIN pg_namespace m ON m.oid = o.oprnamespace))), '[]')
+	FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE k.contype = 'f' AND k.confrelid IN (SELECT relid FROM tree) AND (k.confdeltype IN ('c', 'n', 'd') OR k.confupdtype IN ('c', 'n', 'd'))
+	AND NOT EXISTS (SELECT FROM pg_constraint p WHERE p.oid = k.conparentid AND p.confrelid IN (SELECT relid FROM tree))
+$$;
+COMMENT ON FUNCTION iblt_repair_foreign(regclass) IS
+'the foreign keys that cascade when rows of a relation are deleted or updated';
+
+-- It runs on the target's side, by the copy of the extension there.
+CREATE FUNCTION iblt_repair_describe(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT jsonb_build_object('kind', CASE
+			WHEN c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = relation) THEN 'a table that others inherit from'
+			ELSE '{"r": "table", "p": "partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table",
+				"S": "a sequence"}'::jsonb ->> c.relkind::text END,
+		'foreign', @extschema@.iblt_repair_foreign(relation),
+		'columns', (SELECT jsonb_object_agg(a.attname, jsonb_build_object('type', @extschema@.iblt_repair_type(a.atttypid),
+				'equal', @extschema@.iblt_repair_equal(a.atttypid), 'generated', a.attgenerated <> '', 'always', a.attidentity = 'a'))
+			FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped))
+	FROM pg_class c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION iblt_repair_describe(regclass) IS 'what iblt_repair has to know of the relation to be changed';
+
+-- The plan
+
+CREATE FUNCTION iblt_repair_ask(conn text, side text, query text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	value text;
+BEGIN
+	IF side = 'there' AND conn IS NOT NULL THEN
+		PERFORM @extschema@.iblt_peer_send(conn, query);
+		RETURN @extschema@.iblt_peer_value(conn, 0.01);
+	END IF;
+	EXECUTE query INTO value;
+	RETURN value;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_ask(text, text, text) IS 'the single value that a query gives on a side, which may take its time';
+
+CREATE FUNCTION iblt_repair_check_options(direction text, flags boolean[]) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF direction IS NULL OR direction NOT IN ('pull', 'push') THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'direction must be pull or push',
+			HINT = 'pull: the peer''s rows win, and this side is changed. push: this side''s rows win, and the peer is changed.';
+	ELSIF array_position(flags, NULL) IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'inserts, updates, deletes, cascade and apply must not be null';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_check_options(text, boolean[]) IS 'an error for options that make no sense';
+
+CREATE FUNCTION iblt_repair_check_target(conn text, plan jsonb, target text, kind text, apply boolean) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name text := plan -> target ->> 'relation';
+BEGIN
+	IF kind NOT IN ('table', 'partitioned table') THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = format('%s cannot be repaired: it is %s', name, kind),
+			HINT = 'The relation to be changed must be a table or a partitioned table.';
+	ELSIF conn IS NULL AND plan -> 'here' -> 'relation' = plan -> 'there' -> 'relation' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'a relation cannot be repaired from itself';
+	ELSIF NOT (plan ->> 'unique')::boolean AND jsonb_path_exists(plan, '$.columns[*] ? (@.cast != "")') THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'rows without a unique key cannot be repaired where column types differ',
+			HINT = 'Exclude those columns, or create a unique index on columns that are not null on both sides.';
+	ELSIF apply AND (plan -> target ->> 'recovery')::boolean THEN
+		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction', MESSAGE = format('%s cannot be repaired: %s is a standby', name,
+			CASE WHEN target = 'there' AND conn IS NOT NULL THEN 'the peer' ELSE 'this server' END), HINT = 'Repair its primary.';
+	ELSIF apply AND current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'a repair cannot be applied in a transaction that sees one snapshot', HINT = 'Use isolation level READ COMMITTED.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_check_target(text, jsonb, text, text, boolean) IS 'an error for what cannot be repaired';
+
+-- The compared columns, in their order, as the target's.
+CREATE FUNCTION iblt_repair_columns(plan jsonb, described jsonb) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT jsonb_agg(d || jsonb_build_object('name', c ->> 'name', 'column', quote_ident(c ->> 'name'),
+		'suffix', concat('::' || @extschema@.iblt_repair_via(c), '::', d ->> 'type'),
+		'key', NOT (plan ->> 'whole_row')::boolean AND (plan -> 'key') @> jsonb_build_array(jsonb_build_object('name', c -> 'name')))
+		ORDER BY position)
+	FROM jsonb_array_elements(plan -> 'columns') WITH ORDINALITY AS a(c, position),
+		LATERAL (SELECT described -> 'columns' -> (c ->> 'name')) AS b(d)
+$$;
+COMMENT ON FUNCTION iblt_repair_columns(jsonb, jsonb) IS 'how the columns of a plan are written in statements on the target';
+
+CREATE FUNCTION iblt_repair_prepare(conn text, relation regclass, peer_relation text, options jsonb, repair jsonb) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	target text := repair ->> 'target';
+	plan jsonb;
+	described jsonb;
+BEGIN
+	IF conn IS NOT NULL THEN
+		-- the styles of interval but this one read mixed signs in more than one way
+		PERFORM @extschema@.iblt_peer_ask(conn, 'there', format('SELECT concat(set_config(''IntervalStyle'', ''iso_8601'', false),'
+			' set_config(''xmloption'', ''content'', false), set_config(''application_name'', %L, false))',
+			left('iblt_repair ' || relation::text, 63)));
+	END IF;
+	plan := @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options || '{"rows": true, "literals": true}');
+	described := @extschema@.iblt_repair_ask(conn, target, format('SELECT %s.iblt_repair_describe(%L)',
+		plan -> target ->> 'schema', plan -> target ->> 'relation'));
+	PERFORM @extschema@.iblt_repair_check_target(conn, plan, target, described ->> 'kind', (repair ->> 'apply')::boolean);
+	RETURN plan || jsonb_build_object('repair', repair || jsonb_build_object('relation', plan -> target -> 'relation',
+		'partitioned', described ->> 'kind' <> 'table', 'foreign', described -> 'foreign',
+		'columns', @extschema@.iblt_repair_columns(plan, described)));
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_prepare(text, regclass, text, jsonb, jsonb) IS 'the plan of a comparison and of the repair';
+
+-- The statements
+
+-- Where a key is unique: it is inserted, deleted, or its columns are updated.
+CREATE FUNCTION iblt_repair_unique_steps(plan jsonb, differences @extschema@.iblt_difference[]) RETURNS @extschema@.iblt_repair_step[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH col AS MATERIALIZED (
+		SELECT position::integer - 1 AS i, x.* FROM jsonb_array_elements(plan -> 'repair' -> 'columns') WITH ORDINALITY AS a(c, position),
+			jsonb_to_record(c) AS x(name text, "column" text, suffix text, equal text, key boolean, generated boolean, always boolean)
+	), changed AS (
+		SELECT d.id, d.key, s.source -> 0 -> 1 AS source, s.target -> 0 -> 1 AS target,
+			CASE WHEN s.source IS NULL THEN 'delete' WHEN s.target IS NULL THEN 'insert' ELSE 'update' END AS action,
+			s.source #>> '{0,0}' <> '1' OR s.target #>> '{0,0}' <> '1'
+				OR jsonb_array_length(s.source) <> 1 OR jsonb_array_length(s.target) <> 1 AS several
+		FROM unnest(differences) AS d, LATERAL (SELECT
+			CASE plan -> 'repair' ->> 'target' WHEN 'here' THEN d.there ELSE d.here END,
+			CASE plan -> 'repair' ->> 'target' WHEN 'here' THEN d.here ELSE d.there END) AS s(source, target)
+	)
+	SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, CASE x.action
+			WHEN 'delete' THEN format('DELETE FROM %s WHERE %s', plan -> 'repair' ->> 'relation', p.this)
+			WHEN 'update' THEN format('UPDATE %s SET %s WHERE %s', plan -> 'repair' ->> 'relation', p.changes, p.this)
+			ELSE format('INSERT INTO %s (%s)%s VALUES (%s)', plan -> 'repair' ->> 'relation', p.names,
+				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' ELSE '' END, p.vals) END, 'preview',
+		CASE WHEN x.several THEN 'several rows have this key although an index says that it is unique; see amcheck'
+			WHEN x.action = 'update' AND p.fixed IS NOT NULL THEN 'differs in a column that is GENERATED ALWAYS AS IDENTITY: ' || p.fixed
+			WHEN x.action = 'update' AND p.changes IS NULL AND p.made IS NOT NULL THEN 'differs only in generated columns: ' || p.made
+			WHEN x.action = 'update' AND p.changes IS NULL THEN 'differs in a value that has the same text on both sides' END,
+		1, p.changed)::@extschema@.iblt_repair_step), '{}')
+	FROM changed AS x, LATERAL (SELECT
+		string_agg(concat("column", ' ', coalesce(equal, 'OPERATOR(pg_catalog.=)'), ' ', x.target ->> i, suffix), ' AND ' ORDER BY i) FILTER (WHERE key) AS this,
+		string_agg(concat("column", ' = ', x.source ->> i, suffix), ', ' ORDER BY i) FILTER (WHERE NOT generated AND x.source ->> i <> x.target ->> i) AS changes,
+		array_agg(name) FILTER (WHERE NOT generated AND x.source ->> i <> x.target ->> i) AS changed,
+		string_agg("column", ', ' ORDER BY i) FILTER (WHERE generated AND x.source ->> i <> x.target ->> i) AS made,
+		string_agg("column", ', ' ORDER BY i) FILTER (WHERE always AND x.source ->> i <> x.target ->> i) AS fixed,
+		bool_or(always) AS always,
+		string_agg("column", ', ' ORDER BY i) FILTER (WHERE NOT generated) AS names,
+		string_agg(x.source ->> i || suffix, ', ' ORDER BY i) FILTER (WHERE NOT generated) AS vals
+		FROM col) AS p
+$$;
+COMMENT ON FUNCTION iblt_repair_unique_steps(jsonb, iblt_difference[]) IS 'the statements for keys that are unique';
+
+-- Where it is not: rows are deleted and inserted, as many as it takes.  The image
+-- operator finds a row by its bytes, whatever its types, NULLs too; "=" is there
+-- for indexes.
+CREATE FUNCTION iblt_repair_counted_steps(plan jsonb, differences @extschema@.iblt_difference[]) RETURNS @extschema@.iblt_repair_step[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH col AS MATERIALIZED (
+		SELECT position::integer - 1 AS i, x.* FROM jsonb_array_elements(plan -> 'repair' -> 'columns') WITH ORDINALITY AS a(c, position),
+			jsonb_to_record(c) AS x("column" text, suffix text, equal text, generated boolean, always boolean)
+	), changed AS (
+		SELECT d.id, d.key, c.lits, coalesce(c.n, 0) AS n
+		FROM unnest(differences) AS d LEFT JOIN LATERAL (
+			SELECT e -> 1 AS lits, sum(sign * (e ->> 0)::bigint)::bigint AS n
+			FROM (VALUES (d.here, 1), (d.there, -1)) AS s(rows, sign), jsonb_array_elements(s.rows) AS e
+			GROUP BY e -> 1 HAVING sum(sign * (e ->> 0)::bigint) <> 0) AS c ON true
+	), wanted AS (
+		SELECT id, key, lits, abs(n) AS n, CASE WHEN n = 0 THEN 'update'
+			WHEN (n > 0) = (plan -> 'repair' ->> 'target' = 'here') THEN 'delete' ELSE 'insert' END AS action FROM changed
+	)
+	SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, CASE x.action
+			WHEN 'delete' THEN format(CASE WHEN (plan -> 'repair' ->> 'partitioned')::boolean
+				THEN 'DELETE FROM %1$s WHERE (tableoid, ctid) IN (SELECT tableoid, ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s)'
+				ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s))' END,
+				plan -> 'repair' ->> 'relation', p.this, coalesce(' AND (' || (plan -> (plan -> 'repair' ->> 'target') ->> 'condition') || E'\n)', ''), x.n)
+			WHEN 'insert' THEN format('INSERT INTO %s (%s)%s %s', plan -> 'repair' ->> 'relation', p.names,
+				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' ELSE '' END, CASE x.n WHEN 1 THEN format('VALUES (%s)', p.vals)
+				ELSE format('SELECT %s FROM pg_catalog.generate_series(1, %s)', p.vals, x.n) END) END, 'preview',
+		CASE x.action WHEN 'update' THEN 'differs in a value that has the same text on both sides' END,
+		x.n, NULL)::@extschema@.iblt_repair_step), '{}')
+	FROM wanted AS x, LATERAL (SELECT
+		concat(string_agg(CASE WHEN x.lits ->> i = 'NULL' THEN concat('t.', "column", ' IS NULL AND ')
+			ELSE concat('t.', "column", ' ', equal, ' ', x.lits ->> i, suffix, ' AND ') END, '' ORDER BY i) FILTER (WHERE equal IS NOT NULL),
+			'ROW(', string_agg('t.' || "column", ', ' ORDER BY i), ')::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(',
+			string_agg(x.lits ->> i || suffix, ', ' ORDER BY i), ')::pg_catalog.record') AS this,
+		bool_or(always) AS always,
+		string_agg("column", ', ' ORDER BY i) FILTER (WHERE NOT generated) AS names,
+		string_agg(x.lits ->> i || suffix, ', ' ORDER BY i) FILTER (WHERE NOT generated) AS vals
+		FROM col) AS p
+$$;
+COMMENT ON FUNCTION iblt_repair_counted_steps(jsonb, iblt_difference[]) IS 'the statements for keys that several rows may have';
+
+-- The steps of a repair in the order in which they are run, and those that are not
+-- run behind them.  Rows of a key that is not unique are repaired all or none.
+CREATE FUNCTION iblt_repair_steps(plan jsonb, differences @extschema@.iblt_difference[]) RETURNS @extschema@.iblt_repair_step[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH step AS (
+		SELECT (s).*, bool_or((s).action = 'delete' AND NOT (plan -> 'repair' ->> 'deletes')::boolean) OVER of_key AS no_delete,
+			bool_or((s).action = 'insert' AND NOT (plan -> 'repair' ->> 'inserts')::boolean) OVER of_key AS no_insert,
+			(s).action = 'update' AND NOT (plan -> 'repair' ->> 'updates')::boolean AS no_update
+		FROM unnest(CASE WHEN (plan ->> 'unique')::boolean THEN @extschema@.iblt_repair_unique_steps(plan, differences)
+			ELSE @extschema@.iblt_repair_counted_steps(plan, differences) END) AS s
+		WINDOW of_key AS (PARTITION BY (s).id)
+	), judged AS (
+		SELECT step.*, CASE WHEN d.confirmed = false THEN 'not confirmed: its rows kept changing, or replication did not pass in time'
+			WHEN step.no_delete THEN 'deletes => false' WHEN step.no_insert THEN 'inserts => false'
+			WHEN step.no_update THEN 'updates => false' ELSE step.detail END AS reason
+		FROM step JOIN unnest(differences) AS d USING (id)
+	)
+	SELECT coalesce(array_agg(ROW(id, key, action, CASE WHEN reason IS NULL THEN sql END,
+			CASE WHEN reason IS NULL THEN 'preview' ELSE 'skipped' END, reason, n, columns)::@extschema@.iblt_repair_step
+		ORDER BY reason IS NOT NULL, array_position('{delete,update,insert}', action), key, sql), '{}')
+	FROM judged
+$$;
+COMMENT ON FUNCTION iblt_repair_steps(jsonb, iblt_difference[]) IS 'the steps that make the rows of keys on the target like the source''s';
+
+-- What refers to the rows
+
+CREATE FUNCTION iblt_repair_keys(plan jsonb, ids text[]) RETURNS text[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT x.k FROM unnest(ids) WITH ORDINALITY AS d(id, position),
+		unnest(@extschema@.iblt_compare_id_keys(plan, d.id)) WITH ORDINALITY AS x(k, i) ORDER BY d.position, x.i)
+$$;
+COMMENT ON FUNCTION iblt_repair_keys(jsonb, text[]) IS 'what keys are looked up by, as one list';
+
+CREATE FUNCTION iblt_repair_referring_sql(plan jsonb, foreign_key jsonb, ids text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s FROM %s%s)'
+		' SELECT count(*) FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
+		string_agg(format('t.%I AS iblt_r%s', c ->> 'referenced', position), ', ' ORDER BY position),
+		@extschema@.iblt_compare_join_sql(plan, plan -> 'repair' ->> 'target', @extschema@.iblt_repair_keys(plan, ids)),
+		@extschema@.iblt_compare_where(plan, plan -> 'repair' ->> 'target'), foreign_key ->> 'table',
+		string_agg(format('iblt_d.iblt_r%s %s r.%I', position, c ->> 'equal', c ->> 'referring'), ' AND ' ORDER BY position))
+	FROM jsonb_array_elements(foreign_key -> 'columns') WITH ORDINALITY AS a(c, position)
+$$;
+COMMENT ON FUNCTION iblt_repair_referring_sql(jsonb, jsonb, text[]) IS
+'a query that counts the rows that refer to rows of given keys, and are none of them';
+
+-- (No row can begin to refer to one that iblt_repair_lock has locked.)
+CREATE FUNCTION iblt_repair_referring(conn text, plan jsonb, steps @extschema@.iblt_repair_step[], action text) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	k jsonb;
+	ids text[];
+	found bigint;
+	problems text[] := '{}';
+BEGIN
+	FOR k IN SELECT e FROM jsonb_array_elements(plan -> 'repair' -> 'foreign') AS e WHERE e ->> action IS NOT NULL LOOP
+		ids := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview' AND s.action = iblt_repair_referring.action
+			AND (s.action = 'delete' OR EXISTS (SELECT FROM unnest(s.columns) AS c
+				WHERE (k -> 'columns') @> jsonb_build_array(jsonb_build_object('referenced', c)))));
+		CONTINUE WHEN ids = '{}';
+		IF NOT (k ->> 'readable')::boolean THEN
+			problems := problems || format('rows of %s, which may not be read, may refer to such rows by constraint %s ON %s %s',
+				k ->> 'table', k ->> 'name', upper(action), k ->> action);
+			CONTINUE;
+		END IF;
+		found := @extschema@.iblt_repair_ask(conn, plan -> 'repair' ->> 'target', @extschema@.iblt_repair_referring_sql(plan, k, ids));
+		IF found > 0 THEN
+			problems := problems || format('%s %s of %s %s to such rows by constraint %s ON %s %s', found,
+				CASE found WHEN 1 THEN 'row' ELSE 'rows' END, k ->> 'table', CASE found WHEN 1 THEN 'refers' ELSE 'refer' END,
+				k ->> 'name', upper(action), k ->> action);
+		END IF;
+	END LOOP;
+	RETURN problems;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_referring(text, jsonb, iblt_repair_step[], text) IS
+'what foreign keys would change besides, if the rows of all steps of a kind were changed';
+
+-- In a preview, the steps tell what would be changed besides; what is to be applied
+-- is refused then, unless asked for.
+CREATE FUNCTION iblt_repair_cascades(conn text, plan jsonb, steps @extschema@.iblt_repair_step[]) RETURNS @extschema@.iblt_repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	deletes text := array_to_string(@extschema@.iblt_repair_referring(conn, plan, steps, 'delete'), '; ');
+	updates text := array_to_string(@extschema@.iblt_repair_referring(conn, plan, steps, 'update'), '; ');
+	problem text := concat_ws('; ', nullif(deletes, ''), nullif(updates, ''));
+BEGIN
+	IF problem <> '' AND (plan -> 'repair' ->> 'apply')::boolean AND NOT (plan -> 'repair' ->> 'cascade')::boolean THEN
+		RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
+			MESSAGE = 'the repair would change rows beyond those compared', DETAIL = format('Of the rows to be deleted or updated: %s.', problem),
+			HINT = 'Nothing was changed. Repair those tables first, or allow it by cascade => true.';
+	END IF;
+	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql, s.status, CASE WHEN x.also <> '' THEN 'with all such rows: ' || x.also
+			ELSE s.detail END, s.n, s.columns)::@extschema@.iblt_repair_step
+		FROM unnest(steps) WITH ORDINALITY AS s, LATERAL (SELECT CASE WHEN s.status <> 'preview' THEN ''
+			WHEN s.action = 'delete' THEN deletes WHEN s.action = 'update' THEN updates ELSE '' END) AS x(also)
+		ORDER BY s.ordinality);
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_cascades(text, jsonb, iblt_repair_step[]) IS
+'says in the steps, or in an error, what foreign keys would change besides';
+
+-- What runs on the target's side
+
+CREATE FUNCTION iblt_repair_statement(sql text, n bigint, at_most boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	changed bigint;
+BEGIN
+	EXECUTE sql;
+	GET DIAGNOSTICS changed = ROW_COUNT;
+	IF changed <> n AND NOT (at_most AND changed < n) THEN
+		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
+			MESSAGE = format('a statement of the repair changed %s rows instead of %s', changed, n), DETAIL = left(sql, 1000),
+			HINT = 'Nothing was changed. A trigger, a rule or another session may be the reason.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_statement(text, bigint, boolean) IS 'runs a statement, which must change so many rows';
+
+-- Statements that only another order allows (a table that refers to itself, values
+-- that must be unique) are tried again after the others, until none succeeds.  The
+-- order turns each time, so that neither direction of a chain takes many rounds.
+CREATE FUNCTION iblt_repair_execute_passes(statements text[], n bigint[], at_most boolean[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i);
+	failed integer[];
+	i integer;
+	state text;
+	message text;
+	detail text;
+BEGIN
+	WHILE remaining <> '{}' LOOP
+		failed := '{}';
+		FOREACH i IN ARRAY remaining LOOP
+			BEGIN
+				PERFORM @extschema@.iblt_repair_statement(statements[i], n[i], at_most[i]);
+			EXCEPTION WHEN foreign_key_violation OR restrict_violation OR unique_violation OR exclusion_violation THEN
+				GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
+				failed := failed || i;
+			END;
+		END LOOP;
+		IF cardinality(failed) = cardinality(remaining) THEN
+			RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, DETAIL = detail, HINT = 'Nothing was changed, for no order of the '
+				'statements would do. A row referred to may be missing in another table, or rows exchange values that must be unique.';
+		END IF;
+		remaining := ARRAY(SELECT f FROM unnest(failed) WITH ORDINALITY AS x(f, position) ORDER BY position DESC);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_execute_passes(text[], bigint[], boolean[]) IS
+'runs statements in an order that foreign keys and unique indexes allow';
+
+CREATE FUNCTION iblt_repair_execute(statements text[], n bigint[], at_most boolean[]) RETURNS integer
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	SET CONSTRAINTS ALL DEFERRED;
+	BEGIN
+		FOR i IN 1 .. cardinality(statements) LOOP
+			PERFORM @extschema@.iblt_repair_statement(statements[i], n[i], at_most[i]);
+		END LOOP;
+	EXCEPTION WHEN foreign_key_violation OR restrict_violation OR unique_violation OR exclusion_violation THEN
+		PERFORM @extschema@.iblt_repair_execute_passes(statements, n, at_most);
+	END;
+	-- what is deferred is checked here, before anybody is told that it was applied
+	SET CONSTRAINTS ALL IMMEDIATE;
+	RETURN cardinality(statements);
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_execute(text[], bigint[], boolean[]) IS
+'runs the statements of a repair, each of which must change a number of rows';
+
+-- Applying
+
+CREATE FUNCTION iblt_repair_lock(conn text, plan jsonb, ids text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	target text := plan -> 'repair' ->> 'target';
+BEGIN
+	PERFORM @extschema@.iblt_compare_progress(plan, format('locking the rows of %s keys', cardinality(ids)));
+	PERFORM @extschema@.iblt_repair_ask(conn, target, format('SELECT count(*) FROM (SELECT FROM %s%s FOR UPDATE OF t) AS l',
+		@extschema@.iblt_compare_join_sql(plan, target, @extschema@.iblt_repair_keys(plan, ids)),
+		@extschema@.iblt_compare_where(plan, target)));
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_lock(text, jsonb, text[]) IS 'locks the target''s rows of keys';
+
+-- Steps of keys whose rows are as they were compared; the others are skipped.
+CREATE FUNCTION iblt_repair_unchanged(steps @extschema@.iblt_repair_step[], before @extschema@.iblt_difference[],
+	again @extschema@.iblt_difference[]) RETURNS @extschema@.iblt_repair_step[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(array_agg(ROW(s.id, s.key, s.action, CASE WHEN x.reason IS NULL THEN s.sql END,
+		CASE WHEN x.reason IS NULL THEN s.status ELSE 'skipped' END, coalesce(x.reason, s.detail), s.n, s.columns)::@extschema@.iblt_repair_step
+		ORDER BY x.reason IS NOT NULL OR s.status = 'skipped', s.ordinality), '{}')
+	FROM unnest(steps) WITH ORDINALITY AS s LEFT JOIN unnest(before) AS b ON b.id = s.id LEFT JOIN unnest(again) AS a ON a.id = s.id,
+		LATERAL (SELECT CASE WHEN s.status = 'skipped' THEN NULL WHEN a.id IS NULL THEN 'equal by now'
+			WHEN a.here IS DISTINCT FROM b.here OR a.there IS DISTINCT FROM b.there THEN 'changed since it was compared' END) AS x(reason)
+$$;
+COMMENT ON FUNCTION iblt_repair_unchanged(iblt_repair_step[], iblt_difference[], iblt_difference[]) IS
+'the steps, of which those are skipped whose rows have changed';
+
+-- A row of the source may have changed again meanwhile; the target's must be what was to be written.
+CREATE FUNCTION iblt_repair_verify(conn text, plan jsonb, ids text[], wanted @extschema@.iblt_difference[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	pull boolean := plan -> 'repair' ->> 'target' = 'here';
+	wrong text;
+	found bigint;
+BEGIN
+	SELECT min(a.key::text), count(*) INTO wrong, found
+	FROM unnest(@extschema@.iblt_compare_look(conn, plan, @extschema@.iblt_repair_keys(plan, ids))) AS a LEFT JOIN unnest(wanted) AS w USING (id)
+	WHERE CASE WHEN pull THEN a.here IS DISTINCT FROM w.there OR a.there IS NOT DISTINCT FROM w.there
+		ELSE a.there IS DISTINCT FROM w.here OR a.here IS NOT DISTINCT FROM w.here END;
+	IF found > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
+			MESSAGE = format('after the repair, the rows of %s keys are not as on the source', found), DETAIL = 'One is ' || wrong,
+			HINT = 'Nothing was changed. A trigger, a rule, or a column that is generated by another expression may be the reason.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_verify(text, jsonb, text[], iblt_difference[]) IS 'an error if the rows of keys did not become what they should';
+
+CREATE FUNCTION iblt_repair_run(conn text, plan jsonb, steps @extschema@.iblt_repair_step[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	target text := plan -> 'repair' ->> 'target';
+	-- a row may have gone with the row it referred to
+	cascades boolean := jsonb_path_exists(plan, '$.repair.foreign[*] ? (@.self == true && @.delete == "CASCADE")');
+	statements text[];
+	n bigint[];
+	at_most boolean[];
+	done integer;
+BEGIN
+	SELECT coalesce(array_agg(s.sql ORDER BY s.ordinality), '{}'), array_agg(s.n ORDER BY s.ordinality),
+		array_agg(cascades AND s.action = 'delete' ORDER BY s.ordinality)
+	INTO statements, n, at_most FROM unnest(steps) WITH ORDINALITY AS s WHERE s.status = 'preview';
+	PERFORM @extschema@.iblt_compare_progress(plan, format('changing %s: %s statements', plan -> 'repair' ->> 'relation', cardinality(statements)));
+	done := @extschema@.iblt_repair_ask(conn, target, format('SELECT %s.iblt_repair_execute(%L, %L, %L)',
+		plan -> target ->> 'schema', statements, n, at_most));
+	IF done IS DISTINCT FROM cardinality(statements) THEN
+		RAISE EXCEPTION USING ERRCODE = 'connection_failure', MESSAGE = 'the peer''s answer was lost', DETAIL = 'Nothing was changed.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_run(text, jsonb, iblt_repair_step[]) IS 'runs the statements on the target, in one message';
+
+-- All but the peer's COMMIT.
+CREATE FUNCTION iblt_repair_apply(conn text, plan jsonb, differences @extschema@.iblt_difference[], steps @extschema@.iblt_repair_step[])
+RETURNS @extschema@.iblt_repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	again @extschema@.iblt_difference[];
+	ids text[] := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');
+BEGIN
+	IF conn IS NOT NULL AND plan -> 'repair' ->> 'target' = 'there' THEN
+		PERFORM @extschema@.iblt_peer_ask(conn, 'there', 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE');
+	END IF;
+	IF ids = '{}' THEN
+		RETURN steps;
+	END IF;
+	-- a lock takes the right to update, which inserting must not ask for
+	IF EXISTS (SELECT FROM unnest(steps) AS s WHERE s.status = 'preview' AND s.action <> 'insert') THEN
+		PERFORM @extschema@.iblt_repair_lock(conn, plan, ids);
+	END IF;
+	again := @extschema@.iblt_compare_look(conn, plan, @extschema@.iblt_repair_keys(plan, ids));
+	steps := @extschema@.iblt_repair_unchanged(steps, differences, again);
+	ids := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');
+	IF ids = '{}' THEN
+		RETURN steps;
+	END IF;
+	steps := @extschema@.iblt_repair_cascades(conn, plan, steps);
+	PERFORM @extschema@.iblt_repair_run(conn, plan, steps);
+	PERFORM @extschema@.iblt_compare_progress(plan, format('reading the rows of %s keys once more', cardinality(ids)));
+	PERFORM @extschema@.iblt_repair_verify(conn, plan, ids, again);
+	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql, CASE s.status WHEN 'preview' THEN 'applied' ELSE s.status END,
+		s.detail, s.n, s.columns)::@extschema@.iblt_repair_step FROM unnest(steps) WITH ORDINALITY AS s ORDER BY s.ordinality);
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_apply(text, jsonb, iblt_difference[], iblt_repair_step[]) IS
+'locks the rows, looks at them again, changes them and reads them once more';
+
+CREATE FUNCTION iblt_repair_all(conn text, plan jsonb) RETURNS @extschema@.iblt_repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	differences @extschema@.iblt_difference[] := @extschema@.iblt_compare_run(conn, plan);
+	steps @extschema@.iblt_repair_step[];
+BEGIN
+	-- with another seed, keys would have other hashes
+	plan := plan || jsonb_build_object('seed', (current_setting('iblt.compare_stats')::jsonb ->> 'seed')::bigint);
+	steps := @extschema@.iblt_repair_steps(plan, differences);
+	IF (plan -> 'repair' ->> 'apply')::boolean THEN
+		RETURN @extschema@.iblt_repair_apply(conn, plan, differences, steps);
+	END IF;
+	RETURN @extschema@.iblt_repair_cascades(conn, plan, steps);
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_all(text, jsonb) IS 'compares, and previews or applies, all but the COMMIT of the peer';
+
+CREATE FUNCTION iblt_repair_commit(conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer text := @extschema@.iblt_repair_ask(conn, 'there', 'COMMIT');
+BEGIN
+	IF answer = 'ROLLBACK' THEN
+		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback', MESSAGE = 'on the peer: the transaction was rolled back';
+	ELSIF answer IS DISTINCT FROM 'COMMIT' THEN
+		RAISE EXCEPTION USING ERRCODE = 'connection_failure', MESSAGE = 'the connection was lost';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_commit(text) IS 'commits on the peer';
+
+-- Only an error that the peer itself reports says that it did not commit.
+CREATE FUNCTION iblt_repair_unknown(state text, message text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN message LIKE 'on the peer: %' AND left(state, 2) NOT IN ('08', '57') THEN message
+		ELSE 'the outcome is unknown: the peer''s answer to COMMIT was lost (' || message || ')' END
+$$;
+COMMENT ON FUNCTION iblt_repair_unknown(text, text) IS 'what an error during the COMMIT of the peer means';
+
+CREATE FUNCTION iblt_repair(
+	relation regclass,
+	peer text,
+	direction text,
+	peer_relation text DEFAULT NULL,
+	columns text[] DEFAULT NULL,
+	exclude text[] DEFAULT NULL,
+	key_columns text[] DEFAULT NULL,
+	condition text DEFAULT NULL,
+	peer_condition text DEFAULT NULL,
+	max_differences integer DEFAULT 100000,
+	cast_types boolean DEFAULT false,
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	inserts boolean DEFAULT true,
+	updates boolean DEFAULT true,
+	deletes boolean DEFAULT true,
+	"cascade" boolean DEFAULT false,
+	apply boolean DEFAULT false,
+	progress boolean DEFAULT false)
+RETURNS TABLE (key jsonb, action text, sql text, status text, detail text)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET DateStyle = 'ISO'
+	SET IntervalStyle = 'iso_8601'
+	SET TimeZone = 'UTC'
+	SET extra_float_digits = 1
+	SET bytea_output = 'hex'
+	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
+	SET lc_monetary = 'C'
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	options jsonb := @extschema@.iblt_compare_defaults() || jsonb_strip_nulls(jsonb_build_object('columns', columns, 'exclude', exclude,
+		'key_columns', key_columns, 'condition', condition, 'peer_condition', coalesce(peer_condition, condition), 'recheck', recheck))
+		|| jsonb_build_object('max_differences', max_differences, 'cast_types', cast_types, 'timeout', timeout, 'progress', progress);
+	repair jsonb := jsonb_build_object('target', CASE direction WHEN 'pull' THEN 'here' ELSE 'there' END,
+		'inserts', inserts, 'updates', updates, 'deletes', deletes, 'cascade', "cascade", 'apply', apply);
+	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	committing boolean := false;
+	steps @extschema@.iblt_repair_step[];
+	state text;
+	message text;
+	problem text;
+	hint text;
+BEGIN
+	BEGIN
+		PERFORM @extschema@.iblt_repair_check_options(direction, ARRAY[inserts, updates, deletes, "cascade", apply]);
+		PERFORM @extschema@.iblt_compare_check_options(relation, options);
+		PERFORM @extschema@.iblt_peer_note('{}', true);
+		IF conn IS NOT NULL THEN
+			PERFORM @extschema@.iblt_peer_connect(peer, conn, relation::text);
+		END IF;
+		steps := @extschema@.iblt_repair_all(conn, @extschema@.iblt_repair_prepare(conn, relation, peer_relation, options, repair));
+		committing := apply AND conn IS NOT NULL AND direction = 'push';
+		IF committing THEN
+			PERFORM @extschema@.iblt_repair_commit(conn);
+			committing := false;
+		END IF;
+		PERFORM @extschema@.iblt_peer_close(conn);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			problem = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		IF committing THEN
+			PERFORM @extschema@.iblt_peer_close(conn);
+			PERFORM @extschema@.iblt_peer_raise(state, @extschema@.iblt_repair_unknown(state, message), problem, hint);
+		END IF;
+		PERFORM @extschema@.iblt_peer_fail(conn, peer, state, message, problem, hint);
+		RAISE;
+	END;
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('total_ms', @extschema@.iblt_compare_ms(started), 'finished_at', clock_timestamp()));
+	RETURN QUERY SELECT s.key, s.action, s.sql, s.status, s.detail FROM unnest(steps) WITH ORDINALITY AS s ORDER BY s.ordinality;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text, integer, boolean, integer, interval, boolean, boolean, boolean, boolean, boolean, boolean) IS
+'the statements that make one side like the other, which are run only with apply => true';
