@@ -80,7 +80,7 @@ sub failure
 # A full fingerprint of a table that needs nothing of ours: every row, as text
 # under one set of settings.
 my $settings = "SET datestyle = ISO; SET intervalstyle = postgres; SET timezone = UTC; SET extra_float_digits = 1; SET bytea_output = hex;"
-  . " SET xmlbinary = base64; SET lc_monetary = 'C'; SET search_path = pg_catalog;";
+  . " SET xmlbinary = base64; SET lc_monetary = 'C'; SET search_path = pg_catalog, public;";
 sub contents
 {
 	my ($node, $table, $columns) = @_;
@@ -116,11 +116,11 @@ sub session
 	return \%s;
 }
 
-sub tell
+sub step
 {
 	my ($s, $sql) = @_;
 	my $mark = 'mark' . ++$s->{n};
-	$s->{in} .= "$sql\n\\echo $mark\n";
+	$s->{in} .= "$sql;\n\\echo $mark\n";
 	$s->{run}->pump until $s->{out} =~ /$mark\n/ || $s->{err} =~ /server closed|terminating|lost/;
 	return;
 }
@@ -351,4 +351,444 @@ foreach my $table ('every', 'every_bag')
 	alike(fingerprint($there, $table), $before, "$table, push: every built-in type, byte for byte");
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('$table', ${\ literal($peer)})"), '0', "$table: iblt_compare says so, too");
 }
+
+# --- options -----------------------------------------------------------------------
+
+both("CREATE TABLE opt (id int PRIMARY KEY, v text); INSERT INTO opt SELECT g, 'v' || g FROM generate_series(1, 20) g");
+$there->safe_psql('postgres', "DELETE FROM opt WHERE id = 3; UPDATE opt SET v = NULL WHERE id = 5; INSERT INTO opt VALUES (30, 'new')");
+my $opt_before = contents($here, 'opt');
+is(repair('opt', 'pull'), "delete {\"id\": 3} preview\ninsert {\"id\": 30} preview\nupdate {\"id\": 5} preview", 'a preview is the default');
+is(contents($here, 'opt'), $opt_before, 'and changes nothing');
+is(repair('opt', 'pull', 'updates => false, deletes => false, apply => true'),
+	"delete {\"id\": 3} skipped deletes => false\ninsert {\"id\": 30} applied\nupdate {\"id\": 5} skipped updates => false", 'insert only');
+is($here->safe_psql('postgres', 'SELECT count(*), count(v), count(*) FILTER (WHERE id IN (3, 30)) FROM opt'), '21|21|2', 'that is what was done');
+is(repair('opt', 'pull', 'deletes => false, inserts => false, apply => true'),
+	"delete {\"id\": 3} skipped deletes => false\nupdate {\"id\": 5} applied", 'update only');
+is(repair('opt', 'pull', 'apply => true'), 'delete {"id": 3} applied', 'the rest');
+same('opt', 'step by step');
+is(repair('opt', 'pull', 'apply => true'), '', 'nothing is left to do');
+is(repair('opt', 'push', 'apply => true'), '', 'nor the other way');
+is($here->safe_psql('postgres', "SELECT rows_here, differences, relation FROM iblt_compare_stats()" =~ s/^/SELECT count(*) FROM ${\ call('opt', 'pull')}; /r), "0\n20|0|public.opt", 'iblt_compare_stats() knows of it');
+like(failure('SELECT * FROM ' . call('opt', 'sideways')), qr/22023: direction must be pull or push/, 'another direction is an error');
+like(failure('SELECT * FROM ' . call('opt', 'pull', 'apply => NULL')), qr/22023: inserts, updates, deletes, cascade and apply must not be null/, 'so is NULL');
+like(failure('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM ' . call('opt', 'pull', 'apply => true')), qr/25001: a repair cannot be applied/, 'and one snapshot');
+$here->safe_psql('postgres', "UPDATE opt SET v = 'mine'");
+is($here->safe_psql('postgres', 'BEGIN; SELECT DISTINCT status FROM ' . call('opt', 'pull', 'apply => true') . '; ROLLBACK; SELECT count(*) FROM opt WHERE v = \'mine\''),
+	"applied\n20", 'a pull is part of the transaction that calls it');
+is(lines(repair('opt', 'pull', "condition => 'id <= 7 -- not all', apply => true")), 6, 'condition: rows that it selects');
+is($here->safe_psql('postgres', "SELECT count(*) FROM opt WHERE v = 'mine'"), '14', 'and no others');
+like(failure('SELECT * FROM ' . call('opt', 'pull', 'max_differences => 5')), qr/IB002: too many differences/, 'max_differences');
+repair('opt', 'push', 'apply => true');
+same('opt', 'push');
+sub lines { my ($text) = @_; return scalar(() = $text =~ /^.+$/mg) }
+
+# --- keys and shapes -----------------------------------------------------------------
+
+my @shapes = (
+	[ 'k_pair', 'a text, v int, b date, PRIMARY KEY (b, a)', q{'it''s ' || g % 50, g, '2026-01-01'::date + g / 50}, 'v = v + 1', q{'new' || g, g, 'infinity'} ],
+	[ 'k_text', 'id text PRIMARY KEY, v jsonb', q{'key \\ " ' || g, jsonb_build_object('g', g)}, q{v = NULL}, q{'NEW ' || g, '[]'} ],
+	[ 'k_uuid', 'id uuid PRIMARY KEY, v bytea', q{md5(g::text)::uuid, int4send(g)}, q{v = ''}, q{md5('n' || g)::uuid, NULL} ],
+	[ 'k_numeric', 'id numeric PRIMARY KEY, v text', q{g * 1.10, 'v'}, q{id = id * 1.00}, q{-g, NULL} ],
+	[ 'k_char', 'id char(9) PRIMARY KEY, v char(5)', q{g, g % 100}, q{v = '  x'}, q{'n' || g, ''} ],
+	[ 'k_enum', 'e "E num", id timestamptz, v float8, PRIMARY KEY (id, e)', q{'it''s', '2026-01-01'::timestamptz + g * interval '1.000001 s', g / 7.0}, q{v = v * 1.000000000001}, q{'it''s', '-infinity'::timestamptz + g * interval '0', 'NaN' WHERE g = 1} ],
+	[ 'k_range', 'id int4range PRIMARY KEY, a int[]', q{int4range(g, g + 1), ARRAY[g, NULL]}, q{a = '{}'}, q{int4range(-g, NULL), NULL} ],
+	[ 'k_unique', 'v text, id int NOT NULL UNIQUE', q{'v' || g, g}, q{v = v || '!'}, q{NULL, -g} ],
+	[ 'k_generated', 'id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v * 2) STORED, x int GENERATED BY DEFAULT AS IDENTITY', undef, 'v = -v', undef ],
+	[ 'k_none', 'a int, b text, c json', q{g % 100, nullif('dup ' || g % 50, 'dup 7'), '{"a": 1}'}, q{b = b || '?'}, q{g % 3, NULL, NULL} ],
+	[ 'k_part', 'id int PRIMARY KEY, v text) PARTITION BY RANGE (id', q{g, 'v' || g}, q{v = NULL}, q{100000 + g, 'new'} ],
+	[ 'k_part_none', 'id int, v text) PARTITION BY RANGE (id', q{g % 100, 'v' || g % 100}, q{v = NULL}, q{100000 + g % 2, 'new'} ],
+);
+foreach my $shape (@shapes)
+{
+	my ($table, $columns, $row, $spoil, $new) = @$shape;
+	both('SET standard_conforming_strings = on; CREATE TABLE ' . "$table ($columns);"
+		  . ($table =~ /part/ ? "CREATE TABLE ${table}_1 PARTITION OF $table FOR VALUES FROM (MINVALUE) TO (50); CREATE TABLE ${table}_2 PARTITION OF $table DEFAULT;" : '')
+		  . (defined $row ? "INSERT INTO $table SELECT $row FROM generate_series(1, 600) g" : "INSERT INTO $table (v) SELECT g FROM generate_series(1, 600) g"));
+	foreach my $direction ('pull', 'push')
+	{
+		foreach my $node ($here, $there)
+		{
+			my $random = rand();
+			$node->safe_psql('postgres', "SET standard_conforming_strings = on; SELECT setseed($random); DELETE FROM $table WHERE (tableoid, ctid) IN (SELECT tableoid, ctid FROM $table ORDER BY random() LIMIT 9);
+				UPDATE $table SET $spoil WHERE (tableoid, ctid) IN (SELECT tableoid, ctid FROM $table ORDER BY random() LIMIT 12)");
+		}
+		# rows on one side only: each time on the other one
+		my $node = $direction eq 'pull' ? $there : $here;
+		my ($select, $where) = split / WHERE /, $new // 'g';
+		my $into = defined $new ? $table : "$table (v)";
+		my ($low, $high) = $direction eq 'pull' ? (1, 7) : (11, 17);
+		# (a repair does not move sequences)
+		$node->safe_psql('postgres', "SELECT setval(pg_get_serial_sequence('$table', 'id'), (SELECT max(id) FROM $table))") if !defined $new;
+		$node->safe_psql('postgres', "SET standard_conforming_strings = on; INSERT INTO $into SELECT $select FROM generate_series($low, $high) g" . ($where ? " WHERE $where" : ''))
+		  unless $where && $direction eq 'push';
+		my $source = $direction eq 'pull' ? $there : $here;
+		my $truth = contents($source, $table);
+		isnt(contents($here, $table), contents($there, $table), "$table: they differ");
+		my $out = repair($table, $direction, 'apply => true');
+		is(join(' ', sort keys %{ { map { / (applied|skipped)\b/ ? ($1 => 1) : ($_ => 1) } split /\n/, $out } }), 'applied', "$table, $direction: all is applied");
+		is(contents($source, $table), $truth, "$table, $direction: the source is as it was");
+		same($table, "$table, $direction");
+	}
+}
+
+# rows of a key that is not unique
+both("CREATE TABLE several (k int, v text, x point); INSERT INTO several VALUES (1, 'a', '(1,2)'), (1, 'a', '(1,2)'), (1, 'b', NULL), (2, 'x', NULL), (3, 'y', NULL)");
+$there->safe_psql('postgres', "DELETE FROM several WHERE v = 'b' OR k = 3; INSERT INTO several VALUES (2, 'x', NULL), (1, 'c', '(3,4)'), (1, 'c', '(3,4)'), (4, NULL, NULL)");
+is(repair('several', 'pull', "key_columns => '{k}', deletes => false, apply => true"),
+	join("\n", 'delete {"k": 1} skipped deletes => false', 'delete {"k": 3} skipped deletes => false', 'insert {"k": 1} skipped deletes => false', 'insert {"k": 2} applied', 'insert {"k": 4} applied'),
+	'a key with several rows is repaired as a whole');
+is(repair('several', 'pull', "key_columns => '{k}', apply => true"),
+	join("\n", 'delete {"k": 1} applied', 'delete {"k": 3} applied', 'insert {"k": 1} applied'), 'by deleting and inserting');
+same('several', 'several rows of a key');
+
+# columns that are left out, and that the source lacks
+both('CREATE TABLE wide (id int PRIMARY KEY, v text, own int DEFAULT 7); INSERT INTO wide SELECT g, g, g FROM generate_series(1, 50) g');
+$here->safe_psql('postgres', 'ALTER TABLE wide ADD more int DEFAULT 8; UPDATE wide SET own = -1; DELETE FROM wide WHERE id = 9; UPDATE wide SET v = NULL WHERE id = 8');
+is(repair('wide', 'pull', "exclude => '{own}', apply => true"), "insert {\"id\": 9} applied\nupdate {\"id\": 8} applied", 'exclude');
+is($here->safe_psql('postgres', 'SELECT own, more, v FROM wide WHERE id IN (8, 9) ORDER BY id'), "-1|8|8\n7|8|9", 'columns left out are not written, or get their default');
+
+# types that differ
+both('CREATE TABLE cast_ (id int PRIMARY KEY, n numeric(10,2), v varchar(20), at date); INSERT INTO cast_ SELECT g, g, g, \'2026-01-01\' FROM generate_series(1, 50) g');
+$there->safe_psql('postgres', "ALTER TABLE cast_ ALTER id TYPE bigint, ALTER n TYPE int, ALTER v TYPE varchar(5); UPDATE cast_ SET n = 77, v = 'short' WHERE id = 7; DELETE FROM cast_ WHERE id = 9");
+like(failure('SELECT * FROM ' . call('cast_', 'push')), qr/42804: column types differ/, 'types that differ are an error');
+is(repair('cast_', 'push', 'cast_types => true, apply => true'), "insert {\"id\": 9} applied\nupdate {\"id\": 7} applied", 'cast_types');
+same('cast_', 'cast_types', 'id::int, n::int, v, at');
+$here->safe_psql('postgres', "UPDATE cast_ SET v = 'longer than five' WHERE id = 1");
+{
+	my $before = contents($there, 'cast_');
+	like(failure('SELECT * FROM ' . call('cast_', 'push', 'cast_types => true, apply => true')), qr/22001: on the peer: value too long for type character varying\(5\)/, 'a value that does not fit is an error, not cut');
+	$here->safe_psql('postgres', "UPDATE cast_ SET v = '1', n = 0.5 WHERE id = 1");
+	like(failure('SELECT * FROM ' . call('cast_', 'push', 'cast_types => true, apply => true')), qr/22P02: on the peer: invalid input syntax for type integer/, 'nor rounded');
+	is(contents($there, 'cast_'), $before, 'and nothing was changed');
+}
+both('CREATE TABLE scale (id int PRIMARY KEY, at timestamp); INSERT INTO scale SELECT g, \'2026-01-01 00:00:00.25\'::timestamp FROM generate_series(1, 5) g');
+$there->safe_psql('postgres', 'ALTER TABLE scale ALTER at TYPE timestamp(0)');
+{
+	my $before = contents($there, 'scale');
+	like(failure('SELECT * FROM ' . call('scale', 'push', 'apply => true')), qr/27000: after the repair, the rows of 5 keys are not as on the source/, 'a modifier that rounds is an error');
+	is(contents($there, 'scale'), $before, 'and nothing was changed');
+}
+
+# in one database
+$here->safe_psql('postgres', "CREATE TABLE opt_b AS TABLE opt; ALTER TABLE opt_b ADD PRIMARY KEY (id); UPDATE opt_b SET v = 'b' WHERE id < 5; DELETE FROM opt_b WHERE id = 7");
+is(repair('opt', 'push', "peer_relation => 'opt_b', deletes => false, updates => false, apply => true", peer => 'NULL'),
+	join("\n", 'insert {"id": 7} applied', map { "update {\"id\": $_} skipped updates => false" } 1, 2, 4), 'peer => NULL, push');
+is(repair('opt', 'pull', "peer_relation => 'opt_b', apply => true", peer => 'NULL'), join("\n", map { "update {\"id\": $_} applied" } 1, 2, 4), 'peer => NULL, pull');
+is($here->safe_psql('postgres', 'SELECT count(*) FROM (TABLE opt EXCEPT TABLE opt_b) x; SELECT count(*) FROM opt'), "0\n20", 'they are equal');
+
+# --- foreign keys, unique columns, triggers ----------------------------------------------
+
+# ids are in no order of the tree
+both('CREATE TABLE tree (id int PRIMARY KEY, up int REFERENCES tree, v text)');
+$there->safe_psql('postgres', 'INSERT INTO tree SELECT (g * 617) % 1009, CASE WHEN g > 1 THEN ((g - 1) * 617) % 1009 END, g FROM generate_series(1, 400) g');
+repair('tree', 'pull', 'apply => true');
+same('tree', 'a chain of 400 rows that refer to each other is inserted');
+$here->safe_psql('postgres', 'UPDATE tree SET up = NULL; DELETE FROM tree WHERE v::int % 2 = 0; UPDATE tree t SET up = s.id FROM tree s WHERE s.v::int = t.v::int - 2');
+repair('tree', 'push', 'apply => true');
+same('tree', 'half of it is deleted, the rest refers to other rows');
+$here->safe_psql('postgres', 'TRUNCATE tree');
+repair('tree', 'push', 'apply => true');
+is(contents($there, 'tree'), '', 'all is deleted');
+both("CREATE TABLE ring (id int PRIMARY KEY, next int REFERENCES ring DEFERRABLE)");
+$there->safe_psql('postgres', 'BEGIN; SET CONSTRAINTS ALL DEFERRED; INSERT INTO ring VALUES (1, 2), (2, 3), (3, 1); COMMIT');
+repair('ring', 'pull', 'apply => true');
+same('ring', 'rows that refer to each other in a ring, by a constraint that is deferrable');
+
+both('CREATE TABLE parent (id int PRIMARY KEY); INSERT INTO parent SELECT generate_series(1, 10);
+	CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES parent); INSERT INTO child SELECT g, g FROM generate_series(1, 10) g');
+$there->safe_psql('postgres', "INSERT INTO parent VALUES (11); INSERT INTO child VALUES (11, 11); UPDATE child SET p = 1 WHERE id = 2");
+foreach my $constraint ('', 'ALTER TABLE child ALTER CONSTRAINT child_p_fkey DEFERRABLE INITIALLY DEFERRED')
+{
+	$here->safe_psql('postgres', $constraint) if $constraint;
+	my $before = contents($here, 'child');
+	like(failure('SELECT * FROM ' . call('child', 'pull', 'apply => true')), qr/23503: insert or update on table "child" violates foreign key constraint "child_p_fkey".*\(p\)=\(11\)/s,
+		'a parent that is missing is an error' . ($constraint && ', when the constraint is deferred, too'));
+	is(contents($here, 'child'), $before, 'and nothing was changed');
+}
+repair('parent', 'pull', 'apply => true');
+repair('child', 'pull', 'apply => true');
+same('child', 'after its parent');
+$here->safe_psql('postgres', 'ALTER TABLE child ALTER CONSTRAINT child_p_fkey NOT DEFERRABLE; DELETE FROM child WHERE p = 3; DELETE FROM parent WHERE id = 3');
+{
+	my $before = contents($there, 'parent');
+	like(failure('SELECT * FROM ' . call('parent', 'push', 'apply => true')), qr/23\d+: on the peer: update or delete on table "parent" violates foreign key constraint/, 'a row that is referred to is not deleted');
+	is(contents($there, 'parent'), $before, 'and nothing was changed');
+	no_connection('after an error on the peer');
+}
+
+foreach my $action ('CASCADE', 'SET NULL', 'SET DEFAULT')
+{
+	both("DROP TABLE child; CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES parent ON DELETE $action)");
+	$there->safe_psql('postgres', 'DELETE FROM parent; INSERT INTO parent SELECT generate_series(1, 10); INSERT INTO child SELECT g, 1 + g % 5 FROM generate_series(1, 20) g');
+	$here->safe_psql('postgres', 'DELETE FROM parent; INSERT INTO parent SELECT g FROM generate_series(3, 12) g');
+	my ($before, $child) = map { contents($there, $_) } ('parent', 'child');
+	my $says = "8 rows of public.child refer to such rows by constraint child_p_fkey ON DELETE $action";
+	like(repair('parent', 'push'), qr/^delete \{"id": 1\} preview with all such rows: $says$/m, "$action: the preview tells of it");
+	like(failure('SELECT * FROM ' . call('parent', 'push', 'apply => true')), qr/2BP01: the repair would change rows beyond those compared.*$says/s, "$action: it is refused");
+	is(contents($there, $_), $_ eq 'parent' ? $before : $child, "$action: nothing was changed in $_") foreach ('parent', 'child');
+	unlike(repair('parent', 'push', 'deletes => false, apply => true'), qr/child/, "$action: nothing is refused when nothing is deleted");
+	like(repair('parent', 'push', 'cascade => true, apply => true'), qr/^delete \{"id": 1\} applied with all such rows: $says$/m, "$action: cascade => true");
+	same('parent', "$action: cascade => true");
+	is($there->safe_psql('postgres', 'SELECT count(*) FROM child WHERE p IS NOT NULL'), '12', "$action: the rows that referred are changed");
+}
+both('CREATE TABLE self (id int PRIMARY KEY, up int REFERENCES self ON DELETE CASCADE); INSERT INTO self SELECT g, nullif(g / 3, 0) FROM generate_series(1, 40) g');
+$here->safe_psql('postgres', 'DELETE FROM self WHERE id = 4');
+like(repair('self', 'push', 'apply => true'), qr/^delete \{"id": 4\} applied$/m, 'a tree with ON DELETE CASCADE: rows that go together');
+same('self', 'a tree with ON DELETE CASCADE');
+$here->safe_psql('postgres', 'UPDATE self SET up = 1 WHERE up = 5; DELETE FROM self WHERE id = 5');
+like(failure('SELECT * FROM ' . call('self', 'push', 'apply => true')), qr/3 rows of public.self refer to such rows/, 'rows that do not go are not lost');
+both("CREATE TABLE coded (id int PRIMARY KEY, code text UNIQUE); INSERT INTO coded SELECT g, 'c' || g FROM generate_series(1, 10) g;
+	CREATE TABLE uses (id int, code text REFERENCES coded (code) ON UPDATE CASCADE); INSERT INTO uses SELECT g, 'c' || g FROM generate_series(1, 5) g");
+$there->safe_psql('postgres', "UPDATE coded SET code = 'new' || code WHERE id IN (2, 9)");
+like(failure('SELECT * FROM ' . call('coded', 'pull', 'apply => true')), qr/1 row of public.uses refers to such rows by constraint uses_code_fkey ON UPDATE CASCADE/, 'ON UPDATE CASCADE is refused, too');
+repair('coded', 'pull', 'apply => true, cascade => true');
+same('coded', 'ON UPDATE CASCADE');
+
+both("CREATE TABLE uniq (id int PRIMARY KEY, u int UNIQUE, v text); INSERT INTO uniq SELECT g, g FROM generate_series(1, 300) g");
+$there->safe_psql('postgres', 'DELETE FROM uniq WHERE id = 300; UPDATE uniq SET u = u + 1000; UPDATE uniq SET u = u - 999; DELETE FROM uniq WHERE id = 1; INSERT INTO uniq VALUES (900, 1)');
+repair('uniq', 'pull', 'apply => true');
+same('uniq', 'unique values that move from row to row');
+$there->safe_psql('postgres', 'UPDATE uniq SET u = -u WHERE id IN (7, 8); UPDATE uniq SET u = CASE id WHEN 7 THEN 9 ELSE 8 END WHERE id IN (7, 8)');
+{
+	my $before = contents($here, 'uniq');
+	like(failure('SELECT * FROM ' . call('uniq', 'pull', 'apply => true')), qr/23505: duplicate key value violates unique constraint "uniq_u_key".*HINT:  Nothing was changed.*exchange/s, 'unique values that rows exchange are an error');
+	is(contents($here, 'uniq'), $before, 'and nothing was changed');
+	$here->safe_psql('postgres', 'ALTER TABLE uniq DROP CONSTRAINT uniq_u_key, ADD UNIQUE (u) DEFERRABLE');
+	repair('uniq', 'pull', 'apply => true');
+	same('uniq', 'but not when the constraint is deferrable');
+}
+
+both('CREATE TABLE trig (id int PRIMARY KEY, v int); INSERT INTO trig SELECT g, g FROM generate_series(1, 50) g');
+$there->safe_psql('postgres', 'UPDATE trig SET v = 0 WHERE id = 9; INSERT INTO trig VALUES (60, 1); DELETE FROM trig WHERE id = 3');
+my @triggers = (
+	[ 'changes the row', 'BEGIN NEW.v = NEW.v + 1; RETURN NEW; END', 'BEFORE INSERT OR UPDATE', 'CREATE TRIGGER', qr/27000: .*after the repair, the rows of 2 keys are not as on the source.*Nothing was changed/s ],
+	[ 'suppresses the change', 'BEGIN RETURN NULL; END', 'BEFORE INSERT', 'CREATE TRIGGER', qr/27000: .*a statement of the repair changed 0 rows instead of 1/ ],
+	[ 'does so at the end', 'BEGIN UPDATE public.trig SET v = v + 1 WHERE id = NEW.id AND pg_trigger_depth() = 1; RETURN NULL; END', 'AFTER UPDATE', 'CREATE CONSTRAINT TRIGGER', qr/27000: .*the rows of 1 keys are not as/ ],
+);
+foreach my $trigger (@triggers)
+{
+	my ($what, $body, $when, $create, $error) = @$trigger;
+	foreach my $side ([ $here, 'pull' ], [ $there, 'push' ])
+	{
+		my ($node, $direction) = @$side;
+		$node->safe_psql('postgres', "CREATE FUNCTION trig() RETURNS trigger LANGUAGE plpgsql AS '$body'; $create trig $when ON trig "
+			  . ($create =~ /CONSTRAINT/ ? 'DEFERRABLE INITIALLY DEFERRED ' : '') . 'FOR EACH ROW EXECUTE FUNCTION trig()');
+		my $before = contents($node, 'trig');
+		like(failure('SELECT * FROM ' . call('trig', $direction, 'apply => true')), $error, "$direction: a trigger $what: an error");
+		is(contents($node, 'trig'), $before, 'and nothing was changed');
+		$node->safe_psql('postgres', 'DROP FUNCTION trig CASCADE');
+	}
+}
+both('CREATE TABLE gen (id int PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v + 1) STORED); INSERT INTO gen SELECT g, g FROM generate_series(1, 9) g');
+$there->safe_psql('postgres', 'ALTER TABLE gen DROP w; ALTER TABLE gen ADD w int GENERATED ALWAYS AS (v + id % 2) STORED');
+like(repair('gen', 'pull', 'apply => true'), qr/^update \{"id": 2\} skipped differs only in generated columns: w$/m, 'a generated column with another expression is skipped');
+$there->safe_psql('postgres', 'UPDATE gen SET v = 100 WHERE id = 2');
+like(failure('SELECT * FROM ' . call('gen', 'pull', 'apply => true')), qr/27000: after the repair, the rows of 1 keys are not as on the source.*One is \{"id": 2\}/s, 'or an error');
+both('CREATE TABLE ident (id int PRIMARY KEY, i int GENERATED ALWAYS AS IDENTITY); INSERT INTO ident SELECT g FROM generate_series(1, 9) g');
+$there->safe_psql('postgres', 'DELETE FROM ident WHERE id = 4; INSERT INTO ident VALUES (4), (20)');
+is(repair('ident', 'pull', 'apply => true'), "insert {\"id\": 20} applied\nupdate {\"id\": 4} skipped differs in a column that is GENERATED ALWAYS AS IDENTITY: i", 'an identity column that cannot be updated');
+
+# --- what cannot be repaired -----------------------------------------------------------
+
+$here->safe_psql('postgres', q{CREATE VIEW v_opt AS TABLE opt; CREATE TABLE heirs (id int PRIMARY KEY, v text); CREATE TABLE heir () INHERITS (heirs);
+	CREATE EXTENSION IF NOT EXISTS postgres_fdw; CREATE SERVER loop FOREIGN DATA WRAPPER postgres_fdw; CREATE FOREIGN TABLE f_opt (id int, v text) SERVER loop});
+like(failure('SELECT * FROM ' . call('v_opt', 'pull', "peer_relation => 'opt', key_columns => '{id}'")), qr/42809: public.v_opt cannot be repaired: it is a view/, 'a view');
+like(failure('SELECT * FROM ' . call('heirs', 'pull', "peer_relation => 'opt'")), qr/42809: public.heirs cannot be repaired: it is a table that others inherit from/, 'a parent');
+like(failure('SELECT * FROM ' . call('f_opt', 'pull', "peer_relation => 'opt'")), qr/42809: public.f_opt cannot be repaired: it is a foreign table/, 'a foreign table');
+like(repair('v_opt', 'push', "peer_relation => 'opt', key_columns => '{id}'"), qr/preview/, 'but a view can be the source');
+like(failure('SELECT * FROM iblt_repair(\'opt\', NULL, \'pull\', condition => \'id < 3\', peer_condition => \'id < 4\')'), qr/22023: a relation cannot be repaired from itself/, 'from itself');
+
+# --- names, search_path --------------------------------------------------------------------
+
+my $odd = qq{"Sch\x{c3}\x{a9}ma ""x'"."t %I \\ \$1 %s"};
+both(qq{CREATE SCHEMA "Sch\x{c3}\x{a9}ma ""x'"; CREATE TABLE $odd ("ID key" int, "caf\x{c3}\x{a9}'s %s" text, t int, "select" text, PRIMARY KEY ("ID key", t));
+	INSERT INTO $odd SELECT g, 'v', g FROM generate_series(1, 100) g});
+foreach my $direction ('pull', 'push')
+{
+	$there->safe_psql('postgres', qq{UPDATE $odd SET "caf\x{c3}\x{a9}'s %s" = '\x{c3}\x{a9}' || random() WHERE t = 50; DELETE FROM $odd WHERE t = (SELECT max(t) FROM $odd); INSERT INTO $odd SELECT min("ID key") - 9, NULL, 7 FROM $odd});
+	is(lines(repair($odd, $direction, 'apply => true')), 3, 'names with quotes, spaces, upper case, non-ASCII');
+	same($odd, $direction);
+}
+both(q{CREATE SCHEMA evil; CREATE FUNCTION evil.bad(int, int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+	CREATE OPERATOR evil.= (LEFTARG = int, RIGHTARG = int, FUNCTION = evil.bad); CREATE DOMAIN evil.int4 AS int CHECK (VALUE IS NULL); CREATE DOMAIN evil.text AS pg_catalog.text CHECK (VALUE IS NULL);
+	CREATE FUNCTION evil.format(text, VARIADIC text[]) RETURNS text LANGUAGE sql AS 'SELECT 1/0; SELECT $1';
+	CREATE FUNCTION evil.generate_series(int, int) RETURNS SETOF int LANGUAGE sql AS 'SELECT 1/0';
+	ALTER DATABASE postgres SET search_path = evil, pg_catalog, public});
+$there->safe_psql('postgres', "SET search_path = public; UPDATE opt SET v = 'x' || random() WHERE id = 8; DELETE FROM opt WHERE id OPERATOR(pg_catalog.=) 4; INSERT INTO k_none VALUES (-1, NULL, NULL), (-1, NULL, NULL)"
+	=~ s/id = 8/id OPERATOR(pg_catalog.=) 8/r);
+foreach my $table ('opt', 'k_none')
+{
+	my $sql = $here->safe_psql('postgres', "SELECT pg_catalog.concat(sql, ';') FROM public." . call("public.$table", 'pull'));
+	my $shown = $here->safe_psql('postgres', "BEGIN; $sql $settings SELECT t::text FROM public.$table AS t ORDER BY t::text COLLATE \"C\"; ROLLBACK");
+	is($shown, contents($there, "public.$table"), "$table: what is shown is right under a hostile search_path");
+	$here->safe_psql('postgres', 'SELECT * FROM public.' . call("public.$table", 'pull', 'apply => true'));
+	same("public.$table", 'a hostile search_path on both sides');
+}
+both('ALTER DATABASE postgres RESET search_path; DROP SCHEMA evil CASCADE');
+
+# --- rights -----------------------------------------------------------------------------------
+
+both("CREATE ROLE fixer LOGIN PASSWORD 'right'; CREATE TABLE rights (id int PRIMARY KEY, v text); INSERT INTO rights SELECT g, g FROM generate_series(1, 100) g; GRANT SELECT ON rights TO fixer");
+$here->safe_psql('postgres', qq{GRANT USAGE ON SCHEMA "db ""link" TO fixer;
+	CREATE SERVER "node b" FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
+	GRANT USAGE ON FOREIGN SERVER "node b" TO fixer; CREATE USER MAPPING FOR fixer SERVER "node b" OPTIONS (user 'fixer', password 'right')});
+$there->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "Their Iblt" TO fixer');
+{
+	my $hba = $there->data_dir . '/pg_hba.conf';
+	my $old = slurp_file($hba);
+	unlink $hba;
+	append_to_file($hba, "local all fixer scram-sha-256\n$old");
+	$there->reload;
+}
+foreach my $side ([ $here, $there, 'pull', '' ], [ $there, $here, 'push', 'on the peer: ' ])
+{
+	my ($node, $other, $direction, $where) = @$side;
+	$node->safe_psql('postgres', 'DELETE FROM rights WHERE id = 7; UPDATE rights SET v = -1 WHERE id = 8; INSERT INTO rights VALUES (200)');
+	my $all = sub { return 'SELECT * FROM ' . call('rights', $direction, $_[0], "'node b'") };
+	my $before = contents($node, 'rights');
+	is(failure($all->(''), user => 'fixer'), '', "$direction: SELECT is enough for a preview");
+	like(failure($all->('apply => true'), user => 'fixer'), qr/42501: ${where}permission denied for table rights/, 'but not to apply');
+	like(failure($all->('updates => false, deletes => false, apply => true'), user => 'fixer'), qr/42501: ${where}permission denied for table rights/, 'not even inserts');
+	is(contents($node, 'rights'), $before, 'and nothing was changed');
+	$node->safe_psql('postgres', 'GRANT INSERT ON rights TO fixer');
+	is(repair('rights', $direction, 'updates => false, deletes => false, apply => true', user => 'fixer', peer => "'node b'"),
+		"delete {\"id\": 200} skipped deletes => false\ninsert {\"id\": 7} applied\nupdate {\"id\": 8} skipped updates => false", 'INSERT is enough to insert');
+	$node->safe_psql('postgres', 'GRANT UPDATE ON rights TO fixer');
+	is(repair('rights', $direction, 'deletes => false, apply => true', user => 'fixer', peer => "'node b'"),
+		"delete {\"id\": 200} skipped deletes => false\nupdate {\"id\": 8} applied", 'UPDATE to update');
+	$node->safe_psql('postgres', 'GRANT DELETE ON rights TO fixer; CREATE TABLE refers (r int REFERENCES rights ON DELETE CASCADE)');
+	like(failure($all->('apply => true'), user => 'fixer'), qr/2BP01: the repair would change rows beyond.*rows of public.refers, which may not be read, may refer/s, 'rows that may refer and may not be read are refused');
+	$node->safe_psql('postgres', 'DROP TABLE refers');
+	is(repair('rights', $direction, 'apply => true', user => 'fixer', peer => "'node b'"), 'delete {"id": 200} applied', 'DELETE to delete');
+	same('rights', $direction);
+	$node->safe_psql('postgres', 'ALTER TABLE rights ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON rights USING (id > 10)');
+	like(failure($all->(''), user => 'fixer'), qr/42501: ${where}query would be affected by row-level security/, 'rows that a policy hides are not passed over');
+	$node->safe_psql('postgres', 'ALTER TABLE rights DISABLE ROW LEVEL SECURITY');
+}
+{
+	# a connection string is in no message or log
+	my ($h, $t) = (-s $here->logfile, -s $there->logfile);
+	$there->safe_psql('postgres', 'UPDATE rights SET v = NULL WHERE id = 5; REVOKE UPDATE ON rights FROM fixer');
+	my $string = literal("host=${\ $there->host} port=${\ $there->port} dbname=postgres user=fixer password=right");
+	my $err = failure('SELECT * FROM ' . call('rights', 'push', 'apply => true', $string));
+	like($err, qr/42501: on the peer: permission denied/, 'an error with a connection string');
+	unlike($err . slurp_file($here->logfile, $h) . slurp_file($there->logfile, $t), qr/password=right/, 'shows the password nowhere');
+}
+
+# --- what happens meanwhile -----------------------------------------------------------------
+
+both("CREATE TABLE busy (id int PRIMARY KEY, v text); INSERT INTO busy SELECT g, g FROM generate_series(1, 100) g");
+my $waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE OF%' AND state = 'active'";
+my $waiting_here = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%iblt_repair(%' AND state = 'active'";
+foreach my $side ([ $here, 'pull', $waiting_here ], [ $there, 'push', $waiting ])
+{
+	my ($node, $direction, $query) = @$side;
+	my $source = $node == $here ? $there : $here;
+	$node->safe_psql('postgres', "TRUNCATE busy; INSERT INTO busy SELECT g, g FROM generate_series(1, 100) g; UPDATE busy SET v = 'drift' WHERE id <= 6");
+	$source->safe_psql('postgres', "TRUNCATE busy; INSERT INTO busy SELECT g, g FROM generate_series(1, 100) g");
+	my $holder = session($node);
+	step($holder, 'BEGIN; SELECT * FROM busy WHERE id = 1 FOR UPDATE');
+	my $repair = start('SELECT key, action, status, detail FROM ' . call('busy', $direction, 'apply => true'));
+	ok($node->poll_query_until('postgres', $query), "$direction: the repair waits for a row");
+	# another session changes some, makes one right, deletes one; the source changes one
+	$source->safe_psql('postgres', "UPDATE busy SET v = 'source' WHERE id = 4");
+	step($holder, "UPDATE busy SET v = 'changed' WHERE id = 1; UPDATE busy SET v = '2' WHERE id = 2; DELETE FROM busy WHERE id = 3; COMMIT");
+	$repair->{run}->finish;
+	my @wanted = ('{"id": 1}|update|skipped|changed since it was compared', '{"id": 2}|update|skipped|equal by now', '{"id": 3}|update|skipped|changed since it was compared',
+		'{"id": 4}|update|skipped|changed since it was compared', '{"id": 5}|update|applied|', '{"id": 6}|update|applied|');
+	is(join("\n", sort split /\n/, $repair->{out}), join("\n", @wanted), "$direction: rows that changed since are skipped");
+	leave($holder);
+	is($node->safe_psql('postgres', 'SELECT v FROM busy WHERE id IN (1, 2, 5, 6) ORDER BY id'), "changed\n2\n5\n6", 'and are as the other session left them');
+	repair('busy', $direction, 'apply => true');
+	same('busy', "$direction: the next repair does them");
+}
+# a trigger on the target is slow: it is interrupted in the middle, or while it waits for a lock
+both("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 4 THEN PERFORM pg_sleep(60); END IF; RETURN NEW; END'");
+foreach my $side ([ $here, 'pull' ], [ $there, 'push' ])
+{
+	my ($node, $direction) = @$side;
+	foreach my $stage ('waits for a lock', 'writes')
+	{
+		foreach my $how ([ $here, 'pg_cancel_backend', qr/canceling statement due to user request/ ], [ $here, 'pg_terminate_backend', qr/terminating connection|server closed/ ],
+			[ $there, 'pg_cancel_backend', qr/on the peer: canceling statement/ ], [ $there, 'pg_terminate_backend', qr/on the peer: |could not/ ])
+		{
+			my ($victim, $what, $error) = @$how;
+			# while this side waits or writes, the peer has nothing to cancel
+			next if $direction eq 'pull' && $victim == $there && $what =~ /cancel/;
+			$node->safe_psql('postgres', "UPDATE busy SET v = 'drift' || random() WHERE id BETWEEN 3 AND 9; DELETE FROM busy WHERE id > 90 OR id < 0; INSERT INTO busy VALUES (-1)");
+			my $before = contents($node, 'busy');
+			my $holder = session($node);
+			$node->safe_psql('postgres', 'CREATE TRIGGER slow BEFORE UPDATE ON busy FOR EACH ROW EXECUTE FUNCTION slow()') if $stage eq 'writes';
+			step($holder, 'BEGIN; SELECT * FROM busy WHERE id = 5 FOR UPDATE') unless $stage eq 'writes';
+			my $repair = start('SELECT count(*) FROM ' . call('busy', $direction, 'apply => true'));
+			ok($node->poll_query_until('postgres', $stage eq 'writes' ? "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%iblt_repair_execute%' OR query LIKE '%iblt_repair(%' AND wait_event = 'PgSleep' AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = pg_stat_activity.pid AND l.mode = 'RowExclusiveLock')"
+				: $direction eq 'pull' ? $waiting_here : $waiting), "$direction, while it $stage");
+			$victim->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+				  . ($victim == $here ? "query LIKE 'SELECT count(*) FROM iblt_repair(%'" : "application_name LIKE 'iblt_repair%'"));
+			# what ends there is noticed here when its answer is wanted
+			if ($direction eq 'pull' && $victim == $there)
+			{
+				step($holder, 'COMMIT') unless $stage eq 'writes';
+				$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%iblt_repair(%'") if $stage eq 'writes';
+			}
+			$repair->{run}->finish;
+			like($repair->{err}, $stage eq 'writes' && $direction eq 'pull' && $victim == $there ? qr/ERROR/ : $error, "$what of " . $victim->name . ': an error');
+			is($repair->{out}, '', 'and no rows');
+			leave($holder);
+			no_connection("$direction, $stage, $what of " . $victim->name);
+			is(contents($node, 'busy'), $before, 'nothing was changed');
+			$node->safe_psql('postgres', 'DROP TRIGGER IF EXISTS slow ON busy');
+		}
+	}
+}
+repair('busy', $_, 'apply => true') foreach ('pull', 'push');
+same('busy', 'after all that');
+
+# the peer's answer to COMMIT is lost: it waits for a standby that does not exist
+$there->safe_psql('postgres', "UPDATE busy SET v = 'drift' WHERE id = 50");
+$there->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+$there->reload;
+{
+	my $repair = start('SELECT count(*) FROM ' . call('busy', 'push', 'apply => true'));
+	ok($there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name LIKE 'iblt_repair%'"), 'COMMIT is under way');
+	$there->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt_repair%'");
+	$repair->{run}->finish;
+	like($repair->{err}, qr/ERROR:  the outcome is unknown: the peer's answer to COMMIT was lost/, 'an answer that is lost is said to be unknown');
+	$repair = start('SELECT count(*) FROM ' . call('busy', 'push', 'apply => true'));
+	$repair->{run}->finish;
+	is($repair->{out}, "0\n", 'this time it had been committed');
+}
+$there->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
+$there->reload;
+
+# --- how many --------------------------------------------------------------------------------
+
+both('CREATE TABLE much (id int PRIMARY KEY, v text, f float8); INSERT INTO much SELECT g, md5(g::text), g / 7.0 FROM generate_series(1, 20000) g; ANALYZE much');
+$there->safe_psql('postgres', "UPDATE much SET v = v || E'\\\\''' WHERE id % 8 = 0; DELETE FROM much WHERE id % 16 = 1; INSERT INTO much SELECT -g, NULL, sqrt(g) FROM generate_series(1, 1250) g");
+my $truth = contents($there, 'much');
+is(lines(repair('much', 'pull', 'apply => true')), 5000, '5,000 differences in one repair');
+same('much', 'pull');
+$here->safe_psql('postgres', 'UPDATE much SET f = -f WHERE id % 5 = 0');
+is(lines(repair('much', 'push', 'apply => true')), $here->safe_psql('postgres', 'SELECT count(*) FROM much WHERE id % 5 = 0'), 'and back');
+same('much', 'push');
+is(contents($there, 'opt') eq '', '', 'other tables are there');
+
+# --- a standby ---------------------------------------------------------------------------------
+
+$there->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($there, 'base', has_streaming => 1);
+$standby->start;
+$here->safe_psql('postgres', "UPDATE opt SET v = 'here' WHERE id = 1");
+$there->wait_for_catchup($standby, 'replay', $there->lsn('write'));
+my $standby_peer = literal($standby->connstr('postgres'));
+like(failure('SELECT * FROM ' . call('opt', 'push', 'apply => true', $standby_peer)), qr/25006: public.opt cannot be repaired: the peer is a standby/, 'a standby cannot be the target');
+is(repair('opt', 'push', '', peer => $standby_peer), 'update {"id": 1} preview', 'but a preview is possible');
+is(repair('opt', 'pull', 'apply => true', peer => $standby_peer), 'update {"id": 1} applied', 'and it can be the source');
+same('opt', 'from a standby');
+$standby->stop;
+
+no_connection('at the end');
+is($here->safe_psql('postgres', q{SELECT coalesce("db ""link".dblink_get_connections(), '{}')}), '{}', 'no connection is left here');
+$_->stop foreach ($here, $there);
 done_testing();
