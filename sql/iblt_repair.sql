@@ -578,7 +578,7 @@ RETURNS @extschema@.iblt_repair_step[]
 AS $$
 DECLARE
 	again @extschema@.iblt_difference[];
-	ids text[] := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');
+	ids text[] := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');	-- sorted, as locks should be
 BEGIN
 	IF conn IS NOT NULL AND plan -> 'repair' ->> 'target' = 'there' THEN
 		PERFORM @extschema@.iblt_peer_ask(conn, 'there', 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE');
@@ -711,7 +711,6 @@ BEGIN
 		committing := apply AND conn IS NOT NULL AND direction = 'push';
 		IF committing THEN
 			PERFORM @extschema@.iblt_repair_commit(conn);
-			committing := false;
 		END IF;
 		PERFORM @extschema@.iblt_peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
