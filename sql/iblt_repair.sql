@@ -199,7 +199,7 @@ DECLARE
 	described jsonb;
 BEGIN
 	IF conn IS NOT NULL THEN
-		-- the styles of interval but this one read mixed signs in more than one way
+		-- an interval in ISO 8601 is read alike under any IntervalStyle
 		PERFORM @extschema@.iblt_peer_ask(conn, 'there', format('SELECT concat(set_config(''IntervalStyle'', ''iso_8601'', false),'
 			' set_config(''xmloption'', ''content'', false), set_config(''application_name'', %L, false))',
 			left('iblt_repair ' || relation::text, 63)));

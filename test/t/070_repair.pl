@@ -224,9 +224,10 @@ my %values = (
 	'public."Do main"' => [ q{'dom ''ain'} ],
 	'public.cents' => [ q{(1.50::numeric::money)} ],
 	'public."Com posite"' => [ q{ROW('t "''\\\\,()', 'infinity', '0.1', INTERVAL 'P1Y-2M3DT-4H', '\x00ff', NULL, ARRAY['it''s']::public."E num"[])}, q{ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL)} ],
-	'public."Ra nge"' => [ q{'[0.1,-0.2]'}, q{'(,NaN)'} ],
+	'public."Ra nge"' => [ q{'[-0.2,0.1]'}, q{'(,NaN)'} ],
 );
-$values{'public."Ra nge"'}[0] = q{'[-0.2,0.1]'};
+push @{ $values{numeric} }, q{'-Infinity'} if $here->pg_version >= 14;
+push @{ $values{interval} }, q{INTERVAL '-infinity'} if $here->pg_version >= 17;
 
 both(q{CREATE ROLE "Ro ""le"; CREATE SCHEMA "Sche ma"; CREATE TABLE "T able" (a int); CREATE FUNCTION "F unc"("T able", text[]) RETURNS int LANGUAGE sql AS 'SELECT 1';
 	CREATE TYPE "E num" AS ENUM ('it''s', E'B "x" \\\\\\\\'); CREATE DOMAIN "Do main" AS text CHECK (VALUE <> ''); CREATE DOMAIN cents AS money;
@@ -771,7 +772,11 @@ same('much', 'pull');
 $here->safe_psql('postgres', 'UPDATE much SET f = -f WHERE id % 5 = 0');
 is(lines(repair('much', 'push', 'apply => true')), $here->safe_psql('postgres', 'SELECT count(*) FROM much WHERE id % 5 = 0'), 'and back');
 same('much', 'push');
-is(contents($there, 'opt') eq '', '', 'other tables are there');
+# so many that the relations are scanned twice, the second time with another seed, of which hashes of keys depend
+both('CREATE TABLE hashed (id text PRIMARY KEY, v int)');
+$there->safe_psql('postgres', "INSERT INTO hashed SELECT 'key ' || g, g FROM generate_series(1, 65000) g");
+is($here->safe_psql('postgres', 'SELECT status, count(*) FROM ' . call('hashed', 'pull', 'apply => true') . ' GROUP BY status'), 'applied|65000', '65,000 keys by hash');
+same('hashed', 'keys by hash');
 
 # --- a standby ---------------------------------------------------------------------------------
 
