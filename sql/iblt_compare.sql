@@ -597,6 +597,25 @@ $$;
 COMMENT ON FUNCTION iblt_compare_keys_sql(jsonb, text[]) IS
 'keys as a table iblt_k (iblt_k1, ..., iblt_n): values of their columns, or hashes, and their places in the list';
 
+-- Of an answer's id, the key is the first word where it is a hash.
+CREATE FUNCTION iblt_compare_id_keys(plan jsonb, ids text[]) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id) ELSE ids END
+$$;
+COMMENT ON FUNCTION iblt_compare_id_keys(jsonb, text[]) IS 'what keys of answers are looked up by';
+
+CREATE FUNCTION iblt_compare_match_sql(plan jsonb, side text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN @extschema@.iblt_compare_key_hash(plan, side) || ' = iblt_k.iblt_k1'
+		ELSE string_agg(format('t.%I = iblt_k.iblt_k%s', c ->> 'name', position), ' AND ' ORDER BY position) END
+	FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)
+$$;
+COMMENT ON FUNCTION iblt_compare_match_sql(jsonb, text) IS 'the condition that a row t is of a key in iblt_k';
+
 -- The jsonb of a key, in the column id.
 CREATE FUNCTION iblt_compare_id_json_sql(plan jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -642,9 +661,7 @@ AS $$
 		format(CASE WHEN plan ? 'literals' THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END,
 			@extschema@.iblt_compare_content_sql(plan)),
 		@extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',
-		(SELECT string_agg(format('t.%I = iblt_k.iblt_k%s', c ->> 'name', position), ' AND ' ORDER BY position)
-			FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)),
-		@extschema@.iblt_compare_condition(plan, side, 'AND'))
+		@extschema@.iblt_compare_match_sql(plan, side), @extschema@.iblt_compare_condition(plan, side, 'AND'))
 $$;
 COMMENT ON FUNCTION iblt_compare_unique_sql(jsonb, text, text[]) IS
 'a query for the rows of unique keys on a side, one line a key, found or not';
@@ -660,13 +677,13 @@ AS $$
 			' %s AS content'
 			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n, sum(mark) AS mark, (array_agg(content))[1] AS content'
 			' FROM (SELECT iblt_k.iblt_k1 AS hash, iblt_j.iblt_key AS key, %s AS checksum, %s AS mark, %s AS content'
-			' FROM %s JOIN %s AS t ON %s = iblt_k.iblt_k1, LATERAL (SELECT %s AS iblt_key) AS iblt_j%s) AS iblt_a'
+			' FROM %s JOIN %s AS t ON %s, LATERAL (SELECT %s AS iblt_key) AS iblt_j%s) AS iblt_a'
 			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key',
 		CASE WHEN plan ? 'literals' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		@extschema@.iblt_compare_content_checksum(plan, side), @extschema@.iblt_compare_mark_sql(plan),
 		@extschema@.iblt_compare_content_sql(plan), @extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',
-		@extschema@.iblt_compare_key_hash(plan, side), @extschema@.iblt_compare_json_sql(plan -> 'key', true),
+		@extschema@.iblt_compare_match_sql(plan, side), @extschema@.iblt_compare_json_sql(plan -> 'key', true),
 		@extschema@.iblt_compare_condition(plan, side, 'WHERE'))
 $$;
 COMMENT ON FUNCTION iblt_compare_groups_sql(jsonb, text, text[]) IS
@@ -1027,8 +1044,7 @@ DECLARE
 	keys text[];
 BEGIN
 	FOR round IN 1 .. (plan ->> 'recheck')::integer LOOP
-		keys := ARRAY(SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN split_part(d.id, ' ', 1) ELSE d.id END
-			FROM unnest(differences) AS d WHERE d.confirmed IS NOT TRUE);
+		keys := @extschema@.iblt_compare_id_keys(plan, ARRAY(SELECT d.id FROM unnest(differences) AS d WHERE d.confirmed IS NOT TRUE));
 		EXIT WHEN keys = '{}';
 		PERFORM @extschema@.iblt_compare_progress(plan, format('waiting for replication, to look at %s keys again',
 			(SELECT count(*) FROM unnest(differences) AS d WHERE d.confirmed IS NOT TRUE)));

@@ -327,24 +327,24 @@ COMMENT ON FUNCTION iblt_repair_steps(jsonb, iblt_difference[]) IS 'the steps th
 
 -- What refers to the rows
 
-CREATE FUNCTION iblt_repair_keys(plan jsonb, ids text[]) RETURNS text[]
+CREATE FUNCTION iblt_repair_rows_sql(plan jsonb, ids text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT x.k FROM unnest(ids) WITH ORDINALITY AS d(id, position),
-		unnest(@extschema@.iblt_compare_id_keys(plan, d.id)) WITH ORDINALITY AS x(k, i) ORDER BY d.position, x.i)
+	SELECT format('%s JOIN %s AS t ON %s%s', @extschema@.iblt_compare_keys_sql(plan, @extschema@.iblt_compare_id_keys(plan, ids)),
+		plan -> target ->> 'relation', @extschema@.iblt_compare_match_sql(plan, target), @extschema@.iblt_compare_condition(plan, target, 'AND'))
+	FROM (SELECT plan -> 'repair' ->> 'target') AS side(target)
 $$;
-COMMENT ON FUNCTION iblt_repair_keys(jsonb, text[]) IS 'what keys are looked up by, as one list';
+COMMENT ON FUNCTION iblt_repair_rows_sql(jsonb, text[]) IS 'the target''s rows t of keys, as a FROM clause';
 
 CREATE FUNCTION iblt_repair_referring_sql(plan jsonb, foreign_key jsonb, ids text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s FROM %s%s)'
+	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s FROM %s)'
 		' SELECT count(*) FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
 		string_agg(format('t.%I AS iblt_r%s', c ->> 'referenced', position), ', ' ORDER BY position),
-		@extschema@.iblt_compare_join_sql(plan, plan -> 'repair' ->> 'target', @extschema@.iblt_repair_keys(plan, ids)),
-		@extschema@.iblt_compare_where(plan, plan -> 'repair' ->> 'target'), foreign_key ->> 'table',
+		@extschema@.iblt_repair_rows_sql(plan, ids), foreign_key ->> 'table',
 		string_agg(format('iblt_d.iblt_r%s %s r.%I', position, c ->> 'equal', c ->> 'referring'), ' AND ' ORDER BY position))
 	FROM jsonb_array_elements(foreign_key -> 'columns') WITH ORDINALITY AS a(c, position)
 $$;
@@ -494,13 +494,10 @@ CREATE FUNCTION iblt_repair_lock(conn text, plan jsonb, ids text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	target text := plan -> 'repair' ->> 'target';
 BEGIN
 	PERFORM @extschema@.iblt_compare_progress(plan, format('locking the rows of %s keys', cardinality(ids)));
-	PERFORM @extschema@.iblt_repair_ask(conn, target, format('SELECT count(*) FROM (SELECT FROM %s%s FOR UPDATE OF t) AS l',
-		@extschema@.iblt_compare_join_sql(plan, target, @extschema@.iblt_repair_keys(plan, ids)),
-		@extschema@.iblt_compare_where(plan, target)));
+	PERFORM @extschema@.iblt_repair_ask(conn, plan -> 'repair' ->> 'target', format('SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
+		@extschema@.iblt_repair_rows_sql(plan, ids)));
 END
 $$;
 COMMENT ON FUNCTION iblt_repair_lock(text, jsonb, text[]) IS 'locks the target''s rows of keys';
@@ -532,7 +529,7 @@ DECLARE
 	found bigint;
 BEGIN
 	SELECT min(a.key::text), count(*) INTO wrong, found
-	FROM unnest(@extschema@.iblt_compare_look(conn, plan, @extschema@.iblt_repair_keys(plan, ids))) AS a LEFT JOIN unnest(wanted) AS w USING (id)
+	FROM unnest(@extschema@.iblt_compare_look(conn, plan, @extschema@.iblt_compare_id_keys(plan, ids))) AS a LEFT JOIN unnest(wanted) AS w USING (id)
 	WHERE CASE WHEN pull THEN a.here IS DISTINCT FROM w.there OR a.there IS NOT DISTINCT FROM w.there
 		ELSE a.there IS DISTINCT FROM w.here OR a.here IS NOT DISTINCT FROM w.here END;
 	IF found > 0 THEN
@@ -590,7 +587,7 @@ BEGIN
 	IF EXISTS (SELECT FROM unnest(steps) AS s WHERE s.status = 'preview' AND s.action <> 'insert') THEN
 		PERFORM @extschema@.iblt_repair_lock(conn, plan, ids);
 	END IF;
-	again := @extschema@.iblt_compare_look(conn, plan, @extschema@.iblt_repair_keys(plan, ids));
+	again := @extschema@.iblt_compare_look(conn, plan, @extschema@.iblt_compare_id_keys(plan, ids));
 	steps := @extschema@.iblt_repair_unchanged(steps, differences, again);
 	ids := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');
 	IF ids = '{}' THEN
@@ -676,6 +673,7 @@ RETURNS TABLE (key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
+	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'iso_8601'
 	SET TimeZone = 'UTC'
@@ -724,7 +722,7 @@ BEGIN
 		RAISE;
 	END;
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('total_ms', @extschema@.iblt_compare_ms(started), 'finished_at', clock_timestamp()));
-	RETURN QUERY SELECT s.key, s.action, s.sql, s.status, s.detail FROM unnest(steps) WITH ORDINALITY AS s ORDER BY s.ordinality;
+	RETURN QUERY SELECT s.key, s.action, s.sql || ';', s.status, s.detail FROM unnest(steps) WITH ORDINALITY AS s ORDER BY s.ordinality;
 END
 $$;
 COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text, integer, boolean, integer, interval, boolean, boolean, boolean, boolean, boolean, boolean) IS

@@ -329,7 +329,7 @@ foreach my $table ('every', 'every_bag')
 	isnt($before, $truth, "$table: they differ");
 
 	# the SQL that is shown, under other settings, gives the same
-	my $sql = $here->safe_psql('postgres', "SELECT sql || ';' FROM " . call($table, 'pull'));
+	my $sql = $here->safe_psql('postgres', "SELECT sql FROM " . call($table, 'pull'));
 	alike(fingerprint($here, $table), $before, "$table: a preview changes nothing here");
 	alike(fingerprint($there, $table), $truth, "$table: nor there");
 	foreach my $other ('SET standard_conforming_strings = off; SET xmloption = content;',
@@ -341,7 +341,7 @@ foreach my $table ('every', 'every_bag')
 	}
 	alike(fingerprint($here, $table), $before, "$table: it was rolled back");
 
-	my $applied = $here->safe_psql('postgres', "SELECT sql || ';' FROM " . call($table, 'pull', 'apply => true') . " WHERE status = 'applied'");
+	my $applied = $here->safe_psql('postgres', "SELECT sql FROM " . call($table, 'pull', 'apply => true') . " WHERE status = 'applied'");
 	alike(fingerprint($here, $table), $truth, "$table, pull: every built-in type, byte for byte");
 	is($applied, $sql, "$table: what is run is what was shown");
 	alike(fingerprint($there, $table), $truth, "$table: the source is as it was");
@@ -624,7 +624,7 @@ $there->safe_psql('postgres', "SET search_path = public; UPDATE opt SET v = 'x' 
 	=~ s/id = 8/id OPERATOR(pg_catalog.=) 8/r);
 foreach my $table ('opt', 'k_none')
 {
-	my $sql = $here->safe_psql('postgres', "SELECT pg_catalog.concat(sql, ';') FROM public." . call("public.$table", 'pull'));
+	my $sql = $here->safe_psql('postgres', "SELECT sql FROM public." . call("public.$table", 'pull'));
 	my $shown = $here->safe_psql('postgres', "BEGIN; $sql $settings SELECT t::text FROM public.$table AS t ORDER BY t::text COLLATE \"C\"; ROLLBACK");
 	is($shown, contents($there, "public.$table"), "$table: what is shown is right under a hostile search_path");
 	$here->safe_psql('postgres', 'SELECT * FROM public.' . call("public.$table", 'pull', 'apply => true'));
