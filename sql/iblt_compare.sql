@@ -12,6 +12,11 @@ CREATE FUNCTION iblt_compare_template(capacity integer, key_size integer, seed b
 COMMENT ON FUNCTION iblt_compare_template(integer, integer, bigint) IS
 'an empty sketch of at least that capacity, with as many sizes to fold to as there can be';
 
+CREATE FUNCTION iblt_compare_refine(s iblt, evens iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_compare_refine(iblt, iblt) IS
+'a sketch with twice the cells, from a fold of it by two and its even cells (iblt_session_evens)';
+
 -- Arrays of equal length, of which some are NULL where they say nothing: one
 -- large value is made while the other side makes its own, and parsed at once.
 CREATE TYPE iblt_compare_rows AS (
@@ -709,34 +714,24 @@ COMMENT ON FUNCTION iblt_compare_lookup_sql(jsonb, text, text[]) IS
 
 -- The steps
 
--- Both sides' sketches of capacity at least `capacity`; their difference, folded
--- to the size it takes, or NULL if there are more differences than that.
-CREATE FUNCTION iblt_compare_scan(conn text, plan jsonb, capacity integer) RETURNS @extschema@.iblt
+-- Both sides' sketches of capacity at least `capacity`.  The peer keeps its own;
+-- the first message is a small fold of it, which carries the meter.
+CREATE FUNCTION iblt_compare_scan(conn text, plan jsonb, capacity integer, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	schema text := plan -> 'there' ->> 'schema';
-	wanted integer := 10;
-	limit_ integer;
-	query text;
+	query text := @extschema@.iblt_compare_sketch_sql(plan, 'there', capacity);
 	answer json;
-	message text;
-	mine @extschema@.iblt;
-	theirs @extschema@.iblt;
-	diff @extschema@.iblt;
-	status record;
 BEGIN
-	-- numbers of rows are noted as text: those of two scans are not to be added
-	-- the first message: a small fold, which carries the meter
-	query := @extschema@.iblt_compare_sketch_sql(plan, 'there', capacity);
 	IF conn IS NOT NULL THEN
-		PERFORM @extschema@.iblt_peer_send(conn, format('SELECT json_build_array(%1$s.iblt_fold(%1$s.iblt_session_keep(%2$L, s), %3$s, 0.1),'
-			' 1000 * extract(epoch FROM clock_timestamp() - statement_timestamp())) FROM (SELECT %4$s OFFSET 0) AS q(s)',
-			schema, conn, wanted, query));
+		PERFORM @extschema@.iblt_peer_send(conn, format('SELECT json_build_array(%1$s.iblt_fold(%1$s.iblt_session_keep(%2$L, s), 10, 0.1),'
+			' 1000 * extract(epoch FROM clock_timestamp() - statement_timestamp())) FROM (SELECT %3$s OFFSET 0) AS q(s)',
+			plan -> 'there' ->> 'schema', conn, query));
 	END IF;
 	EXECUTE 'SELECT ' || @extschema@.iblt_compare_sketch_sql(plan, 'here', capacity) INTO mine;
+	-- numbers of rows are noted as text: those of two scans are not to be added
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_here', (@extschema@.iblt_info(mine)).rows::text,
 		'scan_here_ms', @extschema@.iblt_compare_ms(started)));
 	IF conn IS NULL THEN
@@ -750,35 +745,74 @@ BEGIN
 	END IF;
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_there', (@extschema@.iblt_info(theirs)).rows::text,
 		'scan_ms', @extschema@.iblt_compare_ms(started)));
-	limit_ := (@extschema@.iblt_info(@extschema@.iblt_compare_template(capacity, 8, 0))).capacity;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_scan(text, jsonb, integer) IS 'scans both sides at the same time; the sketch here, and a fold of the one there';
 
+-- A fold that could not be decoded is made larger: to twice its cells, for which
+-- half of these are sent, or else to the size that the estimate asks for.  A changed
+-- row counts two in the estimate, a missing one once: begin between the two.
+CREATE FUNCTION iblt_compare_larger(conn text, plan jsonb, mine @extschema@.iblt, theirs @extschema@.iblt, estimated numeric)
+RETURNS @extschema@.iblt
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	schema text := plan -> 'there' ->> 'schema';
+	most record := @extschema@.iblt_info(mine);
+	have record := @extschema@.iblt_info(theirs);
+	wanted integer := least(most.capacity, greatest(1.1 * greatest(0.75 * estimated, abs(most.rows - have.rows)), 10));
+	needed integer := CASE WHEN wanted < most.capacity THEN (@extschema@.iblt_info(@extschema@.iblt_fold(mine, wanted, 0.01))).cells ELSE most.cells END;
+	message text;
+BEGIN
+	IF needed <= 2 * have.cells AND most.cells % (2 * have.cells) = 0 THEN
+		message := @extschema@.iblt_peer_ask(conn, 'there', format('SELECT %s.iblt_session_evens(%L, %s)',
+			schema, conn, 2 * have.cells / have.hashes));
+		theirs := @extschema@.iblt_compare_refine(theirs, message::@extschema@.iblt);
+	ELSE
+		wanted := greatest(wanted, 2 * have.capacity);
+		message := @extschema@.iblt_peer_ask(conn, 'there', CASE WHEN wanted >= most.capacity
+			THEN format('SELECT %s.iblt_session_get(%L)', schema, conn)
+			ELSE format('SELECT %1$s.iblt_fold(%1$s.iblt_session_get(%2$L), %3$s, 0.01)', schema, conn, wanted) END);
+		theirs := message;
+	END IF;
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('sketch_bytes', length(message)));
+	RETURN theirs;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_larger(text, jsonb, iblt, iblt, numeric) IS 'a larger fold of the peer''s sketch';
+
+CREATE FUNCTION iblt_compare_exchange(conn text, plan jsonb, capacity integer) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mine @extschema@.iblt;
+	theirs @extschema@.iblt;
+	most record;
+	status record;
+BEGIN
+	SELECT s.mine, s.theirs INTO mine, theirs FROM @extschema@.iblt_compare_scan(conn, plan, capacity) AS s;
+	most := @extschema@.iblt_info(mine);
 	LOOP
-		diff := mine OPERATOR(@extschema@.-) theirs;
-		SELECT * INTO status FROM @extschema@.iblt_decode_status(diff);
+		SELECT * INTO status FROM @extschema@.iblt_decode_status(mine OPERATOR(@extschema@.-) theirs);
 		PERFORM @extschema@.iblt_compare_progress(plan, format('sketches of %s and %s rows: about %s rows differ, %s keys decoded, %s',
-			(@extschema@.iblt_info(mine)).rows, (@extschema@.iblt_info(theirs)).rows, status.estimated, status.recovered,
+			most.rows, (@extschema@.iblt_info(theirs)).rows, status.estimated, status.recovered,
 			CASE WHEN status.complete THEN 'complete' ELSE 'not all' END));
 		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('estimated', status.estimated::text,
 			'recovered', status.recovered::text));
 		IF status.complete THEN
-			RETURN diff;
-		ELSIF conn IS NULL OR wanted >= limit_ OR ((plan ->> 'unique')::boolean AND status.estimated > 2.6 * limit_) THEN
+			RETURN mine OPERATOR(@extschema@.-) theirs;
+		ELSIF (@extschema@.iblt_info(theirs)).cells = most.cells
+			OR ((plan ->> 'unique')::boolean AND status.estimated > 2.6 * most.capacity) THEN
 			RETURN NULL;
 		END IF;
-		-- A changed row counts two in the estimate, a missing one once: begin
-		-- between the two, and double the size when that is not enough.
-		wanted := least(limit_, greatest(2 * wanted, 1.1 * greatest(0.75 * status.estimated,
-			abs((@extschema@.iblt_info(mine)).rows - (@extschema@.iblt_info(theirs)).rows))));
-		message := @extschema@.iblt_peer_ask(conn, 'there', CASE WHEN wanted >= limit_
-			THEN format('SELECT %s.iblt_session_get(%L)', schema, conn)
-			ELSE format('SELECT %1$s.iblt_fold(%1$s.iblt_session_get(%2$L), %3$s, 0.01)', schema, conn, wanted) END);
-		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('sketch_bytes', length(message)));
-		theirs := message;
+		theirs := @extschema@.iblt_compare_larger(conn, plan, mine, theirs, status.estimated);
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_scan(text, jsonb, integer) IS
-'scans both sides at the same time; the difference, if it can be decoded';
+COMMENT ON FUNCTION iblt_compare_exchange(text, jsonb, integer) IS
+'the difference of both sides, folded to the size it takes; NULL if more rows differ than sketches of that capacity can tell';
 
 CREATE FUNCTION iblt_compare_too_many(about numeric, most integer) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -802,12 +836,12 @@ CREATE FUNCTION iblt_compare_difference(conn text, INOUT plan jsonb, OUT differe
 AS $$
 DECLARE
 	most integer := plan ->> 'max_differences';
-	capacity integer := greatest(1000, least(most, 60000, coalesce((plan -> 'here' ->> 'most_rows')::numeric
+	capacity integer := greatest(4000, least(most, 60000, coalesce((plan -> 'here' ->> 'most_rows')::numeric
 		+ (plan -> 'there' ->> 'most_rows')::numeric, most)));
 	found bigint;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
-		difference := @extschema@.iblt_compare_scan(conn, plan, capacity);
+		difference := @extschema@.iblt_compare_exchange(conn, plan, capacity);
 		IF difference IS NOT NULL THEN
 			found := current_setting('iblt.compare_stats')::jsonb ->> 'recovered';
 			EXIT WHEN found <= most;

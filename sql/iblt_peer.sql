@@ -13,6 +13,11 @@ CREATE FUNCTION iblt_session_get(name text) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_session_get(text) IS 'the sketch that this session keeps under a name';
 
+CREATE FUNCTION iblt_session_evens(name text, subtable_cells integer) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_session_evens(text, integer) IS
+'the even cells of a kept sketch folded to so many cells a subtable: no sketch, but what iblt_compare_refine takes';
+
 CREATE FUNCTION iblt_session_drop(name text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_session_drop(text) IS 'forgets a sketch that this session keeps; was there one?';

@@ -18,6 +18,7 @@
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
+#include "core/fold.h"
 #include "core/sizing.h"
 
 /* The hashes of the template, and the smallest of its subtables. */
@@ -106,11 +107,9 @@ iblt_session_keep(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
 }
 
-PG_FUNCTION_INFO_V1(iblt_session_get);
-
-/* iblt_session_get(name) -> iblt */
-Datum
-iblt_session_get(PG_FUNCTION_ARGS)
+/* The kept sketch of the first argument's name; ERROR if there is none. */
+static Kept *
+kept_arg(FunctionCallInfo fcinfo)
 {
 	char	   *name = name_arg(fcinfo);
 	Kept	   *kept = kept_find(name);
@@ -120,8 +119,90 @@ iblt_session_get(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("this session keeps no sketch named \"%s\"", name),
 				 errhint("A sketch is kept by iblt_session_keep, until the session ends.")));
+	return kept;
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_get);
+
+/* iblt_session_get(name) -> iblt */
+Datum
+iblt_session_get(PG_FUNCTION_ARGS)
+{
+	Kept	   *kept = kept_arg(fcinfo);
+
 	/* a copy: the kept one may be replaced while the result is in use */
 	PG_RETURN_DATUM(datumCopy(PointerGetDatum(kept->value), false, -1));
+}
+
+/* Folds a sketch, if its subtables can have so many cells. */
+static void
+fold_to(IbltSketch *to, const IbltSketch *from, int32 subtable_cells)
+{
+	IbltParams	params = from->params;
+
+	if (subtable_cells < 1 || params.subtable_cells % subtable_cells != 0 ||
+		!iblt_core_ladder_has((uint32) subtable_cells))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("subtables of %u cells cannot be folded to %d",
+						params.subtable_cells, subtable_cells)));
+	params.subtable_cells = (uint32) subtable_cells;
+	iblt_make(to, &params);
+	iblt_core_fold(to, from);
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_evens);
+
+/*
+ * iblt_session_evens(name, subtable_cells) -> iblt: the even cells of the kept
+ * sketch folded to so many cells a subtable, for iblt_compare_refine.
+ */
+Datum
+iblt_session_evens(PG_FUNCTION_ARGS)
+{
+	Kept	   *kept = kept_arg(fcinfo);
+	IbltSketch	sketch;
+	IbltSketch	folded;
+	IbltSketch	evens;
+	IbltParams	params;
+	struct varlena *value;
+
+	if (PG_ARGISNULL(1) || PG_GETARG_INT32(1) % 2 != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("subtable_cells must be an even number")));
+	iblt_open(&sketch, PointerGetDatum(kept->value));
+	fold_to(&folded, &sketch, PG_GETARG_INT32(1));
+	params = folded.params;
+	params.subtable_cells /= 2;
+	value = iblt_make(&evens, &params);
+	iblt_core_evens(&evens, &folded);
+	iblt_core_seal(&evens);
+	PG_RETURN_POINTER(value);
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_refine);
+
+/* iblt_compare_refine(iblt, evens iblt) -> iblt: the sketch of twice the cells */
+Datum
+iblt_compare_refine(PG_FUNCTION_ARGS)
+{
+	IbltSketch	coarse;
+	IbltSketch	evens;
+	IbltSketch	fine;
+	IbltParams	params;
+	struct varlena *value;
+
+	iblt_open_arg(&coarse, fcinfo, 0);
+	iblt_open_arg(&evens, fcinfo, 1);
+	iblt_params_check_match(&coarse.params, &evens.params);
+	params = coarse.params;
+	params.subtable_cells *= 2;
+	iblt_check_params(&params);
+	value = iblt_make(&fine, &params);
+	iblt_core_refine(&fine, &coarse, &evens);
+	iblt_core_seal(&fine);
+	PG_RETURN_POINTER(value);
 }
 
 PG_FUNCTION_INFO_V1(iblt_session_drop);

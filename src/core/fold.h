@@ -30,4 +30,22 @@ extern uint32_t iblt_core_fold_cells(uint32_t cells, uint32_t least);
  */
 extern void iblt_core_fold(IbltSketch *to, const IbltSketch *from);
 
+/*
+ * Whoever has a sketch folded to s / 2 cells a subtable need not be sent all s
+ * to have the sketch of s cells: the even ones are enough, for the odd ones are
+ * what is missing to the sums.
+ *
+ * iblt_core_evens adds the even cells of `from` to `to`, an empty sketch whose
+ * subtables have half as many cells; row count and meter are from's.  `to` is
+ * sealed like a sketch, but only iblt_core_refine makes sense of it.
+ */
+extern void iblt_core_evens(IbltSketch *to, const IbltSketch *from);
+
+/*
+ * Adds to `fine`, an empty sketch, the one of which `evens` are the even cells
+ * and `coarse` is the fold by two; these two have half of fine's cells.
+ */
+extern void iblt_core_refine(IbltSketch *fine, const IbltSketch *coarse,
+							 const IbltSketch *evens);
+
 #endif

@@ -58,6 +58,16 @@ SELECT iblt_session_keep('mine', s) = s AS same FROM iblt_insert(iblt_new(), 7, 
 SELECT key FROM iblt_decode(iblt_session_get('mine'));
 SELECT (iblt_session_keep('mine', iblt_new())) IS NOT NULL AS replaced;
 SELECT count(*) FROM iblt_decode(iblt_session_get('mine'));
+-- a fold, and half of the cells of one twice its size, make that one
+SELECT iblt_session_keep('mine', s) = s AS same FROM (SELECT iblt_agg(i, i, iblt_compare_template(100, 8, 1)) FROM generate_series(1, 50) i) AS x(s);
+SELECT c.cells AS coarse, f.cells AS fine, e.cells AS evens, iblt_compare_refine(coarse, evens) = fine AS same
+FROM (SELECT iblt_fold(s, 40, 0.1), iblt_fold(s, 100, 0.1), iblt_session_evens('mine', 42) FROM iblt_session_get('mine') AS s)
+	AS x(coarse, fine, evens), iblt_info(coarse) AS c, iblt_info(fine) AS f, iblt_info(evens) AS e;
+SELECT iblt_session_evens('mine', 7);
+SELECT iblt_session_evens('mine', 64);
+SELECT iblt_session_evens('mine', NULL);
+SELECT iblt_session_evens('none', 2);
+SELECT iblt_compare_refine(iblt_session_get('mine'), iblt_new());
 SELECT iblt_session_drop('mine'), iblt_session_drop('mine');
 SELECT iblt_session_get('mine');
 SELECT iblt_session_keep(NULL, iblt_new());
