@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # demo.sh
 #	What the extension is for, shown from beginning to end: a publisher and a
-#	subscriber with real logical replication, drift that replication does not
-#	see, and the rows that differ found by sending one value of a few kilobytes.
-#	The answer is checked against a full comparison of both tables; the demo
-#	fails (exit status 1) unless both agree to the row.
+#	subscriber with real logical replication, an audit under load, drift that
+#	replication does not see, the rows that differ, their repair, and what
+#	happened underneath.  Whatever is said is checked, against what was injected
+#	and against a full comparison of both tables; the demo fails (exit status 1)
+#	unless all agree to the row.
 #
 #	DEMO_SEED     seed of the drift (default: random, and printed)
 #	DEMO_SCALE    pgbench's scale (10: 1,000,000 accounts)
@@ -14,60 +15,96 @@ set -euo pipefail
 
 # shellcheck source=test/lib/common.sh
 . "$(dirname "$0")/lib/common.sh"
+# shellcheck source=test/lib/shop.sh
+. "$(dirname "$0")/lib/shop.sh"
 
-PUB_PORT=54321
-SUB_PORT=54322
-SCALE=${DEMO_SCALE:-10}
-CHANGED=${DEMO_CHANGED:-40}
-DELETED=${DEMO_DELETED:-30}
-INSERTED=${DEMO_INSERTED:-30}
-SENT=0 # bytes that went from the publisher to the subscriber
-TRIES=0
-DRIFT=$((CHANGED + DELETED + INSERTED))
-TABLES="pgbench_accounts, pgbench_branches, pgbench_tellers, pgbench_history"
-SKETCH="SELECT iblt_agg(aid, iblt_checksum(t)) FROM pgbench_accounts t"
+WIDTH=92
+
+# The settings, as decimal numbers.
+read_settings() {
+	local name value
+	SCALE=${DEMO_SCALE:-10}
+	CHANGED=${DEMO_CHANGED:-40}
+	DELETED=${DEMO_DELETED:-30}
+	INSERTED=${DEMO_INSERTED:-30}
+	for name in SCALE CHANGED DELETED INSERTED; do
+		value=${!name}
+		[[ $value =~ ^[0-9]{1,6}$ ]] || die "DEMO_$name=$value is not a number of up to 6 digits"
+		printf -v "$name" '%d' "$((10#$value))"
+	done
+	DRIFT=$((CHANGED + DELETED + INSERTED))
+	SEED=${DEMO_SEED:-$((RANDOM * 32768 + RANDOM))}
+	[[ $SEED =~ ^-?[0-9]{1,18}$ ]] || die "DEMO_SEED=$SEED is not a whole number of up to 18 digits"
+	[ "$SCALE" -ge 1 ] || die "DEMO_SCALE must be at least 1"
+	# so many, and pgbench's tables have the rows to change, and iblt_compare's
+	# max_differences need not be raised
+	[ $((CHANGED + DELETED)) -le $((50000 * SCALE)) ] || die "at most half of the accounts may be changed or deleted"
+	[ "$DRIFT" -le 100000 ] || die "at most 100000 rows may drift"
+}
+
+# --- output -------------------------------------------------------------------
 
 heading() { printf '\n%s\n' "$*"; }
 show() { printf '    %s\n' "$*"; }
-show_sql() { printf '    %s> %s\n' "$1" "$2"; }
+indent() { sed -E '/^$/d; s/^/    /; s/ +$//'; }
 
 # 1234567 -> 1,234,567
 commas() { sed -E ':a; s/^([0-9]+)([0-9]{3})/\1,\2/; ta' <<<"$1"; }
 
-# on publisher|subscriber: run SQL from the arguments, or a script from stdin.
-on() {
-	local port=$PUB_PORT
-	if [ "$1" = subscriber ]; then port=$SUB_PORT; fi
-	shift
-	if [ $# -gt 0 ]; then set -- -c "$1"; fi
-	psql -X -q -At -F ' ' -v ON_ERROR_STOP=1 -v VERBOSITY=verbose \
-		-h "$WORK/s" -p "$port" -U postgres -d shop "$@"
+# SQL as it would be typed; its own line breaks are kept.
+show_sql() { sed "1s/^/    $1> /; 2,\$s/^/        /" <<<"$2;"; }
+
+# ask TABLE SQL [SQL]: show the first SQL and run it on the subscriber.  Its answer
+# is kept in a table, to be looked at and to be checked.
+ask() {
+	show_sql subscriber "$2"
+	timed on subscriber <<-SQL
+		SET client_min_messages = warning;
+		DROP TABLE IF EXISTS $1;
+		CREATE TABLE $1 AS $2;
+		${3-}
+	SQL
 }
 
-# Time a command in milliseconds into TOOK; its status is passed on.
-timed() {
-	local start=${EPOCHREALTIME/[.,]/} rc=0
-	"$@" || rc=$?
-	TOOK=$(((${EPOCHREALTIME/[.,]/} - start) / 1000))
-	return $rc
+show_answer() { run_psql subscriber -P footer=off -c "$1" | indent; }
+
+# check_answer SQL EXPECTED WHAT: the answers that were kept must say what is expected.
+check_answer() {
+	local got
+	got=$(on subscriber "$1")
+	[ "$got" = "$2" ] || die "$3: expected \"$2\", got \"$got\""
 }
 
-# Wait until a query on a server answers "t".
-wait_until() {
-	local server=$1 query=$2 try=0
-	for try in $(seq 600); do
-		if [ "$(on "$server" "$query")" = t ]; then return; fi
-		sleep 0.1
-	done
-	tail -n 20 "$WORK/$server.log" >&2
-	die "waited in vain (try $try) on the $server for: $query"
+# same_keys FILE FILE WHAT
+same_keys() {
+	if ! diff "$1" "$2" >"$WORK/wrong.txt"; then
+		head -n 20 "$WORK/wrong.txt" >&2
+		die "$3"
+	fi
 }
 
-caught_up() {
-	local lsn
-	lsn=$(on publisher "SELECT pg_current_wal_lsn()")
-	wait_until publisher "SELECT count(*) > 0 AND bool_and(replay_lsn >= '$lsn')
-		FROM pg_stat_replication WHERE application_name = 'shop_sub'"
+# --- audits -------------------------------------------------------------------
+
+# What an exit status says to a script that audits: 0 all equal, 1 some table
+# differs, 2 it could not be told.
+audit() {
+	ask audit "SELECT * FROM iblt_audit_subscription('shop_sub')"
+	show_answer "SELECT relation::regclass, status, rows_here AS here, rows_there AS there,
+		missing, extra, changed, bytes, round(seconds, 2) AS seconds FROM audit"
+	VERDICT=$(on subscriber "SELECT CASE WHEN bool_or(status = 'differs') THEN 1
+		WHEN bool_and(status = 'equal') THEN 0 ELSE 2 END FROM audit")
+	check_answer "SELECT count(*) FROM audit" 4 "tables audited"
+}
+
+audit_equal() {
+	audit
+	[ "$VERDICT" -eq 0 ] || audit_failed "the tables should be equal by now"
+	check_answer "SELECT sum(missing + extra + changed) FROM audit" 0 "differences of equal tables"
+}
+
+audit_failed() {
+	on subscriber "SELECT * FROM audit" >&2
+	die "$*"
 }
 
 # --- the story's chapters -------------------------------------------------------
@@ -79,210 +116,250 @@ build() {
 }
 
 set_up_replication() {
-	local server port
+	local server
 	heading "1. A publisher and a subscriber"
-	start_server publisher $PUB_PORT "wal_level = logical" "shared_buffers = 256MB" "autovacuum = off"
-	start_server subscriber $SUB_PORT "wal_level = logical" "shared_buffers = 256MB" "autovacuum = off"
-	for server in publisher subscriber; do
-		port=$PUB_PORT
-		if [ $server = subscriber ]; then port=$SUB_PORT; fi
-		createdb -h "$WORK/s" -p $port -U postgres shop
-		on $server "CREATE EXTENSION iblt"
+	for server in "publisher $PUB_PORT" "subscriber $SUB_PORT"; do
+		# shellcheck disable=SC2086 # name and port
+		start_server $server "wal_level = logical" "shared_buffers = 256MB" "autovacuum = off"
 	done
-	pgbench -q -i -s "$SCALE" -h "$WORK/s" -p $PUB_PORT -U postgres shop >"$WORK/pgbench-init.log" 2>&1
-	pgbench -q -i -I dtp -h "$WORK/s" -p $SUB_PORT -U postgres shop >>"$WORK/pgbench-init.log" 2>&1
-	on publisher "CREATE PUBLICATION shop_pub FOR TABLE $TABLES"
+	create_shop "$SCALE"
 	timed subscribe
+	create_foreign_servers
 	show "pgbench's tables at scale $SCALE: $(commas "$(on publisher "SELECT count(*) FROM pgbench_accounts")") accounts," \
 		"$(on publisher "SELECT pg_size_pretty(pg_table_size('pgbench_accounts'))")"
 	show "CREATE PUBLICATION, CREATE SUBSCRIPTION: initial copy synchronised in $TOOK ms"
 }
 
-subscribe() {
-	on subscriber "CREATE SUBSCRIPTION shop_sub CONNECTION
-		'host=$WORK/s port=$PUB_PORT user=postgres dbname=shop' PUBLICATION shop_pub" 2>/dev/null
-	wait_until subscriber "SELECT count(*) = 4 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel"
+# A table may be not comparable under load only if its rows kept changing.
+business_as_usual() {
+	local alarms
+	heading "2. Business as usual: an audit while pgbench writes to the publisher"
+	start_load
+	wait_until publisher "SELECT count(*) > 1000 FROM pgbench_history"
+	audit
+	stop_load
+	alarms=$(on subscriber "SELECT count(*) FROM audit WHERE status <> 'equal' AND NOT coalesce(
+		status = 'not comparable' AND unconfirmed > 0 AND missing + extra + changed = unconfirmed, false)")
+	[ "$alarms" -eq 0 ] || audit_failed "tables seem to differ under load"
+	show "rows on their way are no differences: those that seem to differ are looked at again when"
+	show "replication has passed"
+	if [ "$VERDICT" -ne 0 ]; then
+		show "(where a row kept changing, it cannot be told: no false alarm, and no hasty \"equal\")"
+	fi
+	show "the load has ended: $(commas "$(on publisher "SELECT count(*) FROM pgbench_history")") transactions on the publisher," \
+		"$(commas "$(on subscriber "SELECT count(*) FROM pgbench_history")") arrived; once more:"
+	audit_equal
 }
 
-run_load() {
-	heading "2. Business as usual"
-	pgbench -n -c 2 -T 3 -h "$WORK/s" -p $PUB_PORT -U postgres shop >"$WORK/pgbench-load.log" 2>&1
-	timed caught_up
-	show "$(commas "$(on publisher "SELECT count(*) FROM pgbench_history")") transactions on the publisher," \
-		"$(commas "$(on subscriber "SELECT count(*) FROM pgbench_history")") arrived on the subscriber"
-	exchange
-	[ -z "$(decode)" ] || die "both sides should be the same by now"
-	show "both sides' sketches: their difference decodes to 0 rows, the tables are the same"
+drift() {
+	local differs=1
+	heading "3. Drift, behind replication's back (DEMO_SEED=$SEED)"
+	let_drift "$SEED" "$SCALE" "$CHANGED" "$DELETED" "$INSERTED"
+	show "on the subscriber, $CHANGED accounts changed, $DELETED deleted, $INSERTED inserted"
+	if [ "$CHANGED" -ge 2 ]; then
+		show "(one change sets a filler to a no-break space, which no eye can see, one a balance to NULL)"
+	fi
+	audit
+	if [ "$DRIFT" -eq 0 ]; then differs=0; fi
+	[ "$VERDICT" -eq $differs ] || die "the audit's verdict is $VERDICT, not $differs"
+	check_answer "SELECT count(*) FROM audit WHERE status = 'equal'" $((4 - differs)) "equal tables"
+	check_answer "SELECT missing, extra, changed, unconfirmed FROM audit WHERE relation::regclass = 'pgbench_accounts'::regclass" \
+		"$DELETED $INSERTED $CHANGED 0" "missing, extra, changed, unconfirmed accounts"
+	show "exactly what was done; a script for cron would exit with status $VERDICT"
 }
 
-# Changes that replication does not see, chosen by the seed.
-let_drift() {
-	local seed=${DEMO_SEED:-$((RANDOM * 32768 + RANDOM))} report
-	heading "3. Drift, behind replication's back (DEMO_SEED=$seed)"
-	report=$(on subscriber <<-SQL
-		SELECT setseed($((seed % 1000000)) / 1000000.0) \\g /dev/null
-		CREATE TABLE drift AS
-			SELECT row_number() OVER (ORDER BY md5(aid::text)) AS n, aid FROM (
-				SELECT DISTINCT 1 + floor(random() * 100000 * $SCALE)::int AS aid
-				FROM generate_series(1, 3 * $DRIFT + 100)) x;
-		DELETE FROM drift WHERE n > $CHANGED + $DELETED;
-		BEGIN;
-		UPDATE pgbench_accounts t SET abalance = abalance + 1 + n
-			FROM drift WHERE t.aid = drift.aid AND n BETWEEN 3 AND $CHANGED;
-		UPDATE pgbench_accounts t SET abalance = NULL
-			FROM drift WHERE t.aid = drift.aid AND n = 2 AND n <= $CHANGED;
-		UPDATE pgbench_accounts t SET filler = U&'\\00A0'
-			FROM drift WHERE t.aid = drift.aid AND n = 1 AND n <= $CHANGED;
-		DELETE FROM pgbench_accounts t
-			USING drift WHERE t.aid = drift.aid AND n > $CHANGED;
-		INSERT INTO pgbench_accounts
-			SELECT 100000 * $SCALE + n * 7, 1 + n % $SCALE, 0, 'new'
-			FROM generate_series(1, $INSERTED) n;
-		COMMIT;
+# A few differences, the most instructive first, with long fillers shortened.
+show_differences() {
+	on subscriber <<-SQL | indent
+		SELECT format('%-16s %-5s %-5s %s', CASE line WHEN 'here' THEN key::text END, CASE line WHEN 'here' THEN side END, line,
+			coalesce(regexp_replace(replace(r::text, U&'\\00A0', '\\u00a0'), ' {4,}', '..', 'g'), '-'))
+		FROM (
+			SELECT *, row_number() OVER (PARTITION BY side ORDER BY here ->> 'filler' LIKE U&'\\00A0%' DESC,
+				here ->> 'abalance' IS NULL DESC, key) AS n FROM found) AS d,
+			LATERAL (VALUES ('here', here), ('there', there)) AS v(line, r)
+		WHERE n <= CASE side WHEN 'both' THEN 3 ELSE 1 END
+		ORDER BY side, n, line
 	SQL
-	) || die "the drift failed: $report"
-	show "$CHANGED rows changed, $DELETED deleted, $INSERTED inserted: $DRIFT keys differ"
-	show "(of the changes, one sets a balance to NULL and one a filler to a no-break space,"
-	show "which no eye can see)"
 }
+
+which_rows() {
+	local ms sketches count
+	heading "4. Which rows?  Both sides of each, from one call"
+	ask found "SELECT * FROM iblt_compare('pgbench_accounts', 'publisher', rows => true)" \
+		"CREATE TABLE stats AS SELECT * FROM iblt_compare_stats();"
+	show_differences
+	on subscriber "SELECT key ->> 'aid', side FROM found" | sort >"$WORK/found.txt"
+	count=$(wc -l <"$WORK/found.txt")
+	[ "$count" -eq "$DRIFT" ] || die "$DRIFT keys drifted, but $count were found"
+	check_answer "SELECT count(*) FROM found WHERE confirmed" "$DRIFT" "confirmed differences"
+	if [ "$count" -eq 0 ]; then
+		show "no row differs, as none drifted"
+	else
+		show "$(commas "$count") keys differ, as many as drifted; each was looked at again, and confirmed"
+	fi
+
+	heading "   Is that the truth?  EXCEPT over postgres_fdw, in both directions"
+	timed full_comparison "$WORK/truth.txt"
+	same_keys "$WORK/truth.txt" "$WORK/found.txt" "the keys found are not those of the full comparison"
+	WHOLE=$(table_bytes)
+	read -r ms SENT sketches < <(on subscriber "SELECT round(total_ms), bytes_sent + bytes_received, sketch_bytes FROM stats")
+	show "the same keys, each with the same side: $(commas "$count") of $(commas "$count")"
+	show "$(printf '%-13s%8s ms %14s bytes between the servers (sketches: %s)' \
+		iblt_compare "$(commas "$ms")" "$(commas "$SENT")" "$(commas "$sketches")")"
+	show "$(printf '%-13s%8s ms %14s bytes, the whole table' EXCEPT "$(commas "$TOOK")" "$(commas "$WHOLE")")"
+}
+
+# --- underneath -----------------------------------------------------------------
 
 # One value from each side: a.txt and b.txt, the wire between the servers.
 exchange() {
-	timed on publisher "$SKETCH" >"$WORK/a.txt"
-	TOOK_A=$TOOK
-	timed on subscriber "$SKETCH" >"$WORK/b.txt"
-	TOOK_B=$TOOK
+	show_sql publisher "$1"
+	show_sql subscriber "$1"
+	on publisher "$1" >"$WORK/a.txt"
+	on subscriber "$1" >"$WORK/b.txt"
+	show "sent to the subscriber: $(commas "$(tr -d '\n' <"$WORK/a.txt" | wc -c)") bytes of text"
 }
 
-# Subtract and decode on the subscriber; the publisher's value comes as text.
-decode() {
+# by_hand QUERY: run it with the publisher's value as :'a', the subscriber's as :'b'.
+by_hand() {
 	on subscriber <<-SQL
 		\\set a \`cat $WORK/a.txt\`
 		\\set b \`cat $WORK/b.txt\`
-		SELECT key, side FROM iblt_decode(:'a'::iblt - :'b'::iblt);
+		$1;
 	SQL
 }
 
-# What a sketch that is too small says, and the capacity it recommends.
-status() {
-	on subscriber <<-SQL
-		\\set a \`cat $WORK/a.txt\`
-		\\set b \`cat $WORK/b.txt\`
-		SELECT complete, recovered, estimated, recommended_capacity
-		FROM iblt_decode_status(:'a'::iblt - :'b'::iblt);
-	SQL
-}
-
-# Compare with the sketch that SKETCH makes; if it is too small, show what it
-# says and take the capacity that it recommends.
-compare() {
-	local complete recovered estimated recommended size try
-	for try in 1 2 3 4; do
-		TRIES=$try
-		show_sql publisher "$SKETCH"
-		show_sql subscriber "$SKETCH"
-		exchange
-		size=$(tr -d '\n' <"$WORK/a.txt" | wc -c)
-		SENT=$((SENT + size))
-		show "publisher: $TOOK_A ms, subscriber: $TOOK_B ms; sent as text: $(commas "$size") bytes"
-		show_sql subscriber "SELECT * FROM iblt_decode(:'a'::iblt - :'b'::iblt)"
-		if timed decode >"$WORK/found.txt" 2>"$WORK/decode.err"; then
-			show "decoded in $TOOK ms (psql's start included): $(wc -l <"$WORK/found.txt") keys"
+# subtract SKETCH: the keys that differ by hand, into hand.txt.  A sketch that is
+# too small says so, and which capacity to take.
+subtract() {
+	local sketch=$1 decode="SELECT key, side FROM iblt_decode(:'a'::iblt - :'b'::iblt)" complete recommended
+	for _ in 1 2 3 4; do
+		exchange "$sketch"
+		show_sql subscriber "$decode"
+		if by_hand "$decode" >"$WORK/hand.raw" 2>"$WORK/decode.err"; then
+			sed 's/ left$/ there/; s/ right$/ here/' "$WORK/hand.raw" | sort >"$WORK/hand.txt"
 			return
 		fi
 		grep -q 'IB001' "$WORK/decode.err" || { cat "$WORK/decode.err" >&2; die "decoding failed"; }
-		sed -nE 's/^(psql:[^ ]* )?(ERROR|DETAIL|HINT): */\2: /p' "$WORK/decode.err" |
-			sed 's/^/    subscriber> /'
-		read -r complete recovered estimated recommended < <(status)
+		sed -nE 's/^(psql:[^ ]* )?(ERROR|HINT): */\2: /p' "$WORK/decode.err" | fold -s -w $((WIDTH - 4)) | indent
+		read -r complete recommended < <(by_hand "SELECT complete, recommended_capacity
+			FROM iblt_decode_status(:'a'::iblt - :'b'::iblt)")
 		[ "$complete" = f ] || die "iblt_decode_status contradicts iblt_decode"
-		show "too small, and it says so ($recovered recovered, about $estimated differ)." \
-			"Again, with capacity $(commas "$recommended"):"
-		SKETCH="SELECT iblt_agg(aid, iblt_checksum(t), $recommended) FROM pgbench_accounts t"
+		show "Too small, and it says so.  Again, with the capacity it recommends:"
+		sketch="SELECT iblt_agg(aid, iblt_checksum(t), $recommended) FROM pgbench_accounts t"
 	done
-	die "no answer after $try tries"
+	die "no answer, however large the sketch"
 }
 
-# If the first sketch was large enough, show one that is not; the answer must
-# be the same in the end.
-too_small() {
-	heading "And a sketch that is too small?"
-	cp "$WORK/found.txt" "$WORK/first.txt"
-	SKETCH="SELECT iblt_agg(aid, iblt_checksum(t), 10) FROM pgbench_accounts t"
-	compare
-	diff <(sort "$WORK/first.txt") <(sort "$WORK/found.txt") >/dev/null || die "two answers differ"
-}
-
-# The truth by moving the whole table: EXCEPT in both directions.
-full_comparison() {
-	on subscriber <<-SQL
-		SET client_min_messages = error;
-		CREATE EXTENSION IF NOT EXISTS postgres_fdw;
-		CREATE SERVER pub FOREIGN DATA WRAPPER postgres_fdw
-			OPTIONS (host '$WORK/s', port '$PUB_PORT', dbname 'shop', fetch_size '20000');
-		CREATE USER MAPPING FOR postgres SERVER pub OPTIONS (user 'postgres');
-		CREATE SCHEMA pub;
-		IMPORT FOREIGN SCHEMA public LIMIT TO (pgbench_accounts) FROM SERVER pub INTO pub;
-		SET work_mem = '256MB';
-		CREATE TEMP TABLE p AS SELECT * FROM pub.pgbench_accounts;
-		CREATE TEMP TABLE l AS SELECT * FROM p EXCEPT SELECT * FROM pgbench_accounts;
-		CREATE TEMP TABLE r AS SELECT * FROM pgbench_accounts EXCEPT SELECT * FROM p;
-		SELECT aid, CASE WHEN r.aid IS NULL THEN 'left' WHEN l.aid IS NULL THEN 'right' ELSE 'both' END
-		FROM l FULL JOIN r USING (aid);
-	SQL
-}
-
-# The bytes of the rows themselves, as they go over the wire in a dump.
-table_bytes() { on publisher "SELECT sum(length(t::text)) FROM pgbench_accounts t"; }
-
-show_answer() {
-	local side meaning count line
+show_keys() {
+	local side meaning
 	while read -r side meaning; do
-		count=$(grep -c " $side$" "$WORK/found.txt" || true)
-		show "$(printf '%-6s %4d  %s' "$side" "$count" "$meaning")"
-		grep " $side$" "$WORK/found.txt" | sort -n | cut -d' ' -f1 | tr '\n' ' ' | fold -s -w 72 |
-			while IFS= read -r line || [ -n "$line" ]; do show "             $line"; done
+		show "$(printf '%5d %-35s' "$(grep -c " $side$" "$WORK/hand.txt" || true)" "$meaning")" \
+			"$(grep " $side$" "$WORK/hand.txt" | sort -n | awk 'NR <= 5 { printf "%s ", $1 } NR == 6 { printf "..." }')"
 	done <<-SIDES
-		both   on both sides, contents differ; aid:
-		left   only on the publisher; aid:
-		right  only on the subscriber; aid:
+		both on both sides, contents differ:
+		there only on the publisher ("left"):
+		here only on the subscriber ("right"):
 	SIDES
 }
 
-check() {
-	local expected found table
-	heading "Is that the truth?  EXCEPT over postgres_fdw, in both directions"
-	timed full_comparison >"$WORK/truth.txt"
-	table=$(table_bytes)
-	show "$(wc -l <"$WORK/truth.txt") keys in $TOOK ms, for which the whole table travelled: $(commas "$table") bytes"
-	sort "$WORK/found.txt" >"$WORK/found.sorted"
-	sort "$WORK/truth.txt" >"$WORK/truth.sorted"
-	if ! diff "$WORK/truth.sorted" "$WORK/found.sorted" >"$WORK/wrong.txt"; then
-		head -n 20 "$WORK/wrong.txt" >&2
-		die "the keys found are not those of the full comparison"
-	fi
-	expected=$DRIFT
-	found=$(wc -l <"$WORK/found.txt")
-	[ "$found" -eq "$expected" ] || die "$expected keys drifted, but $found were found"
-	show "the same keys, each with the same side: $found of $found"
-	heading "Result: $expected rows drifted, $found found, $found confirmed;" \
-		"$(commas "$WIRE") bytes sent instead of $(commas "$table")."
+underneath() {
+	heading "5. What happened underneath: one value from each side, and their difference"
+	subtract "SELECT iblt_agg(aid, iblt_checksum(t)) FROM pgbench_accounts t"
+	same_keys "$WORK/truth.txt" "$WORK/hand.txt" "the keys decoded are not those of the full comparison"
+	show_keys
+	# (if that one was too small already, or nothing is, there is nothing more to see)
+	if [ -s "$WORK/decode.err" ] || [ "$DRIFT" -lt 20 ]; then return; fi
+	heading "   And a sketch that is too small?"
+	subtract "SELECT iblt_agg(aid, iblt_checksum(t), 10) FROM pgbench_accounts t"
+	same_keys "$WORK/truth.txt" "$WORK/hand.txt" "the keys decoded are not those of the full comparison"
+	show "the same $DRIFT keys"
+}
+
+# --- repair ---------------------------------------------------------------------
+
+# One statement of each kind, with long fillers shortened.
+show_statements() {
+	on subscriber "SELECT DISTINCT ON (action) sql FROM preview WHERE sql IS NOT NULL ORDER BY action, key" |
+		sed -E 's/ {4,}/../g' | while IFS= read -r line; do
+			fold -s -w $((WIDTH - 8)) <<<"$line" | sed '2,$s/^/    /' | indent
+		done
+}
+
+# The answer's rows by kind must be what drifted, as seen from the publisher.
+check_actions() {
+	check_answer "SELECT count(*) FILTER (WHERE action = 'update'), count(*) FILTER (WHERE action = 'insert'),
+		count(*) FILTER (WHERE action = 'delete'), count(*) FILTER (WHERE status <> '$2') FROM $1" \
+		"$CHANGED $DELETED $INSERTED 0" "updates, inserts, deletes, and those that are not $2"
+}
+
+repair() {
+	heading "6. Repair: first the statements only, the publisher's rows win"
+	ask preview "SELECT * FROM iblt_repair('pgbench_accounts', 'publisher', 'pull')"
+	check_actions preview preview
+	show_statements
+	show "... $(commas "$DRIFT") statements in all"
+	heading "   Then the same, applied in one transaction"
+	ask applied "SELECT * FROM iblt_repair('pgbench_accounts', 'publisher', 'pull', apply => true)"
+	if [ "$DRIFT" -gt 0 ]; then show_answer "SELECT action, status, count(*) FROM applied GROUP BY 1, 2 ORDER BY 1, 2"; fi
+	check_actions applied applied
+	check_answer "WITH p AS (SELECT key, action, sql FROM preview), a AS (SELECT key, action, sql FROM applied)
+		SELECT count(*) FROM ((TABLE p EXCEPT TABLE a) UNION ALL (TABLE a EXCEPT TABLE p)) AS x" 0 \
+		"statements that are not those of the preview"
+	REPAIRED=$(on subscriber "SELECT count(*) FROM applied WHERE status = 'applied'")
+	show "none skipped; the statements were exactly those of the preview ($(commas "$TOOK") ms)"
+}
+
+# A new transaction on the publisher changes all rows that were repaired, and
+# inserts an account, whose number was in use on the subscriber if rows were
+# inserted there: that would have stopped replication.
+replicate_again() {
+	local new=$((100000 * SCALE + 7)) changed
+	{
+		echo "BEGIN; CREATE TEMP TABLE repaired (aid int) ON COMMIT DROP; INSERT INTO repaired VALUES (1)"
+		sed -nE 's/^([0-9]+) (both|there)$/, (\1)/p' "$WORK/truth.txt"
+		echo "; UPDATE pgbench_accounts SET abalance = 123456789 WHERE aid IN (SELECT aid FROM repaired);"
+		echo "INSERT INTO pgbench_accounts VALUES ($new, 1, 123456789, 'new'); COMMIT;"
+	} | on publisher
+	caught_up
+	changed=$(on publisher "SELECT count(*) FROM pgbench_accounts WHERE abalance = 123456789")
+	[ "$changed" -gt $((CHANGED + DELETED)) ] || die "the new transaction missed rows"
+	check_answer "SELECT count(*) FROM pgbench_accounts WHERE abalance = 123456789" "$changed" "rows of the new transaction that arrived"
+	show "replication goes on: a new transaction that changes every repaired row has arrived," \
+		"$(commas "$changed") rows"
+}
+
+equal_again() {
+	heading "7. Equal again"
+	audit_equal
+	full_comparison "$WORK/after.txt"
+	[ ! -s "$WORK/after.txt" ] || die "a full comparison still finds $(wc -l <"$WORK/after.txt") differences"
+	show "EXCEPT over postgres_fdw, in both directions: 0 rows"
+	replicate_again
+}
+
+sum_up() {
+	heading "Result: $(commas "$DRIFT") rows drifted, $(commas "$(wc -l <"$WORK/found.txt")") found," \
+		"$(commas "$(wc -l <"$WORK/truth.txt")") confirmed by a full comparison, $(commas "$REPAIRED") repaired;"
+	say "$(commas "$SENT") bytes sent instead of $(commas "$WHOLE")."
 }
 
 inner() {
-	say "iblt: which rows differ between two servers?"
+	trap '[ $? -eq 0 ] || exit 1' EXIT
+	say "iblt: which rows differ between two servers, and how do they become the same?"
 	enter_work
 	build
 	set_up_replication
-	run_load
-	let_drift
-	heading "4. One value from each side, and their difference"
-	compare
-	show_answer
-	WIRE=$SENT
-	if [ "$TRIES" -eq 1 ] && [ "$DRIFT" -ge 20 ]; then too_small; fi
-	check
+	business_as_usual
+	drift
+	which_rows
+	underneath
+	repair
+	equal_again
+	sum_up
 	stop_server subscriber
 	stop_server publisher
 }
 
+read_settings
 if [ -n "${IBLT_WORK-}" ]; then inner; else supervise demo test/demo.sh; fi
