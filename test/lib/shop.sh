@@ -93,9 +93,9 @@ caught_up() {
 		FROM pg_stat_replication WHERE application_name = 'shop_sub'"
 }
 
-# Load on the publisher until stop_load.
+# start_load RATE: so many transactions a second on the publisher, until stop_load.
 start_load() {
-	pgbench -n -c 2 -T 3600 -h "$WORK/s" -p $PUB_PORT -U postgres shop >"$WORK/pgbench-load.log" 2>&1 &
+	pgbench -n -c 2 -T 3600 -R "$1" -h "$WORK/s" -p $PUB_PORT -U postgres shop >"$WORK/pgbench-load.log" 2>&1 &
 	LOAD=$!
 }
 
