@@ -311,7 +311,6 @@ repair() {
 	heading "   Then the same, applied in one transaction"
 	ask applied "SELECT * FROM iblt_repair('pgbench_accounts', 'publisher', 'pull', apply => true)"
 	took=$TOOK
-	show_answer "SELECT action, status, count(*) FROM applied GROUP BY 1, 2 ORDER BY 1, 2"
 	check_actions applied applied
 	check_answer "WITH p AS (SELECT key, action, sql FROM preview), a AS (SELECT key, action, sql FROM applied)
 		SELECT count(*) FROM ((TABLE p EXCEPT TABLE a) UNION ALL (TABLE a EXCEPT TABLE p)) AS x" 0 \
@@ -320,6 +319,7 @@ repair() {
 	if [ "$DRIFT" -eq 0 ]; then
 		show "nothing to repair"
 	else
+		show_answer "SELECT action, status, count(*) FROM applied GROUP BY 1, 2 ORDER BY 1, 2"
 		show "none skipped; the statements were exactly those of the preview ($(commas "$took") ms)"
 	fi
 }
