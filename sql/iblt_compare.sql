@@ -646,7 +646,7 @@ CREATE FUNCTION iblt_compare_content_sql(plan jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN plan ? 'literals' THEN @extschema@.iblt_repair_content_sql(plan)
+	SELECT CASE WHEN plan ? 'texts' THEN @extschema@.iblt_repair_content_sql(plan)
 		WHEN (plan ->> 'rows')::boolean THEN @extschema@.iblt_compare_json_sql(plan -> 'columns', false)
 		ELSE 'NULL::jsonb' END
 $$;
@@ -663,7 +663,7 @@ AS $$
 			' CASE WHEN %1$s IS NOT NULL THEN %4$s END AS content FROM %5$s LEFT JOIN %6$s AS t ON %7$s%8$s',
 		format('t.%I', plan -> 'key' -> 0 ->> 'name'), @extschema@.iblt_compare_content_checksum(plan, side),
 		@extschema@.iblt_compare_mark_sql(plan),
-		format(CASE WHEN plan ? 'literals' THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END,
+		format(CASE WHEN plan ? 'texts' THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END,
 			@extschema@.iblt_compare_content_sql(plan)),
 		@extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',
 		@extschema@.iblt_compare_match_sql(plan, side), @extschema@.iblt_compare_condition(plan, side, 'AND'))
@@ -684,7 +684,7 @@ AS $$
 			' FROM (SELECT iblt_k.iblt_k1 AS hash, iblt_j.iblt_key AS key, %s AS checksum, %s AS mark, %s AS content'
 			' FROM %s JOIN %s AS t ON %s, LATERAL (SELECT %s AS iblt_key) AS iblt_j%s) AS iblt_a'
 			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key',
-		CASE WHEN plan ? 'literals' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
+		CASE WHEN plan ? 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		@extschema@.iblt_compare_content_checksum(plan, side), @extschema@.iblt_compare_mark_sql(plan),
 		@extschema@.iblt_compare_content_sql(plan), @extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',

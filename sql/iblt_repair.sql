@@ -1,9 +1,10 @@
 -- Live repair ------------------------------------------------------------------
 --
 -- Functions named iblt_repair_* are the steps of iblt_repair.  It compares as
--- iblt_compare does, with a plan that has two entries more: "literals" makes a
--- lookup give rows as arrays of literals, [[count, [literal, ...]], ...], and
--- "repair" says which side is the target and how its columns are written.
+-- iblt_compare does, with a plan that has two entries more: "texts" makes a
+-- lookup give rows as arrays of their values' texts, [[count, [text, ...]], ...],
+-- and "repair" says which side is the target and how its columns are written.
+-- What a peer says is quoted here, where the statements are made.
 -- Statements name everything with its schema, so that they mean the same under
 -- any search_path; and literals are of the target's types but without their
 -- modifiers: a cast to varchar(3) would cut a value that an assignment refuses.
@@ -39,12 +40,13 @@ CREATE FUNCTION iblt_repair_content_sql(plan jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	-- format uses the type's output; a cast to text would lose the blanks of a character(n)
-	SELECT format('to_jsonb(ARRAY[%s])', string_agg(format('format(''%%L'', %s)', coalesce(
+	-- format uses the type's output; a cast to text would lose the blanks of a
+	-- character(n).  IS NULL is also true of a row of nulls.
+	SELECT format('to_jsonb(ARRAY[%s])', string_agg(format('CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END', coalesce(
 		format('t.%I::', c ->> 'name') || @extschema@.iblt_repair_via(c), @extschema@.iblt_compare_expression(c))), ', ' ORDER BY position))
 	FROM jsonb_array_elements(plan -> 'columns') WITH ORDINALITY AS a(c, position)
 $$;
-COMMENT ON FUNCTION iblt_repair_content_sql(jsonb) IS 'the expression of a row of t as a jsonb array of literals';
+COMMENT ON FUNCTION iblt_repair_content_sql(jsonb) IS 'the expression of a row of t as a jsonb array of texts';
 
 CREATE FUNCTION iblt_repair_type(type oid) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -204,7 +206,7 @@ BEGIN
 			' set_config(''xmloption'', ''content'', false), set_config(''application_name'', %L, false))',
 			left('iblt_repair ' || relation::text, 63)));
 	END IF;
-	plan := @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options || '{"rows": true, "literals": true}');
+	plan := @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options || '{"rows": true, "texts": true}');
 	described := @extschema@.iblt_repair_ask(conn, target, format('SELECT %s.iblt_repair_describe(%L)',
 		plan -> target ->> 'schema', plan -> target ->> 'relation'));
 	PERFORM @extschema@.iblt_repair_check_target(conn, plan, target, described ->> 'kind', (repair ->> 'apply')::boolean);
@@ -245,15 +247,15 @@ AS $$
 			WHEN x.action = 'update' AND p.changes IS NULL THEN 'differs in a value that has the same text on both sides' END,
 		1, p.changed)::@extschema@.iblt_repair_step), '{}')
 	FROM changed AS x, LATERAL (SELECT
-		string_agg(concat("column", ' ', coalesce(equal, 'OPERATOR(pg_catalog.=)'), ' ', x.target ->> i, suffix), ' AND ' ORDER BY i) FILTER (WHERE key) AS this,
-		string_agg(concat("column", ' = ', x.source ->> i, suffix), ', ' ORDER BY i) FILTER (WHERE NOT generated AND x.source ->> i <> x.target ->> i) AS changes,
-		array_agg(name) FILTER (WHERE NOT generated AND x.source ->> i <> x.target ->> i) AS changed,
-		string_agg("column", ', ' ORDER BY i) FILTER (WHERE generated AND x.source ->> i <> x.target ->> i) AS made,
-		string_agg("column", ', ' ORDER BY i) FILTER (WHERE always AND x.source ->> i <> x.target ->> i) AS fixed,
+		string_agg(concat("column", ' ', coalesce(equal, 'OPERATOR(pg_catalog.=)'), ' ', old, suffix), ' AND ' ORDER BY i) FILTER (WHERE key) AS this,
+		string_agg(concat("column", ' = ', new, suffix), ', ' ORDER BY i) FILTER (WHERE NOT generated AND new <> old) AS changes,
+		array_agg(name) FILTER (WHERE NOT generated AND new <> old) AS changed,
+		string_agg("column", ', ' ORDER BY i) FILTER (WHERE generated AND new <> old) AS made,
+		string_agg("column", ', ' ORDER BY i) FILTER (WHERE always AND new <> old) AS fixed,
 		bool_or(always) AS always,
 		string_agg("column", ', ' ORDER BY i) FILTER (WHERE NOT generated) AS names,
-		string_agg(x.source ->> i || suffix, ', ' ORDER BY i) FILTER (WHERE NOT generated) AS vals
-		FROM col) AS p
+		string_agg(new || suffix, ', ' ORDER BY i) FILTER (WHERE NOT generated) AS vals
+		FROM col, LATERAL (SELECT quote_nullable(x.source ->> i), quote_nullable(x.target ->> i)) AS literal(new, old)) AS p
 $$;
 COMMENT ON FUNCTION iblt_repair_unique_steps(jsonb, iblt_difference[]) IS 'the statements for keys that are unique';
 
@@ -268,13 +270,13 @@ AS $$
 		SELECT position::integer - 1 AS i, x.* FROM jsonb_array_elements(plan -> 'repair' -> 'columns') WITH ORDINALITY AS a(c, position),
 			jsonb_to_record(c) AS x("column" text, suffix text, equal text, generated boolean, always boolean)
 	), changed AS (
-		SELECT d.id, d.key, c.lits, coalesce(c.n, 0) AS n
+		SELECT d.id, d.key, c.texts, coalesce(c.n, 0) AS n
 		FROM unnest(differences) AS d LEFT JOIN LATERAL (
-			SELECT e -> 1 AS lits, sum(sign * (e ->> 0)::bigint)::bigint AS n
+			SELECT e -> 1 AS texts, sum(sign * (e ->> 0)::bigint)::bigint AS n
 			FROM (VALUES (d.here, 1), (d.there, -1)) AS s(rows, sign), jsonb_array_elements(s.rows) AS e
 			GROUP BY e -> 1 HAVING sum(sign * (e ->> 0)::bigint) <> 0) AS c ON true
 	), wanted AS (
-		SELECT id, key, lits, abs(n) AS n, CASE WHEN n = 0 THEN 'update'
+		SELECT id, key, texts, abs(n) AS n, CASE WHEN n = 0 THEN 'update'
 			WHEN (n > 0) = (plan -> 'repair' ->> 'target' = 'here') THEN 'delete' ELSE 'insert' END AS action FROM changed
 	)
 	SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, CASE x.action
@@ -288,14 +290,14 @@ AS $$
 		CASE x.action WHEN 'update' THEN 'differs in a value that has the same text on both sides' END,
 		x.n, NULL)::@extschema@.iblt_repair_step), '{}')
 	FROM wanted AS x, LATERAL (SELECT
-		concat(string_agg(CASE WHEN x.lits ->> i = 'NULL' THEN concat('t.', "column", ' IS NULL AND ')
-			ELSE concat('t.', "column", ' ', equal, ' ', x.lits ->> i, suffix, ' AND ') END, '' ORDER BY i) FILTER (WHERE equal IS NOT NULL),
+		concat(string_agg(CASE WHEN x.texts ->> i IS NULL THEN concat('t.', "column", ' IS NULL AND ')
+			ELSE concat('t.', "column", ' ', equal, ' ', literal, suffix, ' AND ') END, '' ORDER BY i) FILTER (WHERE equal IS NOT NULL),
 			'ROW(', string_agg('t.' || "column", ', ' ORDER BY i), ')::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(',
-			string_agg(x.lits ->> i || suffix, ', ' ORDER BY i), ')::pg_catalog.record') AS this,
+			string_agg(literal || suffix, ', ' ORDER BY i), ')::pg_catalog.record') AS this,
 		bool_or(always) AS always,
 		string_agg("column", ', ' ORDER BY i) FILTER (WHERE NOT generated) AS names,
-		string_agg(x.lits ->> i || suffix, ', ' ORDER BY i) FILTER (WHERE NOT generated) AS vals
-		FROM col) AS p
+		string_agg(literal || suffix, ', ' ORDER BY i) FILTER (WHERE NOT generated) AS vals
+		FROM col, LATERAL quote_nullable(x.texts ->> i) AS literal) AS p
 $$;
 COMMENT ON FUNCTION iblt_repair_counted_steps(jsonb, iblt_difference[]) IS 'the statements for keys that several rows may have';
 
