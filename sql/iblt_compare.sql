@@ -977,63 +977,152 @@ COMMENT ON FUNCTION iblt_compare_look(text, jsonb, text[]) IS
 'those of the keys whose rows differ now, each side seen in one snapshot';
 
 -- Replication
+--
+-- The sides are looked at in turn with their replication: look, settle, look, wait,
+-- look, settle, look.  To settle is to wait until what the follower may already
+-- show is visible on the source, too; to wait is to do so until what the source
+-- shows is on the follower.  A difference is confirmed if its row versions are the
+-- same in all four.  If the source has the row, it had it from the second look to
+-- the fourth: the follower of the third has it from the source, as well as all
+-- that it shows of what came later, of which there was nothing, since the fourth
+-- look would have seen it.  If only the follower has the row, it had it from the
+-- first look to the third: whoever made it was visible to the second, and what
+-- removed it before the second had reached the follower by the third.
 
 -- A number, since arithmetic on pg_lsn is not in all releases.  Where the next
--- record would begin behind a page header, the last one ended before it.
+-- record would begin behind a page header, the last one ended before it.  A
+-- standby shows a commit shortly before it counts as replayed.
 CREATE FUNCTION iblt_compare_position(flushed boolean) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT p - CASE WHEN p % current_setting('wal_block_size')::numeric IN (24, 40)
 		THEN p % current_setting('wal_block_size')::numeric ELSE 0 END
-	FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+	FROM (SELECT CASE WHEN pg_is_in_recovery() THEN greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn())
 		WHEN flushed THEN pg_current_wal_flush_lsn()
 		ELSE pg_current_wal_insert_lsn() END - '0/0'::pg_lsn) AS w(p)
 $$;
 COMMENT ON FUNCTION iblt_compare_position(boolean) IS
 'a position in this server''s WAL behind all that is visible now';
 
-CREATE FUNCTION iblt_compare_passed("position" numeric, slot text) RETURNS boolean
+CREATE FUNCTION iblt_compare_passed("position" numeric) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN slot IS NULL THEN NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= $1
-		ELSE EXISTS (SELECT FROM pg_replication_slots s WHERE s.slot_name = slot
-			AND s.database = current_database() AND s.confirmed_flush_lsn - '0/0'::pg_lsn >= $1) END
+	SELECT NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= $1
 $$;
-COMMENT ON FUNCTION iblt_compare_passed(numeric, text) IS
-'has a slot''s subscriber, or without a slot this standby, passed a position?';
+COMMENT ON FUNCTION iblt_compare_passed(numeric) IS 'has this standby passed a position?';
 
-CREATE FUNCTION iblt_compare_wait_link(conn text, plan jsonb, link jsonb, deadline timestamptz) RETURNS boolean
+CREATE FUNCTION iblt_compare_applied(slot text) RETURNS numeric
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots s
+	WHERE s.slot_name = slot AND s.database = current_database()
+$$;
+COMMENT ON FUNCTION iblt_compare_applied(text) IS 'the position up to which a slot''s subscriber has applied everything';
+
+-- Several subscriptions may be of slots of one name, on different publishers.
+CREATE FUNCTION iblt_compare_received(slot text) RETURNS numeric[]
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(array_agg(st.received_lsn - '0/0'::pg_lsn), '{}')
+	FROM pg_subscription s JOIN pg_stat_subscription st ON st.subname = s.subname
+	WHERE s.subslotname = slot AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND st.subid IN (SELECT srsubid FROM pg_subscription_rel)
+		AND st.relid IS NULL AND st.received_lsn IS NOT NULL
+$$;
+COMMENT ON FUNCTION iblt_compare_received(text) IS 'the positions that subscriptions of a slot have received';
+
+-- A slot's name is no identity, for in a chain all may have the same; positions are
+-- as good as one.  A subscriber has received what its slot was told is applied, and
+-- no more than its publisher has written.
+CREATE FUNCTION iblt_compare_reached(conn text, plan jsonb, link jsonb, target numeric) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	source text := link ->> 'source';
-	ask text := CASE WHEN link ->> 'slot' IS NULL THEN link ->> 'follower' ELSE source END;
-	schema text := plan -> source ->> 'schema';
+	source text := plan -> (link ->> 'source') ->> 'schema';
+	follower text := plan -> (link ->> 'follower') ->> 'schema';
+	applied numeric;
+	received numeric[];
+	written numeric;
+BEGIN
+	IF link ->> 'slot' IS NULL THEN
+		RETURN @extschema@.iblt_peer_ask(conn, link ->> 'follower', format('SELECT %s.iblt_compare_passed(%s)', follower, target));
+	END IF;
+	applied := @extschema@.iblt_peer_ask(conn, link ->> 'source', format('SELECT %s.iblt_compare_applied(%L)', source, link ->> 'slot'));
+	IF applied IS NULL OR applied < target THEN
+		RETURN false;
+	END IF;
+	received := @extschema@.iblt_peer_ask(conn, link ->> 'follower', format('SELECT %s.iblt_compare_received(%L)', follower, link ->> 'slot'));
+	IF received = '{}' THEN
+		RETURN false;
+	END IF;
+	written := @extschema@.iblt_peer_ask(conn, link ->> 'source', format('SELECT %s.iblt_compare_position(false)', source));
+	-- the position is one before a page header, which has at most 40 bytes
+	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r WHERE r BETWEEN applied AND written + 40), false);
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_reached(text, jsonb, jsonb, numeric) IS
+'has the follower of a link applied everything up to a position? NULL if the slot''s subscriber seems to be another one';
+
+CREATE FUNCTION iblt_compare_wait_position(conn text, plan jsonb, link jsonb, target numeric, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	schema text := plan -> (link ->> 'source') ->> 'schema';
 	started timestamptz := clock_timestamp();
-	target numeric := @extschema@.iblt_peer_ask(conn, source, format('SELECT %s.iblt_compare_position(false)', schema));
-	grace interval := greatest('1 s', 5 * @extschema@.iblt_peer_ask(conn, source,
+	fitted timestamptz := started;
+	reached boolean;
+	grace interval := greatest('1 s', 5 * @extschema@.iblt_peer_ask(conn, link ->> 'source',
 		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval);
 	pause double precision := 0.01;
 BEGIN
 	LOOP
-		IF @extschema@.iblt_peer_ask(conn, ask, format('SELECT %s.iblt_compare_passed(%s, %L)',
-			plan -> ask ->> 'schema', target, link ->> 'slot'))::boolean THEN
+		reached := @extschema@.iblt_compare_reached(conn, plan, link, target);
+		IF reached THEN
 			RETURN true;
+		ELSIF reached IS NULL AND clock_timestamp() > fitted + interval '2 s' THEN
+			-- a subscriber shows what it has received within microseconds of its answer to the slot
+			RAISE WARNING USING MESSAGE = format('replication slot "%s" is another subscriber''s, differences cannot be confirmed', link ->> 'slot'),
+				DETAIL = 'There is a subscription with a slot of this name, but it has received other positions than the slot was told.',
+				HINT = 'Compare a subscriber with its own publisher.';
+			RETURN false;
 		ELSIF clock_timestamp() > deadline THEN
 			RETURN false;
 		END IF;
+		fitted := CASE WHEN reached IS NULL THEN fitted ELSE clock_timestamp() END;
 		-- WAL that the source has not even flushed by now is of no commit that was visible
 		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
-			target := least(target, @extschema@.iblt_peer_ask(conn, source,
+			target := least(target, @extschema@.iblt_peer_ask(conn, link ->> 'source',
 				format('SELECT %s.iblt_compare_position(true)', schema))::numeric);
 			grace := NULL;
 		END IF;
 		PERFORM pg_sleep(pause);
 		pause := least(pause * 1.5, 0.1);
 	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_wait_position(text, jsonb, jsonb, numeric, timestamptz) IS
+'waits until the follower of a link has applied everything up to a position; false if that takes too long';
+
+-- That positions fit is seen twice, the second time beyond all there was the first
+-- time: on a busy source, the range in which they fit is not so small.
+CREATE FUNCTION iblt_compare_wait_link(conn text, plan jsonb, link jsonb, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := format('SELECT %s.iblt_compare_position(false)', plan -> (link ->> 'source') ->> 'schema');
+BEGIN
+	IF link ->> 'slot' IS NOT NULL AND NOT @extschema@.iblt_compare_wait_position(conn, plan, link, 0, deadline) THEN
+		RETURN false;
+	END IF;
+	RETURN @extschema@.iblt_compare_wait_position(conn, plan, link,
+		@extschema@.iblt_peer_ask(conn, link ->> 'source', query)::numeric, deadline);
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_wait_link(text, jsonb, jsonb, timestamptz) IS
@@ -1051,11 +1140,7 @@ BEGIN
 		RETURN clock_timestamp() <= deadline;
 	END IF;
 	FOR link IN SELECT jsonb_array_elements(plan -> 'links') LOOP
-		IF NOT (link ->> 'ready')::boolean THEN
-			RAISE WARNING USING MESSAGE = 'replication of this relation is not ready, differences cannot be confirmed',
-				DETAIL = 'The subscription is disabled or still copies the relation, or there is a standby between the sides.';
-			RETURN false;
-		ELSIF NOT @extschema@.iblt_compare_wait_link(conn, plan, link, deadline) THEN
+		IF NOT @extschema@.iblt_compare_wait_link(conn, plan, link, deadline) THEN
 			RETURN false;
 		END IF;
 	END LOOP;
@@ -1065,8 +1150,115 @@ $$;
 COMMENT ON FUNCTION iblt_compare_wait(text, jsonb, timestamptz) IS
 'waits until all that either side shows now has reached the other; false if that takes too long';
 
--- A difference is confirmed when its rows on both sides stood still from one
--- look to the next while replication passed by.
+-- A transaction keeps its locks until it is visible, long after its WAL was sent if
+-- it waits for a synchronous standby.  A snapshot would not do: it does not name the
+-- latest transactions.  A partition attached in the same transaction is not in the
+-- tree yet; its parent is locked in a weaker mode.
+CREATE FUNCTION iblt_compare_writers(target regclass, of_all boolean) RETURNS text[]
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE tree AS (
+		SELECT c.oid, c.relkind FROM pg_class c WHERE c.oid = target
+		UNION
+		SELECT c.oid, c.relkind FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid JOIN pg_class c ON c.oid = i.inhrelid
+	)
+	SELECT coalesce(array_agg(DISTINCT l.virtualtransaction), '{}')
+	FROM pg_locks l LEFT JOIN tree ON tree.oid = l.relation
+		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+	WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND NOT pg_is_in_recovery()
+	AND CASE WHEN of_all OR EXISTS (SELECT FROM tree WHERE relkind NOT IN ('r', 'p', 'm'))
+		THEN l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock'
+		ELSE l.locktype = 'relation' AND (tree.relkind = 'p' AND l.mode = 'ShareUpdateExclusiveLock'
+			OR tree.oid IS NOT NULL AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) END
+$$;
+COMMENT ON FUNCTION iblt_compare_writers(regclass, boolean) IS
+'the transactions under way that may have written to a relation of this primary; or all that have written anything';
+
+-- Without synchronous replication, nothing but a page of pg_xact keeps a commit that
+-- was sent from being visible, and whoever still runs after a second has not committed.
+CREATE FUNCTION iblt_compare_settle(conn text, plan jsonb, source text, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	-- a condition with a parenthesis may read other relations
+	query text := format('SELECT %s.iblt_compare_writers(%L::pg_catalog.regclass, %L)', plan -> source ->> 'schema',
+		plan -> source ->> 'relation', strpos(coalesce(plan -> source ->> 'condition', ''), '(') > 0);
+	writers text[] := @extschema@.iblt_peer_ask(conn, source, query);
+	synchronous boolean;
+	pause double precision := 0.002;
+BEGIN
+	WHILE writers <> '{}' LOOP
+		synchronous := coalesce(synchronous, @extschema@.iblt_peer_ask(conn, source,
+			'SELECT pg_catalog.current_setting(''synchronous_standby_names'')') <> '');
+		IF NOT synchronous AND clock_timestamp() > started + interval '1 s' THEN
+			RETURN true;
+		ELSIF clock_timestamp() > deadline THEN
+			RETURN false;
+		END IF;
+		PERFORM pg_sleep(pause);
+		pause := least(pause * 1.5, 0.1);
+		writers := ARRAY(SELECT unnest(writers) INTERSECT SELECT unnest(@extschema@.iblt_peer_ask(conn, source, query)::text[]));
+	END LOOP;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_settle(text, jsonb, text, timestamptz) IS
+'waits until what a source has sent is visible on it, too; false if that takes too long';
+
+CREATE FUNCTION iblt_compare_again(conn text, plan jsonb, differences @extschema@.iblt_difference[])
+RETURNS @extschema@.iblt_difference[]
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT @extschema@.iblt_compare_look(conn, plan,
+		@extschema@.iblt_compare_id_keys(plan, ARRAY(SELECT d.id FROM unnest(differences) AS d)))
+$$;
+COMMENT ON FUNCTION iblt_compare_again(text, jsonb, iblt_difference[]) IS 'those of the differences that still are some';
+
+-- The mark of a row that did not stand still is NULL.
+CREATE FUNCTION iblt_compare_steady(conn text, plan jsonb, differences @extschema@.iblt_difference[], deadline timestamptz)
+RETURNS @extschema@.iblt_difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	source text;
+	settled boolean := true;
+BEGIN
+	IF plan -> 'links' = '[]' OR differences = '{}' THEN
+		RETURN differences;
+	END IF;
+	FOR source IN SELECT DISTINCT l ->> 'source' FROM jsonb_array_elements(plan -> 'links') AS l LOOP
+		settled := @extschema@.iblt_compare_settle(conn, plan, source, deadline) AND settled;
+	END LOOP;
+	RETURN ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count,
+			CASE WHEN settled AND a.mark = d.mark THEN a.mark END, NULL)::@extschema@.iblt_difference
+		FROM unnest(@extschema@.iblt_compare_again(conn, plan, differences)) AS a LEFT JOIN unnest(differences) AS d USING (id));
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_steady(text, jsonb, iblt_difference[], timestamptz) IS
+'looks at differences again when what replication had shown early is visible on its source';
+
+CREATE FUNCTION iblt_compare_ready(plan jsonb) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT jsonb_path_exists(plan -> 'links', '$[*] ? (@.ready == false)') THEN
+		RETURN true;
+	END IF;
+	RAISE WARNING USING MESSAGE = 'replication of this relation is not ready, differences cannot be confirmed',
+		DETAIL = 'The subscription is disabled or still copies the relation, or there is a standby between the sides.';
+	RETURN false;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_ready(jsonb) IS 'can it be waited for replication? With a warning if not';
+
+-- A difference is confirmed when its rows on both sides stood still while
+-- replication passed by.
 CREATE FUNCTION iblt_compare_recheck(conn text, plan jsonb, differences @extschema@.iblt_difference[])
 RETURNS @extschema@.iblt_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1074,24 +1266,26 @@ RETURNS @extschema@.iblt_difference[]
 AS $$
 DECLARE
 	deadline timestamptz := clock_timestamp() + (plan ->> 'timeout')::interval;
+	confirmed @extschema@.iblt_difference[] := '{}';
 	again @extschema@.iblt_difference[];
-	keys text[];
 BEGIN
-	FOR round IN 1 .. (plan ->> 'recheck')::integer LOOP
-		keys := @extschema@.iblt_compare_id_keys(plan, ARRAY(SELECT d.id FROM unnest(differences) AS d WHERE d.confirmed IS NOT TRUE));
-		EXIT WHEN keys = '{}';
-		PERFORM @extschema@.iblt_compare_progress(plan, format('waiting for replication, to look at %s keys again',
-			(SELECT count(*) FROM unnest(differences) AS d WHERE d.confirmed IS NOT TRUE)));
-		EXIT WHEN NOT @extschema@.iblt_compare_wait(conn, plan, deadline);
-		again := @extschema@.iblt_compare_look(conn, plan, keys);
-		differences := ARRAY(SELECT d FROM unnest(differences) AS d WHERE d.confirmed)
-			|| ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count, a.mark,
+	IF @extschema@.iblt_compare_ready(plan) THEN
+		differences := @extschema@.iblt_compare_steady(conn, plan, differences, deadline);
+		FOR round IN 1 .. (plan ->> 'recheck')::integer LOOP
+			EXIT WHEN differences = '{}';
+			PERFORM @extschema@.iblt_compare_progress(plan,
+				format('waiting for replication, to look at %s keys again', cardinality(differences)));
+			EXIT WHEN NOT @extschema@.iblt_compare_wait(conn, plan, deadline);
+			again := @extschema@.iblt_compare_steady(conn, plan, @extschema@.iblt_compare_again(conn, plan, differences), deadline);
+			again := ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count, a.mark,
 					coalesce(a.mark = d.mark, false))::@extschema@.iblt_difference
-				FROM unnest(again) AS a LEFT JOIN unnest(differences) AS d USING (id)
-				WHERE d.confirmed IS NOT TRUE);
-	END LOOP;
-	RETURN ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count, d.mark,
-		coalesce(d.confirmed, false))::@extschema@.iblt_difference FROM unnest(differences) AS d);
+				FROM unnest(again) AS a LEFT JOIN unnest(differences) AS d USING (id));
+			confirmed := confirmed || ARRAY(SELECT a FROM unnest(again) AS a WHERE a.confirmed);
+			differences := ARRAY(SELECT a FROM unnest(again) AS a WHERE NOT a.confirmed);
+		END LOOP;
+	END IF;
+	RETURN confirmed || ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count, d.mark,
+		false)::@extschema@.iblt_difference FROM unnest(differences) AS d);
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_recheck(text, jsonb, iblt_difference[]) IS
@@ -1175,7 +1369,7 @@ DECLARE
 		WHEN coalesce((options ->> 'recheck')::integer, 0) NOT BETWEEN 0 AND 1000 THEN 'recheck must be between 0 and 1000'
 		WHEN coalesce(options ->> 'extra_columns', '') NOT IN ('warn', 'error', 'ignore')
 			THEN 'extra_columns must be warn, error or ignore'
-		WHEN coalesce((options ->> 'timeout')::interval, '-1 s') < '0 s' THEN 'timeout must not be negative'
+		WHEN coalesce((options ->> 'timeout')::interval, '-1 s') NOT BETWEEN '0 s' AND '1 year' THEN 'timeout must be between 0 and 1 year'
 		WHEN options -> 'columns' = '[]' OR options -> 'key_columns' = '[]' THEN 'columns and key_columns must not be empty'
 		WHEN options -> 'rows' IS NULL OR options -> 'cast_types' IS NULL OR options -> 'progress' IS NULL
 			THEN 'rows, cast_types and progress must not be null' END;

@@ -1,0 +1,309 @@
+# Rows in flight that iblt_compare must not confirm as differences: commits that the
+# subscriber shows before the publisher does, because they wait for a synchronous
+# standby, and slots that have the name of another subscription's.  What truly
+# differs is confirmed all the same, where nothing that matters is under way.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+sub server
+{
+	my ($name) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
+	$node->append_conf('postgresql.conf', "wal_receiver_status_interval = 1s\nmax_worker_processes = 16\nfsync = off");
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt');
+	return $node;
+}
+
+sub literal
+{
+	my ($text) = @_;
+	$text =~ s/'/''/g;
+	return "'$text'";
+}
+
+# psql that runs in the background; {done}->() waits for its end and returns its output.
+sub background
+{
+	my ($node, $sql) = @_;
+	my $run = { out => '', err => '' };
+	$run->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $sql ], '<', \'', '>', \$run->{out}, '2>', \$run->{err});
+	return $run;
+}
+
+sub finish
+{
+	my ($run) = @_;
+	$run->{run}->finish;
+	return $run->{out};
+}
+
+sub compare_sql
+{
+	my ($table, $peer, $options) = @_;
+	return "SELECT key ->> 'id', side, confirmed FROM iblt_compare('$table', ${\ literal($peer->connstr('postgres'))}" . ($options ? ", $options" : '') . ')';
+}
+
+# The differences as a list "id side confirmed", in order, on one line.
+sub compare
+{
+	my ($node, $table, $peer, $options, $where) = @_;
+	return join ', ', sort map { s/\|/ /gr } split /\n/, $node->safe_psql('postgres', compare_sql($table, $peer, $options) . ($where ? " WHERE $where" : ''));
+}
+
+sub synchronous
+{
+	my ($node, $names) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('synchronous_standby_names') = '$names'") or die 'no reload';
+	return;
+}
+
+# Statements, each a transaction of its own, that wait for a synchronous standby; once they do.
+sub hanging
+{
+	my ($node, @statements) = @_;
+	my @runs = map { background($node, $_) } @statements;
+	my $number = @statements;
+	$node->poll_query_until('postgres', "SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'")
+	  or die 'commits do not wait';
+	return @runs;
+}
+
+sub shows
+{
+	my ($node, $query) = @_;
+	return $node->poll_query_until('postgres', $query) || die "not so: $query";
+}
+
+# LOCK keeps the subscriber from applying; it ends when its psql is told to.
+sub blocked
+{
+	my ($node, $table) = @_;
+	my $run = background($node, "BEGIN; LOCK TABLE $table IN SHARE MODE; SELECT pg_sleep(600)");
+	shows($node, "SELECT count(*) = 1 FROM pg_locks WHERE mode = 'ShareLock' AND granted AND relation = '$table'::regclass");
+	return $run;
+}
+
+sub unblock
+{
+	my ($node, $run, $table) = @_;
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE mode = 'ShareLock' AND granted AND relation = '$table'::regclass");
+	$run->{run}->finish;
+	return;
+}
+
+# --- a publisher and its subscriber -----------------------------------------------------
+
+my ($publisher, $subscriber) = map { server($_) } qw(publisher subscriber);
+foreach my $table (qw(t by_text))
+{
+	my $type = $table eq 't' ? 'int' : 'text';
+	$_->safe_psql('postgres', "CREATE TABLE $table (id $type PRIMARY KEY, v int)") foreach ($publisher, $subscriber);
+	$publisher->safe_psql('postgres', "INSERT INTO $table SELECT g, g FROM generate_series(1, 10) g");
+}
+$publisher->safe_psql('postgres', 'CREATE TABLE other (id int); CREATE VIEW v AS SELECT * FROM t; CREATE PUBLICATION pub FOR TABLE t, by_text');
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ literal($publisher->connstr('postgres'))} PUBLICATION pub");
+$subscriber->wait_for_subscription_sync($publisher, 'sub');
+$subscriber->safe_psql('postgres', "UPDATE $_ SET v = 0 WHERE id = '3'; DELETE FROM $_ WHERE id = '4'; INSERT INTO $_ VALUES ('5000', 0)") foreach (qw(t by_text));
+
+my @pairs = ([ $subscriber, $publisher, '3 both t, 4 there t, 5000 here t' ], [ $publisher, $subscriber, '3 both t, 4 here t, 5000 there t' ]);
+foreach my $table (qw(t by_text))
+{
+	foreach my $pair (@pairs)
+	{
+		my ($node, $peer, $all) = @$pair;
+		my $run = $node->name . ", $table";
+		is(compare($node, $table, $peer), $all, "$run: differences are confirmed");
+		cmp_ok($node->safe_psql('postgres', "SET client_min_messages = error; SELECT count(*) FROM iblt_compare('$table', ${\ literal($peer->connstr('postgres'))}, timeout => '1 year');
+			SELECT recheck_ms < 60000 FROM iblt_compare_stats()") =~ /t$/, '==', 1, "$run: without using up the timeout");
+		my $unrelated = background($publisher, 'BEGIN; INSERT INTO other VALUES (1); SELECT pg_sleep(600)');
+		my $writer = background($publisher, "BEGIN; UPDATE $table SET v = v WHERE id = '9'; SELECT pg_sleep(600)");
+		shows($publisher, "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+		is(compare($node, $table, $peer), $all, "$run: also while transactions write for long");
+		$publisher->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+		$_->{run}->finish foreach ($unrelated, $writer);
+	}
+}
+
+# --- commits that wait for a synchronous standby ------------------------------------------
+
+foreach my $table (qw(t by_text))
+{
+	synchronous($publisher, 'nosuch');
+	my ($unrelated) = hanging($publisher, 'INSERT INTO other VALUES (2)');
+	is(compare(@$_[0], $table, @$_[1]), @$_[2], @$_[0]->name . ", $table: a commit of another relation that waits is no matter") foreach (@pairs);
+	synchronous($publisher, '');
+	finish($unrelated);
+	synchronous($publisher, 'nosuch');
+	my @waiting = hanging($publisher, "UPDATE $table SET v = -1 WHERE id = '7'", "DELETE FROM $table WHERE id = '8'", "INSERT INTO $table VALUES ('20', 0)");
+	shows($subscriber, "SELECT count(*) FILTER (WHERE id = '7' AND v = -1) = 1 AND count(*) FILTER (WHERE id = '8') = 0
+		AND count(*) FILTER (WHERE id = '20') = 1 FROM $table");
+	is($publisher->safe_psql('postgres', "SELECT count(*) FROM $table WHERE id = '7' AND v = 7 OR id IN ('8', '20')"), '2', 'the subscriber shows what the publisher does not');
+	foreach my $pair (@pairs)
+	{
+		my ($node, $peer) = @$pair;
+		is(compare($node, $table, $peer, "timeout => '2 s'", 'confirmed'), '', $node->name . ", $table: nothing is confirmed while commits wait");
+		is(scalar(split /, /, compare($node, $table, $peer, "timeout => '1 s'")), 6, 'but all is shown');
+		is(compare($node, $table, $peer, "timeout => '1 s', condition => 'abs(v) < 100'", 'confirmed'), '', 'nor with a condition');
+	}
+	my $run = background($subscriber, compare_sql($table, $publisher, "timeout => '2 minutes'"));
+	usleep(1_000_000);
+	synchronous($publisher, '');
+	is(join(', ', sort map { s/\|/ /gr } split /\n/, finish($run)), $pairs[0][2], "$table: and once they are visible, what differs is confirmed");
+	finish($_) foreach (@waiting);
+}
+
+# A view has no locks of its own.
+$subscriber->safe_psql('postgres', 'CREATE VIEW v AS SELECT * FROM t');
+synchronous($publisher, 'nosuch');
+{
+	my ($waiting) = hanging($publisher, 'UPDATE t SET v = -2 WHERE id = 7');
+	shows($subscriber, 'SELECT v = -2 FROM t WHERE id = 7');
+	is(compare($subscriber, 't', $publisher, "peer_relation => 'v', key_columns => '{id}', timeout => '2 s'", 'confirmed'), '', 'a view of the table: nothing is confirmed');
+	synchronous($publisher, '');
+	finish($waiting);
+}
+
+# A row that the subscriber had early is gone from the publisher as soon as it would
+# be visible there: it is on neither look at the publisher, and always on the subscriber.
+foreach my $table (qw(t by_text))
+{
+	synchronous($publisher, 'nosuch');
+	my ($waiting) = hanging($publisher, "INSERT INTO $table VALUES ('30', 0)");
+	shows($subscriber, "SELECT count(*) = 1 FROM $table WHERE id = '30'");
+	my $lock = blocked($subscriber, $table);
+	my $run = background($subscriber, compare_sql($table, $publisher, "timeout => '5 s'"));
+	usleep(700_000);
+	my $gone = background($publisher, "SET synchronous_commit = local; DO \$\$ BEGIN
+		LOOP DELETE FROM $table WHERE id = '30'; EXIT WHEN FOUND; PERFORM pg_sleep(0.0002); END LOOP; END \$\$");
+	synchronous($publisher, '');
+	finish($_) foreach ($waiting, $gone);
+	unlike(finish($run), qr/^30\|here\|t/m, "$table: a row that was removed meanwhile is not confirmed");
+	unblock($subscriber, $lock, $table);
+	$publisher->wait_for_catchup('sub');
+	is(compare($subscriber, $table, $publisher), $pairs[0][2], 'and vanishes');
+}
+
+# --- a physical standby ---------------------------------------------------------------------
+
+$publisher->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($publisher, 'base', has_streaming => 1);
+$standby->start;
+synchronous($publisher, 'nosuch');
+{
+	my @waiting = hanging($publisher, 'UPDATE t SET v = -3 WHERE id = 7', 'DELETE FROM t WHERE id = 9', 'INSERT INTO t VALUES (21, 0)');
+	shows($standby, 'SELECT count(*) FILTER (WHERE id = 7 AND v = -3) = 1 AND count(*) FILTER (WHERE id = 9) = 0 AND count(*) FILTER (WHERE id = 21) = 1 FROM t');
+	foreach my $pair ([ $publisher, $standby ], [ $standby, $publisher ])
+	{
+		my ($node, $peer) = @$pair;
+		is(compare($node, 't', $peer, "timeout => '2 s'", 'NOT confirmed'), $node == $publisher ? '21 there f, 7 both f, 9 here f' : '21 here f, 7 both f, 9 there f',
+			$node->name . ': what only the standby shows is not confirmed');
+	}
+	synchronous($publisher, '');
+	finish($_) foreach (@waiting);
+	is(compare($publisher, 't', $standby), '', 'and vanishes');
+}
+$standby->stop;
+
+# --- both directions --------------------------------------------------------------------------
+
+SKIP:
+{
+	skip 'a publication of a part of the rows takes PostgreSQL 15', 1 if $publisher->safe_psql('postgres', 'SHOW server_version_num') < 150000;
+	$_->safe_psql('postgres', 'CREATE TABLE mutual (site int, id int, v int, PRIMARY KEY (site, id)); INSERT INTO mutual SELECT s, 10 * s + g, 0 FROM generate_series(1, 2) s, generate_series(1, 9) g')
+	  foreach ($publisher, $subscriber);
+	my $site = 0;
+	foreach my $pair (@pairs)
+	{
+		my ($node, $from) = @$pair;
+		$site++;
+		$from->safe_psql('postgres', "CREATE PUBLICATION mutual_$site FOR TABLE mutual WHERE (site = $site)");
+		$node->safe_psql('postgres', "CREATE SUBSCRIPTION mutual_$site CONNECTION ${\ literal($from->connstr('postgres'))} PUBLICATION mutual_$site WITH (copy_data = false)");
+	}
+	shows($_, q{SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srrelid = 'mutual'::regclass}) foreach ($publisher, $subscriber);
+	# the rows of the other site are not published
+	$publisher->safe_psql('postgres', 'DELETE FROM mutual WHERE site = 2 AND id = 21');
+	$subscriber->safe_psql('postgres', 'DELETE FROM mutual WHERE site = 1 AND id = 11');
+	is(compare($publisher, 'mutual', $subscriber), '11 here t, 21 there t', 'both directions: differences are confirmed');
+	my $number = 0;
+	foreach my $pair (@pairs)
+	{
+		my ($other, $node) = @$pair;
+		$number++;
+		synchronous($node, 'nosuch');
+		my @waiting = hanging($node, "UPDATE mutual SET v = 7 WHERE site = $number AND id % 10 = 7", "INSERT INTO mutual VALUES ($number, 40, 0)");
+		shows($other, "SELECT count(*) = 2 FROM mutual WHERE site = $number AND (v = 7 OR id = 40)");
+		is(compare($node, 'mutual', $other, "timeout => '2 s'", 'confirmed'), '', 'commits wait on ' . $node->name . ': nothing is confirmed there');
+		is(compare($other, 'mutual', $node, "timeout => '2 s'", 'confirmed'), '', 'nor on ' . $other->name);
+		synchronous($node, '');
+		finish($_) foreach (@waiting);
+	}
+	is(compare($publisher, 'mutual', $subscriber), '11 here t, 21 there t', 'both directions: once they are visible, what differs is confirmed');
+	$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION mutual_1');
+	$publisher->safe_psql('postgres', 'DROP SUBSCRIPTION mutual_2');
+}
+
+# --- a chain whose subscriptions have one name --------------------------------------------------
+
+my $last = server('last');
+$_->safe_psql('postgres', 'CREATE TABLE link (id int PRIMARY KEY, v int)') foreach ($publisher, $subscriber, $last);
+$publisher->safe_psql('postgres', 'INSERT INTO link SELECT g, g FROM generate_series(1, 10) g');
+foreach my $pair ([ $publisher, $subscriber ], [ $subscriber, $last ])
+{
+	my ($from, $to) = @$pair;
+	$from->safe_psql('postgres', 'CREATE PUBLICATION link FOR TABLE link');
+	$to->safe_psql('postgres', "CREATE SUBSCRIPTION chain CONNECTION ${\ literal($from->connstr('postgres'))} PUBLICATION link");
+	$to->wait_for_subscription_sync($from, 'chain');
+}
+$last->safe_psql('postgres', 'UPDATE link SET v = 0 WHERE id = 3');
+is(compare($last, 'link', $subscriber), '3 both t', 'in a chain, a difference from the next server is confirmed');
+is(compare($subscriber, 'link', $publisher), '', 'the link before it is complete');
+{
+	my $lock = blocked($last, 'link');
+	$publisher->safe_psql('postgres', 'UPDATE link SET v = -1 WHERE id = 7');
+	$publisher->wait_for_catchup('chain');
+	shows($subscriber, 'SELECT v = -1 FROM link WHERE id = 7');
+	foreach my $pair ([ $last, $publisher ], [ $publisher, $last ])
+	{
+		my ($node, $peer) = @$pair;
+		my ($rc, $out, $err) = $node->psql('postgres', compare_sql('link', $peer, "timeout => '10 s'"));
+		is(join(', ', sort split /\n/, $out), '3|both|f, 7|both|f', $node->name . ': a slot of the same name confirms nothing for another subscriber');
+		like($err, qr/WARNING:  replication slot "chain" is another subscriber's, differences cannot be confirmed/, 'with a warning');
+	}
+	unblock($last, $lock, 'link');
+}
+
+# Beside it, a subscription of its own to the first publisher with that slot's namesake.
+$last->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v int)');
+foreach my $from ($publisher, $subscriber)
+{
+	$from->safe_psql('postgres', "CREATE PUBLICATION more FOR TABLE t");
+	$from->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('twin', 'pgoutput')");
+	my $name = 'of_' . $from->name;
+	$last->safe_psql('postgres', "CREATE SUBSCRIPTION $name CONNECTION ${\ literal($from->connstr('postgres'))} PUBLICATION more WITH (create_slot = false, slot_name = twin, copy_data = false)");
+}
+shows($last, q{SELECT count(*) = 2 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srrelid = 't'::regclass});
+$last->safe_psql('postgres', 'INSERT INTO t SELECT g, 0 FROM generate_series(100, 102) g');
+is(compare($last, 't', $_, "condition => 'id >= 100 AND id < 1000'"), '100 here t, 101 here t, 102 here t', 'slots of one name on two publishers, compared with ' . $_->name)
+  foreach ($publisher, $subscriber);
+
+# --- options ---------------------------------------------------------------------------------------
+
+foreach my $timeout ('-1 s', '1000000 years', '1 year 1 day')
+{
+	my ($rc, $out, $err) = $subscriber->psql('postgres', compare_sql('t', $publisher, "timeout => '$timeout'"));
+	like($err, qr/ERROR:  timeout must be between 0 and 1 year/, "timeout => $timeout is refused");
+}
+
+$last->safe_psql('postgres', "ALTER SUBSCRIPTION $_ DISABLE; ALTER SUBSCRIPTION $_ SET (slot_name = NONE); DROP SUBSCRIPTION $_") foreach (qw(of_publisher of_subscriber chain));
+$_->stop foreach ($last, $subscriber, $publisher);
+done_testing();
