@@ -102,7 +102,8 @@ sub unblock
 
 # --- a publisher and its subscriber -----------------------------------------------------
 
-my ($publisher, $subscriber) = map { server($_) } qw(publisher subscriber);
+my $publisher = server('publisher');
+my $subscriber = server('subscriber');
 foreach my $table (qw(t by_text))
 {
 	my $type = $table eq 't' ? 'int' : 'text';
@@ -131,6 +132,16 @@ foreach my $table (qw(t by_text))
 		$publisher->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
 		$_->{run}->finish foreach ($unrelated, $writer);
 	}
+}
+
+# What is asked of the peer takes no right but SELECT on the table.
+$publisher->safe_psql('postgres', 'CREATE ROLE auditor LOGIN; GRANT SELECT ON t TO auditor');
+$subscriber->safe_psql('postgres', 'CREATE ROLE auditor LOGIN; GRANT SELECT ON t TO auditor');
+foreach my $pair (@pairs)
+{
+	my ($node, $peer, $all) = @$pair;
+	my $sql = "SELECT key ->> 'id', side, confirmed FROM iblt_compare('t', ${\ literal($peer->connstr('postgres') . ' user=auditor')})";
+	is(join(', ', sort map { s/\|/ /gr } split /\n/, $node->safe_psql('postgres', $sql)), $all, $peer->name . ' is asked by a user without rights');
 }
 
 # --- commits that wait for a synchronous standby ------------------------------------------
