@@ -381,7 +381,7 @@ COMMENT ON FUNCTION iblt_audit_check_columns(jsonb, text) IS 'an error for publi
 -- Changes between the steps of iblt_compare: what would be a warning becomes a
 -- note; without a subscription that runs nothing can be confirmed, so it is not
 -- tried; and where a subscription is audited whose slot the peer does not show
--- (a standby of the publisher), rows are looked at again all the same.
+-- (and which is no standby), rows are looked at again all the same.
 CREATE FUNCTION iblt_audit_plan(conn text, INOUT item jsonb, options jsonb, OUT plan jsonb) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -418,7 +418,7 @@ AS $$
 	SELECT nullif(concat_ws('; ',
 		CASE WHEN unconfirmed = 0 THEN NULL
 			WHEN (item ->> 'unready')::boolean THEN 'differences cannot be confirmed: replication of this table is not ready'
-				|| ' (the subscription is disabled or still copies it, or the subscriber is a standby)'
+				|| ' (the subscription is disabled or still copies it, or there is a standby between the sides)'
 			ELSE unconfirmed || ' differences could not be confirmed: rows kept changing, or replication did not pass in time' END,
 		'columns only here: ' || (SELECT @extschema@.iblt_audit_quoted(jsonb_agg(name)) FROM jsonb_array_elements_text(plan -> 'extra') AS name
 			WHERE jsonb_path_query_array(plan -> 'here' -> 'columns', '$[*].name') ? name),

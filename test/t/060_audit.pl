@@ -535,8 +535,8 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 	$standby->start;
 	$here->wait_for_catchup($standby, 'replay', $here->lsn('write'));
 	my ($got) = audit_subscription("'Sub', ${\ literal($standby->connstr('postgres'))}");
-	is(line($got->{'r.a'}), truth('r.a', node => $there), 'a standby of the publisher');
-	is($got->{'r.a'}{detail}, q(the peer does not have the subscription's slot, so it was not waited for replication), 'with what it cannot do');
+	is(line($got->{'r.a'}), truth('r.a', node => $there) =~ s/differs/not comparable/r =~ s/0$/19/r, 'a standby of the publisher');
+	like($got->{'r.a'}{detail}, qr/^differences cannot be confirmed: .* or there is a standby between the sides\)$/, 'with what it cannot do');
 	is(line($got->{'r.b'}), truth('r.b', node => $there, columns => 'id, v'), 'and where rows are equal');
 	$standby->stop;
 }
