@@ -1,10 +1,12 @@
 # Runs every example in README.md and doc/*.md and compares what it prints
 # with what the page shows.
 #
-# A block fenced as "sql" is run; a plain block right behind it is its expected
-# output, compared without regard to psql's borders, footers and padding.
-# A comment <!-- setup ... --> is run first and not shown to readers.  Each page
-# has a database of its own.
+# A block fenced as "sql" is run, and so is one fenced as "sh", except that its
+# "make" only looks whether the target exists; a plain block right behind it is its
+# expected output, compared without regard to psql's borders, footers and padding.
+# A comment <!-- setup ... --> is SQL that is run first and not shown to readers.
+# "text" is no example; any other fence is an error.  Each page has a database of
+# its own and one session.
 use strict;
 use warnings;
 
@@ -16,17 +18,46 @@ use Test::More;
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
 
-# The parts of a page: setup, sql and expected output, in order.
+# The parts of a page in order: setup, sql or sh, the line it begins at, and the
+# expected output; and what is wrong with its fences.
 sub examples
 {
 	my ($text) = @_;
-	my @parts;
+	my (@parts, @problems, $open);
+	my ($number, $end) = (0, -1);
 
-	while ($text =~ /^<!-- setup\n(.*?)^-->$|^```sql\n(.*?)^```\n(?:^```\n(.*?)^```$)?/gms)
+	foreach my $line (split /\n/, $text)
 	{
-		push @parts, defined $1 ? { sql => $1 } : { sql => $2, expected => $3 };
+		$number++;
+		if (!$open)
+		{
+			next unless $line =~ /^\s*(?:```+|~~~+)(.*)$|^<!-- (setup)$/;
+			$open = { kind => $2 // $1, line => $number, text => '', behind => $end == $number - 1 };
+		}
+		elsif ($line eq ($open->{kind} eq 'setup' ? '-->' : '```'))
+		{
+			if ($open->{kind} =~ /^(setup|sql|sh)$/)
+			{
+				push @parts, $open;
+				$end = $number if $open->{kind} ne 'setup';
+			}
+			elsif ($open->{kind} eq '' && $open->{behind})
+			{
+				$parts[-1]{expected} = $open->{text};
+			}
+			elsif ($open->{kind} ne 'text')
+			{
+				push @problems, "line $open->{line}: a block that is neither run nor the output of one: $open->{kind}";
+			}
+			$open = undef;
+		}
+		else
+		{
+			$open->{text} .= "$line\n";
+		}
 	}
-	return @parts;
+	push @problems, "line $open->{line}: not closed" if $open;
+	return (\@parts, join("\n", @problems));
 }
 
 # Rows with single spaces, without rules and row counts; errors without places.
@@ -45,43 +76,76 @@ sub normalise
 }
 
 my $node = PostgreSQL::Test::Cluster->new('docs');
-$node->init;
+$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
+$node->append_conf('postgresql.conf', "client_min_messages = warning\nwal_receiver_status_interval = 1s\nmax_locks_per_transaction = 256\n");
+# a role that must give its password to the database on the other side
+append_to_file($node->basedir . '/hba', "local shop_b auditor scram-sha-256\n" . slurp_file($node->data_dir . '/pg_hba.conf'));
+rename $node->basedir . '/hba', $node->data_dir . '/pg_hba.conf' or die $!;
 $node->start;
+
+# A shell script with a "make" that only looks, and its exit status if it fails.
+sub shell_command
+{
+	my ($page, $name, $text) = @_;
+	my $file = $node->basedir . "/$name";
+	append_to_file("$file.sh", "make() { command make -s -n -C '$top' \"\$@\" >/dev/null; }\nset -e\n$text");
+	return "\\! cd '${\ $node->basedir}' && PATH='$top/doc':\"\$PATH\" PGHOST='${\ $node->host}' PGPORT=${\ $node->port} PGDATABASE='doc_$page' "
+	  . "sh '$file.sh' >'$file.out' 2>&1 || echo 'ERROR: exit status '\$? >>'$file.out'\n";
+}
 
 my $shown = 0;
 foreach my $page ("$top/README.md", sort glob("$top/doc/*.md"))
 {
 	my $name = basename($page, '.md');
-	my @parts = examples(slurp_file($page));
-	next unless @parts;
+	my ($parts, $problems) = examples(slurp_file($page));
+	is($problems, '', "$name: every block is an example that is run, its output, or text");
+	next unless @$parts;
 
 	# One session a page, with a mark behind each part.
-	my $script = join '', map { "$_->{sql}\n\\echo ~~~~\n\\warn ~~~~\n" } @parts;
+	my $file = $node->basedir . "/$name";
+	my $n = 0;
+	my $script = join '', map { ($_->{kind} eq 'sh' ? shell_command($name, "$name." . $n++, $_->{text}) : $_->{text}) . "\n\\echo ~~~~\n\\warn ~~~~\n" } @$parts;
 	$node->safe_psql('postgres', qq(CREATE DATABASE "doc_$name"));
-	my $file = $node->basedir . "/$name.sql";
-	append_to_file($file, $script);
+	append_to_file("$file.sql", $script);
 	my ($out, $err) = run_command([
 		'psql', '-X', '-q', '-h', $node->host, '-p', $node->port,
-		'-d', "doc_$name", '-f', $file]);
+		'-d', "doc_$name", '-f', "$file.sql" ]);
 	my @out = split /^~~~~\n?/m, $out, -1;
 	my @err = split /^~~~~\n?/m, $err, -1;
+	is(scalar(@out) - 1, scalar(@$parts), "$name: the session went on to the end");
 
-	foreach my $i (0 .. $#parts)
+	$n = 0;
+	foreach my $i (0 .. $#$parts)
 	{
-		my $got = normalise(($out[$i] // '') . "\n" . ($err[$i] // ''));
-		my ($first) = $parts[$i]{sql} =~ /(\S.*)/;
+		my $part = $parts->[$i];
+		my $got = normalise(($out[$i] // '') . "\n" . ($err[$i] // '') . ($part->{kind} eq 'sh' ? slurp_file("$file." . $n++ . '.out') : ''));
+		my ($first) = $part->{text} =~ /(\S.*)/;
 
-		if (defined $parts[$i]{expected})
+		if (defined $part->{expected})
 		{
-			is($got, normalise($parts[$i]{expected}), "$name: $first");
+			is($got, normalise($part->{expected}), "$name, line $part->{line}: $first");
 			$shown++;
 		}
 		else
 		{
-			unlike($got, qr/ERROR|FATAL/, "$name: runs: $first");
+			unlike($got, qr/ERROR|FATAL|WARNING/, "$name, line $part->{line}: runs: $first");
 		}
 	}
 }
+
+# Every function that is no step of another one, nor behind a type, an operator, a
+# cast or an aggregate, has a heading in the reference.
+my $headings = join "\n", slurp_file("$top/doc/reference.md") =~ /^### .*/gm;
+my @public = split /\n/, $node->safe_psql('doc_reference', q{
+	SELECT DISTINCT p.proname FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
+	AND (p.proname = 'iblt_compare_stats' OR p.proname !~ '^iblt_(compare|peer|audit|repair)_' OR p.proname = 'iblt_audit_subscription')
+	AND NOT EXISTS (SELECT FROM pg_type t WHERE p.oid IN (t.typinput, t.typoutput, t.typreceive, t.typsend))
+	AND NOT EXISTS (SELECT FROM pg_operator o WHERE o.oprcode = p.oid)
+	AND NOT EXISTS (SELECT FROM pg_cast c WHERE c.castfunc = p.oid)
+	AND 'internal'::regtype <> ALL (p.proargtypes::oid[] || p.prorettype)});
+cmp_ok(scalar(@public), '>=', 25, 'the extension has functions');
+is(join(' ', grep { $headings !~ /`\Q$_\E\(/ } @public), '', 'every one of them is in the reference');
 cmp_ok($shown, '>=', 10, 'examples with output were found');
 $node->stop;
 done_testing();
