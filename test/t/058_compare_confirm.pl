@@ -112,7 +112,8 @@ foreach my $table (qw(t by_text))
 }
 $publisher->safe_psql('postgres', 'CREATE TABLE other (id int); CREATE VIEW v AS SELECT * FROM t; CREATE PUBLICATION pub FOR TABLE t, by_text');
 $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ literal($publisher->connstr('postgres'))} PUBLICATION pub");
-$subscriber->wait_for_subscription_sync($publisher, 'sub');
+$subscriber->poll_query_until('postgres', "SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
+$publisher->wait_for_catchup('sub');
 $subscriber->safe_psql('postgres', "UPDATE $_ SET v = 0 WHERE id = '3'; DELETE FROM $_ WHERE id = '4'; INSERT INTO $_ VALUES ('5000', 0)") foreach (qw(t by_text));
 
 my @pairs = ([ $subscriber, $publisher, '3 both t, 4 there t, 5000 here t' ], [ $publisher, $subscriber, '3 both t, 4 here t, 5000 there t' ]);
@@ -273,7 +274,8 @@ foreach my $pair ([ $publisher, $subscriber ], [ $subscriber, $last ])
 	my ($from, $to) = @$pair;
 	$from->safe_psql('postgres', 'CREATE PUBLICATION link FOR TABLE link');
 	$to->safe_psql('postgres', "CREATE SUBSCRIPTION chain CONNECTION ${\ literal($from->connstr('postgres'))} PUBLICATION link");
-	$to->wait_for_subscription_sync($from, 'chain');
+	$to->poll_query_until('postgres', "SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
+	$from->wait_for_catchup('chain');
 }
 $last->safe_psql('postgres', 'UPDATE link SET v = 0 WHERE id = 3');
 is(compare($last, 'link', $subscriber), '3 both t', 'in a chain, a difference from the next server is confirmed');

@@ -44,7 +44,8 @@ $here->safe_psql('postgres', "CREATE SUBSCRIPTION shop CONNECTION 'host=${\ $the
 	CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
 	CREATE USER MAPPING FOR auditor SERVER node_b OPTIONS (user 'auditor', password 'tops3cret');
 	GRANT USAGE ON FOREIGN SERVER node_b TO auditor");
-$here->wait_for_subscription_sync($there, 'shop');
+$here->poll_query_until('postgres', "SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
+$there->wait_for_catchup('shop');
 
 # --- running it ----------------------------------------------------------------------
 
