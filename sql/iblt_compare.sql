@@ -749,6 +749,15 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_scan(text, jsonb, integer) IS 'scans both sides at the same time; the sketch here, and a fold of the one there';
 
+CREATE FUNCTION iblt_compare_cells(s @extschema@.iblt, capacity integer) RETURNS integer
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN capacity < i.capacity THEN (@extschema@.iblt_info(@extschema@.iblt_fold(s, capacity, 0.01))).cells ELSE i.cells END
+	FROM @extschema@.iblt_info(s) AS i
+$$;
+COMMENT ON FUNCTION iblt_compare_cells(iblt, integer) IS 'cells of the fold for a capacity, which has it in 99 of 100 cases';
+
 -- A fold that could not be decoded is made larger: to twice its cells, for which
 -- half of these are sent, or else to the size that the estimate asks for.  A changed
 -- row counts two in the estimate, a missing one once: begin between the two.
@@ -762,16 +771,21 @@ DECLARE
 	most record := @extschema@.iblt_info(mine);
 	have record := @extschema@.iblt_info(theirs);
 	wanted integer := least(most.capacity, greatest(1.1 * greatest(0.75 * estimated, abs(most.rows - have.rows)), 10));
-	needed integer := CASE WHEN wanted < most.capacity THEN (@extschema@.iblt_info(@extschema@.iblt_fold(mine, wanted, 0.01))).cells ELSE most.cells END;
+	needed integer;
 	message text;
 BEGIN
+	needed := @extschema@.iblt_compare_cells(mine, wanted);
 	IF needed <= 2 * have.cells AND most.cells % (2 * have.cells) = 0 THEN
 		message := @extschema@.iblt_peer_ask(conn, 'there', format('SELECT %s.iblt_session_evens(%L, %s)',
 			schema, conn, 2 * have.cells / have.hashes));
 		theirs := @extschema@.iblt_compare_refine(theirs, message::@extschema@.iblt);
 	ELSE
-		wanted := greatest(wanted, 2 * have.capacity);
-		message := @extschema@.iblt_peer_ask(conn, 'there', CASE WHEN wanted >= most.capacity
+		-- it must become larger, or it would be asked for again and again
+		WHILE needed < 2 * have.cells AND needed < most.cells LOOP
+			wanted := least(most.capacity, 2 * wanted::bigint);
+			needed := @extschema@.iblt_compare_cells(mine, wanted);
+		END LOOP;
+		message := @extschema@.iblt_peer_ask(conn, 'there', CASE WHEN needed = most.cells
 			THEN format('SELECT %s.iblt_session_get(%L)', schema, conn)
 			ELSE format('SELECT %1$s.iblt_fold(%1$s.iblt_session_get(%2$L), %3$s, 0.01)', schema, conn, wanted) END);
 		theirs := message;

@@ -227,5 +227,40 @@ SKIP:
 	cmp_ok($used[1], '<=', 8 * $sketch + 4 * 250 * $total / 1048576, 'memory there: eight times a sketch and four times the rows');
 }
 
+# --- messages grow ------------------------------------------------------------------------
+#
+# Whatever the size of a sketch and of the fold that could not be decoded, and even
+# if the estimate is far too small, the next is at least twice as large, until it is
+# the whole; and what was put together of halves is what one message would have been.
+
+foreach my $capacity (100, 4000, 60000)
+{
+	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT dblink_connect('grow', $peer);
+		SELECT * FROM dblink('grow', 'SELECT iblt_session_keep(''grow'', iblt_agg(g, 2, iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g') AS t(kept boolean);
+		CREATE TEMP TABLE kept AS SELECT s::iblt FROM dblink('grow', 'SELECT iblt_session_get(''grow'')::text') AS t(s text);
+		" . q{DO $$
+		DECLARE
+			mine iblt := (SELECT iblt_agg(g, 1, (SELECT s FROM kept)) FROM generate_series(1, 3000) g);
+			whole iblt := (SELECT s FROM kept);
+			theirs iblt;
+			before integer;
+			steps integer;
+		BEGIN
+			FOR n IN 1 .. 40 LOOP
+				theirs := iblt_fold(whole, n, 0.1);
+				steps := 0;
+				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
+					before := (iblt_info(theirs)).cells;
+					theirs := iblt_compare_larger('grow', '{"there": {"schema": "public"}}', mine, theirs, n);
+					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
+					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);
+					steps := steps + 1;
+				END LOOP;
+				ASSERT theirs = whole AND steps > 0, 'not the whole';
+			END LOOP;
+		END $$});
+	is("$rc$err", '0', "capacity $capacity: each fold is twice the one before it, and the right one");
+}
+
 $_->stop foreach ($here, $there);
 done_testing();
