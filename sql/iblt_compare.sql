@@ -749,11 +749,11 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_scan(text, jsonb, integer) IS 'scans both sides at the same time; the sketch here, and a fold of the one there';
 
-CREATE FUNCTION iblt_compare_cells(s @extschema@.iblt, capacity integer) RETURNS integer
+CREATE FUNCTION iblt_compare_cells(s @extschema@.iblt, wanted integer) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN capacity < i.capacity THEN (@extschema@.iblt_info(@extschema@.iblt_fold(s, capacity, 0.01))).cells ELSE i.cells END
+	SELECT CASE WHEN wanted < i.capacity THEN (@extschema@.iblt_info(@extschema@.iblt_fold(s, wanted, 0.01))).cells ELSE i.cells END
 	FROM @extschema@.iblt_info(s) AS i
 $$;
 COMMENT ON FUNCTION iblt_compare_cells(iblt, integer) IS 'cells of the fold for a capacity, which has it in 99 of 100 cases';
@@ -782,7 +782,7 @@ BEGIN
 	ELSE
 		-- it must become larger, or it would be asked for again and again
 		WHILE needed < 2 * have.cells AND needed < most.cells LOOP
-			wanted := least(most.capacity, 2 * wanted::bigint);
+			wanted := least(most.capacity, wanted + wanted::bigint / 4 + 1);
 			needed := @extschema@.iblt_compare_cells(mine, wanted);
 		END LOOP;
 		message := @extschema@.iblt_peer_ask(conn, 'there', CASE WHEN needed = most.cells

@@ -230,7 +230,7 @@ SKIP:
 # --- messages grow ------------------------------------------------------------------------
 #
 # Whatever the size of a sketch and of the fold that could not be decoded, and even
-# if the estimate is far too small, the next is at least twice as large, until it is
+# if the estimate is far too small, the next is at least twice as large, and not much more, until it is
 # the whole; and what was put together of halves is what one message would have been.
 
 foreach my $capacity (100, 4000, 60000)
@@ -253,6 +253,7 @@ foreach my $capacity (100, 4000, 60000)
 					before := (iblt_info(theirs)).cells;
 					theirs := iblt_compare_larger('grow', '{"there": {"schema": "public"}}', mine, theirs, n);
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
+					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);
 					steps := steps + 1;
 				END LOOP;
