@@ -172,6 +172,8 @@ AS $$
 		'system', CASE WHEN has_function_privilege('pg_control_system()', 'execute')
 			THEN (SELECT system_identifier::text FROM pg_control_system()) END,
 		'recovery', pg_is_in_recovery(),
+		-- the same for this relation of this server alone
+		'identity', concat_ws(' ', pg_postmaster_start_time(), (SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
 		'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
 		'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
 		-- a heap page holds at most a tuple for each 28 bytes
@@ -1408,13 +1410,13 @@ DECLARE
 	there jsonb;
 	plan jsonb;
 BEGIN
-	IF conn IS NOT NULL THEN
-		there := @extschema@.iblt_compare_describe_peer(conn, name);
-	ELSIF name = here ->> 'relation' AND options -> 'condition' IS NOT DISTINCT FROM options -> 'peer_condition' THEN
+	there := CASE WHEN conn IS NULL THEN @extschema@.iblt_compare_describe(name::regclass)
+		ELSE @extschema@.iblt_compare_describe_peer(conn, name) END;
+	-- a wrong port or name of a server would otherwise make it equal
+	IF here -> 'identity' = there -> 'identity' AND options -> 'condition' IS NOT DISTINCT FROM options -> 'peer_condition' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'a relation cannot be compared with itself',
-			HINT = 'Give a peer, or another peer_relation of this database.';
-	ELSE
-		there := @extschema@.iblt_compare_describe(name::regclass);
+			HINT = CASE WHEN conn IS NULL THEN 'Give a peer, or another peer_relation of this database.'
+				ELSE 'See that the peer leads to the other server.' END;
 	END IF;
 	plan := @extschema@.iblt_compare_plan(here, there, options);
 	IF (plan ->> 'recheck')::integer > 0 AND current_setting('transaction_isolation') <> 'read committed' THEN

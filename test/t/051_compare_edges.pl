@@ -183,4 +183,16 @@ $here->safe_psql('postgres', 'DELETE FROM heir');
 $here->wait_for_subscription_sync($there, 'family');
 is(compare('family'), '', 'and once it is copied, all is equal');
 
+# --- the peer is this server ------------------------------------------------------------
+
+# By a wrong port, say.  The relation would be equal to itself.
+{
+	my $self = "'" . ($here->connstr('postgres') =~ s/'/''/gr) . "'";
+	my ($rc, $out, $err) = $here->psql('postgres', qq{SELECT * FROM "100%s".iblt_compare('family', $self)});
+	like($err, qr/ERROR:  a relation cannot be compared with itself\nHINT:  See that the peer leads/, 'a peer that is this server');
+	is($out, '', 'nothing is said of the relation');
+	$here->safe_psql('postgres', 'CREATE TABLE twin AS SELECT * FROM family');
+	is($here->safe_psql('postgres', qq{SELECT count(*) FROM "100%s".iblt_compare('family', $self, 'twin')}), '0', 'another relation of it is no mistake');
+}
+
 done_testing();
