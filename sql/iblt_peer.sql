@@ -165,7 +165,7 @@ END
 $$;
 COMMENT ON FUNCTION iblt_peer_value(text, double precision) IS 'the single value that a query sent to the peer gives';
 
-CREATE FUNCTION iblt_peer_ask(conn text, side text, query text) RETURNS text
+CREATE FUNCTION iblt_peer_ask(conn text, side text, query text, pause double precision DEFAULT 0.0002) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -174,13 +174,13 @@ DECLARE
 BEGIN
 	IF side = 'there' AND conn IS NOT NULL THEN
 		PERFORM @extschema@.iblt_peer_send(conn, query);
-		RETURN @extschema@.iblt_peer_value(conn);
+		RETURN @extschema@.iblt_peer_value(conn, pause);
 	END IF;
 	EXECUTE query INTO value;
 	RETURN value;
 END
 $$;
-COMMENT ON FUNCTION iblt_peer_ask(text, text, text) IS 'the single value that a query gives on a side';
+COMMENT ON FUNCTION iblt_peer_ask(text, text, text, double precision) IS 'the single value that a query gives on a side, waited for with such pauses';
 
 CREATE FUNCTION iblt_peer_connect(peer text, conn text, label text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -117,23 +117,6 @@ COMMENT ON FUNCTION iblt_repair_describe(regclass) IS 'what iblt_repair has to k
 
 -- The plan
 
-CREATE FUNCTION iblt_repair_ask(conn text, side text, query text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	value text;
-BEGIN
-	IF side = 'there' AND conn IS NOT NULL THEN
-		PERFORM @extschema@.iblt_peer_send(conn, query);
-		RETURN @extschema@.iblt_peer_value(conn, 0.01);
-	END IF;
-	EXECUTE query INTO value;
-	RETURN value;
-END
-$$;
-COMMENT ON FUNCTION iblt_repair_ask(text, text, text) IS 'the single value that a query gives on a side, which may take its time';
-
 CREATE FUNCTION iblt_repair_check_options(direction text, flags boolean[]) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -207,8 +190,8 @@ BEGIN
 			left('iblt_repair ' || relation::text, 63)));
 	END IF;
 	plan := @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options || '{"rows": true, "texts": true}');
-	described := @extschema@.iblt_repair_ask(conn, target, format('SELECT %s.iblt_repair_describe(%L)',
-		plan -> target ->> 'schema', plan -> target ->> 'relation'));
+	described := @extschema@.iblt_peer_ask(conn, target, format('SELECT %s.iblt_repair_describe(%L)',
+		plan -> target ->> 'schema', plan -> target ->> 'relation'), 0.01);
 	PERFORM @extschema@.iblt_repair_check_target(conn, plan, target, described ->> 'kind', (repair ->> 'apply')::boolean);
 	RETURN plan || jsonb_build_object('repair', repair || jsonb_build_object('relation', plan -> target -> 'relation',
 		'partitioned', described ->> 'kind' <> 'table', 'foreign', described -> 'foreign',
@@ -374,7 +357,7 @@ BEGIN
 				k ->> 'table', k ->> 'name', upper(action), k ->> action);
 			CONTINUE;
 		END IF;
-		found := @extschema@.iblt_repair_ask(conn, plan -> 'repair' ->> 'target', @extschema@.iblt_repair_referring_sql(plan, k, ids));
+		found := @extschema@.iblt_peer_ask(conn, plan -> 'repair' ->> 'target', @extschema@.iblt_repair_referring_sql(plan, k, ids), 0.01);
 		IF found > 0 THEN
 			problems := problems || format('%s %s of %s %s to such rows by constraint %s ON %s %s', found,
 				CASE found WHEN 1 THEN 'row' ELSE 'rows' END, k ->> 'table', CASE found WHEN 1 THEN 'refers' ELSE 'refer' END,
@@ -498,8 +481,8 @@ CREATE FUNCTION iblt_repair_lock(conn text, plan jsonb, ids text[]) RETURNS void
 AS $$
 BEGIN
 	PERFORM @extschema@.iblt_compare_progress(plan, format('locking the rows of %s keys', cardinality(ids)));
-	PERFORM @extschema@.iblt_repair_ask(conn, plan -> 'repair' ->> 'target', format('SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
-		@extschema@.iblt_repair_rows_sql(plan, ids)));
+	PERFORM @extschema@.iblt_peer_ask(conn, plan -> 'repair' ->> 'target', format('SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
+		@extschema@.iblt_repair_rows_sql(plan, ids)), 0.01);
 END
 $$;
 COMMENT ON FUNCTION iblt_repair_lock(text, jsonb, text[]) IS 'locks the target''s rows of keys';
@@ -560,8 +543,8 @@ BEGIN
 		array_agg(cascades AND s.action = 'delete' ORDER BY s.ordinality)
 	INTO statements, n, at_most FROM unnest(steps) WITH ORDINALITY AS s WHERE s.status = 'preview';
 	PERFORM @extschema@.iblt_compare_progress(plan, format('changing %s: %s statements', plan -> 'repair' ->> 'relation', cardinality(statements)));
-	done := @extschema@.iblt_repair_ask(conn, target, format('SELECT %s.iblt_repair_execute(%L, %L, %L)',
-		plan -> target ->> 'schema', statements, n, at_most));
+	done := @extschema@.iblt_peer_ask(conn, target, format('SELECT %s.iblt_repair_execute(%L, %L, %L)',
+		plan -> target ->> 'schema', statements, n, at_most), 0.01);
 	IF done IS DISTINCT FROM cardinality(statements) THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure', MESSAGE = 'the peer''s answer was lost', DETAIL = 'Nothing was changed.';
 	END IF;
@@ -630,7 +613,7 @@ CREATE FUNCTION iblt_repair_commit(conn text) RETURNS void
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer text := @extschema@.iblt_repair_ask(conn, 'there', 'COMMIT');
+	answer text := @extschema@.iblt_peer_ask(conn, 'there', 'COMMIT', 0.01);
 BEGIN
 	IF answer = 'ROLLBACK' THEN
 		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback', MESSAGE = 'on the peer: the transaction was rolled back';
