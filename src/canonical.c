@@ -571,12 +571,78 @@ iblt_codec_append(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
 	append_item(buf, codec, value, isnull);
 }
 
+/* Copies len bytes, few of them: a call of memcpy would take longer. */
+static pg_attribute_always_inline char *
+put_few(char *out, const char *data, Size len)
+{
+	if (len >= 16)
+	{
+		for (Size i = 0; i < len - 16; i += 16)
+			memcpy(out + i, data + i, 16);
+		memcpy(out + len - 16, data + len - 16, 16);
+	}
+	else if (len >= 4)
+	{
+		for (Size i = 0; i < len - 4; i += 4)
+			memcpy(out + i, data + i, 4);
+		memcpy(out + len - 4, data + len - 4, 4);
+	}
+	else
+	{
+		for (Size i = 0; i < len; i++)
+			out[i] = data[i];
+	}
+	return out + len;
+}
+
+/*
+ * An item of the common kinds where there is room for IBLT_SHORT_ROOM bytes: a
+ * scalar, or bytes with a short header.  NULL, with nothing done, for another.
+ */
+static pg_attribute_always_inline char *
+put_item(char *out, IbltCodec *codec, const NullableDatum *arg)
+{
+	const struct varlena *stored;
+
+	if (arg->isnull)
+	{
+		*out++ = 0;
+		return out;
+	}
+	if (codec->kind < IBLT_KIND_BYTES)
+		return put_scalar(out, codec, arg->value);
+	stored = (const struct varlena *) DatumGetPointer(arg->value);
+	/* a pointer to a value kept elsewhere begins like a short header */
+	if (codec->kind != IBLT_KIND_BYTES || !VARATT_IS_SHORT(stored) ||
+		VARATT_IS_EXTERNAL(stored))
+		return NULL;
+	out = put_leb128(out, (uint32) VARSIZE_SHORT(stored) - VARHDRSZ_SHORT + 1);
+	return put_few(out, VARDATA_SHORT(stored),
+				   VARSIZE_SHORT(stored) - VARHDRSZ_SHORT);
+}
+
+/* The place is kept in a register, which no byte that is written can change. */
 void
 iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
 					   const NullableDatum *args, int n)
 {
+	char	   *out = buf->data + buf->len;
+
 	for (int i = 0; i < n; i++)
-		append_item(buf, codecs[i], args[i].value, args[i].isnull);
+	{
+		char	   *next = NULL;
+
+		if (likely(buf->data + buf->maxlen - out >= IBLT_SHORT_ROOM))
+			next = put_item(out, codecs[i], &args[i]);
+		if (unlikely(next == NULL))
+		{
+			buf->len = (int) (out - buf->data);
+			append_item(buf, codecs[i], args[i].value, args[i].isnull);
+			next = buf->data + buf->len;
+		}
+		out = next;
+	}
+	buf->len = (int) (out - buf->data);
 }
 
 void

@@ -92,6 +92,9 @@ struct IbltCodec
 /* Most bytes that one of the fixed-width kinds can take, header included. */
 #define IBLT_FIXED_ROOM		32
 
+/* The same with bytes that have a short header: 126, and 1 for their length. */
+#define IBLT_SHORT_ROOM		128
+
 /* canonical.c */
 extern int	iblt_item_begin(StringInfo buf);
 extern void iblt_item_end(StringInfo buf, int start);

@@ -245,6 +245,20 @@ SELECT count(*) AS pairs FROM equal;
 SELECT what FROM equal WHERE a IS DISTINCT FROM b ORDER BY 1;
 SELECT pg_column_size(extended) < 9000 AS compressed, pg_column_size(external) > 9000 AS external FROM stored;
 
+-- Bytes of every length around those of short headers, stored and made in the
+-- query (where headers are long); alone, among others, and where the buffer grows.
+CREATE TEMP TABLE lengths AS SELECT n, left(x, n) AS t, convert_to(left(x, n), 'UTF8') AS b
+	FROM generate_series(0, 300) n, (SELECT string_agg(md5(i::text), '') FROM generate_series(1, 10) i) s(x);
+SELECT count(*) AS lengths, count(*) FILTER (WHERE pg_column_size(t) = n + 1) AS short,
+	count(DISTINCT iblt_checksum(t)) AS sums,
+	count(*) FILTER (WHERE iblt_checksum(t) = iblt_checksum(t || '')) AS alone,
+	count(*) FILTER (WHERE iblt_checksum(b) = iblt_checksum(b || '')) AS bytea,
+	count(*) FILTER (WHERE iblt_checksum(n, t, NULL::int, t, b) = iblt_checksum(n, t || '', NULL::int, t || '', b || '')) AS among,
+	count(*) FILTER (WHERE iblt_checksum(t, b, t, b, t, b, t, b, t, b, t, b, t, b, t, b)
+		= iblt_checksum(t || '', b || '', t || '', b || '', t || '', b || '', t || '', b || '',
+			t || '', b || '', t || '', b || '', t || '', b || '', t || '', b || '')) AS grown
+FROM lengths;
+
 --
 -- Settings have no say.
 --
