@@ -23,7 +23,7 @@ typedef struct IbltAggState
 {
 	IbltSketch	sketch;
 	uint64		version;		/* of site and coder when last checked */
-	const IbltIntegerAdder *adder;	/* for a plain sketch of integer keys */
+	const IbltRowAdder *adder;	/* for a plain sketch, or NULL */
 	bool		queued;			/* it is large: rows go by way of the queue */
 	IbltQueue	queue;
 } IbltAggState;
@@ -42,8 +42,7 @@ state_make(const IbltParams *params, MemoryContext context)
 									   MCXT_ALLOC_HUGE);
 	iblt_core_init(&state->sketch, params, (uint8 *) state + head);
 	state->version = 0;
-	state->adder = params->kind == IBLT_KEY_INTEGER &&
-		iblt_core_is_plain(params) ? iblt_core_integer_adder() : NULL;
+	state->adder = iblt_core_row_adder(params);
 	state->queued = iblt_core_size(params) >= IBLT_QUEUE_MIN_SIZE;
 	memset(&state->queue, 0, sizeof state->queue);
 	return state;
@@ -122,6 +121,17 @@ state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 	return state;
 }
 
+/* A key and its checksum into a state. */
+static pg_attribute_always_inline IbltStatus
+state_insert(IbltAggState *state, const uint8 *key, uint64 y)
+{
+	if (unlikely(state->adder == NULL))
+		return iblt_core_add_row(&state->sketch, key, y, 1);
+	if (state->queued)
+		return state->adder->queue(&state->queue, &state->sketch, key, y);
+	return state->adder->add(&state->sketch, key, y);
+}
+
 /*
  * The common case, inlined and with nothing to look up: an integer key, and a
  * state that is in step.  False, with nothing done, for any other.
@@ -131,28 +141,19 @@ add_integer(FunctionCallInfo fcinfo)
 {
 	IbltAggSite *site = fcinfo->flinfo->fn_extra;
 	IbltAggState *state = (IbltAggState *) PG_GETARG_POINTER(0);
-	IbltStatus	status;
-	int64		key;
+	uint8		key[8];
 
 	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
 		unlikely(site == NULL || !site->third_is_constant) ||
-		unlikely(state->adder == NULL ||
-				 state->version != iblt_agg_site_version(site)))
+		unlikely(state->version != iblt_agg_site_version(site)))
 		return false;
 	if (site->coder->type == INT8OID)
-		key = PG_GETARG_INT64(1);
+		iblt_store64(key, (uint64) PG_GETARG_INT64(1));
 	else if (site->coder->type == INT4OID)
-		key = PG_GETARG_INT32(1);
+		iblt_store64(key, (uint64) (int64) PG_GETARG_INT32(1));
 	else
 		return false;
-	if (state->queued)
-		status = state->adder->queue(&state->queue, &state->sketch,
-									 (uint64) key,
-									 (uint64) PG_GETARG_INT64(2));
-	else
-		status = state->adder->add(&state->sketch, (uint64) key,
-								   (uint64) PG_GETARG_INT64(2));
-	return status == IBLT_OK;
+	return state_insert(state, key, (uint64) PG_GETARG_INT64(2)) == IBLT_OK;
 }
 
 /* A row in (sign +1) or out again (sign -1). */
@@ -171,8 +172,9 @@ transition(FunctionCallInfo fcinfo, int sign)
 		state = state_check(state, site, fcinfo);
 	if (key == NULL)
 		key = iblt_key_padded(site->coder, state->sketch.params.limbs);
-	status = iblt_core_add_row(&state->sketch, key,
-							   (uint64) PG_GETARG_INT64(2), sign);
+	status = sign > 0 ? state_insert(state, key, (uint64) PG_GETARG_INT64(2))
+		: iblt_core_add_row(&state->sketch, key, (uint64) PG_GETARG_INT64(2),
+							sign);
 	if (unlikely(status != IBLT_OK))
 		iblt_refuse_row(status);
 	PG_RETURN_POINTER(state);

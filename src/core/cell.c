@@ -20,20 +20,10 @@ add_row_any(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 IbltStatus
 iblt_core_add_row(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 {
-	const IbltParams *params = &sketch->params;
-	uint64_t terms[6];
+	const IbltRowAdder *adder = iblt_core_row_adder(&sketch->params);
 
-	if (iblt_core_is_plain(params) && sign > 0)
-	{
-		if (params->limbs == 1)
-			return iblt_core_integer_adder()->add(sketch, iblt_load64(key), y);
-		if (params->limbs == 2)
-			return iblt_row_add(sketch, key, y, 1, 2, 4, true, false, terms,
-								iblt_cell_add);
-		if (params->limbs == 4)
-			return iblt_row_add(sketch, key, y, 1, 4, 4, true, false, terms,
-								iblt_cell_add);
-	}
+	if (adder != NULL && sign > 0)
+		return adder->add(sketch, key, y);
 	return add_row_any(sketch, key, y, sign);
 }
 

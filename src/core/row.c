@@ -1,63 +1,66 @@
 /*
  * row.c
- *		Rows with integer keys, as fast as the processor can.
+ *		Rows into plain sketches, as fast as the processor can.
  *
- * With AVX2 the three field elements of a cell are added together, in the four
- * lanes of one register: half the instructions, a sixth of the time of a row.
- * The fourth lane adds zero to the eight bytes behind the cell, which are the
- * next cell's or, behind the last cell, the checksum's.
+ * With AVX2 the first four field elements of a cell are added together, in the
+ * lanes of one register: half the instructions, a sixth of the time of a row
+ * with an integer key.  Such a row has three; the fourth lane adds zero to the
+ * eight bytes behind the cell, which are the next cell's or, behind the last
+ * cell, the checksum's.
  */
 #include "row.h"
 
-/* A cell of a plain sketch of integer keys. */
-#define INTEGER_CELL_SIZE	28
+/* Elements of a cell in a plain sketch, and its size. */
+#define PLAIN_FIELDS(limbs)		((limbs) + 2)
+#define PLAIN_CELL_SIZE(limbs)	(4 + 8 * (size_t) PLAIN_FIELDS(limbs))
 
-/* A row with an integer key at once; cell_add is a constant, inlined. */
+/* A row at once; limbs and cell_add are constants, inlined. */
 IBLT_INLINE IbltStatus
-integer_add(IbltSketch *sketch, uint64_t integer, uint64_t y,
-			IbltCellAdd cell_add)
+plain_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, unsigned limbs,
+		  IbltCellAdd cell_add)
 {
-	uint8_t key[8];
-	uint64_t terms[4];
+	uint64_t terms[PLAIN_FIELDS(IBLT_QUEUE_LIMBS)];
 
-	iblt_store64(key, integer);
-	terms[3] = 0;
-	return iblt_row_add(sketch, key, y, 1, 1, 4, true, false, terms, cell_add);
+	if (limbs == 1)
+		terms[3] = 0;
+	return iblt_row_add(sketch, key, y, 1, limbs, 4, true, false, terms,
+						cell_add);
 }
 
-/* Begins to fetch a cell of a plain sketch, which may lie on two cache lines. */
+/* Begins to fetch a cell, which may lie on two cache lines. */
 IBLT_INLINE void
-cell_fetch(const IbltSketch *sketch, int subtable, uint32_t position)
+cell_fetch(const IbltSketch *sketch, int subtable, uint32_t position,
+		   unsigned limbs)
 {
 #if defined(__GNUC__)
-	const uint8_t *cell = iblt_cell(sketch, (uint32_t) subtable *
-									sketch->params.subtable_cells + position);
+	const uint8_t *cell = sketch->cells + PLAIN_CELL_SIZE(limbs) *
+		((size_t) subtable * sketch->params.subtable_cells + position);
 
 	__builtin_prefetch(cell, 1);
-	__builtin_prefetch(cell + INTEGER_CELL_SIZE - 1, 1);
+	__builtin_prefetch(cell + PLAIN_CELL_SIZE(limbs) - 1, 1);
 #else
 	(void) sketch;
 	(void) subtable;
 	(void) position;
+	(void) limbs;
 #endif
 }
 
 /* The same by way of the queue: puts the oldest row, takes this one. */
 IBLT_INLINE IbltStatus
-integer_queue(IbltQueue *queue, IbltSketch *sketch, uint64_t integer,
-			  uint64_t y, IbltCellAdd cell_add)
+plain_queue(IbltQueue *queue, IbltSketch *sketch, const uint8_t *key,
+			uint64_t y, unsigned limbs, IbltCellAdd cell_add)
 {
 	unsigned next = queue->next;
 	uint32_t *position = queue->slot[next].position;
 	uint64_t *terms = queue->slot[next].terms;
-	uint8_t key[8];
 	IbltStatus status;
 	int i;
 
 	if (terms[IBLT_FIELD_WEIGHT] != 0)
-		iblt_row_put(sketch, position, terms, 1, 3, 4, true, cell_add);
-	iblt_store64(key, integer);
-	status = iblt_row_take(sketch, key, y, 1, 1, 4, false, position, terms);
+		iblt_row_put(sketch, position, terms, 1, PLAIN_FIELDS(limbs), 4, true,
+					 cell_add);
+	status = iblt_row_take(sketch, key, y, 1, limbs, 4, false, position, terms);
 	if (status != IBLT_OK)
 	{
 		terms[IBLT_FIELD_WEIGHT] = 0;
@@ -65,27 +68,10 @@ integer_queue(IbltQueue *queue, IbltSketch *sketch, uint64_t integer,
 	}
 	IBLT_UNROLL
 	for (i = 0; i < 4; i++)
-		cell_fetch(sketch, i, position[i]);
+		cell_fetch(sketch, i, position[i], limbs);
 	queue->next = (next + 1) % IBLT_QUEUE_ROWS;
 	return IBLT_OK;
 }
-
-static IbltStatus
-add_portable(IbltSketch *sketch, uint64_t integer, uint64_t y)
-{
-	return integer_add(sketch, integer, y, iblt_cell_add);
-}
-
-static IbltStatus
-queue_portable(IbltQueue *queue, IbltSketch *sketch, uint64_t integer,
-			   uint64_t y)
-{
-	return integer_queue(queue, sketch, integer, y, iblt_cell_add);
-}
-
-const IbltIntegerAdder iblt_core_integer_adder_portable = {
-	add_portable, queue_portable
-};
 
 void
 iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
@@ -97,11 +83,37 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 		uint64_t *terms = queue->slot[i].terms;
 
 		if (terms[IBLT_FIELD_WEIGHT] != 0)
-			iblt_row_put(sketch, queue->slot[i].position, terms, 1, 3, 4, true,
-						 iblt_cell_add);
+			iblt_row_put(sketch, queue->slot[i].position, terms, 1,
+						 sketch->fields, 4, true, iblt_cell_add);
 		terms[IBLT_FIELD_WEIGHT] = 0;
 	}
 }
+
+/* The two ways for keys of so many limbs, by one way to add to a cell. */
+#define ADDER(way, limbs, target, cell_add) \
+	target static IbltStatus \
+	add_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
+	{ \
+		return plain_add(sketch, key, y, limbs, cell_add); \
+	} \
+	target static IbltStatus \
+	queue_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
+						  const uint8_t *key, uint64_t y) \
+	{ \
+		return plain_queue(queue, sketch, key, y, limbs, cell_add); \
+	}
+
+#define ADDERS(way, target, cell_add) \
+	ADDER(way, 1, target, cell_add) \
+	ADDER(way, 2, target, cell_add) \
+	ADDER(way, 3, target, cell_add) \
+	ADDER(way, 4, target, cell_add) \
+	static const IbltRowAdder adders_##way[IBLT_QUEUE_LIMBS] = { \
+		{add_##way##_1, queue_##way##_1}, {add_##way##_2, queue_##way##_2}, \
+		{add_##way##_3, queue_##way##_3}, {add_##way##_4, queue_##way##_4} \
+	};
+
+ADDERS(portable, , iblt_cell_add)
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #define IBLT_HAS_AVX2
@@ -117,37 +129,37 @@ cell_add_avx2(uint8_t *cell, uint32_t count, const uint64_t *terms,
 	__m256i term = _mm256_loadu_si256((const __m256i *) terms);
 	__m256i sum = _mm256_loadu_si256((const __m256i *) (cell + 4));
 	__m256i carry;
+	unsigned f;
 
-	(void) fields;
 	sum = _mm256_add_epi64(sum, term);
 	carry = _mm256_cmpgt_epi64(_mm256_xor_si256(term, sign),
 							   _mm256_xor_si256(sum, sign));
 	sum = _mm256_add_epi64(sum, _mm256_and_si256(carry, fold));
 	_mm256_storeu_si256((__m256i *) (cell + 4), sum);
 	iblt_store32(cell, iblt_load32(cell) + count);
+	IBLT_UNROLL
+	for (f = 4; f < fields; f++)
+		iblt_cell_set_field(cell, f,
+							fp_add_lazy(iblt_cell_field(cell, f), terms[f]));
 }
 
-__attribute__((target("avx2"))) static IbltStatus
-add_avx2(IbltSketch *sketch, uint64_t integer, uint64_t y)
-{
-	return integer_add(sketch, integer, y, cell_add_avx2);
-}
-
-__attribute__((target("avx2"))) static IbltStatus
-queue_avx2(IbltQueue *queue, IbltSketch *sketch, uint64_t integer, uint64_t y)
-{
-	return integer_queue(queue, sketch, integer, y, cell_add_avx2);
-}
-
-static const IbltIntegerAdder adder_avx2 = {add_avx2, queue_avx2};
+ADDERS(avx2, __attribute__((target("avx2"))), cell_add_avx2)
 #endif
 
-const IbltIntegerAdder *
-iblt_core_integer_adder(void)
+const IbltRowAdder *
+iblt_core_row_adder_portable(const IbltParams *params)
+{
+	if (!iblt_core_is_plain(params))
+		return NULL;
+	return &adders_portable[params->limbs - 1];
+}
+
+const IbltRowAdder *
+iblt_core_row_adder(const IbltParams *params)
 {
 #ifdef IBLT_HAS_AVX2
-	if (__builtin_cpu_supports("avx2"))
-		return &adder_avx2;
+	if (iblt_core_is_plain(params) && __builtin_cpu_supports("avx2"))
+		return &adders_avx2[params->limbs - 1];
 #endif
-	return &iblt_core_integer_adder_portable;
+	return iblt_core_row_adder_portable(params);
 }

@@ -4,10 +4,10 @@
  *
  * Everything is inlined, with limbs, hashes and with_values as constants for
  * the common shapes, so that the short loops unroll and a row's terms stay in
- * registers.  iblt_core_add_row (cell.h) is the function to call;
- * iblt_core_add_integer spares a caller that adds millions of integer keys to
- * a sketch of the plain shape the choice of one, and a queue spares it the wait
- * for cells that are not in the processor's cache.
+ * registers.  iblt_core_add_row (cell.h) is the function to call; an adder
+ * spares a caller that adds millions of rows to a sketch of the plain shape the
+ * choice of one, and a queue spares it the wait for cells that are not in the
+ * processor's cache.
  */
 #ifndef IBLT_CORE_ROW_H
 #define IBLT_CORE_ROW_H
@@ -145,12 +145,16 @@ iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 	return status;
 }
 
-/* Has the sketch four hashes, all subtables and no values? */
+/* Keys of at most so many limbs have the ways below. */
+#define IBLT_QUEUE_LIMBS	4
+
+/* Has the sketch four hashes, all subtables, no values, and keys not too wide? */
 static inline bool
 iblt_core_is_plain(const IbltParams *params)
 {
 	return params->hashes == 4 && params->subtables == 0x0f &&
-		!params->with_values;
+		!params->with_values && params->limbs >= 1 &&
+		params->limbs <= IBLT_QUEUE_LIMBS;
 }
 
 /* Rows whose cells are being fetched: as many as a fetch takes to arrive. */
@@ -169,24 +173,28 @@ typedef struct IbltQueue
 	struct
 	{
 		uint32_t	position[4];
-		uint64_t	terms[4];	/* the first, the weight, is 0 in a free slot */
+		/* the first, the weight, is 0 in a free slot */
+		uint64_t	terms[IBLT_QUEUE_LIMBS + 2];
 	}			slot[IBLT_QUEUE_ROWS];
 } IbltQueue;
 
 /*
- * Each inserts a row with an integer key into a plain sketch of integer keys,
- * at once or by way of a queue.
+ * Each inserts a row into a plain sketch whose keys have the limbs that the
+ * adder was chosen for, at once or by way of a queue.
  */
-typedef struct IbltIntegerAdder
+typedef struct IbltRowAdder
 {
-	IbltStatus	(*add) (IbltSketch *sketch, uint64_t integer, uint64_t y);
+	IbltStatus	(*add) (IbltSketch *sketch, const uint8_t *key, uint64_t y);
 	IbltStatus	(*queue) (IbltQueue *queue, IbltSketch *sketch,
-						  uint64_t integer, uint64_t y);
-} IbltIntegerAdder;
+						  const uint8_t *key, uint64_t y);
+} IbltRowAdder;
 
-/* The fastest that this processor has, and one for any processor. */
-extern const IbltIntegerAdder *iblt_core_integer_adder(void);
-extern const IbltIntegerAdder iblt_core_integer_adder_portable;
+/*
+ * The fastest that this processor has for a shape of sketch, and one for any
+ * processor; NULL if the sketch is not plain.
+ */
+extern const IbltRowAdder *iblt_core_row_adder(const IbltParams *params);
+extern const IbltRowAdder *iblt_core_row_adder_portable(const IbltParams *params);
 
 /* Puts what is queued into the cells: to be called before they are read. */
 extern void iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch);

@@ -111,7 +111,7 @@ bench_add(uint32_t cells, double bar)
 static void
 bench_queue(uint32_t cells, double bar)
 {
-	const IbltIntegerAdder *adder = iblt_core_integer_adder();
+	const IbltRowAdder *adder;
 	uint64_t y = UINT64_C(0x243F6A8885A308D3);
 	double ns[ROUNDS];
 	IbltQueue queue;
@@ -120,6 +120,7 @@ bench_queue(uint32_t cells, double bar)
 	uint32_t i;
 
 	make(&sketch, cells / 4);
+	adder = iblt_core_row_adder(&sketch.params);
 	memset(&queue, 0, sizeof queue);
 	for (r = 0; r < ROUNDS; r++)
 	{
@@ -127,8 +128,11 @@ bench_queue(uint32_t cells, double bar)
 
 		for (i = 0; i < ROWS; i++)
 		{
+			uint8_t key[8];
+
+			iblt_store64(key, (uint64_t) r * ROWS + i);
 			y = y * UINT64_C(6364136223846793005) + 1442695040888963407u;
-			if (adder->queue(&queue, &sketch, (uint64_t) r * ROWS + i, y) != IBLT_OK)
+			if (adder->queue(&queue, &sketch, key, y) != IBLT_OK)
 				exit(1);
 		}
 		iblt_core_queue_flush(&queue, &sketch);
