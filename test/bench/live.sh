@@ -127,11 +127,14 @@ measure_small() {
 	done
 }
 
-# pg_comparator on t, the second server behind PORT; it reports a line for each key.
+# comparator PORT OPTION ...: pg_comparator on t, the second server behind PORT; it
+# reports a line for each key.
 comparator() {
-	PGUSER=postgres pg_comparator \
+	local port=$1
+	shift
+	PGUSER=postgres pg_comparator "$@" \
 		--source-1="dbi:Pg:dbname=postgres;host=$WORK/s;port=$HERE_PORT" \
-		--source-2="dbi:Pg:dbname=postgres;host=$WORK/s;port=$1" \
+		--source-2="dbi:Pg:dbname=postgres;host=$WORK/s;port=$port" \
 		'pgsql://postgres@localhost/postgres/t?id:a,b,c' 'pgsql://postgres@localhost/postgres/t?id:a,b,c' \
 		>"$WORK/comparator.out" 2>&1 || true
 	[ "$(grep -cE '^(INSERT|UPDATE|DELETE) ' "$WORK/comparator.out")" -eq $DIFFERING ] ||
@@ -140,15 +143,23 @@ comparator() {
 
 has_comparator() { [ -e "$("$PG_CONFIG" --pkglibdir)/pgcmp.so" ] && command -v pg_comparator >/dev/null; }
 
+# time_comparator NAME REPETITION OPTION ...
+time_comparator() {
+	local start=${EPOCHREALTIME/[.,]/} name=$1 repetition=$2
+	shift 2
+	comparator $THERE_PORT "$@"
+	note "$name" "$repetition" "$(((${EPOCHREALTIME/[.,]/} - start) / 1000))"
+}
+
 measure_others() {
-	local r start
+	local r
 	for r in 1 2 3; do
 		note except "$r" "$(time_sql $HERE_PORT $((DIFFERING * 4 / 5)) "SET jit = off" \
 			"SELECT count(*) FROM (SELECT * FROM t_there EXCEPT SELECT * FROM t) AS x")"
 		if has_comparator; then
-			start=${EPOCHREALTIME/[.,]/}
-			comparator $THERE_PORT
-			note comparator "$r" "$(((${EPOCHREALTIME/[.,]/} - start) / 1000))"
+			time_comparator comparator "$r"
+			time_comparator comparator_in_turn "$r" --no-asynchronous
+			time_comparator comparator_md5 "$r" --checksum-function=md5
 		fi
 	done
 }
@@ -203,7 +214,11 @@ report() {
 	row "digest of one side, as installed, alone on the machine" "${MEDIAN[digest_alone]}" \
 		"$(ratio "${MEDIAN[compare]}" "${MEDIAN[digest_alone]}")" "-" ""
 	if has_comparator; then
-		faster "pg_comparator / iblt_compare" comparator 15
+		faster "pg_comparator as it is installed / iblt_compare" comparator 15
+		row "the same, one server after the other (--no-asynchronous)" "${MEDIAN[comparator_in_turn]}" \
+			"$(ratio "${MEDIAN[comparator_in_turn]}" "${MEDIAN[compare]}")" "-" ""
+		row "the same, with md5 (--checksum-function=md5)" "${MEDIAN[comparator_md5]}" \
+			"$(ratio "${MEDIAN[comparator_md5]}" "${MEDIAN[compare]}")" "-" ""
 	else
 		say "  pg_comparator is not here for this server: not measured"
 	fi
