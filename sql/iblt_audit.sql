@@ -491,20 +491,21 @@ COMMENT ON FUNCTION iblt_audit_connected(text) IS 'is there a connection of this
 
 -- Ready for the next table: figures that begin anew, and a connection, which an
 -- error may have ended.
-CREATE FUNCTION iblt_audit_begin(conn text, peer text, item jsonb) RETURNS void
+CREATE FUNCTION iblt_audit_begin(conn text, peer text, item jsonb) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF NOT @extschema@.iblt_audit_connected(conn) THEN
-		PERFORM @extschema@.iblt_peer_connect(peer, conn, 'audit');
+		conn := @extschema@.iblt_peer_connect(peer, conn, 'audit');
 	END IF;
 	PERFORM @extschema@.iblt_peer_note('{}', true);
 	PERFORM @extschema@.iblt_peer_ask(conn, 'there', format('SELECT set_config(''application_name'', %L, false)',
 		left('iblt_audit ' || @extschema@.iblt_audit_name(item), 63)));
+	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_begin(text, text, jsonb) IS 'prepares the connection for a table';
+COMMENT ON FUNCTION iblt_audit_begin(text, text, jsonb) IS 'prepares the connection for a table, and returns its name';
 
 -- The table's work is always rolled back: that gives its locks back, which would
 -- otherwise be kept until the last table was compared.  A cancel that was meant
@@ -527,7 +528,7 @@ BEGIN
 			CASE WHEN item ->> 'relid' IS NULL THEN 'the table does not exist here' END), NULL);
 	END IF;
 	BEGIN
-		PERFORM @extschema@.iblt_audit_begin(conn, peer, item);
+		conn := @extschema@.iblt_audit_begin(conn, peer, item);
 		SELECT p.item, p.plan INTO item, plan FROM @extschema@.iblt_audit_plan(conn, item, options) AS p;
 		result := @extschema@.iblt_audit_result(plan, item, @extschema@.iblt_compare_run(conn, plan));
 		done := true;
@@ -550,7 +551,7 @@ COMMENT ON FUNCTION iblt_audit_table(text, text, jsonb, jsonb) IS 'compares one 
 
 -- The whole audit
 
-CREATE FUNCTION iblt_audit_check(peer text, what jsonb, options jsonb) RETURNS void
+CREATE FUNCTION iblt_audit_check(alone boolean, what jsonb, options jsonb) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -559,7 +560,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = CASE WHEN what ? 'subscription' THEN 'subscription must not be null'
 				ELSE 'exactly one of tables, schema and publication must be given' END;
-	ELSIF peer IS NULL AND NOT what ? 'subscription' THEN
+	ELSIF alone AND NOT what ? 'subscription' THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'peer must not be null',
 			DETAIL = 'Each table is compared with the one of the same name in another database.',
 			HINT = 'To compare two relations of this database, use iblt_compare.';
@@ -574,7 +575,7 @@ BEGIN
 	PERFORM @extschema@.iblt_compare_check_options('pg_class', options);
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_check(text, jsonb, jsonb) IS 'an error for an audit that makes no sense';
+COMMENT ON FUNCTION iblt_audit_check(boolean, jsonb, jsonb) IS 'an error for an audit that makes no sense';
 
 CREATE FUNCTION iblt_audit_peer(subscription text, peer text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -615,8 +616,8 @@ END
 $$;
 COMMENT ON FUNCTION iblt_audit_check_peer(text) IS 'an error if the peer is this database';
 
-CREATE FUNCTION iblt_audit_run(peer text, what jsonb, options jsonb) RETURNS SETOF @extschema@.iblt_audit_row
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+CREATE FUNCTION iblt_audit_run(peer text, what jsonb, options jsonb) RETURNS @extschema@.iblt_audit_row[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -625,17 +626,20 @@ DECLARE
 	items jsonb[];
 	started timestamptz;
 	result @extschema@.iblt_audit_row;
+	results @extschema@.iblt_audit_row[] := '{}';
+	alone boolean := peer IS NULL;
+	secret boolean;
 	state text;
 	message text;
 	detail text;
 	hint text;
 BEGIN
 	BEGIN
-		PERFORM @extschema@.iblt_audit_check(peer, what, options);
+		PERFORM @extschema@.iblt_audit_check(alone, what, options);
 		IF what ? 'subscription' THEN
 			peer := @extschema@.iblt_audit_peer(what ->> 'subscription', peer);
 		END IF;
-		PERFORM @extschema@.iblt_peer_connect(peer, conn, 'audit');
+		conn := @extschema@.iblt_peer_connect(peer, conn, 'audit');
 		PERFORM @extschema@.iblt_audit_check_peer(conn);
 		options := options || jsonb_build_object('peer_schema', @extschema@.iblt_compare_describe_peer(conn, 'pg_catalog.pg_class') -> 'schema');
 		items := @extschema@.iblt_audit_list(conn, what, options);
@@ -645,17 +649,19 @@ BEGIN
 			result.seconds := round(@extschema@.iblt_compare_ms(started) / 1000, 3);
 			PERFORM @extschema@.iblt_compare_progress(options, format('table %s of %s, %s: %s%s', n, cardinality(items),
 				coalesce(result.relation, result.peer_relation), result.status, coalesce(': ' || result.detail, '')));
-			RETURN NEXT result;
+			results[n] := result;
 		END LOOP;
 		PERFORM @extschema@.iblt_peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		PERFORM @extschema@.iblt_peer_fail(conn, peer, state, message, detail, hint);
+		secret := @extschema@.iblt_peer_is_string(peer);
+		PERFORM @extschema@.iblt_peer_fail(conn, secret, state, message, detail, hint);
 		RAISE;
 	END;
 	-- iblt_compare_stats() speaks of the last iblt_compare
 	PERFORM set_config('iblt.compare_stats', coalesce(figures, ''), false);
+	RETURN results;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_run(text, jsonb, jsonb) IS 'compares all tables of a list, over one connection';
@@ -686,13 +692,16 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET xmlbinary = 'base64'
 	SET lc_monetary = 'C'
 AS $$
+DECLARE
+	results @extschema@.iblt_audit_row[];
 BEGIN
-	RETURN QUERY SELECT a.* FROM @extschema@.iblt_audit_run(peer,
+	results := @extschema@.iblt_audit_run(peer,
 		jsonb_strip_nulls(jsonb_build_object('schema', schema, 'publication', publication))
 			|| CASE WHEN tables IS NULL THEN '{}' ELSE jsonb_build_object('tables', tables::oid[]) END,
 		jsonb_strip_nulls(@extschema@.iblt_compare_defaults() || jsonb_build_object('max_differences', max_differences,
 			'cast_types', cast_types, 'extra_columns', extra_columns, 'recheck', recheck, 'timeout', timeout,
-			'trust_filters', coalesce(trust_filters, false), 'progress', progress))) AS a;
+			'trust_filters', coalesce(trust_filters, false), 'progress', progress)));
+	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, integer, boolean, text, integer, interval, boolean, boolean) IS
@@ -722,12 +731,15 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET xmlbinary = 'base64'
 	SET lc_monetary = 'C'
 AS $$
+DECLARE
+	results @extschema@.iblt_audit_row[];
 BEGIN
-	RETURN QUERY SELECT a.* FROM @extschema@.iblt_audit_run(peer,
+	results := @extschema@.iblt_audit_run(peer,
 		jsonb_build_object('subscription', subscription),
 		jsonb_strip_nulls(@extschema@.iblt_compare_defaults() || jsonb_build_object('max_differences', max_differences,
 			'cast_types', cast_types, 'extra_columns', extra_columns, 'recheck', recheck, 'timeout', timeout,
-			'trust_filters', coalesce(trust_filters, false), 'progress', progress))) AS a;
+			'trust_filters', coalesce(trust_filters, false), 'progress', progress)));
+	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_subscription(text, text, integer, boolean, text, integer, interval, boolean, boolean) IS

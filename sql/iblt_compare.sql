@@ -1475,6 +1475,7 @@ DECLARE
 		'seed', coalesce(seed, @extschema@.iblt_compare_random()), 'progress', progress));
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	found @extschema@.iblt_difference[];
+	secret boolean;
 	state text;
 	message text;
 	detail text;
@@ -1484,14 +1485,15 @@ BEGIN
 		PERFORM @extschema@.iblt_compare_check_options(relation, options);
 		PERFORM @extschema@.iblt_peer_note('{}', true);
 		IF conn IS NOT NULL THEN
-			PERFORM @extschema@.iblt_peer_connect(peer, conn, relation::text);
+			conn := @extschema@.iblt_peer_connect(peer, conn, relation::text);
 		END IF;
 		found := @extschema@.iblt_compare_run(conn, @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options));
 		PERFORM @extschema@.iblt_peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		PERFORM @extschema@.iblt_peer_fail(conn, peer, state, message, detail, hint);
+		secret := @extschema@.iblt_peer_is_string(peer);
+		PERFORM @extschema@.iblt_peer_fail(conn, secret, state, message, detail, hint);
 		RAISE;
 	END;
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('total_ms', @extschema@.iblt_compare_ms(started),

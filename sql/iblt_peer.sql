@@ -67,14 +67,22 @@ END
 $$;
 COMMENT ON FUNCTION iblt_peer_dblink() IS 'the schema of dblink, quoted';
 
-CREATE FUNCTION iblt_peer_is_server(peer text) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE
+-- A connection string may hold a password, and auto_explain logs the plans of
+-- nested statements with their parameters.  So the string is handed on in
+-- assignments alone, which PL/pgSQL evaluates without the executor: never in
+-- PERFORM, EXECUTE ... USING or a query.
+CREATE FUNCTION iblt_peer_is_string(peer text) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT EXISTS (SELECT FROM pg_foreign_server WHERE srvname = peer)
+DECLARE
+	servers text[] := ARRAY(SELECT srvname::text FROM pg_foreign_server);
+BEGIN
+	RETURN peer <> ALL (servers);
+END
 $$;
-COMMENT ON FUNCTION iblt_peer_is_server(text) IS
-'is it a foreign server? Otherwise it is a connection string, to be kept out of messages';
+COMMENT ON FUNCTION iblt_peer_is_string(text) IS
+'is it a connection string, to be kept out of messages? Otherwise it is a foreign server';
 
 CREATE FUNCTION iblt_peer_send(conn text, query text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -182,22 +190,25 @@ END
 $$;
 COMMENT ON FUNCTION iblt_peer_ask(text, text, text, double precision) IS 'the single value that a query gives on a side, waited for with such pauses';
 
-CREATE FUNCTION iblt_peer_connect(peer text, conn text, label text) RETURNS void
+CREATE FUNCTION iblt_peer_connect(peer text, conn text, label text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	schema text := @extschema@.iblt_peer_dblink();
+	held text;
 	state text;
 	detail text;
 BEGIN
-	IF NOT @extschema@.iblt_peer_is_server(peer) AND strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 THEN
+	IF @extschema@.iblt_peer_is_string(peer) AND strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = 'peer is neither a foreign server nor a connection string',
 			HINT = 'Give the name of a foreign server, or a string such as ''host=node_b dbname=shop''.';
 	END IF;
 	BEGIN
-		EXECUTE format('SELECT %s.dblink_connect($1, $2)', schema) USING conn, peer;
+		held := set_config('iblt.peer', peer, true);
+		EXECUTE format('SELECT %s.dblink_connect($1, pg_catalog.current_setting(''iblt.peer''))', schema) USING conn;
+		held := set_config('iblt.peer', '', true);
 	EXCEPTION WHEN OTHERS THEN
 		-- a message of any other kind may repeat a part of the connection string
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
@@ -217,10 +228,11 @@ BEGIN
 		SET IntervalStyle = postgres; SET TimeZone = ''UTC''; SET extra_float_digits = 1;
 		SET bytea_output = hex; SET xmlbinary = base64; SET lc_monetary = ''C''; SET default_transaction_read_only = on;
 		SET application_name = %L', left('iblt_compare ' || label, 63));
+	RETURN conn;
 END
 $$;
 COMMENT ON FUNCTION iblt_peer_connect(text, text, text) IS
-'opens a connection to the peer; no error shows the connection string';
+'opens a connection to the peer under that name; no error and no log shows the connection string';
 
 CREATE FUNCTION iblt_peer_close(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -254,16 +266,16 @@ $$;
 COMMENT ON FUNCTION iblt_peer_close(text) IS 'ends a connection to the peer and what runs there';
 
 -- For the handler of a driver, which raises the error again if this did not.
-CREATE FUNCTION iblt_peer_fail(conn text, peer text, state text, message text, detail text, hint text) RETURNS void
+CREATE FUNCTION iblt_peer_fail(conn text, secret boolean, state text, message text, detail text, hint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM @extschema@.iblt_peer_close(conn);
-	IF conn IS NOT NULL AND NOT @extschema@.iblt_peer_is_server(peer) THEN
+	IF secret THEN
 		PERFORM @extschema@.iblt_peer_raise(state, message, detail, hint);
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_peer_fail(text, text, text, text, text, text) IS
-'ends a connection after an error; where peer is a connection string, raises the error so that no log shows the string';
+COMMENT ON FUNCTION iblt_peer_fail(text, boolean, text, text, text, text) IS
+'ends a connection after an error; where the statement may hold a connection string, raises the error so that no log shows it';

@@ -678,6 +678,7 @@ DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	committing boolean := false;
 	steps @extschema@.iblt_repair_step[];
+	secret boolean;
 	state text;
 	message text;
 	problem text;
@@ -688,7 +689,7 @@ BEGIN
 		PERFORM @extschema@.iblt_compare_check_options(relation, options);
 		PERFORM @extschema@.iblt_peer_note('{}', true);
 		IF conn IS NOT NULL THEN
-			PERFORM @extschema@.iblt_peer_connect(peer, conn, relation::text);
+			conn := @extschema@.iblt_peer_connect(peer, conn, relation::text);
 		END IF;
 		steps := @extschema@.iblt_repair_all(conn, @extschema@.iblt_repair_prepare(conn, relation, peer_relation, options, repair));
 		committing := apply AND conn IS NOT NULL AND direction = 'push';
@@ -703,7 +704,8 @@ BEGIN
 			PERFORM @extschema@.iblt_peer_close(conn);
 			PERFORM @extschema@.iblt_peer_raise(state, @extschema@.iblt_repair_unknown(state, message), problem, hint);
 		END IF;
-		PERFORM @extschema@.iblt_peer_fail(conn, peer, state, message, problem, hint);
+		secret := @extschema@.iblt_peer_is_string(peer);
+		PERFORM @extschema@.iblt_peer_fail(conn, secret, state, message, problem, hint);
 		RAISE;
 	END;
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('total_ms', @extschema@.iblt_compare_ms(started), 'finished_at', clock_timestamp()));

@@ -599,6 +599,26 @@ like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription(NULL)), node =
 	unlike(slurp_file($there->logfile, $before) . slurp_file($here->logfile, $before_here), qr/s3cr3t|pa55word/, 'nor do the logs show a password');
 	nothing_left('after errors with passwords');
 }
+# What auto_explain logs of nested statements, with plans and parameters, does not
+# have the string; what it logs of the statement that was sent has it, if it was in there.
+{
+	my $explain = "LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on;
+		SET auto_explain.log_verbose = on;";
+	my $string = literal($conninfo);
+	foreach my $call ("iblt_compare('r.a', $string)", "iblt_audit($string, '{r.a}')", "iblt_audit_subscription('Sub', $string)",
+		"iblt_repair('r.a', $string, 'pull')", "iblt_audit_subscription('Sub')")
+	{
+		my $name = $call =~ s/\(.*//r;
+		my $before = -s $there->logfile;
+		$there->safe_psql('postgres', qq($explain SELECT count(*) AS as_sent FROM "Their Iblt".$call));
+		my @entries = split /^(?=\d{4}-\d\d-\d\d )/m, slurp_file($there->logfile, $before);
+		my ($nested, $sent) = map { join '', @$_ } [ grep { !/as_sent/ } @entries ], [ grep { /as_sent/ } @entries ];
+		like($nested, qr/Query Text: SELECT "?[^\n]*dblink_connect\(/, "$name: auto_explain logs nested statements");
+		unlike($nested, qr/pa55word/, "$name: without the password");
+		like($sent, qr/pa55word/, "$name: which the log has, where it was sent") if $call =~ /pa55word/;
+		unlike($sent, qr/pa55word/, "$name: nor does the log have it at all, where it was not sent") if $call !~ /pa55word/;
+	}
+}
 
 # --- row filters of subscriptions ------------------------------------------------------------------------
 
