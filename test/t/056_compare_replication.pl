@@ -254,9 +254,12 @@ $there_standby->stop;
 
 # --- both directions ----------------------------------------------------------------------
 
-SKIP:
+# Each side sends what the other does not: the rows of its site by a row filter, or
+# by origin = none what did not come to it by replication.
+sub both_directions
 {
-	skip 'a publication of a part of the rows takes PostgreSQL 15', 1 if $version < 150000;
+	my ($by) = @_;
+	my $where = $by eq 'row filters';
 	both('CREATE TABLE mutual (site int, id int, n int NOT NULL DEFAULT 0, v text, PRIMARY KEY (site, id));
 		INSERT INTO mutual SELECT site, g, 0, md5(g::text) FROM generate_series(1, 2) site, generate_series(1, 6000) g');
 	my $number = 0;
@@ -264,9 +267,9 @@ SKIP:
 	{
 		my ($publisher, $subscriber) = @$pair;
 		$number++;
-		$publisher->safe_psql('postgres', "CREATE PUBLICATION mutual_$number FOR TABLE mutual WHERE (site = $number)");
+		$publisher->safe_psql('postgres', "CREATE PUBLICATION mutual_$number FOR TABLE mutual" . ($where ? " WHERE (site = $number)" : ''));
 		$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION mutual_$number CONNECTION ${\ literal($publisher->connstr('postgres'))}
-			PUBLICATION mutual_$number WITH (copy_data = false)");
+			PUBLICATION mutual_$number WITH (copy_data = false" . ($where ? ')' : ', origin = none)'));
 	}
 	$_->poll_query_until('postgres', "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel") foreach ($here, $there);
 	# each site changes its own rows, but for the last 1000
@@ -288,17 +291,23 @@ SQL
 	{
 		$node->poll_query_until('postgres', 'SELECT count(DISTINCT site) = 2 FROM mutual WHERE n > 0') or die 'no changes flow both ways';
 	}
-	# drift on the rows of the other site, which are not published
-	my ($hold_here, $hold_there) = map { IbltCompare::Session->new($_) } ($here, $there);
+	# drift on the rows of the other site, which are not sent; where the site does not
+	# matter, as if it had come by replication
+	my ($hold_here, $hold_there, $drift_here, $drift_there) = map { IbltCompare::Session->new($_) } ($here, $there, $here, $there);
+	foreach my $session ($where ? () : ($drift_here, $drift_there))
+	{
+		$session->run("SELECT pg_replication_origin_create('drift'); SELECT pg_replication_origin_session_setup('drift')");
+	}
 	my %injected;
 	foreach my $round (1 .. 5)
 	{
-		foreach my $side ([ $here, 2, 'here', 'there' ], [ $there, 1, 'there', 'here' ])
+		foreach my $side ([ $drift_here, 2, 'here', 'there' ], [ $drift_there, 1, 'there', 'here' ])
 		{
-			my ($node, $site, $mine, $other) = @$side;
+			my ($session, $site, $mine, $other) = @$side;
 			my ($gone, $changed, $new) = (5000 + 3 * $round + int(rand(3)), 5100 + 3 * $round + int(rand(3)), 6000 + 3 * $round + int(rand(3)));
-			$node->safe_psql('postgres', "DELETE FROM mutual WHERE site = $site AND id = $gone;
+			$session->run("DELETE FROM mutual WHERE site = $site AND id = $gone;
 				UPDATE mutual SET v = 'drift' WHERE site = $site AND id = $changed; INSERT INTO mutual VALUES ($site, $new, 0, 'drift')");
+			is($session->{err}, '', "both directions by $by, round $round: drift was made");
 			@injected{ qq({"id": $gone, "site": $site} $other), qq({"id": $changed, "site": $site} both), qq({"id": $new, "site": $site} $mine) } = (1, 1, 1);
 		}
 		foreach my $direction ([ $from_here, $there, 0 ], [ $from_there, $here, 1 ])
@@ -315,20 +324,31 @@ SQL
 				$there->safe_psql('postgres', 'UPDATE mutual SET n = n + 1 WHERE site = 2 AND id <= 40');
 				$how{meanwhile} = sub { $session->seen(qr/waiting for replication/); $_->run('COMMIT') foreach ($hold_here, $hold_there) };
 			}
-			my $text = "both directions, round $round, from " . ($turned ? 'there' : 'here');
+			my $text = "both directions by $by, round $round, from " . ($turned ? 'there' : 'here');
 			my ($found, $settled) = differences($session, 'mutual', $other->connstr('postgres'), %how);
 			as_injected($found, \%injected, $text);
 			cmp_ok($settled, '>=', 80, "$text: rows on their way were seen ($settled)") if $held;
 		}
 	}
-	stop_pgbench($_, 'both directions') foreach @load;
+	stop_pgbench($_, "both directions by $by") foreach @load;
 	$here->wait_for_catchup('mutual_1');
 	$there->wait_for_catchup('mutual_2');
-	is(compare("'mutual'"), truth('mutual', 't.site, t.id'), 'both directions: after the load, exactly the differences of a full comparison');
-	$_->quit foreach ($hold_here, $hold_there);
+	is(compare("'mutual'"), truth('mutual', 't.site, t.id'), "both directions by $by: after the load, exactly the differences of a full comparison");
+	$_->quit foreach ($hold_here, $hold_there, $drift_here, $drift_there);
 	$there->safe_psql('postgres', 'DROP SUBSCRIPTION mutual_1');
 	$here->safe_psql('postgres', 'DROP SUBSCRIPTION mutual_2');
+	both('DROP TABLE mutual');
+	$here->safe_psql('postgres', 'DROP PUBLICATION mutual_1');
+	$there->safe_psql('postgres', 'DROP PUBLICATION mutual_2');
+	return;
 }
+
+SKIP:
+{
+	skip 'a publication of a part of the rows takes PostgreSQL 15', 1 if $version < 150000;
+	both_directions('row filters');
+}
+both_directions('origin') if $version >= 160000;
 
 $_->quit foreach ($from_here, $from_there, $holder);
 $there->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
