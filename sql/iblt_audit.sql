@@ -683,6 +683,8 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
 	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'postgres'
@@ -722,6 +724,8 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
 	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'postgres'

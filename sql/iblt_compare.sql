@@ -1307,6 +1307,113 @@ $$;
 COMMENT ON FUNCTION iblt_compare_recheck(text, jsonb, iblt_difference[]) IS
 'looks at differences again, without those that replication removes, and says which are confirmed';
 
+-- Damaged indexes
+--
+-- A key whose rows differed in the scans, and of which an index finds nothing that
+-- differs, was in flight; or the index lacks rows.  So its rows are looked up by a
+-- scan, too: one that is there before and after the index was asked, in the same
+-- version, and was not found by it, is proof of damage.
+
+CREATE FUNCTION iblt_compare_key_hashes(plan jsonb, keys text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	hashes text[];
+BEGIN
+	EXECUTE format('SELECT ARRAY(SELECT %s::text FROM (SELECT %s FROM unnest($1) AS u(id)) AS t)',
+		@extschema@.iblt_compare_key_hash(plan, 'here'), (SELECT string_agg(format(CASE jsonb_array_length(plan -> 'key')
+				WHEN 1 THEN 'id::%1$s AS %2$I' ELSE '(id::text[])[%3$s]::%1$s AS %2$I' END,
+			@extschema@.iblt_compare_key_type(c), c ->> 'name', position), ', ' ORDER BY position)
+		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)))
+	INTO hashes USING keys;
+	RETURN hashes;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_key_hashes(jsonb, text[]) IS 'the hashes of keys that a plan looks up by themselves';
+
+CREATE FUNCTION iblt_compare_both(conn text, plan jsonb, keys text[], OUT here @extschema@.iblt_compare_rows, OUT there @extschema@.iblt_compare_rows)
+RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := @extschema@.iblt_compare_lookup_sql(plan, 'there', keys);
+BEGIN
+	IF conn IS NOT NULL THEN
+		PERFORM @extschema@.iblt_peer_send(conn, query);
+	END IF;
+	EXECUTE @extschema@.iblt_compare_lookup_sql(plan, 'here', keys) INTO here;
+	IF conn IS NULL THEN
+		EXECUTE query INTO there;
+	ELSE
+		there := @extschema@.iblt_compare_rows_of_peer(conn);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_both(text, jsonb, text[]) IS 'the rows of keys on both sides';
+
+-- Ids of rows that a scan found, in the same version twice if there is a second one;
+-- of them, those that an index did not find, whose answers are in the order of hashes.
+CREATE FUNCTION iblt_compare_unfound(scanned @extschema@.iblt_compare_rows, found @extschema@.iblt_compare_rows, hashes text[],
+	scanned_again @extschema@.iblt_compare_rows DEFAULT NULL) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.digest, scanned.mark) AS s(id, digest, mark)
+		JOIN unnest(hashes, found.digest, found.mark) AS f(hash, digest, mark) ON f.hash = split_part(s.id, ' ', 1)
+		WHERE (f.digest IS NULL OR f.mark <> s.mark)
+		AND (scanned_again IS NULL OR EXISTS (SELECT FROM unnest(scanned_again.id, scanned_again.digest, scanned_again.mark) AS a(id, digest, mark)
+			WHERE a.id = s.id AND a.digest = s.digest AND a.mark IS NOT DISTINCT FROM s.mark)))
+$$;
+COMMENT ON FUNCTION iblt_compare_unfound(iblt_compare_rows, iblt_compare_rows, text[], iblt_compare_rows) IS
+'ids of rows that a scan finds, and an index does not';
+
+CREATE FUNCTION iblt_compare_check_index(conn text, plan jsonb, keys text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	by_index jsonb := (plan || jsonb_build_object('rows', false, 'versions',
+		(plan -> 'here' ->> 'versions')::boolean AND (plan -> 'there' ->> 'versions')::boolean)) - 'texts';
+	by_scan jsonb := by_index || '{"by_hash": true}';
+	hashes text[] := @extschema@.iblt_compare_key_hashes(plan, keys);
+	scanned record;
+	found record;
+	again record;
+	ids text[];
+BEGIN
+	scanned := @extschema@.iblt_compare_both(conn, by_scan, hashes);
+	found := @extschema@.iblt_compare_both(conn, by_index, keys);
+	PERFORM @extschema@.iblt_compare_require_unique((found.here).digest, keys, 'here'),
+		@extschema@.iblt_compare_require_unique((found.there).digest, keys, 'there');
+	ids := @extschema@.iblt_compare_unfound(scanned.here, found.here, hashes)
+		|| @extschema@.iblt_compare_unfound(scanned.there, found.there, hashes);
+	IF ids = '{}' THEN
+		RETURN;
+	END IF;
+	again := @extschema@.iblt_compare_both(conn, by_scan, @extschema@.iblt_compare_id_keys(by_scan, ids));
+	PERFORM @extschema@.iblt_compare_refuse_index(plan, 'here', @extschema@.iblt_compare_unfound(scanned.here, found.here, hashes, again.here));
+	PERFORM @extschema@.iblt_compare_refuse_index(plan, 'there', @extschema@.iblt_compare_unfound(scanned.there, found.there, hashes, again.there));
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_check_index(text, jsonb, text[]) IS 'an error if a side''s index does not find rows of these keys that the table has';
+
+CREATE FUNCTION iblt_compare_refuse_index(plan jsonb, side text, ids text[]) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF ids <> '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+			MESSAGE = format('an index of %s does not find rows that the table has (%s)', plan -> side ->> 'relation', side),
+			DETAIL = format('One has the key %s, of %s.', (SELECT min(substr(id, strpos(id, ' ') + 1)) FROM unnest(ids) AS id), cardinality(ids)),
+			HINT = 'amcheck (bt_index_check with heapallindexed) tells which one; REINDEX makes it anew.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_refuse_index(jsonb, text, text[]) IS 'the error for rows that an index does not find, if there are any';
+
 -- All steps after the plan was made.
 CREATE FUNCTION iblt_compare_run(conn text, plan jsonb) RETURNS @extschema@.iblt_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1326,6 +1433,10 @@ BEGIN
 		PERFORM @extschema@.iblt_compare_progress(plan, format('looking %s keys up on both sides', decoded));
 		started := clock_timestamp();
 		differences := @extschema@.iblt_compare_look(conn, plan, keys);
+		IF cardinality(differences) < decoded AND NOT (plan ->> 'by_hash')::boolean THEN
+			PERFORM @extschema@.iblt_compare_check_index(conn, plan,
+				ARRAY(SELECT unnest(keys) EXCEPT SELECT d.id FROM unnest(differences) AS d));
+		END IF;
 		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('lookup_ms', @extschema@.iblt_compare_ms(started)));
 	END IF;
 	IF (plan ->> 'recheck')::integer > 0 AND differences <> '{}' THEN
@@ -1458,6 +1569,8 @@ RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
 	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'postgres'

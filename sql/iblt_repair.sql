@@ -658,6 +658,8 @@ RETURNS TABLE (key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
 	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'iso_8601'
