@@ -174,28 +174,44 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_audit_notes(jsonb) IS 'what is to be known of a published table';
 
+-- Where each side has a publication of the name (both publish to each other, or it
+-- came with a dump), no table of either may be passed over.
+CREATE FUNCTION iblt_audit_twofold_problem(mine jsonb, theirs jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE
+		WHEN mine IS NULL THEN 'only the publication of this name on the peer has this table, and not the one here'
+		WHEN theirs IS NULL THEN 'only the publication of this name here has this table, and not the one on the peer'
+		WHEN mine -> 'filter' <> theirs -> 'filter' OR mine -> 'unpublished' <> theirs -> 'unpublished'
+			THEN 'the publications of this name here and on the peer differ in the rows or columns of this table' END
+$$;
+COMMENT ON FUNCTION iblt_audit_twofold_problem(jsonb, jsonb) IS
+'what forbids to compare a table by publications of one name on both sides, or NULL';
+
 CREATE FUNCTION iblt_audit_list_publication(conn text, publication text, options jsonb) RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	publisher text := 'here';
-	found jsonb := @extschema@.iblt_audit_published(ARRAY[publication]);
+	mine jsonb := @extschema@.iblt_audit_published(ARRAY[publication]);
+	theirs jsonb := @extschema@.iblt_audit_ask(conn, 'there', options, format('iblt_audit_published(ARRAY[%L])', publication));
+	subscriber text := CASE mine -> 'publications' WHEN '[]' THEN 'here' ELSE 'there' END;
+	twofold boolean := mine -> 'publications' <> '[]' AND theirs -> 'publications' <> '[]';
 BEGIN
-	IF found -> 'publications' = '[]' THEN
-		publisher := 'there';
-		found := @extschema@.iblt_audit_ask(conn, 'there', options, format('iblt_audit_published(ARRAY[%L])', publication));
-	END IF;
-	IF found -> 'publications' = '[]' THEN
+	IF mine -> 'publications' = '[]' AND theirs -> 'publications' = '[]' THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('publication "%s" exists neither here nor on the peer', publication);
 	END IF;
-	RETURN (SELECT array_agg(jsonb_build_object('relid', c.oid, 'schema', t -> 'schema', 'name', t -> 'name',
-			'published', t, 'subscriber', CASE publisher WHEN 'here' THEN 'there' ELSE 'here' END,
-			'notes', @extschema@.iblt_audit_notes(t)) ORDER BY position)
-		FROM jsonb_array_elements(found -> 'tables') WITH ORDINALITY AS p(t, position)
-		LEFT JOIN pg_namespace n ON n.nspname = t ->> 'schema'
-		LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t ->> 'name');
+	RETURN (SELECT array_agg(jsonb_build_object('relid', c.oid, 'schema', schema, 'name', name,
+			'problem', CASE WHEN twofold THEN @extschema@.iblt_audit_twofold_problem(h.t, p.t) END,
+			'published', coalesce(h.t, p.t), 'subscriber', subscriber,
+			'notes', @extschema@.iblt_audit_notes(coalesce(h.t, p.t))) ORDER BY schema COLLATE "C", name COLLATE "C")
+		FROM (SELECT t ->> 'schema' AS schema, t ->> 'name' AS name, t FROM jsonb_array_elements(mine -> 'tables') AS t) AS h
+		FULL JOIN (SELECT t ->> 'schema' AS schema, t ->> 'name' AS name, t FROM jsonb_array_elements(theirs -> 'tables') AS t) AS p
+			USING (schema, name)
+		LEFT JOIN pg_namespace n ON n.nspname = schema
+		LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = name);
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_list_publication(text, text, jsonb) IS 'the items of an audit of a publication, of either side';
@@ -464,6 +480,7 @@ BEGIN
 	result.relation := CASE WHEN item ->> 'relid' IS NOT NULL THEN name END;
 	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN name END;
 	result.status := CASE
+		WHEN state = 'IB002' AND item -> 'unready' = 'true' THEN 'not comparable'
 		WHEN state = 'IB002' THEN 'differs'
 		-- no such table, no such column, types that differ, not a table, a filter not to be run
 		WHEN state IS NULL OR state IN ('42P01', '42703', '42804', '42809', '0A000') THEN 'not comparable'
@@ -507,6 +524,33 @@ END
 $$;
 COMMENT ON FUNCTION iblt_audit_begin(text, text, jsonb) IS 'prepares the connection for a table, and returns its name';
 
+-- Too many differences are not looked at again one by one, and may be as many rows
+-- on their way: all is compared once more when replication has passed.
+CREATE FUNCTION iblt_audit_compare(conn text, plan jsonb, item jsonb, OUT differences @extschema@.iblt_difference[], OUT problem text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	BEGIN
+		differences := @extschema@.iblt_compare_run(conn, plan);
+		RETURN;
+	EXCEPTION WHEN SQLSTATE 'IB002' THEN
+		IF (plan ->> 'recheck')::integer = 0 AND item -> 'unready' IS NULL THEN
+			RAISE;
+		END IF;
+		problem := SQLERRM;
+	END;
+	IF item -> 'unready' = 'true' OR NOT @extschema@.iblt_compare_wait(conn, plan, clock_timestamp() + (plan ->> 'timeout')::interval) THEN
+		problem := problem || '; they cannot be confirmed: replication of this table is not ready, or did not pass in time';
+	ELSE
+		problem := NULL;
+		differences := @extschema@.iblt_compare_run(conn, plan);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_compare(text, jsonb, jsonb) IS
+'the differences of a table; a problem if there are too many, and replication may be why';
+
 -- The table's work is always rolled back: that gives its locks back, which would
 -- otherwise be kept until the last table was compared.  A cancel that was meant
 -- for this side ends the audit; an error leaves the connection in an unknown
@@ -517,6 +561,7 @@ CREATE FUNCTION iblt_audit_table(conn text, peer text, item jsonb, options jsonb
 AS $$
 DECLARE
 	plan jsonb;
+	compared record;
 	result @extschema@.iblt_audit_row;
 	done boolean := false;
 	state text;
@@ -530,7 +575,12 @@ BEGIN
 	BEGIN
 		conn := @extschema@.iblt_audit_begin(conn, peer, item);
 		SELECT p.item, p.plan INTO item, plan FROM @extschema@.iblt_audit_plan(conn, item, options) AS p;
-		result := @extschema@.iblt_audit_result(plan, item, @extschema@.iblt_compare_run(conn, plan));
+		compared := @extschema@.iblt_audit_compare(conn, plan, item);
+		IF compared.problem IS NULL THEN
+			result := @extschema@.iblt_audit_result(plan, item, compared.differences);
+		ELSE
+			result := @extschema@.iblt_audit_failed(item || '{"unready": true}', 'IB002', compared.problem, NULL);
+		END IF;
 		done := true;
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN

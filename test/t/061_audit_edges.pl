@@ -75,6 +75,49 @@ like($here->safe_psql('postgres', 'EXPLAIN SELECT sum(a + b) FROM pairs'), qr/In
 is(audit("iblt_audit($peer, '{pairs}')"), 'public.pairs error', 'but the table is read');
 is(audit("iblt_audit(${\ literal($here->connstr('postgres'))}, '{pairs}')", node => do { $there->safe_psql('postgres', 'CREATE EXTENSION dblink'); $there }), 'public.pairs error', 'on the peer, too');
 
+# --- publications ---------------------------------------------------------------------
+
+# One came with the schema's dump, and has not been kept up since.
+both('CREATE TABLE pub_a (id int PRIMARY KEY); CREATE TABLE pub_b (id int PRIMARY KEY); CREATE TABLE pub_c (id int PRIMARY KEY); CREATE PUBLICATION two FOR TABLE pub_a, pub_c');
+$there->safe_psql('postgres', 'ALTER PUBLICATION two ADD TABLE pub_b; INSERT INTO pub_b VALUES (1)');
+is(audit("iblt_audit($peer, publication => 'two')"), "public.pub_a equal 0 0 0 0\npublic.pub_b not comparable\npublic.pub_c equal 0 0 0 0",
+	'publications of one name on both sides: no table of either is passed over');
+is(detail("iblt_audit($peer, publication => 'two') WHERE relation = 'public.pub_b'"),
+	'only the publication of this name on the peer has this table, and not the one here', 'the detail says which has it');
+$here->safe_psql('postgres', 'ALTER PUBLICATION two ADD TABLE pub_b; CREATE TABLE pub_d (id int); ALTER PUBLICATION two ADD TABLE pub_d');
+is(audit("iblt_audit($peer, publication => 'two') WHERE relation ~ '_[bd]\$'"), "public.pub_b differs 1 0 0 0\npublic.pub_d not comparable", 'nor the other way round');
+SKIP:
+{
+	skip 'row filters are of PostgreSQL 15', 1 if $here->pg_version < 15;
+	$here->safe_psql('postgres', 'ALTER PUBLICATION two SET TABLE pub_a, pub_b WHERE (id > 1), pub_c');
+	is(audit("iblt_audit($peer, publication => 'two') WHERE relation ~ '_b\$'"), 'public.pub_b not comparable', 'nor rows, by the filter of one of them');
+}
+
+# --- more rows on their way than max_differences -----------------------------------------
+
+$there->safe_psql('postgres', 'CREATE TABLE lag (id int PRIMARY KEY, v int); INSERT INTO lag SELECT g, g FROM generate_series(1, 100) g; CREATE PUBLICATION lag FOR TABLE lag');
+$here->safe_psql('postgres', "CREATE TABLE lag (id int PRIMARY KEY, v int); CREATE SUBSCRIPTION lag CONNECTION $peer PUBLICATION lag");
+$here->wait_for_subscription_sync($there, 'lag');
+is(audit("iblt_audit_subscription('lag', max_differences => 50)"), 'public.lag equal 0 0 0 0', 'replicated');
+
+# the apply worker waits for a lock
+my $lock = IbltCompare::Session->new($here);
+$lock->run('BEGIN; LOCK TABLE lag IN SHARE MODE');
+$there->safe_psql('postgres', 'UPDATE lag SET v = -v');
+is(audit("iblt_audit_subscription('lag', max_differences => 50, timeout => '1 s')"), 'public.lag not comparable', 'too many that replication does not bring in time: could not tell');
+like(detail("iblt_audit_subscription('lag', max_differences => 50, timeout => '1 s')"), qr/^IB002 too many differences: about 100, and max_differences is 50; they cannot be confirmed: /,
+	'the detail says why');
+is(audit("iblt_audit_subscription('lag', max_differences => 50, recheck => 0)"), 'public.lag differs', 'recheck => 0: not looked at again');
+my $audit = IbltCompare::Session->new($here);
+$audit->start("SELECT status FROM iblt_audit_subscription('lag', max_differences => 50, progress => true)")->seen(qr/about \d+ rows differ/);
+$lock->run('COMMIT');
+is($audit->done, 'equal', 'too many that replication brings: equal');
+$here->safe_psql('postgres', 'ALTER SUBSCRIPTION lag DISABLE; UPDATE lag SET v = 0');
+is(audit("iblt_audit_subscription('lag', max_differences => 50)"), 'public.lag not comparable', 'while the subscription is disabled: could not tell');
+$here->safe_psql('postgres', 'ALTER SUBSCRIPTION lag ENABLE');
+is(audit("iblt_audit_subscription('lag', max_differences => 50)"), 'public.lag differs', 'too many that stay differ');
+$_->quit foreach ($lock, $audit);
+
 # --- settings -------------------------------------------------------------------------
 
 both('CREATE TABLE arrays (id int PRIMARY KEY, v int[]); INSERT INTO arrays VALUES (1, \'{1}\')');
