@@ -159,7 +159,7 @@ $there->restart;
 both('CREATE TABLE moving (id int PRIMARY KEY, v int)');
 $there->safe_psql('postgres', 'INSERT INTO moving SELECT g, g FROM generate_series(1, 10) g; CREATE PUBLICATION moving FOR TABLE moving');
 $here->safe_psql('postgres', "CREATE SUBSCRIPTION moving CONNECTION $peer PUBLICATION moving");
-$here->wait_for_subscription_sync($there, 'moving');
+$here->poll_query_until('postgres', "SELECT count(*) = 1 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
 $here->safe_psql('postgres', 'UPDATE moving SET v = 0 WHERE id = 3');
 foreach my $try (1 .. 2)
 {
@@ -173,14 +173,14 @@ both('CREATE TABLE family (id int PRIMARY KEY); CREATE TABLE heir (PRIMARY KEY (
 $here->safe_psql('postgres', 'INSERT INTO heir VALUES (1)');
 $there->safe_psql('postgres', 'INSERT INTO heir VALUES (1), (2); CREATE PUBLICATION family FOR TABLE family');
 $here->safe_psql('postgres', "CREATE SUBSCRIPTION family CONNECTION $peer PUBLICATION family");
-$here->poll_query_until('postgres', "SELECT srsubstate = 'r' FROM pg_subscription_rel WHERE srrelid = 'family'::regclass");
+$here->poll_query_until('postgres', "SELECT srsubstate = 'r' FROM pg_subscription_rel WHERE srrelid = 'family'::regclass") or die 'not ready';
 {
 	my ($rc, $out, $err) = $here->psql('postgres', qq{SELECT key, confirmed FROM "100%s".iblt_compare('family', $peer)});
 	is($out, '{"id": 2}|f', 'a table that inherits is not copied yet: nothing is confirmed');
 	like($err, qr/WARNING:  replication of this relation is not ready/, 'with a warning');
 }
 $here->safe_psql('postgres', 'DELETE FROM heir');
-$here->wait_for_subscription_sync($there, 'family');
+$here->poll_query_until('postgres', "SELECT count(*) = 3 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
 is(compare('family'), '', 'and once it is copied, all is equal');
 
 # --- the peer is this server ------------------------------------------------------------
