@@ -7,6 +7,7 @@
 --	schema, name	of it on both sides
 --	problem		why it is not to be compared, if so
 --	notes		what the answer's detail says in any case
+--	listed		true if it was found by its name, and not given as a table
 --	published	what the publisher says of it (iblt_audit_published), if it is
 --				of a publication; subscriber: the side that is not the publisher
 
@@ -157,7 +158,7 @@ BEGIN
 	IF namespace IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name', MESSAGE = format('schema "%s" does not exist here', schema);
 	END IF;
-	RETURN (SELECT array_agg(jsonb_build_object('relid', c.oid, 'schema', schema, 'name', t.name) ORDER BY t.name COLLATE "C")
+	RETURN (SELECT array_agg(jsonb_build_object('relid', c.oid, 'schema', schema, 'name', t.name, 'listed', true) ORDER BY t.name COLLATE "C")
 		FROM (SELECT jsonb_array_elements_text(mine) UNION SELECT jsonb_array_elements_text(theirs)) AS t(name)
 		LEFT JOIN pg_class c ON c.relnamespace = namespace AND c.relname = t.name);
 END
@@ -205,7 +206,7 @@ BEGIN
 	END IF;
 	RETURN (SELECT array_agg(jsonb_build_object('relid', c.oid, 'schema', schema, 'name', name,
 			'problem', CASE WHEN twofold THEN @extschema@.iblt_audit_twofold_problem(h.t, p.t) END,
-			'published', coalesce(h.t, p.t), 'subscriber', subscriber,
+			'published', coalesce(h.t, p.t), 'subscriber', subscriber, 'listed', true,
 			'notes', @extschema@.iblt_audit_notes(coalesce(h.t, p.t))) ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t ->> 'schema' AS schema, t ->> 'name' AS name, t FROM jsonb_array_elements(mine -> 'tables') AS t) AS h
 		FULL JOIN (SELECT t ->> 'schema' AS schema, t ->> 'name' AS name, t FROM jsonb_array_elements(theirs -> 'tables') AS t) AS p
@@ -394,6 +395,22 @@ END
 $$;
 COMMENT ON FUNCTION iblt_audit_check_columns(jsonb, text) IS 'an error for published columns that are not on the subscriber';
 
+-- One that leads to the other side's table would be equal to itself.
+CREATE FUNCTION iblt_audit_refuse_foreign(plan jsonb) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF plan -> 'here' ->> 'kind' = 'f' OR plan -> 'there' ->> 'kind' = 'f' THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('it is a foreign table %s, whose rows are elsewhere', CASE WHEN plan -> 'there' ->> 'kind' <> 'f' THEN 'here'
+				WHEN plan -> 'here' ->> 'kind' = 'f' THEN 'on both sides' ELSE 'on the peer' END),
+			DETAIL = 'given in the list "tables", it is compared all the same';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_refuse_foreign(jsonb) IS 'an error for a table that is a foreign table on a side';
+
 -- Changes between the steps of iblt_compare: what would be a warning becomes a
 -- note; without a subscription that runs nothing can be confirmed, so it is not
 -- tried; and where a subscription is audited whose slot the peer does not show
@@ -410,6 +427,9 @@ BEGIN
 	item := @extschema@.iblt_audit_scope(conn, item, options);
 	plan := @extschema@.iblt_compare_prepare(conn, relation, NULL, options || (item -> 'options') || jsonb_build_object(
 		'extra_columns', CASE options ->> 'extra_columns' WHEN 'error' THEN 'error' ELSE 'ignore' END));
+	IF item -> 'listed' = 'true' THEN
+		PERFORM @extschema@.iblt_audit_refuse_foreign(plan);
+	END IF;
 	IF item ->> 'subscriber' IS NOT NULL THEN
 		PERFORM @extschema@.iblt_audit_check_columns(plan, item ->> 'subscriber');
 	END IF;

@@ -174,6 +174,7 @@ AS $$
 		'recovery', pg_is_in_recovery(),
 		-- the same for this relation of this server alone
 		'identity', concat_ws(' ', pg_postmaster_start_time(), (SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
+		'kind', c.relkind,
 		'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
 		'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
 		-- a heap page holds at most a tuple for each 28 bytes

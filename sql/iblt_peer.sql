@@ -212,7 +212,12 @@ BEGIN
 	EXCEPTION WHEN OTHERS THEN
 		-- a message of any other kind may repeat a part of the connection string
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
-		IF detail !~ '^(connection to server|could not connect to server|FATAL:|Non-superuser)' THEN
+		IF @extschema@.iblt_peer_is_server(peer) AND NOT has_server_privilege(peer, 'USAGE') THEN
+			detail := 'The right to use the foreign server is missing.';
+		ELSIF NOT EXISTS (SELECT FROM pg_user_mappings m WHERE m.srvname = peer AND m.usename IN (current_user, 'public'))
+			AND @extschema@.iblt_peer_is_server(peer) THEN
+			detail := format('The foreign server has no user mapping for %I.', current_user);
+		ELSIF detail !~ '^(connection to server|could not connect to server|FATAL:|Non-superuser)' THEN
 			detail := '';
 		END IF;
 		PERFORM @extschema@.iblt_peer_raise(state, 'could not connect to the peer', detail,

@@ -75,6 +75,28 @@ like($here->safe_psql('postgres', 'EXPLAIN SELECT sum(a + b) FROM pairs'), qr/In
 is(audit("iblt_audit($peer, '{pairs}')"), 'public.pairs error', 'but the table is read');
 is(audit("iblt_audit(${\ literal($here->connstr('postgres'))}, '{pairs}')", node => do { $there->safe_psql('postgres', 'CREATE EXTENSION dblink'); $there }), 'public.pairs error', 'on the peer, too');
 
+# --- tables that are not there ----------------------------------------------------------
+
+# A foreign table that leads to the other side would be equal to itself.
+both('CREATE EXTENSION postgres_fdw; CREATE SCHEMA far; CREATE TABLE far.kept (id int PRIMARY KEY)');
+$there->safe_psql('postgres', 'CREATE TABLE far.left_behind (id int PRIMARY KEY); INSERT INTO far.left_behind VALUES (1), (2); CREATE PUBLICATION far FOR TABLE far.left_behind');
+$here->safe_psql('postgres', "CREATE SERVER old FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host ${\ literal($there->host)}, port '${\ $there->port}', dbname 'postgres');
+	CREATE USER MAPPING FOR PUBLIC SERVER old; CREATE FOREIGN TABLE far.left_behind (id int NOT NULL) SERVER old");
+is(audit("iblt_audit($peer, schema => 'far')"), "far.kept equal 0 0 0 0\nfar.left_behind not comparable", 'a foreign table here has no rows of its own');
+is(detail("iblt_audit($peer, publication => 'far')"), '42809 it is a foreign table here, whose rows are elsewhere: given in the list "tables", it is compared all the same', 'the detail says so');
+is(audit("iblt_audit($peer, '{far.left_behind}')"), 'far.left_behind equal 0 0 0 0', 'given as a table, it is compared');
+is(audit("iblt_audit(${\ literal($here->connstr('postgres'))}, schema => 'far')", node => $there), "far.kept equal 0 0 0 0\nfar.left_behind not comparable", 'nor one there');
+
+# --- messages ---------------------------------------------------------------------------
+
+$here->safe_psql('postgres', 'CREATE ROLE stranger LOGIN; CREATE SERVER locked FOREIGN DATA WRAPPER dblink_fdw');
+my $asked = "SELECT * FROM iblt_audit('locked', '{far.kept}')";
+sub as_stranger { my ($rc, $out, $err) = $here->psql('postgres', $asked, extra_params => [ '-U', 'stranger' ]); return $err }
+$here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA far TO stranger');
+like(as_stranger(), qr/could not connect to the peer\nDETAIL:  The right to use the foreign server is missing/, 'no right to use a foreign server');
+$here->safe_psql('postgres', 'GRANT USAGE ON FOREIGN SERVER locked TO stranger');
+like(as_stranger(), qr/could not connect to the peer\nDETAIL:  The foreign server has no user mapping for stranger/, 'no user mapping');
+
 # --- publications ---------------------------------------------------------------------
 
 # One came with the schema's dump, and has not been kept up since.
