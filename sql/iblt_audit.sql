@@ -755,6 +755,7 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET array_nulls = on
+	SET quote_all_identifiers = off
 	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'postgres'
@@ -796,6 +797,7 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET array_nulls = on
+	SET quote_all_identifiers = off
 	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'postgres'

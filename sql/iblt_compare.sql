@@ -1572,6 +1572,7 @@ RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET array_nulls = on
+	SET quote_all_identifiers = off
 	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'postgres'

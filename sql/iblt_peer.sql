@@ -229,7 +229,7 @@ BEGIN
 		'SET search_path = pg_catalog, pg_temp;
 		SELECT set_config(''client_connection_check_interval'', ''2s'', false)
 			WHERE current_setting(''server_version_num'')::int >= 140000 AND version() LIKE ''%%linux%%'';
-		SET row_security = off; SET enable_indexonlyscan = off; SET array_nulls = on; SET jit = off; SET DateStyle = ISO;
+		SET row_security = off; SET enable_indexonlyscan = off; SET array_nulls = on; SET quote_all_identifiers = off; SET jit = off; SET DateStyle = ISO;
 		SET IntervalStyle = postgres; SET TimeZone = ''UTC''; SET extra_float_digits = 1;
 		SET bytea_output = hex; SET xmlbinary = base64; SET lc_monetary = ''C''; SET default_transaction_read_only = on;
 		SET application_name = %L', left('iblt_compare ' || label, 63));

@@ -660,6 +660,7 @@ RETURNS TABLE (key jsonb, action text, sql text, status text, detail text)
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET array_nulls = on
+	SET quote_all_identifiers = off
 	SET jit = off
 	SET DateStyle = 'ISO'
 	SET IntervalStyle = 'iso_8601'

@@ -146,6 +146,8 @@ both('CREATE TABLE arrays (id int PRIMARY KEY, v int[]); INSERT INTO arrays VALU
 $here->safe_psql('postgres', "INSERT INTO arrays VALUES (2, '{2}')");
 $there->safe_psql('postgres', "INSERT INTO arrays VALUES (3, '{3,NULL}')");
 is(audit("iblt_audit($peer, '{arrays}')", setup => 'SET array_nulls = off; '), 'public.arrays differs 1 1 0 0', 'array_nulls = off');
+is(audit("iblt_audit($peer, '{arrays}')", setup => 'SET quote_all_identifiers = on; '), 'public.arrays differs 1 1 0 0', 'quote_all_identifiers = on');
+is(audit("iblt_audit(${\ literal($there->connstr('postgres') . ' options=-cquote_all_identifiers=on')}, '{arrays}')"), 'public.arrays differs 1 1 0 0', 'and there');
 is($here->safe_psql('postgres', "SET array_nulls = off; BEGIN; SELECT action, status FROM iblt_repair('arrays', $peer, 'pull', apply => true); SELECT v FROM arrays WHERE id = 3; ROLLBACK"),
 	"delete|applied\ninsert|applied\n{3,NULL}", 'in a repair');
 is($here->safe_psql('postgres', "SET array_nulls = off; SELECT count(*) FROM iblt_repair('arrays', ${\ literal($there->connstr('postgres') . ' options=-carray_nulls=off')}, 'push', apply => true)"), '2', 'and there');
