@@ -17,13 +17,19 @@ CREATE FUNCTION iblt_compare_refine(s iblt, evens iblt) RETURNS iblt
 COMMENT ON FUNCTION iblt_compare_refine(iblt, iblt) IS
 'a sketch with twice the cells, from a fold of it by two and its even cells (iblt_session_evens)';
 
+CREATE FUNCTION iblt_compare_decode(s iblt, OUT complete boolean, OUT recovered bigint, OUT estimated bigint, OUT keys text[]) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_compare_decode(iblt) IS
+'as iblt_decode_status, and, if complete, the keys in order, each once and in one word: the text of the key, or of an array of its columns';
+
 -- Arrays of equal length, of which some are NULL where they say nothing: one
 -- large value is made while the other side makes its own, and parsed at once.
 CREATE TYPE iblt_compare_rows AS (
 	id text[],		-- hash and key in one word; NULL if the lines are the keys asked for, in order
 	key jsonb[],	-- NULL then, too
 	n bigint[],		-- rows with this key; NULL then, too
-	digest text[],	-- of their contents
+	digest text[],	-- of their contents; NULL then, too
+	checksum bigint[],	-- then, of the row; NULL otherwise
 	mark text[],	-- of their row versions
 	content jsonb[]
 );
@@ -586,31 +592,34 @@ COMMENT ON FUNCTION iblt_compare_json_sql(jsonb, boolean) IS 'columns of t as a 
 -- Keys are looked up by one word each: the text of the key's column, of an array
 -- of its columns (types of fixed width have one text for each value), or of its
 -- hash.  The planner knows nothing of the values in an array, and would read the
--- whole relation for a few per cent of its rows.  Of groups it expects few: it
--- takes the index, or hashes the keys, and not the relation, where there is none.
+-- whole relation for a few per cent of its rows.  Of groups, and of an array that
+-- a subquery gives, it expects few: it takes the index, or hashes the keys, and not
+-- the relation, where there is none.  Keys are in order already, and hashes may be
+-- there more than once.
 CREATE FUNCTION iblt_compare_keys_sql(plan jsonb, ids text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('(SELECT %s, min(n) AS iblt_n FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_u(id, n)'
-			' GROUP BY %s ORDER BY %3$s) AS iblt_k', string_agg(value || ' AS iblt_k' || position, ', ' ORDER BY position),
-		ids, string_agg(position::text, ', ' ORDER BY position))
-	FROM (SELECT 1, 'id::int8' WHERE (plan ->> 'by_hash')::boolean
-		UNION ALL
-		SELECT position, format(CASE jsonb_array_length(plan -> 'key') WHEN 1 THEN 'id::%1$s' ELSE '(id::text[])[%2$s]::%1$s' END,
-			@extschema@.iblt_compare_key_type(c), position)
-		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)
-		WHERE NOT (plan ->> 'by_hash')::boolean) AS column_of(position, value)
+	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN
+		format('(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_u(id, n)'
+			' GROUP BY 1 ORDER BY 1) AS iblt_k', ids)
+	WHEN count(*) = 1 THEN format('unnest((SELECT %L::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)', ids, min(type))
+	ELSE format('(SELECT %s, n AS iblt_n FROM unnest((SELECT %L::text[])) WITH ORDINALITY AS iblt_u(id, n)) AS iblt_k',
+		string_agg(format('(id::text[])[%1$s]::%2$s AS iblt_k%1$s', position, type), ', ' ORDER BY position), ids) END
+	FROM (SELECT @extschema@.iblt_compare_key_type(c), position
+		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)) AS column_of(type, position)
 $$;
 COMMENT ON FUNCTION iblt_compare_keys_sql(jsonb, text[]) IS
 'keys as a table iblt_k (iblt_k1, ..., iblt_n): values of their columns, or hashes, and their places in the list';
 
--- Of an answer's id, the key is the first word where it is a hash.
+-- Of an answer's id, the key is the first word where it is a hash.  Other keys are
+-- put into an order that is always the same, since rows are locked in it.
 CREATE FUNCTION iblt_compare_id_keys(plan jsonb, ids text[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id) ELSE ids END
+	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)
+		ELSE ARRAY(SELECT id FROM unnest(ids) AS id ORDER BY id COLLATE "C") END
 $$;
 COMMENT ON FUNCTION iblt_compare_id_keys(jsonb, text[]) IS 'what keys of answers are looked up by';
 
@@ -662,7 +671,7 @@ CREATE FUNCTION iblt_compare_unique_sql(plan jsonb, side text, ids text[]) RETUR
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT iblt_n, CASE WHEN %1$s IS NOT NULL THEN %2$s::text END AS digest, %3$s::text AS mark,'
+	SELECT format('SELECT iblt_n, CASE WHEN %1$s IS NOT NULL THEN %2$s END AS digest, %3$s::text AS mark,'
 			' CASE WHEN %1$s IS NOT NULL THEN %4$s END AS content FROM %5$s LEFT JOIN %6$s AS t ON %7$s%8$s',
 		format('t.%I', plan -> 'key' -> 0 ->> 'name'), @extschema@.iblt_compare_content_checksum(plan, side),
 		@extschema@.iblt_compare_mark_sql(plan),
@@ -702,9 +711,9 @@ CREATE FUNCTION iblt_compare_lookup_sql(plan jsonb, side text, ids text[]) RETUR
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT %s, array_agg(digest%s), %s, %s FROM (%s) AS iblt_l',
-		CASE WHEN by_hash THEN 'array_agg(id), array_agg(key), array_agg(n)' ELSE 'NULL::text[], NULL::jsonb[], NULL::bigint[]' END,
-		ordered,
+	SELECT format('SELECT %s, %s, %s FROM (%s) AS iblt_l',
+		CASE WHEN by_hash THEN 'array_agg(id), array_agg(key), array_agg(n), array_agg(digest), NULL::bigint[]'
+			ELSE format('NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[], array_agg(digest%s)', ordered) END,
 		CASE WHEN (plan ->> 'versions')::boolean THEN format('array_agg(mark%s)', ordered) ELSE 'NULL::text[]' END,
 		CASE WHEN (plan ->> 'rows')::boolean THEN format('array_agg(content%s)', ordered) ELSE 'NULL::jsonb[]' END,
 		CASE WHEN by_hash THEN @extschema@.iblt_compare_groups_sql(plan, side, ids)
@@ -793,13 +802,13 @@ BEGIN
 			ELSE format('SELECT %1$s.iblt_fold(%1$s.iblt_session_get(%2$L), %3$s, 0.01)', schema, conn, wanted) END);
 		theirs := message;
 	END IF;
-	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('sketch_bytes', length(message)));
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('sketch_bytes', octet_length(message)));
 	RETURN theirs;
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_larger(text, jsonb, iblt, iblt, numeric) IS 'a larger fold of the peer''s sketch';
 
-CREATE FUNCTION iblt_compare_exchange(conn text, plan jsonb, capacity integer) RETURNS @extschema@.iblt
+CREATE FUNCTION iblt_compare_exchange(conn text, plan jsonb, capacity integer) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -812,14 +821,14 @@ BEGIN
 	SELECT s.mine, s.theirs INTO mine, theirs FROM @extschema@.iblt_compare_scan(conn, plan, capacity) AS s;
 	most := @extschema@.iblt_info(mine);
 	LOOP
-		SELECT * INTO status FROM @extschema@.iblt_decode_status(mine OPERATOR(@extschema@.-) theirs);
+		SELECT * INTO status FROM @extschema@.iblt_compare_decode(mine OPERATOR(@extschema@.-) theirs);
 		PERFORM @extschema@.iblt_compare_progress(plan, format('sketches of %s and %s rows: about %s rows differ, %s keys decoded, %s',
 			most.rows, (@extschema@.iblt_info(theirs)).rows, status.estimated, status.recovered,
 			CASE WHEN status.complete THEN 'complete' ELSE 'not all' END));
 		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('estimated', status.estimated::text,
 			'recovered', status.recovered::text));
 		IF status.complete THEN
-			RETURN mine OPERATOR(@extschema@.-) theirs;
+			RETURN status.keys;
 		ELSIF (@extschema@.iblt_info(theirs)).cells = most.cells
 			OR ((plan ->> 'unique')::boolean AND status.estimated > 2.6 * most.capacity) THEN
 			RETURN NULL;
@@ -829,7 +838,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_exchange(text, jsonb, integer) IS
-'the difference of both sides, folded to the size it takes; NULL if more rows differ than sketches of that capacity can tell';
+'the keys that differ, of folds of the size it takes; NULL if more rows differ than sketches of that capacity can tell';
 
 CREATE FUNCTION iblt_compare_too_many(about numeric, most integer) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -847,7 +856,7 @@ COMMENT ON FUNCTION iblt_compare_too_many(numeric, integer) IS 'the error for mo
 -- A large sketch slows a parallel scan down, so the first one is for at most 60000
 -- differences (four subtables of 20160 cells), and no larger than the relations.
 -- If that was not enough, the next try is larger and has another seed.
-CREATE FUNCTION iblt_compare_difference(conn text, INOUT plan jsonb, OUT difference @extschema@.iblt) RETURNS record
+CREATE FUNCTION iblt_compare_difference(conn text, INOUT plan jsonb, OUT keys text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -858,8 +867,8 @@ DECLARE
 	found bigint;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
-		difference := @extschema@.iblt_compare_exchange(conn, plan, capacity);
-		IF difference IS NOT NULL THEN
+		keys := @extschema@.iblt_compare_exchange(conn, plan, capacity);
+		IF keys IS NOT NULL THEN
 			found := current_setting('iblt.compare_stats')::jsonb ->> 'recovered';
 			EXIT WHEN found <= most;
 			PERFORM @extschema@.iblt_compare_too_many(found, most);
@@ -875,7 +884,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_difference(text, jsonb) IS
-'the difference of both sides, which can be decoded and is within max_differences; and the plan with the seed used';
+'the keys that differ, no more than max_differences; and the plan with the seed used';
 
 CREATE FUNCTION iblt_compare_random() RETURNS bigint
 	LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -885,25 +894,6 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_compare_random() IS 'a random seed that nobody can foresee';
 
-CREATE FUNCTION iblt_compare_keys(plan jsonb, difference @extschema@.iblt) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	width integer := jsonb_array_length(plan -> 'key');
-BEGIN
-	IF (plan ->> 'by_hash')::boolean OR width = 1 THEN
-		RETURN ARRAY(SELECT d.key FROM @extschema@.iblt_decode(difference) AS d);
-	END IF;
-	IF (@extschema@.iblt_info(difference)).key_type IS NULL THEN
-		RETURN '{}';
-	END IF;
-	RETURN ARRAY(SELECT ARRAY(SELECT j ->> ('f' || i) FROM generate_series(1, width) AS i ORDER BY i)::text
-		FROM (SELECT to_jsonb(d.key) FROM @extschema@.iblt_decode(difference, NULL::record) AS d) AS decoded(j));
-END
-$$;
-COMMENT ON FUNCTION iblt_compare_keys(jsonb, iblt) IS 'the decoded keys, each as one word';
-
 CREATE FUNCTION iblt_compare_rows_of_peer(conn text) RETURNS @extschema@.iblt_compare_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -912,12 +902,12 @@ DECLARE
 	answer record;
 BEGIN
 	answer := @extschema@.iblt_peer_result(conn, format(
-		'SELECT * FROM %s.dblink_get_result($1) AS t(id text, key text, n text, digest text, mark text, content text)',
+		'SELECT * FROM %s.dblink_get_result($1) AS t(id text, key text, n text, digest text, checksum text, mark text, content text)',
 		@extschema@.iblt_peer_dblink()), 0.0002);
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('messages', 1, 'bytes_received', octet_length(
-		concat(answer.id, answer.key, answer.n, answer.digest, answer.mark, answer.content))));
+		concat(answer.id, answer.key, answer.n, answer.digest, answer.checksum, answer.mark, answer.content))));
 	RETURN ROW(answer.id::text[], answer.key::jsonb[], answer.n::bigint[], answer.digest::text[],
-		answer.mark::text[], answer.content::jsonb[]);
+		answer.checksum::bigint[], answer.mark::text[], answer.content::jsonb[]);
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_rows_of_peer(text) IS 'the peer''s answer to a lookup';
@@ -934,18 +924,20 @@ AS $$
 		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content) AS t(id, key, n, digest, mark, content) USING (id)'
 	ELSE format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n, (t_digest IS NOT NULL)::integer AS t_n,'
 		' h_digest, t_digest, h_mark, t_mark, h_content, t_content'
-		' FROM unnest($3, $1.digest, $2.digest, $1.mark, $2.mark, $1.content, $2.content)'
-		' AS u(id, h_digest, t_digest, h_mark, t_mark, h_content, t_content)', @extschema@.iblt_compare_id_json_sql(plan)) END
+		-- in step, and not kept as a function in FROM would be
+		' FROM (SELECT unnest($3) AS id, unnest($1.checksum) AS h_digest, unnest($2.checksum) AS t_digest, unnest($1.mark) AS h_mark,'
+		' unnest($2.mark) AS t_mark, unnest($1.content) AS h_content, unnest($2.content) AS t_content) AS u',
+		@extschema@.iblt_compare_id_json_sql(plan)) END
 $$;
 COMMENT ON FUNCTION iblt_compare_pairs_sql(jsonb) IS 'a query that puts the answers of both sides to a lookup together';
 
 -- Two rows of a unique key would move the answers for the keys behind it.
-CREATE FUNCTION iblt_compare_require_unique(digests text[], keys text[], side text) RETURNS void
+CREATE FUNCTION iblt_compare_require_unique(answers bigint[], keys text[], side text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF cardinality(digests) IS DISTINCT FROM cardinality(keys) THEN
+	IF cardinality(answers) IS DISTINCT FROM cardinality(keys) THEN
 		RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
 			MESSAGE = format('rows have the same key (%s), although it is unique', side),
 			DETAIL = 'Either a unique index is damaged, or this transaction has violated a deferred constraint.',
@@ -953,7 +945,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_require_unique(text[], text[], text) IS 'an error unless there is one answer for each key';
+COMMENT ON FUNCTION iblt_compare_require_unique(bigint[], text[], text) IS 'an error unless there is one answer for each key';
 
 -- Looks the rows of given keys up on both sides, and returns those that differ.
 CREATE FUNCTION iblt_compare_look(conn text, plan jsonb, keys text[]) RETURNS @extschema@.iblt_difference[]
@@ -976,8 +968,8 @@ BEGIN
 		theirs := @extschema@.iblt_compare_rows_of_peer(conn);
 	END IF;
 	IF NOT (plan ->> 'by_hash')::boolean THEN
-		PERFORM @extschema@.iblt_compare_require_unique(mine.digest, keys, 'here');
-		PERFORM @extschema@.iblt_compare_require_unique(theirs.digest, keys, 'there');
+		PERFORM @extschema@.iblt_compare_require_unique(mine.checksum, keys, 'here');
+		PERFORM @extschema@.iblt_compare_require_unique(theirs.checksum, keys, 'there');
 	END IF;
 	EXECUTE format($q$
 		SELECT coalesce(array_agg(ROW(id, key,
@@ -1422,13 +1414,11 @@ CREATE FUNCTION iblt_compare_run(conn text, plan jsonb) RETURNS @extschema@.iblt
 AS $$
 DECLARE
 	started timestamptz;
-	difference @extschema@.iblt;
 	keys text[];
 	decoded integer;
 	differences @extschema@.iblt_difference[] := '{}';
 BEGIN
-	SELECT d.plan, d.difference INTO plan, difference FROM @extschema@.iblt_compare_difference(conn, plan) AS d;
-	keys := @extschema@.iblt_compare_keys(plan, difference);
+	SELECT d.plan, d.keys INTO plan, keys FROM @extschema@.iblt_compare_difference(conn, plan) AS d;
 	decoded := cardinality(keys);
 	IF decoded > 0 THEN
 		PERFORM @extschema@.iblt_compare_progress(plan, format('looking %s keys up on both sides', decoded));

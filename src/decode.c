@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * decode.c
- *	  iblt_decode and iblt_decode_status: the keys that a sketch holds.
+ *	  iblt_decode and iblt_decode_status: the keys that a sketch holds; and
+ *	  iblt_compare_decode, which is both at once for the live drivers.
  *
  * An incomplete decoding never looks like a complete one: it is an ERROR with
  * an SQLSTATE of its own, or with allow_partial a WARNING beside the rows.
@@ -12,11 +13,16 @@
 
 #include <math.h>
 
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/typcache.h"
 
 #include "core/meter.h"
 #include "core/sizing.h"
@@ -328,6 +334,195 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	values[2] = Int64GetDatum((int64) verdict.estimate);
 	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
 	values[3] = Int64GetDatum((int64) verdict.recommended);
+	return iblt_value_row(fcinfo, values, nulls);
+}
+
+/* The keys of a sketch, as they are in its cells. */
+typedef struct KeyList
+{
+	uint8	   *bytes;
+	size_t		size;			/* of one key */
+	size_t		n;
+	size_t		room;			/* for so many */
+} KeyList;
+
+static void
+key_list_add(KeyList *list, const uint8 *key)
+{
+	/* all keys are smaller than all cells, hence below 1 GB */
+	if (list->n == list->room)
+	{
+		list->room = Min(2 * list->room, MaxAllocSize / list->size);
+		list->bytes = repalloc(list->bytes, list->room * list->size);
+	}
+	memcpy(list->bytes + list->n++ * list->size, key, list->size);
+}
+
+static int
+compare_integer_keys(const void *a, const void *b)
+{
+	int64		x = (int64) iblt_load64(a);
+	int64		y = (int64) iblt_load64(b);
+
+	return (x > y) - (x < y);
+}
+
+static int
+compare_key_bytes(const void *a, const void *b, void *size)
+{
+	return memcmp(a, b, *(size_t *) size);
+}
+
+/*
+ * Sorts keys as their types do, or nearly so, in order that rows are looked up
+ * in about the order in which they lie; and leaves out those that a crafted
+ * sketch has twice.
+ */
+static void
+key_list_sort(KeyList *list, bool integers)
+{
+	size_t		kept = 0;
+	size_t		i;
+
+	if (integers)
+		qsort(list->bytes, list->n, list->size, compare_integer_keys);
+	else
+		qsort_arg(list->bytes, list->n, list->size, compare_key_bytes,
+				  &list->size);
+	for (i = 0; i < list->n; i++)
+	{
+		uint8	   *key = list->bytes + i * list->size;
+
+		if (kept > 0 &&
+			memcmp(key, list->bytes + (kept - 1) * list->size, list->size) == 0)
+			continue;
+		memmove(list->bytes + kept++ * list->size, key, list->size);
+	}
+	list->n = kept;
+}
+
+/* Shows keys as text: a row's as that of an array of its columns' texts. */
+typedef struct KeyWriter
+{
+	IbltKeyCoder *coder;
+	bool		is_row;
+	FmgrInfo	output;			/* of the key's type, or of arrays */
+} KeyWriter;
+
+static void
+key_writer_init(KeyWriter *writer, const IbltParams *params)
+{
+	Oid			output = F_ARRAY_OUT;
+	bool		is_varlena;
+
+	writer->coder = iblt_key_coder_for_params(params, CurrentMemoryContext);
+	writer->is_row = iblt_key_type(writer->coder) == RECORDOID;
+	if (!writer->is_row)
+		getTypeOutputInfo(iblt_key_type(writer->coder), &output, &is_varlena);
+	fmgr_info(output, &writer->output);
+}
+
+/* The columns of a row as an array of texts. */
+static Datum
+row_texts(HeapTupleHeader row)
+{
+	TupleDesc	tupdesc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(row),
+												 HeapTupleHeaderGetTypMod(row));
+	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(row),.t_data = row};
+	int			dims[1] = {tupdesc->natts};
+	int			bounds[1] = {1};
+	Datum	   *values = palloc(tupdesc->natts * sizeof(Datum));
+	bool	   *nulls = palloc(tupdesc->natts * sizeof(bool));
+	int			i;
+
+	heap_deform_tuple(&tuple, tupdesc, values, nulls);
+	for (i = 0; i < tupdesc->natts; i++)
+	{
+		Oid			output;
+		bool		is_varlena;
+
+		if (nulls[i])
+			continue;
+		getTypeOutputInfo(TupleDescAttr(tupdesc, i)->atttypid, &output,
+						  &is_varlena);
+		values[i] = CStringGetTextDatum(OidOutputFunctionCall(output, values[i]));
+	}
+	ReleaseTupleDesc(tupdesc);
+	return PointerGetDatum(construct_md_array(values, nulls, 1, dims, bounds,
+											  TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+static Datum
+key_word(KeyWriter *writer, const uint8 *bytes, unsigned limbs)
+{
+	Datum		key = iblt_key_decode(writer->coder, bytes, limbs);
+
+	if (writer->is_row)
+		key = row_texts(DatumGetHeapTupleHeader(key));
+	return CStringGetTextDatum(OutputFunctionCall(&writer->output, key));
+}
+
+/* The keys as text[]. */
+static Datum
+key_list_words(const KeyList *list, const IbltParams *params)
+{
+	ArrayBuildState *words = initArrayResult(TEXTOID, CurrentMemoryContext, true);
+	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
+													  "iblt_compare_decode key",
+													  ALLOCSET_SMALL_SIZES);
+	KeyWriter	writer;
+	size_t		i;
+
+	/* a template has no type of key, and no keys */
+	if (list->n > 0)
+		key_writer_init(&writer, params);
+	for (i = 0; i < list->n; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(row_context);
+		Datum		word = key_word(&writer, list->bytes + i * list->size,
+									params->limbs);
+
+		MemoryContextSwitchTo(old);
+		CHECK_FOR_INTERRUPTS();
+		words = accumArrayResult(words, word, false, TEXTOID,
+								 CurrentMemoryContext);
+		MemoryContextReset(row_context);
+	}
+	return makeArrayResult(words, CurrentMemoryContext);
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_decode);
+
+/*
+ * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys text[]):
+ * keys in order, each as one word and once; NULL unless they are all.
+ */
+Datum
+iblt_compare_decode(PG_FUNCTION_ARGS)
+{
+	Decoding	decoding;
+	Verdict		verdict;
+	IbltEntry	entry;
+	KeyList		list = {.room = 64};
+	Datum		values[4] = {0};
+	bool		nulls[4] = {false};
+
+	iblt_open_arg(&decoding.original, fcinfo, 0);
+	list.size = 8 * (size_t) decoding.original.params.limbs;
+	list.bytes = palloc(list.room * list.size);
+	decoding_start(&decoding);
+	while (decoding_next(&decoding, &entry))
+		key_list_add(&list, entry.key);
+	decoding_finish(&decoding, &verdict);
+	values[0] = BoolGetDatum(verdict.complete);
+	values[1] = Int64GetDatum((int64) verdict.recovered);
+	values[2] = Int64GetDatum((int64) verdict.estimate);
+	nulls[3] = !verdict.complete;
+	if (verdict.complete)
+	{
+		key_list_sort(&list, decoding.original.params.kind == IBLT_KEY_INTEGER);
+		values[3] = key_list_words(&list, &decoding.original.params);
+	}
 	return iblt_value_row(fcinfo, values, nulls);
 }
 

@@ -46,7 +46,7 @@ sub hold_step
 	return;
 }
 hold_step($there, 'iblt_session_get', 'text', 'iblt', 3);
-hold_step($here, 'iblt_compare_keys', 'jsonb, iblt', 'text[]', 4);
+hold_step($here, 'iblt_compare_look', 'text, jsonb, text[]', 'iblt_difference[]', 4);
 hold_step($here, 'iblt_compare_wait', 'text, jsonb, timestamptz', 'boolean', 5);
 
 # What the peer's process does while it is held; "held" is the server that holds.
@@ -56,7 +56,7 @@ my @stages = (
 	{ name => 'scanning', held => $there, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "$waits '%iblt_session_keep(%'" },
 	{ name => 'scanning here, after the first message', held => $here, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "state = 'idle' AND query LIKE '%iblt_session_keep(%'" },
 	{ name => 'the second message', held => $there, lock => 'SELECT pg_advisory_xact_lock(3)', peer => "$waits '%iblt_session_get(%'" },
-	{ name => 'decoding', held => $here, lock => 'SELECT pg_advisory_xact_lock(4)', peer => "state = 'idle' AND query LIKE '%iblt_session_get(%'" },
+	{ name => 'the pause before the lookup', held => $here, lock => 'SELECT pg_advisory_xact_lock(4)', peer => "state = 'idle' AND query LIKE '%iblt_session_get(%'" },
 	{ name => 'lookup', held => $there, lock => 'SELECT pg_advisory_xact_lock(2)', peer => "$waits '%array_agg(digest%'" },
 	{ name => 'the wait before the recheck', held => $here, lock => 'SELECT pg_advisory_xact_lock(5)', peer => "state = 'idle' AND query LIKE '%array_agg(digest%'" },
 );
