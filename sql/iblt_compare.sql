@@ -947,29 +947,39 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_require_unique(bigint[], text[], text) IS 'an error unless there is one answer for each key';
 
+CREATE FUNCTION iblt_compare_both(conn text, plan jsonb, keys text[], OUT here @extschema@.iblt_compare_rows, OUT there @extschema@.iblt_compare_rows)
+RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := @extschema@.iblt_compare_lookup_sql(plan, 'there', keys);
+BEGIN
+	IF conn IS NOT NULL THEN
+		PERFORM @extschema@.iblt_peer_send(conn, query);
+	END IF;
+	EXECUTE @extschema@.iblt_compare_lookup_sql(plan, 'here', keys) INTO here;
+	IF conn IS NULL THEN
+		EXECUTE query INTO there;
+	ELSE
+		there := @extschema@.iblt_compare_rows_of_peer(conn);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_both(text, jsonb, text[]) IS 'the rows of keys on both sides';
+
 -- Looks the rows of given keys up on both sides, and returns those that differ.
 CREATE FUNCTION iblt_compare_look(conn text, plan jsonb, keys text[]) RETURNS @extschema@.iblt_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	query text := @extschema@.iblt_compare_lookup_sql(plan, 'there', keys);
-	mine @extschema@.iblt_compare_rows;
-	theirs @extschema@.iblt_compare_rows;
+	rows record := @extschema@.iblt_compare_both(conn, plan, keys);
 	result @extschema@.iblt_difference[];
 BEGIN
-	IF conn IS NOT NULL THEN
-		PERFORM @extschema@.iblt_peer_send(conn, query);
-	END IF;
-	EXECUTE @extschema@.iblt_compare_lookup_sql(plan, 'here', keys) INTO mine;
-	IF conn IS NULL THEN
-		EXECUTE query INTO theirs;
-	ELSE
-		theirs := @extschema@.iblt_compare_rows_of_peer(conn);
-	END IF;
 	IF NOT (plan ->> 'by_hash')::boolean THEN
-		PERFORM @extschema@.iblt_compare_require_unique(mine.checksum, keys, 'here');
-		PERFORM @extschema@.iblt_compare_require_unique(theirs.checksum, keys, 'there');
+		PERFORM @extschema@.iblt_compare_require_unique((rows.here).checksum, keys, 'here');
+		PERFORM @extschema@.iblt_compare_require_unique((rows.there).checksum, keys, 'there');
 	END IF;
 	EXECUTE format($q$
 		SELECT coalesce(array_agg(ROW(id, key,
@@ -978,7 +988,7 @@ BEGIN
 			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
 			NULL)::%s.iblt_difference), '{}')
 		FROM (%s) AS pair WHERE h_digest IS DISTINCT FROM t_digest$q$, '@extschema@', @extschema@.iblt_compare_pairs_sql(plan))
-	INTO result USING mine, theirs, keys, (plan ->> 'recheck')::integer > 0;
+	INTO result USING rows.here, rows.there, keys, (plan ->> 'recheck')::integer > 0;
 	RETURN result;
 END
 $$;
@@ -1325,27 +1335,6 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_key_hashes(jsonb, text[]) IS 'the hashes of keys that a plan looks up by themselves';
 
-CREATE FUNCTION iblt_compare_both(conn text, plan jsonb, keys text[], OUT here @extschema@.iblt_compare_rows, OUT there @extschema@.iblt_compare_rows)
-RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	query text := @extschema@.iblt_compare_lookup_sql(plan, 'there', keys);
-BEGIN
-	IF conn IS NOT NULL THEN
-		PERFORM @extschema@.iblt_peer_send(conn, query);
-	END IF;
-	EXECUTE @extschema@.iblt_compare_lookup_sql(plan, 'here', keys) INTO here;
-	IF conn IS NULL THEN
-		EXECUTE query INTO there;
-	ELSE
-		there := @extschema@.iblt_compare_rows_of_peer(conn);
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION iblt_compare_both(text, jsonb, text[]) IS 'the rows of keys on both sides';
-
 -- Ids of rows that a scan found, in the same version twice if there is a second one;
 -- of them, those that an index did not find, whose answers are in the order of hashes.
 CREATE FUNCTION iblt_compare_unfound(scanned @extschema@.iblt_compare_rows, found @extschema@.iblt_compare_rows, hashes text[],
@@ -1354,8 +1343,8 @@ CREATE FUNCTION iblt_compare_unfound(scanned @extschema@.iblt_compare_rows, foun
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.digest, scanned.mark) AS s(id, digest, mark)
-		JOIN unnest(hashes, found.digest, found.mark) AS f(hash, digest, mark) ON f.hash = split_part(s.id, ' ', 1)
-		WHERE (f.digest IS NULL OR f.mark <> s.mark)
+		JOIN unnest(hashes, found.checksum, found.mark) AS f(hash, checksum, mark) ON f.hash = split_part(s.id, ' ', 1)
+		WHERE (f.checksum IS NULL OR f.mark <> s.mark)
 		AND (scanned_again IS NULL OR EXISTS (SELECT FROM unnest(scanned_again.id, scanned_again.digest, scanned_again.mark) AS a(id, digest, mark)
 			WHERE a.id = s.id AND a.digest = s.digest AND a.mark IS NOT DISTINCT FROM s.mark)))
 $$;
@@ -1378,8 +1367,8 @@ DECLARE
 BEGIN
 	scanned := @extschema@.iblt_compare_both(conn, by_scan, hashes);
 	found := @extschema@.iblt_compare_both(conn, by_index, keys);
-	PERFORM @extschema@.iblt_compare_require_unique((found.here).digest, keys, 'here'),
-		@extschema@.iblt_compare_require_unique((found.there).digest, keys, 'there');
+	PERFORM @extschema@.iblt_compare_require_unique((found.here).checksum, keys, 'here'),
+		@extschema@.iblt_compare_require_unique((found.there).checksum, keys, 'there');
 	ids := @extschema@.iblt_compare_unfound(scanned.here, found.here, hashes)
 		|| @extschema@.iblt_compare_unfound(scanned.there, found.there, hashes);
 	IF ids = '{}' THEN
