@@ -212,13 +212,15 @@ BEGIN
 	EXCEPTION WHEN OTHERS THEN
 		-- a message of any other kind may repeat a part of the connection string
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
-		IF @extschema@.iblt_peer_is_server(peer) AND NOT has_server_privilege(peer, 'USAGE') THEN
-			detail := 'The right to use the foreign server is missing.';
-		ELSIF NOT EXISTS (SELECT FROM pg_user_mappings m WHERE m.srvname = peer AND m.usename IN (current_user, 'public'))
-			AND @extschema@.iblt_peer_is_server(peer) THEN
-			detail := format('The foreign server has no user mapping for %I.', current_user);
-		ELSIF detail !~ '^(connection to server|could not connect to server|FATAL:|Non-superuser)' THEN
+		IF detail !~ '^(connection to server|could not connect to server|FATAL:|Non-superuser)' THEN
 			detail := '';
+		END IF;
+		IF @extschema@.iblt_peer_is_string(peer) THEN
+			NULL;
+		ELSIF NOT has_server_privilege(peer, 'USAGE') THEN
+			detail := 'The right to use the foreign server is missing.';
+		ELSIF NOT EXISTS (SELECT FROM pg_user_mappings m WHERE m.srvname = peer AND m.usename IN (current_user, 'public')) THEN
+			detail := format('The foreign server has no user mapping for %I.', current_user);
 		END IF;
 		PERFORM @extschema@.iblt_peer_raise(state, 'could not connect to the peer', detail,
 			'See that the foreign server, its user mapping or the connection string is right; whoever is no superuser needs a password in it.');
