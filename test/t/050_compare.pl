@@ -8,22 +8,17 @@ use IbltCompare;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 random_seed();
 
 # --- two servers ------------------------------------------------------------------
 
-my $here = compare_server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
-my $there = compare_server('there', "bytea_output = 'escape'", "extra_float_digits = -5");
+my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
+my $there = server('there', "bytea_output = 'escape'", "extra_float_digits = -5");
 my $peer = $there->connstr('postgres');
 sides($here, $there);
 
-# The extensions are in schemas that no search_path has, with awkward names.
-$here->safe_psql('postgres', q{
-	CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link";
-	CREATE EXTENSION iblt});
-$there->safe_psql('postgres', q{CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt SCHEMA "Their Iblt"});
+awkward_extensions();
 
 # --- keys of all kinds --------------------------------------------------------------
 
@@ -199,13 +194,7 @@ $here->safe_psql('postgres', qq{GRANT USAGE ON SCHEMA "db ""link" TO reader;
 	GRANT USAGE ON FOREIGN SERVER "node b" TO reader;
 	CREATE USER MAPPING FOR reader SERVER "node b" OPTIONS (user 'reader', password 'right');});
 $there->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "Their Iblt" TO reader');
-{
-	my $hba = $there->data_dir . '/pg_hba.conf';
-	my $old = slurp_file($hba);
-	unlink $hba;
-	append_to_file($hba, "local all reader scram-sha-256\n$old");
-	$there->reload;
-}
+hba($there, 'local all reader scram-sha-256');
 {
 	my ($rc, $out, $err) = $here->psql('postgres', "SELECT count(*) FROM iblt_compare('wire', 'node b')", extra_params => [ '-U', 'reader' ]);
 	cmp_ok($out, '>=', 99, 'a user with SELECT only, through a foreign server');
@@ -274,55 +263,47 @@ both(q{CREATE FUNCTION public.slow(id int, seconds float8) RETURNS boolean LANGU
 foreach my $what ('pg_terminate_backend', 'pg_cancel_backend')
 {
 	my $slow = "SELECT count(*) FROM iblt_compare('wire', ${\ literal($peer)}, peer_condition => 'public.slow(id, 60)')";
-	my ($out, $err) = ('', '');
-	my $session = IPC::Run::start([ 'psql', '-X', '-d', $here->connstr('postgres'), '-c', $slow ], '<', \'', '>', \$out, '2>', \$err);
+	my $run = background($here, $slow);
 	ok($there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.wire' AND state = 'active' AND wait_event = 'PgSleep'"),
 		'the peer is scanning, and its application_name says for what');
 	$there->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%'");
-	$session->finish;
-	like($err, qr/ERROR:  on the peer: /, "$what there: an error");
+	finish($run);
+	like($run->{err}, qr/ERROR:  on the peer: /, "$what there: an error");
 	nothing_left("after $what there");
 
-	($out, $err) = ('', '');
-	$session = IPC::Run::start([ 'psql', '-X', '-d', $here->connstr('postgres'), '-c', $slow ], '<', \'', '>', \$out, '2>', \$err);
+	$run = background($here, $slow);
 	$there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%' AND wait_event = 'PgSleep'");
 	$here->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT count(*) FROM iblt_compare%' AND pid <> pg_backend_pid()");
-	$session->finish;
-	like($err, $what =~ /cancel/ ? qr/canceling statement due to user request/ : qr/terminating connection/, "$what here: an error");
+	finish($run);
+	like($run->{err}, $what =~ /cancel/ ? qr/canceling statement due to user request/ : qr/terminating connection/, "$what here: an error");
 	nothing_left("after $what here");
 }
 
 # --- a physical standby, both ways --------------------------------------------------------------------
 
-$there->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($there, 'base', has_streaming => 1);
-$standby->append_conf('postgresql.conf', "hot_standby_feedback = on\nmax_standby_streaming_delay = -1\n");
-$standby->start;
-$there->wait_for_catchup($standby, 'replay', $there->lsn('write'));
-is(compare("'wire'", undef, peer => literal($standby->connstr('postgres'))), truth('wire', 't.id'), 'a hot standby as peer');
-is(compare("'by_text'", undef, peer => literal($standby->connstr('postgres'))), truth('by_text', 't.id'), 'a hot standby as peer, keys by hash');
+my $standby = standby($there, 'standby', 'hot_standby_feedback = on', 'max_standby_streaming_delay = -1');
+is(compare("'wire'", undef, peer => conninfo($standby)), truth('wire', 't.id'), 'a hot standby as peer');
+is(compare("'by_text'", undef, peer => conninfo($standby)), truth('by_text', 't.id'), 'a hot standby as peer, keys by hash');
 $there->safe_psql('postgres', 'CREATE EXTENSION dblink');
-$there->wait_for_catchup($standby, 'replay', $there->lsn('write'));
+replayed($there, $standby);
 # it finds its functions in no search_path of its own
 my $qualified = sub {
 	my ($node, $args) = @_;
 	return $node->safe_psql('postgres', qq(SELECT count(*), count(*) FILTER (WHERE confirmed) FROM "Their Iblt".iblt_compare($args)));
 };
-is($qualified->($standby, "'wire', ${\ literal($there->connstr('postgres'))}"), '0|0', 'a standby compares itself with its primary');
-is($qualified->($standby, "'wire', ${\ literal($here->connstr('postgres'))}"), lines(truth('wire', 't.id')) . '|0', 'and with another server');
+is($qualified->($standby, "'wire', ${\ conninfo($there)}"), '0|0', 'a standby compares itself with its primary');
+is($qualified->($standby, "'wire', ${\ conninfo($here)}"), lines(truth('wire', 't.id')) . '|0', 'and with another server');
 # lag: rows that are on their way are no differences
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $there->safe_psql('postgres', 'UPDATE wire SET v = 0 WHERE id BETWEEN 300 AND 330');
 {
-	my ($out, $err) = ('', '');
-	my $sql = qq(SELECT count(*), count(*) FILTER (WHERE confirmed) FROM "Their Iblt".iblt_compare('wire', ${\ literal($standby->connstr('postgres'))}));
+	my $sql = qq(SELECT count(*), count(*) FILTER (WHERE confirmed) FROM "Their Iblt".iblt_compare('wire', ${\ conninfo($standby)}));
 	is($there->safe_psql('postgres', $sql =~ s/\)$/, timeout => '1 s')/r), '31|0', 'a standby that does not replay: all is unconfirmed');
-	my $session = IPC::Run::start([ 'psql', '-X', '-At', '-d', $there->connstr('postgres'), '-c', $sql ], '<', \'', '>', \$out, '2>', \$err);
-	usleep(700_000);
+	my $session = IbltTest::Session->new($there)->start($sql =~ s/\)$/, progress => true)/r);
+	$session->seen(qr/waiting for replication/);
 	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
-	$session->finish;
-	is("$out$err", "0|0\n", 'once it replays, nothing differs');
+	is($session->done, '0|0', 'once it replays, nothing differs');
+	$session->quit;
 }
 $standby->stop;
 
@@ -331,13 +312,12 @@ $standby->stop;
 both('CREATE TABLE repl (id int PRIMARY KEY, n int NOT NULL DEFAULT 0, v text); CREATE TABLE repl_text (id text PRIMARY KEY, n int NOT NULL DEFAULT 0)');
 $here->safe_psql('postgres', q{INSERT INTO repl SELECT g, 0, md5(g::text) FROM generate_series(1, 20000) g;
 	INSERT INTO repl_text SELECT 'key ' || g FROM generate_series(1, 5000) g; CREATE PUBLICATION pub FOR TABLE repl, repl_text});
-$there->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ literal($here->connstr('postgres'))} PUBLICATION pub");
-$there->poll_query_until('postgres', "SELECT count(*) = 2 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'no initial copy';
+$there->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($here)} PUBLICATION pub");
+subscribed($there, 2);
 # A subscriber that is slow, so that there always are rows on their way.
 $there->safe_psql('postgres', q{CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END';
 	CREATE TRIGGER delay BEFORE UPDATE ON repl FOR EACH ROW EXECUTE FUNCTION delay(); ALTER TABLE repl ENABLE REPLICA TRIGGER delay});
-my $load = $here->basedir . '/load.sql';
-append_to_file($load, <<'SQL');
+my $load = start_load($here, <<'SQL', '-c', '2', '-R', '250');
 \set id random(1, 20000)
 \set new random(100000, 10000000)
 UPDATE repl SET n = n + 1 WHERE id = :id;
@@ -347,11 +327,8 @@ DELETE FROM repl WHERE id = (SELECT id FROM repl WHERE id > 100000 ORDER BY id L
 SQL
 my $rounds = 6;
 my $settled = 0;
-my ($pgbench_out, $pgbench_err) = ('', '');
-my $pgbench = IPC::Run::start([ 'pgbench', '-n', '-c', '2', '-T', '300', '-R', '250', '-f', $load, $here->connstr('postgres') ],
-	'<', \'', '>', \$pgbench_out, '2>', \$pgbench_err);
 my %injected = (repl => {}, repl_text => {});
-$here->poll_query_until('postgres', 'SELECT count(*) > 20 FROM repl WHERE n > 0') or die 'pgbench does not run';
+wait_for($here, 'SELECT count(*) > 20 FROM repl WHERE n > 0');
 foreach my $round (1 .. $rounds)
 {
 	# drift on rows that the load does not touch, and would not repair
@@ -370,7 +347,7 @@ foreach my $round (1 .. $rounds)
 		foreach my $table (qw(repl repl_text))
 		{
 			my $prefix = $node == $there ? '"Their Iblt".' : '';
-			my $rows = $node->safe_psql('postgres', "SELECT key, side, confirmed FROM ${prefix}iblt_compare('$table', ${\ literal($other->connstr('postgres'))});
+			my $rows = $node->safe_psql('postgres', "SELECT key, side, confirmed FROM ${prefix}iblt_compare('$table', ${\ conninfo($other)});
 				SELECT settled FROM ${prefix}iblt_compare_stats()");
 			my $count = $rows =~ s/\n?(\d+)$// ? $1 : 0;
 			my (%got, %unconfirmed);
@@ -391,22 +368,20 @@ foreach my $round (1 .. $rounds)
 note("$settled rows on their way were seen");
 # rows that certainly are on their way: the subscriber cannot apply them for a while
 {
-	my ($out, $err) = ('', '');
-	my $lock = IPC::Run::start([ 'psql', '-X', '-d', $there->connstr('postgres'), '-c',
-		'BEGIN; LOCK TABLE repl IN SHARE MODE; SELECT pg_sleep(1.5); COMMIT' ], '<', \'', '>', \$out, '2>', \$err);
-	$there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE mode = 'ShareLock' AND granted AND relation = 'repl'::regclass");
+	my ($session, $holder) = map { IbltTest::Session->new($_) } ($here, $there);
+	$holder->run('BEGIN; LOCK TABLE repl IN SHARE MODE');
 	$here->safe_psql('postgres', 'UPDATE repl SET n = -1 WHERE id % 200 = 0');
-	my @rows = split /\n/, $here->safe_psql('postgres', "SELECT key, side FROM iblt_compare('repl', ${\ literal($peer)}) WHERE confirmed;
-		SELECT settled FROM iblt_compare_stats()");
-	my $count = pop @rows;
-	$lock->finish;
+	$session->start("SELECT key, side FROM iblt_compare('repl', ${\ conninfo($there)}, progress => true) WHERE confirmed");
+	$session->seen(qr/waiting for replication/);
+	$holder->run('COMMIT');
+	my @rows = split /\n/, $session->done;
+	my $count = $session->run('SELECT settled FROM iblt_compare_stats()');
+	$_->quit foreach ($session, $holder);
 	is(join("\n", sort map { s/\|/ /r } @rows), join("\n", sort keys %{ $injected{repl} }), 'rows that wait for a lock are no differences');
 	cmp_ok($count, '>=', 90, "though they differed when scanned ($count)");
 }
 cmp_ok($here->safe_psql('postgres', 'SELECT count(*) FROM repl WHERE n <> 0'), '>', 300, 'the load was at work');
-$pgbench->signal('TERM');
-$pgbench->finish;
-note("pgbench: $pgbench_out $pgbench_err");
+stop_load($load, 'logical replication');
 $here->wait_for_catchup('sub');
 foreach my $table (qw(repl repl_text))
 {

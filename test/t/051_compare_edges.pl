@@ -4,35 +4,20 @@
 use strict;
 use warnings;
 
+use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 # --- two servers ------------------------------------------------------------------
 
-sub server
-{
-	my ($name) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
-	$node->append_conf('postgresql.conf', 'wal_receiver_status_interval = 1s');
-	$node->start;
-	return $node;
-}
-
 # The schema here is a format that wants arguments, should anything take it for one.
 my $here = server('here');
 my $there = server('there');
 $here->safe_psql('postgres', 'CREATE SCHEMA "100%s"; CREATE EXTENSION dblink; CREATE EXTENSION iblt SCHEMA "100%s"');
 $there->safe_psql('postgres', 'CREATE TYPE oids_differ AS (a int); CREATE EXTENSION iblt');
-my $peer = "'" . ($there->connstr('postgres') =~ s/'/''/gr) . "'";
-
-sub both
-{
-	my ($sql) = @_;
-	$_->safe_psql('postgres', $sql) foreach ($here, $there);
-	return;
-}
+my $peer = conninfo($there);
+sides($here, $there);
 
 # iblt_compare's rows as lines "key side here_count there_count", sorted.
 sub compare
@@ -44,13 +29,11 @@ sub compare
 	return join("\n", sort split /\n/, $out);
 }
 
-# What goes wrong, as one text; '' if nothing does.
-sub failure
+# The error of a comparison, with its SQLSTATE; '' if there is none.
+sub compare_failure
 {
 	my ($table, $options, %how) = @_;
-	my ($rc, $out, $err) = $here->psql('postgres', "\\set VERBOSITY verbose\n" . ($how{setup} // '')
-		  . qq{SELECT * FROM "100%s".iblt_compare('$table', $peer} . ($options ? ", $options" : '') . ')');
-	return $rc == 0 ? '' : $err;
+	return failure(($how{setup} // '') . qq{SELECT * FROM "100%s".iblt_compare('$table', $peer} . ($options ? ", $options" : '') . ')');
 }
 
 # --- keys -------------------------------------------------------------------------
@@ -76,7 +59,7 @@ is(compare('other_key'), '{"a": 1, "b": 2} there 0 1', 'and with the same column
 $here->safe_psql('postgres', 'CREATE DOMAIN number AS int');
 $there->safe_psql('postgres', 'CREATE DOMAIN number AS bigint');
 both('CREATE TABLE domains (id number PRIMARY KEY, v number); INSERT INTO domains VALUES (1, 1), (2, 2)');
-like(failure('domains'), qr/42804: column types differ: "id" is public.number here and public.number on the peer, which is made of another type there/,
+like(compare_failure('domains'), qr/42804: column types differ: "id" is public.number here and public.number on the peer, which is made of another type there/,
 	'domains of one name over different types are different types');
 is(compare('domains', 'cast_types => true'), '', 'and can be cast');
 both("CREATE TYPE colour AS ENUM ('red', 'green'); CREATE DOMAIN shade AS colour; CREATE TABLE shades (id shade PRIMARY KEY, v shade[]); INSERT INTO shades VALUES ('red', '{red,green}')");
@@ -92,7 +75,7 @@ is(compare('names', "condition => 'key <> ''9''', key_columns => '{key,iblt_j}'"
 
 # A row too many of a unique key is never taken for equal.
 both('CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text); INSERT INTO deferred VALUES (1, \'x\'), (2, \'y\')');
-like(failure('deferred', undef, setup => "BEGIN; INSERT INTO deferred VALUES (1, 'x');"), qr/21000: rows have the same key \(here\)/, 'a unique key that is violated');
+like(compare_failure('deferred', undef, setup => "BEGIN; INSERT INTO deferred VALUES (1, 'x');"), qr/21000: rows have the same key \(here\)/, 'a unique key that is violated');
 
 # 0 and -0: one key to an index, two in a sketch
 foreach my $type ('float4', 'float8')
@@ -112,8 +95,8 @@ is($here->safe_psql('postgres', qq{SELECT count(*) FROM "100%s".iblt_compare('tw
 	"80000\n40000|40000|80000", 'rows are counted once when there are two scans');
 
 both('CREATE TABLE db (id int PRIMARY KEY)');
-like(failure('simple', "peer_relation => 'db.public.simple'"), qr/22023: peer_relation has too many parts/, 'the database in peer_relation is not taken for the table');
-like(failure('simple', "peer_relation => 'public.absent'"), qr/42P01: relation public.absent does not exist on the peer/, 'a peer_relation that is not there');
+like(compare_failure('simple', "peer_relation => 'db.public.simple'"), qr/22023: peer_relation has too many parts/, 'the database in peer_relation is not taken for the table');
+like(compare_failure('simple', "peer_relation => 'public.absent'"), qr/42P01: relation public.absent does not exist on the peer/, 'a peer_relation that is not there');
 
 # --- code that is not to be trusted ------------------------------------------------------
 
@@ -137,10 +120,10 @@ $there->safe_psql('postgres', q{DELETE FROM bait WHERE id = 2; DELETE FROM bait_
 	ALTER TABLE bait_cast ALTER h TYPE varchar USING 'a'});
 is(compare('bait'), '{"id": 2} here 1 0', 'a column of a type with a hostile cast is compared, for no value is cast');
 my $code = qr/42501: columns would run code of other users: "\w" runs public\.to_(json|text)_of\(public\.hostile\) \(here\)/;
-like(failure('bait', 'rows => true'), $code, 'but not shown');
-like(failure('bait_key'), $code, 'nor is it a key');
-like(failure('bait_row'), $code, 'nor where it is inside of a column');
-like(failure('bait_cast', 'cast_types => true'), $code, 'nor cast');
+like(compare_failure('bait', 'rows => true'), $code, 'but not shown');
+like(compare_failure('bait_key'), $code, 'nor is it a key');
+like(compare_failure('bait_row'), $code, 'nor where it is inside of a column');
+like(compare_failure('bait_cast', 'cast_types => true'), $code, 'nor cast');
 both('ALTER FUNCTION to_json_of(hostile) OWNER TO CURRENT_USER; CREATE OR REPLACE FUNCTION to_json_of(hostile) RETURNS json LANGUAGE sql AS \'SELECT to_json(1)\'');
 is(compare('bait', 'rows => true'), '{"id": 2} here 1 0', 'a superuser is trusted');
 
@@ -173,7 +156,7 @@ both('CREATE TABLE family (id int PRIMARY KEY); CREATE TABLE heir (PRIMARY KEY (
 $here->safe_psql('postgres', 'INSERT INTO heir VALUES (1)');
 $there->safe_psql('postgres', 'INSERT INTO heir VALUES (1), (2); CREATE PUBLICATION family FOR TABLE family');
 $here->safe_psql('postgres', "CREATE SUBSCRIPTION family CONNECTION $peer PUBLICATION family");
-$here->poll_query_until('postgres', "SELECT srsubstate = 'r' FROM pg_subscription_rel WHERE srrelid = 'family'::regclass") or die 'not ready';
+wait_for($here, "SELECT srsubstate = 'r' FROM pg_subscription_rel WHERE srrelid = 'family'::regclass");
 {
 	my ($rc, $out, $err) = $here->psql('postgres', qq{SELECT key, confirmed FROM "100%s".iblt_compare('family', $peer)});
 	is($out, '{"id": 2}|f', 'a table that inherits is not copied yet: nothing is confirmed');
@@ -187,7 +170,7 @@ is(compare('family'), '', 'and once it is copied, all is equal');
 
 # By a wrong port, say.  The relation would be equal to itself.
 {
-	my $self = "'" . ($here->connstr('postgres') =~ s/'/''/gr) . "'";
+	my $self = conninfo($here);
 	my ($rc, $out, $err) = $here->psql('postgres', qq{SELECT * FROM "100%s".iblt_compare('family', $self)});
 	like($err, qr/ERROR:  a relation cannot be compared with itself\nHINT:  See that the peer leads/, 'a peer that is this server');
 	is($out, '', 'nothing is said of the relation');

@@ -12,9 +12,9 @@ use Test::More;
 random_seed();
 
 # Few shared buffers, since those a process touches count as its memory.
-my $here = compare_server('here', 'shared_buffers = 16MB', 'fsync = off');
-my $there = compare_server('there', 'shared_buffers = 16MB', 'fsync = off');
-my $peer = literal($there->connstr('postgres'));
+my $here = server('here', 'shared_buffers = 16MB');
+my $there = server('there', 'shared_buffers = 16MB');
+my $peer = conninfo($there);
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 both('CREATE EXTENSION iblt');
@@ -90,7 +90,7 @@ my $bound = 2 * $small + text_bytes(cells(60000)) + text_bytes(cells($total));
 my $proxy = IbltProxy->new($there);
 my $through = literal($proxy->connstr);
 {
-	my $session = IbltCompare::Session->new($here);
+	my $session = IbltTest::Session->new($here);
 	my $wrong = wrong($session, $through, 'true');
 	is($wrong, "found $total|false 0|missed 0", "$total differences in 300,000 rows: those of a full comparison");
 	is($session->{scans}, 2, 'a second scan is needed above 60,000');
@@ -124,7 +124,7 @@ sub check_wire
 # --- what progress shows ----------------------------------------------------------------
 
 {
-	my $session = IbltCompare::Session->new($here);
+	my $session = IbltTest::Session->new($here);
 	my $condition = 'id <= ' . $here->safe_psql('postgres', 'SELECT id FROM truth ORDER BY id OFFSET 499 LIMIT 1');
 	my ($h, $t) = map { $_->[0]->safe_psql('postgres', "SELECT count(*) FROM big WHERE $condition") } [$here], [$there];
 	is(wrong($session, "$through, condition => '$condition', rows => true, recheck => 1", $condition),
@@ -158,7 +158,7 @@ sub some
 }
 
 {
-	my $session = IbltCompare::Session->new($here);
+	my $session = IbltTest::Session->new($here);
 	# the least master holds 1849 keys, the next limit is that of the first scan
 	foreach my $case (
 		[ 1, 1 ], [ 10, 10 ], [ 1000, 1000 ], [ 5999, 6000 ], [ 59999, 60000 ], [ 60000, 60000 ], [ 60001, 60001 ], [ 70000, 70000 ], [ 99999, 100000 ])
@@ -196,9 +196,9 @@ $here->safe_psql('postgres', q{ALTER FUNCTION iblt_peer_close(text) RENAME TO ib
 sub memory
 {
 	my ($options) = @_;
-	my $lock = IbltCompare::Session->new($here);
+	my $lock = IbltTest::Session->new($here);
 	$lock->run('SELECT pg_advisory_lock(7)');
-	my $session = IbltCompare::Session->new($here);
+	my $session = IbltTest::Session->new($here);
 	$session->start("SELECT count(*) FROM iblt_compare('big', $peer$options)");
 	$here->poll_query_until('postgres', "SELECT wait_event = 'advisory' FROM pg_stat_activity WHERE pid = $session->{pid}") or die 'it does not end';
 	my $pid = $there->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE application_name = 'iblt_compare public.big'");

@@ -10,8 +10,8 @@ use Test::More;
 
 random_seed();
 
-my $here = compare_server('here', 'fsync = off');
-my $there = compare_server('there', 'fsync = off');
+my $here = server('here');
+my $there = server('there');
 sides($here, $there);
 both('CREATE EXTENSION iblt; CREATE EXTENSION dblink');
 my $version = $here->safe_psql('postgres', 'SHOW server_version_num');
@@ -48,27 +48,6 @@ sub as_injected
 	return $ok;
 }
 
-sub start_pgbench
-{
-	my ($node, $script, @options) = @_;
-	my $file = $node->basedir . '/' . rand() . '.sql';
-	append_to_file($file, $script);
-	my $run = { out => '' };
-	$run->{run} = IPC::Run::start([ 'pgbench', '-n', '-T', '300', @options, '-f', $file, $node->connstr('postgres') ],
-		'<', \undef, '>&', \$run->{out});
-	return $run;
-}
-
-sub stop_pgbench
-{
-	my ($run, $text) = @_;
-	ok($run->{run}->pumpable, "$text: the load still runs") or diag($run->{out});
-	$run->{run}->signal('TERM');
-	$run->{run}->finish;
-	unlike($run->{out}, qr/aborted|ERROR/, "$text: the load met no error");
-	return;
-}
-
 # --- 20 rounds of random drift under a load ----------------------------------------------
 
 # Rows from 20001 to 30000 have no load; the subscriber's drift there stays.  The
@@ -78,9 +57,9 @@ both('CREATE TABLE by_int (id int PRIMARY KEY, n int NOT NULL DEFAULT 0, v text)
 $here->safe_psql('postgres', q{INSERT INTO by_int SELECT g, 0, md5(g::text) FROM generate_series(1, 30000) g;
 	INSERT INTO by_text SELECT 'key ' || g, 0, md5(g::text) FROM generate_series(1, 30000) g;
 	CREATE PUBLICATION pub FOR TABLE by_int, by_text});
-$there->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ literal($here->connstr('postgres'))} PUBLICATION pub");
-$there->poll_query_until('postgres', "SELECT count(*) = 2 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'no initial copy';
-my $load = start_pgbench($here, <<'SQL', '-c', '2', '-R', '150');
+$there->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($here)} PUBLICATION pub");
+subscribed($there, 2);
+my $load = start_load($here, <<'SQL', '-c', '2', '-R', '150');
 \set id random(1, 20000)
 \set new random(100000, 100000000)
 BEGIN;
@@ -91,7 +70,7 @@ INSERT INTO by_text VALUES ('key ' || :new, 0, 'new') ON CONFLICT DO NOTHING;
 DELETE FROM by_int WHERE id = (SELECT id FROM by_int WHERE id > 100000 ORDER BY id LIMIT 1);
 COMMIT;
 SQL
-$here->poll_query_until('postgres', 'SELECT count(*) > 20 FROM by_int WHERE n > 0') or die 'pgbench does not run';
+wait_for($here, 'SELECT count(*) > 20 FROM by_int WHERE n > 0');
 
 # The key of a table's row as SQL and as iblt_compare shows it.
 my %key = (by_int => [ sub { $_[0] }, sub { qq({"id": $_[0]}) } ], by_text => [ sub { "'key $_[0]'" }, sub { qq({"id": "key $_[0]"}) } ]);
@@ -123,7 +102,7 @@ sub inject
 
 sub injected { my ($table) = @_; return { map { $key{$table}[1]->($_) . " $drift{$table}{$_}" => 1 } keys %{ $drift{$table} } } }
 
-my ($from_here, $from_there, $holder) = map { IbltCompare::Session->new($_) } ($here, $there, $there);
+my ($from_here, $from_there, $holder) = map { IbltTest::Session->new($_) } ($here, $there, $there);
 foreach my $round (1 .. 20)
 {
 	foreach my $table (qw(by_int by_text))
@@ -150,7 +129,7 @@ foreach my $round (1 .. 20)
 		cmp_ok($settled, '>=', 50, "round $round, $table: rows on their way were seen ($settled)") if $held;
 	}
 }
-stop_pgbench($load, '20 rounds');
+stop_load($load, '20 rounds');
 $here->wait_for_catchup('sub');
 foreach my $table (qw(by_int by_text))
 {
@@ -165,25 +144,16 @@ is(sorted(connections($here), connections($there)), "0\n0", 'no connection is le
 
 # --- standbys of the subscriber and of the publisher ----------------------------------------
 
-sub standby
-{
-	my ($primary, $name) = @_;
-	$primary->backup('base');
-	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init_from_backup($primary, 'base', has_streaming => 1);
-	$node->append_conf('postgresql.conf', "hot_standby_feedback = on\nmax_standby_streaming_delay = -1\n");
-	$node->start;
-	return $node;
-}
-my $there_standby = standby($there, 'there_standby');
-my $here_standby = standby($here, 'here_standby');
+my @follows = ('hot_standby_feedback = on', 'max_standby_streaming_delay = -1');
+my $there_standby = standby($there, 'there_standby', @follows);
+my $here_standby = standby($here, 'here_standby', @follows);
 
 # Waits until all four servers have the same rows, but for the drift.
 sub catch_up
 {
 	$here->wait_for_catchup('sub');
-	$there->wait_for_catchup($there_standby, 'replay', $there->lsn('write'));
-	$here->wait_for_catchup($here_standby, 'replay', $here->lsn('write'));
+	replayed($there, $there_standby);
+	replayed($here, $here_standby);
 	return;
 }
 catch_up();
@@ -202,7 +172,7 @@ foreach my $options ('', "recheck => 2, timeout => '10 s'")
 	{
 		my ($node, $peer, $turned) = @$pair;
 		my $text = $node->name . ' with ' . $peer->name . ($options ? ", $options" : '');
-		my $session = IbltCompare::Session->new($node);
+		my $session = IbltTest::Session->new($node);
 		my ($found, undef, $errors) = differences($session, 'by_int', $peer->connstr('postgres'), turned => $turned, options => $options);
 		is(sorted(keys %$found), sorted(keys %{ injected('by_int') }), "$text: what differs is found");
 		is(join(' ', grep { $_ eq 'true' } values %$found), '', "$text: nothing is confirmed");
@@ -224,7 +194,7 @@ foreach my $case ([ $here_standby, $there, 1 ], [ $there_standby, $here, 0 ])
 	foreach my $options ('', "recheck => 2, timeout => '10 s'")
 	{
 		my $text = $behind->name . ' is behind' . ($options ? ", $options" : '');
-		my $session = IbltCompare::Session->new($other);
+		my $session = IbltTest::Session->new($other);
 		my ($found) = differences($session, 'by_int', $behind->connstr('postgres'), turned => $turned, options => $options);
 		cmp_ok(scalar(grep { /"id": 600\d\d}/ } keys %$found), '==', 40, "$text: rows that it lacks are shown");
 		is(join(' ', grep { $found->{$_} eq 'true' } keys %$found), '', "$text: but not confirmed");
@@ -237,17 +207,17 @@ foreach my $case ([ $here_standby, $there, 1 ], [ $there_standby, $here, 0 ])
 
 # A standby that goes away while it is waited for.
 {
-	my $session = IbltCompare::Session->new($here);
+	my $session = IbltTest::Session->new($here);
 	$here_standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 	$here->safe_psql('postgres', 'UPDATE by_int SET n = n + 1 WHERE id <= 5');
-	$session->start("SELECT count(*) FROM iblt_compare('by_int', ${\ literal($here_standby->connstr('postgres'))})");
+	$session->start("SELECT count(*) FROM iblt_compare('by_int', ${\ conninfo($here_standby)})");
 	$here_standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.by_int'
 		AND query LIKE '%iblt_compare_passed(%'") or die 'it does not wait';
 	$here_standby->stop('immediate');
 	is($session->done, '', 'a standby that stops while it is waited for: no rows');
 	like($session->{err}, qr/ERROR: .*peer/, 'but an error');
 	is($session->run('SELECT dblink_get_connections()'), '', 'and no connection is left');
-	is($session->run("SELECT count(*) > 0 FROM iblt_compare('by_int', ${\ literal($there->connstr('postgres'))})"), 't', 'the session is usable');
+	is($session->run("SELECT count(*) > 0 FROM iblt_compare('by_int', ${\ conninfo($there)})"), 't', 'the session is usable');
 	$session->quit;
 }
 $there_standby->stop;
@@ -268,16 +238,16 @@ sub both_directions
 		my ($publisher, $subscriber) = @$pair;
 		$number++;
 		$publisher->safe_psql('postgres', "CREATE PUBLICATION mutual_$number FOR TABLE mutual" . ($where ? " WHERE (site = $number)" : ''));
-		$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION mutual_$number CONNECTION ${\ literal($publisher->connstr('postgres'))}
+		$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION mutual_$number CONNECTION ${\ conninfo($publisher)}
 			PUBLICATION mutual_$number WITH (copy_data = false" . ($where ? ')' : ', origin = none)'));
 	}
-	$_->poll_query_until('postgres', "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel") foreach ($here, $there);
+	wait_for($_, "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel") foreach ($here, $there);
 	# each site changes its own rows, but for the last 1000
 	my @load;
 	foreach my $side ([ $here, 1 ], [ $there, 2 ])
 	{
 		my ($node, $site) = @$side;
-		push @load, start_pgbench($node, <<"SQL", '-c', '1', '-R', '100');
+		push @load, start_load($node, <<"SQL", '-c', '1', '-R', '100');
 \\set id random(1, 5000)
 \\set new random(10000, 100000000)
 BEGIN;
@@ -289,11 +259,11 @@ SQL
 	}
 	foreach my $node ($here, $there)
 	{
-		$node->poll_query_until('postgres', 'SELECT count(DISTINCT site) = 2 FROM mutual WHERE n > 0') or die 'no changes flow both ways';
+		wait_for($node, 'SELECT count(DISTINCT site) = 2 FROM mutual WHERE n > 0');
 	}
 	# drift on the rows of the other site, which are not sent; where the site does not
 	# matter, as if it had come by replication
-	my ($hold_here, $hold_there, $drift_here, $drift_there) = map { IbltCompare::Session->new($_) } ($here, $there, $here, $there);
+	my ($hold_here, $hold_there, $drift_here, $drift_there) = map { IbltTest::Session->new($_) } ($here, $there, $here, $there);
 	foreach my $session ($where ? () : ($drift_here, $drift_there))
 	{
 		$session->run("SELECT pg_replication_origin_create('drift'); SELECT pg_replication_origin_session_setup('drift')");
@@ -330,7 +300,7 @@ SQL
 			cmp_ok($settled, '>=', 80, "$text: rows on their way were seen ($settled)") if $held;
 		}
 	}
-	stop_pgbench($_, "both directions by $by") foreach @load;
+	stop_load($_, "both directions by $by") foreach @load;
 	$here->wait_for_catchup('mutual_1');
 	$there->wait_for_catchup('mutual_2');
 	is(compare("'mutual'"), truth('mutual', 't.site, t.id'), "both directions by $by: after the load, exactly the differences of a full comparison");

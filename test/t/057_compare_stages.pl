@@ -16,8 +16,8 @@ use Test::More;
 
 random_seed();
 
-my $here = compare_server('here', 'fsync = off');
-my $there = compare_server('there', 'fsync = off');
+my $here = server('here');
+my $there = server('there');
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 both(q{CREATE EXTENSION iblt;
@@ -77,7 +77,7 @@ sub as_before
 {
 	my ($session, $text) = @_;
 	is($session->run('SELECT array_length(dblink_get_connections(), 1), txid_current_if_assigned()'), '|', "$text: the session has no connection and no transaction");
-	my $out = $session->run("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('staged', ${\ literal($there->connstr('postgres'))})");
+	my $out = $session->run("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('staged', ${\ conninfo($there)})");
 	is(join("\n", sort split /\n/, $out), $truth, "$text: the session compares as before") or diag($session->{err});
 	return;
 }
@@ -93,8 +93,8 @@ sub check_error
 	return;
 }
 
-my ($holding_here, $holding_there) = map { IbltCompare::Session->new($_) } ($here, $there);
-my $session = IbltCompare::Session->new($here);
+my ($holding_here, $holding_there) = map { IbltTest::Session->new($_) } ($here, $there);
+my $session = IbltTest::Session->new($here);
 my $log_start = -s $here->logfile;
 my $running = "application_name = 'iblt_compare public.staged'";
 foreach my $stage (@stages)
@@ -136,7 +136,7 @@ foreach my $stage (@stages)
 foreach my $stage (@stages[ 1, 2, 5 ])
 {
 	my $text = "$stage->{name}, the server stops";
-	my $holding = IbltCompare::Session->new($stage->{held});
+	my $holding = IbltTest::Session->new($stage->{held});
 	$holding->run("BEGIN; $stage->{lock}");
 	$session->start(compare_sql($peers{stop}));
 	ok($there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE $running AND $stage->{peer}"), "$text: the stage is reached");

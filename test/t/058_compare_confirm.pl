@@ -5,49 +5,15 @@
 use strict;
 use warnings;
 
+use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(usleep);
-
-sub server
-{
-	my ($name) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
-	$node->append_conf('postgresql.conf', "wal_receiver_status_interval = 1s\nmax_worker_processes = 16\nfsync = off");
-	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt');
-	return $node;
-}
-
-sub literal
-{
-	my ($text) = @_;
-	$text =~ s/'/''/g;
-	return "'$text'";
-}
-
-# psql that runs in the background; {done}->() waits for its end and returns its output.
-sub background
-{
-	my ($node, $sql) = @_;
-	my $run = { out => '', err => '' };
-	$run->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $sql ], '<', \'', '>', \$run->{out}, '2>', \$run->{err});
-	return $run;
-}
-
-sub finish
-{
-	my ($run) = @_;
-	$run->{run}->finish;
-	return $run->{out};
-}
 
 sub compare_sql
 {
 	my ($table, $peer, $options) = @_;
-	return "SELECT key ->> 'id', side, confirmed FROM iblt_compare('$table', ${\ literal($peer->connstr('postgres'))}" . ($options ? ", $options" : '') . ')';
+	return "SELECT key ->> 'id', side, confirmed FROM iblt_compare('$table', ${\ conninfo($peer)}" . ($options ? ", $options" : '') . ')';
 }
 
 # The differences as a list "id side confirmed", in order, on one line.
@@ -62,7 +28,7 @@ sub synchronous
 	my ($node, $names) = @_;
 	$node->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
 	$node->reload;
-	$node->poll_query_until('postgres', "SELECT current_setting('synchronous_standby_names') = '$names'") or die 'no reload';
+	wait_for($node, "SELECT current_setting('synchronous_standby_names') = '$names'");
 	return;
 }
 
@@ -72,38 +38,32 @@ sub hanging
 	my ($node, @statements) = @_;
 	my @runs = map { background($node, $_) } @statements;
 	my $number = @statements;
-	$node->poll_query_until('postgres', "SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'")
-	  or die 'commits do not wait';
+	wait_for($node, "SELECT count(*) = $number FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'");
 	return @runs;
 }
 
-sub shows
+# A session of a comparison that is waiting for replication by now.
+sub rechecking
 {
-	my ($node, $query) = @_;
-	return $node->poll_query_until('postgres', $query) || die "not so: $query";
+	my ($node, $table, $peer, $options) = @_;
+	my $session = IbltTest::Session->new($node)->start(compare_sql($table, $peer, "$options, progress => true"));
+	$session->seen(qr/waiting for replication/);
+	return $session;
 }
 
-# LOCK keeps the subscriber from applying; it ends when its psql is told to.
-sub blocked
+# A session that keeps the subscriber from applying.
+sub blocking
 {
 	my ($node, $table) = @_;
-	my $run = background($node, "BEGIN; LOCK TABLE $table IN SHARE MODE; SELECT pg_sleep(600)");
-	shows($node, "SELECT count(*) = 1 FROM pg_locks WHERE mode = 'ShareLock' AND granted AND relation = '$table'::regclass");
-	return $run;
-}
-
-sub unblock
-{
-	my ($node, $run, $table) = @_;
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE mode = 'ShareLock' AND granted AND relation = '$table'::regclass");
-	$run->{run}->finish;
-	return;
+	my $session = IbltTest::Session->new($node);
+	$session->run("BEGIN; LOCK TABLE $table IN SHARE MODE");
+	return $session;
 }
 
 # --- a publisher and its subscriber -----------------------------------------------------
 
-my $publisher = server('publisher');
-my $subscriber = server('subscriber');
+my ($publisher, $subscriber, $last) = map { server($_) } qw(publisher subscriber last);
+$_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt') foreach ($publisher, $subscriber, $last);
 foreach my $table (qw(t by_text))
 {
 	my $type = $table eq 't' ? 'int' : 'text';
@@ -111,8 +71,8 @@ foreach my $table (qw(t by_text))
 	$publisher->safe_psql('postgres', "INSERT INTO $table SELECT g, g FROM generate_series(1, 10) g");
 }
 $publisher->safe_psql('postgres', 'CREATE TABLE other (id int); CREATE VIEW v AS SELECT * FROM t; CREATE PUBLICATION pub FOR TABLE t, by_text');
-$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ literal($publisher->connstr('postgres'))} PUBLICATION pub");
-$subscriber->poll_query_until('postgres', "SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($publisher)} PUBLICATION pub");
+subscribed($subscriber, 2);
 $publisher->wait_for_catchup('sub');
 $subscriber->safe_psql('postgres', "UPDATE $_ SET v = 0 WHERE id = '3'; DELETE FROM $_ WHERE id = '4'; INSERT INTO $_ VALUES ('5000', 0)") foreach (qw(t by_text));
 
@@ -124,14 +84,14 @@ foreach my $table (qw(t by_text))
 		my ($node, $peer, $all) = @$pair;
 		my $run = $node->name . ", $table";
 		is(compare($node, $table, $peer), $all, "$run: differences are confirmed");
-		cmp_ok($node->safe_psql('postgres', "SET client_min_messages = error; SELECT count(*) FROM iblt_compare('$table', ${\ literal($peer->connstr('postgres'))}, timeout => '1 year');
+		cmp_ok($node->safe_psql('postgres', "SET client_min_messages = error; SELECT count(*) FROM iblt_compare('$table', ${\ conninfo($peer)}, timeout => '1 year');
 			SELECT recheck_ms < 60000 FROM iblt_compare_stats()") =~ /t$/, '==', 1, "$run: without using up the timeout");
 		my $unrelated = background($publisher, 'BEGIN; INSERT INTO other VALUES (1); SELECT pg_sleep(600)');
 		my $writer = background($publisher, "BEGIN; UPDATE $table SET v = v WHERE id = '9'; SELECT pg_sleep(600)");
-		shows($publisher, "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+		wait_for($publisher, "SELECT count(*) = 2 FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
 		is(compare($node, $table, $peer), $all, "$run: also while transactions write for long");
 		$publisher->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
-		$_->{run}->finish foreach ($unrelated, $writer);
+		finish($_) foreach ($unrelated, $writer);
 	}
 }
 
@@ -156,7 +116,7 @@ foreach my $table (qw(t by_text))
 	finish($unrelated);
 	synchronous($publisher, 'nosuch');
 	my @waiting = hanging($publisher, "UPDATE $table SET v = -1 WHERE id = '7'", "DELETE FROM $table WHERE id = '8'", "INSERT INTO $table VALUES ('20', 0)");
-	shows($subscriber, "SELECT count(*) FILTER (WHERE id = '7' AND v = -1) = 1 AND count(*) FILTER (WHERE id = '8') = 0
+	wait_for($subscriber, "SELECT count(*) FILTER (WHERE id = '7' AND v = -1) = 1 AND count(*) FILTER (WHERE id = '8') = 0
 		AND count(*) FILTER (WHERE id = '20') = 1 FROM $table");
 	is($publisher->safe_psql('postgres', "SELECT count(*) FROM $table WHERE id = '7' AND v = 7 OR id IN ('8', '20')"), '2', 'the subscriber shows what the publisher does not');
 	foreach my $pair (@pairs)
@@ -166,10 +126,10 @@ foreach my $table (qw(t by_text))
 		is(scalar(split /, /, compare($node, $table, $peer, "timeout => '1 s'")), 6, 'but all is shown');
 		is(compare($node, $table, $peer, "timeout => '1 s', condition => 'abs(v) < 100'", 'confirmed'), '', 'nor with a condition');
 	}
-	my $run = background($subscriber, compare_sql($table, $publisher, "timeout => '2 minutes'"));
-	usleep(1_000_000);
+	my $session = rechecking($subscriber, $table, $publisher, "timeout => '2 minutes'");
 	synchronous($publisher, '');
-	is(join(', ', sort map { s/\|/ /gr } split /\n/, finish($run)), $pairs[0][2], "$table: and once they are visible, what differs is confirmed");
+	is(join(', ', sort map { s/\|/ /gr } split /\n/, $session->done), $pairs[0][2], "$table: and once they are visible, what differs is confirmed");
+	$session->quit;
 	finish($_) foreach (@waiting);
 }
 
@@ -178,7 +138,7 @@ $subscriber->safe_psql('postgres', 'CREATE VIEW v AS SELECT * FROM t');
 synchronous($publisher, 'nosuch');
 {
 	my ($waiting) = hanging($publisher, 'UPDATE t SET v = -2 WHERE id = 7');
-	shows($subscriber, 'SELECT v = -2 FROM t WHERE id = 7');
+	wait_for($subscriber, 'SELECT v = -2 FROM t WHERE id = 7');
 	is(compare($subscriber, 't', $publisher, "peer_relation => 'v', key_columns => '{id}', timeout => '2 s'", 'confirmed'), '', 'a view of the table: nothing is confirmed');
 	synchronous($publisher, '');
 	finish($waiting);
@@ -190,30 +150,26 @@ foreach my $table (qw(t by_text))
 {
 	synchronous($publisher, 'nosuch');
 	my ($waiting) = hanging($publisher, "INSERT INTO $table VALUES ('30', 0)");
-	shows($subscriber, "SELECT count(*) = 1 FROM $table WHERE id = '30'");
-	my $lock = blocked($subscriber, $table);
-	my $run = background($subscriber, compare_sql($table, $publisher, "timeout => '5 s'"));
-	usleep(700_000);
+	wait_for($subscriber, "SELECT count(*) = 1 FROM $table WHERE id = '30'");
+	my $blocking = blocking($subscriber, $table);
+	my $session = rechecking($subscriber, $table, $publisher, "timeout => '5 s'");
 	my $gone = background($publisher, "SET synchronous_commit = local; DO \$\$ BEGIN
 		LOOP DELETE FROM $table WHERE id = '30'; EXIT WHEN FOUND; PERFORM pg_sleep(0.0002); END LOOP; END \$\$");
 	synchronous($publisher, '');
 	finish($_) foreach ($waiting, $gone);
-	unlike(finish($run), qr/^30\|here\|t/m, "$table: a row that was removed meanwhile is not confirmed");
-	unblock($subscriber, $lock, $table);
+	unlike($session->done, qr/^30\|here\|t/m, "$table: a row that was removed meanwhile is not confirmed");
+	$_->quit foreach ($session, $blocking);
 	$publisher->wait_for_catchup('sub');
 	is(compare($subscriber, $table, $publisher), $pairs[0][2], 'and vanishes');
 }
 
 # --- a physical standby ---------------------------------------------------------------------
 
-$publisher->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($publisher, 'base', has_streaming => 1);
-$standby->start;
+my $standby = standby($publisher, 'standby');
 synchronous($publisher, 'nosuch');
 {
 	my @waiting = hanging($publisher, 'UPDATE t SET v = -3 WHERE id = 7', 'DELETE FROM t WHERE id = 9', 'INSERT INTO t VALUES (21, 0)');
-	shows($standby, 'SELECT count(*) FILTER (WHERE id = 7 AND v = -3) = 1 AND count(*) FILTER (WHERE id = 9) = 0 AND count(*) FILTER (WHERE id = 21) = 1 FROM t');
+	wait_for($standby, 'SELECT count(*) FILTER (WHERE id = 7 AND v = -3) = 1 AND count(*) FILTER (WHERE id = 9) = 0 AND count(*) FILTER (WHERE id = 21) = 1 FROM t');
 	foreach my $pair ([ $publisher, $standby ], [ $standby, $publisher ])
 	{
 		my ($node, $peer) = @$pair;
@@ -239,9 +195,9 @@ SKIP:
 		my ($node, $from) = @$pair;
 		$site++;
 		$from->safe_psql('postgres', "CREATE PUBLICATION mutual_$site FOR TABLE mutual WHERE (site = $site)");
-		$node->safe_psql('postgres', "CREATE SUBSCRIPTION mutual_$site CONNECTION ${\ literal($from->connstr('postgres'))} PUBLICATION mutual_$site WITH (copy_data = false)");
+		$node->safe_psql('postgres', "CREATE SUBSCRIPTION mutual_$site CONNECTION ${\ conninfo($from)} PUBLICATION mutual_$site WITH (copy_data = false)");
 	}
-	shows($_, q{SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srrelid = 'mutual'::regclass}) foreach ($publisher, $subscriber);
+	wait_for($_, q{SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srrelid = 'mutual'::regclass}) foreach ($publisher, $subscriber);
 	# the rows of the other site are not published
 	$publisher->safe_psql('postgres', 'DELETE FROM mutual WHERE site = 2 AND id = 21');
 	$subscriber->safe_psql('postgres', 'DELETE FROM mutual WHERE site = 1 AND id = 11');
@@ -253,7 +209,7 @@ SKIP:
 		$number++;
 		synchronous($node, 'nosuch');
 		my @waiting = hanging($node, "UPDATE mutual SET v = 7 WHERE site = $number AND id % 10 = 7", "INSERT INTO mutual VALUES ($number, 40, 0)");
-		shows($other, "SELECT count(*) = 2 FROM mutual WHERE site = $number AND (v = 7 OR id = 40)");
+		wait_for($other, "SELECT count(*) = 2 FROM mutual WHERE site = $number AND (v = 7 OR id = 40)");
 		is(compare($node, 'mutual', $other, "timeout => '2 s'", 'confirmed'), '', 'commits wait on ' . $node->name . ': nothing is confirmed there');
 		is(compare($other, 'mutual', $node, "timeout => '2 s'", 'confirmed'), '', 'nor on ' . $other->name);
 		synchronous($node, '');
@@ -266,25 +222,24 @@ SKIP:
 
 # --- a chain whose subscriptions have one name --------------------------------------------------
 
-my $last = server('last');
 $_->safe_psql('postgres', 'CREATE TABLE link (id int PRIMARY KEY, v int)') foreach ($publisher, $subscriber, $last);
 $publisher->safe_psql('postgres', 'INSERT INTO link SELECT g, g FROM generate_series(1, 10) g');
 foreach my $pair ([ $publisher, $subscriber ], [ $subscriber, $last ])
 {
 	my ($from, $to) = @$pair;
 	$from->safe_psql('postgres', 'CREATE PUBLICATION link FOR TABLE link');
-	$to->safe_psql('postgres', "CREATE SUBSCRIPTION chain CONNECTION ${\ literal($from->connstr('postgres'))} PUBLICATION link");
-	$to->poll_query_until('postgres', "SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
+	$to->safe_psql('postgres', "CREATE SUBSCRIPTION chain CONNECTION ${\ conninfo($from)} PUBLICATION link");
+	subscribed($to, 1, 'chain');
 	$from->wait_for_catchup('chain');
 }
 $last->safe_psql('postgres', 'UPDATE link SET v = 0 WHERE id = 3');
 is(compare($last, 'link', $subscriber), '3 both t', 'in a chain, a difference from the next server is confirmed');
 is(compare($subscriber, 'link', $publisher), '', 'the link before it is complete');
 {
-	my $lock = blocked($last, 'link');
+	my $blocking = blocking($last, 'link');
 	$publisher->safe_psql('postgres', 'UPDATE link SET v = -1 WHERE id = 7');
 	$publisher->wait_for_catchup('chain');
-	shows($subscriber, 'SELECT v = -1 FROM link WHERE id = 7');
+	wait_for($subscriber, 'SELECT v = -1 FROM link WHERE id = 7');
 	foreach my $pair ([ $last, $publisher ], [ $publisher, $last ])
 	{
 		my ($node, $peer) = @$pair;
@@ -292,7 +247,7 @@ is(compare($subscriber, 'link', $publisher), '', 'the link before it is complete
 		is(join(', ', sort split /\n/, $out), '3|both|f, 7|both|f', $node->name . ': a slot of the same name confirms nothing for another subscriber');
 		like($err, qr/WARNING:  replication slot "chain" is another subscriber's, differences cannot be confirmed/, 'with a warning');
 	}
-	unblock($last, $lock, 'link');
+	$blocking->quit;
 }
 
 # Beside it, a subscription of its own to the first publisher with that slot's namesake.
@@ -302,9 +257,9 @@ foreach my $from ($publisher, $subscriber)
 	$from->safe_psql('postgres', "CREATE PUBLICATION more FOR TABLE t");
 	$from->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('twin', 'pgoutput')");
 	my $name = 'of_' . $from->name;
-	$last->safe_psql('postgres', "CREATE SUBSCRIPTION $name CONNECTION ${\ literal($from->connstr('postgres'))} PUBLICATION more WITH (create_slot = false, slot_name = twin, copy_data = false)");
+	$last->safe_psql('postgres', "CREATE SUBSCRIPTION $name CONNECTION ${\ conninfo($from)} PUBLICATION more WITH (create_slot = false, slot_name = twin, copy_data = false)");
 }
-shows($last, q{SELECT count(*) = 2 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srrelid = 't'::regclass});
+wait_for($last, q{SELECT count(*) = 2 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srrelid = 't'::regclass});
 $last->safe_psql('postgres', 'INSERT INTO t SELECT g, 0 FROM generate_series(100, 102) g');
 is(compare($last, 't', $_, "condition => 'id >= 100 AND id < 1000'"), '100 here t, 101 here t, 102 here t', 'slots of one name on two publishers, compared with ' . $_->name)
   foreach ($publisher, $subscriber);

@@ -10,9 +10,9 @@ use Test::More;
 
 use FindBin;
 use lib $FindBin::RealBin;
-use IbltCompare qw(compare_server sides both literal failure);
+use IbltTest qw(server sides both literal failure);
 
-my ($here, $there) = (compare_server('here'), compare_server('there'));
+my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
 both('CREATE EXTENSION iblt');
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
@@ -123,14 +123,14 @@ $here->wait_for_subscription_sync($there, 'lag');
 is(audit("iblt_audit_subscription('lag', max_differences => 50)"), 'public.lag equal 0 0 0 0', 'replicated');
 
 # the apply worker waits for a lock
-my $lock = IbltCompare::Session->new($here);
+my $lock = IbltTest::Session->new($here);
 $lock->run('BEGIN; LOCK TABLE lag IN SHARE MODE');
 $there->safe_psql('postgres', 'UPDATE lag SET v = -v');
 is(audit("iblt_audit_subscription('lag', max_differences => 50, timeout => '1 s')"), 'public.lag not comparable', 'too many that replication does not bring in time: could not tell');
 like(detail("iblt_audit_subscription('lag', max_differences => 50, timeout => '1 s')"), qr/^IB002 too many differences: about 100, and max_differences is 50; they cannot be confirmed: /,
 	'the detail says why');
 is(audit("iblt_audit_subscription('lag', max_differences => 50, recheck => 0)"), 'public.lag differs', 'recheck => 0: not looked at again');
-my $audit = IbltCompare::Session->new($here);
+my $audit = IbltTest::Session->new($here);
 $audit->start("SELECT status FROM iblt_audit_subscription('lag', max_differences => 50, progress => true)")->seen(qr/about \d+ rows differ/);
 $lock->run('COMMIT');
 is($audit->done, 'equal', 'too many that replication brings: equal');

@@ -11,7 +11,7 @@ use Time::HiRes qw(time);
 
 use FindBin;
 use lib $FindBin::RealBin;
-use IbltCompare qw(random_seed compare_server sides both literal);
+use IbltTest qw(random_seed server sides both literal);
 
 random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 40;
@@ -165,12 +165,12 @@ sub sorted_rows { my ($rows) = @_; return join "\n", sort map { $_->[1] } @$rows
 
 # --- rounds --------------------------------------------------------------------------
 
-my ($here, $there) = (compare_server('here'), compare_server('there'));
+my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
 both(q{CREATE EXTENSION iblt; CREATE TYPE mood AS ENUM ('sad', 'it''s', '"ok"'); CREATE DOMAIN short AS varchar(3) CHECK (VALUE <> 'z'); CREATE TYPE pair AS (i int, t text);
 	CREATE COLLATION blind (provider = icu, locale = 'und-u-ks-level1', deterministic = false)});
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
-%session = (here => IbltCompare::Session->new($here), there => IbltCompare::Session->new($there));
+%session = (here => IbltTest::Session->new($here), there => IbltTest::Session->new($there));
 
 # What an audit and a repair must come to, for a table that has drifted.
 sub check

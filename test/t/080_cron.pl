@@ -5,6 +5,7 @@ use warnings;
 
 use Cwd qw(abs_path);
 use File::Basename;
+use IbltTest;
 use IPC::Run;
 use JSON::PP;
 use PostgreSQL::Test::Cluster;
@@ -15,28 +16,12 @@ my $script = abs_path(dirname(__FILE__) . '/../../doc/iblt-audit.sh');
 
 # --- a publisher, a subscriber, and a role that is no superuser on both -------------
 
-sub server
-{
-	my ($name, @settings) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
-	$node->append_conf('postgresql.conf', join("\n", "wal_receiver_status_interval = 1s", "wal_retrieve_retry_interval = 100ms",
-			"log_statement = all", @settings) . "\n");
-	append_to_file($node->data_dir . '/pg_hba.conf.new', "local all auditor scram-sha-256\n" . slurp_file($node->data_dir . '/pg_hba.conf'));
-	rename $node->data_dir . '/pg_hba.conf.new', $node->data_dir . '/pg_hba.conf' or die;
-	$node->start;
-	$node->safe_psql('postgres', q{CREATE SCHEMA "audit tools"; CREATE EXTENSION iblt SCHEMA "audit tools";
-		CREATE EXTENSION dblink SCHEMA "audit tools"; CREATE SCHEMA shop;
-		SET password_encryption = 'scram-sha-256'; CREATE ROLE auditor LOGIN PASSWORD 'tops3cret';
-		GRANT USAGE ON SCHEMA shop, "audit tools" TO auditor; ALTER DEFAULT PRIVILEGES IN SCHEMA shop GRANT SELECT ON TABLES TO auditor});
-	return $node;
-}
-
-my $there = server('there');
-my $here = server('here', "standard_conforming_strings = off", "escape_string_warning = off");
-
-sub both { my ($sql) = @_; $_->safe_psql('postgres', $sql) foreach ($there, $here); return }
-
+my ($there, $here) = (server('there'), server('here', "standard_conforming_strings = off", "escape_string_warning = off"));
+sides($here, $there);
+both(q{CREATE SCHEMA "audit tools"; CREATE EXTENSION iblt SCHEMA "audit tools"; CREATE EXTENSION dblink SCHEMA "audit tools"; CREATE SCHEMA shop;
+	CREATE ROLE auditor LOGIN PASSWORD 'tops3cret'; GRANT USAGE ON SCHEMA shop, "audit tools" TO auditor;
+	ALTER DEFAULT PRIVILEGES IN SCHEMA shop GRANT SELECT ON TABLES TO auditor});
+hba($_, 'local all auditor scram-sha-256') foreach ($here, $there);
 both(q{CREATE TABLE shop.items (id int PRIMARY KEY, name text); CREATE TABLE shop.stock (item int PRIMARY KEY, amount int)});
 $there->safe_psql('postgres', q{INSERT INTO shop.items SELECT g, 'item ' || g FROM generate_series(1, 1000) g;
 	INSERT INTO shop.stock SELECT g, g FROM generate_series(1, 1000) g; CREATE PUBLICATION shop FOR TABLE shop.items, shop.stock});
@@ -44,7 +29,7 @@ $here->safe_psql('postgres', "CREATE SUBSCRIPTION shop CONNECTION 'host=${\ $the
 	CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
 	CREATE USER MAPPING FOR auditor SERVER node_b OPTIONS (user 'auditor', password 'tops3cret');
 	GRANT USAGE ON FOREIGN SERVER node_b TO auditor");
-$here->poll_query_until('postgres', "SELECT count(*) > 0 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'not ready';
+subscribed($here, 2);
 $there->wait_for_catchup('shop');
 
 # --- running it ----------------------------------------------------------------------
@@ -215,30 +200,19 @@ foreach my $setting ('default_transaction_isolation = serializable', "search_pat
 
 # --- interrupted -----------------------------------------------------------------------
 
-# A session of $node that locks a table until release is called.
+# A session that locks a table.
 sub hold
 {
 	my ($node, $table) = @_;
-	my $sink = '';
-	my $run = IPC::Run::start([ 'psql', '-Xq', '-d', $node->connstr('postgres') . ' application_name=holder user=' . getpwuid($<), '-c',
-		"BEGIN; LOCK TABLE $table; SELECT pg_sleep(100)" ], '<', '/dev/null', '>', \$sink, '2>', \$sink, IPC::Run::timeout(120));
-	$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE granted AND mode = 'AccessExclusiveLock' AND relation = '$table'::regclass") or die;
-	return $run;
-}
-
-sub release
-{
-	my ($node, $run) = @_;
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'holder'");
-	$run->finish;
-	return;
+	my $session = IbltTest::Session->new($node);
+	$session->run("BEGIN; LOCK TABLE $table");
+	return $session;
 }
 
 sub wait_blocked
 {
 	my ($node, $table) = @_;
-	$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND relation = '$table'::regclass") or die;
-	return;
+	return wait_for($node, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND relation = '$table'::regclass");
 }
 
 # The audit waits for a lock on its second table, here or there; $act is done then.
@@ -251,7 +225,7 @@ sub interrupted
 		delete @ENV{qw(PGUSER PGPASSFILE)};
 		wait_blocked($node, 'shop.stock');
 		$act->($_[0]);
-		release($node, $holder);
+		$holder->quit;
 	});
 }
 
@@ -314,15 +288,11 @@ is($closed >> 8, 2, 'stdout is closed');
 
 # --- a standby of the subscriber --------------------------------------------------------
 
-$here->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($here, 'base', has_streaming => 1);
-$standby->start;
+my $standby = standby($here, 'standby');
 my %on_standby = (env => { PGHOST => $standby->host, PGPORT => $standby->port });
-$here->wait_for_catchup($standby, 'replay', $here->lsn('insert'));
 audit_is(\@subscription, 0, 'on a standby of the subscriber: equal', %on_standby);
 $here->safe_psql('postgres', 'DELETE FROM shop.stock WHERE item = 5');
-$here->wait_for_catchup($standby, 'replay', $here->lsn('insert'));
+replayed($here, $standby);
 audit_is(\@subscription, 2, 'there, nothing can be confirmed', %on_standby);
 $here->stop;
 my $holder = hold($there, 'shop.items');
@@ -331,7 +301,7 @@ my $holder = hold($there, 'shop.items');
 	delete @ENV{qw(PGUSER PGPASSFILE)};
 	wait_blocked($there, 'shop.items');
 	$standby->promote;
-	release($there, $holder);
+	$holder->quit;
 });
 isnt($status, 0, 'promoted meanwhile: it is not called equal');
 $standby->safe_psql('postgres', 'ALTER SUBSCRIPTION shop DISABLE');

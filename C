@@ -1,1 +1,0 @@
-== recheck without link: chain A - - on one slot name

@@ -1,0 +1,166 @@
+# iblt_repair when all is against it: a hostile peer, missing rights, rows that
+# change meanwhile, cancels and sessions that end; nothing is changed by half, and
+# nothing is left behind.
+use strict;
+use warnings;
+
+use IbltRepair;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($here, $there) = repair_servers();
+
+# --- a hostile peer -----------------------------------------------------------------------------
+
+# Its owner can make it answer what it likes; what it says is data here, never SQL.
+$there->safe_psql('postgres', 'CREATE DATABASE hostile');
+$there->safe_psql('hostile', q{CREATE EXTENSION iblt; CREATE TABLE bait (id int PRIMARY KEY, v text); INSERT INTO bait VALUES (1, 'victim');
+	ALTER FUNCTION pg_catalog.to_jsonb(anyelement) RENAME TO to_jsonb_it;
+	CREATE FUNCTION pg_catalog.to_jsonb(anyelement) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+	BEGIN
+		IF $1::text LIKE '%victim%' THEN RETURN '["1", "''); CREATE TABLE public.hijacked (); --"]'; END IF;
+		RETURN to_jsonb_it($1);
+	END $$});
+$here->safe_psql('postgres', 'CREATE TABLE bait (id int PRIMARY KEY, v text)');
+{
+	my $hostile = literal($there->connstr('hostile'));
+	is($here->safe_psql('postgres', "SELECT sql FROM iblt_repair('bait', $hostile, 'pull')"),
+		"INSERT INTO public.bait (id, v) VALUES ('1'::pg_catalog.int4, '''); CREATE TABLE public.hijacked (); --'::pg_catalog.text);", 'a hostile peer: what it says is quoted');
+	# what it reads again is what it said, and not what this side has
+	like(failure("SELECT * FROM iblt_repair('bait', $hostile, 'pull', apply => true)"), qr/27000|^$/, 'and applied as data, or not at all');
+	is($here->safe_psql('postgres', q{SELECT to_regclass('public.hijacked') IS NULL}), 't', 'never run');
+}
+
+# --- rights -----------------------------------------------------------------------------------
+
+both("CREATE ROLE fixer LOGIN PASSWORD 'right'; CREATE TABLE rights (id int PRIMARY KEY, v text); INSERT INTO rights SELECT g, g FROM generate_series(1, 100) g; GRANT SELECT ON rights TO fixer");
+$here->safe_psql('postgres', qq{GRANT USAGE ON SCHEMA "db ""link" TO fixer;
+	CREATE SERVER "node b" FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
+	GRANT USAGE ON FOREIGN SERVER "node b" TO fixer; CREATE USER MAPPING FOR fixer SERVER "node b" OPTIONS (user 'fixer', password 'right')});
+$there->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "Their Iblt" TO fixer');
+hba($there, 'local all fixer scram-sha-256');
+foreach my $side ([ $here, $there, 'pull', '' ], [ $there, $here, 'push', 'on the peer: ' ])
+{
+	my ($node, $other, $direction, $where) = @$side;
+	$node->safe_psql('postgres', 'DELETE FROM rights WHERE id = 7; UPDATE rights SET v = -1 WHERE id = 8; INSERT INTO rights VALUES (200)');
+	my $all = sub { return 'SELECT * FROM ' . call('rights', $direction, $_[0], "'node b'") };
+	my $before = contents($node, 'rights');
+	is(failure($all->(''), user => 'fixer'), '', "$direction: SELECT is enough for a preview");
+	like(failure($all->('apply => true'), user => 'fixer'), qr/42501: ${where}permission denied for table rights/, 'but not to apply');
+	like(failure($all->('updates => false, deletes => false, apply => true'), user => 'fixer'), qr/42501: ${where}permission denied for table rights/, 'not even inserts');
+	is(contents($node, 'rights'), $before, 'and nothing was changed');
+	$node->safe_psql('postgres', 'GRANT INSERT ON rights TO fixer');
+	is(repair('rights', $direction, 'updates => false, deletes => false, apply => true', user => 'fixer', peer => "'node b'"),
+		"delete {\"id\": 200} skipped deletes => false\ninsert {\"id\": 7} applied\nupdate {\"id\": 8} skipped updates => false", 'INSERT is enough to insert');
+	$node->safe_psql('postgres', 'GRANT UPDATE ON rights TO fixer');
+	is(repair('rights', $direction, 'deletes => false, apply => true', user => 'fixer', peer => "'node b'"),
+		"delete {\"id\": 200} skipped deletes => false\nupdate {\"id\": 8} applied", 'UPDATE to update');
+	$node->safe_psql('postgres', 'GRANT DELETE ON rights TO fixer; CREATE TABLE refers (r int REFERENCES rights ON DELETE CASCADE)');
+	like(failure($all->('apply => true'), user => 'fixer'), qr/2BP01: the repair would change rows beyond.*rows of public.refers, which may not be read, may refer/s, 'rows that may refer and may not be read are refused');
+	$node->safe_psql('postgres', 'DROP TABLE refers');
+	is(repair('rights', $direction, 'apply => true', user => 'fixer', peer => "'node b'"), 'delete {"id": 200} applied', 'DELETE to delete');
+	same('rights', $direction);
+	$node->safe_psql('postgres', 'ALTER TABLE rights ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON rights USING (id > 10)');
+	like(failure($all->(''), user => 'fixer'), qr/42501: ${where}query would be affected by row-level security/, 'rows that a policy hides are not passed over');
+	$node->safe_psql('postgres', 'ALTER TABLE rights DISABLE ROW LEVEL SECURITY');
+}
+{
+	# a connection string is in no message or log
+	my ($h, $t) = (-s $here->logfile, -s $there->logfile);
+	$there->safe_psql('postgres', 'UPDATE rights SET v = NULL WHERE id = 5; REVOKE UPDATE ON rights FROM fixer');
+	my $string = literal("host=${\ $there->host} port=${\ $there->port} dbname=postgres user=fixer password=right");
+	my $err = failure('SELECT * FROM ' . call('rights', 'push', 'apply => true', $string));
+	like($err, qr/42501: on the peer: permission denied/, 'an error with a connection string');
+	unlike($err . slurp_file($here->logfile, $h) . slurp_file($there->logfile, $t), qr/password=right/, 'shows the password nowhere');
+}
+
+# --- what happens meanwhile -----------------------------------------------------------------
+
+both("CREATE TABLE busy (id int PRIMARY KEY, v text); INSERT INTO busy SELECT g, g FROM generate_series(1, 100) g");
+my $waiting = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE OF%' AND state = 'active'";
+my $waiting_here = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%iblt_repair(%' AND state = 'active'";
+foreach my $side ([ $here, 'pull', $waiting_here ], [ $there, 'push', $waiting ])
+{
+	my ($node, $direction, $query) = @$side;
+	my $source = $node == $here ? $there : $here;
+	$node->safe_psql('postgres', "TRUNCATE busy; INSERT INTO busy SELECT g, g FROM generate_series(1, 100) g; UPDATE busy SET v = 'drift' WHERE id <= 6");
+	$source->safe_psql('postgres', "TRUNCATE busy; INSERT INTO busy SELECT g, g FROM generate_series(1, 100) g");
+	my $holder = IbltTest::Session->new($node);
+	$holder->run('BEGIN; SELECT * FROM busy WHERE id = 1 FOR UPDATE');
+	my $repair = background($here, 'SELECT key, action, status, detail FROM ' . call('busy', $direction, 'apply => true'));
+	ok($node->poll_query_until('postgres', $query), "$direction: the repair waits for a row");
+	# another session changes some, makes one right, deletes one; the source changes one
+	$source->safe_psql('postgres', "UPDATE busy SET v = 'source' WHERE id = 4");
+	$holder->run("UPDATE busy SET v = 'changed' WHERE id = 1; UPDATE busy SET v = '2' WHERE id = 2; DELETE FROM busy WHERE id = 3; COMMIT");
+	finish($repair);
+	my @wanted = ('{"id": 1}|update|skipped|changed since it was compared', '{"id": 2}|update|skipped|equal by now', '{"id": 3}|update|skipped|changed since it was compared',
+		'{"id": 4}|update|skipped|changed since it was compared', '{"id": 5}|update|applied|', '{"id": 6}|update|applied|');
+	is(join("\n", sort split /\n/, $repair->{out}), join("\n", @wanted), "$direction: rows that changed since are skipped");
+	$holder->quit;
+	is($node->safe_psql('postgres', 'SELECT v FROM busy WHERE id IN (1, 2, 5, 6) ORDER BY id'), "changed\n2\n5\n6", 'and are as the other session left them');
+	repair('busy', $direction, 'apply => true');
+	same('busy', "$direction: the next repair does them");
+}
+# a trigger on the target is slow: it is interrupted in the middle, or while it waits for a lock
+both("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 4 THEN PERFORM pg_sleep(60); END IF; RETURN NEW; END'");
+foreach my $side ([ $here, 'pull' ], [ $there, 'push' ])
+{
+	my ($node, $direction) = @$side;
+	foreach my $stage ('waits for a lock', 'writes')
+	{
+		foreach my $how ([ $here, 'pg_cancel_backend', qr/canceling statement due to user request/ ], [ $here, 'pg_terminate_backend', qr/terminating connection|server closed/ ],
+			[ $there, 'pg_cancel_backend', qr/on the peer: canceling statement/ ], [ $there, 'pg_terminate_backend', qr/on the peer: |could not/ ])
+		{
+			my ($victim, $what, $error) = @$how;
+			# while this side waits or writes, the peer has nothing to cancel
+			next if $direction eq 'pull' && $victim == $there && $what =~ /cancel/;
+			$node->safe_psql('postgres', "UPDATE busy SET v = 'drift' || random() WHERE id BETWEEN 3 AND 9; DELETE FROM busy WHERE id > 90 OR id < 0; INSERT INTO busy VALUES (-1)");
+			my $before = contents($node, 'busy');
+			my $holder = IbltTest::Session->new($node);
+			$node->safe_psql('postgres', 'CREATE TRIGGER slow BEFORE UPDATE ON busy FOR EACH ROW EXECUTE FUNCTION slow()') if $stage eq 'writes';
+			$holder->run('BEGIN; SELECT * FROM busy WHERE id = 5 FOR UPDATE') unless $stage eq 'writes';
+			my $repair = background($here, 'SELECT count(*) FROM ' . call('busy', $direction, 'apply => true'));
+			ok($node->poll_query_until('postgres', $stage eq 'writes' ? "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%iblt_repair_execute%' OR query LIKE '%iblt_repair(%' AND wait_event = 'PgSleep' AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = pg_stat_activity.pid AND l.mode = 'RowExclusiveLock')"
+				: $direction eq 'pull' ? $waiting_here : $waiting), "$direction, while it $stage");
+			$victim->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+				  . ($victim == $here ? "query LIKE 'SELECT count(*) FROM iblt_repair(%'" : "application_name LIKE 'iblt_repair%'"));
+			# what ends there is noticed here when its answer is wanted
+			if ($direction eq 'pull' && $victim == $there)
+			{
+				$holder->run('COMMIT') unless $stage eq 'writes';
+				$node->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%iblt_repair(%'") if $stage eq 'writes';
+			}
+			finish($repair);
+			like($repair->{err}, $stage eq 'writes' && $direction eq 'pull' && $victim == $there ? qr/ERROR/ : $error, "$what of " . $victim->name . ': an error');
+			is($repair->{out}, '', 'and no rows');
+			$holder->quit;
+			nothing_open("$direction, $stage, $what of " . $victim->name);
+			is(contents($node, 'busy'), $before, 'nothing was changed');
+			$node->safe_psql('postgres', 'DROP TRIGGER IF EXISTS slow ON busy');
+		}
+	}
+}
+repair('busy', $_, 'apply => true') foreach ('pull', 'push');
+same('busy', 'after all that');
+
+# the peer's answer to COMMIT is lost: it waits for a standby that does not exist
+$there->safe_psql('postgres', "UPDATE busy SET v = 'drift' WHERE id = 50");
+$there->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+$there->reload;
+{
+	my $repair = background($here, 'SELECT count(*) FROM ' . call('busy', 'push', 'apply => true'));
+	ok($there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name LIKE 'iblt_repair%'"), 'COMMIT is under way');
+	$there->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt_repair%'");
+	finish($repair);
+	like($repair->{err}, qr/ERROR:  the outcome is unknown: the peer's answer to COMMIT was lost/, 'an answer that is lost is said to be unknown');
+	$repair = background($here, 'SELECT count(*) FROM ' . call('busy', 'push', 'apply => true'));
+	finish($repair);
+	is($repair->{out}, "0\n", 'this time it had been committed');
+}
+$there->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
+$there->reload;
+
+nothing_open('at the end');
+$_->stop foreach ($here, $there);
+done_testing();

@@ -1,0 +1,105 @@
+# IbltAudit.pm
+#	What the tests of audits share, beside IbltTest.pm's: a publisher and a
+#	subscriber, the rows of an audit, and what a full comparison counts.
+#
+#	audit_servers()              the two servers, here and there
+#	other(NODE)                  the other one
+#	audit(OPTIONS)               iblt_audit's rows by name; what it wrote beside them; and the rows in order
+#	audit_subscription(OPTIONS)  the same of iblt_audit_subscription
+#	line(ROW)                    a row as "status rows_here rows_there missing extra changed unconfirmed"
+#	counts(TABLE)                the same from a full comparison
+#	hostile_search_path()        names and operators that are found before those of pg_catalog, on both sides
+package IbltAudit;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IbltCompare ();
+use IbltTest;
+use JSON::PP;
+
+our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscription line counts hostile_search_path));
+
+my ($here, $there);
+
+sub audit_servers
+{
+	$here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
+	$there = server('there', "bytea_output = 'escape'", 'log_connections = on');
+	sides($here, $there);
+	awkward_extensions();
+	$there->safe_psql('postgres', 'CREATE EXTENSION dblink');
+	return ($here, $there);
+}
+
+sub other { my ($node) = @_; return $node == $here ? $there : $here }
+
+sub function
+{
+	my ($node, $name) = @_;
+	return $node == $there ? qq("Their Iblt".$name) : $name;
+}
+
+sub rows
+{
+	my ($sql, %how) = @_;
+	my ($rc, $out, $err) = $how{node}->psql('postgres', "SELECT to_json(a) FROM $sql AS a",
+		extra_params => [ '-q', $how{user} ? ('-U', $how{user}) : () ]);
+	die "$sql: $err" if $rc != 0;
+	my @rows = map { JSON::PP->new->utf8->decode($_) } split /\n/, $out;
+	my %by_name;
+	foreach my $row (@rows)
+	{
+		my $name = $row->{relation} // $row->{peer_relation};
+		die "$name is there twice" if $by_name{$name};
+		$by_name{$name} = $row;
+	}
+	return (\%by_name, $err, \@rows);
+}
+
+# node: where it runs; peer: SQL; user: as whom.
+sub audit
+{
+	my ($options, %how) = @_;
+	my $node = $how{node} // $here;
+	return rows(function($node, 'iblt_audit') . '(' . ($how{peer} // conninfo(other($node))) . ", $options)", %how, node => $node);
+}
+
+sub audit_subscription
+{
+	my ($options, %how) = @_;
+	return rows(function($there, 'iblt_audit_subscription') . "($options)", %how, node => $there);
+}
+
+sub line
+{
+	my ($row) = @_;
+	return 'no such row' unless $row;
+	return join ' ', map { $_ // '-' } @$row{qw(status rows_here rows_there missing extra changed unconfirmed)};
+}
+
+# The key is id.  node: where the audit runs; columns, where, peer_where: of the table.
+sub counts
+{
+	my ($table, %how) = @_;
+	my $node = $how{node} // $here;
+	my $differences = IbltCompare::truth($table, 't.id', %how, node => $node, peer => other($node));
+	my ($mine, $theirs) = map { my ($side, $where) = @$_;
+		$side->safe_psql('postgres', "SELECT count(*) FROM $table" . ($where ? " WHERE $where" : ''))
+	} ([ $node, $how{where} ], [ other($node), $how{peer_where} // $how{where} ]);
+	my ($missing, $extra, $changed) = map { scalar(() = $differences =~ / $_ \d+ \d+$/mg) } qw(there here both);
+	return join ' ', $differences eq '' ? 'equal' : 'differs', $mine, $theirs, $missing, $extra, $changed, 0;
+}
+
+sub hostile_search_path
+{
+	both(q{CREATE SCHEMA evil; CREATE FUNCTION evil.format(text, VARIADIC text[]) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+		CREATE FUNCTION evil.hijack(int, int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+		CREATE OPERATOR evil.= (LEFTARG = int, RIGHTARG = int, FUNCTION = evil.hijack); CREATE OPERATOR evil.> (LEFTARG = int, RIGHTARG = int, FUNCTION = evil.hijack);
+		CREATE VIEW evil.pg_subscription AS SELECT 'x'::name AS subname; CREATE VIEW evil.pg_class AS SELECT 1 AS oid;
+		ALTER DATABASE postgres SET search_path = evil, pg_catalog, public});
+	return;
+}
+
+1;

@@ -1,0 +1,85 @@
+# IbltRepair.pm
+#	What the tests of iblt_repair share, beside IbltTest.pm's: two servers, the
+#	rows that iblt_repair returns, and what a table contains.
+#
+#	repair_servers()               the two servers, here and there
+#	call(TABLE, DIRECTION, OPTIONS, PEER)  SQL that calls iblt_repair; PEER is SQL
+#	repair(TABLE, DIRECTION, OPTIONS)      its rows, a line each: "action key status detail", sorted
+#	contents(NODE, TABLE, COLUMNS) every row, as text under one set of settings, of all columns if none are given
+#	same(TABLE, TEXT, COLUMNS)     a test: both sides have the same rows, and some
+#	nothing_open(TEXT)             two tests: no connection is left there, no lock here
+package IbltRepair;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IbltTest;
+use Test::More;
+
+our @EXPORT = (@IbltTest::EXPORT, qw(repair_servers call repair contents same nothing_open $money $plain_settings));
+
+my ($here, $there, $peer);
+
+# Settings under which text is read or written in another way; a locale of money
+# is taken if there is one.
+our ($money) = grep { /^(de_DE|en_GB|ja_JP|fr_FR)/i } split /\n/, `locale -a 2>/dev/null`;
+
+# Settings that make one text of a value, whatever the server's are.
+our $plain_settings = "SET datestyle = ISO; SET intervalstyle = postgres; SET timezone = UTC; SET extra_float_digits = 1; SET bytea_output = hex;"
+  . " SET xmlbinary = base64; SET lc_monetary = 'C'; SET search_path = pg_catalog, public;";
+
+sub repair_servers
+{
+	my @awkward = ("datestyle = 'German'", "intervalstyle = 'sql_standard'", "bytea_output = 'escape'", "extra_float_digits = -5",
+		"xmlbinary = 'hex'", "xmloption = 'document'", "timezone = 'Asia/Kolkata'", "standard_conforming_strings = off",
+		"escape_string_warning = off", ($money ? "lc_monetary = '$money'" : ()));
+	$here = server('here', @awkward);
+	$there = server('there', @awkward, "datestyle = 'SQL, DMY'", "timezone = 'America/Caracas'", "intervalstyle = 'postgres_verbose'");
+	$peer = conninfo($there);
+	sides($here, $there);
+	awkward_extensions();
+	return ($here, $there);
+}
+
+sub call
+{
+	my ($table, $direction, $options, $with) = @_;
+	return "iblt_repair(${\ literal($table)}, " . ($with // $peer) . ", '$direction'" . ($options ? ", $options" : '') . ")";
+}
+
+# peer: SQL; user: as whom.
+sub repair
+{
+	my ($table, $direction, $options, %how) = @_;
+	my $out = $here->safe_psql('postgres', "SELECT concat_ws(' ', action, key, status, detail) FROM "
+		  . call($table, $direction, $options, $how{peer}) . ' AS r', extra_params => ($how{user} ? [ '-U', $how{user} ] : []));
+	return join("\n", sort split /\n/, $out);
+}
+
+sub contents
+{
+	my ($node, $table, $columns) = @_;
+	$columns //= '*';
+	return $node->safe_psql('postgres', "$plain_settings SELECT t::text FROM (SELECT $columns FROM $table) AS t ORDER BY t::text COLLATE \"C\"");
+}
+
+sub same
+{
+	my ($table, $text, $columns) = @_;
+	my ($h, $t) = map { contents($_, $table, $columns) } ($here, $there);
+	ok($h eq $t && $h ne '', "$text: both sides are equal") or note("here:\n$h\nthere:\n$t");
+	return;
+}
+
+sub nothing_open
+{
+	my ($text) = @_;
+	nothing_left($text);
+	ok($here->poll_query_until('postgres',
+			"SELECT count(*) = 0 FROM pg_locks WHERE relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)"),
+		"$text: no lock is left here");
+	return;
+}
+
+1;

@@ -1,0 +1,254 @@
+# IbltTest.pm
+#	What the tests with several servers share: servers, sessions, waiting.
+#
+#	random_seed()                srand with IBLT_TEST_SEED or a new seed, which it prints
+#	server(NAME, SETTING, ...)   a server started for a test, that can publish
+#	standby(PRIMARY, NAME, ...)  a hot standby of it that has caught up; settings may follow
+#	replayed(PRIMARY, STANDBY)   waits until it has caught up again
+#	hba(NODE, LINE, ...)         puts lines before all others of pg_hba.conf
+#	sides(HERE, THERE)           the two servers that the functions below mean
+#	awkward_extensions()         installs dblink here and iblt on both sides, in awkward schemas
+#	both(SQL)                    runs SQL on both
+#	literal(TEXT)                TEXT as a SQL literal
+#	conninfo(NODE)               the literal of its connection string
+#	lines(TEXT)                  how many lines
+#	failure(SQL)                 the error, with its SQLSTATE; '' if there is none
+#	wait_for(NODE, QUERY)        waits until the query gives true
+#	subscribed(NODE, NUMBER, SUBSCRIPTION)  waits until so many tables are copied; SUBSCRIPTION may lack
+#	background(NODE, SQL)        psql that runs SQL while the test goes on: out, err
+#	finish(RUN)                  waits for its end: its output
+#	start_load(NODE, SCRIPT, OPTION, ...)   pgbench
+#	stop_load(RUN, TEXT)         two tests: it still ran, and met no error
+#	connections(NODE)            how many connections of the extension it has
+#	nothing_left(TEXT, NODE, ...)  a test a node (the peer if none is given): it has none
+#	IbltTest::Session            psql that is told what to do step by step
+package IbltTest;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(random_seed server standby replayed hba sides awkward_extensions both literal conninfo lines failure wait_for subscribed
+	background finish start_load stop_load connections nothing_left);
+
+our ($here, $there);
+
+sub random_seed
+{
+	my $seed = $ENV{IBLT_TEST_SEED} || (time() ^ $$) % 1000000;
+	srand($seed);
+	note("seed $seed");
+	return $seed;
+}
+
+sub server
+{
+	my ($name, @settings) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
+	$node->append_conf('postgresql.conf', join("\n",
+		"max_worker_processes = 20", "max_logical_replication_workers = 12", "max_replication_slots = 12", "max_wal_senders = 14",
+		"max_parallel_workers_per_gather = 2", "wal_receiver_status_interval = 1s", "wal_retrieve_retry_interval = 100ms",
+		"password_encryption = 'scram-sha-256'", "log_statement = none", "log_min_messages = warning", @settings) . "\n");
+	$node->start;
+	return $node;
+}
+
+sub standby
+{
+	my ($primary, $name, @settings) = @_;
+	my $backup = "for_$name";
+	$primary->backup($backup);
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init_from_backup($primary, $backup, has_streaming => 1);
+	$node->append_conf('postgresql.conf', join("\n", @settings) . "\n");
+	$node->start;
+	replayed($primary, $node);
+	return $node;
+}
+
+sub replayed
+{
+	my ($primary, $node) = @_;
+	$primary->wait_for_catchup($node, 'replay', $primary->lsn('write'));
+	return;
+}
+
+sub hba
+{
+	my ($node, @lines) = @_;
+	my $file = $node->data_dir . '/pg_hba.conf';
+	my $old = slurp_file($file);
+	unlink $file;
+	append_to_file($file, join("\n", @lines) . "\n$old");
+	$node->reload;
+	return;
+}
+
+sub sides { ($here, $there) = @_; return }
+
+# No search_path has the schemas, and their names must be quoted.
+sub awkward_extensions
+{
+	$here->safe_psql('postgres', q{CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link"; CREATE EXTENSION iblt});
+	$there->safe_psql('postgres', q{CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt SCHEMA "Their Iblt"});
+	return;
+}
+
+sub both
+{
+	my ($sql) = @_;
+	$_->safe_psql('postgres', $sql) foreach ($here, $there);
+	return;
+}
+
+# Right whatever standard_conforming_strings is.
+sub literal
+{
+	my ($text) = @_;
+	$text =~ s/'/''/g;
+	return $text =~ s/\\/\\\\/g ? "E'$text'" : "'$text'";
+}
+
+sub conninfo { my ($node) = @_; return literal($node->connstr('postgres')) }
+
+sub lines { my ($text) = @_; return scalar(() = $text =~ /^.+$/mg) }
+
+# node: where it runs; user: as whom.
+sub failure
+{
+	my ($sql, %how) = @_;
+	my ($rc, $out, $err) = ($how{node} // $here)->psql('postgres', "\\set VERBOSITY verbose\n$sql",
+		($how{user} ? (extra_params => [ '-U', $how{user} ]) : ()));
+	return $rc == 0 ? '' : $err;
+}
+
+sub wait_for
+{
+	my ($node, $query) = @_;
+	return $node->poll_query_until('postgres', $query) || die "not so: $query";
+}
+
+sub subscribed
+{
+	my ($node, $number, $subscription) = @_;
+	return wait_for($node, "SELECT count(*) = $number AND bool_and(srsubstate = 'r') FROM pg_subscription_rel r
+		JOIN pg_subscription s ON s.oid = r.srsubid" . ($subscription ? ' WHERE s.subname = ' . literal($subscription) : ''));
+}
+
+sub background
+{
+	my ($node, $sql) = @_;
+	my $run = { out => '', err => '' };
+	$run->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $sql ],
+		'<', \'', '>', \$run->{out}, '2>', \$run->{err}, IPC::Run::timeout(5 * $PostgreSQL::Test::Utils::timeout_default));
+	return $run;
+}
+
+sub finish
+{
+	my ($run) = @_;
+	$run->{run}->finish;
+	return $run->{out};
+}
+
+sub start_load
+{
+	my ($node, $script, @options) = @_;
+	my $file = $node->basedir . '/' . rand() . '.sql';
+	append_to_file($file, $script);
+	my $run = { out => '' };
+	$run->{run} = IPC::Run::start([ 'pgbench', '-n', '-T', '1000', @options, '-f', $file, $node->connstr('postgres') ],
+		'<', \undef, '>&', \$run->{out});
+	return $run;
+}
+
+sub stop_load
+{
+	my ($run, $text) = @_;
+	ok($run->{run}->pumpable, "$text: the load still runs") or diag($run->{out});
+	$run->{run}->signal('TERM');
+	$run->{run}->finish;
+	unlike($run->{out}, qr/aborted|ERROR/, "$text: the load met no error");
+	return;
+}
+
+my $ours = "FROM pg_stat_activity WHERE application_name LIKE 'iblt%'";
+sub connections
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', "SELECT count(*) $ours");
+}
+
+sub nothing_left
+{
+	my ($text, @nodes) = @_;
+	foreach my $node (@nodes ? @nodes : $there)
+	{
+		ok($node->poll_query_until('postgres', "SELECT count(*) = 0 $ours"), "$text: no connection is left on " . $node->name);
+	}
+	return;
+}
+
+#	new(NODE)        connects
+#	start(SQL)       sends SQL and does not wait
+#	seen(REGEX)      waits until standard error (NOTICEs and errors) matches
+#	done()           waits for what was sent: its output; {err} has the errors
+#	run(SQL)         start and done
+#	quit()           disconnects
+package IbltTest::Session;
+
+sub new
+{
+	my ($class, $node) = @_;
+	my $self = bless { in => '', out => '', err => '', number => 0 }, $class;
+	$self->{timer} = IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);
+	$self->{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', '-' ],
+		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err}, $self->{timer});
+	$self->{pid} = $self->run("\\set VERBOSITY verbose\nSELECT pg_backend_pid()");
+	return $self;
+}
+
+sub start
+{
+	my ($self, $sql) = @_;
+	$self->{number}++;
+	($self->{out}, $self->{err}) = ('', '');
+	$self->{timer}->start($PostgreSQL::Test::Utils::timeout_default);
+	$self->{in} .= "$sql;\n\\echo done $self->{number}\n\\warn done $self->{number}\n";
+	$self->{psql}->pump_nb;
+	return $self;
+}
+
+sub seen
+{
+	my ($self, $pattern) = @_;
+	$self->{psql}->pump until $self->{err} =~ $pattern;
+	return;
+}
+
+sub done
+{
+	my ($self) = @_;
+	$self->{psql}->pump until $self->{out} =~ s/^done $self->{number}\n\z//m;
+	$self->{psql}->pump until $self->{err} =~ s/^done $self->{number}\n\z//m;
+	return $self->{out} =~ s/\n\z//r;
+}
+
+sub run { my ($self, $sql) = @_; return $self->start($sql)->done }
+
+sub quit
+{
+	my ($self) = @_;
+	$self->{timer}->start($PostgreSQL::Test::Utils::timeout_default);
+	$self->{in} .= "\\q\n";
+	$self->{psql}->finish;
+	return;
+}
+
+1;
