@@ -9,13 +9,12 @@
 use strict;
 use warnings;
 
+use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $seed = $ENV{IBLT_TEST_SEED} // time() ^ $$;
-srand($seed);
-note("seed $seed");
+random_seed();
 
 # How to make the tables, name them by key, fill them and spoil a row.  The key
 # is an expression over the alias t; "type" is what a key is decoded to.
@@ -76,22 +75,9 @@ my @tables = (
 		full => 1,
 	},);
 
-my $publisher = PostgreSQL::Test::Cluster->new('publisher');
-$publisher->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
-$publisher->append_conf('postgresql.conf', "max_worker_processes = 16\n");
-$publisher->start;
-
-my $subscriber = PostgreSQL::Test::Cluster->new('subscriber');
-$subscriber->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
+my $publisher = server('publisher');
 # Settings that change how values look, and must not change what they are.
-$subscriber->append_conf('postgresql.conf', <<'CONF');
-max_worker_processes = 16
-timezone = 'Asia/Kolkata'
-datestyle = 'German'
-extra_float_digits = -5
-bytea_output = 'escape'
-CONF
-$subscriber->start;
+my $subscriber = server('subscriber', "timezone = 'Asia/Kolkata'", "datestyle = 'German'", "extra_float_digits = -5", "bytea_output = 'escape'");
 
 # The value of one side, as the text that travels.
 sub sketch
@@ -204,14 +190,8 @@ $publisher->safe_psql('postgres',
 	"INSERT INTO $_->{name} SELECT $_->{row} FROM generate_series(1, 2000) g")
   foreach @tables;
 $publisher->safe_psql('postgres', 'CREATE PUBLICATION pub FOR ALL TABLES');
-my $connstr = $publisher->connstr . ' dbname=postgres';
-$subscriber->safe_psql('postgres',
-	"CREATE SUBSCRIPTION sub CONNECTION '$connstr' PUBLICATION pub");
-$subscriber->poll_query_until('postgres',
-	"SELECT count(*) = "
-	  . scalar(@tables)
-	  . " AND bool_and(srsubstate = 'r') FROM pg_subscription_rel")
-  or die 'the initial copy does not end';
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($publisher)} PUBLICATION pub");
+subscribed($subscriber, scalar @tables);
 
 # Real replication before anything goes wrong: some rows change and some go.
 foreach my $table (@tables)
@@ -353,11 +333,7 @@ ok( $publisher->safe_psql('postgres', $partitionwise . "$bytes parts t") eq $ser
 
 # --- a hot standby -----------------------------------------------------------------
 
-$publisher->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($publisher, 'base', has_streaming => 1);
-$standby->start;
-$publisher->wait_for_catchup($standby, 'replay', $publisher->lsn('write'));
+my $standby = standby($publisher, 'standby');
 
 is($standby->safe_psql('postgres', 'SELECT pg_is_in_recovery()'), 't', 'a standby');
 ok(sketch($standby, $tables[0]) eq sketch($publisher, $tables[0]),
@@ -367,7 +343,7 @@ ok($standby->safe_psql('postgres', with_workers(2) . "$bytes big t") eq $serial,
 
 my $before = sketch($standby, $tables[0]);
 $publisher->safe_psql('postgres', "UPDATE by_int SET v = 'moved on' WHERE id = 1000");
-$publisher->wait_for_catchup($standby, 'replay', $publisher->lsn('write'));
+replayed($publisher, $standby);
 my $after = sketch($standby, $tables[0]);
 is( $standby->safe_psql('postgres',
 		"SELECT key, side, count FROM iblt_decode('$before'::iblt - '$after'::iblt)"),

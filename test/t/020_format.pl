@@ -12,13 +12,12 @@ use File::Basename qw(dirname);
 use IPC::Run qw(run);
 use MIME::Base64 qw(decode_base64 encode_base64);
 
+use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $seed = $ENV{IBLT_TEST_SEED} // time() ^ $$;
-srand($seed);
-note("seed $seed");
+random_seed();
 
 my $reader = abs_path(dirname(__FILE__)) . '/../format/iblt_reader.py';
 

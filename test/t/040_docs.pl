@@ -12,6 +12,7 @@ use warnings;
 
 use Cwd qw(abs_path);
 use File::Basename;
+use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -75,13 +76,9 @@ sub normalise
 	return $text;
 }
 
-my $node = PostgreSQL::Test::Cluster->new('docs');
-$node->init(allows_streaming => 'logical', extra => [ '-E', 'UTF8', '--no-locale' ]);
-$node->append_conf('postgresql.conf', "client_min_messages = warning\nwal_receiver_status_interval = 1s\nmax_locks_per_transaction = 256\n");
+my $node = server('docs', 'client_min_messages = warning', 'max_locks_per_transaction = 256');
 # a role that must give its password to the database on the other side
-append_to_file($node->basedir . '/hba', "local shop_b auditor scram-sha-256\n" . slurp_file($node->data_dir . '/pg_hba.conf'));
-rename $node->basedir . '/hba', $node->data_dir . '/pg_hba.conf' or die $!;
-$node->start;
+hba($node, 'local shop_b auditor scram-sha-256');
 
 # A shell script with a "make" that only looks, and its exit status if it fails.
 sub shell_command

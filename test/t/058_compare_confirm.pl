@@ -42,12 +42,12 @@ sub hanging
 	return @runs;
 }
 
-# A session of a comparison that is waiting for replication by now.
-sub rechecking
+# A session of a comparison that waits for commits on its peer by now.
+sub settling
 {
 	my ($node, $table, $peer, $options) = @_;
-	my $session = IbltTest::Session->new($node)->start(compare_sql($table, $peer, "$options, progress => true"));
-	$session->seen(qr/waiting for replication/);
+	my $session = IbltTest::Session->new($node)->start(compare_sql($table, $peer, $options));
+	wait_for($peer, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.$table' AND query LIKE '%iblt_compare_writers(%'");
 	return $session;
 }
 
@@ -126,7 +126,7 @@ foreach my $table (qw(t by_text))
 		is(scalar(split /, /, compare($node, $table, $peer, "timeout => '1 s'")), 6, 'but all is shown');
 		is(compare($node, $table, $peer, "timeout => '1 s', condition => 'abs(v) < 100'", 'confirmed'), '', 'nor with a condition');
 	}
-	my $session = rechecking($subscriber, $table, $publisher, "timeout => '2 minutes'");
+	my $session = settling($subscriber, $table, $publisher, "timeout => '2 minutes'");
 	synchronous($publisher, '');
 	is(join(', ', sort map { s/\|/ /gr } split /\n/, $session->done), $pairs[0][2], "$table: and once they are visible, what differs is confirmed");
 	$session->quit;
@@ -152,7 +152,7 @@ foreach my $table (qw(t by_text))
 	my ($waiting) = hanging($publisher, "INSERT INTO $table VALUES ('30', 0)");
 	wait_for($subscriber, "SELECT count(*) = 1 FROM $table WHERE id = '30'");
 	my $blocking = blocking($subscriber, $table);
-	my $session = rechecking($subscriber, $table, $publisher, "timeout => '5 s'");
+	my $session = settling($subscriber, $table, $publisher, "timeout => '5 s'");
 	my $gone = background($publisher, "SET synchronous_commit = local; DO \$\$ BEGIN
 		LOOP DELETE FROM $table WHERE id = '30'; EXIT WHEN FOUND; PERFORM pg_sleep(0.0002); END LOOP; END \$\$");
 	synchronous($publisher, '');
