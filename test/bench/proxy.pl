@@ -5,53 +5,14 @@
 use strict;
 use warnings;
 
-use IO::Select;
+use FindBin;
+use lib "$FindBin::Bin/../t";
+use IbltProxy;
 use IO::Socket::UNIX;
+use Socket qw(SOCK_STREAM);
 
 my ($listen, $target) = @ARGV;
-my $listener = IO::Socket::UNIX->new(Local => $listen, Listen => 8) or die "cannot listen: $!\n";
-my $select = IO::Select->new($listener);
-my (%other, %is_client);
-my ($sent, $received) = (0, '');
-
-# In base64, format version 1 begins with these letters.
-$SIG{TERM} = sub {
-	my $sketches = 0;
-	$sketches += length($1) & ~3 while $received =~ m{(SUJMVA[A-Za-z0-9+/]{100,}={0,2})}g;
-	print join(' ', $sent, length $received, $sketches), "\n";
-	exit 0;
-};
-
-sub forward
-{
-	my ($socket) = @_;
-	my $other = $other{$socket} or return;
-	my $bytes;
-	if (!sysread $socket, $bytes, 65536)
-	{
-		$select->remove($socket, $other);
-		delete @other{ $socket, $other };
-		close $_ foreach ($socket, $other);
-		return;
-	}
-	if ($is_client{$socket}) { $sent += length $bytes }
-	else { $received .= $bytes }
-	for (my $from = 0; $from < length $bytes;)
-	{
-		$from += syswrite($other, $bytes, length($bytes) - $from, $from) // return;
-	}
-	return;
-}
-
-while (1)
-{
-	foreach my $socket ($select->can_read)
-	{
-		if ($socket != $listener) { forward($socket); next }
-		my $client = $listener->accept or next;
-		my $server = IO::Socket::UNIX->new(Peer => $target) or die "cannot connect: $!\n";
-		@other{ $client, $server } = ($server, $client);
-		$is_client{$client} = 1;
-		$select->add($client, $server);
-	}
-}
+my $listener = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => $listen, Listen => 8) or die "cannot listen: $!\n";
+my @total = (0, 0, 0);
+IbltProxy::serve($listener, $target, sub { $total[$_] += $_[$_] foreach 0 .. 2 });
+print "@total\n";

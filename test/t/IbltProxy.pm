@@ -8,23 +8,28 @@
 #	              bytes received from it, bytes of sketches in text form in the latter, in the former
 #	cut()         closes all connections on both sides, as a network that breaks
 #	stop()        ends it
+#
+#	serve(LISTENER, TARGET, ENDED)  what it does: forwards from a listening socket to
+#	              the socket at a path, until SIGTERM.  ENDED is called at the end of each
+#	              connection, with the numbers of counted().  test/bench/proxy.pl calls it,
+#	              so it needs nothing of PostgreSQL's test modules.
 package IbltProxy;
 
 use strict;
 use warnings;
 
+use File::Temp ();
 use IO::Handle;
 use IO::Select;
 use IO::Socket::UNIX;
 use POSIX ();
-use PostgreSQL::Test::Utils;
 use Socket qw(SOCK_STREAM);
 
 sub new
 {
 	my ($class, $node) = @_;
-	my $dir = PostgreSQL::Test::Utils::tempdir_short();
-	my $self = bless { connstr => "host=$dir port=1 dbname=postgres" }, $class;
+	my $dir = File::Temp->newdir;
+	my $self = bless { dir => $dir, connstr => "host=$dir port=1 dbname=postgres" }, $class;
 	my $listener = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$dir/.s.PGSQL.1", Listen => 8) or die "listen: $!";
 	pipe($self->{results}, my $results) or die "pipe: $!";
 	$self->{pid} = fork() // die "fork: $!";
@@ -32,7 +37,7 @@ sub new
 	{
 		# the servers are the parent's: nothing of it may run at the exit
 		$results->autoflush(1);
-		eval { serve($listener, $node->host . '/.s.PGSQL.' . $node->port, $results) };
+		eval { serve($listener, $node->host . '/.s.PGSQL.' . $node->port, sub { print $results "@_\n" }) };
 		print STDERR "proxy: $@" if $@;
 		POSIX::_exit(1);
 	}
@@ -60,7 +65,7 @@ sub counted
 {
 	my ($self) = @_;
 	local $SIG{ALRM} = sub { die "no connection through the proxy has ended\n" };
-	alarm $PostgreSQL::Test::Utils::timeout_default;
+	alarm 180;
 	my $line = readline $self->{results};
 	alarm 0;
 	return split ' ', $line;
@@ -76,30 +81,41 @@ sub sketch_bytes
 	return $bytes;
 }
 
-# The proxy's process.
+sub forward
+{
+	my ($to, $bytes) = @_;
+	for (my $from = 0; $from < length $bytes;)
+	{
+		$from += syswrite($to, $bytes, length($bytes) - $from, $from) // return;
+	}
+	return;
+}
+
+# Counted is all that was read, whether or not the other side still takes it.
 sub serve
 {
-	my ($listener, $target, $results) = @_;
+	my ($listener, $target, $ended) = @_;
 	my $select = IO::Select->new($listener);
-	my (%other, %data, $cut);
+	my (%connection, $cut, $stop);    # of both of its sockets
 	my $end = sub {
-		my ($client) = grep { exists $data{$_} } @_;
-		my $c = delete $data{$client};
-		delete @other{@_};
-		$select->remove(@_);
-		$_->close foreach @_;
-		print $results join(' ', length $c->{sent}, length $c->{received}, sketch_bytes($c->{received}), sketch_bytes($c->{sent})), "\n";
+		my ($c) = @_;
+		delete @connection{ $c->{client}, $c->{server} };
+		$select->remove($c->{client}, $c->{server});
+		$_->close foreach ($c->{client}, $c->{server});
+		$ended->(length $c->{sent}, length $c->{received}, sketch_bytes($c->{received}), sketch_bytes($c->{sent}));
 	};
 	local $SIG{USR1} = sub { $cut = 1 };
+	local $SIG{TERM} = sub { $cut = $stop = 1 };
 	local $SIG{PIPE} = 'IGNORE';
 
-	while (1)
+	until ($stop && !$cut)
 	{
 		# a signal that arrives just before the wait is seen soon after it
 		my @ready = $select->can_read(0.2);
 		if ($cut)
 		{
-			$end->($data{$_}{client}, $data{$_}{server}) foreach keys %data;
+			my %each = map { ($_ => $_) } values %connection;
+			$end->($_) foreach values %each;
 			$cut = 0;
 			next;
 		}
@@ -107,30 +123,24 @@ sub serve
 		{
 			if ($socket == $listener)
 			{
-				my $client = $listener->accept;
+				my $client = $listener->accept or next;
 				my $server = IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => $target);
 				if (!$server) { $client->close; next }
-				$data{$client} = { client => $client, server => $server, sent => '', received => '' };
-				@other{ $client, $server } = ($server, $client);
+				@connection{ $client, $server } = ({ client => $client, server => $server, sent => '', received => '' }) x 2;
 				$select->add($client, $server);
 				next;
 			}
-			my $other = $other{$socket} or next;
-			my $direction = $data{$socket} ? 'sent' : 'received';
-			if (!sysread $socket, my $bytes, 65536) { $end->($socket, $other) }
+			my $c = $connection{$socket} or next;
+			my ($direction, $to) = $socket == $c->{client} ? ('sent', $c->{server}) : ('received', $c->{client});
+			if (!sysread $socket, my $bytes, 65536) { $end->($c) }
 			else
 			{
-				$data{ $data{$socket} ? $socket : $other }{$direction} .= $bytes;
-				my $from = 0;
-				while ($from < length $bytes)
-				{
-					my $n = syswrite $other, $bytes, length($bytes) - $from, $from;
-					last unless $n;
-					$from += $n;
-				}
+				$c->{$direction} .= $bytes;
+				forward($to, $bytes);
 			}
 		}
 	}
+	return;
 }
 
 1;
