@@ -2,47 +2,20 @@
  * fuzz_decode.c
  *		libFuzzer target: bytes from anywhere, opened, decoded and asked.
  *
- * Every input goes to the validator as it is, and once more with the checksum
- * that it ought to have, which a fuzzer would never guess.  What opens is
- * decoded, asked for keys, negated, subtracted from itself and sealed.  The
- * sanitizers watch; and a complete decoding must consist of reports that, put
- * back, make the sketch again.
- *
- * The mutator starts from honest sketches and mostly keeps their length, for
- * otherwise nearly every input would fall at the first hurdle.
+ * What opens is decoded, asked for keys, negated, subtracted from itself and
+ * sealed.  The sanitizers watch; and a complete decoding must consist of reports
+ * that, put back, make the sketch again.
  */
-#include <stdlib.h>
-
 #include "cell.h"
+#include "fuzz.h"
 #include "meter.h"
 #include "peel.h"
 #include "sketch.h"
 
-#define DEMAND(condition)                                                      \
-	do                                                                         \
-	{                                                                          \
-		if (!(condition))                                                      \
-			abort();                                                           \
-	} while (0)
-
 /* Scratch beyond this is the tester's time, not the core's. */
 #define LARGEST_INPUT (1 << 20)
 
-extern int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-extern size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
-									  size_t max_size, unsigned int seed);
-extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
-
-static uint8_t *
-duplicate(const uint8_t *bytes, size_t size)
-{
-	uint8_t *copy = malloc(size > 0 ? size : 1);
-
-	DEMAND(copy != NULL);
-	if (size > 0)
-		memcpy(copy, bytes, size);
-	return copy;
-}
+#define HEADER_SIZE 40
 
 /* Takes a report out of the sketch by the terms that the peeler used. */
 static void
@@ -70,9 +43,9 @@ peel(const IbltSketch *sketch)
 
 	DEMAND(peeler != NULL && scratch != NULL);
 	iblt_core_view_copy(&peeled, sketch,
-						duplicate(sketch->bytes, sketch->size));
+						fuzz_duplicate(sketch->bytes, sketch->size));
 	iblt_core_view_copy(&account, sketch,
-						duplicate(sketch->bytes, sketch->size));
+						fuzz_duplicate(sketch->bytes, sketch->size));
 	iblt_core_peel_start(peeler, &peeled, scratch);
 	while (iblt_core_peel_next(peeler, &entry))
 	{
@@ -120,7 +93,7 @@ combine(const IbltSketch *sketch)
 	IbltSketch copy;
 	uint32_t i;
 
-	iblt_core_view_copy(&copy, sketch, duplicate(sketch->bytes, sketch->size));
+	iblt_core_view_copy(&copy, sketch, fuzz_duplicate(sketch->bytes, sketch->size));
 	iblt_core_negate(&copy);
 	iblt_core_seal(&copy);
 	iblt_core_negate(&copy);
@@ -155,19 +128,7 @@ open_and_use(uint8_t *bytes, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t *bytes;
-
-	if (size > LARGEST_INPUT)
-		return 0;
-	bytes = duplicate(data, size);
-	open_and_use(bytes, size);
-	if (size >= 8)
-	{
-		iblt_store64(bytes + size - 8, XXH3_64bits(bytes, size - 8));
-		open_and_use(bytes, size);
-	}
-	free(bytes);
-	return 0;
+	return size > LARGEST_INPUT ? 0 : fuzz_input(data, size, open_and_use);
 }
 
 /* An honest sketch of a few rows, of a shape that seed chooses; its size. */
@@ -207,22 +168,5 @@ size_t
 LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 						unsigned int seed)
 {
-	size_t made = 0;
-	size_t begin;
-	size_t length;
-
-	if (size < 560 || seed % 64 == 0)
-		made = honest(data, max_size, seed / 64);
-	if (made > 0)
-		return made;
-	if (size < 16 || seed % 8 == 1)
-		return LLVMFuzzerMutate(data, size, max_size);
-
-	/* a part of the header or of the cells, in place */
-	begin = seed / 8 % (seed % 8 < 3 && size > 40 ? 40 : size);
-	length = 1 + seed / 4096 % 64;
-	if (begin + length > size)
-		length = size - begin;
-	(void) LLVMFuzzerMutate(data + begin, length, length);
-	return size;
+	return fuzz_mutate(data, size, max_size, seed, 560, HEADER_SIZE, honest);
 }

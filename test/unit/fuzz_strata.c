@@ -3,42 +3,17 @@
  *		libFuzzer target: bytes from anywhere, opened as a strata estimator and
  *		estimated.
  *
- * Every input goes to the validator as it is, and once more with the checksum
- * that it ought to have, which a fuzzer would never guess.  What opens is
- * estimated, negated, subtracted from itself and sealed.  The sanitizers
- * watch; and an estimate must end within its bound, never be 0 for what is
- * not empty, and be turned by no sign.
+ * What opens is estimated, negated, subtracted from itself and sealed.  The
+ * sanitizers watch; and an estimate must end within its bound, never be 0 for
+ * what is not empty, and be turned by no sign.
  */
-#include <stdlib.h>
-
+#include "fuzz.h"
 #include "strata.h"
-
-#define DEMAND(condition) \
-	do { \
-		if (!(condition)) \
-			abort(); \
-	} while (0)
 
 /* Scratch beyond this is the tester's time, not the core's. */
 #define LARGEST_INPUT	(1 << 18)
 
 #define HEADER_SIZE		32
-
-extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-extern size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
-									  size_t max_size, unsigned int seed);
-extern size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
-
-static uint8_t *
-duplicate(const uint8_t *bytes, size_t size)
-{
-	uint8_t    *copy = malloc(size > 0 ? size : 1);
-
-	DEMAND(copy != NULL);
-	if (size > 0)
-		memcpy(copy, bytes, size);
-	return copy;
-}
 
 static IbltPeelResult
 estimate(const IbltStrata *strata, uint64_t *keys)
@@ -51,7 +26,7 @@ estimate(const IbltStrata *strata, uint64_t *keys)
 
 	DEMAND(scratch != NULL);
 	iblt_core_strata_view_copy(&copy, strata,
-							   duplicate(strata->all.bytes, strata->all.size));
+							   fuzz_duplicate(strata->all.bytes, strata->all.size));
 	iblt_core_strata_decode_start(&decoder, &copy, scratch);
 	while (iblt_core_strata_decode_step(&decoder))
 		DEMAND(++steps <= copy.all.ncells + (uint64_t) copy.params.strata);
@@ -84,7 +59,7 @@ combine(const IbltStrata *strata)
 	static IbltStrata copy;
 
 	iblt_core_strata_view_copy(&copy, strata,
-							   duplicate(strata->all.bytes, strata->all.size));
+							   fuzz_duplicate(strata->all.bytes, strata->all.size));
 	iblt_core_strata_negate(&copy);
 	iblt_core_strata_seal(&copy);
 	judge(strata, &copy);
@@ -115,19 +90,7 @@ open_and_use(uint8_t *bytes, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint8_t    *bytes;
-
-	if (size > LARGEST_INPUT)
-		return 0;
-	bytes = duplicate(data, size);
-	open_and_use(bytes, size);
-	if (size >= 8)
-	{
-		iblt_store64(bytes + size - 8, XXH3_64bits(bytes, size - 8));
-		open_and_use(bytes, size);
-	}
-	free(bytes);
-	return 0;
+	return size > LARGEST_INPUT ? 0 : fuzz_input(data, size, open_and_use);
 }
 
 /* An honest estimator of a few rows, of a shape that seed chooses; its size. */
@@ -168,22 +131,5 @@ size_t
 LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size,
 						unsigned int seed)
 {
-	size_t		made = 0;
-	size_t		begin;
-	size_t		length;
-
-	if (size < HEADER_SIZE + 8 || seed % 64 == 0)
-		made = honest(data, max_size, seed / 64);
-	if (made > 0)
-		return made;
-	if (size <= HEADER_SIZE || seed % 8 == 1)
-		return LLVMFuzzerMutate(data, size, max_size);
-
-	/* a part of the header or of the cells, in place */
-	begin = seed / 8 % (seed % 8 < 3 ? HEADER_SIZE : size);
-	length = 1 + seed / 4096 % 64;
-	if (begin + length > size)
-		length = size - begin;
-	(void) LLVMFuzzerMutate(data + begin, length, length);
-	return size;
+	return fuzz_mutate(data, size, max_size, seed, HEADER_SIZE + 8, HEADER_SIZE, honest);
 }
