@@ -310,6 +310,32 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_repair_steps(jsonb, iblt_difference[]) IS 'the steps that make the rows of keys on the target like the source''s';
 
+-- Under a condition on columns that differ, a changed row is on one side only: what
+-- the other side has outside of the condition would be deleted here, or inserted
+-- twice.  (Where the source alone has a condition, its other rows are not wanted.)
+CREATE FUNCTION iblt_repair_outside(conn text, plan jsonb, steps @extschema@.iblt_repair_step[]) RETURNS @extschema@.iblt_repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ids text[] := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview' AND s.action <> 'update');
+BEGIN
+	IF ids = '{}' OR NOT (plan ->> 'unique')::boolean OR plan -> (plan -> 'repair' ->> 'target') ->> 'condition' IS NULL THEN
+		RETURN steps;
+	END IF;
+	ids := ARRAY(SELECT unnest(ids) EXCEPT SELECT a.id FROM unnest(@extschema@.iblt_compare_look(conn,
+		plan || jsonb_build_object('here', (plan -> 'here') - 'condition', 'there', (plan -> 'there') - 'condition'),
+		@extschema@.iblt_compare_id_keys(plan, ids))) AS a WHERE a.side <> 'both');
+	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, CASE WHEN NOT x.outside THEN s.sql END, CASE WHEN x.outside THEN 'skipped' ELSE s.status END,
+			CASE WHEN x.outside THEN 'both sides have a row of this key, but the condition is true of one only' ELSE s.detail END,
+			s.n, s.columns)::@extschema@.iblt_repair_step
+		FROM unnest(steps) WITH ORDINALITY AS s, LATERAL (SELECT s.status = 'preview' AND s.id = ANY (ids)) AS x(outside)
+		ORDER BY x.outside OR s.status = 'skipped', s.ordinality);
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_outside(text, jsonb, iblt_repair_step[]) IS
+'the steps, of which those are skipped whose rows are outside of a condition on the other side';
+
 -- What refers to the rows
 
 CREATE FUNCTION iblt_repair_rows_sql(plan jsonb, ids text[]) RETURNS text
@@ -573,7 +599,7 @@ BEGIN
 		PERFORM @extschema@.iblt_repair_lock(conn, plan, ids);
 	END IF;
 	again := @extschema@.iblt_compare_look(conn, plan, @extschema@.iblt_compare_id_keys(plan, ids));
-	steps := @extschema@.iblt_repair_unchanged(steps, differences, again);
+	steps := @extschema@.iblt_repair_outside(conn, plan, @extschema@.iblt_repair_unchanged(steps, differences, again));
 	ids := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');
 	IF ids = '{}' THEN
 		RETURN steps;
@@ -599,7 +625,7 @@ DECLARE
 BEGIN
 	-- with another seed, keys would have other hashes
 	plan := plan || jsonb_build_object('seed', (current_setting('iblt.compare_stats')::jsonb ->> 'seed')::bigint);
-	steps := @extschema@.iblt_repair_steps(plan, differences);
+	steps := @extschema@.iblt_repair_outside(conn, plan, @extschema@.iblt_repair_steps(plan, differences));
 	IF (plan -> 'repair' ->> 'apply')::boolean THEN
 		RETURN @extschema@.iblt_repair_apply(conn, plan, differences, steps);
 	END IF;

@@ -1,0 +1,50 @@
+# Cases at the edge of iblt_repair, in which it could do damage.
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use FindBin;
+use lib $FindBin::RealBin;
+use IbltCompare qw(compare_server sides both literal failure);
+
+my ($here, $there) = (compare_server('here'), compare_server('there'));
+sides($here, $there);
+both('CREATE EXTENSION iblt');
+$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
+my $peer = literal($there->connstr('postgres'));
+
+# "action key status", a line each
+sub repair
+{
+	my ($table, $options) = @_;
+	my $out = $here->safe_psql('postgres', "SELECT concat_ws(' ', action, key, status) FROM iblt_repair('$table', $peer, $options)");
+	return join "\n", sort split /\n/, $out;
+}
+
+sub rows { my ($node, $table) = @_; return $node->safe_psql('postgres', "SELECT string_agg(t::text, ' ' ORDER BY t) FROM $table AS t") }
+
+# --- conditions -------------------------------------------------------------------------
+
+# Row 3 has changed, and by its contents the condition leaves it out there.
+foreach my $type ('int', 'text')
+{
+	both("CREATE TABLE slice_$type (id $type PRIMARY KEY, v int); INSERT INTO slice_$type SELECT g, 20 FROM generate_series(1, 6) g");
+	my $table = "slice_$type";
+	my $q = $type eq 'text' ? '"' : '';
+	$there->safe_psql('postgres', "UPDATE $table SET v = 5 WHERE id = '3'; DELETE FROM $table WHERE id = '4'; UPDATE $table SET v = 30 WHERE id = '5'");
+	$here->safe_psql('postgres', "UPDATE $table SET v = 5 WHERE id = '6'");
+	my $changed = "delete {\"id\": ${q}3${q}} skipped\ninsert {\"id\": ${q}6${q}} skipped";
+	is(repair($table, "'pull', condition => 'v > 10'"), join("\n", sort split(/\n/, $changed), "delete {\"id\": ${q}4${q}} preview", "update {\"id\": ${q}5${q}} preview"),
+		"$type key: rows that the condition leaves out on one side are shown as skipped");
+	is(repair($table, "'pull', condition => 'v > 10', apply => true"), join("\n", sort split(/\n/, $changed), "delete {\"id\": ${q}4${q}} applied", "update {\"id\": ${q}5${q}} applied"), 'and so they are');
+	is(rows($here, $table), '(1,20) (2,20) (3,20) (5,30) (6,5)', 'a row that the source has was not deleted');
+	is(repair($table, "'push', condition => 'v > 10', apply => true"), join("\n", sort "insert {\"id\": ${q}3${q}} skipped", "delete {\"id\": ${q}6${q}} skipped"), 'nor by a push');
+	is(repair($table, "'pull', peer_condition => 'v > 10', apply => true"), join("\n", sort "delete {\"id\": ${q}3${q}} applied", "update {\"id\": ${q}6${q}} applied"),
+		'where the source alone has a condition, its other rows are not wanted');
+	is(rows($here, $table), $there->safe_psql('postgres', "SELECT string_agg(t::text, ' ' ORDER BY t) FROM $table AS t WHERE v > 10"), 'as with a row filter');
+}
+
+done_testing();
