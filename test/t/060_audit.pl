@@ -119,7 +119,7 @@ foreach my $what ('pg_terminate_backend', 'pg_cancel_backend')
 {
 	my $job = background($here, "SELECT to_json(a) FROM iblt_audit($peer, '{t2,slow,t3,t4}') AS a");
 	ok($there->poll_query_until('postgres', $sleeping), 'application_name says which table is at work');
-	is($here->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE relation = 't2'::regclass"), '0', 'a table that was compared is not locked any more');
+	is($here->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE relation = 't2'::regclass AND mode = 'AccessShareLock'"), '0', 'a table that was compared is not locked any more');
 	$there->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt_audit%'");
 	finish($job);
 	my %got = map { my $r = JSON::PP->new->decode($_); ($r->{relation} => $r) } split /\n/, $job->{out};

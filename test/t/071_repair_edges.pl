@@ -8,9 +8,9 @@ use Test::More;
 
 use FindBin;
 use lib $FindBin::RealBin;
-use IbltCompare qw(compare_server sides both literal failure);
+use IbltTest qw(server sides both literal failure);
 
-my ($here, $there) = (compare_server('here'), compare_server('there'));
+my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
 both('CREATE EXTENSION iblt');
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');

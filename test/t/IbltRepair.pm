@@ -77,7 +77,8 @@ sub nothing_open
 	my ($text) = @_;
 	nothing_left($text);
 	ok($here->poll_query_until('postgres',
-			"SELECT count(*) = 0 FROM pg_locks WHERE relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)"),
+			"SELECT count(*) = 0 FROM pg_locks WHERE relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)
+				AND pid NOT IN (SELECT pid FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')"),
 		"$text: no lock is left here");
 	return;
 }
