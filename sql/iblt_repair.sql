@@ -264,7 +264,7 @@ AS $$
 	)
 	SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, CASE x.action
 			WHEN 'delete' THEN format(CASE WHEN (plan -> 'repair' ->> 'partitioned')::boolean
-				THEN 'DELETE FROM %1$s WHERE (tableoid, ctid) IN (SELECT tableoid, ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s)'
+				THEN 'DELETE FROM %1$s WHERE (tableoid, ctid) OPERATOR(pg_catalog.=) ANY (SELECT tableoid, ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s)'
 				ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s))' END,
 				plan -> 'repair' ->> 'relation', p.this, coalesce(' AND (' || (plan -> (plan -> 'repair' ->> 'target') ->> 'condition') || E'\n)', ''), x.n)
 			WHEN 'insert' THEN format('INSERT INTO %s (%s)%s %s', plan -> 'repair' ->> 'relation', p.names,
@@ -436,7 +436,8 @@ BEGIN
 	IF changed <> n AND NOT (at_most AND changed < n) THEN
 		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
 			MESSAGE = format('a statement of the repair changed %s rows instead of %s', changed, n), DETAIL = left(sql, 1000),
-			HINT = 'Nothing was changed. A trigger, a rule or another session may be the reason.';
+			HINT = 'Nothing was changed. A trigger, a rule or another session may be the reason; or, without a unique key, '
+				'a value whose bytes are not those of its text: a row of a type that was altered, or a NaN of another sign.';
 	END IF;
 END
 $$;

@@ -47,4 +47,14 @@ foreach my $type ('int', 'text')
 	is(rows($here, $table), $there->safe_psql('postgres', "SELECT string_agg(t::text, ' ' ORDER BY t) FROM $table AS t WHERE v > 10"), 'as with a row filter');
 }
 
+# --- a search_path in which operators are not PostgreSQL's own -----------------------------
+
+both(q{CREATE TABLE parts (a int, v text) PARTITION BY LIST (a); CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1); CREATE TABLE parts_0 PARTITION OF parts DEFAULT;
+	INSERT INTO parts VALUES (1, 'x'), (1, 'x'), (2, 'y'), (2, 'y'), (3, NULL)});
+$there->safe_psql('postgres', q{DELETE FROM parts WHERE ctid = '(0,1)'});
+$here->safe_psql('postgres', q{CREATE SCHEMA evil; CREATE FUNCTION evil.never(oid, oid) RETURNS boolean LANGUAGE sql AS 'SELECT false'; CREATE FUNCTION evil.never(tid, tid) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+	CREATE OPERATOR evil.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = evil.never); CREATE OPERATOR evil.= (LEFTARG = tid, RIGHTARG = tid, FUNCTION = evil.never)});
+my $sql = $here->safe_psql('postgres', "SELECT sql FROM iblt_repair('parts', $peer, 'pull')");
+is($here->safe_psql('postgres', "BEGIN; SET search_path = evil, pg_catalog; $sql SELECT count(*) FROM public.parts; ROLLBACK"), '3', 'a preview of a partitioned table without a key means the same there');
+
 done_testing();

@@ -14,7 +14,7 @@ use lib $FindBin::RealBin;
 use IbltTest qw(random_seed server sides both literal);
 
 random_seed();
-my $rounds = $ENV{IBLT_TEST_ROUNDS} || 40;
+my $rounds = $ENV{IBLT_TEST_ROUNDS} || 15;
 
 # --- what a table is made of --------------------------------------------------------
 
