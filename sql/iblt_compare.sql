@@ -671,8 +671,8 @@ CREATE FUNCTION iblt_compare_unique_sql(plan jsonb, side text, ids text[]) RETUR
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT iblt_n, CASE WHEN %1$s IS NOT NULL THEN %2$s END AS digest, %3$s::text AS mark,'
-			' CASE WHEN %1$s IS NOT NULL THEN %4$s END AS content FROM %5$s LEFT JOIN %6$s AS t ON %7$s%8$s',
+	SELECT format('SELECT CASE WHEN %1$s IS NOT NULL THEN %2$s END AS digest, %3$s::text AS mark,'
+			' CASE WHEN %1$s IS NOT NULL THEN %4$s END AS content FROM %5$s LEFT JOIN %6$s AS t ON %7$s%8$s ORDER BY iblt_n',
 		format('t.%I', plan -> 'key' -> 0 ->> 'name'), @extschema@.iblt_compare_content_checksum(plan, side),
 		@extschema@.iblt_compare_mark_sql(plan),
 		format(CASE WHEN plan ? 'texts' THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END,
@@ -706,20 +706,20 @@ $$;
 COMMENT ON FUNCTION iblt_compare_groups_sql(jsonb, text, text[]) IS
 'a query for the rows of keys with given hashes on a side, one line a key that is there';
 
--- The lines are collected where they are, into the columns of iblt_compare_rows.
+-- The lines are collected where they are, into the columns of iblt_compare_rows;
+-- those of unique keys come in order, which an ORDER BY here would sort once more.
 CREATE FUNCTION iblt_compare_lookup_sql(plan jsonb, side text, ids text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SELECT %s, %s, %s FROM (%s) AS iblt_l',
 		CASE WHEN by_hash THEN 'array_agg(id), array_agg(key), array_agg(n), array_agg(digest), NULL::bigint[]'
-			ELSE format('NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[], array_agg(digest%s)', ordered) END,
-		CASE WHEN (plan ->> 'versions')::boolean THEN format('array_agg(mark%s)', ordered) ELSE 'NULL::text[]' END,
-		CASE WHEN (plan ->> 'rows')::boolean THEN format('array_agg(content%s)', ordered) ELSE 'NULL::jsonb[]' END,
+			ELSE 'NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[], array_agg(digest)' END,
+		CASE WHEN (plan ->> 'versions')::boolean THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
+		CASE WHEN (plan ->> 'rows')::boolean THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
 		CASE WHEN by_hash THEN @extschema@.iblt_compare_groups_sql(plan, side, ids)
 			ELSE @extschema@.iblt_compare_unique_sql(plan, side, ids) END)
-	FROM (SELECT (plan ->> 'by_hash')::boolean, CASE WHEN (plan ->> 'by_hash')::boolean THEN '' ELSE ' ORDER BY iblt_n' END)
-		AS how(by_hash, ordered)
+	FROM (SELECT (plan ->> 'by_hash')::boolean) AS how(by_hash)
 $$;
 COMMENT ON FUNCTION iblt_compare_lookup_sql(jsonb, text, text[]) IS
 'a query for the rows of given keys on a side, as one iblt_compare_rows';
@@ -789,7 +789,7 @@ BEGIN
 	needed := @extschema@.iblt_compare_cells(mine, wanted);
 	IF needed <= 2 * have.cells AND most.cells % (2 * have.cells) = 0 THEN
 		message := @extschema@.iblt_peer_ask(conn, 'there', format('SELECT %s.iblt_session_evens(%L, %s)',
-			schema, conn, 2 * have.cells / have.hashes));
+			schema, conn, 2 * have.cells / have.hashes), 0);
 		theirs := @extschema@.iblt_compare_refine(theirs, message::@extschema@.iblt);
 	ELSE
 		-- it must become larger, or it would be asked for again and again
@@ -799,7 +799,7 @@ BEGIN
 		END LOOP;
 		message := @extschema@.iblt_peer_ask(conn, 'there', CASE WHEN needed = most.cells
 			THEN format('SELECT %s.iblt_session_get(%L)', schema, conn)
-			ELSE format('SELECT %1$s.iblt_fold(%1$s.iblt_session_get(%2$L), %3$s, 0.01)', schema, conn, wanted) END);
+			ELSE format('SELECT %1$s.iblt_fold(%1$s.iblt_session_get(%2$L), %3$s, 0.01)', schema, conn, wanted) END, 0);
 		theirs := message;
 	END IF;
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('sketch_bytes', octet_length(message)));
@@ -903,7 +903,7 @@ DECLARE
 BEGIN
 	answer := @extschema@.iblt_peer_result(conn, format(
 		'SELECT * FROM %s.dblink_get_result($1) AS t(id text, key text, n text, digest text, checksum text, mark text, content text)',
-		@extschema@.iblt_peer_dblink()), 0.0002);
+		@extschema@.iblt_peer_dblink()), 0);
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('messages', 1, 'bytes_received', octet_length(
 		concat(answer.id, answer.key, answer.n, answer.digest, answer.checksum, answer.mark, answer.content))));
 	RETURN ROW(answer.id::text[], answer.key::jsonb[], answer.n::bigint[], answer.digest::text[],

@@ -104,27 +104,32 @@ END
 $$;
 COMMENT ON FUNCTION iblt_peer_send(text, text) IS 'starts a query on the peer, which runs while this side goes on';
 
--- dblink_get_result cannot be interrupted in all releases; this can.  Each look
--- takes in what has arrived, so a large answer wants short pauses.
+-- dblink_get_result cannot be interrupted in all releases; this can.  No pause is
+-- shorter than a millisecond, so that there is none at first.  Each look takes in
+-- what has arrived, and a large answer, of which a socket holds a part only, wants
+-- many: for 20 ms there is no pause, if it is said to be 0.
 CREATE FUNCTION iblt_peer_wait(conn text, longest double precision) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	query text := format('SELECT %s.dblink_is_busy($1)', @extschema@.iblt_peer_dblink());
-	pause double precision := 0.0002;
+	hasty timestamptz := clock_timestamp() + CASE WHEN longest > 0 THEN interval '2 ms' ELSE interval '20 ms' END;
+	pause double precision := 0.001;
 	busy integer;
 BEGIN
 	LOOP
 		EXECUTE query INTO busy USING conn;
 		EXIT WHEN busy = 0;
-		PERFORM pg_sleep(pause);
-		pause := least(pause * 1.2, longest);
+		IF clock_timestamp() > hasty THEN
+			PERFORM pg_sleep(pause);
+			pause := least(pause * 1.2, greatest(longest, 0.001));
+		END IF;
 	END LOOP;
 END
 $$;
 COMMENT ON FUNCTION iblt_peer_wait(text, double precision) IS
-'waits until the peer''s answer is there, with pauses of so many seconds';
+'waits until the peer''s answer is there, with pauses of up to so many seconds; 0 for a large answer';
 
 CREATE FUNCTION iblt_peer_result(conn text, query text, pause double precision, OUT result record) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -157,7 +162,7 @@ $$;
 COMMENT ON FUNCTION iblt_peer_result(text, text, double precision) IS
 'the one row that a query over the peer''s answer gives; what goes wrong there is an error that says so';
 
-CREATE FUNCTION iblt_peer_value(conn text, pause double precision DEFAULT 0.0002) RETURNS text
+CREATE FUNCTION iblt_peer_value(conn text, pause double precision DEFAULT 0.001) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -173,7 +178,7 @@ END
 $$;
 COMMENT ON FUNCTION iblt_peer_value(text, double precision) IS 'the single value that a query sent to the peer gives';
 
-CREATE FUNCTION iblt_peer_ask(conn text, side text, query text, pause double precision DEFAULT 0.0002) RETURNS text
+CREATE FUNCTION iblt_peer_ask(conn text, side text, query text, pause double precision DEFAULT 0.001) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$

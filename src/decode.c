@@ -462,9 +462,27 @@ key_word(KeyWriter *writer, const uint8 *bytes, unsigned limbs)
 	return CStringGetTextDatum(OutputFunctionCall(&writer->output, key));
 }
 
-/* The keys as text[]. */
+/* Keys that are integers as text[]: as the other ones, but faster. */
 static Datum
-key_list_words(const KeyList *list, const IbltParams *params)
+integer_words(const KeyList *list)
+{
+	Datum	   *words = palloc(Max(list->n, 1) * sizeof(Datum));
+	char		text[32];		/* MAXINT8LEN is not in all releases */
+	size_t		i;
+
+	for (i = 0; i < list->n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_lltoa((int64) iblt_load64(list->bytes + i * list->size), text);
+		words[i] = CStringGetTextDatum(text);
+	}
+	return PointerGetDatum(construct_array(words, (int) list->n, TEXTOID, -1,
+										   false, TYPALIGN_INT));
+}
+
+/* Keys as text[]. */
+static Datum
+key_words(const KeyList *list, const IbltParams *params)
 {
 	ArrayBuildState *words = initArrayResult(TEXTOID, CurrentMemoryContext, true);
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
@@ -506,8 +524,10 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	KeyList		list = {.room = 64};
 	Datum		values[4] = {0};
 	bool		nulls[4] = {false};
+	bool		integers;
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
+	integers = decoding.original.params.kind == IBLT_KEY_INTEGER;
 	list.size = 8 * (size_t) decoding.original.params.limbs;
 	list.bytes = palloc(list.room * list.size);
 	decoding_start(&decoding);
@@ -520,8 +540,9 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	nulls[3] = !verdict.complete;
 	if (verdict.complete)
 	{
-		key_list_sort(&list, decoding.original.params.kind == IBLT_KEY_INTEGER);
-		values[3] = key_list_words(&list, &decoding.original.params);
+		key_list_sort(&list, integers);
+		values[3] = integers ? integer_words(&list)
+			: key_words(&list, &decoding.original.params);
 	}
 	return iblt_value_row(fcinfo, values, nulls);
 }
