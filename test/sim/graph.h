@@ -125,18 +125,18 @@ graph_peel(Graph *g)
 }
 
 /*
- * The number of keys, taken one after the other, with which the graph first
- * fails to peel; keys + 1 if it never does.  Found by peeling all, then
- * deleting the latest key of what is left until nothing is.
+ * The number of keys, taken one after the other, with which peeling first leaves
+ * more than "most"; keys + 1 if it never does.  Found by peeling all, then
+ * deleting the latest key of what is left until no more are.
  */
 static inline uint32_t
-graph_first_failure(Graph *g)
+graph_first_failure(Graph *g, uint32_t most)
 {
 	uint32_t latest = g->keys;
 	uint32_t result = g->keys + 1;
 
 	graph_peel(g);
-	while (g->left > 0)
+	while (g->left > most)
 	{
 		while (!g->alive[latest - 1])
 			latest--;

@@ -115,7 +115,7 @@ capacity(int k, uint32_t s, double work)
 	for (i = 0; i < trials; i++)
 	{
 		graph_draw(&g, tap_random(), tap_random());
-		first_failure[i] = graph_first_failure(&g);
+		first_failure[i] = graph_first_failure(&g, 0);
 	}
 	graph_close(&g);
 	qsort(first_failure, trials, sizeof(uint32_t), compare_numbers);

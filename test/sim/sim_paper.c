@@ -82,7 +82,7 @@ find_crossing(int k, uint32_t s, uint32_t trials)
 		uint32_t d;
 
 		graph_draw(&g, seed, first);
-		d = first_failure[i] = graph_first_failure(&g);
+		d = first_failure[i] = graph_first_failure(&g, 0);
 		sim_sample_add(&sample, d);
 		if (!core_decodes(k, s, d - 1, seed, first) ||
 			core_decodes(k, s, d, seed, first))

@@ -75,7 +75,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../src/core/sizing.h"
+#include "graph.h"
 
 #define MIN_K 3
 #define MAX_K 8
@@ -135,61 +135,9 @@ random_start(uint64_t seed, int k, uint32_t s)
 
 /* ---------- the graph and its peeling ---------- */
 
-/*
- * A cell counts its keys in the bits from KEY_BITS upward, and sums their
- * numbers below: when the count is one, the sum is the key.
- */
-#define KEY_BITS 40
-#define ONE_KEY (UINT64_C(1) << KEY_BITS)
-
-typedef struct Graph
-{
-	int			k;
-	uint32_t	s;
-	uint32_t	keys;
-	uint64_t   *cell;			/* k * s */
-	uint32_t   *place;			/* keys * k: the cells of each key */
-	uint32_t   *stack;			/* keys found alone, some more than once */
-	bool	   *alive;
-} Graph;
-
-static void *
-allocate(size_t bytes)
-{
-	void	   *p = malloc(bytes);
-
-	if (p == NULL)
-	{
-		fprintf(stderr, "out of memory\n");
-		exit(2);
-	}
-	return p;
-}
-
+/* Sets the keys into random cells. */
 static void
-graph_open(Graph *g, int k, uint32_t s, uint32_t keys)
-{
-	g->k = k;
-	g->s = s;
-	g->keys = keys;
-	g->cell = allocate(sizeof(uint64_t) * k * s);
-	g->place = allocate(sizeof(uint32_t) * k * keys);
-	/* a key is pushed at first for each cell, and when a key leaves a cell */
-	g->stack = allocate(sizeof(uint32_t) * k * ((size_t) keys + s));
-	g->alive = allocate(keys);
-}
-
-static void
-graph_close(Graph *g)
-{
-	free(g->cell);
-	free(g->place);
-	free(g->stack);
-	free(g->alive);
-}
-
-static void
-graph_draw(Graph *g)
+draw(Graph *g)
 {
 	uint32_t   *place = g->place;
 	uint64_t	bits = 0;
@@ -204,39 +152,11 @@ graph_draw(Graph *g)
 
 			bits = i % 2 == 0 ? random64() : bits >> 32;
 			c = (uint32_t) ((bits & UINT32_MAX) * g->s >> 32) + i * g->s;
-			g->cell[c] += ONE_KEY + key;
+			g->cell[c] += GRAPH_ONE + key;
 			*place++ = c;
 		}
 	}
-}
-
-/*
- * Remove the keys on the stack, and all that are then alone in some cell.
- * Returns how many were removed.
- */
-static uint32_t
-graph_peel(Graph *g, uint32_t top)
-{
-	uint32_t	removed = 0;
-
-	while (top > 0)
-	{
-		uint32_t	key = g->stack[--top];
-		const uint32_t *place = g->place + (size_t) key * g->k;
-
-		if (!g->alive[key])
-			continue;
-		g->alive[key] = false;
-		removed++;
-		for (int i = 0; i < g->k; i++)
-		{
-			uint64_t	left = g->cell[place[i]] -= ONE_KEY + key;
-
-			if (left >> KEY_BITS == 1)
-				g->stack[top++] = (uint32_t) left;
-		}
-	}
-	return removed;
+	g->left = g->keys;
 }
 
 /*
@@ -246,25 +166,8 @@ graph_peel(Graph *g, uint32_t top)
 static uint32_t
 trial(Graph *g, uint32_t split)
 {
-	uint32_t	top = 0;
-	uint32_t	left = g->keys;
-	uint32_t	latest = g->keys;
-	uint32_t	result = g->keys + 1;
-
-	graph_draw(g);
-	for (uint32_t c = 0; c < g->k * g->s; c++)
-		if (g->cell[c] >> KEY_BITS == 1)
-			g->stack[top++] = (uint32_t) g->cell[c];
-	left -= graph_peel(g, top);
-	while (left > split)
-	{
-		while (!g->alive[latest - 1])
-			latest--;
-		result = latest;
-		g->stack[0] = latest - 1;
-		left -= graph_peel(g, 1);
-	}
-	return result;
+	draw(g);
+	return graph_first_failure(g, split);
 }
 
 /* ---------- small stopping sets ---------- */
@@ -533,7 +436,7 @@ simulate(Sample *sample, const Model *m, const double *stopping, double effort)
 	trials = (direct ? DIRECT_EDGES : MODEL_EDGES) / m->k / sample->keys;
 	trials = fmin(trials, DIRECT_TRIALS) * effort;
 	sample->trials = (uint32_t) fmax(trials, LEAST_TRIALS);
-	sample->at_most = allocate(sizeof(uint32_t) * (sample->keys + 2));
+	sample->at_most = sim_take(sizeof(uint32_t) * (sample->keys + 2));
 	memset(sample->at_most, 0, sizeof(uint32_t) * (sample->keys + 2));
 	random_start(GENERATOR_SEED, m->k, sample->s);
 	graph_open(&g, m->k, sample->s, sample->keys);
