@@ -1335,21 +1335,27 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_key_hashes(jsonb, text[]) IS 'the hashes of keys that a plan looks up by themselves';
 
--- Ids of rows that a scan found, in the same version twice if there is a second one;
--- of them, those that an index did not find, whose answers are in the order of hashes.
-CREATE FUNCTION iblt_compare_unfound(scanned @extschema@.iblt_compare_rows, found @extschema@.iblt_compare_rows, hashes text[],
-	scanned_again @extschema@.iblt_compare_rows DEFAULT NULL) RETURNS text[]
+-- The index's answers are in the order of the hashes.
+CREATE FUNCTION iblt_compare_unfound(scanned @extschema@.iblt_compare_rows, indexed @extschema@.iblt_compare_rows, hashes text[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.digest, scanned.mark) AS s(id, digest, mark)
-		JOIN unnest(hashes, found.checksum, found.mark) AS f(hash, checksum, mark) ON f.hash = split_part(s.id, ' ', 1)
-		WHERE (f.checksum IS NULL OR f.mark <> s.mark)
-		AND (scanned_again IS NULL OR EXISTS (SELECT FROM unnest(scanned_again.id, scanned_again.digest, scanned_again.mark) AS a(id, digest, mark)
-			WHERE a.id = s.id AND a.digest = s.digest AND a.mark IS NOT DISTINCT FROM s.mark)))
+	SELECT ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.mark) AS s(id, mark)
+		JOIN unnest(hashes, indexed.checksum, indexed.mark) AS i(hash, checksum, mark) ON i.hash = split_part(s.id, ' ', 1)
+		WHERE i.checksum IS NULL OR i.mark <> s.mark)
 $$;
-COMMENT ON FUNCTION iblt_compare_unfound(iblt_compare_rows, iblt_compare_rows, text[], iblt_compare_rows) IS
-'ids of rows that a scan finds, and an index does not';
+COMMENT ON FUNCTION iblt_compare_unfound(iblt_compare_rows, iblt_compare_rows, text[]) IS 'ids of rows that a scan finds, and an index does not';
+
+CREATE FUNCTION iblt_compare_stood(ids text[], before @extschema@.iblt_compare_rows, after @extschema@.iblt_compare_rows) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT b.id FROM unnest(before.id, before.digest, before.mark) AS b(id, digest, mark)
+		JOIN unnest(after.id, after.digest, after.mark) AS a(id, digest, mark) ON a.id = b.id AND a.digest = b.digest
+			AND a.mark IS NOT DISTINCT FROM b.mark
+		WHERE b.id = ANY (ids))
+$$;
+COMMENT ON FUNCTION iblt_compare_stood(text[], iblt_compare_rows, iblt_compare_rows) IS 'those of the ids whose rows are the same in two scans';
 
 CREATE FUNCTION iblt_compare_check_index(conn text, plan jsonb, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1359,24 +1365,29 @@ DECLARE
 	by_index jsonb := (plan || jsonb_build_object('rows', false, 'versions',
 		(plan -> 'here' ->> 'versions')::boolean AND (plan -> 'there' ->> 'versions')::boolean)) - 'texts';
 	by_scan jsonb := by_index || '{"by_hash": true}';
-	hashes text[] := @extschema@.iblt_compare_key_hashes(plan, keys);
+	hashes text[];
 	scanned record;
-	found record;
+	indexed record;
 	again record;
-	ids text[];
+	here text[];
+	there text[];
 BEGIN
-	scanned := @extschema@.iblt_compare_both(conn, by_scan, hashes);
-	found := @extschema@.iblt_compare_both(conn, by_index, keys);
-	PERFORM @extschema@.iblt_compare_require_unique((found.here).checksum, keys, 'here'),
-		@extschema@.iblt_compare_require_unique((found.there).checksum, keys, 'there');
-	ids := @extschema@.iblt_compare_unfound(scanned.here, found.here, hashes)
-		|| @extschema@.iblt_compare_unfound(scanned.there, found.there, hashes);
-	IF ids = '{}' THEN
+	IF keys = '{}' THEN
 		RETURN;
 	END IF;
-	again := @extschema@.iblt_compare_both(conn, by_scan, @extschema@.iblt_compare_id_keys(by_scan, ids));
-	PERFORM @extschema@.iblt_compare_refuse_index(plan, 'here', @extschema@.iblt_compare_unfound(scanned.here, found.here, hashes, again.here));
-	PERFORM @extschema@.iblt_compare_refuse_index(plan, 'there', @extschema@.iblt_compare_unfound(scanned.there, found.there, hashes, again.there));
+	hashes := @extschema@.iblt_compare_key_hashes(plan, keys);
+	scanned := @extschema@.iblt_compare_both(conn, by_scan, hashes);
+	indexed := @extschema@.iblt_compare_both(conn, by_index, keys);
+	PERFORM @extschema@.iblt_compare_require_unique((indexed.here).checksum, keys, 'here'),
+		@extschema@.iblt_compare_require_unique((indexed.there).checksum, keys, 'there');
+	here := @extschema@.iblt_compare_unfound(scanned.here, indexed.here, hashes);
+	there := @extschema@.iblt_compare_unfound(scanned.there, indexed.there, hashes);
+	IF here || there = '{}' THEN
+		RETURN;
+	END IF;
+	again := @extschema@.iblt_compare_both(conn, by_scan, @extschema@.iblt_compare_id_keys(by_scan, here || there));
+	PERFORM @extschema@.iblt_compare_refuse_index(plan, 'here', @extschema@.iblt_compare_stood(here, scanned.here, again.here)),
+		@extschema@.iblt_compare_refuse_index(plan, 'there', @extschema@.iblt_compare_stood(there, scanned.there, again.there));
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_check_index(text, jsonb, text[]) IS 'an error if a side''s index does not find rows of these keys that the table has';

@@ -67,6 +67,11 @@ both('CREATE TABLE restless (id int PRIMARY KEY, v int); INSERT INTO restless SE
 	is($failed, '', 'rows that come and go under a load are no damage');
 }
 
+# The second scan may find none of the rows of the first.
+is($here->safe_psql('postgres', q{SELECT iblt_compare_stood('{a}', s, none), iblt_compare_stood('{a}', s, NULL), iblt_compare_stood('{a}', s, s), iblt_compare_stood('{b}', s, s)
+	FROM (SELECT ROW('{a}', NULL, NULL, '{d}', '{1}', NULL)::iblt_compare_rows, ROW(NULL, NULL, NULL, NULL, NULL, NULL)::iblt_compare_rows) AS x(s, none)}),
+	'{}|{}|{a}|{}', 'nothing is proved by rows that are gone, or are not those');
+
 # A scan of a table's index alone would not see rows that it lacks.
 both('CREATE TABLE pairs (a int, b int, PRIMARY KEY (a, b)) WITH (fillfactor = 20); INSERT INTO pairs SELECT g, g FROM generate_series(1, 20000) g');
 unnoticed($here, 'pairs_pkey', 'INSERT INTO pairs VALUES (0, 1), (0, 2)');
