@@ -13,7 +13,26 @@ import struct
 import sys
 import uuid
 
-from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
+try:
+    from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
+except ImportError:
+    # Debian 11 has no python3-xxhash, but the library
+    import ctypes
+
+    class Hash128(ctypes.Structure):
+        _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+    library = ctypes.CDLL("libxxhash.so.0")
+    for function, result in (library.XXH3_64bits_withSeed, ctypes.c_uint64), (library.XXH3_128bits_withSeed, Hash128):
+        function.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64
+        function.restype = result
+
+    def xxh3_64_intdigest(data, seed):
+        return library.XXH3_64bits_withSeed(data, len(data), seed)
+
+    def xxh3_128_intdigest(data, seed):
+        digest = library.XXH3_128bits_withSeed(data, len(data), seed)
+        return digest.high << 64 | digest.low
 
 P = 2**64 - 59
 U64 = 2**64 - 1

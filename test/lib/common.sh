@@ -128,12 +128,13 @@ ensure_packages() {
 	# shellcheck disable=SC2046 # one word a package is meant
 	for package in $(needed_packages "$1"); do
 		if is_installed "$package"; then continue; fi
-		# Before bookworm the sanitizers' run-time came with clang itself; and the
-		# benchmark can do without the tool that it compares with.
-		if [ "$package" = libclang-rt-dev ] || [ "$package" = postgresql-comparator ]; then
+		# Before bookworm the sanitizers' run-time came with clang itself, and Python
+		# must call libxxhash; the benchmark can do without the tool that it compares with.
+		case $package in libclang-rt-dev | python3-xxhash | postgresql-comparator)
 			apt_update_once
-			if ! apt-cache show "$package" >/dev/null 2>&1; then continue; fi
-		fi
+			# (what is merely mentioned is shown as nothing)
+			if [ -z "$(apt-cache show "$package" 2>/dev/null)" ]; then continue; fi ;;
+		esac
 		missing+=("$package")
 	done
 	if [ ${#missing[@]} -gt 0 ]; then install_packages "${missing[@]}"; fi
