@@ -75,6 +75,9 @@ sub standby
 sub replayed
 {
 	my ($primary, $node) = @_;
+	# An apply worker commits asynchronously: what it did may not be written yet.
+	# This commit waits until all before it is.
+	$primary->safe_psql('postgres', "SELECT pg_logical_emit_message(true, '', '')");
 	$primary->wait_for_catchup($node, 'replay', $primary->lsn('write'));
 	return;
 }
