@@ -195,6 +195,25 @@ END
 $$;
 COMMENT ON FUNCTION iblt_peer_ask(text, text, text, double precision) IS 'the single value that a query gives on a side, waited for with such pauses';
 
+-- Large, so that it is read as what it is, and not passed on as text before.
+CREATE FUNCTION iblt_peer_sketch(conn text, query text) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer record;
+	length bigint;
+BEGIN
+	PERFORM @extschema@.iblt_peer_send(conn, query);
+	answer := @extschema@.iblt_peer_result(conn, format('SELECT value FROM %s.dblink_get_result($1) AS t(value %s.iblt)',
+		@extschema@.iblt_peer_dblink(), '@extschema@'), 0);
+	length := ((@extschema@.iblt_info(answer.value)).bytes + 2) / 3 * 4;	-- of its text, which is base64
+	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('messages', 1, 'bytes_received', length, 'sketch_bytes', length));
+	RETURN answer.value;
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_sketch(text, text) IS 'the sketch that a query gives on the peer';
+
 CREATE FUNCTION iblt_peer_connect(peer text, conn text, label text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
