@@ -18,7 +18,7 @@ COMMENT ON FUNCTION iblt_compare_refine(iblt, iblt) IS
 'a sketch with twice the cells, from a fold of it by two and its even cells (iblt_session_evens)';
 
 CREATE FUNCTION iblt_compare_decode(s iblt, OUT complete boolean, OUT recovered bigint, OUT estimated bigint, OUT keys text[]) RETURNS record
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_compare_decode(iblt) IS
 'as iblt_decode_status, and, if complete, the keys in order, each once and in one word: the text of the key, or of an array of its columns';
 

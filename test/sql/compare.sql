@@ -75,4 +75,17 @@ SELECT iblt_session_keep('x', NULL);
 SELECT cells, capacity >= 60000 AS enough FROM iblt_info(iblt_compare_template(60000, 8, 1));
 SELECT iblt_compare_template(0, 8, 1);
 
+-- the keys of a difference, each as one word: all of them in order, or none
+SELECT d.* FROM (SELECT iblt_agg(i, i) FROM unnest('{30,-7,4,-9223372036854775808,9223372036854775807,100}'::bigint[]) AS i) AS x(s), iblt_compare_decode(s) AS d;
+SELECT d.* FROM (SELECT iblt_agg(u, 1) FROM unnest('{cccccccc-0000-0000-0000-000000000000,00000000-0000-0000-0000-0000000000ff}'::uuid[]) AS u) AS x(s), iblt_compare_decode(s) AS d;
+SELECT keys FROM (SELECT iblt_agg(u, 1) FROM unnest('{2026-03-01,2001-01-01}'::date[]) AS u) AS x(s), iblt_compare_decode(s);
+SELECT keys, (keys[1]::text[])[2]::timestamp FROM (SELECT iblt_agg(ROW(i, timestamp '2026-01-01 10:00' + i * interval '1 day', true), i) FROM generate_series(1, 2) AS i) AS x(s),
+	iblt_compare_decode(s);
+SELECT complete, recovered < 5000 AS not_all, estimated > 4000 AS many, keys FROM (SELECT iblt_agg(i, i, 100) FROM generate_series(1, 5000) AS i) AS x(s), iblt_compare_decode(s);
+SELECT * FROM iblt_compare_decode(iblt_new());
+SELECT * FROM iblt_compare_decode(NULL);
+-- as iblt_decode shows them
+SELECT keys = ARRAY(SELECT key FROM iblt_decode(s) ORDER BY key::bigint) AS same, cardinality(keys)
+FROM (SELECT iblt_agg(i * 7919 % 20011 - 10000, i, 4000) FROM generate_series(1, 3000) AS i) AS x(s), iblt_compare_decode(s);
+
 DROP TABLE cmp_a, cmp_b, cmp_null_a, cmp_null_b;
