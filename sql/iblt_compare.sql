@@ -17,10 +17,10 @@ CREATE FUNCTION iblt_compare_refine(s iblt, evens iblt) RETURNS iblt
 COMMENT ON FUNCTION iblt_compare_refine(iblt, iblt) IS
 'a sketch with twice the cells, from a fold of it by two and its even cells (iblt_session_evens)';
 
-CREATE FUNCTION iblt_compare_decode(s iblt, OUT complete boolean, OUT recovered bigint, OUT estimated bigint, OUT keys text[]) RETURNS record
+CREATE FUNCTION iblt_compare_decode(s iblt, OUT complete boolean, OUT recovered bigint, OUT estimated bigint, OUT keys text[], OUT sides text[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_compare_decode(iblt) IS
-'as iblt_decode_status, and, if complete, the keys in order, each once and in one word: the text of the key, or of an array of its columns';
+'as iblt_decode_status, and, if complete, the keys in order, each once and in one word (the text of the key, or of an array of its columns), and the sides that they are on, of a difference "here - there"';
 
 -- Arrays of equal length, of which some are NULL where they say nothing: one
 -- large value is made while the other side makes its own, and parsed at once.
@@ -807,7 +807,7 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_larger(text, jsonb, iblt, iblt, numeric) IS 'a larger fold of the peer''s sketch';
 
-CREATE FUNCTION iblt_compare_exchange(conn text, plan jsonb, capacity integer) RETURNS text[]
+CREATE FUNCTION iblt_compare_exchange(conn text, plan jsonb, capacity integer, OUT keys text[], OUT sides text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -827,17 +827,19 @@ BEGIN
 		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('estimated', status.estimated::text,
 			'recovered', status.recovered::text));
 		IF status.complete THEN
-			RETURN status.keys;
+			keys := status.keys;
+			sides := status.sides;
+			RETURN;
 		ELSIF (@extschema@.iblt_info(theirs)).cells = most.cells
 			OR ((plan ->> 'unique')::boolean AND status.estimated > 2.6 * most.capacity) THEN
-			RETURN NULL;
+			RETURN;
 		END IF;
 		theirs := @extschema@.iblt_compare_larger(conn, plan, mine, theirs, status.estimated);
 	END LOOP;
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_exchange(text, jsonb, integer) IS
-'the keys that differ, of folds of the size it takes; NULL if more rows differ than sketches of that capacity can tell';
+'the keys that differ and their sides, of folds of the size it takes; NULL if more rows differ than sketches of that capacity can tell';
 
 CREATE FUNCTION iblt_compare_too_many(about numeric, most integer) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -855,7 +857,7 @@ COMMENT ON FUNCTION iblt_compare_too_many(numeric, integer) IS 'the error for mo
 -- A large sketch slows a parallel scan down, so the first one is for at most 60000
 -- differences (four subtables of 20160 cells), and no larger than the relations.
 -- If that was not enough, the next try is larger and has another seed.
-CREATE FUNCTION iblt_compare_difference(conn text, INOUT plan jsonb, OUT keys text[]) RETURNS record
+CREATE FUNCTION iblt_compare_difference(conn text, INOUT plan jsonb, OUT keys text[], OUT sides text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -866,7 +868,7 @@ DECLARE
 	found bigint;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
-		keys := @extschema@.iblt_compare_exchange(conn, plan, capacity);
+		SELECT e.keys, e.sides INTO keys, sides FROM @extschema@.iblt_compare_exchange(conn, plan, capacity) AS e;
 		IF keys IS NOT NULL THEN
 			found := current_setting('iblt.compare_stats')::jsonb ->> 'recovered';
 			EXIT WHEN found <= most;
@@ -883,7 +885,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_difference(text, jsonb) IS
-'the keys that differ, no more than max_differences; and the plan with the seed used';
+'the keys that differ and their sides, no more than max_differences; and the plan with the seed used';
 
 CREATE FUNCTION iblt_compare_random() RETURNS bigint
 	LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -1312,9 +1314,25 @@ COMMENT ON FUNCTION iblt_compare_recheck(text, jsonb, iblt_difference[]) IS
 -- Damaged indexes
 --
 -- A key whose rows differed in the scans, and of which an index finds nothing that
--- differs, was in flight; or the index lacks rows.  So its rows are looked up by a
--- scan, too: one that is there before and after the index was asked, in the same
--- version, and was not found by it, is proof of damage.
+-- differs, or rows on other sides, was in flight; or the index lacks rows.  So its
+-- rows are looked up by a scan, too: one that is there before and after the index was
+-- asked, in the same version, and was not found by it, is proof of damage.
+
+-- Differences are in the order of the keys.
+CREATE FUNCTION iblt_compare_doubtful(keys text[], sides text[], differences @extschema@.iblt_difference[]) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- nearly always, and quick to see
+	IF sides = ARRAY(SELECT d.side FROM unnest(differences) AS d) AND keys = ARRAY(SELECT d.id FROM unnest(differences) AS d) THEN
+		RETURN '{}';
+	END IF;
+	RETURN ARRAY(SELECT k.id FROM unnest(keys, sides) AS k(id, side) LEFT JOIN unnest(differences) AS d ON d.id = k.id
+		WHERE d.side IS DISTINCT FROM k.side);
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_doubtful(text[], text[], iblt_difference[]) IS 'keys of which an index found rows on other sides than the scans did';
 
 CREATE FUNCTION iblt_compare_key_hashes(plan jsonb, keys text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1414,18 +1432,18 @@ AS $$
 DECLARE
 	started timestamptz;
 	keys text[];
+	sides text[];
 	decoded integer;
 	differences @extschema@.iblt_difference[] := '{}';
 BEGIN
-	SELECT d.plan, d.keys INTO plan, keys FROM @extschema@.iblt_compare_difference(conn, plan) AS d;
+	SELECT d.plan, d.keys, d.sides INTO plan, keys, sides FROM @extschema@.iblt_compare_difference(conn, plan) AS d;
 	decoded := cardinality(keys);
 	IF decoded > 0 THEN
 		PERFORM @extschema@.iblt_compare_progress(plan, format('looking %s keys up on both sides', decoded));
 		started := clock_timestamp();
 		differences := @extschema@.iblt_compare_look(conn, plan, keys);
-		IF cardinality(differences) < decoded AND NOT (plan ->> 'by_hash')::boolean THEN
-			PERFORM @extschema@.iblt_compare_check_index(conn, plan,
-				ARRAY(SELECT unnest(keys) EXCEPT SELECT d.id FROM unnest(differences) AS d));
+		IF NOT (plan ->> 'by_hash')::boolean THEN
+			PERFORM @extschema@.iblt_compare_check_index(conn, plan, @extschema@.iblt_compare_doubtful(keys, sides, differences));
 		END IF;
 		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('lookup_ms', @extschema@.iblt_compare_ms(started)));
 	END IF;

@@ -337,25 +337,52 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	return iblt_value_row(fcinfo, values, nulls);
 }
 
-/* The keys of a sketch, as they are in its cells. */
+/* The keys of a difference, as they are in its cells, each with its count. */
 typedef struct KeyList
 {
 	uint8	   *bytes;
-	size_t		size;			/* of one key */
+	size_t		key_size;
+	size_t		size;			/* of a key and its count */
 	size_t		n;
 	size_t		room;			/* for so many */
 } KeyList;
 
 static void
-key_list_add(KeyList *list, const uint8 *key)
+key_list_init(KeyList *list, size_t key_size)
 {
-	/* all keys are smaller than all cells, hence below 1 GB */
+	list->key_size = key_size;
+	list->size = key_size + sizeof(int64);	/* so that the next key is aligned */
+	list->n = 0;
+	list->room = 64;
+	list->bytes = palloc(list->room * list->size);
+}
+
+static uint8 *
+key_list_at(const KeyList *list, size_t i)
+{
+	return list->bytes + i * list->size;
+}
+
+static int64
+key_list_count(const KeyList *list, size_t i)
+{
+	return (int64) iblt_load64(key_list_at(list, i) + list->key_size);
+}
+
+static void
+key_list_add(KeyList *list, const IbltEntry *entry)
+{
+	uint8	   *at;
+
+	/* a key and its count are smaller than a cell, so that all are below 1 GB */
 	if (list->n == list->room)
 	{
 		list->room = Min(2 * list->room, MaxAllocSize / list->size);
 		list->bytes = repalloc(list->bytes, list->room * list->size);
 	}
-	memcpy(list->bytes + list->n++ * list->size, key, list->size);
+	at = key_list_at(list, list->n++);
+	memcpy(at, entry->key, list->key_size);
+	iblt_store64(at + list->key_size, (uint64) (int64) entry->count);
 }
 
 static int
@@ -368,9 +395,9 @@ compare_integer_keys(const void *a, const void *b)
 }
 
 static int
-compare_key_bytes(const void *a, const void *b, void *size)
+compare_key_bytes(const void *a, const void *b, void *key_size)
 {
-	return memcmp(a, b, *(size_t *) size);
+	return memcmp(a, b, *(size_t *) key_size);
 }
 
 /*
@@ -388,15 +415,15 @@ key_list_sort(KeyList *list, bool integers)
 		qsort(list->bytes, list->n, list->size, compare_integer_keys);
 	else
 		qsort_arg(list->bytes, list->n, list->size, compare_key_bytes,
-				  &list->size);
+				  &list->key_size);
 	for (i = 0; i < list->n; i++)
 	{
-		uint8	   *key = list->bytes + i * list->size;
+		uint8	   *key = key_list_at(list, i);
 
 		if (kept > 0 &&
-			memcmp(key, list->bytes + (kept - 1) * list->size, list->size) == 0)
+			memcmp(key, key_list_at(list, kept - 1), list->key_size) == 0)
 			continue;
-		memmove(list->bytes + kept++ * list->size, key, list->size);
+		memmove(key_list_at(list, kept++), key, list->size);
 	}
 	list->n = kept;
 }
@@ -473,7 +500,7 @@ integer_words(const KeyList *list)
 	for (i = 0; i < list->n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
-		pg_lltoa((int64) iblt_load64(list->bytes + i * list->size), text);
+		pg_lltoa((int64) iblt_load64(key_list_at(list, i)), text);
 		words[i] = CStringGetTextDatum(text);
 	}
 	return PointerGetDatum(construct_array(words, (int) list->n, TEXTOID, -1,
@@ -497,7 +524,7 @@ key_words(const KeyList *list, const IbltParams *params)
 	for (i = 0; i < list->n; i++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(row_context);
-		Datum		word = key_word(&writer, list->bytes + i * list->size,
+		Datum		word = key_word(&writer, key_list_at(list, i),
 									params->limbs);
 
 		MemoryContextSwitchTo(old);
@@ -509,11 +536,32 @@ key_words(const KeyList *list, const IbltParams *params)
 	return makeArrayResult(words, CurrentMemoryContext);
 }
 
+/* The sides of the keys as text[], for a difference "here" - "there". */
+static Datum
+key_sides(const KeyList *list)
+{
+	Datum		here = CStringGetTextDatum("here");
+	Datum		there = CStringGetTextDatum("there");
+	Datum		both = CStringGetTextDatum("both");
+	Datum	   *sides = palloc(Max(list->n, 1) * sizeof(Datum));
+	size_t		i;
+
+	for (i = 0; i < list->n; i++)
+	{
+		int64		count = key_list_count(list, i);
+
+		sides[i] = count > 0 ? here : count < 0 ? there : both;
+	}
+	return PointerGetDatum(construct_array(sides, (int) list->n, TEXTOID, -1,
+										   false, TYPALIGN_INT));
+}
+
 PG_FUNCTION_INFO_V1(iblt_compare_decode);
 
 /*
- * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys text[]):
- * keys in order, each as one word and once; NULL unless they are all.
+ * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys text[],
+ * sides text[]): keys in order, each as one word and once, and on which sides
+ * of the difference they are; both NULL unless they are all.
  */
 Datum
 iblt_compare_decode(PG_FUNCTION_ARGS)
@@ -521,28 +569,28 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	Decoding	decoding;
 	Verdict		verdict;
 	IbltEntry	entry;
-	KeyList		list = {.room = 64};
-	Datum		values[4] = {0};
-	bool		nulls[4] = {false};
+	KeyList		list;
+	Datum		values[5] = {0};
+	bool		nulls[5] = {false};
 	bool		integers;
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
 	integers = decoding.original.params.kind == IBLT_KEY_INTEGER;
-	list.size = 8 * (size_t) decoding.original.params.limbs;
-	list.bytes = palloc(list.room * list.size);
+	key_list_init(&list, 8 * (size_t) decoding.original.params.limbs);
 	decoding_start(&decoding);
 	while (decoding_next(&decoding, &entry))
-		key_list_add(&list, entry.key);
+		key_list_add(&list, &entry);
 	decoding_finish(&decoding, &verdict);
 	values[0] = BoolGetDatum(verdict.complete);
 	values[1] = Int64GetDatum((int64) verdict.recovered);
 	values[2] = Int64GetDatum((int64) verdict.estimate);
-	nulls[3] = !verdict.complete;
+	nulls[3] = nulls[4] = !verdict.complete;
 	if (verdict.complete)
 	{
 		key_list_sort(&list, integers);
 		values[3] = integers ? integer_words(&list)
 			: key_words(&list, &decoding.original.params);
+		values[4] = key_sides(&list);
 	}
 	return iblt_value_row(fcinfo, values, nulls);
 }

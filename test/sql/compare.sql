@@ -85,7 +85,10 @@ SELECT complete, recovered < 5000 AS not_all, estimated > 4000 AS many, keys FRO
 SELECT * FROM iblt_compare_decode(iblt_new());
 SELECT * FROM iblt_compare_decode(NULL);
 -- as iblt_decode shows them
-SELECT keys = ARRAY(SELECT key FROM iblt_decode(s) ORDER BY key::bigint) AS same, cardinality(keys)
-FROM (SELECT iblt_agg(i * 7919 % 20011 - 10000, i, 4000) FROM generate_series(1, 3000) AS i) AS x(s), iblt_compare_decode(s);
+SELECT keys = ARRAY(SELECT key FROM iblt_decode(s) ORDER BY key::bigint) AS same_keys,
+	sides = ARRAY(SELECT CASE side WHEN 'left' THEN 'here' WHEN 'right' THEN 'there' ELSE side END FROM iblt_decode(s) ORDER BY key::bigint) AS same_sides,
+	cardinality(keys), (SELECT count(DISTINCT side) FROM unnest(sides) AS side) AS sides
+FROM (SELECT a - b FROM (SELECT iblt_agg(i * 7919 % 20011 - 10000, i, 4000) FROM generate_series(1, 3000) AS i) AS x(a),
+	(SELECT iblt_agg(i * 7919 % 20011 - 10000, i + (i % 3 = 0)::int, 4000) FROM generate_series(1000, 4000) AS i) AS y(b)) AS z(s), iblt_compare_decode(s);
 
 DROP TABLE cmp_a, cmp_b, cmp_null_a, cmp_null_b;

@@ -55,6 +55,12 @@ like(failure("SELECT * FROM iblt_compare('damaged_pair', $peer)"), qr/XX002: an 
 	'nor does iblt_compare find no difference');
 like(failure("SELECT * FROM iblt_repair('damaged', $peer, 'pull')"), qr/XX002/, 'nor iblt_repair');
 
+# A row that differs is not taken for one that is missing: a repair would insert it again.
+$there->safe_psql('postgres', "INSERT INTO damaged VALUES (200000, 'y'), (200001, 'y')");
+is(audit("iblt_audit($peer, '{damaged}')"), 'public.damaged error', 'a row that differs, and that the index lacks here');
+like(failure("SELECT * FROM iblt_repair('damaged', $peer, 'pull', apply => true)"), qr/XX002/, 'is not repaired');
+is($here->safe_psql('postgres', 'SELECT count(*) FROM damaged'), '100002', 'nor inserted again');
+
 # Rows that have come and gone meanwhile are no damage: they are not in the same version before and after.
 both('CREATE TABLE restless (id int PRIMARY KEY, v int); INSERT INTO restless SELECT g, 0 FROM generate_series(1, 2000) g');
 {
