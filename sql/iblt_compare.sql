@@ -159,7 +159,72 @@ $$;
 COMMENT ON FUNCTION iblt_compare_cast_code(oid, regtype) IS
 'a function of another user that a value of the type would run on its way to json or text';
 
--- It runs on both sides, each with its own copy of the extension.
+-- What describes a relation runs on both sides, each with its own copy of the extension.
+CREATE FUNCTION iblt_compare_describe_columns(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(jsonb_agg(jsonb_build_object(
+		'name', a.attname,
+		'type', format_type(a.atttypid, CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
+		'base', (WITH RECURSIVE base AS (
+				SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = a.atttypid
+				UNION ALL
+				SELECT t.oid, t.typtype, t.typbasetype FROM base JOIN pg_type t ON t.oid = base.typbasetype
+					WHERE base.typtype = 'd')
+			SELECT oid::bigint FROM base WHERE typtype <> 'd'),
+		'to_json', @extschema@.iblt_compare_cast_code(a.atttypid, 'json'),
+		'to_text', @extschema@.iblt_compare_cast_code(a.atttypid, 'text'),
+		'notnull', a.attnotnull) ORDER BY a.attnum), '[]')
+	FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+$$;
+COMMENT ON FUNCTION iblt_compare_describe_columns(regclass) IS 'columns of a relation, their types and what code these would run';
+
+CREATE FUNCTION iblt_compare_describe_keys(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(jsonb_agg(to_jsonb(u.columns) ORDER BY u.indisprimary DESC,
+		cardinality(u.columns), u.indexrelid), '[]')
+	FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
+			SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
+			JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum AND a.attnotnull
+				-- from PostgreSQL 18 on, a constraint NOT VALID sets attnotnull
+				AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
+					AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
+			WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns, i.indnkeyatts
+		FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+		WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
+		AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
+	WHERE cardinality(u.columns) = u.indnkeyatts
+$$;
+COMMENT ON FUNCTION iblt_compare_describe_keys(regclass) IS 'columns of the unique indexes that can tell the rows of a relation apart, the best first';
+
+CREATE FUNCTION iblt_compare_describe_replication(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE tree AS (
+		SELECT relation::oid AS relid
+		UNION
+		SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
+	)
+	SELECT jsonb_build_object(
+		-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
+		'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
+			WHERE s.slot_type = 'logical' AND s.database = current_database()
+			AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
+		'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
+				'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
+			FROM pg_subscription_rel r
+			JOIN pg_stat_subscription st ON st.subid = r.srsubid
+			JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
+				AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+			WHERE r.srrelid IN (SELECT relid FROM tree UNION ALL SELECT relid FROM pg_partition_ancestors(relation))))
+$$;
+COMMENT ON FUNCTION iblt_compare_describe_replication(regclass) IS
+'slots of this database, and the subscriptions that feed a relation or a part of it';
+
 CREATE FUNCTION iblt_compare_describe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -186,43 +251,9 @@ AS $$
 		-- a heap page holds at most a tuple for each 28 bytes
 		'most_rows', (SELECT CASE WHEN bool_and(coalesce(amname = 'heap', false))
 			THEN sum(pg_relation_size(oid) / 28) END FROM leaf),
-		'columns', (SELECT coalesce(jsonb_agg(jsonb_build_object(
-				'name', a.attname,
-				'type', format_type(a.atttypid, CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
-				'base', (WITH RECURSIVE base AS (
-						SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = a.atttypid
-						UNION ALL
-						SELECT t.oid, t.typtype, t.typbasetype FROM base JOIN pg_type t ON t.oid = base.typbasetype
-							WHERE base.typtype = 'd')
-					SELECT oid::bigint FROM base WHERE typtype <> 'd'),
-				'to_json', @extschema@.iblt_compare_cast_code(a.atttypid, 'json'),
-				'to_text', @extschema@.iblt_compare_cast_code(a.atttypid, 'text'),
-				'notnull', a.attnotnull) ORDER BY a.attnum), '[]')
-			FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped),
-		'keys', (SELECT coalesce(jsonb_agg(to_jsonb(u.columns) ORDER BY u.indisprimary DESC,
-				cardinality(u.columns), u.indexrelid), '[]')
-			FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
-					SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
-					JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum AND a.attnotnull
-						-- from PostgreSQL 18 on, a constraint NOT VALID sets attnotnull
-						AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
-							AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
-					WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns, i.indnkeyatts
-				FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
-				WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
-				AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
-			WHERE cardinality(u.columns) = u.indnkeyatts),
-		-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
-		'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
-			WHERE s.slot_type = 'logical' AND s.database = current_database()
-			AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
-		'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
-				'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
-			FROM pg_subscription_rel r
-			JOIN pg_stat_subscription st ON st.subid = r.srsubid
-			JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
-				AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-			WHERE r.srrelid IN (SELECT relid FROM tree UNION ALL SELECT relid FROM pg_partition_ancestors(relation))))
+		'columns', @extschema@.iblt_compare_describe_columns(relation),
+		'keys', @extschema@.iblt_compare_describe_keys(relation))
+		|| @extschema@.iblt_compare_describe_replication(relation)
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
 $$;
 COMMENT ON FUNCTION iblt_compare_describe(regclass) IS
