@@ -17,9 +17,3 @@ run_sanitized() {
 		"$@"
 	fi
 }
-
-# build/sanitized/test/unit/test_field -> "test_field (sanitized)"
-program_label() {
-	local flavour=${1#*build/}
-	echo "${1##*/} (${flavour%%/*})"
-}

@@ -1,7 +1,8 @@
 # tap.sh
 #	Running a test program that speaks TAP, counting what it says, and showing
 #	what matters of it: failures in full, seeds and skips always, the rest as
-#	one line a program (IBLT_TEST_VERBOSE=1 shows everything).
+#	one line a program (IBLT_TEST_VERBOSE=1 shows everything).  Programs that have
+#	nothing in common can run several at a time.
 #
 # Totals are kept in TAP_PASSED, TAP_FAILED and TAP_SKIPPED.
 
@@ -42,12 +43,10 @@ tap_report() {
 	TAP_SKIPPED=$((TAP_SKIPPED + $4))
 }
 
-# run_tap LABEL LOG COMMAND ...: run one program.  Returns 1 if it failed; a
-# death without a "not ok" counts as one failed test.
-run_tap() {
-	local label=$1 log=$2 rc=0 passed failed skipped problem
-	shift 2
-	"$@" >"$log" 2>&1 || rc=$?
+# tap_result LABEL LOG STATUS: what a program said that has ended.  Returns 1 if it
+# failed; a death without a "not ok" counts as one failed test.
+tap_result() {
+	local label=$1 log=$2 rc=$3 passed failed skipped problem
 	read -r passed failed skipped problem < <(tap_count <"$log")
 	if [ "$failed" -eq 0 ] && { [ $rc -ne 0 ] || [ "$problem" != - ]; }; then
 		failed=1
@@ -63,6 +62,51 @@ run_tap() {
 	fi
 	tap_report "$label" "$passed" "$failed" "$skipped"
 	[ "$failed" -eq 0 ]
+}
+
+# run_tap LABEL LOG COMMAND ...: run one program.
+run_tap() {
+	local label=$1 log=$2 rc=0
+	shift 2
+	"$@" >"$log" 2>&1 || rc=$?
+	tap_result "$label" "$log" $rc
+}
+
+# run_taps DIRECTORY COMMAND FAILED NAME ...: run "COMMAND NAME" for all names, as
+# many at a time as there are processors (IBLT_TEST_JOBS), with logs in DIRECTORY;
+# report each, in the order given, as soon as those before it have ended; and run
+# "FAILED NAME" for those that failed.
+run_taps() {
+	local directory=$1 command=$2 failed=$3 jobs=${IBLT_TEST_JOBS:-$(nproc)} running=0 started=0 reported=0 name file
+	shift 3
+	local names=("$@")
+	mkdir -p "$directory"
+	while [ $reported -lt ${#names[@]} ]; do
+		while [ $started -lt ${#names[@]} ] && [ $running -lt "$jobs" ]; do
+			name=${names[$started]}
+			tap_start "$directory/${name//\//-}" "$command" "$name" &
+			started=$((started + 1))
+			running=$((running + 1))
+		done
+		wait -n || true
+		running=$((running - 1))
+		while [ $reported -lt $started ]; do
+			name=${names[$reported]}
+			file=$directory/${name//\//-}
+			if [ ! -e "$file.status" ]; then break; fi
+			tap_result "$name" "$file.log" "$(cat "$file.status")" || "$failed" "$name"
+			reported=$((reported + 1))
+		done
+	done
+}
+
+# tap_start FILE COMMAND ...: run it, with a log and at last its status, whole, beside it.
+tap_start() {
+	local file=$1 rc=0
+	shift
+	"$@" >"$file.log" 2>&1 </dev/null || rc=$?
+	echo $rc >"$file.ended"
+	mv "$file.ended" "$file.status"
 }
 
 # The last line of a run, and its verdict: nothing run is a failure, too.

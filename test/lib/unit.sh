@@ -11,10 +11,8 @@ set -euo pipefail
 # shellcheck source=test/lib/sanitizer.sh
 . "$(dirname "$0")/sanitizer.sh"
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
 
-for program in "$@"; do
-	run_tap "$(program_label "$program")" "$log" run_sanitized "$program" || true
-done
+run_taps "$logs" run_sanitized : "$@"
 tap_finish
