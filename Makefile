@@ -18,6 +18,7 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 # The parts of the script, in order.  (A name that test/sql has too would not do:
 # pg_regress would run the script.)
 SQL_PARTS = sql/iblt.sql $(patsubst %,sql/iblt_%.sql,peer compare repair audit)
+SCRIPTS = doc/iblt-audit.sh
 REGRESS = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
 # Inputs are in test/sql; pg_regress finds the top-level expected/ through its
 # output directory (up to 15) or its --expecteddir (from 16), both "." here.
@@ -53,6 +54,12 @@ endif
 endif
 
 include $(PGXS)
+
+# PGXS would look for doc/iblt-audit.sh under bindir.
+uninstall: uninstall-scripts
+uninstall-scripts:
+	rm -f $(patsubst %,'$(DESTDIR)$(bindir)/%',$(notdir $(SCRIPTS)))
+.PHONY: uninstall-scripts
 
 # PostgreSQL may be configured without dependency tracking (Debian's is).
 $(OBJS) $(OBJS:.o=.bc): $(HDRS)

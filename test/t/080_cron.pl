@@ -3,8 +3,6 @@
 use strict;
 use warnings;
 
-use Cwd qw(abs_path);
-use File::Basename;
 use IbltTest;
 use IPC::Run;
 use JSON::PP;
@@ -12,7 +10,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $script = abs_path(dirname(__FILE__) . '/../../doc/iblt-audit.sh');
+# where "make install" put it
+chomp(my $script = `pg_config --bindir`);
+$script .= '/iblt-audit.sh';
 
 # --- a publisher, a subscriber, and a role that is no superuser on both -------------
 
