@@ -248,6 +248,9 @@ AS $$
 		'kind', c.relkind,
 		'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
 		'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
+		-- rights to columns alone are no rights to these (which views do not have)
+		'version_rights', c.relkind IN ('r', 'p') AND (SELECT bool_and(has_column_privilege(relation, name, 'SELECT'))
+			FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name),
 		-- a heap page holds at most a tuple for each 28 bytes
 		'most_rows', (SELECT CASE WHEN bool_and(coalesce(amname = 'heap', false))
 			THEN sum(pg_relation_size(oid) / 28) END FROM leaf),
@@ -494,6 +497,25 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_refuse_code(jsonb) IS 'an error that names columns whose way to json or text is not to be trusted';
+
+CREATE FUNCTION iblt_compare_require_version_rights(plan jsonb) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	side text;
+BEGIN
+	FOREACH side IN ARRAY ARRAY['here', 'there'] LOOP
+		IF NOT (plan -> side ->> 'version_rights')::boolean THEN
+			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+				MESSAGE = format('permission denied for row versions of %s (%s)', plan -> side ->> 'relation', side),
+				DETAIL = 'To confirm differences, the system columns tableoid, ctid and xmin are read.',
+				HINT = 'Grant SELECT on the table, or on these columns, too; or use recheck => 0.';
+		END IF;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_require_version_rights(jsonb) IS 'an error if a side''s row versions may not be read';
 
 CREATE FUNCTION iblt_compare_plan(here jsonb, there jsonb, options jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1411,7 +1433,8 @@ CREATE FUNCTION iblt_compare_check_index(conn text, plan jsonb, keys text[]) RET
 AS $$
 DECLARE
 	by_index jsonb := (plan || jsonb_build_object('rows', false, 'versions',
-		(plan -> 'here' ->> 'versions')::boolean AND (plan -> 'there' ->> 'versions')::boolean)) - 'texts';
+		(plan -> 'here' ->> 'versions')::boolean AND (plan -> 'here' ->> 'version_rights')::boolean
+		AND (plan -> 'there' ->> 'versions')::boolean AND (plan -> 'there' ->> 'version_rights')::boolean)) - 'texts';
 	by_scan jsonb := by_index || '{"by_hash": true}';
 	hashes text[];
 	scanned record;
@@ -1467,6 +1490,9 @@ DECLARE
 	decoded integer;
 	differences @extschema@.iblt_difference[] := '{}';
 BEGIN
+	IF (plan ->> 'versions')::boolean THEN
+		PERFORM @extschema@.iblt_compare_require_version_rights(plan);
+	END IF;
 	SELECT d.plan, d.keys, d.sides INTO plan, keys, sides FROM @extschema@.iblt_compare_difference(conn, plan) AS d;
 	decoded := cardinality(keys);
 	IF decoded > 0 THEN

@@ -205,6 +205,20 @@ hba($there, 'local all reader scram-sha-256');
 	like(failure("SELECT count(*) FROM iblt_compare('wire', 'node b')", user => 'reader'),
 		qr/42501: on the peer: query would be affected by row-level security/, 'rows that a policy hides are not passed over');
 	$there->safe_psql('postgres', 'ALTER TABLE wire DISABLE ROW LEVEL SECURITY');
+
+	# rights to some columns alone
+	my $columns = 'REVOKE SELECT ON wire FROM reader; GRANT SELECT (id, v) ON wire TO reader';
+	my $some = "SELECT count(*) FROM iblt_compare('wire', 'node b', columns => '{v}'";
+	$there->safe_psql('postgres', $columns);
+	(undef, $out) = $here->psql('postgres', "$some)", extra_params => [ '-U', 'reader' ]);
+	is($out, lines(truth('wire', 't.id')), 'rights to the columns compared');
+	like(failure("$some, recheck => 1)", user => 'reader'), qr/42501: permission denied for row versions of public\.wire \(there\).*HINT:  Grant SELECT/s,
+		'to confirm differences takes rights to more columns');
+	$there->safe_psql('postgres', 'GRANT SELECT (tableoid, ctid, xmin) ON wire TO reader');
+	is($here->psql('postgres', "$some, recheck => 1)", extra_params => [ '-U', 'reader' ]), 0, 'with these it works');
+	$here->safe_psql('postgres', $columns);
+	like(failure("$some, recheck => 1)", user => 'reader'), qr/42501: permission denied for row versions of public\.wire \(here\)/, 'on both sides');
+	both('GRANT SELECT ON wire TO reader');
 }
 my $wire_truth = truth('wire', 't.id');
 both(q{CREATE SCHEMA evil; CREATE FUNCTION evil.format(text, VARIADIC text[]) RETURNS text LANGUAGE sql AS 'SELECT 1/0; SELECT $1';

@@ -54,6 +54,9 @@ is(detail("iblt_audit($peer, '{damaged}')"), 'XX002 an index of public.damaged d
 like(failure("SELECT * FROM iblt_compare('damaged_pair', $peer)"), qr/XX002: an index of public\.damaged_pair does not find rows that the table has \(there\).*DETAIL:  One has the key \{"n": "2026-02-03", "id": 200000\}, of 1.*HINT:  .*amcheck/s,
 	'nor does iblt_compare find no difference');
 like(failure("SELECT * FROM iblt_repair('damaged', $peer, 'pull')"), qr/XX002/, 'nor iblt_repair');
+$there->safe_psql('postgres', 'CREATE ROLE reader LOGIN; GRANT SELECT (id, v) ON damaged TO reader');
+like(failure("SELECT * FROM iblt_compare('damaged', ${\ literal($there->connstr('postgres') . ' user=reader')})"), qr/XX002: an index of public\.damaged /,
+	'nor one whose rights on the peer are to columns alone');
 
 # A row that differs is not taken for one that is missing: a repair would insert it again.
 $there->safe_psql('postgres', "INSERT INTO damaged VALUES (200000, 'y'), (200001, 'y')");
