@@ -316,6 +316,13 @@ make_installation() {
 	done
 
 	PG_CONFIG=$inst${bindir#"$prefix"}/pg_config
+	# Debian's was not relocatable before 12: say where its answers lie in ours.
+	if [ "$("$PG_CONFIG" --bindir)" = "$bindir" ]; then
+		rm "$PG_CONFIG"
+		# shellcheck disable=SC2016 # the script's own arguments
+		printf '#!/bin/sh\n"%s" "$@" | sed "s|^%s/|%s/|"\n' "$IBLT_PG_CONFIG" "$prefix" "$inst" >"$PG_CONFIG"
+		chmod 755 "$PG_CONFIG"
+	fi
 	[ "$("$PG_CONFIG" --sharedir)" = "$inst${sharedir#"$prefix"}" ] ||
 		die "$IBLT_PG_CONFIG cannot be relocated"
 	PATH=$inst${bindir#"$prefix"}:$PATH
