@@ -93,7 +93,7 @@ class Sketch:
         require(1 <= s <= 2**24 and 2**24 * 3**2 * 5 * 7 % s == 0, "s")
         require(1 <= size <= 8192 if kind == CANONICAL else size == 0, "T")
         cells_at = DESCRIPTION_AT + -(-size // 8) * 8
-        cells_size = kept.bit_count() * s * (4 + 8 * (limbs + 2 + flags)) if kind != UNTYPED else 0
+        cells_size = bin(kept).count("1") * s * (4 + 8 * (limbs + 2 + flags)) if kind != UNTYPED else 0
         require(len(data) == cells_at + cells_size + 8, "length")
         require(seal(data[:-8]) == data, "checksum")
         try:

@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use File::Temp;
+use IbltTest qw(major_version);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -91,10 +92,8 @@ extra_float_digits = -10
 bytea_output = 'escape'
 quote_all_identifiers = on
 xmlbinary = hex
-default_toast_compression = pglz
 CONF
-$b->adjust_conf('postgresql.conf', 'default_toast_compression', undef)
-  if $b->pg_version < 14;
+$b->append_conf('postgresql.conf', "default_toast_compression = pglz\n") if major_version() >= 14;
 $b->start;
 
 # Databases on the second server; where there is no C.UTF-8, C must do.
@@ -164,7 +163,7 @@ SQL
 is($b->safe_psql('eucjp', $japanese), $a->safe_psql('postgres', $japanese), 'EUC_JP');
 
 # Parallel workers, which may set neither encoding nor settings as others do.
-my $force = $b->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
+my $force = major_version() < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 my $parallel = <<"SQL";
 SET client_encoding = 'UTF8';
 SET $force = on;

@@ -99,8 +99,8 @@ my %values = (
 	'public."Com posite"' => [ q{ROW('t "''\\\\,()', 'infinity', '0.1', INTERVAL 'P1Y-2M3DT-4H', '\x00ff', NULL, ARRAY['it''s']::public."E num"[])}, q{ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL)} ],
 	'public."Ra nge"' => [ q{'[-0.2,0.1]'}, q{'(,NaN)'} ],
 );
-push @{ $values{numeric} }, q{'-Infinity'} if $here->pg_version >= 14;
-push @{ $values{interval} }, q{INTERVAL '-infinity'} if $here->pg_version >= 17;
+push @{ $values{numeric} }, q{'-Infinity'} if major_version() >= 14;
+push @{ $values{interval} }, q{INTERVAL '-infinity'} if major_version() >= 17;
 
 both(q{CREATE ROLE "Ro ""le"; CREATE SCHEMA "Sche ma"; CREATE TABLE "T able" (a int); CREATE FUNCTION "F unc"("T able", text[]) RETURNS int LANGUAGE sql AS 'SELECT 1';
 	CREATE TYPE "E num" AS ENUM ('it''s', E'B "x" \\\\\\\\'); CREATE DOMAIN "Do main" AS text CHECK (VALUE <> ''); CREATE DOMAIN cents AS money;

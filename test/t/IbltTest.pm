@@ -2,6 +2,7 @@
 #	What the tests with several servers share: servers, sessions, waiting.
 #
 #	random_seed()                srand with IBLT_TEST_SEED or a new seed, which it prints
+#	major_version()              that of the servers under test
 #	server(NAME, SETTING, ...)   a server started for a test, that can publish
 #	standby(PRIMARY, NAME, ...)  a hot standby of it that has caught up; settings may follow
 #	replayed(PRIMARY, STANDBY)   waits until it has caught up again
@@ -33,7 +34,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(random_seed server standby replayed hba sides awkward_extensions both literal conninfo lines failure wait_for subscribed
+our @EXPORT = qw(random_seed major_version server standby replayed hba sides awkward_extensions both literal conninfo lines failure wait_for subscribed
 	background finish start_load stop_load connections nothing_left);
 
 our ($here, $there);
@@ -45,6 +46,9 @@ sub random_seed
 	note("seed $seed");
 	return $seed;
 }
+
+# PostgreSQL 13's module has no method pg_version.
+sub major_version { return (`postgres --version` =~ /(\d+)/)[0] }
 
 sub server
 {
