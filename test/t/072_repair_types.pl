@@ -61,7 +61,7 @@ my %values = (
 	regconfig => [ q{'english'} ],
 	regdictionary => [ q{'simple'} ],
 	regnamespace => [ q{'pg_catalog'}, q{'"Sche ma"'} ],
-	regoper => [ q{('pg_catalog.+(integer,integer)'::regoperator::oid)}, q{'0'}, q{'!!'} ],
+	regoper => [ q{('pg_catalog.+(integer,integer)'::regoperator::oid)}, q{'0'}, q{'||/'} ],
 	regoperator => [ q{'pg_catalog.+(integer,integer)'}, q{'-(NONE,int8)'}, q{'0'} ],
 	regproc => [ q{('pg_catalog.sum(integer)'::regprocedure::oid)}, q{'now'}, q{'-'} ],
 	regprocedure => [ q{'pg_catalog.sum(integer)'}, q{'public."F unc"("T able", text[])'}, q{'-'} ],
@@ -132,8 +132,11 @@ foreach my $type (@types)
 	# some types have no array of modified elements that reads well: the plain type will do
 	next if $sql =~ /[ (]/ && $sql !~ /^public/ || $type eq 'bit';
 	push @columns, "a$n $sql\[]";
-	my $array = 'ARRAY[' . join(', ', map { $cast->($_) } @v) . ", NULL]::$sql\[]";
-	my $first = 'ARRAY[' . $cast->($v[0]) . "]::$sql\[]";
+	# before PostgreSQL 14, ARRAY[] took these two for arrays themselves
+	my $array_of = $type =~ /^(int2|oid)vector$/
+	  ? sub { "'{" . join(',', map { s/^'(.*)'$/"$1"/r } @_) . "}'::$sql\[]" }
+	  : sub { 'ARRAY[' . join(', ', map { $_ eq 'NULL' ? $_ : $cast->($_) } @_) . "]::$sql\[]" };
+	my ($array, $first) = ($array_of->(@v, 'NULL'), $array_of->($v[0]));
 	my @other = ("'{}'::$sql\[]", $first, "ARRAY[$first, $first]");
 	push @lists, [ map { $_ == 0 ? $array : $_ == 9 ? 'NULL' : $other[ $_ % 3 ] } 0 .. $rows - 1 ];
 }
