@@ -77,23 +77,25 @@ run_tap() {
 # report each, in the order given, as soon as those before it have ended; and run
 # "FAILED NAME" for those that failed.
 run_taps() {
-	local directory=$1 command=$2 failed=$3 jobs=${IBLT_TEST_JOBS:-$(nproc)} running=0 started=0 reported=0 name file
+	local directory=$1 command=$2 failed=$3 jobs=${IBLT_TEST_JOBS:-$(nproc)} started=0 reported=0 name file
 	shift 3
-	local names=("$@")
+	local names=("$@") pids=()
 	mkdir -p "$directory"
 	while [ $reported -lt ${#names[@]} ]; do
-		while [ $started -lt ${#names[@]} ] && [ $running -lt "$jobs" ]; do
+		while [ $started -lt ${#names[@]} ] && [ "$(jobs -rp | wc -l)" -lt "$jobs" ]; do
 			name=${names[$started]}
 			tap_start "$directory/${name//\//-}" "$command" "$name" &
+			pids+=($!)
 			started=$((started + 1))
-			running=$((running + 1))
 		done
+		# (of bash 5.3 this waits for process substitutions, too: it counts nothing)
 		wait -n || true
-		running=$((running - 1))
 		while [ $reported -lt $started ]; do
 			name=${names[$reported]}
 			file=$directory/${name//\//-}
-			if [ ! -e "$file.status" ]; then break; fi
+			if kill -0 "${pids[$reported]}" 2>/dev/null; then break; fi
+			# none was written if it was killed
+			if [ ! -e "$file.status" ]; then echo 1 >"$file.status"; fi
 			tap_result "$name" "$file.log" "$(cat "$file.status")" || "$failed" "$name"
 			reported=$((reported + 1))
 		done
