@@ -248,9 +248,10 @@ AS $$
 		'kind', c.relkind,
 		'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
 		'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
-		-- rights to columns alone are no rights to these (which views do not have)
-		'version_rights', c.relkind IN ('r', 'p') AND (SELECT bool_and(has_column_privilege(relation, name, 'SELECT'))
-			FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name),
+		-- rights to columns alone are no rights to these (which views do not have); without
+		-- any right it is reading that says what is missing
+		'version_rights', c.relkind IN ('r', 'p') AND (NOT has_any_column_privilege(relation, 'SELECT')
+			OR (SELECT bool_and(has_column_privilege(relation, name, 'SELECT')) FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
 		-- a heap page holds at most a tuple for each 28 bytes
 		'most_rows', (SELECT CASE WHEN bool_and(coalesce(amname = 'heap', false))
 			THEN sum(pg_relation_size(oid) / 28) END FROM leaf),
