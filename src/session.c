@@ -196,6 +196,11 @@ iblt_compare_refine(PG_FUNCTION_ARGS)
 	iblt_open_arg(&coarse, fcinfo, 0);
 	iblt_open_arg(&evens, fcinfo, 1);
 	iblt_params_check_match(&coarse.params, &evens.params);
+	/* a template goes with a sketch, but has no cells to be read */
+	if (coarse.params.kind != evens.params.kind)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a sketch and an empty template are no halves of one sketch")));
 	params = coarse.params;
 	params.subtable_cells *= 2;
 	iblt_check_params(&params);

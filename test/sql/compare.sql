@@ -68,6 +68,10 @@ SELECT iblt_session_evens('mine', 64);
 SELECT iblt_session_evens('mine', NULL);
 SELECT iblt_session_evens('none', 2);
 SELECT iblt_compare_refine(iblt_session_get('mine'), iblt_new());
+-- of the same size, but without the cells
+SELECT iblt_compare_refine(s, iblt_compare_template(100, 8, 1)) FROM iblt_session_get('mine') AS s;
+SELECT iblt_compare_refine(iblt_compare_template(100, 8, 1), s) FROM iblt_session_get('mine') AS s;
+SELECT i.cells, i.rows FROM iblt_info(iblt_compare_refine(iblt_compare_template(100, 8, 1), iblt_compare_template(100, 8, 1))) AS i;
 SELECT iblt_session_drop('mine'), iblt_session_drop('mine');
 SELECT iblt_session_get('mine');
 SELECT iblt_session_keep(NULL, iblt_new());
