@@ -185,7 +185,7 @@ iblt_key_type_changed(const IbltKeyCoder *coder)
 static void
 refresh_description(IbltKeyCoder *coder)
 {
-	MemoryContext old;
+	char	   *description;
 
 	if (!iblt_key_type_changed(coder))
 		return;
@@ -193,12 +193,21 @@ refresh_description(IbltKeyCoder *coder)
 	if (coder->bytes.len == 0 && !iblt_codec_is_known(coder->codec))
 		return;
 
-	old = MemoryContextSwitchTo(coder->context);
-	coder->description = iblt_codec_description(coder->codec);
-	coder->description_size = strlen(coder->description);
+	description = iblt_codec_description(coder->codec);
 	coder->generation = iblt_codec_generation();
-	coder->version++;
-	MemoryContextSwitchTo(old);
+	/* the row type that changed may be another's, and may do so at each row */
+	if (coder->description == NULL ||
+		strcmp(description, coder->description) != 0)
+	{
+		char	   *copy = MemoryContextStrdup(coder->context, description);
+
+		if (coder->description != NULL)
+			pfree(coder->description);
+		coder->description = copy;
+		coder->description_size = strlen(copy);
+		coder->version++;
+	}
+	pfree(description);
 }
 
 void

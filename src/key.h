@@ -30,7 +30,7 @@ typedef struct IbltKeyCoder
 	IbltKeyKind kind;
 	IbltCodec  *codec;			/* of canonical keys */
 	StringInfoData bytes;		/* the key last encoded */
-	const char *description;	/* the key's type in UTF-8, once known */
+	char	   *description;	/* the key's type in UTF-8, once known */
 	size_t		description_size;
 	uint64		generation;		/* of the codecs when it became known */
 	uint64		version;		/* rises when the description changes */
