@@ -160,7 +160,8 @@ build_row(TupleDesc desc, bool trusted, MemoryContext cxt)
 /*
  * Makes the codec's columns those of a row type.  A worker that has not yet
  * seen a record type gets a new identifier on each call until the type is
- * looked up, so the identifier is taken after that.
+ * looked up, so the identifier is taken after that; and at once, since to look
+ * up a column's type can be to learn that another session altered the row type.
  */
 IbltRow *
 iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
@@ -178,11 +179,12 @@ iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
 	row_cxt = AllocSetContextCreate(codec->cxt, "iblt row codec",
 									ALLOCSET_SMALL_SIZES);
 	desc = lookup_rowtype_tupdesc(type, typmod);
+	identifier = assign_record_type_identifier(type, typmod);
 	row = build_row(desc, codec->trusted, row_cxt);
 	ReleaseTupleDesc(desc);
 	row->type = type;
 	row->typmod = typmod;
-	row->identifier = assign_record_type_identifier(type, typmod);
+	row->identifier = identifier;
 
 	codec->row = NULL;
 	if (codec->row_cxt)

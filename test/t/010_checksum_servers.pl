@@ -7,7 +7,7 @@ use strict;
 use warnings;
 
 use File::Temp;
-use IbltTest qw(major_version);
+use IbltTest qw(major_version wait_for);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -245,6 +245,26 @@ for (@cases)
 	my ($seed, $sum, $sql) = @$_;
 	is($a->safe_psql('postgres', "SET client_encoding = 'UTF8'; SELECT iblt_checksum_seeded($seed, $sql)"), $sum, "from the documentation: $sql");
 }
+
+# A row type that another session alters while the first row's columns are looked up.
+$a->safe_psql('postgres', q{
+	CREATE TYPE altered AS (a int, r int4range);
+	CREATE FUNCTION altered(i int) RETURNS altered LANGUAGE plpgsql VOLATILE AS $$
+	DECLARE
+		made record;
+	BEGIN
+		EXECUTE CASE i WHEN 1 THEN 'SELECT ROW(1, NULL)::altered AS v' ELSE 'SELECT ROW(1, NULL, 2)::altered AS v' END INTO made;
+		RETURN made.v;
+	END $$});
+my ($locker, $reader) = map { IbltTest::Session->new($a) } 1 .. 2;
+$locker->run('BEGIN; LOCK TABLE pg_range IN ACCESS EXCLUSIVE MODE');
+$reader->start('SELECT iblt_checksum(altered(i)) FROM generate_series(1, 2) AS i');
+wait_for($a, "SELECT count(*) = 1 FROM pg_locks WHERE relation = 'pg_range'::regclass AND NOT granted");
+$a->safe_psql('postgres', 'ALTER TYPE altered ADD ATTRIBUTE c int');
+$locker->run('COMMIT');
+is($reader->done, $a->safe_psql('postgres', 'SELECT iblt_checksum(1, NULL::int4range, c) FROM unnest(ARRAY[NULL, 2]) AS c'),
+	'a row type that is altered between two rows');
+$_->quit for $locker, $reader;
 
 $a->stop;
 $b->stop;
