@@ -148,6 +148,14 @@ report_incomplete(const Verdict *verdict, const IbltParams *params,
 			 errhint("%s", advice(verdict, params))));
 }
 
+/* A number of rows, which may be that of a sketch added to itself again and again. */
+static Datum
+rows_datum(double rows)
+{
+	return Int64GetDatum(rows < (double) PG_INT64_MAX ? (int64) rows
+						 : PG_INT64_MAX);
+}
+
 /* Names the sides, for a difference a - b. */
 static const char *
 side_name(int32 count)
@@ -331,9 +339,9 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	decoding_finish(&decoding, &verdict);
 	values[0] = BoolGetDatum(verdict.complete);
 	values[1] = Int64GetDatum((int64) verdict.recovered);
-	values[2] = Int64GetDatum((int64) verdict.estimate);
+	values[2] = rows_datum(verdict.estimate);
 	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
-	values[3] = Int64GetDatum((int64) verdict.recommended);
+	values[3] = rows_datum(verdict.recommended);
 	return iblt_value_row(fcinfo, values, nulls);
 }
 
@@ -583,7 +591,7 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	decoding_finish(&decoding, &verdict);
 	values[0] = BoolGetDatum(verdict.complete);
 	values[1] = Int64GetDatum((int64) verdict.recovered);
-	values[2] = Int64GetDatum((int64) verdict.estimate);
+	values[2] = rows_datum(verdict.estimate);
 	nulls[3] = nulls[4] = !verdict.complete;
 	if (verdict.complete)
 	{
@@ -609,7 +617,7 @@ iblt_estimate(PG_FUNCTION_ARGS)
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	estimate = iblt_core_estimate(&sketch, &bound);
-	values[0] = Int64GetDatum((int64) estimate);
-	values[1] = Int64GetDatum((int64) bound);
+	values[0] = rows_datum(estimate);
+	values[1] = rows_datum(bound);
 	return iblt_value_row(fcinfo, values, nulls);
 }
