@@ -7,9 +7,6 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-
-use FindBin;
-use lib $FindBin::RealBin;
 use IbltTest qw(major_version server sides both literal failure);
 
 my ($here, $there) = (server('here'), server('there'));

@@ -8,9 +8,6 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
-
-use FindBin;
-use lib $FindBin::RealBin;
 use IbltTest qw(random_seed server sides both literal);
 
 random_seed();
