@@ -534,7 +534,7 @@ CREATE FUNCTION iblt_audit_begin(conn text, peer text, item jsonb) RETURNS text
 AS $$
 BEGIN
 	IF NOT @extschema@.iblt_audit_connected(conn) THEN
-		conn := @extschema@.iblt_peer_connect(peer, conn, 'audit');
+		conn := @extschema@.iblt_peer_connect(peer, conn, 'iblt_audit');
 	END IF;
 	PERFORM @extschema@.iblt_peer_note('{}', true);
 	PERFORM @extschema@.iblt_peer_ask(conn, 'there', format('SELECT set_config(''application_name'', %L, false)',
@@ -709,7 +709,7 @@ BEGIN
 		IF what ? 'subscription' THEN
 			peer := @extschema@.iblt_audit_peer(what ->> 'subscription', peer);
 		END IF;
-		conn := @extschema@.iblt_peer_connect(peer, conn, 'audit');
+		conn := @extschema@.iblt_peer_connect(peer, conn, 'iblt_audit');
 		PERFORM @extschema@.iblt_audit_check_peer(conn);
 		options := options || jsonb_build_object('peer_schema', @extschema@.iblt_compare_describe_peer(conn, 'pg_catalog.pg_class') -> 'schema');
 		items := @extschema@.iblt_audit_list(conn, what, options);

@@ -1665,7 +1665,7 @@ BEGIN
 		PERFORM @extschema@.iblt_compare_check_options(relation, options);
 		PERFORM @extschema@.iblt_peer_note('{}', true);
 		IF conn IS NOT NULL THEN
-			conn := @extschema@.iblt_peer_connect(peer, conn, relation::text);
+			conn := @extschema@.iblt_peer_connect(peer, conn, 'iblt_compare ' || relation::text);
 		END IF;
 		found := @extschema@.iblt_compare_run(conn, @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options));
 		PERFORM @extschema@.iblt_peer_close(conn);

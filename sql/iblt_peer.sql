@@ -84,7 +84,25 @@ $$;
 COMMENT ON FUNCTION iblt_peer_is_string(text) IS
 'is it a connection string, to be kept out of messages? Otherwise it is a foreign server';
 
-CREATE FUNCTION iblt_peer_send(conn text, query text) RETURNS void
+-- The same form of every value on both sides, no row that a policy hides, nothing
+-- written but by iblt_repair (which sets iblt.writing in its transaction), and no
+-- index alone, for it may lack rows.  Behind a pooler the next query may meet another
+-- session, and the next client this one: so the settings go with each query, and end
+-- with it.  Operators of the session's own search_path must not be used here.
+CREATE FUNCTION iblt_peer_settings(conn text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format($q$SELECT pg_catalog.count(pg_catalog.set_config(n, v, true)) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'),
+('transaction_read_only', CASE WHEN pg_catalog.current_setting('iblt.writing', true) OPERATOR(pg_catalog.=) 'on' THEN 'off' ELSE 'on' END),
+('row_security', 'off'), ('enable_indexonlyscan', 'off'), ('array_nulls', 'on'), ('quote_all_identifiers', 'off'), ('jit', 'off'),
+('DateStyle', 'ISO'), ('IntervalStyle', '%s'), ('TimeZone', 'UTC'), ('extra_float_digits', '1'), ('bytea_output', 'hex'),
+('xmlbinary', 'base64'), ('xmloption', 'content'), ('lc_monetary', 'C')) AS s(n, v);
+$q$, CASE WHEN starts_with(conn, 'iblt_repair') THEN 'iso_8601' ELSE 'postgres' END)
+$$;
+COMMENT ON FUNCTION iblt_peer_settings(text) IS 'the statement that goes before each query on the peer';
+
+CREATE FUNCTION iblt_peer_send(conn text, query text, settings boolean DEFAULT true) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -93,6 +111,9 @@ DECLARE
 	sent integer;
 	problem text;
 BEGIN
+	IF settings THEN
+		query := @extschema@.iblt_peer_settings(conn) || query;
+	END IF;
 	EXECUTE format('SELECT %s.dblink_send_query($1, $2)', schema) INTO sent USING conn, query;
 	IF sent <> 1 THEN
 		EXECUTE format('SELECT %s.dblink_error_message($1)', schema) INTO problem USING conn;
@@ -102,7 +123,7 @@ BEGIN
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('messages', 1, 'bytes_sent', octet_length(query)));
 END
 $$;
-COMMENT ON FUNCTION iblt_peer_send(text, text) IS 'starts a query on the peer, which runs while this side goes on';
+COMMENT ON FUNCTION iblt_peer_send(text, text, boolean) IS 'starts a query on the peer, with the settings, and this side goes on meanwhile';
 
 -- dblink_get_result cannot be interrupted in all releases; this can.  No pause is
 -- shorter than a millisecond, so that there is none at first.  Each look takes in
@@ -131,7 +152,8 @@ $$;
 COMMENT ON FUNCTION iblt_peer_wait(text, double precision) IS
 'waits until the peer''s answer is there, with pauses of up to so many seconds; 0 for a large answer';
 
-CREATE FUNCTION iblt_peer_result(conn text, query text, pause double precision, OUT result record) RETURNS record
+-- The results before the one that is wanted: of the settings, as a rule.
+CREATE FUNCTION iblt_peer_result(conn text, query text, pause double precision, before integer DEFAULT 1, OUT result record) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -141,13 +163,23 @@ DECLARE
 	detail text;
 	hint text;
 	context text;
+	pass text := format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)', @extschema@.iblt_peer_dblink());
 BEGIN
 	PERFORM @extschema@.iblt_peer_wait(conn, pause);
 	BEGIN
-		EXECUTE query INTO result USING conn;
+		FOR i IN 1 .. before LOOP
+			EXECUTE pass USING conn;
+			PERFORM @extschema@.iblt_peer_wait(conn, pause);
+		END LOOP;
+		BEGIN
+			EXECUTE query INTO result USING conn;
+		EXCEPTION WHEN datatype_mismatch THEN
+			-- a connection that was lost between two results first gives one without columns
+			EXECUTE pass USING conn;
+			RAISE;
+		END;
 		-- the connection is free once an empty result has been fetched
-		EXECUTE format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
-			@extschema@.iblt_peer_dblink()) USING conn;
+		EXECUTE pass USING conn;
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
 			hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
@@ -159,10 +191,10 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_peer_result(text, text, double precision) IS
+COMMENT ON FUNCTION iblt_peer_result(text, text, double precision, integer) IS
 'the one row that a query over the peer''s answer gives; what goes wrong there is an error that says so';
 
-CREATE FUNCTION iblt_peer_value(conn text, pause double precision DEFAULT 0.001) RETURNS text
+CREATE FUNCTION iblt_peer_value(conn text, pause double precision DEFAULT 0.001, before integer DEFAULT 1) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -170,13 +202,13 @@ DECLARE
 	answer record;
 BEGIN
 	answer := @extschema@.iblt_peer_result(conn, format(
-		'SELECT value FROM %s.dblink_get_result($1) AS t(value text)', @extschema@.iblt_peer_dblink()), pause);
+		'SELECT value FROM %s.dblink_get_result($1) AS t(value text)', @extschema@.iblt_peer_dblink()), pause, before);
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object(
 		'messages', 1, 'bytes_received', coalesce(octet_length(answer.value), 0)));
 	RETURN answer.value;
 END
 $$;
-COMMENT ON FUNCTION iblt_peer_value(text, double precision) IS 'the single value that a query sent to the peer gives';
+COMMENT ON FUNCTION iblt_peer_value(text, double precision, integer) IS 'the single value that a query sent to the peer gives';
 
 CREATE FUNCTION iblt_peer_ask(conn text, side text, query text, pause double precision DEFAULT 0.001) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -249,16 +281,12 @@ BEGIN
 		PERFORM @extschema@.iblt_peer_raise(state, 'could not connect to the peer', detail,
 			'See that the foreign server, its user mapping or the connection string is right; whoever is no superuser needs a password in it.');
 	END;
-	-- the same form of every value on both sides, and nothing can be written; the
-	-- search_path first, before an operator is looked up; an index alone may lack rows
+	-- no harm to whom a pooler gives the session next
 	EXECUTE format('SELECT %s.dblink_exec($1, $2)', schema) USING conn, format(
-		'SET search_path = pg_catalog, pg_temp;
-		SELECT set_config(''client_connection_check_interval'', ''2s'', false)
-			WHERE current_setting(''server_version_num'')::int >= 140000 AND version() LIKE ''%%linux%%'';
-		SET row_security = off; SET enable_indexonlyscan = off; SET array_nulls = on; SET quote_all_identifiers = off; SET jit = off; SET DateStyle = ISO;
-		SET IntervalStyle = postgres; SET TimeZone = ''UTC''; SET extra_float_digits = 1;
-		SET bytea_output = hex; SET xmlbinary = base64; SET lc_monetary = ''C''; SET default_transaction_read_only = on;
-		SET application_name = %L', left('iblt_compare ' || label, 63));
+		'SELECT pg_catalog.set_config(''client_connection_check_interval'', ''2s'', false)
+			WHERE pg_catalog.current_setting(''server_version_num'')::pg_catalog.int4 OPERATOR(pg_catalog.>=) 140000
+			AND pg_catalog.version() OPERATOR(pg_catalog.~~) ''%%linux%%'';
+		SET application_name = %L', left(label, 63));
 	RETURN conn;
 END
 $$;

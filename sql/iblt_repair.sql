@@ -183,12 +183,6 @@ DECLARE
 	plan jsonb;
 	described jsonb;
 BEGIN
-	IF conn IS NOT NULL THEN
-		-- an interval in ISO 8601 is read alike under any IntervalStyle
-		PERFORM @extschema@.iblt_peer_ask(conn, 'there', format('SELECT concat(set_config(''IntervalStyle'', ''iso_8601'', false),'
-			' set_config(''xmloption'', ''content'', false), set_config(''application_name'', %L, false))',
-			left('iblt_repair ' || relation::text, 63)));
-	END IF;
 	plan := @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options || '{"rows": true, "texts": true}');
 	described := @extschema@.iblt_peer_ask(conn, target, format('SELECT %s.iblt_repair_describe(%L)',
 		plan -> target ->> 'schema', plan -> target ->> 'relation'), 0.01);
@@ -590,7 +584,8 @@ DECLARE
 	ids text[] := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');	-- sorted, as locks should be
 BEGIN
 	IF conn IS NOT NULL AND plan -> 'repair' ->> 'target' = 'there' THEN
-		PERFORM @extschema@.iblt_peer_ask(conn, 'there', 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE');
+		PERFORM @extschema@.iblt_peer_send(conn, 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;'
+			' SELECT pg_catalog.set_config(''iblt.writing'', ''on'', true)', false), @extschema@.iblt_peer_value(conn);
 	END IF;
 	IF ids = '{}' THEN
 		RETURN steps;
@@ -640,8 +635,10 @@ CREATE FUNCTION iblt_repair_commit(conn text) RETURNS void
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer text := @extschema@.iblt_peer_ask(conn, 'there', 'COMMIT', 0.01);
+	answer text;
 BEGIN
+	PERFORM @extschema@.iblt_peer_send(conn, 'COMMIT', false);
+	answer := @extschema@.iblt_peer_value(conn, 0.01, 0);
 	IF answer = 'ROLLBACK' THEN
 		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback', MESSAGE = 'on the peer: the transaction was rolled back';
 	ELSIF answer IS DISTINCT FROM 'COMMIT' THEN
@@ -705,7 +702,7 @@ DECLARE
 		|| jsonb_build_object('max_differences', max_differences, 'cast_types', cast_types, 'timeout', timeout, 'progress', progress);
 	repair jsonb := jsonb_build_object('target', CASE direction WHEN 'pull' THEN 'here' ELSE 'there' END,
 		'inserts', inserts, 'updates', updates, 'deletes', deletes, 'cascade', "cascade", 'apply', apply);
-	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_repair_' || gen_random_uuid() END;
 	committing boolean := false;
 	steps @extschema@.iblt_repair_step[];
 	secret boolean;
@@ -719,7 +716,7 @@ BEGIN
 		PERFORM @extschema@.iblt_compare_check_options(relation, options);
 		PERFORM @extschema@.iblt_peer_note('{}', true);
 		IF conn IS NOT NULL THEN
-			conn := @extschema@.iblt_peer_connect(peer, conn, relation::text);
+			conn := @extschema@.iblt_peer_connect(peer, conn, 'iblt_repair ' || relation::text);
 		END IF;
 		steps := @extschema@.iblt_repair_all(conn, @extschema@.iblt_repair_prepare(conn, relation, peer_relation, options, repair));
 		committing := apply AND conn IS NOT NULL AND direction = 'push';

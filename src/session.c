@@ -118,7 +118,7 @@ kept_arg(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("this session keeps no sketch named \"%s\"", name),
-				 errhint("A sketch is kept by iblt_session_keep, until the session ends.")));
+				 errhint("A sketch is kept by iblt_session_keep until the session ends. Behind a pooler that shares sessions, the next query may meet another one.")));
 	return kept;
 }
 

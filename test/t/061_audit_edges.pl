@@ -163,4 +163,29 @@ is($here->safe_psql('postgres', "SET array_nulls = off; BEGIN; SELECT action, st
 	"delete|applied\ninsert|applied\n{3,NULL}", 'in a repair');
 is($here->safe_psql('postgres', "SET array_nulls = off; SELECT count(*) FROM iblt_repair('arrays', ${\ literal($there->connstr('postgres') . ' options=-carray_nulls=off')}, 'push', apply => true)"), '2', 'and there');
 
+# --- a pooler ------------------------------------------------------------------------
+
+# A pooler may give each query another session, and each session to other clients: a
+# query brings its settings along, and leaves none behind.
+foreach my $conn ('iblt_pooled', 'iblt_repair_pooled')
+{
+	my $session = IbltTest::Session->new($here);
+	my $ask = sub { $session->run("SELECT iblt_peer_ask('$conn', 'there', ${\ literal($_[0])})") };
+	my $settings = 'SELECT concat_ws(\' \', current_setting(\'row_security\'), current_setting(\'transaction_read_only\'), current_setting(\'search_path\'),
+		now()::date - 1 = current_date - 1, timestamptz \'2026-01-02 03:04+00\', interval \'1 day\', 0.1::float8 + 0.2)';
+	my $expected = 'off on pg_catalog, pg_temp t 2026-01-02 03:04:00+00 ' . ($conn =~ /repair/ ? 'P1D' : '1 day') . ' 0.30000000000000004';
+	$session->run("SELECT iblt_peer_connect($peer, '$conn', 'iblt_pooled')");
+	is($ask->($settings), $expected, "$conn: a query has its settings");
+	is($session->run("SELECT * FROM dblink('$conn', 'SELECT coalesce(string_agg(name, '' '' ORDER BY name), ''none'') FROM pg_settings
+		WHERE source = ''session'' AND name NOT IN (''application_name'', ''client_connection_check_interval'')') AS t(names text)"), 'none', 'and leaves none behind');
+	$session->run("SELECT dblink_exec('$conn', 'SET row_security = on; SET search_path = evil, pg_catalog; SET DateStyle = German; SET TimeZone = ''Asia/Tokyo'';
+		SET IntervalStyle = sql_standard; SET extra_float_digits = -3')");
+	is($ask->($settings), $expected, 'in a session that has others, too');
+	$ask->('SELECT set_config(\'transaction_read_only\', \'off\', true)');
+	like($session->{err}, qr/ERROR: .*read-write mode must be set before any query/, 'and cannot write');
+	$session->run("SELECT iblt_peer_close('$conn')");
+	is($session->run('SELECT dblink_get_connections()'), '', 'no connection is left');
+	$session->quit;
+}
+
 done_testing();
