@@ -159,6 +159,32 @@ $$;
 COMMENT ON FUNCTION iblt_compare_cast_code(oid, regtype) IS
 'a function of another user that a value of the type would run on its way to json or text';
 
+-- A checksum takes these types' text, and where they have a send function, what that
+-- makes.  An extension may have one in some of its versions only (cube: from 1.5 on).
+CREATE FUNCTION iblt_compare_textual(type oid) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE part(oid) AS (
+		SELECT type WHERE type >= 16384
+		UNION
+		SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
+			SELECT t.typbasetype
+			UNION ALL
+			SELECT t.typelem
+			UNION ALL
+			SELECT a.atttypid FROM pg_attribute a WHERE t.typtype = 'c'
+				AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+			UNION ALL
+			-- PostgreSQL 13 has no multiranges
+			SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)) AS x(oid)
+		WHERE x.oid >= 16384
+	)
+	SELECT coalesce(jsonb_agg(DISTINCT t.typname), '[]')
+	FROM part JOIN pg_type t ON t.oid = part.oid WHERE t.typtype = 'b' AND t.typsend = 0
+$$;
+COMMENT ON FUNCTION iblt_compare_textual(oid) IS 'types without a send function that values of the type are made of';
+
 -- What describes a relation runs on both sides, each with its own copy of the extension.
 CREATE FUNCTION iblt_compare_describe_columns(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
@@ -173,6 +199,7 @@ AS $$
 				SELECT t.oid, t.typtype, t.typbasetype FROM base JOIN pg_type t ON t.oid = base.typbasetype
 					WHERE base.typtype = 'd')
 			SELECT oid::bigint FROM base WHERE typtype <> 'd'),
+		'textual', @extschema@.iblt_compare_textual(a.atttypid),
 		'to_json', @extschema@.iblt_compare_cast_code(a.atttypid, 'json'),
 		'to_text', @extschema@.iblt_compare_cast_code(a.atttypid, 'text'),
 		'notnull', a.attnotnull) ORDER BY a.attnum), '[]')
@@ -306,7 +333,8 @@ CREATE FUNCTION iblt_compare_cast(here jsonb, there jsonb) RETURNS text
 AS $$
 	SELECT CASE
 		-- a domain of one name may be over different types
-		WHEN here -> 'type' = there -> 'type' AND (h = t OR least(h, t) >= 16384) THEN ''
+		WHEN here -> 'type' = there -> 'type' AND (h = t OR least(h, t) >= 16384)
+			AND here -> 'textual' = there -> 'textual' THEN ''
 		WHEN h IN (20, 21, 23) AND t IN (20, 21, 23) THEN 'int8'
 		WHEN h IN (20, 21, 23, 1700) AND t IN (20, 21, 23, 1700) THEN 'numeric'
 		WHEN h IN (700, 701) AND t IN (700, 701) THEN 'float8'
@@ -351,7 +379,8 @@ BEGIN
 	PERFORM @extschema@.iblt_compare_refuse_names(
 		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x = ANY (excluded)), 'columns are both asked for and excluded: %s', 'Name them in one of the lists.');
 	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('name', h ->> 'name', 'here', h ->> 'type', 'there', t ->> 'type',
-			'base', h -> 'base', 'peer_base', t -> 'base', 'cast', @extschema@.iblt_compare_cast(h, t),
+			'base', h -> 'base', 'peer_base', t -> 'base', 'textual', h -> 'textual', 'peer_textual', t -> 'textual',
+			'cast', @extschema@.iblt_compare_cast(h, t),
 			'notnull', (h ->> 'notnull')::boolean AND (t ->> 'notnull')::boolean) ORDER BY position), '[]')
 		FROM jsonb_array_elements(here -> 'columns') WITH ORDINALITY AS a(h, position)
 		JOIN jsonb_array_elements(there -> 'columns') AS b(t) ON h ->> 'name' = t ->> 'name'
@@ -419,7 +448,9 @@ CREATE FUNCTION iblt_compare_check_types(columns jsonb, cast_types boolean) RETU
 AS $$
 DECLARE
 	problems text := (SELECT string_agg(format('"%s" is %s here and %s on the peer%s', c ->> 'name', c ->> 'here', c ->> 'there',
-		CASE WHEN c -> 'here' = c -> 'there' THEN ', which is made of another type there' END), '; ')
+		CASE WHEN c -> 'here' <> c -> 'there' THEN ''
+			WHEN c -> 'textual' <> c -> 'peer_textual' THEN ', which has a send function on one side only'
+			ELSE ', which is made of another type there' END), '; ')
 		FROM jsonb_array_elements(columns) AS c WHERE c ->> 'cast' <> '');
 BEGIN
 	IF columns = '[]' THEN

@@ -65,6 +65,29 @@ is(compare('domains', 'cast_types => true'), '', 'and can be cast');
 both("CREATE TYPE colour AS ENUM ('red', 'green'); CREATE DOMAIN shade AS colour; CREATE TABLE shades (id shade PRIMARY KEY, v shade[]); INSERT INTO shades VALUES ('red', '{red,green}')");
 is(compare('shades'), '', 'while those over an enum, which has another OID there, are the same');
 
+# Some extension's type has a send function here, and in the version there it has none yet.
+both("CREATE TYPE unit; CREATE FUNCTION unit_in(cstring) RETURNS unit LANGUAGE internal IMMUTABLE STRICT AS 'int4in';
+	CREATE FUNCTION unit_out(unit) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out'");
+$here->safe_psql('postgres', "CREATE FUNCTION unit_send(unit) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int4send';
+	CREATE TYPE unit (INPUT = unit_in, OUTPUT = unit_out, SEND = unit_send, LIKE = int4)");
+$there->safe_psql('postgres', 'CREATE TYPE unit (INPUT = unit_in, OUTPUT = unit_out, LIKE = int4)');
+both("CREATE TYPE measure AS (n int, u unit); CREATE TABLE measured (id int PRIMARY KEY, v unit, w measure[]);
+	INSERT INTO measured SELECT g, g::text::unit, ARRAY[ROW(g, g::text::unit)]::measure[] FROM generate_series(1, 20) g");
+like(compare_failure('measured'), qr/42804: column types differ: "v" is public.unit here and public.unit on the peer, which has a send function on one side only; "w" is public.measure\[\]/,
+	'a type with a send function on one side only is another type');
+is(compare('measured', "columns => '{id}'"), '', 'unless it is left out');
+is(compare('measured', 'cast_types => true'), '', 'and can be compared as text');
+$there->safe_psql('postgres', "UPDATE measured SET v = '99' WHERE id = 7");
+is(compare('measured', 'cast_types => true'), '{"id": 7} both 1 1', 'with the differences there are');
+$there->safe_psql('postgres', "DROP TABLE measured; DROP TYPE measure; DROP TYPE unit CASCADE; CREATE TYPE unit;
+	CREATE FUNCTION unit_in(cstring) RETURNS unit LANGUAGE internal IMMUTABLE STRICT AS 'int4in';
+	CREATE FUNCTION unit_out(unit) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+	CREATE FUNCTION unit_send(unit) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int4send';
+	CREATE TYPE unit (INPUT = unit_in, OUTPUT = unit_out, SEND = unit_send, LIKE = int4);
+	CREATE TYPE measure AS (n int, u unit); CREATE TABLE measured (id int PRIMARY KEY, v unit, w measure[]);
+	INSERT INTO measured SELECT g, g::text::unit, ARRAY[ROW(g, g::text::unit)]::measure[] FROM generate_series(1, 20) g");
+is(compare('measured'), '', 'with one on both sides it is the same type');
+
 # --- names --------------------------------------------------------------------------
 
 both('CREATE TABLE names (key text PRIMARY KEY, iblt_j text, id int, t int, n int, checksum int, digest int, mark int, content int);
