@@ -136,25 +136,27 @@ COMMENT ON FUNCTION iblt_compare_ms(timestamptz) IS 'milliseconds since then';
 -- to_jsonb looks for casts to json of elements and fields too, a cast to text for
 -- one of the column's type.  A superuser's functions are trusted, and one's own.
 CREATE FUNCTION iblt_compare_cast_code(type oid, target regtype) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH RECURSIVE part(oid) AS (
-		SELECT type WHERE type >= 16384
-		UNION
-		SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
-			SELECT t.typbasetype WHERE t.typtype = 'd'
-			UNION ALL
-			SELECT t.typelem WHERE target = 'json'::regtype
-			UNION ALL
-			SELECT a.atttypid FROM pg_attribute a WHERE target = 'json'::regtype AND t.typtype = 'c'
-				AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS x(oid)
-		WHERE x.oid >= 16384
-	)
-	SELECT min(p.oid::regprocedure::text)
-	FROM part JOIN pg_cast c ON c.castsource = part.oid AND c.casttarget = target
-	JOIN pg_proc p ON p.oid = c.castfunc JOIN pg_roles r ON r.oid = p.proowner
-	WHERE NOT r.rolsuper AND r.rolname <> current_user
+BEGIN
+	RETURN (WITH RECURSIVE part(oid) AS (
+			SELECT type
+			UNION
+			SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
+				SELECT t.typbasetype WHERE t.typtype = 'd'
+				UNION ALL
+				SELECT t.typelem WHERE target = 'json'::regtype
+				UNION ALL
+				SELECT a.atttypid FROM pg_attribute a WHERE target = 'json'::regtype AND t.typtype = 'c'
+					AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS x(oid)
+			WHERE x.oid >= 16384
+		)
+		SELECT min(p.oid::regprocedure::text)
+		FROM part JOIN pg_cast c ON c.castsource = part.oid AND c.casttarget = target
+		JOIN pg_proc p ON p.oid = c.castfunc JOIN pg_roles r ON r.oid = p.proowner
+		WHERE NOT r.rolsuper AND r.rolname <> current_user);
+END
 $$;
 COMMENT ON FUNCTION iblt_compare_cast_code(oid, regtype) IS
 'a function of another user that a value of the type would run on its way to json or text';
@@ -162,130 +164,142 @@ COMMENT ON FUNCTION iblt_compare_cast_code(oid, regtype) IS
 -- A checksum takes these types' text, and where they have a send function, what that
 -- makes.  An extension may have one in some of its versions only (cube: from 1.5 on).
 CREATE FUNCTION iblt_compare_textual(type oid) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH RECURSIVE part(oid) AS (
-		SELECT type WHERE type >= 16384
-		UNION
-		SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
-			SELECT t.typbasetype
-			UNION ALL
-			SELECT t.typelem
-			UNION ALL
-			SELECT a.atttypid FROM pg_attribute a WHERE t.typtype = 'c'
-				AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
-			UNION ALL
-			-- PostgreSQL 13 has no multiranges
-			SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)) AS x(oid)
-		WHERE x.oid >= 16384
-	)
-	SELECT coalesce(jsonb_agg(DISTINCT t.typname), '[]')
-	FROM part JOIN pg_type t ON t.oid = part.oid WHERE t.typtype = 'b' AND t.typsend = 0
+BEGIN
+	RETURN (WITH RECURSIVE part(oid) AS (
+			SELECT type
+			UNION
+			SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
+				SELECT t.typbasetype
+				UNION ALL
+				SELECT t.typelem
+				UNION ALL
+				SELECT a.atttypid FROM pg_attribute a WHERE t.typtype = 'c'
+					AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+				UNION ALL
+				-- PostgreSQL 13 has no multiranges
+				SELECT r.rngsubtype FROM pg_range r WHERE t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)) AS x(oid)
+			WHERE x.oid >= 16384
+		)
+		SELECT coalesce(jsonb_agg(DISTINCT t.typname), '[]')
+		FROM part JOIN pg_type t ON t.oid = part.oid WHERE t.typtype = 'b' AND t.typsend = 0);
+END
 $$;
 COMMENT ON FUNCTION iblt_compare_textual(oid) IS 'types without a send function that values of the type are made of';
 
--- What describes a relation runs on both sides, each with its own copy of the extension.
+-- What describes a relation runs on both sides, each with its own copy of the extension,
+-- and in PL/pgSQL, which plans it once for all tables of an audit.
 CREATE FUNCTION iblt_compare_describe_columns(relation regclass) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(jsonb_agg(jsonb_build_object(
-		'name', a.attname,
-		'type', format_type(a.atttypid, CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
-		'base', (WITH RECURSIVE base AS (
-				SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = a.atttypid
-				UNION ALL
-				SELECT t.oid, t.typtype, t.typbasetype FROM base JOIN pg_type t ON t.oid = base.typbasetype
-					WHERE base.typtype = 'd')
-			SELECT oid::bigint FROM base WHERE typtype <> 'd'),
-		'textual', @extschema@.iblt_compare_textual(a.atttypid),
-		'to_json', @extschema@.iblt_compare_cast_code(a.atttypid, 'json'),
-		'to_text', @extschema@.iblt_compare_cast_code(a.atttypid, 'text'),
-		'notnull', a.attnotnull) ORDER BY a.attnum), '[]')
-	FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+BEGIN
+	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object(
+			'name', a.attname,
+			'type', format_type(a.atttypid, CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
+			'base', (WITH RECURSIVE base AS (
+					SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = a.atttypid
+					UNION ALL
+					SELECT t.oid, t.typtype, t.typbasetype FROM base JOIN pg_type t ON t.oid = base.typbasetype
+						WHERE base.typtype = 'd')
+				SELECT oid::bigint FROM base WHERE typtype <> 'd'),
+			-- built-in types have only what PostgreSQL itself brings
+			'textual', CASE WHEN a.atttypid >= 16384 THEN @extschema@.iblt_compare_textual(a.atttypid) ELSE '[]' END,
+			'to_json', CASE WHEN a.atttypid >= 16384 THEN @extschema@.iblt_compare_cast_code(a.atttypid, 'json') END,
+			'to_text', CASE WHEN a.atttypid >= 16384 THEN @extschema@.iblt_compare_cast_code(a.atttypid, 'text') END,
+			'notnull', a.attnotnull) ORDER BY a.attnum), '[]')
+		FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped);
+END
 $$;
 COMMENT ON FUNCTION iblt_compare_describe_columns(regclass) IS 'columns of a relation, their types and what code these would run';
 
 CREATE FUNCTION iblt_compare_describe_keys(relation regclass) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(jsonb_agg(to_jsonb(u.columns) ORDER BY u.indisprimary DESC,
-		cardinality(u.columns), u.indexrelid), '[]')
-	FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
-			SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
-			JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum AND a.attnotnull
-				-- from PostgreSQL 18 on, a constraint NOT VALID sets attnotnull
-				AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
-					AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
-			WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns, i.indnkeyatts
-		FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
-		WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
-		AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
-	WHERE cardinality(u.columns) = u.indnkeyatts
+BEGIN
+	RETURN (SELECT coalesce(jsonb_agg(to_jsonb(u.columns) ORDER BY u.indisprimary DESC,
+			cardinality(u.columns), u.indexrelid), '[]')
+		FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
+				SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
+				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum AND a.attnotnull
+					-- from PostgreSQL 18 on, a constraint NOT VALID sets attnotnull
+					AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
+						AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
+				WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns, i.indnkeyatts
+			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+			WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
+			AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
+		WHERE cardinality(u.columns) = u.indnkeyatts);
+END
 $$;
 COMMENT ON FUNCTION iblt_compare_describe_keys(regclass) IS 'columns of the unique indexes that can tell the rows of a relation apart, the best first';
 
 CREATE FUNCTION iblt_compare_describe_replication(relation regclass) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH RECURSIVE tree AS (
-		SELECT relation::oid AS relid
-		UNION
-		SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
-	)
-	SELECT jsonb_build_object(
-		-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
-		'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
-			WHERE s.slot_type = 'logical' AND s.database = current_database()
-			AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
-		'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
-				'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
-			FROM pg_subscription_rel r
-			JOIN pg_stat_subscription st ON st.subid = r.srsubid
-			JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
-				AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-			WHERE r.srrelid IN (SELECT relid FROM tree UNION ALL SELECT relid FROM pg_partition_ancestors(relation))))
+BEGIN
+	RETURN (WITH RECURSIVE tree AS (
+			SELECT relation::oid AS relid
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
+		)
+		SELECT jsonb_build_object(
+			-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
+			'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
+				WHERE s.slot_type = 'logical' AND s.database = current_database()
+				AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
+			'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
+					'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
+				FROM pg_subscription_rel r
+				JOIN pg_stat_subscription st ON st.subid = r.srsubid
+				JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
+					AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+				WHERE r.srrelid IN (SELECT relid FROM tree UNION ALL SELECT relid FROM pg_partition_ancestors(relation)))));
+END
 $$;
 COMMENT ON FUNCTION iblt_compare_describe_replication(regclass) IS
 'slots of this database, and the subscriptions that feed a relation or a part of it';
 
 CREATE FUNCTION iblt_compare_describe(relation regclass) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH RECURSIVE tree AS (
-		SELECT relation::oid AS relid
-		UNION
-		SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
-	), leaf AS (
-		SELECT l.oid, am.amname FROM tree JOIN pg_class l ON l.oid = tree.relid AND l.relkind <> 'p'
-			LEFT JOIN pg_am am ON am.oid = l.relam
-	)
-	SELECT jsonb_build_object(
-		'relation', format('%I.%I', n.nspname, c.relname),
-		'schema', '@extschema@',
-		'system', CASE WHEN has_function_privilege('pg_control_system()', 'execute')
-			THEN (SELECT system_identifier::text FROM pg_control_system()) END,
-		'recovery', pg_is_in_recovery(),
-		-- the same for this relation of this server alone
-		'identity', concat_ws(' ', pg_postmaster_start_time(), (SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
-		'kind', c.relkind,
-		'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
-		'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
-		-- rights to columns alone are no rights to these (which views do not have); without
-		-- any right it is reading that says what is missing
-		'version_rights', c.relkind IN ('r', 'p') AND (NOT has_any_column_privilege(relation, 'SELECT')
-			OR (SELECT bool_and(has_column_privilege(relation, name, 'SELECT')) FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
-		-- a heap page holds at most a tuple for each 28 bytes
-		'most_rows', (SELECT CASE WHEN bool_and(coalesce(amname = 'heap', false))
-			THEN sum(pg_relation_size(oid) / 28) END FROM leaf),
-		'columns', @extschema@.iblt_compare_describe_columns(relation),
-		'keys', @extschema@.iblt_compare_describe_keys(relation))
-		|| @extschema@.iblt_compare_describe_replication(relation)
-	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
+BEGIN
+	RETURN (WITH RECURSIVE tree AS (
+			SELECT relation::oid AS relid
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
+		), leaf AS (
+			SELECT l.oid, am.amname FROM tree JOIN pg_class l ON l.oid = tree.relid AND l.relkind <> 'p'
+				LEFT JOIN pg_am am ON am.oid = l.relam
+		)
+		SELECT jsonb_build_object(
+			'relation', format('%I.%I', n.nspname, c.relname),
+			'schema', '@extschema@',
+			'system', CASE WHEN has_function_privilege('pg_control_system()', 'execute')
+				THEN (SELECT system_identifier::text FROM pg_control_system()) END,
+			'recovery', pg_is_in_recovery(),
+			-- the same for this relation of this server alone
+			'identity', concat_ws(' ', pg_postmaster_start_time(), (SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
+			'kind', c.relkind,
+			'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
+			'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
+			-- rights to columns alone are no rights to these (which views do not have); without
+			-- any right it is reading that says what is missing
+			'version_rights', c.relkind IN ('r', 'p') AND (NOT has_any_column_privilege(relation, 'SELECT')
+				OR (SELECT bool_and(has_column_privilege(relation, name, 'SELECT')) FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
+			-- a heap page holds at most a tuple for each 28 bytes
+			'most_rows', (SELECT CASE WHEN bool_and(coalesce(amname = 'heap', false))
+				THEN sum(pg_relation_size(oid) / 28) END FROM leaf),
+			'columns', @extschema@.iblt_compare_describe_columns(relation),
+			'keys', @extschema@.iblt_compare_describe_keys(relation))
+			|| @extschema@.iblt_compare_describe_replication(relation)
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+END
 $$;
 COMMENT ON FUNCTION iblt_compare_describe(regclass) IS
 'columns, keys, size and replication of a relation, as iblt_compare wants to know them of both sides';
