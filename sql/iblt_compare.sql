@@ -1451,14 +1451,15 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_key_hashes(jsonb, text[]) IS 'the hashes of keys that a plan looks up by themselves';
 
--- The index's answers are in the order of the hashes.
+-- The index's answers are in the order of the hashes, and are of one row each.  Where
+-- row versions cannot be read, there are no marks.
 CREATE FUNCTION iblt_compare_unfound(scanned @extschema@.iblt_compare_rows, indexed @extschema@.iblt_compare_rows, hashes text[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.mark) AS s(id, mark)
+	SELECT ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.n, scanned.mark) AS s(id, n, mark)
 		JOIN unnest(hashes, indexed.checksum, indexed.mark) AS i(hash, checksum, mark) ON i.hash = split_part(s.id, ' ', 1)
-		WHERE i.checksum IS NULL OR i.mark <> s.mark)
+		WHERE i.checksum IS NULL OR s.n > 1 OR i.mark <> s.mark)
 $$;
 COMMENT ON FUNCTION iblt_compare_unfound(iblt_compare_rows, iblt_compare_rows, text[]) IS 'ids of rows that a scan finds, and an index does not';
 

@@ -55,6 +55,15 @@ $there->safe_psql('postgres', 'CREATE ROLE reader LOGIN; GRANT SELECT (id, v) ON
 like(failure("SELECT * FROM iblt_compare('damaged', ${\ literal($there->connstr('postgres') . ' user=reader')})"), qr/XX002: an index of public\.damaged /,
 	'nor one whose rights on the peer are to columns alone');
 
+# A second row of a key, which the index does not know of.
+both('CREATE TABLE twice (id int PRIMARY KEY, v text); INSERT INTO twice SELECT g, g FROM generate_series(1, 100000) g; VACUUM ANALYZE twice; CREATE ROLE reader_of_columns LOGIN; GRANT SELECT (id, v) ON twice TO reader_of_columns');
+unnoticed($there, 'twice_pkey', "INSERT INTO twice VALUES (7, 'x')");
+foreach my $role ('', ' user=reader_of_columns')
+{
+	like(failure("SELECT * FROM iblt_compare('twice', ${\ literal($there->connstr('postgres') . $role)})"), qr/XX002: an index of public\.twice /,
+		'a second row of a key that is unique' . ($role && ', and rights to columns alone'));
+}
+
 # A row that differs is not taken for one that is missing: a repair would insert it again.
 $there->safe_psql('postgres', "INSERT INTO damaged VALUES (200000, 'y'), (200001, 'y')");
 is(audit("iblt_audit($peer, '{damaged}')"), 'public.damaged error', 'a row that differs, and that the index lacks here');
