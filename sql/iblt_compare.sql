@@ -688,6 +688,16 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_compare_json_sql(jsonb, boolean) IS 'columns of t as a jsonb object';
 
+CREATE FUNCTION iblt_compare_key_parts(plan jsonb) RETURNS TABLE ("position" bigint, name text, type text, value text)
+	LANGUAGE sql STABLE PARALLEL SAFE ROWS 4
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT position, name, type, format('%s::%s', CASE width WHEN 1 THEN 'id' ELSE format('(id::text[])[%s]', position) END, type)
+	FROM (SELECT c ->> 'name', @extschema@.iblt_compare_key_type(c), position, jsonb_array_length(plan -> 'key')
+		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)) AS column_of(name, type, position, width)
+$$;
+COMMENT ON FUNCTION iblt_compare_key_parts(jsonb) IS 'the columns of a key, and the expression of each from the key in one word, in the column id';
+
 -- Keys are looked up by one word each: the text of the key's column, of an array
 -- of its columns (types of fixed width have one text for each value), or of its
 -- hash.  The planner knows nothing of the values in an array, and would read the
@@ -704,9 +714,8 @@ AS $$
 			' GROUP BY 1 ORDER BY 1) AS iblt_k', ids)
 	WHEN count(*) = 1 THEN format('unnest((SELECT %L::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)', ids, min(type))
 	ELSE format('(SELECT %s, n AS iblt_n FROM unnest((SELECT %L::text[])) WITH ORDINALITY AS iblt_u(id, n)) AS iblt_k',
-		string_agg(format('(id::text[])[%1$s]::%2$s AS iblt_k%1$s', position, type), ', ' ORDER BY position), ids) END
-	FROM (SELECT @extschema@.iblt_compare_key_type(c), position
-		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)) AS column_of(type, position)
+		string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position), ids) END
+	FROM @extschema@.iblt_compare_key_parts(plan)
 $$;
 COMMENT ON FUNCTION iblt_compare_keys_sql(jsonb, text[]) IS
 'keys as a table iblt_k (iblt_k1, ..., iblt_n): values of their columns, or hashes, and their places in the list';
@@ -740,10 +749,8 @@ CREATE FUNCTION iblt_compare_id_json_sql(plan jsonb) RETURNS text
 AS $$
 	SELECT CASE WHEN count(*) = 1 AND min(type) IN ('smallint', 'integer', 'bigint', 'int8') THEN
 		format('(%L || id || ''}'')::jsonb', format('{%s: ', to_json(min(name))))
-	ELSE format('jsonb_build_object(%s)', string_agg(format('%L, %s::%s', name,
-		CASE width WHEN 1 THEN 'id' ELSE format('(id::text[])[%s]', position) END, type), ', ' ORDER BY position)) END
-	FROM (SELECT c ->> 'name', @extschema@.iblt_compare_key_type(c), position, jsonb_array_length(plan -> 'key')
-		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)) AS column_of(name, type, position, width)
+	ELSE format('jsonb_build_object(%s)', string_agg(format('%L, %s', name, value), ', ' ORDER BY position)) END
+	FROM @extschema@.iblt_compare_key_parts(plan)
 $$;
 COMMENT ON FUNCTION iblt_compare_id_json_sql(jsonb) IS 'the expression of a key as jsonb, from the key in one word';
 
@@ -1441,10 +1448,8 @@ DECLARE
 	hashes text[];
 BEGIN
 	EXECUTE format('SELECT ARRAY(SELECT %s::text FROM (SELECT %s FROM unnest($1) AS u(id)) AS t)',
-		@extschema@.iblt_compare_key_hash(plan, 'here'), (SELECT string_agg(format(CASE jsonb_array_length(plan -> 'key')
-				WHEN 1 THEN 'id::%1$s AS %2$I' ELSE '(id::text[])[%3$s]::%1$s AS %2$I' END,
-			@extschema@.iblt_compare_key_type(c), c ->> 'name', position), ', ' ORDER BY position)
-		FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)))
+		@extschema@.iblt_compare_key_hash(plan, 'here'),
+		(SELECT string_agg(format('%s AS %I', value, name), ', ' ORDER BY position) FROM @extschema@.iblt_compare_key_parts(plan)))
 	INTO hashes USING keys;
 	RETURN hashes;
 END
