@@ -615,12 +615,13 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_compare_expression(jsonb) IS 'a column''s value as it is compared';
 
--- A function takes 100 arguments; a row has room for more columns.
+-- A function takes 100 arguments; a row has room for more columns.  A sole column
+-- is in a row, too, for it may bear the name t.
 CREATE FUNCTION iblt_compare_checksum(plan jsonb, side text, columns jsonb, seed bigint) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format(CASE WHEN count(*) > 90 THEN '%s.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))'
+	SELECT format(CASE WHEN count(*) NOT BETWEEN 2 AND 90 THEN '%s.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))'
 			ELSE '%s.iblt_checksum_seeded(%L::pg_catalog.int8, %s)' END, plan -> side ->> 'schema', seed,
 		string_agg(@extschema@.iblt_compare_expression(c), ', ' ORDER BY position))
 	FROM jsonb_array_elements(columns) WITH ORDINALITY AS a(c, position)

@@ -8,9 +8,11 @@
  */
 #include "aggsite.h"
 
+#include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
 
 #include "aggcall.h"
+#include "ambiguous.h"
 
 void
 iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null)
@@ -21,7 +23,7 @@ iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null)
 					key_is_null ? "key" : "checksum"),
 			 errdetail("To skip the row would hide it from the comparison."),
 			 key_is_null
-			 ? errhint("Without a key that is never null, use the whole row as key: %s(t, 0).",
+			 ? errhint("Without a key that is never null, use the whole row as key: %s(t.*, 0).",
 					   kind->name)
 			 : errhint("iblt_checksum(...) is never null, whatever its arguments.")));
 }
@@ -56,6 +58,44 @@ third_of_call(FunctionCallInfo fcinfo, int n)
 						  : get_fn_expr_argtype(fcinfo->flinfo, n));
 }
 
+/*
+ * ERROR for a key that reads as a column and is meant as a row: with a constant
+ * for a checksum, nothing else would tell rows apart.
+ */
+static void
+refuse_ambiguous_key(FunctionCallInfo fcinfo)
+{
+	Expr	   *key = iblt_agg_argument(fcinfo, 0);
+	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
+	EState	   *estate;
+	ListCell   *lc;
+
+	if (key == NULL || checksum == NULL || !IsA(checksum, Const) ||
+		IsA(key, RowExpr))
+		return;
+	estate = ((PlanState *) fcinfo->context)->state;
+	if (IsA(key, Var))
+	{
+		Var		   *var = (Var *) key;
+		RangeTblEntry *rte;
+
+		/* the syntactic relation, which the planner keeps */
+		if (var->varnosyn < 1 || var->varattnosyn < 1 ||
+			(int) var->varnosyn > list_length(estate->es_range_table))
+			return;
+		rte = exec_rt_fetch(var->varnosyn, estate);
+		if (iblt_has_column_of_its_name(rte, var->varattnosyn))
+			iblt_refuse_column_of_its_name(rte, "key");
+	}
+	foreach(lc, estate->es_range_table)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (iblt_is_dissolved(rte) && iblt_has_column_of_its_name(rte, 0))
+			iblt_refuse_column_of_its_name(rte, "key");
+	}
+}
+
 IbltAggSite *
 iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
@@ -69,6 +109,7 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
 				 errmsg("could not determine the type of the key")));
+	refuse_ambiguous_key(fcinfo);
 	site->kind = kind;
 	site->coder = iblt_key_coder(key_type, context);
 	site->third = third_of_call(fcinfo, 3);

@@ -254,7 +254,7 @@ subtract() {
 		[ "$complete" = f ] || die "iblt_decode_status contradicts iblt_decode"
 		SAW_TOO_SMALL=1
 		show "Too small, and it says so.  Again, with the capacity it recommends:"
-		sketch="SELECT iblt_agg(aid, iblt_checksum(t), $recommended) FROM pgbench_accounts t"
+		sketch="SELECT iblt_agg(aid, iblt_checksum(t.*), $recommended) FROM pgbench_accounts t"
 	done
 	die "no answer, however large the sketch"
 }
@@ -274,13 +274,13 @@ show_keys() {
 underneath() {
 	heading "5. What happened underneath: one value from each side, and their difference"
 	SAW_TOO_SMALL=
-	subtract "SELECT iblt_agg(aid, iblt_checksum(t)) FROM pgbench_accounts t"
+	subtract "SELECT iblt_agg(aid, iblt_checksum(t.*)) FROM pgbench_accounts t"
 	same_keys "$WORK/truth.txt" "$WORK/hand.txt" "the keys decoded are not those of the full comparison"
 	show_keys
 	# (if that one was too small already, or nothing is, there is nothing more to see)
 	if [ -n "$SAW_TOO_SMALL" ] || [ "$DRIFT" -lt 20 ]; then return; fi
 	heading "   And a sketch that is too small?"
-	subtract "SELECT iblt_agg(aid, iblt_checksum(t), 10) FROM pgbench_accounts t"
+	subtract "SELECT iblt_agg(aid, iblt_checksum(t.*), 10) FROM pgbench_accounts t"
 	same_keys "$WORK/truth.txt" "$WORK/hand.txt" "the keys decoded are not those of the full comparison"
 	[ -n "$SAW_TOO_SMALL" ] || die "a sketch of capacity 10 was large enough for $DRIFT differences"
 	show "the same keys: $(commas "$DRIFT")"

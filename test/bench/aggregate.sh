@@ -34,14 +34,14 @@ queries() {
 		count|0|SELECT count(*) FROM t
 		agg_ready|0|SELECT iblt_agg(id, a) FROM t
 		agg_columns|0|SELECT iblt_agg(id, iblt_checksum(id, a, b, c)) FROM t
-		agg_row|0|SELECT iblt_agg(id, iblt_checksum(t)) FROM t
+		agg_row|0|SELECT iblt_agg(id, iblt_checksum(t.*)) FROM t
 		md5|0|SELECT count(md5(t::text)) FROM t
 		hashtext|0|SELECT sum(hashtextextended(t::text, 0)) FROM t
 		hashrecord|0|SELECT sum(hash_record_extended(t, 0)) FROM t
 		count_2|2|SELECT count(*) FROM t
 		agg_ready_2|2|SELECT iblt_agg(id, a) FROM t
 		agg_columns_2|2|SELECT iblt_agg(id, iblt_checksum(id, a, b, c)) FROM t
-		agg_row_2|2|SELECT iblt_agg(id, iblt_checksum(t)) FROM t
+		agg_row_2|2|SELECT iblt_agg(id, iblt_checksum(t.*)) FROM t
 		md5_2|2|SELECT count(md5(t::text)) FROM t
 	QUERIES
 }
@@ -97,7 +97,7 @@ report_in_shared_buffers() {
 	information "count(*)" count
 	information "iblt_agg(id, a)" agg_ready
 	information "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns
-	information "iblt_agg(id, iblt_checksum(t))" agg_row
+	information "iblt_agg(id, iblt_checksum(t.*))" agg_row
 }
 
 # That the plans with workers really get them.
@@ -124,12 +124,12 @@ report_sql() {
 	row "count(*)" "${MEDIAN[count]}" "1.00" "-" ""
 	at_most "iblt_agg(id, a)" agg_ready 1.6
 	at_most "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 2.3
-	at_most "iblt_agg(id, iblt_checksum(t))" agg_row 2.3
+	at_most "iblt_agg(id, iblt_checksum(t.*))" agg_row 2.3
 	faster "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 12
-	faster "iblt_agg(id, iblt_checksum(t))" agg_row 12
+	faster "iblt_agg(id, iblt_checksum(t.*))" agg_row 12
 	scales "iblt_agg(id, a)" agg_ready 1.7
 	scales "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 1.7
-	scales "iblt_agg(id, iblt_checksum(t))" agg_row 1.7
+	scales "iblt_agg(id, iblt_checksum(t.*))" agg_row 1.7
 	say ""
 	row "For comparison" "ms" "/ count" "" ""
 	information "sum(hash_record_extended(t, 0))" hashrecord

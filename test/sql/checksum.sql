@@ -239,7 +239,7 @@ CREATE TEMP TABLE equal AS
 	UNION ALL SELECT 'external', iblt_checksum(external), iblt_checksum(extended) FROM stored
 	UNION ALL SELECT 'main', iblt_checksum(main), iblt_checksum(external) FROM stored
 	UNION ALL SELECT 'short header', iblt_checksum(short), iblt_checksum('short'::text) FROM stored
-	UNION ALL SELECT 'toasted in a row', iblt_checksum(stored), iblt_checksum(kind, plain || '', extended || '', external || '', main || '', short) FROM stored
+	UNION ALL SELECT 'toasted in a row', iblt_checksum(stored.*), iblt_checksum(kind, plain || '', extended || '', external || '', main || '', short) FROM stored
 	UNION ALL SELECT 'toasted in an array', iblt_checksum(ARRAY[extended]), iblt_checksum(ARRAY[external || '']) FROM stored;
 SELECT count(*) AS pairs FROM equal;
 SELECT what FROM equal WHERE a IS DISTINCT FROM b ORDER BY 1;
@@ -265,7 +265,7 @@ FROM lengths;
 CREATE TEMP TABLE settings AS SELECT 1.1::float8 AS f, '2024-02-29 12:34+00'::timestamptz AS t,
 	'1 mon -2 days'::interval AS i, '\xff'::bytea AS b, 'pg_class'::regclass AS c,
 	'checksum_test.pair'::regclass AS d, '<a/>'::text AS x, 'int8'::regtype AS y;
-CREATE TEMP TABLE before AS SELECT iblt_checksum(settings) AS sum FROM settings;
+CREATE TEMP TABLE before AS SELECT iblt_checksum(settings.*) AS sum FROM settings;
 SET DateStyle = 'German, DMY';
 SET IntervalStyle = 'sql_standard';
 SET TimeZone = 'Asia/Kathmandu';
@@ -273,9 +273,9 @@ SET extra_float_digits = -15;
 SET bytea_output = 'escape';
 SET quote_all_identifiers = on;
 SET search_path = pg_temp, checksum_test, public;
-SELECT iblt_checksum(settings) = sum AS same FROM settings, before;
+SELECT iblt_checksum(settings.*) = sum AS same FROM settings, before;
 CREATE TEMP TABLE pg_class (x int);
-SELECT iblt_checksum(settings) = sum AS same FROM settings, before;
+SELECT iblt_checksum(settings.*) = sum AS same FROM settings, before;
 DROP TABLE pg_temp.pg_class;
 SELECT iblt_checksum('pg_monitor=r/pg_monitor'::aclitem) = iblt_checksum('pg_monitor=r/pg_monitor'::text) AS same;
 SELECT current_setting('TimeZone') = 'Asia/Kathmandu' AND current_setting('bytea_output') = 'escape' AND
@@ -311,55 +311,55 @@ CREATE VIEW v AS SELECT b, a, id FROM t;
 CREATE VIEW barrier WITH (security_barrier) AS SELECT b, a, id FROM t WHERE id < 3;
 CREATE FUNCTION as_row(anyelement) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN iblt_checksum($1); END';
 CREATE TEMP TABLE whole AS
-	SELECT 'plain' AS what, iblt_checksum(t) AS a, as_row(t) AS b FROM t
-	UNION ALL SELECT 'columns', iblt_checksum(t), iblt_checksum(id, t.a, t.b, c, d) FROM t
-	UNION ALL SELECT 'only', iblt_checksum(t), as_row(t) FROM ONLY t
+	SELECT 'plain' AS what, iblt_checksum(t.*) AS a, as_row(t) AS b FROM t
+	UNION ALL SELECT 'columns', iblt_checksum(t.*), iblt_checksum(id, t.a, t.b, c, d) FROM t
+	UNION ALL SELECT 'only', iblt_checksum(t.*), as_row(t) FROM ONLY t
 	UNION ALL SELECT 'star', iblt_checksum(t.*), as_row(t) FROM t
-	UNION ALL SELECT 'seeded', iblt_checksum_seeded(5, t), iblt_checksum_seeded(5, id, t.a, t.b, c, d) FROM t
-	UNION ALL SELECT 'inner join', iblt_checksum(t), as_row(t) FROM t JOIN u ON id = t_id
+	UNION ALL SELECT 'seeded', iblt_checksum_seeded(5, t.*), iblt_checksum_seeded(5, id, t.a, t.b, c, d) FROM t
+	UNION ALL SELECT 'inner join', iblt_checksum(t.*), as_row(t) FROM t JOIN u ON id = t_id
 	UNION ALL SELECT 'join using', iblt_checksum(x), as_row(x) FROM t x JOIN t y USING (id)
-	UNION ALL SELECT 'left join', iblt_checksum(t), CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM u LEFT JOIN t ON id = t_id
-	UNION ALL SELECT 'right join', iblt_checksum(t), CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM t RIGHT JOIN u ON id = t_id
-	UNION ALL SELECT 'full join', iblt_checksum(t), CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM t FULL JOIN u ON id = t_id
+	UNION ALL SELECT 'left join', iblt_checksum(t.*), CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM u LEFT JOIN t ON id = t_id
+	UNION ALL SELECT 'right join', iblt_checksum(t.*), CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM t RIGHT JOIN u ON id = t_id
+	UNION ALL SELECT 'full join', iblt_checksum(t.*), CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM t FULL JOIN u ON id = t_id
 	UNION ALL SELECT 'subquery above a left join', iblt_checksum(s.r), CASE WHEN s.id IS NULL THEN iblt_checksum(NULL) ELSE as_row(s.r) END FROM (SELECT t AS r, id FROM u LEFT JOIN t ON id = t_id) s
-	UNION ALL SELECT 'subquery below a left join', s.sum, CASE WHEN s.sum IS NULL THEN NULL ELSE as_row(t) END FROM u LEFT JOIN (SELECT id, iblt_checksum(t) AS sum FROM t) s ON s.id = t_id LEFT JOIN t ON t.id = t_id
-	UNION ALL SELECT 'row of a nullable subquery', iblt_checksum(s), CASE WHEN s.id IS NULL THEN iblt_checksum(NULL) ELSE iblt_checksum(s.id, s.a) END FROM u LEFT JOIN (SELECT id, t.a FROM t) s ON s.id = t_id
-	UNION ALL SELECT 'lateral function', f, CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM u LEFT JOIN t ON id = t_id, LATERAL generate_series(iblt_checksum(t), iblt_checksum(t)) f
-	UNION ALL SELECT 'sublink', (SELECT iblt_checksum(t)), as_row(t) FROM t
-	UNION ALL SELECT 'exists', as_row(t), iblt_checksum(t) FROM t WHERE EXISTS (SELECT FROM t t2 WHERE iblt_checksum(t2) = as_row(t))
-	UNION ALL SELECT 'group by row', iblt_checksum(t), as_row(t) FROM t GROUP BY t
-	UNION ALL SELECT 'group by key', iblt_checksum(t), as_row(t) FROM t GROUP BY id
-	UNION ALL SELECT 'group by checksum', iblt_checksum(t), min(as_row(t)) FROM t GROUP BY iblt_checksum(t)
-	UNION ALL SELECT 'having', iblt_checksum(t), as_row(t) FROM t GROUP BY t HAVING iblt_checksum(t) <> 0
-	UNION ALL SELECT 'grouping sets', iblt_checksum(t), CASE WHEN grouping(t) = 1 THEN iblt_checksum(NULL) ELSE as_row(t) END FROM t GROUP BY GROUPING SETS ((t), ())
+	UNION ALL SELECT 'subquery below a left join', s.sum, CASE WHEN s.sum IS NULL THEN NULL ELSE as_row(t) END FROM u LEFT JOIN (SELECT id, iblt_checksum(t.*) AS sum FROM t) s ON s.id = t_id LEFT JOIN t ON t.id = t_id
+	UNION ALL SELECT 'row of a nullable subquery', iblt_checksum(s.*), CASE WHEN s.id IS NULL THEN iblt_checksum(NULL) ELSE iblt_checksum(s.id, s.a) END FROM u LEFT JOIN (SELECT id, t.a FROM t) s ON s.id = t_id
+	UNION ALL SELECT 'lateral function', f, CASE WHEN id IS NULL THEN iblt_checksum(NULL) ELSE as_row(t) END FROM u LEFT JOIN t ON id = t_id, LATERAL generate_series(iblt_checksum(t.*), iblt_checksum(t.*)) f
+	UNION ALL SELECT 'sublink', (SELECT iblt_checksum(t.*)), as_row(t) FROM t
+	UNION ALL SELECT 'exists', as_row(t), iblt_checksum(t.*) FROM t WHERE EXISTS (SELECT FROM t t2 WHERE iblt_checksum(t2.*) = as_row(t))
+	UNION ALL SELECT 'group by row', iblt_checksum(t.*), as_row(t) FROM t GROUP BY t
+	UNION ALL SELECT 'group by key', iblt_checksum(t.*), as_row(t) FROM t GROUP BY id
+	UNION ALL SELECT 'group by checksum', iblt_checksum(t.*), min(as_row(t)) FROM t GROUP BY iblt_checksum(t.*)
+	UNION ALL SELECT 'having', iblt_checksum(t.*), as_row(t) FROM t GROUP BY t HAVING iblt_checksum(t.*) <> 0
+	UNION ALL SELECT 'grouping sets', iblt_checksum(t.*), CASE WHEN grouping(t) = 1 THEN iblt_checksum(NULL) ELSE as_row(t) END FROM t GROUP BY GROUPING SETS ((t), ())
 	UNION ALL SELECT 'grouping sets of a row', iblt_checksum(ROW(t.a, t.b)), CASE WHEN grouping(ROW(t.a, t.b)) = 1 THEN iblt_checksum(NULL) ELSE min(iblt_checksum(t.a, t.b)) END FROM t GROUP BY GROUPING SETS ((ROW(t.a, t.b)), ())
-	UNION ALL SELECT 'window', iblt_checksum(t), as_row(lag(t, 0) OVER (ORDER BY id)) FROM t
-	UNION ALL SELECT 'distinct on', * FROM (SELECT DISTINCT ON (t) iblt_checksum(t), as_row(t) FROM t) s
-	UNION ALL SELECT 'aggregate', sum(iblt_checksum(t)), sum(as_row(t)) FROM t GROUP BY id % 2
-	UNION ALL SELECT 'view', iblt_checksum(v), as_row(v) FROM v
-	UNION ALL SELECT 'view columns', iblt_checksum(v), iblt_checksum(b, v.a, id) FROM v
-	UNION ALL SELECT 'barrier', iblt_checksum(barrier), as_row(barrier) FROM barrier
-	UNION ALL SELECT 'optimisation barrier', iblt_checksum(s), iblt_checksum(id, s.a, s.b, c, d) FROM (SELECT * FROM t OFFSET 0) s
-	UNION ALL SELECT 'with', iblt_checksum(s), iblt_checksum(id, s.a, s.b, c, d) FROM (WITH w AS MATERIALIZED (SELECT * FROM t) SELECT * FROM w) s
-	UNION ALL SELECT 'union all', iblt_checksum(s), iblt_checksum(id, s.a) FROM (SELECT id, t.a FROM t UNION ALL SELECT t_id, note FROM u) s
-	UNION ALL SELECT 'partitioned', iblt_checksum(parts), iblt_checksum(id, parts.v) FROM parts
-	UNION ALL SELECT 'partition', iblt_checksum(part1), iblt_checksum(part1.v, id) FROM part1
-	UNION ALL SELECT 'one column that is a row', iblt_checksum(single), as_row(single) FROM single
+	UNION ALL SELECT 'window', iblt_checksum(t.*), as_row(lag(t, 0) OVER (ORDER BY id)) FROM t
+	UNION ALL SELECT 'distinct on', * FROM (SELECT DISTINCT ON (t) iblt_checksum(t.*), as_row(t) FROM t) s
+	UNION ALL SELECT 'aggregate', sum(iblt_checksum(t.*)), sum(as_row(t)) FROM t GROUP BY id % 2
+	UNION ALL SELECT 'view', iblt_checksum(v.*), as_row(v) FROM v
+	UNION ALL SELECT 'view columns', iblt_checksum(v.*), iblt_checksum(b, v.a, id) FROM v
+	UNION ALL SELECT 'barrier', iblt_checksum(barrier.*), as_row(barrier) FROM barrier
+	UNION ALL SELECT 'optimisation barrier', iblt_checksum(s.*), iblt_checksum(id, s.a, s.b, c, d) FROM (SELECT * FROM t OFFSET 0) s
+	UNION ALL SELECT 'with', iblt_checksum(s.*), iblt_checksum(id, s.a, s.b, c, d) FROM (WITH w AS MATERIALIZED (SELECT * FROM t) SELECT * FROM w) s
+	UNION ALL SELECT 'union all', iblt_checksum(s.*), iblt_checksum(id, s.a) FROM (SELECT id, t.a FROM t UNION ALL SELECT t_id, note FROM u) s
+	UNION ALL SELECT 'partitioned', iblt_checksum(parts.*), iblt_checksum(id, parts.v) FROM parts
+	UNION ALL SELECT 'partition', iblt_checksum(part1.*), iblt_checksum(part1.v, id) FROM part1
+	UNION ALL SELECT 'one column that is a row', iblt_checksum(single.*), as_row(single) FROM single
 	UNION ALL SELECT 'row of a row', iblt_checksum(ROW(p)), as_row(single) FROM single
 	UNION ALL SELECT 'row of a literal', iblt_checksum(ROW('x')), iblt_checksum('x'::text)
 	UNION ALL SELECT 'row of a null', iblt_checksum(ROW(NULL)), iblt_checksum(NULL::text)
 	UNION ALL SELECT 'named row constructor', iblt_checksum(ROW(id, t.a)::pair), iblt_checksum(id, t.a) FROM t
-	UNION ALL SELECT 'values', iblt_checksum(s), iblt_checksum(s.x, s.y) FROM (VALUES (1, 'a'), (2, NULL)) s(x, y);
-WITH updated AS (UPDATE t SET c = 'updated' WHERE id = 2 RETURNING iblt_checksum(t) AS a, as_row(t) AS b),
-	inserted AS (INSERT INTO t VALUES (1, 'z', 9) ON CONFLICT (id) DO UPDATE SET c = iblt_checksum(excluded)::text
-		WHERE iblt_checksum(t) <> iblt_checksum(excluded) RETURNING iblt_checksum(t) AS a, as_row(t) AS b, c)
+	UNION ALL SELECT 'values', iblt_checksum(s.*), iblt_checksum(s.x, s.y) FROM (VALUES (1, 'a'), (2, NULL)) s(x, y);
+WITH updated AS (UPDATE t SET c = 'updated' WHERE id = 2 RETURNING iblt_checksum(t.*) AS a, as_row(t) AS b),
+	inserted AS (INSERT INTO t VALUES (1, 'z', 9) ON CONFLICT (id) DO UPDATE SET c = iblt_checksum(excluded.*)::text
+		WHERE iblt_checksum(t.*) <> iblt_checksum(excluded.*) RETURNING iblt_checksum(t.*) AS a, as_row(t) AS b, c)
 INSERT INTO whole SELECT 'update', a, b FROM updated UNION ALL SELECT 'upsert', a, b FROM inserted
 	UNION ALL SELECT 'excluded', iblt_checksum(1, 'z'::text, 9::numeric, 'new'::text, 'fast default'::text), c::bigint FROM inserted;
 SELECT count(DISTINCT what) AS cases, count(*) AS rows FROM whole;
 SELECT what, a, b FROM whole WHERE a IS DISTINCT FROM b ORDER BY 1, 2, 3;
 
 -- Constraints are simplified while their variables still have another number.
-ALTER TABLE u ADD CONSTRAINT whole CHECK (iblt_checksum(u) <> 0);
+ALTER TABLE u ADD CONSTRAINT whole CHECK (iblt_checksum(u.*) <> 0);
 SET constraint_exclusion = on;
 SELECT count(*) FROM t, u WHERE id = t_id;
 RESET constraint_exclusion;
@@ -373,9 +373,9 @@ END
 $$;
 INSERT INTO wide DEFAULT VALUES;
 INSERT INTO full_call DEFAULT VALUES;
-SELECT iblt_checksum(wide) = iblt_checksum(VARIADIC (SELECT array_agg(i) FROM generate_series(1, 1600) i)) AS wide FROM wide;
-SELECT iblt_checksum(f) = iblt_checksum(VARIADIC (SELECT array_agg(i) FROM generate_series(1, 100) i)) AS full,
-	iblt_checksum_seeded(7, f) = iblt_checksum_seeded(7, VARIADIC (SELECT array_agg(i) FROM generate_series(1, 100) i)) AS seeded
+SELECT iblt_checksum(wide.*) = iblt_checksum(VARIADIC (SELECT array_agg(i) FROM generate_series(1, 1600) i)) AS wide FROM wide;
+SELECT iblt_checksum(f.*) = iblt_checksum(VARIADIC (SELECT array_agg(i) FROM generate_series(1, 100) i)) AS full,
+	iblt_checksum_seeded(7, f.*) = iblt_checksum_seeded(7, VARIADIC (SELECT array_agg(i) FROM generate_series(1, 100) i)) AS seeded
 FROM full_call f;
 
 -- A row type that changes while a session has looked it up.
@@ -391,7 +391,7 @@ SET plan_cache_mode = force_generic_plan;
 PREPARE of_three AS SELECT iblt_checksum(ROW(a, b, c)::three) = iblt_checksum(1, 2, 3) AS three,
 	iblt_checksum(ROW(a, b, c)::three) = iblt_checksum(1, 3) AS two,
 	iblt_checksum_seeded(7, ROW(a, b, c)::three) = iblt_checksum_seeded(7, 1, 3) AS seeded FROM src;
-PREPARE of_view AS SELECT iblt_checksum(v) = iblt_checksum(1, 2, 3) AS three, iblt_checksum(v) = iblt_checksum(1, 2, 3, 4) AS four FROM src_view v;
+PREPARE of_view AS SELECT iblt_checksum(v.*) = iblt_checksum(1, 2, 3) AS three, iblt_checksum(v.*) = iblt_checksum(1, 2, 3, 4) AS four FROM src_view v;
 EXECUTE of_three;
 EXECUTE of_view;
 ALTER TYPE three DROP ATTRIBUTE b;

@@ -10,7 +10,7 @@ DELETE FROM b WHERE id IN (10, 20);
 INSERT INTO b VALUES (-1, 'new'), (2000000000, 'new');
 UPDATE b SET t = t || ' ' WHERE id IN (30, 40, 50);
 CREATE TEMP TABLE d AS
-SELECT (SELECT iblt_agg(id, iblt_checksum(a)) FROM a) - (SELECT iblt_agg(id, iblt_checksum(b)) FROM b) AS s;
+SELECT (SELECT iblt_agg(id, iblt_checksum(a.*)) FROM a) - (SELECT iblt_agg(id, iblt_checksum(b.*)) FROM b) AS s;
 SELECT x.* FROM d, iblt_decode(s) x ORDER BY key COLLATE "C";
 SELECT x.*, pg_typeof(key) FROM d, iblt_decode(s, NULL::int) x ORDER BY key;
 SELECT pg_typeof(key), count(*) FROM d, iblt_decode(s, NULL::bigint) GROUP BY 1;

@@ -46,7 +46,7 @@ SELECT * FROM (VALUES
 	('text', (SELECT iblt_strata_agg('key ' || id, c) FROM r)),
 	('long text', (SELECT iblt_strata_agg(repeat('key ', 100) || id, c) FROM r)),
 	('row', (SELECT iblt_strata_agg(ROW(id, 'key ' || id), c) FROM r)),
-	('whole row', (SELECT iblt_strata_agg(x, 0) FROM (SELECT id, c FROM r) x)),
+	('whole row', (SELECT iblt_strata_agg(x.*, 0) FROM (SELECT id, c FROM r) x)),
 	('numeric', (SELECT iblt_strata_agg(id::numeric / 7, c) FROM r)),
 	('small', (SELECT iblt_strata_agg(id, c, iblt_strata_new(4, 9, 3, -7)) FROM r)),
 	('deleted', iblt_strata_delete(iblt_strata_new(), 1, 1))) v(name, s);

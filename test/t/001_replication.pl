@@ -68,7 +68,7 @@ my @tables = (
 		name => 'by_content',
 		columns => 'a int, b text',
 		row => "g % 400, 'dup ' || g % 200",
-		key => 'iblt_checksum(t)',
+		key => 'iblt_checksum(t.*)',
 		type => 'bigint',
 		fresh => "g, 'fresh'",
 		spoil => "b = b || '?'",
@@ -85,7 +85,7 @@ sub sketch
 	my ($node, $table, $capacity) = @_;
 	my $more = defined $capacity ? ", $capacity" : '';
 	return $node->safe_psql('postgres',
-		"SELECT iblt_agg($table->{key}, iblt_checksum(t)$more) FROM $table->{name} t"
+		"SELECT iblt_agg($table->{key}, iblt_checksum(t.*)$more) FROM $table->{name} t"
 	);
 }
 
@@ -291,7 +291,7 @@ SET max_parallel_workers_per_gather = $workers;
 SQL
 }
 
-my $query = 'SELECT iblt_agg(id, iblt_checksum(t)) FROM';
+my $query = 'SELECT iblt_agg(id, iblt_checksum(t.*)) FROM';
 my $plan = $publisher->safe_psql('postgres',
 	with_workers(2) . "EXPLAIN (COSTS OFF) $query big t");
 like($plan, qr/Finalize Aggregate/, 'the plan finalizes');
@@ -303,7 +303,7 @@ $plan = $publisher->safe_psql('postgres',
 	with_workers(2) . "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) $query big t");
 like($plan, qr/Workers Launched: [12]/, 'workers were launched');
 
-my $bytes = "SELECT encode((iblt_agg(id, iblt_checksum(t)))::bytea, 'hex') FROM";
+my $bytes = "SELECT encode((iblt_agg(id, iblt_checksum(t.*)))::bytea, 'hex') FROM";
 my $serial = $publisher->safe_psql('postgres', with_workers(0) . "$bytes big t");
 cmp_ok(length($serial), '>', 1000, 'the serial result is a sketch');
 foreach my $relation (qw(big shuffled1 shuffled2 parts))

@@ -1,0 +1,284 @@
+/*-------------------------------------------------------------------------
+ *
+ * checksum_support.c
+ *	  Planner support for iblt_checksum.
+ *
+ * iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), which saves making
+ * a row value of each row.
+ *
+ * SQL reads iblt_checksum(t) as a column t where there is one, and only else
+ * as the row of t.  One column in place of a row would make different tables
+ * read as equal, so a sole argument that could be meant either way is an error.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/pathnodes.h"
+#include "nodes/supportnodes.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/typcache.h"
+
+#include "ambiguous.h"
+
+PG_FUNCTION_INFO_V1(iblt_checksum_support);
+
+/* Whether a join tree holds anything but inner joins. */
+static bool
+has_other_joins(Node *node)
+{
+	ListCell   *lc;
+
+	if (node == NULL || IsA(node, RangeTblRef))
+		return false;
+	if (IsA(node, JoinExpr))
+	{
+		JoinExpr   *join = (JoinExpr *) node;
+
+		return join->jointype != JOIN_INNER || has_other_joins(join->larg) ||
+			has_other_joins(join->rarg);
+	}
+	if (!IsA(node, FromExpr))
+		return true;
+	foreach(lc, ((FromExpr *) node)->fromlist)
+	{
+		if (has_other_joins(lfirst(lc)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether a whole-row variable is a row of a table that no join can replace
+ * by NULL, and that no grouping set can.  Its type must be the table's:
+ * constraints are simplified before their variables point to the right table.
+ */
+static bool
+is_plain_row(PlannerInfo *root, Var *var)
+{
+	RangeTblEntry *rte;
+
+	if (root == NULL || var->varattno != InvalidAttrNumber ||
+		var->varlevelsup != 0 || root->parse->commandType != CMD_SELECT ||
+		has_other_joins((Node *) root->parse->jointree))
+		return false;
+#if PG_VERSION_NUM >= 160000
+	if (!bms_is_empty(var->varnullingrels))
+		return false;
+#endif
+#if PG_VERSION_NUM >= 180000
+	if (var->varreturningtype != VAR_RETURNING_DEFAULT)
+		return false;
+#endif
+	if ((int) var->varno < 1 ||
+		(int) var->varno > list_length(root->parse->rtable))
+		return false;
+	rte = rt_fetch(var->varno, root->parse->rtable);
+	return rte->rtekind == RTE_RELATION &&
+		get_rel_type_id(rte->relid) == var->vartype;
+}
+
+/*
+ * The columns of a whole-row variable as variables, NIL if they would not say
+ * the same.  The planner holds a lock on the table.
+ */
+static List *
+columns_of_table(PlannerInfo *root, Var *var)
+{
+	Relation	relation;
+	List	   *columns = NIL;
+	bool		usable = true;
+
+	if (!is_plain_row(root, var))
+		return NIL;
+	relation = relation_open(rt_fetch(var->varno, root->parse->rtable)->relid,
+							 NoLock);
+	for (int i = 0; i < RelationGetNumberOfAttributes(relation); i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(relation), i);
+
+		if (att->attisdropped)
+			continue;
+#if PG_VERSION_NUM >= 180000
+		if (att->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+			usable = false;
+#endif
+		columns = lappend(columns, makeVar(var->varno, att->attnum,
+										   att->atttypid, att->atttypmod,
+										   att->attcollation, 0));
+	}
+	relation_close(relation, NoLock);
+	return usable ? columns : NIL;
+}
+
+/*
+ * Whether a type is the row type of a table or view of the query.  Only then a
+ * plan is made anew when the type changes.
+ */
+static bool
+is_type_of_relation(PlannerInfo *root, Oid type)
+{
+	ListCell   *lc;
+
+	if (root == NULL)
+		return false;
+	foreach(lc, root->parse->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		/* a view is a subquery by now, and still has its OID from 16 on */
+		if ((rte->rtekind == RTE_RELATION || rte->rtekind == RTE_SUBQUERY) &&
+			OidIsValid(rte->relid) && get_rel_type_id(rte->relid) == type)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The fields of a row constructor, NIL if they would not say the same.  One
+ * of a named type has fields for the type's dropped columns too.
+ */
+static List *
+fields_of_row(PlannerInfo *root, RowExpr *row)
+{
+	TupleDesc	desc;
+	List	   *fields = NIL;
+	ListCell   *lc;
+	int			i = 0;
+
+	if (row->row_typeid == RECORDOID)
+		return list_copy(row->args);
+	if (!is_type_of_relation(root, row->row_typeid))
+		return NIL;
+	desc = lookup_rowtype_tupdesc_domain(row->row_typeid, -1, false);
+	if (desc->natts == list_length(row->args))
+	{
+		foreach(lc, row->args)
+		{
+			if (!TupleDescAttr(desc, i++)->attisdropped)
+				fields = lappend(fields, lfirst(lc));
+		}
+	}
+	ReleaseTupleDesc(desc);
+	return fields;
+}
+
+/*
+ * The relation whose column of its own name an argument is, or NULL.  Where the
+ * argument may have been a column of a dissolved relation, that is taken for
+ * granted if such a relation has one.
+ */
+static const RangeTblEntry *
+ambiguous_relation(PlannerInfo *root, Node *arg)
+{
+	ListCell   *lc;
+
+	if (IsA(arg, Var))
+	{
+		Var		   *var = (Var *) arg;
+		RangeTblEntry *rte;
+
+		if (var->varattno == InvalidAttrNumber)
+			return NULL;
+		for (Index up = var->varlevelsup; up > 0 && root != NULL; up--)
+			root = root->parent_root;
+		if (root == NULL || (int) var->varno < 1 ||
+			(int) var->varno > list_length(root->parse->rtable))
+			return NULL;
+		rte = rt_fetch(var->varno, root->parse->rtable);
+		if (iblt_has_column_of_its_name(rte, var->varattno))
+			return rte;
+	}
+	foreach(lc, root->parse->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (iblt_is_dissolved(rte) && iblt_has_column_of_its_name(rte, 0))
+			return rte;
+	}
+	return NULL;
+}
+
+/* The columns that a sole row argument can be replaced by, or NIL. */
+static List *
+columns_of_argument(PlannerInfo *root, Node *arg)
+{
+	List	   *columns = NIL;
+
+	/* a grouping set can make a grouped row, but not its columns, NULL */
+	if (root != NULL && root->parse->groupingSets != NIL)
+		return NIL;
+	if (IsA(arg, RowExpr))
+		columns = fields_of_row(root, (RowExpr *) arg);
+	else if (IsA(arg, Var))
+		columns = columns_of_table(root, (Var *) arg);
+
+	/* as a sole argument these would be read in another way, or refused */
+	if (list_length(columns) == 1)
+	{
+		Oid			type = exprType(linitial(columns));
+
+		if (type == UNKNOWNOID || type_is_rowtype(type) ||
+			(root != NULL && ambiguous_relation(root, linitial(columns))))
+			return NIL;
+	}
+	return columns;
+}
+
+/* ERROR if a sole argument reads as a column and may be meant as a row. */
+static void
+refuse_ambiguous(PlannerInfo *root, Node *arg)
+{
+	const RangeTblEntry *rte;
+
+	if (IsA(arg, PlaceHolderVar))
+		arg = (Node *) ((PlaceHolderVar *) arg)->phexpr;
+	if (root == NULL || IsA(arg, RowExpr) || IsA(arg, Param))
+		return;
+	rte = ambiguous_relation(root, arg);
+	if (rte != NULL)
+		iblt_refuse_column_of_its_name(rte, "checksum");
+}
+
+/*
+ * Planner support: iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), which
+ * saves making a row value of each row.  Done only where the result is the
+ * same; a call can have FUNC_MAX_ARGS arguments.
+ */
+Datum
+iblt_checksum_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	FuncExpr   *call;
+	FuncExpr   *result;
+	PlannerInfo *root;
+	List	   *columns;
+
+	if (!IsA(request, SupportRequestSimplify))
+		PG_RETURN_POINTER(NULL);
+	call = ((SupportRequestSimplify *) request)->fcall;
+	if (call->funcvariadic ||
+		list_length(call->args) != get_func_nargs(call->funcid))
+		PG_RETURN_POINTER(NULL);
+	root = ((SupportRequestSimplify *) request)->root;
+	refuse_ambiguous(root, llast(call->args));
+	columns = columns_of_argument(root, llast(call->args));
+	if (columns == NIL ||
+		list_length(columns) + list_length(call->args) - 1 > FUNC_MAX_ARGS)
+		PG_RETURN_POINTER(NULL);
+
+	if (list_length(call->args) == 2)
+		columns = lcons(linitial(call->args), columns); /* the seed */
+	result = makeNode(FuncExpr);
+	*result = *call;
+	result->args = columns;
+	PG_RETURN_POINTER(result);
+}

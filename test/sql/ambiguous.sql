@@ -1,0 +1,86 @@
+-- Columns that bear the name of their relation: SQL reads iblt_checksum(t) as
+-- such a column where there is one, and different tables would read as equal.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE SCHEMA ambiguous;
+SET search_path = ambiguous, public;
+
+CREATE TABLE status (id int PRIMARY KEY, status text, note text);
+INSERT INTO status VALUES (1, 'open', 'a'), (2, 'closed', 'b');
+CREATE TABLE other AS SELECT id, status, note || '!' AS note FROM status;
+CREATE VIEW status_view AS SELECT id, status AS v, note FROM status;
+CREATE TABLE single (single int);
+INSERT INTO single VALUES (1);
+CREATE TYPE pair AS (x int, y int);
+CREATE TABLE of_rows (id int, of_rows pair);
+
+-- refused(query): the error of a query, or what it returns.
+CREATE FUNCTION refused(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	result text;
+BEGIN
+	EXECUTE query INTO result;
+	RETURN 'accepted';
+EXCEPTION WHEN ambiguous_column THEN
+	RETURN 'refused';
+END
+$$;
+
+SELECT iblt_checksum(status) FROM status;
+SELECT iblt_checksum_seeded(1, t) FROM status_view AS t(id, t, note);
+SELECT iblt_agg(status, 0) FROM status;
+
+SELECT refused(q), q FROM unnest(ARRAY[
+	'SELECT iblt_checksum(status) FROM status',
+	'SELECT iblt_checksum(s.status) FROM status AS s',
+	'SELECT iblt_checksum(status.status) FROM status',
+	'SELECT iblt_checksum(t) FROM status AS t(id, t)',
+	'SELECT iblt_checksum(t) FROM status AS t(id, x, t)',
+	'SELECT iblt_checksum_seeded(7, status) FROM status',
+	'SELECT iblt_checksum(of_rows) FROM of_rows',
+	'SELECT iblt_checksum(v) FROM status_view v',
+	'SELECT iblt_checksum(v.*) FROM status_view v',
+	'SELECT iblt_checksum(v.*) FROM other LEFT JOIN status_view v USING (id)',
+	'SELECT iblt_checksum(v) FROM other LEFT JOIN status_view v USING (id)',
+	'SELECT iblt_checksum(v) FROM (SELECT * FROM status_view OFFSET 0) v',
+	'SELECT iblt_checksum(v) FROM (SELECT id, upper(v) AS v FROM status_view) v',
+	'WITH v AS (SELECT * FROM status_view) SELECT iblt_checksum(v) FROM v',
+	'WITH v AS MATERIALIZED (SELECT * FROM status_view) SELECT iblt_checksum(v) FROM v',
+	'SELECT iblt_checksum(j) FROM (status JOIN other USING (id)) AS j(id, j)',
+	'SELECT iblt_checksum(s) FROM (VALUES (1, ''a''), (2, ''b'')) s(r, s)',
+	'SELECT iblt_checksum(g) FROM generate_series(1, 3) WITH ORDINALITY g(g, n)',
+	'SELECT iblt_checksum(g) FROM generate_series(1, 3) g',
+	'SELECT iblt_checksum(single) FROM single',
+	'SELECT (SELECT iblt_checksum(status)) FROM status',
+	'SELECT (SELECT iblt_checksum(status) FROM single) FROM status',
+	'SELECT 1 FROM status WHERE iblt_checksum(status) <> 0',
+	'SELECT iblt_checksum(status.*) FROM status',
+	'SELECT iblt_checksum(ROW(status)) FROM status',
+	'SELECT iblt_checksum(id, status) FROM status',
+	'SELECT iblt_checksum(status) FROM other',
+	'SELECT iblt_agg(id, iblt_checksum(status)) FROM status',
+	'SELECT iblt_agg(id, iblt_checksum(status.*)) FROM status',
+	'SELECT iblt_agg(status, 0) FROM status',
+	'SELECT iblt_agg(status.*, 0) FROM status',
+	'SELECT iblt_agg(status, iblt_checksum(status.*)) FROM status',
+	'SELECT iblt_agg(v, 0) FROM status_view v',
+	'SELECT iblt_agg(v.*, 0) FROM status_view v',
+	'SELECT iblt_strata_agg(status, 0) FROM status',
+	'SELECT iblt_strata_agg(status.*, 0) FROM status'
+]) WITH ORDINALITY AS u(q, n) ORDER BY n;
+
+-- The tables differ, and t.* says so.
+SELECT (SELECT iblt_agg(id, iblt_checksum(status.*)) FROM status)
+	= (SELECT iblt_agg(id, iblt_checksum(status.*)) FROM other AS status) AS equal;
+
+-- Live comparisons name every column, whatever it is called.
+CREATE TABLE t (t text PRIMARY KEY, id int);
+CREATE TABLE u (t text PRIMARY KEY, id int);
+INSERT INTO t VALUES ('a', 1), ('b', 2);
+INSERT INTO u VALUES ('a', 1), ('b', 3);
+SELECT key, side FROM iblt_compare('t', NULL, 'u');
+CREATE VIEW t_view AS SELECT * FROM t;
+SELECT key, side FROM iblt_compare('t_view', NULL, 'u', columns => '{t}');
+SELECT key, side FROM iblt_compare('t_view', NULL, 'u');
+
+DROP SCHEMA ambiguous CASCADE;
