@@ -4,8 +4,8 @@
  *	  iblt_checksum: 64 bits that are equal for rows with equal values, on any
  *	  two servers.
  *
- * The checksum is XXH3_64bits_withSeed over the canonical items of the
- * arguments; canonical.h says what those are.  A sole argument of a row type
+ * The checksum is XXH3, with a secret made from the seed, over the canonical
+ * items of the arguments; canonical.h says what those are.  A sole argument of a row type
  * stands for its columns.
  *
  * Limits: the items of one row fit in 1 GB.  XXH3 is no MAC: who may choose
@@ -24,6 +24,7 @@
 #include "utils/lsyscache.h"
 
 #include "canonical.h"
+#include "core/secret.h"
 
 /* A buffer that a huge row has made larger than this is given back. */
 #define KEEP_BUFFER		(1024 * 1024)
@@ -44,6 +45,8 @@ typedef struct CallState
 	MemoryContext cxt;
 	int			nargs;
 	StringInfoData buf;
+	uint64		seed;
+	uint8		secret[IBLT_SECRET_SIZE];	/* of the seed */
 	Oid			element_type;	/* of a VARIADIC array */
 	IbltCodec  *codecs[FLEXIBLE_ARRAY_MEMBER];
 } CallState;
@@ -65,9 +68,20 @@ choose_mode(FunctionCallInfo fcinfo, int first)
 	return type == UNKNOWNOID ? CALL_LITERAL : CALL_ARGS;
 }
 
+/* Makes the secret of a seed. */
+static void
+set_seed(CallState *state, uint64 seed)
+{
+	uint8		stream[IBLT_KEYSTREAM_SIZE];
+
+	iblt_core_keystream(stream, "iblt row", seed);
+	memcpy(state->secret, stream, IBLT_SECRET_SIZE);
+	state->seed = seed;
+}
+
 /* Finds the codecs of the arguments from first on, once for a call site. */
 static CallState *
-make_state(FunctionCallInfo fcinfo, int first)
+make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 {
 	MemoryContext cxt = fcinfo->flinfo->fn_mcxt;
 	MemoryContext caller;
@@ -99,6 +113,7 @@ make_state(FunctionCallInfo fcinfo, int first)
 	caller = MemoryContextSwitchTo(cxt);
 	initStringInfo(&state->buf);
 	MemoryContextSwitchTo(caller);
+	set_seed(state, seed);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
 }
@@ -183,14 +198,17 @@ checksum(FunctionCallInfo fcinfo, int first, uint64 seed)
 	uint64		result;
 
 	if (unlikely(state == NULL))
-		state = make_state(fcinfo, first);
+		state = make_state(fcinfo, first, seed);
+	if (unlikely(state->seed != seed))
+		set_seed(state, seed);
 	state->buf.len = 0;
 	if (likely(state->mode == CALL_ARGS))
 		iblt_codec_append_args(&state->buf, state->codecs,
 							   &fcinfo->args[first], state->nargs);
 	else
 		append_unusual(&state->buf, state, &fcinfo->args[first]);
-	result = XXH3_64bits_withSeed(state->buf.data, state->buf.len, seed);
+	result = XXH3_64bits_withSecret(state->buf.data, state->buf.len,
+									state->secret, IBLT_SECRET_SIZE);
 	if (unlikely(state->buf.maxlen > KEEP_BUFFER))
 		shrink_buffer(state);
 	return Int64GetDatum((int64) result);

@@ -2,11 +2,12 @@
  * hash.h
  *		The seeded hash functions of a sketch.
  *
- * All are XXH3 (xxHash), frozen with format version 1 and written down in
- * doc/format.md: positions h_1 .. h_k and check g from the key alone, weight w
- * from the row's checksum or value alone.
+ * All are XXH3 (xxHash), written down in doc/format.md: positions h_1 .. h_k
+ * and check g from the key alone, weight w from the row's checksum or value
+ * alone.
  *
- * One 128-bit hash of the key gives four positions and the check.  The check
+ * One 128-bit hash of the key gives four positions and the check; a hash of
+ * that hash gives four more positions.  The check
  * mixes both halves, so given any one position it is still uniform, which is
  * all that the pure test asks (it looks at one cell).
  */
@@ -18,11 +19,21 @@
 
 #include "bytes.h"
 #include "field.h"
+#include "secret.h"
 
 #ifndef XXH_INLINE_ALL
 #define XXH_INLINE_ALL
 #endif
+/* GCC judges branches of an inlined hash that a short key never takes. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Warray-bounds"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <xxhash.h>
+#pragma GCC diagnostic pop
+#else
+#include <xxhash.h>
+#endif
 
 #define IBLT_MIN_HASHES		3
 #define IBLT_MAX_HASHES		8
@@ -33,8 +44,7 @@
 /* What a sketch's seed expands to. */
 typedef struct IbltHasher
 {
-	uint64_t	key_seed;		/* check and positions h_1 .. h_4 */
-	uint64_t	key_seed2;		/* positions h_5 .. h_8 */
+	uint8_t		secret[IBLT_SECRET_SIZE];	/* of the hashes of keys */
 	uint64_t	weight_seed;
 	uint64_t	value_mask;
 	uint64_t	key_mask;
@@ -50,16 +60,8 @@ iblt_hash_word(uint64_t word, uint64_t seed)
 	return XXH3_64bits_withSeed(bytes, sizeof bytes, seed);
 }
 
-/* Derives the seeds and masks of a sketch from its one seed. */
-static inline void
-iblt_hasher_init(IbltHasher *hasher, uint64_t seed)
-{
-	hasher->key_seed = iblt_hash_word(0, seed);
-	hasher->key_seed2 = iblt_hash_word(1, seed);
-	hasher->weight_seed = iblt_hash_word(2, seed);
-	hasher->value_mask = iblt_hash_word(3, seed);
-	hasher->key_mask = iblt_hash_word(4, seed);
-}
+/* Derives the secret, seed and masks of a sketch from its one seed. */
+extern void iblt_core_hasher_init(IbltHasher *hasher, uint64_t seed);
 
 /*
  * The mask XORed to limb l of a key before it is used as a field element, so
@@ -100,6 +102,18 @@ iblt_scale_four(XXH128_hash_t h, uint32_t cells, uint32_t *position)
 	position[3] = iblt_scale((uint32_t) (h.high64 >> 32), cells);
 }
 
+/* The hash of a hash. */
+static inline XXH128_hash_t
+iblt_hash_again(const IbltHasher *hasher, XXH128_hash_t h)
+{
+	uint8_t bytes[16];
+
+	iblt_store64(bytes, h.low64);
+	iblt_store64(bytes + 8, h.high64);
+	return XXH3_128bits_withSecret(bytes, sizeof bytes, hasher->secret,
+								   IBLT_SECRET_SIZE);
+}
+
 /*
  * Hashes a key of size bytes.  Returns its check g(key), the paper's G1, as a
  * lazy word, and sets its position in the subtable of each hash.
@@ -108,12 +122,12 @@ static inline uint64_t
 iblt_hash_key(const IbltHasher *hasher, const uint8_t *key, size_t size,
 			  int hashes, uint32_t cells, uint32_t *position)
 {
-	XXH128_hash_t h = XXH3_128bits_withSeed(key, size, hasher->key_seed);
+	XXH128_hash_t h = XXH3_128bits_withSecret(key, size, hasher->secret,
+											  IBLT_SECRET_SIZE);
 
 	iblt_scale_four(h, cells, position);
 	if (hashes > 4)
-		iblt_scale_four(XXH3_128bits_withSeed(key, size, hasher->key_seed2),
-						cells, position + 4);
+		iblt_scale_four(iblt_hash_again(hasher, h), cells, position + 4);
 	return h.low64 ^ h.high64;
 }
 

@@ -159,7 +159,7 @@ set_view(IbltSketch *sketch, uint8_t *bytes)
 {
 	const IbltParams *params = &sketch->params;
 
-	iblt_hasher_init(&sketch->hasher, params->seed);
+	iblt_core_hasher_init(&sketch->hasher, params->seed);
 	sketch->bytes = bytes;
 	sketch->size = iblt_core_size(params);
 	sketch->meter = bytes + OFFSET_METER;

@@ -23,8 +23,6 @@
 #define HEADER_SIZE			32
 #define CHECKSUM_SIZE		8
 
-#define HASH_SEED_WORD		5	/* words 0 to 4 are IbltHasher's */
-
 /* The description is padded with zeros to whole words. */
 static size_t
 description_room(const IbltStrataParams *params)
@@ -93,6 +91,16 @@ iblt_core_strata_check_params(const IbltStrataParams *params)
 	return iblt_core_strata_size(&typed) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
 }
 
+/* Derives the secret of an estimator from its seed. */
+static void
+set_secret(IbltStrata *strata, uint64_t seed)
+{
+	uint8_t stream[IBLT_KEYSTREAM_SIZE];
+
+	iblt_core_keystream(stream, "iblt strata", seed);
+	memcpy(strata->secret, stream, IBLT_SECRET_SIZE);
+}
+
 /* Points a view with parameters set at its bytes. */
 static void
 set_view(IbltStrata *strata, uint8_t *bytes)
@@ -101,12 +109,12 @@ set_view(IbltStrata *strata, uint8_t *bytes)
 	IbltSketch *all = &strata->all;
 
 	table->description = bytes + HEADER_SIZE;
-	strata->hash_seed = iblt_hash_word(HASH_SEED_WORD, table->seed);
+	set_secret(strata, table->seed);
 	strata->stratum_size = (size_t) stratum_cells(table) * cell_size();
 	memset(strata->meter, 0, sizeof strata->meter);
 
 	all->params = cells_params(table);
-	iblt_hasher_init(&all->hasher, table->seed);
+	iblt_core_hasher_init(&all->hasher, table->seed);
 	all->bytes = bytes;
 	all->size = iblt_core_strata_size(&strata->params);
 	all->meter = strata->meter;

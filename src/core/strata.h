@@ -41,7 +41,7 @@ typedef struct IbltStrataParams
 typedef struct IbltStrata
 {
 	IbltStrataParams params;
-	uint64_t	hash_seed;
+	uint8_t		secret[IBLT_SECRET_SIZE];	/* of the hash of keys */
 	IbltSketch	all;			/* the cells of all strata, lowest first, and
 								 * the row count */
 	size_t		stratum_size;	/* bytes of one stratum's cells */
@@ -53,7 +53,7 @@ typedef struct IbltStrata
 static inline uint64_t
 iblt_strata_hash(const IbltStrata *strata, const uint8_t *key, size_t size)
 {
-	return XXH3_64bits_withSeed(key, size, strata->hash_seed);
+	return XXH3_64bits_withSecret(key, size, strata->secret, IBLT_SECRET_SIZE);
 }
 
 /*

@@ -8,37 +8,69 @@ incomplete and 2 if the value is refused."""
 
 import argparse
 import base64
+import ctypes
 import re
 import struct
 import sys
 import uuid
 
-try:
-    from xxhash import xxh3_64_intdigest, xxh3_128_intdigest
-except ImportError:
-    # Debian 11 has no python3-xxhash, but the library
-    import ctypes
 
-    class Hash128(ctypes.Structure):
-        _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+class Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
 
-    library = ctypes.CDLL("libxxhash.so.0")
-    for function, result in (library.XXH3_64bits_withSeed, ctypes.c_uint64), (library.XXH3_128bits_withSeed, Hash128):
-        function.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64
-        function.restype = result
 
-    def xxh3_64_intdigest(data, seed):
-        return library.XXH3_64bits_withSeed(data, len(data), seed)
-
-    def xxh3_128_intdigest(data, seed):
-        digest = library.XXH3_128bits_withSeed(data, len(data), seed)
-        return digest.high << 64 | digest.low
+# The module python3-xxhash does not know secrets.
+LIBRARY = ctypes.CDLL("libxxhash.so.0")
+for function, result in (LIBRARY.XXH3_64bits_withSecret, ctypes.c_uint64), (LIBRARY.XXH3_128bits_withSecret, Hash128):
+    function.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t
+    function.restype = result
+LIBRARY.XXH3_64bits_withSeed.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint64
+LIBRARY.XXH3_64bits_withSeed.restype = ctypes.c_uint64
 
 P = 2**64 - 59
 U64 = 2**64 - 1
 UNTYPED, INTEGER, UUID, CANONICAL = range(4)
 HEADER = struct.Struct("<4sBBBBBBHIQqH6s")
 DESCRIPTION_AT = 552
+
+
+def xxh3_64_seeded(data, seed):
+    return LIBRARY.XXH3_64bits_withSeed(data, len(data), seed)
+
+
+def xxh3_64(data, secret):
+    return LIBRARY.XXH3_64bits_withSecret(data, len(data), secret, len(secret))
+
+
+def xxh3_128(data, secret):
+    digest = LIBRARY.XXH3_128bits_withSecret(data, len(data), secret, len(secret))
+    return digest.high << 64 | digest.low
+
+
+def chacha20_block(state):
+    x = list(state)
+
+    def quarter(*places):
+        for to, add, mix, left in (0, 1, 3, 16), (2, 3, 1, 12), (0, 1, 3, 8), (2, 3, 1, 7):
+            to, add, mix = places[to], places[add], places[mix]
+            x[to] = x[to] + x[add] & 0xFFFFFFFF
+            x[mix] ^= x[to]
+            x[mix] = (x[mix] << left | x[mix] >> 32 - left) & 0xFFFFFFFF
+
+    for _ in range(10):
+        for i in range(4):
+            quarter(i, i + 4, i + 8, i + 12)
+        for i in range(4):
+            quarter(i, (i + 1) % 4 + 4, (i + 2) % 4 + 8, (i + 3) % 4 + 12)
+    return struct.pack("<16I", *(a + b & 0xFFFFFFFF for a, b in zip(x, state)))
+
+
+def keystream(label, seed):
+    """The first 256 bytes of the keystream of ChaCha20."""
+    key = struct.unpack("<8I", struct.pack("<Q24x", seed & U64))
+    nonce = struct.unpack("<3I", label.ljust(12, b"\0"))
+    constants = struct.unpack("<4I", b"expand 32-byte k")
+    return b"".join(chacha20_block(constants + key + (block,) + nonce) for block in range(4))
 
 
 class Refused(Exception):
@@ -58,7 +90,7 @@ def signed(x, bits):
 
 def seal(data):
     """The bytes before the checksum, and the checksum."""
-    return data + struct.pack("<Q", xxh3_64_intdigest(data, 0))
+    return data + struct.pack("<Q", xxh3_64_seeded(data, 0))
 
 
 class Sketch:
@@ -72,8 +104,9 @@ class Sketch:
         self.cell = struct.Struct(f"<i{limbs + 2 + values}Q")
         self.cells = [[0] * (limbs + 3 + values)
                       for _ in range(len(self.kept) * s if kind != UNTYPED else 0)]
-        self.key_seed, self.key_seed2, self.weight_seed, self.value_mask, key_mask = (
-            xxh3_64_intdigest(struct.pack("<Q", i), self.seed) for i in range(5))
+        stream = keystream(b"iblt key", seed)
+        self.secret = stream[:192]
+        self.weight_seed, self.value_mask, key_mask = struct.unpack_from("<3Q", stream, 192)
         self.masks = [(key_mask + i * 0x9E3779B97F4A7C15) & U64 for i in range(limbs)]
 
     @classmethod
@@ -119,14 +152,14 @@ class Sketch:
 
     def hashed(self, key):
         """The numbers of a key's cells, and g(key)."""
-        bits = xxh3_128_intdigest(key, self.key_seed)
+        bits = xxh3_128(key, self.secret)
         g = (bits ^ bits >> 64) & U64
-        bits |= xxh3_128_intdigest(key, self.key_seed2) << 128
+        bits |= xxh3_128(bits.to_bytes(16, "little"), self.secret) << 128
         positions = [(bits >> 32 * i & 0xFFFFFFFF) * self.s >> 32 for i in self.kept]
         return [i * self.s + position for i, position in enumerate(positions)], g % P
 
     def weight(self, y):
-        return xxh3_64_intdigest(struct.pack("<q", y), self.weight_seed) % P or 1
+        return xxh3_64_seeded(struct.pack("<q", y), self.weight_seed) % P or 1
 
     def masked(self, words):
         return [word ^ mask for word, mask in zip(words, self.masks)]

@@ -66,7 +66,7 @@ graph_draw(Graph *g, uint64_t seed, uint64_t first)
 	uint32_t key;
 	int i;
 
-	iblt_hasher_init(&hasher, seed);
+	iblt_core_hasher_init(&hasher, seed);
 	memset(g->cell, 0, sizeof(uint64_t) * (size_t) g->k * g->s);
 	memset(g->alive, true, g->keys);
 	for (key = 0; key < g->keys; key++)

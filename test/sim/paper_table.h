@@ -57,7 +57,7 @@ paper_close(PaperTable *table)
 static inline void
 paper_clear(PaperTable *table, uint64_t seed)
 {
-	iblt_hasher_init(&table->hasher, seed);
+	iblt_core_hasher_init(&table->hasher, seed);
 	memset(table->cell, 0, (size_t) table->k * table->s * sizeof *table->cell);
 }
 

@@ -25,24 +25,25 @@ static const uint8_t key_text[32] = { 0, 0, 0, 5, 'h', 'e', 'l', 'l', 'o' };
 static const struct
 {
 	uint64_t seed;
-	uint64_t derived[5]; /* in the order of IbltHasher */
+	uint64_t secret;	 /* its hash */
+	uint64_t derived[3]; /* in the order of IbltHasher */
 } golden_seeds[] = {
 	{ UINT64_C(0x0000000000000000),
-	  { UINT64_C(0xC77B3ABB6F87ACD9), UINT64_C(0x2FBC593564DB792E),
-		UINT64_C(0x2086C65C91EEE243), UINT64_C(0x4D922029C1F42E7D),
-		UINT64_C(0xCA22290AD95E7178) } },
+	  UINT64_C(0x684AE43D450896AF),
+	  { UINT64_C(0xBDBE4B1AF2103947), UINT64_C(0xF483E2D0C97B08E4),
+		UINT64_C(0xCEBDC08AB01472EF) } },
 	{ UINT64_C(0x0000000000000001),
-	  { UINT64_C(0x9E51AD6D2F3E695C), UINT64_C(0x85671091EDA75EB5),
-		UINT64_C(0x1722DEE50E00C79C), UINT64_C(0x77A59498A006C051),
-		UINT64_C(0x2E1397FEB5B04FA3) } },
+	  UINT64_C(0x7F0FC06B0E3417AC),
+	  { UINT64_C(0x49F63D9546C07CBC), UINT64_C(0x89D5BEA2D2D37FD8),
+		UINT64_C(0x583BBB85DAD7CA9C) } },
 	{ UINT64_C(0x0123456789ABCDEF),
-	  { UINT64_C(0x84C4077B5BA88A78), UINT64_C(0x62DA9B4ECF9E94BC),
-		UINT64_C(0x4CA789B40718853B), UINT64_C(0xF88AB44997ED0541),
-		UINT64_C(0xEE7016E4FA2143CA) } },
+	  UINT64_C(0x6970431C073CFBA7),
+	  { UINT64_C(0xFB371B8CC5F894E9), UINT64_C(0xCD58A781841DAD9E),
+		UINT64_C(0xDB44A542704226D9) } },
 	{ UINT64_C(0xFFFFFFFFFFFFFFFF),
-	  { UINT64_C(0x278EE7FDE0BA32CC), UINT64_C(0x7928E38151286E3C),
-		UINT64_C(0xB42FC156D7130E7A), UINT64_C(0x7C02101097A308CB),
-		UINT64_C(0xAB4C86708F29556B) } }
+	  UINT64_C(0xED69E0D8449FCF1E),
+	  { UINT64_C(0xD85CF4536C67A715), UINT64_C(0x5C2E59A4E1FD8B1A),
+		UINT64_C(0xBEB27452309809FD) } }
 };
 
 static const struct
@@ -62,46 +63,47 @@ static const struct
 					  0,
 					  4,
 					  20160,
-					  { 7314, 17109, 17354, 2988 },
-					  UINT64_C(0xFCB3682C80BFFDDD),
-					  UINT64_C(0xF842B538E636065B) },
+					  { 8669, 11068, 10529, 11233 },
+					  UINT64_C(0x022A3905EBA300CD),
+					  UINT64_C(0x179E211FA927F3BF) },
 					{ UINT64_C(0x0000000000000001),
 					  key_minus_1,
 					  8,
 					  1,
 					  8,
 					  16777216,
-					  { 13306108, 3177521, 10270747, 3642715, 3150171, 14687030,
-						12042795, 722667 },
-					  UINT64_C(0x07E96AD457B0E755),
-					  UINT64_C(0x209F4DC5F72DDD86) },
+					  { 11788151, 10399783, 2365151, 5196197, 9036411, 15791139,
+						2465630, 15381484 },
+					  UINT64_C(0xD1F9820297C9A814),
+					  UINT64_C(0xDFCF630501D96FAD) },
 					{ UINT64_C(0x0123456789ABCDEF),
 					  key_int_min,
 					  8,
 					  UINT64_MAX,
 					  3,
 					  7,
-					  { 4, 4, 3 },
-					  UINT64_C(0xA1A83700E504DDAE),
-					  UINT64_C(0x12330EDC0B286E0C) },
+					  { 4, 3, 3 },
+					  UINT64_C(0x287525D0D1BC974E),
+					  UINT64_C(0x75AFE07B71992E90) },
 					{ UINT64_C(0xFFFFFFFFFFFFFFFF),
 					  key_uuid,
 					  16,
 					  42,
 					  8,
 					  1440,
-					  { 1109, 850, 991, 1313, 179, 10, 581, 603 },
-					  UINT64_C(0x7EBD6E5A7512E148),
-					  UINT64_C(0x8F2243547F70C133) },
+					  { 361, 576, 265, 693, 993, 5,
+						77, 740 },
+					  UINT64_C(0x1DD255826F05ADE6),
+					  UINT64_C(0xBF0F7D0C33C4FF0A) },
 					{ UINT64_C(0x0000000000000000),
 					  key_text,
 					  32,
 					  UINT64_C(1) << 63,
 					  5,
 					  360,
-					  { 119, 184, 359, 129, 336 },
-					  UINT64_C(0xDE9C8692AA96FC00),
-					  UINT64_C(0xC5553735C2CE0E67) },
+					  { 307, 273, 343, 230, 190 },
+					  UINT64_C(0x66F8488F2909A522),
+					  UINT64_C(0xF1B224402F5B9741) },
 					{ UINT64_C(0x0000000000000001),
 					  key_text,
 					  32,
@@ -109,8 +111,8 @@ static const struct
 					  4,
 					  1,
 					  { 0, 0, 0, 0 },
-					  UINT64_C(0xF757EADC86E4AFE6),
-					  UINT64_C(0x18A5EF85AC739FC5) } };
+					  UINT64_C(0x9DBA370807F18016),
+					  UINT64_C(0x761CBA9C4315B783) } };
 
 static void
 test_golden_seeds(void)
@@ -122,18 +124,18 @@ test_golden_seeds(void)
 		const uint64_t *derived = golden_seeds[i].derived;
 		IbltHasher h;
 
-		iblt_hasher_init(&h, golden_seeds[i].seed);
-		check(h.key_seed == derived[0] && h.key_seed2 == derived[1] &&
-				  h.weight_seed == derived[2],
-			  "seeds of golden seed %zu", i);
-		check(h.value_mask == derived[3] && h.key_mask == derived[4],
-			  "masks of golden seed %zu", i);
-		check(iblt_limb_mask(&h, 0) == derived[4] &&
+		iblt_core_hasher_init(&h, golden_seeds[i].seed);
+		check(XXH3_64bits(h.secret, sizeof h.secret) == golden_seeds[i].secret,
+			  "secret of golden seed %zu", i);
+		check(h.weight_seed == derived[0] && h.value_mask == derived[1] &&
+				  h.key_mask == derived[2],
+			  "seed and masks of golden seed %zu", i);
+		check(iblt_limb_mask(&h, 0) == derived[2] &&
 				  iblt_limb_mask(&h, 3) ==
-					  derived[4] + UINT64_C(3) * UINT64_C(0x9E3779B97F4A7C15),
+					  derived[2] + UINT64_C(3) * UINT64_C(0x9E3779B97F4A7C15),
 			  "limb masks of golden seed %zu", i);
 	}
-	checked("seeds expand to the golden seeds and masks");
+	checked("seeds expand to the golden secrets and masks");
 }
 
 static void
@@ -148,7 +150,7 @@ test_golden_rows(void)
 		IbltHasher hasher;
 		uint64_t g;
 
-		iblt_hasher_init(&hasher, golden_rows[i].seed);
+		iblt_core_hasher_init(&hasher, golden_rows[i].seed);
 		g = iblt_hash_key(&hasher, golden_rows[i].key, golden_rows[i].key_size,
 						  golden_rows[i].hashes, golden_rows[i].cells,
 						  position);
@@ -221,21 +223,21 @@ test_golden_sketches(void)
 	static const char description[] = "text,\"caf\xc3\xa9\"";
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 6, false, 0);
 
-	check_golden(params, 10, 1232, UINT64_C(0xC4FB9011B0CA829D),
-				 UINT64_C(0x3A0E99D91E7EEE9A));
+	check_golden(params, 10, 1232, UINT64_C(0x0DD74939C5E52B00),
+				 UINT64_C(0xADA3D70D2E5FBE99));
 	params = make_params(IBLT_KEY_INTEGER, 1, 3, 4, true, 7);
-	check_golden(params, 10, 992, UINT64_C(0x91C7597FB04C9AE5),
-				 UINT64_C(0xD33113C8F3F7F1F5));
+	check_golden(params, 10, 992, UINT64_C(0xB6FCA33F35A70385),
+				 UINT64_C(0xBF4D74D5A8B23926));
 	params = make_params(IBLT_KEY_UUID, 2, 8, 5, false,
 						 UINT64_C(0x0123456789ABCDEF));
 	params.subtables = 0xb5;
-	check_golden(params, 6, 1460, UINT64_C(0x74083ABA34D54C89),
-				 UINT64_C(0x0D220B52496EB8DF));
+	check_golden(params, 6, 1460, UINT64_C(0xF5D1D4A9DBC616F8),
+				 UINT64_C(0x778952D57616E28D));
 	params = make_params(IBLT_KEY_CANONICAL, 4, 6, 3, true, UINT64_MAX);
 	params.description = (const uint8_t *) description;
 	params.description_size = sizeof description - 1;
-	check_golden(params, 9, 1656, UINT64_C(0x99C31F95DD930AB6),
-				 UINT64_C(0xBDEEFBD969B1D861));
+	check_golden(params, 9, 1656, UINT64_C(0x874A93EDF8ED4857),
+				 UINT64_C(0xCCEE0CC2BF74DAE3));
 	params = make_params(IBLT_KEY_UNTYPED, 4, 4, 360, false, 1);
 	check_golden(params, 0, 560, UINT64_C(0xCE7B8C5D57077B16),
 				 UINT64_C(0xA5789C34B4C83FB1));
