@@ -82,7 +82,7 @@ needed_packages() {
 	if [ "$kind" = bench ]; then echo postgresql-comparator perl; fi
 	if [ "$kind" = test ]; then
 		# clang and its run-time library: the sanitizers and libFuzzer
-		echo clang libclang-rt-dev libipc-run-perl perl python3 python3-xxhash
+		echo clang libclang-rt-dev libipc-run-perl perl python3
 	fi
 }
 
@@ -128,9 +128,9 @@ ensure_packages() {
 	# shellcheck disable=SC2046 # one word a package is meant
 	for package in $(needed_packages "$1"); do
 		if is_installed "$package"; then continue; fi
-		# Before bookworm the sanitizers' run-time came with clang itself, and Python
-		# must call libxxhash; the benchmark can do without the tool that it compares with.
-		case $package in libclang-rt-dev | python3-xxhash | postgresql-comparator)
+		# Before bookworm the sanitizers' run-time came with clang itself; the benchmark
+		# can do without the tool that it compares with.
+		case $package in libclang-rt-dev | postgresql-comparator)
 			apt_update_once
 			# (what is merely mentioned is shown as nothing)
 			if [ -z "$(apt-cache show "$package" 2>/dev/null)" ]; then continue; fi ;;
