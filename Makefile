@@ -38,8 +38,7 @@ endif
 # own code alone.
 PG_CPPFLAGS = -Isrc -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG)
-# xxHash is compiled in; its header is all that is needed
-SHLIB_LINK = -lm
+# xxHash is compiled in: its header is all that is needed.
 
 .DEFAULT_GOAL := all
 
@@ -91,7 +90,13 @@ UNIT_LIBS = -lm
 CFLAGS_plain = -O2
 CFLAGS_sanitized = -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 
-UNIT_PROGRAMS = $(foreach f,plain sanitized,$(addprefix build/$(f)/,$(UNIT_TESTS)))
+# The arithmetic of i386, where intermediate results have more precision than a
+# double.  Only gcc has it on x86-64; other machines do without these tests.
+CFLAGS_x87 = -O2 -mfpmath=387
+X87_TESTS = $(if $(shell $(UNIT_CC) $(CFLAGS_x87) -fsyntax-only -x c /dev/null 2>/dev/null && echo yes),test_sizing test_meter)
+
+UNIT_PROGRAMS = $(foreach f,plain sanitized,$(addprefix build/$(f)/,$(UNIT_TESTS))) \
+	$(addprefix build/x87/,$(X87_TESTS))
 
 # One set of rules for each way of building; the core sees none of the tests'
 # feature macros.
@@ -108,7 +113,7 @@ $$(addprefix build/$(1)/,$$(UNIT_TESTS)): build/$(1)/%: build/$(1)/test/unit/%.o
 		$$(patsubst %.c,build/$(1)/%.o,$$(CORE_SRCS) $$(UNIT_HELPERS))
 	$$(UNIT_CC) $$(CFLAGS_$(1)) -o $$@ $$^ $$(UNIT_LIBS)
 endef
-$(foreach f,plain sanitized,$(eval $(call unit_rules,$(f))))
+$(foreach f,plain sanitized x87,$(eval $(call unit_rules,$(f))))
 
 -include $(wildcard build/*/src/core/*.d build/*/test/unit/*.d)
 .SECONDARY:

@@ -11,8 +11,6 @@
  */
 #include "iblt.h"
 
-#include <math.h>
-
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
@@ -41,10 +39,10 @@ typedef struct Verdict
 {
 	bool		complete;
 	uint32		recovered;		/* keys */
-	double		estimate;		/* rows that differ */
-	double		bound;			/* 99 % certain bound of it */
+	uint64		estimate;		/* rows that differ */
+	uint64		bound;			/* 99 % certain bound of it */
 	uint32		capacity;		/* of the sketch; 0 if it has none */
-	double		recommended;	/* capacity to use */
+	uint64		recommended;	/* capacity to use */
 } Verdict;
 
 static void
@@ -72,15 +70,15 @@ decoding_next(Decoding *decoding, IbltEntry *entry)
  * was large enough by that had bad luck with its seed, or was spared by the
  * meter; half as much again then makes another failure unlikely.
  */
-static double
+static uint64
 recommend(const Verdict *verdict)
 {
-	double		need = Max(verdict->bound, (double) verdict->recovered + 1);
+	uint64		need = Max(verdict->bound, (uint64) verdict->recovered + 1);
 
 	if (verdict->complete)
 		return Max(verdict->recovered, 1);
 	if (need <= verdict->capacity)
-		need = ceil(1.5 * verdict->capacity);
+		need = (3 * (uint64) verdict->capacity + 1) / 2;
 	return need;
 }
 
@@ -105,12 +103,12 @@ decoding_finish(Decoding *decoding, Verdict *verdict)
 }
 
 /* The largest capacity that a sketch with these hashes can be asked for. */
-static double
+static uint32
 most_capacity(const IbltParams *params)
 {
-	return Min((double) iblt_core_capacity(IBLT_LADDER_MAX, params->hashes,
-										   IBLT_DEFAULT_FAILURE),
-			   (double) PG_INT32_MAX);
+	return Min(iblt_core_capacity(IBLT_LADDER_MAX, params->hashes,
+								  IBLT_DEFAULT_FAILURE),
+			   PG_INT32_MAX);
 }
 
 /* What to do about an incomplete decoding. */
@@ -124,7 +122,7 @@ advice(const Verdict *verdict, const IbltParams *params)
 
 	if (verdict->recommended > most_capacity(params))
 		return pstrdup("No sketch is large enough; compare the table in parts, by ranges of the key.");
-	return psprintf("Build both sketches with capacity => %.0f%s%s. To see what was recovered, use allow_partial => true.",
+	return psprintf("Build both sketches with capacity => " UINT64_FORMAT "%s%s. To see what was recovered, use allow_partial => true.",
 					verdict->recommended, plain ? "" : " in their template",
 					verdict->bound <= verdict->capacity
 					? " and another seed: this one was large enough for the estimate"
@@ -141,19 +139,18 @@ report_incomplete(const Verdict *verdict, const IbltParams *params,
 {
 	ereport(allow_partial && verdict->recovered > 0 ? WARNING : ERROR,
 			(errcode(ERRCODE_IBLT_INCOMPLETE),
-			 errmsg("iblt holds more keys than it can decode: %u recovered, about %.0f rows differ",
+			 errmsg("iblt holds more keys than it can decode: %u recovered, about " UINT64_FORMAT " rows differ",
 					verdict->recovered, verdict->estimate),
-			 errdetail("The sketch has capacity %u; with 99 %% certainty at most %.0f rows differ. A changed row counts two, a row that occurs n times n squared.",
+			 errdetail("The sketch has capacity %u; with 99 %% certainty at most " UINT64_FORMAT " rows differ. A changed row counts two, a row that occurs n times n squared.",
 					   verdict->capacity, verdict->bound),
 			 errhint("%s", advice(verdict, params))));
 }
 
 /* A number of rows, which may be that of a sketch added to itself again and again. */
 static Datum
-rows_datum(double rows)
+rows_datum(uint64 rows)
 {
-	return Int64GetDatum(rows < (double) PG_INT64_MAX ? (int64) rows
-						 : PG_INT64_MAX);
+	return Int64GetDatum((int64) Min(rows, PG_INT64_MAX));
 }
 
 /* Names the sides, for a difference a - b. */
@@ -610,8 +607,8 @@ Datum
 iblt_estimate(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
-	double		estimate;
-	double		bound;
+	uint64		estimate;
+	uint64		bound;
 	Datum		values[2];
 	bool		nulls[2] = {false};
 

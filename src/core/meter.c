@@ -1,9 +1,9 @@
 /*
  * meter.c
  *		The difference meter: combining and reading it.
+ *
+ * All of it is integer arithmetic, so that every machine gives the same.
  */
-#include <math.h>
-
 #include "cell.h"
 #include "meter.h"
 
@@ -11,13 +11,13 @@
  * The estimate has relative standard deviation sqrt(2/256) = .0884, and 2.326
  * of them below the truth is its 1 % quantile: 1 / (1 - 2.326 * .0884).
  */
-#define BOUND_FACTOR	1.26
+#define BOUND_PERCENT	126
 
 /*
  * Below this the estimate is exact but for collisions in a bucket, each of
  * which moves it by two; the same factor would round that away.
  */
-#define BOUND_SLACK		2.0
+#define BOUND_SLACK		2
 
 void
 iblt_core_meter_add_all(uint8_t *meter, const uint8_t *other, int sign)
@@ -45,10 +45,10 @@ iblt_core_meter_is_zero(const uint8_t *meter)
 	return true;
 }
 
-double
+uint64_t
 iblt_core_meter_estimate(const uint8_t *meter)
 {
-	double sum = 0;
+	uint64_t sum = 0; /* at most 2^38 */
 	int i;
 
 	for (i = 0; i < IBLT_METER_BUCKETS; i++)
@@ -58,38 +58,41 @@ iblt_core_meter_estimate(const uint8_t *meter)
 
 		if (counter >= 32768)
 			counter -= 65536;
-		sum += (double) counter * counter;
+		sum += (uint64_t) (counter * counter);
 	}
 	return sum;
 }
 
-double
+uint64_t
 iblt_core_meter_bound(const uint8_t *meter)
 {
-	double estimate = iblt_core_meter_estimate(meter);
+	uint64_t estimate = iblt_core_meter_estimate(meter);
 
-	return estimate == 0 ? 0 : ceil(BOUND_FACTOR * estimate + BOUND_SLACK);
+	/* rounded up */
+	return estimate == 0 ? 0
+		   : (BOUND_PERCENT * estimate + 99) / 100 + BOUND_SLACK;
 }
 
 /* The least number of rows that header and cells are evidence of. */
-static double
+static uint64_t
 evident_rows(const IbltSketch *sketch)
 {
 	uint32_t i;
 
 	if (sketch->rows != 0)
-		return fabs((double) sketch->rows);
+		return sketch->rows < 0 ? -(uint64_t) sketch->rows
+								: (uint64_t) sketch->rows;
 	for (i = 0; i < sketch->ncells; i++)
 		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
 			return 1;
 	return 0;
 }
 
-double
-iblt_core_estimate(const IbltSketch *sketch, double *bound)
+uint64_t
+iblt_core_estimate(const IbltSketch *sketch, uint64_t *bound)
 {
-	double least = evident_rows(sketch);
-	double estimate = iblt_core_meter_estimate(sketch->meter);
+	uint64_t least = evident_rows(sketch);
+	uint64_t estimate = iblt_core_meter_estimate(sketch->meter);
 
 	*bound = iblt_core_meter_bound(sketch->meter);
 	if (*bound < least)

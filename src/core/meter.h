@@ -38,16 +38,16 @@ extern void iblt_core_meter_add_all(uint8_t *meter, const uint8_t *other,
 extern bool iblt_core_meter_is_zero(const uint8_t *meter);
 
 /* Estimated number of rows in the difference. */
-extern double iblt_core_meter_estimate(const uint8_t *meter);
+extern uint64_t iblt_core_meter_estimate(const uint8_t *meter);
 
 /* A bound that the true number of rows passes in at most 1 % of cases. */
-extern double iblt_core_meter_bound(const uint8_t *meter);
+extern uint64_t iblt_core_meter_bound(const uint8_t *meter);
 
 /*
  * The same two for a sketch, sealed or not.  A row that occurs 32,768 times or
  * more makes a counter wrap, and the meter may then say less than is evident:
  * never less than the net number of rows, and 0 for an empty sketch only.
  */
-extern double iblt_core_estimate(const IbltSketch *sketch, double *bound);
+extern uint64_t iblt_core_estimate(const IbltSketch *sketch, uint64_t *bound);
 
 #endif

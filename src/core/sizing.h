@@ -25,12 +25,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * The casts matter where constants have more precision than a double (x87):
+ * there (double) 0.1 is larger than 0.1.
+ */
+
 /* the probability of an incomplete decode that sizes are chosen for */
-#define IBLT_DEFAULT_FAILURE 1e-4
+#define IBLT_DEFAULT_FAILURE ((double) 1e-4)
 
 /* the range of `failure`; a value outside it is refused */
-#define IBLT_MIN_FAILURE 1e-5
-#define IBLT_MAX_FAILURE 1e-1
+#define IBLT_MIN_FAILURE ((double) 1e-5)
+#define IBLT_MAX_FAILURE ((double) 1e-1)
 
 /* the largest subtable size on the ladder, in cells */
 #define IBLT_LADDER_MAX (UINT32_C(1) << 24)

@@ -104,7 +104,7 @@ meter_trials(uint32_t d, uint32_t trials, double *relative)
 			meter_of_rows(meter, d);
 		else
 			meter_of_words(meter, d);
-		relative[i] = iblt_core_meter_estimate(meter) / d;
+		relative[i] = (double) iblt_core_meter_estimate(meter) / d;
 		covered += iblt_core_meter_bound(meter) >= d;
 	}
 	return (double) covered / trials;

@@ -42,7 +42,7 @@ trial(Trials *trials, uint32_t d, bool changed)
 		(void) iblt_core_add_row(sketch, key, tap_random(),
 								 changed && i & 1 ? -1 : 1);
 	}
-	estimate = iblt_core_meter_estimate(sketch->meter);
+	estimate = (double) iblt_core_meter_estimate(sketch->meter);
 	trials->sum += estimate - d;
 	trials->squares += (estimate - d) * (estimate - d);
 	trials->covered += iblt_core_meter_bound(sketch->meter) >= d;
@@ -182,10 +182,34 @@ test_signs(void)
 	}
 	iblt_store16(meter, 0x8000);
 	iblt_store16(meter + 510, 0xffff);
-	check(iblt_core_meter_estimate(meter) == 32768.0 * 32768 + 1,
-		  "the lowest counter is read as %.0f",
+	check(iblt_core_meter_estimate(meter) == 32768 * 32768 + 1,
+		  "the lowest counter is read as %" PRIu64,
 		  iblt_core_meter_estimate(meter));
 	checked("insert and delete cancel, counters are signed");
+}
+
+/* The bound is 1.26 times the estimate and two, rounded up, exactly. */
+static void
+test_bound(void)
+{
+	uint8_t meter[2 * IBLT_METER_BUCKETS] = { 0 };
+	uint64_t least;
+	int i;
+
+	for (i = 1; i <= 65535; i++)
+	{
+		iblt_store16(meter, (uint16_t) i);
+		least = 126 * iblt_core_meter_estimate(meter);
+		check((iblt_core_meter_bound(meter) - 2) * 100 >= least &&
+				  (iblt_core_meter_bound(meter) - 3) * 100 < least,
+			  "of counter %d the bound is %" PRIu64, i,
+			  iblt_core_meter_bound(meter));
+	}
+	for (i = 0; i < IBLT_METER_BUCKETS; i++)
+		iblt_store16(meter + 2 * i, 0x8000);
+	check(iblt_core_meter_bound(meter) == UINT64_C(346346162752),
+		  "the largest bound is %" PRIu64, iblt_core_meter_bound(meter));
+	checked("the bound is exact");
 }
 
 int
@@ -197,5 +221,6 @@ main(void)
 	test_small();
 	test_wrapping();
 	test_signs();
+	test_bound();
 	return tap_done();
 }

@@ -22,6 +22,9 @@
 /* stricter from left to right; with some that are not in the table */
 static const double failures[] = { 1e-1, 1e-2, 5e-3, 1e-3, 1e-4, 2e-5, 1e-5 };
 
+/* what each of them is taken as */
+static const double targets[] = { 1e-2, 1e-2, 1e-3, 1e-3, 1e-4, 1e-5, 1e-5 };
+
 #define FAILURES ((int) (sizeof(failures) / sizeof(failures[0])))
 
 static uint32_t ladder[MAX_LADDER];
@@ -167,10 +170,7 @@ test_pairs(int k)
 
 	for (int f = 0; f < FAILURES; f++)
 	{
-		/* a failure between two in the table is taken as the stricter */
-		double		target = failures[f] == 1e-1 ? 1e-2
-			: failures[f] == 5e-3 ? 1e-3
-			: failures[f] == 2e-5 ? 1e-5 : failures[f];
+		double		target = targets[f];
 
 		for (int i = 0; i < ladder_sizes; i++)
 		{
