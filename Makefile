@@ -8,22 +8,32 @@ EXTENSION = iblt
 EXTVERSION = 0.1.0
 MODULE_big = iblt
 
-CORE_SRCS = $(sort $(wildcard src/core/*.c))
-SRCS = $(sort $(wildcard src/*.c)) $(CORE_SRCS)
-HDRS = $(wildcard src/*.h src/core/*.h)
+# Where the sources are, as PGXS finds it: "." unless make runs in another
+# directory (make -f ../iblt/Makefile, or VPATH=../iblt).  There it can build,
+# install and run installcheck.  All other targets need the source directory.
+SRC := $(patsubst %/,%,$(or $(VPATH),$(dir $(firstword $(MAKEFILE_LIST)))))
+ifneq ($(realpath $(SRC)),$(realpath .))
+OUT_OF_TREE = 1
+endif
+# The files of the source directory that match a pattern, without its name.
+in_src = $(sort $(patsubst $(SRC)/%,%,$(wildcard $(addprefix $(SRC)/,$(1)))))
+
+CORE_SRCS = $(call in_src,src/core/*.c)
+SRCS = $(call in_src,src/*.c) $(CORE_SRCS)
+HDRS = $(wildcard $(SRC)/src/*.h $(SRC)/src/core/*.h)
 OBJS = $(patsubst %.c,%.o,$(SRCS))
 
-DATA = $(sort $(wildcard sql/iblt--*--*.sql))
+DATA = $(call in_src,sql/iblt--*--*.sql)
 DATA_built = sql/iblt--$(EXTVERSION).sql
 # The parts of the script, in order.  (A name that test/sql has too would not do:
 # pg_regress would run the script.)
 SQL_PARTS = sql/iblt.sql $(patsubst %,sql/iblt_%.sql,peer compare repair audit)
 SCRIPTS = doc/iblt-audit.sh
-REGRESS = $(patsubst test/sql/%.sql,%,$(sort $(wildcard test/sql/*.sql)))
+REGRESS = $(patsubst test/sql/%.sql,%,$(call in_src,test/sql/*.sql))
 # Inputs are in test/sql; pg_regress finds the top-level expected/ through its
 # output directory (up to 15) or its --expecteddir (from 16), both "." here.
-REGRESS_OPTS = --inputdir=test
-EXTRA_CLEAN = build results regression.diffs regression.out tmp_check log
+REGRESS_OPTS = --inputdir=$(SRC)/test
+EXTRA_CLEAN = $(if $(OUT_OF_TREE),,build) .deps results regression.diffs regression.out tmp_check log
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
@@ -36,7 +46,7 @@ endif
 
 # The server's headers are system headers here, so that -Wextra speaks of our
 # own code alone.
-PG_CPPFLAGS = -Isrc -isystem $(shell $(PG_CONFIG) --includedir-server)
+PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG)
 # xxHash is compiled in: its header is all that is needed.
 
@@ -62,6 +72,30 @@ uninstall-scripts:
 
 # PostgreSQL may be configured without dependency tracking (Debian's is).
 $(OBJS) $(OBJS:.o=.bc): $(HDRS)
+
+ifdef OUT_OF_TREE
+# make would take what an earlier build left in the source directory for its own.
+ifneq ($(call in_src,$(OBJS) $(OBJS:.o=.bc) $(MODULE_big)$(DLSUFFIX) $(DATA_built)),)
+$(error $(SRC) has been built in: run "make clean" there first)
+endif
+
+# Full names, because make would find the directories in the source directory.
+BUILD_DIRS = $(addprefix $(CURDIR)/,src/core sql)
+$(BUILD_DIRS):
+	mkdir -p $@
+$(OBJS) $(OBJS:.o=.bc) $(DATA_built): | $(BUILD_DIRS)
+
+# pg_regress looks for expected/ here.
+installcheck: $(CURDIR)/expected
+$(CURDIR)/expected:
+	ln -s $(realpath $(SRC))/expected $@
+clean: clean-out-of-tree
+clean-out-of-tree:
+	if test -L expected; then rm expected; fi
+	rm -f $(OBJS) $(OBJS:.o=.bc) $(DATA_built)
+	rmdir src/core src sql 2>/dev/null || :
+.PHONY: clean-out-of-tree
+endif
 else
 all install installcheck uninstall:
 	@echo "PGXS is not there ($(PG_CONFIG) --pgxs): install postgresql-server-dev-N," >&2
