@@ -29,6 +29,11 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 # pg_regress would run the script.)
 SQL_PARTS = sql/iblt.sql $(patsubst %,sql/iblt_%.sql,peer compare repair audit)
 SCRIPTS = doc/iblt-audit.sh
+# The pages link to one another.  PGXS's DOCS would put all of them into one
+# directory, which other extensions share.
+DOC_TOP = README.md CHANGELOG.md LICENSE
+DOC_PAGES = $(call in_src,doc/*.md doc/*.sh)
+DOC_FIGURES = $(call in_src,doc/figures/*.svg)
 REGRESS = $(patsubst test/sql/%.sql,%,$(call in_src,test/sql/*.sql))
 # Inputs are in test/sql; pg_regress finds the top-level expected/ through its
 # output directory (up to 15) or its --expecteddir (from 16), both "." here.
@@ -69,6 +74,21 @@ uninstall: uninstall-scripts
 uninstall-scripts:
 	rm -f $(patsubst %,'$(DESTDIR)$(bindir)/%',$(notdir $(SCRIPTS)))
 .PHONY: uninstall-scripts
+
+ifneq ($(docdir),)
+doc_target = $(DESTDIR)$(docdir)/$(docmoduledir)/$(EXTENSION)
+install: install-docs
+install-docs:
+	$(MKDIR_P) '$(doc_target)/doc/figures'
+	$(INSTALL_DATA) $(addprefix $(SRC)/,$(DOC_TOP)) '$(doc_target)/'
+	$(INSTALL_DATA) $(addprefix $(SRC)/,$(DOC_PAGES)) '$(doc_target)/doc/'
+	$(INSTALL_DATA) $(addprefix $(SRC)/,$(DOC_FIGURES)) '$(doc_target)/doc/figures/'
+uninstall: uninstall-docs
+uninstall-docs:
+	rm -f $(patsubst %,'$(doc_target)/%',$(DOC_TOP) $(DOC_PAGES) $(DOC_FIGURES))
+	rmdir $(patsubst %,'$(doc_target)%',/doc/figures /doc /) 2>/dev/null || :
+.PHONY: install-docs uninstall-docs
+endif
 
 # PostgreSQL may be configured without dependency tracking (Debian's is).
 $(OBJS) $(OBJS:.o=.bc): $(HDRS)

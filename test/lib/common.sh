@@ -330,11 +330,11 @@ make_installation() {
 }
 
 # Build the extension and install it into the throwaway tree.  Further
-# arguments go to make.
+# arguments go to make.  The documentation's place may lie outside that tree.
 # shellcheck disable=SC2120 # they may be none
 build_and_install() {
 	make -s -C "$WORK/tree" -j2 all PG_CONFIG="$PG_CONFIG" "$@" >"$WORK/build.log" 2>&1 &&
-		make -s -C "$WORK/tree" install PG_CONFIG="$PG_CONFIG" "$@" >>"$WORK/build.log" 2>&1
+		make -s -C "$WORK/tree" install PG_CONFIG="$PG_CONFIG" docdir="$WORK/doc" "$@" >>"$WORK/build.log" 2>&1
 }
 
 # What every script begins with, in its inner half.
