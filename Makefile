@@ -52,7 +52,9 @@ endif
 # The server's headers are system headers here, so that -Wextra speaks of our
 # own code alone.
 PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server)
-PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG)
+PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS)
+# PostgreSQL's own flags may be those of gcc, and clang does not know all of them.
+CLANG_FLAGS = $(if $(findstring clang,$(shell $(CC) --version 2>/dev/null)),-Wno-unknown-warning-option -Wno-ignored-optimization-argument)
 # xxHash is compiled in: its header is all that is needed.
 
 .DEFAULT_GOAL := all
