@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# check-build.sh DIRECTORY
+#	Building as packagers do, as TAP, in a new DIRECTORY:
+#	- a build outside the source directory, with clang and warnings as errors,
+#	  which installs the same files as one inside, and removes them again;
+#	- the documentation is installed whole, with links that lead somewhere;
+#	- the SQL tests run from there, if PGHOST names a server;
+#	- the archive that "make dist" makes.
+#	PG_CONFIG chooses the server.
+
+set -euo pipefail
+top=$(cd "$(dirname "$0")/../.." && pwd)
+dir=$1
+source=$dir/source
+number=0
+failed=0
+
+# passed TEXT COMMAND ...: one test, passed if the command succeeds.
+passed() {
+	local text=$1 output rc=0
+	shift
+	output=$("$@" 2>&1) || rc=$?
+	number=$((number + 1))
+	if [ $rc -eq 0 ]; then
+		echo "ok $number - $text"
+	else
+		echo "not ok $number - $text"
+		printf '%s\n' "$output" | tail -n 40 | sed 's/^/# /'
+		failed=1
+	fi
+}
+
+skipped() {
+	number=$((number + 1))
+	echo "ok $number - $1 # SKIP $2"
+}
+
+# make in the build directory, of the sources elsewhere.
+outside() {
+	make -s -C "$dir/build" -f ../source/Makefile PG_CONFIG="$PG_CONFIG" CC=clang WERROR=1 "$@"
+}
+
+nothing_in() {
+	local found
+	found=$(find "$@" 2>&1) || true
+	echo "$found"
+	[ -z "$found" ]
+}
+
+files_of() { (cd "$1" && find . -type f | sort); }
+
+same_files() { diff <(files_of "$1") <(files_of "$2"); }
+
+# Every page and figure is beside the installed README.
+documentation_whole() {
+	local readme
+	readme=$(find "$1" -name README.md)
+	[ -n "$readme" ] && diff -r "$source/doc" "$(dirname "$readme")/doc"
+}
+
+# Relative links in the installed pages that lead nowhere.
+links_lead_somewhere() {
+	local page link rc=0
+	while read -r page; do
+		while read -r link; do
+			case $link in http*:* | \#*) continue ;; esac
+			if [ ! -e "$(dirname "$page")/${link%%#*}" ]; then
+				echo "$page: $link"
+				rc=1
+			fi
+		done < <(grep -oE '\]\([^) ]+\)' "$page" | sed -E 's/^..(.*).$/\1/')
+	done < <(find "$1" -name '*.md')
+	return $rc
+}
+
+refuses_built_source() {
+	local rc=0
+	touch "$dir/other/src/agg.o"
+	mkdir "$dir/refused"
+	make -s -C "$dir/refused" -f ../other/Makefile PG_CONFIG="$PG_CONFIG" >"$dir/refused.log" 2>&1 || rc=$?
+	cat "$dir/refused.log"
+	[ $rc -ne 0 ] && grep -q 'run "make clean" there first' "$dir/refused.log"
+}
+
+# All that a repository of the sources holds, but for what serves development alone.
+archive_holds_sources() {
+	local git=(git -c user.name=iblt -c user.email=iblt@localhost -c commit.gpgsign=false)
+	(
+		cd "$dir/other"
+		"${git[@]}" init -q
+		"${git[@]}" add -A
+		"${git[@]}" commit -q -m all
+		make -s dist PG_CONFIG="$PG_CONFIG"
+		diff <(git ls-files | grep -vE '^\.(ci/|git)' | sort) \
+			<(python3 -m zipfile -l build/iblt-*.zip | sed -nE 's|^iblt-[0-9.]+/([^ ]*[^ /]) .*|\1|p' | sort)
+	)
+}
+
+mkdir "$dir" "$dir/build"
+cp -r "$top" "$source"
+make -s -C "$source" clean PG_CONFIG="$PG_CONFIG"
+cp -r "$source" "$dir/other"
+chmod -R a-w "$source"
+
+passed "a build outside the source directory, with clang, without warnings" outside -j2 all
+passed "it installs" outside install DESTDIR="$dir/outside"
+make -s -C "$top" install PG_CONFIG="$PG_CONFIG" DESTDIR="$dir/inside"
+passed "the same files as a build inside" same_files "$dir/inside" "$dir/outside"
+passed "the documentation is whole" documentation_whole "$dir/outside"
+passed "its links lead somewhere" links_lead_somewhere "$dir/outside"
+passed "it uninstalls" outside uninstall DESTDIR="$dir/outside"
+passed "no file is left" nothing_in "$dir/outside" -type f
+passed "nor a directory of its own" nothing_in "$dir/outside" -name iblt
+if [ -n "${PGHOST-}" ]; then
+	passed "SQL tests run outside the source directory" outside installcheck REGRESS=type
+else
+	skipped "SQL tests run outside the source directory" "no server"
+fi
+passed "it cleans up" outside clean
+passed "no file or directory is left" nothing_in "$dir/build" -mindepth 1
+passed "sources that were built in are refused" refuses_built_source
+rm "$dir/other/src/agg.o"
+if command -v git >/dev/null; then
+	passed "the archive holds the sources, and nothing of the development" archive_holds_sources
+else
+	skipped "the archive holds the sources, and nothing of the development" "git is missing"
+fi
+chmod -R u+w "$source"
+echo "1..$number"
+exit $failed
