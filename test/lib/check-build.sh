@@ -8,6 +8,8 @@
 #	- the archive that "make dist" makes.
 #	PG_CONFIG chooses the server.
 
+# shellcheck disable=SC2317 # "passed" calls the functions
+
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 dir=$1
