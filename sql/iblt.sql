@@ -150,11 +150,13 @@ COMMENT ON FUNCTION iblt_drop_subtable(iblt, integer) IS
 CREATE FUNCTION iblt_estimate(
 	s iblt,
 	OUT estimated bigint,
-	OUT upper_bound bigint)
+	OUT upper_bound bigint,
+	OUT keys bigint,
+	OUT keys_upper_bound bigint)
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_estimate(iblt) IS
-'about how many rows are in a difference, and how many there are at most with 99 % certainty';
+'about how many rows are in a difference, and how many there are at most with 99 % certainty; the same for its keys';
 
 -- One row at a time --------------------------------------------------------------
 

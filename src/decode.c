@@ -11,6 +11,8 @@
  */
 #include "iblt.h"
 
+#include <math.h>
+
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
@@ -22,6 +24,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
+#include "core/estimate.h"
 #include "core/meter.h"
 #include "core/sizing.h"
 #include "key.h"
@@ -39,8 +42,9 @@ typedef struct Verdict
 {
 	bool		complete;
 	uint32		recovered;		/* keys */
-	uint64		estimate;		/* rows that differ */
-	uint64		bound;			/* 99 % certain bound of it */
+	uint64		rows;			/* estimate of those that differ */
+	uint64		keys;			/* estimate of those that differ */
+	uint64		bound;			/* 99 % certain bound of the keys */
 	uint32		capacity;		/* of the sketch; 0 if it has none */
 	uint64		recommended;	/* capacity to use */
 } Verdict;
@@ -64,11 +68,28 @@ decoding_next(Decoding *decoding, IbltEntry *entry)
 	return iblt_core_peel_next(decoding->peeler, entry);
 }
 
+/* An estimate, or a bound of it, as a whole number. */
+static uint64
+whole_number(double x)
+{
+	return x < (double) PG_INT64_MAX ? (uint64) rint(x) : PG_INT64_MAX;
+}
+
+/* About how many keys are in a difference, and at most. */
+static uint64
+estimate_keys(const IbltSketch *sketch, uint64 *bound)
+{
+	double		most;
+	double		keys = iblt_core_estimate_keys(sketch, &most);
+
+	*bound = whole_number(most);
+	return whole_number(keys);
+}
+
 /*
- * The capacity for the next try.  The meter counts rows, of which each
- * differing key has at least one, so its bound covers the keys.  A sketch that
- * was large enough by that had bad luck with its seed, or was spared by the
- * meter; half as much again then makes another failure unlikely.
+ * The capacity for the next try.  A sketch that was large enough by the bound
+ * had bad luck with its seed, or the estimate was too low; half as much again
+ * then makes another failure unlikely.
  */
 static uint64
 recommend(const Verdict *verdict)
@@ -96,8 +117,8 @@ decoding_finish(Decoding *decoding, Verdict *verdict)
 				 errhint("Either the value was not made by inserting, deleting and adding, or one key has more than 2147483647 rows.")));
 	verdict->complete = result == IBLT_PEEL_COMPLETE;
 	verdict->recovered = decoding->peeler->recovered;
-	verdict->estimate = iblt_core_estimate(&decoding->original,
-										   &verdict->bound);
+	verdict->rows = iblt_core_estimate(&decoding->original, &verdict->bound);
+	verdict->keys = estimate_keys(&decoding->original, &verdict->bound);
 	verdict->capacity = iblt_params_capacity(&decoding->original.params);
 	verdict->recommended = recommend(verdict);
 }
@@ -139,9 +160,9 @@ report_incomplete(const Verdict *verdict, const IbltParams *params,
 {
 	ereport(allow_partial && verdict->recovered > 0 ? WARNING : ERROR,
 			(errcode(ERRCODE_IBLT_INCOMPLETE),
-			 errmsg("iblt holds more keys than it can decode: %u recovered, about " UINT64_FORMAT " rows differ",
-					verdict->recovered, verdict->estimate),
-			 errdetail("The sketch has capacity %u; with 99 %% certainty at most " UINT64_FORMAT " rows differ. A changed row counts two, a row that occurs n times n squared.",
+			 errmsg("iblt holds more keys than it can decode: %u recovered, about " UINT64_FORMAT " keys differ",
+					verdict->recovered, verdict->keys),
+			 errdetail("The sketch has capacity %u; with 99 %% certainty at most " UINT64_FORMAT " keys differ. A key with several rows on one side may count more than once.",
 					   verdict->capacity, verdict->bound),
 			 errhint("%s", advice(verdict, params))));
 }
@@ -336,7 +357,7 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	decoding_finish(&decoding, &verdict);
 	values[0] = BoolGetDatum(verdict.complete);
 	values[1] = Int64GetDatum((int64) verdict.recovered);
-	values[2] = rows_datum(verdict.estimate);
+	values[2] = rows_datum(verdict.rows);
 	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
 	values[3] = rows_datum(verdict.recommended);
 	return iblt_value_row(fcinfo, values, nulls);
@@ -565,8 +586,9 @@ PG_FUNCTION_INFO_V1(iblt_compare_decode);
 
 /*
  * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys text[],
- * sides text[]): keys in order, each as one word and once, and on which sides
- * of the difference they are; both NULL unless they are all.
+ * sides text[]): how many keys are recovered and about how many there are; keys
+ * in order, each as one word and once, and on which sides of the difference
+ * they are; both NULL unless they are all.
  */
 Datum
 iblt_compare_decode(PG_FUNCTION_ARGS)
@@ -588,7 +610,7 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	decoding_finish(&decoding, &verdict);
 	values[0] = BoolGetDatum(verdict.complete);
 	values[1] = Int64GetDatum((int64) verdict.recovered);
-	values[2] = rows_datum(verdict.estimate);
+	values[2] = verdict.complete ? values[1] : rows_datum(verdict.keys);
 	nulls[3] = nulls[4] = !verdict.complete;
 	if (verdict.complete)
 	{
@@ -602,19 +624,22 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_estimate);
 
-/* iblt_estimate(iblt) -> (estimated, upper_bound), without decoding */
+/*
+ * iblt_estimate(iblt) -> (estimated, upper_bound, keys, keys_upper_bound),
+ * without decoding
+ */
 Datum
 iblt_estimate(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
-	uint64		estimate;
 	uint64		bound;
-	Datum		values[2];
-	bool		nulls[2] = {false};
+	Datum		values[4];
+	bool		nulls[4] = {false};
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	estimate = iblt_core_estimate(&sketch, &bound);
-	values[0] = rows_datum(estimate);
+	values[0] = rows_datum(iblt_core_estimate(&sketch, &bound));
 	values[1] = rows_datum(bound);
+	values[2] = rows_datum(estimate_keys(&sketch, &bound));
+	values[3] = rows_datum(bound);
 	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -47,6 +47,13 @@ SELECT count(*) FROM (
 	SELECT iblt_agg(id, 1, (SELECT recommended_capacity::int
 							FROM (SELECT iblt_agg(id, 1, 10) FROM a) x(s), iblt_decode_status(s)))
 	FROM a) x(s), iblt_decode(s);
+-- a changed row is one key, and takes a capacity of one
+SELECT recommended_capacity BETWEEN 1000 AND 1700 AS enough, estimated BETWEEN 1500 AND 2500 AS rows
+FROM (SELECT iblt_agg(id, 1, 10) - iblt_agg(id, 2, 10) FROM a) x(s), iblt_decode_status(s);
+SELECT count(*) FROM (
+	SELECT iblt_agg(id, 1, n) - iblt_agg(id, 2, n)
+	FROM a, (SELECT recommended_capacity::int FROM (SELECT iblt_agg(id, 1, 10) - iblt_agg(id, 2, 10) FROM a) x(s), iblt_decode_status(s)) c(n)) x(s),
+	iblt_decode(s);
 -- part of the keys, on demand and not without a warning; each is right
 SELECT count(*) > 0 AS some, bool_and(key BETWEEN 1 AND 160 AND side = 'left' AND count = 1) AS right
 FROM (SELECT iblt_agg(id, 1, 40) FROM a WHERE id <= 160) x(s), iblt_decode(s, NULL::int, allow_partial => true);

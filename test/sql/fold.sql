@@ -72,8 +72,10 @@ SELECT iblt_drop_subtable(iblt_drop_subtable(iblt_drop_subtable(iblt_drop_subtab
 SELECT iblt_drop_subtable(iblt_new(), NULL);
 SELECT iblt_drop_subtable(NULL, 1);
 
--- the estimate does not depend on the number of cells; a changed row is two
-SELECT e.*, estimated BETWEEN 70 AND 130 AS near FROM master, iblt_estimate(a - b) e;
+-- the estimate of rows does not depend on the number of cells; a changed row is two, and one key
+SELECT e.*, estimated BETWEEN 70 AND 130 AS near, keys BETWEEN 40 AND 60 AS keys_near FROM master, iblt_estimate(a - b) e;
+SELECT e.keys BETWEEN 400 AND 650 AS keys_near, keys_upper_bound BETWEEN 500 AND 800 AS bound_near, estimated BETWEEN 750 AND 1250 AS rows_near
+FROM (SELECT iblt_agg(id, c) - iblt_agg(id, c + 1) FROM r WHERE id <= 500) x(s), iblt_estimate(s) e;
 SELECT bool_and(x.e = y.e) AS the_same FROM master, iblt_estimate(a - b) x(e), iblt_estimate(iblt_fold(a, 1) - iblt_fold(b, 1)) y(e);
 SELECT * FROM iblt_estimate(iblt_new());
 SELECT * FROM iblt_estimate(NULL);

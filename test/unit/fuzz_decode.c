@@ -7,6 +7,7 @@
  * that, put back, make the sketch again.
  */
 #include "cell.h"
+#include "estimate.h"
 #include "fuzz.h"
 #include "meter.h"
 #include "peel.h"
@@ -112,12 +113,14 @@ open_and_use(uint8_t *bytes, size_t size)
 {
 	IbltSketch sketch;
 	IbltStatus status = iblt_core_open(&sketch, bytes, size);
+	double bound;
 
 	DEMAND(iblt_core_status_text(status) != NULL);
 	if (status != IBLT_OK)
 		return;
 	DEMAND(sketch.size == size);
 	DEMAND(iblt_core_compatible(&sketch.params, &sketch.params) == IBLT_OK);
+	DEMAND(iblt_core_estimate_keys(&sketch, &bound) >= 0 && bound >= 0);
 	(void) iblt_core_meter_bound(sketch.meter);
 	peel(&sketch);
 	if (sketch.params.limbs <= 64)

@@ -1,0 +1,124 @@
+/*
+ * estimate.c
+ *		How many keys differ, from a sketch that is too small to decode.
+ */
+#include <math.h>
+
+#include "estimate.h"
+#include "meter.h"
+
+#define QUANTILE 2.326 /* standard deviations that leave out 1 % */
+
+/* Two keys of opposite signs may hide in one cell of a small sketch. */
+#define SQUARES_SLACK 4.0
+
+/* Beyond the error of the meter, five deviations of 8.8 %. */
+#define FAR_MORE 1.5
+
+static double
+cell_count(const IbltSketch *sketch, uint32_t i)
+{
+	int64_t count = iblt_load32(iblt_cell(sketch, i));
+
+	/* two's complement by arithmetic: the cast alone is not portable */
+	return (double) (count >= INT64_C(0x80000000)
+						 ? count - INT64_C(0x100000000)
+						 : count);
+}
+
+/*
+ * Sum of squared deviations from the mean of one subtable.  The mean is taken
+ * first: the difference of two large sums of squares would lose digits.  At
+ * most 2^24 cells deviate by at most 2^32 each, so nothing overflows.
+ */
+static double
+squared_deviations(const IbltSketch *sketch, uint32_t first, uint32_t cells)
+{
+	double mean = 0;
+	double squares = 0;
+	uint32_t i;
+
+	for (i = first; i < first + cells; i++)
+		mean += cell_count(sketch, i);
+	mean /= cells;
+	for (i = first; i < first + cells; i++)
+	{
+		double deviation = cell_count(sketch, i) - mean;
+
+		squares += deviation * deviation;
+	}
+	return squares;
+}
+
+double
+iblt_core_net_squares(const IbltSketch *sketch)
+{
+	uint32_t cells = sketch->params.subtable_cells;
+	double squares = 0;
+	uint32_t first;
+
+	if (sketch->ncells == 0)
+		return 0;
+	if (cells == 1)
+		return INFINITY;
+	for (first = 0; first < sketch->ncells; first += cells)
+		squares += squared_deviations(sketch, first, cells);
+	/* by the number of subtables, and by s / (s - 1) */
+	return squares * cells / sketch->ncells * cells / (cells - 1);
+}
+
+/* Degrees of freedom of that estimate: its relative variance is 2 over these. */
+static double
+squares_freedom(const IbltSketch *sketch)
+{
+	return sketch->ncells - sketch->ncells / sketch->params.subtable_cells;
+}
+
+/*
+ * A bound that the true sum passes in at most 1 % of cases.  Of many keys the
+ * estimate is distributed as chi-square over its degrees of freedom, whose 1 %
+ * quantile is taken from Wilson & Hilferty (1931): a little too low.
+ */
+static double
+squares_bound(const IbltSketch *sketch, double squares)
+{
+	double variance = 2 / (9 * squares_freedom(sketch));
+	double root = 1 - variance - QUANTILE * sqrt(variance);
+
+	return root > 0 ? squares / (root * root * root) + SQUARES_SLACK : INFINITY;
+}
+
+/*
+ * The mean of the two.  No more keys can be on one side only than rows differ.
+ * If the estimates say so, few keys are changed, and both are estimates of the
+ * same number: each then has a weight as its precision.  Far more are a sign of
+ * keys with several rows, of which the number of rows is the better bound.
+ */
+static double
+mean_of(const IbltSketch *sketch, double rows, double squares)
+{
+	double freedom = squares_freedom(sketch);
+
+	if (squares <= rows)
+		return (rows + squares) / 2;
+	if (squares > FAR_MORE * rows)
+		return rows;
+	return (IBLT_METER_BUCKETS * rows + freedom * squares) /
+		   (IBLT_METER_BUCKETS + freedom);
+}
+
+double
+iblt_core_estimate_keys(const IbltSketch *sketch, double *bound)
+{
+	uint64_t most_rows;
+	double rows = (double) iblt_core_estimate(sketch, &most_rows);
+	double most = (double) most_rows;
+	double squares;
+
+	*bound = 0;
+	if (most == 0 || sketch->ncells == 0)
+		return 0;
+	squares = fmax(iblt_core_net_squares(sketch), fabs((double) sketch->rows));
+	*bound = ceil((most + fmin(squares_bound(sketch, squares), most)) / 2);
+	return fmax(mean_of(sketch, rows, squares), 1);
+}
