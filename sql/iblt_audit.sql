@@ -435,7 +435,7 @@ BEGIN
 	END IF;
 	links := plan -> 'links';
 	IF jsonb_path_exists(links, '$[*] ? (@.ready == false)') AND (plan ->> 'recheck')::integer > 0 THEN
-		plan := plan || '{"recheck": 0}';
+		plan := plan || '{"recheck": 0, "unready": true}';
 		item := item || '{"unready": true}';
 	ELSIF links = '[]' AND options ->> 'recheck' IS NULL AND item ->> 'subscription' IS NOT NULL THEN
 		plan := plan || jsonb_build_object('recheck', 3, 'versions',
@@ -500,10 +500,9 @@ BEGIN
 	result.relation := CASE WHEN item ->> 'relid' IS NOT NULL THEN name END;
 	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN name END;
 	result.status := CASE
-		WHEN state = 'IB002' AND item -> 'unready' = 'true' THEN 'not comparable'
 		WHEN state = 'IB002' THEN 'differs'
-		-- no such table, no such column, types that differ, not a table, a filter not to be run
-		WHEN state IS NULL OR state IN ('42P01', '42703', '42804', '42809', '0A000') THEN 'not comparable'
+		-- rows in flight perhaps, no such table, no such column, types that differ, not a table, a filter not to be run
+		WHEN state IS NULL OR state IN ('IB003', '42P01', '42703', '42804', '42809', '0A000') THEN 'not comparable'
 		ELSE 'error' END;
 	result.detail := concat_ws('; ', message || coalesce(': ' || nullif(detail, ''), ''),
 		(SELECT string_agg(note, '; ' ORDER BY position) FROM jsonb_array_elements_text(item -> 'notes') WITH ORDINALITY AS a(note, position)));
@@ -544,44 +543,17 @@ END
 $$;
 COMMENT ON FUNCTION iblt_audit_begin(text, text, jsonb) IS 'prepares the connection for a table, and returns its name';
 
--- Too many differences are not looked at again one by one, and may be as many rows
--- on their way: all is compared once more when replication has passed.
-CREATE FUNCTION iblt_audit_compare(conn text, plan jsonb, item jsonb, OUT differences @extschema@.iblt_difference[], OUT problem text) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	BEGIN
-		differences := @extschema@.iblt_compare_run(conn, plan);
-		RETURN;
-	EXCEPTION WHEN SQLSTATE 'IB002' THEN
-		IF (plan ->> 'recheck')::integer = 0 AND item -> 'unready' IS NULL THEN
-			RAISE;
-		END IF;
-		problem := SQLERRM;
-	END;
-	IF item -> 'unready' = 'true' OR NOT @extschema@.iblt_compare_wait(conn, plan, clock_timestamp() + (plan ->> 'timeout')::interval) THEN
-		problem := problem || '; they cannot be confirmed: replication of this table is not ready, or did not pass in time';
-	ELSE
-		problem := NULL;
-		differences := @extschema@.iblt_compare_run(conn, plan);
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION iblt_audit_compare(text, jsonb, jsonb) IS
-'the differences of a table; a problem if there are too many, and replication may be why';
-
 -- The table's work is always rolled back: that gives its locks back, which would
 -- otherwise be kept until the last table was compared.  A cancel that was meant
 -- for this side ends the audit; an error leaves the connection in an unknown
--- state, unless it was raised here between questions to the peer.
+-- state, unless it was raised here between questions to the peer, as those for too
+-- many differences are.
 CREATE FUNCTION iblt_audit_table(conn text, peer text, item jsonb, options jsonb) RETURNS @extschema@.iblt_audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	plan jsonb;
-	compared record;
 	result @extschema@.iblt_audit_row;
 	done boolean := false;
 	state text;
@@ -595,12 +567,7 @@ BEGIN
 	BEGIN
 		conn := @extschema@.iblt_audit_begin(conn, peer, item);
 		SELECT p.item, p.plan INTO item, plan FROM @extschema@.iblt_audit_plan(conn, item, options) AS p;
-		compared := @extschema@.iblt_audit_compare(conn, plan, item);
-		IF compared.problem IS NULL THEN
-			result := @extschema@.iblt_audit_result(plan, item, compared.differences);
-		ELSE
-			result := @extschema@.iblt_audit_failed(item || '{"unready": true}', 'IB002', compared.problem, NULL);
-		END IF;
+		result := @extschema@.iblt_audit_result(plan, item, @extschema@.iblt_compare_run(conn, plan));
 		done := true;
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
@@ -609,7 +576,8 @@ BEGIN
 			RAISE;
 		ELSIF NOT done THEN
 			result := @extschema@.iblt_audit_failed(item, state, message, detail);
-			IF plan IS NOT NULL OR message LIKE 'on the peer: %' OR state NOT IN ('42P01', '42703', '42804') THEN
+			IF state NOT IN ('IB002', 'IB003')
+				AND (plan IS NOT NULL OR message LIKE 'on the peer: %' OR state NOT IN ('42P01', '42703', '42804')) THEN
 				PERFORM @extschema@.iblt_peer_close(conn);
 			END IF;
 		END IF;

@@ -20,7 +20,7 @@ COMMENT ON FUNCTION iblt_compare_refine(iblt, iblt) IS
 CREATE FUNCTION iblt_compare_decode(s iblt, OUT complete boolean, OUT recovered bigint, OUT estimated bigint, OUT keys text[], OUT sides text[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_compare_decode(iblt) IS
-'as iblt_decode_status, and, if complete, the keys in order, each once and in one word (the text of the key, or of an array of its columns), and the sides that they are on, of a difference "here - there"';
+'as iblt_decode_status, but "estimated" are keys; and, if complete, the keys in order, each once and in one word (the text of the key, or of an array of its columns), and the sides that they are on, of a difference "here - there"';
 
 -- Arrays of equal length, of which some are NULL where they say nothing: one
 -- large value is made while the other side makes its own, and parsed at once.
@@ -881,8 +881,7 @@ $$;
 COMMENT ON FUNCTION iblt_compare_cells(iblt, integer) IS 'cells of the fold for a capacity, which has it in 99 of 100 cases';
 
 -- A fold that could not be decoded is made larger: to twice its cells, for which
--- half of these are sent, or else to the size that the estimate asks for.  A changed
--- row counts two in the estimate, a missing one once: begin between the two.
+-- half of these are sent, or else to the size that the estimate of keys asks for.
 CREATE FUNCTION iblt_compare_larger(conn text, plan jsonb, mine @extschema@.iblt, theirs @extschema@.iblt, estimated numeric)
 RETURNS @extschema@.iblt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -892,7 +891,7 @@ DECLARE
 	schema text := plan -> 'there' ->> 'schema';
 	most record := @extschema@.iblt_info(mine);
 	have record := @extschema@.iblt_info(theirs);
-	wanted integer := least(most.capacity, greatest(1.1 * greatest(0.75 * estimated, abs(most.rows - have.rows)), 10));
+	wanted integer := least(most.capacity, greatest(1.1 * estimated, 10));
 	needed integer;
 BEGIN
 	needed := @extschema@.iblt_compare_cells(mine, wanted);
@@ -914,57 +913,57 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_larger(text, jsonb, iblt, iblt, numeric) IS 'a larger fold of the peer''s sketch';
 
-CREATE FUNCTION iblt_compare_exchange(conn text, plan jsonb, capacity integer, OUT keys text[], OUT sides text[]) RETURNS record
+-- The estimate of keys is above 1.6 times their number in one case of a million.  Rows
+-- of a key that is not unique may count more than once in it.
+CREATE FUNCTION iblt_compare_surely(plan jsonb, estimated bigint, most bigint) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT (plan ->> 'unique')::boolean AND estimated > 1.6 * most
+$$;
+COMMENT ON FUNCTION iblt_compare_surely(jsonb, bigint, bigint) IS 'do surely more keys differ than so many, by the estimate?';
+
+-- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
+CREATE FUNCTION iblt_compare_exchange(conn text, plan jsonb, capacity integer,
+	OUT keys text[], OUT sides text[], OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	mine @extschema@.iblt;
 	theirs @extschema@.iblt;
+	difference @extschema@.iblt;
 	most record;
 	status record;
 BEGIN
 	SELECT s.mine, s.theirs INTO mine, theirs FROM @extschema@.iblt_compare_scan(conn, plan, capacity) AS s;
 	most := @extschema@.iblt_info(mine);
 	LOOP
-		SELECT * INTO status FROM @extschema@.iblt_compare_decode(mine OPERATOR(@extschema@.-) theirs);
-		PERFORM @extschema@.iblt_compare_progress(plan, format('sketches of %s and %s rows: about %s rows differ, %s keys decoded, %s',
+		difference := mine OPERATOR(@extschema@.-) theirs;
+		SELECT * INTO status FROM @extschema@.iblt_compare_decode(difference);
+		PERFORM @extschema@.iblt_compare_progress(plan, format('sketches of %s and %s rows: about %s keys differ, %s decoded, %s',
 			most.rows, (@extschema@.iblt_info(theirs)).rows, status.estimated, status.recovered,
 			CASE WHEN status.complete THEN 'complete' ELSE 'not all' END));
-		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('estimated', status.estimated::text,
-			'recovered', status.recovered::text));
-		IF status.complete THEN
-			keys := status.keys;
-			sides := status.sides;
-			RETURN;
-		ELSIF (@extschema@.iblt_info(theirs)).cells = most.cells
-			OR ((plan ->> 'unique')::boolean AND status.estimated > 2.6 * most.capacity) THEN
-			RETURN;
-		END IF;
+		sample := coalesce(sample, @extschema@.iblt_fold(difference, 10, 0.1));
+		keys := status.keys;
+		sides := status.sides;
+		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
+		EXIT WHEN status.complete OR (@extschema@.iblt_info(theirs)).cells = most.cells
+			OR @extschema@.iblt_compare_surely(plan, number, most.capacity);
 		theirs := @extschema@.iblt_compare_larger(conn, plan, mine, theirs, status.estimated);
 	END LOOP;
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_exchange(text, jsonb, integer) IS
-'the keys that differ and their sides, of folds of the size it takes; NULL if more rows differ than sketches of that capacity can tell';
-
-CREATE FUNCTION iblt_compare_too_many(about numeric, most integer) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'IB002',
-		MESSAGE = format('too many differences: about %s, and max_differences is %s', about, most),
-		DETAIL = 'None is shown. The number is an estimate if it is above the limit by far; a changed row may count two in it.',
-		HINT = 'Raise max_differences, or compare a part of the rows by a condition.';
-END
-$$;
-COMMENT ON FUNCTION iblt_compare_too_many(numeric, integer) IS 'the error for more differences than were allowed';
+'the keys that differ and their sides, of folds of the size it takes; NULL if more differ than sketches of that capacity can tell';
 
 -- A large sketch slows a parallel scan down, so the first one is for at most 60000
 -- differences (four subtables of 20160 cells), and no larger than the relations.
--- If that was not enough, the next try is larger and has another seed.
-CREATE FUNCTION iblt_compare_difference(conn text, INOUT plan jsonb, OUT keys text[], OUT sides text[]) RETURNS record
+-- If that was not enough, the next try is larger and has another seed.  An estimate
+-- from cells of full capacity is 1.2 times the number of keys in two cases of a
+-- hundred, and these cells fail to decode so many once in 10,000 times.
+CREATE FUNCTION iblt_compare_search(conn text, INOUT plan jsonb,
+	OUT keys text[], OUT sides text[], OUT number bigint, OUT exact boolean, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -972,27 +971,100 @@ DECLARE
 	most integer := plan ->> 'max_differences';
 	capacity integer := greatest(4000, least(most, 60000, coalesce((plan -> 'here' ->> 'most_rows')::numeric
 		+ (plan -> 'there' ->> 'most_rows')::numeric, most)));
-	found bigint;
+	e record;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
-		SELECT e.keys, e.sides INTO keys, sides FROM @extschema@.iblt_compare_exchange(conn, plan, capacity) AS e;
-		IF keys IS NOT NULL THEN
-			found := current_setting('iblt.compare_stats')::jsonb ->> 'recovered';
-			EXIT WHEN found <= most;
-			PERFORM @extschema@.iblt_compare_too_many(found, most);
+		e := @extschema@.iblt_compare_exchange(conn, plan, capacity);
+		exact := e.keys IS NOT NULL;
+		number := e.number;
+		sample := coalesce(sample, e.sample);
+		IF exact AND number <= most THEN
+			keys := e.keys;
+			sides := e.sides;
 		END IF;
-		found := (current_setting('iblt.compare_stats')::jsonb ->> 'estimated')::numeric;
-		IF capacity >= most AND found > 1.3 * most OR attempt = 3 THEN
-			PERFORM @extschema@.iblt_compare_too_many(found, most);
-		END IF;
+		EXIT WHEN exact OR attempt = 3 OR @extschema@.iblt_compare_surely(plan, number, most)
+			OR capacity >= most AND number > 1.2 * most;
 		PERFORM @extschema@.iblt_compare_progress(plan, 'the sketches were too small, the relations are scanned again');
-		capacity := least(most::bigint, greatest(16::bigint * capacity, 4 * found));
+		capacity := least(most::bigint, greatest(16::bigint * capacity, 4 * least(number, most)));
 		plan := plan || jsonb_build_object('seed', @extschema@.iblt_compare_random());
 	END LOOP;
 END
 $$;
+COMMENT ON FUNCTION iblt_compare_search(text, jsonb) IS
+'the keys that differ, their sides and the plan with the seed used; or no keys, and about how many there are, if these are more than max_differences';
+
+CREATE FUNCTION iblt_compare_too_many(plan jsonb, number bigint, exact boolean, problem text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	how_many text := format('%s%s keys differ, and max_differences is %s', CASE WHEN exact THEN '' ELSE 'about ' END, number, plan ->> 'max_differences');
+	estimate text := CASE WHEN exact THEN NULL
+		WHEN (plan ->> 'unique')::boolean THEN 'The number is an estimate, with a standard deviation of about 10 %.'
+		ELSE 'The number is an estimate, in which a key with several rows may count more than once.' END;
+BEGIN
+	IF problem IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB002', MESSAGE = 'too many differences: ' || how_many,
+			DETAIL = concat_ws(' ', 'No differences are returned.', estimate, CASE WHEN (plan ->> 'recheck')::integer > 0 AND plan -> 'links' <> '[]'
+				THEN 'Replication had passed before the relations were compared once more.' END),
+			HINT = 'Raise max_differences, or compare a part of the rows by a condition.';
+	END IF;
+	RAISE EXCEPTION USING ERRCODE = 'IB003', MESSAGE = 'too many differences to confirm: ' || how_many,
+		DETAIL = concat_ws(' ', 'These may be rows in flight.', problem, estimate),
+		HINT = 'Compare again when replication has caught up, or raise max_differences or timeout.';
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_too_many(jsonb, bigint, boolean, text) IS
+'the error for more differences than were allowed; another one if a problem forbids to tell them from rows in flight';
+
+-- Rows of "before" and "after" cancel if both differences have them: of n and m rows
+-- with c in common, n + m - 2c are left.  Fewer than n if c is more than half of m.
+CREATE FUNCTION iblt_compare_persist(before @extschema@.iblt, after @extschema@.iblt) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT (@extschema@.iblt_estimate(after OPERATOR(@extschema@.-) before)).estimated < (@extschema@.iblt_estimate(before)).estimated
+$$;
+COMMENT ON FUNCTION iblt_compare_persist(iblt, iblt) IS
+'did most of what differs now differ before, in the same way? Both sketches have one seed and size';
+
+-- Too many differences are not looked at again one by one, and may be as many rows in
+-- flight.  When replication has passed, all is compared once more, with the seed of the
+-- first time.
+CREATE FUNCTION iblt_compare_difference(conn text, INOUT plan jsonb, OUT keys text[], OUT sides text[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	result record := @extschema@.iblt_compare_search(conn, plan);
+	before @extschema@.iblt := result.sample;
+	deadline timestamptz;
+	problem text;
+BEGIN
+	IF result.keys IS NULL AND @extschema@.iblt_compare_unready(plan) THEN
+		problem := 'Replication of this relation is not ready: the subscription is disabled or still copies the relation, or there is a standby between the sides.';
+	ELSIF result.keys IS NULL AND (plan ->> 'recheck')::integer > 0 THEN
+		PERFORM @extschema@.iblt_compare_progress(plan, format('more than %s keys differ: waiting for replication, to compare once more', plan ->> 'max_differences'));
+		deadline := clock_timestamp() + (plan ->> 'timeout')::interval;
+		IF @extschema@.iblt_compare_settled(conn, plan, deadline) AND @extschema@.iblt_compare_wait(conn, plan, deadline) THEN
+			plan := plan || jsonb_build_object('timeout', greatest(deadline - clock_timestamp(), '0 s'));
+			result := @extschema@.iblt_compare_search(conn, plan);
+			problem := CASE WHEN NOT @extschema@.iblt_compare_persist(before, result.sample)
+				THEN 'Most of them did not differ before replication passed.' END;
+		ELSE
+			problem := format('iblt_compare did not see replication pass within the timeout (%s).', plan ->> 'timeout');
+		END IF;
+	END IF;
+	IF result.keys IS NULL THEN
+		PERFORM @extschema@.iblt_compare_too_many(plan, result.number, result.exact, problem);
+	END IF;
+	plan := result.plan;
+	keys := result.keys;
+	sides := result.sides;
+END
+$$;
 COMMENT ON FUNCTION iblt_compare_difference(text, jsonb) IS
-'the keys that differ and their sides, no more than max_differences; and the plan with the seed used';
+'the keys that differ and their sides, no more than max_differences, and the plan with the seed used; if there are more, after a wait for what is in flight';
 
 CREATE FUNCTION iblt_compare_random() RETURNS bigint
 	LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -1335,6 +1407,23 @@ $$;
 COMMENT ON FUNCTION iblt_compare_settle(text, jsonb, text, timestamptz) IS
 'waits until what a source has sent is visible on it, too; false if that takes too long';
 
+CREATE FUNCTION iblt_compare_settled(conn text, plan jsonb, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	source text;
+	settled boolean := true;
+BEGIN
+	FOR source IN SELECT DISTINCT l ->> 'source' FROM jsonb_array_elements(plan -> 'links') AS l LOOP
+		settled := @extschema@.iblt_compare_settle(conn, plan, source, deadline) AND settled;
+	END LOOP;
+	RETURN settled;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_settled(text, jsonb, timestamptz) IS
+'waits until what the sources have sent is visible on them, too; false if that takes too long';
+
 CREATE FUNCTION iblt_compare_again(conn text, plan jsonb, differences @extschema@.iblt_difference[])
 RETURNS @extschema@.iblt_difference[]
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -1352,15 +1441,12 @@ RETURNS @extschema@.iblt_difference[]
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	source text;
-	settled boolean := true;
+	settled boolean;
 BEGIN
 	IF plan -> 'links' = '[]' OR differences = '{}' THEN
 		RETURN differences;
 	END IF;
-	FOR source IN SELECT DISTINCT l ->> 'source' FROM jsonb_array_elements(plan -> 'links') AS l LOOP
-		settled := @extschema@.iblt_compare_settle(conn, plan, source, deadline) AND settled;
-	END LOOP;
+	settled := @extschema@.iblt_compare_settled(conn, plan, deadline);
 	RETURN ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count,
 			CASE WHEN settled AND a.mark = d.mark THEN a.mark END, NULL)::@extschema@.iblt_difference
 		FROM unnest(@extschema@.iblt_compare_again(conn, plan, differences)) AS a LEFT JOIN unnest(differences) AS d USING (id));
@@ -1369,12 +1455,21 @@ $$;
 COMMENT ON FUNCTION iblt_compare_steady(text, jsonb, iblt_difference[], timestamptz) IS
 'looks at differences again when what replication had shown early is visible on its source';
 
+-- A plan that looks at nothing again may still be "unready" (iblt_audit_plan).
+CREATE FUNCTION iblt_compare_unready(plan jsonb) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ((plan ->> 'recheck')::integer > 0 OR plan ? 'unready') AND jsonb_path_exists(plan -> 'links', '$[*] ? (@.ready == false)')
+$$;
+COMMENT ON FUNCTION iblt_compare_unready(jsonb) IS 'is it to be waited for replication, and cannot be?';
+
 CREATE FUNCTION iblt_compare_ready(plan jsonb) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF NOT jsonb_path_exists(plan -> 'links', '$[*] ? (@.ready == false)') THEN
+	IF NOT @extschema@.iblt_compare_unready(plan) THEN
 		RETURN true;
 	END IF;
 	RAISE WARNING USING MESSAGE = 'replication of this relation is not ready, differences cannot be confirmed',

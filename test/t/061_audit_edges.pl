@@ -147,11 +147,11 @@ my $lock = IbltTest::Session->new($here);
 $lock->run('BEGIN; LOCK TABLE lag IN SHARE MODE');
 $there->safe_psql('postgres', 'UPDATE lag SET v = -v');
 is(audit("iblt_audit_subscription('lag', max_differences => 50, timeout => '1 s')"), 'public.lag not comparable', 'too many that replication does not bring in time: could not tell');
-like(detail("iblt_audit_subscription('lag', max_differences => 50, timeout => '1 s')"), qr/^IB002 too many differences: about 100, and max_differences is 50; they cannot be confirmed: /,
+like(detail("iblt_audit_subscription('lag', max_differences => 50, timeout => '1 s')"), qr/^IB003 too many differences to confirm: 100 keys differ, and max_differences is 50: These may be rows in flight\. /,
 	'the detail says why');
 is(audit("iblt_audit_subscription('lag', max_differences => 50, recheck => 0)"), 'public.lag differs', 'recheck => 0: not looked at again');
 my $audit = IbltTest::Session->new($here);
-$audit->start("SELECT status FROM iblt_audit_subscription('lag', max_differences => 50, progress => true)")->seen(qr/about \d+ rows differ/);
+$audit->start("SELECT status FROM iblt_audit_subscription('lag', max_differences => 50, progress => true)")->seen(qr/waiting for replication, to compare once more/);
 $lock->run('COMMIT');
 is($audit->done, 'equal', 'too many that replication brings: equal');
 $here->safe_psql('postgres', 'ALTER SUBSCRIPTION lag DISABLE; UPDATE lag SET v = 0');
