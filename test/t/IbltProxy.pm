@@ -1,17 +1,22 @@
 # IbltProxy.pm
-#	A proxy in front of a server's Unix socket, which counts what passes and
-#	can cut every connection.
+#	A proxy in front of a server's Unix socket, which counts what passes, can
+#	cut every connection, and can hold a message.
 #
 #	new(NODE)     starts it
 #	connstr()     leads to NODE through it
 #	counted()     waits for the end of a connection: bytes sent to the server,
 #	              bytes received from it, bytes of sketches in text form in the latter, in the former
 #	cut()         closes all connections on both sides, as a network that breaks
+#	hold(DIRECTION, REGEX, NTH)  holds the first (or NTH) message "sent" to the server or
+#	              "received" from it that matches, and all that comes behind it
+#	held()        waits until it does
+#	release()     lets it pass
 #	stop()        ends it
 #
-#	serve(LISTENER, TARGET, ENDED)  what it does: forwards from a listening socket to
+#	serve(LISTENER, TARGET, ENDED, PASSING)  what it does: forwards from a listening socket to
 #	              the socket at a path, until SIGTERM.  ENDED is called at the end of each
-#	              connection, with the numbers of counted().  test/bench/proxy.pl calls it,
+#	              connection, with the numbers of counted(), and PASSING, if it is given, with
+#	              the direction and the bytes before they pass.  test/bench/proxy.pl calls it,
 #	              so it needs nothing of PostgreSQL's test modules.
 package IbltProxy;
 
@@ -37,7 +42,7 @@ sub new
 	{
 		# the servers are the parent's: nothing of it may run at the exit
 		$results->autoflush(1);
-		eval { serve($listener, $node->host . '/.s.PGSQL.' . $node->port, sub { print $results "@_\n" }) };
+		eval { serve($listener, $node->host . '/.s.PGSQL.' . $node->port, sub { print $results "@_\n" }, sub { passing($dir, @_) }) };
 		print STDERR "proxy: $@" if $@;
 		POSIX::_exit(1);
 	}
@@ -47,6 +52,45 @@ sub new
 sub connstr { my ($self) = @_; return $self->{connstr} }
 
 sub cut { my ($self) = @_; kill 'USR1', $self->{pid}; return }
+
+# The files "hold", which says what, and "held" tell the two processes of each other.
+sub hold
+{
+	my ($self, $direction, $regex, $nth) = @_;
+	open my $file, '>', "$self->{dir}/new" or die "open: $!";
+	print $file join("\n", $direction, $nth // 1, $regex);
+	close $file or die "close: $!";
+	rename "$self->{dir}/new", "$self->{dir}/hold" or die "rename: $!";
+	return;
+}
+
+sub held
+{
+	my ($self) = @_;
+	foreach (1 .. 18000)
+	{
+		return if -e "$self->{dir}/held";
+		select undef, undef, undef, 0.01;
+	}
+	die "no such message\n";
+}
+
+sub release { my ($self) = @_; unlink "$self->{dir}/hold", "$self->{dir}/held"; return }
+
+my $passed = 0;    # messages that match
+sub passing
+{
+	my ($dir, $direction, $bytes) = @_;
+	open my $file, '<', "$dir/hold" or return;
+	chomp(my ($which, $nth, $regex) = <$file>);
+	close $file;
+	return unless $direction eq $which && $bytes =~ /$regex/ && ++$passed == $nth;
+	$passed = 0;
+	open my $held, '>', "$dir/held" or die "open: $!";
+	close $held;
+	select undef, undef, undef, 0.01 while -e "$dir/held";
+	return;
+}
 
 sub stop
 {
@@ -94,7 +138,7 @@ sub forward
 # Counted is all that was read, whether or not the other side still takes it.
 sub serve
 {
-	my ($listener, $target, $ended) = @_;
+	my ($listener, $target, $ended, $passing) = @_;
 	my $select = IO::Select->new($listener);
 	my (%connection, $cut, $stop);    # of both of its sockets
 	my $end = sub {
@@ -136,6 +180,7 @@ sub serve
 			else
 			{
 				$c->{$direction} .= $bytes;
+				$passing->($direction, $bytes) if $passing;
 				forward($to, $bytes);
 			}
 		}
