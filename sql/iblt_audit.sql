@@ -426,7 +426,8 @@ BEGIN
 	PERFORM @extschema@.iblt_compare_check_options(relation, options);
 	item := @extschema@.iblt_audit_scope(conn, item, options);
 	plan := @extschema@.iblt_compare_prepare(conn, relation, NULL, options || (item -> 'options') || jsonb_build_object(
-		'extra_columns', CASE options ->> 'extra_columns' WHEN 'error' THEN 'error' ELSE 'ignore' END));
+		'extra_columns', CASE options ->> 'extra_columns' WHEN 'error' THEN 'error' ELSE 'ignore' END,
+		'name', @extschema@.iblt_audit_name(item)));
 	IF item -> 'listed' = 'true' THEN
 		PERFORM @extschema@.iblt_audit_refuse_foreign(plan);
 	END IF;
@@ -501,8 +502,8 @@ BEGIN
 	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN name END;
 	result.status := CASE
 		WHEN state = 'IB002' THEN 'differs'
-		-- rows in flight perhaps, no such table, no such column, types that differ, not a table, a filter not to be run
-		WHEN state IS NULL OR state IN ('IB003', '42P01', '42703', '42804', '42809', '0A000') THEN 'not comparable'
+		-- rows in flight perhaps, no such table, no such column, types that differ, not a table, a filter not to be run, an altered table
+		WHEN state IS NULL OR state IN ('IB003', 'IB004', '42P01', '42703', '42804', '42809', '0A000') THEN 'not comparable'
 		ELSE 'error' END;
 	result.detail := concat_ws('; ', message || coalesce(': ' || nullif(detail, ''), ''),
 		(SELECT string_agg(note, '; ' ORDER BY position) FROM jsonb_array_elements_text(item -> 'notes') WITH ORDINALITY AS a(note, position)));
@@ -548,22 +549,15 @@ COMMENT ON FUNCTION iblt_audit_begin(text, text, jsonb) IS 'prepares the connect
 -- for this side ends the audit; an error leaves the connection in an unknown
 -- state, unless it was raised here between questions to the peer, as those for too
 -- many differences are.
-CREATE FUNCTION iblt_audit_table(conn text, peer text, item jsonb, options jsonb) RETURNS @extschema@.iblt_audit_row
+CREATE FUNCTION iblt_audit_attempt(conn text, peer text, item jsonb, options jsonb, OUT result @extschema@.iblt_audit_row,
+	OUT plan jsonb, OUT state text, OUT message text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan jsonb;
-	result @extschema@.iblt_audit_row;
 	done boolean := false;
-	state text;
-	message text;
 	detail text;
 BEGIN
-	IF item ->> 'problem' IS NOT NULL OR item ->> 'relid' IS NULL THEN
-		RETURN @extschema@.iblt_audit_failed(item, NULL, concat_ws('; ', item ->> 'problem',
-			CASE WHEN item ->> 'relid' IS NULL THEN 'the table does not exist here' END), NULL);
-	END IF;
 	BEGIN
 		conn := @extschema@.iblt_audit_begin(conn, peer, item);
 		SELECT p.item, p.plan INTO item, plan FROM @extschema@.iblt_audit_plan(conn, item, options) AS p;
@@ -574,7 +568,9 @@ BEGIN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
 		IF state = '57014' AND message NOT LIKE 'on the peer: %' THEN
 			RAISE;
-		ELSIF NOT done THEN
+		ELSIF done THEN
+			state := NULL;
+		ELSE
 			result := @extschema@.iblt_audit_failed(item, state, message, detail);
 			IF state NOT IN ('IB002', 'IB003')
 				AND (plan IS NOT NULL OR message LIKE 'on the peer: %' OR state NOT IN ('42P01', '42703', '42804')) THEN
@@ -582,10 +578,38 @@ BEGIN
 			END IF;
 		END IF;
 	END;
-	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_table(text, text, jsonb, jsonb) IS 'compares one table; what goes wrong is in the answer';
+COMMENT ON FUNCTION iblt_audit_attempt(text, text, jsonb, jsonb) IS
+'compares one table; what goes wrong is in the answer, with the plan, the SQLSTATE and the message of an error';
+
+CREATE FUNCTION iblt_audit_table(conn text, peer text, item jsonb, options jsonb) RETURNS @extschema@.iblt_audit_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	tried record;
+	restart boolean;
+	message text;
+	detail text;
+BEGIN
+	IF item ->> 'problem' IS NOT NULL OR item ->> 'relid' IS NULL THEN
+		RETURN @extschema@.iblt_audit_failed(item, NULL, concat_ws('; ', item ->> 'problem',
+			CASE WHEN item ->> 'relid' IS NULL THEN 'the table does not exist here' END), NULL);
+	END IF;
+	FOR attempt IN 1 .. 3 LOOP
+		tried := @extschema@.iblt_audit_attempt(conn, peer, item, options);
+		EXIT WHEN tried.state IS NULL;
+		restart := @extschema@.iblt_compare_restart(conn, peer, tried.plan, attempt, tried.state, tried.message);
+		EXIT WHEN NOT restart;
+	END LOOP;
+	RETURN tried.result;
+EXCEPTION WHEN SQLSTATE 'IB004' THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
+	RETURN @extschema@.iblt_audit_failed(item, 'IB004', message, detail);
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_table(text, text, jsonb, jsonb) IS 'compares one table, again if it is altered meanwhile';
 
 -- The whole audit
 

@@ -31,7 +31,8 @@ CREATE TYPE iblt_compare_rows AS (
 	digest text[],	-- of their contents; NULL then, too
 	checksum bigint[],	-- then, of the row; NULL otherwise
 	mark text[],	-- of their row versions
-	content jsonb[]
+	content jsonb[],
+	fingerprint text	-- of the relation that they are of (iblt_compare_fingerprint)
 );
 COMMENT ON TYPE iblt_compare_rows IS 'the rows of given keys on one side, one element a key';
 
@@ -264,6 +265,72 @@ $$;
 COMMENT ON FUNCTION iblt_compare_describe_replication(regclass) IS
 'slots of this database, and the subscriptions that feed a relation or a part of it';
 
+-- DDL in flight
+--
+-- Describing a relation does not lock it, so another session may alter it, or give its
+-- name to another one, before it is read.  Each statement that reads a relation
+-- therefore returns the fingerprint of what it read as well, and if that is not the
+-- fingerprint of what was described, the driver starts again.
+
+CREATE FUNCTION iblt_compare_fingerprint(relation regclass) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_compare_fingerprint(regclass) IS
+'a hash of the identity of a relation and of its columns, as the statement that calls it reads them';
+
+-- The same from the catalogs: it is of the snapshot that the rest of a description is of.
+CREATE FUNCTION iblt_compare_describe_fingerprint(relation regclass) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT encode(sha256(convert_to(concat(format('%s %s %s', c.oid, c.relkind, c.relam),
+			(SELECT string_agg(concat(E'\n', concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.attnotnull::integer,
+				ascii(a.attidentity::text), ascii(a.attgenerated::text), octet_length(a.attname::text), a.attname)), '' ORDER BY a.attnum)
+			FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)), getdatabaseencoding())), 'hex')
+		FROM pg_class c WHERE c.oid = relation);
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_describe_fingerprint(regclass) IS
+'what iblt_compare_fingerprint gives, as of the snapshot in which the relation is described';
+
+-- The parser looks the name up once it has the lock on the relation in FROM.
+CREATE FUNCTION iblt_compare_fingerprint_sql(plan jsonb, side text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('%s.iblt_compare_fingerprint(%L::pg_catalog.regclass)', plan -> side ->> 'schema', plan -> side ->> 'relation')
+$$;
+COMMENT ON FUNCTION iblt_compare_fingerprint_sql(jsonb, text) IS
+'the expression of a fingerprint, for a statement that has the side''s relation in FROM';
+
+CREATE FUNCTION iblt_compare_refuse_altered(relation text, side text, detail text DEFAULT '') RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'IB004', DETAIL = detail,
+		MESSAGE = format('relation %s was altered while it was compared (%s)', relation, side),
+		HINT = CASE current_setting('transaction_isolation') WHEN 'read committed' THEN 'Compare when no other session alters, renames or drops it.'
+			ELSE 'Begin another transaction. This one sees the columns of its snapshot, and reads those that the relation has now.' END;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_refuse_altered(text, text, text) IS 'the error for a relation that is not what was described';
+
+CREATE FUNCTION iblt_compare_require_described(plan jsonb, here text, there text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF here IS DISTINCT FROM plan -> 'here' ->> 'fingerprint' THEN
+		PERFORM @extschema@.iblt_compare_refuse_altered(plan -> 'here' ->> 'relation', 'here');
+	ELSIF there IS DISTINCT FROM plan -> 'there' ->> 'fingerprint' THEN
+		PERFORM @extschema@.iblt_compare_refuse_altered(plan -> 'there' ->> 'relation', 'there');
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_require_described(jsonb, text, text) IS
+'an error unless the fingerprints of what was read on both sides are those of what was described';
+
 CREATE FUNCTION iblt_compare_describe(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -285,6 +352,7 @@ BEGIN
 			'recovery', pg_is_in_recovery(),
 			-- the same for this relation of this server alone
 			'identity', concat_ws(' ', pg_postmaster_start_time(), (SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
+			'fingerprint', @extschema@.iblt_compare_describe_fingerprint(relation),
 			'kind', c.relkind,
 			'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
 			'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
@@ -658,17 +726,18 @@ CREATE FUNCTION iblt_compare_sketch_sql(plan jsonb, side text, capacity integer)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('%1$s.iblt_agg(%2$s, %3$s, %1$s.iblt_compare_template(%4$s, %5$s, %6$L)) FROM %7$s AS t%8$s',
+	SELECT format('%1$s.iblt_agg(%2$s, %3$s, %1$s.iblt_compare_template(%4$s, %5$s, %6$L)), %9$s FROM %7$s AS t%8$s',
 		plan -> side ->> 'schema',
 		CASE WHEN (plan ->> 'by_hash')::boolean THEN @extschema@.iblt_compare_key_hash(plan, side)
 			WHEN jsonb_array_length(plan -> 'key') = 1 THEN @extschema@.iblt_compare_expression(plan -> 'key' -> 0)
 			ELSE (SELECT format('ROW(%s)', string_agg(@extschema@.iblt_compare_expression(c), ', ' ORDER BY position))
 				FROM jsonb_array_elements(plan -> 'key') WITH ORDINALITY AS a(c, position)) END,
 		@extschema@.iblt_compare_content_checksum(plan, side), capacity, plan ->> 'key_size', plan ->> 'seed',
-		plan -> side ->> 'relation', @extschema@.iblt_compare_condition(plan, side, 'WHERE'))
+		plan -> side ->> 'relation', @extschema@.iblt_compare_condition(plan, side, 'WHERE'),
+		@extschema@.iblt_compare_fingerprint_sql(plan, side))
 $$;
 COMMENT ON FUNCTION iblt_compare_sketch_sql(jsonb, text, integer) IS
-'the sketch of a side, as the rest of a SELECT';
+'the sketch of a side and the fingerprint, as the rest of a SELECT';
 
 CREATE FUNCTION iblt_compare_key_type(c jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -822,11 +891,12 @@ CREATE FUNCTION iblt_compare_lookup_sql(plan jsonb, side text, ids text[]) RETUR
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT %s, %s, %s FROM (%s) AS iblt_l',
+	SELECT format('SELECT %s, %s, %s, %s FROM (%s) AS iblt_l',
 		CASE WHEN by_hash THEN 'array_agg(id), array_agg(key), array_agg(n), array_agg(digest), NULL::bigint[]'
 			ELSE 'NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[], array_agg(digest)' END,
 		CASE WHEN (plan ->> 'versions')::boolean THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
 		CASE WHEN (plan ->> 'rows')::boolean THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
+		@extschema@.iblt_compare_fingerprint_sql(plan, side),
 		CASE WHEN by_hash THEN @extschema@.iblt_compare_groups_sql(plan, side, ids)
 			ELSE @extschema@.iblt_compare_unique_sql(plan, side, ids) END)
 	FROM (SELECT (plan ->> 'by_hash')::boolean) AS how(by_hash)
@@ -846,25 +916,29 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	query text := @extschema@.iblt_compare_sketch_sql(plan, 'there', capacity);
 	answer json;
+	here text;	-- fingerprints
+	there text;
 BEGIN
 	IF conn IS NOT NULL THEN
 		PERFORM @extschema@.iblt_peer_send(conn, format('SELECT json_build_array(%1$s.iblt_fold(%1$s.iblt_session_keep(%2$L, s), 10, 0.1),'
-			' 1000 * extract(epoch FROM clock_timestamp() - statement_timestamp())) FROM (SELECT %3$s OFFSET 0) AS q(s)',
+			' 1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()), f) FROM (SELECT %3$s OFFSET 0) AS q(s, f)',
 			plan -> 'there' ->> 'schema', conn, query));
 	END IF;
-	EXECUTE 'SELECT ' || @extschema@.iblt_compare_sketch_sql(plan, 'here', capacity) INTO mine;
+	EXECUTE 'SELECT ' || @extschema@.iblt_compare_sketch_sql(plan, 'here', capacity) INTO mine, here;
 	-- numbers of rows are noted as text: those of two scans are not to be added
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_here', (@extschema@.iblt_info(mine)).rows::text,
 		'scan_here_ms', @extschema@.iblt_compare_ms(started)));
 	IF conn IS NULL THEN
-		EXECUTE 'SELECT ' || query INTO theirs;
+		EXECUTE 'SELECT ' || query INTO theirs, there;
 		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('scan_there_ms', @extschema@.iblt_compare_ms(started)));
 	ELSE
 		answer := @extschema@.iblt_peer_value(conn, 0.005);
 		theirs := answer ->> 0;
+		there := answer ->> 2;
 		PERFORM @extschema@.iblt_peer_note(jsonb_build_object('sketch_bytes', length(answer ->> 0),
 			'scan_there_ms', round((answer ->> 1)::numeric, 1)));
 	END IF;
+	PERFORM @extschema@.iblt_compare_require_described(plan, here, there);
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('rows_there', (@extschema@.iblt_info(theirs)).rows::text,
 		'scan_ms', @extschema@.iblt_compare_ms(started)));
 END
@@ -1082,12 +1156,12 @@ DECLARE
 	answer record;
 BEGIN
 	answer := @extschema@.iblt_peer_result(conn, format(
-		'SELECT * FROM %s.dblink_get_result($1) AS t(id text, key text, n text, digest text, checksum text, mark text, content text)',
+		'SELECT * FROM %s.dblink_get_result($1) AS t(id text, key text, n text, digest text, checksum text, mark text, content text, fingerprint text)',
 		@extschema@.iblt_peer_dblink()), 0);
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('messages', 1, 'bytes_received', octet_length(
-		concat(answer.id, answer.key, answer.n, answer.digest, answer.checksum, answer.mark, answer.content))));
+		concat(answer.id, answer.key, answer.n, answer.digest, answer.checksum, answer.mark, answer.content, answer.fingerprint))));
 	RETURN ROW(answer.id::text[], answer.key::jsonb[], answer.n::bigint[], answer.digest::text[],
-		answer.checksum::bigint[], answer.mark::text[], answer.content::jsonb[]);
+		answer.checksum::bigint[], answer.mark::text[], answer.content::jsonb[], answer.fingerprint);
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_rows_of_peer(text) IS 'the peer''s answer to a lookup';
@@ -1144,6 +1218,7 @@ BEGIN
 	ELSE
 		there := @extschema@.iblt_compare_rows_of_peer(conn);
 	END IF;
+	PERFORM @extschema@.iblt_compare_require_described(plan, here.fingerprint, there.fingerprint);
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_both(text, jsonb, text[]) IS 'the rows of keys on both sides';
@@ -1734,8 +1809,15 @@ DECLARE
 	there jsonb;
 	plan jsonb;
 BEGIN
+	-- by another name, it may have another peer
+	IF here ->> 'relation' IS DISTINCT FROM options ->> 'name' THEN
+		PERFORM @extschema@.iblt_compare_refuse_altered(options ->> 'name', 'here');
+	END IF;
 	there := CASE WHEN conn IS NULL THEN @extschema@.iblt_compare_describe(name::regclass)
 		ELSE @extschema@.iblt_compare_describe_peer(conn, name) END;
+	IF there IS NULL THEN
+		PERFORM @extschema@.iblt_compare_refuse_altered(name, 'there');
+	END IF;
 	-- a wrong port or name of a server would otherwise make it equal
 	IF here -> 'identity' = there -> 'identity' AND options -> 'condition' IS NOT DISTINCT FROM options -> 'peer_condition' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'a relation cannot be compared with itself',
@@ -1760,6 +1842,62 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_prepare(text, regclass, text, jsonb) IS
 'describes both relations and makes the plan of a comparison';
+
+-- Starting again
+
+CREATE FUNCTION iblt_compare_altered(conn text, peer text, plan jsonb) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	side text;
+	found text;
+BEGIN
+	IF conn IS NOT NULL THEN
+		conn := @extschema@.iblt_peer_connect(peer, conn, 'iblt_compare');
+	END IF;
+	FOREACH side IN ARRAY ARRAY['here', 'there'] LOOP
+		found := @extschema@.iblt_peer_ask(conn, side, format('SELECT %s.iblt_compare_fingerprint(pg_catalog.to_regclass(%L))',
+			plan -> side ->> 'schema', plan -> side ->> 'relation'));
+		IF found IS DISTINCT FROM plan -> side ->> 'fingerprint' THEN
+			RETURN side;
+		END IF;
+	END LOOP;
+	RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+	-- the error before this one is to be told
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_altered(text, text, jsonb) IS
+'the side whose relation is not what was described any more, asked over a new connection; or NULL';
+
+-- For the handler of a driver, which raises the error again if this gives false.  A
+-- statement may also fail because a column is not there any more, or is of another type.
+CREATE FUNCTION iblt_compare_restart(conn text, peer text, plan jsonb, attempt integer, state text, message text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	altered text;
+BEGIN
+	IF state = 'IB004' THEN
+		PERFORM @extschema@.iblt_peer_close(conn);
+		RETURN attempt < 3;
+	ELSIF plan IS NULL OR left(state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN
+		RETURN false;
+	END IF;
+	PERFORM @extschema@.iblt_peer_close(conn);
+	altered := @extschema@.iblt_compare_altered(conn, peer, plan);
+	PERFORM @extschema@.iblt_peer_close(conn);
+	IF altered IS NOT NULL AND attempt = 3 THEN
+		PERFORM @extschema@.iblt_compare_refuse_altered(plan -> altered ->> 'relation', altered, message);
+	END IF;
+	RETURN altered IS NOT NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_restart(text, text, jsonb, integer, text, text) IS
+'after an error: is a driver to start again, because a relation was altered? After three attempts, an error that says so';
 
 CREATE FUNCTION iblt_compare(
 	relation regclass,
@@ -1799,9 +1937,12 @@ DECLARE
 	options jsonb := jsonb_strip_nulls(jsonb_build_object('columns', columns, 'exclude', exclude, 'key_columns', key_columns,
 		'condition', condition, 'peer_condition', coalesce(peer_condition, condition), 'max_differences', max_differences,
 		'rows', rows, 'cast_types', cast_types, 'extra_columns', extra_columns, 'recheck', recheck, 'timeout', timeout,
-		'seed', coalesce(seed, @extschema@.iblt_compare_random()), 'progress', progress));
+		'seed', coalesce(seed, @extschema@.iblt_compare_random()), 'progress', progress,
+		'name', @extschema@.iblt_compare_peer_name(relation, NULL)));
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	plan jsonb;
 	found @extschema@.iblt_difference[];
+	restart boolean;
 	secret boolean;
 	state text;
 	message text;
@@ -1810,11 +1951,25 @@ DECLARE
 BEGIN
 	BEGIN
 		PERFORM @extschema@.iblt_compare_check_options(relation, options);
-		PERFORM @extschema@.iblt_peer_note('{}', true);
-		IF conn IS NOT NULL THEN
-			conn := @extschema@.iblt_peer_connect(peer, conn, 'iblt_compare ' || relation::text);
-		END IF;
-		found := @extschema@.iblt_compare_run(conn, @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options));
+		FOR attempt IN 1 .. 3 LOOP
+			BEGIN
+				plan := NULL;
+				PERFORM @extschema@.iblt_peer_note('{}', true);
+				IF conn IS NOT NULL THEN
+					conn := @extschema@.iblt_peer_connect(peer, conn, 'iblt_compare ' || relation::text);
+				END IF;
+				plan := @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options);
+				found := @extschema@.iblt_compare_run(conn, plan);
+				EXIT;
+			EXCEPTION WHEN OTHERS THEN
+				GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
+				restart := @extschema@.iblt_compare_restart(conn, peer, plan, attempt, state, message);
+				IF NOT restart THEN
+					RAISE;
+				END IF;
+				PERFORM @extschema@.iblt_compare_progress(options, 'a relation was altered, the comparison starts again');
+			END;
+		END LOOP;
 		PERFORM @extschema@.iblt_peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,

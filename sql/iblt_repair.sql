@@ -573,14 +573,14 @@ END
 $$;
 COMMENT ON FUNCTION iblt_repair_run(text, jsonb, iblt_repair_step[]) IS 'runs the statements on the target, in one message';
 
--- All but the peer's COMMIT.
-CREATE FUNCTION iblt_repair_apply(conn text, plan jsonb, differences @extschema@.iblt_difference[], steps @extschema@.iblt_repair_step[])
-RETURNS @extschema@.iblt_repair_step[]
+-- From here on, the transaction that changes the target has a lock on it: it stays what
+-- was described.
+CREATE FUNCTION iblt_repair_claim(conn text, plan jsonb, differences @extschema@.iblt_difference[],
+	INOUT steps @extschema@.iblt_repair_step[], OUT again @extschema@.iblt_difference[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	again @extschema@.iblt_difference[];
 	ids text[] := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');	-- sorted, as locks should be
 BEGIN
 	IF conn IS NOT NULL AND plan -> 'repair' ->> 'target' = 'there' THEN
@@ -588,7 +588,7 @@ BEGIN
 			' SELECT pg_catalog.set_config(''iblt.writing'', ''on'', true)', false), @extschema@.iblt_peer_value(conn);
 	END IF;
 	IF ids = '{}' THEN
-		RETURN steps;
+		RETURN;
 	END IF;
 	-- a lock takes the right to update, which inserting must not ask for
 	IF EXISTS (SELECT FROM unnest(steps) AS s WHERE s.status = 'preview' AND s.action <> 'insert') THEN
@@ -596,11 +596,26 @@ BEGIN
 	END IF;
 	again := @extschema@.iblt_compare_look(conn, plan, @extschema@.iblt_compare_id_keys(plan, ids));
 	steps := @extschema@.iblt_repair_outside(conn, plan, @extschema@.iblt_repair_unchanged(steps, differences, again));
-	ids := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');
+	IF EXISTS (SELECT FROM unnest(steps) AS s WHERE s.status = 'preview') THEN
+		steps := @extschema@.iblt_repair_cascades(conn, plan, steps);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_claim(text, jsonb, iblt_difference[], iblt_repair_step[]) IS
+'locks the rows and looks at them again: the steps that are still to be run, and the differences there are now';
+
+-- All but the peer's COMMIT.
+CREATE FUNCTION iblt_repair_apply(conn text, plan jsonb, again @extschema@.iblt_difference[], steps @extschema@.iblt_repair_step[])
+RETURNS @extschema@.iblt_repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ids text[] := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview');
+BEGIN
 	IF ids = '{}' THEN
 		RETURN steps;
 	END IF;
-	steps := @extschema@.iblt_repair_cascades(conn, plan, steps);
 	PERFORM @extschema@.iblt_repair_run(conn, plan, steps);
 	PERFORM @extschema@.iblt_compare_progress(plan, format('reading the rows of %s keys once more', cardinality(ids)));
 	PERFORM @extschema@.iblt_repair_verify(conn, plan, ids, again);
@@ -609,26 +624,28 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_repair_apply(text, jsonb, iblt_difference[], iblt_repair_step[]) IS
-'locks the rows, looks at them again, changes them and reads them once more';
+'changes the rows that were claimed, and reads them once more';
 
-CREATE FUNCTION iblt_repair_all(conn text, plan jsonb) RETURNS @extschema@.iblt_repair_step[]
+CREATE FUNCTION iblt_repair_find(conn text, INOUT plan jsonb, OUT steps @extschema@.iblt_repair_step[], OUT again @extschema@.iblt_difference[])
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	differences @extschema@.iblt_difference[] := @extschema@.iblt_compare_run(conn, plan);
-	steps @extschema@.iblt_repair_step[];
 BEGIN
 	-- with another seed, keys would have other hashes
 	plan := plan || jsonb_build_object('seed', (current_setting('iblt.compare_stats')::jsonb ->> 'seed')::bigint);
 	steps := @extschema@.iblt_repair_outside(conn, plan, @extschema@.iblt_repair_steps(plan, differences));
 	IF (plan -> 'repair' ->> 'apply')::boolean THEN
-		RETURN @extschema@.iblt_repair_apply(conn, plan, differences, steps);
+		SELECT c.steps, c.again INTO steps, again FROM @extschema@.iblt_repair_claim(conn, plan, differences, steps) AS c;
+	ELSE
+		steps := @extschema@.iblt_repair_cascades(conn, plan, steps);
 	END IF;
-	RETURN @extschema@.iblt_repair_cascades(conn, plan, steps);
 END
 $$;
-COMMENT ON FUNCTION iblt_repair_all(text, jsonb) IS 'compares, and previews or applies, all but the COMMIT of the peer';
+COMMENT ON FUNCTION iblt_repair_find(text, jsonb) IS
+'compares, and previews, or claims the rows that are to be changed; and the plan with the seed used';
 
 CREATE FUNCTION iblt_repair_commit(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -699,11 +716,15 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	options jsonb := @extschema@.iblt_compare_defaults() || jsonb_strip_nulls(jsonb_build_object('columns', columns, 'exclude', exclude,
 		'key_columns', key_columns, 'condition', condition, 'peer_condition', coalesce(peer_condition, condition), 'recheck', recheck))
-		|| jsonb_build_object('max_differences', max_differences, 'cast_types', cast_types, 'timeout', timeout, 'progress', progress);
+		|| jsonb_build_object('max_differences', max_differences, 'cast_types', cast_types, 'timeout', timeout, 'progress', progress,
+			'name', @extschema@.iblt_compare_peer_name(relation, NULL));
 	repair jsonb := jsonb_build_object('target', CASE direction WHEN 'pull' THEN 'here' ELSE 'there' END,
 		'inserts', inserts, 'updates', updates, 'deletes', deletes, 'cascade', "cascade", 'apply', apply);
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_repair_' || gen_random_uuid() END;
 	committing boolean := false;
+	plan jsonb;
+	found record;
+	restart boolean;
 	steps @extschema@.iblt_repair_step[];
 	secret boolean;
 	state text;
@@ -714,11 +735,27 @@ BEGIN
 	BEGIN
 		PERFORM @extschema@.iblt_repair_check_options(direction, ARRAY[inserts, updates, deletes, "cascade", apply]);
 		PERFORM @extschema@.iblt_compare_check_options(relation, options);
-		PERFORM @extschema@.iblt_peer_note('{}', true);
-		IF conn IS NOT NULL THEN
-			conn := @extschema@.iblt_peer_connect(peer, conn, 'iblt_repair ' || relation::text);
-		END IF;
-		steps := @extschema@.iblt_repair_all(conn, @extschema@.iblt_repair_prepare(conn, relation, peer_relation, options, repair));
+		FOR attempt IN 1 .. 3 LOOP
+			BEGIN
+				plan := NULL;
+				PERFORM @extschema@.iblt_peer_note('{}', true);
+				IF conn IS NOT NULL THEN
+					conn := @extschema@.iblt_peer_connect(peer, conn, 'iblt_repair ' || relation::text);
+				END IF;
+				plan := @extschema@.iblt_repair_prepare(conn, relation, peer_relation, options, repair);
+				found := @extschema@.iblt_repair_find(conn, plan);
+				EXIT;
+			EXCEPTION WHEN OTHERS THEN
+				GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
+				restart := @extschema@.iblt_compare_restart(conn, peer, plan, attempt, state, message);
+				IF NOT restart THEN
+					RAISE;
+				END IF;
+				PERFORM @extschema@.iblt_compare_progress(options, 'a relation was altered, the repair starts again');
+			END;
+		END LOOP;
+		-- from the first statement that changes rows on, nothing starts again
+		steps := CASE WHEN apply THEN @extschema@.iblt_repair_apply(conn, found.plan, found.again, found.steps) ELSE found.steps END;
 		committing := apply AND conn IS NOT NULL AND direction = 'push';
 		IF committing THEN
 			PERFORM @extschema@.iblt_repair_commit(conn);

@@ -84,7 +84,7 @@ both('CREATE TABLE restless (id int PRIMARY KEY, v int); INSERT INTO restless SE
 
 # The second scan may find none of the rows of the first.
 is($here->safe_psql('postgres', q{SELECT iblt_compare_stood('{a}', s, none), iblt_compare_stood('{a}', s, NULL), iblt_compare_stood('{a}', s, s), iblt_compare_stood('{b}', s, s)
-	FROM (SELECT ROW('{a}', NULL, NULL, '{d}', NULL, '{1}', NULL)::iblt_compare_rows, ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL)::iblt_compare_rows) AS x(s, none)}),
+	FROM (SELECT ROW('{a}', NULL, NULL, '{d}', NULL, '{1}', NULL, NULL)::iblt_compare_rows, ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::iblt_compare_rows) AS x(s, none)}),
 	'{}|{}|{a}|{}', 'nothing is proved by rows that are gone, or are not those');
 
 # A scan of a table's index alone would not see rows that it lacks.
