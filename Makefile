@@ -57,7 +57,6 @@ PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS)
 SHLIB_LINK = -lm
 # PostgreSQL's own flags may be those of gcc, and clang does not know all of them.
 CLANG_FLAGS = $(if $(findstring clang,$(shell $(CC) --version 2>/dev/null)),-Wno-unknown-warning-option -Wno-ignored-optimization-argument)
-# No library is linked.  xxHash is compiled in and needs its header only.
 
 .DEFAULT_GOAL := all
 
