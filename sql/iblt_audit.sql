@@ -755,7 +755,13 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET extra_float_digits = 1
 	SET bytea_output = 'hex'
 	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
 	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
 	results @extschema@.iblt_audit_row[];
@@ -797,7 +803,13 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET extra_float_digits = 1
 	SET bytea_output = 'hex'
 	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
 	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
 	results @extschema@.iblt_audit_row[];

@@ -1930,7 +1930,13 @@ RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
 	SET extra_float_digits = 1
 	SET bytea_output = 'hex'
 	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
 	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();

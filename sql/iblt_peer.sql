@@ -89,16 +89,21 @@ COMMENT ON FUNCTION iblt_peer_is_string(text) IS
 -- index alone, for it may lack rows.  Behind a pooler the next query may meet another
 -- session, and the next client this one: so the settings go with each query, and end
 -- with it.  Operators of the session's own search_path must not be used here.
+-- A condition is read on the peer as it is here, also a date such as 01/02/2024, and so
+-- that no index gives only some of its rows.
 CREATE FUNCTION iblt_peer_settings(conn text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format($q$SELECT pg_catalog.count(pg_catalog.set_config(n, v, true)) FROM (VALUES ('search_path', 'pg_catalog, pg_temp'),
 ('transaction_read_only', CASE WHEN pg_catalog.current_setting('iblt.writing', true) OPERATOR(pg_catalog.=) 'on' THEN 'off' ELSE 'on' END),
 ('row_security', 'off'), ('enable_indexonlyscan', 'off'), ('array_nulls', 'on'), ('quote_all_identifiers', 'off'), ('jit', 'off'),
-('DateStyle', 'ISO'), ('IntervalStyle', '%s'), ('TimeZone', 'UTC'), ('extra_float_digits', '1'), ('bytea_output', 'hex'),
-('xmlbinary', 'base64'), ('xmloption', 'content'), ('lc_monetary', 'C')) AS s(n, v);
-$q$, CASE WHEN starts_with(conn, 'iblt_repair') THEN 'iso_8601' ELSE 'postgres' END)
+('DateStyle', %L), ('IntervalStyle', '%s'), ('TimeZone', 'UTC'), ('extra_float_digits', '1'), ('bytea_output', 'hex'),
+('xmlbinary', 'base64'), ('xmloption', 'content'), ('lc_monetary', 'C'), ('lc_numeric', 'C'), ('lc_time', 'C'),
+('timezone_abbreviations', %L), ('transform_null_equals', 'off'), ('gin_fuzzy_search_limit', '0')) AS s(n, v)
+WHERE pg_catalog.current_setting(n) OPERATOR(pg_catalog.<>) v;
+$q$, current_setting('DateStyle'), CASE WHEN starts_with(conn, 'iblt_repair') THEN 'iso_8601' ELSE 'postgres' END,
+		current_setting('timezone_abbreviations'))
 $$;
 COMMENT ON FUNCTION iblt_peer_settings(text) IS 'the statement that goes before each query on the peer';
 

@@ -711,6 +711,11 @@ RETURNS TABLE (key jsonb, action text, sql text, status text, detail text)
 	SET xmlbinary = 'base64'
 	SET xmloption = 'content'
 	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
