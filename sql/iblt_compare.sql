@@ -331,7 +331,60 @@ $$;
 COMMENT ON FUNCTION iblt_compare_require_described(jsonb, text, text) IS
 'an error unless the fingerprints of what was read on both sides are those of what was described';
 
-CREATE FUNCTION iblt_compare_describe(relation regclass) RETURNS jsonb
+-- A comparison reads a relation several times, and on two servers.
+CREATE FUNCTION iblt_compare_check_condition(relation regclass, condition text) RETURNS oid[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION iblt_compare_check_condition(regclass, text) IS
+'an error unless a condition is a property of the row alone; the collations that it depends on';
+
+-- The database's own collation is that of OID 100.  "C" and "POSIX" order by bytes
+-- everywhere.  Some columns have other names, or are not there, in other releases.
+CREATE FUNCTION iblt_compare_describe_collations(collations oid[]) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	own jsonb := (SELECT to_jsonb(d) FROM pg_database d WHERE d.datname = current_database());
+	own_version text;
+BEGIN
+	IF collations = '{}' THEN
+		RETURN '[]';
+	ELSIF current_setting('server_version_num')::integer >= 150000 THEN
+		own_version := pg_database_collation_actual_version((own ->> 'oid')::oid);
+	ELSE
+		own_version := (SELECT max(pg_collation_actual_version(c.oid)) FROM pg_collation c
+			WHERE c.collprovider = 'c' AND c.collcollate = own ->> 'datcollate');
+	END IF;
+	RETURN (SELECT coalesce(jsonb_agg(DISTINCT CASE WHEN sorts IN ('C', 'POSIX') AND folds IN ('C', 'POSIX') THEN 'C'
+			ELSE regexp_replace(concat_ws(' ', provider, sorts, nullif(folds, sorts), version), 'utf-?8', 'UTF-8', 'gi') END), '[]')
+		FROM unnest(collations) AS o(id) JOIN pg_collation c ON c.oid = o.id,
+		LATERAL (SELECT CASE o.id WHEN 100 THEN own ELSE to_jsonb(c) END) AS r(j),
+		LATERAL (SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c'),
+			coalesce(j ->> 'datlocale', j ->> 'daticulocale', j ->> 'colllocale', j ->> 'colliculocale'),
+			CASE o.id WHEN 100 THEN own_version ELSE pg_collation_actual_version(o.id) END) AS x(provider, locale, version),
+		LATERAL (SELECT coalesce(locale, j ->> 'datcollate', j ->> 'collcollate'),
+			coalesce(locale, j ->> 'datctype', j ->> 'collctype')) AS y(sorts, folds));
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_describe_collations(oid[]) IS 'provider, locale and version of collations';
+
+CREATE FUNCTION iblt_compare_check_collations(here jsonb, there jsonb) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF here <> '[]' AND there <> '[]' AND here <> there THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'the condition depends on collations that differ between the sides',
+			DETAIL = format('%s here, %s on the peer.', here, there),
+			HINT = 'Write COLLATE "C" behind the columns that it compares.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_check_collations(jsonb, jsonb) IS 'an error if the conditions of both sides depend on collations, and not on the same';
+
+CREATE FUNCTION iblt_compare_describe(relation regclass, condition text DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -364,15 +417,17 @@ BEGIN
 			'most_rows', (SELECT CASE WHEN bool_and(coalesce(amname = 'heap', false))
 				THEN sum(pg_relation_size(oid) / 28) END FROM leaf),
 			'columns', @extschema@.iblt_compare_describe_columns(relation),
-			'keys', @extschema@.iblt_compare_describe_keys(relation))
+			'keys', @extschema@.iblt_compare_describe_keys(relation),
+			'collations', CASE WHEN condition IS NULL THEN '[]'
+				ELSE @extschema@.iblt_compare_describe_collations(@extschema@.iblt_compare_check_condition(relation, condition)) END)
 			|| @extschema@.iblt_compare_describe_replication(relation)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_describe(regclass) IS
-'columns, keys, size and replication of a relation, as iblt_compare wants to know them of both sides';
+COMMENT ON FUNCTION iblt_compare_describe(regclass, text) IS
+'columns, keys, size and replication of a relation, as iblt_compare wants to know them of both sides; an error for a condition that looks beyond the row';
 
-CREATE FUNCTION iblt_compare_describe_peer(conn text, relation text) RETURNS jsonb
+CREATE FUNCTION iblt_compare_describe_peer(conn text, relation text, condition text DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -401,11 +456,11 @@ BEGIN
 			MESSAGE = format('relation %s does not exist on the peer', relation),
 			HINT = 'If its name is another one there, give it as peer_relation, with its schema.';
 	END IF;
-	RETURN @extschema@.iblt_peer_ask(conn, 'there', format('SELECT %s.iblt_compare_describe(%s::pg_catalog.oid)',
-		schema, answer::json ->> 2));
+	RETURN @extschema@.iblt_peer_ask(conn, 'there', format('SELECT %s.iblt_compare_describe(%s::pg_catalog.oid, %L)',
+		schema, answer::json ->> 2, condition));
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_describe_peer(text, text) IS
+COMMENT ON FUNCTION iblt_compare_describe_peer(text, text, text) IS
 'the peer''s relation, after a look at the version of iblt there';
 
 -- The type that both sides' values are cast to; '' if that is not needed.
@@ -1805,7 +1860,7 @@ CREATE FUNCTION iblt_compare_prepare(conn text, relation regclass, peer_relation
 AS $$
 DECLARE
 	name text := @extschema@.iblt_compare_peer_name(relation, peer_relation);
-	here jsonb := @extschema@.iblt_compare_describe(relation);
+	here jsonb := @extschema@.iblt_compare_describe(relation, options ->> 'condition');
 	there jsonb;
 	plan jsonb;
 BEGIN
@@ -1813,11 +1868,12 @@ BEGIN
 	IF here ->> 'relation' IS DISTINCT FROM options ->> 'name' THEN
 		PERFORM @extschema@.iblt_compare_refuse_altered(options ->> 'name', 'here');
 	END IF;
-	there := CASE WHEN conn IS NULL THEN @extschema@.iblt_compare_describe(name::regclass)
-		ELSE @extschema@.iblt_compare_describe_peer(conn, name) END;
+	there := CASE WHEN conn IS NULL THEN @extschema@.iblt_compare_describe(name::regclass, options ->> 'peer_condition')
+		ELSE @extschema@.iblt_compare_describe_peer(conn, name, options ->> 'peer_condition') END;
 	IF there IS NULL THEN
 		PERFORM @extschema@.iblt_compare_refuse_altered(name, 'there');
 	END IF;
+	PERFORM @extschema@.iblt_compare_check_collations(here -> 'collations', there -> 'collations');
 	-- a wrong port or name of a server would otherwise make it equal
 	IF here -> 'identity' = there -> 'identity' AND options -> 'condition' IS NOT DISTINCT FROM options -> 'peer_condition' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'a relation cannot be compared with itself',

@@ -272,8 +272,8 @@ like(failure("SELECT * FROM iblt_compare('wire_b', ${\ literal($peer)})"), qr/42
 
 # --- a peer that goes away; a cancel ---------------------------------------------------------------
 
-# What a condition calls delays the peer in a stage of our choice.
-both(q{CREATE FUNCTION public.slow(id int, seconds float8) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN IF id = 2 THEN PERFORM pg_sleep(seconds); END IF; RETURN true; END'});
+# What a condition calls delays the peer in a stage of our choice.  (It has to be immutable.)
+both(q{CREATE FUNCTION public.slow(id int, seconds float8) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS 'BEGIN IF id = 2 THEN PERFORM pg_sleep(seconds); END IF; RETURN true; END'});
 foreach my $what ('pg_terminate_backend', 'pg_cancel_backend')
 {
 	my $slow = "SELECT count(*) FROM iblt_compare('wire', ${\ literal($peer)}, peer_condition => 'public.slow(id, 60)')";

@@ -23,7 +23,8 @@ $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 both(q{CREATE EXTENSION iblt;
 	CREATE TABLE staged (id int PRIMARY KEY, v text); INSERT INTO staged SELECT g, md5(g::text) FROM generate_series(1, 2000) g;
 	-- waits where the lock of its stage is held: 1 for a scan, 2 for a lookup
-	CREATE FUNCTION gate(id int) RETURNS boolean LANGUAGE plpgsql AS $$
+	-- (conditions take immutable functions only)
+	CREATE FUNCTION gate(id int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 	BEGIN
 		IF id = 2 THEN
 			PERFORM pg_advisory_xact_lock_shared(CASE WHEN current_query() LIKE '%unnest(%AS iblt_k %' THEN 2 ELSE 1 END);

@@ -1,0 +1,704 @@
+/*-------------------------------------------------------------------------
+ *
+ * condition.c
+ *	  Is a condition a property of the row alone?
+ *
+ * The steps of a comparison read a relation several times, on two servers.
+ * They need a condition that chooses the same rows each time.  So a condition
+ * is parsed here as one expression over the relation, and may hold nothing but
+ *	- columns of the row and constants,
+ *	- functions and operators that are immutable, or that depend on settings
+ *	  which the drivers pin (iblt_peer_settings, and their SET clauses),
+ *	- nodes known to do no more than combine these.
+ *
+ * A function that is declared immutable is believed.  What text comparisons
+ * depend on besides, their collations, is returned: the driver compares those
+ * of the two sides.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "catalog/heap.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/parse_clause.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_node.h"
+#include "parser/parse_relation.h"
+#include "parser/parser.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#define HINT_CONSTANT	"Write it with a constant, as in condition => format('ts > %L', now() - interval '1 hour')."
+#define HINT_SUBQUERY	"Put in what it finds as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."
+#define HINT_TEXT		"Use to_date or to_timestamp with a format."
+#define HINT_VALUE		"Compare the value itself, not its text."
+#define HINT_COLUMN		"Use the columns of the relation."
+
+/* A string literal of the condition. */
+typedef struct Literal
+{
+	int			location;
+	const char *text;
+} Literal;
+
+/* What is known of a condition while its nodes are visited. */
+typedef struct Condition
+{
+	ParseState *pstate;
+	List	   *literals;		/* of Literal */
+	List	   *collations;		/* OIDs of those it depends on */
+	int			location;		/* of the node being visited */
+	Oid			collation;		/* that the node's function is given, if any */
+} Condition;
+
+/* Built-in functions, stable because of settings that the drivers pin. */
+static const char *const pinned_functions[] = {
+	"date", "date_cmp_timestamptz", "date_eq_timestamptz",
+	"date_ge_timestamptz", "date_gt_timestamptz", "date_le_timestamptz",
+	"date_lt_timestamptz", "date_ne_timestamptz", "date_part", "date_trunc",
+	"extract", "interval_pl_timestamptz", "make_timestamptz", "money",
+	"numeric", "time", "timestamp", "timestamp_cmp_timestamptz",
+	"timestamp_eq_timestamptz", "timestamp_ge_timestamptz",
+	"timestamp_gt_timestamptz", "timestamp_le_timestamptz",
+	"timestamp_lt_timestamptz", "timestamp_ne_timestamptz", "timestamptz",
+	"timestamptz_cmp_date", "timestamptz_cmp_timestamp",
+	"timestamptz_eq_date", "timestamptz_eq_timestamp", "timestamptz_ge_date",
+	"timestamptz_ge_timestamp", "timestamptz_gt_date",
+	"timestamptz_gt_timestamp", "timestamptz_le_date",
+	"timestamptz_le_timestamp", "timestamptz_lt_date",
+	"timestamptz_lt_timestamp", "timestamptz_mi_interval",
+	"timestamptz_ne_date", "timestamptz_ne_timestamp",
+	"timestamptz_pl_interval", "timetz", "to_char", "to_date", "to_number",
+	"to_timestamp", "xml", NULL
+};
+
+/* Built-in functions, stable because they make text of any type. */
+static const char *const textual_functions[] = {
+	"anytextcat", "array_to_string", "concat", "concat_ws", "format",
+	"textanycat", NULL
+};
+
+/*
+ * Built-in functions on text whose result does not depend on the collation, if
+ * it is deterministic.  One that is missing is taken to depend on it.
+ */
+static const char *const collation_free_functions[] = {
+	"anytextcat", "array_eq", "array_length", "array_ne", "array_to_string",
+	"arraycontained", "arraycontains", "arrayoverlap", "bpchar", "bpchareq",
+	"bpcharlike", "bpcharne", "bpcharnlike", "btrim", "cardinality",
+	"char_length", "character_length", "concat", "concat_ws", "date_part",
+	"date_trunc", "extract", "json_extract_path", "json_extract_path_text",
+	"json_object_field", "json_object_field_text", "jsonb_exists",
+	"jsonb_exists_all", "jsonb_exists_any", "jsonb_extract_path",
+	"jsonb_extract_path_text", "jsonb_object_field",
+	"jsonb_object_field_text", "left", "length", "like", "lpad", "ltrim",
+	"md5", "name", "nameeq", "nameeqtext", "namelike", "namene",
+	"namenetext", "namenlike", "notlike", "octet_length", "position",
+	"repeat", "replace", "reverse", "right", "rpad", "rtrim", "split_part",
+	"starts_with", "strpos", "substr", "text", "textanycat", "textcat",
+	"texteq", "texteqname", "textlike", "textne", "textnename", "textnlike",
+	"timezone", "to_char", "to_date", "to_number", "to_timestamp",
+	"translate", "varchar", NULL
+};
+
+/* Built-in functions that compare columns of records, in their collations. */
+static const char *const record_functions[] = {
+	"btrecordcmp", "record_ge", "record_gt", "record_larger", "record_le",
+	"record_lt", "record_smaller", NULL
+};
+
+static bool check_node(Node *node, void *context);
+
+static bool
+is_listed(Oid function, const char *const *names)
+{
+	char	   *name;
+
+	if (function >= FirstGenbkiObjectId)
+		return false;
+	name = get_func_name(function);
+	for (; name != NULL && *names != NULL; names++)
+		if (strcmp(name, *names) == 0)
+			return true;
+	return false;
+}
+
+static void
+refuse(ParseState *pstate, int location, const char *what, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("condition depends on more than the row: %s", what),
+			 errhint("%s", hint),
+			 parser_errposition(pstate, location)));
+}
+
+/* --- the text, before names are looked up ---------------------------------- */
+
+static void
+refuse_form(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SYNTAX_ERROR),
+			 errmsg("condition must be one expression")));
+}
+
+/*
+ * The one expression that a text is.  Alone it means what it means in
+ * parentheses, which it must not close.  *source is what locations refer to.
+ */
+static Node *
+parse_expression(const char *text, const char **source)
+{
+	List	   *statements;
+	SelectStmt *select;
+	SelectStmt *plain = makeNode(SelectStmt);
+	ResTarget  *target;
+
+#if PG_VERSION_NUM >= 140000
+	*source = text;
+	statements = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
+#else
+	*source = psprintf("SELECT %s", text);
+	statements = raw_parser(*source);
+#endif
+	if (list_length(statements) != 1)
+		refuse_form();
+	select = (SelectStmt *) linitial_node(RawStmt, statements)->stmt;
+	if (!IsA(select, SelectStmt) || list_length(select->targetList) != 1)
+		refuse_form();
+	/* no FROM, nor anything else */
+	plain->targetList = select->targetList;
+	target = linitial_node(ResTarget, select->targetList);
+	if (!equal(plain, select) || target->name != NULL)
+		refuse_form();
+	/* "*" is no expression, and parse analysis does not expect it as one */
+	if (IsA(target->val, ColumnRef) &&
+		IsA(linitial(((ColumnRef *) target->val)->fields), A_Star))
+		refuse_form();
+	return target->val;
+}
+
+/* The string that a raw constant is, or NULL. */
+static const char *
+constant_string(const A_Const *constant)
+{
+#if PG_VERSION_NUM >= 150000
+	if (!constant->isnull && nodeTag(&constant->val) == T_String)
+		return strVal(&constant->val);
+#else
+	if (constant->val.type == T_String)
+		return strVal(&constant->val);
+#endif
+	return NULL;
+}
+
+/* Collects the literals, and refuses subqueries, which would take locks. */
+static bool
+collect_literals(Node *node, void *context)
+{
+	Condition  *condition = context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, SubLink))
+		refuse(condition->pstate, ((SubLink *) node)->location,
+			   "it has a subquery", HINT_SUBQUERY);
+	if (IsA(node, A_Const))
+	{
+		const char *text = constant_string((A_Const *) node);
+
+		if (text != NULL)
+		{
+			Literal    *literal = palloc(sizeof(Literal));
+
+			literal->location = ((A_Const *) node)->location;
+			literal->text = text;
+			condition->literals = lappend(condition->literals, literal);
+		}
+		return false;
+	}
+	return raw_expression_tree_walker(node, collect_literals, context);
+}
+
+/* --- types ------------------------------------------------------------------ */
+
+/* A test of a type that is not made of others; text is a literal of it, or NULL. */
+typedef bool (*TypeTest) (Oid type, const char *text);
+
+static bool every_part(Oid type, TypeTest test, const char *text);
+
+static bool
+every_column(Oid type, TypeTest test, const char *text)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
+	bool		result = true;
+	int			i;
+
+	for (i = 0; result && i < desc->natts; i++)
+		if (!TupleDescAttr(desc, i)->attisdropped)
+			result = every_part(TupleDescAttr(desc, i)->atttypid, test, text);
+	ReleaseTupleDesc(desc);
+	return result;
+}
+
+/* Does a type pass, or all the types that it is made of? */
+static bool
+every_part(Oid type, TypeTest test, const char *text)
+{
+	Oid			part;
+
+	check_stack_depth();
+	type = getBaseType(type);
+	part = get_element_type(type);
+	if (!OidIsValid(part) && type_is_range(type))
+		part = get_range_subtype(type);
+#if PG_VERSION_NUM >= 140000
+	if (!OidIsValid(part) && type_is_multirange(type))
+		part = get_multirange_range(type);
+#endif
+	if (OidIsValid(part))
+		return every_part(part, test, text);
+	if (get_typtype(type) == TYPTYPE_COMPOSITE)
+		return every_column(type, test, text);
+	return test(type, text);
+}
+
+/* Would a date or time be read from the clock?  Quotes of containers are left out. */
+static bool
+reads_clock(const char *text)
+{
+	static const char *const words[] = {"now", "today", "tomorrow", "yesterday"};
+	char		word[16];
+	size_t		length = 0;
+	size_t		i;
+
+	for (;; text++)
+	{
+		if (*text == '"' || *text == '\\')
+			continue;
+		if ((*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z'))
+		{
+			if (length < sizeof(word) - 1)
+				word[length++] = pg_tolower((unsigned char) *text);
+			continue;
+		}
+		word[length] = '\0';
+		for (i = 0; i < lengthof(words); i++)
+			if (strcmp(word, words[i]) == 0)
+				return true;
+		length = 0;
+		if (*text == '\0')
+			return false;
+	}
+}
+
+/* Does a literal of the type, or any text if there is none, always read the same? */
+static bool
+input_is_pinned(Oid type, const char *text)
+{
+	Oid			function;
+	Oid			param;
+
+	switch (type)
+	{
+		case DATEOID:
+		case TIMEOID:
+		case TIMETZOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			return text != NULL && !reads_clock(text);
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+			return text != NULL;
+		case INTERVALOID:
+		case CASHOID:
+		case XMLOID:
+			return true;
+	}
+	if (type_is_enum(type))
+		return true;
+	getTypeInputInfo(type, &function, &param);
+	return func_volatile(function) == PROVOLATILE_IMMUTABLE;
+}
+
+/* Does a value of the type always have the same text? */
+static bool
+output_is_pinned(Oid type, const char *text)
+{
+	Oid			function;
+	bool		varlena;
+
+	/* an interval does not: iblt_repair has an IntervalStyle of its own */
+	(void) text;
+	switch (type)
+	{
+		case DATEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+		case CASHOID:
+			return true;
+	}
+	if (type_is_enum(type))
+		return true;
+	getTypeOutputInfo(type, &function, &varlena);
+	return func_volatile(function) == PROVOLATILE_IMMUTABLE;
+}
+
+/* --- the expression ----------------------------------------------------------- */
+
+static void
+check_literal(Condition *condition, Const *constant)
+{
+	ListCell   *lc;
+
+	if (constant->constisnull || constant->location < 0)
+		return;
+	foreach(lc, condition->literals)
+	{
+		Literal    *literal = lfirst(lc);
+
+		if (literal->location == constant->location &&
+			!every_part(constant->consttype, input_is_pinned, literal->text))
+			refuse(condition->pstate, constant->location,
+				   psprintf("'%s' of type %s is not always the same",
+							literal->text, format_type_be(constant->consttype)),
+				   HINT_CONSTANT);
+	}
+}
+
+static void
+check_output(Condition *condition, Node *value)
+{
+	Oid			type = exprType(value);
+
+	if (!every_part(type, output_is_pinned, NULL))
+		refuse(condition->pstate, exprLocation(value),
+			   psprintf("the text of type %s", format_type_be(type)),
+			   HINT_VALUE);
+}
+
+static void
+check_outputs(Condition *condition, List *values)
+{
+	ListCell   *lc;
+
+	foreach(lc, values)
+		check_output(condition, lfirst(lc));
+}
+
+/* A cast that makes text of a value, and a value of the text. */
+static void
+check_text_cast(Condition *condition, CoerceViaIO *cast)
+{
+	check_output(condition, (Node *) cast->arg);
+	if (!every_part(cast->resulttype, input_is_pinned, NULL))
+		refuse(condition->pstate, cast->location,
+			   psprintf("text read as type %s",
+						format_type_be(cast->resulttype)), HINT_TEXT);
+}
+
+static void
+check_column(Condition *condition, Var *column)
+{
+	if (column->varattno < 0)
+		refuse(condition->pstate, column->location,
+			   psprintf("system column %s",
+						NameStr(SystemAttributeDefinition(column->varattno)->attname)),
+			   HINT_COLUMN);
+}
+
+static void
+check_domain(Condition *condition, Oid type)
+{
+	/* the memory context calls it back when it goes */
+	DomainConstraintRef *domain = palloc(sizeof(DomainConstraintRef));
+	ListCell   *lc;
+
+	InitDomainConstraintRef(type, domain, CurrentMemoryContext, false);
+	foreach(lc, domain->constraints)
+	{
+		DomainConstraintState *constraint = lfirst(lc);
+
+		check_node((Node *) constraint->check_expr, condition);
+	}
+}
+
+/* The defaults of arguments that a call leaves out are filled in by the planner. */
+static void
+check_defaults(Condition *condition, FuncExpr *call)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID,
+										ObjectIdGetDatum(call->funcid));
+	Datum		defaults = (Datum) 0;
+	bool		isnull = true;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", call->funcid);
+	if (((Form_pg_proc) GETSTRUCT(tuple))->pronargs > list_length(call->args))
+		defaults = SysCacheGetAttr(PROCOID, tuple,
+								   Anum_pg_proc_proargdefaults, &isnull);
+	if (!isnull)
+		check_node(stringToNode(TextDatumGetCString(defaults)), condition);
+	ReleaseSysCache(tuple);
+}
+
+static void
+add_collation(Condition *condition, Oid collation)
+{
+	if (OidIsValid(collation))
+		condition->collations = list_append_unique_oid(condition->collations,
+													   collation);
+}
+
+/* check_functions_in_node's callback. */
+static bool
+check_function(Oid function, void *context)
+{
+	Condition  *condition = context;
+	char		volatility = func_volatile(function);
+
+	if (volatility == PROVOLATILE_VOLATILE ||
+		(volatility == PROVOLATILE_STABLE &&
+		 !is_listed(function, pinned_functions) &&
+		 !is_listed(function, textual_functions)))
+		refuse(condition->pstate, condition->location,
+			   psprintf("function %s is not immutable",
+						format_procedure(function)), HINT_CONSTANT);
+	if (is_listed(function, record_functions))
+		add_collation(condition, DEFAULT_COLLATION_OID);
+	if (OidIsValid(condition->collation) &&
+		(!is_listed(function, collation_free_functions) ||
+		 !get_collation_isdeterministic(condition->collation)))
+		add_collation(condition, condition->collation);
+	return false;
+}
+
+/* What the functions of a node are, and are given. */
+static void
+check_functions(Condition *condition, Node *node)
+{
+	condition->location = exprLocation(node);
+	condition->collation = exprInputCollation(node);
+	check_functions_in_node(node, check_function, condition);
+	if (IsA(node, FuncExpr))
+	{
+		FuncExpr   *call = (FuncExpr *) node;
+
+		check_defaults(condition, call);
+		if (is_listed(call->funcid, textual_functions))
+			check_outputs(condition, call->args);
+	}
+	else if (IsA(node, OpExpr) &&
+			 is_listed(((OpExpr *) node)->opfuncid, textual_functions))
+		check_outputs(condition, ((OpExpr *) node)->args);
+}
+
+static void
+check_row_compare(Condition *condition, RowCompareExpr *compare)
+{
+	ListCell   *lc;
+
+	foreach(lc, compare->inputcollids)
+		add_collation(condition, lfirst_oid(lc));
+}
+
+/* Nodes that combine what others give, and no more. */
+static bool
+is_plain(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_List:
+		case T_NamedArgExpr:
+		case T_SubscriptingRef:
+		case T_BoolExpr:
+		case T_FieldSelect:
+		case T_RelabelType:
+		case T_ArrayCoerceExpr:
+		case T_ConvertRowtypeExpr:
+		case T_CollateExpr:
+		case T_CaseExpr:
+		case T_CaseWhen:
+		case T_CaseTestExpr:
+		case T_ArrayExpr:
+		case T_RowExpr:
+		case T_CoalesceExpr:
+		case T_NullTest:
+		case T_BooleanTest:
+		case T_CoerceToDomainValue:
+#if PG_VERSION_NUM >= 160000
+		case T_JsonIsPredicate:
+#endif
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* The word that a node begins with in the condition. */
+static const char *
+first_word(Condition *condition, Node *node)
+{
+	int			location = exprLocation(node);
+	const char *start = condition->pstate->p_sourcetext + Max(location, 0);
+	size_t		length = strspn(start, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz");
+
+	return location < 0 || length == 0 ? "an expression" : pnstrdup(start, length);
+}
+
+/* Visits an analysed expression, and refuses what is not known to be harmless. */
+static bool
+check_node(Node *node, void *context)
+{
+	Condition  *condition = context;
+
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			check_column(condition, (Var *) node);
+			break;
+		case T_Const:
+			check_literal(condition, (Const *) node);
+			break;
+		case T_FuncExpr:
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_ScalarArrayOpExpr:
+			check_functions(condition, node);
+			break;
+		case T_RowCompareExpr:
+			check_functions(condition, node);
+			check_row_compare(condition, (RowCompareExpr *) node);
+			break;
+		case T_MinMaxExpr:
+			add_collation(condition, ((MinMaxExpr *) node)->inputcollid);
+			break;
+		case T_CoerceViaIO:
+			check_text_cast(condition, (CoerceViaIO *) node);
+			break;
+		case T_CoerceToDomain:
+			check_domain(condition, ((CoerceToDomain *) node)->resulttype);
+			break;
+		case T_XmlExpr:
+			check_outputs(condition, ((XmlExpr *) node)->named_args);
+			check_outputs(condition, ((XmlExpr *) node)->args);
+			break;
+		default:
+			if (!is_plain(node))
+				refuse(condition->pstate, exprLocation(node),
+					   first_word(condition, node), HINT_CONSTANT);
+	}
+	return expression_tree_walker(node, check_node, context);
+}
+
+/* --- the function ---------------------------------------------------------------- */
+
+/* Locations of errors refer to the condition, not to the caller's statement. */
+static void
+locate_error(void *source)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery(*(const char **) source);
+	}
+}
+
+/* The drivers cannot pin this: a peer reads a query before it runs the settings. */
+static void
+check_backslash(const char *text)
+{
+	const char *conforming = GetConfigOption("standard_conforming_strings",
+											 true, false);
+
+	if (strchr(text, '\\') != NULL && conforming != NULL &&
+		strcmp(conforming, "on") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("condition has a backslash, and standard_conforming_strings is off"),
+				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
+}
+
+/* Analyses and checks the condition on the relation; the collations it depends on. */
+static List *
+check_condition(Relation relation, const char *text)
+{
+	Condition	condition = {0};
+	ErrorContextCallback callback;
+	const char *source = text;
+	ParseNamespaceItem *item;
+	Node	   *expression;
+
+	callback.callback = locate_error;
+	callback.arg = &source;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+
+	expression = parse_expression(text, &source);
+	condition.pstate = make_parsestate(NULL);
+	condition.pstate->p_sourcetext = source;
+	collect_literals(expression, &condition);
+	item = addRangeTableEntryForRelation(condition.pstate, relation,
+										 AccessShareLock,
+										 makeAlias("t", NIL), true, true);
+	addNSItemToQuery(condition.pstate, item, true, true, true);
+	expression = transformWhereClause(condition.pstate, expression,
+									  EXPR_KIND_WHERE, "condition");
+	assign_expr_collations(condition.pstate, expression);
+	check_node(expression, &condition);
+	free_parsestate(condition.pstate);
+
+	error_context_stack = callback.previous;
+	return condition.collations;
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_check_condition);
+
+/*
+ * iblt_compare_check_condition(relation, condition) -> oid[]: ERROR unless the
+ * condition is a property of the row alone; the collations that it depends on.
+ */
+Datum
+iblt_compare_check_condition(PG_FUNCTION_ARGS)
+{
+	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	Relation	relation;
+	List	   *collations;
+	Datum	   *oids;
+	ListCell   *lc;
+	int			n = 0;
+
+	check_backslash(source);
+	relation = table_open(PG_GETARG_OID(0), AccessShareLock);
+	collations = check_condition(relation, source);
+	table_close(relation, AccessShareLock);
+	oids = palloc(sizeof(Datum) * Max(list_length(collations), 1));
+	foreach(lc, collations)
+		oids[n++] = ObjectIdGetDatum(lfirst_oid(lc));
+	PG_RETURN_ARRAYTYPE_P(construct_array(oids, n, OIDOID, sizeof(Oid), true,
+										  TYPALIGN_INT));
+}

@@ -1,0 +1,312 @@
+# A condition is a property of the row alone: what else could decide which rows are
+# compared is an error, on both sides, before anything is read.  Otherwise rows that
+# are the same on both sides would be reported, and a repair would delete them.
+use strict;
+use warnings;
+
+use IbltCompare;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# Settings that a condition must not depend on.
+my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'", "timezone_abbreviations = 'India'", 'standard_conforming_strings = off',
+	'escape_string_warning = off');
+my $there = server('there', "datestyle = 'ISO, MDY'", 'transform_null_equals = on', 'gin_fuzzy_search_limit = 3', "xmloption = 'document'");
+my $peer = conninfo($there);
+sides($here, $there);
+both('CREATE EXTENSION dblink; CREATE EXTENSION iblt');
+
+my $refused = qr/^(?:psql\S+ )?ERROR:  0A000: condition depends on more than the row: /m;
+
+sub refusal
+{
+	my ($text, $call, $pattern) = @_;
+	like(failure("SELECT * FROM $call"), $pattern, $text);
+	return;
+}
+
+# --- what would go wrong -------------------------------------------------------------------
+
+# Each statement on the peer has a now() of its own, and the transaction here has
+# only one: of the rows between the two, one side finds none.
+both('CREATE TABLE logged (ts timestamptz, v text); CREATE TABLE keyed (id int PRIMARY KEY, ts timestamptz); CREATE TABLE chosen (id int);
+	CREATE TABLE plain (id int, v text); INSERT INTO plain SELECT g, md5(g::text) FROM generate_series(1, 300) g');
+$here->safe_psql('postgres', 'INSERT INTO chosen SELECT generate_series(1, 100)');
+{
+	my $session = IbltTest::Session->new($here);
+	my $now = $session->run("SET timezone = 'UTC'; SET datestyle = 'ISO'; BEGIN; SELECT now()") =~ s/.*\n//sr;
+	both("INSERT INTO logged SELECT timestamptz '$now' - interval '1 hour' + g * interval '1 microsecond', 'v' || g FROM generate_series(1, 200) g;
+		INSERT INTO keyed SELECT g, timestamptz '$now' - interval '1 hour' + g * interval '1 microsecond' FROM generate_series(1, 200) g");
+	wait_for($there, "SELECT now() > timestamptz '$now' + interval '1 millisecond'");
+	my $ago = "condition => \$\$ts > now() - interval '1 hour'\$\$";
+	is($session->run("SAVEPOINT s; SELECT count(*) FROM iblt_compare('keyed', $peer, $ago, recheck => 1)"), '', 'a condition with a clock: no difference is reported');
+	like($session->{err}, $refused, 'but an error');
+	like($session->{err}, qr/function now\(\) is not immutable$/m, 'that names the function');
+	like($session->{err}, qr/^HINT:  Write it with a constant, as in condition => format\('ts > %L', now\(\) - interval '1 hour'\)\.$/m, 'and shows how to write it with a constant');
+	$session->run("ROLLBACK TO s; SELECT count(*) FROM iblt_repair('logged', $peer, 'pull', $ago, apply => true)");
+	like($session->{err}, $refused, 'a repair with it is an error');
+	$session->run('COMMIT');
+	is($here->safe_psql('postgres', 'SELECT count(*) FROM logged'), '200', 'and deletes no row that is the same on both sides');
+	my $constant = "condition => format('ts > %L', timestamptz '$now' - interval '1 hour')";
+	is($session->run("RESET timezone; RESET datestyle; SELECT count(*) FROM iblt_compare('logged', $peer, $constant)"), '0',
+		'with a constant, all is equal, also in a session with a DateStyle of its own');
+	is($session->run('SELECT rows_here, rows_there FROM iblt_compare_stats()'), '200|200', 'of the rows it is true of');
+	$session->quit;
+}
+{
+	my $in = "condition => 'id IN (SELECT id FROM public.chosen)'";
+	refusal('a subquery', "iblt_repair('plain', $peer, 'pull', $in, apply => true)", qr/${refused}it has a subquery$/m);
+	is($here->safe_psql('postgres', 'SELECT count(*) FROM plain'), '300', 'deletes no row that is the same on both sides');
+	refusal('with a hint', "iblt_compare('plain', $peer, $in)", qr/HINT:  Put in what it finds as a constant, as in condition => format\('id = ANY \(%L\)', ARRAY\(SELECT id FROM chosen\)\)\./);
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('plain', $peer, condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen)));
+		SELECT rows_here, rows_there FROM iblt_compare_stats()"), "0\n100|100", 'which works');
+}
+
+# --- on which side -----------------------------------------------------------------------------
+
+# It would say that it was run.
+both(q{CREATE FUNCTION loud(int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''it was run''; END'});
+refusal('nothing is run', "iblt_compare('plain', $peer, condition => 'public.loud(id)')", qr/${refused}function public\.loud\(integer\) is not immutable$/m);
+refusal('the peer refuses its own condition', "iblt_compare('plain', $peer, peer_condition => 'public.loud(id)')",
+	qr/ERROR:  0A000: on the peer: condition depends on more than the row: function public\.loud\(integer\) is not immutable\nHINT:  Write it/);
+refusal('with another one here', "iblt_compare('plain', $peer, condition => 'id > 1', peer_condition => 'id > 1 AND now() > ''2000-01-01''')", qr/ERROR:  0A000: on the peer: condition depends/);
+refusal('a repair, too', "iblt_repair('plain', $peer, 'push', peer_condition => 'random() < 2', apply => true)", qr/ERROR:  0A000: on the peer: condition depends/);
+both('CREATE TABLE other AS SELECT * FROM plain');
+refusal('a relation of this database', "iblt_compare('plain', NULL, 'other', peer_condition => 'now() > ''2000-01-01''')", $refused);
+# Each side has a function of this name, of which one is not immutable.
+$here->safe_psql('postgres', "CREATE FUNCTION kept(int) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT \$1 > 1'");
+$there->safe_psql('postgres', "CREATE FUNCTION kept(int) RETURNS boolean LANGUAGE sql STABLE AS 'SELECT \$1 > 1'");
+refusal('what is a property of the row here is none there', "iblt_compare('plain', $peer, condition => 'public.kept(id)')",
+	qr/ERROR:  0A000: on the peer: condition depends on more than the row: function public\.kept\(integer\)/);
+is(connections($there), '0', 'no connection is left');
+
+# --- what is refused, and what is not -------------------------------------------------------------
+
+both(q{CREATE TYPE colour AS ENUM ('red', 'green'); CREATE TYPE dated AS (d date, s text); CREATE TYPE measure AS (i interval);
+	CREATE DOMAIN day AS date; CREATE DOMAIN past AS date CHECK (VALUE < now()); CREATE DOMAIN small AS int CHECK (VALUE < 1000);
+	CREATE FUNCTION since(int, timestamptz DEFAULT now()) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $2 > ''2000-01-01''';
+	CREATE FUNCTION beyond(int, int DEFAULT 3) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 > $2';
+	CREATE TABLE x (id int, name text, ts timestamptz, tm timestamp, d date, at time, n numeric, j jsonb, a int[], ta timestamptz[], e colour,
+		i interval, p dated, x xml, m money, b boolean, r tstzrange, f float8, by bytea, u uuid, c char(5), q measure);
+	INSERT INTO x SELECT g, CASE g % 5 WHEN 0 THEN NULL WHEN 1 THEN 'today' ELSE 'name ' || g END, '2024-01-01 UTC'::timestamptz + g * interval '1 hour',
+		'2024-01-01'::timestamp + g * interval '1 hour', '2024-01-01'::date + g, '00:00'::time + g * interval '1 minute', g / 7.0,
+		jsonb_build_object('a', g, 'd', '2024-01-01'::date + g), ARRAY[g, g % 3], ARRAY['2024-01-01 UTC'::timestamptz], (ARRAY['red', 'green'])[g % 2 + 1]::colour,
+		g * interval '1 day', ROW('2024-01-01'::date + g, 'today')::dated, xmlparse(content '<a/>'), g, g % 2 = 0,
+		tstzrange('2024-01-01 UTC', '2024-01-01 UTC'::timestamptz + g * interval '1 hour'), g / 3.0, int4send(g), md5(g::text)::uuid, g, ROW(NULL)::measure
+		FROM generate_series(1, 200) g});
+
+# What the check says of each condition, and iblt_compare.
+both(q{CREATE FUNCTION verdict(condition text) RETURNS text LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM public.iblt_compare_check_condition('public.x', condition);
+		RETURN 'allowed';
+	EXCEPTION WHEN OTHERS THEN
+		RETURN concat(SQLSTATE, ' ', replace(SQLERRM, 'condition depends on more than the row: ', ': '));
+	END $$;
+	CREATE FUNCTION outcome(condition text, peer text) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		n bigint := (SELECT count(*) FROM public.iblt_compare('public.x', peer, condition => outcome.condition));
+	BEGIN
+		RETURN (SELECT format('%s different of %s and %s', n, s.rows_here, s.rows_there) FROM public.iblt_compare_stats() AS s);
+	EXCEPTION WHEN OTHERS THEN
+		RETURN concat(SQLSTATE, ' ', SQLERRM);
+	END $$});
+sub of_each
+{
+	my ($call, @conditions) = @_;
+	return split /\n/, $here->safe_psql('postgres', "SET standard_conforming_strings = on; SELECT $call FROM unnest(ARRAY["
+		. join(', ', map { "\$q\$$_\$q\$" } @conditions) . ']) WITH ORDINALITY AS u(c, n) ORDER BY n');
+}
+
+my $constant = 'of type timestamp with time zone is not always the same';
+my @wrong = (
+	# clocks, users, settings, chance
+	[ q{ts > now()}, '0A000 : function now() is not immutable' ],
+	[ q{ts > statement_timestamp()}, '0A000 : function statement_timestamp() is not immutable' ],
+	[ q{ts > clock_timestamp() - interval '1 h'}, '0A000 : function clock_timestamp() is not immutable' ],
+	[ q{age(ts) > '1 day'}, '0A000 : function age(timestamp with time zone) is not immutable' ],
+	[ q{d = CURRENT_DATE}, '0A000 : CURRENT_DATE' ],
+	[ q{id > 1 OR tm < localtimestamp(0)}, '0A000 : localtimestamp' ],
+	[ q{name = current_user}, '0A000 : current_user' ],
+	[ q{name = SESSION_USER}, '0A000 : SESSION_USER' ],
+	[ q{name = current_setting('TimeZone')}, '0A000 : function current_setting(text) is not immutable' ],
+	[ q{CASE WHEN id > 1 THEN random() < 0.5 END}, '0A000 : function random() is not immutable' ],
+	[ q{id = ANY (ARRAY[txid_current()])}, '0A000 : function txid_current() is not immutable' ],
+	[ q{to_tsvector(name) @@ 'x'}, '0A000 : function to_tsvector(text) is not immutable' ],
+	[ q{pg_sleep(0) IS NULL}, '0A000 : function pg_sleep(double precision) is not immutable' ],
+	# literals that read the clock
+	[ q{ts > 'now'}, "0A000 : 'now' $constant" ],
+	[ q{ts > ' Now '::timestamptz(0)}, "0A000 : ' Now ' $constant" ],
+	[ q{ts > E'n\157w'}, "0A000 : 'now' $constant" ],
+	[ q{ts BETWEEN '2024-01-01' AND 'today 12:00'}, "0A000 : 'today 12:00' $constant" ],
+	[ q{d = date 'today'}, "0A000 : 'today' of type date is not always the same" ],
+	[ q{at > 'now'}, "0A000 : 'now' of type time without time zone is not always the same" ],
+	[ q{id > 1 AND d IN ('2024-01-01', 'yesterday')}, "0A000 : 'yesterday' of type date is not always the same" ],
+	[ q{d - 'tomorrow'::date > 3}, "0A000 : 'tomorrow' of type date is not always the same" ],
+	[ q{d = 'today'::public.day}, "0A000 : 'today' of type date is not always the same" ],
+	[ q{ts = ANY ('{2024-01-01,now}')}, "0A000 : '{2024-01-01,now}' of type timestamp with time zone[] is not always the same" ],
+	[ q{ta @> '{"n\\ow"}'}, "0A000 : '{\"n\\ow\"}' of type timestamp with time zone[] is not always the same" ],
+	[ q{r @> '[today,)'::tstzrange}, "0A000 : '[today,)' of type tstzrange is not always the same" ],
+	[ q{p = '(today,x)'::public.dated}, "0A000 : '(today,x)' of type public.dated is not always the same" ],
+	[ q{p = ROW('tomorrow', 'x')::public.dated}, "0A000 : 'tomorrow' of type date is not always the same" ],
+	[ q{id = 'public.x'::regclass::oid}, "0A000 : 'public.x' of type regclass is not always the same" ],
+	# text that is read, or written, when the condition is run
+	[ q{name::date > '2024-01-01'}, '0A000 : text read as type date' ],
+	[ q{(j ->> 'd')::timestamptz > '2024-01-01'}, '0A000 : text read as type timestamp with time zone' ],
+	[ q{'now'::text::date = d}, '0A000 : text read as type date' ],
+	[ q{ARRAY[name]::date[] = '{2024-01-01}'}, '0A000 : text read as type date' ],
+	[ q{name::public.dated IS NULL}, '0A000 : text read as type public.dated' ],
+	[ q{name::regclass IS NULL}, undef ],
+	[ q{i::text = '1 day'}, '0A000 : the text of type interval' ],
+	[ q{concat(name, i) = 'x'}, '0A000 : the text of type interval' ],
+	[ q{'' || q = ''}, '0A000 : the text of type public.measure' ],
+	[ q{pg_typeof(id)::text = 'integer'}, '0A000 : the text of type regtype' ],
+	# other rows, other relations
+	[ q{id IN (SELECT id FROM public.chosen)}, '0A000 : it has a subquery' ],
+	[ q{EXISTS (SELECT)}, '0A000 : it has a subquery' ],
+	[ q{id = (SELECT max(id) FROM public.x)}, '0A000 : it has a subquery' ],
+	[ q{id = ANY (ARRAY(VALUES (1)))}, '0A000 : it has a subquery' ],
+	[ q{id IN (SELECT id FROM no_such_table)}, '0A000 : it has a subquery' ],
+	[ q{count(*) > 1}, '42803 aggregate functions are not allowed in WHERE' ],
+	[ q{row_number() OVER () > 1}, '42P20 window functions are not allowed in WHERE' ],
+	[ q{generate_series(1, id) = 1}, '0A000 set-returning functions are not allowed in WHERE' ],
+	[ q{id = $1}, '42P02 there is no parameter $1' ],
+	# where the row is
+	[ q{ctid = '(0,1)'}, '0A000 : system column ctid' ],
+	[ q{t.xmin::text <> ''}, '0A000 : system column xmin' ],
+	[ q{tableoid > 0}, '0A000 : system column tableoid' ],
+	# what a function or type brings along
+	[ q{public.since(id)}, '0A000 : function now() is not immutable' ],
+	[ q{d::public.past IS NOT NULL}, '0A000 : function now() is not immutable' ],
+	# not one expression
+	[ q{true) OR (false}, '42601 syntax error at or near ")"' ],
+	[ q{true; SELECT true}, undef ],
+	[ q{true, true}, '42601 condition must be one expression' ],
+	[ q{true FROM public.chosen}, '42601 condition must be one expression' ],
+	[ q{true WHERE id > 1}, '42601 condition must be one expression' ],
+	[ q{true UNION SELECT true}, undef ],
+	[ q{DISTINCT true}, '42601 condition must be one expression' ],
+	[ q{true AS b}, '42601 condition must be one expression' ],
+	[ q{*}, '42601 condition must be one expression' ],
+	[ q{}, '42601 condition must be one expression' ],
+	[ q{id > 1 /* }, undef ],
+	[ q{id}, '42804 argument of condition must be type boolean, not type integer' ],
+	[ q{no_such > 1}, '42703 column "no_such" does not exist' ],
+);
+my @got = of_each('verdict(c)', map { $_->[0] } @wrong);
+foreach my $n (0 .. $#wrong)
+{
+	my ($condition, $error) = @{ $wrong[$n] };
+	defined $error ? is($got[$n], $error, "refused: $condition") : isnt($got[$n], 'allowed', "refused: $condition");
+}
+
+# These choose the same rows of equal tables, though the servers' settings differ.
+my @right = (
+	q{t IS NOT NULL OR b}, q{id BETWEEN 10 AND 150}, q{id % 2 = 0 AND NOT (id = 4)}, q{id IN (1, 2, 3)}, q{id = ANY ('{1,2}')}, q{id <> ALL (ARRAY[1, 2])},
+	q{id = 1 -- and no other}, q{b}, q{b IS NOT TRUE}, q{id IS DISTINCT FROM 3}, q{nullif(id, 3) IS NULL}, q{coalesce(name, '') <> ''},
+	q{CASE WHEN id > 100 THEN b ELSE n > 3 END}, q{CASE id % 3 WHEN 0 THEN b WHEN 1 THEN true END}, q{GREATEST(id, 3) = 3}, q{id::public.small > 10},
+	q{public.beyond(id)}, q{public.beyond(id, 7)}, q{(id, n) >= (100, 3)}, q{(id, name) = (1, 'today')}, q{ROW(id, d) IN (ROW(1, '2024-01-02'))},
+	# text
+	q{name = 'today'}, q{name IN ('today', 'name 2')}, q{name LIKE 'name %7'}, q{name ILIKE 'NAME 1%'}, q{name ~ '[[:digit:]]{3}$'}, q{name < 'name 5'}, q{name SIMILAR TO '%(1|2)'},
+	q{lower(name) = 'name 12'}, q{left(name, 3) || id = 'nam12'}, q{concat(name, ts, e) LIKE '%2024-01-0%'}, q{name COLLATE "C" > 'name'}, q{c = '7'}, q{md5(name) > '8'},
+	q{name = NULL}, q{name IS NULL}, q{length(name) > 6}, q{to_tsvector('english', name) @@ to_tsquery('english', 'name')},
+	# dates and times
+	q{ts > '2024-01-03'}, q{ts::date = '2024-01-04'}, q{ts > d - 100}, q{ts >= tm}, q{ts + '1 day' > '2024-01-05 00:00 IST'}, q{interval '1 day' + ts > '2024-01-05'}, q{ts - interval '1 month' < '2023-12-05'},
+	q{d > '05/03/2024'}, q{d > '2024-02-01' AND d < 'infinity'}, q{tm >= 'epoch' AND at > 'allballs'}, q{date_trunc('day', ts) = '2024-01-02'}, q{extract(hour FROM ts) = 5}, q{date_part('dow', ts) = 0},
+	q{ts AT TIME ZONE 'Europe/Berlin' > '2024-01-02'}, q{ts = ANY ('{2024-01-01 05:00+00,2024-01-02 00:00+00}')}, q{r @> '2024-01-02 00:00+00'::timestamptz}, q{ts <@ '[2024-01-02 UTC,2024-01-03 UTC)'::tstzrange},
+	q{ts::text LIKE '% 07:%'}, q{to_char(ts, 'HH24') = '07'}, q{to_char(ts, 'TMDay') = 'Tuesday'}, q{to_date(j ->> 'd', 'YYYY-MM-DD') > '2024-02-01'}, q{(ts, ts) OVERLAPS ('2024-01-02'::timestamptz, '2024-01-03')},
+	q{i > '100 days'}, q{make_date(2024, 2, 1) < d}, q{ta @> ARRAY['2024-01-01 UTC'::timestamptz]},
+	# other types
+	q{j @> '{"a": 7}'}, q{j ->> 'd' > '2024-02-01'}, q{j ? 'a'}, q{(j -> 'a')::int > 100}, q{j @@ '$.a > 100'}, q{j <> '"now"'}, q{jsonb_path_exists(j, '$.a ? (@ > 20)')},
+	q{a @> '{1}'}, q{a[1] > 100}, q{a && ARRAY[0]}, q{a::text LIKE '_1%'}, q{e = 'red'}, q{e IN ('red')}, q{e > 'red'}, q{e::text = 'red'}, q{p = ROW('2024-01-03'::date, 'today'::text)}, q{(p).s = 'today'}, q{(t.p).d > '2024-02-01'}, q{p > ROW('2024-02-01', '')::public.dated},
+	q{x IS DOCUMENT}, q{xpath_exists('/a', x)}, q{m > '$100.00'}, q{m::numeric > 100}, q{f > 20.5 AND f < 'Infinity'}, q{f::text LIKE '%33333'}, q{by > '\x00000040'}, q{by > decode('00000040', 'hex')}, q{u > '80000000-0000-0000-0000-000000000000'}, q{u::text LIKE 'a%'},
+	q{to_char(n, '999D9') LIKE '%.1'}, q{n::int = 7},
+);
+@got = of_each('verdict(c)', @right);
+my @outcome = of_each("outcome(c, $peer)", @right);
+foreach my $n (0 .. $#right)
+{
+	is($got[$n], 'allowed', "allowed: $right[$n]");
+	like($outcome[$n], $right[$n] eq 'name = NULL' ? qr/^0 different of 0 and 0$/ : qr/^0 different of ([1-9]\d*) and \1$/, 'both sides have the same rows of it');
+}
+# --- settings ----------------------------------------------------------------------------------
+
+# What is not the same everywhere is as it is here: a day with the day first, and India's IST.
+is((of_each("outcome(c, $peer)", $_))[0], '0 different of 137 and 137', "as here: $_") foreach (q{d > '04/03/2024' AND d <= '19/07/2024'}, q{id >= 64});
+is((of_each("outcome(c, $peer)", $_))[0], '0 different of 100 and 100', "as here: $_") foreach (q{ts > '2024-01-05 09:30 IST'}, q{id > 100});
+
+# A fuzzy limit gives some of the rows that an index finds.
+both("CREATE TABLE tagged (id int PRIMARY KEY, a int[]); INSERT INTO tagged SELECT g, ARRAY[g % 7, 100 + g % 2] FROM generate_series(1, 20000) g;
+	CREATE INDEX ON tagged USING gin (a); ANALYZE tagged; ALTER DATABASE postgres SET enable_seqscan = off");
+is(compare("'tagged'", "condition => 'a @> ''{3,101}'''"), '', 'gin_fuzzy_search_limit leaves out no row of a condition');
+both('ALTER DATABASE postgres RESET enable_seqscan; DROP TABLE tagged');
+{
+	my $off = literal($there->connstr('postgres') . " options='-c standard_conforming_strings=off -c escape_string_warning=off'");
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('x', $off, condition => 'name = ''today''')"), '0', 'standard_conforming_strings = off there is no matter');
+	like(failure("SELECT * FROM iblt_compare('x', $off, condition => \$q\$name ~ '\\d'\$q\$)"),
+		qr/0A000: on the peer: condition has a backslash, and standard_conforming_strings is off/, 'unless the condition has a backslash');
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('x', $peer, condition => \$q\$name ~ '\\d'\$q\$);
+		SELECT rows_here, rows_there FROM iblt_compare_stats()"), "0\n120|120", 'off here is no matter at all');
+}
+
+# --- collations ------------------------------------------------------------------------------------
+
+# The database here is sorted by bytes.
+sub sorted
+{
+	my ($condition, $options) = @_;
+	my ($rc, $out, $err) = $here->psql('sorted', "\\set VERBOSITY verbose\nSELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('sorted'))}, condition => \$q\$$condition\$q\$"
+		. ($options ? ", $options" : '') . ')');
+	return $rc == 0 ? $out : $err;
+}
+SKIP:
+{
+	my ($rc) = $there->psql('postgres', "CREATE DATABASE sorted TEMPLATE template0 LC_COLLATE 'C.UTF-8' LC_CTYPE 'C.UTF-8'");
+	skip 'no locale C.UTF-8', 1 if $rc != 0;
+	$here->safe_psql('postgres', 'CREATE DATABASE sorted');
+	$_->safe_psql('sorted', q{CREATE EXTENSION IF NOT EXISTS dblink; CREATE EXTENSION iblt;
+		CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')}) foreach ($here, $there);
+	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  \["C"\] here, \["c C\.UTF-8[^"]*"\] on the peer\.\nHINT:  Write COLLATE "C"/;
+	like(sorted($_), $differ, "collations that differ: $_") foreach (q{w < 'm'}, q{w ILIKE 'z%'}, q{upper(w) = 'ZOO'}, q{w ~ '^[[:alpha:]]'}, q{(w, w) > ('m', '')},
+		q{GREATEST(w, 'm') = 'm'}, q{ARRAY[w] < ARRAY['m']}, q{t > ROW('m', '')}, q{w COLLATE "default" >= 'm'});
+	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'});
+	is(sorted(q{w < 'm' COLLATE "C"}), '0', 'nor with a collation of its own');
+	is(sorted(q{w < 'zz'}, q{peer_condition => 'true'}), '0', 'on one side only, it is no matter');
+	$_->safe_psql('postgres', 'DROP DATABASE sorted') foreach ($here, $there);
+}
+
+# --- audits ---------------------------------------------------------------------------------------------
+
+SKIP:
+{
+	skip 'row filters are of PostgreSQL 15', 1 if major_version() < 15;
+	# all that a publication takes: built-in functions that are immutable, and built-in types
+	my @filters = (q{id > 10}, q{name = 'today' OR name IS NULL}, q{name LIKE 'n%' AND name < 'z'}, q{ts > '2024-01-03 00:00 UTC'}, q{d IN ('2024-01-05', '2024-02-07')}, q{a @> '{1}'},
+		q{j ->> 'd' > '2024-02-01'}, q{j @> '{"a": 7}'}, q{CASE WHEN b THEN id > 5 ELSE n > 3 END}, q{GREATEST(id, 30) = 30}, q{(id, n) > (50, 3)}, q{coalesce(name, 'x') IS DISTINCT FROM 'x'},
+		q{nullif(id % 3, 0) IS NOT NULL}, q{x IS DOCUMENT}, q{by > E'\\\\x00000040'::bytea}, q{ts = ANY ('{2024-01-01 05:00+00,2024-01-02 00:00+00}')}, q{name COLLATE "C" > 'name'},
+		q{i > interval '100 days'}, q{date_trunc('hour', tm) = tm}, q{extract(year FROM d) = 2024}, q{lower(name) ~ 'e 1'}, q{m > '100'}, q{id = -1 OR ta IS NOT NULL});
+	my ($published) = (0);
+	foreach my $n (0 .. $#filters)
+	{
+		both("CREATE TABLE f$n (LIKE x); ALTER TABLE f$n DROP e, DROP p, DROP q; INSERT INTO f$n SELECT id, name, ts, tm, d, at, n, j, a, ta, i, x, m, b, r, f, by, u, c FROM x");
+		my ($rc, $out, $err) = $here->psql('postgres', "CREATE PUBLICATION p$n FOR TABLE f$n WHERE ($filters[$n])");
+		if ($rc != 0)
+		{
+			note("no filter: $filters[$n]: $err");
+			next;
+		}
+		$published++;
+		my $by = $here->safe_psql('postgres', "SELECT concat_ws(' ', status, rows_here = rows_there, rows_here > 0, sqlstate, detail) FROM iblt_audit($peer, publication => 'p$n')");
+		like($by, qr/^equal t t row filter /, "an audit with the row filter $filters[$n]");
+	}
+	cmp_ok($published, '>=', 20, 'of a number of filters');
+	# the one expression of filters that depends on how a value is written
+	$here->safe_psql('postgres', 'CREATE PUBLICATION px FOR TABLE f0 WHERE (xmlelement(name a, i) IS DOCUMENT)');
+	is($here->safe_psql('postgres', "SELECT status, sqlstate, detail FROM iblt_audit($peer, publication => 'px')"),
+		'not comparable|0A000|condition depends on more than the row: the text of type interval', 'a row filter that is refused makes a table not comparable');
+	is(connections($there), '0', 'no connection is left');
+}
+
+$_->stop foreach ($here, $there);
+done_testing();
