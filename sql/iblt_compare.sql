@@ -1483,7 +1483,7 @@ COMMENT ON FUNCTION iblt_compare_wait(text, jsonb, timestamptz) IS
 -- it waits for a synchronous standby.  A snapshot would not do: it does not name the
 -- latest transactions.  A partition attached in the same transaction is not in the
 -- tree yet; its parent is locked in a weaker mode.
-CREATE FUNCTION iblt_compare_writers(target regclass, of_all boolean) RETURNS text[]
+CREATE FUNCTION iblt_compare_writers(target regclass) RETURNS text[]
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1496,13 +1496,13 @@ AS $$
 	FROM pg_locks l LEFT JOIN tree ON tree.oid = l.relation
 		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 	WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND NOT pg_is_in_recovery()
-	AND CASE WHEN of_all OR EXISTS (SELECT FROM tree WHERE relkind NOT IN ('r', 'p', 'm'))
+	AND CASE WHEN EXISTS (SELECT FROM tree WHERE relkind NOT IN ('r', 'p', 'm'))
 		THEN l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock'
 		ELSE l.locktype = 'relation' AND (tree.relkind = 'p' AND l.mode = 'ShareUpdateExclusiveLock'
 			OR tree.oid IS NOT NULL AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) END
 $$;
-COMMENT ON FUNCTION iblt_compare_writers(regclass, boolean) IS
-'the transactions under way that may have written to a relation of this primary; or all that have written anything';
+COMMENT ON FUNCTION iblt_compare_writers(regclass) IS
+'the transactions under way that may have written to a relation of this primary; for a view, all that have written anything';
 
 -- Without synchronous replication, nothing but a page of pg_xact keeps a commit that
 -- was sent from being visible, and whoever still runs after a second has not committed.
@@ -1512,9 +1512,8 @@ CREATE FUNCTION iblt_compare_settle(conn text, plan jsonb, source text, deadline
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	-- a condition with a parenthesis may read other relations
-	query text := format('SELECT %s.iblt_compare_writers(%L::pg_catalog.regclass, %L)', plan -> source ->> 'schema',
-		plan -> source ->> 'relation', strpos(coalesce(plan -> source ->> 'condition', ''), '(') > 0);
+	query text := format('SELECT %s.iblt_compare_writers(%L::pg_catalog.regclass)', plan -> source ->> 'schema',
+		plan -> source ->> 'relation');
 	writers text[] := @extschema@.iblt_peer_ask(conn, source, query);
 	synchronous boolean;
 	pause double precision := 0.002;

@@ -112,6 +112,7 @@ foreach my $table (qw(t by_text))
 	synchronous($publisher, 'nosuch');
 	my ($unrelated) = hanging($publisher, 'INSERT INTO other VALUES (2)');
 	is(compare(@$_[0], $table, @$_[1]), @$_[2], @$_[0]->name . ", $table: a commit of another relation that waits is no matter") foreach (@pairs);
+	is(compare(@$_[0], $table, @$_[1], "condition => 'coalesce(v, 0) >= 0'"), @$_[2], 'nor with a condition, which reads no other relation') foreach (@pairs);
 	synchronous($publisher, '');
 	finish($unrelated);
 	synchronous($publisher, 'nosuch');
