@@ -20,8 +20,8 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/sysattr.h"
-#include "access/table.h"
 #include "access/transam.h"
 #include "catalog/heap.h"
 #include "catalog/pg_collation.h"
@@ -681,6 +681,7 @@ PG_FUNCTION_INFO_V1(iblt_compare_check_condition);
 /*
  * iblt_compare_check_condition(relation, condition) -> oid[]: ERROR unless the
  * condition is a property of the row alone; the collations that it depends on.
+ * NULL if there is no such relation any more.
  */
 Datum
 iblt_compare_check_condition(PG_FUNCTION_ARGS)
@@ -693,9 +694,11 @@ iblt_compare_check_condition(PG_FUNCTION_ARGS)
 	int			n = 0;
 
 	check_backslash(source);
-	relation = table_open(PG_GETARG_OID(0), AccessShareLock);
+	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	if (relation == NULL)
+		PG_RETURN_NULL();
 	collations = check_condition(relation, source);
-	table_close(relation, AccessShareLock);
+	relation_close(relation, AccessShareLock);
 	oids = palloc(sizeof(Datum) * Max(list_length(collations), 1));
 	foreach(lc, collations)
 		oids[n++] = ObjectIdGetDatum(lfirst_oid(lc));
