@@ -830,20 +830,20 @@ COMMENT ON FUNCTION iblt_compare_key_parts(jsonb) IS 'the columns of a key, and 
 -- a subquery gives, it expects few: it takes the index, or hashes the keys, and not
 -- the relation, where there is none.  Keys are in order already, and hashes may be
 -- there more than once.
-CREATE FUNCTION iblt_compare_keys_sql(plan jsonb, ids text[]) RETURNS text
+CREATE FUNCTION iblt_compare_keys_sql(plan jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN (plan ->> 'by_hash')::boolean THEN
-		format('(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_u(id, n)'
-			' GROUP BY 1 ORDER BY 1) AS iblt_k', ids)
-	WHEN count(*) = 1 THEN format('unnest((SELECT %L::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)', ids, min(type))
-	ELSE format('(SELECT %s, n AS iblt_n FROM unnest((SELECT %L::text[])) WITH ORDINALITY AS iblt_u(id, n)) AS iblt_k',
-		string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position), ids) END
+		'(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n FROM unnest($1) WITH ORDINALITY AS iblt_u(id, n)'
+			' GROUP BY 1 ORDER BY 1) AS iblt_k'
+	WHEN count(*) = 1 THEN format('unnest((SELECT $1::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)', min(type))
+	ELSE format('(SELECT %s, n AS iblt_n FROM unnest((SELECT $1)) WITH ORDINALITY AS iblt_u(id, n)) AS iblt_k',
+		string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position)) END
 	FROM @extschema@.iblt_compare_key_parts(plan)
 $$;
-COMMENT ON FUNCTION iblt_compare_keys_sql(jsonb, text[]) IS
-'keys as a table iblt_k (iblt_k1, ..., iblt_n): values of their columns, or hashes, and their places in the list';
+COMMENT ON FUNCTION iblt_compare_keys_sql(jsonb) IS
+'the keys in $1 as a table iblt_k (iblt_k1, ..., iblt_n): values of their columns, or hashes, and their places in the list';
 
 -- Of an answer's id, the key is the first word where it is a hash.  Other keys are
 -- put into an order that is always the same, since rows are locked in it.
@@ -901,7 +901,7 @@ COMMENT ON FUNCTION iblt_compare_content_sql(jsonb) IS
 
 -- Keys that are unique and kept as they are: one line each, found or not.  A
 -- column of such a key is not null, so null says that there is no row.
-CREATE FUNCTION iblt_compare_unique_sql(plan jsonb, side text, ids text[]) RETURNS text
+CREATE FUNCTION iblt_compare_unique_sql(plan jsonb, side text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -911,15 +911,15 @@ AS $$
 		@extschema@.iblt_compare_mark_sql(plan),
 		format(CASE WHEN plan ? 'texts' THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END,
 			@extschema@.iblt_compare_content_sql(plan)),
-		@extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',
+		@extschema@.iblt_compare_keys_sql(plan), plan -> side ->> 'relation',
 		@extschema@.iblt_compare_match_sql(plan, side), @extschema@.iblt_compare_condition(plan, side, 'AND'))
 $$;
-COMMENT ON FUNCTION iblt_compare_unique_sql(jsonb, text, text[]) IS
-'a query for the rows of unique keys on a side, one line a key, found or not';
+COMMENT ON FUNCTION iblt_compare_unique_sql(jsonb, text) IS
+'a query for the rows of the unique keys in $1 on a side, one line a key, found or not';
 
 -- Other keys, found by their hash: a line for each key that has rows.  Equal rows
 -- are counted, and different ones of a key are digested in order.
-CREATE FUNCTION iblt_compare_groups_sql(plan jsonb, side text, ids text[]) RETURNS text
+CREATE FUNCTION iblt_compare_groups_sql(plan jsonb, side text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -933,16 +933,16 @@ AS $$
 		CASE WHEN plan ? 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		@extschema@.iblt_compare_content_checksum(plan, side), @extschema@.iblt_compare_mark_sql(plan),
-		@extschema@.iblt_compare_content_sql(plan), @extschema@.iblt_compare_keys_sql(plan, ids), plan -> side ->> 'relation',
+		@extschema@.iblt_compare_content_sql(plan), @extschema@.iblt_compare_keys_sql(plan), plan -> side ->> 'relation',
 		@extschema@.iblt_compare_match_sql(plan, side), @extschema@.iblt_compare_json_sql(plan -> 'key', true),
 		@extschema@.iblt_compare_condition(plan, side, 'WHERE'))
 $$;
-COMMENT ON FUNCTION iblt_compare_groups_sql(jsonb, text, text[]) IS
-'a query for the rows of keys with given hashes on a side, one line a key that is there';
+COMMENT ON FUNCTION iblt_compare_groups_sql(jsonb, text) IS
+'a query for the rows of keys with the hashes in $1 on a side, one line a key that is there';
 
 -- The lines are collected where they are, into the columns of iblt_compare_rows;
 -- those of unique keys come in order, which an ORDER BY here would sort once more.
-CREATE FUNCTION iblt_compare_lookup_sql(plan jsonb, side text, ids text[]) RETURNS text
+CREATE FUNCTION iblt_compare_lookup_sql(plan jsonb, side text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -952,12 +952,25 @@ AS $$
 		CASE WHEN (plan ->> 'versions')::boolean THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
 		CASE WHEN (plan ->> 'rows')::boolean THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
 		@extschema@.iblt_compare_fingerprint_sql(plan, side),
-		CASE WHEN by_hash THEN @extschema@.iblt_compare_groups_sql(plan, side, ids)
-			ELSE @extschema@.iblt_compare_unique_sql(plan, side, ids) END)
+		CASE WHEN by_hash THEN @extschema@.iblt_compare_groups_sql(plan, side)
+			ELSE @extschema@.iblt_compare_unique_sql(plan, side) END)
 	FROM (SELECT (plan ->> 'by_hash')::boolean) AS how(by_hash)
 $$;
-COMMENT ON FUNCTION iblt_compare_lookup_sql(jsonb, text, text[]) IS
-'a query for the rows of given keys on a side, as one iblt_compare_rows';
+COMMENT ON FUNCTION iblt_compare_lookup_sql(jsonb, text) IS
+'a query for the rows of the keys in $1 on a side, as one iblt_compare_rows';
+
+CREATE FUNCTION iblt_compare_lookup(query text, keys text[]) RETURNS @extschema@.iblt_compare_rows
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rows @extschema@.iblt_compare_rows;
+BEGIN
+	EXECUTE query INTO rows USING keys;
+	RETURN rows;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_lookup(text, text[]) IS 'what a query of iblt_compare_lookup_sql gives for keys';
 
 -- The steps
 
@@ -1212,7 +1225,7 @@ DECLARE
 BEGIN
 	answer := @extschema@.iblt_peer_result(conn, format(
 		'SELECT * FROM %s.dblink_get_result($1) AS t(id text, key text, n text, digest text, checksum text, mark text, content text, fingerprint text)',
-		@extschema@.iblt_peer_dblink()), 0);
+		@extschema@.iblt_peer_dblink()), 0, 2);
 	PERFORM @extschema@.iblt_peer_note(jsonb_build_object('messages', 1, 'bytes_received', octet_length(
 		concat(answer.id, answer.key, answer.n, answer.digest, answer.checksum, answer.mark, answer.content, answer.fingerprint))));
 	RETURN ROW(answer.id::text[], answer.key::jsonb[], answer.n::bigint[], answer.digest::text[],
@@ -1262,14 +1275,16 @@ RETURNS record
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	query text := @extschema@.iblt_compare_lookup_sql(plan, 'there', keys);
+	query text := @extschema@.iblt_compare_lookup_sql(plan, 'there');
+	schema text := plan -> 'there' ->> 'schema';
 BEGIN
 	IF conn IS NOT NULL THEN
-		PERFORM @extschema@.iblt_peer_send(conn, query);
+		PERFORM @extschema@.iblt_peer_send_keys(conn, schema, query,
+			format('SELECT * FROM %s.iblt_compare_lookup(%L, %L)', schema, query, keys));
 	END IF;
-	EXECUTE @extschema@.iblt_compare_lookup_sql(plan, 'here', keys) INTO here;
+	EXECUTE @extschema@.iblt_compare_lookup_sql(plan, 'here') INTO here USING keys;
 	IF conn IS NULL THEN
-		EXECUTE query INTO there;
+		EXECUTE query INTO there USING keys;
 	ELSE
 		there := @extschema@.iblt_compare_rows_of_peer(conn);
 	END IF;

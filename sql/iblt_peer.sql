@@ -27,6 +27,11 @@ CREATE FUNCTION iblt_peer_raise(sqlstate text, message text, detail text, hint t
 COMMENT ON FUNCTION iblt_peer_raise(text, text, text, text) IS
 'raises an error whose statement is not written to the log, since it may hold a password';
 
+CREATE FUNCTION iblt_peer_show(label text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_peer_show(text) IS
+'makes the log and pg_stat_activity show a label in place of the message under way, since it may hold rows';
+
 CREATE FUNCTION iblt_peer_note(figures jsonb, start boolean DEFAULT false) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -231,6 +236,52 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_peer_ask(text, text, text, double precision) IS 'the single value that a query gives on a side, waited for with such pauses';
+
+-- Queries with keys
+--
+-- An error tells of the statements under way, and the log shows them with it, also
+-- those of parallel workers.  So keys and rows are no part of a query: it has them
+-- as its parameter $1.
+
+CREATE FUNCTION iblt_peer_run(query text, keys text[]) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	value text;
+BEGIN
+	EXECUTE query INTO value USING keys;
+	RETURN value;
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_run(text, text[]) IS 'the single value that a query of keys gives';
+
+-- dblink knows no parameters: the peer gets them in a message that it does not show.
+CREATE FUNCTION iblt_peer_send_keys(conn text, schema text, label text, query text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM @extschema@.iblt_peer_send(conn, format('SELECT %s.iblt_peer_show(%L); %s%s',
+		schema, label, @extschema@.iblt_peer_settings(conn), query), false);
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_send_keys(text, text, text, text) IS
+'starts a query on the peer whose log shows the label in its place; two results go before its own';
+
+CREATE FUNCTION iblt_peer_ask_keys(conn text, schema text, side text, query text, keys text[]) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF side = 'there' AND conn IS NOT NULL THEN
+		PERFORM @extschema@.iblt_peer_send_keys(conn, schema, query, format('SELECT %s.iblt_peer_run(%L, %L)', schema, query, keys));
+		RETURN @extschema@.iblt_peer_value(conn, 0.01, 2);
+	END IF;
+	RETURN @extschema@.iblt_peer_run(query, keys);
+END
+$$;
+COMMENT ON FUNCTION iblt_peer_ask_keys(text, text, text, text, text[]) IS 'the single value that a query of keys gives on a side';
 
 -- Large, so that it is read as what it is, and not passed on as text before.
 CREATE FUNCTION iblt_peer_sketch(conn text, query text) RETURNS @extschema@.iblt

@@ -332,29 +332,41 @@ COMMENT ON FUNCTION iblt_repair_outside(text, jsonb, iblt_repair_step[]) IS
 
 -- What refers to the rows
 
-CREATE FUNCTION iblt_repair_rows_sql(plan jsonb, ids text[]) RETURNS text
+CREATE FUNCTION iblt_repair_rows_sql(plan jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('%s JOIN %s AS t ON %s%s', @extschema@.iblt_compare_keys_sql(plan, @extschema@.iblt_compare_id_keys(plan, ids)),
+	SELECT format('%s JOIN %s AS t ON %s%s', @extschema@.iblt_compare_keys_sql(plan),
 		plan -> target ->> 'relation', @extschema@.iblt_compare_match_sql(plan, target), @extschema@.iblt_compare_condition(plan, target, 'AND'))
 	FROM (SELECT plan -> 'repair' ->> 'target') AS side(target)
 $$;
-COMMENT ON FUNCTION iblt_repair_rows_sql(jsonb, text[]) IS 'the target''s rows t of keys, as a FROM clause';
+COMMENT ON FUNCTION iblt_repair_rows_sql(jsonb) IS 'the target''s rows t of the keys in $1, as a FROM clause';
 
-CREATE FUNCTION iblt_repair_referring_sql(plan jsonb, foreign_key jsonb, ids text[]) RETURNS text
+CREATE FUNCTION iblt_repair_referring_sql(plan jsonb, foreign_key jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s FROM %s)'
 		' SELECT count(*) FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
 		string_agg(format('t.%I AS iblt_r%s', c ->> 'referenced', position), ', ' ORDER BY position),
-		@extschema@.iblt_repair_rows_sql(plan, ids), foreign_key ->> 'table',
+		@extschema@.iblt_repair_rows_sql(plan), foreign_key ->> 'table',
 		string_agg(format('iblt_d.iblt_r%s %s r.%I', position, c ->> 'equal', c ->> 'referring'), ' AND ' ORDER BY position))
 	FROM jsonb_array_elements(foreign_key -> 'columns') WITH ORDINALITY AS a(c, position)
 $$;
-COMMENT ON FUNCTION iblt_repair_referring_sql(jsonb, jsonb, text[]) IS
-'a query that counts the rows that refer to rows of given keys, and are none of them';
+COMMENT ON FUNCTION iblt_repair_referring_sql(jsonb, jsonb) IS
+'a query that counts the rows that refer to rows of the keys in $1, and are none of them';
+
+CREATE FUNCTION iblt_repair_ask(conn text, plan jsonb, query text, ids text[]) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	target text := plan -> 'repair' ->> 'target';
+BEGIN
+	RETURN @extschema@.iblt_peer_ask_keys(conn, plan -> target ->> 'schema', target, query, @extschema@.iblt_compare_id_keys(plan, ids));
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_ask(text, jsonb, text, text[]) IS 'the single value that a query of keys gives on the target''s side';
 
 -- (No row can begin to refer to one that iblt_repair_lock has locked.)
 CREATE FUNCTION iblt_repair_referring(conn text, plan jsonb, steps @extschema@.iblt_repair_step[], action text) RETURNS text[]
@@ -377,7 +389,7 @@ BEGIN
 				k ->> 'table', k ->> 'name', upper(action), k ->> action);
 			CONTINUE;
 		END IF;
-		found := @extschema@.iblt_peer_ask(conn, plan -> 'repair' ->> 'target', @extschema@.iblt_repair_referring_sql(plan, k, ids), 0.01);
+		found := @extschema@.iblt_repair_ask(conn, plan, @extschema@.iblt_repair_referring_sql(plan, k), ids);
 		IF found > 0 THEN
 			problems := problems || format('%s %s of %s %s to such rows by constraint %s ON %s %s', found,
 				CASE found WHEN 1 THEN 'row' ELSE 'rows' END, k ->> 'table', CASE found WHEN 1 THEN 'refers' ELSE 'refer' END,
@@ -502,8 +514,8 @@ CREATE FUNCTION iblt_repair_lock(conn text, plan jsonb, ids text[]) RETURNS void
 AS $$
 BEGIN
 	PERFORM @extschema@.iblt_compare_progress(plan, format('locking the rows of %s keys', cardinality(ids)));
-	PERFORM @extschema@.iblt_peer_ask(conn, plan -> 'repair' ->> 'target', format('SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
-		@extschema@.iblt_repair_rows_sql(plan, ids)), 0.01);
+	PERFORM @extschema@.iblt_repair_ask(conn, plan, format('SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
+		@extschema@.iblt_repair_rows_sql(plan)), ids);
 END
 $$;
 COMMENT ON FUNCTION iblt_repair_lock(text, jsonb, text[]) IS 'locks the target''s rows of keys';
