@@ -75,7 +75,8 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_repair_equal(oid) IS 'the operator by which an index finds a value of a type';
 
--- Foreign keys whose actions would change what refers to a changed row.
+-- Foreign keys whose actions may change what refers to a changed row, or whose rows
+-- may come to refer to none where replication does not check them.
 CREATE FUNCTION iblt_repair_foreign(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -83,20 +84,19 @@ AS $$
 	WITH tree AS (SELECT relation::oid AS relid UNION SELECT relid FROM pg_partition_tree(relation))
 	SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(k.conname), 'table', format('%I.%I', n.nspname, c.relname),
 		'self', k.conrelid = k.confrelid, 'readable', has_table_privilege(k.conrelid, 'SELECT'),
-		'delete', '{"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}'::jsonb ->> k.confdeltype::text,
-		'update', '{"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}'::jsonb ->> k.confupdtype::text,
+		'delete', action.name ->> k.confdeltype::text, 'update', action.name ->> k.confupdtype::text,
 		'columns', (SELECT jsonb_agg(jsonb_build_object('referenced', u.attname, 'referring', r.attname,
 				'equal', format('OPERATOR(%I.%s)', m.nspname, o.oprname)) ORDER BY x.position)
 			FROM unnest(k.confkey, k.conkey, k.conpfeqop) WITH ORDINALITY AS x(referenced, referring, operator, position)
 			JOIN pg_attribute u ON u.attrelid = k.confrelid AND u.attnum = x.referenced
 			JOIN pg_attribute r ON r.attrelid = k.conrelid AND r.attnum = x.referring
 			JOIN pg_operator o ON o.oid = x.operator JOIN pg_namespace m ON m.oid = o.oprnamespace))), '[]')
-	FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-	WHERE k.contype = 'f' AND k.confrelid IN (SELECT relid FROM tree) AND (k.confdeltype IN ('c', 'n', 'd') OR k.confupdtype IN ('c', 'n', 'd'))
+	FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace,
+		LATERAL (SELECT '{"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}'::jsonb) AS action(name)
+	WHERE k.contype = 'f' AND k.confrelid IN (SELECT relid FROM tree)
 	AND NOT EXISTS (SELECT FROM pg_constraint p WHERE p.oid = k.conparentid AND p.confrelid IN (SELECT relid FROM tree))
 $$;
-COMMENT ON FUNCTION iblt_repair_foreign(regclass) IS
-'the foreign keys that cascade when rows of a relation are deleted or updated';
+COMMENT ON FUNCTION iblt_repair_foreign(regclass) IS 'the foreign keys that refer to a relation, and their actions';
 
 -- It runs on the target's side, by the copy of the extension there.
 CREATE FUNCTION iblt_repair_describe(relation regclass) RETURNS jsonb
@@ -108,6 +108,11 @@ AS $$
 			ELSE '{"r": "table", "p": "partitioned table", "v": "a view", "m": "a materialized view", "f": "a foreign table",
 				"S": "a sequence"}'::jsonb ->> c.relkind::text END,
 		'foreign', @extschema@.iblt_repair_foreign(relation),
+		-- their triggers do not fire there
+		'deferrable', (SELECT coalesce(jsonb_agg(DISTINCT quote_ident(k.conname)), '[]') FROM pg_constraint k
+			WHERE k.contype IN ('p', 'u', 'x') AND k.condeferrable
+			AND k.conrelid IN (SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
+		'replica', current_setting('session_replication_role') = 'replica',
 		'columns', (SELECT jsonb_object_agg(a.attname, jsonb_build_object('type', @extschema@.iblt_repair_type(a.atttypid),
 				'equal', @extschema@.iblt_repair_equal(a.atttypid), 'generated', a.attgenerated <> '', 'always', a.attidentity = 'a'))
 			FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped))
@@ -127,7 +132,7 @@ BEGIN
 			HINT = 'pull: the peer''s rows win, and this side is changed. push: this side''s rows win, and the peer is changed.';
 	ELSIF array_position(flags, NULL) IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'inserts, updates, deletes, cascade and apply must not be null';
+			MESSAGE = 'inserts, updates, deletes, cascade, apply and as_replica must not be null';
 	END IF;
 END
 $$;
@@ -160,6 +165,49 @@ END
 $$;
 COMMENT ON FUNCTION iblt_repair_check_target(text, jsonb, text, text, boolean) IS 'an error for what cannot be repaired';
 
+-- Where constraints are deferrable, it is a trigger that finds equal values.
+CREATE FUNCTION iblt_repair_check_replica(name text, repair jsonb, described jsonb) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF (repair ->> 'as_replica')::boolean AND described -> 'deferrable' <> '[]' THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', MESSAGE = format('%s cannot be repaired as replication does', name),
+			DETAIL = format('Nothing would check constraints that are deferrable: %s.',
+				(SELECT string_agg(k, ', ') FROM jsonb_array_elements_text(described -> 'deferrable') AS k)),
+			HINT = 'Repair it with as_replica => false and session_replication_role = origin, or make them NOT DEFERRABLE.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_check_replica(text, jsonb, jsonb) IS
+'an error for unique and exclusion constraints that session_replication_role = replica turns off';
+
+-- It runs on the target's side.
+CREATE FUNCTION iblt_repair_check_session(path text, as_replica boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	role text := current_setting('session_replication_role');
+BEGIN
+	IF path IS NOT NULL THEN
+		PERFORM set_config('search_path', path, true), set_config('search_path', 'pg_catalog, pg_temp', true);
+	END IF;
+	IF as_replica AND role <> 'replica' THEN
+		PERFORM set_config('session_replication_role', 'replica', true), set_config('session_replication_role', role, true);
+	END IF;
+EXCEPTION
+	WHEN invalid_parameter_value THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'apply_search_path is not a list of schemas',
+			HINT = 'Give it as in SET search_path: names with commas between them, in double quotes where needed.';
+	WHEN insufficient_privilege THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = 'permission denied to set session_replication_role',
+			DETAIL = 'as_replica sets it on the side to be changed.',
+			HINT = 'Repair as a superuser there, or from PostgreSQL 15 on as a role that was granted SET ON PARAMETER session_replication_role.';
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_check_session(text, boolean) IS 'an error if this session cannot run a repair under a search_path, or as replication does';
+
 -- The compared columns, in their order, as the target's.
 CREATE FUNCTION iblt_repair_columns(plan jsonb, described jsonb) RETURNS jsonb
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -186,7 +234,13 @@ BEGIN
 	plan := @extschema@.iblt_compare_prepare(conn, relation, peer_relation, options || '{"rows": true, "texts": true}');
 	described := @extschema@.iblt_peer_ask(conn, target, format('SELECT %s.iblt_repair_describe(%L)',
 		plan -> target ->> 'schema', plan -> target ->> 'relation'), 0.01);
-	PERFORM @extschema@.iblt_repair_check_target(conn, plan, target, described ->> 'kind', (repair ->> 'apply')::boolean);
+	repair := repair || jsonb_build_object('as_replica', (repair ->> 'as_replica')::boolean OR (described ->> 'replica')::boolean);
+	PERFORM @extschema@.iblt_repair_check_target(conn, plan, target, described ->> 'kind', (repair ->> 'apply')::boolean),
+		@extschema@.iblt_repair_check_replica(plan -> target ->> 'relation', repair, described);
+	IF repair ->> 'search_path' IS NOT NULL OR (repair ->> 'as_replica')::boolean THEN
+		PERFORM @extschema@.iblt_peer_ask(conn, target, format('SELECT %s.iblt_repair_check_session(%L, %L)', plan -> target ->> 'schema',
+			repair ->> 'search_path', (repair ->> 'as_replica')::boolean AND (repair ->> 'apply')::boolean), 0.01);
+	END IF;
 	RETURN plan || jsonb_build_object('repair', repair || jsonb_build_object('relation', plan -> target -> 'relation',
 		'partitioned', described ->> 'kind' <> 'table', 'foreign', described -> 'foreign',
 		'columns', @extschema@.iblt_repair_columns(plan, described)));
@@ -374,12 +428,16 @@ CREATE FUNCTION iblt_repair_referring(conn text, plan jsonb, steps @extschema@.i
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	-- nobody checks it there
+	every boolean := plan -> 'repair' ->> 'as_replica';
 	k jsonb;
 	ids text[];
 	found bigint;
 	problems text[] := '{}';
 BEGIN
-	FOR k IN SELECT e FROM jsonb_array_elements(plan -> 'repair' -> 'foreign') AS e WHERE e ->> action IS NOT NULL LOOP
+	FOR k IN SELECT e FROM jsonb_array_elements(plan -> 'repair' -> 'foreign') AS e
+		WHERE every OR e ->> action NOT IN ('NO ACTION', 'RESTRICT')
+	LOOP
 		ids := ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview' AND s.action = iblt_repair_referring.action
 			AND (s.action = 'delete' OR EXISTS (SELECT FROM unnest(s.columns) AS c
 				WHERE (k -> 'columns') @> jsonb_build_array(jsonb_build_object('referenced', c)))));
@@ -400,7 +458,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_repair_referring(text, jsonb, iblt_repair_step[], text) IS
-'what foreign keys would change besides, if the rows of all steps of a kind were changed';
+'what foreign keys would change besides, or what would violate them, if the rows of all steps of a kind were changed';
 
 -- In a preview, the steps tell what would be changed besides; what is to be applied
 -- is refused then, unless asked for.
@@ -412,14 +470,17 @@ DECLARE
 	deletes text := array_to_string(@extschema@.iblt_repair_referring(conn, plan, steps, 'delete'), '; ');
 	updates text := array_to_string(@extschema@.iblt_repair_referring(conn, plan, steps, 'update'), '; ');
 	problem text := concat_ws('; ', nullif(deletes, ''), nullif(updates, ''));
+	as_replica boolean := plan -> 'repair' ->> 'as_replica';
 BEGIN
 	IF problem <> '' AND (plan -> 'repair' ->> 'apply')::boolean AND NOT (plan -> 'repair' ->> 'cascade')::boolean THEN
 		RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
-			MESSAGE = 'the repair would change rows beyond those compared', DETAIL = format('Of the rows to be deleted or updated: %s.', problem),
+			MESSAGE = CASE WHEN as_replica THEN 'the repair would leave rows that refer to missing rows'
+				ELSE 'the repair would change rows beyond those compared' END, DETAIL = format('Of the rows to be deleted or updated: %s.', problem),
 			HINT = 'Nothing was changed. Repair those tables first, or allow it by cascade => true.';
 	END IF;
-	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql, s.status, CASE WHEN x.also <> '' THEN 'with all such rows: ' || x.also
-			ELSE s.detail END, s.n, s.columns)::@extschema@.iblt_repair_step
+	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql, s.status, CASE WHEN x.also = '' THEN s.detail
+			WHEN as_replica THEN 'foreign keys are not enforced, for all such rows: ' || x.also
+			ELSE 'with all such rows: ' || x.also END, s.n, s.columns)::@extschema@.iblt_repair_step
 		FROM unnest(steps) WITH ORDINALITY AS s, LATERAL (SELECT CASE WHEN s.status <> 'preview' THEN ''
 			WHEN s.action = 'delete' THEN deletes WHEN s.action = 'update' THEN updates ELSE '' END) AS x(also)
 		ORDER BY s.ordinality);
@@ -430,15 +491,61 @@ COMMENT ON FUNCTION iblt_repair_cascades(text, jsonb, iblt_repair_step[]) IS
 
 -- What runs on the target's side
 
-CREATE FUNCTION iblt_repair_statement(sql text, n bigint, at_most boolean) RETURNS void
+-- Errors are caught here to tell of their row and of no others: the statements of a
+-- repair are in no query's text, and an error that is raised again has no other context.
+
+CREATE FUNCTION iblt_repair_raise(sqlstate text, message text, detail text, hint text, schema_name text, table_name text,
+	column_name text, datatype_name text, constraint_name text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_repair_raise(text, text, text, text, text, text, text, text, text) IS
+'raises an error that was caught, with another detail and hint';
+
+CREATE TYPE iblt_repair_error AS (
+	state text,
+	message text,
+	detail text,
+	hint text,
+	context text,
+	schema_name text,
+	table_name text,
+	column_name text,
+	datatype_name text,
+	constraint_name text
+);
+COMMENT ON TYPE iblt_repair_error IS 'all that an error told';
+
+-- Of the context, what is inside of the statement is kept: it is of triggers and the like.
+CREATE FUNCTION iblt_repair_fail(e @extschema@.iblt_repair_error, sql text, key text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	inside text := regexp_replace(left(e.context, strpos(e.context, sql)), '\n?[^\n]*$', '');
+BEGIN
+	PERFORM @extschema@.iblt_repair_raise(e.state, e.message,
+		concat_ws(E'\n', nullif(e.detail, ''), format('The row has the key %s.', left(key, 1000)), 'Context: ' || nullif(inside, '')),
+		e.hint, e.schema_name, e.table_name, e.column_name, e.datatype_name, e.constraint_name);
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_fail(iblt_repair_error, text, text) IS 'raises the error of a statement again, with the key of its row';
+
+-- Only the statement runs under the path, with the triggers, defaults and checks in it:
+-- the names of this function are PostgreSQL's own.
+CREATE FUNCTION iblt_repair_statement(sql text, n bigint, at_most boolean, path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	changed bigint;
 BEGIN
+	IF path IS NOT NULL THEN
+		PERFORM pg_catalog.set_config('search_path', path, true);
+	END IF;
 	EXECUTE sql;
 	GET DIAGNOSTICS changed = ROW_COUNT;
+	IF path IS NOT NULL THEN
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	END IF;
 	IF changed <> n AND NOT (at_most AND changed < n) THEN
 		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
 			MESSAGE = format('a statement of the repair changed %s rows instead of %s', changed, n), DETAIL = left(sql, 1000),
@@ -447,12 +554,48 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_repair_statement(text, bigint, boolean) IS 'runs a statement, which must change so many rows';
+COMMENT ON FUNCTION iblt_repair_statement(text, bigint, boolean, text) IS
+'runs a statement, which must change so many rows, under a search_path if one is given';
+
+CREATE FUNCTION iblt_repair_try(statements text[], n bigint[], at_most boolean[], path text,
+	OUT failed integer, OUT e @extschema@.iblt_repair_error) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	current integer;
+BEGIN
+	FOR i IN 1 .. cardinality(statements) LOOP
+		current := i;
+		PERFORM @extschema@.iblt_repair_statement(statements[i], n[i], at_most[i], path);
+	END LOOP;
+EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT, e.detail = PG_EXCEPTION_DETAIL,
+		e.hint = PG_EXCEPTION_HINT, e.context = PG_EXCEPTION_CONTEXT, e.schema_name = SCHEMA_NAME, e.table_name = TABLE_NAME,
+		e.column_name = COLUMN_NAME, e.datatype_name = PG_DATATYPE_NAME, e.constraint_name = CONSTRAINT_NAME;
+	IF path IS NULL AND e.state IN ('42P01', '42883', '42704', '3F000') THEN
+		e.hint := concat_ws(E'\n', nullif(e.hint, ''), 'Set apply_search_path if a trigger, a default or a check names objects without their schema.');
+	END IF;
+	failed := current;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_try(text[], bigint[], boolean[], text) IS
+'runs all statements; or none, and returns the number of the first that failed and its error';
+
+-- Errors that another order of the statements may avoid.
+CREATE FUNCTION iblt_repair_is_order(state text) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	-- foreign_key_violation, restrict_violation, unique_violation, exclusion_violation
+	SELECT state IN ('23503', '23001', '23505', '23P01')
+$$;
+COMMENT ON FUNCTION iblt_repair_is_order(text) IS 'may a statement with that error succeed behind others?';
 
 -- Statements that only another order allows (a table that refers to itself, values
 -- that must be unique) are tried again after the others, until none succeeds.  The
 -- order turns each time, so that neither direction of a chain takes many rounds.
-CREATE FUNCTION iblt_repair_execute_passes(statements text[], n bigint[], at_most boolean[]) RETURNS void
+CREATE FUNCTION iblt_repair_execute_passes(statements text[], n bigint[], at_most boolean[], keys text[], path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -460,50 +603,76 @@ DECLARE
 	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i);
 	failed integer[];
 	i integer;
-	state text;
-	message text;
-	detail text;
+	e @extschema@.iblt_repair_error;
 BEGIN
 	WHILE remaining <> '{}' LOOP
 		failed := '{}';
 		FOREACH i IN ARRAY remaining LOOP
-			BEGIN
-				PERFORM @extschema@.iblt_repair_statement(statements[i], n[i], at_most[i]);
-			EXCEPTION WHEN foreign_key_violation OR restrict_violation OR unique_violation OR exclusion_violation THEN
-				GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
-				failed := failed || i;
-			END;
+			e := (@extschema@.iblt_repair_try(statements[i:i], n[i:i], at_most[i:i], path)).e;
+			CONTINUE WHEN e.state IS NULL;
+			IF NOT @extschema@.iblt_repair_is_order(e.state) THEN
+				PERFORM @extschema@.iblt_repair_fail(e, statements[i], keys[i]);
+			END IF;
+			failed := failed || i;
+			IF cardinality(failed) = cardinality(remaining) THEN
+				e.hint := 'Nothing was changed, for no order of the statements would do. '
+					'A row referred to may be missing in another table, or rows exchange values that must be unique.';
+				PERFORM @extschema@.iblt_repair_fail(e, statements[i], keys[i]);
+			END IF;
 		END LOOP;
-		IF cardinality(failed) = cardinality(remaining) THEN
-			RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, DETAIL = detail, HINT = 'Nothing was changed, for no order of the '
-				'statements would do. A row referred to may be missing in another table, or rows exchange values that must be unique.';
-		END IF;
 		remaining := ARRAY(SELECT f FROM unnest(failed) WITH ORDINALITY AS x(f, position) ORDER BY position DESC);
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_repair_execute_passes(text[], bigint[], boolean[]) IS
+COMMENT ON FUNCTION iblt_repair_execute_passes(text[], bigint[], boolean[], text[], text) IS
 'runs statements in an order that foreign keys and unique indexes allow';
 
-CREATE FUNCTION iblt_repair_execute(statements text[], n bigint[], at_most boolean[]) RETURNS integer
+CREATE FUNCTION iblt_repair_check_deferred(path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
+	try record := @extschema@.iblt_repair_try(ARRAY[sql], '{0}', '{f}', path);
 BEGIN
+	IF try.failed IS NOT NULL THEN
+		PERFORM @extschema@.iblt_repair_fail(try.e, sql, NULL);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_check_deferred(text) IS 'runs all triggers and checks that are deferred';
+
+-- As replication does: what the caller had deferred before is checked first, as it was meant.
+CREATE FUNCTION iblt_repair_execute(statements text[], n bigint[], at_most boolean[], keys text[], path text, as_replica boolean)
+RETURNS integer
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	role text := current_setting('session_replication_role');
+	change boolean := as_replica AND role <> 'replica';
+	try record;
+BEGIN
+	IF change THEN
+		PERFORM @extschema@.iblt_repair_check_deferred(path);
+		PERFORM set_config('session_replication_role', 'replica', true);
+	END IF;
 	SET CONSTRAINTS ALL DEFERRED;
-	BEGIN
-		FOR i IN 1 .. cardinality(statements) LOOP
-			PERFORM @extschema@.iblt_repair_statement(statements[i], n[i], at_most[i]);
-		END LOOP;
-	EXCEPTION WHEN foreign_key_violation OR restrict_violation OR unique_violation OR exclusion_violation THEN
-		PERFORM @extschema@.iblt_repair_execute_passes(statements, n, at_most);
-	END;
-	-- what is deferred is checked here, before anybody is told that it was applied
-	SET CONSTRAINTS ALL IMMEDIATE;
+	try := @extschema@.iblt_repair_try(statements, n, at_most, path);
+	IF @extschema@.iblt_repair_is_order((try.e).state) THEN
+		PERFORM @extschema@.iblt_repair_execute_passes(statements, n, at_most, keys, path);
+	ELSIF try.failed IS NOT NULL THEN
+		PERFORM @extschema@.iblt_repair_fail(try.e, statements[try.failed], keys[try.failed]);
+	END IF;
+	-- before anybody is told that it was applied
+	PERFORM @extschema@.iblt_repair_check_deferred(path);
+	IF change THEN
+		PERFORM set_config('session_replication_role', role, true);
+	END IF;
 	RETURN cardinality(statements);
 END
 $$;
-COMMENT ON FUNCTION iblt_repair_execute(text[], bigint[], boolean[]) IS
+COMMENT ON FUNCTION iblt_repair_execute(text[], bigint[], boolean[], text[], text, boolean) IS
 'runs the statements of a repair, each of which must change a number of rows';
 
 -- Applying
@@ -565,19 +734,28 @@ CREATE FUNCTION iblt_repair_run(conn text, plan jsonb, steps @extschema@.iblt_re
 AS $$
 DECLARE
 	target text := plan -> 'repair' ->> 'target';
+	schema text := plan -> target ->> 'schema';
+	path text := plan -> 'repair' ->> 'search_path';
+	as_replica boolean := plan -> 'repair' ->> 'as_replica';
 	-- a row may have gone with the row it referred to
-	cascades boolean := jsonb_path_exists(plan, '$.repair.foreign[*] ? (@.self == true && @.delete == "CASCADE")');
+	cascades boolean := NOT as_replica AND jsonb_path_exists(plan, '$.repair.foreign[*] ? (@.self == true && @.delete == "CASCADE")');
 	statements text[];
 	n bigint[];
 	at_most boolean[];
+	keys text[];
 	done integer;
 BEGIN
 	SELECT coalesce(array_agg(s.sql ORDER BY s.ordinality), '{}'), array_agg(s.n ORDER BY s.ordinality),
-		array_agg(cascades AND s.action = 'delete' ORDER BY s.ordinality)
-	INTO statements, n, at_most FROM unnest(steps) WITH ORDINALITY AS s WHERE s.status = 'preview';
+		array_agg(cascades AND s.action = 'delete' ORDER BY s.ordinality), array_agg(s.key::text ORDER BY s.ordinality)
+	INTO statements, n, at_most, keys FROM unnest(steps) WITH ORDINALITY AS s WHERE s.status = 'preview';
 	PERFORM @extschema@.iblt_compare_progress(plan, format('changing %s: %s statements', plan -> 'repair' ->> 'relation', cardinality(statements)));
-	done := @extschema@.iblt_peer_ask(conn, target, format('SELECT %s.iblt_repair_execute(%L, %L, %L)',
-		plan -> target ->> 'schema', statements, n, at_most), 0.01);
+	IF target = 'there' AND conn IS NOT NULL THEN
+		PERFORM @extschema@.iblt_peer_send_keys(conn, schema, format('iblt_repair_execute of %s statements', cardinality(statements)),
+			format('SELECT %s.iblt_repair_execute(%L, %L, %L, %L, %L, %L)', schema, statements, n, at_most, keys, path, as_replica));
+		done := @extschema@.iblt_peer_value(conn, 0.01, 2);
+	ELSE
+		done := @extschema@.iblt_repair_execute(statements, n, at_most, keys, path, as_replica);
+	END IF;
 	IF done IS DISTINCT FROM cardinality(statements) THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure', MESSAGE = 'the peer''s answer was lost', DETAIL = 'Nothing was changed.';
 	END IF;
@@ -706,7 +884,9 @@ CREATE FUNCTION iblt_repair(
 	deletes boolean DEFAULT true,
 	"cascade" boolean DEFAULT false,
 	apply boolean DEFAULT false,
-	progress boolean DEFAULT false)
+	progress boolean DEFAULT false,
+	apply_search_path text DEFAULT NULL,
+	as_replica boolean DEFAULT false)
 RETURNS TABLE (key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
@@ -736,7 +916,8 @@ DECLARE
 		|| jsonb_build_object('max_differences', max_differences, 'cast_types', cast_types, 'timeout', timeout, 'progress', progress,
 			'name', @extschema@.iblt_compare_peer_name(relation, NULL));
 	repair jsonb := jsonb_build_object('target', CASE direction WHEN 'pull' THEN 'here' ELSE 'there' END,
-		'inserts', inserts, 'updates', updates, 'deletes', deletes, 'cascade', "cascade", 'apply', apply);
+		'inserts', inserts, 'updates', updates, 'deletes', deletes, 'cascade', "cascade", 'apply', apply,
+		'search_path', apply_search_path, 'as_replica', as_replica);
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_repair_' || gen_random_uuid() END;
 	committing boolean := false;
 	plan jsonb;
@@ -750,7 +931,7 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
-		PERFORM @extschema@.iblt_repair_check_options(direction, ARRAY[inserts, updates, deletes, "cascade", apply]);
+		PERFORM @extschema@.iblt_repair_check_options(direction, ARRAY[inserts, updates, deletes, "cascade", apply, as_replica]);
 		PERFORM @extschema@.iblt_compare_check_options(relation, options);
 		FOR attempt IN 1 .. 3 LOOP
 			BEGIN
@@ -793,5 +974,5 @@ BEGIN
 	RETURN QUERY SELECT s.key, s.action, s.sql || ';', s.status, s.detail FROM unnest(steps) WITH ORDINALITY AS s ORDER BY s.ordinality;
 END
 $$;
-COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text, integer, boolean, integer, interval, boolean, boolean, boolean, boolean, boolean, boolean) IS
+COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text, integer, boolean, integer, interval, boolean, boolean, boolean, boolean, boolean, boolean, text, boolean) IS
 'the statements that make one side like the other, which are run only with apply => true';

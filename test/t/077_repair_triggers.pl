@@ -1,0 +1,181 @@
+# Triggers during a repair: under which search_path they run, and which ones run when
+# it applies as replication does.
+use strict;
+use warnings;
+
+use IbltRepair;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($here, $there) = repair_servers();
+sub node { return $_[0] eq 'pull' ? $here : $there }
+sub source { return $_[0] eq 'pull' ? $there : $here }
+sub prefix { return $_[0] eq 'pull' ? '' : 'on the peer: ' }
+sub all { return 'SELECT * FROM ' . call(@_) }
+
+# Row 2 is another one on the target, 3 is missing, and it alone has 9.
+sub drift
+{
+	my ($direction, $table) = @_;
+	$_->safe_psql('postgres', "SET search_path = \"the App\", public; SET session_replication_role = replica; DELETE FROM $table; INSERT INTO $table SELECT g, g FROM generate_series(1, 5) g") foreach ($here, $there);
+	node($direction)->safe_psql('postgres', "SET search_path = \"the App\", public; SET session_replication_role = replica; UPDATE $table SET v = 'drift' WHERE id = 2; DELETE FROM $table WHERE id = 3; INSERT INTO $table VALUES (9, 'extra')");
+	return;
+}
+
+# --- search_path ---------------------------------------------------------------------------
+
+# The trigger, a default, a check, and a trigger at the end name what they use without a schema.
+both(q{CREATE SCHEMA "the App"; SET search_path = "the App", public;
+	CREATE TABLE journal (what text, path text);
+	CREATE FUNCTION note(text) RETURNS void LANGUAGE plpgsql AS 'BEGIN INSERT INTO journal VALUES ($1, current_setting(''search_path'')); END';
+	CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM note(TG_NAME); RETURN coalesce(NEW, OLD); END';
+	CREATE FUNCTION standard() RETURNS int LANGUAGE plpgsql AS 'BEGIN PERFORM note(''default''); RETURN 1; END';
+	CREATE FUNCTION valid(int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN PERFORM note(''check''); RETURN true; END';
+	CREATE TABLE items (id int PRIMARY KEY, v text, extra int DEFAULT standard(), CHECK (valid(id)));
+	CREATE TRIGGER before_row BEFORE INSERT OR UPDATE OR DELETE ON items FOR EACH ROW EXECUTE FUNCTION noted();
+	CREATE CONSTRAINT TRIGGER at_end AFTER INSERT ON items DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION noted();
+	CREATE SCHEMA evil; CREATE FUNCTION evil.bad(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+	CREATE OPERATOR evil.<> (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.bad); CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.bad);
+	CREATE FUNCTION evil.set_config(text, text, boolean) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
+	CREATE FUNCTION evil.current_setting(text) RETURNS text LANGUAGE sql AS 'SELECT ''evil''::text'});
+# what the peer's session has when rows are read once more
+$_->safe_psql('postgres', q{CREATE TABLE seen (path text, role text); CREATE FUNCTION seen() RETURNS boolean LANGUAGE plpgsql AS
+	'BEGIN IF current_setting(''transaction_read_only'') = ''off'' THEN INSERT INTO public.seen VALUES (current_setting(''search_path''), current_setting(''session_replication_role'')); END IF; RETURN true; END'})
+  foreach ($here, $there);
+my $seen = "condition => 'public.seen()', exclude => '{extra}'";
+my $table = '"the App".items';
+foreach my $direction ('pull', 'push')
+{
+	my $node = node($direction);
+	drift($direction, $table);
+	$node->safe_psql('postgres', 'TRUNCATE "the App".journal, seen');
+	my $before = contents($node, $table);
+	like(failure(all($table, $direction, "apply => true, $seen")),
+		qr/42883: ${\ prefix($direction)}function note\(name\) does not exist.*Context: PL\/pgSQL function "the App"\.noted\(\) line 1 at PERFORM.*HINT:  .*Set apply_search_path if a trigger/s,
+		"$direction: a trigger that names things without a schema: an error, and a hint at the option");
+	like(failure(all($table, $direction, "apply => true, apply_search_path => 'public', $seen")), qr/42883: (?!.*apply_search_path)/s, 'without one if it was used');
+	like(failure(all($table, $direction, "apply_search_path => '\"the App', $seen")), qr/22023: ${\ prefix($direction)}apply_search_path is not a list of schemas/, 'a malformed path is an error, in a preview, too');
+	is(contents($node, $table), $before, 'and nothing was changed');
+	is($node->safe_psql('postgres', 'SELECT * FROM "the App".journal'), '', 'by a trigger neither');
+
+	# PostgreSQL's own functions are not first in this one
+	my $path = 'evil, "the App", pg_catalog';
+	my $session = IbltTest::Session->new($here);
+	$session->run("SET search_path = public, evil; BEGIN");
+	is($session->run('SELECT count(*) FROM ' . call($table, $direction, "apply => true, apply_search_path => '$path', $seen")), '3', "$direction: with the option it is repaired");
+	is($session->run('SHOW search_path; COMMIT; SHOW search_path'), "public, evil\npublic, evil", 'this session has its own search_path again');
+	$session->quit;
+	same($table, $direction);
+	# (evil.current_setting, which is in the path)
+	is($node->safe_psql('postgres', 'SELECT what, path, count(*) FROM "the App".journal GROUP BY 1, 2 ORDER BY 1'),
+		"at_end|evil|1\nbefore_row|evil|3\ncheck|evil|2\ndefault|evil|1", 'triggers, defaults and checks ran under that path');
+	is($node->safe_psql('postgres', 'SELECT DISTINCT path, role FROM seen'), 'pg_catalog, pg_temp|origin', 'and nothing else of the repair');
+}
+is($here->safe_psql('postgres', 'SELECT count(*) FROM ' . call($table, 'pull', "apply_search_path => ''")), '0', 'an empty path is one, too');
+
+# the order of statements is found under the path as well
+both('SET search_path = "the App"; CREATE TABLE tree (id int PRIMARY KEY, v text, up int REFERENCES tree);
+	CREATE TRIGGER before_row BEFORE INSERT OR UPDATE OR DELETE ON tree FOR EACH ROW EXECUTE FUNCTION noted()');
+$there->safe_psql('postgres', 'SET search_path = "the App"; INSERT INTO tree VALUES (5, 5, NULL), (3, 3, 5), (1, 1, 3)');
+repair('"the App".tree', 'pull', q{apply => true, apply_search_path => '"the App"'});
+same('"the App".tree', 'rows that refer to each other');
+
+# --- as replication does --------------------------------------------------------------------
+
+both(q{CREATE TABLE fired (name text, role text); CREATE TABLE rep (id int PRIMARY KEY, v text);
+	CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.fired VALUES (TG_NAME, current_setting(''session_replication_role'')); RETURN coalesce(NEW, OLD); END';
+	CREATE TRIGGER ordinary BEFORE INSERT OR UPDATE OR DELETE ON rep FOR EACH ROW EXECUTE FUNCTION fire();
+	CREATE TRIGGER always BEFORE INSERT OR UPDATE OR DELETE ON rep FOR EACH ROW EXECUTE FUNCTION fire(); ALTER TABLE rep ENABLE ALWAYS TRIGGER always;
+	CREATE TRIGGER replica BEFORE INSERT OR UPDATE OR DELETE ON rep FOR EACH ROW EXECUTE FUNCTION fire(); ALTER TABLE rep ENABLE REPLICA TRIGGER replica;
+	CREATE CONSTRAINT TRIGGER replica_at_end AFTER UPDATE ON rep DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fire(); ALTER TABLE rep ENABLE REPLICA TRIGGER replica_at_end;
+	CREATE TRIGGER disabled BEFORE INSERT OR UPDATE OR DELETE ON rep FOR EACH ROW EXECUTE FUNCTION fire(); ALTER TABLE rep DISABLE TRIGGER disabled;
+	CREATE ROLE fixer LOGIN PASSWORD 'right'; GRANT SELECT, INSERT, UPDATE, DELETE ON rep TO fixer; GRANT INSERT ON fired, seen TO fixer});
+$here->safe_psql('postgres', qq{GRANT USAGE ON SCHEMA "db ""link" TO fixer; CREATE SERVER "node b" FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
+	GRANT USAGE ON FOREIGN SERVER "node b" TO fixer; CREATE USER MAPPING FOR fixer SERVER "node b" OPTIONS (user 'fixer', password 'right'); GRANT USAGE ON SCHEMA public TO fixer});
+$there->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "Their Iblt" TO fixer');
+hba($there, 'local all fixer scram-sha-256');
+my $fired = "SELECT name || ' ' || role || ' ' || count(*) FROM fired GROUP BY name, role ORDER BY name";
+foreach my $direction ('pull', 'push')
+{
+	my $node = node($direction);
+	drift($direction, 'rep');
+	$node->safe_psql('postgres', 'TRUNCATE fired, seen');
+	my $session = IbltTest::Session->new($here);
+	$session->run('SET session_replication_role = local; BEGIN');
+	is($session->run('SELECT status, count(*) FROM ' . call('rep', $direction, "apply => true, as_replica => true, condition => 'public.seen()'") . ' GROUP BY 1'), 'applied|3', "$direction, as_replica: it is repaired");
+	is($session->run('SHOW session_replication_role; COMMIT; SHOW session_replication_role'), "local\nlocal", 'this session has its own role again');
+	$session->quit;
+	same('rep', "$direction, as_replica");
+	is($node->safe_psql('postgres', $fired), "always replica 3\nreplica replica 3\nreplica_at_end replica 1", 'triggers for replicas have fired, no others');
+	is($node->safe_psql('postgres', 'SELECT DISTINCT role FROM seen'), $direction eq 'pull' ? 'local' : 'origin', 'nothing else of the repair ran so');
+
+	drift($direction, 'rep');
+	$node->safe_psql('postgres', 'TRUNCATE fired');
+	repair('rep', $direction, 'apply => true');
+	is($node->safe_psql('postgres', $fired), "always origin 3\nordinary origin 3", 'without the option, others');
+	like(failure(all('rep', $direction, 'apply => true, as_replica => NULL')), qr/22023: .*as_replica must not be null/, 'NULL is an error');
+
+	# who may not
+	drift($direction, 'rep');
+	my $before = contents($node, 'rep');
+	my $holder = IbltTest::Session->new($node);
+	# nothing is even locked
+	$holder->run('BEGIN; SELECT FROM rep WHERE id = 2 FOR UPDATE');
+	like(failure(all('rep', $direction, 'apply => true, as_replica => true', "'node b'"), user => 'fixer'),
+		qr/42501: ${\ prefix($direction)}permission denied to set session_replication_role.*HINT:  Repair as a superuser/s, "$direction: who may not set the role: an error");
+	is(contents($node, 'rep'), $before, 'and nothing was changed');
+	$holder->run('ROLLBACK');
+	$holder->quit;
+	is(failure(all('rep', $direction, 'as_replica => true', "'node b'"), user => 'fixer'), '', 'a preview takes no such right');
+	SKIP:
+	{
+		skip 'no rights on parameters before PostgreSQL 15', 1 if major_version() < 15;
+		$node->safe_psql('postgres', 'GRANT SET ON PARAMETER session_replication_role TO fixer');
+		is(repair('rep', $direction, 'apply => true, as_replica => true', user => 'fixer', peer => "'node b'"),
+			"delete {\"id\": 9} applied\ninsert {\"id\": 3} applied\nupdate {\"id\": 2} applied", 'with the right to, it is repaired');
+	}
+}
+
+# foreign keys: rows that refer to deleted ones stay as they are
+foreach my $action ('NO ACTION', 'CASCADE', 'SET NULL')
+{
+	both("DROP TABLE IF EXISTS refers; DROP TABLE IF EXISTS referred; CREATE TABLE referred (id int PRIMARY KEY, v text); CREATE TABLE refers (id int PRIMARY KEY, r int REFERENCES referred ON DELETE $action)");
+	drift('push', 'referred');
+	$there->safe_psql('postgres', 'INSERT INTO refers VALUES (1, 9), (2, 9), (3, 1)');
+	my ($before, $rows) = map { contents($there, $_) } ('referred', 'refers');
+	my $says = "2 rows of public.refers refer to such rows by constraint refers_r_fkey ON DELETE $action";
+	like(repair('referred', 'push', 'as_replica => true'), qr/^delete \{"id": 9\} preview foreign keys are not enforced, for all such rows: $says$/m, "as_replica, $action: a preview tells of rows that refer");
+	like(failure(all('referred', 'push', 'as_replica => true, apply => true')), qr/2BP01: the repair would leave rows that refer to missing rows.*$says.*HINT:  Nothing was changed/s, 'it is refused');
+	is(contents($there, 'referred'), $before, 'nothing was changed');
+	like(repair('referred', 'push', 'as_replica => true, apply => true, cascade => true'), qr/^delete \{"id": 9\} applied foreign keys are not enforced, for all such rows: $says$/m, 'unless cascade => true');
+	same('referred', "as_replica, $action");
+	is(contents($there, 'refers'), $rows, 'the rows that refer are as they were');
+}
+both('CREATE TABLE self (id int PRIMARY KEY, v text, up int REFERENCES self ON DELETE CASCADE)');
+$there->safe_psql('postgres', 'INSERT INTO self VALUES (1, 1, NULL), (2, 2, 1), (3, 3, 2), (4, 4, NULL)');
+$here->safe_psql('postgres', 'INSERT INTO self VALUES (4, 4, 4)');
+repair('self', 'push', 'apply => true, as_replica => true');
+same('self', 'as_replica: rows of a tree that go together are deleted one by one');
+$here->safe_psql('postgres', 'TRUNCATE refers, referred');
+$there->safe_psql('postgres', "DELETE FROM refers; INSERT INTO referred VALUES (77); INSERT INTO refers VALUES (77, 77)");
+like(failure(all('refers', 'pull', 'apply => true')), qr/23503/, 'rows that refer to missing ones are an error');
+is(repair('refers', 'pull', 'apply => true, as_replica => true'), 'insert {"id": 77} applied', 'but not with as_replica');
+
+# what finds equal values where a constraint is deferrable is a trigger
+both('CREATE TABLE def (id int PRIMARY KEY, v text UNIQUE DEFERRABLE)');
+drift('pull', 'def');
+like(failure(all('def', 'pull', 'apply => true, as_replica => true')), qr/0A000: public\.def cannot be repaired as replication does.*DETAIL:  Nothing would check constraints that are deferrable: def_v_key/s, 'deferrable unique constraints are refused');
+like(failure('SET session_replication_role = replica; ' . all('def', 'pull', 'apply => true')), qr/0A000: public\.def cannot/, 'also if the session has that role already');
+is(lines(repair('def', 'pull', 'apply => true')), 3, 'without it they are repaired');
+
+# what the caller has deferred before is checked as it was meant
+both('CREATE TABLE late (id int PRIMARY KEY, v int REFERENCES referred DEFERRABLE INITIALLY DEFERRED)');
+drift('pull', 'rep');
+like(failure('BEGIN; INSERT INTO late VALUES (1, 12345); ' . all('rep', 'pull', 'apply => true, as_replica => true')), qr/23503: .*"late_v_fkey"/, 'a violation that the caller deferred is not lost');
+$here->safe_psql('postgres', 'BEGIN; INSERT INTO rep VALUES (50, 50); SELECT * FROM ' . call('rep', 'pull', 'apply => true, as_replica => true') . '; COMMIT');
+same('rep', 'after statements of the caller');
+
+nothing_open('at the end');
+$_->stop foreach ($here, $there);
+done_testing();
