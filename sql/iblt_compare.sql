@@ -777,6 +777,23 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_compare_condition(jsonb, text, text) IS 'the condition on the rows of a side, behind WHERE or AND';
 
+-- A condition may name any column without its table, so it stands in a subquery of
+-- its own, where it sees no column but the relation's.  The planner pulls that up.
+-- Only the columns in use are listed: there may be no right to read the others.
+CREATE FUNCTION iblt_compare_rows_sql(plan jsonb, side text, more text[] DEFAULT '{}') RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN plan -> side ->> 'condition' IS NULL THEN format('%s AS t', plan -> side ->> 'relation')
+	ELSE format('(SELECT %s FROM %s AS t%s) AS t', (SELECT string_agg(format('t.%I', name), ', ') FROM (
+			SELECT c ->> 'name' FROM jsonb_array_elements(plan -> 'columns') AS c
+			UNION
+			SELECT unnest(CASE WHEN (plan ->> 'versions')::boolean THEN '{tableoid,ctid,xmin}' || more ELSE more END)) AS used(name)),
+		plan -> side ->> 'relation', @extschema@.iblt_compare_condition(plan, side, 'WHERE')) END
+$$;
+COMMENT ON FUNCTION iblt_compare_rows_sql(jsonb, text, text[]) IS
+'the rows t of a side that its condition is true of, as an item of FROM; with system columns and others if they are named';
+
 CREATE FUNCTION iblt_compare_sketch_sql(plan jsonb, side text, capacity integer) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -906,13 +923,13 @@ CREATE FUNCTION iblt_compare_unique_sql(plan jsonb, side text) RETURNS text
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SELECT CASE WHEN %1$s IS NOT NULL THEN %2$s END AS digest, %3$s::text AS mark,'
-			' CASE WHEN %1$s IS NOT NULL THEN %4$s END AS content FROM %5$s LEFT JOIN %6$s AS t ON %7$s%8$s ORDER BY iblt_n',
+			' CASE WHEN %1$s IS NOT NULL THEN %4$s END AS content FROM %5$s LEFT JOIN %6$s ON %7$s ORDER BY iblt_k.iblt_n',
 		format('t.%I', plan -> 'key' -> 0 ->> 'name'), @extschema@.iblt_compare_content_checksum(plan, side),
 		@extschema@.iblt_compare_mark_sql(plan),
 		format(CASE WHEN plan ? 'texts' THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END,
 			@extschema@.iblt_compare_content_sql(plan)),
-		@extschema@.iblt_compare_keys_sql(plan), plan -> side ->> 'relation',
-		@extschema@.iblt_compare_match_sql(plan, side), @extschema@.iblt_compare_condition(plan, side, 'AND'))
+		@extschema@.iblt_compare_keys_sql(plan), @extschema@.iblt_compare_rows_sql(plan, side),
+		@extschema@.iblt_compare_match_sql(plan, side))
 $$;
 COMMENT ON FUNCTION iblt_compare_unique_sql(jsonb, text) IS
 'a query for the rows of the unique keys in $1 on a side, one line a key, found or not';
@@ -928,14 +945,13 @@ AS $$
 			' %s AS content'
 			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n, sum(mark) AS mark, (array_agg(content))[1] AS content'
 			' FROM (SELECT iblt_k.iblt_k1 AS hash, iblt_j.iblt_key AS key, %s AS checksum, %s AS mark, %s AS content'
-			' FROM %s JOIN %s AS t ON %s, LATERAL (SELECT %s AS iblt_key) AS iblt_j%s) AS iblt_a'
+			' FROM %s JOIN %s ON %s, LATERAL (SELECT %s AS iblt_key) AS iblt_j) AS iblt_a'
 			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key',
 		CASE WHEN plan ? 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1] ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		@extschema@.iblt_compare_content_checksum(plan, side), @extschema@.iblt_compare_mark_sql(plan),
-		@extschema@.iblt_compare_content_sql(plan), @extschema@.iblt_compare_keys_sql(plan), plan -> side ->> 'relation',
-		@extschema@.iblt_compare_match_sql(plan, side), @extschema@.iblt_compare_json_sql(plan -> 'key', true),
-		@extschema@.iblt_compare_condition(plan, side, 'WHERE'))
+		@extschema@.iblt_compare_content_sql(plan), @extschema@.iblt_compare_keys_sql(plan), @extschema@.iblt_compare_rows_sql(plan, side),
+		@extschema@.iblt_compare_match_sql(plan, side), @extschema@.iblt_compare_json_sql(plan -> 'key', true))
 $$;
 COMMENT ON FUNCTION iblt_compare_groups_sql(jsonb, text) IS
 'a query for the rows of keys with the hashes in $1 on a side, one line a key that is there';

@@ -386,15 +386,16 @@ COMMENT ON FUNCTION iblt_repair_outside(text, jsonb, iblt_repair_step[]) IS
 
 -- What refers to the rows
 
-CREATE FUNCTION iblt_repair_rows_sql(plan jsonb) RETURNS text
+CREATE FUNCTION iblt_repair_rows_sql(plan jsonb, more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('%s JOIN %s AS t ON %s%s', @extschema@.iblt_compare_keys_sql(plan),
-		plan -> target ->> 'relation', @extschema@.iblt_compare_match_sql(plan, target), @extschema@.iblt_compare_condition(plan, target, 'AND'))
+	SELECT format('%s JOIN %s ON %s', @extschema@.iblt_compare_keys_sql(plan),
+		@extschema@.iblt_compare_rows_sql(plan, target, more), @extschema@.iblt_compare_match_sql(plan, target))
 	FROM (SELECT plan -> 'repair' ->> 'target') AS side(target)
 $$;
-COMMENT ON FUNCTION iblt_repair_rows_sql(jsonb) IS 'the target''s rows t of the keys in $1, as a FROM clause';
+COMMENT ON FUNCTION iblt_repair_rows_sql(jsonb, text[]) IS
+'the target''s rows t of the keys in $1, as a FROM clause; with columns beside those compared if they are named';
 
 CREATE FUNCTION iblt_repair_referring_sql(plan jsonb, foreign_key jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -403,7 +404,7 @@ AS $$
 	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s FROM %s)'
 		' SELECT count(*) FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
 		string_agg(format('t.%I AS iblt_r%s', c ->> 'referenced', position), ', ' ORDER BY position),
-		@extschema@.iblt_repair_rows_sql(plan), foreign_key ->> 'table',
+		@extschema@.iblt_repair_rows_sql(plan, '{tableoid,ctid}' || array_agg(c ->> 'referenced')), foreign_key ->> 'table',
 		string_agg(format('iblt_d.iblt_r%s %s r.%I', position, c ->> 'equal', c ->> 'referring'), ' AND ' ORDER BY position))
 	FROM jsonb_array_elements(foreign_key -> 'columns') WITH ORDINALITY AS a(c, position)
 $$;

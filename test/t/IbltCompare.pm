@@ -41,7 +41,7 @@ sub truth
 	{
 		my ($node, $n, $name, $where) = @$side;
 		my $text = $node->safe_psql('postgres', "SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1;
-			SELECT (SELECT to_jsonb(j) FROM (SELECT $key) AS j), to_jsonb(t) FROM (SELECT $columns FROM $name) AS t"
+			SELECT (SELECT to_jsonb(j.*) FROM (SELECT $key) AS j), to_jsonb(t.*) FROM (SELECT $columns FROM $name) AS t"
 			  . ($where ? " WHERE $where" : ''));
 		foreach my $line (split /\n/, $text)
 		{
