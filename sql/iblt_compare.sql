@@ -579,7 +579,8 @@ $$;
 COMMENT ON FUNCTION iblt_compare_key_names(jsonb, jsonb, jsonb, jsonb) IS
 'the columns that identify a row; NULL for a whole row';
 
-CREATE FUNCTION iblt_compare_check_types(columns jsonb, cast_types boolean) RETURNS void
+-- bare: neither relation has a column, so they are equal if they have as many rows.
+CREATE FUNCTION iblt_compare_check_types(columns jsonb, cast_types boolean, bare boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -590,7 +591,7 @@ DECLARE
 			ELSE ', which is made of another type there' END), '; ')
 		FROM jsonb_array_elements(columns) AS c WHERE c ->> 'cast' <> '');
 BEGIN
-	IF columns = '[]' THEN
+	IF columns = '[]' AND NOT bare THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column', MESSAGE = 'the relations have no columns to compare';
 	ELSIF problems IS NOT NULL AND NOT cast_types THEN
 		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
@@ -599,7 +600,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_check_types(jsonb, boolean) IS 'an error that names the columns of different types';
+COMMENT ON FUNCTION iblt_compare_check_types(jsonb, boolean, boolean) IS 'an error that names the columns of different types';
 
 -- Bytes of a canonical key of these columns, if every one has a fixed width, one
 -- representation for each value (unlike -0 and 0 of floating-point types),
@@ -704,7 +705,8 @@ BEGIN
 	SELECT coalesce(jsonb_agg(c ORDER BY position), '[]') INTO columns
 		FROM jsonb_array_elements(common) WITH ORDINALITY AS a(c, position)
 		WHERE options -> 'columns' IS NULL OR (options -> 'columns') ? (c ->> 'name') OR names ? (c ->> 'name');
-	PERFORM @extschema@.iblt_compare_check_types(columns, (options ->> 'cast_types')::boolean);
+	PERFORM @extschema@.iblt_compare_check_types(columns, (options ->> 'cast_types')::boolean,
+		here -> 'columns' = '[]' AND there -> 'columns' = '[]');
 	SELECT jsonb_agg(c ORDER BY n.position) INTO key
 		FROM jsonb_array_elements_text(names) WITH ORDINALITY AS n(name, position)
 		JOIN jsonb_array_elements(columns) AS c ON c ->> 'name' = n.name;
@@ -739,14 +741,14 @@ $$;
 COMMENT ON FUNCTION iblt_compare_expression(jsonb) IS 'a column''s value as it is compared';
 
 -- A function takes 100 arguments; a row has room for more columns.  A sole column
--- is in a row, too, for it may bear the name t.
+-- is in a row, too, for it may bear the name t.  Without columns, all rows are the same.
 CREATE FUNCTION iblt_compare_checksum(plan jsonb, side text, columns jsonb, seed bigint) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format(CASE WHEN count(*) NOT BETWEEN 2 AND 90 THEN '%s.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))'
 			ELSE '%s.iblt_checksum_seeded(%L::pg_catalog.int8, %s)' END, plan -> side ->> 'schema', seed,
-		string_agg(@extschema@.iblt_compare_expression(c), ', ' ORDER BY position))
+		coalesce(string_agg(@extschema@.iblt_compare_expression(c), ', ' ORDER BY position), 'NULL::pg_catalog.text'))
 	FROM jsonb_array_elements(columns) WITH ORDINALITY AS a(c, position)
 $$;
 COMMENT ON FUNCTION iblt_compare_checksum(jsonb, text, jsonb, bigint) IS 'the expression of a checksum of columns';

@@ -42,7 +42,7 @@ CREATE FUNCTION iblt_repair_content_sql(plan jsonb) RETURNS text
 AS $$
 	-- format uses the type's output; a cast to text would lose the blanks of a
 	-- character(n).  IS NULL is also true of a row of nulls.
-	SELECT format('to_jsonb(ARRAY[%s])', string_agg(format('CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END', coalesce(
+	SELECT format('to_jsonb(ARRAY[%s]::text[])', string_agg(format('CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END', coalesce(
 		format('t.%I::', c ->> 'name') || @extschema@.iblt_repair_via(c), @extschema@.iblt_compare_expression(c))), ', ' ORDER BY position))
 	FROM jsonb_array_elements(plan -> 'columns') WITH ORDINALITY AS a(c, position)
 $$;
@@ -213,10 +213,10 @@ CREATE FUNCTION iblt_repair_columns(plan jsonb, described jsonb) RETURNS jsonb
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT jsonb_agg(d || jsonb_build_object('name', c ->> 'name', 'column', quote_ident(c ->> 'name'),
+	SELECT coalesce(jsonb_agg(d || jsonb_build_object('name', c ->> 'name', 'column', quote_ident(c ->> 'name'),
 		'suffix', concat('::' || @extschema@.iblt_repair_via(c), '::', d ->> 'type'),
 		'key', NOT (plan ->> 'whole_row')::boolean AND (plan -> 'key') @> jsonb_build_array(jsonb_build_object('name', c -> 'name')))
-		ORDER BY position)
+		ORDER BY position), '[]')
 	FROM jsonb_array_elements(plan -> 'columns') WITH ORDINALITY AS a(c, position),
 		LATERAL (SELECT described -> 'columns' -> (c ->> 'name')) AS b(d)
 $$;
@@ -270,8 +270,8 @@ AS $$
 	SELECT coalesce(array_agg(ROW(x.id, x.key, x.action, CASE x.action
 			WHEN 'delete' THEN format('DELETE FROM %s WHERE %s', plan -> 'repair' ->> 'relation', p.this)
 			WHEN 'update' THEN format('UPDATE %s SET %s WHERE %s', plan -> 'repair' ->> 'relation', p.changes, p.this)
-			ELSE format('INSERT INTO %s (%s)%s VALUES (%s)', plan -> 'repair' ->> 'relation', p.names,
-				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' ELSE '' END, p.vals) END, 'preview',
+			ELSE format('INSERT INTO %s%s%s %s', plan -> 'repair' ->> 'relation', ' (' || p.names || ')',
+				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' END, coalesce('VALUES (' || p.vals || ')', 'DEFAULT VALUES')) END, 'preview',
 		CASE WHEN x.several THEN 'several rows have this key although an index says that it is unique; see amcheck'
 			WHEN x.action = 'update' AND p.fixed IS NOT NULL THEN 'differs in a column that is GENERATED ALWAYS AS IDENTITY: ' || p.fixed
 			WHEN x.action = 'update' AND p.changes IS NULL AND p.made IS NOT NULL THEN 'differs only in generated columns: ' || p.made
@@ -315,8 +315,8 @@ AS $$
 				THEN 'DELETE FROM %1$s WHERE (tableoid, ctid) OPERATOR(pg_catalog.=) ANY (SELECT tableoid, ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s)'
 				ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s))' END,
 				plan -> 'repair' ->> 'relation', p.this, coalesce(' AND (' || (plan -> (plan -> 'repair' ->> 'target') ->> 'condition') || E'\n)', ''), x.n)
-			WHEN 'insert' THEN format('INSERT INTO %s (%s)%s %s', plan -> 'repair' ->> 'relation', p.names,
-				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' ELSE '' END, CASE x.n WHEN 1 THEN format('VALUES (%s)', p.vals)
+			WHEN 'insert' THEN format('INSERT INTO %s%s%s %s', plan -> 'repair' ->> 'relation', ' (' || p.names || ')',
+				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' END, CASE x.n WHEN 1 THEN coalesce('VALUES (' || p.vals || ')', 'DEFAULT VALUES')
 				ELSE format('SELECT %s FROM pg_catalog.generate_series(1, %s)', p.vals, x.n) END) END, 'preview',
 		CASE x.action WHEN 'update' THEN 'differs in a value that has the same text on both sides' END,
 		x.n, NULL)::@extschema@.iblt_repair_step), '{}')
