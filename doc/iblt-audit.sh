@@ -34,7 +34,10 @@ case ${1-} in
 --tsv) form=tsv; shift ;;
 esac
 
-# The arguments go to the server as named arguments, each quoted by psql.
+# The arguments go to the server as named arguments, each quoted by psql. A server
+# may log what it is sent, so that nothing goes there that holds a password, and no
+# name that is not known: it may be a connection string in a wrong place. For the
+# same reason, these messages show no argument.
 function=iblt_audit
 call="extra_columns => 'error'"
 given=$#
@@ -45,11 +48,18 @@ for argument in "$@"; do
 	*=*) ;;
 	*) could_not_tell 'arguments are NAME=VALUE' ;;
 	esac
+	case ${argument%%=*} in
+	subscription | peer | tables | schema | publication | max_differences | cast_types) ;;
+	extra_columns | recheck | timeout | trust_filters | progress) ;;
+	*) could_not_tell "argument $((n + 1)) has an unknown name; names are those of iblt_audit's arguments, in lower case" ;;
+	esac
+	case $argument in
+	*[Pp][Aa][Ss][Ss][Ww]*=* | *[Pp][Ww][Dd]*=* | *_[Ss][Ee][Cc][Rr][Ee][Tt]*=* | *[Ss][Cc][Rr][Aa][Mm]_*_[Kk][Ee][Yy]*=* | *://*:*@*)
+		could_not_tell 'a password on a command line is seen by everybody on this machine: use a foreign server' ;;
+	esac
 	case $argument in
 	subscription=*) function=iblt_audit_subscription ;;
 	extra_columns=*) call=${call#extra_columns => \'error\'} ;;
-	peer=*password*=* | peer=*://*:*@*)
-		could_not_tell 'a password on a command line is seen by everybody on this machine: use a foreign server' ;;
 	esac
 	n=$((n + 1))
 	set -- "$@" -v "name$n=${argument%%=*}" -v "value$n=${argument#*=}"

@@ -135,12 +135,34 @@ is("$status $out", '2 ', 'TSV: nothing if there is no answer');
 audit_is([], 2, 'no arguments', stderr => qr/usage/);
 audit_is([$_], 2, "argument $_") foreach ('shop', '--help', '=', 'peer', "subscription", 'schema=shop', 'subscription=', 'peer=');
 audit_is([ @schema, 'publication=shop' ], 2, 'two lists of tables', stderr => qr/exactly one/);
-audit_is([ @schema, 'nosuch=1' ], 2, 'an argument that the function lacks', stderr => qr/does not exist/);
+audit_is([ @schema, 'nosuch=1' ], 2, 'an argument that the function lacks', stderr => qr/^iblt-audit\.sh: argument 3 has an unknown name/);
 audit_is([ @schema, 'schema=shop' ], 2, 'an argument twice');
 audit_is([ 'peer=node_b', "schema=shop'); SELECT 'verdict equal'; --" ], 2, 'quotes in an argument', stderr => qr/does not exist here/);
 audit_is([ 'peer=node_b', q(schema=shop\\') ], 2, 'a backslash in an argument', stderr => qr/does not exist here/);
-audit_is([ "peer=host=${\ $there->host} user=auditor password=tops3cret", 'schema=shop' ], 2, 'a password in an argument', stderr => qr/foreign server/);
-audit_is([ 'peer=postgresql://auditor:tops3cret@localhost/postgres', 'schema=shop' ], 2, 'a password in a URI', stderr => qr/foreign server/);
+foreach my $name (split /\n/, $here->safe_psql('postgres', "SELECT DISTINCT unnest(proargnames[1:pronargs]) FROM pg_proc WHERE proname IN ('iblt_audit', 'iblt_audit_subscription')"))
+{
+	my ($status, $out, $err) = audit([ 'peer=node_b', 'schema=nosuch', "$name=" ]);
+	unlike($err, qr/unknown name/, "argument $name is known");
+}
+{
+	# not even where each statement is logged
+	$here->safe_psql('postgres', "ALTER ROLE auditor SET log_statement = 'all'");
+	my $before = -s $here->logfile;
+	my $host = "host=${\ $there->host} user=auditor";
+	my $uri = 'postgresql://auditor:tops3cret@localhost/postgres';
+	audit_is([ $_, 'schema=shop' ], 2, "a password in an argument: $_", stderr => qr/^iblt-audit\.sh: a password on a command line.*: use a foreign server$/)
+	  foreach ("peer=$host password=tops3cret", "peer=$host password = tops3cret", "peer=$host password\n\t=\n\t'tops3cret'", "peer=$host PASSWORD=tops3cret",
+		"peer=$host sslpassword=tops3cret", "peer=$host Passwd=tops3cret", "peer=password='tops3cret' $host", "peer=$host oauth_client_secret=tops3cret", "peer=$uri", "peer=$uri?sslmode=disable",
+		'peer=POSTGRESQL://auditor:tops3cret@localhost/postgres', 'peer=postgresql://auditor@localhost/postgres?password=tops3cret', "subscription=$host password=tops3cret",
+		"schema=$uri", "tables={$uri}", "timeout=$host password=tops3cret");
+	audit_is([ $_, 'schema=shop' ], 2, "a name that is not known: $_", stderr => qr/^iblt-audit\.sh: argument 1 has an unknown name/)
+	  foreach ("Peer=$host password=tops3cret", "PEER=$uri?application_name=x", "Peer=tops3cret", "peer =$host password=tops3cret", " peer=$host password=tops3cret", "peer tables=tops3cret",
+		"$host password=tops3cret", 'password=tops3cret', 'tops3cret=1', "$uri?sslmode=disable", "peer_relation=tops3cret", "\"peer=tops3cret\"");
+	audit_is([ $_, 'schema=shop' ], 2, "no name: $_", stderr => qr/^iblt-audit\.sh: arguments are NAME=VALUE$/) foreach ($uri, 'tops3cret', '--tops3cret');
+	audit_is([ '--json', '--tsv', "Peer=$uri" ], 2, 'two forms of answer', stderr => qr/^iblt-audit\.sh: arguments are NAME=VALUE$/);
+	is(slurp_file($here->logfile, $before) =~ /tops3cret|unnest|iblt_audit/ ? 'sent' : '', '', 'nothing of them is sent to the server');
+	$here->safe_psql('postgres', 'ALTER ROLE auditor RESET log_statement');
+}
 both('CREATE SCHEMA empty; GRANT USAGE ON SCHEMA empty TO auditor');
 audit_is([ 'peer=node_b', 'schema=empty' ], 2, 'no tables', stderr => qr/no tables to audit/);
 audit_is([ 'peer=node_b', 'tables={}' ], 2, 'an empty list', stderr => qr/no tables to audit/);
