@@ -1,0 +1,171 @@
+# For which transactions iblt_compare waits before it confirms a difference: those that
+# may have written to the relation and are not visible yet, though a subscriber may
+# show their rows already.  Which locks tell them, of which relations, and for how long.
+use strict;
+use warnings;
+
+use IbltTest;
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($publisher, $subscriber) = map { server($_) } qw(publisher subscriber);
+$_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt') foreach ($publisher, $subscriber);
+
+sub synchronous
+{
+	my ($names) = @_;
+	$publisher->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = '$names'");
+	$publisher->reload;
+	wait_for($publisher, "SELECT current_setting('synchronous_standby_names') = '$names'");
+	return;
+}
+
+# A transaction of the publisher that waits for a synchronous standby, once it does.
+sub hanging
+{
+	my ($sql) = @_;
+	synchronous('nosuch');
+	my $run = background($publisher, $sql);
+	wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND backend_type = 'client backend'");
+	return $run;
+}
+
+sub visible
+{
+	my ($run) = @_;
+	synchronous('');
+	finish($run);
+	$publisher->wait_for_catchup('sub');
+	return;
+}
+
+# The differences as a list "id side confirmed", in order, on one line.
+sub compare
+{
+	my ($node, $relation, $options) = @_;
+	my $peer = conninfo($node == $publisher ? $subscriber : $publisher);
+	return join ', ', sort split /\n/, $node->safe_psql('postgres', "SELECT concat_ws(' ', key ->> 'id', side, confirmed) FROM iblt_compare('$relation', $peer" . ($options ? ", $options" : '') . ')');
+}
+
+# Has the publisher transactions that may have written to a relation?
+sub writers
+{
+	my ($relation) = @_;
+	return $publisher->safe_psql('postgres', "SELECT cardinality(iblt_compare_writers('$relation', false))");
+}
+
+# --- locks -----------------------------------------------------------------------------------
+
+$publisher->safe_psql('postgres', 'CREATE TABLE plain (id int PRIMARY KEY, v int); CREATE TABLE child () INHERITS (plain); CREATE TABLE parent (id int PRIMARY KEY, v int) PARTITION BY RANGE (id);
+	CREATE TABLE part PARTITION OF parent FOR VALUES FROM (0) TO (1000) PARTITION BY RANGE (id); CREATE TABLE leaf PARTITION OF part FOR VALUES FROM (0) TO (100);
+	CREATE TABLE unrelated (id int); CREATE MATERIALIZED VIEW kept AS SELECT 1 AS id; CREATE DATABASE twin TEMPLATE postgres');
+my %writes = map { $_ => 1 } ('ROW EXCLUSIVE', 'SHARE ROW EXCLUSIVE', 'EXCLUSIVE', 'ACCESS EXCLUSIVE');
+my $session = IbltTest::Session->new($publisher);
+foreach my $mode ('ACCESS SHARE', 'ROW SHARE', 'ROW EXCLUSIVE', 'SHARE UPDATE EXCLUSIVE', 'SHARE', 'SHARE ROW EXCLUSIVE', 'EXCLUSIVE', 'ACCESS EXCLUSIVE')
+{
+	foreach my $case ([ 'plain', 'plain' ], [ 'child', 'plain' ], [ 'parent', 'parent' ], [ 'part', 'parent' ], [ 'leaf', 'parent' ], [ 'leaf', 'part' ])
+	{
+		my ($locked, $relation) = @$case;
+		$session->run("BEGIN; LOCK TABLE ONLY $locked IN $mode MODE");
+		# a partition is attached under this one
+		my $expected = $writes{$mode} || $mode eq 'SHARE UPDATE EXCLUSIVE' && $locked =~ /^pa/ ? 1 : 0;
+		is(writers($relation), $expected, "$mode on $locked, compared is $relation: " . ($expected ? '' : 'not ') . 'waited for');
+		$session->run('COMMIT');
+	}
+	$session->run("BEGIN; LOCK TABLE unrelated IN $mode MODE");
+	is(writers($_), '0', "$mode on another table is no matter for $_") foreach ('plain', 'parent');
+	$session->run('COMMIT');
+}
+$session->run('BEGIN; REFRESH MATERIALIZED VIEW kept');
+is(writers('kept'), '1', 'a materialized view that is refreshed is waited for');
+$session->run('COMMIT');
+$session->quit;
+{
+	# the same OIDs in another database
+	my ($out, $err);
+	my $other = IPC::Run::start([ 'psql', '-XAtq', '-d', $publisher->connstr('twin'), '-c', 'BEGIN; LOCK TABLE plain; SELECT pg_sleep(600)' ], '<', \'', '>', \$out, '2>', \$err);
+	wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = 'twin' AND wait_event = 'PgSleep'");
+	is(writers('plain'), '0', 'a lock in another database is no matter');
+	$publisher->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'twin'");
+	$other->finish;
+}
+$publisher->safe_psql('postgres', 'DROP TABLE plain, child, parent, unrelated; DROP MATERIALIZED VIEW kept');
+
+# --- commits that hang, in earnest ----------------------------------------------------------------
+
+foreach my $node ($publisher, $subscriber)
+{
+	$node->safe_psql('postgres', 'CREATE TABLE parent (id int PRIMARY KEY, v int) PARTITION BY RANGE (id); CREATE TABLE low PARTITION OF parent FOR VALUES FROM (0) TO (100);
+		CREATE TABLE plain (id int PRIMARY KEY, v int); CREATE TABLE family (id int PRIMARY KEY, v int)');
+}
+$publisher->safe_psql('postgres', 'INSERT INTO parent SELECT g, g FROM generate_series(1, 20) g; INSERT INTO plain TABLE parent; INSERT INTO family TABLE parent; CREATE TABLE high (id int PRIMARY KEY, v int);
+	CREATE TABLE heir (id int PRIMARY KEY, v int); CREATE VIEW all_of_them AS TABLE family UNION ALL TABLE heir;
+	CREATE PUBLICATION pub FOR TABLE parent, plain, family, heir WITH (publish_via_partition_root = true)');
+$subscriber->safe_psql('postgres', "CREATE TABLE rest PARTITION OF parent DEFAULT; CREATE TABLE heir (PRIMARY KEY (id)) INHERITS (family);
+	CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($publisher)} PUBLICATION pub");
+subscribed($subscriber, 4);
+$publisher->wait_for_catchup('sub');
+$subscriber->safe_psql('postgres', "UPDATE $_ SET v = 0 WHERE id = 3") foreach (qw(parent plain family));
+my $view = "peer_relation => 'all_of_them', key_columns => '{id}'";
+is(compare($subscriber, $_), '3 both t', "$_: a difference is confirmed") foreach (qw(parent plain));
+is(compare($subscriber, 'family', $view), '3 both t', 'as is one from a view');
+
+# Longer than a second: a commit that waits for a synchronous standby does not end by itself.
+{
+	my $waiting = hanging('UPDATE plain SET v = -1 WHERE id = 7');
+	wait_for($subscriber, 'SELECT v = -1 FROM plain WHERE id = 7');
+	is(compare($_, 'plain', "timeout => '6 s'") =~ s/ (here|there)//r, '3 both f, 7 both f', $_->name . ': a commit that waits for longer than a second confirms nothing') foreach ($subscriber, $publisher);
+	my $settle = "SELECT iblt_compare_settle(NULL, jsonb_build_object('here', iblt_compare_describe('%s')), 'here', clock_timestamp() + interval '3 s')";
+	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 'f', 'it is waited for until the deadline');
+	is($publisher->safe_psql('postgres', sprintf($settle, 'family')), 't', 'but not where it did not write');
+	visible($waiting);
+	is(compare($subscriber, 'plain'), '3 both t', 'once it is visible, what differs is confirmed');
+	# without a synchronous standby, whoever writes has not committed
+	my $writer = IbltTest::Session->new($publisher);
+	$writer->run('BEGIN; UPDATE plain SET v = -1 WHERE id = 8');
+	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 't', 'a transaction that runs for longer than a second is not waited for');
+	$writer->run('ROLLBACK');
+	$writer->quit;
+}
+
+# ATTACH PARTITION: the partition is not in the tree of the others yet, and its parent
+# has a weak lock only.  The subscriber has the rows of the parent's publication.
+{
+	my $waiting = hanging('BEGIN; ALTER TABLE parent ATTACH PARTITION high FOR VALUES FROM (100) TO (200); INSERT INTO high VALUES (150, 0), (151, 1); COMMIT');
+	wait_for($subscriber, 'SELECT count(*) = 2 FROM parent WHERE id IN (150, 151)');
+	is($publisher->safe_psql('postgres', 'SELECT count(*) FROM parent WHERE id >= 100'), '0', 'the subscriber shows rows of a partition that is not attached yet');
+	foreach my $node ($subscriber, $publisher)
+	{
+		my $side = $node == $subscriber ? 'here' : 'there';
+		is(compare($node, 'parent', "timeout => '6 s'"), "150 $side f, 151 $side f, 3 both f", $node->name . ': nothing is confirmed while its commit waits');
+	}
+	visible($waiting);
+	is(compare($_, 'parent'), '3 both t', $_->name . ': once it is attached, what differs is confirmed') foreach ($subscriber, $publisher);
+}
+
+# A view that reads another relation than the one that replication is known of.
+{
+	my $waiting = hanging('INSERT INTO heir VALUES (50, 0)');
+	wait_for($subscriber, 'SELECT count(*) = 1 FROM family WHERE id = 50');
+	is(compare($subscriber, 'family', "$view, timeout => '6 s'"), '3 both f, 50 here f', 'a view of several tables: nothing is confirmed while a commit to one of them waits');
+	visible($waiting);
+	is(compare($subscriber, 'family', $view), '3 both t', 'once it is visible, what differs is confirmed');
+}
+
+# TRUNCATE: nobody can read the table meanwhile, and so the comparison waits, too.
+{
+	my $waiting = hanging('TRUNCATE plain');
+	wait_for($subscriber, 'SELECT count(*) = 0 FROM plain');
+	is(writers('plain'), '1', 'a TRUNCATE that waits is waited for');
+	$subscriber->safe_psql('postgres', 'INSERT INTO plain VALUES (60, 0)');
+	my $run = background($subscriber, "SELECT concat_ws(' ', key ->> 'id', side, confirmed) FROM iblt_compare('plain', ${\ conninfo($publisher)})");
+	wait_for($publisher, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.plain' AND wait_event_type = 'Lock'");
+	visible($waiting);
+	is(finish($run), "60 here t\n", 'and what it removed is no difference');
+}
+
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
+$_->stop foreach ($subscriber, $publisher);
+done_testing();
