@@ -17,13 +17,17 @@
 #ifndef IBLT_CANONICAL_H
 #define IBLT_CANONICAL_H
 
+#include "access/htup_details.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 
-/* Bounds on a description, which comes from another machine. */
+/*
+ * Bounds on a description, which comes from another machine: bytes; levels, a
+ * column being one below its row; and columns, as many as a row can have.
+ */
 #define IBLT_MAX_DESCRIPTION	8192
 #define IBLT_MAX_DESCRIPTION_DEPTH	64
-#define IBLT_MAX_COLUMNS		1600
+#define IBLT_MAX_COLUMNS		MaxTupleAttributeNumber
 
 /*
  * How values of one type become canonical bytes and back.  It caches function
@@ -42,6 +46,12 @@ extern IbltCodec *iblt_codec_for_type(Oid type, MemoryContext cxt);
 /* The codec of an anonymous row whose columns have these types. */
 extern IbltCodec *iblt_codec_for_columns(int ncolumns, const Oid *types,
 										 MemoryContext cxt);
+
+/*
+ * From now on, appending a value is an ERROR if records in it differ that the
+ * codec's description speaks of once: elements of one array, or within them.
+ */
+extern void iblt_codec_require_uniform(IbltCodec *codec);
 
 /*
  * Appends one item.  buf->data is not kept NUL-terminated.  What is taken
@@ -70,8 +80,9 @@ extern Datum iblt_codec_read(IbltCodec *codec, const uint8 **pos,
 /*
  * The type's portable name, palloc'd, in UTF-8 whatever the database's
  * encoding: "text", "int4[]", "(int4,text)", "public.mood".  ERROR for what no
- * description can say: arrays whose elements are domains over arrays, and what
- * iblt_codec_is_known denies.
+ * description can say, so that each can be read back: arrays whose elements are
+ * domains over arrays, names with control characters, what iblt_codec_is_known
+ * denies, and what is beyond the bounds above.
  */
 extern char *iblt_codec_description(IbltCodec *codec);
 

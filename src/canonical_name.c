@@ -132,17 +132,50 @@ refuse_unknown_record(IbltCodec *codec)
 }
 
 static void
-append_description(StringInfo out, IbltCodec *codec)
+refuse_long_description(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("type of the key is too long to describe"),
+			 errdetail("The names of its columns' types take more than %d bytes.",
+					   IBLT_MAX_DESCRIPTION),
+			 errhint("Use fewer columns, or a hash of the key, iblt_checksum(key), and look the rows up by it.")));
+}
+
+static void
+refuse_deep_description(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("rows in the key are nested too deep"),
+			 errdetail("Rows can be nested up to %d deep.",
+					   IBLT_MAX_DESCRIPTION_DEPTH - 1),
+			 errhint("Use a hash of the key, iblt_checksum(key), and look the rows up by it.")));
+}
+
+/* What is appended at a level of nesting, counted as parse_type counts. */
+static void
+append_description(StringInfo out, IbltCodec *codec, int level,
+				   bool with_unknown)
 {
 	IbltRow    *row = iblt_codec_own_row(codec);
 
 	check_stack_depth();
+	if (level > IBLT_MAX_DESCRIPTION_DEPTH)
+		refuse_deep_description();
+	if (out->len > IBLT_MAX_DESCRIPTION)
+		refuse_long_description();
 	if (codec->kind == IBLT_KIND_ARRAY && codec->base != INT2VECTOROID &&
 		codec->base != OIDVECTOROID)
 	{
 		refuse_array_of_arrays(codec);
-		append_description(out, codec->element);
+		append_description(out, codec->element, level, with_unknown);
 		appendStringInfoString(out, "[]");
+		return;
+	}
+	if (row == NULL && with_unknown && codec->base == RECORDOID)
+	{
+		appendStringInfoChar(out, '?');
 		return;
 	}
 	if (row == NULL)
@@ -156,19 +189,95 @@ append_description(StringInfo out, IbltCodec *codec)
 	{
 		if (i > 0)
 			appendStringInfoChar(out, ',');
-		append_description(out, row->columns[i]);
+		append_description(out, row->columns[i], level + 1, with_unknown);
 	}
 	appendStringInfoChar(out, ')');
+}
+
+/* The same for a whole type; palloc'd. */
+static char *
+describe(IbltCodec *codec, bool with_unknown)
+{
+	StringInfoData out;
+
+	initStringInfo(&out);
+	append_description(&out, codec, 1, with_unknown);
+	if (out.len > IBLT_MAX_DESCRIPTION)
+		refuse_long_description();
+	for (int i = 0; i < out.len; i++)
+		if ((unsigned char) out.data[i] < ' ' || out.data[i] == 0x7f)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("a type whose name has a control character cannot be a key"),
+					 errhint("Rename the type, or use the key as text, key::text.")));
+	return out.data;
 }
 
 char *
 iblt_codec_description(IbltCodec *codec)
 {
-	StringInfoData out;
+	return describe(codec, false);
+}
 
-	initStringInfo(&out);
-	append_description(&out, codec);
-	return out.data;
+/*
+ * The description with "?" for each record that is not known yet.  It stays in
+ * the codec until a row type is looked up again.
+ */
+const char *
+iblt_codec_shape(IbltCodec *codec)
+{
+	if (codec->shape == NULL ||
+		codec->shape_generation != iblt_codec_generation())
+	{
+		char	   *shape = describe(codec, true);
+
+		if (codec->shape != NULL)
+			pfree(codec->shape);
+		codec->shape = MemoryContextStrdup(codec->cxt, shape);
+		codec->shape_generation = iblt_codec_generation();
+		pfree(shape);
+	}
+	return codec->shape;
+}
+
+/* What follows the row that begins at p; quotes may hold parentheses. */
+static const char *
+after_row(const char *p)
+{
+	bool		quoted = false;
+	int			depth = 0;
+
+	do
+	{
+		if (*p == '"')
+			quoted = !quoted;
+		else if (!quoted)
+			depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
+		p++;
+	} while (depth > 0);
+	return p;
+}
+
+/* Does a shape say what an earlier one says, or more where that has "?"? */
+bool
+iblt_shape_extends(const char *shape, const char *earlier)
+{
+	bool		quoted = false;
+
+	for (; *earlier != '\0'; earlier++)
+	{
+		if (*earlier == '?' && !quoted && *shape == '(')
+		{
+			shape = after_row(shape);
+			continue;
+		}
+		if (*earlier != *shape)
+			return false;
+		if (*earlier == '"')
+			quoted = !quoted;
+		shape++;
+	}
+	return *shape == '\0';
 }
 
 bool

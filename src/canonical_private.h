@@ -67,6 +67,7 @@ struct IbltCodec
 	IbltKind	kind;
 	bool		exact;			/* reading must give back the same bytes */
 	bool		trusted;		/* the caller names it: domains are checked */
+	bool		uniform;		/* records must not differ in shape */
 	bool		names_only;		/* OUTPUT: only name settings matter */
 	int16		float_offset;	/* SEND: where float8s begin, or -1 */
 	int32		min_bits;		/* SEND: least bits of each thing counted */
@@ -87,6 +88,8 @@ struct IbltCodec
 	IbltCodec  *element;		/* of an array, range or multirange */
 	MemoryContext row_cxt;		/* holds row; replaced with it */
 	IbltRow    *row;			/* ROW: NULL until known */
+	char	   *shape;			/* of row, where records must be uniform */
+	uint64		shape_generation;	/* when that was written */
 };
 
 /* Most bytes that one of the fixed-width kinds can take, header included. */
@@ -107,6 +110,10 @@ extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, bool trusted,
 extern MemoryContext iblt_codec_scratch(IbltCodec *codec);
 extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
 extern IbltRow *iblt_codec_own_row(IbltCodec *codec);
+
+/* canonical_name.c */
+extern const char *iblt_codec_shape(IbltCodec *codec);
+extern bool iblt_shape_extends(const char *shape, const char *earlier);
 
 /* canonical_text.c */
 extern bool iblt_text_is_raw(void);

@@ -28,11 +28,20 @@ coder_alloc(Oid type, IbltKeyKind kind, MemoryContext context)
 	return coder;
 }
 
+/* A coder of canonical keys, whose description has to hold for all of a key. */
+static IbltKeyCoder *
+canonical_coder(Oid type, IbltCodec *codec, MemoryContext context)
+{
+	IbltKeyCoder *coder = coder_alloc(type, IBLT_KEY_CANONICAL, context);
+
+	iblt_codec_require_uniform(codec);
+	coder->codec = codec;
+	return coder;
+}
+
 IbltKeyCoder *
 iblt_key_coder(Oid type, MemoryContext context)
 {
-	IbltKeyCoder *coder;
-
 	switch (getBaseType(type))
 	{
 		case INT2OID:
@@ -42,9 +51,8 @@ iblt_key_coder(Oid type, MemoryContext context)
 		case UUIDOID:
 			return coder_alloc(type, IBLT_KEY_UUID, context);
 		default:
-			coder = coder_alloc(type, IBLT_KEY_CANONICAL, context);
-			coder->codec = iblt_codec_for_type(type, context);
-			return coder;
+			return canonical_coder(type, iblt_codec_for_type(type, context),
+								   context);
 	}
 }
 
@@ -52,10 +60,9 @@ IbltKeyCoder *
 iblt_key_coder_for_columns(int ncolumns, const Oid *types,
 						   MemoryContext context)
 {
-	IbltKeyCoder *coder = coder_alloc(RECORDOID, IBLT_KEY_CANONICAL, context);
-
-	coder->codec = iblt_codec_for_columns(ncolumns, types, context);
-	return coder;
+	return canonical_coder(RECORDOID,
+						   iblt_codec_for_columns(ncolumns, types, context),
+						   context);
 }
 
 /* A coder for the keys that a sketch says it has. */
@@ -63,7 +70,6 @@ static IbltKeyCoder *
 coder_from_params(const IbltParams *params, bool labels_as_text,
 				  MemoryContext context)
 {
-	IbltKeyCoder *coder;
 	IbltCodec  *codec;
 	char	   *description;
 
@@ -74,9 +80,7 @@ coder_from_params(const IbltParams *params, bool labels_as_text,
 	description = pnstrdup((const char *) params->description,
 						   params->description_size);
 	codec = iblt_codec_from_description(description, labels_as_text, context);
-	coder = coder_alloc(iblt_codec_type(codec), IBLT_KEY_CANONICAL, context);
-	coder->codec = codec;
-	return coder;
+	return canonical_coder(iblt_codec_type(codec), codec, context);
 }
 
 IbltKeyCoder *

@@ -1,0 +1,99 @@
+-- What a sketch cannot keep or tell, and says so: keys that no description fits.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+RESET client_min_messages;
+CREATE SCHEMA limits_test;
+SET search_path = limits_test, public;
+
+--
+-- The description of a key's type speaks of each record once, so all elements of
+-- an array of records have to have the same columns.
+--
+CREATE TYPE pair AS (x int, y text);
+SELECT iblt_agg(ARRAY[ROW(1, 'a'), ROW(1.5, 2, 3)], 0, iblt_new(key_size => 64));
+SELECT iblt_agg(ARRAY[ROW(1.5, 2, 3), ROW(1, 'a')], 0, iblt_new(key_size => 64));
+SELECT iblt_agg(ARRAY[ROW(1), ROW(date '2000-01-02')], 0);
+SELECT iblt_agg(ARRAY[ROW(1), NULL, ROW(date '2000-01-02')], 0);
+SELECT iblt_agg(ROW(7, ARRAY[ROW(1), ROW(date '2000-01-02')]), 0);
+SELECT iblt_agg(ARRAY[ROW(ROW(1)), ROW(ROW(date '2000-01-02'))], 0);
+SELECT iblt_agg(ARRAY[ROW(ARRAY[ROW(1)]), ROW(ARRAY[ROW(date '2000-01-02')])], 0);
+SELECT iblt_agg(ARRAY[ROW(1, NULL::record), ROW(1, ROW(1)), ROW(1, ROW(date '2000-01-02'))], 0);
+SELECT iblt_strata_agg(ARRAY[ROW(1), ROW(date '2000-01-02')], 0);
+SELECT iblt_insert(iblt_new(), ARRAY[ROW(1), ROW(date '2000-01-02')], 0);
+SELECT iblt_delete(iblt_new(), ARRAY[ROW(1), ROW(date '2000-01-02')], 0);
+SELECT iblt_get(iblt_new(), ARRAY[ROW(1), ROW(date '2000-01-02')]);
+SELECT iblt_strata_insert(iblt_strata_new(), ARRAY[ROW(1), ROW(date '2000-01-02')], 0);
+-- in a later row as in the first, also where it ends like the first one
+SELECT iblt_agg(k, 0) FROM (VALUES (1, ARRAY[ROW(1)]), (2, ARRAY[ROW(date '2000-01-02'), ROW(2)])) v(i, k);
+-- other names, lengths and types of the same name are not other columns
+SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY[ROW(1, 'a'::text), (SELECT v FROM (VALUES (2, 'b'::varchar(5))) v), NULL] || ARRAY[ROW(3, 'c')::pair]::record[], 0,
+	iblt_new(key_size => 64))), NULL::record[]);
+SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY[ROW(1, NULL::record), ROW(2, ROW(3))], 0)), NULL::record[]);
+SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY[ROW(1, ROW(3)), ROW(2, NULL::record)], 0)), NULL::record[]);
+SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY[ROW(i, i::text), ROW(-i, NULL)], 0, iblt_new(key_size => 64)) FROM generate_series(1, 3) i), NULL::record[]) ORDER BY key;
+-- checksums tell such arrays apart
+SELECT count(DISTINCT iblt_checksum(a)) FROM (VALUES (ARRAY[ROW(1, 'a'), ROW(1.5, 2, 3)]), (ARRAY[ROW(1.5, 2, 3), ROW(1, 'a')]),
+	(ARRAY[ROW(1), ROW(date '2000-01-02')]), (ARRAY[ROW(1), ROW(1)])) v(a);
+
+--
+-- The longest and deepest descriptions that can be read back, and one beyond.
+--
+-- a row of n rows in each other, the innermost of a bigint
+CREATE FUNCTION nested(n int) RETURNS text LANGUAGE sql AS $$ SELECT repeat('ROW(', n) || '7::bigint' || repeat(')', n) $$;
+-- a row of n columns of numeric, each of which takes 8 bytes of description, and one of another type
+CREATE FUNCTION wide(n int, other text) RETURNS text LANGUAGE sql AS $$ SELECT format('ROW(%sNULL::%s)', repeat('NULL::numeric,', n), other) $$;
+CREATE PROCEDURE round_trip(expression text) LANGUAGE plpgsql AS $$
+DECLARE
+	read record;
+	detail text;
+	hint text;
+BEGIN
+	EXECUTE format('SELECT count(*) AS keys, min(length((iblt_info(s)).key_type)) AS described, bool_and(key = %1$s) AS same'
+		' FROM (SELECT iblt_agg(%1$s, 0, iblt_new(key_size => 4096))) x(s), iblt_decode(s, NULL::record)', expression) INTO read;
+	RAISE NOTICE '% key with % bytes of description, the same: %', read.keys, read.described, read.same;
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	RAISE NOTICE '%: % %; %', SQLSTATE, SQLERRM, detail, hint;
+END $$;
+CALL round_trip(nested(63));
+CALL round_trip(nested(64));
+CALL round_trip(nested(200));
+CALL round_trip(wide(1023, 'float8'));
+CALL round_trip(wide(1023, 'numeric'));
+CALL round_trip(wide(1663, 'numeric'));
+-- as many columns as a row can have
+CALL round_trip(format('ROW(%sNULL::oid)', repeat('NULL::oid,', 1663)));
+-- wherever a key comes in, and at once
+CREATE PROCEDURE refused(call text, expression text) LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE 'SELECT ' || format(call, expression);
+	RAISE NOTICE 'accepted: %', call;
+EXCEPTION WHEN OTHERS THEN
+	RAISE NOTICE '% %', SQLSTATE, SQLERRM;
+END $$;
+DO $$
+DECLARE
+	call text;
+BEGIN
+	FOREACH call IN ARRAY ARRAY['iblt_agg(%s, 0)', 'iblt_strata_agg(%s, 0)', 'iblt_insert(iblt_new(), %s, 0)', 'iblt_delete(iblt_new(), %s, 0)',
+		'iblt_get(iblt_new(), %s)', 'iblt_strata_insert(iblt_strata_new(), %s, 0)', 'iblt_strata_delete(iblt_strata_new(), %s, 0)'] LOOP
+		CALL refused(call, nested(64));
+		CALL refused(call, wide(1663, 'numeric'));
+	END LOOP;
+END $$;
+-- what is too deep or too wide for a key has a checksum
+DO $$
+BEGIN
+	EXECUTE format('SELECT iblt_checksum(%s, %s)', nested(200), wide(1663, 'numeric'));
+END $$;
+-- a type whose name no description can hold
+CREATE TYPE "two
+lines" AS ENUM ('a');
+SELECT iblt_agg('a'::"two
+lines", 0);
+SELECT iblt_strata_agg('a'::"two
+lines", 0);
+
+SET client_min_messages = warning;
+DROP SCHEMA limits_test CASCADE;
+RESET client_min_messages;
