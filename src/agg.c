@@ -17,6 +17,7 @@
 #include "aggcall.h"
 #include "aggsite.h"
 #include "core/row.h"
+#include "core/sums.h"
 
 /* The state of one group; the sketch's bytes follow. */
 typedef struct IbltAggState
@@ -25,6 +26,7 @@ typedef struct IbltAggState
 	uint64		version;		/* of site and coder when last checked */
 	const IbltRowAdder *adder;	/* for a plain sketch, or NULL */
 	bool		queued;			/* it is large: rows go by way of the queue */
+	bool		inserted;		/* rows were inserted, without a look at counts */
 	IbltQueue	queue;
 } IbltAggState;
 
@@ -43,16 +45,23 @@ state_make(const IbltParams *params, MemoryContext context)
 	iblt_core_init(&state->sketch, params, (uint8 *) state + head);
 	state->version = 0;
 	state->adder = iblt_core_row_adder(params);
+	state->inserted = false;
 	state->queued = iblt_core_size(params) >= IBLT_QUEUE_MIN_SIZE;
 	memset(&state->queue, 0, sizeof state->queue);
 	return state;
 }
 
-/* The state's sketch with all rows in its cells. */
+/*
+ * The state's sketch with all rows in its cells.  ERROR if a count wrapped while
+ * they were inserted one by one: such a state has no rows but its group's, so
+ * that this can be seen.
+ */
 static const IbltSketch *
 state_sketch(IbltAggState *state)
 {
 	iblt_core_queue_flush(&state->queue, &state->sketch);
+	if (state->inserted && !iblt_core_inserted_fit(&state->sketch))
+		iblt_check_counts(IBLT_COUNT_OVERFLOW);
 	return &state->sketch;
 }
 
@@ -80,7 +89,7 @@ state_add(IbltAggState *state, const IbltSketch *sketch, int sign,
 						  sketch->params.kind != IBLT_KEY_UNTYPED))
 		state = state_make(&params, context);
 	if (sketch->params.kind != IBLT_KEY_UNTYPED)
-		iblt_core_add_sketch(&state->sketch, sketch, sign);
+		iblt_check_counts(iblt_core_add_sketch(&state->sketch, sketch, sign));
 	return state;
 }
 
@@ -118,6 +127,7 @@ state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 	else
 		iblt_params_check_match(&state->sketch.params, &params);
 	state->version = iblt_agg_site_version(site);
+	state->inserted = true;
 	return state;
 }
 

@@ -27,6 +27,7 @@
 #include "core/estimate.h"
 #include "core/meter.h"
 #include "core/sizing.h"
+#include "core/sums.h"
 #include "key.h"
 
 /* A decoding under way. */
@@ -109,12 +110,11 @@ decoding_finish(Decoding *decoding, Verdict *verdict)
 {
 	IbltPeelResult result = iblt_core_peel_result(decoding->peeler);
 
-	if (result == IBLT_PEEL_INCONSISTENT)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("iblt contradicts itself"),
-				 errdetail("Its cells decode, but to other rows than its header counts."),
-				 errhint("Either the value was not made by inserting, deleting and adding, or one key has more than 2147483647 rows.")));
+	/* no key is right for sure if not all subtables have the same rows */
+	if (result == IBLT_PEEL_INCONSISTENT ||
+		(result == IBLT_PEEL_INCOMPLETE &&
+		 iblt_core_sums(&decoding->original) == IBLT_SUMS_CONTRADICT))
+		iblt_refuse_contradiction();
 	verdict->complete = result == IBLT_PEEL_COMPLETE;
 	verdict->recovered = decoding->peeler->recovered;
 	verdict->rows = iblt_core_estimate(&decoding->original, &verdict->bound);
@@ -411,18 +411,21 @@ key_list_add(KeyList *list, const IbltEntry *entry)
 	iblt_store64(at + list->key_size, (uint64) (int64) entry->count);
 }
 
+/* Millions of keys take seconds to sort, so the comparisons can be cancelled. */
 static int
 compare_integer_keys(const void *a, const void *b)
 {
 	int64		x = (int64) iblt_load64(a);
 	int64		y = (int64) iblt_load64(b);
 
+	CHECK_FOR_INTERRUPTS();
 	return (x > y) - (x < y);
 }
 
 static int
 compare_key_bytes(const void *a, const void *b, void *key_size)
 {
+	CHECK_FOR_INTERRUPTS();
 	return memcmp(a, b, *(size_t *) key_size);
 }
 
@@ -446,6 +449,7 @@ key_list_sort(KeyList *list, bool integers)
 	{
 		uint8	   *key = key_list_at(list, i);
 
+		CHECK_FOR_INTERRUPTS();
 		if (kept > 0 &&
 			memcmp(key, key_list_at(list, kept - 1), list->key_size) == 0)
 			continue;
@@ -576,6 +580,7 @@ key_sides(const KeyList *list)
 	{
 		int64		count = key_list_count(list, i);
 
+		CHECK_FOR_INTERRUPTS();
 		sides[i] = count > 0 ? here : count < 0 ? there : both;
 	}
 	return PointerGetDatum(construct_array(sides, (int) list->n, TEXTOID, -1,

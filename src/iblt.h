@@ -49,6 +49,12 @@ extern void iblt_check_params(const IbltParams *params);
 /* ERROR for a row that the core cannot keep. */
 extern void iblt_refuse_row(IbltStatus status);
 
+/* ERROR for what the core says of counts when it adds; IBLT_OK passes. */
+extern void iblt_check_counts(IbltStatus status);
+
+/* ERROR for a sketch whose header and cells cannot both be right. */
+extern void iblt_refuse_contradiction(void);
+
 /* params.c */
 
 /* Parameters of an untyped template; each is checked, with a hint. */

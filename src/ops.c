@@ -62,7 +62,7 @@ combine(FunctionCallInfo fcinfo, int sign)
 		value = iblt_make(&result, &params);
 	}
 	if (right.params.kind != IBLT_KEY_UNTYPED)
-		iblt_core_add_sketch(&result, &right, sign);
+		iblt_check_counts(iblt_core_add_sketch(&result, &right, sign));
 	iblt_core_seal(&result);
 	return PointerGetDatum(value);
 }
@@ -97,7 +97,7 @@ iblt_negate(PG_FUNCTION_ARGS)
 
 	iblt_open(&sketch, PG_GETARG_DATUM(0));
 	value = iblt_copy(&result, &sketch);
-	iblt_core_negate(&result);
+	iblt_check_counts(iblt_core_negate(&result));
 	iblt_core_seal(&result);
 	PG_RETURN_POINTER(value);
 }
@@ -276,8 +276,9 @@ change_row(FunctionCallInfo fcinfo, int sign)
 	iblt_key_set_params(coder, &params);
 	value = sketch.params.kind == IBLT_KEY_UNTYPED
 		? iblt_make(&result, &params) : iblt_copy(&result, &sketch);
-	status = iblt_core_add_row(&result, iblt_key_padded(coder, params.limbs),
-							   (uint64) PG_GETARG_INT64(2), sign);
+	status = iblt_core_add_row_checked(&result,
+									   iblt_key_padded(coder, params.limbs),
+									   (uint64) PG_GETARG_INT64(2), sign);
 	if (status != IBLT_OK)
 		iblt_refuse_row(status);
 	iblt_core_seal(&result);
@@ -325,6 +326,8 @@ iblt_get(PG_FUNCTION_ARGS)
 	if (sketch.params.kind != IBLT_KEY_UNTYPED)
 		presence = iblt_core_get(&sketch, iblt_key_padded(coder, params.limbs),
 								 &entry);
+	if (presence == IBLT_CONTRADICTION)
+		iblt_refuse_contradiction();
 
 	values[0] = CStringGetTextDatum(names[presence]);
 	if (presence == IBLT_PRESENT)

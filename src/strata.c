@@ -49,6 +49,12 @@ open_arg(IbltStrata *strata, FunctionCallInfo fcinfo, int n)
 	iblt_strata_open(strata, iblt_value_arg(fcinfo, n, &type_strata));
 }
 
+void
+iblt_strata_check_counts(IbltStatus status)
+{
+	iblt_value_check_counts(&type_strata, status);
+}
+
 struct varlena *
 iblt_strata_make(IbltStrata *strata, const IbltStrataParams *params)
 {
@@ -65,7 +71,7 @@ iblt_strata_copy(IbltStrata *copy, const IbltStrata *strata)
 {
 	struct varlena *value = iblt_value_alloc(strata->all.size);
 
-	memcpy(VARDATA(value), strata->all.bytes, strata->all.size);
+	iblt_value_copy_bytes(VARDATA(value), strata->all.bytes, strata->all.size);
 	iblt_core_strata_view_copy(copy, strata, (uint8 *) VARDATA(value));
 	return value;
 }
@@ -305,7 +311,7 @@ combine(IbltStrata *result, const IbltStrata *left, const IbltStrata *right,
 		value = iblt_strata_copy(result, left);
 	else
 		value = iblt_strata_make(result, &right->params);
-	iblt_core_strata_add(result, right, sign);
+	iblt_strata_check_counts(iblt_core_strata_add(result, right, sign));
 	return value;
 }
 
@@ -355,7 +361,7 @@ iblt_strata_negate(PG_FUNCTION_ARGS)
 
 	iblt_strata_open(&strata, PG_GETARG_DATUM(0));
 	value = iblt_strata_copy(&result, &strata);
-	iblt_core_strata_negate(&result);
+	iblt_strata_check_counts(iblt_core_strata_negate(&result));
 	iblt_core_strata_seal(&result);
 	PG_RETURN_POINTER(value);
 }
@@ -408,6 +414,7 @@ change_row(FunctionCallInfo fcinfo, int sign)
 	IbltStrata	strata;
 	IbltStrata	result;
 	IbltStrataParams params;
+	IbltStatus	status;
 	struct varlena *value;
 
 	open_arg(&strata, fcinfo, 0);
@@ -422,9 +429,12 @@ change_row(FunctionCallInfo fcinfo, int sign)
 	value = strata.params.table.kind == IBLT_KEY_UNTYPED
 		? iblt_strata_make(&result, &params)
 		: iblt_strata_copy(&result, &strata);
-	iblt_core_strata_add_row(&result, (uint8 *) coder->bytes.data,
-							 coder->bytes.len, (uint64) PG_GETARG_INT64(2),
-							 sign);
+	status = iblt_core_strata_add_row_checked(&result,
+											  (uint8 *) coder->bytes.data,
+											  coder->bytes.len,
+											  (uint64) PG_GETARG_INT64(2),
+											  sign);
+	iblt_strata_check_counts(status);
 	iblt_core_strata_seal(&result);
 	return PointerGetDatum(value);
 }

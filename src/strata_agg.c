@@ -15,6 +15,7 @@
 
 #include "aggcall.h"
 #include "aggsite.h"
+#include "core/sums.h"
 
 /* The state of one group; the estimator's bytes follow. */
 typedef struct IbltStrataState
@@ -22,6 +23,18 @@ typedef struct IbltStrataState
 	IbltStrata	strata;
 	uint64		version;		/* of the site when last checked */
 } IbltStrataState;
+
+/*
+ * ERROR if a count wrapped while rows were inserted one by one.  The state has
+ * rows of the group only, so that this can be seen.
+ */
+static const IbltStrata *
+state_strata(const IbltStrataState *state)
+{
+	if (!iblt_core_inserted_fit(&state->strata.all))
+		iblt_strata_check_counts(IBLT_COUNT_OVERFLOW);
+	return &state->strata;
+}
 
 /* The parameters that the third argument stands for. */
 static void
@@ -64,7 +77,7 @@ static struct varlena *
 state_value(const IbltStrataState *state)
 {
 	IbltStrata	strata;
-	struct varlena *value = iblt_strata_copy(&strata, &state->strata);
+	struct varlena *value = iblt_strata_copy(&strata, state_strata(state));
 
 	iblt_core_strata_seal(&strata);
 	return value;
@@ -92,7 +105,7 @@ state_add(IbltStrataState *state, const IbltStrata *strata,
 	if (state == NULL ||
 		state->strata.params.table.kind == IBLT_KEY_UNTYPED)
 		state = state_make(&strata->params, context);
-	iblt_core_strata_add(&state->strata, strata, 1);
+	iblt_strata_check_counts(iblt_core_strata_add(&state->strata, strata, 1));
 	return state;
 }
 
@@ -214,7 +227,7 @@ iblt_strata_agg_combine(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(1))
 		state = state_add(state,
-						  &((IbltStrataState *) PG_GETARG_POINTER(1))->strata,
+						  state_strata((IbltStrataState *) PG_GETARG_POINTER(1)),
 						  context);
 	if (state == NULL)
 		PG_RETURN_NULL();

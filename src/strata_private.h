@@ -22,6 +22,9 @@
  */
 extern void iblt_strata_open(IbltStrata *strata, Datum value);
 
+/* ERROR for what the core says of counts when it adds; IBLT_OK passes. */
+extern void iblt_strata_check_counts(IbltStatus status);
+
 /* A new empty value in CurrentMemoryContext, and a view upon it. */
 extern struct varlena *iblt_strata_make(IbltStrata *strata,
 										const IbltStrataParams *params);

@@ -11,9 +11,28 @@
  */
 #include "iblt.h"
 
+#include "miscadmin.h"
+
+#include "core/pause.h"
 #include "value.h"
 
 PG_MODULE_MAGIC;
+
+/* Ends the query if that was asked for. */
+static void
+process_interrupts(void)
+{
+	CHECK_FOR_INTERRUPTS();
+}
+
+extern PGDLLEXPORT void _PG_init(void);
+
+/* The core's long loops, which know nothing of PostgreSQL, can be cancelled. */
+void
+_PG_init(void)
+{
+	iblt_core_pause = process_interrupts;
+}
 
 static IbltStatus
 validate(uint8 *bytes, size_t size)
@@ -60,8 +79,26 @@ iblt_check_params(const IbltParams *params)
 }
 
 void
+iblt_check_counts(IbltStatus status)
+{
+	iblt_value_check_counts(&type_iblt, status);
+}
+
+void
+iblt_refuse_contradiction(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("iblt cells do not match the header"),
+			 errdetail("No rows have both these cells and this header."),
+			 errhint("Build the sketch again. This value was not made by inserting, deleting and adding.")));
+}
+
+void
 iblt_refuse_row(IbltStatus status)
 {
+	if (status == IBLT_COUNT_OVERFLOW)
+		iblt_check_counts(status);
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("row cannot be kept in the iblt"),
@@ -86,7 +123,7 @@ iblt_copy(IbltSketch *copy, const IbltSketch *sketch)
 {
 	struct varlena *value = iblt_value_alloc(sketch->size);
 
-	memcpy(VARDATA(value), sketch->bytes, sketch->size);
+	iblt_value_copy_bytes(VARDATA(value), sketch->bytes, sketch->size);
 	iblt_core_view_copy(copy, sketch, (uint8 *) VARDATA(value));
 	return value;
 }

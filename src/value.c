@@ -11,6 +11,7 @@
 #include "common/base64.h"
 #include "funcapi.h"
 #include "libpq/pqformat.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -29,6 +30,9 @@
 	 errdetail("The value is refused because %s.", \
 			   (type)->status_text(status)))
 
+/* Bytes between two looks for a cancel, whole groups of base64. */
+#define STEP	((size_t) 1 << 20)
+
 struct varlena *
 iblt_value_alloc(size_t size)
 {
@@ -44,6 +48,32 @@ iblt_value_refuse(const IbltValueType *type, IbltStatus status)
 	ereport(ERROR, INVALID_VALUE(type, status));
 }
 
+void
+iblt_value_check_counts(const IbltValueType *type, IbltStatus status)
+{
+	if (status == IBLT_OK)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			 errmsg("count of rows in an %s is out of range", type->name),
+			 errdetail("A cell counts from %d to %d rows.",
+					   PG_INT32_MIN, PG_INT32_MAX),
+			 errhint("Use more cells, or compare the rows in parts.")));
+}
+
+void
+iblt_value_copy_bytes(void *to, const void *from, size_t size)
+{
+	size_t		done;
+
+	for (done = 0; done < size; done += STEP)
+	{
+		CHECK_FOR_INTERRUPTS();
+		memcpy((char *) to + done, (const char *) from + done,
+			   Min(size - done, STEP));
+	}
+}
+
 Datum
 iblt_value_arg(FunctionCallInfo fcinfo, int n, const IbltValueType *type)
 {
@@ -57,40 +87,114 @@ iblt_value_arg(FunctionCallInfo fcinfo, int n, const IbltValueType *type)
 	return PG_GETARG_DATUM(n);
 }
 
+static inline bool
+is_white_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static int
+count_white_space(const char *text, size_t length)
+{
+	int			count = 0;
+
+	for (size_t i = 0; i < length; i++)
+		count += is_white_space(text[i]);
+	return count;
+}
+
 /*
  * The text without white space, which a paste may have put in: the text itself
  * if it has none.
  */
 static char *
-without_white_space(char *text)
+without_white_space(char *text, size_t length)
 {
-	char	   *to;
 	char	   *copy;
+	size_t		kept = 0;
+	size_t		done;
 
-	if (strpbrk(text, " \t\r\n") == NULL)
+	for (done = 0; done < length; done += STEP)
+	{
+		size_t		n = Min(length - done, STEP);
+
+		CHECK_FOR_INTERRUPTS();
+		if (count_white_space(text + done, n) > 0)
+			break;
+	}
+	if (done >= length)
 		return text;
-	copy = to = palloc(strlen(text) + 1);
-	for (; *text != '\0'; text++)
-		if (strchr(" \t\r\n", *text) == NULL)
-			*to++ = *text;
-	*to = '\0';
+	copy = palloc(length + 1);
+	for (done = 0; done < length; done++)
+	{
+		if (done % STEP == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (!is_white_space(text[done]))
+			copy[kept++] = text[done];
+	}
+	copy[kept] = '\0';
 	return copy;
+}
+
+/*
+ * From base64 to bytes, of which there is room for 3 for every 4 characters.
+ * Returns how many there are, or -1.  Only the last step may be padded.
+ */
+static int
+decode_base64(const char *text, size_t length, char *bytes)
+{
+	size_t		done;
+	int			size = 0;
+
+	for (done = 0; done < length; done += STEP)
+	{
+		int			n = (int) Min(length - done, STEP);
+		int			got;
+
+		CHECK_FOR_INTERRUPTS();
+		got = pg_b64_decode(text + done, n, (void *) (bytes + size), n / 4 * 3);
+		if (got < 0 || (done + n < length && got != n / 4 * 3))
+			return -1;
+		size += got;
+	}
+	return size;
+}
+
+/* From bytes to base64, as long as 4 characters for every 3 begun. */
+static void
+encode_base64(const char *bytes, size_t size, char *text)
+{
+	size_t		done;
+
+	for (done = 0; done < size; done += STEP / 4 * 3)
+	{
+		int			n = (int) Min(size - done, STEP / 4 * 3);
+		int			got;
+
+		CHECK_FOR_INTERRUPTS();
+		got = pg_b64_encode((void *) unconstify(char *, bytes + done), n, text,
+							(n + 2) / 3 * 4);
+		if (got < 0)
+			elog(ERROR, "base64 text did not fit its own bound");
+		text += got;
+	}
+	*text = '\0';
 }
 
 /* From base64; white space in it is passed over. */
 Datum
 iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 {
-	char	   *text = without_white_space(PG_GETARG_CSTRING(0));
-	int			length = (int) strlen(text);
-	int			room = (int) ((int64) length * 3 / 4);
+	char	   *text = PG_GETARG_CSTRING(0);
 	struct varlena *value;
 	IbltStatus	status;
+	size_t		length;
 	int			size;
 
-	/* decoded in place: room is an upper bound of the decoded size */
-	value = iblt_value_alloc(room);
-	size = pg_b64_decode(text, length, (void *) VARDATA(value), room);
+	text = without_white_space(text, strlen(text));
+	length = strlen(text);
+	value = iblt_value_alloc(length / 4 * 3);
+	size = decode_base64(text, length, VARDATA(value));
 	if (size < 0)
 		iblt_ereturn(fcinfo->context,
 					 (errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
@@ -111,7 +215,6 @@ iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
 	int			size = VARSIZE_ANY_EXHDR(value);
 	int64		room = ((int64) size + 2) / 3 * 4 + 1;
 	char	   *text;
-	int			length;
 
 	if (room > (int64) MaxAllocSize)
 		ereport(ERROR,
@@ -120,11 +223,7 @@ iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
 						type->name, size),
 				 errhint("Use the binary form: COPY ... WITH (FORMAT binary), or a cast to bytea.")));
 	text = palloc(room);
-	length = pg_b64_encode((void *) VARDATA_ANY(value), size, text,
-						   (int) room - 1);
-	if (length < 0)
-		elog(ERROR, "base64 text did not fit its own bound");
-	text[length] = '\0';
+	encode_base64(VARDATA_ANY(value), size, text);
 	PG_RETURN_CSTRING(text);
 }
 
@@ -139,7 +238,7 @@ value_from_bytes(void *bytes, size_t size, const IbltValueType *type)
 	if (status != IBLT_OK)
 		iblt_value_refuse(type, status);
 	value = iblt_value_alloc(size);
-	memcpy(VARDATA(value), bytes, size);
+	iblt_value_copy_bytes(VARDATA(value), bytes, size);
 	return PointerGetDatum(value);
 }
 
@@ -164,7 +263,12 @@ iblt_value_from_bytea(FunctionCallInfo fcinfo, const IbltValueType *type)
 Datum
 iblt_value_bytes(FunctionCallInfo fcinfo)
 {
-	PG_RETURN_BYTEA_P(PG_GETARG_BYTEA_P_COPY(0));
+	struct varlena *bytes = PG_GETARG_VARLENA_PP(0);
+	size_t		size = VARSIZE_ANY_EXHDR(bytes);
+	struct varlena *copy = iblt_value_alloc(size);
+
+	iblt_value_copy_bytes(VARDATA(copy), VARDATA_ANY(bytes), size);
+	PG_RETURN_BYTEA_P(copy);
 }
 
 Datum

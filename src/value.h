@@ -34,6 +34,13 @@ extern struct varlena *iblt_value_alloc(size_t size);
 /* ERROR for bytes that are no value of the type. */
 extern void iblt_value_refuse(const IbltValueType *type, IbltStatus status);
 
+/* ERROR for what the core says of counts when it adds; IBLT_OK passes. */
+extern void iblt_value_check_counts(const IbltValueType *type,
+									IbltStatus status);
+
+/* Copies a value's bytes; can be cancelled. */
+extern void iblt_value_copy_bytes(void *to, const void *from, size_t size);
+
 /* Argument n of a function; NULL is an ERROR. */
 extern Datum iblt_value_arg(FunctionCallInfo fcinfo, int n,
 							const IbltValueType *type);

@@ -4,7 +4,9 @@
  */
 #include "cell.h"
 #include "meter.h"
+#include "pause.h"
 #include "row.h"
+#include "sums.h"
 
 /* Any shape; a function of its own so that its 4 KB of terms burden no other. */
 static IbltStatus
@@ -46,31 +48,83 @@ iblt_core_add_cell(IbltSketch *sketch, uint32_t i, const uint8_t *addend,
 	}
 }
 
-void
+/* Is the sum or difference of two cells' counts a count? */
+static bool
+count_fits(const uint8_t *cell, const uint8_t *addend, int sign)
+{
+	int64_t count = iblt_cell_count(cell) +
+		sign * (int64_t) iblt_cell_count(addend);
+
+	return count >= INT32_MIN && count <= INT32_MAX;
+}
+
+/* The same for numbers of rows. */
+static bool
+rows_fit(int64_t rows, int64_t addend, int sign)
+{
+	if (sign < 0)
+		return addend < 0 ? rows <= INT64_MAX + addend
+			: rows >= INT64_MIN + addend;
+	return addend < 0 ? rows >= INT64_MIN - addend
+		: rows <= INT64_MAX - addend;
+}
+
+IbltStatus
+iblt_core_add_row_checked(IbltSketch *sketch, const uint8_t *key, uint64_t y,
+						  int sign)
+{
+	int32_t limit = sign > 0 ? INT32_MAX : INT32_MIN;
+	int subtables = iblt_core_subtable_count(&sketch->params);
+	uint32_t index[IBLT_MAX_HASHES];
+	int i;
+
+	(void) iblt_core_key_cells(sketch, key, index);
+	for (i = 0; i < subtables; i++)
+		if (iblt_cell_count(iblt_cell(sketch, index[i])) == limit)
+			return IBLT_COUNT_OVERFLOW;
+	if (!rows_fit(sketch->rows, 1, sign))
+		return IBLT_COUNT_OVERFLOW;
+	return iblt_core_add_row(sketch, key, y, sign);
+}
+
+IbltStatus
 iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other, int sign)
 {
 	uint32_t i;
 
+	if (!rows_fit(sketch->rows, other->rows, sign))
+		return IBLT_COUNT_OVERFLOW;
 	for (i = 0; i < sketch->ncells; i++)
-		iblt_core_add_cell(sketch, i, iblt_cell(other, i), sign);
+	{
+		const uint8_t *addend = iblt_cell(other, i);
+
+		iblt_pause_at(i);
+		if (!count_fits(iblt_cell(sketch, i), addend, sign))
+			return IBLT_COUNT_OVERFLOW;
+		iblt_core_add_cell(sketch, i, addend, sign);
+	}
 	iblt_core_meter_add_all(sketch->meter, other->meter, sign);
-	/* unsigned: row counts of crafted values must wrap, not trap */
-	sketch->rows = (int64_t) ((uint64_t) sketch->rows +
-							  (sign > 0 ? (uint64_t) other->rows
-							   : -(uint64_t) other->rows));
+	sketch->rows = sign > 0 ? sketch->rows + other->rows
+		: sketch->rows - other->rows;
+	return IBLT_OK;
 }
 
-void
+IbltStatus
 iblt_core_negate(IbltSketch *sketch)
 {
 	uint32_t i;
 	unsigned f;
 	int b;
 
+	if (sketch->rows == INT64_MIN)
+		return IBLT_COUNT_OVERFLOW;
 	for (i = 0; i < sketch->ncells; i++)
 	{
 		uint8_t *cell = iblt_cell(sketch, i);
 
+		iblt_pause_at(i);
+		if (iblt_cell_count(cell) == INT32_MIN)
+			return IBLT_COUNT_OVERFLOW;
 		iblt_store32(cell, -iblt_load32(cell));
 		for (f = 0; f < sketch->fields; f++)
 			iblt_cell_set_field(cell, f, fp_neg(iblt_cell_field(cell, f)));
@@ -78,7 +132,8 @@ iblt_core_negate(IbltSketch *sketch)
 	for (b = 0; b < IBLT_METER_BUCKETS; b++)
 		iblt_store16(sketch->meter + 2 * b,
 					 (uint16_t) -(unsigned) iblt_load16(sketch->meter + 2 * b));
-	sketch->rows = (int64_t) -(uint64_t) sketch->rows;
+	sketch->rows = -sketch->rows;
+	return IBLT_OK;
 }
 
 bool
@@ -144,15 +199,12 @@ iblt_core_read_entry(const IbltSketch *sketch, const uint8_t *cell,
 {
 	unsigned limbs = sketch->params.limbs;
 	uint64_t weight = fp_reduce(iblt_cell_field(cell, IBLT_FIELD_WEIGHT));
-	uint32_t count = iblt_load32(cell);
 	uint64_t divisor;
 
-	/* two's complement by arithmetic: the cast alone is not portable */
-	entry->count = count < UINT32_C(0x80000000)
-		? (int32_t) count : -(int32_t) (UINT32_MAX - count) - 1;
+	entry->count = iblt_cell_count(cell);
 	entry->has_value = false;
 	entry->value = 0;
-	if (!sketch->params.with_values || count == 0)
+	if (!sketch->params.with_values || entry->count == 0)
 		return;
 
 	divisor = fp_from_int32(entry->count);
@@ -206,18 +258,28 @@ cell_holds_only(const IbltSketch *sketch, const uint8_t *cell,
 		iblt_cell_field(cell, IBLT_FIELD_CHECK(limbs));
 }
 
+/*
+ * All of a key's cells are looked at, for they may contradict each other: one
+ * that has nothing, or nothing but another key, denies what one that has
+ * nothing but this key says; and two of the latter must say the same.
+ */
 IbltPresence
 iblt_core_get(const IbltSketch *sketch, const uint8_t *key, IbltEntry *entry)
 {
 	int subtables = iblt_core_subtable_count(&sketch->params);
 	uint32_t index[IBLT_MAX_HASHES];
 	uint8_t other[8 * IBLT_MAX_LIMBS];
+	const uint8_t *found = NULL;
 	bool absent = false;
+	IbltSums agreement;
 	uint64_t check;
 	int i;
 
 	if (sketch->ncells == 0)
 		return IBLT_ABSENT;
+	agreement = iblt_core_sums(sketch);
+	if (agreement == IBLT_SUMS_CONTRADICT)
+		return IBLT_CONTRADICTION;
 	check = iblt_core_key_cells(sketch, key, index);
 	for (i = 0; i < subtables; i++)
 	{
@@ -226,13 +288,19 @@ iblt_core_get(const IbltSketch *sketch, const uint8_t *key, IbltEntry *entry)
 
 		if (weight == 0)
 			absent |= iblt_core_cell_is_zero(sketch, cell);
-		else if (cell_holds_only(sketch, cell, key, check))
-		{
-			iblt_core_read_entry(sketch, cell, entry);
-			return IBLT_PRESENT;
-		}
-		else
+		else if (!cell_holds_only(sketch, cell, key, check))
 			absent |= iblt_core_cell_key(sketch, index[i], fp_inv(weight), other);
+		else if (found == NULL)
+			found = cell;
+		else if (memcmp(cell, found, sketch->cell_size) != 0)
+			return IBLT_CONTRADICTION;
 	}
-	return absent ? IBLT_ABSENT : IBLT_UNKNOWN;
+	if (found != NULL && absent)
+		return IBLT_CONTRADICTION;
+	if (agreement == IBLT_SUMS_WRAPPED || (found == NULL && !absent))
+		return IBLT_UNKNOWN;
+	if (absent)
+		return IBLT_ABSENT;
+	iblt_core_read_entry(sketch, found, entry);
+	return IBLT_PRESENT;
 }

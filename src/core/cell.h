@@ -27,7 +27,8 @@ typedef enum IbltPresence
 {
 	IBLT_ABSENT,
 	IBLT_PRESENT,
-	IBLT_UNKNOWN
+	IBLT_UNKNOWN,
+	IBLT_CONTRADICTION			/* header and cells cannot both be right */
 } IbltPresence;
 
 /*
@@ -40,20 +41,35 @@ extern IbltStatus iblt_core_add_row(IbltSketch *sketch, const uint8_t *key,
 									uint64_t y, int sign);
 
 /*
+ * The same for a row of any origin: fails with IBLT_COUNT_OVERFLOW, and without
+ * a change, when the count of one of its cells or of all rows is at its limit.
+ * iblt_core_add_row lets counts wrap; a caller that only inserts asks
+ * iblt_core_inserted_fit (sums.h) in the end.
+ */
+extern IbltStatus iblt_core_add_row_checked(IbltSketch *sketch,
+											const uint8_t *key, uint64_t y,
+											int sign);
+
+/*
  * Cell i += sign * addend, a cell of the same shape; neither need be sealed.
+ * The count wraps.
  */
 extern void iblt_core_add_cell(IbltSketch *sketch, uint32_t i,
 							   const uint8_t *addend, int sign);
 
 /*
  * sketch += sign * other.  The two must be compatible, and need not be sealed;
- * sketch is left unsealed.
+ * sketch is left unsealed.  Fails with IBLT_COUNT_OVERFLOW when the count of a
+ * cell or of all rows is out of range; sketch is then not to be used.
  */
-extern void iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other,
-								 int sign);
+extern IbltStatus iblt_core_add_sketch(IbltSketch *sketch,
+									   const IbltSketch *other, int sign);
 
-/* sketch = -sketch; it must be sealed, and is left unsealed. */
-extern void iblt_core_negate(IbltSketch *sketch);
+/*
+ * sketch = -sketch; it must be sealed, and is left unsealed.  Fails as
+ * iblt_core_add_sketch does.
+ */
+extern IbltStatus iblt_core_negate(IbltSketch *sketch);
 
 extern bool iblt_core_cell_is_zero(const IbltSketch *sketch,
 								   const uint8_t *cell);
@@ -79,8 +95,10 @@ extern uint64_t iblt_core_key_cells(const IbltSketch *sketch,
 									const uint8_t *key, uint32_t *index);
 
 /*
- * The paper's GET: is the key there, judged from its own cells only?  entry is
- * filled when present.  The sketch must be sealed.
+ * The paper's GET: is the key there, judged from its own cells?  entry is
+ * filled when present.  The sketch must be sealed.  A contradiction is one
+ * between these cells, or one that iblt_core_sums (sums.h) sees; where counts
+ * may have wrapped, nothing is known.
  */
 extern IbltPresence iblt_core_get(const IbltSketch *sketch,
 								  const uint8_t *key, IbltEntry *entry);

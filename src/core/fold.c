@@ -5,6 +5,7 @@
 #include "cell.h"
 #include "fold.h"
 #include "meter.h"
+#include "pause.h"
 #include "sizing.h"
 
 uint32_t
@@ -37,8 +38,11 @@ fold_subtable(IbltSketch *to, uint32_t to_base, const IbltSketch *from,
 	uint32_t i;
 
 	for (i = 0; i < cells; i++)
+	{
+		iblt_pause_at(i);
 		iblt_core_add_cell(to, to_base + i / run,
 						   iblt_cell(from, from_base + i), 1);
+	}
 }
 
 void
@@ -69,7 +73,10 @@ iblt_core_evens(IbltSketch *to, const IbltSketch *from)
 	uint32_t i;
 
 	for (i = 0; i < to->ncells; i++)
+	{
+		iblt_pause_at(i);
 		iblt_core_add_cell(to, i, iblt_cell(from, 2 * i), 1);
+	}
 	iblt_core_meter_add_all(to->meter, from->meter, 1);
 	to->rows = from->rows;
 }
@@ -82,6 +89,7 @@ iblt_core_refine(IbltSketch *fine, const IbltSketch *coarse,
 
 	for (i = 0; i < coarse->ncells; i++)
 	{
+		iblt_pause_at(i);
 		iblt_core_add_cell(fine, 2 * i, iblt_cell(evens, i), 1);
 		iblt_core_add_cell(fine, 2 * i + 1, iblt_cell(coarse, i), 1);
 		iblt_core_add_cell(fine, 2 * i + 1, iblt_cell(evens, i), -1);

@@ -27,6 +27,9 @@ extern uint32_t iblt_core_fold_cells(uint32_t cells, uint32_t least);
  * Adds to `to`, an empty sketch, the contents of `from`.  Their parameters
  * must be the same except that to's subtables have fewer cells, a divisor of
  * from's, or that to keeps only some of from's subtables.  `to` is not sealed.
+ *
+ * Here and below, counts wrap: two folds can be subtracted whatever the number
+ * of rows in a cell, and each key's own count is that of the larger sketch.
  */
 extern void iblt_core_fold(IbltSketch *to, const IbltSketch *from);
 

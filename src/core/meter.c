@@ -6,6 +6,7 @@
  */
 #include "cell.h"
 #include "meter.h"
+#include "pause.h"
 
 /*
  * The estimate has relative standard deviation sqrt(2/256) = .0884, and 2.326
@@ -83,8 +84,11 @@ evident_rows(const IbltSketch *sketch)
 		return sketch->rows < 0 ? -(uint64_t) sketch->rows
 								: (uint64_t) sketch->rows;
 	for (i = 0; i < sketch->ncells; i++)
+	{
+		iblt_pause_at(i);
 		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
 			return 1;
+	}
 	return 0;
 }
 

@@ -3,6 +3,7 @@
  *		Decoding: the keys of a sketch, one at a time.
  */
 #include "meter.h"
+#include "pause.h"
 #include "peel.h"
 
 static bool
@@ -79,7 +80,10 @@ iblt_core_peel_start(IbltPeeler *peeler, IbltSketch *sketch, void *scratch)
 	peeler->batch_size = 0;
 	peeler->batch_next = 0;
 	for (i = 0; i < sketch->ncells; i++)
+	{
+		iblt_pause_at(i);
 		enqueue(peeler, i);
+	}
 }
 
 static uint64_t
@@ -93,6 +97,7 @@ cell_weight(const IbltPeeler *peeler, uint32_t i)
 static bool
 next_batch(IbltPeeler *peeler)
 {
+	uint32_t looked_at = 0;
 	uint32_t n = 0;
 
 	while (n < IBLT_PEEL_BATCH && peeler->queued > 0)
@@ -100,6 +105,8 @@ next_batch(IbltPeeler *peeler)
 		uint32_t i = dequeue(peeler);
 		uint64_t weight = cell_weight(peeler, i);
 
+		/* many batches may pass, or many empty cells, without a key */
+		iblt_pause_at(looked_at++);
 		if (weight == 0)
 			continue;
 		peeler->batch[n] = i;
@@ -183,8 +190,11 @@ iblt_core_peel_result(const IbltPeeler *peeler)
 	uint32_t i;
 
 	for (i = 0; i < sketch->ncells; i++)
+	{
+		iblt_pause_at(i);
 		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
 			return IBLT_PEEL_INCOMPLETE;
+	}
 
 	/* where a key's count wrapped at 32 bits, this sum is not the header's */
 	if (peeler->contradiction || peeler->rows != sketch->rows)

@@ -5,6 +5,7 @@
  * The layout is frozen by doc/format.md; change both together, and the version.
  */
 #include "sketch.h"
+#include "pause.h"
 #include "sizing.h"
 
 /* Offsets of the header. */
@@ -173,7 +174,7 @@ set_view(IbltSketch *sketch, uint8_t *bytes)
 void
 iblt_core_init(IbltSketch *sketch, const IbltParams *params, uint8_t *bytes)
 {
-	memset(bytes, 0, iblt_core_size(params));
+	iblt_core_clear(bytes, iblt_core_size(params));
 	memcpy(bytes, IBLT_MAGIC, 4);
 	bytes[OFFSET_VERSION] = IBLT_FORMAT_VERSION;
 	bytes[OFFSET_HASHES] = (uint8_t) params->hashes;
@@ -250,9 +251,12 @@ iblt_core_fields_canonical(const IbltSketch *sketch)
 	unsigned f;
 
 	for (i = 0; i < sketch->ncells; i++)
+	{
+		iblt_pause_at(i);
 		for (f = 0; f < sketch->fields; f++)
 			if (iblt_cell_field(iblt_cell(sketch, i), f) >= IBLT_FP_P)
 				return false;
+	}
 	return true;
 }
 
@@ -296,6 +300,7 @@ iblt_core_seal(IbltSketch *sketch)
 	{
 		uint8_t *cell = iblt_cell(sketch, i);
 
+		iblt_pause_at(i);
 		for (f = 0; f < sketch->fields; f++)
 			iblt_cell_set_field(cell, f, fp_reduce(iblt_cell_field(cell, f)));
 	}
@@ -349,7 +354,8 @@ static const char *const status_text[] = {
 	[IBLT_OTHER_KEY_TYPE] = "key types differ",
 	[IBLT_OTHER_KEY_SIZE] = "key sizes differ",
 	[IBLT_KEY_NOT_REPRESENTABLE] = "the key cannot be represented with this seed",
-	[IBLT_VALUE_NOT_REPRESENTABLE] = "the value cannot be represented with this seed"
+	[IBLT_VALUE_NOT_REPRESENTABLE] = "the value cannot be represented with this seed",
+	[IBLT_COUNT_OVERFLOW] = "a count of rows is out of range"
 };
 
 const char *

@@ -67,7 +67,9 @@ typedef enum IbltStatus
 	IBLT_OTHER_KEY_SIZE,
 	/* rows that cannot be kept */
 	IBLT_KEY_NOT_REPRESENTABLE,
-	IBLT_VALUE_NOT_REPRESENTABLE
+	IBLT_VALUE_NOT_REPRESENTABLE,
+	/* a sum that cannot be kept */
+	IBLT_COUNT_OVERFLOW
 } IbltStatus;
 
 /* What is fixed when a sketch is made. */
@@ -150,10 +152,24 @@ iblt_cell(const IbltSketch *sketch, uint32_t i)
 	return sketch->cells + (size_t) i * sketch->cell_size;
 }
 
+/* A word in two's complement by arithmetic: the cast alone is not portable. */
+static inline int32_t
+iblt_int32(uint32_t word)
+{
+	return word < UINT32_C(0x80000000)
+		? (int32_t) word : -(int32_t) (UINT32_MAX - word) - 1;
+}
+
 /*
  * A cell is a count of 32 bits, then field elements: weight, key limbs, check
  * and, in a value sketch, value.
  */
+static inline int32_t
+iblt_cell_count(const uint8_t *cell)
+{
+	return iblt_int32(iblt_load32(cell));
+}
+
 static inline uint64_t
 iblt_cell_field(const uint8_t *cell, unsigned field)
 {

@@ -4,6 +4,7 @@
  *
  * The layout is frozen by doc/format.md; change both together, and the version.
  */
+#include "pause.h"
 #include "strata.h"
 
 /*
@@ -130,7 +131,7 @@ iblt_core_strata_init(IbltStrata *strata, const IbltStrataParams *params,
 {
 	const IbltParams *table = &params->table;
 
-	memset(bytes, 0, iblt_core_strata_size(params));
+	iblt_core_clear(bytes, iblt_core_strata_size(params));
 	memcpy(bytes, IBLT_STRATA_MAGIC, 4);
 	bytes[OFFSET_VERSION] = IBLT_STRATA_VERSION;
 	bytes[OFFSET_HASHES] = (uint8_t) table->hashes;
@@ -257,33 +258,55 @@ iblt_core_strata_status_text(IbltStatus status)
 		: iblt_core_status_text(status);
 }
 
-void
-iblt_core_strata_add_row(IbltStrata *strata, const uint8_t *key, size_t size,
-						 uint64_t y, int sign)
+/* A way to add a row to a sketch. */
+typedef IbltStatus (*AddRow) (IbltSketch *sketch, const uint8_t *key,
+							  uint64_t y, int sign);
+
+/* The row to its stratum.  That can fail for its counts only: the limb is
+ * representable, and no values are kept. */
+static IbltStatus
+add_row(IbltStrata *strata, const uint8_t *key, size_t size, uint64_t y,
+		int sign, AddRow add)
 {
 	uint64_t	hash = iblt_strata_hash(strata, key, size);
 	int			number = iblt_strata_stratum(hash, strata->params.strata);
 	uint8_t    *cells = strata->all.cells;
 	uint8_t		limb[8];
+	IbltStatus	status;
 
 	iblt_store64(limb, iblt_strata_limb(strata, hash));
 	strata->all.cells = cells + (size_t) number * strata->stratum_size;
-	/* cannot fail: the limb is representable, and no values are kept */
-	(void) iblt_core_add_row(&strata->all, limb, y, sign);
+	status = add(&strata->all, limb, y, sign);
 	strata->all.cells = cells;
+	return status;
 }
 
 void
+iblt_core_strata_add_row(IbltStrata *strata, const uint8_t *key, size_t size,
+						 uint64_t y, int sign)
+{
+	(void) add_row(strata, key, size, y, sign, iblt_core_add_row);
+}
+
+IbltStatus
+iblt_core_strata_add_row_checked(IbltStrata *strata, const uint8_t *key,
+								 size_t size, uint64_t y, int sign)
+{
+	return add_row(strata, key, size, y, sign, iblt_core_add_row_checked);
+}
+
+IbltStatus
 iblt_core_strata_add(IbltStrata *strata, const IbltStrata *other, int sign)
 {
-	if (other->params.table.kind != IBLT_KEY_UNTYPED)
-		iblt_core_add_sketch(&strata->all, &other->all, sign);
+	if (other->params.table.kind == IBLT_KEY_UNTYPED)
+		return IBLT_OK;
+	return iblt_core_add_sketch(&strata->all, &other->all, sign);
 }
 
-void
+IbltStatus
 iblt_core_strata_negate(IbltStrata *strata)
 {
-	iblt_core_negate(&strata->all);
+	return iblt_core_negate(&strata->all);
 }
 
 bool
@@ -292,8 +315,11 @@ iblt_core_strata_is_empty(const IbltStrata *strata)
 	uint32_t	i;
 
 	for (i = 0; i < strata->all.ncells; i++)
+	{
+		iblt_pause_at(i);
 		if (!iblt_core_cell_is_zero(&strata->all, iblt_cell(&strata->all, i)))
 			return false;
+	}
 	return strata->all.rows == 0;
 }
 

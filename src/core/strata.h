@@ -136,15 +136,25 @@ extern const char *iblt_core_strata_status_text(IbltStatus status);
 extern void iblt_core_strata_add_row(IbltStrata *strata, const uint8_t *key,
 									 size_t size, uint64_t y, int sign);
 
+/* The same with counts checked, as in iblt_core_add_row_checked. */
+extern IbltStatus iblt_core_strata_add_row_checked(IbltStrata *strata,
+												   const uint8_t *key,
+												   size_t size, uint64_t y,
+												   int sign);
+
 /*
  * strata += sign * other, of compatible parameters; strata is left unsealed.
- * It must have a type of key if the other has one.
+ * It must have a type of key if the other has one.  Fails as
+ * iblt_core_add_sketch does.
  */
-extern void iblt_core_strata_add(IbltStrata *strata, const IbltStrata *other,
-								 int sign);
+extern IbltStatus iblt_core_strata_add(IbltStrata *strata,
+									   const IbltStrata *other, int sign);
 
-/* strata = -strata; it must be sealed, and is left unsealed. */
-extern void iblt_core_strata_negate(IbltStrata *strata);
+/*
+ * strata = -strata; it must be sealed, and is left unsealed.  Fails as
+ * iblt_core_strata_add does.
+ */
+extern IbltStatus iblt_core_strata_negate(IbltStrata *strata);
 
 extern bool iblt_core_strata_is_empty(const IbltStrata *strata);
 

@@ -1,4 +1,5 @@
--- What a sketch cannot keep or tell, and says so: keys that no description fits.
+-- What a sketch cannot keep or tell, and says so: keys that no description fits,
+-- counts that would overflow, header and cells that contradict each other.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 RESET client_min_messages;
@@ -93,6 +94,62 @@ SELECT iblt_agg('a'::"two
 lines", 0);
 SELECT iblt_strata_agg('a'::"two
 lines", 0);
+
+--
+-- Counts that do not fit: an error, where a sum modulo 2^32 could look like "equal".
+--
+CREATE FUNCTION doubled(s iblt, times int) RETURNS iblt LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. times LOOP
+		s := s + s;
+	END LOOP;
+	RETURN s;
+END $$;
+CREATE FUNCTION doubled(s iblt_strata, times int) RETURNS iblt_strata LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. times LOOP
+		s := s + s;
+	END LOOP;
+	RETURN s;
+END $$;
+-- two keys 2^32 times on opposite sides would read as counts of 0 and the rows add up
+SELECT doubled(iblt_insert(iblt_delete(iblt_new(), 2, 0), 1, 0), 32);
+CREATE TEMP TABLE counted AS SELECT
+	doubled(iblt_insert(iblt_new(), 1, 0), 30) AS large,
+	doubled(iblt_delete(iblt_new(), 1, 0), 31) AS least,
+	doubled(iblt_strata_insert(iblt_strata_new(), 1, 0), 30) AS large_strata,
+	doubled(iblt_strata_delete(iblt_strata_new(), 1, 0), 31) AS least_strata;
+ALTER TABLE counted ADD most iblt, ADD most_strata iblt_strata;
+UPDATE counted SET most = iblt_delete(large, 1, 0) + large, most_strata = iblt_strata_delete(large_strata, 1, 0) + large_strata;
+SELECT d.* FROM counted, iblt_decode(most) d;
+SELECT d.* FROM counted, iblt_decode(least) d;
+SELECT d.* FROM counted, iblt_decode(large - large) d;
+SELECT large + large FROM counted;
+SELECT large - (- large) FROM counted;
+SELECT - least FROM counted;
+SELECT least - large FROM counted;
+SELECT iblt_sum(s) FROM counted, LATERAL (VALUES (large), (large)) v(s);
+SELECT iblt_insert(most, 1, 0) FROM counted;
+SELECT iblt_delete(least, 1, 0) FROM counted;
+SELECT (iblt_info(iblt_delete(most, 1, 0))).rows FROM counted;
+SELECT large_strata + large_strata FROM counted;
+SELECT large_strata - (- large_strata) FROM counted;
+SELECT - least_strata FROM counted;
+SELECT iblt_strata_insert(most_strata, 1, 0) FROM counted;
+SELECT iblt_strata_delete(least_strata, 1, 0) FROM counted;
+SELECT iblt_strata_estimate(most_strata), iblt_strata_estimate(least_strata) FROM counted;
+SELECT iblt_strata_estimate(least_strata, large_strata) FROM counted;
+
+--
+-- Header and cells that contradict each other: iblt_get does not answer from such
+-- a value.  The even cells of a sketch are one.
+--
+SELECT count(iblt_session_keep('limits', (SELECT iblt_agg(i, 0, 1000) FROM generate_series(1, 100) i))) AS kept;
+SELECT iblt_get(iblt_session_evens('limits', 360), 1);
+SELECT iblt_get(iblt_session_evens('limits', 360), -1);
+SELECT count(*) FROM iblt_decode(iblt_session_evens('limits', 360), allow_partial => true);
+SELECT * FROM iblt_decode_status(iblt_session_evens('limits', 360));
+SELECT iblt_session_drop('limits');
 
 SET client_min_messages = warning;
 DROP SCHEMA limits_test CASCADE;

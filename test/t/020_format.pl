@@ -95,7 +95,8 @@ sub both_incomplete
 	return;
 }
 
-# The header contradicts the cells: neither takes it for complete.
+# The header contradicts the cells: neither takes it for complete, nor does the
+# server answer from it whether a key is there.
 sub both_contradiction
 {
 	my ($value, $name) = @_;
@@ -104,6 +105,12 @@ sub both_contradiction
 		"\\set VERBOSITY verbose\nSELECT * FROM iblt_decode(\$\$$value\$\$::iblt, true)");
 	is($status, 1, "$name: not complete for the reader");
 	like($error, qr/XX001/, "$name: a contradiction for the server");
+	foreach my $key (1, 999)
+	{
+		my (undef, $answer, $refused) = $node->psql('postgres',
+			"\\set VERBOSITY verbose\nSELECT status FROM iblt_get(\$\$$value\$\$::iblt, $key)");
+		like($answer . $refused, qr/^unknown$|XX001/, "$name: no answer for key $key");
+	}
 	return;
 }
 
@@ -270,8 +277,8 @@ is(both_decode(resealed($empty), 'an empty sketch'), '', 'an empty sketch: no ro
 both_contradiction(resealed(with_bytes($empty, NET_ROWS, pack('q<', 2**32))),
 	'net rows and no cells');
 both_contradiction(resealed(with_bytes($empty, METER, pack('v', 1))), 'a meter and no cells');
-both_incomplete(resealed(with_bytes($empty, DESCRIPTION, pack('l<', 1))), 'a count and nothing else');
-both_incomplete(resealed(with_bytes($empty, DESCRIPTION + 20, pack('Q<', 1))),
+both_contradiction(resealed(with_bytes($empty, DESCRIPTION, pack('l<', 1))), 'a count and nothing else');
+both_contradiction(resealed(with_bytes($empty, DESCRIPTION + 20, pack('Q<', 1))),
 	'a check and nothing else');
 
 # One cell of a key alone: taking it out puts its opposite into the others, and
@@ -279,7 +286,7 @@ both_incomplete(resealed(with_bytes($empty, DESCRIPTION + 20, pack('Q<', 1))),
 {
 	my $one = decode_base64(reader("1\t10\n", 'build', '--hashes' => 3, '--cells' => 1));
 	my $cell = substr($one, DESCRIPTION, 28);
-	both_incomplete(resealed(with_bytes($small, DESCRIPTION, $cell)), 'a cell of a key alone');
+	both_contradiction(resealed(with_bytes($small, DESCRIPTION, $cell)), 'a cell of a key alone');
 }
 
 # A value without the second subtable: hashes 0 and 2 are kept.

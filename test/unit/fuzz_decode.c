@@ -83,7 +83,11 @@ ask(const IbltSketch *sketch)
 			iblt_cell_field(iblt_cell(sketch, i), IBLT_FIELD_WEIGHT);
 
 		if (weight != 0 && iblt_core_cell_key(sketch, i, fp_inv(weight), key))
-			DEMAND(iblt_core_get(sketch, key, &entry) == IBLT_PRESENT);
+		{
+			IbltPresence answer = iblt_core_get(sketch, key, &entry);
+
+			DEMAND(answer == IBLT_PRESENT || answer == IBLT_CONTRADICTION);
+		}
 	}
 }
 
@@ -95,12 +99,16 @@ combine(const IbltSketch *sketch)
 	uint32_t i;
 
 	iblt_core_view_copy(&copy, sketch, fuzz_duplicate(sketch->bytes, sketch->size));
-	iblt_core_negate(&copy);
+	if (iblt_core_negate(&copy) == IBLT_COUNT_OVERFLOW)
+	{
+		free(copy.bytes);
+		return;
+	}
 	iblt_core_seal(&copy);
-	iblt_core_negate(&copy);
+	DEMAND(iblt_core_negate(&copy) == IBLT_OK);
 	iblt_core_seal(&copy);
 	DEMAND(memcmp(copy.bytes, sketch->bytes, sketch->size) == 0);
-	iblt_core_add_sketch(&copy, sketch, -1);
+	DEMAND(iblt_core_add_sketch(&copy, sketch, -1) == IBLT_OK);
 	iblt_core_seal(&copy);
 	DEMAND(copy.rows == 0 && iblt_core_meter_is_zero(copy.meter));
 	for (i = 0; i < copy.ncells; i++)

@@ -60,13 +60,17 @@ combine(const IbltStrata *strata)
 
 	iblt_core_strata_view_copy(&copy, strata,
 							   fuzz_duplicate(strata->all.bytes, strata->all.size));
-	iblt_core_strata_negate(&copy);
+	if (iblt_core_strata_negate(&copy) == IBLT_COUNT_OVERFLOW)
+	{
+		free(copy.all.bytes);
+		return;
+	}
 	iblt_core_strata_seal(&copy);
 	judge(strata, &copy);
-	iblt_core_strata_negate(&copy);
+	DEMAND(iblt_core_strata_negate(&copy) == IBLT_OK);
 	iblt_core_strata_seal(&copy);
 	DEMAND(memcmp(copy.all.bytes, strata->all.bytes, strata->all.size) == 0);
-	iblt_core_strata_add(&copy, strata, -1);
+	DEMAND(iblt_core_strata_add(&copy, strata, -1) == IBLT_OK);
 	iblt_core_strata_seal(&copy);
 	DEMAND(iblt_core_strata_is_empty(&copy));
 	free(copy.all.bytes);

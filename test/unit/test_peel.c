@@ -144,7 +144,22 @@ test_million(void)
 
 /* --- counts at their limits ---------------------------------------------------- */
 
-/* A row 2^n times; count and sketch agree as long as a count can hold it. */
+/* Adds a sketch to itself, whether its counts fit or not. */
+static void
+double_unchecked(IbltSketch *sketch)
+{
+	uint32_t i;
+
+	for (i = 0; i < sketch->ncells; i++)
+		iblt_core_add_cell(sketch, i, iblt_cell(sketch, i), 1);
+	iblt_core_meter_add_all(sketch->meter, sketch->meter, 1);
+	sketch->rows *= 2;
+}
+
+/*
+ * A row 2^n times; count and sketch agree as long as a count can hold it, and
+ * adding fails just when it cannot.
+ */
 static void
 test_counts(void)
 {
@@ -175,16 +190,29 @@ test_counts(void)
 					  (int) d.entry[0].count);
 			decoded_free(&d);
 			iblt_core_seal(sketch);
-			iblt_core_add_sketch(sketch, sketch, 1);
+			if (fits)
+			{
+				IbltSketch *copy = sketch_copy(sketch);
+
+				fits = n + 1 < 31 || (n + 1 == 31 && sign < 0);
+				check(iblt_core_add_sketch(copy, sketch, 1) ==
+						  (fits ? IBLT_OK : IBLT_COUNT_OVERFLOW),
+					  "twice %" PRId64, count);
+				sketch_free(copy);
+			}
+			double_unchecked(sketch);
 		}
 		sketch_free(sketch);
 	}
 	checked("a count is right up to the limits of 32 bits, and no further");
 }
 
-/* A crafted row count may be anything; rows and sums must wrap, not trap. */
+/*
+ * A crafted row count may be anything: rows one by one must wrap, not trap, and
+ * sums are refused.
+ */
 static void
-test_row_count_wraps(void)
+test_row_count_limits(void)
 {
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 1);
 	IbltSketch *sketch = sketch_new(&params);
@@ -197,13 +225,21 @@ test_row_count_wraps(void)
 	check(sketch->rows == INT64_MAX, "the smallest row count less one");
 	sketch->rows = INT64_MIN;
 	iblt_core_seal(sketch);
-	iblt_core_negate(sketch);
-	check(sketch->rows == INT64_MIN, "minus the smallest row count");
-	iblt_core_seal(sketch);
-	iblt_core_add_sketch(sketch, sketch, 1);
-	check(sketch->rows == 0, "twice the smallest row count");
+	check(iblt_core_negate(sketch) == IBLT_COUNT_OVERFLOW,
+		  "minus the smallest row count");
+	check(iblt_core_add_sketch(sketch, sketch, 1) == IBLT_COUNT_OVERFLOW,
+		  "twice the smallest row count");
+	check(iblt_core_add_row_checked(sketch, key, 1, -1) == IBLT_COUNT_OVERFLOW,
+		  "the smallest row count less one");
+	check(iblt_core_add_row_checked(sketch, key, 1, 1) == IBLT_OK &&
+			  sketch->rows == INT64_MIN + 1,
+		  "the smallest row count plus one");
+	check(iblt_core_negate(sketch) == IBLT_OK && sketch->rows == INT64_MAX,
+		  "minus the second smallest row count");
+	check(iblt_core_add_row_checked(sketch, key, 1, 1) == IBLT_COUNT_OVERFLOW,
+		  "the largest row count plus one");
 	sketch_free(sketch);
-	checked("row counts wrap without harm");
+	checked("row counts wrap one by one, and are refused in sums");
 }
 
 int
@@ -213,6 +249,6 @@ main(void)
 	test_tiny();
 	test_million();
 	test_counts();
-	test_row_count_wraps();
+	test_row_count_limits();
 	return tap_done();
 }

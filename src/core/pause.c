@@ -1,0 +1,25 @@
+/*
+ * pause.c
+ *		A caller that wants to be asked, in long loops, whether to go on.
+ */
+#include <string.h>
+
+#include "pause.h"
+
+/* Bytes at a time: those of the smallest cells between two pauses, or fewer. */
+#define CLEAR_BYTES		((size_t) 16 * IBLT_PAUSE_CELLS)
+
+void		(*iblt_core_pause) (void) = NULL;
+
+void
+iblt_core_clear(uint8_t *bytes, size_t size)
+{
+	size_t		done;
+
+	for (done = 0; done < size; done += CLEAR_BYTES)
+	{
+		iblt_pause();
+		memset(bytes + done, 0,
+			   size - done < CLEAR_BYTES ? size - done : CLEAR_BYTES);
+	}
+}
