@@ -183,55 +183,59 @@ COMMENT ON FUNCTION iblt_get(iblt, anyelement) IS
 
 -- Aggregates ---------------------------------------------------------------------
 
+-- The planner takes the state that a worker hands over for a value of 36 bytes.  So
+-- the costs of the functions that make, read and add states speak for their bytes,
+-- those of the default capacity, in units of about 10 ns; a worker for few rows of
+-- each of many groups is then dearer than none.
 CREATE FUNCTION iblt_agg_trans(internal, anyelement, bigint) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_agg_trans(internal, anyelement, bigint) IS 'aggregate transition function';
 CREATE FUNCTION iblt_agg_trans(internal, anyelement, bigint, integer) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_agg_trans(internal, anyelement, bigint, integer) IS 'aggregate transition function';
 CREATE FUNCTION iblt_agg_trans(internal, anyelement, bigint, iblt) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_agg_trans(internal, anyelement, bigint, iblt) IS 'aggregate transition function';
 
 CREATE FUNCTION iblt_agg_inverse(internal, anyelement, bigint) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_agg_inverse(internal, anyelement, bigint) IS 'aggregate inverse transition function';
 CREATE FUNCTION iblt_agg_inverse(internal, anyelement, bigint, integer) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_agg_inverse(internal, anyelement, bigint, integer) IS 'aggregate inverse transition function';
 CREATE FUNCTION iblt_agg_inverse(internal, anyelement, bigint, iblt) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_agg_inverse(internal, anyelement, bigint, iblt) IS 'aggregate inverse transition function';
 
 CREATE FUNCTION iblt_agg_final(internal, anyelement, bigint) RETURNS iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 COMMENT ON FUNCTION iblt_agg_final(internal, anyelement, bigint) IS 'aggregate final function';
 CREATE FUNCTION iblt_agg_final(internal, anyelement, bigint, integer) RETURNS iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 COMMENT ON FUNCTION iblt_agg_final(internal, anyelement, bigint, integer) IS 'aggregate final function';
 CREATE FUNCTION iblt_agg_final(internal, anyelement, bigint, iblt) RETURNS iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 COMMENT ON FUNCTION iblt_agg_final(internal, anyelement, bigint, iblt) IS 'aggregate final function';
 
 CREATE FUNCTION iblt_agg_serial(internal) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
 COMMENT ON FUNCTION iblt_agg_serial(internal) IS 'aggregate serialization function';
 
 CREATE FUNCTION iblt_agg_deserial(bytea, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 700;
 COMMENT ON FUNCTION iblt_agg_deserial(bytea, internal) IS 'aggregate deserialization function';
 
 CREATE FUNCTION iblt_agg_combine(internal, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 COMMENT ON FUNCTION iblt_agg_combine(internal, internal) IS 'aggregate combine function';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint) (
-	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10240,
+	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10752,
 	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_agg_combine,
 	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
 	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10240,
+	MSTYPE = internal, MSSPACE = 10752,
 	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
@@ -239,12 +243,12 @@ COMMENT ON AGGREGATE iblt_agg(anyelement, bigint) IS
 'sketch of rows, each given by its key and a checksum of its contents';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, capacity integer) (
-	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10240,
+	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10752,
 	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_agg_combine,
 	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
 	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10240,
+	MSTYPE = internal, MSSPACE = 10752,
 	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
@@ -252,12 +256,12 @@ COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, integer) IS
 'sketch of rows that can decode so many differing keys';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, template iblt) (
-	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10240,
+	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10752,
 	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_agg_combine,
 	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
 	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10240,
+	MSTYPE = internal, MSSPACE = 10752,
 	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
@@ -265,24 +269,24 @@ COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, iblt) IS
 'sketch of rows with the parameters of a template';
 
 CREATE FUNCTION iblt_sum_trans(internal, iblt) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
 COMMENT ON FUNCTION iblt_sum_trans(internal, iblt) IS 'aggregate transition function';
 
 CREATE FUNCTION iblt_sum_inverse(internal, iblt) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
 COMMENT ON FUNCTION iblt_sum_inverse(internal, iblt) IS 'aggregate inverse transition function';
 
 CREATE FUNCTION iblt_sum_final(internal) RETURNS iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 COMMENT ON FUNCTION iblt_sum_final(internal) IS 'aggregate final function';
 
 CREATE AGGREGATE iblt_sum(iblt) (
-	SFUNC = iblt_sum_trans, STYPE = internal, SSPACE = 10240,
+	SFUNC = iblt_sum_trans, STYPE = internal, SSPACE = 10752,
 	FINALFUNC = iblt_sum_final,
 	COMBINEFUNC = iblt_agg_combine,
 	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
 	MSFUNC = iblt_sum_trans, MINVFUNC = iblt_sum_inverse,
-	MSTYPE = internal, MSSPACE = 10240,
+	MSTYPE = internal, MSSPACE = 10752,
 	MFINALFUNC = iblt_sum_final,
 	PARALLEL = SAFE
 );
@@ -466,36 +470,36 @@ COMMENT ON FUNCTION iblt_strata_delete(iblt_strata, anyelement, bigint) IS
 'the estimator with one row less, which need not have been in it';
 
 CREATE FUNCTION iblt_strata_agg_trans(internal, anyelement, bigint) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
 COMMENT ON FUNCTION iblt_strata_agg_trans(internal, anyelement, bigint) IS 'aggregate transition function';
 CREATE FUNCTION iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
 COMMENT ON FUNCTION iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata) IS 'aggregate transition function';
 
 CREATE FUNCTION iblt_strata_agg_inverse(internal, anyelement, bigint) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
 COMMENT ON FUNCTION iblt_strata_agg_inverse(internal, anyelement, bigint) IS 'aggregate inverse transition function';
 CREATE FUNCTION iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
 COMMENT ON FUNCTION iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata) IS 'aggregate inverse transition function';
 
 CREATE FUNCTION iblt_strata_agg_final(internal, anyelement, bigint) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
 COMMENT ON FUNCTION iblt_strata_agg_final(internal, anyelement, bigint) IS 'aggregate final function';
 CREATE FUNCTION iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
 COMMENT ON FUNCTION iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata) IS 'aggregate final function';
 
 CREATE FUNCTION iblt_strata_agg_serial(internal) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3000;
 COMMENT ON FUNCTION iblt_strata_agg_serial(internal) IS 'aggregate serialization function';
 
 CREATE FUNCTION iblt_strata_agg_deserial(bytea, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4500;
 COMMENT ON FUNCTION iblt_strata_agg_deserial(bytea, internal) IS 'aggregate deserialization function';
 
 CREATE FUNCTION iblt_strata_agg_combine(internal, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
 COMMENT ON FUNCTION iblt_strata_agg_combine(internal, internal) IS 'aggregate combine function';
 
 CREATE AGGREGATE iblt_strata_agg(key anyelement, checksum bigint) (

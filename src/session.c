@@ -18,7 +18,6 @@
 #include "pgstat.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
-#include "utils/datum.h"
 #include "utils/memutils.h"
 
 #include "core/fold.h"
@@ -83,6 +82,27 @@ kept_add(const char *name)
 	return kept;
 }
 
+/* A copy in kept_context.  Nobody else frees it if the query is cancelled. */
+static struct varlena *
+copy_to_keep(const IbltSketch *sketch)
+{
+	MemoryContext old = MemoryContextSwitchTo(kept_context);
+	struct varlena *value = iblt_value_alloc(sketch->size);
+
+	MemoryContextSwitchTo(old);
+	PG_TRY();
+	{
+		iblt_value_copy_bytes(VARDATA(value), sketch->bytes, sketch->size);
+	}
+	PG_CATCH();
+	{
+		pfree(value);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return value;
+}
+
 PG_FUNCTION_INFO_V1(iblt_session_keep);
 
 /* iblt_session_keep(name, iblt) -> iblt: the sketch, of which a copy is kept */
@@ -91,19 +111,15 @@ iblt_session_keep(PG_FUNCTION_ARGS)
 {
 	char	   *name = name_arg(fcinfo);
 	IbltSketch	sketch;
-	IbltSketch	copy;
 	Kept	   *kept;
 	struct varlena *value;
-	MemoryContext old;
 
 	iblt_open_arg(&sketch, fcinfo, 1);
 	kept = kept_find(name);
 	if (kept == NULL)
 		kept = kept_add(name);
 	/* an error from here on leaves what was kept before */
-	old = MemoryContextSwitchTo(kept_context);
-	value = iblt_copy(&copy, &sketch);
-	MemoryContextSwitchTo(old);
+	value = copy_to_keep(&sketch);
 	if (kept->value != NULL)
 		pfree(kept->value);
 	kept->value = value;
@@ -132,9 +148,14 @@ Datum
 iblt_session_get(PG_FUNCTION_ARGS)
 {
 	Kept	   *kept = kept_arg(fcinfo);
+	struct varlena *copy;
+	size_t		size;
 
 	/* a copy: the kept one may be replaced while the result is in use */
-	PG_RETURN_DATUM(datumCopy(PointerGetDatum(kept->value), false, -1));
+	size = VARSIZE_ANY_EXHDR(kept->value);
+	copy = iblt_value_alloc(size);
+	iblt_value_copy_bytes(VARDATA(copy), VARDATA_ANY(kept->value), size);
+	PG_RETURN_POINTER(copy);
 }
 
 /* Folds a sketch, if its subtables can have so many cells. */
