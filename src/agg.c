@@ -4,7 +4,7 @@
  *	  The aggregates iblt_agg and iblt_sum.
  *
  * The state of a group is the value it will return, with a view upon it in
- * front: one allocation of the value's size and some 700 bytes, whatever the
+ * front: one allocation of the value's size and some 900 bytes, whatever the
  * number of rows.  Everything is exact arithmetic in a field, so the result
  * does not depend on the order of rows or on how workers share them.
  *

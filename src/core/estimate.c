@@ -6,6 +6,7 @@
 
 #include "estimate.h"
 #include "meter.h"
+#include "pause.h"
 
 #define QUANTILE 2.326 /* standard deviations that leave out 1 % */
 
@@ -39,12 +40,16 @@ squared_deviations(const IbltSketch *sketch, uint32_t first, uint32_t cells)
 	uint32_t i;
 
 	for (i = first; i < first + cells; i++)
+	{
+		iblt_pause_at(i);
 		mean += cell_count(sketch, i);
+	}
 	mean /= cells;
 	for (i = first; i < first + cells; i++)
 	{
 		double deviation = cell_count(sketch, i) - mean;
 
+		iblt_pause_at(i);
 		squares += deviation * deviation;
 	}
 	return squares;

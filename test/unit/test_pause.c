@@ -6,6 +6,7 @@
 
 #include "model.h"
 
+#include "estimate.h"
 #include "fold.h"
 #include "pause.h"
 #include "strata.h"
@@ -99,9 +100,15 @@ do_inserted(void)
 static void
 do_estimate(void)
 {
-	double bound;
+	uint64_t bound;
 
 	check(iblt_core_estimate(sketch, &bound) == 0, "rows");
+}
+
+static void
+do_estimate_keys(void)
+{
+	check(iblt_core_net_squares(sketch) == 0, "rows");
 }
 
 static void
@@ -193,6 +200,7 @@ main(void)
 	test_loop("refining", do_refine, cells / 2);
 	test_loop("sums", do_consistent, cells);
 	test_loop("estimating", do_estimate, cells);
+	test_loop("estimating keys", do_estimate_keys, 2 * cells);
 	test_loop("the first look at each cell", do_peel_start, cells);
 	test_loop("peeling empty cells", do_peel_next, cells);
 	test_loop("the last look at each cell", do_peel_result, cells);
