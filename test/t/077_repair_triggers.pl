@@ -39,11 +39,12 @@ both(q{CREATE SCHEMA "the App"; SET search_path = "the App", public;
 	CREATE OPERATOR evil.<> (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.bad); CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.bad);
 	CREATE FUNCTION evil.set_config(text, text, boolean) RETURNS text LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hijacked''; END';
 	CREATE FUNCTION evil.current_setting(text) RETURNS text LANGUAGE sql AS 'SELECT ''evil''::text'});
-# what the peer's session has when rows are read once more
-$_->safe_psql('postgres', q{CREATE TABLE seen (path text, role text); CREATE FUNCTION seen() RETURNS boolean LANGUAGE plpgsql AS
-	'BEGIN IF current_setting(''transaction_read_only'') = ''off'' THEN INSERT INTO public.seen VALUES (current_setting(''search_path''), current_setting(''session_replication_role'')); END IF; RETURN true; END'})
+# what the session has when rows are looked up, told by a condition that says that it is immutable
+$_->safe_psql('postgres', q{CREATE TABLE seen (path text, role text); CREATE FUNCTION see() RETURNS void LANGUAGE plpgsql AS
+	'BEGIN IF current_setting(''transaction_read_only'') = ''off'' THEN INSERT INTO public.seen VALUES (current_setting(''search_path''), current_setting(''session_replication_role'')); END IF; END';
+	CREATE FUNCTION seen(int) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS 'BEGIN PERFORM public.see(); RETURN true; END'})
   foreach ($here, $there);
-my $seen = "condition => 'public.seen()', exclude => '{extra}'";
+my $seen = "condition => 'public.seen(id)', exclude => '{extra}'";
 my $table = '"the App".items';
 foreach my $direction ('pull', 'push')
 {
@@ -103,7 +104,7 @@ foreach my $direction ('pull', 'push')
 	$node->safe_psql('postgres', 'TRUNCATE fired, seen');
 	my $session = IbltTest::Session->new($here);
 	$session->run('SET session_replication_role = local; BEGIN');
-	is($session->run('SELECT status, count(*) FROM ' . call('rep', $direction, "apply => true, as_replica => true, condition => 'public.seen()'") . ' GROUP BY 1'), 'applied|3', "$direction, as_replica: it is repaired");
+	is($session->run('SELECT status, count(*) FROM ' . call('rep', $direction, "apply => true, as_replica => true, condition => 'public.seen(id)'") . ' GROUP BY 1'), 'applied|3', "$direction, as_replica: it is repaired");
 	is($session->run('SHOW session_replication_role; COMMIT; SHOW session_replication_role'), "local\nlocal", 'this session has its own role again');
 	$session->quit;
 	same('rep', "$direction, as_replica");
