@@ -230,12 +230,12 @@ CREATE FUNCTION iblt_agg_combine(internal, internal) RETURNS internal
 COMMENT ON FUNCTION iblt_agg_combine(internal, internal) IS 'aggregate combine function';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint) (
-	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10880,
+	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_agg_combine,
 	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
 	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10880,
+	MSTYPE = internal, MSSPACE = 10368,
 	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
@@ -243,12 +243,12 @@ COMMENT ON AGGREGATE iblt_agg(anyelement, bigint) IS
 'sketch of rows, each given by its key and a checksum of its contents';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, capacity integer) (
-	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10880,
+	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_agg_combine,
 	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
 	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10880,
+	MSTYPE = internal, MSSPACE = 10368,
 	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
@@ -256,12 +256,12 @@ COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, integer) IS
 'sketch of rows that can decode so many differing keys';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, template iblt) (
-	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10880,
+	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_agg_combine,
 	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
 	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
-	MSTYPE = internal, MSSPACE = 10880,
+	MSTYPE = internal, MSSPACE = 10368,
 	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
@@ -281,12 +281,12 @@ CREATE FUNCTION iblt_sum_final(internal) RETURNS iblt
 COMMENT ON FUNCTION iblt_sum_final(internal) IS 'aggregate final function';
 
 CREATE AGGREGATE iblt_sum(iblt) (
-	SFUNC = iblt_sum_trans, STYPE = internal, SSPACE = 10880,
+	SFUNC = iblt_sum_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_sum_final,
 	COMBINEFUNC = iblt_agg_combine,
 	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
 	MSFUNC = iblt_sum_trans, MINVFUNC = iblt_sum_inverse,
-	MSTYPE = internal, MSSPACE = 10880,
+	MSTYPE = internal, MSSPACE = 10368,
 	MFINALFUNC = iblt_sum_final,
 	PARALLEL = SAFE
 );

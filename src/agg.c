@@ -4,7 +4,7 @@
  *	  The aggregates iblt_agg and iblt_sum.
  *
  * The state of a group is the value it will return, with a view upon it in
- * front: one allocation of the value's size and some 900 bytes, whatever the
+ * front: one allocation of the value's size and some 350 bytes, whatever the
  * number of rows.  Everything is exact arithmetic in a field, so the result
  * does not depend on the order of rows or on how workers share them.
  *
@@ -27,7 +27,7 @@ typedef struct IbltAggState
 	const IbltRowAdder *adder;	/* for a plain sketch, or NULL */
 	bool		queued;			/* it is large: rows go by way of the queue */
 	bool		inserted;		/* rows were inserted, without a look at counts */
-	IbltQueue	queue;
+	IbltQueue	queue;			/* there only if queued */
 } IbltAggState;
 
 /* An empty state for these parameters, for as long as the group lives. */
@@ -35,9 +35,13 @@ static IbltAggState *
 state_make(const IbltParams *params, MemoryContext context)
 {
 	IbltAggState *state;
-	size_t		head = MAXALIGN(sizeof(IbltAggState));
+	bool		queued;
+	size_t		head;
 
 	iblt_check_params(params);
+	queued = iblt_core_size(params) >= IBLT_QUEUE_MIN_SIZE;
+	head = MAXALIGN(queued ? sizeof(IbltAggState)
+					: offsetof(IbltAggState, queue));
 	/* a sketch of the largest size fits a value, but not with this in front */
 	state = MemoryContextAllocExtended(context,
 									   head + iblt_core_size(params),
@@ -46,8 +50,9 @@ state_make(const IbltParams *params, MemoryContext context)
 	state->version = 0;
 	state->adder = iblt_core_row_adder(params);
 	state->inserted = false;
-	state->queued = iblt_core_size(params) >= IBLT_QUEUE_MIN_SIZE;
-	memset(&state->queue, 0, sizeof state->queue);
+	state->queued = queued;
+	if (queued)
+		memset(&state->queue, 0, sizeof state->queue);
 	return state;
 }
 
@@ -59,7 +64,8 @@ state_make(const IbltParams *params, MemoryContext context)
 static const IbltSketch *
 state_sketch(IbltAggState *state)
 {
-	iblt_core_queue_flush(&state->queue, &state->sketch);
+	if (state->queued)
+		iblt_core_queue_flush(&state->queue, &state->sketch);
 	if (state->inserted && !iblt_core_inserted_fit(&state->sketch))
 		iblt_check_counts(IBLT_COUNT_OVERFLOW);
 	return &state->sketch;
