@@ -87,11 +87,12 @@ refuse_ambiguous_key(FunctionCallInfo fcinfo)
 		if (iblt_has_column_of_its_name(rte, var->varattnosyn))
 			iblt_refuse_column_of_its_name(rte, "key");
 	}
+	/* the planner may have put an expression in the place of a column */
 	foreach(lc, estate->es_range_table)
 	{
 		RangeTblEntry *rte = lfirst(lc);
 
-		if (iblt_is_dissolved(rte) && iblt_has_column_of_its_name(rte, 0))
+		if (rte->rtekind == RTE_SUBQUERY && iblt_has_column_of_its_name(rte, 0))
 			iblt_refuse_column_of_its_name(rte, "key");
 	}
 }

@@ -35,13 +35,6 @@ iblt_has_column_of_its_name(const RangeTblEntry *rte, int n)
 	return found && ncolumns > 1;
 }
 
-bool
-iblt_is_dissolved(const RangeTblEntry *rte)
-{
-	return (rte->rtekind == RTE_SUBQUERY && rte->subquery == NULL) ||
-		(rte->rtekind == RTE_JOIN && rte->alias != NULL);
-}
-
 void
 iblt_refuse_column_of_its_name(const RangeTblEntry *rte, const char *role)
 {

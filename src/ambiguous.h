@@ -20,12 +20,6 @@
  */
 extern bool iblt_has_column_of_its_name(const RangeTblEntry *rte, int n);
 
-/*
- * Whether the planner has put expressions in the place of a relation's
- * columns, so that an argument no longer tells that it was one of them.
- */
-extern bool iblt_is_dissolved(const RangeTblEntry *rte);
-
 /* ERROR for such a column where the row may be meant; role: "checksum", "key". */
 extern void iblt_refuse_column_of_its_name(const RangeTblEntry *rte,
 										   const char *role);

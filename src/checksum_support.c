@@ -171,6 +171,39 @@ fields_of_row(PlannerInfo *root, RowExpr *row)
 	return fields;
 }
 
+/* Whether a relation is a leaf of a join tree. */
+static bool
+is_in_join_tree(Node *node, int index)
+{
+	ListCell   *lc;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblRef))
+		return ((RangeTblRef *) node)->rtindex == index;
+	if (IsA(node, JoinExpr))
+		return is_in_join_tree(((JoinExpr *) node)->larg, index) ||
+			is_in_join_tree(((JoinExpr *) node)->rarg, index);
+	foreach(lc, ((FromExpr *) node)->fromlist)
+	{
+		if (is_in_join_tree(lfirst(lc), index))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether the planner has by now put expressions in the place of a relation's
+ * columns, so that an argument no longer tells that it was one of them.
+ */
+static bool
+is_dissolved(PlannerInfo *root, const RangeTblEntry *rte, int index)
+{
+	return (rte->rtekind == RTE_SUBQUERY &&
+			!is_in_join_tree((Node *) root->parse->jointree, index)) ||
+		(rte->rtekind == RTE_JOIN && rte->alias != NULL);
+}
+
 /*
  * The relation whose column of its own name an argument is, or NULL.  Where the
  * argument may have been a column of a dissolved relation, that is taken for
@@ -179,6 +212,7 @@ fields_of_row(PlannerInfo *root, RowExpr *row)
 static const RangeTblEntry *
 ambiguous_relation(PlannerInfo *root, Node *arg)
 {
+	int			index = 0;
 	ListCell   *lc;
 
 	if (IsA(arg, Var))
@@ -201,7 +235,8 @@ ambiguous_relation(PlannerInfo *root, Node *arg)
 	{
 		RangeTblEntry *rte = lfirst(lc);
 
-		if (iblt_is_dissolved(rte) && iblt_has_column_of_its_name(rte, 0))
+		if (is_dissolved(root, rte, ++index) &&
+			iblt_has_column_of_its_name(rte, 0))
 			return rte;
 	}
 	return NULL;

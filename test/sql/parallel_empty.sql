@@ -3,12 +3,16 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 RESET client_min_messages;
-CREATE TABLE no_rows (id int, t text, c bigint) WITH (parallel_workers = 2);
+-- (PostgreSQL 13 scans a table without pages alone)
+CREATE TABLE no_rows (id int, t text, c bigint) WITH (parallel_workers = 2, autovacuum_enabled = off);
 CREATE TABLE some_rows (id int, t text, c bigint) WITH (parallel_workers = 2);
 INSERT INTO some_rows SELECT g, g::text, g FROM generate_series(1, 10000) g;
+INSERT INTO no_rows TABLE some_rows;
+DELETE FROM no_rows;
 CREATE TABLE templates AS SELECT iblt_new(250, seed => 9) AS t;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
+SET cpu_operator_cost = 0; -- to combine states costs more than so few rows save
 SET min_parallel_table_scan_size = 0;
 SET max_parallel_workers_per_gather = 2;
 
