@@ -241,6 +241,9 @@ demo:
 test:
 	@bash test/run
 
+mutants:
+	@bash test/mutants/run
+
 bench:
 	@rc=0; bash test/bench/aggregate.sh || rc=1; bash test/bench/live.sh || rc=1; exit $$rc
 
@@ -259,6 +262,7 @@ help:
 	@echo 'make installcheck run the SQL tests against a running, installed server'
 	@echo 'make demo         show it on two servers with logical replication; installs what is missing'
 	@echo 'make test         run every test; installs what is missing, leaves nothing behind'
+	@echo 'make mutants      put faults into copies of the source one by one: do the tests notice? (MUTANTS=words)'
 	@echo 'make bench        measure against the speed bars (BENCH_ROWS, BENCH_STRICT=1)'
 	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED)'
 	@echo 'make fuzz         the fuzzers, each for FUZZ_SECONDS (600)'
@@ -268,4 +272,4 @@ help:
 	@echo 'make dist         a zip archive of HEAD for PGXN, in build/'
 	@echo 'make clean        remove what was built'
 
-.PHONY: sim sim-programs print-sim-programs sizing-table unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test bench check-source dist help
+.PHONY: sim sim-programs print-sim-programs sizing-table unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test mutants bench check-source dist help

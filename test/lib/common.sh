@@ -247,7 +247,7 @@ supervise() {
 	trap 'exit 143' TERM
 	make_workdir
 	copy_checkout
-	for name in $(compgen -e | grep -E '^(IBLT_|BENCH_|DEMO_|FUZZ_)' || true); do
+	for name in $(compgen -e | grep -E '^(IBLT_|BENCH_|DEMO_|FUZZ_|MUTANTS)' || true); do
 		pass+=("$name=${!name}")
 	done
 	# A process group of its own, so that all of it can be ended at once.

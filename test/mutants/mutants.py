@@ -1,0 +1,405 @@
+"""Applies faults to copies of the source and runs the tests that should notice.
+
+mutants.py check LIST ...              do the entries fit the source?
+mutants.py run WORK JOBS LIST ...      run them, in the directories that "run" made
+
+README.md beside this file says how a list is written.
+"""
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+# A fault may make a test hang.
+LIMIT = {"unit": 180, "sql": 180, "catalog": 60, "tap": 900}
+WAIT_IN_TAP = "90"  # seconds that a test waits for something at most
+LEAST_CAUGHT = 0.97
+LINE = 150
+
+
+class ListError(Exception):
+    """An entry is wrong: it is stale, unreadable, or does not compile."""
+
+
+# --- the lists -------------------------------------------------------------------
+
+class Fault:
+    def __init__(self, name, where, file, tests):
+        self.name, self.where, self.file, self.tests = name, where, file, tests
+        self.after = None
+        self.notes, self.old, self.new = [], [], []
+
+    def add(self, word, rest):
+        """A line of the entry; is it one?"""
+        if word == "tests":
+            self.tests = rest.split()
+        elif word == "after":
+            self.after = rest
+        elif word in ("note", "-", "+"):
+            {"note": self.notes, "-": self.old, "+": self.new}[word].append(rest)
+        else:
+            return False
+        return True
+
+    def wrong(self, what):
+        return ListError(f"{self.where}: {self.name}: {what}")
+
+    def mutate(self, text):
+        """The text of the file with the fault in it."""
+        old, new = "\n".join(self.old), "\n".join(self.new)
+        start = 0
+        if self.after is not None:
+            if text.count(self.after) != 1:
+                raise self.wrong(f"'after' is in {self.file} {text.count(self.after)} times, not once")
+            start = text.index(self.after)
+            if old not in text[start:]:
+                raise self.wrong(f"the old text is not in {self.file} there")
+        elif text.count(old) != 1:
+            raise self.wrong(f"the old text is in {self.file} {text.count(old)} times, not once")
+        at = text.index(old, start)
+        return text[:at] + new + text[at + len(old):]
+
+    def check(self, tree):
+        if not self.file or not self.tests or not self.old or self.old == self.new:
+            raise self.wrong("needs file, tests, and old text that differs from the new")
+        with open(os.path.join(tree, self.file), encoding="utf-8") as source:
+            self.mutate(source.read())
+        for test in self.tests:
+            kind, _, name = test.partition(":")
+            there = {"unit": f"test/unit/{name}.c", "sql": f"test/sql/{name}.sql",
+                     "catalog": "test/lib/check-catalog.sh"}
+            if kind == "tap":
+                tap_file(tree, name)
+            elif kind not in there or not os.path.exists(os.path.join(tree, there[kind])):
+                raise self.wrong(f"there is no test {test}")
+
+
+def tap_file(tree, name):
+    files = [f for f in sorted(os.listdir(os.path.join(tree, "test/t"))) if f.startswith(name) and f.endswith(".pl")]
+    if len(files) != 1:
+        raise ListError(f"tap:{name} means {len(files)} files")
+    return os.path.join("test/t", files[0])
+
+
+def read_list(path):
+    faults, file, tests, fault = [], None, [], None
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            word, _, rest = line.rstrip("\n").partition(" ")
+            if word == "" or word.startswith("#"):
+                continue
+            if word == "file":
+                file, tests, fault = rest, [], None
+            elif word == "tests" and fault is None:
+                tests = rest.split()
+            elif word == "fault":
+                fault = Fault(rest, f"{path}:{number}", file, tests)
+                faults.append(fault)
+            elif fault is None or not fault.add(word, rest):
+                raise ListError(f"{path}:{number}: '{word}' cannot be understood here")
+    return faults
+
+
+def read_lists(tree, paths):
+    faults = [fault for path in paths for fault in read_list(path)]
+    problems = []
+    names = [fault.name for fault in faults]
+    problems += [f"two faults are named {name}" for name in sorted(set(names)) if names.count(name) > 1]
+    for fault in faults:
+        try:
+            fault.check(tree)
+        except (ListError, OSError) as problem:
+            problems.append(str(problem))
+    if problems:
+        raise ListError("\n".join(problems))
+    return faults
+
+
+# --- one tree and one server --------------------------------------------------------
+
+class Worker:
+    def __init__(self, work, number):
+        self.pristine = os.path.join(work, "tree")
+        self.top = os.path.join(work, f"w{number}")
+        self.tree = os.path.join(self.top, "tree")
+        self.log = os.path.join(self.top, "log")
+        self.env = dict(os.environ)
+        self.env.pop("IBLT_WORK", None)
+        with open(os.path.join(self.top, "environment"), encoding="utf-8") as lines:
+            self.env.update(line.rstrip("\n").split("=", 1) for line in lines)
+        self.installed = False
+
+    def run(self, command, limit, env=None, stop=None):
+        """Its status and the first line that matches stop, at which it is ended; None for the status if it hung."""
+        process = subprocess.Popen(command, cwd=self.tree, env=env or self.env, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        hung = []
+
+        def end():
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+        def too_long():
+            hung.append(True)
+            end()
+        timer = threading.Timer(limit, too_long)
+        timer.start()
+        found = None
+        with open(self.log, "ab") as log:
+            for line in process.stdout:
+                log.write(line)
+                line = line.decode("utf-8", "replace").rstrip("\n")
+                if stop and re.match(stop, line):
+                    found = line
+                    break
+        if found:
+            end()
+        status = process.wait()
+        timer.cancel()
+        end()
+        return (None if hung else status), found
+
+    def sync(self):
+        """Makes the tree as it was built, times of files included."""
+        def files(top):
+            for directory, _, names in os.walk(top):
+                for name in names:
+                    path = os.path.join(directory, name)
+                    status = os.stat(path)
+                    yield os.path.relpath(path, top), (status.st_mtime_ns, status.st_size)
+        before, now = dict(files(self.pristine)), dict(files(self.tree))
+        for name in now.keys() - before.keys():
+            os.remove(os.path.join(self.tree, name))
+        for name, status in before.items():
+            if now.get(name) != status:
+                shutil.copy2(os.path.join(self.pristine, name), os.path.join(self.tree, name))
+        self.installed = False
+
+    def make(self, *targets):
+        status, _ = self.run(["make", "-s", "with_llvm=no", f"PG_CONFIG={self.env['PG_CONFIG']}", *targets], 600)
+        if status != 0:
+            with open(self.log, encoding="utf-8", errors="replace") as log:
+                raise ListError("it does not compile:\n" + "".join(log.readlines()[-8:]))
+
+    def install(self):
+        if not self.installed:
+            self.make("all")
+            self.make("install")
+            self.installed = True
+
+    def test(self, test):
+        """Nothing if it passes, otherwise what failed."""
+        open(self.log, "w").close()
+        kind, _, name = test.partition(":")
+        return getattr(self, f"test_{kind}")(name)
+
+    def test_unit(self, name):
+        program = f"build/plain/{name}"
+        self.make(program)
+        status, found = self.run([program], LIMIT["unit"], stop=r"not ok ")
+        return verdict(status, found)
+
+    def test_sql(self, name):
+        self.install()
+        self.wake_server()
+        status, _ = self.run(["make", "-s", "installcheck", f"REGRESS={name}", f"PG_CONFIG={self.env['PG_CONFIG']}"],
+                             LIMIT["sql"])
+        if status is None:
+            self.restart_server()
+        return verdict(status, first_difference(os.path.join(self.tree, "regression.diffs")) if status else None)
+
+    def test_catalog(self, _name):
+        self.install()
+        self.wake_server()
+        self.psql("DROP DATABASE IF EXISTS check_catalog")
+        status, found = self.run(["test/lib/check-catalog.sh"], LIMIT["catalog"], stop=r"not ok ")
+        return verdict(status, found)
+
+    def test_tap(self, name):
+        self.install()
+        work = os.path.join(self.top, "tap")
+        for directory in ("data", "log"):
+            os.makedirs(os.path.join(work, directory))
+        test = self.env["PGXS_TEST"]
+        env = dict(self.env, PG_REGRESS=f"{test}/regress/pg_regress", TESTDIR=work, TESTDATADIR=f"{work}/data",
+                   TESTLOGDIR=f"{work}/log", PG_TEST_TIMEOUT_DEFAULT=WAIT_IN_TAP, TMPDIR=work)
+        del env["PGHOST"], env["PGPORT"], env["PGUSER"]
+        try:
+            status, found = self.run(["perl", "-I", f"{test}/perl", "-I", "test/t", tap_file(self.tree, name)],
+                                     LIMIT["tap"], env, stop=r"not ok (?!.*# TODO)|1\.\.0")
+        finally:
+            self.end_servers(work)
+            shutil.rmtree(work, ignore_errors=True)
+        return verdict(status, found)
+
+    def end_servers(self, below):
+        """The servers of a test that was ended; they end their own children."""
+        pids = []
+        for directory, _, names in os.walk(below):
+            if "postmaster.pid" in names:
+                try:
+                    with open(os.path.join(directory, "postmaster.pid"), encoding="utf-8") as file:
+                        pid = int(file.readline())
+                    if os.readlink(f"/proc/{pid}/exe").startswith(self.top):
+                        os.kill(pid, signal.SIGQUIT)
+                        pids.append(pid)
+                except (OSError, ValueError):
+                    continue
+        for _ in range(100):
+            if not any(os.path.exists(f"/proc/{pid}") for pid in pids):
+                return
+            time.sleep(0.1)
+
+    def psql(self, sql):
+        return self.run(["psql", "-XAtq", "-d", "postgres", "-c", sql], 30)[0]
+
+    # A fault in C can bring the server down; it then starts again by itself.
+    def wake_server(self):
+        for _ in range(60):
+            if self.psql("SELECT 1") == 0:
+                return
+            time.sleep(0.5)
+        self.restart_server()
+
+    def restart_server(self):
+        self.run(["pg_ctl", "-D", f"{self.top}/sql", "-l", f"{self.top}/sql.log", "-m", "immediate", "-w", "-s", "restart"], 120)
+
+
+def verdict(status, found):
+    if found:
+        return found
+    if status is None:
+        return "it hung"
+    return f"status {status}" if status else None
+
+
+def first_difference(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as diffs:
+            for line in diffs:
+                if re.match(r"[+-](?![+-])", line):
+                    return line.rstrip("\n")
+    except OSError:
+        pass
+    return None
+
+
+# --- all of them -------------------------------------------------------------------
+
+class Run:
+    def __init__(self, work, jobs, faults):
+        self.faults, self.caught, self.survivors, self.errors = faults, [], [], []
+        self.workers = [Worker(work, n + 1) for n in range(jobs)]
+        self.lock = threading.Lock()
+        self.number = 0
+
+    def say(self, text):
+        with self.lock:
+            print(text, flush=True)
+
+    def parallel(self, function, jobs):
+        """function(worker, job) for all jobs, one at a time on each worker."""
+        waiting = queue.Queue()
+        for job in jobs:
+            waiting.put(job)
+
+        def work(worker):
+            while True:
+                try:
+                    job = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                try:
+                    function(worker, job)
+                except Exception as problem:  # pylint: disable=broad-except
+                    self.errors.append(f"{job}: {problem}")
+                    self.say(f"ERROR     {job}: {problem}")
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in self.workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def baseline(self):
+        def one(worker, test):
+            start = time.time()
+            failed = worker.test(test)
+            if failed:
+                raise ListError(f"fails without a fault: {failed[:LINE]}")
+            self.say(f"passes    {test} ({time.time() - start:.0f} s)")
+        # the longest first
+        order = {"tap": 0, "sql": 1}
+        tests = {test for fault in self.faults for test in fault.tests}
+        self.parallel(one, sorted(tests, key=lambda test: (order.get(test.partition(":")[0], 2), test)))
+        return not self.errors
+
+    def try_fault(self, worker, name):
+        fault = next(f for f in self.faults if f.name == name)
+        start = time.time()
+        path = os.path.join(worker.tree, fault.file)
+        try:
+            worker.sync()
+            with open(path, encoding="utf-8") as source:
+                text = source.read()
+            with open(path, "w", encoding="utf-8") as source:
+                source.write(fault.mutate(text))
+            by = next(((test, failed) for test in fault.tests if (failed := worker.test(test))), None)
+        finally:
+            worker.sync()
+        took = f"({time.time() - start:.0f} s)"
+        if by:
+            self.caught.append(fault)
+            line = f"caught    {name}: {by[0]} {took} {by[1]}"
+        else:
+            self.survivors.append(fault)
+            line = f"SURVIVED  {name}: {' '.join(fault.tests)} {took}"
+        self.say(line[:LINE])
+
+    def finish(self):
+        tried = len(self.caught) + len(self.survivors)
+        unexplained = [fault.name for fault in self.survivors if not fault.notes]
+        for fault in sorted(self.survivors, key=lambda f: f.name):
+            self.say(f"survivor  {fault.name} ({fault.file}): {' '.join(fault.notes) or 'NOT EXPLAINED'}")
+        for fault in self.caught:
+            if fault.notes:
+                self.say(f"the note of {fault.name} is out of date: it was caught")
+        for error in self.errors:
+            self.say(f"error     {error}")
+        share = len(self.caught) / tried if tried else 0
+        self.say(f"{len(self.caught)} caught, {len(self.survivors)} survived ({len(unexplained)} not explained), "
+                 f"{len(self.errors)} errors, {len(self.faults)} faults: {100 * share:.1f} % caught")
+        return not unexplained and not self.errors and tried > 0 and share >= LEAST_CAUGHT
+
+
+def main():
+    command, *rest = sys.argv[1:]
+    if command == "check":
+        faults = read_lists(".", rest)
+        print(f"{len(faults)} faults fit the source")
+        return True
+    work, jobs, *paths = rest
+    faults = read_lists(".", paths)
+    words = os.environ.get("MUTANTS", "").split()
+    faults = [fault for fault in faults if not words or any(word in fault.name for word in words)]
+    run = Run(work, int(jobs), faults)
+    if os.environ.get("MUTANTS_BASELINE") != "0":
+        run.say(f"The tests of {len(faults)} faults, without a fault:")
+        if not run.baseline():
+            return False
+    run.say(f"{len(faults)} faults, one at a time:")
+    run.parallel(run.try_fault, [fault.name for fault in faults])
+    return run.finish()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(0 if main() else 1)
+    except ListError as problem:
+        sys.exit(f"error: {problem}")
