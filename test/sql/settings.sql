@@ -1,0 +1,76 @@
+-- What the live drivers pin, here and on the peer, and the seeds that they use: what
+-- is compared must not depend on the settings of a session.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+RESET client_min_messages;
+
+-- every function that is not C has a search_path of its own
+SELECT p.oid::regprocedure AS without_search_path
+FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid JOIN pg_language l ON l.oid = p.prolang
+WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
+AND d.deptype = 'e' AND l.lanname IN ('sql', 'plpgsql') AND NOT coalesce(p.proconfig @> '{"search_path=pg_catalog, pg_temp"}', false);
+
+-- the drivers' settings, as text
+CREATE TEMP TABLE pinned AS
+SELECT p.proname::text AS driver, split_part(c, '=', 1) AS setting, substr(c, strpos(c, '=') + 1) AS value
+FROM pg_proc p, unnest(p.proconfig) AS c WHERE p.proname IN ('iblt_compare', 'iblt_audit', 'iblt_audit_subscription', 'iblt_repair');
+
+-- the peer's: what the statement does in a session that has others
+SET DateStyle = 'German';
+SET IntervalStyle = 'sql_standard';
+SET TimeZone = 'Asia/Kolkata';
+SET extra_float_digits = -3;
+SET bytea_output = 'escape';
+SET xmlbinary = 'hex';
+SET xmloption = 'document';
+SET array_nulls = off;
+SET quote_all_identifiers = on;
+SET lc_monetary = 'POSIX';
+CREATE TEMP TABLE peer (driver text, setting text, value text);
+DO $$
+DECLARE
+	driver text;
+	query text;
+BEGIN
+	FOREACH driver IN ARRAY '{iblt_compare,iblt_repair}'::text[] LOOP
+		query := iblt_peer_settings(driver || '_0');
+		BEGIN
+			EXECUTE query;
+			RAISE EXCEPTION '%', (SELECT json_agg(json_build_array(m[1], pg_catalog.current_setting(m[1])))
+				FROM pg_catalog.regexp_matches(query, $r$\('(\w+)',$r$, 'g') AS m);
+		EXCEPTION WHEN raise_exception THEN
+			-- which takes the settings back, so that the table can be written
+			INSERT INTO peer SELECT driver, e ->> 0, e ->> 1 FROM json_array_elements(SQLERRM::json) AS e;
+		END;
+	END LOOP;
+END $$;
+RESET ALL;
+SELECT setting, min(value) FILTER (WHERE driver = 'iblt_compare') AS for_compare, min(value) FILTER (WHERE driver = 'iblt_repair') AS for_repair
+FROM peer GROUP BY setting ORDER BY setting COLLATE "C";
+
+-- here is what is there; only the peer's transactions are read-only
+SELECT d.driver, s.setting, here.value AS here, peer.value AS there
+FROM unnest('{iblt_compare,iblt_audit,iblt_audit_subscription,iblt_repair}'::text[]) AS d(driver)
+CROSS JOIN (SELECT setting FROM pinned UNION SELECT setting FROM peer) AS s
+LEFT JOIN pinned AS here ON here.driver = d.driver AND here.setting = s.setting
+LEFT JOIN peer ON peer.setting = s.setting AND peer.driver = CASE d.driver WHEN 'iblt_repair' THEN 'iblt_repair' ELSE 'iblt_compare' END
+WHERE lower(here.value) IS DISTINCT FROM lower(split_part(peer.value, ', DMY', 1))
+AND s.setting <> 'transaction_read_only' ORDER BY s.setting COLLATE "C", d.driver COLLATE "C";
+
+-- they end with the statement
+SET TimeZone = 'Asia/Kolkata';
+DO $$ BEGIN EXECUTE iblt_peer_settings('iblt_0'); END $$;
+SHOW TimeZone;
+RESET TimeZone;
+
+-- the seed of a comparison goes into contents, keys and cells, and no two have one
+CREATE TABLE seeded (id int PRIMARY KEY, v text);
+CREATE TEMP TABLE plan AS
+SELECT seed, by_hash, iblt_compare_plan(d, d, iblt_compare_defaults() || jsonb_build_object('seed', seed)) || jsonb_build_object('by_hash', by_hash) AS plan
+FROM iblt_compare_describe('seeded') AS d, (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(by_hash);
+SELECT seed, by_hash, iblt_compare_content_checksum(plan, 'here') LIKE '%(''' || seed || '''::%' AS content,
+	iblt_compare_key_hash(plan, 'here') LIKE '%(''' || (seed # 1) || '''::%' AS key,
+	iblt_compare_sketch_sql(plan, 'here', 10) LIKE '%iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
+FROM plan ORDER BY seed, by_hash;
+SELECT iblt_compare_random() <> iblt_compare_random() AS another;
+DROP TABLE seeded;
