@@ -200,11 +200,21 @@ class Worker:
         kind, _, name = test.partition(":")
         return getattr(self, f"test_{kind}")(name)
 
+    def last_line(self):
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return ([""] + [line.strip() for line in log if line.strip()])[-1]
+
+    def verdict(self, status, found):
+        """Nothing if a test passed, otherwise what it says."""
+        if status is None:
+            return "it hung"
+        return found or (f"status {status}: {self.last_line()}" if status else None)
+
     def test_unit(self, name):
         program = f"build/plain/{name}"
         self.make(program)
         status, found = self.run([program], LIMIT["unit"], stop=r"not ok ")
-        return verdict(status, found)
+        return self.verdict(status, found)
 
     def test_sql(self, name):
         self.install()
@@ -213,14 +223,14 @@ class Worker:
                              LIMIT["sql"])
         if status is None:
             self.restart_server()
-        return verdict(status, first_difference(os.path.join(self.tree, "regression.diffs")) if status else None)
+        return self.verdict(status, first_difference(os.path.join(self.tree, "regression.diffs")) if status else None)
 
     def test_catalog(self, _name):
         self.install()
         self.wake_server()
         self.psql("DROP DATABASE IF EXISTS check_catalog")
         status, found = self.run(["test/lib/check-catalog.sh"], LIMIT["catalog"], stop=r"not ok ")
-        return verdict(status, found)
+        return self.verdict(status, found)
 
     def test_tap(self, name):
         self.install()
@@ -237,7 +247,7 @@ class Worker:
         finally:
             self.end_servers(work)
             shutil.rmtree(work, ignore_errors=True)
-        return verdict(status, found)
+        return self.verdict(status, found)
 
     def end_servers(self, below):
         """The servers of a test that was ended; they end their own children."""
@@ -270,14 +280,6 @@ class Worker:
 
     def restart_server(self):
         self.run(["pg_ctl", "-D", f"{self.top}/sql", "-l", f"{self.top}/sql.log", "-m", "immediate", "-w", "-s", "restart"], 120)
-
-
-def verdict(status, found):
-    if found:
-        return found
-    if status is None:
-        return "it hung"
-    return f"status {status}" if status else None
 
 
 def first_difference(path):
