@@ -46,6 +46,11 @@ class Fault:
             return False
         return True
 
+    def matches(self, words):
+        """Is a word in the list's name and its own ("core/fold-forgets-rows")?"""
+        area = os.path.basename(self.where).partition(".")[0]
+        return not words or any(word in f"{area}/{self.name}" for word in words)
+
     def wrong(self, what):
         return ListError(f"{self.where}: {self.name}: {what}")
 
@@ -389,7 +394,7 @@ def main():
     work, jobs, *paths = rest
     faults = read_lists(".", paths)
     words = os.environ.get("MUTANTS", "").split()
-    faults = [fault for fault in faults if not words or any(word in fault.name for word in words)]
+    faults = [fault for fault in faults if fault.matches(words)]
     run = Run(work, int(jobs), faults)
     if os.environ.get("MUTANTS_BASELINE") != "0":
         run.say(f"The tests of {len(faults)} faults, without a fault:")
