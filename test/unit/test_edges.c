@@ -1,0 +1,226 @@
+/*
+ * test_edges.c
+ *		Words, rows and texts at the edge of what is allowed.
+ *
+ * Random rows hardly ever come here: a lazy word is p or more once in 10^17
+ * sums, and a limb is refused as seldom.  So these are made.
+ */
+#include "model.h"
+#include "row.h"
+#include "strata.h"
+
+#define LIMB_REFUSED UINT64_MAX /* under its mask: no field element */
+
+static IbltParams
+small_params(void)
+{
+	return make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 7);
+}
+
+static void
+add_integer(IbltSketch *sketch, uint64_t key, uint64_t y, int sign)
+{
+	uint8_t bytes[8];
+
+	iblt_store64(bytes, key);
+	(void) iblt_core_add_row(sketch, bytes, y, sign);
+}
+
+/*
+ * Cells with each field once as a canonical word below 59 and once as the lazy
+ * word that stands for the same, added to and taken from others.
+ */
+static void
+test_lazy_words(void)
+{
+	static const uint64_t others[] = { 0, 1, IBLT_FP_P - 1, IBLT_FP_P, UINT64_MAX };
+	IbltParams params = small_params();
+	unsigned i;
+	uint64_t word;
+
+	for (word = 0; word < IBLT_FP_FOLD; word++)
+		for (i = 0; i < 2 * sizeof others / sizeof *others; i++)
+		{
+			IbltSketch *canonical = sketch_new(&params);
+			IbltSketch *lazy = sketch_new(&params);
+			IbltSketch *a = sketch_new(&params);
+			IbltSketch *b = sketch_new(&params);
+			int sign = i % 2 == 0 ? 1 : -1;
+			unsigned f;
+
+			for (f = 0; f < a->fields; f++)
+			{
+				iblt_cell_set_field(canonical->cells, f, word);
+				iblt_cell_set_field(lazy->cells, f, word + IBLT_FP_P);
+				iblt_cell_set_field(a->cells, f, others[i / 2]);
+				iblt_cell_set_field(b->cells, f, others[i / 2]);
+			}
+			check(iblt_core_cell_is_zero(lazy, lazy->cells) == (word == 0),
+				  "the lazy word of %" PRIu64, word);
+			iblt_core_add_cell(a, 0, canonical->cells, sign);
+			iblt_core_add_cell(b, 0, lazy->cells, sign);
+			iblt_core_seal(a);
+			iblt_core_seal(b);
+			check(same_bytes(a, b), "%" PRIu64 " to other %u, sign %d", word,
+				  i / 2, sign);
+			sketch_free(canonical);
+			sketch_free(lazy);
+			sketch_free(a);
+			sketch_free(b);
+		}
+	checked("lazy words add as the canonical ones that they stand for");
+}
+
+/* A row that is refused leaves nothing in a queue, wherever its slot is. */
+static void
+test_refused_rows(void)
+{
+	IbltParams params = small_params();
+	const IbltRowAdder *adder = iblt_core_row_adder(&params);
+	int n;
+
+	for (n = 0; n < 2 * IBLT_QUEUE_ROWS; n++)
+	{
+		IbltSketch *a = sketch_new(&params);
+		IbltSketch *b = sketch_new(&params);
+		IbltQueue queue;
+		uint8_t key[8];
+		int i;
+
+		memset(&queue, 0, sizeof queue);
+		for (i = 0; i < n; i++)
+		{
+			iblt_store64(key, (uint64_t) i);
+			check(adder->queue(&queue, a, key, 1) == IBLT_OK, "row %d", i);
+			add_integer(b, (uint64_t) i, 1, 1);
+		}
+		iblt_store64(key, iblt_limb_mask(&a->hasher, 0) ^ LIMB_REFUSED);
+		check(adder->queue(&queue, a, key, 1) == IBLT_KEY_NOT_REPRESENTABLE,
+			  "it is taken after %d rows", n);
+		iblt_core_queue_flush(&queue, a);
+		iblt_core_seal(a);
+		iblt_core_seal(b);
+		check(same_bytes(a, b), "it left something after %d rows", n);
+		sketch_free(a);
+		sketch_free(b);
+	}
+	checked("a row that is refused leaves nothing in a queue");
+}
+
+/* Where two of few rows fall into one bucket, the bound must make up for it. */
+static void
+test_few_rows(void)
+{
+	long rounds = scaled(20000);
+	long covered = 0;
+	long i;
+	int j;
+
+	for (i = 0; i < rounds; i++)
+	{
+		uint8_t meter[2 * IBLT_METER_BUCKETS] = { 0 };
+
+		for (j = 0; j < 5; j++)
+			iblt_meter_add(meter, tap_random(), tap_random() % 2 == 0 ? 1 : -1);
+		covered += iblt_core_meter_bound(meter) >= 5;
+	}
+	check(covered * 100 >= rounds * 99, "it covers %ld of %ld", covered, rounds);
+	checked("the bound covers five rows in 99 of 100 cases");
+}
+
+/* A character by its code point, or -1 for bytes that are none. */
+static long
+character(const uint8_t *text, size_t size)
+{
+	static const long least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	size_t length = text[0] < 0x80 ? 1
+		: text[0] >> 5 == 6 ? 2 : text[0] >> 4 == 14 ? 3 : text[0] >> 3 == 30 ? 4 : 0;
+	long code = length == 1 ? text[0] : text[0] & (0x7f >> length);
+	size_t i;
+
+	if (length != size)
+		return -1;
+	for (i = 1; i < size; i++)
+	{
+		if (text[i] >> 6 != 2)
+			return -1;
+		code = code << 6 | (text[i] & 0x3f);
+	}
+	if (code < least[length] || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff)
+		return -1;
+	return code;
+}
+
+/* Descriptions of one character, all first and second bytes. */
+static void
+test_descriptions(void)
+{
+	static const uint8_t third[] = { 0x00, 0x7f, 0x80, 0xbf, 0xc0 };
+	IbltParams params = small_params();
+	uint8_t text[4];
+	size_t size;
+	uint32_t i;
+
+	params.kind = IBLT_KEY_CANONICAL;
+	params.description = text;
+	for (i = 0; i < 0x10000 * sizeof third; i++)
+	{
+		text[0] = (uint8_t) (i >> 8);
+		text[1] = (uint8_t) i;
+		text[2] = text[3] = third[i >> 16];
+		for (size = 1; size <= 4; size++)
+		{
+			long code = character(text, size);
+			IbltStatus wanted = code < 0x20 || code == 0x7f
+				? IBLT_BAD_DESCRIPTION : IBLT_OK;
+
+			/* several characters are another matter */
+			if (code < 0 && size > (text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : 3) &&
+				text[0] < 0xf0)
+				continue;
+			params.description_size = size;
+			check(iblt_core_check_params(&params) == wanted,
+				  "%02x %02x %02x %02x, %zu bytes", text[0], text[1], text[2],
+				  text[3], size);
+		}
+	}
+	checked("a description is UTF-8 without control characters");
+}
+
+/* Cells without rows: one inserted, another one deleted. */
+static void
+test_strata_not_empty(void)
+{
+	IbltStrataParams params = { small_params(), 8 };
+	uint8_t *bytes = take(iblt_core_strata_size(&params));
+	uint8_t key[8];
+	IbltStrata strata;
+
+	iblt_core_strata_init(&strata, &params, bytes);
+	check(iblt_core_strata_is_empty(&strata), "it is not empty at first");
+	iblt_store64(key, 1);
+	iblt_core_strata_add_row(&strata, key, 8, 1, 1);
+	iblt_store64(key, 2);
+	iblt_core_strata_add_row(&strata, key, 8, 1, -1);
+	check(strata.all.rows == 0 && !iblt_core_strata_is_empty(&strata), "it is empty with two rows");
+	iblt_store64(key, 1);
+	iblt_core_strata_add_row(&strata, key, 8, 1, -1);
+	iblt_store64(key, 2);
+	iblt_core_strata_add_row(&strata, key, 8, 1, 1);
+	iblt_core_strata_seal(&strata);
+	check(iblt_core_strata_is_empty(&strata), "it is not empty at last");
+	free(bytes);
+	checked("an estimator without rows in sum may not be empty");
+}
+
+int
+main(void)
+{
+	(void) tap_seed();
+	test_lazy_words();
+	test_refused_rows();
+	test_few_rows();
+	test_descriptions();
+	test_strata_not_empty();
+	return tap_done();
+}
