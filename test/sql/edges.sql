@@ -1,0 +1,83 @@
+-- Cases at the edge: NULLs behind the first row, negative keys of all widths, values
+-- that no door has let in, decodings that are partial, and what they recommend.
+-- The numbers that depend on hashes are not shown.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE FUNCTION pg_temp.outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE query;
+	RETURN 'no error';
+EXCEPTION WHEN OTHERS THEN
+	RETURN sqlstate;
+END $$;
+
+-- a NULL is an error in every row, not only in the first
+SELECT pg_temp.outcome('SELECT iblt_agg(id, 1) FROM (VALUES (1), (2), (NULL)) v(id)') AS key,
+	   pg_temp.outcome('SELECT iblt_agg(1, c) FROM (VALUES (1::bigint), (2), (NULL)) v(c)') AS checksum,
+	   pg_temp.outcome('SELECT iblt_agg(id::text, 1) FROM (VALUES (1), (2), (NULL)) v(id)') AS text_key,
+	   pg_temp.outcome('SELECT iblt_strata_agg(id, 1) FROM (VALUES (1), (2), (NULL)) v(id)') AS strata,
+	   pg_temp.outcome('SELECT iblt_agg(id, 1, c) FROM (VALUES (1, 10), (2, 10), (3, NULL)) v(id, c)') AS capacity;
+
+-- the width of an integer is of no account, also of a negative one
+SELECT iblt_agg(i::smallint, 1)::bytea = iblt_agg(i::bigint, 1)::bytea AS small,
+	   iblt_agg(i::integer, 1)::bytea = iblt_agg(i::bigint, 1)::bytea AS medium,
+	   iblt_strata_agg(i::smallint, 1)::bytea = iblt_strata_agg(i::bigint, 1)::bytea AS strata,
+	   iblt_insert(iblt_new(), (-7)::smallint, 1)::bytea = iblt_insert(iblt_new(), (-7)::bigint, 1)::bytea AS inserted
+FROM generate_series(-20, 20) i;
+
+-- bytes that are no sketch, from a function that does not look at them
+CREATE FUNCTION pg_temp.unseen(bytea) RETURNS iblt LANGUAGE internal IMMUTABLE STRICT AS 'byteasend';
+CREATE FUNCTION pg_temp.unseen_strata(bytea) RETURNS iblt_strata LANGUAGE internal IMMUTABLE STRICT AS 'byteasend';
+SELECT pg_temp.outcome($$SELECT iblt_info(pg_temp.unseen('\x00'))$$) AS short,
+	   pg_temp.outcome($$SELECT iblt_info(pg_temp.unseen(set_byte(iblt_agg(1, 1)::bytea, 600, 99)))$$) AS damaged,
+	   pg_temp.outcome($$SELECT iblt_decode(pg_temp.unseen(set_byte(iblt_agg(1, 1)::bytea, 600, 99)))$$) AS decoded,
+	   pg_temp.outcome($$SELECT iblt_strata_info(pg_temp.unseen_strata(set_byte(iblt_strata_agg(1, 1)::bytea, 60, 99)))$$) AS strata,
+	   pg_temp.outcome($$SELECT iblt_info(pg_temp.unseen(iblt_agg(1, 1)::bytea))$$) AS sound;
+
+-- white space of all kinds in the text form is passed over
+SELECT bool_and((replace(regexp_replace(s::text, '(.{76})', '\1 ', 'g'), ' ', space))::iblt = s) AS same
+FROM (SELECT iblt_agg(1, 1)) AS x(s), unnest(ARRAY[' ', E'\n', E'\r\n', E'\t']) AS space;
+
+-- to a larger sketch, that could be folded to this one
+SELECT pg_temp.outcome('SELECT iblt_fold(iblt_fold(iblt_new(60000), 100), iblt_new(60000))') AS larger;
+
+-- A decoding of some keys is an error, unless it is asked for; of none it is always.
+SET client_min_messages = error;
+CREATE TEMP TABLE s AS
+SELECT s AS part, (SELECT iblt_agg(i, 1, 40) FROM generate_series(1, 3000) i) AS none
+FROM generate_series(100, 500, 10) n, LATERAL (SELECT iblt_agg(i, 1, 40) FROM generate_series(1, n) i) AS x(s), iblt_decode_status(s) d
+WHERE d.recovered > 0 AND NOT d.complete LIMIT 1;
+SELECT (iblt_decode_status(part)).recovered > 0 AS recovered_part, (iblt_decode_status(part)).complete AS complete,
+	   pg_temp.outcome('SELECT iblt_decode(part) FROM s') AS unasked, pg_temp.outcome('SELECT iblt_decode(part, NULL::int) FROM s') AS typed,
+	   pg_temp.outcome('SELECT iblt_decode(part, true) FROM s') AS asked, pg_temp.outcome('SELECT iblt_decode(part, NULL::int, true) FROM s') AS asked_typed
+FROM s;
+SELECT (iblt_decode_status(none)).recovered AS recovered, pg_temp.outcome('SELECT iblt_decode(none) FROM s') AS unasked,
+	   pg_temp.outcome('SELECT iblt_decode(none, true) FROM s') AS asked, pg_temp.outcome('SELECT iblt_decode(none, NULL::int, true) FROM s') AS asked_typed
+FROM s;
+
+SET client_min_messages = warning;
+
+-- A sketch added to itself often enough has a meter that says nothing.  If rows cancel
+-- too, it was large enough for the estimate, and a larger one is recommended.
+CREATE FUNCTION pg_temp.doubled(s iblt, times int) RETURNS iblt LANGUAGE plpgsql AS $$
+BEGIN
+	FOR i IN 1 .. times LOOP
+		s := s + s;
+	END LOOP;
+	RETURN s;
+END $$;
+SELECT i.rows, d.complete, d.estimated, d.recommended_capacity > i.capacity AS larger
+FROM (SELECT pg_temp.doubled(iblt_agg(i, 1, 40) FILTER (WHERE i <= 300) - iblt_agg(i, 1, 40) FILTER (WHERE i > 300), 16)
+	FROM generate_series(1, 600) i) AS x(s), iblt_info(s) i, iblt_decode_status(s) d;
+-- what no sketch can hold has no recommendation
+SELECT i.rows, d.complete, d.estimated, d.recommended_capacity
+FROM (SELECT pg_temp.doubled(iblt_agg(i, 1, 40), 24) FROM generate_series(1, 3000) i) AS x(s), iblt_info(s) i, iblt_decode_status(s) d;
+
+-- the planner's shortcut of iblt_checksum(t): rows of the outer query, and of a type
+-- that has lost a column
+CREATE TEMP TABLE t (id int PRIMARY KEY, gone int, v text);
+INSERT INTO t SELECT i, i, 'v' || i FROM generate_series(1, 3) i;
+SELECT bool_and((SELECT iblt_checksum(o) FROM t AS u WHERE u.id = 1) = iblt_checksum(o.id, o.gone, o.v)) AS of_the_outer_query FROM t AS o;
+ALTER TABLE t DROP gone;
+SELECT bool_and(iblt_checksum(ROW(t.id, t.v)::t) = iblt_checksum(t.id, t.v)) AS of_a_row_constructor, bool_and(iblt_checksum(t) = iblt_checksum(t.id, t.v)) AS of_a_row
+FROM t;
