@@ -81,3 +81,7 @@ SELECT bool_and((SELECT iblt_checksum(o) FROM t AS u WHERE u.id = 1) = iblt_chec
 ALTER TABLE t DROP gone;
 SELECT bool_and(iblt_checksum(ROW(t.id, t.v)::t) = iblt_checksum(t.id, t.v)) AS of_a_row_constructor, bool_and(iblt_checksum(t) = iblt_checksum(t.id, t.v)) AS of_a_row
 FROM t;
+
+-- the length of an item at each turn of its own length
+SELECT bool_and(iblt_checksum(ARRAY[repeat('x', n)]) = iblt_checksum('\x010000000100000001'::bytea || header || convert_to(repeat('x', n), 'UTF8'))) AS lengths
+FROM (VALUES (126, '\x7f'::bytea), (127, '\x8001'), (128, '\x8101'), (16382, '\xff7f'), (16383, '\x808001'), (16384, '\x818001')) AS v(n, header);
