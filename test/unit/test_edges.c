@@ -213,10 +213,64 @@ test_strata_not_empty(void)
 	checked("an estimator without rows in sum may not be empty");
 }
 
+#define MX2 UINT64_C(0x9FB21C651E98DF25) /* the multiplier of XXH3 for 8 bytes */
+
+static uint64_t
+rotated(uint64_t x, int n)
+{
+	return x << n | x >> (64 - n);
+}
+
+/* The word whose hash is the one given; XXH3 of 8 bytes can be undone. */
+static uint64_t
+word_of_hash(uint64_t hash, uint64_t seed)
+{
+	const uint8_t *secret = XXH3_kSecret;
+	uint64_t inverse = MX2;
+	uint64_t x = hash;
+	int i;
+
+	for (i = 0; i < 6; i++)
+		inverse *= 2 - MX2 * inverse;
+	x ^= x >> 28 ^ x >> 56;
+	x *= inverse;
+	x ^= (x >> 35) + 8;
+	x *= inverse;
+	/* 1 + r^49 + r^24, r a rotation by one, is 1 to the power of 64 */
+	for (i = 0; i < 63; i++)
+		x ^= rotated(x, 49) ^ rotated(x, 24);
+	seed ^= (uint64_t) __builtin_bswap32((uint32_t) seed) << 32;
+	x ^= (iblt_load64(secret + 8) ^ iblt_load64(secret + 16)) - seed;
+	return x << 32 | x >> 32;
+}
+
+/* Hashes that are no field elements, and 0: no weight may be one of them. */
+static void
+test_weights(void)
+{
+	IbltHasher hasher;
+	uint64_t i;
+
+	iblt_core_hasher_init(&hasher, tap_random());
+	for (i = 0; i <= IBLT_FP_FOLD; i++)
+	{
+		uint64_t hash = i == 0 ? 0 : IBLT_FP_P + i - 1;
+		uint64_t y = word_of_hash(hash, hasher.weight_seed);
+
+		check(iblt_hash_word(y, hasher.weight_seed) == hash,
+			  "%" PRIx64 " is not the hash", hash);
+		check(iblt_hash_weight(&hasher, y) == (i < 2 ? 1 : i - 1),
+			  "%" PRIx64 " is the weight of %" PRIx64,
+			  iblt_hash_weight(&hasher, y), hash);
+	}
+	checked("a weight is a field element and not zero, whatever the hash is");
+}
+
 int
 main(void)
 {
 	(void) tap_seed();
+	test_weights();
 	test_lazy_words();
 	test_refused_rows();
 	test_few_rows();
