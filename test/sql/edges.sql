@@ -85,3 +85,7 @@ FROM t;
 -- the length of an item at each turn of its own length
 SELECT bool_and(iblt_checksum(ARRAY[repeat('x', n)]) = iblt_checksum('\x010000000100000001'::bytea || header || convert_to(repeat('x', n), 'UTF8'))) AS lengths
 FROM (VALUES (126, '\x7f'::bytea), (127, '\x8001'), (128, '\x8101'), (16382, '\xff7f'), (16383, '\x808001'), (16384, '\x818001')) AS v(n, header);
+-- NULLs in an array, behind the first eight elements too
+SELECT bool_and(iblt_checksum(a) = (SELECT iblt_checksum('\x01'::bytea || int4send(n) || int4send(1)
+	|| string_agg(coalesce('\x05'::bytea || int4send(x), '\x00'), ''::bytea ORDER BY position)) FROM unnest(a) WITH ORDINALITY AS u(x, position))) AS nulls
+FROM generate_series(1, 40) AS n, LATERAL (SELECT array_agg(nullif(i, n - 1)) FROM generate_series(1, n) i) AS x(a);
