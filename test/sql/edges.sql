@@ -89,3 +89,10 @@ FROM (VALUES (126, '\x7f'::bytea), (127, '\x8001'), (128, '\x8101'), (16382, '\x
 SELECT bool_and(iblt_checksum(a) = (SELECT iblt_checksum('\x01'::bytea || int4send(n) || int4send(1)
 	|| string_agg(coalesce('\x05'::bytea || int4send(x), '\x00'), ''::bytea ORDER BY position)) FROM unnest(a) WITH ORDINALITY AS u(x, position))) AS nulls
 FROM generate_series(1, 40) AS n, LATERAL (SELECT array_agg(nullif(i, n - 1)) FROM generate_series(1, n) i) AS x(a);
+
+-- a sketch that is kept may go while what was got of it is in use
+SELECT (iblt_info(iblt_session_keep('kept', iblt_agg(i, 1, 20000)))).rows FROM generate_series(1, 30) i;
+SELECT (iblt_info(a)).rows, dropped, (iblt_info(b)).rows AS rows_of_the_next
+FROM (SELECT iblt_session_get('kept') AS a, iblt_session_drop('kept') AS dropped, iblt_session_keep('kept', iblt_agg(i, 1, 20000)) AS b
+	FROM generate_series(1, 7) i OFFSET 0) AS x;
+SELECT iblt_session_drop('kept') AS dropped;
