@@ -96,3 +96,28 @@ SELECT (iblt_info(a)).rows, dropped, (iblt_info(b)).rows AS rows_of_the_next
 FROM (SELECT iblt_session_get('kept') AS a, iblt_session_drop('kept') AS dropped, iblt_session_keep('kept', iblt_agg(i, 1, 20000)) AS b
 	FROM generate_series(1, 7) i OFFSET 0) AS x;
 SELECT iblt_session_drop('kept') AS dropped;
+
+-- an integer that is too small for the type asked for
+SELECT pg_temp.outcome('SELECT iblt_decode(iblt_agg(-40000, 1), NULL::smallint)') AS below, pg_temp.outcome('SELECT iblt_decode(iblt_agg(40000, 1), NULL::smallint)') AS above,
+	   pg_temp.outcome('SELECT iblt_decode(iblt_agg(-2147483649, 1), NULL::int)') AS below_integer;
+
+-- anonymous rows of several types in one column
+SELECT pg_temp.outcome($$SELECT iblt_agg(CASE i WHEN 3 THEN ROW('a'::text, 2) ELSE ROW(i, 2) END, 1) FROM generate_series(1, 4) i$$) AS types,
+	   pg_temp.outcome($$SELECT iblt_strata_agg(CASE i WHEN 3 THEN ROW('a'::text, 2) ELSE ROW(i, 2) END, 1) FROM generate_series(1, 4) i$$) AS strata;
+
+-- partitions that are aggregated by themselves: without rows, and with other parameters
+CREATE TEMP TABLE p (id int, g int, c bigint) PARTITION BY LIST (g);
+CREATE TEMP TABLE p0 PARTITION OF p FOR VALUES IN (0);
+CREATE TEMP TABLE p1 PARTITION OF p FOR VALUES IN (1);
+SET enable_partitionwise_aggregate = on;
+SELECT key_type, rows, capacity >= 300 AS sized FROM (SELECT iblt_agg(id, c, 300) FROM p) x(s), iblt_info(s);
+SELECT key_type, rows FROM (SELECT iblt_strata_agg(id, c) FROM p) x(s), iblt_strata_info(s);
+SELECT rows FROM (SELECT iblt_sum(s) FROM (SELECT iblt_agg(id, c) FROM p GROUP BY g) AS y(s)) AS x(s), iblt_info(s);
+SELECT pg_temp.outcome('SELECT iblt_agg(id, c, g + 300) FROM p') AS capacity_of_no_row;
+INSERT INTO p SELECT i, i % 2, i FROM generate_series(1, 1000) i;
+ANALYZE p;
+SELECT pg_temp.outcome('SELECT iblt_agg(id, c, 300 + 1000 * g) FROM p') AS capacities,
+	   pg_temp.outcome('SELECT iblt_agg(id, c, iblt_new(seed => g)) FROM p') AS seeds,
+	   pg_temp.outcome('SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM p') AS strata;
+SELECT iblt_agg(p.id, p.c) = (SELECT iblt_agg(i, i) FROM generate_series(1, 1000) i) AS same FROM p;
+RESET enable_partitionwise_aggregate;
