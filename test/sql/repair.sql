@@ -1,0 +1,224 @@
+-- iblt_repair within one database: what it writes for each shape of table, what its
+-- options choose, and what it refuses.  Live peers are tested in test/t.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE SCHEMA rep;
+SET search_path = rep, public;
+
+-- the steps of a repair that makes a table like the one of its name with _source
+CREATE FUNCTION steps(target text, options text DEFAULT '', direction text DEFAULT 'pull') RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+	RETURN QUERY EXECUTE format($q$SELECT step FROM (
+		SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repair(%L, NULL, %L, %L%s)) AS x(step) ORDER BY step COLLATE "C"$q$,
+		target, direction, target || '_source', nullif(', ' || options, ', '));
+END $$;
+-- rows of one that the other lacks; the text of a row is not that of its values alone
+CREATE FUNCTION unlike(target text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	n bigint;
+BEGIN
+	EXECUTE format('WITH a AS (SELECT (row_.*)::text, to_jsonb(row_.*) FROM %1$I AS row_), b AS (SELECT (row_.*)::text, to_jsonb(row_.*) FROM %1$I_source AS row_)
+		SELECT count(*) FROM ((TABLE a EXCEPT ALL TABLE b) UNION ALL (TABLE b EXCEPT ALL TABLE a)) AS x', target) INTO n;
+	RETURN n;
+END $$;
+CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE query;
+	RETURN 'no error';
+EXCEPTION WHEN OTHERS THEN
+	RETURN sqlstate || ' ' || left(sqlerrm, 60);
+END $$;
+
+-- what is refused
+CREATE TABLE opt (id int PRIMARY KEY, v text);
+CREATE TABLE opt_source (id int PRIMARY KEY, v text);
+INSERT INTO opt SELECT i, 'v' FROM generate_series(1, 9) i;
+INSERT INTO opt_source SELECT i, CASE i WHEN 5 THEN 'new' ELSE 'v' END FROM generate_series(2, 10) i;
+CREATE VIEW opt_view AS SELECT * FROM opt;
+SELECT outcome(format($$SELECT * FROM iblt_repair(%s, peer_relation => 'opt_source')$$, arguments))
+FROM unnest(ARRAY[$$'opt', NULL, NULL$$, $$'opt', NULL, 'sideways'$$, $$'opt', NULL, 'pull', inserts => NULL$$, $$'opt', NULL, 'pull', apply => NULL$$,
+	$$'opt', NULL, 'pull', "cascade" => NULL$$, $$'opt_view', NULL, 'pull', key_columns => '{id}'$$, $$'opt_source', NULL, 'pull'$$]) AS arguments;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT outcome($$SELECT * FROM iblt_repair('opt', NULL, 'pull', 'opt_source', apply => true)$$);
+SELECT count(*) FROM iblt_repair('opt', NULL, 'pull', 'opt_source');
+COMMIT;
+CREATE TABLE wide (a int, v int);
+CREATE TABLE wide_source (a int, v bigint);
+INSERT INTO wide VALUES (1, 2);
+SELECT outcome($$SELECT * FROM iblt_repair('wide', NULL, 'pull', 'wide_source', cast_types => true)$$) AS casts_without_key,
+	   outcome($$SELECT * FROM iblt_repair('wide', NULL, 'pull', 'wide_source')$$) AS types;
+
+-- what is chosen
+SELECT steps('opt');
+SELECT unlike('opt');
+SELECT steps('opt', 'inserts => false, apply => true');
+SELECT steps('opt', 'deletes => false, updates => false');
+UPDATE opt SET v = 'x' WHERE id = 7;
+SELECT steps('opt', 'updates => false, apply => true');
+SELECT steps('opt', $$condition => 'id > 100', apply => true$$);
+SELECT steps('opt', 'apply => true', 'push');
+SELECT unlike('opt'), (SELECT v FROM opt_source WHERE id = 7);
+
+-- keys of several columns and keys by hash; columns that are written or not
+CREATE TABLE pair (b text, x int, a int, v text, PRIMARY KEY (a, b));
+CREATE TABLE pair_source (LIKE pair INCLUDING ALL);
+INSERT INTO pair SELECT i % 3, i, i, 'it''s \ ' || i FROM generate_series(1, 30) i;
+INSERT INTO pair_source SELECT * FROM pair;
+UPDATE pair_source SET v = NULL WHERE a = 4;
+UPDATE pair SET v = NULL WHERE a = 5;
+UPDATE pair_source SET v = v || '"', x = -1 WHERE a = 6;
+UPDATE pair SET b = 'other' WHERE a = 7;
+INSERT INTO pair SELECT 'same', 0, a, 'same' FROM generate_series(4, 7) a;
+SELECT steps('pair', 'apply => true');
+SELECT unlike('pair');
+UPDATE pair SET v = 'this is not to be written', x = 77 WHERE a = 9;
+SELECT steps('pair', $$columns => '{x}', apply => true$$);
+SELECT x, v FROM pair WHERE a = 9;
+
+-- values whose text is not all: blanks, rows of nulls, numbers of another scale
+CREATE TYPE two AS (p int, q text);
+CREATE TABLE texts (id int PRIMARY KEY, c char(5), r two, n numeric, s varchar(3), b "char", f float8, i interval);
+CREATE TABLE texts_source (LIKE texts INCLUDING ALL);
+INSERT INTO texts_source VALUES (1, 'a', ROW(NULL, NULL), 1.0, 'abc', 'x', 'NaN', '1 mon -1 day'), (2, '', NULL, 1.00, NULL, '', '-0', NULL),
+	(3, NULL, ROW(1, NULL), 'NaN', '', NULL, 1 / 3.0, '0');
+INSERT INTO texts VALUES (1, '', NULL, 1, '', NULL, 0, '0'), (2, 'a', ROW(NULL, NULL), 1.0, '', 'y', '0', '1 day'), (3, '', ROW(NULL, NULL), 0, NULL, '', 0.3333333333333333, '1 mon');
+SELECT steps('texts', 'apply => true');
+SELECT unlike('texts');
+ALTER TABLE texts_source ALTER s TYPE varchar(9);
+UPDATE texts_source SET s = 'too long' WHERE id = 1;
+SELECT outcome($$SELECT * FROM iblt_repair('texts', NULL, 'pull', 'texts_source', apply => true)$$) AS too_long;
+SELECT s AS not_cut FROM texts WHERE id = 1;
+
+-- rows without a key: as many as there are, with nulls, and of types that have no "="
+CREATE TABLE bag (a int, v text, j json);
+CREATE TABLE bag_source (LIKE bag);
+INSERT INTO bag VALUES (1, 'x', '{}'), (1, 'x', '{}'), (1, 'x', '{}'), (2, NULL, NULL), (2, NULL, NULL), (3, 'z', '[ ]'), (NULL, NULL, NULL);
+INSERT INTO bag_source VALUES (1, 'x', '{}'), (2, NULL, NULL), (2, NULL, NULL), (2, NULL, NULL), (2, NULL, NULL), (3, 'z', '[]'), (NULL, '', NULL);
+SELECT steps('bag');
+SELECT steps('bag', 'deletes => false');
+SELECT steps('bag', 'apply => true');
+SELECT unlike('bag');
+CREATE TABLE nan (f float8);
+CREATE TABLE nan_source (f float8);
+INSERT INTO nan VALUES (0);
+INSERT INTO nan_source VALUES ('-0');
+SELECT steps('nan', 'apply => true');
+SELECT f FROM nan;
+-- of several rows of a key, some are missing: all or none
+CREATE TABLE several (k int, v text);
+CREATE TABLE several_source (LIKE several);
+INSERT INTO several VALUES (1, 'a'), (1, 'b'), (2, 'x'), (3, 'y');
+INSERT INTO several_source VALUES (1, 'a'), (1, 'c'), (2, 'x'), (2, 'x');
+SELECT steps('several', $$key_columns => '{k}', inserts => false$$);
+SELECT steps('several', $$key_columns => '{k}', apply => true$$);
+SELECT unlike('several');
+-- and under a condition, and in partitions
+INSERT INTO several VALUES (8, 'twice'), (8, 'twice');
+INSERT INTO several_source VALUES (8, 'twice');
+SELECT steps('several', $$condition => 'k = 8 -- and no other', apply => true$$);
+SELECT unlike('several');
+CREATE TABLE parts (a int, v text) PARTITION BY LIST (a);
+CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1);
+CREATE TABLE parts_2 PARTITION OF parts FOR VALUES IN (2);
+CREATE TABLE parts_source (a int, v text);
+INSERT INTO parts VALUES (1, 'x'), (1, 'y'), (2, 'x'), (2, 'y');
+INSERT INTO parts_source VALUES (1, 'y'), (2, 'x'), (2, 'y');
+SELECT steps('parts', 'apply => true');
+SELECT unlike('parts');
+
+-- identity and generated columns
+CREATE TABLE ident (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v * 2) STORED);
+CREATE TABLE ident_source (id int PRIMARY KEY, v int, w int);
+INSERT INTO ident (v) SELECT i FROM generate_series(1, 5) i;
+INSERT INTO ident_source SELECT * FROM ident WHERE id <> 2;
+INSERT INTO ident_source VALUES (9, 9, 18);
+UPDATE ident_source SET v = 100, w = 200 WHERE id = 3;
+UPDATE ident_source SET w = 7 WHERE id = 4;
+SELECT steps('ident', 'apply => true');
+SELECT * FROM ident ORDER BY id;
+CREATE TABLE ident_bag (id int GENERATED ALWAYS AS IDENTITY, v int);
+CREATE TABLE ident_bag_source (id int, v int);
+INSERT INTO ident_bag_source VALUES (7, 7), (7, 7), (8, 8);
+SELECT steps('ident_bag', 'apply => true');
+SELECT unlike('ident_bag');
+CREATE TABLE ident_other (id int PRIMARY KEY, v int GENERATED ALWAYS AS IDENTITY);
+CREATE TABLE ident_other_source (id int PRIMARY KEY, v int);
+INSERT INTO ident_other VALUES (1);
+INSERT INTO ident_other_source VALUES (1, 99);
+SELECT steps('ident_other', 'apply => true');
+
+-- conditions on what differs
+CREATE TABLE slice (id int PRIMARY KEY, v int);
+CREATE TABLE slice_source (id int PRIMARY KEY, v int);
+INSERT INTO slice SELECT i, 20 FROM generate_series(1, 6) i;
+INSERT INTO slice_source SELECT i, CASE i WHEN 3 THEN 5 WHEN 5 THEN 30 ELSE 20 END FROM generate_series(1, 6) i WHERE i <> 4;
+UPDATE slice SET v = 5 WHERE id = 6;
+SELECT steps('slice', $$condition => 'v > 10'$$);
+SELECT steps('slice', $$condition => 'v > 10', apply => true$$);
+SELECT * FROM slice ORDER BY id;
+SELECT steps('slice', $$peer_condition => 'v > 10', apply => true$$);
+SELECT * FROM slice ORDER BY id;
+
+-- foreign keys: an order that works, and what would go besides
+CREATE TABLE tree (id int PRIMARY KEY, up int REFERENCES tree, v text);
+CREATE TABLE tree_source (id int PRIMARY KEY, up int, v text);
+INSERT INTO tree_source SELECT i, nullif(i + 1, 41), 'v' FROM generate_series(1, 40) i;
+SELECT count(*) FROM steps('tree', 'apply => true');
+SELECT unlike('tree');
+DELETE FROM tree_source WHERE id % 2 = 0;
+UPDATE tree_source SET up = nullif(id + 2, 41);
+SELECT count(*) FROM steps('tree', 'apply => true');
+SELECT unlike('tree');
+CREATE TABLE parent (id int PRIMARY KEY, u int UNIQUE);
+CREATE TABLE parent_source (id int PRIMARY KEY, u int);
+CREATE TABLE child (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASCADE, u int REFERENCES parent (u) ON UPDATE CASCADE);
+INSERT INTO parent SELECT i, i FROM generate_series(1, 5) i;
+INSERT INTO parent_source SELECT i, i FROM generate_series(2, 5) i;
+INSERT INTO child VALUES (1, 1, NULL), (2, NULL, 2);
+SELECT steps('parent');
+SELECT outcome($$SELECT steps('parent', 'apply => true')$$);
+SELECT count(*) AS children FROM child;
+SELECT steps('parent', 'apply => true, "cascade" => true');
+SELECT * FROM child;
+UPDATE parent_source SET u = 20 WHERE id = 2;
+SELECT steps('parent');
+SELECT outcome($$SELECT steps('parent', 'apply => true')$$);
+SELECT u AS child FROM child;
+CREATE TABLE self (id int PRIMARY KEY, up int REFERENCES self ON DELETE CASCADE);
+CREATE TABLE self_source (id int PRIMARY KEY, up int);
+INSERT INTO self VALUES (1, NULL), (2, 1), (3, 2), (4, NULL);
+INSERT INTO self_source VALUES (4, NULL);
+SELECT steps('self', 'apply => true');
+SELECT unlike('self');
+
+-- unique values that move from row to row, or are exchanged
+CREATE TABLE uniq (id int PRIMARY KEY, u int UNIQUE);
+CREATE TABLE uniq_source (id int PRIMARY KEY, u int);
+INSERT INTO uniq SELECT i, i FROM generate_series(1, 6) i;
+INSERT INTO uniq_source SELECT i, i + 1 FROM generate_series(1, 6) i;
+SELECT count(*) FROM steps('uniq', 'apply => true');
+SELECT unlike('uniq');
+UPDATE uniq_source SET u = CASE id WHEN 1 THEN 3 ELSE 2 END WHERE id IN (1, 2);
+SELECT outcome($$SELECT steps('uniq', 'apply => true')$$);
+SELECT unlike('uniq');
+ALTER TABLE uniq DROP CONSTRAINT uniq_u_key, ADD UNIQUE (u) DEFERRABLE;
+SELECT count(*) FROM steps('uniq', 'apply => true');
+SELECT unlike('uniq');
+
+-- triggers that do something else
+CREATE TABLE trig (id int PRIMARY KEY, v int);
+CREATE TABLE trig_source (id int PRIMARY KEY, v int);
+INSERT INTO trig_source VALUES (1, 1), (2, 2);
+CREATE FUNCTION trig() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	NEW.v := NEW.v + 1;
+	RETURN CASE WHEN NEW.id = 1 AND current_setting('rep.skip', true) = 'on' THEN NULL ELSE NEW END;
+END $$;
+CREATE TRIGGER trig BEFORE INSERT ON trig FOR EACH ROW EXECUTE FUNCTION trig();
+SELECT outcome($$SELECT steps('trig', 'apply => true')$$);
+SELECT count(*) FROM trig;
+SET rep.skip = 'on';
+SELECT outcome($$SELECT steps('trig', 'apply => true')$$);
+SELECT count(*) FROM trig;
+
+DROP SCHEMA rep CASCADE;
