@@ -1,0 +1,102 @@
+-- What iblt_compare takes for a key, what it compares and how, before it reads a row:
+-- a key that is none would read different tables as equal.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE SCHEMA plans;
+SET search_path = plans, public;
+
+-- names, uniqueness and form of the key of two relations
+CREATE FUNCTION key_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
+	SELECT concat_ws(' ', (SELECT string_agg(k ->> 'name', ',' ORDER BY n) FROM jsonb_array_elements(p -> 'key') WITH ORDINALITY AS x(k, n)),
+		CASE WHEN (p ->> 'whole_row')::boolean THEN 'whole row' END, CASE WHEN (p ->> 'unique')::boolean THEN 'unique' END,
+		CASE WHEN (p ->> 'by_hash')::boolean THEN 'by hash' ELSE 'of ' || (p ->> 'key_size') || ' bytes' END)
+	FROM iblt_compare_plan(iblt_compare_describe(here), iblt_compare_describe(there), iblt_compare_defaults() || '{"extra_columns": "ignore", "cast_types": true}' || options) AS p
+$$;
+CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE query;
+	RETURN 'no error';
+EXCEPTION WHEN OTHERS THEN
+	RETURN sqlstate || ' ' || sqlerrm;
+END $$;
+
+-- which unique indexes tell rows apart
+CREATE TABLE keys (a int NOT NULL, b int NOT NULL, c int, d int NOT NULL, e int NOT NULL, f int NOT NULL, g text NOT NULL, PRIMARY KEY (b, d));
+CREATE UNIQUE INDEX of_nulls ON keys (c);
+CREATE UNIQUE INDEX of_nulls_too ON keys (a, c);
+CREATE UNIQUE INDEX partial ON keys (e) WHERE a > 0;
+CREATE UNIQUE INDEX expression ON keys ((e + 1));
+CREATE UNIQUE INDEX column_and_expression ON keys (e, (a + 1));
+CREATE UNIQUE INDEX including ON keys (a) INCLUDE (b, c);
+CREATE UNIQUE INDEX invalid ON keys (f);
+UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'invalid'::regclass;
+CREATE INDEX not_unique ON keys (e);
+ALTER TABLE keys ADD EXCLUDE USING hash (e WITH =);
+SELECT iblt_compare_describe('keys') -> 'keys' AS keys;
+ALTER TABLE keys DROP CONSTRAINT keys_pkey;
+SELECT iblt_compare_describe('keys') -> 'keys' AS without_the_primary_key;
+
+-- a key must be unique on both sides, and all of it be common
+CREATE TABLE one (id int PRIMARY KEY, v text);
+CREATE TABLE two (id int, v text, PRIMARY KEY (id, v));
+CREATE TABLE none (id int, v text);
+CREATE TABLE other (v text PRIMARY KEY, x int);
+SELECT key_of('one', 'one') AS one, key_of('one', 'two') AS one_two, key_of('two', 'one') AS two_one, key_of('one', 'none') AS one_none, key_of('none', 'one') AS none_one, key_of('none', 'none') AS none;
+SELECT key_of('two', 'other') AS not_all_of_it, key_of('one', 'other') AS another, key_of('one', 'one', '{"key_columns": ["v"]}') AS asked_for,
+	   key_of('two', 'two', '{"key_columns": ["id"]}') AS part, key_of('two', 'two', '{"key_columns": ["v", "id"]}') AS another_order, key_of('one', 'one', '{"columns": ["v"]}') AS with_columns;
+-- which are kept as they are: of fixed width, one form for each value, never null
+SELECT type, key_of('k_' || n::text, 'k_' || n::text)
+FROM (SELECT n, type FROM unnest('{smallint,int,bigint,uuid,date,timestamptz,time,timetz,boolean,oid,text,numeric,float8,interval,char(3),bytea,inet}'::text[]) WITH ORDINALITY AS t(type, n)) AS t,
+	 LATERAL (SELECT outcome(format('CREATE TABLE IF NOT EXISTS plans.k_%s (id %s PRIMARY KEY)', n, type))) AS made;
+CREATE TABLE wide_1 (a uuid, b int, PRIMARY KEY (a, b));
+CREATE TABLE wide_2 (a uuid, b uuid, PRIMARY KEY (a, b));
+CREATE TABLE big (id bigint PRIMARY KEY, v text);
+CREATE TABLE num (id numeric PRIMARY KEY, v text);
+CREATE TABLE old (id int PRIMARY KEY, v text);
+CREATE TABLE young () INHERITS (old);
+CREATE VIEW seen AS SELECT * FROM one;
+SELECT key_of('wide_1', 'wide_1') AS pair, key_of('wide_2', 'wide_2') AS too_wide, key_of('one', 'big') AS int_bigint, key_of('one', 'num') AS int_numeric,
+	   key_of('old', 'one') AS parent, key_of('one', 'old') AS parent_there, key_of('one', 'seen') AS view;
+SELECT name, d ->> 'plain' AS plain, d ->> 'versions' AS versions, d ->> 'kind' AS kind
+FROM unnest('{one,old,young,seen}'::text[]) AS name, LATERAL (SELECT iblt_compare_describe(name::regclass)) AS x(d);
+
+-- a parent whose key does not cover its children, and a view
+INSERT INTO one VALUES (1, 'a');
+INSERT INTO old VALUES (1, 'a');
+INSERT INTO young VALUES (1, 'b');
+SELECT key, side, here_count, there_count FROM iblt_compare('old', NULL, 'one');
+SELECT key, side, here_count, there_count FROM iblt_compare('one', NULL, 'old', key_columns => '{id}');
+SELECT count(*) FROM iblt_compare('one', NULL, 'seen');
+
+-- types in which both sides are compared
+CREATE TABLE types_here (id int PRIMARY KEY, a smallint, b int, c float4, d text, e date, f numeric(8,2));
+CREATE TABLE types_there (id int PRIMARY KEY, a bigint, b numeric, c float8, d varchar(9), e timestamp, f numeric(9,3));
+SELECT c ->> 'name' AS name, c ->> 'cast' AS "cast"
+FROM iblt_compare_plan(iblt_compare_describe('types_here'), iblt_compare_describe('types_there'), iblt_compare_defaults() || '{"cast_types": true}') AS p, jsonb_array_elements(p -> 'columns') AS c;
+INSERT INTO types_here VALUES (1, 1, 2, 0.5, 'x', NULL, 1.50), (2, -1, 2, 1, 'x', NULL, 7);
+INSERT INTO types_there VALUES (1, 1, 2.000, 0.5, 'x', NULL, 1.500), (2, 5000000000, 2.0001, 1, 'x', NULL, 7);
+SELECT key, side FROM iblt_compare('types_here', NULL, 'types_there', cast_types => true);
+SELECT outcome($$SELECT * FROM iblt_compare('types_here', NULL, 'types_there')$$);
+
+-- columns
+CREATE TABLE more (id int PRIMARY KEY, v text, gone int, mine int);
+CREATE TABLE more_there (id int PRIMARY KEY, theirs int, gone int, v text);
+ALTER TABLE more DROP gone;
+ALTER TABLE more_there DROP gone;
+INSERT INTO more VALUES (1, 'a', 1), (2, 'b', 2);
+INSERT INTO more_there VALUES (1, 1, 'a'), (2, 2, 'c');
+SELECT outcome(format($$SELECT * FROM iblt_compare('more', NULL, 'more_there', %s)$$, options)), options
+FROM unnest(ARRAY[$$extra_columns => 'error'$$, $$extra_columns => 'error', exclude => '{mine,theirs}'$$, $$columns => '{mine}'$$, $$columns => '{theirs}'$$, $$key_columns => '{theirs}'$$,
+	$$exclude => '{nobody}'$$, $$columns => '{v}', exclude => '{v}'$$, $$exclude => '{id,v}', extra_columns => 'ignore'$$, $$max_differences => 0$$, $$max_differences => NULL$$,
+	$$recheck => -1$$, $$timeout => '-1 s'$$, $$extra_columns => 'never'$$, $$columns => '{}'$$, $$rows => NULL$$, $$max_differences => 1, extra_columns => 'ignore'$$]) AS options;
+SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore');
+SELECT count(*) FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', exclude => '{v}');
+SELECT outcome($$SELECT * FROM iblt_compare('more', NULL, 'plans.more')$$), outcome($$SELECT * FROM iblt_compare('more', NULL, 'a.b.c')$$), outcome($$SELECT * FROM iblt_compare('more', NULL, 'nothing')$$);
+
+-- conditions: in parentheses, with a comment, of each side alone
+SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', condition => 'id = 1 OR id = 2 -- both');
+SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', condition => 'id = 1', peer_condition => 'id < 3') ORDER BY key::text;
+SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', peer_condition => 'id = 1 OR false');
+SELECT count(*) FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', condition => 'v = ''c'' OR v = ''a''', peer_condition => 'v = ''a''');
+
+DROP SCHEMA plans CASCADE;
