@@ -41,8 +41,9 @@ CREATE TABLE one (id int PRIMARY KEY, v text);
 CREATE TABLE two (id int, v text, PRIMARY KEY (id, v));
 CREATE TABLE none (id int, v text);
 CREATE TABLE other (v text PRIMARY KEY, x int);
+CREATE TABLE only_v (v text, x int);
 SELECT key_of('one', 'one') AS one, key_of('one', 'two') AS one_two, key_of('two', 'one') AS two_one, key_of('one', 'none') AS one_none, key_of('none', 'one') AS none_one, key_of('none', 'none') AS none;
-SELECT key_of('two', 'other') AS not_all_of_it, key_of('one', 'other') AS another, key_of('one', 'one', '{"key_columns": ["v"]}') AS asked_for,
+SELECT key_of('two', 'other') AS not_all_of_it, key_of('two', 'only_v') AS nor_there, key_of('one', 'other') AS another, key_of('one', 'one', '{"key_columns": ["v"]}') AS asked_for,
 	   key_of('two', 'two', '{"key_columns": ["id"]}') AS part, key_of('two', 'two', '{"key_columns": ["v", "id"]}') AS another_order, key_of('one', 'one', '{"columns": ["v"]}') AS with_columns;
 -- which are kept as they are: of fixed width, one form for each value, never null
 SELECT type, key_of('k_' || n::text, 'k_' || n::text)
@@ -98,5 +99,12 @@ SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 
 SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', condition => 'id = 1', peer_condition => 'id < 3') ORDER BY key::text;
 SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', peer_condition => 'id = 1 OR false');
 SELECT count(*) FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', condition => 'v = ''c'' OR v = ''a''', peer_condition => 'v = ''a''');
+
+-- figures of a comparison that has not finished are not shown
+SELECT (iblt_compare_stats()).relation;
+SELECT iblt_peer_note('{"relation": "unfinished"}', true);
+SELECT outcome('SELECT * FROM iblt_compare_stats()');
+SELECT count(*) FROM iblt_compare('one', NULL, 'one', peer_condition => 'true');
+SELECT (iblt_compare_stats()).relation;
 
 DROP SCHEMA plans CASCADE;
