@@ -100,6 +100,12 @@ SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 
 SELECT key, side FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', peer_condition => 'id = 1 OR false');
 SELECT count(*) FROM iblt_compare('more', NULL, 'more_there', extra_columns => 'ignore', condition => 'v = ''c'' OR v = ''a''', peer_condition => 'v = ''a''');
 
+CREATE TABLE several (id int PRIMARY KEY, v int);
+CREATE TABLE several_there (id int PRIMARY KEY, v int);
+INSERT INTO several SELECT i, i FROM generate_series(1, 4) i;
+INSERT INTO several_there SELECT i, -i FROM generate_series(1, 4) i;
+SELECT key, side FROM iblt_compare('several', NULL, 'several_there', condition => 'id = 2 OR id = 3 OR id = 4') ORDER BY key::text;
+
 -- figures of a comparison that has not finished are not shown
 SELECT (iblt_compare_stats()).relation;
 SELECT iblt_peer_note('{"relation": "unfinished"}', true);

@@ -126,6 +126,21 @@ INSERT INTO parts_source VALUES (1, 'y'), (2, 'x'), (2, 'y');
 SELECT steps('parts', 'apply => true');
 SELECT unlike('parts');
 
+-- a condition on what is not compared
+CREATE TABLE hidden (a int, slice text);
+CREATE TABLE hidden_source (a int, slice text);
+INSERT INTO hidden VALUES (1, 'keep'), (1, 'drop'), (1, 'keep');
+SELECT steps('hidden', $$exclude => '{slice}', condition => 'slice = ''drop''', apply => true$$);
+SELECT * FROM hidden;
+-- two rows of a unique key, as a damaged index can have them
+CREATE TABLE twice (id text PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v int);
+CREATE TABLE twice_source (id text PRIMARY KEY, v int);
+INSERT INTO twice_source VALUES ('a', 1);
+BEGIN;
+INSERT INTO twice VALUES ('a', 2), ('a', 3);
+SELECT steps('twice', 'apply => true');
+ROLLBACK;
+
 -- identity and generated columns
 CREATE TABLE ident (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int, w int GENERATED ALWAYS AS (v * 2) STORED);
 CREATE TABLE ident_source (id int PRIMARY KEY, v int, w int);
