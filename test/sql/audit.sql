@@ -61,9 +61,9 @@ FROM (VALUES ('x', 'y', 'here'), ('x', 'y', 'there'), ('y', 'x', 'here'), ('y', 
 
 -- what an error says of a table
 SELECT state, (f).relation, (f).peer_relation, (f).status, (f).detail, (f).sqlstate
-FROM unnest('{IB002,42P01,42703,42804,42809,0A000,57014,42501,XX002,NULL}'::text[]) AS state,
+FROM unnest('{IB002,IB003,42P01,42703,42804,42809,0A000,57014,42501,XX002,NULL}'::text[]) AS state,
 	 LATERAL (SELECT iblt_audit_failed('{"relid": 1, "schema": "s", "name": "T t", "notes": ["one", "two"]}', state, 'what', 'detail')) AS x(f);
-SELECT (iblt_audit_failed('{"relid": 1, "schema": "s", "name": "t", "unready": true}', 'IB002', 'too many', '')).status AS unready,
+SELECT (iblt_audit_failed('{"relid": 1, "schema": "s", "name": "t", "unready": true}', 'IB003', 'too many', '')).status AS unready,
 	   (iblt_audit_failed('{"schema": "s", "name": "t"}', NULL, 'not here', NULL)).relation IS NULL AS not_here;
 
 -- the status of a table by its differences

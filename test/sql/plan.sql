@@ -107,15 +107,16 @@ INSERT INTO several_there SELECT i, -i FROM generate_series(1, 4) i;
 SELECT key, side FROM iblt_compare('several', NULL, 'several_there', condition => 'id = 2 OR id = 3 OR id = 4') ORDER BY key::text;
 
 -- rows that a scan finds and an index does not: none, one of two, another version
-SELECT iblt_compare_unfound(ROW('{h1 a,h2 b,h3 c,h4 d}', NULL, '{1,1,2,1}', NULL, NULL, '{1,2,3,4}', NULL)::iblt_compare_rows,
-		ROW(NULL, NULL, NULL, NULL, '{7,NULL,7,7,NULL}', '{1,0,3,9,0}', NULL)::iblt_compare_rows, '{h1,h2,h3,h4,h5}') AS with_versions,
-	iblt_compare_unfound(ROW('{h1 a,h2 b,h3 c,h4 d}', NULL, '{1,1,2,1}', NULL, NULL, NULL, NULL)::iblt_compare_rows,
-		ROW(NULL, NULL, NULL, NULL, '{7,NULL,7,7,NULL}', NULL, NULL)::iblt_compare_rows, '{h1,h2,h3,h4,h5}') AS without;
+CREATE FUNCTION answer(fields jsonb) RETURNS iblt_compare_rows LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_compare_rows, fields)';
+SELECT iblt_compare_unfound(answer('{"id": ["h1 a", "h2 b", "h3 c", "h4 d"], "n": [1, 1, 2, 1], "mark": ["1", "2", "3", "4"]}'),
+		answer('{"checksum": [7, null, 7, 7, null], "mark": ["1", "0", "3", "9", "0"]}'), '{h1,h2,h3,h4,h5}') AS with_versions,
+	iblt_compare_unfound(answer('{"id": ["h1 a", "h2 b", "h3 c", "h4 d"], "n": [1, 1, 2, 1]}'),
+		answer('{"checksum": [7, null, 7, 7, null]}'), '{h1,h2,h3,h4,h5}') AS without;
 -- which of these are the same before and after
-SELECT iblt_compare_stood('{a,b,c,d}', ROW('{a,b,c,e}', NULL, NULL, '{1,2,3,4}', NULL, '{1,2,3,4}', NULL)::iblt_compare_rows,
-		ROW('{a,b,c,e}', NULL, NULL, '{1,9,3,4}', NULL, '{1,2,9,4}', NULL)::iblt_compare_rows) AS with_versions,
-	iblt_compare_stood('{a,b,c,d}', ROW('{a,b,c,e}', NULL, NULL, '{1,2,3,4}', NULL, NULL, NULL)::iblt_compare_rows,
-		ROW('{a,b,e}', NULL, NULL, '{1,9,4}', NULL, NULL, NULL)::iblt_compare_rows) AS without;
+SELECT iblt_compare_stood('{a,b,c,d}', answer('{"id": ["a", "b", "c", "e"], "digest": ["1", "2", "3", "4"], "mark": ["1", "2", "3", "4"]}'),
+		answer('{"id": ["a", "b", "c", "e"], "digest": ["1", "9", "3", "4"], "mark": ["1", "2", "9", "4"]}')) AS with_versions,
+	iblt_compare_stood('{a,b,c,d}', answer('{"id": ["a", "b", "c", "e"], "digest": ["1", "2", "3", "4"]}'),
+		answer('{"id": ["a", "b", "e"], "digest": ["1", "9", "4"]}')) AS without;
 
 -- figures of a comparison that has not finished are not shown
 SELECT (iblt_compare_stats()).relation;

@@ -15,7 +15,9 @@ CREATE TEMP TABLE pinned AS
 SELECT p.proname::text AS driver, split_part(c, '=', 1) AS setting, substr(c, strpos(c, '=') + 1) AS value
 FROM pg_proc p, unnest(p.proconfig) AS c WHERE p.proname IN ('iblt_compare', 'iblt_audit', 'iblt_audit_subscription', 'iblt_repair');
 
--- the peer's: what the statement does in a session that has others
+-- the peer's: what the statement of a driver does in a session that has others
+SET DateStyle = 'ISO, DMY';
+CREATE TEMP TABLE statement AS SELECT driver, iblt_peer_settings(driver || '_0') AS query FROM unnest('{iblt_compare,iblt_repair}'::text[]) AS driver;
 SET DateStyle = 'German';
 SET IntervalStyle = 'sql_standard';
 SET TimeZone = 'Asia/Kolkata';
@@ -32,8 +34,7 @@ DECLARE
 	driver text;
 	query text;
 BEGIN
-	FOREACH driver IN ARRAY '{iblt_compare,iblt_repair}'::text[] LOOP
-		query := iblt_peer_settings(driver || '_0');
+	FOR driver, query IN SELECT s.driver, s.query FROM statement AS s LOOP
 		BEGIN
 			EXECUTE query;
 			RAISE EXCEPTION '%', (SELECT json_agg(json_build_array(m[1], pg_catalog.current_setting(m[1])))
@@ -48,7 +49,7 @@ RESET ALL;
 SELECT setting, min(value) FILTER (WHERE driver = 'iblt_compare') AS for_compare, min(value) FILTER (WHERE driver = 'iblt_repair') AS for_repair
 FROM peer GROUP BY setting ORDER BY setting COLLATE "C";
 
--- here is what is there; only the peer's transactions are read-only
+-- here is what is there, but for these; only the peer's transactions are read-only
 SELECT d.driver, s.setting, here.value AS here, peer.value AS there
 FROM unnest('{iblt_compare,iblt_audit,iblt_audit_subscription,iblt_repair}'::text[]) AS d(driver)
 CROSS JOIN (SELECT setting FROM pinned UNION SELECT setting FROM peer) AS s
