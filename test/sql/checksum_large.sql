@@ -4,7 +4,7 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 RESET client_min_messages;
 CREATE TEMP TABLE large AS SELECT n, repeat('x', n) AS a, repeat('x', n - 1) || 'y' AS b
-FROM unnest(ARRAY[1000, 1048575, 1048576, 1048577, 1500000, 3145728, 20000000]) AS n;
+FROM unnest(ARRAY[1000, 1048575, 1048576, 1048577, 1500000, 3145728]) AS n;
 
 -- the last byte, the first one and one in the middle, of text, bytea, json, an array, a row; the seed, too
 SELECT n, iblt_checksum(a) <> iblt_checksum(b) AS last, iblt_checksum(a) <> iblt_checksum(overlay(a PLACING 'y' FROM 1)) AS first,

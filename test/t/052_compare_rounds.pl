@@ -105,7 +105,8 @@ linked('[]');
 
 # --- rows of one key in another order ----------------------------------------------------------
 
-# They are put in order before they are digested: one plan sorts them, the other hashes.
+# They are put in order before they are digested: one plan sorts them, the other hashes,
+# and at the next look the other way round.
 sql(q{CREATE TABLE mine (id int, v text); CREATE TABLE theirs (id int, v text);
 	INSERT INTO mine SELECT g % 3, md5((g / 2)::text) FROM generate_series(1, 600) g ORDER BY md5(g::text); INSERT INTO theirs SELECT * FROM mine ORDER BY v DESC;
 	INSERT INTO mine VALUES (1, 'more'); DELETE FROM theirs WHERE ctid = (SELECT min(ctid) FROM theirs WHERE id = 2);
@@ -113,13 +114,15 @@ sql(q{CREATE TABLE mine (id int, v text); CREATE TABLE theirs (id int, v text);
 	INSERT INTO script VALUES ('look', 1, 'DELETE FROM public.mine WHERE v = ''more''');
 	ALTER FUNCTION iblt_compare_both(text, jsonb, text[]) RENAME TO iblt_compare_both_it;
 	CREATE FUNCTION iblt_compare_both(conn text, plan jsonb, keys text[], OUT here iblt_compare_rows, OUT there iblt_compare_rows) LANGUAGE plpgsql AS $$
-	DECLARE found record;
+	DECLARE found record; sorted boolean := current_setting('steps.look', true) ~ '[13579]$';
 	BEGIN
-		SET LOCAL enable_hashagg = off;
-		SELECT b.here INTO found FROM public.iblt_compare_both_it(conn, plan, keys) AS b; here := found.here;
-		SET LOCAL enable_hashagg = on; SET LOCAL enable_sort = off;
-		SELECT b.there INTO found FROM public.iblt_compare_both_it(conn, plan, keys) AS b; there := found.there;
-		RESET enable_hashagg; RESET enable_sort;
+		FOR i IN 1 .. 2 LOOP
+			PERFORM set_config('enable_hashagg', (NOT sorted)::text, true), set_config('enable_sort', sorted::text, true), set_config('enable_incremental_sort', sorted::text, true);
+			found := public.iblt_compare_both_it(conn, plan, keys);
+			IF i = 1 THEN here := found.here; ELSE there := found.there; END IF;
+			sorted := NOT sorted;
+		END LOOP;
+		RESET enable_hashagg; RESET enable_sort; RESET enable_incremental_sort;
 	END $$});
 foreach my $options ('', ', rows => true', ", condition => 'v <> ''x'''")
 {

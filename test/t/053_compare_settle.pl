@@ -53,7 +53,7 @@ sub compare
 sub writers
 {
 	my ($relation) = @_;
-	return $publisher->safe_psql('postgres', "SELECT cardinality(iblt_compare_writers('$relation', false))");
+	return $publisher->safe_psql('postgres', "SELECT cardinality(iblt_compare_writers('$relation'))");
 }
 
 # --- locks -----------------------------------------------------------------------------------
