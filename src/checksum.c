@@ -25,6 +25,7 @@
 
 #include "canonical.h"
 #include "core/secret.h"
+#include "prefetch.h"
 
 /* A buffer that a huge row has made larger than this is given back. */
 #define KEEP_BUFFER		(1024 * 1024)
@@ -45,6 +46,8 @@ typedef struct CallState
 	MemoryContext cxt;
 	int			nargs;
 	StringInfoData buf;
+	int			by_reference;	/* the first such argument, or -1 */
+	IbltTrail	trail;			/* of its values */
 	uint64		seed;
 	uint8		secret[IBLT_SECRET_SIZE];	/* of the seed */
 	Oid			element_type;	/* of a VARIADIC array */
@@ -97,6 +100,7 @@ make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 	state->mode = choose_mode(fcinfo, first);
 	state->cxt = cxt;
 	state->nargs = nargs;
+	state->by_reference = -1;
 	for (int i = 0; i < nargs; i++)
 	{
 		Oid			type = get_fn_expr_argtype(fcinfo->flinfo, first + i);
@@ -109,6 +113,8 @@ make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 		if (state->mode == CALL_ARRAY)
 			type = state->element_type = get_base_element_type(type);
 		state->codecs[i] = iblt_codec_for_type(type, cxt);
+		if (state->by_reference < 0 && !get_typbyval(type))
+			state->by_reference = i;
 	}
 	caller = MemoryContextSwitchTo(cxt);
 	initStringInfo(&state->buf);
@@ -203,8 +209,13 @@ checksum(FunctionCallInfo fcinfo, int first, uint64 seed)
 		set_seed(state, seed);
 	state->buf.len = 0;
 	if (likely(state->mode == CALL_ARGS))
+	{
+		if (state->by_reference >= 0)
+			iblt_prefetch_next(&state->trail,
+							   fcinfo->args[first + state->by_reference].value);
 		iblt_codec_append_args(&state->buf, state->codecs,
 							   &fcinfo->args[first], state->nargs);
+	}
 	else
 		append_unusual(&state->buf, state, &fcinfo->args[first]);
 	result = XXH3_64bits_withSecret(state->buf.data, state->buf.len,

@@ -11,7 +11,7 @@
 #	read from the operating system's cache through a few shared buffers, as
 #	large tables are.  jit is off, for each parallel worker would load LLVM
 #	first, which is a tenth of these runs.  What changes when the whole table is in shared buffers, which makes
-#	count(*) cheaper than one access to a column, is shown for information.
+#	count(*) cheaper than one access to a column, has a bar of its own.
 #
 #	BENCH_ROWS      rows (5,000,000)
 #	BENCH_REPEAT    repetitions of each query after one to warm up (5)
@@ -93,11 +93,11 @@ information() { row "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[coun
 
 report_in_shared_buffers() {
 	say ""
-	row "All of the table in shared buffers" "ms" "/ count" "" ""
+	row "All of the table in shared buffers" "ms" "/ count" "bar" ""
 	information "count(*)" count
 	information "iblt_agg(id, a)" agg_ready
 	information "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns
-	information "iblt_agg(id, iblt_checksum(t.*))" agg_row
+	at_most "iblt_agg(id, iblt_checksum(t.*))" agg_row 3.0
 }
 
 # That the plans with workers really get them.
@@ -124,7 +124,7 @@ report_sql() {
 	row "count(*)" "${MEDIAN[count]}" "1.00" "-" ""
 	at_most "iblt_agg(id, a)" agg_ready 1.6
 	at_most "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 2.3
-	at_most "iblt_agg(id, iblt_checksum(t.*))" agg_row 2.3
+	at_most "iblt_agg(id, iblt_checksum(t.*))" agg_row 2.2
 	faster "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns 12
 	faster "iblt_agg(id, iblt_checksum(t.*))" agg_row 12
 	scales "iblt_agg(id, a)" agg_ready 1.7
