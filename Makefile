@@ -150,7 +150,7 @@ CFLAGS_sanitized = -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno
 # The arithmetic of i386, where intermediate results have more precision than a
 # double.  Only gcc has it on x86-64; other machines do without these tests.
 CFLAGS_x87 = -O2 -mfpmath=387
-X87_TESTS = $(if $(shell $(UNIT_CC) $(CFLAGS_x87) -fsyntax-only -x c /dev/null 2>/dev/null && echo yes),test_sizing test_meter)
+X87_TESTS = $(if $(shell $(UNIT_CC) $(CFLAGS_x87) -fsyntax-only -x c /dev/null 2>/dev/null && echo yes),test_sizing test_meter test_estimate)
 
 UNIT_PROGRAMS = $(foreach f,plain sanitized,$(addprefix build/$(f)/,$(UNIT_TESTS))) \
 	$(addprefix build/x87/,$(X87_TESTS))
