@@ -11,7 +11,7 @@ INSERT INTO no_rows TABLE some_rows;
 DELETE FROM no_rows;
 CREATE TABLE templates AS SELECT iblt_new(250, seed => 9) AS t;
 SET parallel_setup_cost = 0;
-SET parallel_tuple_cost = 0;
+SET parallel_tuple_cost = 1;
 SET cpu_operator_cost = 0; -- to combine states costs more than so few rows save
 SET min_parallel_table_scan_size = 0;
 SET max_parallel_workers_per_gather = 2;
