@@ -163,7 +163,9 @@ foreach my $direction ('pull', 'push')
 		$there->safe_psql('postgres', "ALTER DATABASE postgres RESET $setting") if $direction eq 'push';
 	}
 
-	# a deadlock: the log tells of both statements
+	# a deadlock, which the holder finds, for the repair does not look for one: the log
+	# tells of both statements
+	$node->safe_psql('postgres', "ALTER DATABASE postgres SET deadlock_timeout = '1h'");
 	my $repair = background($here, call('people', $direction, 'apply => true'));
 	wait_for($node, "SELECT count(*) > 0 $waits");
 	like($node->safe_psql('postgres', "SELECT query $waits"),
@@ -179,6 +181,7 @@ foreach my $direction ('pull', 'push')
 	like($told, qr/Process \d+: (iblt: |SELECT count\(\*\) FROM iblt_repair)/, 'of which the log tells');
 	tells_of($told, "$direction, a deadlock");
 	is($repair->{out}, "800\n", 'the repair goes on');
+	$node->safe_psql('postgres', 'ALTER DATABASE postgres RESET deadlock_timeout');
 	$holder->quit;
 }
 
