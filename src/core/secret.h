@@ -9,7 +9,7 @@
  * searches for them).
  *
  * The secret is the keystream of ChaCha20 (RFC 8439).  xxHash's own generator
- * of secrets would not do: it is not the same function in all releases.
+ * of secrets is no part of its stable interface, and changed between releases.
  */
 #ifndef IBLT_CORE_SECRET_H
 #define IBLT_CORE_SECRET_H
