@@ -75,10 +75,7 @@ choose_mode(FunctionCallInfo fcinfo, int first)
 static void
 set_seed(CallState *state, uint64 seed)
 {
-	uint8		stream[IBLT_KEYSTREAM_SIZE];
-
-	iblt_core_keystream(stream, "iblt row", seed);
-	memcpy(state->secret, stream, IBLT_SECRET_SIZE);
+	iblt_core_secret(state->secret, "iblt row", seed);
 	state->seed = seed;
 }
 

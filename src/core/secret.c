@@ -71,3 +71,12 @@ iblt_core_keystream(uint8_t *stream, const char *label, uint64_t seed)
 		write_block(stream + 64 * i, state);
 	}
 }
+
+void
+iblt_core_secret(uint8_t *secret, const char *label, uint64_t seed)
+{
+	uint8_t stream[IBLT_KEYSTREAM_SIZE];
+
+	iblt_core_keystream(stream, label, seed);
+	memcpy(secret, stream, IBLT_SECRET_SIZE);
+}

@@ -30,4 +30,8 @@
 extern void iblt_core_keystream(uint8_t *stream, const char *label,
 								uint64_t seed);
 
+/* The first IBLT_SECRET_SIZE bytes of it. */
+extern void iblt_core_secret(uint8_t *secret, const char *label,
+							 uint64_t seed);
+
 #endif

@@ -92,16 +92,6 @@ iblt_core_strata_check_params(const IbltStrataParams *params)
 	return iblt_core_strata_size(&typed) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
 }
 
-/* Derives the secret of an estimator from its seed. */
-static void
-set_secret(IbltStrata *strata, uint64_t seed)
-{
-	uint8_t stream[IBLT_KEYSTREAM_SIZE];
-
-	iblt_core_keystream(stream, "iblt strata", seed);
-	memcpy(strata->secret, stream, IBLT_SECRET_SIZE);
-}
-
 /* Points a view with parameters set at its bytes. */
 static void
 set_view(IbltStrata *strata, uint8_t *bytes)
@@ -110,7 +100,7 @@ set_view(IbltStrata *strata, uint8_t *bytes)
 	IbltSketch *all = &strata->all;
 
 	table->description = bytes + HEADER_SIZE;
-	set_secret(strata, table->seed);
+	iblt_core_secret(strata->secret, "iblt strata", table->seed);
 	strata->stratum_size = (size_t) stratum_cells(table) * cell_size();
 	memset(strata->meter, 0, sizeof strata->meter);
 

@@ -74,9 +74,9 @@ run_tap() {
 
 # run_taps DIRECTORY COMMAND FAILED NAME ...: run "COMMAND NAME" for all names, as
 # many at a time as IBLT_TEST_JOBS says, or one more than there are processors,
-# because servers often wait; logs are in DIRECTORY;
-# report each, in the order given, as soon as those before it have ended; and run
-# "FAILED NAME" for those that failed.
+# because servers often wait.  Logs are in DIRECTORY.  Report each, in the order
+# given, as soon as those before it have ended; and run "FAILED NAME" for those
+# that failed.
 run_taps() {
 	local directory=$1 command=$2 failed=$3 jobs=${IBLT_TEST_JOBS:-$(($(nproc) + 1))} started=0 reported=0 name file
 	shift 3
