@@ -27,7 +27,13 @@ DATA = $(call in_src,sql/iblt--*--*.sql)
 DATA_built = sql/iblt--$(EXTVERSION).sql
 # The parts of the script, in order.  (A name that test/sql has too would not do:
 # pg_regress would run the script.)
-SQL_PARTS = sql/iblt.sql $(patsubst %,sql/iblt_%.sql,peer compare repair audit)
+SQL_PARTS = $(patsubst %,sql/%.sql, \
+	internal iblt strata \
+	live/00_types live/10_peer live/20_protocol live/30_plan live/35_prepare \
+	live/40_statements live/45_finder live/50_sketch live/60_lookup live/70_confirm \
+	live/80_index live/90_compare \
+	repair/plan repair/statements repair/execute repair/apply \
+	audit/list audit/table audit/audit)
 SCRIPTS = doc/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.

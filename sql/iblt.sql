@@ -1,50 +1,45 @@
--- iblt: the whole current API, every object with its comment.
--- A release adds sql/iblt--A--B.sql with what changed since the one before.
-
-\echo Use "CREATE EXTENSION iblt" to load this file. \quit
-
 -- The type --------------------------------------------------------------------
 
 CREATE TYPE iblt;
 
-CREATE FUNCTION iblt_in(cstring) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_in(cstring) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_in(cstring) IS 'text input of type iblt';
+COMMENT ON FUNCTION iblt_internal.iblt_in(cstring) IS 'text input of type iblt';
 
-CREATE FUNCTION iblt_out(iblt) RETURNS cstring
+CREATE FUNCTION iblt_internal.iblt_out(iblt) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_out(iblt) IS 'text output of type iblt: one base64 token';
+COMMENT ON FUNCTION iblt_internal.iblt_out(iblt) IS 'text output of type iblt: one base64 token';
 
-CREATE FUNCTION iblt_recv(internal) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_recv(internal) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_recv(internal) IS 'binary input of type iblt';
+COMMENT ON FUNCTION iblt_internal.iblt_recv(internal) IS 'binary input of type iblt';
 
-CREATE FUNCTION iblt_send(iblt) RETURNS bytea
+CREATE FUNCTION iblt_internal.iblt_send(iblt) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_send(iblt) IS 'binary output of type iblt';
+COMMENT ON FUNCTION iblt_internal.iblt_send(iblt) IS 'binary output of type iblt';
 
 CREATE TYPE iblt (
-	INPUT = iblt_in,
-	OUTPUT = iblt_out,
-	RECEIVE = iblt_recv,
-	SEND = iblt_send,
+	INPUT = iblt_internal.iblt_in,
+	OUTPUT = iblt_internal.iblt_out,
+	RECEIVE = iblt_internal.iblt_recv,
+	SEND = iblt_internal.iblt_send,
 	STORAGE = external
 );
 COMMENT ON TYPE iblt IS
 'invertible Bloom lookup table: a sketch of rows (key, checksum) that can be subtracted and decoded';
 
-CREATE FUNCTION iblt_to_bytea(iblt) RETURNS bytea
+CREATE FUNCTION iblt_internal.iblt_to_bytea(iblt) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_to_bytea(iblt) IS 'the bytes of a sketch, as doc/format.md describes them';
+COMMENT ON FUNCTION iblt_internal.iblt_to_bytea(iblt) IS 'the bytes of a sketch, as doc/format.md describes them';
 
-CREATE FUNCTION iblt_from_bytea(bytea) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_from_bytea(bytea) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_from_bytea(bytea) IS 'a sketch from its bytes, which are validated';
+COMMENT ON FUNCTION iblt_internal.iblt_from_bytea(bytea) IS 'a sketch from its bytes, which are validated';
 
-CREATE CAST (iblt AS bytea) WITH FUNCTION iblt_to_bytea(iblt);
+CREATE CAST (iblt AS bytea) WITH FUNCTION iblt_internal.iblt_to_bytea(iblt);
 COMMENT ON CAST (iblt AS bytea) IS 'the bytes of a sketch';
 
-CREATE CAST (bytea AS iblt) WITH FUNCTION iblt_from_bytea(bytea);
+CREATE CAST (bytea AS iblt) WITH FUNCTION iblt_internal.iblt_from_bytea(bytea);
 COMMENT ON CAST (bytea AS iblt) IS 'a sketch from its bytes, which are validated';
 
 -- Making and describing sketches ----------------------------------------------
@@ -80,49 +75,49 @@ COMMENT ON FUNCTION iblt_info(iblt) IS
 
 -- Linear algebra on sketches ---------------------------------------------------
 
-CREATE FUNCTION iblt_add(iblt, iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_add(iblt, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_add(iblt, iblt) IS 'implementation of + operator';
+COMMENT ON FUNCTION iblt_internal.iblt_add(iblt, iblt) IS 'implementation of + operator';
 
-CREATE FUNCTION iblt_subtract(iblt, iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_subtract(iblt, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_subtract(iblt, iblt) IS 'implementation of - operator';
+COMMENT ON FUNCTION iblt_internal.iblt_subtract(iblt, iblt) IS 'implementation of - operator';
 
-CREATE FUNCTION iblt_negate(iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_negate(iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_negate(iblt) IS 'implementation of unary - operator';
+COMMENT ON FUNCTION iblt_internal.iblt_negate(iblt) IS 'implementation of unary - operator';
 
-CREATE FUNCTION iblt_eq(iblt, iblt) RETURNS boolean
+CREATE FUNCTION iblt_internal.iblt_eq(iblt, iblt) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_eq(iblt, iblt) IS 'implementation of = operator';
+COMMENT ON FUNCTION iblt_internal.iblt_eq(iblt, iblt) IS 'implementation of = operator';
 
-CREATE FUNCTION iblt_ne(iblt, iblt) RETURNS boolean
+CREATE FUNCTION iblt_internal.iblt_ne(iblt, iblt) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_ne(iblt, iblt) IS 'implementation of <> operator';
+COMMENT ON FUNCTION iblt_internal.iblt_ne(iblt, iblt) IS 'implementation of <> operator';
 
 CREATE OPERATOR + (
-	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_add, COMMUTATOR = +
+	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_add, COMMUTATOR = +
 );
 COMMENT ON OPERATOR + (iblt, iblt) IS 'the rows of both sketches';
 
 CREATE OPERATOR - (
-	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_subtract
+	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_subtract
 );
 COMMENT ON OPERATOR - (iblt, iblt) IS 'the difference: rows of the left less rows of the right sketch';
 
 CREATE OPERATOR - (
-	RIGHTARG = iblt, FUNCTION = iblt_negate
+	RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_negate
 );
 COMMENT ON OPERATOR - (NONE, iblt) IS 'every row with its sign turned';
 
 CREATE OPERATOR = (
-	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_eq,
+	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_eq,
 	COMMUTATOR = =, NEGATOR = <>, RESTRICT = eqsel, JOIN = eqjoinsel
 );
 COMMENT ON OPERATOR = (iblt, iblt) IS 'do both sketches hold the same rows?';
 
 CREATE OPERATOR <> (
-	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_ne,
+	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_ne,
 	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
 );
 COMMENT ON OPERATOR <> (iblt, iblt) IS 'do the sketches hold different rows?';
@@ -187,107 +182,107 @@ COMMENT ON FUNCTION iblt_get(iblt, anyelement) IS
 -- the costs of the functions that make, read and add states speak for their bytes,
 -- those of the default capacity, in units of about 10 ns; a worker for few rows of
 -- each of many groups is then dearer than none.
-CREATE FUNCTION iblt_agg_trans(internal, anyelement, bigint) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_agg_trans(internal, anyelement, bigint) IS 'aggregate transition function';
-CREATE FUNCTION iblt_agg_trans(internal, anyelement, bigint, integer) RETURNS internal
+COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) IS 'aggregate transition function';
+CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_agg_trans(internal, anyelement, bigint, integer) IS 'aggregate transition function';
-CREATE FUNCTION iblt_agg_trans(internal, anyelement, bigint, iblt) RETURNS internal
+COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) IS 'aggregate transition function';
+CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_agg_trans(internal, anyelement, bigint, iblt) IS 'aggregate transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, iblt) IS 'aggregate transition function';
 
-CREATE FUNCTION iblt_agg_inverse(internal, anyelement, bigint) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_agg_inverse(internal, anyelement, bigint) IS 'aggregate inverse transition function';
-CREATE FUNCTION iblt_agg_inverse(internal, anyelement, bigint, integer) RETURNS internal
+COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) IS 'aggregate inverse transition function';
+CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_agg_inverse(internal, anyelement, bigint, integer) IS 'aggregate inverse transition function';
-CREATE FUNCTION iblt_agg_inverse(internal, anyelement, bigint, iblt) RETURNS internal
+COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer) IS 'aggregate inverse transition function';
+CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_agg_inverse(internal, anyelement, bigint, iblt) IS 'aggregate inverse transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, iblt) IS 'aggregate inverse transition function';
 
-CREATE FUNCTION iblt_agg_final(internal, anyelement, bigint) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_agg_final(internal, anyelement, bigint) IS 'aggregate final function';
-CREATE FUNCTION iblt_agg_final(internal, anyelement, bigint, integer) RETURNS iblt
+COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) IS 'aggregate final function';
+CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_agg_final(internal, anyelement, bigint, integer) IS 'aggregate final function';
-CREATE FUNCTION iblt_agg_final(internal, anyelement, bigint, iblt) RETURNS iblt
+COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) IS 'aggregate final function';
+CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_agg_final(internal, anyelement, bigint, iblt) IS 'aggregate final function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, iblt) IS 'aggregate final function';
 
-CREATE FUNCTION iblt_agg_serial(internal) RETURNS bytea
+CREATE FUNCTION iblt_internal.iblt_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-COMMENT ON FUNCTION iblt_agg_serial(internal) IS 'aggregate serialization function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_serial(internal) IS 'aggregate serialization function';
 
-CREATE FUNCTION iblt_agg_deserial(bytea, internal) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 700;
-COMMENT ON FUNCTION iblt_agg_deserial(bytea, internal) IS 'aggregate deserialization function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_deserial(bytea, internal) IS 'aggregate deserialization function';
 
-CREATE FUNCTION iblt_agg_combine(internal, internal) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_agg_combine(internal, internal) IS 'aggregate combine function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_combine(internal, internal) IS 'aggregate combine function';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint) (
-	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10368,
-	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_agg_combine,
-	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
-	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
+	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
+	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = iblt_internal.iblt_agg_combine,
+	SERIALFUNC = iblt_internal.iblt_agg_serial, DESERIALFUNC = iblt_internal.iblt_agg_deserial,
+	MSFUNC = iblt_internal.iblt_agg_trans, MINVFUNC = iblt_internal.iblt_agg_inverse,
 	MSTYPE = internal, MSSPACE = 10368,
-	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
+	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE iblt_agg(anyelement, bigint) IS
 'sketch of rows, each given by its key and a checksum of its contents';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, capacity integer) (
-	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10368,
-	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_agg_combine,
-	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
-	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
+	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
+	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = iblt_internal.iblt_agg_combine,
+	SERIALFUNC = iblt_internal.iblt_agg_serial, DESERIALFUNC = iblt_internal.iblt_agg_deserial,
+	MSFUNC = iblt_internal.iblt_agg_trans, MINVFUNC = iblt_internal.iblt_agg_inverse,
 	MSTYPE = internal, MSSPACE = 10368,
-	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
+	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, integer) IS
 'sketch of rows that can decode so many differing keys';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, template iblt) (
-	SFUNC = iblt_agg_trans, STYPE = internal, SSPACE = 10368,
-	FINALFUNC = iblt_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_agg_combine,
-	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
-	MSFUNC = iblt_agg_trans, MINVFUNC = iblt_agg_inverse,
+	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
+	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = iblt_internal.iblt_agg_combine,
+	SERIALFUNC = iblt_internal.iblt_agg_serial, DESERIALFUNC = iblt_internal.iblt_agg_deserial,
+	MSFUNC = iblt_internal.iblt_agg_trans, MINVFUNC = iblt_internal.iblt_agg_inverse,
 	MSTYPE = internal, MSSPACE = 10368,
-	MFINALFUNC = iblt_agg_final, MFINALFUNC_EXTRA,
+	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, iblt) IS
 'sketch of rows with the parameters of a template';
 
-CREATE FUNCTION iblt_sum_trans(internal, iblt) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-COMMENT ON FUNCTION iblt_sum_trans(internal, iblt) IS 'aggregate transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) IS 'aggregate transition function';
 
-CREATE FUNCTION iblt_sum_inverse(internal, iblt) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_sum_inverse(internal, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-COMMENT ON FUNCTION iblt_sum_inverse(internal, iblt) IS 'aggregate inverse transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_sum_inverse(internal, iblt) IS 'aggregate inverse transition function';
 
-CREATE FUNCTION iblt_sum_final(internal) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_sum_final(internal) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_sum_final(internal) IS 'aggregate final function';
+COMMENT ON FUNCTION iblt_internal.iblt_sum_final(internal) IS 'aggregate final function';
 
 CREATE AGGREGATE iblt_sum(iblt) (
-	SFUNC = iblt_sum_trans, STYPE = internal, SSPACE = 10368,
-	FINALFUNC = iblt_sum_final,
-	COMBINEFUNC = iblt_agg_combine,
-	SERIALFUNC = iblt_agg_serial, DESERIALFUNC = iblt_agg_deserial,
-	MSFUNC = iblt_sum_trans, MINVFUNC = iblt_sum_inverse,
+	SFUNC = iblt_internal.iblt_sum_trans, STYPE = internal, SSPACE = 10368,
+	FINALFUNC = iblt_internal.iblt_sum_final,
+	COMBINEFUNC = iblt_internal.iblt_agg_combine,
+	SERIALFUNC = iblt_internal.iblt_agg_serial, DESERIALFUNC = iblt_internal.iblt_agg_deserial,
+	MSFUNC = iblt_internal.iblt_sum_trans, MINVFUNC = iblt_internal.iblt_sum_inverse,
 	MSTYPE = internal, MSSPACE = 10368,
-	MFINALFUNC = iblt_sum_final,
+	MFINALFUNC = iblt_internal.iblt_sum_final,
 	PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE iblt_sum(iblt) IS
@@ -320,220 +315,24 @@ COMMENT ON FUNCTION iblt_decode_status(iblt) IS
 
 -- Row checksums --------------------------------------------------------------------
 
-CREATE FUNCTION iblt_checksum_support(internal) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_checksum_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-COMMENT ON FUNCTION iblt_checksum_support(internal) IS
+COMMENT ON FUNCTION iblt_internal.iblt_checksum_support(internal) IS
 	'planner support: a row argument becomes its columns';
 
 -- STABLE, not IMMUTABLE: enum labels and the names behind reg* values can be
 -- changed without the stored value changing.
 CREATE FUNCTION iblt_checksum(VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 5
-	SUPPORT iblt_checksum_support;
+	SUPPORT iblt_internal.iblt_checksum_support;
 
 COMMENT ON FUNCTION iblt_checksum(VARIADIC "any") IS
 	'checksum of a row''s values, the same on every server; a sole row means its columns';
 
 CREATE FUNCTION iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 5
-	SUPPORT iblt_checksum_support;
+	SUPPORT iblt_internal.iblt_checksum_support;
 
 COMMENT ON FUNCTION iblt_checksum_seeded(bigint, VARIADIC "any") IS
 	'checksum of a row''s values under a seed, which both sides must share';
-
--- The strata estimator ------------------------------------------------------------
-
-CREATE TYPE iblt_strata;
-
-CREATE FUNCTION iblt_strata_in(cstring) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_in(cstring) IS 'text input of type iblt_strata';
-
-CREATE FUNCTION iblt_strata_out(iblt_strata) RETURNS cstring
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_out(iblt_strata) IS 'text output of type iblt_strata: one base64 token';
-
-CREATE FUNCTION iblt_strata_recv(internal) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_recv(internal) IS 'binary input of type iblt_strata';
-
-CREATE FUNCTION iblt_strata_send(iblt_strata) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_send(iblt_strata) IS 'binary output of type iblt_strata';
-
-CREATE TYPE iblt_strata (
-	INPUT = iblt_strata_in,
-	OUTPUT = iblt_strata_out,
-	RECEIVE = iblt_strata_recv,
-	SEND = iblt_strata_send,
-	STORAGE = external
-);
-COMMENT ON TYPE iblt_strata IS
-'strata estimator: of a difference between sets of rows, how many keys are in it';
-
-CREATE FUNCTION iblt_strata_to_bytea(iblt_strata) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_to_bytea(iblt_strata) IS 'the bytes of an estimator, as doc/format.md describes them';
-
-CREATE FUNCTION iblt_strata_from_bytea(bytea) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_from_bytea(bytea) IS 'an estimator from its bytes, which are validated';
-
-CREATE CAST (iblt_strata AS bytea) WITH FUNCTION iblt_strata_to_bytea(iblt_strata);
-COMMENT ON CAST (iblt_strata AS bytea) IS 'the bytes of an estimator';
-
-CREATE CAST (bytea AS iblt_strata) WITH FUNCTION iblt_strata_from_bytea(bytea);
-COMMENT ON CAST (bytea AS iblt_strata) IS 'an estimator from its bytes, which are validated';
-
-CREATE FUNCTION iblt_strata_new(
-	strata integer DEFAULT 32,
-	cells integer DEFAULT 80,
-	hashes integer DEFAULT 4,
-	seed bigint DEFAULT 0)
-RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_new(integer, integer, integer, bigint) IS
-'an empty estimator to be used as a template, so that both sides build alike';
-
-CREATE FUNCTION iblt_strata_info(
-	s iblt_strata,
-	OUT version integer,
-	OUT strata integer,
-	OUT cells integer,
-	OUT hashes integer,
-	OUT key_type text,
-	OUT seed bigint,
-	OUT rows bigint,
-	OUT bytes bigint)
-RETURNS record
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_info(iblt_strata) IS
-'parameters of an estimator, its net number of rows and its size in bytes';
-
-CREATE FUNCTION iblt_strata_add(iblt_strata, iblt_strata) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_add(iblt_strata, iblt_strata) IS 'implementation of + operator';
-
-CREATE FUNCTION iblt_strata_subtract(iblt_strata, iblt_strata) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_subtract(iblt_strata, iblt_strata) IS 'implementation of - operator';
-
-CREATE FUNCTION iblt_strata_negate(iblt_strata) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_negate(iblt_strata) IS 'implementation of unary - operator';
-
-CREATE FUNCTION iblt_strata_eq(iblt_strata, iblt_strata) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_eq(iblt_strata, iblt_strata) IS 'implementation of = operator';
-
-CREATE FUNCTION iblt_strata_ne(iblt_strata, iblt_strata) RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_ne(iblt_strata, iblt_strata) IS 'implementation of <> operator';
-
-CREATE OPERATOR + (
-	LEFTARG = iblt_strata, RIGHTARG = iblt_strata, FUNCTION = iblt_strata_add, COMMUTATOR = +
-);
-COMMENT ON OPERATOR + (iblt_strata, iblt_strata) IS 'the rows of both estimators';
-
-CREATE OPERATOR - (
-	LEFTARG = iblt_strata, RIGHTARG = iblt_strata, FUNCTION = iblt_strata_subtract
-);
-COMMENT ON OPERATOR - (iblt_strata, iblt_strata) IS
-'the difference: rows of the left less rows of the right estimator';
-
-CREATE OPERATOR - (
-	RIGHTARG = iblt_strata, FUNCTION = iblt_strata_negate
-);
-COMMENT ON OPERATOR - (NONE, iblt_strata) IS 'every row with its sign turned';
-
-CREATE OPERATOR = (
-	LEFTARG = iblt_strata, RIGHTARG = iblt_strata, FUNCTION = iblt_strata_eq,
-	COMMUTATOR = =, NEGATOR = <>, RESTRICT = eqsel, JOIN = eqjoinsel
-);
-COMMENT ON OPERATOR = (iblt_strata, iblt_strata) IS 'do both estimators hold the same rows?';
-
-CREATE OPERATOR <> (
-	LEFTARG = iblt_strata, RIGHTARG = iblt_strata, FUNCTION = iblt_strata_ne,
-	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
-);
-COMMENT ON OPERATOR <> (iblt_strata, iblt_strata) IS 'do the estimators hold different rows?';
-
-CREATE FUNCTION iblt_strata_insert(s iblt_strata, key anyelement, checksum bigint) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_insert(iblt_strata, anyelement, bigint) IS
-'the estimator with one row more';
-
-CREATE FUNCTION iblt_strata_delete(s iblt_strata, key anyelement, checksum bigint) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_delete(iblt_strata, anyelement, bigint) IS
-'the estimator with one row less, which need not have been in it';
-
-CREATE FUNCTION iblt_strata_agg_trans(internal, anyelement, bigint) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_strata_agg_trans(internal, anyelement, bigint) IS 'aggregate transition function';
-CREATE FUNCTION iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata) IS 'aggregate transition function';
-
-CREATE FUNCTION iblt_strata_agg_inverse(internal, anyelement, bigint) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_strata_agg_inverse(internal, anyelement, bigint) IS 'aggregate inverse transition function';
-CREATE FUNCTION iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata) IS 'aggregate inverse transition function';
-
-CREATE FUNCTION iblt_strata_agg_final(internal, anyelement, bigint) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
-COMMENT ON FUNCTION iblt_strata_agg_final(internal, anyelement, bigint) IS 'aggregate final function';
-CREATE FUNCTION iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata) RETURNS iblt_strata
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
-COMMENT ON FUNCTION iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata) IS 'aggregate final function';
-
-CREATE FUNCTION iblt_strata_agg_serial(internal) RETURNS bytea
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3000;
-COMMENT ON FUNCTION iblt_strata_agg_serial(internal) IS 'aggregate serialization function';
-
-CREATE FUNCTION iblt_strata_agg_deserial(bytea, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4500;
-COMMENT ON FUNCTION iblt_strata_agg_deserial(bytea, internal) IS 'aggregate deserialization function';
-
-CREATE FUNCTION iblt_strata_agg_combine(internal, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
-COMMENT ON FUNCTION iblt_strata_agg_combine(internal, internal) IS 'aggregate combine function';
-
-CREATE AGGREGATE iblt_strata_agg(key anyelement, checksum bigint) (
-	SFUNC = iblt_strata_agg_trans, STYPE = internal, SSPACE = 73728,
-	FINALFUNC = iblt_strata_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_strata_agg_combine,
-	SERIALFUNC = iblt_strata_agg_serial, DESERIALFUNC = iblt_strata_agg_deserial,
-	MSFUNC = iblt_strata_agg_trans, MINVFUNC = iblt_strata_agg_inverse,
-	MSTYPE = internal, MSSPACE = 73728,
-	MFINALFUNC = iblt_strata_agg_final, MFINALFUNC_EXTRA,
-	PARALLEL = SAFE
-);
-COMMENT ON AGGREGATE iblt_strata_agg(anyelement, bigint) IS
-'estimator of rows, each given by its key and a checksum of its contents';
-
-CREATE AGGREGATE iblt_strata_agg(key anyelement, checksum bigint, template iblt_strata) (
-	SFUNC = iblt_strata_agg_trans, STYPE = internal, SSPACE = 73728,
-	FINALFUNC = iblt_strata_agg_final, FINALFUNC_EXTRA,
-	COMBINEFUNC = iblt_strata_agg_combine,
-	SERIALFUNC = iblt_strata_agg_serial, DESERIALFUNC = iblt_strata_agg_deserial,
-	MSFUNC = iblt_strata_agg_trans, MINVFUNC = iblt_strata_agg_inverse,
-	MSTYPE = internal, MSSPACE = 73728,
-	MFINALFUNC = iblt_strata_agg_final, MFINALFUNC_EXTRA,
-	PARALLEL = SAFE
-);
-COMMENT ON AGGREGATE iblt_strata_agg(anyelement, bigint, iblt_strata) IS
-'estimator of rows with the parameters of a template';
-
-CREATE FUNCTION iblt_strata_estimate(a iblt_strata, b iblt_strata) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_estimate(iblt_strata, iblt_strata) IS
-'how many keys differ between the two, exact while they are few';
-
-CREATE FUNCTION iblt_strata_estimate(d iblt_strata) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_estimate(iblt_strata) IS
-'how many keys are in a difference, exact while they are few';

@@ -44,7 +44,7 @@ SELECT * FROM pg_temp.sketches('id, c, 300');
 SELECT * FROM pg_temp.sketches('t, c, 5000');
 SELECT * FROM pg_temp.sketches('id, c, iblt_new(777, seed => 3)');
 SELECT * FROM pg_temp.sketches('ROW(id, t), c, iblt_new(50, seed => 4)');
-SELECT * FROM pg_temp.sketches('id::bigint, c, iblt_compare_template(4000, 8, 5)');
+SELECT * FROM pg_temp.sketches('id::bigint, c, iblt_internal.iblt_compare_template(4000, 8, 5)');
 
 -- a template that a subquery gives, which the workers are handed
 SELECT * FROM pg_temp.sketches('t, c, (SELECT t FROM templates)');

@@ -17,7 +17,7 @@ FROM pg_proc p, unnest(p.proconfig) AS c WHERE p.proname IN ('iblt_compare', 'ib
 
 -- the peer's: what the statement of a driver does in a session that has others
 SET DateStyle = 'ISO, DMY';
-CREATE TEMP TABLE statement AS SELECT driver, iblt_peer_settings(driver || '_0') AS query FROM unnest('{iblt_compare,iblt_repair}'::text[]) AS driver;
+CREATE TEMP TABLE statement AS SELECT driver, iblt_internal.peer_settings(driver || '_0') AS query FROM unnest('{iblt_compare,iblt_repair}'::text[]) AS driver;
 SET DateStyle = 'German';
 SET IntervalStyle = 'sql_standard';
 SET TimeZone = 'Asia/Kolkata';
@@ -60,18 +60,18 @@ AND s.setting <> 'transaction_read_only' ORDER BY s.setting COLLATE "C", d.drive
 
 -- they end with the statement
 SET TimeZone = 'Asia/Kolkata';
-DO $$ BEGIN EXECUTE iblt_peer_settings('iblt_0'); END $$;
+DO $$ BEGIN EXECUTE iblt_internal.peer_settings('iblt_0'); END $$;
 SHOW TimeZone;
 RESET TimeZone;
 
 -- the seed of a comparison goes into contents, keys and cells, and no two have one
 CREATE TABLE seeded (id int PRIMARY KEY, v text);
 CREATE TEMP TABLE plan AS
-SELECT seed, by_hash, iblt_compare_plan(d, d, iblt_compare_defaults() || jsonb_build_object('seed', seed)) || jsonb_build_object('by_hash', by_hash) AS plan
-FROM iblt_compare_describe('seeded') AS d, (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(by_hash);
-SELECT seed, by_hash, iblt_compare_content_checksum(plan, 'here') LIKE '%(''' || seed || '''::%' AS content,
-	iblt_compare_key_hash(plan, 'here') LIKE '%(''' || (seed # 1) || '''::%' AS key,
-	iblt_compare_sketch_sql(plan, 'here', 10) LIKE '%iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
+SELECT seed, by_hash, iblt_internal.compare_plan(d, d, iblt_internal.compare_defaults() || jsonb_build_object('seed', seed)) || jsonb_build_object('by_hash', by_hash) AS plan
+FROM iblt_internal.compare_describe('seeded') AS d, (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(by_hash);
+SELECT seed, by_hash, iblt_internal.compare_content_checksum(plan, 'here') LIKE '%(''' || seed || '''::%' AS content,
+	iblt_internal.compare_key_hash(plan, 'here') LIKE '%(''' || (seed # 1) || '''::%' AS key,
+	iblt_internal.compare_sketch_sql(plan, 'here', 10) LIKE '%iblt_internal.iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
 FROM plan ORDER BY seed, by_hash;
-SELECT iblt_compare_random() <> iblt_compare_random() AS another;
+SELECT iblt_internal.compare_random() <> iblt_internal.compare_random() AS another;
 DROP TABLE seeded;

@@ -327,7 +327,7 @@ sub doors
 	return sql(<<"SQL");
 SELECT refusal(\$s\$SELECT '$text'::iblt\$s\$);
 SELECT refusal(\$s\$SELECT '\\x$hex'::bytea::iblt\$s\$);
-SELECT refusal(\$s\$SELECT iblt_from_bytea('\\x$hex')\$s\$);
+SELECT refusal(\$s\$SELECT iblt_internal.iblt_from_bytea('\\x$hex')\$s\$);
 SELECT refusal(\$s\$COPY loaded FROM '$file' (FORMAT binary)\$s\$);
 SQL
 }

@@ -49,7 +49,7 @@ my $link = q{[{"source": "there", "follower": "here", "slot": null, "ready": tru
 sub linked
 {
 	my ($links) = @_;
-	sql("CREATE OR REPLACE FUNCTION iblt_compare_links(here jsonb, there jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS \$\$SELECT '$links'::jsonb\$\$");
+	sql("CREATE OR REPLACE FUNCTION iblt_internal.compare_links(here jsonb, there jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS \$\$SELECT '$links'::jsonb\$\$");
 	return;
 }
 
@@ -112,8 +112,8 @@ sql(q{CREATE TABLE mine (id int, v text); CREATE TABLE theirs (id int, v text);
 	INSERT INTO mine VALUES (1, 'more'); DELETE FROM theirs WHERE ctid = (SELECT min(ctid) FROM theirs WHERE id = 2);
 	-- equal again when the rows are looked up
 	INSERT INTO script VALUES ('look', 1, 'DELETE FROM public.mine WHERE v = ''more''');
-	ALTER FUNCTION iblt_compare_both(text, jsonb, text[]) RENAME TO iblt_compare_both_it;
-	CREATE FUNCTION iblt_compare_both(conn text, plan jsonb, keys text[], OUT here iblt_compare_rows, OUT there iblt_compare_rows) LANGUAGE plpgsql AS $$
+	ALTER FUNCTION iblt_internal.compare_both(text, jsonb, text[]) RENAME TO iblt_compare_both_it;
+	CREATE FUNCTION iblt_internal.compare_both(conn text, plan jsonb, keys text[], OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) LANGUAGE plpgsql AS $$
 	DECLARE found record; sorted boolean := current_setting('steps.look', true) ~ '[13579]$';
 	BEGIN
 		FOR i IN 1 .. 2 LOOP
@@ -133,7 +133,7 @@ is(sql("BEGIN; DELETE FROM script; SELECT jsonb_array_length(there) > 50 AND jso
 my $repaired = sql("BEGIN; DELETE FROM script; SELECT count(*), min(status) FROM iblt_repair('mine', NULL, 'pull', 'theirs', key_columns => '{id}', apply => true);
 	SELECT count(*) FROM iblt_compare('mine', peer_relation => 'theirs'); ROLLBACK");
 is($repaired, "2|applied\n0", 'a repair does not mind the order either');
-sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_compare_both(text, jsonb, text[]); ALTER FUNCTION iblt_compare_both_it(text, jsonb, text[]) RENAME TO iblt_compare_both');
+sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_internal.compare_both(text, jsonb, text[]); ALTER FUNCTION iblt_compare_both_it(text, jsonb, text[]) RENAME TO iblt_compare_both');
 
 # --- conditions --------------------------------------------------------------------------------
 

@@ -187,8 +187,8 @@ sub some
 # --- memory ---------------------------------------------------------------------------------
 
 # The connection is kept until the test has looked at the peer's process.
-$here->safe_psql('postgres', q{ALTER FUNCTION iblt_peer_close(text) RENAME TO iblt_peer_close_it;
-	CREATE FUNCTION iblt_peer_close(conn text) RETURNS void LANGUAGE plpgsql AS
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.peer_close(text) RENAME TO iblt_peer_close_it;
+	CREATE FUNCTION iblt_internal.peer_close(conn text) RETURNS void LANGUAGE plpgsql AS
 	'BEGIN PERFORM pg_advisory_lock(7); PERFORM pg_advisory_unlock(7); PERFORM public.iblt_peer_close_it(conn); END'});
 sub memory
 {
@@ -233,7 +233,7 @@ SKIP:
 foreach my $capacity (100, 4000, 60000)
 {
 	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT dblink_connect('grow', $peer);
-		SELECT * FROM dblink('grow', 'SELECT iblt_session_keep(''grow'', iblt_agg(g, 2, iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g') AS t(kept boolean);
+		SELECT * FROM dblink('grow', 'SELECT iblt_session_keep(''grow'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g') AS t(kept boolean);
 		CREATE TEMP TABLE kept AS SELECT s::iblt FROM dblink('grow', 'SELECT iblt_session_get(''grow'')::text') AS t(s text);
 		" . q{DO $$
 		DECLARE
@@ -248,7 +248,7 @@ foreach my $capacity (100, 4000, 60000)
 				steps := 0;
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
-					theirs := iblt_compare_larger('grow', '{"there": {"schema": "public"}}', mine, theirs, n);
+					theirs := iblt_internal.compare_larger('grow', '{"there": {"schema": "public"}}', mine, theirs, n);
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);

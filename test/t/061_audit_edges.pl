@@ -83,8 +83,8 @@ both('CREATE TABLE restless (id int PRIMARY KEY, v int); INSERT INTO restless SE
 }
 
 # The second scan may find none of the rows of the first.
-is($here->safe_psql('postgres', q{SELECT iblt_compare_stood('{a}', s, none), iblt_compare_stood('{a}', s, NULL), iblt_compare_stood('{a}', s, s), iblt_compare_stood('{b}', s, s)
-	FROM (SELECT ROW('{a}', NULL, NULL, '{d}', NULL, '{1}', NULL, NULL)::iblt_compare_rows, ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::iblt_compare_rows) AS x(s, none)}),
+is($here->safe_psql('postgres', q{SELECT iblt_internal.compare_stood('{a}', s, none), iblt_internal.compare_stood('{a}', s, NULL), iblt_internal.compare_stood('{a}', s, s), iblt_internal.compare_stood('{b}', s, s)
+	FROM (SELECT ROW('{a}', NULL, NULL, '{d}', NULL, '{1}', NULL, NULL)::iblt_internal.found_rows, ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::iblt_internal.found_rows) AS x(s, none)}),
 	'{}|{}|{a}|{}', 'nothing is proved by rows that are gone, or are not those');
 
 # A scan of a table's index alone would not see rows that it lacks.
@@ -179,11 +179,11 @@ is($here->safe_psql('postgres', "SET array_nulls = off; SELECT count(*) FROM ibl
 foreach my $conn ('iblt_pooled', 'iblt_repair_pooled')
 {
 	my $session = IbltTest::Session->new($here);
-	my $ask = sub { $session->run("SELECT iblt_peer_ask('$conn', 'there', ${\ literal($_[0])})") };
+	my $ask = sub { $session->run("SELECT iblt_internal.peer_ask('$conn', 'there', ${\ literal($_[0])})") };
 	my $settings = 'SELECT concat_ws(\' \', current_setting(\'row_security\'), current_setting(\'transaction_read_only\'), current_setting(\'search_path\'),
 		now()::date - 1 = current_date - 1, timestamptz \'2026-01-02 03:04+00\', interval \'1 day\', 0.1::float8 + 0.2)';
 	my $expected = 'off on pg_catalog, pg_temp t 2026-01-02 03:04:00+00 ' . ($conn =~ /repair/ ? 'P1D' : '1 day') . ' 0.30000000000000004';
-	$session->run("SELECT iblt_peer_connect($peer, '$conn', 'iblt_pooled')");
+	$session->run("SELECT iblt_internal.peer_connect($peer, '$conn', 'iblt_pooled')");
 	is($ask->($settings), $expected, "$conn: a query has its settings");
 	is($session->run("SELECT * FROM dblink('$conn', 'SELECT coalesce(string_agg(name, '' '' ORDER BY name), ''none'') FROM pg_settings
 		WHERE source = ''session'' AND name NOT IN (''application_name'', ''client_connection_check_interval'')') AS t(names text)"), 'none', 'and leaves none behind');
@@ -192,7 +192,7 @@ foreach my $conn ('iblt_pooled', 'iblt_repair_pooled')
 	is($ask->($settings), $expected, 'in a session that has others, too');
 	$ask->('SELECT set_config(\'transaction_read_only\', \'off\', true)');
 	like($session->{err}, qr/ERROR: .*read-write mode must be set before any query/, 'and cannot write');
-	$session->run("SELECT iblt_peer_close('$conn')");
+	$session->run("SELECT iblt_internal.peer_close('$conn')");
 	is($session->run('SELECT dblink_get_connections()'), '', 'no connection is left');
 	$session->quit;
 }

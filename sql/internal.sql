@@ -1,0 +1,14 @@
+-- The script of the extension: every object, with its comment.  The Makefile puts
+-- the parts together (SQL_PARTS).  A release adds sql/iblt--A--B.sql, with what
+-- changed since the release before.
+
+\echo Use "CREATE EXTENSION iblt" to load this file. \quit
+
+-- What the reference does not document is in a schema of its own.  Functions of types,
+-- operators and aggregates run as the caller, so everybody may use the schema.
+
+CREATE SCHEMA iblt_internal;
+COMMENT ON SCHEMA iblt_internal IS
+'parts of the extension iblt that are not documented: they can change in every release';
+GRANT USAGE ON SCHEMA iblt_internal TO PUBLIC;
+

@@ -1,0 +1,175 @@
+-- Types of the live part ---------------------------------------------------------
+--
+-- iblt_compare, iblt_audit and iblt_repair share these.  "here" is this database, and
+-- "there" is the peer, or the other relation of this database.
+
+-- What the caller of iblt_compare asks for.
+CREATE TYPE iblt_internal.options AS (
+	relation text,			-- as it was named when the driver began
+	columns text[],
+	exclude text[],
+	key_columns text[],
+	condition text,
+	peer_condition text,
+	max_differences bigint,
+	content text,			-- of the differences: 'none', 'rows' (jsonb), 'texts' (for a repair)
+	cast_types boolean,
+	extra_columns text,
+	recheck integer,		-- NULL: as replication between the sides asks for
+	timeout interval,
+	seed bigint,
+	progress boolean
+);
+COMMENT ON TYPE iblt_internal.options IS 'what a driver asks of a comparison';
+
+CREATE TYPE iblt_internal.side_column AS (
+	name text,
+	type text,
+	base bigint,			-- OID of the type below all domains
+	textual text[],			-- types in it that have no send function
+	to_json text,			-- function of another user that a value runs on its way to json
+	to_text text,			-- the same on its way to text
+	not_null boolean
+);
+COMMENT ON TYPE iblt_internal.side_column IS 'a column of a relation, as describe gives it';
+
+CREATE TYPE iblt_internal.unique_key AS (columns text[]);
+COMMENT ON TYPE iblt_internal.unique_key IS 'the columns of a unique index that tells rows apart';
+
+CREATE TYPE iblt_internal.subscribed AS (slot text, ready boolean);
+COMMENT ON TYPE iblt_internal.subscribed IS 'a subscription that feeds a relation';
+
+CREATE TYPE iblt_internal.side AS (
+	side text,				-- 'here' or 'there'
+	relation text,			-- schema.name, quoted
+	schema text,			-- of the extension, quoted
+	condition text,			-- on its rows, or NULL
+	system text,			-- identifier of the server, NULL without the right to read it
+	recovery boolean,		-- is the server a standby?
+	identity text,			-- the same for this relation of this server alone
+	fingerprint text,
+	kind text,				-- pg_class.relkind
+	plain boolean,			-- a table whose unique indexes are of all its rows
+	versions boolean,		-- rows have versions that can be compared
+	version_rights boolean,	-- and this role may read them
+	most_rows bigint,		-- an upper bound, or NULL
+	columns iblt_internal.side_column[],
+	keys iblt_internal.unique_key[],	-- the best first
+	collations text[],		-- that the condition depends on
+	slots text[],
+	subscriptions iblt_internal.subscribed[]
+);
+COMMENT ON TYPE iblt_internal.side IS 'one of the two relations, as describe gives it';
+
+CREATE TYPE iblt_internal.plan_column AS (
+	name text,
+	cast_to text,			-- type of pg_catalog to compare values in, '' for their own
+	base bigint,
+	base_there bigint,
+	type_here text,
+	type_there text,
+	same_textual boolean,	-- both have the same types without a send function
+	not_null boolean		-- on both sides
+);
+COMMENT ON TYPE iblt_internal.plan_column IS 'a column that is compared';
+
+CREATE TYPE iblt_internal.link AS (
+	source text,			-- the side from which changes flow
+	follower text,			-- the side that they flow to
+	slot text,				-- of logical replication, NULL for a physical standby
+	ready boolean			-- can iblt_compare wait until changes have passed?
+);
+COMMENT ON TYPE iblt_internal.link IS 'replication from one side to the other';
+
+CREATE TYPE iblt_internal.plan AS (
+	here iblt_internal.side,
+	there iblt_internal.side,
+	columns iblt_internal.plan_column[],
+	key iblt_internal.plan_column[],	-- all columns, where a whole row is the key
+	whole_row boolean,
+	is_unique boolean,		-- unique indexes of both sides are on the key
+	by_hash boolean,		-- keys go into the sketch as hashes (see finder)
+	key_size integer,		-- bytes for a key in the sketch
+	columns_left_out text[],	-- that one side only has
+	links iblt_internal.link[],
+	recheck integer,		-- rounds
+	wait boolean,			-- should differences wait for replication?
+	versions boolean,		-- row versions are read
+	content text,			-- as in options
+	max_differences bigint,
+	timeout interval,
+	seed bigint,
+	progress boolean
+);
+COMMENT ON TYPE iblt_internal.plan IS 'what a comparison does, as plan() decides it once';
+
+-- One line a key.  Where lines are the keys that were asked for, in their order, id,
+-- key, n and digest are NULL; otherwise checksum is NULL.  One large value is made
+-- while the other side makes its own, and is parsed at once.
+CREATE TYPE iblt_internal.found_rows AS (
+	id text[],				-- hash and key in one word
+	key jsonb[],
+	n bigint[],				-- rows with this key
+	digest text[],			-- of their contents
+	checksum bigint[],		-- of the row
+	mark text[],			-- of their row versions
+	content jsonb[],
+	fingerprint text		-- of the relation that they are of
+);
+COMMENT ON TYPE iblt_internal.found_rows IS 'the rows of given keys on one side';
+
+CREATE TYPE iblt_internal.difference AS (
+	id text,				-- the key in one word
+	key jsonb,
+	side text,				-- 'here', 'there' or 'both'
+	here jsonb,
+	there jsonb,
+	here_count bigint,
+	there_count bigint,
+	mark text,				-- of the contents and row versions of both sides
+	confirmed boolean
+);
+COMMENT ON TYPE iblt_internal.difference IS 'a key whose rows differ';
+
+-- How rows of keys are found on a side: finder() chooses between two ways.
+CREATE TYPE iblt_internal.finder AS (
+	indexed boolean,		-- an index finds the rows, and each key has one at most
+	key text,				-- expression of a row's key, as it goes into the sketch
+	keys text,				-- the keys in $1 as a table iblt_k, an item of FROM
+	matches text,			-- condition that a row t has the key of iblt_k
+	lookup text,			-- query for the rows of the keys in $1, as one found_rows
+	pairs text				-- query that joins the found_rows of both sides
+);
+COMMENT ON TYPE iblt_internal.finder IS 'how the rows of keys are found on a side, as SQL';
+
+CREATE TYPE iblt_internal.figures AS (
+	relation text,
+	peer_relation text,
+	rows_here bigint,
+	rows_there bigint,
+	differences bigint,
+	unconfirmed bigint,
+	settled bigint,
+	key_columns text[],
+	columns text[],
+	columns_left_out text[],
+	messages bigint,
+	bytes_sent bigint,
+	bytes_received bigint,
+	sketch_bytes bigint,
+	scan_here_ms numeric,
+	scan_there_ms numeric,
+	scan_ms numeric,
+	lookup_ms numeric,
+	recheck_ms numeric,
+	total_ms numeric,
+	finished_at timestamptz
+);
+COMMENT ON TYPE iblt_internal.figures IS 'the figures of a comparison, as iblt_compare_stats gives them';
+
+CREATE TYPE iblt_internal.comparison AS (
+	plan iblt_internal.plan,	-- with the seed of the last scan
+	figures iblt_internal.figures,
+	differences iblt_internal.difference[]
+);
+COMMENT ON TYPE iblt_internal.comparison IS 'the result of a comparison';

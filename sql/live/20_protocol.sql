@@ -1,0 +1,443 @@
+-- The protocol -------------------------------------------------------------------
+--
+-- What iblt on another server may call here, and what this server calls there:
+-- everything in this file, and repair_describe, repair_check_session, repair_execute,
+-- audit_tables, audit_published, audit_feeds and audit_generated.  A call that changes its
+-- name, its arguments or what it answers raises protocol().  Queries also name iblt_agg,
+-- iblt_fold, iblt_checksum_seeded and iblt_session_keep and _get, in the schema that
+-- hello() tells.  doc/walk.md shows the messages of a comparison.
+
+CREATE FUNCTION iblt_internal.protocol() RETURNS integer
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT 1
+$$;
+COMMENT ON FUNCTION iblt_internal.protocol() IS
+'the version of what servers ask of each other; both must have the same';
+
+-- What describes a relation is written in PL/pgSQL, which plans it once for all tables
+-- of an audit.
+
+-- to_jsonb looks for casts to json of elements and fields too, and a cast to text for
+-- one of the column's type.  A superuser's functions are trusted, and one's own.
+CREATE FUNCTION iblt_internal.describe_cast_code(type oid, target regtype) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (WITH RECURSIVE part(oid) AS (
+			SELECT type
+			UNION
+			SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
+				SELECT t.typbasetype WHERE t.typtype = 'd'
+				UNION ALL
+				SELECT t.typelem WHERE target = 'json'::regtype
+				UNION ALL
+				SELECT a.atttypid FROM pg_attribute a WHERE target = 'json'::regtype AND t.typtype = 'c'
+					AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS x(oid)
+			WHERE x.oid >= 16384
+		)
+		SELECT min(p.oid::regprocedure::text)
+		FROM part JOIN pg_cast c ON c.castsource = part.oid AND c.casttarget = target
+		JOIN pg_proc p ON p.oid = c.castfunc JOIN pg_roles r ON r.oid = p.proowner
+		WHERE NOT r.rolsuper AND r.rolname <> current_user);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_cast_code(oid, regtype) IS
+'a function of another user that a value of the type would run on its way to json or text';
+
+-- A checksum takes the text of these types, and elsewhere what the send function makes.
+-- An extension may have one in some of its versions only (cube: from 1.5 on).
+CREATE FUNCTION iblt_internal.describe_textual(type oid) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (WITH RECURSIVE part(oid) AS (
+			SELECT type
+			UNION
+			SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
+				SELECT t.typbasetype
+				UNION ALL
+				SELECT t.typelem
+				UNION ALL
+				SELECT a.atttypid FROM pg_attribute a WHERE t.typtype = 'c'
+					AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+				UNION ALL
+				-- PostgreSQL 13 has no multiranges
+				SELECT r.rngsubtype FROM pg_range r
+					WHERE t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)) AS x(oid)
+			WHERE x.oid >= 16384
+		)
+		SELECT coalesce(jsonb_agg(DISTINCT t.typname), '[]')
+		FROM part JOIN pg_type t ON t.oid = part.oid WHERE t.typtype = 'b' AND t.typsend = 0);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_textual(oid) IS
+'types without a send function in a type, as an array';
+
+CREATE FUNCTION iblt_internal.describe_columns(relation regclass) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object(
+			'name', a.attname,
+			'type', format_type(a.atttypid,
+				CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
+			'base', (WITH RECURSIVE base AS (
+					SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = a.atttypid
+					UNION ALL
+					SELECT t.oid, t.typtype, t.typbasetype FROM base
+						JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
+				SELECT oid::bigint FROM base WHERE typtype <> 'd'),
+			-- built-in types have only what PostgreSQL itself brings
+			'textual', CASE WHEN a.atttypid >= 16384
+				THEN iblt_internal.describe_textual(a.atttypid) ELSE '[]' END,
+			'to_json', CASE WHEN a.atttypid >= 16384
+				THEN iblt_internal.describe_cast_code(a.atttypid, 'json') END,
+			'to_text', CASE WHEN a.atttypid >= 16384
+				THEN iblt_internal.describe_cast_code(a.atttypid, 'text') END,
+			'not_null', a.attnotnull) ORDER BY a.attnum), '[]')
+		FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_columns(regclass) IS
+'the columns of a relation, as an array of side_column';
+
+CREATE FUNCTION iblt_internal.describe_keys(relation regclass) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns)
+			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
+		FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
+				SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
+				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum AND a.attnotnull
+					-- from PostgreSQL 18 on, a constraint NOT VALID sets attnotnull
+					AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
+						AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
+				WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns, i.indnkeyatts
+			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+			WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
+			AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
+		WHERE cardinality(u.columns) = u.indnkeyatts);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_keys(regclass) IS
+'columns of the unique indexes that tell the rows of a relation apart, the best first';
+
+CREATE FUNCTION iblt_internal.describe_replication(relation regclass) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (WITH RECURSIVE tree AS (
+			SELECT relation::oid AS relid
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
+		)
+		SELECT jsonb_build_object(
+			-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
+			'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
+				WHERE s.slot_type = 'logical' AND s.database = current_database()
+				AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
+			'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
+					'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
+				FROM pg_subscription_rel r
+				JOIN pg_stat_subscription st ON st.subid = r.srsubid
+				JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
+					AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+				WHERE r.srrelid IN (SELECT relid FROM tree
+					UNION ALL SELECT relid FROM pg_partition_ancestors(relation)))));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_replication(regclass) IS
+'slots of this database, and the subscriptions that feed a relation or a part of it';
+
+CREATE FUNCTION iblt_internal.describe_storage(relation regclass) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (WITH RECURSIVE tree AS (
+			SELECT relation::oid AS relid
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
+		), leaf AS (
+			SELECT l.oid, am.amname FROM tree JOIN pg_class l ON l.oid = tree.relid AND l.relkind <> 'p'
+				LEFT JOIN pg_am am ON am.oid = l.relam
+		)
+		SELECT jsonb_build_object(
+			'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
+			-- a heap page holds at most a tuple for each 28 bytes
+			'most_rows', (SELECT CASE WHEN bool_and(coalesce(amname = 'heap', false))
+				THEN trunc(sum(pg_relation_size(oid) / 28)) END FROM leaf)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_storage(regclass) IS
+'whether rows have versions, and an upper bound of their number';
+
+-- DDL in flight
+--
+-- Describing a relation does not lock it, so another session may alter it, or give its
+-- name to another one, before it is read.  Each statement that reads a relation
+-- therefore returns the fingerprint of what it read as well.  If that is not the
+-- fingerprint of what was described, the driver starts again.
+
+CREATE FUNCTION iblt_internal.iblt_compare_fingerprint(relation regclass) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.iblt_compare_fingerprint(regclass) IS
+'a hash of the identity of a relation and of its columns, as the statement that calls it reads them';
+
+CREATE FUNCTION iblt_internal.describe_fingerprint(relation regclass) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT encode(sha256(convert_to(concat(format('%s %s %s', c.oid, c.relkind, c.relam),
+			(SELECT string_agg(concat(E'\n', concat_ws(' ', a.attnum, a.atttypid, a.atttypmod,
+				a.attnotnull::integer, ascii(a.attidentity::text), ascii(a.attgenerated::text),
+				octet_length(a.attname::text), a.attname)), '' ORDER BY a.attnum)
+			FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)),
+			getdatabaseencoding())), 'hex')
+		FROM pg_class c WHERE c.oid = relation);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_fingerprint(regclass) IS
+'the same hash from the catalogs, as of the snapshot of the rest of a description';
+
+-- Conditions
+
+CREATE FUNCTION iblt_internal.iblt_compare_check_condition(relation regclass, condition text)
+RETURNS oid[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION iblt_internal.iblt_compare_check_condition(regclass, text) IS
+'an error unless a condition depends on the row alone; the collations that it depends on';
+
+CREATE FUNCTION iblt_internal.describe_own_collation(own jsonb) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF current_setting('server_version_num')::integer >= 150000 THEN
+		RETURN pg_database_collation_actual_version((own ->> 'oid')::oid);
+	END IF;
+	RETURN (SELECT max(pg_collation_actual_version(c.oid)) FROM pg_collation c
+		WHERE c.collprovider = 'c' AND c.collcollate = own ->> 'datcollate');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_own_collation(jsonb) IS
+'the version of the collation of this database, given as its row of pg_database';
+
+-- The database's own collation has OID 100.  "C" and "POSIX" order by bytes everywhere.
+-- Some columns have other names, or are not there, in other releases.
+CREATE FUNCTION iblt_internal.describe_collations(collations oid[]) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	own jsonb := (SELECT to_jsonb(d) FROM pg_database d WHERE d.datname = current_database());
+BEGIN
+	IF collations = '{}' THEN
+		RETURN '[]';
+	END IF;
+	RETURN (SELECT coalesce(jsonb_agg(DISTINCT CASE
+			WHEN sorts IN ('C', 'POSIX') AND folds IN ('C', 'POSIX') THEN 'C'
+			ELSE regexp_replace(concat_ws(' ', provider, sorts, nullif(folds, sorts), version),
+				'utf-?8', 'UTF-8', 'gi') END), '[]')
+		FROM unnest(collations) AS o(id) JOIN pg_collation c ON c.oid = o.id,
+		LATERAL (SELECT CASE o.id WHEN 100 THEN own ELSE to_jsonb(c) END) AS r(j),
+		LATERAL (SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c'),
+			coalesce(j ->> 'datlocale', j ->> 'daticulocale', j ->> 'colllocale', j ->> 'colliculocale'),
+			CASE o.id WHEN 100 THEN iblt_internal.describe_own_collation(own)
+				ELSE pg_collation_actual_version(o.id) END) AS x(provider, locale, version),
+		LATERAL (SELECT coalesce(locale, j ->> 'datcollate', j ->> 'collcollate'),
+			coalesce(locale, j ->> 'datctype', j ->> 'collctype')) AS y(sorts, folds));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_collations(oid[]) IS
+'provider, locale and version of collations, as an array';
+
+-- The whole description
+
+CREATE FUNCTION iblt_internal.describe(relation regclass, condition text DEFAULT NULL) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT jsonb_build_object(
+			'relation', format('%I.%I', n.nspname, c.relname),
+			'schema', '@extschema@',
+			'condition', condition,
+			'system', CASE WHEN has_function_privilege('pg_control_system()', 'execute')
+				THEN (SELECT system_identifier::text FROM pg_control_system()) END,
+			'recovery', pg_is_in_recovery(),
+			'identity', concat_ws(' ', pg_postmaster_start_time(),
+				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
+			'fingerprint', iblt_internal.describe_fingerprint(relation),
+			'kind', c.relkind,
+			'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
+			-- a right to columns is not a right to these (which views do not have); without
+			-- any right, reading says what is missing
+			'version_rights', c.relkind IN ('r', 'p')
+				AND (NOT has_any_column_privilege(relation, 'SELECT')
+				OR (SELECT bool_and(has_column_privilege(relation, name, 'SELECT'))
+					FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
+			'columns', iblt_internal.describe_columns(relation),
+			'keys', iblt_internal.describe_keys(relation),
+			'collations', CASE WHEN condition IS NULL THEN '[]'
+				ELSE iblt_internal.describe_collations(
+					iblt_internal.iblt_compare_check_condition(relation, condition)) END)
+			|| iblt_internal.describe_storage(relation) || iblt_internal.describe_replication(relation)
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe(regclass, text) IS
+'a relation as a comparison wants to know it, in the form of type side; an error for a condition '
+'that looks beyond the row';
+
+CREATE FUNCTION iblt_internal.hello(protocol integer, relation text, condition text) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer jsonb := jsonb_build_object('protocol', iblt_internal.protocol(), 'version',
+		(SELECT extversion FROM pg_extension WHERE extname = 'iblt'));
+BEGIN
+	IF protocol <> iblt_internal.protocol() THEN
+		RETURN answer;
+	END IF;
+	RETURN answer || jsonb_build_object('side',
+		iblt_internal.describe(to_regclass(relation), condition));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.hello(integer, text, text) IS
+'the first question of another server: which protocol and version, and if it has the same '
+'protocol, what a relation is (null if there is none)';
+
+-- Sketches
+
+CREATE FUNCTION iblt_internal.iblt_compare_template(capacity integer, key_size integer, seed bigint)
+RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.iblt_compare_template(integer, integer, bigint) IS
+'an empty sketch of at least that capacity that can be folded to the largest number of sizes';
+
+CREATE FUNCTION iblt_internal.iblt_session_evens(name text, subtable_cells integer) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_session_evens(text, integer) IS
+'the even cells of a kept sketch folded to that many cells a subtable, for iblt_compare_refine';
+
+-- Rows
+
+CREATE FUNCTION iblt_internal.run_keys(query text, keys text[]) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	value text;
+BEGIN
+	EXECUTE query INTO value USING keys;
+	RETURN value;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_keys(text, text[]) IS
+'the single value that a query of keys gives';
+
+CREATE FUNCTION iblt_internal.find_rows(query text, keys text[]) RETURNS iblt_internal.found_rows
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rows iblt_internal.found_rows;
+BEGIN
+	EXECUTE query INTO rows USING keys;
+	RETURN rows;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.find_rows(text, text[]) IS
+'what the lookup query of a finder gives for keys';
+
+-- Replication
+
+-- A number, because arithmetic on pg_lsn is not in all releases.  Where the next
+-- record would begin behind a page header, the last one ended before it.  A
+-- standby shows a commit shortly before it counts as replayed.
+CREATE FUNCTION iblt_internal.wal_position(flushed boolean) RETURNS numeric
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT p - CASE WHEN p % current_setting('wal_block_size')::numeric IN (24, 40)
+		THEN p % current_setting('wal_block_size')::numeric ELSE 0 END
+	FROM (SELECT CASE
+		WHEN pg_is_in_recovery() THEN greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn())
+		WHEN flushed THEN pg_current_wal_flush_lsn()
+		ELSE pg_current_wal_insert_lsn() END - '0/0'::pg_lsn) AS w(p)
+$$;
+COMMENT ON FUNCTION iblt_internal.wal_position(boolean) IS
+'a position in this server''s WAL behind all that is visible now, or behind what is flushed';
+
+CREATE FUNCTION iblt_internal.wal_replayed("position" numeric) RETURNS boolean
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= $1
+$$;
+COMMENT ON FUNCTION iblt_internal.wal_replayed(numeric) IS 'has this standby passed a position?';
+
+CREATE FUNCTION iblt_internal.slot_applied(slot text) RETURNS numeric
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots s
+	WHERE s.slot_name = slot AND s.database = current_database()
+$$;
+COMMENT ON FUNCTION iblt_internal.slot_applied(text) IS
+'the position up to which a slot''s subscriber has applied everything';
+
+-- Several subscriptions may have slots of one name, on different publishers.
+CREATE FUNCTION iblt_internal.slot_received(slot text) RETURNS numeric[]
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(array_agg(st.received_lsn - '0/0'::pg_lsn), '{}')
+	FROM pg_subscription s JOIN pg_stat_subscription st ON st.subname = s.subname
+	WHERE s.subslotname = slot
+	AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+	AND st.subid IN (SELECT srsubid FROM pg_subscription_rel)
+	AND st.relid IS NULL AND st.received_lsn IS NOT NULL
+$$;
+COMMENT ON FUNCTION iblt_internal.slot_received(text) IS
+'the positions that subscriptions of a slot have received';
+
+-- A transaction keeps its locks until it is visible, long after its WAL was sent if
+-- it waits for a synchronous standby.  A snapshot would not do: it does not name the
+-- latest transactions.  A partition attached in the same transaction is not in the
+-- tree yet; its parent is locked in a weaker mode.
+CREATE FUNCTION iblt_internal.writers(target regclass) RETURNS text[]
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE tree AS (
+		SELECT c.oid, c.relkind FROM pg_class c WHERE c.oid = target
+		UNION
+		SELECT c.oid, c.relkind FROM tree
+		JOIN pg_inherits i ON i.inhparent = tree.oid JOIN pg_class c ON c.oid = i.inhrelid
+	)
+	SELECT coalesce(array_agg(DISTINCT l.virtualtransaction), '{}')
+	FROM pg_locks l LEFT JOIN tree ON tree.oid = l.relation
+		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+	WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND NOT pg_is_in_recovery()
+	AND CASE WHEN EXISTS (SELECT FROM tree WHERE relkind NOT IN ('r', 'p', 'm'))
+		THEN l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock'
+		ELSE l.locktype = 'relation' AND (tree.relkind = 'p' AND l.mode = 'ShareUpdateExclusiveLock'
+			OR tree.oid IS NOT NULL AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock',
+				'ExclusiveLock', 'AccessExclusiveLock')) END
+$$;
+COMMENT ON FUNCTION iblt_internal.writers(regclass) IS
+'the transactions under way that may have written to a relation of this primary; for a view, all '
+'that have written anything';

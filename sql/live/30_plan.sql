@@ -1,0 +1,505 @@
+-- The plan -------------------------------------------------------------------------
+--
+-- Both relations are described, and make_plan decides once what is compared and how.
+-- Every later step is given the plan and the name of the connection to the peer, which is
+-- NULL when both relations are in this database.
+
+CREATE FUNCTION iblt_internal.progress(shown boolean, message text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF shown THEN
+		RAISE NOTICE '%', message;
+	ELSE
+		RAISE DEBUG '%', message;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.progress(boolean, text) IS 'says where a comparison is';
+
+CREATE FUNCTION iblt_internal.ms(since timestamptz) RETURNS numeric
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT round(1000 * extract(epoch FROM clock_timestamp() - since)::numeric, 1)
+$$;
+COMMENT ON FUNCTION iblt_internal.ms(timestamptz) IS 'milliseconds since then';
+
+CREATE FUNCTION iblt_internal.random_seed() RETURNS bigint
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint
+$$;
+COMMENT ON FUNCTION iblt_internal.random_seed() IS 'a random seed that nobody can foresee';
+
+-- Options
+
+CREATE FUNCTION iblt_internal.check_options(relation regclass, options iblt_internal.options)
+RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	problem text := CASE
+		WHEN relation IS NULL THEN 'relation must not be null'
+		WHEN coalesce(options.max_differences, 0) NOT BETWEEN 1 AND 2147483647
+			THEN 'max_differences must be between 1 and 2147483647'
+		WHEN coalesce(options.recheck, 0) NOT BETWEEN 0 AND 1000
+			THEN 'recheck must be between 0 and 1000'
+		WHEN coalesce(options.extra_columns, '') NOT IN ('warn', 'error', 'ignore')
+			THEN 'extra_columns must be warn, error or ignore'
+		WHEN coalesce(options.timeout, '-1 s') NOT BETWEEN '0 s' AND '1 year'
+			THEN 'timeout must be between 0 and 1 year'
+		WHEN cardinality(options.columns) = 0 OR cardinality(options.key_columns) = 0
+			THEN 'columns and key_columns must not be empty'
+		WHEN array_position(options.columns || options.exclude || options.key_columns, NULL) > 0
+			THEN 'columns, exclude and key_columns must not contain nulls'
+		WHEN options.content IS NULL OR options.cast_types IS NULL OR options.progress IS NULL
+			THEN 'rows, cast_types and progress must not be null' END;
+BEGIN
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
+	ELSIF NOT EXISTS (SELECT FROM pg_class WHERE oid = relation) THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = format('relation with OID %s does not exist', relation::oid);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.check_options(regclass, iblt_internal.options) IS
+'an error for options that do not fit';
+
+CREATE FUNCTION iblt_internal.peer_name(relation regclass, peer_relation text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	parts text[] := parse_ident(peer_relation);
+BEGIN
+	IF cardinality(parts) > 2 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'peer_relation has too many parts',
+			HINT = 'Give it as name or schema.name. The database is that of the peer.';
+	ELSIF cardinality(parts) = 2 THEN
+		RETURN format('%I.%I', parts[1], parts[2]);
+	END IF;
+	RETURN (SELECT format('%I.%I', n.nspname, coalesce(parts[1], c.relname))
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_name(regclass, text) IS
+'the peer''s relation as schema.name, quoted: in the schema of the one here unless it names another';
+
+-- Describing both
+
+CREATE FUNCTION iblt_internal.refuse_altered(relation text, side text, detail text DEFAULT '')
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'IB004', DETAIL = detail,
+		MESSAGE = format('relation %s was altered while it was compared (%s)', relation, side),
+		HINT = CASE current_setting('transaction_isolation') WHEN 'read committed'
+			THEN 'Compare when no other session alters, renames or drops it.'
+			ELSE 'Begin another transaction. This one sees the columns of its snapshot, '
+				'and reads those that the relation has now.' END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_altered(text, text, text) IS
+'the error for a relation that is not what was described';
+
+CREATE FUNCTION iblt_internal.require_described(plan iblt_internal.plan, here text, there text)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF here IS DISTINCT FROM (plan.here).fingerprint THEN
+		PERFORM iblt_internal.refuse_altered((plan.here).relation, 'here');
+	ELSIF there IS DISTINCT FROM (plan.there).fingerprint THEN
+		PERFORM iblt_internal.refuse_altered((plan.there).relation, 'there');
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.require_described(iblt_internal.plan, text, text) IS
+'an error unless both sides read what was described, as two fingerprints tell';
+
+CREATE FUNCTION iblt_internal.described(described jsonb, side text) RETURNS iblt_internal.side
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT jsonb_populate_record(NULL::iblt_internal.side,
+		described || jsonb_build_object('side', side))
+$$;
+COMMENT ON FUNCTION iblt_internal.described(jsonb, text) IS
+'the answer of describe() as a row; NULL for NULL';
+
+CREATE FUNCTION iblt_internal.refuse_protocol(protocol integer, version text) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mine text := (SELECT extversion FROM pg_extension WHERE extname = 'iblt');
+BEGIN
+	IF version IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'extension iblt is not installed in the peer''s database',
+			HINT = 'CREATE EXTENSION iblt there as well.';
+	END IF;
+	RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+		MESSAGE = format('iblt %s here and iblt %s on the peer cannot talk to each other',
+			mine, version),
+		DETAIL = format('This side has protocol %s, the peer has %s.', iblt_internal.protocol(),
+			coalesce('protocol ' || protocol, 'none')),
+		HINT = 'Install the newer version on the other server as well, and run '
+			'ALTER EXTENSION iblt UPDATE there.';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_protocol(integer, text) IS
+'the error for a peer without iblt, or with another protocol';
+
+CREATE FUNCTION iblt_internal.hello_there(conn text, relation text, condition text) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer record;
+	found json;
+BEGIN
+	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.hello(%s, %L, %L)',
+		iblt_internal.protocol(), relation, condition));
+	answer := iblt_internal.peer_try(conn, format(
+		'SELECT value FROM %s.dblink_get_result($1) AS t(value text)', iblt_internal.peer_dblink()),
+		0.001, 1);
+	-- no such schema or function: of iblt, or of the condition
+	IF (answer.problem).state IN ('3F000', '42883') THEN
+		found := iblt_internal.peer_ask(conn, 'there', 'SELECT pg_catalog.json_build_array(
+			(SELECT extversion FROM pg_catalog.pg_extension WHERE extname = ''iblt''),
+			pg_catalog.to_regprocedure(''iblt_internal.hello(integer, text, text)'') IS NOT NULL)');
+		IF NOT (found ->> 1)::boolean OR found ->> 0 IS NULL THEN
+			PERFORM iblt_internal.refuse_protocol(NULL, found ->> 0);
+		END IF;
+	END IF;
+	IF (answer.problem).state IS NOT NULL THEN
+		PERFORM iblt_internal.peer_refuse(answer.problem);
+	END IF;
+	PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length((answer.result).value));
+	RETURN (answer.result).value;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text) IS 'what hello() says on the peer';
+
+CREATE FUNCTION iblt_internal.describe_there(conn text, relation text, condition text)
+RETURNS iblt_internal.side
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer jsonb := iblt_internal.hello_there(conn, relation, condition);
+BEGIN
+	IF (answer ->> 'protocol')::integer <> iblt_internal.protocol() THEN
+		PERFORM iblt_internal.refuse_protocol((answer ->> 'protocol')::integer, answer ->> 'version');
+	ELSIF answer -> 'side' = 'null' THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = format('relation %s does not exist on the peer', relation),
+			HINT = 'If it has another name there, give that as peer_relation, with its schema.';
+	END IF;
+	RETURN iblt_internal.described(answer -> 'side', 'there');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_there(text, text, text) IS
+'the peer''s relation; an error if there is none, or if the two servers do not speak one protocol';
+
+-- Columns
+
+CREATE FUNCTION iblt_internal.column_cast(here iblt_internal.side_column,
+	there iblt_internal.side_column) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE
+		-- a domain of one name may be over different types
+		WHEN here.type = there.type AND (h = t OR least(h, t) >= 16384)
+			AND here.textual = there.textual THEN ''
+		WHEN h IN (20, 21, 23) AND t IN (20, 21, 23) THEN 'int8'
+		WHEN h IN (20, 21, 23, 1700) AND t IN (20, 21, 23, 1700) THEN 'numeric'
+		WHEN h IN (700, 701) AND t IN (700, 701) THEN 'float8'
+		ELSE 'text' END
+	FROM (SELECT here.base AS h, there.base AS t) AS base
+$$;
+COMMENT ON FUNCTION iblt_internal.column_cast(iblt_internal.side_column, iblt_internal.side_column)
+IS 'the type in which values of two columns are compared without a loss, '''' for their own';
+
+CREATE FUNCTION iblt_internal.refuse_names(names text[], message text, hint text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF cardinality(names) > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column', HINT = hint,
+			MESSAGE = format(message,
+				(SELECT string_agg(format('"%s"', name), ', ') FROM unnest(names) AS name));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_names(text[], text, text) IS
+'an error that names columns, if there are any';
+
+CREATE FUNCTION iblt_internal.column_names(s iblt_internal.side) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT c.name FROM unnest(s.columns) AS c)
+$$;
+COMMENT ON FUNCTION iblt_internal.column_names(iblt_internal.side) IS
+'the names of the columns of a relation, in its order';
+
+CREATE FUNCTION iblt_internal.check_names(here iblt_internal.side, there iblt_internal.side,
+	options iblt_internal.options) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	excluded text[] := coalesce(options.exclude, '{}');
+	asked text[] := coalesce(options.columns, '{}') || options.key_columns;
+	mine text[] := iblt_internal.column_names(here);
+	theirs text[] := iblt_internal.column_names(there);
+BEGIN
+	PERFORM iblt_internal.refuse_names(
+		ARRAY(SELECT x FROM unnest(excluded) AS x WHERE x <> ALL (mine) AND x <> ALL (theirs)),
+		'excluded columns are on neither side: %s', 'Names are case-sensitive.');
+	PERFORM iblt_internal.refuse_names(
+		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (mine)),
+		'columns are not here: %s', 'Names are case-sensitive.');
+	PERFORM iblt_internal.refuse_names(
+		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (theirs)),
+		'columns are not on the peer: %s',
+		'Names are case-sensitive. What is compared must be on both sides.');
+	PERFORM iblt_internal.refuse_names(
+		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x = ANY (excluded)),
+		'columns are both asked for and excluded: %s', 'Name them in one of the lists.');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.check_names(iblt_internal.side, iblt_internal.side,
+	iblt_internal.options) IS 'an error for columns that an option names and that are not there';
+
+CREATE FUNCTION iblt_internal.common_columns(here iblt_internal.side, there iblt_internal.side,
+	exclude text[]) RETURNS iblt_internal.plan_column[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(array_agg(ROW(h.name, iblt_internal.column_cast(h.c, t.c), (h.c).base, (t.c).base,
+			(h.c).type, (t.c).type, (h.c).textual = (t.c).textual,
+			(h.c).not_null AND (t.c).not_null)::iblt_internal.plan_column ORDER BY h.position), '{}')
+	FROM (SELECT ROW(c.*)::iblt_internal.side_column AS c, c.name, row_number() OVER () AS position
+		FROM unnest(here.columns) AS c) AS h
+	JOIN (SELECT ROW(c.*)::iblt_internal.side_column AS c, c.name
+		FROM unnest(there.columns) AS c) AS t ON h.name = t.name
+	WHERE h.name <> ALL (coalesce(exclude, '{}'))
+$$;
+COMMENT ON FUNCTION iblt_internal.common_columns(iblt_internal.side, iblt_internal.side, text[]) IS
+'the columns of both sides without those excluded, in the order of this side';
+
+CREATE FUNCTION iblt_internal.columns_left_out(here iblt_internal.side, there iblt_internal.side,
+	options iblt_internal.options) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mine text[] := iblt_internal.column_names(here);
+	theirs text[] := iblt_internal.column_names(there);
+	only_here text[];
+	only_there text[];
+	message text;
+BEGIN
+	IF options.columns IS NOT NULL THEN
+		RETURN '{}';
+	END IF;
+	only_here := ARRAY(SELECT x FROM unnest(mine) AS x WHERE x <> ALL (theirs || options.exclude)
+		ORDER BY 1);
+	only_there := ARRAY(SELECT x FROM unnest(theirs) AS x WHERE x <> ALL (mine || options.exclude)
+		ORDER BY 1);
+	message := concat_ws('; ', 'only here: "' || nullif(array_to_string(only_here, '", "'), '') || '"',
+		'only on the peer: "' || nullif(array_to_string(only_there, '", "'), '') || '"');
+	IF message <> '' AND options.extra_columns = 'error' THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = 'columns exist on one side only', DETAIL = message,
+			HINT = 'Exclude them, or set extra_columns => ''warn'' or ''ignore''.';
+	ELSIF message <> '' AND options.extra_columns = 'warn' THEN
+		RAISE WARNING USING
+			MESSAGE = format('columns on one side only are not compared (%s)', message),
+			HINT = 'Set extra_columns => ''error'' or ''ignore'' to get an error or no message.';
+	END IF;
+	RETURN ARRAY(SELECT x FROM unnest(only_here || only_there) AS x ORDER BY 1);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.columns_left_out(iblt_internal.side, iblt_internal.side,
+	iblt_internal.options) IS
+'the columns on one side only; named in a warning or an error, as the options ask for';
+
+-- bare: neither relation has a column, so they are equal if they have as many rows.
+CREATE FUNCTION iblt_internal.check_types(columns iblt_internal.plan_column[], cast_types boolean,
+	bare boolean) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	problems text := (SELECT string_agg(format('"%s" is %s here and %s on the peer%s',
+			c.name, c.type_here, c.type_there, CASE WHEN c.type_here <> c.type_there THEN ''
+			WHEN NOT c.same_textual THEN ', which has a send function on one side only'
+			ELSE ', which is made of another type there' END), '; ')
+		FROM unnest(columns) AS c WHERE c.cast_to <> '');
+BEGIN
+	IF columns = '{}' AND NOT bare THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = 'the relations have no columns to compare';
+	ELSIF problems IS NOT NULL AND NOT cast_types THEN
+		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+			MESSAGE = 'column types differ: ' || problems,
+			HINT = 'Set cast_types => true to compare numbers by value and all else as text, '
+				'or exclude the columns.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.check_types(iblt_internal.plan_column[], boolean, boolean) IS
+'an error that names the columns of different types';
+
+CREATE FUNCTION iblt_internal.check_collations(here text[], there text[]) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF here <> '{}' AND there <> '{}' AND here <> there THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'the condition depends on collations that differ between the sides',
+			DETAIL = format('%s here, %s on the peer.',
+				array_to_string(here, ', '), array_to_string(there, ', ')),
+			HINT = 'Write COLLATE "C" behind the columns that it compares.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.check_collations(text[], text[]) IS
+'an error if the conditions of both sides depend on collations, and not on the same';
+
+-- The key
+
+CREATE FUNCTION iblt_internal.key_names(here iblt_internal.side, there iblt_internal.side,
+	common text[], asked text[]) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(asked, (
+		SELECT names FROM (
+			SELECT k.*, 1 FROM unnest(here.keys) WITH ORDINALITY AS k
+			UNION ALL
+			SELECT k.*, 2 FROM unnest(there.keys) WITH ORDINALITY AS k
+		) AS candidate(names, position, side)
+		WHERE names <@ common ORDER BY side, position LIMIT 1))
+$$;
+COMMENT ON FUNCTION iblt_internal.key_names(iblt_internal.side, iblt_internal.side, text[], text[])
+IS 'the columns that identify a row: as asked, or of a unique index here or there; NULL for none';
+
+CREATE FUNCTION iblt_internal.is_unique(s iblt_internal.side, names text[]) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT s.plain AND EXISTS (SELECT FROM unnest(s.keys) AS k
+		WHERE k.columns @> names AND k.columns <@ names)
+$$;
+COMMENT ON FUNCTION iblt_internal.is_unique(iblt_internal.side, text[]) IS
+'does a unique index of a side make these columns unique?';
+
+-- A type counts if its values have one width, one representation each (unlike -0 and 0 of
+-- floating-point types), and are found through an index whatever its collation.
+CREATE FUNCTION iblt_internal.key_size(key iblt_internal.plan_column[]) RETURNS integer
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN bool_and(width IS NOT NULL) THEN sum(width)::integer END FROM (
+		SELECT CASE WHEN NOT c.not_null THEN NULL
+			WHEN c.cast_to = 'int8' THEN 9
+			WHEN c.cast_to = '' AND c.base = c.base_there THEN
+				('{"16": 2, "18": 2, "20": 9, "21": 3, "23": 5, "26": 5, "774": 9, "829": 7,
+				"1082": 5, "1083": 9, "1114": 9, "1184": 9, "1266": 13, "2950": 17}'::jsonb
+				->> c.base::text)::integer END
+		FROM unnest(key) AS c) AS column_of(width)
+$$;
+COMMENT ON FUNCTION iblt_internal.key_size(iblt_internal.plan_column[]) IS
+'bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash';
+
+-- Replication
+
+CREATE FUNCTION iblt_internal.links(here iblt_internal.side, there iblt_internal.side)
+RETURNS iblt_internal.link[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH direction(source, follower, f, t) AS (
+		VALUES ('here', 'there', here, there), ('there', 'here', there, here)
+	), link AS (
+		SELECT source, follower, s.slot, s.ready AND NOT (t).recovery AS ready
+		FROM direction, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
+		UNION ALL
+		-- It may be a standby of the publisher, and the subscriber may be ahead of it.
+		SELECT source, follower, s.slot, false
+		FROM direction, unnest((t).subscriptions) AS s
+		WHERE (f).recovery AND s.slot <> ALL ((f).slots)
+			AND coalesce((f).system <> (t).system, true)
+		UNION ALL
+		SELECT source, follower, NULL, true
+		FROM direction WHERE (f).system = (t).system AND (t).recovery
+	)
+	SELECT coalesce(array_agg(DISTINCT ROW(l.*)::iblt_internal.link), '{}') FROM link AS l
+$$;
+COMMENT ON FUNCTION iblt_internal.links(iblt_internal.side, iblt_internal.side) IS
+'logical subscriptions and physical replication between the sides, each with its direction';
+
+-- All of it
+
+CREATE FUNCTION iblt_internal.make_plan(here iblt_internal.side, there iblt_internal.side,
+	options iblt_internal.options) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.plan;
+	common iblt_internal.plan_column[];
+	names text[];
+	size integer;
+BEGIN
+	PERFORM iblt_internal.check_names(here, there, options);
+	common := iblt_internal.common_columns(here, there, options.exclude);
+	names := iblt_internal.key_names(here, there,
+		ARRAY(SELECT c.name FROM unnest(common) AS c), options.key_columns);
+	plan.columns_left_out := iblt_internal.columns_left_out(here, there, options);
+	plan.columns := ARRAY(SELECT c FROM unnest(common) AS c WHERE options.columns IS NULL
+		OR c.name = ANY (options.columns) OR c.name = ANY (names));
+	PERFORM iblt_internal.check_types(plan.columns, options.cast_types,
+		here.columns = '{}' AND there.columns = '{}');
+	plan.whole_row := names IS NULL;
+	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE ARRAY(
+		SELECT c FROM unnest(names) WITH ORDINALITY AS n(name, position)
+		JOIN unnest(plan.columns) AS c ON c.name = n.name ORDER BY n.position) END;
+	plan.is_unique := names IS NOT NULL AND iblt_internal.is_unique(here, names)
+		AND iblt_internal.is_unique(there, names);
+	size := CASE WHEN plan.is_unique THEN iblt_internal.key_size(plan.key) END;
+	plan.by_hash := size IS NULL OR size > 32;
+	plan.key_size := least(coalesce(size, 8), 32);
+	plan.links := iblt_internal.links(here, there);
+	plan.recheck := coalesce(options.recheck, CASE plan.links WHEN '{}' THEN 0 ELSE 5 END);
+	plan.wait := plan.recheck > 0;
+	plan.versions := plan.wait AND here.versions AND there.versions;
+	plan.here := here;
+	plan.there := there;
+	plan.content := options.content;
+	plan.max_differences := options.max_differences;
+	plan.timeout := options.timeout;
+	plan.seed := options.seed;
+	plan.progress := options.progress;
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.make_plan(iblt_internal.side, iblt_internal.side,
+	iblt_internal.options) IS 'what a comparison of two described relations does';

@@ -1,0 +1,123 @@
+-- Checks of a plan -----------------------------------------------------------------
+
+-- Code of other users
+
+CREATE FUNCTION iblt_internal.code_problems(plan iblt_internal.plan, s iblt_internal.side)
+RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT string_agg(format('"%s" runs %s (%s)', c.name, x.code, s.side), ', ')
+	FROM unnest(s.columns) AS c JOIN unnest(plan.columns) AS used ON used.name = c.name,
+	LATERAL (SELECT coalesce(CASE WHEN used.cast_to = 'text' THEN c.to_text END,
+		CASE WHEN plan.content <> 'none' OR plan.by_hash
+				AND EXISTS (SELECT FROM unnest(plan.key) AS k WHERE k.name = c.name)
+			THEN c.to_json END)) AS x(code)
+	WHERE x.code IS NOT NULL
+$$;
+COMMENT ON FUNCTION iblt_internal.code_problems(iblt_internal.plan, iblt_internal.side) IS
+'columns of a side whose way to json or text would run a function of another user';
+
+CREATE FUNCTION iblt_internal.refuse_code(plan iblt_internal.plan) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	problems text := concat_ws(', ', iblt_internal.code_problems(plan, plan.here),
+		iblt_internal.code_problems(plan, plan.there));
+BEGIN
+	IF problems <> '' THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = 'columns would run code of other users: ' || problems,
+			HINT = 'Exclude them. Columns outside of the key are also compared without '
+				'rows => true and cast_types => true.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_code(iblt_internal.plan) IS
+'an error that names the columns whose way to json or text is not trusted';
+
+CREATE FUNCTION iblt_internal.require_version_rights(plan iblt_internal.plan) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.side;
+BEGIN
+	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
+		IF NOT s.version_rights THEN
+			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+				MESSAGE = format('permission denied for row versions of %s (%s)', s.relation, s.side),
+				DETAIL = 'To confirm differences, iblt reads the system columns tableoid, ctid and xmin.',
+				HINT = 'Grant SELECT on the table, or on these columns too, or set recheck => 0.';
+		END IF;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.require_version_rights(iblt_internal.plan) IS
+'an error if this role may not read the row versions of a side';
+
+CREATE FUNCTION iblt_internal.check_plan(plan iblt_internal.plan, alone boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- a wrong port or name of a server would otherwise make it equal
+	IF (plan.here).identity = (plan.there).identity
+			AND (plan.here).condition IS NOT DISTINCT FROM (plan.there).condition THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'a relation cannot be compared with itself',
+			HINT = CASE WHEN alone THEN 'Give a peer, or another peer_relation of this database.'
+				ELSE 'Check that the peer leads to the other server.' END;
+	ELSIF plan.recheck > 0 AND current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
+			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
+	END IF;
+	PERFORM iblt_internal.refuse_code(plan);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.check_plan(iblt_internal.plan, boolean) IS
+'an error for a plan that must not be carried out; "alone" without a peer';
+
+CREATE FUNCTION iblt_internal.names_of(columns iblt_internal.plan_column[]) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT c.name FROM unnest(columns) AS c)
+$$;
+COMMENT ON FUNCTION iblt_internal.names_of(iblt_internal.plan_column[]) IS 'names of columns';
+
+CREATE FUNCTION iblt_internal.prepare(conn text, relation regclass, peer_relation text,
+	options iblt_internal.options) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name text := iblt_internal.peer_name(relation, peer_relation);
+	here iblt_internal.side := iblt_internal.described(
+		iblt_internal.describe(relation, options.condition), 'here');
+	there iblt_internal.side;
+	plan iblt_internal.plan;
+BEGIN
+	-- by another name, it may have another peer
+	IF here.relation IS DISTINCT FROM options.relation THEN
+		PERFORM iblt_internal.refuse_altered(options.relation, 'here');
+	END IF;
+	there := CASE WHEN conn IS NULL
+		THEN iblt_internal.described(iblt_internal.describe(name::regclass, options.peer_condition), 'there')
+		ELSE iblt_internal.describe_there(conn, name, options.peer_condition) END;
+	IF there.relation IS NULL THEN
+		PERFORM iblt_internal.refuse_altered(name, 'there');
+	END IF;
+	PERFORM iblt_internal.check_collations(here.collations, there.collations);
+	plan := iblt_internal.make_plan(here, there, options);
+	PERFORM iblt_internal.check_plan(plan, conn IS NULL);
+	PERFORM iblt_internal.progress(plan.progress, format('comparing %s with %s: %s columns, key (%s)',
+		here.relation, there.relation, cardinality(plan.columns), CASE WHEN plan.whole_row
+			THEN 'the whole row' ELSE array_to_string(iblt_internal.names_of(plan.key), ', ') END));
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.prepare(text, regclass, text, iblt_internal.options) IS
+'describes both relations and makes the plan of a comparison';

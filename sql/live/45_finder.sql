@@ -1,0 +1,216 @@
+-- Finders ----------------------------------------------------------------------------
+--
+-- The rows of keys are found in one of two ways.  A unique key of fixed width is in the
+-- sketch as it is, and an index finds its row.  Any other key is in the sketch as a hash,
+-- and a scan finds the rows of that hash.  finder() makes the choice.
+--
+-- A key is looked up by one word: the text of its column, of an array of its columns
+-- (types of fixed width have one text for each value), or of its hash.
+
+CREATE FUNCTION iblt_internal.key_type(c iblt_internal.plan_column) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END
+$$;
+COMMENT ON FUNCTION iblt_internal.key_type(iblt_internal.plan_column) IS
+'the type that values of a key column are given as';
+
+CREATE FUNCTION iblt_internal.key_parts(key iblt_internal.plan_column[])
+RETURNS TABLE ("position" integer, name text, type text, value text)
+	LANGUAGE sql STABLE PARALLEL SAFE ROWS 4
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT i, (key[i]).name, type, format('%s::%s', CASE cardinality(key) WHEN 1 THEN 'id'
+		ELSE format('(id::text[])[%s]', i) END, type)
+	FROM generate_subscripts(key, 1) AS i, LATERAL iblt_internal.key_type(key[i]) AS type
+$$;
+COMMENT ON FUNCTION iblt_internal.key_parts(iblt_internal.plan_column[]) IS
+'the columns of a key, and the expression of each from the key in one word, in the column id';
+
+-- By key
+
+-- The planner knows nothing of the values in an array, and would read the whole relation
+-- for a few per cent of its rows.  Of an array that a subquery gives it expects few: it
+-- takes the index, or hashes the keys, and not the relation, where there is none.
+CREATE FUNCTION iblt_internal.keys_by_value_sql(key iblt_internal.plan_column[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE count(*) WHEN 1 THEN format(
+		'unnest((SELECT $1::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)', min(type))
+	ELSE format('(SELECT %s, n AS iblt_n FROM unnest((SELECT $1)) WITH ORDINALITY AS iblt_u(id, n))'
+			' AS iblt_k',
+		string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position)) END
+	FROM iblt_internal.key_parts(key)
+$$;
+COMMENT ON FUNCTION iblt_internal.keys_by_value_sql(iblt_internal.plan_column[]) IS
+'the keys in $1 as a table iblt_k (iblt_k1, ..., iblt_n) of their columns and their places in $1';
+
+-- An integer's text is also that in json, which is faster to read than what
+-- jsonb_build_object makes of a value.
+CREATE FUNCTION iblt_internal.key_json_sql(key iblt_internal.plan_column[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN count(*) = 1 AND min(type) IN ('smallint', 'integer', 'bigint', 'int8')
+	THEN format('(%L || id || ''}'')::jsonb', format('{%s: ', to_json(min(name))))
+	ELSE format('jsonb_build_object(%s)',
+		string_agg(format('%L, %s', name, value), ', ' ORDER BY position)) END
+	FROM iblt_internal.key_parts(key)
+$$;
+COMMENT ON FUNCTION iblt_internal.key_json_sql(iblt_internal.plan_column[]) IS
+'the expression of a key as jsonb, from the key in one word, in the column id';
+
+-- One line a key, found or not.  A column of such a key is not null, so null says that
+-- there is no row.  Lines come in the order of the keys, and an ORDER BY in the aggregates
+-- would sort them once more.
+CREATE FUNCTION iblt_internal.lookup_by_key_sql(plan iblt_internal.plan, s iblt_internal.side,
+	f iblt_internal.finder) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[],'
+			' array_agg(digest), %1$s, %2$s, %3$s FROM ('
+			'SELECT CASE WHEN %4$s IS NOT NULL THEN %5$s END AS digest, %6$s::text AS mark,'
+			' CASE WHEN %4$s IS NOT NULL THEN %7$s END AS content'
+			' FROM %8$s LEFT JOIN %9$s ON %10$s ORDER BY iblt_k.iblt_n) AS iblt_l',
+		CASE WHEN plan.versions THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
+		CASE WHEN plan.content <> 'none' THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
+		iblt_internal.fingerprint_sql(s),
+		format('t.%I', (plan.key[1]).name), iblt_internal.row_checksum_sql(plan, s),
+		iblt_internal.mark_sql(plan),
+		format(CASE plan.content WHEN 'texts' THEN 'jsonb_build_array(jsonb_build_array(1, %s))'
+			ELSE '%s' END, iblt_internal.content_sql(plan)),
+		f.keys, iblt_internal.rows_sql(plan, s), f.matches)
+$$;
+COMMENT ON FUNCTION iblt_internal.lookup_by_key_sql(iblt_internal.plan, iblt_internal.side,
+	iblt_internal.finder) IS 'a query for the rows of the unique keys in $1 on a side';
+
+-- In step, and not kept, as a function in FROM would be.
+CREATE FUNCTION iblt_internal.pairs_by_key_sql(key iblt_internal.plan_column[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n,'
+		' (t_digest IS NOT NULL)::integer AS t_n,'
+		' h_digest, t_digest, h_mark, t_mark, h_content, t_content'
+		' FROM (SELECT unnest($3) AS id,'
+		' unnest($1.checksum) AS h_digest, unnest($2.checksum) AS t_digest,'
+		' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
+		' unnest($1.content) AS h_content, unnest($2.content) AS t_content) AS u',
+		iblt_internal.key_json_sql(key))
+$$;
+COMMENT ON FUNCTION iblt_internal.pairs_by_key_sql(iblt_internal.plan_column[]) IS
+'a query that joins the found_rows of both sides, $1 and $2, line by line with the keys in $3';
+
+CREATE FUNCTION iblt_internal.finder_by_key(plan iblt_internal.plan, s iblt_internal.side)
+RETURNS iblt_internal.finder
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f iblt_internal.finder;
+BEGIN
+	f.indexed := true;
+	f.key := format(CASE cardinality(plan.key) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
+		iblt_internal.values_sql(plan.key));
+	f.keys := iblt_internal.keys_by_value_sql(plan.key);
+	f.matches := (SELECT string_agg(format('t.%I = iblt_k.iblt_k%s', (plan.key[i]).name, i),
+		' AND ' ORDER BY i) FROM generate_subscripts(plan.key, 1) AS i);
+	f.lookup := iblt_internal.lookup_by_key_sql(plan, s, f);
+	f.pairs := iblt_internal.pairs_by_key_sql(plan.key);
+	RETURN f;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.finder_by_key(iblt_internal.plan, iblt_internal.side) IS
+'how rows are found where keys are unique and kept as they are';
+
+-- By hash
+
+-- A line for each key that has rows.  Equal rows are counted, and different ones of a key
+-- are digested in order.
+CREATE FUNCTION iblt_internal.lookup_by_hash_sql(plan iblt_internal.plan, s iblt_internal.side,
+	f iblt_internal.finder) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(digest),'
+			' NULL::bigint[], %s, %s, %s FROM (SELECT id, key, sum(n)::bigint AS n,'
+			' encode(sha256(string_agg(concat(checksum, ''*'', n), '','' ORDER BY checksum)::bytea),'
+			' ''hex'') AS digest, sum(mark)::text AS mark, %s AS content'
+			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n,'
+			' sum(mark) AS mark, (array_agg(content))[1] AS content'
+			' FROM (SELECT iblt_k.iblt_k1 AS hash, iblt_j.iblt_key AS key, %s AS checksum,'
+			' %s AS mark, %s AS content FROM %s JOIN %s ON %s,'
+			' LATERAL (SELECT %s AS iblt_key) AS iblt_j) AS iblt_a'
+			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key) AS iblt_l',
+		CASE WHEN plan.versions THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
+		CASE WHEN plan.content <> 'none' THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
+		iblt_internal.fingerprint_sql(s),
+		CASE plan.content WHEN 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
+			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
+				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
+		iblt_internal.row_checksum_sql(plan, s), iblt_internal.mark_sql(plan),
+		iblt_internal.content_sql(plan), f.keys, iblt_internal.rows_sql(plan, s), f.matches,
+		iblt_internal.json_sql(plan.key, true))
+$$;
+COMMENT ON FUNCTION iblt_internal.lookup_by_hash_sql(iblt_internal.plan, iblt_internal.side,
+	iblt_internal.finder) IS 'a query for the rows of keys with the hashes in $1 on a side';
+
+CREATE FUNCTION iblt_internal.finder_by_hash(plan iblt_internal.plan, s iblt_internal.side)
+RETURNS iblt_internal.finder
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f iblt_internal.finder;
+BEGIN
+	f.indexed := false;
+	f.key := iblt_internal.key_hash_sql(plan, s);
+	-- hashes may be there more than once
+	f.keys := '(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n'
+		' FROM unnest($1) WITH ORDINALITY AS iblt_u(id, n) GROUP BY 1 ORDER BY 1) AS iblt_k';
+	f.matches := f.key || ' = iblt_k.iblt_k1';
+	f.lookup := iblt_internal.lookup_by_hash_sql(plan, s, f);
+	f.pairs := 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
+		' h.digest AS h_digest, t.digest AS t_digest, h.mark AS h_mark, t.mark AS t_mark,'
+		' h.content AS h_content, t.content AS t_content'
+		' FROM unnest($1.id, $1.key, $1.n, $1.digest, $1.mark, $1.content)'
+		' AS h(id, key, n, digest, mark, content)'
+		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content)'
+		' AS t(id, key, n, digest, mark, content) USING (id)';
+	RETURN f;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.finder_by_hash(iblt_internal.plan, iblt_internal.side) IS
+'how rows are found where keys are in the sketch as hashes';
+
+-- The choice
+
+CREATE FUNCTION iblt_internal.finder(plan iblt_internal.plan, s iblt_internal.side)
+RETURNS iblt_internal.finder
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF plan.by_hash THEN
+		RETURN iblt_internal.finder_by_hash(plan, s);
+	END IF;
+	RETURN iblt_internal.finder_by_key(plan, s);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.finder(iblt_internal.plan, iblt_internal.side) IS
+'how the rows of keys are found on a side';
+
+-- In an id the hash comes first.  Other keys are put into an order that is always the
+-- same, because rows are locked in it.
+CREATE FUNCTION iblt_internal.keys_of_ids(plan iblt_internal.plan, ids text[]) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN plan.by_hash THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)
+		ELSE ARRAY(SELECT id FROM unnest(ids) AS id ORDER BY id COLLATE "C") END
+$$;
+COMMENT ON FUNCTION iblt_internal.keys_of_ids(iblt_internal.plan, text[]) IS
+'what the keys with these ids are looked up by';

@@ -1,0 +1,102 @@
+-- Lookups ----------------------------------------------------------------------------
+--
+-- The rows of keys are looked up on both sides at the same time, and those that differ
+-- become differences.
+
+CREATE FUNCTION iblt_internal.found_there(conn text) RETURNS iblt_internal.found_rows
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer record;
+BEGIN
+	answer := iblt_internal.peer_result(conn, format('SELECT * FROM %s.dblink_get_result($1)'
+		' AS t(id text, key text, n text, digest text, checksum text, mark text, content text,'
+		' fingerprint text)', iblt_internal.peer_dblink()), 0, 2);
+	PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length(concat(answer.id, answer.key,
+		answer.n, answer.digest, answer.checksum, answer.mark, answer.content, answer.fingerprint)));
+	RETURN ROW(answer.id::text[], answer.key::jsonb[], answer.n::bigint[], answer.digest::text[],
+		answer.checksum::bigint[], answer.mark::text[], answer.content::jsonb[], answer.fingerprint);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.found_there(text) IS 'the peer''s answer to a lookup';
+
+CREATE FUNCTION iblt_internal.find_both(conn text, plan iblt_internal.plan, keys text[],
+	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := (iblt_internal.finder(plan, plan.there)).lookup;
+BEGIN
+	IF conn IS NOT NULL THEN
+		PERFORM iblt_internal.peer_send_keys(conn, query,
+			format('SELECT * FROM iblt_internal.find_rows(%L, %L)', query, keys));
+	END IF;
+	here := iblt_internal.find_rows((iblt_internal.finder(plan, plan.here)).lookup, keys);
+	IF conn IS NULL THEN
+		there := iblt_internal.find_rows(query, keys);
+	ELSE
+		there := iblt_internal.found_there(conn);
+	END IF;
+	PERFORM iblt_internal.require_described(plan, here.fingerprint, there.fingerprint);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.find_both(text, iblt_internal.plan, text[]) IS
+'the rows of keys on both sides';
+
+-- Two rows of a unique key would move the answers for the keys behind it.
+CREATE FUNCTION iblt_internal.require_unique(f iblt_internal.finder, answers bigint[], keys text[],
+	side text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF f.indexed AND cardinality(answers) IS DISTINCT FROM cardinality(keys) THEN
+		RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
+			MESSAGE = format('rows have the same key (%s), although it is unique', side),
+			DETAIL = 'Either a unique index is damaged, '
+				'or this transaction has violated a deferred constraint.',
+			HINT = 'Run pg_amcheck to find damaged indexes.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.require_unique(iblt_internal.finder, bigint[], text[], text) IS
+'an error unless a finder by key has one answer for each key';
+
+CREATE FUNCTION iblt_internal.look(conn text, plan iblt_internal.plan, keys text[])
+RETURNS iblt_internal.difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f iblt_internal.finder := iblt_internal.finder(plan, plan.here);
+	rows record := iblt_internal.find_both(conn, plan, keys);
+	result iblt_internal.difference[];
+BEGIN
+	PERFORM iblt_internal.require_unique(f, (rows.here).checksum, keys, 'here'),
+		iblt_internal.require_unique(f, (rows.there).checksum, keys, 'there');
+	EXECUTE format($q$
+		SELECT coalesce(array_agg(ROW(id, key,
+			CASE WHEN t_digest IS NULL THEN 'here' WHEN h_digest IS NULL THEN 'there' ELSE 'both' END,
+			h_content, t_content, coalesce(h_n, 0), coalesce(t_n, 0),
+			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
+			NULL)::iblt_internal.difference), '{}')
+		FROM (%s) AS pair WHERE h_digest IS DISTINCT FROM t_digest$q$, f.pairs)
+	INTO result USING rows.here, rows.there, keys, plan.recheck > 0;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.look(text, iblt_internal.plan, text[]) IS
+'those of the keys whose rows differ now, each side seen in one snapshot';
+
+CREATE FUNCTION iblt_internal.look_again(conn text, plan iblt_internal.plan,
+	differences iblt_internal.difference[]) RETURNS iblt_internal.difference[]
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT iblt_internal.look(conn, plan,
+		iblt_internal.keys_of_ids(plan, ARRAY(SELECT d.id FROM unnest(differences) AS d)))
+$$;
+COMMENT ON FUNCTION iblt_internal.look_again(text, iblt_internal.plan, iblt_internal.difference[])
+IS 'those of the differences that still are differences';

@@ -1,0 +1,317 @@
+-- Confirming --------------------------------------------------------------------------
+--
+-- A difference may be a row in flight.  iblt looks at the rows of both sides in turn with
+-- their replication: look, settle, look, wait, look, settle, look.  To settle is to wait
+-- until the source shows all that the follower may show already.  To wait is to wait until
+-- the follower shows all that the source shows.  A difference is confirmed if its row
+-- versions are the same in all four looks.
+--
+-- If the source has the row, it had it from the second look to the fourth.  The follower
+-- of the third look has it from the source, and all that it shows of later changes too.
+-- There were none, or the fourth look would have seen them.
+--
+-- If only the follower has the row, it had it from the first look to the third.  The
+-- transaction that made it was visible to the second look.  What removed it before the
+-- second look had reached the follower by the third.
+
+-- Slot names are not unique across servers: in a chain all may have the same.  Positions
+-- tell them apart.  A subscriber has received what its slot was told is applied, and not
+-- more than its publisher has written.
+CREATE FUNCTION iblt_internal.reached_by_slot(conn text, link iblt_internal.link, target numeric)
+RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	applied numeric := iblt_internal.peer_ask(conn, link.source,
+		format('SELECT iblt_internal.slot_applied(%L)', link.slot));
+	received numeric[];
+	written numeric;
+BEGIN
+	IF applied IS NULL OR applied < target THEN
+		RETURN false;
+	END IF;
+	received := iblt_internal.peer_ask(conn, link.follower,
+		format('SELECT iblt_internal.slot_received(%L)', link.slot));
+	IF received = '{}' THEN
+		RETURN false;
+	END IF;
+	written := iblt_internal.peer_ask(conn, link.source, 'SELECT iblt_internal.wal_position(false)');
+	-- the position is one before a page header, which has at most 40 bytes
+	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r WHERE r BETWEEN applied AND written + 40),
+		false);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.reached_by_slot(text, iblt_internal.link, numeric) IS
+'has the subscriber of a link applied everything up to a position? NULL if the slot''s subscriber '
+'seems to be another one';
+
+CREATE FUNCTION iblt_internal.reached(conn text, link iblt_internal.link, target numeric)
+RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF link.slot IS NULL THEN
+		RETURN iblt_internal.peer_ask(conn, link.follower,
+			format('SELECT iblt_internal.wal_replayed(%s)', target));
+	END IF;
+	RETURN iblt_internal.reached_by_slot(conn, link, target);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.reached(text, iblt_internal.link, numeric) IS
+'has the follower of a link applied everything up to a position? NULL as in reached_by_slot';
+
+CREATE FUNCTION iblt_internal.warn_other_subscriber(slot text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE WARNING USING MESSAGE = format('replication slot "%s" is another subscriber''s, '
+			'differences cannot be confirmed', slot),
+		DETAIL = 'There is a subscription with a slot of this name, but it has received other '
+			'positions than the slot was told.',
+		HINT = 'Compare a subscriber with its own publisher.';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.warn_other_subscriber(text) IS
+'the warning for a slot whose positions do not fit';
+
+-- WAL that the source has not even flushed after a while is of no commit that was visible.
+CREATE FUNCTION iblt_internal.flush_grace(conn text, source text) RETURNS interval
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT greatest('1 s', 5 * iblt_internal.peer_ask(conn, source,
+		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval)
+$$;
+COMMENT ON FUNCTION iblt_internal.flush_grace(text, text) IS
+'how long a source may take to flush the WAL of what is visible on it';
+
+CREATE FUNCTION iblt_internal.wait_position(conn text, link iblt_internal.link, target numeric,
+	deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	fitted timestamptz := started;
+	reached boolean;
+	grace interval := iblt_internal.flush_grace(conn, link.source);
+	pause double precision := 0.01;
+BEGIN
+	LOOP
+		reached := iblt_internal.reached(conn, link, target);
+		IF reached THEN
+			RETURN true;
+		ELSIF reached IS NULL AND clock_timestamp() > fitted + interval '2 s' THEN
+			-- a subscriber shows what it received within microseconds of its answer to the slot
+			PERFORM iblt_internal.warn_other_subscriber(link.slot);
+			RETURN false;
+		ELSIF clock_timestamp() > deadline THEN
+			RETURN false;
+		END IF;
+		fitted := CASE WHEN reached IS NULL THEN fitted ELSE clock_timestamp() END;
+		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
+			target := least(target, iblt_internal.peer_ask(conn, link.source,
+				'SELECT iblt_internal.wal_position(true)')::numeric);
+			grace := NULL;
+		END IF;
+		PERFORM pg_sleep(pause);
+		pause := least(pause * 1.5, 0.1);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.wait_position(text, iblt_internal.link, numeric, timestamptz) IS
+'waits until the follower of a link has applied everything up to a position; false if that takes '
+'too long';
+
+-- iblt checks twice that positions fit, the second time beyond all there was the first
+-- time: on a busy source, the range in which they fit is not small.
+CREATE FUNCTION iblt_internal.wait_link(conn text, link iblt_internal.link, deadline timestamptz)
+RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF link.slot IS NOT NULL AND NOT iblt_internal.wait_position(conn, link, 0, deadline) THEN
+		RETURN false;
+	END IF;
+	RETURN iblt_internal.wait_position(conn, link, iblt_internal.peer_ask(conn, link.source,
+		'SELECT iblt_internal.wal_position(false)')::numeric, deadline);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.wait_link(text, iblt_internal.link, timestamptz) IS
+'waits until what the source of a link shows now has reached the follower; false if that takes '
+'too long';
+
+CREATE FUNCTION iblt_internal.passed(conn text, plan iblt_internal.plan, deadline timestamptz)
+RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	link iblt_internal.link;
+BEGIN
+	IF plan.links = '{}' THEN
+		PERFORM pg_sleep(least(1, greatest(0, extract(epoch FROM deadline - clock_timestamp()))));
+		RETURN clock_timestamp() <= deadline;
+	END IF;
+	FOREACH link IN ARRAY plan.links LOOP
+		IF NOT iblt_internal.wait_link(conn, link, deadline) THEN
+			RETURN false;
+		END IF;
+	END LOOP;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.passed(text, iblt_internal.plan, timestamptz) IS
+'waits until all that either side shows now has reached the other; false if that takes too long';
+
+-- Settling
+
+-- Without synchronous replication, only a page of pg_xact keeps a commit that was sent
+-- from being visible, and a transaction that still runs after a second has not committed.
+CREATE FUNCTION iblt_internal.settle(conn text, s iblt_internal.side, deadline timestamptz)
+RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	query text := format('SELECT iblt_internal.writers(%L::pg_catalog.regclass)', s.relation);
+	writers text[] := iblt_internal.peer_ask(conn, s.side, query);
+	synchronous boolean;
+	pause double precision := 0.002;
+BEGIN
+	WHILE writers <> '{}' LOOP
+		synchronous := coalesce(synchronous, iblt_internal.peer_ask(conn, s.side,
+			'SELECT pg_catalog.current_setting(''synchronous_standby_names'')') <> '');
+		IF NOT synchronous AND clock_timestamp() > started + interval '1 s' THEN
+			RETURN true;
+		ELSIF clock_timestamp() > deadline THEN
+			RETURN false;
+		END IF;
+		PERFORM pg_sleep(pause);
+		pause := least(pause * 1.5, 0.1);
+		writers := ARRAY(SELECT unnest(writers)
+			INTERSECT SELECT unnest(iblt_internal.peer_ask(conn, s.side, query)::text[]));
+	END LOOP;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.settle(text, iblt_internal.side, timestamptz) IS
+'waits until a source shows what it has sent; false if that takes too long';
+
+CREATE FUNCTION iblt_internal.settled(conn text, plan iblt_internal.plan, deadline timestamptz)
+RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.side;
+	result boolean := true;
+BEGIN
+	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
+		IF EXISTS (SELECT FROM unnest(plan.links) AS l WHERE l.source = s.side) THEN
+			result := iblt_internal.settle(conn, s, deadline) AND result;
+		END IF;
+	END LOOP;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.settled(text, iblt_internal.plan, timestamptz) IS
+'waits until the sources show what they have sent; false if that takes too long';
+
+-- The mark of a row that did not stand still is NULL.
+CREATE FUNCTION iblt_internal.steady(conn text, plan iblt_internal.plan,
+	differences iblt_internal.difference[], deadline timestamptz) RETURNS iblt_internal.difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	settled boolean;
+BEGIN
+	IF plan.links = '{}' OR differences = '{}' THEN
+		RETURN differences;
+	END IF;
+	settled := iblt_internal.settled(conn, plan, deadline);
+	RETURN ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count,
+			CASE WHEN settled AND a.mark = d.mark THEN a.mark END, NULL)::iblt_internal.difference
+		FROM unnest(iblt_internal.look_again(conn, plan, differences)) AS a
+		LEFT JOIN unnest(differences) AS d USING (id));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.steady(text, iblt_internal.plan, iblt_internal.difference[],
+	timestamptz) IS 'settles, and looks at differences again';
+
+-- Rechecking
+
+CREATE FUNCTION iblt_internal.unready(plan iblt_internal.plan) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT plan.wait AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready)
+$$;
+COMMENT ON FUNCTION iblt_internal.unready(iblt_internal.plan) IS
+'should differences wait for replication, which cannot pass?';
+
+CREATE FUNCTION iblt_internal.is_ready(plan iblt_internal.plan) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT iblt_internal.unready(plan) THEN
+		RETURN true;
+	END IF;
+	RAISE WARNING USING
+		MESSAGE = 'replication of this relation is not ready, differences cannot be confirmed',
+		DETAIL = 'The subscription is disabled or still copies the relation, '
+			'or there is a standby between the sides.';
+	RETURN false;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.is_ready(iblt_internal.plan) IS
+'can differences wait for replication? With a warning if not';
+
+CREATE FUNCTION iblt_internal.judged(again iblt_internal.difference[],
+	before iblt_internal.difference[]) RETURNS iblt_internal.difference[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count, a.mark,
+			coalesce(a.mark = b.mark, false))::iblt_internal.difference
+		FROM unnest(again) AS a LEFT JOIN unnest(before) AS b USING (id))
+$$;
+COMMENT ON FUNCTION iblt_internal.judged(iblt_internal.difference[], iblt_internal.difference[]) IS
+'differences with "confirmed" set for those whose mark is what it was before';
+
+CREATE FUNCTION iblt_internal.recheck(conn text, plan iblt_internal.plan,
+	differences iblt_internal.difference[]) RETURNS iblt_internal.difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	deadline timestamptz := clock_timestamp() + plan.timeout;
+	confirmed iblt_internal.difference[] := '{}';
+	again iblt_internal.difference[];
+BEGIN
+	IF iblt_internal.is_ready(plan) THEN
+		differences := iblt_internal.steady(conn, plan, differences, deadline);
+		FOR round IN 1 .. plan.recheck LOOP
+			EXIT WHEN differences = '{}';
+			PERFORM iblt_internal.progress(plan.progress, format(
+				'waiting for replication, to look at %s keys again', cardinality(differences)));
+			EXIT WHEN NOT iblt_internal.passed(conn, plan, deadline);
+			again := iblt_internal.steady(conn, plan,
+				iblt_internal.look_again(conn, plan, differences), deadline);
+			again := iblt_internal.judged(again, differences);
+			confirmed := confirmed || ARRAY(SELECT a FROM unnest(again) AS a WHERE a.confirmed);
+			differences := ARRAY(SELECT a FROM unnest(again) AS a WHERE NOT a.confirmed);
+		END LOOP;
+	END IF;
+	RETURN confirmed || iblt_internal.judged(differences, '{}');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.recheck(text, iblt_internal.plan, iblt_internal.difference[]) IS
+'looks at differences again, without those that replication removes, and says which are confirmed';

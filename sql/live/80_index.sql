@@ -1,0 +1,149 @@
+-- Damaged indexes ----------------------------------------------------------------------
+--
+-- If the scans found a difference that the index lookup does not, either the row was in
+-- flight or the index lacks an entry.  So a scan looks its rows up too.  A row that is
+-- there before and after the index was asked, in the same version, and that the index did
+-- not find, proves the damage.
+
+-- Differences are in the order of the keys.
+CREATE FUNCTION iblt_internal.doubtful(keys text[], sides text[],
+	differences iblt_internal.difference[]) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- nearly always, and quick to see
+	IF sides = ARRAY(SELECT d.side FROM unnest(differences) AS d)
+			AND keys = ARRAY(SELECT d.id FROM unnest(differences) AS d) THEN
+		RETURN '{}';
+	END IF;
+	RETURN ARRAY(SELECT k.id FROM unnest(keys, sides) AS k(id, side)
+		LEFT JOIN unnest(differences) AS d ON d.id = k.id WHERE d.side IS DISTINCT FROM k.side);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.doubtful(text[], text[], iblt_internal.difference[]) IS
+'keys whose rows an index found on other sides than the scans did';
+
+CREATE FUNCTION iblt_internal.hashes_of_keys(plan iblt_internal.plan, keys text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	hashes text[];
+BEGIN
+	EXECUTE format('SELECT ARRAY(SELECT %s::text FROM (SELECT %s FROM unnest($1) AS u(id)) AS t)',
+		iblt_internal.key_hash_sql(plan, plan.here),
+		(SELECT string_agg(format('%s AS %I', value, name), ', ' ORDER BY position)
+			FROM iblt_internal.key_parts(plan.key)))
+	INTO hashes USING keys;
+	RETURN hashes;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.hashes_of_keys(iblt_internal.plan, text[]) IS
+'the hashes of keys that a plan looks up by themselves';
+
+-- The index's answers are in the order of the hashes, and are of one row each.  Where
+-- row versions cannot be read, there are no marks.
+CREATE FUNCTION iblt_internal.unfound(scanned iblt_internal.found_rows,
+	indexed iblt_internal.found_rows, hashes text[]) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.n, scanned.mark) AS s(id, n, mark)
+		JOIN unnest(hashes, indexed.checksum, indexed.mark) AS i(hash, checksum, mark)
+			ON i.hash = split_part(s.id, ' ', 1)
+		WHERE i.checksum IS NULL OR s.n > 1 OR i.mark <> s.mark)
+$$;
+COMMENT ON FUNCTION iblt_internal.unfound(iblt_internal.found_rows, iblt_internal.found_rows, text[])
+IS 'ids of rows that a scan finds, and an index does not';
+
+CREATE FUNCTION iblt_internal.unchanged(ids text[], before iblt_internal.found_rows,
+	after iblt_internal.found_rows) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT b.id FROM unnest(before.id, before.digest, before.mark) AS b(id, digest, mark)
+		JOIN unnest(after.id, after.digest, after.mark) AS a(id, digest, mark) ON a.id = b.id
+			AND a.digest = b.digest AND a.mark IS NOT DISTINCT FROM b.mark
+		WHERE b.id = ANY (ids))
+$$;
+COMMENT ON FUNCTION iblt_internal.unchanged(text[], iblt_internal.found_rows,
+	iblt_internal.found_rows) IS 'those of the ids whose rows are the same in two scans';
+
+CREATE FUNCTION iblt_internal.refuse_index(s iblt_internal.side, ids text[]) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF ids <> '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+			MESSAGE = format('an index of %s does not find rows that the table has (%s)',
+				s.relation, s.side),
+			DETAIL = format('One has the key %s, of %s.',
+				(SELECT min(substr(id, strpos(id, ' ') + 1)) FROM unnest(ids) AS id), cardinality(ids)),
+			HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), and REINDEX it.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_index(iblt_internal.side, text[]) IS
+'the error for rows that an index does not find, if there are any';
+
+CREATE FUNCTION iblt_internal.index_plan(plan iblt_internal.plan) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	plan.content := 'none';
+	plan.versions := (plan.here).versions AND (plan.here).version_rights
+		AND (plan.there).versions AND (plan.there).version_rights;
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.index_plan(iblt_internal.plan) IS
+'a plan that looks rows up without their contents, and with their versions where it may';
+
+CREATE FUNCTION iblt_internal.check_index(conn text, plan iblt_internal.plan, keys text[],
+	sides text[], differences iblt_internal.difference[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	by_index iblt_internal.plan := iblt_internal.index_plan(plan);
+	by_scan iblt_internal.plan := by_index;
+	f iblt_internal.finder := iblt_internal.finder(by_index, plan.here);
+	hashes text[];
+	scanned record;
+	indexed record;
+	again record;
+	here text[];
+	there text[];
+BEGIN
+	IF NOT f.indexed THEN
+		RETURN;
+	END IF;
+	keys := iblt_internal.doubtful(keys, sides, differences);
+	IF keys = '{}' THEN
+		RETURN;
+	END IF;
+	by_scan.by_hash := true;
+	hashes := iblt_internal.hashes_of_keys(plan, keys);
+	scanned := iblt_internal.find_both(conn, by_scan, hashes);
+	indexed := iblt_internal.find_both(conn, by_index, keys);
+	PERFORM iblt_internal.require_unique(f, (indexed.here).checksum, keys, 'here'),
+		iblt_internal.require_unique(f, (indexed.there).checksum, keys, 'there');
+	here := iblt_internal.unfound(scanned.here, indexed.here, hashes);
+	there := iblt_internal.unfound(scanned.there, indexed.there, hashes);
+	IF here || there = '{}' THEN
+		RETURN;
+	END IF;
+	again := iblt_internal.find_both(conn, by_scan,
+		iblt_internal.keys_of_ids(by_scan, here || there));
+	PERFORM iblt_internal.refuse_index(plan.here,
+			iblt_internal.unchanged(here, scanned.here, again.here)),
+		iblt_internal.refuse_index(plan.there,
+			iblt_internal.unchanged(there, scanned.there, again.there));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.check_index(text, iblt_internal.plan, text[], text[],
+	iblt_internal.difference[]) IS
+'an error if a side''s index does not find rows of these keys that the table has';
