@@ -166,6 +166,7 @@ CREATE FUNCTION iblt_internal.hello_there(conn text, relation text, condition te
 AS $$
 DECLARE
 	answer record;
+	got record;
 	found json;
 BEGIN
 	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.hello(%s, %L, %L)',
@@ -185,8 +186,9 @@ BEGIN
 	IF (answer.problem).state IS NOT NULL THEN
 		PERFORM iblt_internal.peer_refuse(answer.problem);
 	END IF;
-	PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length((answer.result).value));
-	RETURN (answer.result).value;
+	got := answer.result;
+	PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length(got.value));
+	RETURN got.value;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text) IS 'what hello() says on the peer';
