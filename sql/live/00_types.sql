@@ -165,7 +165,8 @@ CREATE TYPE iblt_internal.figures AS (
 	total_ms numeric,
 	finished_at timestamptz
 );
-COMMENT ON TYPE iblt_internal.figures IS 'the figures of a comparison, as iblt_compare_stats gives them';
+COMMENT ON TYPE iblt_internal.figures IS
+'the figures of a comparison, as iblt_compare_stats gives them';
 
 CREATE TYPE iblt_internal.comparison AS (
 	plan iblt_internal.plan,	-- with the seed of the last scan

@@ -34,8 +34,8 @@ BEGIN
 				UNION ALL
 				SELECT t.typelem WHERE target = 'json'::regtype
 				UNION ALL
-				SELECT a.atttypid FROM pg_attribute a WHERE target = 'json'::regtype AND t.typtype = 'c'
-					AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS x(oid)
+				SELECT a.atttypid FROM pg_attribute a
+					WHERE target = 'json'::regtype AND t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS x(oid)
 			WHERE x.oid >= 16384
 		)
 		SELECT min(p.oid::regprocedure::text)
@@ -114,8 +114,10 @@ BEGIN
 	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns)
 			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
 		FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
-				SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
-				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum AND a.attnotnull
+				SELECT a.attname::text
+				FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
+				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum
+					AND a.attnotnull
 					-- from PostgreSQL 18 on, a constraint NOT VALID sets attnotnull
 					AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
 						AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
@@ -143,7 +145,8 @@ BEGIN
 			-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
 			'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
 				WHERE s.slot_type = 'logical' AND s.database = current_database()
-				AND NOT (pg_is_in_recovery() AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
+				AND NOT (pg_is_in_recovery()
+					AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
 			'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
 					'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
 				FROM pg_subscription_rel r
@@ -167,7 +170,8 @@ BEGIN
 			UNION
 			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
 		), leaf AS (
-			SELECT l.oid, am.amname FROM tree JOIN pg_class l ON l.oid = tree.relid AND l.relkind <> 'p'
+			SELECT l.oid, am.amname FROM tree
+				JOIN pg_class l ON l.oid = tree.relid AND l.relkind <> 'p'
 				LEFT JOIN pg_am am ON am.oid = l.relam
 		)
 		SELECT jsonb_build_object(
@@ -190,7 +194,8 @@ COMMENT ON FUNCTION iblt_internal.describe_storage(regclass) IS
 CREATE FUNCTION iblt_internal.iblt_compare_fingerprint(relation regclass) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_compare_fingerprint(regclass) IS
-'a hash of the identity of a relation and of its columns, as the statement that calls it reads them';
+'a hash of the identity of a relation and of its columns, as the statement that calls it reads '
+'them';
 
 CREATE FUNCTION iblt_internal.describe_fingerprint(relation regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
@@ -252,7 +257,8 @@ BEGIN
 		FROM unnest(collations) AS o(id) JOIN pg_collation c ON c.oid = o.id,
 		LATERAL (SELECT CASE o.id WHEN 100 THEN own ELSE to_jsonb(c) END) AS r(j),
 		LATERAL (SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c'),
-			coalesce(j ->> 'datlocale', j ->> 'daticulocale', j ->> 'colllocale', j ->> 'colliculocale'),
+			coalesce(j ->> 'datlocale', j ->> 'daticulocale', j ->> 'colllocale',
+				j ->> 'colliculocale'),
 			CASE o.id WHEN 100 THEN iblt_internal.describe_own_collation(own)
 				ELSE pg_collation_actual_version(o.id) END) AS x(provider, locale, version),
 		LATERAL (SELECT coalesce(locale, j ->> 'datcollate', j ->> 'collcollate'),
@@ -292,7 +298,8 @@ BEGIN
 			'collations', CASE WHEN condition IS NULL THEN '[]'
 				ELSE iblt_internal.describe_collations(
 					iblt_internal.iblt_compare_check_condition(relation, condition)) END)
-			|| iblt_internal.describe_storage(relation) || iblt_internal.describe_replication(relation)
+			|| iblt_internal.describe_storage(relation)
+			|| iblt_internal.describe_replication(relation)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
 END
 $$;

@@ -89,7 +89,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_name(regclass, text) IS
-'the peer''s relation as schema.name, quoted: in the schema of the one here unless it names another';
+'the peer''s relation as schema.name, quoted: in the schema of the one here unless it names '
+'another';
 
 -- Describing both
 
@@ -202,7 +203,8 @@ DECLARE
 	answer jsonb := iblt_internal.hello_there(conn, relation, condition);
 BEGIN
 	IF (answer ->> 'protocol')::integer <> iblt_internal.protocol() THEN
-		PERFORM iblt_internal.refuse_protocol((answer ->> 'protocol')::integer, answer ->> 'version');
+		PERFORM iblt_internal.refuse_protocol((answer ->> 'protocol')::integer,
+			answer ->> 'version');
 	ELSIF answer -> 'side' = 'null' THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
 			MESSAGE = format('relation %s does not exist on the peer', relation),
@@ -292,9 +294,10 @@ CREATE FUNCTION iblt_internal.common_columns(here iblt_internal.side, there iblt
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(array_agg(ROW(h.name, iblt_internal.column_cast(h.c, t.c), (h.c).base, (t.c).base,
-			(h.c).type, (t.c).type, (h.c).textual = (t.c).textual,
-			(h.c).not_null AND (t.c).not_null)::iblt_internal.plan_column ORDER BY h.position), '{}')
+	SELECT coalesce(array_agg(ROW(h.name, iblt_internal.column_cast(h.c, t.c), (h.c).base,
+			(t.c).base, (h.c).type, (t.c).type, (h.c).textual = (t.c).textual,
+			(h.c).not_null AND (t.c).not_null)::iblt_internal.plan_column
+		ORDER BY h.position), '{}')
 	FROM (SELECT ROW(c.*)::iblt_internal.side_column AS c, c.name, row_number() OVER () AS position
 		FROM unnest(here.columns) AS c) AS h
 	JOIN (SELECT ROW(c.*)::iblt_internal.side_column AS c, c.name
@@ -323,7 +326,8 @@ BEGIN
 		ORDER BY 1);
 	only_there := ARRAY(SELECT x FROM unnest(theirs) AS x WHERE x <> ALL (mine || options.exclude)
 		ORDER BY 1);
-	message := concat_ws('; ', 'only here: "' || nullif(array_to_string(only_here, '", "'), '') || '"',
+	message := concat_ws('; ',
+		'only here: "' || nullif(array_to_string(only_here, '", "'), '') || '"',
 		'only on the peer: "' || nullif(array_to_string(only_there, '", "'), '') || '"');
 	IF message <> '' AND options.extra_columns = 'error' THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',

@@ -47,8 +47,10 @@ BEGIN
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
 		IF NOT s.version_rights THEN
 			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-				MESSAGE = format('permission denied for row versions of %s (%s)', s.relation, s.side),
-				DETAIL = 'To confirm differences, iblt reads the system columns tableoid, ctid and xmin.',
+				MESSAGE = format('permission denied for row versions of %s (%s)',
+					s.relation, s.side),
+				DETAIL = 'To confirm differences, iblt reads the system columns '
+					'tableoid, ctid and xmin.',
 				HINT = 'Grant SELECT on the table, or on these columns too, or set recheck => 0.';
 		END IF;
 	END LOOP;
@@ -105,7 +107,8 @@ BEGIN
 		PERFORM iblt_internal.refuse_altered(options.relation, 'here');
 	END IF;
 	there := CASE WHEN conn IS NULL
-		THEN iblt_internal.described(iblt_internal.describe(name::regclass, options.peer_condition), 'there')
+		THEN iblt_internal.described(
+			iblt_internal.describe(name::regclass, options.peer_condition), 'there')
 		ELSE iblt_internal.describe_there(conn, name, options.peer_condition) END;
 	IF there.relation IS NULL THEN
 		PERFORM iblt_internal.refuse_altered(name, 'there');
@@ -113,8 +116,8 @@ BEGIN
 	PERFORM iblt_internal.check_collations(here.collations, there.collations);
 	plan := iblt_internal.make_plan(here, there, options);
 	PERFORM iblt_internal.check_plan(plan, conn IS NULL);
-	PERFORM iblt_internal.progress(plan.progress, format('comparing %s with %s: %s columns, key (%s)',
-		here.relation, there.relation, cardinality(plan.columns), CASE WHEN plan.whole_row
+	PERFORM iblt_internal.progress(plan.progress, format(
+		'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation, cardinality(plan.columns), CASE WHEN plan.whole_row
 			THEN 'the whole row' ELSE array_to_string(iblt_internal.names_of(plan.key), ', ') END));
 	RETURN plan;
 END

@@ -28,8 +28,8 @@ COMMENT ON FUNCTION iblt_internal.values_sql(iblt_internal.plan_column[]) IS
 
 -- A function takes 100 arguments; a row has room for more columns.  A sole column is in
 -- a row too, because it may bear the name t.  Without columns, all rows are the same.
-CREATE FUNCTION iblt_internal.checksum_sql(s iblt_internal.side, columns iblt_internal.plan_column[],
-	seed bigint) RETURNS text
+CREATE FUNCTION iblt_internal.checksum_sql(s iblt_internal.side,
+	columns iblt_internal.plan_column[], seed bigint) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -133,8 +133,8 @@ CREATE FUNCTION iblt_internal.text_type(c iblt_internal.plan_column) RETURNS tex
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE c.cast_to WHEN '' THEN 'pg_catalog.' || ('{"18": "int4", "1002": "int4[]",
-		"24": "regprocedure", "1008": "regprocedure[]", "2203": "regoperator", "2208": "regoperator[]",
-		"790": "numeric", "791": "numeric[]", "142": "text", "143": "text[]"}'::jsonb
+		"24": "regprocedure", "1008": "regprocedure[]",
+		"2203": "regoperator", "2208": "regoperator[]", "790": "numeric", "791": "numeric[]", "142": "text", "143": "text[]"}'::jsonb
 		->> c.base::text) END
 $$;
 COMMENT ON FUNCTION iblt_internal.text_type(iblt_internal.plan_column) IS

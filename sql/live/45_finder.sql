@@ -137,8 +137,8 @@ CREATE FUNCTION iblt_internal.lookup_by_hash_sql(plan iblt_internal.plan, s iblt
 AS $$
 	SELECT format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(digest),'
 			' NULL::bigint[], %s, %s, %s FROM (SELECT id, key, sum(n)::bigint AS n,'
-			' encode(sha256(string_agg(concat(checksum, ''*'', n), '','' ORDER BY checksum)::bytea),'
-			' ''hex'') AS digest, sum(mark)::text AS mark, %s AS content'
+			' encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
+			' ORDER BY checksum)::bytea), ''hex'') AS digest, sum(mark)::text AS mark, %s AS content'
 			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n,'
 			' sum(mark) AS mark, (array_agg(content))[1] AS content'
 			' FROM (SELECT iblt_k.iblt_k1 AS hash, iblt_j.iblt_key AS key, %s AS checksum,'
@@ -148,7 +148,8 @@ AS $$
 		CASE WHEN plan.versions THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
 		CASE WHEN plan.content <> 'none' THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
 		iblt_internal.fingerprint_sql(s),
-		CASE plan.content WHEN 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
+		CASE plan.content
+			WHEN 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		iblt_internal.row_checksum_sql(plan, s), iblt_internal.mark_sql(plan),

@@ -295,7 +295,8 @@ BEGIN
 		PERFORM iblt_internal.progress(plan.progress, format(
 			'more than %s keys differ: waiting for replication, to compare once more',
 			plan.max_differences));
-		IF iblt_internal.settled(conn, plan, deadline) AND iblt_internal.passed(conn, plan, deadline) THEN
+		IF iblt_internal.settled(conn, plan, deadline)
+				AND iblt_internal.passed(conn, plan, deadline) THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			found := iblt_internal.search(conn, plan, found.figures);
 			problem := CASE WHEN NOT iblt_internal.persist(before, found.sample)

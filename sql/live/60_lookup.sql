@@ -14,9 +14,11 @@ BEGIN
 		' AS t(id text, key text, n text, digest text, checksum text, mark text, content text,'
 		' fingerprint text)', iblt_internal.peer_dblink()), 0, 2);
 	PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length(concat(answer.id, answer.key,
-		answer.n, answer.digest, answer.checksum, answer.mark, answer.content, answer.fingerprint)));
+		answer.n, answer.digest, answer.checksum, answer.mark, answer.content,
+		answer.fingerprint)));
 	RETURN ROW(answer.id::text[], answer.key::jsonb[], answer.n::bigint[], answer.digest::text[],
-		answer.checksum::bigint[], answer.mark::text[], answer.content::jsonb[], answer.fingerprint);
+		answer.checksum::bigint[], answer.mark::text[], answer.content::jsonb[],
+		answer.fingerprint);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.found_there(text) IS 'the peer''s answer to a lookup';
@@ -78,7 +80,8 @@ BEGIN
 		iblt_internal.require_unique(f, (rows.there).checksum, keys, 'there');
 	EXECUTE format($q$
 		SELECT coalesce(array_agg(ROW(id, key,
-			CASE WHEN t_digest IS NULL THEN 'here' WHEN h_digest IS NULL THEN 'there' ELSE 'both' END,
+			CASE WHEN t_digest IS NULL THEN 'here' WHEN h_digest IS NULL THEN 'there'
+				ELSE 'both' END,
 			h_content, t_content, coalesce(h_n, 0), coalesce(t_n, 0),
 			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
 			NULL)::iblt_internal.difference), '{}')

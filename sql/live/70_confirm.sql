@@ -36,10 +36,11 @@ BEGIN
 	IF received = '{}' THEN
 		RETURN false;
 	END IF;
-	written := iblt_internal.peer_ask(conn, link.source, 'SELECT iblt_internal.wal_position(false)');
+	written := iblt_internal.peer_ask(conn, link.source,
+		'SELECT iblt_internal.wal_position(false)');
 	-- the position is one before a page header, which has at most 40 bytes
-	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r WHERE r BETWEEN applied AND written + 40),
-		false);
+	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r
+		WHERE r BETWEEN applied AND written + 40), false);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.reached_by_slot(text, iblt_internal.link, numeric) IS
@@ -279,8 +280,8 @@ CREATE FUNCTION iblt_internal.judged(again iblt_internal.difference[],
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count, a.mark,
-			coalesce(a.mark = b.mark, false))::iblt_internal.difference
+	SELECT ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count,
+			a.mark, coalesce(a.mark = b.mark, false))::iblt_internal.difference
 		FROM unnest(again) AS a LEFT JOIN unnest(before) AS b USING (id))
 $$;
 COMMENT ON FUNCTION iblt_internal.judged(iblt_internal.difference[], iblt_internal.difference[]) IS

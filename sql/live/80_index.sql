@@ -54,15 +54,16 @@ AS $$
 			ON i.hash = split_part(s.id, ' ', 1)
 		WHERE i.checksum IS NULL OR s.n > 1 OR i.mark <> s.mark)
 $$;
-COMMENT ON FUNCTION iblt_internal.unfound(iblt_internal.found_rows, iblt_internal.found_rows, text[])
-IS 'ids of rows that a scan finds, and an index does not';
+COMMENT ON FUNCTION iblt_internal.unfound(iblt_internal.found_rows, iblt_internal.found_rows,
+	text[]) IS 'ids of rows that a scan finds, and an index does not';
 
 CREATE FUNCTION iblt_internal.unchanged(ids text[], before iblt_internal.found_rows,
 	after iblt_internal.found_rows) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT b.id FROM unnest(before.id, before.digest, before.mark) AS b(id, digest, mark)
+	SELECT ARRAY(SELECT b.id
+		FROM unnest(before.id, before.digest, before.mark) AS b(id, digest, mark)
 		JOIN unnest(after.id, after.digest, after.mark) AS a(id, digest, mark) ON a.id = b.id
 			AND a.digest = b.digest AND a.mark IS NOT DISTINCT FROM b.mark
 		WHERE b.id = ANY (ids))
@@ -80,8 +81,10 @@ BEGIN
 			MESSAGE = format('an index of %s does not find rows that the table has (%s)',
 				s.relation, s.side),
 			DETAIL = format('One has the key %s, of %s.',
-				(SELECT min(substr(id, strpos(id, ' ') + 1)) FROM unnest(ids) AS id), cardinality(ids)),
-			HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), and REINDEX it.';
+				(SELECT min(substr(id, strpos(id, ' ') + 1)) FROM unnest(ids) AS id),
+				cardinality(ids)),
+			HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
+				'and REINDEX it.';
 	END IF;
 END
 $$;

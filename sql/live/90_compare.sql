@@ -118,7 +118,8 @@ BEGIN
 	END IF;
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
 		found := iblt_internal.peer_ask(conn, s.side, format(
-			'SELECT iblt_internal.iblt_compare_fingerprint(pg_catalog.to_regclass(%L))', s.relation));
+			'SELECT iblt_internal.iblt_compare_fingerprint(pg_catalog.to_regclass(%L))',
+			s.relation));
 		IF found IS DISTINCT FROM s.fingerprint THEN
 			RETURN s.side;
 		END IF;
@@ -177,7 +178,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.connect(text, text, text) IS
-'begins an attempt of a driver: with counters at 0, and a connection unless both relations are here';
+'begins an attempt of a driver: with counters at 0, and a connection unless both relations are '
+'here';
 
 CREATE FUNCTION iblt_internal.compare(conn text, peer text, relation regclass, peer_relation text,
 	options iblt_internal.options) RETURNS iblt_internal.comparison
