@@ -26,15 +26,18 @@ CREATE TYPE iblt (
 	STORAGE = external
 );
 COMMENT ON TYPE iblt IS
-'invertible Bloom lookup table: a sketch of rows (key, checksum) that can be subtracted and decoded';
+'invertible Bloom lookup table: a sketch of rows (key, checksum) that can be subtracted and '
+'decoded';
 
 CREATE FUNCTION iblt_internal.iblt_to_bytea(iblt) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_to_bytea(iblt) IS 'the bytes of a sketch, as doc/format.md describes them';
+COMMENT ON FUNCTION iblt_internal.iblt_to_bytea(iblt) IS
+'the bytes of a sketch, as doc/format.md describes them';
 
 CREATE FUNCTION iblt_internal.iblt_from_bytea(bytea) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_from_bytea(bytea) IS 'a sketch from its bytes, which are validated';
+COMMENT ON FUNCTION iblt_internal.iblt_from_bytea(bytea) IS
+'a sketch from its bytes, which are validated';
 
 CREATE CAST (iblt AS bytea) WITH FUNCTION iblt_internal.iblt_to_bytea(iblt);
 COMMENT ON CAST (iblt AS bytea) IS 'the bytes of a sketch';
@@ -103,7 +106,8 @@ COMMENT ON OPERATOR + (iblt, iblt) IS 'the rows of both sketches';
 CREATE OPERATOR - (
 	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_subtract
 );
-COMMENT ON OPERATOR - (iblt, iblt) IS 'the difference: rows of the left less rows of the right sketch';
+COMMENT ON OPERATOR - (iblt, iblt) IS
+'the difference: rows of the left less rows of the right sketch';
 
 CREATE OPERATOR - (
 	RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_negate
@@ -151,7 +155,8 @@ CREATE FUNCTION iblt_estimate(
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_estimate(iblt) IS
-'about how many rows are in a difference, and how many there are at most with 99 % certainty; the same for its keys';
+'about how many rows are in a difference, and how many there are at most with 99 % certainty; the '
+'same for its keys';
 
 -- One row at a time --------------------------------------------------------------
 
@@ -184,33 +189,43 @@ COMMENT ON FUNCTION iblt_get(iblt, anyelement) IS
 -- each of many groups is then dearer than none.
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) IS 'aggregate transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) IS
+'aggregate transition function';
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) IS 'aggregate transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) IS
+'aggregate transition function';
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, iblt) IS 'aggregate transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, iblt) IS
+'aggregate transition function';
 
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) IS 'aggregate inverse transition function';
-CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer) RETURNS internal
+COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) IS
+'aggregate inverse transition function';
+CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer)
+RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer) IS 'aggregate inverse transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer) IS
+'aggregate inverse transition function';
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, iblt) IS 'aggregate inverse transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, iblt) IS
+'aggregate inverse transition function';
 
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) IS 'aggregate final function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) IS
+'aggregate final function';
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) IS 'aggregate final function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) IS
+'aggregate final function';
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, iblt) IS 'aggregate final function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, iblt) IS
+'aggregate final function';
 
 CREATE FUNCTION iblt_internal.iblt_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
@@ -218,11 +233,13 @@ COMMENT ON FUNCTION iblt_internal.iblt_agg_serial(internal) IS 'aggregate serial
 
 CREATE FUNCTION iblt_internal.iblt_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 700;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_deserial(bytea, internal) IS 'aggregate deserialization function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_deserial(bytea, internal) IS
+'aggregate deserialization function';
 
 CREATE FUNCTION iblt_internal.iblt_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_combine(internal, internal) IS 'aggregate combine function';
+COMMENT ON FUNCTION iblt_internal.iblt_agg_combine(internal, internal) IS
+'aggregate combine function';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint) (
 	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
@@ -269,7 +286,8 @@ COMMENT ON FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) IS 'aggregate t
 
 CREATE FUNCTION iblt_internal.iblt_sum_inverse(internal, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-COMMENT ON FUNCTION iblt_internal.iblt_sum_inverse(internal, iblt) IS 'aggregate inverse transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_sum_inverse(internal, iblt) IS
+'aggregate inverse transition function';
 
 CREATE FUNCTION iblt_internal.iblt_sum_final(internal) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
@@ -294,13 +312,15 @@ CREATE FUNCTION iblt_decode(s iblt, allow_partial boolean DEFAULT false)
 RETURNS TABLE (key text, side text, count integer, value bigint)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
 COMMENT ON FUNCTION iblt_decode(iblt, boolean) IS
-'the keys in a sketch, as text, with the side they are on; an error if there are more than it can decode';
+'the keys in a sketch, as text, with the side they are on; an error if there are more than it can '
+'decode';
 
 CREATE FUNCTION iblt_decode(s iblt, keytype anyelement, allow_partial boolean DEFAULT false)
 RETURNS TABLE (key anyelement, side text, count integer, value bigint)
 	AS 'MODULE_PATHNAME', 'iblt_decode_typed' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
 COMMENT ON FUNCTION iblt_decode(iblt, anyelement, boolean) IS
-'the keys in a sketch, as the type of the second argument, with the side they are on; an error if there are more than it can decode';
+'the keys in a sketch, as the type of the second argument, with the side they are on; an error if '
+'there are more than it can decode';
 
 CREATE FUNCTION iblt_decode_status(
 	s iblt,
@@ -311,7 +331,8 @@ CREATE FUNCTION iblt_decode_status(
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_decode_status(iblt) IS
-'can the sketch be decoded completely, how many keys are recovered, about how many rows differ, and which capacity to use';
+'can the sketch be decoded completely, how many keys are recovered, about how many rows differ, '
+'and which capacity to use';
 
 -- Row checksums --------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ COMMENT ON FUNCTION iblt_internal.iblt_strata_in(cstring) IS 'text input of type
 
 CREATE FUNCTION iblt_internal.iblt_strata_out(iblt_strata) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_out(iblt_strata) IS 'text output of type iblt_strata: one base64 token';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_out(iblt_strata) IS
+'text output of type iblt_strata: one base64 token';
 
 CREATE FUNCTION iblt_internal.iblt_strata_recv(internal) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -16,7 +17,8 @@ COMMENT ON FUNCTION iblt_internal.iblt_strata_recv(internal) IS 'binary input of
 
 CREATE FUNCTION iblt_internal.iblt_strata_send(iblt_strata) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_send(iblt_strata) IS 'binary output of type iblt_strata';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_send(iblt_strata) IS
+'binary output of type iblt_strata';
 
 CREATE TYPE iblt_strata (
 	INPUT = iblt_internal.iblt_strata_in,
@@ -30,11 +32,13 @@ COMMENT ON TYPE iblt_strata IS
 
 CREATE FUNCTION iblt_internal.iblt_strata_to_bytea(iblt_strata) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_to_bytea(iblt_strata) IS 'the bytes of an estimator, as doc/format.md describes them';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_to_bytea(iblt_strata) IS
+'the bytes of an estimator, as doc/format.md describes them';
 
 CREATE FUNCTION iblt_internal.iblt_strata_from_bytea(bytea) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_from_bytea(bytea) IS 'an estimator from its bytes, which are validated';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_from_bytea(bytea) IS
+'an estimator from its bytes, which are validated';
 
 CREATE CAST (iblt_strata AS bytea) WITH FUNCTION iblt_internal.iblt_strata_to_bytea(iblt_strata);
 COMMENT ON CAST (iblt_strata AS bytea) IS 'the bytes of an estimator';
@@ -69,26 +73,32 @@ COMMENT ON FUNCTION iblt_strata_info(iblt_strata) IS
 
 CREATE FUNCTION iblt_internal.iblt_strata_add(iblt_strata, iblt_strata) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_add(iblt_strata, iblt_strata) IS 'implementation of + operator';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_add(iblt_strata, iblt_strata) IS
+'implementation of + operator';
 
 CREATE FUNCTION iblt_internal.iblt_strata_subtract(iblt_strata, iblt_strata) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_subtract(iblt_strata, iblt_strata) IS 'implementation of - operator';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_subtract(iblt_strata, iblt_strata) IS
+'implementation of - operator';
 
 CREATE FUNCTION iblt_internal.iblt_strata_negate(iblt_strata) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_negate(iblt_strata) IS 'implementation of unary - operator';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_negate(iblt_strata) IS
+'implementation of unary - operator';
 
 CREATE FUNCTION iblt_internal.iblt_strata_eq(iblt_strata, iblt_strata) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_eq(iblt_strata, iblt_strata) IS 'implementation of = operator';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_eq(iblt_strata, iblt_strata) IS
+'implementation of = operator';
 
 CREATE FUNCTION iblt_internal.iblt_strata_ne(iblt_strata, iblt_strata) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_ne(iblt_strata, iblt_strata) IS 'implementation of <> operator';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_ne(iblt_strata, iblt_strata) IS
+'implementation of <> operator';
 
 CREATE OPERATOR + (
-	LEFTARG = iblt_strata, RIGHTARG = iblt_strata, FUNCTION = iblt_internal.iblt_strata_add, COMMUTATOR = +
+	LEFTARG = iblt_strata, RIGHTARG = iblt_strata, FUNCTION = iblt_internal.iblt_strata_add,
+	COMMUTATOR = +
 );
 COMMENT ON OPERATOR + (iblt_strata, iblt_strata) IS 'the rows of both estimators';
 
@@ -115,54 +125,73 @@ CREATE OPERATOR <> (
 );
 COMMENT ON OPERATOR <> (iblt_strata, iblt_strata) IS 'do the estimators hold different rows?';
 
-CREATE FUNCTION iblt_strata_insert(s iblt_strata, key anyelement, checksum bigint) RETURNS iblt_strata
+CREATE FUNCTION iblt_strata_insert(s iblt_strata, key anyelement, checksum bigint)
+RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_strata_insert(iblt_strata, anyelement, bigint) IS
 'the estimator with one row more';
 
-CREATE FUNCTION iblt_strata_delete(s iblt_strata, key anyelement, checksum bigint) RETURNS iblt_strata
+CREATE FUNCTION iblt_strata_delete(s iblt_strata, key anyelement, checksum bigint)
+RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_strata_delete(iblt_strata, anyelement, bigint) IS
 'the estimator with one row less, which need not have been in it';
 
 CREATE FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint) IS 'aggregate transition function';
-CREATE FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata) RETURNS internal
+COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint) IS
+'aggregate transition function';
+CREATE FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata)
+RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata) IS 'aggregate transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata)
+IS
+'aggregate transition function';
 
 CREATE FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint) IS 'aggregate inverse transition function';
-CREATE FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata) RETURNS internal
+COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint) IS
+'aggregate inverse transition function';
+CREATE FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata)
+RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata) IS 'aggregate inverse transition function';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata)
+IS
+'aggregate inverse transition function';
 
-CREATE FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint) RETURNS iblt_strata
+CREATE FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint)
+RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint) IS 'aggregate final function';
-CREATE FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata) RETURNS iblt_strata
+COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint) IS
+'aggregate final function';
+CREATE FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata)
+RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata) IS 'aggregate final function';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata)
+IS
+'aggregate final function';
 
 CREATE FUNCTION iblt_internal.iblt_strata_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3000;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_serial(internal) IS 'aggregate serialization function';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_serial(internal) IS
+'aggregate serialization function';
 
 CREATE FUNCTION iblt_internal.iblt_strata_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4500;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_deserial(bytea, internal) IS 'aggregate deserialization function';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_deserial(bytea, internal) IS
+'aggregate deserialization function';
 
 CREATE FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) IS 'aggregate combine function';
+COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) IS
+'aggregate combine function';
 
 CREATE AGGREGATE iblt_strata_agg(key anyelement, checksum bigint) (
 	SFUNC = iblt_internal.iblt_strata_agg_trans, STYPE = internal, SSPACE = 73728,
 	FINALFUNC = iblt_internal.iblt_strata_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_internal.iblt_strata_agg_combine,
-	SERIALFUNC = iblt_internal.iblt_strata_agg_serial, DESERIALFUNC = iblt_internal.iblt_strata_agg_deserial,
+	SERIALFUNC = iblt_internal.iblt_strata_agg_serial,
+	DESERIALFUNC = iblt_internal.iblt_strata_agg_deserial,
 	MSFUNC = iblt_internal.iblt_strata_agg_trans, MINVFUNC = iblt_internal.iblt_strata_agg_inverse,
 	MSTYPE = internal, MSSPACE = 73728,
 	MFINALFUNC = iblt_internal.iblt_strata_agg_final, MFINALFUNC_EXTRA,
@@ -175,7 +204,8 @@ CREATE AGGREGATE iblt_strata_agg(key anyelement, checksum bigint, template iblt_
 	SFUNC = iblt_internal.iblt_strata_agg_trans, STYPE = internal, SSPACE = 73728,
 	FINALFUNC = iblt_internal.iblt_strata_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_internal.iblt_strata_agg_combine,
-	SERIALFUNC = iblt_internal.iblt_strata_agg_serial, DESERIALFUNC = iblt_internal.iblt_strata_agg_deserial,
+	SERIALFUNC = iblt_internal.iblt_strata_agg_serial,
+	DESERIALFUNC = iblt_internal.iblt_strata_agg_deserial,
 	MSFUNC = iblt_internal.iblt_strata_agg_trans, MINVFUNC = iblt_internal.iblt_strata_agg_inverse,
 	MSTYPE = internal, MSSPACE = 73728,
 	MFINALFUNC = iblt_internal.iblt_strata_agg_final, MFINALFUNC_EXTRA,

@@ -35,7 +35,8 @@ BEGIN
 				SELECT t.typelem WHERE target = 'json'::regtype
 				UNION ALL
 				SELECT a.atttypid FROM pg_attribute a
-					WHERE target = 'json'::regtype AND t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS x(oid)
+					WHERE target = 'json'::regtype AND t.typtype = 'c' AND a.attrelid = t.typrelid
+					AND a.attnum > 0 AND NOT a.attisdropped) AS x(oid)
 			WHERE x.oid >= 16384
 		)
 		SELECT min(p.oid::regprocedure::text)

@@ -372,23 +372,6 @@ $$;
 COMMENT ON FUNCTION iblt_internal.check_types(iblt_internal.plan_column[], boolean, boolean) IS
 'an error that names the columns of different types';
 
-CREATE FUNCTION iblt_internal.check_collations(here text[], there text[]) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	IF here <> '{}' AND there <> '{}' AND here <> there THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'the condition depends on collations that differ between the sides',
-			DETAIL = format('%s here, %s on the peer.',
-				array_to_string(here, ', '), array_to_string(there, ', ')),
-			HINT = 'Write COLLATE "C" behind the columns that it compares.';
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.check_collations(text[], text[]) IS
-'an error if the conditions of both sides depend on collations, and not on the same';
-
 -- The key
 
 CREATE FUNCTION iblt_internal.key_names(here iblt_internal.side, there iblt_internal.side,

@@ -1,5 +1,24 @@
 -- Checks of a plan -----------------------------------------------------------------
 
+-- Collations
+
+CREATE FUNCTION iblt_internal.check_collations(here text[], there text[]) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF here <> '{}' AND there <> '{}' AND here <> there THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'the condition depends on collations that differ between the sides',
+			DETAIL = format('%s here, %s on the peer.',
+				array_to_string(here, ', '), array_to_string(there, ', ')),
+			HINT = 'Write COLLATE "C" behind the columns that it compares.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.check_collations(text[], text[]) IS
+'an error if the conditions of both sides depend on collations, and not on the same';
+
 -- Code of other users
 
 CREATE FUNCTION iblt_internal.code_problems(plan iblt_internal.plan, s iblt_internal.side)
@@ -117,7 +136,8 @@ BEGIN
 	plan := iblt_internal.make_plan(here, there, options);
 	PERFORM iblt_internal.check_plan(plan, conn IS NULL);
 	PERFORM iblt_internal.progress(plan.progress, format(
-		'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation, cardinality(plan.columns), CASE WHEN plan.whole_row
+		'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,
+		cardinality(plan.columns), CASE WHEN plan.whole_row
 			THEN 'the whole row' ELSE array_to_string(iblt_internal.names_of(plan.key), ', ') END));
 	RETURN plan;
 END

@@ -134,7 +134,8 @@ CREATE FUNCTION iblt_internal.text_type(c iblt_internal.plan_column) RETURNS tex
 AS $$
 	SELECT CASE c.cast_to WHEN '' THEN 'pg_catalog.' || ('{"18": "int4", "1002": "int4[]",
 		"24": "regprocedure", "1008": "regprocedure[]",
-		"2203": "regoperator", "2208": "regoperator[]", "790": "numeric", "791": "numeric[]", "142": "text", "143": "text[]"}'::jsonb
+		"2203": "regoperator", "2208": "regoperator[]", "790": "numeric", "791": "numeric[]",
+		"142": "text", "143": "text[]"}'::jsonb
 		->> c.base::text) END
 $$;
 COMMENT ON FUNCTION iblt_internal.text_type(iblt_internal.plan_column) IS
