@@ -17,7 +17,10 @@ FROM pg_proc p, unnest(p.proconfig) AS c WHERE p.proname IN ('iblt_compare', 'ib
 
 -- the peer's: what the statement of a driver does in a session that has others
 SET DateStyle = 'ISO, DMY';
-CREATE TEMP TABLE statement AS SELECT driver, iblt_internal.peer_settings(driver || '_0') AS query FROM unnest('{iblt_compare,iblt_repair}'::text[]) AS driver;
+SET IntervalStyle = 'postgres';
+CREATE TEMP TABLE statement AS SELECT 'iblt_compare'::text AS driver, iblt_internal.peer_settings() AS query;
+SET IntervalStyle = 'iso_8601';
+INSERT INTO statement SELECT 'iblt_repair', iblt_internal.peer_settings();
 SET DateStyle = 'German';
 SET IntervalStyle = 'sql_standard';
 SET TimeZone = 'Asia/Kolkata';
@@ -60,18 +63,25 @@ AND s.setting <> 'transaction_read_only' ORDER BY s.setting COLLATE "C", d.drive
 
 -- they end with the statement
 SET TimeZone = 'Asia/Kolkata';
-DO $$ BEGIN EXECUTE iblt_internal.peer_settings('iblt_0'); END $$;
+DO $$ BEGIN EXECUTE iblt_internal.peer_settings(); END $$;
 SHOW TimeZone;
 RESET TimeZone;
 
 -- the seed of a comparison goes into contents, keys and cells, and no two have one
 CREATE TABLE seeded (id int PRIMARY KEY, v text);
-CREATE TEMP TABLE plan AS
-SELECT seed, by_hash, iblt_internal.compare_plan(d, d, iblt_internal.compare_defaults() || jsonb_build_object('seed', seed)) || jsonb_build_object('by_hash', by_hash) AS plan
-FROM iblt_internal.compare_describe('seeded') AS d, (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(by_hash);
-SELECT seed, by_hash, iblt_internal.compare_content_checksum(plan, 'here') LIKE '%(''' || seed || '''::%' AS content,
-	iblt_internal.compare_key_hash(plan, 'here') LIKE '%(''' || (seed # 1) || '''::%' AS key,
-	iblt_internal.compare_sketch_sql(plan, 'here', 10) LIKE '%iblt_internal.iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
-FROM plan ORDER BY seed, by_hash;
-SELECT iblt_internal.compare_random() <> iblt_internal.compare_random() AS another;
+CREATE FUNCTION pg_temp.plan_of(seed bigint, by_hash boolean) RETURNS iblt_internal.plan LANGUAGE plpgsql AS $$
+DECLARE
+	d iblt_internal.side := iblt_internal.described(iblt_internal.describe('seeded'), 'here');
+	plan iblt_internal.plan := iblt_internal.make_plan(d, d, iblt_internal.make_options('seeded', NULL, NULL, NULL, NULL, NULL,
+		100000, 'none', false, 'warn', NULL, '1 minute', seed, false));
+BEGIN
+	plan.by_hash := by_hash;
+	RETURN plan;
+END $$;
+SELECT seed, by_hash, iblt_internal.row_checksum_sql(plan, (plan).here) LIKE '%(''' || seed || '''::%' AS content,
+	iblt_internal.key_hash_sql(plan, (plan).here) LIKE '%(''' || (seed # 1) || '''::%' AS key,
+	iblt_internal.sketch_sql(plan, (plan).here, 10) LIKE '%iblt_internal.iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
+FROM (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(by_hash), LATERAL (SELECT pg_temp.plan_of(seed, by_hash) AS plan) AS p
+ORDER BY seed, by_hash;
+SELECT iblt_internal.random_seed() <> iblt_internal.random_seed() AS another;
 DROP TABLE seeded;
