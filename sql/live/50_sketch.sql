@@ -101,13 +101,12 @@ COMMENT ON FUNCTION iblt_internal.cells_for(iblt, integer) IS
 
 -- A fold that could not be decoded is made larger: to twice its cells, and then half of
 -- these are sent, or else to the size that the estimate of keys asks for.
-CREATE FUNCTION iblt_internal.larger_fold(conn text, plan iblt_internal.plan,
-	mine @extschema@.iblt, theirs @extschema@.iblt, estimated numeric) RETURNS @extschema@.iblt
+CREATE FUNCTION iblt_internal.larger_fold(conn text, schema text, mine @extschema@.iblt,
+	theirs @extschema@.iblt, estimated numeric) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	schema text := (plan.there).schema;
 	most record := @extschema@.iblt_info(mine);
 	have record := @extschema@.iblt_info(theirs);
 	wanted integer := least(most.capacity, greatest(1.1 * estimated, 10));
@@ -129,8 +128,8 @@ BEGIN
 			schema, conn, wanted) END);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.larger_fold(text, iblt_internal.plan, iblt, iblt, numeric) IS
-'a larger fold of the sketch that the peer keeps';
+COMMENT ON FUNCTION iblt_internal.larger_fold(text, text, iblt, iblt, numeric) IS
+'a larger fold of the sketch that the peer keeps, where iblt is in that schema';
 
 -- The estimate of keys is above 1.6 times their number in one case of a million.  Rows
 -- of a key that is not unique may count more than once in it.
@@ -172,7 +171,8 @@ BEGIN
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
 		EXIT WHEN status.complete OR (@extschema@.iblt_info(theirs)).cells = most.cells
 			OR iblt_internal.surely_more(plan, number, most.capacity);
-		theirs := iblt_internal.larger_fold(conn, plan, scanned.mine, theirs, status.estimated);
+		theirs := iblt_internal.larger_fold(conn, (plan.there).schema, scanned.mine, theirs,
+			status.estimated);
 	END LOOP;
 END
 $$;

@@ -34,14 +34,14 @@ sql(q{CREATE TABLE script (step text, number int, statement text); CREATE SEQUEN
 		PERFORM set_config('steps.' || name, n::text, true);
 		FOR s IN SELECT statement FROM public.script WHERE step = name AND number IN (n, 0) LOOP EXECUTE s; END LOOP;
 	END $$});
-foreach my $step ([ 'wait', 'iblt_compare_wait', 'text, jsonb, timestamptz', 'boolean' ], [ 'settle', 'iblt_compare_settle', 'text, jsonb, text, timestamptz', 'boolean' ],
-	[ 'look', 'iblt_compare_look', 'text, jsonb, text[]', 'iblt_difference[]' ])
+foreach my $step ([ 'wait', 'passed', 'text, iblt_internal.plan, timestamptz', 'boolean' ], [ 'settle', 'settle', 'text, iblt_internal.side, timestamptz', 'boolean' ],
+	[ 'look', 'look', 'text, iblt_internal.plan, text[]', 'iblt_internal.difference[]' ])
 {
 	my ($name, $function, $arguments, $returns) = @$step;
 	my $numbers = join ', ', map { "\$$_" } 1 .. 1 + ($arguments =~ tr/,//);
-	sql("ALTER FUNCTION $function($arguments) RENAME TO ${function}_it;
-		CREATE FUNCTION $function($arguments) RETURNS $returns LANGUAGE plpgsql AS
-		'BEGIN PERFORM public.act(''$name''); RETURN " . ($name eq 'look' ? "public.${function}_it($numbers)" : 'true') . "; END'");
+	sql("ALTER FUNCTION iblt_internal.$function($arguments) RENAME TO ${function}_it;
+		CREATE FUNCTION iblt_internal.$function($arguments) RETURNS $returns LANGUAGE plpgsql AS
+		'BEGIN PERFORM public.act(''$name''); RETURN " . ($name eq 'look' ? "iblt_internal.${function}_it($numbers)" : 'true') . "; END'");
 }
 
 # Replication of this side from the other, as far as the steps are concerned.
@@ -49,7 +49,8 @@ my $link = q{[{"source": "there", "follower": "here", "slot": null, "ready": tru
 sub linked
 {
 	my ($links) = @_;
-	sql("CREATE OR REPLACE FUNCTION iblt_internal.compare_links(here jsonb, there jsonb) RETURNS jsonb LANGUAGE sql IMMUTABLE AS \$\$SELECT '$links'::jsonb\$\$");
+	sql("CREATE OR REPLACE FUNCTION iblt_internal.links(here iblt_internal.side, there iblt_internal.side) RETURNS iblt_internal.link[] LANGUAGE sql IMMUTABLE AS
+		\$\$SELECT ARRAY(SELECT l FROM pg_catalog.jsonb_populate_recordset(NULL::iblt_internal.link, '$links') AS l)\$\$");
 	return;
 }
 
@@ -112,13 +113,13 @@ sql(q{CREATE TABLE mine (id int, v text); CREATE TABLE theirs (id int, v text);
 	INSERT INTO mine VALUES (1, 'more'); DELETE FROM theirs WHERE ctid = (SELECT min(ctid) FROM theirs WHERE id = 2);
 	-- equal again when the rows are looked up
 	INSERT INTO script VALUES ('look', 1, 'DELETE FROM public.mine WHERE v = ''more''');
-	ALTER FUNCTION iblt_internal.compare_both(text, jsonb, text[]) RENAME TO iblt_compare_both_it;
-	CREATE FUNCTION iblt_internal.compare_both(conn text, plan jsonb, keys text[], OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) LANGUAGE plpgsql AS $$
+	ALTER FUNCTION iblt_internal.find_both(text, iblt_internal.plan, text[]) RENAME TO find_both_it;
+	CREATE FUNCTION iblt_internal.find_both(conn text, plan iblt_internal.plan, keys text[], OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) LANGUAGE plpgsql AS $$
 	DECLARE found record; sorted boolean := current_setting('steps.look', true) ~ '[13579]$';
 	BEGIN
 		FOR i IN 1 .. 2 LOOP
 			PERFORM set_config('enable_hashagg', (NOT sorted)::text, true), set_config('enable_sort', sorted::text, true), set_config('enable_incremental_sort', sorted::text, true);
-			found := public.iblt_compare_both_it(conn, plan, keys);
+			found := iblt_internal.find_both_it(conn, plan, keys);
 			IF i = 1 THEN here := found.here; ELSE there := found.there; END IF;
 			sorted := NOT sorted;
 		END LOOP;
@@ -133,7 +134,7 @@ is(sql("BEGIN; DELETE FROM script; SELECT jsonb_array_length(there) > 50 AND jso
 my $repaired = sql("BEGIN; DELETE FROM script; SELECT count(*), min(status) FROM iblt_repair('mine', NULL, 'pull', 'theirs', key_columns => '{id}', apply => true);
 	SELECT count(*) FROM iblt_compare('mine', peer_relation => 'theirs'); ROLLBACK");
 is($repaired, "2|applied\n0", 'a repair does not mind the order either');
-sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_internal.compare_both(text, jsonb, text[]); ALTER FUNCTION iblt_compare_both_it(text, jsonb, text[]) RENAME TO iblt_compare_both');
+sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_internal.find_both(text, iblt_internal.plan, text[]); ALTER FUNCTION iblt_internal.find_both_it(text, iblt_internal.plan, text[]) RENAME TO find_both');
 
 # --- conditions --------------------------------------------------------------------------------
 

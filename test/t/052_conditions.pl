@@ -99,7 +99,7 @@ both(q{CREATE TYPE colour AS ENUM ('red', 'green'); CREATE TYPE dated AS (d date
 # What the check says of each condition, and iblt_compare.
 both(q{CREATE FUNCTION verdict(condition text) RETURNS text LANGUAGE plpgsql AS $$
 	BEGIN
-		PERFORM public.iblt_compare_check_condition('public.x', condition);
+		PERFORM iblt_internal.iblt_compare_check_condition('public.x', condition);
 		RETURN 'allowed';
 	EXCEPTION WHEN OTHERS THEN
 		RETURN concat(SQLSTATE, ' ', replace(SQLERRM, 'condition depends on more than the row: ', ': '));

@@ -53,7 +53,7 @@ sub compare
 sub writers
 {
 	my ($relation) = @_;
-	return $publisher->safe_psql('postgres', "SELECT cardinality(iblt_internal.compare_writers('$relation'))");
+	return $publisher->safe_psql('postgres', "SELECT cardinality(iblt_internal.writers('$relation'))");
 }
 
 # --- locks -----------------------------------------------------------------------------------

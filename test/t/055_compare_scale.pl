@@ -187,9 +187,9 @@ sub some
 # --- memory ---------------------------------------------------------------------------------
 
 # The connection is kept until the test has looked at the peer's process.
-$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.peer_close(text) RENAME TO iblt_peer_close_it;
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.peer_close(text) RENAME TO peer_close_it;
 	CREATE FUNCTION iblt_internal.peer_close(conn text) RETURNS void LANGUAGE plpgsql AS
-	'BEGIN PERFORM pg_advisory_lock(7); PERFORM pg_advisory_unlock(7); PERFORM public.iblt_peer_close_it(conn); END'});
+	'BEGIN PERFORM pg_advisory_lock(7); PERFORM pg_advisory_unlock(7); PERFORM iblt_internal.peer_close_it(conn); END'});
 sub memory
 {
 	my ($options) = @_;
@@ -248,7 +248,7 @@ foreach my $capacity (100, 4000, 60000)
 				steps := 0;
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
-					theirs := iblt_internal.compare_larger('grow', '{"there": {"schema": "public"}}', mine, theirs, n);
+					theirs := iblt_internal.larger_fold('grow', 'public', mine, theirs, n);
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);

@@ -39,21 +39,21 @@ is(lines($truth), 200, 'there are differences');
 # A step of the extension that waits for a lock before it does its work.
 sub hold_step
 {
-	my ($node, $name, $arguments, $returns, $lock) = @_;
+	my ($node, $schema, $name, $arguments, $returns, $lock) = @_;
 	my $numbers = join ', ', map { "\$$_" } 1 .. 1 + ($arguments =~ tr/,//);
-	$node->safe_psql('postgres', "ALTER FUNCTION $name($arguments) RENAME TO ${name}_it;
-		CREATE FUNCTION $name($arguments) RETURNS $returns LANGUAGE plpgsql AS
-		'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared($lock); RETURN public.${name}_it($numbers); END'");
+	$node->safe_psql('postgres', "ALTER FUNCTION $schema.$name($arguments) RENAME TO ${name}_it;
+		CREATE FUNCTION $schema.$name($arguments) RETURNS $returns LANGUAGE plpgsql AS
+		'BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared($lock); RETURN $schema.${name}_it($numbers); END'");
 	return;
 }
-hold_step($there, 'iblt_session_get', 'text', 'iblt', 3);
-hold_step($here, 'iblt_compare_look', 'text, jsonb, text[]', 'iblt_difference[]', 4);
-hold_step($here, 'iblt_compare_wait', 'text, jsonb, timestamptz', 'boolean', 5);
+hold_step($there, 'public', 'iblt_session_get', 'text', 'iblt', 3);
+hold_step($here, 'iblt_internal', 'look', 'text, iblt_internal.plan, text[]', 'iblt_internal.difference[]', 4);
+hold_step($here, 'iblt_internal', 'passed', 'text, iblt_internal.plan, timestamptz', 'boolean', 5);
 
 # What the peer's process does while it is held; "held" is the server that holds.
 my $waits = "wait_event = 'advisory' AND query LIKE";
 my @stages = (
-	{ name => 'describing', held => $there, lock => 'LOCK TABLE staged', peer => "wait_event_type = 'Lock' AND query LIKE '%iblt_internal.compare_describe(%'" },
+	{ name => 'describing', held => $there, lock => 'LOCK TABLE staged', peer => "wait_event_type = 'Lock' AND query LIKE '%iblt_internal.hello(%'" },
 	{ name => 'scanning', held => $there, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "$waits '%iblt_session_keep(%'" },
 	{ name => 'scanning here, after the first message', held => $here, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "state = 'idle' AND query LIKE '%iblt_session_keep(%'" },
 	{ name => 'the second message', held => $there, lock => 'SELECT pg_advisory_xact_lock(3)', peer => "$waits '%iblt_session_get(%'" },
