@@ -195,7 +195,7 @@ is(compare('family'), '', 'and once it is copied, all is equal');
 {
 	my $self = conninfo($here);
 	my ($rc, $out, $err) = $here->psql('postgres', qq{SELECT * FROM "100%s".iblt_compare('family', $self)});
-	like($err, qr/ERROR:  a relation cannot be compared with itself\nHINT:  See that the peer leads/, 'a peer that is this server');
+	like($err, qr/ERROR:  a relation cannot be compared with itself\nHINT:  Check that the peer leads/, 'a peer that is this server');
 	is($out, '', 'nothing is said of the relation');
 	$here->safe_psql('postgres', 'CREATE TABLE twin AS SELECT * FROM family');
 	is($here->safe_psql('postgres', qq{SELECT count(*) FROM "100%s".iblt_compare('family', $self, 'twin')}), '0', 'another relation of it is no mistake');
