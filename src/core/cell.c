@@ -136,19 +136,6 @@ iblt_core_negate(IbltSketch *sketch)
 	return IBLT_OK;
 }
 
-bool
-iblt_core_cell_is_zero(const IbltSketch *sketch, const uint8_t *cell)
-{
-	unsigned f;
-
-	if (iblt_load32(cell) != 0)
-		return false;
-	for (f = 0; f < sketch->fields; f++)
-		if (fp_reduce(iblt_cell_field(cell, f)) != 0)
-			return false;
-	return true;
-}
-
 uint64_t
 iblt_core_key_cells(const IbltSketch *sketch, const uint8_t *key,
 					uint32_t *index)

@@ -71,9 +71,6 @@ extern IbltStatus iblt_core_add_sketch(IbltSketch *sketch,
  */
 extern IbltStatus iblt_core_negate(IbltSketch *sketch);
 
-extern bool iblt_core_cell_is_zero(const IbltSketch *sketch,
-								   const uint8_t *cell);
-
 /*
  * Is cell i pure, given the inverse of its weight: does it hold rows of one
  * key only?  Then key (8 * limbs bytes) is set.  A cell of several keys passes

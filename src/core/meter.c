@@ -4,7 +4,6 @@
  *
  * All of it is integer arithmetic, so that every machine gives the same.
  */
-#include "cell.h"
 #include "meter.h"
 #include "pause.h"
 

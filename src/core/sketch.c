@@ -309,6 +309,19 @@ iblt_core_seal(IbltSketch *sketch)
 				 checksum_of(sketch->bytes, sketch->size));
 }
 
+bool
+iblt_core_cell_is_zero(const IbltSketch *sketch, const uint8_t *cell)
+{
+	unsigned f;
+
+	if (iblt_load32(cell) != 0)
+		return false;
+	for (f = 0; f < sketch->fields; f++)
+		if (fp_reduce(iblt_cell_field(cell, f)) != 0)
+			return false;
+	return true;
+}
+
 IbltStatus
 iblt_core_compatible(const IbltParams *a, const IbltParams *b)
 {

@@ -138,6 +138,10 @@ extern void iblt_core_view_copy(IbltSketch *copy, const IbltSketch *sketch,
  */
 extern void iblt_core_seal(IbltSketch *sketch);
 
+/* Is a cell, sealed or not, that of no rows? */
+extern bool iblt_core_cell_is_zero(const IbltSketch *sketch,
+								   const uint8_t *cell);
+
 /* The first parameter in which the two differ, so that they cannot be added. */
 extern IbltStatus iblt_core_compatible(const IbltParams *a,
 									   const IbltParams *b);

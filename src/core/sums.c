@@ -2,7 +2,6 @@
  * sums.c
  *		What can be told of a whole sketch without decoding it.
  */
-#include "cell.h"
 #include "meter.h"
 #include "pause.h"
 #include "sums.h"
