@@ -18,9 +18,10 @@ endif
 # The files of the source directory that match a pattern, without its name.
 in_src = $(sort $(patsubst $(SRC)/%,%,$(wildcard $(addprefix $(SRC)/,$(1)))))
 
+SRC_DIRS = src src/codec src/core src/live
 CORE_SRCS = $(call in_src,src/core/*.c)
-SRCS = $(call in_src,src/*.c) $(CORE_SRCS)
-HDRS = $(wildcard $(SRC)/src/*.h $(SRC)/src/core/*.h)
+SRCS = $(call in_src,$(SRC_DIRS:%=%/*.c))
+HDRS = $(wildcard $(SRC_DIRS:%=$(SRC)/%/*.h))
 OBJS = $(patsubst %.c,%.o,$(SRCS))
 
 DATA = $(call in_src,sql/iblt--*--*.sql)
@@ -109,7 +110,7 @@ $(error $(SRC) has been built in: run "make clean" there first)
 endif
 
 # Full names, because make would find the directories in the source directory.
-BUILD_DIRS = $(addprefix $(CURDIR)/,src/core sql)
+BUILD_DIRS = $(addprefix $(CURDIR)/,$(SRC_DIRS) sql)
 $(BUILD_DIRS):
 	mkdir -p $@
 $(OBJS) $(OBJS:.o=.bc) $(DATA_built): | $(BUILD_DIRS)
@@ -122,7 +123,7 @@ clean: clean-out-of-tree
 clean-out-of-tree:
 	if test -L expected; then rm expected; fi
 	rm -f $(OBJS) $(OBJS:.o=.bc) $(DATA_built)
-	rmdir src/core src sql 2>/dev/null || :
+	rmdir $(filter-out src,$(SRC_DIRS)) src sql 2>/dev/null || :
 .PHONY: clean-out-of-tree
 endif
 else

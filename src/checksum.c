@@ -5,7 +5,7 @@
  *	  two servers.
  *
  * The checksum is XXH3, with a secret made from the seed, over the canonical
- * items of the arguments; canonical.h says what those are.  A sole argument of a row type
+ * items of the arguments; codec/codec.h says what those are.  A sole argument of a row type
  * stands for its columns.
  *
  * Limits: the items of one row fit in 1 GB.  XXH3 is no MAC: who may choose
@@ -23,7 +23,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "canonical.h"
+#include "codec/codec.h"
 #include "core/secret.h"
 #include "prefetch.h"
 

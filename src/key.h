@@ -4,7 +4,7 @@
  *	  Keys as SQL values, and as the bytes a sketch keeps.
  *
  * smallint, integer and bigint are one kind of key; uuid is another; any other
- * type, or row of types, goes through its canonical bytes (canonical.h), padded
+ * type, or row of types, goes through its canonical bytes (codec/codec.h), padded
  * with zeros to the sketch's key size.
  *
  *-------------------------------------------------------------------------
@@ -16,7 +16,7 @@
 
 #include "lib/stringinfo.h"
 
-#include "canonical.h"
+#include "codec/codec.h"
 
 /*
  * Turns keys of one SQL type into bytes and back.  Holds caches and working

@@ -78,7 +78,7 @@ if ! compgen -G 'src/core/*.c' >/dev/null; then
 	echo "1..1"
 	exit 1
 fi
-sources=(src/*.[ch] src/core/*.[ch])
+sources=(src/*.[ch] src/*/*.[ch])
 result "src/core includes only C99 headers, xxhash.h and its own" "$(foreign_includes)"
 result "src/core takes no memory and reports nothing" "$(foreign_calls)"
 result "no function is longer than $MAX_FUNCTION lines" "$(long_functions "${sources[@]}")"

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * canonical.h
+ * codec.h
  *	  The canonical bytes of SQL values, and back.
  *
  * The bytes of a value depend on nothing but the value: not on settings,
@@ -14,8 +14,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_CANONICAL_H
-#define IBLT_CANONICAL_H
+#ifndef IBLT_CODEC_H
+#define IBLT_CODEC_H
 
 #include "access/htup_details.h"
 #include "fmgr.h"
@@ -120,4 +120,4 @@ extern void iblt_codec_append_columns(StringInfo buf, IbltCodec *codec,
 extern Datum iblt_codec_read_columns(IbltCodec *codec, const uint8 **pos,
 									 const uint8 *end);
 
-#endif							/* IBLT_CANONICAL_H */
+#endif							/* IBLT_CODEC_H */

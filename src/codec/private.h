@@ -1,17 +1,21 @@
 /*-------------------------------------------------------------------------
  *
- * canonical_private.h
- *	  What the canonical*.c files share: the codec, byte writing, pinned
- *	  settings and encodings.
+ * private.h
+ *	  What the files of src/codec share: the codec, pinned settings and
+ *	  encodings.
+ *
+ * bytes.c uses none of the other files, text.c only that, and so on:
+ * bytes, text and numeric, function, type, name, write, read.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_CANONICAL_PRIVATE_H
-#define IBLT_CANONICAL_PRIVATE_H
+#ifndef IBLT_CODEC_PRIVATE_H
+#define IBLT_CODEC_PRIVATE_H
 
-#include "canonical.h"
+#include "codec/codec.h"
 
 #include "access/tupdesc.h"
+#include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 #include "utils/typcache.h"
@@ -92,33 +96,11 @@ struct IbltCodec
 	uint64		shape_generation;	/* when that was written */
 };
 
-/* Most bytes that one of the fixed-width kinds can take, header included. */
-#define IBLT_FIXED_ROOM		32
-
-/* The same with bytes that have a short header: 126, and 1 for their length. */
-#define IBLT_SHORT_ROOM		128
-
-/* canonical.c */
-extern int	iblt_item_begin(StringInfo buf);
-extern void iblt_item_end(StringInfo buf, int start);
-extern void iblt_append_binary(StringInfo buf, const void *data, Size len);
-extern void iblt_append_int32(StringInfo buf, uint32 value);
-
-/* canonical_type.c */
-extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, bool trusted,
-								   MemoryContext cxt);
-extern MemoryContext iblt_codec_scratch(IbltCodec *codec);
-extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
-extern IbltRow *iblt_codec_own_row(IbltCodec *codec);
-
-/* canonical_name.c */
-extern const char *iblt_codec_shape(IbltCodec *codec);
-extern bool iblt_shape_extends(const char *shape, const char *earlier);
-
-/* canonical_text.c */
+/* text.c */
 extern bool iblt_text_is_raw(void);
 extern bool iblt_is_ascii(const char *text, Size len);
 extern void iblt_append_utf8(StringInfo buf, const char *text, Size len);
+extern void iblt_append_text_item(StringInfo buf, const char *text, Size len);
 extern char *iblt_utf8_to_server(const char *text, int len);
 extern int	iblt_pinned_encoding(void);
 extern int	iblt_pin_encoding(int encoding);
@@ -129,4 +111,23 @@ extern void iblt_append_jsonb(StringInfo buf, Datum value);
 extern void iblt_append_tsvector(StringInfo buf, IbltCodec *codec, Datum value);
 extern void iblt_append_hstore(StringInfo buf, IbltCodec *codec, Datum value);
 
-#endif							/* IBLT_CANONICAL_PRIVATE_H */
+/* numeric.c */
+
+/* Appends the bytes of numeric_send as an item, from len stored bytes. */
+extern void iblt_append_numeric_item(StringInfo buf, const char *data, Size len);
+
+/* function.c */
+extern void iblt_codec_build_by_functions(IbltCodec *codec, Form_pg_type form);
+
+/* type.c */
+extern IbltCodec *iblt_codec_build(Oid type, int32 typmod, bool trusted,
+								   MemoryContext cxt);
+extern MemoryContext iblt_codec_scratch(IbltCodec *codec);
+extern IbltRow *iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod);
+extern IbltRow *iblt_codec_own_row(IbltCodec *codec);
+
+/* name.c */
+extern const char *iblt_codec_shape(IbltCodec *codec);
+extern bool iblt_shape_extends(const char *shape, const char *earlier);
+
+#endif							/* IBLT_CODEC_PRIVATE_H */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * canonical_name.c
+ * name.c
  *	  Portable descriptions of types: "text", "int4[]", "(int4,text)",
  *	  "public.mood".
  *
@@ -30,7 +30,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "canonical_private.h"
+#include "codec/private.h"
 
 #define MAX_NAME	(NAMEDATALEN * MAX_CONVERSION_GROWTH)
 

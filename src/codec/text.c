@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * canonical_text.c
+ * text.c
  *	  Text in UTF-8, and what else must not depend on the session: pinned
  *	  client encoding, pinned settings, and the types that order their parts
  *	  by bytes in the server's encoding.
@@ -22,7 +22,8 @@
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
 
-#include "canonical_private.h"
+#include "codec/bytes.h"
+#include "codec/private.h"
 
 #define HIGH_BITS	UINT64_C(0x8080808080808080)
 
@@ -117,6 +118,22 @@ iblt_append_utf8(StringInfo buf, const char *text, Size len)
 				  CStringGetDatum(out), Int32GetDatum((int) len));
 #endif
 	buf->len += (int) strlen(out);
+}
+
+/* Server text as an item in UTF-8. */
+void
+iblt_append_text_item(StringInfo buf, const char *text, Size len)
+{
+	int			start;
+
+	if (iblt_text_is_raw() || iblt_is_ascii(text, len))
+	{
+		append_bytes_item(buf, text, len);
+		return;
+	}
+	start = iblt_item_begin(buf);
+	iblt_append_utf8(buf, text, len);
+	iblt_item_end(buf, start);
 }
 
 /*

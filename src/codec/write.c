@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * canonical.c
+ * write.c
  *	  SQL values to canonical bytes.
  *
  * The bytes are those of the binary send functions of PostgreSQL 13 to 18,
@@ -14,8 +14,6 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
 #include "access/htup_details.h"
 #include "access/tupmacs.h"
 #include "catalog/pg_enum.h"
@@ -23,233 +21,18 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/date.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #if PG_VERSION_NUM >= 140000
 #include "utils/multirangetypes.h"
 #endif
 #include "utils/rangetypes.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
-#include "canonical_private.h"
-
-/* PostgreSQL treats all NaNs as equal, and text can carry only one. */
-#define CANONICAL_NAN4	UINT32_C(0x7fc00000)
-#define CANONICAL_NAN8	UINT64_C(0x7ff8000000000000)
-
-/* The stored form of a numeric, which has been fixed since PostgreSQL 9.1. */
-#define NUMERIC_FLAGS		0xC000
-#define NUMERIC_SHORT		0x8000
-#define NUMERIC_SPECIAL		0xC000
-#define NUMERIC_EXT_SIGN	0xF000
+#include "codec/bytes.h"
+#include "codec/private.h"
+#include "codec/scalar.h"
 
 static void append_slow(StringInfo buf, IbltCodec *codec, Datum value);
-
-static pg_attribute_always_inline void
-ensure_room(StringInfo buf, Size room)
-{
-	if (unlikely((Size) (buf->maxlen - buf->len) <= room))
-	{
-		if (room > MaxAllocSize)
-			ereport(ERROR,
-					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("canonical bytes of a value exceed %zu bytes",
-							(Size) MaxAllocSize)));
-		enlargeStringInfo(buf, (int) room);
-	}
-}
-
-/* Writes LEB128(n); the caller has ensured that there are 5 bytes of room. */
-static pg_attribute_always_inline char *
-put_leb128(char *out, uint32 n)
-{
-	while (n >= 0x80)
-	{
-		*out++ = (char) (n | 0x80);
-		n >>= 7;
-	}
-	*out++ = (char) n;
-	return out;
-}
-
-static pg_attribute_always_inline char *
-put_int16(char *out, uint16 value)
-{
-	value = pg_hton16(value);
-	memcpy(out, &value, sizeof(value));
-	return out + sizeof(value);
-}
-
-static pg_attribute_always_inline char *
-put_int32(char *out, uint32 value)
-{
-	value = pg_hton32(value);
-	memcpy(out, &value, sizeof(value));
-	return out + sizeof(value);
-}
-
-static pg_attribute_always_inline char *
-put_int64(char *out, uint64 value)
-{
-	value = pg_hton64(value);
-	memcpy(out, &value, sizeof(value));
-	return out + sizeof(value);
-}
-
-static pg_attribute_always_inline uint32
-float4_bits(float4 value)
-{
-	uint32		bits;
-
-	memcpy(&bits, &value, sizeof(bits));
-	return isnan(value) ? CANONICAL_NAN4 : bits;
-}
-
-static pg_attribute_always_inline uint64
-float8_bits(float8 value)
-{
-	uint64		bits;
-
-	memcpy(&bits, &value, sizeof(bits));
-	return isnan(value) ? CANONICAL_NAN8 : bits;
-}
-
-/* Appends len bytes. */
-void
-iblt_append_binary(StringInfo buf, const void *data, Size len)
-{
-	ensure_room(buf, len);
-	memcpy(buf->data + buf->len, data, len);
-	buf->len += (int) len;
-}
-
-/* Appends four bytes, the highest first. */
-void
-iblt_append_int32(StringInfo buf, uint32 value)
-{
-	ensure_room(buf, sizeof(value));
-	put_int32(buf->data + buf->len, value);
-	buf->len += sizeof(value);
-}
-
-/*
- * Begins an item whose length is not known yet, with one byte for it.
- * Returns what iblt_item_end must be given.
- */
-int
-iblt_item_begin(StringInfo buf)
-{
-	ensure_room(buf, 1);
-	return buf->len++;
-}
-
-/* Writes the length of the item begun at start, moving it if need be. */
-void
-iblt_item_end(StringInfo buf, int start)
-{
-	int			n = buf->len - start - 1;
-	char		header[5];
-	int			width = (int) (put_leb128(header, (uint32) n + 1) - header);
-
-	if (width > 1)
-	{
-		ensure_room(buf, (Size) width - 1);
-		memmove(buf->data + start + width, buf->data + start + 1, n);
-		buf->len += width - 1;
-	}
-	memcpy(buf->data + start, header, width);
-}
-
-static pg_attribute_always_inline void
-append_bytes_item(StringInfo buf, const char *data, Size len)
-{
-	char	   *out;
-
-	ensure_room(buf, len + 5);
-	out = put_leb128(buf->data + buf->len, (uint32) len + 1);
-	memcpy(out, data, len);
-	buf->len = (int) (out + len - buf->data);
-}
-
-/* Server text as an item in UTF-8. */
-static void
-append_text_item(StringInfo buf, const char *text, Size len)
-{
-	int			start;
-
-	if (iblt_text_is_raw() || iblt_is_ascii(text, len))
-	{
-		append_bytes_item(buf, text, len);
-		return;
-	}
-	start = iblt_item_begin(buf);
-	iblt_append_utf8(buf, text, len);
-	iblt_item_end(buf, start);
-}
-
-/*
- * Writes weight, sign and display scale as numeric_send does.  Returns how
- * many bytes of the stored form they take; sets *special for NaN and the
- * infinities, which have no digits.
- */
-static Size
-put_numeric_header(char *out, const char *data, bool *special)
-{
-	uint16		header;
-	uint16		sign;
-	uint16		dscale;
-	int16		weight = 0;
-	Size		size = sizeof(header);
-
-	memcpy(&header, data, sizeof(header));
-	dscale = (header & 0x1F80) >> 7;
-	*special = (header & NUMERIC_FLAGS) == NUMERIC_SPECIAL;
-	if (*special)
-		sign = header & NUMERIC_EXT_SIGN;
-	else if ((header & NUMERIC_FLAGS) == NUMERIC_SHORT)
-	{
-		sign = (header & 0x2000) ? 0x4000 : 0;
-		weight = (int16) ((header & 0x3F) - (header & 0x40));
-	}
-	else
-	{
-		sign = header & NUMERIC_FLAGS;
-		dscale = header & 0x3FFF;
-		memcpy(&weight, data + size, sizeof(weight));
-		size += sizeof(weight);
-	}
-	out = put_int16(out, (uint16) weight);
-	out = put_int16(out, sign);
-	put_int16(out, dscale);
-	return size;
-}
-
-/* The bytes of numeric_send, from the stored form. */
-static void
-append_numeric_item(StringInfo buf, const char *data, Size len)
-{
-	char		header[6];
-	bool		special;
-	Size		skip = put_numeric_header(header, data, &special);
-	uint32		ndigits = special ? 0 : (uint32) (len - skip) / sizeof(int16);
-	char	   *out;
-
-	ensure_room(buf, 5 + 8 + len);
-	out = put_leb128(buf->data + buf->len, 8 + 2 * ndigits + 1);
-	out = put_int16(out, (uint16) ndigits);
-	memcpy(out, header, sizeof(header));
-	out += sizeof(header);
-	for (uint32 i = 0; i < ndigits; i++)
-	{
-		uint16		digit;
-
-		memcpy(&digit, data + skip + i * sizeof(digit), sizeof(digit));
-		out = put_int16(out, digit);
-	}
-	buf->len = (int) (out - buf->data);
-}
 
 /* The variable-length kinds that are written from their stored form. */
 static pg_attribute_always_inline void
@@ -267,71 +50,11 @@ append_varlena_item(StringInfo buf, IbltKind kind, Datum value)
 	if (kind == IBLT_KIND_BYTES)
 		append_bytes_item(buf, data, len);
 	else if (kind == IBLT_KIND_TEXT)
-		append_text_item(buf, data, len);
+		iblt_append_text_item(buf, data, len);
 	else
-		append_numeric_item(buf, data, len);
+		iblt_append_numeric_item(buf, data, len);
 	if (unlikely(plain != stored))
 		pfree(plain);
-}
-
-static char *
-put_timetz(char *out, const TimeTzADT *value)
-{
-	*out++ = 12 + 1;
-	out = put_int64(out, (uint64) value->time);
-	return put_int32(out, (uint32) value->zone);
-}
-
-static char *
-put_interval(char *out, const Interval *value)
-{
-	*out++ = 16 + 1;
-	out = put_int64(out, (uint64) value->time);
-	out = put_int32(out, (uint32) value->day);
-	return put_int32(out, (uint32) value->month);
-}
-
-static char *
-put_fixed(char *out, const void *value, int len)
-{
-	*out++ = (char) (len + 1);
-	memcpy(out, value, len);
-	return out + len;
-}
-
-static pg_attribute_always_inline char *
-put_scalar(char *out, IbltCodec *codec, Datum value)
-{
-	switch (codec->kind)
-	{
-		case IBLT_KIND_BYTE:
-			*out++ = 1 + 1;
-			*out++ = DatumGetChar(value);
-			return out;
-		case IBLT_KIND_INT2:
-			*out++ = 2 + 1;
-			return put_int16(out, DatumGetUInt16(value));
-		case IBLT_KIND_INT4:
-			*out++ = 4 + 1;
-			return put_int32(out, DatumGetUInt32(value));
-		case IBLT_KIND_INT8:
-			*out++ = 8 + 1;
-			return put_int64(out, (uint64) DatumGetInt64(value));
-		case IBLT_KIND_FLOAT4:
-			*out++ = 4 + 1;
-			return put_int32(out, float4_bits(DatumGetFloat4(value)));
-		case IBLT_KIND_FLOAT8:
-			*out++ = 8 + 1;
-			return put_int64(out, float8_bits(DatumGetFloat8(value)));
-		case IBLT_KIND_FIXED:
-			return put_fixed(out, DatumGetPointer(value), codec->typlen);
-		case IBLT_KIND_TIMETZ:
-			return put_timetz(out, DatumGetTimeTzADTP(value));
-		case IBLT_KIND_INTERVAL:
-			return put_interval(out, DatumGetIntervalP(value));
-		default:
-			return NULL;
-	}
 }
 
 static pg_attribute_always_inline void
@@ -574,11 +297,11 @@ append_slow(StringInfo buf, IbltCodec *codec, Datum value)
 			append_varlena_item(buf, IBLT_KIND_NUMERIC, value);
 			return;
 		case IBLT_KIND_NAME:
-			append_text_item(buf, NameStr(*DatumGetName(value)),
+			iblt_append_text_item(buf, NameStr(*DatumGetName(value)),
 							 strnlen(NameStr(*DatumGetName(value)), NAMEDATALEN));
 			return;
 		case IBLT_KIND_CSTRING:
-			append_text_item(buf, DatumGetCString(value),
+			iblt_append_text_item(buf, DatumGetCString(value),
 							 strlen(DatumGetCString(value)));
 			return;
 		default:
@@ -626,8 +349,11 @@ put_few(char *out, const char *data, Size len)
 	return out + len;
 }
 
+/* Room for a scalar, or for bytes with a short header: 126, and 1 for their length. */
+#define SHORT_ROOM		128
+
 /*
- * An item of the common kinds where there is room for IBLT_SHORT_ROOM bytes: a
+ * An item of the common kinds where there is room for SHORT_ROOM bytes: a
  * scalar, or bytes with a short header.  NULL, with nothing done, for another.
  */
 static pg_attribute_always_inline char *
@@ -663,7 +389,7 @@ iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
 	{
 		char	   *next = NULL;
 
-		if (likely(buf->data + buf->maxlen - out >= IBLT_SHORT_ROOM))
+		if (likely(buf->data + buf->maxlen - out >= SHORT_ROOM))
 			next = put_item(out, codecs[i], &args[i]);
 		if (unlikely(next == NULL))
 		{

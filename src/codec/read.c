@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * canonical_read.c
+ * read.c
  *	  Canonical bytes back to SQL values.
  *
  * The bytes may come from an attacker.  Lengths and counts are checked
@@ -31,7 +31,7 @@
 #include "utils/rangetypes.h"
 #include "utils/syscache.h"
 
-#include "canonical_private.h"
+#include "codec/private.h"
 
 /* The bytes that are left. */
 typedef struct Reader

@@ -1,0 +1,97 @@
+/*-------------------------------------------------------------------------
+ *
+ * bytes.h
+ *	  Canonical bytes appended to a buffer: integers, lengths and items.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_CODEC_BYTES_H
+#define IBLT_CODEC_BYTES_H
+
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "port/pg_bswap.h"
+#include "utils/memutils.h"
+
+/* Appends len bytes. */
+extern void iblt_append_binary(StringInfo buf, const void *data, Size len);
+
+/* Appends four bytes, the highest first. */
+extern void iblt_append_int32(StringInfo buf, uint32 value);
+
+/*
+ * Begins an item whose length is not known yet, with one byte for it.
+ * Returns what iblt_item_end must be given.
+ */
+extern int	iblt_item_begin(StringInfo buf);
+
+/* Writes the length of the item begun at start, moving it if need be. */
+extern void iblt_item_end(StringInfo buf, int start);
+
+/* Makes room for so many bytes; ERROR if the buffer cannot have it. */
+static pg_attribute_always_inline void
+ensure_room(StringInfo buf, Size room)
+{
+	if (unlikely((Size) (buf->maxlen - buf->len) <= room))
+	{
+		if (room > MaxAllocSize)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("canonical bytes of a value exceed %zu bytes",
+							(Size) MaxAllocSize)));
+		enlargeStringInfo(buf, (int) room);
+	}
+}
+
+/* Writes LEB128(n); the caller has ensured that there are 5 bytes of room. */
+static pg_attribute_always_inline char *
+put_leb128(char *out, uint32 n)
+{
+	while (n >= 0x80)
+	{
+		*out++ = (char) (n | 0x80);
+		n >>= 7;
+	}
+	*out++ = (char) n;
+	return out;
+}
+
+/* These write an integer, the highest byte first, and return what follows it. */
+static pg_attribute_always_inline char *
+put_int16(char *out, uint16 value)
+{
+	value = pg_hton16(value);
+	memcpy(out, &value, sizeof(value));
+	return out + sizeof(value);
+}
+
+static pg_attribute_always_inline char *
+put_int32(char *out, uint32 value)
+{
+	value = pg_hton32(value);
+	memcpy(out, &value, sizeof(value));
+	return out + sizeof(value);
+}
+
+static pg_attribute_always_inline char *
+put_int64(char *out, uint64 value)
+{
+	value = pg_hton64(value);
+	memcpy(out, &value, sizeof(value));
+	return out + sizeof(value);
+}
+
+/* Appends bytes as an item. */
+static pg_attribute_always_inline void
+append_bytes_item(StringInfo buf, const char *data, Size len)
+{
+	char	   *out;
+
+	ensure_room(buf, len + 5);
+	out = put_leb128(buf->data + buf->len, (uint32) len + 1);
+	memcpy(out, data, len);
+	buf->len = (int) (out + len - buf->data);
+}
+
+#endif							/* IBLT_CODEC_BYTES_H */
