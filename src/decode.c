@@ -1,28 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * decode.c
- *	  iblt_decode and iblt_decode_status: the keys that a sketch holds; and
- *	  iblt_compare_decode, which is both at once for the live drivers.
+ *	  iblt_decode and iblt_decode_status: the keys that a sketch holds.
  *
  * An incomplete decoding never looks like a complete one: it is an ERROR with
  * an SQLSTATE of its own, or with allow_partial a WARNING beside the rows.
  *
  *-------------------------------------------------------------------------
  */
-#include "iblt.h"
+#include "decode.h"
 
 #include <math.h>
 
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/typcache.h"
 
 #include "core/estimate.h"
 #include "core/meter.h"
@@ -30,28 +25,8 @@
 #include "core/sums.h"
 #include "key.h"
 
-/* A decoding under way. */
-typedef struct Decoding
-{
-	IbltSketch	original;		/* as given; not changed */
-	IbltSketch	work;			/* the copy that is peeled */
-	IbltPeeler *peeler;
-} Decoding;
-
-/* How a decoding ended, and how large the difference is. */
-typedef struct Verdict
-{
-	bool		complete;
-	uint32		recovered;		/* keys */
-	uint64		rows;			/* estimate of those that differ */
-	uint64		keys;			/* estimate of those that differ */
-	uint64		bound;			/* 99 % certain bound of the keys */
-	uint32		capacity;		/* of the sketch; 0 if it has none */
-	uint64		recommended;	/* capacity to use */
-} Verdict;
-
-static void
-decoding_start(Decoding *decoding)
+void
+iblt_decoding_start(IbltDecoding *decoding)
 {
 	size_t		size;
 
@@ -62,8 +37,8 @@ decoding_start(Decoding *decoding)
 	iblt_core_peel_start(decoding->peeler, &decoding->work, palloc(size));
 }
 
-static bool
-decoding_next(Decoding *decoding, IbltEntry *entry)
+bool
+iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry)
 {
 	CHECK_FOR_INTERRUPTS();
 	return iblt_core_peel_next(decoding->peeler, entry);
@@ -93,7 +68,7 @@ estimate_keys(const IbltSketch *sketch, uint64 *bound)
  * then makes another failure unlikely.
  */
 static uint64
-recommend(const Verdict *verdict)
+recommend(const IbltVerdict *verdict)
 {
 	uint64		need = Max(verdict->bound, (uint64) verdict->recovered + 1);
 
@@ -104,9 +79,8 @@ recommend(const Verdict *verdict)
 	return need;
 }
 
-/* Judges a decoding after its last key; ERROR if the sketch is no sketch. */
-static void
-decoding_finish(Decoding *decoding, Verdict *verdict)
+void
+iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict)
 {
 	IbltPeelResult result = iblt_core_peel_result(decoding->peeler);
 
@@ -134,7 +108,7 @@ most_capacity(const IbltParams *params)
 
 /* What to do about an incomplete decoding. */
 static char *
-advice(const Verdict *verdict, const IbltParams *params)
+advice(const IbltVerdict *verdict, const IbltParams *params)
 {
 	bool		plain = params->hashes == IBLT_DEFAULT_HASHES &&
 		!params->with_values && params->seed == 0 &&
@@ -155,7 +129,7 @@ advice(const Verdict *verdict, const IbltParams *params)
  * any key an empty result would read as "equal", so that is an ERROR always.
  */
 static void
-report_incomplete(const Verdict *verdict, const IbltParams *params,
+report_incomplete(const IbltVerdict *verdict, const IbltParams *params,
 				  bool allow_partial)
 {
 	ereport(allow_partial && verdict->recovered > 0 ? WARNING : ERROR,
@@ -167,9 +141,8 @@ report_incomplete(const Verdict *verdict, const IbltParams *params,
 			 errhint("%s", advice(verdict, params))));
 }
 
-/* A number of rows, which may be that of a sketch added to itself again and again. */
-static Datum
-rows_datum(uint64 rows)
+Datum
+iblt_rows_datum(uint64 rows)
 {
 	return Int64GetDatum((int64) Min(rows, PG_INT64_MAX));
 }
@@ -215,7 +188,7 @@ materialize(FunctionCallInfo fcinfo, TupleDesc *tupdesc)
  * without one they are of the coder's type.
  */
 static void
-decode_into(Decoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
+decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
 			IbltKeyCoder *coder, FmgrInfo *output)
 {
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
@@ -225,7 +198,7 @@ decode_into(Decoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
 	unsigned	limbs = decoding->original.params.limbs;
 	IbltEntry	entry;
 
-	while (decoding_next(decoding, &entry))
+	while (iblt_decoding_next(decoding, &entry))
 	{
 		Datum		key = iblt_key_decode(coder, entry.key, limbs);
 		Datum		values[4];
@@ -248,8 +221,8 @@ decode_into(Decoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
 static void
 decode(FunctionCallInfo fcinfo, IbltKeyCoder *coder, bool allow_partial)
 {
-	Decoding	decoding;
-	Verdict		verdict;
+	IbltDecoding decoding;
+	IbltVerdict verdict;
 	TupleDesc	tupdesc;
 	Tuplestorestate *store = materialize(fcinfo, &tupdesc);
 	FmgrInfo	output;
@@ -267,9 +240,9 @@ decode(FunctionCallInfo fcinfo, IbltKeyCoder *coder, bool allow_partial)
 		getTypeOutputInfo(iblt_key_type(coder), &output_oid, &is_varlena);
 		fmgr_info(output_oid, &output);
 	}
-	decoding_start(&decoding);
+	iblt_decoding_start(&decoding);
 	decode_into(&decoding, store, tupdesc, coder, as_text ? &output : NULL);
-	decoding_finish(&decoding, &verdict);
+	iblt_decoding_finish(&decoding, &verdict);
 	if (!verdict.complete)
 		report_incomplete(&verdict, &decoding.original.params, allow_partial);
 }
@@ -344,286 +317,22 @@ PG_FUNCTION_INFO_V1(iblt_decode_status);
 Datum
 iblt_decode_status(PG_FUNCTION_ARGS)
 {
-	Decoding	decoding;
-	Verdict		verdict;
+	IbltDecoding decoding;
+	IbltVerdict verdict;
 	IbltEntry	entry;
 	Datum		values[4];
 	bool		nulls[4] = {false};
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
-	decoding_start(&decoding);
-	while (decoding_next(&decoding, &entry))
+	iblt_decoding_start(&decoding);
+	while (iblt_decoding_next(&decoding, &entry))
 		;
-	decoding_finish(&decoding, &verdict);
+	iblt_decoding_finish(&decoding, &verdict);
 	values[0] = BoolGetDatum(verdict.complete);
 	values[1] = Int64GetDatum((int64) verdict.recovered);
-	values[2] = rows_datum(verdict.rows);
+	values[2] = iblt_rows_datum(verdict.rows);
 	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
-	values[3] = rows_datum(verdict.recommended);
-	return iblt_value_row(fcinfo, values, nulls);
-}
-
-/* The keys of a difference, as they are in its cells, each with its count. */
-typedef struct KeyList
-{
-	uint8	   *bytes;
-	size_t		key_size;
-	size_t		size;			/* of a key and its count */
-	size_t		n;
-	size_t		room;			/* for so many */
-} KeyList;
-
-static void
-key_list_init(KeyList *list, size_t key_size)
-{
-	list->key_size = key_size;
-	list->size = key_size + sizeof(int64);	/* so that the next key is aligned */
-	list->n = 0;
-	list->room = 64;
-	list->bytes = palloc(list->room * list->size);
-}
-
-static uint8 *
-key_list_at(const KeyList *list, size_t i)
-{
-	return list->bytes + i * list->size;
-}
-
-static int64
-key_list_count(const KeyList *list, size_t i)
-{
-	return (int64) iblt_load64(key_list_at(list, i) + list->key_size);
-}
-
-static void
-key_list_add(KeyList *list, const IbltEntry *entry)
-{
-	uint8	   *at;
-
-	/* a key and its count are smaller than a cell, so that all are below 1 GB */
-	if (list->n == list->room)
-	{
-		list->room = Min(2 * list->room, MaxAllocSize / list->size);
-		list->bytes = repalloc(list->bytes, list->room * list->size);
-	}
-	at = key_list_at(list, list->n++);
-	memcpy(at, entry->key, list->key_size);
-	iblt_store64(at + list->key_size, (uint64) (int64) entry->count);
-}
-
-/* Millions of keys take seconds to sort, so the comparisons can be cancelled. */
-static int
-compare_integer_keys(const void *a, const void *b)
-{
-	int64		x = (int64) iblt_load64(a);
-	int64		y = (int64) iblt_load64(b);
-
-	CHECK_FOR_INTERRUPTS();
-	return (x > y) - (x < y);
-}
-
-static int
-compare_key_bytes(const void *a, const void *b, void *key_size)
-{
-	CHECK_FOR_INTERRUPTS();
-	return memcmp(a, b, *(size_t *) key_size);
-}
-
-/*
- * Sorts keys as their types do, or nearly so, in order that rows are looked up
- * in about the order in which they lie; and leaves out those that a crafted
- * sketch has twice.
- */
-static void
-key_list_sort(KeyList *list, bool integers)
-{
-	size_t		kept = 0;
-	size_t		i;
-
-	if (integers)
-		qsort(list->bytes, list->n, list->size, compare_integer_keys);
-	else
-		qsort_arg(list->bytes, list->n, list->size, compare_key_bytes,
-				  &list->key_size);
-	for (i = 0; i < list->n; i++)
-	{
-		uint8	   *key = key_list_at(list, i);
-
-		CHECK_FOR_INTERRUPTS();
-		if (kept > 0 &&
-			memcmp(key, key_list_at(list, kept - 1), list->key_size) == 0)
-			continue;
-		memmove(key_list_at(list, kept++), key, list->size);
-	}
-	list->n = kept;
-}
-
-/* Shows keys as text: a row's as that of an array of its columns' texts. */
-typedef struct KeyWriter
-{
-	IbltKeyCoder *coder;
-	bool		is_row;
-	FmgrInfo	output;			/* of the key's type, or of arrays */
-} KeyWriter;
-
-static void
-key_writer_init(KeyWriter *writer, const IbltParams *params)
-{
-	Oid			output = F_ARRAY_OUT;
-	bool		is_varlena;
-
-	writer->coder = iblt_key_coder_for_params(params, CurrentMemoryContext);
-	writer->is_row = iblt_key_type(writer->coder) == RECORDOID;
-	if (!writer->is_row)
-		getTypeOutputInfo(iblt_key_type(writer->coder), &output, &is_varlena);
-	fmgr_info(output, &writer->output);
-}
-
-/* The columns of a row as an array of texts. */
-static Datum
-row_texts(HeapTupleHeader row)
-{
-	TupleDesc	tupdesc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(row),
-												 HeapTupleHeaderGetTypMod(row));
-	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(row),.t_data = row};
-	int			dims[1] = {tupdesc->natts};
-	int			bounds[1] = {1};
-	Datum	   *values = palloc(tupdesc->natts * sizeof(Datum));
-	bool	   *nulls = palloc(tupdesc->natts * sizeof(bool));
-	int			i;
-
-	heap_deform_tuple(&tuple, tupdesc, values, nulls);
-	for (i = 0; i < tupdesc->natts; i++)
-	{
-		Oid			output;
-		bool		is_varlena;
-
-		if (nulls[i])
-			continue;
-		getTypeOutputInfo(TupleDescAttr(tupdesc, i)->atttypid, &output,
-						  &is_varlena);
-		values[i] = CStringGetTextDatum(OidOutputFunctionCall(output, values[i]));
-	}
-	ReleaseTupleDesc(tupdesc);
-	return PointerGetDatum(construct_md_array(values, nulls, 1, dims, bounds,
-											  TEXTOID, -1, false, TYPALIGN_INT));
-}
-
-static Datum
-key_word(KeyWriter *writer, const uint8 *bytes, unsigned limbs)
-{
-	Datum		key = iblt_key_decode(writer->coder, bytes, limbs);
-
-	if (writer->is_row)
-		key = row_texts(DatumGetHeapTupleHeader(key));
-	return CStringGetTextDatum(OutputFunctionCall(&writer->output, key));
-}
-
-/* Keys that are integers as text[]: as the other ones, but faster. */
-static Datum
-integer_words(const KeyList *list)
-{
-	Datum	   *words = palloc(Max(list->n, 1) * sizeof(Datum));
-	char		text[32];		/* MAXINT8LEN is not in all releases */
-	size_t		i;
-
-	for (i = 0; i < list->n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		pg_lltoa((int64) iblt_load64(key_list_at(list, i)), text);
-		words[i] = CStringGetTextDatum(text);
-	}
-	return PointerGetDatum(construct_array(words, (int) list->n, TEXTOID, -1,
-										   false, TYPALIGN_INT));
-}
-
-/* Keys as text[]. */
-static Datum
-key_words(const KeyList *list, const IbltParams *params)
-{
-	ArrayBuildState *words = initArrayResult(TEXTOID, CurrentMemoryContext, true);
-	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
-													  "iblt_compare_decode key",
-													  ALLOCSET_SMALL_SIZES);
-	KeyWriter	writer;
-	size_t		i;
-
-	/* a template has no type of key, and no keys */
-	if (list->n > 0)
-		key_writer_init(&writer, params);
-	for (i = 0; i < list->n; i++)
-	{
-		MemoryContext old = MemoryContextSwitchTo(row_context);
-		Datum		word = key_word(&writer, key_list_at(list, i),
-									params->limbs);
-
-		MemoryContextSwitchTo(old);
-		CHECK_FOR_INTERRUPTS();
-		words = accumArrayResult(words, word, false, TEXTOID,
-								 CurrentMemoryContext);
-		MemoryContextReset(row_context);
-	}
-	return makeArrayResult(words, CurrentMemoryContext);
-}
-
-/* The sides of the keys as text[], for a difference "here" - "there". */
-static Datum
-key_sides(const KeyList *list)
-{
-	Datum		here = CStringGetTextDatum("here");
-	Datum		there = CStringGetTextDatum("there");
-	Datum		both = CStringGetTextDatum("both");
-	Datum	   *sides = palloc(Max(list->n, 1) * sizeof(Datum));
-	size_t		i;
-
-	for (i = 0; i < list->n; i++)
-	{
-		int64		count = key_list_count(list, i);
-
-		CHECK_FOR_INTERRUPTS();
-		sides[i] = count > 0 ? here : count < 0 ? there : both;
-	}
-	return PointerGetDatum(construct_array(sides, (int) list->n, TEXTOID, -1,
-										   false, TYPALIGN_INT));
-}
-
-PG_FUNCTION_INFO_V1(iblt_compare_decode);
-
-/*
- * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys text[],
- * sides text[]): how many keys are recovered and about how many there are; keys
- * in order, each as one word and once, and on which sides of the difference
- * they are; both NULL unless they are all.
- */
-Datum
-iblt_compare_decode(PG_FUNCTION_ARGS)
-{
-	Decoding	decoding;
-	Verdict		verdict;
-	IbltEntry	entry;
-	KeyList		list;
-	Datum		values[5] = {0};
-	bool		nulls[5] = {false};
-	bool		integers;
-
-	iblt_open_arg(&decoding.original, fcinfo, 0);
-	integers = decoding.original.params.kind == IBLT_KEY_INTEGER;
-	key_list_init(&list, 8 * (size_t) decoding.original.params.limbs);
-	decoding_start(&decoding);
-	while (decoding_next(&decoding, &entry))
-		key_list_add(&list, &entry);
-	decoding_finish(&decoding, &verdict);
-	values[0] = BoolGetDatum(verdict.complete);
-	values[1] = Int64GetDatum((int64) verdict.recovered);
-	values[2] = verdict.complete ? values[1] : rows_datum(verdict.keys);
-	nulls[3] = nulls[4] = !verdict.complete;
-	if (verdict.complete)
-	{
-		key_list_sort(&list, integers);
-		values[3] = integers ? integer_words(&list)
-			: key_words(&list, &decoding.original.params);
-		values[4] = key_sides(&list);
-	}
+	values[3] = iblt_rows_datum(verdict.recommended);
 	return iblt_value_row(fcinfo, values, nulls);
 }
 
@@ -642,9 +351,9 @@ iblt_estimate(PG_FUNCTION_ARGS)
 	bool		nulls[4] = {false};
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	values[0] = rows_datum(iblt_core_estimate(&sketch, &bound));
-	values[1] = rows_datum(bound);
-	values[2] = rows_datum(estimate_keys(&sketch, &bound));
-	values[3] = rows_datum(bound);
+	values[0] = iblt_rows_datum(iblt_core_estimate(&sketch, &bound));
+	values[1] = iblt_rows_datum(bound);
+	values[2] = iblt_rows_datum(estimate_keys(&sketch, &bound));
+	values[3] = iblt_rows_datum(bound);
 	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -22,20 +22,17 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/sysattr.h"
-#include "access/transam.h"
 #include "catalog/heap.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_clause.h"
 #include "parser/parse_collate.h"
 #include "parser/parse_node.h"
 #include "parser/parse_relation.h"
-#include "parser/parser.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -44,6 +41,9 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
+
+#include "live/expression.h"
+#include "live/pinned.h"
 
 #define HINT_CONSTANT	"Write it with a constant, as in condition => format('ts > %L', now() - interval '1 hour')."
 #define HINT_SUBQUERY	"Put in what it finds as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."
@@ -68,77 +68,7 @@ typedef struct Condition
 	Oid			collation;		/* that the node's function is given, if any */
 } Condition;
 
-/* Built-in functions, stable because of settings that the drivers pin. */
-static const char *const pinned_functions[] = {
-	"date", "date_cmp_timestamptz", "date_eq_timestamptz",
-	"date_ge_timestamptz", "date_gt_timestamptz", "date_le_timestamptz",
-	"date_lt_timestamptz", "date_ne_timestamptz", "date_part", "date_trunc",
-	"extract", "interval_pl_timestamptz", "make_timestamptz", "money",
-	"numeric", "time", "timestamp", "timestamp_cmp_timestamptz",
-	"timestamp_eq_timestamptz", "timestamp_ge_timestamptz",
-	"timestamp_gt_timestamptz", "timestamp_le_timestamptz",
-	"timestamp_lt_timestamptz", "timestamp_ne_timestamptz", "timestamptz",
-	"timestamptz_cmp_date", "timestamptz_cmp_timestamp",
-	"timestamptz_eq_date", "timestamptz_eq_timestamp", "timestamptz_ge_date",
-	"timestamptz_ge_timestamp", "timestamptz_gt_date",
-	"timestamptz_gt_timestamp", "timestamptz_le_date",
-	"timestamptz_le_timestamp", "timestamptz_lt_date",
-	"timestamptz_lt_timestamp", "timestamptz_mi_interval",
-	"timestamptz_ne_date", "timestamptz_ne_timestamp",
-	"timestamptz_pl_interval", "timetz", "to_char", "to_date", "to_number",
-	"to_timestamp", "xml", NULL
-};
-
-/* Built-in functions, stable because they make text of any type. */
-static const char *const textual_functions[] = {
-	"anytextcat", "array_to_string", "concat", "concat_ws", "format",
-	"textanycat", NULL
-};
-
-/*
- * Built-in functions on text whose result does not depend on the collation, if
- * it is deterministic.  One that is missing is taken to depend on it.
- */
-static const char *const collation_free_functions[] = {
-	"anytextcat", "array_eq", "array_length", "array_ne", "array_to_string",
-	"arraycontained", "arraycontains", "arrayoverlap", "bpchar", "bpchareq",
-	"bpcharlike", "bpcharne", "bpcharnlike", "btrim", "cardinality",
-	"char_length", "character_length", "concat", "concat_ws", "date_part",
-	"date_trunc", "extract", "json_extract_path", "json_extract_path_text",
-	"json_object_field", "json_object_field_text", "jsonb_exists",
-	"jsonb_exists_all", "jsonb_exists_any", "jsonb_extract_path",
-	"jsonb_extract_path_text", "jsonb_object_field",
-	"jsonb_object_field_text", "left", "length", "like", "lpad", "ltrim",
-	"md5", "name", "nameeq", "nameeqtext", "namelike", "namene",
-	"namenetext", "namenlike", "notlike", "octet_length", "position",
-	"repeat", "replace", "reverse", "right", "rpad", "rtrim", "split_part",
-	"starts_with", "strpos", "substr", "text", "textanycat", "textcat",
-	"texteq", "texteqname", "textlike", "textne", "textnename", "textnlike",
-	"timezone", "to_char", "to_date", "to_number", "to_timestamp",
-	"translate", "varchar", NULL
-};
-
-/* Built-in functions that compare columns of records, in their collations. */
-static const char *const record_functions[] = {
-	"btrecordcmp", "record_ge", "record_gt", "record_larger", "record_le",
-	"record_lt", "record_smaller", NULL
-};
-
 static bool check_node(Node *node, void *context);
-
-static bool
-is_listed(Oid function, const char *const *names)
-{
-	char	   *name;
-
-	if (function >= FirstGenbkiObjectId)
-		return false;
-	name = get_func_name(function);
-	for (; name != NULL && *names != NULL; names++)
-		if (strcmp(name, *names) == 0)
-			return true;
-	return false;
-}
 
 static void
 refuse(ParseState *pstate, int location, const char *what, const char *hint)
@@ -151,50 +81,6 @@ refuse(ParseState *pstate, int location, const char *what, const char *hint)
 }
 
 /* --- the text, before names are looked up ---------------------------------- */
-
-static void
-refuse_form(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_SYNTAX_ERROR),
-			 errmsg("condition must be one expression")));
-}
-
-/*
- * The one expression that a text is.  Alone it means what it means in
- * parentheses, which it must not close.  *source is what locations refer to.
- */
-static Node *
-parse_expression(const char *text, const char **source)
-{
-	List	   *statements;
-	SelectStmt *select;
-	SelectStmt *plain = makeNode(SelectStmt);
-	ResTarget  *target;
-
-#if PG_VERSION_NUM >= 140000
-	*source = text;
-	statements = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
-#else
-	*source = psprintf("SELECT %s", text);
-	statements = raw_parser(*source);
-#endif
-	if (list_length(statements) != 1)
-		refuse_form();
-	select = (SelectStmt *) linitial_node(RawStmt, statements)->stmt;
-	if (!IsA(select, SelectStmt) || list_length(select->targetList) != 1)
-		refuse_form();
-	/* no FROM, nor anything else */
-	plain->targetList = select->targetList;
-	target = linitial_node(ResTarget, select->targetList);
-	if (!equal(plain, select) || target->name != NULL)
-		refuse_form();
-	/* "*" is no expression, and parse analysis does not expect it as one */
-	if (IsA(target->val, ColumnRef) &&
-		IsA(linitial(((ColumnRef *) target->val)->fields), A_Star))
-		refuse_form();
-	return target->val;
-}
 
 /* The string that a raw constant is, or NULL. */
 static const char *
@@ -238,130 +124,6 @@ collect_literals(Node *node, void *context)
 	return raw_expression_tree_walker(node, collect_literals, context);
 }
 
-/* --- types ------------------------------------------------------------------ */
-
-/* A test of a type that is not made of others; text is a literal of it, or NULL. */
-typedef bool (*TypeTest) (Oid type, const char *text);
-
-static bool every_part(Oid type, TypeTest test, const char *text);
-
-static bool
-every_column(Oid type, TypeTest test, const char *text)
-{
-	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
-	bool		result = true;
-	int			i;
-
-	for (i = 0; result && i < desc->natts; i++)
-		if (!TupleDescAttr(desc, i)->attisdropped)
-			result = every_part(TupleDescAttr(desc, i)->atttypid, test, text);
-	ReleaseTupleDesc(desc);
-	return result;
-}
-
-/* Does a type pass, or all the types that it is made of? */
-static bool
-every_part(Oid type, TypeTest test, const char *text)
-{
-	Oid			part;
-
-	check_stack_depth();
-	type = getBaseType(type);
-	part = get_element_type(type);
-	if (!OidIsValid(part) && type_is_range(type))
-		part = get_range_subtype(type);
-#if PG_VERSION_NUM >= 140000
-	if (!OidIsValid(part) && type_is_multirange(type))
-		part = get_multirange_range(type);
-#endif
-	if (OidIsValid(part))
-		return every_part(part, test, text);
-	if (get_typtype(type) == TYPTYPE_COMPOSITE)
-		return every_column(type, test, text);
-	return test(type, text);
-}
-
-/* Would a date or time be read from the clock?  Quotes of containers are left out. */
-static bool
-reads_clock(const char *text)
-{
-	static const char *const words[] = {"now", "today", "tomorrow", "yesterday"};
-	char		word[16];
-	size_t		length = 0;
-	size_t		i;
-
-	for (;; text++)
-	{
-		if (*text == '"' || *text == '\\')
-			continue;
-		if ((*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z'))
-		{
-			if (length < sizeof(word) - 1)
-				word[length++] = pg_tolower((unsigned char) *text);
-			continue;
-		}
-		word[length] = '\0';
-		for (i = 0; i < lengthof(words); i++)
-			if (strcmp(word, words[i]) == 0)
-				return true;
-		length = 0;
-		if (*text == '\0')
-			return false;
-	}
-}
-
-/* Does a literal of the type, or any text if there is none, always read the same? */
-static bool
-input_is_pinned(Oid type, const char *text)
-{
-	Oid			function;
-	Oid			param;
-
-	switch (type)
-	{
-		case DATEOID:
-		case TIMEOID:
-		case TIMETZOID:
-		case TIMESTAMPOID:
-		case TIMESTAMPTZOID:
-			return text != NULL && !reads_clock(text);
-		case REGCONFIGOID:
-		case REGDICTIONARYOID:
-			return text != NULL;
-		case INTERVALOID:
-		case CASHOID:
-		case XMLOID:
-			return true;
-	}
-	if (type_is_enum(type))
-		return true;
-	getTypeInputInfo(type, &function, &param);
-	return func_volatile(function) == PROVOLATILE_IMMUTABLE;
-}
-
-/* Does a value of the type always have the same text? */
-static bool
-output_is_pinned(Oid type, const char *text)
-{
-	Oid			function;
-	bool		varlena;
-
-	/* an interval does not: iblt_repair has an IntervalStyle of its own */
-	(void) text;
-	switch (type)
-	{
-		case DATEOID:
-		case TIMESTAMPOID:
-		case TIMESTAMPTZOID:
-		case CASHOID:
-			return true;
-	}
-	if (type_is_enum(type))
-		return true;
-	getTypeOutputInfo(type, &function, &varlena);
-	return func_volatile(function) == PROVOLATILE_IMMUTABLE;
-}
-
 /* --- the expression ----------------------------------------------------------- */
 
 static void
@@ -376,7 +138,7 @@ check_literal(Condition *condition, Const *constant)
 		Literal    *literal = lfirst(lc);
 
 		if (literal->location == constant->location &&
-			!every_part(constant->consttype, input_is_pinned, literal->text))
+			!iblt_input_is_pinned(constant->consttype, literal->text))
 			refuse(condition->pstate, constant->location,
 				   psprintf("'%s' of type %s is not always the same",
 							literal->text, format_type_be(constant->consttype)),
@@ -389,7 +151,7 @@ check_output(Condition *condition, Node *value)
 {
 	Oid			type = exprType(value);
 
-	if (!every_part(type, output_is_pinned, NULL))
+	if (!iblt_output_is_pinned(type))
 		refuse(condition->pstate, exprLocation(value),
 			   psprintf("the text of type %s", format_type_be(type)),
 			   HINT_VALUE);
@@ -409,7 +171,7 @@ static void
 check_text_cast(Condition *condition, CoerceViaIO *cast)
 {
 	check_output(condition, (Node *) cast->arg);
-	if (!every_part(cast->resulttype, input_is_pinned, NULL))
+	if (!iblt_input_is_pinned(cast->resulttype, NULL))
 		refuse(condition->pstate, cast->location,
 			   psprintf("text read as type %s",
 						format_type_be(cast->resulttype)), HINT_TEXT);
@@ -477,15 +239,15 @@ check_function(Oid function, void *context)
 
 	if (volatility == PROVOLATILE_VOLATILE ||
 		(volatility == PROVOLATILE_STABLE &&
-		 !is_listed(function, pinned_functions) &&
-		 !is_listed(function, textual_functions)))
+		 !iblt_function_is_pinned(function) &&
+		 !iblt_function_makes_text(function)))
 		refuse(condition->pstate, condition->location,
 			   psprintf("function %s is not immutable",
 						format_procedure(function)), HINT_CONSTANT);
-	if (is_listed(function, record_functions))
+	if (iblt_function_compares_records(function))
 		add_collation(condition, DEFAULT_COLLATION_OID);
 	if (OidIsValid(condition->collation) &&
-		(!is_listed(function, collation_free_functions) ||
+		(!iblt_function_ignores_collation(function) ||
 		 !get_collation_isdeterministic(condition->collation)))
 		add_collation(condition, condition->collation);
 	return false;
@@ -503,11 +265,11 @@ check_functions(Condition *condition, Node *node)
 		FuncExpr   *call = (FuncExpr *) node;
 
 		check_defaults(condition, call);
-		if (is_listed(call->funcid, textual_functions))
+		if (iblt_function_makes_text(call->funcid))
 			check_outputs(condition, call->args);
 	}
 	else if (IsA(node, OpExpr) &&
-			 is_listed(((OpExpr *) node)->opfuncid, textual_functions))
+			 iblt_function_makes_text(((OpExpr *) node)->opfuncid))
 		check_outputs(condition, ((OpExpr *) node)->args);
 }
 
@@ -516,8 +278,16 @@ check_row_compare(Condition *condition, RowCompareExpr *compare)
 {
 	ListCell   *lc;
 
+	check_functions(condition, (Node *) compare);
 	foreach(lc, compare->inputcollids)
 		add_collation(condition, lfirst_oid(lc));
+}
+
+static void
+check_xml(Condition *condition, XmlExpr *xml)
+{
+	check_outputs(condition, xml->named_args);
+	check_outputs(condition, xml->args);
 }
 
 /* Nodes that combine what others give, and no more. */
@@ -588,7 +358,6 @@ check_node(Node *node, void *context)
 			check_functions(condition, node);
 			break;
 		case T_RowCompareExpr:
-			check_functions(condition, node);
 			check_row_compare(condition, (RowCompareExpr *) node);
 			break;
 		case T_MinMaxExpr:
@@ -601,8 +370,7 @@ check_node(Node *node, void *context)
 			check_domain(condition, ((CoerceToDomain *) node)->resulttype);
 			break;
 		case T_XmlExpr:
-			check_outputs(condition, ((XmlExpr *) node)->named_args);
-			check_outputs(condition, ((XmlExpr *) node)->args);
+			check_xml(condition, (XmlExpr *) node);
 			break;
 		default:
 			if (!is_plain(node))
@@ -658,7 +426,7 @@ check_condition(Relation relation, const char *text)
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 
-	expression = parse_expression(text, &source);
+	expression = iblt_parse_expression(text, &source);
 	condition.pstate = make_parsestate(NULL);
 	condition.pstate->p_sourcetext = source;
 	collect_literals(expression, &condition);

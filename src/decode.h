@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * decode.h
+ *	  A sketch decoded key by key, and what is to be said of the result.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_DECODE_H
+#define IBLT_DECODE_H
+
+#include "iblt.h"
+
+/* A decoding under way. */
+typedef struct IbltDecoding
+{
+	IbltSketch	original;		/* as given; not changed */
+	IbltSketch	work;			/* the copy that is peeled */
+	IbltPeeler *peeler;
+} IbltDecoding;
+
+/* How a decoding ended, and how large the difference is. */
+typedef struct IbltVerdict
+{
+	bool		complete;
+	uint32		recovered;		/* keys */
+	uint64		rows;			/* estimate of those that differ */
+	uint64		keys;			/* estimate of those that differ */
+	uint64		bound;			/* 99 % certain bound of the keys */
+	uint32		capacity;		/* of the sketch; 0 if it has none */
+	uint64		recommended;	/* capacity to use */
+} IbltVerdict;
+
+/* Begins to decode decoding->original, which is open, in a copy. */
+extern void iblt_decoding_start(IbltDecoding *decoding);
+
+/* The next key; false after the last one.  entry is good until the next call. */
+extern bool iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry);
+
+/* Judges a decoding after its last key; ERROR if the sketch is no sketch. */
+extern void iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict);
+
+/* A number of rows, which may be that of a sketch added to itself again and again. */
+extern Datum iblt_rows_datum(uint64 rows);
+
+#endif							/* IBLT_DECODE_H */

@@ -1,0 +1,165 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept.c
+ *	  Sketches that a session keeps under a name.
+ *
+ * A kept sketch lives until it is dropped or replaced, or the session ends.  It
+ * is no part of any transaction, and exists because a hot standby has no
+ * temporary tables and a large sketch is better not sent to the client.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "live/kept.h"
+
+#include "nodes/pg_list.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+/* One sketch that is kept. */
+typedef struct Kept
+{
+	char	   *name;
+	struct varlena *value;
+} Kept;
+
+/* All of them, in kept_context. */
+static List *kept_list = NIL;
+static MemoryContext kept_context = NULL;
+
+static Kept *
+kept_find(const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, kept_list)
+	{
+		Kept	   *kept = lfirst(lc);
+
+		if (strcmp(kept->name, name) == 0)
+			return kept;
+	}
+	return NULL;
+}
+
+/* The name in the first argument. */
+static char *
+name_arg(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("name of a kept sketch must not be null")));
+	return text_to_cstring(PG_GETARG_TEXT_PP(0));
+}
+
+/* An entry of that name without a value. */
+static Kept *
+kept_add(const char *name)
+{
+	MemoryContext old;
+	Kept	   *kept;
+
+	if (kept_context == NULL)
+		kept_context = AllocSetContextCreate(TopMemoryContext, "iblt sketches",
+											 ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(kept_context);
+	kept = palloc(sizeof(Kept));
+	kept->name = pstrdup(name);
+	kept->value = NULL;
+	kept_list = lappend(kept_list, kept);
+	MemoryContextSwitchTo(old);
+	return kept;
+}
+
+/* A copy in kept_context.  Nobody else frees it if the query is cancelled. */
+static struct varlena *
+copy_to_keep(const IbltSketch *sketch)
+{
+	MemoryContext old = MemoryContextSwitchTo(kept_context);
+	struct varlena *value = iblt_value_alloc(sketch->size);
+
+	MemoryContextSwitchTo(old);
+	PG_TRY();
+	{
+		iblt_value_copy_bytes(VARDATA(value), sketch->bytes, sketch->size);
+	}
+	PG_CATCH();
+	{
+		pfree(value);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return value;
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_keep);
+
+/* iblt_session_keep(name, iblt) -> iblt: the sketch, of which a copy is kept */
+Datum
+iblt_session_keep(PG_FUNCTION_ARGS)
+{
+	char	   *name = name_arg(fcinfo);
+	IbltSketch	sketch;
+	Kept	   *kept;
+	struct varlena *value;
+
+	iblt_open_arg(&sketch, fcinfo, 1);
+	kept = kept_find(name);
+	if (kept == NULL)
+		kept = kept_add(name);
+	/* an error from here on leaves what was kept before */
+	value = copy_to_keep(&sketch);
+	if (kept->value != NULL)
+		pfree(kept->value);
+	kept->value = value;
+	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
+}
+
+struct varlena *
+iblt_kept_arg(FunctionCallInfo fcinfo)
+{
+	char	   *name = name_arg(fcinfo);
+	Kept	   *kept = kept_find(name);
+
+	if (kept == NULL || kept->value == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("this session keeps no sketch named \"%s\"", name),
+				 errhint("A sketch is kept by iblt_session_keep until the session ends. Behind a pooler that shares sessions, the next query may meet another one.")));
+	return kept->value;
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_get);
+
+/* iblt_session_get(name) -> iblt */
+Datum
+iblt_session_get(PG_FUNCTION_ARGS)
+{
+	/* a copy: the kept one may be replaced while the result is in use */
+	struct varlena *value = iblt_kept_arg(fcinfo);
+	size_t		size = VARSIZE_ANY_EXHDR(value);
+	struct varlena *copy = iblt_value_alloc(size);
+
+	iblt_value_copy_bytes(VARDATA(copy), VARDATA_ANY(value), size);
+	PG_RETURN_POINTER(copy);
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_drop);
+
+/* iblt_session_drop(name) -> boolean: was there one? */
+Datum
+iblt_session_drop(PG_FUNCTION_ARGS)
+{
+	char	   *name = name_arg(fcinfo);
+	Kept	   *kept = kept_find(name);
+	bool		found;
+
+	if (kept == NULL)
+		PG_RETURN_BOOL(false);
+	kept_list = list_delete_ptr(kept_list, kept);
+	found = kept->value != NULL;
+	if (found)
+		pfree(kept->value);
+	pfree(kept->name);
+	pfree(kept);
+	PG_RETURN_BOOL(found);
+}

@@ -1,0 +1,19 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept.h
+ *	  Sketches that a session keeps under a name.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_KEPT_H
+#define IBLT_KEPT_H
+
+#include "iblt.h"
+
+/*
+ * The kept sketch that the function's first argument names, which stays with
+ * the session; ERROR if there is none.
+ */
+extern struct varlena *iblt_kept_arg(FunctionCallInfo fcinfo);
+
+#endif							/* IBLT_KEPT_H */

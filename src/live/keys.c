@@ -1,0 +1,285 @@
+/*-------------------------------------------------------------------------
+ *
+ * keys.c
+ *	  iblt_compare_decode: the keys of a difference, in order, as text by which
+ *	  rows can be looked up.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "decode.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/typcache.h"
+
+#include "key.h"
+
+/* The keys of a difference, as they are in its cells, each with its count. */
+typedef struct KeyList
+{
+	uint8	   *bytes;
+	size_t		key_size;
+	size_t		size;			/* of a key and its count */
+	size_t		n;
+	size_t		room;			/* for so many */
+} KeyList;
+
+static void
+key_list_init(KeyList *list, size_t key_size)
+{
+	list->key_size = key_size;
+	list->size = key_size + sizeof(int64);	/* so that the next key is aligned */
+	list->n = 0;
+	list->room = 64;
+	list->bytes = palloc(list->room * list->size);
+}
+
+static uint8 *
+key_list_at(const KeyList *list, size_t i)
+{
+	return list->bytes + i * list->size;
+}
+
+static int64
+key_list_count(const KeyList *list, size_t i)
+{
+	return (int64) iblt_load64(key_list_at(list, i) + list->key_size);
+}
+
+static void
+key_list_add(KeyList *list, const IbltEntry *entry)
+{
+	uint8	   *at;
+
+	/* a key and its count are smaller than a cell, so that all are below 1 GB */
+	if (list->n == list->room)
+	{
+		list->room = Min(2 * list->room, MaxAllocSize / list->size);
+		list->bytes = repalloc(list->bytes, list->room * list->size);
+	}
+	at = key_list_at(list, list->n++);
+	memcpy(at, entry->key, list->key_size);
+	iblt_store64(at + list->key_size, (uint64) (int64) entry->count);
+}
+
+/* Millions of keys take seconds to sort, so the comparisons can be cancelled. */
+static int
+compare_integer_keys(const void *a, const void *b)
+{
+	int64		x = (int64) iblt_load64(a);
+	int64		y = (int64) iblt_load64(b);
+
+	CHECK_FOR_INTERRUPTS();
+	return (x > y) - (x < y);
+}
+
+static int
+compare_key_bytes(const void *a, const void *b, void *key_size)
+{
+	CHECK_FOR_INTERRUPTS();
+	return memcmp(a, b, *(size_t *) key_size);
+}
+
+/*
+ * Sorts keys as their types do, or nearly so, in order that rows are looked up
+ * in about the order in which they lie; and leaves out those that a crafted
+ * sketch has twice.
+ */
+static void
+key_list_sort(KeyList *list, bool integers)
+{
+	size_t		kept = 0;
+	size_t		i;
+
+	if (integers)
+		qsort(list->bytes, list->n, list->size, compare_integer_keys);
+	else
+		qsort_arg(list->bytes, list->n, list->size, compare_key_bytes,
+				  &list->key_size);
+	for (i = 0; i < list->n; i++)
+	{
+		uint8	   *key = key_list_at(list, i);
+
+		CHECK_FOR_INTERRUPTS();
+		if (kept > 0 &&
+			memcmp(key, key_list_at(list, kept - 1), list->key_size) == 0)
+			continue;
+		memmove(key_list_at(list, kept++), key, list->size);
+	}
+	list->n = kept;
+}
+
+/* Shows keys as text: a row's as that of an array of its columns' texts. */
+typedef struct KeyWriter
+{
+	IbltKeyCoder *coder;
+	bool		is_row;
+	FmgrInfo	output;			/* of the key's type, or of arrays */
+} KeyWriter;
+
+static void
+key_writer_init(KeyWriter *writer, const IbltParams *params)
+{
+	Oid			output = F_ARRAY_OUT;
+	bool		is_varlena;
+
+	writer->coder = iblt_key_coder_for_params(params, CurrentMemoryContext);
+	writer->is_row = iblt_key_type(writer->coder) == RECORDOID;
+	if (!writer->is_row)
+		getTypeOutputInfo(iblt_key_type(writer->coder), &output, &is_varlena);
+	fmgr_info(output, &writer->output);
+}
+
+/* The columns of a row as an array of texts. */
+static Datum
+row_texts(HeapTupleHeader row)
+{
+	TupleDesc	tupdesc = lookup_rowtype_tupdesc(HeapTupleHeaderGetTypeId(row),
+												 HeapTupleHeaderGetTypMod(row));
+	HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(row),.t_data = row};
+	int			dims[1] = {tupdesc->natts};
+	int			bounds[1] = {1};
+	Datum	   *values = palloc(tupdesc->natts * sizeof(Datum));
+	bool	   *nulls = palloc(tupdesc->natts * sizeof(bool));
+	int			i;
+
+	heap_deform_tuple(&tuple, tupdesc, values, nulls);
+	for (i = 0; i < tupdesc->natts; i++)
+	{
+		Oid			output;
+		bool		is_varlena;
+
+		if (nulls[i])
+			continue;
+		getTypeOutputInfo(TupleDescAttr(tupdesc, i)->atttypid, &output,
+						  &is_varlena);
+		values[i] = CStringGetTextDatum(OidOutputFunctionCall(output, values[i]));
+	}
+	ReleaseTupleDesc(tupdesc);
+	return PointerGetDatum(construct_md_array(values, nulls, 1, dims, bounds,
+											  TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+static Datum
+key_word(KeyWriter *writer, const uint8 *bytes, unsigned limbs)
+{
+	Datum		key = iblt_key_decode(writer->coder, bytes, limbs);
+
+	if (writer->is_row)
+		key = row_texts(DatumGetHeapTupleHeader(key));
+	return CStringGetTextDatum(OutputFunctionCall(&writer->output, key));
+}
+
+/* Keys that are integers as text[]: as the other ones, but faster. */
+static Datum
+integer_words(const KeyList *list)
+{
+	Datum	   *words = palloc(Max(list->n, 1) * sizeof(Datum));
+	char		text[32];		/* MAXINT8LEN is not in all releases */
+	size_t		i;
+
+	for (i = 0; i < list->n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_lltoa((int64) iblt_load64(key_list_at(list, i)), text);
+		words[i] = CStringGetTextDatum(text);
+	}
+	return PointerGetDatum(construct_array(words, (int) list->n, TEXTOID, -1,
+										   false, TYPALIGN_INT));
+}
+
+/* Keys as text[]. */
+static Datum
+key_words(const KeyList *list, const IbltParams *params)
+{
+	ArrayBuildState *words = initArrayResult(TEXTOID, CurrentMemoryContext, true);
+	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
+													  "iblt_compare_decode key",
+													  ALLOCSET_SMALL_SIZES);
+	KeyWriter	writer;
+	size_t		i;
+
+	/* a template has no type of key, and no keys */
+	if (list->n > 0)
+		key_writer_init(&writer, params);
+	for (i = 0; i < list->n; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(row_context);
+		Datum		word = key_word(&writer, key_list_at(list, i),
+									params->limbs);
+
+		MemoryContextSwitchTo(old);
+		CHECK_FOR_INTERRUPTS();
+		words = accumArrayResult(words, word, false, TEXTOID,
+								 CurrentMemoryContext);
+		MemoryContextReset(row_context);
+	}
+	return makeArrayResult(words, CurrentMemoryContext);
+}
+
+/* The sides of the keys as text[], for a difference "here" - "there". */
+static Datum
+key_sides(const KeyList *list)
+{
+	Datum		here = CStringGetTextDatum("here");
+	Datum		there = CStringGetTextDatum("there");
+	Datum		both = CStringGetTextDatum("both");
+	Datum	   *sides = palloc(Max(list->n, 1) * sizeof(Datum));
+	size_t		i;
+
+	for (i = 0; i < list->n; i++)
+	{
+		int64		count = key_list_count(list, i);
+
+		CHECK_FOR_INTERRUPTS();
+		sides[i] = count > 0 ? here : count < 0 ? there : both;
+	}
+	return PointerGetDatum(construct_array(sides, (int) list->n, TEXTOID, -1,
+										   false, TYPALIGN_INT));
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_decode);
+
+/*
+ * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys text[],
+ * sides text[]): how many keys are recovered and about how many there are; keys
+ * in order, each as one word and once, and on which sides of the difference
+ * they are; both NULL unless they are all.
+ */
+Datum
+iblt_compare_decode(PG_FUNCTION_ARGS)
+{
+	IbltDecoding decoding;
+	IbltVerdict verdict;
+	IbltEntry	entry;
+	KeyList		list;
+	Datum		values[5] = {0};
+	bool		nulls[5] = {false};
+	bool		integers;
+
+	iblt_open_arg(&decoding.original, fcinfo, 0);
+	integers = decoding.original.params.kind == IBLT_KEY_INTEGER;
+	key_list_init(&list, 8 * (size_t) decoding.original.params.limbs);
+	iblt_decoding_start(&decoding);
+	while (iblt_decoding_next(&decoding, &entry))
+		key_list_add(&list, &entry);
+	iblt_decoding_finish(&decoding, &verdict);
+	values[0] = BoolGetDatum(verdict.complete);
+	values[1] = Int64GetDatum((int64) verdict.recovered);
+	values[2] = verdict.complete ? values[1] : iblt_rows_datum(verdict.keys);
+	nulls[3] = nulls[4] = !verdict.complete;
+	if (verdict.complete)
+	{
+		key_list_sort(&list, integers);
+		values[3] = integers ? integer_words(&list)
+			: key_words(&list, &decoding.original.params);
+		values[4] = key_sides(&list);
+	}
+	return iblt_value_row(fcinfo, values, nulls);
+}

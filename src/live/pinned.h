@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * pinned.h
+ *	  What does not change between two reads of a comparison.
+ *
+ * The drivers pin settings (iblt_peer_settings, and their SET clauses).  Of the
+ * built-in functions and types that are not immutable, some depend on nothing
+ * but these.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_PINNED_H
+#define IBLT_PINNED_H
+
+#include "postgres.h"
+
+/* Is a built-in function stable because of pinned settings alone? */
+extern bool iblt_function_is_pinned(Oid function);
+
+/* Is a built-in function stable because it makes text of any type? */
+extern bool iblt_function_makes_text(Oid function);
+
+/*
+ * Is a built-in function on text one whose result does not depend on the
+ * collation, if that is deterministic?
+ */
+extern bool iblt_function_ignores_collation(Oid function);
+
+/* Does a built-in function compare columns of records, in their collations? */
+extern bool iblt_function_compares_records(Oid function);
+
+/*
+ * Does a literal of the type, or any text if there is none, always read the
+ * same?
+ */
+extern bool iblt_input_is_pinned(Oid type, const char *literal);
+
+/* Does a value of the type always have the same text? */
+extern bool iblt_output_is_pinned(Oid type);
+
+#endif							/* IBLT_PINNED_H */
