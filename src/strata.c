@@ -11,11 +11,9 @@
  */
 #include "strata_private.h"
 
-#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "core/sizing.h"
-#include "key.h"
 #include "value.h"
 
 static IbltStatus
@@ -42,9 +40,8 @@ iblt_strata_open(IbltStrata *strata, Datum value)
 		iblt_value_refuse(&type_strata, status);
 }
 
-/* The same for argument n of a function, where NULL is an ERROR as well. */
-static void
-open_arg(IbltStrata *strata, FunctionCallInfo fcinfo, int n)
+void
+iblt_strata_open_arg(IbltStrata *strata, FunctionCallInfo fcinfo, int n)
 {
 	iblt_strata_open(strata, iblt_value_arg(fcinfo, n, &type_strata));
 }
@@ -278,7 +275,7 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 	bool		nulls[INFO_COLUMNS] = {false};
 	char	   *key_type;
 
-	open_arg(&strata, fcinfo, 0);
+	iblt_strata_open_arg(&strata, fcinfo, 0);
 	key_type = iblt_params_key_type(table);
 	values[INFO_VERSION] = Int32GetDatum(IBLT_STRATA_VERSION);
 	values[INFO_STRATA] = Int32GetDatum(strata.params.strata);
@@ -292,225 +289,4 @@ iblt_strata_info(PG_FUNCTION_ARGS)
 	values[INFO_ROWS] = Int64GetDatum(strata.all.rows);
 	values[INFO_BYTES] = Int64GetDatum((int64) strata.all.size);
 	return iblt_value_row(fcinfo, values, nulls);
-}
-
-/* --- operators ------------------------------------------------------------ */
-
-/*
- * left + sign * right, not sealed.  The result has the key type of the one
- * that has one.
- */
-static struct varlena *
-combine(IbltStrata *result, const IbltStrata *left, const IbltStrata *right,
-		int sign)
-{
-	struct varlena *value;
-
-	iblt_strata_check_match(&left->params, &right->params);
-	if (left->params.table.kind != IBLT_KEY_UNTYPED)
-		value = iblt_strata_copy(result, left);
-	else
-		value = iblt_strata_make(result, &right->params);
-	iblt_strata_check_counts(iblt_core_strata_add(result, right, sign));
-	return value;
-}
-
-/* The same for both arguments of an operator, sealed. */
-static Datum
-combine_arguments(FunctionCallInfo fcinfo, int sign)
-{
-	IbltStrata	left;
-	IbltStrata	right;
-	IbltStrata	result;
-	struct varlena *value;
-
-	iblt_strata_open(&left, PG_GETARG_DATUM(0));
-	iblt_strata_open(&right, PG_GETARG_DATUM(1));
-	value = combine(&result, &left, &right, sign);
-	iblt_core_strata_seal(&result);
-	return PointerGetDatum(value);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_add);
-
-/* iblt_strata_add(iblt_strata, iblt_strata) -> iblt_strata: the operator + */
-Datum
-iblt_strata_add(PG_FUNCTION_ARGS)
-{
-	return combine_arguments(fcinfo, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_subtract);
-
-/* iblt_strata_subtract(iblt_strata, iblt_strata) -> iblt_strata: the operator - */
-Datum
-iblt_strata_subtract(PG_FUNCTION_ARGS)
-{
-	return combine_arguments(fcinfo, -1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_negate);
-
-/* iblt_strata_negate(iblt_strata) -> iblt_strata: the unary operator - */
-Datum
-iblt_strata_negate(PG_FUNCTION_ARGS)
-{
-	IbltStrata	strata;
-	IbltStrata	result;
-	struct varlena *value;
-
-	iblt_strata_open(&strata, PG_GETARG_DATUM(0));
-	value = iblt_strata_copy(&result, &strata);
-	iblt_strata_check_counts(iblt_core_strata_negate(&result));
-	iblt_core_strata_seal(&result);
-	PG_RETURN_POINTER(value);
-}
-
-/*
- * Do two estimators hold the same?  Both are sealed, so equal contents are
- * equal bytes; without a type of key there are no contents.
- */
-static bool
-same_contents(FunctionCallInfo fcinfo)
-{
-	IbltStrata	left;
-	IbltStrata	right;
-
-	iblt_strata_open(&left, PG_GETARG_DATUM(0));
-	iblt_strata_open(&right, PG_GETARG_DATUM(1));
-	iblt_strata_check_match(&left.params, &right.params);
-	if (left.params.table.kind != right.params.table.kind)
-		return iblt_core_strata_is_empty(&left) &&
-			iblt_core_strata_is_empty(&right);
-	return left.all.size == right.all.size &&
-		memcmp(left.all.bytes, right.all.bytes, left.all.size) == 0;
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_eq);
-
-/* iblt_strata_eq(iblt_strata, iblt_strata) -> boolean: the operator = */
-Datum
-iblt_strata_eq(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(same_contents(fcinfo));
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_ne);
-
-/* iblt_strata_ne(iblt_strata, iblt_strata) -> boolean: the operator <> */
-Datum
-iblt_strata_ne(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(!same_contents(fcinfo));
-}
-
-/* --- one row at a time ------------------------------------------------------ */
-
-/* A copy of the estimator with one row put in or taken out. */
-static Datum
-change_row(FunctionCallInfo fcinfo, int sign)
-{
-	IbltKeyCoder *coder = iblt_key_coder_for_arg(fcinfo, 1);
-	IbltStrata	strata;
-	IbltStrata	result;
-	IbltStrataParams params;
-	IbltStatus	status;
-	struct varlena *value;
-
-	open_arg(&strata, fcinfo, 0);
-	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of a row must not be null",
-						PG_ARGISNULL(1) ? "key" : "checksum")));
-	iblt_key_encode(coder, PG_GETARG_DATUM(1));
-	params = strata.params;
-	iblt_key_set_params(coder, &params.table);
-	value = strata.params.table.kind == IBLT_KEY_UNTYPED
-		? iblt_strata_make(&result, &params)
-		: iblt_strata_copy(&result, &strata);
-	status = iblt_core_strata_add_row_checked(&result,
-											  (uint8 *) coder->bytes.data,
-											  coder->bytes.len,
-											  (uint64) PG_GETARG_INT64(2),
-											  sign);
-	iblt_strata_check_counts(status);
-	iblt_core_strata_seal(&result);
-	return PointerGetDatum(value);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_insert);
-
-/* iblt_strata_insert(iblt_strata, anyelement, bigint) -> iblt_strata */
-Datum
-iblt_strata_insert(PG_FUNCTION_ARGS)
-{
-	return change_row(fcinfo, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_delete);
-
-/* iblt_strata_delete(iblt_strata, anyelement, bigint) -> iblt_strata */
-Datum
-iblt_strata_delete(PG_FUNCTION_ARGS)
-{
-	return change_row(fcinfo, -1);
-}
-
-/* --- the estimate ----------------------------------------------------------- */
-
-/* The keys in a difference, which is used up. */
-static int64
-estimate(IbltStrata *difference)
-{
-	IbltStrataDecoder *decoder = palloc(sizeof *decoder);
-	size_t		size = iblt_core_strata_scratch_size(difference);
-	IbltPeelResult result;
-	uint64		keys;
-
-	/* at most 4.25 bytes for each cell of 28: below 1 GB */
-	iblt_core_strata_decode_start(decoder, difference, palloc(size));
-	while (iblt_core_strata_decode_step(decoder))
-		CHECK_FOR_INTERRUPTS();
-	result = iblt_core_strata_result(decoder, &keys);
-	if (result == IBLT_PEEL_INCONSISTENT)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("iblt_strata contradicts itself"),
-				 errdetail("Its cells decode, but to other rows than its header counts or its strata can hold."),
-				 errhint("The value was not made by inserting, deleting and adding; make it anew.")));
-	if (result == IBLT_PEEL_INCOMPLETE && keys == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_IBLT_INCOMPLETE),
-				 errmsg("iblt_strata holds more keys than it can estimate"),
-				 errdetail("Not even the highest of its %d strata, of %u cells, can be decoded.",
-						   difference->params.strata, decoder->stratum.ncells),
-				 errhint("Build both with more strata: iblt_strata_new(strata => %d).",
-						 Max(IBLT_DEFAULT_STRATA,
-							 Min(2 * difference->params.strata,
-								 IBLT_MAX_STRATA)))));
-	return (int64) keys;
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_estimate);
-
-/* iblt_strata_estimate(iblt_strata [, iblt_strata]) -> bigint */
-Datum
-iblt_strata_estimate(PG_FUNCTION_ARGS)
-{
-	IbltStrata	left;
-	IbltStrata	right;
-	IbltStrata	difference;
-
-	open_arg(&left, fcinfo, 0);
-	if (PG_NARGS() == 1)
-		iblt_strata_copy(&difference, &left);
-	else
-	{
-		open_arg(&right, fcinfo, 1);
-		combine(&difference, &left, &right, -1);
-		/* the peeler takes cells as they are sealed */
-		iblt_core_strata_seal(&difference);
-	}
-	PG_RETURN_INT64(estimate(&difference));
 }

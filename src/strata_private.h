@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * strata_private.h
- *	  What strata.c and strata_agg.c share: values of type iblt_strata.
+ *	  What strata*.c share: values of type iblt_strata.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,6 +21,10 @@
  * the value is not valid.  The view is good for as long as the datum is.
  */
 extern void iblt_strata_open(IbltStrata *strata, Datum value);
+
+/* The same for argument n of a function, where NULL is an ERROR as well. */
+extern void iblt_strata_open_arg(IbltStrata *strata, FunctionCallInfo fcinfo,
+								 int n);
 
 /* ERROR for what the core says of counts when it adds; IBLT_OK passes. */
 extern void iblt_strata_check_counts(IbltStatus status);
