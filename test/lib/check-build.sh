@@ -3,6 +3,7 @@
 #	Building as packagers do, as TAP, in a new DIRECTORY:
 #	- a build outside the source directory, with clang and warnings as errors,
 #	  which installs the same files as one inside, and removes them again;
+#	- no files of src use one another in a circle, by the objects of that build;
 #	- the documentation is installed whole, with links that lead somewhere;
 #	- the SQL tests run from there, if PGHOST names a server;
 #	- the archive that "make dist" makes.
@@ -105,6 +106,8 @@ cp -r "$source" "$dir/other"
 chmod -R a-w "$source"
 
 passed "a build outside the source directory, with clang, without warnings" outside -j2 all
+passed "no files use one another in a circle" "$top/test/lib/circles.sh" "$dir/build/src"
+passed "nor do the directories of src" "$top/test/lib/circles.sh" "$dir/build/src" directories
 passed "it installs" outside install DESTDIR="$dir/outside"
 make -s -C "$top" install PG_CONFIG="$PG_CONFIG" DESTDIR="$dir/inside"
 passed "the same files as a build inside" same_files "$dir/inside" "$dir/outside"
