@@ -25,9 +25,9 @@ iblt_agg_context(FunctionCallInfo fcinfo)
 	if (!AggCheckCallContext(fcinfo, &context))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("function %u was called outside of an aggregate",
+				 errmsg("function %u called in non-aggregate context",
 						fcinfo->flinfo->fn_oid),
-				 errhint("It serves the aggregates of iblt only.")));
+				 errhint("Use an aggregate of iblt, such as iblt_agg.")));
 	return context;
 }
 

@@ -21,11 +21,11 @@ iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null)
 			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 			 errmsg("%s of a row must not be null",
 					key_is_null ? "key" : "checksum"),
-			 errdetail("To skip the row would hide it from the comparison."),
+			 errdetail("Skipping the row would hide it from the comparison."),
 			 key_is_null
-			 ? errhint("Without a key that is never null, use the whole row as key: %s(t.*, 0).",
+			 ? errhint("Use a key that is never null, or the whole row as the key: %s(t.*, 0).",
 					   kind->name)
-			 : errhint("iblt_checksum(...) is never null, whatever its arguments.")));
+			 : errhint("Use iblt_checksum(...), which never returns null.")));
 }
 
 /* The parameters that the third argument stands for. */

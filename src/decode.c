@@ -116,11 +116,11 @@ advice(const IbltVerdict *verdict, const IbltParams *params)
 		 8 * params->limbs == IBLT_DEFAULT_KEY_SIZE);
 
 	if (verdict->recommended > most_capacity(params))
-		return pstrdup("No sketch is large enough; compare the table in parts, by ranges of the key.");
+		return pstrdup("Compare the table in parts, by ranges of the key. No sketch is large enough.");
 	return psprintf("Build both sketches with capacity => " UINT64_FORMAT "%s%s. To see what was recovered, use allow_partial => true.",
 					verdict->recommended, plain ? "" : " in their template",
 					verdict->bound <= verdict->capacity
-					? " and another seed: this one was large enough for the estimate"
+					? " and another seed, because this one was large enough for the estimate"
 					: "");
 }
 
@@ -136,7 +136,7 @@ report_incomplete(const IbltVerdict *verdict, const IbltParams *params,
 			(errcode(ERRCODE_IBLT_INCOMPLETE),
 			 errmsg("iblt holds more keys than it can decode: %u recovered, about " UINT64_FORMAT " keys differ",
 					verdict->recovered, verdict->keys),
-			 errdetail("The sketch has capacity %u; with 99 %% certainty at most " UINT64_FORMAT " keys differ. A key with several rows on one side may count more than once.",
+			 errdetail("The sketch has capacity %u. With 99 %% certainty at most " UINT64_FORMAT " keys differ. A key with several rows on one side may count more than once.",
 					   verdict->capacity, verdict->bound),
 			 errhint("%s", advice(verdict, params))));
 }
@@ -169,7 +169,7 @@ materialize(FunctionCallInfo fcinfo, TupleDesc *tupdesc)
 		(rsinfo->allowedModes & SFRM_Materialize) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("iblt_decode called where a set of rows cannot be returned")));
+				 errmsg("set-valued function called in context that cannot accept a set")));
 	old = MemoryContextSwitchTo(rsinfo->econtext->ecxt_per_query_memory);
 	if (get_call_result_type(fcinfo, NULL, tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "iblt_decode must return rows");
@@ -254,7 +254,7 @@ allow_partial_arg(FunctionCallInfo fcinfo, int n)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("allow_partial must not be null"),
-				 errhint("For keys of type boolean, write iblt_decode(s, keytype => NULL::boolean).")));
+				 errhint("Write iblt_decode(s, keytype => NULL::boolean) to decode keys of type boolean.")));
 	return PG_GETARG_BOOL(n);
 }
 
@@ -287,9 +287,9 @@ coder_as_asked(FunctionCallInfo fcinfo, const IbltParams *params)
 			return coder;
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("key is of type %s, the sketch has keys of type %s",
+				 errmsg("key type %s does not match the sketch's key type %s",
 						format_type_be(type), iblt_params_key_type(params)),
-				 errhint("Ask for the type of the sketch's keys.")));
+				 errhint("Decode with the type of the sketch's keys.")));
 	}
 	coder = iblt_key_coder(type, CurrentMemoryContext);
 	iblt_key_set_params(coder, &asked);

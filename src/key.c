@@ -153,12 +153,12 @@ refuse_long_key(int length, int size)
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("key is too long for the iblt"),
-			 errdetail("The key takes %d bytes; the sketch keeps keys of up to %d.",
+			 errdetail("The key takes %d bytes, and the sketch keeps keys of up to %d bytes.",
 					   length, size),
 			 length <= 8 * IBLT_MAX_LIMBS
-			 ? errhint("Build both sketches with a template such as iblt_new(key_size => %d), or use a hash of the key, iblt_checksum(key), and look the rows up by it.",
+			 ? errhint("Build both sketches with a template such as iblt_new(key_size => %d), or use iblt_checksum(key) as the key and look rows up by it.",
 					   (length + 7) / 8 * 8)
-			 : errhint("Use a hash of the key, iblt_checksum(key), and look the rows up by it.")));
+			 : errhint("Use iblt_checksum(key) as the key and look rows up by it.")));
 }
 
 const uint8 *
@@ -233,7 +233,7 @@ iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
 		iblt_core_compatible(params, &typed) != IBLT_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("key is of type %s, the sketch has keys of type %s",
+				 errmsg("key type %s does not match the sketch's key type %s",
 						iblt_params_key_type(&typed),
 						iblt_params_key_type(params)),
 				 errhint("Cast the key to the type of the sketch's keys.")));
@@ -256,8 +256,8 @@ decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
 	if (isnull || bytes < end)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("a key in the iblt is not of the type it claims"),
-				 errdetail("The claimed type is %s.", format_type_be(coder->type))));
+				 errmsg("key in the iblt does not match its declared type"),
+				 errdetail("The declared type is %s.", format_type_be(coder->type))));
 	return key;
 }
 
@@ -273,8 +273,8 @@ decode_integer(const IbltKeyCoder *coder, int64 integer)
 	if (integer < least || integer > most)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("key " INT64_FORMAT " is out of range for the type asked for",
-						integer),
+				 errmsg("key " INT64_FORMAT " is out of range for type %s",
+						integer, format_type_be(coder->type)),
 				 errhint("Decode with NULL::bigint.")));
 	return coder->type == INT4OID ? Int32GetDatum((int32) integer)
 		: Int16GetDatum((int16) integer);

@@ -188,7 +188,7 @@ iblt_fold(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("iblt cannot be folded to capacity %d",
 						PG_GETARG_INT32(1)),
-				 errdetail("The sketch has capacity %u; folding makes it smaller.",
+				 errdetail("The sketch has capacity %u, and folding only makes a sketch smaller.",
 						   iblt_params_capacity(&sketch.params)),
 				 errhint("Build it with a larger capacity.")));
 	PG_RETURN_DATUM(shrink(&sketch, &params));
@@ -234,7 +234,7 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("iblt has no subtable %d", i),
-				 errhint("Subtables are numbered from 1 to %d, its number of hashes; each can be dropped once.",
+				 errhint("Choose a subtable from 1 to %d that has not been dropped yet.",
 						 params.hashes)));
 	params.subtables &= ~(1U << (i - 1));
 	if (params.subtables == 0)

@@ -22,7 +22,7 @@ refuse_argument(const char *name, int value, int least, int most)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("%s of an iblt cannot be %d", name, value),
-			 errhint("It must be between %d and %d.", least, most)));
+			 errhint("Choose a value between %d and %d.", least, most)));
 }
 
 void
@@ -56,7 +56,7 @@ iblt_params_cells(int capacity, int hashes, double failure)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("failure of an iblt cannot be %g", failure),
-				 errhint("It is a probability between %g and %g.",
+				 errhint("Choose a probability between %g and %g.",
 						 IBLT_MIN_FAILURE, IBLT_MAX_FAILURE)));
 	if (capacity > 0)
 		cells = iblt_core_subtable_cells(capacity, hashes, failure);

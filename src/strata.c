@@ -136,7 +136,7 @@ refuse_argument(const char *name, int value, int least, int most)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("%s of an iblt_strata cannot be %d", name, value),
-			 errhint("It must be between %d and %d.", least, most)));
+			 errhint("Choose a value between %d and %d.", least, most)));
 }
 
 /* ERROR for cells that are no whole number of subtables of an allowed size. */
@@ -149,9 +149,9 @@ refuse_cells(int cells, int hashes)
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("cells of an iblt_strata cannot be %d", cells),
-			 errdetail("A stratum has as many subtables as there are hashes, each of a number of cells that divides 2^24 * 3^2 * 5 * 7."),
-			 errhint("With %d hashes, the next such number is %d.", hashes,
-					 next)));
+			 errdetail("A stratum has one subtable for each hash. The number of cells in a subtable must divide 2^24 * 3^2 * 5 * 7."),
+			 errhint("Use %d cells, the next possible number with %d hashes.",
+					 next, hashes)));
 }
 
 void

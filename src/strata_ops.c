@@ -192,9 +192,9 @@ estimate(IbltStrata *difference)
 	if (result == IBLT_PEEL_INCONSISTENT)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("iblt_strata contradicts itself"),
-				 errdetail("Its cells decode, but to other rows than its header counts or its strata can hold."),
-				 errhint("The value was not made by inserting, deleting and adding; make it anew.")));
+				 errmsg("iblt_strata cells do not match the header"),
+				 errdetail("The cells decode to rows that the header does not count or the strata cannot hold."),
+				 errhint("Build the estimator again. This value was not made by inserting, deleting and adding.")));
 	if (result == IBLT_PEEL_INCOMPLETE && keys == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_IBLT_INCOMPLETE),

@@ -81,8 +81,8 @@ iblt_value_arg(FunctionCallInfo fcinfo, int n, const IbltValueType *type)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s value must not be null", type->name),
-				 errdetail("Without a sketch there is nothing to say about the rows; NULL must not read as \"equal\"."),
-				 errhint("%s never returns NULL; look for the outer join or subquery that does.",
+				 errdetail("Without a sketch nothing is known about the rows. NULL must not be taken for \"equal\"."),
+				 errhint("Look for the outer join or subquery that returns NULL. %s never does.",
 						 type->aggregate)));
 	return PG_GETARG_DATUM(n);
 }
@@ -199,7 +199,7 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 		iblt_ereturn(fcinfo->context,
 					 (errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 					  errmsg("invalid value of type %s", type->name),
-					  errdetail("The text form is one base64 token; this text is not base64."),
+					  errdetail("The text form is base64, and this text is not."),
 					  errhint("Look for a value that was cut short or changed on its way.")));
 	SET_VARSIZE(value, VARHDRSZ + size);
 	status = type->validate((uint8 *) VARDATA(value), size);

@@ -114,10 +114,10 @@ refuse_array_of_arrays(IbltCodec *codec)
 	if (!OidIsValid(get_array_type(codec->element->base)))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("an array whose elements are domains over arrays cannot be a key"),
+				 errmsg("array of domains over arrays cannot be a key"),
 				 errdetail("The array has elements of type %s.",
 						   format_type_be(codec->element->type)),
-				 errhint("Use the array as text, key::text, or a hash of it, iblt_checksum(key), as the key.")));
+				 errhint("Use key::text or iblt_checksum(key) as the key.")));
 }
 
 static void
@@ -126,7 +126,7 @@ refuse_unknown_record(IbltCodec *codec)
 	if (codec->base == RECORDOID)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("the columns of a record in the key are not known"),
+				 errmsg("columns of a record in the key are unknown"),
 				 errdetail("The record is null, or an element of an empty array."),
 				 errhint("Cast it to a named row type, such as NULL::mytype.")));
 }
@@ -136,10 +136,10 @@ refuse_long_description(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("type of the key is too long to describe"),
+			 errmsg("description of the key type is too long"),
 			 errdetail("The names of its columns' types take more than %d bytes.",
 					   IBLT_MAX_DESCRIPTION),
-			 errhint("Use fewer columns, or a hash of the key, iblt_checksum(key), and look the rows up by it.")));
+			 errhint("Use fewer columns, or use iblt_checksum(key) as the key and look rows up by it.")));
 }
 
 static void
@@ -147,10 +147,10 @@ refuse_deep_description(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("rows in the key are nested too deep"),
-			 errdetail("Rows can be nested up to %d deep.",
+			 errmsg("rows in the key are nested too deeply"),
+			 errdetail("Rows can be nested up to %d levels deep.",
 					   IBLT_MAX_DESCRIPTION_DEPTH - 1),
-			 errhint("Use a hash of the key, iblt_checksum(key), and look the rows up by it.")));
+			 errhint("Use iblt_checksum(key) as the key and look rows up by it.")));
 }
 
 /* What is appended at a level of nesting, counted as parse_type counts. */
@@ -208,8 +208,8 @@ describe(IbltCodec *codec, bool with_unknown)
 		if ((unsigned char) out.data[i] < ' ' || out.data[i] == 0x7f)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("a type whose name has a control character cannot be a key"),
-					 errhint("Rename the type, or use the key as text, key::text.")));
+					 errmsg("type whose name contains a control character cannot be a key"),
+					 errhint("Rename the type, or use key::text as the key.")));
 	return out.data;
 }
 
@@ -449,8 +449,8 @@ parse_type(Parser *parser, int32 *typmod)
 		if (!OidIsValid(type))
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_OBJECT),
-					 errmsg("a type description names an array type that does not exist"),
-					 errhint("Arrays of arrays, which domains allow, cannot be decoded.")));
+					 errmsg("array type in the key's type description does not exist"),
+					 errdetail("Arrays of domains over arrays cannot be decoded.")));
 	}
 	return type;
 }

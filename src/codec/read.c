@@ -121,7 +121,7 @@ check_count(IbltCodec *codec, const Reader *content)
 	count = take_int32(&probe);
 	if (count < 0 ||
 		(uint64) count * codec->min_bits > (uint64) bytes_left(&probe) * 8 + 7)
-		malformed("a count is larger than the bytes");
+		malformed("a count is too large for the bytes");
 }
 
 /* Calls the receive function, which must use up all bytes. */
@@ -171,7 +171,7 @@ check_label(IbltCodec *codec, const char *label)
 				(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 				 errmsg("enum type %s has no label \"%s\" in this database",
 						format_type_be(codec->base), label),
-				 errhint("Decode as text, iblt_decode(s), which shows labels as they are except in ranges; or decode where the label exists, or build the sketches with key::text.")));
+				 errhint("Decode as text with iblt_decode(s), which shows any label outside of ranges. Otherwise decode in a database that has the label, or build the sketches with key::text.")));
 }
 
 /* Enum labels, and output text that was written under pinned settings. */
@@ -216,7 +216,7 @@ read_shape(IbltCodec *codec, Reader *content, int *ndim, int *dims, int *lbs)
 			malformed("an array has impossible bounds");
 		n *= (uint64) dims[i];
 		if (n > bytes_left(content))
-			malformed("an array is larger than its bytes");
+			malformed("an array has more elements than bytes");
 	}
 	if ((codec->base == INT2VECTOROID || codec->base == OIDVECTOROID) &&
 		!(*ndim == 0 || (*ndim == 1 && lbs[0] == 0)))
@@ -317,7 +317,7 @@ read_multirange(IbltCodec *codec, Reader *content)
 	RangeType **ranges;
 
 	if (n < 0 || (Size) n > bytes_left(content))
-		malformed("a multirange is larger than its bytes");
+		malformed("a multirange has more ranges than bytes");
 	ranges = palloc(sizeof(RangeType *) * Max(n, 1));
 	for (int i = 0; i < n; i++)
 		ranges[i] = DatumGetRangeTypeP(read_bound(codec, content));
@@ -345,7 +345,7 @@ read_columns(IbltCodec *codec, Reader *content)
 	if (row == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("the columns of an anonymous row type are not known")));
+				 errmsg("columns of an anonymous row type are unknown")));
 	values = palloc0(sizeof(Datum) * Max(row->desc->natts, 1));
 	nulls = palloc(sizeof(bool) * Max(row->desc->natts, 1));
 	memset(nulls, true, row->desc->natts);
@@ -417,7 +417,7 @@ check_typmod(IbltCodec *codec, const uint8 *start, const uint8 *end)
 					   end))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a key in the iblt does not fit type %s",
+				 errmsg("key in the iblt does not fit type %s",
 						format_type_with_typemod(codec->base, codec->typmod)),
 				 errhint("Decode as text, or with a type that has the key's width and precision.")));
 }
@@ -430,7 +430,7 @@ check_value(IbltCodec *codec, Datum value, const uint8 *start,
 	if (!codec->exact)
 		return;
 	if (!is_written_as(codec, value, start, end))
-		malformed("they are not those of the value they stand for");
+		malformed("they are not the canonical form of their value");
 	/* containers hand their typmod on, or use it to tell row types apart */
 	if (codec->typmod >= 0 && codec->kind < IBLT_KIND_OUTPUT)
 		check_typmod(codec, start, end);

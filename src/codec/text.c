@@ -81,7 +81,7 @@ utf8_conversion(void)
 	if (!OidIsValid(function))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("there is no conversion from \"%s\" to \"%s\"",
+				 errmsg("default conversion function for encoding \"%s\" to \"%s\" does not exist",
 						GetDatabaseEncodingName(), "UTF8")));
 	fmgr_info_cxt(function, &conversion, TopMemoryContext);
 	return &conversion;

@@ -86,7 +86,7 @@ no_bytes_error(Oid type)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("values of type %s have no canonical bytes",
+			 errmsg("type %s has no canonical bytes",
 					format_type_be(type)),
 			 errhint("Cast the value to a type that a table column can have.")));
 }
@@ -226,11 +226,11 @@ require_compiled(Oid function, Oid range)
 	if (language != INTERNALlanguageId && language != ClanguageId)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("values of type %s are not read unless the type is asked for",
+				 errmsg("refusing to decode values of untrusted type %s",
 						format_type_be(range)),
-				 errdetail("To read them runs function %s, which need not be a superuser's.",
+				 errdetail("Decoding would call function %s, which need not belong to a superuser.",
 						   format_procedure(function)),
-				 errhint("If you trust the type's owner, name the type: iblt_decode(s, NULL::type).")));
+				 errhint("Name the type if you trust its owner: iblt_decode(s, NULL::type).")));
 }
 
 static void

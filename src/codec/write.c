@@ -100,10 +100,10 @@ check_uniform(IbltCodec *element, char **shape)
 	if (*shape != NULL && !iblt_shape_extends(latest, *shape))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("records of different columns in one array cannot be a key"),
-				 errdetail("An element has columns %s, another one has %s.",
+				 errmsg("array of records with different columns cannot be a key"),
+				 errdetail("One element has columns %s, another one has %s.",
 						   to_server(*shape), to_server(latest)),
-				 errhint("Use the array as text, key::text, or a hash of it, iblt_checksum(key), as the key.")));
+				 errhint("Use key::text or iblt_checksum(key) as the key.")));
 	*shape = pstrdup(latest);
 }
 

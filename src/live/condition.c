@@ -45,8 +45,8 @@
 #include "live/expression.h"
 #include "live/pinned.h"
 
-#define HINT_CONSTANT	"Write it with a constant, as in condition => format('ts > %L', now() - interval '1 hour')."
-#define HINT_SUBQUERY	"Put in what it finds as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."
+#define HINT_CONSTANT	"Use a constant, as in condition => format('ts > %L', now() - interval '1 hour')."
+#define HINT_SUBQUERY	"Use the subquery's result as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."
 #define HINT_TEXT		"Use to_date or to_timestamp with a format."
 #define HINT_VALUE		"Compare the value itself, not its text."
 #define HINT_COLUMN		"Use the columns of the relation."
@@ -407,7 +407,7 @@ check_backslash(const char *text)
 		strcmp(conforming, "on") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("condition has a backslash, and standard_conforming_strings is off"),
+				 errmsg("condition contains a backslash while standard_conforming_strings is off"),
 				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
 }
 

@@ -123,8 +123,8 @@ iblt_kept_arg(FunctionCallInfo fcinfo)
 	if (kept == NULL || kept->value == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("this session keeps no sketch named \"%s\"", name),
-				 errhint("A sketch is kept by iblt_session_keep until the session ends. Behind a pooler that shares sessions, the next query may meet another one.")));
+				 errmsg("kept sketch \"%s\" does not exist in this session", name),
+				 errhint("Call iblt_session_keep in the same session first. Behind a connection pooler the next query may run in another session.")));
 	return kept->value;
 }
 

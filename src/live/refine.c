@@ -115,7 +115,7 @@ iblt_compare_refine(PG_FUNCTION_ARGS)
 	if (coarse.params.kind != evens.params.kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("a sketch and an empty template are no halves of one sketch")));
+				 errmsg("cannot refine a sketch with an empty template")));
 	params = coarse.params;
 	params.subtable_cells *= 2;
 	iblt_check_params(&params);

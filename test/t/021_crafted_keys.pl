@@ -53,7 +53,7 @@ sub read_as
 my $malformed = 'XX001 malformed canonical bytes: ';
 my $early = qr/^${malformed}they end too early$/;
 my $late = qr/^${malformed}a value has bytes after its end$/;
-my $other = qr/^${malformed}they are not those of the value they stand for$/;
+my $other = qr/^${malformed}they are not the canonical form of their value$/;
 
 # An item of these bytes, as the type's.
 foreach my $case (
@@ -67,15 +67,15 @@ foreach my $case (
 	[ 'float8', '7ff8000000000001', $other ],
 	[ 'float8', '7ff8000000000000', 'NaN' ],
 	[ 'numeric', '0002000000000000' . '00010000', $other ],
-	[ 'path', '010fffffff', qr/^${malformed}a count is larger than the bytes$/ ],
-	[ 'varbit', '7fffffff00', qr/^${malformed}a count is larger than the bytes$/ ],
+	[ 'path', '010fffffff', qr/^${malformed}a count is too large for the bytes$/ ],
+	[ 'varbit', '7fffffff00', qr/^${malformed}a count is too large for the bytes$/ ],
 	[ 'int4[]', '00', '{}' ],
 	[ 'int4[]', '01' . '00000001' . '00000001' . '0500000007', '{7}' ],
 	[ 'int4[]', '01' . '00000001' . '00000001' . '050000000700', $late ],
 	[ 'int4[]', '01' . '00000001' . '00000001' . '08000000', $early ],
 	[ 'int4[]', '01' . '00000002' . '00000001' . '0500000007', $early ],
-	[ 'int4[]', '01' . '7fffff00' . '00000001' . '0500000007', qr/^${malformed}an array is larger than its bytes$/ ],
-	[ 'int4[]', '02' . '00010000' . '00000001' . '00010000' . '00000001', qr/^${malformed}an array is larger than its bytes$/ ],
+	[ 'int4[]', '01' . '7fffff00' . '00000001' . '0500000007', qr/^${malformed}an array has more elements than bytes$/ ],
+	[ 'int4[]', '02' . '00010000' . '00000001' . '00010000' . '00000001', qr/^${malformed}an array has more elements than bytes$/ ],
 	[ 'int4[]', '01' . '00000000' . '00000001', qr/^${malformed}an array has impossible bounds$/ ],
 	[ 'int4[]', '01' . '00000001' . '7fffffff' . '00', qr/^${malformed}an array has impossible bounds$/ ],
 	[ 'int4[]', '07' . '0000000100000001' x 7 . '00', qr/^${malformed}an array has too many dimensions$/ ],
@@ -101,7 +101,7 @@ foreach my $case (
 }
 
 # What is behind the key must be padding.
-my $claims = qr/^XX001 a key in the iblt is not of the type it claims$/;
+my $claims = qr/^XX001 key in the iblt does not match its declared type$/;
 is(read_as(q{ROW(7, 'a'::text)}, '(int4,text)'), '(7,a)', 'the type that it has');
 like(read_as(q{ROW(7, 'a'::text)}, '(int4)'), $claims, 'a column more than is claimed');
 like(read_as(q{ROW(7, NULL::text, 8)}, '(int4)'), $claims, 'with a null before it, which looks like padding');

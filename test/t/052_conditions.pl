@@ -43,7 +43,7 @@ $here->safe_psql('postgres', 'INSERT INTO chosen SELECT generate_series(1, 100)'
 	is($session->run("SAVEPOINT s; SELECT count(*) FROM iblt_compare('keyed', $peer, $ago, recheck => 1)"), '', 'a condition with a clock: no difference is reported');
 	like($session->{err}, $refused, 'but an error');
 	like($session->{err}, qr/function now\(\) is not immutable$/m, 'that names the function');
-	like($session->{err}, qr/^HINT:  Write it with a constant, as in condition => format\('ts > %L', now\(\) - interval '1 hour'\)\.$/m, 'and shows how to write it with a constant');
+	like($session->{err}, qr/^HINT:  Use a constant, as in condition => format\('ts > %L', now\(\) - interval '1 hour'\)\.$/m, 'and shows how to write it with a constant');
 	$session->run("ROLLBACK TO s; SELECT count(*) FROM iblt_repair('logged', $peer, 'pull', $ago, apply => true)");
 	like($session->{err}, $refused, 'a repair with it is an error');
 	$session->run('COMMIT');
@@ -58,7 +58,7 @@ $here->safe_psql('postgres', 'INSERT INTO chosen SELECT generate_series(1, 100)'
 	my $in = "condition => 'id IN (SELECT id FROM public.chosen)'";
 	refusal('a subquery', "iblt_repair('plain', $peer, 'pull', $in, apply => true)", qr/${refused}it has a subquery$/m);
 	is($here->safe_psql('postgres', 'SELECT count(*) FROM plain'), '300', 'deletes no row that is the same on both sides');
-	refusal('with a hint', "iblt_compare('plain', $peer, $in)", qr/HINT:  Put in what it finds as a constant, as in condition => format\('id = ANY \(%L\)', ARRAY\(SELECT id FROM chosen\)\)\./);
+	refusal('with a hint', "iblt_compare('plain', $peer, $in)", qr/HINT:  Use the subquery's result as a constant, as in condition => format\('id = ANY \(%L\)', ARRAY\(SELECT id FROM chosen\)\)\./);
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('plain', $peer, condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen)));
 		SELECT rows_here, rows_there FROM iblt_compare_stats()"), "0\n100|100", 'which works');
 }
@@ -245,7 +245,7 @@ both('ALTER DATABASE postgres RESET enable_seqscan; DROP TABLE tagged');
 	my $off = literal($there->connstr('postgres') . " options='-c standard_conforming_strings=off -c escape_string_warning=off'");
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('x', $off, condition => 'name = ''today''')"), '0', 'standard_conforming_strings = off there is no matter');
 	like(failure("SELECT * FROM iblt_compare('x', $off, condition => \$q\$name ~ '\\d'\$q\$)"),
-		qr/0A000: on the peer: condition has a backslash, and standard_conforming_strings is off/, 'unless the condition has a backslash');
+		qr/0A000: on the peer: condition contains a backslash while standard_conforming_strings is off/, 'unless the condition has a backslash');
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('x', $peer, condition => \$q\$name ~ '\\d'\$q\$);
 		SELECT rows_here, rows_there FROM iblt_compare_stats()"), "0\n120|120", 'off here is no matter at all');
 }
