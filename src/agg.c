@@ -3,10 +3,10 @@
  * agg.c
  *	  The aggregates iblt_agg and iblt_sum.
  *
- * The state of a group is the value it will return, with a view upon it in
- * front: one allocation of the value's size and some 350 bytes, whatever the
- * number of rows.  Everything is exact arithmetic in a field, so the result
- * does not depend on the order of rows or on how workers share them.
+ * The state of a group is the value that the aggregate will return, behind a
+ * view of it.  It takes one allocation of the value's size and some 350 bytes,
+ * whatever the number of rows.  The arithmetic is exact, in a field.  So the
+ * result does not depend on the order of rows or on how workers share them.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,18 +19,19 @@
 #include "core/row.h"
 #include "core/sums.h"
 
-/* The state of one group; the sketch's bytes follow. */
+/* The state of one group.  The sketch's bytes follow. */
 typedef struct IbltAggState
 {
 	IbltSketch	sketch;
-	uint64		version;		/* of site and coder when last checked */
+	uint64		version;		/* of site and coder at the last check */
 	const IbltRowAdder *adder;	/* for a plain sketch, or NULL */
-	bool		queued;			/* it is large: rows go by way of the queue */
-	bool		inserted;		/* rows were inserted, without a look at counts */
-	IbltQueue	queue;			/* there only if queued */
+	bool		queued;			/* large enough for rows to go through the
+								 * queue */
+	bool		inserted;		/* rows were inserted without checking counts */
+	IbltQueue	queue;			/* exists only if queued */
 } IbltAggState;
 
-/* An empty state for these parameters, for as long as the group lives. */
+/* An empty state for these parameters that lives as long as the group. */
 static IbltAggState *
 state_make(const IbltParams *params, MemoryContext context)
 {
@@ -42,7 +43,7 @@ state_make(const IbltParams *params, MemoryContext context)
 	queued = iblt_core_size(params) >= IBLT_QUEUE_MIN_SIZE;
 	head = MAXALIGN(queued ? sizeof(IbltAggState)
 					: offsetof(IbltAggState, queue));
-	/* a sketch of the largest size fits a value, but not with this in front */
+	/* the largest sketch fits in a value, but not with this in front */
 	state = MemoryContextAllocExtended(context,
 									   head + iblt_core_size(params),
 									   MCXT_ALLOC_HUGE);
@@ -57,9 +58,9 @@ state_make(const IbltParams *params, MemoryContext context)
 }
 
 /*
- * The state's sketch with all rows in its cells.  ERROR if a count wrapped while
- * they were inserted one by one: such a state has no rows but its group's, so
- * that this can be seen.
+ * The state's sketch with all rows in its cells.  ERROR if a count wrapped
+ * while rows were inserted one by one.  This can be seen because the state
+ * holds no rows but its group's.
  */
 static const IbltSketch *
 state_sketch(IbltAggState *state)
@@ -71,7 +72,7 @@ state_sketch(IbltAggState *state)
 	return &state->sketch;
 }
 
-/* The sealed value of a state, which may go on. */
+/* The sealed value of a state.  The state can still be used. */
 static struct varlena *
 state_value(IbltAggState *state)
 {
@@ -82,7 +83,10 @@ state_value(IbltAggState *state)
 	return value;
 }
 
-/* sketch +/- into the state; an untyped state takes the other's key type. */
+/*
+ * Adds a sketch to the state, or subtracts it.  An untyped state takes the key
+ * type of the sketch.
+ */
 static IbltAggState *
 state_add(IbltAggState *state, const IbltSketch *sketch, int sign,
 		  MemoryContext context)
@@ -99,7 +103,7 @@ state_add(IbltAggState *state, const IbltSketch *sketch, int sign,
 	return state;
 }
 
-/* The parameters that iblt_agg's third argument stands for. */
+/* The parameters that the third argument of iblt_agg stands for. */
 static void
 agg_params(IbltStrataParams *params, IbltThirdArgument third, Datum value)
 {
@@ -119,8 +123,8 @@ agg_params(IbltStrataParams *params, IbltThirdArgument third, Datum value)
 static const IbltAggKind kind_agg = {"iblt_agg", agg_params};
 
 /*
- * The state to put this row in: a new one for the group's first row, else the
- * group's, whose parameters must be what this row asks for.
+ * The state for this row.  The first row of a group gets a new one.  For a
+ * later row, ERROR unless the state's parameters are those of the row.
  */
 static IbltAggState *
 state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
@@ -137,7 +141,7 @@ state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 	return state;
 }
 
-/* A key and its checksum into a state. */
+/* Adds a key and its checksum to a state. */
 static pg_attribute_always_inline IbltStatus
 state_insert(IbltAggState *state, const uint8 *key, uint64 y)
 {
@@ -149,8 +153,8 @@ state_insert(IbltAggState *state, const uint8 *key, uint64 y)
 }
 
 /*
- * The common case, inlined and with nothing to look up: an integer key, and a
- * state that is in step.  False, with nothing done, for any other.
+ * The common case, inlined and without lookups: an integer key, and a state in
+ * step with its site.  Returns false, with nothing done, in all other cases.
  */
 static pg_attribute_always_inline bool
 add_integer(FunctionCallInfo fcinfo)
@@ -172,7 +176,7 @@ add_integer(FunctionCallInfo fcinfo)
 	return state_insert(state, key, (uint64) PG_GETARG_INT64(2)) == IBLT_OK;
 }
 
-/* A row in (sign +1) or out again (sign -1). */
+/* Adds a row (sign +1) or removes it (sign -1). */
 static pg_attribute_always_inline Datum
 transition(FunctionCallInfo fcinfo, int sign)
 {
@@ -244,7 +248,7 @@ iblt_agg_final(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_agg_serial);
 
-/* iblt_agg_serial(internal) -> bytea: the value's bytes; NULL if unknown */
+/* iblt_agg_serial(internal) -> bytea: the value's bytes, or NULL if unknown */
 Datum
 iblt_agg_serial(PG_FUNCTION_ARGS)
 {
@@ -292,7 +296,7 @@ iblt_agg_combine(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(state);
 }
 
-/* A sketch in (sign +1) or out again (sign -1). */
+/* Adds a sketch (sign +1) or removes it (sign -1). */
 static Datum
 sum_transition(FunctionCallInfo fcinfo, int sign)
 {

@@ -32,8 +32,8 @@ iblt_agg_context(FunctionCallInfo fcinfo)
 }
 
 /*
- * The Aggref being worked on.  PostgreSQL does not tell it to serialization
- * functions; they are found by their call structure.
+ * The Aggref that is being evaluated.  PostgreSQL does not pass it to
+ * serialization functions, which are found by their call structure.
  */
 static Aggref *
 current_aggref(FunctionCallInfo fcinfo)
@@ -64,8 +64,8 @@ has_final_function(Oid aggregate, Oid final)
 }
 
 /*
- * Argument n of the window's calls of the aggregate, if they agree on it:
- * PostgreSQL does not tell which of them a final function is called for.
+ * Argument n of the window's calls of the aggregate if all calls agree on it.
+ * PostgreSQL does not tell a final function which of them it is called for.
  */
 static Expr *
 window_argument(FunctionCallInfo fcinfo, int n)
@@ -126,7 +126,7 @@ iblt_agg_argument_value(FunctionCallInfo fcinfo, Expr *argument,
 	if (argument == NULL || contain_var_clause((Node *) argument) ||
 		contain_subplans((Node *) argument))
 		return false;
-	/* without the plan as parent, nothing is compiled for each empty group */
+	/* without the plan as parent, no code is compiled for each empty group */
 	state = ExecInitExpr(argument, NULL);
 	*value = ExecEvalExprSwitchContext(state, plan->ps_ExprContext, isnull);
 	return true;

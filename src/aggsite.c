@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * aggsite.c
- *	  The call sites of the aggregates over rows, and their parameters where
- *	  there was no row.
+ *	  The call sites of the aggregates over rows, and the parameters of groups
+ *	  without rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +42,7 @@ params_from_third(IbltStrataParams *params, const IbltAggKind *kind,
 	kind->params(params, third, value);
 }
 
-/* Which form of the aggregate is it, given the third argument's type? */
+/* Which form of the aggregate is called, given the third argument's type? */
 static IbltThirdArgument
 third_argument(Oid type)
 {
@@ -50,7 +50,7 @@ third_argument(Oid type)
 		: type == INT4OID ? IBLT_THIRD_CAPACITY : IBLT_THIRD_TEMPLATE;
 }
 
-/* The same by argument n of the support function. */
+/* The same for argument n of the support function. */
 static IbltThirdArgument
 third_of_call(FunctionCallInfo fcinfo, int n)
 {
@@ -59,8 +59,8 @@ third_of_call(FunctionCallInfo fcinfo, int n)
 }
 
 /*
- * ERROR for a key that reads as a column and is meant as a row: with a constant
- * for a checksum, nothing else would tell rows apart.
+ * ERROR for a key that is a column but may be meant as a row.  With a constant
+ * checksum, nothing else would tell rows apart.
  */
 static void
 refuse_ambiguous_key(FunctionCallInfo fcinfo)
@@ -79,7 +79,7 @@ refuse_ambiguous_key(FunctionCallInfo fcinfo)
 		Var		   *var = (Var *) key;
 		RangeTblEntry *rte;
 
-		/* the syntactic relation, which the planner keeps */
+		/* the relation in the query, which the planner keeps */
 		if (var->varnosyn < 1 || var->varattnosyn < 1 ||
 			(int) var->varnosyn > list_length(estate->es_range_table))
 			return;
@@ -87,7 +87,7 @@ refuse_ambiguous_key(FunctionCallInfo fcinfo)
 		if (iblt_has_column_of_its_name(rte, var->varattnosyn))
 			iblt_refuse_column_of_its_name(rte, "key");
 	}
-	/* the planner may have put an expression in the place of a column */
+	/* the planner may have replaced the column by an expression */
 	foreach(lc, estate->es_range_table)
 	{
 		RangeTblEntry *rte = lfirst(lc);
@@ -104,7 +104,7 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	IbltAggSite *site = MemoryContextAllocZero(context, sizeof *site);
 	Oid			key_type = get_fn_expr_argtype(fcinfo->flinfo, 1);
 
-	/* all is checked before any state is trusted */
+	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
 	if (!OidIsValid(key_type))
 		ereport(ERROR,
@@ -120,7 +120,7 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	return site;
 }
 
-/* Keeps a copy of a template and its parameters, if it is not the last one. */
+/* Keeps a copy of a template and its parameters, unless it is the last one. */
 static void
 see_template(IbltAggSite *site, Datum value, MemoryContext context)
 {
@@ -162,7 +162,7 @@ iblt_agg_site_see_third(IbltAggSite *site, FunctionCallInfo fcinfo)
 	site->has_params = true;
 }
 
-/* The coder of keys that no row has shown, or NULL if that takes a row. */
+/* A coder of keys when there was no row, or NULL if it needs one. */
 static IbltKeyCoder *
 coder_without_row(FunctionCallInfo fcinfo, Oid type)
 {
@@ -182,9 +182,9 @@ coder_without_row(FunctionCallInfo fcinfo, Oid type)
 }
 
 /*
- * Where there was no row.  When the key's type cannot be known, the parameters
- * are untyped, and go with any type of key.  False if the third argument takes
- * a row to know.
+ * The parameters when there was no row.  If the key's type cannot be known,
+ * the parameters are untyped and match any type of key.  False if the third
+ * argument depends on a row.
  */
 static bool
 params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,

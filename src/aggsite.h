@@ -2,11 +2,11 @@
  *
  * aggsite.h
  *	  The call sites of the aggregates over rows (key, checksum), iblt_agg and
- *	  iblt_strata_agg: how keys become bytes, and which parameters a group's
- *	  sketch has.
+ *	  iblt_strata_agg.  A call site turns keys into bytes and decides which
+ *	  parameters a group's sketch has.
  *
- * Arguments that do not vary between rows (capacity, template) are those of
- * the group's first row; later rows are checked against it.
+ * Arguments that do not vary between rows (capacity, template) are taken from
+ * the first row of the group.  Later rows are checked against it.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,14 +28,14 @@ typedef enum IbltThirdArgument
 	IBLT_THIRD_TEMPLATE
 } IbltThirdArgument;
 
-/* What one of these aggregates has of its own. */
+/* What distinguishes one of these aggregates. */
 typedef struct IbltAggKind
 {
 	const char *name;			/* of the aggregate */
 
 	/*
 	 * The parameters that the third argument, which is not NULL, stands for.
-	 * iblt_agg uses those of a table only.
+	 * iblt_agg uses only those of a table.
 	 */
 	void		(*params) (IbltStrataParams *params, IbltThirdArgument third,
 						   Datum value);
@@ -56,15 +56,15 @@ typedef struct IbltAggSite
 	uint64		integer;		/* the last key, if it is an integer */
 } IbltAggSite;
 
-/* Sets up fn_extra at the first row. */
+/* Sets fn_extra up at the first row. */
 extern IbltAggSite *iblt_agg_site_make(FunctionCallInfo fcinfo,
 									   const IbltAggKind *kind);
 
-/* Brings the site's parameters up to date with this row's third argument. */
+/* Updates the site's parameters from this row's third argument. */
 extern void iblt_agg_site_see_third(IbltAggSite *site,
 									FunctionCallInfo fcinfo);
 
-/* ERROR for a row whose key, or else its checksum, is NULL. */
+/* ERROR for a row with a NULL key, or else a NULL checksum. */
 extern void iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null);
 
 /* The parameters of a group without rows. */
@@ -73,16 +73,16 @@ extern void iblt_agg_empty_params(IbltStrataParams *params,
 								  const IbltAggKind *kind);
 
 /*
- * The same for a worker that saw no row, in the serialization function.  It
- * speaks for the aggregate all the same: the finishing step can no longer see
- * the arguments, so the worker evaluates them.  False if they are not known,
- * or if the aggregate has not got them.
+ * The same for a worker that saw no row, in the serialization function.  The
+ * worker evaluates the arguments for the whole aggregate, because the final
+ * step can no longer see them.  False if they are not known, or if the
+ * aggregate does not have them.
  */
 extern bool iblt_agg_partial_params(IbltStrataParams *params,
 									FunctionCallInfo fcinfo,
 									const IbltAggKind *kind);
 
-/* The call site of a transition function, ready for this row. */
+/* The call site of a transition function, prepared for this row. */
 static inline IbltAggSite *
 iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
@@ -98,8 +98,8 @@ iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 }
 
 /*
- * The eight bytes of an integer key; NULL for any other, which is then in the
- * coder.  The common integers are spared a call.
+ * The eight bytes of an integer key.  NULL for any other key, which is then in
+ * the coder.  Common integers are encoded without a call.
  */
 static inline const uint8 *
 iblt_agg_site_key(IbltAggSite *site, Datum key)
@@ -121,8 +121,9 @@ iblt_agg_site_key(IbltAggSite *site, Datum key)
 }
 
 /*
- * Is a state of this version, which got this key, in step with the site?  Else
- * it is to be made or checked, and gets iblt_agg_site_version.
+ * Is a state of this version, which got this key, in step with the site?  If
+ * not, the caller makes or checks the state and gives it
+ * iblt_agg_site_version.
  */
 static inline uint64
 iblt_agg_site_version(const IbltAggSite *site)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ambiguous.c
- *	  Columns that bear the name of their relation.
+ *	  Columns that have the name of their relation.
  *
  *-------------------------------------------------------------------------
  */

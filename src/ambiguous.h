@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * ambiguous.h
- *	  Columns that bear the name of their relation.
+ *	  Columns that have the name of their relation.
  *
- * SQL reads a bare name t as a column t where there is one, and only else as
- * the row of a relation t.  One column in place of the row would make
- * different tables read as equal.
+ * SQL reads a bare name t as a column t if there is one, and otherwise as the
+ * row of a relation t.  If one column takes the place of the row, different
+ * tables read as equal.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,12 +15,15 @@
 #include "nodes/parsenodes.h"
 
 /*
- * Whether a relation of a query goes by the name of its column n, or of any of
- * its columns (n = 0).  False for a relation of one column, which is the row.
+ * Does a relation of a query have the name of its column n, or of any of its
+ * columns (n = 0)?  False for a relation of one column, which is the row.
  */
 extern bool iblt_has_column_of_its_name(const RangeTblEntry *rte, int n);
 
-/* ERROR for such a column where the row may be meant; role: "checksum", "key". */
+/*
+ * ERROR for such a column if the row may be meant.  role is "checksum" or
+ * "key".
+ */
 extern void iblt_refuse_column_of_its_name(const RangeTblEntry *rte,
 										   const char *role);
 

@@ -5,11 +5,11 @@
  *	  two servers.
  *
  * The checksum is XXH3, with a secret made from the seed, over the canonical
- * items of the arguments; codec/codec.h says what those are.  A sole argument of a row type
+ * items of the arguments (codec/codec.h).  A single argument of a row type
  * stands for its columns.
  *
- * Limits: the items of one row fit in 1 GB.  XXH3 is no MAC: who may choose
- * rows and knows the seed can make two of them collide.
+ * Limits: the items of one row fit in 1 GB.  XXH3 is not a MAC.  Someone who
+ * knows the seed and can choose rows can make two of them collide.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,15 +27,15 @@
 #include "core/secret.h"
 #include "prefetch.h"
 
-/* A buffer that a huge row has made larger than this is given back. */
+/* A buffer that a huge row has made larger than this is freed. */
 #define KEEP_BUFFER		(1024 * 1024)
 
-/* How a call's arguments are to be read. */
+/* How to read the arguments of a call. */
 typedef enum CallMode
 {
 	CALL_ARGS,					/* each argument is a column */
-	CALL_ROW,					/* a sole row: its columns */
-	CALL_LITERAL,				/* a sole literal without a type */
+	CALL_ROW,					/* one row: its columns */
+	CALL_LITERAL,				/* one literal without a type */
 	CALL_ARRAY					/* VARIADIC array: each element is a column */
 } CallMode;
 
@@ -79,7 +79,7 @@ set_seed(CallState *state, uint64 seed)
 	state->seed = seed;
 }
 
-/* Finds the codecs of the arguments from first on, once for a call site. */
+/* Finds the codecs of the arguments from first on, once per call site. */
 static CallState *
 make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 {
@@ -122,8 +122,8 @@ make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 }
 
 /*
- * The columns of a row.  A NULL in place of the row gets bytes that no list of
- * items begins with, so that it differs from every row.
+ * The columns of a row.  A NULL row gets bytes that do not begin any list of
+ * items, so that it differs from every row.
  */
 static void
 append_row(StringInfo buf, IbltCodec *codec, Datum row, bool isnull)
@@ -136,7 +136,7 @@ append_row(StringInfo buf, IbltCodec *codec, Datum row, bool isnull)
 		iblt_codec_append_columns(buf, codec, row);
 }
 
-/* The elements of a VARIADIC array, as if they had been listed. */
+/* The elements of a VARIADIC array, as if they were separate arguments. */
 static void
 append_variadic(StringInfo buf, CallState *state, Datum value)
 {
@@ -222,7 +222,7 @@ checksum(FunctionCallInfo fcinfo, int first, uint64 seed)
 	return Int64GetDatum((int64) result);
 }
 
-/* iblt_checksum(VARIADIC "any") RETURNS bigint; never NULL. */
+/* iblt_checksum(VARIADIC "any") RETURNS bigint.  Never NULL. */
 Datum
 iblt_checksum(PG_FUNCTION_ARGS)
 {

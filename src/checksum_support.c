@@ -3,12 +3,13 @@
  * checksum_support.c
  *	  Planner support for iblt_checksum.
  *
- * iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), which saves making
- * a row value of each row.
+ * iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), so that no row
+ * value is built for each row.
  *
- * SQL reads iblt_checksum(t) as a column t where there is one, and only else
- * as the row of t.  One column in place of a row would make different tables
- * read as equal, so a sole argument that could be meant either way is an error.
+ * SQL reads iblt_checksum(t) as a column t if there is one, and otherwise as
+ * the row of t.  If one column takes the place of the row, different tables
+ * read as equal.  So a single argument that could be meant either way is an
+ * ERROR.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,7 +32,7 @@
 
 PG_FUNCTION_INFO_V1(iblt_checksum_support);
 
-/* Whether a join tree holds anything but inner joins. */
+/* Does a join tree hold anything but inner joins? */
 static bool
 has_other_joins(Node *node)
 {
@@ -57,9 +58,9 @@ has_other_joins(Node *node)
 }
 
 /*
- * Whether a whole-row variable is a row of a table that no join can replace
- * by NULL, and that no grouping set can.  Its type must be the table's:
- * constraints are simplified before their variables point to the right table.
+ * Is a whole-row variable a row of a table that no join and no grouping set
+ * can replace by NULL?  Its type must be the table's, because constraints are
+ * simplified before their variables point to the right table.
  */
 static bool
 is_plain_row(PlannerInfo *root, Var *var)
@@ -87,8 +88,8 @@ is_plain_row(PlannerInfo *root, Var *var)
 }
 
 /*
- * The columns of a whole-row variable as variables, NIL if they would not say
- * the same.  The planner holds a lock on the table.
+ * The columns of a whole-row variable as variables, or NIL if their checksum
+ * would differ.  The planner holds a lock on the table.
  */
 static List *
 columns_of_table(PlannerInfo *root, Var *var)
@@ -120,8 +121,8 @@ columns_of_table(PlannerInfo *root, Var *var)
 }
 
 /*
- * Whether a type is the row type of a table or view of the query.  Only then a
- * plan is made anew when the type changes.
+ * Is a type the row type of a table or view of the query?  Only then is the
+ * plan replaced when the type changes.
  */
 static bool
 is_type_of_relation(PlannerInfo *root, Oid type)
@@ -143,8 +144,8 @@ is_type_of_relation(PlannerInfo *root, Oid type)
 }
 
 /*
- * The fields of a row constructor, NIL if they would not say the same.  One
- * of a named type has fields for the type's dropped columns too.
+ * The fields of a row constructor, or NIL if their checksum would differ.  A
+ * constructor of a named type has fields for the type's dropped columns too.
  */
 static List *
 fields_of_row(PlannerInfo *root, RowExpr *row)
@@ -171,7 +172,7 @@ fields_of_row(PlannerInfo *root, RowExpr *row)
 	return fields;
 }
 
-/* Whether a relation is a leaf of a join tree. */
+/* Is a relation a leaf of a join tree? */
 static bool
 is_in_join_tree(Node *node, int index)
 {
@@ -193,8 +194,8 @@ is_in_join_tree(Node *node, int index)
 }
 
 /*
- * Whether the planner has by now put expressions in the place of a relation's
- * columns, so that an argument no longer tells that it was one of them.
+ * Has the planner already replaced a relation's columns by expressions?  Then
+ * an argument no longer shows that it was one of these columns.
  */
 static bool
 is_dissolved(PlannerInfo *root, const RangeTblEntry *rte, int index)
@@ -205,9 +206,10 @@ is_dissolved(PlannerInfo *root, const RangeTblEntry *rte, int index)
 }
 
 /*
- * The relation whose column of its own name an argument is, or NULL.  Where the
- * argument may have been a column of a dissolved relation, that is taken for
- * granted if such a relation has one.
+ * The relation that has the same name as the argument, which is a column of
+ * it, or NULL.  If the planner may have dissolved the relation of the
+ * argument, and a dissolved relation has a column of its own name, the
+ * argument is taken for that column.
  */
 static const RangeTblEntry *
 ambiguous_relation(PlannerInfo *root, Node *arg)
@@ -242,13 +244,13 @@ ambiguous_relation(PlannerInfo *root, Node *arg)
 	return NULL;
 }
 
-/* The columns that a sole row argument can be replaced by, or NIL. */
+/* The columns that can replace a single row argument, or NIL. */
 static List *
 columns_of_argument(PlannerInfo *root, Node *arg)
 {
 	List	   *columns = NIL;
 
-	/* a grouping set can make a grouped row, but not its columns, NULL */
+	/* a grouping set can make a grouped row NULL, but not its columns */
 	if (root != NULL && root->parse->groupingSets != NIL)
 		return NIL;
 	if (IsA(arg, RowExpr))
@@ -256,7 +258,7 @@ columns_of_argument(PlannerInfo *root, Node *arg)
 	else if (IsA(arg, Var))
 		columns = columns_of_table(root, (Var *) arg);
 
-	/* as a sole argument these would be read in another way, or refused */
+	/* as a single argument these would be read in another way, or refused */
 	if (list_length(columns) == 1)
 	{
 		Oid			type = exprType(linitial(columns));
@@ -268,7 +270,7 @@ columns_of_argument(PlannerInfo *root, Node *arg)
 	return columns;
 }
 
-/* ERROR if a sole argument reads as a column and may be meant as a row. */
+/* ERROR if a single argument is a column and may be meant as a row. */
 static void
 refuse_ambiguous(PlannerInfo *root, Node *arg)
 {
@@ -284,9 +286,9 @@ refuse_ambiguous(PlannerInfo *root, Node *arg)
 }
 
 /*
- * Planner support: iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), which
- * saves making a row value of each row.  Done only where the result is the
- * same; a call can have FUNC_MAX_ARGS arguments.
+ * Planner support: iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), so
+ * that no row value is built for each row.  Done only if the result is the
+ * same.  A call can have at most FUNC_MAX_ARGS arguments.
  */
 Datum
 iblt_checksum_support(PG_FUNCTION_ARGS)

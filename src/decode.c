@@ -3,8 +3,8 @@
  * decode.c
  *	  iblt_decode and iblt_decode_status: the keys that a sketch holds.
  *
- * An incomplete decoding never looks like a complete one: it is an ERROR with
- * an SQLSTATE of its own, or with allow_partial a WARNING beside the rows.
+ * An incomplete decoding never looks like a complete one.  It is an ERROR with
+ * its own SQLSTATE, or with allow_partial a WARNING with the rows.
  *
  *-------------------------------------------------------------------------
  */
@@ -44,14 +44,14 @@ iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry)
 	return iblt_core_peel_next(decoding->peeler, entry);
 }
 
-/* An estimate, or a bound of it, as a whole number. */
+/* Converts an estimate, or a bound of it, to a whole number. */
 static uint64
 whole_number(double x)
 {
 	return x < (double) PG_INT64_MAX ? (uint64) rint(x) : PG_INT64_MAX;
 }
 
-/* About how many keys are in a difference, and at most. */
+/* About how many keys are in a difference, and a bound. */
 static uint64
 estimate_keys(const IbltSketch *sketch, uint64 *bound)
 {
@@ -63,9 +63,9 @@ estimate_keys(const IbltSketch *sketch, uint64 *bound)
 }
 
 /*
- * The capacity for the next try.  A sketch that was large enough by the bound
- * had bad luck with its seed, or the estimate was too low; half as much again
- * then makes another failure unlikely.
+ * The capacity for the next try.  If the sketch was large enough by the bound,
+ * its seed was unlucky or the estimate was too low.  Half as much again then
+ * makes another failure unlikely.
  */
 static uint64
 recommend(const IbltVerdict *verdict)
@@ -84,7 +84,7 @@ iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict)
 {
 	IbltPeelResult result = iblt_core_peel_result(decoding->peeler);
 
-	/* no key is right for sure if not all subtables have the same rows */
+	/* no key is certain if subtables do not have the same rows */
 	if (result == IBLT_PEEL_INCONSISTENT ||
 		(result == IBLT_PEEL_INCOMPLETE &&
 		 iblt_core_sums(&decoding->original) == IBLT_SUMS_CONTRADICT))
@@ -97,7 +97,7 @@ iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict)
 	verdict->recommended = recommend(verdict);
 }
 
-/* The largest capacity that a sketch with these hashes can be asked for. */
+/* The largest capacity of a sketch with these hashes. */
 static uint32
 most_capacity(const IbltParams *params)
 {
@@ -106,7 +106,7 @@ most_capacity(const IbltParams *params)
 			   PG_INT32_MAX);
 }
 
-/* What to do about an incomplete decoding. */
+/* The hint for an incomplete decoding. */
 static char *
 advice(const IbltVerdict *verdict, const IbltParams *params)
 {
@@ -125,8 +125,9 @@ advice(const IbltVerdict *verdict, const IbltParams *params)
 }
 
 /*
- * ERROR, or with allow_partial a WARNING, that there are more keys.  Without
- * any key an empty result would read as "equal", so that is an ERROR always.
+ * ERROR, or with allow_partial a WARNING, that there are more keys.  If no key
+ * was recovered it is always an ERROR, because an empty result would read as
+ * "equal".
  */
 static void
 report_incomplete(const IbltVerdict *verdict, const IbltParams *params,
@@ -147,7 +148,7 @@ iblt_rows_datum(uint64 rows)
 	return Int64GetDatum((int64) Min(rows, PG_INT64_MAX));
 }
 
-/* Names the sides, for a difference a - b. */
+/* Names the sides of a difference a - b. */
 static const char *
 side_name(int32 count)
 {
@@ -155,8 +156,8 @@ side_name(int32 count)
 }
 
 /*
- * Sets up a result to be returned whole.  What materialize mode needs exists
- * as one call only from PostgreSQL 15.
+ * Sets up a result that is returned whole.  Only PostgreSQL 15 and later have
+ * one call for what materialize mode needs.
  */
 static Tuplestorestate *
 materialize(FunctionCallInfo fcinfo, TupleDesc *tupdesc)
@@ -184,8 +185,8 @@ materialize(FunctionCallInfo fcinfo, TupleDesc *tupdesc)
 }
 
 /*
- * Decodes into a tuplestore.  With an output function, keys are shown as text;
- * without one they are of the coder's type.
+ * Decodes into a tuplestore.  With an output function, keys are shown as text.
+ * Without one they are of the coder's type.
  */
 static void
 decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
@@ -217,7 +218,7 @@ decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
 	MemoryContextDelete(row_context);
 }
 
-/* Both forms of iblt_decode; coder is NULL for keys as text. */
+/* Both forms of iblt_decode.  coder is NULL for keys as text. */
 static void
 decode(FunctionCallInfo fcinfo, IbltKeyCoder *coder, bool allow_partial)
 {
@@ -269,9 +270,9 @@ iblt_decode(PG_FUNCTION_ARGS)
 }
 
 /*
- * A coder for keys as the caller's type, which must be the sketch's.  A row
- * type the caller leaves open, even in an array, is the one that the sketch
- * describes.
+ * A coder for keys of the caller's type, which must be the sketch's.  If the
+ * caller leaves a row type open, even in an array, it is the one that the
+ * sketch describes.
  */
 static IbltKeyCoder *
 coder_as_asked(FunctionCallInfo fcinfo, const IbltParams *params)

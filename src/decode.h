@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * decode.h
- *	  A sketch decoded key by key, and what is to be said of the result.
+ *	  A sketch decoded key by key, and the verdict on the result.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,10 +10,10 @@
 
 #include "iblt.h"
 
-/* A decoding under way. */
+/* A decoding in progress. */
 typedef struct IbltDecoding
 {
-	IbltSketch	original;		/* as given; not changed */
+	IbltSketch	original;		/* as given, not changed */
 	IbltSketch	work;			/* the copy that is peeled */
 	IbltPeeler *peeler;
 } IbltDecoding;
@@ -25,21 +25,30 @@ typedef struct IbltVerdict
 	uint32		recovered;		/* keys */
 	uint64		rows;			/* estimate of those that differ */
 	uint64		keys;			/* estimate of those that differ */
-	uint64		bound;			/* 99 % certain bound of the keys */
-	uint32		capacity;		/* of the sketch; 0 if it has none */
+	uint64		bound;			/* bound of the keys, with 99 % certainty */
+	uint32		capacity;		/* of the sketch, or 0 if it has none */
 	uint64		recommended;	/* capacity to use */
 } IbltVerdict;
 
-/* Begins to decode decoding->original, which is open, in a copy. */
+/* Begins to decode decoding->original, which is open.  Works on a copy. */
 extern void iblt_decoding_start(IbltDecoding *decoding);
 
-/* The next key; false after the last one.  entry is good until the next call. */
+/*
+ * The next key, or false after the last one.  entry is valid until the next
+ * call.
+ */
 extern bool iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry);
 
-/* Judges a decoding after its last key; ERROR if the sketch is no sketch. */
+/*
+ * Judges a decoding after its last key.  ERROR if header and cells contradict
+ * each other.
+ */
 extern void iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict);
 
-/* A number of rows, which may be that of a sketch added to itself again and again. */
+/*
+ * A number of rows as bigint, or the largest bigint.  A sketch that is added to
+ * itself again and again can exceed it.
+ */
 extern Datum iblt_rows_datum(uint64 rows);
 
 #endif							/* IBLT_DECODE_H */

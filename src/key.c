@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * key.c
- *	  Keys as SQL values, and as the bytes a sketch keeps.
+ *	  Keys as SQL values, and as the bytes that a sketch keeps.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,7 +28,9 @@ coder_alloc(Oid type, IbltKeyKind kind, MemoryContext context)
 	return coder;
 }
 
-/* A coder of canonical keys, whose description has to hold for all of a key. */
+/*
+ * A coder of canonical keys.  Its description must be right for all of a key.
+ */
 static IbltKeyCoder *
 canonical_coder(Oid type, IbltCodec *codec, MemoryContext context)
 {
@@ -65,7 +67,7 @@ iblt_key_coder_for_columns(int ncolumns, const Oid *types,
 						   context);
 }
 
-/* A coder for the keys that a sketch says it has. */
+/* A coder for the keys of a sketch, by the type that the sketch names. */
 static IbltKeyCoder *
 coder_from_params(const IbltParams *params, bool labels_as_text,
 				  MemoryContext context)
@@ -111,7 +113,7 @@ iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n)
 	return coder;
 }
 
-/* An integer of any width, little-endian in 64 bits. */
+/* An integer of any width, as 64 bits in little-endian order. */
 static void
 encode_integer(IbltKeyCoder *coder, Datum key)
 {
@@ -185,7 +187,7 @@ iblt_key_type_changed(const IbltKeyCoder *coder)
 		 coder->generation != iblt_codec_generation());
 }
 
-/* Asks the codec for its description, unless no row type changed since. */
+/* Gets the codec's description, unless no row type has changed since. */
 static void
 refresh_description(IbltKeyCoder *coder)
 {
@@ -193,13 +195,13 @@ refresh_description(IbltKeyCoder *coder)
 
 	if (!iblt_key_type_changed(coder))
 		return;
-	/* before the first key this is no error yet */
+	/* before the first key this is not an error yet */
 	if (coder->bytes.len == 0 && !iblt_codec_is_known(coder->codec))
 		return;
 
 	description = iblt_codec_description(coder->codec);
 	coder->generation = iblt_codec_generation();
-	/* the row type that changed may be another's, and may do so at each row */
+	/* another type may have changed, and may do so at each row */
 	if (coder->description == NULL ||
 		strcmp(description, coder->description) != 0)
 	{
@@ -240,7 +242,9 @@ iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
 	*params = typed;
 }
 
-/* Canonical bytes to a value; all behind the last item must be padding. */
+/*
+ * Canonical bytes to a value.  Everything after the last item must be padding.
+ */
 static Datum
 decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
 {

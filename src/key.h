@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * key.h
- *	  Keys as SQL values, and as the bytes a sketch keeps.
+ *	  Keys as SQL values, and as the bytes that a sketch keeps.
  *
- * smallint, integer and bigint are one kind of key; uuid is another; any other
- * type, or row of types, goes through its canonical bytes (codec/codec.h), padded
- * with zeros to the sketch's key size.
+ * smallint, integer and bigint are one kind of key, and uuid is another.  Any
+ * other type, or row of types, is kept as its canonical bytes (codec/codec.h),
+ * padded with zeros to the sketch's key size.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,12 +20,12 @@
 
 /*
  * Turns keys of one SQL type into bytes and back.  Holds caches and working
- * memory; lives as long as the call site that uses it.
+ * memory, and lives as long as the call site that uses it.
  */
 typedef struct IbltKeyCoder
 {
 	Oid			type;			/* base type of the keys */
-	Oid			asked;			/* as asked for, maybe a domain */
+	Oid			asked;			/* as the caller gave it, maybe a domain */
 	void	   *domain_cache;	/* of domain_check */
 	IbltKeyKind kind;
 	IbltCodec  *codec;			/* of canonical keys */
@@ -33,21 +33,21 @@ typedef struct IbltKeyCoder
 	char	   *description;	/* the key's type in UTF-8, once known */
 	size_t		description_size;
 	uint64		generation;		/* of the codecs when it became known */
-	uint64		version;		/* rises when the description changes */
+	uint64		version;		/* increases when the description changes */
 	MemoryContext context;
 } IbltKeyCoder;
 
 /* A coder for keys of a type, in context. */
 extern IbltKeyCoder *iblt_key_coder(Oid type, MemoryContext context);
 
-/* A coder for anonymous rows whose column types are known beforehand. */
+/* A coder for anonymous rows whose column types are known in advance. */
 extern IbltKeyCoder *iblt_key_coder_for_columns(int ncolumns,
 												const Oid *types,
 												MemoryContext context);
 
 /*
- * A coder for the keys that a typed sketch says it has, in order to show them
- * as text: values of enum types are read as text, for the label need not exist
+ * A coder for the keys that a typed sketch describes, to show them as text.
+ * Values of enum types are read as text, because the label need not exist
  * here.
  */
 extern IbltKeyCoder *iblt_key_coder_for_params(const IbltParams *params,
@@ -59,7 +59,7 @@ extern IbltKeyCoder *iblt_key_coder_as_described(const IbltParams *params,
 
 /*
  * The coder of argument n of a function, kept in fn_extra between calls and
- * renewed should the argument's type change.
+ * replaced if the argument's type changes.
  */
 extern IbltKeyCoder *iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n);
 
@@ -67,28 +67,28 @@ extern IbltKeyCoder *iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n);
 extern void iblt_key_encode(IbltKeyCoder *coder, Datum key);
 
 /*
- * Has the coder's description to be asked for again?  True before the first
- * key, and after a row type may have changed; iblt_key_set_params does it.
+ * Must the coder's description be updated?  True before the first key, and
+ * after a row type may have changed.  iblt_key_set_params updates it.
  */
 extern bool iblt_key_type_changed(const IbltKeyCoder *coder);
 
 /*
- * Completes the encoded key to 8 * limbs bytes and returns it.  ERROR if it is
- * too long.
+ * Pads the encoded key to 8 * limbs bytes and returns it.  ERROR if it is too
+ * long.
  */
 extern const uint8 *iblt_key_padded(IbltKeyCoder *coder, unsigned limbs);
 
 /*
- * Gives an untyped template the coder's type of key; ERROR unless a typed one
- * has it already.  Anonymous rows have a type once a key has been encoded;
- * until then the template stays untyped.  ERROR if that key does not show the
+ * Gives an untyped template the coder's type of key.  ERROR unless a typed one
+ * has it already.  Anonymous rows have a type once a key has been encoded.
+ * Until then the template stays untyped.  ERROR if that key does not show the
  * columns of a row in it.
  */
 extern void iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params);
 
 /*
- * The key that so many limbs of bytes stand for; of type iblt_key_type.  ERROR
- * if that is a domain which does not allow it.
+ * The key that these bytes, limbs words of them, stand for.  Its type is
+ * iblt_key_type.  ERROR if that is a domain that does not allow it.
  */
 extern Datum iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes,
 							 unsigned limbs);

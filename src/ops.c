@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ops.c
- *	  Sketches added, subtracted and compared; rows inserted, deleted and
+ *	  Sketches added, subtracted and compared.  Rows inserted, deleted and
  *	  looked up one at a time.
  *
  *-------------------------------------------------------------------------
@@ -13,7 +13,7 @@
 #include "core/fold.h"
 #include "key.h"
 
-/* Folds an open sketch to subtables of so many cells, if it has more. */
+/* Folds an open sketch to subtables of this many cells, if it has more. */
 static void
 fold_to(IbltSketch *sketch, uint32 cells)
 {
@@ -42,7 +42,7 @@ open_operands(FunctionCallInfo fcinfo, IbltSketch *left, IbltSketch *right)
 	fold_to(right, cells);
 }
 
-/* left + sign * right; an untyped template counts as empty. */
+/* left + sign * right.  An untyped template counts as empty. */
 static Datum
 combine(FunctionCallInfo fcinfo, int sign)
 {
@@ -104,7 +104,7 @@ iblt_negate(PG_FUNCTION_ARGS)
 
 /*
  * Do two sketches hold the same?  Both are sealed, so equal contents are equal
- * bytes; what an untyped template lacks is taken from the other first.
+ * bytes.  What an untyped template lacks is first taken from the other.
  */
 static bool
 same_contents(FunctionCallInfo fcinfo)
@@ -244,7 +244,7 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(shrink(&sketch, &params));
 }
 
-/* ERROR for a NULL key or value: to skip the row would hide it. */
+/* ERROR for a NULL key or value, because skipping the row would hide it. */
 static void
 require_row(FunctionCallInfo fcinfo)
 {
@@ -258,7 +258,7 @@ require_row(FunctionCallInfo fcinfo)
 							i == 1 ? "key" : "value")));
 }
 
-/* A copy of the sketch with one row put in or taken out. */
+/* A copy of the sketch with one row inserted or deleted. */
 static Datum
 change_row(FunctionCallInfo fcinfo, int sign)
 {

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * params.c
- *	  Parameters of sketches: from SQL arguments, in messages, and compared;
- *	  iblt_new and iblt_info.
+ *	  Parameters of sketches: read from SQL arguments, shown in messages, and
+ *	  compared.  iblt_new and iblt_info.
  *
  *-------------------------------------------------------------------------
  */
@@ -138,7 +138,9 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 	IbltParams	typed = *left;
 	IbltStatus	status;
 
-	/* integers and uuids have their own size, whatever a template says */
+	/*
+	 * integers and uuids have their own size, whatever the template's size is
+	 */
 	if (left->kind == IBLT_KEY_UNTYPED && right->kind != IBLT_KEY_UNTYPED)
 	{
 		iblt_params_set_key(&typed, right);

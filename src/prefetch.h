@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * prefetch.h
- *	  Fetching the tuples that a scan is about to come to.
+ *	  Fetches the tuples that a scan will read next.
  *
- * A heap page is filled from its end: a scan meets tuples at descending
- * addresses, one behind the other.  Where the addresses of a column move in
- * small steps, the memory that lies a little further on is fetched in advance.
- * A wrong guess fetches what nobody needs, and never faults.
+ * A heap page is filled from its end, so a scan reads tuples at descending
+ * addresses, one after the other.  If the addresses of a column move in small
+ * steps, memory a little further on is fetched in advance.  A wrong guess
+ * fetches memory that is not needed, and never faults.
  *
  * Measured on an AMD EPYC with the table in shared buffers: 5 to 9 % of a
- * digest.  Nothing is gained where the pages have just been copied from the
+ * digest.  There is no gain if the pages have just been copied from the
  * operating system.
  *
  *-------------------------------------------------------------------------
@@ -20,7 +20,7 @@
 /* How far ahead, in bytes: some eight tuples of 150 bytes. */
 #define IBLT_PREFETCH_AHEAD		1280
 
-/* Steps that tuples on a page can make; longer ones go to another page. */
+/* Steps that tuples on one page can make.  Longer ones go to another page. */
 #define IBLT_PREFETCH_MAX_STEP	1024
 
 #define IBLT_CACHE_LINE			64
@@ -31,7 +31,7 @@ typedef struct IbltTrail
 	uintptr_t	last;
 } IbltTrail;
 
-/* Fetches as much memory as the last step was long, further on. */
+/* Fetches as much memory as the last step was long, further ahead. */
 static inline void
 iblt_prefetch_next(IbltTrail *trail, Datum column)
 {

@@ -3,9 +3,9 @@
  * strata.c
  *	  The type iblt_strata: the strata estimator of the Difference Digest.
  *
- * How many keys differ, from a value that is as small for a billion rows as for
- * ten: exact for up to some tens of differences, and good to some 11 % beyond.
- * The algorithm is in core/strata.h.
+ * It tells how many keys differ, from a value that is as small for a billion
+ * rows as for ten.  The answer is exact up to some tens of differences, and has
+ * an error of some 11 % beyond.  The algorithm is in core/strata.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -139,7 +139,7 @@ refuse_argument(const char *name, int value, int least, int most)
 			 errhint("Choose a value between %d and %d.", least, most)));
 }
 
-/* ERROR for cells that are no whole number of subtables of an allowed size. */
+/* ERROR for cells that do not make whole subtables of an allowed size. */
 static void
 refuse_cells(int cells, int hashes)
 {

@@ -3,9 +3,9 @@
  * strata_agg.c
  *	  The aggregate iblt_strata_agg.
  *
- * As in agg.c, the state of a group is the value it will return with a view
- * upon it in front, and the arithmetic is exact, so that neither the order of
- * rows nor the number of workers shows.
+ * As in agg.c, the state of a group is the value that the aggregate will
+ * return, behind a view of it.  The arithmetic is exact, so the result does
+ * not depend on the order of rows or the number of workers.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,16 +17,16 @@
 #include "aggsite.h"
 #include "core/sums.h"
 
-/* The state of one group; the estimator's bytes follow. */
+/* The state of one group.  The estimator's bytes follow. */
 typedef struct IbltStrataState
 {
 	IbltStrata	strata;
-	uint64		version;		/* of the site when last checked */
+	uint64		version;		/* of the site at the last check */
 } IbltStrataState;
 
 /*
- * ERROR if a count wrapped while rows were inserted one by one.  The state has
- * rows of the group only, so that this can be seen.
+ * ERROR if a count wrapped while rows were inserted one by one.  This can be
+ * seen because the state holds no rows but its group's.
  */
 static const IbltStrata *
 state_strata(const IbltStrataState *state)
@@ -55,7 +55,7 @@ strata_params(IbltStrataParams *params, IbltThirdArgument third, Datum value)
 
 static const IbltAggKind kind_strata = {"iblt_strata_agg", strata_params};
 
-/* An empty state for these parameters, for as long as the group lives. */
+/* An empty state for these parameters that lives as long as the group. */
 static IbltStrataState *
 state_make(const IbltStrataParams *params, MemoryContext context)
 {
@@ -63,7 +63,7 @@ state_make(const IbltStrataParams *params, MemoryContext context)
 	size_t		head = MAXALIGN(sizeof(IbltStrataState));
 
 	iblt_strata_check_params(params);
-	/* the largest fits a value, but not with this in front */
+	/* the largest estimator fits in a value, but not with this in front */
 	state = MemoryContextAllocExtended(context,
 									   head + iblt_core_strata_size(params),
 									   MCXT_ALLOC_HUGE);
@@ -72,7 +72,7 @@ state_make(const IbltStrataParams *params, MemoryContext context)
 	return state;
 }
 
-/* The sealed value of a state, which stays as it is. */
+/* The sealed value of a state, which is not changed. */
 static struct varlena *
 state_value(const IbltStrataState *state)
 {
@@ -94,14 +94,14 @@ empty_value(const IbltStrataParams *params)
 	return value;
 }
 
-/* Adds an estimator; a state without a type of key takes the other's. */
+/* Adds an estimator.  A state without a type of key takes the other's. */
 static IbltStrataState *
 state_add(IbltStrataState *state, const IbltStrata *strata,
 		  MemoryContext context)
 {
 	if (state != NULL)
 		iblt_strata_check_match(&state->strata.params, &strata->params);
-	/* what has no type of key has no rows that could be lost */
+	/* a state without a type of key has no rows that could be lost */
 	if (state == NULL ||
 		state->strata.params.table.kind == IBLT_KEY_UNTYPED)
 		state = state_make(&strata->params, context);
@@ -110,8 +110,8 @@ state_add(IbltStrataState *state, const IbltStrata *strata,
 }
 
 /*
- * The state to put this row in: a new one for the group's first row, else the
- * group's, whose parameters must be what this row asks for.
+ * The state for this row.  The first row of a group gets a new one.  For a
+ * later row, ERROR unless the state's parameters are those of the row.
  */
 static IbltStrataState *
 state_check(IbltStrataState *state, IbltAggSite *site,
@@ -128,7 +128,7 @@ state_check(IbltStrataState *state, IbltAggSite *site,
 	return state;
 }
 
-/* A row in (sign +1) or out again (sign -1). */
+/* Adds a row (sign +1) or removes it (sign -1). */
 static pg_attribute_always_inline Datum
 transition(FunctionCallInfo fcinfo, int sign)
 {
@@ -186,7 +186,10 @@ iblt_strata_agg_final(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_strata_agg_serial);
 
-/* iblt_strata_agg_serial(internal) -> bytea: the value's bytes; NULL if unknown */
+/*
+ * iblt_strata_agg_serial(internal) -> bytea: the value's bytes, or NULL if
+ * unknown
+ */
 Datum
 iblt_strata_agg_serial(PG_FUNCTION_ARGS)
 {

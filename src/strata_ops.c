@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * strata_ops.c
- *	  Estimators added, subtracted and compared; rows inserted and deleted one
- *	  at a time; and the estimate.
+ *	  Estimators added, subtracted and compared.  Rows inserted and deleted one
+ *	  at a time.  The estimate.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,7 +13,7 @@
 #include "key.h"
 
 /*
- * left + sign * right, not sealed.  The result has the key type of the one
+ * left + sign * right, not sealed.  The result has the key type of the operand
  * that has one.
  */
 static struct varlena *
@@ -84,7 +84,7 @@ iblt_strata_negate(PG_FUNCTION_ARGS)
 
 /*
  * Do two estimators hold the same?  Both are sealed, so equal contents are
- * equal bytes; without a type of key there are no contents.
+ * equal bytes.  An estimator without a type of key has no contents.
  */
 static bool
 same_contents(FunctionCallInfo fcinfo)
@@ -122,7 +122,7 @@ iblt_strata_ne(PG_FUNCTION_ARGS)
 
 /* --- one row at a time ------------------------------------------------------ */
 
-/* A copy of the estimator with one row put in or taken out. */
+/* A copy of the estimator with one row inserted or deleted. */
 static Datum
 change_row(FunctionCallInfo fcinfo, int sign)
 {
@@ -175,7 +175,7 @@ iblt_strata_delete(PG_FUNCTION_ARGS)
 
 /* --- the estimate ----------------------------------------------------------- */
 
-/* The keys in a difference, which is used up. */
+/* The number of keys in a difference, which is destroyed. */
 static int64
 estimate(IbltStrata *difference)
 {
@@ -225,7 +225,7 @@ iblt_strata_estimate(PG_FUNCTION_ARGS)
 	{
 		iblt_strata_open_arg(&right, fcinfo, 1);
 		combine(&difference, &left, &right, -1);
-		/* the peeler takes cells as they are sealed */
+		/* the peeler needs sealed cells */
 		iblt_core_strata_seal(&difference);
 	}
 	PG_RETURN_INT64(estimate(&difference));

@@ -12,32 +12,34 @@
 
 #include "core/strata.h"
 
-/* What iblt_strata_new and iblt_strata_agg take when they are not told. */
+/* The defaults of iblt_strata_new and iblt_strata_agg. */
 #define IBLT_DEFAULT_STRATA			32
 #define IBLT_DEFAULT_STRATUM_CELLS	80
 
 /*
- * Opens a view on a datum of type iblt_strata, detoasted if need be.  ERROR if
- * the value is not valid.  The view is good for as long as the datum is.
+ * Opens a view of a datum of type iblt_strata, detoasted if needed.  ERROR if
+ * the value is not valid.  The view is valid as long as the datum is.
  */
 extern void iblt_strata_open(IbltStrata *strata, Datum value);
 
-/* The same for argument n of a function, where NULL is an ERROR as well. */
+/* The same for argument n of a function.  NULL is an ERROR as well. */
 extern void iblt_strata_open_arg(IbltStrata *strata, FunctionCallInfo fcinfo,
 								 int n);
 
-/* ERROR for what the core says of counts when it adds; IBLT_OK passes. */
+/* ERROR if the core found counts out of range.  IBLT_OK passes. */
 extern void iblt_strata_check_counts(IbltStatus status);
 
-/* A new empty value in CurrentMemoryContext, and a view upon it. */
+/* Creates an empty value in CurrentMemoryContext, and a view of it. */
 extern struct varlena *iblt_strata_make(IbltStrata *strata,
 										const IbltStrataParams *params);
 
-/* A copy of an open estimator in CurrentMemoryContext, and a view upon it. */
+/*
+ * Copies an open estimator into CurrentMemoryContext, and opens a view of it.
+ */
 extern struct varlena *iblt_strata_copy(IbltStrata *copy,
 										const IbltStrata *strata);
 
-/* Parameters without a type of key; each is checked, with a hint. */
+/* Makes parameters without a type of key.  Each is checked, with a hint. */
 extern void iblt_strata_params_make(IbltStrataParams *params, int strata,
 									int cells, int hashes, uint64 seed);
 

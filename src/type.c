@@ -3,9 +3,9 @@
  * type.c
  *	  The type iblt: its text and binary forms, its casts, its memory.
  *
- * The bytes of a value are the format of doc/format.md, behind a varlena
- * header.  Whatever comes in from outside (text, binary, bytea, or a stored
- * value handed to a function) goes through iblt_core_open.
+ * A value is a varlena header and the bytes of doc/format.md.  Everything that
+ * comes in from outside (text, binary, bytea, or a stored value passed to a
+ * function) goes through iblt_core_open.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,7 +18,7 @@
 
 PG_MODULE_MAGIC;
 
-/* Ends the query if that was asked for. */
+/* Ends the query if it was cancelled. */
 static void
 process_interrupts(void)
 {
@@ -27,7 +27,9 @@ process_interrupts(void)
 
 extern PGDLLEXPORT void _PG_init(void);
 
-/* The core's long loops, which know nothing of PostgreSQL, can be cancelled. */
+/*
+ * Lets the core's long loops, which do not depend on PostgreSQL, be cancelled.
+ */
 void
 _PG_init(void)
 {

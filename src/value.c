@@ -23,14 +23,14 @@
 #define iblt_ereturn(context, ...)	ereport(ERROR, __VA_ARGS__)
 #endif
 
-/* One message for a bad value, whichever door it came through. */
+/* One message for a bad value, however it came in. */
 #define INVALID_VALUE(type, status) \
 	(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION), \
 	 errmsg("invalid value of type %s", (type)->name), \
 	 errdetail("The value is refused because %s.", \
 			   (type)->status_text(status)))
 
-/* Bytes between two looks for a cancel, whole groups of base64. */
+/* Bytes between two checks for a cancel, whole groups of base64. */
 #define STEP	((size_t) 1 << 20)
 
 struct varlena *
@@ -104,8 +104,8 @@ count_white_space(const char *text, size_t length)
 }
 
 /*
- * The text without white space, which a paste may have put in: the text itself
- * if it has none.
+ * The text without white space, which a copy and paste may have added.  If it
+ * has none, the text itself.
  */
 static char *
 without_white_space(char *text, size_t length)
@@ -137,8 +137,8 @@ without_white_space(char *text, size_t length)
 }
 
 /*
- * From base64 to bytes, of which there is room for 3 for every 4 characters.
- * Returns how many there are, or -1.  Only the last step may be padded.
+ * From base64 to bytes, with room for 3 bytes for every 4 characters.  Returns
+ * the number of bytes, or -1.  Only the last step may be padded.
  */
 static int
 decode_base64(const char *text, size_t length, char *bytes)
@@ -160,7 +160,7 @@ decode_base64(const char *text, size_t length, char *bytes)
 	return size;
 }
 
-/* From bytes to base64, as long as 4 characters for every 3 begun. */
+/* From bytes to base64, 4 characters for every 3 bytes or part of them. */
 static void
 encode_base64(const char *bytes, size_t size, char *text)
 {
@@ -181,7 +181,7 @@ encode_base64(const char *bytes, size_t size, char *text)
 	*text = '\0';
 }
 
-/* From base64; white space in it is passed over. */
+/* Reads base64 and skips white space in it. */
 Datum
 iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 {
@@ -227,11 +227,11 @@ iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
 	PG_RETURN_CSTRING(text);
 }
 
-/* A value from bytes of any origin, or an ERROR. */
+/* Makes a value from bytes of any origin, or raises an ERROR. */
 static Datum
 value_from_bytes(void *bytes, size_t size, const IbltValueType *type)
 {
-	/* a look at the original first: no memory is taken for bad bytes */
+	/* checked in place first, so that no memory is taken for bad bytes */
 	IbltStatus	status = type->validate(bytes, size);
 	struct varlena *value;
 

@@ -2,7 +2,7 @@
  *
  * value.h
  *	  What types whose values are validated bytes have in common: memory, the
- *	  doors through which values come in, and the refusal of what is not one.
+ *	  functions through which values come in, and the refusal of bad values.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,26 +22,27 @@
 typedef struct IbltValueType
 {
 	const char *name;
-	const char *aggregate;		/* that makes its values, and never NULL */
+	const char *aggregate;		/* that makes its values, and never returns
+								 * NULL */
 	/* the one validator, which only reads */
 	IbltStatus	(*validate) (uint8 *bytes, size_t size);
 	const char *(*status_text) (IbltStatus status);
 } IbltValueType;
 
-/* The varlena that is to hold a value of so many bytes. */
+/* Allocates a varlena for a value of this many bytes. */
 extern struct varlena *iblt_value_alloc(size_t size);
 
-/* ERROR for bytes that are no value of the type. */
+/* ERROR for bytes that are not a value of the type. */
 extern void iblt_value_refuse(const IbltValueType *type, IbltStatus status);
 
-/* ERROR for what the core says of counts when it adds; IBLT_OK passes. */
+/* ERROR if the core found counts out of range.  IBLT_OK passes. */
 extern void iblt_value_check_counts(const IbltValueType *type,
 									IbltStatus status);
 
-/* Copies a value's bytes; can be cancelled. */
+/* Copies a value's bytes.  Can be cancelled. */
 extern void iblt_value_copy_bytes(void *to, const void *from, size_t size);
 
-/* Argument n of a function; NULL is an ERROR. */
+/* Argument n of a function.  NULL is an ERROR. */
 extern Datum iblt_value_arg(FunctionCallInfo fcinfo, int n,
 							const IbltValueType *type);
 
@@ -54,7 +55,7 @@ extern Datum iblt_value_recv(FunctionCallInfo fcinfo,
 extern Datum iblt_value_from_bytea(FunctionCallInfo fcinfo,
 								   const IbltValueType *type);
 
-/* The type's send function and cast to bytea: the same bytes. */
+/* The type's send function and cast to bytea, which give the same bytes. */
 extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
 
 /* The row that a function with OUT parameters returns. */

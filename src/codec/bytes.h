@@ -21,15 +21,19 @@ extern void iblt_append_binary(StringInfo buf, const void *data, Size len);
 extern void iblt_append_int32(StringInfo buf, uint32 value);
 
 /*
- * Begins an item whose length is not known yet, with one byte for it.
- * Returns what iblt_item_end must be given.
+ * Begins an item whose length is not known yet, with one byte for it.  Returns
+ * the argument for iblt_item_end.
  */
 extern int	iblt_item_begin(StringInfo buf);
 
-/* Writes the length of the item begun at start, moving it if need be. */
+/*
+ * Writes the length of the item begun at start, and moves the item if needed.
+ */
 extern void iblt_item_end(StringInfo buf, int start);
 
-/* Makes room for so many bytes; ERROR if the buffer cannot have it. */
+/*
+ * Makes room for this many bytes.  ERROR if the buffer cannot grow that far.
+ */
 static pg_attribute_always_inline void
 ensure_room(StringInfo buf, Size room)
 {
@@ -44,7 +48,7 @@ ensure_room(StringInfo buf, Size room)
 	}
 }
 
-/* Writes LEB128(n); the caller has ensured that there are 5 bytes of room. */
+/* Writes LEB128(n).  The caller has made room for 5 bytes. */
 static pg_attribute_always_inline char *
 put_leb128(char *out, uint32 n)
 {
@@ -57,7 +61,7 @@ put_leb128(char *out, uint32 n)
 	return out;
 }
 
-/* These write an integer, the highest byte first, and return what follows it. */
+/* These write an integer, highest byte first, and return the end of it. */
 static pg_attribute_always_inline char *
 put_int16(char *out, uint16 value)
 {

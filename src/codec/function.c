@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * function.c
- *	  Codecs of base types without a kind of their own, whose values are
- *	  written by the type's send function, or by its output function.
+ *	  Codecs of base types that have no kind of their own.  The type's send
+ *	  function writes their values, or else its output function.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,7 @@
 
 /*
  * Built-in types whose bytes hold float8s up to their end, or begin with a
- * count from which the receive function takes memory before it reads on.
+ * count for which the receive function allocates memory before it reads on.
  */
 static const struct
 {
@@ -42,7 +42,7 @@ static const struct
 	{TSQUERYOID, -1, 0, 16},
 };
 
-/* Whether a function is hstore_send of the extension, wherever that lives. */
+/* Is a function hstore_send of the extension, whatever schema it is in? */
 static bool
 is_hstore_send(Oid function)
 {
@@ -66,7 +66,10 @@ is_hstore_send(Oid function)
 	return result;
 }
 
-/* What the send function alone would get wrong, or its inverse be fooled by. */
+/*
+ * Corrects what the send function alone would get wrong, and what could fool
+ * the receive function.
+ */
 static void
 refine_sent_kind(IbltCodec *codec)
 {

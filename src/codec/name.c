@@ -9,12 +9,12 @@
  *		name = [schema "."] typname
  *
  * Types of pg_catalog have no schema, all others have one.  A part is quoted
- * as an SQL identifier unless it is made of a-z, 0-9 and _ and begins with no
- * digit; keywords are not quoted, since they differ between versions.
+ * as an SQL identifier unless it consists of a-z, 0-9 and _ and does not begin
+ * with a digit.  Keywords are not quoted, because they differ between versions.
  *
  * A description may come from an attacker.  It is bounded in length, depth
- * and columns, resolves no name through search_path, runs nothing, and is
- * accepted only in the one spelling that is written here.
+ * and columns.  Reading it resolves no name through search_path and runs
+ * nothing.  Only the spelling that is written here is accepted.
  *
  *-------------------------------------------------------------------------
  */
@@ -107,7 +107,10 @@ append_type_name(StringInfo out, Oid type)
 	ReleaseSysCache(tuple);
 }
 
-/* SQL has such a type through a domain only, and a description names none. */
+/*
+ * SQL has such a type only through a domain, and descriptions do not name
+ * domains.
+ */
 static void
 refuse_array_of_arrays(IbltCodec *codec)
 {
@@ -153,7 +156,10 @@ refuse_deep_description(void)
 			 errhint("Use iblt_checksum(key) as the key and look rows up by it.")));
 }
 
-/* What is appended at a level of nesting, counted as parse_type counts. */
+/*
+ * Appends the description of a type at a level of nesting, counted as
+ * parse_type counts.
+ */
 static void
 append_description(StringInfo out, IbltCodec *codec, int level,
 				   bool with_unknown)
@@ -194,7 +200,7 @@ append_description(StringInfo out, IbltCodec *codec, int level,
 	appendStringInfoChar(out, ')');
 }
 
-/* The same for a whole type; palloc'd. */
+/* The same for a whole type, palloc'd. */
 static char *
 describe(IbltCodec *codec, bool with_unknown)
 {
@@ -220,8 +226,8 @@ iblt_codec_description(IbltCodec *codec)
 }
 
 /*
- * The description with "?" for each record that is not known yet.  It stays in
- * the codec until a row type is looked up again.
+ * The description with "?" for each record that is not known yet.  The codec
+ * keeps it until a row type is looked up again.
  */
 const char *
 iblt_codec_shape(IbltCodec *codec)
@@ -240,7 +246,9 @@ iblt_codec_shape(IbltCodec *codec)
 	return codec->shape;
 }
 
-/* What follows the row that begins at p; quotes may hold parentheses. */
+/*
+ * What follows the row that begins at p.  Quoted names may hold parentheses.
+ */
 static const char *
 after_row(const char *p)
 {
@@ -258,7 +266,7 @@ after_row(const char *p)
 	return p;
 }
 
-/* Does a shape say what an earlier one says, or more where that has "?"? */
+/* Does a shape say the same as an earlier one, or more in place of a "?"? */
 bool
 iblt_shape_extends(const char *shape, const char *earlier)
 {
@@ -349,8 +357,8 @@ next_name(Parser *parser)
 }
 
 /*
- * Looks a type up by schema, NULL for pg_catalog, and name.  Schemas are
- * subject to the user's USAGE privilege, as in a query that names the type.
+ * Looks a type up by schema (NULL for pg_catalog) and name.  The user needs
+ * USAGE on the schema, as in a query that names the type.
  */
 static Oid
 find_type(const char *schema, const char *name)

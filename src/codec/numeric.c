@@ -10,7 +10,7 @@
 #include "codec/bytes.h"
 #include "codec/private.h"
 
-/* The stored form of a numeric, which has been fixed since PostgreSQL 9.1. */
+/* The stored form of a numeric, unchanged since PostgreSQL 9.1. */
 #define NUMERIC_FLAGS		0xC000
 #define NUMERIC_SHORT		0x8000
 #define NUMERIC_SPECIAL		0xC000
@@ -18,7 +18,7 @@
 
 /*
  * Writes weight, sign and display scale as numeric_send does.  Returns how
- * many bytes of the stored form they take; sets *special for NaN and the
+ * many bytes of the stored form they take.  Sets *special for NaN and the
  * infinities, which have no digits.
  */
 static Size

@@ -4,8 +4,8 @@
  *	  What the files of src/codec share: the codec, pinned settings and
  *	  encodings.
  *
- * bytes.c uses none of the other files, text.c only that, and so on:
- * bytes, text and numeric, function, type, name, write, read.
+ * No file uses one that comes later in this list: bytes, text and numeric,
+ * function, type, name, write, read.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,10 +32,10 @@ typedef enum IbltKind
 	IBLT_KIND_INT8,
 	IBLT_KIND_FLOAT4,
 	IBLT_KIND_FLOAT8,
-	IBLT_KIND_FIXED,			/* typlen bytes as they are stored */
+	IBLT_KIND_FIXED,			/* typlen bytes as stored */
 	IBLT_KIND_TIMETZ,
 	IBLT_KIND_INTERVAL,
-	IBLT_KIND_BYTES,			/* a varlena as it is stored */
+	IBLT_KIND_BYTES,			/* a varlena as stored */
 	IBLT_KIND_TEXT,				/* a varlena of server text */
 	IBLT_KIND_NAME,
 	IBLT_KIND_CSTRING,			/* a literal of unknown type */
@@ -52,7 +52,7 @@ typedef enum IbltKind
 	IBLT_KIND_MULTIRANGE
 } IbltKind;
 
-/* The columns of a row type, as they were when last looked up. */
+/* The columns of a row type as of the last lookup. */
 typedef struct IbltRow
 {
 	Oid			type;
@@ -69,8 +69,9 @@ typedef struct IbltRow
 struct IbltCodec
 {
 	IbltKind	kind;
-	bool		exact;			/* reading must give back the same bytes */
-	bool		trusted;		/* the caller names it: domains are checked */
+	bool		exact;			/* reading must give the same bytes again */
+	bool		trusted;		/* the caller named the type: domains are
+								 * checked */
 	bool		uniform;		/* records must not differ in shape */
 	bool		names_only;		/* OUTPUT: only name settings matter */
 	int16		float_offset;	/* SEND: where float8s begin, or -1 */
@@ -79,7 +80,7 @@ struct IbltCodec
 	int16		typlen;
 	bool		typbyval;
 	char		typalign;
-	Oid			type;			/* as asked for */
+	Oid			type;			/* as the caller gave it */
 	Oid			base;			/* below domains */
 	int32		typmod;
 	MemoryContext cxt;

@@ -3,15 +3,15 @@
  * read.c
  *	  Canonical bytes back to SQL values.
  *
- * The bytes may come from an attacker.  Lengths and counts are checked
- * against the bytes at hand before memory is taken, each value is made by its
- * type's receive or input function, and what was read is written again and
- * compared, so that no two byte strings show as the same value.
+ * The bytes may come from an attacker.  Lengths and counts are checked against
+ * the bytes at hand before memory is taken.  The type's receive or input
+ * function makes each value.  The value is then written again and compared, so
+ * that no two byte strings show as the same value.
  *
- * Limits: xml, values of types whose functions are not of PostgreSQL itself,
- * and those that have only output text are not written again, since such
- * functions need not be inverses of each other.  What a third party's receive
- * function does with bad bytes is its own affair.
+ * Limits: some values are not written again, because their functions need not
+ * be inverses of each other: xml, values of types whose functions are not
+ * PostgreSQL's own, and those that have only output text.  How a third party's
+ * receive function handles bad bytes is up to that function.
  *
  *-------------------------------------------------------------------------
  */
@@ -33,7 +33,7 @@
 
 #include "codec/private.h"
 
-/* The bytes that are left. */
+/* The remaining bytes. */
 typedef struct Reader
 {
 	const uint8 *p;
@@ -56,7 +56,7 @@ bytes_left(const Reader *reader)
 	return (Size) (reader->end - reader->p);
 }
 
-/* Takes n bytes, which must be there. */
+/* Takes n bytes.  ERROR if there are fewer. */
 static const uint8 *
 take(Reader *reader, Size n)
 {
@@ -78,8 +78,8 @@ take_int32(Reader *reader)
 }
 
 /*
- * Takes an item's header.  Returns false for NULL; otherwise content is set
- * to the item's bytes, and the reader stands after them.
+ * Takes an item's header.  Returns false for NULL.  Otherwise sets content to
+ * the item's bytes, and the reader stands after them.
  */
 static bool
 take_item(Reader *reader, Reader *content)
@@ -106,8 +106,8 @@ take_item(Reader *reader, Reader *content)
 }
 
 /*
- * Some receive functions take memory for a count before they read on.  The
- * things counted must fit in the bytes at hand.
+ * Some receive functions allocate memory for a count before they read on.  So
+ * the bytes at hand must be able to hold that many things.
  */
 static void
 check_count(IbltCodec *codec, const Reader *content)
@@ -124,7 +124,7 @@ check_count(IbltCodec *codec, const Reader *content)
 		malformed("a count is too large for the bytes");
 }
 
-/* Calls the receive function, which must use up all bytes. */
+/* Calls the receive function, which must use all bytes. */
 static Datum
 receive(IbltCodec *codec, Reader *content, int32 typmod)
 {
@@ -197,8 +197,8 @@ read_text_form(IbltCodec *codec, Reader *content)
 }
 
 /*
- * Reads an array's shape; returns the number of elements.  Each takes a byte
- * at least.
+ * Reads an array's shape and returns the number of elements.  Each element
+ * takes at least one byte.
  */
 static int
 read_shape(IbltCodec *codec, Reader *content, int *ndim, int *dims, int *lbs)
@@ -224,7 +224,10 @@ read_shape(IbltCodec *codec, Reader *content, int *ndim, int *dims, int *lbs)
 	return *ndim == 0 ? 0 : (int) n;
 }
 
-/* int2vector or oidvector: these have no NULLs, and a shape when empty. */
+/*
+ * Makes an int2vector or oidvector.  They have no NULLs, and a shape when
+ * empty.
+ */
 static Datum
 make_vector(Oid type, const Datum *values, const bool *nulls, int n)
 {
@@ -277,7 +280,7 @@ read_bound(IbltCodec *codec, Reader *content)
 	return value;
 }
 
-/* make_range checks the order of the bounds, and empties what is empty. */
+/* make_range checks the order of the bounds, and makes empty ranges empty. */
 static Datum
 read_range(IbltCodec *codec, Reader *content)
 {
@@ -326,14 +329,14 @@ read_multirange(IbltCodec *codec, Reader *content)
 }
 #endif
 
-/* Says which column an error is about. */
+/* Adds to an error which column it is about. */
 static void
 column_context(void *name)
 {
 	errcontext("column \"%s\" of the key", (const char *) name);
 }
 
-/* The columns of a row one after the other; dropped columns become NULL. */
+/* The columns of a row, one after the other.  Dropped columns become NULL. */
 static Datum
 read_columns(IbltCodec *codec, Reader *content)
 {
@@ -381,12 +384,12 @@ read_value(IbltCodec *codec, Reader *content)
 		case IBLT_KIND_OUTPUT:
 			return read_text_form(codec, content);
 		default:
-			/* a typmod may change the value: check_typmod tells */
+			/* a typmod may change the value: check_typmod finds out */
 			return receive(codec, content, codec->exact ? -1 : codec->typmod);
 	}
 }
 
-/* Whether a value is written as the item that begins at start. */
+/* Is a value written as the item that begins at start? */
 static bool
 is_written_as(IbltCodec *codec, Datum value, const uint8 *start,
 			  const uint8 *end)
@@ -403,8 +406,8 @@ is_written_as(IbltCodec *codec, Datum value, const uint8 *start,
 }
 
 /*
- * ERROR if the codec's typmod would make another value of an item's.  That
- * would be another key, and look like one of the sketch.
+ * ERROR if the codec's typmod would change the value of an item.  The result
+ * would be another key that looks like one of the sketch.
  */
 static void
 check_typmod(IbltCodec *codec, const uint8 *start, const uint8 *end)
@@ -422,7 +425,7 @@ check_typmod(IbltCodec *codec, const uint8 *start, const uint8 *end)
 				 errhint("Decode as text, or with a type that has the key's width and precision.")));
 }
 
-/* What can be wrong with a value that was read from an item. */
+/* Checks a value that was read from an item. */
 static void
 check_value(IbltCodec *codec, Datum value, const uint8 *start,
 			const uint8 *end)
@@ -431,7 +434,7 @@ check_value(IbltCodec *codec, Datum value, const uint8 *start,
 		return;
 	if (!is_written_as(codec, value, start, end))
 		malformed("they are not the canonical form of their value");
-	/* containers hand their typmod on, or use it to tell row types apart */
+	/* containers pass their typmod on, or use it to tell row types apart */
 	if (codec->typmod >= 0 && codec->kind < IBLT_KIND_OUTPUT)
 		check_typmod(codec, start, end);
 }

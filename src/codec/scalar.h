@@ -20,7 +20,7 @@
 #include "codec/bytes.h"
 #include "codec/private.h"
 
-/* Most bytes that one of these items can take. */
+/* The most bytes that one of these items can take. */
 #define IBLT_FIXED_ROOM		32
 
 /* PostgreSQL treats all NaNs as equal, and text can carry only one. */

@@ -1,16 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * text.c
- *	  Text in UTF-8, and what else must not depend on the session: pinned
- *	  client encoding, pinned settings, and the types that order their parts
- *	  by bytes in the server's encoding.
+ *	  Text in UTF-8, and whatever else must not depend on the session: pinned
+ *	  client encoding, pinned settings, and the types that order their parts by
+ *	  bytes in the server's encoding.
  *
  * In SQL_ASCII databases nothing is known about text, and its bytes are taken
  * as they are.  Everything here also works in parallel workers.
  *
- * Limits: two server characters that have the same character in Unicode are
- * the same here.  Where that would make two keys of one jsonb the same, it is
- * an error.
+ * Limits: two server characters with the same character in Unicode are the
+ * same here.  It is an ERROR if that makes two keys of one jsonb equal.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +26,7 @@
 
 #define HIGH_BITS	UINT64_C(0x8080808080808080)
 
-/* One entry of a tsvector or hstore: what it is ordered by, and all of it. */
+/* One entry of a tsvector or hstore: its sort key, and all of it. */
 typedef struct SortedEntry
 {
 	const char *key;
@@ -36,7 +35,7 @@ typedef struct SortedEntry
 	int			len;
 } SortedEntry;
 
-/* Whether server text needs no conversion to become canonical. */
+/* Is server text canonical without conversion? */
 bool
 iblt_text_is_raw(void)
 {
@@ -65,8 +64,8 @@ iblt_is_ascii(const char *text, Size len)
 }
 
 /*
- * The conversion from the database's encoding to UTF-8.  Only that of
- * pg_catalog counts: one found through search_path could be anybody's.
+ * The conversion from the database's encoding to UTF-8.  It must be in
+ * pg_catalog, because one found through search_path could be anybody's.
  */
 static FmgrInfo *
 utf8_conversion(void)
@@ -87,7 +86,7 @@ utf8_conversion(void)
 	return &conversion;
 }
 
-/* Appends server text as UTF-8, with neither length nor final NUL. */
+/* Appends server text as UTF-8, without a length or a final NUL. */
 void
 iblt_append_utf8(StringInfo buf, const char *text, Size len)
 {
@@ -137,8 +136,8 @@ iblt_append_text_item(StringInfo buf, const char *text, Size len)
 }
 
 /*
- * The inverse, palloc'd and NUL-terminated.  ERROR if the bytes are no valid
- * text, hold a NUL, or have no equivalent in this database's encoding.
+ * The inverse, palloc'd and NUL-terminated.  ERROR if the bytes are not valid
+ * text, contain a NUL, or have no equivalent in this database's encoding.
  */
 char *
 iblt_utf8_to_server(const char *text, int len)
@@ -152,7 +151,7 @@ iblt_utf8_to_server(const char *text, int len)
 	return pg_any_to_server(copy, len, iblt_pinned_encoding());
 }
 
-/* The client encoding under which send and receive functions say UTF-8. */
+/* The client encoding with which send and receive functions use UTF-8. */
 int
 iblt_pinned_encoding(void)
 {
@@ -160,8 +159,9 @@ iblt_pinned_encoding(void)
 }
 
 /*
- * Sets the client encoding, past the GUC, which parallel workers may not
- * change.  Returns what iblt_unpin_encoding must be given, error or not.
+ * Sets the client encoding without the GUC, which parallel workers must not
+ * change.  Returns the argument for iblt_unpin_encoding, which the caller
+ * calls even after an error.
  */
 int
 iblt_pin_encoding(int encoding)
@@ -209,8 +209,8 @@ iblt_call_send(IbltCodec *codec, Datum value, int encoding)
 }
 
 /*
- * Pins the settings that output and input functions obey, as a function's SET
- * clause does.  AtEOXact_GUC(true, result) ends it, an error ends it by itself.
+ * Pins the settings that output and input functions depend on, as a function's
+ * SET clause does.  AtEOXact_GUC(true, result) ends it, and so does an error.
  * pg_temp is named so that temporary objects cannot hide those of pg_catalog.
  */
 int
@@ -247,7 +247,7 @@ iblt_pin_settings(bool names_only)
 	return level;
 }
 
-/* Makes a string of a jsonb UTF-8, in new memory. */
+/* Converts a string of a jsonb to UTF-8, in new memory. */
 static void
 jsonb_string_to_utf8(JsonbValue *value)
 {
@@ -260,8 +260,8 @@ jsonb_string_to_utf8(JsonbValue *value)
 }
 
 /*
- * The same document with UTF-8 strings.  Its constructor orders keys by
- * length and bytes, as it would in a UTF8 database.
+ * The same document with UTF-8 strings.  The constructor of jsonb orders keys
+ * by length and bytes, as in a UTF8 database.
  */
 static Jsonb *
 jsonb_in_utf8(Jsonb *jsonb)
@@ -286,9 +286,9 @@ jsonb_in_utf8(Jsonb *jsonb)
 }
 
 /*
- * The bytes of jsonb_send in a UTF8 database, in any other whose encoding is
- * known.  Reordered members keep the length of the text, unless two keys
- * became one.
+ * The bytes that jsonb_send gives in a UTF8 database, for a database of any
+ * other known encoding.  The text keeps its length when members are reordered,
+ * unless two keys became equal.
  */
 void
 iblt_append_jsonb(StringInfo buf, Datum value)
@@ -352,7 +352,7 @@ get_int32(const char *p)
 	return pg_ntoh32(value);
 }
 
-/* tsvectorsend's entries, ordered by the UTF-8 bytes of the lexemes. */
+/* The entries of tsvectorsend, ordered by the UTF-8 bytes of the lexemes. */
 void
 iblt_append_tsvector(StringInfo buf, IbltCodec *codec, Datum value)
 {
@@ -376,7 +376,7 @@ iblt_append_tsvector(StringInfo buf, IbltCodec *codec, Datum value)
 	append_sorted(buf, entries, n, compare_lexemes);
 }
 
-/* A length and the text in UTF-8; returns where the text begins. */
+/* Appends a length and the text in UTF-8.  Returns where the text begins. */
 static int
 append_counted_utf8(StringInfo buf, const char *text, uint32 len)
 {
@@ -391,9 +391,9 @@ append_counted_utf8(StringInfo buf, const char *text, uint32 len)
 }
 
 /*
- * hstore_send's pairs, ordered by length and bytes of the UTF-8 keys.  It
- * counts bytes in the server's encoding even if it converts, so it is made to
- * send that, and the texts are converted here.
+ * The pairs of hstore_send, ordered by length and bytes of the UTF-8 keys.
+ * hstore_send counts bytes in the server's encoding even if it converts.  So
+ * it sends in that encoding, and the texts are converted here.
  */
 void
 iblt_append_hstore(StringInfo buf, IbltCodec *codec, Datum value)

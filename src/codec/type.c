@@ -7,21 +7,22 @@
  * Row types can be altered or differ from datum to datum, so their columns
  * are looked up again whenever the type cache has a new identifier for them.
  *
- * What a description names may be anybody's, and reading runs as the reader.
- * So the codec of a description, trusted in no part, calls nothing but
+ * The types that a description names may be anybody's, and reading runs as the
+ * reader.  So the codec of a description does not trust them.  It calls only
  *
  *	- the receive, input and output functions of base types, and operator
- *	  classes that compare the parts of a range's bound: only superusers can
- *	  make either;
+ *	  classes that compare the parts of a range's bound.  Only superusers can
+ *	  create either.
  *	- the canonical and comparison functions of range types, if they are C or
- *	  internal ones, which again only superusers can make.  Other ranges are
- *	  refused.
+ *	  internal functions.  Again only superusers can create these.  Other ranges
+ *	  are refused.
  *
- * It does not check domains, which are in a range's bounds only: descriptions
- * name base types.  A type that the caller names is trusted, all of it.
+ * It does not check domains.  Descriptions name base types, so domains occur
+ * only in the bounds of ranges.  A type that the caller names is trusted
+ * entirely.
  *
- * Limits: a type whose own catalog entry changes under a running query (its
- * send function, say) is noticed by the next query.
+ * Limits: if a type's own catalog entry (its send function, say) changes under
+ * a running query, the next query is the first to use the change.
  *
  *-------------------------------------------------------------------------
  */
@@ -91,7 +92,7 @@ no_bytes_error(Oid type)
 			 errhint("Cast the value to a type that a table column can have.")));
 }
 
-/* Working memory that is emptied after each value of this codec. */
+/* Working memory that is reset after each value of this codec. */
 MemoryContext
 iblt_codec_scratch(IbltCodec *codec)
 {
@@ -131,10 +132,11 @@ build_row(TupleDesc desc, bool trusted, MemoryContext cxt)
 }
 
 /*
- * Makes the codec's columns those of a row type.  A worker that has not yet
- * seen a record type gets a new identifier on each call until the type is
- * looked up, so the identifier is taken after that; and at once, since to look
- * up a column's type can be to learn that another session altered the row type.
+ * Gives the codec the columns of a row type.  A worker that has not seen a
+ * record type yet gets a new identifier from each call until it looks the type
+ * up.  So the identifier is read after the lookup.  It is read right after it,
+ * because the lookup of a column's type can bring the news that another
+ * session altered the row type.
  */
 IbltRow *
 iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
@@ -170,7 +172,7 @@ iblt_codec_follow(IbltCodec *codec, Oid type, int32 typmod)
 	return row;
 }
 
-/* The columns as the codec's own type has them now, NULL if not known. */
+/* The codec's own columns as they are now, or NULL if not known. */
 IbltRow *
 iblt_codec_own_row(IbltCodec *codec)
 {
@@ -212,7 +214,9 @@ build_enum(IbltCodec *codec, Form_pg_type form)
 	fmgr_info_cxt(form->typinput, &codec->read, codec->cxt);
 }
 
-/* ERROR unless only a superuser can have made a function of a range type. */
+/*
+ * ERROR unless only a superuser can have made this function of a range type.
+ */
 static void
 require_compiled(Oid function, Oid range)
 {
@@ -302,8 +306,8 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 }
 
 /*
- * iblt_codec_for_type with a typmod, which values that are read must fit, and
- * for types that are not trusted.
+ * iblt_codec_for_type with a typmod that values read must fit, and for types
+ * that are not trusted.
  */
 IbltCodec *
 iblt_codec_build(Oid type, int32 typmod, bool trusted, MemoryContext cxt)

@@ -87,8 +87,8 @@ to_server(const char *utf8)
 }
 
 /*
- * ERROR unless the record just appended is of the same shape as those before it
- * in its array.
+ * ERROR unless the record just appended has the same shape as the records
+ * before it in its array.
  */
 static void
 check_uniform(IbltCodec *element, char **shape)
@@ -134,8 +134,8 @@ append_elements(StringInfo buf, IbltCodec *element, ArrayType *array)
 }
 
 /*
- * ndim, then each dimension's length and lower bound, then the elements.  An
- * array without elements has no shape, as in its text form.
+ * The number of dimensions, each dimension's length and lower bound, and the
+ * elements.  An array without elements has no shape, as in its text form.
  */
 static void
 append_array(StringInfo buf, IbltCodec *codec, Datum value)
@@ -206,7 +206,7 @@ append_enum(StringInfo buf, Datum value)
 	ReleaseSysCache(tuple);
 }
 
-/* Output text: what has no send function, or sends OIDs. */
+/* Output text, for types that have no send function or send OIDs. */
 static void
 append_output(StringInfo buf, IbltCodec *codec, Datum value)
 {
@@ -217,7 +217,7 @@ append_output(StringInfo buf, IbltCodec *codec, Datum value)
 	iblt_append_utf8(buf, text, strlen(text));
 }
 
-/* What the send function says, with any float8 in it made canonical. */
+/* The output of the send function, with any float8 in it made canonical. */
 static void
 append_sent(StringInfo buf, IbltCodec *codec, Datum value)
 {
@@ -308,7 +308,9 @@ append_slow(StringInfo buf, IbltCodec *codec, Datum value)
 			break;
 	}
 
-	/* Send functions leave garbage, and arrays can have millions of elements. */
+	/*
+	 * Send functions leave garbage, and arrays can have millions of elements.
+	 */
 	check_stack_depth();
 	CHECK_FOR_INTERRUPTS();
 	caller = MemoryContextSwitchTo(iblt_codec_scratch(codec));
@@ -325,7 +327,7 @@ iblt_codec_append(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
 	append_item(buf, codec, value, isnull);
 }
 
-/* Copies len bytes, few of them: a call of memcpy would take longer. */
+/* Copies a few bytes, faster than a call of memcpy. */
 static pg_attribute_always_inline char *
 put_few(char *out, const char *data, Size len)
 {
@@ -349,12 +351,16 @@ put_few(char *out, const char *data, Size len)
 	return out + len;
 }
 
-/* Room for a scalar, or for bytes with a short header: 126, and 1 for their length. */
+/*
+ * Room for a scalar, or for bytes with a short header (126, and 1 for their
+ * length).
+ */
 #define SHORT_ROOM		128
 
 /*
- * An item of the common kinds where there is room for SHORT_ROOM bytes: a
- * scalar, or bytes with a short header.  NULL, with nothing done, for another.
+ * Writes an item of the common kinds, which are a scalar, or bytes with a
+ * short header.  There must be SHORT_ROOM bytes of room.  Returns NULL, with
+ * nothing done, for other kinds.
  */
 static pg_attribute_always_inline char *
 put_item(char *out, IbltCodec *codec, const NullableDatum *arg)
@@ -369,7 +375,7 @@ put_item(char *out, IbltCodec *codec, const NullableDatum *arg)
 	if (codec->kind < IBLT_KIND_BYTES)
 		return put_scalar(out, codec, arg->value);
 	stored = (const struct varlena *) DatumGetPointer(arg->value);
-	/* a pointer to a value kept elsewhere begins like a short header */
+	/* a pointer to an out-of-line value begins like a short header */
 	if (codec->kind != IBLT_KIND_BYTES || !VARATT_IS_SHORT(stored) ||
 		VARATT_IS_EXTERNAL(stored))
 		return NULL;
@@ -378,7 +384,9 @@ put_item(char *out, IbltCodec *codec, const NullableDatum *arg)
 				   VARSIZE_SHORT(stored) - VARHDRSZ_SHORT);
 }
 
-/* The place is kept in a register, which no byte that is written can change. */
+/*
+ * The position is kept in a register, which the written bytes cannot change.
+ */
 void
 iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
 					   const NullableDatum *args, int n)

@@ -2,10 +2,10 @@
  * bytes.h
  *		Little-endian loads and stores at any alignment.
  *
- * A sketch is one canonical little-endian byte string wherever it lives
- * (doc/format.md), so the core works on those bytes directly.  memcpy keeps
- * this free of alignment and aliasing assumptions; compilers turn it into one
- * move on little-endian machines.
+ * A sketch is the same little-endian byte string wherever it is kept
+ * (doc/format.md), so the core works on those bytes directly.  memcpy needs no
+ * alignment and no aliasing rules.  Compilers turn it into one move on
+ * little-endian machines.
  */
 #ifndef IBLT_CORE_BYTES_H
 #define IBLT_CORE_BYTES_H

@@ -8,7 +8,9 @@
 #include "row.h"
 #include "sums.h"
 
-/* Any shape; a function of its own so that its 4 KB of terms burden no other. */
+/*
+ * Any shape.  A separate function, so that its 4 KB of terms burden no other.
+ */
 static IbltStatus
 add_row_any(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 {
@@ -48,7 +50,7 @@ iblt_core_add_cell(IbltSketch *sketch, uint32_t i, const uint8_t *addend,
 	}
 }
 
-/* Is the sum or difference of two cells' counts a count? */
+/* Is the sum or difference of two cells' counts in range? */
 static bool
 count_fits(const uint8_t *cell, const uint8_t *addend, int sign)
 {
@@ -222,8 +224,8 @@ iblt_core_remove(IbltSketch *sketch, const uint32_t *index, int32_t count,
 }
 
 /*
- * Does the cell, whose weight is not zero, hold rows of this key only?  check
- * is the key's.
+ * Does the cell, whose weight is not zero, hold only rows of this key?  check
+ * is the key's check.
  */
 static bool
 cell_holds_only(const IbltSketch *sketch, const uint8_t *cell,
@@ -246,9 +248,9 @@ cell_holds_only(const IbltSketch *sketch, const uint8_t *cell,
 }
 
 /*
- * All of a key's cells are looked at, for they may contradict each other: one
- * that has nothing, or nothing but another key, denies what one that has
- * nothing but this key says; and two of the latter must say the same.
+ * Reads all of a key's cells, because they may contradict each other.  A cell
+ * that is empty, or holds only another key, contradicts a cell that holds only
+ * this key.  Two cells that hold only this key must be equal.
  */
 IbltPresence
 iblt_core_get(const IbltSketch *sketch, const uint8_t *key, IbltEntry *entry)

@@ -2,12 +2,12 @@
  * cell.h
  *		Rows into cells, cells added to cells, and one key looked up.
  *
- * A row (key, y) puts into one cell of each subtable its terms: c, and the
- * field elements c*w(y), c*w(y)*x_1 .. c*w(y)*x_L, c*w(y)*g(key) and, in a
- * value sketch, c*y; c is +1 for insert and -1 for delete.  All is linear, so
- * sketches can be added and subtracted cell by cell.  Weighting every sum by
- * w(y) is what lets rows of one key with several values share a cell without
- * poisoning it, which Goodrich & Mitzenmacher leave open.
+ * A row (key, y) adds its terms to one cell of each subtable: c, and the field
+ * elements c*w(y), c*w(y)*x_1 .. c*w(y)*x_L, c*w(y)*g(key) and, in a value
+ * sketch, c*y.  c is +1 for insert and -1 for delete.  Everything is linear,
+ * so sketches can be added and subtracted cell by cell.  Every sum is weighted
+ * by w(y), so that rows of one key with several values can share a cell and
+ * still decode.  Goodrich & Mitzenmacher leave this case open.
  */
 #ifndef IBLT_CORE_CELL_H
 #define IBLT_CORE_CELL_H
@@ -32,70 +32,75 @@ typedef enum IbltPresence
 } IbltPresence;
 
 /*
- * Inserts (sign +1) or deletes (sign -1) a row: key has 8 * limbs bytes, y is
- * its checksum or value.  The sketch must have cells; it is not sealed.  Fails
- * without a change when a limb or value is one of the 59 words that no field
- * element stands for (probability 3e-18 each).
+ * Inserts (sign +1) or deletes (sign -1) a row.  key has 8 * limbs bytes, and
+ * y is its checksum or value.  The sketch must have cells.  It is not sealed
+ * afterwards.  Fails without a change if a limb or value is one of the 59
+ * words that no field element stands for (probability 3e-18 each).
  */
 extern IbltStatus iblt_core_add_row(IbltSketch *sketch, const uint8_t *key,
 									uint64_t y, int sign);
 
 /*
- * The same for a row of any origin: fails with IBLT_COUNT_OVERFLOW, and without
- * a change, when the count of one of its cells or of all rows is at its limit.
- * iblt_core_add_row lets counts wrap; a caller that only inserts asks
- * iblt_core_inserted_fit (sums.h) in the end.
+ * The same for a row of any origin.  Fails with IBLT_COUNT_OVERFLOW, without a
+ * change, if the count of one of its cells or of all rows is at its limit.
+ * iblt_core_add_row lets counts wrap.  A caller that only inserts calls
+ * iblt_core_inserted_fit (sums.h) at the end.
  */
 extern IbltStatus iblt_core_add_row_checked(IbltSketch *sketch,
 											const uint8_t *key, uint64_t y,
 											int sign);
 
 /*
- * Cell i += sign * addend, a cell of the same shape; neither need be sealed.
- * The count wraps.
+ * Cell i += sign * addend, a cell of the same shape.  Neither needs to be
+ * sealed.  The count wraps.
  */
 extern void iblt_core_add_cell(IbltSketch *sketch, uint32_t i,
 							   const uint8_t *addend, int sign);
 
 /*
- * sketch += sign * other.  The two must be compatible, and need not be sealed;
- * sketch is left unsealed.  Fails with IBLT_COUNT_OVERFLOW when the count of a
- * cell or of all rows is out of range; sketch is then not to be used.
+ * sketch += sign * other.  The two must be compatible, and need not be sealed.
+ * sketch is left unsealed.  Fails with IBLT_COUNT_OVERFLOW if the count of a
+ * cell or of all rows is out of range.  sketch must not be used after that.
  */
 extern IbltStatus iblt_core_add_sketch(IbltSketch *sketch,
 									   const IbltSketch *other, int sign);
 
 /*
- * sketch = -sketch; it must be sealed, and is left unsealed.  Fails as
+ * sketch = -sketch.  It must be sealed, and is left unsealed.  Fails as
  * iblt_core_add_sketch does.
  */
 extern IbltStatus iblt_core_negate(IbltSketch *sketch);
 
 /*
- * Is cell i pure, given the inverse of its weight: does it hold rows of one
- * key only?  Then key (8 * limbs bytes) is set.  A cell of several keys passes
- * with probability 2^-64 / cells of a subtable.
+ * Is cell i pure: does it hold rows of one key only?  inverse is that of its
+ * weight.  If the cell is pure, sets key (8 * limbs bytes).  A cell of several
+ * keys passes with probability 2^-64 / cells of a subtable.
  */
 extern bool iblt_core_cell_key(const IbltSketch *sketch, uint32_t i,
 							   uint64_t inverse, uint8_t *key);
 
-/* Fills entry from a pure cell; entry->key is left alone. */
+/* Fills entry from a pure cell.  Does not set entry->key. */
 extern void iblt_core_read_entry(const IbltSketch *sketch, const uint8_t *cell,
 								 IbltEntry *entry);
 
-/* Subtracts a cell's contents (taken before) from each of the key's cells. */
+/*
+ * Subtracts a cell's contents, which were read before, from each of the key's
+ * cells.
+ */
 extern void iblt_core_remove(IbltSketch *sketch, const uint32_t *index,
 							 int32_t count, const uint64_t *terms);
 
-/* The indices of a key's cells, one for each subtable kept; returns g(key). */
+/*
+ * The indices of a key's cells, one for each subtable kept.  Returns g(key).
+ */
 extern uint64_t iblt_core_key_cells(const IbltSketch *sketch,
 									const uint8_t *key, uint32_t *index);
 
 /*
- * The paper's GET: is the key there, judged from its own cells?  entry is
- * filled when present.  The sketch must be sealed.  A contradiction is one
- * between these cells, or one that iblt_core_sums (sums.h) sees; where counts
- * may have wrapped, nothing is known.
+ * The paper's GET: is the key there, judged from its own cells?  Fills entry
+ * if the key is present.  The sketch must be sealed.  A contradiction is one
+ * between these cells, or one that iblt_core_sums (sums.h) finds.  If counts
+ * may have wrapped, the answer is IBLT_UNKNOWN.
  */
 extern IbltPresence iblt_core_get(const IbltSketch *sketch,
 								  const uint8_t *key, IbltEntry *entry);

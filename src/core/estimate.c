@@ -28,9 +28,10 @@ cell_count(const IbltSketch *sketch, uint32_t i)
 }
 
 /*
- * Sum of squared deviations from the mean of one subtable.  The mean is taken
- * first: the difference of two large sums of squares would lose digits.  At
- * most 2^24 cells deviate by at most 2^32 each, so nothing overflows.
+ * Sum of squared deviations from the mean of one subtable.  The mean is
+ * computed first, because the difference of two large sums of squares would
+ * lose digits.  At most 2^24 cells deviate by at most 2^32 each, so nothing
+ * overflows.
  */
 static double
 squared_deviations(const IbltSketch *sketch, uint32_t first, uint32_t cells)
@@ -72,7 +73,9 @@ iblt_core_net_squares(const IbltSketch *sketch)
 	return squares * cells / sketch->ncells * cells / (cells - 1);
 }
 
-/* Degrees of freedom of that estimate: its relative variance is 2 over these. */
+/*
+ * Degrees of freedom of that estimate.  Its relative variance is 2 over these.
+ */
 static double
 squares_freedom(const IbltSketch *sketch)
 {
@@ -80,9 +83,10 @@ squares_freedom(const IbltSketch *sketch)
 }
 
 /*
- * A bound that the true sum passes in at most 1 % of cases.  Of many keys the
- * estimate is distributed as chi-square over its degrees of freedom, whose 1 %
- * quantile is taken from Wilson & Hilferty (1931): a little too low.
+ * A bound that the true sum passes in at most 1 % of cases.  For many keys the
+ * estimate is distributed as chi-square over its degrees of freedom.  The 1 %
+ * quantile of that is taken from Wilson & Hilferty (1931), and is a little too
+ * low.
  */
 static double
 squares_bound(const IbltSketch *sketch, double squares)
@@ -94,10 +98,11 @@ squares_bound(const IbltSketch *sketch, double squares)
 }
 
 /*
- * The mean of the two.  No more keys can be on one side only than rows differ.
- * If the estimates say so, few keys are changed, and both are estimates of the
- * same number: each then has a weight as its precision.  Far more are a sign of
- * keys with several rows, of which the number of rows is the better bound.
+ * The mean of the two.  There cannot be more keys on one side only than rows
+ * that differ.  If the estimates say there are, few keys are changed, and both
+ * estimates are of the same number.  Each then gets its precision as its
+ * weight.  If there are far more, keys have several rows, and the number of
+ * rows is the better bound.
  */
 static double
 mean_of(const IbltSketch *sketch, double rows, double squares)

@@ -19,14 +19,14 @@
 /*
  * The estimate of the sum of squared net rows, averaged over the subtables.
  * Its relative standard deviation is at most sqrt(2 / (m (s - 1))) for m
- * subtables.  INFINITY if a subtable has one cell, which tells nothing, and 0
+ * subtables.  INFINITY if a subtable has one cell, which says nothing.  0
  * without cells.
  */
 extern double iblt_core_net_squares(const IbltSketch *sketch);
 
 /*
  * Estimated number of keys in a difference.  The true number passes bound in
- * at most 1 % of cases.  Where a key has several rows on one side, both are too
+ * at most 1 % of cases.  If a key has several rows on one side, both are too
  * high, as the meter is.  At least 1 unless the sketch is empty.
  */
 extern double iblt_core_estimate_keys(const IbltSketch *sketch, double *bound);

@@ -2,13 +2,14 @@
  * field.h
  *		Arithmetic in the prime field F_p, p = 2^64 - 59.
  *
- * p is the largest prime below 2^64, so a field element fills one 64-bit word
- * and 2^64 = 59 (mod p): whatever overflows a word is folded back times 59.
+ * p is the largest prime below 2^64, so a field element fits in one 64-bit
+ * word.  2^64 = 59 (mod p), so whatever overflows a word is folded back times
+ * 59.
  *
  * Two kinds of words appear.  A *canonical* word is below p.  A *lazy* word is
- * any 64-bit word and stands for its residue; it is what running sums are kept
- * in, so that adding a row needs no comparison with p.  fp_reduce turns lazy
- * into canonical, and every value that leaves the core is canonical.
+ * any 64-bit word and stands for its residue.  Running sums are lazy, so that
+ * adding a row needs no comparison with p.  fp_reduce turns lazy into
+ * canonical, and every value that leaves the core is canonical.
  */
 #ifndef IBLT_CORE_FIELD_H
 #define IBLT_CORE_FIELD_H
@@ -19,7 +20,7 @@
 #define IBLT_FP_FOLD	UINT64_C(59)
 #define IBLT_FP_P		(UINT64_MAX - IBLT_FP_FOLD + 1)
 
-/* Lazy to canonical: at most one p fits in a word. */
+/* Lazy to canonical.  A word holds p at most once. */
 static inline uint64_t
 fp_reduce(uint64_t a)
 {
@@ -59,8 +60,8 @@ fp_sub(uint64_t a, uint64_t b)
 
 /*
  * Product of any two words, canonical.  The first fold leaves a high word of
- * at most 59, so the second adds at most 59 * 59 to the low word, and if that
- * carries what is left is far below 2^64 - 59.
+ * at most 59, so the second adds at most 59 * 59 to the low word.  If that
+ * carries, the rest is far below 2^64 - 59.
  */
 #ifdef __SIZEOF_INT128__
 __extension__ typedef unsigned __int128 iblt_uint128;
@@ -120,7 +121,8 @@ fp_square_times(uint64_t a, int n)
 
 /*
  * Inverse of a non-zero a, by Fermat: a^(p-2).  The exponent 2^64 - 61 is 58
- * ones followed by 000011 in binary; runs of ones double in length each step.
+ * ones followed by 000011 in binary.  Runs of ones double in length in each
+ * step.
  */
 static inline uint64_t
 fp_inv(uint64_t a)
@@ -138,7 +140,7 @@ fp_inv(uint64_t a)
 }
 
 /*
- * Inverses of n non-zero elements at the price of one inversion and three
+ * Inverses of n non-zero elements, for the cost of one inversion and three
  * products each (Montgomery's trick).  in and out must not overlap.
  */
 static inline void

@@ -1,6 +1,6 @@
 /*
  * fold.c
- *		Sketches made smaller without a new scan of the rows.
+ *		Smaller sketches without a new scan of the rows.
  */
 #include "cell.h"
 #include "fold.h"
@@ -28,7 +28,7 @@ iblt_core_fold_cells(uint32_t cells, uint32_t least)
 	return 0;
 }
 
-/* Adds each run of neighbouring cells of a subtable to one cell. */
+/* Adds each run of neighbouring cells of a subtable into one cell. */
 static void
 fold_subtable(IbltSketch *to, uint32_t to_base, const IbltSketch *from,
 			  uint32_t from_base)

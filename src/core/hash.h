@@ -2,14 +2,13 @@
  * hash.h
  *		The seeded hash functions of a sketch.
  *
- * All are XXH3 (xxHash), written down in doc/format.md: positions h_1 .. h_k
- * and check g from the key alone, weight w from the row's checksum or value
- * alone.
+ * All are XXH3 (xxHash), specified in doc/format.md: positions h_1 .. h_k and
+ * check g from the key alone, weight w from the row's checksum or value alone.
  *
- * One 128-bit hash of the key gives four positions and the check; a hash of
- * that hash gives four more positions.  The check
- * mixes both halves, so given any one position it is still uniform, which is
- * all that the pure test asks (it looks at one cell).
+ * One 128-bit hash of the key gives four positions and the check.  A hash of
+ * that hash gives four more positions.  The check mixes both halves, so it is
+ * uniform for any given position.  The pure test needs no more, because it
+ * reads one cell.
  */
 #ifndef IBLT_CORE_HASH_H
 #define IBLT_CORE_HASH_H
@@ -38,7 +37,7 @@
 #define IBLT_MIN_HASHES		3
 #define IBLT_MAX_HASHES		8
 
-/* 2^64 divided by the golden ratio: an odd number without structure. */
+/* 2^64 divided by the golden ratio, an odd number without structure. */
 #define IBLT_GOLDEN			UINT64_C(0x9E3779B97F4A7C15)
 
 /* What a sketch's seed expands to. */
@@ -64,8 +63,9 @@ iblt_hash_word(uint64_t word, uint64_t seed)
 extern void iblt_core_hasher_init(IbltHasher *hasher, uint64_t seed);
 
 /*
- * The mask XORed to limb l of a key before it is used as a field element, so
- * that the 59 words above p are no values a user is likely to have (-1 is).
+ * The mask that is XORed to limb l of a key before it becomes a field element.
+ * With it, the 59 words above p stand for values that a user is unlikely to
+ * have.  Without it they would include -1.
  */
 static inline uint64_t
 iblt_limb_mask(const IbltHasher *hasher, size_t limb)
@@ -84,8 +84,7 @@ iblt_hash_weight(const IbltHasher *hasher, uint64_t y)
 
 /*
  * Maps a 32-bit hash to [0, cells) by multiply-shift.  For any divisor f of
- * cells, position / f is the position among cells / f: what makes folding
- * exact.
+ * cells, position / f is the position among cells / f.  So folding is exact.
  */
 static inline uint32_t
 iblt_scale(uint32_t hash, uint32_t cells)

@@ -1,21 +1,21 @@
 /*
  * meter.c
- *		The difference meter: combining and reading it.
+ *		The difference meter: how to combine and read it.
  *
- * All of it is integer arithmetic, so that every machine gives the same.
+ * All arithmetic is on integers, so that every machine gives the same.
  */
 #include "meter.h"
 #include "pause.h"
 
 /*
- * The estimate has relative standard deviation sqrt(2/256) = .0884, and 2.326
- * of them below the truth is its 1 % quantile: 1 / (1 - 2.326 * .0884).
+ * The estimate has relative standard deviation sqrt(2/256) = .0884.  Its 1 %
+ * quantile is 2.326 deviations below the truth: 1 / (1 - 2.326 * .0884).
  */
 #define BOUND_PERCENT	126
 
 /*
- * Below this the estimate is exact but for collisions in a bucket, each of
- * which moves it by two; the same factor would round that away.
+ * Below this the estimate is exact except for collisions in a bucket.  Each of
+ * them moves it by two, and the factor would round that away.
  */
 #define BOUND_SLACK		2
 
@@ -73,7 +73,7 @@ iblt_core_meter_bound(const uint8_t *meter)
 		   : (BOUND_PERCENT * estimate + 99) / 100 + BOUND_SLACK;
 }
 
-/* The least number of rows that header and cells are evidence of. */
+/* The smallest number of rows that the header and cells prove. */
 static uint64_t
 evident_rows(const IbltSketch *sketch)
 {

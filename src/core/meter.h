@@ -2,14 +2,14 @@
  * meter.h
  *		The difference meter: how many rows differ, from 512 bytes.
  *
- * Each row adds +1 or -1 to one of 256 counters; bucket and sign are hash bits
- * of the row.  After subtraction the counters' sum of squares estimates the
- * number of rows in the difference, a changed row counting two and the same
- * row n times counting n^2, with a standard deviation of sqrt(2/256) = 8.8 %
- * whatever their number.  This is the fast-AMS sketch of Thorup & Zhang
+ * Each row adds +1 or -1 to one of 256 counters.  Bucket and sign are hash
+ * bits of the row.  After subtraction the counters' sum of squares estimates
+ * the number of rows in the difference, with a standard deviation of
+ * sqrt(2/256) = 8.8 % whatever their number.  A changed row counts two, and n
+ * copies of a row count n^2.  This is the fast-AMS sketch of Thorup & Zhang
  * (2004, "Tabulation based 4-universal hashing with applications to second
- * moment estimation").  Counters wrap at 16 bits; a difference is read right
- * as long as it is itself within 16 bits, which it is up to some 10^9 rows.
+ * moment estimation").  Counters wrap at 16 bits.  The estimate holds while
+ * the difference of a counter fits in 16 bits, which is up to some 10^9 rows.
  */
 #ifndef IBLT_CORE_METER_H
 #define IBLT_CORE_METER_H
@@ -19,7 +19,7 @@
 #include "sketch.h"
 
 /*
- * Adds a row, sign +1 or -1.  hash is w(y) * g(key): a uniform element for
+ * Adds a row, sign +1 or -1.  hash is w(y) * g(key), a uniform element for
  * each row that the cells need anyway.
  */
 static inline void
@@ -45,8 +45,8 @@ extern uint64_t iblt_core_meter_bound(const uint8_t *meter);
 
 /*
  * The same two for a sketch, sealed or not.  A row that occurs 32,768 times or
- * more makes a counter wrap, and the meter may then say less than is evident:
- * never less than the net number of rows, and 0 for an empty sketch only.
+ * more makes a counter wrap, and the meter may then say too little.  So the
+ * result is at least the net number of rows, and 0 only for an empty sketch.
  */
 extern uint64_t iblt_core_estimate(const IbltSketch *sketch, uint64_t *bound);
 

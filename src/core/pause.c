@@ -1,12 +1,12 @@
 /*
  * pause.c
- *		A caller that wants to be asked, in long loops, whether to go on.
+ *		Lets the caller of long loops decide whether they go on.
  */
 #include <string.h>
 
 #include "pause.h"
 
-/* Bytes at a time: those of the smallest cells between two pauses, or fewer. */
+/* Bytes at a time: at most those of the smallest cells between two pauses. */
 #define CLEAR_BYTES		((size_t) 16 * IBLT_PAUSE_CELLS)
 
 void		(*iblt_core_pause) (void) = NULL;

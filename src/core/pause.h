@@ -1,11 +1,11 @@
 /*
  * pause.h
- *		A caller that wants to be asked, in long loops, whether to go on.
+ *		Lets the caller of long loops decide whether they go on.
  *
  * The loops over all cells of a sketch, which can have 2^27, call
  * iblt_core_pause, if it is set, at every IBLT_PAUSE_CELLS-th cell.  It may
- * leave by longjmp: the core has nothing to give back, and what it was working
- * on is then not to be used.
+ * leave by longjmp.  The core has no resources to free, and what it was
+ * working on must not be used after that.
  */
 #ifndef IBLT_CORE_PAUSE_H
 #define IBLT_CORE_PAUSE_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Some milliseconds of the slowest loop. */
+/* Some milliseconds in the slowest loop. */
 #define IBLT_PAUSE_CELLS	4096
 
 extern void (*iblt_core_pause) (void);

@@ -36,7 +36,7 @@ iblt_core_peel_scratch_size(const IbltSketch *sketch)
 	return sizeof(uint32_t) * (size_t) sketch->ncells + 2 * bitmap_size(sketch);
 }
 
-/* Each cell is in the ring at most once, so the ring holds them all. */
+/* Each cell is in the ring at most once, so the ring has room for all. */
 static void
 enqueue(IbltPeeler *peeler, uint32_t i)
 {
@@ -105,7 +105,7 @@ next_batch(IbltPeeler *peeler)
 		uint32_t i = dequeue(peeler);
 		uint64_t weight = cell_weight(peeler, i);
 
-		/* many batches may pass, or many empty cells, without a key */
+		/* many batches, or many empty cells, may pass without a key */
 		iblt_pause_at(looked_at++);
 		if (weight == 0)
 			continue;
@@ -121,10 +121,10 @@ next_batch(IbltPeeler *peeler)
 /*
  * Reports the pure cell i, whose key is in peeler->key, and removes the key.
  *
- * A cell that was reported held one key only, so that no other key can turn up
- * in it.  If one does, some cell was not what it seemed: who knows the seed can
- * make a cell of three keys pass for a fourth, which is then reported at two
- * of its cells with opposite counts and leaves nothing behind.
+ * A reported cell held one key only, so no other key can appear in it.  If one
+ * does, a cell was not what it seemed.  Someone who knows the seed can make a
+ * cell of three keys pass for a fourth.  That key is then reported at two of
+ * its cells with opposite counts and leaves nothing behind.
  */
 static void
 report(IbltPeeler *peeler, uint32_t i, IbltEntry *entry)
@@ -196,10 +196,10 @@ iblt_core_peel_result(const IbltPeeler *peeler)
 			return IBLT_PEEL_INCOMPLETE;
 	}
 
-	/* where a key's count wrapped at 32 bits, this sum is not the header's */
+	/* if a key's count wrapped at 32 bits, this sum is not the header's */
 	if (peeler->contradiction || peeler->rows != sketch->rows)
 		return IBLT_PEEL_INCONSISTENT;
-	/* "no difference" must hold by the meter as well, bit by bit */
+	/* "no difference" must also hold by the meter, bit by bit */
 	if (peeler->recovered == 0 &&
 		(sketch->rows != 0 || !iblt_core_meter_is_zero(sketch->meter)))
 		return IBLT_PEEL_INCONSISTENT;

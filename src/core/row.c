@@ -3,10 +3,10 @@
  *		Rows into plain sketches, as fast as the processor can.
  *
  * With AVX2 the first four field elements of a cell are added together, in the
- * lanes of one register: half the instructions, a sixth of the time of a row
- * with an integer key.  Such a row has three; the fourth lane adds zero to the
- * eight bytes behind the cell, which are the next cell's or, behind the last
- * cell, the checksum's.
+ * lanes of one register.  That takes half the instructions, and a sixth of the
+ * time of a row with an integer key.  Such a row has three elements.  The
+ * fourth lane adds zero to the eight bytes after the cell, which belong to the
+ * next cell or, after the last cell, to the checksum.
  */
 #include "row.h"
 
@@ -14,7 +14,7 @@
 #define PLAIN_FIELDS(limbs)		((limbs) + 2)
 #define PLAIN_CELL_SIZE(limbs)	(4 + 8 * (size_t) PLAIN_FIELDS(limbs))
 
-/* A row at once; limbs and cell_add are constants, inlined. */
+/* Adds a row at once.  limbs and cell_add are constants, inlined. */
 IBLT_INLINE IbltStatus
 plain_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, unsigned limbs,
 		  IbltCellAdd cell_add)
@@ -46,7 +46,7 @@ cell_fetch(const IbltSketch *sketch, int subtable, uint32_t position,
 #endif
 }
 
-/* The same by way of the queue: puts the oldest row, takes this one. */
+/* The same through the queue: adds the oldest row, and takes this one. */
 IBLT_INLINE IbltStatus
 plain_queue(IbltQueue *queue, IbltSketch *sketch, const uint8_t *key,
 			uint64_t y, unsigned limbs, IbltCellAdd cell_add)
@@ -89,7 +89,7 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	}
 }
 
-/* The two ways for keys of so many limbs, by one way to add to a cell. */
+/* The two ways for keys of this many limbs, by one way to add to a cell. */
 #define ADDER(way, limbs, target, cell_add) \
 	target static IbltStatus \
 	add_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
@@ -119,7 +119,9 @@ ADDERS(portable, , iblt_cell_add)
 #define IBLT_HAS_AVX2
 #include <immintrin.h>
 
-/* Lazy sums as in fp_add_lazy; the sign bits turn signed into unsigned order. */
+/*
+ * Lazy sums as in fp_add_lazy.  The sign bits turn signed into unsigned order.
+ */
 __attribute__((target("avx2"))) IBLT_INLINE void
 cell_add_avx2(uint8_t *cell, uint32_t count, const uint64_t *terms,
 			  unsigned fields)

@@ -3,11 +3,11 @@
  *		The inner loop: one row into its cells.
  *
  * Everything is inlined, with limbs, hashes and with_values as constants for
- * the common shapes, so that the short loops unroll and a row's terms stay in
- * registers.  iblt_core_add_row (cell.h) is the function to call; an adder
- * spares a caller that adds millions of rows to a sketch of the plain shape the
- * choice of one, and a queue spares it the wait for cells that are not in the
- * processor's cache.
+ * the common shapes.  So short loops unroll and a row's terms stay in
+ * registers.  iblt_core_add_row (cell.h) is the function to call.  A caller
+ * that adds millions of rows to a plain sketch uses an adder, which is chosen
+ * once.  It can also use a queue, so that it does not wait for cells that are
+ * not in the processor's cache.
  */
 #ifndef IBLT_CORE_ROW_H
 #define IBLT_CORE_ROW_H
@@ -20,7 +20,9 @@
 #define IBLT_INLINE		static inline
 #endif
 
-/* -O2 alone leaves the short loops as they are: a fifth of the time. */
+/*
+ * -O2 alone does not unroll the short loops, which costs a fifth of the time.
+ */
 #if defined(__clang__)
 #define IBLT_UNROLL		_Pragma("unroll 8")
 #elif defined(__GNUC__)
@@ -44,9 +46,10 @@ iblt_cell_add(uint8_t *cell, uint32_t count, const uint64_t *terms,
 }
 
 /*
- * The terms of a row's key and value for its weight, already signed.  Fails if
- * a limb or the value is a word that no field element stands for; XOR with a
- * seeded mask keeps ordinary numbers such as -1 away from those.
+ * The terms of a row's key and value for its weight, which has its sign.
+ * Fails if a limb or the value is a word that no field element stands for.
+ * XOR with a seeded mask keeps common numbers such as -1 away from those
+ * words.
  */
 IBLT_INLINE IbltStatus
 iblt_row_terms(const IbltHasher *hasher, const uint8_t *key, uint64_t y,
@@ -81,8 +84,9 @@ typedef void (*IbltCellAdd) (uint8_t *cell, uint32_t count,
 							 const uint64_t *terms, unsigned fields);
 
 /*
- * The first half of a row: its position in each subtable and its terms (limbs +
- * 3 elements of room); and the row counted, in the meter and in the total.
+ * The first half of a row: computes its position in each subtable and its
+ * terms (room for limbs + 3 elements), and counts the row in the meter and in
+ * the total.
  */
 IBLT_INLINE IbltStatus
 iblt_row_take(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
@@ -107,7 +111,10 @@ iblt_row_take(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 	return IBLT_OK;
 }
 
-/* The second half: the terms into the cells; cell_add is a constant, inlined. */
+/*
+ * The second half: adds the terms to the cells.  cell_add is a constant,
+ * inlined.
+ */
 IBLT_INLINE void
 iblt_row_put(IbltSketch *sketch, const uint32_t *position,
 			 const uint64_t *terms, int sign, unsigned fields, int hashes,
@@ -129,7 +136,7 @@ iblt_row_put(IbltSketch *sketch, const uint32_t *position,
 	}
 }
 
-/* Both; terms is working space for limbs + 3 elements. */
+/* Both halves.  terms is working space for limbs + 3 elements. */
 IBLT_INLINE IbltStatus
 iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 			 unsigned limbs, int hashes, bool all_subtables, bool with_values,
@@ -145,10 +152,12 @@ iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 	return status;
 }
 
-/* Keys of at most so many limbs have the ways below. */
+/* Adders and queues take keys of at most this many limbs. */
 #define IBLT_QUEUE_LIMBS	4
 
-/* Has the sketch four hashes, all subtables, no values, and keys not too wide? */
+/*
+ * Does the sketch have four hashes, all subtables, no values and short keys?
+ */
 static inline bool
 iblt_core_is_plain(const IbltParams *params)
 {
@@ -157,19 +166,19 @@ iblt_core_is_plain(const IbltParams *params)
 		params->limbs <= IBLT_QUEUE_LIMBS;
 }
 
-/* Rows whose cells are being fetched: as many as a fetch takes to arrive. */
+/* Rows whose cells are being fetched, as many as a fetch takes to arrive. */
 #define IBLT_QUEUE_ROWS		8
 
-/* From this size on, in bytes of cells, a queue gains more than it costs. */
+/* From this size on, in bytes of cells, a queue saves more than it costs. */
 #define IBLT_QUEUE_MIN_SIZE	(128 * 1024)
 
 /*
  * Rows that are counted in a sketch and whose terms are not in its cells yet.
- * All zero is an empty queue.
+ * An empty queue is all zero.
  */
 typedef struct IbltQueue
 {
-	unsigned	next;			/* the slot to use, the oldest row's */
+	unsigned	next;			/* the slot to use, that of the oldest row */
 	struct
 	{
 		uint32_t	position[4];
@@ -179,8 +188,8 @@ typedef struct IbltQueue
 } IbltQueue;
 
 /*
- * Each inserts a row into a plain sketch whose keys have the limbs that the
- * adder was chosen for, at once or by way of a queue.
+ * Each inserts a row into a plain sketch, at once or through a queue.  The
+ * keys must have as many limbs as the adder was chosen for.
  */
 typedef struct IbltRowAdder
 {
@@ -190,13 +199,16 @@ typedef struct IbltRowAdder
 } IbltRowAdder;
 
 /*
- * The fastest that this processor has for a shape of sketch, and one for any
- * processor; NULL if the sketch is not plain.
+ * The fastest adder that this processor has for a shape of sketch, and one for
+ * any processor.  NULL if the sketch is not plain.
  */
 extern const IbltRowAdder *iblt_core_row_adder(const IbltParams *params);
 extern const IbltRowAdder *iblt_core_row_adder_portable(const IbltParams *params);
 
-/* Puts what is queued into the cells: to be called before they are read. */
+/*
+ * Adds the queued rows to the cells.  Must be called before the cells are
+ * read.
+ */
 extern void iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch);
 
 #endif

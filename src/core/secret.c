@@ -25,7 +25,7 @@ quarter_round(uint32_t *x, int a, int b, int c, int d)
 	x[b] = rotate(x[b] ^ x[c], 7);
 }
 
-/* Ten times the columns and the diagonals, then the state added. */
+/* Ten times the columns and the diagonals.  Then the state is added. */
 static void
 write_block(uint8_t *block, const uint32_t *state)
 {
@@ -49,8 +49,8 @@ write_block(uint8_t *block, const uint32_t *state)
 }
 
 /*
- * The key is the seed and zeros, the nonce the label and zeros, and blocks are
- * counted from 0.
+ * The key is the seed and zeros, the nonce is the label and zeros, and blocks
+ * are counted from 0.
  */
 void
 iblt_core_keystream(uint8_t *stream, const char *label, uint64_t seed)

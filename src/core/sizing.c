@@ -1,11 +1,11 @@
 /*
  * sizing.c
- *		How many cells decode how many differences: look-up in a table.
+ *		How many cells decode how many differences: a table lookup.
  *
  * Contracts are in sizing.h.  Each row of the table holds the capacities of
  * one k and one failure probability in the order of the ladder, and never
- * decreases along it; both directions are therefore one binary search, and
- * are inverse to each other whatever the numbers are.
+ * decreases along it.  So both directions are one binary search, and are
+ * inverse to each other whatever the numbers are.
  */
 #include "sizing.h"
 
@@ -36,9 +36,7 @@ lower_bound(const uint32_t *array, int n, uint32_t x)
 	return low;
 }
 
-/*
- * The row of the table for k and a failure probability, NULL if refused.
- */
+/* The row of the table for k and a failure probability, or NULL if refused. */
 static const uint32_t *
 capacity_row(int hashes, double failure)
 {

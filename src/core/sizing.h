@@ -3,18 +3,18 @@
  *		How many cells decode how many differences, and with what certainty.
  *
  * A sketch has k subtables ("hashes") of s cells each.  Every key lies in one
- * uniformly random cell of each subtable.  A sketch decodes when peeling, that
- * is removing keys which are alone in some cell for as long as there are any,
- * removes them all.  The number of distinct keys left in a sketch after
- * subtraction is what counts, not the number of rows.
+ * uniformly random cell of each subtable.  Peeling removes keys that are alone
+ * in some cell, as long as there are any.  A sketch decodes if peeling removes
+ * all keys.  What counts is the number of distinct keys left in a sketch after
+ * subtraction, not the number of rows.
  *
  * The answers come from a table, sizing_table.h, that `make sizing-table`
- * computes by simulation; test/sim/sizing.c says how, and how far each number
- * can be trusted.  The table holds, for each k, for each subtable size on the
- * ladder and for a few failure probabilities, the largest number of keys.
+ * computes by simulation.  test/sim/sizing.c describes how, and how far each
+ * number can be trusted.  The table holds the largest number of keys for each
+ * k, for each subtable size on the ladder and for a few failure probabilities.
  *
  * The ladder is the set of allowed subtable sizes: the divisors of
- * 2^24 * 3^2 * 5 * 7 that are at most 2^24.  Neighbours from 14 upward differ
+ * 2^24 * 3^2 * 5 * 7 that are at most 2^24.  From 14 upward neighbours differ
  * by a factor of 7/6 at most, and most sizes have many divisors to fold to.
  *
  * Nothing here takes memory, fails, or depends on anything but its arguments.
@@ -26,14 +26,14 @@
 #include <stdint.h>
 
 /*
- * The casts matter where constants have more precision than a double (x87):
- * there (double) 0.1 is larger than 0.1.
+ * The casts matter if constants have more precision than a double (x87).
+ * There (double) 0.1 is larger than 0.1.
  */
 
 /* the probability of an incomplete decode that sizes are chosen for */
 #define IBLT_DEFAULT_FAILURE ((double) 1e-4)
 
-/* the range of `failure`; a value outside it is refused */
+/* the range of `failure`, which is refused outside it */
 #define IBLT_MIN_FAILURE ((double) 1e-5)
 #define IBLT_MAX_FAILURE ((double) 1e-1)
 
@@ -45,12 +45,12 @@
  * fewer) decode with a probability of failure of at most `failure`.  The whole
  * sketch has `hashes` times as many cells.
  *
- * Returns 0, which is no size, when `capacity` is 0 or larger than any size on
- * the ladder can decode, `hashes` is not in 3..8, or `failure` is not in
- * IBLT_MIN_FAILURE..IBLT_MAX_FAILURE.  A failure probability between those
- * tabulated (1e-2, 1e-3, 1e-4 and 1e-5) is taken as the next stricter one.
+ * Returns 0, which is not a size, if `capacity` is 0 or larger than any size
+ * on the ladder can decode, `hashes` is not in 3..8, or `failure` is not in
+ * IBLT_MIN_FAILURE..IBLT_MAX_FAILURE.  A failure probability between those in
+ * the table (1e-2, 1e-3, 1e-4 and 1e-5) counts as the next smaller one.
  *
- * More capacity never gives fewer cells, nor does a smaller failure.
+ * A larger capacity or a smaller failure probability never gives fewer cells.
  */
 extern uint32_t iblt_core_subtable_cells(uint32_t capacity, int hashes,
 										 double failure);
@@ -77,8 +77,8 @@ extern uint32_t iblt_core_capacity(uint32_t subtable_cells, int hashes,
 extern bool iblt_core_ladder_has(uint32_t s);
 
 /*
- * The smallest allowed subtable size that is at least s; 1 for s = 0.  Returns
- * 0 when s is above IBLT_LADDER_MAX.
+ * The smallest allowed subtable size that is at least s, and 1 for s = 0.
+ * Returns 0 if s is above IBLT_LADDER_MAX.
  */
 extern uint32_t iblt_core_ladder_at_least(uint32_t s);
 

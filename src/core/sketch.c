@@ -2,7 +2,8 @@
  * sketch.c
  *		Layout of a sketch's bytes, and the one validator.
  *
- * The layout is frozen by doc/format.md; change both together, and the version.
+ * doc/format.md describes the layout.  A change must change both together, and
+ * the version.
  */
 #include "sketch.h"
 #include "pause.h"
@@ -76,8 +77,8 @@ iblt_core_size(const IbltParams *params)
 }
 
 /*
- * Do a lead byte and the one after it begin a character: no longer form than
- * needed, no surrogate, nothing above U+10FFFF?
+ * Do a lead byte and the one after it begin a character, in its shortest form,
+ * that is not a surrogate and not above U+10FFFF?
  */
 static bool
 begins_character(uint8_t lead, uint8_t second)
@@ -87,7 +88,7 @@ begins_character(uint8_t lead, uint8_t second)
 		!(lead == 0xf0 && second < 0x90) && !(lead == 0xf4 && second > 0x8f);
 }
 
-/* UTF-8 without control characters: what a list of type names can be. */
+/* UTF-8 without control characters, as in a list of type names. */
 static bool
 is_plain_utf8(const uint8_t *text, size_t size)
 {
@@ -154,7 +155,7 @@ iblt_core_check_params(const IbltParams *params)
 	return iblt_core_size(params) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
 }
 
-/* Points a view with parameters set at its bytes. */
+/* Points a view with its parameters set at its bytes. */
 static void
 set_view(IbltSketch *sketch, uint8_t *bytes)
 {
@@ -211,7 +212,7 @@ all_zero(const uint8_t *bytes, size_t size)
 	return true;
 }
 
-/* Reads the header into params; its own parts only, not what follows. */
+/* Reads the header into params, but not what follows the header. */
 static IbltStatus
 read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
 			size_t size)
@@ -238,7 +239,7 @@ read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
 	params->description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
 	*rows = (int64_t) iblt_load64(bytes + OFFSET_ROWS);
 
-	/* before the description is looked at, it must be there */
+	/* the description must be there before it is checked */
 	if (params->description_size > size - HEADER_SIZE - CHECKSUM_SIZE)
 		return IBLT_BAD_SIZE;
 	return iblt_core_check_params(params);

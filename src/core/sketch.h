@@ -3,11 +3,11 @@
  *		The sketch: its parameters, its bytes, and the one validator.
  *
  * An invertible Bloom lookup table (Goodrich & Mitzenmacher 2011) of weighted
- * cells.  The bytes of a sketch are described in doc/format.md and are the
- * same on disk, on the wire and in memory; an IbltSketch is a view upon them
- * that spares the rest of the core from knowing offsets.
+ * cells.  The bytes of a sketch are described in doc/format.md.  They are the
+ * same on disk, on the wire and in memory.  An IbltSketch is a view of them,
+ * so that the rest of the core does not need to know offsets.
  *
- * Nothing here takes memory or reports errors: the caller brings the bytes,
+ * Nothing here takes memory or reports errors.  The caller provides the bytes,
  * and functions that can fail return an IbltStatus.
  */
 #ifndef IBLT_CORE_SKETCH_H
@@ -26,7 +26,7 @@
 #define IBLT_MAX_DESCRIPTION	8192	/* bytes */
 #define IBLT_METER_BUCKETS		256
 
-/* A value of PostgreSQL is at most 1 GB less one byte, its header included. */
+/* A value of PostgreSQL has at most 1 GB less one byte, with its header. */
 #define IBLT_MAX_BYTES			((size_t) 0x3fffffff - 4)
 
 /* What the bytes of a key mean. */
@@ -41,7 +41,7 @@ typedef enum IbltKeyKind
 typedef enum IbltStatus
 {
 	IBLT_OK = 0,
-	/* the validator's findings */
+	/* what the validator finds */
 	IBLT_BAD_SIZE,
 	IBLT_BAD_MAGIC,
 	IBLT_BAD_VERSION,
@@ -65,14 +65,14 @@ typedef enum IbltStatus
 	IBLT_OTHER_VALUES,
 	IBLT_OTHER_KEY_TYPE,
 	IBLT_OTHER_KEY_SIZE,
-	/* rows that cannot be kept */
+	/* rows that a sketch cannot hold */
 	IBLT_KEY_NOT_REPRESENTABLE,
 	IBLT_VALUE_NOT_REPRESENTABLE,
-	/* a sum that cannot be kept */
+	/* a sum that a sketch cannot hold */
 	IBLT_COUNT_OVERFLOW
 } IbltStatus;
 
-/* What is fixed when a sketch is made. */
+/* What is fixed when a sketch is created. */
 typedef struct IbltParams
 {
 	int			hashes;			/* k, 3 to 8 */
@@ -86,7 +86,7 @@ typedef struct IbltParams
 	size_t		description_size;	/* bytes */
 } IbltParams;
 
-/* A view upon the bytes of one sketch. */
+/* A view of the bytes of one sketch. */
 typedef struct IbltSketch
 {
 	IbltParams	params;
@@ -101,17 +101,19 @@ typedef struct IbltSketch
 	unsigned	fields;			/* field elements in a cell */
 } IbltSketch;
 
-/* Number of subtables kept; a row is in that many cells. */
+/* Number of subtables kept.  A row is in this many cells. */
 extern int	iblt_core_subtable_count(const IbltParams *params);
 
-/* Bytes of a sketch with these parameters; 0 when more than IBLT_MAX_BYTES. */
+/*
+ * Bytes of a sketch with these parameters, or 0 if more than IBLT_MAX_BYTES.
+ */
 extern size_t iblt_core_size(const IbltParams *params);
 
 /* Are these parameters possible?  The first that is not, or IBLT_OK. */
 extern IbltStatus iblt_core_check_params(const IbltParams *params);
 
 /*
- * Makes an empty sketch in bytes, which has iblt_core_size(params) of them.
+ * Creates an empty sketch in bytes, which has iblt_core_size(params) of them.
  * params must have passed iblt_core_check_params.  The view keeps its own copy
  * of the description, in bytes.
  */
@@ -119,8 +121,8 @@ extern void iblt_core_init(IbltSketch *sketch, const IbltParams *params,
 						   uint8_t *bytes);
 
 /*
- * The one validator.  Opens a view on bytes from anywhere, or says what is
- * wrong with them; the view is then not to be used.  Only reads the bytes.
+ * The one validator.  Opens a view of bytes from anywhere, or says what is
+ * wrong with them, and then the view must not be used.  Only reads the bytes.
  */
 extern IbltStatus iblt_core_open(IbltSketch *sketch, uint8_t *bytes,
 								 size_t size);
@@ -128,21 +130,21 @@ extern IbltStatus iblt_core_open(IbltSketch *sketch, uint8_t *bytes,
 /* Is every field element below p?  Each sketch has one representation. */
 extern bool iblt_core_fields_canonical(const IbltSketch *sketch);
 
-/* Sets a view on a byte-for-byte copy of an open sketch. */
+/* Sets a view of a byte-for-byte copy of an open sketch. */
 extern void iblt_core_view_copy(IbltSketch *copy, const IbltSketch *sketch,
 								uint8_t *bytes);
 
 /*
  * Makes the bytes canonical again after rows were added: reduces every field
- * element, writes the row count and the checksum.
+ * element, and writes the row count and the checksum.
  */
 extern void iblt_core_seal(IbltSketch *sketch);
 
-/* Is a cell, sealed or not, that of no rows? */
+/* Does a cell, sealed or not, hold no rows? */
 extern bool iblt_core_cell_is_zero(const IbltSketch *sketch,
 								   const uint8_t *cell);
 
-/* The first parameter in which the two differ, so that they cannot be added. */
+/* The first parameter that prevents adding the two, or IBLT_OK. */
 extern IbltStatus iblt_core_compatible(const IbltParams *a,
 									   const IbltParams *b);
 
@@ -156,7 +158,10 @@ iblt_cell(const IbltSketch *sketch, uint32_t i)
 	return sketch->cells + (size_t) i * sketch->cell_size;
 }
 
-/* A word in two's complement by arithmetic: the cast alone is not portable. */
+/*
+ * A word in two's complement by arithmetic, because the cast alone is not
+ * portable.
+ */
 static inline int32_t
 iblt_int32(uint32_t word)
 {

@@ -2,14 +2,16 @@
  * strata.c
  *		The strata estimator: layout, validator, estimate.
  *
- * The layout is frozen by doc/format.md; change both together, and the version.
+ * doc/format.md describes the layout.  A change must change both together, and
+ * the version.
  */
 #include "pause.h"
 #include "strata.h"
 
 /*
- * Offsets of the header.  What a sketch has too is where a sketch has it; row
- * count and checksum must be, for iblt_core_seal writes them.
+ * Offsets of the header.  Fields that a sketch also has are where a sketch has
+ * them.  The row count and the checksum must be, because iblt_core_seal writes
+ * them.
  */
 #define OFFSET_VERSION		4
 #define OFFSET_HASHES		5
@@ -31,7 +33,7 @@ description_room(const IbltStrataParams *params)
 	return (params->table.description_size + 7) & ~(size_t) 7;
 }
 
-/* What the cells are as a sketch: of integer keys, the hashes. */
+/* The sketch parameters of the cells, whose integer keys are the hashes. */
 static IbltParams
 cells_params(const IbltParams *table)
 {
@@ -81,18 +83,18 @@ iblt_core_strata_check_params(const IbltStrataParams *params)
 	IbltStatus	status = iblt_core_check_params(&params->table);
 	IbltStrataParams typed = *params;
 
-	/* the size it judges is that of a sketch of these keys */
+	/* the size that it checks is that of a sketch of these keys */
 	if (status != IBLT_OK && status != IBLT_BAD_SIZE)
 		return status;
 	if (params->strata < 1 || params->strata > IBLT_MAX_STRATA)
 		return IBLT_BAD_STRATA;
-	/* a template must be of use */
+	/* a template must be usable */
 	if (params->table.kind == IBLT_KEY_UNTYPED)
 		typed.table = cells_params(&params->table);
 	return iblt_core_strata_size(&typed) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
 }
 
-/* Points a view with parameters set at its bytes. */
+/* Points a view with its parameters set at its bytes. */
 static void
 set_view(IbltStrata *strata, uint8_t *bytes)
 {
@@ -149,7 +151,7 @@ iblt_core_strata_view_copy(IbltStrata *copy, const IbltStrata *strata,
 	set_view(copy, bytes);
 }
 
-/* Reads the header into params; its own parts only, not what follows. */
+/* Reads the header into params, but not what follows the header. */
 static IbltStatus
 read_header(IbltStrataParams *params, int64_t *rows, const uint8_t *bytes,
 			size_t size)
@@ -177,13 +179,13 @@ read_header(IbltStrataParams *params, int64_t *rows, const uint8_t *bytes,
 	table->description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
 	*rows = (int64_t) iblt_load64(bytes + OFFSET_ROWS);
 
-	/* before the description is looked at, it must be there */
+	/* the description must be there before it is checked */
 	if (table->description_size > size - HEADER_SIZE - CHECKSUM_SIZE)
 		return IBLT_BAD_SIZE;
 	return iblt_core_strata_check_params(params);
 }
 
-/* The padding of the description, which ends where the cells begin. */
+/* The padding of the description, up to the first cell. */
 static bool
 padding_is_zero(const IbltStrata *strata)
 {
@@ -252,8 +254,10 @@ iblt_core_strata_status_text(IbltStatus status)
 typedef IbltStatus (*AddRow) (IbltSketch *sketch, const uint8_t *key,
 							  uint64_t y, int sign);
 
-/* The row to its stratum.  That can fail for its counts only: the limb is
- * representable, and no values are kept. */
+/*
+ * Adds the row to its stratum.  Only its counts can make that fail, because
+ * the limb is representable and no values are kept.
+ */
 static IbltStatus
 add_row(IbltStrata *strata, const uint8_t *key, size_t size, uint64_t y,
 		int sign, AddRow add)
@@ -356,13 +360,16 @@ iblt_core_strata_decode_start(IbltStrataDecoder *decoder,
 	start_stratum(decoder, difference->params.strata - 1);
 }
 
-/* Judges a stratum without pure cells; is there another one to decode? */
+/* Judges a stratum without pure cells.  Is there another one to decode? */
 static bool
 end_stratum(IbltStrataDecoder *decoder)
 {
 	IbltPeelResult result;
 
-	/* no stratum has a row count of its own: the header's is the sum of all */
+	/*
+	 * no stratum has a row count of its own, and the header's is the sum of
+	 * all
+	 */
 	decoder->stratum.rows = decoder->peeler.rows;
 	result = iblt_core_peel_result(&decoder->peeler);
 	decoder->contradiction |= decoder->peeler.contradiction ||
@@ -386,15 +393,18 @@ iblt_core_strata_decode_step(IbltStrataDecoder *decoder)
 
 	if (!iblt_core_peel_next(&decoder->peeler, &entry))
 		return end_stratum(decoder);
-	/* a hash tells its stratum; another's is nobody's key */
+	/*
+	 * a hash belongs to one stratum, so a hash of another one is not of a key
+	 */
 	if (iblt_strata_stratum(iblt_load64(entry.key), strata) != decoder->number)
 		decoder->contradiction = true;
 	return true;
 }
 
 /*
- * 2^(i+1) times the keys above stratum i, which did not decode.  Very small
- * tables may fail at their first keys: what is not empty is not called so.
+ * 2^(i+1) times the keys above stratum i, which did not decode, or 0 if i is
+ * the highest stratum.  Without keys above it one key is assumed, because very
+ * small tables may fail at their first keys.
  */
 static uint64_t
 scale(const IbltStrataDecoder *decoder)
@@ -415,7 +425,7 @@ iblt_core_strata_result(const IbltStrataDecoder *decoder, uint64_t *keys)
 		return IBLT_PEEL_INCONSISTENT;
 	if (decoder->incomplete)
 		return IBLT_PEEL_INCOMPLETE;
-	/* where a key's count wrapped at 32 bits, this sum is not the header's */
+	/* if a key's count wrapped at 32 bits, this sum is not the header's */
 	return decoder->rows == (uint64_t) decoder->difference->all.rows
 		? IBLT_PEEL_COMPLETE : IBLT_PEEL_INCONSISTENT;
 }

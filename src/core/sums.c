@@ -1,19 +1,19 @@
 /*
  * sums.c
- *		What can be told of a whole sketch without decoding it.
+ *		What a whole sketch tells without decoding.
  */
 #include "meter.h"
 #include "pause.h"
 #include "sums.h"
 
-/* The sums over one subtable; at most 2^27 counts of 32 bits do not wrap. */
+/* The sums over one subtable.  At most 2^27 counts of 32 bits do not wrap. */
 typedef struct Sums
 {
 	int64_t		count;
 	uint64_t	field[IBLT_MAX_FIELDS];
 } Sums;
 
-/* Sums up cells that are sealed; is any of them not zero? */
+/* Sums up sealed cells.  Is any of them not zero? */
 static bool
 sum_subtable(const IbltSketch *sketch, uint32_t first, Sums *sums)
 {
@@ -90,7 +90,7 @@ iblt_core_inserted_fit(const IbltSketch *sketch)
 			return false;
 		sum += (uint64_t) count;
 	}
-	/* at most 2^27 counts of 31 bits: the sum itself does not wrap */
+	/* at most 2^27 counts of 31 bits, so the sum itself does not wrap */
 	return sketch->rows >= 0 && sum % subtables == 0 &&
 		sum / subtables == (uint64_t) sketch->rows;
 }

@@ -1,19 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * condition.c
- *	  Is a condition a property of the row alone?
+ *	  Does a condition depend on the row alone?
  *
  * The steps of a comparison read a relation several times, on two servers.
  * They need a condition that chooses the same rows each time.  So a condition
- * is parsed here as one expression over the relation, and may hold nothing but
+ * is parsed here as one expression over the relation.  It may hold only
+ *
  *	- columns of the row and constants,
  *	- functions and operators that are immutable, or that depend on settings
  *	  which the drivers pin (iblt_peer_settings, and their SET clauses),
  *	- nodes known to do no more than combine these.
  *
- * A function that is declared immutable is believed.  What text comparisons
- * depend on besides, their collations, is returned: the driver compares those
- * of the two sides.
+ * A function that is declared immutable is believed.  Comparisons of text also
+ * depend on collations.  These are returned, and the driver compares those of
+ * the two sides.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,14 +59,14 @@ typedef struct Literal
 	const char *text;
 } Literal;
 
-/* What is known of a condition while its nodes are visited. */
+/* What is known about a condition while its nodes are visited. */
 typedef struct Condition
 {
 	ParseState *pstate;
 	List	   *literals;		/* of Literal */
 	List	   *collations;		/* OIDs of those it depends on */
 	int			location;		/* of the node being visited */
-	Oid			collation;		/* that the node's function is given, if any */
+	Oid			collation;		/* passed to the node's function, if any */
 } Condition;
 
 static bool check_node(Node *node, void *context);
@@ -96,7 +97,7 @@ constant_string(const A_Const *constant)
 	return NULL;
 }
 
-/* Collects the literals, and refuses subqueries, which would take locks. */
+/* Collects the literals.  Refuses subqueries, which would take locks. */
 static bool
 collect_literals(Node *node, void *context)
 {
@@ -166,7 +167,7 @@ check_outputs(Condition *condition, List *values)
 		check_output(condition, lfirst(lc));
 }
 
-/* A cast that makes text of a value, and a value of the text. */
+/* A cast that makes text of a value, and a value of that text. */
 static void
 check_text_cast(Condition *condition, CoerceViaIO *cast)
 {
@@ -190,7 +191,7 @@ check_column(Condition *condition, Var *column)
 static void
 check_domain(Condition *condition, Oid type)
 {
-	/* the memory context calls it back when it goes */
+	/* the memory context calls it back when it is deleted */
 	DomainConstraintRef *domain = palloc(sizeof(DomainConstraintRef));
 	ListCell   *lc;
 
@@ -203,7 +204,7 @@ check_domain(Condition *condition, Oid type)
 	}
 }
 
-/* The defaults of arguments that a call leaves out are filled in by the planner. */
+/* The planner fills in the defaults of arguments that a call leaves out. */
 static void
 check_defaults(Condition *condition, FuncExpr *call)
 {
@@ -230,7 +231,7 @@ add_collation(Condition *condition, Oid collation)
 													   collation);
 }
 
-/* check_functions_in_node's callback. */
+/* Callback of check_functions_in_node. */
 static bool
 check_function(Oid function, void *context)
 {
@@ -253,7 +254,7 @@ check_function(Oid function, void *context)
 	return false;
 }
 
-/* What the functions of a node are, and are given. */
+/* Checks the functions of a node, and their arguments. */
 static void
 check_functions(Condition *condition, Node *node)
 {
@@ -290,7 +291,7 @@ check_xml(Condition *condition, XmlExpr *xml)
 	check_outputs(condition, xml->args);
 }
 
-/* Nodes that combine what others give, and no more. */
+/* Nodes that only combine the values of others. */
 static bool
 is_plain(Node *node)
 {
@@ -334,7 +335,10 @@ first_word(Condition *condition, Node *node)
 	return location < 0 || length == 0 ? "an expression" : pnstrdup(start, length);
 }
 
-/* Visits an analysed expression, and refuses what is not known to be harmless. */
+/*
+ * Visits an analysed expression, and refuses whatever is not known to be
+ * harmless.
+ */
 static bool
 check_node(Node *node, void *context)
 {
@@ -382,7 +386,9 @@ check_node(Node *node, void *context)
 
 /* --- the function ---------------------------------------------------------------- */
 
-/* Locations of errors refer to the condition, not to the caller's statement. */
+/*
+ * Makes error locations refer to the condition, not to the caller's statement.
+ */
 static void
 locate_error(void *source)
 {
@@ -396,7 +402,10 @@ locate_error(void *source)
 	}
 }
 
-/* The drivers cannot pin this: a peer reads a query before it runs the settings. */
+/*
+ * The drivers cannot pin this setting, because a peer reads a query before it
+ * runs the settings.
+ */
 static void
 check_backslash(const char *text)
 {
@@ -411,7 +420,10 @@ check_backslash(const char *text)
 				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
 }
 
-/* Analyses and checks the condition on the relation; the collations it depends on. */
+/*
+ * Analyses and checks the condition on the relation.  Returns the collations
+ * that it depends on.
+ */
 static List *
 check_condition(Relation relation, const char *text)
 {
@@ -447,9 +459,9 @@ check_condition(Relation relation, const char *text)
 PG_FUNCTION_INFO_V1(iblt_compare_check_condition);
 
 /*
- * iblt_compare_check_condition(relation, condition) -> oid[]: ERROR unless the
- * condition is a property of the row alone; the collations that it depends on.
- * NULL if there is no such relation any more.
+ * iblt_compare_check_condition(relation, condition) -> oid[]: the collations
+ * that the condition depends on.  ERROR unless it depends on the row alone.
+ * NULL if the relation does not exist any more.
  */
 Datum
 iblt_compare_check_condition(PG_FUNCTION_ARGS)

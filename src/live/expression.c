@@ -38,12 +38,14 @@ iblt_parse_expression(const char *text, const char **source)
 	select = (SelectStmt *) linitial_node(RawStmt, statements)->stmt;
 	if (!IsA(select, SelectStmt) || list_length(select->targetList) != 1)
 		refuse_form();
-	/* no FROM, nor anything else */
+	/* there must not be a FROM or anything else */
 	plain->targetList = select->targetList;
 	target = linitial_node(ResTarget, select->targetList);
 	if (!equal(plain, select) || target->name != NULL)
 		refuse_form();
-	/* "*" is no expression, and parse analysis does not expect it as one */
+	/*
+	 * "*" is not an expression, and parse analysis does not expect it as one
+	 */
 	if (IsA(target->val, ColumnRef) &&
 		IsA(linitial(((ColumnRef *) target->val)->fields), A_Star))
 		refuse_form();

@@ -13,9 +13,9 @@
 #include "nodes/nodes.h"
 
 /*
- * The one expression that a condition is, before names are looked up; ERROR if
- * it is anything else.  Alone it means what it means in parentheses, which it
- * must not close.  *source is what locations refer to.
+ * Parses a condition as one expression, before names are looked up.  ERROR if
+ * it is anything else.  The expression means the same in parentheses, which it
+ * must not close.  Sets *source to the text that locations refer to.
  */
 extern Node *iblt_parse_expression(const char *text, const char **source);
 

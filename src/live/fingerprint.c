@@ -1,16 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * fingerprint.c
- *	  Tells whether a relation still is what iblt_compare has described.
+ *	  Tells whether a relation is still as iblt_compare has described it.
  *
- * A description is read from the catalogs under a snapshot.  The parser and the
- * planner do not use that snapshot: they see the columns that the last ALTER
- * TABLE to commit has left.  So this function does not use it either.  It reads
- * the relation cache under a lock, as they do.
+ * A description is read from the catalogs under a snapshot.  The parser and
+ * the planner do not use that snapshot.  They see the columns as of the last
+ * ALTER TABLE that was committed.  So this function does not use it either.
+ * It reads the relation cache under a lock, as they do.
  *
  * A statement that has the relation in FROM holds a lock on it until the
- * transaction ends.  What this function says in such a statement is true of the
- * rows that the statement reads.
+ * transaction ends.  What this function returns in such a statement is true of
+ * the rows that the statement reads.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,8 +22,8 @@
 #include "utils/rel.h"
 
 /*
- * One line for a column.  The length of the name in front of it keeps one name
- * from looking like several columns.
+ * One line for a column.  The length before the name keeps one name from
+ * looking like several columns.
  */
 static void
 append_column(StringInfo buf, Form_pg_attribute att)
@@ -48,9 +48,9 @@ hash_text(StringInfo buf)
 PG_FUNCTION_INFO_V1(iblt_compare_fingerprint);
 
 /*
- * iblt_compare_fingerprint(regclass) -> text: a hash of what a comparison relies
- * on, as iblt_compare_describe_fingerprint makes it from the catalogs.  NULL if
- * there is no such relation.
+ * iblt_compare_fingerprint(regclass) -> text: a hash of what a comparison
+ * relies on, as iblt_compare_describe_fingerprint makes it from the catalogs.
+ * NULL if the relation does not exist.
  */
 Datum
 iblt_compare_fingerprint(PG_FUNCTION_ARGS)

@@ -3,9 +3,10 @@
  * kept.c
  *	  Sketches that a session keeps under a name.
  *
- * A kept sketch lives until it is dropped or replaced, or the session ends.  It
- * is no part of any transaction, and exists because a hot standby has no
- * temporary tables and a large sketch is better not sent to the client.
+ * A kept sketch lives until it is dropped or replaced, or the session ends.
+ * It does not belong to a transaction.  Temporary tables cannot take its
+ * place, because a hot standby does not have them.  Large sketches should not
+ * be sent to the client.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,14 +16,14 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
-/* One sketch that is kept. */
+/* One kept sketch. */
 typedef struct Kept
 {
 	char	   *name;
 	struct varlena *value;
 } Kept;
 
-/* All of them, in kept_context. */
+/* All kept sketches, in kept_context. */
 static List *kept_list = NIL;
 static MemoryContext kept_context = NULL;
 
@@ -41,7 +42,7 @@ kept_find(const char *name)
 	return NULL;
 }
 
-/* The name in the first argument. */
+/* The name, which is the first argument. */
 static char *
 name_arg(FunctionCallInfo fcinfo)
 {
@@ -51,7 +52,7 @@ name_arg(FunctionCallInfo fcinfo)
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
-/* An entry of that name without a value. */
+/* Adds an entry of that name without a value. */
 static Kept *
 kept_add(const char *name)
 {
@@ -70,7 +71,9 @@ kept_add(const char *name)
 	return kept;
 }
 
-/* A copy in kept_context.  Nobody else frees it if the query is cancelled. */
+/*
+ * A copy in kept_context.  If the query is cancelled, nothing else frees it.
+ */
 static struct varlena *
 copy_to_keep(const IbltSketch *sketch)
 {
@@ -93,7 +96,9 @@ copy_to_keep(const IbltSketch *sketch)
 
 PG_FUNCTION_INFO_V1(iblt_session_keep);
 
-/* iblt_session_keep(name, iblt) -> iblt: the sketch, of which a copy is kept */
+/*
+ * iblt_session_keep(name, iblt) -> iblt: keeps a copy, and returns the sketch
+ */
 Datum
 iblt_session_keep(PG_FUNCTION_ARGS)
 {
@@ -134,7 +139,10 @@ PG_FUNCTION_INFO_V1(iblt_session_get);
 Datum
 iblt_session_get(PG_FUNCTION_ARGS)
 {
-	/* a copy: the kept one may be replaced while the result is in use */
+	/*
+	 * a copy, because the kept sketch may be replaced while the result is in
+	 * use
+	 */
 	struct varlena *value = iblt_kept_arg(fcinfo);
 	size_t		size = VARSIZE_ANY_EXHDR(value);
 	struct varlena *copy = iblt_value_alloc(size);
@@ -145,7 +153,7 @@ iblt_session_get(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_session_drop);
 
-/* iblt_session_drop(name) -> boolean: was there one? */
+/* iblt_session_drop(name) -> boolean: did the sketch exist? */
 Datum
 iblt_session_drop(PG_FUNCTION_ARGS)
 {

@@ -11,8 +11,8 @@
 #include "iblt.h"
 
 /*
- * The kept sketch that the function's first argument names, which stays with
- * the session; ERROR if there is none.
+ * The kept sketch that the function's first argument names.  It stays with the
+ * session.  ERROR if it does not exist.
  */
 extern struct varlena *iblt_kept_arg(FunctionCallInfo fcinfo);
 

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * keys.c
- *	  iblt_compare_decode: the keys of a difference, in order, as text by which
- *	  rows can be looked up.
+ *	  iblt_compare_decode: the keys of a difference, in order, as text for
+ *	  looking rows up.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,14 +20,14 @@
 
 #include "key.h"
 
-/* The keys of a difference, as they are in its cells, each with its count. */
+/* The keys of a difference, as in its cells, each with its count. */
 typedef struct KeyList
 {
 	uint8	   *bytes;
 	size_t		key_size;
 	size_t		size;			/* of a key and its count */
 	size_t		n;
-	size_t		room;			/* for so many */
+	size_t		room;			/* in keys */
 } KeyList;
 
 static void
@@ -57,7 +57,7 @@ key_list_add(KeyList *list, const IbltEntry *entry)
 {
 	uint8	   *at;
 
-	/* a key and its count are smaller than a cell, so that all are below 1 GB */
+	/* a key and its count are smaller than a cell, so all are below 1 GB */
 	if (list->n == list->room)
 	{
 		list->room = Min(2 * list->room, MaxAllocSize / list->size);
@@ -68,7 +68,9 @@ key_list_add(KeyList *list, const IbltEntry *entry)
 	iblt_store64(at + list->key_size, (uint64) (int64) entry->count);
 }
 
-/* Millions of keys take seconds to sort, so the comparisons can be cancelled. */
+/*
+ * Millions of keys take seconds to sort, so the comparisons can be cancelled.
+ */
 static int
 compare_integer_keys(const void *a, const void *b)
 {
@@ -87,8 +89,8 @@ compare_key_bytes(const void *a, const void *b, void *key_size)
 }
 
 /*
- * Sorts keys as their types do, or nearly so, in order that rows are looked up
- * in about the order in which they lie; and leaves out those that a crafted
+ * Sorts keys as their types do, or nearly so, because rows are then looked up
+ * in about the order in which they are stored.  Removes keys that a crafted
  * sketch has twice.
  */
 static void
@@ -115,7 +117,10 @@ key_list_sort(KeyList *list, bool integers)
 	list->n = kept;
 }
 
-/* Shows keys as text: a row's as that of an array of its columns' texts. */
+/*
+ * Shows keys as text.  A row becomes the text of an array of its columns'
+ * texts.
+ */
 typedef struct KeyWriter
 {
 	IbltKeyCoder *coder;
@@ -176,7 +181,7 @@ key_word(KeyWriter *writer, const uint8 *bytes, unsigned limbs)
 	return CStringGetTextDatum(OutputFunctionCall(&writer->output, key));
 }
 
-/* Keys that are integers as text[]: as the other ones, but faster. */
+/* Integer keys as text[].  The result is that of key_words, but faster. */
 static Datum
 integer_words(const KeyList *list)
 {
@@ -205,7 +210,7 @@ key_words(const KeyList *list, const IbltParams *params)
 	KeyWriter	writer;
 	size_t		i;
 
-	/* a template has no type of key, and no keys */
+	/* a template has neither a type of key nor keys */
 	if (list->n > 0)
 		key_writer_init(&writer, params);
 	for (i = 0; i < list->n; i++)
@@ -248,9 +253,9 @@ PG_FUNCTION_INFO_V1(iblt_compare_decode);
 
 /*
  * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys text[],
- * sides text[]): how many keys are recovered and about how many there are; keys
- * in order, each as one word and once, and on which sides of the difference
- * they are; both NULL unless they are all.
+ * sides text[]): how many keys are recovered, about how many there are, the
+ * keys in order, each as one word and once, and their sides of the difference.
+ * keys and sides are NULL unless the decoding is complete.
  */
 Datum
 iblt_compare_decode(PG_FUNCTION_ARGS)

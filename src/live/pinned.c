@@ -14,7 +14,10 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-/* Built-in functions, stable because of settings that the drivers pin. */
+/*
+ * Built-in functions that are stable because of settings which the drivers
+ * pin.
+ */
 static const char *const pinned_functions[] = {
 	"date", "date_cmp_timestamptz", "date_eq_timestamptz",
 	"date_ge_timestamptz", "date_gt_timestamptz", "date_le_timestamptz",
@@ -35,15 +38,15 @@ static const char *const pinned_functions[] = {
 	"to_timestamp", "xml", NULL
 };
 
-/* Built-in functions, stable because they make text of any type. */
+/* Built-in functions that are stable because they make text of any type. */
 static const char *const textual_functions[] = {
 	"anytextcat", "array_to_string", "concat", "concat_ws", "format",
 	"textanycat", NULL
 };
 
 /*
- * Built-in functions on text whose result does not depend on the collation, if
- * it is deterministic.  One that is missing is taken to depend on it.
+ * Built-in functions on text whose result does not depend on the collation if
+ * it is deterministic.  A function that is missing here counts as dependent.
  */
 static const char *const collation_free_functions[] = {
 	"anytextcat", "array_eq", "array_length", "array_ne", "array_to_string",
@@ -108,7 +111,10 @@ iblt_function_compares_records(Oid function)
 	return is_listed(function, record_functions);
 }
 
-/* A test of a type that is not made of others; text is a literal of it, or NULL. */
+/*
+ * A test of a type that is not made of others.  text is a literal of it, or
+ * NULL.
+ */
 typedef bool (*TypeTest) (Oid type, const char *text);
 
 static bool every_part(Oid type, TypeTest test, const char *text);
@@ -127,7 +133,7 @@ every_column(Oid type, TypeTest test, const char *text)
 	return result;
 }
 
-/* Does a type pass, or all the types that it is made of? */
+/* Does a type pass, or do all the types that it is made of? */
 static bool
 every_part(Oid type, TypeTest test, const char *text)
 {
@@ -149,7 +155,10 @@ every_part(Oid type, TypeTest test, const char *text)
 	return test(type, text);
 }
 
-/* Would a date or time be read from the clock?  Quotes of containers are left out. */
+/*
+ * Would a date or time be read from the clock?  Quotes of containers are
+ * skipped.
+ */
 static bool
 reads_clock(const char *text)
 {
@@ -212,7 +221,7 @@ text_is_pinned(Oid type, const char *text)
 	Oid			function;
 	bool		varlena;
 
-	/* an interval does not: iblt_repair has an IntervalStyle of its own */
+	/* an interval does not, because iblt_repair sets IntervalStyle itself */
 	(void) text;
 	switch (type)
 	{

@@ -21,7 +21,7 @@ extern bool iblt_function_is_pinned(Oid function);
 extern bool iblt_function_makes_text(Oid function);
 
 /*
- * Is a built-in function on text one whose result does not depend on the
+ * Is this a built-in function on text whose result does not depend on the
  * collation, if that is deterministic?
  */
 extern bool iblt_function_ignores_collation(Oid function);
@@ -30,8 +30,7 @@ extern bool iblt_function_ignores_collation(Oid function);
 extern bool iblt_function_compares_records(Oid function);
 
 /*
- * Does a literal of the type, or any text if there is none, always read the
- * same?
+ * Does a literal of the type always read the same?  NULL stands for any text.
  */
 extern bool iblt_input_is_pinned(Oid type, const char *literal);
 

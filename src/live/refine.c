@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * refine.c
- *	  Sketches of many sizes: a template that can be folded to most of them, and
- *	  a sketch refined to twice its cells with the half that it lacks.
+ *	  Sketches of many sizes: a template that can be folded to most of them,
+ *	  and a sketch refined to twice its cells with the missing half.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,14 +14,13 @@
 
 /* The hashes of the template, and the smallest of its subtables. */
 #define TEMPLATE_HASHES		4
-#define TEMPLATE_CELLS		630 /* 2 * 3^2 * 5 * 7: times 2^n it divides most */
+#define TEMPLATE_CELLS		630 /* 2 * 3^2 * 5 * 7, to be doubled */
 
 PG_FUNCTION_INFO_V1(iblt_compare_template);
 
 /*
  * iblt_compare_template(capacity, key_size, seed) -> iblt: an empty sketch of
- * at least that capacity whose subtables have as many divisors as there can
- * be, so that it can be folded to a size near any that is asked for.
+ * at least that capacity that can be folded to the largest number of sizes.
  */
 Datum
 iblt_compare_template(PG_FUNCTION_ARGS)
@@ -49,7 +48,7 @@ iblt_compare_template(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(value);
 }
 
-/* Folds a sketch, if its subtables can have so many cells. */
+/* Folds a sketch, if its subtables can have this number of cells. */
 static void
 fold_to(IbltSketch *to, const IbltSketch *from, int32 subtable_cells)
 {
@@ -70,7 +69,7 @@ PG_FUNCTION_INFO_V1(iblt_session_evens);
 
 /*
  * iblt_session_evens(name, subtable_cells) -> iblt: the even cells of the kept
- * sketch folded to so many cells a subtable, for iblt_compare_refine.
+ * sketch, folded to subtables of this size, for iblt_compare_refine.
  */
 Datum
 iblt_session_evens(PG_FUNCTION_ARGS)
@@ -111,7 +110,7 @@ iblt_compare_refine(PG_FUNCTION_ARGS)
 	iblt_open_arg(&coarse, fcinfo, 0);
 	iblt_open_arg(&evens, fcinfo, 1);
 	iblt_params_check_match(&coarse.params, &evens.params);
-	/* a template goes with a sketch, but has no cells to be read */
+	/* a template matches a sketch, but has no cells to read */
 	if (coarse.params.kind != evens.params.kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

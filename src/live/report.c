@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * report.c
- *	  Errors that do not show the statement which caused them, and statements
+ *	  Errors that do not show the statement that caused them, and statements
  *	  that no log shows.
  *
  *-------------------------------------------------------------------------
@@ -40,9 +40,9 @@ sqlstate_code(const char *sqlstate)
 }
 
 /*
- * iblt_peer_raise(sqlstate, message, detail, hint): an ERROR which the
- * server's log shows without the statement and its context.  The statement may
- * hold a connection string with a password.
+ * iblt_peer_raise(sqlstate, message, detail, hint): an ERROR that the server's
+ * log shows without its statement and context.  The statement may contain a
+ * connection string with a password.
  */
 Datum
 iblt_peer_raise(PG_FUNCTION_ARGS)
@@ -63,10 +63,10 @@ iblt_peer_raise(PG_FUNCTION_ARGS)
 }
 
 /*
- * iblt_peer_show(label): until the message under way ends, the log and
- * pg_stat_activity show "iblt: label" as its statement.  The message itself may
- * hold rows of a table, and an error, a lock wait, a deadlock or the end of the
- * session would write all of it to the log.
+ * iblt_peer_show(label): until the current message ends, the log and
+ * pg_stat_activity show "iblt: label" as its statement.  The message itself
+ * may contain rows of a table.  An error, a lock wait, a deadlock or the end
+ * of the session would write all of it to the log.
  */
 Datum
 iblt_peer_show(PG_FUNCTION_ARGS)
@@ -85,7 +85,7 @@ iblt_peer_show(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* Those fields of the error under construction that are not empty. */
+/* Sets the fields of the error under construction that are not empty. */
 static int
 error_fields(char **values)
 {
