@@ -49,7 +49,7 @@ PG_FUNCTION_INFO_V1(iblt_compare_fingerprint);
 
 /*
  * iblt_compare_fingerprint(regclass) -> text: a hash of what a comparison
- * relies on, as iblt_compare_describe_fingerprint makes it from the catalogs.
+ * relies on, as iblt_internal.describe_fingerprint makes it from the catalogs.
  * NULL if the relation does not exist.
  */
 Datum

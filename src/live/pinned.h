@@ -3,9 +3,9 @@
  * pinned.h
  *	  What does not change between two reads of a comparison.
  *
- * The drivers pin settings (iblt_peer_settings, and their SET clauses).  Of the
- * built-in functions and types that are not immutable, some depend on nothing
- * but these.
+ * The drivers pin settings (iblt_internal.peer_settings, and their SET
+ * clauses).  Of the built-in functions and types that are not immutable, some
+ * depend only on these.
  *
  *-------------------------------------------------------------------------
  */
