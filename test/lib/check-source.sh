@@ -3,8 +3,9 @@
 #	The rules that the source keeps, as TAP:
 #	- src/core includes C99's headers, xxHash's and its own, nothing else;
 #	- src/core takes no memory and reports nothing by itself;
-#	- no function is longer than 40 lines, no file longer than 500, but for
-#	  generated tables (*_table.h).
+#	- no function is longer than 40 lines, in C as in SQL (where the body counts),
+#	  and no file longer than 500, except generated tables (*_table.h);
+#	- no line of SQL is longer than 100 columns.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -12,6 +13,7 @@ cd "$(dirname "$0")/../.."
 shopt -s nullglob
 MAX_FUNCTION=40
 MAX_FILE=500
+MAX_LINE=100
 number=0
 failed=0
 
@@ -68,6 +70,25 @@ long_functions() {
 		/[^ \t]/ { previous = $0 }' "$@"
 }
 
+# Bodies of functions in SQL over the limit: from "AS $$" to "$$;".
+long_bodies() {
+	awk -v max="$MAX_FUNCTION" '
+		/^CREATE FUNCTION / { name = $3 }
+		/^AS \$\$$/ { inside = FNR }
+		/^\$\$;/ && inside {
+			if (FNR - inside - 1 > max)
+				printf "%s:%d: %d lines: %s\n", FILENAME, inside, FNR - inside - 1, name
+			inside = 0
+		}' "$@"
+}
+
+# Lines over the limit, where a tab stands for four columns.
+long_lines() {
+	awk -v max="$MAX_LINE" '
+		{ line = $0; gsub(/\t/, "    ", line) }
+		length(line) > max { printf "%s:%d: %d columns\n", FILENAME, FNR, length(line) }' "$@"
+}
+
 long_files() {
 	awk -v max="$MAX_FILE" '
 		FNR > max && FILENAME !~ /_table\.h$/ && !(FILENAME in seen) { seen[FILENAME] = 1; print FILENAME }' "$@"
@@ -79,9 +100,13 @@ if ! compgen -G 'src/core/*.c' >/dev/null; then
 	exit 1
 fi
 sources=(src/*.[ch] src/*/*.[ch])
+scripts=(sql/*[a-z].sql sql/*/*.sql)	# not iblt--0.1.0.sql, which is built
 result "src/core includes only C99 headers, xxhash.h and its own" "$(foreign_includes)"
 result "src/core takes no memory and reports nothing" "$(foreign_calls)"
 result "no function is longer than $MAX_FUNCTION lines" "$(long_functions "${sources[@]}")"
 result "no source file is longer than $MAX_FILE lines" "$(long_files "${sources[@]}")"
+result "no body of a function in SQL is longer than $MAX_FUNCTION lines" "$(long_bodies "${scripts[@]}")"
+result "no line of SQL is longer than $MAX_LINE columns" "$(long_lines "${scripts[@]}")"
+result "no file of SQL is longer than $MAX_FILE lines" "$(long_files "${scripts[@]}")"
 echo "1..$number"
 exit $failed
