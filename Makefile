@@ -30,8 +30,8 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 # pg_regress would run the script.)
 SQL_PARTS = $(patsubst %,sql/%.sql, \
 	internal iblt estimator \
-	live/00_types live/10_peer live/20_protocol live/30_plan live/35_prepare \
-	live/40_statements live/45_finder live/50_sketch live/60_lookup live/70_confirm \
+	live/00_types live/10_peer live/20_protocol live/25_describe live/30_plan \
+	live/35_prepare live/40_statements live/45_finder live/50_sketch live/60_lookup live/70_confirm \
 	live/80_index live/90_compare \
 	repair/plan repair/statements repair/execute repair/apply \
 	audit/list audit/table audit/audit)

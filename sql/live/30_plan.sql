@@ -92,138 +92,15 @@ COMMENT ON FUNCTION iblt_internal.peer_name(regclass, text) IS
 'the peer''s relation as schema.name, quoted: in the schema of the one here unless it names '
 'another';
 
--- Describing both
-
-CREATE FUNCTION iblt_internal.refuse_altered(relation text, side text, detail text DEFAULT '')
-RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'IB004', DETAIL = detail,
-		MESSAGE = format('relation %s was altered while it was compared (%s)', relation, side),
-		HINT = CASE current_setting('transaction_isolation') WHEN 'read committed'
-			THEN 'Compare when no other session alters, renames or drops it.'
-			ELSE 'Begin another transaction. This one sees the columns of its snapshot, '
-				'and reads those that the relation has now.' END;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.refuse_altered(text, text, text) IS
-'the error for a relation that is not what was described';
-
-CREATE FUNCTION iblt_internal.require_described(plan iblt_internal.plan, here text, there text)
-RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	IF here IS DISTINCT FROM (plan.here).fingerprint THEN
-		PERFORM iblt_internal.refuse_altered((plan.here).relation, 'here');
-	ELSIF there IS DISTINCT FROM (plan.there).fingerprint THEN
-		PERFORM iblt_internal.refuse_altered((plan.there).relation, 'there');
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.require_described(iblt_internal.plan, text, text) IS
-'an error unless both sides read what was described, as two fingerprints tell';
-
-CREATE FUNCTION iblt_internal.described(described jsonb, side text) RETURNS iblt_internal.side
-	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT jsonb_populate_record(NULL::iblt_internal.side,
-		described || jsonb_build_object('side', side))
-$$;
-COMMENT ON FUNCTION iblt_internal.described(jsonb, text) IS
-'the answer of describe() as a row; NULL for NULL';
-
-CREATE FUNCTION iblt_internal.refuse_protocol(protocol integer, version text) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	mine text := (SELECT extversion FROM pg_extension WHERE extname = 'iblt');
-BEGIN
-	IF version IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = 'extension iblt is not installed in the peer''s database',
-			HINT = 'CREATE EXTENSION iblt there as well.';
-	END IF;
-	RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-		MESSAGE = format('iblt %s here and iblt %s on the peer cannot talk to each other',
-			mine, version),
-		DETAIL = format('This side has protocol %s, the peer has %s.', iblt_internal.protocol(),
-			coalesce('protocol ' || protocol, 'none')),
-		HINT = 'Install the newer version on the other server as well, and run '
-			'ALTER EXTENSION iblt UPDATE there.';
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.refuse_protocol(integer, text) IS
-'the error for a peer without iblt, or with another protocol';
-
-CREATE FUNCTION iblt_internal.hello_there(conn text, relation text, condition text) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	answer record;
-	got record;
-	found json;
-BEGIN
-	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.hello(%s, %L, %L)',
-		iblt_internal.protocol(), relation, condition));
-	answer := iblt_internal.peer_try(conn, format(
-		'SELECT value FROM %s.dblink_get_result($1) AS t(value text)', iblt_internal.peer_dblink()),
-		0.001, 1);
-	-- no such schema or function: of iblt, or of the condition
-	IF (answer.problem).state IN ('3F000', '42883') THEN
-		found := iblt_internal.peer_ask(conn, 'there', 'SELECT pg_catalog.json_build_array(
-			(SELECT extversion FROM pg_catalog.pg_extension WHERE extname = ''iblt''),
-			pg_catalog.to_regprocedure(''iblt_internal.hello(integer, text, text)'') IS NOT NULL)');
-		IF NOT (found ->> 1)::boolean OR found ->> 0 IS NULL THEN
-			PERFORM iblt_internal.refuse_protocol(NULL, found ->> 0);
-		END IF;
-	END IF;
-	IF (answer.problem).state IS NOT NULL THEN
-		PERFORM iblt_internal.peer_refuse(answer.problem);
-	END IF;
-	got := answer.result;
-	PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length(got.value));
-	RETURN got.value;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text) IS 'what hello() says on the peer';
-
-CREATE FUNCTION iblt_internal.describe_there(conn text, relation text, condition text)
-RETURNS iblt_internal.side
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	answer jsonb := iblt_internal.hello_there(conn, relation, condition);
-BEGIN
-	IF (answer ->> 'protocol')::integer <> iblt_internal.protocol() THEN
-		PERFORM iblt_internal.refuse_protocol((answer ->> 'protocol')::integer,
-			answer ->> 'version');
-	ELSIF answer -> 'side' = 'null' THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-			MESSAGE = format('relation %s does not exist on the peer', relation),
-			HINT = 'If it has another name there, give that as peer_relation, with its schema.';
-	END IF;
-	RETURN iblt_internal.described(answer -> 'side', 'there');
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.describe_there(text, text, text) IS
-'the peer''s relation; an error if there is none, or if the two servers do not speak one protocol';
-
 -- Columns
 
 CREATE FUNCTION iblt_internal.column_cast(here iblt_internal.side_column,
 	there iblt_internal.side_column) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE
+BEGIN
+	RETURN (SELECT CASE
 		-- a domain of one name may be over different types
 		WHEN here.type = there.type AND (h = t OR least(h, t) >= 16384)
 			AND here.textual = there.textual THEN ''
@@ -231,7 +108,8 @@ AS $$
 		WHEN h IN (20, 21, 23, 1700) AND t IN (20, 21, 23, 1700) THEN 'numeric'
 		WHEN h IN (700, 701) AND t IN (700, 701) THEN 'float8'
 		ELSE 'text' END
-	FROM (SELECT here.base AS h, there.base AS t) AS base
+	FROM (SELECT here.base AS h, there.base AS t) AS base);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.column_cast(iblt_internal.side_column, iblt_internal.side_column)
 IS 'the type in which values of two columns are compared without a loss, '''' for their own';
@@ -252,10 +130,12 @@ COMMENT ON FUNCTION iblt_internal.refuse_names(text[], text, text) IS
 'an error that names columns, if there are any';
 
 CREATE FUNCTION iblt_internal.column_names(s iblt_internal.side) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT c.name FROM unnest(s.columns) AS c)
+BEGIN
+	RETURN ARRAY(SELECT c.name FROM unnest(s.columns) AS c);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.column_names(iblt_internal.side) IS
 'the names of the columns of a relation, in its order';
@@ -291,10 +171,11 @@ COMMENT ON FUNCTION iblt_internal.check_names(iblt_internal.side, iblt_internal.
 
 CREATE FUNCTION iblt_internal.common_columns(here iblt_internal.side, there iblt_internal.side,
 	exclude text[]) RETURNS iblt_internal.plan_column[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(array_agg(ROW(h.name, iblt_internal.column_cast(h.c, t.c), (h.c).base,
+BEGIN
+	RETURN (SELECT coalesce(array_agg(ROW(h.name, iblt_internal.column_cast(h.c, t.c), (h.c).base,
 			(t.c).base, (h.c).type, (t.c).type, (h.c).textual = (t.c).textual,
 			(h.c).not_null AND (t.c).not_null)::iblt_internal.plan_column
 		ORDER BY h.position), '{}')
@@ -302,7 +183,8 @@ AS $$
 		FROM unnest(here.columns) AS c) AS h
 	JOIN (SELECT ROW(c.*)::iblt_internal.side_column AS c, c.name
 		FROM unnest(there.columns) AS c) AS t ON h.name = t.name
-	WHERE h.name <> ALL (coalesce(exclude, '{}'))
+	WHERE h.name <> ALL (coalesce(exclude, '{}')));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.common_columns(iblt_internal.side, iblt_internal.side, text[]) IS
 'the columns of both sides without those excluded, in the order of this side';
@@ -376,26 +258,30 @@ COMMENT ON FUNCTION iblt_internal.check_types(iblt_internal.plan_column[], boole
 
 CREATE FUNCTION iblt_internal.key_names(here iblt_internal.side, there iblt_internal.side,
 	common text[], asked text[]) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(asked, (
+BEGIN
+	RETURN coalesce(asked, (
 		SELECT names FROM (
 			SELECT k.*, 1 FROM unnest(here.keys) WITH ORDINALITY AS k
 			UNION ALL
 			SELECT k.*, 2 FROM unnest(there.keys) WITH ORDINALITY AS k
 		) AS candidate(names, position, side)
-		WHERE names <@ common ORDER BY side, position LIMIT 1))
+		WHERE names <@ common ORDER BY side, position LIMIT 1));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.key_names(iblt_internal.side, iblt_internal.side, text[], text[])
 IS 'the columns that identify a row: as asked, or of a unique index here or there; NULL for none';
 
 CREATE FUNCTION iblt_internal.is_unique(s iblt_internal.side, names text[]) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT s.plain AND EXISTS (SELECT FROM unnest(s.keys) AS k
-		WHERE k.columns @> names AND k.columns <@ names)
+BEGIN
+	RETURN s.plain AND EXISTS (SELECT FROM unnest(s.keys) AS k
+		WHERE k.columns @> names AND k.columns <@ names);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.is_unique(iblt_internal.side, text[]) IS
 'does a unique index of a side make these columns unique?';
@@ -403,17 +289,19 @@ COMMENT ON FUNCTION iblt_internal.is_unique(iblt_internal.side, text[]) IS
 -- A type counts if its values have one width, one representation each (unlike -0 and 0 of
 -- floating-point types), and are found through an index whatever its collation.
 CREATE FUNCTION iblt_internal.key_size(key iblt_internal.plan_column[]) RETURNS integer
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN bool_and(width IS NOT NULL) THEN sum(width)::integer END FROM (
+BEGIN
+	RETURN CASE WHEN bool_and(width IS NOT NULL) THEN sum(width)::integer END FROM (
 		SELECT CASE WHEN NOT c.not_null THEN NULL
 			WHEN c.cast_to = 'int8' THEN 9
 			WHEN c.cast_to = '' AND c.base = c.base_there THEN
 				('{"16": 2, "18": 2, "20": 9, "21": 3, "23": 5, "26": 5, "774": 9, "829": 7,
 				"1082": 5, "1083": 9, "1114": 9, "1184": 9, "1266": 13, "2950": 17}'::jsonb
 				->> c.base::text)::integer END
-		FROM unnest(key) AS c) AS column_of(width)
+		FROM unnest(key) AS c) AS column_of(width);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.key_size(iblt_internal.plan_column[]) IS
 'bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash';
@@ -422,25 +310,29 @@ COMMENT ON FUNCTION iblt_internal.key_size(iblt_internal.plan_column[]) IS
 
 CREATE FUNCTION iblt_internal.links(here iblt_internal.side, there iblt_internal.side)
 RETURNS iblt_internal.link[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH direction(source, follower, f, t) AS (
-		VALUES ('here', 'there', here, there), ('there', 'here', there, here)
-	), link AS (
-		SELECT source, follower, s.slot, s.ready AND NOT (t).recovery AS ready
-		FROM direction, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
-		UNION ALL
-		-- It may be a standby of the publisher, and the subscriber may be ahead of it.
-		SELECT source, follower, s.slot, false
-		FROM direction, unnest((t).subscriptions) AS s
-		WHERE (f).recovery AND s.slot <> ALL ((f).slots)
-			AND coalesce((f).system <> (t).system, true)
-		UNION ALL
-		SELECT source, follower, NULL, true
-		FROM direction WHERE (f).system = (t).system AND (t).recovery
-	)
-	SELECT coalesce(array_agg(DISTINCT ROW(l.*)::iblt_internal.link), '{}') FROM link AS l
+BEGIN
+	RETURN (
+		WITH direction(source, follower, f, t) AS (
+			VALUES ('here', 'there', here, there), ('there', 'here', there, here)
+		), link AS (
+			SELECT source, follower, s.slot, s.ready AND NOT (t).recovery AS ready
+			FROM direction, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
+			UNION ALL
+			-- It may be a standby of the publisher, and the subscriber may be ahead of it.
+			SELECT source, follower, s.slot, false
+			FROM direction, unnest((t).subscriptions) AS s
+			WHERE (f).recovery AND s.slot <> ALL ((f).slots)
+				AND coalesce((f).system <> (t).system, true)
+			UNION ALL
+			SELECT source, follower, NULL, true
+			FROM direction WHERE (f).system = (t).system AND (t).recovery
+		)
+		SELECT coalesce(array_agg(DISTINCT ROW(l.*)::iblt_internal.link), '{}') FROM link AS l
+	);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.links(iblt_internal.side, iblt_internal.side) IS
 'logical subscriptions and physical replication between the sides, each with its direction';

@@ -23,16 +23,18 @@ COMMENT ON FUNCTION iblt_internal.check_collations(text[], text[]) IS
 
 CREATE FUNCTION iblt_internal.code_problems(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT string_agg(format('"%s" runs %s (%s)', c.name, x.code, s.side), ', ')
+BEGIN
+	RETURN (SELECT string_agg(format('"%s" runs %s (%s)', c.name, x.code, s.side), ', ')
 	FROM unnest(s.columns) AS c JOIN unnest(plan.columns) AS used ON used.name = c.name,
 	LATERAL (SELECT coalesce(CASE WHEN used.cast_to = 'text' THEN c.to_text END,
 		CASE WHEN plan.content <> 'none' OR plan.by_hash
 				AND EXISTS (SELECT FROM unnest(plan.key) AS k WHERE k.name = c.name)
 			THEN c.to_json END)) AS x(code)
-	WHERE x.code IS NOT NULL
+	WHERE x.code IS NOT NULL);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.code_problems(iblt_internal.plan, iblt_internal.side) IS
 'columns of a side whose way to json or text would run a function of another user';
@@ -102,10 +104,12 @@ COMMENT ON FUNCTION iblt_internal.check_plan(iblt_internal.plan, boolean) IS
 'an error for a plan that must not be carried out; "alone" without a peer';
 
 CREATE FUNCTION iblt_internal.names_of(columns iblt_internal.plan_column[]) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT c.name FROM unnest(columns) AS c)
+BEGIN
+	RETURN ARRAY(SELECT c.name FROM unnest(columns) AS c);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.names_of(iblt_internal.plan_column[]) IS 'names of columns';
 

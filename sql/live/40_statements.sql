@@ -5,23 +5,27 @@
 -- iblt_, and stand where no column of the relation can be meant.
 
 CREATE FUNCTION iblt_internal.value_sql(c iblt_internal.plan_column) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE c.cast_to
+BEGIN
+	RETURN CASE c.cast_to
 		WHEN '' THEN format('t.%I', c.name)
 		WHEN 'numeric' THEN format('pg_catalog.trim_scale(t.%I::pg_catalog.numeric)', c.name)
-		ELSE format('t.%I::pg_catalog.%s', c.name, c.cast_to) END
+		ELSE format('t.%I::pg_catalog.%s', c.name, c.cast_to) END;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.value_sql(iblt_internal.plan_column) IS
 'a column''s value as it is compared';
 
 CREATE FUNCTION iblt_internal.values_sql(columns iblt_internal.plan_column[]) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT string_agg(iblt_internal.value_sql(columns[i]), ', ' ORDER BY i)
-	FROM generate_subscripts(columns, 1) AS i
+BEGIN
+	RETURN (SELECT string_agg(iblt_internal.value_sql(columns[i]), ', ' ORDER BY i)
+	FROM generate_subscripts(columns, 1) AS i);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.values_sql(iblt_internal.plan_column[]) IS
 'the values of columns as they are compared, with commas between them; NULL for no columns';
@@ -30,43 +34,51 @@ COMMENT ON FUNCTION iblt_internal.values_sql(iblt_internal.plan_column[]) IS
 -- a row too, because it may bear the name t.  Without columns, all rows are the same.
 CREATE FUNCTION iblt_internal.checksum_sql(s iblt_internal.side,
 	columns iblt_internal.plan_column[], seed bigint) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
+BEGIN
+	RETURN format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
 			THEN '%s.iblt_checksum_seeded(%L::pg_catalog.int8, %s)'
 			ELSE '%s.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))' END,
-		s.schema, seed, coalesce(iblt_internal.values_sql(columns), 'NULL::pg_catalog.text'))
+		s.schema, seed, coalesce(iblt_internal.values_sql(columns), 'NULL::pg_catalog.text'));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.checksum_sql(iblt_internal.side, iblt_internal.plan_column[],
 	bigint) IS 'the expression of a checksum of columns';
 
 CREATE FUNCTION iblt_internal.row_checksum_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT iblt_internal.checksum_sql(s, plan.columns, plan.seed)
+BEGIN
+	RETURN iblt_internal.checksum_sql(s, plan.columns, plan.seed);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.row_checksum_sql(iblt_internal.plan, iblt_internal.side) IS
 'the expression of a row''s checksum';
 
 CREATE FUNCTION iblt_internal.key_hash_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT iblt_internal.checksum_sql(s, plan.key, plan.seed # 1)
+BEGIN
+	RETURN iblt_internal.checksum_sql(s, plan.key, plan.seed # 1);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.key_hash_sql(iblt_internal.plan, iblt_internal.side) IS
 'the expression of the hash that stands for a key too wide for a cell; it has a seed of its own';
 
 CREATE FUNCTION iblt_internal.condition_sql(s iblt_internal.side) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
+BEGIN
 	-- the line break ends a comment in the condition
-	SELECT coalesce(' WHERE (' || s.condition || E'\n)', '')
+	RETURN coalesce(' WHERE (' || s.condition || E'\n)', '');
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.condition_sql(iblt_internal.side) IS
 'the condition on the rows of a side as a WHERE clause, or an empty text';
@@ -76,16 +88,18 @@ COMMENT ON FUNCTION iblt_internal.condition_sql(iblt_internal.side) IS
 -- Only the columns in use are listed: there may be no right to read the others.
 CREATE FUNCTION iblt_internal.rows_sql(plan iblt_internal.plan, s iblt_internal.side,
 	more text[] DEFAULT '{}') RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN s.condition IS NULL THEN format('%s AS t', s.relation)
+BEGIN
+	RETURN CASE WHEN s.condition IS NULL THEN format('%s AS t', s.relation)
 	ELSE format('(SELECT %s FROM %s AS t%s) AS t', (SELECT string_agg(format('t.%I', name), ', ')
 		FROM (SELECT c.name FROM unnest(plan.columns) AS c
 			UNION
 			SELECT unnest(more || CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END)
 			) AS used(name)),
-		s.relation, iblt_internal.condition_sql(s)) END
+		s.relation, iblt_internal.condition_sql(s)) END;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.rows_sql(iblt_internal.plan, iblt_internal.side, text[]) IS
 'the rows t of a side that its condition is true of, as an item of FROM; system columns and others '
@@ -93,20 +107,24 @@ COMMENT ON FUNCTION iblt_internal.rows_sql(iblt_internal.plan, iblt_internal.sid
 
 -- The parser looks the name up once it has the lock on the relation in FROM.
 CREATE FUNCTION iblt_internal.fingerprint_sql(s iblt_internal.side) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation)
+BEGIN
+	RETURN format('iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.fingerprint_sql(iblt_internal.side) IS
 'the expression of a fingerprint, for a statement that has the side''s relation in FROM';
 
 CREATE FUNCTION iblt_internal.mark_sql(plan iblt_internal.plan) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN plan.versions
-		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END
+BEGIN
+	RETURN CASE WHEN plan.versions
+		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.mark_sql(iblt_internal.plan) IS
 'the expression of a row''s version, as a number';
@@ -115,13 +133,15 @@ COMMENT ON FUNCTION iblt_internal.mark_sql(iblt_internal.plan) IS
 
 CREATE FUNCTION iblt_internal.json_sql(columns iblt_internal.plan_column[], as_compared boolean)
 RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('(SELECT to_jsonb(iblt_j.*) FROM (SELECT %s) AS iblt_j)',
+BEGIN
+	RETURN (SELECT format('(SELECT to_jsonb(iblt_j.*) FROM (SELECT %s) AS iblt_j)',
 		string_agg(format('%s AS %I', CASE WHEN as_compared THEN iblt_internal.value_sql(columns[i])
 			ELSE format('t.%I', (columns[i]).name) END, (columns[i]).name), ', ' ORDER BY i))
-	FROM generate_subscripts(columns, 1) AS i
+	FROM generate_subscripts(columns, 1) AS i);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.json_sql(iblt_internal.plan_column[], boolean) IS
 'columns of t as a jsonb object';
@@ -129,41 +149,47 @@ COMMENT ON FUNCTION iblt_internal.json_sql(iblt_internal.plan_column[], boolean)
 -- A value of these types is read and written through another type, whose text does not
 -- depend on a locale, is unambiguous, or is of the encoding.
 CREATE FUNCTION iblt_internal.text_type(c iblt_internal.plan_column) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE c.cast_to WHEN '' THEN 'pg_catalog.' || ('{"18": "int4", "1002": "int4[]",
+BEGIN
+	RETURN CASE c.cast_to WHEN '' THEN 'pg_catalog.' || ('{"18": "int4", "1002": "int4[]",
 		"24": "regprocedure", "1008": "regprocedure[]",
 		"2203": "regoperator", "2208": "regoperator[]", "790": "numeric", "791": "numeric[]",
 		"142": "text", "143": "text[]"}'::jsonb
-		->> c.base::text) END
+		->> c.base::text) END;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.text_type(iblt_internal.plan_column) IS
 'the type through which values of a column are read and written as text; NULL for their own';
 
 CREATE FUNCTION iblt_internal.texts_sql(columns iblt_internal.plan_column[]) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
+BEGIN
 	-- format uses the type's output; a cast to text would lose the blanks of a
 	-- character(n).  IS NULL is also true of a row of nulls.
-	SELECT format('to_jsonb(ARRAY[%s]::text[])', string_agg(format(
+	RETURN (SELECT format('to_jsonb(ARRAY[%s]::text[])', string_agg(format(
 		'CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END', coalesce(
 			format('t.%I::', (columns[i]).name) || iblt_internal.text_type(columns[i]),
 			iblt_internal.value_sql(columns[i]))), ', ' ORDER BY i))
-	FROM generate_subscripts(columns, 1) AS i
+	FROM generate_subscripts(columns, 1) AS i);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.texts_sql(iblt_internal.plan_column[]) IS
 'columns of t as a jsonb array of the texts of their values';
 
 CREATE FUNCTION iblt_internal.content_sql(plan iblt_internal.plan) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE plan.content
+BEGIN
+	RETURN CASE plan.content
 		WHEN 'texts' THEN iblt_internal.texts_sql(plan.columns)
 		WHEN 'rows' THEN iblt_internal.json_sql(plan.columns, false)
-		ELSE 'NULL::jsonb' END
+		ELSE 'NULL::jsonb' END;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.content_sql(iblt_internal.plan) IS
 'the expression of a row''s contents, in the form that the plan asks for';

@@ -8,10 +8,12 @@
 -- (types of fixed width have one text for each value), or of its hash.
 
 CREATE FUNCTION iblt_internal.key_type(c iblt_internal.plan_column) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END
+BEGIN
+	RETURN CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.key_type(iblt_internal.plan_column) IS
 'the type that values of a key column are given as';
@@ -34,15 +36,17 @@ COMMENT ON FUNCTION iblt_internal.key_parts(iblt_internal.plan_column[]) IS
 -- for a few per cent of its rows.  Of an array that a subquery gives it expects few: it
 -- takes the index, or hashes the keys, and not the relation, where there is none.
 CREATE FUNCTION iblt_internal.keys_by_value_sql(key iblt_internal.plan_column[]) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE count(*) WHEN 1 THEN format(
+BEGIN
+	RETURN (SELECT CASE count(*) WHEN 1 THEN format(
 		'unnest((SELECT $1::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)', min(type))
 	ELSE format('(SELECT %s, n AS iblt_n FROM unnest((SELECT $1)) WITH ORDINALITY AS iblt_u(id, n))'
 			' AS iblt_k',
 		string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position)) END
-	FROM iblt_internal.key_parts(key)
+	FROM iblt_internal.key_parts(key));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.keys_by_value_sql(iblt_internal.plan_column[]) IS
 'the keys in $1 as a table iblt_k (iblt_k1, ..., iblt_n) of their columns and their places in $1';
@@ -50,14 +54,16 @@ COMMENT ON FUNCTION iblt_internal.keys_by_value_sql(iblt_internal.plan_column[])
 -- An integer's text is also that in json, which is faster to read than what
 -- jsonb_build_object makes of a value.
 CREATE FUNCTION iblt_internal.key_json_sql(key iblt_internal.plan_column[]) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN count(*) = 1 AND min(type) IN ('smallint', 'integer', 'bigint', 'int8')
+BEGIN
+	RETURN (SELECT CASE WHEN count(*) = 1 AND min(type) IN ('smallint', 'integer', 'bigint', 'int8')
 	THEN format('(%L || id || ''}'')::jsonb', format('{%s: ', to_json(min(name))))
 	ELSE format('jsonb_build_object(%s)',
 		string_agg(format('%L, %s', name, value), ', ' ORDER BY position)) END
-	FROM iblt_internal.key_parts(key)
+	FROM iblt_internal.key_parts(key));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.key_json_sql(iblt_internal.plan_column[]) IS
 'the expression of a key as jsonb, from the key in one word, in the column id';
@@ -67,10 +73,11 @@ COMMENT ON FUNCTION iblt_internal.key_json_sql(iblt_internal.plan_column[]) IS
 -- would sort them once more.
 CREATE FUNCTION iblt_internal.lookup_by_key_sql(plan iblt_internal.plan, s iblt_internal.side,
 	f iblt_internal.finder) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[],'
+BEGIN
+	RETURN format('SELECT NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[],'
 			' array_agg(digest), %1$s, %2$s, %3$s FROM ('
 			'SELECT CASE WHEN %4$s IS NOT NULL THEN %5$s END AS digest, %6$s::text AS mark,'
 			' CASE WHEN %4$s IS NOT NULL THEN %7$s END AS content'
@@ -82,24 +89,27 @@ AS $$
 		iblt_internal.mark_sql(plan),
 		format(CASE plan.content WHEN 'texts' THEN 'jsonb_build_array(jsonb_build_array(1, %s))'
 			ELSE '%s' END, iblt_internal.content_sql(plan)),
-		f.keys, iblt_internal.rows_sql(plan, s), f.matches)
+		f.keys, iblt_internal.rows_sql(plan, s), f.matches);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.lookup_by_key_sql(iblt_internal.plan, iblt_internal.side,
 	iblt_internal.finder) IS 'a query for the rows of the unique keys in $1 on a side';
 
 -- In step, and not kept, as a function in FROM would be.
 CREATE FUNCTION iblt_internal.pairs_by_key_sql(key iblt_internal.plan_column[]) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n,'
+BEGIN
+	RETURN format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n,'
 		' (t_digest IS NOT NULL)::integer AS t_n,'
 		' h_digest, t_digest, h_mark, t_mark, h_content, t_content'
 		' FROM (SELECT unnest($3) AS id,'
 		' unnest($1.checksum) AS h_digest, unnest($2.checksum) AS t_digest,'
 		' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
 		' unnest($1.content) AS h_content, unnest($2.content) AS t_content) AS u',
-		iblt_internal.key_json_sql(key))
+		iblt_internal.key_json_sql(key));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.pairs_by_key_sql(iblt_internal.plan_column[]) IS
 'a query that joins the found_rows of both sides, $1 and $2, line by line with the keys in $3';
@@ -132,10 +142,11 @@ COMMENT ON FUNCTION iblt_internal.finder_by_key(iblt_internal.plan, iblt_interna
 -- are digested in order.
 CREATE FUNCTION iblt_internal.lookup_by_hash_sql(plan iblt_internal.plan, s iblt_internal.side,
 	f iblt_internal.finder) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(digest),'
+BEGIN
+	RETURN format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(digest),'
 			' NULL::bigint[], %s, %s, %s FROM (SELECT id, key, sum(n)::bigint AS n,'
 			' encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
 			' ORDER BY checksum)::bytea), ''hex'') AS digest, sum(mark)::text AS mark,'
@@ -155,7 +166,8 @@ AS $$
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		iblt_internal.row_checksum_sql(plan, s), iblt_internal.mark_sql(plan),
 		iblt_internal.content_sql(plan), f.keys, iblt_internal.rows_sql(plan, s), f.matches,
-		iblt_internal.json_sql(plan.key, true))
+		iblt_internal.json_sql(plan.key, true));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.lookup_by_hash_sql(iblt_internal.plan, iblt_internal.side,
 	iblt_internal.finder) IS 'a query for the rows of keys with the hashes in $1 on a side';
@@ -208,11 +220,13 @@ COMMENT ON FUNCTION iblt_internal.finder(iblt_internal.plan, iblt_internal.side)
 -- In an id the hash comes first.  Other keys are put into an order that is always the
 -- same, because rows are locked in it.
 CREATE FUNCTION iblt_internal.keys_of_ids(plan iblt_internal.plan, ids text[]) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN plan.by_hash THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)
-		ELSE ARRAY(SELECT id FROM unnest(ids) AS id ORDER BY id COLLATE "C") END
+BEGIN
+	RETURN CASE WHEN plan.by_hash THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)
+		ELSE ARRAY(SELECT id FROM unnest(ids) AS id ORDER BY id COLLATE "C") END;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.keys_of_ids(iblt_internal.plan, text[]) IS
 'what the keys with these ids are looked up by';

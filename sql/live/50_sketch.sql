@@ -89,12 +89,14 @@ COMMENT ON FUNCTION iblt_internal.scan(text, iblt_internal.plan, integer, iblt_i
 'scans both sides at the same time: the sketch here, and a fold of the one there';
 
 CREATE FUNCTION iblt_internal.cells_for(s @extschema@.iblt, wanted integer) RETURNS integer
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN wanted < i.capacity
+BEGIN
+	RETURN (SELECT CASE WHEN wanted < i.capacity
 		THEN (@extschema@.iblt_info(@extschema@.iblt_fold(s, wanted, 0.01))).cells ELSE i.cells END
-	FROM @extschema@.iblt_info(s) AS i
+	FROM @extschema@.iblt_info(s) AS i);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.cells_for(iblt, integer) IS
 'cells of the fold that has a capacity in 99 of 100 cases';
@@ -135,10 +137,12 @@ COMMENT ON FUNCTION iblt_internal.larger_fold(text, text, iblt, iblt, numeric) I
 -- of a key that is not unique may count more than once in it.
 CREATE FUNCTION iblt_internal.surely_more(plan iblt_internal.plan, estimated bigint, most bigint)
 RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT plan.is_unique AND estimated > 1.6 * most
+BEGIN
+	RETURN plan.is_unique AND estimated > 1.6 * most;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.surely_more(iblt_internal.plan, bigint, bigint) IS
 'does an estimate say that surely more keys than that differ?';
@@ -184,11 +188,13 @@ COMMENT ON FUNCTION iblt_internal.exchange(text, iblt_internal.plan, integer,
 -- A large sketch slows a parallel scan down, so the first one is for at most 60000
 -- differences (four subtables of 20160 cells), and not larger than the relations.
 CREATE FUNCTION iblt_internal.first_capacity(plan iblt_internal.plan) RETURNS integer
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT greatest(4000, least(plan.max_differences, 60000, coalesce(
-		(plan.here).most_rows + (plan.there).most_rows, plan.max_differences)))::integer
+BEGIN
+	RETURN greatest(4000, least(plan.max_differences, 60000, coalesce(
+		(plan.here).most_rows + (plan.there).most_rows, plan.max_differences)))::integer;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.first_capacity(iblt_internal.plan) IS
 'the capacity of the sketches of the first scan';
@@ -266,11 +272,13 @@ COMMENT ON FUNCTION iblt_internal.refuse_too_many(iblt_internal.plan, bigint, bo
 -- with c in common, n + m - 2c are left.  Fewer than n if c is more than half of m.
 CREATE FUNCTION iblt_internal.persist(before @extschema@.iblt, after @extschema@.iblt)
 RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT (@extschema@.iblt_estimate(after OPERATOR(@extschema@.-) before)).estimated
-		< (@extschema@.iblt_estimate(before)).estimated
+BEGIN
+	RETURN (@extschema@.iblt_estimate(after OPERATOR(@extschema@.-) before)).estimated
+		< (@extschema@.iblt_estimate(before)).estimated;
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.persist(iblt, iblt) IS
 'did most of what differs now differ before, in the same way? Both sketches have one seed and size';

@@ -249,10 +249,12 @@ COMMENT ON FUNCTION iblt_internal.steady(text, iblt_internal.plan, iblt_internal
 -- Rechecking
 
 CREATE FUNCTION iblt_internal.unready(plan iblt_internal.plan) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT plan.wait AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready)
+BEGIN
+	RETURN plan.wait AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.unready(iblt_internal.plan) IS
 'should differences wait for replication, which cannot pass?';
@@ -277,12 +279,14 @@ COMMENT ON FUNCTION iblt_internal.is_ready(iblt_internal.plan) IS
 
 CREATE FUNCTION iblt_internal.judged(again iblt_internal.difference[],
 	before iblt_internal.difference[]) RETURNS iblt_internal.difference[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count,
+BEGIN
+	RETURN ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count,
 			a.mark, coalesce(a.mark = b.mark, false))::iblt_internal.difference
-		FROM unnest(again) AS a LEFT JOIN unnest(before) AS b USING (id))
+		FROM unnest(again) AS a LEFT JOIN unnest(before) AS b USING (id));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.judged(iblt_internal.difference[], iblt_internal.difference[]) IS
 'differences with "confirmed" set for those whose mark is what it was before';

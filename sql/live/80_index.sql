@@ -46,27 +46,31 @@ COMMENT ON FUNCTION iblt_internal.hashes_of_keys(iblt_internal.plan, text[]) IS
 -- row versions cannot be read, there are no marks.
 CREATE FUNCTION iblt_internal.unfound(scanned iblt_internal.found_rows,
 	indexed iblt_internal.found_rows, hashes text[]) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.n, scanned.mark) AS s(id, n, mark)
+BEGIN
+	RETURN ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.n, scanned.mark) AS s(id, n, mark)
 		JOIN unnest(hashes, indexed.checksum, indexed.mark) AS i(hash, checksum, mark)
 			ON i.hash = split_part(s.id, ' ', 1)
-		WHERE i.checksum IS NULL OR s.n > 1 OR i.mark <> s.mark)
+		WHERE i.checksum IS NULL OR s.n > 1 OR i.mark <> s.mark);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.unfound(iblt_internal.found_rows, iblt_internal.found_rows,
 	text[]) IS 'ids of rows that a scan finds, and an index does not';
 
 CREATE FUNCTION iblt_internal.unchanged(ids text[], before iblt_internal.found_rows,
 	after iblt_internal.found_rows) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT b.id
+BEGIN
+	RETURN ARRAY(SELECT b.id
 		FROM unnest(before.id, before.digest, before.mark) AS b(id, digest, mark)
 		JOIN unnest(after.id, after.digest, after.mark) AS a(id, digest, mark) ON a.id = b.id
 			AND a.digest = b.digest AND a.mark IS NOT DISTINCT FROM b.mark
-		WHERE b.id = ANY (ids))
+		WHERE b.id = ANY (ids));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.unchanged(text[], iblt_internal.found_rows,
 	iblt_internal.found_rows) IS 'those of the ids whose rows are the same in two scans';
