@@ -76,6 +76,16 @@ sub normalise
 	return $text;
 }
 
+sub anchors
+{
+	my ($text) = @_;
+
+	utf8::decode($text);
+	return ($text =~ /<a id="([^"]+)">/g), map { s/[^\w\- ]//gr =~ tr/ /-/r } map { lc } $text =~ /^#+ +(.*)$/gm;
+}
+
+my @pages = ("$top/README.md", sort glob("$top/doc/*.md"));
+
 my $node = server('docs', 'client_min_messages = warning', 'max_locks_per_transaction = 256');
 # a role that must give its password to the database on the other side
 hba($node, 'local shop_b auditor scram-sha-256');
@@ -91,7 +101,7 @@ sub shell_command
 }
 
 my $shown = 0;
-foreach my $page ("$top/README.md", sort glob("$top/doc/*.md"))
+foreach my $page (@pages)
 {
 	my $name = basename($page, '.md');
 	my ($parts, $problems) = examples(slurp_file($page));
@@ -132,8 +142,8 @@ foreach my $page ("$top/README.md", sort glob("$top/doc/*.md"))
 
 # Every function that is no step of another one, nor behind a type, an operator, a
 # cast or an aggregate, has a heading in the reference.
-my $headings = join "\n", slurp_file("$top/doc/reference.md") =~ /^### .*/gm;
-my @public = split /\n/, $node->safe_psql('doc_reference', q{
+my $headings = join "\n", map { slurp_file("$top/doc/$_.md") =~ /^### .*/gm } qw(sketches live);
+my @public = split /\n/, $node->safe_psql('doc_sketches', q{
 	SELECT DISTINCT p.proname FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
 	WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
 	AND (p.proname = 'iblt_compare_stats' OR p.proname !~ '^iblt_(compare|peer|audit|repair)_' OR p.proname = 'iblt_audit_subscription')
@@ -144,5 +154,25 @@ my @public = split /\n/, $node->safe_psql('doc_reference', q{
 cmp_ok(scalar(@public), '>=', 25, 'the extension has functions');
 is(join(' ', grep { $headings !~ /`\Q$_\E\(/ } @public), '', 'every one of them is in the reference');
 cmp_ok($shown, '>=', 10, 'examples with output were found');
+
+# A link leads to a file of the source, and its anchor to a heading there.  GitHub's
+# name for a heading: small letters, no punctuation, hyphens for spaces.
+my %anchors;
+my @lost;
+foreach my $page (@pages)
+{
+	$anchors{$page} = { map { $_ => 1 } anchors(slurp_file($page)) };
+}
+foreach my $page (@pages)
+{
+	foreach my $link (slurp_file($page) =~ /\]\(([^)\s]+)\)/g)
+	{
+		next if $link =~ /^https?:/;
+		my ($file, $anchor) = $link =~ /^([^#]*)(?:#(.*))?$/;
+		my $to = $file eq '' ? $page : abs_path(dirname($page) . "/$file");
+		push @lost, basename($page) . ": $link" if !defined $to || !-e $to || defined $anchor && !$anchors{$to}{$anchor};
+	}
+}
+is(join("\n", @lost), '', 'every link leads to a page and a heading');
 $node->stop;
 done_testing();
