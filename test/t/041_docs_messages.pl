@@ -22,8 +22,9 @@ find({ wanted => sub { push @sources, $_ if /\.[ch]$|\.sql$/ && !/--[\d.]+\.sql$
 cmp_ok(scalar(@sources), '>', 20, 'the source is there');
 my $source = join "\n", map { slurp_file($_) } sort @sources;
 
-# As the reader sees it: quotes within a string are doubled in SQL, escaped in C.
-my $text = $source =~ s/''/'/gr =~ s/\\"/"/gr =~ s/%%/%/gr;
+# As the reader sees it: a string may go on in the next line, and quotes in it are
+# doubled in SQL and escaped in C.
+my $text = $source =~ s/(['"])\s*(?:\|\|)?\s*\n\s*(?:\|\|)?\s*\1//gr =~ s/''/'/gr =~ s/\\"/"/gr =~ s/%%/%/gr;
 
 my ($quoted, @strange) = (0);
 foreach my $message ($page =~ /^\| `([^`]+)` \|/gm)
