@@ -174,7 +174,7 @@ CREATE FUNCTION iblt_get(
 	s iblt,
 	key anyelement,
 	OUT status text,
-	OUT count integer,
+	OUT count bigint,
 	OUT value bigint)
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
@@ -309,14 +309,14 @@ COMMENT ON AGGREGATE iblt_sum(iblt) IS
 -- Decoding -----------------------------------------------------------------------
 
 CREATE FUNCTION iblt_decode(s iblt, allow_partial boolean DEFAULT false)
-RETURNS TABLE (key text, side text, count integer, value bigint)
+RETURNS TABLE (key text, side text, count bigint, value bigint)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
 COMMENT ON FUNCTION iblt_decode(iblt, boolean) IS
 'the keys in a sketch, as text, with the side they are on; an error if there are more than it can '
 'decode';
 
 CREATE FUNCTION iblt_decode(s iblt, keytype anyelement, allow_partial boolean DEFAULT false)
-RETURNS TABLE (key anyelement, side text, count integer, value bigint)
+RETURNS TABLE (key anyelement, side text, count bigint, value bigint)
 	AS 'MODULE_PATHNAME', 'iblt_decode_typed' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
 COMMENT ON FUNCTION iblt_decode(iblt, anyelement, boolean) IS
 'the keys in a sketch, as the type of the second argument, with the side they are on; an error if '

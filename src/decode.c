@@ -208,7 +208,7 @@ decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
 		values[0] = output == NULL ? key
 			: CStringGetTextDatum(OutputFunctionCall(output, key));
 		values[1] = CStringGetTextDatum(side_name(entry.count));
-		values[2] = Int32GetDatum(entry.count);
+		values[2] = Int64GetDatum(entry.count);
 		values[3] = Int64GetDatum((int64) entry.value);
 		nulls[3] = !entry.has_value;
 		tuplestore_putvalues(store, tupdesc, values, nulls);

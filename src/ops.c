@@ -333,7 +333,7 @@ iblt_get(PG_FUNCTION_ARGS)
 	if (presence == IBLT_PRESENT)
 	{
 		nulls[1] = false;
-		values[1] = Int32GetDatum(entry.count);
+		values[1] = Int64GetDatum(entry.count);
 		nulls[2] = !entry.has_value;
 		values[2] = Int64GetDatum((int64) entry.value);
 	}
