@@ -35,11 +35,11 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 	live/80_index live/90_compare \
 	repair/plan repair/statements repair/execute repair/apply \
 	audit/list audit/table audit/audit)
-SCRIPTS = doc/iblt-audit.sh
+SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.
 DOC_TOP = README.md CHANGELOG.md LICENSE
-DOC_PAGES = $(call in_src,doc/*.md doc/*.sh)
+DOC_PAGES = $(call in_src,doc/*.md)
 DOC_FIGURES = $(call in_src,doc/figures/*.svg)
 REGRESS = $(patsubst test/sql/%.sql,%,$(call in_src,test/sql/*.sql))
 # Inputs are in test/sql; pg_regress finds the top-level expected/ through its
@@ -79,7 +79,7 @@ endif
 
 include $(PGXS)
 
-# PGXS would look for doc/iblt-audit.sh under bindir.
+# PGXS would remove bin/iblt-audit.sh below bindir.
 uninstall: uninstall-scripts
 uninstall-scripts:
 	rm -f $(patsubst %,'$(DESTDIR)$(bindir)/%',$(notdir $(SCRIPTS)))

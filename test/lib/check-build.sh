@@ -76,6 +76,9 @@ links_lead_somewhere() {
 	return $rc
 }
 
+# The installation below $1 has the program $2 where pg_config says.
+is_program() { [ -x "$1$("$PG_CONFIG" --bindir)/$2" ]; }
+
 refuses_built_source() {
 	local rc=0
 	touch "$dir/other/src/agg.o"
@@ -113,6 +116,7 @@ make -s -C "$top" install PG_CONFIG="$PG_CONFIG" DESTDIR="$dir/inside"
 passed "the same files as a build inside" same_files "$dir/inside" "$dir/outside"
 passed "the documentation is whole" documentation_whole "$dir/outside"
 passed "its links lead somewhere" links_lead_somewhere "$dir/outside"
+passed "iblt-audit.sh is a program beside the server's own" is_program "$dir/outside" iblt-audit.sh
 passed "it uninstalls" outside uninstall DESTDIR="$dir/outside"
 passed "no file is left" nothing_in "$dir/outside" -type f
 passed "nor a directory of its own" nothing_in "$dir/outside" -name iblt

@@ -1,4 +1,4 @@
-# doc/iblt-audit.sh as cron runs it: 0 only if every table is equal, 1 only if
+# bin/iblt-audit.sh as cron runs it: 0 only if every table is equal, 1 only if
 # one differs, 2 for all else; and every way to a false 0 that we know of.
 use strict;
 use warnings;
