@@ -1,18 +1,12 @@
 #!/usr/bin/env bash
-# unit.sh PROGRAM ...
-#	Run the unit test programs and count their tests.
+# unit.sh [OPTION ...] PROGRAM ...
+#	Run the unit test programs, also those with sanitizers.  The options are those
+#	of harness.pl.
 
 set -euo pipefail
 
-# shellcheck source=test/lib/common.sh
-. "$(dirname "$0")/common.sh"
-# shellcheck source=test/lib/tap.sh
-. "$(dirname "$0")/tap.sh"
+here=$(dirname "$0")
 # shellcheck source=test/lib/sanitizer.sh
-. "$(dirname "$0")/sanitizer.sh"
+. "$here/sanitizer.sh"
 
-logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
-
-run_taps "$logs" run_sanitized : "$@"
-tap_finish
+exec perl "$here/harness.pl" --exec "$SANITIZER_COMMAND" "$@"
