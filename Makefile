@@ -45,6 +45,16 @@ REGRESS = $(patsubst test/sql/%.sql,%,$(call in_src,test/sql/*.sql))
 # Inputs are in test/sql; pg_regress finds the top-level expected/ through its
 # output directory (up to 15) or its --expecteddir (from 16), both "." here.
 REGRESS_OPTS = --inputdir=$(SRC)/test
+TAP_TESTS = 1
+# Naming tests of one kind leaves out the other kind.
+ifneq ($(PROVE_TESTS),)
+REGRESS =
+else
+PROVE_TESTS = test/t/*.pl
+ifeq ($(origin REGRESS),command line)
+TAP_TESTS := $(if $(REGRESS),,1)
+endif
+endif
 EXTRA_CLEAN = $(if $(OUT_OF_TREE),,build) .deps results regression.diffs regression.out tmp_check log
 
 PG_CONFIG ?= pg_config
@@ -102,6 +112,17 @@ endif
 
 # PostgreSQL may be configured without dependency tracking (Debian's is).
 $(OBJS) $(OBJS:.o=.bc): $(HDRS)
+
+# PROVE_FLAGS is left to the user.
+PG_PROVE_FLAGS += -I test/t -j $(shell nproc 2>/dev/null || echo 1)
+
+ifneq ($(TAP_TESTS),)
+installcheck: not-as-root
+not-as-root:
+	@if [ "$$(id -u)" -eq 0 ]; then echo "The TAP tests start servers, which root must not do: run them as another user," \
+		"or run the SQL tests alone with \"make installcheck TAP_TESTS=\"." >&2; exit 1; fi
+.PHONY: not-as-root
+endif
 
 ifdef OUT_OF_TREE
 # make would take what an earlier build left in the source directory for its own.
@@ -266,12 +287,16 @@ dist:
 help:
 	@echo 'make              build the extension (PG_CONFIG chooses the server, WERROR=1)'
 	@echo 'make install      install it for that server'
-	@echo 'make installcheck run the SQL tests against a running, installed server'
+	@echo 'make installcheck test what is installed: the SQL tests on a running server (PGHOST, PGPORT),'
+	@echo '                  the TAP tests with servers of their own; not as root'
+	@echo '                  REGRESS="type agg": these SQL tests alone; TAP_TESTS=: all SQL tests alone'
+	@echo '                  PROVE_TESTS=test/t/070_repair.pl: this TAP test alone; REGRESS=: all TAP tests alone'
+	@echo '                  PROVE_FLAGS="-v -j 4": more options of prove'
 	@echo 'make demo         show it on two servers with logical replication; installs what is missing'
 	@echo 'make test         run every test; installs what is missing, leaves nothing behind'
 	@echo 'make mutants      put faults into copies of the source one by one: do the tests notice? (MUTANTS=words)'
 	@echo 'make bench        measure against the speed bars (BENCH_ROWS, BENCH_STRICT=1)'
-	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED)'
+	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED, UNIT_TESTS=test_fold)'
 	@echo 'make fuzz         the fuzzers, each for FUZZ_SECONDS (600)'
 	@echo 'make check-source the rules that the source keeps: core purity, lengths'
 	@echo 'make sim          simulate the published results, ours beside theirs; plots (gnuplot-nox)'

@@ -5,7 +5,7 @@
 #	  which installs the same files as one inside, and removes them again;
 #	- no files of src use one another in a circle, by the objects of that build;
 #	- the documentation is installed whole, with links that lead somewhere;
-#	- the SQL tests run from there, if PGHOST names a server;
+#	- SQL tests run from there, if PGHOST names a server, and so do TAP tests;
 #	- the archive that "make dist" makes.
 #	PG_CONFIG chooses the server.
 
@@ -88,6 +88,18 @@ refuses_built_source() {
 	[ $rc -ne 0 ] && grep -q 'run "make clean" there first' "$dir/refused.log"
 }
 
+# With an "id" that says root, "make installcheck" ends with one sentence.
+refuses_root() {
+	local rc=0
+	mkdir "$dir/root"
+	printf '#!/bin/sh\necho 0\n' >"$dir/root/id"
+	chmod +x "$dir/root/id"
+	PATH=$dir/root:$PATH outside installcheck >"$dir/root/log" 2>&1 || rc=$?
+	cat "$dir/root/log"
+	[ $rc -ne 0 ] && [ "$(grep -vc '^make' "$dir/root/log")" -eq 1 ] &&
+		grep -q 'run them as another user, or run the SQL tests alone with' "$dir/root/log"
+}
+
 # All that a repository of the sources holds, but for what serves development alone.
 archive_holds_sources() {
 	local git=(git -c user.name=iblt -c user.email=iblt@localhost -c commit.gpgsign=false)
@@ -125,6 +137,12 @@ if [ -n "${PGHOST-}" ]; then
 else
 	skipped "SQL tests run outside the source directory" "no server"
 fi
+if [ "$(id -u)" -ne 0 ] && [ -d "$(dirname "$("$PG_CONFIG" --pgxs)")/../test/perl/PostgreSQL" ]; then
+	passed "TAP tests run outside the source directory" outside installcheck PROVE_TESTS=test/t/031_plans.pl
+else
+	skipped "TAP tests run outside the source directory" "they need PostgreSQL's Perl modules and a user other than root"
+fi
+passed "root is told that TAP tests do not run as root" refuses_root
 passed "it cleans up" outside clean
 passed "no file or directory is left" nothing_in "$dir/build" -mindepth 1
 passed "sources that were built in are refused" refuses_built_source
