@@ -83,6 +83,7 @@ needed_packages() {
 	if [ "$kind" = test ]; then
 		# clang and its run-time library: the sanitizers and libFuzzer
 		echo clang libclang-rt-dev libipc-run-perl perl python3
+		if [ -z "$PG_OWN_BUILD" ]; then echo "postgresql-$PG_N-plpgsql-check"; fi
 	fi
 }
 
@@ -128,9 +129,9 @@ ensure_packages() {
 	# shellcheck disable=SC2046 # one word a package is meant
 	for package in $(needed_packages "$1"); do
 		if is_installed "$package"; then continue; fi
-		# Before bookworm the sanitizers' run-time came with clang itself; the benchmark
-		# can do without the tool that it compares with.
-		case $package in libclang-rt-dev | postgresql-comparator)
+		# Before bookworm the sanitizers' run-time came with clang itself.  The benchmark
+		# and the tests can do without the two others.
+		case $package in libclang-rt-dev | postgresql-comparator | *-plpgsql-check)
 			apt_update_once
 			# (what is merely mentioned is shown as nothing)
 			if [ -z "$(apt-cache show "$package" 2>/dev/null)" ]; then continue; fi ;;
