@@ -1,15 +1,15 @@
 # The build of iblt, through PGXS.
 #
 # "make help" lists the targets.  "make demo" and "make test" install what is
-# missing, so they must also work where PGXS is not there yet: that is why its
-# inclusion is guarded.
+# missing, so they must also work before PGXS is installed.  Its inclusion is
+# guarded for that reason.
 
 EXTENSION = iblt
 EXTVERSION = 0.1.0
 MODULE_big = iblt
 
-# Where the sources are, as PGXS finds it: "." unless make runs in another
-# directory (make -f ../iblt/Makefile, or VPATH=../iblt).  There it can build,
+# The directory of the sources, as PGXS finds it: "." unless make runs in another
+# directory (make -f ../iblt/Makefile, or VPATH=../iblt).  There, make can build,
 # install and run installcheck.  All other targets need the source directory.
 SRC := $(patsubst %/,%,$(or $(VPATH),$(dir $(firstword $(MAKEFILE_LIST)))))
 ifneq ($(realpath $(SRC)),$(realpath .))
@@ -149,8 +149,8 @@ clean-out-of-tree:
 endif
 else
 all install installcheck uninstall:
-	@echo "PGXS is not there ($(PG_CONFIG) --pgxs): install postgresql-server-dev-N," >&2
-	@echo "or set PG_CONFIG; \"make demo\" and \"make test\" install it." >&2
+	@echo "Cannot find PGXS ($(PG_CONFIG) --pgxs): install postgresql-server-dev-N" >&2
+	@echo "or set PG_CONFIG. \"make demo\" and \"make test\" install it." >&2
 	@exit 1
 
 clean distclean:
@@ -183,8 +183,8 @@ X87_TESTS = $(if $(shell $(UNIT_CC) $(CFLAGS_x87) -fsyntax-only -x c /dev/null 2
 UNIT_PROGRAMS = $(foreach f,plain sanitized,$(addprefix build/$(f)/,$(UNIT_TESTS))) \
 	$(addprefix build/x87/,$(X87_TESTS))
 
-# One set of rules for each way of building; the core sees none of the tests'
-# feature macros.
+# One set of rules for each way of building.  The core does not get the feature
+# macros of the tests.
 define unit_rules
 build/$(1)/src/core/%.o: src/core/%.c
 	@mkdir -p $$(@D)
@@ -251,7 +251,7 @@ sim-programs: $(SIM_PROGRAMS)
 print-sim-programs:
 	@echo $(SIM_PROGRAMS)
 
-# The long runs, and doc/figures; gnuplot is needed for these only.
+# The long runs, and doc/figures.  Nothing else needs gnuplot.
 sim: sim-programs
 	@mkdir -p $(SIM_DATA) doc/figures
 	@rc=0; for p in $(filter-out %/sizing,$(SIM_PROGRAMS)); do $$p --out $(SIM_DATA) || rc=1; done; exit $$rc
@@ -292,15 +292,16 @@ help:
 	@echo '                  REGRESS="type agg": these SQL tests alone; TAP_TESTS=: all SQL tests alone'
 	@echo '                  PROVE_TESTS=test/t/070_repair.pl: this TAP test alone; REGRESS=: all TAP tests alone'
 	@echo '                  PROVE_FLAGS="-v -j 4": more options of prove'
-	@echo 'make demo         show it on two servers with logical replication; installs what is missing'
-	@echo 'make test         run every test; installs what is missing, leaves nothing behind'
-	@echo 'make mutants      put faults into copies of the source one by one: do the tests notice? (MUTANTS=words)'
+	@echo 'make demo         show it on two servers with logical replication, install what is missing'
+	@echo 'make test         run every test, install what is missing, leave nothing else behind'
+	@echo '                  IBLT_TEST_SUITES="source build unit sim fuzz sql catalog tap": these suites alone'
+	@echo 'make mutants      put faults into copies of the source one by one, to see that the tests notice (MUTANTS=words)'
 	@echo 'make bench        measure against the speed bars (BENCH_ROWS, BENCH_STRICT=1)'
 	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED, UNIT_TESTS=test_fold)'
 	@echo 'make fuzz         the fuzzers, each for FUZZ_SECONDS (600)'
-	@echo 'make check-source the rules that the source keeps: core purity, lengths'
-	@echo 'make sim          simulate the published results, ours beside theirs; plots (gnuplot-nox)'
-	@echo 'make sizing-table computes src/core/sizing_table.h anew (16 minutes)'
+	@echo 'make check-source the rules that the source keeps'
+	@echo 'make sim          simulate the published results and plot ours beside theirs (gnuplot-nox)'
+	@echo 'make sizing-table compute src/core/sizing_table.h again (16 minutes)'
 	@echo 'make dist         a zip archive of HEAD for PGXN, in build/'
 	@echo 'make clean        remove what was built'
 

@@ -2,11 +2,12 @@
 # check-build.sh DIRECTORY
 #	Building as packagers do, as TAP, in a new DIRECTORY:
 #	- a build outside the source directory, with clang and warnings as errors,
-#	  which installs the same files as one inside, and removes them again;
-#	- no files of src use one another in a circle, by the objects of that build;
-#	- the documentation is installed whole, with links that lead somewhere;
+#	  installs the same files as one inside, and removes them again;
+#	- the files of src do not use one another in a circle, by the objects of that
+#	  build;
+#	- the installed documentation is complete, and its links lead somewhere;
 #	- SQL tests run from there, if PGHOST names a server, and so do TAP tests;
-#	- the archive that "make dist" makes.
+#	- "make dist" makes an archive of the sources.
 #	PG_CONFIG chooses the server.
 
 # shellcheck disable=SC2317 # "passed" calls the functions
@@ -61,7 +62,7 @@ documentation_whole() {
 	[ -n "$readme" ] && diff -r "$source/doc" "$(dirname "$readme")/doc"
 }
 
-# Relative links in the installed pages that lead nowhere.
+# Prints the relative links in the installed pages that lead nowhere.
 links_lead_somewhere() {
 	local page link rc=0
 	while read -r page; do
@@ -100,7 +101,7 @@ refuses_root() {
 		grep -q 'run them as another user, or run the SQL tests alone with' "$dir/root/log"
 }
 
-# All that a repository of the sources holds, but for what serves development alone.
+# The archive has every file of the repository except .gitignore and the like.
 archive_holds_sources() {
 	local git=(git -c user.name=iblt -c user.email=iblt@localhost -c commit.gpgsign=false)
 	(
@@ -126,12 +127,12 @@ passed "nor do the directories of src" "$top/test/lib/circles.sh" "$dir/build/sr
 passed "it installs" outside install DESTDIR="$dir/outside"
 make -s -C "$top" install PG_CONFIG="$PG_CONFIG" DESTDIR="$dir/inside"
 passed "the same files as a build inside" same_files "$dir/inside" "$dir/outside"
-passed "the documentation is whole" documentation_whole "$dir/outside"
+passed "the documentation is complete" documentation_whole "$dir/outside"
 passed "its links lead somewhere" links_lead_somewhere "$dir/outside"
 passed "iblt-audit.sh is a program beside the server's own" is_program "$dir/outside" iblt-audit.sh
 passed "it uninstalls" outside uninstall DESTDIR="$dir/outside"
 passed "no file is left" nothing_in "$dir/outside" -type f
-passed "nor a directory of its own" nothing_in "$dir/outside" -name iblt
+passed "no directory of iblt is left" nothing_in "$dir/outside" -name iblt
 if [ -n "${PGHOST-}" ]; then
 	passed "SQL tests run outside the source directory" outside installcheck REGRESS=type
 else
@@ -148,9 +149,9 @@ passed "no file or directory is left" nothing_in "$dir/build" -mindepth 1
 passed "sources that were built in are refused" refuses_built_source
 rm "$dir/other/src/agg.o"
 if command -v git >/dev/null; then
-	passed "the archive holds the sources, and nothing of the development" archive_holds_sources
+	passed "the archive has the sources and nothing else" archive_holds_sources
 else
-	skipped "the archive holds the sources, and nothing of the development" "git is missing"
+	skipped "the archive has the sources and nothing else" "git is missing"
 fi
 chmod -R u+w "$source"
 echo "1..$number"

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # check-catalog.sh
-#	The rules that the SQL objects keep, as TAP, asked of the server that PGHOST
-#	and PGPORT name:
+#	The rules that the SQL objects keep, as TAP, on the server that PGHOST and
+#	PGPORT name:
 #	- every object of the extension has a comment;
-#	- every function says whether it is parallel safe, and is not left volatile
-#	  by forgetting (PARALLEL UNSAFE together with VOLATILE is the default);
-#	- the script holds no function that takes "internal" without being an
-#	  aggregate's;
+#	- no C function has the default properties, VOLATILE and PARALLEL UNSAFE,
+#	  because somebody forgot to say others;
+#	- a function that takes "internal" belongs to an aggregate;
 #	- plpgsql_check finds nothing in the functions written in PL/pgSQL, if the
 #	  server has it.
 

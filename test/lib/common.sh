@@ -1,13 +1,13 @@
 # common.sh
-#	What the demo, the tests and the benchmark share: installing what is
-#	missing, a temporary directory that never outlives its script, a throwaway
-#	installation of PostgreSQL, and servers inside it.
+#	The demo, the tests and the benchmark share this: installing missing packages,
+#	a temporary directory that never outlives its script, a throwaway installation
+#	of PostgreSQL, and servers inside it.
 #
-# A script sources this file and calls "supervise KIND inner_function".  The
-# outer half (as the user who called, maybe root) installs packages, makes the
-# directory and copies the checkout into it; the inner half runs there, never
-# as root, in a process group of its own, so that the outer half can end it at
-# any moment and remove everything.
+# A script sources this file and calls "supervise KIND SCRIPT" for itself.  The
+# outer half runs as the user who called, maybe root.  It installs packages, makes
+# the directory and copies the checkout into it.  The inner half runs there, never
+# as root, in a process group of its own.  So the outer half can end it at any
+# moment and remove everything.
 #
 # Nothing here touches the system's PostgreSQL directories or clusters.
 
@@ -31,7 +31,7 @@ as_root() {
 	elif command -v sudo >/dev/null; then
 		sudo "$@"
 	else
-		die "not root, and sudo is not there; as root, please run: $*"
+		die "not root, and there is no sudo; as root, please run: $*"
 	fi
 }
 
@@ -39,23 +39,23 @@ is_installed() {
 	[ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# The package lists are fetched once at most, and only when something is missing.
+# Fetch the package lists, at most once, and only when something is missing.
 apt_update_once() {
 	if [ -z "${APT_UPDATED-}" ]; then
 		say "Fetching the package lists ..."
-		as_root apt-get -qq update || say "warning: apt-get update failed; using the lists there are" >&2
+		as_root apt-get -qq update || say "warning: apt-get update failed, using the old lists" >&2
 		APT_UPDATED=1
 	fi
 }
 
-# Set PG_N, and PG_CONFIG where that server is there already: the one that
-# $PG_CONFIG names, else the newest that is installed, else Debian's default.
+# Set PG_N and PG_CONFIG: the server that $PG_CONFIG names, else the newest that is
+# installed, else Debian's default.
 choose_server() {
 	local candidate
 	PG_OWN_BUILD=
 	if [ -n "${PG_CONFIG-}" ]; then
-		PG_CONFIG=$(command -v "$PG_CONFIG") || die "PG_CONFIG=$PG_CONFIG is not there"
-		# /usr/bin/pg_config may be a front; take the server's own.
+		PG_CONFIG=$(command -v "$PG_CONFIG") || die "PG_CONFIG=$PG_CONFIG does not exist"
+		# /usr/bin/pg_config may be a wrapper: take the server's own.
 		candidate=$("$PG_CONFIG" --bindir)/pg_config
 		if [ -x "$candidate" ]; then PG_CONFIG=$candidate; fi
 		PG_N=$("$PG_CONFIG" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/')
@@ -74,7 +74,7 @@ choose_server() {
 	PG_CONFIG=/usr/lib/postgresql/$PG_N/bin/pg_config
 }
 
-# What a run of this kind needs ("test" needs more than "demo" and "bench").
+# The packages that a run of this kind needs.
 needed_packages() {
 	local kind=$1
 	if [ -z "$PG_OWN_BUILD" ]; then echo "postgresql-$PG_N" "postgresql-server-dev-$PG_N"; fi
@@ -87,7 +87,7 @@ needed_packages() {
 	fi
 }
 
-# What install_packages leaves behind is nothing, however it ends.
+# install_packages leaves nothing else behind, however it ends.
 DROPIN_DIR=/etc/postgresql-common/createcluster.d
 DROPIN=$DROPIN_DIR/iblt-no-main-cluster.conf
 end_installation() {
@@ -123,7 +123,7 @@ install_packages() {
 ensure_packages() {
 	local package missing=()
 	if ! command -v dpkg-query >/dev/null; then
-		say "Not a Debian system: taking for granted that everything needed is installed."
+		say "Not a Debian system: assuming that everything needed is installed."
 		return
 	fi
 	# shellcheck disable=SC2046 # one word a package is meant
@@ -133,7 +133,7 @@ ensure_packages() {
 		# and the tests can do without the two others.
 		case $package in libclang-rt-dev | postgresql-comparator | *-plpgsql-check)
 			apt_update_once
-			# (what is merely mentioned is shown as nothing)
+			# (apt-cache knows packages that others only mention, and shows nothing of them)
 			if [ -z "$(apt-cache show "$package" 2>/dev/null)" ]; then continue; fi ;;
 		esac
 		missing+=("$package")
@@ -143,7 +143,7 @@ ensure_packages() {
 
 # --- the temporary directory and the two halves ---------------------------------
 
-# Run a command as the user the servers run as: nobody, if we are root.
+# Run a command as the user of the servers: nobody, if we are root.
 as_server_user() {
 	if [ "$(id -u)" -eq 0 ]; then
 		setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups -- "$@"
@@ -170,7 +170,7 @@ make_workdir() {
 	die "no temporary directory that the servers' user can use: set TMPDIR"
 }
 
-# The checkout may be out of reach for the servers' user, and is to stay clean.
+# The servers' user may have no access to the checkout, and it must stay clean.
 copy_checkout() {
 	local rc=0
 	mkdir "$WORK/tree" "$WORK/tmp" "$WORK/home" "$WORK/s"
@@ -183,8 +183,8 @@ copy_checkout() {
 	chmod 700 "$WORK/s"
 }
 
-# The processes whose program or directory lies in WORK: ours, whoever their
-# parent is by now.
+# The processes whose program or directory lies in WORK.  All of them are ours,
+# even if they have another parent by now.
 processes_in_workdir() {
 	local proc exe cwd
 	for proc in /proc/[0-9]*; do
@@ -196,7 +196,7 @@ processes_in_workdir() {
 	done
 }
 
-# Ask the servers below WORK to quit, postmasters only: they end their children.
+# Ask the postmasters below WORK to quit.  They end their children.
 stop_all_servers() {
 	local pidfile pid
 	find "$WORK" -name postmaster.pid -type f 2>/dev/null | while read -r pidfile; do
@@ -238,7 +238,7 @@ supervise() {
 	if [ -n "${IBLT_TEST_KEEP-}" ]; then IBLT_TEST_KEEP=$(realpath -m "$IBLT_TEST_KEEP"); fi
 	choose_server
 	ensure_packages "$kind"
-	[ -x "$PG_CONFIG" ] || die "$PG_CONFIG is not there"
+	[ -x "$PG_CONFIG" ] || die "$PG_CONFIG does not exist"
 	[ -f "$("$PG_CONFIG" --pgxs)" ] || die "PGXS is missing: install the development files of $PG_CONFIG"
 	WORK=
 	INNER=
@@ -263,7 +263,7 @@ supervise() {
 	exit $rc
 }
 
-# --- the throwaway installation, the inner half from here ------------------------
+# --- the inner half: the throwaway installation ----------------------------------
 
 # The longest common path of three.
 common_path() {
@@ -274,7 +274,7 @@ common_path() {
 	echo "$prefix"
 }
 
-# Link the entries of directory $1 into directory $2, but for an iblt that the
+# Link the entries of directory $1 into directory $2, except an iblt that the
 # system may have.
 link_entries() {
 	local entry
@@ -287,9 +287,9 @@ link_entries() {
 	done
 }
 
-# PostgreSQL finds its files relative to its programs.  So copies of the
-# programs, with links to all the rest, are an installation of their own, into
-# which "make install" puts our files.  Sets PG_CONFIG and PATH to it.
+# PostgreSQL finds its files relative to its programs.  So copies of the programs
+# and links to all other files are an installation of their own.  "make install"
+# puts our files there.  Sets PG_CONFIG and PATH to it.
 make_installation() {
 	local bindir pkglibdir sharedir prefix dir option inst=$WORK/inst
 	bindir=$("$IBLT_PG_CONFIG" --bindir)
@@ -317,7 +317,7 @@ make_installation() {
 	done
 
 	PG_CONFIG=$inst${bindir#"$prefix"}/pg_config
-	# Debian's was not relocatable before 12: say where its answers lie in ours.
+	# Debian's pg_config cannot be moved before 12: translate what it prints.
 	if [ "$("$PG_CONFIG" --bindir)" = "$bindir" ]; then
 		rm "$PG_CONFIG"
 		# shellcheck disable=SC2016 # the script's own arguments
@@ -330,15 +330,15 @@ make_installation() {
 	export PG_CONFIG PATH
 }
 
-# Build the extension and install it into the throwaway tree.  Further
-# arguments go to make.  The documentation's place may lie outside that tree.
-# shellcheck disable=SC2120 # they may be none
+# Build the extension and install it into the throwaway tree.  Arguments go to
+# make.  The directory of the documentation may lie outside that tree.
+# shellcheck disable=SC2120 # there may be none
 build_and_install() {
 	make -s -C "$WORK/tree" -j2 all PG_CONFIG="$PG_CONFIG" "$@" >"$WORK/build.log" 2>&1 &&
 		make -s -C "$WORK/tree" install PG_CONFIG="$PG_CONFIG" docdir="$WORK/doc" "$@" >>"$WORK/build.log" 2>&1
 }
 
-# What every script begins with, in its inner half.
+# Every script begins its inner half with this.
 enter_work() {
 	WORK=$IBLT_WORK
 	cd "$WORK/tree" || die "no $WORK/tree"

@@ -1,11 +1,11 @@
 # shop.sh
 #	The demo's shop: a publisher and a subscriber with pgbench's tables and
 #	real logical replication, load, drift that replication does not see, and
-#	the truth about it by moving the whole table.
+#	a full comparison that moves the whole table.
 #
-# To be sourced after common.sh, in the inner half.  Keys that differ are kept
-# in files as lines "aid side", sorted; sides are seen from the subscriber: here
-# and there (the publisher), or both.
+# Source it after common.sh, in the inner half.  The keys that differ are in files
+# with sorted lines "aid side".  The side is "here" for the subscriber, "there" for
+# the publisher, or "both".
 
 # shellcheck shell=bash
 
@@ -31,11 +31,11 @@ on() {
 	run_psql "$server" -At -F ' ' "$@"
 }
 
-# Time a command in milliseconds into TOOK; its status is passed on.
+# Run a command, set TOOK to its time in milliseconds, and return its status.
 timed() {
 	local start=${EPOCHREALTIME/[.,]/} rc=0
 	"$@" || rc=$?
-	# shellcheck disable=SC2034 # for whoever calls
+	# shellcheck disable=SC2034 # for the caller
 	TOOK=$(((${EPOCHREALTIME/[.,]/} - start) / 1000))
 	return $rc
 }
@@ -70,7 +70,8 @@ subscribe() {
 	wait_until subscriber "SELECT count(*) = 4 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel"
 }
 
-# The publisher as iblt_compare is to reach it, and as the full comparison does.
+# The foreign servers through which iblt_compare and the full comparison reach the
+# publisher.
 create_foreign_servers() {
 	on subscriber <<-SQL
 		CREATE EXTENSION dblink;
@@ -93,7 +94,7 @@ caught_up() {
 		FROM pg_stat_replication WHERE application_name = 'shop_sub'"
 }
 
-# start_load RATE: so many transactions a second on the publisher, until stop_load.
+# start_load RATE: run RATE transactions a second on the publisher until stop_load.
 start_load() {
 	pgbench -n -c 2 -T 3600 -R "$1" -h "$WORK/s" -p $PUB_PORT -U postgres shop >"$WORK/pgbench-load.log" 2>&1 &
 	LOAD=$!
@@ -110,9 +111,9 @@ stop_load() {
 
 # --- drift and the truth --------------------------------------------------------
 
-# let_drift SEED SCALE CHANGED DELETED INSERTED: changes that replication does
-# not see, chosen by the seed.  One change sets a filler to a no-break space, one
-# a balance to NULL.
+# let_drift SEED SCALE CHANGED DELETED INSERTED: make changes that replication does
+# not see.  The seed chooses the rows.  One change sets a filler to a no-break space,
+# and one sets a balance to NULL.
 let_drift() {
 	local seed=$1 scale=$2 changed=$3 deleted=$4 inserted=$5
 	on subscriber <<-SQL
@@ -138,8 +139,8 @@ let_drift() {
 	SQL
 }
 
-# full_comparison FILE: the keys that differ, by EXCEPT in both directions over
-# the whole table.
+# full_comparison FILE: write the keys that differ, found by EXCEPT in both
+# directions over the whole table.
 full_comparison() {
 	on subscriber >"$1.raw" <<-SQL || return
 		SET work_mem = '256MB';
@@ -152,5 +153,5 @@ full_comparison() {
 	sort "$1.raw" >"$1"
 }
 
-# The bytes of the rows themselves, as they go over the wire in a dump.
+# The number of bytes of all rows, as a dump sends them over the wire.
 table_bytes() { on publisher "SELECT sum(length(t::text)) FROM pgbench_accounts t"; }

@@ -1,14 +1,14 @@
 # IbltAudit.pm
-#	What the tests of audits share, beside IbltTest.pm's: a publisher and a
-#	subscriber, the rows of an audit, and what a full comparison counts.
+#	The tests of audits share this, in addition to IbltTest.pm: a publisher and a
+#	subscriber, the rows of an audit, and the counts of a full comparison.
 #
 #	audit_servers()              the two servers, here and there
 #	other(NODE)                  the other one
-#	audit(OPTIONS)               iblt_audit's rows by name; what it wrote beside them; and the rows in order
-#	audit_subscription(OPTIONS)  the same of iblt_audit_subscription
+#	audit(OPTIONS)               iblt_audit's rows by name, its messages, and the rows in order
+#	audit_subscription(OPTIONS)  the same for iblt_audit_subscription
 #	line(ROW)                    a row as "status rows_here rows_there missing extra changed unconfirmed"
 #	counts(TABLE)                the same from a full comparison
-#	hostile_search_path()        names and operators that are found before those of pg_catalog, on both sides
+#	hostile_search_path()        on both sides, names and operators that hide those of pg_catalog
 package IbltAudit;
 
 use strict;
@@ -58,7 +58,7 @@ sub rows
 	return (\%by_name, $err, \@rows);
 }
 
-# node: where it runs; peer: SQL; user: as whom.
+# node: where it runs.  peer: SQL.  user: the role.
 sub audit
 {
 	my ($options, %how) = @_;
@@ -79,7 +79,7 @@ sub line
 	return join ' ', map { $_ // '-' } @$row{qw(status rows_here rows_there missing extra changed unconfirmed)};
 }
 
-# The key is id.  node: where the audit runs; columns, where, peer_where: of the table.
+# The key is id.  node: where the audit runs.  columns, where, peer_where: of the table.
 sub counts
 {
 	my ($table, %how) = @_;

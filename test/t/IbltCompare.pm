@@ -1,8 +1,8 @@
 # IbltCompare.pm
-#	What the tests of iblt_compare share, beside IbltTest.pm's: the rows that
-#	iblt_compare gives, and those that a full comparison gives.
+#	The tests of iblt_compare share this, in addition to IbltTest.pm: the rows that
+#	iblt_compare returns, and those that a full comparison returns.
 #
-#	compare(RELATION, OPTIONS) iblt_compare's rows, a line each: "key side here_count there_count", sorted
+#	compare(RELATION, OPTIONS) iblt_compare's rows, one on a line: "key side here_count there_count", sorted
 #	truth(TABLE, KEY)          the same lines of a full comparison
 package IbltCompare;
 
@@ -14,8 +14,8 @@ use IbltTest;
 
 our @EXPORT = (@IbltTest::EXPORT, qw(compare truth));
 
-# RELATION and OPTIONS are SQL.  node: where it runs; peer: SQL, or undef for
-# relations of one database; setup: SQL before it.
+# RELATION and OPTIONS are SQL.  node: where it runs.  peer: SQL, or undef for
+# relations of one database.  setup: SQL that runs before it.
 sub compare
 {
 	my ($relation, $options, %how) = @_;
@@ -27,8 +27,9 @@ sub compare
 	return join("\n", sort split /\n/, $out);
 }
 
-# KEY is a list of columns of t.  node, peer: the servers; peer_table: its name
-# there; columns, where: what of the table; peer_where: if it is another there.
+# KEY is a list of columns of t.  node, peer: the servers.  peer_table: the table's
+# name there.  columns, where: a part of the table.  peer_where: the condition there,
+# if it differs.
 sub truth
 {
 	my ($table, $key, %how) = @_;

@@ -1,23 +1,24 @@
 # IbltProxy.pm
-#	A proxy in front of a server's Unix socket, which counts what passes, can
-#	cut every connection, and can hold a message.
+#	A proxy in front of a server's Unix socket.  It counts the bytes that pass, can
+#	cut all connections, and can hold a message.
 #
 #	new(NODE)     starts it
-#	connstr()     leads to NODE through it
-#	counted()     waits for the end of a connection: bytes sent to the server,
-#	              bytes received from it, bytes of sketches in text form in the latter, in the former
-#	cut()         closes all connections on both sides, as a network that breaks
+#	connstr()     the connection string to NODE through it
+#	counted()     waits for the end of a connection and returns the bytes sent to the server,
+#	              the bytes received from it, and the bytes of sketches in text form among those
+#	              received and among those sent
+#	cut()         closes all connections on both sides, as a network failure does
 #	hold(DIRECTION, REGEX, NTH)  holds the first (or NTH) message "sent" to the server or
-#	              "received" from it that matches, and all that comes behind it
+#	              "received" from it that matches, and everything behind it
 #	held()        waits until it does
 #	release()     lets it pass
 #	stop()        ends it
 #
-#	serve(LISTENER, TARGET, ENDED, PASSING)  what it does: forwards from a listening socket to
-#	              the socket at a path, until SIGTERM.  ENDED is called at the end of each
-#	              connection, with the numbers of counted(), and PASSING, if it is given, with
-#	              the direction and the bytes before they pass.  test/bench/proxy.pl calls it,
-#	              so it needs nothing of PostgreSQL's test modules.
+#	serve(LISTENER, TARGET, ENDED, PASSING)  forwards from a listening socket to the socket at a
+#	              path, until SIGTERM.  It calls ENDED at the end of each connection, with the
+#	              numbers of counted().  It calls PASSING, if given, with the direction and the
+#	              bytes before they pass.  test/bench/proxy.pl uses it, so it does not need
+#	              PostgreSQL's test modules.
 package IbltProxy;
 
 use strict;
@@ -40,7 +41,7 @@ sub new
 	$self->{pid} = fork() // die "fork: $!";
 	if ($self->{pid} == 0)
 	{
-		# the servers are the parent's: nothing of it may run at the exit
+		# the parent owns the servers: its END blocks must not run here
 		$results->autoflush(1);
 		eval { serve($listener, $node->host . '/.s.PGSQL.' . $node->port, sub { print $results "@_\n" }, sub { passing($dir, @_) }) };
 		print STDERR "proxy: $@" if $@;
@@ -53,7 +54,8 @@ sub connstr { my ($self) = @_; return $self->{connstr} }
 
 sub cut { my ($self) = @_; kill 'USR1', $self->{pid}; return }
 
-# The files "hold", which says what, and "held" tell the two processes of each other.
+# The two processes talk through two files: "hold" says what to hold, and "held" that
+# it is held.
 sub hold
 {
 	my ($self, $direction, $regex, $nth) = @_;
@@ -115,8 +117,9 @@ sub counted
 	return split ' ', $line;
 }
 
-# Bytes of sketches in what passed.  In base64 they begin with these letters and
-# are a multiple of four; the next message may begin with a letter, too.
+# The number of bytes of sketches in what passed.  In base64 a sketch begins with these
+# letters and its length is a multiple of four.  The next message may begin with a letter,
+# too.
 sub sketch_bytes
 {
 	my ($text) = @_;
@@ -135,7 +138,7 @@ sub forward
 	return;
 }
 
-# Counted is all that was read, whether or not the other side still takes it.
+# All that was read is counted, even if the other side does not take it any more.
 sub serve
 {
 	my ($listener, $target, $ended, $passing) = @_;
@@ -154,7 +157,7 @@ sub serve
 
 	until ($stop && !$cut)
 	{
-		# a signal that arrives just before the wait is seen soon after it
+		# not for long, because a signal just before the wait does not interrupt it
 		my @ready = $select->can_read(0.2);
 		if ($cut)
 		{

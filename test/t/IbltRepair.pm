@@ -1,13 +1,13 @@
 # IbltRepair.pm
-#	What the tests of iblt_repair share, beside IbltTest.pm's: two servers, the
-#	rows that iblt_repair returns, and what a table contains.
+#	The tests of iblt_repair share this, in addition to IbltTest.pm: two servers, the
+#	rows that iblt_repair returns, and the contents of a table.
 #
 #	repair_servers()               the two servers, here and there
 #	call(TABLE, DIRECTION, OPTIONS, PEER)  SQL that calls iblt_repair; PEER is SQL
-#	repair(TABLE, DIRECTION, OPTIONS)      its rows, a line each: "action key status detail", sorted
-#	contents(NODE, TABLE, COLUMNS) every row, as text under one set of settings, of all columns if none are given
-#	same(TABLE, TEXT, COLUMNS)     a test: both sides have the same rows, and some
-#	nothing_open(TEXT)             two tests: no connection is left there, no lock here
+#	repair(TABLE, DIRECTION, OPTIONS)      its rows, one on a line: "action key status detail", sorted
+#	contents(NODE, TABLE, COLUMNS) every row as text under the same settings, with all columns if none are given
+#	same(TABLE, TEXT, COLUMNS)     a test: both sides have the same rows, at least one
+#	nothing_open(TEXT)             two tests: no connection is left there, and no lock here
 package IbltRepair;
 
 use strict;
@@ -21,11 +21,11 @@ our @EXPORT = (@IbltTest::EXPORT, qw(repair_servers call repair contents same no
 
 my ($here, $there, $peer);
 
-# Settings under which text is read or written in another way; a locale of money
-# is taken if there is one.
+# Settings that change how values are read from text and written as text.  A locale
+# for money is set only if the machine has one.
 our ($money) = grep { /^(de_DE|en_GB|ja_JP|fr_FR)/i } split /\n/, `locale -a 2>/dev/null`;
 
-# Settings that make one text of a value, whatever the server's are.
+# With these settings the text of a value does not depend on the server's settings.
 our $plain_settings = "SET datestyle = ISO; SET intervalstyle = postgres; SET timezone = UTC; SET extra_float_digits = 1; SET bytea_output = hex;"
   . " SET xmlbinary = base64; SET lc_monetary = 'C'; SET search_path = pg_catalog, public;";
 
@@ -48,7 +48,7 @@ sub call
 	return "iblt_repair(${\ literal($table)}, " . ($with // $peer) . ", '$direction'" . ($options ? ", $options" : '') . ")";
 }
 
-# peer: SQL; user: as whom.
+# peer: SQL.  user: the role.
 sub repair
 {
 	my ($table, $direction, $options, %how) = @_;

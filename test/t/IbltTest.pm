@@ -1,28 +1,28 @@
 # IbltTest.pm
-#	What the tests with several servers share: servers, sessions, waiting.
+#	The tests with several servers share this: servers, sessions, waiting.
 #
 #	random_seed()                srand with IBLT_TEST_SEED or a new seed, which it prints
 #	major_version()              that of the servers under test
-#	server(NAME, SETTING, ...)   a server started for a test, that can publish
+#	server(NAME, SETTING, ...)   starts a server that can publish
 #	standby(PRIMARY, NAME, ...)  a hot standby of it that has caught up; settings may follow
 #	replayed(PRIMARY, STANDBY)   waits until it has caught up again
-#	hba(NODE, LINE, ...)         puts lines before all others of pg_hba.conf
-#	sides(HERE, THERE)           the two servers that the functions below mean
+#	hba(NODE, LINE, ...)         puts lines before all others in pg_hba.conf
+#	sides(HERE, THERE)           sets the two servers that the functions below use
 #	awkward_extensions()         installs dblink here and iblt on both sides, in awkward schemas
 #	both(SQL)                    runs SQL on both
-#	literal(TEXT)                TEXT as a SQL literal
-#	conninfo(NODE)               the literal of its connection string
-#	lines(TEXT)                  how many lines
+#	literal(TEXT)                TEXT as an SQL literal
+#	conninfo(NODE)               its connection string as an SQL literal
+#	lines(TEXT)                  the number of lines
 #	failure(SQL)                 the error, with its SQLSTATE; '' if there is none
 #	wait_for(NODE, QUERY)        waits until the query gives true
-#	subscribed(NODE, NUMBER, SUBSCRIPTION)  waits until so many tables are copied; SUBSCRIPTION may lack
-#	background(NODE, SQL)        psql that runs SQL while the test goes on: out, err
-#	finish(RUN)                  waits for its end: its output
+#	subscribed(NODE, NUMBER [, SUBSCRIPTION])  waits until that number of tables is copied
+#	background(NODE, SQL)        starts psql, which runs SQL while the test goes on: out, err
+#	finish(RUN)                  waits for its end and returns its output
 #	start_load(NODE, SCRIPT, OPTION, ...)   pgbench
 #	stop_load(RUN, TEXT)         two tests: it still ran, and met no error
-#	connections(NODE)            how many connections of the extension it has
-#	nothing_left(TEXT, NODE, ...)  a test a node (the peer if none is given): it has none
-#	IbltTest::Session            psql that is told what to do step by step
+#	connections(NODE)            the number of connections of the extension to it
+#	nothing_left(TEXT, NODE, ...)  a test for each node, or for the peer if none is given: it has none
+#	IbltTest::Session            a psql that the test gives one command after the other
 package IbltTest;
 
 use strict;
@@ -79,8 +79,8 @@ sub standby
 sub replayed
 {
 	my ($primary, $node) = @_;
-	# An apply worker commits asynchronously: what it did may not be written yet.
-	# This commit waits until all before it is.
+	# An apply worker commits asynchronously, so its changes may not be written yet.
+	# This commit waits until all changes before it are.
 	$primary->safe_psql('postgres', "SELECT pg_logical_emit_message(true, '', '')");
 	$primary->wait_for_catchup($node, 'replay', $primary->lsn('write'));
 	return;
@@ -99,7 +99,7 @@ sub hba
 
 sub sides { ($here, $there) = @_; return }
 
-# No search_path has the schemas, and their names must be quoted.
+# The schemas are not in search_path, and their names must be quoted.
 sub awkward_extensions
 {
 	$here->safe_psql('postgres', q{CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link"; CREATE EXTENSION iblt});
@@ -114,7 +114,7 @@ sub both
 	return;
 }
 
-# Right whatever standard_conforming_strings is.
+# Correct for both values of standard_conforming_strings.
 sub literal
 {
 	my ($text) = @_;
@@ -126,7 +126,7 @@ sub conninfo { my ($node) = @_; return literal($node->connstr('postgres')) }
 
 sub lines { my ($text) = @_; return scalar(() = $text =~ /^.+$/mg) }
 
-# node: where it runs; user: as whom.
+# node: where it runs.  user: the role.
 sub failure
 {
 	my ($sql, %how) = @_;
@@ -205,7 +205,7 @@ sub nothing_left
 #	new(NODE)        connects
 #	start(SQL)       sends SQL and does not wait
 #	seen(REGEX)      waits until standard error (NOTICEs and errors) matches
-#	done()           waits for what was sent: its output; {err} has the errors
+#	done()           waits until that is done and returns its output; {err} has the errors
 #	run(SQL)         start and done
 #	quit()           disconnects
 package IbltTest::Session;
