@@ -38,7 +38,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.
-DOC_TOP = README.md CHANGELOG.md LICENSE
+DOC_TOP = README.md CONTRIBUTING.md CHANGELOG.md LICENSE
 DOC_PAGES = $(call in_src,doc/*.md)
 DOC_FIGURES = $(call in_src,doc/figures/*.svg)
 REGRESS = $(patsubst test/sql/%.sql,%,$(call in_src,test/sql/*.sql))

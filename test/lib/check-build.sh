@@ -77,6 +77,20 @@ links_lead_somewhere() {
 	return $rc
 }
 
+# The targets of make and the files that CONTRIBUTING.md names exist.
+contributing_is_current() {
+	local page=$source/CONTRIBUTING.md word rc=0
+	[ -s "$page" ] || return
+	# shellcheck disable=SC2013 # words are meant
+	for word in $(grep -oE '\bmake [a-z][a-z-]*' "$page" | sed 's/.* //' | sort -u); do
+		make -s -n -C "$source" PG_CONFIG="$PG_CONFIG" "$word" >/dev/null || rc=1
+	done
+	for word in $(grep -oE '\b(test|doc|sql|src|bin|expected)/[A-Za-z0-9_./-]*[a-z]' "$page" | grep -vE 'NAME|OLD' | sort -u); do
+		if [ ! -e "$source/$word" ]; then echo "$word is missing"; rc=1; fi
+	done
+	return $rc
+}
+
 # The installation below $1 has the program $2 where pg_config says.
 is_program() { [ -x "$1$("$PG_CONFIG" --bindir)/$2" ]; }
 
@@ -129,6 +143,7 @@ make -s -C "$top" install PG_CONFIG="$PG_CONFIG" DESTDIR="$dir/inside"
 passed "the same files as a build inside" same_files "$dir/inside" "$dir/outside"
 passed "the documentation is complete" documentation_whole "$dir/outside"
 passed "its links lead somewhere" links_lead_somewhere "$dir/outside"
+passed "what CONTRIBUTING.md names exists" contributing_is_current
 passed "iblt-audit.sh is a program beside the server's own" is_program "$dir/outside" iblt-audit.sh
 passed "it uninstalls" outside uninstall DESTDIR="$dir/outside"
 passed "no file is left" nothing_in "$dir/outside" -type f
