@@ -1,18 +1,17 @@
 #!/usr/bin/env perl
 # harness.pl [OPTION ...] TEST ...
-#	Runs test programs that speak TAP with Perl's TAP::Harness, several at a time,
-#	and shows what matters of each as soon as it ends: failures in full, seeds
-#	and skips always, the rest as one line.  A TEST is a command line, whose words
-#	are separated by spaces.
+#	Runs test programs that speak TAP with Perl's TAP::Harness, several at a time.
+#	As soon as one ends, it prints its failures, seeds and skipped tests, and one
+#	line with its numbers.  A TEST is a command line with spaces between its words.
 #
 #	--exec COMMAND      runs each test as "COMMAND TEST"
-#	--failed COMMAND    after a test that failed, shows what "COMMAND TEST" prints
+#	--failed COMMAND    runs "COMMAND TEST" after a test that failed, and shows its output
 #	--jobs N            runs N tests at a time (IBLT_TEST_JOBS, or one more than
 #	                    there are processors, because servers often wait)
 #	--totals FILE       appends "passed failed skipped" for each test to FILE,
 #	                    in place of the last line
 #
-#	harness.pl --sum FILE   prints the last line for all that FILE has
+#	harness.pl --sum FILE   prints the last line for the totals in FILE
 #
 #	IBLT_TEST_VERBOSE   1 shows every line of every test
 #
@@ -20,9 +19,8 @@
 # test passed and none failed, and 1 if not.  Any other status means that
 # the harness itself failed.
 #
-# A program that ends badly without a "not ok" counts as one failed test: one
-# that dies, prints no plan, does not keep its plan, or runs nothing without
-# saying why.
+# A program without a "not ok" counts as one failed test if it dies, prints no plan,
+# does not keep its plan, or runs nothing and does not say why.
 use strict;
 use warnings;
 
@@ -31,7 +29,7 @@ use TAP::Harness;
 
 $| = 1;
 
-# A program that bails out ends itself and no other.
+# A program that bails out ends only itself.
 package OwnBailout
 {
 	use parent 'TAP::Parser::ResultFactory';
@@ -61,7 +59,7 @@ sub problems
 		$parser->tests_run || $all_skipped || $parser->parse_errors ? () : 'no test was run');
 }
 
-# The tests that failed with what they say, but not what passed in between.
+# The tests that failed, with their messages, but without the tests that passed.
 sub failures
 {
 	my @lines = @_;
@@ -83,7 +81,7 @@ sub count
 	return;
 }
 
-# A test has ended: shows and counts it.
+# Shows and counts a test that has ended.
 sub ended
 {
 	my ($name, $parser, @lines) = @_;
@@ -124,7 +122,7 @@ sub run
 		jobs => $option{jobs},
 		merge => 1,
 		verbosity => -3,
-		# (env, because the harness would die of a program that is not there)
+		# env, because a program that does not exist would end the harness
 		exec => sub { return [ split ' ', "env $option{exec} $_[1]" ] } });
 
 	$harness->callback(parser_args => sub { $_[0]{result_factory_class} = 'OwnBailout' });
