@@ -31,10 +31,10 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 SQL_PARTS = $(patsubst %,sql/%.sql, \
 	internal iblt estimator \
 	live/00_types live/10_peer live/20_protocol live/25_describe live/30_plan \
-	live/35_prepare live/40_statements live/45_finder live/50_sketch live/60_lookup live/70_confirm \
-	live/80_index live/90_compare \
+	live/35_prepare live/40_statements live/45_finder live/50_sketch live/60_lookup \
+	live/70_confirm live/80_index live/90_compare \
 	repair/plan repair/statements repair/execute repair/apply \
-	audit/list audit/table audit/audit)
+	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table audit/50_audit)
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.

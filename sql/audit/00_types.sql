@@ -1,0 +1,96 @@
+-- Types of audits ------------------------------------------------------------------
+--
+-- An audit compares many tables over one connection: it makes a list of items, one a
+-- table, before it compares the first (20_list), and a row of the answer of each
+-- (40_table).
+
+CREATE TYPE iblt_internal.audit_options AS (
+	compare iblt_internal.options,	-- for each table
+	trust_filters boolean	-- may a row filter that the peer tells run here?
+);
+COMMENT ON TYPE iblt_internal.audit_options IS 'what the caller asks of an audit';
+
+CREATE TYPE iblt_internal.audit_target AS (
+	kind text,				-- 'tables', 'schema', 'publication' or 'subscription'
+	name text,				-- of the last three
+	tables regclass[]
+);
+COMMENT ON TYPE iblt_internal.audit_target IS
+'what an audit compares; kind is NULL unless the caller gave exactly one thing';
+
+-- What a side says of its publications and subscriptions
+
+CREATE TYPE iblt_internal.publication_entry AS (
+	relid oid,
+	schema text,
+	name text,
+	publication text,
+	asked boolean,			-- is it one of the publications that are audited?
+	columns text[],			-- NULL: all that are not generated
+	filter text,
+	inserts boolean,
+	updates boolean,
+	deletes boolean,
+	truncates boolean
+);
+COMMENT ON TYPE iblt_internal.publication_entry IS 'a table as one publication has it';
+
+CREATE TYPE iblt_internal.unpublished_column AS (name text, generated boolean);
+COMMENT ON TYPE iblt_internal.unpublished_column IS 'a column that no publication has';
+
+CREATE TYPE iblt_internal.published_table AS (
+	schema text,
+	name text,
+	filter text,			-- NULL: all rows
+	publications text[],	-- that were asked for
+	others text[],			-- other publications that may add rows to those of the filter
+	operations_left_out text,
+	unpublished iblt_internal.unpublished_column[],
+	covered boolean			-- an ancestor is published too
+);
+COMMENT ON TYPE iblt_internal.published_table IS 'a table of some publications';
+
+CREATE TYPE iblt_internal.published AS (
+	publications text[],	-- those that exist
+	tables iblt_internal.published_table[]
+);
+COMMENT ON TYPE iblt_internal.published IS 'the answer of audit_published()';
+
+CREATE TYPE iblt_internal.feed AS (subscription text, publications text[]);
+COMMENT ON TYPE iblt_internal.feed IS 'a subscription that feeds a table';
+
+-- Items and rows
+
+CREATE TYPE iblt_internal.audit_item AS (
+	relid regclass,			-- the table here, NULL if there is none
+	schema text,			-- of the table on both sides
+	name text,
+	problem text,			-- why it is not compared, or NULL
+	notes text[],			-- the detail of its row says these in any case
+	listed boolean,			-- found by its name, and not given as a table
+	published iblt_internal.published_table,	-- if it is one
+	subscriber text,		-- 'here' or 'there', if one side publishes it
+	subscription text,		-- if that is audited
+	exclude text[],			-- which columns and rows are compared, as in options
+	condition text,
+	peer_condition text,
+	unready boolean			-- differences cannot be confirmed
+);
+COMMENT ON TYPE iblt_internal.audit_item IS 'a table in the list of an audit';
+
+CREATE TYPE iblt_internal.audit_row AS (
+	relation text,
+	peer_relation text,
+	status text,
+	detail text,
+	sqlstate text,
+	rows_here bigint,
+	rows_there bigint,
+	missing bigint,
+	extra bigint,
+	changed bigint,
+	unconfirmed bigint,
+	bytes bigint,
+	total_ms numeric
+);
+COMMENT ON TYPE iblt_internal.audit_row IS 'what an audit says of one table';

@@ -1,0 +1,203 @@
+-- What a side has --------------------------------------------------------------------
+--
+-- An audit asks these functions of both sides.  They answer jsonb, which reads the same
+-- on all servers.
+
+-- A partition is covered by an ancestor in the same schema.
+CREATE FUNCTION iblt_internal.audit_tables(schema text) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(jsonb_agg(c.relname ORDER BY c.relname), '[]')
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE n.nspname = schema AND c.relkind IN ('r', 'p')
+	AND NOT (c.relispartition AND EXISTS (SELECT FROM pg_partition_ancestors(c.oid) AS a
+		JOIN pg_class p ON p.oid = a.relid
+		WHERE p.oid <> c.oid AND p.relnamespace = c.relnamespace))
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_tables(text) IS
+'names of the tables of a schema, without partitions of tables in the same schema';
+
+-- Publications
+
+-- The columns attnames and rowfilter of the view are not in all releases.
+CREATE FUNCTION iblt_internal.audit_entries(publications text[])
+RETURNS SETOF iblt_internal.publication_entry
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT c.oid, t.schemaname, t.tablename, p.pubname, p.pubname = ANY (publications),
+		CASE jsonb_typeof(view_row -> 'attnames') WHEN 'array'
+			THEN ARRAY(SELECT jsonb_array_elements_text(view_row -> 'attnames')) END,
+		view_row ->> 'rowfilter', p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate
+	FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+	JOIN pg_namespace n ON n.nspname = t.schemaname
+	JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename,
+	LATERAL (SELECT to_jsonb(t)) AS j(view_row)
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_entries(text[]) IS
+'all tables of all publications, and which of these are among those given';
+
+CREATE FUNCTION iblt_internal.audit_unpublished(relation oid,
+	entries iblt_internal.publication_entry[]) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
+			'generated', a.attgenerated <> '') ORDER BY a.attnum), '[]')
+		FROM pg_attribute a
+		WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
+		AND NOT EXISTS (SELECT FROM unnest(entries) AS e
+			WHERE coalesce(a.attname = ANY (e.columns), a.attgenerated = '')));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_unpublished(oid, iblt_internal.publication_entry[]) IS
+'the columns of a table that none of its entries has, as an array of unpublished_column';
+
+-- Each publication adds rows: if one has no filter, there is none.
+CREATE FUNCTION iblt_internal.audit_filter(entries iblt_internal.publication_entry[]) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT CASE WHEN bool_and(e.filter IS NOT NULL)
+			THEN string_agg(DISTINCT format('(%s)', e.filter), ' OR ') END
+		FROM unnest(entries) AS e);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_filter(iblt_internal.publication_entry[]) IS
+'the row filter of a table that has these entries, or NULL';
+
+CREATE FUNCTION iblt_internal.audit_operations(entries iblt_internal.publication_entry[])
+RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT concat_ws(', ',
+			CASE WHEN NOT bool_or(e.inserts) THEN 'insert' END,
+			CASE WHEN NOT bool_or(e.updates) THEN 'update' END,
+			CASE WHEN NOT bool_or(e.deletes) THEN 'delete' END,
+			CASE WHEN NOT bool_or(e.truncates) THEN 'truncate' END)
+		FROM unnest(entries) AS e);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_operations(iblt_internal.publication_entry[]) IS
+'the operations on a table that none of its entries publishes';
+
+-- The planner overestimates the cost, and compiling the query would take a second.
+CREATE FUNCTION iblt_internal.audit_published(publications text[]) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+	SET jit = off
+AS $$
+	WITH every AS MATERIALIZED (
+		SELECT e.* FROM iblt_internal.audit_entries(publications) AS e
+	), one AS MATERIALIZED (
+		SELECT relid, schema, name,
+			array_agg(ROW(e.*)::iblt_internal.publication_entry) AS entries
+		FROM every AS e WHERE asked GROUP BY relid, schema, name
+	), one_table AS (
+		SELECT one.*, iblt_internal.audit_filter(entries) AS filter FROM one
+	)
+	SELECT jsonb_build_object(
+		'publications', (SELECT coalesce(jsonb_agg(pubname), '[]') FROM pg_publication
+			WHERE pubname = ANY (publications)),
+		'tables', (SELECT coalesce(jsonb_agg(jsonb_build_object('schema', schema, 'name', name,
+				'filter', filter, 'publications', publications,
+				'operations_left_out', iblt_internal.audit_operations(entries),
+				'unpublished', iblt_internal.audit_unpublished(relid, entries),
+				'others', CASE WHEN filter IS NOT NULL THEN (
+					SELECT coalesce(jsonb_agg(e.publication), '[]') FROM every AS e
+					WHERE e.relid = t.relid AND NOT e.asked
+					OR e.relid <> t.relid AND e.relid IN (
+						SELECT relid FROM pg_partition_tree(t.relid)
+						UNION ALL SELECT relid FROM pg_partition_ancestors(t.relid))) END,
+				'covered', EXISTS (SELECT FROM pg_partition_ancestors(t.relid) AS a
+					WHERE a.relid <> t.relid AND a.relid IN (SELECT one.relid FROM one)))
+				ORDER BY schema COLLATE "C", name COLLATE "C"), '[]')
+			FROM one_table AS t))
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_published(text[]) IS
+'the tables of publications, and which of the publications exist, in the form of type published';
+
+-- Subscriptions
+
+CREATE FUNCTION iblt_internal.audit_feeds(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('subscription', s.subname,
+		'publications', s.subpublications)), '[]')
+	FROM pg_subscription_rel r
+	-- not everybody may read pg_subscription.oid in all releases
+	JOIN pg_stat_subscription st ON st.subid = r.srsubid
+	JOIN pg_subscription s ON s.subname = st.subname
+		AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+	WHERE r.srrelid IN (SELECT relation
+		UNION ALL SELECT relid FROM pg_partition_tree(relation)
+		UNION ALL SELECT relid FROM pg_partition_ancestors(relation))
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_feeds(regclass) IS
+'the subscriptions of this database that feed a table, as an array of feed';
+
+CREATE FUNCTION iblt_internal.audit_generated(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute a
+	WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> ''
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_generated(regclass) IS 'names of the generated columns';
+
+-- Asking them
+
+CREATE FUNCTION iblt_internal.audit_ask(conn text, side text, call text) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN iblt_internal.peer_ask(conn, side, 'SELECT iblt_internal.' || call);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_ask(text, text, text) IS
+'what a call of one of these functions answers on a side';
+
+CREATE FUNCTION iblt_internal.audit_ask_names(conn text, side text, call text) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN ARRAY(SELECT jsonb_array_elements_text(iblt_internal.audit_ask(conn, side, call)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_ask_names(text, text, text) IS
+'the names that such a call answers';
+
+CREATE FUNCTION iblt_internal.audit_ask_published(conn text, side text, publications text[])
+RETURNS iblt_internal.published
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN jsonb_populate_record(NULL::iblt_internal.published, iblt_internal.audit_ask(conn,
+		side, format('audit_published(%L::pg_catalog.text[])', publications)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_ask_published(text, text, text[]) IS
+'what a side publishes in publications';
+
+CREATE FUNCTION iblt_internal.audit_ask_feeds(conn text, side text, relation text)
+RETURNS iblt_internal.feed[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::iblt_internal.feed,
+		iblt_internal.audit_ask(conn, side,
+			format('audit_feeds(pg_catalog.to_regclass(%L))', relation))) AS f);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_ask_feeds(text, text, text) IS
+'the subscriptions of a side that feed a relation';

@@ -1,0 +1,119 @@
+-- The scope of a published table -------------------------------------------------------
+--
+-- Which of its columns and rows an audit compares.
+
+CREATE FUNCTION iblt_internal.audit_quoted(names text[]) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT string_agg(format('"%s"', name), ', ' ORDER BY position)
+	FROM unnest(names) WITH ORDINALITY AS a(name, position)
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_quoted(text[]) IS
+'names for a message, NULL if there are none';
+
+-- A subscriber computes a generated column that is not published, if it has one too.
+CREATE FUNCTION iblt_internal.audit_scope_columns(conn text, item iblt_internal.audit_item)
+RETURNS iblt_internal.audit_item
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	unpublished iblt_internal.unpublished_column[] := (item.published).unpublished;
+	computed text[] := '{}';
+	excluded text[];
+BEGIN
+	IF EXISTS (SELECT FROM unnest(unpublished) AS u WHERE u.generated) THEN
+		computed := iblt_internal.audit_ask_names(conn, item.subscriber, format(
+			'audit_generated(pg_catalog.to_regclass(%L))', iblt_internal.audit_name(item)));
+	END IF;
+	excluded := ARRAY(SELECT u.name FROM unnest(unpublished) AS u
+		WHERE NOT (u.generated AND u.name = ANY (computed)));
+	IF excluded <> '{}' THEN
+		item.exclude := excluded;
+		item.notes := item.notes
+			|| ('columns not published: ' || iblt_internal.audit_quoted(excluded));
+	END IF;
+	RETURN item;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_scope_columns(text, iblt_internal.audit_item) IS
+'an item without the columns that are not replicated';
+
+-- If the subscriber's rows come from these publications alone, it holds rows of the
+-- filter only, and any other row of it is extra.
+CREATE FUNCTION iblt_internal.audit_only_source(feeds iblt_internal.feed[],
+	published iblt_internal.published_table) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT cardinality(feeds) = 1
+		AND (feeds[1]).publications && published.publications
+		AND NOT (feeds[1]).publications && coalesce(published.others, '{}')
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_only_source(iblt_internal.feed[],
+	iblt_internal.published_table) IS
+'do all rows of a table come through the publications that are audited?';
+
+-- A peer can tell any SQL.  The filters of this server hold operators and functions of
+-- PostgreSQL alone.
+CREATE FUNCTION iblt_internal.audit_check_filter(filter text, trusted boolean) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT trusted THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'refusing to run the peer''s row filter here',
+			DETAIL = 'Rows here may come from elsewhere, so the filter must select them. '
+				'Set trust_filters => true to run this condition: ' || filter;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_check_filter(text, boolean) IS
+'an error for a condition of the peer''s that must not run here';
+
+CREATE FUNCTION iblt_internal.audit_scope_rows(conn text, item iblt_internal.audit_item,
+	trust_filters boolean) RETURNS iblt_internal.audit_item
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	feeds iblt_internal.feed[] := iblt_internal.audit_ask_feeds(conn, item.subscriber,
+		iblt_internal.audit_name(item));
+	alone boolean := iblt_internal.audit_only_source(feeds, item.published);
+	filter text := (item.published).filter;
+BEGIN
+	IF filter IS NOT NULL THEN
+		PERFORM iblt_internal.audit_check_filter(filter,
+			alone OR item.subscriber = 'there' OR trust_filters);
+		item.condition := CASE WHEN item.subscriber = 'there' OR NOT alone THEN filter END;
+		item.peer_condition := CASE WHEN item.subscriber = 'here' OR NOT alone THEN filter END;
+		item.notes := item.notes || concat('row filter ', filter, CASE WHEN NOT alone
+			THEN ' on both sides, since rows of the subscriber may be from elsewhere' END);
+	END IF;
+	IF cardinality(feeds) > 1 THEN
+		item.notes := item.notes || ('fed by subscriptions '
+			|| iblt_internal.audit_quoted(ARRAY(SELECT f.subscription FROM unnest(feeds) AS f)));
+	END IF;
+	RETURN item;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_scope_rows(text, iblt_internal.audit_item, boolean) IS
+'an item with the conditions for the rows that are published';
+
+CREATE FUNCTION iblt_internal.audit_scope(conn text, item iblt_internal.audit_item,
+	trust_filters boolean) RETURNS iblt_internal.audit_item
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF item.published IS NULL THEN
+		RETURN item;
+	END IF;
+	RETURN iblt_internal.audit_scope_rows(conn, iblt_internal.audit_scope_columns(conn, item),
+		trust_filters);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_scope(text, iblt_internal.audit_item, boolean) IS
+'an item with the columns and rows that are compared';

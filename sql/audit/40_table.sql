@@ -1,0 +1,261 @@
+-- One table of an audit ----------------------------------------------------------------
+
+-- Checks of its plan
+
+-- Replication stops at a published column that the subscriber lacks.
+CREATE FUNCTION iblt_internal.audit_check_columns(plan iblt_internal.plan, subscriber text)
+RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names text[] := iblt_internal.column_names(
+		CASE subscriber WHEN 'here' THEN plan.here ELSE plan.there END);
+BEGIN
+	PERFORM iblt_internal.refuse_names(
+		ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (names)),
+		CASE subscriber WHEN 'here' THEN 'published columns are not here: %s'
+			ELSE 'published columns are not on the peer: %s' END,
+		'Add them to the subscriber. Logical replication needs them there.');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_check_columns(iblt_internal.plan, text) IS
+'an error for published columns that the subscriber lacks';
+
+-- One that leads to the other side's table would be equal to itself.
+CREATE FUNCTION iblt_internal.audit_refuse_foreign(plan iblt_internal.plan) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	here boolean := (plan.here).kind = 'f';
+	there boolean := (plan.there).kind = 'f';
+BEGIN
+	IF here OR there THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('it is a foreign table %s', CASE WHEN NOT there THEN 'here'
+				WHEN NOT here THEN 'on the peer' ELSE 'on both sides' END),
+			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_refuse_foreign(iblt_internal.plan) IS
+'an error for a table that is a foreign table on a side';
+
+-- The plan of iblt_compare, with three changes.  Notes take the place of warnings.  Where
+-- replication is not ready, nothing is rechecked, because nothing could be confirmed.
+-- Where the peer does not have the slot of the subscription that is audited, rows are
+-- rechecked all the same.
+CREATE FUNCTION iblt_internal.audit_plan(conn text, INOUT item iblt_internal.audit_item,
+	options iblt_internal.audit_options, OUT plan iblt_internal.plan) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	compare iblt_internal.options := options.compare;
+BEGIN
+	PERFORM iblt_internal.check_options(item.relid, compare);
+	item := iblt_internal.audit_scope(conn, item, options.trust_filters);
+	compare.relation := iblt_internal.audit_name(item);
+	compare.exclude := item.exclude;
+	compare.condition := item.condition;
+	compare.peer_condition := item.peer_condition;
+	compare.extra_columns :=
+		CASE compare.extra_columns WHEN 'error' THEN 'error' ELSE 'ignore' END;
+	compare.seed := coalesce(compare.seed, iblt_internal.random_seed());
+	plan := iblt_internal.prepare(conn, item.relid, NULL, compare);
+	IF item.listed THEN
+		PERFORM iblt_internal.audit_refuse_foreign(plan);
+	END IF;
+	IF item.subscriber IS NOT NULL THEN
+		PERFORM iblt_internal.audit_check_columns(plan, item.subscriber);
+	END IF;
+	IF iblt_internal.unready(plan) THEN
+		plan.recheck := 0;
+		item.unready := true;
+	ELSIF plan.links = '{}' AND compare.recheck IS NULL AND item.subscription IS NOT NULL THEN
+		plan.recheck := 3;
+		plan.wait := true;
+		plan.versions := (plan.here).versions AND (plan.there).versions;
+		item.notes := item.notes || text 'the peer does not have the subscription''s slot, so the '
+			'audit did not wait for replication';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_plan(text, iblt_internal.audit_item,
+	iblt_internal.audit_options) IS
+'the plan of the comparison of one table, and its item with what there is to say of it';
+
+-- Its row in the answer
+
+CREATE FUNCTION iblt_internal.audit_detail(item iblt_internal.audit_item, plan iblt_internal.plan,
+	unconfirmed bigint) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT nullif(concat_ws('; ',
+		CASE WHEN unconfirmed = 0 THEN NULL
+			WHEN item.unready THEN 'differences cannot be confirmed: replication of this table is '
+				'not ready (the subscription is disabled or still copies it, or there is a standby '
+				'between the sides)'
+			ELSE unconfirmed || ' differences could not be confirmed: rows kept changing, or '
+				'replication did not pass in time' END,
+		'columns only here: ' || iblt_internal.audit_quoted(
+			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x = ANY (mine))),
+		'columns only on the peer: ' || iblt_internal.audit_quoted(
+			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (mine))),
+		nullif(array_to_string(item.notes, '; '), '')), '')
+	FROM (SELECT iblt_internal.column_names(plan.here)) AS c(mine)
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_detail(iblt_internal.audit_item, iblt_internal.plan,
+	bigint) IS 'what there is to say of a table that was compared';
+
+CREATE FUNCTION iblt_internal.audit_result(item iblt_internal.audit_item,
+	compared iblt_internal.comparison) RETURNS iblt_internal.audit_row
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.plan := compared.plan;
+	figures iblt_internal.figures := compared.figures;
+	result iblt_internal.audit_row;
+BEGIN
+	SELECT count(*) FILTER (WHERE d.side = 'there'), count(*) FILTER (WHERE d.side = 'here'),
+		count(*) FILTER (WHERE d.side = 'both'),
+		count(*) FILTER (WHERE d.confirmed IS FALSE OR item.unready)
+	INTO result.missing, result.extra, result.changed, result.unconfirmed
+	FROM unnest(compared.differences) AS d;
+	result.relation := (plan.here).relation;
+	result.peer_relation := (plan.there).relation;
+	result.status := CASE cardinality(compared.differences) WHEN 0 THEN 'equal'
+		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
+	result.detail := iblt_internal.audit_detail(item, plan, result.unconfirmed);
+	result.rows_here := figures.rows_here;
+	result.rows_there := figures.rows_there;
+	result.bytes := figures.bytes_sent + figures.bytes_received;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_result(iblt_internal.audit_item,
+	iblt_internal.comparison) IS 'the row for a table that was compared';
+
+-- Without an SQLSTATE, the list knows a problem already.
+CREATE FUNCTION iblt_internal.audit_failed(item iblt_internal.audit_item, state text, message text,
+	detail text) RETURNS iblt_internal.audit_row
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	result iblt_internal.audit_row;
+	name text := iblt_internal.audit_name(item);
+BEGIN
+	result.relation := CASE WHEN item.relid IS NOT NULL THEN name END;
+	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN name END;
+	result.status := CASE
+		WHEN state = 'IB002' THEN 'differs'
+		-- perhaps rows in flight, an altered table, no such table or column, types that
+		-- differ, not a table, a filter that must not run
+		WHEN state IS NULL
+				OR state IN ('IB003', 'IB004', '42P01', '42703', '42804', '42809', '0A000')
+			THEN 'not comparable'
+		ELSE 'error' END;
+	result.detail := concat_ws('; ', message || coalesce(': ' || nullif(detail, ''), ''),
+		nullif(array_to_string(item.notes, '; '), ''));
+	result.sqlstate := state;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_failed(iblt_internal.audit_item, text, text, text) IS
+'the row for a table that was not compared';
+
+-- Comparing it
+
+CREATE FUNCTION iblt_internal.audit_begin(conn text, peer text, item iblt_internal.audit_item)
+RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	traffic record;
+BEGIN
+	IF NOT iblt_internal.peer_is_open(conn) THEN
+		conn := iblt_internal.peer_connect(peer, conn, 'iblt_audit');
+	END IF;
+	traffic := iblt_internal.iblt_traffic_take();
+	PERFORM iblt_internal.peer_ask(conn, 'there', format(
+		'SELECT pg_catalog.set_config(''application_name'', %L, false)',
+		left('iblt_audit ' || iblt_internal.audit_name(item), 63)));
+	RETURN conn;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_begin(text, text, iblt_internal.audit_item) IS
+'begins a table: with counters at 0, and a connection, which an error may have closed';
+
+-- The table's work is always rolled back.  That frees its locks, which the transaction
+-- would otherwise keep until the last table was compared.  A cancel of this side, which
+-- OTHERS does not include, ends the audit.
+CREATE FUNCTION iblt_internal.audit_attempt(conn text, peer text, item iblt_internal.audit_item,
+	options iblt_internal.audit_options, OUT result iblt_internal.audit_row,
+	OUT plan iblt_internal.plan, OUT state text, OUT message text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	planned record;
+	detail text;
+BEGIN
+	BEGIN
+		conn := iblt_internal.audit_begin(conn, peer, item);
+		planned := iblt_internal.audit_plan(conn, item, options);
+		item := planned.item;
+		plan := planned.plan;
+		result := iblt_internal.audit_result(item, iblt_internal.run(conn, plan));
+		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+	EXCEPTION WHEN assert_failure OR OTHERS THEN
+		IF result IS NULL THEN
+			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+				detail = PG_EXCEPTION_DETAIL;
+			result := iblt_internal.audit_failed(item, state, message, detail);
+			-- these two are raised here, between questions to the peer
+			IF state NOT IN ('IB002', 'IB003') THEN
+				PERFORM iblt_internal.peer_close(conn);
+			END IF;
+		END IF;
+	END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_attempt(text, text, iblt_internal.audit_item,
+	iblt_internal.audit_options) IS
+'compares one table; an error is in its row, and is returned with the plan as well';
+
+CREATE FUNCTION iblt_internal.audit_table(conn text, peer text, item iblt_internal.audit_item,
+	options iblt_internal.audit_options) RETURNS iblt_internal.audit_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	tried record;
+	again boolean;
+	message text;
+	detail text;
+BEGIN
+	IF item.problem IS NOT NULL OR item.relid IS NULL THEN
+		RETURN iblt_internal.audit_failed(item, NULL, concat_ws('; ', item.problem,
+			CASE WHEN item.relid IS NULL THEN 'the table does not exist here' END), NULL);
+	END IF;
+	FOR attempt IN 1 .. 3 LOOP
+		tried := iblt_internal.audit_attempt(conn, peer, item, options);
+		EXIT WHEN tried.state IS NULL;
+		again := iblt_internal.restarts(conn, peer, tried.plan, attempt, tried.state,
+			tried.message);
+		EXIT WHEN NOT again;
+	END LOOP;
+	RETURN tried.result;
+EXCEPTION WHEN SQLSTATE 'IB004' THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
+	RETURN iblt_internal.audit_failed(item, 'IB004', message, detail);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_table(text, text, iblt_internal.audit_item,
+	iblt_internal.audit_options) IS
+'compares one table, again if it is altered meanwhile; the row says what went wrong';

@@ -1,0 +1,288 @@
+-- Audits -------------------------------------------------------------------------------
+--
+-- iblt_audit and iblt_audit_subscription call audit, which makes the list (20) and
+-- compares one table after the other (40).
+
+-- The arguments
+
+CREATE FUNCTION iblt_internal.audit_make_target(tables regclass[], schema text, publication text)
+RETURNS iblt_internal.audit_target
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ROW(CASE WHEN num_nonnulls(tables, schema, publication) <> 1 THEN NULL
+			WHEN tables IS NOT NULL THEN 'tables' WHEN schema IS NOT NULL THEN 'schema'
+			ELSE 'publication' END,
+		coalesce(schema, publication), tables)::iblt_internal.audit_target
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_make_target(regclass[], text, text) IS
+'the one of the three that is not null';
+
+CREATE FUNCTION iblt_internal.audit_make_options(max_differences bigint, cast_types boolean,
+	extra_columns text, recheck integer, timeout interval, seed bigint, trust_filters boolean,
+	progress boolean) RETURNS iblt_internal.audit_options
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ROW(ROW(NULL, NULL, NULL, NULL, NULL, NULL, max_differences, 'none', cast_types,
+			extra_columns, recheck, timeout, seed, progress)::iblt_internal.options,
+		coalesce(trust_filters, false))::iblt_internal.audit_options
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_make_options(bigint, boolean, text, integer, interval,
+	bigint, boolean, boolean) IS 'the other arguments of an audit';
+
+CREATE FUNCTION iblt_internal.audit_check(alone boolean, target iblt_internal.audit_target,
+	options iblt_internal.options) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rounds integer := coalesce(options.recheck,
+		CASE target.kind WHEN 'subscription' THEN 1 ELSE 0 END);
+BEGIN
+	IF target.kind IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'exactly one of tables, schema and publication must be given';
+	ELSIF target.kind = 'subscription' AND target.name IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'subscription must not be null';
+	ELSIF alone AND target.kind <> 'subscription' THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'peer must not be null',
+			DETAIL = 'Each table is compared with the one of the same name in another database.',
+			HINT = 'Use iblt_compare for two relations of this database.';
+	ELSIF EXISTS (SELECT FROM unnest(target.tables) AS t WHERE t IS NULL) THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'tables must not contain nulls';
+	ELSIF rounds > 0 AND current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
+			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
+	END IF;
+	PERFORM iblt_internal.check_options('pg_class', options);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_check(boolean, iblt_internal.audit_target,
+	iblt_internal.options) IS 'an error for arguments that do not fit; "alone" without a peer';
+
+-- The peer
+
+CREATE FUNCTION iblt_internal.audit_peer(subscription text, peer text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	this oid := (SELECT oid FROM pg_database WHERE datname = current_database());
+BEGIN
+	IF NOT EXISTS (SELECT FROM pg_subscription s
+			WHERE s.subname = subscription AND s.subdbid = this) THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('subscription "%s" does not exist in this database', subscription);
+	ELSIF peer IS NOT NULL THEN
+		RETURN peer;
+	ELSIF NOT has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT') THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('permission denied to read the connection string of subscription "%s"',
+				subscription),
+			HINT = format('GRANT SELECT (subconninfo) ON pg_catalog.pg_subscription TO %I '
+				'(it shows the passwords in there), or give peer: a foreign server or a connection '
+				'string.', current_user);
+	END IF;
+	RETURN (SELECT s.subconninfo FROM pg_subscription s
+		WHERE s.subname = subscription AND s.subdbid = this);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_peer(text, text) IS
+'how to reach the publisher of a subscription';
+
+-- The first question to the peer, which also checks its version.  A wrong port or name
+-- of a server would otherwise make everything equal.
+CREATE FUNCTION iblt_internal.audit_check_peer(conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	there iblt_internal.side :=
+		iblt_internal.describe_there(conn, 'pg_catalog.pg_class', NULL);
+	here iblt_internal.side := iblt_internal.described(
+		iblt_internal.describe('pg_class', NULL), 'here');
+BEGIN
+	IF here.identity = there.identity THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'the peer is this database itself',
+			HINT = 'Check that the foreign server or the connection string leads to the other one.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_check_peer(text) IS
+'an error if the peer is this database, or cannot talk to it';
+
+-- All tables
+
+CREATE FUNCTION iblt_internal.audit_rows(conn text, peer text, target iblt_internal.audit_target,
+	options iblt_internal.audit_options) RETURNS iblt_internal.audit_row[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	items iblt_internal.audit_item[];
+	started timestamptz;
+	result iblt_internal.audit_row;
+	results iblt_internal.audit_row[] := '{}';
+BEGIN
+	conn := iblt_internal.peer_connect(peer, conn, 'iblt_audit');
+	PERFORM iblt_internal.audit_check_peer(conn);
+	items := iblt_internal.audit_list(conn, target);
+	FOR n IN 1 .. cardinality(items) LOOP
+		started := clock_timestamp();
+		result := iblt_internal.audit_table(conn, peer, items[n], options);
+		result.total_ms := iblt_internal.ms(started);
+		PERFORM iblt_internal.progress((options.compare).progress, format(
+			'table %s of %s, %s: %s%s', n, cardinality(items),
+			coalesce(result.relation, result.peer_relation), result.status, ': ' || result.detail));
+		results[n] := result;
+	END LOOP;
+	PERFORM iblt_internal.peer_close(conn);
+	RETURN results;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_rows(text, text, iblt_internal.audit_target,
+	iblt_internal.audit_options) IS
+'compares all tables of a list, over one connection of that name';
+
+CREATE FUNCTION iblt_internal.audit(peer text, target iblt_internal.audit_target,
+	options iblt_internal.audit_options) RETURNS iblt_internal.audit_row[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	conn text := 'iblt_' || gen_random_uuid();
+	results iblt_internal.audit_row[];
+	alone boolean := peer IS NULL;
+	secret boolean;
+	state text;
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	BEGIN
+		PERFORM iblt_internal.audit_check(alone, target, options.compare);
+		IF target.kind = 'subscription' THEN
+			peer := iblt_internal.audit_peer(target.name, peer);
+		END IF;
+		results := iblt_internal.audit_rows(conn, peer, target, options);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		secret := iblt_internal.peer_is_string(peer);
+		PERFORM iblt_internal.peer_fail(conn, secret, state, message, detail, hint);
+		RAISE;
+	END;
+	RETURN results;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit(text, iblt_internal.audit_target,
+	iblt_internal.audit_options) IS 'an audit; after an error, no connection is left';
+
+-- The drivers
+
+CREATE FUNCTION iblt_audit(
+	peer text,
+	tables regclass[] DEFAULT NULL,
+	schema text DEFAULT NULL,
+	publication text DEFAULT NULL,
+	max_differences bigint DEFAULT 100000,
+	cast_types boolean DEFAULT false,
+	extra_columns text DEFAULT 'warn',
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	seed bigint DEFAULT NULL,
+	trust_filters boolean DEFAULT false,
+	progress boolean DEFAULT false)
+RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
+	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
+	unconfirmed bigint, bytes bigint, total_ms numeric)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
+	SET quote_all_identifiers = off
+	SET jit = off
+	SET DateStyle = 'ISO'
+	SET IntervalStyle = 'postgres'
+	SET TimeZone = 'UTC'
+	SET extra_float_digits = 1
+	SET bytea_output = 'hex'
+	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
+	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
+AS $$
+DECLARE
+	results iblt_internal.audit_row[];
+BEGIN
+	results := iblt_internal.audit(peer,
+		iblt_internal.audit_make_target(tables, schema, publication),
+		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
+			timeout, seed, trust_filters, progress));
+	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
+END
+$$;
+COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, bigint, boolean, text, integer,
+	interval, bigint, boolean, boolean) IS
+'compares many tables with those of a peer: one row a table, with its status';
+
+CREATE FUNCTION iblt_audit_subscription(
+	subscription text,
+	peer text DEFAULT NULL,
+	max_differences bigint DEFAULT 100000,
+	cast_types boolean DEFAULT false,
+	extra_columns text DEFAULT 'warn',
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	seed bigint DEFAULT NULL,
+	trust_filters boolean DEFAULT false,
+	progress boolean DEFAULT false)
+RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
+	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
+	unconfirmed bigint, bytes bigint, total_ms numeric)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
+	SET quote_all_identifiers = off
+	SET jit = off
+	SET DateStyle = 'ISO'
+	SET IntervalStyle = 'postgres'
+	SET TimeZone = 'UTC'
+	SET extra_float_digits = 1
+	SET bytea_output = 'hex'
+	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
+	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
+AS $$
+DECLARE
+	results iblt_internal.audit_row[];
+BEGIN
+	results := iblt_internal.audit(peer,
+		ROW('subscription', subscription, NULL)::iblt_internal.audit_target,
+		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
+			timeout, seed, trust_filters, progress));
+	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_subscription(text, text, bigint, boolean, text, integer, interval,
+	bigint, boolean, boolean) IS
+'compares all tables of a subscription with those of its publisher: one row a table, with its '
+'status';
