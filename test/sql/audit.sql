@@ -12,6 +12,12 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
 	RETURN sqlstate || ' ' || sqlerrm;
 END $$;
+CREATE FUNCTION item(j jsonb) RETURNS iblt_internal.audit_item LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.audit_item, j)';
+CREATE FUNCTION plan(j jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.plan, j)';
+CREATE FUNCTION published(j jsonb) RETURNS iblt_internal.published_table LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.published_table, j)';
+CREATE FUNCTION target(j jsonb) RETURNS iblt_internal.audit_target LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.audit_target, j)';
+CREATE FUNCTION options(recheck integer DEFAULT NULL) RETURNS iblt_internal.options LANGUAGE sql
+	AS 'SELECT compare FROM iblt_internal.audit_make_options(100000, false, ''warn'', recheck, ''1 minute'', NULL, false, false)';
 
 -- tables of a schema: partitions are covered by an ancestor in it, and by no other
 CREATE TABLE a (id int PRIMARY KEY, v int, twice int GENERATED ALWAYS AS (v * 2) STORED);
@@ -25,8 +31,8 @@ CREATE SEQUENCE seq;
 CREATE MATERIALIZED VIEW kept AS SELECT * FROM a;
 SELECT iblt_internal.audit_tables('aud'), iblt_internal.audit_tables('aud_parts'), iblt_internal.audit_tables('no such');
 -- tables given, in their order, each once, and one that is not there
-SELECT i ->> 'schema' AS schema, i ->> 'name' AS name, i ->> 'relid' IS NOT NULL AS relid
-FROM unnest(iblt_internal.audit_list_tables('{parts,a,parts,4294967295}')) WITH ORDINALITY AS x(i, n) ORDER BY n;
+SELECT (items[n]).schema, (items[n]).name, (items[n]).relid IS NOT NULL AS relid, (items[n]).listed
+FROM iblt_internal.audit_list_tables('{parts,a,parts,4294967295}') AS x(items), generate_subscripts(items, 1) AS n ORDER BY n;
 SELECT iblt_internal.audit_generated('a'), iblt_internal.audit_generated('parts');
 
 -- publications
@@ -40,49 +46,61 @@ SELECT asked, p -> 'publications' AS there, (SELECT string_agg(concat_ws(' ', t 
 FROM unnest('{p_all,p_changes,p_inserts,p_none,p_empty,p_missing}'::text[]) AS asked, LATERAL (SELECT iblt_internal.audit_published(ARRAY[asked])) AS y(p);
 SELECT (SELECT string_agg(concat_ws(' ', t ->> 'name', 'lacks', t ->> 'operations_left_out'), '; ' ORDER BY n) FROM jsonb_array_elements(p -> 'tables') WITH ORDINALITY AS x(t, n)) AS of_two
 FROM iblt_internal.audit_published('{p_changes,p_inserts}') AS p;
-SELECT outcome('SELECT iblt_internal.audit_list(NULL, ''{"tables": []}'', ''{}'')') AS no_tables;
-SELECT iblt_internal.audit_notes('{"operations_left_out": "insert"}') AS note, iblt_internal.audit_notes('{"operations_left_out": ""}') AS nothing, iblt_internal.audit_notes(NULL) AS unknown;
+SELECT outcome('SELECT iblt_internal.audit_list(NULL, target(''{"kind": "tables", "tables": []}''))') AS no_tables;
+SELECT iblt_internal.audit_notes(published('{"operations_left_out": "insert"}')) AS note, iblt_internal.audit_notes(published('{"operations_left_out": ""}')) AS nothing, iblt_internal.audit_notes(NULL) AS unknown;
+-- each publication of a table adds rows and columns; in the order of the table
+SELECT iblt_internal.audit_filter(ARRAY(SELECT jsonb_populate_record(NULL::iblt_internal.publication_entry, e) FROM jsonb_array_elements(entries) AS e)) AS filter, entries
+FROM unnest(ARRAY['[{"filter": "a"}]', '[{"filter": "b"}, {"filter": "a"}, {"filter": "a"}]', '[{"filter": "a"}, {"filter": null}]', '[{"filter": null}]']::jsonb[]) AS entries;
+SELECT iblt_internal.audit_unpublished('a'::regclass, ARRAY(SELECT jsonb_populate_record(NULL::iblt_internal.publication_entry, e) FROM jsonb_array_elements(entries) AS e)) AS unpublished, entries
+FROM unnest(ARRAY['[{"columns": null}]', '[{"columns": ["v", "twice"]}]', '[{"columns": ["v"]}, {"columns": ["id"]}]', '[{"columns": ["twice"]}, {"columns": null}]']::jsonb[]) AS entries;
 
 -- what forbids to compare a table
 SELECT iblt_internal.audit_subscribed_problem('S "s', subscribed, published, state) AS problem, subscribed, published, state
 FROM (VALUES (true, true, 'r'), (false, true, NULL), (true, false, 'r'), (true, true, 'i'), (true, true, 'd'), (true, true, 'f'), (true, true, 's')) AS v(subscribed, published, state);
-SELECT iblt_internal.audit_twofold_problem(mine, theirs) AS problem
-FROM (VALUES (NULL, '{}'::jsonb), ('{}'::jsonb, NULL), ('{"filter": "a", "unpublished": []}', '{"filter": "a", "unpublished": []}'),
+SELECT iblt_internal.audit_twofold_problem(published(mine), published(theirs)) AS problem
+FROM (VALUES (NULL, '{"unpublished": []}'::jsonb), ('{"unpublished": []}'::jsonb, NULL), ('{"filter": "a", "unpublished": []}', '{"filter": "a", "unpublished": []}'),
 	('{"filter": "a", "unpublished": []}', '{"filter": "b", "unpublished": []}'), ('{"filter": null, "unpublished": []}', '{"filter": "b", "unpublished": []}'),
-	('{"filter": null, "unpublished": []}', '{"filter": null, "unpublished": ["x"]}')) AS v(mine, theirs);
-SELECT iblt_internal.audit_only_source(feeds, '{"publications": ["p"], "others": ["o"]}') AS alone, feeds
+	('{"filter": null, "unpublished": []}', '{"filter": null, "unpublished": [{"name": "x", "generated": false}]}')) AS v(mine, theirs);
+SELECT iblt_internal.audit_only_source(ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::iblt_internal.feed, feeds) AS f),
+	published('{"publications": ["p"], "others": ["o"]}')) AS alone, feeds
 FROM unnest(ARRAY['[{"publications": ["p"]}]', '[{"publications": ["p", "q"]}]', '[{"publications": ["p", "o"]}]', '[{"publications": ["q"]}]', '[]',
 	'[{"publications": ["p"]}, {"publications": ["q"]}]']::jsonb[]) AS feeds;
 SELECT outcome('SELECT iblt_internal.audit_check_filter(''x > 1'', false)') AS of_the_peer, outcome('SELECT iblt_internal.audit_check_filter(''x > 1'', true)') AS trusted;
-SELECT outcome(format('SELECT iblt_internal.audit_refuse_foreign(''{"here": {"kind": "%s"}, "there": {"kind": "%s"}}'')', here, there)) AS foreign_table, here, there
+SELECT outcome(format('SELECT iblt_internal.audit_refuse_foreign(plan(''{"here": {"kind": "%s"}, "there": {"kind": "%s"}}''))', here, there)) AS foreign_table, here, there
 FROM (VALUES ('r', 'r'), ('f', 'r'), ('p', 'f'), ('f', 'f')) AS v(here, there);
-SELECT outcome(format('SELECT iblt_internal.audit_check_columns(''{"extra": ["x"], "here": {"columns": [{"name": "%s"}]}, "there": {"columns": [{"name": "%s"}]}}'', ''%s'')', here, there, side)) AS lacks, side
+SELECT outcome(format('SELECT iblt_internal.audit_check_columns(plan(''{"columns_left_out": ["x"], "here": {"columns": [{"name": "%s"}]}, "there": {"columns": [{"name": "%s"}]}}''), ''%s'')', here, there, side)) AS lacks, side
 FROM (VALUES ('x', 'y', 'here'), ('x', 'y', 'there'), ('y', 'x', 'here'), ('y', 'x', 'there')) AS v(here, there, side);
 
 -- what an error says of a table
 SELECT state, (f).relation, (f).peer_relation, (f).status, (f).detail, (f).sqlstate
-FROM unnest('{IB002,IB003,42P01,42703,42804,42809,0A000,57014,42501,XX002,NULL}'::text[]) AS state,
-	 LATERAL (SELECT iblt_internal.audit_failed('{"relid": 1, "schema": "s", "name": "T t", "notes": ["one", "two"]}', state, 'what', 'detail')) AS x(f);
-SELECT (iblt_internal.audit_failed('{"relid": 1, "schema": "s", "name": "t", "unready": true}', 'IB003', 'too many', '')).status AS unready,
-	   (iblt_internal.audit_failed('{"schema": "s", "name": "t"}', NULL, 'not here', NULL)).relation IS NULL AS not_here;
+FROM unnest('{IB002,IB003,IB004,IB005,42P01,42703,42804,42809,0A000,57014,42501,XX002,NULL}'::text[]) AS state,
+	 LATERAL (SELECT iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "T t", "notes": ["one", "two"]}'), state, 'what', 'detail')) AS x(f);
+SELECT (iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "t", "unready": true}'), 'IB003', 'too many', '')).status AS unready,
+	   (iblt_internal.audit_failed(item('{"schema": "s", "name": "t"}'), NULL, 'not here', NULL)).relation IS NULL AS not_here;
 
 -- the status of a table by its differences
-SELECT set_config('iblt.compare_stats', '{"rows_here": "7", "rows_there": "8", "bytes_sent": 1, "bytes_received": 2}', false) IS NOT NULL AS figures;
+CREATE FUNCTION result(item jsonb, sides text[], confirmed boolean[]) RETURNS iblt_internal.audit_row LANGUAGE sql AS $$
+	SELECT iblt_internal.audit_result(item(item), ROW(plan('{"here": {"relation": "s.t", "columns": [{"name": "x"}]}, "there": {"relation": "s.t"}, "columns_left_out": ["x", "y"]}'),
+		jsonb_populate_record(NULL::iblt_internal.figures, '{"rows_here": 7, "rows_there": 8, "bytes_sent": 1, "bytes_received": 2}'),
+		ARRAY(SELECT ROW('1', '1', side, NULL, NULL, 1, 1, NULL, c)::iblt_internal.difference FROM unnest(sides, confirmed) AS d(side, c)))::iblt_internal.comparison)
+$$;
 SELECT what, (r).status, (r).missing, (r).extra, (r).changed, (r).unconfirmed, (r).rows_here, (r).rows_there, (r).bytes, (r).detail
-FROM (VALUES ('none', '{}'::text[], NULL::boolean, '{}'), ('not rechecked', '{here,there,there,both}', NULL, '{}'), ('confirmed', '{both}', true, '{}'),
-	('unconfirmed', '{both,here}', false, '{}'), ('unready', '{both,here}', NULL, '{"unready": true}'), ('unready and none', '{}', NULL, '{"unready": true, "notes": ["note"]}')) AS v(what, sides, confirmed, item),
-	LATERAL (SELECT iblt_internal.audit_result('{"here": {"relation": "s.t", "columns": [{"name": "x"}]}, "there": {"relation": "s.t"}, "extra": ["x", "y"]}', item::jsonb,
-		ARRAY(SELECT ROW('1', '1', side, NULL, NULL, 1, 1, NULL, confirmed)::iblt_internal.difference FROM unnest(sides) AS side))) AS x(r);
-SELECT (iblt_internal.audit_result('{"here": {}, "there": {}}', '{}', ARRAY[ROW('1', '1', 'here', NULL, NULL, 1, 0, NULL, true)::iblt_internal.difference, ROW('2', '2', 'both', NULL, NULL, 1, 1, NULL, false)::iblt_internal.difference])).status AS one_is_confirmed;
-SELECT set_config('iblt.compare_stats', '', false) AS figures;
+FROM (VALUES ('none', '{}'::text[], '{}'::boolean[], '{}'::jsonb), ('not rechecked', '{here,there,there,both}', '{}', '{}'), ('confirmed', '{both}', '{t}', '{}'),
+	('one is confirmed', '{here,both}', '{t,f}', '{}'), ('unconfirmed', '{both,here}', '{f,f}', '{}'), ('unready', '{both,here}', '{}', '{"unready": true}'),
+	('unready and none', '{}', '{}', '{"unready": true, "notes": ["note"]}')) AS v(what, sides, confirmed, item),
+	LATERAL (SELECT result(item, sides, confirmed)) AS x(r);
 
 -- audits that make no sense
-SELECT outcome(format('SELECT iblt_internal.audit_check(%L, %L, iblt_internal.compare_defaults())', alone, what)) AS problem, alone, what
-FROM (VALUES (false, '{"schema": "s"}'), (false, '{}'), (false, '{"schema": "s", "tables": [1]}'), (true, '{"schema": "s"}'), (false, '{"tables": [1, null]}'), (true, '{"subscription": "s"}'), (false, '{"subscription": null}')) AS v(alone, what);
+SELECT (t).* FROM (VALUES (NULL::regclass[], 's', NULL), ('{a}', NULL, NULL), (NULL, NULL, 'p'), (NULL, NULL, NULL), ('{a}', 's', NULL), (NULL, 's', 'p')) AS v(tables, schema, publication),
+	LATERAL (SELECT iblt_internal.audit_make_target(tables, schema, publication)) AS x(t);
+SELECT outcome(format('SELECT iblt_internal.audit_check(%L, target(%L), options())', alone, what)) AS problem, alone, what
+FROM (VALUES (false, '{"kind": "schema", "name": "s"}'), (false, '{}'), (true, '{}'), (true, '{"kind": "schema", "name": "s"}'), (false, '{"kind": "tables", "tables": [1, null]}'),
+	(true, '{"kind": "subscription", "name": "s"}'), (false, '{"kind": "subscription"}')) AS v(alone, what);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT outcome($$SELECT iblt_internal.audit_check(false, '{"schema": "s"}', iblt_internal.compare_defaults())$$) AS plain,
-	   outcome($$SELECT iblt_internal.audit_check(false, '{"schema": "s"}', iblt_internal.compare_defaults() || '{"recheck": 1}')$$) AS rechecked,
-	   outcome($$SELECT iblt_internal.audit_check(false, '{"subscription": "s"}', iblt_internal.compare_defaults())$$) AS subscription;
+SELECT outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "schema", "name": "s"}'), options())$$) AS plain,
+	   outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS rechecked,
+	   outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "subscription", "name": "s"}'), options())$$) AS subscription,
+	   outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "subscription", "name": "s"}'), options(0))$$) AS not_rechecked;
 COMMIT;
 SELECT outcome($$SELECT * FROM iblt_audit(NULL, '{aud.a}')$$) AS no_peer, outcome($$SELECT * FROM iblt_audit_subscription('no such subscription')$$) AS no_subscription;
 

@@ -43,8 +43,8 @@ foreach my $n (1 .. 8)
 		my $row = $got->{"public.$name"};
 		is(line($row), counts($name), "$name: status and counts are those of a full comparison");
 		is($row->{peer_relation}, "public.$name", 'with its name there');
-		ok($row->{bytes} > 100 && $row->{bytes} < 100000 && $row->{seconds} >= 0, 'bytes and seconds are of this table alone')
-		  or note("$row->{bytes} $row->{seconds}");
+		ok($row->{bytes} > 100 && $row->{bytes} < 100000 && $row->{total_ms} > 0, 'bytes and total_ms are of this table alone')
+		  or note("$row->{bytes} $row->{total_ms}");
 		is($row->{detail} // $row->{sqlstate}, undef, 'and nothing more to say');
 	}
 	is($err, '', 'no notices');
@@ -55,6 +55,7 @@ foreach my $n (1 .. 8)
 	like($err, qr/NOTICE:  comparing public\.t1 with.*NOTICE:  table 1 of 2, public\.t1: equal.*NOTICE:  table 2 of 2, public\.t2/s, 'progress => true');
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t1', $peer); SELECT count(*) FROM iblt_audit($peer, '{t2}');
 		SELECT relation FROM iblt_compare_stats()"), "0\n1\npublic.t1", 'iblt_compare_stats() still speaks of the last iblt_compare');
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit($peer, '{t2}'); SELECT dblink_get_connections()"), "1\n", 'no connection stays in the session');
 	($got) = audit("tables => '{t2,t3}'", node => $there);
 	is(line($got->{"public.$_"}), counts($_, node => $there), "$_ from the other side") foreach qw(t2 t3);
 }
@@ -83,6 +84,9 @@ my $odd = "tables => '{typed,wide,no_there,much,other_kind,t1}', max_differences
 	is("$got->{'public.other_kind'}{status} $got->{'public.other_kind'}{sqlstate}", 'not comparable 42809', 'an index there')
 	  or note($got->{'public.other_kind'}{detail});
 	is(line($got->{'public.t1'}), counts('t1'), 'the last one is compared in spite of all');
+	my ($alone) = audit("tables => '{t1}', max_differences => 1000");
+	cmp_ok(abs($got->{'public.t1'}{bytes} - $alone->{'public.t1'}{bytes}), '<', 1000, 'and its bytes are not those of a table that failed before it')
+	  or note("$got->{'public.t1'}{bytes} $alone->{'public.t1'}{bytes}");
 	($got) = audit("$odd, cast_types => true, extra_columns => 'error'");
 	is(line($got->{'public.typed'}), 'equal 100 100 0 0 0 0', 'cast_types => true');
 	is(line($got->{'public.wide'}) . " $got->{'public.wide'}{sqlstate}", 'not comparable - - - - - - 42703', 'extra_columns => error');
@@ -106,7 +110,7 @@ like(failure("SELECT * FROM iblt_audit($peer, '{t1}', max_differences => NULL)")
 like(failure("SELECT * FROM iblt_audit('host=/nonexistent port=1', '{t1}')"), qr/could not connect to the peer/, 'a peer that cannot be reached is an error of the whole');
 like(failure("SELECT * FROM iblt_audit(${\ literal($there->connstr('template1'))}, '{t1}')"), qr/55000: extension iblt is not installed in the peer/, 'and so is one without iblt');
 like(failure("SELECT * FROM iblt_audit(${\ conninfo($here)}, '{t1}')"), qr/22023: the peer is this database itself/, 'and so is a peer that is this database');
-like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit($peer, '{t1}', recheck => 2)"), qr/25001: rows cannot be looked at again/, 'no recheck within one snapshot');
+like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit($peer, '{t1}', recheck => 2)"), qr/25001: cannot recheck differences/, 'no recheck within one snapshot');
 nothing_left('after errors', $here, $there);
 
 # --- a peer that goes away, cancels ----------------------------------------------------------
@@ -141,7 +145,7 @@ like(failure("SET statement_timeout = '1s'; SELECT * FROM iblt_audit($peer, '{t2
 nothing_left('after a statement_timeout', $here, $there);
 {
 	my ($got) = audit("tables => '{t2,slow,t3}'", peer => literal($there->connstr('postgres') . " options='-c statement_timeout=2s'"));
-	is("$got->{'public.slow'}{status} $got->{'public.slow'}{sqlstate}", 'error 57014', 'the peer\'s statement_timeout ends one table');
+	is("$got->{'public.slow'}{status} $got->{'public.slow'}{sqlstate}", 'error IB005', 'the peer\'s statement_timeout ends one table');
 	is(line($got->{"public.$_"}), counts($_), "and $_ is compared") foreach qw(t2 t3);
 }
 

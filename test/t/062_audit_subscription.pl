@@ -11,6 +11,9 @@ use Test::More;
 
 my ($here, $there) = audit_servers();
 my $version = $here->safe_psql('postgres', 'SHOW server_version_num');
+# another database has a subscription of the same name, which leads nowhere
+$there->safe_psql('postgres', 'CREATE DATABASE other');
+$there->safe_psql('other', q{CREATE SUBSCRIPTION "Sub" CONNECTION 'host=/nonexistent' PUBLICATION none WITH (connect = false, slot_name = NONE)});
 
 # --- what is found -------------------------------------------------------------------------------
 #
@@ -153,7 +156,7 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 	is(line($got->{'r.b'}), counts('r.b', node => $there, columns => 'id, v'), 'and where rows are equal');
 	$standby->stop;
 }
-like(failure(q(BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM "Their Iblt".iblt_audit_subscription('Sub')), node => $there), qr/25001: rows cannot be looked at again/,
+like(failure(q(BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM "Their Iblt".iblt_audit_subscription('Sub')), node => $there), qr/25001: cannot recheck differences/,
 	'a subscription is not audited within one snapshot');
 like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription('sub')), node => $there), qr/42704: subscription "sub" does not exist in this database/, 'a subscription that does not exist');
 like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription(NULL)), node => $there), qr/22023: subscription must not be null/, 'or none');
@@ -221,7 +224,7 @@ like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription(NULL)), node =
 		SET auto_explain.log_verbose = on;";
 	my $string = literal($conninfo);
 	foreach my $call ("iblt_compare('r.a', $string)", "iblt_audit($string, '{r.a}')", "iblt_audit_subscription('Sub', $string)",
-		"iblt_repair('r.a', $string, 'pull')", "iblt_audit_subscription('Sub')")
+		"iblt_repair('r.a', $string, direction => 'pull')", "iblt_audit_subscription('Sub')")
 	{
 		my $name = $call =~ s/\(.*//r;
 		my $before = -s $there->logfile;
@@ -262,8 +265,8 @@ SKIP:
 	is(line($got->{'r.f'}), 'differs 100 100 0 0 1 0', 'one publication of two: its rows on both sides');
 	is(line($got->{'r.h'}), 'differs 100 99 0 1 0 0', 'a table that only this one has: all rows of the subscriber');
 	($got) = audit_subscription("'s_g1'");
-	is("$got->{'r.g'}{status} $got->{'r.g'}{detail}", 'not comparable rows here may be from elsewhere, and only the peer\'s row filter tells which are its own: '
-		. 'trust_filters => true would run this condition here: (((id % 2) = 0))', 'two subscriptions feed a table: what a peer says is not run');
+	is("$got->{'r.g'}{status} $got->{'r.g'}{detail}", 'not comparable refusing to run the peer\'s row filter here: Rows here may come from elsewhere, so the filter must select them. '
+		. 'Set trust_filters => true to run this condition: (((id % 2) = 0))', 'two subscriptions feed a table: what a peer says is not run');
 	($got) = audit_subscription("'s_g1', trust_filters => true");
 	is(line($got->{'r.g'}), 'equal 500 500 0 0 0 0', 'two subscriptions feed a table: rows of the one');
 	is($got->{'r.g'}{detail}, 'row filter (((id % 2) = 0)) on both sides, since rows of the subscriber may be from elsewhere; fed by subscriptions "s_g1", "s_g2"', 'as the detail says');
@@ -284,6 +287,22 @@ SKIP:
 	is("$got->{'r.k'}{status} $got->{'r.k'}{detail}", q(not comparable published columns are not here: "key"; the subscription is disabled), 'a published column that is not here');
 	$there->safe_psql('postgres', "DROP SUBSCRIPTION $_") foreach qw(s_f s_g1 s_g2 s_k);
 }
+
+# --- what the peer does not have ---------------------------------------------------------------------------
+
+$there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" SET PUBLICATION "First", ghost, second WITH (refresh = false)');
+{
+	my ($got) = audit_subscription("'Sub', recheck => 0");
+	is($got->{$_}{detail} =~ s/.*; //r, 'publication "ghost" does not exist on the peer', "$_: a publication that the peer does not have is named") foreach ('r.a', 'r.b');
+}
+$there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" SET PUBLICATION "First", second WITH (refresh = false); ALTER SUBSCRIPTION "Sub" DISABLE; ALTER SUBSCRIPTION "Sub" SET (slot_name = elsewhere)');
+{
+	my ($got, $err) = audit_subscription("'Sub', progress => true");
+	is(line($got->{'r.a'}), counts('r.a', node => $there), 'a peer that does not have the slot: what differs stays');
+	like($err, qr/comparing r\.a with r\.a.*waiting for replication, to look at 19 keys again.*table \d of 5, r\.a: differs/s, 'and was looked at again');
+	is($got->{'r.a'}{detail}, "the subscription is disabled; the peer does not have the subscription's slot, so the audit did not wait for replication", 'as the detail says');
+}
+$there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" SET (slot_name = sub); ALTER SUBSCRIPTION "Sub" ENABLE');
 
 # --- a hostile search_path ---------------------------------------------------------------------------------
 

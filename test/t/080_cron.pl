@@ -114,11 +114,11 @@ $here->safe_psql('postgres', qq(INSERT INTO shop."$quoted" VALUES (1)));
 my ($status, $out) = audit([ '--tsv', @schema ]);
 is($status, 1, 'TSV: status');
 my @lines = split /\n/, $out;
-is($lines[0], join("\t", qw(relation peer_relation status detail sqlstate rows_here rows_there missing extra changed unconfirmed bytes seconds)), 'TSV: header');
+is($lines[0], join("\t", qw(relation peer_relation status detail sqlstate rows_here rows_there missing extra changed unconfirmed bytes total_ms)), 'TSV: header');
 is(scalar(@lines), 4, 'TSV: a line a table');
 is(scalar(grep { scalar(split /\t/, $_, -1) != 13 } @lines), 0, 'TSV: as many fields as there are columns');
 $here->safe_psql('postgres', "CREATE TABLE answer (relation text, peer_relation text, status text, detail text, sqlstate text, rows_here bigint,
-	rows_there bigint, missing bigint, extra bigint, changed bigint, unconfirmed bigint, bytes bigint, seconds numeric)");
+	rows_there bigint, missing bigint, extra bigint, changed bigint, unconfirmed bigint, bytes bigint, total_ms numeric)");
 append_to_file("$home/answer.tsv", join("\n", @lines[ 1 .. $#lines ]) . "\n");
 $here->safe_psql('postgres', "\\copy answer FROM '$home/answer.tsv'");
 is($here->safe_psql('postgres', "SELECT count(*) FROM answer JOIN pg_class c ON answer.relation = format('shop.%I', c.relname) AND c.relnamespace = 'shop'::regnamespace
@@ -126,6 +126,7 @@ is($here->safe_psql('postgres', "SELECT count(*) FROM answer JOIN pg_class c ON 
 utf8::decode(my $decoded = $awkward);
 my $relation = 'shop."' . $decoded =~ s/"/""/gr . '"';
 is(audit_is(\@schema, 1, 'JSON with an awkward name')->{$relation}{status}, 'differs', 'JSON: the name is right');
+is(audit_is(\@schema, 1, "JSON for a client of another encoding", env => { PGCLIENTENCODING => 'LATIN1' })->{$relation}{status}, 'differs', 'JSON: it is in UTF-8');
 both(qq(DROP TABLE shop."$quoted"));
 ($status, $out) = audit([ '--tsv', 'peer=nowhere', 'schema=shop' ]);
 is("$status $out", '2 ', 'TSV: nothing if there is no answer');
@@ -304,6 +305,12 @@ SKIP:
 	skip 'there is no /dev/full', 1 unless -c '/dev/full';
 	is((audit(\@schema, to => '/dev/full'))[0], '2', 'the answer cannot be written');
 	is((audit(\@schema, to => '/dev/full', shell => 'bash'))[0], '2', 'the answer cannot be written (bash)');
+}
+{
+	pipe(my $reader, my $writer) or die;
+	close $reader;
+	local $SIG{PIPE} = 'DEFAULT';	# for the script, too
+	is((audit(\@schema, to => $writer))[0], '2', 'nobody reads the answer');
 }
 my $closed = system('sh', '-c', '"$@" >&-', 'sh', 'env', (map { "$_=$libpq{$_}" } keys %libpq), 'sh', $script, @schema);
 is($closed >> 8, 2, 'stdout is closed');
