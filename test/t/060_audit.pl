@@ -55,7 +55,10 @@ foreach my $n (1 .. 8)
 	like($err, qr/NOTICE:  comparing public\.t1 with.*NOTICE:  table 1 of 2, public\.t1: equal.*NOTICE:  table 2 of 2, public\.t2/s, 'progress => true');
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t1', $peer); SELECT count(*) FROM iblt_audit($peer, '{t2}');
 		SELECT relation FROM iblt_compare_stats()"), "0\n1\npublic.t1", 'iblt_compare_stats() still speaks of the last iblt_compare');
-	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit($peer, '{t2}'); SELECT dblink_get_connections()"), "1\n", 'no connection stays in the session');
+	my $session = IbltTest::Session->new($here);
+	is($session->run("SELECT count(*) FROM iblt_audit($peer, '{t2}')"), '1', 'an audit in a session that goes on');
+	nothing_left('after it', $there);
+	$session->quit;
 	($got) = audit("tables => '{t2,t3}'", node => $there);
 	is(line($got->{"public.$_"}), counts($_, node => $there), "$_ from the other side") foreach qw(t2 t3);
 }
