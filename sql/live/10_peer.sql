@@ -331,7 +331,7 @@ CREATE FUNCTION iblt_internal.peer_try(conn text, query text, pause double preci
 AS $$
 DECLARE
 	context text;
-	pass text := format('SELECT count(*) FROM %s.dblink_get_result($1, false) AS t(nothing text)',
+	pass text := format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
 		iblt_internal.peer_dblink());
 BEGIN
 	PERFORM iblt_internal.peer_wait(conn, pause);
