@@ -318,7 +318,13 @@ $$;
 COMMENT ON FUNCTION iblt_internal.peer_fetch(text, text, double precision, integer) IS
 'the row that a query over the peer''s answer gives, when the answer is there';
 
-CREATE TYPE iblt_internal.peer_error AS (state text, message text, detail text, hint text);
+CREATE TYPE iblt_internal.peer_error AS (
+	state text,
+	message text,
+	detail text,
+	hint text,
+	reported boolean		-- over the connection; otherwise it arose on this side
+);
 COMMENT ON TYPE iblt_internal.peer_error IS 'an error that a query on the peer ended with';
 
 -- A cancel of this side's statement is not an error of the peer's.  Its SQLSTATE and
@@ -341,7 +347,8 @@ BEGIN
 		GET STACKED DIAGNOSTICS problem.state = RETURNED_SQLSTATE,
 			problem.message = MESSAGE_TEXT, problem.detail = PG_EXCEPTION_DETAIL,
 			problem.hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-		IF problem.state = '57014' AND strpos(context, conn) = 0 THEN
+		problem.reported := strpos(context, conn) > 0;
+		IF problem.state = '57014' AND NOT problem.reported THEN
 			RAISE;
 		END IF;
 		BEGIN
