@@ -33,7 +33,8 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 	live/00_types live/10_peer live/20_protocol live/25_describe live/30_plan \
 	live/35_prepare live/40_statements live/45_finder live/50_sketch live/60_lookup \
 	live/70_confirm live/80_index live/90_compare \
-	repair/plan repair/statements repair/execute repair/apply \
+	repair/00_types repair/10_target repair/20_plan repair/30_statements repair/40_steps \
+	repair/50_referring repair/60_execute repair/70_apply repair/80_repair \
 	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table audit/50_audit)
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one

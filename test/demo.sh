@@ -304,12 +304,12 @@ check_actions() {
 repair() {
 	local took
 	heading "6. Repair: first the statements only, the publisher's rows win"
-	ask preview "SELECT * FROM iblt_repair('pgbench_accounts', 'publisher', 'pull')"
+	ask preview "SELECT * FROM iblt_repair('pgbench_accounts', 'publisher', direction => 'pull')"
 	check_actions preview preview
 	show_statements
 	show "... statements in all: $(commas "$DRIFT")"
 	heading "   Then the same, applied in one transaction"
-	ask applied "SELECT * FROM iblt_repair('pgbench_accounts', 'publisher', 'pull', apply => true)"
+	ask applied "SELECT * FROM iblt_repair('pgbench_accounts', 'publisher', direction => 'pull', apply => true)"
 	took=$TOOK
 	check_actions applied applied
 	check_answer "WITH p AS (SELECT key, action, sql FROM preview), a AS (SELECT key, action, sql FROM applied)

@@ -9,8 +9,8 @@ SET search_path = rep, public;
 CREATE FUNCTION steps(target text, options text DEFAULT '', direction text DEFAULT 'pull') RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN QUERY EXECUTE format($q$SELECT step FROM (
-		SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repair(%L, NULL, %L, %L%s)) AS x(step) ORDER BY step COLLATE "C"$q$,
-		target, direction, target || '_source', nullif(', ' || options, ', '));
+		SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repair(%L, NULL, %L, direction => %L%s)) AS x(step) ORDER BY step COLLATE "C"$q$,
+		target, target || '_source', direction, nullif(', ' || options, ', '));
 END $$;
 -- rows of one that the other lacks; the text of a row is not that of its values alone
 CREATE FUNCTION unlike(target text) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -36,17 +36,17 @@ INSERT INTO opt SELECT i, 'v' FROM generate_series(1, 9) i;
 INSERT INTO opt_source SELECT i, CASE i WHEN 5 THEN 'new' ELSE 'v' END FROM generate_series(2, 10) i;
 CREATE VIEW opt_view AS SELECT * FROM opt;
 SELECT outcome(format($$SELECT * FROM iblt_repair(%s, peer_relation => 'opt_source')$$, arguments))
-FROM unnest(ARRAY[$$'opt', NULL, NULL$$, $$'opt', NULL, 'sideways'$$, $$'opt', NULL, 'pull', inserts => NULL$$, $$'opt', NULL, 'pull', apply => NULL$$,
-	$$'opt', NULL, 'pull', "cascade" => NULL$$, $$'opt_view', NULL, 'pull', key_columns => '{id}'$$, $$'opt_source', NULL, 'pull'$$]) AS arguments;
+FROM unnest(ARRAY[$$'opt'$$, $$'opt', direction => NULL$$, $$'opt', direction => 'sideways'$$, $$'opt', direction => 'pull', inserts => NULL$$, $$'opt', direction => 'pull', apply => NULL$$,
+	$$'opt', direction => 'pull', "cascade" => NULL$$, $$'opt_view', direction => 'pull', key_columns => '{id}'$$, $$'opt_source', direction => 'pull'$$]) AS arguments;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT outcome($$SELECT * FROM iblt_repair('opt', NULL, 'pull', 'opt_source', apply => true)$$);
-SELECT count(*) FROM iblt_repair('opt', NULL, 'pull', 'opt_source');
+SELECT outcome($$SELECT * FROM iblt_repair('opt', NULL, 'opt_source', direction => 'pull', apply => true)$$);
+SELECT count(*) FROM iblt_repair('opt', NULL, 'opt_source', direction => 'pull');
 COMMIT;
 CREATE TABLE wide (a int, v int);
 CREATE TABLE wide_source (a int, v bigint);
 INSERT INTO wide VALUES (1, 2);
-SELECT outcome($$SELECT * FROM iblt_repair('wide', NULL, 'pull', 'wide_source', cast_types => true)$$) AS casts_without_key,
-	   outcome($$SELECT * FROM iblt_repair('wide', NULL, 'pull', 'wide_source')$$) AS types;
+SELECT outcome($$SELECT * FROM iblt_repair('wide', NULL, 'wide_source', direction => 'pull', cast_types => true)$$) AS casts_without_key,
+	   outcome($$SELECT * FROM iblt_repair('wide', NULL, 'wide_source', direction => 'pull')$$) AS types;
 
 -- what is chosen
 SELECT steps('opt');
@@ -86,7 +86,7 @@ SELECT steps('texts', 'apply => true');
 SELECT unlike('texts');
 ALTER TABLE texts_source ALTER s TYPE varchar(9);
 UPDATE texts_source SET s = 'too long' WHERE id = 1;
-SELECT outcome($$SELECT * FROM iblt_repair('texts', NULL, 'pull', 'texts_source', apply => true)$$) AS too_long;
+SELECT outcome($$SELECT * FROM iblt_repair('texts', NULL, 'texts_source', direction => 'pull', apply => true)$$) AS too_long;
 SELECT s AS not_cut FROM texts WHERE id = 1;
 
 -- rows without a key: as many as there are, with nulls, and of types that have no "="

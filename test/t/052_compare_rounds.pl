@@ -131,7 +131,7 @@ foreach my $options ('', ', rows => true', ", condition => 'v <> ''x'''")
 }
 is(sql("BEGIN; DELETE FROM script; SELECT jsonb_array_length(there) > 50 AND jsonb_path_query_array(here, '\$[*] ? (\@.v != \"more\")') = there
 	FROM iblt_compare('mine', peer_relation => 'theirs', key_columns => '{id}', rows => true) WHERE key ->> 'id' = '1'; ROLLBACK"), 't', 'and they are shown in the same order');
-my $repaired = sql("BEGIN; DELETE FROM script; SELECT count(*), min(status) FROM iblt_repair('mine', NULL, 'pull', 'theirs', key_columns => '{id}', apply => true);
+my $repaired = sql("BEGIN; DELETE FROM script; SELECT count(*), min(status) FROM iblt_repair('mine', NULL, 'theirs', direction => 'pull', key_columns => '{id}', apply => true);
 	SELECT count(*) FROM iblt_compare('mine', peer_relation => 'theirs'); ROLLBACK");
 is($repaired, "2|applied\n0", 'a repair does not mind the order either');
 sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_internal.find_both(text, iblt_internal.plan, text[]); ALTER FUNCTION iblt_internal.find_both_it(text, iblt_internal.plan, text[]) RENAME TO find_both');

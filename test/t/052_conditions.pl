@@ -44,7 +44,7 @@ $here->safe_psql('postgres', 'INSERT INTO chosen SELECT generate_series(1, 100)'
 	like($session->{err}, $refused, 'but an error');
 	like($session->{err}, qr/function now\(\) is not immutable$/m, 'that names the function');
 	like($session->{err}, qr/^HINT:  Use a constant, as in condition => format\('ts > %L', now\(\) - interval '1 hour'\)\.$/m, 'and shows how to write it with a constant');
-	$session->run("ROLLBACK TO s; SELECT count(*) FROM iblt_repair('logged', $peer, 'pull', $ago, apply => true)");
+	$session->run("ROLLBACK TO s; SELECT count(*) FROM iblt_repair('logged', $peer, direction => 'pull', $ago, apply => true)");
 	like($session->{err}, $refused, 'a repair with it is an error');
 	$session->run('COMMIT');
 	is($here->safe_psql('postgres', 'SELECT count(*) FROM logged'), '200', 'and deletes no row that is the same on both sides');
@@ -56,7 +56,7 @@ $here->safe_psql('postgres', 'INSERT INTO chosen SELECT generate_series(1, 100)'
 }
 {
 	my $in = "condition => 'id IN (SELECT id FROM public.chosen)'";
-	refusal('a subquery', "iblt_repair('plain', $peer, 'pull', $in, apply => true)", qr/${refused}it has a subquery$/m);
+	refusal('a subquery', "iblt_repair('plain', $peer, direction => 'pull', $in, apply => true)", qr/${refused}it has a subquery$/m);
 	is($here->safe_psql('postgres', 'SELECT count(*) FROM plain'), '300', 'deletes no row that is the same on both sides');
 	refusal('with a hint', "iblt_compare('plain', $peer, $in)", qr/HINT:  Use the subquery's result as a constant, as in condition => format\('id = ANY \(%L\)', ARRAY\(SELECT id FROM chosen\)\)\./);
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('plain', $peer, condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen)));
@@ -71,7 +71,7 @@ refusal('nothing is run', "iblt_compare('plain', $peer, condition => 'public.lou
 refusal('the peer refuses its own condition', "iblt_compare('plain', $peer, peer_condition => 'public.loud(id)')",
 	qr/ERROR:  0A000: on the peer: condition depends on more than the row: function public\.loud\(integer\) is not immutable\nHINT:  Write it/);
 refusal('with another one here', "iblt_compare('plain', $peer, condition => 'id > 1', peer_condition => 'id > 1 AND now() > ''2000-01-01''')", qr/ERROR:  0A000: on the peer: condition depends/);
-refusal('a repair, too', "iblt_repair('plain', $peer, 'push', peer_condition => 'random() < 2', apply => true)", qr/ERROR:  0A000: on the peer: condition depends/);
+refusal('a repair, too', "iblt_repair('plain', $peer, direction => 'push', peer_condition => 'random() < 2', apply => true)", qr/ERROR:  0A000: on the peer: condition depends/);
 both('CREATE TABLE other AS SELECT * FROM plain');
 refusal('a relation of this database', "iblt_compare('plain', NULL, 'other', peer_condition => 'now() > ''2000-01-01''')", $refused);
 # Each side has a function of this name, of which one is not immutable.

@@ -265,7 +265,7 @@ nothing_left('after the audits');
 sub repair_sql
 {
 	my ($name, $direction, $options) = @_;
-	return "SELECT concat_ws(' ', action, key, status) FROM iblt_repair('$name', $peer, '$direction', apply => true, progress => true" . ($options ? ", $options" : '') . ') ORDER BY key::text COLLATE "C"';
+	return "SELECT concat_ws(' ', action, key, status) FROM iblt_repair('$name', $peer, direction => '$direction', apply => true, progress => true" . ($options ? ", $options" : '') . ') ORDER BY key::text COLLATE "C"';
 }
 my $applied = join "\n", map { "update {\"id\": $_} applied" } 170, 70, 7;
 sub rows_of { my ($node, $name) = @_; return $node->safe_psql('postgres', "SELECT * FROM $name ORDER BY id") }

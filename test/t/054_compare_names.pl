@@ -90,7 +90,7 @@ both('CREATE TABLE referred (iblt_n int PRIMARY KEY, iblt_k1 int UNIQUE NOT NULL
 $there->safe_psql('postgres', 'ALTER TABLE iblt_d DROP CONSTRAINT iblt_d_iblt_c_fkey; DELETE FROM referred WHERE iblt_n = 5');
 like(repair('referred', 'pull', "exclude => '{iblt_k1}', condition => 'iblt_n > 4 AND iblt_o > 4 AND iblt_k1 > 4'"),
 	qr/^delete \{"iblt_n": 5\} preview with all such rows: 2 rows of public\.iblt_d refer to such rows/, 'rows that refer to a column that is not compared are counted');
-like(failure("SELECT * FROM iblt_repair('referred', $peer, 'pull', condition => 'iblt_n > 4', apply => true)"), qr/2BP01: .*2 rows of public\.iblt_d/s, 'and not deleted');
+like(failure("SELECT * FROM iblt_repair('referred', $peer, direction => 'pull', condition => 'iblt_n > 4', apply => true)"), qr/2BP01: .*2 rows of public\.iblt_d/s, 'and not deleted');
 repair('referred', 'pull', "condition => 'iblt_n > 4', apply => true, cascade => true");
 is($here->safe_psql('postgres', 'SELECT count(*) FROM iblt_d'), '1', 'unless asked for');
 

@@ -77,7 +77,7 @@ foreach my $repair (0, 1)
 	$publisher->safe_psql('postgres', 'UPDATE t SET v = v + 1 WHERE id > 6');
 	my $session = IbltTest::Session->new($subscriber);
 	$session->start($repair
-		? "SELECT key ->> 'id', action, status FROM iblt_repair('t', ${\ conninfo($publisher)}, 'pull', max_differences => 1000, apply => true, progress => true)"
+		? "SELECT key ->> 'id', action, status FROM iblt_repair('t', ${\ conninfo($publisher)}, direction => 'pull', max_differences => 1000, apply => true, progress => true)"
 		: call($subscriber, 't', 'progress => true'));
 	$session->seen(qr/waiting for replication, to compare once more/);
 	release();
@@ -102,7 +102,7 @@ is($subscriber->safe_psql('postgres', call($subscriber, 't')), '', 'after it, no
 
 my @audit = map { "SELECT status, sqlstate, detail FROM $_ WHERE relation = 'public.t'" }
   ("iblt_audit_subscription('sub', max_differences => 1000, timeout => '1 s')", "iblt_audit(${\ conninfo($publisher)}, '{t}', max_differences => 1000, timeout => '1 s')");
-my $repair = "SELECT * FROM iblt_repair('t', ${\ conninfo($publisher)}, 'pull', max_differences => 1000, apply => true, timeout => '1 s')";
+my $repair = "SELECT * FROM iblt_repair('t', ${\ conninfo($publisher)}, direction => 'pull', max_differences => 1000, apply => true, timeout => '1 s')";
 
 hold('t');
 $publisher->safe_psql('postgres', 'UPDATE t SET v = v + 1');

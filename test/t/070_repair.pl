@@ -31,7 +31,7 @@ is(repair('opt', 'push', 'apply => true'), '', 'nor the other way');
 is($here->safe_psql('postgres', "SELECT rows_here, differences, relation FROM iblt_compare_stats()" =~ s/^/SELECT count(*) FROM ${\ call('opt', 'pull')}; /r), "0\n20|0|public.opt", 'iblt_compare_stats() knows of it');
 like(failure('SELECT * FROM ' . call('opt', 'sideways')), qr/22023: direction must be pull or push/, 'another direction is an error');
 like(failure('SELECT * FROM ' . call('opt', 'pull', 'apply => NULL')), qr/22023: inserts, updates, deletes, cascade, apply and as_replica must not be null/, 'so is NULL');
-like(failure('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM ' . call('opt', 'pull', 'apply => true')), qr/25001: a repair cannot be applied/, 'and one snapshot');
+like(failure('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM ' . call('opt', 'pull', 'apply => true')), qr/25001: cannot apply a repair in a REPEATABLE READ/, 'and one snapshot');
 $here->safe_psql('postgres', "UPDATE opt SET v = 'mine'");
 is($here->safe_psql('postgres', 'BEGIN; SELECT DISTINCT status FROM ' . call('opt', 'pull', 'apply => true') . '; ROLLBACK; SELECT count(*) FROM opt WHERE v = \'mine\''),
 	"applied\n20", 'a pull is part of the transaction that calls it');
@@ -148,7 +148,7 @@ like(failure('SELECT * FROM ' . call('v_opt', 'pull', "peer_relation => 'opt', k
 like(failure('SELECT * FROM ' . call('heirs', 'pull', "peer_relation => 'opt'")), qr/42809: public.heirs cannot be repaired: it is a table that others inherit from/, 'a parent');
 like(failure('SELECT * FROM ' . call('f_opt', 'pull', "peer_relation => 'opt'")), qr/42809: public.f_opt cannot be repaired: it is a foreign table/, 'a foreign table');
 like(repair('v_opt', 'push', "peer_relation => 'opt', key_columns => '{id}'"), qr/preview/, 'but a view can be the source');
-like(failure('SELECT * FROM iblt_repair(\'opt\', NULL, \'pull\', condition => \'id < 3\', peer_condition => \'id < 4\')'), qr/22023: a relation cannot be repaired from itself/, 'from itself');
+like(failure('SELECT * FROM iblt_repair(\'opt\', NULL, direction => \'pull\', condition => \'id < 3\', peer_condition => \'id < 4\')'), qr/22023: a relation cannot be repaired from itself/, 'from itself');
 
 # --- names, search_path --------------------------------------------------------------------
 

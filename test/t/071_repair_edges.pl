@@ -34,12 +34,12 @@ foreach my $type ('int', 'text')
 	$there->safe_psql('postgres', "UPDATE $table SET v = 5 WHERE id = '3'; DELETE FROM $table WHERE id = '4'; UPDATE $table SET v = 30 WHERE id = '5'");
 	$here->safe_psql('postgres', "UPDATE $table SET v = 5 WHERE id = '6'");
 	my $changed = "delete {\"id\": ${q}3${q}} skipped\ninsert {\"id\": ${q}6${q}} skipped";
-	is(repair($table, "'pull', condition => 'v > 10'"), join("\n", sort split(/\n/, $changed), "delete {\"id\": ${q}4${q}} preview", "update {\"id\": ${q}5${q}} preview"),
+	is(repair($table, "direction => 'pull', condition => 'v > 10'"), join("\n", sort split(/\n/, $changed), "delete {\"id\": ${q}4${q}} preview", "update {\"id\": ${q}5${q}} preview"),
 		"$type key: rows that the condition leaves out on one side are shown as skipped");
-	is(repair($table, "'pull', condition => 'v > 10', apply => true"), join("\n", sort split(/\n/, $changed), "delete {\"id\": ${q}4${q}} applied", "update {\"id\": ${q}5${q}} applied"), 'and so they are');
+	is(repair($table, "direction => 'pull', condition => 'v > 10', apply => true"), join("\n", sort split(/\n/, $changed), "delete {\"id\": ${q}4${q}} applied", "update {\"id\": ${q}5${q}} applied"), 'and so they are');
 	is(rows($here, $table), '(1,20) (2,20) (3,20) (5,30) (6,5)', 'a row that the source has was not deleted');
-	is(repair($table, "'push', condition => 'v > 10', apply => true"), join("\n", sort "insert {\"id\": ${q}3${q}} skipped", "delete {\"id\": ${q}6${q}} skipped"), 'nor by a push');
-	is(repair($table, "'pull', peer_condition => 'v > 10', apply => true"), join("\n", sort "delete {\"id\": ${q}3${q}} applied", "update {\"id\": ${q}6${q}} applied"),
+	is(repair($table, "direction => 'push', condition => 'v > 10', apply => true"), join("\n", sort "insert {\"id\": ${q}3${q}} skipped", "delete {\"id\": ${q}6${q}} skipped"), 'nor by a push');
+	is(repair($table, "direction => 'pull', peer_condition => 'v > 10', apply => true"), join("\n", sort "delete {\"id\": ${q}3${q}} applied", "update {\"id\": ${q}6${q}} applied"),
 		'where the source alone has a condition, its other rows are not wanted');
 	is(rows($here, $table), $there->safe_psql('postgres', "SELECT string_agg(t::text, ' ' ORDER BY t) FROM $table AS t WHERE v > 10"), 'as with a row filter');
 }
@@ -51,7 +51,7 @@ both(q{CREATE TABLE parts (a int, v text) PARTITION BY LIST (a); CREATE TABLE pa
 $there->safe_psql('postgres', q{DELETE FROM parts WHERE ctid = '(0,1)'});
 $here->safe_psql('postgres', q{CREATE SCHEMA evil; CREATE FUNCTION evil.never(oid, oid) RETURNS boolean LANGUAGE sql AS 'SELECT false'; CREATE FUNCTION evil.never(tid, tid) RETURNS boolean LANGUAGE sql AS 'SELECT false';
 	CREATE OPERATOR evil.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = evil.never); CREATE OPERATOR evil.= (LEFTARG = tid, RIGHTARG = tid, FUNCTION = evil.never)});
-my $sql = $here->safe_psql('postgres', "SELECT sql FROM iblt_repair('parts', $peer, 'pull')");
+my $sql = $here->safe_psql('postgres', "SELECT sql FROM iblt_repair('parts', $peer, direction => 'pull')");
 is($here->safe_psql('postgres', "BEGIN; SET search_path = evil, pg_catalog; $sql SELECT count(*) FROM public.parts; ROLLBACK"), '3', 'a preview of a partitioned table without a key means the same there');
 
 done_testing();

@@ -25,10 +25,10 @@ $there->safe_psql('hostile', q{CREATE EXTENSION iblt; CREATE TABLE bait (id int 
 $here->safe_psql('postgres', 'CREATE TABLE bait (id int PRIMARY KEY, v text)');
 {
 	my $hostile = literal($there->connstr('hostile'));
-	is($here->safe_psql('postgres', "SELECT sql FROM iblt_repair('bait', $hostile, 'pull')"),
+	is($here->safe_psql('postgres', "SELECT sql FROM iblt_repair('bait', $hostile, direction => 'pull')"),
 		"INSERT INTO public.bait (id, v) VALUES ('1'::pg_catalog.int4, '''); CREATE TABLE public.hijacked (); --'::pg_catalog.text);", 'a hostile peer: what it says is quoted');
 	# what it reads again is what it said, and not what this side has
-	like(failure("SELECT * FROM iblt_repair('bait', $hostile, 'pull', apply => true)"), qr/27000|^$/, 'and applied as data, or not at all');
+	like(failure("SELECT * FROM iblt_repair('bait', $hostile, direction => 'pull', apply => true)"), qr/27000|^$/, 'and applied as data, or not at all');
 	is($here->safe_psql('postgres', q{SELECT to_regclass('public.hijacked') IS NULL}), 't', 'never run');
 }
 

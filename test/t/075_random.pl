@@ -186,7 +186,7 @@ sub check
 	my $direction = pick('pull', 'push');
 	my ($source, $target) = $direction eq 'pull' ? qw(there here) : qw(here there);
 	my $apply = pick('true', 'false');
-	my $sql = $session{here}->run("SELECT sql FROM iblt_repair('$table->{name}', $peer, '$direction', apply => $apply)");
+	my $sql = $session{here}->run("SELECT sql FROM iblt_repair('$table->{name}', $peer, direction => '$direction', apply => $apply)");
 	my $error = $session{here}{err};
 	if ($apply eq 'false')
 	{

@@ -45,7 +45,7 @@ sub repair_servers
 sub call
 {
 	my ($table, $direction, $options, $with) = @_;
-	return "iblt_repair(${\ literal($table)}, " . ($with // $peer) . ", '$direction'" . ($options ? ", $options" : '') . ")";
+	return "iblt_repair(${\ literal($table)}, " . ($with // $peer) . ", direction => '$direction'" . ($options ? ", $options" : '') . ")";
 }
 
 # peer: SQL.  user: the role.

@@ -1,0 +1,120 @@
+-- Types of a repair ----------------------------------------------------------------
+--
+-- A repair compares as iblt_compare does.  The content of its differences is 'texts':
+-- [[count, [text, ...]], ...], the rows of a key as arrays of their values' texts.  The
+-- target is the side to be changed, and the source is the other one.
+
+-- What the caller of iblt_repair asks for, in addition to the options of a comparison.
+CREATE TYPE iblt_internal.repair_options AS (
+	target text,			-- 'here' to pull, 'there' to push
+	inserts boolean,
+	updates boolean,
+	deletes boolean,
+	"cascade" boolean,
+	apply boolean,
+	search_path text,		-- for the statements, or NULL
+	as_replica boolean		-- asked for, or what the target's session does anyway
+);
+COMMENT ON TYPE iblt_internal.repair_options IS 'what iblt_repair is asked for';
+
+CREATE TYPE iblt_internal.repair_key_pair AS (
+	referenced text,
+	referring text,
+	equal text				-- operator, as SQL
+);
+COMMENT ON TYPE iblt_internal.repair_key_pair IS 'a column of a foreign key, and what it refers to';
+
+CREATE TYPE iblt_internal.repair_foreign_key AS (
+	name text,				-- quoted
+	relation text,			-- that refers to the target: schema.name, quoted
+	self boolean,			-- the target refers to itself
+	readable boolean,		-- this role may read that relation
+	on_delete text,
+	on_update text,
+	columns iblt_internal.repair_key_pair[]
+);
+COMMENT ON TYPE iblt_internal.repair_foreign_key IS 'a foreign key that refers to the target';
+
+CREATE TYPE iblt_internal.repair_target_column AS (
+	name text,
+	type text,				-- with its schema, and without a modifier
+	equal text,				-- operator by which an index finds a value, as SQL, or NULL
+	generated boolean,
+	always boolean			-- GENERATED ALWAYS AS IDENTITY
+);
+COMMENT ON TYPE iblt_internal.repair_target_column IS
+'a column of the target, as repair_describe gives it';
+
+CREATE TYPE iblt_internal.repair_target AS (
+	kind text,				-- what sort of relation it is, in words
+	foreign_keys iblt_internal.repair_foreign_key[],
+	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
+	replica boolean,		-- the session has session_replication_role = replica
+	columns iblt_internal.repair_target_column[]
+);
+COMMENT ON TYPE iblt_internal.repair_target IS 'the target, as repair_describe gives it';
+
+CREATE TYPE iblt_internal.repair_column AS (
+	i integer,				-- place of its text in a row, from 0
+	name text,
+	identifier text,		-- the name, quoted
+	suffix text,			-- that gives a literal the column's type
+	equal text,
+	generated boolean,
+	always boolean,
+	key boolean
+);
+COMMENT ON TYPE iblt_internal.repair_column IS 'a compared column, as statements write it';
+
+CREATE TYPE iblt_internal.repair_plan AS (
+	compared iblt_internal.plan,
+	asked iblt_internal.repair_options,
+	target iblt_internal.repair_target,
+	columns iblt_internal.repair_column[]
+);
+COMMENT ON TYPE iblt_internal.repair_plan IS 'what is compared, and how the target is written';
+
+CREATE TYPE iblt_internal.repair_change AS (
+	id text,
+	key jsonb,
+	action text,			-- 'insert', 'update' or 'delete'
+	source jsonb,			-- texts of the row on the source
+	target jsonb,			-- and on the target
+	n bigint,				-- how many such rows
+	problem text			-- why it must not be made, or NULL
+);
+COMMENT ON TYPE iblt_internal.repair_change IS 'what has to happen to rows of the target';
+
+CREATE TYPE iblt_internal.repair_step AS (
+	id text,
+	key jsonb,
+	action text,
+	sql text,
+	status text,
+	detail text,
+	n bigint,				-- rows that the statement must change
+	columns text[]			-- that an update sets
+);
+COMMENT ON TYPE iblt_internal.repair_step IS 'a statement of a repair, or why there is none';
+
+CREATE TYPE iblt_internal.repair_work AS (
+	plan iblt_internal.repair_plan,	-- with the seed of the comparison
+	figures iblt_internal.figures,
+	steps iblt_internal.repair_step[],
+	again iblt_internal.difference[]	-- as they are once the target's rows are locked
+);
+COMMENT ON TYPE iblt_internal.repair_work IS 'how far a repair has come';
+
+CREATE TYPE iblt_internal.repair_error AS (
+	state text,
+	message text,
+	detail text,
+	hint text,
+	context text,
+	schema_name text,
+	table_name text,
+	column_name text,
+	datatype_name text,
+	constraint_name text
+);
+COMMENT ON TYPE iblt_internal.repair_error IS 'all fields of an error';

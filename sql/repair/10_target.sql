@@ -1,0 +1,144 @@
+-- The target -----------------------------------------------------------------------
+--
+-- What a repair has to know of the relation to be changed.  The functions run on its
+-- side, and name types and operators with their schemas.
+
+CREATE FUNCTION iblt_internal.repair_type(type oid) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format(CASE WHEN e.oid IS NULL THEN '%I.%I' ELSE '%I.%I[]' END,
+		n.nspname, coalesce(e.typname, t.typname))
+	FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
+	JOIN pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE t.oid = type
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_type(oid) IS 'the name of a type with its schema';
+
+CREATE FUNCTION iblt_internal.repair_equal(type oid) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE base AS (
+		SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = type
+		UNION ALL
+		SELECT t.oid, t.typtype, t.typbasetype
+		FROM base JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
+	SELECT format('OPERATOR(%I.%s)', n.nspname, o.oprname)
+	FROM base JOIN pg_opclass k ON k.opcintype = CASE base.oid
+			WHEN 'varchar'::regtype THEN 'text'::regtype ELSE base.oid END
+	JOIN pg_am a ON a.oid = k.opcmethod AND a.amname = 'btree'
+	JOIN pg_amop m ON m.amopfamily = k.opcfamily AND m.amoplefttype = k.opcintype
+		AND m.amoprighttype = k.opcintype AND m.amopstrategy = 3
+	JOIN pg_operator o ON o.oid = m.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+	WHERE k.opcdefault AND base.typtype <> 'd' LIMIT 1
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_equal(oid) IS
+'the operator by which an index finds a value of a type';
+
+CREATE FUNCTION iblt_internal.repair_describe_key(referenced int2[], referring int2[],
+	operators oid[], to_relation oid, of_relation oid) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT jsonb_agg(jsonb_build_object('referenced', u.attname, 'referring', r.attname,
+		'equal', format('OPERATOR(%I.%s)', n.nspname, o.oprname)) ORDER BY x.position)
+	FROM unnest(referenced, referring, operators)
+		WITH ORDINALITY AS x(referenced, referring, operator, position)
+	JOIN pg_attribute u ON u.attrelid = to_relation AND u.attnum = x.referenced
+	JOIN pg_attribute r ON r.attrelid = of_relation AND r.attnum = x.referring
+	JOIN pg_operator o ON o.oid = x.operator JOIN pg_namespace n ON n.oid = o.oprnamespace
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_describe_key(int2[], int2[], oid[], oid, oid) IS
+'the columns of a foreign key, as an array of repair_key_pair';
+
+-- Their actions may change what refers to a changed row.  Where replication does not
+-- check them, rows may come to refer to rows that are not there.
+CREATE FUNCTION iblt_internal.repair_describe_foreign(target regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH tree AS (
+		SELECT target::oid AS relid
+		UNION
+		SELECT relid FROM pg_partition_tree(target)
+	), action AS (
+		SELECT '{"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL",
+			"d": "SET DEFAULT"}'::jsonb AS name
+	)
+	SELECT coalesce(jsonb_agg(jsonb_build_object('name', quote_ident(k.conname),
+		'relation', format('%I.%I', n.nspname, c.relname), 'self', k.conrelid = k.confrelid,
+		'readable', has_table_privilege(k.conrelid, 'SELECT'),
+		'on_delete', action.name ->> k.confdeltype::text,
+		'on_update', action.name ->> k.confupdtype::text,
+		'columns', iblt_internal.repair_describe_key(k.confkey, k.conkey, k.conpfeqop,
+			k.confrelid, k.conrelid))), '[]')
+	FROM action, pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
+	JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE k.contype = 'f' AND k.confrelid IN (SELECT relid FROM tree)
+	AND NOT EXISTS (SELECT FROM pg_constraint p
+		WHERE p.oid = k.conparentid AND p.confrelid IN (SELECT relid FROM tree))
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_describe_foreign(regclass) IS
+'the foreign keys that refer to a relation, as an array of repair_foreign_key';
+
+-- With session_replication_role = replica, no trigger checks deferrable constraints.
+CREATE FUNCTION iblt_internal.repair_describe(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT jsonb_build_object(
+		'kind', CASE WHEN c.relkind = 'r'
+				AND EXISTS (SELECT FROM pg_inherits WHERE inhparent = relation)
+			THEN 'a table that others inherit from'
+			ELSE '{"r": "table", "p": "partitioned table", "v": "a view",
+				"m": "a materialized view", "f": "a foreign table",
+				"S": "a sequence"}'::jsonb ->> c.relkind::text END,
+		'foreign_keys', iblt_internal.repair_describe_foreign(relation),
+		'deferrable_constraints', (SELECT coalesce(jsonb_agg(DISTINCT quote_ident(k.conname)), '[]')
+			FROM pg_constraint k WHERE k.contype IN ('p', 'u', 'x') AND k.condeferrable
+			AND k.conrelid IN (
+				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
+		'replica', current_setting('session_replication_role') = 'replica',
+		'columns', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
+				'type', iblt_internal.repair_type(a.atttypid),
+				'equal', iblt_internal.repair_equal(a.atttypid),
+				'generated', a.attgenerated <> '', 'always', a.attidentity = 'a')), '[]')
+			FROM pg_attribute a
+			WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped))
+	FROM pg_class c WHERE c.oid = relation
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_describe(regclass) IS
+'a relation as a repair wants to know it, in the form of type repair_target';
+
+-- Both settings are set for a moment, to see whether this session may.
+CREATE FUNCTION iblt_internal.repair_check_session(path text, as_replica boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	role text := current_setting('session_replication_role');
+BEGIN
+	IF path IS NOT NULL THEN
+		PERFORM set_config('search_path', path, true),
+			set_config('search_path', 'pg_catalog, pg_temp', true);
+	END IF;
+	IF as_replica AND role <> 'replica' THEN
+		PERFORM set_config('session_replication_role', 'replica', true),
+			set_config('session_replication_role', role, true);
+	END IF;
+EXCEPTION
+	WHEN invalid_parameter_value THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'apply_search_path is not a list of schemas',
+			HINT = 'Give it as in SET search_path: names with commas between them, '
+				'in double quotes where needed.';
+	WHEN insufficient_privilege THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = 'permission denied to set session_replication_role',
+			DETAIL = 'as_replica sets it on the side to be changed.',
+			HINT = 'Repair as a superuser there, or from PostgreSQL 15 on as a role that was '
+				'granted SET ON PARAMETER session_replication_role.';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_check_session(text, boolean) IS
+'an error if this session cannot run statements under a search_path, or as replication does';

@@ -1,0 +1,151 @@
+-- The plan of a repair -------------------------------------------------------------
+
+CREATE FUNCTION iblt_internal.repair_check_options(asked iblt_internal.repair_options) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF asked.target IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'direction must be pull or push',
+			HINT = 'Set direction => ''pull'' to change this side, where the peer''s rows win, '
+				'or ''push'' to change the peer, where the rows of this side win.';
+	ELSIF num_nulls(asked.inserts, asked.updates, asked.deletes, asked."cascade", asked.apply,
+			asked.as_replica) > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'inserts, updates, deletes, cascade, apply and as_replica must not be null';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_check_options(iblt_internal.repair_options) IS
+'an error for options that make no sense';
+
+CREATE FUNCTION iblt_internal.repair_side(plan iblt_internal.repair_plan)
+RETURNS iblt_internal.side
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE (plan.asked).target WHEN 'here' THEN (plan.compared).here
+		ELSE (plan.compared).there END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_side(iblt_internal.repair_plan) IS
+'the side to be changed';
+
+CREATE FUNCTION iblt_internal.repair_check_target(conn text, plan iblt_internal.repair_plan)
+RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	compared iblt_internal.plan := plan.compared;
+	s iblt_internal.side := iblt_internal.repair_side(plan);
+BEGIN
+	IF (plan.target).kind NOT IN ('table', 'partitioned table') THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('%s cannot be repaired: it is %s', s.relation, (plan.target).kind),
+			HINT = 'Choose a direction or a relation so that what is changed is a table '
+				'or a partitioned table.';
+	ELSIF conn IS NULL AND (compared.here).relation = (compared.there).relation THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'a relation cannot be repaired from itself';
+	ELSIF NOT compared.is_unique
+			AND EXISTS (SELECT FROM unnest(compared.columns) AS c WHERE c.cast_to <> '') THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'rows without a unique key cannot be repaired where column types differ',
+			HINT = 'Exclude those columns, or create a unique index on columns that are not null '
+				'on both sides.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_check_target(text, iblt_internal.repair_plan) IS
+'an error for what cannot be repaired';
+
+-- Where a unique or exclusion constraint is deferrable, a trigger checks it, and
+-- session_replication_role = replica turns that trigger off.
+CREATE FUNCTION iblt_internal.repair_check_apply(conn text, plan iblt_internal.repair_plan)
+RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.side := iblt_internal.repair_side(plan);
+BEGIN
+	IF (plan.asked).apply AND s.recovery THEN
+		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
+			MESSAGE = format('%s cannot be repaired: %s is a standby', s.relation,
+				CASE WHEN s.side = 'there' AND conn IS NOT NULL THEN 'the peer'
+				ELSE 'this server' END),
+			HINT = 'Repair its primary.';
+	ELSIF (plan.asked).apply AND current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
+			HINT = 'Use isolation level READ COMMITTED.';
+	ELSIF (plan.asked).as_replica AND (plan.target).deferrable_constraints <> '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('%s cannot be repaired as replication does', s.relation),
+			DETAIL = format('Nothing would check deferrable constraints: %s.',
+				array_to_string((plan.target).deferrable_constraints, ', ')),
+			HINT = 'Repair it with as_replica => false and session_replication_role = origin, '
+				'or make them NOT DEFERRABLE.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_check_apply(text, iblt_internal.repair_plan) IS
+'an error for a repair that could not be applied, or not safely';
+
+-- A literal has the target's type but not its modifier.  A cast to varchar(3) would cut a
+-- value that an assignment refuses.
+CREATE FUNCTION iblt_internal.repair_columns(compared iblt_internal.plan,
+	target iblt_internal.repair_target) RETURNS iblt_internal.repair_column[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(array_agg(ROW(i - 1, c.name, quote_ident(c.name),
+			concat('::' || iblt_internal.text_type((compared.columns)[i]), '::', t.type),
+			t.equal, t.generated, t.always,
+			NOT compared.whole_row AND c.name = ANY (iblt_internal.names_of(compared.key))
+			)::iblt_internal.repair_column ORDER BY i), '{}')
+	FROM generate_subscripts(compared.columns, 1) AS i,
+	LATERAL (SELECT ((compared.columns)[i]).name) AS c
+	LEFT JOIN unnest(target.columns) AS t ON t.name = c.name
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_columns(iblt_internal.plan, iblt_internal.repair_target) IS
+'how statements on the target write the compared columns, in their order';
+
+CREATE FUNCTION iblt_internal.repair_prepare(conn text, relation regclass, peer_relation text,
+	options iblt_internal.options, asked iblt_internal.repair_options)
+RETURNS iblt_internal.repair_plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.repair_plan;
+	described jsonb;
+BEGIN
+	plan.compared := iblt_internal.prepare(conn, relation, peer_relation, options);
+	plan.asked := asked;
+	described := iblt_internal.peer_ask(conn, asked.target,
+		format('SELECT iblt_internal.repair_describe(%L)',
+			(iblt_internal.repair_side(plan)).relation), 0.01);
+	IF described IS NULL THEN
+		PERFORM iblt_internal.refuse_altered((iblt_internal.repair_side(plan)).relation,
+			asked.target);
+	END IF;
+	plan.target := jsonb_populate_record(NULL::iblt_internal.repair_target, described);
+	asked.as_replica := asked.as_replica OR (plan.target).replica;
+	plan.asked := asked;
+	plan.columns := iblt_internal.repair_columns(plan.compared, plan.target);
+	PERFORM iblt_internal.repair_check_target(conn, plan),
+		iblt_internal.repair_check_apply(conn, plan);
+	IF asked.search_path IS NOT NULL OR asked.as_replica THEN
+		PERFORM iblt_internal.peer_ask(conn, asked.target,
+			format('SELECT iblt_internal.repair_check_session(%L, %L)', asked.search_path,
+				asked.as_replica AND asked.apply), 0.01);
+	END IF;
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_prepare(text, regclass, text, iblt_internal.options,
+	iblt_internal.repair_options) IS 'the plan of a comparison and of the repair';

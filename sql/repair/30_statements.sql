@@ -1,0 +1,160 @@
+-- The statements -------------------------------------------------------------------
+--
+-- What a peer says is quoted here.  Statements name everything with its schema, so that
+-- they mean the same under any search_path.
+
+-- What has to change
+
+-- A unique key is inserted or deleted, or its columns are updated.
+CREATE FUNCTION iblt_internal.repair_unique_changes(plan iblt_internal.repair_plan,
+	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_change[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT ROW(d.id, d.key, CASE WHEN s.source IS NULL THEN 'delete'
+				WHEN s.target IS NULL THEN 'insert' ELSE 'update' END,
+			s.source -> 0 -> 1, s.target -> 0 -> 1, 1,
+			CASE WHEN s.source #>> '{0,0}' <> '1' OR s.target #>> '{0,0}' <> '1'
+				OR jsonb_array_length(s.source) <> 1 OR jsonb_array_length(s.target) <> 1
+			THEN 'several rows have this key although an index says that it is unique; see amcheck'
+			END)::iblt_internal.repair_change
+		FROM unnest(differences) AS d, LATERAL (SELECT
+			CASE (plan.asked).target WHEN 'here' THEN d.there ELSE d.here END,
+			CASE (plan.asked).target WHEN 'here' THEN d.here ELSE d.there END) AS s(source, target))
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_unique_changes(iblt_internal.repair_plan,
+	iblt_internal.difference[]) IS 'what has to happen to rows with unique keys';
+
+-- Equal rows are counted.  The source has n rows more than the target, or fewer.
+CREATE FUNCTION iblt_internal.repair_counted_changes(plan iblt_internal.repair_plan,
+	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_change[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT ROW(d.id, d.key, CASE WHEN c.n IS NULL THEN 'update'
+				WHEN c.n > 0 THEN 'insert' ELSE 'delete' END,
+			CASE WHEN c.n > 0 THEN c.texts END, CASE WHEN c.n < 0 THEN c.texts END,
+			abs(coalesce(c.n, 0)),
+			CASE WHEN c.n IS NULL THEN 'differs in a value that has the same text on both sides' END
+			)::iblt_internal.repair_change
+		FROM unnest(differences) AS d LEFT JOIN LATERAL (
+			SELECT x.texts, sum(x.n)::bigint AS n
+			FROM (VALUES (d.here, 'here'), (d.there, 'there')) AS s(rows, side),
+			LATERAL jsonb_array_elements(s.rows) AS e,
+			LATERAL (SELECT e -> 1, (e ->> 0)::bigint
+				* CASE s.side WHEN (plan.asked).target THEN -1 ELSE 1 END) AS x(texts, n)
+			GROUP BY x.texts HAVING sum(x.n) <> 0) AS c ON true)
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_counted_changes(iblt_internal.repair_plan,
+	iblt_internal.difference[]) IS
+'what has to happen to rows with keys that several rows may have';
+
+-- How it is written
+
+CREATE FUNCTION iblt_internal.repair_inserts(plan iblt_internal.repair_plan,
+	changes iblt_internal.repair_change[]) RETURNS iblt_internal.repair_step[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action,
+			format('INSERT INTO %s%s%s %s', s.relation, ' (' || p.names || ')',
+				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' END,
+				CASE x.n WHEN 1 THEN coalesce('VALUES (' || p.vals || ')', 'DEFAULT VALUES')
+				ELSE format('SELECT %s FROM pg_catalog.generate_series(1, %s)', p.vals, x.n) END),
+			'preview', x.problem, x.n, NULL)::iblt_internal.repair_step
+		FROM iblt_internal.repair_side(plan) AS s, unnest(changes) AS x, LATERAL (SELECT
+			bool_or(c.always) AS always,
+			string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) AS names,
+			string_agg(quote_nullable(x.source ->> c.i) || c.suffix, ', ' ORDER BY c.i)
+				FILTER (WHERE NOT c.generated) AS vals
+			FROM unnest(plan.columns) AS c) AS p
+		WHERE x.action = 'insert')
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_inserts(iblt_internal.repair_plan,
+	iblt_internal.repair_change[]) IS 'the statements that insert rows';
+
+CREATE FUNCTION iblt_internal.repair_unique_steps(plan iblt_internal.repair_plan,
+	changes iblt_internal.repair_change[]) RETURNS iblt_internal.repair_step[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action, CASE x.action
+				WHEN 'delete' THEN format('DELETE FROM %s WHERE %s', s.relation, p.this)
+				ELSE format('UPDATE %s SET %s WHERE %s', s.relation, p.changes, p.this) END,
+			'preview',
+			CASE WHEN x.problem IS NOT NULL OR x.action = 'delete' THEN x.problem
+				WHEN p.fixed IS NOT NULL
+				THEN 'differs in a column that is GENERATED ALWAYS AS IDENTITY: ' || p.fixed
+				WHEN p.changes IS NOT NULL THEN NULL
+				WHEN p.made IS NOT NULL THEN 'differs only in generated columns: ' || p.made
+				ELSE 'differs in a value that has the same text on both sides' END,
+			1, p.changed)::iblt_internal.repair_step
+		FROM iblt_internal.repair_side(plan) AS s, unnest(changes) AS x, LATERAL (SELECT
+			string_agg(concat(c.identifier, ' ', coalesce(c.equal, 'OPERATOR(pg_catalog.=)'), ' ',
+				v.old, c.suffix), ' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
+			string_agg(concat(c.identifier, ' = ', v.new, c.suffix), ', ' ORDER BY c.i)
+				FILTER (WHERE NOT c.generated AND v.new <> v.old) AS changes,
+			array_agg(c.name) FILTER (WHERE NOT c.generated AND v.new <> v.old) AS changed,
+			string_agg(c.identifier, ', ' ORDER BY c.i)
+				FILTER (WHERE c.generated AND v.new <> v.old) AS made,
+			string_agg(c.identifier, ', ' ORDER BY c.i)
+				FILTER (WHERE c.always AND v.new <> v.old) AS fixed
+			FROM unnest(plan.columns) AS c, LATERAL (SELECT quote_nullable(x.source ->> c.i),
+				quote_nullable(x.target ->> c.i)) AS v(new, old)) AS p
+		WHERE x.action <> 'insert')
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_unique_steps(iblt_internal.repair_plan,
+	iblt_internal.repair_change[]) IS 'the statements that update and delete rows by a unique key';
+
+-- The image operator *= finds a row by its bytes, whatever its types, NULLs too.  "=" is
+-- there for indexes.
+CREATE FUNCTION iblt_internal.repair_counted_steps(plan iblt_internal.repair_plan,
+	changes iblt_internal.repair_change[]) RETURNS iblt_internal.repair_step[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action, CASE x.action WHEN 'delete' THEN format(
+				CASE (plan.target).kind WHEN 'partitioned table'
+				THEN 'DELETE FROM %1$s WHERE (tableoid, ctid) OPERATOR(pg_catalog.=)'
+					' ANY (SELECT tableoid, ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s)'
+				ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=)'
+					' ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s))' END,
+				s.relation, p.this, ' AND (' || s.condition || E'\n)', x.n) END,
+			'preview', x.problem, x.n, NULL)::iblt_internal.repair_step
+		FROM iblt_internal.repair_side(plan) AS s, unnest(changes) AS x, LATERAL (SELECT
+			concat(string_agg(CASE WHEN x.target ->> c.i IS NULL
+					THEN concat('t.', c.identifier, ' IS NULL AND ')
+					ELSE concat('t.', c.identifier, ' ', c.equal, ' ', literal, c.suffix, ' AND ')
+					END, '' ORDER BY c.i) FILTER (WHERE c.equal IS NOT NULL),
+				'ROW(', string_agg('t.' || c.identifier, ', ' ORDER BY c.i),
+				')::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(',
+				string_agg(literal || c.suffix, ', ' ORDER BY c.i), ')::pg_catalog.record') AS this
+			FROM unnest(plan.columns) AS c,
+			LATERAL quote_nullable(x.target ->> c.i) AS literal) AS p
+		WHERE x.action <> 'insert')
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_counted_steps(iblt_internal.repair_plan,
+	iblt_internal.repair_change[]) IS
+'the statements that delete as many equal rows as there are too many';
+
+CREATE FUNCTION iblt_internal.repair_all_steps(plan iblt_internal.repair_plan,
+	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_step[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	changes iblt_internal.repair_change[];
+BEGIN
+	IF (plan.compared).is_unique THEN
+		changes := iblt_internal.repair_unique_changes(plan, differences);
+		RETURN iblt_internal.repair_inserts(plan, changes)
+			|| iblt_internal.repair_unique_steps(plan, changes);
+	END IF;
+	changes := iblt_internal.repair_counted_changes(plan, differences);
+	RETURN iblt_internal.repair_inserts(plan, changes)
+		|| iblt_internal.repair_counted_steps(plan, changes);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_all_steps(iblt_internal.repair_plan,
+	iblt_internal.difference[]) IS
+'the statements that make the rows of keys on the target like those of the source';

@@ -1,0 +1,188 @@
+-- Running the statements -----------------------------------------------------------
+--
+-- These functions run on the target's side.  They catch errors, to tell of the row that
+-- failed and of no others: the statements of a repair are in no query's text, and an error
+-- that is raised again has no other context.
+
+CREATE FUNCTION iblt_internal.iblt_repair_raise(sqlstate text, message text, detail text,
+	hint text, schema_name text, table_name text, column_name text, datatype_name text,
+	constraint_name text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_repair_raise(text, text, text, text, text, text, text, text,
+	text) IS 'raises an error that was caught, with another detail and hint';
+
+-- The context of what ran inside of the statement is kept, such as that of triggers.
+CREATE FUNCTION iblt_internal.repair_fail(e iblt_internal.repair_error, sql text, key text)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	inside text := regexp_replace(left(e.context, strpos(e.context, sql)), '\n?[^\n]*$', '');
+BEGIN
+	PERFORM iblt_internal.iblt_repair_raise(e.state, e.message,
+		concat_ws(E'\n', nullif(e.detail, ''), format('The row has the key %s.', left(key, 1000)),
+			'Context: ' || nullif(inside, '')),
+		e.hint, e.schema_name, e.table_name, e.column_name, e.datatype_name, e.constraint_name);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_fail(iblt_internal.repair_error, text, text) IS
+'raises the error of a statement again, with the key of its row';
+
+-- Only the statement runs under the path, with the triggers, defaults and checks in it.
+-- The names in this function are PostgreSQL's own.
+CREATE FUNCTION iblt_internal.repair_statement(sql text, n bigint, at_most boolean, path text)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	changed bigint;
+BEGIN
+	IF path IS NOT NULL THEN
+		PERFORM pg_catalog.set_config('search_path', path, true);
+	END IF;
+	EXECUTE sql;
+	GET DIAGNOSTICS changed = ROW_COUNT;
+	IF path IS NOT NULL THEN
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	END IF;
+	IF changed <> n AND NOT (at_most AND changed < n) THEN
+		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
+			MESSAGE = format('a statement of the repair changed %s rows instead of %s', changed, n),
+			DETAIL = left(sql, 1000) || E'\nNothing was changed.',
+			HINT = 'Look for a trigger, a rule or another session that changes such rows. '
+				'Without a unique key, look for a value whose bytes are not those of its text: '
+				'a row of a type that was altered, or a NaN of another sign.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_statement(text, bigint, boolean, text) IS
+'runs a statement, which must change that many rows, under a search_path if one is given';
+
+CREATE FUNCTION iblt_internal.repair_try(statements text[], n bigint[], at_most boolean[],
+	path text, OUT failed integer, OUT e iblt_internal.repair_error) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	current integer;
+BEGIN
+	FOR i IN 1 .. cardinality(statements) LOOP
+		current := i;
+		PERFORM iblt_internal.repair_statement(statements[i], n[i], at_most[i], path);
+	END LOOP;
+EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+		e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+		e.context = PG_EXCEPTION_CONTEXT, e.schema_name = SCHEMA_NAME,
+		e.table_name = TABLE_NAME, e.column_name = COLUMN_NAME,
+		e.datatype_name = PG_DATATYPE_NAME, e.constraint_name = CONSTRAINT_NAME;
+	IF path IS NULL AND e.state IN ('42P01', '42883', '42704', '3F000') THEN
+		e.hint := concat_ws(E'\n', nullif(e.hint, ''), 'Set apply_search_path if a trigger, '
+			'a default or a check names objects without their schema.');
+	END IF;
+	failed := current;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_try(text[], bigint[], boolean[], text) IS
+'runs all statements; or none, and returns the number of the first that failed and its error';
+
+-- foreign_key_violation, restrict_violation, unique_violation, exclusion_violation
+CREATE FUNCTION iblt_internal.repair_is_order(state text) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT state IN ('23503', '23001', '23505', '23P01')
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_is_order(text) IS
+'may a statement with that error succeed behind others?';
+
+-- Some statements succeed in another order only (a table that refers to itself, values
+-- that must be unique).  They are tried again behind the others, until none succeeds.  The
+-- order turns each time, so that neither direction of a chain takes many rounds.
+CREATE FUNCTION iblt_internal.repair_execute_passes(statements text[], n bigint[],
+	at_most boolean[], keys text[], path text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i);
+	failed integer[];
+	i integer;
+	e iblt_internal.repair_error;
+BEGIN
+	WHILE remaining <> '{}' LOOP
+		failed := '{}';
+		FOREACH i IN ARRAY remaining LOOP
+			e := (iblt_internal.repair_try(statements[i:i], n[i:i], at_most[i:i], path)).e;
+			CONTINUE WHEN e.state IS NULL;
+			IF NOT iblt_internal.repair_is_order(e.state) THEN
+				PERFORM iblt_internal.repair_fail(e, statements[i], keys[i]);
+			END IF;
+			failed := failed || i;
+			IF cardinality(failed) = cardinality(remaining) THEN
+				e.detail := concat_ws(E'\n', nullif(e.detail, ''),
+					'Nothing was changed, because no statement order satisfies all constraints.');
+				e.hint := 'Repair the tables that these rows refer to first. If rows exchange '
+					'values that must be unique, make the constraint DEFERRABLE.';
+				PERFORM iblt_internal.repair_fail(e, statements[i], keys[i]);
+			END IF;
+		END LOOP;
+		remaining := ARRAY(SELECT f FROM unnest(failed) WITH ORDINALITY AS x(f, position)
+			ORDER BY position DESC);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_execute_passes(text[], bigint[], boolean[], text[], text)
+IS 'runs statements in an order that foreign keys and unique indexes allow';
+
+CREATE FUNCTION iblt_internal.repair_check_deferred(path text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
+	try record := iblt_internal.repair_try(ARRAY[sql], '{0}', '{f}', path);
+BEGIN
+	IF try.failed IS NOT NULL THEN
+		PERFORM iblt_internal.repair_fail(try.e, sql, NULL);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_check_deferred(text) IS
+'runs all triggers and checks that are deferred';
+
+-- session_replication_role also decides what becomes of checks that are deferred.  Those
+-- that the caller deferred before run first, under the role that they were meant for.
+CREATE FUNCTION iblt_internal.repair_execute(statements text[], n bigint[], at_most boolean[],
+	keys text[], path text, as_replica boolean) RETURNS integer
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	role text := current_setting('session_replication_role');
+	change boolean := as_replica AND role <> 'replica';
+	try record;
+BEGIN
+	IF change THEN
+		PERFORM iblt_internal.repair_check_deferred(path);
+		PERFORM set_config('session_replication_role', 'replica', true);
+	END IF;
+	SET CONSTRAINTS ALL DEFERRED;
+	try := iblt_internal.repair_try(statements, n, at_most, path);
+	IF iblt_internal.repair_is_order((try.e).state) THEN
+		PERFORM iblt_internal.repair_execute_passes(statements, n, at_most, keys, path);
+	ELSIF try.failed IS NOT NULL THEN
+		PERFORM iblt_internal.repair_fail(try.e, statements[try.failed], keys[try.failed]);
+	END IF;
+	-- before anyone is told that the repair was applied
+	PERFORM iblt_internal.repair_check_deferred(path);
+	IF change THEN
+		PERFORM set_config('session_replication_role', role, true);
+	END IF;
+	RETURN cardinality(statements);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_execute(text[], bigint[], boolean[], text[], text, boolean)
+IS 'runs the statements of a repair, each of which must change a number of rows';

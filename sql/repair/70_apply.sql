@@ -1,0 +1,269 @@
+-- Applying -------------------------------------------------------------------------
+
+CREATE FUNCTION iblt_internal.repair_begin(conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.peer_send(conn, 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;'
+			' SELECT pg_catalog.set_config(''iblt.writing'', ''on'', true)', false),
+		iblt_internal.peer_value(conn);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_begin(text) IS
+'begins a transaction on the peer that may write';
+
+CREATE FUNCTION iblt_internal.repair_lock(conn text, plan iblt_internal.repair_plan, ids text[])
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.progress((plan.compared).progress,
+		format('locking the rows of %s keys', cardinality(ids)));
+	PERFORM iblt_internal.repair_ask(conn, plan, format(
+		'SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
+		iblt_internal.repair_rows_sql(plan)), ids);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_lock(text, iblt_internal.repair_plan, text[]) IS
+'locks the target''s rows of keys';
+
+-- From here on, the transaction that changes the target has a lock on it, so the target
+-- stays what was described.
+CREATE FUNCTION iblt_internal.repair_claim(conn text, plan iblt_internal.repair_plan,
+	differences iblt_internal.difference[], INOUT steps iblt_internal.repair_step[],
+	OUT again iblt_internal.difference[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	ids text[] := iblt_internal.repair_ids(steps);
+BEGIN
+	IF conn IS NOT NULL AND (plan.asked).target = 'there' THEN
+		PERFORM iblt_internal.repair_begin(conn);
+	END IF;
+	IF ids = '{}' THEN
+		RETURN;
+	END IF;
+	-- a lock takes the right to update, which inserting must not ask for
+	IF EXISTS (SELECT FROM unnest(steps) AS s
+			WHERE s.status = 'preview' AND s.action <> 'insert') THEN
+		PERFORM iblt_internal.repair_lock(conn, plan, ids);
+	END IF;
+	again := iblt_internal.repair_look(conn, plan.compared, ids);
+	steps := iblt_internal.repair_unchanged(steps, differences, again);
+	steps := iblt_internal.repair_outside(conn, plan, steps);
+	IF iblt_internal.repair_ids(steps) <> '{}' THEN
+		steps := iblt_internal.repair_cascades(conn, plan, steps);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_claim(text, iblt_internal.repair_plan,
+	iblt_internal.difference[], iblt_internal.repair_step[]) IS
+'locks the rows and looks at them again: the steps that are still to be run, and the differences '
+'there are now';
+
+CREATE FUNCTION iblt_internal.repair_run_there(conn text, statements text[], n bigint[],
+	at_most boolean[], keys text[], asked iblt_internal.repair_options) RETURNS integer
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.peer_send_keys(conn,
+		format('iblt_repair_execute of %s statements', cardinality(statements)),
+		format('SELECT iblt_internal.repair_execute(%L, %L, %L, %L, %L, %L)', statements, n,
+			at_most, keys, asked.search_path, asked.as_replica));
+	RETURN iblt_internal.peer_value(conn, 0.01, 2);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_run_there(text, text[], bigint[], boolean[], text[],
+	iblt_internal.repair_options) IS
+'runs statements on the peer, in one message that it does not show';
+
+CREATE FUNCTION iblt_internal.repair_run(conn text, plan iblt_internal.repair_plan,
+	steps iblt_internal.repair_step[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	asked iblt_internal.repair_options := plan.asked;
+	-- a row may have gone with the row that it referred to
+	cascades boolean := NOT asked.as_replica AND EXISTS (
+		SELECT FROM unnest((plan.target).foreign_keys) AS k
+		WHERE k.self AND k.on_delete = 'CASCADE');
+	statements text[];
+	n bigint[];
+	at_most boolean[];
+	keys text[];
+	done integer;
+BEGIN
+	SELECT coalesce(array_agg(s.sql ORDER BY s.ordinality), '{}'),
+		array_agg(s.n ORDER BY s.ordinality),
+		array_agg(cascades AND s.action = 'delete' ORDER BY s.ordinality),
+		array_agg(s.key::text ORDER BY s.ordinality)
+	INTO statements, n, at_most, keys
+	FROM unnest(steps) WITH ORDINALITY AS s WHERE s.status = 'preview';
+	PERFORM iblt_internal.progress((plan.compared).progress, format('changing %s: %s statements',
+		(iblt_internal.repair_side(plan)).relation, cardinality(statements)));
+	IF asked.target = 'there' AND conn IS NOT NULL THEN
+		done := iblt_internal.repair_run_there(conn, statements, n, at_most, keys, asked);
+	ELSE
+		done := iblt_internal.repair_execute(statements, n, at_most, keys, asked.search_path,
+			asked.as_replica);
+	END IF;
+	IF done IS DISTINCT FROM cardinality(statements) THEN
+		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
+			MESSAGE = 'the peer''s answer was lost', DETAIL = 'Nothing was changed.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_run(text, iblt_internal.repair_plan,
+	iblt_internal.repair_step[]) IS 'runs the statements on the target';
+
+-- A row of the source may have changed again meanwhile, but the target's row must be what
+-- the repair was to write.
+CREATE FUNCTION iblt_internal.repair_verify(conn text, plan iblt_internal.repair_plan, ids text[],
+	wanted iblt_internal.difference[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	pull boolean := (plan.asked).target = 'here';
+	wrong text;
+	found bigint;
+BEGIN
+	SELECT min(a.key::text), count(*) INTO wrong, found
+	FROM unnest(iblt_internal.repair_look(conn, plan.compared, ids)) AS a
+	LEFT JOIN unnest(wanted) AS w USING (id)
+	WHERE CASE WHEN pull
+		THEN a.here IS DISTINCT FROM w.there OR a.there IS NOT DISTINCT FROM w.there
+		ELSE a.there IS DISTINCT FROM w.here OR a.here IS NOT DISTINCT FROM w.here END;
+	IF found > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
+			MESSAGE = format('after the repair, the rows of %s keys are not as on the source',
+				found),
+			DETAIL = format('One is %s. Nothing was changed.', wrong),
+			HINT = 'Look for a trigger, a rule, or a column that another expression generates.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_verify(text, iblt_internal.repair_plan, text[],
+	iblt_internal.difference[]) IS 'an error if the rows of keys did not become what they should';
+
+CREATE FUNCTION iblt_internal.repair_apply(conn text, work iblt_internal.repair_work)
+RETURNS iblt_internal.repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.repair_plan := work.plan;
+	ids text[] := iblt_internal.repair_ids(work.steps);
+BEGIN
+	IF ids = '{}' THEN
+		RETURN work.steps;
+	END IF;
+	PERFORM iblt_internal.repair_run(conn, plan, work.steps);
+	PERFORM iblt_internal.progress((plan.compared).progress,
+		format('reading the rows of %s keys once more', cardinality(ids)));
+	PERFORM iblt_internal.repair_verify(conn, plan, ids, work.again);
+	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql,
+			CASE s.status WHEN 'preview' THEN 'applied' ELSE s.status END,
+			s.detail, s.n, s.columns)::iblt_internal.repair_step
+		FROM unnest(work.steps) WITH ORDINALITY AS s ORDER BY s.ordinality);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_apply(text, iblt_internal.repair_work) IS
+'changes the rows that were claimed, and reads them once more; the peer has yet to commit';
+
+-- The COMMIT of the peer
+
+-- A cancel there is not a cancel of the caller's statement.
+CREATE FUNCTION iblt_internal.repair_unknown(problem iblt_internal.peer_error) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.iblt_peer_raise(
+		CASE WHEN problem.reported AND problem.state = '57014' THEN 'IB005' ELSE problem.state END,
+		format('the outcome is unknown: the peer''s answer to COMMIT was lost (%s%s)',
+			CASE WHEN problem.reported THEN 'on the peer: ' END, problem.message),
+		problem.detail, problem.hint);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_unknown(iblt_internal.peer_error) IS
+'the error for a COMMIT of which nobody knows whether it was carried out';
+
+-- Errors of level FATAL and PANIC end the session.
+CREATE FUNCTION iblt_internal.repair_answers(conn text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN iblt_internal.peer_ask(conn, 'there', 'SELECT 1', 0.01) = '1';
+EXCEPTION WHEN OTHERS THEN
+	RETURN false;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_answers(text) IS
+'does the peer''s session go on after an error?';
+
+-- If the peer reports an error and its session goes on, it did not commit, unless the
+-- error tells of a connection (class 08) or of an intervention (57).
+CREATE FUNCTION iblt_internal.repair_judge_commit(answer text, problem iblt_internal.peer_error,
+	answers boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF problem.reported AND answers AND left(problem.state, 2) NOT IN ('08', '57') THEN
+		PERFORM iblt_internal.peer_refuse(problem);
+	ELSIF problem.state IS NOT NULL THEN
+		PERFORM iblt_internal.repair_unknown(problem);
+	ELSIF answer = 'ROLLBACK' THEN
+		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback',
+			MESSAGE = 'on the peer: the transaction was rolled back';
+	ELSIF answer IS DISTINCT FROM 'COMMIT' THEN
+		problem.state := '08006';
+		problem.message := 'the connection was lost';
+		PERFORM iblt_internal.repair_unknown(problem);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_judge_commit(text, iblt_internal.peer_error, boolean)
+IS
+'an error unless the peer has committed, which says whether it may have';
+
+CREATE FUNCTION iblt_internal.repair_commit(conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	tried record;
+	answer text;
+	problem iblt_internal.peer_error;
+	answers boolean;
+BEGIN
+	BEGIN
+		PERFORM iblt_internal.peer_send(conn, 'COMMIT', false);
+		tried := iblt_internal.peer_try(conn, format(
+			'SELECT value FROM %s.dblink_get_result($1) AS t(value text)',
+			iblt_internal.peer_dblink()), 0.01, 0);
+		problem := tried.problem;
+		IF problem.state IS NULL THEN
+			answer := (tried.result).value;
+		ELSE
+			answers := iblt_internal.repair_answers(conn);
+		END IF;
+		PERFORM iblt_internal.peer_close(conn);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		-- of this side, also a cancel
+		GET STACKED DIAGNOSTICS problem.state = RETURNED_SQLSTATE, problem.message = MESSAGE_TEXT,
+			problem.detail = PG_EXCEPTION_DETAIL, problem.hint = PG_EXCEPTION_HINT;
+		problem.reported := false;
+	END;
+	PERFORM iblt_internal.repair_judge_commit(answer, problem, answers);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_commit(text) IS
+'commits on the peer, and closes the connection; an error if it did not commit, or may not have';

@@ -1,0 +1,197 @@
+-- Live repair ----------------------------------------------------------------------
+--
+-- iblt_repair calls repair, which calls the steps: repair_prepare (20), run (live/90),
+-- repair_steps (40), repair_cascades (50), repair_claim, repair_apply and
+-- repair_commit (70).
+
+CREATE FUNCTION iblt_internal.repair_find(conn text, plan iblt_internal.repair_plan)
+RETURNS iblt_internal.repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	comparison iblt_internal.comparison := iblt_internal.run(conn, plan.compared);
+	work iblt_internal.repair_work;
+	claimed record;
+BEGIN
+	-- with another seed, keys would have other hashes
+	plan.compared := comparison.plan;
+	work.plan := plan;
+	work.figures := comparison.figures;
+	work.steps := iblt_internal.repair_outside(conn, plan,
+		iblt_internal.repair_steps(plan, comparison.differences));
+	IF (plan.asked).apply THEN
+		claimed := iblt_internal.repair_claim(conn, plan, comparison.differences, work.steps);
+		work.steps := claimed.steps;
+		work.again := claimed.again;
+	ELSE
+		work.steps := iblt_internal.repair_cascades(conn, plan, work.steps);
+	END IF;
+	RETURN work;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_find(text, iblt_internal.repair_plan) IS
+'compares, and previews, or claims the rows that are to be changed';
+
+CREATE FUNCTION iblt_internal.repair_search(conn text, peer text, relation regclass,
+	peer_relation text, options iblt_internal.options, asked iblt_internal.repair_options)
+RETURNS iblt_internal.repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.repair_plan;
+	again boolean;
+	state text;
+	message text;
+BEGIN
+	FOR attempt IN 1 .. 3 LOOP
+		BEGIN
+			plan := NULL;
+			conn := iblt_internal.connect(peer, conn, 'iblt_repair ' || relation::text);
+			plan := iblt_internal.repair_prepare(conn, relation, peer_relation, options, asked);
+			RETURN iblt_internal.repair_find(conn, plan);
+		EXCEPTION WHEN OTHERS THEN
+			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
+			again := iblt_internal.restarts(conn, peer, plan.compared, attempt, state, message);
+			IF NOT again THEN
+				RAISE;
+			END IF;
+			PERFORM iblt_internal.progress(options.progress,
+				'a relation was altered, the repair starts again');
+		END;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_search(text, text, regclass, text, iblt_internal.options,
+	iblt_internal.repair_options) IS
+'finds what is to be repaired, again if a relation is altered meanwhile';
+
+CREATE FUNCTION iblt_internal.repair_figures(figures iblt_internal.figures)
+RETURNS iblt_internal.figures
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	traffic record := iblt_internal.iblt_traffic_take();
+BEGIN
+	figures.messages := figures.messages + traffic.messages;
+	figures.bytes_sent := figures.bytes_sent + traffic.sent;
+	figures.bytes_received := figures.bytes_received + traffic.received;
+	RETURN figures;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_figures(iblt_internal.figures) IS
+'the figures of a comparison, with the messages since then';
+
+-- From the first statement that changes rows on, nothing starts again.
+CREATE FUNCTION iblt_internal.repair(conn text, peer text, relation regclass, peer_relation text,
+	options iblt_internal.options, asked iblt_internal.repair_options)
+RETURNS iblt_internal.repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	work iblt_internal.repair_work;
+BEGIN
+	PERFORM iblt_internal.repair_check_options(asked);
+	PERFORM iblt_internal.check_options(relation, options);
+	work := iblt_internal.repair_search(conn, peer, relation, peer_relation, options, asked);
+	IF asked.apply THEN
+		work.steps := iblt_internal.repair_apply(conn, work);
+	END IF;
+	IF asked.apply AND conn IS NOT NULL AND asked.target = 'there' THEN
+		PERFORM iblt_internal.repair_commit(conn);
+	END IF;
+	work.figures := iblt_internal.repair_figures(work.figures);
+	RETURN work;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair(text, text, regclass, text, iblt_internal.options,
+	iblt_internal.repair_options) IS 'repairs, or previews, over a connection of that name';
+
+CREATE FUNCTION iblt_repair(
+	relation regclass,
+	peer text DEFAULT NULL,
+	peer_relation text DEFAULT NULL,
+	direction text DEFAULT NULL,
+	columns text[] DEFAULT NULL,
+	exclude text[] DEFAULT NULL,
+	key_columns text[] DEFAULT NULL,
+	condition text DEFAULT NULL,
+	peer_condition text DEFAULT NULL,
+	max_differences bigint DEFAULT 100000,
+	cast_types boolean DEFAULT false,
+	extra_columns text DEFAULT 'warn',
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	seed bigint DEFAULT NULL,
+	inserts boolean DEFAULT true,
+	updates boolean DEFAULT true,
+	deletes boolean DEFAULT true,
+	"cascade" boolean DEFAULT false,
+	apply boolean DEFAULT false,
+	apply_search_path text DEFAULT NULL,
+	as_replica boolean DEFAULT false,
+	progress boolean DEFAULT false)
+RETURNS TABLE (key jsonb, action text, sql text, status text, detail text)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
+	SET quote_all_identifiers = off
+	SET jit = off
+	SET DateStyle = 'ISO'
+	SET IntervalStyle = 'iso_8601'
+	SET TimeZone = 'UTC'
+	SET extra_float_digits = 1
+	SET bytea_output = 'hex'
+	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
+	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	options iblt_internal.options := iblt_internal.make_options(relation, columns, exclude,
+		key_columns, condition, peer_condition, max_differences, 'texts', cast_types, extra_columns,
+		recheck, timeout, seed, progress);
+	asked iblt_internal.repair_options := ROW(
+		CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END,
+		inserts, updates, deletes, "cascade", apply, apply_search_path, as_replica);
+	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	work iblt_internal.repair_work;
+	figures iblt_internal.figures;
+	secret boolean;
+	state text;
+	message text;
+	problem text;
+	hint text;
+BEGIN
+	BEGIN
+		work := iblt_internal.repair(conn, peer, relation, peer_relation, options, asked);
+		PERFORM iblt_internal.peer_close(conn);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			problem = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		secret := iblt_internal.peer_is_string(peer);
+		PERFORM iblt_internal.peer_fail(conn, secret, state, message, problem, hint);
+		RAISE;
+	END;
+	figures := work.figures;
+	figures.total_ms := iblt_internal.ms(started);
+	figures.finished_at := clock_timestamp();
+	PERFORM iblt_internal.keep_figures(figures);
+	RETURN QUERY SELECT s.key, s.action, s.sql || ';', s.status, s.detail
+		FROM unnest(work.steps) WITH ORDINALITY AS s ORDER BY s.ordinality;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text,
+	bigint, boolean, text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean,
+	text, boolean, boolean) IS
+'the statements that make one side like the other, which are run only with apply => true';
