@@ -240,6 +240,7 @@ CREATE FUNCTION iblt_internal.repair_commit(conn text) RETURNS void
 AS $$
 DECLARE
 	tried record;
+	result record;
 	answer text;
 	problem iblt_internal.peer_error;
 	answers boolean;
@@ -251,7 +252,8 @@ BEGIN
 			iblt_internal.peer_dblink()), 0.01, 0);
 		problem := tried.problem;
 		IF problem.state IS NULL THEN
-			answer := (tried.result).value;
+			result := tried.result;
+			answer := result.value;
 		ELSE
 			answers := iblt_internal.repair_answers(conn);
 		END IF;

@@ -144,6 +144,17 @@ foreach my $side ([ $here, 'pull' ], [ $there, 'push' ])
 repair('busy', $_, 'apply => true') foreach ('pull', 'push');
 same('busy', 'after all that');
 
+# the peer itself refuses to COMMIT, because of a trigger that was put off until then
+$there->safe_psql('postgres', "UPDATE busy SET v = 'drift' WHERE id = 49;
+	CREATE TABLE at_commit (); CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not that''; END';
+	CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON at_commit DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();
+	CREATE FUNCTION put_off() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET CONSTRAINTS public.refuse DEFERRED; INSERT INTO public.at_commit DEFAULT VALUES; RETURN NULL; END';
+	CREATE CONSTRAINT TRIGGER put_off AFTER UPDATE ON busy DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION put_off()");
+like(failure('SELECT * FROM ' . call('busy', 'push', 'apply => true')), qr/P0001: on the peer: not that/, 'an error that the peer reports at COMMIT is known');
+is($there->safe_psql('postgres', 'SELECT v FROM busy WHERE id = 49'), 'drift', 'and nothing was changed');
+$there->safe_psql('postgres', 'DROP TRIGGER put_off ON busy');
+repair('busy', 'push', 'apply => true');
+
 # the peer's answer to COMMIT is lost: it waits for a standby that does not exist
 $there->safe_psql('postgres', "UPDATE busy SET v = 'drift' WHERE id = 50");
 $there->safe_psql('postgres', "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
@@ -157,6 +168,14 @@ $there->reload;
 	$repair = background($here, 'SELECT count(*) FROM ' . call('busy', 'push', 'apply => true'));
 	finish($repair);
 	is($repair->{out}, "0\n", 'this time it had been committed');
+
+	# this side is cancelled meanwhile
+	$there->safe_psql('postgres', "SET synchronous_commit = local; UPDATE busy SET v = 'drift' WHERE id = 51");
+	$repair = background($here, 'SELECT count(*) FROM ' . call('busy', 'push', 'apply => true'));
+	ok($there->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name LIKE 'iblt_repair%'"), 'COMMIT is under way again');
+	$here->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT count(*) FROM iblt_repair(%'");
+	finish($repair);
+	like($repair->{err}, qr/ERROR:  the outcome is unknown: the peer's answer to COMMIT was lost \(canceling statement due to user request\)/, 'nor does a cancel here tell whether the peer commits');
 }
 $there->safe_psql('postgres', 'ALTER SYSTEM RESET synchronous_standby_names');
 $there->reload;
