@@ -30,9 +30,9 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 # pg_regress would run the script.)
 SQL_PARTS = $(patsubst %,sql/%.sql, \
 	internal iblt estimator \
-	live/00_types live/10_peer live/20_protocol live/25_describe live/30_plan \
-	live/35_prepare live/40_statements live/45_finder live/50_sketch live/60_lookup \
-	live/70_confirm live/80_index live/90_compare \
+	live/00_types live/10_peer live/15_query live/20_protocol live/25_describe \
+	live/30_plan live/35_prepare live/40_statements live/45_finder live/50_sketch \
+	live/60_lookup live/70_confirm live/80_index live/90_compare \
 	repair/00_types repair/10_target repair/20_plan repair/30_statements repair/40_steps \
 	repair/50_referring repair/60_execute repair/70_apply repair/80_repair \
 	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table audit/50_audit)

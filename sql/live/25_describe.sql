@@ -78,14 +78,11 @@ CREATE FUNCTION iblt_internal.hello_there(conn text, relation text, condition te
 AS $$
 DECLARE
 	answer record;
-	got record;
 	found json;
 BEGIN
 	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.hello(%s, %L, %L)',
 		iblt_internal.protocol(), relation, condition));
-	answer := iblt_internal.peer_try(conn, format(
-		'SELECT value FROM %s.dblink_get_result($1) AS t(value text)', iblt_internal.peer_dblink()),
-		0.001, 1);
+	answer := iblt_internal.peer_try(conn, 0.001, 1);
 	-- no such schema or function: of iblt, or of the condition
 	IF (answer.problem).state IN ('3F000', '42883') THEN
 		found := iblt_internal.peer_ask(conn, 'there', 'SELECT pg_catalog.json_build_array(
@@ -98,9 +95,7 @@ BEGIN
 	IF (answer.problem).state IS NOT NULL THEN
 		PERFORM iblt_internal.peer_refuse(answer.problem);
 	END IF;
-	got := answer.result;
-	PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length(got.value));
-	RETURN got.value;
+	RETURN answer.value;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text) IS 'what hello() says on the peer';

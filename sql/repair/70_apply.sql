@@ -240,21 +240,16 @@ CREATE FUNCTION iblt_internal.repair_commit(conn text) RETURNS void
 AS $$
 DECLARE
 	tried record;
-	result record;
 	answer text;
 	problem iblt_internal.peer_error;
 	answers boolean;
 BEGIN
 	BEGIN
 		PERFORM iblt_internal.peer_send(conn, 'COMMIT', false);
-		tried := iblt_internal.peer_try(conn, format(
-			'SELECT value FROM %s.dblink_get_result($1) AS t(value text)',
-			iblt_internal.peer_dblink()), 0.01, 0);
+		tried := iblt_internal.peer_try(conn, 0.01, 0);
 		problem := tried.problem;
-		IF problem.state IS NULL THEN
-			result := tried.result;
-			answer := result.value;
-		ELSE
+		answer := tried.value;
+		IF problem.state IS NOT NULL THEN
 			answers := iblt_internal.repair_answers(conn);
 		END IF;
 		PERFORM iblt_internal.peer_close(conn);

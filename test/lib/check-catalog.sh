@@ -78,8 +78,8 @@ plpgsql_findings() {
 			('never read variable "answer"|%', NULL, 'it is read, see above'),
 			('never read variable "held"|%', '{peer_connect}', 'an assignment calls a function for its effect'),
 			('never read variable "traffic"|%', '{connect,audit_begin}', 'an assignment calls a function for its effect'),
-			('control reached end of function without RETURN|%', '{compare,repair_search,wait_position}',
-				'the loop ends with RETURN or an error'),
+			('control reached end of function without RETURN|%', '{compare,peer_result,repair_search,wait_position}',
+				'the function ends with RETURN or an error before'),
 			('text type variable is not sanitized|%', '{find_rows,look,peer_ask,peer_fetch,run_keys,repair_statement}',
 				'it runs a whole statement that its callers put together with format()'),
 			('text type variable is not sanitized|%', '{peer_close}', 'quote_ident() is in a query')
@@ -87,8 +87,6 @@ plpgsql_findings() {
 			SELECT p.proname, f.* FROM pg_proc p, LATERAL plpgsql_check_function_tb(p.oid, fatal_errors => false,
 				other_warnings => true, extra_warnings => true, performance_warnings => false, security_warnings => true) AS f
 			WHERE p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'plpgsql') AND p.oid IN ($1)
-			-- plpgsql_check 2.3 crashes the server at a record that is a field of a record
-			AND p.prosrc !~ '\mpeer_try\('
 		)
 		SELECT concat_ws(': ', f.proname, f.lineno, f.level, f.message, f.detail, f.hint) FROM finding f
 		WHERE NOT EXISTS (SELECT FROM false_alarm a WHERE concat(f.message, '|', f.detail) LIKE a.message

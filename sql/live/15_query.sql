@@ -1,0 +1,330 @@
+-- Queries on the peer ----------------------------------------------------------------
+--
+-- peer_send starts a query, and peer_value waits for its single value.  An error that the
+-- peer reports is raised here, and says so.
+
+-- Every value has the same form on both sides, no policy hides a row, and no index
+-- gives only some of the rows.  Only iblt_repair writes (it sets iblt.writing in its
+-- transaction).  A condition is read as it is here, also a date such as 01/02/2024.
+-- Behind a pooler the next query may meet another session, and the next client this
+-- session, so the settings go with each query and end with it.  The statement must not
+-- use operators of the session's own search_path.
+CREATE FUNCTION iblt_internal.peer_settings() RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format($q$SELECT pg_catalog.count(pg_catalog.set_config(n, v, true)) FROM (VALUES
+('search_path', 'pg_catalog, pg_temp'), ('transaction_read_only', CASE
+WHEN pg_catalog.current_setting('iblt.writing', true) OPERATOR(pg_catalog.=) 'on'
+THEN 'off' ELSE 'on' END),
+('row_security', 'off'), ('enable_indexonlyscan', 'off'), ('array_nulls', 'on'),
+('quote_all_identifiers', 'off'), ('jit', 'off'), ('DateStyle', %L), ('IntervalStyle', %L),
+('TimeZone', 'UTC'), ('extra_float_digits', '1'), ('bytea_output', 'hex'),
+('xmlbinary', 'base64'), ('xmloption', 'content'), ('lc_monetary', 'C'), ('lc_numeric', 'C'),
+('lc_time', 'C'), ('timezone_abbreviations', %L), ('transform_null_equals', 'off'),
+('gin_fuzzy_search_limit', '0')) AS s(n, v)
+WHERE pg_catalog.current_setting(n) OPERATOR(pg_catalog.<>) v;
+$q$, current_setting('DateStyle'), current_setting('IntervalStyle'),
+		current_setting('timezone_abbreviations'))
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_settings() IS
+'the statement that goes before each query on the peer';
+
+CREATE FUNCTION iblt_internal.peer_send(conn text, query text, settings boolean DEFAULT true)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	schema text := iblt_internal.peer_dblink();
+	sent integer;
+	problem text;
+BEGIN
+	IF settings THEN
+		query := iblt_internal.peer_settings() || query;
+	END IF;
+	EXECUTE format('SELECT %s.dblink_send_query($1, $2)', schema) INTO sent USING conn, query;
+	IF sent <> 1 THEN
+		EXECUTE format('SELECT %s.dblink_error_message($1)', schema) INTO problem USING conn;
+		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
+			MESSAGE = 'could not send a query to the peer', DETAIL = coalesce(problem, '');
+	END IF;
+	PERFORM iblt_internal.iblt_traffic_add(1, octet_length(query), 0);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_send(text, text, boolean) IS
+'starts a query on the peer, with the settings, and does not wait for it';
+
+-- dblink_get_result cannot be interrupted in all releases; this can.  No pause is
+-- shorter than a millisecond, so there is none at first.  Each look takes in what has
+-- arrived.  A large answer needs many, because a socket holds a part only: if the longest
+-- pause is 0, there is none for 20 ms.
+CREATE FUNCTION iblt_internal.peer_wait(conn text, longest double precision) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := format('SELECT %s.dblink_is_busy($1)', iblt_internal.peer_dblink());
+	hasty timestamptz := clock_timestamp()
+		+ CASE WHEN longest > 0 THEN interval '2 ms' ELSE interval '20 ms' END;
+	pause double precision := 0.001;
+	busy integer;
+BEGIN
+	LOOP
+		EXECUTE query INTO busy USING conn;
+		EXIT WHEN busy = 0;
+		IF clock_timestamp() > hasty THEN
+			PERFORM pg_sleep(pause);
+			pause := least(pause * 1.2, greatest(longest, 0.001));
+		END IF;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_wait(text, double precision) IS
+'waits for the peer''s answer, with pauses of up to so many seconds; 0 for a large answer';
+
+-- "before" is the number of results before the one that is wanted: as a rule 1, of the
+-- settings.  The connection is free once an empty result has been fetched.
+CREATE FUNCTION iblt_internal.peer_fetch(conn text, query text, pause double precision,
+	before integer) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	result record;
+	pass text := format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
+		iblt_internal.peer_dblink());
+BEGIN
+	FOR i IN 1 .. before LOOP
+		EXECUTE pass USING conn;
+		PERFORM iblt_internal.peer_wait(conn, pause);
+	END LOOP;
+	BEGIN
+		EXECUTE query INTO result USING conn;
+	EXCEPTION WHEN datatype_mismatch THEN
+		-- a connection that was lost between two results first gives one without columns
+		EXECUTE pass USING conn;
+		RAISE;
+	END;
+	EXECUTE pass USING conn;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_fetch(text, text, double precision, integer) IS
+'the row that a query over the peer''s answer gives, when the answer is there';
+
+CREATE TYPE iblt_internal.peer_error AS (
+	state text,
+	message text,
+	detail text,
+	hint text,
+	reported boolean		-- over the connection; otherwise it arose on this side
+);
+COMMENT ON TYPE iblt_internal.peer_error IS 'an error that a query on the peer ended with';
+
+-- A cancel of this side's statement is not an error of the peer's.  Its SQLSTATE and
+-- message are those of a cancel there, but dblink's context names the connection.  After
+-- an error of the peer's, the connection is made free for the next query.
+CREATE FUNCTION iblt_internal.peer_caught(conn text, state text, message text, detail text,
+	hint text, context text) RETURNS iblt_internal.peer_error
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	reported boolean := strpos(context, conn) > 0;
+BEGIN
+	IF state <> '57014' OR reported THEN
+		BEGIN
+			EXECUTE format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
+				iblt_internal.peer_dblink()) USING conn;
+		EXCEPTION WHEN OTHERS THEN
+			-- a connection that was lost is found out by the next query
+			NULL;
+		END;
+	END IF;
+	RETURN ROW(state, message, detail, hint, reported);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_caught(text, text, text, text, text, text) IS
+'an error that was caught while the peer''s answer was fetched';
+
+CREATE FUNCTION iblt_internal.peer_refuse(problem iblt_internal.peer_error) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- a cancel there is not a cancel of the caller's statement
+	PERFORM iblt_internal.iblt_peer_raise(
+		CASE problem.state WHEN '57014' THEN 'IB005' ELSE problem.state END,
+		'on the peer: ' || problem.message, problem.detail, problem.hint);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_refuse(iblt_internal.peer_error) IS
+'raises an error of the peer''s here, with IB005 for a statement that was cancelled there';
+
+CREATE FUNCTION iblt_internal.peer_result(conn text, query text, pause double precision,
+	before integer DEFAULT 1) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	problem iblt_internal.peer_error;
+	state text;
+	message text;
+	detail text;
+	hint text;
+	context text;
+BEGIN
+	PERFORM iblt_internal.peer_wait(conn, pause);
+	BEGIN
+		RETURN iblt_internal.peer_fetch(conn, query, pause, before);
+	EXCEPTION WHEN query_canceled OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+		problem := iblt_internal.peer_caught(conn, state, message, detail, hint, context);
+		IF state = '57014' AND NOT problem.reported THEN
+			RAISE;
+		END IF;
+		PERFORM iblt_internal.peer_refuse(problem);
+	END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_result(text, text, double precision, integer) IS
+'the row that a query over the peer''s answer gives; an error of the peer''s is raised here';
+
+CREATE FUNCTION iblt_internal.peer_value_sql() RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN format('SELECT value FROM %s.dblink_get_result($1) AS t(value text)',
+		iblt_internal.peer_dblink());
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_value_sql() IS
+'the query over an answer that is a single value';
+
+CREATE FUNCTION iblt_internal.peer_try(conn text, pause double precision, before integer,
+	OUT value text, OUT problem iblt_internal.peer_error) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer record;
+	state text;
+	message text;
+	detail text;
+	hint text;
+	context text;
+BEGIN
+	PERFORM iblt_internal.peer_wait(conn, pause);
+	BEGIN
+		answer := iblt_internal.peer_fetch(conn, iblt_internal.peer_value_sql(), pause, before);
+		value := answer.value;
+		PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length(value));
+	EXCEPTION WHEN query_canceled OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
+		problem := iblt_internal.peer_caught(conn, state, message, detail, hint, context);
+		IF state = '57014' AND NOT problem.reported THEN
+			RAISE;
+		END IF;
+	END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_try(text, double precision, integer) IS
+'the single value that a query sent to the peer gives, or the error that the peer answered with';
+
+CREATE FUNCTION iblt_internal.peer_value(conn text, pause double precision DEFAULT 0.001,
+	before integer DEFAULT 1) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	tried record := iblt_internal.peer_try(conn, pause, before);
+BEGIN
+	IF (tried.problem).state IS NOT NULL THEN
+		PERFORM iblt_internal.peer_refuse(tried.problem);
+	END IF;
+	RETURN tried.value;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_value(text, double precision, integer) IS
+'the single value that a query sent to the peer gives';
+
+CREATE FUNCTION iblt_internal.peer_ask(conn text, side text, query text,
+	pause double precision DEFAULT 0.001) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	value text;
+BEGIN
+	IF side = 'there' AND conn IS NOT NULL THEN
+		PERFORM iblt_internal.peer_send(conn, query);
+		RETURN iblt_internal.peer_value(conn, pause);
+	END IF;
+	EXECUTE query INTO value;
+	RETURN value;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_ask(text, text, text, double precision) IS
+'the single value that a query gives on a side';
+
+-- A sketch is large, so it is read as what it is, and not as text first.
+CREATE FUNCTION iblt_internal.peer_sketch(conn text, query text) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer record;
+	length bigint;
+BEGIN
+	PERFORM iblt_internal.peer_send(conn, query);
+	answer := iblt_internal.peer_result(conn,
+		format('SELECT value FROM %s.dblink_get_result($1) AS t(value %s.iblt)',
+		iblt_internal.peer_dblink(), '@extschema@'), 0);
+	-- of its text, which is base64
+	length := ((@extschema@.iblt_info(answer.value)).bytes + 2) / 3 * 4;
+	PERFORM iblt_internal.iblt_traffic_add(1, 0, length, length);
+	RETURN answer.value;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_sketch(text, text) IS
+'the sketch that a query gives on the peer';
+
+-- Queries with keys
+--
+-- An error names the statements under way, and the log shows them with it, also those
+-- of parallel workers.  So keys and rows are not part of a query: it has them as its
+-- parameter $1.  dblink has no parameters, so the peer gets them in a message that it
+-- does not show.
+
+CREATE FUNCTION iblt_internal.peer_send_keys(conn text, label text, query text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.iblt_peer_show(%L); %s%s',
+		label, iblt_internal.peer_settings(), query), false);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_send_keys(text, text, text) IS
+'starts a query on the peer, whose log shows a label in its place; its result is the third';
+
+CREATE FUNCTION iblt_internal.peer_ask_keys(conn text, side text, query text, keys text[])
+RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF side = 'there' AND conn IS NOT NULL THEN
+		PERFORM iblt_internal.peer_send_keys(conn, query,
+			format('SELECT iblt_internal.run_keys(%L, %L)', query, keys));
+		RETURN iblt_internal.peer_value(conn, 0.01, 2);
+	END IF;
+	RETURN iblt_internal.run_keys(query, keys);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_ask_keys(text, text, text, text[]) IS
+'the single value that a query of keys gives on a side';
