@@ -69,7 +69,7 @@ $here->safe_psql('postgres', 'INSERT INTO chosen SELECT generate_series(1, 100)'
 both(q{CREATE FUNCTION loud(int) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''it was run''; END'});
 refusal('nothing is run', "iblt_compare('plain', $peer, condition => 'public.loud(id)')", qr/${refused}function public\.loud\(integer\) is not immutable$/m);
 refusal('the peer refuses its own condition', "iblt_compare('plain', $peer, peer_condition => 'public.loud(id)')",
-	qr/ERROR:  0A000: on the peer: condition depends on more than the row: function public\.loud\(integer\) is not immutable\nHINT:  Write it/);
+	qr/ERROR:  0A000: on the peer: condition depends on more than the row: function public\.loud\(integer\) is not immutable\nHINT:  Use a constant/);
 refusal('with another one here', "iblt_compare('plain', $peer, condition => 'id > 1', peer_condition => 'id > 1 AND now() > ''2000-01-01''')", qr/ERROR:  0A000: on the peer: condition depends/);
 refusal('a repair, too', "iblt_repair('plain', $peer, direction => 'push', peer_condition => 'random() < 2', apply => true)", qr/ERROR:  0A000: on the peer: condition depends/);
 both('CREATE TABLE other AS SELECT * FROM plain');
@@ -267,7 +267,7 @@ SKIP:
 	$here->safe_psql('postgres', 'CREATE DATABASE sorted');
 	$_->safe_psql('sorted', q{CREATE EXTENSION IF NOT EXISTS dblink; CREATE EXTENSION iblt;
 		CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')}) foreach ($here, $there);
-	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  \["C"\] here, \["c C\.UTF-8[^"]*"\] on the peer\.\nHINT:  Write COLLATE "C"/;
+	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  C here, c C\.UTF-8.* on the peer\.\nHINT:  Write COLLATE "C"/;
 	like(sorted($_), $differ, "collations that differ: $_") foreach (q{w < 'm'}, q{w ILIKE 'z%'}, q{upper(w) = 'ZOO'}, q{w ~ '^[[:alpha:]]'}, q{(w, w) > ('m', '')},
 		q{GREATEST(w, 'm') = 'm'}, q{ARRAY[w] < ARRAY['m']}, q{t > ROW('m', '')}, q{w COLLATE "default" >= 'm'});
 	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'});
