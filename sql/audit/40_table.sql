@@ -175,13 +175,11 @@ RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	traffic record;
 BEGIN
 	IF NOT iblt_internal.peer_is_open(conn) THEN
 		conn := iblt_internal.peer_connect(peer, conn, 'iblt_audit');
 	END IF;
-	traffic := iblt_internal.iblt_traffic_take();
+	PERFORM iblt_internal.iblt_traffic_take();
 	PERFORM iblt_internal.peer_ask(conn, 'there', format(
 		'SELECT pg_catalog.set_config(''application_name'', %L, false)',
 		left('iblt_audit ' || iblt_internal.audit_name(item), 63)));
