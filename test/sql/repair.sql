@@ -59,6 +59,15 @@ SELECT steps('opt', $$condition => 'id > 100', apply => true$$);
 SELECT steps('opt', 'apply => true', 'push');
 SELECT unlike('opt'), (SELECT v FROM opt_source WHERE id = 7);
 
+-- options that iblt_compare has too
+CREATE TABLE more (id int PRIMARY KEY, v int);
+CREATE TABLE more_source (id int PRIMARY KEY, v int, extra int);
+INSERT INTO more_source VALUES (1, 1, 1);
+SELECT outcome($$SELECT steps('more', $o$extra_columns => 'error'$o$)$$);
+SELECT outcome($$SELECT steps('more', 'timeout => NULL')$$);
+SELECT steps('more', $$extra_columns => 'ignore', seed => 4711, apply => true$$);
+SELECT rows_here, rows_there, differences, columns_left_out, messages FROM iblt_compare_stats();
+
 -- keys of several columns and keys by hash; columns that are written or not
 CREATE TABLE pair (b text, x int, a int, v text, PRIMARY KEY (a, b));
 CREATE TABLE pair_source (LIKE pair INCLUDING ALL);
