@@ -1,0 +1,81 @@
+-- What a side tells of its replication, and what a comparison makes of both sides: the
+-- links between them, and whether differences wait for them.  Subscriptions are made
+-- without a publisher, and undone before a worker could start.
+SET client_min_messages = error;
+CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE SCHEMA replication;
+SET search_path = replication, public;
+
+CREATE TABLE alone (id int PRIMARY KEY);
+CREATE TABLE whole (id int PRIMARY KEY) PARTITION BY LIST (id);
+CREATE TABLE half PARTITION OF whole FOR VALUES IN (1, 2) PARTITION BY LIST (id);
+CREATE TABLE part PARTITION OF half FOR VALUES IN (1);
+CREATE TABLE sibling PARTITION OF half FOR VALUES IN (2);
+
+-- the subscriptions of a relation, of the partitioned tables above it, and of its parts
+BEGIN;
+CREATE SUBSCRIPTION iblt_sub CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false, slot_name = 'the_slot');
+CREATE SUBSCRIPTION iblt_no_slot CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false, slot_name = NONE);
+CREATE FUNCTION subscribe(name text, relation regclass, state "char" DEFAULT 'r') RETURNS void LANGUAGE sql AS $$
+	INSERT INTO pg_subscription_rel SELECT oid, relation, state, NULL FROM pg_subscription WHERE subname = name
+$$;
+CREATE FUNCTION subscribed() RETURNS TABLE (relation text, subscriptions jsonb) LANGUAGE sql AS $$
+	SELECT r, iblt_internal.describe_replication(r::regclass) -> 'subscriptions' FROM unnest('{alone,whole,half,part,sibling}'::text[]) AS r
+$$;
+UPDATE pg_subscription SET subenabled = true WHERE subconninfo = 'dbname=nowhere';
+SAVEPOINT nothing;
+SELECT subscribe('iblt_sub', 'half');
+SELECT * FROM subscribed();
+ROLLBACK TO nothing;
+SELECT subscribe('iblt_sub', 'part'), subscribe('iblt_sub', 'alone', 'd');
+SELECT * FROM subscribed();
+ROLLBACK TO nothing;
+UPDATE pg_subscription SET subenabled = false WHERE subconninfo = 'dbname=nowhere';
+SELECT subscribe('iblt_sub', 'alone'), subscribe('iblt_no_slot', 'alone'), subscribe('iblt_no_slot', 'part');
+SELECT * FROM subscribed();
+UPDATE pg_subscription SET subdbid = (SELECT oid FROM pg_database WHERE datname = 'template1')
+	WHERE subconninfo = 'dbname=nowhere';
+SELECT count(*) AS of_this_database FROM subscribed() WHERE subscriptions <> '[]';
+ROLLBACK;
+
+-- the links between two sides
+CREATE FUNCTION made(here jsonb, there jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS $$
+	SELECT iblt_internal.make_plan(iblt_internal.described(plain || here, 'here'), iblt_internal.described(plain || there, 'there'),
+		iblt_internal.make_options('alone', NULL, NULL, NULL, NULL, NULL, 100000, 'none', false, 'warn', NULL, '1 minute', 1, false))
+	FROM (SELECT iblt_internal.describe('alone') || '{"system": "1", "recovery": false, "slots": [], "subscriptions": []}') AS x(plain)
+$$;
+SELECT title, made(here, there) AS plan INTO TEMP plans FROM (VALUES
+	(1, 'none', '{}'::jsonb, '{}'::jsonb),
+	(2, 'publisher here', '{"slots": ["s", "t"]}', '{"system": "2", "subscriptions": [{"slot": "s", "ready": true}]}'),
+	(3, 'publisher there', '{"subscriptions": [{"slot": "s", "ready": true}]}', '{"system": "2", "slots": ["s"]}'),
+	(4, 'not ready', '{"slots": ["s"]}', '{"system": "2", "subscriptions": [{"slot": "s", "ready": false}]}'),
+	(5, 'both ways', '{"slots": ["s"], "subscriptions": [{"slot": "t", "ready": true}]}', '{"system": "2", "slots": ["t"], "subscriptions": [{"slot": "s", "ready": true}]}'),
+	(6, 'publisher elsewhere', '{"slots": ["t"]}', '{"system": "2", "subscriptions": [{"slot": "s", "ready": true}]}'),
+	(7, 'standby', '{}', '{"recovery": true}'),
+	(8, 'two standbys', '{"recovery": true}', '{"recovery": true}'),
+	(9, 'standby of another', '{}', '{"system": "2", "recovery": true}'),
+	(10, 'standby of a publisher', '{"recovery": true}', '{"system": "2", "subscriptions": [{"slot": "s", "ready": true}]}'),
+	(11, 'standby of a publisher, system unknown', '{"recovery": true, "system": null}', '{"system": "2", "subscriptions": [{"slot": "s", "ready": true}]}'),
+	(12, 'standby of a subscriber', '{"slots": ["s"]}', '{"system": "2", "recovery": true, "subscriptions": [{"slot": "s", "ready": true}]}')
+	) AS x(n, title, here, there) ORDER BY n;
+SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ' ORDER BY l) FROM unnest((plan).links) AS l) AS links,
+	(plan).recheck, (plan).wait, (plan).versions, iblt_internal.unready(plan) AS unready
+FROM plans;
+-- row versions are read where both sides have them
+SELECT (made(here, '{"recovery": true}' || there)).versions, here, there FROM (VALUES
+	('{}'::jsonb, '{}'::jsonb), ('{"versions": false}', '{}'), ('{}', '{"versions": false}')) AS x(here, there);
+
+-- a transaction that looks for writers is not one of them
+BEGIN;
+INSERT INTO alone VALUES (1);
+SELECT iblt_internal.writers('alone');
+COMMIT;
+-- nor is one that only reads, or writes elsewhere
+SELECT iblt_internal.writers('part');
+
+-- the position before the header of a page: no record begins in a header
+SELECT count(pg_switch_wal()) AS switched;
+SELECT iblt_internal.wal_position(false) % current_setting('wal_block_size')::numeric IN (24, 40) AS in_a_header,
+	iblt_internal.wal_position(false) >= iblt_internal.wal_position(true) - 40 AS behind_what_is_flushed;
+
+DROP SCHEMA replication CASCADE;

@@ -1,0 +1,247 @@
+-- The steps of a comparison, one by one, with plans that are hard to get from relations:
+-- what a step refuses, and what it says.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+CREATE SCHEMA steps;
+SET search_path = steps, public;
+
+CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$
+	SELECT iblt_internal.prepare(NULL, here, there::text,
+		jsonb_populate_record(iblt_internal.make_options(here, NULL, NULL, NULL, NULL, NULL, 100000, 'none', true, 'ignore', NULL, '1 minute', 4711, false), options))
+$$;
+-- a plan with some fields of its own
+CREATE FUNCTION changed(plan iblt_internal.plan, fields jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS $$
+	SELECT jsonb_populate_record(plan, fields || CASE WHEN fields ? 'here' THEN jsonb_build_object('here', to_jsonb(plan.here) || (fields -> 'here')) ELSE '{}' END
+		|| CASE WHEN fields ? 'there' THEN jsonb_build_object('there', to_jsonb(plan.there) || (fields -> 'there')) ELSE '{}' END)
+$$;
+CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	detail text;
+BEGIN
+	EXECUTE query;
+	RETURN 'no error';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	RETURN concat_ws(' ', sqlstate, sqlerrm, nullif('(' || detail || ')', '()'));
+END $$;
+
+CREATE TABLE mine (id int PRIMARY KEY, v text);
+CREATE TABLE theirs (id int PRIMARY KEY, v text);
+INSERT INTO mine SELECT i, 'v' || i FROM generate_series(1, 5) AS i;
+INSERT INTO theirs TABLE mine;
+UPDATE theirs SET v = 'x' WHERE id = 2;
+DELETE FROM theirs WHERE id = 3;
+DELETE FROM mine WHERE id = 4;
+
+-- options
+SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', max_differences => 2147483648)$$);
+SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', columns => '{id,NULL}')$$);
+SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', exclude => '{NULL}')$$);
+SELECT (iblt_internal.make_options('mine', NULL, NULL, NULL, 'a', NULL, 1, 'none', false, 'warn', NULL, '1 s', 7, false)).seed,
+	(iblt_internal.make_options('mine', NULL, NULL, NULL, 'a', 'b', 1, 'none', false, 'warn', NULL, '1 s', 7, false)).peer_condition,
+	(iblt_internal.make_options('mine', NULL, NULL, NULL, 'a', NULL, 1, 'none', false, 'warn', NULL, '1 s', 7, false)).peer_condition AS by_default;
+SELECT outcome($$SELECT steps.plan_of('steps.mine', 'steps.theirs', '{"relation": "steps.renamed"}')$$);
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', recheck => 1)$$);
+COMMIT;
+
+-- the first question of another server: only one of the same protocol is told more
+SELECT n AS protocol, a -> 'protocol' AS has, a -> 'version' = to_jsonb(extversion) AS version, a #>> '{side,relation}' AS side
+FROM generate_series(0, 2) AS n, LATERAL (SELECT iblt_internal.hello(n, 'steps.mine', NULL)) AS x(a), pg_extension WHERE extname = 'iblt';
+
+-- types: a domain of one name, or a type with a send function on one side
+SELECT title, iblt_internal.column_cast(ROW('c', h_type, h_base, h_textual, NULL, NULL, true), ROW('c', t_type, t_base, t_textual, NULL, NULL, true)) AS "cast"
+FROM (VALUES ('the same', 'd', 23, '{}'::text[], 'd', 23, '{}'::text[]), ('a domain over another type', 'd', 25, '{}', 'd', 23, '{}'),
+	('over another type of a user', 'd', 16400, '{}', 'd', 16500, '{}'), ('over one of a user there', 'd', 25, '{}', 'd', 16500, '{}'),
+	('without a send function here', 'c', 16400, '{c}', 'c', 16500, '{}'), ('without a send function', 'c', 16400, '{c}', 'c', 16500, '{c}'),
+	('two names', 'd', 16400, '{}', 'e', 16400, '{}')) AS x(title, h_type, h_base, h_textual, t_type, t_base, t_textual);
+-- a column may be null if it may be on either side
+SELECT h, t, (SELECT c.not_null FROM unnest(iblt_internal.common_columns(one.s, two.s, NULL)) AS c)
+FROM (VALUES (true, true), (true, false), (false, true), (false, false)) AS x(h, t),
+	LATERAL (SELECT jsonb_populate_record(NULL::iblt_internal.side, jsonb_build_object('columns', jsonb_build_array(jsonb_build_object('name', 'c', 'base', 23, 'type', 'integer', 'textual', '[]'::jsonb, 'not_null', h))))) AS one(s),
+	LATERAL (SELECT jsonb_populate_record(NULL::iblt_internal.side, jsonb_build_object('columns', jsonb_build_array(jsonb_build_object('name', 'c', 'base', 23, 'type', 'integer', 'textual', '[]'::jsonb, 'not_null', t))))) AS two(s);
+-- which columns a sketch can have as they are
+SELECT title, iblt_internal.key_size(ARRAY[ROW('c', "cast", base, base_there, NULL, NULL, true, not_null)::iblt_internal.plan_column]) AS bytes
+FROM (VALUES ('an integer', '', 23, 23, true), ('that may be null', '', 23, 23, false), ('of another base there', '', 23, 16400, true),
+	('cast', 'int8', 23, 20, true), ('cast, that may be null', 'int8', 23, 20, false), ('as text', 'text', 23, 25, true), ('a text', '', 25, 25, true)) AS x(title, "cast", base, base_there, not_null);
+
+-- what a plan must not do
+SELECT h, t, outcome(format('SELECT iblt_internal.check_collations(%L, %L)', h, t)) FROM (VALUES ('{}', '{}'), ('{C}', '{}'), ('{}', '{C}'), ('{C}', '{C}'), ('{"c en_US 2.36"}', '{"c en_US 2.37"}')) AS x(h, t);
+CREATE FUNCTION code(fields jsonb, to_json boolean, to_text boolean) RETURNS text LANGUAGE sql AS $$
+	SELECT outcome(format('SELECT iblt_internal.refuse_code(%L)', changed(plan_of('mine', 'theirs'), fields || jsonb_build_object('there', jsonb_build_object('columns',
+		jsonb_build_array(jsonb_build_object('name', 'id', 'to_json', CASE WHEN to_json THEN 'to_json()' END, 'to_text', CASE WHEN to_text THEN 'to_text()' END)))))))
+$$;
+SELECT title, code(fields, to_json, to_text) FROM (VALUES ('a key as it is', '{}'::jsonb, true, true), ('a hash', '{"by_hash": true}', true, false), ('a hash, no code', '{"by_hash": true}', false, true), ('rows', '{"content": "rows"}', true, false), ('texts', '{"content": "texts"}', true, false),
+	('cast to text', '{"columns": [{"name": "id", "cast_to": "text"}]}', false, true), ('cast to another', '{"columns": [{"name": "id", "cast_to": "int8"}]}', false, true), ('another column', '{"columns": [{"name": "v", "cast_to": "text"}], "content": "rows"}', true, true)) AS x(title, fields, to_json, to_text);
+SELECT outcome(format('SELECT iblt_internal.require_version_rights(%L)', changed(plan_of('mine', 'theirs'), fields))) AS version_rights
+FROM (VALUES ('{}'::jsonb), ('{"here": {"version_rights": false}}'), ('{"there": {"version_rights": false}}')) AS x(fields);
+
+-- columns of one side alone
+CREATE TABLE wider (id int PRIMARY KEY, v text, w text);
+SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'wider', extra_columns => 'error')$$), outcome($$SELECT * FROM iblt_compare('wider', NULL, 'mine', extra_columns => 'error')$$);
+
+-- many columns, one that has the name of a row, and none
+DO $$
+BEGIN
+	EXECUTE (SELECT format('CREATE TABLE many (id int PRIMARY KEY, %s)', string_agg(format('c%s int DEFAULT %s', i, i), ', ')) FROM generate_series(1, 120) AS i);
+END $$;
+CREATE TABLE many_there (LIKE many INCLUDING ALL);
+INSERT INTO many SELECT generate_series(1, 3);
+INSERT INTO many_there TABLE many;
+UPDATE many_there SET c120 = 0 WHERE id = 2;
+SELECT key, side FROM iblt_compare('many', NULL, 'many_there');
+CREATE TABLE t (t int PRIMARY KEY);
+CREATE TABLE t_there (t int PRIMARY KEY);
+INSERT INTO t VALUES (1), (2);
+INSERT INTO t_there VALUES (2), (3);
+SELECT key, side FROM iblt_compare('t', NULL, 't_there') ORDER BY key;
+SELECT key, side FROM iblt_compare('t', NULL, 't_there', key_columns => '{t}', recheck => 1, timeout => '0 s') ORDER BY key;
+CREATE TABLE named (id int PRIMARY KEY, t int NOT NULL, v int);
+CREATE TABLE named_there (id int PRIMARY KEY, t int NOT NULL, v int);
+INSERT INTO named VALUES (1, 7, 1), (2, 8, 2);
+INSERT INTO named_there VALUES (1, 7, 2), (2, 9, 2);
+SELECT key, side FROM iblt_compare('named', NULL, 'named_there', key_columns => '{t}', columns => '{t}') ORDER BY key;
+CREATE TABLE t_text (t text);
+CREATE TABLE t_text_there (t text);
+INSERT INTO t_text VALUES ('a'), ('a'), ('b');
+INSERT INTO t_text_there VALUES ('a'), ('b');
+SELECT key, side, here_count, there_count FROM iblt_compare('t_text', NULL, 't_text_there');
+
+-- what follows a condition does not become a part of it
+CREATE FUNCTION rows_of(query text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	n bigint;
+BEGIN
+	EXECUTE query INTO n;
+	RETURN n;
+END $$;
+SELECT rows_of('SELECT count(*) FROM mine AS t' || iblt_internal.condition_sql((changed(plan_of('mine', 'theirs'), '{"here": {"condition": "id = 1 OR v = ''v5'' -- two"}}')).here) || ' AND id = 5');
+-- the condition of each side, in lookups by key and by hash, also where row versions are read
+CREATE TABLE n_here (id int PRIMARY KEY, k text, v text, n int);
+CREATE TABLE n_there (id int PRIMARY KEY, k text, v text, n int);
+INSERT INTO n_here VALUES (1, 'a', '1', 1), (2, 'a', '2', 2), (3, 'b', '3', 1);
+INSERT INTO n_there VALUES (1, 'a', '1', 1), (2, 'a', '2', 2), (3, 'b', '3', 2);
+SELECT * FROM iblt_compare('n_here', NULL, 'n_there', condition => 'n = 1', peer_condition => 'n = 2', exclude => '{n}', rows => true) ORDER BY key;
+SELECT * FROM iblt_compare('n_here', NULL, 'n_there', condition => 'n = 1', peer_condition => 'n = 2', columns => '{v}', key_columns => '{k}', rows => true, recheck => 1, timeout => '0 s') ORDER BY key;
+SELECT key, side, confirmed FROM iblt_compare('n_here', NULL, 'n_there', condition => 'id < 3', peer_condition => 'id = 1', recheck => 1);
+
+-- a row version: another for each table, place and transaction
+CREATE TABLE parts (id int) PARTITION BY LIST (id);
+CREATE TABLE part_1 PARTITION OF parts FOR VALUES IN (1);
+CREATE TABLE part_2 PARTITION OF parts FOR VALUES IN (2);
+INSERT INTO parts VALUES (1), (2), (2);
+CREATE FUNCTION mark_count(relation text) RETURNS bigint LANGUAGE sql AS $$
+	SELECT rows_of(format('SELECT count(DISTINCT %s) FROM %s AS t', iblt_internal.mark_sql(changed(plan_of('mine', 'theirs'), '{"versions": true}')), relation))
+$$;
+SELECT (SELECT count(DISTINCT (ctid, xmin::text)) FROM parts) AS places, mark_count('parts');
+CREATE TABLE marks (mark bigint);
+CREATE FUNCTION note_mark() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE format('INSERT INTO marks SELECT %s FROM t_text AS t', iblt_internal.mark_sql(changed(plan_of('mine', 'theirs'), '{"versions": true}')));
+END $$;
+TRUNCATE t_text;
+INSERT INTO t_text VALUES ('c');
+SELECT note_mark(), note_mark();
+TRUNCATE t_text;
+INSERT INTO t_text VALUES ('c');
+SELECT note_mark();
+SELECT count(*), count(DISTINCT mark) FROM marks;
+
+-- how rows are found
+CREATE TABLE pair (a int, b int, v text, PRIMARY KEY (a, b));
+CREATE TABLE pair_there (a int, b int, v text, PRIMARY KEY (a, b));
+INSERT INTO pair SELECT 1, i, 'v' FROM generate_series(1, 3) AS i;
+INSERT INTO pair_there SELECT 1, i, CASE i WHEN 1 THEN 'v' ELSE 'w' END FROM generate_series(1, 3) AS i;
+CREATE TABLE word (w text PRIMARY KEY);
+CREATE TABLE word_there (w text PRIMARY KEY);
+INSERT INTO word VALUES ('a'), ('b b');
+SELECT relation, (iblt_internal.finder(p, (p).here)).indexed, (iblt_internal.finder(p, (p).there)).matches
+FROM (VALUES ('mine', 'theirs', '{}'::jsonb), ('pair', 'pair_there', '{}'), ('mine', 'theirs', '{"key_columns": ["v"], "columns": ["v"]}')) AS x(relation, peer, options), LATERAL (SELECT plan_of(relation::regclass, peer::regclass, options)) AS y(p)
+WHERE NOT (p).by_hash;
+SELECT relation, (iblt_internal.finder(p, (p).here)).indexed FROM (VALUES ('word', 'word_there', '{}'::jsonb), ('t_text', 't_text_there', '{}'), ('mine', 'theirs', '{"key_columns": ["v"]}')) AS x(relation, peer, options),
+	LATERAL (SELECT plan_of(relation::regclass, peer::regclass, options)) AS y(p) WHERE (p).by_hash;
+SELECT key, side FROM iblt_compare('pair', NULL, 'pair_there') ORDER BY key;
+SELECT key, side FROM iblt_compare('word', NULL, 'word_there') ORDER BY key;
+SELECT iblt_internal.keys_of_ids(plan_of('mine', 'theirs'), '{3,1,2}') AS keys, iblt_internal.keys_of_ids(plan_of('word', 'word_there'), ARRAY['12 {"w": "a b"}', '-3 {"w": "c"}']) AS hashes;
+-- a hash alone is not the key: two keys may have one
+SELECT substr(id, strpos(id, ' ') + 1) AS key FROM (SELECT plan_of('word', 'word_there')) AS p(p), LATERAL (SELECT iblt_internal.finder(p, (p).here)) AS f(f),
+	LATERAL (SELECT array_agg(h) FROM (SELECT rows_of(format('SELECT %s FROM word AS t WHERE w = %L', (f).key, w))::text AS h FROM unnest('{a,b b,none}'::text[]) AS w) AS x WHERE h IS NOT NULL) AS h(hashes),
+	LATERAL unnest((iblt_internal.find_rows((f).lookup, hashes)).id) AS id ORDER BY 1;
+-- one answer for each key
+SELECT title, outcome(format('SELECT iblt_internal.require_unique(%L, %L, %L, %L)', ROW(indexed, NULL, NULL, NULL, NULL, NULL)::iblt_internal.finder, answers, '{1,2}', 'here'))
+FROM (VALUES ('as many', true, '{7,NULL}'), ('more', true, '{7,7,NULL}'), ('fewer', true, '{7}'), ('none', true, NULL), ('by hash', false, NULL)) AS x(title, indexed, answers);
+
+-- scans: rows are those of the last one, times are added up
+SELECT (s.figures).rows_here, (s.figures).rows_there, (s.figures).scan_here_ms > 1e6 AS here, (s.figures).scan_there_ms > 1e6 AS there, (s.figures).scan_ms > 1e6 AS both
+FROM iblt_internal.scan(NULL, plan_of('mine', 'n_there', '{"columns": ["id"]}'), 10, jsonb_populate_record(NULL::iblt_internal.figures, '{"rows_here": 7, "rows_there": 7, "scan_here_ms": 1e6, "scan_there_ms": 1e6, "scan_ms": 1e6}')) AS s;
+SELECT most, here, there, iblt_internal.first_capacity(changed(plan_of('mine', 'theirs'), jsonb_build_object('max_differences', most, 'here', jsonb_build_object('most_rows', here), 'there', jsonb_build_object('most_rows', there))))
+FROM (VALUES (100000, 5000, 1), (100000, 10, 10), (100000, 1000000, 1000000), (100000, NULL, 10), (5000, NULL, NULL), (5000, 10, 5000), (1, 10, 10)) AS x(most, here, there);
+CREATE TABLE large (id int PRIMARY KEY);
+CREATE TABLE large_there (id int PRIMARY KEY);
+INSERT INTO large SELECT generate_series(1, 12000);
+-- a first sketch that is too small: the next one has another seed
+SELECT s.exact, s.number, (s.plan).seed = 4711 AS same_seed, (s.figures).rows_here, cardinality(s.keys) AS keys
+FROM iblt_internal.search(NULL, changed(plan_of('large', 'large_there'), '{"here": {"most_rows": 0}, "there": {"most_rows": 0}}'), NULL) AS s;
+SELECT is_unique, estimated, iblt_internal.surely_more(changed(plan_of('mine', 'theirs'), jsonb_build_object('is_unique', is_unique)), estimated, 100) FROM (VALUES (true, 160::bigint), (true, 161), (false, 1000)) AS x(is_unique, estimated);
+SELECT outcome(format('SELECT iblt_internal.refuse_too_many(%L, 7, %L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object('is_unique', is_unique)), exact, problem))
+FROM (VALUES (true, true, NULL), (true, false, NULL), (false, false, NULL), (true, true, 'A problem.')) AS x(is_unique, exact, problem);
+
+-- marks: of the contents and versions of both sides
+CREATE FUNCTION differences() RETURNS iblt_internal.difference[] LANGUAGE sql AS $$
+	SELECT iblt_internal.look(NULL, plan_of('mine', 'theirs', '{"recheck": 1}'), '{1,2,3,4,5}')
+$$;
+CREATE TABLE looks (n int, d iblt_internal.difference[]);
+INSERT INTO looks SELECT 1, differences();
+UPDATE mine SET v = v WHERE id = 2;
+INSERT INTO looks SELECT 2, differences();
+UPDATE theirs SET v = v WHERE id = 2;
+INSERT INTO looks SELECT 3, differences();
+INSERT INTO looks SELECT 4, differences();
+SELECT id, side, array_agg(a.mark = b.mark ORDER BY l.n) AS same_as_in_the_next FROM looks AS l JOIN looks AS m ON m.n = l.n + 1, LATERAL unnest(l.d) AS a JOIN LATERAL unnest(m.d) AS b USING (id, side) GROUP BY 1, 2 ORDER BY 1;
+-- settling: the mark stays if it is what it was
+CREATE FUNCTION linked() RETURNS iblt_internal.plan LANGUAGE sql AS $$
+	SELECT changed(plan_of('mine', 'theirs', '{"recheck": 1}'), '{"links": [{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "ready": true}]}')
+$$;
+SELECT n, s.id, s.mark IS NOT NULL AS steady FROM looks, LATERAL unnest(iblt_internal.steady(NULL, linked(), d, clock_timestamp() + interval '1 minute')) AS s ORDER BY 1, 2;
+SELECT l.n, j.id, j.confirmed FROM looks AS l JOIN looks AS m ON m.n = l.n + 1, LATERAL unnest(iblt_internal.judged(m.d, l.d)) AS j ORDER BY 1, 2;
+SELECT id, confirmed FROM unnest(iblt_internal.judged((SELECT d FROM looks WHERE n = 1), '{}')) AS j ORDER BY 1;
+-- waiting: each link must have been passed
+SELECT title, iblt_internal.passed(NULL, changed(linked(), jsonb_build_object('links', links)), clock_timestamp() + interval '0.1 s') FROM (VALUES
+	('both', '[{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "ready": true}]'::jsonb),
+	('not the second', '[{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "slot": "iblt_nowhere", "ready": true}]')) AS x(title, links);
+-- and the whole: with replication that has passed, and with a time that is over
+SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeout, looks, LATERAL unnest(iblt_internal.recheck(NULL, changed(linked(), jsonb_build_object('timeout', timeout)), d)) AS r WHERE n = 1 ORDER BY 1, 2;
+SELECT key, confirmed FROM iblt_compare('mine', NULL, 'theirs', recheck => 1, timeout => '0 s') ORDER BY key;
+
+-- keys of which an index says something else than the scans
+SELECT iblt_internal.doubtful('{1,2,3,4}', '{here,there,both,here}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL), ROW('3', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL)]::iblt_internal.difference[]) AS doubtful,
+	iblt_internal.doubtful('{1,2}', '{here,both}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL)]::iblt_internal.difference[]) AS none;
+SELECT here, there, (iblt_internal.index_plan(changed(plan_of('mine', 'theirs'), jsonb_build_object('here', here, 'there', there)))).versions
+FROM (VALUES ('{}'::jsonb, '{}'::jsonb), ('{"versions": false}', '{}'), ('{"version_rights": false}', '{}'), ('{}', '{"versions": false}'), ('{}', '{"version_rights": false}')) AS x(here, there);
+
+-- a relation that was altered: what was read is not what was described
+SELECT title, outcome(format('SELECT iblt_internal.require_described(%L, %L, %L)', p, h, t))
+FROM (SELECT plan_of('mine', 'theirs')) AS y(p), LATERAL (VALUES ('as it was', ((p).here).fingerprint, ((p).there).fingerprint), ('another here', 'x', ((p).there).fingerprint), ('another there', ((p).here).fingerprint, 'x'), ('none there', ((p).here).fingerprint, NULL)) AS x(title, h, t);
+SELECT title, attempt, state, outcome(format('SELECT 1 / iblt_internal.restarts(NULL, NULL, %L, %s, %L, %L)::integer', CASE title WHEN 'no plan' THEN NULL ELSE changed(plan_of('mine', 'theirs'), fields) END, attempt, state, 'what it said'))
+FROM (VALUES ('as it was', '{}'::jsonb), ('altered here', '{"here": {"fingerprint": "x"}}'), ('altered there', '{"there": {"fingerprint": "x"}}'), ('no plan', '{}')) AS x(title, fields), unnest('{IB004,42703,22P02,57014}'::text[]) AS state, (VALUES (1), (3)) AS y(attempt)
+WHERE title <> 'no plan' OR state = '42703' ORDER BY title COLLATE "C", state COLLATE "C", attempt;
+
+-- figures
+SELECT recheck, f.relation, f.peer_relation, f.key_columns, f.columns, f.differences, f.settled, f.unconfirmed, f.lookup_ms, f.recheck_ms
+FROM generate_series(0, 1) AS recheck, LATERAL iblt_internal.all_figures(changed(plan_of('mine', 'theirs'), jsonb_build_object('recheck', recheck)), NULL, 5,
+	ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, NULL, true), ROW('2', NULL, 'here', NULL, NULL, 1, 0, NULL, false), ROW('3', NULL, 'here', NULL, NULL, 1, 0, NULL, false)]::iblt_internal.difference[]) AS f;
+CREATE VIEW clock AS SELECT id, clock_timestamp() AS v FROM mine;
+SELECT max(here ->> 'v') AS looked FROM iblt_compare('clock', NULL, 'clock', key_columns => '{id}', condition => 'id > 0', peer_condition => 'id > -1', rows => true, recheck => 1, timeout => '0 s') \gset
+SELECT finished_at > :'looked'::timestamptz AS finished_later, lookup_ms > 0 AS lookup, recheck_ms > 0 AS recheck, total_ms >= scan_ms + lookup_ms + recheck_ms - 1 AS total, scan_here_ms <= scan_ms + 0.1 AS here, scan_there_ms <= scan_ms + 0.1 AS there FROM iblt_compare_stats();
+SELECT count(*) FROM iblt_compare('mine', NULL, 'mine', peer_condition => 'true');
+SELECT differences, unconfirmed, settled, messages, bytes_sent, bytes_received, sketch_bytes, lookup_ms, recheck_ms FROM iblt_compare_stats();
+-- those of a comparison that was undone are gone
+\c -
+SET search_path = steps, public;
+BEGIN;
+SELECT count(*) FROM iblt_compare('mine', NULL, 'theirs');
+ROLLBACK;
+SELECT outcome('SELECT * FROM iblt_compare_stats()');
+
+SET client_min_messages = warning;
+DROP SCHEMA steps CASCADE;
