@@ -1,0 +1,162 @@
+# What passes between two servers, step by step: the first question and its refusals,
+# errors and cancels of the peer, settings, traffic, and what is left behind.  One server
+# with several databases is enough.
+use strict;
+use warnings;
+
+use IbltTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $here = server('here', "timezone = 'Asia/Kolkata'");
+sides($here, $here);
+$here->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(there bare older oldest newer);
+$here->safe_psql($_, 'CREATE EXTENSION iblt') foreach qw(postgres there older oldest newer);
+$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
+my $tables = 'CREATE TABLE items (id int PRIMARY KEY, v text); INSERT INTO items SELECT g, md5(g::text) FROM generate_series(1, 3000) g;
+	CREATE VIEW one AS SELECT 1 AS id, 2 AS v;';
+$here->safe_psql($_, $tables) foreach qw(postgres there);
+$here->safe_psql('there', 'UPDATE items SET v = 0 WHERE id % 3 = 0');
+
+sub peer { my ($database, $more) = @_; return literal($here->connstr($database) . ($more // '')) }
+my $peer = peer('there');
+
+# --- the first question --------------------------------------------------------------------
+
+my $protocol = $here->safe_psql('postgres', 'SELECT iblt_internal.protocol()');
+my $version = $here->safe_psql('postgres', "SELECT extversion FROM pg_extension WHERE extname = 'iblt'");
+my $next = $protocol + 1;
+$here->safe_psql('older', 'ALTER FUNCTION iblt_internal.hello(integer, text, text) RENAME TO hello_it');
+$here->safe_psql('oldest', 'ALTER SCHEMA iblt_internal RENAME TO iblt_not_yet');
+$here->safe_psql('newer', "CREATE OR REPLACE FUNCTION iblt_internal.protocol() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT $next'");
+my $cannot = qr/ERROR:  55000: iblt \Q$version\E here and iblt \Q$version\E on the peer cannot talk to each other$/m;
+
+my $text = failure("SELECT * FROM iblt_compare('items', ${\ peer('bare')})");
+like($text, qr/ERROR:  55000: extension iblt is not installed in the peer's database$/m, 'a peer without iblt: an error');
+foreach my $database (qw(older oldest))
+{
+	$text = failure("SELECT * FROM iblt_compare('items', ${\ peer($database)})");
+	like($text, $cannot, "a peer that does not know the question ($database): an error");
+	like($text, qr/DETAIL:  This side has protocol $protocol, the peer has none\.$/m, 'that says so');
+}
+$text = failure("SELECT * FROM iblt_compare('items', ${\ peer('newer')})");
+like($text, $cannot, 'a peer with another protocol: an error');
+like($text, qr/DETAIL:  This side has protocol $protocol, the peer has protocol $next\.$/m, 'that names both');
+$text = failure("SELECT * FROM iblt_compare('items', $peer, peer_condition => 'nothing(id)')");
+like($text, qr/ERROR:  42883: on the peer: function nothing\(integer\) does not exist$/m, 'a function of the condition that is not there: an error about it');
+$text = failure("SELECT * FROM iblt_compare('items', $peer, peer_condition => 'nowhere.nothing(id)')");
+like($text, qr/ERROR:  3F000: on the peer: schema "nowhere" does not exist$/m, 'a schema of the condition that is not there: an error about it');
+$text = failure("SELECT * FROM iblt_compare('items', $peer, 'nothing')");
+like($text, qr/ERROR:  42P01: relation public\.nothing does not exist on the peer$/m, 'no such relation there: an error');
+nothing_left('after these errors', $here);
+
+# --- traffic -------------------------------------------------------------------------------
+
+# The number of differences, and what it took.
+sub traffic
+{
+	my ($options) = @_;
+	return split /[\n|]/, $here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('items', $peer $options);
+		SELECT messages, bytes_sent, bytes_received, sketch_bytes FROM iblt_compare_stats()");
+}
+# a question and an answer each: hello, the scan, the lookup
+my ($count, $messages, $sent, $received, $sketches) = traffic(", condition => 'id <= 30'");
+is($count, '10', 'differences that the first message can tell');
+is($messages, '6', 'three questions and answers');
+cmp_ok($sent, '>', 2000, 'bytes of the questions are counted');
+cmp_ok($sketches, '>', 500, 'bytes of the sketch are counted');
+cmp_ok($received, '>', $sketches + 500, 'and those of the other answers');
+my ($more_count, $more_messages, $more_sent, $more_received, $more_sketches) = traffic('');
+is($more_count, '1000', 'more differences');
+cmp_ok($more_messages, '>', $messages, 'take more messages');
+cmp_ok($more_sketches, '>', $sketches + 1000 * 8, 'and a larger sketch');
+cmp_ok($more_sent, '>', $sent + 990 * 4, 'and keys that are sent');
+cmp_ok($more_received, '>', $more_sketches + 1000 * 10, 'and rows that are received');
+
+# --- settings ------------------------------------------------------------------------------
+
+foreach my $setting (qw(TimeZone row_security transaction_read_only))
+{
+	my $view = lc $setting;
+	$here->safe_psql($_, "CREATE VIEW $view AS SELECT 1 AS id, current_setting('$setting') AS v") foreach qw(postgres there);
+}
+is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('timezone', $peer, key_columns => '{id}'); SELECT settled FROM iblt_compare_stats()"), "0\n0",
+	'a scan of the peer has the settings of this side');
+is($here->safe_psql('postgres', "SELECT there ->> 'v' FROM iblt_compare('one', $peer, 'public.$_', key_columns => '{id}', cast_types => true, rows => true)"),
+	{ timezone => 'UTC', row_security => 'off', transaction_read_only => 'on' }->{$_}, "a lookup there has them, too: $_") foreach qw(timezone row_security transaction_read_only);
+
+# --- errors and cancels --------------------------------------------------------------------
+
+$here->safe_psql('there', q{CREATE FUNCTION complain(id int, about text) RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		IF current_query() LIKE about THEN
+			RAISE EXCEPTION 'it complains' USING ERRCODE = '22023', DETAIL = 'What it was.', HINT = 'What to do.';
+		END IF;
+		RETURN true;
+	END $$;
+	CREATE VIEW complaining AS SELECT id, v FROM items WHERE complain(id, '%');
+	CREATE VIEW complaining_later AS SELECT 47114711 AS id, 'x'::text AS v FROM complain(1, '%iblt_k%');
+	CREATE VIEW slow AS SELECT id, v FROM items, pg_sleep(600);});
+$text = failure("SELECT * FROM iblt_compare('items', $peer, 'complaining')");
+like($text, qr/ERROR:  22023: on the peer: it complains\nDETAIL:  What it was\.\nHINT:  What to do\.$/m, 'an error of the peer: all that it says');
+
+# An error writes the statement to the log of the peer, and here the rows asked for are in it.
+$here->safe_psql('postgres', "CREATE TABLE numbered (id int PRIMARY KEY, v text)");
+my $log = -s $here->logfile;
+like(failure("SELECT * FROM iblt_compare('numbered', $peer, 'complaining_later', key_columns => '{id}')"), qr/on the peer: it complains/, 'an error in a lookup');
+$text = slurp_file($here->logfile, $log);
+like($text, qr/STATEMENT:  iblt: SELECT /, 'the log shows what was asked');
+unlike($text, qr/47114711/, 'but no key');
+
+$text = failure("SELECT * FROM iblt_compare('items', ${\ peer('there', q( options='-c statement_timeout=300'))}, 'slow', key_columns => '{id}')");
+like($text, qr/ERROR:  IB005: on the peer: canceling statement due to statement timeout$/m, 'a statement that is cancelled on the peer has its own SQLSTATE');
+$text = failure("SET statement_timeout = '1s'; SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
+like($text, qr/ERROR:  57014: canceling statement due to statement timeout$/m, 'one that is cancelled here is what it is');
+nothing_left('after errors and cancels', $here);
+
+# --- the connection ------------------------------------------------------------------------
+
+my $session = IbltTest::Session->new($here);
+is($session->run("SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3'); SELECT dblink_get_connections()"), "0\n", 'a comparison leaves no connection');
+$session->run("SELECT * FROM iblt_compare('items', $peer, 'complaining')");
+is($session->run('SELECT dblink_get_connections()'), '', 'nor does one that fails');
+is($session->run("BEGIN; SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3'); SELECT current_setting('iblt.peer', true); COMMIT"), "0\n",
+	'nor a connection string in a setting');
+$session->run("SELECT iblt_internal.peer_connect($peer, 'mine', 'a label')");
+is($session->run("SELECT iblt_internal.peer_is_open('mine'), iblt_internal.peer_is_open('another'), iblt_internal.peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
+is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT pg_catalog.current_setting(''application_name'')')"), 'a label', 'it bears the label');
+is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 6 OPERATOR(pg_catalog.*) 7')"), '42', 'a question and its answer');
+is($session->run("SELECT iblt_internal.peer_ask_keys('mine', 'there', 'SELECT pg_catalog.array_to_string(\$1, ''+'')', '{a,b}')"), 'a+b', 'a question with keys');
+$session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 1/0')");
+like($session->{err}, qr/ERROR:  22012: on the peer: division by zero/, 'an error');
+is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 42')"), '42', 'after it, the connection is free for the next question');
+is($session->run("SELECT (a.problem).state, (a.problem).message FROM iblt_internal.peer_send('mine', 'SELECT 1/0') AS s,
+	iblt_internal.peer_try('mine', 'SELECT value FROM public.dblink_get_result(\$1) AS t(value text)', 0.001, 1) AS a(result, problem)")
+	|| $session->{err}, '22012|division by zero', 'an error as a value');
+is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 43')"), '43', 'and the next question in the same session');
+is($session->run("SELECT iblt_internal.peer_close('mine'); SELECT iblt_internal.peer_is_open('mine')"), "\nf", 'closed');
+$session->quit;
+nothing_left('at the end of the session', $here);
+
+# --- slots and subscriptions of one database -----------------------------------------------
+
+$here->safe_psql('there', "CREATE PUBLICATION pub FOR TABLE items; SELECT pg_create_logical_replication_slot('iblt_slot', 'pgoutput');
+	SELECT pg_create_physical_replication_slot('iblt_physical')");
+$here->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION $peer PUBLICATION pub WITH (create_slot = false, slot_name = 'iblt_slot', copy_data = false)");
+wait_for($here, "SELECT EXISTS (SELECT FROM pg_stat_subscription WHERE received_lsn IS NOT NULL)");
+my $describe = "SELECT iblt_internal.describe_replication('items') ->";
+is($here->safe_psql('there', "$describe 'slots'"), '["iblt_slot"]', 'the slots of a publisher');
+is($here->safe_psql('postgres', "$describe 'slots'"), '[]', 'are not those of another database');
+is($here->safe_psql('postgres', "$describe 'subscriptions'"), '[{"slot": "iblt_slot", "ready": true}]', 'the subscription of a subscriber');
+is($here->safe_psql('there', "$describe 'subscriptions'"), '[]', 'is not that of another database');
+my $applied = "SELECT iblt_internal.slot_applied('iblt_slot') > 0, iblt_internal.slot_applied('another') IS NULL";
+is($here->safe_psql('there', $applied), 't|t', 'the position of a slot, by its name');
+is($here->safe_psql('postgres', $applied), '|t', 'in its database');
+my $known = "SELECT cardinality(iblt_internal.slot_received('iblt_slot')), iblt_internal.slot_received('another')";
+is($here->safe_psql('postgres', $known), '1|{}', 'what a subscription has received, by its slot');
+is($here->safe_psql('there', $known), '0|{}', 'in its database');
+$here->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
+$here->safe_psql('there', "SELECT pg_drop_replication_slot('iblt_physical')");
+
+done_testing();
