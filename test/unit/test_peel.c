@@ -199,6 +199,11 @@ test_counts(void)
 						  (fits ? IBLT_OK : IBLT_COUNT_OVERFLOW),
 					  "twice %" PRId64, count);
 				sketch_free(copy);
+				copy = sketch_copy(sketch);
+				check(iblt_core_negate(copy) ==
+						  (n < 31 ? IBLT_OK : IBLT_COUNT_OVERFLOW),
+					  "minus %" PRId64, count);
+				sketch_free(copy);
 			}
 			double_unchecked(sketch);
 		}
