@@ -121,6 +121,10 @@ my $session = IbltTest::Session->new($here);
 is($session->run("SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3'); SELECT dblink_get_connections()"), "0\n", 'a comparison leaves no connection');
 $session->run("SELECT * FROM iblt_compare('items', $peer, 'complaining')");
 is($session->run('SELECT dblink_get_connections()'), '', 'nor does one that fails');
+$session->run("SELECT * FROM iblt_compare('items', ${\ peer('there', q( options='-c statement_timeout=300'))}, 'slow', key_columns => '{id}')");
+is($session->run('SELECT dblink_get_connections()'), '', 'or is cancelled there');
+$session->run("SET statement_timeout = '1s'; SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
+is($session->run('RESET statement_timeout; SELECT dblink_get_connections()'), '', 'or here');
 is($session->run("BEGIN; SELECT count(*) FROM iblt_compare('items', $peer, condition => 'id < 3'); SELECT current_setting('iblt.peer', true); COMMIT"), "0\n",
 	'nor a connection string in a setting');
 $session->run("SELECT iblt_internal.peer_connect($peer, 'mine', 'a label')");
@@ -131,10 +135,18 @@ is($session->run("SELECT iblt_internal.peer_ask_keys('mine', 'there', 'SELECT pg
 $session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 1/0')");
 like($session->{err}, qr/ERROR:  22012: on the peer: division by zero/, 'an error');
 is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 42')"), '42', 'after it, the connection is free for the next question');
-is($session->run("SELECT (a.problem).state, (a.problem).message FROM iblt_internal.peer_send('mine', 'SELECT 1/0') AS s,
-	iblt_internal.peer_try('mine', 'SELECT value FROM public.dblink_get_result(\$1) AS t(value text)', 0.001, 1) AS a(result, problem)")
-	|| $session->{err}, '22012|division by zero', 'an error as a value');
+# The error with which a query over the answer ends, as a value.
+sub problem
+{
+	my ($question, $over) = @_;
+	return $session->run("SELECT iblt_internal.peer_send('mine', '$question');
+		SELECT (a.problem).reported, (a.problem).state, (a.problem).message FROM iblt_internal.peer_try('mine', '$over', 0.001, 1) AS a(result, problem)") =~ s/^\n//r;
+}
+is(problem('SELECT 1/0', 'SELECT value FROM public.dblink_get_result($1) AS t(value text)'), 't|22012|division by zero', 'an error of the peer as a value');
 is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 43')"), '43', 'and the next question in the same session');
+is($session->run("SELECT count(*) FROM iblt_internal.iblt_traffic_take(); SELECT length(iblt_new(capacity => 1000)::text) = length(iblt_internal.peer_sketch('mine', 'SELECT public.iblt_new(capacity => 1000)')::text);
+	SELECT received = sketches, sketches = length(iblt_new(capacity => 1000)::text) FROM iblt_internal.iblt_traffic_take()"), "1\nt\nt|t", 'a sketch is counted as its text');
+is(problem('SELECT 1', 'SELECT nowhere.nothing()'), 'f|3F000|schema "nowhere" does not exist', 'and one that arose on this side');
 is($session->run("SELECT iblt_internal.peer_close('mine'); SELECT iblt_internal.peer_is_open('mine')"), "\nf", 'closed');
 $session->quit;
 nothing_left('at the end of the session', $here);
