@@ -265,7 +265,7 @@ CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, capacity integer) (
 	PARALLEL = SAFE
 );
 COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, integer) IS
-'sketch of rows that can decode so many differing keys';
+'sketch of rows that can decode that many differing keys';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, template iblt) (
 	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,

@@ -36,8 +36,8 @@ read_settings() {
 	SEED=${DEMO_SEED:-$((RANDOM * 32768 + RANDOM))}
 	[[ $SEED =~ ^-?[0-9]{1,18}$ ]] || die "DEMO_SEED=$SEED is not a whole number of up to 18 digits"
 	[ "$SCALE" -ge 1 ] || die "DEMO_SCALE must be at least 1"
-	# so many, and pgbench's tables have the rows to change, and iblt_compare's
-	# max_differences need not be raised
+	# Up to that number pgbench's tables have rows to change, and the default of
+	# max_differences is enough.
 	[ $((CHANGED + DELETED)) -le $((50000 * SCALE)) ] || die "at most half of the accounts may be changed or deleted"
 	[ "$DRIFT" -le 100000 ] || die "at most 100000 rows may drift"
 }
@@ -148,7 +148,7 @@ business_as_usual() {
 	alarms=$(on subscriber "SELECT count(*) FROM audit WHERE status <> 'equal' AND NOT coalesce(
 		status = 'not comparable' AND unconfirmed > 0 AND missing + extra + changed = unconfirmed, false)")
 	[ "$alarms" -eq 0 ] || audit_failed "tables seem to differ under load"
-	show "rows on their way are no differences: those that seem to differ are looked at again when"
+	show "rows in flight are not differences: iblt_audit looks at rows that seem to differ again when"
 	show "replication has passed"
 	if [ "$VERDICT" -ne 0 ]; then
 		show "(where a row kept changing, it cannot be told: no false alarm, and no hasty \"equal\")"

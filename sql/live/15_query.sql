@@ -81,7 +81,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_wait(text, double precision) IS
-'waits for the peer''s answer, with pauses of up to so many seconds; 0 for a large answer';
+'waits for the peer''s answer, with pauses of up to that many seconds; 0 for a large answer';
 
 -- "before" is the number of results before the one that is wanted: as a rule 1, of the
 -- settings.  The connection is free once an empty result has been fetched.

@@ -192,7 +192,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_unknown(iblt_internal.peer_error) IS
-'the error for a COMMIT of which nobody knows whether it was carried out';
+'the error for a COMMIT that may or may not have been carried out';
 
 -- Errors of level FATAL and PANIC end the session.
 CREATE FUNCTION iblt_internal.repair_answers(conn text) RETURNS boolean

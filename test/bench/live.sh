@@ -58,8 +58,8 @@ make_server() {
 	done
 }
 
-# differ TABLE ROWS DIFFERENCES: so many keys, of five three changed, one deleted and
-# one inserted.
+# differ TABLE ROWS DIFFERENCES: makes that many keys differ. Of five, three are
+# changed, one is deleted and one inserted.
 differ() {
 	local step=$(($2 / $3))
 	sql $THERE_PORT -c "UPDATE $1 SET a = a + 1 WHERE id % $step = 7 AND id / $step % 5 < 3" \
