@@ -116,8 +116,21 @@ SELECT rows FROM (SELECT iblt_sum(s) FROM (SELECT iblt_agg(id, c) FROM p GROUP B
 SELECT pg_temp.outcome('SELECT iblt_agg(id, c, g + 300) FROM p') AS capacity_of_no_row;
 INSERT INTO p SELECT i, i % 2, i FROM generate_series(1, 1000) i;
 ANALYZE p;
+-- each partition for itself, whatever the costs of states
+SET cpu_operator_cost = 0;
+CREATE FUNCTION pg_temp.is_partial(query text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN ' || query LOOP
+		IF line LIKE '%Partial Aggregate%' THEN RETURN true; END IF;
+	END LOOP;
+	RETURN false;
+END $$;
+SELECT pg_temp.is_partial('SELECT iblt_agg(id, c, iblt_new(seed => g)) FROM p') AS agg, pg_temp.is_partial('SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM p') AS strata;
 SELECT pg_temp.outcome('SELECT iblt_agg(id, c, 300 + 1000 * g) FROM p') AS capacities,
 	   pg_temp.outcome('SELECT iblt_agg(id, c, iblt_new(seed => g)) FROM p') AS seeds,
 	   pg_temp.outcome('SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => g)) FROM p') AS strata;
 SELECT iblt_agg(p.id, p.c) = (SELECT iblt_agg(i, i) FROM generate_series(1, 1000) i) AS same FROM p;
 RESET enable_partitionwise_aggregate;
+RESET cpu_operator_cost;

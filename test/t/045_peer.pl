@@ -86,6 +86,15 @@ is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('timezone', $
 is($here->safe_psql('postgres', "SELECT there ->> 'v' FROM iblt_compare('one', $peer, 'public.$_', key_columns => '{id}', cast_types => true, rows => true)"),
 	{ timezone => 'UTC', row_security => 'off', transaction_read_only => 'on' }->{$_}, "a lookup there has them, too: $_") foreach qw(timezone row_security transaction_read_only);
 
+# --- names of peers ------------------------------------------------------------------------
+
+# What is neither a foreign server nor a connection string is not given to libpq.
+foreach my $name ('nosuch', 'Node_b', '')
+{
+	my ($rc, $out, $err) = $here->psql('postgres', "\\set VERBOSITY verbose\nSELECT * FROM iblt_compare('items', '$name')");
+	like($err, qr/ERROR:  42704: peer is neither a foreign server nor a connection string/, "a peer called \"$name\"");
+}
+
 # --- errors and cancels --------------------------------------------------------------------
 
 $here->safe_psql('there', q{CREATE FUNCTION complain(id int, about text) RETURNS boolean LANGUAGE plpgsql AS $$
