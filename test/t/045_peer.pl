@@ -130,9 +130,11 @@ $text = failure("SELECT * FROM iblt_compare('items', ${\ peer('there', q( option
 like($text, qr/ERROR:  IB005: on the peer: canceling statement due to statement timeout$/m, 'a statement that is cancelled on the peer has its own SQLSTATE');
 $text = failure("SELECT * FROM iblt_compare('items', ${\ peer('there', q( options='-c statement_timeout=300'))}, 'slow_later', key_columns => '{id}')");
 like($text, qr/ERROR:  IB005: on the peer: canceling statement due to statement timeout$/m, 'also in a lookup');
+$log = -s $here->logfile;
 $text = failure("SET statement_timeout = '1s'; SELECT * FROM iblt_compare('items', $peer, 'slow', key_columns => '{id}')");
 like($text, qr/ERROR:  57014: canceling statement due to statement timeout$/m, 'one that is cancelled here is what it is');
 nothing_left('after errors and cancels', $here);
+like(slurp_file($here->logfile, $log), qr/ERROR:  canceling statement due to user request/, 'and then the peer is told to stop, before it finds the connection closed');
 
 # --- the connection ------------------------------------------------------------------------
 
