@@ -96,7 +96,7 @@ same_keys() {
 audit() {
 	ask audit "SELECT * FROM iblt_audit_subscription('shop_sub')"
 	show_answer "SELECT relation::regclass, status, rows_here AS here, rows_there AS there,
-		missing, extra, changed, bytes, round(seconds, 2) AS seconds FROM audit"
+		missing, extra, changed, bytes, round(total_ms) AS total_ms FROM audit"
 	VERDICT=$(on subscriber "SELECT CASE WHEN bool_or(status = 'differs') THEN 1
 		WHEN bool_and(status = 'equal') THEN 0 ELSE 2 END FROM audit")
 	check_answer "SELECT count(*) FROM audit" 4 "tables audited"
