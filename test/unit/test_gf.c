@@ -1,0 +1,284 @@
+/*
+ * test_gf.c
+ *		Codes of values: that all their sums differ, and are taken apart.
+ *
+ * For small fields every sum is enumerated, and every word is decoded.  A word
+ * decodes if and only if it was enumerated.  For the large fields sums and
+ * words are drawn at random.
+ */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gf.h"
+#include "tap.h"
+
+/* What a word is a sum of, for fields with at most 18 bits in a code. */
+#define MAX_WORDS	(1u << 18)
+
+static uint16_t kind[MAX_WORDS];	/* 0, or 1 to 3 values */
+static uint16_t parts[MAX_WORDS][3];
+
+/* A field: no zero divisors, and the laws that are not obvious. */
+static void
+test_fields(void)
+{
+	int			degree;
+	unsigned	a,
+				b;
+	int			wrong = 0;
+
+	for (degree = IBLT_GF_MIN_DEGREE; degree <= IBLT_GF_MAX_DEGREE; degree++)
+	{
+		unsigned	power = 2;
+		unsigned	order = 1;
+
+		for (; power != 1; order++)
+			power = gf_mul(power, 2, degree);
+		wrong += order != gf_values(degree);
+		for (a = 1; a <= gf_values(degree); a += 1 + (unsigned) (tap_random() % 64))
+		{
+			unsigned	c = (unsigned) tap_random() & gf_values(degree);
+
+			b = (unsigned) tap_random() & gf_values(degree);
+			wrong += gf_mul(a, b, degree) != gf_mul(b, a, degree);
+			wrong += gf_mul(a, 1, degree) != a || gf_mul(a, 0, degree) != 0;
+			wrong += gf_mul(a, gf_mul(b, c, degree), degree) !=
+				gf_mul(gf_mul(a, b, degree), c, degree);
+			wrong += gf_mul(a, b ^ c, degree) !=
+				(gf_mul(a, b, degree) ^ gf_mul(a, c, degree));
+		}
+	}
+	tap_ok(wrong == 0, "z generates a field of each degree (%d errors)", wrong);
+}
+
+/* Notes a sum.  Was it there already? */
+static bool
+note(uint64_t sum, unsigned count, unsigned a, unsigned b, unsigned c)
+{
+	if (sum == 0 || kind[sum] != 0)
+		return true;
+	kind[sum] = (uint16_t) count;
+	parts[sum][0] = (uint16_t) a;
+	parts[sum][1] = (uint16_t) b;
+	parts[sum][2] = (uint16_t) c;
+	return false;
+}
+
+/* Enumerates all sums of up to `terms` values.  Returns how many collide. */
+static int
+enumerate(int degree, int terms)
+{
+	unsigned	n = gf_values(degree);
+	unsigned	a,
+				b,
+				c;
+	int			collisions = 0;
+
+	memset(kind, 0, sizeof kind);
+	for (a = 1; a <= n; a++)
+	{
+		uint64_t	one = iblt_core_gf_encode(a, degree, terms);
+
+		collisions += note(one, 1, a, 0, 0);
+		for (b = a + 1; terms >= 2 && b <= n; b++)
+		{
+			uint64_t	two = one ^ iblt_core_gf_encode(b, degree, terms);
+
+			collisions += note(two, 2, a, b, 0);
+			for (c = b + 1; terms >= 3 && c <= n; c++)
+				collisions += note(two ^ iblt_core_gf_encode(c, degree, terms),
+								   3, a, b, c);
+		}
+	}
+	return collisions;
+}
+
+/* Is a word taken apart as it was put together, or as nothing? */
+static bool
+decodes_right(uint64_t word, int degree, int terms)
+{
+	unsigned	v[3] = {0, 0, 0};
+
+	if (iblt_core_gf_single(word, degree, terms, v) != (kind[word] == 1))
+		return false;
+	if (kind[word] == 1)
+		return v[0] == parts[word][0];
+	if (terms >= 2 &&
+		iblt_core_gf_pair(word, degree, terms, v) != (kind[word] == 2))
+		return false;
+	if (kind[word] == 2)
+		return v[0] == parts[word][0] && v[1] == parts[word][1];
+	if (terms >= 3 && iblt_core_gf_triple(word, degree, v) != (kind[word] == 3))
+		return false;
+	return kind[word] != 3 ||
+		(v[0] == parts[word][0] && v[1] == parts[word][1] && v[2] == parts[word][2]);
+}
+
+static void
+test_small_fields(void)
+{
+	int			degree,
+				terms;
+
+	for (terms = 1; terms <= 3; terms++)
+		for (degree = 3; degree <= (terms == 3 ? 6 : terms == 2 ? 8 : 12); degree++)
+		{
+			int			collisions = enumerate(degree, terms);
+			uint64_t	word;
+			int			wrong = 0;
+
+			for (word = 0; word >> (degree * terms) == 0; word++)
+				wrong += !decodes_right(word, degree, terms);
+			tap_ok(collisions == 0 && wrong == 0,
+				   "degree %d: sums of up to %d values differ, and decode (%d, %d)",
+				   degree, terms, collisions, wrong);
+		}
+}
+
+static unsigned
+random_value(int degree)
+{
+	return 1 + (unsigned) (tap_random() % gf_values(degree));
+}
+
+/* Draws `count` different values and sums their codes. */
+static uint64_t
+random_sum(unsigned *v, int count, int degree, int terms)
+{
+	uint64_t	sum = 0;
+	int			i,
+				j;
+
+	for (i = 0; i < count; i++)
+	{
+		v[i] = random_value(degree);
+		for (j = 0; j < i; j++)
+			if (v[j] == v[i])
+				return random_sum(v, count, degree, terms);
+	}
+	for (i = 0; i < count; i++)
+		sum ^= iblt_core_gf_encode(v[i], degree, terms);
+	return sum;
+}
+
+/* Is the value among those found? */
+static bool
+has(const unsigned *found, int count, unsigned value)
+{
+	while (count-- > 0)
+		if (found[count] == value)
+			return true;
+	return false;
+}
+
+static void
+test_large_fields(void)
+{
+	int			degree,
+				round,
+				wrong = 0;
+
+	for (degree = 7; degree <= IBLT_GF_MAX_DEGREE; degree++)
+		for (round = 0; round < 2000; round++)
+		{
+			unsigned	v[3],
+						found[3];
+			uint64_t	pair = random_sum(v, 2, degree, 3);
+
+			wrong += !iblt_core_gf_pair(pair, degree, 3, found) ||
+				!has(found, 2, v[0]) || !has(found, 2, v[1]) ||
+				iblt_core_gf_triple(pair, degree, found) ||
+				iblt_core_gf_single(pair, degree, 3, found);
+			wrong += !iblt_core_gf_triple(random_sum(v, 3, degree, 3), degree, found) ||
+				!has(found, 3, v[0]) || !has(found, 3, v[1]) || !has(found, 3, v[2]);
+			wrong += !iblt_core_gf_pair(random_sum(v, 2, degree, 2), degree, 2, found) ||
+				!has(found, 2, v[0]) || !has(found, 2, v[1]);
+		}
+	tap_ok(wrong == 0, "degrees 7 to 12: random pairs and triples decode (%d do not)", wrong);
+}
+
+/* The share of random words that are a sum of three is that of all words. */
+static void
+test_share_of_triples(void)
+{
+	int			round,
+				triples = 0;
+	unsigned	found[3];
+	double		share = 255.0 * 254 * 253 / 6 / (1 << 24);
+	double		expected = 20000 * share;
+
+	for (round = 0; round < 20000; round++)
+		triples += iblt_core_gf_triple(tap_random() >> 40, 8, found);
+	/* four standard errors, squared */
+	tap_ok((triples - expected) * (triples - expected) < 16 * expected * (1 - share),
+		   "degree 8: %d of 20000 random words are triples, %.0f expected", triples, expected);
+}
+
+/* The bound of the paper: n singles and n(n-1)/2 pairs need as many words. */
+static int
+bound(uint64_t n)
+{
+	int			bits = 0;
+
+	while ((UINT64_C(1) << bits) < n * (n - 1) / 2 + n)
+		bits++;
+	return bits;
+}
+
+/* Algorithm 1 of the paper: the bits of the n-th word that it accepts. */
+static int
+greedy_bits(int n)
+{
+	static bool taken[1 << 16];
+	unsigned	word[128];
+	unsigned	candidate;
+	int			count = 0,
+				i,
+				bits = 0;
+
+	memset(taken, 0, sizeof taken);
+	for (candidate = 1; count < n; candidate++)
+	{
+		bool		fresh = !taken[candidate];
+
+		for (i = 0; i < count && fresh; i++)
+			fresh = !taken[candidate ^ word[i]];
+		if (!fresh)
+			continue;
+		taken[candidate] = true;
+		for (i = 0; i < count; i++)
+			taken[candidate ^ word[i]] = true;
+		word[count++] = candidate;
+	}
+	while (word[n - 1] >> bits != 0)
+		bits++;
+	return bits;
+}
+
+static void
+test_bound(void)
+{
+	int			degree,
+				wrong = 0;
+
+	tap_ok(bound(4) == 4 && bound(7) == 5 && bound(100) == 13 && bound(1 << 14) == 28,
+		   "the published bound for 4, 7, 100 and 16384 values");
+	tap_ok(greedy_bits(4) == 4 && greedy_bits(7) == 6 && greedy_bits(17) == 8 &&
+		   greedy_bits(100) == 15, "the published search needs 4, 6, 8 and 15 bits");
+	for (degree = 3; degree <= IBLT_GF_MAX_DEGREE; degree++)
+		wrong += bound(gf_values(degree)) != 2 * degree - 1;
+	tap_ok(wrong == 0, "two terms take one bit more than the bound");
+}
+
+int
+main(void)
+{
+	(void) tap_seed();
+	test_fields();
+	test_small_fields();
+	test_large_fields();
+	test_share_of_triples();
+	test_bound();
+	return tap_done();
+}
