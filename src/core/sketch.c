@@ -88,9 +88,8 @@ begins_character(uint8_t lead, uint8_t second)
 		!(lead == 0xf0 && second < 0x90) && !(lead == 0xf4 && second > 0x8f);
 }
 
-/* UTF-8 without control characters, as in a list of type names. */
-static bool
-is_plain_utf8(const uint8_t *text, size_t size)
+bool
+iblt_core_is_plain_utf8(const uint8_t *text, size_t size)
 {
 	size_t i = 0;
 
@@ -131,7 +130,7 @@ check_key(const IbltParams *params)
 		case IBLT_KEY_CANONICAL:
 			if (text == 0 || text > IBLT_MAX_DESCRIPTION)
 				return IBLT_BAD_DESCRIPTION;
-			return is_plain_utf8(params->description, text)
+			return iblt_core_is_plain_utf8(params->description, text)
 				? IBLT_OK : IBLT_BAD_DESCRIPTION;
 		case IBLT_KEY_UNTYPED:
 			break;
@@ -359,6 +358,9 @@ static const char *const status_text[] = {
 	[IBLT_BAD_FIELD] = "a cell holds a number outside the field",
 	[IBLT_BAD_CHECKSUM] = "its checksum does not match its contents",
 	[IBLT_BAD_STRATA] = "its number of strata is not between 1 and 64",
+	[IBLT_BAD_VALUES] = "its values do not fit its codes",
+	[IBLT_BAD_LABELS] = "its labels are not valid",
+	[IBLT_BAD_COUNTER] = "its counters do not match its contents",
 	[IBLT_OTHER_HASHES] = "numbers of hashes differ",
 	[IBLT_OTHER_SUBTABLES] = "sets of subtables differ",
 	[IBLT_OTHER_STRATA] = "numbers of strata differ",
@@ -367,9 +369,14 @@ static const char *const status_text[] = {
 	[IBLT_OTHER_VALUES] = "only one keeps values",
 	[IBLT_OTHER_KEY_TYPE] = "key types differ",
 	[IBLT_OTHER_KEY_SIZE] = "key sizes differ",
+	[IBLT_OTHER_CODES] = "numbers of values or superposed values differ",
+	[IBLT_OTHER_LABELS] = "labels differ",
 	[IBLT_KEY_NOT_REPRESENTABLE] = "the key cannot be represented with this seed",
 	[IBLT_VALUE_NOT_REPRESENTABLE] = "the value cannot be represented with this seed",
-	[IBLT_COUNT_OVERFLOW] = "a count of rows is out of range"
+	[IBLT_VALUE_OUT_OF_RANGE] = "the value is not one of the filter's values",
+	[IBLT_COUNT_OVERFLOW] = "a count of rows is out of range",
+	[IBLT_NOT_IN_FILTER] = "the filter does not hold the key with this value",
+	[IBLT_NOT_A_PART] = "the filter does not hold all pairs of the other"
 };
 
 const char *

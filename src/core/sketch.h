@@ -56,6 +56,9 @@ typedef enum IbltStatus
 	IBLT_BAD_FIELD,
 	IBLT_BAD_CHECKSUM,
 	IBLT_BAD_STRATA,
+	IBLT_BAD_VALUES,
+	IBLT_BAD_LABELS,
+	IBLT_BAD_COUNTER,
 	/* parameters that two sketches must share */
 	IBLT_OTHER_HASHES,
 	IBLT_OTHER_SUBTABLES,
@@ -65,11 +68,17 @@ typedef enum IbltStatus
 	IBLT_OTHER_VALUES,
 	IBLT_OTHER_KEY_TYPE,
 	IBLT_OTHER_KEY_SIZE,
+	IBLT_OTHER_CODES,
+	IBLT_OTHER_LABELS,
 	/* rows that a sketch cannot hold */
 	IBLT_KEY_NOT_REPRESENTABLE,
 	IBLT_VALUE_NOT_REPRESENTABLE,
+	IBLT_VALUE_OUT_OF_RANGE,
 	/* a sum that a sketch cannot hold */
-	IBLT_COUNT_OVERFLOW
+	IBLT_COUNT_OVERFLOW,
+	/* what cannot be taken out of a key-value filter */
+	IBLT_NOT_IN_FILTER,
+	IBLT_NOT_A_PART
 } IbltStatus;
 
 /* What is fixed when a sketch is created. */
@@ -103,6 +112,9 @@ typedef struct IbltSketch
 
 /* Number of subtables kept.  A row is in this many cells. */
 extern int	iblt_core_subtable_count(const IbltParams *params);
+
+/* Is the text valid UTF-8 without control characters? */
+extern bool iblt_core_is_plain_utf8(const uint8_t *text, size_t size);
 
 /*
  * Bytes of a sketch with these parameters, or 0 if more than IBLT_MAX_BYTES.

@@ -725,7 +725,7 @@ test_status_texts(void)
 	int i;
 	int j;
 
-	for (i = IBLT_OK; i <= IBLT_COUNT_OVERFLOW; i++)
+	for (i = IBLT_OK; i <= IBLT_NOT_A_PART; i++)
 		for (j = IBLT_OK; j < i; j++)
 			check(strcmp(iblt_core_status_text((IbltStatus) i),
 						 iblt_core_status_text((IbltStatus) j)) != 0,

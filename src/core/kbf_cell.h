@@ -1,0 +1,115 @@
+/*
+ * kbf_cell.h
+ *		Pairs into the cells of a key-value Bloom filter, and keys looked up.
+ *
+ * The true value of a key that was inserted once is possible by all its cells.
+ * So an answer that it is absent or has another value is impossible, as long as
+ * nobody deletes or updates a pair that is not there.  A key that was inserted
+ * twice, or whose cells leave several values, is unknown.
+ *
+ * What holds of the order of operations:
+ *
+ *	- Insertions, sums and folds of the same pairs give the same bytes in any
+ *	  order and grouping.  A cell is full if its pairs are 15 or more, or if it
+ *	  was full in one of the filters.
+ *	- Deletions, updates and differences may give other bytes in another order
+ *	  only in cells that were full on the way in one of the orders.  All other
+ *	  cells and the number of keys are the same.  Insertions first, deletions
+ *	  last makes the most cells full, and does not depend on the order of either.
+ *	- A deletion before its insertion, or a difference before its sum, is
+ *	  refused.  There are no negative counters.
+ */
+#ifndef IBLT_CORE_KBF_CELL_H
+#define IBLT_CORE_KBF_CELL_H
+
+#include "cell.h"
+#include "kbf.h"
+
+/*
+ * The cells of a key: integers have 8 bytes, uuids 16, and canonical keys
+ * their items without padding.  index has room for IBLT_MAX_HASHES.
+ */
+extern void iblt_core_kbf_key_cells(const IbltKbf *kbf, const uint8_t *key,
+									size_t size, uint32_t *index);
+
+/*
+ * The code of a value, which iblt_core_kbf_insert_code takes.  A caller that
+ * inserts millions of pairs keeps the codes of all values.  value must be one
+ * of 1 to params->values.
+ */
+extern uint64_t iblt_core_kbf_code(const IbltKbfParams *params,
+								   unsigned value);
+
+/*
+ * Inserts a pair.  The filter must have a type of key, and is not sealed
+ * afterwards.  Cells become full as described above.  Fails, without a change,
+ * with IBLT_VALUE_OUT_OF_RANGE or IBLT_COUNT_OVERFLOW.
+ */
+extern IbltStatus iblt_core_kbf_insert(IbltKbf *kbf, const uint8_t *key,
+									   size_t size, unsigned value);
+
+/* The same with the code of a value.  It cannot fail below 2^63 keys. */
+extern void iblt_core_kbf_insert_code(IbltKbf *kbf, const uint8_t *key,
+									  size_t size, uint64_t code);
+
+/*
+ * Deletes a pair that was inserted.  If the key's cells show that they do not
+ * hold it, fails with IBLT_NOT_IN_FILTER and changes nothing.  They do not
+ * always show it, and then the filter is damaged.  So the caller must know the
+ * value, or have looked it up as IBLT_PRESENT.
+ */
+extern IbltStatus iblt_core_kbf_delete(IbltKbf *kbf, const uint8_t *key,
+									   size_t size, unsigned value);
+
+/* Changes the value of a pair that was inserted.  Fails as deletion does. */
+extern IbltStatus iblt_core_kbf_update(IbltKbf *kbf, const uint8_t *key,
+									   size_t size, unsigned old_value,
+									   unsigned new_value);
+
+/*
+ * Looks a key up.  PRESENT with its value if it is the only one that all its
+ * cells can have.  ABSENT if a cell is empty or they can have none in common.
+ * UNKNOWN if several values are left or the cells say nothing.  CONTRADICTION
+ * if no values make up a cell.
+ *
+ * A cell tells its values if it has at most t pairs, unless two of them are
+ * equal.  One of t + 1 pairs only tells whether it can have a given value.
+ */
+extern IbltPresence iblt_core_kbf_get(const IbltKbf *kbf, const uint8_t *key,
+									  size_t size, unsigned *value);
+
+/*
+ * The same from the key's cells, one of each subtable, which the caller has
+ * fetched.
+ */
+extern IbltPresence iblt_core_kbf_judge(const IbltKbfParams *params,
+										const uint64_t *cells,
+										unsigned *value);
+
+/*
+ * kbf += other, of compatible parameters.  kbf must have a type of key if the
+ * other has one, and is left unsealed.  Fails with IBLT_COUNT_OVERFLOW.
+ */
+extern IbltStatus iblt_core_kbf_add(IbltKbf *kbf, const IbltKbf *other);
+
+/*
+ * kbf -= other, under the same conditions.  Fails with IBLT_NOT_A_PART if kbf
+ * does not hold the pairs of the other as far as the cells show it.  kbf must
+ * not be used after that.  A cell that is full in either is full.
+ */
+extern IbltStatus iblt_core_kbf_subtract(IbltKbf *kbf, const IbltKbf *other);
+
+/*
+ * Adds the contents of `from` to `to`, an empty filter of the same parameters
+ * whose subtables have fewer cells, a divisor of from's.  `to` is not sealed.
+ * It is the filter that would have been built with fewer cells.  Only cells
+ * that were full and then lost pairs can differ, because they stay full.
+ */
+extern void iblt_core_kbf_fold(IbltKbf *to, const IbltKbf *from);
+
+extern bool iblt_core_kbf_is_empty(const IbltKbf *kbf);
+
+/* Cells that are full. */
+extern uint32_t iblt_core_kbf_full_cells(const IbltKbf *kbf);
+
+#endif
