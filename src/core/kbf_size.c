@@ -222,15 +222,19 @@ iblt_core_kbf_load(const IbltKbfParams *params, double failure)
 
 /* The least number of cells for a load, with seven significant bits. */
 static uint32_t
-cells_for(uint64_t capacity, double load)
+cells_for(uint64_t capacity, double load, int hashes, double failure)
 {
-	double		exact = ceil((double) capacity / load);
+	double		keys = (double) capacity;
+	double		apart = pow(keys / (failure * IBLT_KBF_FALSE_POSITIVE_SHARE),
+							1.0 / hashes);
+	double		exact = fmax(fmax(ceil(keys / load), ceil(apart)),
+							 IBLT_KBF_LEAST_CELLS);
 	uint32_t	step = 1;
 	uint32_t	cells;
 
 	if (!(exact <= IBLT_KBF_MAX_CELLS))
 		return 0;
-	cells = exact > IBLT_KBF_LEAST_CELLS ? (uint32_t) exact : IBLT_KBF_LEAST_CELLS;
+	cells = (uint32_t) exact;
 	while (cells / step > 127)
 		step *= 2;
 	return (cells + step - 1) / step * step;
@@ -258,7 +262,8 @@ iblt_core_kbf_choose(IbltKbfParams *params, uint64_t capacity, double failure)
 		double		load = iblt_core_kbf_load(&trial,
 											  failure * IBLT_KBF_MARGIN);
 
-		trial.subtable_cells = cells_for(capacity, load);
+		trial.subtable_cells = cells_for(capacity, load, trial.hashes,
+										 failure);
 		if (trial.subtable_cells == 0 ||
 			(fewest != 0 &&
 			 (uint32_t) trial.hashes * trial.subtable_cells >= fewest))

@@ -25,8 +25,10 @@
 
 /*
  * The formulas take the cells of a key as independent, which they are not quite
- * for few values and for few cells.  So sizes aim at this part of the failure,
- * and subtables have at least so many cells.
+ * for few values and for few cells.  So sizes aim at this part of the failure.
+ * Subtables have at least so many cells.  They also have enough that the chance
+ * of a key to have all cells in common with one of the others is below the rate
+ * of false positives.
  */
 #define IBLT_KBF_MARGIN			((double) 0.8)
 #define IBLT_KBF_LEAST_CELLS	32

@@ -1,0 +1,1067 @@
+/*
+ * test_kbf.c
+ *		The key-value Bloom filter: its format, its algebra and its answers.
+ *
+ * The golden values were computed from doc/format.md by a program of its own,
+ * in Python with its own arithmetic.  Answers are compared with an enumeration
+ * of all values that a cell can have.  test_kbf_rates.c tests how often a
+ * filter answers.
+ */
+#include "kbf_cell.h"
+#include "kbf_size.h"
+#include "model.h"
+
+#define MAX_PAIRS	5000
+
+/* Offsets of the header, as doc/format.md has them. */
+#define AT_HASHES		5
+#define AT_DEGREE		6
+#define AT_SUPERPOSED	7
+#define AT_KIND			8
+#define AT_RESERVED		9
+#define AT_VALUES		10
+#define AT_CELLS		12
+#define AT_KEYS			24
+#define AT_DESCRIPTION	32
+#define AT_LABELS		36
+
+typedef struct Pair
+{
+	uint64_t	key;
+	unsigned	value;
+} Pair;
+
+/* --- filters in memory of their own exact size ------------------------------ */
+
+static IbltKbfParams
+params_of(int hashes, int degree, int superposed, uint32_t cells)
+{
+	IbltKbfParams params = {0};
+
+	params.hashes = hashes;
+	params.degree = degree;
+	params.superposed = superposed;
+	params.values = gf_values(degree);
+	params.subtable_cells = cells;
+	params.kind = IBLT_KEY_INTEGER;
+	params.seed = tap_random();
+	return params;
+}
+
+static IbltKbfParams
+random_params(void)
+{
+	int			degree = 3 + (int) below(10);
+	IbltKbfParams params = params_of(2 + (int) below(7), degree, 1 + (int) below(3),
+									 1 + below(40));
+
+	params.values = 1 + below(params.values);
+	return params;
+}
+
+static void
+make_kbf(IbltKbf *kbf, const IbltKbfParams *params)
+{
+	uint8_t    *bytes = take(iblt_core_kbf_size(params));
+
+	if (iblt_core_kbf_check_params(params) != IBLT_OK)
+		abort();
+	iblt_core_kbf_init(kbf, params, bytes);
+	iblt_core_kbf_seal(kbf);
+}
+
+static void
+copy_kbf(IbltKbf *copy, const IbltKbf *kbf)
+{
+	uint8_t    *bytes = take(kbf->size);
+
+	memcpy(bytes, kbf->bytes, kbf->size);
+	iblt_core_kbf_view_copy(copy, kbf, bytes);
+}
+
+static IbltStatus
+put(IbltKbf *kbf, Pair pair)
+{
+	uint8_t		key[8];
+
+	iblt_store64(key, pair.key);
+	return iblt_core_kbf_insert(kbf, key, sizeof key, pair.value);
+}
+
+static IbltStatus
+drop(IbltKbf *kbf, Pair pair)
+{
+	uint8_t		key[8];
+
+	iblt_store64(key, pair.key);
+	return iblt_core_kbf_delete(kbf, key, sizeof key, pair.value);
+}
+
+static IbltPresence
+get(const IbltKbf *kbf, uint64_t number, unsigned *value)
+{
+	uint8_t		key[8];
+
+	iblt_store64(key, number);
+	return iblt_core_kbf_get(kbf, key, sizeof key, value);
+}
+
+static void
+draw_pairs(Pair *pairs, int n, unsigned values)
+{
+	int			i;
+
+	for (i = 0; i < n; i++)
+	{
+		pairs[i].key = tap_random();
+		pairs[i].value = 1 + below(values);
+	}
+}
+
+static void
+shuffle(Pair *pairs, int n)
+{
+	int			i;
+
+	for (i = n - 1; i > 0; i--)
+	{
+		int			j = (int) below((uint32_t) i + 1);
+		Pair		t = pairs[i];
+
+		pairs[i] = pairs[j];
+		pairs[j] = t;
+	}
+}
+
+static void
+fill(IbltKbf *kbf, const Pair *pairs, int n)
+{
+	int			i;
+
+	for (i = 0; i < n; i++)
+		if (put(kbf, pairs[i]) != IBLT_OK)
+			abort();
+	iblt_core_kbf_seal(kbf);
+}
+
+static bool
+same(IbltKbf *a, IbltKbf *b)
+{
+	iblt_core_kbf_seal(a);
+	iblt_core_kbf_seal(b);
+	return a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
+}
+
+/* Does the validator accept what an operation left, after sealing? */
+static bool
+valid(IbltKbf *kbf)
+{
+	IbltKbf		view;
+
+	iblt_core_kbf_seal(kbf);
+	return iblt_core_kbf_open(&view, kbf->bytes, kbf->size) == IBLT_OK &&
+		view.keys == kbf->keys && view.cells == kbf->cells;
+}
+
+/* --- format -------------------------------------------------------------------- */
+
+static const uint8_t golden_bytes[64] = {
+	0x49, 0x42, 0x4c, 0x4b, 0x01, 0x03, 0x03, 0x02, 0x01, 0x00, 0x07, 0x00,
+	0x04, 0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+	0x03, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+	0x00, 0x00, 0x00, 0x00, 0x51, 0x03, 0x00, 0x80, 0x58, 0x00, 0x44, 0x1d,
+	0x63, 0xd4, 0x00, 0x88, 0x15, 0x35, 0x00, 0x00, 0x6b, 0x30, 0x59, 0xb6,
+	0x42, 0xc1, 0xe0, 0xa1
+};
+
+/* The pairs 1: 3, -1: 5, 42: 5. */
+static void
+test_golden_integers(void)
+{
+	const Pair	pairs[] = {{1, 3}, {UINT64_MAX, 5}, {42, 5}};
+	IbltKbfParams params = params_of(3, 3, 2, 4);
+	IbltKbf		kbf;
+
+	params.seed = 1;
+	make_kbf(&kbf, &params);
+	fill(&kbf, pairs, 3);
+	tap_ok(kbf.size == sizeof golden_bytes &&
+		   memcmp(kbf.bytes, golden_bytes, kbf.size) == 0, "golden bytes of integer keys");
+	free(kbf.bytes);
+}
+
+/* 61 uuids in 48 cells, of which some are full. */
+static void
+test_golden_uuids(void)
+{
+	uint8_t		uuid[16] = {0x6f, 0x96, 0x19, 0xff, 0x8b, 0x86, 0xd0, 0x11,
+	0xb4, 0x2d, 0x00, 0xcf, 0x4f, 0xc9, 0x64, 0xff};
+	IbltKbfParams params = params_of(8, 8, 3, 6);
+	IbltKbf		kbf;
+	uint64_t	i;
+
+	params.seed = UINT64_C(0x0123456789abcdef);
+	params.kind = IBLT_KEY_UUID;
+	make_kbf(&kbf, &params);
+	(void) iblt_core_kbf_insert(&kbf, uuid, sizeof uuid, 200);
+	memset(uuid, 0, sizeof uuid);
+	for (i = 0; i < 60; i++)
+	{
+		iblt_store64(uuid, i);
+		(void) iblt_core_kbf_insert(&kbf, uuid, sizeof uuid, 1 + (unsigned) i % 255);
+	}
+	iblt_core_kbf_seal(&kbf);
+	tap_ok(kbf.size == 216 && XXH3_64bits(kbf.bytes, kbf.size) == UINT64_C(0xad7100e33a566a0d),
+		   "golden hash of uuid keys");
+	free(kbf.bytes);
+}
+
+static const uint8_t labels[] = "\3new\7shipped\5r\303\274ck";
+
+static IbltKbfParams
+labelled_params(void)
+{
+	IbltKbfParams params = params_of(5, 12, 3, 100);
+
+	params.values = 3;
+	params.seed = UINT64_MAX;
+	params.kind = IBLT_KEY_CANONICAL;
+	params.description = (const uint8_t *) "text";
+	params.description_size = 4;
+	params.labels = labels;
+	params.labels_size = sizeof labels - 1;
+	return params;
+}
+
+static void
+test_golden_labels(void)
+{
+	IbltKbfParams params = labelled_params();
+	IbltKbf		kbf;
+	size_t		size;
+	const uint8_t *label;
+
+	make_kbf(&kbf, &params);
+	(void) iblt_core_kbf_insert(&kbf, (const uint8_t *) "\0\0\0\5hello", 9, 1);
+	(void) iblt_core_kbf_insert(&kbf, (const uint8_t *) "\0\0\0\0", 4, 3);
+	iblt_core_kbf_seal(&kbf);
+	tap_ok(kbf.size == 2576 && XXH3_64bits(kbf.bytes, kbf.size) == UINT64_C(0x5731cfc737cb4b94),
+		   "golden hash of canonical keys with labels");
+
+	label = iblt_core_kbf_label(&kbf.params, 2, &size);
+	check(size == 7 && memcmp(label, "shipped", 7) == 0, "label 2");
+	label = iblt_core_kbf_label(&kbf.params, 3, &size);
+	check(size == 5 && memcmp(label, "r\303\274ck", 5) == 0, "label 3");
+	check(iblt_core_kbf_labelled(&kbf.params, (const uint8_t *) "new", 3) == 1, "new");
+	check(iblt_core_kbf_labelled(&kbf.params, (const uint8_t *) "r\303\274ck", 5) == 3, "last");
+	check(iblt_core_kbf_labelled(&kbf.params, (const uint8_t *) "ne", 2) == 0, "prefix");
+	checked("labels are found by value, and values by label");
+	free(kbf.bytes);
+}
+
+/* Opens a copy of exactly `size` bytes. */
+static IbltStatus
+open_copy(const uint8_t *bytes, size_t size)
+{
+	uint8_t    *copy = take(size);
+	IbltKbf		view;
+	IbltStatus	status;
+
+	memcpy(copy, bytes, size);
+	status = iblt_core_kbf_open(&view, copy, size);
+	free(copy);
+	return status;
+}
+
+static void
+rewrite_checksum(uint8_t *bytes, size_t size)
+{
+	iblt_store64(bytes + size - 8, XXH3_64bits_withSeed(bytes, size - 8, 0));
+}
+
+/* Every bit flipped, every length cut, and one byte more. */
+static void
+test_damage(void)
+{
+	IbltKbfParams params = labelled_params();
+	IbltKbf		kbf;
+	size_t		bit,
+				size;
+	uint8_t    *longer;
+	long		opened = 0;
+
+	params.subtable_cells = 7;
+	make_kbf(&kbf, &params);
+	(void) iblt_core_kbf_insert(&kbf, (const uint8_t *) "\0\0\0\5hello", 9, 1);
+	iblt_core_kbf_seal(&kbf);
+	check(open_copy(kbf.bytes, kbf.size) == IBLT_OK, "undamaged");
+	for (bit = 0; bit < 8 * kbf.size; bit++)
+	{
+		kbf.bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
+		check(open_copy(kbf.bytes, kbf.size) != IBLT_OK, "bit %zu", bit);
+		/* a crafted value: whatever opens must be consistent */
+		rewrite_checksum(kbf.bytes, kbf.size);
+		opened += bit < 8 * (kbf.size - 8) &&
+			open_copy(kbf.bytes, kbf.size) == IBLT_OK;
+		kbf.bytes[bit / 8] ^= (uint8_t) (1 << bit % 8);
+		rewrite_checksum(kbf.bytes, kbf.size);
+	}
+	for (size = 0; size < kbf.size; size++)
+		check(open_copy(kbf.bytes, size) != IBLT_OK, "cut to %zu", size);
+	longer = take(kbf.size + 1);
+	memcpy(longer, kbf.bytes, kbf.size);
+	longer[kbf.size] = 0;
+	check(open_copy(longer, kbf.size + 1) == IBLT_BAD_SIZE, "one more byte");
+	/*
+	 * these say something else, and it is possible: 64 bits of the seed, and in
+	 * the texts those that leave plain letters or printing characters
+	 */
+	check(opened >= 64 && opened < 64 + 8 * (4 + 15), "%ld flips open", opened);
+	checked("every flipped bit and every wrong length is refused");
+	free(longer);
+	free(kbf.bytes);
+}
+
+/* A byte or word of a valid filter changed, with the right checksum. */
+static void
+test_spoiled(void)
+{
+	static const struct
+	{
+		size_t		at;
+		uint8_t		byte;
+		IbltStatus	expected;
+	}			spoilers[] = {
+		{0, 'X', IBLT_BAD_MAGIC}, {3, 'T', IBLT_BAD_MAGIC},
+		{4, 0, IBLT_BAD_VERSION}, {4, 2, IBLT_BAD_VERSION},
+		{AT_HASHES, 1, IBLT_BAD_HASHES}, {AT_HASHES, 9, IBLT_BAD_HASHES},
+		{AT_HASHES, 4, IBLT_BAD_SIZE},
+		{AT_DEGREE, 2, IBLT_BAD_VALUES}, {AT_DEGREE, 13, IBLT_BAD_VALUES},
+		{AT_SUPERPOSED, 0, IBLT_BAD_VALUES}, {AT_SUPERPOSED, 4, IBLT_BAD_VALUES},
+		{AT_SUPERPOSED, 3, IBLT_BAD_SIZE},
+		{AT_KIND, 4, IBLT_BAD_KEY_KIND}, {AT_KIND, 0, IBLT_BAD_SIZE},
+		{AT_KIND, 3, IBLT_BAD_DESCRIPTION},
+		{AT_RESERVED, 1, IBLT_BAD_RESERVED},
+		{AT_VALUES, 0, IBLT_BAD_VALUES}, {AT_VALUES, 8, IBLT_BAD_VALUES},
+		{AT_VALUES, 4, IBLT_BAD_COUNTER},
+		{AT_CELLS, 0, IBLT_BAD_CELLS}, {AT_CELLS + 3, 2, IBLT_BAD_CELLS},
+		{AT_CELLS, 5, IBLT_BAD_SIZE},
+		{AT_KEYS, 2, IBLT_BAD_COUNTER}, {AT_KEYS, 4, IBLT_BAD_COUNTER},
+		{AT_KEYS + 7, 0x80, IBLT_COUNT_OVERFLOW},
+		{AT_DESCRIPTION, 1, IBLT_BAD_DESCRIPTION},
+		{AT_DESCRIPTION + 2, 1, IBLT_BAD_RESERVED},
+		{AT_DESCRIPTION + 3, 1, IBLT_BAD_RESERVED},
+		{AT_LABELS, 1, IBLT_BAD_LABELS}, {AT_LABELS + 3, 1, IBLT_BAD_LABELS},
+		{40, 0x50, IBLT_BAD_COUNTER},	/* a value, but no pair */
+		{40, 0x52, IBLT_BAD_COUNTER},	/* one pair more */
+		{40, 0x5f, IBLT_BAD_COUNTER},	/* full, with a value */
+		{41, 0x00, IBLT_BAD_COUNTER},	/* not the code of a value */
+		{55, 0x01, IBLT_BAD_RESERVED}	/* behind the last cell */
+	};
+	size_t		i;
+
+	for (i = 0; i < sizeof spoilers / sizeof spoilers[0]; i++)
+	{
+		uint8_t		bytes[sizeof golden_bytes];
+		IbltStatus	status;
+
+		memcpy(bytes, golden_bytes, sizeof bytes);
+		bytes[spoilers[i].at] = spoilers[i].byte;
+		rewrite_checksum(bytes, sizeof bytes);
+		status = open_copy(bytes, sizeof bytes);
+		check(status == spoilers[i].expected, "spoiler %zu: %s, not %s", i,
+			  iblt_core_kbf_status_text(status),
+			  iblt_core_kbf_status_text(spoilers[i].expected));
+	}
+	checked("crafted headers and cells are refused");
+}
+
+/* Cells that are possible one by one, but not together. */
+static void
+test_sums(void)
+{
+	IbltKbfParams params = params_of(3, 4, 2, 5);
+	uint64_t	one = iblt_kbf_make_cell(1, iblt_core_kbf_code(&params, 9));
+	uint64_t	other = iblt_kbf_make_cell(1, iblt_core_kbf_code(&params, 8));
+	IbltKbf		kbf;
+
+	make_kbf(&kbf, &params);
+	kbf.keys = 1;
+	iblt_kbf_set_cell(&kbf, 0, one);
+	iblt_kbf_set_cell(&kbf, 6, one);
+	check(!valid(&kbf), "a subtable lacks a pair");
+	iblt_kbf_set_cell(&kbf, 13, other);
+	check(!valid(&kbf), "a subtable has another value");
+	iblt_kbf_set_cell(&kbf, 13, one);
+	check(valid(&kbf), "each subtable has the pair");
+	iblt_kbf_set_cell(&kbf, 14, IBLT_KBF_FULL);
+	iblt_kbf_set_cell(&kbf, 13, other);
+	check(valid(&kbf), "a subtable with a full cell says nothing");
+	iblt_kbf_set_cell(&kbf, 14, iblt_kbf_make_cell(IBLT_KBF_FULL, 1));
+	check(!valid(&kbf), "a full cell has content");
+	checked("subtables must add up to the same");
+	free(kbf.bytes);
+}
+
+static IbltStatus
+check_with(IbltKbfParams params, const char *text, size_t size)
+{
+	params.labels = (const uint8_t *) text;
+	params.labels_size = size;
+	return iblt_core_kbf_check_params(&params);
+}
+
+static void
+test_params(void)
+{
+	IbltKbfParams params = params_of(4, 3, 3, 1);
+	static uint8_t many[256 * 4];
+
+	params.values = 2;
+	check(check_with(params, "\1a\2bc", 5) == IBLT_OK, "two labels");
+	check(check_with(params, "\1a", 2) == IBLT_BAD_LABELS, "one label");
+	check(check_with(params, "\1a\2b", 4) == IBLT_BAD_LABELS, "cut short");
+	check(check_with(params, "\1a\2bc\1d", 7) == IBLT_BAD_LABELS, "three labels");
+	check(check_with(params, "\1a\0", 3) == IBLT_BAD_LABELS, "empty label");
+	check(check_with(params, "\1a\1\n", 4) == IBLT_BAD_LABELS, "control character");
+	check(check_with(params, "\1a\1\377", 4) == IBLT_BAD_LABELS, "not UTF-8");
+	params.values = 4;
+	memset(many, 0xff, sizeof many);
+	check(check_with(params, (char *) many, sizeof many) == IBLT_BAD_LABELS, "not UTF-8");
+	memset(many, 'x', sizeof many);
+	many[0] = many[256] = many[512] = many[768] = 255;
+	check(check_with(params, (char *) many, sizeof many) == IBLT_OK, "long labels");
+	params.labels_size = 0;
+	params.subtable_cells = IBLT_KBF_MAX_CELLS;
+	check(iblt_core_kbf_check_params(&params) == IBLT_OK, "many cells");
+	params = params_of(8, 12, 3, IBLT_KBF_MAX_CELLS);
+	check(iblt_core_kbf_check_params(&params) == IBLT_OK, "640 MB");
+	params.subtable_cells++;
+	check(iblt_core_kbf_check_params(&params) == IBLT_BAD_CELLS, "too many cells");
+	checked("parameters at and beyond their limits");
+}
+
+static void
+test_compatible(void)
+{
+	IbltKbfParams a = labelled_params();
+	IbltKbfParams b[10];
+	const IbltStatus expected[10] = {
+		IBLT_OK, IBLT_OTHER_HASHES, IBLT_OTHER_CODES, IBLT_OTHER_CODES,
+		IBLT_OTHER_CODES, IBLT_OTHER_CELLS, IBLT_OTHER_SEED, IBLT_OTHER_LABELS,
+		IBLT_OTHER_KEY_TYPE, IBLT_OK
+	};
+	int			i;
+
+	for (i = 0; i < 10; i++)
+		b[i] = a;
+	b[1].hashes--;
+	b[2].degree--;
+	b[3].superposed--;
+	b[4].values--;
+	b[5].subtable_cells--;
+	b[6].seed--;
+	b[7].labels = (const uint8_t *) "\3new\7shipped\5r\303\274cK";
+	b[8].description = (const uint8_t *) "tex2";
+	b[9].kind = IBLT_KEY_UNTYPED;
+	b[9].description_size = 0;
+	for (i = 0; i < 10; i++)
+		check(iblt_core_kbf_compatible(&a, &b[i]) == expected[i] &&
+			  iblt_core_kbf_compatible(&b[i], &a) == expected[i], "parameters %d", i);
+	checked("filters are compatible if no parameter differs");
+}
+
+static void
+test_template(void)
+{
+	IbltKbfParams params = params_of(4, 8, 3, 1000);
+	IbltKbf		kbf;
+	unsigned	value;
+
+	params.kind = IBLT_KEY_UNTYPED;
+	make_kbf(&kbf, &params);
+	check(kbf.size == 48 && valid(&kbf) && iblt_core_kbf_is_empty(&kbf), "template");
+	check(get(&kbf, 1, &value) == IBLT_ABSENT, "nothing in it");
+	kbf.keys = 1;
+	iblt_core_kbf_seal(&kbf);
+	check(open_copy(kbf.bytes, kbf.size) == IBLT_BAD_TEMPLATE, "keys");
+	checked("a template without a type of key has no cells");
+	free(kbf.bytes);
+}
+
+/* --- algebra --------------------------------------------------------------------- */
+
+static Pair pairs[MAX_PAIRS];
+
+/* Inserts into several filters, and adds these up in some order. */
+static void
+sum_in_parts(IbltKbf *sum, const IbltKbfParams *params, int n)
+{
+	IbltKbf		part[4];
+	int			i;
+
+	for (i = 0; i < 4; i++)
+		make_kbf(&part[i], params);
+	for (i = 0; i < n; i++)
+		(void) put(&part[below(4)], pairs[i]);
+	/* (0 + 1) + (2 + 3) or ((3 + 2) + 1) + 0 */
+	if (below(2) == 0)
+	{
+		(void) iblt_core_kbf_add(&part[0], &part[1]);
+		(void) iblt_core_kbf_add(&part[2], &part[3]);
+		(void) iblt_core_kbf_add(&part[0], &part[2]);
+		copy_kbf(sum, &part[0]);
+	}
+	else
+	{
+		for (i = 2; i >= 0; i--)
+			(void) iblt_core_kbf_add(&part[3], &part[i]);
+		copy_kbf(sum, &part[3]);
+	}
+	for (i = 0; i < 4; i++)
+		free(part[i].bytes);
+}
+
+/* Insertions and sums in any order, also when cells become full. */
+static void
+test_any_order(void)
+{
+	long		round;
+	long		full = 0;
+
+	for (round = 0; round < scaled(1000); round++)
+	{
+		IbltKbfParams params = random_params();
+		int			n = (int) below(16 * params.subtable_cells);
+		IbltKbf		a,
+					b,
+					c;
+
+		draw_pairs(pairs, n, params.values);
+		make_kbf(&a, &params);
+		make_kbf(&b, &params);
+		fill(&a, pairs, n);
+		shuffle(pairs, n);
+		fill(&b, pairs, n);
+		sum_in_parts(&c, &params, n);
+		full += iblt_core_kbf_full_cells(&a);
+		check(valid(&a) && same(&a, &b), "round %ld: another order", round);
+		check(same(&a, &c), "round %ld: parts", round);
+		free(a.bytes);
+		free(b.bytes);
+		free(c.bytes);
+	}
+	check(full > 0, "no cell was full");
+	checked("insertions and sums in any order make the same bytes");
+}
+
+static void
+test_folds(void)
+{
+	static const uint32_t factors[] = {1, 2, 3, 4, 6, 12};
+	long		round;
+
+	for (round = 0; round < scaled(600); round++)
+	{
+		IbltKbfParams params = random_params();
+		IbltKbfParams small;
+		int			n = (int) below(400);
+		IbltKbf		a,
+					b,
+					folded;
+
+		params.subtable_cells = 12 * (1 + below(6));
+		small = params;
+		small.subtable_cells /= factors[below(6)];
+		draw_pairs(pairs, n, params.values);
+		make_kbf(&a, &params);
+		fill(&a, pairs, n);
+		make_kbf(&b, &small);
+		fill(&b, pairs, n);
+		make_kbf(&folded, &small);
+		iblt_core_kbf_fold(&folded, &a);
+		check(valid(&folded) && same(&folded, &b), "round %ld: %u to %u cells", round,
+			  params.subtable_cells, small.subtable_cells);
+		free(a.bytes);
+		free(b.bytes);
+		free(folded.bytes);
+	}
+	checked("a fold is what would have been built with fewer cells");
+}
+
+/* Do two filters agree, except in cells that are full in one of them? */
+static bool
+agree_where_not_full(const IbltKbf *a, const IbltKbf *b)
+{
+	uint32_t	i;
+
+	for (i = 0; i < a->ncells; i++)
+	{
+		uint64_t	x = iblt_kbf_cell(a, i);
+		uint64_t	y = iblt_kbf_cell(b, i);
+
+		if (x != y && iblt_kbf_count(x) != IBLT_KBF_FULL &&
+			iblt_kbf_count(y) != IBLT_KBF_FULL)
+			return false;
+	}
+	return a->keys == b->keys;
+}
+
+/* Are all full cells of the first full in the second? */
+static bool
+full_in_both(const IbltKbf *a, const IbltKbf *b)
+{
+	uint32_t	i;
+
+	for (i = 0; i < a->ncells; i++)
+		if (iblt_kbf_count(iblt_kbf_cell(a, i)) == IBLT_KBF_FULL &&
+			iblt_kbf_count(iblt_kbf_cell(b, i)) != IBLT_KBF_FULL)
+			return false;
+	return true;
+}
+
+/*
+ * n pairs, of which the first `gone` are deleted: never inserted, deleted one
+ * by one, subtracted, and deleted right after they were inserted.
+ */
+static void
+test_deletions(void)
+{
+	long		round;
+	long		full = 0;
+
+	for (round = 0; round < scaled(600); round++)
+	{
+		IbltKbfParams params = random_params();
+		int			n = 1 + (int) below(12 * params.subtable_cells);
+		int			gone = (int) below((uint32_t) n + 1);
+		IbltKbf		never,
+					deleted,
+					less,
+					part,
+					soon;
+		int			i;
+
+		draw_pairs(pairs, n, params.values);
+		make_kbf(&never, &params);
+		fill(&never, pairs + gone, n - gone);
+		make_kbf(&deleted, &params);
+		fill(&deleted, pairs, n);
+		copy_kbf(&less, &deleted);
+		make_kbf(&part, &params);
+		fill(&part, pairs, gone);
+		make_kbf(&soon, &params);
+		for (i = 0; i < n; i++)
+		{
+			(void) put(&soon, pairs[i]);
+			check(i >= gone || drop(&soon, pairs[i]) == IBLT_OK, "deleted at once");
+		}
+		full += iblt_core_kbf_full_cells(&deleted);
+		check(iblt_core_kbf_subtract(&less, &part) == IBLT_OK, "round %ld: a part", round);
+		shuffle(pairs, gone);
+		for (i = 0; i < gone; i++)
+			check(drop(&deleted, pairs[i]) == IBLT_OK, "round %ld: pair %d", round, i);
+		check(same(&deleted, &less), "round %ld: deleted and subtracted", round);
+		check(valid(&deleted) && valid(&soon), "round %ld: not valid", round);
+		check(agree_where_not_full(&deleted, &never) &&
+			  agree_where_not_full(&soon, &never), "round %ld: other cells", round);
+		check(full_in_both(&never, &soon) && full_in_both(&soon, &deleted),
+			  "round %ld: the last deletions fill most", round);
+		check(iblt_core_kbf_full_cells(&deleted) > 0 || same(&deleted, &never),
+			  "round %ld: not what it would have been", round);
+		free(never.bytes);
+		free(deleted.bytes);
+		free(less.bytes);
+		free(part.bytes);
+		free(soon.bytes);
+	}
+	check(full > 0, "no cell was full");
+	checked("deletions leave what was never inserted, except in full cells");
+}
+
+/* Four times the keys, and back. */
+static void
+test_overload(void)
+{
+	IbltKbfParams params = params_of(5, 8, 3, 1500);
+	int			n = 1000;
+	IbltKbf		kbf,
+				before;
+	unsigned	value;
+	int			i,
+				wrong = 0,
+				unknown = 0;
+
+	draw_pairs(pairs, 4 * n, 255);
+	make_kbf(&kbf, &params);
+	fill(&kbf, pairs, n);
+	copy_kbf(&before, &kbf);
+	fill(&kbf, pairs + n, 3 * n);
+	for (i = 0; i < 4 * n; i++)
+	{
+		IbltPresence presence = get(&kbf, pairs[i].key, &value);
+
+		unknown += presence == IBLT_UNKNOWN;
+		wrong += presence != IBLT_UNKNOWN &&
+			(presence != IBLT_PRESENT || value != pairs[i].value);
+	}
+	check(wrong == 0 && unknown > 100, "%d wrong, %d unknown", wrong, unknown);
+	check(iblt_core_kbf_full_cells(&kbf) == 0, "a cell is full");
+	for (i = 4 * n - 1; i >= n; i--)
+		check(drop(&kbf, pairs[i]) == IBLT_OK, "pair %d", i);
+	check(same(&kbf, &before), "not as before");
+	checked("an overloaded filter gives no wrong value, and recovers");
+	free(kbf.bytes);
+	free(before.bytes);
+}
+
+static void
+test_updates(void)
+{
+	IbltKbfParams params = params_of(5, 8, 3, 600);
+	int			n = 1000;
+	IbltKbf		kbf,
+				expected;
+	unsigned	value;
+	int			i;
+
+	draw_pairs(pairs, n, 255);
+	make_kbf(&kbf, &params);
+	fill(&kbf, pairs, n);
+	for (i = 0; i < n; i++)
+	{
+		uint8_t		key[8];
+		unsigned	next = 1 + below(255);
+
+		iblt_store64(key, pairs[i].key);
+		check(iblt_core_kbf_update(&kbf, key, 8, pairs[i].value, next) == IBLT_OK, "%d", i);
+		pairs[i].value = next;
+	}
+	make_kbf(&expected, &params);
+	fill(&expected, pairs, n);
+	check(same(&kbf, &expected), "other bytes");
+	for (i = 0; i < n; i++)
+		if (get(&kbf, pairs[i].key, &value) == IBLT_PRESENT)
+			check(value == pairs[i].value, "pair %d", i);
+	checked("updates make the filter of the new values");
+	free(kbf.bytes);
+	free(expected.bytes);
+}
+
+/* What is not there is not taken out, and nothing changes then. */
+static void
+test_refusals(void)
+{
+	IbltKbfParams params = params_of(5, 8, 3, 2000);
+	IbltKbf		kbf,
+				before,
+				part;
+	uint8_t		key[8] = {1};
+	uint8_t		absent[8] = {2};
+
+	params.values = 200;
+	make_kbf(&kbf, &params);
+	check(iblt_core_kbf_delete(&kbf, key, 8, 7) == IBLT_NOT_IN_FILTER, "from nothing");
+	check(iblt_core_kbf_insert(&kbf, key, 8, 7) == IBLT_OK, "insert");
+	iblt_core_kbf_seal(&kbf);
+	copy_kbf(&before, &kbf);
+	check(iblt_core_kbf_insert(&kbf, key, 8, 0) == IBLT_VALUE_OUT_OF_RANGE, "0");
+	check(iblt_core_kbf_insert(&kbf, key, 8, 201) == IBLT_VALUE_OUT_OF_RANGE, "201");
+	check(iblt_core_kbf_delete(&kbf, key, 8, 0) == IBLT_VALUE_OUT_OF_RANGE, "0");
+	check(iblt_core_kbf_delete(&kbf, key, 8, 201) == IBLT_VALUE_OUT_OF_RANGE, "201");
+	check(iblt_core_kbf_update(&kbf, key, 8, 7, 201) == IBLT_VALUE_OUT_OF_RANGE, "201");
+	check(iblt_core_kbf_update(&kbf, key, 8, 0, 7) == IBLT_VALUE_OUT_OF_RANGE, "0");
+	check(iblt_core_kbf_delete(&kbf, key, 8, 8) == IBLT_NOT_IN_FILTER, "value");
+	check(iblt_core_kbf_delete(&kbf, absent, 8, 7) == IBLT_NOT_IN_FILTER, "key");
+	check(iblt_core_kbf_update(&kbf, key, 8, 8, 9) == IBLT_NOT_IN_FILTER, "value");
+	check(same(&kbf, &before), "a refusal changed it");
+	kbf.keys = INT64_MAX;
+	check(iblt_core_kbf_insert(&kbf, absent, 8, 7) == IBLT_COUNT_OVERFLOW, "keys");
+	check(iblt_core_kbf_add(&kbf, &before) == IBLT_COUNT_OVERFLOW, "sum of keys");
+	kbf.keys = 1;
+	check(same(&kbf, &before), "a refusal changed it");
+
+	make_kbf(&part, &params);
+	(void) iblt_core_kbf_insert(&part, key, 8, 8);
+	check(iblt_core_kbf_subtract(&kbf, &part) == IBLT_NOT_A_PART, "value");
+	iblt_core_kbf_init(&part, &params, part.bytes);
+	(void) iblt_core_kbf_insert(&part, absent, 8, 7);
+	check(iblt_core_kbf_subtract(&before, &part) == IBLT_NOT_A_PART, "key");
+	(void) iblt_core_kbf_insert(&part, key, 8, 7);
+	check(iblt_core_kbf_subtract(&before, &part) == IBLT_NOT_A_PART, "more keys");
+	checked("what is not there is not taken out");
+	free(kbf.bytes);
+	free(before.bytes);
+	free(part.bytes);
+}
+
+/* A full cell stays full, whatever happens, and makes answers unknown. */
+static void
+test_full(void)
+{
+	IbltKbfParams params = params_of(3, 8, 3, 1);
+	IbltKbf		kbf,
+				other;
+	unsigned	value;
+	int			i;
+
+	draw_pairs(pairs, 20, 255);
+	make_kbf(&kbf, &params);
+	fill(&kbf, pairs, 14);
+	check(iblt_core_kbf_full_cells(&kbf) == 0, "full with 14");
+	check(iblt_kbf_count(iblt_kbf_cell(&kbf, 2)) == 14, "not 14");
+	fill(&kbf, pairs + 14, 1);
+	check(iblt_core_kbf_full_cells(&kbf) == 3, "not full with 15");
+	fill(&kbf, pairs + 15, 5);
+	check(valid(&kbf) && kbf.keys == 20, "keys");
+	check(get(&kbf, pairs[0].key, &value) == IBLT_UNKNOWN, "an answer");
+	make_kbf(&other, &params);
+	(void) iblt_core_kbf_add(&other, &kbf);
+	check(same(&other, &kbf), "0 + full");
+	for (i = 0; i < 20; i++)
+		check(drop(&kbf, pairs[i]) == IBLT_OK, "pair %d", i);
+	check(drop(&kbf, pairs[0]) == IBLT_NOT_IN_FILTER, "no keys left");
+	check(valid(&kbf) && kbf.keys == 0 && iblt_core_kbf_full_cells(&kbf) == 3, "full");
+	check(!iblt_core_kbf_is_empty(&kbf), "full is not empty");
+	check(iblt_core_kbf_subtract(&other, &other) == IBLT_OK && same(&other, &kbf),
+		  "full - full");
+	checked("a cell of 15 stays full");
+	free(kbf.bytes);
+	free(other.bytes);
+}
+
+/* --- answers ------------------------------------------------------------------------ */
+
+/* Which values can a cell have, as a set of bits?  By trying all multisets. */
+static unsigned
+possible_values(const IbltKbfParams *params, uint64_t cell, unsigned least,
+				unsigned count, uint64_t sum, unsigned chosen, bool *equal)
+{
+	unsigned	value,
+				all = 0;
+
+	if (count == 0)
+		return sum == iblt_kbf_content(cell) ? chosen : 0;
+	for (value = least; value <= params->values; value++)
+	{
+		bool		repeats = (chosen >> value & 1) != 0;
+		unsigned	some = possible_values(params, cell, value, count - 1,
+										   sum ^ iblt_core_kbf_code(params, value),
+										   chosen | 1u << value, equal);
+
+		if (some != 0 && repeats)
+			*equal = true;
+		all |= some;
+	}
+	return all;
+}
+
+/* What the cells must answer: the values that all cells have in common. */
+static IbltPresence
+expected_answer(const IbltKbfParams *params, const uint64_t *cells, unsigned *value)
+{
+	unsigned	common = ~1u;
+	bool		named = false;
+	int			i;
+
+	for (i = 0; i < params->hashes; i++)
+		if (iblt_kbf_count(cells[i]) == 0)
+			return IBLT_ABSENT;
+	for (i = 0; i < params->hashes; i++)
+	{
+		unsigned	count = iblt_kbf_count(cells[i]);
+		bool		equal = false;
+		unsigned	set;
+
+		if (count > (unsigned) params->superposed + 1)
+			continue;
+		set = possible_values(params, cells[i], 1, count, 0, 0, &equal);
+		if (set == 0 && count <= (unsigned) params->superposed)
+			return IBLT_CONTRADICTION;
+		named |= count <= (unsigned) params->superposed && !equal;
+		common &= set;
+	}
+	if (!named)
+		return IBLT_UNKNOWN;
+	if (common == 0)
+		return IBLT_ABSENT;
+	for (*value = 1; (common >> *value & 1) == 0;)
+		++*value;
+	return common == 1u << *value ? IBLT_PRESENT : IBLT_UNKNOWN;
+}
+
+/* A cell of some pairs, of which one may be given. */
+static uint64_t
+random_cell(const IbltKbfParams *params, unsigned value)
+{
+	unsigned	count = below(6);
+	unsigned	i;
+	uint64_t	content = 0;
+
+	if (count == 0)
+		return value == 0 && below(4) == 0 ? 0 : iblt_kbf_make_cell(IBLT_KBF_FULL, 0);
+	for (i = 0; i < count; i++)
+		content ^= iblt_core_kbf_code(params, i == 0 && value != 0 ? value
+									  : 1 + below(params->values));
+	/* sometimes one that no values make up */
+	if (value == 0 && below(64) == 0)
+		content ^= tap_random() & ((UINT64_C(1) << params->degree) - 1);
+	return iblt_kbf_make_cell(count, content);
+}
+
+static void
+test_answers(void)
+{
+	long		seen[4] = {0};
+	long		round;
+
+	for (round = 0; round < scaled(40000); round++)
+	{
+		IbltKbfParams params = params_of(2 + (int) below(4), 3 + (int) below(2),
+										 1 + (int) below(3), 1);
+		unsigned	own;
+		uint64_t	cells[IBLT_MAX_HASHES];
+		unsigned	value = 0,
+					expected_value = 0;
+		IbltPresence answer,
+					expected;
+		int			i;
+
+		params.values = 1 + below(params.values);
+		own = below(2) * (1 + below(params.values));
+		for (i = 0; i < params.hashes; i++)
+			cells[i] = random_cell(&params, own);
+		answer = iblt_core_kbf_judge(&params, cells, &value);
+		expected = expected_answer(&params, cells, &expected_value);
+		check(answer == expected, "round %ld: %d, not %d", round, answer, expected);
+		check(answer != IBLT_PRESENT || value == expected_value, "round %ld: value", round);
+		check(own == 0 || answer == IBLT_UNKNOWN ||
+			  (answer == IBLT_PRESENT && value == own), "round %ld: its own value", round);
+		seen[answer]++;
+	}
+	check(seen[IBLT_ABSENT] > 0 && seen[IBLT_PRESENT] > 0 && seen[IBLT_UNKNOWN] > 0 &&
+		  seen[IBLT_CONTRADICTION] > 0, "an answer was never seen");
+	checked("answers are those of all values that the cells can have");
+}
+
+/* Two or three equal values in a cell leave every value open. */
+static void
+test_equal_values(void)
+{
+	IbltKbfParams params = params_of(2, 8, 3, 1);
+	uint64_t	a = iblt_core_kbf_code(&params, 10);
+	uint64_t	b = iblt_core_kbf_code(&params, 20);
+	uint64_t	c = iblt_core_kbf_code(&params, 30);
+	uint64_t	two = iblt_kbf_make_cell(2, 0);
+	uint64_t	three = iblt_kbf_make_cell(3, a);
+	unsigned	value;
+
+#define ANSWER(x, y) \
+	iblt_core_kbf_judge(&params, (uint64_t[]) {x, y}, &value)
+	check(ANSWER(two, two) == IBLT_UNKNOWN, "two equal values");
+	check(ANSWER(three, three) == IBLT_UNKNOWN, "10, and two equal values");
+	check(ANSWER(two, iblt_kbf_make_cell(1, b)) == IBLT_PRESENT && value == 20, "20");
+	check(ANSWER(three, iblt_kbf_make_cell(1, b)) == IBLT_PRESENT && value == 20, "20");
+	check(ANSWER(three, iblt_kbf_make_cell(2, a ^ b)) == IBLT_UNKNOWN, "10 or 20");
+	check(ANSWER(iblt_kbf_make_cell(2, a ^ c), iblt_kbf_make_cell(2, a ^ b)) ==
+		  IBLT_PRESENT && value == 10, "10 in common");
+	check(ANSWER(iblt_kbf_make_cell(2, a ^ c), iblt_kbf_make_cell(1, b)) ==
+		  IBLT_ABSENT, "nothing in common");
+	check(ANSWER(iblt_kbf_make_cell(3, a ^ b ^ c), iblt_kbf_make_cell(1, c)) ==
+		  IBLT_PRESENT && value == 30, "30 of three");
+	check(ANSWER(iblt_kbf_make_cell(3, a ^ b ^ c), iblt_kbf_make_cell(1, a ^ b)) ==
+		  IBLT_CONTRADICTION, "one pair that is none");
+	checked("equal values in a cell cancel, and say nothing");
+}
+
+/* A key that was inserted twice is unknown, not wrong. */
+static void
+test_twice(void)
+{
+	IbltKbfParams params = params_of(5, 8, 3, 100);
+	IbltKbf		kbf;
+	unsigned	value;
+	int			i,
+				answers = 0;
+
+	draw_pairs(pairs, 100, 255);
+	for (i = 0; i < 50; i++)
+		pairs[50 + i].key = pairs[i].key;
+	for (i = 0; i < 25; i++)
+		pairs[50 + i].value = pairs[i].value;
+	make_kbf(&kbf, &params);
+	fill(&kbf, pairs, 100);
+	for (i = 0; i < 50; i++)
+		answers += get(&kbf, pairs[i].key, &value) != IBLT_UNKNOWN &&
+			!(i >= 25 && value == pairs[i].value && value == pairs[50 + i].value);
+	tap_ok(answers == 0, "a key inserted twice is unknown (%d are not)", answers);
+	free(kbf.bytes);
+}
+
+/* The header and eight bytes of each cell of the key are enough to answer. */
+static void
+test_slices(void)
+{
+	IbltKbfParams params = params_of(6, 9, 3, 333);
+	IbltKbf		kbf;
+	IbltKbf		head;
+	uint8_t		header[IBLT_KBF_HEADER_SIZE];
+	int			i;
+
+	draw_pairs(pairs, 400, 511);
+	make_kbf(&kbf, &params);
+	fill(&kbf, pairs, 300);
+	memcpy(header, kbf.bytes, sizeof header);
+	check(iblt_core_kbf_header_size(header) == sizeof header, "header size");
+	check(iblt_core_kbf_open_header(&head, header, sizeof header, kbf.size - 8) ==
+		  IBLT_BAD_SIZE, "another size");
+	check(iblt_core_kbf_open_header(&head, header, sizeof header, kbf.size) == IBLT_OK,
+		  "header");
+	for (i = 0; i < 400; i++)
+	{
+		uint8_t		key[8];
+		uint32_t	index[IBLT_MAX_HASHES];
+		uint64_t	cells[IBLT_MAX_HASHES];
+		unsigned	value = 0,
+					sliced = 0;
+		int			h;
+
+		iblt_store64(key, pairs[i].key);
+		iblt_core_kbf_key_cells(&head, key, sizeof key, index);
+		for (h = 0; h < params.hashes; h++)
+			cells[h] = iblt_kbf_extract(&head, index[h],
+										kbf.bytes + iblt_kbf_cell_offset(&head, index[h]));
+		check(get(&kbf, pairs[i].key, &value) ==
+			  iblt_core_kbf_judge(&head.params, cells, &sliced) && value == sliced,
+			  "key %d", i);
+	}
+	checked("a key's cells alone answer as the whole filter does");
+	free(kbf.bytes);
+}
+
+int
+main(void)
+{
+	(void) tap_seed();
+	test_golden_integers();
+	test_golden_uuids();
+	test_golden_labels();
+	test_damage();
+	test_spoiled();
+	test_sums();
+	test_params();
+	test_compatible();
+	test_template();
+	test_any_order();
+	test_folds();
+	test_deletions();
+	test_overload();
+	test_updates();
+	test_refusals();
+	test_full();
+	test_answers();
+	test_equal_values();
+	test_twice();
+	test_slices();
+	return tap_done();
+}
