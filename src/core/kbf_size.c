@@ -38,7 +38,11 @@ typedef struct Outcome
 static double
 poisson(double mean, int n)
 {
-	return exp(-mean) * pow(mean, n) / tgamma(n + 1);
+	double		chance = exp(-mean);
+
+	for (; n > 0; n--)
+		chance *= mean / n;
+	return chance;
 }
 
 /* C(n, k) for small k. */
@@ -205,7 +209,7 @@ iblt_core_kbf_load(const IbltKbfParams *params, double failure)
 	double		high = MAX_LOAD;
 	int			i;
 
-	for (i = 0; i < 40; i++)
+	for (i = 0; i < 24; i++)
 	{
 		double		middle = (low + high) / 2;
 		IbltKbfRates rates;
