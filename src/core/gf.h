@@ -45,7 +45,7 @@ gf_mul(unsigned a, unsigned b, int degree)
 	return product;
 }
 
-/* The number of different non-zero elements, which are the values. */
+/* The number of different non-zero elements, which have codes. */
 static inline unsigned
 gf_values(int degree)
 {

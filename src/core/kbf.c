@@ -279,14 +279,14 @@ add_up(const IbltKbf *kbf, uint32_t first, Sums *sums)
 		uint64_t	cell = iblt_kbf_cell(kbf, first + i);
 		uint64_t	content = iblt_kbf_content(cell);
 		unsigned	count = iblt_kbf_count(cell);
-		unsigned	value;
+		unsigned	element;
 
 		iblt_pause_at(i);
 		if ((count == 0 || count == IBLT_KBF_FULL) && content != 0)
 			return false;
 		if (count == 1 &&
-			(!iblt_core_gf_single(content, params->degree, params->superposed,
-								  &value) || value > params->values))
+			!iblt_core_gf_single(content, params->degree, params->superposed,
+								 &element))
 			return false;
 		sums->full |= count == IBLT_KBF_FULL;
 		sums->count += count;

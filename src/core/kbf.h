@@ -37,7 +37,9 @@
 typedef struct IbltKbfParams
 {
 	int			hashes;			/* k, 2 to 8, as many as subtables */
-	int			degree;			/* q: codes are over GF(2^q), 3 to 12 */
+	int			degree;			/* q: codes are over GF(2^q), 3 to 12.  A degree
+								 * above what the values need gives fewer
+								 * false positives */
 	int			superposed;		/* t: values that a cell can tell apart, 1 to 3 */
 	unsigned	values;			/* the values are 1 to this, at most 2^q - 1 */
 	uint32_t	subtable_cells; /* cells in each subtable */
@@ -81,7 +83,7 @@ extern void iblt_core_kbf_init(IbltKbf *kbf, const IbltKbfParams *params,
  * wrong with them, and then the view must not be used.  Only reads the bytes.
  *
  * It checks all that can be checked in one pass over the cells.  An empty or
- * full cell has content 0, and a cell of one pair has the code of a value.  In
+ * full cell has content 0, and a cell of one pair has a code.  In
  * a subtable without full cells the counters add up to the number of keys, and
  * the contents to the same sum as in any other such subtable.
  */
@@ -91,7 +93,7 @@ extern IbltStatus iblt_core_kbf_open(IbltKbf *kbf, uint8_t *bytes,
 /*
  * Opens the header of a value of `total` bytes, of which the first `size` are
  * here.  Neither cells nor checksum are read or checked.  The view is only for
- * iblt_core_kbf_key_cells (kbf_cell.h) and iblt_kbf_cell_offset.
+ * iblt_core_kbf_place (kbf_cell.h) and iblt_kbf_cell_offset.
  *
  * IBLT_BAD_SIZE means that total does not match the header, or that size is
  * below iblt_core_kbf_header_size.

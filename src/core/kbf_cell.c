@@ -10,22 +10,34 @@
 #define NO_VALUES	(-1)		/* no values make up this cell */
 
 void
-iblt_core_kbf_key_cells(const IbltKbf *kbf, const uint8_t *key, size_t size,
-						uint32_t *index)
+iblt_core_kbf_place(const IbltKbf *kbf, const uint8_t *key, size_t size,
+					IbltKbfPlace *place)
 {
 	const IbltKbfParams *params = &kbf->params;
+	uint64_t	hash = iblt_hash_key(&kbf->hasher, key, size, params->hashes,
+									 params->subtable_cells, place->index);
 	int			i;
 
-	(void) iblt_hash_key(&kbf->hasher, key, size, params->hashes,
-						 params->subtable_cells, index);
 	for (i = 0; i < params->hashes; i++)
-		index[i] += (uint32_t) i * params->subtable_cells;
+		place->index[i] += (uint32_t) i * params->subtable_cells;
+	/* the product mixes in the bits that no position depends on */
+	place->turn = iblt_scale((uint32_t) (hash * IBLT_GOLDEN >> 32),
+							 gf_values(params->degree));
 }
 
-uint64_t
-iblt_core_kbf_code(const IbltKbfParams *params, unsigned value)
+static uint64_t
+code_of(const IbltKbfParams *params, unsigned element)
 {
-	return iblt_core_gf_encode(value, params->degree, params->superposed);
+	return iblt_core_gf_encode(element, params->degree, params->superposed);
+}
+
+void
+iblt_core_kbf_codes(const IbltKbfParams *params, uint64_t *codes)
+{
+	unsigned	element;
+
+	for (element = 0; element <= gf_values(params->degree); element++)
+		codes[element] = code_of(params, element);
 }
 
 static bool
@@ -45,53 +57,61 @@ sum_of(uint64_t a, uint64_t b)
 	return iblt_kbf_make_cell(count, iblt_kbf_content(a) ^ iblt_kbf_content(b));
 }
 
-void
-iblt_core_kbf_insert_code(IbltKbf *kbf, const uint8_t *key, size_t size,
-						  uint64_t code)
+static void
+insert_at(IbltKbf *kbf, const IbltKbfPlace *place, uint64_t code)
 {
 	uint64_t	pair = iblt_kbf_make_cell(1, code);
-	uint32_t	index[IBLT_MAX_HASHES];
 	int			i;
 
-	iblt_core_kbf_key_cells(kbf, key, size, index);
 	for (i = 0; i < kbf->params.hashes; i++)
-		iblt_kbf_set_cell(kbf, index[i],
-						  sum_of(iblt_kbf_cell(kbf, index[i]), pair));
+		iblt_kbf_set_cell(kbf, place->index[i],
+						  sum_of(iblt_kbf_cell(kbf, place->index[i]), pair));
 	kbf->keys++;
+}
+
+void
+iblt_core_kbf_insert_with(IbltKbf *kbf, const uint64_t *codes,
+						  const uint8_t *key, size_t size, unsigned value)
+{
+	IbltKbfPlace place;
+
+	iblt_core_kbf_place(kbf, key, size, &place);
+	insert_at(kbf, &place,
+			  codes[iblt_kbf_turned(&kbf->params, value, place.turn)]);
 }
 
 IbltStatus
 iblt_core_kbf_insert(IbltKbf *kbf, const uint8_t *key, size_t size,
 					 unsigned value)
 {
-	if (!in_range(&kbf->params, value))
+	const IbltKbfParams *params = &kbf->params;
+	IbltKbfPlace place;
+
+	if (!in_range(params, value))
 		return IBLT_VALUE_OUT_OF_RANGE;
 	if (kbf->keys >= INT64_MAX)
 		return IBLT_COUNT_OVERFLOW;
-	iblt_core_kbf_insert_code(kbf, key, size,
-							  iblt_core_kbf_code(&kbf->params, value));
+	iblt_core_kbf_place(kbf, key, size, &place);
+	insert_at(kbf, &place,
+			  code_of(params, iblt_kbf_turned(params, value, place.turn)));
 	return IBLT_OK;
 }
 
 /*
- * The values of a sum of `count` different ones, at most t.  Returns false if
- * there are none in range.  values are in ascending order.
+ * The elements of a sum of `count` different ones, at most t.  Returns false if
+ * there are none.
  */
 static bool
 split(const IbltKbfParams *params, uint64_t sum, unsigned count,
-	  unsigned *values)
+	  unsigned *elements)
 {
-	bool		found;
-
 	if (count == 1)
-		found = iblt_core_gf_single(sum, params->degree, params->superposed,
-									values);
-	else if (count == 2)
-		found = iblt_core_gf_pair(sum, params->degree, params->superposed,
-								  values);
-	else
-		found = iblt_core_gf_triple(sum, params->degree, values);
-	return found && values[count - 1] <= params->values;
+		return iblt_core_gf_single(sum, params->degree, params->superposed,
+								   elements);
+	if (count == 2)
+		return iblt_core_gf_pair(sum, params->degree, params->superposed,
+								 elements);
+	return iblt_core_gf_triple(sum, params->degree, elements);
 }
 
 /*
@@ -99,28 +119,28 @@ split(const IbltKbfParams *params, uint64_t sum, unsigned count,
  * so a sum of fewer codes leaves those two, and with them all, open.
  */
 static int
-cell_values(const IbltKbfParams *params, uint64_t cell, unsigned *values)
+cell_elements(const IbltKbfParams *params, uint64_t cell, unsigned *elements)
 {
 	unsigned	count = iblt_kbf_count(cell);
 	uint64_t	sum = iblt_kbf_content(cell);
 
-	if (split(params, sum, count, values))
+	if (split(params, sum, count, elements))
 		return (int) count;
 	if ((count == 2 && sum == 0) ||
-		(count == 3 && split(params, sum, 1, values)))
+		(count == 3 && split(params, sum, 1, elements)))
 		return ANY_VALUE;
 	return NO_VALUES;
 }
 
-/* Can `count` values, at most t and not all different, have this sum? */
+/* Can `count` pairs, at most t, have this sum? */
 static bool
 possible(const IbltKbfParams *params, unsigned count, uint64_t sum)
 {
-	unsigned	values[IBLT_GF_MAX_TERMS];
+	unsigned	elements[IBLT_GF_MAX_TERMS];
 
 	if (count == 0)
 		return sum == 0;
-	return cell_values(params, iblt_kbf_make_cell(count, sum), values) !=
+	return cell_elements(params, iblt_kbf_make_cell(count, sum), elements) !=
 		NO_VALUES;
 }
 
@@ -138,12 +158,12 @@ admits(const IbltKbfParams *params, uint64_t cell, uint64_t code)
 }
 
 /*
- * The values that the most telling of the cells leaves, as cell_values
+ * The values that the most telling of the cells leaves, as cell_elements
  * returns them.
  */
 static int
-first_values(const IbltKbfParams *params, const uint64_t *cells,
-			 unsigned *values)
+first_elements(const IbltKbfParams *params, const uint64_t *cells,
+			   unsigned *elements)
 {
 	int			count = ANY_VALUE;
 	int			i,
@@ -156,23 +176,24 @@ first_values(const IbltKbfParams *params, const uint64_t *cells,
 
 		if (iblt_kbf_count(cells[i]) > (unsigned) params->superposed)
 			continue;
-		found = cell_values(params, cells[i], some);
+		found = cell_elements(params, cells[i], some);
 		if (found == NO_VALUES)
 			return NO_VALUES;
 		if (found == ANY_VALUE || (count != ANY_VALUE && found >= count))
 			continue;
 		count = found;
 		for (v = 0; v < found; v++)
-			values[v] = some[v];
+			elements[v] = some[v];
 	}
 	return count;
 }
 
-/* Can all cells have a pair with this value? */
+/* Can all cells have a pair with this element? */
 static bool
-all_admit(const IbltKbfParams *params, const uint64_t *cells, unsigned value)
+all_admit(const IbltKbfParams *params, const uint64_t *cells,
+		  unsigned element)
 {
-	uint64_t	code = iblt_core_kbf_code(params, value);
+	uint64_t	code = code_of(params, element);
 	int			i;
 
 	for (i = 0; i < params->hashes; i++)
@@ -183,9 +204,9 @@ all_admit(const IbltKbfParams *params, const uint64_t *cells, unsigned value)
 
 IbltPresence
 iblt_core_kbf_judge(const IbltKbfParams *params, const uint64_t *cells,
-					unsigned *value)
+					unsigned turn, unsigned *value)
 {
-	unsigned	values[IBLT_GF_MAX_TERMS];
+	unsigned	elements[IBLT_GF_MAX_TERMS];
 	int			count,
 				left = 0,
 				i;
@@ -193,71 +214,81 @@ iblt_core_kbf_judge(const IbltKbfParams *params, const uint64_t *cells,
 	for (i = 0; i < params->hashes; i++)
 		if (iblt_kbf_count(cells[i]) == 0)
 			return IBLT_ABSENT;
-	count = first_values(params, cells, values);
+	count = first_elements(params, cells, elements);
 	if (count == NO_VALUES)
 		return IBLT_CONTRADICTION;
 	if (count == ANY_VALUE)
 		return IBLT_UNKNOWN;
 	for (i = 0; i < count; i++)
-		if (all_admit(params, cells, values[i]))
-		{
-			*value = values[i];
-			left++;
-		}
+	{
+		unsigned	candidate = iblt_kbf_turned_back(params, elements[i], turn);
+
+		if (!in_range(params, candidate) ||
+			!all_admit(params, cells, elements[i]))
+			continue;
+		*value = candidate;
+		left++;
+	}
 	return left == 0 ? IBLT_ABSENT : left == 1 ? IBLT_PRESENT : IBLT_UNKNOWN;
 }
 
-/* Reads the key's cells. */
+/* Reads the cells of a place. */
 static void
-read_cells(const IbltKbf *kbf, const uint8_t *key, size_t size,
-		   uint32_t *index, uint64_t *cells)
+read_cells(const IbltKbf *kbf, const IbltKbfPlace *place, uint64_t *cells)
 {
 	int			i;
 
-	iblt_core_kbf_key_cells(kbf, key, size, index);
 	for (i = 0; i < kbf->params.hashes; i++)
-		cells[i] = iblt_kbf_cell(kbf, index[i]);
+		cells[i] = iblt_kbf_cell(kbf, place->index[i]);
 }
 
 IbltPresence
 iblt_core_kbf_get(const IbltKbf *kbf, const uint8_t *key, size_t size,
 				  unsigned *value)
 {
-	uint32_t	index[IBLT_MAX_HASHES];
-	uint64_t	cells[IBLT_MAX_HASHES];
+	IbltKbfPlace place;
+	uint64_t	cells[IBLT_KBF_MAX_HASHES];
 
 	if (kbf->ncells == 0)
 		return IBLT_ABSENT;
-	read_cells(kbf, key, size, index, cells);
-	return iblt_core_kbf_judge(&kbf->params, cells, value);
+	iblt_core_kbf_place(kbf, key, size, &place);
+	read_cells(kbf, &place, cells);
+	return iblt_core_kbf_judge(&kbf->params, cells, place.turn, value);
 }
 
 /*
- * Adds a number and a code to those of the key's cells that are not full, if
- * they can have a pair with the old code.
+ * Takes a value out of the key's cells that are not full, if all can have it,
+ * and puts another in, or none if that is 0.
  */
 static IbltStatus
 change(IbltKbf *kbf, const uint8_t *key, size_t size, unsigned old_value,
-	   int number, uint64_t code)
+	   unsigned new_value)
 {
 	const IbltKbfParams *params = &kbf->params;
-	uint32_t	index[IBLT_MAX_HASHES];
-	uint64_t	cells[IBLT_MAX_HASHES];
+	IbltKbfPlace place;
+	uint64_t	cells[IBLT_KBF_MAX_HASHES];
+	unsigned	element;
+	uint64_t	code;
 	int			i;
 
 	if (kbf->keys == 0 || kbf->ncells == 0)
 		return IBLT_NOT_IN_FILTER;
-	read_cells(kbf, key, size, index, cells);
-	if (!all_admit(params, cells, old_value))
+	iblt_core_kbf_place(kbf, key, size, &place);
+	read_cells(kbf, &place, cells);
+	element = iblt_kbf_turned(params, old_value, place.turn);
+	if (!all_admit(params, cells, element))
 		return IBLT_NOT_IN_FILTER;
+	code = code_of(params, element);
+	if (new_value != 0)
+		code ^= code_of(params, iblt_kbf_turned(params, new_value, place.turn));
 	for (i = 0; i < params->hashes; i++)
 	{
 		unsigned	count = iblt_kbf_count(cells[i]);
+		uint64_t	content = iblt_kbf_content(cells[i]) ^ code;
 
 		if (count != IBLT_KBF_FULL)
-			iblt_kbf_set_cell(kbf, index[i],
-							  iblt_kbf_make_cell((unsigned) ((int) count + number),
-												 iblt_kbf_content(cells[i]) ^ code));
+			iblt_kbf_set_cell(kbf, place.index[i],
+							  iblt_kbf_make_cell(count - (new_value == 0), content));
 	}
 	return IBLT_OK;
 }
@@ -270,8 +301,7 @@ iblt_core_kbf_delete(IbltKbf *kbf, const uint8_t *key, size_t size,
 
 	if (!in_range(&kbf->params, value))
 		return IBLT_VALUE_OUT_OF_RANGE;
-	status = change(kbf, key, size, value, -1,
-					iblt_core_kbf_code(&kbf->params, value));
+	status = change(kbf, key, size, value, 0);
 	if (status == IBLT_OK)
 		kbf->keys--;
 	return status;
@@ -281,13 +311,10 @@ IbltStatus
 iblt_core_kbf_update(IbltKbf *kbf, const uint8_t *key, size_t size,
 					 unsigned old_value, unsigned new_value)
 {
-	const IbltKbfParams *params = &kbf->params;
-
-	if (!in_range(params, old_value) || !in_range(params, new_value))
+	if (!in_range(&kbf->params, old_value) ||
+		!in_range(&kbf->params, new_value))
 		return IBLT_VALUE_OUT_OF_RANGE;
-	return change(kbf, key, size, old_value, 0,
-				  iblt_core_kbf_code(params, old_value) ^
-				  iblt_core_kbf_code(params, new_value));
+	return change(kbf, key, size, old_value, new_value);
 }
 
 IbltStatus

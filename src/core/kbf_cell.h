@@ -2,6 +2,11 @@
  * kbf_cell.h
  *		Pairs into the cells of a key-value Bloom filter, and keys looked up.
  *
+ * Each key turns the circle of values by a hash of its own.  So the codes in a
+ * cell are uniform and independent, however uneven the values are, and equal
+ * values of different keys seldom cancel.  A decoded code that is none of the
+ * filter's values, after it is turned back, is ruled out.
+ *
  * The true value of a key that was inserted once is possible by all its cells.
  * So an answer that it is absent or has another value is impossible, as long as
  * nobody deletes or updates a pair that is not there.  A key that was inserted
@@ -25,20 +30,38 @@
 #include "cell.h"
 #include "kbf.h"
 
-/*
- * The cells of a key: integers have 8 bytes, uuids 16, and canonical keys
- * their items without padding.  index has room for IBLT_MAX_HASHES.
- */
-extern void iblt_core_kbf_key_cells(const IbltKbf *kbf, const uint8_t *key,
-									size_t size, uint32_t *index);
+/* Where a key is, and how it turns its value. */
+typedef struct IbltKbfPlace
+{
+	uint32_t	index[IBLT_KBF_MAX_HASHES]; /* its cells, one of each subtable */
+	unsigned	turn;			/* 0 to 2^q - 2 */
+} IbltKbfPlace;
 
 /*
- * The code of a value, which iblt_core_kbf_insert_code takes.  A caller that
- * inserts millions of pairs keeps the codes of all values.  value must be one
- * of 1 to params->values.
+ * The place of a key.  Integers have 8 bytes, uuids 16, and canonical keys their
+ * items without padding.
  */
-extern uint64_t iblt_core_kbf_code(const IbltKbfParams *params,
-								   unsigned value);
+extern void iblt_core_kbf_place(const IbltKbf *kbf, const uint8_t *key,
+								size_t size, IbltKbfPlace *place);
+
+/* The field element that stands for a key's value. */
+static inline unsigned
+iblt_kbf_turned(const IbltKbfParams *params, unsigned value, unsigned turn)
+{
+	unsigned	element = value + turn;
+
+	return element > gf_values(params->degree)
+		? element - gf_values(params->degree) : element;
+}
+
+/* The value that a field element stands for.  It may be out of range. */
+static inline unsigned
+iblt_kbf_turned_back(const IbltKbfParams *params, unsigned element,
+					 unsigned turn)
+{
+	return element > turn ? element - turn
+		: element + gf_values(params->degree) - turn;
+}
 
 /*
  * Inserts a pair.  The filter must have a type of key, and is not sealed
@@ -48,9 +71,15 @@ extern uint64_t iblt_core_kbf_code(const IbltKbfParams *params,
 extern IbltStatus iblt_core_kbf_insert(IbltKbf *kbf, const uint8_t *key,
 									   size_t size, unsigned value);
 
-/* The same with the code of a value.  It cannot fail below 2^63 keys. */
-extern void iblt_core_kbf_insert_code(IbltKbf *kbf, const uint8_t *key,
-									  size_t size, uint64_t code);
+/*
+ * The same for millions of pairs, with a table of 2^q codes that
+ * iblt_core_kbf_codes has filled.  value must be in range.  It cannot fail
+ * below 2^63 keys.
+ */
+extern void iblt_core_kbf_codes(const IbltKbfParams *params, uint64_t *codes);
+extern void iblt_core_kbf_insert_with(IbltKbf *kbf, const uint64_t *codes,
+									  const uint8_t *key, size_t size,
+									  unsigned value);
 
 /*
  * Deletes a pair that was inserted.  If the key's cells show that they do not
@@ -79,11 +108,11 @@ extern IbltPresence iblt_core_kbf_get(const IbltKbf *kbf, const uint8_t *key,
 									  size_t size, unsigned *value);
 
 /*
- * The same from the key's cells, one of each subtable, which the caller has
- * fetched.
+ * The same from the key's cells, one of each subtable, and its turn.  The caller
+ * has fetched them.
  */
 extern IbltPresence iblt_core_kbf_judge(const IbltKbfParams *params,
-										const uint64_t *cells,
+										const uint64_t *cells, unsigned turn,
 										unsigned *value);
 
 /*

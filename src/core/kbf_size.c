@@ -25,6 +25,7 @@ typedef struct Mix
 	double		named[3];		/* wrong values that a cell names */
 	double		match;			/* chance of one wrong value to be another */
 	double		admit;			/* chance of one to pass a test */
+	double		in_range;		/* chance of one to be a value, turned back */
 } Mix;
 
 /* How often a key is left with no, one or several wrong values. */
@@ -57,15 +58,14 @@ choose(double n, int k)
 	return product > 0 ? product : 0;
 }
 
-/* The chance that n values are all different. */
+/* The chance that the elements of n keys are all different. */
 static double
 all_different(const IbltKbfParams *params, int n)
 {
-	double		values = params->values;
 	double		chance = 1;
 
 	while (--n > 0)
-		chance *= n < values ? 1 - n / values : 0;
+		chance *= 1 - (double) n / gf_values(params->degree);
 	return chance;
 }
 
@@ -78,13 +78,13 @@ all_different(const IbltKbfParams *params, int n)
 static double
 admit_rate(const IbltKbfParams *params, int others)
 {
-	double		values = params->values;
+	double		elements = gf_values(params->degree);
 	int			t = params->superposed;
 	double		different = all_different(params, t + 1);
-	double		sums = choose(values, t) +
-		(t == 2 ? 1 : t == 3 ? values : 0);
+	double		sums = choose(elements, t) +
+		(t == 2 ? 1 : t == 3 ? elements : 0);
 	double		refuted = (1 - fmin(sums / ldexp(1, params->degree * t), 1)) *
-		pow(1 - 1 / values, others);
+		pow(1 - 1 / elements, others);
 
 	return 1 - different * refuted;
 }
@@ -96,7 +96,7 @@ admit_rate(const IbltKbfParams *params, int others)
 static void
 set_mix(Mix *mix, const IbltKbfParams *params, double load, int own)
 {
-	double		values = params->values;
+	double		elements = gf_values(params->degree);
 	int			t = params->superposed;
 	double		rest = own == 1 ? 1 : 1 - poisson(load, 0);
 	int			n;
@@ -111,7 +111,8 @@ set_mix(Mix *mix, const IbltKbfParams *params, double load, int own)
 	mix->share[TESTS] = poisson(load, t + 1 - own);
 	rest -= mix->share[TESTS];
 	mix->share[NOTHING] = rest > 0 ? rest : 0;
-	mix->match = values > own ? 1 / (values - own) : 1;
+	mix->match = 1 / (elements - own);
+	mix->in_range = (params->values - own) / (elements - own);
 	mix->admit = admit_rate(params, t + 1 - own);
 }
 
@@ -124,7 +125,7 @@ outcome_of(const Mix *mix, const int *cells)
 {
 	Outcome		outcome = {0, 1};
 	double		candidates = -1;
-	double		survive = 1;
+	double		survive = mix->in_range;
 	double		none;
 	int			c;
 
@@ -209,7 +210,7 @@ iblt_core_kbf_load(const IbltKbfParams *params, double failure)
 	double		high = MAX_LOAD;
 	int			i;
 
-	for (i = 0; i < 24; i++)
+	for (i = 0; i < 16; i++)
 	{
 		double		middle = (low + high) / 2;
 		IbltKbfRates rates;
@@ -244,11 +245,32 @@ cells_for(uint64_t capacity, double load, int hashes, double failure)
 	return (cells + step - 1) / step * step;
 }
 
+/* Tries all numbers of hashes, and keeps what takes fewer bits than before. */
+static void
+choose_hashes(IbltKbfParams *best, IbltKbfParams *trial, uint64_t capacity,
+			  double failure, uint64_t *fewest)
+{
+	for (trial->hashes = IBLT_KBF_MIN_HASHES;
+		 trial->hashes <= IBLT_KBF_MAX_HASHES; trial->hashes++)
+	{
+		double		load = iblt_core_kbf_load(trial, failure * IBLT_KBF_MARGIN);
+		uint32_t	cells = cells_for(capacity, load, trial->hashes, failure);
+		uint64_t	bits = (uint64_t) cells * (unsigned) trial->hashes *
+			(unsigned) (IBLT_KBF_COUNTER_BITS + trial->degree * trial->superposed);
+
+		if (cells == 0 || (*fewest != 0 && bits >= *fewest))
+			continue;
+		*fewest = bits;
+		trial->subtable_cells = cells;
+		*best = *trial;
+	}
+}
+
 IbltStatus
 iblt_core_kbf_choose(IbltKbfParams *params, uint64_t capacity, double failure)
 {
 	IbltKbfParams trial = *params;
-	uint32_t	fewest = 0;
+	uint64_t	fewest = 0;
 
 	if (params->values < 1 || params->values > gf_values(IBLT_GF_MAX_DEGREE) ||
 		params->superposed < 1 || params->superposed > IBLT_GF_MAX_TERMS)
@@ -257,23 +279,9 @@ iblt_core_kbf_choose(IbltKbfParams *params, uint64_t capacity, double failure)
 	if (capacity == 0 ||
 		!(failure >= IBLT_MIN_FAILURE && failure <= IBLT_MAX_FAILURE))
 		return IBLT_BAD_CELLS;
-	trial.degree = IBLT_GF_MIN_DEGREE;
-	while (gf_values(trial.degree) < params->values)
-		trial.degree++;
-	for (trial.hashes = IBLT_KBF_MIN_HASHES;
-		 trial.hashes <= IBLT_KBF_MAX_HASHES; trial.hashes++)
-	{
-		double		load = iblt_core_kbf_load(&trial,
-											  failure * IBLT_KBF_MARGIN);
-
-		trial.subtable_cells = cells_for(capacity, load, trial.hashes,
-										 failure);
-		if (trial.subtable_cells == 0 ||
-			(fewest != 0 &&
-			 (uint32_t) trial.hashes * trial.subtable_cells >= fewest))
-			continue;
-		fewest = (uint32_t) trial.hashes * trial.subtable_cells;
-		*params = trial;
-	}
+	for (trial.degree = IBLT_GF_MIN_DEGREE;
+		 trial.degree <= IBLT_GF_MAX_DEGREE; trial.degree++)
+		if (gf_values(trial.degree) >= params->values)
+			choose_hashes(params, &trial, capacity, failure, &fewest);
 	return fewest == 0 ? IBLT_BAD_CELLS : IBLT_OK;
 }

@@ -3,14 +3,14 @@
  *		How large a key-value Bloom filter has to be, and how often it fails.
  *
  * Let the load be the number of keys divided by the cells of a subtable.  The
- * other keys in a key's cell are Poisson distributed with this mean, and values
- * are taken as independent and uniform.  The formulas count the cells of a key
- * by what they say, and the wrong values that all of them leave.
+ * other keys in a key's cell are Poisson distributed with this mean.  The field
+ * elements in a cell are independent and uniform, because each key turns its
+ * value.  The formulas count the cells of a key by what they say, and the wrong
+ * values that all of them leave.
  *
  * The paper's formula for the failures of keys in the filter counts the key
  * itself as one of the others, and leaves out equal values.  This one does
- * neither.  Values that are not uniform are equal more often, and then a filter
- * is unknown more often than this says.
+ * neither.
  */
 #ifndef IBLT_CORE_KBF_SIZE_H
 #define IBLT_CORE_KBF_SIZE_H
@@ -25,7 +25,7 @@
 
 /*
  * The formulas take the cells of a key as independent, which they are not quite
- * for few values and for few cells.  So sizes aim at this part of the failure.
+ * for small fields and for few cells.  So sizes aim at this part of the failure.
  * Subtables have at least so many cells.  They also have enough that the chance
  * of a key to have all cells in common with one of the others is below the rate
  * of false positives.
