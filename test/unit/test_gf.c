@@ -102,8 +102,8 @@ decodes_right(uint64_t word, int degree, int terms)
 
 	if (iblt_core_gf_single(word, degree, terms, v) != (kind[word] == 1))
 		return false;
-	if (kind[word] == 1)
-		return v[0] == parts[word][0];
+	if (kind[word] == 1 && v[0] != parts[word][0])
+		return false;
 	if (terms >= 2 &&
 		iblt_core_gf_pair(word, degree, terms, v) != (kind[word] == 2))
 		return false;

@@ -389,6 +389,8 @@ test_sums(void)
 	IbltKbfParams params = params_of(3, 4, 2, 5);
 	uint64_t	one = iblt_kbf_make_cell(1, code_of(&params, 9));
 	uint64_t	other = iblt_kbf_make_cell(1, code_of(&params, 8));
+	uint64_t	no_code = iblt_kbf_make_cell(1, code_of(&params, 8) ^ 0x10);
+	uint32_t	cell;
 	IbltKbf		kbf;
 
 	make_kbf(&kbf, &params);
@@ -405,8 +407,39 @@ test_sums(void)
 	check(valid(&kbf), "a subtable with a full cell says nothing");
 	iblt_kbf_set_cell(&kbf, 14, iblt_kbf_make_cell(IBLT_KBF_FULL, 1));
 	check(!valid(&kbf), "a full cell has content");
+	for (cell = 0; cell < 15; cell++)
+		iblt_kbf_set_cell(&kbf, cell, cell % 5 == 0 ? no_code : 0);
+	check(!valid(&kbf), "one pair without a code");
 	checked("subtables must add up to the same");
 	free(kbf.bytes);
+}
+
+/* The bits between the last cell and the checksum, for cells of all sizes. */
+static void
+test_padding(void)
+{
+	long		round;
+
+	for (round = 0; round < 200; round++)
+	{
+		IbltKbfParams params = random_params();
+		size_t		used = (size_t) params.hashes * params.subtable_cells *
+			(size_t) (4 + params.degree * params.superposed);
+		size_t		bit;
+		IbltKbf		kbf;
+
+		make_kbf(&kbf, &params);
+		check(kbf.size == 48 + (used + 63) / 64 * 8, "size");
+		for (bit = used; bit < 8 * (kbf.size - 48); bit++)
+		{
+			kbf.cells[bit / 8] ^= (uint8_t) (1 << bit % 8);
+			rewrite_checksum(kbf.bytes, kbf.size);
+			check(open_copy(kbf.bytes, kbf.size) == IBLT_BAD_RESERVED, "bit %zu", bit);
+			kbf.cells[bit / 8] ^= (uint8_t) (1 << bit % 8);
+		}
+		free(kbf.bytes);
+	}
+	checked("bits behind the last cell must be zero");
 }
 
 static IbltStatus
@@ -807,7 +840,8 @@ test_full(void)
 {
 	IbltKbfParams params = params_of(3, 8, 3, 1);
 	IbltKbf		kbf,
-				other;
+				other,
+				part;
 	unsigned	value;
 	int			i;
 
@@ -829,10 +863,18 @@ test_full(void)
 	check(drop(&kbf, pairs[0]) == IBLT_NOT_IN_FILTER, "no keys left");
 	check(valid(&kbf) && kbf.keys == 0 && iblt_core_kbf_full_cells(&kbf) == 3, "full");
 	check(!iblt_core_kbf_is_empty(&kbf), "full is not empty");
+	check(iblt_core_kbf_subtract(&kbf, &other) == IBLT_NOT_A_PART, "more keys");
+	iblt_core_kbf_init(&part, &params, take(iblt_core_kbf_size(&params)));
+	fill(&part, pairs, 3);
+	for (i = 19; i > 2; i--)
+		check(drop(&other, pairs[i]) == IBLT_OK, "pair %d", i);
+	check(iblt_core_kbf_subtract(&part, &other) == IBLT_OK && same(&part, &kbf),
+		  "3 - full");
 	check(iblt_core_kbf_subtract(&other, &other) == IBLT_OK && same(&other, &kbf),
 		  "full - full");
 	checked("a cell of 15 stays full");
 	free(kbf.bytes);
+	free(part.bytes);
 	free(other.bytes);
 }
 
@@ -1105,6 +1147,7 @@ main(void)
 	test_damage();
 	test_spoiled();
 	test_sums();
+	test_padding();
 	test_params();
 	test_compatible();
 	test_template();
