@@ -13,7 +13,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 program=$1
 name=${program##*/}
-seconds=${FUZZ_SECONDS:-30}
+seconds=${FUZZ_SECONDS:-20}
 findings=${FUZZ_FINDINGS:-build/fuzz/findings}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
