@@ -78,6 +78,8 @@ plpgsql_findings() {
 			('never read variable "answer"|%', NULL, 'it is read, see above'),
 			('never read variable "held"|%', '{peer_connect}', 'an assignment calls a function for its effect'),
 			('never read variable "traffic"|%', '{connect,audit_begin}', 'an assignment calls a function for its effect'),
+			('function pg_database_collation_actual_version(oid) does not exist|%', '{describe_own_collation}',
+				'it is called from PostgreSQL 15 on only'),
 			('control reached end of function without RETURN|%', '{compare,peer_result,repair_search,wait_position}',
 				'the function ends with RETURN or an error before'),
 			('text type variable is not sanitized|%', '{find_rows,look,peer_ask,peer_fetch,run_keys,repair_statement}',
