@@ -2,16 +2,6 @@
 --
 -- Which of its columns and rows an audit compares.
 
-CREATE FUNCTION iblt_internal.audit_quoted(names text[]) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT string_agg(format('"%s"', name), ', ' ORDER BY position)
-	FROM unnest(names) WITH ORDINALITY AS a(name, position)
-$$;
-COMMENT ON FUNCTION iblt_internal.audit_quoted(text[]) IS
-'names for a message, NULL if there are none';
-
 -- A subscriber computes a generated column that is not published, if it has one too.
 CREATE FUNCTION iblt_internal.audit_scope_columns(conn text, item iblt_internal.audit_item)
 RETURNS iblt_internal.audit_item
@@ -32,7 +22,7 @@ BEGIN
 	IF excluded <> '{}' THEN
 		item.exclude := excluded;
 		item.notes := item.notes
-			|| ('columns not published: ' || iblt_internal.audit_quoted(excluded));
+			|| ('columns not published: ' || iblt_internal.quoted(excluded));
 	END IF;
 	RETURN item;
 END
@@ -94,7 +84,7 @@ BEGIN
 	END IF;
 	IF cardinality(feeds) > 1 THEN
 		item.notes := item.notes || ('fed by subscriptions '
-			|| iblt_internal.audit_quoted(ARRAY(SELECT f.subscription FROM unnest(feeds) AS f)));
+			|| iblt_internal.quoted(ARRAY(SELECT f.subscription FROM unnest(feeds) AS f)));
 	END IF;
 	RETURN item;
 END

@@ -100,9 +100,9 @@ AS $$
 				'between the sides)'
 			ELSE unconfirmed || ' differences could not be confirmed: rows kept changing, or '
 				'replication did not pass in time' END,
-		'columns only here: ' || iblt_internal.audit_quoted(
+		'columns only here: ' || iblt_internal.quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x = ANY (mine))),
-		'columns only on the peer: ' || iblt_internal.audit_quoted(
+		'columns only on the peer: ' || iblt_internal.quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (mine))),
 		nullif(array_to_string(item.notes, '; '), '')), '')
 	FROM (SELECT iblt_internal.column_names(plan.here)) AS c(mine)

@@ -132,17 +132,28 @@ $$;
 COMMENT ON FUNCTION iblt_internal.describe_keys(regclass) IS
 'columns of the unique indexes that tell the rows of a relation apart, the best first';
 
+CREATE FUNCTION iblt_internal.relation_tree(relation regclass) RETURNS TABLE (relid oid)
+	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN QUERY WITH RECURSIVE tree AS (
+		SELECT relation::oid AS member
+		UNION
+		SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member
+	)
+	SELECT member FROM tree;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.relation_tree(regclass) IS
+'a relation, its partitions and all others that inherit from it';
+
 CREATE FUNCTION iblt_internal.describe_replication(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (WITH RECURSIVE tree AS (
-			SELECT relation::oid AS relid
-			UNION
-			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
-		)
-		SELECT jsonb_build_object(
+	RETURN (SELECT jsonb_build_object(
 			-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
 			'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
 				WHERE s.slot_type = 'logical' AND s.database = current_database()
@@ -154,7 +165,7 @@ BEGIN
 				JOIN pg_stat_subscription st ON st.subid = r.srsubid
 				JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
 					AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-				WHERE r.srrelid IN (SELECT relid FROM tree
+				WHERE r.srrelid IN (SELECT relid FROM iblt_internal.relation_tree(relation)
 					UNION ALL SELECT relid FROM pg_partition_ancestors(relation)))));
 END
 $$;
@@ -166,12 +177,8 @@ CREATE FUNCTION iblt_internal.describe_storage(relation regclass) RETURNS jsonb
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (WITH RECURSIVE tree AS (
-			SELECT relation::oid AS relid
-			UNION
-			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relid
-		), leaf AS (
-			SELECT l.oid, am.amname FROM tree
+	RETURN (WITH leaf AS (
+			SELECT l.oid, am.amname FROM iblt_internal.relation_tree(relation) AS tree
 				JOIN pg_class l ON l.oid = tree.relid AND l.relkind <> 'p'
 				LEFT JOIN pg_am am ON am.oid = l.relam
 		)

@@ -114,6 +114,16 @@ $$;
 COMMENT ON FUNCTION iblt_internal.column_cast(iblt_internal.side_column, iblt_internal.side_column)
 IS 'the type in which values of two columns are compared without a loss, '''' for their own';
 
+CREATE FUNCTION iblt_internal.quoted(names text[]) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN '"' || nullif(array_to_string(names, '", "'), '') || '"';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.quoted(text[]) IS 'names for a message, NULL if there are none';
+
 CREATE FUNCTION iblt_internal.refuse_names(names text[], message text, hint text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -121,8 +131,7 @@ AS $$
 BEGIN
 	IF cardinality(names) > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column', HINT = hint,
-			MESSAGE = format(message,
-				(SELECT string_agg(format('"%s"', name), ', ') FROM unnest(names) AS name));
+			MESSAGE = format(message, iblt_internal.quoted(names));
 	END IF;
 END
 $$;
@@ -208,9 +217,8 @@ BEGIN
 		ORDER BY 1);
 	only_there := ARRAY(SELECT x FROM unnest(theirs) AS x WHERE x <> ALL (mine || options.exclude)
 		ORDER BY 1);
-	message := concat_ws('; ',
-		'only here: "' || nullif(array_to_string(only_here, '", "'), '') || '"',
-		'only on the peer: "' || nullif(array_to_string(only_there, '", "'), '') || '"');
+	message := concat_ws('; ', 'only here: ' || iblt_internal.quoted(only_here),
+		'only on the peer: ' || iblt_internal.quoted(only_there));
 	IF message <> '' AND options.extra_columns = 'error' THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
 			MESSAGE = 'columns exist on one side only', DETAIL = message,

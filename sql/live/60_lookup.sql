@@ -23,30 +23,6 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.found_there(text) IS 'the peer''s answer to a lookup';
 
-CREATE FUNCTION iblt_internal.find_both(conn text, plan iblt_internal.plan, keys text[],
-	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	query text := (iblt_internal.finder(plan, plan.there)).lookup;
-BEGIN
-	IF conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send_keys(conn, query,
-			format('SELECT * FROM iblt_internal.find_rows(%L, %L)', query, keys));
-	END IF;
-	here := iblt_internal.find_rows((iblt_internal.finder(plan, plan.here)).lookup, keys);
-	IF conn IS NULL THEN
-		there := iblt_internal.find_rows(query, keys);
-	ELSE
-		there := iblt_internal.found_there(conn);
-	END IF;
-	PERFORM iblt_internal.require_described(plan, here.fingerprint, there.fingerprint);
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.find_both(text, iblt_internal.plan, text[]) IS
-'the rows of keys on both sides';
-
 -- Two rows of a unique key would move the answers for the keys behind it.
 CREATE FUNCTION iblt_internal.require_unique(f iblt_internal.finder, answers bigint[], keys text[],
 	side text) RETURNS void
@@ -66,6 +42,33 @@ $$;
 COMMENT ON FUNCTION iblt_internal.require_unique(iblt_internal.finder, bigint[], text[], text) IS
 'an error unless a finder by key has one answer for each key';
 
+CREATE FUNCTION iblt_internal.find_both(conn text, plan iblt_internal.plan, keys text[],
+	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f iblt_internal.finder := iblt_internal.finder(plan, plan.here);
+	query text := (iblt_internal.finder(plan, plan.there)).lookup;
+BEGIN
+	IF conn IS NOT NULL THEN
+		PERFORM iblt_internal.peer_send_keys(conn, query,
+			format('SELECT * FROM iblt_internal.find_rows(%L, %L)', query, keys));
+	END IF;
+	here := iblt_internal.find_rows(f.lookup, keys);
+	IF conn IS NULL THEN
+		there := iblt_internal.find_rows(query, keys);
+	ELSE
+		there := iblt_internal.found_there(conn);
+	END IF;
+	PERFORM iblt_internal.require_described(plan, here.fingerprint, there.fingerprint),
+		iblt_internal.require_unique(f, here.checksum, keys, 'here'),
+		iblt_internal.require_unique(f, there.checksum, keys, 'there');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.find_both(text, iblt_internal.plan, text[]) IS
+'the rows of keys on both sides';
+
 CREATE FUNCTION iblt_internal.look(conn text, plan iblt_internal.plan, keys text[])
 RETURNS iblt_internal.difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -76,8 +79,6 @@ DECLARE
 	rows record := iblt_internal.find_both(conn, plan, keys);
 	result iblt_internal.difference[];
 BEGIN
-	PERFORM iblt_internal.require_unique(f, (rows.here).checksum, keys, 'here'),
-		iblt_internal.require_unique(f, (rows.there).checksum, keys, 'there');
 	EXECUTE format($q$
 		SELECT coalesce(array_agg(ROW(id, key,
 			CASE WHEN t_digest IS NULL THEN 'here' WHEN h_digest IS NULL THEN 'there'
@@ -93,13 +94,26 @@ $$;
 COMMENT ON FUNCTION iblt_internal.look(text, iblt_internal.plan, text[]) IS
 'those of the keys whose rows differ now, each side seen in one snapshot';
 
-CREATE FUNCTION iblt_internal.look_again(conn text, plan iblt_internal.plan,
-	differences iblt_internal.difference[]) RETURNS iblt_internal.difference[]
-	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION iblt_internal.look_at_ids(conn text, plan iblt_internal.plan, ids text[])
+RETURNS iblt_internal.difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT iblt_internal.look(conn, plan,
-		iblt_internal.keys_of_ids(plan, ARRAY(SELECT d.id FROM unnest(differences) AS d)))
+BEGIN
+	RETURN iblt_internal.look(conn, plan, iblt_internal.keys_of_ids(plan, ids));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.look_at_ids(text, iblt_internal.plan, text[]) IS
+'those of the keys with these ids whose rows differ now';
+
+CREATE FUNCTION iblt_internal.look_again(conn text, plan iblt_internal.plan,
+	differences iblt_internal.difference[]) RETURNS iblt_internal.difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN iblt_internal.look_at_ids(conn, plan, ARRAY(SELECT d.id FROM unnest(differences) AS d));
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.look_again(text, iblt_internal.plan, iblt_internal.difference[])
 IS 'those of the differences that still are differences';

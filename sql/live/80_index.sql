@@ -136,8 +136,6 @@ BEGIN
 	hashes := iblt_internal.hashes_of_keys(plan, keys);
 	scanned := iblt_internal.find_both(conn, by_scan, hashes);
 	indexed := iblt_internal.find_both(conn, by_index, keys);
-	PERFORM iblt_internal.require_unique(f, (indexed.here).checksum, keys, 'here'),
-		iblt_internal.require_unique(f, (indexed.there).checksum, keys, 'there');
 	here := iblt_internal.unfound(scanned.here, indexed.here, hashes);
 	there := iblt_internal.unfound(scanned.there, indexed.there, hashes);
 	IF here || there = '{}' THEN

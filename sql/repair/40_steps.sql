@@ -11,18 +11,6 @@ $$;
 COMMENT ON FUNCTION iblt_internal.repair_ids(iblt_internal.repair_step[]) IS
 'the ids of the keys whose steps are to be run';
 
-CREATE FUNCTION iblt_internal.repair_look(conn text, plan iblt_internal.plan, ids text[])
-RETURNS iblt_internal.difference[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN iblt_internal.look(conn, plan, iblt_internal.keys_of_ids(plan, ids));
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.repair_look(text, iblt_internal.plan, text[]) IS
-'those of the keys with these ids whose rows differ now';
-
 -- The rows of a key that is not unique are repaired all or none.
 CREATE FUNCTION iblt_internal.repair_steps(plan iblt_internal.repair_plan,
 	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_step[]
@@ -78,7 +66,7 @@ BEGIN
 	s.condition := NULL;
 	whole.there := s;
 	ids := ARRAY(SELECT unnest(ids) EXCEPT
-		SELECT a.id FROM unnest(iblt_internal.repair_look(conn, whole, ids)) AS a
+		SELECT a.id FROM unnest(iblt_internal.look_at_ids(conn, whole, ids)) AS a
 		WHERE a.side <> 'both');
 	RETURN ARRAY(SELECT ROW(x.id, x.key, x.action, CASE WHEN NOT o.outside THEN x.sql END,
 			CASE WHEN o.outside THEN 'skipped' ELSE x.status END,

@@ -51,7 +51,7 @@ BEGIN
 			WHERE s.status = 'preview' AND s.action <> 'insert') THEN
 		PERFORM iblt_internal.repair_lock(conn, plan, ids);
 	END IF;
-	again := iblt_internal.repair_look(conn, plan.compared, ids);
+	again := iblt_internal.look_at_ids(conn, plan.compared, ids);
 	steps := iblt_internal.repair_unchanged(steps, differences, again);
 	steps := iblt_internal.repair_outside(conn, plan, steps);
 	IF iblt_internal.repair_ids(steps) <> '{}' THEN
@@ -134,7 +134,7 @@ DECLARE
 	found bigint;
 BEGIN
 	SELECT min(a.key::text), count(*) INTO wrong, found
-	FROM unnest(iblt_internal.repair_look(conn, plan.compared, ids)) AS a
+	FROM unnest(iblt_internal.look_at_ids(conn, plan.compared, ids)) AS a
 	LEFT JOIN unnest(wanted) AS w USING (id)
 	WHERE CASE WHEN pull
 		THEN a.here IS DISTINCT FROM w.there OR a.there IS NOT DISTINCT FROM w.there
