@@ -42,6 +42,7 @@ SCRIPTS = bin/iblt-audit.sh
 DOC_TOP = README.md CONTRIBUTING.md CHANGELOG.md LICENSE
 DOC_PAGES = $(call in_src,doc/*.md)
 DOC_FIGURES = $(call in_src,doc/figures/*.svg)
+DOC_EXAMPLES = $(call in_src,doc/examples/*)
 REGRESS = $(patsubst test/sql/%.sql,%,$(call in_src,test/sql/*.sql))
 # Inputs are in test/sql; pg_regress finds the top-level expected/ through its
 # output directory (up to 15) or its --expecteddir (from 16), both "." here.
@@ -100,14 +101,15 @@ ifneq ($(docdir),)
 doc_target = $(DESTDIR)$(docdir)/$(docmoduledir)/$(EXTENSION)
 install: install-docs
 install-docs:
-	$(MKDIR_P) '$(doc_target)/doc/figures'
+	$(MKDIR_P) '$(doc_target)/doc/figures' '$(doc_target)/doc/examples'
 	$(INSTALL_DATA) $(addprefix $(SRC)/,$(DOC_TOP)) '$(doc_target)/'
 	$(INSTALL_DATA) $(addprefix $(SRC)/,$(DOC_PAGES)) '$(doc_target)/doc/'
 	$(INSTALL_DATA) $(addprefix $(SRC)/,$(DOC_FIGURES)) '$(doc_target)/doc/figures/'
+	$(INSTALL_SCRIPT) $(addprefix $(SRC)/,$(DOC_EXAMPLES)) '$(doc_target)/doc/examples/'
 uninstall: uninstall-docs
 uninstall-docs:
-	rm -f $(patsubst %,'$(doc_target)/%',$(DOC_TOP) $(DOC_PAGES) $(DOC_FIGURES))
-	rmdir $(patsubst %,'$(doc_target)%',/doc/figures /doc /) 2>/dev/null || :
+	rm -f $(patsubst %,'$(doc_target)/%',$(DOC_TOP) $(DOC_PAGES) $(DOC_FIGURES) $(DOC_EXAMPLES))
+	rmdir $(patsubst %,'$(doc_target)%',/doc/figures /doc/examples /doc /) 2>/dev/null || :
 .PHONY: install-docs uninstall-docs
 endif
 

@@ -83,6 +83,8 @@ needed_packages() {
 	if [ "$kind" = test ]; then
 		# clang and its run-time library: the sanitizers and libFuzzer
 		echo clang libclang-rt-dev libipc-run-perl perl python3
+		# the programs in doc/examples
+		echo python3-cryptography python3-psycopg2
 		if [ -z "$PG_OWN_BUILD" ]; then echo "postgresql-$PG_N-plpgsql-check"; fi
 	fi
 }

@@ -96,7 +96,7 @@ sub shell_command
 	my ($page, $name, $text) = @_;
 	my $file = $node->basedir . "/$name";
 	append_to_file("$file.sh", "make() { command make -s -n -C '$top' \"\$@\" >/dev/null; }\nset -e\n$text");
-	return "\\! cd '${\ $node->basedir}' && PATH='$top/bin':'$top/doc':\"\$PATH\" PGHOST='${\ $node->host}' PGPORT=${\ $node->port} PGDATABASE='doc_$page' "
+	return "\\! cd '${\ $node->basedir}' && PATH='$top/bin':'$top/doc':'$top/doc/examples':\"\$PATH\" PGHOST='${\ $node->host}' PGPORT=${\ $node->port} PGDATABASE='doc_$page' "
 	  . "sh '$file.sh' >'$file.out' 2>&1 || echo 'ERROR: exit status '\$? >>'$file.out'\n";
 }
 
