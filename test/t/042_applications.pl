@@ -98,6 +98,23 @@ foreach my $size (sort keys %long)
 	is(flows("SELECT key_size FROM iblt_info(iblt_insert(iblt_new(key_size => $size), ROW$long{$size}::flow, 1))"), $size, "a key_size of $size is enough");
 }
 
+# The page's statement, when two sessions run it: no event is lost or counted twice.
+my $add = q{WITH e AS (DELETE FROM events RETURNING *)
+	UPDATE sketch s SET flows = s.flows + (SELECT iblt_agg(f, started, s.empty) FROM e WHERE kind = 'syn')
+	- (SELECT iblt_agg(f, started, s.empty) FROM e WHERE kind = 'fin')};
+flows("UPDATE sketch SET flows = empty; CREATE TABLE events (kind text, f flow, started bigint)");
+my ($one, $two) = map { IbltTest::Session->new($node) } 1 .. 2;
+$_->run("\\c flows\nSELECT 1") foreach $one, $two;
+$one->run("BEGIN; INSERT INTO events SELECT 'syn', f, started FROM traffic WHERE (f).sport <= 1034; $add");
+$two->run("INSERT INTO events SELECT 'fin', f, started FROM traffic WHERE (f).sport <= 1033");
+$two->start($add);
+wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'});
+$one->run('COMMIT');
+$two->done;
+is($two->{err}, '', 'the second one waits for the first, and then goes on');
+is(flows('SELECT (key).sport, side, (SELECT count(*) FROM events) FROM sketch, iblt_decode(flows, NULL::flow)'), '1034|left|0', 'and both are added once');
+$_->quit foreach $one, $two;
+
 # --- files ---------------------------------------------------------------------------------
 
 my $work = $node->basedir;
