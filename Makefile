@@ -243,6 +243,7 @@ build/core_bench: test/bench/core_bench.c $(CORE_SRCS) $(HDRS)
 # --- simulations: the table of sizes, and the published results ------------------
 
 SIM_PROGRAMS = $(addprefix build/sim/,sizing sim_paper sim_recovery sim_several sim_digest sim_meter)
+SIM_PROGRAMS += $(addprefix build/sim/,sim_damaged sim_get sim_fifty sim_irregular)
 SIM_DATA = build/sim/data
 
 $(SIM_PROGRAMS): build/sim/%: test/sim/%.c $(CORE_SRCS) $(HDRS) $(wildcard test/sim/*.h) test/unit/tap.h

@@ -121,6 +121,40 @@ paper_is_pure(const PaperTable *table, const PaperCell *cell)
 			   count * paper_hash_value(table, cell->value_sum / count);
 }
 
+typedef enum PaperAnswer
+{
+	PAPER_FOUND,
+	PAPER_ABSENT,
+	PAPER_NOT_FOUND
+} PaperAnswer;
+
+/*
+ * GET: an empty cell, or one of another key alone, says that the key is absent.
+ * One of this key alone gives its value.  If all cells hold several keys, or
+ * damaged ones, the answer is "not found".
+ */
+static inline PaperAnswer
+paper_get(const PaperTable *table, int64_t key, int64_t *value)
+{
+	static const PaperCell empty;
+	uint32_t index[IBLT_MAX_HASHES];
+	int i;
+
+	(void) paper_hash_key(table, key, index);
+	for (i = 0; i < table->k; i++)
+	{
+		const PaperCell *cell = &table->cell[index[i]];
+
+		if (memcmp(cell, &empty, sizeof empty) == 0)
+			return PAPER_ABSENT;
+		if (!paper_is_pure(table, cell))
+			continue;
+		*value = cell->value_sum / cell->count;
+		return cell->key_sum == cell->count * key ? PAPER_FOUND : PAPER_ABSENT;
+	}
+	return PAPER_NOT_FOUND;
+}
+
 /*
  * LISTENTRIES: takes out what can be; table->listed says how many keys.  The
  * stack holds each cell once at first, and then k - 1 for each key taken out,

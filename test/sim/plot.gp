@@ -227,3 +227,117 @@ plot 100*sqrt(2*(1-1/x)/256) with lines lw 1.5 dt 2 lc rgb blue \
 	from."/strata.tsv" using 1:(100*$4) with lines lw 1.5 lc rgb red notitle, \
 	from."/strata.tsv" using 1:(100*$4):(100*$5) with yerrorbars pt 5 ps 0.6 \
 		lw 1.5 lc rgb red title "strata, 71,720 bytes (30,720 with the paper's cells)"
+
+# --- damaged keys: Figure 2 and Table 2 ------------------------------------------------------
+
+set key top left
+set ylabel "incomplete listings, % of trials"
+set xlabel "damaged keys"
+unset logscale
+set format x "%.0f"
+set format y "%g"
+set yrange [0:100]
+
+set output to."/damaged_small.svg"
+set title "10,000 keys in 80,000 cells, some with two values, k = 5"
+set xrange [0:3600]
+plot 100*(1-exp(-(10000-x)*(1-(1-1/16000.0)**x)**5)) with lines lw 1.5 dt 2 \
+		lc rgb red title "the paper's cells, by theory", \
+	from."/damaged.tsv" using ($1 == 10000 ? $2 : NaN):4:5 with yerrorbars pt 7 \
+		ps 0.7 lc rgb red title "the paper's cells", \
+	from."/damaged_table.tsv" using ($1 == 10000 && $3 == 0 ? $2 : NaN):(100-$6) \
+		with points pt 6 ps 1.8 lw 2 lc rgb grey title "published", \
+	from."/damaged.tsv" using ($1 == 10000 ? $2 : NaN):7 with lines lw 2 \
+		lc rgb blue title "weighted cells"
+
+set output to."/damaged_large.svg"
+set title "100,000 keys in 800,000 cells, some with two values, k = 5"
+set xrange [0:26000]
+plot 100*(1-exp(-(100000-x)*(1-(1-1/160000.0)**x)**5)) with lines lw 1.5 dt 2 \
+		lc rgb red title "the paper's cells, by theory", \
+	from."/damaged.tsv" using ($1 == 100000 ? $2 : NaN):4:5 with yerrorbars pt 7 \
+		ps 0.7 lc rgb red title "the paper's cells", \
+	from."/damaged_table.tsv" using ($1 == 100000 && $3 == 0 ? $2 : NaN):(100-$6) \
+		with points pt 6 ps 1.8 lw 2 lc rgb grey title "published", \
+	from."/damaged.tsv" using ($1 == 100000 ? $2 : NaN):7 with lines lw 2 \
+		lc rgb blue title "weighted cells"
+
+# --- Theorem 2 -------------------------------------------------------------------------------
+
+set output to."/theorem.svg"
+set title "n^{1−β} damaged keys in 3 n of the paper's cells"
+set xlabel "n, keys"
+set ylabel "other keys lost in a trial, on average"
+set logscale xy
+set xrange [800:130000]
+set yrange [1e-8:100]
+set format x "10^{%T}"
+set format y "10^{%T}"
+set key bottom left
+plot from."/theorem.tsv" using ($1 == 3 ? $3 : NaN):($8 > 0 ? $8 : NaN) with points \
+		pt 9 ps 1 lc rgb grey title "k = 3, β = 1/4", \
+	"" using ($1 == 3 ? $3 : NaN):10 with lines lw 1.5 dt 2 lc rgb grey notitle, \
+	"" using ($1 == 8 ? $3 : NaN):($8 > 0 ? $8 : NaN) with points \
+		pt 7 ps 0.9 lc rgb red title "k = 8, β = 1/4", \
+	"" using ($1 == 8 ? $3 : NaN):10 with lines lw 1.5 dt 2 lc rgb red notitle, \
+	"" using ($1 == 7 ? $3 : NaN):($8 > 0 ? $8 : NaN) with points \
+		pt 5 ps 0.9 lc rgb blue title "k = 7, β = 1/3", \
+	"" using ($1 == 7 ? $3 : NaN):10 with lines lw 1.5 dt 2 lc rgb blue notitle, \
+	"" using ($1 == 6 ? $3 : NaN):($8 > 0 ? $8 : NaN) with points \
+		pt 11 ps 0.9 lc rgb green title "k = 6, β = 1/2", \
+	"" using ($1 == 6 ? $3 : NaN):10 with lines lw 1.5 dt 2 lc rgb green notitle
+
+# --- GET success as a size --------------------------------------------------------------------
+
+set output to."/get_size.svg"
+set title "Keys that GET does not find among 1,000"
+set xlabel "cells for each key"
+set ylabel "keys not found"
+set xrange [1.3:30]
+set yrange [5e-4:1]
+set format x "%g"
+set xtics (1.5, 2, 3, 4, 6, 8, 12, 16, 24)
+set key bottom left
+missed(c, k) = (1 - (1 - k/(c*1000.0))**999)**k
+plot missed(x, 3) with lines lw 1.5 lc rgb red title "k = 3", \
+	missed(x, 4) with lines lw 1.5 lc rgb blue title "k = 4", \
+	missed(x, 5) with lines lw 1.5 lc rgb green title "k = 5", \
+	missed(x, 7) with lines lw 1.5 lc rgb amber title "k = 7", \
+	missed(x, 8) with lines lw 1.5 lc rgb violet title "k = 8", \
+	from."/get_size.tsv" using ($2 == 1000 && $1 != 6 ? $4 : NaN):6:7 with yerrorbars \
+		pt 7 ps 0.6 lc rgb grey title "the core"
+unset logscale
+set xtics autofreq
+
+# --- 50 cells ---------------------------------------------------------------------------------
+
+set output to."/set_size.svg"
+set title "Differences decoded from 52 cells, k = 4, by the size of the sets"
+set xlabel "differences"
+set ylabel "decoded, % of trials"
+set xrange [0:62]
+set yrange [0:105]
+set format x "%.0f"
+set format y "%g"
+set key bottom left
+plot from."/set_size.tsv" using ($1 == 100 ? $2 : NaN):5 with lines lw 1.5 dt 2 \
+		lc rgb grey title "keys in random cells", \
+	"" using ($1 == 100 ? $2 : NaN):4 with points pt 6 ps 2.2 lc rgb red title "100 keys", \
+	"" using ($1 == 1000 ? $2 : NaN):4 with points pt 4 ps 1.8 lc rgb blue title "1,000", \
+	"" using ($1 == 10000 ? $2 : NaN):4 with points pt 8 ps 1.4 lc rgb green title "10,000", \
+	"" using ($1 == 100000 ? $2 : NaN):4 with points pt 12 ps 1.1 lc rgb amber title "100,000", \
+	"" using ($1 == 1000000 ? $2 : NaN):4 with points pt 7 ps 0.5 lc rgb violet title "1,000,000"
+
+set output to."/hash_count.svg"
+set title "Differences decoded from some 50 cells, by the number of hashes"
+plot from."/hash_count.tsv" using ($1 == 2 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 \
+		lw 1.5 lc rgb grey title "k = 2, 50 cells", \
+	"" using ($1 == 3 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 lw 1.5 lc rgb red \
+		title "k = 3, 51", \
+	"" using ($1 == 4 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 lw 1.5 lc rgb blue \
+		title "k = 4, 52", \
+	"" using ($1 == 5 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 lw 1.5 lc rgb green \
+		title "k = 5, 50", \
+	"" using ($1 == 6 ? $3 : NaN):5 with linespoints pt 7 ps 0.6 lw 1.5 lc rgb amber \
+		title "k = 6, 48"
+set autoscale

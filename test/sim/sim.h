@@ -5,10 +5,11 @@
  * Each sim_*.c reproduces published results with the core's own code and
  * prints, as TAP, ours beside theirs with the tolerance between them:
  *
- *		sim_x [--quick] [--out DIR] [EXPERIMENT ...]
+ *		sim_x [--quick | --full] [--out DIR] [EXPERIMENT ...]
  *
- * --quick takes few trials (it is part of the tests); --out writes a table of
- * tab-separated values for each experiment, from which plot.gp draws the
+ * --quick takes few trials (it is part of the tests); --full takes at least as
+ * many as were published, where the usual run takes fewer; --out writes a table
+ * of tab-separated values for each experiment, from which plot.gp draws the
  * figures.  Every experiment has a random stream of its own, derived from the
  * seed (IBLT_TEST_SEED), so that it can be repeated alone.
  *
@@ -31,10 +32,12 @@
 
 /* A right result is outside by accident in 1 of 16,000 comparisons. */
 #define SIM_SIGMAS 4.0
+#define SIM_RARE 3.0 /* events more, where few are expected */
 
 typedef struct SimOptions
 {
 	bool quick;
+	bool full;
 	const char *dir; /* of the tables; NULL: none are written */
 	int nwanted;
 	char **wanted; /* experiments; none: all */
@@ -63,9 +66,16 @@ sim_take(size_t size)
 }
 
 static inline uint32_t
-sim_trials(uint32_t quick, uint32_t full)
+sim_trials(uint32_t quick, uint32_t usual)
 {
-	return sim_options.quick ? quick : full;
+	return sim_options.quick ? quick : usual;
+}
+
+/* The same where the usual run takes less time than the published trials. */
+static inline uint32_t
+sim_trials_of(uint32_t quick, uint32_t usual, uint32_t full)
+{
+	return sim_options.full ? full : sim_trials(quick, usual);
 }
 
 /* --- tables --------------------------------------------------------------- */
@@ -141,6 +151,24 @@ static inline double
 sim_proportion_error(double p, double n)
 {
 	return sqrt(p * (1 - p) / n);
+}
+
+/*
+ * The tolerance for the proportion of rare events among n: with few of them the
+ * distribution has a longer tail than the normal one, by some three events.
+ */
+static inline double
+sim_proportion_tolerance(double p, double n)
+{
+	return SIM_SIGMAS * sim_proportion_error(p, n) + SIM_RARE / n;
+}
+
+/* The same for the difference of two proportions, with p expected of both. */
+static inline double
+sim_proportions_tolerance(double p, double n, double others)
+{
+	return SIM_SIGMAS * sqrt(p * (1 - p) * (1 / n + 1 / others)) +
+		   SIM_RARE / n + SIM_RARE / others;
 }
 
 /* Running mean and moments of a sample. */
@@ -259,12 +287,14 @@ sim_parse(int argc, char **argv)
 	{
 		if (strcmp(argv[i], "--quick") == 0)
 			sim_options.quick = true;
+		else if (strcmp(argv[i], "--full") == 0)
+			sim_options.full = true;
 		else if (strcmp(argv[i], "--out") == 0 && i + 1 < argc)
 			sim_options.dir = argv[++i];
 		else if (argv[i][0] == '-')
 		{
 			fprintf(stderr,
-					"usage: %s [--quick] [--out DIR] "
+					"usage: %s [--quick | --full] [--out DIR] "
 					"[EXPERIMENT ...]\n",
 					argv[0]);
 			exit(2);

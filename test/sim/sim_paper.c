@@ -1,10 +1,10 @@
 /*
  * sim_paper.c
- *		Goodrich & Mitzenmacher 2011, "Invertible Bloom Lookup Tables":
- *		thresholds, and GET.
+ *		Goodrich & Mitzenmacher 2011, "Invertible Bloom Lookup Tables": Table 1,
+ *		the thresholds.
  *
- * What is listed around the threshold is in sim_recovery.c, keys with several
- * values are in sim_several.c.
+ * What is listed around the threshold is in sim_recovery.c, GET is in sim_get.c,
+ * and keys with several values are in sim_damaged.c and sim_several.c.
  */
 #include "graph.h"
 #include "theory.h"
@@ -142,96 +142,11 @@ run_thresholds(void)
 	sim_table_close(table);
 }
 
-/* --- GET, with duplicates and extraneous deletions ------------------------ */
-
-#define GET_KEYS 10000
-#define GET_CELLS 80000
-#define GET_ODD 500 /* duplicates, and as many deletions */
-#define GET_PUBLISHED 97.83
-
-/*
- * GET finds a key that is alone in one of its k cells:
- * 1 - (1 - (1 - 1/s)^(n-1))^k.
- */
-static double
-get_theory(double n, double s, int k)
-{
-	return 1 - pow(1 - pow(1 - 1 / s, n - 1), k);
-}
-
-/*
- * The paper does not make it known to us how many of its keys were odd, and
- * GET does not care: here 500 are inserted twice and 500 deleted only.
- */
-static double
-get_trial(bool *listed)
-{
-	IbltSketch *sketch =
-		sim_sketch(PAPER_K, GET_CELLS / PAPER_K, true, tap_random());
-	uint64_t first = tap_random();
-	uint32_t found = 0;
-	uint32_t recovered;
-	uint32_t i;
-
-	for (i = 0; i < GET_KEYS; i++)
-	{
-		uint64_t value = i;
-
-		sim_add(sketch, first + i, value, i < GET_ODD ? -1 : 1);
-		if (i >= GET_KEYS - GET_ODD)
-			sim_add(sketch, first + i, value, 1);
-	}
-	iblt_core_seal(sketch);
-	for (i = 0; i < GET_KEYS; i++)
-	{
-		IbltEntry entry;
-		uint8_t key[8];
-		int count = i < GET_ODD ? -1 : i < GET_KEYS - GET_ODD ? 1 : 2;
-
-		iblt_store64(key, first + i);
-		found += iblt_core_get(sketch, key, &entry) == IBLT_PRESENT &&
-				 entry.count == count && entry.has_value && entry.value == i;
-	}
-	*listed = sim_peel(sketch, &recovered) && recovered == GET_KEYS;
-	sim_sketch_free(sketch);
-	return 100.0 * found / GET_KEYS;
-}
-
-static void
-run_get(void)
-{
-	uint32_t trials = sim_trials(10, 400);
-	double theory = 100 * get_theory(GET_KEYS, GET_CELLS / PAPER_K, PAPER_K);
-	SimSample found = { 0 };
-	uint32_t complete = 0;
-	double error;
-	uint32_t i;
-	FILE *table = sim_table("get", "published\ttheory\tours\terror");
-
-	for (i = 0; i < trials; i++)
-	{
-		bool listed;
-
-		sim_sample_add(&found, get_trial(&listed));
-		complete += listed;
-	}
-	error = sim_sd(&found) / sqrt(trials);
-	sim_agree("GET finds, % of the keys", sim_mean(&found), GET_PUBLISHED,
-			  SIM_SIGMAS * error + 0.005);
-	sim_agree("GET finds, % by theory", sim_mean(&found), theory,
-			  SIM_SIGMAS * error);
-	sim_agree("complete listings, %", 100.0 * complete / trials, 100, 0);
-	sim_row(table, "%.2f\t%.3f\t%.3f\t%.3f", GET_PUBLISHED, theory,
-			sim_mean(&found), error);
-	sim_table_close(table);
-}
-
 int
 main(int argc, char **argv)
 {
 	static const SimExperiment experiments[] = { { "thresholds",
 												   run_thresholds },
-												 { "get", run_get },
 												 { NULL, NULL } };
 
 	return sim_main(argc, argv, experiments);

@@ -1,0 +1,399 @@
+/*
+ * sim_fifty.c
+ *		Eppstein, Goodrich, Uyeda & Varghese 2011, "What's the Difference?": which
+ *		share of the differences is decoded from 50 cells.
+ *
+ * The paper has two such curves against the size of the difference.  One is for
+ * sets of 100 to 1,000,000 keys: it is the same for all.  The other is for 2 to
+ * 6 hashes.  Their points are not published as numbers.
+ *
+ * The paper's hashes choose among all 50 cells.  Ours have a subtable each, so
+ * that k = 3, 4 and 6 take 51, 52 and 48 cells.  Every point is held against
+ * keys in uniformly random cells, drawn without a hash, and where theory has
+ * bounds, against them.  For k = 2 the core has no sketch, and the point is the
+ * bare hypergraph with the core's hash.
+ */
+#include "graph.h"
+#include "stuck.h"
+
+#define CELLS 50
+#define FIRST_D 5
+#define LAST_D 60
+#define STEP_D 5
+#define POINTS ((LAST_D - FIRST_D) / STEP_D + 1)
+#define LEAST_K 2
+#define MOST_K 6
+
+static uint32_t
+subtable(int k)
+{
+	return (uint32_t) ((CELLS + k / 2) / k);
+}
+
+static uint32_t
+difference(int point)
+{
+	return (uint32_t) (FIRST_D + point * STEP_D);
+}
+
+/* --- theory ----------------------------------------------------------------- */
+
+/*
+ * q[j]: j keys in s cells leave none alone in its cell.  Cell by cell, over the
+ * number of keys in it, which is not 1.
+ */
+static void
+none_alone(uint32_t s, double q[LAST_D + 1])
+{
+	double ways[LAST_D + 1] = { 1 }; /* to fill the cells so far, over j! */
+	double factorial = 1;
+	uint32_t i;
+	int j;
+
+	for (i = 0; i < s; i++)
+		for (j = LAST_D; j >= 0; j--)
+		{
+			double inverse = 1; /* 1 / c! */
+			double sum = ways[j];
+			int c;
+
+			for (c = 1; c <= j; c++)
+			{
+				inverse /= c;
+				sum += c == 1 ? 0 : ways[j - c] * inverse;
+			}
+			ways[j] = sum;
+		}
+	for (j = 0; j <= LAST_D; factorial *= ++j)
+		q[j] = ways[j] * factorial / pow(s, j);
+}
+
+/* Decoding fails at most as often as some set of keys leaves none alone. */
+static double
+most_failures(int k, uint32_t s, uint32_t d)
+{
+	double q[LAST_D + 1];
+	double choose = d; /* d over j */
+	double sum = 0;
+	uint32_t j;
+
+	none_alone(s, q);
+	for (j = 2; j <= d; j++)
+	{
+		choose *= (d - j + 1.0) / j;
+		sum += choose * pow(q[j], k);
+	}
+	return fmin(1, sum);
+}
+
+/*
+ * And at least as often as two keys share all cells, or no key is alone from the
+ * start.  As many keys as cells less k - 2 never decode: each of them takes a
+ * cell for itself when it leaves, and the last one k.
+ */
+static double
+least_failures(int k, uint32_t s, uint32_t d)
+{
+	double q[LAST_D + 1];
+	double distinct = 1;
+	uint32_t i;
+
+	if (d + (uint32_t) k - 1 > (uint32_t) k * s)
+		return 1;
+	none_alone(s, q);
+	for (i = 0; i < d; i++)
+		distinct *= 1 - i / pow(s, k);
+	return fmax(1 - distinct, pow(q[d], k));
+}
+
+#define MAX_S 25 /* the subtable of k = 2 */
+
+/* Trees on i and j numbered vertices of the two sides. */
+static double
+trees(int i, int j)
+{
+	if (i == 0 || j == 0)
+		return i + j == 1;
+	return pow(i, j - 1) * pow(j, i - 1);
+}
+
+static double
+binomial(int n, int i)
+{
+	double result = 1;
+	int j;
+
+	for (j = 1; j <= i; j++)
+		result *= (n - i + j) / (double) j;
+	return result;
+}
+
+/* Forests of e edges on a and b vertices, by the tree of the first left one. */
+static double
+count_forests(int a, int b, int e)
+{
+	static double known[MAX_S + 1][MAX_S + 1][2 * MAX_S]; /* plus one */
+	double sum = 0;
+	int i;
+	int j;
+
+	if (a == 0 || e < 0)
+		return e == 0;
+	if (e >= a + b)
+		return 0;
+	if (known[a][b][e] > 0)
+		return known[a][b][e] - 1;
+	for (i = 1; i <= a; i++)
+		for (j = i > 1; j <= b && i + j - 1 <= e; j++)
+			sum += binomial(a - 1, i - 1) * binomial(b, j) * trees(i, j) *
+				   count_forests(a - i, b - j, e - (i + j - 1));
+	known[a][b][e] = sum + 1;
+	return sum;
+}
+
+/*
+ * With two hashes keys are edges between two sides of s cells, and decode if and
+ * only if they are a forest.
+ */
+static double
+forest(uint32_t s, uint32_t d)
+{
+	double result = count_forests((int) s, (int) s, (int) d);
+	uint32_t i;
+
+	for (i = 1; i <= d; i++)
+		result *= i / pow(s, 2);
+	return result;
+}
+
+/* The share of trials in which d keys in random cells are all taken out. */
+static double
+uniform(int k, uint32_t d, uint32_t trials)
+{
+	uint32_t s = subtable(k);
+	uint32_t complete = 0;
+	uint32_t trial;
+	uint32_t i;
+	Stuck t;
+
+	stuck_open(&t, k, s, d);
+	for (trial = 0; trial < trials; trial++)
+	{
+		memset(t.held, 0, (size_t) k * s);
+		for (i = 0; i < d * (uint32_t) k; i++)
+		{
+			t.place[i] = (uint32_t) ((tap_random() >> 32) * s >> 32) +
+						 i % (uint32_t) k * s;
+			t.held[t.place[i]]++;
+		}
+		complete += stuck_lost(&t, 0) == 0;
+	}
+	stuck_close(&t);
+	return (double) complete / trials;
+}
+
+/* --- two sets ---------------------------------------------------------------- */
+
+/* Keys that only one side has, added to a copy of what both have. */
+static IbltSketch *
+one_side(const IbltSketch *common, uint64_t first, uint32_t n)
+{
+	IbltSketch *side =
+		sim_sketch(common->params.hashes, common->params.subtable_cells, false,
+				   common->params.seed);
+
+	iblt_core_add_sketch(side, common, 1);
+	sim_add_range(side, first, n, 1);
+	return side;
+}
+
+/*
+ * Two sets of n keys, d of which have only one of them: is the difference decoded?
+ * common has the first n - LAST_D / 2 keys of both.
+ */
+static bool
+decodes(const IbltSketch *common, uint32_t d)
+{
+	uint32_t only = d / 2;
+	uint32_t more = LAST_D / 2 - only;
+	uint64_t first = tap_random();
+	uint64_t both = tap_random();
+	IbltSketch *left = one_side(common, first, only);
+	IbltSketch *right = one_side(common, first + only, d - only);
+	uint32_t recovered;
+	bool complete;
+	uint32_t i;
+
+	for (i = 0; i < more; i++)
+	{
+		uint64_t y = tap_random();
+
+		sim_add(left, both + i, y, 1);
+		sim_add(right, both + i, y, 1);
+	}
+	iblt_core_add_sketch(left, right, -1);
+	complete = sim_peel(left, &recovered);
+	sim_sketch_free(left);
+	sim_sketch_free(right);
+	return complete && recovered == d;
+}
+
+/* Adds to decoded[] the trials that decode, with one hash for all of them. */
+static void
+decode_sets(int k, uint32_t n, uint32_t trials, uint32_t decoded[POINTS])
+{
+	IbltSketch *common = sim_sketch(k, subtable(k), false, tap_random());
+	uint32_t i;
+	int point;
+
+	sim_add_range(common, tap_random(), n - LAST_D / 2, 1);
+	for (point = 0; point < POINTS; point++)
+		for (i = 0; i < trials; i++)
+			decoded[point] += decodes(common, difference(point));
+	sim_sketch_free(common);
+}
+
+/* The same on the bare hypergraph. */
+static void
+decode_graph(int k, uint32_t trials, uint32_t decoded[POINTS])
+{
+	int point;
+
+	for (point = 0; point < POINTS; point++)
+	{
+		uint32_t i;
+		Graph g;
+
+		graph_open(&g, k, subtable(k), difference(point));
+		for (i = 0; i < trials; i++)
+		{
+			graph_draw(&g, tap_random(), tap_random());
+			decoded[point] += graph_peel(&g) == 0;
+		}
+		graph_close(&g);
+	}
+}
+
+/* --- comparisons -------------------------------------------------------------- */
+
+#define HASHES_DRAWN 10 /* of a set size's trials, so many share a hash */
+
+/* A share of the trials against one of random cells, in percent. */
+static void
+check_share(const char *what, double ours, double trials, double theirs,
+			double draws)
+{
+	double p = (ours * trials + theirs * draws) / (trials + draws);
+
+	sim_agree(what, 100 * ours, 100 * theirs,
+			  100 * sim_proportions_tolerance(p, trials, draws));
+}
+
+/* The curve for one set size, against that of random cells. */
+static void
+check_size(uint32_t n, const double reference[POINTS], double draws, FILE *table)
+{
+	uint32_t trials = sim_trials_of(20, 1000, 10000);
+	uint32_t decoded[POINTS] = { 0 };
+	double total = (double) trials * HASHES_DRAWN;
+	char what[100];
+	int i;
+
+	for (i = 0; i < HASHES_DRAWN; i++)
+		decode_sets(4, n, trials, decoded);
+	for (i = 0; i < POINTS; i++)
+	{
+		double p = reference[i];
+
+		snprintf(what, sizeof what,
+				 "sets of %u keys, %u differences: decoded, %%", n,
+				 difference(i));
+		check_share(what, decoded[i] / total, total, p, draws);
+		sim_row(table, "%u\t%u\t%.0f\t%.3f\t%.3f", n, difference(i), total,
+				100 * decoded[i] / total, 100 * p);
+	}
+	sim_row(table, "\n");
+}
+
+static void
+run_set_size(void)
+{
+	double reference[POINTS];
+	uint32_t draws = sim_trials_of(2000, 50000, 500000);
+	uint32_t most = sim_trials(10000, 1000000);
+	FILE *table = sim_table("set_size", "keys\tdifferences\ttrials\t"
+										"decoded_percent\trandom_cells");
+	uint32_t n;
+	int i;
+
+	for (i = 0; i < POINTS; i++)
+		reference[i] = uniform(4, difference(i), draws);
+	for (n = 100; n <= most; n *= 10)
+		check_size(n, reference, draws, table);
+	sim_table_close(table);
+}
+
+/* One k, one difference: against random cells, and theory's bounds. */
+static void
+check_hashes(int k, uint32_t d, double decoded, double trials, FILE *table)
+{
+	uint32_t draws = sim_trials_of(2000, 50000, 500000);
+	uint32_t s = subtable(k);
+	double p = uniform(k, d, draws);
+	double low = 1 - most_failures(k, s, d);
+	double high = 1 - least_failures(k, s, d);
+	char what[100];
+
+	snprintf(what, sizeof what, "k = %d, %u cells, %u differences: decoded, %%",
+			 k, (uint32_t) k * s, d);
+	check_share(what, decoded, trials, p, draws);
+	sim_within("the same, by theory", 100 * decoded, 100 * low, 100 * high,
+			   100 * sim_proportion_tolerance(p, trials));
+	if (k == 2)
+	{
+		low = high = forest(s, d);
+		sim_agree("the same, exactly", 100 * decoded, 100 * low,
+				  100 * sim_proportion_tolerance(low, trials));
+	}
+	sim_row(table, "%d\t%u\t%u\t%.0f\t%.3f\t%.3f\t%.4f\t%.4f", k,
+			(uint32_t) k * s, d, trials, 100 * decoded, 100 * p, 100 * low,
+			100 * high);
+}
+
+static void
+run_hash_count(void)
+{
+	uint32_t trials = sim_trials_of(300, 5000, 50000);
+	FILE *table = sim_table("hash_count", "k\tcells\tdifferences\ttrials\t"
+										  "decoded_percent\trandom_cells\t"
+										  "theory_low\ttheory_high");
+	int k;
+	int i;
+
+	for (k = LEAST_K; k <= MOST_K; k++)
+	{
+		uint32_t decoded[POINTS] = { 0 };
+
+		if (k < IBLT_MIN_HASHES)
+			decode_graph(k, trials, decoded);
+		else
+			for (i = 0; i < 10; i++)
+				decode_sets(k, 100, trials / 10, decoded);
+		for (i = 0; i < POINTS; i++)
+			check_hashes(k, difference(i), (double) decoded[i] / trials, trials,
+						 table);
+		sim_row(table, "\n");
+	}
+	sim_table_close(table);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const SimExperiment experiments[] = { { "set_size", run_set_size },
+												 { "hash_count",
+												   run_hash_count },
+												 { NULL, NULL } };
+
+	return sim_main(argc, argv, experiments);
+}
