@@ -181,7 +181,7 @@ CFLAGS_sanitized = -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno
 # The arithmetic of i386, where intermediate results have more precision than a
 # double.  Only gcc has it on x86-64; other machines do without these tests.
 CFLAGS_x87 = -O2 -mfpmath=387
-X87_TESTS = $(if $(shell $(UNIT_CC) $(CFLAGS_x87) -fsyntax-only -x c /dev/null 2>/dev/null && echo yes),$(filter $(UNIT_TESTS),test_sizing test_meter test_estimate))
+X87_TESTS = $(if $(shell $(UNIT_CC) $(CFLAGS_x87) -fsyntax-only -x c /dev/null 2>/dev/null && echo yes),$(filter $(UNIT_TESTS),test_sizing test_meter test_estimate test_get))
 
 UNIT_PROGRAMS = $(foreach f,plain sanitized,$(addprefix build/$(f)/,$(UNIT_TESTS))) \
 	$(addprefix build/x87/,$(X87_TESTS))

@@ -49,14 +49,16 @@ COMMENT ON CAST (bytea AS iblt) IS 'a sketch from its bytes, which are validated
 
 CREATE FUNCTION iblt_new(
 	capacity integer DEFAULT 100,
-	hashes integer DEFAULT 4,
+	hashes integer DEFAULT NULL,
 	key_size integer DEFAULT 32,
 	with_values boolean DEFAULT false,
 	seed bigint DEFAULT 0,
-	failure double precision DEFAULT 0.0001)
+	failure double precision DEFAULT 0.0001,
+	get_success double precision DEFAULT NULL)
 RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_new(integer, integer, integer, boolean, bigint, double precision) IS
+COMMENT ON FUNCTION iblt_new(
+	integer, integer, integer, boolean, bigint, double precision, double precision) IS
 'an empty sketch to be used as a template, so that both sides build alike';
 
 CREATE FUNCTION iblt_info(
@@ -70,11 +72,13 @@ CREATE FUNCTION iblt_info(
 	OUT with_values boolean,
 	OUT seed bigint,
 	OUT rows bigint,
-	OUT bytes bigint)
+	OUT bytes bigint,
+	OUT get_success double precision)
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_info(iblt) IS
-'parameters of a sketch, its net number of rows and its size in bytes';
+'parameters of a sketch, its net number of rows, its size in bytes, and the probability that '
+'iblt_get now finds a key that is there';
 
 -- Linear algebra on sketches ---------------------------------------------------
 
@@ -173,13 +177,16 @@ COMMENT ON FUNCTION iblt_delete(iblt, anyelement, bigint) IS
 CREATE FUNCTION iblt_get(
 	s iblt,
 	key anyelement,
+	list boolean DEFAULT false,
 	OUT status text,
 	OUT count bigint,
 	OUT value bigint)
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_get(iblt, anyelement) IS
-'is a key in the sketch: present, absent or unknown, with its count of rows and its value';
+COMMENT ON FUNCTION iblt_get(iblt, anyelement, boolean) IS
+'is a key in the sketch: present, absent or unknown, with its count of rows and its value; reads '
+'the header and the cells of the key alone and trusts the rest, and with list lists the whole '
+'sketch where these cells do not tell';
 
 -- Aggregates ---------------------------------------------------------------------
 

@@ -16,6 +16,7 @@
 #include "fmgr.h"
 
 #include "core/peel.h"
+#include "slice.h"
 #include "value.h"
 
 /* An incomplete decoding.  Class IB belongs to this extension. */
@@ -36,6 +37,20 @@ extern void iblt_open(IbltSketch *sketch, Datum value);
 
 /* The same for argument n of a function.  NULL is an ERROR as well. */
 extern void iblt_open_arg(IbltSketch *sketch, FunctionCallInfo fcinfo, int n);
+
+/*
+ * Opens the header of argument n alone, as iblt_core_open_header does, and
+ * leaves the rest to be fetched by slices.  ERROR if the argument is NULL or
+ * the header is not valid.
+ */
+extern void iblt_open_header_arg(IbltSketch *sketch, IbltSlices *slices,
+								 FunctionCallInfo fcinfo, int n);
+
+/* ERROR if argument n, which has this name, is NULL. */
+extern void iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name);
+
+/* ERROR for a value that is not valid. */
+extern void iblt_refuse(IbltStatus status);
 
 /* Creates an empty value in CurrentMemoryContext, and a view of it. */
 extern struct varlena *iblt_make(IbltSketch *sketch, const IbltParams *params);

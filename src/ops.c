@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * ops.c
- *	  Sketches added, subtracted and compared.  Rows inserted, deleted and
- *	  looked up one at a time.
+ *	  Sketches added, subtracted and compared.  Rows inserted and deleted one
+ *	  at a time.
  *
  *-------------------------------------------------------------------------
  */
@@ -155,16 +155,6 @@ shrink(const IbltSketch *sketch, const IbltParams *params)
 	return PointerGetDatum(value);
 }
 
-/* ERROR if argument n is NULL. */
-static void
-require_argument(FunctionCallInfo fcinfo, int n, const char *name)
-{
-	if (PG_ARGISNULL(n))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", name)));
-}
-
 PG_FUNCTION_INFO_V1(iblt_fold);
 
 /* iblt_fold(iblt, capacity, failure) -> iblt */
@@ -176,8 +166,8 @@ iblt_fold(PG_FUNCTION_ARGS)
 	uint32		least;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	require_argument(fcinfo, 1, "capacity");
-	require_argument(fcinfo, 2, "failure");
+	iblt_require_arg(fcinfo, 1, "capacity");
+	iblt_require_arg(fcinfo, 2, "failure");
 	params = sketch.params;
 	least = iblt_params_cells(PG_GETARG_INT32(1),
 							  Max(iblt_core_subtable_count(&params),
@@ -226,7 +216,7 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 	int			i;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	require_argument(fcinfo, 1, "number of the subtable");
+	iblt_require_arg(fcinfo, 1, "number of the subtable");
 	params = sketch.params;
 	i = PG_GETARG_INT32(1);
 	if (i < 1 || i > params.hashes ||
@@ -301,41 +291,4 @@ Datum
 iblt_delete(PG_FUNCTION_ARGS)
 {
 	return change_row(fcinfo, -1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_get);
-
-/* iblt_get(iblt, anyelement) -> (status, count, value): the paper's GET */
-Datum
-iblt_get(PG_FUNCTION_ARGS)
-{
-	static const char *const names[] = {"absent", "present", "unknown"};
-	IbltKeyCoder *coder = iblt_key_coder_for_arg(fcinfo, 1);
-	IbltPresence presence = IBLT_ABSENT;
-	IbltSketch	sketch;
-	IbltParams	params;
-	IbltEntry	entry;
-	Datum		values[3] = {0};
-	bool		nulls[3] = {false, true, true};
-
-	iblt_open_arg(&sketch, fcinfo, 0);
-	require_row(fcinfo);
-	iblt_key_encode(coder, PG_GETARG_DATUM(1));
-	params = sketch.params;
-	iblt_key_set_params(coder, &params);
-	if (sketch.params.kind != IBLT_KEY_UNTYPED)
-		presence = iblt_core_get(&sketch, iblt_key_padded(coder, params.limbs),
-								 &entry);
-	if (presence == IBLT_CONTRADICTION)
-		iblt_refuse_contradiction();
-
-	values[0] = CStringGetTextDatum(names[presence]);
-	if (presence == IBLT_PRESENT)
-	{
-		nulls[1] = false;
-		values[1] = Int64GetDatum(entry.count);
-		nulls[2] = !entry.has_value;
-		values[2] = Int64GetDatum((int64) entry.value);
-	}
-	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -13,6 +13,7 @@
 #include "utils/builtins.h"
 
 #include "core/fold.h"
+#include "core/get_size.h"
 #include "core/sizing.h"
 
 /* ERROR for an argument out of range. */
@@ -198,26 +199,79 @@ required_arg(FunctionCallInfo fcinfo, int n, const char *name)
 	return PG_GETARG_DATUM(n);
 }
 
+/* The hashes that iblt_new is asked for, 0 if it is to choose, or the default. */
+static int
+hashes_arg(FunctionCallInfo fcinfo, int n, bool may_choose)
+{
+	int			hashes = PG_ARGISNULL(n) ? IBLT_DEFAULT_HASHES
+		: PG_GETARG_INT32(n);
+
+	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
+		refuse_argument("hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+	return PG_ARGISNULL(n) && may_choose ? 0 : hashes;
+}
+
+/* ERROR for a get_success that no sketch reaches. */
+static void
+refuse_get_success(int capacity, double get_success)
+{
+	if (!(get_success > 0 && get_success < 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("get_success of an iblt cannot be %g", get_success),
+				 errhint("Choose a probability between 0 and 1, such as 0.99.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("no iblt is large enough to find %d keys with probability %g",
+					capacity, get_success),
+			 errhint("Choose a smaller capacity, a smaller get_success or more hashes.")));
+}
+
+/*
+ * Chooses hashes and the cells of a subtable.  get_success is argument n.
+ */
+static uint32
+choose_cells(FunctionCallInfo fcinfo, int n, int capacity, int *hashes,
+			 double failure)
+{
+	uint32		cells;
+
+	*hashes = hashes_arg(fcinfo, 1, !PG_ARGISNULL(n));
+	/* refuses capacity and failure */
+	cells = iblt_params_cells(capacity, *hashes == 0 ? IBLT_DEFAULT_HASHES
+							  : *hashes, failure);
+	if (PG_ARGISNULL(n))
+		return cells;
+	cells = iblt_core_get_choose(capacity, hashes, failure,
+								 PG_GETARG_FLOAT8(n));
+	if (cells == 0)
+		refuse_get_success(capacity, PG_GETARG_FLOAT8(n));
+	return cells;
+}
+
 PG_FUNCTION_INFO_V1(iblt_new);
 
-/* iblt_new(capacity, hashes, key_size, with_values, seed, failure) -> iblt */
+/*
+ * iblt_new(capacity, hashes, key_size, with_values, seed, failure, get_success)
+ * -> iblt
+ */
 Datum
 iblt_new(PG_FUNCTION_ARGS)
 {
 	IbltParams	params;
 	IbltSketch	sketch;
 	struct varlena *value;
-	double		failure;
+	int			capacity = DatumGetInt32(required_arg(fcinfo, 0, "capacity"));
+	int			key_size = DatumGetInt32(required_arg(fcinfo, 2, "key_size"));
+	bool		with_values = DatumGetBool(required_arg(fcinfo, 3, "with_values"));
+	int64		seed = DatumGetInt64(required_arg(fcinfo, 4, "seed"));
+	double		failure = DatumGetFloat8(required_arg(fcinfo, 5, "failure"));
+	int			hashes;
+	uint32		cells = choose_cells(fcinfo, 6, capacity, &hashes, failure);
 
-	iblt_params_make(&params,
-					 DatumGetInt32(required_arg(fcinfo, 0, "capacity")),
-					 DatumGetInt32(required_arg(fcinfo, 1, "hashes")),
-					 DatumGetInt32(required_arg(fcinfo, 2, "key_size")),
-					 DatumGetBool(required_arg(fcinfo, 3, "with_values")),
-					 (uint64) DatumGetInt64(required_arg(fcinfo, 4, "seed")));
-	failure = DatumGetFloat8(required_arg(fcinfo, 5, "failure"));
-	params.subtable_cells = iblt_params_cells(PG_GETARG_INT32(0),
-											  params.hashes, failure);
+	iblt_params_make(&params, capacity, hashes, key_size, with_values,
+					 (uint64) seed);
+	params.subtable_cells = cells;
 	value = iblt_make(&sketch, &params);
 	iblt_core_seal(&sketch);
 	PG_RETURN_POINTER(value);
@@ -228,7 +282,7 @@ enum
 {
 	INFO_VERSION, INFO_HASHES, INFO_CELLS, INFO_CAPACITY, INFO_KEY_TYPE,
 	INFO_KEY_SIZE, INFO_WITH_VALUES, INFO_SEED, INFO_ROWS, INFO_BYTES,
-	INFO_COLUMNS
+	INFO_GET_SUCCESS, INFO_COLUMNS
 };
 
 PG_FUNCTION_INFO_V1(iblt_info);
@@ -259,5 +313,6 @@ iblt_info(PG_FUNCTION_ARGS)
 	values[INFO_SEED] = Int64GetDatum((int64) params->seed);
 	values[INFO_ROWS] = Int64GetDatum(sketch.rows);
 	values[INFO_BYTES] = Int64GetDatum((int64) sketch.size);
+	values[INFO_GET_SUCCESS] = Float8GetDatum(iblt_core_get_success_now(&sketch));
 	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -66,6 +66,48 @@ iblt_open_arg(IbltSketch *sketch, FunctionCallInfo fcinfo, int n)
 }
 
 void
+iblt_open_header_arg(IbltSketch *sketch, IbltSlices *slices,
+					 FunctionCallInfo fcinfo, int n)
+{
+	size_t		size;
+	size_t		header_size;
+	const uint8 *bytes;
+	IbltStatus	status;
+
+	iblt_slices_open(slices, iblt_value_arg(fcinfo, n, &type_iblt));
+	size = Min(slices->size, IBLT_SLICE_FIRST);
+	bytes = iblt_slices_get(slices, 0, size);
+	if (size >= IBLT_HEADER_SIZE)
+	{
+		header_size = Min(iblt_core_header_size(bytes), slices->size);
+		if (header_size > size)
+		{
+			size = header_size;
+			bytes = iblt_slices_get(slices, 0, size);
+		}
+	}
+	status = iblt_core_open_header(sketch, unconstify(uint8 *, bytes), size,
+								   slices->size);
+	if (status != IBLT_OK)
+		iblt_refuse(status);
+}
+
+void
+iblt_refuse(IbltStatus status)
+{
+	iblt_value_refuse(&type_iblt, status);
+}
+
+void
+iblt_require_arg(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", name)));
+}
+
+void
 iblt_check_params(const IbltParams *params)
 {
 	IbltStatus	status = iblt_core_check_params(params);

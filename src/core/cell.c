@@ -1,12 +1,11 @@
 /*
  * cell.c
- *		Rows into cells, cells added to cells, and one key looked up.
+ *		Rows into cells, and cells added to cells.
  */
 #include "cell.h"
 #include "meter.h"
 #include "pause.h"
 #include "row.h"
-#include "sums.h"
 
 /*
  * Any shape.  A separate function, so that its 4 KB of terms burden no other.
@@ -161,10 +160,9 @@ iblt_core_key_cells(const IbltSketch *sketch, const uint8_t *key,
 }
 
 bool
-iblt_core_cell_key(const IbltSketch *sketch, uint32_t i, uint64_t inverse,
-				   uint8_t *key)
+iblt_core_key_of_cell(const IbltSketch *sketch, uint32_t i,
+					  const uint8_t *cell, uint64_t inverse, uint8_t *key)
 {
-	const uint8_t *cell = iblt_cell(sketch, i);
 	unsigned limbs = sketch->params.limbs;
 	uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);
 	uint64_t check = iblt_cell_field(cell, IBLT_FIELD_CHECK(limbs));
@@ -180,6 +178,13 @@ iblt_core_cell_key(const IbltSketch *sketch, uint32_t i, uint64_t inverse,
 	}
 	return fp_mul(weight, iblt_core_key_cells(sketch, key, index)) ==
 		fp_reduce(check) && index[i / sketch->params.subtable_cells] == i;
+}
+
+bool
+iblt_core_cell_key(const IbltSketch *sketch, uint32_t i, uint64_t inverse,
+				   uint8_t *key)
+{
+	return iblt_core_key_of_cell(sketch, i, iblt_cell(sketch, i), inverse, key);
 }
 
 void
@@ -221,75 +226,4 @@ iblt_core_remove(IbltSketch *sketch, const uint32_t *index, int32_t count,
 								fp_add_lazy(iblt_cell_field(cell, f),
 											fp_neg(terms[f])));
 	}
-}
-
-/*
- * Does the cell, whose weight is not zero, hold only rows of this key?  check
- * is the key's check.
- */
-static bool
-cell_holds_only(const IbltSketch *sketch, const uint8_t *cell,
-				const uint8_t *key, uint64_t check)
-{
-	const IbltHasher *hasher = &sketch->hasher;
-	unsigned limbs = sketch->params.limbs;
-	uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);
-	unsigned l;
-
-	for (l = 0; l < limbs; l++)
-	{
-		uint64_t x = iblt_load64(key + 8 * (size_t) l) ^ iblt_limb_mask(hasher, l);
-
-		if (fp_mul(weight, x) != iblt_cell_field(cell, IBLT_FIELD_KEY + l))
-			return false;
-	}
-	return fp_mul(weight, check) ==
-		iblt_cell_field(cell, IBLT_FIELD_CHECK(limbs));
-}
-
-/*
- * Reads all of a key's cells, because they may contradict each other.  A cell
- * that is empty, or holds only another key, contradicts a cell that holds only
- * this key.  Two cells that hold only this key must be equal.
- */
-IbltPresence
-iblt_core_get(const IbltSketch *sketch, const uint8_t *key, IbltEntry *entry)
-{
-	int subtables = iblt_core_subtable_count(&sketch->params);
-	uint32_t index[IBLT_MAX_HASHES];
-	uint8_t other[8 * IBLT_MAX_LIMBS];
-	const uint8_t *found = NULL;
-	bool absent = false;
-	IbltSums agreement;
-	uint64_t check;
-	int i;
-
-	if (sketch->ncells == 0)
-		return IBLT_ABSENT;
-	agreement = iblt_core_sums(sketch);
-	if (agreement == IBLT_SUMS_CONTRADICT)
-		return IBLT_CONTRADICTION;
-	check = iblt_core_key_cells(sketch, key, index);
-	for (i = 0; i < subtables; i++)
-	{
-		const uint8_t *cell = iblt_cell(sketch, index[i]);
-		uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);
-
-		if (weight == 0)
-			absent |= iblt_core_cell_is_zero(sketch, cell);
-		else if (!cell_holds_only(sketch, cell, key, check))
-			absent |= iblt_core_cell_key(sketch, index[i], fp_inv(weight), other);
-		else if (found == NULL)
-			found = cell;
-		else if (memcmp(cell, found, sketch->cell_size) != 0)
-			return IBLT_CONTRADICTION;
-	}
-	if (found != NULL && absent)
-		return IBLT_CONTRADICTION;
-	if (agreement == IBLT_SUMS_WRAPPED || (found == NULL && !absent))
-		return IBLT_UNKNOWN;
-	if (absent)
-		return IBLT_ABSENT;
-	iblt_core_read_entry(sketch, found, entry);
-	return IBLT_PRESENT;
 }

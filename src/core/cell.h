@@ -1,6 +1,6 @@
 /*
  * cell.h
- *		Rows into cells, cells added to cells, and one key looked up.
+ *		Rows into cells, and cells added to cells.
  *
  * A row (key, y) adds its terms to one cell of each subtable: c, and the field
  * elements c*w(y), c*w(y)*x_1 .. c*w(y)*x_L, c*w(y)*g(key) and, in a value
@@ -23,6 +23,7 @@ typedef struct IbltEntry
 	uint64_t	value;
 } IbltEntry;
 
+/* Is a key there?  (get.h, kbf_cell.h) */
 typedef enum IbltPresence
 {
 	IBLT_ABSENT,
@@ -79,6 +80,11 @@ extern IbltStatus iblt_core_negate(IbltSketch *sketch);
 extern bool iblt_core_cell_key(const IbltSketch *sketch, uint32_t i,
 							   uint64_t inverse, uint8_t *key);
 
+/* The same for the bytes of cell i, wherever they are. */
+extern bool iblt_core_key_of_cell(const IbltSketch *sketch, uint32_t i,
+								  const uint8_t *cell, uint64_t inverse,
+								  uint8_t *key);
+
 /* Fills entry from a pure cell.  Does not set entry->key. */
 extern void iblt_core_read_entry(const IbltSketch *sketch, const uint8_t *cell,
 								 IbltEntry *entry);
@@ -95,14 +101,5 @@ extern void iblt_core_remove(IbltSketch *sketch, const uint32_t *index,
  */
 extern uint64_t iblt_core_key_cells(const IbltSketch *sketch,
 									const uint8_t *key, uint32_t *index);
-
-/*
- * The paper's GET: is the key there, judged from its own cells?  Fills entry
- * if the key is present.  The sketch must be sealed.  A contradiction is one
- * between these cells, or one that iblt_core_sums (sums.h) finds.  If counts
- * may have wrapped, the answer is IBLT_UNKNOWN.
- */
-extern IbltPresence iblt_core_get(const IbltSketch *sketch,
-								  const uint8_t *key, IbltEntry *entry);
 
 #endif

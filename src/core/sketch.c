@@ -23,7 +23,7 @@
 #define OFFSET_DESCRIPTION_SIZE 32
 #define OFFSET_RESERVED2	34		/* 6 bytes */
 #define OFFSET_METER		40
-#define HEADER_SIZE			(OFFSET_METER + 2 * IBLT_METER_BUCKETS)
+#define HEADER_SIZE			IBLT_HEADER_SIZE
 #define CHECKSUM_SIZE		8
 
 #define FLAG_VALUES			0x01
@@ -211,12 +211,15 @@ all_zero(const uint8_t *bytes, size_t size)
 	return true;
 }
 
-/* Reads the header into params, but not what follows the header. */
+/*
+ * Reads the header into params, but not what follows the header.  The first
+ * `size` of `total` bytes are here.
+ */
 static IbltStatus
 read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
-			size_t size)
+			size_t size, size_t total)
 {
-	if (size < HEADER_SIZE + CHECKSUM_SIZE)
+	if (size < HEADER_SIZE || total < HEADER_SIZE + CHECKSUM_SIZE)
 		return IBLT_BAD_SIZE;
 	if (memcmp(bytes, IBLT_MAGIC, 4) != 0)
 		return IBLT_BAD_MAGIC;
@@ -239,23 +242,81 @@ read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
 	*rows = (int64_t) iblt_load64(bytes + OFFSET_ROWS);
 
 	/* the description must be there before it is checked */
-	if (params->description_size > size - HEADER_SIZE - CHECKSUM_SIZE)
+	if (params->description_size > size - HEADER_SIZE ||
+		params->description_size > total - HEADER_SIZE - CHECKSUM_SIZE)
 		return IBLT_BAD_SIZE;
 	return iblt_core_check_params(params);
+}
+
+size_t
+iblt_core_header_size(const uint8_t *bytes)
+{
+	IbltParams params = { 0 };
+
+	params.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
+	return HEADER_SIZE + description_room(&params);
+}
+
+/* Sets a view from all before the cells. */
+static IbltStatus
+view_header(IbltSketch *sketch, uint8_t *bytes, size_t size, size_t total)
+{
+	IbltParams *params = &sketch->params;
+	IbltStatus status = read_header(params, &sketch->rows, bytes, size, total);
+	size_t text;
+
+	if (status != IBLT_OK)
+		return status;
+	text = params->description_size;
+	if (total != iblt_core_size(params) ||
+		size < HEADER_SIZE + description_room(params))
+		return IBLT_BAD_SIZE;
+	if (!all_zero(bytes + HEADER_SIZE + text, description_room(params) - text))
+		return IBLT_BAD_RESERVED;
+	set_view(sketch, bytes);
+	return IBLT_OK;
+}
+
+/* A template has no rows. */
+static IbltStatus
+check_template(const IbltSketch *sketch)
+{
+	if (sketch->params.kind == IBLT_KEY_UNTYPED &&
+		(sketch->rows != 0 || !all_zero(sketch->meter, 2 * IBLT_METER_BUCKETS)))
+		return IBLT_BAD_TEMPLATE;
+	return IBLT_OK;
+}
+
+IbltStatus
+iblt_core_open_header(IbltSketch *sketch, uint8_t *bytes, size_t size,
+					  size_t total)
+{
+	IbltStatus status = view_header(sketch, bytes, size, total);
+
+	return status == IBLT_OK ? check_template(sketch) : status;
+}
+
+bool
+iblt_core_cell_is_canonical(const IbltSketch *sketch, const uint8_t *cell)
+{
+	unsigned f;
+
+	for (f = 0; f < sketch->fields; f++)
+		if (iblt_cell_field(cell, f) >= IBLT_FP_P)
+			return false;
+	return true;
 }
 
 bool
 iblt_core_fields_canonical(const IbltSketch *sketch)
 {
 	uint32_t i;
-	unsigned f;
 
 	for (i = 0; i < sketch->ncells; i++)
 	{
 		iblt_pause_at(i);
-		for (f = 0; f < sketch->fields; f++)
-			if (iblt_cell_field(iblt_cell(sketch, i), f) >= IBLT_FP_P)
-				return false;
+		if (!iblt_core_cell_is_canonical(sketch, iblt_cell(sketch, i)))
+			return false;
 	}
 	return true;
 }
@@ -269,24 +330,14 @@ checksum_of(const uint8_t *bytes, size_t size)
 IbltStatus
 iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
 {
-	IbltParams *params = &sketch->params;
-	IbltStatus status = read_header(params, &sketch->rows, bytes, size);
-	size_t text;
+	IbltStatus status = view_header(sketch, bytes, size, size);
 
 	if (status != IBLT_OK)
 		return status;
-	if (size != iblt_core_size(params))
-		return IBLT_BAD_SIZE;
-	text = params->description_size;
-	if (!all_zero(bytes + HEADER_SIZE + text, description_room(params) - text))
-		return IBLT_BAD_RESERVED;
 	if (iblt_load64(bytes + size - CHECKSUM_SIZE) != checksum_of(bytes, size))
 		return IBLT_BAD_CHECKSUM;
-
-	set_view(sketch, bytes);
-	if (params->kind == IBLT_KEY_UNTYPED &&
-		(sketch->rows != 0 || !all_zero(sketch->meter, 2 * IBLT_METER_BUCKETS)))
-		return IBLT_BAD_TEMPLATE;
+	if (check_template(sketch) != IBLT_OK)
+		return check_template(sketch);
 	return iblt_core_fields_canonical(sketch) ? IBLT_OK : IBLT_BAD_FIELD;
 }
 

@@ -139,7 +139,34 @@ extern void iblt_core_init(IbltSketch *sketch, const IbltParams *params,
 extern IbltStatus iblt_core_open(IbltSketch *sketch, uint8_t *bytes,
 								 size_t size);
 
-/* Is every field element below p?  Each sketch has one representation. */
+/*
+ * Opens the header of a value of `total` bytes, of which the first `size` are
+ * here.  It is validated as far as it can be, and total must be the size that
+ * it gives.  Neither cells nor checksum are read.  The view has the parameters
+ * and the number of rows.  It is only for iblt_core_key_cells (cell.h),
+ * iblt_cell_offset and iblt_core_judge (get.h), with cells that the caller
+ * fetches.
+ *
+ * IBLT_BAD_SIZE means that total does not match the header, or that size is
+ * below iblt_core_header_size.
+ */
+extern IbltStatus iblt_core_open_header(IbltSketch *sketch, uint8_t *bytes,
+										size_t size, size_t total);
+
+/* Bytes of a header without description. */
+#define IBLT_HEADER_SIZE	(40 + 2 * IBLT_METER_BUCKETS)
+
+/*
+ * Bytes before the cells, from the first IBLT_HEADER_SIZE ones.  The caller
+ * must limit it by what is there.
+ */
+extern size_t iblt_core_header_size(const uint8_t *bytes);
+
+/* Is every field element of a cell below p? */
+extern bool iblt_core_cell_is_canonical(const IbltSketch *sketch,
+										const uint8_t *cell);
+
+/* The same for all cells.  Each sketch has one representation. */
 extern bool iblt_core_fields_canonical(const IbltSketch *sketch);
 
 /* Sets a view of a byte-for-byte copy of an open sketch. */
@@ -168,6 +195,14 @@ static inline uint8_t *
 iblt_cell(const IbltSketch *sketch, uint32_t i)
 {
 	return sketch->cells + (size_t) i * sketch->cell_size;
+}
+
+/* Where, in the bytes of the value, the i-th cell begins. */
+static inline size_t
+iblt_cell_offset(const IbltSketch *sketch, uint32_t i)
+{
+	return (size_t) (sketch->cells - sketch->bytes) +
+		(size_t) i * sketch->cell_size;
 }
 
 /*

@@ -25,6 +25,7 @@
 #include <time.h>
 
 #include "../../src/core/cell.h"
+#include "../../src/core/get.h"
 #include "../../src/core/meter.h"
 #include "../../src/core/peel.h"
 #include "../../src/core/sizing.h"

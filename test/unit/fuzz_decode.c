@@ -9,6 +9,7 @@
 #include "cell.h"
 #include "estimate.h"
 #include "fuzz.h"
+#include "get.h"
 #include "meter.h"
 #include "peel.h"
 #include "sketch.h"
@@ -95,6 +96,36 @@ ask(const IbltSketch *sketch)
 	}
 }
 
+/*
+ * The header alone, with as many bytes as are there of a value whose size it
+ * gives.  Its cells are within that size.  Where they are here, they are judged
+ * whatever they hold.
+ */
+static void
+open_header(uint8_t *bytes, size_t size)
+{
+	uint8_t key[8 * IBLT_MAX_LIMBS] = { 1 };
+	const uint8_t *cells[IBLT_MAX_HASHES];
+	uint32_t index[IBLT_MAX_HASHES];
+	IbltSketch header;
+	IbltEntry entry;
+	uint64_t check;
+	int i;
+
+	if (iblt_core_open_header(&header, bytes, size, size) != IBLT_OK ||
+		header.ncells == 0)
+		return;
+	DEMAND(iblt_core_header_size(bytes) == iblt_cell_offset(&header, 0));
+	DEMAND(iblt_cell_offset(&header, header.ncells) + 8 == size);
+	check = iblt_core_key_cells(&header, key, index);
+	for (i = 0; i < iblt_core_subtable_count(&header.params); i++)
+	{
+		DEMAND(index[i] < header.ncells);
+		cells[i] = bytes + iblt_cell_offset(&header, index[i]);
+	}
+	(void) iblt_core_judge(&header, key, check, index, cells, &entry);
+}
+
 /* What opened must be closed under the algebra: -(-a) is a, a - a is empty. */
 static void
 combine(const IbltSketch *sketch)
@@ -128,6 +159,7 @@ open_and_use(uint8_t *bytes, size_t size)
 	double bound;
 
 	DEMAND(iblt_core_status_text(status) != NULL);
+	open_header(bytes, size);
 	if (status != IBLT_OK)
 		return;
 	DEMAND(sketch.size == size);

@@ -14,6 +14,7 @@
 #define IBLT_TEST_MODEL_H
 
 #include "cell.h"
+#include "get.h"
 #include "meter.h"
 #include "peel.h"
 #include "sketch.h"

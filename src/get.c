@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * get.c
+ *	  iblt_get: one key looked up in a sketch, stored or not.
+ *
+ * Looking up reads the header and the k cells of the key.  Of a stored sketch
+ * only these bytes are fetched (slice.h).  The header is validated, its sizes
+ * against the size of the value, and so are the field elements of the cells.
+ * Everything else is trusted: the checksum, the other cells, and that they
+ * match the header.  Every function through which a value comes in has
+ * validated it, so this trusts the disk and superusers.  No byte that they
+ * changed makes the function read outside the value.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include "utils/builtins.h"
+
+#include "core/get.h"
+#include "core/sums.h"
+#include "decode.h"
+#include "key.h"
+
+/* Judges a key from its own cells. */
+static IbltPresence
+look_up(const IbltSketch *sketch, const IbltSlices *slices, const uint8 *key,
+		IbltEntry *entry)
+{
+	int			subtables = iblt_core_subtable_count(&sketch->params);
+	const uint8 *cells[IBLT_MAX_HASHES];
+	uint32		index[IBLT_MAX_HASHES];
+	uint64		check = iblt_core_key_cells(sketch, key, index);
+	int			i;
+
+	for (i = 0; i < subtables; i++)
+	{
+		size_t		offset = iblt_cell_offset(sketch, index[i]);
+
+		cells[i] = iblt_slices_get(slices, offset, offset + sketch->cell_size);
+		if (!iblt_core_cell_is_canonical(sketch, cells[i]))
+			iblt_refuse(IBLT_BAD_FIELD);
+	}
+	return iblt_core_judge(sketch, key, check, index, cells, entry);
+}
+
+/*
+ * Lists the sketch to its end, because only then is it known whether it
+ * contradicts itself.
+ */
+static IbltPresence
+list(Datum value, const uint8 *key, IbltEntry *found)
+{
+	size_t		size;
+	IbltPresence presence = IBLT_ABSENT;
+	IbltSums	sums;
+	IbltDecoding decoding;
+	IbltVerdict verdict;
+	IbltEntry	entry;
+
+	iblt_open(&decoding.original, value);
+	sums = iblt_core_sums(&decoding.original);
+	size = 8 * (size_t) decoding.original.params.limbs;
+	iblt_decoding_start(&decoding);
+	while (sums != IBLT_SUMS_CONTRADICT &&
+		   iblt_decoding_next(&decoding, &entry))
+	{
+		if (memcmp(entry.key, key, size) != 0)
+			continue;
+		if (presence == IBLT_PRESENT)
+			return IBLT_CONTRADICTION;
+		presence = IBLT_PRESENT;
+		*found = entry;
+	}
+	if (sums == IBLT_SUMS_CONTRADICT)
+		return IBLT_CONTRADICTION;
+	iblt_decoding_finish(&decoding, &verdict);
+	if (verdict.complete ||
+		(presence == IBLT_PRESENT && sums == IBLT_SUMS_AGREE))
+		return presence;
+	return IBLT_UNKNOWN;
+}
+
+/*
+ * Looks a key up.  More rows than a count can hold may be a fold in which
+ * counts wrapped, and only the whole sketch tells.
+ */
+static IbltPresence
+get(const IbltSketch *sketch, const IbltSlices *slices, const uint8 *key,
+	bool may_list, IbltEntry *entry)
+{
+	IbltPresence presence;
+	IbltSketch	whole;
+
+	if (sketch->ncells == 0)
+		return IBLT_ABSENT;
+	if (sketch->rows >= PG_INT32_MIN && sketch->rows <= PG_INT32_MAX)
+		presence = look_up(sketch, slices, key, entry);
+	else
+	{
+		iblt_open(&whole, slices->value);
+		presence = iblt_core_get(&whole, key, entry);
+	}
+	if (presence == IBLT_UNKNOWN && may_list)
+		presence = list(slices->value, key, entry);
+	return presence;
+}
+
+PG_FUNCTION_INFO_V1(iblt_get);
+
+/* iblt_get(iblt, anyelement, list) -> (status, count, value): the paper's GET */
+Datum
+iblt_get(PG_FUNCTION_ARGS)
+{
+	static const char *const names[] = {"absent", "present", "unknown"};
+	IbltKeyCoder *coder = iblt_key_coder_for_arg(fcinfo, 1);
+	IbltPresence presence;
+	IbltSlices	slices;
+	IbltSketch	sketch;
+	IbltParams	params;
+	IbltEntry	entry;
+	Datum		values[3] = {0};
+	bool		nulls[3] = {false, true, true};
+
+	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
+	iblt_require_arg(fcinfo, 1, "key of a row");
+	iblt_require_arg(fcinfo, 2, "list");
+	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+	params = sketch.params;
+	iblt_key_set_params(coder, &params);
+	presence = get(&sketch, &slices, iblt_key_padded(coder, params.limbs),
+				   PG_GETARG_BOOL(2), &entry);
+	if (presence == IBLT_CONTRADICTION)
+		iblt_refuse_contradiction();
+
+	values[0] = CStringGetTextDatum(names[presence]);
+	if (presence == IBLT_PRESENT)
+	{
+		nulls[1] = false;
+		values[1] = Int64GetDatum(entry.count);
+		nulls[2] = !entry.has_value;
+		values[2] = Int64GetDatum((int64) entry.value);
+	}
+	return iblt_value_row(fcinfo, values, nulls);
+}

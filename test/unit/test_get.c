@@ -1,0 +1,439 @@
+/*
+ * test_get.c
+ *		Looking a key up from its own cells, and the sizes that make it succeed.
+ */
+#include <math.h>
+
+#include "model.h"
+
+#include "get_size.h"
+#include "sizing.h"
+
+/* Parameters of any shape, some with dropped subtables. */
+static IbltParams
+random_params(void)
+{
+	unsigned limbs = 1 + below(5);
+	IbltParams params =
+		make_params(usual_kind(limbs), limbs, 3 + (int) below(6),
+					1u << below(7), below(2) == 0, tap_random());
+
+	if (below(3) == 0)
+		params.subtables &= ~(1u << below((uint32_t) params.hashes));
+	return params;
+}
+
+/* A key from its number. */
+static void
+make_key(uint8_t *key, unsigned limbs, uint64_t number)
+{
+	memset(key, 0, 8 * (size_t) limbs);
+	iblt_store64(key, number);
+}
+
+/* A sealed sketch of the keys 1 .. keys. */
+static IbltSketch *
+filled_sketch(const IbltParams *params, uint64_t keys)
+{
+	IbltSketch *sketch = sketch_new(params);
+	uint8_t key[8 * IBLT_MAX_LIMBS];
+
+	for (; keys > 0; keys--)
+	{
+		make_key(key, params->limbs, keys);
+		(void) iblt_core_add_row(sketch, key, keys, 1);
+	}
+	iblt_core_seal(sketch);
+	return sketch;
+}
+
+/* A copy of bytes in memory of exactly this size, as a slice would be. */
+static uint8_t *
+slice(const uint8_t *bytes, size_t size)
+{
+	uint8_t *copy = take(size);
+
+	memcpy(copy, bytes, size);
+	return copy;
+}
+
+/*
+ * Looks a key up as a reader of slices does.  Every slice has an allocation of
+ * its own, so the sanitizer sees any access beyond it.
+ */
+static IbltPresence
+look_up(const uint8_t *bytes, const IbltSketch *header, const uint8_t *key,
+		IbltEntry *entry)
+{
+	int subtables = iblt_core_subtable_count(&header->params);
+	uint32_t index[IBLT_MAX_HASHES];
+	uint8_t *cells[IBLT_MAX_HASHES];
+	uint64_t check = iblt_core_key_cells(header, key, index);
+	IbltPresence presence;
+	int i;
+
+	for (i = 0; i < subtables; i++)
+		cells[i] = slice(bytes + iblt_cell_offset(header, index[i]),
+						 header->cell_size);
+	presence = iblt_core_judge(header, key, check, index,
+							   (const uint8_t *const *) cells, entry);
+	for (i = 0; i < subtables; i++)
+		free(cells[i]);
+	return presence;
+}
+
+/* Slices say what the whole sketch says. */
+static void
+test_slices(void)
+{
+	long rounds = scaled(2000);
+	long seen[3] = { 0 };
+
+	while (rounds-- > 0)
+	{
+		IbltParams params = random_params();
+		uint64_t keys = below(2 * params.subtable_cells + 2);
+		IbltSketch *sketch = filled_sketch(&params, keys);
+		size_t size = iblt_core_header_size(sketch->bytes);
+		uint8_t *bytes = slice(sketch->bytes, size);
+		uint8_t key[8 * IBLT_MAX_LIMBS];
+		IbltSketch header;
+		uint64_t number;
+
+		check(iblt_core_open_header(&header, bytes, size, sketch->size) ==
+				  IBLT_OK && header.rows == sketch->rows,
+			  "the header of an honest sketch");
+		for (number = 1; number <= keys + 5; number++)
+		{
+			IbltEntry whole = { 0 };
+			IbltEntry part = { 0 };
+			IbltPresence presence;
+
+			make_key(key, params.limbs, number);
+			presence = look_up(sketch->bytes, &header, key, &part);
+			seen[presence]++;
+			check(presence == iblt_core_get(sketch, key, &whole) &&
+					  whole.count == part.count &&
+					  whole.has_value == part.has_value &&
+					  whole.value == part.value,
+				  "key %d of %d", (int) number, (int) keys);
+			check(presence != (number <= keys ? IBLT_ABSENT : IBLT_PRESENT),
+				  "a wrong answer for key %d of %d", (int) number, (int) keys);
+		}
+		free(bytes);
+		sketch_free(sketch);
+	}
+	check(seen[IBLT_PRESENT] > 0 && seen[IBLT_ABSENT] > 0 &&
+			  seen[IBLT_UNKNOWN] > 0, "not all answers were seen");
+	checked("a header and the cells of a key answer as the whole sketch does");
+}
+
+/* A header opens with all of its bytes and with the right total only. */
+static void
+test_header_sizes(void)
+{
+	int kind;
+	size_t size;
+
+	for (kind = IBLT_KEY_UNTYPED; kind <= IBLT_KEY_CANONICAL; kind++)
+	{
+		IbltParams params =
+			make_params((IbltKeyKind) kind, kind == IBLT_KEY_UUID ? 2 : 1, 4,
+						8, false, 1);
+		IbltSketch *sketch = sketch_new(&params);
+		size_t header_size = iblt_core_header_size(sketch->bytes);
+		size_t totals[] = { 0, header_size, sketch->size - 1, sketch->size + 1,
+							(size_t) -1 };
+		IbltSketch header;
+		unsigned t;
+
+		check(header_size == (size_t) (sketch->cells - sketch->bytes),
+			  "kind %d: a header of %zu bytes", kind, header_size);
+		for (size = 0; size <= sketch->size; size++)
+		{
+			uint8_t *bytes = slice(sketch->bytes, size);
+
+			check(iblt_core_open_header(&header, bytes, size, sketch->size) ==
+					  (size < header_size ? IBLT_BAD_SIZE : IBLT_OK),
+				  "kind %d: %zu bytes of a header", kind, size);
+			free(bytes);
+		}
+		for (t = 0; t < sizeof totals / sizeof *totals; t++)
+			check(iblt_core_open_header(&header, sketch->bytes, header_size,
+										totals[t]) == IBLT_BAD_SIZE,
+				  "kind %d: a total of %zu bytes", kind, totals[t]);
+		sketch_free(sketch);
+	}
+	checked("a header opens with all its bytes, and with the size of its value");
+}
+
+/*
+ * Damaged stored values: whatever opens has all cells within the value, and
+ * cells with any contents are judged without an access beyond them.
+ */
+static void
+test_damaged(void)
+{
+	long rounds = scaled(100000);
+	long opened = 0;
+
+	while (rounds-- > 0)
+	{
+		IbltParams params = random_params();
+		IbltSketch *sketch = filled_sketch(&params, 3);
+		size_t size = iblt_core_header_size(sketch->bytes);
+		uint32_t hits = 1 + below(3);
+		uint8_t key[8 * IBLT_MAX_LIMBS];
+		IbltEntry entry;
+		IbltSketch header;
+
+		for (; hits > 0; hits--)
+			sketch->bytes[below(2) == 0 ? below(40)
+						  : below((uint32_t) sketch->size)] = (uint8_t) below(256);
+		make_key(key, IBLT_MAX_LIMBS, 1 + below(4));
+		if (iblt_core_open_header(&header, sketch->bytes, size, sketch->size) == IBLT_OK)
+		{
+			opened++;
+			check(header.ncells == 0 ||
+					  iblt_cell_offset(&header, header.ncells) + 8 == sketch->size,
+				  "cells beyond the value");
+			if (header.ncells > 0)
+				(void) look_up(sketch->bytes, &header, key, &entry);
+		}
+		sketch_free(sketch);
+	}
+	check(opened > 0, "no damaged header opens");
+	checked("damaged values are not read beyond their end");
+}
+
+/* What the theory says, by other means than the code. */
+static double
+expected_success(uint32_t cells, int hashes, uint32_t keys)
+{
+	double alone = cells == 1 ? keys <= 1
+		: exp((keys - 1.0) * log1p(-1.0 / cells));
+
+	return 1 - pow(1 - alone, hashes);
+}
+
+/*
+ * Sizes that every machine must choose.  They were computed from the formula
+ * with 60 decimal digits by a program of its own.
+ */
+static const struct
+{
+	uint32_t	capacity;
+	int			given;
+	double		success;
+	int			hashes;
+	uint32_t	cells;
+}			chosen[] = {
+	{100, 0, 0.9, 4, 126},	/* three hashes list worse */
+	{100, 0, 0.99, 6, 160},
+	{100, 3, 0.99, 3, 420},
+	{100, 4, 0.99, 4, 280},
+	{100, 8, 0.99, 8, 126},
+	{100, 0, 0.999, 8, 192},
+	{1000, 0, 0.9, 4, 1260},
+	{1000, 0, 0.99, 5, 2016},
+	{1000, 7, 0.99, 7, 1440},
+	{1000, 0, 0.99999, 8, 3840},
+	{10000, 0, 0.99, 6, 16128},
+	{100000, 0, 0.99, 6, 161280},
+	{100000, 0, 0.999, 8, 184320},
+	{1000000, 0, 0.9, 3, 1720320},
+	{1000000, 0, 0.99, 7, 1376256},
+	{1000000, 4, 0.999, 4, 5160960},
+	{1000000, 0, 0.99999, 8, 3932160},
+	/* no cells do it with three or four hashes */
+	{1000000, 3, 0.99999, 3, 0},
+	{1000000, 4, 0.99999, 4, 0},
+};
+
+static void
+test_chosen(void)
+{
+	static const double refused[] = { 0, 1, -0.5, 1.5, NAN, INFINITY, -0.0 };
+	int hashes;
+	size_t i;
+
+	for (i = 0; i < sizeof chosen / sizeof *chosen; i++)
+	{
+		uint32_t cells;
+
+		hashes = chosen[i].given;
+		cells = iblt_core_get_choose(chosen[i].capacity, &hashes, 1e-4,
+									 chosen[i].success);
+		check(cells == chosen[i].cells &&
+				  (cells == 0 || hashes == chosen[i].hashes),
+			  "%u keys at %g: %d subtables of %u cells",
+			  (unsigned) chosen[i].capacity, chosen[i].success, hashes,
+			  (unsigned) cells);
+	}
+	for (i = 0; i < sizeof refused / sizeof *refused; i++)
+	{
+		hashes = 4;
+		check(iblt_core_get_choose(100, &hashes, 1e-4, refused[i]) == 0,
+			  "%g is taken", refused[i]);
+	}
+	for (hashes = 2; hashes <= 9; hashes += 7)
+		check(iblt_core_get_choose(100, &hashes, 1e-4, 0.9) == 0,
+			  "%d hashes are taken", hashes);
+	hashes = 0;
+	check(iblt_core_get_choose(0, &hashes, 1e-4, 0.9) == 0 &&
+			  iblt_core_get_choose(UINT32_MAX, &hashes, 1e-4, 0.9) == 0 &&
+			  iblt_core_get_choose(100, &hashes, 1, 0.9) == 0,
+		  "a capacity or failure that is refused");
+	checked("sizes are the same on every machine");
+}
+
+/* Does a size list and get as asked, by the formula with a little leeway? */
+static bool
+is_enough(uint32_t cells, int hashes, uint32_t capacity, double goal,
+		  double leeway)
+{
+	return iblt_core_capacity(cells, hashes, 1e-4) >= capacity &&
+		expected_success(cells, hashes, capacity) >= goal + leeway;
+}
+
+/* The choice is enough, and nothing that is clearly enough is smaller. */
+static void
+test_smallest(void)
+{
+	long rounds = scaled(2000);
+
+	while (rounds-- > 0)
+	{
+		uint32_t capacity = 1 + below(1u << below(17));
+		double goal = 1 - pow(10, -(double) below(500) / 100) * 0.9;
+		int hashes = 0;
+		uint32_t cells = iblt_core_get_choose(capacity, &hashes, 1e-4, goal);
+		uint32_t s;
+		int k;
+
+		check(cells > 0 && is_enough(cells, hashes, capacity, goal, -1e-12),
+			  "%u keys at %g: %d subtables of %u cells are not enough",
+			  (unsigned) capacity, goal, hashes, (unsigned) cells);
+		for (k = 3; k <= 8; k++)
+		{
+			for (s = 1; s * (uint32_t) k < cells * (uint32_t) hashes;
+				 s = iblt_core_ladder_at_least(s + 1))
+				if (is_enough(s, k, capacity, goal, 1e-12))
+					break;
+			check(s * (uint32_t) k >= cells * (uint32_t) hashes,
+				  "%u keys at %g: %d subtables of %u cells, not %d of %u",
+				  (unsigned) capacity, goal, k, (unsigned) s, hashes,
+				  (unsigned) cells);
+		}
+	}
+	checked("no smaller size lists and gets as asked");
+}
+
+/*
+ * One key looked up in each of many tables with seeds of their own, so that the
+ * number that is found has a binomial distribution.
+ */
+static void
+check_rate(uint32_t capacity, double goal, long tables)
+{
+	int hashes = 0;
+	uint32_t cells = iblt_core_get_choose(capacity, &hashes, 1e-4, goal);
+	IbltParams params =
+		make_params(IBLT_KEY_INTEGER, 1, hashes, cells, false, 0);
+	double p = iblt_core_get_success(cells, hashes, capacity);
+	double now = 0;
+	double squares = 0;
+	long found = 0;
+	long i;
+
+	check(fabs(p - expected_success(cells, hashes, capacity)) < 1e-12 && p >= goal,
+		  "%u keys at %g: expected %g", (unsigned) capacity, goal, p);
+	for (i = 0; i < tables; i++)
+	{
+		IbltSketch *sketch;
+		uint8_t key[8];
+		IbltEntry entry;
+		double success;
+
+		params.seed = tap_random();
+		sketch = filled_sketch(&params, capacity);
+		make_key(key, 1, 1 + below(capacity));
+		found += look_up(sketch->bytes, sketch, key, &entry) == IBLT_PRESENT;
+		success = iblt_core_get_success_now(sketch);
+		now += success;
+		squares += success * success;
+		sketch_free(sketch);
+	}
+	now /= (double) tables;
+	squares = sqrt(fmax(squares / (double) tables - now * now, 0));
+	printf("# %u keys, %d subtables of %u cells: %.5f found, %.5f expected, %.5f (deviation %.5f) by their cells\n",
+		   (unsigned) capacity, hashes, (unsigned) cells,
+		   (double) found / (double) tables, p, now, squares);
+	check(fabs((double) found - p * (double) tables) <=
+			  5 * sqrt(p * (1 - p) * (double) tables) + 1,
+		  "%ld of %ld found, at %g", found, tables, p);
+	/* the product of estimates is right to the second order */
+	check(fabs(now - p) <= 5 * squares / sqrt((double) tables) + 0.1 * (1 - p),
+		  "%g by the cells, not %g", now, p);
+}
+
+static void
+test_rates(void)
+{
+	check_rate(1, 0.5, scaled(100));
+	check_rate(2, 0.5, scaled(20000));
+	check_rate(10, 0.5, scaled(20000));
+	check_rate(10, 0.99, scaled(20000));
+	check_rate(100, 0.9, scaled(10000));
+	check_rate(100, 0.99, scaled(20000));
+	check_rate(1000, 0.99, scaled(4000));
+	checked("keys are found as often as the formula says");
+}
+
+/* Rows that do not count as keys, and sketches of one cell. */
+static void
+test_now(void)
+{
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 1, false, 1);
+	IbltParams untyped = make_params(IBLT_KEY_UNTYPED, 1, 4, 8, false, 1);
+	IbltSketch *sketch;
+	uint8_t key[8] = { 1 };
+	int keys;
+
+	for (keys = 0; keys <= 3; keys++)
+	{
+		sketch = filled_sketch(&params, (uint64_t) keys);
+		check(iblt_core_get_success_now(sketch) == (keys <= 1),
+			  "%d keys in one cell", keys);
+		sketch_free(sketch);
+	}
+	sketch = sketch_new(&untyped);
+	check(iblt_core_get_success_now(sketch) == 1, "a template");
+	sketch_free(sketch);
+	params.subtable_cells = 8;
+	sketch = sketch_new(&params);
+	check(iblt_core_get_success_now(sketch) == 1, "no row");
+	for (keys = 0; keys < 100; keys++)
+		(void) iblt_core_add_row(sketch, key, 5, 1);
+	iblt_core_seal(sketch);
+	check(iblt_core_get_success_now(sketch) == 1, "100 rows of one key");
+	sketch_free(sketch);
+	sketch = filled_sketch(&params, 1000);
+	check(iblt_core_get_success_now(sketch) == 0, "no empty cell");
+	sketch_free(sketch);
+	checked("the success of a sketch as it is depends on its keys");
+}
+
+int
+main(void)
+{
+	(void) tap_seed();
+	test_slices();
+	test_header_sizes();
+	test_damaged();
+	test_chosen();
+	test_smallest();
+	test_rates();
+	test_now();
+	return tap_done();
+}
