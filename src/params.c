@@ -8,6 +8,8 @@
  */
 #include "iblt.h"
 
+#include <math.h>
+
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
@@ -313,6 +315,8 @@ iblt_info(PG_FUNCTION_ARGS)
 	values[INFO_SEED] = Int64GetDatum((int64) params->seed);
 	values[INFO_ROWS] = Int64GetDatum(sketch.rows);
 	values[INFO_BYTES] = Int64GetDatum((int64) sketch.size);
-	values[INFO_GET_SUCCESS] = Float8GetDatum(iblt_core_get_success_now(&sketch));
+	/* an estimate, of which more digits mean nothing */
+	values[INFO_GET_SUCCESS] =
+		Float8GetDatum(rint(iblt_core_get_success_now(&sketch) * 1e6) / 1e6);
 	return iblt_value_row(fcinfo, values, nulls);
 }

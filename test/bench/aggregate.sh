@@ -156,6 +156,40 @@ report_sizes() {
 	done
 }
 
+# Sketches of 50 kB, 5 MB and 46 MB, as they are stored: name and template.
+get_templates() {
+	cat <<-'TEMPLATES'
+		50 kB|iblt_new(1260)
+		5 MB|iblt_new(135000)
+		46 MB|iblt_new(1300000)
+		46 MB for iblt_get|iblt_new(160000, get_success => 0.99)
+	TEMPLATES
+}
+
+# Looking keys up in stored sketches, 100,000 calls in one statement, a tenth of
+# them of keys that are there.  Microseconds a call, with all that the statement does.
+report_get() {
+	local name template bytes each
+	sql -c "CREATE TABLE sketches (name text, s iblt)"
+	get_templates | while IFS='|' read -r name template; do
+		sql -c "INSERT INTO sketches SELECT '$name', iblt_agg(i, i, $template) FROM generate_series(1, 10000) i"
+	done
+	sql -c "VACUUM (FREEZE, ANALYZE) sketches"
+	say ""
+	row "iblt_get on a stored sketch" "bytes" "us" "bar" ""
+	while IFS='|' read -r name template; do
+		printf '%s\n' '\timing on' >"$WORK/get.sql"
+		for each in $(seq 0 "$REPEAT"); do
+			printf '%s\n' "\\echo @ get $each" "SELECT count(g.status) FROM sketches, generate_series(1, 100000) k,
+				iblt_get(s, k) g WHERE name = '$name' \\g /dev/null"
+		done >>"$WORK/get.sql"
+		sql -f "$WORK/get.sql" >"$WORK/get.out"
+		read_medians "$WORK/get.out"
+		bytes=$(sql -c "SELECT octet_length(s::bytea) FROM sketches WHERE name = '$name'")
+		bar "$name" "$bytes" "$(awk -v ms="${MEDIAN[get]}" 'BEGIN { printf "%.1f", ms / 100 }')" at-most 25
+	done < <(get_templates)
+}
+
 # The core without a server prints name, value, unit and bar, separated by tabs.
 report_core() {
 	local name value unit limit verdict
@@ -200,6 +234,7 @@ inner() {
 	sql -c "SELECT pg_prewarm('t')" >/dev/null
 	measure queries_in_shared_buffers
 	report_in_shared_buffers
+	report_get
 	report_core
 	stop_server bench
 	finish_bars
