@@ -46,24 +46,22 @@ look_up(const IbltSketch *sketch, const IbltSlices *slices, const uint8 *key,
 
 /*
  * Lists the sketch to its end, because only then is it known whether it
- * contradicts itself.
+ * contradicts itself.  If it cannot be listed completely, a key that was listed
+ * is believed unless counts may have wrapped.
  */
 static IbltPresence
 list(Datum value, const uint8 *key, IbltEntry *found)
 {
 	size_t		size;
 	IbltPresence presence = IBLT_ABSENT;
-	IbltSums	sums;
 	IbltDecoding decoding;
 	IbltVerdict verdict;
 	IbltEntry	entry;
 
 	iblt_open(&decoding.original, value);
-	sums = iblt_core_sums(&decoding.original);
 	size = 8 * (size_t) decoding.original.params.limbs;
 	iblt_decoding_start(&decoding);
-	while (sums != IBLT_SUMS_CONTRADICT &&
-		   iblt_decoding_next(&decoding, &entry))
+	while (iblt_decoding_next(&decoding, &entry))
 	{
 		if (memcmp(entry.key, key, size) != 0)
 			continue;
@@ -72,11 +70,10 @@ list(Datum value, const uint8 *key, IbltEntry *found)
 		presence = IBLT_PRESENT;
 		*found = entry;
 	}
-	if (sums == IBLT_SUMS_CONTRADICT)
-		return IBLT_CONTRADICTION;
 	iblt_decoding_finish(&decoding, &verdict);
 	if (verdict.complete ||
-		(presence == IBLT_PRESENT && sums == IBLT_SUMS_AGREE))
+		(presence == IBLT_PRESENT &&
+		 iblt_core_sums(&decoding.original) == IBLT_SUMS_AGREE))
 		return presence;
 	return IBLT_UNKNOWN;
 }
