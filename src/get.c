@@ -3,8 +3,8 @@
  * get.c
  *	  iblt_get: one key looked up in a sketch, stored or not.
  *
- * Looking up reads the header and the k cells of the key.  Of a stored sketch
- * only these bytes are fetched (slice.h).  The header is validated, its sizes
+ * Looking up reads the header and cells of the key, up to k of them, until two
+ * tell.  Of a stored sketch only these bytes are fetched (slice.h).  The header is validated, its sizes
  * against the size of the value, and so are the field elements of the cells.
  * Everything else is trusted: the checksum, the other cells, and that they
  * match the header.  Every function through which a value comes in has
@@ -22,26 +22,31 @@
 #include "decode.h"
 #include "key.h"
 
-/* Judges a key from its own cells. */
+/*
+ * Judges a key from its own cells.  Two that tell the same are enough.  If only
+ * one tells, all are read, because any of them could contradict it.
+ */
 static IbltPresence
 look_up(const IbltSketch *sketch, const IbltSlices *slices, const uint8 *key,
 		IbltEntry *entry)
 {
 	int			subtables = iblt_core_subtable_count(&sketch->params);
-	const uint8 *cells[IBLT_MAX_HASHES];
+	IbltHearing hearing = {0};
 	uint32		index[IBLT_MAX_HASHES];
 	uint64		check = iblt_core_key_cells(sketch, key, index);
 	int			i;
 
-	for (i = 0; i < subtables; i++)
+	for (i = 0; i < subtables && hearing.told < 2; i++)
 	{
 		size_t		offset = iblt_cell_offset(sketch, index[i]);
+		const uint8 *cell = iblt_slices_get(slices, offset,
+											offset + sketch->cell_size);
 
-		cells[i] = iblt_slices_get(slices, offset, offset + sketch->cell_size);
-		if (!iblt_core_cell_is_canonical(sketch, cells[i]))
+		if (!iblt_core_cell_is_canonical(sketch, cell))
 			iblt_refuse(IBLT_BAD_FIELD);
+		iblt_core_hear(&hearing, sketch, key, check, index[i], cell);
 	}
-	return iblt_core_judge(sketch, key, check, index, cells, entry);
+	return iblt_core_judge(&hearing, sketch, entry);
 }
 
 /*

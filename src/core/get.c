@@ -40,38 +40,46 @@ cell_holds_another(const IbltSketch *sketch, uint32_t i, const uint8_t *cell)
 }
 
 /*
- * Reads all of the cells, because they may contradict each other.  A cell that
- * is empty, or holds only another key, contradicts a cell that holds only this
- * key.  Two cells that hold only this key must be equal.
+ * Cells may contradict each other.  One that is empty, or holds only another
+ * key, contradicts one that holds only this key.  Two that hold only this key
+ * must be equal.
  */
+void
+iblt_core_hear(IbltHearing *hearing, const IbltSketch *sketch,
+			   const uint8_t *key, uint64_t check, uint32_t i,
+			   const uint8_t *cell)
+{
+	bool only = false;
+
+	if (iblt_cell_field(cell, IBLT_FIELD_WEIGHT) == 0)
+	{
+		if (!iblt_core_cell_is_zero(sketch, cell))
+			return;
+	}
+	else
+	{
+		only = cell_holds_only(sketch, cell, key, check);
+		if (!only && !cell_holds_another(sketch, i, cell))
+			return;
+	}
+	hearing->told++;
+	hearing->absent |= !only;
+	if (only && hearing->found != NULL)
+		hearing->contradiction |=
+			memcmp(cell, hearing->found, sketch->cell_size) != 0;
+	if (only)
+		hearing->found = cell;
+}
+
 IbltPresence
-iblt_core_judge(const IbltSketch *sketch, const uint8_t *key, uint64_t check,
-				const uint32_t *index, const uint8_t *const *cells,
+iblt_core_judge(const IbltHearing *hearing, const IbltSketch *sketch,
 				IbltEntry *entry)
 {
-	int subtables = iblt_core_subtable_count(&sketch->params);
-	const uint8_t *found = NULL;
-	bool absent = false;
-	int i;
-
-	for (i = 0; i < subtables; i++)
-	{
-		const uint8_t *cell = cells[i];
-
-		if (iblt_cell_field(cell, IBLT_FIELD_WEIGHT) == 0)
-			absent |= iblt_core_cell_is_zero(sketch, cell);
-		else if (!cell_holds_only(sketch, cell, key, check))
-			absent |= cell_holds_another(sketch, index[i], cell);
-		else if (found == NULL)
-			found = cell;
-		else if (memcmp(cell, found, sketch->cell_size) != 0)
-			return IBLT_CONTRADICTION;
-	}
-	if (found == NULL)
-		return absent ? IBLT_ABSENT : IBLT_UNKNOWN;
-	if (absent)
+	if (hearing->contradiction || (hearing->found != NULL && hearing->absent))
 		return IBLT_CONTRADICTION;
-	iblt_core_read_entry(sketch, found, entry);
+	if (hearing->found == NULL)
+		return hearing->absent ? IBLT_ABSENT : IBLT_UNKNOWN;
+	iblt_core_read_entry(sketch, hearing->found, entry);
 	return IBLT_PRESENT;
 }
 
@@ -79,7 +87,7 @@ IbltPresence
 iblt_core_get(const IbltSketch *sketch, const uint8_t *key, IbltEntry *entry)
 {
 	int subtables = iblt_core_subtable_count(&sketch->params);
-	const uint8_t *cells[IBLT_MAX_HASHES];
+	IbltHearing hearing = { 0 };
 	uint32_t index[IBLT_MAX_HASHES];
 	IbltPresence presence;
 	IbltSums agreement;
@@ -93,8 +101,9 @@ iblt_core_get(const IbltSketch *sketch, const uint8_t *key, IbltEntry *entry)
 		return IBLT_CONTRADICTION;
 	check = iblt_core_key_cells(sketch, key, index);
 	for (i = 0; i < subtables; i++)
-		cells[i] = iblt_cell(sketch, index[i]);
-	presence = iblt_core_judge(sketch, key, check, index, cells, entry);
+		iblt_core_hear(&hearing, sketch, key, check, index[i],
+					   iblt_cell(sketch, index[i]));
+	presence = iblt_core_judge(&hearing, sketch, entry);
 	if (presence == IBLT_CONTRADICTION || agreement == IBLT_SUMS_AGREE)
 		return presence;
 	return IBLT_UNKNOWN;

@@ -13,24 +13,39 @@
 
 #include "cell.h"
 
+/* What the cells of a key have told so far.  It begins as all zero. */
+typedef struct IbltHearing
+{
+	int			told;			/* cells that tell whether the key is there */
+	const uint8_t *found;		/* one that holds only this key */
+	bool		absent;			/* one is empty or holds only another key */
+	bool		contradiction;	/* two hold only this key, and differ */
+} IbltHearing;
+
 /*
- * Judges from a key's own cells alone.  index and check are those that
- * iblt_core_key_cells gives, and cells points to the bytes of each, sealed.
- * The view may be one of iblt_core_open_header.  Fills entry, except its key,
- * if the key is present.  A contradiction is one between these cells.
+ * Hears one of a key's cells: cell i of the sketch, whose bytes are anywhere and
+ * sealed.  i and check are those that iblt_core_key_cells gives.  The view may
+ * be one of iblt_core_open_header.
+ */
+extern void iblt_core_hear(IbltHearing *hearing, const IbltSketch *sketch,
+						   const uint8_t *key, uint64_t check, uint32_t i,
+						   const uint8_t *cell);
+
+/*
+ * Judges from the cells that were heard.  Fills entry, except its key, if the
+ * key is present.  A contradiction is one between these cells.
  *
- * All else is trusted.  A count that is told may have wrapped if the sketch is
+ * All else is trusted.  Two cells that tell are enough, because they have
+ * confirmed each other.  A count that is told may have wrapped if the sketch is
  * made of folds, and only if a key has more than 2^31 - 1 rows.
  */
-extern IbltPresence iblt_core_judge(const IbltSketch *sketch,
-									const uint8_t *key, uint64_t check,
-									const uint32_t *index,
-									const uint8_t *const *cells,
+extern IbltPresence iblt_core_judge(const IbltHearing *hearing,
+									const IbltSketch *sketch,
 									IbltEntry *entry);
 
 /*
- * The same from a whole sealed sketch.  A contradiction is also one that
- * iblt_core_sums (sums.h) finds.  If counts may have wrapped, the answer is
+ * Looks a key up in a whole sealed sketch, from all of its cells.  A
+ * contradiction is also one that iblt_core_sums (sums.h) finds.  If counts may have wrapped, the answer is
  * IBLT_UNKNOWN.
  */
 extern IbltPresence iblt_core_get(const IbltSketch *sketch,

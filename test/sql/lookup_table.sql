@@ -97,7 +97,7 @@ SELECT what, pg_temp.outcome(format('SELECT (iblt_get(s, 7)).status FROM damaged
 	   pg_temp.outcome(format('SELECT (iblt_get(pg_temp.unseen(bytes), 7)).status FROM damaged WHERE what = %L', what)) AS in_memory,
 	   pg_temp.outcome(format('SELECT (iblt_info(s)).version FROM damaged WHERE what = %L', what)) AS whole
 FROM damaged ORDER BY what;
--- one cell after the other: those of the key are noticed, and the others are not read
+-- One cell after the other.  Two tell the same here, and no other cell is read.
 TRUNCATE damaged;
 INSERT INTO damaged
 SELECT cell, '', pg_temp.unseen(overlay(b PLACING '\xffffffffffffffff' FROM 1 + 552 + 28 * cell + 4))

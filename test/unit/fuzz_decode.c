@@ -105,7 +105,7 @@ static void
 open_header(uint8_t *bytes, size_t size)
 {
 	uint8_t key[8 * IBLT_MAX_LIMBS] = { 1 };
-	const uint8_t *cells[IBLT_MAX_HASHES];
+	IbltHearing hearing = { 0 };
 	uint32_t index[IBLT_MAX_HASHES];
 	IbltSketch header;
 	IbltEntry entry;
@@ -121,9 +121,10 @@ open_header(uint8_t *bytes, size_t size)
 	for (i = 0; i < iblt_core_subtable_count(&header.params); i++)
 	{
 		DEMAND(index[i] < header.ncells);
-		cells[i] = bytes + iblt_cell_offset(&header, index[i]);
+		iblt_core_hear(&hearing, &header, key, check, index[i],
+					   bytes + iblt_cell_offset(&header, index[i]));
 	}
-	(void) iblt_core_judge(&header, key, check, index, cells, &entry);
+	(void) iblt_core_judge(&hearing, &header, &entry);
 }
 
 /* What opened must be closed under the algebra: -(-a) is a, a - a is empty. */

@@ -58,25 +58,30 @@ slice(const uint8_t *bytes, size_t size)
 }
 
 /*
- * Looks a key up as a reader of slices does.  Every slice has an allocation of
- * its own, so the sanitizer sees any access beyond it.
+ * Looks a key up as a reader of slices does, until this many cells have told.
+ * Every slice has an allocation of its own, so the sanitizer sees any access
+ * beyond it.
  */
 static IbltPresence
 look_up(const uint8_t *bytes, const IbltSketch *header, const uint8_t *key,
-		IbltEntry *entry)
+		int enough, IbltEntry *entry)
 {
 	int subtables = iblt_core_subtable_count(&header->params);
 	uint32_t index[IBLT_MAX_HASHES];
 	uint8_t *cells[IBLT_MAX_HASHES];
+	IbltHearing hearing = { 0 };
 	uint64_t check = iblt_core_key_cells(header, key, index);
 	IbltPresence presence;
 	int i;
 
 	for (i = 0; i < subtables; i++)
+	{
 		cells[i] = slice(bytes + iblt_cell_offset(header, index[i]),
 						 header->cell_size);
-	presence = iblt_core_judge(header, key, check, index,
-							   (const uint8_t *const *) cells, entry);
+		if (hearing.told < enough)
+			iblt_core_hear(&hearing, header, key, check, index[i], cells[i]);
+	}
+	presence = iblt_core_judge(&hearing, header, entry);
 	for (i = 0; i < subtables; i++)
 		free(cells[i]);
 	return presence;
@@ -110,7 +115,8 @@ test_slices(void)
 			IbltPresence presence;
 
 			make_key(key, params.limbs, number);
-			presence = look_up(sketch->bytes, &header, key, &part);
+			presence = look_up(sketch->bytes, &header, key,
+							   1 + (int) below(IBLT_MAX_HASHES), &part);
 			seen[presence]++;
 			check(presence == iblt_core_get(sketch, key, &whole) &&
 					  whole.count == part.count &&
@@ -198,7 +204,8 @@ test_damaged(void)
 					  iblt_cell_offset(&header, header.ncells) + 8 == sketch->size,
 				  "cells beyond the value");
 			if (header.ncells > 0)
-				(void) look_up(sketch->bytes, &header, key, &entry);
+				(void) look_up(sketch->bytes, &header, key, IBLT_MAX_HASHES,
+							   &entry);
 		}
 		sketch_free(sketch);
 	}
@@ -358,7 +365,7 @@ check_rate(uint32_t capacity, double goal, long tables)
 		params.seed = tap_random();
 		sketch = filled_sketch(&params, capacity);
 		make_key(key, 1, 1 + below(capacity));
-		found += look_up(sketch->bytes, sketch, key, &entry) == IBLT_PRESENT;
+		found += look_up(sketch->bytes, sketch, key, 2, &entry) == IBLT_PRESENT;
 		success = iblt_core_get_success_now(sketch);
 		now += success;
 		squares += success * success;
