@@ -13,16 +13,7 @@ void
 iblt_core_kbf_place(const IbltKbf *kbf, const uint8_t *key, size_t size,
 					IbltKbfPlace *place)
 {
-	const IbltKbfParams *params = &kbf->params;
-	uint64_t	hash = iblt_hash_key(&kbf->hasher, key, size, params->hashes,
-									 params->subtable_cells, place->index);
-	int			i;
-
-	for (i = 0; i < params->hashes; i++)
-		place->index[i] += (uint32_t) i * params->subtable_cells;
-	/* the product mixes in the bits that no position depends on */
-	place->turn = iblt_scale((uint32_t) (hash * IBLT_GOLDEN >> 32),
-							 gf_values(params->degree));
+	iblt_kbf_place(kbf, key, size, kbf->params.hashes, place);
 }
 
 static uint64_t
@@ -57,18 +48,6 @@ sum_of(uint64_t a, uint64_t b)
 	return iblt_kbf_make_cell(count, iblt_kbf_content(a) ^ iblt_kbf_content(b));
 }
 
-static void
-insert_at(IbltKbf *kbf, const IbltKbfPlace *place, uint64_t code)
-{
-	uint64_t	pair = iblt_kbf_make_cell(1, code);
-	int			i;
-
-	for (i = 0; i < kbf->params.hashes; i++)
-		iblt_kbf_set_cell(kbf, place->index[i],
-						  sum_of(iblt_kbf_cell(kbf, place->index[i]), pair));
-	kbf->keys++;
-}
-
 void
 iblt_core_kbf_insert_with(IbltKbf *kbf, const uint64_t *codes,
 						  const uint8_t *key, size_t size, unsigned value)
@@ -76,8 +55,9 @@ iblt_core_kbf_insert_with(IbltKbf *kbf, const uint64_t *codes,
 	IbltKbfPlace place;
 
 	iblt_core_kbf_place(kbf, key, size, &place);
-	insert_at(kbf, &place,
-			  codes[iblt_kbf_turned(&kbf->params, value, place.turn)]);
+	iblt_kbf_put(kbf, place.index,
+				 iblt_kbf_make_cell(1, codes[iblt_kbf_turned(&kbf->params, value,
+															 place.turn)]));
 }
 
 IbltStatus
@@ -92,8 +72,10 @@ iblt_core_kbf_insert(IbltKbf *kbf, const uint8_t *key, size_t size,
 	if (kbf->keys >= INT64_MAX)
 		return IBLT_COUNT_OVERFLOW;
 	iblt_core_kbf_place(kbf, key, size, &place);
-	insert_at(kbf, &place,
-			  code_of(params, iblt_kbf_turned(params, value, place.turn)));
+	iblt_kbf_put(kbf, place.index,
+				 iblt_kbf_make_cell(1, code_of(params,
+											   iblt_kbf_turned(params, value,
+															   place.turn))));
 	return IBLT_OK;
 }
 

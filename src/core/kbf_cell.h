@@ -39,8 +39,25 @@ typedef struct IbltKbfPlace
 
 /*
  * The place of a key.  Integers have 8 bytes, uuids 16, and canonical keys their
- * items without padding.
+ * items without padding.  hashes is that of the filter, maybe as a constant.
  */
+static inline void
+iblt_kbf_place(const IbltKbf *kbf, const uint8_t *key, size_t size,
+			   int hashes, IbltKbfPlace *place)
+{
+	const IbltKbfParams *params = &kbf->params;
+	uint64_t	hash = iblt_hash_key(&kbf->hasher, key, size, hashes,
+									 params->subtable_cells, place->index);
+	int			i;
+
+	for (i = 0; i < hashes; i++)
+		place->index[i] += (uint32_t) i * params->subtable_cells;
+	/* the product mixes in the bits that no position depends on */
+	place->turn = iblt_scale((uint32_t) (hash * IBLT_GOLDEN >> 32),
+							 gf_values(params->degree));
+}
+
+/* The same, not inlined. */
 extern void iblt_core_kbf_place(const IbltKbf *kbf, const uint8_t *key,
 								size_t size, IbltKbfPlace *place);
 
@@ -61,6 +78,38 @@ iblt_kbf_turned_back(const IbltKbfParams *params, unsigned element,
 {
 	return element > turn ? element - turn
 		: element + gf_values(params->degree) - turn;
+}
+
+/*
+ * Adds a pair, as a cell of one pair, to the cell that begins at a bit of the
+ * cells.  A cell of 14 pairs becomes full, and a full one stays full.  Below that,
+ * counter and content are added within the word, without a carry.
+ */
+static inline void
+iblt_kbf_put_at(IbltKbf *kbf, uint64_t bit, uint64_t pair)
+{
+	uint8_t    *word = kbf->cells + (bit >> 3);
+	unsigned	shift = (unsigned) (bit & 7);
+	uint64_t	cells = iblt_load64(word);
+	uint64_t	mask = ((UINT64_C(1) << kbf->cell_bits) - 1) << shift;
+
+	if (iblt_kbf_count(cells >> shift) < IBLT_KBF_FULL - 1)
+		iblt_store64(word,
+					 (cells ^ (pair - 1) << shift) + (UINT64_C(1) << shift));
+	else
+		iblt_store64(word,
+					 (cells & ~mask) | (uint64_t) IBLT_KBF_FULL << shift);
+}
+
+/* The same for all cells of a key, which is counted. */
+static inline void
+iblt_kbf_put(IbltKbf *kbf, const uint32_t *index, uint64_t pair)
+{
+	int			i;
+
+	for (i = 0; i < kbf->params.hashes; i++)
+		iblt_kbf_put_at(kbf, (uint64_t) index[i] * kbf->cell_bits, pair);
+	kbf->keys++;
 }
 
 /*
