@@ -58,12 +58,8 @@ third_of_call(FunctionCallInfo fcinfo, int n)
 						  : get_fn_expr_argtype(fcinfo->flinfo, n));
 }
 
-/*
- * ERROR for a key that is a column but may be meant as a row.  With a constant
- * checksum, nothing else would tell rows apart.
- */
-static void
-refuse_ambiguous_key(FunctionCallInfo fcinfo)
+void
+iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo)
 {
 	Expr	   *key = iblt_agg_argument(fcinfo, 0);
 	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
@@ -110,7 +106,7 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 		ereport(ERROR,
 				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
 				 errmsg("could not determine the type of the key")));
-	refuse_ambiguous_key(fcinfo);
+	iblt_agg_refuse_ambiguous_key(fcinfo);
 	site->kind = kind;
 	site->coder = iblt_key_coder(key_type, context);
 	site->third = third_of_call(fcinfo, 3);
@@ -162,9 +158,8 @@ iblt_agg_site_see_third(IbltAggSite *site, FunctionCallInfo fcinfo)
 	site->has_params = true;
 }
 
-/* A coder of keys when there was no row, or NULL if it needs one. */
-static IbltKeyCoder *
-coder_without_row(FunctionCallInfo fcinfo, Oid type)
+IbltKeyCoder *
+iblt_agg_coder_without_row(FunctionCallInfo fcinfo, Oid type)
 {
 	Expr	   *argument = iblt_agg_argument(fcinfo, 0);
 	Oid		   *types;
@@ -201,7 +196,7 @@ params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,
 		return false;
 	params_from_third(params, kind, third, argument, isnull);
 	if (OidIsValid(key_type))
-		coder = coder_without_row(fcinfo, key_type);
+		coder = iblt_agg_coder_without_row(fcinfo, key_type);
 	if (coder != NULL)
 		iblt_key_set_params(coder, &params->table);
 	return true;

@@ -67,6 +67,16 @@ extern void iblt_agg_site_see_third(IbltAggSite *site,
 /* ERROR for a row with a NULL key, or else a NULL checksum. */
 extern void iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null);
 
+/*
+ * ERROR for a key that is a column but may be meant as a row.  With a constant
+ * checksum or value, nothing else would tell rows apart.
+ */
+extern void iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo);
+
+/* A coder of keys when there was no row, or NULL if it needs one. */
+extern IbltKeyCoder *iblt_agg_coder_without_row(FunctionCallInfo fcinfo,
+												Oid type);
+
 /* The parameters of a group without rows. */
 extern void iblt_agg_empty_params(IbltStrataParams *params,
 								  FunctionCallInfo fcinfo,

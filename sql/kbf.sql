@@ -1,0 +1,325 @@
+-- The key-value Bloom filter ---------------------------------------------------------
+-- Xiong, Yao, Cao & He 2014, "kBF: a Bloom filter for key-value storage with an
+-- application on approximate state machines".
+
+CREATE TYPE kbf;
+
+CREATE FUNCTION iblt_internal.kbf_in(cstring) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_in(cstring) IS 'text input of type kbf';
+
+CREATE FUNCTION iblt_internal.kbf_out(kbf) RETURNS cstring
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_out(kbf) IS 'text output of type kbf: one base64 token';
+
+CREATE FUNCTION iblt_internal.kbf_recv(internal) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_recv(internal) IS 'binary input of type kbf';
+
+CREATE FUNCTION iblt_internal.kbf_send(kbf) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_send(kbf) IS 'binary output of type kbf';
+
+CREATE TYPE kbf (
+	INPUT = iblt_internal.kbf_in,
+	OUTPUT = iblt_internal.kbf_out,
+	RECEIVE = iblt_internal.kbf_recv,
+	SEND = iblt_internal.kbf_send,
+	STORAGE = external
+);
+COMMENT ON TYPE kbf IS
+'key-value Bloom filter (Xiong, Yao, Cao & He 2014): an approximate map from keys to few '
+'different values, which can be added and subtracted';
+
+CREATE FUNCTION iblt_internal.kbf_to_bytea(kbf) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_to_bytea(kbf) IS
+'the bytes of a filter, as doc/format.md describes them';
+
+CREATE FUNCTION iblt_internal.kbf_from_bytea(bytea) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_from_bytea(bytea) IS
+'a filter from its bytes, which are validated';
+
+CREATE CAST (kbf AS bytea) WITH FUNCTION iblt_internal.kbf_to_bytea(kbf);
+COMMENT ON CAST (kbf AS bytea) IS 'the bytes of a filter';
+
+CREATE CAST (bytea AS kbf) WITH FUNCTION iblt_internal.kbf_from_bytea(bytea);
+COMMENT ON CAST (bytea AS kbf) IS 'a filter from its bytes, which are validated';
+
+-- Making and describing filters ---------------------------------------------------------
+
+CREATE FUNCTION kbf_new(
+	capacity integer,
+	distinct_values integer DEFAULT 255,
+	failure double precision DEFAULT 0.001,
+	superposed integer DEFAULT 3,
+	seed bigint DEFAULT 0)
+RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_new(integer, integer, double precision, integer, bigint) IS
+'an empty filter to be used as a template: with room for "capacity" keys whose values are 1 to '
+'"distinct_values" (at most 4095), at most a part "failure" of which is unknown; a cell can tell '
+'"superposed" values (1 to 3) apart';
+
+CREATE FUNCTION kbf_new(
+	capacity integer,
+	labels text[],
+	failure double precision DEFAULT 0.001,
+	superposed integer DEFAULT 3,
+	seed bigint DEFAULT 0)
+RETURNS kbf
+	AS 'MODULE_PATHNAME', 'kbf_new_labels' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_new(integer, text[], double precision, integer, bigint) IS
+'an empty filter whose values are labels, which it keeps; those of an enum type are '
+'enum_range(NULL::type)::text[]';
+
+CREATE FUNCTION kbf_info(
+	s kbf,
+	OUT version integer,
+	OUT cells integer,
+	OUT hashes integer,
+	OUT degree integer,
+	OUT superposed integer,
+	OUT distinct_values integer,
+	OUT labels text[],
+	OUT key_type text,
+	OUT seed bigint,
+	OUT capacity bigint,
+	OUT keys bigint,
+	OUT load double precision,
+	OUT full_cells integer,
+	OUT bytes bigint,
+	OUT bits_per_key double precision,
+	OUT unknown double precision,
+	OUT false_positive double precision,
+	OUT absent_unknown double precision)
+RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 10000;
+COMMENT ON FUNCTION kbf_info(kbf) IS
+'parameters of a filter, its number of keys, keys a cell of a subtable (load), cells that are '
+'full, size in bytes, and the rates to expect now: of keys in it that are unknown, and of keys '
+'not in it that get a value or are unknown; capacity is for failure 0.001';
+
+-- Linear algebra on filters ---------------------------------------------------------------
+
+CREATE FUNCTION iblt_internal.kbf_add(kbf, kbf) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_add(kbf, kbf) IS 'implementation of + operator';
+
+CREATE FUNCTION iblt_internal.kbf_subtract(kbf, kbf) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_subtract(kbf, kbf) IS 'implementation of - operator';
+
+CREATE FUNCTION iblt_internal.kbf_eq(kbf, kbf) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_eq(kbf, kbf) IS 'implementation of = operator';
+
+CREATE FUNCTION iblt_internal.kbf_ne(kbf, kbf) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.kbf_ne(kbf, kbf) IS 'implementation of <> operator';
+
+CREATE OPERATOR + (
+	LEFTARG = kbf, RIGHTARG = kbf, FUNCTION = iblt_internal.kbf_add, COMMUTATOR = +
+);
+COMMENT ON OPERATOR + (kbf, kbf) IS
+'the pairs of both filters, which must have the same parameters';
+
+CREATE OPERATOR - (
+	LEFTARG = kbf, RIGHTARG = kbf, FUNCTION = iblt_internal.kbf_subtract
+);
+COMMENT ON OPERATOR - (kbf, kbf) IS
+'the left filter without the pairs of the right one; error IB007 if its cells show that it does '
+'not have them';
+
+CREATE OPERATOR = (
+	LEFTARG = kbf, RIGHTARG = kbf, FUNCTION = iblt_internal.kbf_eq,
+	COMMUTATOR = =, NEGATOR = <>, RESTRICT = eqsel, JOIN = eqjoinsel
+);
+COMMENT ON OPERATOR = (kbf, kbf) IS
+'do both filters have the same cells and number of keys?';
+
+CREATE OPERATOR <> (
+	LEFTARG = kbf, RIGHTARG = kbf, FUNCTION = iblt_internal.kbf_ne,
+	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
+);
+COMMENT ON OPERATOR <> (kbf, kbf) IS 'do the filters differ in a cell or in the number of keys?';
+
+-- Smaller, same pairs ----------------------------------------------------------------------
+
+CREATE FUNCTION kbf_fold(s kbf, capacity integer, failure double precision DEFAULT 0.001)
+RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_fold(kbf, integer, double precision) IS
+'the filter of the same pairs with fewer cells, as few as halving leaves room for "capacity" keys, '
+'which must not be fewer than it has';
+
+CREATE FUNCTION kbf_fold(s kbf, template kbf) RETURNS kbf
+	AS 'MODULE_PATHNAME', 'kbf_fold_like' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_fold(kbf, kbf) IS
+'the filter of the same pairs with as many cells as a template';
+
+-- One pair at a time --------------------------------------------------------------------
+-- A value is an integer of any width, or a label as text or as a value of an enum type.
+
+CREATE FUNCTION kbf_insert(s kbf, key anyelement, value anycompatible) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_insert(kbf, anyelement, anycompatible) IS
+'the filter with one pair more; value is an integer from 1 or a label; a key that is inserted '
+'twice is unknown';
+
+CREATE FUNCTION kbf_update(s kbf, key anyelement, new anycompatible) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_update(kbf, anyelement, anycompatible) IS
+'the filter with another value for a key, whose present value is looked up; error IB006 if the '
+'filter does not determine it, IB007 if the key is absent';
+
+CREATE FUNCTION kbf_update(s kbf, key anyelement, old anycompatible, new anycompatible) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_update(kbf, anyelement, anycompatible, anycompatible) IS
+'the filter with another value for a key that has the value "old"; error IB007 if the cells show '
+'that it does not, and damage if they do not show it';
+
+CREATE FUNCTION kbf_delete(s kbf, key anyelement) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_delete(kbf, anyelement) IS
+'the filter without a key, whose value is looked up; error IB006 if the filter does not determine '
+'it, IB007 if the key is absent';
+
+CREATE FUNCTION kbf_delete(s kbf, key anyelement, value anycompatible) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_delete(kbf, anyelement, anycompatible) IS
+'the filter without a pair that is in it; error IB007 if the cells show that it is not, and damage '
+'if they do not show it';
+
+-- Looking keys up ---------------------------------------------------------------------------
+
+CREATE FUNCTION kbf_get(s kbf, key anyelement) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION kbf_get(kbf, anyelement) IS
+'the value of a key, or NULL if it is absent; error IB006 if the filter does not determine it; '
+'reads the header and the key''s cells only, so neither checksum nor other cells are checked';
+
+CREATE FUNCTION kbf_get(s kbf, key anyelement, if_unknown integer) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION kbf_get(kbf, anyelement, integer) IS
+'the value of a key, NULL if it is absent, or "if_unknown" if the filter does not determine it';
+
+CREATE FUNCTION kbf_get_label(s kbf, key anyelement) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION kbf_get_label(kbf, anyelement) IS
+'the label of the value of a key, or NULL if it is absent; error IB006 if the filter does not '
+'determine it; reads what kbf_get reads';
+
+CREATE FUNCTION kbf_get_label(s kbf, key anyelement, if_unknown text) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION kbf_get_label(kbf, anyelement, text) IS
+'the label of the value of a key, NULL if it is absent, or "if_unknown" if the filter does not '
+'determine it';
+
+CREATE FUNCTION kbf_lookup(
+	s kbf,
+	key anyelement,
+	OUT status text,
+	OUT value integer,
+	OUT label text)
+RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION kbf_lookup(kbf, anyelement) IS
+'is a key in the filter: present, absent or unknown, with its value and label if it is present; '
+'reads what kbf_get reads';
+
+CREATE FUNCTION kbf_lookup(
+	s kbf[],
+	key anyelement,
+	OUT status text,
+	OUT value integer,
+	OUT label text,
+	OUT "position" integer)
+RETURNS record
+	AS 'MODULE_PATHNAME', 'kbf_lookup_array' LANGUAGE C STABLE PARALLEL SAFE COST 100;
+COMMENT ON FUNCTION kbf_lookup(kbf[], anyelement) IS
+'the same over several filters of the same labels or number of values: present if some have the '
+'key, all these with one value, and none does not know; absent if all say so; otherwise unknown; '
+'position is the only filter that has it, counted from 1';
+
+-- Aggregates ---------------------------------------------------------------------------------
+-- Without inverse transition functions, because a cell that became full forgets its
+-- pairs.  The costs are those of a filter of some 100 keys, as for iblt_agg.
+
+CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, integer)
+RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
+COMMENT ON FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, integer) IS
+'aggregate transition function';
+
+CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, kbf)
+RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
+COMMENT ON FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, kbf) IS
+'aggregate transition function';
+
+CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, integer)
+RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
+COMMENT ON FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, integer) IS
+'aggregate final function';
+
+CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, kbf) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
+COMMENT ON FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, kbf) IS
+'aggregate final function';
+
+CREATE FUNCTION iblt_internal.kbf_agg_serial(internal) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 500;
+COMMENT ON FUNCTION iblt_internal.kbf_agg_serial(internal) IS 'aggregate serialization function';
+
+CREATE FUNCTION iblt_internal.kbf_agg_deserial(bytea, internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 700;
+COMMENT ON FUNCTION iblt_internal.kbf_agg_deserial(bytea, internal) IS
+'aggregate deserialization function';
+
+CREATE FUNCTION iblt_internal.kbf_agg_combine(internal, internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
+COMMENT ON FUNCTION iblt_internal.kbf_agg_combine(internal, internal) IS
+'aggregate combine function';
+
+CREATE AGGREGATE kbf_agg(key anyelement, value anycompatible, capacity integer) (
+	SFUNC = iblt_internal.kbf_agg_trans, STYPE = internal, SSPACE = 4096,
+	FINALFUNC = iblt_internal.kbf_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = iblt_internal.kbf_agg_combine,
+	SERIALFUNC = iblt_internal.kbf_agg_serial, DESERIALFUNC = iblt_internal.kbf_agg_deserial,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE kbf_agg(anyelement, anycompatible, integer) IS
+'filter of pairs of a key and a value, with room for "capacity" keys, as of kbf_new(capacity); the '
+'values are integers from 1 to 255, or those of an enum type; no rows give an empty filter';
+
+CREATE AGGREGATE kbf_agg(key anyelement, value anycompatible, template kbf) (
+	SFUNC = iblt_internal.kbf_agg_trans, STYPE = internal, SSPACE = 4096,
+	FINALFUNC = iblt_internal.kbf_agg_final, FINALFUNC_EXTRA,
+	COMBINEFUNC = iblt_internal.kbf_agg_combine,
+	SERIALFUNC = iblt_internal.kbf_agg_serial, DESERIALFUNC = iblt_internal.kbf_agg_deserial,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE kbf_agg(anyelement, anycompatible, kbf) IS
+'filter of pairs of a key and a value with the parameters of a template; the values are integers '
+'from 1, or labels as text or as values of an enum type; no rows give an empty filter';
+
+CREATE FUNCTION iblt_internal.kbf_sum_trans(internal, kbf) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
+COMMENT ON FUNCTION iblt_internal.kbf_sum_trans(internal, kbf) IS 'aggregate transition function';
+
+CREATE FUNCTION iblt_internal.kbf_sum_final(internal) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
+COMMENT ON FUNCTION iblt_internal.kbf_sum_final(internal) IS 'aggregate final function';
+
+CREATE AGGREGATE kbf_sum(kbf) (
+	SFUNC = iblt_internal.kbf_sum_trans, STYPE = internal, SSPACE = 4096,
+	FINALFUNC = iblt_internal.kbf_sum_final,
+	COMBINEFUNC = iblt_internal.kbf_agg_combine,
+	SERIALFUNC = iblt_internal.kbf_agg_serial, DESERIALFUNC = iblt_internal.kbf_agg_deserial,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE kbf_sum(kbf) IS
+'sum of filters of the same parameters: of shards, partitions or changes';
