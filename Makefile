@@ -277,7 +277,7 @@ mutants:
 	@bash test/mutants/run
 
 bench:
-	@rc=0; bash test/bench/aggregate.sh || rc=1; bash test/bench/live.sh || rc=1; exit $$rc
+	@rc=0; bash test/bench/aggregate.sh || rc=1; bash test/bench/kbf.sh || rc=1; bash test/bench/live.sh || rc=1; exit $$rc
 
 # --- chores ------------------------------------------------------------------
 

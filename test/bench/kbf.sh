@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# kbf.sh
+#	What the filter's aggregate costs next to count(*), and a look-up in a stored
+#	filter.  One throwaway server, the table of aggregate.sh, every query several
+#	times in turn, medians.
+#
+#	The filters have room for the keys that they get: all rows, and groups of
+#	10,000 rows.  A look-up is one of 100,000 in a statement, in a filter of 1 MB
+#	and in one of 10 MB.
+#
+#	BENCH_ROWS      rows (5,000,000)
+#	BENCH_REPEAT    repetitions of each query after one to warm up (5)
+#	BENCH_STRICT    1: missed bars fail
+
+set -euo pipefail
+
+# shellcheck source=test/lib/common.sh
+. "$(dirname "$0")/../lib/common.sh"
+# shellcheck source=test/bench/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+PORT=54327
+ROWS=${BENCH_ROWS:-5000000}
+REPEAT=${BENCH_REPEAT:-5}
+LOOKUPS=100000
+
+# The queries: name and SQL.
+queries() {
+	cat <<-QUERIES
+		count|SELECT count(*) FROM t
+		agg|SELECT kbf_agg(id, 1 + (id & 127)::int, $ROWS) FROM t
+		agg_value|SELECT kbf_agg(id, v, $ROWS) FROM t
+		agg_small|SELECT kbf_agg(id, v, 10000) FROM t WHERE id <= 10000
+		count_small|SELECT count(*) FROM t WHERE id <= 10000
+		get_1|SELECT sum(kbf_get(s, g, 0)) FROM f, generate_series(1, $LOOKUPS) g WHERE mb = 1
+		get_10|SELECT sum(kbf_get(s, g, 0)) FROM f, generate_series(1, $LOOKUPS) g WHERE mb = 10
+		series|SELECT sum(g) FROM f, generate_series(1, $LOOKUPS) g WHERE mb = 1
+	QUERIES
+}
+
+sql() {
+	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d postgres "$@"
+}
+
+# Filters of at least so many MB, full to their capacity.
+make_tables() {
+	sql -c "CREATE EXTENSION iblt"
+	table_sql "$ROWS" | sed 's/a bigint/a bigint, v int/; s/hashint8extended(g, 1)/&, 1 + (g % 255)::int/' | sql
+	sql -c "VACUUM (FREEZE, ANALYZE) t"
+	sql -c "CREATE TABLE f AS SELECT mb, kbf_agg(g, 1 + g % 255, mb * 95000) AS s
+		FROM unnest(ARRAY[1, 10]) mb, generate_series(1, 950000) g WHERE g <= mb * 95000 GROUP BY mb"
+}
+
+timing_script() {
+	local repetition name query
+	printf '%s\n' '\timing on'
+	for repetition in $(seq 0 "$REPEAT"); do
+		queries | while IFS='|' read -r name query; do
+			printf '%s\n' "\\echo @ $name $repetition" "$query \\g /dev/null"
+		done
+	done
+}
+
+measure() {
+	timing_script >"$WORK/timing.sql"
+	sql -f "$WORK/timing.sql" >"$WORK/timing.out"
+	read_medians "$WORK/timing.out"
+}
+
+# look_up TEXT NAME: microseconds a call, against the bar of 50.
+look_up() {
+	local each
+	each=$(awk -v all="${MEDIAN[$2]}" -v without="${MEDIAN[series]}" -v n=$LOOKUPS \
+		'BEGIN { printf "%.1f", (all - without) * 1000 / n }')
+	bar "$1 ($(sql -c "SELECT length(s::bytea) FROM f WHERE mb = $3") bytes), µs" "${MEDIAN[$2]}" "$each" at-most 50
+}
+
+report() {
+	say ""
+	row "SQL" "ms" "ratio" "bar" ""
+	row "count(*)" "${MEDIAN[count]}" "1.00" "-" ""
+	bar "kbf_agg(id, v, $ROWS) / count(*)" "${MEDIAN[agg_value]}" \
+		"$(ratio "${MEDIAN[agg_value]}" "${MEDIAN[count]}")" at-most 2.0
+	row "kbf_agg(id, 1 + (id & 127)::int, $ROWS)" "${MEDIAN[agg]}" "$(ratio "${MEDIAN[agg]}" "${MEDIAN[count]}")" "-" ""
+	row "kbf_agg of 10,000 rows / count(*) of them" "${MEDIAN[agg_small]}" \
+		"$(ratio "${MEDIAN[agg_small]}" "${MEDIAN[count_small]}")" "-" ""
+	look_up "kbf_get, stored" get_1 1
+	look_up "kbf_get, stored" get_10 10
+	row "Bits a key, $ROWS keys" "$(sql -c "SELECT round(bits_per_key::numeric, 1) FROM
+		(SELECT kbf_agg(id, v, $ROWS) FROM t) x(s), kbf_info(s)")" "-" "-" ""
+	say_busy
+}
+
+inner() {
+	enter_work
+	say "Building for $("$PG_CONFIG" --version) ..."
+	# shellcheck disable=SC2119 # no further arguments
+	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	start_server bench $PORT "autovacuum = off" "jit = off" "wal_level = minimal" "max_wal_senders = 0" \
+		"maintenance_work_mem = 512MB" "max_parallel_workers_per_gather = 0" "enable_indexonlyscan = off"
+	say "Filling a table with $ROWS rows ..."
+	make_tables
+	describe_cpus
+	say "Table:   $ROWS rows, medians of $REPEAT runs, in turn"
+	measure
+	report
+	stop_server bench
+	finish_bars
+}
+
+if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/kbf.sh; fi
