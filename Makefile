@@ -181,7 +181,7 @@ CFLAGS_sanitized = -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno
 # The arithmetic of i386, where intermediate results have more precision than a
 # double.  Only gcc has it on x86-64; other machines do without these tests.
 CFLAGS_x87 = -O2 -mfpmath=387
-X87_TESTS = $(if $(shell $(UNIT_CC) $(CFLAGS_x87) -fsyntax-only -x c /dev/null 2>/dev/null && echo yes),$(filter $(UNIT_TESTS),test_sizing test_meter test_estimate test_get))
+X87_TESTS = $(if $(shell $(UNIT_CC) $(CFLAGS_x87) -fsyntax-only -x c /dev/null 2>/dev/null && echo yes),$(filter $(UNIT_TESTS),test_sizing test_meter test_estimate test_get test_kbf_size))
 
 UNIT_PROGRAMS = $(foreach f,plain sanitized,$(addprefix build/$(f)/,$(UNIT_TESTS))) \
 	$(addprefix build/x87/,$(X87_TESTS))
@@ -245,6 +245,7 @@ build/core_bench: test/bench/core_bench.c $(CORE_SRCS) $(HDRS)
 SIM_PROGRAMS = $(addprefix build/sim/,sizing sim_paper sim_recovery sim_several sim_digest sim_meter)
 SIM_PROGRAMS += $(addprefix build/sim/,sim_damaged sim_get sim_fifty sim_irregular)
 SIM_DATA = build/sim/data
+SIM_PROGRAMS += build/sim/kbf_sizing
 
 $(SIM_PROGRAMS): build/sim/%: test/sim/%.c $(CORE_SRCS) $(HDRS) $(wildcard test/sim/*.h) test/unit/tap.h
 	@mkdir -p $(@D)
@@ -256,14 +257,22 @@ print-sim-programs:
 	@echo $(SIM_PROGRAMS)
 
 # The long runs, and doc/figures.  Nothing else needs gnuplot.
-sim: sim-programs
+sim: gnuplot-there sim-programs
 	@mkdir -p $(SIM_DATA) doc/figures
-	@rc=0; for p in $(filter-out %/sizing,$(SIM_PROGRAMS)); do $$p --out $(SIM_DATA) || rc=1; done; exit $$rc
+	@rc=0; for p in $(filter-out %sizing,$(SIM_PROGRAMS)); do $$p --out $(SIM_DATA) || rc=1; done; exit $$rc
 	gnuplot -e "from='$(SIM_DATA)'; to='doc/figures'" test/sim/plot.gp
+
+# Ten minutes of simulation are not to end with a missing program.
+gnuplot-there:
+	@command -v gnuplot >/dev/null || { echo "Cannot find gnuplot, which draws the figures: install gnuplot-nox" >&2; exit 1; }
 
 sizing-table: build/sim/sizing
 	nice -n 19 build/sim/sizing > build/sizing_table.h
 	mv build/sizing_table.h src/core/sizing_table.h
+
+kbf-sizing-table: build/sim/kbf_sizing
+	nice -n 19 build/sim/kbf_sizing > build/kbf_size_table.h
+	mv build/kbf_size_table.h src/core/kbf_size_table.h
 
 # --- whole runs, each in a temporary directory of its own --------------------
 
@@ -306,7 +315,8 @@ help:
 	@echo 'make check-source the rules that the source keeps'
 	@echo 'make sim          simulate the published results and plot ours beside theirs (gnuplot-nox)'
 	@echo 'make sizing-table compute src/core/sizing_table.h again (16 minutes)'
+	@echo 'make kbf-sizing-table compute src/core/kbf_size_table.h again (4 minutes)'
 	@echo 'make dist         a zip archive of HEAD for PGXN, in build/'
 	@echo 'make clean        remove what was built'
 
-.PHONY: sim sim-programs print-sim-programs sizing-table unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test mutants bench check-source dist help
+.PHONY: sim gnuplot-there sim-programs print-sim-programs sizing-table kbf-sizing-table unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test mutants bench check-source dist help
