@@ -1,0 +1,474 @@
+/*
+ * sim_kbf_ours.c
+ *		What our key-value Bloom filter promises, with the core itself: its size
+ *		and rates, values that are alike, sums, deletions and updates, overload,
+ *		growth and compaction.
+ *
+ * Rates are held against the limits that a size was chosen for, or against the
+ * formulas of src/core/kbf_rates.c.
+ */
+#include "kbf_paper.h"
+#include "kbf_trial.h"
+
+#define KEYS 200000
+#define Z_SURE 3.0903 /* 99.9 % */
+#define FORMULA_OFF 0.25 /* how far the formulas may be off, with test_kbf_rates.c */
+
+static IbltKbfParams
+chosen(unsigned values, int superposed, uint64_t capacity, double failure)
+{
+	IbltKbfParams params = kbf_params(values, 3, superposed, 3, 1);
+
+	if (iblt_core_kbf_choose(&params, capacity, failure) != IBLT_OK)
+	{
+		printf("Bail out! no size for %u values\n", values);
+		exit(1);
+	}
+	return params;
+}
+
+static double
+bits_for(const IbltKbfParams *params, double keys)
+{
+	return (double) params->hashes * params->subtable_cells * kbf_cell_bits(params) / keys;
+}
+
+/* Is a rate at most the limit, as far as the count shows? */
+static bool
+at_most(uint64_t seen, uint64_t lookups, double limit)
+{
+	return kbf_poisson_bound((double) seen, -Z_SURE) <= limit * (double) lookups;
+}
+
+/* Is a count what the formula says, give or take what that may be off? */
+static bool
+expected(uint64_t seen, uint64_t lookups, double rate)
+{
+	double mean = rate * (double) lookups;
+
+	return fabs((double) seen - mean) <= SIM_SIGMAS * sqrt(mean) + FORMULA_OFF * mean + 1;
+}
+
+/* --- the bars -------------------------------------------------------------- */
+
+static void
+bars(void)
+{
+	uint64_t keys = sim_trials(20000, KEYS);
+	uint32_t filters = sim_trials(1, 50);
+	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
+	double bits = bits_for(&params, (double) keys);
+	KbfCounts c = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < filters; i++)
+		kbf_trial(params, keys, 0, keys, &c);
+	tap_ok(bits <= 120, "255 values, failure 1e-3: k = %d, q = %d, %.1f bits a key, at most 120",
+		   params.hashes, params.degree, bits);
+	tap_ok(at_most(c.unknown, c.present, 1e-3),
+		   "%" PRIu64 " of %" PRIu64 " keys are unknown, %.2e, at most 1e-3", c.unknown,
+		   c.present, kbf_share(c.unknown, c.present));
+	tap_ok(c.wrong == 0, "%" PRIu64 " wrong answers", c.wrong);
+	tap_ok(at_most(c.positive, c.absent, 1e-5),
+		   "%" PRIu64 " of %" PRIu64 " other keys get a value, %.2e, at most 1e-5, and "
+		   "%.2e are unknown", c.positive, c.absent, kbf_share(c.positive, c.absent),
+		   kbf_share(c.absent_unknown, c.absent));
+}
+
+/* Small filters, where keys have several cells in common. */
+static void
+small(void)
+{
+	uint64_t absent = sim_trials(100000, 5000000);
+	IbltKbfParams least = kbf_params(255, 8, 3, 5, IBLT_KBF_LEAST_CELLS);
+	IbltKbfParams params = chosen(255, 3, 40, 1e-3);
+	IbltKbfRates rates;
+	KbfCounts before = { 0 }, c = { 0 };
+
+	while (c.absent < absent)
+	{
+		kbf_trial(least, 40, 0, 4000, &before);
+		kbf_trial(params, 40, 0, 4000, &c);
+	}
+	iblt_core_kbf_rates(&least, 40.0 / least.subtable_cells, &rates);
+	rates.false_positive += iblt_core_kbf_shared(&least, 40, least.subtable_cells);
+	tap_ok(expected(before.positive, before.absent, rates.false_positive),
+		   "40 keys in 5 times %u cells: %.2e of other keys get a value, formula %.2e",
+		   least.subtable_cells, kbf_share(before.positive, before.absent), rates.false_positive);
+	tap_ok(c.wrong == 0 && at_most(c.positive, c.absent, 1e-5) && at_most(c.unknown, c.present, 1e-3),
+		   "40 keys in the %d times %u cells that are chosen: %.2e, at most 1e-5, %.1f bits a key",
+		   params.hashes, params.subtable_cells, kbf_share(c.positive, c.absent),
+		   bits_for(&params, 40));
+}
+
+/* --- sizes ----------------------------------------------------------------- */
+
+/* Bits a key of other structures, with the same rate of false positives. */
+static double
+cuckoo_bits(double values, double p)
+{
+	/* fingerprint and value, in buckets of four that are 95 % full */
+	return (ceil(log2(1 / p) + 3) + ceil(log2(values + 1))) / 0.95;
+}
+
+static double
+ribbon_bits(double values, double p)
+{
+	return 1.05 * (ceil(log2(1 / p)) + ceil(log2(values + 1)));
+}
+
+static double
+published_bits(double p)
+{
+	return PAPER_CELL_BITS * log(1 / p) / (LN2 * LN2);
+}
+
+static void
+size_row(FILE *table, unsigned values, int t, double failure, bool look)
+{
+	uint64_t keys = sim_trials(20000, KEYS);
+	IbltKbfParams params = chosen(values, t, keys, failure);
+	KbfCounts c = { 0 };
+
+	if (look)
+	{
+		kbf_trial(params, keys, 0, keys, &c);
+		tap_ok(c.wrong == 0 && at_most(c.unknown, c.present, failure) &&
+				   at_most(c.positive, c.absent, failure / IBLT_KBF_FALSE_POSITIVE_SHARE),
+			   "%u values, t = %d, failure %g: k = %d, q = %d, %.1f bits a key, unknown %.2e, "
+			   "false positives %.1e", values, t, failure, params.hashes, params.degree,
+			   bits_for(&params, (double) keys), kbf_share(c.unknown, c.present),
+			   kbf_share(c.positive, c.absent));
+	}
+	sim_row(table, "%u\t%d\t%g\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f", values, t, failure,
+			params.hashes, params.degree, bits_for(&params, (double) keys),
+			cuckoo_bits(values, failure), ribbon_bits(values, failure), published_bits(failure));
+}
+
+static void
+sizes(void)
+{
+	static const unsigned values[] = { 3, 15, 255, 4095 };
+	static const double failures[] = { 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6 };
+	FILE *table = sim_table("kbf_sizes", "values\tt\tfailure\tk\tdegree\tbits\tcuckoo\tribbon\tpublished");
+	int v, t, f;
+
+	for (v = 0; v < 4; v++)
+		for (t = 1; t <= 3; t++)
+			for (f = 0; f < 6; f++)
+				size_row(table, values[v], t, failures[f], f == 1 || f == 2);
+	sim_table_close(table);
+}
+
+/* --- values that are alike --------------------------------------------------- */
+
+/* The published rule of agreeing cells, where equal values cancel. */
+static double
+unturned_share(uint32_t n, int hashes, double load, unsigned alike)
+{
+	uint32_t *code = sim_take(256 * sizeof(uint32_t));
+	KbfPairs pairs = kbf_pairs(256, alike);
+	PaperCodes *codes;
+	PaperKbf *kbf;
+	uint32_t unknown = 0;
+	uint32_t value;
+	uint32_t i;
+
+	(void) paper_search(code, 256, 18);
+	codes = paper_codes(code, 256, 18);
+	kbf = paper_take(codes, hashes, (uint32_t) (n * hashes / load), tap_random());
+	for (i = 0; i < n; i++)
+		paper_insert(kbf, pairs.first + i, kbf_value(&pairs, i) - 1);
+	for (i = 0; i < n; i++)
+		unknown += paper_query(kbf, pairs.first + i, RULE_PAIRS, &value) == PAPER_UNKNOWN;
+	paper_free(kbf);
+	paper_codes_free(codes);
+	return (double) unknown / n;
+}
+
+static void
+turn(void)
+{
+	static const unsigned alike[] = { 0, 50, 99 };
+	uint64_t keys = sim_trials(20000, KEYS);
+	FILE *table = sim_table("kbf_turn", "alike\tturned\tunturned");
+	int i;
+
+	for (i = 0; i < 3; i++)
+	{
+		IbltKbfParams params = kbf_params(255, 8, 2, 6, (uint32_t) keys);
+		IbltKbfRates rates;
+		double unturned = unturned_share((uint32_t) keys, 6, 1, alike[i]);
+		KbfCounts c = { 0 };
+
+		iblt_core_kbf_rates(&params, 1, &rates);
+		kbf_trial(params, keys, alike[i], keys, &c);
+		tap_ok(c.wrong == 0 && expected(c.unknown, c.present, rates.unknown),
+			   "%u %% of the values alike, t = 2, k = 6, load 1: unknown %.2e, formula %.2e, "
+			   "without turns %.2e", alike[i], kbf_share(c.unknown, c.present), rates.unknown,
+			   unturned);
+		sim_row(table, "%u\t%g\t%g", alike[i], kbf_share(c.unknown, c.present), unturned);
+	}
+	sim_table_close(table);
+}
+
+/* --- sums ------------------------------------------------------------------ */
+
+static bool
+same_bytes(IbltKbf *a, IbltKbf *b)
+{
+	iblt_core_kbf_seal(a);
+	iblt_core_kbf_seal(b);
+	return a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
+}
+
+static void
+sums(void)
+{
+	uint64_t keys = sim_trials(20000, KEYS);
+	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
+	KbfPairs pairs = kbf_pairs(255, 0);
+	IbltKbf *all = kbf_take(&params);
+	IbltKbf *sum = kbf_take(&params);
+	IbltKbf *half = kbf_take(&params);
+	uint64_t part;
+
+	kbf_fill(all, &pairs, 0, keys);
+	for (part = 0; part < 7; part++)
+	{
+		/* the last part first, as it may come from parallel workers */
+		IbltKbf *some = kbf_take(&params);
+
+		kbf_fill(some, &pairs, keys * (6 - part) / 7, keys * (7 - part) / 7);
+		(void) iblt_core_kbf_add(sum, some);
+		kbf_free(some);
+	}
+	tap_ok(same_bytes(all, sum), "the sum of seven parts has the bytes of the whole");
+	kbf_fill(half, &pairs, 0, keys / 2);
+	tap_ok(iblt_core_kbf_subtract(sum, half) == IBLT_OK &&
+			   iblt_core_kbf_add(sum, half) == IBLT_OK && same_bytes(all, sum),
+		   "a part that is subtracted and added again leaves the bytes as they were");
+	kbf_free(all);
+	kbf_free(sum);
+	kbf_free(half);
+}
+
+/* --- deletions and updates --------------------------------------------------- */
+
+static void
+delete_keys(IbltKbf *kbf, const KbfPairs *pairs, uint64_t from, uint64_t to)
+{
+	uint64_t i;
+
+	for (i = from; i < to; i++)
+	{
+		uint8_t key[8];
+
+		iblt_store64(key, pairs->first + i);
+		(void) iblt_core_kbf_delete(kbf, key, sizeof key, kbf_value(pairs, i));
+	}
+}
+
+static void
+changes(void)
+{
+	uint64_t keys = sim_trials(20000, KEYS);
+	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
+	KbfPairs pairs = kbf_pairs(255, 0);
+	KbfPairs newer = { pairs.first, tap_random(), 255, 0 };
+	IbltKbf *kbf = kbf_take(&params);
+	KbfCounts updated = { 0 };
+	uint64_t step;
+	uint64_t i;
+
+	kbf_fill(kbf, &pairs, 0, keys);
+	for (i = 0; i < keys; i++)
+	{
+		uint8_t key[8];
+
+		iblt_store64(key, pairs.first + i);
+		(void) iblt_core_kbf_update(kbf, key, sizeof key, kbf_value(&pairs, i),
+									kbf_value(&newer, i));
+	}
+	kbf_count_present(kbf, &newer, 0, keys, &updated);
+	tap_ok(updated.wrong == 0 && at_most(updated.unknown, keys, 1e-3),
+		   "after an update of all keys %.2e are unknown, none is wrong",
+		   kbf_share(updated.unknown, keys));
+	for (step = 1; step <= 4; step++)
+	{
+		KbfCounts c = { 0 };
+		IbltKbfRates rates;
+
+		delete_keys(kbf, &newer, keys * (step - 1) / 10, keys * step / 10);
+		kbf_count_absent(kbf, &newer, 0, keys * step / 10, &c);
+		kbf_count_present(kbf, &newer, keys * step / 10, keys, &c);
+		iblt_core_kbf_rates(&params, (double) kbf->keys / params.subtable_cells, &rates);
+		tap_ok(c.wrong == 0 && expected(c.unknown, c.present, rates.unknown) &&
+				   at_most(c.positive, c.absent, 1e-5),
+			   "%" PRIu64 " %% deleted: %.1e of those get a value, %.2e of the others are "
+			   "unknown, formula %.2e", 10 * step, kbf_share(c.positive, c.absent),
+			   kbf_share(c.unknown, c.present), rates.unknown);
+	}
+	kbf_free(kbf);
+}
+
+/* --- overload and back --------------------------------------------------------- */
+
+/* Are all cells equal, except those that are full in the second? */
+static bool
+same_but_full(const IbltKbf *a, const IbltKbf *b)
+{
+	uint32_t i;
+
+	for (i = 0; i < a->ncells; i++)
+		if (iblt_kbf_count(iblt_kbf_cell(b, i)) != IBLT_KBF_FULL &&
+			iblt_kbf_cell(a, i) != iblt_kbf_cell(b, i))
+			return false;
+	return true;
+}
+
+static void
+overload_at(FILE *table, double load, int times)
+{
+	uint64_t keys = sim_trials(20000, KEYS);
+	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
+	KbfPairs pairs = kbf_pairs(255, 0);
+	KbfCounts before = { 0 }, during = { 0 }, after = { 0 };
+	IbltKbf *small = kbf_take(&params);
+	IbltKbf *kbf = kbf_take(&params);
+	double lost;
+
+	keys = (uint64_t) (load * params.subtable_cells);
+	kbf_fill(small, &pairs, 0, keys);
+	kbf_count_present(small, &pairs, 0, keys, &before);
+	kbf_fill(kbf, &pairs, 0, (uint64_t) times * keys);
+	kbf_count_present(kbf, &pairs, 0, keys, &during);
+	delete_keys(kbf, &pairs, keys, (uint64_t) times * keys);
+	kbf_count_present(kbf, &pairs, 0, keys, &after);
+	lost = kbf_share(iblt_core_kbf_full_cells(kbf), kbf->ncells);
+	tap_ok(before.wrong + during.wrong + after.wrong == 0 && same_but_full(small, kbf) &&
+			   kbf->keys == keys,
+		   "load %.2f, %d times and back: unknown %.2e, %.2e, %.2e, and %.2e of the cells "
+		   "stay full, all others are as before", load, times, kbf_share(before.unknown, keys),
+		   kbf_share(during.unknown, keys), kbf_share(after.unknown, keys), lost);
+	sim_row(table, "%g\t%d\t%g\t%g\t%g\t%g", load, times, kbf_share(before.unknown, keys),
+			kbf_share(during.unknown, keys), kbf_share(after.unknown, keys), lost);
+	kbf_free(small);
+	kbf_free(kbf);
+}
+
+static void
+overload(void)
+{
+	FILE *table = sim_table("kbf_overload", "load\ttimes\tbefore\tduring\tafter\tfull");
+	double ours = 1.5;
+	int times;
+
+	overload_at(table, LN2, 4); /* the paper's rho = 4 */
+	for (times = 2; times <= 5; times++)
+		overload_at(table, ours, times);
+	sim_table_close(table);
+}
+
+/* --- growth and compaction ------------------------------------------------------ */
+
+/* A key is present if it is in one filter, and no other one has or may have it. */
+static void
+growth_at(uint32_t filters)
+{
+	uint64_t keys = sim_trials(5000, 25000);
+	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
+	KbfPairs pairs = kbf_pairs(255, 0);
+	IbltKbf *kbf[8];
+	uint64_t unclear = 0, wrong = 0, positive = 0;
+	uint64_t all = keys * filters;
+	uint64_t i;
+	uint32_t f;
+
+	for (f = 0; f < filters; f++)
+	{
+		kbf[f] = kbf_take(&params);
+		kbf_fill(kbf[f], &pairs, f * keys, (f + 1) * keys);
+	}
+	for (i = 0; i < 2 * all; i++)
+	{
+		unsigned value = 0;
+		uint32_t present = 0, unknown = 0;
+
+		for (f = 0; f < filters; f++)
+		{
+			IbltPresence answer = kbf_get(kbf[f], &pairs, i, &value);
+
+			present += answer == IBLT_PRESENT;
+			unknown += answer == IBLT_UNKNOWN;
+		}
+		if (i < all)
+			unclear += present != 1 || unknown > 0;
+		else
+			positive += present > 0;
+		wrong += i < all && present == 0 && unknown == 0;
+	}
+	for (f = 0; f < filters; f++)
+		kbf_free(kbf[f]);
+	tap_ok(wrong == 0 && at_most(positive, all, 1e-5 * filters),
+		   "%u filters: %.2e of the keys have no clear answer, %.1e of others get a value",
+		   filters, kbf_share(unclear, all), kbf_share(positive, all));
+}
+
+static void
+compact(void)
+{
+	uint64_t keys = sim_trials(20000, KEYS);
+	IbltKbfParams params = chosen(255, 3, keys, 1e-3);
+	KbfPairs pairs = kbf_pairs(255, 0);
+	IbltKbf *whole = kbf_take(&params);
+	IbltKbf *folded;
+	IbltKbfRates rates;
+	KbfCounts half = { 0 }, full = { 0 };
+
+	kbf_fill(whole, &pairs, 0, keys / 2);
+	params.seed = whole->params.seed;
+	params.subtable_cells /= 2;
+	folded = kbf_take(&params);
+	iblt_core_kbf_fold(folded, whole);
+	kbf_count_present(folded, &pairs, 0, keys / 2, &half);
+	tap_ok(half.wrong == 0 && at_most(half.unknown, half.present, 1e-3),
+		   "half full and folded by two: %.2e of the keys are unknown",
+		   kbf_share(half.unknown, half.present));
+	kbf_fill(whole, &pairs, keys / 2, 2 * keys);
+	kbf_count_present(whole, &pairs, 0, 2 * keys, &full);
+	iblt_core_kbf_rates(&whole->params, 2.0 * (double) keys / whole->params.subtable_cells, &rates);
+	tap_ok(full.wrong == 0 && expected(full.unknown, full.present, rates.unknown),
+		   "two full filters in one: %.2e of the keys are unknown, formula %.2e",
+		   kbf_share(full.unknown, full.present), rates.unknown);
+	kbf_free(whole);
+	kbf_free(folded);
+}
+
+static void
+growth(void)
+{
+	uint32_t filters;
+
+	for (filters = 1; filters <= 8; filters *= 2)
+		growth_at(filters);
+	compact();
+}
+
+int
+main(int argc, char **argv)
+{
+	static const SimExperiment experiments[] = {
+		{ "bars", bars },
+		{ "small", small },
+		{ "sizes", sizes },
+		{ "turn", turn },
+		{ "sums", sums },
+		{ "changes", changes },
+		{ "overload", overload },
+		{ "growth", growth },
+		{ NULL, NULL },
+	};
+
+	return sim_main(argc, argv, experiments);
+}
