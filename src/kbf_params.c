@@ -41,12 +41,12 @@ void
 iblt_kbf_check_failure(double failure)
 {
 	/* written so that NaN is refused */
-	if (!(failure >= IBLT_MIN_FAILURE && failure <= IBLT_MAX_FAILURE))
+	if (!(failure >= IBLT_KBF_MIN_FAILURE && failure <= IBLT_KBF_MAX_FAILURE))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("failure of a kbf cannot be %g", failure),
 				 errhint("Choose a probability between %g and %g.",
-						 IBLT_MIN_FAILURE, IBLT_MAX_FAILURE)));
+						 IBLT_KBF_MIN_FAILURE, IBLT_KBF_MAX_FAILURE)));
 }
 
 void
