@@ -54,11 +54,12 @@ CREATE FUNCTION iblt_new(
 	with_values boolean DEFAULT false,
 	seed bigint DEFAULT 0,
 	failure double precision DEFAULT 0.0001,
-	get_success double precision DEFAULT NULL)
+	get_success double precision DEFAULT NULL,
+	value_size integer DEFAULT 0)
 RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_new(
-	integer, integer, integer, boolean, bigint, double precision, double precision) IS
+	integer, integer, integer, boolean, bigint, double precision, double precision, integer) IS
 'an empty sketch to be used as a template, so that both sides build alike';
 
 CREATE FUNCTION iblt_info(
@@ -70,6 +71,8 @@ CREATE FUNCTION iblt_info(
 	OUT key_type text,
 	OUT key_size integer,
 	OUT with_values boolean,
+	OUT value_type text,
+	OUT value_size integer,
 	OUT seed bigint,
 	OUT rows bigint,
 	OUT bytes bigint,
@@ -164,14 +167,15 @@ COMMENT ON FUNCTION iblt_estimate(iblt) IS
 
 -- One row at a time --------------------------------------------------------------
 
-CREATE FUNCTION iblt_insert(s iblt, key anyelement, value bigint) RETURNS iblt
+CREATE FUNCTION iblt_insert(s iblt, key anyelement, value anycompatible) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_insert(iblt, anyelement, bigint) IS
-'the sketch with one row more; value is the row''s checksum or, in a value sketch, its value';
+COMMENT ON FUNCTION iblt_insert(iblt, anyelement, anycompatible) IS
+'the sketch with one row more; value is the row''s value, or its checksum in a sketch without '
+'values';
 
-CREATE FUNCTION iblt_delete(s iblt, key anyelement, value bigint) RETURNS iblt
+CREATE FUNCTION iblt_delete(s iblt, key anyelement, value anycompatible) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_delete(iblt, anyelement, bigint) IS
+COMMENT ON FUNCTION iblt_delete(iblt, anyelement, anycompatible) IS
 'the sketch with one row less, which need not have been in it';
 
 CREATE FUNCTION iblt_get(
@@ -188,6 +192,20 @@ COMMENT ON FUNCTION iblt_get(iblt, anyelement, boolean) IS
 'the header and the cells of the key alone and trusts the rest, and with list lists the whole '
 'sketch where these cells do not tell';
 
+CREATE FUNCTION iblt_get(
+	s iblt,
+	key anyelement,
+	valuetype anycompatible,
+	list boolean DEFAULT false,
+	OUT status text,
+	OUT count bigint,
+	OUT value anycompatible)
+RETURNS record
+	AS 'MODULE_PATHNAME', 'iblt_get_typed' LANGUAGE C STABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_get(iblt, anyelement, anycompatible, boolean) IS
+'is a key in the sketch: present, absent or unknown, with its count of rows and its value as the '
+'type of valuetype';
+
 -- Aggregates ---------------------------------------------------------------------
 
 -- The planner takes the state that a worker hands over for a value of 36 bytes.  So
@@ -202,9 +220,10 @@ CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integ
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) IS
 'aggregate transition function';
-CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, iblt) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, anycompatible, iblt)
+RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, iblt) IS
+COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, anycompatible, iblt) IS
 'aggregate transition function';
 
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) RETURNS internal
@@ -216,9 +235,10 @@ RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer) IS
 'aggregate inverse transition function';
-CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, iblt) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, anycompatible, iblt)
+RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, iblt) IS
+COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, anycompatible, iblt) IS
 'aggregate inverse transition function';
 
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) RETURNS iblt
@@ -229,9 +249,9 @@ CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integ
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) IS
 'aggregate final function';
-CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, anycompatible, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, iblt) IS
+COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, anycompatible, iblt) IS
 'aggregate final function';
 
 CREATE FUNCTION iblt_internal.iblt_agg_serial(internal) RETURNS bytea
@@ -274,7 +294,7 @@ CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, capacity integer) (
 COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, integer) IS
 'sketch of rows that can decode that many differing keys';
 
-CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, template iblt) (
+CREATE AGGREGATE iblt_agg(key anyelement, value anycompatible, template iblt) (
 	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_internal.iblt_agg_combine,
@@ -284,8 +304,9 @@ CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, template iblt) (
 	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, iblt) IS
-'sketch of rows with the parameters of a template';
+COMMENT ON AGGREGATE iblt_agg(anyelement, anycompatible, iblt) IS
+'sketch of rows with the parameters of a template; value is the row''s value, or its checksum if '
+'the template has no values';
 
 CREATE FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
@@ -316,11 +337,11 @@ COMMENT ON AGGREGATE iblt_sum(iblt) IS
 -- Decoding -----------------------------------------------------------------------
 
 CREATE FUNCTION iblt_decode(s iblt, allow_partial boolean DEFAULT false)
-RETURNS TABLE (key text, side text, count bigint, value bigint)
+RETURNS TABLE (key text, side text, count bigint, value text)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
 COMMENT ON FUNCTION iblt_decode(iblt, boolean) IS
-'the keys in a sketch, as text, with the side they are on; an error if there are more than it can '
-'decode';
+'the keys and values in a sketch, as text, with the side they are on; an error if there are more '
+'than it can decode';
 
 CREATE FUNCTION iblt_decode(s iblt, keytype anyelement, allow_partial boolean DEFAULT false)
 RETURNS TABLE (key anyelement, side text, count bigint, value bigint)
@@ -328,6 +349,14 @@ RETURNS TABLE (key anyelement, side text, count bigint, value bigint)
 COMMENT ON FUNCTION iblt_decode(iblt, anyelement, boolean) IS
 'the keys in a sketch, as the type of the second argument, with the side they are on; an error if '
 'there are more than it can decode';
+
+CREATE FUNCTION iblt_decode(
+	s iblt, keytype anyelement, valuetype anycompatible, allow_partial boolean DEFAULT false)
+RETURNS TABLE (key anyelement, side text, count bigint, value anycompatible)
+	AS 'MODULE_PATHNAME', 'iblt_decode_typed_values' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
+COMMENT ON FUNCTION iblt_decode(iblt, anyelement, anycompatible, boolean) IS
+'the keys and values in a sketch, as the types of the second and third argument, with the side '
+'they are on; an error if there are more than it can decode';
 
 CREATE FUNCTION iblt_decode_status(
 	s iblt,

@@ -117,7 +117,7 @@ agg_params(IbltStrataParams *params, IbltThirdArgument third, Datum value)
 	else
 		iblt_params_make(&params->table, third == IBLT_THIRD_CAPACITY
 						 ? DatumGetInt32(value) : IBLT_DEFAULT_CAPACITY,
-						 IBLT_DEFAULT_HASHES, IBLT_DEFAULT_KEY_SIZE, false, 0);
+						 IBLT_DEFAULT_HASHES, IBLT_DEFAULT_KEY_SIZE, 0, 0);
 }
 
 static const IbltAggKind kind_agg = {"iblt_agg", agg_params};
@@ -131,7 +131,7 @@ state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 {
 	IbltParams	params = site->params.table;
 
-	iblt_key_set_params(site->coder, &params);
+	iblt_agg_site_set_types(site, &params);
 	if (state == NULL)
 		state = state_make(&params, iblt_agg_context(fcinfo));
 	else
@@ -152,6 +152,14 @@ state_insert(IbltAggState *state, const uint8 *key, uint64 y)
 	return state->adder->add(&state->sketch, key, y);
 }
 
+/* Adds a row, or removes it, that has a checksum and no other value. */
+static pg_attribute_always_inline IbltStatus
+state_change(IbltAggState *state, const uint8 *key, uint64 y, int sign)
+{
+	return sign > 0 ? state_insert(state, key, y)
+		: iblt_core_add_row(&state->sketch, key, y, sign);
+}
+
 /*
  * The common case, inlined and without lookups: an integer key, and a state in
  * step with its site.  Returns false, with nothing done, in all other cases.
@@ -164,7 +172,7 @@ add_integer(FunctionCallInfo fcinfo)
 	uint8		key[8];
 
 	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
-		unlikely(site == NULL || !site->third_is_constant) ||
+		unlikely(site == NULL || !site->plain) ||
 		unlikely(state->version != iblt_agg_site_version(site)))
 		return false;
 	if (site->coder->type == INT8OID)
@@ -176,6 +184,37 @@ add_integer(FunctionCallInfo fcinfo)
 	return state_insert(state, key, (uint64) PG_GETARG_INT64(2)) == IBLT_OK;
 }
 
+/*
+ * Adds or removes a row whose second argument is not a bigint: an integer
+ * checksum, or a value of any type.
+ */
+static Datum
+pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
+{
+	IbltAggState *state = PG_ARGISNULL(0) ? NULL
+		: (IbltAggState *) PG_GETARG_POINTER(0);
+	const uint8 *key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
+	const IbltParams *params;
+	IbltStatus	status;
+
+	iblt_key_encode(site->value, PG_GETARG_DATUM(2));
+	if (state == NULL || !iblt_agg_site_in_step(site, key, state->version) ||
+		iblt_key_type_changed(site->value))
+		state = state_check(state, site, fcinfo);
+	params = &state->sketch.params;
+	if (key == NULL)
+		key = iblt_key_padded(site->coder, params->limbs);
+	if (params->value.limbs == 0)
+		status = state_change(state, key, iblt_key_checksum(site->value), sign);
+	else
+		status = iblt_core_add_pair(&state->sketch, key,
+									iblt_key_padded(site->value, params->value.limbs),
+									sign);
+	if (status != IBLT_OK)
+		iblt_refuse_row(status);
+	PG_RETURN_POINTER(state);
+}
+
 /* Adds a row (sign +1) or removes it (sign -1). */
 static pg_attribute_always_inline Datum
 transition(FunctionCallInfo fcinfo, int sign)
@@ -185,6 +224,8 @@ transition(FunctionCallInfo fcinfo, int sign)
 	IbltStatus	status;
 	const uint8 *key;
 
+	if (unlikely(!site->bigint))
+		return pair_transition(fcinfo, site, sign);
 	state = PG_ARGISNULL(0) ? NULL : (IbltAggState *) PG_GETARG_POINTER(0);
 	key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
 	if (unlikely(state == NULL) ||
@@ -192,9 +233,7 @@ transition(FunctionCallInfo fcinfo, int sign)
 		state = state_check(state, site, fcinfo);
 	if (key == NULL)
 		key = iblt_key_padded(site->coder, state->sketch.params.limbs);
-	status = sign > 0 ? state_insert(state, key, (uint64) PG_GETARG_INT64(2))
-		: iblt_core_add_row(&state->sketch, key, (uint64) PG_GETARG_INT64(2),
-							sign);
+	status = state_change(state, key, (uint64) PG_GETARG_INT64(2), sign);
 	if (unlikely(status != IBLT_OK))
 		iblt_refuse_row(status);
 	PG_RETURN_POINTER(state);

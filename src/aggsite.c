@@ -14,20 +14,6 @@
 #include "aggcall.h"
 #include "ambiguous.h"
 
-void
-iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-			 errmsg("%s of a row must not be null",
-					key_is_null ? "key" : "checksum"),
-			 errdetail("Skipping the row would hide it from the comparison."),
-			 key_is_null
-			 ? errhint("Use a key that is never null, or the whole row as the key: %s(t.*, 0).",
-					   kind->name)
-			 : errhint("Use iblt_checksum(...), which never returns null.")));
-}
-
 /* The parameters that the third argument stands for. */
 static void
 params_from_third(IbltStrataParams *params, const IbltAggKind *kind,
@@ -59,20 +45,47 @@ third_of_call(FunctionCallInfo fcinfo, int n)
 }
 
 void
-iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo)
+iblt_agg_refuse_null(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
-	Expr	   *key = iblt_agg_argument(fcinfo, 0);
-	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
+	bool		key = PG_ARGISNULL(1);
+	bool		value = false;
+	IbltStrataParams params;
+
+	if (!key && third_of_call(fcinfo, 3) == IBLT_THIRD_TEMPLATE)
+	{
+		params_from_third(&params, kind, IBLT_THIRD_TEMPLATE,
+						  PG_GETARG_DATUM(3), PG_ARGISNULL(3));
+		value = params.table.value.limbs > 0;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("%s of a row must not be null",
+					key ? "key" : value ? "value" : "checksum"),
+			 errdetail("Skipping the row would hide it from the comparison."),
+			 key
+			 ? errhint("Use a key that is never null, or the whole row as the key: %s(t.*, 0).",
+					   kind->name)
+			 : value
+			 ? errhint("Use a row as the value, ROW(value), whose columns may be null.")
+			 : errhint("Use iblt_checksum(...), which never returns null.")));
+}
+
+/*
+ * ERROR for a key or value that is a column but may be meant as a row.
+ */
+static void
+refuse_ambiguous(FunctionCallInfo fcinfo, const Expr *argument,
+				 const char *role)
+{
 	EState	   *estate;
 	ListCell   *lc;
 
-	if (key == NULL || checksum == NULL || !IsA(checksum, Const) ||
-		IsA(key, RowExpr))
+	if (argument == NULL || IsA(argument, RowExpr))
 		return;
 	estate = ((PlanState *) fcinfo->context)->state;
-	if (IsA(key, Var))
+	if (IsA(argument, Var))
 	{
-		Var		   *var = (Var *) key;
+		const Var  *var = (const Var *) argument;
 		RangeTblEntry *rte;
 
 		/* the relation in the query, which the planner keeps */
@@ -81,7 +94,7 @@ iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo)
 			return;
 		rte = exec_rt_fetch(var->varnosyn, estate);
 		if (iblt_has_column_of_its_name(rte, var->varattnosyn))
-			iblt_refuse_column_of_its_name(rte, "key");
+			iblt_refuse_column_of_its_name(rte, role);
 	}
 	/* the planner may have replaced the column by an expression */
 	foreach(lc, estate->es_range_table)
@@ -89,8 +102,28 @@ iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo)
 		RangeTblEntry *rte = lfirst(lc);
 
 		if (rte->rtekind == RTE_SUBQUERY && iblt_has_column_of_its_name(rte, 0))
-			iblt_refuse_column_of_its_name(rte, "key");
+			iblt_refuse_column_of_its_name(rte, role);
 	}
+}
+
+void
+iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo)
+{
+	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
+
+	if (checksum != NULL && IsA(checksum, Const))
+		refuse_ambiguous(fcinfo, iblt_agg_argument(fcinfo, 0), "key");
+}
+
+/* The same for a value.  One that is an integer or uuid is not meant as a row. */
+static void
+refuse_ambiguous_value(FunctionCallInfo fcinfo, const IbltKeyCoder *value)
+{
+	Expr	   *argument = iblt_agg_argument(fcinfo, 1);
+
+	if (argument != NULL && !IsA(argument, Const) &&
+		value->kind == IBLT_KEY_CANONICAL)
+		refuse_ambiguous(fcinfo, argument, "value");
 }
 
 IbltAggSite *
@@ -99,21 +132,37 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	MemoryContext context = fcinfo->flinfo->fn_mcxt;
 	IbltAggSite *site = MemoryContextAllocZero(context, sizeof *site);
 	Oid			key_type = get_fn_expr_argtype(fcinfo->flinfo, 1);
+	Oid			value_type = get_fn_expr_argtype(fcinfo->flinfo, 2);
 
 	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
-	if (!OidIsValid(key_type))
+	if (!OidIsValid(key_type) || !OidIsValid(value_type))
 		ereport(ERROR,
 				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
 				 errmsg("could not determine the type of the key")));
-	iblt_agg_refuse_ambiguous_key(fcinfo);
 	site->kind = kind;
 	site->coder = iblt_key_coder(key_type, context);
+	site->value = iblt_key_coder(value_type, context);
+	site->value->of_value = true;
+	iblt_agg_refuse_ambiguous_key(fcinfo);
+	refuse_ambiguous_value(fcinfo, site->value);
 	site->third = third_of_call(fcinfo, 3);
 	site->third_is_constant = site->third == IBLT_THIRD_NONE ||
 		iblt_agg_argument_is_constant(iblt_agg_argument(fcinfo, 2));
+	site->bigint = site->value->type == INT8OID;
+	site->plain = site->third_is_constant && site->bigint;
 	fcinfo->flinfo->fn_extra = site;
 	return site;
+}
+
+void
+iblt_agg_site_set_types(IbltAggSite *site, IbltParams *params)
+{
+	uint64		version = site->value->version;
+
+	iblt_key_set_row_params(site->coder, site->value, params);
+	/* states that have seen another type of value must be checked again */
+	site->version += site->value->version - version;
 }
 
 /* Keeps a copy of a template and its parameters, unless it is the last one. */
@@ -159,21 +208,23 @@ iblt_agg_site_see_third(IbltAggSite *site, FunctionCallInfo fcinfo)
 }
 
 IbltKeyCoder *
-iblt_agg_coder_without_row(FunctionCallInfo fcinfo, Oid type)
+iblt_agg_coder_without_row(FunctionCallInfo fcinfo, int n, Oid type)
 {
-	Expr	   *argument = iblt_agg_argument(fcinfo, 0);
+	Expr	   *argument = iblt_agg_argument(fcinfo, n);
 	Oid		   *types;
-	int			n = 0;
+	int			ncolumns = 0;
 	ListCell   *lc;
 
+	if (!OidIsValid(type))
+		return NULL;
 	if (type != RECORDOID)
 		return iblt_key_coder(type, CurrentMemoryContext);
 	if (argument == NULL || !IsA(argument, RowExpr))
 		return NULL;
 	types = palloc(sizeof(Oid) * (list_length(((RowExpr *) argument)->args) + 1));
 	foreach(lc, ((RowExpr *) argument)->args)
-		types[n++] = exprType(lfirst(lc));
-	return iblt_key_coder_for_columns(n, types, CurrentMemoryContext);
+		types[ncolumns++] = exprType(lfirst(lc));
+	return iblt_key_coder_for_columns(ncolumns, types, CurrentMemoryContext);
 }
 
 /*
@@ -183,10 +234,11 @@ iblt_agg_coder_without_row(FunctionCallInfo fcinfo, Oid type)
  */
 static bool
 params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,
-				   const IbltAggKind *kind, Oid key_type,
+				   const IbltAggKind *kind, Oid key_type, Oid value_type,
 				   IbltThirdArgument third)
 {
-	IbltKeyCoder *coder = NULL;
+	IbltKeyCoder *key;
+	IbltKeyCoder *value;
 	Datum		argument = (Datum) 0;
 	bool		isnull = false;
 
@@ -195,10 +247,12 @@ params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,
 								 &argument, &isnull))
 		return false;
 	params_from_third(params, kind, third, argument, isnull);
-	if (OidIsValid(key_type))
-		coder = iblt_agg_coder_without_row(fcinfo, key_type);
-	if (coder != NULL)
-		iblt_key_set_params(coder, &params->table);
+	key = iblt_agg_coder_without_row(fcinfo, 0, key_type);
+	value = iblt_agg_coder_without_row(fcinfo, 1, value_type);
+	if (key == NULL || value == NULL)
+		return true;
+	value->of_value = true;
+	iblt_key_set_row_params(key, value, &params->table);
 	return true;
 }
 
@@ -208,6 +262,7 @@ iblt_agg_empty_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
 {
 	if (!params_without_row(params, fcinfo, kind,
 							get_fn_expr_argtype(fcinfo->flinfo, 1),
+							get_fn_expr_argtype(fcinfo->flinfo, 2),
 							third_of_call(fcinfo, 3)))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -227,6 +282,7 @@ iblt_agg_partial_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
 	if (key == NULL || checksum == NULL)
 		return false;
 	return params_without_row(params, fcinfo, kind, exprType((Node *) key),
+							  exprType((Node *) checksum),
 							  third_argument(third == NULL ? InvalidOid
 											 : exprType((Node *) third)));
 }

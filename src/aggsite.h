@@ -20,7 +20,7 @@
 #include "core/strata.h"
 #include "key.h"
 
-/* What follows the key and the checksum. */
+/* What follows the key and the checksum or value. */
 typedef enum IbltThirdArgument
 {
 	IBLT_THIRD_NONE,
@@ -46,8 +46,11 @@ typedef struct IbltAggSite
 {
 	const IbltAggKind *kind;
 	IbltKeyCoder *coder;
+	IbltKeyCoder *value;		/* of the second argument */
 	IbltThirdArgument third;
 	bool		third_is_constant;
+	bool		bigint;			/* is the second argument */
+	bool		plain;			/* both of these */
 	bool		has_params;
 	int32		capacity;		/* last seen */
 	struct varlena *template;	/* last seen, a copy */
@@ -64,8 +67,15 @@ extern IbltAggSite *iblt_agg_site_make(FunctionCallInfo fcinfo,
 extern void iblt_agg_site_see_third(IbltAggSite *site,
 									FunctionCallInfo fcinfo);
 
-/* ERROR for a row with a NULL key, or else a NULL checksum. */
-extern void iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null);
+/* ERROR for a row with a NULL key, or else a NULL checksum or value. */
+extern void iblt_agg_refuse_null(FunctionCallInfo fcinfo,
+								 const IbltAggKind *kind);
+
+/*
+ * Gives a template the types of the key and value last encoded, or checks
+ * them.
+ */
+extern void iblt_agg_site_set_types(IbltAggSite *site, IbltParams *params);
 
 /*
  * ERROR for a key that is a column but may be meant as a row.  With a constant
@@ -73,8 +83,11 @@ extern void iblt_agg_refuse_null(const IbltAggKind *kind, bool key_is_null);
  */
 extern void iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo);
 
-/* A coder of keys when there was no row, or NULL if it needs one. */
-extern IbltKeyCoder *iblt_agg_coder_without_row(FunctionCallInfo fcinfo,
+/*
+ * A coder of argument n, counted from 0, when there was no row.  NULL if it
+ * needs one, or the type is not known.
+ */
+extern IbltKeyCoder *iblt_agg_coder_without_row(FunctionCallInfo fcinfo, int n,
 												Oid type);
 
 /* The parameters of a group without rows. */
@@ -99,7 +112,7 @@ iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	IbltAggSite *site = fcinfo->flinfo->fn_extra;
 
 	if (unlikely(PG_ARGISNULL(1) || PG_ARGISNULL(2)))
-		iblt_agg_refuse_null(kind, PG_ARGISNULL(1));
+		iblt_agg_refuse_null(fcinfo, kind);
 	if (unlikely(site == NULL))
 		site = iblt_agg_site_make(fcinfo, kind);
 	if (unlikely(!site->has_params || !site->third_is_constant))

@@ -23,7 +23,7 @@
 #include "core/meter.h"
 #include "core/sizing.h"
 #include "core/sums.h"
-#include "key.h"
+#include "show.h"
 
 void
 iblt_decoding_start(IbltDecoding *decoding)
@@ -111,7 +111,7 @@ static char *
 advice(const IbltVerdict *verdict, const IbltParams *params)
 {
 	bool		plain = params->hashes == IBLT_DEFAULT_HASHES &&
-		!params->with_values && params->seed == 0 &&
+		params->value.limbs == 0 && params->seed == 0 &&
 		(params->kind != IBLT_KEY_CANONICAL ||
 		 8 * params->limbs == IBLT_DEFAULT_KEY_SIZE);
 
@@ -184,33 +184,27 @@ materialize(FunctionCallInfo fcinfo, TupleDesc *tupdesc)
 	return store;
 }
 
-/*
- * Decodes into a tuplestore.  With an output function, keys are shown as text.
- * Without one they are of the coder's type.
- */
+/* Decodes into a tuplestore. */
 static void
 decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
-			IbltKeyCoder *coder, FmgrInfo *output)
+			const IbltShown *keys, const IbltShown *row_values)
 {
+	const IbltSketch *sketch = &decoding->original;
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
 													  "iblt_decode row",
 													  ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(row_context);
-	unsigned	limbs = decoding->original.params.limbs;
 	IbltEntry	entry;
 
 	while (iblt_decoding_next(decoding, &entry))
 	{
-		Datum		key = iblt_key_decode(coder, entry.key, limbs);
 		Datum		values[4];
 		bool		nulls[4] = {false};
 
-		values[0] = output == NULL ? key
-			: CStringGetTextDatum(OutputFunctionCall(output, key));
+		values[0] = iblt_show_key(keys, sketch, &entry);
 		values[1] = CStringGetTextDatum(side_name(entry.count));
 		values[2] = Int64GetDatum(entry.count);
-		values[3] = Int64GetDatum((int64) entry.value);
-		nulls[3] = !entry.has_value;
+		values[3] = iblt_show_value(row_values, sketch, &entry, &nulls[3]);
 		tuplestore_putvalues(store, tupdesc, values, nulls);
 		MemoryContextReset(row_context);
 	}
@@ -218,34 +212,41 @@ decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
 	MemoryContextDelete(row_context);
 }
 
-/* Both forms of iblt_decode.  coder is NULL for keys as text. */
+/*
+ * All forms of iblt_decode.  If key_type is InvalidOid, keys and values are
+ * shown as text.
+ */
 static void
-decode(FunctionCallInfo fcinfo, IbltKeyCoder *coder, bool allow_partial)
+decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
+	   bool allow_partial)
 {
+	const IbltParams *params;
 	IbltDecoding decoding;
 	IbltVerdict verdict;
 	TupleDesc	tupdesc;
 	Tuplestorestate *store = materialize(fcinfo, &tupdesc);
-	FmgrInfo	output;
-	Oid			output_oid;
-	bool		is_varlena;
-	bool		as_text = coder == NULL;
+	IbltShown	keys;
+	IbltShown	values;
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
-	if (decoding.original.params.kind == IBLT_KEY_UNTYPED)
+	params = &decoding.original.params;
+	if (params->kind == IBLT_KEY_UNTYPED)
 		return;					/* a template, which has no rows */
-	if (as_text)
+	if (OidIsValid(key_type))
 	{
-		coder = iblt_key_coder_for_params(&decoding.original.params,
-										  CurrentMemoryContext);
-		getTypeOutputInfo(iblt_key_type(coder), &output_oid, &is_varlena);
-		fmgr_info(output_oid, &output);
+		iblt_show_keys(&keys, fcinfo, key_type, params);
+		iblt_show_values(&values, fcinfo, value_type, params);
+	}
+	else
+	{
+		iblt_show_keys_as_text(&keys, params);
+		iblt_show_values_as_text(&values, params);
 	}
 	iblt_decoding_start(&decoding);
-	decode_into(&decoding, store, tupdesc, coder, as_text ? &output : NULL);
+	decode_into(&decoding, store, tupdesc, &keys, &values);
 	iblt_decoding_finish(&decoding, &verdict);
 	if (!verdict.complete)
-		report_incomplete(&verdict, &decoding.original.params, allow_partial);
+		report_incomplete(&verdict, params, allow_partial);
 }
 
 static bool
@@ -261,40 +262,15 @@ allow_partial_arg(FunctionCallInfo fcinfo, int n)
 
 PG_FUNCTION_INFO_V1(iblt_decode);
 
-/* iblt_decode(iblt, allow_partial) -> set of (key as text, side, count, value) */
+/*
+ * iblt_decode(iblt, allow_partial) -> set of (key, side, count, value), keys and
+ * values as text
+ */
 Datum
 iblt_decode(PG_FUNCTION_ARGS)
 {
-	decode(fcinfo, NULL, allow_partial_arg(fcinfo, 1));
+	decode(fcinfo, InvalidOid, InvalidOid, allow_partial_arg(fcinfo, 1));
 	return (Datum) 0;
-}
-
-/*
- * A coder for keys of the caller's type, which must be the sketch's.  If the
- * caller leaves a row type open, even in an array, it is the one that the
- * sketch describes.
- */
-static IbltKeyCoder *
-coder_as_asked(FunctionCallInfo fcinfo, const IbltParams *params)
-{
-	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, 1);
-	IbltKeyCoder *coder;
-	IbltParams	asked = *params;
-
-	if (type == RECORDOID || type == RECORDARRAYOID)
-	{
-		coder = iblt_key_coder_as_described(params, CurrentMemoryContext);
-		if (iblt_key_type(coder) == type)
-			return coder;
-		ereport(ERROR,
-				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("key type %s does not match the sketch's key type %s",
-						format_type_be(type), iblt_params_key_type(params)),
-				 errhint("Decode with the type of the sketch's keys.")));
-	}
-	coder = iblt_key_coder(type, CurrentMemoryContext);
-	iblt_key_set_params(coder, &asked);
-	return coder;
 }
 
 PG_FUNCTION_INFO_V1(iblt_decode_typed);
@@ -303,12 +279,23 @@ PG_FUNCTION_INFO_V1(iblt_decode_typed);
 Datum
 iblt_decode_typed(PG_FUNCTION_ARGS)
 {
-	IbltSketch	sketch;
-	bool		allow_partial = allow_partial_arg(fcinfo, 2);
+	decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1), INT8OID,
+		   allow_partial_arg(fcinfo, 2));
+	return (Datum) 0;
+}
 
-	iblt_open_arg(&sketch, fcinfo, 0);
-	decode(fcinfo, sketch.params.kind == IBLT_KEY_UNTYPED ? NULL
-		   : coder_as_asked(fcinfo, &sketch.params), allow_partial);
+PG_FUNCTION_INFO_V1(iblt_decode_typed_values);
+
+/*
+ * iblt_decode(iblt, keytype, valuetype, allow_partial) -> set of (key, side,
+ * count, value)
+ */
+Datum
+iblt_decode_typed_values(PG_FUNCTION_ARGS)
+{
+	decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1),
+		   get_fn_expr_argtype(fcinfo->flinfo, 2),
+		   allow_partial_arg(fcinfo, 3));
 	return (Datum) 0;
 }
 

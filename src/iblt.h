@@ -26,6 +26,7 @@
 #define IBLT_DEFAULT_CAPACITY	100
 #define IBLT_DEFAULT_HASHES		4
 #define IBLT_DEFAULT_KEY_SIZE	32
+#define IBLT_DEFAULT_VALUE_SIZE	32
 
 /* type.c */
 
@@ -74,9 +75,10 @@ extern void iblt_refuse_contradiction(void);
 
 /*
  * Makes the parameters of an untyped template.  Each is checked, with a hint.
+ * value_size is 0 for a sketch without values.
  */
 extern void iblt_params_make(IbltParams *params, int capacity, int hashes,
-							 int key_size, bool with_values, uint64 seed);
+							 int key_size, int value_size, uint64 seed);
 
 /*
  * Cells of a subtable for a capacity and probability of failure.  ERROR, with
@@ -87,7 +89,10 @@ extern uint32 iblt_params_cells(int capacity, int hashes, double failure);
 /* Capacity of a sketch at the default failure probability, or 0 if none. */
 extern uint32 iblt_params_capacity(const IbltParams *params);
 
-/* The key's type for messages and iblt_info, or NULL when untyped. */
+/* A type for messages and iblt_info, or NULL when untyped. */
+extern char *iblt_params_type_name(const IbltTyping *typing);
+
+/* That of the keys. */
 extern char *iblt_params_key_type(const IbltParams *params);
 
 /* All parameters in one line, for messages. */
@@ -107,7 +112,7 @@ extern void iblt_params_check_match(const IbltParams *left,
 extern uint32 iblt_params_match_folded(const IbltParams *left,
 									   const IbltParams *right);
 
-/* Copies kind of key, limbs and description. */
-extern void iblt_params_set_key(IbltParams *params, const IbltParams *from);
+/* Copies the types of key and value. */
+extern void iblt_params_set_types(IbltParams *params, const IbltParams *from);
 
 #endif							/* IBLT_H */

@@ -187,7 +187,7 @@ static bool
 params_without_row(IbltKbfParams *params, FunctionCallInfo fcinfo,
 				   Oid key_type, Oid value_type, Oid third_type)
 {
-	IbltKeyCoder *coder = NULL;
+	IbltKeyCoder *coder;
 	Datum		third = (Datum) 0;
 	bool		isnull = false;
 
@@ -196,8 +196,7 @@ params_without_row(IbltKbfParams *params, FunctionCallInfo fcinfo,
 		return false;
 	params_from_third(params, getBaseType(value_type),
 					  third_type != INT4OID, third, isnull);
-	if (OidIsValid(key_type))
-		coder = iblt_agg_coder_without_row(fcinfo, key_type);
+	coder = iblt_agg_coder_without_row(fcinfo, 0, key_type);
 	if (coder != NULL)
 		iblt_kbf_set_key(coder, params);
 	return true;

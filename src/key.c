@@ -67,20 +67,20 @@ iblt_key_coder_for_columns(int ncolumns, const Oid *types,
 						   context);
 }
 
-/* A coder for the keys of a sketch, by the type that the sketch names. */
+/* A coder for the keys or values of a sketch, by the type that it names. */
 static IbltKeyCoder *
-coder_from_params(const IbltParams *params, bool labels_as_text,
+coder_from_typing(const IbltTyping *typing, bool labels_as_text,
 				  MemoryContext context)
 {
 	IbltCodec  *codec;
 	char	   *description;
 
-	if (params->kind == IBLT_KEY_INTEGER)
+	if (typing->kind == IBLT_KEY_INTEGER)
 		return iblt_key_coder(INT8OID, context);
-	if (params->kind == IBLT_KEY_UUID)
+	if (typing->kind == IBLT_KEY_UUID)
 		return iblt_key_coder(UUIDOID, context);
-	description = pnstrdup((const char *) params->description,
-						   params->description_size);
+	description = pnstrdup((const char *) typing->description,
+						   typing->description_size);
 	codec = iblt_codec_from_description(description, labels_as_text, context);
 	return canonical_coder(iblt_codec_type(codec), codec, context);
 }
@@ -88,29 +88,46 @@ coder_from_params(const IbltParams *params, bool labels_as_text,
 IbltKeyCoder *
 iblt_key_coder_for_params(const IbltParams *params, MemoryContext context)
 {
-	return coder_from_params(params, true, context);
+	IbltTyping	typing = iblt_core_key_typing(params);
+
+	return coder_from_typing(&typing, true, context);
 }
 
 IbltKeyCoder *
-iblt_key_coder_as_described(const IbltParams *params, MemoryContext context)
+iblt_key_coder_for_values(const IbltParams *params, MemoryContext context)
 {
-	return coder_from_params(params, false, context);
+	IbltKeyCoder *coder = coder_from_typing(&params->value, true, context);
+
+	coder->of_value = true;
+	return coder;
+}
+
+/* The coder of a type that fn_extra keeps in place n, 1 or 2. */
+static IbltKeyCoder *
+kept_coder(FunctionCallInfo fcinfo, int n, Oid type)
+{
+	FmgrInfo   *flinfo = fcinfo->flinfo;
+	IbltKeyCoder **kept = flinfo->fn_extra;
+
+	if (kept == NULL)
+		flinfo->fn_extra = kept = MemoryContextAllocZero(flinfo->fn_mcxt,
+														 2 * sizeof *kept);
+	kept += n - 1;
+	if (*kept == NULL || (*kept)->asked != type)
+		*kept = iblt_key_coder(type, flinfo->fn_mcxt);
+	return *kept;
 }
 
 IbltKeyCoder *
 iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n)
 {
-	IbltKeyCoder *coder = fcinfo->flinfo->fn_extra;
 	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, n);
 
 	if (!OidIsValid(type))
 		ereport(ERROR,
 				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
 				 errmsg("could not determine the type of the key")));
-	if (coder == NULL || coder->type != getBaseType(type))
-		coder = iblt_key_coder(type, fcinfo->flinfo->fn_mcxt);
-	fcinfo->flinfo->fn_extra = coder;
-	return coder;
+	return kept_coder(fcinfo, n, type);
 }
 
 /* An integer of any width, as 64 bits in little-endian order. */
@@ -148,6 +165,21 @@ iblt_key_encode(IbltKeyCoder *coder, Datum key)
 	}
 }
 
+/* ERROR for a value that takes more bytes than the sketch keeps. */
+static void
+refuse_long_value(int length, int size)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("value is too long for the iblt"),
+			 errdetail("The value takes %d bytes, and the sketch keeps values of up to %d bytes.",
+					   length, size),
+			 length <= 8 * IBLT_MAX_LIMBS
+			 ? errhint("Build all sketches with a template such as iblt_new(value_size => %d).",
+					   (length + 7) / 8 * 8)
+			 : errhint("Keep a shorter value, such as iblt_checksum(value), and look the value up by it.")));
+}
+
 /* ERROR for a key that takes more bytes than the sketch keeps. */
 static void
 refuse_long_key(int length, int size)
@@ -171,6 +203,8 @@ iblt_key_padded(IbltKeyCoder *coder, unsigned limbs)
 
 	if (bytes->len == size)
 		return (uint8 *) bytes->data;
+	if (bytes->len > size && coder->of_value)
+		refuse_long_value(bytes->len, size);
 	if (bytes->len > size)
 		refuse_long_key(bytes->len, size);
 	enlargeStringInfo(bytes, size - bytes->len);
@@ -216,10 +250,30 @@ refresh_description(IbltKeyCoder *coder)
 	pfree(description);
 }
 
-void
-iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
+/* ERROR for a key or value whose type is not the sketch's. */
+static void
+refuse_type(const char *type, const IbltTyping *typing, bool of_value,
+			const char *advice)
 {
-	IbltParams	typed = *params;
+	ereport(ERROR,
+			(errcode(ERRCODE_DATATYPE_MISMATCH),
+			 of_value
+			 ? errmsg("value type %s does not match the sketch's value type %s",
+					  type, iblt_params_type_name(typing))
+			 : errmsg("key type %s does not match the sketch's key type %s",
+					  type, iblt_params_type_name(typing)),
+			 errhint("%s the type of the sketch's %ss.", advice,
+					 of_value ? "value" : "key")));
+}
+
+/*
+ * Gives untyped typing the coder's type.  ERROR, with the beginning of a hint,
+ * unless typed typing has it already.
+ */
+static void
+set_typing(IbltKeyCoder *coder, IbltTyping *typing, const char *advice)
+{
+	IbltTyping	typed = *typing;
 
 	refresh_description(coder);
 	if (coder->kind == IBLT_KEY_CANONICAL && coder->description == NULL)
@@ -231,15 +285,75 @@ iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
 		typed.limbs = 2;
 	typed.description = (const uint8 *) coder->description;
 	typed.description_size = coder->description_size;
-	if (params->kind != IBLT_KEY_UNTYPED &&
-		iblt_core_compatible(params, &typed) != IBLT_OK)
+	if (typing->kind != IBLT_KEY_UNTYPED &&
+		!iblt_core_same_type(typing, &typed))
+		refuse_type(iblt_params_type_name(&typed), typing, coder->of_value,
+					advice);
+	*typing = typed;
+}
+
+void
+iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
+{
+	IbltTyping	key = iblt_core_key_typing(params);
+
+	if (coder->of_value)
+		set_typing(coder, &params->value, "Cast the value to");
+	else
+	{
+		set_typing(coder, &key, "Cast the key to");
+		iblt_core_set_key_typing(params, &key);
+	}
+}
+
+void
+iblt_key_set_row_params(IbltKeyCoder *key, IbltKeyCoder *value,
+						IbltParams *params)
+{
+	IbltParams	typed = *params;
+
+	iblt_key_set_params(key, &typed);
+	if (typed.value.limbs > 0)
+		iblt_key_set_params(value, &typed);
+	else if (value->kind != IBLT_KEY_INTEGER)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
-				 errmsg("key type %s does not match the sketch's key type %s",
-						iblt_params_key_type(&typed),
-						iblt_params_key_type(params)),
-				 errhint("Cast the key to the type of the sketch's keys.")));
-	*params = typed;
+				 errmsg("checksum of type %s in an iblt without values",
+						format_type_be(value->asked)),
+				 errdetail("A checksum is an integer. Other values are kept only in a sketch with values."),
+				 errhint("Use iblt_checksum(...) for the checksum, or a template such as iblt_new(with_values => true).")));
+	if (typed.value.limbs == 0 ||
+		(typed.kind == IBLT_KEY_UNTYPED) == (typed.value.kind == IBLT_KEY_UNTYPED))
+		*params = typed;
+}
+
+uint64
+iblt_key_checksum(const IbltKeyCoder *value)
+{
+	return iblt_load64((const uint8 *) value->bytes.data);
+}
+
+IbltKeyCoder *
+iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
+						const IbltParams *params, bool of_value)
+{
+	IbltTyping	typing = of_value ? params->value
+		: iblt_core_key_typing(params);
+	IbltKeyCoder *coder;
+
+	if (type == RECORDOID || type == RECORDARRAYOID)
+	{
+		coder = coder_from_typing(&typing, false, CurrentMemoryContext);
+		coder->of_value = of_value;
+		if (iblt_key_type(coder) != type)
+			refuse_type(format_type_be(type), &typing, of_value,
+						"Decode with");
+		return coder;
+	}
+	coder = kept_coder(fcinfo, of_value ? 2 : 1, type);
+	coder->of_value = of_value;
+	set_typing(coder, &typing, of_value ? "Name" : "Cast the key to");
+	return coder;
 }
 
 /*
@@ -260,7 +374,8 @@ decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
 	if (isnull || bytes < end)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("key in the iblt does not match its declared type"),
+				 errmsg("%s in the iblt does not match its declared type",
+						coder->of_value ? "value" : "key"),
 				 errdetail("The declared type is %s.", format_type_be(coder->type))));
 	return key;
 }
@@ -277,8 +392,9 @@ decode_integer(const IbltKeyCoder *coder, int64 integer)
 	if (integer < least || integer > most)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("key " INT64_FORMAT " is out of range for type %s",
-						integer, format_type_be(coder->type)),
+				 errmsg("%s " INT64_FORMAT " is out of range for type %s",
+						coder->of_value ? "value" : "key", integer,
+						format_type_be(coder->type)),
 				 errhint("Decode with NULL::bigint.")));
 	return coder->type == INT4OID ? Int32GetDatum((int32) integer)
 		: Int16GetDatum((int16) integer);

@@ -19,11 +19,12 @@
 #include "codec/codec.h"
 
 /*
- * Turns keys of one SQL type into bytes and back.  Holds caches and working
+ * Turns keys, or values, of one SQL type into bytes and back.  Holds caches and working
  * memory, and lives as long as the call site that uses it.
  */
 typedef struct IbltKeyCoder
 {
+	bool		of_value;		/* of values, not keys */
 	Oid			type;			/* base type of the keys */
 	Oid			asked;			/* as the caller gave it, maybe a domain */
 	void	   *domain_cache;	/* of domain_check */
@@ -53,13 +54,22 @@ extern IbltKeyCoder *iblt_key_coder_for_columns(int ncolumns,
 extern IbltKeyCoder *iblt_key_coder_for_params(const IbltParams *params,
 											   MemoryContext context);
 
-/* The same with the types as they are. */
-extern IbltKeyCoder *iblt_key_coder_as_described(const IbltParams *params,
-												 MemoryContext context);
+/* The same for its values, of which there must be some. */
+extern IbltKeyCoder *iblt_key_coder_for_values(const IbltParams *params,
+											   MemoryContext context);
 
 /*
- * The coder of argument n of a function, kept in fn_extra between calls and
- * replaced if the argument's type changes.
+ * A coder for keys of a typed sketch, or for its values, as a type that the
+ * caller asks for.  It must be the sketch's.  If the caller leaves a row type
+ * open, even in an array, it is the one that the sketch describes.
+ */
+extern IbltKeyCoder *iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
+											 const IbltParams *params,
+											 bool of_value);
+
+/*
+ * The coder of argument n of a function, 1 or 2, kept in fn_extra between calls
+ * and replaced if the argument's type changes.
  */
 extern IbltKeyCoder *iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n);
 
@@ -85,6 +95,17 @@ extern const uint8 *iblt_key_padded(IbltKeyCoder *coder, unsigned limbs);
  * columns of a row in it.
  */
 extern void iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params);
+
+/*
+ * The same for a row of a sketch with or without values.  A template is typed
+ * only if both types are known.  Without values, ERROR if the value is not an
+ * integer.
+ */
+extern void iblt_key_set_row_params(IbltKeyCoder *key, IbltKeyCoder *value,
+									IbltParams *params);
+
+/* The encoded value as a checksum, if it is an integer. */
+extern uint64 iblt_key_checksum(const IbltKeyCoder *value);
 
 /*
  * The key that these bytes, limbs words of them, stand for.  Its type is

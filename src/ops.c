@@ -58,7 +58,7 @@ combine(FunctionCallInfo fcinfo, int sign)
 	else
 	{
 		params = left.params;
-		iblt_params_set_key(&params, &right.params);
+		iblt_params_set_types(&params, &right.params);
 		value = iblt_make(&result, &params);
 	}
 	if (right.params.kind != IBLT_KEY_UNTYPED)
@@ -252,32 +252,41 @@ require_row(FunctionCallInfo fcinfo)
 static Datum
 change_row(FunctionCallInfo fcinfo, int sign)
 {
-	IbltKeyCoder *coder = iblt_key_coder_for_arg(fcinfo, 1);
+	IbltKeyCoder *key = iblt_key_coder_for_arg(fcinfo, 1);
+	IbltKeyCoder *value = iblt_key_coder_for_arg(fcinfo, 2);
 	IbltSketch	sketch;
 	IbltSketch	result;
 	IbltParams	params;
 	IbltStatus	status;
-	struct varlena *value;
+	const uint8 *bytes;
+	struct varlena *changed;
 
+	value->of_value = true;
 	iblt_open_arg(&sketch, fcinfo, 0);
 	require_row(fcinfo);
-	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+	iblt_key_encode(key, PG_GETARG_DATUM(1));
+	iblt_key_encode(value, PG_GETARG_DATUM(2));
 	params = sketch.params;
-	iblt_key_set_params(coder, &params);
-	value = sketch.params.kind == IBLT_KEY_UNTYPED
+	iblt_key_set_row_params(key, value, &params);
+	changed = sketch.params.kind == IBLT_KEY_UNTYPED
 		? iblt_make(&result, &params) : iblt_copy(&result, &sketch);
-	status = iblt_core_add_row_checked(&result,
-									   iblt_key_padded(coder, params.limbs),
-									   (uint64) PG_GETARG_INT64(2), sign);
+	bytes = iblt_key_padded(key, params.limbs);
+	if (params.value.limbs == 0)
+		status = iblt_core_add_row_checked(&result, bytes,
+										   iblt_key_checksum(value), sign);
+	else
+		status = iblt_core_add_pair_checked(&result, bytes,
+											iblt_key_padded(value, params.value.limbs),
+											sign);
 	if (status != IBLT_OK)
 		iblt_refuse_row(status);
 	iblt_core_seal(&result);
-	return PointerGetDatum(value);
+	return PointerGetDatum(changed);
 }
 
 PG_FUNCTION_INFO_V1(iblt_insert);
 
-/* iblt_insert(iblt, anyelement, bigint) -> iblt: the paper's INSERT */
+/* iblt_insert(iblt, anyelement, anycompatible) -> iblt: the paper's INSERT */
 Datum
 iblt_insert(PG_FUNCTION_ARGS)
 {
@@ -286,7 +295,7 @@ iblt_insert(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_delete);
 
-/* iblt_delete(iblt, anyelement, bigint) -> iblt: the paper's DELETE */
+/* iblt_delete(iblt, anyelement, anycompatible) -> iblt: the paper's DELETE */
 Datum
 iblt_delete(PG_FUNCTION_ARGS)
 {

@@ -30,20 +30,22 @@ refuse_argument(const char *name, int value, int least, int most)
 
 void
 iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
-				 bool with_values, uint64 seed)
+				 int value_size, uint64 seed)
 {
-	int			most_key_size = 8 * IBLT_MAX_LIMBS;
+	int			most = 8 * IBLT_MAX_LIMBS;
 
 	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
 		refuse_argument("hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
-	if (key_size < 1 || key_size > most_key_size)
-		refuse_argument("key_size", key_size, 1, most_key_size);
+	if (key_size < 1 || key_size > most)
+		refuse_argument("key_size", key_size, 1, most);
+	if (value_size < 0 || value_size > most)
+		refuse_argument("value_size", value_size, 0, most);
 	memset(params, 0, sizeof *params);
 	params->hashes = hashes;
 	params->subtables = (1U << hashes) - 1;
 	params->kind = IBLT_KEY_UNTYPED;
 	params->limbs = (key_size + 7) / 8;
-	params->with_values = with_values;
+	params->value.limbs = (value_size + 7) / 8;
 	params->seed = seed;
 	params->subtable_cells = iblt_params_cells(capacity, hashes,
 											   IBLT_DEFAULT_FAILURE);
@@ -80,9 +82,9 @@ iblt_params_capacity(const IbltParams *params)
 }
 
 char *
-iblt_params_key_type(const IbltParams *params)
+iblt_params_type_name(const IbltTyping *typing)
 {
-	switch (params->kind)
+	switch (typing->kind)
 	{
 		case IBLT_KEY_INTEGER:
 			return pstrdup("bigint");
@@ -90,8 +92,8 @@ iblt_params_key_type(const IbltParams *params)
 			return pstrdup("uuid");
 		case IBLT_KEY_CANONICAL:
 			{
-				int			size = (int) params->description_size;
-				char	   *text = pnstrdup((const char *) params->description,
+				int			size = (int) typing->description_size;
+				char	   *text = pnstrdup((const char *) typing->description,
 											size);
 
 				return pg_any_to_server(text, size, PG_UTF8);
@@ -100,6 +102,27 @@ iblt_params_key_type(const IbltParams *params)
 			break;
 	}
 	return NULL;
+}
+
+char *
+iblt_params_key_type(const IbltParams *params)
+{
+	IbltTyping	typing = iblt_core_key_typing(params);
+
+	return iblt_params_type_name(&typing);
+}
+
+/* The values' part of what follows. */
+static void
+append_values(StringInfo text, const IbltTyping *value)
+{
+	if (value->limbs == 0)
+		appendStringInfoString(text, "without values");
+	else if (value->kind == IBLT_KEY_UNTYPED)
+		appendStringInfo(text, "with values, value_size %u", 8 * value->limbs);
+	else
+		appendStringInfo(text, "with values of type %s in %u bytes",
+						 iblt_params_type_name(value), 8 * value->limbs);
 }
 
 char *
@@ -114,25 +137,43 @@ iblt_params_text(const IbltParams *params)
 					 subtables * params->subtable_cells);
 	if (subtables != params->hashes)
 		appendStringInfo(&text, " in subtables of mask %u", params->subtables);
-	appendStringInfo(&text, ", seed " INT64_FORMAT ", %s values, ",
-					 (int64) params->seed,
-					 params->with_values ? "with" : "without");
+	appendStringInfo(&text, ", seed " INT64_FORMAT ", ", (int64) params->seed);
+	append_values(&text, &params->value);
 	if (key_type == NULL)
-		appendStringInfo(&text, "no key type yet, key_size %u",
+		appendStringInfo(&text, ", no key type yet, key_size %u",
 						 8 * params->limbs);
 	else
-		appendStringInfo(&text, "key type %s in %u bytes", key_type,
+		appendStringInfo(&text, ", key type %s in %u bytes", key_type,
 						 8 * params->limbs);
 	return text.data;
 }
 
 void
-iblt_params_set_key(IbltParams *params, const IbltParams *from)
+iblt_params_set_types(IbltParams *params, const IbltParams *from)
 {
-	params->kind = from->kind;
-	params->limbs = from->limbs;
-	params->description = from->description;
-	params->description_size = from->description_size;
+	IbltTyping	key = iblt_core_key_typing(from);
+
+	iblt_core_set_key_typing(params, &key);
+	params->value = from->value;
+}
+
+/*
+ * The template with the types of a typed sketch, in its own sizes.  Integers
+ * and uuids have their own size, whatever the template's size is.  Values or
+ * none, that stays.
+ */
+static void
+type_template(IbltParams *template, const IbltParams *typed)
+{
+	unsigned	limbs = template->limbs;
+	unsigned	value_limbs = template->value.limbs;
+
+	iblt_params_set_types(template, typed);
+	if (typed->kind == IBLT_KEY_CANONICAL)
+		template->limbs = limbs;
+	if (typed->value.kind == IBLT_KEY_CANONICAL ||
+		(typed->value.limbs == 0) != (value_limbs == 0))
+		template->value.limbs = value_limbs;
 }
 
 void
@@ -141,15 +182,8 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 	IbltParams	typed = *left;
 	IbltStatus	status;
 
-	/*
-	 * integers and uuids have their own size, whatever the template's size is
-	 */
 	if (left->kind == IBLT_KEY_UNTYPED && right->kind != IBLT_KEY_UNTYPED)
-	{
-		iblt_params_set_key(&typed, right);
-		if (right->kind == IBLT_KEY_CANONICAL)
-			typed.limbs = left->limbs;
-	}
+		type_template(&typed, right);
 	else if (right->kind == IBLT_KEY_UNTYPED &&
 			 left->kind != IBLT_KEY_UNTYPED)
 	{
@@ -167,6 +201,8 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 					   iblt_params_text(left), iblt_params_text(right)),
 			 errhint("%s", status == IBLT_OTHER_KEY_TYPE
 					 ? "Cast the key to one type on both sides, as in iblt_agg(key::text, ...)."
+					 : status == IBLT_OTHER_VALUE_TYPE
+					 ? "Cast the value to one type on both sides, as in iblt_agg(key, value::text, ...)."
 					 : "Build both from one template: iblt_agg(key, checksum, iblt_new(...)).")));
 }
 
@@ -251,10 +287,21 @@ choose_cells(FunctionCallInfo fcinfo, int n, int capacity, int *hashes,
 	return cells;
 }
 
+/* The size of values, where 0 stands for the default. */
+static int
+value_size_arg(FunctionCallInfo fcinfo)
+{
+	bool		with_values = DatumGetBool(required_arg(fcinfo, 3, "with_values"));
+	int			size = DatumGetInt32(required_arg(fcinfo, 7, "value_size"));
+
+	return size == 0 && with_values ? IBLT_DEFAULT_VALUE_SIZE : size;
+}
+
 PG_FUNCTION_INFO_V1(iblt_new);
 
 /*
- * iblt_new(capacity, hashes, key_size, with_values, seed, failure, get_success)
+ * iblt_new(capacity, hashes, key_size, with_values, seed, failure, get_success,
+ *          value_size)
  * -> iblt
  */
 Datum
@@ -265,13 +312,12 @@ iblt_new(PG_FUNCTION_ARGS)
 	struct varlena *value;
 	int			capacity = DatumGetInt32(required_arg(fcinfo, 0, "capacity"));
 	int			key_size = DatumGetInt32(required_arg(fcinfo, 2, "key_size"));
-	bool		with_values = DatumGetBool(required_arg(fcinfo, 3, "with_values"));
 	int64		seed = DatumGetInt64(required_arg(fcinfo, 4, "seed"));
 	double		failure = DatumGetFloat8(required_arg(fcinfo, 5, "failure"));
 	int			hashes;
 	uint32		cells = choose_cells(fcinfo, 6, capacity, &hashes, failure);
 
-	iblt_params_make(&params, capacity, hashes, key_size, with_values,
+	iblt_params_make(&params, capacity, hashes, key_size, value_size_arg(fcinfo),
 					 (uint64) seed);
 	params.subtable_cells = cells;
 	value = iblt_make(&sketch, &params);
@@ -283,8 +329,8 @@ iblt_new(PG_FUNCTION_ARGS)
 enum
 {
 	INFO_VERSION, INFO_HASHES, INFO_CELLS, INFO_CAPACITY, INFO_KEY_TYPE,
-	INFO_KEY_SIZE, INFO_WITH_VALUES, INFO_SEED, INFO_ROWS, INFO_BYTES,
-	INFO_GET_SUCCESS, INFO_COLUMNS
+	INFO_KEY_SIZE, INFO_WITH_VALUES, INFO_VALUE_TYPE, INFO_VALUE_SIZE, INFO_SEED,
+	INFO_ROWS, INFO_BYTES, INFO_GET_SUCCESS, INFO_COLUMNS
 };
 
 PG_FUNCTION_INFO_V1(iblt_info);
@@ -298,6 +344,7 @@ iblt_info(PG_FUNCTION_ARGS)
 	Datum		values[INFO_COLUMNS];
 	bool		nulls[INFO_COLUMNS] = {false};
 	char	   *key_type;
+	char	   *value_type;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	values[INFO_VERSION] = Int32GetDatum(IBLT_FORMAT_VERSION);
@@ -311,7 +358,13 @@ iblt_info(PG_FUNCTION_ARGS)
 	values[INFO_KEY_TYPE] = key_type == NULL ? (Datum) 0
 		: CStringGetTextDatum(key_type);
 	values[INFO_KEY_SIZE] = Int32GetDatum(8 * params->limbs);
-	values[INFO_WITH_VALUES] = BoolGetDatum(params->with_values);
+	values[INFO_WITH_VALUES] = BoolGetDatum(params->value.limbs > 0);
+	value_type = iblt_params_type_name(&params->value);
+	nulls[INFO_VALUE_TYPE] = value_type == NULL;
+	values[INFO_VALUE_TYPE] = value_type == NULL ? (Datum) 0
+		: CStringGetTextDatum(value_type);
+	nulls[INFO_VALUE_SIZE] = params->value.limbs == 0;
+	values[INFO_VALUE_SIZE] = Int32GetDatum(8 * params->value.limbs);
 	values[INFO_SEED] = Int64GetDatum((int64) params->seed);
 	values[INFO_ROWS] = Int64GetDatum(sketch.rows);
 	values[INFO_BYTES] = Int64GetDatum((int64) sketch.size);

@@ -117,7 +117,7 @@ iblt_check_params(const IbltParams *params)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("iblt would be larger than %zu bytes",
 						IBLT_MAX_BYTES),
-				 errhint("Choose a smaller capacity or key_size, or compare the table in parts.")));
+				 errhint("Choose a smaller capacity, key_size or value_size, or compare the table in parts.")));
 	if (status != IBLT_OK)
 		iblt_value_refuse(&type_iblt, status);
 }

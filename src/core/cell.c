@@ -7,27 +7,75 @@
 #include "pause.h"
 #include "row.h"
 
+/* The limbs of a value as field elements, if there is one for each. */
+static bool
+value_limbs(const IbltSketch *sketch, const uint8_t *value, uint64_t *elements)
+{
+	unsigned l;
+
+	for (l = 0; l < sketch->params.value.limbs; l++)
+	{
+		elements[l] = iblt_load64(value + 8 * (size_t) l) ^
+			iblt_value_mask(&sketch->hasher, l);
+		if (elements[l] >= IBLT_FP_P)
+			return false;
+	}
+	return true;
+}
+
 /*
- * Any shape.  A separate function, so that its 4 KB of terms burden no other.
+ * Any shape.  A separate function, so that its 8 KB of terms burden no other.
  */
 static IbltStatus
-add_row_any(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
+add_row_any(IbltSketch *sketch, const uint8_t *key, uint64_t y,
+			const uint8_t *value, int sign)
 {
+	uint32_t position[IBLT_MAX_HASHES];
 	uint64_t terms[IBLT_MAX_FIELDS];
+	unsigned f = IBLT_FIELD_VALUE(sketch->params.limbs);
+	IbltStatus status;
 
-	return iblt_row_add(sketch, key, y, sign, sketch->params.limbs,
-						sketch->params.hashes, false,
-						sketch->params.with_values, terms, iblt_cell_add);
+	/* first, because iblt_row_take counts the row */
+	if (!value_limbs(sketch, value, terms + f))
+		return IBLT_VALUE_NOT_REPRESENTABLE;
+	status = iblt_row_take(sketch, key, y, sign, sketch->params.limbs,
+						   sketch->params.hashes, position, terms);
+	if (status != IBLT_OK)
+		return status;
+	for (; f < sketch->fields; f++)
+		terms[f] = fp_mul(terms[IBLT_FIELD_WEIGHT], terms[f]);
+	iblt_row_put(sketch, position, terms, sign, sketch->fields,
+				 sketch->params.hashes, false, iblt_cell_add);
+	return IBLT_OK;
 }
 
 IbltStatus
 iblt_core_add_row(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 {
 	const IbltRowAdder *adder = iblt_core_row_adder(&sketch->params);
+	uint8_t value[8];
 
 	if (adder != NULL && sign > 0)
 		return adder->add(sketch, key, y);
-	return add_row_any(sketch, key, y, sign);
+	iblt_store64(value, y);
+	return add_row_any(sketch, key, y, value, sign);
+}
+
+/* The checksum of a value, which is itself if it is an integer. */
+static uint64_t
+value_checksum(const IbltSketch *sketch, const uint8_t *value)
+{
+	if (sketch->params.value.kind == IBLT_KEY_INTEGER)
+		return iblt_load64(value);
+	return iblt_hash_value(&sketch->hasher, value,
+						   8 * (size_t) sketch->params.value.limbs);
+}
+
+IbltStatus
+iblt_core_add_pair(IbltSketch *sketch, const uint8_t *key,
+				   const uint8_t *value, int sign)
+{
+	return add_row_any(sketch, key, value_checksum(sketch, value), value, sign);
 }
 
 void
@@ -70,9 +118,9 @@ rows_fit(int64_t rows, int64_t addend, int sign)
 		: rows <= INT64_MAX - addend;
 }
 
-IbltStatus
-iblt_core_add_row_checked(IbltSketch *sketch, const uint8_t *key, uint64_t y,
-						  int sign)
+/* Can the sketch count one more row of this key? */
+static bool
+row_fits(const IbltSketch *sketch, const uint8_t *key, int sign)
 {
 	int32_t limit = sign > 0 ? INT32_MAX : INT32_MIN;
 	int subtables = iblt_core_subtable_count(&sketch->params);
@@ -82,10 +130,24 @@ iblt_core_add_row_checked(IbltSketch *sketch, const uint8_t *key, uint64_t y,
 	(void) iblt_core_key_cells(sketch, key, index);
 	for (i = 0; i < subtables; i++)
 		if (iblt_cell_count(iblt_cell(sketch, index[i])) == limit)
-			return IBLT_COUNT_OVERFLOW;
-	if (!rows_fit(sketch->rows, 1, sign))
-		return IBLT_COUNT_OVERFLOW;
-	return iblt_core_add_row(sketch, key, y, sign);
+			return false;
+	return rows_fit(sketch->rows, 1, sign);
+}
+
+IbltStatus
+iblt_core_add_row_checked(IbltSketch *sketch, const uint8_t *key, uint64_t y,
+						  int sign)
+{
+	return row_fits(sketch, key, sign)
+		? iblt_core_add_row(sketch, key, y, sign) : IBLT_COUNT_OVERFLOW;
+}
+
+IbltStatus
+iblt_core_add_pair_checked(IbltSketch *sketch, const uint8_t *key,
+						   const uint8_t *value, int sign)
+{
+	return row_fits(sketch, key, sign)
+		? iblt_core_add_pair(sketch, key, value, sign) : IBLT_COUNT_OVERFLOW;
 }
 
 IbltStatus
@@ -188,24 +250,37 @@ iblt_core_cell_key(const IbltSketch *sketch, uint32_t i, uint64_t inverse,
 }
 
 void
-iblt_core_read_entry(const IbltSketch *sketch, const uint8_t *cell,
-					 IbltEntry *entry)
+iblt_core_read_entry(const uint8_t *cell, IbltEntry *entry)
 {
-	unsigned limbs = sketch->params.limbs;
-	uint64_t weight = fp_reduce(iblt_cell_field(cell, IBLT_FIELD_WEIGHT));
-	uint64_t divisor;
-
 	entry->count = iblt_cell_count(cell);
-	entry->has_value = false;
-	entry->value = 0;
-	if (!sketch->params.with_values || entry->count == 0)
-		return;
+	entry->cell = cell;
+}
 
-	divisor = fp_from_int32(entry->count);
-	entry->value = fp_mul(iblt_cell_field(cell, IBLT_FIELD_VALUE(limbs)),
-						  fp_inv(divisor)) ^ sketch->hasher.value_mask;
-	entry->has_value = weight ==
-		fp_mul(iblt_hash_weight(&sketch->hasher, entry->value), divisor);
+/*
+ * With one value, its limbs come out, and the weight is count times that of
+ * the value.  With several the limbs are a weighted mean.
+ */
+bool
+iblt_core_entry_value(const IbltSketch *sketch, const IbltEntry *entry,
+					  uint8_t *value)
+{
+	const IbltHasher *hasher = &sketch->hasher;
+	unsigned field = IBLT_FIELD_VALUE(sketch->params.limbs);
+	uint64_t weight = fp_reduce(iblt_cell_field(entry->cell,
+												IBLT_FIELD_WEIGHT));
+	uint64_t inverse;
+	unsigned l;
+
+	if (sketch->params.value.limbs == 0 || entry->count == 0)
+		return false;
+	inverse = fp_inv(weight);
+	for (l = 0; l < sketch->params.value.limbs; l++)
+		iblt_store64(value + 8 * (size_t) l,
+					 fp_mul(iblt_cell_field(entry->cell, field + l), inverse) ^
+					 iblt_value_mask(hasher, l));
+	return weight ==
+		fp_mul(iblt_hash_weight(hasher, value_checksum(sketch, value)),
+			   fp_from_int32(entry->count));
 }
 
 void

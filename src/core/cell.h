@@ -4,7 +4,7 @@
  *
  * A row (key, y) adds its terms to one cell of each subtable: c, and the field
  * elements c*w(y), c*w(y)*x_1 .. c*w(y)*x_L, c*w(y)*g(key) and, in a value
- * sketch, c*y.  c is +1 for insert and -1 for delete.  Everything is linear,
+ * sketch, c*w(y)*v_1 .. c*w(y)*v_V of its value.  c is +1 for insert and -1 for delete.  Everything is linear,
  * so sketches can be added and subtracted cell by cell.  Every sum is weighted
  * by w(y), so that rows of one key with several values can share a cell and
  * still decode.  Goodrich & Mitzenmacher leave this case open.
@@ -19,8 +19,8 @@ typedef struct IbltEntry
 {
 	const uint8_t *key;			/* 8 * limbs bytes */
 	int32_t		count;			/* rows inserted less rows deleted */
-	bool		has_value;		/* all its rows carry one value, and it is: */
-	uint64_t	value;
+	const uint8_t *cell;		/* that holds these rows, for
+								 * iblt_core_entry_value */
 } IbltEntry;
 
 /* Is a key there?  (get.h, kbf_cell.h) */
@@ -34,12 +34,17 @@ typedef enum IbltPresence
 
 /*
  * Inserts (sign +1) or deletes (sign -1) a row.  key has 8 * limbs bytes, and
- * y is its checksum or value.  The sketch must have cells.  It is not sealed
- * afterwards.  Fails without a change if a limb or value is one of the 59
- * words that no field element stands for (probability 3e-18 each).
+ * y is its checksum or, in a sketch of integer values, its value.  The sketch
+ * must have cells, and no values of another kind.  It is not sealed
+ * afterwards.  Fails without a change if a limb is one of the 59 words that no
+ * field element stands for (probability 3e-18 each).
  */
 extern IbltStatus iblt_core_add_row(IbltSketch *sketch, const uint8_t *key,
 									uint64_t y, int sign);
+
+/* The same for a value of any kind, which has 8 * value.limbs bytes. */
+extern IbltStatus iblt_core_add_pair(IbltSketch *sketch, const uint8_t *key,
+									 const uint8_t *value, int sign);
 
 /*
  * The same for a row of any origin.  Fails with IBLT_COUNT_OVERFLOW, without a
@@ -50,6 +55,9 @@ extern IbltStatus iblt_core_add_row(IbltSketch *sketch, const uint8_t *key,
 extern IbltStatus iblt_core_add_row_checked(IbltSketch *sketch,
 											const uint8_t *key, uint64_t y,
 											int sign);
+extern IbltStatus iblt_core_add_pair_checked(IbltSketch *sketch,
+											 const uint8_t *key,
+											 const uint8_t *value, int sign);
 
 /*
  * Cell i += sign * addend, a cell of the same shape.  Neither needs to be
@@ -86,8 +94,15 @@ extern bool iblt_core_key_of_cell(const IbltSketch *sketch, uint32_t i,
 								  uint8_t *key);
 
 /* Fills entry from a pure cell.  Does not set entry->key. */
-extern void iblt_core_read_entry(const IbltSketch *sketch, const uint8_t *cell,
-								 IbltEntry *entry);
+extern void iblt_core_read_entry(const uint8_t *cell, IbltEntry *entry);
+
+/*
+ * Do all rows of an entry carry one value?  If so, sets value, which has
+ * room for 8 * value.limbs bytes.  False in a sketch without values.  Rows of
+ * several values pass with a probability below 2^-62.
+ */
+extern bool iblt_core_entry_value(const IbltSketch *sketch,
+								  const IbltEntry *entry, uint8_t *value);
 
 /*
  * Subtracts a cell's contents, which were read before, from each of the key's

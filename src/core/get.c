@@ -72,14 +72,13 @@ iblt_core_hear(IbltHearing *hearing, const IbltSketch *sketch,
 }
 
 IbltPresence
-iblt_core_judge(const IbltHearing *hearing, const IbltSketch *sketch,
-				IbltEntry *entry)
+iblt_core_judge(const IbltHearing *hearing, IbltEntry *entry)
 {
 	if (hearing->contradiction || (hearing->found != NULL && hearing->absent))
 		return IBLT_CONTRADICTION;
 	if (hearing->found == NULL)
 		return hearing->absent ? IBLT_ABSENT : IBLT_UNKNOWN;
-	iblt_core_read_entry(sketch, hearing->found, entry);
+	iblt_core_read_entry(hearing->found, entry);
 	return IBLT_PRESENT;
 }
 
@@ -103,7 +102,7 @@ iblt_core_get(const IbltSketch *sketch, const uint8_t *key, IbltEntry *entry)
 	for (i = 0; i < subtables; i++)
 		iblt_core_hear(&hearing, sketch, key, check, index[i],
 					   iblt_cell(sketch, index[i]));
-	presence = iblt_core_judge(&hearing, sketch, entry);
+	presence = iblt_core_judge(&hearing, entry);
 	if (presence == IBLT_CONTRADICTION || agreement == IBLT_SUMS_AGREE)
 		return presence;
 	return IBLT_UNKNOWN;

@@ -33,20 +33,20 @@ extern void iblt_core_hear(IbltHearing *hearing, const IbltSketch *sketch,
 
 /*
  * Judges from the cells that were heard.  Fills entry, except its key, if the
- * key is present.  A contradiction is one between these cells.
+ * key is present.  entry->cell is one of these cells.  A contradiction is one
+ * between them.
  *
  * All else is trusted.  Two cells that tell are enough, because they have
  * confirmed each other.  A count that is told may have wrapped if the sketch is
  * made of folds, and only if a key has more than 2^31 - 1 rows.
  */
 extern IbltPresence iblt_core_judge(const IbltHearing *hearing,
-									const IbltSketch *sketch,
 									IbltEntry *entry);
 
 /*
  * Looks a key up in a whole sealed sketch, from all of its cells.  A
- * contradiction is also one that iblt_core_sums (sums.h) finds.  If counts may have wrapped, the answer is
- * IBLT_UNKNOWN.
+ * contradiction is also one that iblt_core_sums (sums.h) finds.  If counts may
+ * have wrapped, the answer is IBLT_UNKNOWN.
  */
 extern IbltPresence iblt_core_get(const IbltSketch *sketch,
 								  const uint8_t *key, IbltEntry *entry);

@@ -3,7 +3,8 @@
  *		The seeded hash functions of a sketch.
  *
  * All are XXH3 (xxHash), specified in doc/format.md: positions h_1 .. h_k and
- * check g from the key alone, weight w from the row's checksum or value alone.
+ * check g from the key alone, weight w from the row's checksum alone.  The
+ * checksum of a value that is not an integer is a hash of it, too.
  *
  * One 128-bit hash of the key gives four positions and the check.  A hash of
  * that hash gives four more positions.  The check mixes both halves, so it is
@@ -43,7 +44,7 @@
 /* What a sketch's seed expands to. */
 typedef struct IbltHasher
 {
-	uint8_t		secret[IBLT_SECRET_SIZE];	/* of the hashes of keys */
+	uint8_t		secret[IBLT_SECRET_SIZE];	/* of the hashes of keys and values */
 	uint64_t	weight_seed;
 	uint64_t	value_mask;
 	uint64_t	key_mask;
@@ -73,7 +74,22 @@ iblt_limb_mask(const IbltHasher *hasher, size_t limb)
 	return hasher->key_mask + limb * IBLT_GOLDEN;
 }
 
-/* The weight w(y) of a checksum or value, a non-zero field element. */
+/* The same for limb l of a value. */
+static inline uint64_t
+iblt_value_mask(const IbltHasher *hasher, size_t limb)
+{
+	return hasher->value_mask + limb * IBLT_GOLDEN;
+}
+
+/* The checksum y of a value of size bytes that is not an integer. */
+static inline uint64_t
+iblt_hash_value(const IbltHasher *hasher, const uint8_t *value, size_t size)
+{
+	return XXH3_64bits_withSecret(value, size, hasher->secret,
+								  IBLT_SECRET_SIZE);
+}
+
+/* The weight w(y) of a checksum, a non-zero field element. */
 static inline uint64_t
 iblt_hash_weight(const IbltHasher *hasher, uint64_t y)
 {

@@ -130,16 +130,16 @@ static void
 report(IbltPeeler *peeler, uint32_t i, IbltEntry *entry)
 {
 	IbltSketch *sketch = peeler->sketch;
-	const uint8_t *cell = iblt_cell(sketch, i);
 	int subtables = iblt_core_subtable_count(&sketch->params);
 	uint32_t index[IBLT_MAX_HASHES];
 	unsigned f;
 	int j;
 
-	iblt_core_read_entry(sketch, cell, entry);
+	memcpy(peeler->cell, iblt_cell(sketch, i), sketch->cell_size);
+	iblt_core_read_entry(peeler->cell, entry);
 	entry->key = peeler->key;
 	for (f = 0; f < sketch->fields; f++)
-		peeler->terms[f] = fp_reduce(iblt_cell_field(cell, f));
+		peeler->terms[f] = fp_reduce(iblt_cell_field(peeler->cell, f));
 
 	iblt_core_key_cells(sketch, peeler->key, index);
 	iblt_core_remove(sketch, index, entry->count, peeler->terms);

@@ -47,6 +47,7 @@ typedef struct IbltPeeler
 	uint64_t	inverse[IBLT_PEEL_BATCH];
 	uint8_t		key[8 * IBLT_MAX_LIMBS];
 	uint64_t	terms[IBLT_MAX_FIELDS];
+	uint8_t		cell[4 + 8 * IBLT_MAX_FIELDS];	/* reported last */
 } IbltPeeler;
 
 /* Bytes of scratch memory that peeling this sketch takes, 4-byte aligned. */
@@ -57,8 +58,8 @@ extern void iblt_core_peel_start(IbltPeeler *peeler, IbltSketch *sketch,
 								 void *scratch);
 
 /*
- * The next key, or false if no cell is pure any more.  entry->key is valid
- * until the next call.  The number of steps of all calls is bounded (each
+ * The next key, or false if no cell is pure any more.  entry is valid until
+ * the next call.  The number of steps of all calls is bounded (each
  * report queues at most k cells, and there are at most ncells reports).
  */
 extern bool iblt_core_peel_next(IbltPeeler *peeler, IbltEntry *entry);

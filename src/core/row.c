@@ -23,8 +23,7 @@ plain_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, unsigned limbs,
 
 	if (limbs == 1)
 		terms[3] = 0;
-	return iblt_row_add(sketch, key, y, 1, limbs, 4, true, false, terms,
-						cell_add);
+	return iblt_row_add(sketch, key, y, 1, limbs, 4, true, terms, cell_add);
 }
 
 /* Begins to fetch a cell, which may lie on two cache lines. */
@@ -60,7 +59,7 @@ plain_queue(IbltQueue *queue, IbltSketch *sketch, const uint8_t *key,
 	if (terms[IBLT_FIELD_WEIGHT] != 0)
 		iblt_row_put(sketch, position, terms, 1, PLAIN_FIELDS(limbs), 4, true,
 					 cell_add);
-	status = iblt_row_take(sketch, key, y, 1, limbs, 4, false, position, terms);
+	status = iblt_row_take(sketch, key, y, 1, limbs, 4, position, terms);
 	if (status != IBLT_OK)
 	{
 		terms[IBLT_FIELD_WEIGHT] = 0;

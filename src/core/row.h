@@ -2,9 +2,9 @@
  * row.h
  *		The inner loop: one row into its cells.
  *
- * Everything is inlined, with limbs, hashes and with_values as constants for
- * the common shapes.  So short loops unroll and a row's terms stay in
- * registers.  iblt_core_add_row (cell.h) is the function to call.  A caller
+ * Everything is inlined, with limbs and hashes as constants for the common
+ * shapes.  So short loops unroll and a row's terms stay in registers.  A value
+ * is not part of the loop (cell.c adds it).  iblt_core_add_row (cell.h) is the function to call.  A caller
  * that adds millions of rows to a plain sketch uses an adder, which is chosen
  * once.  It can also use a queue, so that it does not wait for cells that are
  * not in the processor's cache.
@@ -46,15 +46,13 @@ iblt_cell_add(uint8_t *cell, uint32_t count, const uint64_t *terms,
 }
 
 /*
- * The terms of a row's key and value for its weight, which has its sign.
- * Fails if a limb or the value is a word that no field element stands for.
- * XOR with a seeded mask keeps common numbers such as -1 away from those
- * words.
+ * The terms of a row's key for its weight, which has its sign.  Fails if a
+ * limb is a word that no field element stands for.  XOR with a seeded mask
+ * keeps common numbers such as -1 away from those words.
  */
 IBLT_INLINE IbltStatus
-iblt_row_terms(const IbltHasher *hasher, const uint8_t *key, uint64_t y,
-			   int sign, uint64_t signed_weight, unsigned limbs,
-			   bool with_values, uint64_t *terms)
+iblt_row_terms(const IbltHasher *hasher, const uint8_t *key,
+			   uint64_t signed_weight, unsigned limbs, uint64_t *terms)
 {
 	unsigned l;
 
@@ -68,14 +66,6 @@ iblt_row_terms(const IbltHasher *hasher, const uint8_t *key, uint64_t y,
 			return IBLT_KEY_NOT_REPRESENTABLE;
 		terms[IBLT_FIELD_KEY + l] = fp_mul(signed_weight, x);
 	}
-	if (with_values)
-	{
-		uint64_t value = y ^ hasher->value_mask;
-
-		if (value >= IBLT_FP_P)
-			return IBLT_VALUE_NOT_REPRESENTABLE;
-		terms[IBLT_FIELD_VALUE(limbs)] = sign > 0 ? value : fp_neg(value);
-	}
 	return IBLT_OK;
 }
 
@@ -85,21 +75,19 @@ typedef void (*IbltCellAdd) (uint8_t *cell, uint32_t count,
 
 /*
  * The first half of a row: computes its position in each subtable and its
- * terms (room for limbs + 3 elements), and counts the row in the meter and in
+ * terms (room for limbs + 2 elements), and counts the row in the meter and in
  * the total.
  */
 IBLT_INLINE IbltStatus
 iblt_row_take(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
-			  unsigned limbs, int hashes, bool with_values,
-			  uint32_t *position, uint64_t *terms)
+			  unsigned limbs, int hashes, uint32_t *position, uint64_t *terms)
 {
 	const IbltHasher *hasher = &sketch->hasher;
 	uint64_t weight = iblt_hash_weight(hasher, y);
 	uint64_t check = iblt_hash_key(hasher, key, 8 * (size_t) limbs, hashes,
 								   sketch->params.subtable_cells, position);
-	IbltStatus status = iblt_row_terms(hasher, key, y, sign, sign > 0 ? weight
-									   : IBLT_FP_P - weight, limbs,
-									   with_values, terms);
+	IbltStatus status = iblt_row_terms(hasher, key, sign > 0 ? weight
+									   : IBLT_FP_P - weight, limbs, terms);
 
 	if (status != IBLT_OK)
 		return status;
@@ -136,19 +124,19 @@ iblt_row_put(IbltSketch *sketch, const uint32_t *position,
 	}
 }
 
-/* Both halves.  terms is working space for limbs + 3 elements. */
+/* Both halves.  terms is working space for limbs + 2 elements. */
 IBLT_INLINE IbltStatus
 iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
-			 unsigned limbs, int hashes, bool all_subtables, bool with_values,
-			 uint64_t *terms, IbltCellAdd cell_add)
+			 unsigned limbs, int hashes, bool all_subtables, uint64_t *terms,
+			 IbltCellAdd cell_add)
 {
 	uint32_t position[IBLT_MAX_HASHES];
 	IbltStatus status = iblt_row_take(sketch, key, y, sign, limbs, hashes,
-									  with_values, position, terms);
+									  position, terms);
 
 	if (status == IBLT_OK)
-		iblt_row_put(sketch, position, terms, sign, limbs + 2 + with_values,
-					 hashes, all_subtables, cell_add);
+		iblt_row_put(sketch, position, terms, sign, limbs + 2, hashes,
+					 all_subtables, cell_add);
 	return status;
 }
 
@@ -162,7 +150,7 @@ static inline bool
 iblt_core_is_plain(const IbltParams *params)
 {
 	return params->hashes == 4 && params->subtables == 0x0f &&
-		!params->with_values && params->limbs >= 1 &&
+		params->value.limbs == 0 && params->limbs >= 1 &&
 		params->limbs <= IBLT_QUEUE_LIMBS;
 }
 

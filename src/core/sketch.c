@@ -13,20 +13,41 @@
 #define OFFSET_VERSION		4
 #define OFFSET_HASHES		5
 #define OFFSET_SUBTABLES	6
-#define OFFSET_FLAGS		7
+#define OFFSET_RESERVED1	7
 #define OFFSET_KEY_KIND		8
-#define OFFSET_RESERVED1	9
+#define OFFSET_VALUE_KIND	9
 #define OFFSET_LIMBS		10
 #define OFFSET_CELLS		12
 #define OFFSET_SEED			16
 #define OFFSET_ROWS			24
 #define OFFSET_DESCRIPTION_SIZE 32
-#define OFFSET_RESERVED2	34		/* 6 bytes */
+#define OFFSET_VALUE_LIMBS	34
+#define OFFSET_VALUE_DESCRIPTION_SIZE 36
+#define OFFSET_RESERVED2	38		/* 2 bytes */
 #define OFFSET_METER		40
 #define HEADER_SIZE			IBLT_HEADER_SIZE
 #define CHECKSUM_SIZE		8
 
-#define FLAG_VALUES			0x01
+IbltTyping
+iblt_core_key_typing(const IbltParams *params)
+{
+	IbltTyping typing;
+
+	typing.kind = params->kind;
+	typing.limbs = params->limbs;
+	typing.description = params->description;
+	typing.description_size = params->description_size;
+	return typing;
+}
+
+void
+iblt_core_set_key_typing(IbltParams *params, const IbltTyping *typing)
+{
+	params->kind = typing->kind;
+	params->limbs = typing->limbs;
+	params->description = typing->description;
+	params->description_size = typing->description_size;
+}
 
 int
 iblt_core_subtable_count(const IbltParams *params)
@@ -39,17 +60,24 @@ iblt_core_subtable_count(const IbltParams *params)
 	return count;
 }
 
-/* The description is padded with zeros to whole words. */
+/* The descriptions of the key and the value. */
+static size_t
+descriptions_size(const IbltParams *params)
+{
+	return params->description_size + params->value.description_size;
+}
+
+/* They are padded with zeros to whole words. */
 static size_t
 description_room(const IbltParams *params)
 {
-	return (params->description_size + 7) & ~(size_t) 7;
+	return (descriptions_size(params) + 7) & ~(size_t) 7;
 }
 
 static unsigned
 fields_of(const IbltParams *params)
 {
-	return params->limbs + 2 + (params->with_values ? 1 : 0);
+	return params->limbs + 2 + params->value.limbs;
 }
 
 static uint32_t
@@ -111,26 +139,26 @@ iblt_core_is_plain_utf8(const uint8_t *text, size_t size)
 }
 
 static IbltStatus
-check_key(const IbltParams *params)
+check_typing(const IbltTyping *typing)
 {
-	size_t text = params->description_size;
+	size_t text = typing->description_size;
 
-	if (params->limbs < 1 || params->limbs > IBLT_MAX_LIMBS)
+	if (typing->limbs < 1 || typing->limbs > IBLT_MAX_LIMBS)
 		return IBLT_BAD_KEY_SIZE;
-	switch (params->kind)
+	switch (typing->kind)
 	{
 		case IBLT_KEY_INTEGER:
-			if (params->limbs != 1)
+			if (typing->limbs != 1)
 				return IBLT_BAD_KEY_SIZE;
 			break;
 		case IBLT_KEY_UUID:
-			if (params->limbs != 2)
+			if (typing->limbs != 2)
 				return IBLT_BAD_KEY_SIZE;
 			break;
 		case IBLT_KEY_CANONICAL:
 			if (text == 0 || text > IBLT_MAX_DESCRIPTION)
 				return IBLT_BAD_DESCRIPTION;
-			return iblt_core_is_plain_utf8(params->description, text)
+			return iblt_core_is_plain_utf8(typing->description, text)
 				? IBLT_OK : IBLT_BAD_DESCRIPTION;
 		case IBLT_KEY_UNTYPED:
 			break;
@@ -140,17 +168,33 @@ check_key(const IbltParams *params)
 	return text == 0 ? IBLT_OK : IBLT_BAD_DESCRIPTION;
 }
 
+/* The first row types both the key and the value. */
+static bool
+value_is_possible(const IbltParams *params)
+{
+	const IbltTyping *value = &params->value;
+
+	if (value->limbs == 0)
+		return value->kind == IBLT_KEY_UNTYPED && value->description_size == 0;
+	return check_typing(value) == IBLT_OK &&
+		(value->kind == IBLT_KEY_UNTYPED) == (params->kind == IBLT_KEY_UNTYPED);
+}
+
 IbltStatus
 iblt_core_check_params(const IbltParams *params)
 {
+	IbltTyping key = iblt_core_key_typing(params);
+
 	if (params->hashes < IBLT_MIN_HASHES || params->hashes > IBLT_MAX_HASHES)
 		return IBLT_BAD_HASHES;
 	if (params->subtables == 0 || params->subtables >> params->hashes != 0)
 		return IBLT_BAD_SUBTABLES;
 	if (!iblt_core_ladder_has(params->subtable_cells))
 		return IBLT_BAD_CELLS;
-	if (check_key(params) != IBLT_OK)
-		return check_key(params);
+	if (check_typing(&key) != IBLT_OK)
+		return check_typing(&key);
+	if (!value_is_possible(params))
+		return IBLT_BAD_VALUE_TYPE;
 	return iblt_core_size(params) == 0 ? IBLT_BAD_SIZE : IBLT_OK;
 }
 
@@ -165,6 +209,8 @@ set_view(IbltSketch *sketch, uint8_t *bytes)
 	sketch->size = iblt_core_size(params);
 	sketch->meter = bytes + OFFSET_METER;
 	sketch->params.description = bytes + HEADER_SIZE;
+	sketch->params.value.description = bytes + HEADER_SIZE +
+		params->description_size;
 	sketch->cells = bytes + HEADER_SIZE + description_room(params);
 	sketch->ncells = cells_of(params);
 	sketch->cell_size = cell_size_of(params);
@@ -179,16 +225,22 @@ iblt_core_init(IbltSketch *sketch, const IbltParams *params, uint8_t *bytes)
 	bytes[OFFSET_VERSION] = IBLT_FORMAT_VERSION;
 	bytes[OFFSET_HASHES] = (uint8_t) params->hashes;
 	bytes[OFFSET_SUBTABLES] = (uint8_t) params->subtables;
-	bytes[OFFSET_FLAGS] = params->with_values ? FLAG_VALUES : 0;
 	bytes[OFFSET_KEY_KIND] = (uint8_t) params->kind;
+	bytes[OFFSET_VALUE_KIND] = (uint8_t) params->value.kind;
 	iblt_store16(bytes + OFFSET_LIMBS, (uint16_t) params->limbs);
 	iblt_store32(bytes + OFFSET_CELLS, params->subtable_cells);
 	iblt_store64(bytes + OFFSET_SEED, params->seed);
 	iblt_store16(bytes + OFFSET_DESCRIPTION_SIZE,
 				 (uint16_t) params->description_size);
+	iblt_store16(bytes + OFFSET_VALUE_LIMBS, (uint16_t) params->value.limbs);
+	iblt_store16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE,
+				 (uint16_t) params->value.description_size);
 	if (params->description_size > 0)
 		memcpy(bytes + HEADER_SIZE, params->description,
 			   params->description_size);
+	if (params->value.description_size > 0)
+		memcpy(bytes + HEADER_SIZE + params->description_size,
+			   params->value.description, params->value.description_size);
 
 	sketch->params = *params;
 	sketch->rows = 0;
@@ -225,25 +277,28 @@ read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
 		return IBLT_BAD_MAGIC;
 	if (bytes[OFFSET_VERSION] != IBLT_FORMAT_VERSION)
 		return IBLT_BAD_VERSION;
-	if ((bytes[OFFSET_FLAGS] & ~FLAG_VALUES) != 0 ||
-		bytes[OFFSET_RESERVED1] != 0 ||
-		!all_zero(bytes + OFFSET_RESERVED2, 6))
+	if (bytes[OFFSET_RESERVED1] != 0 ||
+		!all_zero(bytes + OFFSET_RESERVED2, 2))
 		return IBLT_BAD_RESERVED;
 
 	params->hashes = bytes[OFFSET_HASHES];
 	params->subtables = bytes[OFFSET_SUBTABLES];
-	params->with_values = (bytes[OFFSET_FLAGS] & FLAG_VALUES) != 0;
 	params->kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
 	params->limbs = iblt_load16(bytes + OFFSET_LIMBS);
 	params->subtable_cells = iblt_load32(bytes + OFFSET_CELLS);
 	params->seed = iblt_load64(bytes + OFFSET_SEED);
 	params->description = bytes + HEADER_SIZE;
 	params->description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
+	params->value.kind = (IbltKeyKind) bytes[OFFSET_VALUE_KIND];
+	params->value.limbs = iblt_load16(bytes + OFFSET_VALUE_LIMBS);
+	params->value.description = params->description + params->description_size;
+	params->value.description_size =
+		iblt_load16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE);
 	*rows = (int64_t) iblt_load64(bytes + OFFSET_ROWS);
 
-	/* the description must be there before it is checked */
-	if (params->description_size > size - HEADER_SIZE ||
-		params->description_size > total - HEADER_SIZE - CHECKSUM_SIZE)
+	/* the descriptions must be there before they are checked */
+	if (descriptions_size(params) > size - HEADER_SIZE ||
+		descriptions_size(params) > total - HEADER_SIZE - CHECKSUM_SIZE)
 		return IBLT_BAD_SIZE;
 	return iblt_core_check_params(params);
 }
@@ -254,6 +309,8 @@ iblt_core_header_size(const uint8_t *bytes)
 	IbltParams params = { 0 };
 
 	params.description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);
+	params.value.description_size =
+		iblt_load16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE);
 	return HEADER_SIZE + description_room(&params);
 }
 
@@ -267,7 +324,7 @@ view_header(IbltSketch *sketch, uint8_t *bytes, size_t size, size_t total)
 
 	if (status != IBLT_OK)
 		return status;
-	text = params->description_size;
+	text = descriptions_size(params);
 	if (total != iblt_core_size(params) ||
 		size < HEADER_SIZE + description_room(params))
 		return IBLT_BAD_SIZE;
@@ -373,9 +430,20 @@ iblt_core_cell_is_zero(const IbltSketch *sketch, const uint8_t *cell)
 	return true;
 }
 
+bool
+iblt_core_same_type(const IbltTyping *a, const IbltTyping *b)
+{
+	return a->kind == b->kind && a->description_size == b->description_size &&
+		(a->description_size == 0 ||
+		 memcmp(a->description, b->description, a->description_size) == 0);
+}
+
 IbltStatus
 iblt_core_compatible(const IbltParams *a, const IbltParams *b)
 {
+	IbltTyping key = iblt_core_key_typing(a);
+	IbltTyping other = iblt_core_key_typing(b);
+
 	if (a->hashes != b->hashes)
 		return IBLT_OTHER_HASHES;
 	if (a->subtables != b->subtables)
@@ -384,56 +452,13 @@ iblt_core_compatible(const IbltParams *a, const IbltParams *b)
 		return IBLT_OTHER_CELLS;
 	if (a->seed != b->seed)
 		return IBLT_OTHER_SEED;
-	if (a->with_values != b->with_values)
+	if ((a->value.limbs == 0) != (b->value.limbs == 0))
 		return IBLT_OTHER_VALUES;
-	if (a->kind != b->kind || a->description_size != b->description_size ||
-		(a->description_size > 0 &&
-		 memcmp(a->description, b->description, a->description_size) != 0))
+	if (!iblt_core_same_type(&key, &other))
 		return IBLT_OTHER_KEY_TYPE;
-	return a->limbs == b->limbs ? IBLT_OK : IBLT_OTHER_KEY_SIZE;
-}
-
-static const char *const status_text[] = {
-	[IBLT_OK] = "nothing is wrong",
-	[IBLT_BAD_SIZE] = "its size does not match its header",
-	[IBLT_BAD_MAGIC] = "it does not begin with the bytes of an iblt",
-	[IBLT_BAD_VERSION] = "its format version is not known to this version of iblt",
-	[IBLT_BAD_RESERVED] = "bits that must be zero are not",
-	[IBLT_BAD_HASHES] = "its number of hashes is not between 3 and 8",
-	[IBLT_BAD_SUBTABLES] = "its set of subtables does not match its number of hashes",
-	[IBLT_BAD_CELLS] = "its number of cells is not a size that sketches can have",
-	[IBLT_BAD_KEY_KIND] = "its kind of key is not known",
-	[IBLT_BAD_KEY_SIZE] = "its key size does not match its kind of key",
-	[IBLT_BAD_DESCRIPTION] = "its description of the key's type is not valid",
-	[IBLT_BAD_TEMPLATE] = "it has rows but no key type",
-	[IBLT_BAD_FIELD] = "a cell holds a number outside the field",
-	[IBLT_BAD_CHECKSUM] = "its checksum does not match its contents",
-	[IBLT_BAD_STRATA] = "its number of strata is not between 1 and 64",
-	[IBLT_BAD_VALUES] = "its values do not fit its codes",
-	[IBLT_BAD_LABELS] = "its labels are not valid",
-	[IBLT_BAD_COUNTER] = "its counters do not match its contents",
-	[IBLT_OTHER_HASHES] = "numbers of hashes differ",
-	[IBLT_OTHER_SUBTABLES] = "sets of subtables differ",
-	[IBLT_OTHER_STRATA] = "numbers of strata differ",
-	[IBLT_OTHER_CELLS] = "numbers of cells differ",
-	[IBLT_OTHER_SEED] = "seeds differ",
-	[IBLT_OTHER_VALUES] = "only one keeps values",
-	[IBLT_OTHER_KEY_TYPE] = "key types differ",
-	[IBLT_OTHER_KEY_SIZE] = "key sizes differ",
-	[IBLT_OTHER_CODES] = "numbers of values or superposed values differ",
-	[IBLT_OTHER_LABELS] = "labels differ",
-	[IBLT_KEY_NOT_REPRESENTABLE] = "the key cannot be represented with this seed",
-	[IBLT_VALUE_NOT_REPRESENTABLE] = "the value cannot be represented with this seed",
-	[IBLT_VALUE_OUT_OF_RANGE] = "the value is not one of the filter's values",
-	[IBLT_COUNT_OVERFLOW] = "a count of rows is out of range",
-	[IBLT_NOT_IN_FILTER] = "the filter does not hold the key with this value",
-	[IBLT_NOT_A_PART] = "the filter does not hold all pairs of the other"
-};
-
-const char *
-iblt_core_status_text(IbltStatus status)
-{
-	if ((size_t) status >= sizeof status_text / sizeof *status_text)
-		return "unknown status";
-	return status_text[status];
+	if (key.limbs != other.limbs)
+		return IBLT_OTHER_KEY_SIZE;
+	if (!iblt_core_same_type(&a->value, &b->value))
+		return IBLT_OTHER_VALUE_TYPE;
+	return a->value.limbs == b->value.limbs ? IBLT_OK : IBLT_OTHER_VALUE_SIZE;
 }

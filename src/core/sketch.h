@@ -18,68 +18,35 @@
 #include <stdint.h>
 
 #include "hash.h"
+#include "status.h"
 
 #define IBLT_FORMAT_VERSION		1
 #define IBLT_MAGIC				"IBLT"
 
-#define IBLT_MAX_LIMBS			512		/* key of 4,096 bytes */
+#define IBLT_MAX_LIMBS			512		/* key or value of 4,096 bytes */
 #define IBLT_MAX_DESCRIPTION	8192	/* bytes */
 #define IBLT_METER_BUCKETS		256
 
 /* A value of PostgreSQL has at most 1 GB less one byte, with its header. */
 #define IBLT_MAX_BYTES			((size_t) 0x3fffffff - 4)
 
-/* What the bytes of a key mean. */
+/* What the bytes of a key or value mean. */
 typedef enum IbltKeyKind
 {
-	IBLT_KEY_UNTYPED = 0,		/* an empty template, no key seen yet */
+	IBLT_KEY_UNTYPED = 0,		/* an empty template, no row seen yet */
 	IBLT_KEY_INTEGER = 1,		/* 64-bit two's complement, little-endian */
 	IBLT_KEY_UUID = 2,			/* 16 bytes */
 	IBLT_KEY_CANONICAL = 3		/* items of canonical bytes, zero-padded */
 } IbltKeyKind;
 
-typedef enum IbltStatus
+/* The form of a row's key, or of its value. */
+typedef struct IbltTyping
 {
-	IBLT_OK = 0,
-	/* what the validator finds */
-	IBLT_BAD_SIZE,
-	IBLT_BAD_MAGIC,
-	IBLT_BAD_VERSION,
-	IBLT_BAD_RESERVED,
-	IBLT_BAD_HASHES,
-	IBLT_BAD_SUBTABLES,
-	IBLT_BAD_CELLS,
-	IBLT_BAD_KEY_KIND,
-	IBLT_BAD_KEY_SIZE,
-	IBLT_BAD_DESCRIPTION,
-	IBLT_BAD_TEMPLATE,
-	IBLT_BAD_FIELD,
-	IBLT_BAD_CHECKSUM,
-	IBLT_BAD_STRATA,
-	IBLT_BAD_VALUES,
-	IBLT_BAD_LABELS,
-	IBLT_BAD_COUNTER,
-	/* parameters that two sketches must share */
-	IBLT_OTHER_HASHES,
-	IBLT_OTHER_SUBTABLES,
-	IBLT_OTHER_STRATA,
-	IBLT_OTHER_CELLS,
-	IBLT_OTHER_SEED,
-	IBLT_OTHER_VALUES,
-	IBLT_OTHER_KEY_TYPE,
-	IBLT_OTHER_KEY_SIZE,
-	IBLT_OTHER_CODES,
-	IBLT_OTHER_LABELS,
-	/* rows that a sketch cannot hold */
-	IBLT_KEY_NOT_REPRESENTABLE,
-	IBLT_VALUE_NOT_REPRESENTABLE,
-	IBLT_VALUE_OUT_OF_RANGE,
-	/* a sum that a sketch cannot hold */
-	IBLT_COUNT_OVERFLOW,
-	/* what cannot be taken out of a key-value filter */
-	IBLT_NOT_IN_FILTER,
-	IBLT_NOT_A_PART
-} IbltStatus;
+	IbltKeyKind kind;
+	unsigned	limbs;			/* 8-byte words */
+	const uint8_t *description; /* its column types, UTF-8 */
+	size_t		description_size;	/* bytes */
+} IbltTyping;
 
 /* What is fixed when a sketch is created. */
 typedef struct IbltParams
@@ -89,10 +56,11 @@ typedef struct IbltParams
 	uint32_t	subtable_cells; /* cells in each subtable, on the ladder */
 	IbltKeyKind kind;
 	unsigned	limbs;			/* 8-byte words of a key */
-	bool		with_values;
 	uint64_t	seed;
 	const uint8_t *description; /* the key's column types, UTF-8 */
 	size_t		description_size;	/* bytes */
+	IbltTyping	value;			/* limbs is 0 in a sketch without values.
+								 * Otherwise it is untyped if the key is. */
 } IbltParams;
 
 /* A view of the bytes of one sketch. */
@@ -109,6 +77,11 @@ typedef struct IbltSketch
 	uint32_t	cell_size;		/* bytes */
 	unsigned	fields;			/* field elements in a cell */
 } IbltSketch;
+
+/* The form of the keys, as it is kept of the values. */
+extern IbltTyping iblt_core_key_typing(const IbltParams *params);
+extern void iblt_core_set_key_typing(IbltParams *params,
+									 const IbltTyping *typing);
 
 /* Number of subtables kept.  A row is in this many cells. */
 extern int	iblt_core_subtable_count(const IbltParams *params);
@@ -183,12 +156,12 @@ extern void iblt_core_seal(IbltSketch *sketch);
 extern bool iblt_core_cell_is_zero(const IbltSketch *sketch,
 								   const uint8_t *cell);
 
+/* Do keys or values of both mean the same, in whatever size? */
+extern bool iblt_core_same_type(const IbltTyping *a, const IbltTyping *b);
+
 /* The first parameter that prevents adding the two, or IBLT_OK. */
 extern IbltStatus iblt_core_compatible(const IbltParams *a,
 									   const IbltParams *b);
-
-/* One English clause for any status, without a full stop. */
-extern const char *iblt_core_status_text(IbltStatus status);
 
 /* The i-th cell. */
 static inline uint8_t *
@@ -218,7 +191,7 @@ iblt_int32(uint32_t word)
 
 /*
  * A cell is a count of 32 bits, then field elements: weight, key limbs, check
- * and, in a value sketch, value.
+ * and, in a value sketch, value limbs.
  */
 static inline int32_t
 iblt_cell_count(const uint8_t *cell)
@@ -242,6 +215,6 @@ iblt_cell_set_field(uint8_t *cell, unsigned field, uint64_t element)
 #define IBLT_FIELD_KEY				1
 #define IBLT_FIELD_CHECK(limbs)		(1 + (limbs))
 #define IBLT_FIELD_VALUE(limbs)		(2 + (limbs))
-#define IBLT_MAX_FIELDS				(IBLT_MAX_LIMBS + 3)
+#define IBLT_MAX_FIELDS				(2 * IBLT_MAX_LIMBS + 2)
 
 #endif

@@ -173,7 +173,7 @@ read_header(IbltStrataParams *params, int64_t *rows, const uint8_t *bytes,
 	table->subtable_cells = iblt_load32(bytes + OFFSET_CELLS);
 	table->kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
 	table->limbs = table->kind == IBLT_KEY_UUID ? 2 : 1;
-	table->with_values = false;
+	memset(&table->value, 0, sizeof table->value);
 	table->seed = iblt_load64(bytes + OFFSET_SEED);
 	table->description = bytes + HEADER_SIZE;
 	table->description_size = iblt_load16(bytes + OFFSET_DESCRIPTION_SIZE);

@@ -38,7 +38,7 @@ iblt_compare_template(PG_FUNCTION_ARGS)
 					 errmsg("capacity, key_size and seed must not be null")));
 	/* refuses what is out of range */
 	iblt_params_make(&params, PG_GETARG_INT32(0), TEMPLATE_HASHES,
-					 PG_GETARG_INT32(1), false, (uint64) PG_GETARG_INT64(2));
+					 PG_GETARG_INT32(1), 0, (uint64) PG_GETARG_INT64(2));
 	while (cells < params.subtable_cells)
 		cells *= 2;
 	if (iblt_core_ladder_has(cells))

@@ -4,7 +4,7 @@
 A value is base64, or \\x and hex digits, or - for standard input.  "build" reads lines in the text
 format of COPY: the columns of the key, the checksum or value, and -1 if the row is to be deleted.
 "decode" writes key, side, count and value in that format; its exit status is 1 if the decoding is
-incomplete and 2 if the value is refused."""
+incomplete and 2 if the value is refused.  A value has one column, whatever its type."""
 
 import argparse
 import base64
@@ -30,7 +30,7 @@ LIBRARY.XXH3_64bits_withSeed.restype = ctypes.c_uint64
 P = 2**64 - 59
 U64 = 2**64 - 1
 UNTYPED, INTEGER, UUID, CANONICAL = range(4)
-HEADER = struct.Struct("<4sBBBBBBHIQqH6s")
+HEADER = struct.Struct("<4sBBBBBBHIQqHHH2s")
 DESCRIPTION_AT = 552
 
 
@@ -94,48 +94,54 @@ def seal(data):
 
 
 class Sketch:
-    """A sketch.  A cell is a list: count, weight, key limbs, check and, in a value sketch, value."""
+    """A sketch.  A cell is a list: count, weight, key limbs, check, value limbs.  The type of its
+    values is their kind, limbs and description."""
 
-    def __init__(self, k, s, seed, values, kind, limbs, description="", kept=0xFF):
-        self.k, self.s, self.seed, self.values, self.kind = k, s, seed & U64, values, kind
+    def __init__(self, k, s, seed, value_type, kind, limbs, description="", kept=0xFF):
+        self.k, self.s, self.seed, self.kind = k, s, seed & U64, kind
         self.limbs, self.description = limbs, description
+        self.value_kind, self.values, self.value_description = value_type
         self.kept = [i for i in range(k) if kept >> i & 1]
         self.net_rows, self.meter = 0, [0] * 256
-        self.cell = struct.Struct(f"<i{limbs + 2 + values}Q")
-        self.cells = [[0] * (limbs + 3 + values)
+        self.cell = struct.Struct(f"<i{limbs + 2 + self.values}Q")
+        self.cells = [[0] * (limbs + 3 + self.values)
                       for _ in range(len(self.kept) * s if kind != UNTYPED else 0)]
         stream = keystream(b"iblt key", seed)
         self.secret = stream[:192]
-        self.weight_seed, self.value_mask, key_mask = struct.unpack_from("<3Q", stream, 192)
-        self.masks = [(key_mask + i * 0x9E3779B97F4A7C15) & U64 for i in range(limbs)]
+        self.weight_seed, *masks = struct.unpack_from("<3Q", stream, 192)
+        self.value_masks, self.masks = ([(mask + i * 0x9E3779B97F4A7C15) & U64 for i in range(512)]
+                                        for mask in masks)
 
     @classmethod
     def from_bytes(cls, data):
         """Parse and validate: all that the page refuses raises Refused."""
         require(DESCRIPTION_AT + 8 <= len(data) <= 2**30 - 5, "length")
-        (magic, version, k, kept, flags, kind, reserved, limbs, s, seed, net_rows, size,
-         more_reserved) = HEADER.unpack_from(data)
+        (magic, version, k, kept, reserved, kind, value_kind, limbs, s, seed, net_rows, size, values,
+         value_size, more_reserved) = HEADER.unpack_from(data)
         require(magic == b"IBLT", "magic")
         require(version == 1, "version")
         require(3 <= k <= 8, "k")
         require(0 < kept < 1 << k, "subtables")
-        require(flags <= 1, "flags")
-        require(kind <= CANONICAL, "kind")
+        require(kind <= CANONICAL and value_kind <= CANONICAL, "kind")
+        require(value_kind == 0 if not values else (value_kind == 0) == (kind == 0), "kind of value")
+        require(values <= 512 and values == {INTEGER: 1, UUID: 2}.get(value_kind, values), "V")
         require(reserved == 0 and not any(more_reserved), "reserved")
         require(1 <= limbs <= 512 and limbs == {INTEGER: 1, UUID: 2}.get(kind, limbs), "L")
         require(1 <= s <= 2**24 and 2**24 * 3**2 * 5 * 7 % s == 0, "s")
         require(1 <= size <= 8192 if kind == CANONICAL else size == 0, "T")
-        cells_at = DESCRIPTION_AT + -(-size // 8) * 8
-        cells_size = bin(kept).count("1") * s * (4 + 8 * (limbs + 2 + flags)) if kind != UNTYPED else 0
+        require(1 <= value_size <= 8192 if value_kind == CANONICAL else value_size == 0, "U")
+        cells_at = DESCRIPTION_AT + -(-(size + value_size) // 8) * 8
+        cells_size = bin(kept).count("1") * s * (4 + 8 * (limbs + 2 + values)) if kind != UNTYPED else 0
         require(len(data) == cells_at + cells_size + 8, "length")
         require(seal(data[:-8]) == data, "checksum")
         try:
             description = data[DESCRIPTION_AT:DESCRIPTION_AT + size].decode("utf-8")
+            of_value = data[DESCRIPTION_AT + size:DESCRIPTION_AT + size + value_size].decode("utf-8")
         except UnicodeDecodeError:
             raise Refused("description") from None
-        require(not re.search("[\0-\x1f\x7f]", description), "description")
-        require(not any(data[DESCRIPTION_AT + size:cells_at]), "padding")
-        sketch = cls(k, s, seed, flags, kind, limbs, description, kept)
+        require(not re.search("[\0-\x1f\x7f]", description + of_value), "description")
+        require(not any(data[DESCRIPTION_AT + size + value_size:cells_at]), "padding")
+        sketch = cls(k, s, seed, (value_kind, values, of_value), kind, limbs, description, kept)
         sketch.net_rows, sketch.meter = net_rows, list(struct.unpack_from("<256h", data, 40))
         require(kind != UNTYPED or net_rows == 0 and not any(sketch.meter), "untyped with rows")
         sketch.cells = [list(cell) for cell in sketch.cell.iter_unpack(data[cells_at:-8])]
@@ -143,11 +149,12 @@ class Sketch:
         return sketch
 
     def to_bytes(self):
-        description = self.description.encode()
-        return seal(HEADER.pack(b"IBLT", 1, self.k, sum(1 << i for i in self.kept), self.values,
-                                self.kind, 0, self.limbs, self.s, self.seed, self.net_rows,
-                                len(description), bytes(6))
-                    + struct.pack("<256h", *self.meter) + description + bytes(-len(description) % 8)
+        description, of_value = self.description.encode(), self.value_description.encode()
+        return seal(HEADER.pack(b"IBLT", 1, self.k, sum(1 << i for i in self.kept), 0, self.kind,
+                                self.value_kind, self.limbs, self.s, self.seed, self.net_rows,
+                                len(description), self.values, len(of_value), bytes(2))
+                    + struct.pack("<256h", *self.meter) + description + of_value
+                    + bytes(-len(description + of_value) % 8)
                     + b"".join(self.cell.pack(*cell) for cell in self.cells))
 
     def hashed(self, key):
@@ -164,28 +171,38 @@ class Sketch:
     def masked(self, words):
         return [word ^ mask for word, mask in zip(words, self.masks)]
 
+    def checksum(self, value):
+        """The y of a value."""
+        return (struct.unpack("<q", value)[0] if self.value_kind == INTEGER else
+                signed(xxh3_64(value, self.secret), 64))
+
     def add_to_cell(self, number, terms, c):
         cell = self.cells[number]
         cell[0] = signed(cell[0] + c * terms[0], 32)
         cell[1:] = [(x + c * term) % P for x, term in zip(cell[1:], terms[1:])]
 
     def insert(self, key, y, c=1):
-        """Insert a row (c = 1) or delete it (c = -1)."""
+        """Insert a row (c = 1) or delete it (c = -1).  y is the bytes of a value, or a checksum."""
         require(len(key) <= 8 * self.limbs, "key too long")
-        key = key.ljust(8 * self.limbs, b"\0")
+        key, value = key.ljust(8 * self.limbs, b"\0"), b""
+        if self.values:
+            require(len(y) <= 8 * self.values, "value too long")
+            value = y.ljust(8 * self.values, b"\0")
+            y = self.checksum(value)
         numbers, g = self.hashed(key)
-        w, v = self.weight(y), y & U64 ^ self.value_mask
-        limbs = self.masked(struct.unpack(f"<{self.limbs}Q", key))
-        require(max(limbs) < P and not (self.values and v >= P), "row cannot be represented")
+        w, limbs = self.weight(y), self.masked(struct.unpack(f"<{self.limbs}Q", key))
+        values = [word ^ mask for word, mask in zip(struct.unpack(f"<{self.values}Q", value), self.value_masks)]
+        require(max(limbs + values) < P, "row cannot be represented")
+        terms = [1, w] + [w * x for x in limbs] + [w * g] + [w * x for x in values]
         for number in numbers:
-            self.add_to_cell(number, [1, w] + [w * x for x in limbs] + [w * g] + [v] * self.values, c)
+            self.add_to_cell(number, terms, c)
         m = w * g % P
         self.meter[m >> 56] = signed(self.meter[m >> 56] + (-c if m >> 55 & 1 else c), 16)
         self.net_rows = signed(self.net_rows + c, 64)
 
     def subtract(self, other):
-        mine, theirs = ([x.k, x.kept, x.s, x.seed, x.values, x.kind, x.limbs, x.description]
-                        for x in (self, other))
+        mine, theirs = ([x.k, x.kept, x.s, x.seed, x.values, x.value_kind, x.value_description, x.kind,
+                         x.limbs, x.description] for x in (self, other))
         require(mine == theirs, "headers differ")
         for number, cell in enumerate(other.cells):
             self.add_to_cell(number, cell, -1)
@@ -207,8 +224,10 @@ class Sketch:
         count, weight = cell[:2]
         if not self.values or count == 0:
             return None
-        y = signed(cell[-1] * pow(count, -1, P) % P ^ self.value_mask, 64)
-        return y if self.weight(y) * count % P == weight else None
+        inverse = pow(weight, -1, P)
+        value = struct.pack(f"<{self.values}Q", *(x * inverse % P ^ mask for x, mask in
+                                                  zip(cell[-self.values:], self.value_masks)))
+        return value if self.weight(self.checksum(value)) * count % P == weight else None
 
     def decode(self):
         """The keys in the sketch as (key, count, value), and whether these are all."""
@@ -231,22 +250,30 @@ class Sketch:
         return rows, complete
 
     def key_text(self, key):
-        if self.kind == INTEGER:
-            return str(*struct.unpack("<q", key))
-        if self.kind == UUID:
-            return str(uuid.UUID(bytes=key))
-        values = []
-        for name in key_types(self.description):
-            require(name in TYPES, f"type {name} is not known here")
-            size, shift, at = key[0] & 0x7F, 0, 1
-            while key[at - 1] >= 0x80:  # LEB128
-                shift, at = shift + 7, at + 1
-                size |= (key[at - 1] & 0x7F) << shift
-            end = at + max(size - 1, 0)
-            require(end <= len(key), "malformed key")
-            values.append(TYPES[name][1](key[at:end]) if size else None)
-            key = key[end:]
-        return row_text(values) if self.description.startswith("(") else values[0]
+        return bytes_text(self.kind, self.description, key)
+
+    def value_text(self, value):
+        return None if value is None else bytes_text(self.value_kind, self.value_description, value)
+
+
+def bytes_text(kind, description, data):
+    """A key or value as PostgreSQL shows it."""
+    if kind == INTEGER:
+        return str(*struct.unpack("<q", data))
+    if kind == UUID:
+        return str(uuid.UUID(bytes=data))
+    values = []
+    for name in key_types(description):
+        require(name in TYPES, f"type {name} is not known here")
+        size, shift, at = data[0] & 0x7F, 0, 1
+        while data[at - 1] >= 0x80:  # LEB128
+            shift, at = shift + 7, at + 1
+            size |= (data[at - 1] & 0x7F) << shift
+        end = at + max(size - 1, 0)
+        require(end <= len(data), "malformed key or value")
+        values.append(TYPES[name][1](data[at:end]) if size else None)
+        data = data[end:]
+    return row_text(values) if description.startswith("(") else values[0]
 
 
 # Types in canonical keys: text to bytes and bytes to text.
@@ -280,6 +307,7 @@ def row_text(values):
 
 # --- the command line ---
 
+KINDS = {"integer": (INTEGER, 1), "uuid": (UUID, 2)}
 ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", None: "\\N"}
 
 
@@ -295,17 +323,29 @@ def write_value(data):
     print(base64.b64encode(data).decode())
 
 
-def build(hashes, cells, seed, values, kind, key_size):
-    number, limbs = {"integer": (INTEGER, 1), "uuid": (UUID, 2)}.get(kind, (CANONICAL, key_size // 8))
-    sketch = Sketch(hashes, cells, seed, values, number, limbs, kind if number == CANONICAL else "")
+def packed(kind, types, fields):
+    """The bytes of a key or value."""
+    return (struct.pack("<q", int(fields[0])) if kind == "integer" else
+            uuid.UUID(fields[0]).bytes if kind == "uuid" else b"".join(map(item, types, fields)))
+
+
+def build(hashes, cells, seed, values, value_size, kind, key_size):
+    number, limbs = KINDS.get(kind, (CANONICAL, key_size // 8))
+    of_value = (0, 0, "") if values is None else (*KINDS.get(values, (CANONICAL, value_size // 8)),
+                                                  "" if values in KINDS else values)
+    sketch = Sketch(hashes, cells, seed, of_value, number, limbs, kind if number == CANONICAL else "")
     types, unescape = key_types(kind), {escape: char for char, escape in ESCAPES.items()}
     for line in sys.stdin:
         fields = [None if field == "\\N" else re.sub(r"\\.", lambda match: unescape[match[0]], field)
                   for field in line.rstrip("\n").split("\t")]
-        key = (struct.pack("<q", int(fields[0])) if number == INTEGER else
-               uuid.UUID(fields[0]).bytes if number == UUID else b"".join(map(item, types, fields)))
-        sketch.insert(key, *map(int, fields[len(types):]))
+        y, sign = fields[len(types)], fields[len(types) + 1:]
+        sketch.insert(packed(kind, types, fields),
+                      int(y) if values is None else packed(values, [values], [y]), *map(int, sign))
     write_value(sketch.to_bytes())
+
+
+def escaped(text):
+    return ESCAPES[None] if text is None else re.sub(r"[\\\t\n\r]", lambda match: ESCAPES[match[0]], text)
 
 
 def decode(value):
@@ -313,8 +353,8 @@ def decode(value):
     rows, complete = sketch.decode()
     for key, count, y in rows:
         side = "left" if count > 0 else "right" if count < 0 else "both"
-        text = re.sub(r"[\\\t\n\r]", lambda match: ESCAPES[match[0]], sketch.key_text(key))
-        print(text, side, count, ESCAPES[None] if y is None else y, sep="\t")
+        text = escaped(sketch.key_text(key))
+        print(text, side, count, escaped(sketch.value_text(y)), sep="\t")
     return 0 if complete else 1
 
 
@@ -346,7 +386,8 @@ def main():
     command.add_argument("--hashes", type=int, default=4)
     command.add_argument("--cells", type=int, required=True, help="in each subtable")
     command.add_argument("--seed", type=int, default=0)
-    command.add_argument("--values", action="store_true")
+    command.add_argument("--values", nargs="?", const="integer", help="or uuid, or a description: text")
+    command.add_argument("--value-size", type=int, default=32, help="bytes of a value with a description")
     command.add_argument("--kind", default="integer", help="or uuid, or a description: text, (int4,text)")
     command.add_argument("--key-size", type=int, default=32, help="bytes of a key with a description")
     options = vars(parser.parse_args())

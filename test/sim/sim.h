@@ -219,7 +219,8 @@ sim_sketch(int k, uint32_t s, bool with_values, uint64_t seed)
 	params.subtable_cells = s;
 	params.kind = IBLT_KEY_INTEGER;
 	params.limbs = 1;
-	params.with_values = with_values;
+	params.value.kind = with_values ? IBLT_KEY_INTEGER : IBLT_KEY_UNTYPED;
+	params.value.limbs = with_values;
 	params.seed = seed;
 	iblt_core_init(sketch, &params, sim_take(iblt_core_size(&params)));
 	return sketch;

@@ -88,35 +88,24 @@ pair_close(Pair *pair)
 }
 
 /*
- * What the core's cells say of a key, read as iblt_core_get reads them but for
- * its look at all other cells, with which 10^7 keys would take days.
+ * What the core says of a key from its own cells.  iblt_core_get also looks at
+ * all other cells, with which 10^7 keys would take days.
  */
 static IbltPresence
 core_answer(const IbltSketch *sketch, uint64_t x, IbltEntry *entry)
 {
+	IbltHearing hearing = { 0 };
 	uint32_t index[IBLT_MAX_HASHES];
+	uint64_t check;
 	uint8_t key[8];
-	uint8_t other[8];
 	int i;
 
 	iblt_store64(key, x);
-	(void) iblt_core_key_cells(sketch, key, index);
-	for (i = 0; i < sketch->params.hashes; i++)
-	{
-		const uint8_t *cell = iblt_cell(sketch, index[i]);
-		uint64_t weight = iblt_cell_field(cell, IBLT_FIELD_WEIGHT);
-
-		if (weight == 0 && iblt_core_cell_is_zero(sketch, cell))
-			return IBLT_ABSENT;
-		if (weight == 0 ||
-			!iblt_core_cell_key(sketch, index[i], fp_inv(weight), other))
-			continue;
-		if (memcmp(other, key, sizeof key) != 0)
-			return IBLT_ABSENT;
-		iblt_core_read_entry(sketch, cell, entry);
-		return IBLT_PRESENT;
-	}
-	return IBLT_UNKNOWN;
+	check = iblt_core_key_cells(sketch, key, index);
+	for (i = 0; i < sketch->params.hashes && hearing.told < 2; i++)
+		iblt_core_hear(&hearing, sketch, key, check, index[i],
+					   iblt_cell(sketch, index[i]));
+	return iblt_core_judge(&hearing, entry);
 }
 
 /* The core's own GET says the same of some keys, there and absent. */
@@ -156,6 +145,7 @@ static bool
 ours_finds(const Pair *pair, uint32_t i, uint32_t *wrong)
 {
 	bool damaged = i < pair->damaged;
+	uint8_t value[8];
 	IbltEntry entry;
 	IbltPresence answer = core_answer(pair->ours, pair->first + i, &entry);
 
@@ -163,8 +153,8 @@ ours_finds(const Pair *pair, uint32_t i, uint32_t *wrong)
 		return false;
 	*wrong += answer != IBLT_PRESENT ||
 			  entry.count != pair->count[i] + damaged ||
-			  entry.has_value == damaged ||
-			  (!damaged && entry.value != (uint64_t) value_of(i));
+			  iblt_core_entry_value(pair->ours, &entry, value) == damaged ||
+			  (!damaged && iblt_load64(value) != (uint64_t) value_of(i));
 	return true;
 }
 

@@ -72,6 +72,29 @@ BEGIN
 	RAISE NOTICE 'other keys: %', statuses;
 END $$;
 
+-- The same for a description of the value.
+TRUNCATE wide;
+DO $$
+DECLARE
+	nulls text := (SELECT string_agg('NULL::numeric', ',') FROM generate_series(1, 300));
+BEGIN
+	EXECUTE format('INSERT INTO wide SELECT iblt_agg(i, ROW(i, %s), iblt_new(1000, value_size => 320)) FROM generate_series(1, 150) i', nulls);
+	EXECUTE format('INSERT INTO wide SELECT iblt_agg(ROW(i, %s), ROW(%1$s, i), iblt_new(1000, key_size => 320, value_size => 320)) FROM generate_series(1, 150) i', nulls);
+END $$;
+SELECT length(key_type), length(value_type) FROM wide, iblt_info(s);
+SELECT g.status, count(*), bool_and(split_part(g.value::text, ',', 1) = '(' || k) AS right
+FROM wide, generate_series(1, 300) k, iblt_get(s, k, NULL::record) g WHERE (iblt_info(s)).key_type = 'bigint'
+GROUP BY g.status ORDER BY g.status;
+DO $$
+DECLARE
+	statuses text;
+BEGIN
+	EXECUTE format('SELECT string_agg(DISTINCT status || '' '' || coalesce(split_part(value::text, '','', 301) = i || '')'', false), '','')
+		FROM wide, generate_series(1, 150) i, iblt_get(s, ROW(i, %s), NULL::record) WHERE (iblt_info(s)).key_type <> ''bigint''',
+		(SELECT string_agg('NULL::numeric', ',') FROM generate_series(1, 300))) INTO statuses;
+	RAISE NOTICE 'keys that are there: %', statuses;
+END $$;
+
 --
 -- What is trusted.  Bytes that no function has validated, as a damaged disk could
 -- return them: iblt_get refuses damage to the header and to the field elements of
@@ -83,11 +106,12 @@ ALTER TABLE damaged ALTER s SET STORAGE external;
 INSERT INTO damaged
 SELECT what, bytes, pg_temp.unseen(bytes) FROM (SELECT iblt_agg(i, i, 1000)::bytea FROM generate_series(1, 100) i) b(b), LATERAL (VALUES
 	('00 nothing', b), ('01 magic', set_byte(b, 0, 0)), ('02 version', set_byte(b, 4, 9)), ('03 hashes', set_byte(b, 5, 5)),
-	('04 no subtables', set_byte(b, 6, 0)), ('05 a subtable less', set_byte(b, 6, 7)), ('06 flags', set_byte(b, 7, 255)),
-	('07 values', set_byte(b, 7, 1)), ('08 kind', set_byte(b, 8, 2)), ('09 kind', set_byte(b, 8, 77)), ('10 limbs', set_byte(b, 11, 1)),
-	('11 cells', set_byte(b, 14, 1)), ('12 cells', set_byte(b, 12, 105)), ('13 description', set_byte(b, 32, 8)), ('14 reserved', set_byte(b, 35, 1)),
+	('04 no subtables', set_byte(b, 6, 0)), ('05 a subtable less', set_byte(b, 6, 7)), ('06 reserved', set_byte(b, 7, 255)),
+	('07 values', set_byte(b, 34, 1)), ('08 kind', set_byte(b, 8, 2)), ('09 kind', set_byte(b, 8, 77)), ('10 limbs', set_byte(b, 11, 1)),
+	('11 cells', set_byte(b, 14, 1)), ('12 cells', set_byte(b, 12, 105)), ('13 description', set_byte(b, 32, 8)), ('14 reserved', set_byte(b, 39, 1)),
 	('15 too short', substr(b, 1, length(b) - 1)), ('16 too long', b || '\x00'), ('17 header alone', substr(b, 1, 552)), ('18 less', substr(b, 1, 39)), ('19 no byte', ''),
 	('20 more cells than bytes', overlay(b PLACING '\x00000001' FROM 13)), ('21 template', set_byte(b, 8, 0)),
+	('21 kind of value', set_byte(b, 9, 1)), ('21 integers', set_byte(set_byte(b, 9, 1), 34, 1)), ('21 description of values', set_byte(b, 36, 8)),
 	-- every word of every cell is above p
 	('22 elements', overlay(b PLACING (SELECT string_agg('\xffffffffffffffff'::bytea, '') FROM generate_series(1, (length(b) - 560) / 8)) FROM 553)),
 	-- what is not read, or cannot be seen
@@ -128,6 +152,14 @@ SELECT k / 100 AS part, l.status, l.count, count(*) = 100 AS all, bool_or(g.stat
 FROM (SELECT iblt_agg(i, i, 350) FILTER (WHERE i < 200) - iblt_agg(i, i + 1, 350) FILTER (WHERE i >= 100) FROM generate_series(0, 299) i) x(s),
 	 generate_series(0, 299) k, iblt_get(s, k) g, iblt_get(s, k, list => true) l
 GROUP BY part, l.status, l.count ORDER BY part;
+-- values of any type
+CREATE TEMP TABLE texts AS SELECT iblt_agg(i, 'value ' || i, iblt_new(1000, value_size => 16)) AS s FROM generate_series(1, 1000) i;
+SELECT k <= 1000 AS there, g.status, count(*), bool_and(g.value = 'value ' || k) AS right, l.status AS listed, bool_and(l.count = 1 AND l.value = 'value ' || k) AS right
+FROM texts, generate_series(1, 1200, 7) k, iblt_get(s, k, NULL::text) g, iblt_get(s, k, NULL::text, list => true) l
+GROUP BY there, g.status, l.status ORDER BY 1, 2, 5;
+-- a key of several rows
+SELECT k, l.* FROM (SELECT iblt_agg(i % 6, i % 12 / 6 * (i % 3)::numeric / 4, iblt_new(5, 4, value_size => 16)) FROM generate_series(0, 11) i) x(s),
+	 generate_series(0, 6) k, iblt_get(s, k, NULL::numeric, list => true) l ORDER BY k;
 -- text and row keys
 SELECT k, l.status FROM (SELECT iblt_agg(ROW(i, i::text), i, iblt_new(8, 4)) FROM generate_series(1, 8) i) x(s), generate_series(7, 9) k, iblt_get(s, ROW(k, k::text), list => true) l;
 SELECT iblt_get(iblt_new(), 1, list => NULL);

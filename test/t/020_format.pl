@@ -160,11 +160,17 @@ my @kinds = (
 	},);
 $_->{columns} //= $_->{key}, $_->{key} //= "ROW($_->{columns})" foreach @kinds;
 
+# The value of a row, for each type that the reader knows.
+my %values = (
+	integer => 'y',
+	uuid => 'md5(y::text)::uuid',
+	text => q{CASE y WHEN 7 THEN '' WHEN 8 THEN E'tab\t, back\\\\ "quoted"' ELSE U&'\00E9 ' || y END},);
+
 # The rows in which both sides differ, found without a sketch.
 sub truth
 {
 	my ($kind, $values) = @_;
-	my $value = $values ? 'CASE WHEN count(*) = 1 THEN min(y) END' : 'NULL';
+	my $value = $values ? "CASE WHEN count(*) = 1 THEN min(($values{$values})::text) END" : 'NULL';
 	return sorted(sql(<<"SQL"));
 COPY (WITH net AS (
 		SELECT $kind->{key} AS key, y, sum(CASE side WHEN 'l' THEN 1 WHEN 'r' THEN -1 ELSE 0 END) AS c
@@ -178,7 +184,8 @@ SQL
 sub compare
 {
 	my ($kind, $hashes, $sketch_seed, $values) = @_;
-	my $name = "$kind->{key}, $hashes hashes, seed $sketch_seed" . ($values ? ', values' : '');
+	my $name = "$kind->{key}, $hashes hashes, seed $sketch_seed" . ($values ? ", $values values" : '');
+	my $y = $values ? $values{$values} : 'y';
 	my $size = $kind->{size} // 32;
 	my $with = $values ? 'true' : 'false';
 	my $template = "iblt_new(40, $hashes, $size, $with, $sketch_seed)";
@@ -188,9 +195,9 @@ sub compare
 	foreach my $side (qw(l r))
 	{
 		my $where = "WHERE side IN ('$side', 'b')";
-		$server{$side} = sql("SELECT iblt_agg($kind->{key}, y, $template) FROM rows $where");
+		$server{$side} = sql("SELECT iblt_agg($kind->{key}, $y, $template) FROM rows $where");
 		my $rows =
-		  sql("COPY (SELECT $kind->{columns}, y FROM rows $where ORDER BY random()) TO STDOUT");
+		  sql("COPY (SELECT $kind->{columns}, $y FROM rows $where ORDER BY random()) TO STDOUT");
 		$built{$side} = reader(
 			"$rows\n", 'build',
 			'--hashes' => $hashes,
@@ -198,7 +205,7 @@ sub compare
 			"--seed=$sketch_seed",
 			'--kind' => $kind->{kind},
 			'--key-size' => $size,
-			$values ? '--values' : ());
+			$values ? ('--values' => $values) : ());
 		ok($built{$side} eq $server{$side}, "$name, side $side: the reader builds the same bytes");
 	}
 	# The server reads what the reader has written.
@@ -216,8 +223,8 @@ SQL
 foreach my $kind (@kinds)
 {
 	compare($kind, @$_)
-	  foreach [ 3, 0, 0 ], [ 4, -1, 0 ], [ 8, '-9223372036854775808', 0 ], [ 4, 42, 1 ],
-	  [ 5, int(rand(2**40)), 1 ];
+	  foreach [ 3, 0, 0 ], [ 4, -1, 0 ], [ 8, '-9223372036854775808', 0 ],
+	  [ 4, 42, 'integer' ], [ 5, int(rand(2**40)), 'text' ], [ 3, 5, 'uuid' ];
 }
 
 # Row by row instead of with the aggregate, and some rows deleted again.
@@ -358,6 +365,8 @@ sub damaged
 my $template = decode_base64(sql('SELECT iblt_new(10, hashes => 3)'));
 my $uuids = decode_base64(sql("SELECT iblt_agg(md5('')::uuid, 1, 10)"));
 my $texts = decode_base64(sql("SELECT iblt_agg('key'::text, 1, 10)"));
+my $values = decode_base64(sql("SELECT iblt_agg('key'::text, 'value'::varchar, iblt_new(10, value_size => 16))"));
+my $integers = decode_base64(sql("SELECT iblt_agg(1, 2, iblt_new(10, with_values => true))"));
 my $p = ~0 - 58;    # 2^64 - 59
 
 accepted($_->[0], $_->[1])
@@ -365,16 +374,31 @@ accepted($_->[0], $_->[1])
   [ 'a template', $template ], [ 'p - 1', damaged($full, DESCRIPTION + 4, 'Q<', $p - 1) ],
   [ 's = 2^24 in a template', damaged($template, 12, 'V', 2**24) ],
   [ 'L = 512 in a template', damaged($template, 10, 'v', 512) ],
+  [ 'values of type text', $values ], [ 'values of type bigint', $integers ],
+  [ 'V = 512 in a template', damaged($template, 34, 'v', 512) ],
   [ 'another seed', damaged($full, 16, 'Q<', ~0) ];
 
 refused("damaged magic, byte $_", damaged($full, $_, 'a', 'x')) foreach 0 .. 3;
 refused("version $_", damaged($full, 4, 'C', $_)) foreach 0, 2, 255;
 refused("$_ hashes", damaged($full, 5, 'C', $_)) foreach 0, 2, 9, 255;
 refused("subtables $_", damaged($full, 6, 'C', $_)) foreach 0, 3, 8, 15, 135;
-refused("flags $_", damaged($full, 7, 'C', $_)) foreach 1, 2, 128;
+refused("reserved byte 7 = $_", damaged($full, 7, 'C', $_)) foreach 1, 2, 128;
 refused("kind $_", damaged($full, 8, 'C', $_)) foreach 0, 2, 3, 4, 255;
-refused('reserved byte 9', damaged($full, 9, 'C', 1));
-refused("reserved byte $_", damaged($full, $_, 'C', 1)) foreach 34 .. 39;
+refused("reserved byte $_", damaged($full, $_, 'C', 1)) foreach 38, 39;
+refused("kind of value $_ without values", damaged($full, 9, 'C', $_)) foreach 1 .. 4;
+refused("kind of value $_", damaged($values, 9, 'C', $_)) foreach 0, 1, 2, 4, 255;
+refused("kind of value $_ in a template", damaged($template, 9, 'C', $_)) foreach 1, 3;
+refused("kind of value $_ for bigints", damaged($integers, 9, 'C', $_)) foreach 0, 2, 3;
+refused("V = $_ without values", damaged($full, 34, 'v', $_)) foreach 1, 2;
+refused("V = $_", damaged($values, 34, 'v', $_)) foreach 0, 1, 3, 513, 65535;
+refused("V = $_ for bigints", damaged($integers, 34, 'v', $_)) foreach 0, 2;
+refused("V = $_ in a template", damaged($template, 34, 'v', $_)) foreach 513, 65535;
+refused("U = $_ without values", damaged($full, 36, 'v', $_)) foreach 1, 65535;
+refused("U = $_", damaged($values, 36, 'v', $_)) foreach 0, 3, 5, 8193;
+refused("T = $_, the rest of it the value's", damaged($values, DESCRIPTION_SIZE, 'v', $_)) foreach 0, 3, 5;
+refused('a line feed in the description of a value', damaged($values, DESCRIPTION + 4, 'a', "\n"));
+refused('T, U and the limits of both', damaged(damaged($values, DESCRIPTION_SIZE, 'v', 8), 36, 'v', 0));
+refused('p as the last limb of a value', damaged($values, length($values) - 16, 'Q<', $p));
 refused("L = $_", damaged($full, 10, 'v', $_)) foreach 0, 2, 513;
 refused("L = $_ in a template", damaged($template, 10, 'v', $_)) foreach 0, 513, 65535;
 refused("L = $_ for uuids", damaged($uuids, 10, 'v', $_)) foreach 1, 3;

@@ -1,4 +1,4 @@
-# Keys that no value has: a sketch whose cells hold any bytes, and whose description
+# Keys and values that no value has: a sketch whose cells hold any bytes, and whose description
 # claims a type for them.  Decoding gives a value that has just these bytes, or an
 # error; it never shows two keys as one, and takes no memory for what is not there.
 use strict;
@@ -15,7 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $reader = abs_path(dirname(__FILE__)) . '/../format/iblt_reader.py';
-my ($description_size, $description) = (32, 552);
+my ($description_size, $value_description_size, $description) = (32, 36, 552);
 
 my $node = PostgreSQL::Test::Cluster->new('main');
 $node->init(extra => [ '-E', 'UTF8', '--no-locale' ]);
@@ -23,7 +23,7 @@ $node->start;
 $node->safe_psql('postgres', q{CREATE EXTENSION iblt; CREATE TYPE mood AS ENUM ('sad', 'happy');
 	CREATE FUNCTION outcome(s text) RETURNS text LANGUAGE plpgsql AS $$
 	BEGIN
-		RETURN (SELECT string_agg(key, ' ') FROM iblt_decode(s::iblt));
+		RETURN (SELECT string_agg(coalesce(value, key), ' ') FROM iblt_decode(s::iblt));
 	EXCEPTION WHEN OTHERS THEN
 		RETURN sqlstate || ' ' || sqlerrm;
 	END $$});
@@ -31,11 +31,11 @@ $node->safe_psql('postgres', q{CREATE EXTENSION iblt; CREATE TYPE mood AS ENUM (
 # A sketch with another description, sealed again.
 sub described_as
 {
-	my ($bytes, $type) = @_;
-	my $old = unpack('v', substr($bytes, $description_size, 2));
+	my ($bytes, $type, $size_at) = @_;
+	my $old = unpack('v', substr($bytes, $size_at, 2));
 	my $padded = sub { my ($size) = @_; return ($size + 7) & ~7 };
 	substr($bytes, $description, $padded->($old)) = pack('a' . $padded->(length $type), $type);
-	substr($bytes, $description_size, 2) = pack('v', length $type);
+	substr($bytes, $size_at, 2) = pack('v', length $type);
 	my ($out, $err);
 	run([ '/usr/bin/python3', '-B', $reader, 'reseal', '-' ], '<', \encode_base64($bytes, ''), '>', \$out, '2>', \$err) or die "reseal: $err";
 	chomp $out;
@@ -47,7 +47,15 @@ sub read_as
 {
 	my ($key, $type) = @_;
 	my $made = $node->safe_psql('postgres', "SELECT iblt_agg($key, 1, iblt_new(10, key_size => 64))");
-	return $node->safe_psql('postgres', 'SELECT outcome(' . literal(described_as(decode_base64($made), $type)) . ')');
+	return $node->safe_psql('postgres', 'SELECT outcome(' . literal(described_as(decode_base64($made), $type, $description_size)) . ')');
+}
+
+# The same of a value.
+sub read_value_as
+{
+	my ($value, $type) = @_;
+	my $made = $node->safe_psql('postgres', "SELECT iblt_agg(1, $value, iblt_new(10, value_size => 64))");
+	return $node->safe_psql('postgres', 'SELECT outcome(' . literal(described_as(decode_base64($made), $type, $value_description_size)) . ')');
 }
 
 my $malformed = 'XX001 malformed canonical bytes: ';
@@ -108,5 +116,15 @@ like(read_as(q{ROW(7, NULL::text, 8)}, '(int4)'), $claims, 'with a null before i
 like(read_as('ROW(NULL::int4)', 'int4'), $claims, 'a null in place of a key');
 like(read_as('ROW(7, 8)', 'int4'), $claims, 'a row in place of its first column');
 is(read_as('ROW(7)', 'int4'), '7', 'though one column is the same as none');
+
+# The same holds for values.
+my $value_claims = qr/^XX001 value in the iblt does not match its declared type$/;
+is(read_value_as(q{ROW(7, 'a'::text)}, '(int4,text)'), '(7,a)', 'a value of the type that it has');
+is(read_value_as(q{'\x00000007'::bytea}, 'int4'), '7', 'a value as another type of the same bytes');
+like(read_value_as(q{'\xff'::bytea}, 'text'), qr/^22021/, 'a value that is not text');
+like(read_value_as(q{'\x02'::bytea}, 'bool'), $other, 'a value that is not canonical');
+like(read_value_as(q{ROW(7, 'a'::text)}, '(int4)'), $value_claims, 'a value of a column more than is claimed');
+like(read_value_as('ROW(NULL::int4)', 'int4'), $value_claims, 'a null in place of a value');
+like(read_value_as(q{'a'::text}, 'no_type'), qr/^(42704|XX001)/, 'a value of a type that does not exist');
 
 done_testing();

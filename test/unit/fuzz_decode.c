@@ -36,6 +36,7 @@ peel(const IbltSketch *sketch)
 {
 	IbltSketch peeled;
 	IbltSketch account;
+	static uint8_t value[8 * IBLT_MAX_LIMBS];
 	IbltPeeler *peeler = malloc(sizeof *peeler);
 	void *scratch = malloc(iblt_core_peel_scratch_size(sketch) + 1);
 	IbltPeelResult result;
@@ -52,6 +53,8 @@ peel(const IbltSketch *sketch)
 	iblt_core_peel_start(peeler, &peeled, scratch);
 	while (iblt_core_peel_next(peeler, &entry))
 	{
+		DEMAND(!iblt_core_entry_value(sketch, &entry, value) ||
+			   (entry.count != 0 && sketch->params.value.limbs > 0));
 		DEMAND(++reports <= sketch->ncells);
 		take_out(&account, peeler, &entry);
 		rows += entry.count;
@@ -97,6 +100,26 @@ ask(const IbltSketch *sketch)
 }
 
 /*
+ * Opens a header.  A copy that has its bytes and no more opens just so, and is
+ * not read beyond its end.
+ */
+static IbltStatus
+open_first_bytes(IbltSketch *header, uint8_t *bytes, size_t size)
+{
+	IbltStatus status = iblt_core_open_header(header, bytes, size, size);
+	size_t first = size;
+	uint8_t *copy;
+	IbltSketch part;
+
+	if (size >= IBLT_HEADER_SIZE && iblt_core_header_size(bytes) < size)
+		first = iblt_core_header_size(bytes);
+	copy = fuzz_duplicate(bytes, first);
+	DEMAND(iblt_core_open_header(&part, copy, first, size) == status);
+	free(copy);
+	return status;
+}
+
+/*
  * The header alone, with as many bytes as are there of a value whose size it
  * gives.  Its cells are within that size.  Where they are here, they are judged
  * whatever they hold.
@@ -104,6 +127,7 @@ ask(const IbltSketch *sketch)
 static void
 open_header(uint8_t *bytes, size_t size)
 {
+	static uint8_t value[8 * IBLT_MAX_LIMBS];
 	uint8_t key[8 * IBLT_MAX_LIMBS] = { 1 };
 	IbltHearing hearing = { 0 };
 	uint32_t index[IBLT_MAX_HASHES];
@@ -112,7 +136,7 @@ open_header(uint8_t *bytes, size_t size)
 	uint64_t check;
 	int i;
 
-	if (iblt_core_open_header(&header, bytes, size, size) != IBLT_OK ||
+	if (open_first_bytes(&header, bytes, size) != IBLT_OK ||
 		header.ncells == 0)
 		return;
 	DEMAND(iblt_core_header_size(bytes) == iblt_cell_offset(&header, 0));
@@ -124,7 +148,8 @@ open_header(uint8_t *bytes, size_t size)
 		iblt_core_hear(&hearing, &header, key, check, index[i],
 					   bytes + iblt_cell_offset(&header, index[i]));
 	}
-	(void) iblt_core_judge(&hearing, &header, &entry);
+	if (iblt_core_judge(&hearing, &entry) == IBLT_PRESENT)
+		(void) iblt_core_entry_value(&header, &entry, value);
 }
 
 /* What opened must be closed under the algebra: -(-a) is a, a - a is empty. */
@@ -187,8 +212,10 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 	IbltParams params;
 	IbltSketch sketch;
 	uint8_t key[40] = { 0 };
+	uint8_t value[40] = { 0 };
 	unsigned i;
 
+	memset(&params, 0, sizeof params);
 	params.kind = (IbltKeyKind) (seed % 4);
 	params.limbs = params.kind == IBLT_KEY_INTEGER ? 1
 				   : params.kind == IBLT_KEY_UUID  ? 2
@@ -196,7 +223,17 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 	params.hashes = 3 + (int) (seed / 32 % 6);
 	params.subtables = (1u << params.hashes) - 1;
 	params.subtable_cells = ladder[seed / 256 % 8];
-	params.with_values = seed / 2048 % 2;
+	if (seed / 2048 % 2)
+	{
+		params.value.kind = params.kind == IBLT_KEY_UNTYPED
+			? IBLT_KEY_UNTYPED : (IbltKeyKind) (1 + seed % 3);
+		params.value.limbs = params.value.kind == IBLT_KEY_INTEGER ? 1
+							 : params.value.kind == IBLT_KEY_UUID  ? 2
+																   : 1 + seed / 8 % 5;
+		params.value.description = (const uint8_t *) "int4";
+		params.value.description_size =
+			params.value.kind == IBLT_KEY_CANONICAL ? 4 : 0;
+	}
 	params.seed = seed;
 	params.description = (const uint8_t *) "text";
 	params.description_size = params.kind == IBLT_KEY_CANONICAL ? 4 : 0;
@@ -206,7 +243,11 @@ honest(uint8_t *bytes, size_t max_size, unsigned int seed)
 	for (i = 0; params.kind != IBLT_KEY_UNTYPED && i < seed / 4096 % 16; i++)
 	{
 		iblt_store64(key, i / 2);
-		(void) iblt_core_add_row(&sketch, key, i, i % 3 == 0 ? -1 : 1);
+		iblt_store64(value, i);
+		if (params.value.limbs > 0)
+			(void) iblt_core_add_pair(&sketch, key, value, i % 3 == 0 ? -1 : 1);
+		else
+			(void) iblt_core_add_row(&sketch, key, i, i % 3 == 0 ? -1 : 1);
 	}
 	iblt_core_seal(&sketch);
 	return sketch.size;

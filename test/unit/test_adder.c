@@ -34,7 +34,9 @@ edge_word(void)
 static void
 make_pair(IbltSketch *a, IbltSketch *b, uint32_t subtable_cells, unsigned limbs)
 {
-	IbltParams params = {4, 0x0f, 0, IBLT_KEY_CANONICAL, 1, false, 0, (const uint8_t *) "x", 1};
+	IbltParams params = {.hashes = 4, .subtables = 0x0f,
+		.kind = IBLT_KEY_CANONICAL,
+		.description = (const uint8_t *) "x", .description_size = 1};
 	uint8_t *bytes;
 	uint32_t i;
 	unsigned f;
@@ -63,10 +65,10 @@ make_pair(IbltSketch *a, IbltSketch *b, uint32_t subtable_cells, unsigned limbs)
 static bool
 reference_refuses(IbltSketch *b, const uint8_t *key, uint64_t y)
 {
-	uint64_t terms[IBLT_QUEUE_LIMBS + 3];
+	uint64_t terms[IBLT_QUEUE_LIMBS + 2];
 
 	return iblt_row_add(b, key, y, 1, b->params.limbs, b->params.hashes, false,
-						b->params.with_values, terms, iblt_cell_add) != IBLT_OK;
+						terms, iblt_cell_add) != IBLT_OK;
 }
 
 /*
@@ -112,16 +114,18 @@ rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
 static void
 test_shapes(void)
 {
-	IbltParams params = {4, 0x0f, 1, IBLT_KEY_CANONICAL, 5, false, 0, (const uint8_t *) "x", 1};
+	IbltParams params = {.hashes = 4, .subtables = 0x0f, .subtable_cells = 1,
+		.kind = IBLT_KEY_CANONICAL, .limbs = 5,
+		.description = (const uint8_t *) "x", .description_size = 1};
 	int wrong = 0;
 
 	/* keys too wide; values; a subtable left out; another number of hashes */
 	wrong += iblt_core_row_adder(&params) != NULL;
 	params.limbs = 1;
 	wrong += iblt_core_row_adder(&params) == NULL;
-	params.with_values = true;
+	params.value.limbs = 1;
 	wrong += iblt_core_row_adder(&params) != NULL;
-	params.with_values = false;
+	params.value.limbs = 0;
 	params.subtables = 0x07;
 	wrong += iblt_core_row_adder(&params) != NULL;
 	params.hashes = 3;

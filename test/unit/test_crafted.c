@@ -297,8 +297,8 @@ contents(const IbltSketch *sketch, const uint8_t *key, uint64_t weight,
 							   iblt_limb_mask(&sketch->hasher, l));
 	terms[IBLT_FIELD_CHECK(limbs)] =
 		fp_mul(weight, iblt_core_key_cells(sketch, key, index));
-	if (sketch->params.with_values)
-		terms[IBLT_FIELD_VALUE(limbs)] = fp_reduce(tap_random());
+	for (l = 0; l < sketch->params.value.limbs; l++)
+		terms[IBLT_FIELD_VALUE(limbs) + l] = fp_reduce(tap_random());
 }
 
 static void

@@ -51,7 +51,11 @@ random_params(void)
 	params.subtables = (1U << params.hashes) - 1;
 	params.kind = tap_random() % 2 ? IBLT_KEY_INTEGER : IBLT_KEY_UUID;
 	params.limbs = params.kind == IBLT_KEY_INTEGER ? 1 : 2;
-	params.with_values = tap_random() % 2 != 0;
+	if (tap_random() % 2 != 0)
+	{
+		params.value.kind = IBLT_KEY_INTEGER;
+		params.value.limbs = 1;
+	}
 	params.seed = tap_random();
 	params.subtable_cells = iblt_core_ladder_at_least(1 + (uint32_t) (tap_random() % 3000));
 	return params;

@@ -165,6 +165,7 @@ test_counts(void)
 {
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, true, 1);
 	uint8_t key[8] = { 0 };
+	uint8_t value[8];
 	int sign;
 	int n;
 
@@ -185,7 +186,8 @@ test_counts(void)
 				  "%" PRId64 " rows: result %d", count, (int) d.result);
 			if (fits)
 				check(d.n == 1 && d.entry[0].count == count &&
-						  d.entry[0].has_value && d.entry[0].value == 42,
+						  iblt_core_entry_value(sketch, &d.entry[0], value) &&
+						  iblt_load64(value) == 42,
 					  "%" PRId64 " rows: count %d", count,
 					  (int) d.entry[0].count);
 			decoded_free(&d);
@@ -222,6 +224,7 @@ test_row_count_limits(void)
 	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 1);
 	IbltSketch *sketch = sketch_new(&params);
 	uint8_t key[8] = { 0 };
+	uint8_t value[16] = { 0 };
 
 	sketch->rows = INT64_MAX;
 	(void) iblt_core_add_row(sketch, key, 1, 1);
@@ -243,6 +246,18 @@ test_row_count_limits(void)
 		  "minus the second smallest row count");
 	check(iblt_core_add_row_checked(sketch, key, 1, 1) == IBLT_COUNT_OVERFLOW,
 		  "the largest row count plus one");
+	sketch_free(sketch);
+
+	set_values(&params, 2);
+	sketch = sketch_new(&params);
+	sketch->rows = INT64_MAX;
+	check(iblt_core_add_pair_checked(sketch, key, value, 1) ==
+			  IBLT_COUNT_OVERFLOW,
+		  "the largest row count plus one with a value");
+	check(iblt_core_add_pair_checked(sketch, key, value, -1) ==
+				  IBLT_OK &&
+			  sketch->rows == INT64_MAX - 1,
+		  "the largest row count less one with a value");
 	sketch_free(sketch);
 	checked("row counts wrap one by one, and are refused in sums");
 }

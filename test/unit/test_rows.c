@@ -24,8 +24,8 @@ typedef struct Pair
 static void
 put(Pair *pair, bool right, uint32_t key, uint64_t y, int sign)
 {
-	IbltStatus status = iblt_core_add_row(right ? pair->right : pair->left,
-										  model_key(pair->model, key), y, sign);
+	IbltStatus status = sketch_add(right ? pair->right : pair->left,
+								   model_key(pair->model, key), y, sign);
 
 	check(status == IBLT_OK, "row refused with %d", (int) status);
 	model_add(pair->model, key, y, right ? -sign : sign);
@@ -126,6 +126,10 @@ draw_params(unsigned limbs)
 
 	if (limbs == 512)
 		params.subtable_cells = ladder[below(8)];
+	if (params.value.limbs > 0 && below(2))
+		set_values(&params, draw_limbs());
+	if (params.value.limbs == 512)
+		params.subtable_cells = ladder[below(8)];
 	if (below(3) == 0)
 	{
 		unsigned mask = 1 + below((1u << hashes) - 1);
@@ -187,7 +191,7 @@ build_shuffled(const IbltParams *params, const Model *model)
 		int64_t n = row->count < 0 ? -row->count : row->count;
 
 		while (n-- > 0)
-			(void) iblt_core_add_row(sketch, model_key(model, row->key), row->y,
+			(void) sketch_add(sketch, model_key(model, row->key), row->y,
 									 row->count < 0 ? -1 : 1);
 	}
 	iblt_core_seal(sketch);
@@ -305,7 +309,7 @@ test_shards(void)
 		for (s = 0; s < 5; s++)
 			shard[s] = sketch_new(&params);
 		for (r = 0; r < pair.model->nrows; r++)
-			(void) iblt_core_add_row(
+			(void) sketch_add(
 				shard[below(5)], model_key(pair.model, pair.model->rows[r].key),
 				pair.model->rows[r].y, (int) pair.model->rows[r].count);
 		for (s = 5; s-- > 0; sketch_free(shard[s]))
@@ -335,7 +339,7 @@ add_many(IbltSketch *sketch, uint32_t n, uint32_t step, int sign)
 		uint64_t number = (UINT64_C(3) << 40) + (uint64_t) i * step % n;
 
 		iblt_store64(key, number);
-		(void) iblt_core_add_row(sketch, key, number * number, sign);
+		(void) sketch_add(sketch, key, number * number, sign);
 	}
 	free(key);
 }
@@ -359,13 +363,13 @@ overload(const IbltParams *params, uint32_t n, uint32_t few)
 	for (i = 0; i < few; i++)
 	{
 		model_add(model, i, i, 1);
-		(void) iblt_core_add_row(sketch, model_key(model, i), i, 1);
+		(void) sketch_add(sketch, model_key(model, i), i, 1);
 	}
 	add_many(sketch, n, 7, -1);
 	model_settle(model);
 	check_decode(sketch, model, "after an overload");
 	for (i = 0; i < few; i++)
-		(void) iblt_core_add_row(sketch, model_key(model, i), i, -1);
+		(void) sketch_add(sketch, model_key(model, i), i, -1);
 	iblt_core_seal(sketch);
 	iblt_core_seal(empty);
 	check(same_bytes(sketch, empty), "not empty again after %u keys", n);
@@ -385,6 +389,9 @@ test_overload(void)
 		IbltParams params = make_params(usual_kind(limbs), limbs, hashes, 20,
 										hashes > 5, tap_random());
 		uint32_t n = 100 * 20 * (uint32_t) hashes;
+
+		if (hashes > 6)
+			set_values(&params, 3);
 
 		/* 7 must be no divisor of n, for the deletions to meet every key */
 		overload(&params, n + (n % 7 == 0), 20);
@@ -443,21 +450,26 @@ test_not_representable(void)
 		IbltSketch *empty = sketch_copy(sketch);
 		uint8_t *key = take(8 * (size_t) limbs);
 		unsigned l = below(limbs);
-		uint64_t beyond = IBLT_FP_P + below(59);
-		uint64_t value = beyond ^ sketch->hasher.value_mask;
+		uint64_t beyond = IBLT_FP_P + (below(4) == 0 ? 0 : below(59));
+		unsigned values = params.value.limbs;
+		unsigned v = values > 0 ? below(values) : 0;
+		uint8_t value[8 * IBLT_MAX_LIMBS] = { 0 };
 		int sign = below(2) ? 1 : -1;
 		IbltStatus status;
 
 		memset(key, 7, 8 * (size_t) limbs);
-		status = iblt_core_add_row(sketch, key, value, sign);
-		check(status ==
-				  (params.with_values ? IBLT_VALUE_NOT_REPRESENTABLE : IBLT_OK),
-			  "value beyond p: %d", (int) status);
+		iblt_store64(value + 8 * (size_t) v,
+					 beyond ^ iblt_value_mask(&sketch->hasher, v));
+		status = values > 0
+			? iblt_core_add_pair(sketch, key, value, sign)
+			: iblt_core_add_row(sketch, key, iblt_load64(value), sign);
+		check(status == (values > 0 ? IBLT_VALUE_NOT_REPRESENTABLE : IBLT_OK),
+			  "limb %u of a value beyond p: %d", v, (int) status);
 		if (status == IBLT_OK)
-			(void) iblt_core_add_row(sketch, key, value, -sign);
+			(void) iblt_core_add_row(sketch, key, iblt_load64(value), -sign);
 		iblt_store64(key + 8 * (size_t) l,
 					 beyond ^ iblt_limb_mask(&sketch->hasher, l));
-		status = iblt_core_add_row(sketch, key, 0, sign);
+		status = sketch_add(sketch, key, 0, sign);
 		check(status == IBLT_KEY_NOT_REPRESENTABLE, "limb %u beyond p: %d", l,
 			  (int) status);
 		iblt_core_seal(sketch);

@@ -205,7 +205,7 @@ check_golden(IbltParams params, int rows, size_t size, uint64_t trailer,
 	{
 		int sign = golden_row(params.kind, n, key, &y);
 
-		(void) iblt_core_add_row(sketch, key, y, sign);
+		(void) sketch_add(sketch, key, y, sign);
 	}
 	iblt_core_seal(sketch);
 	check(sketch->size == size && iblt_core_size(&params) == size,
@@ -226,8 +226,8 @@ test_golden_sketches(void)
 	check_golden(params, 10, 1232, UINT64_C(0x0DD74939C5E52B00),
 				 UINT64_C(0xADA3D70D2E5FBE99));
 	params = make_params(IBLT_KEY_INTEGER, 1, 3, 4, true, 7);
-	check_golden(params, 10, 992, UINT64_C(0xB6FCA33F35A70385),
-				 UINT64_C(0xBF4D74D5A8B23926));
+	check_golden(params, 10, 992, UINT64_C(0x99739F921228CBF2),
+				 UINT64_C(0xDD849A634E3C79E7));
 	params = make_params(IBLT_KEY_UUID, 2, 8, 5, false,
 						 UINT64_C(0x0123456789ABCDEF));
 	params.subtables = 0xb5;
@@ -236,8 +236,19 @@ test_golden_sketches(void)
 	params = make_params(IBLT_KEY_CANONICAL, 4, 6, 3, true, UINT64_MAX);
 	params.description = (const uint8_t *) description;
 	params.description_size = sizeof description - 1;
-	check_golden(params, 9, 1656, UINT64_C(0x874A93EDF8ED4857),
-				 UINT64_C(0xCCEE0CC2BF74DAE3));
+	check_golden(params, 9, 1656, UINT64_C(0x29C4F15806A545D0),
+				 UINT64_C(0x428A5CB1861F6CAC));
+	set_values(&params, 2);
+	check_golden(params, 9, 1800, UINT64_C(0xE50D4099757DAA30),
+				 UINT64_C(0xE06F2C7A70652841));
+	params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 3);
+	set_values(&params, 4);
+	check_golden(params, 10, 1768, UINT64_C(0x198AC60D1EB66A0E),
+				 UINT64_C(0xA267B290920C5ABE));
+	params = make_params(IBLT_KEY_UNTYPED, 4, 4, 360, true, 1);
+	params.value.limbs = 5;
+	check_golden(params, 0, 560, UINT64_C(0x2A0C093B0CA35E54),
+				 UINT64_C(0xF4902F4BC78B2909));
 	params = make_params(IBLT_KEY_UNTYPED, 4, 4, 360, false, 1);
 	check_golden(params, 0, 560, UINT64_C(0xCE7B8C5D57077B16),
 				 UINT64_C(0xA5789C34B4C83FB1));
@@ -246,24 +257,26 @@ test_golden_sketches(void)
 
 /* --- the validator ------------------------------------------------------------ */
 
-/* A sealed sketch of a few rows for bytes to be spoiled in. */
+/* A sealed sketch of a few rows for bytes to be spoiled in.  uuids have values. */
 static IbltSketch *
 sample(IbltKeyKind kind)
 {
 	unsigned limbs = kind == IBLT_KEY_INTEGER ? 1
 					 : kind == IBLT_KEY_UUID  ? 2
 											  : 4;
-	IbltParams params =
-		make_params(kind, limbs, 4, 2, kind == IBLT_KEY_UUID, 99);
-	IbltSketch *sketch = sketch_new(&params);
+	IbltParams params = make_params(kind, limbs, 4, 2, false, 99);
+	IbltSketch *sketch;
 	uint8_t key[32];
 	uint64_t y;
 	int n;
 
+	if (kind == IBLT_KEY_UUID)
+		set_values(&params, 3);
+	sketch = sketch_new(&params);
 	for (n = 0; kind != IBLT_KEY_UNTYPED && n < 3; n++)
 	{
 		(void) golden_row(kind, n, key, &y);
-		(void) iblt_core_add_row(sketch, key, y, 1);
+		(void) sketch_add(sketch, key, y, 1);
 	}
 	iblt_core_seal(sketch);
 	return sketch;
@@ -317,17 +330,36 @@ static const Spoiler spoilers[] = {
 	{ IBLT_KEY_INTEGER, IBLT_BAD_SUBTABLES, 6, 1, { 0x1e } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_SUBTABLES, 6, 1, { 0x80 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 6, 1, { 0x07 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 7, 1, { 1 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 7, 1, { 2 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_RESERVED, 7, 1, { 0x81 } },
-	{ IBLT_KEY_UUID, IBLT_BAD_SIZE, 7, 1, { 0 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 7, 1, { 1 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_RESERVED, 7, 1, { 0x80 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_KIND, 8, 1, { 4 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_KIND, 8, 1, { 255 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_SIZE, 8, 1, { 0 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_SIZE, 8, 1, { 2 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_DESCRIPTION, 8, 1, { 3 } },
 	{ IBLT_KEY_UUID, IBLT_BAD_KEY_SIZE, 8, 1, { 1 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 9, 1, { 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_VALUE_TYPE, 9, 1, { 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_VALUE_TYPE, 34, 1, { 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_VALUE_TYPE, 36, 1, { 1 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 9, 1, { 0 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 9, 1, { 1 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 9, 1, { 2 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 9, 1, { 4 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 34, 2, { 0, 0 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 34, 2, { 1, 2 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_SIZE, 34, 2, { 2, 0 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_SIZE, 34, 2, { 0, 2 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 36, 2, { 0, 0 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 36, 2, { 8, 0 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_RESERVED, 36, 2, { 6, 0 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_SIZE, 36, 2, { 255, 255 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_DESCRIPTION, 32, 2, { 1, 0 } },
+	{ IBLT_KEY_UUID, IBLT_BAD_VALUE_TYPE, 552, 1, { '\n' } },
+	{ IBLT_KEY_UUID, IBLT_BAD_RESERVED, 559, 1, { 1 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_VALUE_TYPE, 9, 1, { 1 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_SIZE, 36, 2, { 1, 0 } },
+	{ IBLT_KEY_UNTYPED, IBLT_OK, 34, 2, { 0, 2 } },
+	{ IBLT_KEY_UNTYPED, IBLT_BAD_VALUE_TYPE, 34, 2, { 1, 2 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_SIZE, 10, 2, { 0, 0 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_KEY_SIZE, 10, 2, { 2, 0 } },
 	{ IBLT_KEY_UUID, IBLT_BAD_KEY_SIZE, 10, 2, { 1, 0 } },
@@ -354,7 +386,7 @@ static const Spoiler spoilers[] = {
 	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 32, 2, { 5, 0 } },
 	{ IBLT_KEY_CANONICAL, IBLT_BAD_RESERVED, 32, 2, { 3, 0 } },
 	{ IBLT_KEY_CANONICAL, IBLT_BAD_SIZE, 32, 2, { 255, 255 } },
-	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 34, 1, { 1 } },
+	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 38, 1, { 1 } },
 	{ IBLT_KEY_INTEGER, IBLT_BAD_RESERVED, 39, 1, { 0x80 } },
 	{ IBLT_KEY_INTEGER, IBLT_OK, 40, 2, { 255, 255 } },
 	{ IBLT_KEY_CANONICAL, IBLT_BAD_DESCRIPTION, 552, 1, { 0 } },
@@ -474,7 +506,7 @@ test_bits(void)
 			status = open_copy(sketch->bytes, sketch->size);
 			check(status != IBLT_OK, "kind %d with bit %zu flipped opens", kind,
 				  bit);
-			check(bit < 8 * HEADER_SIZE || kind == IBLT_KEY_CANONICAL ||
+			check(bit < 8 * HEADER_SIZE || kind >= IBLT_KEY_UUID ||
 					  status == IBLT_BAD_CHECKSUM,
 				  "kind %d, bit %zu: %d", kind, bit, (int) status);
 			refused_by_checksum += status == IBLT_BAD_CHECKSUM;
@@ -534,11 +566,11 @@ test_huge(void)
 
 				bytes[5] = (uint8_t) k;
 				bytes[6] = (uint8_t) ((1u << k) - 1);
-				bytes[7] = (uint8_t) (i & 1);
 				bytes[8] = (uint8_t) (limbs[i] < 3 ? limbs[i] : 3);
 				iblt_store16(bytes + 10, limbs[i]);
 				iblt_store32(bytes + 12, cells);
 				iblt_store16(bytes + 32, (uint16_t) text);
+				bytes[9] = bytes[34] = (uint8_t) (i & 1);
 				memcpy(bytes + HEADER_SIZE, "whatever", 8);
 				repair_trailer(bytes, SMALLEST + text);
 				check(open_copy(bytes, SMALLEST + text) == IBLT_BAD_SIZE,
@@ -558,9 +590,10 @@ true_size(const IbltParams *params)
 
 	for (i = 0; i < 8; i++)
 		subtables += (params->subtables & 1u << i) != 0;
-	return 560 + 8 * (double) ((params->description_size + 7) / 8) +
+	return 560 + 8 * (double) ((params->description_size +
+								params->value.description_size + 7) / 8) +
 		   (double) subtables * params->subtable_cells *
-			   (4.0 + 8.0 * (params->limbs + 2 + params->with_values));
+			   (4.0 + 8.0 * (params->limbs + 2 + params->value.limbs));
 }
 
 static void
@@ -683,9 +716,9 @@ static void
 test_compatible(void)
 {
 	IbltParams a = make_params(IBLT_KEY_CANONICAL, 4, 4, 6, false, 1);
-	IbltParams integer = make_params(IBLT_KEY_INTEGER, 1, 4, 6, false, 1);
-	IbltParams b[9];
-	static const IbltStatus expected[9] = { IBLT_OK,
+	IbltParams integer = make_params(IBLT_KEY_INTEGER, 1, 4, 6, true, 1);
+	IbltParams b[12];
+	static const IbltStatus expected[12] = { IBLT_OK,
 											IBLT_OTHER_HASHES,
 											IBLT_OTHER_SUBTABLES,
 											IBLT_OTHER_CELLS,
@@ -693,20 +726,27 @@ test_compatible(void)
 											IBLT_OTHER_VALUES,
 											IBLT_OTHER_KEY_TYPE,
 											IBLT_OTHER_KEY_TYPE,
-											IBLT_OTHER_KEY_SIZE };
+											IBLT_OTHER_KEY_SIZE,
+											IBLT_OTHER_VALUE_TYPE,
+											IBLT_OTHER_VALUE_TYPE,
+											IBLT_OTHER_VALUE_SIZE };
 	int i;
 
-	for (i = 0; i < 9; i++)
+	set_values(&a, 4);
+	for (i = 0; i < 12; i++)
 		b[i] = a;
 	b[1].hashes = 5;
 	b[2].subtables = 7;
 	b[3].subtable_cells = 3;
 	b[4].seed = 0;
-	b[5].with_values = true;
+	memset(&b[5].value, 0, sizeof b[5].value);
 	b[6].description = (const uint8_t *) "texu";
 	b[7].description_size = 3;
 	b[8].limbs = 5;
-	for (i = 0; i < 9; i++)
+	b[9].value.description = (const uint8_t *) "varchat";
+	b[10].value.kind = IBLT_KEY_UUID;
+	b[11].value.limbs = 5;
+	for (i = 0; i < 12; i++)
 		check(iblt_core_compatible(&a, &b[i]) == expected[i] &&
 				  iblt_core_compatible(&b[i], &a) == expected[i],
 			  "case %d gives %d", i, (int) iblt_core_compatible(&a, &b[i]));
