@@ -18,7 +18,7 @@ endif
 # The files of the source directory that match a pattern, without its name.
 in_src = $(sort $(patsubst $(SRC)/%,%,$(wildcard $(addprefix $(SRC)/,$(1)))))
 
-SRC_DIRS = src src/codec src/core src/live
+SRC_DIRS = src src/codec src/core src/live src/track
 CORE_SRCS = $(call in_src,src/core/*.c)
 SRCS = $(call in_src,$(SRC_DIRS:%=%/*.c))
 HDRS = $(wildcard $(SRC_DIRS:%=$(SRC)/%/*.h))
@@ -33,6 +33,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 	live/00_types live/10_peer live/15_query live/20_protocol live/25_describe \
 	live/30_plan live/35_prepare live/40_statements live/45_finder live/50_sketch \
 	live/60_lookup live/70_confirm live/80_index live/90_compare \
+	track/10_stores track/20_parts track/30_start track/40_live \
 	repair/00_types repair/10_target repair/20_plan repair/30_statements repair/40_steps \
 	repair/50_referring repair/60_execute repair/70_apply repair/80_repair \
 	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table audit/50_audit)

@@ -23,6 +23,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "checksum.h"
 #include "codec/codec.h"
 #include "core/secret.h"
 #include "prefetch.h"
@@ -40,7 +41,9 @@ typedef enum CallMode
 } CallMode;
 
 /* What one call site keeps between calls, in fn_mcxt. */
-typedef struct CallState
+typedef struct IbltRowHash CallState;
+
+struct IbltRowHash
 {
 	CallMode	mode;
 	MemoryContext cxt;
@@ -52,7 +55,7 @@ typedef struct CallState
 	uint8		secret[IBLT_SECRET_SIZE];	/* of the seed */
 	Oid			element_type;	/* of a VARIADIC array */
 	IbltCodec  *codecs[FLEXIBLE_ARRAY_MEMBER];
-} CallState;
+};
 
 PG_FUNCTION_INFO_V1(iblt_checksum);
 PG_FUNCTION_INFO_V1(iblt_checksum_seeded);
@@ -79,13 +82,11 @@ set_seed(CallState *state, uint64 seed)
 	state->seed = seed;
 }
 
-/* Finds the codecs of the arguments from first on, once per call site. */
+/* A state for so many values, without their codecs. */
 static CallState *
-make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
+alloc_state(int nargs, uint64 seed, MemoryContext cxt)
 {
-	MemoryContext cxt = fcinfo->flinfo->fn_mcxt;
 	MemoryContext caller;
-	int			nargs = PG_NARGS() - first;
 	CallState  *state;
 
 	if (nargs < 1)
@@ -94,10 +95,45 @@ make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 				 errmsg("a row checksum needs at least one value")));
 	state = MemoryContextAllocZero(cxt, offsetof(CallState, codecs) +
 								   sizeof(IbltCodec *) * nargs);
-	state->mode = choose_mode(fcinfo, first);
 	state->cxt = cxt;
 	state->nargs = nargs;
 	state->by_reference = -1;
+	caller = MemoryContextSwitchTo(cxt);
+	initStringInfo(&state->buf);
+	MemoryContextSwitchTo(caller);
+	set_seed(state, seed);
+	return state;
+}
+
+/* Finds the codec of value i. */
+static void
+set_codec(CallState *state, int i, Oid type)
+{
+	state->codecs[i] = iblt_codec_for_type(type, state->cxt);
+	if (state->by_reference < 0 && !get_typbyval(type))
+		state->by_reference = i;
+}
+
+IbltRowHash *
+iblt_row_hash_make(int ncolumns, const Oid *types, uint64 seed,
+				   MemoryContext context)
+{
+	IbltRowHash *hash = alloc_state(ncolumns, seed, context);
+
+	hash->mode = CALL_ARGS;
+	for (int i = 0; i < ncolumns; i++)
+		set_codec(hash, i, types[i]);
+	return hash;
+}
+
+/* Finds the codecs of the arguments from first on, once per call site. */
+static CallState *
+make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
+{
+	int			nargs = PG_NARGS() - first;
+	CallState  *state = alloc_state(nargs, seed, fcinfo->flinfo->fn_mcxt);
+
+	state->mode = choose_mode(fcinfo, first);
 	for (int i = 0; i < nargs; i++)
 	{
 		Oid			type = get_fn_expr_argtype(fcinfo->flinfo, first + i);
@@ -109,14 +145,8 @@ make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
 							first + i + 1)));
 		if (state->mode == CALL_ARRAY)
 			type = state->element_type = get_base_element_type(type);
-		state->codecs[i] = iblt_codec_for_type(type, cxt);
-		if (state->by_reference < 0 && !get_typbyval(type))
-			state->by_reference = i;
+		set_codec(state, i, type);
 	}
-	caller = MemoryContextSwitchTo(cxt);
-	initStringInfo(&state->buf);
-	MemoryContextSwitchTo(caller);
-	set_seed(state, seed);
 	fcinfo->flinfo->fn_extra = state;
 	return state;
 }
@@ -194,32 +224,46 @@ shrink_buffer(CallState *state)
 	MemoryContextSwitchTo(caller);
 }
 
-static pg_attribute_always_inline Datum
-checksum(FunctionCallInfo fcinfo, int first, uint64 seed)
+/* The one function that hashes the values of a row. */
+static pg_attribute_always_inline uint64
+hash_values(CallState *state, const NullableDatum *values)
 {
-	CallState  *state = fcinfo->flinfo->fn_extra;
 	uint64		result;
 
-	if (unlikely(state == NULL))
-		state = make_state(fcinfo, first, seed);
-	if (unlikely(state->seed != seed))
-		set_seed(state, seed);
 	state->buf.len = 0;
 	if (likely(state->mode == CALL_ARGS))
 	{
 		if (state->by_reference >= 0)
 			iblt_prefetch_next(&state->trail,
-							   fcinfo->args[first + state->by_reference].value);
-		iblt_codec_append_args(&state->buf, state->codecs,
-							   &fcinfo->args[first], state->nargs);
+							   values[state->by_reference].value);
+		iblt_codec_append_args(&state->buf, state->codecs, values,
+							   state->nargs);
 	}
 	else
-		append_unusual(&state->buf, state, &fcinfo->args[first]);
+		append_unusual(&state->buf, state, values);
 	result = XXH3_64bits_withSecret(state->buf.data, state->buf.len,
 									state->secret, IBLT_SECRET_SIZE);
 	if (unlikely(state->buf.maxlen > KEEP_BUFFER))
 		shrink_buffer(state);
-	return Int64GetDatum((int64) result);
+	return result;
+}
+
+uint64
+iblt_row_hash(IbltRowHash *hash, const NullableDatum *values)
+{
+	return hash_values(hash, values);
+}
+
+static pg_attribute_always_inline Datum
+checksum(FunctionCallInfo fcinfo, int first, uint64 seed)
+{
+	CallState  *state = fcinfo->flinfo->fn_extra;
+
+	if (unlikely(state == NULL))
+		state = make_state(fcinfo, first, seed);
+	if (unlikely(state->seed != seed))
+		set_seed(state, seed);
+	return Int64GetDatum((int64) hash_values(state, &fcinfo->args[first]));
 }
 
 /* iblt_checksum(VARIADIC "any") RETURNS bigint.  Never NULL. */

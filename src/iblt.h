@@ -89,6 +89,13 @@ extern uint32 iblt_params_cells(int capacity, int hashes, double failure);
 /* Capacity of a sketch at the default failure probability, or 0 if none. */
 extern uint32 iblt_params_capacity(const IbltParams *params);
 
+/*
+ * Cells of a subtable after folding to a capacity and probability of failure.
+ * ERROR, with a hint, if the sketch is smaller than that.
+ */
+extern uint32 iblt_params_fold_cells(const IbltParams *params, int capacity,
+									 double failure);
+
 /* A type for messages and iblt_info, or NULL when untyped. */
 extern char *iblt_params_type_name(const IbltTyping *typing);
 

@@ -163,24 +163,14 @@ iblt_fold(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	IbltParams	params;
-	uint32		least;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	iblt_require_arg(fcinfo, 1, "capacity");
 	iblt_require_arg(fcinfo, 2, "failure");
 	params = sketch.params;
-	least = iblt_params_cells(PG_GETARG_INT32(1),
-							  Max(iblt_core_subtable_count(&params),
-								  IBLT_MIN_HASHES), PG_GETARG_FLOAT8(2));
-	params.subtable_cells = iblt_core_fold_cells(params.subtable_cells, least);
-	if (params.subtable_cells == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("iblt cannot be folded to capacity %d",
-						PG_GETARG_INT32(1)),
-				 errdetail("The sketch has capacity %u, and folding only makes a sketch smaller.",
-						   iblt_params_capacity(&sketch.params)),
-				 errhint("Build it with a larger capacity.")));
+	params.subtable_cells = iblt_params_fold_cells(&sketch.params,
+												   PG_GETARG_INT32(1),
+												   PG_GETARG_FLOAT8(2));
 	PG_RETURN_DATUM(shrink(&sketch, &params));
 }
 

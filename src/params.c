@@ -81,6 +81,24 @@ iblt_params_capacity(const IbltParams *params)
 							  IBLT_DEFAULT_FAILURE);
 }
 
+uint32
+iblt_params_fold_cells(const IbltParams *params, int capacity, double failure)
+{
+	uint32		least = iblt_params_cells(capacity,
+										  Max(iblt_core_subtable_count(params),
+											  IBLT_MIN_HASHES), failure);
+	uint32		cells = iblt_core_fold_cells(params->subtable_cells, least);
+
+	if (cells == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("iblt cannot be folded to capacity %d", capacity),
+				 errdetail("The sketch has capacity %u, and folding only makes a sketch smaller.",
+						   iblt_params_capacity(params)),
+				 errhint("Build it with a larger capacity.")));
+	return cells;
+}
+
 char *
 iblt_params_type_name(const IbltTyping *typing)
 {

@@ -1,0 +1,87 @@
+-- Live digests: stores ---------------------------------------------------------------
+--
+-- Materialized views that are never refreshed: C functions write them (src/track/store.h).
+-- Users have no privileges on them, because a template has the secret seed.
+
+CREATE MATERIALIZED VIEW iblt_internal.tracked USING heap AS
+	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::integer AS version,
+		NULL::bigint AS system, NULL::oid AS database, NULL::integer AS store,
+		NULL::smallint[] AS key_columns, NULL::smallint[] AS columns,
+		NULL::boolean AS all_columns, NULL::boolean AS by_hash, NULL::boolean AS from_peer,
+		NULL::integer AS capacity, NULL::bytea AS template, NULL::bigint AS shape,
+		NULL::bigint AS triggers, NULL::bigint AS files, NULL::bigint AS attributes
+	WITH NO DATA;
+COMMENT ON MATERIALIZED VIEW iblt_internal.tracked IS
+'the tracked tables, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.digest USING heap AS
+	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch,
+		NULL::bigint AS rows, NULL::integer AS limbs, NULL::timestamptz AS verified_at
+	WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.digest ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.digest IS
+'the base of each live digest, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.changes_1 USING heap AS
+	SELECT NULL::oid AS relation, NULL::"char" AS kind, NULL::integer AS number,
+		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.changes_1 ALTER COLUMN changes SET STORAGE PLAIN,
+	ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.changes_1 IS
+'changes of tracked tables, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.changes_2 USING heap AS
+	SELECT NULL::oid AS relation, NULL::"char" AS kind, NULL::integer AS number,
+		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.changes_2 ALTER COLUMN changes SET STORAGE PLAIN,
+	ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.changes_2 IS
+'changes of tracked tables, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.changes_3 USING heap AS
+	SELECT NULL::oid AS relation, NULL::"char" AS kind, NULL::integer AS number,
+		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.changes_3 ALTER COLUMN changes SET STORAGE PLAIN,
+	ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.changes_3 IS
+'changes of tracked tables, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.changes_4 USING heap AS
+	SELECT NULL::oid AS relation, NULL::"char" AS kind, NULL::integer AS number,
+		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.changes_4 ALTER COLUMN changes SET STORAGE PLAIN,
+	ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.changes_4 IS
+'changes of tracked tables, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.changes_5 USING heap AS
+	SELECT NULL::oid AS relation, NULL::"char" AS kind, NULL::integer AS number,
+		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.changes_5 ALTER COLUMN changes SET STORAGE PLAIN,
+	ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.changes_5 IS
+'changes of tracked tables, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.changes_6 USING heap AS
+	SELECT NULL::oid AS relation, NULL::"char" AS kind, NULL::integer AS number,
+		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.changes_6 ALTER COLUMN changes SET STORAGE PLAIN,
+	ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.changes_6 IS
+'changes of tracked tables, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.changes_7 USING heap AS
+	SELECT NULL::oid AS relation, NULL::"char" AS kind, NULL::integer AS number,
+		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.changes_7 ALTER COLUMN changes SET STORAGE PLAIN,
+	ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.changes_7 IS
+'changes of tracked tables, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.changes_8 USING heap AS
+	SELECT NULL::oid AS relation, NULL::"char" AS kind, NULL::integer AS number,
+		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.changes_8 ALTER COLUMN changes SET STORAGE PLAIN,
+	ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.changes_8 IS
+'changes of tracked tables, written by C functions; do not refresh it';

@@ -1,0 +1,288 @@
+-- Live digests: start and end ------------------------------------------------------------
+
+-- Options
+
+CREATE FUNCTION iblt_internal.track_plan(relation regclass, key_columns text[], columns text[],
+	capacity integer, seed bigint) RETURNS iblt_internal.tracking
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	here iblt_internal.side := iblt_internal.described(iblt_internal.describe(relation), 'here');
+	options iblt_internal.options;
+	plan iblt_internal.plan;
+BEGIN
+	options.key_columns := key_columns;
+	options.columns := columns;
+	options.extra_columns := 'ignore';
+	options.cast_types := false;
+	options.max_differences := 1;
+	plan := iblt_internal.make_plan(here, here, options);
+	IF plan.whole_row THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('table "%s" cannot be tracked, because it has no unique key', relation),
+			HINT = 'Create a primary key, or name the columns in key_columns.';
+	END IF;
+	RETURN ROW(ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
+		ARRAY(SELECT c.name FROM unnest(plan.columns) AS c), columns IS NULL, plan.by_hash, false,
+		capacity, iblt_internal.iblt_compare_template(capacity, plan.key_size, seed));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_plan(regclass, text[], text[], integer, bigint) IS
+'key and columns as a comparison would choose them, and a template';
+
+CREATE FUNCTION iblt_internal.track_types(relation regclass, columns text[]) RETURNS text[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT format_type(a.atttypid, NULL)
+		FROM unnest(columns) WITH ORDINALITY AS c(name, n)
+		LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attname = c.name
+			AND a.attnum > 0 AND NOT a.attisdropped
+		ORDER BY c.n)
+$$;
+COMMENT ON FUNCTION iblt_internal.track_types(regclass, text[]) IS
+'the types of columns, NULL for one that does not exist';
+
+CREATE FUNCTION iblt_internal.track_offer(relation text) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found regclass := to_regclass(relation);
+	options iblt_internal.tracking := iblt_internal.iblt_track_options(found);
+BEGIN
+	IF options.template IS NULL THEN
+		RETURN NULL;
+	END IF;
+	RETURN to_jsonb(options) || jsonb_build_object('types',
+		iblt_internal.track_types(found, options.key_columns || options.columns));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_offer(text) IS
+'how a table is tracked here, for another server; NULL if it is not';
+
+CREATE FUNCTION iblt_internal.track_accept(relation regclass, offer jsonb)
+RETURNS iblt_internal.tracking
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	options iblt_internal.tracking := jsonb_populate_record(NULL::iblt_internal.tracking, offer);
+	names text[] := options.key_columns || options.columns;
+	mine text[] := iblt_internal.track_types(relation, names);
+	theirs text[] := ARRAY(SELECT jsonb_array_elements_text(offer -> 'types'));
+BEGIN
+	IF offer IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'the peer does not track its table',
+			HINT = 'CALL iblt_track on the peer first.';
+	ELSIF mine IS DISTINCT FROM theirs THEN
+		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
+			MESSAGE = 'tracked columns do not have the same types on both sides',
+			DETAIL = format('Columns %s are %s here and %s on the peer.',
+				iblt_internal.quoted(names), mine, theirs),
+			HINT = 'Track columns on the peer that both sides have with the same type.';
+	END IF;
+	options.from_peer := true;
+	options.all_columns := false;
+	RETURN options;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_accept(regclass, jsonb) IS
+'what the peer tracks, to be tracked here in the same way';
+
+CREATE FUNCTION iblt_internal.track_ask(relation regclass, peer text, peer_relation text)
+RETURNS iblt_internal.tracking
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	options iblt_internal.tracking;
+	state text;
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	IF conn IS NOT NULL THEN
+		conn := iblt_internal.peer_connect(peer, conn, 'iblt_track');
+	END IF;
+	options := iblt_internal.track_accept(relation, iblt_internal.peer_ask(conn, 'there',
+		format('SELECT iblt_internal.track_offer(%L)',
+			iblt_internal.peer_name(relation, peer_relation)))::jsonb);
+	PERFORM iblt_internal.peer_close(conn);
+	RETURN options;
+EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+		detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	PERFORM iblt_internal.peer_fail(conn, coalesce(iblt_internal.peer_is_string(peer), false),
+		state, message, detail, hint);
+	RAISE;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_ask(regclass, text, text) IS
+'how the peer tracks its table, or another table of this database if peer is NULL';
+
+-- Triggers
+
+CREATE FUNCTION iblt_internal.track_tree(relation regclass) RETURNS SETOF regclass
+	LANGUAGE sql STABLE PARALLEL SAFE ROWS 10
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT relation UNION SELECT relid FROM pg_partition_tree(relation)
+$$;
+COMMENT ON FUNCTION iblt_internal.track_tree(regclass) IS 'a table and its partitions';
+
+CREATE FUNCTION iblt_internal.track_drop_triggers(relation regclass) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found record;
+BEGIN
+	-- partitions have copies of a row trigger, which go with it
+	FOR found IN SELECT tgname, tgrelid::regclass AS relid FROM pg_trigger
+		WHERE tgrelid IN (SELECT iblt_internal.track_tree(relation)) AND tgparentid = 0
+			AND tgfoid IN ('iblt_internal.iblt_track_row()'::regprocedure,
+				'iblt_internal.iblt_track_truncate()'::regprocedure)
+	LOOP
+		EXECUTE format('DROP TRIGGER %I ON %s', found.tgname, found.relid);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_drop_triggers(regclass) IS
+'drops the triggers that record changes';
+
+CREATE FUNCTION iblt_internal.track_make_triggers(relation regclass) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	part regclass;
+BEGIN
+	EXECUTE format('CREATE TRIGGER iblt_track_row AFTER INSERT OR UPDATE OR DELETE ON %s'
+		' FOR EACH ROW EXECUTE FUNCTION iblt_internal.iblt_track_row()', relation);
+	FOR part IN SELECT iblt_internal.track_tree(relation) LOOP
+		EXECUTE format('CREATE TRIGGER iblt_track_truncate AFTER TRUNCATE ON %s'
+			' FOR EACH STATEMENT EXECUTE FUNCTION iblt_internal.iblt_track_truncate()', part);
+		EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER iblt_track_row,'
+			' ENABLE ALWAYS TRIGGER iblt_track_truncate', part);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_make_triggers(regclass) IS
+'creates the triggers that record changes, also those that apply workers make';
+
+-- Start
+
+CREATE FUNCTION iblt_internal.track_lock(relation regclass) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	kind "char" := (SELECT relkind FROM pg_class WHERE oid = relation);
+BEGIN
+	IF relation IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'relation must not be null';
+	ELSIF kind NOT IN ('r', 'p') THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('table "%s" cannot be tracked, because it is not a table', relation);
+	END IF;
+	-- waits for all transactions that have written to it
+	EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_lock(regclass) IS
+'waits for the writers of a table, and holds up others until the transaction ends';
+
+CREATE FUNCTION iblt_internal.track_begin(relation regclass, options iblt_internal.tracking)
+RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.track_drop_triggers(relation);
+	PERFORM iblt_internal.track_make_triggers(relation);
+	RETURN iblt_internal.iblt_track_begin(relation, options.key_columns, options.columns,
+		options.all_columns, options.by_hash, options.from_peer, options.capacity,
+		options.template);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_begin(regclass, iblt_internal.tracking) IS
+'creates the triggers and begins to record changes';
+
+CREATE FUNCTION iblt_internal.track_start(relation regclass, key_columns text[], columns text[],
+	capacity integer, peer text, peer_relation text) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET client_min_messages = warning
+AS $$
+DECLARE
+	options iblt_internal.tracking;
+BEGIN
+	IF coalesce(peer, peer_relation) IS NOT NULL THEN
+		IF coalesce(key_columns, columns) IS NOT NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				MESSAGE = 'key_columns and columns cannot be given with a peer',
+				HINT = 'Both sides track the columns that the peer tracks.';
+		END IF;
+		options := iblt_internal.track_ask(relation, peer, peer_relation);
+		PERFORM iblt_internal.track_lock(relation);
+	ELSE
+		PERFORM iblt_internal.track_lock(relation);
+		options := iblt_internal.track_plan(relation, key_columns, columns, capacity,
+			iblt_internal.random_seed());
+	END IF;
+	RETURN iblt_internal.track_begin(relation, options);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_start(regclass, text[], text[], integer, text, text) IS
+'the first transaction of iblt_track';
+
+-- The options are as they were, but the columns may have changed.
+CREATE FUNCTION iblt_internal.track_restart(relation regclass) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET client_min_messages = warning
+AS $$
+DECLARE
+	options iblt_internal.tracking;
+BEGIN
+	PERFORM iblt_internal.track_lock(relation);
+	options := iblt_internal.iblt_track_options(relation);
+	IF options.template IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('table "%s" is not tracked', relation),
+			HINT = format('CALL iblt_track(%L);', relation);
+	ELSIF array_position(options.columns, NULL) > 0
+		AND (options.from_peer OR NOT options.all_columns) THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('a tracked column of table "%s" was dropped', relation),
+			HINT = 'CALL iblt_track with the columns that it has now.';
+	ELSIF NOT options.from_peer THEN
+		options := iblt_internal.track_plan(relation,
+			CASE WHEN array_position(options.key_columns, NULL) IS NULL
+				THEN options.key_columns END,
+			CASE WHEN NOT options.all_columns THEN options.columns END, options.capacity,
+			(@extschema@.iblt_info(options.template)).seed);
+	END IF;
+	RETURN iblt_internal.track_begin(relation, options);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_restart(regclass) IS
+'the first transaction of iblt_live_rebuild';
+
+CREATE FUNCTION iblt_internal.track_stop(relation regclass) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.track_lock(relation);
+	PERFORM iblt_internal.track_drop_triggers(relation);
+	PERFORM iblt_internal.iblt_track_end(relation);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_stop(regclass) IS
+'drops the triggers of a table and all that is kept of it';

@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * config.h
+ *	  How a table is tracked: its row in iblt_internal.tracked.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_TRACK_CONFIG_H
+#define IBLT_TRACK_CONFIG_H
+
+#include "iblt.h"
+
+#include "access/attnum.h"
+#include "utils/snapshot.h"
+
+/* Changes when what is stored can no longer be read as before. */
+#define IBLT_TRACK_VERSION	1
+
+/* What a digest relies on, as hashes (shape.h). */
+typedef struct IbltShape
+{
+	uint64		columns;		/* and partitions, each with its columns */
+	uint64		triggers;
+	uint64		files;			/* where the rows are */
+	uint64		attributes;		/* versions of the columns' descriptions */
+} IbltShape;
+
+typedef struct IbltTrackConfig
+{
+	Oid			relid;
+	int64		generation;		/* random, new with each first scan */
+	int32		version;
+	int64		system;			/* identifier of the server */
+	Oid			database;
+	int32		store;			/* number of the store of changes */
+	int			nkeys;
+	AttrNumber *keys;			/* of the tracked table, not of a partition */
+	int			ncolumns;
+	AttrNumber *columns;
+	bool		all_columns;	/* the columns were not asked for by name */
+	bool		by_hash;		/* keys are in the sketch as hashes */
+	bool		from_peer;
+	int32		capacity;
+	struct varlena *template;	/* an untyped sketch with the seed */
+	IbltShape	shape;
+} IbltTrackConfig;
+
+/*
+ * Reads a table's configuration into CurrentMemoryContext.  False if it is not
+ * tracked in this snapshot.
+ */
+extern bool iblt_config_read(IbltTrackConfig *config, Oid relid,
+							 Snapshot snapshot);
+
+/* The same in a new snapshot. */
+extern bool iblt_config_read_latest(IbltTrackConfig *config, Oid relid);
+
+/* Inserts a configuration. */
+extern void iblt_config_write(const IbltTrackConfig *config);
+
+/* The store of changes that the fewest tables use. */
+extern int32 iblt_config_choose_store(void);
+
+/* A seed of checksums of keys, for that of checksums of rows. */
+static inline uint64
+iblt_config_key_seed(uint64 seed)
+{
+	return seed ^ 1;
+}
+
+/*
+ * ERROR unless the caller owns the table.
+ */
+extern void iblt_config_require_owner(Oid relid);
+
+/* The function of row triggers, or of triggers for TRUNCATE.  May be invalid. */
+extern Oid	iblt_config_row_function(void);
+extern Oid	iblt_config_truncate_function(void);
+
+#endif							/* IBLT_TRACK_CONFIG_H */

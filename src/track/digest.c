@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * digest.c
+ *	  The digest of a tracked table in one snapshot.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "track/digest.h"
+
+#include "access/detoast.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "core/fold.h"
+#include "track/packed.h"
+#include "track/shape.h"
+#include "track/store.h"
+
+bool
+iblt_base_read(IbltBase *base, Oid relid, Snapshot snapshot, bool with_value)
+{
+	IbltStoreScan scan;
+	Datum		values[DIGEST_WIDTH];
+	bool		nulls[DIGEST_WIDTH];
+	HeapTuple	tuple;
+
+	if (!iblt_store_begin(&scan, iblt_store_digest(), relid, snapshot,
+						  AccessShareLock))
+		return false;
+	tuple = iblt_store_next(&scan, values, nulls);
+	if (tuple != NULL)
+	{
+		struct varlena *stored = (struct varlena *)
+			DatumGetPointer(values[DIGEST_SKETCH]);
+
+		base->row = tuple->t_self;
+		base->generation = DatumGetInt64(values[DIGEST_GENERATION]);
+		base->rows = DatumGetInt64(values[DIGEST_ROWS]);
+		base->limbs = (unsigned) DatumGetInt32(values[DIGEST_LIMBS]);
+		base->verified = nulls[DIGEST_VERIFIED] ? 0
+			: DatumGetTimestampTz(values[DIGEST_VERIFIED]);
+		base->bytes = toast_raw_datum_size(values[DIGEST_SKETCH]);
+		base->value = with_value ? pg_detoast_datum_copy(stored) : NULL;
+	}
+	iblt_store_end(&scan);
+	return tuple != NULL;
+}
+
+/* Adds a sketch of changes. */
+static void
+add_sketch(IbltSketch *sketch, Datum value)
+{
+	struct varlena *copy = pg_detoast_datum_packed((struct varlena *)
+												   DatumGetPointer(value));
+	IbltSketch	changes;
+	IbltSketch	folded;
+	struct varlena *folded_value = NULL;
+
+	iblt_open(&changes, PointerGetDatum(copy));
+	if (changes.params.subtable_cells != sketch->params.subtable_cells)
+	{
+		folded_value = iblt_make(&folded, &sketch->params);
+		(void) iblt_params_match_folded(&changes.params, &sketch->params);
+		iblt_core_fold(&folded, &changes);
+		changes = folded;
+	}
+	iblt_params_check_match(&sketch->params, &changes.params);
+	iblt_check_counts(iblt_core_add_sketch(sketch, &changes, 1));
+	if (folded_value != NULL)
+		pfree(folded_value);
+	if ((Pointer) copy != DatumGetPointer(value))
+		pfree(copy);
+}
+
+/* Inserted less deleted rows of a sketch of changes. */
+static int64
+sketch_rows(Datum value)
+{
+	struct varlena *copy = pg_detoast_datum((struct varlena *)
+											DatumGetPointer(value));
+	IbltSketch	changes;
+	int64		rows;
+
+	iblt_open(&changes, PointerGetDatum(copy));
+	rows = changes.rows;
+	if ((Pointer) copy != DatumGetPointer(value))
+		pfree(copy);
+	return rows;
+}
+
+/* Adds a row of packed changes. */
+static void
+read_packed(IbltChanges *changes, unsigned limbs, IbltSketch *sketch,
+			Datum value)
+{
+	struct varlena *bytes = pg_detoast_datum_packed((struct varlena *)
+													DatumGetPointer(value));
+	const uint8 *data = (uint8 *) VARDATA_ANY(bytes);
+	Size		size = VARSIZE_ANY_EXHDR(bytes);
+
+	if (sketch == NULL && limbs > 0)
+		changes->rows += iblt_packed_rows(data, size, limbs);
+	else if (sketch != NULL && !iblt_packed_apply(sketch, data, size))
+		changes->broken = "a change in its store cannot be read";
+}
+
+static void
+note_folded(IbltChanges *changes, ItemPointer row)
+{
+	if (changes->folded == NULL)
+	{
+		changes->size = 256;
+		changes->folded = palloc(sizeof(ItemPointerData) * changes->size);
+	}
+	else if (changes->nfolded == changes->size)
+	{
+		changes->size *= 2;
+		changes->folded = repalloc_huge(changes->folded,
+										sizeof(ItemPointerData) *
+										changes->size);
+	}
+	changes->folded[changes->nfolded++] = *row;
+}
+
+/* One row of the store.  Returns whether a fold replaces it. */
+static bool
+read_change(IbltChanges *changes, const IbltTrackConfig *config,
+			unsigned limbs, IbltSketch *sketch, const Datum *values)
+{
+	const char *data = values[CHANGE_BYTES] == 0 ? NULL
+		: VARDATA_ANY(DatumGetPointer(values[CHANGE_BYTES]));
+	int64		number;
+
+	switch (DatumGetChar(values[CHANGE_KIND]))
+	{
+		case IBLT_CHANGES_START:
+			memcpy(&number, data, sizeof number);
+			changes->started |= number == config->generation;
+			return false;
+		case IBLT_CHANGES_BROKEN:
+			changes->broken = text_to_cstring((text *)
+											  DatumGetPointer(values[CHANGE_BYTES]));
+			return false;
+		case IBLT_CHANGES_VERIFIED:
+			memcpy(&number, data, sizeof number);
+			changes->verified = Max(changes->verified, number);
+			return true;
+		case IBLT_CHANGES_PACKED:
+			read_packed(changes, limbs, sketch, values[CHANGE_BYTES]);
+			break;
+		case IBLT_CHANGES_SKETCH:
+			if (sketch == NULL)
+				changes->rows += sketch_rows(values[CHANGE_SKETCH]);
+			else
+				add_sketch(sketch, values[CHANGE_SKETCH]);
+			break;
+		default:
+			changes->broken = "a change in its store cannot be read";
+			return false;
+	}
+	changes->number += DatumGetInt32(values[CHANGE_NUMBER]);
+	return true;
+}
+
+void
+iblt_changes_read(IbltChanges *changes, const IbltTrackConfig *config,
+				  unsigned limbs, Snapshot snapshot, IbltSketch *sketch,
+				  bool with_folded)
+{
+	IbltStoreScan scan;
+	Datum		values[CHANGE_WIDTH];
+	bool		nulls[CHANGE_WIDTH];
+	HeapTuple	tuple;
+
+	memset(changes, 0, sizeof *changes);
+	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
+						  config->relid, snapshot, AccessShareLock))
+		return;
+	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
+	{
+		for (int i = 0; i < CHANGE_WIDTH; i++)
+		{
+			if (nulls[i])
+				values[i] = (Datum) 0;
+		}
+		changes->bytes += tuple->t_len;
+		if (values[CHANGE_SKETCH] != 0)
+			changes->bytes += toast_raw_datum_size(values[CHANGE_SKETCH]);
+		if (read_change(changes, config, limbs, sketch, values) && with_folded)
+			note_folded(changes, &tuple->t_self);
+	}
+	iblt_store_end(&scan);
+}
+
+const char *
+iblt_changes_problem(const IbltChanges *changes)
+{
+	if (changes->broken != NULL)
+		return changes->broken;
+	return changes->started ? NULL : "its changes were removed from the store";
+}
+
+const char *
+iblt_digest_problem(Relation relation, const IbltTrackConfig *config,
+					const IbltBase *base)
+{
+	if (config->version != IBLT_TRACK_VERSION)
+		return "another version of iblt made it";
+	if ((uint64) config->system != GetSystemIdentifier() ||
+		config->database != MyDatabaseId)
+		return "this is a copy of the database that made it";
+	if (base == NULL || base->generation != config->generation)
+		return "its first scan has not been finished";
+	return iblt_shape_changed(relation, config);
+}
+
+void
+iblt_digest_refuse(Relation relation, const char *reason)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IBLT_NOT_TRUSTWORTHY),
+			 errmsg("digest of table \"%s\" is not trustworthy, because %s",
+					RelationGetRelationName(relation), reason),
+			 errhint("CALL iblt_live_rebuild('%s');",
+					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+												RelationGetRelationName(relation)))));
+}

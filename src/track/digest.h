@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * digest.h
+ *	  The digest of a tracked table in one snapshot: its base and the changes
+ *	  since.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_TRACK_DIGEST_H
+#define IBLT_TRACK_DIGEST_H
+
+#include "track/config.h"
+
+#include "storage/itemptr.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+/* A digest that is not trustworthy.  Class IB belongs to this extension. */
+#define ERRCODE_IBLT_NOT_TRUSTWORTHY MAKE_SQLSTATE('I', 'B', '0', '0', '7')
+
+/* The base in one snapshot. */
+typedef struct IbltBase
+{
+	ItemPointerData row;
+	int64		generation;
+	int64		rows;
+	unsigned	limbs;			/* of a key */
+	Size		bytes;
+	TimestampTz verified;		/* 0 if never */
+	struct varlena *value;		/* a copy, or NULL if it was not asked for */
+} IbltBase;
+
+/* The changes in one snapshot. */
+typedef struct IbltChanges
+{
+	bool		started;		/* the store has kept what it was given */
+	int64		number;
+	int64		rows;			/* inserted less deleted */
+	Size		bytes;
+	TimestampTz verified;		/* 0 if not since the base was made */
+	const char *broken;			/* why the digest is not trustworthy, or NULL */
+	ItemPointerData *folded;	/* rows that a fold replaces, if asked for */
+	int			nfolded;
+	int			size;
+} IbltChanges;
+
+/* Reads the base.  False if there is none. */
+extern bool iblt_base_read(IbltBase *base, Oid relid, Snapshot snapshot,
+						   bool with_value);
+
+/*
+ * Reads the changes, and adds them to a sketch unless that is NULL.  It may
+ * have fewer cells than the digest.
+ */
+extern void iblt_changes_read(IbltChanges *changes,
+							  const IbltTrackConfig *config, unsigned limbs,
+							  Snapshot snapshot, IbltSketch *sketch,
+							  bool with_folded);
+
+/* Why changes do not give a digest, or NULL. */
+extern const char *iblt_changes_problem(const IbltChanges *changes);
+
+/*
+ * Why a digest is not trustworthy although its changes are whole, or NULL.
+ * base is NULL if there is none.
+ */
+extern const char *iblt_digest_problem(Relation relation,
+									   const IbltTrackConfig *config,
+									   const IbltBase *base);
+
+/* The error for such a digest. */
+extern void iblt_digest_refuse(Relation relation, const char *reason)
+			pg_attribute_noreturn();
+
+
+#endif							/* IBLT_TRACK_DIGEST_H */

@@ -1,0 +1,379 @@
+/*-------------------------------------------------------------------------
+ *
+ * entry.c
+ *	  What a row trigger needs to know about its table.
+ *
+ * A table's configuration changes only under a lock that no writer shares, and
+ * with an invalidation of the table's and its partitions' relation cache.  So
+ * a writer, which has locked the table after that, finds the new one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "track/entry.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/partition.h"
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/uuid.h"
+
+#include "key.h"
+#include "track/config.h"
+#include "track/guard.h"
+#include "track/shape.h"
+#include "track/store.h"
+
+static HTAB *entries = NULL;
+
+/* The catalogs may have changed for a relation, or for all. */
+static void
+invalidate(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS status;
+	IbltTrackEntry *entry;
+
+	(void) arg;
+	if (OidIsValid(relid))
+	{
+		entry = hash_search(entries, &relid, HASH_FIND, NULL);
+		if (entry != NULL)
+			entry->valid = false;
+		return;
+	}
+	hash_seq_init(&status, entries);
+	while ((entry = hash_seq_search(&status)) != NULL)
+		entry->valid = false;
+}
+
+static void
+make_cache(void)
+{
+	HASHCTL		control;
+
+	memset(&control, 0, sizeof control);
+	control.keysize = sizeof(Oid);
+	control.entrysize = sizeof(IbltTrackEntry);
+	control.hcxt = TopMemoryContext;
+	entries = hash_create("iblt tracked tables", 64, &control,
+						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+}
+
+/* Finds the configuration of a table, or of the table it is a partition of. */
+static bool
+find_config(IbltTrackConfig *config, Relation relation)
+{
+	ListCell   *lc;
+
+	if (iblt_config_read_latest(config, RelationGetRelid(relation)))
+		return true;
+	if (!relation->rd_rel->relispartition)
+		return false;
+	foreach(lc, get_partition_ancestors(RelationGetRelid(relation)))
+	{
+		if (iblt_config_read_latest(config, lfirst_oid(lc)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The numbers of the tracked columns in this table.  False if one is missing.
+ */
+static bool
+map_columns(IbltTrackEntry *entry, Relation relation,
+			const IbltTrackConfig *config)
+{
+	int			n = config->nkeys + config->ncolumns;
+
+	entry->nkeys = config->nkeys;
+	entry->ncolumns = config->ncolumns;
+	entry->numbers = palloc(sizeof(AttrNumber) * n);
+	entry->values = palloc0(sizeof(NullableDatum) * n);
+	for (int i = 0; i < n; i++)
+	{
+		AttrNumber	number = i < config->nkeys ? config->keys[i]
+			: config->columns[i - config->nkeys];
+		char	   *name = get_attname(config->relid, number, true);
+
+		if (name == NULL)
+			return false;
+		if (config->relid != RelationGetRelid(relation))
+			number = iblt_shape_column(relation, name);
+		if (number == 0)
+			return false;
+		entry->numbers[i] = number;
+		entry->last = Max(entry->last, number);
+	}
+	return true;
+}
+
+/*
+ * Can errors be raised while a value is read, other than for values out of
+ * line?  Functions that are not built in can do so, and conversions of text.
+ */
+static bool
+may_fail(Oid type)
+{
+	Oid			base = getBaseType(type);
+
+	return base >= FirstNormalObjectId ||
+		(GetDatabaseEncoding() != PG_UTF8 &&
+		 GetDatabaseEncoding() != PG_SQL_ASCII && !get_typbyval(base));
+}
+
+/* The types of the columns, from the first one on. */
+static Oid *
+types_of(IbltTrackEntry *entry, Relation relation, int first, int n)
+{
+	Oid		   *types = palloc(sizeof(Oid) * n);
+
+	for (int i = 0; i < n; i++)
+	{
+		types[i] = TupleDescAttr(RelationGetDescr(relation),
+								 entry->numbers[first + i] - 1)->atttypid;
+		entry->guarded |= may_fail(types[i]);
+	}
+	return types;
+}
+
+/* Decides how keys become bytes, and types the parameters. */
+static void
+prepare_key(IbltTrackEntry *entry, const IbltTrackConfig *config, Oid *types)
+{
+	IbltParams *params = &entry->target.params;
+	int			n = entry->nkeys;
+	IbltKeyCoder *coder;
+
+	entry->key_type = n == 1 ? getBaseType(types[0]) : RECORDOID;
+	if (config->by_hash)
+	{
+		entry->key_hash = iblt_row_hash_make(n, types,
+											 iblt_config_key_seed(params->seed),
+											 entry->context);
+		coder = iblt_key_coder(INT8OID, entry->context);
+	}
+	else if (n == 1)
+		coder = iblt_key_coder(types[0], entry->context);
+	else
+		coder = iblt_key_coder_for_columns(n, types, entry->context);
+	iblt_key_set_params(coder, params);
+	initStringInfo(&entry->key);
+	entry->key_codecs = palloc(sizeof(IbltCodec *) * n);
+	for (int i = 0; i < n; i++)
+		entry->key_codecs[i] = iblt_codec_for_type(types[i], entry->context);
+}
+
+/* Arguments of prepare. */
+typedef struct Preparation
+{
+	IbltTrackEntry *entry;
+	Relation	relation;
+	const IbltTrackConfig *config;
+} Preparation;
+
+/* Prepares to read rows.  The memory goes into the entry's context. */
+static void
+prepare(void *arg)
+{
+	const Preparation *preparation = arg;
+	IbltTrackEntry *entry = preparation->entry;
+	Relation	relation = preparation->relation;
+	MemoryContext old = MemoryContextSwitchTo(entry->context);
+
+	if (map_columns(entry, relation, preparation->config))
+	{
+		Oid		   *types = types_of(entry, relation, 0, entry->nkeys);
+
+		prepare_key(entry, preparation->config, types);
+		types = types_of(entry, relation, entry->nkeys, entry->ncolumns);
+		entry->row_hash = iblt_row_hash_make(entry->ncolumns, types,
+											 entry->target.params.seed,
+											 entry->context);
+	}
+	else
+		entry->problem = "one of its columns was dropped";
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Fills a cleared entry.  An error while the configuration is looked for fails
+ * the statement, because nothing else could keep the digest right.
+ */
+static void
+fill(IbltTrackEntry *entry, Relation relation)
+{
+	MemoryContext old = MemoryContextSwitchTo(entry->context);
+	IbltTrackConfig config;
+	IbltSketch	template;
+	Preparation preparation = {entry, relation, &config};
+
+	if (find_config(&config, relation))
+	{
+		entry->target.relid = config.relid;
+		entry->target.store = iblt_store_changes(config.store);
+		iblt_open(&template, PointerGetDatum(config.template));
+		entry->target.params = template.params;
+		entry->tracked = true;
+	}
+	MemoryContextSwitchTo(old);
+	/* an invalidation from now on must not be lost */
+	entry->valid = true;
+	if (entry->tracked && !iblt_guard(prepare, &preparation))
+	{
+		entry->problem = "its columns cannot be read";
+		entry->valid = false;
+	}
+}
+
+/* Makes an entry as if nothing were known. */
+static void
+clear(IbltTrackEntry *entry)
+{
+	Oid			relid = entry->relid;
+
+	if (entry->context != NULL)
+		MemoryContextDelete(entry->context);
+	memset(entry, 0, sizeof *entry);
+	entry->relid = relid;
+	entry->context = AllocSetContextCreate(TopMemoryContext,
+										   "iblt tracked table",
+										   ALLOCSET_SMALL_SIZES);
+}
+
+IbltTrackEntry *
+iblt_entry_find(Relation relation)
+{
+	Oid			relid = RelationGetRelid(relation);
+	IbltTrackEntry *entry;
+	bool		found;
+
+	if (entries == NULL)
+		make_cache();
+	entry = hash_search(entries, &relid, HASH_ENTER, &found);
+	if (!found)
+	{
+		entry->context = NULL;
+		entry->valid = false;
+	}
+	if (likely(entry->valid))
+		return entry->tracked ? entry : NULL;
+	clear(entry);
+	fill(entry, relation);
+	return entry->tracked ? entry : NULL;
+}
+
+/* Puts the columns of a row into values.  Is one of them out of line? */
+static bool
+take_values(IbltTrackEntry *entry, TupleTableSlot *slot)
+{
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+	bool		external = false;
+
+	slot_getsomeattrs(slot, entry->last);
+	for (int i = 0; i < entry->nkeys + entry->ncolumns; i++)
+	{
+		int			n = entry->numbers[i] - 1;
+
+		entry->values[i].value = slot->tts_values[n];
+		entry->values[i].isnull = slot->tts_isnull[n];
+		if (!slot->tts_isnull[n] && TupleDescAttr(desc, n)->attlen == -1 &&
+			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[n])))
+			external = true;
+	}
+	return external;
+}
+
+/* The bytes of a key that is in the sketch as it is, in entry->key. */
+static const char *
+encode_key(IbltTrackEntry *entry)
+{
+	uint64		integer;
+
+	resetStringInfo(&entry->key);
+	for (int i = 0; i < entry->nkeys; i++)
+	{
+		if (entry->values[i].isnull)
+			return "a key was null";
+	}
+	switch (entry->key_type)
+	{
+		case INT2OID:
+			integer = (uint64) (int64) DatumGetInt16(entry->values[0].value);
+			break;
+		case INT4OID:
+			integer = (uint64) (int64) DatumGetInt32(entry->values[0].value);
+			break;
+		case INT8OID:
+			integer = (uint64) DatumGetInt64(entry->values[0].value);
+			break;
+		case UUIDOID:
+			appendBinaryStringInfo(&entry->key,
+								   (char *) DatumGetUUIDP(entry->values[0].value)->data,
+								   UUID_LEN);
+			return NULL;
+		default:
+			iblt_codec_append_args(&entry->key, entry->key_codecs,
+								   entry->values, entry->nkeys);
+			return NULL;
+	}
+	iblt_store64((uint8 *) entry->key.data, integer);
+	entry->key.len = sizeof integer;
+	return NULL;
+}
+
+/* Arguments of read_row, and its answer. */
+typedef struct Reading
+{
+	IbltTrackEntry *entry;
+	IbltTrackRow *row;
+	const char *problem;
+} Reading;
+
+/* Makes key and checksum of the values. */
+static void
+read_row(void *arg)
+{
+	Reading    *reading = arg;
+	IbltTrackEntry *entry = reading->entry;
+	Size		size = 8 * (Size) entry->target.params.limbs;
+	IbltTrackRow *row = reading->row;
+
+	if (entry->key_hash != NULL)
+		iblt_store64(row->key, iblt_row_hash(entry->key_hash, entry->values));
+	else
+	{
+		reading->problem = encode_key(entry);
+		if (reading->problem == NULL && (Size) entry->key.len > size)
+			reading->problem = "a key was too long";
+		if (reading->problem != NULL)
+			return;
+		memcpy(row->key, entry->key.data, entry->key.len);
+		memset(row->key + entry->key.len, 0, size - entry->key.len);
+	}
+	row->sum = iblt_row_hash(entry->row_hash, entry->values + entry->nkeys);
+}
+
+const char *
+iblt_entry_read(IbltTrackEntry *entry, TupleTableSlot *slot, IbltTrackRow *row)
+{
+	Reading		reading = {entry, row, NULL};
+
+	if (entry->problem != NULL)
+		return entry->problem;
+	if (!take_values(entry, slot) && !entry->guarded)
+		read_row(&reading);
+	else if (!iblt_guard(read_row, &reading))
+	{
+		/* what the error left behind in the codecs is not used again */
+		entry->valid = false;
+		return "a value could not be read";
+	}
+	return reading.problem;
+}

@@ -1,0 +1,63 @@
+/*-------------------------------------------------------------------------
+ *
+ * entry.h
+ *	  What a row trigger needs to know about its table, cached for each table
+ *	  and partition, and how it turns a row into a key and a checksum.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_TRACK_ENTRY_H
+#define IBLT_TRACK_ENTRY_H
+
+#include "track/pending.h"
+
+#include "executor/tuptable.h"
+#include "lib/stringinfo.h"
+#include "utils/rel.h"
+
+#include "checksum.h"
+#include "codec/codec.h"
+
+typedef struct IbltTrackEntry
+{
+	Oid			relid;			/* the table or partition, the hash key */
+	bool		valid;			/* false once the catalogs may have changed */
+	bool		tracked;
+	bool		guarded;		/* reading a row runs functions that are not
+								 * built in */
+	const char *problem;		/* why rows cannot be read, or NULL */
+	MemoryContext context;		/* of all that follows */
+	IbltTrackTarget target;
+	int			nkeys;
+	int			ncolumns;
+	AttrNumber *numbers;		/* of the keys, then of the columns */
+	AttrNumber	last;			/* the highest number */
+	NullableDatum *values;		/* working space, like numbers */
+	IbltRowHash *row_hash;
+	IbltRowHash *key_hash;		/* NULL if keys are kept as they are */
+	Oid			key_type;		/* of a single key column, below domains */
+	IbltCodec **key_codecs;
+	StringInfoData key;
+} IbltTrackEntry;
+
+/* A row as a change has it. */
+typedef struct IbltTrackRow
+{
+	uint8		key[8 * IBLT_MAX_LIMBS];
+	uint64		sum;
+} IbltTrackRow;
+
+/*
+ * The entry of a table or partition, valid until the next call.  NULL if it is
+ * not tracked.
+ */
+extern IbltTrackEntry *iblt_entry_find(Relation relation);
+
+/*
+ * Reads a row.  Returns why it cannot be recorded, or NULL.  Raises errors
+ * only for a cancelled statement and the like.
+ */
+extern const char *iblt_entry_read(IbltTrackEntry *entry,
+								   TupleTableSlot *slot, IbltTrackRow *row);
+
+#endif							/* IBLT_TRACK_ENTRY_H */

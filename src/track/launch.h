@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * launch.h
+ *	  Starts a background worker that folds, when many changes have gathered.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_TRACK_LAUNCH_H
+#define IBLT_TRACK_LAUNCH_H
+
+#include "postgres.h"
+
+#include "storage/block.h"
+
+/* A table is folded by itself from this number of changes on. */
+#define IBLT_FOLD_CHANGES	10000
+
+/* This transaction wrote so many changes, the last of them to this block. */
+extern void iblt_launch_note(BlockNumber block, int32 changes);
+
+/* This session saw a table with so many changes that are not folded. */
+extern void iblt_launch_saw(int64 changes);
+
+/* The transaction was rolled back. */
+extern void iblt_launch_forget(void);
+
+/* Starts a worker if one is due.  Fails silently. */
+extern void iblt_launch_if_due(void);
+
+#endif							/* IBLT_TRACK_LAUNCH_H */

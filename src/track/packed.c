@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ *
+ * packed.c
+ *	  Changes of rows as bytes, one after the other.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "track/packed.h"
+
+#include "core/bytes.h"
+
+uint8 *
+iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs, const uint8 *key,
+				uint64 old_sum, uint64 new_sum)
+{
+	*out++ = (uint8) flags;
+	memcpy(out, key, 8 * (Size) limbs);
+	out += 8 * (Size) limbs;
+	if (flags & IBLT_CHANGE_OLD)
+	{
+		iblt_store64(out, old_sum);
+		out += 8;
+	}
+	if (flags & IBLT_CHANGE_NEW)
+	{
+		iblt_store64(out, new_sum);
+		out += 8;
+	}
+	return out;
+}
+
+/* Is there a whole change at bytes?  Sets its size. */
+static bool
+change_size(const uint8 *bytes, Size left, unsigned limbs, Size *size)
+{
+	if (left == 0 || bytes[0] < 1 || bytes[0] > 3)
+		return false;
+	*size = iblt_packed_size(bytes[0], limbs);
+	return *size <= left;
+}
+
+bool
+iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
+{
+	unsigned	limbs = sketch->params.limbs;
+	Size		one;
+
+	for (; size > 0; bytes += one, size -= one)
+	{
+		const uint8 *key = bytes + 1;
+		const uint8 *sum = key + 8 * (Size) limbs;
+
+		if (!change_size(bytes, size, limbs, &one))
+			return false;
+		if (bytes[0] & IBLT_CHANGE_OLD)
+		{
+			if (iblt_core_add_row(sketch, key, iblt_load64(sum), -1) != IBLT_OK)
+				return false;
+			sum += 8;
+		}
+		if ((bytes[0] & IBLT_CHANGE_NEW) &&
+			iblt_core_add_row(sketch, key, iblt_load64(sum), 1) != IBLT_OK)
+			return false;
+	}
+	return true;
+}
+
+Size
+iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs, Size most,
+				   int32 *number)
+{
+	Size		taken = 0;
+	Size		one;
+
+	for (*number = 0; taken < size; (*number)++)
+	{
+		one = iblt_packed_size(bytes[taken], limbs);
+		if (taken + one > most)
+			break;
+		taken += one;
+	}
+	return taken;
+}
+
+int64
+iblt_packed_rows(const uint8 *bytes, Size size, unsigned limbs)
+{
+	int64		rows = 0;
+	Size		one;
+
+	for (; change_size(bytes, size, limbs, &one); bytes += one, size -= one)
+		rows += ((bytes[0] & IBLT_CHANGE_NEW) != 0) -
+			((bytes[0] & IBLT_CHANGE_OLD) != 0);
+	return rows;
+}

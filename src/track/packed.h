@@ -1,0 +1,47 @@
+/*-------------------------------------------------------------------------
+ *
+ * packed.h
+ *	  Changes of rows as bytes, one after the other.
+ *
+ * A change is a byte of flags, the key (8 * limbs bytes) and the checksum of
+ * the old row, of the new row, or of both, in little-endian order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_TRACK_PACKED_H
+#define IBLT_TRACK_PACKED_H
+
+#include "iblt.h"
+
+#define IBLT_CHANGE_OLD		1
+#define IBLT_CHANGE_NEW		2
+
+/* Bytes of one change. */
+static inline Size
+iblt_packed_size(unsigned flags, unsigned limbs)
+{
+	return 1 + 8 * (Size) limbs + (flags & IBLT_CHANGE_OLD ? 8 : 0) +
+		(flags & IBLT_CHANGE_NEW ? 8 : 0);
+}
+
+/* Writes one change and returns the end of it. */
+extern uint8 *iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs,
+							  const uint8 *key, uint64 old_sum,
+							  uint64 new_sum);
+
+/*
+ * Adds changes to a sketch whose keys have the same size.  False if the bytes
+ * are malformed or a row cannot be kept in the sketch.  Then the sketch must
+ * not be used.
+ */
+extern bool iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes,
+							  Size size);
+
+/* As many whole changes from the front as take at most `most` bytes. */
+extern Size iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs,
+							   Size most, int32 *number);
+
+/* Inserted less deleted rows. */
+extern int64 iblt_packed_rows(const uint8 *bytes, Size size, unsigned limbs);
+
+#endif							/* IBLT_TRACK_PACKED_H */

@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * start.c
+ *	  The beginning and the end of tracking a table.
+ *
+ * Both run while the caller holds SHARE ROW EXCLUSIVE on the table and its
+ * partitions.  So no transaction that has written to it is in progress.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/partition.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "track/config.h"
+#include "track/shape.h"
+#include "track/store.h"
+
+/* Removes all that is kept of a table. */
+static void
+forget(Oid relid)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	iblt_store_purge(iblt_store_tracked(), relid, snapshot);
+	iblt_store_purge(iblt_store_digest(), relid, snapshot);
+	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
+		iblt_store_purge(iblt_store_changes(i), relid, snapshot);
+	UnregisterSnapshot(snapshot);
+}
+
+/* Lets all sessions look up again how the table is tracked. */
+static void
+announce(Relation relation)
+{
+	ListCell   *lc;
+
+	foreach(lc, iblt_shape_tree(relation))
+		CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
+}
+
+/* The numbers of the columns with these names. */
+static AttrNumber *
+column_numbers(Relation relation, Datum names, int *n)
+{
+	AttrNumber *numbers;
+	Datum	   *items;
+	bool	   *nulls;
+
+	deconstruct_array(DatumGetArrayTypeP(names), TEXTOID, -1, false, 'i',
+					  &items, &nulls, n);
+	numbers = palloc(sizeof(AttrNumber) * Max(*n, 1));
+	for (int i = 0; i < *n; i++)
+	{
+		char	   *name = nulls[i] ? "" : TextDatumGetCString(items[i]);
+
+		numbers[i] = iblt_shape_column(relation, name);
+		if (numbers[i] == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("column \"%s\" of table \"%s\" does not exist",
+							name, RelationGetRelationName(relation))));
+	}
+	return numbers;
+}
+
+/* ERROR if the table is, contains, or is a part of what is tracked already. */
+static void
+refuse_overlap(Relation relation)
+{
+	Oid			relid = RelationGetRelid(relation);
+	List	   *others = iblt_shape_tree(relation);
+	ListCell   *lc;
+
+	if (relation->rd_rel->relispartition)
+		others = list_concat(others, get_partition_ancestors(relid));
+	foreach(lc, others)
+	{
+		IbltTrackConfig config;
+
+		if (lfirst_oid(lc) != relid &&
+			iblt_config_read_latest(&config, lfirst_oid(lc)))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("table \"%s\" cannot be tracked together with \"%s\"",
+							RelationGetRelationName(relation),
+							get_rel_name(lfirst_oid(lc))),
+					 errdetail("One is a partition of the other."),
+					 errhint("CALL iblt_untrack on the other table first.")));
+	}
+}
+
+/* A table that cannot be tracked. */
+static void
+refuse(Relation relation, const char *problem)
+{
+	if (problem != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("table \"%s\" cannot be tracked, because %s",
+						RelationGetRelationName(relation), problem)));
+}
+
+/* Opens the table for a function of this file.  Only its owner may. */
+static Relation
+open_own(Oid relid)
+{
+	Relation	relation;
+
+	iblt_config_require_owner(relid);
+	relation = relation_open(relid, ShareRowExclusiveLock);
+	if (!iblt_shape_is_table(relation))
+		refuse(relation, "it is not a table");
+	iblt_store_lock(relid, false);
+	return relation;
+}
+
+/* What does not depend on the arguments. */
+static void
+fill_identity(IbltTrackConfig *config)
+{
+	if (!pg_strong_random(&config->generation, sizeof config->generation))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random number")));
+	config->version = IBLT_TRACK_VERSION;
+	config->system = (int64) GetSystemIdentifier();
+	config->database = MyDatabaseId;
+}
+
+PG_FUNCTION_INFO_V1(iblt_track_begin);
+
+/*
+ * iblt_track_begin(regclass, key_columns text[], columns text[], all_columns
+ * boolean, by_hash boolean, from_peer boolean, capacity integer, template
+ * iblt) -> bigint: the generation.  From the commit of this transaction on,
+ * changes are recorded.
+ */
+Datum
+iblt_track_begin(PG_FUNCTION_ARGS)
+{
+	Relation	relation = open_own(PG_GETARG_OID(0));
+	char		generation[VARHDRSZ + sizeof(int64)];
+	IbltTrackConfig config;
+
+	refuse_overlap(relation);
+	forget(PG_GETARG_OID(0));
+	CommandCounterIncrement();
+	fill_identity(&config);
+	config.relid = PG_GETARG_OID(0);
+	config.store = iblt_config_choose_store();
+	config.keys = column_numbers(relation, PG_GETARG_DATUM(1), &config.nkeys);
+	config.columns = column_numbers(relation, PG_GETARG_DATUM(2),
+									&config.ncolumns);
+	config.all_columns = PG_GETARG_BOOL(3);
+	config.by_hash = PG_GETARG_BOOL(4);
+	config.from_peer = PG_GETARG_BOOL(5);
+	config.capacity = PG_GETARG_INT32(6);
+	config.template = PG_GETARG_VARLENA_P(7);
+	refuse(relation, iblt_shape_take(relation, &config, &config.shape));
+	iblt_config_write(&config);
+	SET_VARSIZE(generation, sizeof generation);
+	memcpy(generation + VARHDRSZ, &config.generation, sizeof(int64));
+	iblt_store_insert_change(iblt_store_changes(config.store), config.relid,
+							 IBLT_CHANGES_START, 0,
+							 PointerGetDatum(generation), (Datum) 0);
+	announce(relation);
+	relation_close(relation, NoLock);
+	PG_RETURN_INT64(config.generation);
+}
+
+PG_FUNCTION_INFO_V1(iblt_track_end);
+
+/* iblt_track_end(regclass) -> void */
+Datum
+iblt_track_end(PG_FUNCTION_ARGS)
+{
+	Relation	relation = open_own(PG_GETARG_OID(0));
+
+	forget(PG_GETARG_OID(0));
+	announce(relation);
+	relation_close(relation, NoLock);
+	PG_RETURN_VOID();
+}
+
+/* The names that these columns have now, NULL for those that are gone. */
+static Datum
+column_names(const AttrNumber *numbers, int n, Oid relid)
+{
+	Datum	   *names = palloc(sizeof(Datum) * Max(n, 1));
+	bool	   *nulls = palloc0(sizeof(bool) * Max(n, 1));
+	int			lower = 1;
+
+	for (int i = 0; i < n; i++)
+	{
+		char	   *name = get_attname(relid, numbers[i], true);
+
+		nulls[i] = name == NULL;
+		names[i] = name == NULL ? (Datum) 0 : CStringGetTextDatum(name);
+	}
+	return PointerGetDatum(construct_md_array(names, nulls, 1, &n, &lower,
+											  TEXTOID, -1, false, 'i'));
+}
+
+PG_FUNCTION_INFO_V1(iblt_track_options);
+
+/*
+ * iblt_track_options(regclass) -> record: what iblt_track_begin was given, or
+ * NULL.  For the owner only, because the template has the seed.
+ */
+Datum
+iblt_track_options(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	IbltTrackConfig config;
+	Datum		values[7];
+	bool		nulls[7] = {false};
+
+	iblt_config_require_owner(relid);
+	if (!iblt_config_read_latest(&config, relid))
+		PG_RETURN_NULL();
+	values[0] = column_names(config.keys, config.nkeys, relid);
+	values[1] = column_names(config.columns, config.ncolumns, relid);
+	values[2] = BoolGetDatum(config.all_columns);
+	values[3] = BoolGetDatum(config.by_hash);
+	values[4] = BoolGetDatum(config.from_peer);
+	values[5] = Int32GetDatum(config.capacity);
+	values[6] = PointerGetDatum(config.template);
+	return iblt_value_row(fcinfo, values, nulls);
+}

@@ -1,0 +1,182 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.c
+ *	  The relations that keep live digests.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "track/store.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/lsyscache.h"
+
+static Oid
+store_oid(const char *name)
+{
+	Oid			schema = get_namespace_oid("iblt_internal", true);
+
+	return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+}
+
+Oid
+iblt_store_tracked(void)
+{
+	return store_oid("tracked");
+}
+
+Oid
+iblt_store_digest(void)
+{
+	return store_oid("digest");
+}
+
+Oid
+iblt_store_changes(int number)
+{
+	char		name[NAMEDATALEN];
+
+	snprintf(name, sizeof name, "changes_%d", number);
+	return store_oid(name);
+}
+
+/*
+ * Opens a store.  NULL if it does not exist, or is not ours: it must be a
+ * heap without indexes.
+ */
+static Relation
+store_open(Oid store, LOCKMODE lock)
+{
+	Relation	relation;
+
+	if (!OidIsValid(store))
+		return NULL;
+	relation = try_relation_open(store, lock);
+	if (relation != NULL &&
+		(relation->rd_rel->relkind != RELKIND_MATVIEW ||
+		 relation->rd_tableam != GetHeapamTableAmRoutine()))
+	{
+		relation_close(relation, lock);
+		return NULL;
+	}
+	return relation;
+}
+
+bool
+iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid, Snapshot snapshot,
+				 LOCKMODE lock)
+{
+	scan->relid = relid;
+	scan->store = store_open(store, lock);
+	if (scan->store == NULL)
+		return false;
+	scan->scan = table_beginscan(scan->store, snapshot, 0, NULL);
+	return true;
+}
+
+HeapTuple
+iblt_store_next(IbltStoreScan *scan, Datum *values, bool *nulls)
+{
+	TupleDesc	desc = RelationGetDescr(scan->store);
+	HeapTuple	tuple;
+
+	while ((tuple = heap_getnext(scan->scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+		Oid			relid = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
+
+		CHECK_FOR_INTERRUPTS();
+		if (isnull || (OidIsValid(scan->relid) && relid != scan->relid))
+			continue;
+		heap_deform_tuple(tuple, desc, values, nulls);
+		return tuple;
+	}
+	return NULL;
+}
+
+/* The lock is kept until the transaction ends if the rows may be written. */
+void
+iblt_store_end(IbltStoreScan *scan)
+{
+	table_endscan(scan->scan);
+	relation_close(scan->store, NoLock);
+}
+
+BlockNumber
+iblt_store_insert(Oid store, Datum *values, bool *nulls)
+{
+	Relation	relation = store_open(store, RowExclusiveLock);
+	BlockNumber block;
+	HeapTuple	tuple;
+
+	if (relation == NULL)
+		return InvalidBlockNumber;
+	tuple = heap_form_tuple(RelationGetDescr(relation), values, nulls);
+	heap_insert(relation, tuple, GetCurrentCommandId(true),
+				HEAP_INSERT_NO_LOGICAL, NULL);
+	block = ItemPointerGetBlockNumber(&tuple->t_self);
+	heap_freetuple(tuple);
+	relation_close(relation, NoLock);
+	return block;
+}
+
+BlockNumber
+iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
+						 int32 number, Datum bytes, Datum sketch)
+{
+	Datum		values[CHANGE_WIDTH];
+	bool		nulls[CHANGE_WIDTH] = {false};
+
+	values[CHANGE_RELATION] = ObjectIdGetDatum(relid);
+	values[CHANGE_KIND] = CharGetDatum((char) kind);
+	values[CHANGE_NUMBER] = Int32GetDatum(number);
+	values[CHANGE_BYTES] = bytes;
+	values[CHANGE_SKETCH] = sketch;
+	nulls[CHANGE_BYTES] = bytes == (Datum) 0;
+	nulls[CHANGE_SKETCH] = sketch == (Datum) 0;
+	return iblt_store_insert(store, values, nulls);
+}
+
+void
+iblt_store_delete(Relation store, ItemPointerData *rows, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		simple_heap_delete(store, &rows[i]);
+	}
+}
+
+void
+iblt_store_purge(Oid store, Oid relid, Snapshot snapshot)
+{
+	IbltStoreScan scan;
+	Datum		values[TRACKED_WIDTH];
+	bool		nulls[TRACKED_WIDTH];
+	HeapTuple	tuple;
+
+	StaticAssertStmt((int) TRACKED_WIDTH >= (int) DIGEST_WIDTH &&
+					 (int) TRACKED_WIDTH >= (int) CHANGE_WIDTH,
+					 "rows do not fit");
+	if (!iblt_store_begin(&scan, store, relid, snapshot, RowExclusiveLock))
+		return;
+	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
+		simple_heap_delete(scan.store, &tuple->t_self);
+	iblt_store_end(&scan);
+}
+
+bool
+iblt_store_lock(Oid relid, bool no_wait)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_store_tracked(), relid, 0);
+	return LockAcquire(&tag, ExclusiveLock, false, no_wait) !=
+		LOCKACQUIRE_NOT_AVAIL;
+}

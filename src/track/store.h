@@ -1,0 +1,109 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.h
+ *	  The relations that keep live digests: what is tracked, the base of each
+ *	  digest, and the changes since the base was made.
+ *
+ * They are materialized views that are never refreshed.  Only this file
+ * writes them, with the table access method heap.  So publications FOR ALL
+ * TABLES leave them out, users' INSERT, UPDATE, DELETE and TRUNCATE are
+ * errors, and WAL, MVCC and VACUUM work as for any table.  They have no
+ * indexes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_TRACK_STORE_H
+#define IBLT_TRACK_STORE_H
+
+#include "postgres.h"
+
+#include "access/htup.h"
+#include "access/tableam.h"
+#include "utils/rel.h"
+#include "utils/snapshot.h"
+
+/* Stores of changes, iblt_internal.changes_1 and so on. */
+#define IBLT_CHANGE_STORES	8
+
+/* The first column of each store is the relation's OID. */
+enum
+{
+	TRACKED_RELATION, TRACKED_GENERATION, TRACKED_VERSION, TRACKED_SYSTEM,
+	TRACKED_DATABASE, TRACKED_STORE, TRACKED_KEYS, TRACKED_COLUMNS,
+	TRACKED_ALL_COLUMNS, TRACKED_BY_HASH, TRACKED_FROM_PEER,
+	TRACKED_CAPACITY, TRACKED_TEMPLATE, TRACKED_SHAPE, TRACKED_TRIGGERS,
+	TRACKED_FILES, TRACKED_ATTRIBUTES, TRACKED_WIDTH
+};
+
+enum
+{
+	DIGEST_RELATION, DIGEST_GENERATION, DIGEST_SKETCH, DIGEST_ROWS,
+	DIGEST_LIMBS, DIGEST_VERIFIED, DIGEST_WIDTH
+};
+
+enum
+{
+	CHANGE_RELATION, CHANGE_KIND, CHANGE_NUMBER, CHANGE_BYTES, CHANGE_SKETCH,
+	CHANGE_WIDTH
+};
+
+/* What a row of a store of changes is. */
+typedef enum IbltChangeKind
+{
+	IBLT_CHANGES_START = 'g',	/* kept while the digest lives: its generation */
+	IBLT_CHANGES_PACKED = 'c',	/* changes one after the other (packed.h) */
+	IBLT_CHANGES_SKETCH = 's',	/* changes summed up in a sketch */
+	IBLT_CHANGES_BROKEN = 'b',	/* why the digest is not trustworthy */
+	IBLT_CHANGES_VERIFIED = 'v' /* when a scan last found the same digest */
+} IbltChangeKind;
+
+/* InvalidOid if the extension does not exist. */
+extern Oid	iblt_store_tracked(void);
+extern Oid	iblt_store_digest(void);
+extern Oid	iblt_store_changes(int number);
+
+/* Rows of one relation, or of all for InvalidOid, that a snapshot sees. */
+typedef struct IbltStoreScan
+{
+	Relation	store;
+	TableScanDesc scan;
+	Oid			relid;
+} IbltStoreScan;
+
+/* False if the store does not exist.  Then the scan must not be used. */
+extern bool iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid,
+							 Snapshot snapshot, LOCKMODE lock);
+
+/* The next row and its columns, or NULL. */
+extern HeapTuple iblt_store_next(IbltStoreScan *scan, Datum *values,
+								 bool *nulls);
+extern void iblt_store_end(IbltStoreScan *scan);
+
+/*
+ * Inserts a row and returns its block.  The store, which may have gone with
+ * the extension, is locked until the transaction ends.  Then returns
+ * InvalidBlockNumber.
+ */
+extern BlockNumber iblt_store_insert(Oid store, Datum *values, bool *nulls);
+
+/* The same for a row of a store of changes.  Either value can be 0, for NULL. */
+extern BlockNumber iblt_store_insert_change(Oid store, Oid relid,
+											IbltChangeKind kind, int32 number,
+											Datum bytes, Datum sketch);
+
+/*
+ * Deletes rows.  ERROR if another transaction has changed one, so the caller
+ * holds the fold lock of their relation.
+ */
+extern void iblt_store_delete(Relation store, ItemPointerData *rows, int n);
+
+/* Deletes all rows of a relation that a snapshot sees. */
+extern void iblt_store_purge(Oid store, Oid relid, Snapshot snapshot);
+
+/*
+ * Takes the lock of those who write a digest's base, until the transaction
+ * ends.  With no_wait, returns false if somebody else has it.
+ */
+extern bool iblt_store_lock(Oid relid, bool no_wait);
+
+#endif							/* IBLT_TRACK_STORE_H */
