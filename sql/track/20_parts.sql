@@ -29,7 +29,8 @@ COMMENT ON FUNCTION iblt_internal.iblt_track_begin(regclass, text[], text[], boo
 	boolean, integer, iblt) IS
 'begins to record changes of a table whose triggers exist, and returns a number for this digest';
 
-CREATE FUNCTION iblt_internal.iblt_track_finish(relation regclass, generation bigint, base iblt) RETURNS void
+CREATE FUNCTION iblt_internal.iblt_track_finish(relation regclass, generation bigint, base iblt)
+RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_internal.iblt_track_finish(regclass, bigint, iblt) IS
 'writes the first base of a digest';
@@ -60,7 +61,8 @@ CREATE FUNCTION iblt_internal.iblt_live_state(relation oid, OUT reason text, OUT
 COMMENT ON FUNCTION iblt_internal.iblt_live_state(oid) IS
 'the state of a tracked table; NULL if it is not tracked or was dropped';
 
-CREATE FUNCTION iblt_internal.iblt_live_verified(relation regclass, equal boolean, at timestamptz) RETURNS void
+CREATE FUNCTION iblt_internal.iblt_live_verified(relation regclass, equal boolean,
+	at timestamptz) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_internal.iblt_live_verified(regclass, boolean, timestamptz) IS
 'notes the result of a scan';

@@ -20,7 +20,8 @@ BEGIN
 	plan := iblt_internal.make_plan(here, here, options);
 	IF plan.whole_row THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('table "%s" cannot be tracked, because it has no unique key', relation),
+			MESSAGE = format('table "%s" cannot be tracked, because it has no unique key',
+				relation),
 			HINT = 'Create a primary key, or name the columns in key_columns.';
 	END IF;
 	RETURN ROW(ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
@@ -134,40 +135,75 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_internal.track_tree(regclass) IS 'a table and its partitions';
 
-CREATE FUNCTION iblt_internal.track_drop_triggers(relation regclass) RETURNS void
+CREATE FUNCTION iblt_internal.track_triggers(relation regclass,
+	OUT part regclass, OUT name text, OUT usable boolean, OUT always boolean)
+RETURNS SETOF record
+	LANGUAGE sql STABLE PARALLEL SAFE ROWS 10
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT tgrelid::regclass, tgname::text,
+		tgnargs = 0 AND tgqual IS NULL AND tgattr = '' AND tgoldtable IS NULL
+			AND tgnewtable IS NULL AND CASE tgname
+			WHEN 'iblt_track_row' THEN tgtype = 29
+				AND tgfoid = 'iblt_internal.iblt_track_row()'::regprocedure
+			WHEN 'iblt_track_truncate' THEN tgtype = 32
+				AND tgfoid = 'iblt_internal.iblt_track_truncate()'::regprocedure
+			ELSE false END, tgenabled = 'A'
+	FROM pg_trigger
+	WHERE tgrelid IN (SELECT iblt_internal.track_tree(relation))
+		-- partitions have copies of a row trigger, which come and go with it
+		AND (tgparentid = 0 OR tgname = 'iblt_track_row')
+		AND tgfoid IN ('iblt_internal.iblt_track_row()'::regprocedure,
+			'iblt_internal.iblt_track_truncate()'::regprocedure)
+		AND (tgparentid = 0 OR tgenabled <> 'A')
+$$;
+COMMENT ON FUNCTION iblt_internal.track_triggers(regclass) IS
+'the triggers of a table and its partitions that record changes';
+
+CREATE FUNCTION iblt_internal.track_drop_triggers(relation regclass, all_of_them boolean)
+RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	found record;
 BEGIN
-	-- partitions have copies of a row trigger, which go with it
-	FOR found IN SELECT tgname, tgrelid::regclass AS relid FROM pg_trigger
-		WHERE tgrelid IN (SELECT iblt_internal.track_tree(relation)) AND tgparentid = 0
-			AND tgfoid IN ('iblt_internal.iblt_track_row()'::regprocedure,
-				'iblt_internal.iblt_track_truncate()'::regprocedure)
+	FOR found IN SELECT t.* FROM iblt_internal.track_triggers(relation) AS t
+		JOIN pg_trigger AS g ON g.tgrelid = t.part AND g.tgname = t.name
+		WHERE g.tgparentid = 0 AND (all_of_them OR NOT t.usable
+			OR t.name = 'iblt_track_row' AND t.part <> relation)
 	LOOP
-		EXECUTE format('DROP TRIGGER %I ON %s', found.tgname, found.relid);
+		EXECUTE format('DROP TRIGGER %I ON %s', found.name, found.part);
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_drop_triggers(regclass) IS
-'drops the triggers that record changes';
+COMMENT ON FUNCTION iblt_internal.track_drop_triggers(regclass, boolean) IS
+'drops the triggers that record changes, or only those that are not as they should be';
 
+-- Triggers that are as they should be stay, because DROP TRIGGER would wait for readers.
 CREATE FUNCTION iblt_internal.track_make_triggers(relation regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	part regclass;
+	of_part regclass;
+	found record;
 BEGIN
-	EXECUTE format('CREATE TRIGGER iblt_track_row AFTER INSERT OR UPDATE OR DELETE ON %s'
-		' FOR EACH ROW EXECUTE FUNCTION iblt_internal.iblt_track_row()', relation);
-	FOR part IN SELECT iblt_internal.track_tree(relation) LOOP
+	PERFORM iblt_internal.track_drop_triggers(relation, false);
+	IF NOT EXISTS (SELECT FROM iblt_internal.track_triggers(relation) AS t
+			WHERE t.part = relation AND t.name = 'iblt_track_row') THEN
+		EXECUTE format('CREATE TRIGGER iblt_track_row AFTER INSERT OR UPDATE OR DELETE ON %s'
+			' FOR EACH ROW EXECUTE FUNCTION iblt_internal.iblt_track_row()', relation);
+	END IF;
+	FOR of_part IN SELECT iblt_internal.track_tree(relation)
+		EXCEPT SELECT t.part FROM iblt_internal.track_triggers(relation) AS t
+			WHERE t.name = 'iblt_track_truncate'
+	LOOP
 		EXECUTE format('CREATE TRIGGER iblt_track_truncate AFTER TRUNCATE ON %s'
-			' FOR EACH STATEMENT EXECUTE FUNCTION iblt_internal.iblt_track_truncate()', part);
-		EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER iblt_track_row,'
-			' ENABLE ALWAYS TRIGGER iblt_track_truncate', part);
+			' FOR EACH STATEMENT EXECUTE FUNCTION iblt_internal.iblt_track_truncate()', of_part);
+	END LOOP;
+	FOR found IN SELECT * FROM iblt_internal.track_triggers(relation) AS t WHERE NOT t.always LOOP
+		EXECUTE format('ALTER TABLE ONLY %s ENABLE ALWAYS TRIGGER %I', found.part, found.name);
 	END LOOP;
 END
 $$;
@@ -175,6 +211,26 @@ COMMENT ON FUNCTION iblt_internal.track_make_triggers(regclass) IS
 'creates the triggers that record changes, also those that apply workers make';
 
 -- Start
+
+CREATE FUNCTION iblt_internal.track_refuse_overlap(relation regclass) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	other regclass := (SELECT t FROM unnest(iblt_internal.iblt_live_tables()) AS t
+		WHERE t <> relation AND (t IN (SELECT pg_partition_ancestors(relation))
+			OR t IN (SELECT iblt_internal.track_tree(relation))) ORDER BY 1 LIMIT 1);
+BEGIN
+	IF other IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('table "%s" cannot be tracked together with "%s"', relation, other),
+			DETAIL = 'One is a partition of the other.',
+			HINT = format('CALL iblt_untrack(%L) first.', other);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_refuse_overlap(regclass) IS
+'an error if a partition of the table is tracked, or what it is a partition of';
 
 CREATE FUNCTION iblt_internal.track_lock(relation regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -192,6 +248,7 @@ BEGIN
 	END IF;
 	-- waits for all transactions that have written to it
 	EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation);
+	PERFORM iblt_internal.track_refuse_overlap(relation);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.track_lock(regclass) IS
@@ -203,7 +260,6 @@ RETURNS bigint
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.track_drop_triggers(relation);
 	PERFORM iblt_internal.track_make_triggers(relation);
 	RETURN iblt_internal.iblt_track_begin(relation, options.key_columns, options.columns,
 		options.all_columns, options.by_hash, options.from_peer, options.capacity,
@@ -280,7 +336,7 @@ CREATE FUNCTION iblt_internal.track_stop(relation regclass) RETURNS void
 AS $$
 BEGIN
 	PERFORM iblt_internal.track_lock(relation);
-	PERFORM iblt_internal.track_drop_triggers(relation);
+	PERFORM iblt_internal.track_drop_triggers(relation, true);
 	PERFORM iblt_internal.iblt_track_end(relation);
 END
 $$;

@@ -19,13 +19,7 @@
 
 #include "utils/snapshot.h"
 
-/* Where changes go. */
-typedef struct IbltTrackTarget
-{
-	Oid			relid;			/* the tracked table */
-	Oid			store;			/* of its changes */
-	IbltParams	params;			/* of its digest, typed */
-} IbltTrackTarget;
+#include "track/collection.h"
 
 /* Records one change.  Flags as in packed.h. */
 extern void iblt_pending_add(const IbltTrackTarget *target, unsigned flags,

@@ -13,7 +13,6 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/partition.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -76,32 +75,6 @@ column_numbers(Relation relation, Datum names, int *n)
 	return numbers;
 }
 
-/* ERROR if the table is, contains, or is a part of what is tracked already. */
-static void
-refuse_overlap(Relation relation)
-{
-	Oid			relid = RelationGetRelid(relation);
-	List	   *others = iblt_shape_tree(relation);
-	ListCell   *lc;
-
-	if (relation->rd_rel->relispartition)
-		others = list_concat(others, get_partition_ancestors(relid));
-	foreach(lc, others)
-	{
-		IbltTrackConfig config;
-
-		if (lfirst_oid(lc) != relid &&
-			iblt_config_read_latest(&config, lfirst_oid(lc)))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("table \"%s\" cannot be tracked together with \"%s\"",
-							RelationGetRelationName(relation),
-							get_rel_name(lfirst_oid(lc))),
-					 errdetail("One is a partition of the other."),
-					 errhint("CALL iblt_untrack on the other table first.")));
-	}
-}
-
 /* A table that cannot be tracked. */
 static void
 refuse(Relation relation, const char *problem)
@@ -155,7 +128,6 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	char		generation[VARHDRSZ + sizeof(int64)];
 	IbltTrackConfig config;
 
-	refuse_overlap(relation);
 	forget(PG_GETARG_OID(0));
 	CommandCounterIncrement();
 	fill_identity(&config);

@@ -1,0 +1,223 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection.c
+ *	  Changes of one tracked table in memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "track/collection.h"
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "core/fold.h"
+#include "track/packed.h"
+
+/* A list begins with room for this. */
+#define LIST_BYTES		1024
+
+IbltCollection *
+iblt_collection_make(const IbltTrackTarget *target, int level,
+					 MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	IbltCollection *collection = palloc0(sizeof *collection);
+	IbltParams *params = &collection->target.params;
+
+	collection->target = *target;
+	if (params->description_size > 0)
+	{
+		uint8	   *copy = palloc(params->description_size);
+
+		memcpy(copy, params->description, params->description_size);
+		params->description = copy;
+	}
+	collection->level = level;
+	collection->context = context;
+	collection->most = iblt_core_size(params);
+	MemoryContextSwitchTo(old);
+	return collection;
+}
+
+void
+iblt_collection_free(IbltCollection *collection)
+{
+	if (collection->list != NULL)
+		pfree(collection->list);
+	if (collection->value != NULL)
+		pfree(collection->value);
+	if (collection->target.params.description_size > 0)
+		pfree((void *) collection->target.params.description);
+	pfree(collection);
+}
+
+static void
+make_sketch(IbltCollection *collection)
+{
+	MemoryContext old = MemoryContextSwitchTo(collection->context);
+
+	collection->value = iblt_make(&collection->sketch,
+								  &collection->target.params);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+drop_changes(IbltCollection *collection)
+{
+	if (collection->list != NULL)
+		pfree(collection->list);
+	if (collection->value != NULL)
+		pfree(collection->value);
+	collection->list = NULL;
+	collection->value = NULL;
+	collection->used = collection->size = 0;
+}
+
+/* From now on only the reason counts. */
+void
+iblt_collection_break(IbltCollection *collection, const char *reason)
+{
+	if (collection->broken == NULL)
+		collection->broken = reason;
+	drop_changes(collection);
+}
+
+static const char unkept[] = "a row has a key that the sketch cannot keep";
+
+/* Puts the list into the sketch, which is made if there is none. */
+static void
+list_to_sketch(IbltCollection *collection)
+{
+	if (collection->value == NULL)
+		make_sketch(collection);
+	if (!iblt_packed_apply(&collection->sketch, collection->list, collection->used))
+		iblt_collection_break(collection, unkept);
+	else if (collection->list != NULL)
+	{
+		pfree(collection->list);
+		collection->list = NULL;
+		collection->used = collection->size = 0;
+	}
+}
+
+/*
+ * Makes room for more bytes in the list.  False if the changes belong into the
+ * sketch.
+ */
+static bool
+list_room(IbltCollection *collection, Size more)
+{
+	Size		need = collection->used + more;
+
+	if (collection->value != NULL || need > collection->most)
+		return false;
+	if (need <= collection->size)
+		return true;
+	need = Min(Max(Max(need, 2 * collection->size), LIST_BYTES),
+			   Max(collection->most, need));
+	if (collection->list == NULL)
+		collection->list = MemoryContextAllocHuge(collection->context, need);
+	else
+		collection->list = repalloc_huge(collection->list, need);
+	collection->size = need;
+	return true;
+}
+
+/* Adds packed changes. */
+void
+iblt_collection_add(IbltCollection *collection, const uint8 *bytes, Size size,
+					int32 number)
+{
+	if (collection->broken != NULL)
+		return;
+	if (list_room(collection, size))
+	{
+		memcpy(collection->list + collection->used, bytes, size);
+		collection->used += size;
+	}
+	else
+	{
+		if (collection->value == NULL)
+			list_to_sketch(collection);
+		if (collection->broken != NULL)
+			return;
+		if (!iblt_packed_apply(&collection->sketch, bytes, size))
+			iblt_collection_break(collection, unkept);
+	}
+	collection->number = (int32) Min((int64) collection->number + number,
+								  PG_INT32_MAX);
+}
+
+/*
+ * Adds what a level of savepoints collected to the level above.  Takes memory
+ * before it changes anything.
+ */
+static void
+absorb(IbltCollection *outer, const IbltCollection *inner)
+{
+	outer->last = inner->last;
+	if (inner->broken != NULL)
+		iblt_collection_break(outer, inner->broken);
+	if (outer->broken != NULL)
+		return;
+	if (inner->value == NULL)
+	{
+		iblt_collection_add(outer, inner->list, inner->used, inner->number);
+		return;
+	}
+	if (outer->value == NULL)
+		list_to_sketch(outer);
+	if (outer->broken == NULL &&
+		iblt_core_add_sketch(&outer->sketch, &inner->sketch, 1) != IBLT_OK)
+		iblt_collection_break(outer, unkept);
+	outer->number = (int32) Min((int64) outer->number + inner->number,
+								PG_INT32_MAX);
+}
+
+/*
+ * The same at a point where the savepoint is as good as released.  An error
+ * there would roll it back after a part of it was merged.
+ */
+void
+iblt_collection_absorb(IbltCollection *outer, const IbltCollection *inner)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
+
+	HOLD_INTERRUPTS();
+	PG_TRY();
+	{
+		absorb(outer, inner);
+	}
+	PG_CATCH();
+	{
+		/* nothing but taking memory can fail, so there is nothing to undo */
+		MemoryContextSwitchTo(caller);
+		FlushErrorState();
+		/* the error has reset it */
+		InterruptHoldoffCount = holdoff + 1;
+		iblt_collection_break(outer,
+							  "there was not enough memory for its changes");
+	}
+	PG_END_TRY();
+	RESUME_INTERRUPTS();
+}
+
+/* Adds a collection to a sketch that may have fewer cells. */
+void
+iblt_collection_apply(const IbltCollection *collection, IbltSketch *sketch)
+{
+	IbltSketch	folded;
+	struct varlena *value;
+
+	if (collection->value == NULL)
+	{
+		if (!iblt_packed_apply(sketch, collection->list, collection->used))
+			iblt_refuse_row(IBLT_KEY_NOT_REPRESENTABLE);
+		return;
+	}
+	value = iblt_make(&folded, &sketch->params);
+	iblt_core_fold(&folded, &collection->sketch);
+	iblt_check_counts(iblt_core_add_sketch(sketch, &folded, 1));
+	pfree(value);
+}
