@@ -12,6 +12,10 @@ DECLARE
 	options iblt_internal.options;
 	plan iblt_internal.plan;
 BEGIN
+	IF capacity IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'capacity must not be null';
+	END IF;
 	options.key_columns := key_columns;
 	options.columns := columns;
 	options.extra_columns := 'ignore';

@@ -43,13 +43,34 @@ write_numbers(const AttrNumber *numbers, int n)
 	return PointerGetDatum(construct_array(items, n, INT2OID, 2, true, 's'));
 }
 
+/* The same for types. */
+static Oid *
+read_types(Datum value)
+{
+	ArrayType  *array = DatumGetArrayTypePCopy(value);
+
+	if (ARR_HASNULL(array) || ARR_ELEMTYPE(array) != OIDOID)
+		elog(ERROR, "unexpected array in iblt_internal.tracked");
+	return (Oid *) ARR_DATA_PTR(array);
+}
+
+static Datum
+write_types(const Oid *types, int n)
+{
+	Datum	   *items = palloc(sizeof(Datum) * Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		items[i] = ObjectIdGetDatum(types[i]);
+	return PointerGetDatum(construct_array(items, n, OIDOID, sizeof(Oid), true,
+										   'i'));
+}
+
 static void
 read_shape(IbltShape *shape, const Datum *values)
 {
 	shape->columns = (uint64) DatumGetInt64(values[TRACKED_SHAPE]);
 	shape->triggers = (uint64) DatumGetInt64(values[TRACKED_TRIGGERS]);
 	shape->files = (uint64) DatumGetInt64(values[TRACKED_FILES]);
-	shape->attributes = (uint64) DatumGetInt64(values[TRACKED_ATTRIBUTES]);
 }
 
 bool
@@ -75,6 +96,7 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 		config->keys = read_numbers(values[TRACKED_KEYS], &config->nkeys);
 		config->columns = read_numbers(values[TRACKED_COLUMNS],
 									   &config->ncolumns);
+		config->types = read_types(values[TRACKED_TYPES]);
 		config->all_columns = DatumGetBool(values[TRACKED_ALL_COLUMNS]);
 		config->by_hash = DatumGetBool(values[TRACKED_BY_HASH]);
 		config->from_peer = DatumGetBool(values[TRACKED_FROM_PEER]);
@@ -110,6 +132,8 @@ iblt_config_write(const IbltTrackConfig *config)
 	values[TRACKED_STORE] = Int32GetDatum(config->store);
 	values[TRACKED_KEYS] = write_numbers(config->keys, config->nkeys);
 	values[TRACKED_COLUMNS] = write_numbers(config->columns, config->ncolumns);
+	values[TRACKED_TYPES] = write_types(config->types,
+										config->nkeys + config->ncolumns);
 	values[TRACKED_ALL_COLUMNS] = BoolGetDatum(config->all_columns);
 	values[TRACKED_BY_HASH] = BoolGetDatum(config->by_hash);
 	values[TRACKED_FROM_PEER] = BoolGetDatum(config->from_peer);
@@ -118,7 +142,6 @@ iblt_config_write(const IbltTrackConfig *config)
 	values[TRACKED_SHAPE] = Int64GetDatum((int64) config->shape.columns);
 	values[TRACKED_TRIGGERS] = Int64GetDatum((int64) config->shape.triggers);
 	values[TRACKED_FILES] = Int64GetDatum((int64) config->shape.files);
-	values[TRACKED_ATTRIBUTES] = Int64GetDatum((int64) config->shape.attributes);
 	iblt_store_insert(iblt_store_tracked(), values, nulls);
 }
 

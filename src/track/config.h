@@ -22,7 +22,6 @@ typedef struct IbltShape
 	uint64		columns;		/* and partitions, each with its columns */
 	uint64		triggers;
 	uint64		files;			/* where the rows are */
-	uint64		attributes;		/* versions of the columns' descriptions */
 } IbltShape;
 
 typedef struct IbltTrackConfig
@@ -37,6 +36,7 @@ typedef struct IbltTrackConfig
 	AttrNumber *keys;			/* of the tracked table, not of a partition */
 	int			ncolumns;
 	AttrNumber *columns;
+	Oid		   *types;			/* of the keys, then of the columns */
 	bool		all_columns;	/* the columns were not asked for by name */
 	bool		by_hash;		/* keys are in the sketch as hashes */
 	bool		from_peer;

@@ -61,11 +61,10 @@ extern void iblt_changes_read(IbltChanges *changes,
 extern const char *iblt_changes_problem(const IbltChanges *changes);
 
 /*
- * Why a digest is not trustworthy although its changes are whole, or NULL.
- * base is NULL if there is none.
+ * Why the base is not one that changes can be added to, or NULL.  base is NULL
+ * if there is none.
  */
-extern const char *iblt_digest_problem(Relation relation,
-									   const IbltTrackConfig *config,
+extern const char *iblt_digest_problem(const IbltTrackConfig *config,
 									   const IbltBase *base);
 
 /* The error for such a digest. */

@@ -84,7 +84,9 @@ find_config(IbltTrackConfig *config, Relation relation)
 }
 
 /*
- * The numbers of the tracked columns in this table.  False if one is missing.
+ * The numbers of the tracked columns in this table.  False if one is missing
+ * or has another type than at the start.  Its type may be changed back later,
+ * but what is recorded now would not fit.
  */
 static bool
 map_columns(IbltTrackEntry *entry, Relation relation,
@@ -107,6 +109,9 @@ map_columns(IbltTrackEntry *entry, Relation relation,
 		if (config->relid != RelationGetRelid(relation))
 			number = iblt_shape_column(relation, name);
 		if (number == 0)
+			return false;
+		if (TupleDescAttr(RelationGetDescr(relation), number - 1)->atttypid !=
+			config->types[i])
 			return false;
 		entry->numbers[i] = number;
 		entry->last = Max(entry->last, number);
@@ -198,7 +203,7 @@ prepare(void *arg)
 											 entry->context);
 	}
 	else
-		entry->problem = "one of its columns was dropped";
+		entry->problem = "its columns or their types have changed";
 	MemoryContextSwitchTo(old);
 }
 

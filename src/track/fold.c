@@ -13,6 +13,7 @@
 
 #include "access/xact.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "track/digest.h"
 #include "track/store.h"
@@ -106,6 +107,11 @@ iblt_fold_table(Oid relid, int64 least, bool no_wait)
 	require_read_committed();
 	if (!iblt_store_lock(relid, no_wait))
 		return -1;
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+	{
+		iblt_store_forget(relid);
+		return 0;
+	}
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	PushActiveSnapshot(snapshot);
 	number = fold_in(relid, least, snapshot);

@@ -13,7 +13,8 @@
 /*
  * Folds the changes that are visible now, if there are at least this many.
  * Returns their number, or -1 if another session folds and no_wait is set.
- * Readers with older snapshots still see base and changes as they were.
+ * Readers with older snapshots still see base and changes as they were.  Of a
+ * table that was dropped, all is removed.
  */
 extern int64 iblt_fold_table(Oid relid, int64 least, bool no_wait);
 

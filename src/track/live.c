@@ -166,7 +166,7 @@ iblt_live(PG_FUNCTION_ARGS)
 
 	require_config(&config, relation);
 	has_base = iblt_base_read(&base, config.relid, snapshot, true);
-	problem = iblt_digest_problem(relation, &config, has_base ? &base : NULL);
+	problem = iblt_digest_problem(&config, has_base ? &base : NULL);
 	if (problem != NULL)
 		iblt_digest_refuse(relation, problem);
 	value = fold_base(&sketch, base.value, PG_ARGISNULL(1) ? NULL : &capacity);
@@ -175,6 +175,8 @@ iblt_live(PG_FUNCTION_ARGS)
 	problem = iblt_changes_problem(&changes);
 	if (problem == NULL)
 		problem = iblt_pending_apply(config.relid, snapshot, &sketch);
+	if (problem == NULL)
+		problem = iblt_shape_changed(relation, &config);
 	if (problem != NULL)
 		iblt_digest_refuse(relation, problem);
 	iblt_core_seal(&sketch);

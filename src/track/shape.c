@@ -7,9 +7,10 @@
  * row trigger, and it can disable the triggers.  So hashes of the catalogs are
  * kept with the digest, and each reader compares them.
  *
- * A table may be rewritten by VACUUM FULL, which keeps its rows, or by ALTER
- * TABLE, which can change them.  ALTER TABLE then also changes a row of
- * pg_attribute.  So only both together count.
+ * A rewritten table may have other rows.  ALTER TABLE ... USING changes them,
+ * and a table that was unlogged for a while can have lost them in a crash.  A
+ * catalog may also be changed and changed back, and rows recorded meanwhile.
+ * So the hashes have versions of rows of the catalogs, and not just contents.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,10 +30,8 @@
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/syscache.h"
 #include "utils/typcache.h"
 
-/* Before 16 */
 #if PG_VERSION_NUM >= 160000
 #define FILE_NUMBER(relation)	((relation)->rd_locator.relNumber)
 #else
@@ -105,7 +104,7 @@ iblt_shape_column(Relation relation, const char *name)
 	return 0;
 }
 
-/* The labels of an enum type, in any order. */
+/* The labels of an enum type with their versions, in any order. */
 static uint64
 hash_enum(Oid type)
 {
@@ -123,8 +122,7 @@ hash_enum(Oid type)
 	{
 		Form_pg_enum form = (Form_pg_enum) GETSTRUCT(tuple);
 
-		sum += hash_bytes_extended((const unsigned char *) NameStr(form->enumlabel),
-								   strlen(NameStr(form->enumlabel)), form->oid);
+		sum += mix(form->oid, HeapTupleHeaderGetRawXmin(tuple->t_data));
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
@@ -137,7 +135,7 @@ static uint64
 hash_row_type(Oid type, const char **problem)
 {
 	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
-	uint64		hash = type;
+	uint64		hash = mix(type, desc->natts);	/* dropped ones remain */
 
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -281,24 +279,6 @@ hash_triggers(uint64 hash, Oid relid, Oid row, Oid truncate)
 	return mix(hash, relid);
 }
 
-/* The versions of the descriptions of columns. */
-static uint64
-hash_attributes(uint64 hash, Relation relation)
-{
-	for (int i = 0; i < RelationGetDescr(relation)->natts; i++)
-	{
-		HeapTuple	tuple = SearchSysCache2(ATTNUM,
-											ObjectIdGetDatum(RelationGetRelid(relation)),
-											Int16GetDatum(i + 1));
-
-		if (!HeapTupleIsValid(tuple))
-			continue;
-		hash = mix(hash, HeapTupleHeaderGetRawXmin(tuple->t_data));
-		ReleaseSysCache(tuple);
-	}
-	return hash;
-}
-
 /* Why a table or partition of this kind cannot be tracked, or NULL. */
 static const char *
 kind_problem(Relation relation)
@@ -344,7 +324,6 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 									  ? relation : part, config, &problem);
 		shape->triggers = hash_triggers(shape->triggers, relid, row, truncate);
 		shape->files = mix(shape->files, FILE_NUMBER(part));
-		shape->attributes = hash_attributes(shape->attributes, part);
 		table_close(part, NoLock);
 	}
 	return problem;
@@ -365,7 +344,7 @@ iblt_shape_changed(Relation relation, const IbltTrackConfig *config)
 			: "its columns or their types have changed";
 	if (now.triggers != then->triggers)
 		return "its triggers have changed, or were disabled";
-	if (now.files != then->files && now.attributes != then->attributes)
-		return "ALTER TABLE has rewritten it";
+	if (now.files != then->files)
+		return "it was rewritten, by ALTER TABLE, VACUUM FULL or the like";
 	return NULL;
 }

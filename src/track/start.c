@@ -11,7 +11,6 @@
 #include "iblt.h"
 
 #include "access/relation.h"
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -21,24 +20,10 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 
 #include "track/config.h"
 #include "track/shape.h"
 #include "track/store.h"
-
-/* Removes all that is kept of a table. */
-static void
-forget(Oid relid)
-{
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-
-	iblt_store_purge(iblt_store_tracked(), relid, snapshot);
-	iblt_store_purge(iblt_store_digest(), relid, snapshot);
-	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
-		iblt_store_purge(iblt_store_changes(i), relid, snapshot);
-	UnregisterSnapshot(snapshot);
-}
 
 /* Lets all sessions look up again how the table is tracked. */
 static void
@@ -73,6 +58,19 @@ column_numbers(Relation relation, Datum names, int *n)
 							name, RelationGetRelationName(relation))));
 	}
 	return numbers;
+}
+
+/* The types of the keys, then of the columns. */
+static Oid *
+column_types(Relation relation, const IbltTrackConfig *config)
+{
+	Oid		   *types = palloc(sizeof(Oid) * (config->nkeys + config->ncolumns));
+
+	for (int i = 0; i < config->nkeys + config->ncolumns; i++)
+		types[i] = TupleDescAttr(RelationGetDescr(relation),
+								 (i < config->nkeys ? config->keys[i]
+								  : config->columns[i - config->nkeys]) - 1)->atttypid;
+	return types;
 }
 
 /* A table that cannot be tracked. */
@@ -128,14 +126,14 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	char		generation[VARHDRSZ + sizeof(int64)];
 	IbltTrackConfig config;
 
-	forget(PG_GETARG_OID(0));
-	CommandCounterIncrement();
+	iblt_store_forget(PG_GETARG_OID(0));
 	fill_identity(&config);
 	config.relid = PG_GETARG_OID(0);
 	config.store = iblt_config_choose_store();
 	config.keys = column_numbers(relation, PG_GETARG_DATUM(1), &config.nkeys);
 	config.columns = column_numbers(relation, PG_GETARG_DATUM(2),
 									&config.ncolumns);
+	config.types = column_types(relation, &config);
 	config.all_columns = PG_GETARG_BOOL(3);
 	config.by_hash = PG_GETARG_BOOL(4);
 	config.from_peer = PG_GETARG_BOOL(5);
@@ -161,7 +159,7 @@ iblt_track_end(PG_FUNCTION_ARGS)
 {
 	Relation	relation = open_own(PG_GETARG_OID(0));
 
-	forget(PG_GETARG_OID(0));
+	iblt_store_forget(PG_GETARG_OID(0));
 	announce(relation);
 	relation_close(relation, NoLock);
 	PG_RETURN_VOID();

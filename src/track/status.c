@@ -11,6 +11,7 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -18,6 +19,7 @@
 
 #include "track/digest.h"
 #include "track/fold.h"
+#include "track/shape.h"
 #include "track/store.h"
 
 PG_FUNCTION_INFO_V1(iblt_live_tables);
@@ -52,13 +54,14 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	Snapshot	snapshot = GetActiveSnapshot();
 	IbltBase	base = {0};
 	bool		has_base = iblt_base_read(&base, config->relid, snapshot, false);
-	const char *reason = iblt_digest_problem(relation, config,
-											 has_base ? &base : NULL);
+	const char *reason = iblt_digest_problem(config, has_base ? &base : NULL);
 	IbltChanges changes;
 
 	iblt_changes_read(&changes, config, base.limbs, snapshot, NULL, false);
 	if (reason == NULL)
 		reason = iblt_changes_problem(&changes);
+	if (reason == NULL)
+		reason = iblt_shape_changed(relation, config);
 	nulls[STATE_REASON] = reason == NULL;
 	if (reason != NULL)
 		values[STATE_REASON] = CStringGetTextDatum(reason);
@@ -75,7 +78,7 @@ PG_FUNCTION_INFO_V1(iblt_live_state);
 
 /*
  * iblt_live_state(oid) -> record: the state of a tracked table.  NULL if it is
- * not tracked or has been dropped.
+ * not tracked, has been dropped, or must not be read.
  */
 Datum
 iblt_live_state(PG_FUNCTION_ARGS)
@@ -87,7 +90,9 @@ iblt_live_state(PG_FUNCTION_ARGS)
 
 	if (relation == NULL)
 		PG_RETURN_NULL();
-	if (!iblt_config_read(&config, PG_GETARG_OID(0), GetActiveSnapshot()))
+	if (pg_class_aclcheck(PG_GETARG_OID(0), GetUserId(),
+						  ACL_SELECT) != ACLCHECK_OK ||
+		!iblt_config_read(&config, PG_GETARG_OID(0), GetActiveSnapshot()))
 	{
 		relation_close(relation, AccessShareLock);
 		PG_RETURN_NULL();

@@ -16,6 +16,7 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 
 static Oid
 store_oid(const char *name)
@@ -169,6 +170,19 @@ iblt_store_purge(Oid store, Oid relid, Snapshot snapshot)
 	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
 		simple_heap_delete(scan.store, &tuple->t_self);
 	iblt_store_end(&scan);
+}
+
+void
+iblt_store_forget(Oid relid)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	iblt_store_purge(iblt_store_tracked(), relid, snapshot);
+	iblt_store_purge(iblt_store_digest(), relid, snapshot);
+	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
+		iblt_store_purge(iblt_store_changes(i), relid, snapshot);
+	UnregisterSnapshot(snapshot);
+	CommandCounterIncrement();
 }
 
 bool

@@ -30,9 +30,10 @@ enum
 {
 	TRACKED_RELATION, TRACKED_GENERATION, TRACKED_VERSION, TRACKED_SYSTEM,
 	TRACKED_DATABASE, TRACKED_STORE, TRACKED_KEYS, TRACKED_COLUMNS,
+	TRACKED_TYPES,
 	TRACKED_ALL_COLUMNS, TRACKED_BY_HASH, TRACKED_FROM_PEER,
 	TRACKED_CAPACITY, TRACKED_TEMPLATE, TRACKED_SHAPE, TRACKED_TRIGGERS,
-	TRACKED_FILES, TRACKED_ATTRIBUTES, TRACKED_WIDTH
+	TRACKED_FILES, TRACKED_WIDTH
 };
 
 enum
@@ -97,8 +98,11 @@ extern BlockNumber iblt_store_insert_change(Oid store, Oid relid,
  */
 extern void iblt_store_delete(Relation store, ItemPointerData *rows, int n);
 
-/* Deletes all rows of a relation that a snapshot sees. */
+/* Deletes all rows of a relation that a snapshot sees from one store. */
 extern void iblt_store_purge(Oid store, Oid relid, Snapshot snapshot);
+
+/* Deletes all that is kept of a relation.  The caller holds the fold lock. */
+extern void iblt_store_forget(Oid relid);
 
 /*
  * Takes the lock of those who write a digest's base, until the transaction

@@ -56,9 +56,10 @@ iblt_track_row(PG_FUNCTION_ARGS)
 	IbltTrackRow new_row;
 	const char *problem;
 
-	/* in another place somebody else has created it, and it does nothing */
+	/* a second trigger of somebody else must not record changes twice */
 	if (!TRIGGER_FIRED_AFTER(data->tg_event) ||
-		!TRIGGER_FIRED_FOR_ROW(data->tg_event))
+		!TRIGGER_FIRED_FOR_ROW(data->tg_event) ||
+		strcmp(data->tg_trigger->tgname, "iblt_track_row") != 0)
 		return PointerGetDatum(update ? data->tg_newtuple : data->tg_trigtuple);
 	entry = iblt_entry_find(data->tg_relation);
 	if (entry == NULL)

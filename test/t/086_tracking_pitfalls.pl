@@ -1,0 +1,222 @@
+# What a live digest relies on: whatever breaks it ends in "not trustworthy, because",
+# never in a wrong digest, and a rebuild heals it.  No statement of a user fails.
+use strict;
+use warnings;
+
+use IbltTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $version = major_version();
+my $node = server('pitfalls', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
+sides($node, $node);
+$node->safe_psql('postgres', q{CREATE EXTENSION iblt; CREATE ROLE other LOGIN});
+
+sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
+
+# Says whether the digest is that of a scan.
+sub right { my ($table) = @_; return sql("SELECT iblt_internal.live_is_right('$table', iblt_internal.iblt_track_options('$table'))") }
+
+sub healed
+{
+	my ($table, $text) = @_;
+	sql("CALL iblt_live_rebuild('$table')");
+	is(right($table), 't', "$text: a rebuild heals it");
+	is(sql("SELECT state FROM iblt_live_status() WHERE relation = '$table'::regclass"), 'live', "$text: and the status says so");
+	return;
+}
+
+# --- one table, many ways to harm its digest ------------------------------------------
+
+sql(q{CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE TYPE pair AS (a int, b text);
+	CREATE TABLE t (id int PRIMARY KEY, a text, m mood, p pair, n numeric NOT NULL DEFAULT 0);
+	INSERT INTO t SELECT g, 'row ' || g, 'good', ROW(g, 'x')::pair FROM generate_series(1, 50) g;
+	CALL iblt_track('t', capacity => 50)});
+is(right('t'), 't', 'the digest is right at first');
+
+my $changed = 'its columns or their types have changed';
+my $rewritten = 'it was rewritten, by ALTER TABLE, VACUUM FULL or the like';
+my $triggers = 'its triggers have changed, or were disabled';
+foreach my $case (
+	[ 'TRUNCATE', 'TRUNCATE t', 'it was truncated' ],
+	[ 'TRUNCATE with changes', 'BEGIN; INSERT INTO t VALUES (1); TRUNCATE t; INSERT INTO t SELECT g FROM generate_series(1, 60) g; COMMIT', 'it was truncated' ],
+	[ 'ADD COLUMN', 'ALTER TABLE t ADD COLUMN extra int', $changed ],
+	[ 'ADD COLUMN with a default', 'ALTER TABLE t ADD COLUMN more int DEFAULT 7', $changed ],
+	[ 'DROP COLUMN', 'ALTER TABLE t DROP COLUMN extra', $changed, 'one of its columns was dropped' ],
+	[ 'a changed type', 'ALTER TABLE t ALTER a TYPE varchar(100)', $changed ],
+	[ 'a rewrite with the same type', q{ALTER TABLE t ALTER a TYPE varchar(100) USING a || '!'}, $rewritten ],
+	[ 'VACUUM FULL', 'VACUUM FULL t', $rewritten ],
+	[ 'CLUSTER', 'CLUSTER t USING t_pkey', $rewritten ],
+	[ 'UNLOGGED for a while', 'ALTER TABLE t SET UNLOGGED; ALTER TABLE t SET LOGGED', $rewritten ],
+	[ 'a type changed and changed back, and a row meanwhile', 'ALTER TABLE t ALTER a TYPE text; INSERT INTO t (id, a) VALUES (900, $$new$$); ALTER TABLE t ALTER a TYPE varchar', $changed ],
+	[ 'a label renamed and renamed back', q{ALTER TYPE mood RENAME VALUE 'bad' TO 'poor'; INSERT INTO t (id, m) VALUES (901, 'poor'); ALTER TYPE mood RENAME VALUE 'poor' TO 'bad'}, $changed ],
+	[ 'an attribute added and dropped', q{ALTER TYPE pair ADD ATTRIBUTE d int; INSERT INTO t (id, p) VALUES (902, '(1,2,3)'); ALTER TYPE pair DROP ATTRIBUTE d}, $changed ],
+	[ 'a renamed enum label', q{ALTER TYPE mood RENAME VALUE 'good' TO 'fine'}, $changed ],
+	[ 'a new attribute of a composite type', 'ALTER TYPE pair ADD ATTRIBUTE c int', $changed ],
+	[ 'a disabled trigger', 'ALTER TABLE t DISABLE TRIGGER iblt_track_row; INSERT INTO t (id) VALUES (1001)', $triggers ],
+	[ 'triggers disabled for a moment', 'ALTER TABLE t DISABLE TRIGGER USER; INSERT INTO t (id) VALUES (1002); ALTER TABLE t ENABLE TRIGGER USER', $triggers ],
+	[ 'the same, with ALWAYS put back', 'BEGIN; ALTER TABLE t DISABLE TRIGGER ALL; INSERT INTO t (id) VALUES (1003); ALTER TABLE t ENABLE TRIGGER ALL;
+		ALTER TABLE t ENABLE ALWAYS TRIGGER iblt_track_row; ALTER TABLE t ENABLE ALWAYS TRIGGER iblt_track_truncate; COMMIT', $triggers ],
+	[ 'a trigger that is not ALWAYS', 'ALTER TABLE t ENABLE TRIGGER iblt_track_row', $triggers ],
+	[ 'a dropped trigger', 'DROP TRIGGER iblt_track_row ON t; INSERT INTO t (id) VALUES (1004)', $triggers ],
+	[ 'a trigger that records twice', 'CREATE TRIGGER again AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION iblt_internal.iblt_track_row(); INSERT INTO t (id) VALUES (1005)', $triggers ],
+	[ 'UNLOGGED', 'ALTER TABLE t SET UNLOGGED', 'it is an unlogged table', undef, 'ALTER TABLE t SET LOGGED' ],
+	[ 'inheritance', 'CREATE TABLE child () INHERITS (t); INSERT INTO child (id) VALUES (1)', 'other tables inherit from it', undef, 'DROP TABLE child' ],
+	[ 'REFRESH of the store', 'REFRESH MATERIALIZED VIEW iblt_internal.changes_1', 'its changes were removed from the store' ],
+	[ 'REFRESH of the base', 'REFRESH MATERIALIZED VIEW iblt_internal.digest', 'its first scan has not been finished' ])
+{
+	my ($name, $harm, $reason, $other, $first) = @$case;
+
+	sql($harm);
+	my $error = failure("SELECT iblt_live('t')");
+	like($error, qr/ERROR:  IB007: digest of table "t" is not trustworthy, because (\Q$reason\E|\Q${\ ($other \/\/ $reason)}\E)$/m, "$name: no digest");
+	like($error, qr/HINT:  CALL iblt_live_rebuild\('public.t'\);/, "$name: and a hint");
+	like(sql("SELECT state, reason FROM iblt_live_status() WHERE relation = 't'::regclass"), qr/^not trustworthy\|/, "$name: the status says so");
+	# work goes on
+	sql("INSERT INTO t (id) VALUES (2000); UPDATE t SET n = n + 1 WHERE id > 30; DELETE FROM t WHERE id = 2000");
+	like(failure("SELECT iblt_live('t')"), qr/IB007/, "$name: and it stays so");
+	sql($first) if $first;
+	healed('t', $name);
+	sql("INSERT INTO t (id) VALUES (3000); UPDATE t SET n = n + 1 WHERE id > 40; DELETE FROM t WHERE id = 3000");
+	is(right('t'), 't', "$name: changes are recorded again");
+}
+
+# --- what is harmless ---------------------------------------------------------------------
+
+foreach my $case (
+	[ 'a harm that is rolled back', 'BEGIN; ALTER TABLE t DISABLE TRIGGER USER; TRUNCATE t; ALTER TABLE t ADD COLUMN no int; INSERT INTO t (id) VALUES (1); ROLLBACK' ],
+	[ 'a TRUNCATE that is rolled back to a savepoint', 'BEGIN; SAVEPOINT a; TRUNCATE t; ROLLBACK TO a; INSERT INTO t (id) VALUES (4000); COMMIT' ],
+	[ 'a role of replica', "SET session_replication_role = replica; INSERT INTO t (id) VALUES (4001); UPDATE t SET n = -1 WHERE id < 5" ],
+	[ 'an index and a constraint', 'CREATE INDEX ON t (a); ALTER TABLE t ADD CHECK (n > -5); ALTER TABLE t ALTER a SET STATISTICS 100; ANALYZE t' ],
+	[ 'a second trigger that comes and goes', 'CREATE TRIGGER again AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION iblt_internal.iblt_track_row(); INSERT INTO t (id) VALUES (4010); DROP TRIGGER again ON t' ],
+	[ 'another trigger', q{CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'; CREATE TRIGGER x BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION nothing(); INSERT INTO t (id) VALUES (4002)} ],
+	[ 'COPY FREEZE into another table', q{BEGIN; CREATE TABLE f (id int); COPY f FROM PROGRAM 'echo 1' WITH (FREEZE); COMMIT} ],
+	[ 'renaming', 'ALTER TABLE t RENAME COLUMN a TO label; ALTER TABLE t RENAME TO renamed; INSERT INTO renamed (id, label) VALUES (4003, $$x$$); ALTER TABLE renamed RENAME TO t; ALTER TABLE t RENAME COLUMN label TO a' ])
+{
+	my ($name, $sql) = @$case;
+	sql($sql);
+	is(right('t'), 't', "$name is harmless");
+}
+
+# --- partitions ------------------------------------------------------------------------------
+
+sql(q{CREATE TABLE part (id int, k int, a text, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
+	CREATE TABLE part_1 PARTITION OF part FOR VALUES IN (1);
+	CREATE TABLE part_2 PARTITION OF part FOR VALUES IN (2) PARTITION BY RANGE (id);
+	CREATE TABLE part_2a PARTITION OF part_2 FOR VALUES FROM (0) TO (1000);
+	INSERT INTO part SELECT g, 1 + g % 2, 'x' FROM generate_series(1, 99) g; CALL iblt_track('part')});
+my $partitions = 'its columns, their types or its partitions have changed';
+foreach my $case (
+	[ 'ATTACH', q{CREATE TABLE part_3 (a text, id int NOT NULL, k int NOT NULL); INSERT INTO part_3 VALUES ('z', 1, 3); ALTER TABLE part ATTACH PARTITION part_3 FOR VALUES IN (3)}, $partitions ],
+	[ 'DETACH', 'ALTER TABLE part DETACH PARTITION part_3', $partitions ],
+	[ 'a new partition', 'CREATE TABLE part_2b PARTITION OF part_2 FOR VALUES FROM (1000) TO (2000)', $partitions ],
+	[ 'TRUNCATE of a partition', 'TRUNCATE part_1', 'it was truncated' ],
+	[ 'TRUNCATE of all', 'TRUNCATE part', 'it was truncated' ],
+	[ 'a disabled trigger of a partition', 'ALTER TABLE part_2a DISABLE TRIGGER iblt_track_row; INSERT INTO part VALUES (500, 2); ALTER TABLE part_2a ENABLE ALWAYS TRIGGER iblt_track_row', $triggers ],
+	[ 'a dropped partition', 'DROP TABLE part_2b', $partitions ])
+{
+	my ($name, $harm, $reason) = @$case;
+	sql($harm);
+	like(failure("SELECT iblt_live('part')"), qr/IB007: .* because \Q$reason\E$/m, "$name: no digest");
+	sql('INSERT INTO part SELECT g, 1 + g % 2, $$y$$ FROM generate_series(101, 150) g; DELETE FROM part WHERE id > 100');
+	healed('part', $name);
+	sql('INSERT INTO part SELECT g, 1 + g % 2, $$y$$ FROM generate_series(101, 150) g; UPDATE part SET k = 3 - k WHERE id > 140');
+	is(right('part'), 't', "$name: changes are recorded again");
+	sql('DELETE FROM part WHERE id > 100');
+}
+like(failure("CALL iblt_track('part_1')"), qr/55000: table "public.part_1" cannot be tracked together with "public.part"/, 'a partition of a tracked table is not tracked');
+
+# --- rows that cannot be recorded ----------------------------------------------------------
+
+# A type whose send function fails on demand.
+sql(q{CREATE TYPE fragile; CREATE FUNCTION fragile_in(cstring) RETURNS fragile LANGUAGE internal IMMUTABLE STRICT AS 'int4in';
+	CREATE FUNCTION fragile_out(fragile) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+	CREATE FUNCTION fragile_int(fragile) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'int4up';
+	CREATE TYPE fragile (INPUT = fragile_in, OUTPUT = fragile_out, LIKE = int4);
+	CREATE FUNCTION fragile_send(fragile) RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN RETURN int4send(10 / public.fragile_int($1)); END $$;
+	ALTER TYPE fragile SET (SEND = fragile_send);
+	CREATE TABLE brittle (id int PRIMARY KEY, f fragile); INSERT INTO brittle VALUES (1, '5'); CALL iblt_track('brittle')});
+is(right('brittle'), 't', 'a type with a send function of its own is tracked');
+sql(q{INSERT INTO brittle VALUES (2, '2'); UPDATE brittle SET f = '3' WHERE id = 1});
+is(right('brittle'), 't', 'and its changes are recorded');
+sql(q{INSERT INTO brittle VALUES (3, '0')});
+is(sql('SELECT count(*) FROM brittle'), '3', 'a value whose send function fails is inserted');
+like(failure("SELECT iblt_live('brittle')"), qr/IB007: .* because a value could not be read$/m, 'and there is no digest');
+sql(q{UPDATE brittle SET f = '9' WHERE id = 3});
+healed('brittle', 'a value that cannot be read');
+
+# --- reading at the wrong moment --------------------------------------------------------------
+
+sql(q{CREATE FUNCTION peek() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM iblt_live('t'); RETURN 1; END $$;
+	CREATE FUNCTION peeking() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM peek(); RETURN NULL; END $$});
+my $half = qr/55006: digest of table "t" cannot be read while a statement may be changing it/;
+like(failure('INSERT INTO t (id) VALUES (6000) RETURNING peek()'), $half, 'RETURNING sees rows whose triggers have not fired, and no digest');
+sql('CREATE TRIGGER a_peek AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION peeking()');
+like(failure('INSERT INTO t (id) VALUES (6001)'), $half, 'and so does a trigger');
+sql('DROP TRIGGER a_peek ON t');
+like(failure("BEGIN; DECLARE c CURSOR FOR SELECT iblt_live('t'); INSERT INTO t (id) VALUES (6002); FETCH c"),
+	qr/55000: digest cannot be read in a snapshot that is older/, 'a snapshot that is older than own changes gives no digest');
+like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT iblt_live_fold('t')"), qr/25001: digests cannot be written/, 'a fold in REPEATABLE READ is refused');
+is(sql("BEGIN; INSERT INTO t (id) VALUES (6003); PREPARE TRANSACTION 'x'; SELECT iblt_internal.live_is_right('t', iblt_internal.iblt_track_options('t')); COMMIT PREPARED 'x'"), 't',
+	'the changes of a prepared transaction are not there yet');
+is(right('t'), 't', 'and are there once it has committed');
+
+# --- memory and folding ---------------------------------------------------------------------------
+
+sql(q{CREATE TABLE big (id bigint PRIMARY KEY, a int); CALL iblt_track('big', capacity => 1000)});
+my $sketch = sql("SELECT bytes FROM iblt_info(iblt_live('big'))");
+SKIP:
+{
+	skip 'memory contexts cannot be seen before PostgreSQL 14', 1 if $version < 14;
+	my $bytes = sql(q{BEGIN; INSERT INTO big SELECT g, g FROM generate_series(1, 300000) g; SAVEPOINT a; UPDATE big SET a = a + 1 WHERE id <= 200000;
+		SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE name = 'iblt changes'; COMMIT});
+	cmp_ok($bytes, '<', 4 * $sketch + 20000, "500,000 changes take $bytes bytes, with sketches of $sketch");
+}
+is(right('big'), 't', 'and are in the digest');
+wait_for($node, "SELECT unfolded = 0 FROM iblt_live_status() WHERE relation = 'big'::regclass");
+is(right('big'), 't', 'a worker folds them by itself');
+sql('UPDATE big SET a = a + 1 WHERE id = 1') foreach 1 .. 3;
+is(sql("SELECT unfolded FROM iblt_live_status() WHERE relation = 'big'::regclass"), '3', 'few changes are left alone');
+is(sql("SELECT iblt_live_fold('big')"), '3', 'until they are folded');
+is(sql("SELECT unfolded, rows FROM iblt_live_status() WHERE relation = 'big'::regclass"), '0|300000', 'and the status shows it');
+
+# --- a scan that finds other rows -----------------------------------------------------------------
+
+$node->safe_psql('postgres', 'SET session_replication_role = replica; SET allow_system_table_mods = on; UPDATE pg_class SET relhastriggers = false WHERE relname = $$big$$');
+sql('DELETE FROM big WHERE id = 7; UPDATE pg_class SET relhastriggers = true WHERE relname = $$big$$');
+is(sql("SELECT iblt_live_verify('big')"), 'f', 'iblt_live_verify finds what no trigger saw');
+like(failure("SELECT iblt_live('big')"), qr/IB007: .* because a scan has found other rows$/m, 'and there is no digest from then on');
+healed('big', 'a scan that finds other rows');
+
+sql('DROP TABLE brittle; DROP TYPE fragile CASCADE');
+
+# --- copies of the database ----------------------------------------------------------------------
+
+$node->command_ok([ 'pg_dump', '-h', $node->host, '-p', $node->port, '-Fc', '-f', $node->basedir . '/dump', 'postgres' ], 'the database is dumped');
+sql('CREATE DATABASE restored');
+$node->command_ok([ 'pg_restore', '-h', $node->host, '-p', $node->port, '-d', 'restored', $node->basedir . '/dump' ], 'and restored');
+is($node->safe_psql('restored', 'SELECT count(*) FROM iblt_live_status()'), '0', 'the dump has no digests');
+$node->safe_psql('restored', 'UPDATE t SET n = n + 1');
+my ($rc, $out, $err) = $node->psql('restored', "SELECT iblt_live('t')");
+like($err, qr/not trustworthy, because this database has no record of it/, 'restored triggers without a digest are noticed');
+$node->safe_psql('restored', "CALL iblt_track('t')");
+is($node->safe_psql('restored', "SELECT iblt_live_verify('t')"), 't', 'iblt_track makes a new one');
+sql('SELECT 1');
+$node->safe_psql('template1', 'CREATE DATABASE copied TEMPLATE postgres');
+($rc, $out, $err) = $node->psql('copied', "SELECT iblt_live('t')");
+like($err, qr/not trustworthy, because this is a copy of the database that made it/, 'a copy of the database is noticed');
+$node->safe_psql('copied', "CALL iblt_live_rebuild('t')");
+is($node->safe_psql('copied', "SELECT iblt_live_verify('t')"), 't', 'and rebuilt');
+
+# --- the extension and the table go -------------------------------------------------------------------
+
+$node->safe_psql('copied', q{BEGIN; INSERT INTO t (id) VALUES (7000); SET client_min_messages = error; DROP EXTENSION iblt CASCADE; INSERT INTO t (id) VALUES (7001); COMMIT});
+is($node->safe_psql('copied', 'SELECT count(*) FROM t WHERE id >= 7000'), '2', 'a transaction that drops the extension commits its changes');
+sql('BEGIN; INSERT INTO big VALUES (-1); DROP TABLE big; COMMIT');
+is(sql("SELECT count(*) FROM iblt_live_status() WHERE relation::text = 'big'"), '0', 'a dropped table is no longer listed');
+sql("CALL iblt_untrack('t')");
+is(sql("SELECT count(*) FROM pg_trigger WHERE tgrelid = 't'::regclass AND tgname ~ 'iblt'"), '0', 'iblt_untrack removes the triggers');
+like(failure("SELECT iblt_live('t')"), qr/55000: table "t" is not tracked/, 'and the digest');
+$node->stop;
+done_testing();
