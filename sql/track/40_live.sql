@@ -93,6 +93,7 @@ COMMENT ON PROCEDURE iblt_live_rebuild(regclass) IS
 
 CREATE PROCEDURE iblt_untrack(relation regclass)
 	LANGUAGE plpgsql
+	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM iblt_internal.track_stop(relation);

@@ -10,16 +10,18 @@
  */
 #include "iblt.h"
 
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xlog.h"
+#include "catalog/pg_attribute.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "track/config.h"
 #include "track/shape.h"
@@ -175,10 +177,12 @@ column_names(const AttrNumber *numbers, int n, Oid relid)
 
 	for (int i = 0; i < n; i++)
 	{
-		char	   *name = get_attname(relid, numbers[i], true);
+		HeapTuple	tuple = SearchSysCacheCopyAttNum(relid, numbers[i]);
 
-		nulls[i] = name == NULL;
-		names[i] = name == NULL ? (Datum) 0 : CStringGetTextDatum(name);
+		/* not for a column that was dropped */
+		nulls[i] = tuple == NULL;
+		names[i] = tuple == NULL ? (Datum) 0
+			: CStringGetTextDatum(NameStr(((Form_pg_attribute) GETSTRUCT(tuple))->attname));
 	}
 	return PointerGetDatum(construct_md_array(names, nulls, 1, &n, &lower,
 											  TEXTOID, -1, false, 'i'));

@@ -4,11 +4,13 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 RESET client_min_messages;
 
--- every function that is not C has a search_path of its own
+-- every function that is not C has a search_path of its own, except procedures that
+-- commit, which cannot have one
 SELECT p.oid::regprocedure AS without_search_path
 FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid JOIN pg_language l ON l.oid = p.prolang
 WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
-AND d.deptype = 'e' AND l.lanname IN ('sql', 'plpgsql') AND NOT coalesce(p.proconfig @> '{"search_path=pg_catalog, pg_temp"}', false);
+AND d.deptype = 'e' AND l.lanname IN ('sql', 'plpgsql') AND NOT coalesce(p.proconfig @> '{"search_path=pg_catalog, pg_temp"}', false)
+ORDER BY p.proname;
 
 -- the drivers' settings, as text
 CREATE TEMP TABLE pinned AS
