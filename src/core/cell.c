@@ -55,8 +55,9 @@ iblt_core_add_row(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 	const IbltRowAdder *adder = iblt_core_row_adder(&sketch->params);
 	uint8_t value[8];
 
-	if (adder != NULL && sign > 0)
-		return adder->add(sketch, key, y);
+	if (adder != NULL)
+		return sign > 0 ? adder->add(sketch, key, y)
+			: adder->remove(sketch, key, y);
 	iblt_store64(value, y);
 	return add_row_any(sketch, key, y, value, sign);
 }

@@ -14,16 +14,19 @@
 #define PLAIN_FIELDS(limbs)		((limbs) + 2)
 #define PLAIN_CELL_SIZE(limbs)	(4 + 8 * (size_t) PLAIN_FIELDS(limbs))
 
-/* Adds a row at once.  limbs and cell_add are constants, inlined. */
+/*
+ * Adds a row at once, or removes it.  sign, limbs and cell_add are constants,
+ * inlined.
+ */
 IBLT_INLINE IbltStatus
-plain_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, unsigned limbs,
-		  IbltCellAdd cell_add)
+plain_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
+		  unsigned limbs, IbltCellAdd cell_add)
 {
 	uint64_t terms[PLAIN_FIELDS(IBLT_QUEUE_LIMBS)];
 
 	if (limbs == 1)
 		terms[3] = 0;
-	return iblt_row_add(sketch, key, y, 1, limbs, 4, true, terms, cell_add);
+	return iblt_row_add(sketch, key, y, sign, limbs, 4, true, terms, cell_add);
 }
 
 /* Begins to fetch a cell, which may lie on two cache lines. */
@@ -88,12 +91,17 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	}
 }
 
-/* The two ways for keys of this many limbs, by one way to add to a cell. */
+/* The three ways for keys of this many limbs, by one way to add to a cell. */
 #define ADDER(way, limbs, target, cell_add) \
 	target static IbltStatus \
 	add_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
 	{ \
-		return plain_add(sketch, key, y, limbs, cell_add); \
+		return plain_add(sketch, key, y, 1, limbs, cell_add); \
+	} \
+	target static IbltStatus \
+	remove_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
+	{ \
+		return plain_add(sketch, key, y, -1, limbs, cell_add); \
 	} \
 	target static IbltStatus \
 	queue_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
@@ -108,8 +116,10 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	ADDER(way, 3, target, cell_add) \
 	ADDER(way, 4, target, cell_add) \
 	static const IbltRowAdder adders_##way[IBLT_QUEUE_LIMBS] = { \
-		{add_##way##_1, queue_##way##_1}, {add_##way##_2, queue_##way##_2}, \
-		{add_##way##_3, queue_##way##_3}, {add_##way##_4, queue_##way##_4} \
+		{add_##way##_1, remove_##way##_1, queue_##way##_1}, \
+		{add_##way##_2, remove_##way##_2, queue_##way##_2}, \
+		{add_##way##_3, remove_##way##_3, queue_##way##_3}, \
+		{add_##way##_4, remove_##way##_4, queue_##way##_4} \
 	};
 
 ADDERS(portable, , iblt_cell_add)

@@ -176,12 +176,14 @@ typedef struct IbltQueue
 } IbltQueue;
 
 /*
- * Each inserts a row into a plain sketch, at once or through a queue.  The
- * keys must have as many limbs as the adder was chosen for.
+ * Each inserts a row into a plain sketch, at once or through a queue, or
+ * removes a row.  The keys must have as many limbs as the adder was chosen
+ * for.
  */
 typedef struct IbltRowAdder
 {
 	IbltStatus	(*add) (IbltSketch *sketch, const uint8_t *key, uint64_t y);
+	IbltStatus	(*remove) (IbltSketch *sketch, const uint8_t *key, uint64_t y);
 	IbltStatus	(*queue) (IbltQueue *queue, IbltSketch *sketch,
 						  const uint8_t *key, uint64_t y);
 } IbltRowAdder;

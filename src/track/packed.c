@@ -7,7 +7,7 @@
  */
 #include "track/packed.h"
 
-#include "core/bytes.h"
+#include "core/row.h"
 
 uint8 *
 iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs, const uint8 *key,
@@ -39,9 +39,22 @@ change_size(const uint8 *bytes, Size left, unsigned limbs, Size *size)
 	return *size <= left;
 }
 
+/* Adds a row, or removes it, with the sketch's adder if it has one. */
+static inline bool
+apply_row(IbltSketch *sketch, const IbltRowAdder *adder, const uint8 *key,
+		  const uint8 *sum, int sign)
+{
+	uint64		y = iblt_load64(sum);
+
+	if (adder == NULL)
+		return iblt_core_add_row(sketch, key, y, sign) == IBLT_OK;
+	return (sign > 0 ? adder->add : adder->remove) (sketch, key, y) == IBLT_OK;
+}
+
 bool
 iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
 {
+	const IbltRowAdder *adder = iblt_core_row_adder(&sketch->params);
 	unsigned	limbs = sketch->params.limbs;
 	Size		one;
 
@@ -54,12 +67,12 @@ iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
 			return false;
 		if (bytes[0] & IBLT_CHANGE_OLD)
 		{
-			if (iblt_core_add_row(sketch, key, iblt_load64(sum), -1) != IBLT_OK)
+			if (!apply_row(sketch, adder, key, sum, -1))
 				return false;
 			sum += 8;
 		}
 		if ((bytes[0] & IBLT_CHANGE_NEW) &&
-			iblt_core_add_row(sketch, key, iblt_load64(sum), 1) != IBLT_OK)
+			!apply_row(sketch, adder, key, sum, 1))
 			return false;
 	}
 	return true;

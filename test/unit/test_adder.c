@@ -63,17 +63,18 @@ make_pair(IbltSketch *a, IbltSketch *b, uint32_t subtable_cells, unsigned limbs)
 
 /* Puts a row into a sketch in the way for any shape.  True if it was refused. */
 static bool
-reference_refuses(IbltSketch *b, const uint8_t *key, uint64_t y)
+reference_refuses(IbltSketch *b, const uint8_t *key, uint64_t y, int sign)
 {
 	uint64_t terms[IBLT_QUEUE_LIMBS + 2];
 
-	return iblt_row_add(b, key, y, 1, b->params.limbs, b->params.hashes, false,
+	return iblt_row_add(b, key, y, sign, b->params.limbs, b->params.hashes, false,
 						terms, iblt_cell_add) != IBLT_OK;
 }
 
 /*
- * Adds the same rows to two sketches, by an adder (with or without its queue)
- * and in the way for any shape; in how many respects do they differ?
+ * Adds the same rows to two sketches, by an adder (with its queue, or removing
+ * every other row) and in the way for any shape; in how many respects do they
+ * differ?
  */
 static int
 rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
@@ -91,14 +92,15 @@ rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
 	{
 		uint8_t key[8 * IBLT_QUEUE_LIMBS];
 		uint64_t y = edge_word();
+		int sign = queued || rows % 2 == 0 ? 1 : -1;
 		IbltStatus status;
 		unsigned l;
 
 		for (l = 0; l < limbs; l++)
 			iblt_store64(key + 8 * l, edge_word());
 		status = queued ? adder->queue(&queue, &a, key, y)
-			: adder->add(&a, key, y);
-		wrong += (status != IBLT_OK) != reference_refuses(&b, key, y);
+			: (sign > 0 ? adder->add : adder->remove) (&a, key, y);
+		wrong += (status != IBLT_OK) != reference_refuses(&b, key, y, sign);
 	}
 	wrong += a.rows != b.rows;
 	iblt_core_queue_flush(&queue, &a);
