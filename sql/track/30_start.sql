@@ -264,6 +264,12 @@ RETURNS bigint
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF row_security_active(relation) THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = format('table "%s" cannot be tracked, because row-level security hides rows',
+				relation),
+			HINT = 'Track it as a role that sees all rows.';
+	END IF;
 	PERFORM iblt_internal.track_make_triggers(relation);
 	RETURN iblt_internal.iblt_track_begin(relation, options.key_columns, options.columns,
 		options.all_columns, options.by_hash, options.from_peer, options.capacity,

@@ -13,6 +13,7 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/partition.h"
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
@@ -243,8 +244,9 @@ clear(IbltTrackEntry *entry)
 {
 	Oid			relid = entry->relid;
 
+	/* a function that reads a row may fire the trigger again */
 	if (entry->context != NULL)
-		MemoryContextDelete(entry->context);
+		MemoryContextSetParent(entry->context, TopTransactionContext);
 	memset(entry, 0, sizeof *entry);
 	entry->relid = relid;
 	entry->context = AllocSetContextCreate(TopMemoryContext,
@@ -365,6 +367,29 @@ read_row(void *arg)
 	row->sum = iblt_row_hash(entry->row_hash, entry->values + entry->nkeys);
 }
 
+/*
+ * The same where it may fail.  A function that is called for it may fire the
+ * trigger of this table, but the entry cannot be used twice at a time.
+ */
+static const char *
+read_guarded(Reading *reading)
+{
+	IbltTrackEntry *entry = reading->entry;
+	TransactionId reader = GetTopTransactionId();
+	bool		passed;
+
+	if (entry->reading == reader)
+		return "a value could not be read";
+	entry->reading = reader;
+	passed = iblt_guard(read_row, reading);
+	entry->reading = InvalidTransactionId;
+	if (passed)
+		return reading->problem;
+	/* what the error left behind in the codecs is not used again */
+	entry->valid = false;
+	return "a value could not be read";
+}
+
 const char *
 iblt_entry_read(IbltTrackEntry *entry, TupleTableSlot *slot, IbltTrackRow *row)
 {
@@ -372,13 +397,8 @@ iblt_entry_read(IbltTrackEntry *entry, TupleTableSlot *slot, IbltTrackRow *row)
 
 	if (entry->problem != NULL)
 		return entry->problem;
-	if (!take_values(entry, slot) && !entry->guarded)
-		read_row(&reading);
-	else if (!iblt_guard(read_row, &reading))
-	{
-		/* what the error left behind in the codecs is not used again */
-		entry->valid = false;
-		return "a value could not be read";
-	}
+	if (take_values(entry, slot) || entry->guarded)
+		return read_guarded(&reading);
+	read_row(&reading);
 	return reading.problem;
 }

@@ -176,7 +176,6 @@ iblt_track_finish(PG_FUNCTION_ARGS)
 	Snapshot	snapshot;
 
 	iblt_config_require_owner(relid);
-	require_read_committed();
 	iblt_open_arg(&base, fcinfo, 2);
 	iblt_store_lock(relid, false);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());

@@ -105,9 +105,7 @@ static void
 fill_identity(IbltTrackConfig *config)
 {
 	if (!pg_strong_random(&config->generation, sizeof config->generation))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate a random number")));
+		elog(ERROR, "could not generate a random number");
 	config->version = IBLT_TRACK_VERSION;
 	config->system = (int64) GetSystemIdentifier();
 	config->database = MyDatabaseId;

@@ -162,6 +162,11 @@ is(sql("BEGIN; INSERT INTO t (id) VALUES (6003); PREPARE TRANSACTION 'x'; SELECT
 	'the changes of a prepared transaction are not there yet');
 is(right('t'), 't', 'and are there once it has committed');
 
+# Sessions with another default can start, and the digest has what commits during the scan.
+is(sql(q{SET default_transaction_isolation = serializable; CALL iblt_live_rebuild('t'); SELECT state FROM iblt_live_status() WHERE relation = 't'::regclass}), 'live',
+	'a rebuild in SERIALIZABLE');
+is(right('t'), 't', 'is right, too');
+
 # --- memory and folding ---------------------------------------------------------------------------
 
 sql(q{CREATE TABLE big (id bigint PRIMARY KEY, a int); CALL iblt_track('big', capacity => 1000)});
