@@ -295,7 +295,7 @@ mutants:
 	@bash test/mutants/run
 
 bench:
-	@rc=0; bash test/bench/aggregate.sh || rc=1; bash test/bench/kbf.sh || rc=1; bash test/bench/live.sh || rc=1; exit $$rc
+	@rc=0; for b in aggregate kbf live track; do bash test/bench/$$b.sh || rc=1; done; exit $$rc
 
 # --- chores ------------------------------------------------------------------
 

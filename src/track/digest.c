@@ -99,9 +99,15 @@ read_packed(IbltChanges *changes, unsigned limbs, IbltSketch *sketch,
 	const uint8 *data = (uint8 *) VARDATA_ANY(bytes);
 	Size		size = VARSIZE_ANY_EXHDR(bytes);
 
-	if (sketch == NULL && limbs > 0)
-		changes->rows += iblt_packed_rows(data, size, limbs);
-	else if (sketch != NULL && !iblt_packed_apply(sketch, data, size))
+	int64		rows;
+
+	/* the size of keys is not known before there is a base */
+	if (limbs > 0)
+	{
+		changes->number += iblt_packed_count(data, size, limbs, &rows);
+		changes->rows += rows;
+	}
+	if (sketch != NULL && !iblt_packed_apply(sketch, data, size))
 		changes->broken = "a change in its store cannot be read";
 }
 

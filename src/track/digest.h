@@ -16,7 +16,7 @@
 #include "utils/timestamp.h"
 
 /* A digest that is not trustworthy.  Class IB belongs to this extension. */
-#define ERRCODE_IBLT_NOT_TRUSTWORTHY MAKE_SQLSTATE('I', 'B', '0', '0', '7')
+#define ERRCODE_IBLT_NOT_TRUSTWORTHY MAKE_SQLSTATE('I', 'B', '0', '0', '8')
 
 /* The base in one snapshot. */
 typedef struct IbltBase

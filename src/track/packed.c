@@ -79,13 +79,12 @@ iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
 }
 
 Size
-iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs, Size most,
-				   int32 *number)
+iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs, Size most)
 {
 	Size		taken = 0;
 	Size		one;
 
-	for (*number = 0; taken < size; (*number)++)
+	while (taken < size)
 	{
 		one = iblt_packed_size(bytes[taken], limbs);
 		if (taken + one > most)
@@ -96,13 +95,17 @@ iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs, Size most,
 }
 
 int64
-iblt_packed_rows(const uint8 *bytes, Size size, unsigned limbs)
+iblt_packed_count(const uint8 *bytes, Size size, unsigned limbs, int64 *rows)
 {
-	int64		rows = 0;
+	int64		number = 0;
 	Size		one;
 
+	*rows = 0;
 	for (; change_size(bytes, size, limbs, &one); bytes += one, size -= one)
-		rows += ((bytes[0] & IBLT_CHANGE_NEW) != 0) -
+	{
+		number++;
+		*rows += ((bytes[0] & IBLT_CHANGE_NEW) != 0) -
 			((bytes[0] & IBLT_CHANGE_OLD) != 0);
-	return rows;
+	}
+	return number;
 }

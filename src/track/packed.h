@@ -39,9 +39,10 @@ extern bool iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes,
 
 /* As many whole changes from the front as take at most `most` bytes. */
 extern Size iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs,
-							   Size most, int32 *number);
+							   Size most);
 
-/* Inserted less deleted rows. */
-extern int64 iblt_packed_rows(const uint8 *bytes, Size size, unsigned limbs);
+/* The number of changes.  Sets rows to inserted less deleted rows. */
+extern int64 iblt_packed_count(const uint8 *bytes, Size size, unsigned limbs,
+							   int64 *rows);
 
 #endif							/* IBLT_TRACK_PACKED_H */

@@ -60,18 +60,16 @@ write_list(const IbltCollection *pending)
 
 	while (done < pending->used)
 	{
-		int32		number;
 		Size		size = iblt_packed_prefix(pending->list + done,
 											  pending->used - done,
-											  target->params.limbs, ROW_BYTES,
-											  &number);
+											  target->params.limbs, ROW_BYTES);
 
 		/* keys of 4,096 bytes fit, and the sketch has no longer ones */
 		Assert(size > 0);
 		SET_VARSIZE(bytes, VARHDRSZ + size);
 		memcpy(VARDATA(bytes), pending->list + done, size);
 		block = iblt_store_insert_change(target->store, target->relid,
-										 IBLT_CHANGES_PACKED, number,
+										 IBLT_CHANGES_PACKED, 0,
 										 PointerGetDatum(bytes), (Datum) 0);
 		done += size;
 	}

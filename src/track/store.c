@@ -139,6 +139,7 @@ iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
 	values[CHANGE_NUMBER] = Int32GetDatum(number);
 	values[CHANGE_BYTES] = bytes;
 	values[CHANGE_SKETCH] = sketch;
+	nulls[CHANGE_NUMBER] = number == 0;
 	nulls[CHANGE_BYTES] = bytes == (Datum) 0;
 	nulls[CHANGE_SKETCH] = sketch == (Datum) 0;
 	return iblt_store_insert(store, values, nulls);

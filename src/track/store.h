@@ -44,7 +44,7 @@ enum
 
 enum
 {
-	CHANGE_RELATION, CHANGE_KIND, CHANGE_NUMBER, CHANGE_BYTES, CHANGE_SKETCH,
+	CHANGE_RELATION, CHANGE_NUMBER, CHANGE_KIND, CHANGE_BYTES, CHANGE_SKETCH,
 	CHANGE_WIDTH
 };
 
@@ -87,7 +87,10 @@ extern void iblt_store_end(IbltStoreScan *scan);
  */
 extern BlockNumber iblt_store_insert(Oid store, Datum *values, bool *nulls);
 
-/* The same for a row of a store of changes.  Either value can be 0, for NULL. */
+/*
+ * The same for a row of a store of changes.  The number, which packed changes
+ * do not need, and either value can be 0, for NULL.
+ */
 extern BlockNumber iblt_store_insert_change(Oid store, Oid relid,
 											IbltChangeKind kind, int32 number,
 											Datum bytes, Datum sketch);

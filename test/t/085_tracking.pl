@@ -98,7 +98,7 @@ $node->safe_psql('postgres', qq{
 		PERFORM check_one('parts'), check_one('names');
 		PERFORM check_one('items'), check_one('days');
 		RETURN true;
-	EXCEPTION WHEN SQLSTATE 'IB007' THEN
+	EXCEPTION WHEN SQLSTATE 'IB008' THEN
 		IF SQLERRM !~ '"(items|days)".* first scan has not been finished' THEN RAISE; END IF;
 		RETURN false;
 	END \$\$;

@@ -70,12 +70,12 @@ foreach my $case (
 
 	sql($harm);
 	my $error = failure("SELECT iblt_live('t')");
-	like($error, qr/ERROR:  IB007: digest of table "t" is not trustworthy, because (\Q$reason\E|\Q${\ ($other \/\/ $reason)}\E)$/m, "$name: no digest");
+	like($error, qr/ERROR:  IB008: digest of table "t" is not trustworthy, because (\Q$reason\E|\Q${\ ($other \/\/ $reason)}\E)$/m, "$name: no digest");
 	like($error, qr/HINT:  CALL iblt_live_rebuild\('public.t'\);/, "$name: and a hint");
 	like(sql("SELECT state, reason FROM iblt_live_status() WHERE relation = 't'::regclass"), qr/^not trustworthy\|/, "$name: the status says so");
 	# work goes on
 	sql("INSERT INTO t (id) VALUES (2000); UPDATE t SET n = n + 1 WHERE id > 30; DELETE FROM t WHERE id = 2000");
-	like(failure("SELECT iblt_live('t')"), qr/IB007/, "$name: and it stays so");
+	like(failure("SELECT iblt_live('t')"), qr/IB008/, "$name: and it stays so");
 	sql($first) if $first;
 	healed('t', $name);
 	sql("INSERT INTO t (id) VALUES (3000); UPDATE t SET n = n + 1 WHERE id > 40; DELETE FROM t WHERE id = 3000");
@@ -118,7 +118,7 @@ foreach my $case (
 {
 	my ($name, $harm, $reason) = @$case;
 	sql($harm);
-	like(failure("SELECT iblt_live('part')"), qr/IB007: .* because \Q$reason\E$/m, "$name: no digest");
+	like(failure("SELECT iblt_live('part')"), qr/IB008: .* because \Q$reason\E$/m, "$name: no digest");
 	sql('INSERT INTO part SELECT g, 1 + g % 2, $$y$$ FROM generate_series(101, 150) g; DELETE FROM part WHERE id > 100');
 	healed('part', $name);
 	sql('INSERT INTO part SELECT g, 1 + g % 2, $$y$$ FROM generate_series(101, 150) g; UPDATE part SET k = 3 - k WHERE id > 140');
@@ -142,7 +142,7 @@ sql(q{INSERT INTO brittle VALUES (2, '2'); UPDATE brittle SET f = '3' WHERE id =
 is(right('brittle'), 't', 'and its changes are recorded');
 sql(q{INSERT INTO brittle VALUES (3, '0')});
 is(sql('SELECT count(*) FROM brittle'), '3', 'a value whose send function fails is inserted');
-like(failure("SELECT iblt_live('brittle')"), qr/IB007: .* because a value could not be read$/m, 'and there is no digest');
+like(failure("SELECT iblt_live('brittle')"), qr/IB008: .* because a value could not be read$/m, 'and there is no digest');
 sql(q{UPDATE brittle SET f = '9' WHERE id = 3});
 healed('brittle', 'a value that cannot be read');
 
@@ -191,7 +191,7 @@ is(sql("SELECT unfolded, rows FROM iblt_live_status() WHERE relation = 'big'::re
 $node->safe_psql('postgres', 'SET session_replication_role = replica; SET allow_system_table_mods = on; UPDATE pg_class SET relhastriggers = false WHERE relname = $$big$$');
 sql('DELETE FROM big WHERE id = 7; UPDATE pg_class SET relhastriggers = true WHERE relname = $$big$$');
 is(sql("SELECT iblt_live_verify('big')"), 'f', 'iblt_live_verify finds what no trigger saw');
-like(failure("SELECT iblt_live('big')"), qr/IB007: .* because a scan has found other rows$/m, 'and there is no digest from then on');
+like(failure("SELECT iblt_live('big')"), qr/IB008: .* because a scan has found other rows$/m, 'and there is no digest from then on');
 healed('big', 'a scan that finds other rows');
 
 sql('DROP TABLE brittle; DROP TYPE fragile CASCADE');

@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# track.sh
+#	What live digests cost, on a throwaway server with fsync off, so that the
+#	processor counts: pgbench with and without tracked tables, in short slices that
+#	take turns; processor time and WAL of a transaction with one change; UPDATE and
+#	COPY of many rows; reading and folding.  Ratios are of medians.
+#
+#	BENCH_TRACK_ROWS    rows of the large statements (1,000,000)
+#	BENCH_TRACK_SLICE   seconds of a slice of pgbench (5)
+#	BENCH_TRACK_REPEAT  slices and repetitions (5)
+#	BENCH_STRICT        1: missed bars fail
+
+set -euo pipefail
+
+# shellcheck source=test/lib/common.sh
+. "$(dirname "$0")/../lib/common.sh"
+# shellcheck source=test/bench/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+PORT=54327
+ROWS=${BENCH_TRACK_ROWS:-1000000}
+SLICE=${BENCH_TRACK_SLICE:-5}
+REPEAT=${BENCH_TRACK_REPEAT:-5}
+SCALE=10
+SINGLE=20000
+TICK=$(getconf CLK_TCK)
+
+# sql DATABASE ARGUMENT ...
+sql() {
+	local database=$1
+	shift
+	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d "$database" "$@"
+}
+
+# A database for each side, the same but for the triggers.
+make_databases() {
+	local database
+	start_server track $PORT "autovacuum = off" "shared_buffers = 1GB" "max_wal_senders = 0" "wal_level = minimal"
+	for database in plain tracked; do
+		sql postgres -c "CREATE DATABASE $database"
+		pgbench -i -q -s $SCALE -h "$WORK/s" -p $PORT -U postgres $database >"$WORK/pgbench.log" 2>&1
+		table_sql "$ROWS" | sed 's/UNLOGGED//' | sql $database
+		sql $database -c "CREATE EXTENSION iblt" -c "COPY t TO '$WORK/data/t.copy'" -c "VACUUM ANALYZE"
+	done
+	sql tracked -c "CALL iblt_track('t')" -c "CALL iblt_track('pgbench_accounts')" -c "CALL iblt_track('pgbench_tellers')" \
+		-c "CALL iblt_track('pgbench_branches')" \
+		-c "CALL iblt_track('pgbench_history', key_columns => '{tid,bid,aid,mtime}')"
+}
+
+# The median of numbers, one a line.
+median() { sort -g | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
+
+tps() { pgbench -n -h "$WORK/s" -p $PORT -U postgres -c 2 -j 1 -T "$SLICE" -M prepared "${@:2}" "$1" 2>&1 | sed -n 's/^tps = \([0-9.]*\).*/\1/p' | tail -n 1; }
+
+# slices NAME OPTION ...: medians of the transactions per second of both sides
+slices() {
+	local name=$1 i database
+	shift
+	for ((i = 0; i < REPEAT; i++)); do
+		for database in plain tracked; do tps $database "$@" >>"$WORK/$name.$database"; done
+	done
+	MEDIAN[$name.plain]=$(median <"$WORK/$name.plain")
+	MEDIAN[$name.tracked]=$(median <"$WORK/$name.tracked")
+}
+
+# Ticks of the processor, then bytes of WAL, of one transaction for each of many rows.
+one_change() {
+	sql "$1" <<-SQL
+		CREATE TEMP TABLE m AS SELECT pg_current_wal_insert_lsn() AS lsn,
+			(SELECT s[14]::bigint + s[15]::bigint FROM string_to_array(pg_read_file('/proc/self/stat', 0, 1000), ' ') AS s) AS ticks;
+		DO \$\$ BEGIN FOR i IN 1 .. $SINGLE LOOP UPDATE t SET a = a + 1 WHERE id = i; COMMIT; END LOOP; END \$\$;
+		SELECT (SELECT s[14]::bigint + s[15]::bigint FROM string_to_array(pg_read_file('/proc/self/stat', 0, 1000), ' ') AS s) - ticks,
+			pg_current_wal_insert_lsn() - lsn FROM m
+	SQL
+}
+
+measure_single() {
+	local i database
+	for ((i = 0; i < REPEAT; i++)); do
+		for database in plain tracked; do one_change $database >>"$WORK/single.$database"; done
+		sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
+	done
+	for database in plain tracked; do
+		MEDIAN[cpu.$database]=$(cut -d'|' -f1 "$WORK/single.$database" | median | awk -v t="$TICK" -v n=$SINGLE '{ printf "%.2f", 1e6 * $1 / t / n }')
+		MEDIAN[wal.$database]=$(cut -d'|' -f2 "$WORK/single.$database" | median | awk -v n=$SINGLE '{ printf "%.0f", $1 / n }')
+	done
+}
+
+# timed DATABASE SQL: milliseconds
+timed() { sql "$1" -c '\timing on' -c "$2" | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | tail -n 1; }
+
+measure_bulk() {
+	local i database
+	for ((i = 0; i < REPEAT; i++)); do
+		for database in plain tracked; do
+			timed $database "UPDATE t SET a = a + 1" >>"$WORK/update.$database"
+			sql $database -c "DELETE FROM t" -c "VACUUM t"
+			timed $database "COPY t FROM '$WORK/data/t.copy'" >>"$WORK/copy.$database"
+			sql $database -c "VACUUM t"
+		done
+	done
+	for database in plain tracked; do
+		MEDIAN[update.$database]=$(median <"$WORK/update.$database")
+		MEDIAN[copy.$database]=$(median <"$WORK/copy.$database")
+	done
+}
+
+# Reads in one session, so that nothing has to be loaded first.
+reading() {
+	{
+		echo '\timing on'
+		for ((i = 0; i < 21; i++)); do echo "SELECT length(iblt_live('t')::bytea) \g /dev/null"; done
+	} | sql tracked | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | median
+}
+
+measure_reading() {
+	sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
+	MEDIAN[read.0]=$(reading)
+	sql tracked -c "DO \$\$ BEGIN FOR i IN 1 .. 9999 LOOP UPDATE t SET a = a + 1 WHERE id = i; COMMIT; END LOOP; END \$\$"
+	MEDIAN[read.10000]=$(reading)
+	MEDIAN[fold]=$(timed tracked "SELECT iblt_live_fold('t')" | awk '{ printf "%.2f", 1000 * $1 / 9999 }')
+}
+
+# both TEXT NAME UNIT BAR: tracked against untracked
+both() { bar "$1" "${MEDIAN[$2.tracked]} / ${MEDIAN[$2.plain]}" "$(ratio "${MEDIAN[$2.tracked]}" "${MEDIAN[$2.plain]}")" "$3" "$4"; }
+
+# more TEXT NAME BAR: the difference
+more() { bar "$1" "${MEDIAN[$2.tracked]}" "$(awk -v a="${MEDIAN[$2.tracked]}" -v b="${MEDIAN[$2.plain]}" 'BEGIN { printf "%.2f", a - b }')" at-most "$3"; }
+
+report() {
+	say ""
+	row "Tracked against untracked" "" "ratio" "bar" ""
+	both "pgbench -N, transactions per second" simple at-least 0.95
+	both "pgbench TPC-B with all tables tracked" tpcb at-least 0.95
+	both "UPDATE of $ROWS rows, ms" update at-most 1.3
+	both "COPY of $ROWS rows, ms" copy at-most 1.45
+	say ""
+	row "A transaction with one change" "tracked" "more" "bar" ""
+	more "processor, microseconds" cpu 2
+	more "WAL, bytes" wal 100
+	say ""
+	row "The digest, capacity 10,000" "" "" "bar" ""
+	bar "reading it with nothing unfolded, ms" "" "${MEDIAN[read.0]}" at-most 1
+	bar "reading it with 9,999 changes unfolded, ms" "" "${MEDIAN[read.10000]}" at-most 2
+	bar "folding, microseconds a change" "" "${MEDIAN[fold]}" at-most 0.5
+	say_busy
+}
+
+inner() {
+	enter_work
+	say "Building for $("$PG_CONFIG" --version) ..."
+	# shellcheck disable=SC2119 # no further arguments
+	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	mkdir -p "$WORK/data"
+	chmod 777 "$WORK/data"
+	say "Filling two databases with $ROWS rows each ..."
+	make_databases
+	describe_cpus
+	slices simple -N
+	slices tpcb
+	measure_single
+	measure_reading
+	measure_bulk
+	report
+	stop_server track
+	finish_bars
+}
+
+if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/track.sh; fi
