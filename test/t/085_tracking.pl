@@ -208,7 +208,7 @@ is($node->safe_psql('postgres', "SELECT string_agg(relation || ' ' || state, ', 
 
 # --- under load -----------------------------------------------------------------------
 
-my @runs = load(8);
+my @runs = load(6);
 foreach (1 .. 3)
 {
 	$node->safe_psql('postgres', "CALL iblt_live_rebuild('items'); CALL iblt_live_rebuild('days')");
