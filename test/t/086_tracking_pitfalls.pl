@@ -162,6 +162,17 @@ is(sql("BEGIN; INSERT INTO t (id) VALUES (6003); PREPARE TRANSACTION 'x'; SELECT
 	'the changes of a prepared transaction are not there yet');
 is(right('t'), 't', 'and are there once it has committed');
 
+# The two transactions of a start, with changes in between.
+my $generation = sql("SELECT iblt_internal.track_start('t', NULL, NULL, 50, NULL, NULL)");
+like(failure("SELECT iblt_live('t')"), qr/IB008: .* because its first scan has not been finished$/m, 'there is no digest before the first scan');
+sql('INSERT INTO t (id) VALUES (6500), (6501); UPDATE t SET n = n + 7 WHERE id < 20; DELETE FROM t WHERE id = 6501');
+is(sql("SELECT iblt_live_fold('t')"), '0', 'nor anything to fold');
+sql("SELECT iblt_internal.track_scan('t', $generation)");
+is(right('t'), 't', 'changes before the first scan count once');
+sql("CALL iblt_live_rebuild('t')");
+like(failure("SELECT iblt_internal.track_scan('t', $generation)"), qr/55000: tracking of the table was started or ended by another session/, 'a scan for an earlier start is refused');
+is(right('t'), 't', 'and changes nothing');
+
 # Sessions with another default can start, and the digest has what commits during the scan.
 is(sql(q{SET default_transaction_isolation = serializable; CALL iblt_live_rebuild('t'); SELECT state FROM iblt_live_status() WHERE relation = 't'::regclass}), 'live',
 	'a rebuild in SERIALIZABLE');
