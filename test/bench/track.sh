@@ -32,10 +32,11 @@ sql() {
 	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d "$database" "$@"
 }
 
-# A database for each side, the same but for the triggers.
+# A database for each side.  Only one has the triggers.  Without background workers,
+# nobody folds while something else is measured.
 make_databases() {
 	local database
-	start_server track $PORT "autovacuum = off" "shared_buffers = 1GB" "max_wal_senders = 0" "wal_level = minimal"
+	start_server track $PORT "autovacuum = off" "shared_buffers = 1GB" "max_wal_senders = 0" "wal_level = minimal" "max_worker_processes = 0"
 	for database in plain tracked; do
 		sql postgres -c "CREATE DATABASE $database"
 		pgbench -i -q -s $SCALE -h "$WORK/s" -p $PORT -U postgres $database >"$WORK/pgbench.log" 2>&1
