@@ -204,7 +204,7 @@ $$(addprefix build/$(1)/,$$(UNIT_TESTS)): build/$(1)/%: build/$(1)/test/unit/%.o
 endef
 $(foreach f,plain sanitized x87,$(eval $(call unit_rules,$(f))))
 
--include $(wildcard build/*/src/core/*.d build/*/test/unit/*.d)
+-include $(wildcard build/*/src/core/*.d build/*/test/unit/*.d build/fuzz/obj/*/*/*.d)
 .SECONDARY:
 
 unit-programs: $(UNIT_PROGRAMS)
@@ -221,11 +221,15 @@ FUZZ_CC ?= clang
 FUZZ_SECONDS ?= 600
 FUZZ_PROGRAMS = $(addprefix build/fuzz/,$(FUZZ_TESTS))
 
-$(FUZZ_PROGRAMS): build/fuzz/%: test/unit/%.c $(CORE_SRCS) $(UNIT_HELPERS) $(HDRS) $(wildcard test/unit/*.h)
+FUZZ_CFLAGS = $(UNIT_CFLAGS) -O1 -fno-omit-frame-pointer \
+	-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Wno-missing-prototypes
+
+build/fuzz/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(FUZZ_CC) $(UNIT_CFLAGS) -O1 -fno-omit-frame-pointer \
-		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-		-Wno-missing-prototypes -o $@ $(filter %.c,$^) $(UNIT_LIBS)
+	$(FUZZ_CC) $(FUZZ_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(FUZZ_PROGRAMS): build/fuzz/%: build/fuzz/obj/test/unit/%.o $(patsubst %.c,build/fuzz/obj/%.o,$(CORE_SRCS) $(UNIT_HELPERS))
+	$(FUZZ_CC) $(FUZZ_CFLAGS) -o $@ $^ $(UNIT_LIBS)
 
 fuzz-programs: $(FUZZ_PROGRAMS)
 
@@ -237,9 +241,10 @@ fuzz: fuzz-programs
 
 # --- the core's own benchmark ------------------------------------------------
 
-build/core_bench: test/bench/core_bench.c $(CORE_SRCS) $(HDRS)
-	@mkdir -p $(@D)
-	$(UNIT_CC) $(CORE_CFLAGS) -D_DEFAULT_SOURCE -O2 -o $@ $(filter %.c,$^) $(UNIT_LIBS)
+CORE_OBJECTS = $(patsubst %.c,build/plain/%.o,$(CORE_SRCS))
+
+build/core_bench: test/bench/core_bench.c $(CORE_OBJECTS)
+	$(UNIT_CC) $(CORE_CFLAGS) -D_DEFAULT_SOURCE -O2 -o $@ $^ $(UNIT_LIBS)
 
 # --- simulations: the table of sizes, and the published results ------------------
 
@@ -249,9 +254,9 @@ SIM_DATA = build/sim/data
 KBF_PROGRAMS = $(addprefix build/sim/,sim_kbf_codes sim_kbf_paper sim_kbf_flow sim_kbf_ours)
 SIM_PROGRAMS += build/sim/kbf_sizing $(KBF_PROGRAMS)
 
-$(SIM_PROGRAMS): build/sim/%: test/sim/%.c $(CORE_SRCS) $(HDRS) $(wildcard test/sim/*.h) test/unit/tap.h
+$(SIM_PROGRAMS): build/sim/%: test/sim/%.c $(CORE_OBJECTS) $(wildcard test/sim/*.h) test/unit/tap.h
 	@mkdir -p $(@D)
-	$(UNIT_CC) $(UNIT_CFLAGS) -O2 -o $@ $(filter %.c,$^) $(UNIT_LIBS)
+	$(UNIT_CC) $(UNIT_CFLAGS) -O2 -o $@ $(filter %.c %.o,$^) $(UNIT_LIBS)
 
 sim-programs: $(SIM_PROGRAMS)
 

@@ -58,7 +58,8 @@ allocate(size_t size)
 static void
 make(IbltSketch *sketch, uint32_t subtable_cells)
 {
-	IbltParams params = {4, 0x0f, 0, IBLT_KEY_INTEGER, 1, false, 42, NULL, 0};
+	IbltParams params = {.hashes = 4, .subtables = 0x0f, .kind = IBLT_KEY_INTEGER,
+		.limbs = 1, .seed = 42};
 
 	params.subtable_cells = subtable_cells;
 	if (iblt_core_check_params(&params) != IBLT_OK)
