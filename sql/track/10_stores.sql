@@ -23,74 +23,20 @@ ALTER MATERIALIZED VIEW iblt_internal.digest ALTER COLUMN sketch SET STORAGE EXT
 COMMENT ON MATERIALIZED VIEW iblt_internal.digest IS
 'the base of each live digest, written by C functions; do not refresh it';
 
-CREATE MATERIALIZED VIEW iblt_internal.changes_1 USING heap
-	WITH (toast_tuple_target = 8160) AS
-	SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
-		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
-ALTER MATERIALIZED VIEW iblt_internal.changes_1 ALTER COLUMN changes SET STORAGE EXTERNAL,
-	ALTER COLUMN sketch SET STORAGE EXTERNAL;
-COMMENT ON MATERIALIZED VIEW iblt_internal.changes_1 IS
-'changes of tracked tables, written by C functions; do not refresh it';
-
-CREATE MATERIALIZED VIEW iblt_internal.changes_2 USING heap
-	WITH (toast_tuple_target = 8160) AS
-	SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
-		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
-ALTER MATERIALIZED VIEW iblt_internal.changes_2 ALTER COLUMN changes SET STORAGE EXTERNAL,
-	ALTER COLUMN sketch SET STORAGE EXTERNAL;
-COMMENT ON MATERIALIZED VIEW iblt_internal.changes_2 IS
-'changes of tracked tables, written by C functions; do not refresh it';
-
-CREATE MATERIALIZED VIEW iblt_internal.changes_3 USING heap
-	WITH (toast_tuple_target = 8160) AS
-	SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
-		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
-ALTER MATERIALIZED VIEW iblt_internal.changes_3 ALTER COLUMN changes SET STORAGE EXTERNAL,
-	ALTER COLUMN sketch SET STORAGE EXTERNAL;
-COMMENT ON MATERIALIZED VIEW iblt_internal.changes_3 IS
-'changes of tracked tables, written by C functions; do not refresh it';
-
-CREATE MATERIALIZED VIEW iblt_internal.changes_4 USING heap
-	WITH (toast_tuple_target = 8160) AS
-	SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
-		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
-ALTER MATERIALIZED VIEW iblt_internal.changes_4 ALTER COLUMN changes SET STORAGE EXTERNAL,
-	ALTER COLUMN sketch SET STORAGE EXTERNAL;
-COMMENT ON MATERIALIZED VIEW iblt_internal.changes_4 IS
-'changes of tracked tables, written by C functions; do not refresh it';
-
-CREATE MATERIALIZED VIEW iblt_internal.changes_5 USING heap
-	WITH (toast_tuple_target = 8160) AS
-	SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
-		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
-ALTER MATERIALIZED VIEW iblt_internal.changes_5 ALTER COLUMN changes SET STORAGE EXTERNAL,
-	ALTER COLUMN sketch SET STORAGE EXTERNAL;
-COMMENT ON MATERIALIZED VIEW iblt_internal.changes_5 IS
-'changes of tracked tables, written by C functions; do not refresh it';
-
-CREATE MATERIALIZED VIEW iblt_internal.changes_6 USING heap
-	WITH (toast_tuple_target = 8160) AS
-	SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
-		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
-ALTER MATERIALIZED VIEW iblt_internal.changes_6 ALTER COLUMN changes SET STORAGE EXTERNAL,
-	ALTER COLUMN sketch SET STORAGE EXTERNAL;
-COMMENT ON MATERIALIZED VIEW iblt_internal.changes_6 IS
-'changes of tracked tables, written by C functions; do not refresh it';
-
-CREATE MATERIALIZED VIEW iblt_internal.changes_7 USING heap
-	WITH (toast_tuple_target = 8160) AS
-	SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
-		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
-ALTER MATERIALIZED VIEW iblt_internal.changes_7 ALTER COLUMN changes SET STORAGE EXTERNAL,
-	ALTER COLUMN sketch SET STORAGE EXTERNAL;
-COMMENT ON MATERIALIZED VIEW iblt_internal.changes_7 IS
-'changes of tracked tables, written by C functions; do not refresh it';
-
-CREATE MATERIALIZED VIEW iblt_internal.changes_8 USING heap
-	WITH (toast_tuple_target = 8160) AS
-	SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
-		NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
-ALTER MATERIALIZED VIEW iblt_internal.changes_8 ALTER COLUMN changes SET STORAGE EXTERNAL,
-	ALTER COLUMN sketch SET STORAGE EXTERNAL;
-COMMENT ON MATERIALIZED VIEW iblt_internal.changes_8 IS
-'changes of tracked tables, written by C functions; do not refresh it';
+-- IBLT_CHANGE_STORES of them
+DO $do$
+BEGIN
+	FOR n IN 1 .. 8 LOOP
+		EXECUTE format($q$
+			CREATE MATERIALIZED VIEW iblt_internal.changes_%1$s USING heap
+				WITH (toast_tuple_target = 8160) AS
+				SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
+					NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+			ALTER MATERIALIZED VIEW iblt_internal.changes_%1$s
+				ALTER COLUMN changes SET STORAGE EXTERNAL,
+				ALTER COLUMN sketch SET STORAGE EXTERNAL;
+			COMMENT ON MATERIALIZED VIEW iblt_internal.changes_%1$s IS
+			'changes of tracked tables, written by C functions; do not refresh it'$q$, n);
+	END LOOP;
+END
+$do$;

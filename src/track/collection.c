@@ -203,21 +203,31 @@ iblt_collection_absorb(IbltCollection *outer, const IbltCollection *inner)
 	RESUME_INTERRUPTS();
 }
 
+void
+iblt_track_add(IbltSketch *sketch, const IbltSketch *changes)
+{
+	IbltSketch	folded;
+	struct varlena *value = NULL;
+
+	if (changes->params.subtable_cells != sketch->params.subtable_cells)
+	{
+		(void) iblt_params_match_folded(&changes->params, &sketch->params);
+		value = iblt_make(&folded, &sketch->params);
+		iblt_core_fold(&folded, changes);
+		changes = &folded;
+	}
+	iblt_params_check_match(&sketch->params, &changes->params);
+	iblt_check_counts(iblt_core_add_sketch(sketch, changes, 1));
+	if (value != NULL)
+		pfree(value);
+}
+
 /* Adds a collection to a sketch that may have fewer cells. */
 void
 iblt_collection_apply(const IbltCollection *collection, IbltSketch *sketch)
 {
-	IbltSketch	folded;
-	struct varlena *value;
-
-	if (collection->value == NULL)
-	{
-		if (!iblt_packed_apply(sketch, collection->list, collection->used))
-			iblt_refuse_row(IBLT_KEY_NOT_REPRESENTABLE);
-		return;
-	}
-	value = iblt_make(&folded, &sketch->params);
-	iblt_core_fold(&folded, &collection->sketch);
-	iblt_check_counts(iblt_core_add_sketch(sketch, &folded, 1));
-	pfree(value);
+	if (collection->value != NULL)
+		iblt_track_add(sketch, &collection->sketch);
+	else if (!iblt_packed_apply(sketch, collection->list, collection->used))
+		iblt_refuse_row(IBLT_KEY_NOT_REPRESENTABLE);
 }

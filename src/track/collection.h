@@ -65,4 +65,7 @@ extern void iblt_collection_absorb(IbltCollection *outer,
 extern void iblt_collection_apply(const IbltCollection *collection,
 								  IbltSketch *sketch);
 
+/* The same for a sketch of changes with at least as many cells. */
+extern void iblt_track_add(IbltSketch *sketch, const IbltSketch *changes);
+
 #endif							/* IBLT_TRACK_COLLECTION_H */

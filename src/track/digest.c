@@ -13,7 +13,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "core/fold.h"
+#include "track/collection.h"
 #include "track/packed.h"
 #include "track/store.h"
 
@@ -54,21 +54,9 @@ add_sketch(IbltSketch *sketch, Datum value)
 	struct varlena *copy = pg_detoast_datum_packed((struct varlena *)
 												   DatumGetPointer(value));
 	IbltSketch	changes;
-	IbltSketch	folded;
-	struct varlena *folded_value = NULL;
 
 	iblt_open(&changes, PointerGetDatum(copy));
-	if (changes.params.subtable_cells != sketch->params.subtable_cells)
-	{
-		folded_value = iblt_make(&folded, &sketch->params);
-		(void) iblt_params_match_folded(&changes.params, &sketch->params);
-		iblt_core_fold(&folded, &changes);
-		changes = folded;
-	}
-	iblt_params_check_match(&sketch->params, &changes.params);
-	iblt_check_counts(iblt_core_add_sketch(sketch, &changes, 1));
-	if (folded_value != NULL)
-		pfree(folded_value);
+	iblt_track_add(sketch, &changes);
 	if ((Pointer) copy != DatumGetPointer(value))
 		pfree(copy);
 }
@@ -98,7 +86,6 @@ read_packed(IbltChanges *changes, unsigned limbs, IbltSketch *sketch,
 													DatumGetPointer(value));
 	const uint8 *data = (uint8 *) VARDATA_ANY(bytes);
 	Size		size = VARSIZE_ANY_EXHDR(bytes);
-
 	int64		rows;
 
 	/* the size of keys is not known before there is a base */

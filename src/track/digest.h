@@ -71,5 +71,4 @@ extern const char *iblt_digest_problem(const IbltTrackConfig *config,
 extern void iblt_digest_refuse(Relation relation, const char *reason)
 			pg_attribute_noreturn();
 
-
 #endif							/* IBLT_TRACK_DIGEST_H */
