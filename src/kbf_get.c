@@ -26,21 +26,6 @@ typedef struct Source
 	IbltKbf		kbf;			/* its bytes may be the header only */
 } Source;
 
-/* Fetches the bytes before the cells, as far as they are there. */
-static const uint8 *
-fetch_header(const IbltSlices *slices, size_t *size)
-{
-	const uint8 *bytes;
-
-	*size = Min(slices->size, IBLT_SLICE_FIRST);
-	bytes = iblt_slices_get(slices, 0, *size);
-	if (*size < IBLT_KBF_HEADER_SIZE ||
-		iblt_core_kbf_header_size(bytes) <= *size)
-		return bytes;
-	*size = Min(slices->size, iblt_core_kbf_header_size(bytes));
-	return iblt_slices_get(slices, 0, *size);
-}
-
 /* Opens the header of a value.  ERROR if it is not valid. */
 static void
 open_source(Source *source, Datum value)
@@ -49,7 +34,8 @@ open_source(Source *source, Datum value)
 	size_t		size;
 
 	iblt_slices_open(&source->slices, value);
-	bytes = fetch_header(&source->slices, &size);
+	bytes = iblt_slices_header(&source->slices, IBLT_KBF_HEADER_SIZE,
+							   iblt_core_kbf_header_size, &size);
 	/* the view is not used to write */
 	iblt_kbf_check_header(iblt_core_kbf_open_header(&source->kbf,
 													unconstify(uint8 *, bytes),

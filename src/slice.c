@@ -70,3 +70,17 @@ iblt_slices_get(const IbltSlices *slices, size_t from, size_t to)
 				 errmsg("stored value is shorter than its size")));
 	return (const uint8 *) VARDATA_ANY(slice);
 }
+
+const uint8 *
+iblt_slices_header(const IbltSlices *slices, size_t least,
+				   size_t (*header_size) (const uint8 *bytes), size_t *size)
+{
+	const uint8 *bytes;
+
+	*size = Min(slices->size, IBLT_SLICE_FIRST);
+	bytes = iblt_slices_get(slices, 0, *size);
+	if (*size < least || header_size(bytes) <= *size)
+		return bytes;
+	*size = Min(slices->size, header_size(bytes));
+	return iblt_slices_get(slices, 0, *size);
+}

@@ -50,4 +50,13 @@ extern void iblt_slices_open(IbltSlices *slices, Datum value);
 extern const uint8 *iblt_slices_get(const IbltSlices *slices, size_t from,
 									size_t to);
 
+/*
+ * The first bytes of the value, with its whole header as far as it is there,
+ * and their number.  header_size tells the header's size from its first `least`
+ * bytes.
+ */
+extern const uint8 *iblt_slices_header(const IbltSlices *slices, size_t least,
+									   size_t (*header_size) (const uint8 *bytes),
+									   size_t *size);
+
 #endif							/* IBLT_SLICE_H */

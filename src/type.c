@@ -69,23 +69,13 @@ void
 iblt_open_header_arg(IbltSketch *sketch, IbltSlices *slices,
 					 FunctionCallInfo fcinfo, int n)
 {
-	size_t		size;
-	size_t		header_size;
 	const uint8 *bytes;
+	size_t		size;
 	IbltStatus	status;
 
 	iblt_slices_open(slices, iblt_value_arg(fcinfo, n, &type_iblt));
-	size = Min(slices->size, IBLT_SLICE_FIRST);
-	bytes = iblt_slices_get(slices, 0, size);
-	if (size >= IBLT_HEADER_SIZE)
-	{
-		header_size = Min(iblt_core_header_size(bytes), slices->size);
-		if (header_size > size)
-		{
-			size = header_size;
-			bytes = iblt_slices_get(slices, 0, size);
-		}
-	}
+	bytes = iblt_slices_header(slices, IBLT_HEADER_SIZE, iblt_core_header_size,
+							   &size);
 	status = iblt_core_open_header(sketch, unconstify(uint8 *, bytes), size,
 								   slices->size);
 	if (status != IBLT_OK)
