@@ -14,17 +14,22 @@
 #include "aggcall.h"
 #include "ambiguous.h"
 
+void
+iblt_agg_refuse_null_third(const char *name, bool is_template)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("%s of %s must not be null",
+					is_template ? "template" : "capacity", name)));
+}
+
 /* The parameters that the third argument stands for. */
 static void
 params_from_third(IbltStrataParams *params, const IbltAggKind *kind,
 				  IbltThirdArgument third, Datum value, bool isnull)
 {
 	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of %s must not be null",
-						third == IBLT_THIRD_TEMPLATE ? "template" : "capacity",
-						kind->name)));
+		iblt_agg_refuse_null_third(kind->name, third == IBLT_THIRD_TEMPLATE);
 	kind->params(params, third, value);
 }
 
@@ -131,18 +136,12 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 {
 	MemoryContext context = fcinfo->flinfo->fn_mcxt;
 	IbltAggSite *site = MemoryContextAllocZero(context, sizeof *site);
-	Oid			key_type = get_fn_expr_argtype(fcinfo->flinfo, 1);
-	Oid			value_type = get_fn_expr_argtype(fcinfo->flinfo, 2);
 
 	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
-	if (!OidIsValid(key_type) || !OidIsValid(value_type))
-		ereport(ERROR,
-				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
-				 errmsg("could not determine the type of the key")));
 	site->kind = kind;
-	site->coder = iblt_key_coder(key_type, context);
-	site->value = iblt_key_coder(value_type, context);
+	site->coder = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 1), context);
+	site->value = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 2), context);
 	site->value->of_value = true;
 	iblt_agg_refuse_ambiguous_key(fcinfo);
 	refuse_ambiguous_value(fcinfo, site->value);
@@ -257,6 +256,16 @@ params_without_row(IbltStrataParams *params, FunctionCallInfo fcinfo,
 }
 
 void
+iblt_agg_refuse_no_rows(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("%s over no rows needs a capacity or template that does not depend on a row",
+					name),
+			 errhint("Pass a constant, a parameter or a scalar subquery, the same in all calls over one window.")));
+}
+
+void
 iblt_agg_empty_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
 					  const IbltAggKind *kind)
 {
@@ -264,11 +273,7 @@ iblt_agg_empty_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
 							get_fn_expr_argtype(fcinfo->flinfo, 1),
 							get_fn_expr_argtype(fcinfo->flinfo, 2),
 							third_of_call(fcinfo, 3)))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("%s over no rows needs a capacity or template that does not depend on a row",
-						kind->name),
-				 errhint("Pass a constant, a parameter or a scalar subquery, the same in all calls over one window.")));
+		iblt_agg_refuse_no_rows(kind->name);
 }
 
 bool

@@ -90,6 +90,10 @@ extern void iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo);
 extern IbltKeyCoder *iblt_agg_coder_without_row(FunctionCallInfo fcinfo, int n,
 												Oid type);
 
+/* ERROR for an aggregate whose third argument is NULL, or depends on a row. */
+extern void iblt_agg_refuse_null_third(const char *name, bool is_template);
+extern void iblt_agg_refuse_no_rows(const char *name);
+
 /* The parameters of a group without rows. */
 extern void iblt_agg_empty_params(IbltStrataParams *params,
 								  FunctionCallInfo fcinfo,

@@ -147,10 +147,7 @@ static void
 check_fold(const IbltKbf *kbf, int capacity)
 {
 	if (capacity < 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("capacity of a kbf cannot be %d", capacity),
-				 errhint("Choose the number of keys, at least 1.")));
+		iblt_kbf_refuse_capacity(capacity);
 	if (kbf->keys > (uint64) capacity)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

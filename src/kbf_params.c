@@ -16,19 +16,8 @@
 #include "core/sizing.h"
 #include "value.h"
 
-/* ERROR for an argument out of range. */
-static void
-refuse_argument(const char *name, int value, int least, int most)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("%s of a kbf cannot be %d", name, value),
-			 errhint("Choose a value between %d and %d.", least, most)));
-}
-
-/* ERROR for a capacity that no filter has. */
-static void
-refuse_capacity(int capacity)
+void
+iblt_kbf_refuse_capacity(int capacity)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -54,17 +43,17 @@ iblt_kbf_params_make(IbltKbfParams *params, int capacity, double failure,
 					 int superposed, uint64 seed)
 {
 	if (params->values < 1 || params->values > gf_values(IBLT_GF_MAX_DEGREE))
-		refuse_argument("distinct_values", (int) params->values, 1,
+		iblt_value_refuse_argument("a kbf", "distinct_values", (int) params->values, 1,
 						gf_values(IBLT_GF_MAX_DEGREE));
 	if (superposed < 1 || superposed > IBLT_GF_MAX_TERMS)
-		refuse_argument("superposed", superposed, 1, IBLT_GF_MAX_TERMS);
+		iblt_value_refuse_argument("a kbf", "superposed", superposed, 1, IBLT_GF_MAX_TERMS);
 	iblt_kbf_check_failure(failure);
 	params->kind = IBLT_KEY_UNTYPED;
 	params->superposed = superposed;
 	params->seed = seed;
 	if (capacity < 1 ||
 		iblt_core_kbf_choose(params, capacity, failure) != IBLT_OK)
-		refuse_capacity(capacity);
+		iblt_kbf_refuse_capacity(capacity);
 }
 
 /* Are the rates at this load within a failure, and a hundredth of it? */
@@ -224,7 +213,7 @@ kbf_new(PG_FUNCTION_ARGS)
 													"distinct_values"));
 
 	if (values < 1)
-		refuse_argument("distinct_values", values, 1,
+		iblt_value_refuse_argument("a kbf", "distinct_values", values, 1,
 						gf_values(IBLT_GF_MAX_DEGREE));
 	params.values = values;
 	return make_template(fcinfo, &params);

@@ -119,6 +119,9 @@ extern void iblt_kbf_refuse_null_value(void);
 extern void iblt_kbf_params_make(IbltKbfParams *params, int capacity,
 								 double failure, int superposed, uint64 seed);
 
+/* ERROR for a capacity that no filter has. */
+extern void iblt_kbf_refuse_capacity(int capacity);
+
 /* ERROR for a probability out of range. */
 extern void iblt_kbf_check_failure(double failure);
 

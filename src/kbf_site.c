@@ -25,10 +25,7 @@ params_from_third(IbltKbfParams *params, Oid value_type, bool is_template,
 	IbltKbf		template;
 
 	if (isnull)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of kbf_agg must not be null",
-						is_template ? "template" : "capacity")));
+		iblt_agg_refuse_null_third("kbf_agg", is_template);
 	memset(params, 0, sizeof *params);
 	if (is_template)
 	{
@@ -60,16 +57,11 @@ iblt_kbf_site_make(FunctionCallInfo fcinfo)
 {
 	MemoryContext context = fcinfo->flinfo->fn_mcxt;
 	IbltKbfSite *site = MemoryContextAllocZero(context, sizeof *site);
-	Oid			key_type = get_fn_expr_argtype(fcinfo->flinfo, 1);
 
 	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
-	if (!OidIsValid(key_type))
-		ereport(ERROR,
-				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
-				 errmsg("could not determine the type of the key")));
 	iblt_agg_refuse_ambiguous_key(fcinfo);
-	site->coder = iblt_key_coder(key_type, context);
+	site->coder = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 1), context);
 	site->value_type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 2));
 	site->value_kind = iblt_kbf_value_kind(site->value_type);
 	site->has_template = get_fn_expr_argtype(fcinfo->flinfo, 3) != INT4OID;
@@ -210,11 +202,7 @@ iblt_kbf_empty_params(IbltKbfParams *params, FunctionCallInfo fcinfo)
 	if (!params_without_row(params, fcinfo, get_fn_expr_argtype(flinfo, 1),
 							get_fn_expr_argtype(flinfo, 2),
 							get_fn_expr_argtype(flinfo, 3)))
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("%s over no rows needs a capacity or template that does not depend on a row",
-						"kbf_agg"),
-				 errhint("Pass a constant, a parameter or a scalar subquery, the same in all calls over one window.")));
+		iblt_agg_refuse_no_rows("kbf_agg");
 }
 
 bool

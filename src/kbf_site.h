@@ -32,7 +32,6 @@ typedef struct IbltKbfSite
 	struct varlena *template;	/* last seen, a copy */
 	IbltKbfParams params;		/* untyped, or typed by the template */
 	uint64		version;		/* rises when params change */
-	uint64		integer;		/* the last key, if it is an integer */
 	uint64	   *codes[IBLT_GF_MAX_DEGREE + 1][IBLT_GF_MAX_TERMS + 1];
 	struct
 	{

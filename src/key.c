@@ -44,6 +44,10 @@ canonical_coder(Oid type, IbltCodec *codec, MemoryContext context)
 IbltKeyCoder *
 iblt_key_coder(Oid type, MemoryContext context)
 {
+	if (!OidIsValid(type))
+		ereport(ERROR,
+				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
+				 errmsg("could not determine the type of the key")));
 	switch (getBaseType(type))
 	{
 		case INT2OID:
@@ -121,13 +125,7 @@ kept_coder(FunctionCallInfo fcinfo, int n, Oid type)
 IbltKeyCoder *
 iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n)
 {
-	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, n);
-
-	if (!OidIsValid(type))
-		ereport(ERROR,
-				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
-				 errmsg("could not determine the type of the key")));
-	return kept_coder(fcinfo, n, type);
+	return kept_coder(fcinfo, n, get_fn_expr_argtype(fcinfo->flinfo, n));
 }
 
 /* An integer of any width, as 64 bits in little-endian order. */

@@ -38,7 +38,7 @@ typedef struct IbltKeyCoder
 	MemoryContext context;
 } IbltKeyCoder;
 
-/* A coder for keys of a type, in context. */
+/* A coder for keys of a type, in context.  ERROR if the type is not known. */
 extern IbltKeyCoder *iblt_key_coder(Oid type, MemoryContext context);
 
 /* A coder for anonymous rows whose column types are known in advance. */

@@ -18,16 +18,6 @@
 #include "core/get_size.h"
 #include "core/sizing.h"
 
-/* ERROR for an argument out of range. */
-static void
-refuse_argument(const char *name, int value, int least, int most)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("%s of an iblt cannot be %d", name, value),
-			 errhint("Choose a value between %d and %d.", least, most)));
-}
-
 void
 iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
 				 int value_size, uint64 seed)
@@ -35,11 +25,11 @@ iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
 	int			most = 8 * IBLT_MAX_LIMBS;
 
 	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
-		refuse_argument("hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+		iblt_value_refuse_argument("an iblt", "hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
 	if (key_size < 1 || key_size > most)
-		refuse_argument("key_size", key_size, 1, most);
+		iblt_value_refuse_argument("an iblt", "key_size", key_size, 1, most);
 	if (value_size < 0 || value_size > most)
-		refuse_argument("value_size", value_size, 0, most);
+		iblt_value_refuse_argument("an iblt", "value_size", value_size, 0, most);
 	memset(params, 0, sizeof *params);
 	params->hashes = hashes;
 	params->subtables = (1U << hashes) - 1;
@@ -66,7 +56,7 @@ iblt_params_cells(int capacity, int hashes, double failure)
 	if (capacity > 0)
 		cells = iblt_core_subtable_cells(capacity, hashes, failure);
 	if (cells == 0)
-		refuse_argument("capacity", capacity, 1,
+		iblt_value_refuse_argument("an iblt", "capacity", capacity, 1,
 						(int) Min(iblt_core_capacity(IBLT_LADDER_MAX, hashes,
 													 failure),
 								  PG_INT32_MAX));
@@ -263,7 +253,7 @@ hashes_arg(FunctionCallInfo fcinfo, int n, bool may_choose)
 		: PG_GETARG_INT32(n);
 
 	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
-		refuse_argument("hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+		iblt_value_refuse_argument("an iblt", "hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
 	return PG_ARGISNULL(n) && may_choose ? 0 : hashes;
 }
 

@@ -129,16 +129,6 @@ iblt_strata_to_bytea(PG_FUNCTION_ARGS)
 
 /* --- parameters --------------------------------------------------------- */
 
-/* ERROR for an argument out of range. */
-static void
-refuse_argument(const char *name, int value, int least, int most)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("%s of an iblt_strata cannot be %d", name, value),
-			 errhint("Choose a value between %d and %d.", least, most)));
-}
-
 /* ERROR for cells that do not make whole subtables of an allowed size. */
 static void
 refuse_cells(int cells, int hashes)
@@ -159,11 +149,11 @@ iblt_strata_params_make(IbltStrataParams *params, int strata, int cells,
 						int hashes, uint64 seed)
 {
 	if (strata < 1 || strata > IBLT_MAX_STRATA)
-		refuse_argument("strata", strata, 1, IBLT_MAX_STRATA);
+		iblt_value_refuse_argument("an iblt_strata", "strata", strata, 1, IBLT_MAX_STRATA);
 	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
-		refuse_argument("hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+		iblt_value_refuse_argument("an iblt_strata", "hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
 	if (cells < hashes || cells > hashes * (int) IBLT_LADDER_MAX)
-		refuse_argument("cells", cells, hashes, hashes * IBLT_LADDER_MAX);
+		iblt_value_refuse_argument("an iblt_strata", "cells", cells, hashes, hashes * IBLT_LADDER_MAX);
 	if (cells % hashes != 0 || !iblt_core_ladder_has(cells / hashes))
 		refuse_cells(cells, hashes);
 	memset(params, 0, sizeof *params);

@@ -62,6 +62,16 @@ iblt_value_check_counts(const IbltValueType *type, IbltStatus status)
 }
 
 void
+iblt_value_refuse_argument(const char *type, const char *name, int value,
+						   int least, int most)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("%s of %s cannot be %d", name, type, value),
+			 errhint("Choose a value between %d and %d.", least, most)));
+}
+
+void
 iblt_value_copy_bytes(void *to, const void *from, size_t size)
 {
 	size_t		done;

@@ -39,6 +39,12 @@ extern void iblt_value_refuse(const IbltValueType *type, IbltStatus status);
 extern void iblt_value_check_counts(const IbltValueType *type,
 									IbltStatus status);
 
+/*
+ * ERROR for an argument out of range.  type is the type's name with its article.
+ */
+extern void iblt_value_refuse_argument(const char *type, const char *name,
+									   int value, int least, int most);
+
 /* Copies a value's bytes.  Can be cancelled. */
 extern void iblt_value_copy_bytes(void *to, const void *from, size_t size);
 

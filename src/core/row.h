@@ -4,10 +4,10 @@
  *
  * Everything is inlined, with limbs and hashes as constants for the common
  * shapes.  So short loops unroll and a row's terms stay in registers.  A value
- * is not part of the loop (cell.c adds it).  iblt_core_add_row (cell.h) is the function to call.  A caller
- * that adds millions of rows to a plain sketch uses an adder, which is chosen
- * once.  It can also use a queue, so that it does not wait for cells that are
- * not in the processor's cache.
+ * is not part of the loop (cell.c adds it).  iblt_core_add_row (cell.h) is the
+ * function to call.  A caller that adds millions of rows to a plain sketch uses
+ * an adder, which is chosen once.  It can also use a queue, so that it does not
+ * wait for cells that are not in the processor's cache.
  */
 #ifndef IBLT_CORE_ROW_H
 #define IBLT_CORE_ROW_H
