@@ -7,11 +7,9 @@
 use strict;
 use warnings;
 
-use Cwd qw(abs_path);
-use File::Basename qw(dirname);
-use IPC::Run qw(run);
 use MIME::Base64 qw(decode_base64 encode_base64);
 
+use IbltReader;
 use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -19,19 +17,7 @@ use Test::More;
 
 random_seed();
 
-my $reader = abs_path(dirname(__FILE__)) . '/../format/iblt_reader.py';
-
-# Run the reader; in list context also its exit status and its errors.
-sub reader
-{
-	my ($input, @arguments) = @_;
-	my ($out, $err);
-	run [ '/usr/bin/python3', '-B', $reader, @arguments ], '<', \$input, '>', \$out, '2>', \$err;
-	my $status = $? >> 8;
-	chomp $out;
-	die "the reader failed: $err" if $status > 2 or $err =~ /Traceback/;
-	return wantarray ? ($out, $status, $err) : $out;
-}
+sub reader { return run_reader('iblt_reader.py', @_) }
 
 sub sorted
 {

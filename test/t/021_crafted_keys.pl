@@ -4,17 +4,14 @@
 use strict;
 use warnings;
 
-use Cwd qw(abs_path);
-use File::Basename qw(dirname);
-use IPC::Run qw(run);
 use MIME::Base64 qw(decode_base64 encode_base64);
 
+use IbltReader;
 use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $reader = abs_path(dirname(__FILE__)) . '/../format/iblt_reader.py';
 my ($description_size, $value_description_size, $description) = (32, 36, 552);
 
 my $node = PostgreSQL::Test::Cluster->new('main');
@@ -36,9 +33,8 @@ sub described_as
 	my $padded = sub { my ($size) = @_; return ($size + 7) & ~7 };
 	substr($bytes, $description, $padded->($old)) = pack('a' . $padded->(length $type), $type);
 	substr($bytes, $size_at, 2) = pack('v', length $type);
-	my ($out, $err);
-	run([ '/usr/bin/python3', '-B', $reader, 'reseal', '-' ], '<', \encode_base64($bytes, ''), '>', \$out, '2>', \$err) or die "reseal: $err";
-	chomp $out;
+	my ($out, $status, $err) = run_reader('iblt_reader.py', encode_base64($bytes, ''), 'reseal', '-');
+	die "reseal: $err" if $status != 0;
 	return $out;
 }
 

@@ -6,31 +6,15 @@
 use strict;
 use warnings;
 
-use Cwd qw(abs_path);
-use File::Basename qw(dirname);
-use IPC::Run qw(run);
 use MIME::Base64 qw(decode_base64 encode_base64);
 
+use IbltReader;
 use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 random_seed();
-
-my $format = abs_path(dirname(__FILE__)) . '/../format';
-
-# Run a reader; in list context also its exit status and its errors.
-sub run_reader
-{
-	my ($program, $input, @arguments) = @_;
-	my ($out, $err);
-	run [ '/usr/bin/python3', '-B', "$format/$program", @arguments ], '<', \$input, '>', \$out, '2>', \$err;
-	my $status = $? >> 8;
-	chomp $out;
-	die "the reader failed: $err" if $status > 2 or $err =~ /Traceback/;
-	return wantarray ? ($out, $status, $err) : $out;
-}
 
 sub reader { return run_reader('kbf_reader.py', @_); }
 
