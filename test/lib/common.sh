@@ -347,6 +347,15 @@ enter_work() {
 	make_installation
 }
 
+# The tests that follow find initdb.sh as initdb.
+remember_initdb() {
+	mkdir -p "$WORK/bin"
+	ln -s "$WORK/tree/test/lib/initdb.sh" "$WORK/bin/initdb"
+	PATH=$WORK/bin:$PATH
+	INITDB_COPIES=$WORK/initdb
+	export PATH INITDB_COPIES
+}
+
 # --- servers ----------------------------------------------------------------------
 
 # start_server NAME PORT [SETTING ...]: a new server that listens on a unix
