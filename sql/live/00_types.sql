@@ -18,7 +18,9 @@ CREATE TYPE iblt_internal.options AS (
 	recheck integer,		-- NULL: as replication between the sides asks for
 	timeout interval,
 	seed bigint,
-	progress boolean
+	progress boolean,
+	lo text[],				-- only rows with lo < key <= hi, NULL: without that bound
+	hi text[]
 );
 COMMENT ON TYPE iblt_internal.options IS 'what a driver asks of a comparison';
 
@@ -33,7 +35,13 @@ CREATE TYPE iblt_internal.side_column AS (
 );
 COMMENT ON TYPE iblt_internal.side_column IS 'a column of a relation, as describe gives it';
 
-CREATE TYPE iblt_internal.unique_key AS (columns text[]);
+CREATE TYPE iblt_internal.unique_key AS (
+	columns text[],
+	index text,				-- its name, quoted
+	collations text[],		-- of columns, quoted, where it is not that of the database
+	orders text[],			-- by which order each column is sorted, '' if there is only one
+	unordered text			-- why a range of it cannot be read, or NULL
+);
 COMMENT ON TYPE iblt_internal.unique_key IS 'the columns of a unique index that tells rows apart';
 
 CREATE TYPE iblt_internal.subscribed AS (slot text, ready boolean);
@@ -99,7 +107,9 @@ CREATE TYPE iblt_internal.plan AS (
 	max_differences bigint,
 	timeout interval,
 	seed bigint,
-	progress boolean
+	progress boolean,
+	lo text[],				-- as in options: values of the columns of slice_key(), as texts
+	hi text[]
 );
 COMMENT ON TYPE iblt_internal.plan IS 'what a comparison does, as plan() decides it once';
 

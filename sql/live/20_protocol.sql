@@ -2,7 +2,8 @@
 --
 -- What iblt on another server may call here, and what this server calls there:
 -- everything in this file, and repair_describe, repair_check_session, repair_execute,
--- audit_tables, audit_published, audit_feeds and audit_generated.  A call that changes its
+-- audit_tables, audit_published, audit_feeds, audit_generated, and run_slice,
+-- find_rows_in_slice and slice_bound.  A call that changes its
 -- name, its arguments or what it answers raises protocol().  Queries also name iblt_agg,
 -- iblt_fold, iblt_checksum_seeded and iblt_session_keep and _get, in the schema that
 -- hello() tells.  doc/walk.md shows the messages of a comparison.
@@ -113,6 +114,7 @@ CREATE FUNCTION iblt_internal.describe_keys(relation regclass) RETURNS jsonb
 AS $$
 BEGIN
 	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns)
+				|| iblt_internal.describe_order(u.indexrelid)
 			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
 		FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
 				SELECT a.attname::text

@@ -272,9 +272,9 @@ AS $$
 BEGIN
 	RETURN coalesce(asked, (
 		SELECT names FROM (
-			SELECT k.*, 1 FROM unnest(here.keys) WITH ORDINALITY AS k
+			SELECT k.columns, k.ordinality, 1 FROM unnest(here.keys) WITH ORDINALITY AS k
 			UNION ALL
-			SELECT k.*, 2 FROM unnest(there.keys) WITH ORDINALITY AS k
+			SELECT k.columns, k.ordinality, 2 FROM unnest(there.keys) WITH ORDINALITY AS k
 		) AS candidate(names, position, side)
 		WHERE names <@ common ORDER BY side, position LIMIT 1));
 END
@@ -387,6 +387,8 @@ BEGIN
 	plan.timeout := options.timeout;
 	plan.seed := options.seed;
 	plan.progress := options.progress;
+	plan.lo := options.lo;
+	plan.hi := options.hi;
 	RETURN plan;
 END
 $$;

@@ -71,39 +71,43 @@ $$;
 COMMENT ON FUNCTION iblt_internal.key_hash_sql(iblt_internal.plan, iblt_internal.side) IS
 'the expression of the hash that stands for a key too wide for a cell; it has a seed of its own';
 
-CREATE FUNCTION iblt_internal.condition_sql(s iblt_internal.side) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION iblt_internal.condition_sql(plan iblt_internal.plan, s iblt_internal.side)
+RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- the line break ends a comment in the condition
-	RETURN coalesce(' WHERE (' || s.condition || E'\n)', '');
+	RETURN coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || s.condition || E'\n)',
+		iblt_internal.bounds_sql(plan, s)), ''), '');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.condition_sql(iblt_internal.side) IS
-'the condition on the rows of a side as a WHERE clause, or an empty text';
+COMMENT ON FUNCTION iblt_internal.condition_sql(iblt_internal.plan, iblt_internal.side) IS
+'the condition on the rows of a side, and the bounds in $2 and $3, as a WHERE clause or an empty '
+'text';
 
 -- A condition may name any column without its table, so it stands in a subquery of
 -- its own, where it sees only the relation's columns.  The planner pulls that up.
 -- Only the columns in use are listed: there may be no right to read the others.
 CREATE FUNCTION iblt_internal.rows_sql(plan iblt_internal.plan, s iblt_internal.side,
 	more text[] DEFAULT '{}') RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN CASE WHEN s.condition IS NULL THEN format('%s AS t', s.relation)
+	RETURN CASE WHEN s.condition IS NULL AND NOT iblt_internal.in_slice(plan)
+		THEN format('%s AS t', s.relation)
 	ELSE format('(SELECT %s FROM %s AS t%s) AS t', (SELECT string_agg(format('t.%I', name), ', ')
 		FROM (SELECT c.name FROM unnest(plan.columns) AS c
 			UNION
 			SELECT unnest(more || CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END)
 			) AS used(name)),
-		s.relation, iblt_internal.condition_sql(s)) END;
+		s.relation, iblt_internal.condition_sql(plan, s)) END;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.rows_sql(iblt_internal.plan, iblt_internal.side, text[]) IS
-'the rows t of a side that its condition is true of, as an item of FROM; system columns and others '
-'are in it if they are named';
+'the rows t of a side that its condition is true of and that are in the slice, as an item of FROM; '
+'system columns and others are in it if they are named';
 
 -- The parser looks the name up once it has the lock on the relation in FROM.
 CREATE FUNCTION iblt_internal.fingerprint_sql(s iblt_internal.side) RETURNS text

@@ -122,6 +122,8 @@ AS $$
 DECLARE
 	f iblt_internal.finder;
 BEGIN
+	plan.lo := NULL;	-- the index finds them without
+	plan.hi := NULL;
 	f.indexed := true;
 	f.key := format(CASE cardinality(plan.key) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
 		iblt_internal.values_sql(plan.key));

@@ -27,11 +27,31 @@ BEGIN
 	RETURN format('%s.iblt_agg(%s, %s, iblt_internal.iblt_compare_template(%s, %s, %L)), %s'
 		' FROM %s AS t%s', s.schema, f.key, iblt_internal.row_checksum_sql(plan, s),
 		capacity, plan.key_size, plan.seed, iblt_internal.fingerprint_sql(s),
-		s.relation, iblt_internal.condition_sql(s));
+		s.relation, iblt_internal.condition_sql(plan, s));
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.sketch_sql(iblt_internal.plan, iblt_internal.side, integer) IS
 'the sketch of a side and the fingerprint, as the rest of a SELECT';
+
+CREATE FUNCTION iblt_internal.scan_here(plan iblt_internal.plan, query text,
+	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	read record;
+BEGIN
+	IF iblt_internal.in_slice(plan) THEN
+		read := iblt_internal.slice_sketch(query, plan.lo, plan.hi);
+		sketch := read.sketch;
+		fingerprint := read.fingerprint;
+	ELSE
+		EXECUTE query INTO sketch, fingerprint;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.scan_here(iblt_internal.plan, text) IS
+'the sketch and the fingerprint that a query gives here';
 
 -- The first message is a small fold, which carries the meter.
 CREATE FUNCTION iblt_internal.start_scan_there(conn text, plan iblt_internal.plan, query text)
@@ -40,10 +60,16 @@ RETURNS void
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, format(
+	query := format(
 		'SELECT json_build_array(%1$s.iblt_fold(%1$s.iblt_session_keep(%2$L, s), 10, 0.1),'
 		' 1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()), f)'
-		' FROM (SELECT %3$s OFFSET 0) AS q(s, f)', (plan.there).schema, conn, query));
+		' FROM (SELECT %3$s OFFSET 0) AS q(s, f)', (plan.there).schema, conn, query);
+	IF iblt_internal.in_slice(plan) THEN
+		PERFORM iblt_internal.peer_send_keys(conn, query, format(
+			'SELECT iblt_internal.run_slice(%L, %L, %L)', query, plan.lo, plan.hi));
+	ELSE
+		PERFORM iblt_internal.peer_send(conn, query);
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.start_scan_there(text, iblt_internal.plan, text) IS
@@ -58,6 +84,7 @@ AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	query text := iblt_internal.sketch_sql(plan, plan.there, capacity);
+	read record;
 	answer json;
 	here text;	-- fingerprints
 	there text;
@@ -66,13 +93,19 @@ BEGIN
 	IF conn IS NOT NULL THEN
 		PERFORM iblt_internal.start_scan_there(conn, plan, query);
 	END IF;
-	EXECUTE 'SELECT ' || iblt_internal.sketch_sql(plan, plan.here, capacity) INTO mine, here;
+	read := iblt_internal.scan_here(plan,
+		'SELECT ' || iblt_internal.sketch_sql(plan, plan.here, capacity));
+	mine := read.sketch;
+	here := read.fingerprint;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + iblt_internal.ms(started);
 	IF conn IS NULL THEN
-		EXECUTE 'SELECT ' || query INTO theirs, there;
+		read := iblt_internal.scan_here(plan, 'SELECT ' || query);
+		theirs := read.sketch;
+		there := read.fingerprint;
 		there_ms := iblt_internal.ms(started);
 	ELSE
-		answer := iblt_internal.peer_value(conn, 0.005);
+		answer := iblt_internal.peer_value(conn, 0.005,
+			CASE WHEN iblt_internal.in_slice(plan) THEN 2 ELSE 1 END);
 		theirs := answer ->> 0;
 		there := answer ->> 2;
 		there_ms := round((answer ->> 1)::numeric, 1);

@@ -42,6 +42,21 @@ $$;
 COMMENT ON FUNCTION iblt_internal.require_unique(iblt_internal.finder, bigint[], text[], text) IS
 'an error unless a finder by key has one answer for each key';
 
+CREATE FUNCTION iblt_internal.find_rows_here(plan iblt_internal.plan, query text, keys text[])
+RETURNS iblt_internal.found_rows
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF iblt_internal.in_slice(plan) THEN
+		RETURN iblt_internal.find_rows_in_slice(query, keys, plan.lo, plan.hi);
+	END IF;
+	RETURN iblt_internal.find_rows(query, keys);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.find_rows_here(iblt_internal.plan, text, text[]) IS
+'what the lookup query of a finder gives for keys here';
+
 CREATE FUNCTION iblt_internal.find_both(conn text, plan iblt_internal.plan, keys text[],
 	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -52,12 +67,15 @@ DECLARE
 	query text := (iblt_internal.finder(plan, plan.there)).lookup;
 BEGIN
 	IF conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send_keys(conn, query,
-			format('SELECT * FROM iblt_internal.find_rows(%L, %L)', query, keys));
+		PERFORM iblt_internal.peer_send_keys(conn, query, format(
+			CASE WHEN iblt_internal.in_slice(plan)
+				THEN 'SELECT * FROM iblt_internal.find_rows_in_slice(%L, %L, %L, %L)'
+				ELSE 'SELECT * FROM iblt_internal.find_rows(%L, %L)' END,
+			query, keys, plan.lo, plan.hi));
 	END IF;
-	here := iblt_internal.find_rows(f.lookup, keys);
+	here := iblt_internal.find_rows_here(plan, f.lookup, keys);
 	IF conn IS NULL THEN
-		there := iblt_internal.find_rows(query, keys);
+		there := iblt_internal.find_rows_here(plan, query, keys);
 	ELSE
 		there := iblt_internal.found_there(conn);
 	END IF;

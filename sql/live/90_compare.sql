@@ -225,7 +225,7 @@ CREATE FUNCTION iblt_internal.make_options(relation regclass, columns text[], ex
 AS $$
 	SELECT ROW(iblt_internal.peer_name(relation, NULL), columns, exclude, key_columns, condition,
 		coalesce(peer_condition, condition), max_differences, content, cast_types, extra_columns,
-		recheck, timeout, coalesce(seed, iblt_internal.random_seed()), progress
+		recheck, timeout, coalesce(seed, iblt_internal.random_seed()), progress, NULL, NULL
 		)::iblt_internal.options
 $$;
 COMMENT ON FUNCTION iblt_internal.make_options(regclass, text[], text[], text[], text, text, bigint,

@@ -1,0 +1,263 @@
+-- Slices -------------------------------------------------------------------------------
+--
+-- A plan with bounds compares a slice of a relation: the rows with lo < key AND key <= hi.
+-- Both sides must sort the key by the same order, or a row could be in two slices or in
+-- none.  slice_key() decides which columns in which order the bounds are of.
+--
+-- Bounds are contents of rows, so no statement has them in its text (see "Queries with
+-- keys").  A query has keys as its parameter $1, and bounds as $2 and $3.
+
+CREATE FUNCTION iblt_internal.in_slice(plan iblt_internal.plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN plan.lo IS NOT NULL OR plan.hi IS NOT NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.in_slice(iblt_internal.plan) IS 'has a plan bounds?';
+
+-- The key of slices
+
+CREATE TYPE iblt_internal.slice_key AS (
+	columns iblt_internal.plan_column[],	-- in the order of the indexes
+	here iblt_internal.unique_key,
+	there iblt_internal.unique_key
+);
+COMMENT ON TYPE iblt_internal.slice_key IS 'the columns that slices are ranges of';
+
+CREATE FUNCTION iblt_internal.slice_key(plan iblt_internal.plan) RETURNS iblt_internal.slice_key
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names text[] := iblt_internal.names_of(plan.key);
+	result iblt_internal.slice_key;
+BEGIN
+	SELECT h.k, t.k INTO result.here, result.there
+	FROM (SELECT ROW(k.*)::iblt_internal.unique_key AS k, row_number() OVER () AS n
+		FROM unnest((plan.here).keys) AS k) AS h,
+	(SELECT ROW(k.*)::iblt_internal.unique_key AS k, row_number() OVER () AS n
+		FROM unnest((plan.there).keys) AS k) AS t
+	WHERE (h.k).columns = (t.k).columns AND (h.k).columns @> names AND (h.k).columns <@ names
+	AND (h.k).unordered IS NULL AND (t.k).unordered IS NULL AND (h.k).orders = (t.k).orders
+	ORDER BY h.n, t.n LIMIT 1;
+	result.columns := ARRAY(SELECT c
+		FROM unnest((result.here).columns) WITH ORDINALITY AS n(name, i)
+		JOIN unnest(plan.key) AS c ON c.name = n.name ORDER BY n.i);
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_key(iblt_internal.plan) IS
+'the columns that slices are ranges of, and an index of each side on them in the same order; '
+'without columns if there is none';
+
+CREATE FUNCTION iblt_internal.slice_order(plan iblt_internal.plan) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	k iblt_internal.slice_key := iblt_internal.slice_key(plan);
+BEGIN
+	RETURN nullif(array_to_string(iblt_internal.names_of(k.columns) || (k.here).orders, E'\n'), '');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_order(iblt_internal.plan) IS
+'columns and order that bounds are of; bounds of another order say nothing';
+
+-- Compared as one of these types, values have the order of their column.
+CREATE FUNCTION iblt_internal.keeps_order(c iblt_internal.plan_column) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN c.cast_to IN ('', 'int8', 'float8')
+		OR c.cast_to = 'numeric' AND c.base = 1700 AND c.base_there = 1700
+		OR c.cast_to = 'text' AND c.base IN (25, 1043) AND c.base_there IN (25, 1043);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.keeps_order(iblt_internal.plan_column) IS
+'does an index on this column, on either side, sort by the values that are compared?';
+
+CREATE FUNCTION iblt_internal.unordered_index(s iblt_internal.side, names text[]) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT format('index %s: %s (%s)', k.index, k.unordered, s.side)
+		FROM unnest(s.keys) WITH ORDINALITY AS k(columns, index, collations, orders, unordered, n)
+		WHERE k.columns @> names AND k.columns <@ names AND k.unordered IS NOT NULL
+		ORDER BY n LIMIT 1);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.unordered_index(iblt_internal.side, text[]) IS
+'an index on these columns of which no range can be read, and why; NULL if there is none';
+
+CREATE FUNCTION iblt_internal.orders_of(s iblt_internal.side, names text[]) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT format('(%s)', string_agg(concat_ws(' ', format('%I', x.name),
+			'by ' || nullif(x.sorted, '')), ', ' ORDER BY x.n))
+		FROM (SELECT k.* FROM unnest(s.keys) AS k
+			WHERE k.columns @> names AND k.columns <@ names LIMIT 1) AS k,
+		unnest(k.columns, k.orders) WITH ORDINALITY AS x(name, sorted, n));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.orders_of(iblt_internal.side, text[]) IS
+'the order of the best unique index on these columns, for a message';
+
+CREATE FUNCTION iblt_internal.slice_refusal(plan iblt_internal.plan) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names text[] := iblt_internal.names_of(plan.key);
+BEGIN
+	IF NOT plan.is_unique THEN
+		RETURN CASE WHEN NOT (plan.here).plain THEN 'not an ordinary or partitioned table (here)'
+			WHEN NOT (plan.there).plain THEN 'not an ordinary or partitioned table (there)'
+			ELSE 'no unique index without nulls on the key on both sides' END;
+	END IF;
+	-- no message otherwise, because a key has a column at least
+	IF iblt_internal.slice_order(plan) IS NULL THEN
+		RETURN coalesce(iblt_internal.unordered_index(plan.here, names),
+			iblt_internal.unordered_index(plan.there, names),
+			format('the sides order the key differently: %s here, %s there',
+				iblt_internal.orders_of(plan.here, names),
+				iblt_internal.orders_of(plan.there, names)));
+	END IF;
+	RETURN (SELECT format('key column %I has types that are compared as %s', c.name, c.cast_to)
+		FROM unnest(plan.key) AS c WHERE NOT iblt_internal.keeps_order(c) LIMIT 1);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_refusal(iblt_internal.plan) IS
+'why the relations of a plan cannot be compared in slices, NULL if they can';
+
+-- Bounds as SQL
+
+CREATE FUNCTION iblt_internal.slice_row_sql(k iblt_internal.slice_key,
+	index iblt_internal.unique_key) RETURNS text[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN ARRAY(SELECT format('t.%I', (k.columns[i]).name)
+			|| coalesce(' COLLATE ' || index.collations[i], '')
+		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_row_sql(iblt_internal.slice_key, iblt_internal.unique_key)
+IS 'the columns of a key as an index sorts them';
+
+CREATE FUNCTION iblt_internal.slice_bound_sql(k iblt_internal.slice_key, parameter text)
+RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN ARRAY(SELECT format('(%s)[%s]::%s', parameter, i, iblt_internal.key_type(k.columns[i]))
+		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_bound_sql(iblt_internal.slice_key, text) IS
+'the values of a bound that is a parameter';
+
+-- A row comparison is one condition for a btree index.  What it says of the first column
+-- is said again, because partitions are pruned by that, and because a planner without it
+-- takes the rows of a slice for all rows of a value.
+CREATE FUNCTION iblt_internal.bound_sql(k iblt_internal.slice_key, index iblt_internal.unique_key,
+	operator text, parameter text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	row_of text[] := iblt_internal.slice_row_sql(k, index);
+	bound text[] := iblt_internal.slice_bound_sql(k, parameter);
+BEGIN
+	IF cardinality(row_of) = 1 THEN
+		RETURN format('%s %s %s', row_of[1], operator, bound[1]);
+	END IF;
+	RETURN format('(%s) %s (%s) AND %s %s= %s', array_to_string(row_of, ', '), operator,
+		array_to_string(bound, ', '), row_of[1], left(operator, 1), bound[1]);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.bound_sql(iblt_internal.slice_key, iblt_internal.unique_key, text,
+	text) IS 'the condition that the key of t is on one side of a bound';
+
+CREATE FUNCTION iblt_internal.bounds_sql(plan iblt_internal.plan, s iblt_internal.side) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	k iblt_internal.slice_key;
+	index iblt_internal.unique_key;
+	refusal text;
+BEGIN
+	IF NOT iblt_internal.in_slice(plan) THEN
+		RETURN NULL;
+	END IF;
+	refusal := iblt_internal.slice_refusal(plan);
+	IF refusal IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('cannot compare %s in slices', (plan.here).relation), DETAIL = refusal;
+	END IF;
+	k := iblt_internal.slice_key(plan);
+	index := CASE s.side WHEN 'here' THEN k.here ELSE k.there END;
+	RETURN concat_ws(' AND ',
+		CASE WHEN plan.lo IS NOT NULL THEN iblt_internal.bound_sql(k, index, '>', '$2') END,
+		CASE WHEN plan.hi IS NOT NULL THEN iblt_internal.bound_sql(k, index, '<=', '$3') END);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.bounds_sql(iblt_internal.plan, iblt_internal.side) IS
+'the condition that a row t is in the slice of a plan, NULL if there is none';
+
+-- Queries of slices
+--
+-- The planner may believe that a slice has many rows.  To read all of a relation for each
+-- slice would cost more than anything that an index scan can.
+
+CREATE FUNCTION iblt_internal.slice_sketch(query text, lo text[], hi text[],
+	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET enable_seqscan = off
+AS $$
+BEGIN
+	EXECUTE query INTO sketch, fingerprint USING NULL::text[], lo, hi;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_sketch(text, text[], text[]) IS
+'the sketch and the fingerprint that a query of bounds gives';
+
+CREATE FUNCTION iblt_internal.run_slice(query text, lo text[], hi text[]) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET enable_seqscan = off
+AS $$
+DECLARE
+	value text;
+BEGIN
+	EXECUTE query INTO value USING NULL::text[], lo, hi;
+	RETURN value;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_slice(text, text[], text[]) IS
+'the single value that a query of bounds gives';
+
+CREATE FUNCTION iblt_internal.find_rows_in_slice(query text, keys text[], lo text[], hi text[])
+RETURNS iblt_internal.found_rows
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET enable_seqscan = off
+AS $$
+DECLARE
+	rows iblt_internal.found_rows;
+BEGIN
+	EXECUTE query INTO rows USING keys, lo, hi;
+	RETURN rows;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.find_rows_in_slice(text, text[], text[], text[]) IS
+'what the lookup query of a finder gives for keys within bounds';

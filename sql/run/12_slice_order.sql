@@ -1,0 +1,105 @@
+-- Orders of indexes --------------------------------------------------------------------
+--
+-- describe_order says by which order an index is sorted, so that servers can tell whether
+-- they sort alike.  Text is sorted by a library, whose order may change with its version.
+-- An index keeps the order of the version that built it.  No catalog records that for an
+-- index; PostgreSQL records it for a collation, and since 15 for a database.
+
+-- The types that sort alike everywhere, with their default operator class: integers,
+-- numbers, dates and times, network addresses, bit strings, bytea, uuid, pg_lsn and xid8.
+-- Text does by the same collation.  An enum's order is a matter of its database.
+CREATE FUNCTION iblt_internal.order_problem_of_type(class oid) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT CASE WHEN NOT o.opcdefault
+			THEN format('operator class %s is not the default of its type', o.opcname)
+			ELSE format('type %s may sort differently elsewhere', o.opcintype::regtype) END
+		FROM pg_opclass o WHERE o.oid = class AND NOT (o.opcdefault
+			AND o.opcintype = ANY ('{16,17,19,20,21,23,25,26,700,701,774,829,869,1042,1082,1083,'
+				'1114,1184,1186,1266,1560,1562,1700,2950,3220,5069}'::oid[])));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.order_problem_of_type(oid) IS
+'why values of an operator class may have another order elsewhere, NULL if they have not';
+
+-- Before PostgreSQL 15, nothing is recorded for a database.  Its collations of the same
+-- locale were recorded when the server was initialised, or when they were made.
+CREATE FUNCTION iblt_internal.recorded_own_collation(own jsonb) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN coalesce(own ->> 'datcollversion', (SELECT min(c.collversion) FROM pg_collation c
+		WHERE NOT own ? 'datcollversion' AND c.collprovider = 'c'
+		AND c.collcollate = own ->> 'datcollate'));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.recorded_own_collation(jsonb) IS
+'the version of the collation of this database when it was recorded';
+
+-- "C", "POSIX" and all that PostgreSQL 17 and later bring themselves sort by bytes.  libc's
+-- "C.UTF-8" does not change, says PostgreSQL, which gives it no version.
+CREATE FUNCTION iblt_internal.collation_order(coll oid, OUT sorted text, OUT problem text)
+RETURNS record
+	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	own jsonb := (SELECT to_jsonb(d) FROM pg_database d WHERE d.datname = current_database());
+	c jsonb := (SELECT to_jsonb(p) FROM pg_collation p WHERE p.oid = coll);
+	r jsonb := CASE coll WHEN 100 THEN own ELSE c END;
+	provider text := coalesce(r ->> 'datlocprovider', r ->> 'collprovider', 'c');
+	locale text := coalesce(r ->> CASE provider WHEN 'c' THEN 'datcollate' END,
+		r ->> 'datlocale', r ->> 'daticulocale', r ->> 'colllocale', r ->> 'colliculocale',
+		r ->> 'collcollate');
+	actual text := CASE coll WHEN 100 THEN iblt_internal.describe_own_collation(own)
+		ELSE pg_collation_actual_version(coll) END;
+	recorded text := CASE coll WHEN 100 THEN iblt_internal.recorded_own_collation(own)
+		ELSE r ->> 'collversion' END;
+BEGIN
+	sorted := CASE WHEN provider = 'b' OR provider = 'c' AND upper(locale) IN ('C', 'POSIX')
+		THEN 'C'
+		ELSE regexp_replace(concat_ws(' ', provider, locale, actual, r ->> 'daticurules',
+			r ->> 'collicurules'), 'utf-?8', 'UTF-8', 'gi') END;
+	problem := CASE WHEN NOT (c ->> 'collisdeterministic')::boolean
+			THEN format('collation %I is not deterministic', c ->> 'collname')
+		WHEN sorted = 'C' OR provider = 'c' AND locale ILIKE 'C.%' THEN NULL
+		WHEN actual IS NULL OR recorded IS NULL
+			THEN format('the version of collation %I is not known', c ->> 'collname')
+		WHEN recorded <> actual
+			THEN format('collation %I had version %s when it was recorded, and has %s now',
+				c ->> 'collname', recorded, actual) END;
+	sorted := concat_ws(' ', sorted, getdatabaseencoding());
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.collation_order(oid) IS
+'the order of a collation in one word, and why an index may not have it';
+
+CREATE FUNCTION iblt_internal.describe_order(index oid) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT jsonb_strip_nulls(jsonb_build_object(
+			'index', format('%I.%I', min(n.nspname), min(x.relname)),
+			'collations', CASE WHEN count(o.other) > 0 THEN jsonb_agg(o.other ORDER BY k.n) END,
+			'orders', jsonb_agg(coalesce(o.sorted, '') ORDER BY k.n),
+			'unordered', coalesce(min(o.problem), CASE WHEN count(DISTINCT k.flags & 1) > 1
+				THEN 'its columns are sorted in different directions' END)))
+		FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+		JOIN pg_namespace n ON n.oid = x.relnamespace,
+		unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[], i.indoption::int2[])
+			WITH ORDINALITY AS k(attnum, coll, class, flags, n)
+		JOIN pg_attribute a ON a.attnum = k.attnum,
+		LATERAL (SELECT coalesce(iblt_internal.order_problem_of_type(k.class), f.problem), f.sorted,
+				CASE WHEN k.coll <> 100 OR a.attcollation <> 100 THEN (
+					SELECT format('%I.%I', s.nspname, c.collname) FROM pg_collation c
+					JOIN pg_namespace s ON s.oid = c.collnamespace WHERE c.oid = k.coll) END
+			FROM iblt_internal.collation_order(nullif(k.coll, 0)) AS f) AS o(problem, sorted, other)
+		WHERE i.indexrelid = index AND a.attrelid = i.indrelid AND k.n <= i.indnkeyatts);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_order(oid) IS
+'by which order an index is sorted, as fields of unique_key';

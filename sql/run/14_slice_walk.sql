@@ -1,0 +1,107 @@
+-- Walking an index ----------------------------------------------------------------------
+--
+-- The next slice ends at the key that is so many rows on.  Both sides walk their index to
+-- it at the same time, and the smaller key counts, so that no slice has more rows than
+-- that on either side.  A walk counts rows of the relation, and not only those that the
+-- condition is true of, because a slice reads those too.
+
+CREATE FUNCTION iblt_internal.walk_sql(plan iblt_internal.plan, s iblt_internal.side, lo text[])
+RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	k iblt_internal.slice_key := iblt_internal.slice_key(plan);
+	index iblt_internal.unique_key := CASE s.side WHEN 'here' THEN k.here ELSE k.there END;
+BEGIN
+	RETURN format('SELECT ARRAY[%s]::text[] FROM %s AS t%s ORDER BY %s LIMIT 1 OFFSET $1 - 1',
+		(SELECT string_agg(iblt_internal.value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
+			FROM generate_subscripts(k.columns, 1) AS i),
+		s.relation,
+		CASE WHEN lo IS NOT NULL
+			THEN ' WHERE ' || iblt_internal.bound_sql(k, index, '>', '$2') ELSE '' END,
+		array_to_string(iblt_internal.slice_row_sql(k, index), ', '));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.walk_sql(iblt_internal.plan, iblt_internal.side, text[]) IS
+'a query for the key $1 rows behind the bound in $2, or from the beginning';
+
+-- The key is enough, so an index alone will do: a bound need not be exact.
+CREATE FUNCTION iblt_internal.slice_bound(query text, rows bigint, lo text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET enable_indexonlyscan = on
+	SET enable_indexscan = on
+	SET enable_seqscan = off
+	SET enable_bitmapscan = off
+	SET enable_sort = off
+	SET enable_incremental_sort = off
+	SET max_parallel_workers_per_gather = 0
+AS $$
+DECLARE
+	explained jsonb;
+	bound text[];
+BEGIN
+	EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO explained USING rows, lo;
+	IF jsonb_path_exists(explained, '$.**."Node Type" ? (@ like_regex "Seq Scan|Sort|Bitmap")') THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'the planner finds no index to cut a relation into slices',
+			HINT = 'Check that each partition has a valid index on the key, '
+				'whose columns are all in one direction.';
+	END IF;
+	EXECUTE query INTO bound USING rows, lo;
+	RETURN bound;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_bound(text, bigint, text[]) IS
+'the key that the query of walk_sql gives, NULL if there are not so many rows; an error if it '
+'would read more than an index';
+
+CREATE FUNCTION iblt_internal.smaller_bound(k iblt_internal.slice_key, a text[], b text[])
+RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	result text[];
+BEGIN
+	IF a IS NULL OR b IS NULL THEN
+		RETURN coalesce(a, b);
+	END IF;
+	EXECUTE format('SELECT CASE WHEN (%s) <= (%s) THEN $1 ELSE $2 END',
+		(SELECT string_agg(concat(x, ' COLLATE ' || (k.here).collations[i]), ', ' ORDER BY i)
+			FROM unnest(iblt_internal.slice_bound_sql(k, '$1')) WITH ORDINALITY AS u(x, i)),
+		array_to_string(iblt_internal.slice_bound_sql(k, '$2'), ', '))
+	INTO result USING a, b;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.smaller_bound(iblt_internal.slice_key, text[], text[]) IS
+'the smaller one of two bounds that are not null';
+
+CREATE FUNCTION iblt_internal.slice_next(conn text, plan iblt_internal.plan, lo text[], rows bigint)
+RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := iblt_internal.walk_sql(plan, plan.there, lo);
+	here text[];
+	there text[];
+BEGIN
+	IF conn IS NOT NULL THEN
+		PERFORM iblt_internal.peer_send_keys(conn, query,
+			format('SELECT iblt_internal.slice_bound(%L, %s, %L)', query, rows, lo));
+	END IF;
+	here := iblt_internal.slice_bound(iblt_internal.walk_sql(plan, plan.here, lo), rows, lo);
+	IF conn IS NULL THEN
+		there := iblt_internal.slice_bound(query, rows, lo);
+	ELSE
+		there := iblt_internal.peer_value(conn, 0.001, 2);
+	END IF;
+	RETURN iblt_internal.smaller_bound(iblt_internal.slice_key(plan), here, there);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_next(text, iblt_internal.plan, text[], bigint) IS
+'the upper bound of the slice after lo (NULL: the first one) that has so many rows on the side '
+'with more of them; NULL if the slice goes to the end';
