@@ -13,6 +13,8 @@
 
 #include "lib/ilist.h"
 
+#include "track/fence.h"
+
 /* Where changes go. */
 typedef struct IbltTrackTarget
 {
@@ -27,6 +29,7 @@ typedef struct IbltCollection
 	IbltTrackTarget target;
 	int			level;			/* of nested transactions */
 	CommandId	last;			/* of the last change */
+	IbltFence	fence;			/* of the table, at this level */
 	const char *broken;			/* why the digest is not trustworthy, or NULL */
 	MemoryContext context;		/* of all that follows */
 	Size		most;			/* bytes of the list before it becomes a sketch */

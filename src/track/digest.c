@@ -8,6 +8,8 @@
 #include "track/digest.h"
 
 #include "access/detoast.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -131,6 +133,7 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 			memcpy(&number, data, sizeof number);
 			changes->started |= number == config->generation;
 			return false;
+		case IBLT_CHANGES_FENCE:
 		case IBLT_CHANGES_BROKEN:
 			changes->broken = text_to_cstring((text *)
 											  DatumGetPointer(values[CHANGE_BYTES]));
@@ -156,6 +159,14 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 	return true;
 }
 
+/* Does this transaction have the changes in memory that the row stands for? */
+static bool
+is_own_fence(HeapTuple tuple, const Datum *values)
+{
+	return DatumGetChar(values[CHANGE_KIND]) == IBLT_CHANGES_FENCE &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+}
+
 void
 iblt_changes_read(IbltChanges *changes, const IbltTrackConfig *config,
 				  unsigned limbs, Snapshot snapshot, IbltSketch *sketch,
@@ -177,6 +188,8 @@ iblt_changes_read(IbltChanges *changes, const IbltTrackConfig *config,
 			if (nulls[i])
 				values[i] = (Datum) 0;
 		}
+		if (is_own_fence(tuple, values))
+			continue;
 		changes->bytes += tuple->t_len;
 		if (values[CHANGE_SKETCH] != 0)
 			changes->bytes += toast_raw_datum_size(values[CHANGE_SKETCH]);

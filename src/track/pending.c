@@ -27,6 +27,13 @@ static MemoryContext pending_context = NULL;
 /* Have the changes of this transaction gone to the store already? */
 static bool pending_flushed = false;
 
+/*
+ * Are our callbacks registered, and in this transaction?  Then they may not be
+ * called before it commits (fence.h).
+ */
+static bool registered = false;
+static bool registered_now = false;
+
 static void
 pending_free(IbltCollection *pending)
 {
@@ -50,14 +57,15 @@ pending_find(Oid relid, int level)
 }
 
 /* Writes a list in rows that fit in a page each. */
-static BlockNumber
+static ItemPointerData
 write_list(const IbltCollection *pending)
 {
 	const IbltTrackTarget *target = &pending->target;
 	struct varlena *bytes = palloc(VARHDRSZ + ROW_BYTES);
-	BlockNumber block = 0;
+	ItemPointerData row;
 	Size		done = 0;
 
+	ItemPointerSetInvalid(&row);
 	while (done < pending->used)
 	{
 		Size		size = iblt_packed_prefix(pending->list + done,
@@ -68,13 +76,13 @@ write_list(const IbltCollection *pending)
 		Assert(size > 0);
 		SET_VARSIZE(bytes, VARHDRSZ + size);
 		memcpy(VARDATA(bytes), pending->list + done, size);
-		block = iblt_store_insert_change(target->store, target->relid,
-										 IBLT_CHANGES_PACKED, 0,
-										 PointerGetDatum(bytes), (Datum) 0);
+		row = iblt_store_insert_change(target->store, target->relid,
+									   IBLT_CHANGES_PACKED, 0,
+									   PointerGetDatum(bytes), (Datum) 0);
 		done += size;
 	}
 	pfree(bytes);
-	return block;
+	return row;
 }
 
 /* Writes a collection to the store. */
@@ -82,41 +90,55 @@ static void
 pending_write(IbltCollection *pending)
 {
 	const IbltTrackTarget *target = &pending->target;
-	BlockNumber block;
+	ItemPointerData row;
 
 	if (pending->broken != NULL)
-		block = iblt_store_insert_change(target->store, target->relid,
-										 IBLT_CHANGES_BROKEN, 0,
-										 CStringGetTextDatum(pending->broken),
-										 (Datum) 0);
+		row = iblt_store_insert_change(target->store, target->relid,
+									   IBLT_CHANGES_BROKEN, 0,
+									   CStringGetTextDatum(pending->broken),
+									   (Datum) 0);
 	else if (pending->value == NULL)
-		block = write_list(pending);
+		row = write_list(pending);
 	else
 	{
 		/* large values go out of line, which looks at a snapshot */
 		PushActiveSnapshot(GetTransactionSnapshot());
 		iblt_core_seal(&pending->sketch);
-		block = iblt_store_insert_change(target->store, target->relid,
-										 IBLT_CHANGES_SKETCH, pending->number,
-										 (Datum) 0,
-										 PointerGetDatum(pending->value));
+		row = iblt_store_insert_change(target->store, target->relid,
+									   IBLT_CHANGES_SKETCH, pending->number,
+									   (Datum) 0,
+									   PointerGetDatum(pending->value));
 		PopActiveSnapshot();
 	}
-	iblt_launch_note(block, pending->number);
+	iblt_launch_note(ItemPointerGetBlockNumberNoCheck(&row), pending->number);
 }
 
 /* Writes all collections to the store. */
 static void
 pending_flush(void)
 {
-	pending_flushed = true;
 	while (!dlist_is_empty(&pending_all))
 	{
 		IbltCollection *pending = dlist_head_element(IbltCollection, node, &pending_all);
 
 		pending_write(pending);
+		iblt_fence_remove(&pending->fence, pending->target.store);
 		pending_free(pending);
 	}
+}
+
+/* The same before the transaction ends, in a command of its own. */
+static void
+pending_end(void)
+{
+	if (!dlist_is_empty(&pending_all))
+	{
+		/* fences can be removed, and what follows sees what was written */
+		CommandCounterIncrement();
+		pending_flush();
+		CommandCounterIncrement();
+	}
+	pending_flushed = true;
 }
 
 /* The memory goes with the transaction. */
@@ -126,6 +148,7 @@ pending_forget(void)
 	dlist_init(&pending_all);
 	pending_context = NULL;
 	pending_flushed = false;
+	registered_now = false;
 }
 
 static void
@@ -136,14 +159,11 @@ at_transaction(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			pending_flush();
+			pending_end();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
-			/*
-			 * Only where this library was loaded by another extension's
-			 * callback for this event
-			 */
+			/* only where another extension's callback has loaded this library */
 			if (!dlist_is_empty(&pending_all))
 				elog(WARNING, "iblt has lost changes of tracked tables");
 			pending_forget();
@@ -177,6 +197,9 @@ merge_level(int level)
 		else
 		{
 			iblt_collection_absorb(outer, inner);
+			/* one of them at most has a fence */
+			if (OidIsValid(inner->fence.file))
+				outer->fence = inner->fence;
 			pending_free(inner);
 		}
 	}
@@ -212,6 +235,40 @@ at_subtransaction(SubXactEvent event, SubTransactionId mine,
 }
 
 /*
+ * Our callbacks may be registered too late to be called in this transaction.
+ */
+static void
+register_callbacks(void)
+{
+	if (registered)
+		return;
+	RegisterXactCallback(at_transaction, NULL);
+	RegisterSubXactCallback(at_subtransaction, NULL);
+	registered = registered_now = true;
+}
+
+/*
+ * Does a new collection need a fence?  That of a level above will do, because
+ * it commits if this level does.
+ */
+static bool
+needs_fence(Oid relid)
+{
+	dlist_iter	iter;
+
+	if (!registered_now || pending_flushed)
+		return false;
+	dlist_foreach(iter, &pending_all)
+	{
+		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
+
+		if (pending->target.relid == relid && OidIsValid(pending->fence.file))
+			return false;
+	}
+	return true;
+}
+
+/*
  * The collection for a change.  The change gets the current command ID, and
  * makes the next command have another one, so that a reader can tell whether
  * its snapshot is newer.
@@ -219,16 +276,10 @@ at_subtransaction(SubXactEvent event, SubTransactionId mine,
 static IbltCollection *
 pending_for(const IbltTrackTarget *target)
 {
-	static bool registered = false;
 	int			level = GetCurrentTransactionNestLevel();
 	IbltCollection *pending;
 
-	if (!registered)
-	{
-		RegisterXactCallback(at_transaction, NULL);
-		RegisterSubXactCallback(at_subtransaction, NULL);
-		registered = true;
-	}
+	register_callbacks();
 	if (pending_context == NULL)
 		pending_context = AllocSetContextCreate(TopTransactionContext,
 												"iblt changes",
@@ -237,6 +288,8 @@ pending_for(const IbltTrackTarget *target)
 	if (pending == NULL)
 	{
 		pending = iblt_collection_make(target, level, pending_context);
+		if (needs_fence(target->relid))
+			iblt_fence_put(&pending->fence, target->store, target->relid);
 		dlist_push_head(&pending_all, &pending->node);
 	}
 	else

@@ -32,11 +32,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-#if PG_VERSION_NUM >= 160000
-#define FILE_NUMBER(relation)	((relation)->rd_locator.relNumber)
-#else
-#define FILE_NUMBER(relation)	((relation)->rd_node.relNode)
-#endif
+#include "track/store.h"
 
 /* Adds a number to a hash, in order. */
 static uint64
@@ -323,7 +319,7 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 									  relid == RelationGetRelid(relation)
 									  ? relation : part, config, &problem);
 		shape->triggers = hash_triggers(shape->triggers, relid, row, truncate);
-		shape->files = mix(shape->files, FILE_NUMBER(part));
+		shape->files = mix(shape->files, IBLT_FILE_NUMBER(part));
 		table_close(part, NoLock);
 	}
 	return problem;

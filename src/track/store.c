@@ -12,6 +12,7 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -109,25 +110,26 @@ iblt_store_end(IbltStoreScan *scan)
 	relation_close(scan->store, NoLock);
 }
 
-BlockNumber
+ItemPointerData
 iblt_store_insert(Oid store, Datum *values, bool *nulls)
 {
 	Relation	relation = store_open(store, RowExclusiveLock);
-	BlockNumber block;
+	ItemPointerData row;
 	HeapTuple	tuple;
 
+	ItemPointerSetInvalid(&row);
 	if (relation == NULL)
-		return InvalidBlockNumber;
+		return row;
 	tuple = heap_form_tuple(RelationGetDescr(relation), values, nulls);
 	heap_insert(relation, tuple, GetCurrentCommandId(true),
 				HEAP_INSERT_NO_LOGICAL, NULL);
-	block = ItemPointerGetBlockNumber(&tuple->t_self);
+	row = tuple->t_self;
 	heap_freetuple(tuple);
 	relation_close(relation, NoLock);
-	return block;
+	return row;
 }
 
-BlockNumber
+ItemPointerData
 iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
 						 int32 number, Datum bytes, Datum sketch)
 {
@@ -143,6 +145,35 @@ iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
 	nulls[CHANGE_BYTES] = bytes == (Datum) 0;
 	nulls[CHANGE_SKETCH] = sketch == (Datum) 0;
 	return iblt_store_insert(store, values, nulls);
+}
+
+Oid
+iblt_store_file(Oid store)
+{
+	Relation	relation = store_open(store, AccessShareLock);
+	Oid			file;
+
+	if (relation == NULL)
+		return InvalidOid;
+	file = IBLT_FILE_NUMBER(relation);
+	relation_close(relation, NoLock);
+	return file;
+}
+
+void
+iblt_store_take_back(Oid store, ItemPointer row)
+{
+	Relation	relation = store_open(store, RowExclusiveLock);
+	TupleTableSlot *slot;
+
+	if (relation == NULL)
+		return;
+	slot = table_slot_create(relation, NULL);
+	/* iblt_untrack may have been called since */
+	if (table_tuple_fetch_row_version(relation, row, SnapshotSelf, slot))
+		simple_heap_delete(relation, row);
+	ExecDropSingleTupleTableSlot(slot);
+	relation_close(relation, NoLock);
 }
 
 void

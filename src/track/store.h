@@ -55,8 +55,16 @@ typedef enum IbltChangeKind
 	IBLT_CHANGES_PACKED = 'c',	/* changes one after the other (packed.h) */
 	IBLT_CHANGES_SKETCH = 's',	/* changes summed up in a sketch */
 	IBLT_CHANGES_BROKEN = 'b',	/* why the digest is not trustworthy */
+	IBLT_CHANGES_FENCE = 'f',	/* the same, except for its own transaction */
 	IBLT_CHANGES_VERIFIED = 'v' /* when a scan last found the same digest */
 } IbltChangeKind;
+
+/* The file that a table is in. */
+#if PG_VERSION_NUM >= 160000
+#define IBLT_FILE_NUMBER(relation)	((relation)->rd_locator.relNumber)
+#else
+#define IBLT_FILE_NUMBER(relation)	((relation)->rd_node.relNode)
+#endif
 
 /* InvalidOid if the extension does not exist. */
 extern Oid	iblt_store_tracked(void);
@@ -81,19 +89,30 @@ extern HeapTuple iblt_store_next(IbltStoreScan *scan, Datum *values,
 extern void iblt_store_end(IbltStoreScan *scan);
 
 /*
- * Inserts a row and returns its block.  The store, which may have gone with
- * the extension, is locked until the transaction ends.  Then returns
- * InvalidBlockNumber.
+ * Inserts a row and returns where it is.  The store is locked until the
+ * transaction ends.  It may have gone with the extension.  Then nothing is
+ * inserted, and the place is not valid.
  */
-extern BlockNumber iblt_store_insert(Oid store, Datum *values, bool *nulls);
+extern ItemPointerData iblt_store_insert(Oid store, Datum *values,
+										 bool *nulls);
 
 /*
  * The same for a row of a store of changes.  The number, which packed changes
  * do not need, and either value can be 0, for NULL.
  */
-extern BlockNumber iblt_store_insert_change(Oid store, Oid relid,
-											IbltChangeKind kind, int32 number,
-											Datum bytes, Datum sketch);
+extern ItemPointerData iblt_store_insert_change(Oid store, Oid relid,
+												IbltChangeKind kind,
+												int32 number, Datum bytes,
+												Datum sketch);
+
+/*
+ * Deletes a row that an earlier command of this transaction has inserted.  It
+ * may be gone already.
+ */
+extern void iblt_store_take_back(Oid store, ItemPointer row);
+
+/* The file that a store is in now, which can change.  InvalidOid without it. */
+extern Oid	iblt_store_file(Oid store);
 
 /*
  * Deletes rows.  ERROR if another transaction has changed one, so the caller
