@@ -29,6 +29,19 @@ plain_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 	return iblt_row_add(sketch, key, y, sign, limbs, 4, true, terms, cell_add);
 }
 
+/* Replaces a row by another one of the same key. */
+IBLT_INLINE IbltStatus
+plain_replace(IbltSketch *sketch, const uint8_t *key, uint64_t old_y,
+			  uint64_t new_y, unsigned limbs, IbltCellAdd cell_add)
+{
+	uint64_t terms[PLAIN_FIELDS(IBLT_QUEUE_LIMBS)];
+
+	if (limbs == 1)
+		terms[3] = 0;
+	return iblt_row_replace(sketch, key, old_y, new_y, limbs, 4, true, terms,
+							cell_add);
+}
+
 /* Begins to fetch a cell, which may lie on two cache lines. */
 IBLT_INLINE void
 cell_fetch(const IbltSketch *sketch, int subtable, uint32_t position,
@@ -91,7 +104,7 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	}
 }
 
-/* The three ways for keys of this many limbs, by one way to add to a cell. */
+/* The four ways for keys of this many limbs, by one way to add to a cell. */
 #define ADDER(way, limbs, target, cell_add) \
 	target static IbltStatus \
 	add_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
@@ -102,6 +115,12 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	remove_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
 	{ \
 		return plain_add(sketch, key, y, -1, limbs, cell_add); \
+	} \
+	target static IbltStatus \
+	replace_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, \
+							uint64_t old_y, uint64_t new_y) \
+	{ \
+		return plain_replace(sketch, key, old_y, new_y, limbs, cell_add); \
 	} \
 	target static IbltStatus \
 	queue_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
@@ -116,10 +135,14 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	ADDER(way, 3, target, cell_add) \
 	ADDER(way, 4, target, cell_add) \
 	static const IbltRowAdder adders_##way[IBLT_QUEUE_LIMBS] = { \
-		{add_##way##_1, remove_##way##_1, queue_##way##_1}, \
-		{add_##way##_2, remove_##way##_2, queue_##way##_2}, \
-		{add_##way##_3, remove_##way##_3, queue_##way##_3}, \
-		{add_##way##_4, remove_##way##_4, queue_##way##_4} \
+		{add_##way##_1, remove_##way##_1, replace_##way##_1, \
+			queue_##way##_1}, \
+		{add_##way##_2, remove_##way##_2, replace_##way##_2, \
+			queue_##way##_2}, \
+		{add_##way##_3, remove_##way##_3, replace_##way##_3, \
+			queue_##way##_3}, \
+		{add_##way##_4, remove_##way##_4, replace_##way##_4, \
+			queue_##way##_4} \
 	};
 
 ADDERS(portable, , iblt_cell_add)

@@ -16,6 +16,9 @@
 /* A list begins with room for this. */
 #define LIST_BYTES		1024
 
+/* Once there is a sketch, a list of this many bytes goes into it. */
+#define BATCH_BYTES		4096
+
 IbltCollection *
 iblt_collection_make(const IbltTrackTarget *target, int level,
 					 MemoryContext context)
@@ -84,37 +87,44 @@ iblt_collection_break(IbltCollection *collection, const char *reason)
 
 static const char unkept[] = "a row has a key that the sketch cannot keep";
 
+/* Adds packed changes to the sketch. */
+static void
+sketch_add(IbltCollection *collection, const uint8 *bytes, Size size)
+{
+	if (iblt_packed_apply(&collection->sketch, bytes, size) < 0)
+		iblt_collection_break(collection, unkept);
+}
+
 /* Puts the list into the sketch, which is made if there is none. */
 static void
 list_to_sketch(IbltCollection *collection)
 {
 	if (collection->value == NULL)
 		make_sketch(collection);
-	if (!iblt_packed_apply(&collection->sketch, collection->list, collection->used))
-		iblt_collection_break(collection, unkept);
-	else if (collection->list != NULL)
+	sketch_add(collection, collection->list, collection->used);
+	collection->used = 0;
+	if (collection->size > BATCH_BYTES)
 	{
 		pfree(collection->list);
 		collection->list = NULL;
-		collection->used = collection->size = 0;
+		collection->size = 0;
 	}
 }
 
 /*
- * Makes room for more bytes in the list.  False if the changes belong into the
- * sketch.
+ * Makes room for more bytes in the list.  False if it would be too large.
  */
 static bool
 list_room(IbltCollection *collection, Size more)
 {
 	Size		need = collection->used + more;
+	Size		most = collection->value == NULL ? collection->most : BATCH_BYTES;
 
-	if (collection->value != NULL || need > collection->most)
-		return false;
 	if (need <= collection->size)
 		return true;
-	need = Min(Max(Max(need, 2 * collection->size), LIST_BYTES),
-			   Max(collection->most, need));
+	if (need > most)
+		return false;
+	need = Min(Max(Max(need, 2 * collection->size), LIST_BYTES), most);
 	if (collection->list == NULL)
 		collection->list = MemoryContextAllocHuge(collection->context, need);
 	else
@@ -128,22 +138,25 @@ void
 iblt_collection_add(IbltCollection *collection, const uint8 *bytes, Size size,
 					int32 number)
 {
+	bool		room;
+
 	if (collection->broken != NULL)
 		return;
-	if (list_room(collection, size))
+	room = list_room(collection, size);
+	if (!room)
+	{
+		list_to_sketch(collection);
+		if (collection->broken != NULL)
+			return;
+		room = list_room(collection, size);
+	}
+	if (room)
 	{
 		memcpy(collection->list + collection->used, bytes, size);
 		collection->used += size;
 	}
 	else
-	{
-		if (collection->value == NULL)
-			list_to_sketch(collection);
-		if (collection->broken != NULL)
-			return;
-		if (!iblt_packed_apply(&collection->sketch, bytes, size))
-			iblt_collection_break(collection, unkept);
-	}
+		sketch_add(collection, bytes, size);
 	collection->number = (int32) Min((int64) collection->number + number,
 								  PG_INT32_MAX);
 }
@@ -160,18 +173,15 @@ absorb(IbltCollection *outer, const IbltCollection *inner)
 		iblt_collection_break(outer, inner->broken);
 	if (outer->broken != NULL)
 		return;
-	if (inner->value == NULL)
+	if (inner->value != NULL)
 	{
-		iblt_collection_add(outer, inner->list, inner->used, inner->number);
-		return;
+		if (outer->value == NULL)
+			list_to_sketch(outer);
+		if (outer->broken == NULL &&
+			iblt_core_add_sketch(&outer->sketch, &inner->sketch, 1) != IBLT_OK)
+			iblt_collection_break(outer, unkept);
 	}
-	if (outer->value == NULL)
-		list_to_sketch(outer);
-	if (outer->broken == NULL &&
-		iblt_core_add_sketch(&outer->sketch, &inner->sketch, 1) != IBLT_OK)
-		iblt_collection_break(outer, unkept);
-	outer->number = (int32) Min((int64) outer->number + inner->number,
-								PG_INT32_MAX);
+	iblt_collection_add(outer, inner->list, inner->used, inner->number);
 }
 
 /*
@@ -228,6 +238,16 @@ iblt_collection_apply(const IbltCollection *collection, IbltSketch *sketch)
 {
 	if (collection->value != NULL)
 		iblt_track_add(sketch, &collection->sketch);
-	else if (!iblt_packed_apply(sketch, collection->list, collection->used))
+	if (iblt_packed_apply(sketch, collection->list, collection->used) < 0)
 		iblt_refuse_row(IBLT_KEY_NOT_REPRESENTABLE);
+}
+
+void
+iblt_collection_finish(IbltCollection *collection)
+{
+	if (collection->value == NULL)
+		return;
+	list_to_sketch(collection);
+	if (collection->broken == NULL)
+		iblt_core_seal(&collection->sketch);
 }

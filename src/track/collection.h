@@ -33,7 +33,8 @@ typedef struct IbltCollection
 	const char *broken;			/* why the digest is not trustworthy, or NULL */
 	MemoryContext context;		/* of all that follows */
 	Size		most;			/* bytes of the list before it becomes a sketch */
-	uint8	   *list;			/* packed changes (packed.h) */
+	uint8	   *list;			/* packed changes (packed.h) that are not in
+								 * the sketch */
 	Size		used;
 	Size		size;
 	int32		number;			/* of changes */
@@ -70,5 +71,11 @@ extern void iblt_collection_apply(const IbltCollection *collection,
 
 /* The same for a sketch of changes with at least as many cells. */
 extern void iblt_track_add(IbltSketch *sketch, const IbltSketch *changes);
+
+/*
+ * Before the changes are written.  If there is a sketch, it has all of them
+ * and is sealed.
+ */
+extern void iblt_collection_finish(IbltCollection *collection);
 
 #endif							/* IBLT_TRACK_COLLECTION_H */

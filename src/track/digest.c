@@ -63,7 +63,7 @@ add_sketch(IbltSketch *sketch, Datum value)
 		pfree(copy);
 }
 
-/* Inserted less deleted rows of a sketch of changes. */
+/* The same without a sketch: inserted less deleted rows. */
 static int64
 sketch_rows(Datum value)
 {
@@ -88,16 +88,22 @@ read_packed(IbltChanges *changes, unsigned limbs, IbltSketch *sketch,
 													DatumGetPointer(value));
 	const uint8 *data = (uint8 *) VARDATA_ANY(bytes);
 	Size		size = VARSIZE_ANY_EXHDR(bytes);
+	int64		number = 0;
 	int64		rows;
 
+	changes->added |= sketch != NULL;
+	if (sketch != NULL)
+		number = iblt_packed_apply(sketch, data, size);
 	/* the size of keys is not known before there is a base */
-	if (limbs > 0)
+	else if (limbs > 0)
 	{
-		changes->number += iblt_packed_count(data, size, limbs, &rows);
+		number = iblt_packed_count(data, size, limbs, &rows);
 		changes->rows += rows;
 	}
-	if (sketch != NULL && !iblt_packed_apply(sketch, data, size))
+	if (number < 0)
 		changes->broken = "a change in its store cannot be read";
+	else
+		changes->number += number;
 }
 
 static void
@@ -146,6 +152,7 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 			read_packed(changes, limbs, sketch, values[CHANGE_BYTES]);
 			break;
 		case IBLT_CHANGES_SKETCH:
+			changes->added |= sketch != NULL;
 			if (sketch == NULL)
 				changes->rows += sketch_rows(values[CHANGE_SKETCH]);
 			else

@@ -34,8 +34,9 @@ typedef struct IbltBase
 typedef struct IbltChanges
 {
 	bool		started;		/* the store has kept what it was given */
+	bool		added;			/* the sketch is not what it was */
 	int64		number;
-	int64		rows;			/* inserted less deleted */
+	int64		rows;			/* inserted less deleted, unless a sketch has them */
 	Size		bytes;
 	TimestampTz verified;		/* 0 if not since the base was made */
 	const char *broken;			/* why the digest is not trustworthy, or NULL */

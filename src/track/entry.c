@@ -32,6 +32,9 @@
 
 static HTAB *entries = NULL;
 
+/* The entry that was used last, or NULL.  Entries stay where they are. */
+static IbltTrackEntry *last_entry = NULL;
+
 /* The catalogs may have changed for a relation, or for all. */
 static void
 invalidate(Datum arg, Oid relid)
@@ -98,12 +101,14 @@ map_columns(IbltTrackEntry *entry, Relation relation,
 	entry->nkeys = config->nkeys;
 	entry->ncolumns = config->ncolumns;
 	entry->numbers = palloc(sizeof(AttrNumber) * n);
+	entry->varlena = palloc(sizeof(bool) * n);
 	entry->values = palloc0(sizeof(NullableDatum) * n);
 	for (int i = 0; i < n; i++)
 	{
 		AttrNumber	number = i < config->nkeys ? config->keys[i]
 			: config->columns[i - config->nkeys];
 		char	   *name = get_attname(config->relid, number, true);
+		Form_pg_attribute att;
 
 		if (name == NULL)
 			return false;
@@ -111,10 +116,11 @@ map_columns(IbltTrackEntry *entry, Relation relation,
 			number = iblt_shape_column(relation, name);
 		if (number == 0)
 			return false;
-		if (TupleDescAttr(RelationGetDescr(relation), number - 1)->atttypid !=
-			config->types[i])
+		att = TupleDescAttr(RelationGetDescr(relation), number - 1);
+		if (att->atttypid != config->types[i])
 			return false;
 		entry->numbers[i] = number;
+		entry->varlena[i] = att->attlen == -1;
 		entry->last = Max(entry->last, number);
 	}
 	return true;
@@ -261,6 +267,8 @@ iblt_entry_find(Relation relation)
 	IbltTrackEntry *entry;
 	bool		found;
 
+	if (last_entry != NULL && last_entry->relid == relid && last_entry->valid)
+		return last_entry->tracked ? last_entry : NULL;
 	if (entries == NULL)
 		make_cache();
 	entry = hash_search(entries, &relid, HASH_ENTER, &found);
@@ -269,7 +277,8 @@ iblt_entry_find(Relation relation)
 		entry->context = NULL;
 		entry->valid = false;
 	}
-	if (likely(entry->valid))
+	last_entry = entry;
+	if (entry->valid)
 		return entry->tracked ? entry : NULL;
 	clear(entry);
 	fill(entry, relation);
@@ -280,7 +289,6 @@ iblt_entry_find(Relation relation)
 static bool
 take_values(IbltTrackEntry *entry, TupleTableSlot *slot)
 {
-	TupleDesc	desc = slot->tts_tupleDescriptor;
 	bool		external = false;
 
 	slot_getsomeattrs(slot, entry->last);
@@ -290,7 +298,7 @@ take_values(IbltTrackEntry *entry, TupleTableSlot *slot)
 
 		entry->values[i].value = slot->tts_values[n];
 		entry->values[i].isnull = slot->tts_isnull[n];
-		if (!slot->tts_isnull[n] && TupleDescAttr(desc, n)->attlen == -1 &&
+		if (entry->varlena[i] && !slot->tts_isnull[n] &&
 			VARATT_IS_EXTERNAL(DatumGetPointer(slot->tts_values[n])))
 			external = true;
 	}

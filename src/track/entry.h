@@ -32,6 +32,7 @@ typedef struct IbltTrackEntry
 	int			nkeys;
 	int			ncolumns;
 	AttrNumber *numbers;		/* of the keys, then of the columns */
+	bool	   *varlena;		/* can a value be out of line?  Like numbers */
 	AttrNumber	last;			/* the highest number */
 	NullableDatum *values;		/* working space, like numbers */
 	IbltRowHash *row_hash;

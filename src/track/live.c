@@ -174,12 +174,15 @@ iblt_live(PG_FUNCTION_ARGS)
 					  &sketch, false);
 	problem = iblt_changes_problem(&changes);
 	if (problem == NULL)
-		problem = iblt_pending_apply(config.relid, snapshot, &sketch);
+		problem = iblt_pending_apply(config.relid, snapshot, &sketch,
+									 &changes.added);
 	if (problem == NULL)
 		problem = iblt_shape_changed(relation, &config);
 	if (problem != NULL)
 		iblt_digest_refuse(relation, problem);
-	iblt_core_seal(&sketch);
+	/* a base as it was stored is sealed */
+	if (changes.added || value != base.value)
+		iblt_core_seal(&sketch);
 	iblt_launch_saw(changes.number);
 	relation_close(relation, NoLock);
 	PG_RETURN_POINTER(value);

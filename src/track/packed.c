@@ -39,43 +39,62 @@ change_size(const uint8 *bytes, Size left, unsigned limbs, Size *size)
 	return *size <= left;
 }
 
-/* Adds a row, or removes it, with the sketch's adder if it has one. */
-static inline bool
-apply_row(IbltSketch *sketch, const IbltRowAdder *adder, const uint8 *key,
-		  const uint8 *sum, int sign)
+/* Adds one change to a sketch that has an adder. */
+static inline IbltStatus
+apply_plain(IbltSketch *sketch, const IbltRowAdder *adder, unsigned flags,
+			const uint8 *key, const uint8 *sums)
 {
-	uint64		y = iblt_load64(sum);
+	uint64		sum = iblt_load64(sums);
 
-	if (adder == NULL)
-		return iblt_core_add_row(sketch, key, y, sign) == IBLT_OK;
-	return (sign > 0 ? adder->add : adder->remove) (sketch, key, y) == IBLT_OK;
+	switch (flags)
+	{
+		case IBLT_CHANGE_OLD:
+			return adder->remove(sketch, key, sum);
+		case IBLT_CHANGE_NEW:
+			return adder->add(sketch, key, sum);
+		default:
+			return adder->replace(sketch, key, sum, iblt_load64(sums + 8));
+	}
 }
 
-bool
+/* The same for any sketch. */
+static IbltStatus
+apply_any(IbltSketch *sketch, unsigned flags, const uint8 *key,
+		  const uint8 *sums)
+{
+	IbltStatus	status = IBLT_OK;
+
+	if (flags & IBLT_CHANGE_OLD)
+	{
+		status = iblt_core_add_row(sketch, key, iblt_load64(sums), -1);
+		sums += 8;
+	}
+	if (status == IBLT_OK && (flags & IBLT_CHANGE_NEW))
+		status = iblt_core_add_row(sketch, key, iblt_load64(sums), 1);
+	return status;
+}
+
+int64
 iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
 {
 	const IbltRowAdder *adder = iblt_core_row_adder(&sketch->params);
 	unsigned	limbs = sketch->params.limbs;
+	int64		number = 0;
 	Size		one;
 
 	for (; size > 0; bytes += one, size -= one)
 	{
 		const uint8 *key = bytes + 1;
-		const uint8 *sum = key + 8 * (Size) limbs;
+		const uint8 *sums = key + 8 * (Size) limbs;
 
 		if (!change_size(bytes, size, limbs, &one))
-			return false;
-		if (bytes[0] & IBLT_CHANGE_OLD)
-		{
-			if (!apply_row(sketch, adder, key, sum, -1))
-				return false;
-			sum += 8;
-		}
-		if ((bytes[0] & IBLT_CHANGE_NEW) &&
-			!apply_row(sketch, adder, key, sum, 1))
-			return false;
+			return -1;
+		if ((adder != NULL ? apply_plain(sketch, adder, bytes[0], key, sums)
+			 : apply_any(sketch, bytes[0], key, sums)) != IBLT_OK)
+			return -1;
+		number++;
 	}
-	return true;
+	return number;
 }
 
 Size

@@ -30,12 +30,12 @@ extern uint8 *iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs,
 							  uint64 new_sum);
 
 /*
- * Adds changes to a sketch whose keys have the same size.  False if the bytes
- * are malformed or a row cannot be kept in the sketch.  Then the sketch must
- * not be used.
+ * Adds changes to a sketch whose keys have the same size, and returns their
+ * number.  -1 if the bytes are malformed or a row cannot be kept in the sketch.
+ * Then the sketch must not be used.
  */
-extern bool iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes,
-							  Size size);
+extern int64 iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes,
+							   Size size);
 
 /* As many whole changes from the front as take at most `most` bytes. */
 extern Size iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs,

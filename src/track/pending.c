@@ -92,6 +92,7 @@ pending_write(IbltCollection *pending)
 	const IbltTrackTarget *target = &pending->target;
 	ItemPointerData row;
 
+	iblt_collection_finish(pending);
 	if (pending->broken != NULL)
 		row = iblt_store_insert_change(target->store, target->relid,
 									   IBLT_CHANGES_BROKEN, 0,
@@ -103,7 +104,6 @@ pending_write(IbltCollection *pending)
 	{
 		/* large values go out of line, which looks at a snapshot */
 		PushActiveSnapshot(GetTransactionSnapshot());
-		iblt_core_seal(&pending->sketch);
 		row = iblt_store_insert_change(target->store, target->relid,
 									   IBLT_CHANGES_SKETCH, pending->number,
 									   (Datum) 0,
@@ -321,7 +321,8 @@ iblt_pending_break(const IbltTrackTarget *target, const char *reason)
 }
 
 const char *
-iblt_pending_apply(Oid relid, Snapshot snapshot, IbltSketch *sketch)
+iblt_pending_apply(Oid relid, Snapshot snapshot, IbltSketch *sketch,
+				   bool *added)
 {
 	dlist_iter	iter;
 
@@ -338,6 +339,7 @@ iblt_pending_apply(Oid relid, Snapshot snapshot, IbltSketch *sketch)
 					 errhint("Read the digest in a statement of its own, after the changes.")));
 		if (pending->broken != NULL)
 			return pending->broken;
+		*added = true;
 		iblt_collection_apply(pending, sketch);
 	}
 	return NULL;

@@ -32,10 +32,10 @@ extern void iblt_pending_break(const IbltTrackTarget *target,
 
 /*
  * Adds this transaction's own changes of a table to a sketch, for a reader
- * with this snapshot.  Returns why it cannot, or NULL: the reason of
+ * with this snapshot.  Sets added if there are any.  Returns why it cannot, or NULL: the reason of
  * iblt_pending_break.  ERROR if changes are newer than the snapshot.
  */
 extern const char *iblt_pending_apply(Oid relid, Snapshot snapshot,
-									  IbltSketch *sketch);
+									  IbltSketch *sketch, bool *added);
 
 #endif							/* IBLT_TRACK_PENDING_H */
