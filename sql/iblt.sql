@@ -393,3 +393,16 @@ CREATE FUNCTION iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
 
 COMMENT ON FUNCTION iblt_checksum_seeded(bigint, VARIADIC "any") IS
 	'checksum of a row''s values under a seed, which both sides must share';
+
+-- What the planner support puts in the place of these where no argument has a type whose
+-- bytes can change.
+CREATE FUNCTION iblt_internal.iblt_checksum_immutable(VARIADIC "any") RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 5;
+COMMENT ON FUNCTION iblt_internal.iblt_checksum_immutable(VARIADIC "any") IS
+'iblt_checksum of values without enums, reg* types and rows';
+
+CREATE FUNCTION iblt_internal.iblt_checksum_seeded_immutable(seed bigint, VARIADIC "any")
+RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 5;
+COMMENT ON FUNCTION iblt_internal.iblt_checksum_seeded_immutable(bigint, VARIADIC "any") IS
+'iblt_checksum_seeded of values without enums, reg* types and rows';

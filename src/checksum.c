@@ -59,6 +59,8 @@ struct IbltRowHash
 
 PG_FUNCTION_INFO_V1(iblt_checksum);
 PG_FUNCTION_INFO_V1(iblt_checksum_seeded);
+PG_FUNCTION_INFO_V1(iblt_checksum_immutable);
+PG_FUNCTION_INFO_V1(iblt_checksum_seeded_immutable);
 
 static CallMode
 choose_mode(FunctionCallInfo fcinfo, int first)
@@ -282,4 +284,21 @@ iblt_checksum_seeded(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("the seed of a row checksum must not be null")));
 	return checksum(fcinfo, 1, (uint64) PG_GETARG_INT64(0));
+}
+
+/*
+ * iblt_checksum_immutable(VARIADIC "any") RETURNS bigint: for types of which
+ * iblt_codec_type_is_immutable is true.
+ */
+Datum
+iblt_checksum_immutable(PG_FUNCTION_ARGS)
+{
+	return iblt_checksum(fcinfo);
+}
+
+/* iblt_checksum_seeded_immutable(seed bigint, VARIADIC "any"): the same. */
+Datum
+iblt_checksum_seeded_immutable(PG_FUNCTION_ARGS)
+{
+	return iblt_checksum_seeded(fcinfo);
 }

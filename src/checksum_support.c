@@ -6,6 +6,12 @@
  * iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), so that no row
  * value is built for each row.
  *
+ * iblt_checksum is STABLE, because enum labels and the names behind reg*
+ * values can be changed.  Where no argument has such a type, an IMMUTABLE twin
+ * takes its place.  postgres_fdw sends only immutable functions to a server.
+ * The twin has no planner support: nobody but the planner calls it, here or on
+ * another server, so a single argument is never ambiguous.
+ *
  * SQL reads iblt_checksum(t) as a column t if there is one, and otherwise as
  * the row of t.  If one column takes the place of the row, different tables
  * read as equal.  So a single argument that could be meant either way is an
@@ -17,7 +23,9 @@
 
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -26,9 +34,11 @@
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "ambiguous.h"
+#include "codec/codec.h"
 
 PG_FUNCTION_INFO_V1(iblt_checksum_support);
 
@@ -286,36 +296,96 @@ refuse_ambiguous(PlannerInfo *root, Node *arg)
 }
 
 /*
+ * The function iblt_internal.NAME_immutable with the arguments of function
+ * NAME, or InvalidOid.
+ */
+static Oid
+immutable_twin(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Form_pg_proc form;
+	Oid			twin;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	form = (Form_pg_proc) GETSTRUCT(tuple);
+	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+						   CStringGetDatum(psprintf("%s_immutable",
+													NameStr(form->proname))),
+						   PointerGetDatum(&form->proargtypes),
+						   ObjectIdGetDatum(get_namespace_oid("iblt_internal", true)));
+	ReleaseSysCache(tuple);
+	return twin;
+}
+
+/*
+ * Makes a call of the immutable twin if the checksum of arguments of these
+ * types can never change.  Index expressions are planned without a query and
+ * keep the function that they name.  The result does not depend on a
+ * collation, and postgres_fdw asks where one comes from.
+ */
+static bool
+use_immutable_twin(PlannerInfo *root, FuncExpr *call)
+{
+	Oid			twin = root == NULL ? InvalidOid : immutable_twin(call->funcid);
+	ListCell   *lc;
+
+	if (!OidIsValid(twin))
+		return false;
+	foreach(lc, call->args)
+	{
+		if (!iblt_codec_type_is_immutable(exprType(lfirst(lc))))
+			return false;
+	}
+	call->funcid = twin;
+	call->inputcollid = InvalidOid;
+	return true;
+}
+
+/*
+ * Puts the columns of a single row argument in its place, if the result is the
+ * same.  ERROR if the argument may be meant otherwise.  A call can have at
+ * most FUNC_MAX_ARGS arguments.
+ */
+static bool
+spread_argument(PlannerInfo *root, FuncExpr *call)
+{
+	List	   *columns;
+
+	if (list_length(call->args) != get_func_nargs(call->funcid))
+		return false;
+	refuse_ambiguous(root, llast(call->args));
+	columns = columns_of_argument(root, llast(call->args));
+	if (columns == NIL ||
+		list_length(columns) + list_length(call->args) - 1 > FUNC_MAX_ARGS)
+		return false;
+	if (list_length(call->args) == 2)
+		columns = lcons(linitial(call->args), columns); /* the seed */
+	call->args = columns;
+	return true;
+}
+
+/*
  * Planner support: iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), so
- * that no row value is built for each row.  Done only if the result is the
- * same.  A call can have at most FUNC_MAX_ARGS arguments.
+ * that no row value is built for each row.  Where the result can never change,
+ * the call becomes one of the immutable twin.
  */
 Datum
 iblt_checksum_support(PG_FUNCTION_ARGS)
 {
 	Node	   *request = (Node *) PG_GETARG_POINTER(0);
-	FuncExpr   *call;
-	FuncExpr   *result;
 	PlannerInfo *root;
-	List	   *columns;
+	FuncExpr   *call;
+	bool		spread;
 
-	if (!IsA(request, SupportRequestSimplify))
-		PG_RETURN_POINTER(NULL);
-	call = ((SupportRequestSimplify *) request)->fcall;
-	if (call->funcvariadic ||
-		list_length(call->args) != get_func_nargs(call->funcid))
+	if (!IsA(request, SupportRequestSimplify) ||
+		((SupportRequestSimplify *) request)->fcall->funcvariadic)
 		PG_RETURN_POINTER(NULL);
 	root = ((SupportRequestSimplify *) request)->root;
-	refuse_ambiguous(root, llast(call->args));
-	columns = columns_of_argument(root, llast(call->args));
-	if (columns == NIL ||
-		list_length(columns) + list_length(call->args) - 1 > FUNC_MAX_ARGS)
+	call = makeNode(FuncExpr);
+	*call = *((SupportRequestSimplify *) request)->fcall;
+	spread = spread_argument(root, call);
+	if (!use_immutable_twin(root, call) && !spread)
 		PG_RETURN_POINTER(NULL);
-
-	if (list_length(call->args) == 2)
-		columns = lcons(linitial(call->args), columns); /* the seed */
-	result = makeNode(FuncExpr);
-	*result = *call;
-	result->args = columns;
-	PG_RETURN_POINTER(result);
+	PG_RETURN_POINTER(call);
 }

@@ -61,6 +61,8 @@ CREATE TYPE iblt_internal.side AS (
 	versions boolean,		-- rows have versions that can be compared
 	version_rights boolean,	-- and this role may read them
 	most_rows bigint,		-- an upper bound, or NULL
+	remote boolean,			-- rows of foreign tables are among its rows
+	shards text[],			-- partitions that are summed up one by one, see shards()
 	columns iblt_internal.side_column[],
 	keys iblt_internal.unique_key[],	-- the best first
 	collations text[],		-- that the condition depends on

@@ -309,6 +309,7 @@ BEGIN
 				ELSE iblt_internal.describe_collations(
 					iblt_internal.iblt_compare_check_condition(relation, condition)) END)
 			|| iblt_internal.describe_storage(relation)
+			|| iblt_internal.describe_shards(relation)
 			|| iblt_internal.describe_replication(relation)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
 END

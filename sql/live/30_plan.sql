@@ -377,7 +377,8 @@ BEGIN
 	plan.by_hash := size IS NULL OR size > 32;
 	plan.key_size := least(coalesce(size, 8), 32);
 	plan.links := iblt_internal.links(here, there);
-	plan.recheck := coalesce(options.recheck, CASE plan.links WHEN '{}' THEN 0 ELSE 5 END);
+	plan.recheck := coalesce(options.recheck,
+		CASE WHEN plan.links = '{}' OR here.remote THEN 0 ELSE 5 END);
 	plan.wait := plan.recheck > 0;
 	plan.versions := plan.wait AND here.versions AND there.versions;
 	plan.here := here;

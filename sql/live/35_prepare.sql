@@ -97,7 +97,7 @@ BEGIN
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	PERFORM iblt_internal.refuse_code(plan);
+	PERFORM iblt_internal.refuse_remote_recheck(plan, alone), iblt_internal.refuse_code(plan);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.check_plan(iblt_internal.plan, boolean) IS

@@ -188,6 +188,7 @@ BEGIN
 	f.keys := '(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n'
 		' FROM unnest($1) WITH ORDINALITY AS iblt_u(id, n) GROUP BY 1 ORDER BY 1) AS iblt_k';
 	f.matches := f.key || ' = iblt_k.iblt_k1';
+	s := iblt_internal.only_remote_rows(s, f.key || ' = ANY ($1::int8[])');
 	f.lookup := iblt_internal.lookup_by_hash_sql(plan, s, f);
 	f.pairs := 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
 		' h.digest AS h_digest, t.digest AS t_digest, h.mark AS h_mark, t.mark AS t_mark,'

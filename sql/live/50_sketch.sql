@@ -24,6 +24,9 @@ AS $$
 DECLARE
 	f iblt_internal.finder := iblt_internal.finder(plan, s);
 BEGIN
+	IF s.shards <> '{}' THEN
+		RETURN iblt_internal.shards_sketch_sql(plan, s, capacity);
+	END IF;
 	RETURN format('%s.iblt_agg(%s, %s, iblt_internal.iblt_compare_template(%s, %s, %L)), %s'
 		' FROM %s AS t%s', s.schema, f.key, iblt_internal.row_checksum_sql(plan, s),
 		capacity, plan.key_size, plan.seed, iblt_internal.fingerprint_sql(s),
@@ -219,13 +222,15 @@ COMMENT ON FUNCTION iblt_internal.exchange(text, iblt_internal.plan, integer,
 'than sketches of that capacity can tell';
 
 -- A large sketch slows a parallel scan down, so the first one is for at most 60000
--- differences (four subtables of 20160 cells), and not larger than the relations.
+-- differences (four subtables of 20160 cells), and not larger than the relations.  Each
+-- foreign partition sends one.
 CREATE FUNCTION iblt_internal.first_capacity(plan iblt_internal.plan) RETURNS integer
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN greatest(4000, least(plan.max_differences, 60000, coalesce(
+	RETURN greatest(4000, least(plan.max_differences,
+		CASE WHEN (plan.here).remote OR (plan.there).remote THEN 4000 ELSE 60000 END, coalesce(
 		(plan.here).most_rows + (plan.there).most_rows, plan.max_differences)))::integer;
 END
 $$;

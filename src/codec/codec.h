@@ -113,6 +113,13 @@ extern Oid	iblt_codec_type(IbltCodec *codec);
  */
 extern uint64 iblt_codec_generation(void);
 
+/*
+ * Do the canonical bytes of a value of this type never change while the value
+ * stays the same?  False for enums, reg* types and rows, and for types that
+ * hold them.
+ */
+extern bool iblt_codec_type_is_immutable(Oid type);
+
 /* Are its values rows? */
 extern bool iblt_codec_is_row(IbltCodec *codec);
 

@@ -150,11 +150,13 @@ like(compare_failure('bait_cast', 'cast_types => true'), $code, 'nor cast');
 both('ALTER FUNCTION to_json_of(hostile) OWNER TO CURRENT_USER; CREATE OR REPLACE FUNCTION to_json_of(hostile) RETURNS json LANGUAGE sql AS \'SELECT to_json(1)\'');
 is(compare('bait', 'rows => true'), '{"id": 2} here 1 0', 'a superuser is trusted');
 
-# A foreign table among the children has no row versions to look at.
+# A foreign table among the children has no row versions to look at, and may show the
+# same rows until the end of the transaction.
 both('CREATE TABLE parent (id int PRIMARY KEY, v text); INSERT INTO parent VALUES (1, \'x\')');
 $here->safe_psql('postgres', q{CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;
 	CREATE FOREIGN TABLE child () INHERITS (parent) SERVER files OPTIONS (program 'echo 5,x', format 'csv')});
-is(compare('parent', 'recheck => 1'), '{"id": 5} here 1 0', 'a foreign table that inherits');
+is(compare('parent'), '{"id": 5} here 1 0', 'a foreign table that inherits');
+like(compare_failure('parent', 'recheck => 1'), qr/0A000: cannot recheck differences in foreign tables/, 'is not looked at again');
 
 # --- replication --------------------------------------------------------------------------
 

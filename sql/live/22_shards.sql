@@ -1,0 +1,140 @@
+-- Shards -------------------------------------------------------------------------------
+--
+-- A partitioned table may have its rows on other servers.  Then each partition is summed
+-- up on its own, because postgres_fdw sends a whole aggregate to a server, but not a part
+-- of one.  Lookups name the keys in a condition, which is sent, too.
+
+CREATE FUNCTION iblt_internal.is_remote(relation regclass) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (WITH RECURSIVE part(oid) AS (
+			SELECT relation::oid
+			UNION
+			SELECT x.oid FROM part, LATERAL (
+				SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = part.oid
+				UNION ALL
+				SELECT d.refobjid FROM pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
+					JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+						AND d.refclassid = 'pg_class'::regclass
+					WHERE v.oid = part.oid AND v.relkind = 'v') AS x(oid)
+		)
+		SELECT coalesce(bool_or(c.relkind = 'f'), false) FROM part JOIN pg_class c USING (oid));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.is_remote(regclass) IS
+'is a relation or a part of it a foreign table? Parts are partitions, children, and what a view '
+'reads';
+
+-- The rights to a partition and its policies count only where it is named.  Statements
+-- name it only if there is a right and no policy.
+CREATE FUNCTION iblt_internal.shards(relation regclass) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (WITH RECURSIVE tree(oid) AS (
+			SELECT c.oid FROM pg_class c WHERE c.oid = relation AND c.relkind = 'p'
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid
+				-- from PostgreSQL 14 on
+				AND NOT coalesce((to_jsonb(i) ->> 'inhdetachpending')::boolean, false)
+		), part AS (
+			SELECT c.oid, c.relkind, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS name
+			FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+		)
+		SELECT CASE WHEN bool_or(relkind = 'f') AND NOT bool_or(relrowsecurity)
+				AND bool_and(relkind = 'p' OR has_table_privilege(oid, 'SELECT'))
+			THEN array_agg(name ORDER BY oid) FILTER (WHERE relkind <> 'p') ELSE '{}' END
+		FROM part);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.shards(regclass) IS
+'the partitions that hold the rows of a partitioned table, if some of them are foreign tables and '
+'all can be read by name';
+
+CREATE FUNCTION iblt_internal.describe_shards(relation regclass) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN jsonb_build_object('remote', iblt_internal.is_remote(relation),
+		'shards', iblt_internal.shards(relation));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_shards(regclass) IS
+'whether rows of a relation are on other servers, and its shards';
+
+-- The relation itself is not scanned, but locked.  A partition that was attached or
+-- detached meanwhile reads as another relation.
+CREATE FUNCTION iblt_internal.shards_fingerprint_sql(s iblt_internal.side) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN format('(SELECT CASE WHEN iblt_internal.shards(%L::pg_catalog.regclass)'
+			' = %L::pg_catalog.text[] THEN %s ELSE ''other partitions'' END'
+			' FROM (SELECT pg_catalog.count(*) FROM %s AS t WHERE false) AS iblt_c)',
+		s.relation, s.shards, iblt_internal.fingerprint_sql(s), s.relation);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.shards_fingerprint_sql(iblt_internal.side) IS
+'the expression of the fingerprint of a relation whose shards a statement reads';
+
+CREATE FUNCTION iblt_internal.shards_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
+	capacity integer) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	shard iblt_internal.side := s;
+	name text;
+	parts text[] := '{}';
+BEGIN
+	shard.shards := '{}';
+	FOREACH name IN ARRAY s.shards LOOP
+		shard.relation := name;
+		parts := parts || ('SELECT ' || iblt_internal.sketch_sql(plan, shard, capacity));
+	END LOOP;
+	RETURN format('%s.iblt_sum(iblt_s), %s FROM (%s) AS iblt_u(iblt_s, iblt_f)', s.schema,
+		iblt_internal.shards_fingerprint_sql(s), array_to_string(parts, ' UNION ALL '));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.shards_sketch_sql(iblt_internal.plan, iblt_internal.side, integer)
+IS 'the sketch of a side from those of its shards, and the fingerprint, as the rest of a SELECT';
+
+-- A condition on an expression of the rows is sent to other servers, and a join with the
+-- keys is not.  Elsewhere such a condition would only be checked twice.
+CREATE FUNCTION iblt_internal.only_remote_rows(s iblt_internal.side, matches text)
+RETURNS iblt_internal.side
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF s.remote THEN
+		s.condition := concat_ws(' AND ', '(' || s.condition || E'\n)', matches);
+	END IF;
+	RETURN s;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.only_remote_rows(iblt_internal.side, text) IS
+'a side with a further condition, which its statements send to other servers';
+
+CREATE FUNCTION iblt_internal.refuse_remote_recheck(plan iblt_internal.plan, alone boolean)
+RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF plan.recheck > 0 AND ((plan.here).remote OR alone AND (plan.there).remote) THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'cannot recheck differences in foreign tables of this database',
+			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '
+				'as postgres_fdw does.',
+			HINT = 'Set recheck => 0, and compare again in another transaction.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_remote_recheck(iblt_internal.plan, boolean) IS
+'an error for a recheck that would see the same rows again; "alone" without a peer';

@@ -1,0 +1,61 @@
+-- The planner's immutable twin of a checksum: which arguments it is for.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+RESET client_min_messages;
+CREATE SCHEMA immutable_test;
+SET search_path = immutable_test, public;
+
+CREATE TYPE mood AS ENUM ('sad', 'ok');
+CREATE TYPE pair AS (a int, b text);
+CREATE TYPE moods AS RANGE (SUBTYPE = mood);
+CREATE TYPE texts AS RANGE (SUBTYPE = text);
+CREATE DOMAIN my_mood AS mood;
+CREATE DOMAIN my_text AS text CHECK (VALUE <> '');
+CREATE DOMAIN my_texts AS my_text[];
+CREATE TABLE t (id int PRIMARY KEY, v text);
+
+-- Is a call planned as one of the twin?
+CREATE FUNCTION twin(call text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+	line text;
+BEGIN
+	FOR line IN EXECUTE 'EXPLAIN (VERBOSE, COSTS OFF) SELECT ' || call LOOP
+		IF line ~ 'iblt_internal\.iblt_checksum(_seeded)?_immutable\(' THEN
+			RETURN true;
+		ELSIF line ~ 'iblt_checksum' THEN
+			RETURN false;
+		END IF;
+	END LOOP;
+END
+$$;
+
+SELECT type, twin(format('iblt_checksum(x), iblt_checksum(1, x) FROM (SELECT NULL::%s OFFSET 0) AS s(x)', type)) AS twin
+FROM unnest('{bool,"\"char\"",int2,int4,int8,oid,xid8,float4,float8,numeric,money,text,varchar(3),char(3),name,json,jsonb,
+	jsonpath,xml,bytea,bit(3),varbit,date,time,timetz,timestamp,timestamptz,interval,uuid,inet,cidr,macaddr,macaddr8,point,
+	polygon,tsvector,tsquery,pg_lsn,int4[],text[],int2vector,oidvector,int4range,tstzrange,int4range[],my_text,my_texts,my_texts[],texts,
+	regclass,regtype,regrole,regconfig,regclass[],aclitem,mood,my_mood,mood[],moods,pair,pair[]}'::text[]) WITH ORDINALITY AS u(type, n)
+ORDER BY n;
+
+-- ways to write the arguments
+SELECT call, twin(call || ' FROM t') AS twin FROM unnest(ARRAY['iblt_checksum(t.*)', 'iblt_checksum_seeded(7, t.*)', 'iblt_checksum_seeded(t.id, t.v)',
+	'iblt_checksum(ROW(t.id))', 'iblt_checksum(ROW(t.id, t.v))', 'iblt_checksum(''x'', NULL)', 'iblt_checksum(1, t.*)', 'iblt_checksum(1, ROW(t.id))',
+	'iblt_checksum(VARIADIC ARRAY[t.id])', 'iblt_checksum(t.id, ''t''::regclass)']) WITH ORDINALITY AS u(call, n) ORDER BY n;
+
+-- the result is the same
+INSERT INTO t VALUES (1, 'a'), (2, NULL);
+SELECT id, iblt_checksum(t.*) = iblt_checksum(id, v) AS same,
+	iblt_checksum(id, v) = (SELECT iblt_checksum(r.*) FROM (SELECT id, v) AS r LEFT JOIN (SELECT 1) AS other ON true) AS joined,
+	iblt_checksum(v) = iblt_checksum(VARIADIC ARRAY[v]) AS sole,
+	iblt_checksum_seeded(-5, id, id) = iblt_checksum_seeded(-5, VARIADIC ARRAY[id, id]) AS seeded
+FROM t ORDER BY id;
+
+-- an index keeps the function that it names, which is stable
+CREATE INDEX ON t (iblt_checksum(id, v));
+
+-- what is ambiguous is refused as before
+CREATE TABLE status (id int, status text);
+SELECT iblt_checksum(status) FROM status;
+
+SET client_min_messages = warning;
+DROP SCHEMA immutable_test CASCADE;
+RESET client_min_messages;
