@@ -308,6 +308,81 @@ COMMENT ON AGGREGATE iblt_agg(anyelement, anycompatible, iblt) IS
 'sketch of rows with the parameters of a template; value is the row''s value, or its checksum if '
 'the template has no values';
 
+-- The same for bigint keys and checksums, with a state that Citus can send from a worker.
+-- Over no rows it is NULL, because a worker without rows does not know the parameters.
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint) IS
+'aggregate transition function';
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, integer) RETURNS iblt
+	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_capacity' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, integer) IS
+'aggregate transition function';
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_template' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) IS
+'aggregate transition function';
+
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint) IS
+'aggregate inverse transition function';
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) RETURNS iblt
+	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_capacity' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) IS
+'aggregate inverse transition function';
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_template' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) IS
+'aggregate inverse transition function';
+
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_combine(iblt, iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
+COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_combine(iblt, iblt) IS
+'aggregate combine function';
+
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_final(iblt) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 300;
+COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_final(iblt) IS 'aggregate final function';
+
+CREATE AGGREGATE iblt_agg_bigint(key bigint, checksum bigint) (
+	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = iblt, SSPACE = 10368,
+	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
+	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
+	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
+	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = iblt, MSSPACE = 10368,
+	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE iblt_agg_bigint(bigint, bigint) IS
+'iblt_agg for bigint keys, whose work Citus leaves to its workers; NULL over no rows';
+
+CREATE AGGREGATE iblt_agg_bigint(key bigint, checksum bigint, capacity integer) (
+	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = iblt, SSPACE = 10368,
+	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
+	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
+	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
+	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = iblt, MSSPACE = 10368,
+	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE iblt_agg_bigint(bigint, bigint, integer) IS
+'iblt_agg for bigint keys and a capacity, whose work Citus leaves to its workers; NULL over no '
+'rows';
+
+CREATE AGGREGATE iblt_agg_bigint(key bigint, checksum bigint, template iblt) (
+	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = iblt, SSPACE = 10368,
+	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
+	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
+	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
+	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = iblt, MSSPACE = 10368,
+	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
+	PARALLEL = SAFE
+);
+COMMENT ON AGGREGATE iblt_agg_bigint(bigint, bigint, iblt) IS
+'iblt_agg for bigint keys and a template without values, whose work Citus leaves to its workers; '
+'NULL over no rows';
+
 CREATE FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
 COMMENT ON FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) IS 'aggregate transition function';

@@ -15,6 +15,23 @@
 #include "ambiguous.h"
 
 void
+iblt_agg_table_params(IbltStrataParams *params, IbltThirdArgument third,
+					  Datum value)
+{
+	IbltSketch	template;
+
+	if (third == IBLT_THIRD_TEMPLATE)
+	{
+		iblt_open(&template, value);
+		params->table = template.params;
+	}
+	else
+		iblt_params_make(&params->table, third == IBLT_THIRD_CAPACITY
+						 ? DatumGetInt32(value) : IBLT_DEFAULT_CAPACITY,
+						 IBLT_DEFAULT_HASHES, IBLT_DEFAULT_KEY_SIZE, 0, 0);
+}
+
+void
 iblt_agg_refuse_null_third(const char *name, bool is_template)
 {
 	ereport(ERROR,

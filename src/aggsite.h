@@ -59,6 +59,10 @@ typedef struct IbltAggSite
 	uint64		integer;		/* the last key, if it is an integer */
 } IbltAggSite;
 
+/* The parameters for an aggregate that makes a table: params of its kind. */
+extern void iblt_agg_table_params(IbltStrataParams *params,
+								  IbltThirdArgument third, Datum value);
+
 /* Sets fn_extra up at the first row. */
 extern IbltAggSite *iblt_agg_site_make(FunctionCallInfo fcinfo,
 									   const IbltAggKind *kind);
