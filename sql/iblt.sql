@@ -315,11 +315,13 @@ CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint) RETURN
 COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint) IS
 'aggregate transition function';
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, integer) RETURNS iblt
-	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_capacity' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_capacity'
+	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, integer) IS
 'aggregate transition function';
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) RETURNS iblt
-	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_template' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_template'
+	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) IS
 'aggregate transition function';
 
@@ -328,11 +330,13 @@ CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint) RETU
 COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint) IS
 'aggregate inverse transition function';
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) RETURNS iblt
-	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_capacity' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_capacity'
+	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) IS
 'aggregate inverse transition function';
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) RETURNS iblt
-	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_template' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
+	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_template'
+	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) IS
 'aggregate inverse transition function';
 

@@ -63,6 +63,7 @@ CREATE TYPE iblt_internal.side AS (
 	most_rows bigint,		-- an upper bound, or NULL
 	remote boolean,			-- rows of foreign tables are among its rows
 	shards text[],			-- partitions that are summed up one by one, see shards()
+	distributed boolean,	-- a table of Citus
 	columns iblt_internal.side_column[],
 	keys iblt_internal.unique_key[],	-- the best first
 	collations text[],		-- that the condition depends on

@@ -5,8 +5,9 @@
 -- audit_tables, audit_published, audit_feeds, audit_generated, and run_slice,
 -- find_rows_in_slice and slice_bound.  A call that changes its
 -- name, its arguments or what it answers raises protocol().  Queries also name iblt_agg,
--- iblt_fold, iblt_checksum_seeded and iblt_session_keep and _get, in the schema that
--- hello() tells.  doc/walk.md shows the messages of a comparison.
+-- iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and iblt_session_keep and _get,
+-- in the schema that hello() tells, and of 22_shards.sql what statements are made of.
+-- doc/walk.md shows the messages of a comparison.
 
 CREATE FUNCTION iblt_internal.protocol() RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE

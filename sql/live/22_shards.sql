@@ -54,17 +54,39 @@ COMMENT ON FUNCTION iblt_internal.shards(regclass) IS
 'the partitions that hold the rows of a partitioned table, if some of them are foreign tables and '
 'all can be read by name';
 
+-- Distributed, reference and local tables of Citus, as its catalog has them.
+CREATE FUNCTION iblt_internal.is_distributed(relation regclass) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found boolean := false;
+BEGIN
+	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)'
+			INTO found USING relation;
+	END IF;
+	RETURN found;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.is_distributed(regclass) IS 'is a relation a table of Citus?';
+
 CREATE FUNCTION iblt_internal.describe_shards(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF iblt_internal.is_distributed(relation) THEN
+		RETURN '{"remote": false, "shards": [], "distributed": true, "versions": false,
+			"version_rights": true, "most_rows": null}';
+	END IF;
 	RETURN jsonb_build_object('remote', iblt_internal.is_remote(relation),
-		'shards', iblt_internal.shards(relation));
+		'shards', iblt_internal.shards(relation), 'distributed', false);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.describe_shards(regclass) IS
-'whether rows of a relation are on other servers, and its shards';
+'whether rows of a relation are on other servers, and its shards; and what is otherwise because of '
+'that';
 
 -- The relation itself is not scanned, but locked.  A partition that was attached or
 -- detached meanwhile reads as another relation.
@@ -104,15 +126,15 @@ $$;
 COMMENT ON FUNCTION iblt_internal.shards_sketch_sql(iblt_internal.plan, iblt_internal.side, integer)
 IS 'the sketch of a side from those of its shards, and the fingerprint, as the rest of a SELECT';
 
--- A condition on an expression of the rows is sent to other servers, and a join with the
--- keys is not.  Elsewhere such a condition would only be checked twice.
+-- A condition on the rows is sent to other servers, and a join with the keys is not.
+-- Elsewhere such a condition would only be checked twice.
 CREATE FUNCTION iblt_internal.only_remote_rows(s iblt_internal.side, matches text)
 RETURNS iblt_internal.side
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF s.remote THEN
+	IF s.remote OR s.distributed THEN
 		s.condition := concat_ws(' AND ', '(' || s.condition || E'\n)', matches);
 	END IF;
 	RETURN s;
@@ -138,3 +160,75 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.refuse_remote_recheck(iblt_internal.plan, boolean) IS
 'an error for a recheck that would see the same rows again; "alone" without a peer';
+
+-- Citus
+--
+-- Citus may run a whole statement on a worker.  So what must happen in this session, and
+-- what reads this server's catalogs, is in PL/pgSQL functions that run a statement.  It
+-- pushes an aggregate down if its arguments are bigint, and plans a subquery with OFFSET
+-- on its own.
+
+CREATE FUNCTION iblt_internal.sum_distributed(query text, relation text, template @extschema@.iblt,
+	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	EXECUTE query INTO sketch;
+	fingerprint := iblt_internal.iblt_compare_fingerprint(relation::regclass);
+	-- over no rows
+	IF sketch IS NULL THEN
+		sketch := (SELECT @extschema@.iblt_agg(n, 0, template) FROM generate_series(1::bigint, 0) AS n);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.sum_distributed(text, text, iblt) IS
+'the sketch that a query of a table of Citus gives, and the fingerprint of the table';
+
+CREATE FUNCTION iblt_internal.find_distributed(query text, keys text[], relation text)
+RETURNS iblt_internal.found_rows
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rows iblt_internal.found_rows := iblt_internal.find_rows(query, keys);
+BEGIN
+	rows.fingerprint := iblt_internal.iblt_compare_fingerprint(relation::regclass);
+	RETURN rows;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.find_distributed(text, text[], text) IS
+'what the lookup query of a finder gives for keys of a table of Citus';
+
+CREATE FUNCTION iblt_internal.distributed_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
+	capacity integer) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f iblt_internal.finder := iblt_internal.finder(plan, s);
+	template text := format('iblt_internal.iblt_compare_template(%s, %s, %L)', capacity,
+		plan.key_size, plan.seed);
+BEGIN
+	RETURN format('sketch, fingerprint FROM iblt_internal.sum_distributed(%L, %L, %s)',
+		format('SELECT %s.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s', s.schema, f.key,
+			iblt_internal.row_checksum_sql(plan, s), template, s.relation,
+			iblt_internal.condition_sql(plan, s)), s.relation, template);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.distributed_sketch_sql(iblt_internal.plan, iblt_internal.side,
+	integer) IS 'the sketch of a table of Citus and the fingerprint, as the rest of a SELECT';
+
+-- A key in the sketch as it is must be bigint, or a type that becomes it.
+CREATE FUNCTION iblt_internal.by_value(key iblt_internal.plan_column[], size integer,
+	distributed boolean) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN size <= 32 AND (NOT distributed
+		OR cardinality(key) = 1 AND ((key[1]).cast_to = 'int8' OR (key[1]).base IN (20, 21, 23)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.by_value(iblt_internal.plan_column[], integer, boolean) IS
+'can a key of that size be in sketches as it is, also of a table of Citus?';

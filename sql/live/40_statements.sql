@@ -97,12 +97,13 @@ AS $$
 BEGIN
 	RETURN CASE WHEN s.condition IS NULL AND NOT iblt_internal.in_slice(plan)
 		THEN format('%s AS t', s.relation)
-	ELSE format('(SELECT %s FROM %s AS t%s) AS t', (SELECT string_agg(format('t.%I', name), ', ')
+	ELSE format('(SELECT %s FROM %s AS t%s%s) AS t', (SELECT string_agg(format('t.%I', name), ', ')
 		FROM (SELECT c.name FROM unnest(plan.columns) AS c
 			UNION
 			SELECT unnest(more || CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END)
 			) AS used(name)),
-		s.relation, iblt_internal.condition_sql(plan, s)) END;
+		s.relation, iblt_internal.condition_sql(plan, s),
+		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END) END;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.rows_sql(iblt_internal.plan, iblt_internal.side, text[]) IS
@@ -115,7 +116,8 @@ CREATE FUNCTION iblt_internal.fingerprint_sql(s iblt_internal.side) RETURNS text
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN format('iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation);
+	RETURN CASE WHEN s.distributed THEN 'NULL::pg_catalog.text'	-- see find_distributed
+	ELSE format('iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation) END;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.fingerprint_sql(iblt_internal.side) IS

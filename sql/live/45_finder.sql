@@ -130,6 +130,8 @@ BEGIN
 	f.keys := iblt_internal.keys_by_value_sql(plan.key);
 	f.matches := (SELECT string_agg(format('t.%I = iblt_k.iblt_k%s', (plan.key[i]).name, i),
 		' AND ' ORDER BY i) FROM generate_subscripts(plan.key, 1) AS i);
+	s := iblt_internal.only_remote_rows(s, format('t.%I = ANY ($1::%s[])', (plan.key[1]).name,
+		iblt_internal.key_type(plan.key[1])));
 	f.lookup := iblt_internal.lookup_by_key_sql(plan, s, f);
 	f.pairs := iblt_internal.pairs_by_key_sql(plan.key);
 	RETURN f;
@@ -210,11 +212,15 @@ RETURNS iblt_internal.finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	f iblt_internal.finder := CASE WHEN plan.by_hash THEN iblt_internal.finder_by_hash(plan, s)
+		ELSE iblt_internal.finder_by_key(plan, s) END;
 BEGIN
-	IF plan.by_hash THEN
-		RETURN iblt_internal.finder_by_hash(plan, s);
+	IF s.distributed THEN
+		f.lookup := format('SELECT * FROM iblt_internal.find_distributed(%L, $1, %L)', f.lookup,
+			s.relation);
 	END IF;
-	RETURN iblt_internal.finder_by_key(plan, s);
+	RETURN f;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.finder(iblt_internal.plan, iblt_internal.side) IS

@@ -26,6 +26,8 @@ DECLARE
 BEGIN
 	IF s.shards <> '{}' THEN
 		RETURN iblt_internal.shards_sketch_sql(plan, s, capacity);
+	ELSIF s.distributed THEN
+		RETURN iblt_internal.distributed_sketch_sql(plan, s, capacity);
 	END IF;
 	RETURN format('%s.iblt_agg(%s, %s, iblt_internal.iblt_compare_template(%s, %s, %L)), %s'
 		' FROM %s AS t%s', s.schema, f.key, iblt_internal.row_checksum_sql(plan, s),

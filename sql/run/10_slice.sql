@@ -115,7 +115,9 @@ AS $$
 DECLARE
 	names text[] := iblt_internal.names_of(plan.key);
 BEGIN
-	IF NOT plan.is_unique THEN
+	IF (plan.here).distributed OR (plan.there).distributed THEN
+		RETURN 'a table of Citus, which is read whole';
+	ELSIF NOT plan.is_unique THEN
 		RETURN CASE WHEN NOT (plan.here).plain THEN 'not an ordinary or partitioned table (here)'
 			WHEN NOT (plan.there).plain THEN 'not an ordinary or partitioned table (there)'
 			ELSE 'no unique index without nulls on the key on both sides' END;
