@@ -176,7 +176,8 @@ see_third(Expanded *object, FunctionCallInfo fcinfo, IbltThirdArgument third)
 	make_params(&params, fcinfo, third);
 	if (object->state != NULL)
 		iblt_params_check_match(&object->state->sketch.params, &params);
-	else
+	if (object->state == NULL ||
+		object->state->sketch.params.kind == IBLT_KEY_UNTYPED)
 	{
 		object->state = iblt_state_make(&params, object->header.eoh_context);
 		object->state->inserted = true;

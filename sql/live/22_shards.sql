@@ -178,7 +178,8 @@ BEGIN
 	fingerprint := iblt_internal.iblt_compare_fingerprint(relation::regclass);
 	-- over no rows
 	IF sketch IS NULL THEN
-		sketch := (SELECT @extschema@.iblt_agg(n, 0, template) FROM generate_series(1::bigint, 0) AS n);
+		sketch := (SELECT @extschema@.iblt_agg(n, 0, template)
+			FROM generate_series(1::bigint, 0) AS n);
 	END IF;
 END
 $$;
@@ -219,16 +220,16 @@ $$;
 COMMENT ON FUNCTION iblt_internal.distributed_sketch_sql(iblt_internal.plan, iblt_internal.side,
 	integer) IS 'the sketch of a table of Citus and the fingerprint, as the rest of a SELECT';
 
--- A key in the sketch as it is must be bigint, or a type that becomes it.
-CREATE FUNCTION iblt_internal.by_value(key iblt_internal.plan_column[], size integer,
+-- Where the key is in the sketch as it is, iblt_agg_bigint takes one that becomes bigint.
+CREATE FUNCTION iblt_internal.by_hash(key iblt_internal.plan_column[], size integer,
 	distributed boolean) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN size <= 32 AND (NOT distributed
-		OR cardinality(key) = 1 AND ((key[1]).cast_to = 'int8' OR (key[1]).base IN (20, 21, 23)));
+	RETURN size IS NULL OR size > 32 OR distributed AND NOT (cardinality(key) = 1
+		AND ((key[1]).cast_to = 'int8' OR (key[1]).base IN (20, 21, 23)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.by_value(iblt_internal.plan_column[], integer, boolean) IS
-'can a key of that size be in sketches as it is, also of a table of Citus?';
+COMMENT ON FUNCTION iblt_internal.by_hash(iblt_internal.plan_column[], integer, boolean) IS
+'must a key of that size, or NULL for none, go into sketches as a hash?';

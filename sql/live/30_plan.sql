@@ -374,8 +374,7 @@ BEGIN
 	plan.is_unique := names IS NOT NULL AND iblt_internal.is_unique(here, names)
 		AND iblt_internal.is_unique(there, names);
 	size := CASE WHEN plan.is_unique THEN iblt_internal.key_size(plan.key) END;
-	plan.by_hash := iblt_internal.by_value(plan.key, size, here.distributed OR there.distributed)
-		IS NOT TRUE;
+	plan.by_hash := iblt_internal.by_hash(plan.key, size, here.distributed OR there.distributed);
 	plan.key_size := least(coalesce(size, 8), 32);
 	plan.links := iblt_internal.links(here, there);
 	plan.recheck := coalesce(options.recheck,

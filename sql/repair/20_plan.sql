@@ -49,9 +49,11 @@ BEGIN
 				'or a partitioned table.';
 	ELSIF s.distributed AND (plan.asked).apply THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = format('%s cannot be repaired with apply: it is a table of Citus', s.relation),
+			MESSAGE = format('%s cannot be repaired with apply: it is a table of Citus',
+				s.relation),
 			DETAIL = 'Citus does not lock rows of several shards, so they could change meanwhile.',
-			HINT = 'Leave apply out, stop writing to the rows, and run the statements that are shown.';
+			HINT = 'Leave apply out, stop writing to the rows, '
+				'and run the statements that are shown.';
 	ELSIF conn IS NULL AND (compared.here).relation = (compared.there).relation THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'a relation cannot be repaired from itself';

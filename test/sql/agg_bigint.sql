@@ -46,10 +46,12 @@ SELECT iblt_sum(s) = (SELECT iblt_agg(id, c) FROM k) AS summed FROM (SELECT iblt
 WITH w AS (
 	SELECT id, iblt_agg_bigint(id, c) OVER moving AS b, iblt_agg(id, c) OVER moving AS a,
 		iblt_agg_bigint(id, c, 20) OVER growing AS b2, iblt_agg(id, c, 20) OVER growing AS a2,
+		iblt_agg_bigint(id, c, 20) OVER moving AS b4, iblt_agg(id, c, 20) OVER moving AS a4,
 		iblt_agg_bigint(id, c, iblt_new(9, seed => 2)) OVER moving AS b3, iblt_agg(id, c, iblt_new(9, seed => 2)) OVER moving AS a3
 	FROM (SELECT * FROM k ORDER BY id LIMIT 300) AS k
 	WINDOW moving AS (ORDER BY id ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING), growing AS (ORDER BY id)
-) SELECT count(*), bool_and(a::bytea = b::bytea) AS moving, bool_and(a2::bytea = b2::bytea) AS growing, bool_and(a3::bytea = b3::bytea) AS template FROM w;
+) SELECT count(*), bool_and(a::bytea = b::bytea) AS moving, bool_and(a2::bytea = b2::bytea) AS growing, bool_and(a3::bytea = b3::bytea) AS template,
+	bool_and(a4::bytea = b4::bytea) AS capacity FROM w;
 SELECT id, (iblt_info(coalesce(iblt_agg_bigint(id, c) OVER (ORDER BY id ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING), iblt_new()))).rows
 FROM k WHERE id > 79180000 ORDER BY id;
 
@@ -78,9 +80,12 @@ DO $$
 BEGIN
 	EXECUTE format('CREATE AGGREGATE more(bigint, bigint) (SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = iblt, INITCOND = %L)',
 		iblt_insert(iblt_new(), 42, 43)::text);
+	EXECUTE format('CREATE AGGREGATE begun(bigint, bigint) (SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = iblt, INITCOND = %L)',
+		iblt_new()::text);
 END
 $$;
-SELECT more(id, c)::bytea = (iblt_agg(id, c) + iblt_insert(iblt_new(), 42, 43))::bytea AS begun FROM k;
+SELECT more(id, c)::bytea = (iblt_agg(id, c) + iblt_insert(iblt_new(), 42, 43))::bytea AS begun,
+	begun(id, c)::bytea = iblt_agg(id, c)::bytea AS untyped FROM k;
 
 -- what Citus asks for before it pushes an aggregate down
 SELECT a.aggfnoid::regprocedure, a.aggcombinefn <> 0 AND a.aggkind = 'n' AND t.typtype = 'b' AND NOT EXISTS (
