@@ -57,6 +57,7 @@ BEGIN
 	PERFORM iblt_internal.check_options(item.relid, compare);
 	item := iblt_internal.audit_scope(conn, item, options.trust_filters);
 	compare.relation := iblt_internal.audit_name(item);
+	compare.label := 'iblt_audit ' || compare.relation;
 	compare.exclude := item.exclude;
 	compare.condition := item.condition;
 	compare.peer_condition := item.peer_condition;
@@ -170,23 +171,19 @@ COMMENT ON FUNCTION iblt_internal.audit_failed(iblt_internal.audit_item, text, t
 
 -- Comparing it
 
-CREATE FUNCTION iblt_internal.audit_begin(conn text, peer text, item iblt_internal.audit_item)
-RETURNS text
+CREATE FUNCTION iblt_internal.audit_begin(conn text, peer text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF NOT iblt_internal.peer_is_open(conn) THEN
-		conn := iblt_internal.peer_connect(peer, conn, 'iblt_audit');
+		conn := iblt_internal.peer_connect(peer, conn);
 	END IF;
 	PERFORM iblt_internal.iblt_traffic_take();
-	PERFORM iblt_internal.peer_ask(conn, 'there', format(
-		'SELECT pg_catalog.set_config(''application_name'', %L, false)',
-		left('iblt_audit ' || iblt_internal.audit_name(item), 63)));
 	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_begin(text, text, iblt_internal.audit_item) IS
+COMMENT ON FUNCTION iblt_internal.audit_begin(text, text) IS
 'begins a table: with counters at 0, and a connection, which an error may have closed';
 
 -- The table's work is always rolled back.  That frees its locks, which the transaction
@@ -203,7 +200,7 @@ DECLARE
 	detail text;
 BEGIN
 	BEGIN
-		conn := iblt_internal.audit_begin(conn, peer, item);
+		conn := iblt_internal.audit_begin(conn, peer);
 		planned := iblt_internal.audit_plan(conn, item, options);
 		item := planned.item;
 		plan := planned.plan;

@@ -25,7 +25,8 @@ CREATE FUNCTION iblt_internal.audit_make_options(max_differences bigint, cast_ty
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(ROW(NULL, NULL, NULL, NULL, NULL, NULL, max_differences, 'none', cast_types,
-			extra_columns, recheck, timeout, seed, progress, NULL, NULL)::iblt_internal.options,
+			extra_columns, recheck, timeout, seed, progress, NULL, NULL, NULL
+			)::iblt_internal.options,
 		coalesce(trust_filters, false))::iblt_internal.audit_options
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_make_options(bigint, boolean, text, integer, interval,
@@ -103,7 +104,7 @@ CREATE FUNCTION iblt_internal.audit_check_peer(conn text) RETURNS void
 AS $$
 DECLARE
 	there iblt_internal.side :=
-		iblt_internal.describe_there(conn, 'pg_catalog.pg_class', NULL);
+		iblt_internal.describe_there(conn, 'iblt_audit', 'pg_catalog.pg_class', NULL);
 	here iblt_internal.side := iblt_internal.described(
 		iblt_internal.describe('pg_class', NULL), 'here');
 BEGIN
@@ -130,7 +131,7 @@ DECLARE
 	result iblt_internal.audit_row;
 	results iblt_internal.audit_row[] := '{}';
 BEGIN
-	conn := iblt_internal.peer_connect(peer, conn, 'iblt_audit');
+	conn := iblt_internal.peer_connect(peer, conn);
 	PERFORM iblt_internal.audit_check_peer(conn);
 	items := iblt_internal.audit_list(conn, target);
 	FOR n IN 1 .. cardinality(items) LOOP

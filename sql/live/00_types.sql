@@ -20,7 +20,8 @@ CREATE TYPE iblt_internal.options AS (
 	seed bigint,
 	progress boolean,
 	lo text[],				-- only rows with lo < key <= hi, NULL: without that bound
-	hi text[]
+	hi text[],
+	label text				-- the application_name of the peer's session
 );
 COMMENT ON TYPE iblt_internal.options IS 'what a driver asks of a comparison';
 

@@ -32,6 +32,13 @@ CREATE FUNCTION iblt_internal.iblt_peer_show(label text) RETURNS void
 COMMENT ON FUNCTION iblt_internal.iblt_peer_show(text) IS
 'makes the log and pg_stat_activity show a label in place of this message, which may hold rows';
 
+CREATE FUNCTION iblt_internal.iblt_peer_settings(date_style text, interval_style text,
+	timezone_abbreviations text, label text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_peer_settings(text, text, text, text) IS
+'pins the settings of a query of another server until the transaction ends; a label, unless NULL, '
+'is the application_name of the session';
+
 CREATE FUNCTION iblt_internal.iblt_traffic_add(messages bigint, sent bigint, received bigint,
 	sketches bigint DEFAULT 0) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -104,7 +111,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.peer_connect_detail(text, text) IS
 'why a connection could not be made, without what may be secret';
 
-CREATE FUNCTION iblt_internal.peer_connect(peer text, conn text, label text) RETURNS text
+CREATE FUNCTION iblt_internal.peer_connect(peer text, conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -132,18 +139,11 @@ BEGIN
 			'Check the foreign server, its user mapping or the connection string.'
 			' Non-superusers must supply a password.');
 	END;
-	-- the next client of a pooler is not harmed by either
-	EXECUTE format('SELECT %s.dblink_exec($1, $2)', schema) USING conn, format(
-		'SELECT pg_catalog.set_config(''client_connection_check_interval'', ''2s'', false)
-			WHERE pg_catalog.current_setting(''server_version_num'')::pg_catalog.int4
-				OPERATOR(pg_catalog.>=) 140000
-			AND pg_catalog.version() OPERATOR(pg_catalog.~~) ''%%linux%%'';
-		SET application_name = %L', left(label, 63));
 	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_connect(text, text, text) IS
-'opens a connection to the peer under a name, which it returns; a label is its application_name';
+COMMENT ON FUNCTION iblt_internal.peer_connect(text, text) IS
+'opens a connection to the peer under a name, which it returns';
 
 CREATE FUNCTION iblt_internal.peer_close(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

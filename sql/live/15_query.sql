@@ -3,35 +3,23 @@
 -- peer_send starts a query, and peer_value waits for its single value.  An error that the
 -- peer reports is raised here, and says so.
 
--- Every value has the same form on both sides, no policy hides a row, and no index
--- gives only some of the rows.  Only iblt_repair writes (it sets iblt.writing in its
--- transaction).  A condition is read as it is here, also a date such as 01/02/2024.
--- Behind a pooler the next query may meet another session, and the next client this
--- session, so the settings go with each query and end with it.  The statement must not
--- use operators of the session's own search_path.
-CREATE FUNCTION iblt_internal.peer_settings() RETURNS text
+-- Behind a pooler the next query may meet another session, so the settings go with each
+-- query and end with it.  A condition is read as it is here, also a date such as
+-- 01/02/2024.
+CREATE FUNCTION iblt_internal.peer_settings(label text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format($q$SELECT pg_catalog.count(pg_catalog.set_config(n, v, true)) FROM (VALUES
-('search_path', 'pg_catalog, pg_temp'), ('transaction_read_only', CASE
-WHEN pg_catalog.current_setting('iblt.writing', true) OPERATOR(pg_catalog.=) 'on'
-THEN 'off' ELSE 'on' END),
-('row_security', 'off'), ('enable_indexonlyscan', 'off'), ('array_nulls', 'on'),
-('quote_all_identifiers', 'off'), ('jit', 'off'), ('DateStyle', %L), ('IntervalStyle', %L),
-('TimeZone', 'UTC'), ('extra_float_digits', '1'), ('bytea_output', 'hex'),
-('xmlbinary', 'base64'), ('xmloption', 'content'), ('lc_monetary', 'C'), ('lc_numeric', 'C'),
-('lc_time', 'C'), ('timezone_abbreviations', %L), ('transform_null_equals', 'off'),
-('gin_fuzzy_search_limit', '0')) AS s(n, v)
-WHERE pg_catalog.current_setting(n) OPERATOR(pg_catalog.<>) v;
-$q$, current_setting('DateStyle'), current_setting('IntervalStyle'),
-		current_setting('timezone_abbreviations'))
+	SELECT format('SELECT iblt_internal.iblt_peer_settings(%L, %L, %L, %L); ',
+		current_setting('DateStyle'), current_setting('IntervalStyle'),
+		current_setting('timezone_abbreviations'), left(label, 63))
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_settings() IS
-'the statement that goes before each query on the peer';
+COMMENT ON FUNCTION iblt_internal.peer_settings(text) IS
+'the statement that goes before each query on the peer; a label is its application_name from then '
+'on';
 
-CREATE FUNCTION iblt_internal.peer_send(conn text, query text, settings boolean DEFAULT true)
-RETURNS void
+CREATE FUNCTION iblt_internal.peer_send(conn text, query text, settings boolean DEFAULT true,
+	label text DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -41,7 +29,7 @@ DECLARE
 	problem text;
 BEGIN
 	IF settings THEN
-		query := iblt_internal.peer_settings() || query;
+		query := iblt_internal.peer_settings(label) || query;
 	END IF;
 	EXECUTE format('SELECT %s.dblink_send_query($1, $2)', schema) INTO sent USING conn, query;
 	IF sent <> 1 THEN
@@ -52,8 +40,9 @@ BEGIN
 	PERFORM iblt_internal.iblt_traffic_add(1, octet_length(query), 0);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_send(text, text, boolean) IS
-'starts a query on the peer, with the settings, and does not wait for it';
+COMMENT ON FUNCTION iblt_internal.peer_send(text, text, boolean, text) IS
+'starts a query on the peer, with the settings, and does not wait for it; a label as in '
+'peer_settings';
 
 -- dblink_get_result cannot be interrupted in all releases; this can.  No pause is
 -- shorter than a millisecond, so there is none at first.  Each look takes in what has
@@ -253,7 +242,7 @@ COMMENT ON FUNCTION iblt_internal.peer_value(text, double precision, integer) IS
 'the single value that a query sent to the peer gives';
 
 CREATE FUNCTION iblt_internal.peer_ask(conn text, side text, query text,
-	pause double precision DEFAULT 0.001) RETURNS text
+	pause double precision DEFAULT 0.001, label text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -261,37 +250,29 @@ DECLARE
 	value text;
 BEGIN
 	IF side = 'there' AND conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send(conn, query);
+		PERFORM iblt_internal.peer_send(conn, query, true, label);
 		RETURN iblt_internal.peer_value(conn, pause);
 	END IF;
 	EXECUTE query INTO value;
 	RETURN value;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_ask(text, text, text, double precision) IS
-'the single value that a query gives on a side';
+COMMENT ON FUNCTION iblt_internal.peer_ask(text, text, text, double precision, text) IS
+'the single value that a query gives on a side; a label as in peer_settings';
 
--- A sketch is large, so it is read as what it is, and not as text first.
-CREATE FUNCTION iblt_internal.peer_sketch(conn text, query text) RETURNS @extschema@.iblt
+CREATE FUNCTION iblt_internal.peer_sketch(conn text, query text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer record;
-	length bigint;
+	wire text := iblt_internal.peer_ask(conn, 'there', query, 0);
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, query);
-	answer := iblt_internal.peer_result(conn,
-		format('SELECT value FROM %s.dblink_get_result($1) AS t(value %s.iblt)',
-		iblt_internal.peer_dblink(), '@extschema@'), 0);
-	-- of its text, which is base64
-	length := ((@extschema@.iblt_info(answer.value)).bytes + 2) / 3 * 4;
-	PERFORM iblt_internal.iblt_traffic_add(1, 0, length, length);
-	RETURN answer.value;
+	PERFORM iblt_internal.iblt_traffic_add(0, 0, 0, octet_length(wire));
+	RETURN wire;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_sketch(text, text) IS
-'the sketch that a query gives on the peer';
+'the wire form, or the marks, of a sketch that a query gives on the peer';
 
 -- Queries with keys
 --

@@ -6,7 +6,8 @@
 -- find_rows_in_slice and slice_bound.  A call that changes its
 -- name, its arguments or what it answers raises protocol().  Queries also name iblt_agg,
 -- iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and iblt_session_keep and _get,
--- in the schema that hello() tells, and of 22_shards.sql what statements are made of.
+-- in the schema that hello() tells, and of 22_shards.sql what statements are made of.  All
+-- but BEGIN and COMMIT have iblt_peer_settings before them.
 -- doc/walk.md shows the messages of a comparison.
 
 CREATE FUNCTION iblt_internal.protocol() RETURNS integer
@@ -346,10 +347,17 @@ RETURNS iblt
 COMMENT ON FUNCTION iblt_internal.iblt_compare_template(integer, integer, bigint) IS
 'an empty sketch of at least that capacity that can be folded to the largest number of sizes';
 
-CREATE FUNCTION iblt_internal.iblt_session_evens(name text, subtable_cells integer) RETURNS iblt
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_session_evens(text, integer) IS
-'the even cells of a kept sketch folded to that many cells a subtable, for iblt_compare_refine';
+CREATE FUNCTION iblt_internal.iblt_wire_write(s iblt, subtable_cells integer DEFAULT NULL,
+	known integer DEFAULT NULL) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.iblt_wire_write(iblt, integer, integer) IS
+'a sketch as it travels: all of it, or its fold to that many cells a subtable for a receiver that '
+'has the fold to "known" cells';
+
+CREATE FUNCTION iblt_internal.iblt_compare_marks(s iblt, subtable_cells integer) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.iblt_compare_marks(iblt, integer) IS
+'a character for each cell of the first subtable of the fold to that many cells a subtable';
 
 -- Rows
 

@@ -72,7 +72,8 @@ $$;
 COMMENT ON FUNCTION iblt_internal.refuse_protocol(integer, text) IS
 'the error for a peer without iblt, or with another protocol';
 
-CREATE FUNCTION iblt_internal.hello_there(conn text, relation text, condition text) RETURNS jsonb
+CREATE FUNCTION iblt_internal.hello_there(conn text, label text, relation text, condition text)
+RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -81,13 +82,16 @@ DECLARE
 	found json;
 BEGIN
 	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.hello(%s, %L, %L)',
-		iblt_internal.protocol(), relation, condition));
+		iblt_internal.protocol(), relation, condition), true, label);
 	answer := iblt_internal.peer_try(conn, 0.001, 1);
 	-- no such schema or function: of iblt, or of the condition
 	IF (answer.problem).state IN ('3F000', '42883') THEN
-		found := iblt_internal.peer_ask(conn, 'there', 'SELECT pg_catalog.json_build_array(
-			(SELECT extversion FROM pg_catalog.pg_extension WHERE extname = ''iblt''),
-			pg_catalog.to_regprocedure(''iblt_internal.hello(integer, text, text)'') IS NOT NULL)');
+		PERFORM iblt_internal.peer_send(conn, 'SELECT pg_catalog.json_build_array(
+			(SELECT extversion FROM pg_catalog.pg_extension
+				WHERE extname OPERATOR(pg_catalog.=) ''iblt''),
+			pg_catalog.to_regprocedure(''iblt_internal.hello(integer, text, text)'') IS NOT NULL)',
+			false);
+		found := iblt_internal.peer_value(conn, 0.001, 0);
 		IF NOT (found ->> 1)::boolean OR found ->> 0 IS NULL THEN
 			PERFORM iblt_internal.refuse_protocol(NULL, found ->> 0);
 		END IF;
@@ -98,15 +102,16 @@ BEGIN
 	RETURN answer.value;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text) IS 'what hello() says on the peer';
+COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text, text) IS
+'what hello() says on the peer';
 
-CREATE FUNCTION iblt_internal.describe_there(conn text, relation text, condition text)
+CREATE FUNCTION iblt_internal.describe_there(conn text, label text, relation text, condition text)
 RETURNS iblt_internal.side
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer jsonb := iblt_internal.hello_there(conn, relation, condition);
+	answer jsonb := iblt_internal.hello_there(conn, label, relation, condition);
 BEGIN
 	IF (answer ->> 'protocol')::integer <> iblt_internal.protocol() THEN
 		PERFORM iblt_internal.refuse_protocol((answer ->> 'protocol')::integer,
@@ -119,5 +124,5 @@ BEGIN
 	RETURN iblt_internal.described(answer -> 'side', 'there');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_there(text, text, text) IS
+COMMENT ON FUNCTION iblt_internal.describe_there(text, text, text, text) IS
 'the peer''s relation; an error if there is none, or if the two servers do not speak one protocol';

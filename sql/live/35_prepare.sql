@@ -132,7 +132,7 @@ BEGIN
 	there := CASE WHEN conn IS NULL
 		THEN iblt_internal.described(
 			iblt_internal.describe(name::regclass, options.peer_condition), 'there')
-		ELSE iblt_internal.describe_there(conn, name, options.peer_condition) END;
+		ELSE iblt_internal.describe_there(conn, options.label, name, options.peer_condition) END;
 	IF there.relation IS NULL THEN
 		PERFORM iblt_internal.refuse_altered(name, 'there');
 	END IF;

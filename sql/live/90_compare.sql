@@ -114,7 +114,7 @@ DECLARE
 	found text;
 BEGIN
 	IF conn IS NOT NULL THEN
-		conn := iblt_internal.peer_connect(peer, conn, 'iblt_compare');
+		conn := iblt_internal.peer_connect(peer, conn);
 	END IF;
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
 		found := iblt_internal.peer_ask(conn, s.side, format(
@@ -164,7 +164,7 @@ COMMENT ON FUNCTION iblt_internal.restarts(text, text, iblt_internal.plan, integ
 'after an error: should a driver start again, because a relation was altered? After three '
 'attempts, an error that says so';
 
-CREATE FUNCTION iblt_internal.connect(peer text, conn text, label text) RETURNS text
+CREATE FUNCTION iblt_internal.connect(peer text, conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -172,12 +172,12 @@ DECLARE
 	traffic record := iblt_internal.iblt_traffic_take();
 BEGIN
 	IF conn IS NOT NULL THEN
-		conn := iblt_internal.peer_connect(peer, conn, label);
+		conn := iblt_internal.peer_connect(peer, conn);
 	END IF;
 	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.connect(text, text, text) IS
+COMMENT ON FUNCTION iblt_internal.connect(text, text) IS
 'begins an attempt of a driver: with counters at 0, and a connection unless both relations are '
 'here';
 
@@ -193,10 +193,11 @@ DECLARE
 	message text;
 BEGIN
 	PERFORM iblt_internal.check_options(relation, options);
+	options.label := 'iblt_compare ' || relation::text;
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
 			plan := NULL;
-			conn := iblt_internal.connect(peer, conn, 'iblt_compare ' || relation::text);
+			conn := iblt_internal.connect(peer, conn);
 			plan := iblt_internal.prepare(conn, relation, peer_relation, options);
 			RETURN iblt_internal.run(conn, plan);
 		EXCEPTION WHEN OTHERS THEN
@@ -225,7 +226,7 @@ CREATE FUNCTION iblt_internal.make_options(relation regclass, columns text[], ex
 AS $$
 	SELECT ROW(iblt_internal.peer_name(relation, NULL), columns, exclude, key_columns, condition,
 		coalesce(peer_condition, condition), max_differences, content, cast_types, extra_columns,
-		recheck, timeout, coalesce(seed, iblt_internal.random_seed()), progress, NULL, NULL
+		recheck, timeout, coalesce(seed, iblt_internal.random_seed()), progress, NULL, NULL, NULL
 		)::iblt_internal.options
 $$;
 COMMENT ON FUNCTION iblt_internal.make_options(regclass, text[], text[], text[], text, text, bigint,

@@ -45,10 +45,11 @@ DECLARE
 	state text;
 	message text;
 BEGIN
+	options.label := 'iblt_repair ' || relation::text;
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
 			plan := NULL;
-			conn := iblt_internal.connect(peer, conn, 'iblt_repair ' || relation::text);
+			conn := iblt_internal.connect(peer, conn);
 			plan := iblt_internal.repair_prepare(conn, relation, peer_relation, options, asked);
 			RETURN iblt_internal.repair_find(conn, plan);
 		EXCEPTION WHEN OTHERS THEN

@@ -111,11 +111,11 @@ DECLARE
 	hint text;
 BEGIN
 	IF conn IS NOT NULL THEN
-		conn := iblt_internal.peer_connect(peer, conn, 'iblt_track');
+		conn := iblt_internal.peer_connect(peer, conn);
 	END IF;
 	options := iblt_internal.track_accept(relation, iblt_internal.peer_ask(conn, 'there',
 		format('SELECT iblt_internal.track_offer(%L)',
-			iblt_internal.peer_name(relation, peer_relation)))::jsonb);
+			iblt_internal.peer_name(relation, peer_relation)), 0.001, 'iblt_track')::jsonb);
 	PERFORM iblt_internal.peer_close(conn);
 	RETURN options;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN

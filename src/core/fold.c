@@ -66,34 +66,3 @@ iblt_core_fold(IbltSketch *to, const IbltSketch *from)
 	iblt_core_meter_add_all(to->meter, from->meter, 1);
 	to->rows = from->rows;
 }
-
-void
-iblt_core_evens(IbltSketch *to, const IbltSketch *from)
-{
-	uint32_t i;
-
-	for (i = 0; i < to->ncells; i++)
-	{
-		iblt_pause_at(i);
-		iblt_core_add_cell(to, i, iblt_cell(from, 2 * i), 1);
-	}
-	iblt_core_meter_add_all(to->meter, from->meter, 1);
-	to->rows = from->rows;
-}
-
-void
-iblt_core_refine(IbltSketch *fine, const IbltSketch *coarse,
-				 const IbltSketch *evens)
-{
-	uint32_t i;
-
-	for (i = 0; i < coarse->ncells; i++)
-	{
-		iblt_pause_at(i);
-		iblt_core_add_cell(fine, 2 * i, iblt_cell(evens, i), 1);
-		iblt_core_add_cell(fine, 2 * i + 1, iblt_cell(coarse, i), 1);
-		iblt_core_add_cell(fine, 2 * i + 1, iblt_cell(evens, i), -1);
-	}
-	iblt_core_meter_add_all(fine->meter, coarse->meter, 1);
-	fine->rows = coarse->rows;
-}

@@ -40,22 +40,4 @@ extern uint32_t iblt_core_fold_cells(uint32_t cells, uint32_t least);
  */
 extern void iblt_core_fold(IbltSketch *to, const IbltSketch *from);
 
-/*
- * The receiver of a sketch of s cells a subtable that already has its fold to
- * s / 2 cells needs only the even cells.  The odd ones are the sums less the
- * even ones.
- *
- * iblt_core_evens adds the even cells of `from` to `to`, an empty sketch whose
- * subtables have half as many cells.  The row count and the meter are from's.
- * `to` is sealed like a sketch, but only iblt_core_refine can use it.
- */
-extern void iblt_core_evens(IbltSketch *to, const IbltSketch *from);
-
-/*
- * Adds to `fine`, an empty sketch, the sketch with the even cells `evens` and
- * the fold `coarse`.  These two have half of fine's cells.
- */
-extern void iblt_core_refine(IbltSketch *fine, const IbltSketch *coarse,
-							 const IbltSketch *evens);
-
 #endif

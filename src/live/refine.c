@@ -2,19 +2,24 @@
  *
  * refine.c
  *	  Sketches of many sizes: a template that can be folded to most of them,
- *	  and a sketch refined to twice its cells with the missing half.
+ *	  and the size of the next fold that a peer sends.
  *
  *-------------------------------------------------------------------------
  */
 #include "iblt.h"
 
-#include "core/fold.h"
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+
 #include "core/sizing.h"
-#include "live/kept.h"
+#include "live/wire.h"
 
 /* The hashes of the template, and the smallest of its subtables. */
 #define TEMPLATE_HASHES		4
 #define TEMPLATE_CELLS		630 /* 2 * 3^2 * 5 * 7, to be doubled */
+
+/* The probability that a fold fails to decode the keys that it is for. */
+#define FOLD_FAILURE		((double) 0.01)
 
 PG_FUNCTION_INFO_V1(iblt_compare_template);
 
@@ -48,78 +53,82 @@ iblt_compare_template(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(value);
 }
 
-/* Folds a sketch, if its subtables can have this number of cells. */
-static void
-fold_to(IbltSketch *to, const IbltSketch *from, int32 subtable_cells)
+/*
+ * The cells of a subtable of the next fold: of those sizes that decode
+ * `wanted` keys and are at least twice what there is, the one for which the
+ * fewest cells travel.
+ */
+static uint32
+next_cells(const IbltParams *most, uint32 known, uint32 wanted)
 {
-	IbltParams	params = from->params;
+	uint32		least = iblt_core_subtable_cells(wanted, TEMPLATE_HASHES,
+												 FOLD_FAILURE);
+	uint32		best = most->subtable_cells;
+	uint32		fewest = iblt_wire_cells(best, known);
+	uint32		cells;
 
-	if (subtable_cells < 1 || params.subtable_cells % subtable_cells != 0 ||
-		!iblt_core_ladder_has((uint32) subtable_cells))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("subtables of %u cells cannot be folded to %d",
-						params.subtable_cells, subtable_cells)));
-	params.subtable_cells = (uint32) subtable_cells;
-	iblt_make(to, &params);
-	iblt_core_fold(to, from);
+	if (least == 0)
+		return best;
+	for (cells = iblt_core_ladder_at_least(Max(least, 2 * known));
+		 cells != 0 && cells < most->subtable_cells;
+		 cells = iblt_core_ladder_at_least(cells + 1))
+	{
+		if (most->subtable_cells % cells == 0 &&
+			iblt_wire_cells(cells, known) < fewest)
+		{
+			best = cells;
+			fewest = iblt_wire_cells(cells, known);
+		}
+	}
+	return best;
 }
 
-PG_FUNCTION_INFO_V1(iblt_session_evens);
+PG_FUNCTION_INFO_V1(iblt_compare_next);
 
 /*
- * iblt_session_evens(name, subtable_cells) -> iblt: the even cells of the kept
- * sketch, folded to subtables of this size, for iblt_compare_refine.
+ * iblt_compare_next(mine iblt, theirs iblt, wanted) -> integer: the cells of a
+ * subtable of the next fold that the peer is asked for.  mine has the size of
+ * the peer's whole sketch, and theirs is what is here of it.
  */
 Datum
-iblt_session_evens(PG_FUNCTION_ARGS)
+iblt_compare_next(PG_FUNCTION_ARGS)
 {
-	struct varlena *kept = iblt_kept_arg(fcinfo);
-	IbltSketch	sketch;
-	IbltSketch	folded;
-	IbltSketch	evens;
-	IbltParams	params;
-	struct varlena *value;
+	IbltSketch	mine;
+	IbltSketch	theirs;
 
-	if (PG_ARGISNULL(1) || PG_GETARG_INT32(1) % 2 != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("subtable_cells must be an even number")));
-	iblt_open(&sketch, PointerGetDatum(kept));
-	fold_to(&folded, &sketch, PG_GETARG_INT32(1));
-	params = folded.params;
-	params.subtable_cells /= 2;
-	value = iblt_make(&evens, &params);
-	iblt_core_evens(&evens, &folded);
-	iblt_core_seal(&evens);
-	PG_RETURN_POINTER(value);
+	iblt_open_arg(&mine, fcinfo, 0);
+	iblt_open_arg(&theirs, fcinfo, 1);
+	iblt_require_arg(fcinfo, 2, "wanted");
+	PG_RETURN_INT32((int32) next_cells(&mine.params,
+									   theirs.params.subtable_cells,
+									   (uint32) Max(PG_GETARG_INT32(2), 1)));
 }
 
-PG_FUNCTION_INFO_V1(iblt_compare_refine);
+PG_FUNCTION_INFO_V1(iblt_compare_marks);
 
-/* iblt_compare_refine(iblt, evens iblt) -> iblt: the sketch of twice the cells */
+/*
+ * iblt_compare_marks(iblt, subtable_cells) -> text: a character for each cell
+ * of the first subtable, after a fold to that many.  Cells with the same rows
+ * have the same one, and two others in one case of 64.  It begins like a wire
+ * form.
+ */
 Datum
-iblt_compare_refine(PG_FUNCTION_ARGS)
+iblt_compare_marks(PG_FUNCTION_ARGS)
 {
-	IbltSketch	coarse;
-	IbltSketch	evens;
-	IbltSketch	fine;
-	IbltParams	params;
-	struct varlena *value;
+	IbltSketch	sketch;
+	IbltSketch	fold;
+	StringInfoData marks;
+	uint32		cells;
 
-	iblt_open_arg(&coarse, fcinfo, 0);
-	iblt_open_arg(&evens, fcinfo, 1);
-	iblt_params_check_match(&coarse.params, &evens.params);
-	/* a template matches a sketch, but has no cells to read */
-	if (coarse.params.kind != evens.params.kind)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("cannot refine a sketch with an empty template")));
-	params = coarse.params;
-	params.subtable_cells *= 2;
-	iblt_check_params(&params);
-	value = iblt_make(&fine, &params);
-	iblt_core_refine(&fine, &coarse, &evens);
-	iblt_core_seal(&fine);
-	PG_RETURN_POINTER(value);
+	iblt_open_arg(&sketch, fcinfo, 0);
+	iblt_require_arg(fcinfo, 1, "subtable_cells");
+	iblt_fold_to(&fold, &sketch, PG_GETARG_INT32(1));
+	cells = Min(fold.ncells, fold.params.subtable_cells);
+	initStringInfo(&marks);
+	appendStringInfo(&marks, "iblt%u:", cells);
+	for (uint32 i = 0; i < cells; i++)
+		appendStringInfoChar(&marks,
+							 ';' + iblt_cell_field(iblt_cell(&fold, i),
+												   IBLT_FIELD_WEIGHT) % 64);
+	PG_RETURN_TEXT_P(cstring_to_text_with_len(marks.data, marks.len));
 }

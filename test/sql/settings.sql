@@ -17,7 +17,7 @@ CREATE TEMP TABLE pinned AS
 SELECT p.proname::text AS driver, split_part(c, '=', 1) AS setting, substr(c, strpos(c, '=') + 1) AS value
 FROM pg_proc p, unnest(p.proconfig) AS c WHERE p.proname IN ('iblt_compare', 'iblt_audit', 'iblt_audit_subscription', 'iblt_repair');
 
--- the peer's: what the statement of a driver does in a session that has others
+-- the peer's: what the statement of a driver changes in a session that has others
 SET DateStyle = 'ISO, DMY';
 SET IntervalStyle = 'postgres';
 CREATE TEMP TABLE statement AS SELECT 'iblt_compare'::text AS driver, iblt_internal.peer_settings() AS query;
@@ -26,6 +26,7 @@ INSERT INTO statement SELECT 'iblt_repair', iblt_internal.peer_settings();
 SET DateStyle = 'German';
 SET IntervalStyle = 'sql_standard';
 SET TimeZone = 'Asia/Kolkata';
+SET timezone_abbreviations = 'Australia';
 SET extra_float_digits = -3;
 SET bytea_output = 'escape';
 SET xmlbinary = 'hex';
@@ -33,17 +34,25 @@ SET xmloption = 'document';
 SET array_nulls = off;
 SET quote_all_identifiers = on;
 SET lc_monetary = 'POSIX';
+SET lc_numeric = 'POSIX';
+SET lc_time = 'POSIX';
+SET row_security = on;
+SET enable_indexonlyscan = on;
+SET jit = on;
+SET transform_null_equals = on;
+SET gin_fuzzy_search_limit = 7;
 CREATE TEMP TABLE peer (driver text, setting text, value text);
 DO $$
 DECLARE
 	driver text;
 	query text;
+	before json := (SELECT json_object_agg(name, setting) FROM pg_settings);
 BEGIN
 	FOR driver, query IN SELECT s.driver, s.query FROM statement AS s LOOP
 		BEGIN
 			EXECUTE query;
-			RAISE EXCEPTION '%', (SELECT json_agg(json_build_array(m[1], pg_catalog.current_setting(m[1])))
-				FROM pg_catalog.regexp_matches(query, $r$\('(\w+)',$r$, 'g') AS m);
+			RAISE EXCEPTION '%', (SELECT pg_catalog.json_agg(pg_catalog.json_build_array(name, pg_catalog.current_setting(name)))
+				FROM pg_catalog.pg_settings WHERE setting OPERATOR(pg_catalog.<>) (before OPERATOR(pg_catalog.->>) name));
 		EXCEPTION WHEN raise_exception THEN
 			-- which takes the settings back, so that the table can be written
 			INSERT INTO peer SELECT driver, e ->> 0, e ->> 1 FROM json_array_elements(SQLERRM::json) AS e;

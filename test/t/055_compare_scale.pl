@@ -83,7 +83,7 @@ sub peak
 #   The first scan has the master of 60,000, which may be sent whole, after the
 # small message and perhaps one fold of it; the second one its own.
 sub cells { my ($capacity) = @_; my $cells = 1260; $cells *= 2 while $cells < 1.36 * $capacity; return $cells }
-sub text_bytes { my ($cells) = @_; return 4 / 3 * (28 * $cells + 1024) }
+sub text_bytes { my ($cells) = @_; return 65 / 64 * 8 / 7 * (26 * $cells + 1024) }
 my $small = text_bytes(63);
 my $bound = 2 * $small + text_bytes(cells(60000)) + text_bytes(cells($total));
 

@@ -5,8 +5,8 @@
 #	new(NODE)     starts it
 #	connstr()     the connection string to NODE through it
 #	counted()     waits for the end of a connection and returns the bytes sent to the server,
-#	              the bytes received from it, and the bytes of sketches in text form among those
-#	              received and among those sent
+#	              the bytes received from it, and the bytes of sketches as they travel among those
+#	              received and among those sent, and the number of questions
 #	cut()         closes all connections on both sides, as a network failure does
 #	hold(DIRECTION, REGEX, NTH)  holds the first (or NTH) message "sent" to the server or
 #	              "received" from it that matches, and everything behind it
@@ -117,15 +117,29 @@ sub counted
 	return split ' ', $line;
 }
 
-# The number of bytes of sketches in what passed.  In base64 a sketch begins with these
-# letters and its length is a multiple of four.  The next message may begin with a letter,
-# too.
+# The number of bytes of sketches in what passed.  A wire form says how many characters follow.
 sub sketch_bytes
 {
 	my ($text) = @_;
 	my $bytes = 0;
-	$bytes += length($1) & ~3 while $text =~ m{(SUJMVA[A-Za-z0-9+/]{100,}={0,2})}g;
+	while ($text =~ /iblt(\d+):/g)
+	{
+		$bytes += length($&) + $1;
+		pos($text) += $1;
+	}
 	return $bytes;
+}
+
+# The number of queries that were sent.  The first message, which connects, has no type.
+sub questions
+{
+	my ($text) = @_;
+	my $questions = 0;
+	for (my $at = unpack 'N', $text; $at + 5 <= length $text; $at += 1 + unpack 'N', substr($text, $at + 1, 4))
+	{
+		$questions++ if substr($text, $at, 1) eq 'Q';
+	}
+	return $questions;
 }
 
 sub forward
@@ -149,7 +163,8 @@ sub serve
 		delete @connection{ $c->{client}, $c->{server} };
 		$select->remove($c->{client}, $c->{server});
 		$_->close foreach ($c->{client}, $c->{server});
-		$ended->(length $c->{sent}, length $c->{received}, sketch_bytes($c->{received}), sketch_bytes($c->{sent}));
+		$ended->(length $c->{sent}, length $c->{received}, sketch_bytes($c->{received}), sketch_bytes($c->{sent}),
+			questions($c->{sent}));
 	};
 	local $SIG{USR1} = sub { $cut = 1 };
 	local $SIG{TERM} = sub { $cut = $stop = 1 };

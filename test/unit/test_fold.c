@@ -1,7 +1,6 @@
 /*
  * test_fold.c
- *		Folding and dropping subtables: the same bytes as built smaller; and
- *		refining: the same as before.
+ *		Folding and dropping subtables: the same bytes as built smaller.
  */
 #include <stdlib.h>
 
@@ -111,56 +110,6 @@ test_folds(void)
 		   "a fold is what would have been built (%d of %d are not)", wrong, tried);
 }
 
-/* Is a sketch what its even cells and its fold by two are refined to? */
-static bool
-refines(const IbltSketch *sketch)
-{
-	IbltParams half = sketch->params;
-	IbltSketch coarse, evens, fine;
-	bool same;
-
-	half.subtable_cells /= 2;
-	make(&coarse, &half);
-	make(&evens, &half);
-	make(&fine, &sketch->params);
-	iblt_core_fold(&coarse, sketch);
-	iblt_core_seal(&coarse);
-	iblt_core_evens(&evens, sketch);
-	iblt_core_seal(&evens);
-	iblt_core_refine(&fine, &coarse, &evens);
-	iblt_core_seal(&fine);
-	same = memcmp(fine.bytes, sketch->bytes, fine.size) == 0;
-	free(coarse.bytes);
-	free(evens.bytes);
-	free(fine.bytes);
-	return same;
-}
-
-static void
-test_refining(void)
-{
-	int wrong = 0, tried = 0;
-
-	while (tried < 400)
-	{
-		IbltParams params = random_params();
-		IbltSketch sketch;
-
-		if (params.subtable_cells % 2 != 0)
-			continue;
-		/* every third time, one subtable is not there */
-		if (tried % 3 == 0)
-			params.subtables &= ~(1U << (tap_random() % 3));
-		make(&sketch, &params);
-		fill(&sketch, tap_random());
-		wrong += !refines(&sketch);
-		tried++;
-		free(sketch.bytes);
-	}
-	tap_ok(wrong == 0, "even cells and a fold by two make the sketch (%d of %d do not)",
-		   wrong, tried);
-}
-
 /* Against trying every size: the least divisor that is large enough. */
 static void
 test_sizes(void)
@@ -192,6 +141,5 @@ main(void)
 	(void) tap_seed();
 	test_folds();
 	test_sizes();
-	test_refining();
 	return tap_done();
 }

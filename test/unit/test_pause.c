@@ -74,18 +74,6 @@ do_fold(void)
 }
 
 static void
-do_evens(void)
-{
-	iblt_core_evens(small, sketch);
-}
-
-static void
-do_refine(void)
-{
-	iblt_core_refine(other, small, small);
-}
-
-static void
 do_consistent(void)
 {
 	check(iblt_core_sums(sketch) == IBLT_SUMS_AGREE, "a contradiction");
@@ -196,8 +184,6 @@ main(void)
 	test_loop("adding", do_add, cells);
 	test_loop("negating", do_negate, cells);
 	test_loop("folding", do_fold, cells);
-	test_loop("even cells", do_evens, cells / 2);
-	test_loop("refining", do_refine, cells / 2);
 	test_loop("sums", do_consistent, cells);
 	test_loop("estimating", do_estimate, cells);
 	test_loop("estimating keys", do_estimate_keys, 2 * cells);

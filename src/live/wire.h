@@ -1,0 +1,26 @@
+/*-------------------------------------------------------------------------
+ *
+ * wire.h
+ *	  Sketches as they travel.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_WIRE_H
+#define IBLT_WIRE_H
+
+#include "iblt.h"
+
+/*
+ * Folds a sketch into a new one.  ERROR unless its subtables can have this
+ * number of cells.
+ */
+extern void iblt_fold_to(IbltSketch *to, const IbltSketch *from,
+						 int32 subtable_cells);
+
+/*
+ * How many cells of each subtable travel to a receiver that already has the
+ * fold to `known` cells.
+ */
+extern uint32 iblt_wire_cells(uint32 cells, uint32 known);
+
+#endif							/* IBLT_WIRE_H */
