@@ -52,18 +52,30 @@ COMMENT ON FUNCTION iblt_internal.slice_key(iblt_internal.plan) IS
 'the columns that slices are ranges of, and an index of each side on them in the same order; '
 'without columns if there is none';
 
+CREATE FUNCTION iblt_internal.order_text(index iblt_internal.unique_key) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT '(' || string_agg(concat_ws(' ', format('%I', x.name),
+			'by ' || nullif(x.sorted, '')), ', ' ORDER BY x.n) || ')'
+		FROM unnest(index.columns, index.orders) WITH ORDINALITY AS x(name, sorted, n));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.order_text(iblt_internal.unique_key) IS
+'the columns of an index and the orders that they are sorted by';
+
 CREATE FUNCTION iblt_internal.slice_order(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	k iblt_internal.slice_key := iblt_internal.slice_key(plan);
 BEGIN
-	RETURN nullif(array_to_string(iblt_internal.names_of(k.columns) || (k.here).orders, E'\n'), '');
+	RETURN iblt_internal.order_text((iblt_internal.slice_key(plan)).here);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.slice_order(iblt_internal.plan) IS
-'columns and order that bounds are of; bounds of another order say nothing';
+'the columns and orders that bounds are of (bounds of another order say nothing); NULL if the '
+'sides have none in common';
 
 -- Compared as one of these types, values have the order of their column.
 CREATE FUNCTION iblt_internal.keeps_order(c iblt_internal.plan_column) RETURNS boolean
@@ -93,20 +105,17 @@ $$;
 COMMENT ON FUNCTION iblt_internal.unordered_index(iblt_internal.side, text[]) IS
 'an index on these columns of which no range can be read, and why; NULL if there is none';
 
-CREATE FUNCTION iblt_internal.orders_of(s iblt_internal.side, names text[]) RETURNS text
+CREATE FUNCTION iblt_internal.order_of(s iblt_internal.side, names text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT format('(%s)', string_agg(concat_ws(' ', format('%I', x.name),
-			'by ' || nullif(x.sorted, '')), ', ' ORDER BY x.n))
-		FROM (SELECT k.* FROM unnest(s.keys) AS k
-			WHERE k.columns @> names AND k.columns <@ names LIMIT 1) AS k,
-		unnest(k.columns, k.orders) WITH ORDINALITY AS x(name, sorted, n));
+	RETURN (SELECT iblt_internal.order_text(k) FROM unnest(s.keys) AS k
+		WHERE k.columns @> names AND k.columns <@ names LIMIT 1);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.orders_of(iblt_internal.side, text[]) IS
-'the order of the best unique index on these columns, for a message';
+COMMENT ON FUNCTION iblt_internal.order_of(iblt_internal.side, text[]) IS
+'the order of the best unique index on these columns';
 
 CREATE FUNCTION iblt_internal.slice_refusal(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -122,13 +131,12 @@ BEGIN
 			WHEN NOT (plan.there).plain THEN 'not an ordinary or partitioned table (there)'
 			ELSE 'no unique index without nulls on the key on both sides' END;
 	END IF;
-	-- no message otherwise, because a key has a column at least
 	IF iblt_internal.slice_order(plan) IS NULL THEN
 		RETURN coalesce(iblt_internal.unordered_index(plan.here, names),
 			iblt_internal.unordered_index(plan.there, names),
 			format('the sides order the key differently: %s here, %s there',
-				iblt_internal.orders_of(plan.here, names),
-				iblt_internal.orders_of(plan.there, names)));
+				iblt_internal.order_of(plan.here, names),
+				iblt_internal.order_of(plan.there, names)));
 	END IF;
 	RETURN (SELECT format('key column %I has types that are compared as %s', c.name, c.cast_to)
 		FROM unnest(plan.key) AS c WHERE NOT iblt_internal.keeps_order(c) LIMIT 1);
@@ -136,6 +144,24 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.slice_refusal(iblt_internal.plan) IS
 'why the relations of a plan cannot be compared in slices, NULL if they can';
+
+CREATE FUNCTION iblt_internal.require_slice_key(plan iblt_internal.plan)
+RETURNS iblt_internal.slice_key
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	refusal text := iblt_internal.slice_refusal(plan);
+BEGIN
+	IF refusal IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = refusal,
+			MESSAGE = format('cannot compare %s in slices', (plan.here).relation);
+	END IF;
+	RETURN iblt_internal.slice_key(plan);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.require_slice_key(iblt_internal.plan) IS
+'the key of slices; an error if the relations of a plan cannot be compared in slices';
 
 -- Bounds as SQL
 
@@ -166,50 +192,81 @@ $$;
 COMMENT ON FUNCTION iblt_internal.slice_bound_sql(iblt_internal.slice_key, text) IS
 'the values of a bound that is a parameter';
 
--- A row comparison is one condition for a btree index.  What it says of the first column
--- is said again, because partitions are pruned by that, and because a planner without it
--- takes the rows of a slice for all rows of a value.
-CREATE FUNCTION iblt_internal.bound_sql(k iblt_internal.slice_key, index iblt_internal.unique_key,
-	operator text, parameter text) RETURNS text
+-- A row comparison is one condition for a btree index.  What it says of its first column
+-- is said again, because partitions are pruned by that.
+CREATE FUNCTION iblt_internal.above_sql(row_of text[], bound text[], first integer) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF first = cardinality(row_of) THEN
+		RETURN format('%s > %s', row_of[first], bound[first]);
+	END IF;
+	RETURN format('(%s) > (%s) AND %s >= %s', array_to_string(row_of[first :], ', '),
+		array_to_string(bound[first :], ', '), row_of[first], bound[first]);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.above_sql(text[], text[], integer) IS
+'the condition that the columns of a key from that one on are above a bound';
+
+CREATE FUNCTION iblt_internal.equal_columns(k iblt_internal.slice_key, lo text[], hi text[])
+RETURNS integer
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	row_of text[] := iblt_internal.slice_row_sql(k, index);
-	bound text[] := iblt_internal.slice_bound_sql(k, parameter);
+	a text[] := iblt_internal.slice_bound_sql(k, '$1');
+	b text[] := iblt_internal.slice_bound_sql(k, '$2');
+	result integer := 0;
+	same boolean := true;
 BEGIN
-	IF cardinality(row_of) = 1 THEN
-		RETURN format('%s %s %s', row_of[1], operator, bound[1]);
+	IF lo IS NOT NULL THEN
+		FOR i IN 1 .. cardinality(a) - 1 LOOP
+			EXECUTE format('SELECT %s = %s', a[i], b[i]) INTO same USING lo, hi;
+			EXIT WHEN NOT same;
+			result := i;
+		END LOOP;
 	END IF;
-	RETURN format('(%s) %s (%s) AND %s %s= %s', array_to_string(row_of, ', '), operator,
-		array_to_string(bound, ', '), row_of[1], left(operator, 1), bound[1]);
+	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.bound_sql(iblt_internal.slice_key, iblt_internal.unique_key, text,
-	text) IS 'the condition that the key of t is on one side of a bound';
+COMMENT ON FUNCTION iblt_internal.equal_columns(iblt_internal.slice_key, text[], text[]) IS
+'in how many columns two bounds begin alike, without the last column';
 
+-- An index scan begins at a row comparison, but it ends only where its first column does:
+-- it would read on to the last row with hi's first value.  So (a, b) <= (x, y) is
+-- a < x OR a = x AND b <= y, of which each part ends where it should.
 CREATE FUNCTION iblt_internal.bounds_sql(plan iblt_internal.plan, s iblt_internal.side) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	k iblt_internal.slice_key;
-	index iblt_internal.unique_key;
-	refusal text;
+	row_of text[];
+	lo text[];
+	hi text[];
+	equal integer;
 BEGIN
 	IF NOT iblt_internal.in_slice(plan) THEN
 		RETURN NULL;
 	END IF;
-	refusal := iblt_internal.slice_refusal(plan);
-	IF refusal IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = format('cannot compare %s in slices', (plan.here).relation), DETAIL = refusal;
+	k := iblt_internal.require_slice_key(plan);
+	row_of := iblt_internal.slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
+	lo := iblt_internal.slice_bound_sql(k, '$2');
+	hi := iblt_internal.slice_bound_sql(k, '$3');
+	IF plan.hi IS NULL THEN
+		RETURN iblt_internal.above_sql(row_of, lo, 1);
 	END IF;
-	k := iblt_internal.slice_key(plan);
-	index := CASE s.side WHEN 'here' THEN k.here ELSE k.there END;
-	RETURN concat_ws(' AND ',
-		CASE WHEN plan.lo IS NOT NULL THEN iblt_internal.bound_sql(k, index, '>', '$2') END,
-		CASE WHEN plan.hi IS NOT NULL THEN iblt_internal.bound_sql(k, index, '<=', '$3') END);
+	equal := iblt_internal.equal_columns(k, plan.lo, plan.hi);
+	RETURN (SELECT format('(%s)', string_agg(concat_ws(' AND ',
+			(SELECT string_agg(format('%s = %s', row_of[j], hi[j]), ' AND ' ORDER BY j)
+				FROM generate_series(1, i - 1) AS j),
+			CASE WHEN i = equal + 1 AND plan.lo IS NOT NULL
+				THEN iblt_internal.above_sql(row_of, lo, i) END,
+			format('%s %s %s', row_of[i],
+				CASE WHEN i = cardinality(row_of) THEN '<=' ELSE '<' END, hi[i])),
+			' OR ' ORDER BY i))
+		FROM generate_series(equal + 1, cardinality(row_of)) AS i);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.bounds_sql(iblt_internal.plan, iblt_internal.side) IS

@@ -11,16 +11,17 @@ RETURNS text
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	k iblt_internal.slice_key := iblt_internal.slice_key(plan);
-	index iblt_internal.unique_key := CASE s.side WHEN 'here' THEN k.here ELSE k.there END;
+	k iblt_internal.slice_key := iblt_internal.require_slice_key(plan);
+	row_of text[] := iblt_internal.slice_row_sql(k,
+		CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
 BEGIN
 	RETURN format('SELECT ARRAY[%s]::text[] FROM %s AS t%s ORDER BY %s LIMIT 1 OFFSET $1 - 1',
 		(SELECT string_agg(iblt_internal.value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
 			FROM generate_subscripts(k.columns, 1) AS i),
 		s.relation,
-		CASE WHEN lo IS NOT NULL
-			THEN ' WHERE ' || iblt_internal.bound_sql(k, index, '>', '$2') ELSE '' END,
-		array_to_string(iblt_internal.slice_row_sql(k, index), ', '));
+		CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || iblt_internal.above_sql(row_of,
+			iblt_internal.slice_bound_sql(k, '$2'), 1) END,
+		array_to_string(row_of, ', '));
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.walk_sql(iblt_internal.plan, iblt_internal.side, text[]) IS
