@@ -39,9 +39,10 @@ CREATE FUNCTION iblt_internal.require_amcheck() RETURNS text
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	schema text := (SELECT quote_ident(n.nspname) FROM pg_extension e
+	schema text := (SELECT n.nspname FROM pg_extension e
 		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'amcheck');
-	found regprocedure := to_regprocedure(schema || '.bt_index_check(regclass, boolean)');
+	found regprocedure :=
+		to_regprocedure(quote_ident(schema) || '.bt_index_check(regclass, boolean)');
 BEGIN
 	IF found IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -57,7 +58,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.require_amcheck() IS
-'the schema of amcheck, quoted; an error without it, or without the right to it';
+'the schema of amcheck; an error without it, or without the right to it';
 
 CREATE FUNCTION iblt_internal.check_slice_index(schema text, index regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -66,7 +67,7 @@ AS $$
 DECLARE
 	problem text;
 BEGIN
-	EXECUTE format('SELECT %s.bt_index_check(index => %L, heapallindexed => true)', schema, index);
+	EXECUTE format('SELECT %I.bt_index_check(index => %L, heapallindexed => true)', schema, index);
 EXCEPTION WHEN data_corrupted OR index_corrupted THEN
 	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
 	RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
@@ -108,17 +109,18 @@ CREATE FUNCTION iblt_internal.sample_slice_index(relation regclass, names text[]
 	SET enable_bitmapscan = off
 AS $$
 DECLARE
-	found record;
+	rows bigint;
+	lost bigint;
 BEGIN
-	EXECUTE iblt_internal.slice_sample_sql(relation, names) INTO found;
-	IF found.lost > 0 THEN
+	EXECUTE iblt_internal.slice_sample_sql(relation, names) INTO rows, lost;
+	IF lost > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
 			MESSAGE = format('an index of %s does not find rows that the table has', relation),
-			DETAIL = format('Of a sample of %s rows, it does not find %s.', found.rows, found.lost),
+			DETAIL = format('Of a sample of %s rows, it does not find %s.', rows, lost),
 			HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
 				'and REINDEX it.';
 	END IF;
-	RETURN found.rows;
+	RETURN rows;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.sample_slice_index(regclass, text[]) IS
