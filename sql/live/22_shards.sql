@@ -89,14 +89,14 @@ COMMENT ON FUNCTION iblt_internal.describe_shards(regclass) IS
 'that';
 
 -- The relation itself is not scanned, but locked.  A partition that was attached or
--- detached meanwhile reads as another relation.
+-- detached meanwhile reads as another relation.  A fingerprint is one word.
 CREATE FUNCTION iblt_internal.shards_fingerprint_sql(s iblt_internal.side) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format('(SELECT CASE WHEN iblt_internal.shards(%L::pg_catalog.regclass)'
-			' = %L::pg_catalog.text[] THEN %s ELSE ''other partitions'' END'
+			' = %L::pg_catalog.text[] THEN %s ELSE ''other_partitions'' END'
 			' FROM (SELECT pg_catalog.count(*) FROM %s AS t WHERE false) AS iblt_c)',
 		s.relation, s.shards, iblt_internal.fingerprint_sql(s), s.relation);
 END
