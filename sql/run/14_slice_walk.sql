@@ -15,9 +15,12 @@ DECLARE
 	row_of text[] := iblt_internal.slice_row_sql(k,
 		CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
 BEGIN
-	RETURN format('SELECT ARRAY[%s]::text[] FROM %s AS t%s ORDER BY %s LIMIT 1 OFFSET $1 - 1',
+	-- no text is made of the keys that are passed over
+	RETURN format('SELECT ARRAY[%s]::text[] FROM (SELECT %s FROM %s AS t%s ORDER BY %s'
+			' LIMIT 1 OFFSET $1 - 1) AS t',
 		(SELECT string_agg(iblt_internal.value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
 			FROM generate_subscripts(k.columns, 1) AS i),
+		(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(k.columns) AS c),
 		s.relation,
 		CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || iblt_internal.above_sql(row_of,
 			iblt_internal.slice_bound_sql(k, '$2'), 1) END,
