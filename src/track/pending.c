@@ -196,10 +196,8 @@ merge_level(int level)
 			inner->level = level - 1;
 		else
 		{
+			/* it has no fence, because one of a level above covered it */
 			iblt_collection_absorb(outer, inner);
-			/* one of them at most has a fence */
-			if (OidIsValid(inner->fence.file))
-				outer->fence = inner->fence;
 			pending_free(inner);
 		}
 	}
