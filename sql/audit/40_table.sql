@@ -111,14 +111,33 @@ $$;
 COMMENT ON FUNCTION iblt_internal.audit_detail(iblt_internal.audit_item, iblt_internal.plan,
 	bigint) IS 'what there is to say of a table that was compared';
 
+CREATE FUNCTION iblt_internal.audit_verdict(item iblt_internal.audit_item,
+	plan iblt_internal.plan, figures iblt_internal.figures, INOUT result iblt_internal.audit_row)
+RETURNS iblt_internal.audit_row
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	result.relation := (plan.here).relation;
+	result.peer_relation := (plan.there).relation;
+	result.status := CASE result.missing + result.extra + result.changed WHEN 0 THEN 'equal'
+		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
+	result.detail := iblt_internal.audit_detail(item, plan, result.unconfirmed);
+	result.rows_here := figures.rows_here;
+	result.rows_there := figures.rows_there;
+	result.bytes := figures.bytes_sent + figures.bytes_received;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_verdict(iblt_internal.audit_item, iblt_internal.plan,
+	iblt_internal.figures, iblt_internal.audit_row) IS
+'the row for a table that was compared, from its counts of differences';
+
 CREATE FUNCTION iblt_internal.audit_result(item iblt_internal.audit_item,
 	compared iblt_internal.comparison) RETURNS iblt_internal.audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan := compared.plan;
-	figures iblt_internal.figures := compared.figures;
 	result iblt_internal.audit_row;
 BEGIN
 	SELECT count(*) FILTER (WHERE d.side = 'there'), count(*) FILTER (WHERE d.side = 'here'),
@@ -126,19 +145,33 @@ BEGIN
 		count(*) FILTER (WHERE d.confirmed IS FALSE OR item.unready)
 	INTO result.missing, result.extra, result.changed, result.unconfirmed
 	FROM unnest(compared.differences) AS d;
-	result.relation := (plan.here).relation;
-	result.peer_relation := (plan.there).relation;
-	result.status := CASE cardinality(compared.differences) WHEN 0 THEN 'equal'
-		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
-	result.detail := iblt_internal.audit_detail(item, plan, result.unconfirmed);
-	result.rows_here := figures.rows_here;
-	result.rows_there := figures.rows_there;
-	result.bytes := figures.bytes_sent + figures.bytes_received;
-	RETURN result;
+	RETURN iblt_internal.audit_verdict(item, compared.plan, compared.figures, result);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_result(iblt_internal.audit_item,
-	iblt_internal.comparison) IS 'the row for a table that was compared';
+	iblt_internal.comparison) IS 'the row for a table of which all differences are known';
+
+-- They are counted, and not kept.
+CREATE FUNCTION iblt_internal.audit_compare(conn text, plan iblt_internal.plan,
+	item iblt_internal.audit_item) RETURNS iblt_internal.audit_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found record := iblt_internal.find_keys(conn, plan, NULL);
+	result iblt_internal.audit_row;
+BEGIN
+	SELECT count(*) FILTER (WHERE d.side = 'there'), count(*) FILTER (WHERE d.side = 'here'),
+		count(*) FILTER (WHERE d.side = 'both'),
+		count(*) FILTER (WHERE d.confirmed IS FALSE OR item.unready)
+	INTO result.missing, result.extra, result.changed, result.unconfirmed
+	FROM iblt_internal.differences(conn, found.plan, found.figures, found.keys, found.number,
+		found.sample) AS d;
+	RETURN iblt_internal.audit_verdict(item, plan, @extschema@.iblt_compare_stats(), result);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_compare(text, iblt_internal.plan,
+	iblt_internal.audit_item) IS 'compares one table: its row';
 
 -- Without an SQLSTATE, the list knows a problem already.
 CREATE FUNCTION iblt_internal.audit_failed(item iblt_internal.audit_item, state text, message text,
@@ -204,7 +237,7 @@ BEGIN
 		planned := iblt_internal.audit_plan(conn, item, options);
 		item := planned.item;
 		plan := planned.plan;
-		result := iblt_internal.audit_result(item, iblt_internal.run(conn, plan));
+		result := iblt_internal.audit_compare(conn, plan, item);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		IF result IS NULL THEN

@@ -145,6 +145,16 @@ CREATE TYPE iblt_internal.difference AS (
 );
 COMMENT ON TYPE iblt_internal.difference IS 'a key whose rows differ';
 
+-- What is kept of a batch of differences between two looks at them.  Of many, this is
+-- all that is in memory.
+CREATE TYPE iblt_internal.held AS (
+	ids text[],
+	marks bigint[],			-- hashes of the marks, NULL for rows that did not stand still
+	same boolean[],			-- is the mark the one that it was a round before?
+	differences iblt_internal.difference[]	-- as they were seen last, if there is one batch only
+);
+COMMENT ON TYPE iblt_internal.held IS 'a batch of differences that is looked at again';
+
 -- How rows of keys are found on a side: finder() chooses between two ways.
 CREATE TYPE iblt_internal.finder AS (
 	indexed boolean,		-- an index finds the rows, and each key has one at most

@@ -16,12 +16,11 @@ COMMENT ON FUNCTION iblt_internal.iblt_compare_next(iblt, iblt, integer) IS
 'is, and with the fewest cells to send';
 
 CREATE FUNCTION iblt_internal.iblt_compare_decode(s iblt, OUT complete boolean,
-	OUT recovered bigint, OUT estimated bigint, OUT keys text[], OUT sides text[]) RETURNS record
+	OUT recovered bigint, OUT estimated bigint, OUT keys bytea) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_compare_decode(iblt) IS
 'as iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a difference '
-'"here - there" in order, each once and in one word (the text of the key, or of an array of its '
-'columns), and the sides that they are on';
+'"here - there" in order, each once, as iblt_compare_keys reads them';
 
 CREATE FUNCTION iblt_internal.sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
 	capacity integer) RETURNS text
@@ -222,7 +221,7 @@ COMMENT ON FUNCTION iblt_internal.surely_more(iblt_internal.plan, bigint, bigint
 
 -- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
 CREATE FUNCTION iblt_internal.exchange(conn text, plan iblt_internal.plan, capacity integer,
-	INOUT figures iblt_internal.figures, OUT keys text[], OUT sides text[], OUT number bigint,
+	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
 	OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -244,7 +243,6 @@ BEGIN
 			CASE WHEN status.complete THEN 'complete' ELSE 'not all' END));
 		sample := coalesce(sample, @extschema@.iblt_fold(difference, 9, 0.1));
 		keys := status.keys;
-		sides := status.sides;
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
 		EXIT WHEN status.complete OR (@extschema@.iblt_info(theirs)).cells = most.cells
 			OR iblt_internal.surely_more(plan, number, most.capacity);
@@ -255,7 +253,7 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.exchange(text, iblt_internal.plan, integer,
 	iblt_internal.figures) IS
-'the keys that differ and their sides, from folds of the size that it takes; NULL if more differ '
+'the keys that differ, from folds of the size that it takes; NULL if more differ '
 'than sketches of that capacity can tell';
 
 -- A large sketch slows a parallel scan down, so the first one is for at most 60000
@@ -278,8 +276,8 @@ COMMENT ON FUNCTION iblt_internal.first_capacity(iblt_internal.plan) IS
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
 -- hundred, and these cells fail to decode that many keys once in 10,000 times.
 CREATE FUNCTION iblt_internal.search(conn text, INOUT plan iblt_internal.plan,
-	INOUT figures iblt_internal.figures, OUT keys text[], OUT sides text[], OUT number bigint,
-	OUT exact boolean, OUT sample @extschema@.iblt) RETURNS record
+	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint, OUT exact boolean,
+	OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -296,7 +294,6 @@ BEGIN
 		sample := coalesce(sample, e.sample);
 		IF exact AND number <= most THEN
 			keys := e.keys;
-			sides := e.sides;
 		END IF;
 		EXIT WHEN exact OR attempt = 3 OR iblt_internal.surely_more(plan, number, most)
 			OR capacity >= most AND number > 1.2 * most;
@@ -308,7 +305,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.search(text, iblt_internal.plan, iblt_internal.figures) IS
-'the keys that differ, their sides, and the plan with the seed used; without keys, and with about '
+'the keys that differ, and the plan with the seed used; without keys, and with about '
 'how many there are, if these are more than max_differences';
 
 -- Too many
@@ -361,16 +358,23 @@ COMMENT ON FUNCTION iblt_internal.persist(iblt, iblt) IS
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
 CREATE FUNCTION iblt_internal.find_keys(conn text, INOUT plan iblt_internal.plan,
-	INOUT figures iblt_internal.figures, OUT keys text[], OUT sides text[]) RETURNS record
+	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
+	OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	found record := iblt_internal.search(conn, plan, figures);
-	before @extschema@.iblt := found.sample;
-	deadline timestamptz := clock_timestamp() + plan.timeout;
+	found record;
+	before @extschema@.iblt;
+	deadline timestamptz;
 	problem text;
 BEGIN
+	IF plan.versions THEN
+		PERFORM iblt_internal.require_version_rights(plan);
+	END IF;
+	found := iblt_internal.search(conn, plan, figures);
+	before := found.sample;
+	deadline := clock_timestamp() + plan.timeout;
 	IF found.keys IS NULL AND iblt_internal.unready(plan) THEN
 		problem := 'Replication of this relation is not ready: the subscription is disabled or '
 			'still copies the relation, or there is a standby between the sides.';
@@ -395,9 +399,10 @@ BEGIN
 	plan := found.plan;
 	figures := found.figures;
 	keys := found.keys;
-	sides := found.sides;
+	number := found.number;
+	sample := found.sample;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.find_keys(text, iblt_internal.plan, iblt_internal.figures) IS
-'the keys that differ and their sides, at most max_differences, and the plan with the seed used; '
-'if there are more, after a wait for what is in flight';
+'the keys that differ, at most max_differences, how many these are, a fold of the difference, and '
+'the plan with the seed used; if there are more, after a wait for what is in flight';

@@ -124,14 +124,26 @@ $$;
 COMMENT ON FUNCTION iblt_internal.look_at_ids(text, iblt_internal.plan, text[]) IS
 'those of the keys with these ids whose rows differ now';
 
-CREATE FUNCTION iblt_internal.look_again(conn text, plan iblt_internal.plan,
-	differences iblt_internal.difference[]) RETURNS iblt_internal.difference[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- Batches
+--
+-- Keys are looked up in batches, so that the memory for their rows is bounded.  Where
+-- there is no index, each batch is a scan of both relations, and so larger.
+
+CREATE FUNCTION iblt_internal.iblt_compare_keys(s iblt, list bytea, first integer,
+	number integer, OUT keys text[], OUT sides text[]) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.iblt_compare_keys(iblt, bytea, integer, integer) IS
+'that number of keys of a list that iblt_compare_decode made, behind the first ones: each in one '
+'word (the text of the key, or of an array of its columns), and the sides that they are on; s is '
+'any fold of the difference';
+
+CREATE FUNCTION iblt_internal.batch_size(plan iblt_internal.plan) RETURNS integer
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.look_at_ids(conn, plan, ARRAY(SELECT d.id FROM unnest(differences) AS d));
+	RETURN CASE WHEN plan.by_hash THEN 100000 ELSE 10000 END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.look_again(text, iblt_internal.plan, iblt_internal.difference[])
-IS 'those of the differences that still are differences';
+COMMENT ON FUNCTION iblt_internal.batch_size(iblt_internal.plan) IS
+'how many keys are looked up at a time';

@@ -224,26 +224,90 @@ $$;
 COMMENT ON FUNCTION iblt_internal.settled(text, iblt_internal.plan, timestamptz) IS
 'waits until the sources show what they have sent; false if that takes too long';
 
--- The mark of a row that did not stand still is NULL.
-CREATE FUNCTION iblt_internal.steady(conn text, plan iblt_internal.plan,
-	differences iblt_internal.difference[], deadline timestamptz) RETURNS iblt_internal.difference[]
+-- Batches
+
+CREATE FUNCTION iblt_internal.hold(differences iblt_internal.difference[],
+	before iblt_internal.held DEFAULT NULL, settled boolean DEFAULT NULL)
+RETURNS iblt_internal.held
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	result iblt_internal.held;
+BEGIN
+	SELECT coalesce(array_agg(d.id ORDER BY d.n), '{}'),
+		array_agg(CASE WHEN settled IS NULL OR settled AND h.mark = b.mark THEN h.mark END
+			ORDER BY d.n),
+		array_agg(coalesce(h.mark = b.mark AND (settled IS NULL OR settled AND b.same), false)
+			ORDER BY d.n)
+	INTO result.ids, result.marks, result.same
+	FROM unnest(differences) WITH ORDINALITY
+		AS d(id, key, side, here, there, here_count, there_count, mark, confirmed, n)
+	LEFT JOIN unnest(before.ids, before.marks, before.same) AS b(id, mark, same) USING (id),
+	LATERAL (SELECT hashtextextended(d.mark, 0)) AS h(mark);
+	result.differences := differences;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.hold(iblt_internal.difference[], iblt_internal.held, boolean) IS
+'what is kept of a look. After the look of a round before it, rows are marked that are the same. '
+'After an earlier look of the same round, with "settled", only those keep their mark';
+
+-- Of several batches, the rows are not kept.
+CREATE FUNCTION iblt_internal.kept(batches iblt_internal.held[], batch iblt_internal.held,
+	several boolean) RETURNS iblt_internal.held[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF batch.ids = '{}' THEN
+		RETURN batches;
+	ELSIF several THEN
+		batch.differences := NULL;
+	END IF;
+	RETURN array_append(batches, batch);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.kept(iblt_internal.held[], iblt_internal.held, boolean) IS
+'batches and one more, unless that is empty';
+
+-- iblt looks at all batches before it waits again, so it waits once for all of them.
+CREATE FUNCTION iblt_internal.look_again(conn text, plan iblt_internal.plan,
+	batches iblt_internal.held[], settled boolean DEFAULT NULL) RETURNS iblt_internal.held[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	settled boolean;
+	several boolean := cardinality(batches) > 1;
+	result iblt_internal.held[] := '{}';
+	batch iblt_internal.held;
 BEGIN
-	IF plan.links = '{}' OR differences = '{}' THEN
-		RETURN differences;
-	END IF;
-	settled := iblt_internal.settled(conn, plan, deadline);
-	RETURN ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count,
-			CASE WHEN settled AND a.mark = d.mark THEN a.mark END, NULL)::iblt_internal.difference
-		FROM unnest(iblt_internal.look_again(conn, plan, differences)) AS a
-		LEFT JOIN unnest(differences) AS d USING (id));
+	FOR i IN 1 .. cardinality(batches) LOOP
+		batch := batches[i];
+		batch := iblt_internal.hold(iblt_internal.look_at_ids(conn, plan, batch.ids), batch,
+			settled);
+		result := iblt_internal.kept(result, batch, several);
+	END LOOP;
+	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.steady(text, iblt_internal.plan, iblt_internal.difference[],
+COMMENT ON FUNCTION iblt_internal.look_again(text, iblt_internal.plan, iblt_internal.held[],
+	boolean) IS 'those of the differences that still are differences, held as hold() says';
+
+CREATE FUNCTION iblt_internal.steady(conn text, plan iblt_internal.plan,
+	batches iblt_internal.held[], deadline timestamptz) RETURNS iblt_internal.held[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF plan.links = '{}' OR batches = '{}' THEN
+		RETURN batches;
+	END IF;
+	RETURN iblt_internal.look_again(conn, plan, batches,
+		iblt_internal.settled(conn, plan, deadline));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.steady(text, iblt_internal.plan, iblt_internal.held[],
 	timestamptz) IS 'settles, and looks at differences again';
 
 -- Rechecking
@@ -277,46 +341,129 @@ $$;
 COMMENT ON FUNCTION iblt_internal.is_ready(iblt_internal.plan) IS
 'can differences wait for replication? With a warning if not';
 
-CREATE FUNCTION iblt_internal.judged(again iblt_internal.difference[],
-	before iblt_internal.difference[]) RETURNS iblt_internal.difference[]
+CREATE FUNCTION iblt_internal.judged(batch iblt_internal.held, confirmed boolean)
+RETURNS SETOF iblt_internal.difference
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN ARRAY(SELECT ROW(a.id, a.key, a.side, a.here, a.there, a.here_count, a.there_count,
-			a.mark, coalesce(a.mark = b.mark, false))::iblt_internal.difference
-		FROM unnest(again) AS a LEFT JOIN unnest(before) AS b USING (id));
+	RETURN QUERY SELECT d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count, d.mark,
+			judged.confirmed
+		FROM unnest(batch.differences) WITH ORDINALITY
+			AS d(id, key, side, here, there, here_count, there_count, mark, confirmed, n)
+		WHERE batch.same[d.n] = judged.confirmed ORDER BY d.n;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.judged(iblt_internal.difference[], iblt_internal.difference[]) IS
-'differences with "confirmed" set for those whose mark is what it was before';
+COMMENT ON FUNCTION iblt_internal.judged(iblt_internal.held, boolean) IS
+'the differences whose rows are the same as a round before, or the others, with "confirmed" set';
+
+CREATE FUNCTION iblt_internal.rest(batch iblt_internal.held) RETURNS iblt_internal.held
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	result iblt_internal.held;
+BEGIN
+	SELECT coalesce(array_agg(r.id ORDER BY r.n), '{}'), array_agg(r.mark ORDER BY r.n),
+		array_agg(r.same ORDER BY r.n)
+	INTO result.ids, result.marks, result.same
+	FROM unnest(batch.ids, batch.marks, batch.same) WITH ORDINALITY AS r(id, mark, same, n)
+	WHERE NOT r.same;
+	result.differences := ARRAY(SELECT d FROM iblt_internal.judged(batch, false) AS d);
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.rest(iblt_internal.held) IS
+'a batch without the differences that are confirmed';
+
+CREATE FUNCTION iblt_internal.number_of(batches iblt_internal.held[]) RETURNS bigint
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	number bigint := 0;
+BEGIN
+	FOR i IN 1 .. cardinality(batches) LOOP
+		number := number + cardinality(batches[i].ids);
+	END LOOP;
+	RETURN number;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.number_of(iblt_internal.held[]) IS
+'how many differences batches have';
+
+CREATE FUNCTION iblt_internal.unconfirmed(conn text, plan iblt_internal.plan,
+	batches iblt_internal.held[]) RETURNS SETOF iblt_internal.difference
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	batch iblt_internal.held;
+BEGIN
+	FOR i IN 1 .. cardinality(batches) LOOP
+		batch := batches[i];
+		IF batch.differences IS NULL THEN
+			batch := iblt_internal.hold(iblt_internal.look_at_ids(conn, plan, batch.ids));
+		END IF;
+		RETURN QUERY SELECT * FROM iblt_internal.judged(batch, false);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.unconfirmed(text, iblt_internal.plan, iblt_internal.held[]) IS
+'differences as they were seen last, or are now, none of them confirmed';
+
+-- In the last look of a round, those that are confirmed are answered batch by batch.  For
+-- the unconfirmed ones of many batches, rows are read once more.
+CREATE FUNCTION iblt_internal.recheck_batches(conn text, plan iblt_internal.plan,
+	batches iblt_internal.held[]) RETURNS SETOF iblt_internal.difference
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	deadline timestamptz := clock_timestamp() + plan.timeout;
+	settled boolean;	-- NULL where nothing replicates
+	rest iblt_internal.held[];
+	batch iblt_internal.held;
+BEGIN
+	IF iblt_internal.is_ready(plan) THEN
+		batches := iblt_internal.steady(conn, plan, batches, deadline);
+		FOR round IN 1 .. plan.recheck LOOP
+			EXIT WHEN batches = '{}';
+			PERFORM iblt_internal.progress(plan.progress, format(
+				'waiting for replication, to look at %s keys again',
+				iblt_internal.number_of(batches)));
+			EXIT WHEN NOT iblt_internal.passed(conn, plan, deadline);
+			IF plan.links <> '{}' THEN
+				batches := iblt_internal.look_again(conn, plan, batches);
+				settled := batches <> '{}' AND iblt_internal.settled(conn, plan, deadline);
+			END IF;
+			rest := '{}';
+			FOR i IN 1 .. cardinality(batches) LOOP
+				batch := batches[i];
+				batch := iblt_internal.hold(iblt_internal.look_at_ids(conn, plan, batch.ids),
+					batch, settled);
+				RETURN QUERY SELECT * FROM iblt_internal.judged(batch, true);
+				rest := iblt_internal.kept(rest, iblt_internal.rest(batch),
+					cardinality(batches) > 1);
+			END LOOP;
+			batches := rest;
+		END LOOP;
+	END IF;
+	RETURN QUERY SELECT * FROM iblt_internal.unconfirmed(conn, plan, batches);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.recheck_batches(text, iblt_internal.plan, iblt_internal.held[]) IS
+'looks at differences again, without those that replication removes, and says which are confirmed';
 
 CREATE FUNCTION iblt_internal.recheck(conn text, plan iblt_internal.plan,
 	differences iblt_internal.difference[]) RETURNS iblt_internal.difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	deadline timestamptz := clock_timestamp() + plan.timeout;
-	confirmed iblt_internal.difference[] := '{}';
-	again iblt_internal.difference[];
 BEGIN
-	IF iblt_internal.is_ready(plan) THEN
-		differences := iblt_internal.steady(conn, plan, differences, deadline);
-		FOR round IN 1 .. plan.recheck LOOP
-			EXIT WHEN differences = '{}';
-			PERFORM iblt_internal.progress(plan.progress, format(
-				'waiting for replication, to look at %s keys again', cardinality(differences)));
-			EXIT WHEN NOT iblt_internal.passed(conn, plan, deadline);
-			again := iblt_internal.steady(conn, plan,
-				iblt_internal.look_again(conn, plan, differences), deadline);
-			again := iblt_internal.judged(again, differences);
-			confirmed := confirmed || ARRAY(SELECT a FROM unnest(again) AS a WHERE a.confirmed);
-			differences := ARRAY(SELECT a FROM unnest(again) AS a WHERE NOT a.confirmed);
-		END LOOP;
-	END IF;
-	RETURN confirmed || iblt_internal.judged(differences, '{}');
+	RETURN ARRAY(SELECT d FROM iblt_internal.recheck_batches(conn, plan,
+		iblt_internal.kept('{}', iblt_internal.hold(differences), false)) AS d);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.recheck(text, iblt_internal.plan, iblt_internal.difference[]) IS
-'looks at differences again, without those that replication removes, and says which are confirmed';
+'the same for differences that are one batch';

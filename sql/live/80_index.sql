@@ -109,15 +109,14 @@ $$;
 COMMENT ON FUNCTION iblt_internal.index_plan(iblt_internal.plan) IS
 'a plan that looks rows up without their contents, and with their versions where it may';
 
-CREATE FUNCTION iblt_internal.check_index(conn text, plan iblt_internal.plan, keys text[],
-	sides text[], differences iblt_internal.difference[]) RETURNS void
+CREATE FUNCTION iblt_internal.check_keys(conn text, plan iblt_internal.plan, keys text[])
+RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	by_index iblt_internal.plan := iblt_internal.index_plan(plan);
 	by_scan iblt_internal.plan := by_index;
-	f iblt_internal.finder := iblt_internal.finder(by_index, plan.here);
 	hashes text[];
 	scanned record;
 	indexed record;
@@ -125,13 +124,6 @@ DECLARE
 	here text[];
 	there text[];
 BEGIN
-	IF NOT f.indexed THEN
-		RETURN;
-	END IF;
-	keys := iblt_internal.doubtful(keys, sides, differences);
-	IF keys = '{}' THEN
-		RETURN;
-	END IF;
 	by_scan.by_hash := true;
 	hashes := iblt_internal.hashes_of_keys(plan, keys);
 	scanned := iblt_internal.find_both(conn, by_scan, hashes);
@@ -149,6 +141,25 @@ BEGIN
 			iblt_internal.unchanged(there, scanned.there, again.there));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_index(text, iblt_internal.plan, text[], text[],
-	iblt_internal.difference[]) IS
+COMMENT ON FUNCTION iblt_internal.check_keys(text, iblt_internal.plan, text[]) IS
 'an error if a side''s index does not find rows of these keys that the table has';
+
+-- Each call scans both relations, so it is for the keys of many lookups.
+CREATE FUNCTION iblt_internal.check_index(conn text, plan iblt_internal.plan, keys text[])
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	by_scan iblt_internal.plan := plan;
+	size integer;
+BEGIN
+	by_scan.by_hash := true;
+	size := iblt_internal.batch_size(by_scan);
+	FOR i IN 1 .. cardinality(keys) BY size LOOP
+		PERFORM iblt_internal.check_keys(conn, plan, keys[i : i + size - 1]);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.check_index(text, iblt_internal.plan, text[]) IS
+'an error if a side''s index does not find rows of these doubtful keys that the table has';

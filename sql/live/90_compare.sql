@@ -1,7 +1,7 @@
 -- Live comparison ----------------------------------------------------------------------
 --
--- iblt_compare calls compare, which calls the steps: prepare (35), find_keys (50), look (60),
--- check_index (80), recheck (70).  doc/walk.md follows one call.
+-- iblt_compare calls the steps: prepare (35), find_keys (50), and differences, which calls
+-- look (60), check_index (80) and recheck (70).  doc/walk.md follows one call.
 
 -- Figures
 
@@ -34,8 +34,23 @@ COMMENT ON FUNCTION iblt_compare_stats() IS
 'figures of the last iblt_compare that finished in this session: rows, differences, messages, '
 'bytes, times';
 
+CREATE FUNCTION iblt_internal.finish_figures(started timestamptz) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	figures iblt_internal.figures := @extschema@.iblt_compare_stats();
+BEGIN
+	figures.total_ms := iblt_internal.ms(started);
+	figures.finished_at := clock_timestamp();
+	PERFORM iblt_internal.keep_figures(figures);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.finish_figures(timestamptz) IS
+'adds to the figures that are kept how long all of a comparison took';
+
 CREATE FUNCTION iblt_internal.all_figures(plan iblt_internal.plan, figures iblt_internal.figures,
-	decoded integer, differences iblt_internal.difference[]) RETURNS iblt_internal.figures
+	decoded bigint, differences bigint, unconfirmed bigint) RETURNS iblt_internal.figures
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -47,10 +62,9 @@ BEGIN
 	figures.key_columns := iblt_internal.names_of(plan.key);
 	figures.columns := iblt_internal.names_of(plan.columns);
 	figures.columns_left_out := plan.columns_left_out;
-	figures.differences := cardinality(differences);
-	figures.settled := greatest(decoded - figures.differences, 0);
-	figures.unconfirmed := CASE WHEN plan.recheck > 0
-		THEN (SELECT count(*) FROM unnest(differences) AS d WHERE NOT d.confirmed) ELSE 0 END;
+	figures.differences := differences;
+	figures.settled := greatest(decoded - differences, 0);
+	figures.unconfirmed := unconfirmed;
 	figures.lookup_ms := coalesce(figures.lookup_ms, 0);
 	figures.recheck_ms := coalesce(figures.recheck_ms, 0);
 	figures.messages := traffic.messages;
@@ -60,10 +74,82 @@ BEGIN
 	RETURN figures;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.all_figures(iblt_internal.plan, iblt_internal.figures, integer,
-	iblt_internal.difference[]) IS 'the figures of a comparison that has ended';
+COMMENT ON FUNCTION iblt_internal.all_figures(iblt_internal.plan, iblt_internal.figures, bigint,
+	bigint, bigint) IS 'the figures of a comparison that has ended';
 
 -- The steps after the plan
+--
+-- find_keys (50) gives the keys that differ, and differences() their rows as a stream,
+-- which is never in memory as a whole.  Beside the rows, its figures go through the
+-- setting that iblt_compare_stats reads.
+
+CREATE FUNCTION iblt_internal.look_batch(conn text, plan iblt_internal.plan,
+	sample @extschema@.iblt, keys bytea, done integer, number integer,
+	OUT differences iblt_internal.difference[], OUT doubtful text[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	size integer := iblt_internal.batch_size(plan);
+	batch record := iblt_internal.iblt_compare_keys(sample, keys, done, size);
+BEGIN
+	PERFORM iblt_internal.progress(plan.progress, format('looking %s keys up on both sides%s',
+		cardinality(batch.keys), CASE WHEN number > size
+			THEN format(', %s of %s are done', done, number) END));
+	differences := iblt_internal.look(conn, plan, batch.keys);
+	doubtful := CASE WHEN plan.by_hash THEN '{}'
+		ELSE iblt_internal.doubtful(batch.keys, batch.sides, differences) END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.look_batch(text, iblt_internal.plan, iblt, bytea, integer,
+	integer) IS
+'differences among the keys of a batch of a list of that number, and those that an index may hide';
+
+CREATE FUNCTION iblt_internal.differences(conn text, plan iblt_internal.plan,
+	figures iblt_internal.figures, keys bytea, number bigint, sample @extschema@.iblt)
+RETURNS SETOF iblt_internal.difference
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	size integer := iblt_internal.batch_size(plan);
+	looked record;
+	d iblt_internal.difference;
+	batches iblt_internal.held[] := '{}';
+	doubtful text[] := '{}';
+	differences bigint := 0;
+	unconfirmed bigint := 0;
+BEGIN
+	FOR done IN 0 .. number - 1 BY size LOOP
+		looked := iblt_internal.look_batch(conn, plan, sample, keys, done, number::integer);
+		doubtful := doubtful || looked.doubtful;
+		IF plan.recheck > 0 THEN
+			batches := iblt_internal.kept(batches, iblt_internal.hold(looked.differences),
+				number > size);
+		ELSE
+			differences := differences + cardinality(looked.differences);
+			RETURN QUERY SELECT * FROM unnest(looked.differences);
+		END IF;
+	END LOOP;
+	PERFORM iblt_internal.check_index(conn, plan, doubtful);
+	figures.lookup_ms := CASE WHEN number > 0 THEN iblt_internal.ms(started) END;
+	IF batches <> '{}' THEN
+		started := clock_timestamp();
+		FOR d IN SELECT * FROM iblt_internal.recheck_batches(conn, plan, batches) LOOP
+			differences := differences + 1;
+			unconfirmed := unconfirmed + (NOT d.confirmed)::integer;
+			RETURN NEXT d;
+		END LOOP;
+		figures.recheck_ms := iblt_internal.ms(started);
+	END IF;
+	PERFORM iblt_internal.keep_figures(iblt_internal.all_figures(plan, figures, number,
+		differences, unconfirmed));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.differences(text, iblt_internal.plan, iblt_internal.figures,
+	bytea, bigint, iblt) IS
+'the differences among the keys that find_keys gave; at the end, the figures are kept';
 
 CREATE FUNCTION iblt_internal.run(conn text, plan iblt_internal.plan)
 RETURNS iblt_internal.comparison
@@ -71,36 +157,16 @@ RETURNS iblt_internal.comparison
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	started timestamptz;
-	found record;
-	figures iblt_internal.figures;
-	decoded integer;
-	differences iblt_internal.difference[] := '{}';
+	found record := iblt_internal.find_keys(conn, plan, NULL);
+	differences iblt_internal.difference[];
 BEGIN
-	IF plan.versions THEN
-		PERFORM iblt_internal.require_version_rights(plan);
-	END IF;
-	found := iblt_internal.find_keys(conn, plan, figures);
-	plan := found.plan;
-	figures := found.figures;
-	decoded := cardinality(found.keys);
-	IF decoded > 0 THEN
-		PERFORM iblt_internal.progress(plan.progress,
-			format('looking %s keys up on both sides', decoded));
-		started := clock_timestamp();
-		differences := iblt_internal.look(conn, plan, found.keys);
-		PERFORM iblt_internal.check_index(conn, plan, found.keys, found.sides, differences);
-		figures.lookup_ms := iblt_internal.ms(started);
-	END IF;
-	IF plan.recheck > 0 AND differences <> '{}' THEN
-		started := clock_timestamp();
-		differences := iblt_internal.recheck(conn, plan, differences);
-		figures.recheck_ms := iblt_internal.ms(started);
-	END IF;
-	RETURN ROW(plan, iblt_internal.all_figures(plan, figures, decoded, differences), differences);
+	differences := ARRAY(SELECT d FROM iblt_internal.differences(conn, found.plan, found.figures,
+		found.keys, found.number, found.sample) AS d);
+	RETURN ROW(found.plan, @extschema@.iblt_compare_stats(), differences);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run(text, iblt_internal.plan) IS 'compares as a plan says';
+COMMENT ON FUNCTION iblt_internal.run(text, iblt_internal.plan) IS
+'compares as a plan says, with all differences in memory';
 
 -- Starting again
 
@@ -181,39 +247,55 @@ COMMENT ON FUNCTION iblt_internal.connect(text, text) IS
 'begins an attempt of a driver: with counters at 0, and a connection unless both relations are '
 'here';
 
-CREATE FUNCTION iblt_internal.compare(conn text, peer text, relation regclass, peer_relation text,
-	options iblt_internal.options) RETURNS iblt_internal.comparison
+CREATE FUNCTION iblt_internal.compare_options(relation regclass, options iblt_internal.options)
+RETURNS iblt_internal.options
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.check_options(relation, options);
+	options.label := 'iblt_compare ' || relation::text;
+	RETURN options;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.compare_options(regclass, iblt_internal.options) IS
+'options with a label, or an error for those that do not fit';
+
+-- For the handler of iblt_compare.
+CREATE FUNCTION iblt_internal.compare_failed(conn text, peer text, plan iblt_internal.plan,
+	progress boolean, attempt integer, state text, message text, detail text, hint text)
+RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan;
-	again boolean;
-	state text;
-	message text;
+	again boolean := false;
+	secret boolean;
 BEGIN
-	PERFORM iblt_internal.check_options(relation, options);
-	options.label := 'iblt_compare ' || relation::text;
-	FOR attempt IN 1 .. 3 LOOP
-		BEGIN
-			plan := NULL;
-			conn := iblt_internal.connect(peer, conn);
-			plan := iblt_internal.prepare(conn, relation, peer_relation, options);
-			RETURN iblt_internal.run(conn, plan);
-		EXCEPTION WHEN OTHERS THEN
-			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
-			again := iblt_internal.restarts(conn, peer, plan, attempt, state, message);
-			IF NOT again THEN
-				RAISE;
-			END IF;
-			PERFORM iblt_internal.progress(options.progress,
-				'a relation was altered, the comparison starts again');
-		END;
-	END LOOP;
+	BEGIN
+		again := state NOT IN ('57014', 'P0004')
+			AND iblt_internal.restarts(conn, peer, plan, attempt, state, message);
+	EXCEPTION WHEN query_canceled OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		secret := iblt_internal.peer_is_string(peer);
+		PERFORM iblt_internal.peer_fail(conn, secret, state, message, detail, hint);
+		RAISE;
+	END;
+	IF again THEN
+		PERFORM iblt_internal.progress(progress,
+			'a relation was altered, the comparison starts again');
+		RETURN true;
+	END IF;
+	secret := iblt_internal.peer_is_string(peer);
+	PERFORM iblt_internal.peer_fail(conn, secret, state, message, detail, hint);
+	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.compare(text, text, regclass, text, iblt_internal.options) IS
-'compares over a connection of that name, again if a relation is altered meanwhile';
+COMMENT ON FUNCTION iblt_internal.compare_failed(text, text, iblt_internal.plan, boolean, integer,
+	text, text, text, text) IS
+'after an error: should a comparison start again? If not, the connection is closed, and the error '
+'raised if the statement may hold a secret';
 
 -- The driver
 
@@ -280,30 +362,38 @@ DECLARE
 		CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, cast_types, extra_columns,
 		recheck, timeout, seed, progress);
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
-	result iblt_internal.comparison;
-	figures iblt_internal.figures;
-	secret boolean;
+	plan iblt_internal.plan;
+	found record;
+	again boolean;
 	state text;
 	message text;
 	detail text;
 	hint text;
 BEGIN
-	BEGIN
-		result := iblt_internal.compare(conn, peer, relation, peer_relation, options);
-		PERFORM iblt_internal.peer_close(conn);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := iblt_internal.peer_is_string(peer);
-		PERFORM iblt_internal.peer_fail(conn, secret, state, message, detail, hint);
-		RAISE;
-	END;
-	figures := result.figures;
-	figures.total_ms := iblt_internal.ms(started);
-	figures.finished_at := clock_timestamp();
-	PERFORM iblt_internal.keep_figures(figures);
-	RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count
-		FROM unnest(result.differences) AS d;
+	FOR attempt IN 1 .. 3 LOOP
+		BEGIN
+			plan := NULL;
+			options := iblt_internal.compare_options(relation, options);
+			conn := iblt_internal.connect(peer, conn);
+			plan := iblt_internal.prepare(conn, relation, peer_relation, options);
+			found := iblt_internal.find_keys(conn, plan, NULL);
+			RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
+					d.there_count
+				FROM iblt_internal.differences(conn, found.plan, found.figures, found.keys,
+					found.number, found.sample) AS d;
+			PERFORM iblt_internal.peer_close(conn);
+			EXIT;
+		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+				detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+			again := iblt_internal.compare_failed(conn, peer, plan, options.progress, attempt,
+				state, message, detail, hint);
+			IF NOT again THEN
+				RAISE;
+			END IF;
+		END;
+	END LOOP;
+	PERFORM iblt_internal.finish_figures(started);
 END
 $$;
 COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, bigint,

@@ -1,8 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * keys.c
- *	  iblt_compare_decode: the keys of a difference, in order, as text for
- *	  looking rows up.
+ *	  The keys of a difference: iblt_compare_decode lists all of them in order,
+ *	  and iblt_compare_keys gives some of them as text for looking rows up.
+ *
+ * Millions of keys as text[] would take a multiple of the sketch's memory, so
+ * the list has them as they are in the cells.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,10 +23,20 @@
 
 #include "key.h"
 
-/* The keys of a difference, as in its cells, each with its count. */
+/*
+ * The keys of a difference, as in its cells, each with its count.  The list is
+ * a bytea, in which this header stands before them.
+ */
+typedef struct KeyListHeader
+{
+	int32		vl_len_;
+	uint32		key_size;		/* so that the keys are aligned */
+} KeyListHeader;
+
 typedef struct KeyList
 {
-	uint8	   *bytes;
+	KeyListHeader *header;
+	uint8	   *bytes;			/* behind the header */
 	size_t		key_size;
 	size_t		size;			/* of a key and its count */
 	size_t		n;
@@ -31,13 +44,24 @@ typedef struct KeyList
 } KeyList;
 
 static void
+key_list_make_room(KeyList *list, size_t room)
+{
+	size_t		size = sizeof(KeyListHeader) + room * list->size;
+
+	list->header = list->header == NULL ? palloc(size)
+		: repalloc(list->header, size);
+	list->bytes = (uint8 *) (list->header + 1);
+	list->room = room;
+}
+
+static void
 key_list_init(KeyList *list, size_t key_size)
 {
+	list->header = NULL;
 	list->key_size = key_size;
 	list->size = key_size + sizeof(int64);	/* so that the next key is aligned */
 	list->n = 0;
-	list->room = 64;
-	list->bytes = palloc(list->room * list->size);
+	key_list_make_room(list, 64);
 }
 
 static uint8 *
@@ -59,13 +83,47 @@ key_list_add(KeyList *list, const IbltEntry *entry)
 
 	/* a key and its count are smaller than a cell, so all are below 1 GB */
 	if (list->n == list->room)
-	{
-		list->room = Min(2 * list->room, MaxAllocSize / list->size);
-		list->bytes = repalloc(list->bytes, list->room * list->size);
-	}
+		key_list_make_room(list, Min(2 * list->room,
+									 (MaxAllocSize - sizeof(KeyListHeader)) / list->size));
 	at = key_list_at(list, list->n++);
 	memcpy(at, entry->key, list->key_size);
 	iblt_store64(at + list->key_size, (uint64) (int64) entry->count);
+}
+
+/* The list as a bytea. */
+static Datum
+key_list_datum(KeyList *list)
+{
+	list->header->key_size = (uint32) list->key_size;
+	SET_VARSIZE(list->header, sizeof(KeyListHeader) + list->n * list->size);
+	return PointerGetDatum(list->header);
+}
+
+/* Opens a part of a list of keys that are as in this sketch. */
+static void
+key_list_open(KeyList *list, const IbltParams *params, bytea *value, int32 first,
+			  int32 number)
+{
+	size_t		bytes = VARSIZE(value) - sizeof(KeyListHeader);
+	size_t		n;
+
+	list->header = (KeyListHeader *) value;
+	list->key_size = 8 * (size_t) params->limbs;
+	list->size = list->key_size + sizeof(int64);
+	if (VARSIZE(value) < sizeof(KeyListHeader) ||
+		list->header->key_size != list->key_size || bytes % list->size != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("not a list of keys of this sketch")));
+	if (first < 0 || number < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("first and number must not be negative")));
+	n = bytes / list->size;
+	first = (int32) Min((size_t) first, n);
+	list->bytes = (uint8 *) (list->header + 1) + first * list->size;
+	list->n = Min((size_t) number, n - first);
+	list->room = list->n;
 }
 
 /*
@@ -252,10 +310,9 @@ key_sides(const KeyList *list)
 PG_FUNCTION_INFO_V1(iblt_compare_decode);
 
 /*
- * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys text[],
- * sides text[]): how many keys are recovered, about how many there are, the
- * keys in order, each as one word and once, and their sides of the difference.
- * keys and sides are NULL unless the decoding is complete.
+ * iblt_compare_decode(iblt) -> (complete, recovered, estimated, keys bytea): how
+ * many keys are recovered, about how many there are, and the list of keys in
+ * order, each once.  keys is NULL unless the decoding is complete.
  */
 Datum
 iblt_compare_decode(PG_FUNCTION_ARGS)
@@ -264,27 +321,46 @@ iblt_compare_decode(PG_FUNCTION_ARGS)
 	IbltVerdict verdict;
 	IbltEntry	entry;
 	KeyList		list;
-	Datum		values[5] = {0};
-	bool		nulls[5] = {false};
-	bool		integers;
+	Datum		values[4] = {0};
+	bool		nulls[4] = {false};
 
 	iblt_open_arg(&decoding.original, fcinfo, 0);
-	integers = decoding.original.params.kind == IBLT_KEY_INTEGER;
 	key_list_init(&list, 8 * (size_t) decoding.original.params.limbs);
 	iblt_decoding_start(&decoding);
 	while (iblt_decoding_next(&decoding, &entry))
 		key_list_add(&list, &entry);
 	iblt_decoding_finish(&decoding, &verdict);
-	values[0] = BoolGetDatum(verdict.complete);
-	values[1] = Int64GetDatum((int64) verdict.recovered);
-	values[2] = verdict.complete ? values[1] : iblt_rows_datum(verdict.keys);
-	nulls[3] = nulls[4] = !verdict.complete;
 	if (verdict.complete)
-	{
-		key_list_sort(&list, integers);
-		values[3] = integers ? integer_words(&list)
-			: key_words(&list, &decoding.original.params);
-		values[4] = key_sides(&list);
-	}
+		key_list_sort(&list, decoding.original.params.kind == IBLT_KEY_INTEGER);
+	values[0] = BoolGetDatum(verdict.complete);
+	values[1] = Int64GetDatum((int64) (verdict.complete ? list.n : verdict.recovered));
+	values[2] = verdict.complete ? values[1] : iblt_rows_datum(verdict.keys);
+	values[3] = key_list_datum(&list);
+	nulls[3] = !verdict.complete;
+	return iblt_value_row(fcinfo, values, nulls);
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_keys);
+
+/*
+ * iblt_compare_keys(iblt, keys bytea, first, number) -> (keys text[], sides
+ * text[]): that number of keys of a list, behind the first ones, each as one
+ * word, and their sides of the difference.  The sketch may be any fold of the
+ * one that the keys are of.
+ */
+Datum
+iblt_compare_keys(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	KeyList		list;
+	Datum		values[2];
+	bool		nulls[2] = {false};
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(1), PG_GETARG_INT32(2),
+				  PG_GETARG_INT32(3));
+	values[0] = sketch.params.kind == IBLT_KEY_INTEGER ? integer_words(&list)
+		: key_words(&list, &sketch.params);
+	values[1] = key_sides(&list);
 	return iblt_value_row(fcinfo, values, nulls);
 }

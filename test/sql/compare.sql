@@ -116,19 +116,33 @@ SELECT cells, capacity >= 60000 AS enough FROM iblt_info(iblt_internal.iblt_comp
 SELECT iblt_internal.iblt_compare_template(0, 8, 1);
 
 -- the keys of a difference, each as one word: all of them in order, or none
-SELECT d.* FROM (SELECT iblt_agg(i, i) FROM unnest('{30,-7,4,-9223372036854775808,9223372036854775807,100}'::bigint[]) AS i) AS x(s), iblt_internal.iblt_compare_decode(s) AS d;
-SELECT d.* FROM (SELECT iblt_agg(u, 1) FROM unnest('{cccccccc-0000-0000-0000-000000000000,00000000-0000-0000-0000-0000000000ff}'::uuid[]) AS u) AS x(s), iblt_internal.iblt_compare_decode(s) AS d;
-SELECT keys FROM (SELECT iblt_agg(u, 1) FROM unnest('{2026-03-01,2001-01-01}'::date[]) AS u) AS x(s), iblt_internal.iblt_compare_decode(s);
+CREATE FUNCTION keys_of(s iblt, first integer, number integer, OUT complete boolean, OUT recovered bigint, OUT estimated bigint, OUT keys text[], OUT sides text[]) LANGUAGE sql AS $$
+	SELECT d.complete, d.recovered, d.estimated, k.keys, k.sides FROM iblt_internal.iblt_compare_decode(s) AS d LEFT JOIN LATERAL iblt_internal.iblt_compare_keys(s, d.keys, first, number) AS k ON true
+$$;
+SELECT d.* FROM (SELECT iblt_agg(i, i) FROM unnest('{30,-7,4,-9223372036854775808,9223372036854775807,100}'::bigint[]) AS i) AS x(s), keys_of(s, 0, 6) AS d;
+SELECT d.* FROM (SELECT iblt_agg(u, 1) FROM unnest('{cccccccc-0000-0000-0000-000000000000,00000000-0000-0000-0000-0000000000ff}'::uuid[]) AS u) AS x(s), keys_of(s, 0, 100) AS d;
+SELECT keys FROM (SELECT iblt_agg(u, 1) FROM unnest('{2026-03-01,2001-01-01}'::date[]) AS u) AS x(s), keys_of(s, 0, 2);
 SELECT keys, (keys[1]::text[])[2]::timestamp FROM (SELECT iblt_agg(ROW(i, timestamp '2026-01-01 10:00' + i * interval '1 day', true), i) FROM generate_series(1, 2) AS i) AS x(s),
-	iblt_internal.iblt_compare_decode(s);
+	keys_of(s, 0, 2);
 SELECT complete, recovered < 5000 AS not_all, estimated > 4000 AS many, keys FROM (SELECT iblt_agg(i, i, 100) FROM generate_series(1, 5000) AS i) AS x(s), iblt_internal.iblt_compare_decode(s);
-SELECT * FROM iblt_internal.iblt_compare_decode(iblt_new());
+SELECT * FROM keys_of(iblt_new(), 0, 10);
 SELECT * FROM iblt_internal.iblt_compare_decode(NULL);
 -- as iblt_decode shows them
 SELECT keys = ARRAY(SELECT key FROM iblt_decode(s) ORDER BY key::bigint) AS same_keys,
 	sides = ARRAY(SELECT CASE side WHEN 'left' THEN 'here' WHEN 'right' THEN 'there' ELSE side END FROM iblt_decode(s) ORDER BY key::bigint) AS same_sides,
 	cardinality(keys), (SELECT count(DISTINCT side) FROM unnest(sides) AS side) AS sides
 FROM (SELECT a - b FROM (SELECT iblt_agg(i * 7919 % 20011 - 10000, i, 4000) FROM generate_series(1, 3000) AS i) AS x(a),
-	(SELECT iblt_agg(i * 7919 % 20011 - 10000, i + (i % 3 = 0)::int, 4000) FROM generate_series(1000, 4000) AS i) AS y(b)) AS z(s), iblt_internal.iblt_compare_decode(s);
+	(SELECT iblt_agg(i * 7919 % 20011 - 10000, i + (i % 3 = 0)::int, 4000) FROM generate_series(1000, 4000) AS i) AS y(b)) AS z(s), keys_of(s, 0, 10000);
+-- in parts, from a fold of the difference, and no further than the last one
+SELECT first, number, k.keys, k.sides
+FROM (SELECT iblt_agg(i, 1, 1000) - iblt_agg(i, 1, 1000) FILTER (WHERE i % 2 = 0) FROM generate_series(1, 9) AS i) AS x(s), iblt_internal.iblt_compare_decode(s) AS d,
+	(VALUES (0, 2), (2, 2), (4, 1), (4, 7), (5, 7), (2147483647, 2147483647), (0, 0)) AS part(first, number), iblt_internal.iblt_compare_keys(iblt_fold(s, 10), d.keys, first, number) AS k;
+-- what is not such a list
+SELECT iblt_internal.iblt_compare_keys(s, d.keys, -1, 1) FROM (SELECT iblt_agg(i, i) FROM generate_series(1, 2) AS i) AS x(s), iblt_internal.iblt_compare_decode(s) AS d;
+SELECT iblt_internal.iblt_compare_keys(s, d.keys, 1, -1) FROM (SELECT iblt_agg(i, i) FROM generate_series(1, 2) AS i) AS x(s), iblt_internal.iblt_compare_decode(s) AS d;
+SELECT iblt_internal.iblt_compare_keys(s, '', 0, 1) FROM (SELECT iblt_agg(i, i) FROM generate_series(1, 2) AS i) AS x(s);
+SELECT iblt_internal.iblt_compare_keys(s, substr(d.keys, 1, 4 + 15), 0, 1) FROM (SELECT iblt_agg(i, i) FROM generate_series(1, 2) AS i) AS x(s), iblt_internal.iblt_compare_decode(s) AS d;
+SELECT iblt_internal.iblt_compare_keys(s, d.keys, 0, 1) FROM (SELECT iblt_agg(i, i), iblt_agg(i::text, i) FROM generate_series(1, 2) AS i) AS x(other, s), iblt_internal.iblt_compare_decode(other) AS d;
+DROP FUNCTION keys_of(iblt, integer, integer);
 
 DROP TABLE cmp_a, cmp_b, cmp_null_a, cmp_null_b;

@@ -26,8 +26,8 @@ CREATE FUNCTION traffic_plan() RETURNS iblt_internal.plan LANGUAGE sql AS $$
 	FROM iblt_internal.describe('traffic') AS d
 $$;
 SELECT iblt_internal.iblt_traffic_add(1, 20, 300, 4000);
-SELECT messages, bytes_sent, bytes_received, sketch_bytes FROM iblt_internal.all_figures(traffic_plan(), NULL, 0, '{}');
-SELECT messages, bytes_sent, bytes_received, sketch_bytes FROM iblt_internal.all_figures(traffic_plan(), NULL, 0, '{}');
+SELECT messages, bytes_sent, bytes_received, sketch_bytes FROM iblt_internal.all_figures(traffic_plan(), NULL, 0, 0, 0);
+SELECT messages, bytes_sent, bytes_received, sketch_bytes FROM iblt_internal.all_figures(traffic_plan(), NULL, 0, 0, 0);
 -- a driver begins with none, also after one that failed
 SELECT iblt_internal.iblt_traffic_add(1, 20, 300, 4000);
 SELECT count(*) FROM iblt_compare('traffic', NULL, 'traffic', peer_condition => 'true');

@@ -1,0 +1,180 @@
+# iblt_compare where the differences take several lookups: each is answered exactly once
+# and in order, all wait for replication together, and what fails in the middle leaves
+# nothing.  The number of keys that are looked up at a time is lowered, so that few rows
+# take many lookups.
+use strict;
+use warnings;
+
+use IbltCompare;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+random_seed();
+
+my $here = server('here');
+my $there = server('there');
+sides($here, $there);
+my $peer = conninfo($there);
+$here->safe_psql('postgres', 'CREATE EXTENSION dblink');
+both('CREATE EXTENSION iblt');
+
+# Also: iblt looks these keys up at a time.
+sub batch_size
+{
+	my ($size) = @_;
+	$here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.batch_size(plan iblt_internal.plan) RETURNS integer
+		LANGUAGE sql IMMUTABLE AS 'SELECT $size'");
+	return;
+}
+
+# --- every kind of key -----------------------------------------------------------------
+
+my %keys = (by_int => 'g AS id', by_two => "g % 7 AS a, (timestamp '2026-01-01' + g * interval '1 minute') AS b",
+	by_uuid => q{md5(g::text)::uuid AS id}, by_text => q{'key ' || g AS id}, by_none => undef);
+my %columns = (by_int => 'id', by_two => 'a, b', by_uuid => 'id', by_text => 'id');
+foreach my $table (sort keys %keys)
+{
+	my $rows = defined $keys{$table} ? "$keys{$table}, g AS n, md5(g::text) AS v" : 'g / 3 AS n, md5((g / 3)::text) AS v';
+	both("CREATE TABLE $table AS SELECT $rows FROM generate_series(1, 3000) AS g;"
+		  . ($columns{$table} ? "ALTER TABLE $table ADD PRIMARY KEY ($columns{$table})" : ''));
+	$there->safe_psql('postgres', "UPDATE $table SET v = 'x' WHERE n % 5 = 1; DELETE FROM $table WHERE n % 5 = 2");
+	$here->safe_psql('postgres', "DELETE FROM $table WHERE n % 50 = 3");
+}
+
+# The differences and the messages that they took.
+sub differences
+{
+	my ($table, $options) = @_;
+	my ($rows, $messages) = $here->safe_psql('postgres', "SET client_min_messages = error;
+		SELECT string_agg(concat_ws(' ', key, side, here_count, there_count, here, there, confirmed), E'\\n' ORDER BY n)
+			FROM iblt_compare('$table', $peer, $options) WITH ORDINALITY AS c(key, side, here, there, confirmed, here_count, there_count, n);
+		SELECT 'messages', messages, 'figures', differences, settled, unconfirmed FROM iblt_compare_stats()") =~ /^(.*)\nmessages\|(.*)\z/s;
+	return ($rows, split /\|/, $messages);
+}
+
+foreach my $table (sort keys %keys)
+{
+	my $by_hash = $table =~ /text|none/;
+	my $options = "rows => true, seed => 4711, recheck => 0";
+	batch_size(1000000);
+	my ($whole, $one, @figures) = differences($table, $options);
+	my $key = $columns{$table} // 'n, v';
+	my $number = lines(truth($table, $key));
+	is(lines($whole), $number, "$table: $number differences in one lookup");
+	foreach my $size (1000, 101)
+	{
+		batch_size($size);
+		my ($rows, $messages, @same) = differences($table, $options);
+		is($by_hash ? join("\n", sort split /\n/, $rows) : $rows, $by_hash ? join("\n", sort split /\n/, $whole) : $whole,
+			"$table, $size at a time: the same rows" . ($by_hash ? '' : ', in the same order'));
+		is("@same", "@figures", "$table, $size at a time: the same figures");
+		my $lookups = int(($number + $size - 1) / $size);
+		is($messages, $one + 2 * ($lookups - 1), "$table, $size at a time: $lookups lookups");
+	}
+}
+
+# --- rechecks ------------------------------------------------------------------------------
+
+# Each wait changes rows: one kind keeps changing, one becomes equal.
+batch_size(100);
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.passed(text, iblt_internal.plan, timestamptz) RENAME TO passed_it;
+	CREATE FUNCTION iblt_internal.passed(conn text, plan iblt_internal.plan, deadline timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+	BEGIN
+		UPDATE public.by_int SET v = v WHERE id % 100 = 1;
+		DELETE FROM public.by_int WHERE id % 100 = 7;
+		RAISE NOTICE 'a wait';
+		RETURN plan.timeout > '0 s';
+	END $$});
+{
+	my $session = IbltTest::Session->new($here);
+	my $total = lines(truth('by_int', 'id'));
+	my $query = "SELECT confirmed, array_agg((key ->> 'id')::int ORDER BY (key ->> 'id')::int) FROM iblt_compare('by_int', $peer, recheck => 3%s) GROUP BY 1 ORDER BY 1 DESC";
+	foreach my $at_once (100, 100000)
+	{
+		batch_size($at_once);
+		my $out = $session->run('BEGIN; ' . sprintf($query, ''));
+		my %found = map { /^([tf])\|\{(.*)\}$/; ($1 => [ split /,/, $2 ]) } split /\n/, $out;
+		my (@gone, @moving) = ();
+		is(scalar(() = $session->{err} =~ /a wait/g), 3, "$at_once at a time: one wait for each round, and not for each lookup");
+		is_deeply($found{f}, [ map { 100 * $_ + 1 } 0 .. 29 ], "$at_once at a time: rows that keep changing are not confirmed");
+		is(scalar(grep { $_ % 100 == 7 } @{ $found{t} }), 0, "$at_once at a time: what became equal is gone");
+		is(scalar(@{ $found{t} }) + 30 + 30, $total, "$at_once at a time: and no other");
+		is($session->run('SELECT differences, settled, unconfirmed FROM iblt_compare_stats()'), ($total - 30) . '|30|30', "$at_once at a time: figures");
+		$session->run('ROLLBACK');
+		$out = $session->run('BEGIN; ' . sprintf($query, ", timeout => '0 s'"));
+		my ($late) = $out =~ /^f\|\{(.*)\}$/;
+		is(scalar(split /,/, $late), $at_once == 100 ? $total - 30 : $total, "$at_once at a time: nothing is confirmed if the wait took too long");
+		unlike($out, qr/^t/m, "$at_once at a time: nothing at all");
+		$session->run('ROLLBACK');
+	}
+	$session->quit;
+}
+$here->safe_psql('postgres', q{DROP FUNCTION iblt_internal.passed; ALTER FUNCTION iblt_internal.passed_it RENAME TO passed});
+
+# Real replication: rows in flight disappear, and all wait together.
+$here->safe_psql('postgres', 'CREATE PUBLICATION pub FOR TABLE by_two');
+$there->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($here)} PUBLICATION pub WITH (copy_data = false)");
+subscribed($there, 1);
+{
+	batch_size(100);
+	my $drift = truth('by_two', 'a, b');
+	my $lock = IbltTest::Session->new($there);
+	$lock->run('BEGIN; LOCK TABLE by_two IN SHARE MODE');
+	$here->safe_psql('postgres', "UPDATE by_two SET v = 'in flight' WHERE n % 5 = 0");
+	my $session = IbltTest::Session->new($here);
+	$session->start("SELECT concat_ws(' ', key, side, here_count, there_count) || CASE WHEN confirmed THEN '' ELSE ' unconfirmed' END FROM iblt_compare('by_two', $peer, progress => true) AS c");
+	$session->seen(qr/waiting for replication/);
+	$lock->run('COMMIT');
+	is(join("\n", sort split /\n/, $session->done), $drift, 'rows in flight are no differences, and all others are confirmed');
+	my ($looked, $waited) = $session->{err} =~ /looking \d+ keys up on both sides, 1[0-9]00 of (\d+) are done.*waiting for replication, to look at (\d+) keys/s;
+	is($waited, $looked, 'all of them waited');
+	is(scalar(() = $session->{err} =~ /waiting for replication/g), 1, 'once');
+	$_->quit foreach ($lock, $session);
+	$there->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
+}
+
+# --- the middle of many lookups ----------------------------------------------------------
+
+# A lookup of key 1500 waits for a lock.
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.look(text, iblt_internal.plan, text[]) RENAME TO look_it;
+	CREATE FUNCTION iblt_internal.look(conn text, plan iblt_internal.plan, keys text[]) RETURNS iblt_internal.difference[] LANGUAGE plpgsql AS
+	'BEGIN
+		IF keys @> ''{1501}'' THEN PERFORM pg_catalog.pg_advisory_xact_lock_shared(4); END IF;
+		RETURN iblt_internal.look_it(conn, plan, keys);
+	END'});
+my $all = truth('by_int', 'id');
+foreach my $case (
+	[ 'a cancel', sub { $here->safe_psql('postgres', "SELECT pg_cancel_backend($_[0])") }, qr/ERROR: +57014/ ],
+	[ 'a peer that goes away', sub { $there->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt_compare%'") }, qr/ERROR: +(57P01|08\w+|\w+): / ],
+	[ 'a table that is altered', sub { $there->safe_psql('postgres', 'ALTER TABLE by_int ADD COLUMN more int') }, undef ])
+{
+	my ($title, $do, $error) = @$case;
+	my $lock = IbltTest::Session->new($here);
+	my $session = IbltTest::Session->new($here);
+	$session->run("SET client_min_messages = error; SELECT count(*) FROM iblt_compare('by_two', $peer, recheck => 0)");
+	my $before = $session->run('SELECT f FROM iblt_compare_stats() AS f');
+	$lock->run('SELECT pg_advisory_lock(4)');
+	$session->start("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('by_int', $peer, recheck => 0) AS c");
+	wait_for($here, "SELECT wait_event = 'advisory' FROM pg_stat_activity WHERE pid = $session->{pid}");
+	$do->($session->{pid});
+	$lock->run('SELECT pg_advisory_unlock(4)');
+	my $out = $session->done;
+	if ($error)
+	{
+		like($session->{err}, $error, "$title in the middle: an error");
+		is($out, '', "$title: no rows");
+		is($session->run('SELECT f FROM iblt_compare_stats() AS f'), $before, "$title: the figures are those of the comparison before");
+	}
+	else
+	{
+		is(join("\n", sort split /\n/, $out), $all, "$title in the middle: all differences, each once");
+	}
+	is($session->run("SELECT coalesce(array_length(dblink_get_connections(), 1), 0)"), 0, "$title: no connection is left");
+	nothing_left($title);
+	is(lines($session->run("SELECT key FROM iblt_compare('by_int', $peer, recheck => 0)")), lines($all), "$title: the session goes on");
+	$_->quit foreach ($lock, $session);
+}
+
+$_->stop foreach ($here, $there);
+done_testing();
