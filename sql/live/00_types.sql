@@ -113,7 +113,9 @@ CREATE TYPE iblt_internal.plan AS (
 	seed bigint,
 	progress boolean,
 	lo text[],				-- as in options: values of the columns of slice_key(), as texts
-	hi text[]
+	hi text[],
+	parts integer,			-- a scan is of one of so many parts of the keys, NULL: of all
+	part integer			-- which one, from 0 on
 );
 COMMENT ON TYPE iblt_internal.plan IS 'what a comparison does, as plan() decides it once';
 

@@ -71,6 +71,20 @@ $$;
 COMMENT ON FUNCTION iblt_internal.key_hash_sql(iblt_internal.plan, iblt_internal.side) IS
 'the expression of the hash that stands for a key too wide for a cell; it has a seed of its own';
 
+-- Keys are in parts by a hash that has a seed of its own.
+CREATE FUNCTION iblt_internal.part_sql(plan iblt_internal.plan, s iblt_internal.side)
+RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
+		iblt_internal.checksum_sql(s, plan.key, plan.seed # 2), plan.parts, plan.part) END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.part_sql(iblt_internal.plan, iblt_internal.side) IS
+'the condition that a row''s key is in the part that is scanned; NULL where all are';
+
 CREATE FUNCTION iblt_internal.condition_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -79,7 +93,7 @@ AS $$
 BEGIN
 	-- the line break ends a comment in the condition
 	RETURN coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || s.condition || E'\n)',
-		iblt_internal.bounds_sql(plan, s)), ''), '');
+		iblt_internal.bounds_sql(plan, s), iblt_internal.part_sql(plan, s)), ''), '');
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.condition_sql(iblt_internal.plan, iblt_internal.side) IS

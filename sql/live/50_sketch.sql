@@ -22,6 +22,11 @@ COMMENT ON FUNCTION iblt_internal.iblt_compare_decode(iblt) IS
 'as iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a difference '
 '"here - there" in order, each once, as iblt_compare_keys reads them';
 
+CREATE FUNCTION iblt_internal.iblt_compare_join(s iblt, a bytea, b bytea) RETURNS bytea
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.iblt_compare_join(iblt, bytea, bytea) IS
+'the keys of two lists that iblt_compare_decode made as one, in order';
+
 CREATE FUNCTION iblt_internal.sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
 	capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -272,9 +277,60 @@ $$;
 COMMENT ON FUNCTION iblt_internal.first_capacity(iblt_internal.plan) IS
 'the capacity of the sketches of the first scan';
 
+-- The memory of a comparison is several sketches.  Those of more keys than this are
+-- made of one part of the keys after the other, each with a scan of its own.
+CREATE FUNCTION iblt_internal.part_capacity() RETURNS integer
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT 950000
+$$;
+COMMENT ON FUNCTION iblt_internal.part_capacity() IS
+'the largest capacity of a sketch that both sides are scanned into';
+
+CREATE FUNCTION iblt_internal.exchange_parts(conn text, plan iblt_internal.plan, capacity integer,
+	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
+	OUT sample @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	e record;
+	rows_here bigint := 0;
+	rows_there bigint := 0;
+BEGIN
+	number := 0;
+	FOR part IN 0 .. plan.parts - 1 LOOP
+		plan.part := part;
+		e := iblt_internal.exchange(conn, plan, capacity, figures);
+		figures := e.figures;
+		rows_here := rows_here + figures.rows_here;
+		rows_there := rows_there + figures.rows_there;
+		number := number + e.number;
+		IF e.keys IS NULL THEN
+			keys := NULL;
+			number := number * plan.parts / (part + 1);
+			EXIT;
+		ELSIF part = 0 OR e.number > 0 THEN
+			-- a part without rows has no type of key
+			keys := CASE WHEN sample IS NULL OR number = e.number THEN e.keys
+				ELSE iblt_internal.iblt_compare_join(e.sample, keys, e.keys) END;
+			sample := e.sample;
+		END IF;
+	END LOOP;
+	sample := coalesce(sample, e.sample);
+	figures.rows_here := rows_here;
+	figures.rows_there := rows_there;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.exchange_parts(text, iblt_internal.plan, integer,
+	iblt_internal.figures) IS
+'as exchange, for all parts of the keys, one after the other';
+
 -- If the first sketch was too small, the next try is larger and has another seed.  An
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
--- hundred, and these cells fail to decode that many keys once in 10,000 times.
+-- hundred, and these cells fail to decode that many keys once in 10,000 times.  Parts are
+-- for so many keys that an estimate which is 1.5 times too small would do.
 CREATE FUNCTION iblt_internal.search(conn text, INOUT plan iblt_internal.plan,
 	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint, OUT exact boolean,
 	OUT sample @extschema@.iblt) RETURNS record
@@ -283,11 +339,13 @@ CREATE FUNCTION iblt_internal.search(conn text, INOUT plan iblt_internal.plan,
 AS $$
 DECLARE
 	most bigint := plan.max_differences;
-	capacity integer := iblt_internal.first_capacity(plan);
+	largest integer := iblt_internal.part_capacity();
+	capacity integer := least(iblt_internal.first_capacity(plan), largest);
 	e record;
 BEGIN
+	plan.parts := 1;
 	FOR attempt IN 1 .. 3 LOOP
-		e := iblt_internal.exchange(conn, plan, capacity, figures);
+		e := iblt_internal.exchange_parts(conn, plan, capacity, figures);
 		figures := e.figures;
 		exact := e.keys IS NOT NULL;
 		number := e.number;
@@ -296,12 +354,14 @@ BEGIN
 			keys := e.keys;
 		END IF;
 		EXIT WHEN exact OR attempt = 3 OR iblt_internal.surely_more(plan, number, most)
-			OR capacity >= most AND number > 1.2 * most;
+			OR capacity::bigint * plan.parts >= most AND number > 1.2 * most;
 		PERFORM iblt_internal.progress(plan.progress,
 			'the sketches were too small, the relations are scanned again');
-		capacity := least(most, greatest(16::bigint * capacity, 4 * least(number, most)));
+		capacity := least(most, largest, greatest(16::bigint * capacity, 4 * least(number, most)));
+		plan.parts := ceil(attempt * 1.5 * least(number, most) / largest);
 		plan.seed := iblt_internal.random_seed();
 	END LOOP;
+	plan.parts := NULL;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.search(text, iblt_internal.plan, iblt_internal.figures) IS

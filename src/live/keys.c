@@ -364,3 +364,37 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 	values[1] = key_sides(&list);
 	return iblt_value_row(fcinfo, values, nulls);
 }
+
+PG_FUNCTION_INFO_V1(iblt_compare_join);
+
+/*
+ * iblt_compare_join(iblt, keys bytea, keys bytea) -> bytea: the keys of two
+ * lists as one, in order, each once.
+ */
+Datum
+iblt_compare_join(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	KeyList		list;
+	KeyList		joined;
+	size_t		n = 0;
+	int			i;
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	key_list_init(&joined, 8 * (size_t) sketch.params.limbs);
+	for (i = 1; i <= 2; i++)
+	{
+		key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(i), 0, PG_INT32_MAX);
+		if (n + list.n > (MaxAllocSize - sizeof(KeyListHeader)) / list.size)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("too many keys for one list")));
+		if (n + list.n > joined.room)
+			key_list_make_room(&joined, n + list.n);
+		memcpy(key_list_at(&joined, n), list.bytes, list.n * list.size);
+		n += list.n;
+	}
+	joined.n = n;
+	key_list_sort(&joined, sketch.params.kind == IBLT_KEY_INTEGER);
+	return key_list_datum(&joined);
+}

@@ -183,6 +183,13 @@ INSERT INTO large SELECT generate_series(1, 12000);
 -- a first sketch that is too small: the next one has another seed
 SELECT s.exact, s.number, (s.plan).seed = 4711 AS same_seed, (s.figures).rows_here, (length(s.keys) - 4) / 16 AS keys
 FROM iblt_internal.search(NULL, changed(plan_of('large', 'large_there'), '{"here": {"most_rows": 0}, "there": {"most_rows": 0}}'), NULL) AS s;
+-- parts of the keys, most of which have no rows
+SELECT parts, e.number, (e.figures).rows_here, (e.figures).rows_there, k.keys, k.sides
+FROM unnest('{1,2,50}'::integer[]) AS parts, LATERAL iblt_internal.exchange_parts(NULL, changed(plan_of('mine', 'theirs'), jsonb_build_object('parts', parts)), 100, NULL) AS e, LATERAL iblt_internal.iblt_compare_keys(e.sample, e.keys, 0, 100) AS k;
+SELECT e.number, (e.figures).rows_here, k.keys
+FROM iblt_internal.exchange_parts(NULL, changed(plan_of('mine', 'theirs', '{"condition": "id > 10", "peer_condition": "id > 10"}'), '{"parts": 3}'), 100, NULL) AS e, LATERAL iblt_internal.iblt_compare_keys(e.sample, e.keys, 0, 100) AS k;
+-- and parts that a sketch cannot tell: about how many there are in all
+SELECT e.keys, e.number BETWEEN 6000 AND 24000 AS about FROM iblt_internal.exchange_parts(NULL, changed(plan_of('large', 'large_there'), '{"parts": 3}'), 1000, NULL) AS e;
 SELECT is_unique, estimated, iblt_internal.surely_more(changed(plan_of('mine', 'theirs'), jsonb_build_object('is_unique', is_unique)), estimated, 100) FROM (VALUES (true, 160::bigint), (true, 161), (false, 1000)) AS x(is_unique, estimated);
 SELECT outcome(format('SELECT iblt_internal.refuse_too_many(%L, 7, %L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object('is_unique', is_unique)), exact, problem))
 FROM (VALUES (true, true, NULL), (true, false, NULL), (false, false, NULL), (true, true, 'A problem.')) AS x(is_unique, exact, problem);

@@ -74,6 +74,39 @@ foreach my $table (sort keys %keys)
 	}
 }
 
+# --- parts of the keys ---------------------------------------------------------------------
+
+# A comparison with sketches that hold few keys takes the keys in parts.  The least
+# sketch of a scan holds 1849 keys.
+batch_size(1000);
+both(q{CREATE TABLE parted (id int PRIMARY KEY, v int); CREATE TABLE parted_text (id text, v int); CREATE TABLE parted_few (id int, v int);
+	INSERT INTO parted SELECT g, g FROM generate_series(1, 12000) g; INSERT INTO parted_text SELECT 'key ' || g / 2, g FROM generate_series(1, 12000) g;
+	INSERT INTO parted_few SELECT g % 2, g FROM generate_series(1, 12000) g});
+$there->safe_psql('postgres', "UPDATE $_ SET v = -v WHERE v % 3 > 0 AND v % 1000 <> 0; DELETE FROM $_ WHERE v % 1000 = 0") foreach (qw(parted parted_text));
+$there->safe_psql('postgres', 'UPDATE parted_few SET v = -v WHERE v % 3 > 0');
+$here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.part_capacity() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1500'");
+foreach my $case ([ 'parted', 'id', '' ], [ 'parted_text', 'id', ", key_columns => '{id}'" ], [ 'parted_few', 'id, v', '' ])
+{
+	my ($table, $key, $options) = @$case;
+	my $session = IbltTest::Session->new($here);
+	my $out = $session->run("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('$table', $peer, recheck => 0, progress => true$options) AS c");
+	my $truth = truth($table, $key);
+	is(join("\n", sort split /\n/, $out), $truth, "$table ($key): all " . lines($truth) . ' differences, in parts');
+	my $notices = $session->{err};
+	my $scans = () = $notices =~ /NOTICE: .*sketches of /g;
+	my ($rows) = $here->safe_psql('postgres', "SELECT count(*) FROM $table");
+	is($session->run('SELECT rows_here FROM iblt_compare_stats()'), $rows, "$table: rows are counted once");
+	cmp_ok(scalar(() = $notices =~ /scanned again/g), '>=', 1, "$table: in $scans looks at sketches");
+	if ($table eq 'parted')
+	{
+		my @parts = $notices =~ /sketches of (\d+) and \d+ rows: about \d+ keys differ, \d+ decoded, complete/g;
+		cmp_ok(scalar(@parts), '>=', 4, 'in ' . @parts . ' parts');
+		like($session->run("SELECT FROM iblt_compare('$table', $peer, max_differences => 7990)") . $session->{err}, qr/IB002: too many differences: (about )?\d+ keys differ, and max/, 'more than max_differences are an error');
+	}
+	$session->quit;
+}
+$here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.part_capacity() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 950000'");
+
 # --- rechecks ------------------------------------------------------------------------------
 
 # Each wait changes rows: one kind keeps changing, one becomes equal.
