@@ -114,8 +114,9 @@ CREATE TYPE iblt_internal.plan AS (
 	progress boolean,
 	lo text[],				-- as in options: values of the columns of slice_key(), as texts
 	hi text[],
-	parts integer,			-- a scan is of one of so many parts of the keys, NULL: of all
-	part integer			-- which one, from 0 on
+	parts bigint,			-- a scan is of one of so many parts of the keys, NULL: of all
+	part bigint,			-- which one, from 0 on
+	sample boolean			-- is a sample the answer to too many differences?
 );
 COMMENT ON TYPE iblt_internal.plan IS 'what a comparison does, as plan() decides it once';
 
@@ -189,7 +190,10 @@ CREATE TYPE iblt_internal.figures AS (
 	lookup_ms numeric,
 	recheck_ms numeric,
 	total_ms numeric,
-	finished_at timestamptz
+	finished_at timestamptz,
+	complete boolean,		-- are these all differences? Otherwise they are a sample:
+	parts bigint,			-- those in one of so many parts of the keys
+	estimated bigint		-- about how many there are in all
 );
 COMMENT ON TYPE iblt_internal.figures IS
 'the figures of a comparison, as iblt_compare_stats gives them';

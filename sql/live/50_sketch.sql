@@ -415,6 +415,49 @@ $$;
 COMMENT ON FUNCTION iblt_internal.persist(iblt, iblt) IS
 'did most of what differs now differ before, in the same way? Both sketches have one seed and size';
 
+-- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
+-- estimate of the sketches is the better one.
+CREATE FUNCTION iblt_internal.take_sample(conn text, INOUT plan iblt_internal.plan,
+	INOUT figures iblt_internal.figures, INOUT number bigint, exact boolean, problem text,
+	OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	wanted integer := least(plan.max_differences, 5000);
+	before iblt_internal.figures := figures;
+	e record;
+BEGIN
+	IF problem IS NOT NULL OR plan.sample IS NOT TRUE THEN
+		PERFORM iblt_internal.refuse_too_many(plan, number, exact, problem);
+	END IF;
+	plan.part := 0;
+	plan.parts := greatest(2, ceil(number / (0.8 * wanted)));
+	FOR attempt IN 1 .. 3 LOOP
+		PERFORM iblt_internal.progress(plan.progress, format(
+			'about %s keys differ: comparing one of %s parts of them', number, plan.parts));
+		e := iblt_internal.exchange(conn, plan, greatest(4000, 2 * wanted), figures);
+		figures := e.figures;
+		EXIT WHEN e.keys IS NOT NULL AND e.number <= plan.max_differences;
+		plan.parts := 2 * plan.parts;
+	END LOOP;
+	IF e.keys IS NULL OR e.number > plan.max_differences THEN
+		PERFORM iblt_internal.refuse_too_many(plan, number, exact, NULL);
+	END IF;
+	figures.rows_here := before.rows_here;
+	figures.rows_there := before.rows_there;
+	figures.estimated := CASE WHEN exact OR e.number < 200 THEN number
+		ELSE e.number * plan.parts END;
+	keys := e.keys;
+	number := e.number;
+	sample := e.sample;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.take_sample(text, iblt_internal.plan, iblt_internal.figures,
+	bigint, boolean, text) IS
+'where about "number" keys differ, those in a part of the keys, and the plan of that part; the '
+'error of refuse_too_many() if a sample is not wanted, or if there is a problem';
+
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
 CREATE FUNCTION iblt_internal.find_keys(conn text, INOUT plan iblt_internal.plan,
@@ -454,7 +497,8 @@ BEGIN
 		END IF;
 	END IF;
 	IF found.keys IS NULL THEN
-		PERFORM iblt_internal.refuse_too_many(plan, found.number, found.exact, problem);
+		found := iblt_internal.take_sample(conn, plan, found.figures, found.number, found.exact,
+			problem);
 	END IF;
 	plan := found.plan;
 	figures := found.figures;
@@ -465,4 +509,5 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.find_keys(text, iblt_internal.plan, iblt_internal.figures) IS
 'the keys that differ, at most max_differences, how many these are, a fold of the difference, and '
-'the plan with the seed used; if there are more, after a wait for what is in flight';
+'the plan with the seed used; if there are more, after a wait for what is in flight, an error or '
+'a sample';

@@ -44,10 +44,33 @@ BEGIN
 	figures.total_ms := iblt_internal.ms(started);
 	figures.finished_at := clock_timestamp();
 	PERFORM iblt_internal.keep_figures(figures);
+	IF NOT figures.complete THEN
+		RAISE WARNING USING
+			MESSAGE = format('too many differences: these %s are a sample of about %s',
+				figures.differences, figures.estimated),
+			DETAIL = format('They are those in one of %s parts of the keys, which a hash chose.',
+				figures.parts),
+			HINT = 'See iblt_compare_stats() for the figures.';
+	END IF;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.finish_figures(timestamptz) IS
-'adds to the figures that are kept how long all of a comparison took';
+'adds to the figures that are kept how long all of a comparison took, and warns of a sample';
+
+CREATE FUNCTION iblt_internal.sampling(on_too_many text) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'on_too_many must be error or sample';
+	END IF;
+	RETURN on_too_many = 'sample';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.sampling(text) IS
+'is a sample the answer to too many differences? An error for another value';
 
 CREATE FUNCTION iblt_internal.all_figures(plan iblt_internal.plan, figures iblt_internal.figures,
 	decoded bigint, differences bigint, unconfirmed bigint) RETURNS iblt_internal.figures
@@ -71,6 +94,9 @@ BEGIN
 	figures.bytes_sent := traffic.sent;
 	figures.bytes_received := traffic.received;
 	figures.sketch_bytes := traffic.sketches;
+	figures.complete := plan.parts IS NULL;
+	figures.parts := plan.parts;
+	figures.estimated := coalesce(figures.estimated, differences);
 	RETURN figures;
 END
 $$;
@@ -331,7 +357,8 @@ CREATE FUNCTION iblt_compare(
 	recheck integer DEFAULT NULL,
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
-	progress boolean DEFAULT false)
+	progress boolean DEFAULT false,
+	on_too_many text DEFAULT 'error')
 RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
 	here_count bigint, there_count bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
@@ -376,11 +403,11 @@ BEGIN
 			options := iblt_internal.compare_options(relation, options);
 			conn := iblt_internal.connect(peer, conn);
 			plan := iblt_internal.prepare(conn, relation, peer_relation, options);
+			plan.sample := iblt_internal.sampling(on_too_many);
 			found := iblt_internal.find_keys(conn, plan, NULL);
-			RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed, d.here_count,
-					d.there_count
-				FROM iblt_internal.differences(conn, found.plan, found.figures, found.keys,
-					found.number, found.sample) AS d;
+			RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed,
+				d.here_count, d.there_count FROM iblt_internal.differences(conn, found.plan,
+					found.figures, found.keys, found.number, found.sample) AS d;
 			PERFORM iblt_internal.peer_close(conn);
 			EXIT;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
@@ -397,6 +424,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, bigint,
-	boolean, boolean, text, integer, interval, bigint, boolean) IS
+	boolean, boolean, text, integer, interval, bigint, boolean, text) IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
 'both rows';

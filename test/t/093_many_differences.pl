@@ -167,6 +167,52 @@ subscribed($there, 1);
 	$there->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
 }
 
+# --- samples ---------------------------------------------------------------------------------
+
+# 30,000 keys of 40,000 differ.  A sample has all differences among some of the keys,
+# which a hash chose, so their number is binomial.
+both(q{CREATE TABLE sampled (id int PRIMARY KEY, v int); CREATE TABLE sampled_text (id text PRIMARY KEY, v int);
+	INSERT INTO sampled SELECT g, g FROM generate_series(1, 40000) g; INSERT INTO sampled_text SELECT 'key ' || g, v FROM sampled s(g, v)});
+$there->safe_psql('postgres', "UPDATE $_ SET v = -v WHERE v % 4 > 0; DELETE FROM $_ WHERE v % 40 = -1; INSERT INTO $_ SELECT 50000 + g, g FROM generate_series(1, 1000) g") foreach (qw(sampled sampled_text));
+batch_size(1000);
+foreach my $table (qw(sampled sampled_text))
+{
+	my %differs = map { $_ => 1 } split /\n/, truth($table, 'id');
+	my $total = keys %differs;
+	foreach my $most ($table eq 'sampled' ? (1, 30, 1000, 10000) : 1000)
+	{
+		my $text = "$table, max_differences $most";
+		my $seed = int(rand(2**31));
+		my $query = "SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('$table', $peer, recheck => 0, max_differences => $most, seed => $seed%s) AS c";
+		my $session = IbltTest::Session->new($here);
+		$session->run(sprintf $query, '');
+		like($session->{err}, qr/ERROR: +IB002: too many differences/, "$text, seed $seed: an error by default");
+		my @found = split /\n/, $session->run(sprintf $query, ", on_too_many => 'sample'");
+		my ($few, $about) = $session->{err} =~ /WARNING: +01000: too many differences: these (\d+) are a sample of about (\d+)/;
+		is($few, scalar(@found), "$text: a warning says that this is a sample");
+		is_deeply([ grep { !$differs{$_} } @found ], [], "$text: all of them differ");
+		is(scalar(keys %{ { map { $_ => 1 } @found } }), scalar(@found), "$text: each once");
+		cmp_ok(scalar(@found), '<=', $most, "$text: not more than asked for");
+		my ($complete, $parts, $estimated, $differences, $rows) = split /\|/, $session->run('SELECT complete, parts, estimated, differences, rows_here FROM iblt_compare_stats()');
+		is("$complete $estimated $differences $rows", "f $about $few 40000", "$text: the figures say so too");
+		my ($mean, $variance) = ($total / $parts, $total / $parts * (1 - 1 / $parts));
+		cmp_ok(abs(@found - $mean), '<=', 5 * sqrt($variance) + 1, "$text: " . @found . " of $total in one of $parts parts");
+		# an estimate of the sketches has a deviation of up to 16 %
+		my $deviation = @found < 200 ? 0.16 : 1 / sqrt($mean);
+		cmp_ok(abs($estimated - $total), '<=', 5 * $deviation * $total, "$text: about $estimated of $total");
+		is(join("\n", sort @found), join("\n", sort split /\n/, $session->run(sprintf $query, ", on_too_many => 'sample'")), "$text: the same sample for the same seed") if $most == 1000;
+		$session->quit;
+	}
+	my $session = IbltTest::Session->new($here);
+	is(lines($session->run("SELECT key FROM iblt_compare('$table', $peer, max_differences => 40000, on_too_many => 'sample', recheck => 0)")), $total, "$table: all, if they are not too many");
+	is($session->{err}, '', "$table: without a warning");
+	is($session->run('SELECT complete, parts, estimated = differences FROM iblt_compare_stats()'), 't||t', "$table: complete");
+	$session->quit;
+}
+# Rows that may be in flight are not sampled.
+like(failure("SELECT * FROM iblt_compare('sampled', $peer, on_too_many => 'sample', max_differences => 1000, recheck => 1, timeout => '0 s')"), qr/IB003: too many differences to confirm/, 'rows that may be in flight are an error');
+like(failure("SELECT * FROM iblt_compare('sampled', $peer, on_too_many => 'some')"), qr/22023: on_too_many must be error or sample/, 'what is not an answer to too many');
+
 # --- the middle of many lookups ----------------------------------------------------------
 
 # A lookup of key 1500 waits for a lock.
