@@ -3,8 +3,9 @@
 #	What iblt_compare costs from end to end: two throwaway servers on this
 #	machine with the same large table, of which 100 rows differ, against what
 #	each side's own digest takes and against what people use otherwise
-#	(pg_comparator, EXCEPT over postgres_fdw); bytes on the connection; and a
-#	smaller table of which 5 % differ.  Medians of several runs, in turn.
+#	(pg_comparator, EXCEPT over postgres_fdw); bytes on the connection; a
+#	smaller table of which 5 % differ; and the memory where half of the rows
+#	differ.  Medians of several runs, in turn.
 #
 #	Both servers share this machine's processors, so a digest with parallel
 #	workers that has the machine for itself is no measure of what two servers
@@ -196,6 +197,36 @@ measure_bytes() {
 	fi
 }
 
+# --- memory ------------------------------------------------------------------------------
+
+# private PORT CONDITION: MB that this backend, if there is one, does not share.
+private() {
+	local pid
+	pid=$(sql "$1" -c "SELECT max(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND $2")
+	awk '/^RssAnon/ { mb = $2 / 1024 } END { printf "%d\n", mb }' "/proc/${pid:-none}/status" 2>/dev/null || echo 0
+}
+
+# Half of the rows differ. Sets MEMORY_HERE and MEMORY_THERE.
+measure_memory() {
+	local rows=$((SMALL * 4)) run now
+	both -c "CREATE UNLOGGED TABLE half AS SELECT id, a FROM t WHERE id <= $rows" -c "ALTER TABLE half ADD PRIMARY KEY (id)"
+	sql $THERE_PORT -c "UPDATE half SET a = a + 1 WHERE id % 2 = 0"
+	both -c "VACUUM (FREEZE, ANALYZE) half"
+	PGAPPNAME=memory sql $HERE_PORT -c "SELECT count(*) FROM iblt_compare('half', $(peer $THERE_PORT), max_differences => $rows)" >"$WORK/half.out" &
+	run=$!
+	MEMORY_HERE=0
+	MEMORY_THERE=0
+	while kill -0 $run 2>/dev/null; do
+		now=$(private $HERE_PORT "application_name = 'memory'")
+		if [ "$now" -gt $MEMORY_HERE ]; then MEMORY_HERE=$now; fi
+		now=$(private $THERE_PORT "application_name LIKE 'iblt_compare%'")
+		if [ "$now" -gt $MEMORY_THERE ]; then MEMORY_THERE=$now; fi
+		sleep 0.1
+	done
+	wait $run
+	[ "$(cat "$WORK/half.out")" -eq $((rows / 2)) ] || die "$(cat "$WORK/half.out") differences"
+}
+
 # --- the report -----------------------------------------------------------------------------
 
 # than TEXT NAME OTHER BAR: NAME takes at most BAR times what OTHER takes.
@@ -234,6 +265,10 @@ report() {
 	if has_comparator; then
 		row "all of pg_comparator, to the second server and back" "$COMPARATOR_SENT" "$COMPARATOR_RECEIVED" "-" ""
 	fi
+	say ""
+	row "Memory, $((SMALL * 4)) rows, half of them differ" "" "MB" "bar" ""
+	bar "private memory of the backend here, at most" "" "$MEMORY_HERE" at-most 500
+	bar "private memory of the peer's backend, at most" "" "$MEMORY_THERE" at-most 500
 	say_busy
 }
 
@@ -255,6 +290,7 @@ inner() {
 	measure_small
 	measure_others
 	measure_bytes
+	measure_memory
 	read_medians "$WORK/timing.out"
 	report
 	stop_server here
