@@ -1,6 +1,6 @@
 -- Live comparison ----------------------------------------------------------------------
 --
--- iblt_compare calls the steps: prepare (35), find_keys (50), and differences, which calls
+-- iblt_compare calls the steps: prepare (35), find_keys (52), and differences, which calls
 -- look (60), check_index (80) and recheck (70).  doc/walk.md follows one call.
 
 -- Figures
@@ -105,7 +105,7 @@ COMMENT ON FUNCTION iblt_internal.all_figures(iblt_internal.plan, iblt_internal.
 
 -- The steps after the plan
 --
--- find_keys (50) gives the keys that differ, and differences() their rows as a stream,
+-- find_keys (52) gives the keys that differ, and differences() their rows as a stream,
 -- which is never in memory as a whole.  Beside the rows, its figures go through the
 -- setting that iblt_compare_stats reads.
 

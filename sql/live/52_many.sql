@@ -1,0 +1,146 @@
+-- Too many differences --------------------------------------------------------------
+--
+-- find_keys searches (50).  If more keys differ than max_differences, it compares once more
+-- when replication has passed, and then refuses them or takes a sample.
+
+CREATE FUNCTION iblt_internal.refuse_too_many(plan iblt_internal.plan, number bigint, exact boolean,
+	problem text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	how_many text := format('%s%s keys differ, and max_differences is %s',
+		CASE WHEN exact THEN '' ELSE 'about ' END, number, plan.max_differences);
+	estimate text := CASE WHEN exact THEN NULL
+		WHEN plan.is_unique
+		THEN 'The number is an estimate, with a standard deviation of about 10 %.'
+		ELSE 'The number is an estimate. A key with several rows may count more than once.' END;
+BEGIN
+	IF problem IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB002', MESSAGE = 'too many differences: ' || how_many,
+			DETAIL = concat_ws(' ', 'No differences are returned.', estimate,
+				CASE WHEN plan.recheck > 0 AND plan.links <> '{}'
+				THEN 'Replication had passed before the relations were compared once more.' END),
+			HINT = 'Raise max_differences, or compare a part of the rows by a condition.';
+	END IF;
+	RAISE EXCEPTION USING ERRCODE = 'IB003',
+		MESSAGE = 'too many differences to confirm: ' || how_many,
+		DETAIL = concat_ws(' ', 'These may be rows in flight.', problem, estimate),
+		HINT = 'Compare again when replication has caught up, or raise max_differences or timeout.';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_too_many(iblt_internal.plan, bigint, boolean, text) IS
+'the error for more differences than allowed; another one if a problem leaves open whether they '
+'are rows in flight';
+
+-- Rows of "before" and "after" cancel if both differences have them: of n and m rows
+-- with c in common, n + m - 2c are left.  Fewer than n if c is more than half of m.
+CREATE FUNCTION iblt_internal.persist(before @extschema@.iblt, after @extschema@.iblt)
+RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (@extschema@.iblt_estimate(after OPERATOR(@extschema@.-) before)).estimated
+		< (@extschema@.iblt_estimate(before)).estimated;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.persist(iblt, iblt) IS
+'did most of what differs now differ before, in the same way? Both sketches have one seed and size';
+
+-- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
+-- estimate of the sketches is the better one.
+CREATE FUNCTION iblt_internal.take_sample(conn text, INOUT plan iblt_internal.plan,
+	INOUT figures iblt_internal.figures, INOUT number bigint, exact boolean, problem text,
+	OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	wanted integer := least(plan.max_differences, 5000);
+	before iblt_internal.figures := figures;
+	e record;
+BEGIN
+	IF problem IS NOT NULL OR plan.sample IS NOT TRUE THEN
+		PERFORM iblt_internal.refuse_too_many(plan, number, exact, problem);
+	END IF;
+	plan.part := 0;
+	plan.parts := greatest(2, ceil(number / (0.8 * wanted)));
+	FOR attempt IN 1 .. 3 LOOP
+		PERFORM iblt_internal.progress(plan.progress, format(
+			'about %s keys differ: comparing one of %s parts of them', number, plan.parts));
+		e := iblt_internal.exchange(conn, plan, greatest(4000, 2 * wanted), figures);
+		figures := e.figures;
+		EXIT WHEN e.keys IS NOT NULL AND e.number <= plan.max_differences;
+		plan.parts := 2 * plan.parts;
+	END LOOP;
+	IF e.keys IS NULL OR e.number > plan.max_differences THEN
+		PERFORM iblt_internal.refuse_too_many(plan, number, exact, NULL);
+	END IF;
+	figures.rows_here := before.rows_here;
+	figures.rows_there := before.rows_there;
+	figures.estimated := CASE WHEN exact OR e.number < 200 THEN number
+		ELSE e.number * plan.parts END;
+	keys := e.keys;
+	number := e.number;
+	sample := e.sample;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.take_sample(text, iblt_internal.plan, iblt_internal.figures,
+	bigint, boolean, text) IS
+'where about "number" keys differ, those in a part of the keys, and the plan of that part; the '
+'error of refuse_too_many() if a sample is not wanted, or if there is a problem';
+
+-- Too many differences are not rechecked one by one, and may all be rows in flight.  When
+-- replication has passed, everything is compared once more, with the seed of the first time.
+CREATE FUNCTION iblt_internal.find_keys(conn text, INOUT plan iblt_internal.plan,
+	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
+	OUT sample @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found record;
+	before @extschema@.iblt;
+	deadline timestamptz;
+	problem text;
+BEGIN
+	IF plan.versions THEN
+		PERFORM iblt_internal.require_version_rights(plan);
+	END IF;
+	found := iblt_internal.search(conn, plan, figures);
+	before := found.sample;
+	deadline := clock_timestamp() + plan.timeout;
+	IF found.keys IS NULL AND iblt_internal.unready(plan) THEN
+		problem := 'Replication of this relation is not ready: the subscription is disabled or '
+			'still copies the relation, or there is a standby between the sides.';
+	ELSIF found.keys IS NULL AND plan.recheck > 0 THEN
+		PERFORM iblt_internal.progress(plan.progress, format(
+			'more than %s keys differ: waiting for replication, to compare once more',
+			plan.max_differences));
+		IF iblt_internal.settled(conn, plan, deadline)
+				AND iblt_internal.passed(conn, plan, deadline) THEN
+			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+			found := iblt_internal.search(conn, plan, found.figures);
+			problem := CASE WHEN NOT iblt_internal.persist(before, found.sample)
+				THEN 'Most of them did not differ before replication passed.' END;
+		ELSE
+			problem := format('iblt_compare did not see replication pass within the timeout (%s).',
+				plan.timeout);
+		END IF;
+	END IF;
+	IF found.keys IS NULL THEN
+		found := iblt_internal.take_sample(conn, plan, found.figures, found.number, found.exact,
+			problem);
+	END IF;
+	plan := found.plan;
+	figures := found.figures;
+	keys := found.keys;
+	number := found.number;
+	sample := found.sample;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.find_keys(text, iblt_internal.plan, iblt_internal.figures) IS
+'the keys that differ, at most max_differences, how many these are, a fold of the difference, and '
+'the plan with the seed used; if there are more, after a wait for what is in flight, an error or '
+'a sample';
