@@ -50,7 +50,7 @@ for argument in "$@"; do
 	esac
 	case ${argument%%=*} in
 	subscription | peer | tables | schema | publication | max_differences | cast_types) ;;
-	extra_columns | recheck | timeout | seed | trust_filters | progress) ;;
+	extra_columns | recheck | timeout | seed | trust_filters | progress | live) ;;
 	*) could_not_tell "argument $((n + 1)) has an unknown name; names are those of iblt_audit's arguments, in lower case" ;;
 	esac
 	case $argument in

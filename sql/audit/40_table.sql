@@ -101,6 +101,7 @@ AS $$
 				'between the sides)'
 			ELSE unconfirmed || ' differences could not be confirmed: rows kept changing, or '
 				'replication did not pass in time' END,
+		iblt_internal.live_said(plan),
 		'columns only here: ' || iblt_internal.quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x = ANY (mine))),
 		'columns only on the peer: ' || iblt_internal.quoted(
@@ -190,7 +191,7 @@ BEGIN
 		-- perhaps rows in flight, an altered table, no such table or column, types that
 		-- differ, not a table, a filter that must not run
 		WHEN state IS NULL
-				OR state IN ('IB003', 'IB004', '42P01', '42703', '42804', '42809', '0A000')
+				OR state IN ('IB003', 'IB004', 'IB008', '42P01', '42703', '42804', '42809', '0A000')
 			THEN 'not comparable'
 		ELSE 'error' END;
 	result.detail := concat_ws('; ', message || coalesce(': ' || nullif(detail, ''), ''),
@@ -277,6 +278,8 @@ BEGIN
 		again := iblt_internal.restarts(conn, peer, tried.plan, attempt, tried.state,
 			tried.message);
 		EXIT WHEN NOT again;
+		options.compare := iblt_internal.live_again(options.compare, tried.state,
+			tried.message);
 	END LOOP;
 	RETURN tried.result;
 EXCEPTION WHEN SQLSTATE 'IB004' THEN

@@ -20,17 +20,17 @@ COMMENT ON FUNCTION iblt_internal.audit_make_target(regclass[], text, text) IS
 
 CREATE FUNCTION iblt_internal.audit_make_options(max_differences bigint, cast_types boolean,
 	extra_columns text, recheck integer, timeout interval, seed bigint, trust_filters boolean,
-	progress boolean) RETURNS iblt_internal.audit_options
+	progress boolean, live text DEFAULT 'off') RETURNS iblt_internal.audit_options
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(ROW(NULL, NULL, NULL, NULL, NULL, NULL, max_differences, 'none', cast_types,
-			extra_columns, recheck, timeout, seed, progress, NULL, NULL, NULL
-			)::iblt_internal.options,
+			extra_columns, recheck, timeout, seed, progress, NULL, NULL, NULL, live,
+			NULL)::iblt_internal.options,
 		coalesce(trust_filters, false))::iblt_internal.audit_options
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_make_options(bigint, boolean, text, integer, interval,
-	bigint, boolean, boolean) IS 'the other arguments of an audit';
+	bigint, boolean, boolean, text) IS 'the other arguments of an audit';
 
 CREATE FUNCTION iblt_internal.audit_check(alone boolean, target iblt_internal.audit_target,
 	options iblt_internal.options) RETURNS void
@@ -199,7 +199,8 @@ CREATE FUNCTION iblt_audit(
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
 	trust_filters boolean DEFAULT false,
-	progress boolean DEFAULT false)
+	progress boolean DEFAULT false,
+	live text DEFAULT 'off')
 RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
@@ -230,12 +231,12 @@ BEGIN
 	results := iblt_internal.audit(peer,
 		iblt_internal.audit_make_target(tables, schema, publication),
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, progress));
+			timeout, seed, trust_filters, progress, live));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, bigint, boolean, text, integer,
-	interval, bigint, boolean, boolean) IS
+	interval, bigint, boolean, boolean, text) IS
 'compares many tables with those of a peer: one row a table, with its status';
 
 CREATE FUNCTION iblt_audit_subscription(
@@ -248,7 +249,8 @@ CREATE FUNCTION iblt_audit_subscription(
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
 	trust_filters boolean DEFAULT false,
-	progress boolean DEFAULT false)
+	progress boolean DEFAULT false,
+	live text DEFAULT 'off')
 RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
@@ -279,11 +281,11 @@ BEGIN
 	results := iblt_internal.audit(peer,
 		ROW('subscription', subscription, NULL)::iblt_internal.audit_target,
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, progress));
+			timeout, seed, trust_filters, progress, live));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_subscription(text, text, bigint, boolean, text, integer, interval,
-	bigint, boolean, boolean) IS
+	bigint, boolean, boolean, text) IS
 'compares all tables of a subscription with those of its publisher: one row a table, with its '
 'status';

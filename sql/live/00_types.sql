@@ -21,7 +21,9 @@ CREATE TYPE iblt_internal.options AS (
 	progress boolean,
 	lo text[],				-- only rows with lo < key <= hi, NULL: without that bound
 	hi text[],
-	label text				-- the application_name of the peer's session
+	label text,				-- the application_name of the peer's session
+	live text,				-- 'off', 'auto' or 'require'
+	live_problem text		-- why an attempt before this one could not use digests
 );
 COMMENT ON TYPE iblt_internal.options IS 'what a driver asks of a comparison';
 
@@ -48,6 +50,21 @@ COMMENT ON TYPE iblt_internal.unique_key IS 'the columns of a unique index that 
 CREATE TYPE iblt_internal.subscribed AS (slot text, ready boolean);
 COMMENT ON TYPE iblt_internal.subscribed IS 'a subscription that feeds a relation';
 
+CREATE TYPE iblt_internal.live_digest AS (
+	reason text,			-- why it is not trustworthy, or NULL
+	generation bigint,		-- NULL if the relation is not tracked
+	key_columns text[],
+	columns text[],
+	by_hash boolean,
+	key_size integer,
+	hashes integer,
+	subtable_cells integer,
+	seed_hash text,			-- the seed is a secret
+	verified_at timestamptz
+);
+COMMENT ON TYPE iblt_internal.live_digest IS
+'the live digest of a relation, as describe_live gives it';
+
 CREATE TYPE iblt_internal.side AS (
 	side text,				-- 'here' or 'there'
 	relation text,			-- schema.name, quoted
@@ -69,7 +86,8 @@ CREATE TYPE iblt_internal.side AS (
 	keys iblt_internal.unique_key[],	-- the best first
 	collations text[],		-- that the condition depends on
 	slots text[],
-	subscriptions iblt_internal.subscribed[]
+	subscriptions iblt_internal.subscribed[],
+	live iblt_internal.live_digest	-- NULL unless it was asked for
 );
 COMMENT ON TYPE iblt_internal.side IS 'one of the two relations, as describe gives it';
 
@@ -116,7 +134,11 @@ CREATE TYPE iblt_internal.plan AS (
 	hi text[],
 	parts bigint,			-- a scan is of one of so many parts of the keys, NULL: of all
 	part bigint,			-- which one, from 0 on
-	sample boolean			-- is a sample the answer to too many differences?
+	sample boolean,			-- is a sample the answer to too many differences?
+	live text,				-- as in options
+	from_digests boolean,	-- are live digests read in place of scans?
+	live_cells integer,		-- of a subtable, to which both digests are folded
+	live_problem text		-- why the relations are scanned all the same
 );
 COMMENT ON TYPE iblt_internal.plan IS 'what a comparison does, as plan() decides it once';
 
@@ -193,7 +215,10 @@ CREATE TYPE iblt_internal.figures AS (
 	finished_at timestamptz,
 	complete boolean,		-- are these all differences? Otherwise they are a sample:
 	parts bigint,			-- those in one of so many parts of the keys
-	estimated bigint		-- about how many there are in all
+	estimated bigint,		-- about how many there are in all
+	live boolean,				-- from live digests, and these are when a scan last
+	verified_here timestamptz,	-- gave the same digest
+	verified_there timestamptz
 );
 COMMENT ON TYPE iblt_internal.figures IS
 'the figures of a comparison, as iblt_compare_stats gives them';

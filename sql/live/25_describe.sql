@@ -72,8 +72,8 @@ $$;
 COMMENT ON FUNCTION iblt_internal.refuse_protocol(integer, text) IS
 'the error for a peer without iblt, or with another protocol';
 
-CREATE FUNCTION iblt_internal.hello_there(conn text, label text, relation text, condition text)
-RETURNS jsonb
+CREATE FUNCTION iblt_internal.hello_there(conn text, label text, relation text, condition text,
+	live boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -82,7 +82,9 @@ DECLARE
 	found json;
 BEGIN
 	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.hello(%s, %L, %L)',
-		iblt_internal.protocol(), relation, condition), true, label);
+			iblt_internal.protocol(), relation, condition)
+		|| CASE WHEN live THEN format(' || iblt_internal.describe_live(%L)', relation)
+			ELSE '' END, true, label);
 	answer := iblt_internal.peer_try(conn, 0.001, 1);
 	-- no such schema or function: of iblt, or of the condition
 	IF (answer.problem).state IN ('3F000', '42883') THEN
@@ -102,16 +104,16 @@ BEGIN
 	RETURN answer.value;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text, text) IS
-'what hello() says on the peer';
+COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text, text, boolean) IS
+'what hello() says on the peer, and describe_live if that is asked for';
 
-CREATE FUNCTION iblt_internal.describe_there(conn text, label text, relation text, condition text)
-RETURNS iblt_internal.side
+CREATE FUNCTION iblt_internal.describe_there(conn text, label text, relation text, condition text,
+	live boolean DEFAULT false) RETURNS iblt_internal.side
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer jsonb := iblt_internal.hello_there(conn, label, relation, condition);
+	answer jsonb := iblt_internal.hello_there(conn, label, relation, condition, live);
 BEGIN
 	IF (answer ->> 'protocol')::integer <> iblt_internal.protocol() THEN
 		PERFORM iblt_internal.refuse_protocol((answer ->> 'protocol')::integer,
@@ -121,8 +123,9 @@ BEGIN
 			MESSAGE = format('relation %s does not exist on the peer', relation),
 			HINT = 'If it has another name there, give that as peer_relation, with its schema.';
 	END IF;
-	RETURN iblt_internal.described(answer -> 'side', 'there');
+	RETURN iblt_internal.described((answer -> 'side')
+		|| jsonb_build_object('live', answer -> 'live'), 'there');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_there(text, text, text, text) IS
+COMMENT ON FUNCTION iblt_internal.describe_there(text, text, text, text, boolean) IS
 'the peer''s relation; an error if there is none, or if the two servers do not speak one protocol';

@@ -57,7 +57,9 @@ DECLARE
 		WHEN array_position(options.columns || options.exclude || options.key_columns, NULL) > 0
 			THEN 'columns, exclude and key_columns must not contain nulls'
 		WHEN options.content IS NULL OR options.cast_types IS NULL OR options.progress IS NULL
-			THEN 'rows, cast_types and progress must not be null' END;
+			THEN 'rows, cast_types and progress must not be null'
+		WHEN coalesce(options.live, '') NOT IN ('off', 'auto', 'require')
+			THEN 'live must be off, auto or require' END;
 BEGIN
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
@@ -390,6 +392,8 @@ BEGIN
 	plan.progress := options.progress;
 	plan.lo := options.lo;
 	plan.hi := options.hi;
+	plan.live := options.live;
+	plan.from_digests := false;
 	RETURN plan;
 END
 $$;

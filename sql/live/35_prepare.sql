@@ -123,6 +123,7 @@ DECLARE
 	here iblt_internal.side := iblt_internal.described(
 		iblt_internal.describe(relation, options.condition), 'here');
 	there iblt_internal.side;
+	live boolean := options.live <> 'off';
 	plan iblt_internal.plan;
 BEGIN
 	-- by another name, it may have another peer
@@ -132,12 +133,16 @@ BEGIN
 	there := CASE WHEN conn IS NULL
 		THEN iblt_internal.described(
 			iblt_internal.describe(name::regclass, options.peer_condition), 'there')
-		ELSE iblt_internal.describe_there(conn, options.label, name, options.peer_condition) END;
+		ELSE iblt_internal.describe_there(conn, options.label, name, options.peer_condition,
+			live) END;
 	IF there.relation IS NULL THEN
 		PERFORM iblt_internal.refuse_altered(name, 'there');
 	END IF;
 	PERFORM iblt_internal.check_collations(here.collations, there.collations);
 	plan := iblt_internal.make_plan(here, there, options);
+	IF live THEN
+		plan := iblt_internal.live_plan(plan, conn IS NULL, options.live_problem);
+	END IF;
 	PERFORM iblt_internal.check_plan(plan, conn IS NULL);
 	PERFORM iblt_internal.progress(plan.progress, format(
 		'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,

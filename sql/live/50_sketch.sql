@@ -232,7 +232,7 @@ CREATE FUNCTION iblt_internal.exchange(conn text, plan iblt_internal.plan, capac
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	scanned record := iblt_internal.scan(conn, plan, capacity, figures);
+	scanned record := iblt_internal.sketches(conn, plan, capacity, figures);
 	theirs @extschema@.iblt := scanned.theirs;
 	most record := @extschema@.iblt_info(scanned.mine);
 	difference @extschema@.iblt;
@@ -344,7 +344,7 @@ DECLARE
 	e record;
 BEGIN
 	plan.parts := 1;
-	FOR attempt IN 1 .. 3 LOOP
+	FOR attempt IN CASE WHEN plan.from_digests THEN 0 ELSE 1 END .. 3 LOOP
 		e := iblt_internal.exchange_parts(conn, plan, capacity, figures);
 		figures := e.figures;
 		exact := e.keys IS NOT NULL;
@@ -353,8 +353,15 @@ BEGIN
 		IF exact AND number <= most THEN
 			keys := e.keys;
 		END IF;
-		EXIT WHEN exact OR attempt = 3 OR iblt_internal.surely_more(plan, number, most)
-			OR capacity::bigint * plan.parts >= most AND number > 1.2 * most;
+		EXIT WHEN exact OR attempt = 3 OR iblt_internal.surely_more(plan, number, most);
+		IF plan.from_digests THEN
+			EXIT WHEN plan.live = 'require';
+			plan := iblt_internal.live_give_up(plan,
+				'more keys differ than digests of their capacity can tell');
+			sample := NULL;
+			CONTINUE;
+		END IF;
+		EXIT WHEN capacity::bigint * plan.parts >= most AND number > 1.2 * most;
 		PERFORM iblt_internal.progress(plan.progress,
 			'the sketches were too small, the relations are scanned again');
 		capacity := least(most, largest, greatest(16::bigint * capacity, 4 * least(number, most)));

@@ -9,7 +9,9 @@ CREATE FUNCTION iblt_internal.refuse_too_many(plan iblt_internal.plan, number bi
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	how_many text := format('%s%s keys differ, and max_differences is %s',
+	digests boolean := plan.from_digests AND NOT exact;
+	how_many text := format(CASE WHEN digests THEN '%s%s keys differ, more than live digests of '
+			'this capacity can tell' ELSE '%s%s keys differ, and max_differences is %s' END,
 		CASE WHEN exact THEN '' ELSE 'about ' END, number, plan.max_differences);
 	estimate text := CASE WHEN exact THEN NULL
 		WHEN plan.is_unique
@@ -21,7 +23,10 @@ BEGIN
 			DETAIL = concat_ws(' ', 'No differences are returned.', estimate,
 				CASE WHEN plan.recheck > 0 AND plan.links <> '{}'
 				THEN 'Replication had passed before the relations were compared once more.' END),
-			HINT = 'Raise max_differences, or compare a part of the rows by a condition.';
+			HINT = CASE WHEN digests
+				THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
+					'with live => ''auto''.'
+				ELSE 'Raise max_differences, or compare a part of the rows by a condition.' END;
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'IB003',
 		MESSAGE = 'too many differences to confirm: ' || how_many,
@@ -61,8 +66,11 @@ DECLARE
 	before iblt_internal.figures := figures;
 	e record;
 BEGIN
-	IF problem IS NOT NULL OR plan.sample IS NOT TRUE THEN
+	IF problem IS NOT NULL OR plan.sample IS NOT TRUE
+			OR plan.from_digests AND plan.live = 'require' THEN
 		PERFORM iblt_internal.refuse_too_many(plan, number, exact, problem);
+	ELSIF plan.from_digests THEN
+		plan := iblt_internal.live_give_up(plan, 'a sample is of a part of the keys');
 	END IF;
 	plan.part := 0;
 	plan.parts := greatest(2, ceil(number / (0.8 * wanted)));
@@ -110,6 +118,7 @@ BEGIN
 	END IF;
 	found := iblt_internal.search(conn, plan, figures);
 	before := found.sample;
+	plan.from_digests := (found.plan).from_digests;
 	deadline := clock_timestamp() + plan.timeout;
 	IF found.keys IS NULL AND iblt_internal.unready(plan) THEN
 		problem := 'Replication of this relation is not ready: the subscription is disabled or '

@@ -97,6 +97,11 @@ BEGIN
 	figures.complete := plan.parts IS NULL;
 	figures.parts := plan.parts;
 	figures.estimated := coalesce(figures.estimated, differences);
+	figures.live := coalesce(plan.from_digests, false);
+	IF figures.live THEN
+		figures.verified_here := ((plan.here).live).verified_at;
+		figures.verified_there := ((plan.there).live).verified_at;
+	END IF;
 	RETURN figures;
 END
 $$;
@@ -158,7 +163,11 @@ BEGIN
 			RETURN QUERY SELECT * FROM unnest(looked.differences);
 		END IF;
 	END LOOP;
-	PERFORM iblt_internal.check_index(conn, plan, doubtful);
+	IF plan.from_digests THEN
+		PERFORM iblt_internal.live_check(conn, plan, doubtful);
+	ELSE
+		PERFORM iblt_internal.check_index(conn, plan, doubtful);
+	END IF;
 	figures.lookup_ms := CASE WHEN number > 0 THEN iblt_internal.ms(started) END;
 	IF batches <> '{}' THEN
 		started := clock_timestamp();
@@ -235,7 +244,7 @@ AS $$
 DECLARE
 	altered text;
 BEGIN
-	IF state = 'IB004' THEN
+	IF state = 'IB004' OR state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
 		PERFORM iblt_internal.peer_close(conn);
 		RETURN attempt < 3;
 	ELSIF plan IS NULL OR left(state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN
@@ -328,17 +337,17 @@ COMMENT ON FUNCTION iblt_internal.compare_failed(text, text, iblt_internal.plan,
 CREATE FUNCTION iblt_internal.make_options(relation regclass, columns text[], exclude text[],
 	key_columns text[], condition text, peer_condition text, max_differences bigint,
 	content text, cast_types boolean, extra_columns text, recheck integer, timeout interval,
-	seed bigint, progress boolean) RETURNS iblt_internal.options
+	seed bigint, progress boolean, live text DEFAULT 'off') RETURNS iblt_internal.options
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(iblt_internal.peer_name(relation, NULL), columns, exclude, key_columns, condition,
 		coalesce(peer_condition, condition), max_differences, content, cast_types, extra_columns,
-		recheck, timeout, coalesce(seed, iblt_internal.random_seed()), progress, NULL, NULL, NULL
-		)::iblt_internal.options
+		recheck, timeout, coalesce(seed, iblt_internal.random_seed()), progress, NULL, NULL, NULL,
+		live, NULL)::iblt_internal.options
 $$;
 COMMENT ON FUNCTION iblt_internal.make_options(regclass, text[], text[], text[], text, text, bigint,
-	text, boolean, text, integer, interval, bigint, boolean) IS
+	text, boolean, text, integer, interval, bigint, boolean, text) IS
 'the arguments of a driver, with a random seed if there is none';
 
 CREATE FUNCTION iblt_compare(
@@ -358,7 +367,8 @@ CREATE FUNCTION iblt_compare(
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
 	progress boolean DEFAULT false,
-	on_too_many text DEFAULT 'error')
+	on_too_many text DEFAULT 'error',
+	live text DEFAULT 'off')
 RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
 	here_count bigint, there_count bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
@@ -387,7 +397,7 @@ DECLARE
 	options iblt_internal.options := iblt_internal.make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences,
 		CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, cast_types, extra_columns,
-		recheck, timeout, seed, progress);
+		recheck, timeout, seed, progress, live);
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	plan iblt_internal.plan;
 	found record;
@@ -403,8 +413,12 @@ BEGIN
 			options := iblt_internal.compare_options(relation, options);
 			conn := iblt_internal.connect(peer, conn);
 			plan := iblt_internal.prepare(conn, relation, peer_relation, options);
+			PERFORM iblt_internal.live_notice(plan);
 			plan.sample := iblt_internal.sampling(on_too_many);
 			found := iblt_internal.find_keys(conn, plan, NULL);
+			IF plan.from_digests THEN
+				PERFORM iblt_internal.live_notice(found.plan);
+			END IF;
 			RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed,
 				d.here_count, d.there_count FROM iblt_internal.differences(conn, found.plan,
 					found.figures, found.keys, found.number, found.sample) AS d;
@@ -418,12 +432,13 @@ BEGIN
 			IF NOT again THEN
 				RAISE;
 			END IF;
+			options := iblt_internal.live_again(options, state, message);
 		END;
 	END LOOP;
 	PERFORM iblt_internal.finish_figures(started);
 END
 $$;
 COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, bigint,
-	boolean, boolean, text, integer, interval, bigint, boolean, text) IS
+	boolean, boolean, text, integer, interval, bigint, boolean, text, text) IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
 'both rows';

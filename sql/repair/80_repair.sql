@@ -51,6 +51,7 @@ BEGIN
 			plan := NULL;
 			conn := iblt_internal.connect(peer, conn);
 			plan := iblt_internal.repair_prepare(conn, relation, peer_relation, options, asked);
+			PERFORM iblt_internal.live_notice(plan.compared);
 			RETURN iblt_internal.repair_find(conn, plan);
 		EXCEPTION WHEN OTHERS THEN
 			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
@@ -58,6 +59,7 @@ BEGIN
 			IF NOT again THEN
 				RAISE;
 			END IF;
+			options := iblt_internal.live_again(options, state, message);
 			PERFORM iblt_internal.progress(options.progress,
 				'a relation was altered, the repair starts again');
 		END;
@@ -134,7 +136,8 @@ CREATE FUNCTION iblt_repair(
 	apply boolean DEFAULT false,
 	apply_search_path text DEFAULT NULL,
 	as_replica boolean DEFAULT false,
-	progress boolean DEFAULT false)
+	progress boolean DEFAULT false,
+	live text DEFAULT 'off')
 RETURNS TABLE (key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
@@ -161,7 +164,7 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	options iblt_internal.options := iblt_internal.make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences, 'texts', cast_types, extra_columns,
-		recheck, timeout, seed, progress);
+		recheck, timeout, seed, progress, live);
 	asked iblt_internal.repair_options := ROW(
 		CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END,
 		inserts, updates, deletes, "cascade", apply, apply_search_path, as_replica);
@@ -194,5 +197,5 @@ END
 $$;
 COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text,
 	bigint, boolean, text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean,
-	text, boolean, boolean) IS
+	text, boolean, boolean, text) IS
 'the statements that make one side like the other, which are run only with apply => true';

@@ -12,10 +12,6 @@ DECLARE
 	options iblt_internal.options;
 	plan iblt_internal.plan;
 BEGIN
-	IF capacity IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = 'capacity must not be null';
-	END IF;
 	options.key_columns := key_columns;
 	options.columns := columns;
 	options.extra_columns := 'ignore';
@@ -96,6 +92,25 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.track_accept(regclass, jsonb) IS
 'what the peer tracks, to be tracked here in the same way';
+
+-- Templates are of 2520 cells doubled a number of times, so one is a fold of the other.
+CREATE FUNCTION iblt_internal.track_resize(options iblt_internal.tracking, capacity integer)
+RETURNS iblt_internal.tracking
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	info record := @extschema@.iblt_info(options.template);
+BEGIN
+	IF capacity IS NOT NULL THEN
+		options.capacity := capacity;
+		options.template := iblt_internal.iblt_compare_template(capacity, info.key_size, info.seed);
+	END IF;
+	RETURN options;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_resize(iblt_internal.tracking, integer) IS
+'options with a template of another capacity, which can be folded to the same size';
 
 CREATE FUNCTION iblt_internal.track_ask(relation regclass, peer text, peer_relation text)
 RETURNS iblt_internal.tracking
@@ -294,12 +309,13 @@ BEGIN
 				MESSAGE = 'key_columns and columns cannot be given with a peer',
 				HINT = 'Both sides track the columns that the peer tracks.';
 		END IF;
-		options := iblt_internal.track_ask(relation, peer, peer_relation);
+		options := iblt_internal.track_resize(
+			iblt_internal.track_ask(relation, peer, peer_relation), capacity);
 		PERFORM iblt_internal.track_lock(relation);
 	ELSE
 		PERFORM iblt_internal.track_lock(relation);
-		options := iblt_internal.track_plan(relation, key_columns, columns, capacity,
-			iblt_internal.random_seed());
+		options := iblt_internal.track_plan(relation, key_columns, columns,
+			coalesce(capacity, 10000), iblt_internal.random_seed());
 	END IF;
 	RETURN iblt_internal.track_begin(relation, options);
 END

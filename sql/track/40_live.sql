@@ -60,7 +60,7 @@ CREATE PROCEDURE iblt_track(
 	relation regclass,
 	key_columns text[] DEFAULT NULL,
 	columns text[] DEFAULT NULL,
-	capacity integer DEFAULT 10000,
+	capacity integer DEFAULT NULL,
 	peer text DEFAULT NULL,
 	peer_relation text DEFAULT NULL)
 	LANGUAGE plpgsql

@@ -53,6 +53,35 @@ iblt_compare_template(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(value);
 }
 
+PG_FUNCTION_INFO_V1(iblt_compare_fold);
+
+/* iblt_compare_fold(iblt, subtable_cells) -> iblt */
+Datum
+iblt_compare_fold(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	IbltSketch	folded;
+	IbltParams	params;
+	struct varlena *value;
+	int32		cells = PG_GETARG_INT32(1);
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	params = sketch.params;
+	if ((int64) params.subtable_cells == cells)
+		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
+	if (cells < 1 || params.subtable_cells % cells != 0 ||
+		!iblt_core_ladder_has((uint32) cells))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("subtables of %u cells cannot be folded to %d",
+						params.subtable_cells, cells)));
+	params.subtable_cells = (uint32) cells;
+	value = iblt_make(&folded, &params);
+	iblt_core_fold(&folded, &sketch);
+	iblt_core_seal(&folded);
+	PG_RETURN_POINTER(value);
+}
+
 /*
  * The cells of a subtable of the next fold: of those sizes that decode
  * `wanted` keys and are at least twice what there is, the one for which the

@@ -17,10 +17,13 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
+#include "utils/rls.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "track/config.h"
@@ -210,5 +213,32 @@ iblt_track_options(PG_FUNCTION_ARGS)
 	values[4] = BoolGetDatum(config.from_peer);
 	values[5] = Int32GetDatum(config.capacity);
 	values[6] = PointerGetDatum(config.template);
+	return iblt_value_row(fcinfo, values, nulls);
+}
+
+PG_FUNCTION_INFO_V1(iblt_live_options);
+
+/*
+ * iblt_live_options(regclass) -> record: the generation and how the table is
+ * tracked.  NULL if it is not, or if the caller may not read the digest, which
+ * has the seed too.
+ */
+Datum
+iblt_live_options(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	IbltTrackConfig config;
+	Datum		values[5];
+	bool		nulls[5] = {false};
+
+	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK ||
+		check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED ||
+		!iblt_config_read(&config, relid, GetActiveSnapshot()))
+		PG_RETURN_NULL();
+	values[0] = Int64GetDatum(config.generation);
+	values[1] = column_names(config.keys, config.nkeys, relid);
+	values[2] = column_names(config.columns, config.ncolumns, relid);
+	values[3] = BoolGetDatum(config.by_hash);
+	values[4] = PointerGetDatum(config.template);
 	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -1,0 +1,432 @@
+-- Live digests in place of scans ------------------------------------------------------
+--
+-- With live => 'auto' or 'require', both digests take the place of the sketches that scans
+-- make, if triggers keep them up to date and they fit the comparison.  One question goes
+-- to the peer: a small fold of the digest here.  The peer subtracts it from its own, sees
+-- how many keys differ, and answers with a fold of the size for them.  The peer calls
+-- describe_live and live_answer (see 20_protocol).
+
+CREATE FUNCTION iblt_internal.iblt_live_options(relation regclass, OUT generation bigint,
+	OUT key_columns text[], OUT columns text[], OUT by_hash boolean, OUT template iblt)
+RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_live_options(regclass) IS
+'how a table is tracked, for those who may read its digest; NULL if it is not';
+
+CREATE FUNCTION iblt_internal.iblt_compare_fold(s iblt, subtable_cells integer) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.iblt_compare_fold(iblt, integer) IS
+'a sketch folded to that many cells a subtable';
+
+-- What a side has
+
+CREATE FUNCTION iblt_internal.live_digest(relation regclass) RETURNS iblt_internal.live_digest
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	options record;
+	info record;
+	state record;
+	digest iblt_internal.live_digest;
+BEGIN
+	SELECT o.* INTO options FROM iblt_internal.iblt_live_options(relation) AS o;
+	SELECT s.* INTO state FROM iblt_internal.iblt_live_state(relation) AS s;
+	IF options.generation IS NULL THEN
+		digest.reason := 'it is not tracked';
+		RETURN digest;
+	END IF;
+	info := @extschema@.iblt_info(options.template);
+	digest.reason := state.reason;
+	digest.verified_at := state.verified_at;
+	digest.generation := options.generation;
+	digest.key_columns := options.key_columns;
+	digest.columns := options.columns;
+	digest.by_hash := options.by_hash;
+	digest.key_size := info.key_size;
+	digest.hashes := info.hashes;
+	digest.subtable_cells := info.cells / info.hashes;
+	digest.seed_hash := encode(sha256(int8send(info.seed)), 'hex');
+	RETURN digest;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_digest(regclass) IS
+'what the live digest of a relation is of, and why it is not trustworthy';
+
+CREATE FUNCTION iblt_internal.describe_live(relation text) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN jsonb_build_object('live', iblt_internal.live_digest(to_regclass(relation)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_live(text) IS
+'an addition to the answer of hello(): the live digest of a relation';
+
+-- A digest that was begun anew may be of other columns.
+CREATE FUNCTION iblt_internal.live_read(relation regclass, generation bigint,
+	subtable_cells integer) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF generation IS DISTINCT FROM (SELECT o.generation
+			FROM iblt_internal.iblt_live_options(relation) AS o) THEN
+		PERFORM iblt_internal.refuse_altered(relation::text, 'here', 'Its digest was begun anew.');
+	END IF;
+	RETURN iblt_internal.iblt_compare_fold(@extschema@.iblt_live(relation), subtable_cells);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_read(regclass, bigint, integer) IS
+'the digest of a relation as it was described, folded; an error if it is not trustworthy';
+
+-- A third more than the estimate nearly always does, and saves another question.
+CREATE FUNCTION iblt_internal.live_fold(kept @extschema@.iblt, small @extschema@.iblt)
+RETURNS @extschema@.iblt
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	most integer := (@extschema@.iblt_info(kept)).capacity;
+	status record := iblt_internal.iblt_compare_decode(small OPERATOR(@extschema@.-) kept);
+	wanted bigint := 1.3 * status.estimated + 10;
+BEGIN
+	IF status.complete OR status.estimated > 1.6 * most THEN
+		RETURN @extschema@.iblt_fold(kept, 10, 0.1);
+	ELSIF wanted >= most THEN
+		RETURN kept;
+	END IF;
+	RETURN @extschema@.iblt_fold(kept, wanted::integer, 0.01);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_fold(iblt, iblt) IS
+'a fold of a digest that is large enough to tell how it differs from one whose small fold is given';
+
+CREATE FUNCTION iblt_internal.live_answer(relation text, generation bigint,
+	subtable_cells integer, small @extschema@.iblt, name text) RETURNS json
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	kept @extschema@.iblt := @extschema@.iblt_session_keep(name,
+		iblt_internal.live_read(to_regclass(relation), generation, subtable_cells));
+BEGIN
+	RETURN json_build_array(iblt_internal.live_fold(kept, small),
+		1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()),
+		iblt_internal.iblt_compare_fingerprint(to_regclass(relation)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_answer(text, bigint, integer, iblt, text) IS
+'keeps the digest of a relation under a name, and answers a small fold of the other side''s with a '
+'fold, milliseconds and the fingerprint';
+
+-- The plan
+
+CREATE FUNCTION iblt_internal.live_same(names text[], columns iblt_internal.plan_column[])
+RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	others text[] := iblt_internal.names_of(columns);
+BEGIN
+	RETURN names @> others AND names <@ others;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_same(text[], iblt_internal.plan_column[]) IS
+'are these the columns, in any order?';
+
+CREATE FUNCTION iblt_internal.live_untrusted(s iblt_internal.side, OUT state text,
+	OUT problem text, OUT hint text) RETURNS record
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	digest iblt_internal.live_digest := s.live;
+	place text := CASE s.side WHEN 'there' THEN 'On the peer, ' ELSE '' END;
+BEGIN
+	IF digest.generation IS NULL THEN
+		problem := format('%s is not tracked (%s)', s.relation, s.side);
+		hint := format('%sCALL iblt_track(%L), with the other side as its peer if that is '
+			'tracked.', place, s.relation);
+	ELSIF digest.reason IS NOT NULL THEN
+		problem := format('the digest of %s is not trustworthy, because %s (%s)', s.relation,
+			digest.reason, s.side);
+		hint := format('%sCALL iblt_live_rebuild(%L);', place, s.relation);
+	END IF;
+	state := CASE WHEN problem IS NOT NULL THEN 'IB008' END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_untrusted(iblt_internal.side) IS
+'why the digest of a side is not there or not trustworthy, or NULL';
+
+-- Both sides hash the columns in the order in which they are tracked.
+CREATE FUNCTION iblt_internal.live_unfit(plan iblt_internal.plan, OUT state text, OUT problem text,
+	OUT hint text) RETURNS record
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	here iblt_internal.live_digest := (plan.here).live;
+	there iblt_internal.live_digest := (plan.there).live;
+BEGIN
+	IF num_nonnulls((plan.here).condition, (plan.there).condition, plan.lo, plan.hi) > 0 THEN
+		problem := 'only some rows are compared, and digests are of all rows';
+	ELSIF EXISTS (SELECT FROM unnest(plan.columns) AS c WHERE c.cast_to <> '') THEN
+		problem := 'columns are compared in another type';
+	ELSIF here.seed_hash <> there.seed_hash OR here.key_columns <> there.key_columns
+			OR here.columns <> there.columns OR here.by_hash <> there.by_hash
+			OR here.key_size <> there.key_size OR here.hashes <> there.hashes
+			OR gcd(here.subtable_cells, there.subtable_cells) < 70 THEN
+		problem := 'the two digests were not made to be compared with each other';
+		hint := 'CALL iblt_track on one side, with the other side as its peer.';
+	ELSIF NOT iblt_internal.live_same(here.key_columns, plan.key) THEN
+		problem := format('the key of the digests is %s',
+			iblt_internal.quoted(here.key_columns));
+		hint := 'Name these columns in key_columns.';
+	ELSIF NOT iblt_internal.live_same(here.columns, plan.columns) THEN
+		problem := format('the digests are of columns %s', iblt_internal.quoted(here.columns));
+		hint := 'Name these in columns, or track the columns that are compared.';
+	ELSIF here.by_hash <> plan.by_hash OR here.key_size <> (plan.key_size + 7) / 8 * 8 THEN
+		problem := 'unique indexes are not as they were when the digests were begun';
+		hint := 'CALL iblt_track again on both sides.';
+	END IF;
+	state := CASE WHEN problem IS NOT NULL THEN '0A000' END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_unfit(iblt_internal.plan) IS
+'why two trustworthy digests do not tell what a plan asks, or NULL';
+
+CREATE FUNCTION iblt_internal.live_refuse(state text, problem text, hint text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = state, MESSAGE = 'live digests cannot be used: ' || problem,
+		HINT = coalesce(hint, 'Compare with live => ''auto'' or ''off''.');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_refuse(text, text, text) IS
+'the error for live => ''require'' where relations would have to be scanned';
+
+CREATE FUNCTION iblt_internal.live_use(plan iblt_internal.plan) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	digest iblt_internal.live_digest := (plan.here).live;
+BEGIN
+	plan.from_digests := true;
+	plan.live_cells := gcd(digest.subtable_cells, ((plan.there).live).subtable_cells);
+	plan.key := ARRAY(SELECT c FROM unnest(digest.key_columns) WITH ORDINALITY AS n(name, position)
+		JOIN unnest(plan.key) AS c ON c.name = n.name ORDER BY n.position);
+	IF plan.by_hash THEN
+		-- rows are looked up by the hashes that are in the digests
+		plan.seed := (SELECT i.seed FROM
+			iblt_internal.iblt_live_options(to_regclass((plan.here).relation)) AS o,
+			@extschema@.iblt_info(o.template) AS i);
+	END IF;
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_use(iblt_internal.plan) IS
+'a plan that reads digests which fit it';
+
+CREATE FUNCTION iblt_internal.live_plan(plan iblt_internal.plan, alone boolean, problem text)
+RETURNS iblt_internal.plan
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	here iblt_internal.side := plan.here;
+	there iblt_internal.side := plan.there;
+	refused record;
+BEGIN
+	plan.live_problem := problem;
+	IF problem IS NOT NULL THEN
+		RETURN plan;
+	END IF;
+	here.live := iblt_internal.live_digest(to_regclass(here.relation));
+	plan.here := here;
+	IF alone THEN
+		there.live := iblt_internal.live_digest(to_regclass(there.relation));
+		plan.there := there;
+	END IF;
+	SELECT x.* INTO refused FROM (
+		SELECT 1 AS n, * FROM iblt_internal.live_untrusted(here)
+		UNION ALL SELECT 2, * FROM iblt_internal.live_untrusted(there)
+		UNION ALL SELECT 3, * FROM iblt_internal.live_unfit(plan)) AS x
+	WHERE x.problem IS NOT NULL ORDER BY n LIMIT 1;
+	IF refused.problem IS NULL THEN
+		RETURN iblt_internal.live_use(plan);
+	ELSIF plan.live = 'require' THEN
+		PERFORM iblt_internal.live_refuse(refused.state, refused.problem, refused.hint);
+	END IF;
+	plan.live_problem := refused.problem;
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_plan(iblt_internal.plan, boolean, text) IS
+'a plan that reads live digests if they are there, trustworthy and fit, or an error if they must '
+'be; the problem is one of an earlier attempt; "alone" without a peer';
+
+-- Scanning all the same
+
+CREATE FUNCTION iblt_internal.live_give_up(plan iblt_internal.plan, problem text)
+RETURNS iblt_internal.plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	plan.from_digests := false;
+	plan.live_problem := problem;
+	PERFORM iblt_internal.progress(plan.progress,
+		'live digests are not used, the relations are scanned: ' || problem);
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_give_up(iblt_internal.plan, text) IS
+'a plan that scans, because digests that were read do not do';
+
+-- After an error that says so, the next attempt scans.
+CREATE FUNCTION iblt_internal.live_again(options iblt_internal.options, state text, message text)
+RETURNS iblt_internal.options
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF state = 'IB008' THEN
+		options.live_problem := message;
+	END IF;
+	RETURN options;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_again(iblt_internal.options, text, text) IS
+'the options of a driver''s next attempt, after an error';
+
+CREATE FUNCTION iblt_internal.live_notice(plan iblt_internal.plan) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF plan.live_problem IS NOT NULL THEN
+		RAISE NOTICE 'live digests are not used: %', plan.live_problem;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_notice(iblt_internal.plan) IS
+'says why relations are scanned in spite of live => ''auto''';
+
+CREATE FUNCTION iblt_internal.live_said(plan iblt_internal.plan) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	here timestamptz := ((plan.here).live).verified_at;
+	there timestamptz := ((plan.there).live).verified_at;
+	form text := 'YYYY-MM-DD HH24:MI:SS "UTC"';
+BEGIN
+	IF plan.from_digests THEN
+		RETURN 'from live digests, ' || CASE num_nonnulls(here, there) WHEN 0 THEN 'never verified'
+			ELSE format('last verified by a scan %s here and %s there',
+				coalesce('at ' || to_char(here AT TIME ZONE 'UTC', form), 'never'),
+				coalesce('at ' || to_char(there AT TIME ZONE 'UTC', form), 'never')) END;
+	END IF;
+	RETURN 'live digests are not used: ' || plan.live_problem;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_said(iblt_internal.plan) IS
+'what an audit says of live digests, NULL with live => ''off''';
+
+-- Reading
+
+CREATE FUNCTION iblt_internal.live_side(plan iblt_internal.plan, s iblt_internal.side,
+	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	EXECUTE format('SELECT iblt_internal.live_read(%L::regclass, $1, $2), %s', s.relation,
+			iblt_internal.fingerprint_sql(s))
+		INTO sketch, fingerprint USING (s.live).generation, plan.live_cells;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_side(iblt_internal.plan, iblt_internal.side) IS
+'the digest of a relation of this database, and the fingerprint';
+
+-- The peer's log does not show the fold, which has keys in it.
+CREATE FUNCTION iblt_internal.live_ask(conn text, plan iblt_internal.plan, mine @extschema@.iblt,
+	OUT sketch @extschema@.iblt, OUT fingerprint text, OUT ms numeric) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.side := plan.there;
+	answer json;
+BEGIN
+	PERFORM iblt_internal.peer_send_keys(conn, 'SELECT iblt_internal.live_answer()',
+		format('SELECT iblt_internal.live_answer(%L, %L, %L, %L, %L)', s.relation,
+			(s.live).generation, plan.live_cells, @extschema@.iblt_fold(mine, 10, 0.1), conn));
+	answer := iblt_internal.peer_value(conn, 0.001, 2);
+	sketch := answer ->> 0;
+	ms := round((answer ->> 1)::numeric, 1);
+	fingerprint := answer ->> 2;
+	PERFORM iblt_internal.iblt_traffic_add(0, 0, 0, length(answer ->> 0));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_ask(text, iblt_internal.plan, iblt) IS
+'the peer''s digest, folded to the size that the difference from this one takes';
+
+CREATE FUNCTION iblt_internal.live_sketches(conn text, plan iblt_internal.plan,
+	INOUT figures iblt_internal.figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
+RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	here record := iblt_internal.live_side(plan, plan.here);
+	there record;
+	here_ms numeric := iblt_internal.ms(started);
+	there_ms numeric;
+BEGIN
+	mine := here.sketch;
+	IF conn IS NULL THEN
+		there := iblt_internal.live_side(plan, plan.there);
+		there_ms := iblt_internal.ms(started) - here_ms;
+	ELSE
+		there := iblt_internal.live_ask(conn, plan, mine);
+		there_ms := there.ms;
+	END IF;
+	theirs := there.sketch;
+	PERFORM iblt_internal.require_described(plan, here.fingerprint, there.fingerprint);
+	figures.rows_here := (@extschema@.iblt_info(mine)).rows;
+	figures.rows_there := (@extschema@.iblt_info(theirs)).rows;
+	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + here_ms;
+	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there_ms;
+	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_sketches(text, iblt_internal.plan, iblt_internal.figures) IS
+'reads the digests of both sides: the one here, and a fold of the one there';
+
+CREATE FUNCTION iblt_internal.sketches(conn text, plan iblt_internal.plan, capacity integer,
+	figures iblt_internal.figures) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	result record;
+BEGIN
+	IF plan.from_digests THEN
+		result := iblt_internal.live_sketches(conn, plan, figures);
+	ELSE
+		result := iblt_internal.scan(conn, plan, capacity, figures);
+	END IF;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.sketches(text, iblt_internal.plan, integer,
+	iblt_internal.figures) IS
+'the sketch here and a fold of the one there, with the figures: from digests, or from scans';

@@ -1,0 +1,67 @@
+-- Live digests that contradict the rows -----------------------------------------------
+--
+-- A key that the digests find and the index does not is mostly of a row in flight.  So its
+-- rows are looked up, both digests read again, and the rows looked up once more.  If the
+-- rows of both sides have stood still meanwhile, and the digests say something else, then
+-- either an index lacks a row, or a digest is wrong.
+
+CREATE FUNCTION iblt_internal.live_suspects(keys text[], here iblt_internal.found_rows,
+	there iblt_internal.found_rows, here_again iblt_internal.found_rows,
+	there_again iblt_internal.found_rows, found text[], sides text[]) RETURNS text[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN ARRAY(SELECT k.id FROM unnest(keys, here.checksum, here.mark, there.checksum,
+			there.mark, here_again.checksum, here_again.mark, there_again.checksum,
+			there_again.mark) WITH ORDINALITY AS k(id, h, hm, t, tm, h2, hm2, t2, tm2, position)
+		LEFT JOIN unnest(found, sides) AS f(id, side) ON f.id = k.id
+		WHERE ROW(h, hm, t, tm) IS NOT DISTINCT FROM ROW(h2, hm2, t2, tm2)
+			AND f.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
+				WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END
+		ORDER BY k.position);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_suspects(text[], iblt_internal.found_rows,
+	iblt_internal.found_rows, iblt_internal.found_rows, iblt_internal.found_rows, text[], text[])
+IS 'those of the keys whose rows stood still and are not what digests say that were read meanwhile';
+
+-- With live => 'auto', the driver starts again and scans: nothing has been answered yet.
+CREATE FUNCTION iblt_internal.live_check(conn text, plan iblt_internal.plan, keys text[])
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	by_index iblt_internal.plan := iblt_internal.index_plan(plan);
+	rows record;
+	again record;
+	e record;
+	decoded record;
+	figures iblt_internal.figures;
+BEGIN
+	FOR round IN 1 .. 3 LOOP
+		IF keys = '{}' THEN
+			RETURN;
+		END IF;
+		PERFORM iblt_internal.progress(plan.progress, format(
+			'digests are read again, because rows of %s keys are not as they say',
+			cardinality(keys)));
+		rows := iblt_internal.find_both(conn, by_index, keys);
+		e := iblt_internal.exchange(conn, plan, NULL, figures);
+		again := iblt_internal.find_both(conn, by_index, keys);
+		decoded := iblt_internal.iblt_compare_keys(e.sample, e.keys, 0, e.number::integer);
+		keys := iblt_internal.live_suspects(keys, rows.here, rows.there, again.here, again.there,
+			decoded.keys, decoded.sides);
+	END LOOP;
+	IF keys <> '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB008',
+			MESSAGE = 'live digests contradict the rows that an index finds',
+			HINT = 'Compare with live => ''off'', which tells damaged indexes, and CALL '
+				'iblt_live_rebuild on both sides.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_check(text, iblt_internal.plan, text[]) IS
+'an error if digests go on to say that these doubtful keys differ whose rows do not, or in another '
+'way';
