@@ -9,7 +9,7 @@ CREATE FUNCTION iblt_internal.refuse_too_many(plan iblt_internal.plan, number bi
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	digests boolean := plan.from_digests AND NOT exact;
+	digests boolean := plan.from_digests AND NOT exact AND number <= plan.max_differences;
 	how_many text := format(CASE WHEN digests THEN '%s%s keys differ, more than live digests of '
 			'this capacity can tell' ELSE '%s%s keys differ, and max_differences is %s' END,
 		CASE WHEN exact THEN '' ELSE 'about ' END, number, plan.max_differences);

@@ -65,20 +65,21 @@ COMMENT ON FUNCTION iblt_internal.describe_live(text) IS
 'an addition to the answer of hello(): the live digest of a relation';
 
 -- A digest that was begun anew may be of other columns.
-CREATE FUNCTION iblt_internal.live_read(relation regclass, generation bigint,
+CREATE FUNCTION iblt_internal.live_read(relation text, generation bigint,
 	subtable_cells integer) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF generation IS DISTINCT FROM (SELECT o.generation
-			FROM iblt_internal.iblt_live_options(relation) AS o) THEN
-		PERFORM iblt_internal.refuse_altered(relation::text, 'here', 'Its digest was begun anew.');
+			FROM iblt_internal.iblt_live_options(to_regclass(relation)) AS o) THEN
+		PERFORM iblt_internal.refuse_altered(relation, 'here', 'Its digest was begun anew.');
 	END IF;
-	RETURN iblt_internal.iblt_compare_fold(@extschema@.iblt_live(relation), subtable_cells);
+	RETURN iblt_internal.iblt_compare_fold(@extschema@.iblt_live(to_regclass(relation)),
+		subtable_cells);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_read(regclass, bigint, integer) IS
+COMMENT ON FUNCTION iblt_internal.live_read(text, bigint, integer) IS
 'the digest of a relation as it was described, folded; an error if it is not trustworthy';
 
 -- A third more than the estimate nearly always does, and saves another question.
@@ -110,7 +111,7 @@ CREATE FUNCTION iblt_internal.live_answer(relation text, generation bigint,
 AS $$
 DECLARE
 	kept @extschema@.iblt := @extschema@.iblt_session_keep(name,
-		iblt_internal.live_read(to_regclass(relation), generation, subtable_cells));
+		iblt_internal.live_read(relation, generation, subtable_cells));
 BEGIN
 	RETURN json_build_array(iblt_internal.live_fold(kept, small),
 		1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()),
@@ -347,7 +348,7 @@ CREATE FUNCTION iblt_internal.live_side(plan iblt_internal.plan, s iblt_internal
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	EXECUTE format('SELECT iblt_internal.live_read(%L::regclass, $1, $2), %s', s.relation,
+	EXECUTE format('SELECT iblt_internal.live_read(%L, $1, $2), %s', s.relation,
 			iblt_internal.fingerprint_sql(s))
 		INTO sketch, fingerprint USING (s.live).generation, plan.live_cells;
 END

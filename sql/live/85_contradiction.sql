@@ -7,7 +7,7 @@
 
 CREATE FUNCTION iblt_internal.live_suspects(keys text[], here iblt_internal.found_rows,
 	there iblt_internal.found_rows, here_again iblt_internal.found_rows,
-	there_again iblt_internal.found_rows, found text[], sides text[]) RETURNS text[]
+	there_again iblt_internal.found_rows, decoded text[], sides text[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -15,7 +15,7 @@ BEGIN
 	RETURN ARRAY(SELECT k.id FROM unnest(keys, here.checksum, here.mark, there.checksum,
 			there.mark, here_again.checksum, here_again.mark, there_again.checksum,
 			there_again.mark) WITH ORDINALITY AS k(id, h, hm, t, tm, h2, hm2, t2, tm2, position)
-		LEFT JOIN unnest(found, sides) AS f(id, side) ON f.id = k.id
+		LEFT JOIN unnest(decoded, sides) AS f(id, side) ON f.id = k.id
 		WHERE ROW(h, hm, t, tm) IS NOT DISTINCT FROM ROW(h2, hm2, t2, tm2)
 			AND f.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
 				WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END

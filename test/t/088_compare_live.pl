@@ -1,0 +1,336 @@
+# Comparisons of live digests: with live => 'require' no table is scanned, whatever its
+# key, and the answer is that of a full comparison.  Whatever makes a digest not
+# trustworthy, or not fit, is an error then, and 'auto' scans and says why.
+use strict;
+use warnings;
+
+use IbltCompare;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+random_seed();
+
+my ($here, $there) = map { server($_, 'fsync = off', 'autovacuum = off', 'client_min_messages = notice', 'max_parallel_workers_per_gather = 0') } ('here', 'there');
+sides($here, $there);
+both('CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+my $peer = conninfo($there);
+
+sub sql { my ($node, $sql) = @_; return $node->safe_psql('postgres', $sql) }
+
+# The differences of two sides whose digests are read, and the messages.
+sub live
+{
+	my ($table, %how) = @_;
+	my $other = exists $how{peer} ? $how{peer} : $peer;
+	my ($rc, $out, $err) = ($how{node} // $here)->psql('postgres', ($how{setup} // '') . "SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('$table', "
+		  . ($other // 'NULL') . ', live => ' . ($how{live} // "'require'") . ($how{options} ? ", $how{options}" : '') . ") ORDER BY 1;
+		SELECT 'live ' || live || CASE WHEN num_nonnulls(verified_here, verified_there) = 2 THEN ', verified' ELSE '' END FROM iblt_compare_stats()",
+		extra_params => [ '-q', $how{user} ? ('-U', $how{user}) : () ]);
+	my @lines = split /\n/, $out;
+	return ($rc == 0 ? pop @lines : 'none', join("\n", sort @lines), $err);
+}
+
+# All of a comparison by digests: the same keys as a full comparison finds.
+sub live_is
+{
+	my ($table, $key, $number, $text, %how) = @_;
+	my ($kind, $found, $err) = live($table, %how);
+	is($kind, 'live true, verified', "$text: from digests") or diag($err);
+	is($found, $how{truth} // truth($table, $key), "$text: what a full comparison finds");
+	is(lines($found), $number, "$text: in that number");
+	is($err, '', "$text: without a message");
+	return;
+}
+
+# 'require' is an error, and 'auto' scans and says so.
+sub not_live
+{
+	my ($table, $key, $state, $problem, $hint, $text, %how) = @_;
+	my $options = $how{options} ? ", $how{options}" : '';
+	my $error = failure("SELECT count(*) FROM iblt_compare('$table', $peer, live => 'require'$options)");
+	like($error, qr/ERROR:  $state: (on the peer: )?(live digests cannot be used: )?\Q$problem\E/, "$text: not with require");
+	like($error, qr/^HINT:  \Q$hint\E/m, "$text: what to do");
+	my ($kind, $found, $err) = live($table, live => "'auto'", %how);
+	like($err, qr/NOTICE:  live digests are not used: \Q$problem\E/, "$text: auto says why it scans");
+	is($kind, 'live false', "$text: and that it did");
+	is($found, $how{truth} // truth($table, $key), "$text: and finds what differs") unless $how{any};
+	return;
+}
+
+# --- tables with all kinds of keys --------------------------------------------------------
+
+my $rows = 6000;
+my @tables = (
+	[ 'by_int', 'id', 'id int PRIMARY KEY', 'g' ],
+	[ 'by_two', 'id, day', 'id bigint NOT NULL, day date NOT NULL, PRIMARY KEY (day, id)', q{g % 100, date '2020-01-01' + g / 100} ],
+	[ 'by_uuid', 'id', 'id uuid PRIMARY KEY', 'md5(g::text)::uuid' ],
+	[ 'by_text', 'id', 'id text PRIMARY KEY', q{'key ' || g} ]);
+foreach my $table (@tables)
+{
+	my ($name, $key, $ddl, $values) = @$table;
+	both("CREATE TABLE $name (n int, v text NOT NULL DEFAULT '', $ddl); INSERT INTO $name (n, $key) SELECT g, $values FROM generate_series(1, $rows) g; ANALYZE $name");
+}
+# the other columns of a partition stand elsewhere
+push @tables, [ 'parts', 'id', undef, undef ];
+both("CREATE TABLE parts (n int, v text NOT NULL DEFAULT '', id bigint PRIMARY KEY) PARTITION BY RANGE (id); CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (1) TO (3000)");
+sql($here, 'CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (3000) TO (9000)');
+sql($there, "CREATE TABLE parts_2 (v text NOT NULL DEFAULT '', id bigint NOT NULL, gone int, n int); ALTER TABLE parts_2 DROP COLUMN gone; ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (3000) TO (9000)");
+both("INSERT INTO parts SELECT g, '', g FROM generate_series(1, $rows) g; ANALYZE parts");
+
+my %capacity = (by_two => 30000, by_uuid => 10);
+foreach my $table (@tables)
+{
+	my $name = $table->[0];
+	sql($there, "CALL iblt_track('$name', capacity => " . ($name eq 'by_uuid' ? 6000 : 1000) . ')');
+	sql($here, "CALL iblt_track('$name', peer => $peer" . ($capacity{$name} ? ", capacity => $capacity{$name}" : '') . ')');
+}
+my @capacities = map { +{ map { split /\|/ } split /\n/, sql($_, 'SELECT relation, (iblt_info(iblt_live(relation))).capacity FROM iblt_live_status()') } } ($here, $there);
+is($capacities[0]{by_int}, $capacities[1]{by_int}, 'the peer\'s capacity by default');
+cmp_ok($capacities[0]{by_two}, '>=', 30000, 'a larger one that was asked for');
+cmp_ok($capacities[0]{by_uuid}, '<', $capacities[1]{by_uuid}, 'and a smaller one');
+
+sub all_tables
+{
+	my ($number, $text) = @_;
+	live_is($_->[0], $_->[1], $number, "$text, $_->[0]") foreach @tables;
+	return;
+}
+
+both('SELECT pg_stat_reset()');
+all_tables(0, 'nothing differs');
+sql($here, "UPDATE $_->[0] SET v = 'x' WHERE n = 3007") foreach @tables;
+all_tables(1, 'one row differs');
+foreach my $table (@tables)
+{
+	my ($name, $key) = @$table;
+	sql($here, "UPDATE $name SET v = 'y' WHERE n % 100 = 9; DELETE FROM $name WHERE n % 300 = 5");
+	sql($there, "DELETE FROM $name WHERE n % 300 = 33");
+}
+all_tables(101, '101 rows differ');
+
+# The comparison of a table with live => 'off' comes last, and is counted once.
+nothing_left('so far', $there);
+is(sql($there, "SELECT count(*) FROM iblt_compare('by_int', ${\ conninfo($here)}, live => 'off')"), 101, 'a scan finds the same');
+foreach my $node ($here, $there)
+{
+	wait_for($node, q{SELECT seq_scan >= } . ($node == $here ? 7 : 5) . q{ FROM pg_stat_user_tables WHERE relname = 'by_int'});
+	# truth() scans each table three times, and the statements above three times here and once there
+	is(sql($node, q{SELECT string_agg(concat(relname, ' ', seq_scan - } . ($node == $here ? 6 : 4) . q{), ', ' ORDER BY relname) FROM pg_stat_user_tables
+		WHERE relname ~ '^(by_|parts_)'}), 'by_int 1, by_text 2, by_two 0, by_uuid 0, parts_1 0, parts_2 0', 'scans on ' . $node->name);
+}
+
+# --- too many for the digests ----------------------------------------------------------
+
+sql($here, "UPDATE $_ SET v = 'many' WHERE n <= 5000") foreach ('by_int', 'by_text');
+foreach my $table ('by_int', 'by_text')
+{
+	my $error = failure("SELECT count(*) FROM iblt_compare('$table', $peer, live => 'require')");
+	like($error, qr/ERROR:  IB002: too many differences: about [3-8]\d{3} keys differ, more than live digests of this capacity can tell/, "$table: too many keys for digests");
+	like($error, qr/^HINT:  CALL iblt_track with a larger capacity on both sides/m, "$table: what to do");
+	my ($kind, $found, $err) = live($table, live => "'auto'");
+	is("$kind $err" =~ s/.*?NOTICE: /NOTICE/r, "NOTICE live digests are not used: more keys differ than digests of their capacity can tell", "$table: auto scans");
+	is($found, truth($table, 'id'), "$table: and finds them");
+}
+like(failure("SELECT count(*) FROM iblt_compare('by_int', $peer, max_differences => 1000, live => 'auto')"),
+	qr/ERROR:  IB002: too many differences: about \d+ keys differ, and max_differences is 1000/, 'surely more than are allowed: no scan, and the usual error');
+
+# --- what a comparison may be, and who may make it ---------------------------------------
+
+live_is('by_two', 'id, day', 101, 'from the other side', node => $there, peer => conninfo($here), truth => truth('by_two', 'id, day', node => $there, peer => $here));
+live_is('by_two', 'id, day', 101, 'a transaction that sees one snapshot', setup => 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 WHERE false;');
+my ($kind, $found) = live('by_two', setup => q{BEGIN; SET LOCAL client_min_messages = warning; UPDATE by_two SET v = 'mine' WHERE n = 4;});
+is($kind . ' ' . lines($found), 'live true, verified 102', 'a transaction finds its own changes');
+($kind, $found, my $said) = live('by_two', live => "'auto'", setup => 'BEGIN; TRUNCATE by_two;');
+is($kind . ' ' . lines($found), 'live false 5980', 'a transaction that has truncated the table scans it');
+like($said, qr/NOTICE:  live digests are not used: the digest of public.by_two is not trustworthy, because it was rewritten/, 'and says so');
+# a value whose send function fails, and which is gone again
+sql($here, q{CREATE TYPE fragile; CREATE FUNCTION fragile_in(cstring) RETURNS fragile LANGUAGE internal IMMUTABLE STRICT AS 'int4in';
+	CREATE FUNCTION fragile_out(fragile) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+	CREATE FUNCTION fragile_int(fragile) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'int4up';
+	CREATE TYPE fragile (INPUT = fragile_in, OUTPUT = fragile_out, LIKE = int4);
+	CREATE FUNCTION fragile_send(fragile) RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN RETURN int4send(10 / public.fragile_int($1)); END $$;
+	ALTER TYPE fragile SET (SEND = fragile_send);
+	CREATE TABLE brittle (id int PRIMARY KEY, f fragile); INSERT INTO brittle VALUES (1, '5'); CREATE TABLE like_it (LIKE brittle INCLUDING ALL);
+	CALL iblt_track('brittle'); CALL iblt_track('like_it', peer_relation => 'brittle')});
+my $break = q{BEGIN; INSERT INTO brittle VALUES (2, '0'); DELETE FROM brittle WHERE id = 2;};
+($kind, $found, $said) = live('brittle', peer => undef, live => "'auto'", options => "peer_relation => 'like_it'", setup => $break);
+is("$kind $found", 'live false {"id": 1} here 1 0', 'a digest that proves not trustworthy when it is read: a scan');
+like($said, qr/NOTICE:  live digests are not used: digest of table "brittle" is not trustworthy, because a value could not be read/, 'and auto says so');
+($kind, $found, $said) = live('brittle', peer => undef, options => "peer_relation => 'like_it'", setup => $break);
+like($said, qr/ERROR:  digest of table "brittle" is not trustworthy, because a value could not be read/, 'and it is an error with require');
+sql($here, "CREATE TABLE copied AS TABLE by_two; ALTER TABLE copied ADD PRIMARY KEY (day, id); CALL iblt_track('copied', peer_relation => 'by_two');
+	DELETE FROM copied WHERE n = 40; CREATE ROLE reader LOGIN; GRANT SELECT ON copied, by_two TO reader");
+live_is('copied', 'id, day', 1, 'a reader, and two tables of one database', peer => undef, options => "peer_relation => 'by_two'", user => 'reader', truth => '{"id": 40, "day": "2020-01-01"} there 0 1');
+sql($here, q{REVOKE SELECT ON copied FROM reader; GRANT SELECT (id, day) ON copied TO reader});
+like(failure("SELECT count(*) FROM iblt_compare('copied', NULL, 'by_two', columns => '{id}', live => 'require')", user => 'reader'),
+	qr/IB008: live digests cannot be used: public.copied is not tracked \(here\)/, 'a role that may not read the whole table does not learn of its digest');
+my $standby = standby($there, 'standby');
+sql($there, "UPDATE by_uuid SET v = 'more' WHERE n = 77");
+replayed($there, $standby);
+live_is('by_uuid', 'id', 102, 'a standby as the peer', peer => conninfo($standby), truth => truth('by_uuid', 'id'));
+$standby->stop('immediate');
+
+# --- digests that do not fit -------------------------------------------------------------
+
+both("CREATE TABLE small (id int PRIMARY KEY, a int NOT NULL UNIQUE, b int); INSERT INTO small SELECT g, g, g FROM generate_series(1, 100) g");
+sql($here, 'UPDATE small SET b = 0 WHERE id = 9');
+my $track_here = "CALL iblt_track('public.small'), with the other side as its peer if that is tracked.";
+not_live('small', 'id', 'IB008', 'public.small is not tracked (here)', $track_here, 'no side is tracked');
+sql($there, "CALL iblt_track('small')");
+not_live('small', 'id', 'IB008', 'public.small is not tracked (here)', $track_here, 'this side is not tracked');
+sql($there, "CALL iblt_untrack('small')");
+sql($here, "CALL iblt_track('small')");
+not_live('small', 'id', 'IB008', 'public.small is not tracked (there)', "On the peer, $track_here", 'the peer is not tracked');
+sql($there, "CALL iblt_track('small')");
+my $another = 'the two digests were not made to be compared with each other';
+my $again = 'CALL iblt_track on one side, with the other side as its peer.';
+not_live('small', 'id', '0A000', $another, $again, 'each has a seed of its own');
+sql($there, "CALL iblt_track('small', peer => ${\ conninfo($here)})");
+live_is('small', 'id', 1, 'made for each other');
+not_live('small', 'id', '0A000', 'a condition selects rows, and digests are of all rows', q{Compare with live => 'auto' or 'off'.}, 'a condition',
+	options => q{condition => 'id < 50'}, truth => '{"id": 9} both 1 1');
+not_live('small', 'a', '0A000', 'the key of the digests is "id"', 'Name these columns in key_columns.', 'another key', options => q{key_columns => '{a}'});
+not_live('small', 'id', '0A000', 'the digests are of columns "id", "a", "b"', 'Name these in columns, or track the columns that are compared.', 'some columns',
+	options => q{columns => '{a}'}, truth => '');
+sql($there, "ALTER TABLE small ADD CONSTRAINT other UNIQUE (b)");
+sql($here, q{CALL iblt_track('small', key_columns => '{b}')});
+sql($there, "CALL iblt_track('small', peer => ${\ conninfo($here)})");
+not_live('small', 'b', '0A000', 'the key of the digests is "b"', 'Name these columns in key_columns.', 'a key that is not unique here', any => 1);
+live_is('small', 'b', 2, 'that key is in the digests as a hash', options => q{key_columns => '{b}'});
+sql($here, "CALL iblt_track('small')");
+sql($there, "ALTER TABLE small DROP CONSTRAINT other; ALTER TABLE small ADD COLUMN c int; CALL iblt_track('small', peer => ${\ conninfo($here)})");
+live_is('small', 'id', 1, 'a column that one side lacks', options => q{extra_columns => 'ignore'}, truth => '{"id": 9} both 1 1');
+sql($there, q{ALTER TABLE small ADD COLUMN d int});
+live_is('small', 'id', 1, 'it is no matter', options => q{extra_columns => 'ignore'}, truth => '{"id": 9} both 1 1');
+sql($there, q{ALTER TABLE small ALTER b TYPE bigint});
+not_live('small', 'id', 'IB008', 'the digest of public.small is not trustworthy, because its columns or their types have changed (there)', "On the peer, CALL iblt_live_rebuild('public.small');",
+	'a changed type', options => q{extra_columns => 'ignore', cast_types => true}, truth => '{"id": 9} both 1 1');
+like(failure("SELECT count(*) FROM iblt_compare('small', $peer, live => 'perhaps')"), qr/22023: live must be off, auto or require/, 'a word that is not one of three');
+
+# --- digests that are not trustworthy ------------------------------------------------------
+
+sql($there, q{ALTER TABLE small ALTER b TYPE int, DROP COLUMN c, DROP COLUMN d});
+sql($there, "CALL iblt_track('small', peer => ${\ conninfo($here)})");
+foreach my $node ($here, $there)
+{
+	my $where = $node == $here ? 'here' : 'there';
+	my $hint = ($node == $here ? '' : 'On the peer, ') . "CALL iblt_live_rebuild('public.small');";
+	foreach my $case (
+		[ 'BEGIN; CREATE TEMP TABLE kept AS TABLE small; TRUNCATE small; INSERT INTO small TABLE kept; COMMIT', 'it was truncated' ],
+		[ 'ALTER TABLE small DISABLE TRIGGER USER; ALTER TABLE small ENABLE TRIGGER USER', 'its triggers have changed, or were disabled' ],
+		[ 'VACUUM FULL small', 'it was rewritten, by ALTER TABLE, VACUUM FULL or the like' ])
+	{
+		my ($sql, $reason) = @$case;
+		sql($node, $_) foreach ($sql =~ /BEGIN/ ? $sql : split /; /, $sql);
+		not_live('small', 'id', 'IB008', "the digest of public.small is not trustworthy, because $reason ($where)", $hint, "$where, $reason");
+		sql($node, "CALL iblt_live_rebuild('small')");
+		live_is('small', 'id', 1, "$where: a rebuild heals it");
+	}
+}
+# between the plan and the reading
+my $begun = 'SELECT iblt_internal.live_answer(%s::text, generation + %s, 630, iblt_fold(iblt_live(%1$s), 10, 0.1), %s) IS NOT NULL FROM iblt_internal.iblt_live_options(%1$s)';
+is(sql($here, sprintf $begun, "'public.small'", 0, "'x'"), 't', 'the digest that was described');
+like(failure(sprintf $begun, "'public.small'", 1, "'x'"), qr/IB004: relation public.small was altered while it was compared \(here\)\nDETAIL:  Its digest was begun anew\./, 'another one is not read, and the comparison begins again');
+
+# --- what triggers did not see, and what an index does not find ----------------------------
+
+# A change that no trigger sees, as a disk might make it.
+sub unseen
+{
+	my ($node, $sql) = @_;
+	sql($node, "SET session_replication_role = replica; SET allow_system_table_mods = on; UPDATE pg_class SET relhastriggers = $_->[0] WHERE relname = 'by_uuid'; $_->[1]")
+	  foreach ([ 'false', '' ], [ 'false', $sql ], [ 'true', '' ]);
+	return;
+}
+sql($here, "UPDATE by_uuid SET v = 'same'; DELETE FROM by_uuid WHERE n > 300 AND n % 300 IN (5, 33)");
+sql($there, "UPDATE by_uuid SET v = 'same'; DELETE FROM by_uuid WHERE n > 300 AND n % 300 IN (5, 33)");
+sql($here, 'DELETE FROM by_uuid WHERE n IN (5, 33)');
+sql($there, 'DELETE FROM by_uuid WHERE n IN (5, 33)');
+live_is('by_uuid', 'id', 0, 'no difference is left');
+unseen($here, "UPDATE by_uuid SET v = 'drift' WHERE n = 7");
+is(join(' ', live('by_uuid')), 'live true, verified  ', 'digests do not know of it');
+is((live('by_uuid', live => "'off'"))[1], truth('by_uuid', 'id'), 'a scan does');
+is(lines(truth('by_uuid', 'id')), 1, 'it is there');
+my $status = "SELECT status, sqlstate, detail FROM iblt_audit($peer, '{by_uuid}', live => '%s')";
+my $time = qr/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/;
+like(sql($here, sprintf $status, 'require'), qr/^equal\|\|from live digests, last verified by a scan at $time here and at $time there$/, 'an audit says what its answer is worth');
+# a change that makes the digest differ, and the rows equal
+sql($here, "UPDATE by_uuid SET v = 'same' WHERE n = 7");
+is(truth('by_uuid', 'id'), '', 'no row differs');
+my $against = 'they contradict the rows that an index finds';
+not_live('by_uuid', 'id', 'IB008', $against, q{Compare with live => 'off', which tells damaged indexes, and CALL iblt_live_rebuild on both sides.}, 'a digest that is wrong');
+like(sql($here, sprintf $status, 'auto'), qr/^equal\|\|live digests are not used: \Q$against\E$/, 'an audit says so');
+like(sql($here, sprintf $status, 'require'), qr/^not comparable\|IB008\|live digests cannot be used: \Q$against\E$/, 'or does not compare');
+is(sql($here, "SELECT iblt_live_verify('by_uuid')"), 'f', 'a verification finds it');
+not_live('by_uuid', 'id', 'IB008', 'the digest of public.by_uuid is not trustworthy, because a scan has found other rows (here)', "CALL iblt_live_rebuild('public.by_uuid');", 'and then the digest is not trustworthy');
+sql($here, "CALL iblt_live_rebuild('by_uuid')");
+live_is('by_uuid', 'id', 0, 'a rebuild heals it');
+sql($there, "UPDATE pg_index SET indisready = $_->[0], indisvalid = $_->[0] WHERE indexrelid = 'by_uuid_pkey'::regclass; $_->[1]")
+  foreach ([ 'false', '' ], [ 'false', "INSERT INTO by_uuid VALUES (1, 'x', md5('x')::uuid)" ], [ 'true', '' ]);
+like(failure("SELECT count(*) FROM iblt_compare('by_uuid', $peer, live => 'require')"), qr/IB008: live digests cannot be used: \Q$against\E/, 'a damaged index: not equal');
+like(failure("SELECT count(*) FROM iblt_compare('by_uuid', $peer, live => 'auto')"), qr/XX002: an index of public.by_uuid does not find rows that the table has \(there\)/, 'a scan tells why');
+sql($there, 'REINDEX TABLE by_uuid');
+live_is('by_uuid', 'id', 1, 'with a new index');
+
+# --- audits of both kinds of tables, and repairs ---------------------------------------------
+
+sql($here, "CALL iblt_untrack('parts')");
+is(sql($here, "SELECT relation, status, missing, extra, changed, detail ~ '^from live digests', detail ~ '^live digests are not used: public.parts is not tracked .here.\$'
+		FROM iblt_audit($peer, '{by_two,parts,by_text}', live => 'auto')"),
+	"public.by_two|differs|20|20|61|t|f\npublic.parts|differs|20|20|61|f|t\npublic.by_text|differs|20|20|4976|f|f", 'an audit of tables of both kinds');
+is(sql($here, "SELECT relation, status, sqlstate FROM iblt_audit($peer, '{by_two,parts,by_text}', live => 'require')"),
+	"public.by_two|differs|\npublic.parts|not comparable|IB008\npublic.by_text|differs|IB002", 'and one that scans nothing');
+like(failure("SELECT count(*) FROM iblt_audit($peer, '{by_two}', live => NULL)"), qr/22023: live must be off, auto or require/, 'live => NULL');
+is(sql($here, "SELECT count(*), min(status) FROM iblt_repair('by_two', $peer, direction => 'pull', apply => true, live => 'require')"), '101|applied', 'a repair');
+live_is('by_two', 'id, day', 0, 'after the repair');
+chomp(my $script = `pg_config --bindir`);
+my $cron = sub {
+	my ($out, $err) = ('', '');
+	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres');
+	IPC::Run::run([ 'sh', "$script/iblt-audit.sh", "peer=$_[0]", 'tables={public.by_two}', 'live=require' ], '>', \$out, '2>', \$err);
+	return ($? >> 8) . " $out";
+};
+sql($here, "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres'); CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
+like($cron->('node_b'), qr/^0 .*"equal".*from live digests/s, 'cron asks for it too');
+
+# --- rows on their way -------------------------------------------------------------------------
+
+both('CREATE TABLE flow (id int PRIMARY KEY, v int NOT NULL); CREATE TABLE hot (id int PRIMARY KEY, v int NOT NULL)');
+sql($there, q{INSERT INTO flow SELECT g, 0 FROM generate_series(1, 20000) g; INSERT INTO hot SELECT g, 0 FROM generate_series(1, 10) g;
+	CREATE PUBLICATION pub FOR TABLE flow, hot});
+sql($there, "CALL iblt_track('$_')") foreach ('flow', 'hot');
+sql($here, "CALL iblt_track('$_', peer => $peer)") foreach ('flow', 'hot');
+sql($here, "CREATE SUBSCRIPTION sub CONNECTION $peer PUBLICATION pub");
+subscribed($here, 2);
+my $load = start_load($there, <<'SQL', '-c', '2', '-R', '200');
+\set id random(1, 19000)
+\set h random(1, 10)
+BEGIN;
+UPDATE flow SET v = v + 1 WHERE id BETWEEN :id AND :id + 3;
+UPDATE hot SET v = v + 1 WHERE id = :h;
+COMMIT;
+SQL
+wait_for($there, 'SELECT count(*) > 20 FROM flow WHERE v > 0');
+my ($rounds, $reread, $settled) = (8, 0, 0);
+my (%flow, %hot);
+foreach my $round (1 .. $rounds)
+{
+	sql($here, "INSERT INTO flow VALUES (" . (20000 + $round) . ", 0)");
+	my ($rc, $out, $err) = $here->psql('postgres', "SELECT 'flow', key ->> 'id', side FROM iblt_compare('flow', $peer, live => 'require', progress => true) WHERE confirmed;
+		SELECT 'stats', live, settled FROM iblt_compare_stats(); SELECT 'hot', key ->> 'id', side FROM iblt_compare('hot', $peer, live => 'require', progress => true) WHERE confirmed");
+	is($rc, 0, "round $round: no error") or diag($err);
+	is(join("\n", grep { !/^stats/ } split /\n/, $out), join("\n", map { 'flow|' . (20000 + $_) . '|here' } 1 .. $round), "round $round: what is confirmed is what was injected");
+	like($out, qr/^stats\|t\|\d+$/m, "round $round: from digests");
+	$settled += $1 if $out =~ /^stats\|t\|(\d+)$/m;
+	$reread++ while $err =~ /digests are read again/g;
+}
+note("$settled rows in flight, digests read again $reread times");
+like(sql($here, "SELECT string_agg(concat(relation, ' ', status, ' ', unconfirmed), ', ') FROM iblt_audit_subscription('sub', live => 'require')"),
+	qr/^public.flow differs 0, public.hot (equal 0|not comparable \d+)$/, 'an audit under the load');
+stop_load($load, 'with live digests');
+$there->wait_for_catchup('sub');
+live_is('flow', 'id', $rounds, 'after the load', options => 'recheck => 0');
+live_is('hot', 'id', 0, 'after the load, a table that changed all the time', options => 'recheck => 0');
+
+done_testing();
