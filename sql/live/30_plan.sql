@@ -393,7 +393,6 @@ BEGIN
 	plan.lo := options.lo;
 	plan.hi := options.hi;
 	plan.live := options.live;
-	plan.from_digests := false;
 	RETURN plan;
 END
 $$;

@@ -200,7 +200,7 @@ COMMENT ON FUNCTION iblt_internal.live_unfit(iblt_internal.plan) IS
 'why two trustworthy digests do not tell what a plan asks, or NULL';
 
 CREATE FUNCTION iblt_internal.live_refuse(state text, problem text, hint text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -413,19 +413,22 @@ COMMENT ON FUNCTION iblt_internal.live_sketches(text, iblt_internal.plan, iblt_i
 'reads the digests of both sides: the one here, and a fold of the one there';
 
 CREATE FUNCTION iblt_internal.sketches(conn text, plan iblt_internal.plan, capacity integer,
-	figures iblt_internal.figures) RETURNS record
+	INOUT figures iblt_internal.figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	result record;
+	made record;
 BEGIN
 	IF plan.from_digests THEN
-		result := iblt_internal.live_sketches(conn, plan, figures);
+		made := iblt_internal.live_sketches(conn, plan, figures);
 	ELSE
-		result := iblt_internal.scan(conn, plan, capacity, figures);
+		made := iblt_internal.scan(conn, plan, capacity, figures);
 	END IF;
-	RETURN result;
+	figures := made.figures;
+	mine := made.mine;
+	theirs := made.theirs;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.sketches(text, iblt_internal.plan, integer,

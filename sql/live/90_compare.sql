@@ -163,7 +163,7 @@ BEGIN
 			RETURN QUERY SELECT * FROM unnest(looked.differences);
 		END IF;
 	END LOOP;
-	IF plan.from_digests THEN
+	IF plan.from_digests IS TRUE THEN
 		PERFORM iblt_internal.live_check(conn, plan, doubtful);
 	ELSE
 		PERFORM iblt_internal.check_index(conn, plan, doubtful);

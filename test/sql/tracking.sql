@@ -121,7 +121,6 @@ CALL iblt_track('tracking_unlogged');
 CREATE TABLE tracking_names (id int PRIMARY KEY, r regclass);
 CALL iblt_track('tracking_names');
 CALL iblt_track(NULL);
-CALL iblt_track('tracking_one', capacity => NULL);
 CALL iblt_track('tracking_one', capacity => 0);
 CALL iblt_track('tracking_one', columns => '{nothing}');
 BEGIN;

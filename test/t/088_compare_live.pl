@@ -100,7 +100,8 @@ sub all_tables
 both('SELECT pg_stat_reset()');
 all_tables(0, 'nothing differs');
 sql($here, "UPDATE $_->[0] SET v = 'x' WHERE n = 3007") foreach @tables;
-all_tables(1, 'one row differs');
+live_is('by_int', 'id', 1, 'one row differs, by_int');
+is(join(' ', live($_->[0])) =~ /^live true, verified \S+.* both 1 1 $/, 1, "one row differs, $_->[0]") foreach @tables;
 foreach my $table (@tables)
 {
 	my ($name, $key) = @$table;
@@ -115,9 +116,9 @@ is(sql($there, "SELECT count(*) FROM iblt_compare('by_int', ${\ conninfo($here)}
 foreach my $node ($here, $there)
 {
 	wait_for($node, q{SELECT seq_scan >= } . ($node == $here ? 7 : 5) . q{ FROM pg_stat_user_tables WHERE relname = 'by_int'});
-	# truth() scans each table three times, and the statements above three times here and once there
-	is(sql($node, q{SELECT string_agg(concat(relname, ' ', seq_scan - } . ($node == $here ? 6 : 4) . q{), ', ' ORDER BY relname) FROM pg_stat_user_tables
-		WHERE relname ~ '^(by_|parts_)'}), 'by_int 1, by_text 2, by_two 0, by_uuid 0, parts_1 0, parts_2 0', 'scans on ' . $node->name);
+	# truth() scans, and the statements above
+	is(sql($node, q{SELECT string_agg(concat(relname, ' ', seq_scan - } . ($node == $here ? 5 : 3) . q{), ', ' ORDER BY relname) FROM pg_stat_user_tables
+		WHERE relname ~ '^(by_|parts_)'}), 'by_int 2, by_text 2, by_two 0, by_uuid 0, parts_1 0, parts_2 0', 'scans on ' . $node->name);
 }
 
 # --- too many for the digests ----------------------------------------------------------
@@ -188,7 +189,7 @@ my $again = 'CALL iblt_track on one side, with the other side as its peer.';
 not_live('small', 'id', '0A000', $another, $again, 'each has a seed of its own');
 sql($there, "CALL iblt_track('small', peer => ${\ conninfo($here)})");
 live_is('small', 'id', 1, 'made for each other');
-not_live('small', 'id', '0A000', 'a condition selects rows, and digests are of all rows', q{Compare with live => 'auto' or 'off'.}, 'a condition',
+not_live('small', 'id', '0A000', 'only some rows are compared, and digests are of all rows', q{Compare with live => 'auto' or 'off'.}, 'a condition',
 	options => q{condition => 'id < 50'}, truth => '{"id": 9} both 1 1');
 not_live('small', 'a', '0A000', 'the key of the digests is "id"', 'Name these columns in key_columns.', 'another key', options => q{key_columns => '{a}'});
 not_live('small', 'id', '0A000', 'the digests are of columns "id", "a", "b"', 'Name these in columns, or track the columns that are compared.', 'some columns',
@@ -222,6 +223,7 @@ foreach my $node ($here, $there)
 		[ 'VACUUM FULL small', 'it was rewritten, by ALTER TABLE, VACUUM FULL or the like' ])
 	{
 		my ($sql, $reason) = @$case;
+		next if $node == $there && $sql !~ /TRUNCATE/ && !$ENV{IBLT_TEST_LONG};
 		sql($node, $_) foreach ($sql =~ /BEGIN/ ? $sql : split /; /, $sql);
 		not_live('small', 'id', 'IB008', "the digest of public.small is not trustworthy, because $reason ($where)", $hint, "$where, $reason");
 		sql($node, "CALL iblt_live_rebuild('small')");
@@ -312,8 +314,7 @@ UPDATE hot SET v = v + 1 WHERE id = :h;
 COMMIT;
 SQL
 wait_for($there, 'SELECT count(*) > 20 FROM flow WHERE v > 0');
-my ($rounds, $reread, $settled) = (8, 0, 0);
-my (%flow, %hot);
+my ($rounds, $reread, $settled) = ($ENV{IBLT_TEST_LONG} ? 100 : 5, 0, 0);
 foreach my $round (1 .. $rounds)
 {
 	sql($here, "INSERT INTO flow VALUES (" . (20000 + $round) . ", 0)");
