@@ -392,7 +392,6 @@ BEGIN
 	plan.progress := options.progress;
 	plan.lo := options.lo;
 	plan.hi := options.hi;
-	plan.live := options.live;
 	RETURN plan;
 END
 $$;

@@ -140,6 +140,7 @@ BEGIN
 	END IF;
 	PERFORM iblt_internal.check_collations(here.collations, there.collations);
 	plan := iblt_internal.make_plan(here, there, options);
+	plan.live := options.live;
 	IF live THEN
 		plan := iblt_internal.live_plan(plan, conn IS NULL, options.live_problem);
 	END IF;

@@ -11,6 +11,7 @@
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
 
+#include "core/fold.h"
 #include "core/sizing.h"
 #include "live/wire.h"
 
