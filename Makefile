@@ -38,7 +38,8 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 	repair/00_types repair/10_target repair/20_plan repair/30_statements repair/40_steps \
 	repair/50_referring repair/60_execute repair/70_apply repair/80_repair \
 	run/10_slice run/12_slice_order run/14_slice_walk run/16_slice_guard \
-	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table audit/50_audit)
+	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table \
+	audit/45_small audit/50_audit)
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.

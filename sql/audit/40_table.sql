@@ -42,20 +42,14 @@ $$;
 COMMENT ON FUNCTION iblt_internal.audit_refuse_foreign(iblt_internal.plan) IS
 'an error for a table that is a foreign table on a side';
 
--- The plan of iblt_compare, with three changes.  Notes take the place of warnings.  Where
--- replication is not ready, nothing is rechecked, because nothing could be confirmed.
--- Where the peer does not have the slot of the subscription that is audited, rows are
--- rechecked all the same.
-CREATE FUNCTION iblt_internal.audit_plan(conn text, INOUT item iblt_internal.audit_item,
-	options iblt_internal.audit_options, OUT plan iblt_internal.plan) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION iblt_internal.audit_compare(item iblt_internal.audit_item,
+	options iblt_internal.audit_options) RETURNS iblt_internal.options
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	compare iblt_internal.options := options.compare;
 BEGIN
-	PERFORM iblt_internal.check_options(item.relid, compare);
-	item := iblt_internal.audit_scope(conn, item, options.trust_filters);
 	compare.relation := iblt_internal.audit_name(item);
 	compare.label := 'iblt_audit ' || compare.relation;
 	compare.exclude := item.exclude;
@@ -64,7 +58,23 @@ BEGIN
 	compare.extra_columns :=
 		CASE compare.extra_columns WHEN 'error' THEN 'error' ELSE 'ignore' END;
 	compare.seed := coalesce(compare.seed, iblt_internal.random_seed());
-	plan := iblt_internal.prepare(conn, item.relid, NULL, compare);
+	RETURN compare;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_compare(iblt_internal.audit_item,
+	iblt_internal.audit_options) IS
+'what is asked of the comparison of one table, whose scope is known';
+
+-- The plan of iblt_compare, with three changes.  Notes take the place of warnings.  Where
+-- replication is not ready, nothing is rechecked, because nothing could be confirmed.
+-- Where the peer does not have the slot of the subscription that is audited, rows are
+-- rechecked all the same.
+CREATE FUNCTION iblt_internal.audit_check_plan(INOUT item iblt_internal.audit_item,
+	INOUT plan iblt_internal.plan, compare iblt_internal.options) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
 	IF item.listed THEN
 		PERFORM iblt_internal.audit_refuse_foreign(plan);
 	END IF;
@@ -81,6 +91,28 @@ BEGIN
 		item.notes := item.notes || text 'the peer does not have the subscription''s slot, so the '
 			'audit did not wait for replication';
 	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_check_plan(iblt_internal.audit_item, iblt_internal.plan,
+	iblt_internal.options) IS
+'the item of a plan with what there is to say of it, and the plan of its comparison';
+
+CREATE FUNCTION iblt_internal.audit_plan(conn text, INOUT item iblt_internal.audit_item,
+	options iblt_internal.audit_options, OUT plan iblt_internal.plan) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	compare iblt_internal.options;
+	checked record;
+BEGIN
+	PERFORM iblt_internal.check_options(item.relid, options.compare);
+	item := iblt_internal.audit_scope(conn, item, options.trust_filters);
+	compare := iblt_internal.audit_compare(item, options);
+	checked := iblt_internal.audit_check_plan(item,
+		iblt_internal.prepare(conn, item.relid, NULL, compare), compare);
+	item := checked.item;
+	plan := checked.plan;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_plan(text, iblt_internal.audit_item,

@@ -1,7 +1,7 @@
 -- Audits -------------------------------------------------------------------------------
 --
--- iblt_audit and iblt_audit_subscription call audit, which makes the list (20) and
--- compares one table after the other (40).
+-- iblt_audit and iblt_audit_subscription call audit, which makes the list (20), compares
+-- small tables together (45), and all that are not equal one after the other (40).
 
 -- The arguments
 
@@ -127,6 +127,8 @@ CREATE FUNCTION iblt_internal.audit_rows(conn text, peer text, target iblt_inter
 AS $$
 DECLARE
 	items iblt_internal.audit_item[];
+	batch record;
+	done integer := 0;
 	started timestamptz;
 	result iblt_internal.audit_row;
 	results iblt_internal.audit_row[] := '{}';
@@ -135,9 +137,16 @@ BEGIN
 	PERFORM iblt_internal.audit_check_peer(conn);
 	items := iblt_internal.audit_list(conn, target);
 	FOR n IN 1 .. cardinality(items) LOOP
-		started := clock_timestamp();
-		result := iblt_internal.audit_table(conn, peer, items[n], options);
-		result.total_ms := iblt_internal.ms(started);
+		IF n > done THEN
+			batch := iblt_internal.audit_batch(conn, peer, items, n, options);
+			done := batch.last;
+		END IF;
+		result := batch.equal[n];
+		IF result.status IS NULL THEN
+			started := clock_timestamp();
+			result := iblt_internal.audit_table(conn, peer, items[n], options);
+			result.total_ms := iblt_internal.ms(started);
+		END IF;
 		PERFORM iblt_internal.progress((options.compare).progress, format(
 			'table %s of %s, %s: %s%s', n, cardinality(items),
 			coalesce(result.relation, result.peer_relation), result.status, ': ' || result.detail));

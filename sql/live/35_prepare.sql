@@ -113,6 +113,32 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.names_of(iblt_internal.plan_column[]) IS 'names of columns';
 
+CREATE FUNCTION iblt_internal.plan_of(here iblt_internal.side, there iblt_internal.side,
+	options iblt_internal.options, alone boolean) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.plan;
+BEGIN
+	PERFORM iblt_internal.check_collations(here.collations, there.collations);
+	plan := iblt_internal.make_plan(here, there, options);
+	plan.live := options.live;
+	IF options.live <> 'off' THEN
+		plan := iblt_internal.live_plan(plan, alone, options.live_problem);
+	END IF;
+	PERFORM iblt_internal.check_plan(plan, alone);
+	PERFORM iblt_internal.progress(plan.progress, format(
+		'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,
+		cardinality(plan.columns), CASE WHEN plan.whole_row
+			THEN 'the whole row' ELSE array_to_string(iblt_internal.names_of(plan.key), ', ') END));
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plan_of(iblt_internal.side, iblt_internal.side,
+	iblt_internal.options, boolean) IS
+'the plan of a comparison of two described relations, checked; "alone" without a peer';
+
 CREATE FUNCTION iblt_internal.prepare(conn text, relation regclass, peer_relation text,
 	options iblt_internal.options) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -124,7 +150,6 @@ DECLARE
 		iblt_internal.describe(relation, options.condition), 'here');
 	there iblt_internal.side;
 	live boolean := options.live <> 'off';
-	plan iblt_internal.plan;
 BEGIN
 	-- by another name, it may have another peer
 	IF here.relation IS DISTINCT FROM options.relation THEN
@@ -138,18 +163,7 @@ BEGIN
 	IF there.relation IS NULL THEN
 		PERFORM iblt_internal.refuse_altered(name, 'there');
 	END IF;
-	PERFORM iblt_internal.check_collations(here.collations, there.collations);
-	plan := iblt_internal.make_plan(here, there, options);
-	plan.live := options.live;
-	IF live THEN
-		plan := iblt_internal.live_plan(plan, conn IS NULL, options.live_problem);
-	END IF;
-	PERFORM iblt_internal.check_plan(plan, conn IS NULL);
-	PERFORM iblt_internal.progress(plan.progress, format(
-		'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,
-		cardinality(plan.columns), CASE WHEN plan.whole_row
-			THEN 'the whole row' ELSE array_to_string(iblt_internal.names_of(plan.key), ', ') END));
-	RETURN plan;
+	RETURN iblt_internal.plan_of(here, there, options, conn IS NULL);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.prepare(text, regclass, text, iblt_internal.options) IS

@@ -4,8 +4,8 @@
 #	machine with the same large table, of which 100 rows differ, against what
 #	each side's own digest takes and against what people use otherwise
 #	(pg_comparator, EXCEPT over postgres_fdw); bytes on the connection; a
-#	smaller table of which 5 % differ; and the memory where half of the rows
-#	differ.  Medians of several runs, in turn.
+#	smaller table of which 5 % differ; the memory where half of the rows
+#	differ; and a peer that is 50 ms away.  Medians of several runs, in turn.
 #
 #	Both servers share this machine's processors, so a digest with parallel
 #	workers that has the machine for itself is no measure of what two servers
@@ -167,10 +167,11 @@ measure_others() {
 
 # --- bytes -------------------------------------------------------------------------------
 
-# through_proxy COMMAND ...: runs it; prints bytes to the server, from it, of sketches.
+# through_proxy COMMAND ...: runs it; prints bytes to the server, from it, of sketches, and
+# the number of questions. DELAY is the time in one direction, in ms.
 through_proxy() {
 	local proxy
-	perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$PROXY_PORT" "$WORK/s/.s.PGSQL.$THERE_PORT" >"$WORK/bytes" &
+	perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$PROXY_PORT" "$WORK/s/.s.PGSQL.$THERE_PORT" "${DELAY-0}" >"$WORK/bytes" &
 	proxy=$!
 	while [ ! -S "$WORK/s/.s.PGSQL.$PROXY_PORT" ]; do
 		kill -0 $proxy || die "the proxy does not start"
@@ -188,7 +189,7 @@ compare_through_proxy() { sql $HERE_PORT -c "$(compare_query t "$(peer $PROXY_PO
 measure_bytes() {
 	local r most=0
 	for r in $(seq "$REPEAT"); do
-		read -r SENT RECEIVED SKETCHES < <(through_proxy compare_through_proxy)
+		read -r SENT RECEIVED SKETCHES _ < <(through_proxy compare_through_proxy)
 		if [ "$SKETCHES" -gt $most ]; then most=$SKETCHES; fi
 	done
 	SKETCHES=$most
@@ -227,6 +228,31 @@ measure_memory() {
 	[ "$(cat "$WORK/half.out")" -eq $((rows / 2)) ] || die "$(cat "$WORK/half.out") differences"
 }
 
+# --- a peer that is far away ---------------------------------------------------------------
+
+FAR=200
+
+make_far() {
+	both -c "CREATE SCHEMA far" -c "DO \$\$ BEGIN FOR i IN 1 .. $FAR LOOP
+		EXECUTE format('CREATE TABLE far.t%s AS SELECT * FROM t WHERE id <= 500', i);
+		EXECUTE format('ALTER TABLE far.t%s ADD PRIMARY KEY (id)', i); END LOOP; END \$\$"
+}
+
+# far_sql NAME REPETITION EXPECTED QUERY
+far_sql() { note "$1" "$2" "$(time_sql $HERE_PORT "$3" "SET jit = off" "$4")"; }
+
+# measure_far: comparing takes what it takes with the peer next door, and the turns.
+measure_far() {
+	local r far
+	far=$(peer $PROXY_PORT)
+	for r in $(seq 0 "$REPEAT"); do
+		DELAY=25 through_proxy far_sql far_equal "$r" 0 "SELECT count(*) FROM iblt_compare('far.t1', $far)" >/dev/null
+		DELAY=25 through_proxy far_sql far_few "$r" $DIFFERING "$(compare_query few "$far")" >/dev/null
+		read -r FAR_SENT FAR_RECEIVED _ FAR_QUESTIONS < <(DELAY=25 through_proxy far_sql far_audit "$r" $FAR \
+			"SELECT count(*) FROM iblt_audit($far, schema => 'far') WHERE status = 'equal'")
+	done
+}
+
 # --- the report -----------------------------------------------------------------------------
 
 # than TEXT NAME OTHER BAR: NAME takes at most BAR times what OTHER takes.
@@ -260,7 +286,7 @@ report() {
 	than "$MANY differ / that" many few 2.5
 	say ""
 	row "Bytes on the connection" "" "bytes" "bar" ""
-	bar "sketches, as text, both directions, at most" "" "$SKETCHES" at-most 16384
+	bar "sketches, as they travel, both directions, at most" "" "$SKETCHES" at-most 8192
 	row "all of iblt_compare, to the peer and back" "$SENT" "$RECEIVED" "-" ""
 	if has_comparator; then
 		row "all of pg_comparator, to the second server and back" "$COMPARATOR_SENT" "$COMPARATOR_RECEIVED" "-" ""
@@ -269,6 +295,11 @@ report() {
 	row "Memory, $((SMALL * 4)) rows, half of them differ" "" "MB" "bar" ""
 	bar "private memory of the backend here, at most" "" "$MEMORY_HERE" at-most 500
 	bar "private memory of the peer's backend, at most" "" "$MEMORY_THERE" at-most 500
+	row "A peer that is 50 ms away" "ms" "" "bar" ""
+	row "iblt_compare of an equal table of 500 rows" "${MEDIAN[far_equal]}" "" "-" ""
+	row "iblt_compare, $SMALL rows, $DIFFERING differ" "${MEDIAN[far_few]}" "" "-" ""
+	bar "iblt_audit of $FAR equal tables of 500 rows, in ms" "" "${MEDIAN[far_audit]}" at-most 3000
+	row "its questions, and bytes to the peer and back" "$FAR_QUESTIONS" "$((FAR_SENT + FAR_RECEIVED))" "-" ""
 	say_busy
 }
 
@@ -291,6 +322,8 @@ inner() {
 	measure_others
 	measure_bytes
 	measure_memory
+	make_far
+	measure_far
 	read_medians "$WORK/timing.out"
 	report
 	stop_server here

@@ -1,7 +1,8 @@
-# proxy.pl LISTEN TARGET
+# proxy.pl LISTEN TARGET [MS]
 #	Forwards connections from one Unix socket to another and, when it is told to
 #	end by SIGTERM, prints how many bytes went to the target, how many came
-#	back, and how many of these were sketches in their text form.
+#	back, how many of these were sketches as they travel, and how many questions were
+#	asked.  What it forwards waits MS milliseconds in each direction.
 use strict;
 use warnings;
 
@@ -11,8 +12,8 @@ use IbltProxy;
 use IO::Socket::UNIX;
 use Socket qw(SOCK_STREAM);
 
-my ($listen, $target) = @ARGV;
+my ($listen, $target, $ms) = @ARGV;
 my $listener = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => $listen, Listen => 8) or die "cannot listen: $!\n";
-my @total = (0, 0, 0);
-IbltProxy::serve($listener, $target, sub { $total[$_] += $_[$_] foreach 0 .. 2 });
+my @total = (0, 0, 0, 0);
+IbltProxy::serve($listener, $target, sub { $total[$_] += $_[ $_ == 3 ? 4 : $_ ] foreach 0 .. 3 }, $ms ? sub { select undef, undef, undef, $ms / 1000 } : undef);
 print "@total\n";

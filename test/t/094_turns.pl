@@ -64,6 +64,57 @@ $there->safe_psql('postgres', 'TRUNCATE texts');
 is(lines(compare(q('texts'), 'seed => 6')), 20000, 'all rows, if the peer has none');
 is(lines(compare(q('texts'), 'seed => 7', node => $there, peer => conninfo($here))), 20000, 'and the other way round') if $there->safe_psql('postgres', 'CREATE EXTENSION dblink; SELECT 1');
 
+# --- audits of small tables ---------------------------------------------------------------------
+
+# Tables of every kind, some of which must be compared alone.
+my $many = 150;
+both("CREATE SCHEMA many; DO \$\$ BEGIN FOR i IN 1 .. $many LOOP
+		EXECUTE format('CREATE TABLE many.table_%s (id int PRIMARY KEY, v text, n numeric); INSERT INTO many.table_%1\$s SELECT g, md5(g::text), g FROM generate_series(1, 20) g', i);
+	END LOOP; END \$\$;");
+my ($audited) = $here->safe_psql('postgres', "SELECT status, count(*), min(bytes) > 0 FROM iblt_audit(${\ literal($proxy->connstr)}, schema => 'many') GROUP BY status");
+is($audited, "equal|$many|t", 'many small tables are equal');
+my ($sent, $received, undef, undef, $asked) = $proxy->counted;
+note("$many small tables: $sent bytes sent, $received received, $asked questions");
+is($asked, 4, 'one question to begin with, one for the list, and one for each hundred tables');
+cmp_ok($sent + $received, '<=', $many * 400, 'and at most 400 bytes a table');
+both('DROP SCHEMA many CASCADE');
+
+both(q{CREATE SCHEMA mixed; SET search_path = mixed, public;
+	CREATE ROLE auditor LOGIN; GRANT USAGE ON SCHEMA mixed TO auditor; ALTER DEFAULT PRIVILEGES IN SCHEMA mixed GRANT SELECT ON TABLES TO auditor;
+	CREATE TYPE mood AS ENUM ('sad', 'ok');
+	CREATE TABLE a_same AS SELECT g AS id, md5(g::text) AS v FROM generate_series(1, 50) g; ALTER TABLE a_same ADD PRIMARY KEY (id);
+	CREATE TABLE b_empty (id int PRIMARY KEY); CREATE TABLE c_no_key AS SELECT g % 3 AS v FROM generate_series(1, 9) g; CREATE TABLE d_bare ();
+	CREATE TABLE e_enum (id mood PRIMARY KEY, v mood[]); INSERT INTO e_enum VALUES ('sad', '{ok}');
+	CREATE TABLE f_text (id text PRIMARY KEY, v jsonb); INSERT INTO f_text SELECT g, to_jsonb(g) FROM generate_series(1, 30) g;
+	CREATE TABLE g_parts (id int PRIMARY KEY, v int) PARTITION BY RANGE (id); CREATE TABLE g_part_1 PARTITION OF g_parts FOR VALUES FROM (0) TO (10);
+	CREATE TABLE g_part_2 PARTITION OF g_parts FOR VALUES FROM (10) TO (90); INSERT INTO g_parts SELECT g, g FROM generate_series(0, 20) g;
+	CREATE TABLE "h ""odd"", name" ("a""b" int PRIMARY KEY, t int, "É" text); INSERT INTO "h ""odd"", name" VALUES (1, 2, '3');
+	CREATE TABLE i_changed AS TABLE a_same; ALTER TABLE i_changed ADD PRIMARY KEY (id); CREATE TABLE j_missing AS TABLE i_changed;
+	CREATE TABLE l_denied_there AS TABLE a_same; CREATE TABLE m_column (id int PRIMARY KEY, v int); INSERT INTO m_column VALUES (1, 2); CREATE TABLE n_types (id int PRIMARY KEY);
+	CREATE TABLE o_view AS SELECT 1 AS id; CREATE TABLE p_key AS TABLE a_same; CREATE TABLE q_policy AS TABLE a_same; CREATE TABLE r_order (a int, b int); INSERT INTO r_order VALUES (1, 1);
+	CREATE TABLE s_large AS SELECT g AS id, repeat('x', 100) AS v FROM generate_series(1, 12000) g; CREATE TABLE t_here (id int); CREATE TABLE u_swapped (id int PRIMARY KEY, v int);
+	INSERT INTO u_swapped VALUES (1, 2); CREATE TABLE v_versions AS TABLE a_same; CREATE TABLE w_error AS TABLE a_same;});
+$here->safe_psql('postgres', q{SET search_path = mixed; CREATE TABLE k_here AS TABLE a_same});
+$there->safe_psql('postgres', q{SET search_path = mixed; UPDATE i_changed SET v = 'x' WHERE id = 7; DELETE FROM j_missing WHERE id < 4; INSERT INTO j_missing VALUES (77, 'new'); REVOKE ALL ON l_denied_there FROM auditor;
+	ALTER TABLE m_column ADD w int; ALTER TABLE n_types ALTER id TYPE bigint; DROP TABLE o_view; CREATE VIEW o_view AS SELECT 1 AS id; ALTER TABLE p_key ADD PRIMARY KEY (id);
+	ALTER TABLE q_policy ENABLE ROW LEVEL SECURITY; ALTER TABLE r_order DROP a, ADD a int; UPDATE r_order SET a = 1; DROP TABLE t_here; CREATE TABLE t_there (id int);
+	UPDATE u_swapped SET id = 2, v = 1; REVOKE ALL ON v_versions FROM auditor; GRANT SELECT (id, v) ON v_versions TO auditor; CREATE TABLE x_there (id int)});
+$here->safe_psql('postgres', "CREATE PUBLICATION partly FOR TABLE mixed.a_same (id), mixed.i_changed, mixed.b_empty, mixed.f_text WHERE (id < '2'), mixed.j_missing WITH (publish = 'insert')") if major_version() >= 15;
+my @columns = qw(relation peer_relation status detail sqlstate rows_here rows_there missing extra changed unconfirmed);
+my $core = $here->safe_psql('postgres', "SELECT pg_get_functiondef('iblt_internal.audit_core(jsonb)'::regprocedure)");
+foreach my $case ([ q(schema => 'mixed') ], [ q(schema => 'mixed', recheck => 1) ], [ q(schema => 'mixed'), 'auditor' ], [ q(schema => 'mixed', recheck => 1), 'auditor' ], [ q(schema => 'mixed', extra_columns => 'error', cast_types => true) ],
+	(major_version() >= 15 ? ([q(publication => 'partly')]) : ()), [ q(tables => '{mixed.a_same,mixed.a_same,mixed.g_part_1,mixed.g_parts,mixed.q_policy,pg_catalog.pg_am}', seed => 5) ])
+{
+	my ($arguments, $user) = @$case;
+	my $peer = literal($there->connstr('postgres') . ($user ? " user=$user" : ''));
+	my $query = 'SELECT ' . join(', ', @columns) . " FROM iblt_audit($peer, $arguments)";
+	my $together = $here->safe_psql('postgres', $query);
+	$here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.audit_core(described jsonb) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'");
+	my $alone = $here->safe_psql('postgres', $query);
+	$here->safe_psql('postgres', $core);
+	is($together, $alone, 'many tables in one message have the same answers as each alone: ' . $arguments . ($user ? " as $user there" : ''));
+	note($alone);
+}
 $proxy->stop;
 $_->stop foreach ($here, $there);
 done_testing();

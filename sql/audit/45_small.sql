@@ -1,0 +1,316 @@
+-- Many small tables ------------------------------------------------------------------
+--
+-- A small table costs little but its questions to the peer.  So many of them are asked
+-- about in one message, each with a hash of its description here.  Where that of the peer
+-- is the same, the peer answers with a digest of its rows.  A table with the same digest
+-- here is equal.  All others, also those with an error, are compared alone, as if there
+-- was no such message.
+--
+-- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
+
+CREATE TYPE iblt_internal.audit_small AS (
+	n integer,				-- its place in the list
+	item iblt_internal.audit_item,
+	compare iblt_internal.options,
+	here jsonb,				-- as described
+	digest text,
+	rows bigint
+);
+COMMENT ON TYPE iblt_internal.audit_small IS 'a small table of an audit, and its digest here';
+
+CREATE FUNCTION iblt_internal.audit_hash(bytes bytea) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT left(encode(sha256(bytes), 'hex'), 32)
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_hash(bytea) IS '128 bits of a SHA-256, in hexadecimal';
+
+-- What a plan depends on, but for what audit_answer gives.  Null unless the table is small:
+-- views and foreign tables have no upper bound of their rows.
+CREATE FUNCTION iblt_internal.audit_core(described jsonb) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN (described -> 'most_rows')::text::numeric * 28 <= 1048576
+		THEN iblt_internal.audit_hash(convert_to(jsonb_build_array(described -> 'relation',
+			described -> 'kind', described -> 'plain', described -> 'columns',
+			described -> 'keys')::text, getdatabaseencoding())) END
+	WHERE described -> 'most_rows' <> 'null'
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_core(jsonb) IS
+'a hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL';
+
+CREATE FUNCTION iblt_internal.audit_digest(described jsonb, options iblt_internal.options,
+	OUT digest text, OUT rows bigint) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.side := iblt_internal.described(described, 'here');
+	plan iblt_internal.plan := iblt_internal.make_plan(s, s, options);
+	sketch @extschema@.iblt;
+	fingerprint text;
+BEGIN
+	PERFORM iblt_internal.refuse_code(plan);
+	EXECUTE 'SELECT ' || iblt_internal.sketch_sql(plan, s, 1) INTO sketch, fingerprint;
+	IF fingerprint = s.fingerprint THEN
+		digest := iblt_internal.audit_hash(sketch::bytea);
+		rows := (@extschema@.iblt_info(sketch)).rows;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_digest(jsonb, iblt_internal.options) IS
+'a digest of a table''s rows, and their number; NULL if the table was altered';
+
+-- What runs on the peer
+
+CREATE FUNCTION iblt_internal.audit_answer(request jsonb) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	described jsonb := iblt_internal.describe(to_regclass(request ->> 0), request ->> 1);
+	options iblt_internal.options;
+	found record;
+BEGIN
+	IF iblt_internal.audit_core(described) IS DISTINCT FROM request ->> 4 THEN
+		RETURN NULL;
+	END IF;
+	options.condition := request ->> 1;
+	options.exclude := ARRAY(SELECT jsonb_array_elements_text(nullif(request -> 2, 'null')));
+	options.seed := request ->> 3;
+	options.content := 'none';
+	options.extra_columns := 'ignore';
+	found := iblt_internal.audit_digest(described, options);
+	RETURN jsonb_build_array(found.digest, found.rows, described -> 'identity',
+		described -> 'fingerprint', described -> 'versions', described -> 'version_rights',
+		described -> 'most_rows', described -> 'collations', described -> 'subscriptions');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_answer(jsonb) IS
+'what the other side needs to know of a small table: the digest, the number of rows, and what its '
+'own description cannot tell; NULL if it must be compared alone';
+
+CREATE FUNCTION iblt_internal.audit_answers(requests jsonb) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	request jsonb;
+	answer jsonb;
+	answers jsonb := '[]';
+	server jsonb := iblt_internal.describe('pg_class', NULL);
+BEGIN
+	FOR request IN SELECT jsonb_array_elements(requests) LOOP
+		answer := NULL;
+		BEGIN
+			answer := iblt_internal.audit_answer(request);
+			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+		EXCEPTION WHEN OTHERS THEN
+			-- an error shows again when the table is compared alone
+			NULL;
+		END;
+		answers := answers || jsonb_build_array(answer);
+	END LOOP;
+	RETURN jsonb_build_object('tables', answers, 'server', jsonb_build_object(
+		'schema', server -> 'schema', 'system', server -> 'system',
+		'recovery', server -> 'recovery', 'slots', server -> 'slots'));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_answers(jsonb) IS
+'the answers about small tables, and what is the same for all tables of this database';
+
+-- What runs here
+
+-- Nothing is asked of the peer for an item here.  Where its scope takes questions, it is
+-- not one of these.
+CREATE FUNCTION iblt_internal.audit_describe_small(item iblt_internal.audit_item,
+	options iblt_internal.audit_options) RETURNS iblt_internal.audit_small
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	small iblt_internal.audit_small;
+BEGIN
+	BEGIN
+		PERFORM iblt_internal.check_options(item.relid, options.compare);
+		small.item := iblt_internal.audit_scope(NULL, item, options.trust_filters);
+		small.compare := iblt_internal.audit_compare(small.item, options);
+		small.here := iblt_internal.describe(item.relid, (small.compare).condition);
+		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'described';
+	EXCEPTION WHEN OTHERS THEN
+		IF SQLSTATE <> 'IB000' THEN
+			RETURN NULL;
+		END IF;
+	END;
+	RETURN small;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_describe_small(iblt_internal.audit_item,
+	iblt_internal.audit_options) IS
+'what is to be known of an item to compare it with many others; NULL after an error';
+
+CREATE FUNCTION iblt_internal.audit_find_small(items iblt_internal.audit_item[], first integer,
+	options iblt_internal.audit_options, OUT smalls iblt_internal.audit_small[], OUT last integer)
+RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	item iblt_internal.audit_item;
+	small iblt_internal.audit_small;
+	pages numeric := 0;
+BEGIN
+	smalls := '{}';
+	FOR n IN first .. least(first + 99, cardinality(items)) LOOP
+		item := items[n];
+		last := n;
+		IF item.problem IS NULL AND item.relid IS NOT NULL
+				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off' THEN
+			small := iblt_internal.audit_describe_small(item, options);
+			IF iblt_internal.audit_core(small.here) IS NOT NULL THEN
+				small.n := n;
+				smalls := smalls || small;
+				pages := pages + (small.here ->> 'most_rows')::numeric * 28 / 8192;
+			END IF;
+		END IF;
+		EXIT WHEN pages > 1024;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_find_small(iblt_internal.audit_item[], integer,
+	iblt_internal.audit_options) IS
+'the small tables from a place in the list on: of 100 items at most, and of some 8 MB together';
+
+CREATE FUNCTION iblt_internal.audit_request(small iblt_internal.audit_small) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT jsonb_build_array(small.here -> 'relation', (small.compare).peer_condition,
+		(small.compare).exclude, (small.compare).seed, iblt_internal.audit_core(small.here))
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_request(iblt_internal.audit_small) IS
+'what audit_answer is asked about a table';
+
+CREATE FUNCTION iblt_internal.audit_scan_small(small iblt_internal.audit_small)
+RETURNS iblt_internal.audit_small
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found record;
+BEGIN
+	BEGIN
+		found := iblt_internal.audit_digest(small.here, small.compare);
+		small.digest := found.digest;
+		small.rows := found.rows;
+		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+	EXCEPTION WHEN OTHERS THEN
+		-- an error shows again when the table is compared alone
+		NULL;
+	END;
+	RETURN small;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_scan_small(iblt_internal.audit_small) IS
+'a small table with its digest here';
+
+CREATE FUNCTION iblt_internal.audit_judge_small(small iblt_internal.audit_small, server jsonb,
+	answer jsonb, bytes bigint) RETURNS iblt_internal.audit_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	checked record;
+	plan iblt_internal.plan;
+	figures iblt_internal.figures;
+BEGIN
+	IF (small.digest = answer ->> 0 AND small.rows = (answer ->> 1)::bigint) IS NOT TRUE THEN
+		RETURN NULL;
+	END IF;
+	plan := iblt_internal.plan_of(iblt_internal.described(small.here, 'here'),
+		iblt_internal.described(small.here || server || jsonb_build_object(
+			'condition', (small.compare).peer_condition,
+			'identity', answer -> 2, 'fingerprint', answer -> 3, 'versions', answer -> 4,
+			'version_rights', answer -> 5, 'most_rows', answer -> 6, 'collations', answer -> 7,
+			'subscriptions', answer -> 8), 'there'), small.compare, false);
+	checked := iblt_internal.audit_check_plan(small.item, plan, small.compare);
+	plan := checked.plan;
+	IF plan.versions THEN
+		PERFORM iblt_internal.require_version_rights(plan);
+	END IF;
+	figures.rows_here := small.rows;
+	figures.rows_there := small.rows;
+	figures.bytes_sent := bytes;
+	figures.bytes_received := 0;
+	RETURN iblt_internal.audit_result(checked.item, ROW(plan, figures, '{}'));
+EXCEPTION WHEN OTHERS THEN
+	-- an error shows again when the table is compared alone
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_judge_small(iblt_internal.audit_small, jsonb, jsonb, bigint)
+IS 'the row for a small table that is equal; NULL for one that must be compared alone';
+
+CREATE FUNCTION iblt_internal.audit_compare_small(conn text, smalls iblt_internal.audit_small[])
+RETURNS iblt_internal.audit_row[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	traffic record := iblt_internal.iblt_traffic_take();
+	tried record;
+	answer jsonb;
+BEGIN
+	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.audit_answers(%L)',
+		(SELECT jsonb_agg(iblt_internal.audit_request(s)) FROM unnest(smalls) AS s)), true,
+		'iblt_audit');
+	smalls := ARRAY(SELECT iblt_internal.audit_scan_small(s) FROM unnest(smalls) AS s);
+	tried := iblt_internal.peer_try(conn, 0.005, 1);
+	IF (tried.problem).state IS NOT NULL THEN
+		PERFORM iblt_internal.peer_close(conn);
+		RETURN '{}';
+	END IF;
+	answer := tried.value;
+	traffic := iblt_internal.iblt_traffic_take();
+	RETURN ARRAY(SELECT iblt_internal.audit_judge_small(smalls[i], answer -> 'server',
+			answer -> 'tables' -> (i - 1), (traffic.sent + traffic.received) / cardinality(smalls))
+		FROM generate_subscripts(smalls, 1) AS i);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_compare_small(text, iblt_internal.audit_small[]) IS
+'the rows for those small tables that are equal, and NULL for the others; none if the peer could '
+'not answer';
+
+CREATE FUNCTION iblt_internal.audit_batch(conn text, peer text, items iblt_internal.audit_item[],
+	first integer, options iblt_internal.audit_options, OUT equal iblt_internal.audit_row[],
+	OUT last integer) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	found record := iblt_internal.audit_find_small(items, first, options);
+	smalls iblt_internal.audit_small[] := found.smalls;
+	compared iblt_internal.audit_row[];
+	one iblt_internal.audit_row;
+BEGIN
+	last := found.last;
+	equal := '{}';
+	-- one alone is described and compared in as many questions
+	IF cardinality(smalls) < 2 THEN
+		RETURN;
+	END IF;
+	conn := iblt_internal.audit_begin(conn, peer);
+	compared := iblt_internal.audit_compare_small(conn, smalls);
+	FOR i IN 1 .. coalesce(cardinality(compared), 0) LOOP
+		one := compared[i];
+		one.total_ms := round(iblt_internal.ms(started) / cardinality(smalls), 1);
+		equal[(smalls[i]).n] := one;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_batch(text, text, iblt_internal.audit_item[], integer,
+	iblt_internal.audit_options) IS
+'the rows for equal small tables, at their places in the list, and the last place looked at';
