@@ -36,7 +36,8 @@ AS $$
 		THEN iblt_internal.audit_hash(convert_to(jsonb_build_array(described -> 'relation',
 			described -> 'kind', described -> 'plain', described -> 'columns',
 			described -> 'keys')::text, getdatabaseencoding())) END
-	WHERE described -> 'most_rows' <> 'null'
+	-- PostgreSQL does not know the size of a table of Citus
+	WHERE described -> 'most_rows' <> 'null' AND described -> 'distributed' = 'false'
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_core(jsonb) IS
 'a hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL';
