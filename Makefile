@@ -18,7 +18,7 @@ endif
 # The files of the source directory that match a pattern, without its name.
 in_src = $(sort $(patsubst $(SRC)/%,%,$(wildcard $(addprefix $(SRC)/,$(1)))))
 
-SRC_DIRS = src src/codec src/core src/live src/track
+SRC_DIRS = src src/codec src/core src/live src/run src/track
 CORE_SRCS = $(call in_src,src/core/*.c)
 SRCS = $(call in_src,$(SRC_DIRS:%=%/*.c))
 HDRS = $(wildcard $(SRC_DIRS:%=$(SRC)/%/*.h))
@@ -39,7 +39,9 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 	repair/50_referring repair/60_execute repair/70_apply repair/80_repair \
 	run/10_slice run/12_slice_order run/14_slice_walk run/16_slice_guard \
 	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table \
-	audit/45_small audit/50_audit)
+	audit/45_small audit/50_audit \
+	run/00_stores run/05_types run/20_rows run/30_begin run/40_claim run/50_work \
+	run/70_views run/80_steps run/90_after)
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.

@@ -1,0 +1,99 @@
+-- Runs: stores -------------------------------------------------------------------------
+--
+-- A run is an audit in slices, which is kept (30_begin says how it goes).  What is known of
+-- it is in materialized views that are never refreshed: C functions write them
+-- (src/run/store.h).  Only these functions read them, too.
+
+CREATE SEQUENCE iblt_internal.run_number;
+COMMENT ON SEQUENCE iblt_internal.run_number IS 'numbers of runs; none is given twice';
+
+CREATE MATERIALIZED VIEW iblt_internal.run_head USING heap AS
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+		NULL::text AS peer,				-- a foreign server, or NULL for a connection string
+		NULL::text AS subscription,		-- whose connection string it is, if none was given
+		NULL::text AS identity,			-- of the peer's database
+		NULL::text AS target,			-- what is audited, for people
+		NULL::jsonb AS options,			-- run_options
+		NULL::text AS paused,			-- why nobody works just now
+		NULL::timestamptz AS started_at
+	WITH NO DATA;
+COMMENT ON MATERIALIZED VIEW iblt_internal.run_head IS
+'the runs, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.run_table USING heap AS
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+		NULL::oid AS relid, NULL::text AS relation, NULL::text AS peer_relation,
+		NULL::jsonb AS entry,			-- audit_item
+		NULL::text AS status,			-- NULL while there is work
+		NULL::text AS detail, NULL::text AS sqlstate,
+		NULL::text AS how,				-- how it is read, for the detail
+		NULL::boolean AS whole,			-- one slice
+		NULL::bigint AS generation,		-- how often it has begun
+		NULL::text AS shape,			-- columns and files of both sides
+		NULL::text AS key,				-- what keys of differences are made of
+		NULL::text[] AS frontier,		-- the key up to which slices are cut
+		NULL::boolean AS at_end,		-- there are no more to cut
+		NULL::bigint AS cut, NULL::bigint AS done,	-- slices
+		NULL::bigint AS slice_rows,		-- of the next slice
+		NULL::bigint AS estimate,		-- rows of the larger side
+		NULL::bigint AS rows_here, NULL::bigint AS rows_there,
+		NULL::bigint AS missing, NULL::bigint AS extra, NULL::bigint AS changed,
+		NULL::bigint AS unconfirmed, NULL::bigint AS kept, NULL::bigint AS bytes,
+		NULL::double precision AS work_ms, NULL::double precision AS wall_ms,
+		NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at
+	WITH NO DATA;
+COMMENT ON MATERIALIZED VIEW iblt_internal.run_table IS
+'the tables of runs, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.run_slice USING heap AS
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+		NULL::bigint AS generation, NULL::text[] AS lo, NULL::text[] AS hi, NULL::bigint AS rows
+	WITH NO DATA;
+COMMENT ON MATERIALIZED VIEW iblt_internal.run_slice IS
+'the slices of runs that are cut and not compared yet, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.run_difference USING heap AS
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+		NULL::text AS id, NULL::bigint AS seed, NULL::jsonb AS key, NULL::text AS side,
+		NULL::jsonb AS here, NULL::jsonb AS there, NULL::boolean AS confirmed,
+		NULL::bigint AS here_count, NULL::bigint AS there_count, NULL::timestamptz AS found_at
+	WITH NO DATA;
+COMMENT ON MATERIALIZED VIEW iblt_internal.run_difference IS
+'the differences that runs found, written by C functions; do not refresh it';
+
+-- A role writes rows of its own alone, whatever owner a row names.  With own => false, it
+-- reads and deletes those of the roles whose privileges it has.
+
+CREATE FUNCTION iblt_internal.iblt_run_rows(store anyelement, run bigint DEFAULT NULL,
+	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
+RETURNS SETOF anyelement
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_run_rows(anyelement, bigint, integer, bigint, boolean) IS
+'the rows of a store, given by its row type, as they are at this moment';
+
+CREATE FUNCTION iblt_internal.iblt_run_add("row" anyelement) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_run_add(anyelement) IS 'adds a row to the store of its type';
+
+CREATE FUNCTION iblt_internal.iblt_run_put("row" anyelement) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_run_put(anyelement) IS
+'puts a row in place of the one with the same numbers; the caller holds the lock of the run';
+
+CREATE FUNCTION iblt_internal.iblt_run_remove(store anyelement, run bigint,
+	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
+RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_run_remove(anyelement, bigint, integer, bigint, boolean) IS
+'deletes rows of a store, and returns how many';
+
+CREATE FUNCTION iblt_internal.iblt_run_number() RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_run_number() IS 'the number of a new run';
+
+CREATE FUNCTION iblt_internal.iblt_run_lock(run bigint, item integer, number bigint, wait boolean)
+RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_run_lock(bigint, integer, bigint, boolean) IS
+'takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1) shared '
+'by those who work on it, otherwise of a slice; false if another session has it';

@@ -1,0 +1,43 @@
+-- Types of runs ------------------------------------------------------------------------
+
+CREATE TYPE iblt_internal.run_options AS (
+	audit iblt_internal.audit_options,
+	slice_ms integer,
+	slice_by text,			-- 'key' or 'blocks'
+	check_indexes boolean,
+	most_kept bigint,		-- differences of a table
+	max_load double precision,
+	max_rate bigint,
+	max_lag text
+);
+COMMENT ON TYPE iblt_internal.run_options IS 'what the caller asks of a run';
+
+CREATE TYPE iblt_internal.run_worker AS (
+	run bigint,
+	peer text,
+	conn text,
+	options iblt_internal.run_options,
+	progress boolean,
+	act text,				-- what it does next: 'claim', 'work' or 'pause'
+	done boolean,			-- nothing any more
+	deadline timestamptz,	-- when it stops
+	item integer,			-- the table of its slice
+	number bigint,			-- its slice
+	entry iblt_internal.audit_item,
+	plan iblt_internal.plan,
+	began timestamptz,		-- when it claimed that
+	until timestamptz,		-- when its pause ends
+	last timestamptz,		-- when its last slice was stored
+	told timestamptz,		-- when it last said how far it is
+	paused text,			-- what the run says of its pause
+	lost integer			-- connections since its last slice
+);
+COMMENT ON TYPE iblt_internal.run_worker IS 'what a session that works on a run knows';
+
+CREATE TYPE iblt_internal.run_seen AS (
+	shape text,				-- columns and files of both sides, and the order of slices
+	estimate bigint,		-- rows of the larger side
+	whole boolean,			-- one slice; NULL unless the table begins
+	how text				-- how it is read, for the detail
+);
+COMMENT ON TYPE iblt_internal.run_seen IS 'what a table of a run is at the moment';

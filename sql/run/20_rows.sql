@@ -1,0 +1,136 @@
+-- Rows of a run ------------------------------------------------------------------------
+--
+-- They are read as they are at this moment.  Who writes one takes the lock of the run
+-- first, and reads it under the lock.
+
+CREATE FUNCTION iblt_internal.run_write(run bigint) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.iblt_run_lock(run, 0, 0, true);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_write(bigint) IS
+'takes the lock of those who write a run, until the transaction ends';
+
+CREATE FUNCTION iblt_internal.run_head_of(run bigint) RETURNS iblt_internal.run_head
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	head iblt_internal.run_head;
+BEGIN
+	SELECT h.* INTO head FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, run) AS h;
+	IF head.run IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('there is no run %s of this role', run),
+			HINT = 'See iblt_audit_runs. The role that began a run goes on with it.';
+	END IF;
+	RETURN head;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_head_of(bigint) IS
+'a run of this role; an error if there is none';
+
+CREATE FUNCTION iblt_internal.run_table_of(run bigint, item integer) RETURNS iblt_internal.run_table
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t iblt_internal.run_table;
+BEGIN
+	SELECT x.* INTO t
+	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, run, item) AS x;
+	RETURN t;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_table_of(bigint, integer) IS 'a table of a run';
+
+CREATE FUNCTION iblt_internal.run_slice_of(run bigint, item integer, number bigint)
+RETURNS iblt_internal.run_slice
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.run_slice;
+BEGIN
+	SELECT x.* INTO s
+	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, run, item, number) AS x;
+	RETURN s;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_slice_of(bigint, integer, bigint) IS
+'a slice that is not compared yet, or NULL';
+
+-- The name of a table may mean another one by now, its OID cannot.
+CREATE FUNCTION iblt_internal.run_entry_of(t iblt_internal.run_table)
+RETURNS iblt_internal.audit_item
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	entry iblt_internal.audit_item :=
+		jsonb_populate_record(NULL::iblt_internal.audit_item, t.entry);
+BEGIN
+	entry.relid := t.relid;
+	RETURN entry;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_entry_of(iblt_internal.run_table) IS
+'the item of an audit that a table of a run is';
+
+CREATE FUNCTION iblt_internal.run_options_of(head iblt_internal.run_head)
+RETURNS iblt_internal.run_options
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN jsonb_populate_record(NULL::iblt_internal.run_options, head.options);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_options_of(iblt_internal.run_head) IS
+'what the caller asked of a run';
+
+-- A side is asked for these.  They are part of the protocol.
+
+-- The rows are as many as the planner would take them for.
+CREATE FUNCTION iblt_internal.run_probe(relation regclass) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT jsonb_build_object('file', pg_relation_filenode(relation),
+			'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
+				THEN c.reltuples / c.relpages * size
+					/ current_setting('block_size')::integer
+				ELSE size / 100 END), 0)::bigint)
+		FROM pg_class c, LATERAL (SELECT CASE WHEN c.relkind IN ('r', 'm')
+			THEN coalesce(pg_relation_size(c.oid), 0) ELSE 0 END) AS s(size)
+		WHERE c.oid = relation OR c.oid IN (SELECT relid FROM pg_partition_tree(relation)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_probe(regclass) IS
+'the file of a relation, another one once it is rewritten, and about how many rows it has';
+
+CREATE FUNCTION iblt_internal.run_lag() RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	standby boolean := pg_is_in_recovery();
+	reached pg_lsn := CASE WHEN standby THEN pg_last_wal_replay_lsn()
+		ELSE pg_current_wal_lsn() END;
+	behind numeric := CASE WHEN standby
+		THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), reached), 0) ELSE 0 END;
+BEGIN
+	RETURN (SELECT jsonb_build_object('hidden', coalesce(bool_or(r.state IS NULL), false),
+			'bytes', greatest(behind, max(pg_wal_lsn_diff(reached, r.replay_lsn)), 0),
+			'seconds', greatest(max(extract(epoch FROM r.replay_lag)), 0,
+				CASE WHEN behind > 0 THEN
+					extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END))
+		FROM pg_stat_replication r);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_lag() IS
+'how far the followers of this server are behind it, and this standby behind what it received';

@@ -1,0 +1,348 @@
+-- Claiming a slice -----------------------------------------------------------------------
+
+-- What a worker does next
+
+CREATE FUNCTION iblt_internal.run_wait(w iblt_internal.run_worker, seconds double precision)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	w.act := CASE WHEN seconds > 0.001 THEN 'pause' ELSE 'claim' END;
+	w.until := clock_timestamp() + make_interval(secs => least(seconds, 1e6));
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_wait(iblt_internal.run_worker, double precision) IS
+'makes a worker pause before it claims again';
+
+-- A pause holds no snapshot for longer than this.
+CREATE FUNCTION iblt_internal.run_pause(w iblt_internal.run_worker)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	left_over double precision := extract(epoch FROM w.until - clock_timestamp());
+BEGIN
+	PERFORM pg_sleep(greatest(least(left_over, 0.2), 0));
+	IF clock_timestamp() >= w.until OR clock_timestamp() >= w.deadline THEN
+		w.act := 'claim';
+	END IF;
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_pause(iblt_internal.run_worker) IS
+'pauses for a moment; the caller commits after each';
+
+CREATE FUNCTION iblt_internal.run_end(w iblt_internal.run_worker, message text)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.peer_close(w.conn);
+	PERFORM iblt_internal.progress(w.progress, format('run %s %s', w.run, message));
+	w.done := true;
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_end(iblt_internal.run_worker, text) IS
+'ends the work of this session on a run';
+
+-- What the views show while nobody works
+CREATE FUNCTION iblt_internal.run_say_paused(w iblt_internal.run_worker, reason text)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	head iblt_internal.run_head;
+BEGIN
+	IF w.paused IS DISTINCT FROM reason THEN
+		PERFORM iblt_internal.run_write(w.run);
+		head := iblt_internal.run_head_of(w.run);
+		head.paused := reason;
+		PERFORM iblt_internal.iblt_run_put(head);
+		PERFORM iblt_internal.progress(w.progress,
+			format('run %s %s', w.run, coalesce('pauses: ' || reason, 'goes on')));
+		w.paused := reason;
+	END IF;
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_say_paused(iblt_internal.run_worker, text) IS
+'notes why a run pauses, or with NULL that it does not';
+
+-- Which table
+
+-- A slice whose lock is free was left by a session that died, or will be gone when it is
+-- looked for again.
+CREATE FUNCTION iblt_internal.run_next(run bigint, OUT t iblt_internal.run_table,
+	OUT number bigint, OUT waiting boolean) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.run_slice;
+	slices iblt_internal.run_slice[] := ARRAY(SELECT x
+		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, run) AS x);
+BEGIN
+	waiting := false;
+	FOR t IN SELECT x.* FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, run) AS x
+			WHERE x.status IS NULL ORDER BY x.item LOOP
+		waiting := true;
+		FOR s IN SELECT x.* FROM unnest(slices) AS x
+				WHERE x.item = t.item ORDER BY x.number LOOP
+			IF iblt_internal.iblt_run_lock(run, s.item, s.number, false) THEN
+				number := s.number;
+				RETURN;
+			END IF;
+		END LOOP;
+		IF NOT t.at_end THEN
+			RETURN;
+		END IF;
+	END LOOP;
+	t := NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_next(bigint) IS
+'the first table with work, and its slice if that was left by another session; without a table, '
+'are there slices that others are at?';
+
+-- Its slice
+
+CREATE FUNCTION iblt_internal.run_see(w iblt_internal.run_worker) RETURNS iblt_internal.run_seen
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.plan := w.plan;
+	query text := 'SELECT iblt_internal.run_probe(pg_catalog.to_regclass(%L))';
+	here jsonb := iblt_internal.peer_ask(w.conn, 'here', format(query, (plan.here).relation));
+	there jsonb := iblt_internal.peer_ask(w.conn, 'there', format(query, (plan.there).relation));
+	seen iblt_internal.run_seen;
+BEGIN
+	seen.shape := concat_ws(' ', (plan.here).fingerprint, here ->> 'file',
+		(plan.there).fingerprint, there ->> 'file', md5(iblt_internal.slice_order(plan)));
+	seen.estimate := greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint);
+	RETURN seen;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_see(iblt_internal.run_worker) IS
+'what a worker''s table is on both sides now';
+
+-- To check an index may take long, so this comes before the lock of the run.  A lock of the
+-- table's own keeps two sessions from doing it.
+CREATE FUNCTION iblt_internal.run_how(w iblt_internal.run_worker, seen iblt_internal.run_seen)
+RETURNS iblt_internal.run_seen
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t iblt_internal.run_table;
+	refusal text;
+BEGIN
+	IF NOT iblt_internal.iblt_run_lock(w.run, w.item, 0, false) THEN
+		RETURN seen;
+	END IF;
+	t := iblt_internal.run_table_of(w.run, w.item);
+	IF t.shape IS DISTINCT FROM seen.shape THEN
+		refusal := iblt_internal.slice_refusal(w.plan);
+		seen.whole := refusal IS NOT NULL;
+		seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || refusal
+			ELSE iblt_internal.slice_guard(w.conn, w.plan, (w.options).check_indexes) END;
+	END IF;
+	RETURN seen;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_how(iblt_internal.run_worker, iblt_internal.run_seen) IS
+'is a table that begins one slice, and what is there to say of how it is read? Nothing, if another '
+'session begins it';
+
+CREATE FUNCTION iblt_internal.run_start_table(w iblt_internal.run_worker,
+	t iblt_internal.run_table, seen iblt_internal.run_seen) RETURNS iblt_internal.run_table
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF t.shape IS NOT NULL THEN
+		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, t.run, t.item);
+		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_difference, t.run, t.item);
+		PERFORM iblt_internal.progress(w.progress,
+			format('run %s: %s was altered, it starts again', t.run, t.relation));
+	END IF;
+	t.generation := t.generation + 1;
+	t.relation := ((w.plan).here).relation;
+	t.peer_relation := ((w.plan).there).relation;
+	t.shape := seen.shape;
+	t.key := iblt_internal.run_key(w.plan);
+	t.estimate := seen.estimate;
+	t.whole := seen.whole;
+	t.how := seen.how;
+	t.frontier := NULL;
+	t.at_end := false;
+	t.slice_rows := CASE WHEN NOT seen.whole
+		THEN greatest(1000, least(10000, 10 * (w.options).slice_ms)) END;
+	t.started_at := clock_timestamp();
+	SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 INTO t.cut, t.done, t.rows_here, t.rows_there,
+		t.missing, t.extra, t.changed, t.unconfirmed, t.kept, t.bytes, t.work_ms, t.wall_ms;
+	RETURN t;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_start_table(iblt_internal.run_worker,
+	iblt_internal.run_table, iblt_internal.run_seen) IS
+'a table at its beginning; what was found before it was altered is deleted';
+
+-- A walk may find that an index does not serve, which slice_refusal() does not know.
+CREATE FUNCTION iblt_internal.run_bound(w iblt_internal.run_worker, t iblt_internal.run_table,
+	OUT hi text[], OUT problem text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	hi := CASE WHEN NOT t.whole
+		THEN iblt_internal.slice_next(w.conn, w.plan, t.frontier, t.slice_rows) END;
+EXCEPTION WHEN feature_not_supported THEN
+	IF t.cut > 0 THEN
+		RAISE;
+	END IF;
+	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_bound(iblt_internal.run_worker, iblt_internal.run_table) IS
+'the upper bound of the next slice, or why the table cannot be cut';
+
+CREATE FUNCTION iblt_internal.run_cut(w iblt_internal.run_worker, INOUT t iblt_internal.run_table,
+	OUT number bigint) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.run_slice;
+	bound record := iblt_internal.run_bound(w, t);
+BEGIN
+	IF bound.problem IS NOT NULL THEN
+		t.whole := true;
+		t.slice_rows := NULL;
+		t.how := 'compared in one slice: ' || bound.problem;
+	END IF;
+	t.cut := t.cut + 1;
+	s.run := t.run;
+	s.item := t.item;
+	s.number := t.cut;
+	s.generation := t.generation;
+	s.lo := t.frontier;
+	s.rows := t.slice_rows;
+	s.hi := bound.hi;
+	PERFORM iblt_internal.iblt_run_add(s);
+	t.frontier := s.hi;
+	t.at_end := s.hi IS NULL;
+	number := s.number;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_cut(iblt_internal.run_worker, iblt_internal.run_table) IS
+'cuts the next slice of a table';
+
+CREATE FUNCTION iblt_internal.run_take(w iblt_internal.run_worker)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	planned record := iblt_internal.audit_plan(w.conn, w.entry, (w.options).audit);
+	t iblt_internal.run_table := iblt_internal.run_table_of(w.run, w.item);
+	seen iblt_internal.run_seen;
+	cut record;
+BEGIN
+	w.entry := planned.item;
+	w.plan := planned.plan;
+	seen := iblt_internal.run_see(w);
+	IF t.shape IS DISTINCT FROM seen.shape THEN
+		seen := iblt_internal.run_how(w, seen);
+	END IF;
+	PERFORM iblt_internal.run_write(w.run);
+	t := iblt_internal.run_table_of(w.run, w.item);
+	IF t.status IS NOT NULL THEN
+		RETURN w;
+	ELSIF t.shape IS DISTINCT FROM seen.shape AND seen.whole IS NULL THEN
+		RETURN iblt_internal.run_wait(w, 0.2);
+	ELSIF t.shape IS DISTINCT FROM seen.shape THEN
+		t := iblt_internal.run_start_table(w, t, seen);
+		w.number := NULL;
+	END IF;
+	IF w.number IS NULL AND NOT t.at_end THEN
+		cut := iblt_internal.run_cut(w, t);
+		t := cut.t;
+		w.number := cut.number;
+		PERFORM iblt_internal.iblt_run_put(t);
+	END IF;
+	w.act := CASE WHEN w.number IS NULL THEN 'claim' ELSE 'work' END;
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_take(iblt_internal.run_worker) IS
+'makes the plan of a worker''s table, and cuts a slice unless it has one';
+
+CREATE FUNCTION iblt_internal.run_claim_of(w iblt_internal.run_worker, t iblt_internal.run_table,
+	number bigint) RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	state text;
+	message text;
+	detail text;
+BEGIN
+	w.item := t.item;
+	w.number := number;
+	w.entry := iblt_internal.run_entry_of(t);
+	w.plan := NULL;
+	IF (w.entry).problem IS NOT NULL OR t.relid IS NULL THEN
+		RETURN iblt_internal.run_fail_table(w, NULL, concat_ws('; ', (w.entry).problem,
+			CASE WHEN t.relid IS NULL THEN 'the table does not exist here' END), NULL);
+	END IF;
+	BEGIN
+		RETURN iblt_internal.run_take(w);
+	EXCEPTION WHEN assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL;
+	END;
+	RETURN iblt_internal.run_failed(w, state, message, detail);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_claim_of(iblt_internal.run_worker, iblt_internal.run_table,
+	bigint) IS 'claims a slice of a table; a worker without one claims again';
+
+CREATE FUNCTION iblt_internal.run_claim(w iblt_internal.run_worker)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	next record;
+BEGIN
+	w.began := clock_timestamp();
+	IF w.began >= w.deadline THEN
+		RETURN iblt_internal.run_end(w, format('stops, since max_time is over; '
+			'CALL iblt_audit_resume(%s) goes on', w.run));
+	END IF;
+	w := iblt_internal.run_connect(w);
+	IF (w.options).max_lag IS NOT NULL
+			AND iblt_internal.run_lagging(w.conn, (w.options).max_lag) THEN
+		w := iblt_internal.run_say_paused(w,
+			format('replication lags by more than %s', (w.options).max_lag));
+		RETURN iblt_internal.run_wait(w, 0.5);
+	END IF;
+	w := iblt_internal.run_say_paused(w, NULL);
+	next := iblt_internal.run_next(w.run);
+	IF (next.t).item IS NOT NULL THEN
+		RETURN iblt_internal.run_claim_of(w, next.t, next.number);
+	ELSIF next.waiting THEN
+		RETURN iblt_internal.run_wait(w, 0.2);
+	END IF;
+	RETURN iblt_internal.run_end(w, 'is finished');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_claim(iblt_internal.run_worker) IS
+'claims a slice, or pauses, or ends';

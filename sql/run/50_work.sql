@@ -1,0 +1,354 @@
+-- A slice at work ------------------------------------------------------------------------
+
+-- What is stored
+
+CREATE FUNCTION iblt_internal.run_keep(t iblt_internal.run_table,
+	compared iblt_internal.comparison, most bigint) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	seed bigint := (compared.plan).seed;
+	kept bigint;
+BEGIN
+	SELECT count(iblt_internal.iblt_run_add(ROW(NULL, t.run, t.item, t.kept + d.n, d.id, seed,
+		d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
+		clock_timestamp())::iblt_internal.run_difference)) INTO kept
+	FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
+	WHERE t.kept + d.n <= most;
+	RETURN t.kept + kept;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_keep(iblt_internal.run_table, iblt_internal.comparison,
+	bigint) IS
+'keeps the differences of a slice, as long as the table has no more than that many; returns how '
+'many it has';
+
+-- A slice grows to four times the last at most, and is not to find more than half the
+-- differences that a comparison can.  What a slice costs beside its rows (messages, commits)
+-- would make small ones smaller still.
+CREATE FUNCTION iblt_internal.run_next_rows(s iblt_internal.run_slice, seen bigint,
+	differences bigint, most bigint, wanted_ms integer, took_ms double precision) RETURNS bigint
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
+		CASE WHEN took_ms < 4 * wanted_ms + 100 THEN 1000 ELSE 10 END, least(4 * s.rows,
+		greatest(seen, s.rows / 10) * wanted_ms / greatest(took_ms, 0.1),
+		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_next_rows(iblt_internal.run_slice, bigint, bigint, bigint,
+	integer, double precision) IS 'how many rows the next slice is to have';
+
+CREATE FUNCTION iblt_internal.run_count(t iblt_internal.run_table, r iblt_internal.audit_row,
+	took_ms double precision, wall_ms double precision) RETURNS iblt_internal.run_table
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	t.done := t.done + 1;
+	t.rows_here := t.rows_here + r.rows_here;
+	t.rows_there := t.rows_there + r.rows_there;
+	t.missing := t.missing + r.missing;
+	t.extra := t.extra + r.extra;
+	t.changed := t.changed + r.changed;
+	t.unconfirmed := t.unconfirmed + r.unconfirmed;
+	t.bytes := t.bytes + r.bytes;
+	t.work_ms := t.work_ms + took_ms;
+	t.wall_ms := t.wall_ms + wall_ms;
+	RETURN t;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_count(iblt_internal.run_table, iblt_internal.audit_row,
+	double precision, double precision) IS 'adds a slice to what is known of a table';
+
+CREATE FUNCTION iblt_internal.run_verdict(t iblt_internal.run_table) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE t.missing + t.extra + t.changed WHEN 0 THEN 'equal'
+		WHEN t.unconfirmed THEN 'not comparable' ELSE 'differs' END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_verdict(iblt_internal.run_table) IS
+'the status of a table all of whose slices are compared';
+
+CREATE FUNCTION iblt_internal.run_unkept(t iblt_internal.run_table) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE WHEN t.kept < t.missing + t.extra + t.changed
+		THEN format('%s differences were kept, and the others counted (max_differences)', t.kept)
+		END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_unkept(iblt_internal.run_table) IS
+'what there is to say if not all differences were kept';
+
+CREATE FUNCTION iblt_internal.run_finish_table(w iblt_internal.run_worker,
+	t iblt_internal.run_table) RETURNS iblt_internal.run_table
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	t.status := iblt_internal.run_verdict(t);
+	t.detail := nullif(concat_ws('; ', iblt_internal.audit_detail(w.entry, w.plan, t.unconfirmed),
+		iblt_internal.run_unkept(t), t.how), '');
+	t.finished_at := clock_timestamp();
+	PERFORM iblt_internal.progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation,
+		t.status, ': ' || t.detail));
+	RETURN t;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_finish_table(iblt_internal.run_worker,
+	iblt_internal.run_table) IS 'a table all of whose slices are compared';
+
+CREATE FUNCTION iblt_internal.run_tell(w iblt_internal.run_worker, t iblt_internal.run_table)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	n bigint := greatest(t.rows_here, t.rows_there);
+BEGIN
+	w.last := clock_timestamp();
+	IF t.status IS NULL AND w.progress AND w.last > w.told + interval '10 s' THEN
+		w.told := w.last;
+		PERFORM iblt_internal.progress(true, format('run %s: %s: %s rows (%s %%) in %s slices, '
+			'%s differences', t.run, t.relation, n, n * 100 / greatest(t.estimate, n, 1), t.done,
+			t.missing + t.extra + t.changed));
+	END IF;
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_tell(iblt_internal.run_worker, iblt_internal.run_table) IS
+'tells the caller now and then how far a table is';
+
+CREATE FUNCTION iblt_internal.run_pace(w iblt_internal.run_worker, rows bigint)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	spent double precision := extract(epoch FROM clock_timestamp() - w.began);
+BEGIN
+	RETURN iblt_internal.run_wait(w, greatest(0, spent * (1 / (w.options).max_load - 1),
+		rows / (w.options).max_rate::double precision - spent));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_pace(iblt_internal.run_worker, bigint) IS
+'the pause that max_load and max_rate ask for after a slice of that many rows';
+
+CREATE FUNCTION iblt_internal.run_store(w iblt_internal.run_worker, s iblt_internal.run_slice,
+	compared iblt_internal.comparison, took_ms double precision) RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r iblt_internal.audit_row := iblt_internal.audit_result(w.entry, compared);
+	seen bigint := greatest(r.rows_here, r.rows_there);
+	differences bigint := r.missing + r.extra + r.changed;
+	t iblt_internal.run_table;
+BEGIN
+	PERFORM iblt_internal.run_write(w.run);
+	t := iblt_internal.run_table_of(w.run, w.item);
+	IF t.status IS NOT NULL OR t.generation IS DISTINCT FROM s.generation THEN
+		RETURN w;
+	END IF;
+	t.kept := iblt_internal.run_keep(t, compared, (w.options).most_kept);
+	t := iblt_internal.run_count(t, r, took_ms, iblt_internal.ms(w.last)::double precision);
+	t.slice_rows := iblt_internal.run_next_rows(s, seen, differences,
+		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
+	PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, w.run, w.item,
+		s.number);
+	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_internal.iblt_run_rows(
+			NULL::iblt_internal.run_slice, w.run, w.item) AS x) THEN
+		t := iblt_internal.run_finish_table(w, t);
+	END IF;
+	PERFORM iblt_internal.iblt_run_put(t);
+	w.lost := 0;
+	w := iblt_internal.run_tell(w, t);
+	RETURN iblt_internal.run_pace(w, seen);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_store(iblt_internal.run_worker, iblt_internal.run_slice,
+	iblt_internal.comparison, double precision) IS
+'stores what a slice has shown, unless its table was altered meanwhile';
+
+-- What goes wrong
+
+CREATE FUNCTION iblt_internal.run_fail_table(w iblt_internal.run_worker, state text, message text,
+	detail text) RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r iblt_internal.audit_row := iblt_internal.audit_failed(w.entry, state, message, detail);
+	t iblt_internal.run_table;
+BEGIN
+	PERFORM iblt_internal.run_write(w.run);
+	t := iblt_internal.run_table_of(w.run, w.item);
+	IF t.status IS NULL THEN
+		t.status := r.status;
+		t.detail := concat_ws('; ', r.detail, CASE WHEN t.done > 0
+			THEN format('%s slices were compared before', t.done) END);
+		t.sqlstate := r.sqlstate;
+		t.peer_relation := coalesce(t.peer_relation, r.peer_relation);
+		t.finished_at := clock_timestamp();
+		PERFORM iblt_internal.iblt_run_put(t);
+		PERFORM iblt_internal.progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation,
+			t.status, ': ' || t.detail));
+	END IF;
+	w.act := 'claim';
+	w.lost := 0;
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_fail_table(iblt_internal.run_worker, text, text, text) IS
+'ends a table with an error, with which the run goes on; its slices stay, to go on with';
+
+CREATE FUNCTION iblt_internal.run_lost(w iblt_internal.run_worker, state text, message text,
+	detail text) RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF w.lost > 1 THEN
+		PERFORM iblt_internal.iblt_peer_raise(state, message, detail, NULL);
+	END IF;
+	PERFORM iblt_internal.progress(w.progress, format('run %s lost its connection', w.run));
+	RETURN iblt_internal.run_wait(w, 1);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_lost(iblt_internal.run_worker, text, text, text) IS
+'after a lost connection: makes a worker take the slice again, with an error the second time';
+
+-- Too many differences for one comparison: the slice becomes two.
+CREATE FUNCTION iblt_internal.run_halve(w iblt_internal.run_worker, s iblt_internal.run_slice)
+RETURNS iblt_internal.run_slice
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	half iblt_internal.run_slice := s;
+BEGIN
+	WHILE half.rows > 1 LOOP
+		half.rows := half.rows / 2;
+		half.hi := iblt_internal.smaller_bound(iblt_internal.slice_key(w.plan), s.hi,
+			iblt_internal.slice_next(w.conn, w.plan, s.lo, half.rows));
+		IF half.hi IS DISTINCT FROM s.hi THEN
+			RETURN half;
+		END IF;
+	END LOOP;
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_halve(iblt_internal.run_worker, iblt_internal.run_slice) IS
+'the first part of a slice, NULL if it cannot be cut';
+
+CREATE FUNCTION iblt_internal.run_split(w iblt_internal.run_worker) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.run_slice := iblt_internal.run_slice_of(w.run, w.item, w.number);
+	half iblt_internal.run_slice := iblt_internal.run_halve(w, s);
+	t iblt_internal.run_table;
+BEGIN
+	IF half.run IS NULL THEN
+		RETURN false;
+	END IF;
+	PERFORM iblt_internal.run_write(w.run);
+	t := iblt_internal.run_table_of(w.run, w.item);
+	IF t.status IS NULL AND t.generation = s.generation THEN
+		t.cut := t.cut + 1;
+		t.slice_rows := least(t.slice_rows, half.rows);
+		half.number := t.cut;
+		s.lo := half.hi;
+		s.rows := greatest(s.rows - half.rows, 2);
+		PERFORM iblt_internal.iblt_run_add(half), iblt_internal.iblt_run_put(s),
+			iblt_internal.iblt_run_put(t);
+	END IF;
+	RETURN true;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_split(iblt_internal.run_worker) IS
+'cuts the slice of a worker in two; false if that cannot be done';
+
+-- A cancel of this side does not come here.
+CREATE FUNCTION iblt_internal.run_failed(w iblt_internal.run_worker, state text, message text,
+	detail text) RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	again boolean;
+BEGIN
+	w.act := 'claim';
+	w.lost := w.lost + 1;
+	IF state IN ('IB002', 'IB003') THEN
+		again := iblt_internal.run_split(w);
+		w.lost := 0;
+	ELSE
+		PERFORM iblt_internal.peer_close(w.conn);
+		IF left(state, 2) = '08' OR state IN ('57P01', '57P02', '57P03') THEN
+			RETURN iblt_internal.run_lost(w, state, message, detail);
+		END IF;
+		again := w.lost < 3 AND iblt_internal.restarts(w.conn, w.peer, w.plan, 1, state, message);
+	END IF;
+	IF again THEN
+		RETURN w;
+	END IF;
+	RETURN iblt_internal.run_fail_table(w, state, message, detail);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_failed(iblt_internal.run_worker, text, text, text) IS
+'after an error in a slice: it is done again, in two, or its table ends';
+
+-- The work
+
+CREATE FUNCTION iblt_internal.run_work(w iblt_internal.run_worker)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.run_slice;
+	t iblt_internal.run_table;
+	started timestamptz := clock_timestamp();
+	plan iblt_internal.plan := w.plan;
+	compared iblt_internal.comparison;
+	state text;
+	message text;
+	detail text;
+BEGIN
+	w.act := 'claim';
+	IF NOT iblt_internal.iblt_run_lock(w.run, w.item, w.number, false) THEN
+		RETURN w;
+	END IF;
+	s := iblt_internal.run_slice_of(w.run, w.item, w.number);
+	t := iblt_internal.run_table_of(w.run, w.item);
+	IF s.number IS NULL OR t.status IS NOT NULL OR t.generation <> s.generation THEN
+		RETURN w;
+	END IF;
+	BEGIN
+		plan.lo := s.lo;
+		plan.hi := s.hi;
+		PERFORM iblt_internal.iblt_traffic_take();
+		compared := iblt_internal.run(w.conn, plan);
+	EXCEPTION WHEN assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL;
+	END;
+	IF state IS NOT NULL THEN
+		RETURN iblt_internal.run_failed(w, state, message, detail);
+	END IF;
+	RETURN iblt_internal.run_store(w, s, compared, iblt_internal.ms(started)::double precision);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_work(iblt_internal.run_worker) IS
+'compares the slice that a worker has claimed, unless another one has done so meanwhile';

@@ -1,0 +1,245 @@
+-- The steps and procedures of a run ---------------------------------------------------------
+--
+-- A procedure that commits has no settings of its own, so it uses no operator, and leaves
+-- all to its steps.
+
+CREATE FUNCTION iblt_internal.run_hint(run bigint, hint text) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN concat_ws(' ', nullif(hint, ''),
+		format('CALL iblt_audit_resume(%s) goes on with the run.', run));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_hint(bigint, text) IS
+'the hint of an error that ends the work on a run';
+
+CREATE FUNCTION iblt_internal.run_begin(peer text, target iblt_internal.audit_target,
+	options iblt_internal.run_options, progress boolean, max_time interval)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
+	SET quote_all_identifiers = off
+	SET jit = off
+	SET DateStyle = 'ISO'
+	SET IntervalStyle = 'postgres'
+	SET TimeZone = 'UTC'
+	SET extra_float_digits = 1
+	SET bytea_output = 'hex'
+	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
+	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
+AS $$
+DECLARE
+	w iblt_internal.run_worker := iblt_internal.run_worker_of(peer, progress);
+	secret boolean;
+	state text;
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	BEGIN
+		w.options := options;
+		w := iblt_internal.run_make(w, target);
+		w.deadline := clock_timestamp() + max_time;
+		RETURN w;
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		secret := iblt_internal.peer_is_string(peer);
+		PERFORM iblt_internal.peer_fail(w.conn, secret, state, message, detail, hint);
+		RAISE;
+	END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_begin(text, iblt_internal.audit_target,
+	iblt_internal.run_options, boolean, interval) IS
+'begins a run; after an error, no connection is left';
+
+CREATE FUNCTION iblt_internal.run_resume(run bigint, peer text, progress boolean,
+	max_time interval, max_load double precision, max_rate bigint, max_lag text)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
+	SET quote_all_identifiers = off
+	SET jit = off
+	SET DateStyle = 'ISO'
+	SET IntervalStyle = 'postgres'
+	SET TimeZone = 'UTC'
+	SET extra_float_digits = 1
+	SET bytea_output = 'hex'
+	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
+	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
+AS $$
+DECLARE
+	w iblt_internal.run_worker := iblt_internal.run_worker_of(peer, progress);
+	secret boolean;
+	state text;
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	BEGIN
+		w := iblt_internal.run_open(w, run);
+		w.options := iblt_internal.run_override(w.options, max_load, max_rate, max_lag);
+		PERFORM iblt_internal.run_reopen(run);
+		w.deadline := clock_timestamp() + max_time;
+		RETURN w;
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		secret := iblt_internal.peer_is_string(peer);
+		PERFORM iblt_internal.peer_fail(w.conn, secret, state, message, detail, hint);
+		RAISE;
+	END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_resume(bigint, text, boolean, interval, double precision,
+	bigint, text) IS
+'makes this session work on a run; after an error, no connection is left';
+
+-- The lock shows who works on the run.
+CREATE FUNCTION iblt_internal.run_step(w iblt_internal.run_worker) RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
+	SET quote_all_identifiers = off
+	SET jit = off
+	SET DateStyle = 'ISO'
+	SET IntervalStyle = 'postgres'
+	SET TimeZone = 'UTC'
+	SET extra_float_digits = 1
+	SET bytea_output = 'hex'
+	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
+	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
+AS $$
+DECLARE
+	secret boolean;
+	state text;
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	BEGIN
+		PERFORM iblt_internal.iblt_run_lock(w.run, 0, 1, true);
+		CASE w.act
+			WHEN 'claim' THEN w := iblt_internal.run_claim(w);
+			WHEN 'work' THEN w := iblt_internal.run_work(w);
+			WHEN 'pause' THEN w := iblt_internal.run_pause(w);
+		END CASE;
+		RETURN w;
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		secret := true;
+		hint := iblt_internal.run_hint(w.run, hint);
+		PERFORM iblt_internal.peer_fail(w.conn, secret, state, message, detail, hint);
+		RAISE;
+	END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_step(iblt_internal.run_worker) IS
+'one step of a session that works on a run; after an error, no connection is left';
+
+CREATE PROCEDURE iblt_audit_run(
+	peer text DEFAULT NULL,
+	tables regclass[] DEFAULT NULL,
+	schema text DEFAULT NULL,
+	publication text DEFAULT NULL,
+	subscription text DEFAULT NULL,
+	slice_ms integer DEFAULT 1000,
+	slice_by text DEFAULT 'key',
+	max_load double precision DEFAULT NULL,
+	max_rate bigint DEFAULT NULL,
+	max_lag text DEFAULT NULL,
+	max_time interval DEFAULT NULL,
+	rows boolean DEFAULT false,
+	check_indexes boolean DEFAULT false,
+	max_differences bigint DEFAULT 100000,
+	cast_types boolean DEFAULT false,
+	extra_columns text DEFAULT 'warn',
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	seed bigint DEFAULT NULL,
+	trust_filters boolean DEFAULT false,
+	progress boolean DEFAULT true,
+	INOUT run bigint DEFAULT NULL)
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	w iblt_internal.run_worker;
+BEGIN
+	-- an error in a transaction block, before anything is begun
+	COMMIT;
+	w := iblt_internal.run_begin(peer,
+		iblt_internal.run_make_target(tables, schema, publication, subscription),
+		iblt_internal.run_make_options(
+			iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
+				timeout, seed, trust_filters, false),
+			slice_ms, slice_by, rows, check_indexes, max_load, max_rate, max_lag),
+		progress, max_time);
+	run := w.run;
+	COMMIT;
+	WHILE NOT w.done LOOP
+		w := iblt_internal.run_step(w);
+		COMMIT;
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE iblt_audit_run(text, regclass[], text, text, text, integer, text,
+	double precision, bigint, text, interval, boolean, boolean, bigint, boolean, text, integer,
+	interval, bigint, boolean, boolean, bigint) IS
+'compares many tables with those of a peer in slices, which are committed one by one; gives the '
+'number of the run';
+
+CREATE PROCEDURE iblt_audit_resume(
+	run bigint,
+	peer text DEFAULT NULL,
+	max_time interval DEFAULT NULL,
+	max_load double precision DEFAULT NULL,
+	max_rate bigint DEFAULT NULL,
+	max_lag text DEFAULT NULL,
+	progress boolean DEFAULT true)
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	w iblt_internal.run_worker;
+BEGIN
+	COMMIT;
+	w := iblt_internal.run_resume(run, peer, progress, max_time, max_load, max_rate, max_lag);
+	COMMIT;
+	WHILE NOT w.done LOOP
+		w := iblt_internal.run_step(w);
+		COMMIT;
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE iblt_audit_resume(bigint, text, interval, double precision, bigint, text,
+	boolean) IS
+'goes on with a run, or joins the sessions that are at work on it';

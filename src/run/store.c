@@ -1,0 +1,106 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.c
+ *	  The relations that keep runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "run/store.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "catalog/namespace.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+static const char *const store_names[] = {
+	"run_head", "run_table", "run_slice", "run_difference"
+};
+
+Oid
+iblt_run_store_oid(const char *name)
+{
+	Oid			schema = get_namespace_oid("iblt_internal", false);
+
+	return get_relname_relid(name, schema);
+}
+
+Relation
+iblt_run_store_open(Oid row_type, LOCKMODE lock)
+{
+	Oid			store = get_typ_typrelid(row_type);
+	bool		found = false;
+	Relation	relation;
+
+	for (int i = 0; i < (int) lengthof(store_names); i++)
+		found |= OidIsValid(store) && iblt_run_store_oid(store_names[i]) == store;
+	if (!found)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("type %s is not that of a store of runs",
+						format_type_be(row_type))));
+	relation = relation_open(store, lock);
+	if (relation->rd_rel->relkind != RELKIND_MATVIEW ||
+		relation->rd_tableam != GetHeapamTableAmRoutine())
+		elog(ERROR, "\"%s\" is not a heap", RelationGetRelationName(relation));
+	return relation;
+}
+
+void
+iblt_run_scan_begin(IbltRunScan *scan, Relation store,
+					const IbltRunFilter *filter)
+{
+	scan->store = store;
+	scan->filter = filter;
+	scan->snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan->scan = table_beginscan(store, scan->snapshot, 0, NULL);
+}
+
+static bool
+may_see(Oid owner, bool own)
+{
+	return own ? owner == GetUserId() : has_privs_of_role(GetUserId(), owner);
+}
+
+static bool
+matches(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filter)
+{
+	bool		isnull;
+
+#define PREFIX(n) heap_getattr(tuple, (n) + 1, desc, &isnull)
+	return (filter->any_run ||
+			DatumGetInt64(PREFIX(RUN_RUN)) == filter->run) &&
+		(filter->any_item ||
+		 DatumGetInt32(PREFIX(RUN_ITEM)) == filter->item) &&
+		(filter->any_number ||
+		 DatumGetInt64(PREFIX(RUN_NUMBER)) == filter->number) &&
+		may_see(DatumGetObjectId(PREFIX(RUN_OWNER)), filter->own);
+#undef PREFIX
+}
+
+HeapTuple
+iblt_run_scan_next(IbltRunScan *scan)
+{
+	TupleDesc	desc = RelationGetDescr(scan->store);
+	HeapTuple	tuple;
+
+	while ((tuple = heap_getnext(scan->scan, ForwardScanDirection)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (matches(tuple, desc, scan->filter))
+			return tuple;
+	}
+	return NULL;
+}
+
+/* The lock on the store is kept until the transaction ends. */
+void
+iblt_run_scan_end(IbltRunScan *scan)
+{
+	table_endscan(scan->scan);
+	UnregisterSnapshot(scan->snapshot);
+}
