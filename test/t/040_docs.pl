@@ -150,7 +150,7 @@ my $public = $node->safe_psql('doc_sketches', q{
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
 	AND n.nspname <> 'iblt_internal'});
 my @indexed = slurp_file("$top/doc/index.md") =~ /^\| \[`((?:iblt|kbf)_\w+)`\]\(/gm;
-my %headed = map { $_ => 1 } map { slurp_file("$top/doc/$_.md") =~ /^### `((?:iblt|kbf)_\w+)\(/gm } qw(sketches live filters tracking);
+my %headed = map { $_ => 1 } map { slurp_file("$top/doc/$_.md") =~ /^### `((?:iblt|kbf)_\w+)\(/gm } qw(sketches live filters tracking runs);
 cmp_ok(scalar(@indexed), '>=', 25, 'the index has functions');
 is($public, join(' ', sort @indexed), 'the public functions are those in the index');
 is(join(' ', sort keys %headed), join(' ', sort @indexed), 'and those with a heading in the reference');

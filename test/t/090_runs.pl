@@ -1,0 +1,241 @@
+# Runs on real servers: audits in slices give the answer of a full comparison, can be
+# stopped, watched and gone on with by several sessions, and hold no old snapshot.
+use strict;
+use warnings;
+
+use IbltRuns;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+random_seed();
+my ($here, $there) = audit_servers();
+my $peer = conninfo($there);
+my $slow = 'slice_ms => 1, max_load => 0.2, progress => false';
+my $fast = 'max_load => 1';
+
+# --- every type of key against the truth -------------------------------------------------
+
+my %keys = (
+	t_bigint => [ 'id bigint', 'g * 3' ],
+	t_uuid => [ 'id uuid', 'md5(g::text)::uuid' ],
+	t_text => [ 'id text COLLATE "C"', q('k ' || md5(g::text)) ]);
+foreach my $name (sort keys %keys)
+{
+	my ($column, $value) = @{ $keys{$name} };
+	both("CREATE TABLE $name ($column PRIMARY KEY, v text, at timestamptz);
+		INSERT INTO $name SELECT $value, md5(g::text), '2026-01-01 UTC'::timestamptz + g * interval '1 s' FROM generate_series(1, 4000) g");
+}
+both("CREATE TABLE t_pair (a text COLLATE \"C\", b int, v int, PRIMARY KEY (b, a)); INSERT INTO t_pair SELECT g % 97, g / 97, g FROM generate_series(1, 4000) g;
+	CREATE TABLE t_none (v int); INSERT INTO t_none SELECT g % 700 FROM generate_series(1, 2000) g; CREATE VIEW t_view AS SELECT id, v FROM t_bigint;
+	CREATE TABLE t_parts (id int, v int, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+	CREATE TABLE t_parts_1 PARTITION OF t_parts FOR VALUES FROM (0) TO (1700); CREATE TABLE t_parts_2 PARTITION OF t_parts FOR VALUES FROM (1700) TO (9000);
+	INSERT INTO t_parts SELECT g, g FROM generate_series(1, 4000) g; CREATE TABLE t_empty (id int PRIMARY KEY)");
+my @tables = (sort(keys %keys), qw(t_pair t_parts t_none t_view));
+foreach my $node ($here, $there)
+{
+	foreach my $name (sort keys %keys)
+	{
+		my $some = 'id IN (SELECT id FROM ' . $name . ' ORDER BY md5(id::text || ' . int(rand(1e6)) . ') LIMIT ' . int(rand(30)) . ')';
+		$node->safe_psql('postgres', "DELETE FROM $name WHERE $some; UPDATE $name SET v = 'drift on ${\ $node->name}' WHERE " . ($some =~ s/ORDER BY md5/ORDER BY sha224/r =~ s/sha224\((.*?)\) LIMIT/sha224(($1)::bytea) LIMIT/r));
+	}
+}
+$there->safe_psql('postgres', 'UPDATE t_pair SET v = -v WHERE v % 500 = 7; DELETE FROM t_pair WHERE v % 500 = 9; DELETE FROM t_parts WHERE id % 800 = 5;
+	DELETE FROM t_none WHERE v = 9; INSERT INTO t_empty VALUES (1), (7)');
+my $list = "tables => '{" . join(',', @tables, 't_empty') . "}'";
+{
+	my ($out, $err) = begin_run("$list, slice_ms => 1");
+	my $run = $out;
+	like($run, qr/^\d+$/, 'CALL iblt_audit_run gives the number of the run');
+	my $rows = tables($run);
+	foreach my $name (@tables)
+	{
+		is(found($run, $name), truth($name), "$name: the differences of a full comparison");
+		my $row = $rows->{"public.$name"};
+		is($row->{kept}, $row->{missing} + $row->{extra} + $row->{changed}, 'which are as many as were counted');
+		is($row->{status}, $row->{kept} ? 'differs' : 'equal', 'status');
+		is($row->{rows_here}, $here->safe_psql('postgres', "SELECT count(*) FROM $name"), 'and every row was counted once');
+		is($row->{rows_there}, $there->safe_psql('postgres', "SELECT count(*) FROM $name"), 'there too');
+		my $whole = $name =~ /none|view/;
+		ok($whole ? $row->{slices} == 1 : $row->{slices} >= 3, "slices: $row->{slices}");
+		like($row->{detail}, $whole ? qr/compared in one slice: / : qr/read by index/, 'and the detail says how it was read');
+		like($err, qr/NOTICE:  run $run: public\.$name: $row->{status}/, 'a NOTICE for the caller');
+	}
+	is(found($run, 't_empty'), truth('t_empty'), 'empty here');
+	my $total = run_row($run);
+	is("$total->{state} $total->{percent} $total->{tables} $total->{tables_done} @{$total->{workers}}", 'finished 100 8 8 ', 'iblt_audit_runs');
+	is($total->{missing} + $total->{extra} + $total->{changed},
+		$here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_differences WHERE run = $run"), 'the sums of all tables');
+	nothing_left('after it');
+}
+
+# --- what a run does with errors, and with a list that iblt_audit knows --------------------
+
+both('CREATE SCHEMA odd; CREATE TABLE odd.a (id int PRIMARY KEY); CREATE TABLE odd.typed (id int PRIMARY KEY, v int); CREATE TABLE odd.z (id int PRIMARY KEY, v int);
+	INSERT INTO odd.z SELECT g, g FROM generate_series(1, 100) g; CREATE TABLE odd.there (id int)');
+$here->safe_psql('postgres', 'DROP TABLE odd.there; ALTER TABLE odd.a ADD more int');
+$there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE bigint; UPDATE odd.z SET v = 0 WHERE id = 7');
+{
+	my $run = begin_run("schema => 'odd', rows => true");
+	my $rows = tables($run);
+	my %audit = %{ (audit("schema => 'odd'"))[0] };
+	foreach my $name (sort keys %audit)
+	{
+		my ($mine, $row) = ($rows->{$name}, $audit{$name});
+		is(join(' ', map { $_ // '-' } @$mine{qw(status sqlstate missing changed)}), join(' ', map { $_ // '-' } @$row{qw(status sqlstate missing changed)}), "$name: as iblt_audit says it");
+		like($mine->{detail} // '', qr/^\Q${\ ($row->{detail} \/\/ '')}\E/, 'with its detail');
+	}
+	is($here->safe_psql('postgres', "SELECT here->>'v', there->>'v', side FROM iblt_audit_differences WHERE run = $run"), '7|0|both', 'rows => true keeps both rows');
+	my $state = run_row($run);
+	is("$state->{state} $state->{tables_not_compared} $state->{tables_that_differ}", 'finished 2 1', 'and the run is finished');
+	$there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE int; UPDATE odd.z SET v = 7 WHERE id = 7');
+	is(resume($run) =~ s/^.*NOTICE.*\n?//mgr, '', 'iblt_audit_resume');
+	is(tables($run)->{'odd.typed'}{status}, 'equal', 'takes up again what ended with an error');
+	is(tables($run)->{'odd.z'}{status}, 'differs', 'but not what was compared');
+	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_rerun($run, $peer)"), 'odd.z|1|0|equal', 'iblt_audit_rerun looks again');
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_differences WHERE run = $run"), '0', 'and drops what is gone');
+}
+{
+	my $error = sub { my ($call) = @_; return failure("CALL iblt_audit_run($call)") };
+	like($error->("$peer"), qr/22023.*exactly one of tables, schema, publication and subscription/, 'nothing to audit');
+	like($error->("NULL, schema => 'odd'"), qr/22004.*peer must not be null/, 'no peer');
+	like($error->("$peer, schema => 'odd', slice_ms => 0"), qr/22023.*slice_ms/, 'slice_ms');
+	like($error->("$peer, schema => 'odd', max_load => 2"), qr/22023.*max_load/, 'max_load');
+	like($error->("$peer, schema => 'odd', max_lag => 'much'"), qr/22023.*max_lag/, 'max_lag');
+	like(failure("BEGIN; CALL iblt_audit_run($peer, schema => 'odd')"), qr/2D000.*invalid transaction termination/, 'in a transaction block');
+	like(failure("CALL iblt_audit_resume(987654)"), qr/42704.*there is no run 987654/, 'no such run');
+	is($here->safe_psql('postgres', 'SELECT count(*) FROM iblt_audit_runs'), '2', 'and no run is left of these');
+}
+
+# --- whose runs they are --------------------------------------------------------------------
+
+$_->safe_psql('postgres', 'CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; CREATE ROLE boss LOGIN; GRANT ann TO boss; GRANT SELECT ON t_bigint TO ann') foreach $here, $there;
+$here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO PUBLIC');
+{
+	my $mine = begin_run("'{t_bigint}', progress => false");
+	my $see = sub { my ($user, $sql) = @_; my ($rc, $out, $err) = $here->psql('postgres', $sql, extra_params => [ '-U', $user ]); return $out . $err };
+	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_differences))
+	{
+		is($see->('bob', "SELECT count(*) FROM $view"), '0', "another role sees nothing in $view");
+		like($see->('boss', "SELECT count(*) FROM $view"), qr/^0$/, 'nor does one that is no member');
+	}
+	like($see->('bob', "CALL iblt_audit_resume($mine)"), qr/there is no run $mine of this role/, 'nor can it go on with it');
+	is($see->('bob', "SELECT iblt_internal.iblt_run_remove(NULL::iblt_internal.run_table, $mine, own => false)"), '0', 'nor delete its rows');
+	like($see->('bob', "SELECT iblt_internal.iblt_run_lock($mine, 0, 0, true)"), qr/there is no run/, 'nor lock it');
+	like($see->('bob', 'SELECT * FROM iblt_internal.run_head'), qr/permission denied/, 'nor read the store');
+	$see->('bob', "SELECT iblt_internal.iblt_run_add(ROW((SELECT oid FROM pg_roles WHERE rolname = 'postgres'), $mine, 1, 0, 'x', 1, '1', 'here', NULL, NULL, NULL, 1, 0, now())::iblt_internal.run_difference)");
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_differences WHERE run = $mine"), lines(truth('t_bigint')), 'what it writes is its own');
+	like($see->('ann', 'REFRESH MATERIALIZED VIEW iblt_internal.run_head'), qr/must be owner|permission denied/, 'nor refresh it');
+	is($here->safe_psql('postgres', "SELECT peer IS NULL FROM iblt_audit_runs WHERE run = $mine"), 't', 'a connection string is not kept');
+	like(failure("CALL iblt_audit_resume($mine)"), qr/22004.*the connection string of the peer of run $mine was not kept/, 'so it is asked for');
+	like(failure("CALL iblt_audit_resume($mine, ${\ literal($there->connstr('template1'))})"), qr/iblt is not installed/, 'another database');
+	$there->safe_psql('postgres', 'CREATE DATABASE other TEMPLATE template0');
+	$there->safe_psql('other', 'CREATE EXTENSION iblt');
+	like(failure("CALL iblt_audit_resume($mine, ${\ literal($there->connstr('other'))})"), qr/22023.*run $mine was begun with another peer/, 'also one that has iblt');
+	$here->safe_psql('postgres', 'CREATE PUBLICATION every FOR ALL TABLES');
+	is($here->safe_psql('postgres', "SELECT count(*) FROM pg_publication_tables WHERE schemaname = 'iblt_internal'"), '0', 'no publication carries runs elsewhere');
+	$here->safe_psql('postgres', 'DROP PUBLICATION every');
+}
+
+# --- stopping, going on, and several sessions ------------------------------------------------
+
+both('CREATE TABLE large (id int PRIMARY KEY, v int); INSERT INTO large SELECT g, g FROM generate_series(1, 12000) g; VACUUM ANALYZE large');
+$there->safe_psql('postgres', 'UPDATE large SET v = -1 WHERE id % 1000 = 3; DELETE FROM large WHERE id % 1000 = 4; INSERT INTO large SELECT -g, g FROM generate_series(1, 5) g');
+my $large = lines(truth('large'));
+{
+	my $run = begin_run("'{large}', slice_ms => 1, max_time => '0'");
+	is(run_row($run)->{state}, 'stopped', 'max_time');
+	my $calls = 0;
+	while (run_row($run)->{state} eq 'stopped' && $calls++ < 200)
+	{
+		resume($run, "max_time => '0.7 s'");
+	}
+	is(run_row($run)->{state}, 'finished', "goes on, each time for less than a second ($calls times)");
+	is(join(' ', @{ tables($run)->{'public.large'} }{qw(rows_here rows_there kept)}), "12000 11993 $large", 'and every row was counted once');
+}
+foreach my $workers (2, 4)
+{
+	my ($first, $run) = start_run("'{large,t_uuid,t_pair}', slice_ms => 1, max_load => 0.3, progress => false");
+	my @others = map { background($here, "CALL iblt_audit_resume($run, $peer, progress => false)") } 2 .. $workers;
+	my $most = 0;
+	while ((my $row = run_row($run))->{state} ne 'finished')
+	{
+		$most = @{ $row->{workers} } if @{ $row->{workers} } > $most;
+	}
+	is($_->{err}, '', 'a session ends without an error') foreach ($first, map { finish($_); $_ } @others);
+	finish($first);
+	cmp_ok($most, '>', 1, "$workers sessions on one run ($most seen at once)");
+	is(found($run, $_), truth($_), "$_: the differences of a full comparison") foreach qw(large t_uuid t_pair);
+	is(join(' ', @{ tables($run)->{'public.large'} }{qw(rows_here rows_there kept)}), "12000 11993 $large", 'and every row was counted once');
+}
+
+# --- no snapshot older than a slice ------------------------------------------------------------
+
+{
+	my ($session, $run) = start_run("'{large}', $slow");
+	wait_for($here, "SELECT slices > 1 FROM iblt_audit_tables WHERE run = $run");
+	like(run_row($run)->{state}, qr/running/, 'it runs');
+	like(run_row($run)->{percent}, qr/^[1-9]\d?(\.\d)?$/, 'and shows how far it is');
+	foreach my $node ($here, $there)
+	{
+		$node->safe_psql('postgres', 'CREATE TABLE dead (id int) WITH (autovacuum_enabled = off); INSERT INTO dead SELECT g FROM generate_series(1, 100) g; DELETE FROM dead');
+	}
+	my $slices = tables($run)->{'public.large'}{slices};
+	wait_for($here, "SELECT slices > $slices + 1 FROM iblt_audit_tables WHERE run = $run");
+	foreach my $node ($here, $there)
+	{
+		my (undef, undef, $err) = $node->psql('postgres', 'VACUUM (VERBOSE) dead');
+		like($err, qr/100 removed|removed 100|found 100 removable/, 'vacuum removes what died two slices ago on ' . $node->name);
+	}
+	is(run_row($run)->{state}, 'running', 'while the run is at work');
+	$here->safe_psql('postgres', "SELECT pg_cancel_backend((SELECT workers[1] FROM iblt_audit_runs WHERE run = $run))");
+	finish($session);
+	like($session->{err}, qr/canceling statement due to user request.*CALL iblt_audit_resume\($run\) goes on/s, 'a cancel, with how to go on');
+	is(run_row($run)->{state}, 'stopped', 'stops it');
+	nothing_left('after a cancel');
+	resume($run, $fast);
+	is(found($run, 'large'), truth('large'), 'and it goes on');
+}
+
+# --- altered in the middle -----------------------------------------------------------------------
+
+foreach my $change ([ 'VACUUM FULL large', $there ], [ 'ALTER TABLE large ADD w int DEFAULT 5', $here, $there ], [ 'ALTER TABLE large ALTER v TYPE bigint', $here, $there ], [ 'TRUNCATE large', $there ])
+{
+	my ($sql, @nodes) = @$change;
+	my ($session, $run) = start_run("'{large}', $slow");
+	wait_for($here, "SELECT slices > 1 FROM iblt_audit_tables WHERE run = $run");
+	$_->safe_psql('postgres', $sql) foreach @nodes;
+	$here->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM (SELECT unnest(workers) AS pid FROM iblt_audit_runs WHERE run = $run) AS w");
+	finish($session);
+	my $err = resume($run, $fast);
+	like($err, qr/public\.large was altered, it starts again/, "$sql: the table starts again");
+	is(found($run, 'large'), truth('large'), 'and its differences are those of a full comparison');
+	is(join(' ', @{ tables($run)->{'public.large'} }{qw(status rows_here)}), 'differs 12000', 'each row was counted once');
+}
+
+# --- gentle ------------------------------------------------------------------------------------------
+
+my $standby = standby($there, 'standby');
+{
+	my $row = tables(begin_run("'{t_bigint}', slice_ms => 1, max_load => 0.25, progress => false"))->{'public.t_bigint'};
+	cmp_ok($row->{work_ms} / $row->{wall_ms}, '<', 0.5, 'max_load');
+	replayed($there, $standby);
+	my $run = begin_run("'{t_bigint}'", peer => literal($standby->connstr('postgres')));
+	is(found($run, 't_bigint'), truth('t_bigint'), 'a standby as the peer');
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+	$there->safe_psql('postgres', 'CREATE TABLE filler AS SELECT g FROM generate_series(1, 40000) g');
+	my ($session, $paused) = start_run("'{t_bigint}', max_lag => '1 MB'");
+	wait_for($here, "SELECT state LIKE 'paused: replication lags by more than 1 MB' FROM iblt_audit_runs WHERE run = $paused");
+	pass('max_lag pauses, and says so');
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+	finish($session);
+	like($session->{err}, qr/pauses: replication lags.*goes on.*is finished/s, 'until it has caught up');
+}
+
+# --- pruning ---------------------------------------------------------------------------------------------
+
+is($here->safe_psql('postgres', "SELECT iblt_audit_prune()"), '0', 'iblt_audit_prune spares what is young');
+cmp_ok($here->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')"), '>', 5, 'and deletes what is not');
+is($here->safe_psql('postgres', 'SELECT (SELECT count(*) FROM iblt_audit_runs) + (SELECT count(*) FROM iblt_audit_tables) + (SELECT count(*) FROM iblt_audit_differences)'), '0', 'with all that is of it');
+
+done_testing();

@@ -1,0 +1,92 @@
+# A run that is killed at random moments, on either side, loses a slice at most, counts
+# nothing twice, and ends with the right answer.  IBLT_TEST_KILLS is how often (6).
+use strict;
+use warnings;
+
+use IbltRuns;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep);
+
+random_seed();
+my ($here, $there) = audit_servers();
+my $kills = $ENV{IBLT_TEST_KILLS} // 6;
+
+both('CREATE TABLE large (id bigint PRIMARY KEY, v text); INSERT INTO large SELECT g, md5(g::text) FROM generate_series(1, 9000) g;
+	CREATE TABLE pair (a uuid, b int, v int, PRIMARY KEY (a, b)); INSERT INTO pair SELECT md5((g % 500)::text)::uuid, g, g FROM generate_series(1, 5000) g;
+	CREATE TABLE plain (v int); INSERT INTO plain SELECT g FROM generate_series(1, 3000) g');
+$there->safe_psql('postgres', "UPDATE large SET v = 'drift' WHERE id % 700 = 5; DELETE FROM large WHERE id % 900 = 7; INSERT INTO large VALUES (0, ''), (-77, '');
+	DELETE FROM pair WHERE b % 600 = 9; UPDATE pair SET v = 0 WHERE b % 611 = 9; INSERT INTO plain VALUES (-1)");
+my @names = qw(large pair plain);
+my %truth = map { $_ => truth($_) } @names;
+my %rows = map { my $name = $_; ($name => join ' ', map { $_->safe_psql('postgres', "SELECT count(*) FROM $name") } $here, $there) } @names;
+
+sub crash
+{
+	my ($node) = @_;
+	$node->stop('immediate');
+	$node->start;
+	return;
+}
+
+my %victims = (
+	'the own session' => sub { my ($pid) = @_; $here->safe_psql('postgres', "SELECT pg_terminate_backend($pid)") },
+	'a cancel' => sub { my ($pid) = @_; $here->safe_psql('postgres', "SELECT pg_cancel_backend($pid)") },
+	"the peer's session" => sub { $there->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt_audit%'}) },
+	'this server' => sub { crash($here) },
+	'the peer' => sub { crash($there) });
+
+my $killed = 0;
+while ($killed < $kills)
+{
+	my $run = begin_run("tables => '{large,pair,plain}', slice_ms => 1, max_time => '0'");
+	my $goes_on = 1;
+	my $done = 0;
+	while ($goes_on && $killed < $kills)
+	{
+		my $session = background($here, "CALL iblt_audit_resume($run, ${\ conninfo($there)}, max_load => 0.5, progress => false)");
+		wait_for($here, "SELECT workers <> '{}' OR state = 'finished' FROM iblt_audit_runs WHERE run = $run");
+		usleep(rand(400_000));
+		my $row = run_row($run);
+		last if $row->{state} eq 'finished' && finish($session) . $session->{err} eq '';
+		my ($victim) = (sort keys %victims)[ $killed % keys %victims ];
+		$victims{$victim}->($row->{workers}[0] // 0);
+		$killed++;
+		# without its peer's session, it goes on by itself
+		$here->psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'CALL iblt_audit_resume%'") if rand() < 0.5;
+		eval { finish($session) };
+		my $tables = tables($run);
+		my $slices = 0;
+		$slices += $_->{slices} // 0 foreach values %$tables;
+		cmp_ok($slices, '>=', $done, "$victim: no slice that was stored is lost");
+		cmp_ok($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, $run)"), '<=', 1, 'and one at most is to be done again');
+		$done = $slices;
+		$goes_on = run_row($run)->{state} ne 'finished';
+	}
+	resume($run, 'max_load => 1, progress => false');
+	my $tables = tables($run);
+	is(run_row($run)->{state}, 'finished', "the run ends after $killed kills");
+	foreach my $name (@names)
+	{
+		is(found($run, $name), $truth{$name}, "$name: the differences of a full comparison");
+		my $row = $tables->{"public.$name"};
+		is("$row->{rows_here} $row->{rows_there} $row->{kept}", "$rows{$name} ${\ lines($truth{$name})}", 'and each row was counted once');
+	}
+	nothing_left('after it');
+}
+
+# --- two sessions, one of which dies: the other one does its slice ---------------------------
+
+{
+	my ($first, $run) = start_run("'{large,pair}', slice_ms => 1, max_load => 0.3, progress => false");
+	my $second = background($here, "CALL iblt_audit_resume($run, ${\ conninfo($there)}, progress => false)");
+	wait_for($here, "SELECT cardinality(workers) = 2 OR state = 'finished' FROM iblt_audit_runs WHERE run = $run");
+	$here->safe_psql('postgres', "SELECT pg_terminate_backend(workers[1]) FROM iblt_audit_runs WHERE run = $run AND workers <> '{}'");
+	eval { finish($_) } foreach $first, $second;
+	is(run_row($run)->{state}, 'finished', 'the other session ends the run');
+	is(found($run, $_), $truth{$_}, "$_: the differences of a full comparison") foreach qw(large pair);
+	is(join(' ', @{ tables($run)->{"public.$_"} }{qw(rows_here rows_there)}), $rows{$_}, 'and each row was counted once') foreach qw(large pair);
+}
+
+done_testing();
