@@ -34,7 +34,7 @@ CREATE FUNCTION iblt_internal.run_next_rows(s iblt_internal.run_slice, seen bigi
 AS $$
 BEGIN
 	RETURN CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
-		CASE WHEN took_ms < 4 * wanted_ms + 100 THEN 1000 ELSE 10 END, least(4 * s.rows,
+		CASE WHEN took_ms < 4 * wanted_ms + 1000 THEN 1000 ELSE 10 END, least(4 * s.rows,
 		greatest(seen, s.rows / 10) * wanted_ms / greatest(took_ms, 0.1),
 		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END;
 END
