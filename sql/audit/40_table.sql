@@ -42,7 +42,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.audit_refuse_foreign(iblt_internal.plan) IS
 'an error for a table that is a foreign table on a side';
 
-CREATE FUNCTION iblt_internal.audit_compare(item iblt_internal.audit_item,
+CREATE FUNCTION iblt_internal.audit_compare_options(item iblt_internal.audit_item,
 	options iblt_internal.audit_options) RETURNS iblt_internal.options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -61,7 +61,7 @@ BEGIN
 	RETURN compare;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_compare(iblt_internal.audit_item,
+COMMENT ON FUNCTION iblt_internal.audit_compare_options(iblt_internal.audit_item,
 	iblt_internal.audit_options) IS
 'what is asked of the comparison of one table, whose scope is known';
 
@@ -108,7 +108,7 @@ DECLARE
 BEGIN
 	PERFORM iblt_internal.check_options(item.relid, options.compare);
 	item := iblt_internal.audit_scope(conn, item, options.trust_filters);
-	compare := iblt_internal.audit_compare(item, options);
+	compare := iblt_internal.audit_compare_options(item, options);
 	checked := iblt_internal.audit_check_plan(item,
 		iblt_internal.prepare(conn, item.relid, NULL, compare), compare);
 	item := checked.item;

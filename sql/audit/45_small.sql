@@ -137,7 +137,7 @@ BEGIN
 	BEGIN
 		PERFORM iblt_internal.check_options(item.relid, options.compare);
 		small.item := iblt_internal.audit_scope(NULL, item, options.trust_filters);
-		small.compare := iblt_internal.audit_compare(small.item, options);
+		small.compare := iblt_internal.audit_compare_options(small.item, options);
 		small.here := iblt_internal.describe(item.relid, (small.compare).condition);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'described';
 	EXCEPTION WHEN OTHERS THEN

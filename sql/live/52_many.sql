@@ -113,9 +113,7 @@ DECLARE
 	deadline timestamptz;
 	problem text;
 BEGIN
-	IF plan.versions THEN
-		PERFORM iblt_internal.require_version_rights(plan);
-	END IF;
+	PERFORM iblt_internal.require_version_rights(plan) WHERE plan.versions;
 	found := iblt_internal.search(conn, plan, figures);
 	before := found.sample;
 	plan.from_digests := (found.plan).from_digests;

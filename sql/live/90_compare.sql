@@ -296,6 +296,38 @@ $$;
 COMMENT ON FUNCTION iblt_internal.compare_options(regclass, iblt_internal.options) IS
 'options with a label, or an error for those that do not fit';
 
+CREATE FUNCTION iblt_internal.compare_plan(conn text, relation regclass, peer_relation text,
+	options iblt_internal.options, on_too_many text) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.plan := iblt_internal.prepare(conn, relation, peer_relation, options);
+BEGIN
+	PERFORM iblt_internal.live_notice(plan);
+	plan.sample := iblt_internal.sampling(on_too_many);
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.compare_plan(text, regclass, text, iblt_internal.options, text) IS
+'the plan of iblt_compare';
+
+CREATE FUNCTION iblt_internal.compare_find(conn text, plan iblt_internal.plan) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	found record := iblt_internal.find_keys(conn, plan, NULL);
+BEGIN
+	IF plan.from_digests THEN
+		PERFORM iblt_internal.live_notice(found.plan);
+	END IF;
+	RETURN found;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.compare_find(text, iblt_internal.plan) IS
+'what find_keys gives, and a notice if digests did not do';
+
 -- For the handler of iblt_compare.
 CREATE FUNCTION iblt_internal.compare_failed(conn text, peer text, plan iblt_internal.plan,
 	progress boolean, attempt integer, state text, message text, detail text, hint text)
@@ -412,13 +444,8 @@ BEGIN
 			plan := NULL;
 			options := iblt_internal.compare_options(relation, options);
 			conn := iblt_internal.connect(peer, conn);
-			plan := iblt_internal.prepare(conn, relation, peer_relation, options);
-			PERFORM iblt_internal.live_notice(plan);
-			plan.sample := iblt_internal.sampling(on_too_many);
-			found := iblt_internal.find_keys(conn, plan, NULL);
-			IF plan.from_digests THEN
-				PERFORM iblt_internal.live_notice(found.plan);
-			END IF;
+			plan := iblt_internal.compare_plan(conn, relation, peer_relation, options, on_too_many);
+			found := iblt_internal.compare_find(conn, plan);
 			RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed,
 				d.here_count, d.there_count FROM iblt_internal.differences(conn, found.plan,
 					found.figures, found.keys, found.number, found.sample) AS d;
