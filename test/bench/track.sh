@@ -3,9 +3,11 @@
 #	What live digests cost, on a throwaway server with fsync off, so that the
 #	processor counts: pgbench with and without tracked tables, in short slices that
 #	take turns; processor time and WAL of a transaction with one change; UPDATE and
-#	COPY of many rows; reading and folding.  Ratios are of medians.
+#	COPY of many rows; reading and folding; processor time of apply workers.  Ratios
+#	are of medians.
 #
-#	BENCH_TRACK_ROWS    rows of the large statements (1,000,000)
+#	BENCH_TRACK_ROWS    rows of the large statements (1,000,000); apply workers get a
+#	                    fifth of them
 #	BENCH_TRACK_SLICE   seconds of a slice of pgbench (5)
 #	BENCH_TRACK_REPEAT  slices and repetitions (5)
 #	BENCH_STRICT        1: missed bars fail
@@ -128,6 +130,54 @@ measure_reading() {
 	MEDIAN[fold]=$(folding | awk '{ printf "%.2f", 1000 * $1 / 9999 }')
 }
 
+# One server publishes and subscribes, because only what the apply workers take counts.
+# Each of them begins anew with a batch, so its time is that of the batch.
+make_subscribers() {
+	local database
+	stop_server track
+	start_server apply $PORT "autovacuum = off" "shared_buffers = 1GB" "wal_level = logical" "wal_retrieve_retry_interval = 100ms"
+	for database in source plain tracked; do
+		sql postgres -c "CREATE DATABASE $database"
+		table_sql $((ROWS / 5)) | sed 's/UNLOGGED//' | sql $database
+		sql $database -c "CREATE TABLE marker (id int PRIMARY KEY, n int)" -c "INSERT INTO marker VALUES (1, 0)" -c "VACUUM ANALYZE"
+	done
+	sql tracked -c "CREATE EXTENSION iblt" -c "CALL iblt_track('t')"
+	sql source -c "CREATE PUBLICATION p FOR TABLE t, marker"
+	for database in plain tracked; do
+		sql source -c "SELECT pg_create_logical_replication_slot('$database', 'pgoutput')" >"$WORK/null"
+		sql $database -c "CREATE SUBSCRIPTION $database CONNECTION 'host=$WORK/s port=$PORT user=postgres dbname=source' PUBLICATION p
+			WITH (create_slot = false, copy_data = false, enabled = false)"
+	done
+}
+
+# apply_ticks DATABASE NUMBER: the ticks of the apply worker, up to the batch with this number
+apply_ticks() {
+	sql "$1" -c "VACUUM t" -c "ALTER SUBSCRIPTION $1 ENABLE"
+	until [ "$(sql "$1" -c "SELECT n FROM marker")" = "$2" ]; do sleep 0.1; done
+	sql "$1" -c "SELECT s[14]::bigint + s[15]::bigint FROM pg_stat_subscription,
+		string_to_array(pg_read_file('/proc/' || pid || '/stat', 0, 1000), ' ') AS s WHERE subname = '$1'" \
+		-c "ALTER SUBSCRIPTION $1 DISABLE"
+}
+
+measure_apply() {
+	local i number=0 kind database
+	local -A batch=([single]="DO \$\$ BEGIN FOR i IN 1 .. $SINGLE LOOP UPDATE t SET a = a + 1 WHERE id = i; COMMIT; END LOOP; END \$\$"
+		[many]="UPDATE t SET a = a + 1") rows=([single]=$SINGLE [many]=$((ROWS / 5)))
+	for ((i = 0; i < REPEAT; i++)); do
+		for kind in single many; do
+			number=$((number + 1))
+			sql source -c "${batch[$kind]}" -c "UPDATE marker SET n = $number" -c "VACUUM t"
+			for database in plain tracked; do apply_ticks $database $number >>"$WORK/apply_$kind.$database"; done
+		done
+	done
+	for kind in single many; do
+		for database in plain tracked; do
+			MEDIAN[apply_$kind.$database]=$(median <"$WORK/apply_$kind.$database" |
+				awk -v t="$TICK" -v n="${rows[$kind]}" '{ printf "%.2f", 1e6 * $1 / t / n }')
+		done
+	done
+}
+
 # both TEXT NAME UNIT BAR: tracked against untracked
 both() { bar "$1" "${MEDIAN[$2.tracked]} / ${MEDIAN[$2.plain]}" "$(ratio "${MEDIAN[$2.tracked]}" "${MEDIAN[$2.plain]}")" "$3" "$4"; }
 
@@ -141,6 +191,8 @@ report() {
 	both "pgbench TPC-B with all tables tracked" tpcb at-least 0.95
 	both "UPDATE of $ROWS rows, ms" update at-most 1.3
 	both "COPY of $ROWS rows, ms" copy at-most 1.45
+	both "apply worker, transactions of one change, microseconds a row" apply_single at-most 1.15
+	both "apply worker, UPDATE of $((ROWS / 5)) rows, microseconds a row" apply_many at-most 1.15
 	say ""
 	row "A transaction with one change" "tracked" "more" "bar" ""
 	more "processor, microseconds" cpu 2
@@ -168,8 +220,10 @@ inner() {
 	measure_single
 	measure_reading
 	measure_bulk
+	make_subscribers
+	measure_apply
 	report
-	stop_server track
+	stop_server apply
 	finish_bars
 }
 
