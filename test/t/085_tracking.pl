@@ -152,8 +152,10 @@ COMMIT PREPARED 'p:client_id';
 ROLLBACK PREPARED 'p:client_id';
 \endif
 });
-append_to_file("$dir/fold.sql", q{\sleep 20 ms
-\set t random(1, 4)
+# mostly the same table, so that two folds meet
+append_to_file("$dir/fold.sql", q{\set wait random(1, 20)
+\sleep :wait ms
+\set t random_exponential(1, 4, 5)
 SELECT iblt_live_fold((ARRAY['items', 'parts', 'names', 'days'])[:t]::regclass);
 });
 append_to_file("$dir/check.sql", q{SELECT check_meanwhile();
