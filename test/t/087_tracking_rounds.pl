@@ -5,7 +5,8 @@
 # Each round changes rows of the subscriber.  Under the load, a key counts as different
 # if the publisher's row stays the same while replication passes, and the subscriber's
 # row is another one.  Then the writers are held, the subscriber catches up, and the
-# digests are compared with the rows themselves.
+# digests are compared with the rows themselves.  iblt_compare has to come to the same
+# under the load, from the digests alone.
 #
 #	IBLT_TEST_ROUNDS    how many rounds (5)
 use strict;
@@ -192,7 +193,7 @@ sub drift
 
 sub drift_history
 {
-	my $hash = $subscriber->{history_key} //= $subscriber->safe_psql('postgres', q{SELECT row_key('pgbench_history')});
+	my $hash = $subscriber->{history_key};
 	my $row = 'ctid = (SELECT ctid FROM pgbench_history ORDER BY mtime DESC OFFSET ' . int(rand(100)) . ' LIMIT 1)';
 	my $change = pick("DELETE FROM pgbench_history WHERE $row", "UPDATE pgbench_history SET delta = delta + 1000003 WHERE $row",
 		"INSERT INTO pgbench_history VALUES (${\ ++$fresh}, 1, 1, 1, '2020-01-01')");
@@ -201,6 +202,7 @@ sub drift_history
 
 # --- rounds ---------------------------------------------------------------------------------------
 
+$subscriber->{history_key} = $subscriber->safe_psql('postgres', q{SELECT row_key('pgbench_history')});
 my ($session, $holder);
 my ($changed, $differed, $too_many) = (0, 0, 0);
 sub connect_all
@@ -260,6 +262,15 @@ sub exactly
 	return;
 }
 
+# What iblt_compare confirms.
+sub compare
+{
+	my ($table) = @_;
+	my $columns = $key{$table} // 'tid,bid,aid,mtime';
+	return sprintf(q{SELECT (%s)::text FROM iblt_compare('%s', %s, key_columns => '{%s}', live => 'require') AS c, jsonb_populate_record(NULL::%2$s, c.key) AS x WHERE confirmed},
+		$key{$table} // $subscriber->{history_key}, $table, conninfo($publisher), $columns);
+}
+
 # What happens to replication and to the digests under the load.
 my $blocker;
 my @events = (
@@ -308,6 +319,7 @@ sub round
 		my %seen = map { $_ => 1 } split /\n/, run("SELECT k FROM found WHERE t = '$table'");
 		is(join(' ', grep { !$seen{$_} } sort keys %$sure, keys %$busy), '', "$text, $table: the digests tell all of them");
 		exactly("$text, $table, under load", $sure, { %$busy, %$perhaps }, split /\n/, run("SELECT confirmed('$table')"));
+		exactly("$text, $table, iblt_compare", $sure, { %$busy, %$perhaps }, split /\n/, run(compare($table)));
 	}
 	hold();
 	my %sure = map { $_ => { %{ $drift{sure}{$_} // {} }, %{ $drift{busy}{$_} // {} } } } @tables;
