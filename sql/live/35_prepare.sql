@@ -66,7 +66,7 @@ DECLARE
 	s iblt_internal.side;
 BEGIN
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
-		IF NOT s.version_rights THEN
+		IF plan.versions AND NOT s.version_rights THEN
 			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 				MESSAGE = format('permission denied for row versions of %s (%s)',
 					s.relation, s.side),
@@ -78,7 +78,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.require_version_rights(iblt_internal.plan) IS
-'an error if this role may not read the row versions of a side';
+'an error if a plan reads row versions, and this role may not read those of a side';
 
 CREATE FUNCTION iblt_internal.check_plan(plan iblt_internal.plan, alone boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -113,7 +113,7 @@ DECLARE
 	deadline timestamptz;
 	problem text;
 BEGIN
-	PERFORM iblt_internal.require_version_rights(plan) WHERE plan.versions;
+	PERFORM iblt_internal.require_version_rights(plan);
 	found := iblt_internal.search(conn, plan, figures);
 	before := found.sample;
 	plan.from_digests := (found.plan).from_digests;

@@ -288,8 +288,11 @@ RETURNS iblt_internal.options
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.check_options(relation, options);
-	options.label := 'iblt_compare ' || relation::text;
+	-- in a later attempt the relation may be gone, which is said of it by its name
+	IF options.label IS NULL THEN
+		PERFORM iblt_internal.check_options(relation, options);
+		options.label := 'iblt_compare ' || relation::text;
+	END IF;
 	RETURN options;
 END
 $$;

@@ -76,6 +76,8 @@ plpgsql_findings() {
 			('cannot determinate a result of dynamic SQL|%', NULL, 'so it says itself'),
 			('record "answer" is not assigned yet|%', NULL, 'its columns are those of dynamic SQL'),
 			('never read variable "answer"|%', NULL, 'it is read, see above'),
+			('record "found" is not assigned yet|%', '{iblt_compare}', 'its columns are those of find_keys'),
+			('never read variable "found"|%', '{iblt_compare}', 'it is read, see above'),
 			('never read variable "held"|%', '{peer_connect}', 'an assignment calls a function for its effect'),
 			('never read variable "traffic"|%', '{connect,audit_begin}', 'an assignment calls a function for its effect'),
 			('function pg_database_collation_actual_version(oid) does not exist|%', '{describe_own_collation}',

@@ -74,7 +74,8 @@ $$;
 SELECT title, code(fields, to_json, to_text) FROM (VALUES ('a key as it is', '{}'::jsonb, true, true), ('a hash', '{"by_hash": true}', true, false), ('a hash, no code', '{"by_hash": true}', false, true), ('rows', '{"content": "rows"}', true, false), ('texts', '{"content": "texts"}', true, false),
 	('cast to text', '{"columns": [{"name": "id", "cast_to": "text"}]}', false, true), ('cast to another', '{"columns": [{"name": "id", "cast_to": "int8"}]}', false, true), ('another column', '{"columns": [{"name": "v", "cast_to": "text"}], "content": "rows"}', true, true)) AS x(title, fields, to_json, to_text);
 SELECT outcome(format('SELECT iblt_internal.require_version_rights(%L)', changed(plan_of('mine', 'theirs'), fields))) AS version_rights
-FROM (VALUES ('{}'::jsonb), ('{"here": {"version_rights": false}}'), ('{"there": {"version_rights": false}}')) AS x(fields);
+FROM (VALUES ('{"versions": true}'::jsonb), ('{"versions": true, "here": {"version_rights": false}}'),
+	('{"versions": true, "there": {"version_rights": false}}'), ('{"versions": false, "here": {"version_rights": false}}')) AS x(fields);
 
 -- columns of one side alone
 CREATE TABLE wider (id int PRIMARY KEY, v text, w text);
