@@ -176,12 +176,11 @@ CREATE FUNCTION iblt_internal.slice_note(index text, answer jsonb) RETURNS text
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN format('%s (%s)', index, concat_ws(', ',
-		CASE WHEN (answer ->> 'checked')::bigint > 0
-			THEN format('indexes checked by amcheck: %s', answer ->> 'checked') END,
-		CASE WHEN (answer ->> 'others')::bigint > 0
-			THEN format('indexes not checked: %s', answer ->> 'others') END,
-		'rows looked up: ' || (answer ->> 'rows')));
+	RETURN format('%s (%s)', index, CASE
+		WHEN answer ->> 'rows' IS NOT NULL THEN 'not checked'
+		WHEN answer ->> 'checked' = '1' AND answer ->> 'others' = '0' THEN 'checked'
+		ELSE format('indexes checked: %s, not checked: %s', answer ->> 'checked',
+			answer ->> 'others') END);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.slice_note(text, jsonb) IS
@@ -205,11 +204,9 @@ BEGIN
 		iblt_internal.slice_check_sql(plan, plan.here, check_index));
 	there := CASE WHEN conn IS NULL THEN iblt_internal.peer_ask(NULL, 'there', query)
 		ELSE iblt_internal.peer_value(conn, 0.1) END;
-	RETURN concat_ws(' ', format('Slices were read by indexes: %s here, %s there.',
-			iblt_internal.slice_note((k.here).index, here),
-			iblt_internal.slice_note((k.there).index, there)),
-		CASE WHEN (here ->> 'others')::bigint + (there ->> 'others')::bigint > 0
-			THEN 'A row that an index lacks on both sides would not have been compared.' END);
+	RETURN format('read by index %s here, %s there',
+		iblt_internal.slice_note((k.here).index, here),
+		iblt_internal.slice_note((k.there).index, there));
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.slice_guard(text, iblt_internal.plan, boolean) IS

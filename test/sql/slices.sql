@@ -255,7 +255,7 @@ SELECT outcome($$SELECT iblt_internal.slice_next(NULL, slices.plan_of('crossed',
 
 -- The guard
 CREATE FUNCTION guard(here regclass, there regclass, thorough boolean, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
-	SELECT regexp_replace(iblt_internal.slice_guard(NULL, slices.plan_of(here, there, options), thorough), 'looked up: [1-9][0-9]*', 'looked up: N', 'g')
+	SELECT iblt_internal.slice_guard(NULL, slices.plan_of(here, there, options), thorough)
 $$;
 SELECT guard('parts', 'whole', false);
 SELECT outcome($$SELECT slices.guard('parts', 'whole', true)$$);
@@ -272,7 +272,7 @@ CREATE ROLE regress_iblt_checker;
 GRANT USAGE ON SCHEMA slices, "am check" TO regress_iblt_checker;
 GRANT SELECT ON parts, whole TO regress_iblt_checker;
 SET ROLE regress_iblt_checker;
-SELECT guard('parts', 'whole', false) LIKE 'Slices were read%' AS sampled;
+SELECT guard('parts', 'whole', false) LIKE 'read by index%' AS sampled;
 SELECT outcome($$SELECT slices.guard('parts', 'whole', true)$$);
 RESET ROLE;
 DROP OWNED BY regress_iblt_checker;

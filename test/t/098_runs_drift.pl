@@ -1,0 +1,162 @@
+# Runs where something is wrong or moves: slices with too many differences, damaged
+# indexes, and a subscriber under the load of pgbench, where a run tells exactly the keys
+# that were made to differ.
+#
+#	IBLT_TEST_ROUNDS    how many rounds of load (3)
+use strict;
+use warnings;
+
+use IbltRuns;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+random_seed();
+my ($here, $there) = audit_servers();
+my $rounds = $ENV{IBLT_TEST_ROUNDS} || 3;
+
+# --- slices with too many differences -----------------------------------------------------
+
+# Also: a function of the extension is another one from now on.
+sub change
+{
+	my ($function, $from, $to) = @_;
+	both("DO \$\$ BEGIN EXECUTE replace(pg_get_functiondef('iblt_internal.$function'::regproc), '$from', '$to'); END \$\$");
+	return;
+}
+
+both('CREATE TABLE many (id int PRIMARY KEY, v int); INSERT INTO many SELECT g, g FROM generate_series(1, 4000) g;
+	CREATE TABLE pairs (a int, b text COLLATE "C", v int, PRIMARY KEY (a, b)); INSERT INTO pairs SELECT g % 3, g, g FROM generate_series(1, 3000) g;
+	CREATE TABLE bare (v int); INSERT INTO bare SELECT g FROM generate_series(1, 300) g; CREATE TABLE zone (id int PRIMARY KEY)');
+$there->safe_psql('postgres', 'UPDATE many SET v = -v WHERE id BETWEEN 1500 AND 1899; DELETE FROM many WHERE id BETWEEN 3001 AND 3300; INSERT INTO many SELECT -g, g FROM generate_series(1, 500) g;
+	UPDATE pairs SET v = 0 WHERE a = 1; UPDATE bare SET v = -v');
+# a slice can find 50 differences
+change('run_make_options', 'greatest(compare.max_differences, 100000)', '50');
+{
+	my $run = begin_run("'{many,pairs,bare,zone}', progress => false");
+	my $rows = tables($run);
+	foreach my $name (qw(many pairs))
+	{
+		my $row = $rows->{"public.$name"};
+		is(found($run, $name), truth($name), "$name: slices with too many differences are halved until all are found");
+		is(join(' ', @$row{qw(status rows_here rows_there)}), join(' ', 'differs', map { $_->safe_psql('postgres', "SELECT count(*) FROM $name") } $here, $there), 'each row was counted once');
+		is($row->{missing} + $row->{extra} + $row->{changed}, lines(truth($name)), 'and each difference');
+		cmp_ok($row->{slices}, '>=', lines(truth($name)) / 50, "slices: $row->{slices}");
+	}
+	is(join(' ', @{ $rows->{'public.bare'} }{qw(status sqlstate)}), 'differs IB002', 'one slice cannot be halved: that many differ');
+	is($rows->{'public.zone'}{status}, 'equal', 'with which the run goes on');
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, $run) WHERE item <> 3"), '0', 'and no slice is left over');
+}
+change('run_make_options', 'compare.max_differences := 50', 'compare.max_differences := greatest(compare.max_differences, 100000)');
+{
+	my $run = begin_run("'{many,pairs}', max_differences => 100, progress => false");
+	my $row = tables($run)->{'public.many'};
+	is(join(' ', @$row{qw(missing extra changed kept)}), '500 300 400 100', 'max_differences: all are counted, and that many kept');
+	like($row->{detail}, qr/100 differences were kept, and the others counted \(max_differences\)/, 'and the detail says so');
+}
+
+# --- damaged indexes -----------------------------------------------------------------------
+
+both('CREATE EXTENSION amcheck; CREATE TABLE weak (id int PRIMARY KEY, v text); INSERT INTO weak SELECT i, i FROM generate_series(1, 20000) AS i WHERE i <> 2345; ANALYZE weak');
+my $set = sub { my ($to) = @_; return "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = $to, indisvalid = $to WHERE indexrelid = 'weak_pkey'::regclass" };
+my $verdict = sub { my ($run) = @_; return join(' ', map { $_ // '-' } @{ tables($run)->{'public.weak'} }{qw(status sqlstate rows_here rows_there)}) };
+my $detail = sub { my ($run) = @_; return tables($run)->{'public.weak'}{detail} };
+
+$there->safe_psql('postgres', "${\ $set->('false')}; INSERT INTO weak SELECT i, '' FROM generate_series(30001, 33000) AS i; ${\ $set->('true')}");
+$here->safe_psql('postgres', "INSERT INTO weak SELECT i, '' FROM generate_series(30001, 33000) AS i");
+like(join(' ', map { ($verdict->($_), $detail->($_)) } scalar begin_run("'{weak}', progress => false")), qr/^error XX002 - - on the peer: an index of public\.weak does not find rows that the table has: Of a sample/,
+	'an index that lacks many rows: a sample finds it');
+both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 20000) AS i WHERE i <> 2345; ANALYZE weak');
+# the sample finds no single row
+change('slice_sample_sql', 'random() <', 'random() < 0 *');
+$there->safe_psql('postgres', $set->('false'));
+both("INSERT INTO weak VALUES (2345, 'v')");
+$there->safe_psql('postgres', $set->('true'));
+{
+	my $run = begin_run("'{weak}', progress => false");
+	is($verdict->($run), 'differs - 20000 19999', 'the index of one side lacks a row: a difference');
+	is($detail->($run), 'read by index public.weak_pkey (not checked) here, public.weak_pkey (not checked) there', 'and the detail says that nobody checked it');
+	$run = begin_run("'{weak}', check_indexes => true, progress => false");
+	is($verdict->($run), 'error XX002 - -', 'check_indexes: an error');
+	like($detail->($run), qr/^on the peer: index (public\.)?weak_pkey is damaged: amcheck: /, 'that names the index');
+	$there->safe_psql('postgres', 'REINDEX TABLE weak');
+	resume($run);
+	is($verdict->($run), 'equal - 20000 20000', 'after REINDEX, the run goes on');
+	is($detail->($run), 'read by index public.weak_pkey (checked) here, public.weak_pkey (checked) there', 'and its verdict says that it was checked');
+}
+both("DELETE FROM weak WHERE id = 2345; ${\ $set->('false')}");
+$_->safe_psql('postgres', "INSERT INTO weak VALUES (2345, '${\ $_->name}'); ${\ $set->('true')}") foreach $here, $there;
+{
+	my $run = begin_run("'{weak}', progress => false");
+	is($verdict->($run) . ' ' . $detail->($run), 'equal - 19999 19999 read by index public.weak_pkey (not checked) here, public.weak_pkey (not checked) there',
+		'the indexes of both sides lack it: the verdict is of what they have, and says so');
+	like($verdict->(begin_run("'{weak}', check_indexes => true, progress => false")), qr/^error XX002/, 'check_indexes: an error');
+}
+
+# --- a subscriber under load -----------------------------------------------------------------
+
+$there->safe_psql('postgres', 'ALTER ROLE CURRENT_USER SET search_path = public, "Their Iblt"');
+# The load leaves the multiples of ten alone.
+both('CREATE TABLE drift (id int PRIMARY KEY, v int); CREATE TABLE calm (id int PRIMARY KEY)');
+$there->safe_psql('postgres', 'INSERT INTO drift SELECT g, g FROM generate_series(1, 20000) g; INSERT INTO calm SELECT g FROM generate_series(1, 100) g; ANALYZE;
+	CREATE PUBLICATION drift FOR TABLE drift, calm');
+$here->safe_psql('postgres', "CREATE SUBSCRIPTION drift CONNECTION ${\ conninfo($there)} PUBLICATION drift");
+subscribed($here, 2);
+my $load = start_load($there, '\set id random(0, 1999) * 10 + random(1, 9)
+	\set gone random(0, 1999) * 10 + random(1, 9)
+	INSERT INTO drift VALUES (:id, 1) ON CONFLICT (id) DO UPDATE SET v = drift.v + 1;
+	DELETE FROM drift WHERE id = :gone;', '-c', 2, '-R', 150);
+
+# Makes keys differ on the subscriber; they as lines of found(), for a run of that side.
+sub plant
+{
+	my ($side) = @_;
+	my @keys = map { 10 * (1 + int(rand(1999))) } 1 .. 2 + int(rand(30));
+	my %kind = map { $keys[$_] => $_ % 2 ? 'update' : 'delete' } 0 .. $#keys;
+	my %more = map { -1 - int(rand(1000)) => 1 } 1 .. int(rand(20));
+	my $list = sub { return join(',', grep { $kind{$_} eq $_[0] } keys %kind) || 'NULL' };
+	$here->safe_psql('postgres', "UPDATE drift SET v = -1 WHERE id IN (${\ $list->('update')}); DELETE FROM drift WHERE id IN (${\ $list->('delete')});"
+		. join(';', map { "INSERT INTO drift VALUES ($_, 0)" } keys %more));
+	my ($only_sub, $only_pub) = $side == $here ? ('here', 'there') : ('there', 'here');
+	my @expected = ((map { qq({"id": $_}|) . ($kind{$_} eq 'update' ? 'both' : $only_pub) } keys %kind), map { qq({"id": $_}|$only_sub) } keys %more);
+	return join("\n", sort @expected);
+}
+
+foreach my $round (1 .. $rounds)
+{
+	my $side = $round % 3 == 2 ? $there : $here;
+	my $expected = plant($side);
+	my ($run, $out, $err);
+	my $text = "round $round";
+	if ($round % 3 == 1)
+	{
+		$text .= ', the subscription';
+		$run = begin_run("subscription => 'drift', slice_ms => 50, progress => false");
+	}
+	elsif ($round % 3 == 2)
+	{
+		$text .= ', the publication';
+		$run = begin_run("publication => 'drift', slice_ms => 50, progress => false", node => $there);
+	}
+	else
+	{
+		$text .= ', the subscription by its own connection string, and two sessions';
+		(my $first, $run) = start_run("subscription => 'drift', slice_ms => 50, progress => false", peer => 'NULL');
+		my $second = background($here, "CALL iblt_audit_resume($run, progress => false)");
+		finish($_) foreach $first, $second;
+		is($first->{err} . $second->{err}, '', "$text: no error");
+	}
+	my $found = join("\n", sort split /\n/, $side->safe_psql('postgres', "SELECT key, side FROM iblt_audit_differences WHERE run = $run"));
+	is($found, $expected, "$text: exactly the keys that were made to differ");
+	my $rows = tables($run, node => $side);
+	is(join(' ', map { $_ // '-' } @{ $rows->{'public.drift'} }{qw(status unconfirmed)}, $rows->{'public.calm'}{status}), 'differs 0 equal', 'all are confirmed')
+		or diag($rows->{'public.drift'}{detail});
+	$here->safe_psql('postgres', 'DELETE FROM drift WHERE id < 0; INSERT INTO drift SELECT 10 * g, 10 * g FROM generate_series(1, 2000) g ON CONFLICT (id) DO UPDATE SET v = excluded.v WHERE drift.v <> excluded.v');
+}
+{
+	my $run = begin_run("subscription => 'drift', slice_ms => 50, progress => false");
+	is(join(' ', map { $_->{status} } values %{ tables($run) }), 'equal equal', 'put right: equal');
+}
+stop_load($load, 'pgbench');
+
+done_testing();
