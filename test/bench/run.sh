@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# run.sh
+#	What a run (doc/runs.md) costs: two throwaway servers with the same large table,
+#	of which 100 rows differ.  A run in slices of a second against one iblt_audit, with
+#	a serial key and with random uuids, in turn, as medians; the share of the time at
+#	work with max_load => 0.25; and the memory of both sessions of a run.
+#
+#	BENCH_RUN_ROWS      rows (5,000,000)
+#	BENCH_RUN_REPEAT    repetitions after one to warm up (3)
+#	BENCH_STRICT        1: missed bars fail
+
+set -euo pipefail
+
+# shellcheck source=test/lib/common.sh
+. "$(dirname "$0")/../lib/common.sh"
+# shellcheck source=test/bench/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+HERE_PORT=54328
+THERE_PORT=54329
+ROWS=${BENCH_RUN_ROWS:-5000000}
+REPEAT=${BENCH_RUN_REPEAT:-3}
+
+# sql PORT ARGUMENT ...
+sql() {
+	local port=$1
+	shift
+	psql -X -q -At -F ' ' -v ON_ERROR_STOP=1 -h "$WORK/s" -p "$port" -U postgres -d postgres "$@"
+}
+
+# The tables t, with a serial key, and u, with the same rows under random uuids.
+make_servers() {
+	local port
+	for port in $HERE_PORT $THERE_PORT; do
+		start_server "run$port" "$port" "autovacuum = off" "wal_level = minimal" "max_wal_senders = 0" \
+			"maintenance_work_mem = 256MB" "shared_buffers = 256MB" "jit = off"
+		table_sql "$ROWS" | sql "$port"
+		sql "$port" -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION dblink" \
+			-c "CREATE UNLOGGED TABLE u AS SELECT md5(id::text)::uuid AS id, a, b, c FROM t" -c "ALTER TABLE u ADD PRIMARY KEY (id)"
+	done
+	sql $THERE_PORT -c "UPDATE t SET a = a + 1 WHERE id % $((ROWS / 100)) = 7" \
+		-c "UPDATE u SET a = a + 1 WHERE a IN (SELECT hashint8extended(g, 1) FROM generate_series(7, $ROWS, $((ROWS / 100))) g)"
+	for port in $HERE_PORT $THERE_PORT; do sql "$port" -c "VACUUM (FREEZE, ANALYZE)"; done
+}
+
+peer() { echo "'host=$WORK/s port=$THERE_PORT user=postgres dbname=postgres'"; }
+
+# note NAME REPETITION FILE: the time that psql wrote to the file.
+note() { { echo "@ $1 $2"; grep '^Time' "$3"; } >>"$WORK/timing.out"; }
+
+run_sql() { echo "CALL iblt_audit_run($(peer), '{$1}', progress => false${2:+, $2})"; }
+
+last_run() { sql $HERE_PORT -c "SELECT $1 FROM iblt_audit_tables ORDER BY run DESC LIMIT 1"; }
+
+measure() {
+	local table r
+	for table in t u; do
+		for r in $(seq 0 "$REPEAT"); do
+			sql $HERE_PORT -c '\timing on' -c "SELECT changed FROM iblt_audit($(peer), '{$table}')" >"$WORK/out"
+			note "audit_$table" "$r" "$WORK/out"
+			[ "$(head -n 1 "$WORK/out")" = 100 ] || die "an audit found $(head -n 1 "$WORK/out")"
+			sql $HERE_PORT -c '\timing on' -c "$(run_sql $table)" >"$WORK/out"
+			note "run_$table" "$r" "$WORK/out"
+			[ "$(last_run changed)" = 100 ] || die "a run found $(last_run changed)"
+		done
+		SLICES[$table]=$(last_run slices)
+	done
+}
+
+# The largest RssAnon that the backends of an application have, in kB, until it ends.
+watch_memory() {
+	local pid rss most=0
+	while kill -0 "$1" 2>/dev/null; do
+		for pid in $(sql "$2" -c "SELECT pid FROM pg_stat_activity WHERE application_name LIKE '$3'"); do
+			rss=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status" 2>/dev/null || true)
+			if [ "${rss:-0}" -gt "$most" ]; then most=$rss; fi
+		done
+		sleep 0.1
+	done
+	echo "$most"
+}
+
+measure_memory() {
+	local run
+	PGAPPNAME=measured sql $HERE_PORT -c "$(run_sql t)" >/dev/null &
+	run=$!
+	watch_memory $run $THERE_PORT 'iblt%' >"$WORK/there.kb" &
+	watch_memory $run $HERE_PORT measured >"$WORK/here.kb"
+	wait
+}
+
+report_bars() {
+	local table load kb
+	row "" "ms" "ratio" "bar" ""
+	for table in t u; do
+		row "iblt_audit, $([ $table = t ] && echo serial key || echo random uuids)" "${MEDIAN[audit_$table]}" "" "" ""
+	done
+	bar "a run, serial key, ${SLICES[t]} slices" "${MEDIAN[run_t]}" "$(ratio "${MEDIAN[run_t]}" "${MEDIAN[audit_t]}")" at-most 1.3
+	row "a run, random uuids, ${SLICES[u]} slices" "${MEDIAN[run_u]}" "$(ratio "${MEDIAN[run_u]}" "${MEDIAN[audit_u]}")" "" ""
+	load=$(last_run 'round((work_ms / wall_ms)::numeric, 3)')
+	bar "share of the time at work, max_load => 0.25" "" "$load" at-least 0.2
+	bar "" "" "$load" at-most 0.3
+	for kb in here there; do
+		bar "memory of a run, MB, $kb" "" "$(ratio "$(cat "$WORK/$kb.kb")" 1024)" at-most 50
+	done
+}
+
+inner() {
+	enter_work
+	declare -gA SLICES
+	: >"$WORK/timing.out"
+	# shellcheck disable=SC2119 # no further arguments
+	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	make_servers
+	describe_cpus
+	say "Runs over $ROWS rows"
+	measure
+	measure_memory
+	sql $HERE_PORT -c "$(run_sql t "max_load => 0.25, slice_ms => 500")" >/dev/null
+	read_medians "$WORK/timing.out"
+	report_bars
+	say_busy
+	stop_server "run$HERE_PORT"
+	stop_server "run$THERE_PORT"
+	finish_bars
+}
+
+if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/run.sh; fi
