@@ -116,7 +116,7 @@ inner() {
 	say "Runs over $ROWS rows"
 	measure
 	measure_memory
-	sql $HERE_PORT -c "$(run_sql t "max_load => 0.25, slice_ms => 500")" >/dev/null
+	sql $HERE_PORT -c "$(run_sql t "max_load => 0.25")" >/dev/null
 	read_medians "$WORK/timing.out"
 	report_bars
 	say_busy
