@@ -209,7 +209,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.live_refuse(text, text, text) IS
-'the error for live => ''require'' where relations would have to be scanned';
+'the error where relations would have to be scanned';
 
 CREATE FUNCTION iblt_internal.live_use(plan iblt_internal.plan) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
@@ -298,7 +298,7 @@ RETURNS iblt_internal.options
 AS $$
 BEGIN
 	IF state = 'IB008' THEN
-		options.live_problem := message;
+		options.live_problem := regexp_replace(message, '^live digests cannot be used: ', '');
 	END IF;
 	RETURN options;
 END

@@ -55,10 +55,9 @@ BEGIN
 			decoded.keys, decoded.sides);
 	END LOOP;
 	IF keys <> '{}' THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB008',
-			MESSAGE = 'live digests contradict the rows that an index finds',
-			HINT = 'Compare with live => ''off'', which tells damaged indexes, and CALL '
-				'iblt_live_rebuild on both sides.';
+		PERFORM iblt_internal.live_refuse('IB008', 'they contradict the rows that an index finds',
+			'Compare with live => ''off'', which tells damaged indexes, and CALL '
+			'iblt_live_rebuild on both sides.');
 	END IF;
 END
 $$;

@@ -353,8 +353,9 @@ BEGIN
 		RAISE;
 	END;
 	IF again THEN
-		PERFORM iblt_internal.progress(progress,
-			'a relation was altered, the comparison starts again');
+		PERFORM iblt_internal.progress(progress, CASE state
+			WHEN 'IB008' THEN 'digests do not do, the comparison starts again and scans'
+			ELSE 'a relation was altered, the comparison starts again' END);
 		RETURN true;
 	END IF;
 	secret := iblt_internal.peer_is_string(peer);
