@@ -200,7 +200,7 @@ BEGIN
 	INTO result.missing, result.extra, result.changed, result.unconfirmed
 	FROM iblt_internal.differences(conn, found.plan, found.figures, found.keys, found.number,
 		found.sample) AS d;
-	RETURN iblt_internal.audit_verdict(item, plan, @extschema@.iblt_compare_stats(), result);
+	RETURN iblt_internal.audit_verdict(item, found.plan, @extschema@.iblt_compare_stats(), result);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_compare(text, iblt_internal.plan,
