@@ -358,7 +358,8 @@ equal_again() {
 # must be those expected.  (A row of pgbench's that changes all the time may stay
 # unconfirmed.)
 live_audit() {
-	local found line
+	local began found line
+	printf -v began '%(%s)T' -1
 	found=$(on subscriber <<-SQL
 		SET client_min_messages = warning;
 		SELECT string_agg(concat(key ->> 'aid', ' ', side), ',') FILTER (WHERE confirmed)
@@ -370,8 +371,8 @@ live_audit() {
 	found=${found%%$'\n'*}
 	[ "${line[0]}" = t ] || die "the answer did not come from live digests"
 	[ "$found" = "$1" ] || die "the audit should find \"$1\", and found \"$found\""
-	show "$(printf '%(%H:%M:%S)T  %9s rows  %2s in flight  %4s ms  %s' -1 "$(commas "${line[1]}")" "${line[2]}" \
-		"$(commas "${line[3]}")" "${found:+DIFFERS: account $found}")"
+	show "$(printf '%(%H:%M:%S)T  %9s rows  %2s in flight  %4s ms' "$began" "$(commas "${line[1]}")" "${line[2]}" \
+		"$(commas "${line[3]}")")${found:+  DIFFERS: account $found}"
 }
 
 # next_second AT: sleeps until that many seconds after the loop began.

@@ -111,6 +111,90 @@ $$;
 COMMENT ON FUNCTION iblt_internal.peer_connect_detail(text, text) IS
 'why a connection could not be made, without what may be secret';
 
+CREATE FUNCTION iblt_internal.peer_is_open(conn text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names text[];
+BEGIN
+	EXECUTE format('SELECT %s.dblink_get_connections()', iblt_internal.peer_dblink()) INTO names;
+	RETURN coalesce(conn = ANY (names), false);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_is_open(text) IS 'is a connection of this name open?';
+
+-- A caller may lend a connection of dblink's: both sessions stay warm, and the functions
+-- need not be read again.  The name of a foreign server goes before that of a connection,
+-- because anybody may open one of that name.
+CREATE FUNCTION iblt_internal.peer_conn(peer text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF peer IS NULL THEN
+		RETURN NULL;
+	ELSIF strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 AND iblt_internal.peer_is_string(peer)
+			AND iblt_internal.peer_is_open(peer) THEN
+		RETURN peer;
+	END IF;
+	RETURN 'iblt_' || gen_random_uuid();
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_conn(text) IS
+'the name of the connection to a peer: the peer itself if it is an open one, or a new name';
+
+CREATE FUNCTION iblt_internal.peer_is_lent(conn text) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN conn !~ '^iblt_[0-9a-f]{8}-[0-9a-f-]{27}$';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_is_lent(text) IS
+'was a connection opened by the caller, and not by a driver?';
+
+CREATE FUNCTION iblt_internal.peer_borrow(conn text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT iblt_internal.peer_is_open(conn) THEN
+		RAISE EXCEPTION USING ERRCODE = 'connection_does_not_exist',
+			MESSAGE = 'the connection to the peer is closed',
+			HINT = 'Open it again with dblink_connect.';
+	END IF;
+	PERFORM iblt_internal.peer_send(conn, 'SELECT pg_catalog.transaction_timestamp()'
+		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()', false);
+	IF NOT iblt_internal.peer_value(conn, 0.001, 0)::boolean THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'the connection to the peer is in a transaction',
+			HINT = 'COMMIT there, or open a connection for iblt_compare alone.';
+	END IF;
+	RETURN conn;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_borrow(text) IS
+'a connection that the caller opened; an error if it is closed or in a transaction';
+
+CREATE FUNCTION iblt_internal.peer_return(conn text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn),
+		false);
+	PERFORM iblt_internal.peer_value(conn, 0.001, 0);
+	RETURN true;
+EXCEPTION WHEN OTHERS THEN
+	-- it is still at work, or its transaction is not over
+	RETURN false;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_return(text) IS
+'gives a connection back to the caller, without a sketch that was kept; false if it is not free';
+
 CREATE FUNCTION iblt_internal.peer_connect(peer text, conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -121,7 +205,9 @@ DECLARE
 	state text;
 	detail text;
 BEGIN
-	IF iblt_internal.peer_is_string(peer) AND strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 THEN
+	IF conn = peer THEN
+		RETURN iblt_internal.peer_borrow(conn);
+	ELSIF iblt_internal.peer_is_string(peer) AND strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = 'peer is neither a foreign server nor a connection string',
 			HINT = 'Give the name of a foreign server, or a string'
@@ -143,7 +229,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_connect(text, text) IS
-'opens a connection to the peer under a name, which it returns';
+'opens a connection to the peer under a name, which it returns; a peer of that name is one that '
+'the caller opened';
 
 CREATE FUNCTION iblt_internal.peer_close(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -159,7 +246,8 @@ BEGIN
 		RETURN;
 	END IF;
 	EXECUTE format('SELECT %s.dblink_get_connections()', schema) INTO names;
-	IF names IS NULL OR NOT conn = ANY (names) THEN
+	IF names IS NULL OR NOT conn = ANY (names)
+			OR iblt_internal.peer_is_lent(conn) AND iblt_internal.peer_return(conn) THEN
 		RETURN;
 	END IF;
 	BEGIN
@@ -175,20 +263,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_close(text) IS
-'closes a connection to the peer, if it is open, and cancels what runs there';
-
-CREATE FUNCTION iblt_internal.peer_is_open(conn text) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	names text[];
-BEGIN
-	EXECUTE format('SELECT %s.dblink_get_connections()', iblt_internal.peer_dblink()) INTO names;
-	RETURN coalesce(conn = ANY (names), false);
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.peer_is_open(text) IS 'is a connection of this name open?';
+'closes a connection to the peer, if it is open, and cancels what runs there; one that the caller '
+'opened stays open if it is free';
 
 CREATE FUNCTION iblt_internal.peer_fail(conn text, secret boolean, state text, message text,
 	detail text, hint text) RETURNS void

@@ -29,7 +29,8 @@ DECLARE
 	problem text;
 BEGIN
 	IF settings THEN
-		query := iblt_internal.peer_settings(label) || query;
+		query := iblt_internal.peer_settings(CASE WHEN NOT iblt_internal.peer_is_lent(conn)
+			THEN label END) || query;
 	END IF;
 	EXECUTE format('SELECT %s.dblink_send_query($1, $2)', schema) INTO sent USING conn, query;
 	IF sent <> 1 THEN

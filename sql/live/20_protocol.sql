@@ -7,8 +7,8 @@
 -- slice_check, run_probe and run_lag.  A call that changes its name, its arguments or
 -- what it answers raises protocol().  Queries also name iblt_agg, iblt_agg_bigint,
 -- iblt_sum, iblt_fold, iblt_checksum_seeded and iblt_session_keep and _get, in the schema
--- that hello() tells, and of 22_shards.sql what statements are made of.  All but BEGIN and
--- COMMIT have iblt_peer_settings before them.
+-- that hello() tells, and of 22_shards.sql what statements are made of.  All but BEGIN,
+-- COMMIT and session_forget have iblt_peer_settings before them.
 -- doc/walk.md shows the messages of a comparison.
 
 CREATE FUNCTION iblt_internal.protocol() RETURNS integer
@@ -19,6 +19,18 @@ AS $$
 $$;
 COMMENT ON FUNCTION iblt_internal.protocol() IS
 'the version of what servers ask of each other; both must have the same';
+
+-- At the end, on a connection that a caller has opened.
+CREATE FUNCTION iblt_internal.session_forget(name text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN @extschema@.iblt_session_drop(name);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.session_forget(text) IS
+'forgets the sketch that this session keeps under the name of a connection';
 
 -- What describes a relation is written in PL/pgSQL, which plans it once for all tables
 -- of an audit.

@@ -434,7 +434,7 @@ DECLARE
 		key_columns, condition, peer_condition, max_differences,
 		CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, cast_types, extra_columns,
 		recheck, timeout, seed, progress, live);
-	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	conn text := iblt_internal.peer_conn(peer);
 	plan iblt_internal.plan;
 	found record;
 	again boolean;
