@@ -5,7 +5,8 @@
 #	each side's own digest takes and against what people use otherwise
 #	(pg_comparator, EXCEPT over postgres_fdw); bytes on the connection; a
 #	smaller table of which 5 % differ; the memory where half of the rows
-#	differ; and a peer that is 50 ms away.  Medians of several runs, in turn.
+#	differ; a peer that is 50 ms away; and live digests.  Medians of several runs,
+#	in turn.
 #
 #	Both servers share this machine's processors, so a digest with parallel
 #	workers that has the machine for itself is no measure of what two servers
@@ -253,6 +254,39 @@ measure_far() {
 	done
 }
 
+# --- live digests ----------------------------------------------------------------------------
+
+LIVE_SMALL=100000
+
+# Unlogged tables are not tracked.  Those that differ in t are among every so many rows.
+make_live() {
+	local table
+	for table in live_small live_large; do
+		both -c "CREATE TABLE $table AS SELECT * FROM t $([ $table = live_large ] || echo "WHERE id % $((ROWS / LIVE_SMALL)) = $((7 % (ROWS / LIVE_SMALL)))")" \
+			-c "ALTER TABLE $table ADD PRIMARY KEY (id)" -c "VACUUM (FREEZE, ANALYZE) $table"
+		sql $THERE_PORT -c "CALL iblt_track('$table')"
+		sql $HERE_PORT -c "CALL iblt_track('$table', peer => $(peer $THERE_PORT))"
+	done
+}
+
+# Both in turn, in one session and over one connection, which is open.
+measure_live() {
+	local r table
+	{
+		echo "SELECT dblink_connect('node_b', $(peer $THERE_PORT)) \\g /dev/null"
+		for r in 0 $(seq $((6 * REPEAT))); do
+			for table in live_small live_large; do
+				echo "\\echo @ $table $r"
+				echo '\timing on'
+				echo "SELECT count(*), 'found' FROM iblt_compare('$table', 'node_b', live => 'require');"
+				echo '\timing off'
+			done
+		done
+	} | sql $HERE_PORT >"$WORK/live.out"
+	[ "$(grep -c "^$DIFFERING found" "$WORK/live.out")" -eq $((12 * REPEAT + 2)) ] || { head -n 20 "$WORK/live.out"; die "live digests found something else"; }
+	grep -v found "$WORK/live.out" >>"$WORK/timing.out"
+}
+
 # --- the report -----------------------------------------------------------------------------
 
 # than TEXT NAME OTHER BAR: NAME takes at most BAR times what OTHER takes.
@@ -300,6 +334,9 @@ report() {
 	row "iblt_compare, $SMALL rows, $DIFFERING differ" "${MEDIAN[far_few]}" "" "-" ""
 	bar "iblt_audit of $FAR equal tables of 500 rows, in ms" "" "${MEDIAN[far_audit]}" at-most 3000
 	row "its questions, and bytes to the peer and back" "$FAR_QUESTIONS" "$((FAR_SENT + FAR_RECEIVED))" "-" ""
+	row "Live digests, $DIFFERING rows differ, connection open" "ms" "ratio" "bar" ""
+	bar "iblt_compare (live => 'require') of $LIVE_SMALL rows, ms" "" "${MEDIAN[live_small]}" at-most 25
+	than "the same of $ROWS rows / that" live_large live_small 1.2
 	say_busy
 }
 
@@ -324,6 +361,8 @@ inner() {
 	measure_memory
 	make_far
 	measure_far
+	make_live
+	measure_live
 	read_medians "$WORK/timing.out"
 	report
 	stop_server here
