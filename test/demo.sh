@@ -2,10 +2,11 @@
 # demo.sh
 #	What the extension is for, shown from beginning to end: a publisher and a
 #	subscriber with real logical replication, an audit under load, drift that
-#	replication does not see, the rows that differ, their repair, and what
-#	happened underneath.  Whatever is said is checked, against what was injected
-#	and against a full comparison of both tables; the demo fails (exit status 1)
-#	unless all agree to the row.
+#	replication does not see, the rows that differ, their repair, what
+#	happened underneath, and live digests that find drift within a second.
+#	Whatever is said is checked, against what was injected and against a full
+#	comparison of both tables; the demo fails (exit status 1) unless all agree
+#	to the row.
 #
 #	DEMO_SEED     seed of the drift (default: random, and printed)
 #	DEMO_SCALE    pgbench's scale (10: 1,000,000 accounts)

@@ -154,28 +154,29 @@ wait_for($here, "SELECT count(*) = 1 $asleep");
 $here->safe_psql('postgres', "SELECT pg_terminate_backend(pid) $asleep");
 is($session->done, '', 'a session of the peer that ends: no answer');
 like($session->{err}, qr/\A\S+ ERROR:  57P01: on the peer: terminating connection/, 'but an error, and nothing before it');
-$session->run("SELECT iblt_internal.peer_connect($peer, 'mine')");
-is($session->run("SELECT iblt_internal.peer_is_open('mine'), iblt_internal.peer_is_open('another'), iblt_internal.peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
-is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 41', 0.001, 'a label')"), '41', 'the first question may bring a label');
-is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT pg_catalog.current_setting(''application_name'')')"), 'a label', 'which the session bears from then on');
-is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 6 OPERATOR(pg_catalog.*) 7')"), '42', 'a question and its answer');
-is($session->run("SELECT iblt_internal.peer_ask_keys('mine', 'there', 'SELECT pg_catalog.array_to_string(\$1, ''+'')', '{a,b}')"), 'a+b', 'a question with keys');
-$session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 1/0')");
+my $mine = 'iblt_00000000-0000-0000-0000-000000000000';
+$session->run("SELECT iblt_internal.peer_connect($peer, '$mine')");
+is($session->run("SELECT iblt_internal.peer_is_open('$mine'), iblt_internal.peer_is_open('another'), iblt_internal.peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
+is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 41', 0.001, 'a label')"), '41', 'the first question may bring a label');
+is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT pg_catalog.current_setting(''application_name'')')"), 'a label', 'which the session bears from then on');
+is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 6 OPERATOR(pg_catalog.*) 7')"), '42', 'a question and its answer');
+is($session->run("SELECT iblt_internal.peer_ask_keys('$mine', 'there', 'SELECT pg_catalog.array_to_string(\$1, ''+'')', '{a,b}')"), 'a+b', 'a question with keys');
+$session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 1/0')");
 like($session->{err}, qr/ERROR:  22012: on the peer: division by zero/, 'an error');
-is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 42')"), '42', 'after it, the connection is free for the next question');
+is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 42')"), '42', 'after it, the connection is free for the next question');
 # The error with which a question ends, as a value.
 sub problem
 {
 	my ($question) = @_;
-	return $session->run("SELECT iblt_internal.peer_send('mine', '$question');
-		SELECT (problem).reported, (problem).state FROM iblt_internal.peer_try('mine', 0.001, 1)") =~ s/^\n//r;
+	return $session->run("SELECT iblt_internal.peer_send('$mine', '$question');
+		SELECT (problem).reported, (problem).state FROM iblt_internal.peer_try('$mine', 0.001, 1)") =~ s/^\n//r;
 }
 is(problem('SELECT 1/0'), 't|22012', 'an error of the peer as a value');
-is($session->run("SELECT iblt_internal.peer_ask('mine', 'there', 'SELECT 43')"), '43', 'and the next question in the same session');
-is($session->run("SELECT count(*) FROM iblt_internal.iblt_traffic_take(); SELECT length(iblt_internal.peer_sketch('mine', 'SELECT iblt_internal.iblt_wire_write(public.iblt_new(capacity => 1000))')) AS n;
+is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 43')"), '43', 'and the next question in the same session');
+is($session->run("SELECT count(*) FROM iblt_internal.iblt_traffic_take(); SELECT length(iblt_internal.peer_sketch('$mine', 'SELECT iblt_internal.iblt_wire_write(public.iblt_new(capacity => 1000))')) AS n;
 	SELECT messages, received = sketches, sketches FROM iblt_internal.iblt_traffic_take()") =~ s/^1\n(\d+)\n(.*)\|\1$/$2/r, '2|t', 'a sketch is counted as it travels');
 is(problem('SELECT 1, 2'), 'f|42804', 'and one that arose on this side');
-is($session->run("SELECT iblt_internal.peer_close('mine'); SELECT iblt_internal.peer_is_open('mine')"), "\nf", 'closed');
+is($session->run("SELECT iblt_internal.peer_close('$mine'); SELECT iblt_internal.peer_is_open('$mine')"), "\nf", 'closed');
 $session->quit;
 nothing_left('at the end of the session', $here);
 

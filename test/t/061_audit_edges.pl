@@ -178,7 +178,7 @@ is($here->safe_psql('postgres', "SET array_nulls = off; SELECT count(*) FROM ibl
 # query brings its settings along, and leaves none behind.
 foreach my $style ('postgres', 'iso_8601')
 {
-	my $conn = 'iblt_pooled';
+	my $conn = 'iblt_00000000-0000-0000-0000-000000000000';
 	my $session = IbltTest::Session->new($here);
 	$session->run("SET IntervalStyle = $style");
 	my $ask = sub { $session->run("SELECT iblt_internal.peer_ask('$conn', 'there', ${\ literal($_[0])})") };
