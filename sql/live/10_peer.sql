@@ -207,7 +207,8 @@ DECLARE
 BEGIN
 	IF conn = peer THEN
 		RETURN iblt_internal.peer_borrow(conn);
-	ELSIF iblt_internal.peer_is_string(peer) AND strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 THEN
+	ELSIF iblt_internal.peer_is_string(peer) AND strpos(peer, '=') = 0
+			AND strpos(peer, '://') = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = 'peer is neither a foreign server nor a connection string',
 			HINT = 'Give the name of a foreign server, or a string'

@@ -217,13 +217,13 @@ $left = sprintf $left, "' || :pid || '";
 my $same = 't f mine off 0';
 is(session($before . $whole x 2 . $left), "1000\n1000\n$same", 'two comparisons over one connection, which is left as it was');
 is(session($before . sprintf($lent, q{, peer_condition => '1 / (id - 7) < 9'}) . $whole . $left), "1000\n$same\n22012: on the peer: division by zero", 'after an error of the peer it is free');
-is(session($before . sprintf($lent, q{, columns => '{nothing}'}) . $whole . $left), "1000\n$same\n42703: column \"nothing\" does not exist in public.items (here, there)", 'and after one of this side');
+is(session($before . sprintf($lent, q{, columns => '{nothing}'}) . $whole . $left), "1000\n$same\n42703: columns are not here: \"nothing\"", 'and after one of this side');
 is(session(q{SELECT dblink_exec('lent', 'BEGIN');} . $whole . q{SELECT dblink_exec('lent', 'ROLLBACK');} . $whole),
 	"BEGIN\nROLLBACK\n1000\n25001: the connection to the peer is in a transaction", 'not in a transaction of the caller\'s');
 is(session(q{SELECT dblink_send_query('lent', 'SELECT pg_sleep(600)');} . $whole . $whole),
 	"1\n08006: could not send a query to the peer\n42704: peer is neither a foreign server nor a connection string", 'a connection that is not free is closed');
 is(session(q{SELECT dblink_disconnect('lent');} . $whole), "OK\n42704: peer is neither a foreign server nor a connection string", 'a closed one is not a peer');
-is(session(q{BEGIN; CREATE SERVER lent FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '/nowhere'); } . $whole . 'ROLLBACK;'), '08001: could not connect to the peer', 'a foreign server of that name goes first');
+is(session(q{BEGIN; CREATE SERVER lent FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '/nowhere'); } . $whole . 'ROLLBACK;'), '42704: could not connect to the peer', 'a foreign server of that name goes first');
 is(session(q{SELECT count(*) FROM iblt_audit('lent', schema => 'public');}), '42704: peer is neither a foreign server nor a connection string', 'only iblt_compare takes one');
 nothing_left('after connections of the caller\'s', $here);
 
