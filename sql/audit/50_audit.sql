@@ -26,7 +26,7 @@ CREATE FUNCTION iblt_internal.audit_make_options(max_differences bigint, cast_ty
 AS $$
 	SELECT ROW(ROW(NULL, NULL, NULL, NULL, NULL, NULL, max_differences, 'none', cast_types,
 			extra_columns, recheck, timeout, seed, progress, NULL, NULL, NULL, live,
-			NULL)::iblt_internal.options,
+			NULL, 'sketch')::iblt_internal.options,
 		coalesce(trust_filters, false))::iblt_internal.audit_options
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_make_options(bigint, boolean, text, integer, interval,

@@ -23,7 +23,8 @@ CREATE TYPE iblt_internal.options AS (
 	hi text[],
 	label text,				-- the application_name of the peer's session
 	live text,				-- 'off', 'auto' or 'require'
-	live_problem text		-- why an attempt before this one could not use digests
+	live_problem text,		-- why an attempt before this one could not use digests
+	method text				-- 'sketch', 'plain' or 'auto'
 );
 COMMENT ON TYPE iblt_internal.options IS 'what a driver asks of a comparison';
 
@@ -138,7 +139,9 @@ CREATE TYPE iblt_internal.plan AS (
 	live text,				-- as in options
 	from_digests boolean,	-- are live digests read in place of scans?
 	live_cells integer,		-- of a subtable, to which both digests are folded
-	live_problem text		-- why the relations are scanned all the same
+	live_problem text,		-- why the relations are scanned all the same
+	buckets integer,		-- of plain queries, NULL for sketches
+	bytes bigint			-- about the size of the larger relation, for plain queries
 );
 COMMENT ON TYPE iblt_internal.plan IS 'what a comparison does, as plan() decides it once';
 
@@ -218,7 +221,8 @@ CREATE TYPE iblt_internal.figures AS (
 	estimated bigint,		-- about how many there are in all
 	live boolean,				-- from live digests, and these are when a scan last
 	verified_here timestamptz,	-- gave the same digest
-	verified_there timestamptz
+	verified_there timestamptz,
+	method text				-- 'sketch' or 'plain'
 );
 COMMENT ON TYPE iblt_internal.figures IS
 'the figures of a comparison, as iblt_compare_stats gives them';

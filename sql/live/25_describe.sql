@@ -107,6 +107,19 @@ $$;
 COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text, text, boolean) IS
 'what hello() says on the peer, and describe_live if that is asked for';
 
+CREATE FUNCTION iblt_internal.refuse_no_relation(relation text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+		MESSAGE = format('relation %s does not exist on the peer', relation),
+		HINT = 'If it has another name there, give that as peer_relation, with its schema.';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_no_relation(text) IS
+'the error for a relation that the peer does not have';
+
 CREATE FUNCTION iblt_internal.describe_there(conn text, label text, relation text, condition text,
 	live boolean DEFAULT false) RETURNS iblt_internal.side
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -119,9 +132,7 @@ BEGIN
 		PERFORM iblt_internal.refuse_protocol((answer ->> 'protocol')::integer,
 			answer ->> 'version');
 	ELSIF answer -> 'side' = 'null' THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-			MESSAGE = format('relation %s does not exist on the peer', relation),
-			HINT = 'If it has another name there, give that as peer_relation, with its schema.';
+		PERFORM iblt_internal.refuse_no_relation(relation);
 	END IF;
 	RETURN iblt_internal.described((answer -> 'side')
 		|| jsonb_build_object('live', answer -> 'live'), 'there');

@@ -59,7 +59,9 @@ DECLARE
 		WHEN options.content IS NULL OR options.cast_types IS NULL OR options.progress IS NULL
 			THEN 'rows, cast_types and progress must not be null'
 		WHEN coalesce(options.live, '') NOT IN ('off', 'auto', 'require')
-			THEN 'live must be off, auto or require' END;
+			THEN 'live must be off, auto or require'
+		WHEN coalesce(options.method, '') NOT IN ('sketch', 'plain', 'auto')
+			THEN 'method must be sketch, plain or auto' END;
 BEGIN
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;

@@ -64,3 +64,19 @@ $$;
 COMMENT ON FUNCTION iblt_internal.live_check(text, iblt_internal.plan, text[]) IS
 'an error if digests go on to say that these doubtful keys differ whose rows do not, or in another '
 'way';
+
+CREATE FUNCTION iblt_internal.check_looked(conn text, plan iblt_internal.plan, doubtful text[])
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF plan.from_digests IS TRUE THEN
+		PERFORM iblt_internal.live_check(conn, plan, doubtful);
+	ELSE
+		PERFORM iblt_internal.check_index(conn, plan, doubtful);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.check_looked(text, iblt_internal.plan, text[]) IS
+'an error if an index hid one of the doubtful keys, or digests are wrong about one';

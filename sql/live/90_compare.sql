@@ -98,6 +98,7 @@ BEGIN
 	figures.parts := plan.parts;
 	figures.estimated := coalesce(figures.estimated, differences);
 	figures.live := coalesce(plan.from_digests, false);
+	figures.method := CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END;
 	IF figures.live THEN
 		figures.verified_here := ((plan.here).live).verified_at;
 		figures.verified_there := ((plan.there).live).verified_at;
@@ -152,6 +153,10 @@ DECLARE
 	differences bigint := 0;
 	unconfirmed bigint := 0;
 BEGIN
+	IF plan.buckets IS NOT NULL THEN
+		RETURN QUERY SELECT * FROM iblt_internal.plain_differences(conn, plan);
+		RETURN;
+	END IF;
 	FOR done IN 0 .. number - 1 BY size LOOP
 		looked := iblt_internal.look_batch(conn, plan, sample, keys, done, number::integer);
 		doubtful := doubtful || looked.doubtful;
@@ -163,11 +168,7 @@ BEGIN
 			RETURN QUERY SELECT * FROM unnest(looked.differences);
 		END IF;
 	END LOOP;
-	IF plan.from_digests IS TRUE THEN
-		PERFORM iblt_internal.live_check(conn, plan, doubtful);
-	ELSE
-		PERFORM iblt_internal.check_index(conn, plan, doubtful);
-	END IF;
+	PERFORM iblt_internal.check_looked(conn, plan, doubtful);
 	figures.lookup_ms := CASE WHEN number > 0 THEN iblt_internal.ms(started) END;
 	IF batches <> '{}' THEN
 		started := clock_timestamp();
@@ -305,8 +306,14 @@ CREATE FUNCTION iblt_internal.compare_plan(conn text, relation regclass, peer_re
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan := iblt_internal.prepare(conn, relation, peer_relation, options);
+	plan iblt_internal.plan;
 BEGIN
+	IF iblt_internal.plain_wanted(conn, options.method) THEN
+		PERFORM iblt_internal.plain_refuse('it gives no sample',
+			'Leave on_too_many out.') WHERE iblt_internal.sampling(on_too_many);
+		RETURN iblt_internal.plain_prepare(conn, relation, peer_relation, options);
+	END IF;
+	plan := iblt_internal.prepare(conn, relation, peer_relation, options);
 	PERFORM iblt_internal.live_notice(plan);
 	plan.sample := iblt_internal.sampling(on_too_many);
 	RETURN plan;
@@ -320,8 +327,15 @@ CREATE FUNCTION iblt_internal.compare_find(conn text, plan iblt_internal.plan) R
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	found record := iblt_internal.find_keys(conn, plan, NULL);
+	found record;
 BEGIN
+	IF plan.buckets IS NOT NULL THEN
+		-- differences() finds them
+		SELECT plan, NULL::iblt_internal.figures AS figures, NULL::bytea AS keys,
+			NULL::bigint AS number, NULL::@extschema@.iblt AS sample INTO found;
+		RETURN found;
+	END IF;
+	found := iblt_internal.find_keys(conn, plan, NULL);
 	IF plan.from_digests THEN
 		PERFORM iblt_internal.live_notice(found.plan);
 	END IF;
@@ -373,17 +387,18 @@ COMMENT ON FUNCTION iblt_internal.compare_failed(text, text, iblt_internal.plan,
 CREATE FUNCTION iblt_internal.make_options(relation regclass, columns text[], exclude text[],
 	key_columns text[], condition text, peer_condition text, max_differences bigint,
 	content text, cast_types boolean, extra_columns text, recheck integer, timeout interval,
-	seed bigint, progress boolean, live text DEFAULT 'off') RETURNS iblt_internal.options
+	seed bigint, progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch')
+RETURNS iblt_internal.options
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(iblt_internal.peer_name(relation, NULL), columns, exclude, key_columns, condition,
 		coalesce(peer_condition, condition), max_differences, content, cast_types, extra_columns,
 		recheck, timeout, coalesce(seed, iblt_internal.random_seed()), progress, NULL, NULL, NULL,
-		live, NULL)::iblt_internal.options
+		live, NULL, method)::iblt_internal.options
 $$;
 COMMENT ON FUNCTION iblt_internal.make_options(regclass, text[], text[], text[], text, text, bigint,
-	text, boolean, text, integer, interval, bigint, boolean, text) IS
+	text, boolean, text, integer, interval, bigint, boolean, text, text) IS
 'the arguments of a driver, with a random seed if there is none';
 
 CREATE FUNCTION iblt_compare(
@@ -404,7 +419,8 @@ CREATE FUNCTION iblt_compare(
 	seed bigint DEFAULT NULL,
 	progress boolean DEFAULT false,
 	on_too_many text DEFAULT 'error',
-	live text DEFAULT 'off')
+	live text DEFAULT 'off',
+	method text DEFAULT 'sketch')
 RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
 	here_count bigint, there_count bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
@@ -433,7 +449,7 @@ DECLARE
 	options iblt_internal.options := iblt_internal.make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences,
 		CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, cast_types, extra_columns,
-		recheck, timeout, seed, progress, live);
+		recheck, timeout, seed, progress, live, method);
 	conn text := iblt_internal.peer_conn(peer);
 	plan iblt_internal.plan;
 	found record;
@@ -470,6 +486,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, bigint,
-	boolean, boolean, text, integer, interval, bigint, boolean, text, text) IS
+	boolean, boolean, text, integer, interval, bigint, boolean, text, text, text) IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
 'both rows';

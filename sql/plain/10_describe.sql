@@ -1,0 +1,183 @@
+-- A peer without iblt -----------------------------------------------------------------
+--
+-- With method => 'plain' the peer answers queries of built-in functions only: nothing has
+-- to be installed there.  Each message has its settings in front, is read-only, and names
+-- no key and no value.  This file describes both sides in the same way, and plans;
+-- 20_compare.sql compares.
+
+CREATE FUNCTION iblt_internal.plain_settings(label text DEFAULT NULL) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY; SELECT pg_catalog.concat('
+		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, value,
+			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ') || '); '
+	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
+		('enable_indexonlyscan', 'off'), ('array_nulls', 'on'), ('quote_all_identifiers', 'off'),
+		('jit', 'off'), ('DateStyle', current_setting('DateStyle')),
+		('IntervalStyle', current_setting('IntervalStyle')), ('TimeZone', 'UTC'),
+		('extra_float_digits', '1'), ('bytea_output', 'hex'), ('lc_monetary', 'C'),
+		('lc_numeric', 'C'), ('lc_time', 'C'), ('transform_null_equals', 'off'),
+		('gin_fuzzy_search_limit', '0'), ('application_name', left(label, 63)))
+		AS s(name, value) WHERE value IS NOT NULL
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_settings(text) IS
+'the statements that go before each plain query on the peer; a label is its application_name';
+
+CREATE FUNCTION iblt_internal.plain_ask(conn text, query text, label text DEFAULT NULL)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.peer_send(conn, iblt_internal.plain_settings(label) || query, false);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_ask(text, text, text) IS
+'starts a plain query on the peer; its result is the third';
+
+-- Types
+--
+-- A type is taken if its text is a function of the value and of the settings above, if
+-- different canonical bytes have different texts, and if the text reads back as the value.
+-- test/t/098_plain.pl has a row for each.  Not among them: what an extension may define
+-- (texts of its versions), reg* (names of other objects), "char" (raw bytes), money (its
+-- decimals), xml (needs a build with libxml), tsquery, jsonpath, aclitem and tid (texts of
+-- releases, or of one database), composite types and other ranges (their parts may differ).
+
+CREATE FUNCTION iblt_internal.plain_types() RETURNS bigint[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	-- bool, bytea, name, int8, int2, int4, text, oid, json, points and the like, cidr,
+	-- floats, circle, macaddr8, macaddr, inet, char(n), varchar, dates, times, bits,
+	-- numeric, uuid, pg_lsn, tsvector, jsonb, ranges, multiranges
+	SELECT '{16, 17, 19, 20, 21, 23, 25, 26, 114, 600, 601, 602, 603, 604, 628, 650, 700, 701, 718,
+		774, 829, 869, 1042, 1043, 1082, 1083, 1114, 1184, 1186, 1266, 1560, 1562, 1700, 2950,
+		3220, 3614, 3802, 3904, 3906, 3908, 3910, 3912, 3926, 4451, 4532, 4533, 4534, 4535,
+		4536}'::bigint[]
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_types() IS
+'OIDs of the types whose values plain queries compare by their texts';
+
+-- In this order: the built-in type, an enum, arrays of these.  Domains count as what they
+-- are over.  An array of domains is not taken.
+CREATE FUNCTION iblt_internal.plain_columns_sql() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format($q$
+		SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
+			'type', format_type(a.atttypid,
+				CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
+			'base', b.oid::bigint, 'textual', '[]'::jsonb, 'not_null', a.attnotnull,
+			'text', CASE WHEN b.oid::bigint = ANY (%1$L::bigint[]) THEN b.oid::text
+				WHEN b.typtype = 'e' THEN 'enum'
+				WHEN e.oid::bigint = ANY (%1$L::bigint[]) THEN b.oid::text
+				WHEN e.typtype = 'e' THEN 'enum[]' END) ORDER BY a.attnum), '[]')
+		FROM pg_attribute a, LATERAL (
+			WITH RECURSIVE base AS (
+				SELECT t.oid, t.typtype, t.typbasetype FROM pg_type t WHERE t.oid = a.atttypid
+				UNION ALL
+				SELECT t.oid, t.typtype, t.typbasetype FROM base
+					JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
+			SELECT oid, typtype FROM base WHERE typtype <> 'd') AS b
+		LEFT JOIN pg_type e ON e.typarray = b.oid
+		WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped$q$,
+		iblt_internal.plain_types())
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_columns_sql() IS
+'a query for the columns of pg_class c, each with how its text is read: the OID of a built-in '
+'type, enum, enum[], or null';
+
+CREATE FUNCTION iblt_internal.plain_keys_sql() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT $q$
+		SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns)
+			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
+		FROM (SELECT i.indisprimary, i.indexrelid, i.indnkeyatts, ARRAY(
+				SELECT a.attname::text
+				FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
+				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum
+					AND a.attnotnull
+					AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
+						AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
+				WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns
+			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+			WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
+			AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
+		WHERE cardinality(u.columns) = u.indnkeyatts$q$
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_keys_sql() IS
+'a query for the unique keys of pg_class c, the best first, as describe_keys gives them';
+
+-- Not that of iblt_compare_fingerprint, which the peer does not have.
+CREATE FUNCTION iblt_internal.plain_fingerprint_sql(id text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format($q$(SELECT encode(sha256(convert_to(concat(iblt_f.oid, ' ', iblt_f.relkind,
+			(SELECT string_agg(concat_ws(' ', '', iblt_f2.attnum, iblt_f2.atttypid,
+				iblt_f2.atttypmod, iblt_f2.attnotnull, octet_length(iblt_f2.attname::text),
+				iblt_f2.attname), '' ORDER BY iblt_f2.attnum)
+			FROM pg_attribute AS iblt_f2 WHERE iblt_f2.attrelid = iblt_f.oid
+				AND iblt_f2.attnum > 0 AND NOT iblt_f2.attisdropped)),
+			getdatabaseencoding())), 'hex')
+		FROM pg_class AS iblt_f WHERE iblt_f.oid = %s)$q$, id)
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_fingerprint_sql(text) IS
+'the expression of a hash of the identity and the columns of a relation, whose OID is the '
+'expression id, by built-in functions';
+
+-- The number of rows is an estimate.
+CREATE FUNCTION iblt_internal.plain_size_sql() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT $q$
+		WITH RECURSIVE tree AS (
+			SELECT c.oid AS member
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)
+		SELECT jsonb_build_object('bytes', sum(pg_table_size(r.oid)), 'rows', sum(
+			CASE WHEN r.relkind IN ('v', 'f') THEN greatest(r.reltuples, 1000000)
+			WHEN r.relpages > 0 AND r.reltuples > 0 THEN r.reltuples / r.relpages
+				* (pg_relation_size(r.oid) / current_setting('block_size')::float8)
+			ELSE pg_relation_size(r.oid) / 100 END)::bigint)
+		FROM tree JOIN pg_class r ON r.oid = tree.member AND r.relkind <> 'p'$q$
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_size_sql() IS
+'a query for the bytes of pg_class c and about how many rows it has';
+
+CREATE FUNCTION iblt_internal.plain_describe_sql(relation text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format($q$SELECT coalesce((SELECT jsonb_build_object(
+			'version', current_setting('server_version_num')::integer,
+			'encoding', getdatabaseencoding(),
+			'relation', format('%%I.%%I', n.nspname, c.relname),
+			'system', CASE WHEN has_function_privilege('pg_control_system()', 'execute')
+				THEN (SELECT system_identifier::text FROM pg_control_system()) END,
+			'recovery', pg_is_in_recovery(),
+			'identity', concat_ws(' ', pg_postmaster_start_time(),
+				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
+			'fingerprint', %s,
+			'kind', c.relkind,
+			'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
+			'versions', false, 'version_rights', false, 'remote', false, 'distributed', false,
+			'shards', '[]'::jsonb, 'collations', '[]'::jsonb, 'slots', '[]'::jsonb,
+			'subscriptions', '[]'::jsonb,
+			'columns', (%s),
+			'keys', (%s),
+			'size', (%s))
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.oid = to_regclass(%L))::text, 'null')$q$,
+		iblt_internal.plain_fingerprint_sql('c.oid'), iblt_internal.plain_columns_sql(),
+		iblt_internal.plain_keys_sql(), iblt_internal.plain_size_sql(), relation)
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_describe_sql(text) IS
+'a query of built-in functions that describes a relation, as a jsonb text in the form of type side '
+'with more of it; null if there is no such relation';
