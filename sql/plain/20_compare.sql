@@ -293,10 +293,10 @@ BEGIN
 	plan.seed := iblt_internal.random_seed();
 	RETURN format('WITH h AS MATERIALIZED (%s), t AS MATERIALIZED (%s)'
 			' SELECT %s AS fingerprint, coalesce(array_agg(ROW(id, coalesce(h.key, t.key),'
-			' CASE WHEN t.id IS NULL THEN ''here'' WHEN h.id IS NULL THEN ''there'' ELSE ''both'' END,'
-			' h.content, t.content, coalesce(h.n, 0), coalesce(t.n, 0), NULL, NULL)::iblt_internal.difference), ''{}'')'
-			' AS differences FROM h FULL JOIN t USING (id)'
-			' WHERE h.digest IS DISTINCT FROM t.digest',
+			' CASE WHEN t.id IS NULL THEN ''here'' WHEN h.id IS NULL THEN ''there'''
+			' ELSE ''both'' END, h.content, t.content, coalesce(h.n, 0), coalesce(t.n, 0),'
+			' NULL, NULL)::iblt_internal.difference), ''{}'') AS differences'
+			' FROM h FULL JOIN t USING (id) WHERE h.digest IS DISTINCT FROM t.digest',
 		iblt_internal.plain_group_sql(plan, mine), iblt_internal.plain_group_sql(plan, theirs),
 		iblt_internal.fingerprint_sql(plan.here));
 END

@@ -1,0 +1,228 @@
+# method => 'plain': the peer's database has no iblt, and the role there may only read.
+use strict;
+use warnings;
+
+use IbltCompare;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+if (major_version() < 14)
+{
+	plan skip_all => 'plain queries need PostgreSQL 14';
+}
+random_seed();
+
+my ($here, $there) = map { server($_) } qw(here there);
+sides($here, $there);
+$here->safe_psql('postgres', 'CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link"; CREATE EXTENSION iblt');
+# Settings of the role that would change the texts of values, and names that would be
+# taken for built-in ones.
+$there->safe_psql('postgres', q{
+	CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader;
+	CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO reader;
+	CREATE FUNCTION evil.hashtextextended(text, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+	CREATE FUNCTION evil.concat(VARIADIC text[]) RETURNS text LANGUAGE sql AS 'SELECT NULL::text';
+	ALTER ROLE reader SET search_path = evil, pg_catalog; ALTER ROLE reader SET DateStyle = 'German'; ALTER ROLE reader SET IntervalStyle = 'sql_standard';
+	ALTER ROLE reader SET TimeZone = 'Asia/Tokyo'; ALTER ROLE reader SET extra_float_digits = -5; ALTER ROLE reader SET bytea_output = 'escape';
+	ALTER ROLE reader SET array_nulls = off; ALTER ROLE reader SET default_transaction_isolation = 'serializable';
+	ALTER ROLE reader SET standard_conforming_strings = off; ALTER ROLE reader SET log_statement = 'all'});
+my $peer = literal($there->connstr('postgres') . ' user=reader');
+
+sub plain
+{
+	my ($relation, $options) = @_;
+	return compare($relation, "method => 'plain'" . ($options ? ", $options" : ''), peer => $peer);
+}
+
+sub refused
+{
+	my ($expected, $relation, $options, $text) = @_;
+	return like(failure("SELECT * FROM iblt_compare($relation, $peer, method => 'plain'" . ($options ? ", $options" : '') . ')'), $expected, $text);
+}
+
+# The progress messages of a comparison.
+sub stages
+{
+	my ($relation) = @_;
+	my ($rc, $out, $err) = $here->psql('postgres', "SELECT * FROM iblt_compare($relation, $peer, method => 'plain', progress => true)");
+	return $err;
+}
+
+# --- types ------------------------------------------------------------------------------
+
+# Values of each type, which differ from each other.
+my @types = ([ 'bool', qw(t f) ], [ 'bytea', '', '\x00', '\x0001', '\x5c' ], [ 'name', '', 'a', 'A' ], [ 'int8', 0, -1, '9223372036854775807', '-9223372036854775808' ],
+	[ 'int2', 0, -32768 ], [ 'int4', 0, 1, -1 ], [ 'text', '', ' ', 'NULL', 'null', '"', '\\', '(,)', "a\nb", 'é', 'e' . "\x{cc}\x{81}", '{}', "it's" ],
+	[ 'oid', 0, '4294967295' ], [ 'json', '1', '1.0', '{"a":1}', '{"a": 1}', '{"a":1,"a":2}', 'null', '"\u0061"', '"a"' ],
+	[ 'point', '(0,0)', '(-0,0)', '(NaN,1)', '(0.1,0.30000000000000004)', '(0.1,0.3)' ], [ 'lseg', '[(0,0),(1,1)]', '[(1,1),(0,0)]' ],
+	[ 'path', '((0,0),(1,1))', '[(0,0),(1,1)]' ], [ 'box', '(1,1),(0,0)', '(2,1),(0,0)' ], [ 'polygon', '((0,0),(1,1))', '((1,1),(0,0))' ],
+	[ 'line', '{1,2,3}', '{2,4,6}' ], [ 'circle', '<(0,0),1>', '<(0,0),-0>' ], [ 'cidr', '10.0.0.0/8', '10.0.0.0/9', '::/0' ],
+	[ 'inet', '10.0.0.1', '10.0.0.1/31', '::1', '::ffff:10.0.0.1' ], [ 'float4', '0', '-0', 'NaN', 'Infinity', '-Infinity', '0.1', '0.10000001', '1e-45' ],
+	[ 'float8', '0', '-0', 'NaN', 'Infinity', '0.1', '0.10000000000000002', '5e-324', '1.7976931348623157e308' ], [ 'macaddr8', '08:00:2b:01:02:03:04:05', '08:00:2b:01:02:03:04:06' ],
+	[ 'macaddr', '08:00:2b:01:02:03', '08:00:2b:01:02:04' ], [ 'character(5)', 'a', 'b', '', ' a' ], [ 'varchar', 'a', 'a ', '' ],
+	[ 'date', '2000-01-01', 'infinity', '-infinity', '0001-01-01 BC', '0001-01-01' ], [ 'time', '00:00', '24:00', '12:00:00.000001' ],
+	[ 'timestamp', '2000-01-01', '2000-01-01 00:00:00.000001', 'infinity', '-infinity', '0044-03-15 BC' ],
+	[ 'timestamptz', '2000-01-01 00:00+00', '2000-01-01 00:00+09', 'infinity', '-infinity' ],
+	[ 'interval', '1 mon', '30 days', '720:00', '1 year', '-1 mon', '1 mon -30 days', '-1 day +24:00', '00:00', '0.000001 s', '-0.000001 s', '1 day', '24:00' ],
+	[ 'timetz', '12:00+00', '12:00+01', '13:00+01', '12:00:00+00:00:01' ], [ 'bit(3)', '000', '100', '001' ], [ 'varbit', '', '0', '00', '1' ],
+	[ 'numeric', '1', '1.0', '1.00', '0', '0.0', 'NaN', 'Infinity', '-Infinity', '1e30', '-1' ],
+	[ 'uuid', '00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000001' ], [ 'pg_lsn', '0/0', '1/0', '0/1' ],
+	[ 'tsvector', '', 'a', 'a:1', 'a:1A', 'a b', q{'a b'}, q{'a'':1'} ], [ 'jsonb', '1', '1.0', '{"a": 1}', '[1]', 'null', '"null"', '{}', '[]', '{"a": "1"}' ],
+	[ 'int4range', 'empty', '[1,2)', '(,2)', '(,)', '[1,)' ], [ 'numrange', '[1,2)', '[1,2]', '[1.0,2)', '(1,2)', 'empty' ], [ 'int8range', 'empty', '[1,2)' ],
+	[ 'tsrange', '[2000-01-01,infinity)', '[2000-01-01,)', '(,)', '[2000-01-01,infinity]' ], [ 'tstzrange', '[2000-01-01 00:00+00,)', '[2000-01-01 00:00+01,)' ],
+	[ 'daterange', '[2000-01-01,2000-01-02)', 'empty' ], [ 'int4multirange', '{}', '{[1,2)}', '{[1,2),[4,5)}' ], [ 'int8multirange', '{}', '{[1,2)}' ],
+	[ 'nummultirange', '{}', '{[1,2)}', '{[1.0,2)}' ], [ 'tsmultirange', '{}', '{[2000-01-01,)}' ], [ 'tstzmultirange', '{}', '{[2000-01-01 00:00+00,)}' ],
+	[ 'datemultirange', '{}', '{[2000-01-01,)}' ],
+	[ 'int4[]', '{}', '{NULL}', '{1}', '{{1}}', '{1,2}', '{{1,2}}', '{{1},{2}}', '[0:1]={1,2}', '[2:3]={1,2}' ], [ 'text[]', '{}', '{NULL}', '{"NULL"}', '{""}', '{"a,b"}', '{a,b}', '{"{}"}', '{"\""}' ],
+	[ 'box[]', '{(1,1),(0,0)}', '{(1,1),(0,0);(1,1),(0,0)}' ], [ 'numeric[]', '{1}', '{1.0}' ], [ 'bpchar[]', '{a}', '{"a "}' ], [ 'varbit[]', '{101}', '{1}' ], [ 'jsonb[]', '{1}', '{1.0}', '{NULL}', '{null}' ],
+	[ 'public.mood', 'sad', 'ok' ], [ 'public.mood[]', '{sad}', '{ok}', '{}', '{NULL}' ], [ 'public.shout', 'A', 'B', '' ], [ 'public.letters', 'a', 'b' ], [ 'public.moody', 'sad', 'ok' ]);
+my @values;
+my $id = 0;
+foreach my $n (0 .. $#types)
+{
+	my ($type, @all) = @{ $types[$n] };
+	@all = ('NULL', map { "E'" . s/\\/\\\\/gr =~ s/'/''/gr . "'" } @all);
+	foreach my $mine (@all)
+	{
+		push @values, [ ++$id, $n, $mine, $_ ] foreach (@all);
+	}
+}
+sub fill_types
+{
+	my ($name, $which) = @_;
+	return "CREATE TABLE $name (id int PRIMARY KEY, " . join(', ', map { "c$_ $types[$_][0]" } 0 .. $#types) . ');'
+	  . join('', map { "INSERT INTO $name (id, c$$_[1]) VALUES ($$_[0], $$_[$which]);" } @values) . "ANALYZE $name";
+}
+both(q{CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN shout AS text CHECK (VALUE = upper(VALUE)); CREATE DOMAIN letters AS character(4); CREATE DOMAIN moody AS mood});
+$here->safe_psql('postgres', "BEGIN;" . fill_types('v', 2) . ';' . fill_types('w', 3) . '; COMMIT');
+$there->safe_psql('postgres', "BEGIN;" . fill_types('v', 3) . '; COMMIT');
+my $expected = compare("'v'", "peer_relation => 'w'", peer => 'NULL');
+is(join(' ', sort { $a <=> $b } $expected =~ /"id": (\d+)/g), join(' ', map { $$_[0] } grep { $$_[2] ne $$_[3] } @values), 'the values differ');
+is(plain("'v'"), $expected, 'plain queries tell them apart, too');
+# The hashes themselves, without the exact comparison that follows.
+is($here->safe_psql('postgres', 'SET extra_float_digits = 1;' . join(' UNION ALL ', map { "SELECT '$types[$_][0]', v.c$_\::text, w.c$_\::text FROM v JOIN w USING (id)
+	WHERE (hashtextextended(ROW(v.c$_)::text COLLATE \"C\", 5) = hashtextextended(ROW(w.c$_)::text COLLATE \"C\", 5)) IS DISTINCT FROM (iblt_checksum(ROW(v.c$_)) = iblt_checksum(ROW(w.c$_)))" } 0 .. $#types)),
+	'', 'the hash of the text tells what the checksum tells');
+is($here->safe_psql('postgres', q{SELECT string_agg(oid::text, ', ') FROM unnest(iblt_internal.plain_types()) AS oid WHERE NOT EXISTS (
+	SELECT FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = 'v'::regclass AND oid IN (a.atttypid, t.typbasetype))}), '', 'each type that is taken is among them');
+$there->safe_psql('postgres', 'TRUNCATE v;' . join('', map { "INSERT INTO v (id, c$$_[1]) VALUES ($$_[0], $$_[2]);" } @values));
+is(plain("'v'"), '', 'the same values, where the role has other settings');
+unlike(stages("'v'"), qr/reading the rows/, 'no row had to travel');
+
+both(q{CREATE TYPE pair AS (a int, b text); CREATE TYPE textrange AS RANGE (subtype = text); CREATE DOMAIN word AS text;
+	CREATE TABLE unsafe (id int PRIMARY KEY, a regclass, b "char", c money, d xml, e tsquery, f jsonpath, g tid, h pair, i textrange, j word[], k xid, l regtype[], m int2vector, n pair[], o aclitem, p word)});
+my $unsafe = join(', ', map { qr/"$_" is \S+/ } 'a' .. 'o');
+refused(qr/0A000: cannot compare by plain queries: their text does not tell all values of some columns apart: $unsafe$/m, "'unsafe'", '', 'columns that are refused');
+is(plain("'unsafe'", "columns => '{p}'"), '', 'a domain alone is not');
+both('CREATE TABLE cast_me (id int PRIMARY KEY)');
+$there->safe_psql('postgres', 'ALTER TABLE cast_me ALTER id TYPE bigint');
+refused(qr/42804: column types differ/, "'cast_me'", '', 'other types');
+refused(qr/0A000: cannot compare.*"id" is integer here and bigint on the peer/, "'cast_me'", 'cast_types => true', 'they are not cast');
+# one name, and something else below it
+both("CREATE TYPE same_name AS ENUM ('1', '2')");
+$there->safe_psql('postgres', 'DROP TYPE same_name; CREATE DOMAIN same_name AS text');
+both('CREATE TABLE named (id int PRIMARY KEY, v same_name)');
+refused(qr/42804: column types differ: "v" is public.same_name/, "'named'", '', 'a type of the same name');
+both('CREATE SCHEMA s');
+$here->safe_psql('postgres', 'CREATE DOMAIN s.d AS character(3)');
+$there->safe_psql('postgres', 'CREATE DOMAIN s.d AS character(4)');
+both("CREATE TABLE padded (id int PRIMARY KEY, v s.d); INSERT INTO padded VALUES (1, 'a')");
+is(plain("'padded'"), '{"id": 1} both 1 1', 'domains over other lengths');
+
+# --- keys, columns and rows -------------------------------------------------------------------
+
+both(q{CREATE TABLE t (id bigint PRIMARY KEY, a text NOT NULL, "b ""c" int, t numeric);
+	INSERT INTO t SELECT g, 'secret' || g, g, g / 8.0 FROM generate_series(1, 20000) g; ANALYZE t;
+	CREATE TABLE nokey (a text, b int); INSERT INTO nokey SELECT 'secret' || g % 100, g % 7 FROM generate_series(1, 3000) g;
+	CREATE TABLE two (a text COLLATE "C", b int, c text, PRIMARY KEY (a, b)); INSERT INTO two SELECT 'k' || g % 50, g, 'x' FROM generate_series(1, 2000) g;
+	CREATE TABLE part (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (500); CREATE TABLE part_2 PARTITION OF part DEFAULT;
+	INSERT INTO part SELECT g, 'v' || g FROM generate_series(1, 1000) g; CREATE VIEW seen AS SELECT id, v FROM part; CREATE TABLE empty (id int PRIMARY KEY); CREATE TABLE bare ()});
+is(plain("'$_'"), '', "$_: equal") foreach (qw(t nokey two part seen empty));
+unlike(stages("'t'"), qr/reading the rows/, 'equal tables send no rows');
+$there->safe_psql('postgres', q{UPDATE t SET a = 'other' WHERE id IN (5, 700); DELETE FROM t WHERE id = 19000; INSERT INTO t VALUES (30000, '', NULL, NULL); UPDATE t SET t = 1.0 WHERE id = 8;
+	UPDATE nokey SET a = 'other' WHERE ctid IN ('(0,3)', '(2,4)'); DELETE FROM nokey WHERE a = 'secret7' AND b = 3; UPDATE two SET c = NULL WHERE b % 500 = 0; DELETE FROM two WHERE b = 77;
+	UPDATE part SET v = '' WHERE id IN (3, 900)});
+my %key = (t => 'id', nokey => 'a, b', two => 'a, b', part => 'id', seen => 'id, v');
+is(plain("'$_'"), truth($_, $key{$_}), "$_: the differences") foreach (sort keys %key);
+is(plain("'seen'", "key_columns => '{id}'"), truth('seen', 'id'), 'a key that is given');
+is(plain("'nokey'", "key_columns => '{a}'"), truth('nokey', 'a'), 'rows that share a key');
+is(plain("'t'", "columns => '{t}'"), truth('t', 'id', columns => 'id, t'), 'some columns');
+is(plain("'t'", "exclude => '{a}'"), truth('t', 'id', columns => 'id, t, "b ""c"'), 'without a column');
+is($here->safe_psql('postgres', "SELECT key, side, here, there, confirmed IS NULL FROM iblt_compare('t', $peer, columns => '{a}', rows => true, method => 'plain') AS c ORDER BY (key ->> 'id')::int"),
+	q({"id": 5}|both|{"a": "secret5", "id": 5}|{"a": "other", "id": 5}|t
+{"id": 700}|both|{"a": "secret700", "id": 700}|{"a": "other", "id": 700}|t
+{"id": 19000}|here|{"a": "secret19000", "id": 19000}||t
+{"id": 30000}|there||{"a": "", "id": 30000}|t), 'the rows');
+is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t', $peer, method => 'plain'); SELECT relation, rows_here, rows_there, differences, unconfirmed, method, complete, messages FROM iblt_compare_stats()"),
+	"5\npublic.t|20000|20000|5|0|plain|t|6", 'the figures');
+is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t', peer_relation => 't', condition => 'id < 5', peer_condition => 'id < 6'); SELECT method FROM iblt_compare_stats()"),
+	"1\nsketch", 'the figures of another comparison');
+
+# The seed chooses the buckets.  Few rows are in few buckets, of which most differ.
+both('CREATE TABLE r (k int, v numeric, w text)');
+foreach my $round (1 .. 2)
+{
+	my $rows = int(10**(1 + rand(3)));
+	my $some = 'INSERT INTO r SELECT g, g, g FROM generate_series(1, %d) g WHERE random() < %f; UPDATE r SET v = (random() * 3)::int, w = NULL WHERE random() < 0.02;'
+	  . 'INSERT INTO r SELECT * FROM r WHERE random() < 0.01; ANALYZE r';
+	$_->safe_psql('postgres', 'TRUNCATE r; SELECT setseed(' . rand() . ');' . sprintf($some, $rows, 1 - rand(0.1))) foreach ($here, $there);
+	is(plain("'r'", $_ ? "key_columns => '{$_}'" : ''), truth('r', $_ || 'k, v, w'), "random rows, $rows, key ($_)") foreach ('k', 'w', '');
+}
+
+# --- too many ------------------------------------------------------------------------------
+
+$there->safe_psql('postgres', 'CREATE TABLE half AS SELECT id, CASE WHEN id % 10 > 0 THEN a END AS a FROM t WHERE id <= 20000');
+$here->safe_psql('postgres', 'CREATE TABLE half AS SELECT id, a FROM t');
+refused(qr/IB002: too many differences: .*max_differences is 100\b/, "'half'", "key_columns => '{id}', max_differences => 100", 'more buckets than max_differences');
+refused(qr/IB002: too many differences: .*max_differences is 1000\b/, "'half'", "key_columns => '{id}', max_differences => 1000", 'more differences than that');
+is(lines(plain("'half'", "key_columns => '{id}', max_differences => 3000")), lines(truth('half', 'id')), 'and not more');
+refused(qr/0A000: .*it gives no sample/, "'half'", "on_too_many => 'sample'", 'no sample');
+
+# --- what is refused ---------------------------------------------------------------------
+
+refused(qr/0A000: .*a condition cannot be checked on the peer/, "'t'", "condition => 'id < 5'", 'a condition');
+refused(qr/0A000: .*a condition cannot be checked on the peer/, "'t'", "peer_condition => 'id < 5'", 'a condition there');
+refused(qr/0A000: .*differences cannot be rechecked/, "'t'", 'recheck => 1', 'a recheck');
+refused(qr/0A000: .*live digests are not read/, "'t'", "live => 'require'", 'live digests');
+refused(qr/0A000: .*there are no columns/, "'bare'", '', 'no columns');
+refused(qr/42P01: relation public.nothing does not exist on the peer/, "'t'", "peer_relation => 'nothing'", 'no such relation');
+like(failure("SELECT * FROM iblt_compare('t', method => 'plain', peer_relation => 'nokey')"), qr/0A000: .*there is no peer/, 'no peer');
+like(failure("SELECT * FROM iblt_compare('t', $peer, method => $_)"), qr/22023: method must be sketch, plain or auto/, "method $_") foreach (q('other'), 'NULL');
+like(failure("SELECT * FROM iblt_compare('t', " . conninfo($here) . ", method => 'plain')"), qr/22023: a relation cannot be compared with itself/, 'itself');
+$here->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0});
+$here->safe_psql('latin', 'CREATE TABLE t AS SELECT 1 AS id');
+like(failure("SELECT * FROM iblt_compare('t', " . literal($here->connstr('latin')) . ", method => 'plain')"), qr/0A000: .*the encoding is UTF8 here and LATIN1 on the peer/, 'another encoding');
+both('CREATE TABLE hidden AS SELECT 1 AS id');
+$there->safe_psql('postgres', 'ALTER TABLE hidden ENABLE ROW LEVEL SECURITY; CREATE POLICY none ON hidden USING (false)');
+refused(qr/42501: on the peer: query would be affected by row-level security policy/, "'hidden'", '', 'row security');
+$there->safe_psql('postgres', 'CREATE ROLE stranger LOGIN');
+like(failure("SELECT * FROM iblt_compare('t', " . literal($there->connstr('postgres') . ' user=stranger') . ", method => 'plain')"), qr/42501: on the peer: permission denied/, 'no right');
+
+SKIP:
+{
+	skip 'built without ICU', 1 unless $here->safe_psql('postgres', q{SELECT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i')}) eq 't';
+	both(q{CREATE COLLATION anycase (provider = icu, locale = 'und-u-ks-level2', deterministic = false); CREATE TABLE cased (id int PRIMARY KEY, v text COLLATE anycase)});
+	$here->safe_psql('postgres', q{INSERT INTO cased VALUES (1, 'a'), (2, 'b')});
+	$there->safe_psql('postgres', q{INSERT INTO cased VALUES (1, 'A'), (2, 'b')});
+	is(plain("'cased'"), '{"id": 1} both 1 1', 'texts that a collation takes for equal');
+}
+
+# --- auto --------------------------------------------------------------------------------
+
+my ($rc, $out, $err) = $here->psql('postgres', "SELECT key FROM iblt_compare('two', $peer, method => 'auto'); SELECT method FROM iblt_compare_stats()");
+like($err, qr/NOTICE:  the peer has no extension iblt, and is compared by plain queries/, 'auto says that it compares by plain queries');
+like($out, qr/\nplain$/, 'and does');
+like(failure("SELECT * FROM iblt_compare('two', $peer)"), qr/55000: extension iblt is not installed in the peer's database/, 'without it, the extension is missed');
+my $log = slurp_file($there->logfile);
+like($log, qr/hashtextextended/, 'the log of the peer shows the queries');
+unlike($log, qr/statement:.*(secret\d|30000)/, 'but no key and no value');
+unlike($log, qr/statement:.*\b(CREATE|INSERT|UPDATE|DELETE|LOCK|iblt_internal)\b.*reader/, 'and nothing but queries');
+$there->safe_psql('postgres', 'ALTER ROLE reader RESET search_path; CREATE EXTENSION iblt');
+($rc, $out, $err) = $here->psql('postgres', "SELECT key FROM iblt_compare('two', " . conninfo($there) . ", method => 'auto'); SELECT method FROM iblt_compare_stats()");
+is($err, '', 'with the extension there, auto has nothing to say');
+like($out, qr/\nsketch$/, 'and takes it');
+nothing_left('no connection is left');
+
+$_->stop foreach ($here, $there);
+done_testing();
