@@ -153,9 +153,16 @@ time_comparator() {
 	note "$name" "$repetition" "$(((${EPOCHREALTIME/[.,]/} - start) / 1000))"
 }
 
+# Plain queries, without iblt on the peer, as iblt_compare counts their bytes.
+measure_plain() {
+	PLAIN_BYTES=$(sql $HERE_PORT -c "$(compare_query t "$(peer $THERE_PORT), method => 'plain'")" \
+		-c "SELECT bytes_sent + bytes_received FROM iblt_compare_stats()" | tail -n 1)
+}
+
 measure_others() {
 	local r
 	for r in 1 2 3; do
+		note plain "$r" "$(time_sql $HERE_PORT $DIFFERING "SET jit = off" "$(compare_query t "$(peer $THERE_PORT), method => 'plain'")")"
 		note except "$r" "$(time_sql $HERE_PORT $((DIFFERING * 4 / 5)) "SET jit = off" \
 			"SELECT count(*) FROM (SELECT * FROM t_there EXCEPT SELECT * FROM t) AS x")"
 		if has_comparator; then
@@ -314,6 +321,7 @@ report() {
 		say "  pg_comparator is not here for this server: not measured"
 	fi
 	faster "EXCEPT over postgres_fdw, one direction / iblt_compare" except 12
+	than "iblt_compare with method => 'plain' / iblt_compare" plain compare 8
 	say ""
 	row "iblt_compare, $SMALL rows" "ms" "ratio" "bar" ""
 	row "$DIFFERING differ" "${MEDIAN[few]}" "1.00" "-" ""
@@ -321,6 +329,7 @@ report() {
 	say ""
 	row "Bytes on the connection" "" "bytes" "bar" ""
 	bar "sketches, as they travel, both directions, at most" "" "$SKETCHES" at-most 8192
+	bar "all of iblt_compare with method => 'plain', both directions" "" "$PLAIN_BYTES" at-most 3000000
 	row "all of iblt_compare, to the peer and back" "$SENT" "$RECEIVED" "-" ""
 	if has_comparator; then
 		row "all of pg_comparator, to the second server and back" "$COMPARATOR_SENT" "$COMPARATOR_RECEIVED" "-" ""
@@ -357,6 +366,7 @@ inner() {
 	measure_compare
 	measure_small
 	measure_others
+	measure_plain
 	measure_bytes
 	measure_memory
 	make_far
