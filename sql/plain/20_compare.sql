@@ -113,7 +113,7 @@ BEGIN
 		PERFORM iblt_internal.refuse_altered(options.relation, 'here');
 	END IF;
 	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_describe_sql(name), options.label);
-	EXECUTE iblt_internal.plain_describe_sql(here.relation) INTO mine;
+	EXECUTE iblt_internal.plain_describe_sql(iblt_internal.peer_name(relation, NULL)) INTO mine;
 	theirs := iblt_internal.peer_value(conn, 0.001, 2);
 	IF theirs = 'null' THEN
 		PERFORM iblt_internal.refuse_no_relation(name);

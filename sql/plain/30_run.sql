@@ -1,7 +1,7 @@
 -- Carrying out a plain comparison ------------------------------------------------------
 
 CREATE FUNCTION iblt_internal.plain_sums(conn text, plan iblt_internal.plan,
-	INOUT figures iblt_internal.figures, OUT buckets integer[]) RETURNS record
+	OUT figures iblt_internal.figures, OUT buckets integer[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -27,7 +27,7 @@ BEGIN
 		WHERE h IS DISTINCT FROM t ORDER BY n);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_sums(text, iblt_internal.plan, iblt_internal.figures) IS
+COMMENT ON FUNCTION iblt_internal.plain_sums(text, iblt_internal.plan) IS
 'the buckets whose rows differ';
 
 -- If d of n buckets differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more
@@ -77,17 +77,18 @@ AS $$
 DECLARE
 	theirs text;
 	space integer;
-	result record;
+	fingerprint text;
+	result iblt_internal.difference[];
 BEGIN
 	PERFORM iblt_internal.progress(plan.progress, format('reading the rows of %s buckets on both'
 		' sides', cardinality(buckets)));
 	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_rows_sql(plan, buckets));
 	theirs := iblt_internal.peer_value(conn, 0, 2);
 	space := strpos(theirs, ' ');
-	EXECUTE iblt_internal.plain_pairs_sql(plan, buckets) INTO result
+	EXECUTE iblt_internal.plain_pairs_sql(plan, buckets) INTO fingerprint, result
 		USING substr(theirs, space + 1)::text[];
-	PERFORM iblt_internal.require_described(plan, result.fingerprint, left(theirs, space - 1));
-	RETURN result.differences;
+	PERFORM iblt_internal.require_described(plan, fingerprint, left(theirs, space - 1));
+	RETURN result;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.plain_look(text, iblt_internal.plan, integer[]) IS
@@ -99,7 +100,7 @@ RETURNS SETOF iblt_internal.difference
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	summed record := iblt_internal.plain_sums(conn, plan, NULL);
+	summed record := iblt_internal.plain_sums(conn, plan);
 	figures iblt_internal.figures := summed.figures;
 	started timestamptz := clock_timestamp();
 	number integer := cardinality(summed.buckets);
