@@ -40,7 +40,7 @@ COMMENT ON FUNCTION iblt_internal.plain_ask(text, text, text) IS
 --
 -- A type is taken if its text is a function of the value and of the settings above, if
 -- different canonical bytes have different texts, and if the text reads back as the value.
--- test/t/098_plain.pl has a row for each.  Not among them: what an extension may define
+-- test/t/099_plain.pl has a row for each.  Not among them: what an extension may define
 -- (texts of its versions), reg* (names of other objects), "char" (raw bytes), money (its
 -- decimals), xml (needs a build with libxml), tsquery, jsonpath, aclitem and tid (texts of
 -- releases, or of one database), composite types and other ranges (their parts may differ).
