@@ -31,6 +31,8 @@ AS $$
 BEGIN
 	PERFORM iblt_internal.plain_refuse(CASE
 		WHEN conn IS NULL THEN 'there is no peer'
+		-- it may be in a transaction
+		WHEN iblt_internal.peer_is_lent(conn) THEN 'the peer is a connection that is open'
 		WHEN options.condition IS NOT NULL OR options.peer_condition IS NOT NULL
 			THEN 'a condition cannot be checked on the peer'
 		WHEN options.recheck > 0 THEN 'differences cannot be rechecked'
@@ -141,7 +143,7 @@ AS $$
 DECLARE
 	missing boolean := method = 'plain';
 BEGIN
-	IF method = 'auto' AND conn IS NOT NULL THEN
+	IF method = 'auto' AND NOT iblt_internal.peer_is_lent(conn) THEN
 		PERFORM iblt_internal.plain_ask(conn, 'SELECT NOT EXISTS (SELECT FROM pg_extension'
 			' WHERE extname = ''iblt'')');
 		missing := iblt_internal.peer_value(conn, 0.001, 2);

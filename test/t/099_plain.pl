@@ -209,6 +209,7 @@ refused(qr/0A000: .*live digests are not read/, "'t'", "live => 'require'", 'liv
 refused(qr/0A000: .*there are no columns/, "'bare'", '', 'no columns');
 refused(qr/42P01: relation public.nothing does not exist on the peer/, "'t'", "peer_relation => 'nothing'", 'no such relation');
 like(failure("SELECT * FROM iblt_compare('t', method => 'plain', peer_relation => 'nokey')"), qr/0A000: .*there is no peer/, 'no peer');
+like(failure(q{SELECT "db ""link".dblink_connect('mine', } . "$peer); SELECT * FROM iblt_compare('t', 'mine', method => 'plain')"), qr/0A000: .*the peer is a connection that is open/, 'a connection of the caller');
 like(failure("SELECT * FROM iblt_compare('t', $peer, method => $_)"), qr/22023: method must be sketch, plain or auto/, "method $_") foreach (q('other'), 'NULL');
 like(failure("SELECT * FROM iblt_compare('t', " . conninfo($here) . ", method => 'plain')"), qr/22023: a relation cannot be compared with itself/, 'itself');
 $here->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0});
