@@ -114,6 +114,12 @@ extern Oid	iblt_codec_type(IbltCodec *codec);
 extern uint64 iblt_codec_generation(void);
 
 /*
+ * The type of the elements of an array, of the bounds of a range, or of the
+ * ranges of a multirange.  InvalidOid for another type.
+ */
+extern Oid	iblt_codec_type_part(Oid type);
+
+/*
  * Do the canonical bytes of a value of this type never change while the value
  * stays the same?  False for enums, reg* types and rows, and for types that
  * hold them.

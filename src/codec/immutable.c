@@ -69,13 +69,7 @@ iblt_codec_type_is_immutable(Oid type)
 
 	check_stack_depth();
 	type = getBaseType(type);
-	part = get_element_type(type);
-	if (!OidIsValid(part) && type_is_range(type))
-		part = get_range_subtype(type);
-#if PG_VERSION_NUM >= 140000
-	if (!OidIsValid(part) && type_is_multirange(type))
-		part = get_multirange_range(type);
-#endif
+	part = iblt_codec_type_part(type);
 	if (OidIsValid(part))
 		return iblt_codec_type_is_immutable(part);
 	/* a literal is text */

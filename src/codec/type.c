@@ -378,6 +378,20 @@ iblt_codec_type(IbltCodec *codec)
 	return codec->type;
 }
 
+Oid
+iblt_codec_type_part(Oid type)
+{
+	Oid			part = get_element_type(type);
+
+	if (!OidIsValid(part) && type_is_range(type))
+		part = get_range_subtype(type);
+#if PG_VERSION_NUM >= 140000
+	if (!OidIsValid(part) && type_is_multirange(type))
+		part = get_multirange_range(type);
+#endif
+	return part;
+}
+
 uint64
 iblt_codec_generation(void)
 {

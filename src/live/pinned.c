@@ -14,6 +14,8 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
+#include "codec/codec.h"
+
 /*
  * Built-in functions that are stable because of settings which the drivers
  * pin.
@@ -141,13 +143,7 @@ every_part(Oid type, TypeTest test, const char *text)
 
 	check_stack_depth();
 	type = getBaseType(type);
-	part = get_element_type(type);
-	if (!OidIsValid(part) && type_is_range(type))
-		part = get_range_subtype(type);
-#if PG_VERSION_NUM >= 140000
-	if (!OidIsValid(part) && type_is_multirange(type))
-		part = get_multirange_range(type);
-#endif
+	part = iblt_codec_type_part(type);
 	if (OidIsValid(part))
 		return every_part(part, test, text);
 	if (get_typtype(type) == TYPTYPE_COMPOSITE)

@@ -32,6 +32,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
+#include "codec/codec.h"
 #include "track/store.h"
 
 /* Adds a number to a hash, in order. */
@@ -176,12 +177,12 @@ static uint64
 hash_type(Oid type, const char **problem)
 {
 	Oid			base = getBaseType(type);
-	Oid			element = get_element_type(base);
+	Oid			part = iblt_codec_type_part(base);
 	uint64		hash = mix(0, base);
 
 	check_stack_depth();
-	if (OidIsValid(element))
-		return mix(hash, hash_type(element, problem));
+	if (OidIsValid(part))
+		return mix(hash, hash_type(part, problem));
 	if (shows_names(base))
 		*problem = "values of a column are names of objects, which can be renamed";
 	if (base < FirstNormalObjectId)
@@ -192,12 +193,6 @@ hash_type(Oid type, const char **problem)
 			return mix(hash, hash_enum(base));
 		case TYPTYPE_COMPOSITE:
 			return mix(hash, hash_row_type(base, problem));
-		case TYPTYPE_RANGE:
-			return mix(hash, hash_type(get_range_subtype(base), problem));
-#if PG_VERSION_NUM >= 140000
-		case TYPTYPE_MULTIRANGE:
-			return mix(hash, hash_type(get_multirange_range(base), problem));
-#endif
 		default:
 			return hash;
 	}
