@@ -29,19 +29,6 @@ plain_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 	return iblt_row_add(sketch, key, y, sign, limbs, 4, true, terms, cell_add);
 }
 
-/* Replaces a row by another one of the same key. */
-IBLT_INLINE IbltStatus
-plain_replace(IbltSketch *sketch, const uint8_t *key, uint64_t old_y,
-			  uint64_t new_y, unsigned limbs, IbltCellAdd cell_add)
-{
-	uint64_t terms[PLAIN_FIELDS(IBLT_QUEUE_LIMBS)];
-
-	if (limbs == 1)
-		terms[3] = 0;
-	return iblt_row_replace(sketch, key, old_y, new_y, limbs, 4, true, terms,
-							cell_add);
-}
-
 /* Begins to fetch a cell, which may lie on two cache lines. */
 IBLT_INLINE void
 cell_fetch(const IbltSketch *sketch, int subtable, uint32_t position,
@@ -61,10 +48,14 @@ cell_fetch(const IbltSketch *sketch, int subtable, uint32_t position,
 #endif
 }
 
-/* The same through the queue: adds the oldest row, and takes this one. */
+/*
+ * The same through the queue: adds the oldest row, and takes this one.  sign 0
+ * replaces the row old_y by y.
+ */
 IBLT_INLINE IbltStatus
 plain_queue(IbltQueue *queue, IbltSketch *sketch, const uint8_t *key,
-			uint64_t y, unsigned limbs, IbltCellAdd cell_add)
+			uint64_t old_y, uint64_t y, int sign, unsigned limbs,
+			IbltCellAdd cell_add)
 {
 	unsigned next = queue->next;
 	uint32_t *position = queue->slot[next].position;
@@ -73,14 +64,19 @@ plain_queue(IbltQueue *queue, IbltSketch *sketch, const uint8_t *key,
 	int i;
 
 	if (terms[IBLT_FIELD_WEIGHT] != 0)
-		iblt_row_put(sketch, position, terms, 1, PLAIN_FIELDS(limbs), 4, true,
-					 cell_add);
-	status = iblt_row_take(sketch, key, y, 1, limbs, 4, position, terms);
+		iblt_row_put(sketch, position, terms, queue->slot[next].sign,
+					 PLAIN_FIELDS(limbs), 4, true, cell_add);
+	if (sign == 0)
+		status = iblt_row_take_both(sketch, key, old_y, y, limbs, 4, position,
+									terms);
+	else
+		status = iblt_row_take(sketch, key, y, sign, limbs, 4, position, terms);
 	if (status != IBLT_OK)
 	{
 		terms[IBLT_FIELD_WEIGHT] = 0;
 		return status;
 	}
+	queue->slot[next].sign = sign;
 	IBLT_UNROLL
 	for (i = 0; i < 4; i++)
 		cell_fetch(sketch, i, position[i], limbs);
@@ -98,13 +94,14 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 		uint64_t *terms = queue->slot[i].terms;
 
 		if (terms[IBLT_FIELD_WEIGHT] != 0)
-			iblt_row_put(sketch, queue->slot[i].position, terms, 1,
-						 sketch->fields, 4, true, iblt_cell_add);
+			iblt_row_put(sketch, queue->slot[i].position, terms,
+						 queue->slot[i].sign, sketch->fields, 4, true,
+						 iblt_cell_add);
 		terms[IBLT_FIELD_WEIGHT] = 0;
 	}
 }
 
-/* The four ways for keys of this many limbs, by one way to add to a cell. */
+/* The five ways for keys of this many limbs, by one way to add to a cell. */
 #define ADDER(way, limbs, target, cell_add) \
 	target static IbltStatus \
 	add_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
@@ -117,17 +114,29 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 		return plain_add(sketch, key, y, -1, limbs, cell_add); \
 	} \
 	target static IbltStatus \
-	replace_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, \
-							uint64_t old_y, uint64_t new_y) \
-	{ \
-		return plain_replace(sketch, key, old_y, new_y, limbs, cell_add); \
-	} \
-	target static IbltStatus \
 	queue_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
 						  const uint8_t *key, uint64_t y) \
 	{ \
-		return plain_queue(queue, sketch, key, y, limbs, cell_add); \
+		return plain_queue(queue, sketch, key, 0, y, 1, limbs, cell_add); \
+	} \
+	target static IbltStatus \
+	queue_remove_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
+								 const uint8_t *key, uint64_t y) \
+	{ \
+		return plain_queue(queue, sketch, key, 0, y, -1, limbs, cell_add); \
+	} \
+	target static IbltStatus \
+	queue_replace_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
+								  const uint8_t *key, uint64_t old_y, \
+								  uint64_t new_y) \
+	{ \
+		return plain_queue(queue, sketch, key, old_y, new_y, 0, limbs, \
+						   cell_add); \
 	}
+
+#define ADDER_OF(way, limbs) \
+	{add_##way##_##limbs, remove_##way##_##limbs, queue_##way##_##limbs, \
+		queue_remove_##way##_##limbs, queue_replace_##way##_##limbs}
 
 #define ADDERS(way, target, cell_add) \
 	ADDER(way, 1, target, cell_add) \
@@ -135,14 +144,7 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	ADDER(way, 3, target, cell_add) \
 	ADDER(way, 4, target, cell_add) \
 	static const IbltRowAdder adders_##way[IBLT_QUEUE_LIMBS] = { \
-		{add_##way##_1, remove_##way##_1, replace_##way##_1, \
-			queue_##way##_1}, \
-		{add_##way##_2, remove_##way##_2, replace_##way##_2, \
-			queue_##way##_2}, \
-		{add_##way##_3, remove_##way##_3, replace_##way##_3, \
-			queue_##way##_3}, \
-		{add_##way##_4, remove_##way##_4, replace_##way##_4, \
-			queue_##way##_4} \
+		ADDER_OF(way, 1), ADDER_OF(way, 2), ADDER_OF(way, 3), ADDER_OF(way, 4) \
 	};
 
 ADDERS(portable, , iblt_cell_add)

@@ -141,19 +141,18 @@ iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 }
 
 /*
- * Removes a row and adds one with the same key.  They are in the same cells, so
- * what the cells get is the difference of their weights.
+ * The first half of removing a row and adding one with the same key.  They are
+ * in the same cells, so what the cells get is the difference of their weights.
  */
 IBLT_INLINE IbltStatus
-iblt_row_replace(IbltSketch *sketch, const uint8_t *key, uint64_t old_y,
-				 uint64_t new_y, unsigned limbs, int hashes,
-				 bool all_subtables, uint64_t *terms, IbltCellAdd cell_add)
+iblt_row_take_both(IbltSketch *sketch, const uint8_t *key, uint64_t old_y,
+				   uint64_t new_y, unsigned limbs, int hashes,
+				   uint32_t *position, uint64_t *terms)
 {
 	const IbltHasher *hasher = &sketch->hasher;
 	uint64_t old_weight = iblt_hash_weight(hasher, old_y);
 	uint64_t new_weight = iblt_hash_weight(hasher, new_y);
 	uint64_t more = fp_sub(new_weight, old_weight);
-	uint32_t position[IBLT_MAX_HASHES];
 	uint64_t check = iblt_hash_key(hasher, key, 8 * (size_t) limbs, hashes,
 								   sketch->params.subtable_cells, position);
 	IbltStatus status = iblt_row_terms(hasher, key, more, limbs, terms);
@@ -163,8 +162,6 @@ iblt_row_replace(IbltSketch *sketch, const uint8_t *key, uint64_t old_y,
 	terms[IBLT_FIELD_CHECK(limbs)] = fp_mul(more, check);
 	iblt_meter_add(sketch->meter, fp_mul(old_weight, check), -1);
 	iblt_meter_add(sketch->meter, fp_mul(new_weight, check), 1);
-	iblt_row_put(sketch, position, terms, 0, limbs + 2, hashes, all_subtables,
-				 cell_add);
 	return IBLT_OK;
 }
 
@@ -198,25 +195,29 @@ typedef struct IbltQueue
 	struct
 	{
 		uint32_t	position[4];
+		int			sign;		/* what the cells count */
 		/* the first, the weight, is 0 in a free slot */
 		uint64_t	terms[IBLT_QUEUE_LIMBS + 2];
 	}			slot[IBLT_QUEUE_ROWS];
 } IbltQueue;
 
 /*
- * Each inserts a row into a plain sketch, at once or through a queue, removes
- * a row, or replaces one by another row of the same key.  A sketch that is
- * sealed afterwards has the same bytes whether it is replaced, or removed and
- * added.  The keys must have as many limbs as the adder was chosen for.
+ * Each inserts a row into a plain sketch or removes one, at once or through a
+ * queue, or replaces one by another row of the same key.  A sketch that is
+ * sealed afterwards has the same bytes whether a row is replaced, or removed
+ * and added.  The keys must have as many limbs as the adder was chosen for.
  */
 typedef struct IbltRowAdder
 {
 	IbltStatus	(*add) (IbltSketch *sketch, const uint8_t *key, uint64_t y);
 	IbltStatus	(*remove) (IbltSketch *sketch, const uint8_t *key, uint64_t y);
-	IbltStatus	(*replace) (IbltSketch *sketch, const uint8_t *key,
-							uint64_t old_y, uint64_t new_y);
 	IbltStatus	(*queue) (IbltQueue *queue, IbltSketch *sketch,
 						  const uint8_t *key, uint64_t y);
+	IbltStatus	(*queue_remove) (IbltQueue *queue, IbltSketch *sketch,
+								 const uint8_t *key, uint64_t y);
+	IbltStatus	(*queue_replace) (IbltQueue *queue, IbltSketch *sketch,
+								  const uint8_t *key, uint64_t old_y,
+								  uint64_t new_y);
 } IbltRowAdder;
 
 /*

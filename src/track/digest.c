@@ -79,9 +79,9 @@ sketch_rows(Datum value)
 	return rows;
 }
 
-/* Adds a row of packed changes. */
+/* Adds a row of packed changes.  applier is NULL if there is no sketch. */
 static void
-read_packed(IbltChanges *changes, unsigned limbs, IbltSketch *sketch,
+read_packed(IbltChanges *changes, unsigned limbs, IbltApplier *applier,
 			Datum value)
 {
 	struct varlena *bytes = pg_detoast_datum_packed((struct varlena *)
@@ -91,9 +91,9 @@ read_packed(IbltChanges *changes, unsigned limbs, IbltSketch *sketch,
 	int64		number = 0;
 	int64		rows;
 
-	changes->added |= sketch != NULL;
-	if (sketch != NULL)
-		number = iblt_packed_apply(sketch, data, size);
+	changes->added |= applier != NULL;
+	if (applier != NULL)
+		number = iblt_applier_add(applier, data, size);
 	/* the size of keys is not known before there is a base */
 	else if (limbs > 0)
 	{
@@ -127,7 +127,7 @@ note_folded(IbltChanges *changes, ItemPointer row)
 /* One row of the store.  Returns whether a fold replaces it. */
 static bool
 read_change(IbltChanges *changes, const IbltTrackConfig *config,
-			unsigned limbs, IbltSketch *sketch, const Datum *values)
+			unsigned limbs, IbltApplier *applier, const Datum *values)
 {
 	const char *data = values[CHANGE_BYTES] == 0 ? NULL
 		: VARDATA_ANY(DatumGetPointer(values[CHANGE_BYTES]));
@@ -149,14 +149,14 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 			changes->verified = Max(changes->verified, number);
 			return true;
 		case IBLT_CHANGES_PACKED:
-			read_packed(changes, limbs, sketch, values[CHANGE_BYTES]);
+			read_packed(changes, limbs, applier, values[CHANGE_BYTES]);
 			break;
 		case IBLT_CHANGES_SKETCH:
-			changes->added |= sketch != NULL;
-			if (sketch == NULL)
+			changes->added |= applier != NULL;
+			if (applier == NULL)
 				changes->rows += sketch_rows(values[CHANGE_SKETCH]);
 			else
-				add_sketch(sketch, values[CHANGE_SKETCH]);
+				add_sketch(applier->sketch, values[CHANGE_SKETCH]);
 			break;
 		default:
 			changes->broken = "a change in its store cannot be read";
@@ -180,6 +180,7 @@ iblt_changes_read(IbltChanges *changes, const IbltTrackConfig *config,
 				  bool with_folded)
 {
 	IbltStoreScan scan;
+	IbltApplier applier;
 	Datum		values[CHANGE_WIDTH];
 	bool		nulls[CHANGE_WIDTH];
 	HeapTuple	tuple;
@@ -188,6 +189,8 @@ iblt_changes_read(IbltChanges *changes, const IbltTrackConfig *config,
 	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
 						  config->relid, snapshot, AccessShareLock))
 		return;
+	if (sketch != NULL)
+		iblt_applier_begin(&applier, sketch);
 	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
 	{
 		for (int i = 0; i < CHANGE_WIDTH; i++)
@@ -200,9 +203,12 @@ iblt_changes_read(IbltChanges *changes, const IbltTrackConfig *config,
 		changes->bytes += tuple->t_len;
 		if (values[CHANGE_SKETCH] != 0)
 			changes->bytes += toast_raw_datum_size(values[CHANGE_SKETCH]);
-		if (read_change(changes, config, limbs, sketch, values) && with_folded)
+		if (read_change(changes, config, limbs, sketch != NULL ? &applier : NULL,
+						values) && with_folded)
 			note_folded(changes, &tuple->t_self);
 	}
+	if (sketch != NULL)
+		iblt_applier_end(&applier);
 	iblt_store_end(&scan);
 }
 

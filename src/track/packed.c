@@ -7,8 +7,6 @@
  */
 #include "track/packed.h"
 
-#include "core/row.h"
-
 uint8 *
 iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs, const uint8 *key,
 				uint64 old_sum, uint64 new_sum)
@@ -39,21 +37,23 @@ change_size(const uint8 *bytes, Size left, unsigned limbs, Size *size)
 	return *size <= left;
 }
 
-/* Adds one change to a sketch that has an adder. */
+/* Adds one change to a plain sketch. */
 static inline IbltStatus
-apply_plain(IbltSketch *sketch, const IbltRowAdder *adder, unsigned flags,
-			const uint8 *key, const uint8 *sums)
+apply_queued(IbltApplier *applier, unsigned flags, const uint8 *key,
+			 const uint8 *sums)
 {
+	const IbltRowAdder *adder = applier->adder;
 	uint64		sum = iblt_load64(sums);
 
 	switch (flags)
 	{
 		case IBLT_CHANGE_OLD:
-			return adder->remove(sketch, key, sum);
+			return adder->queue_remove(&applier->queue, applier->sketch, key, sum);
 		case IBLT_CHANGE_NEW:
-			return adder->add(sketch, key, sum);
+			return adder->queue(&applier->queue, applier->sketch, key, sum);
 		default:
-			return adder->replace(sketch, key, sum, iblt_load64(sums + 8));
+			return adder->queue_replace(&applier->queue, applier->sketch, key,
+										sum, iblt_load64(sums + 8));
 	}
 }
 
@@ -74,10 +74,18 @@ apply_any(IbltSketch *sketch, unsigned flags, const uint8 *key,
 	return status;
 }
 
-int64
-iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
+void
+iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch)
 {
-	const IbltRowAdder *adder = iblt_core_row_adder(&sketch->params);
+	applier->sketch = sketch;
+	applier->adder = iblt_core_row_adder(&sketch->params);
+	memset(&applier->queue, 0, sizeof applier->queue);
+}
+
+int64
+iblt_applier_add(IbltApplier *applier, const uint8 *bytes, Size size)
+{
+	IbltSketch *sketch = applier->sketch;
 	unsigned	limbs = sketch->params.limbs;
 	int64		number = 0;
 	Size		one;
@@ -89,11 +97,29 @@ iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
 
 		if (!change_size(bytes, size, limbs, &one))
 			return -1;
-		if ((adder != NULL ? apply_plain(sketch, adder, bytes[0], key, sums)
+		if ((applier->adder != NULL ? apply_queued(applier, bytes[0], key, sums)
 			 : apply_any(sketch, bytes[0], key, sums)) != IBLT_OK)
 			return -1;
 		number++;
 	}
+	return number;
+}
+
+void
+iblt_applier_end(IbltApplier *applier)
+{
+	iblt_core_queue_flush(&applier->queue, applier->sketch);
+}
+
+int64
+iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
+{
+	IbltApplier applier;
+	int64		number;
+
+	iblt_applier_begin(&applier, sketch);
+	number = iblt_applier_add(&applier, bytes, size);
+	iblt_applier_end(&applier);
 	return number;
 }
 

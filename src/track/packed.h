@@ -13,6 +13,8 @@
 
 #include "iblt.h"
 
+#include "core/row.h"
+
 #define IBLT_CHANGE_OLD		1
 #define IBLT_CHANGE_NEW		2
 
@@ -30,10 +32,29 @@ extern uint8 *iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs,
 							  uint64 new_sum);
 
 /*
- * Adds changes to a sketch whose keys have the same size, and returns their
- * number.  -1 if the bytes are malformed or a row cannot be kept in the sketch.
- * Then the sketch must not be used.
+ * Adds changes to a sketch whose keys have the same size.  It does not wait for
+ * cells that are not in the processor's cache (core/row.h).
  */
+typedef struct IbltApplier
+{
+	IbltSketch *sketch;
+	const IbltRowAdder *adder;	/* NULL if the sketch is not plain */
+	IbltQueue	queue;
+} IbltApplier;
+
+extern void iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch);
+
+/*
+ * Returns the number of changes.  -1 if the bytes are malformed or a row cannot
+ * be kept in the sketch.  Then the sketch must not be used.
+ */
+extern int64 iblt_applier_add(IbltApplier *applier, const uint8 *bytes,
+							  Size size);
+
+/* Before the cells of the sketch are read. */
+extern void iblt_applier_end(IbltApplier *applier);
+
+/* All three. */
 extern int64 iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes,
 							   Size size);
 

@@ -61,7 +61,7 @@ static ItemPointerData
 write_list(const IbltCollection *pending)
 {
 	const IbltTrackTarget *target = &pending->target;
-	struct varlena *bytes = palloc(VARHDRSZ + ROW_BYTES);
+	struct varlena *bytes = palloc(VARHDRSZ + Min(ROW_BYTES, pending->used));
 	ItemPointerData row;
 	Size		done = 0;
 
