@@ -22,6 +22,13 @@
 /* An incomplete decoding.  Class IB belongs to this extension. */
 #define ERRCODE_IBLT_INCOMPLETE MAKE_SQLSTATE('I', 'B', '0', '0', '1')
 
+/* Before the declaration of a function that does not return. */
+#if PG_VERSION_NUM >= 180000
+#define IBLT_NORETURN			pg_noreturn
+#else
+#define IBLT_NORETURN			pg_attribute_noreturn()
+#endif
+
 /* The defaults of iblt_new and iblt_agg. */
 #define IBLT_DEFAULT_CAPACITY	100
 #define IBLT_DEFAULT_HASHES		4
@@ -69,7 +76,7 @@ extern void iblt_refuse_row(IbltStatus status);
 extern void iblt_check_counts(IbltStatus status);
 
 /* ERROR for a sketch whose header and cells cannot both be right. */
-extern void iblt_refuse_contradiction(void);
+IBLT_NORETURN extern void iblt_refuse_contradiction(void);
 
 /* params.c */
 

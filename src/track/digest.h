@@ -69,7 +69,7 @@ extern const char *iblt_digest_problem(const IbltTrackConfig *config,
 									   const IbltBase *base);
 
 /* The error for such a digest. */
-extern void iblt_digest_refuse(Relation relation, const char *reason)
-			pg_attribute_noreturn();
+IBLT_NORETURN extern void iblt_digest_refuse(Relation relation,
+											 const char *reason);
 
 #endif							/* IBLT_TRACK_DIGEST_H */
