@@ -101,7 +101,8 @@ CREATE TYPE iblt_internal.repair_work AS (
 	plan iblt_internal.repair_plan,	-- with the seed of the comparison
 	figures iblt_internal.figures,
 	steps iblt_internal.repair_step[],
-	again iblt_internal.difference[]	-- as they are once the target's rows are locked
+	again iblt_internal.difference[],	-- as they are once the target's rows are locked
+	differ text[]			-- ids that differ again, for the source has changed since
 );
 COMMENT ON TYPE iblt_internal.repair_work IS 'how far a repair has come';
 

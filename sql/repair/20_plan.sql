@@ -121,9 +121,8 @@ $$;
 COMMENT ON FUNCTION iblt_internal.repair_columns(iblt_internal.plan, iblt_internal.repair_target) IS
 'how statements on the target write the compared columns, in their order';
 
-CREATE FUNCTION iblt_internal.repair_prepare(conn text, relation regclass, peer_relation text,
-	options iblt_internal.options, asked iblt_internal.repair_options)
-RETURNS iblt_internal.repair_plan
+CREATE FUNCTION iblt_internal.repair_plan_of(conn text, compared iblt_internal.plan,
+	asked iblt_internal.repair_options) RETURNS iblt_internal.repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -131,7 +130,7 @@ DECLARE
 	plan iblt_internal.repair_plan;
 	described jsonb;
 BEGIN
-	plan.compared := iblt_internal.prepare(conn, relation, peer_relation, options);
+	plan.compared := compared;
 	plan.asked := asked;
 	described := iblt_internal.peer_ask(conn, asked.target,
 		format('SELECT iblt_internal.repair_describe(%L)',
@@ -152,6 +151,20 @@ BEGIN
 				asked.as_replica AND asked.apply), 0.01);
 	END IF;
 	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_plan_of(text, iblt_internal.plan,
+	iblt_internal.repair_options) IS 'the plan of a repair of what a plan compares';
+
+CREATE FUNCTION iblt_internal.repair_prepare(conn text, relation regclass, peer_relation text,
+	options iblt_internal.options, asked iblt_internal.repair_options)
+RETURNS iblt_internal.repair_plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN iblt_internal.repair_plan_of(conn,
+		iblt_internal.prepare(conn, relation, peer_relation, options), asked);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_prepare(text, regclass, text, iblt_internal.options,

@@ -1,17 +1,20 @@
 -- Applying -------------------------------------------------------------------------
 
-CREATE FUNCTION iblt_internal.repair_begin(conn text) RETURNS void
+CREATE FUNCTION iblt_internal.repair_begin(conn text, asked iblt_internal.repair_options)
+RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;'
-			' SELECT pg_catalog.set_config(''iblt.writing'', ''on'', true)', false),
-		iblt_internal.peer_value(conn);
+	IF conn IS NOT NULL AND asked.target = 'there' THEN
+		PERFORM iblt_internal.peer_send(conn, 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;'
+				' SELECT pg_catalog.set_config(''iblt.writing'', ''on'', true)', false),
+			iblt_internal.peer_value(conn);
+	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_begin(text) IS
-'begins a transaction on the peer that may write';
+COMMENT ON FUNCTION iblt_internal.repair_begin(text, iblt_internal.repair_options) IS
+'begins a transaction on the peer that may write, if the peer is to be changed';
 
 CREATE FUNCTION iblt_internal.repair_lock(conn text, plan iblt_internal.repair_plan, ids text[])
 RETURNS void
@@ -40,9 +43,6 @@ AS $$
 DECLARE
 	ids text[] := iblt_internal.repair_ids(steps);
 BEGIN
-	IF conn IS NOT NULL AND (plan.asked).target = 'there' THEN
-		PERFORM iblt_internal.repair_begin(conn);
-	END IF;
 	IF ids = '{}' THEN
 		RETURN;
 	END IF;
@@ -81,64 +81,79 @@ COMMENT ON FUNCTION iblt_internal.repair_run_there(text, text[], bigint[], boole
 	iblt_internal.repair_options) IS
 'runs statements on the peer, in one message that it does not show';
 
-CREATE FUNCTION iblt_internal.repair_run(conn text, plan iblt_internal.repair_plan,
-	steps iblt_internal.repair_step[]) RETURNS void
+-- A row may go with the row that it refers to.
+CREATE FUNCTION iblt_internal.repair_may_go(plan iblt_internal.repair_plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN NOT (plan.asked).as_replica AND EXISTS (
+		SELECT FROM unnest((plan.target).foreign_keys) AS k
+		WHERE k.self AND k.on_delete = 'CASCADE');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_may_go(iblt_internal.repair_plan) IS
+'may a row that is to be deleted be gone with another one?';
+
+-- Of several relations, all deletes come before the updates and inserts.
+CREATE FUNCTION iblt_internal.repair_run(conn text, works iblt_internal.repair_work[])
+RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	asked iblt_internal.repair_options := plan.asked;
-	-- a row may have gone with the row that it referred to
-	cascades boolean := NOT asked.as_replica AND EXISTS (
-		SELECT FROM unnest((plan.target).foreign_keys) AS k
-		WHERE k.self AND k.on_delete = 'CASCADE');
-	statements text[];
-	n bigint[];
-	at_most boolean[];
-	keys text[];
+	asked iblt_internal.repair_options := ((works[1]).plan).asked;
+	x record;
 	done integer;
 BEGIN
-	SELECT coalesce(array_agg(s.sql ORDER BY s.ordinality), '{}'),
-		array_agg(s.n ORDER BY s.ordinality),
-		array_agg(cascades AND s.action = 'delete' ORDER BY s.ordinality),
-		array_agg(s.key::text ORDER BY s.ordinality)
-	INTO statements, n, at_most, keys
-	FROM unnest(steps) WITH ORDINALITY AS s WHERE s.status = 'preview';
-	PERFORM iblt_internal.progress((plan.compared).progress, format('changing %s: %s statements',
-		(iblt_internal.repair_side(plan)).relation, cardinality(statements)));
-	IF asked.target = 'there' AND conn IS NOT NULL THEN
-		done := iblt_internal.repair_run_there(conn, statements, n, at_most, keys, asked);
-	ELSE
-		done := iblt_internal.repair_execute(statements, n, at_most, keys, asked.search_path,
-			asked.as_replica);
+	SELECT coalesce(array_agg(s.sql), '{}') AS statements, array_agg(s.n) AS n,
+		array_agg(s.action = 'delete' AND s.may_go) AS at_most,
+		array_agg(s.key::text) AS keys INTO x
+	FROM (SELECT u.*, w.may_go FROM (SELECT v.steps, v.ordinality AS work,
+				iblt_internal.repair_may_go(v.plan) AS may_go
+			FROM unnest(works) WITH ORDINALITY AS v OFFSET 0) AS w,
+		unnest(w.steps) WITH ORDINALITY AS u WHERE u.status = 'preview'
+		ORDER BY array_position('{delete,update,insert}', u.action), w.work, u.ordinality) AS s;
+	IF x.statements = '{}' THEN
+		RETURN;
 	END IF;
-	IF done IS DISTINCT FROM cardinality(statements) THEN
+	PERFORM iblt_internal.progress((((works[1]).plan).compared).progress,
+		format('running %s statements', cardinality(x.statements)));
+	IF asked.target = 'there' AND conn IS NOT NULL THEN
+		done := iblt_internal.repair_run_there(conn, x.statements, x.n, x.at_most, x.keys, asked);
+	ELSE
+		done := iblt_internal.repair_execute(x.statements, x.n, x.at_most, x.keys,
+			asked.search_path, asked.as_replica);
+	END IF;
+	IF done IS DISTINCT FROM cardinality(x.statements) THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 			MESSAGE = 'the peer''s answer was lost', DETAIL = 'Nothing was changed.';
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_run(text, iblt_internal.repair_plan,
-	iblt_internal.repair_step[]) IS 'runs the statements on the target';
+COMMENT ON FUNCTION iblt_internal.repair_run(text, iblt_internal.repair_work[]) IS
+'runs the statements on the target';
 
 -- A row of the source may have changed again meanwhile, but the target's row must be what
 -- the repair was to write.
 CREATE FUNCTION iblt_internal.repair_verify(conn text, plan iblt_internal.repair_plan, ids text[],
-	wanted iblt_internal.difference[]) RETURNS void
+	wanted iblt_internal.difference[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	pull boolean := (plan.asked).target = 'here';
+	differ text[];
 	wrong text;
 	found bigint;
 BEGIN
-	SELECT min(a.key::text), count(*) INTO wrong, found
+	SELECT coalesce(array_agg(a.id), '{}'), min(a.key::text) FILTER (WHERE x.wrong),
+		count(*) FILTER (WHERE x.wrong) INTO differ, wrong, found
 	FROM unnest(iblt_internal.look_at_ids(conn, plan.compared, ids)) AS a
-	LEFT JOIN unnest(wanted) AS w USING (id)
-	WHERE CASE WHEN pull
+	LEFT JOIN unnest(wanted) AS w USING (id), LATERAL (SELECT CASE WHEN pull
 		THEN a.here IS DISTINCT FROM w.there OR a.there IS NOT DISTINCT FROM w.there
-		ELSE a.there IS DISTINCT FROM w.here OR a.here IS NOT DISTINCT FROM w.here END;
+		ELSE a.there IS DISTINCT FROM w.here OR a.here IS NOT DISTINCT FROM w.here END
+		) AS x(wrong);
 	IF found > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
 			MESSAGE = format('after the repair, the rows of %s keys are not as on the source',
@@ -146,35 +161,43 @@ BEGIN
 			DETAIL = format('One is %s. Nothing was changed.', wrong),
 			HINT = 'Look for a trigger, a rule, or a column that another expression generates.';
 	END IF;
+	RETURN differ;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_verify(text, iblt_internal.repair_plan, text[],
-	iblt_internal.difference[]) IS 'an error if the rows of keys did not become what they should';
+	iblt_internal.difference[]) IS
+'an error if the rows of keys did not become what they should; the ids of those that differ again, '
+'for the source has changed since';
 
-CREATE FUNCTION iblt_internal.repair_apply(conn text, work iblt_internal.repair_work)
-RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION iblt_internal.repair_apply(conn text, works iblt_internal.repair_work[])
+RETURNS iblt_internal.repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.repair_plan := work.plan;
-	ids text[] := iblt_internal.repair_ids(work.steps);
+	work iblt_internal.repair_work;
+	ids text[];
 BEGIN
-	IF ids = '{}' THEN
-		RETURN work.steps;
-	END IF;
-	PERFORM iblt_internal.repair_run(conn, plan, work.steps);
-	PERFORM iblt_internal.progress((plan.compared).progress,
-		format('reading the rows of %s keys once more', cardinality(ids)));
-	PERFORM iblt_internal.repair_verify(conn, plan, ids, work.again);
-	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql,
-			CASE s.status WHEN 'preview' THEN 'applied' ELSE s.status END,
-			s.detail, s.n, s.columns)::iblt_internal.repair_step
-		FROM unnest(work.steps) WITH ORDINALITY AS s ORDER BY s.ordinality);
+	PERFORM iblt_internal.repair_run(conn, works);
+	FOR i IN 1 .. cardinality(works) LOOP
+		work := works[i];
+		ids := iblt_internal.repair_ids(work.steps);
+		CONTINUE WHEN ids = '{}';
+		PERFORM iblt_internal.progress(((work.plan).compared).progress,
+			format('reading the rows of %s keys once more', cardinality(ids)));
+		work.differ := iblt_internal.repair_verify(conn, work.plan, ids, work.again);
+		work.steps := ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql,
+				CASE s.status WHEN 'preview' THEN 'applied' ELSE s.status END,
+				s.detail, s.n, s.columns)::iblt_internal.repair_step
+			FROM unnest(work.steps) WITH ORDINALITY AS s ORDER BY s.ordinality);
+		works[i] := work;
+	END LOOP;
+	RETURN works;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_apply(text, iblt_internal.repair_work) IS
-'changes the rows that were claimed, and reads them once more; the peer has yet to commit';
+COMMENT ON FUNCTION iblt_internal.repair_apply(text, iblt_internal.repair_work[]) IS
+'changes the rows that were claimed, of one relation or several, and reads them once more; the '
+'peer has yet to commit';
 
 -- The COMMIT of the peer
 

@@ -21,6 +21,7 @@ BEGIN
 	work.steps := iblt_internal.repair_outside(conn, plan,
 		iblt_internal.repair_steps(plan, comparison.differences));
 	IF (plan.asked).apply THEN
+		PERFORM iblt_internal.repair_begin(conn, plan.asked);
 		claimed := iblt_internal.repair_claim(conn, plan, comparison.differences, work.steps);
 		work.steps := claimed.steps;
 		work.again := claimed.again;
@@ -101,7 +102,7 @@ BEGIN
 	PERFORM iblt_internal.check_options(relation, options);
 	work := iblt_internal.repair_search(conn, peer, relation, peer_relation, options, asked);
 	IF asked.apply THEN
-		work.steps := iblt_internal.repair_apply(conn, work);
+		work := (iblt_internal.repair_apply(conn, ARRAY[work]))[1];
 	END IF;
 	IF asked.apply AND conn IS NOT NULL AND asked.target = 'there' THEN
 		PERFORM iblt_internal.repair_commit(conn);
