@@ -2,7 +2,7 @@
 --
 -- iblt_repair calls repair, which calls the steps: repair_prepare (20), run (live/90),
 -- repair_steps (40), repair_cascades (50), repair_claim, repair_apply and
--- repair_commit (70).
+-- repair_commit (70).  What a run found is repaired by run_repair (run/95).
 
 CREATE FUNCTION iblt_internal.repair_find(conn text, plan iblt_internal.repair_plan)
 RETURNS iblt_internal.repair_work
@@ -71,22 +71,25 @@ COMMENT ON FUNCTION iblt_internal.repair_search(text, text, regclass, text, iblt
 	iblt_internal.repair_options) IS
 'finds what is to be repaired, again if a relation is altered meanwhile';
 
-CREATE FUNCTION iblt_internal.repair_figures(figures iblt_internal.figures)
-RETURNS iblt_internal.figures
+CREATE FUNCTION iblt_internal.repair_figures(work iblt_internal.repair_work, started timestamptz)
+RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	figures iblt_internal.figures := work.figures;
 	traffic record := iblt_internal.iblt_traffic_take();
 BEGIN
 	figures.messages := figures.messages + traffic.messages;
 	figures.bytes_sent := figures.bytes_sent + traffic.sent;
 	figures.bytes_received := figures.bytes_received + traffic.received;
-	RETURN figures;
+	figures.total_ms := iblt_internal.ms(started);
+	figures.finished_at := clock_timestamp();
+	PERFORM iblt_internal.keep_figures(figures);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_figures(iblt_internal.figures) IS
-'the figures of a comparison, with the messages since then';
+COMMENT ON FUNCTION iblt_internal.repair_figures(iblt_internal.repair_work, timestamptz) IS
+'keeps the figures of a comparison, with the messages of the repair since then';
 
 -- From the first statement that changes rows on, nothing starts again.
 CREATE FUNCTION iblt_internal.repair(conn text, peer text, relation regclass, peer_relation text,
@@ -107,7 +110,6 @@ BEGIN
 	IF asked.apply AND conn IS NOT NULL AND asked.target = 'there' THEN
 		PERFORM iblt_internal.repair_commit(conn);
 	END IF;
-	work.figures := iblt_internal.repair_figures(work.figures);
 	RETURN work;
 END
 $$;
@@ -115,7 +117,7 @@ COMMENT ON FUNCTION iblt_internal.repair(text, text, regclass, text, iblt_intern
 	iblt_internal.repair_options) IS 'repairs, or previews, over a connection of that name';
 
 CREATE FUNCTION iblt_repair(
-	relation regclass,
+	relation regclass DEFAULT NULL,
 	peer text DEFAULT NULL,
 	peer_relation text DEFAULT NULL,
 	direction text DEFAULT NULL,
@@ -138,8 +140,9 @@ CREATE FUNCTION iblt_repair(
 	apply_search_path text DEFAULT NULL,
 	as_replica boolean DEFAULT false,
 	progress boolean DEFAULT false,
-	live text DEFAULT 'off')
-RETURNS TABLE (key jsonb, action text, sql text, status text, detail text)
+	live text DEFAULT 'off',
+	run bigint DEFAULT NULL)
+RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
@@ -169,9 +172,8 @@ DECLARE
 	asked iblt_internal.repair_options := ROW(
 		CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END,
 		inserts, updates, deletes, "cascade", apply, apply_search_path, as_replica);
-	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
-	work iblt_internal.repair_work;
-	figures iblt_internal.figures;
+	conn text := CASE WHEN num_nonnulls(peer, run) > 0 THEN 'iblt_' || gen_random_uuid() END;
+	works iblt_internal.repair_work[];
 	secret boolean;
 	state text;
 	message text;
@@ -179,7 +181,10 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
-		work := iblt_internal.repair(conn, peer, relation, peer_relation, options, asked);
+		works := CASE WHEN run IS NULL THEN ARRAY[
+				iblt_internal.repair(conn, peer, relation, peer_relation, options, asked)]
+			ELSE iblt_internal.run_repair(conn, peer, run, relation, peer_relation, options, asked)
+			END;
 		PERFORM iblt_internal.peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
@@ -188,15 +193,16 @@ BEGIN
 		PERFORM iblt_internal.peer_fail(conn, secret, state, message, problem, hint);
 		RAISE;
 	END;
-	figures := work.figures;
-	figures.total_ms := iblt_internal.ms(started);
-	figures.finished_at := clock_timestamp();
-	PERFORM iblt_internal.keep_figures(figures);
-	RETURN QUERY SELECT s.key, s.action, s.sql || ';', s.status, s.detail
-		FROM unnest(work.steps) WITH ORDINALITY AS s ORDER BY s.ordinality;
+	IF run IS NULL THEN
+		PERFORM iblt_internal.repair_figures(works[1], started);
+	END IF;
+	RETURN QUERY SELECT w.target, s.key, s.action, s.sql || ';', s.status, s.detail
+		FROM (SELECT (iblt_internal.repair_side(x.plan)).relation AS target, x.steps, x.ordinality
+			FROM unnest(works) WITH ORDINALITY AS x OFFSET 0) AS w,
+		unnest(w.steps) WITH ORDINALITY AS s ORDER BY w.ordinality, s.ordinality;
 END
 $$;
 COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text,
 	bigint, boolean, text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean,
-	text, boolean, boolean, text) IS
+	text, boolean, boolean, text, bigint) IS
 'the statements that make one side like the other, which are run only with apply => true';

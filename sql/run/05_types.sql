@@ -41,3 +41,15 @@ CREATE TYPE iblt_internal.run_seen AS (
 	how text				-- how it is read, for the detail
 );
 COMMENT ON TYPE iblt_internal.run_seen IS 'what a table of a run is at the moment';
+
+CREATE TYPE iblt_internal.run_repair AS (
+	t iblt_internal.run_table,
+	entry iblt_internal.audit_item,
+	work iblt_internal.repair_work,
+	kept iblt_internal.run_difference[],	-- what was reviewed, all of one seed
+	same iblt_internal.difference[],	-- those of which nothing has changed since
+	aside iblt_internal.repair_step[],	-- instead of statements for the others
+	tried text[],			-- ids with statements, before their rows were locked
+	gone bigint[]			-- numbers of those whose rows are equal
+);
+COMMENT ON TYPE iblt_internal.run_repair IS 'a repair of differences that a run found in a table';

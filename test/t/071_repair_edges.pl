@@ -1,11 +1,12 @@
-# Cases at the edge of iblt_repair, in which it could do damage.
+# Cases at the edge of iblt_repair, in which it could do damage; and the repair of what a
+# run found, which must be what was reviewed and nothing else.
 use strict;
 use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use IbltTest qw(server sides both literal failure);
+use IbltTest qw(server sides both literal failure lines background finish wait_for);
 
 my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
@@ -53,5 +54,191 @@ $here->safe_psql('postgres', q{CREATE SCHEMA evil; CREATE FUNCTION evil.never(oi
 	CREATE OPERATOR evil.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = evil.never); CREATE OPERATOR evil.= (LEFTARG = tid, RIGHTARG = tid, FUNCTION = evil.never)});
 my $sql = $here->safe_psql('postgres', "SELECT sql FROM iblt_repair('parts', $peer, direction => 'pull')");
 is($here->safe_psql('postgres', "BEGIN; SET search_path = evil, pg_catalog; $sql SELECT count(*) FROM public.parts; ROLLBACK"), '3', 'a preview of a partitioned table without a key means the same there');
+
+# --- what a run found ----------------------------------------------------------------------
+
+$here->safe_psql('postgres', "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
+	CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
+both(q{CREATE SCHEMA run; CREATE TABLE run.parent (id int PRIMARY KEY, v text); CREATE TABLE run.child (id uuid PRIMARY KEY, parent int REFERENCES run.parent, v interval);
+	CREATE TABLE run.bare (i interval, n int); CREATE TABLE run.words (w text PRIMARY KEY, v int)});
+my %right = (parent => q{SELECT g, 'v' || g FROM generate_series(1, 200) g}, child => q{SELECT md5(g::text)::uuid, g, g * interval '1 day -2 hours' FROM generate_series(1, 200) g},
+	bare => q{SELECT g * interval '1 day -2 hours', g FROM generate_series(1, 50) g}, words => q{SELECT 'w ' || g, g FROM generate_series(1, 200) g});
+my @tables = qw(parent child bare words);
+
+# Both sides are equal, but for the same differences each time.
+sub drift
+{
+	both('TRUNCATE ' . join(', ', map { "run.$_" } @tables) . '; ' . join('; ', map { "INSERT INTO run.$_ $right{$_}" } @tables));
+	$here->safe_psql('postgres', q{DELETE FROM run.child WHERE parent IN (5, 6); DELETE FROM run.parent WHERE id = 5; UPDATE run.child SET v = '1 h' WHERE parent = 8;
+		UPDATE run.parent SET v = 'x' WHERE id BETWEEN 10 AND 14; INSERT INTO run.parent VALUES (1000, 'new'); INSERT INTO run.child VALUES (md5('1000')::uuid, 1000, '0');
+		DELETE FROM run.bare WHERE n = 7; UPDATE run.bare SET i = i + '3 h' WHERE n = 9; INSERT INTO run.bare VALUES ('1 mon', 1), ('1 mon', 1);
+		DELETE FROM run.words WHERE v = 3; UPDATE run.words SET v = -4 WHERE v = 4});
+	return;
+}
+
+sub begin
+{
+	my ($options, $with) = @_;
+	return $here->safe_psql('postgres', "CALL iblt_audit_run(${\ ($with // q('node_b'))}, progress => false, " . ($options // "schema => 'run', rows => true") . ')');
+}
+
+# "target action key status detail", a line each; SQL before and after it in one transaction
+sub mend
+{
+	my ($run, $options, %how) = @_;
+	my ($rc, $out, $err) = $here->psql('postgres', ($how{before} // '') . "SELECT concat_ws(' ', target, action, key, status, detail) FROM iblt_repair(run => $run, $options);" . ($how{after} // ''), extra_params => [ '-q' ]);
+	die $err if $rc != 0;
+	my $text = join "\n", sort split /\n/, $out;
+	return wantarray ? ($text, $err) : $text;
+}
+
+sub kept { my ($run) = @_; return $here->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', relation, status, missing, extra, changed, kept), '; ' ORDER BY number) FROM iblt_audit_tables WHERE run = $run") }
+sub left { my ($run) = @_; return $here->safe_psql('postgres', "SELECT relation, key, side, here, there FROM iblt_audit_differences WHERE run = $run ORDER BY 1, 2::text") }
+sub all_rows { my ($node) = @_; return join ' | ', map { rows($node, "run.$_") } @tables }
+
+my $found = 'run.bare differs 2 2 0 4; run.child differs 2 1 1 4; run.parent differs 1 1 5 7; run.words differs 1 0 1 2';
+foreach my $direction ('pull', 'push')
+{
+	drift();
+	my ($target, $source) = $direction eq 'pull' ? ($here, $there) : ($there, $here);
+	my $run = begin();
+	is(kept($run), $found, 'a run');
+	my ($before, $differences) = (all_rows($target), left($run));
+	my $preview = mend($run, "direction => '$direction'");
+	is(scalar(() = $preview =~ / preview$/mg), 17, "$direction: a preview has a step for each difference");
+	is(all_rows($target) . kept($run) . left($run), $before . $found . $differences, 'and changes nothing, not even the run');
+	# what happens before the repair: one row is equal by now, one differs otherwise, others begin to differ
+	my $skipped = q(run.parent update {"id": 10} skipped equal by now
+run.parent update {"id": 11} skipped differs in another way than the run found
+run.words W {"w": "w 4"} skipped differs in another way than the run found);
+	$skipped =~ s/W/$direction eq 'pull' ? 'insert' : 'delete'/e;
+	$here->safe_psql('postgres', q{UPDATE run.parent SET v = 'v10' WHERE id = 10; UPDATE run.parent SET v = 'y' WHERE id = 11; DELETE FROM run.words WHERE w = 'w 4';
+		UPDATE run.parent SET v = 'later' WHERE id = 150; INSERT INTO run.bare VALUES ('later', 0) ON CONFLICT DO NOTHING} =~ s/'later', 0/'9 y', 0/r);
+	my ($mine, $theirs) = (all_rows($here), all_rows($there));
+	is(join("\n", grep { /skipped/ } split /\n/, mend($run, "direction => '$direction'")), $skipped, "$direction: a preview shows what is not as it was reviewed");
+	my @others = grep { !/"id": 1[01]\}|"w 4"/ } split /\n/, $preview =~ s/preview/applied/gr;
+	is(mend($run, "direction => '$direction', apply => true", before => 'BEGIN;', after => 'ROLLBACK'), join("\n", sort @others, split /\n/, $skipped), "$direction: it applies the others");
+	is(all_rows($direction eq 'pull' ? $here : $there) eq ($direction eq 'pull' ? $mine : $theirs) ? 't' : 'f', $direction eq 'pull' ? 't' : 'f', 'a rollback takes a pull back, and not a push');
+	is(kept($run) . left($run), $found . $differences, 'the run is as it was');
+	my $second = mend($run, "direction => '$direction', apply => true");
+	is(scalar(() = $second =~ / equal by now$/mg), $direction eq 'pull' ? 1 : 15, 'a second call finds what there is');
+	is(kept($run), 'run.bare equal 0 0 0 0; run.child equal 0 0 0 0; run.parent differs 0 0 1 1; run.words differs 0 0 1 1', 'what is repaired goes from the run');
+	is(left($run), join("\n", grep { /"id": 11\}|w 4/ } split /\n/, $differences), 'the rest is as it was found');
+	like($here->safe_psql('postgres', "SELECT detail FROM iblt_audit_tables WHERE run = $run AND relation = 'run.bare'"), qr/4 differences are equal since iblt_repair/, 'and the detail says so');
+	is($here->safe_psql('postgres', q{SELECT relation, key FROM unnest('{run.parent,run.child,run.bare,run.words}'::text[]) AS relation, iblt_compare(relation::regclass, 'node_b') ORDER BY 1, 2::text}),
+		"run.bare|{\"i\": \"9 years\", \"n\": 0}\nrun.parent|{\"id\": 11}\nrun.parent|{\"id\": 150}\nrun.words|{\"w\": \"w 4\"}", 'what was found later, or differs otherwise, was not touched');
+	$here->safe_psql('postgres', "SELECT * FROM iblt_audit_rerun($run)");
+	is(mend($run, "direction => '$direction', apply => true"), $direction eq 'pull' ? "run.parent update {\"id\": 11} applied\nrun.words insert {\"w\": \"w 4\"} applied" : "run.parent update {\"id\": 11} applied\nrun.words delete {\"w\": \"w 4\"} applied",
+		'iblt_audit_rerun takes them up as they are now, to be reviewed and repaired');
+	is(kept($run), 'run.bare equal 0 0 0 0; run.child equal 0 0 0 0; run.parent equal 0 0 0 0; run.words equal 0 0 0 0', 'until nothing is left');
+	is(mend($run, "direction => '$direction', apply => true"), '', 'and there is nothing to do');
+}
+
+# Differences of several seeds are repaired together, and without contents it is the side that counts.
+{
+	drift();
+	my $run = begin("tables => '{run.parent}'");
+	$here->safe_psql('postgres', "DO \$\$ DECLARE d iblt_internal.run_difference; BEGIN
+		FOR d IN SELECT * FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_difference, $run) WHERE number IN (1, 7) LOOP d.seed := d.number; PERFORM iblt_internal.iblt_run_put(d); END LOOP; END \$\$");
+	$there->safe_psql('postgres', q{UPDATE run.parent SET v = 'z' WHERE id = 12; UPDATE run.parent SET v = 'x' WHERE id = 13; UPDATE run.child SET parent = 15 WHERE parent = 14; DELETE FROM run.parent WHERE id = 14});
+	$here->safe_psql('postgres', 'UPDATE run.child SET parent = 15 WHERE parent = 14; DELETE FROM run.child WHERE parent = 1000');
+	is(mend($run, "direction => 'pull', apply => true"), q(run.parent delete {"id": 1000} applied
+run.parent delete {"id": 14} skipped differs in another way than the run found
+run.parent insert {"id": 5} applied
+run.parent update {"id": 10} applied
+run.parent update {"id": 11} applied
+run.parent update {"id": 12} applied
+run.parent update {"id": 13} skipped equal by now), 'a run without the contents of rows');
+	is(left($run), 'run.parent|{"id": 14}|both||', 'and of three seeds');
+}
+
+# One transaction for all tables, and for the run.
+foreach my $direction ('pull', 'push')
+{
+	drift();
+	my $run = begin();
+	my $node = $direction eq 'pull' ? $here : $there;
+	$node->safe_psql('postgres', q{CREATE FUNCTION run.no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not today''; END'; CREATE TRIGGER no BEFORE UPDATE OR DELETE OR INSERT ON run.words FOR EACH ROW EXECUTE FUNCTION run.no()});
+	my ($rows, $differences) = (all_rows($node), left($run));
+	like(failure("SELECT * FROM iblt_repair(run => $run, direction => '$direction', apply => true)"), qr/not today/, "$direction: an error in one table");
+	is(all_rows($node) . left($run), $rows . $differences, 'nothing was changed in any, nor in the run');
+	is(lines(mend($run, "relation => 'run.parent', direction => '$direction', updates => false, deletes => false, apply => true")), 7, 'relation chooses one table');
+	is(kept($run), $direction eq 'pull' ? $found =~ s/run.parent differs 1 1 5 7/run.parent differs 0 1 5 6/r : $found =~ s/run.parent differs 1 1 5 7/run.parent differs 1 0 5 6/r, 'and what is left out stays in the run');
+	$node->safe_psql('postgres', 'DROP FUNCTION run.no() CASCADE');
+}
+
+# Rows that change while the repair waits for them, and a source that changes again.
+{
+	drift();
+	my $run = begin("tables => '{run.parent}', rows => true");
+	my $holder = IbltTest::Session->new($here);
+	$holder->run('BEGIN; SELECT FROM run.parent WHERE id = 10 FOR UPDATE');
+	my $repair = background($here, "SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repair(run => $run, direction => 'pull', deletes => false, apply => true)");
+	wait_for($here, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%iblt_repair(%'");
+	$holder->run("UPDATE run.parent SET v = 'changed' WHERE id = 10; UPDATE run.parent SET v = 'v11' WHERE id = 11; COMMIT");
+	finish($repair);
+	like($repair->{out}, qr/^update \{"id": 10\} skipped changed since it was compared$/m, 'a row that changes while the repair waits for it');
+	like($repair->{out}, qr/^update \{"id": 11\} skipped equal by now$/m, 'and one that becomes equal');
+	is($here->safe_psql('postgres', "SELECT string_agg(key ->> 'id', ' ' ORDER BY key) FROM iblt_audit_differences WHERE run = $run"), '10 1000', 'the run knows of what is left');
+	$holder->quit;
+	# the source writes a row again as soon as the target has it
+	$there->safe_psql('postgres', "UPDATE run.parent SET v = 'v10' WHERE id = 10");
+	$here->safe_psql('postgres', "UPDATE run.parent SET v = 'x' WHERE id IN (10, 12)");
+	$run = begin("tables => '{run.parent}'");
+	$here->safe_psql('postgres', qq{CREATE FUNCTION run.again() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN PERFORM public.dblink_exec(''node_b'', ''UPDATE run.parent SET v = v || v WHERE id = 12''); RETURN NEW; END'; CREATE TRIGGER again BEFORE UPDATE ON run.parent FOR EACH ROW WHEN (NEW.id = 12) EXECUTE FUNCTION run.again()});
+	like(mend($run, "direction => 'pull', apply => true, deletes => false"), qr/^run.parent update \{"id": 12\} applied$/m, 'a source that changes again at once');
+	is($here->safe_psql('postgres', "SELECT string_agg(key ->> 'id', ' ' ORDER BY key) FROM iblt_audit_differences WHERE run = $run"), '12 1000', 'is still a difference of the run');
+	$here->safe_psql('postgres', 'DROP FUNCTION run.again() CASCADE');
+}
+
+# What is not confirmed, and what a run does not have.
+{
+	drift();
+	my $run = begin("tables => '{run.parent,run.child}', max_differences => 2");
+	my ($out, $err) = mend($run, "direction => 'pull', recheck => 1, timeout => '0', apply => true");
+	is(scalar(() = $out =~ / skipped not confirmed: its rows kept changing/mg), 4, 'what is not confirmed is skipped');
+	like($err, qr/WARNING:  run $run does not have all differences of 2 tables
+DETAIL:  run.parent: 2 differences were kept, and the others counted.*
+run.child: 2 differences were kept.*
+HINT:  Begin another run after the repair/, 'a warning of differences that were not kept');
+	($out, $err) = mend($run, "direction => 'pull', inserts => false, apply => true");
+	is(kept($run), 'run.parent differs 1 1 4 1; run.child differs 2 0 1 1', 'what is kept is repaired, and the others are still counted') or diag($out);
+	like($err, qr/does not have all differences of 2 tables/, 'with the warning');
+	unlike((mend($run, "relation => 'run.child', direction => 'pull'"))[1], qr/run\.parent/, 'of the table that is asked for');
+	$run = begin("schema => 'run', max_time => '0'");
+	($out, $err) = mend($run, "direction => 'pull', apply => true");
+	is($out, '', 'a run that has not begun');
+	like($err, qr/WARNING:  run $run does not have all differences of 4 tables
+DETAIL:  run.bare: not compared to its end/, 'says so');
+}
+
+# What it refuses.
+{
+	my $run = begin("tables => '{run.parent,run.words}'");
+	my $writer = IbltTest::Session->new($here);
+	$writer->run("BEGIN; SELECT iblt_internal.iblt_run_lock($run, 0, 0, true)");
+	like(failure("SET lock_timeout = '50 ms'; SELECT * FROM iblt_repair(run => $run, direction => 'pull', apply => true)"), qr/55P03: canceling statement due to lock timeout/, 'a repair waits for those who write the run');
+	is(failure("SET lock_timeout = '50 ms'; SELECT * FROM iblt_repair(run => $run, direction => 'pull')"), '', 'and a preview does not');
+	$writer->quit;
+	my $refused = sub { my ($arguments, @more) = @_; return failure("SELECT * FROM iblt_repair($arguments)", @more) };
+	like($refused->("run => $run"), qr/22023: direction must be pull or push/, 'a repair without a direction');
+	like($refused->("run => 987654, direction => 'pull'"), qr/42704: there is no run 987654 of this role/, 'no such run');
+	like($refused->("'run.child', run => $run, direction => 'pull'"), qr/22023: run $run has no table run\.child/, 'another table');
+	like($refused->("run => $run, direction => 'pull', condition => 'id = 1', exclude => '{v}', max_differences => 5"), qr/22023: arguments that do not go with run: exclude, condition, max_differences/, 'arguments of a comparison');
+	$here->safe_psql('postgres', 'CREATE ROLE ann LOGIN SUPERUSER');
+	like($refused->("run => $run, direction => 'pull'", user => 'ann'), qr/42704: there is no run $run of this role/, 'a run of another role');
+	my $by_string = begin("tables => '{run.parent}'", $peer);
+	like($refused->("run => $by_string, direction => 'pull'"), qr/22004: the connection string of the peer of run $by_string was not kept/, 'a connection string is not kept');
+	like($refused->("run => $by_string, peer => ${\ literal($here->connstr('postgres'))}, direction => 'pull'"), qr/22023: run $by_string was begun with another peer/, 'another peer');
+	like(mend($by_string, "peer => $peer, direction => 'pull', apply => true", before => 'BEGIN;', after => 'ROLLBACK'), qr/^run.parent insert \{"id": 5\} applied$/m, 'the same peer');
+	both('VACUUM FULL run.parent');
+	like(mend($run, "direction => 'pull'"), qr/^run.parent insert \{"id": 5\} preview$/m, 'a table that was rewritten is the same');
+	$there->safe_psql('postgres', 'ALTER TABLE run.parent ADD w int');
+	like($refused->("run => $run, direction => 'pull'"), qr/IB004: run\.parent was altered since run $run compared it/, 'one with other columns is not');
+	$there->safe_psql('postgres', 'ALTER TABLE run.parent DROP w');
+	like($refused->("run => $run, direction => 'pull', apply => true, cascade => false") // '', qr/^$/, 'as before, it is');
+}
+is($here->safe_psql('postgres', "CALL iblt_audit_run('node_b', tables => '{run.words}', progress => false); SELECT * FROM iblt_repair(run => 1, direction => 'pull') LIMIT 0; SELECT coalesce(array_length(dblink_get_connections(), 1), 0)" =~ s/SELECT \* FROM iblt_repair\(run => 1.*?; //r) =~ s/^\d+
 
 done_testing();

@@ -1,0 +1,428 @@
+-- Repairing what a run found ---------------------------------------------------------------
+--
+-- iblt_repair(run => ...) calls run_repair.  A person has reviewed the differences of a run,
+-- so these are repaired and no others.  Each is looked at again, first as a repair does it
+-- and then as the run did.  Only if the second look shows what the run has kept, there is a
+-- statement for it.  From then on it is a repair as any other (sql/repair), of several
+-- tables in one transaction.
+
+CREATE FUNCTION iblt_internal.run_repair_check(peer_relation text, options iblt_internal.options)
+RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	given text := concat_ws(', ', CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
+		CASE WHEN options.columns IS NOT NULL THEN 'columns' END,
+		CASE WHEN options.exclude IS NOT NULL THEN 'exclude' END,
+		CASE WHEN options.key_columns IS NOT NULL THEN 'key_columns' END,
+		CASE WHEN options.condition IS NOT NULL THEN 'condition' END,
+		CASE WHEN options.peer_condition IS DISTINCT FROM options.condition
+			THEN 'peer_condition' END,
+		CASE WHEN options.max_differences <> 100000 THEN 'max_differences' END,
+		CASE WHEN options.cast_types THEN 'cast_types' END,
+		CASE WHEN options.extra_columns <> 'warn' THEN 'extra_columns' END,
+		CASE WHEN options.live <> 'off' THEN 'live' END,
+		CASE WHEN options.method <> 'sketch' THEN 'method' END);
+BEGIN
+	IF given <> '' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'arguments that do not go with run: ' || given,
+			HINT = 'Leave them out. A run is repaired as it was compared.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_check(text, iblt_internal.options) IS
+'an error for arguments that say what to compare';
+
+CREATE FUNCTION iblt_internal.run_repair_options(options iblt_internal.run_options,
+	given iblt_internal.options) RETURNS iblt_internal.audit_options
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	audit iblt_internal.audit_options := options.audit;
+	compare iblt_internal.options := audit.compare;
+BEGIN
+	compare.content := 'texts';
+	compare.recheck := coalesce(given.recheck, compare.recheck);
+	compare.timeout := given.timeout;
+	compare.progress := given.progress;
+	audit.compare := compare;
+	RETURN audit;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_options(iblt_internal.run_options,
+	iblt_internal.options) IS 'the options of a run, as a repair needs them';
+
+-- Which tables
+
+CREATE FUNCTION iblt_internal.run_repair_tables(run bigint, relation regclass)
+RETURNS iblt_internal.run_table[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	tables iblt_internal.run_table[] := ARRAY(SELECT x
+		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, run) AS x
+		WHERE coalesce(x.relid = run_repair_tables.relation, run_repair_tables.relation IS NULL)
+		ORDER BY x.item);
+BEGIN
+	IF tables = '{}' AND relation IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('run %s has no table %s', run, relation),
+			HINT = 'See iblt_audit_tables.';
+	END IF;
+	RETURN tables;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_tables(bigint, regclass) IS
+'the tables of a run, or one of them';
+
+CREATE FUNCTION iblt_internal.run_rest(t iblt_internal.run_table) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE WHEN t.status IS NULL THEN t.relation || ': not compared to its end'
+		WHEN t.sqlstate IS NOT NULL OR t.missing IS NULL
+		THEN concat_ws(': ', t.relation, t.status, t.detail)
+		WHEN t.kept < t.missing + t.extra + t.changed
+		THEN concat_ws(': ', t.relation, iblt_internal.run_unkept(t)) END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_rest(iblt_internal.run_table) IS
+'why a run may not have all differences of a table, NULL if it has';
+
+CREATE FUNCTION iblt_internal.run_repair_warn(run bigint, tables iblt_internal.run_table[])
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rest text[] := '{}';
+BEGIN
+	FOR i IN 1 .. cardinality(tables) LOOP
+		rest := array_append(rest, iblt_internal.run_rest(tables[i]));
+	END LOOP;
+	rest := array_remove(rest, NULL);
+	IF rest <> '{}' THEN
+		RAISE WARNING USING
+			MESSAGE = format('run %s does not have all differences of %s tables', run,
+				cardinality(rest)),
+			DETAIL = array_to_string(rest[1 : 10], E'\n')
+				|| CASE WHEN cardinality(rest) > 10 THEN E'\n...' ELSE '' END,
+			HINT = format('Begin another run after the repair, or CALL iblt_audit_resume(%s) if '
+				'it is not finished.', run);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_warn(bigint, iblt_internal.run_table[]) IS
+'warns of tables that may have more differences than a run has';
+
+CREATE FUNCTION iblt_internal.run_repair_plan(conn text, t iblt_internal.run_table,
+	options iblt_internal.audit_options, asked iblt_internal.repair_options,
+	OUT entry iblt_internal.audit_item, OUT plan iblt_internal.repair_plan) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	planned record := iblt_internal.audit_plan(conn, iblt_internal.run_entry_of(t), options);
+	compared iblt_internal.plan := planned.plan;
+	shape text := concat(' ', t.shape, ' ');
+BEGIN
+	IF iblt_internal.run_key(compared) IS DISTINCT FROM t.key
+			OR strpos(shape, format(' %s ', (compared.here).fingerprint)) = 0
+			OR strpos(shape, format(' %s ', (compared.there).fingerprint)) = 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB004',
+			MESSAGE = format('%s was altered since run %s compared it', t.relation, t.run),
+			DETAIL = 'Its key or its columns are not what they were, on one side or both.',
+			HINT = 'Begin another run.';
+	END IF;
+	entry := planned.item;
+	plan := iblt_internal.repair_plan_of(conn, compared, asked);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_plan(text, iblt_internal.run_table,
+	iblt_internal.audit_options, iblt_internal.repair_options) IS
+'the plan of the repair of a table, which has to be as it was when the run compared it';
+
+-- What was reviewed
+
+-- The settings of a run, for contents and ids to have the form that it has kept.
+CREATE FUNCTION iblt_internal.run_repair_look(conn text, plan iblt_internal.plan, ids text[])
+RETURNS iblt_internal.difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET IntervalStyle = 'postgres'
+AS $$
+BEGIN
+	RETURN iblt_internal.look_at_ids(conn, plan, ids);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_look(text, iblt_internal.plan, text[]) IS
+'those of the keys with these ids whose rows differ now, as a run sees them';
+
+-- Ids that begin with a hash have the key behind it in the form that the settings give it.
+CREATE FUNCTION iblt_internal.run_repair_word(by_hash boolean, id text) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE WHEN by_hash THEN split_part(id, ' ', 1) ELSE id END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_word(boolean, text) IS
+'what the key with an id is looked up by';
+
+-- "found" are the differences for a repair, and "now" those as the run saw them.
+CREATE FUNCTION iblt_internal.run_repair_judge(plan iblt_internal.repair_plan,
+	kept iblt_internal.run_difference[], found iblt_internal.difference[],
+	now iblt_internal.difference[])
+RETURNS TABLE (number bigint, equal boolean, same iblt_internal.difference,
+	aside iblt_internal.repair_step)
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT k.number, n.id IS NULL, CASE WHEN x.reason IS NULL THEN f.found END,
+		CASE WHEN x.reason IS NOT NULL THEN ROW(k.id, k.key, CASE coalesce(n.side, k.side)
+				WHEN 'both' THEN 'update' WHEN (plan.asked).target THEN 'delete'
+				ELSE 'insert' END,
+			NULL, 'skipped', x.reason, NULL, NULL)::iblt_internal.repair_step END
+	FROM (SELECT u.*, iblt_internal.run_repair_word((plan.compared).by_hash, u.id) AS word
+		FROM unnest(kept) AS u) AS k
+	LEFT JOIN unnest(now) AS n ON n.id = k.id
+	LEFT JOIN (SELECT (array_agg(v.found))[1] AS found, v.word
+		FROM (SELECT u AS found,
+				iblt_internal.run_repair_word((plan.compared).by_hash, u.id) AS word
+			FROM unnest(found) AS u) AS v GROUP BY v.word HAVING count(*) = 1) AS f USING (word),
+	LATERAL (SELECT CASE WHEN n.id IS NULL THEN 'equal by now'
+		WHEN f.word IS NULL OR (n.side, n.here_count, n.there_count, n.here, n.there)
+			IS DISTINCT FROM (k.side, k.here_count, k.there_count, k.here, k.there)
+		THEN 'differs in another way than the run found' END) AS x(reason)
+	ORDER BY k.number
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_judge(iblt_internal.repair_plan,
+	iblt_internal.run_difference[], iblt_internal.difference[], iblt_internal.difference[]) IS
+'what has become of differences of a run: the same difference, or a step that says why it is left';
+
+CREATE FUNCTION iblt_internal.run_repair_batch(w iblt_internal.run_worker,
+	INOUT r iblt_internal.run_repair, kept iblt_internal.run_difference[])
+RETURNS iblt_internal.run_repair
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.repair_plan := (r.work).plan;
+	compared iblt_internal.plan := plan.compared;
+	ids text[] := ARRAY(SELECT k.id FROM unnest(kept) AS k);
+	found iblt_internal.difference[] := iblt_internal.look_at_ids(w.conn, compared, ids);
+	now iblt_internal.difference[];
+	x record;
+BEGIN
+	IF compared.recheck > 0 AND found <> '{}' THEN
+		found := iblt_internal.recheck(w.conn, compared, found);
+	ELSIF (r.entry).unready THEN
+		found := ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count,
+			d.there_count, d.mark, false)::iblt_internal.difference FROM unnest(found) AS d);
+	END IF;
+	compared.content := (((w.options).audit).compare).content;
+	now := iblt_internal.run_repair_look(w.conn, compared, ids);
+	SELECT array_agg(j.same) FILTER (WHERE (j.same).id IS NOT NULL) AS same,
+		array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside,
+		array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO x
+	FROM iblt_internal.run_repair_judge(plan, kept, found, now) AS j;
+	r.same := r.same || x.same;
+	r.aside := r.aside || x.aside;
+	r.gone := r.gone || x.gone;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_batch(iblt_internal.run_worker,
+	iblt_internal.run_repair, iblt_internal.run_difference[]) IS
+'looks at some of the differences of a run again';
+
+CREATE FUNCTION iblt_internal.run_repair_find(w iblt_internal.run_worker,
+	t iblt_internal.run_table, options iblt_internal.audit_options,
+	asked iblt_internal.repair_options) RETURNS iblt_internal.run_repair[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	planned record := iblt_internal.run_repair_plan(w.conn, t, options, asked);
+	plan iblt_internal.repair_plan := planned.plan;
+	compared iblt_internal.plan := plan.compared;
+	size integer := iblt_internal.batch_size(compared);
+	work iblt_internal.repair_work;
+	kept iblt_internal.run_difference[];
+	r iblt_internal.run_repair;
+	result iblt_internal.run_repair[] := '{}';
+BEGIN
+	FOR kept IN SELECT array_agg(x ORDER BY x.number) FROM iblt_internal.iblt_run_rows(
+			NULL::iblt_internal.run_difference, t.run, t.item) AS x GROUP BY x.seed LOOP
+		compared.seed := kept[1].seed;
+		plan.compared := compared;
+		work.plan := plan;
+		r := ROW(t, planned.entry, work, kept, '{}', '{}', '{}', '{}');
+		FOR i IN 1 .. cardinality(r.kept) BY size LOOP
+			r := iblt_internal.run_repair_batch(w, r, r.kept[i : i + size - 1]);
+		END LOOP;
+		work.steps := iblt_internal.repair_outside(w.conn, plan,
+			iblt_internal.repair_steps(plan, r.same));
+		IF NOT asked.apply THEN
+			work.steps := iblt_internal.repair_cascades(w.conn, plan, work.steps);
+		END IF;
+		r.work := work;
+		result := array_append(result, r);
+	END LOOP;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_find(iblt_internal.run_worker, iblt_internal.run_table,
+	iblt_internal.audit_options, iblt_internal.repair_options) IS
+'the steps for the differences of a table that a run has kept, those of each seed together';
+
+-- Applying
+
+CREATE FUNCTION iblt_internal.run_repair_claim(conn text, r iblt_internal.run_repair)
+RETURNS iblt_internal.run_repair
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	work iblt_internal.repair_work := r.work;
+	claimed record;
+BEGIN
+	r.tried := iblt_internal.repair_ids(work.steps);
+	claimed := iblt_internal.repair_claim(conn, work.plan, r.same, work.steps);
+	work.steps := claimed.steps;
+	work.again := claimed.again;
+	r.work := work;
+	RETURN r;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_claim(text, iblt_internal.run_repair) IS
+'locks the rows, and looks at them again';
+
+-- A key without a difference was equal when its rows were locked, or has been made so.
+CREATE FUNCTION iblt_internal.run_repair_gone(r iblt_internal.run_repair) RETURNS bigint[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH done AS (
+		SELECT unnest(r.tried) AS id EXCEPT SELECT a.id FROM unnest((r.work).again) AS a
+		UNION
+		(SELECT s.id FROM unnest((r.work).steps) AS s WHERE s.status = 'applied'
+		EXCEPT SELECT unnest((r.work).differ))
+	)
+	SELECT r.gone || ARRAY(SELECT k.number
+		FROM (SELECT u.number, iblt_internal.run_repair_word(
+				(((r.work).plan).compared).by_hash, u.id) AS word FROM unnest(r.kept) AS u) AS k
+		JOIN (SELECT iblt_internal.run_repair_word(
+				(((r.work).plan).compared).by_hash, done.id) AS word FROM done) AS d USING (word))
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_gone(iblt_internal.run_repair) IS
+'the numbers of the differences that are none any more';
+
+CREATE FUNCTION iblt_internal.run_repair_store(w iblt_internal.run_worker,
+	r iblt_internal.run_repair, gone bigint[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t iblt_internal.run_table := iblt_internal.run_table_of(w.run, (r.t).item);
+BEGIN
+	w.entry := r.entry;
+	w.plan := ((r.work).plan).compared;
+	t := iblt_internal.run_replace(w, t, ARRAY(SELECT x
+		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_difference, t.run, t.item) AS x
+		LEFT JOIN unnest(gone) AS g(number) USING (number) WHERE g.number IS NULL
+		ORDER BY x.number));
+	IF t.status IS NOT NULL AND t.sqlstate IS NULL THEN
+		t := iblt_internal.run_finish_table(w, t);
+		t.detail := concat_ws('; ', t.detail,
+			format('%s differences are equal since iblt_repair', cardinality(gone)));
+	END IF;
+	PERFORM iblt_internal.iblt_run_put(t);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_store(iblt_internal.run_worker,
+	iblt_internal.run_repair, bigint[]) IS
+'takes differences that are none any more from what a run has kept of a table';
+
+CREATE FUNCTION iblt_internal.run_repair_apply(w iblt_internal.run_worker,
+	repairs iblt_internal.run_repair[], asked iblt_internal.repair_options)
+RETURNS iblt_internal.run_repair[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	works iblt_internal.repair_work[];
+	r iblt_internal.run_repair;
+	x record;
+BEGIN
+	PERFORM iblt_internal.repair_begin(w.conn, asked);
+	FOR i IN 1 .. cardinality(repairs) LOOP
+		r := iblt_internal.run_repair_claim(w.conn, repairs[i]);
+		repairs[i] := r;
+		works := array_append(works, r.work);
+	END LOOP;
+	works := iblt_internal.repair_apply(w.conn, works);
+	FOR i IN 1 .. cardinality(repairs) LOOP
+		r := repairs[i];
+		r.work := works[i];
+		r.gone := iblt_internal.run_repair_gone(r);
+		repairs[i] := r;
+	END LOOP;
+	FOR x IN SELECT min(u.ordinality) AS first, array_agg(g.number) AS gone
+			FROM unnest(repairs) WITH ORDINALITY AS u, unnest(u.gone) AS g(number)
+			GROUP BY (u.t).item LOOP
+		PERFORM iblt_internal.run_repair_store(w, repairs[x.first], x.gone);
+	END LOOP;
+	IF asked.target = 'there' THEN
+		PERFORM iblt_internal.repair_commit(w.conn);
+	END IF;
+	RETURN repairs;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair_apply(iblt_internal.run_worker,
+	iblt_internal.run_repair[], iblt_internal.repair_options) IS
+'runs the statements, and takes what they repaired from the run';
+
+-- If the rows are changed, the lock keeps the run from going on meanwhile.
+CREATE FUNCTION iblt_internal.run_repair(conn text, peer text, run bigint, relation regclass,
+	peer_relation text, options iblt_internal.options, asked iblt_internal.repair_options)
+RETURNS iblt_internal.repair_work[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	w iblt_internal.run_worker := iblt_internal.run_worker_of(peer, options.progress);
+	tables iblt_internal.run_table[];
+	repairs iblt_internal.run_repair[] := '{}';
+BEGIN
+	PERFORM iblt_internal.repair_check_options(asked),
+		iblt_internal.run_repair_check(peer_relation, options);
+	w.conn := conn;
+	w := iblt_internal.run_open(w, run);
+	IF asked.apply THEN
+		PERFORM iblt_internal.run_write(run);
+	END IF;
+	tables := iblt_internal.run_repair_tables(run, relation);
+	FOR i IN 1 .. cardinality(tables) LOOP
+		IF tables[i].kept > 0 THEN
+			repairs := repairs || iblt_internal.run_repair_find(w, tables[i],
+				iblt_internal.run_repair_options(w.options, options), asked);
+		END IF;
+	END LOOP;
+	IF asked.apply AND repairs <> '{}' THEN
+		repairs := iblt_internal.run_repair_apply(w, repairs, asked);
+	END IF;
+	PERFORM iblt_internal.run_repair_warn(run, tables);
+	RETURN ARRAY(SELECT ROW((r.work).plan, NULL, (r.work).steps || r.aside, NULL, NULL
+			)::iblt_internal.repair_work
+		FROM unnest(repairs) WITH ORDINALITY AS r ORDER BY r.ordinality);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_repair(text, text, bigint, regclass, text,
+	iblt_internal.options, iblt_internal.repair_options) IS
+'repairs, or previews, what a run has kept, over a connection of that name';
