@@ -149,7 +149,7 @@ CREATE FUNCTION iblt_internal.peer_is_lent(conn text) RETURNS boolean
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN conn !~ '^iblt_[0-9a-f]{8}-[0-9a-f-]{27}$';
+	RETURN conn !~ '^iblt_([0-9a-f]{8}-[0-9a-f-]{27}|run)$';
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_is_lent(text) IS
