@@ -26,7 +26,8 @@ BEGIN
 			HINT = CASE WHEN digests
 				THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
 					'with live => ''auto''.'
-				ELSE 'Raise max_differences, or compare a part of the rows by a condition.' END;
+				ELSE 'Raise max_differences, compare a part of the rows by a condition, '
+					'or see iblt_compare_ranges.' END;
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'IB003',
 		MESSAGE = 'too many differences to confirm: ' || how_many,

@@ -1,0 +1,234 @@
+-- Where differences are ------------------------------------------------------------------
+--
+-- iblt_compare_ranges cuts the key into ranges (run/10_slice) and compares one after the
+-- other.  In a range with few differences all are found, looked up and rechecked.  Of many,
+-- a sample is (live/52_many), and the counts are estimates.
+
+CREATE TYPE iblt_internal.compare_range AS (
+	range integer,
+	after jsonb,			-- keys above this one, or from the first key
+	up_to jsonb,			-- and not above this one, or to the last key
+	rows_here bigint,
+	rows_there bigint,
+	differences bigint,
+	missing bigint,			-- NULL if the sample is empty
+	extra bigint,
+	changed bigint,
+	unconfirmed bigint,
+	exact boolean,			-- or estimates?
+	example jsonb
+);
+COMMENT ON TYPE iblt_internal.compare_range IS 'a range of keys, and how many differ';
+
+CREATE FUNCTION iblt_internal.range_key(plan iblt_internal.plan, bound text[]) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	key iblt_internal.plan_column[];
+	result jsonb;
+BEGIN
+	IF bound IS NULL THEN
+		RETURN NULL;
+	END IF;
+	key := (iblt_internal.require_slice_key(plan)).columns;
+	EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_k(id)', iblt_internal.key_json_sql(key))
+	INTO result USING CASE cardinality(bound) WHEN 1 THEN bound[1] ELSE bound::text END;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.range_key(iblt_internal.plan, text[]) IS
+'a bound as a key, NULL for none';
+
+-- The estimate of a sample counts what a recheck has settled.
+CREATE FUNCTION iblt_internal.range_of(plan iblt_internal.plan, range integer,
+	compared iblt_internal.comparison) RETURNS iblt_internal.compare_range
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	figures iblt_internal.figures := compared.figures;
+	result iblt_internal.compare_range;
+	n numeric := figures.differences;
+	times numeric;			-- more than were found
+BEGIN
+	result.range := range;
+	result.after := iblt_internal.range_key(plan, plan.lo);
+	result.up_to := iblt_internal.range_key(plan, plan.hi);
+	result.rows_here := figures.rows_here;
+	result.rows_there := figures.rows_there;
+	result.exact := figures.complete;
+	result.differences := CASE WHEN figures.complete THEN n
+		ELSE figures.estimated * coalesce(n / nullif(n + figures.settled, 0), 1) END;
+	times := CASE WHEN figures.complete THEN 1 ELSE result.differences / nullif(n, 0) END;
+	SELECT count(*) FILTER (WHERE d.side = 'there') * times,
+		count(*) FILTER (WHERE d.side = 'here') * times,
+		count(*) FILTER (WHERE d.side = 'both') * times,
+		count(*) FILTER (WHERE NOT d.confirmed) * times
+	INTO result.missing, result.extra, result.changed, result.unconfirmed
+	FROM unnest(compared.differences) AS d;
+	result.example := (compared.differences)[1].key;
+	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.range_of(iblt_internal.plan, integer, iblt_internal.comparison) IS
+'what a comparison of a range has shown';
+
+CREATE FUNCTION iblt_internal.range_rows(conn text, plan iblt_internal.plan, ranges integer)
+RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := 'SELECT iblt_internal.run_probe(pg_catalog.to_regclass(%L))';
+	here jsonb := iblt_internal.peer_ask(conn, 'here', format(query, (plan.here).relation));
+	there jsonb := iblt_internal.peer_ask(conn, 'there', format(query, (plan.there).relation));
+BEGIN
+	-- one more, or the last range would be empty
+	RETURN greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint) / ranges + 1;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.range_rows(text, iblt_internal.plan, integer) IS
+'how many rows each range is to have, by the planner''s estimates';
+
+CREATE FUNCTION iblt_internal.range_bound(conn text, plan iblt_internal.plan, rows bigint,
+	OUT hi text[], OUT problem text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	problem := iblt_internal.slice_refusal(plan);
+	IF problem IS NULL THEN
+		hi := iblt_internal.slice_next(conn, plan, plan.lo, rows);
+	END IF;
+EXCEPTION WHEN feature_not_supported THEN
+	IF plan.lo IS NOT NULL THEN
+		RAISE;
+	END IF;
+	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.range_bound(text, iblt_internal.plan, bigint) IS
+'where the range after plan.lo ends, or why there is only one';
+
+-- Ranges grow where the planner's estimate is much too small.
+CREATE FUNCTION iblt_internal.compare_ranges(conn text, relation regclass, peer_relation text,
+	options iblt_internal.options, ranges integer) RETURNS SETOF iblt_internal.compare_range
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.plan;
+	rows bigint;
+	bound record;
+	n integer := 0;
+	stats text := coalesce(current_setting('iblt.compare_stats', true), '');
+BEGIN
+	plan := iblt_internal.prepare(conn, relation, peer_relation, options);
+	plan.sample := true;
+	rows := iblt_internal.range_rows(conn, plan, ranges);
+	LOOP
+		n := n + 1;
+		bound := iblt_internal.range_bound(conn, plan, rows);
+		IF bound.problem IS NOT NULL THEN
+			RAISE NOTICE 'compared as one range: %', bound.problem;
+		END IF;
+		plan.hi := bound.hi;
+		RETURN NEXT iblt_internal.range_of(plan, n, iblt_internal.run(conn, plan));
+		EXIT WHEN plan.hi IS NULL;
+		plan.lo := plan.hi;
+		rows := CASE WHEN n >= ranges THEN 2 * rows ELSE rows END;
+	END LOOP;
+	-- not those of the last range
+	PERFORM set_config('iblt.compare_stats', stats, false);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.compare_ranges(text, regclass, text, iblt_internal.options,
+	integer) IS 'compares one range of the key after the other, over a connection of that name';
+
+CREATE FUNCTION iblt_internal.range_options(relation regclass, options iblt_internal.options,
+	ranges integer) RETURNS iblt_internal.options
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF coalesce(ranges, 0) NOT BETWEEN 1 AND 10000 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'ranges must be between 1 and 10000';
+	END IF;
+	PERFORM iblt_internal.check_options(relation, options);
+	options.label := 'iblt_compare_ranges ' || relation::text;
+	RETURN options;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.range_options(regclass, iblt_internal.options, integer) IS
+'options with a label, or an error for those that do not fit';
+
+CREATE FUNCTION iblt_compare_ranges(
+	relation regclass,
+	peer text DEFAULT NULL,
+	peer_relation text DEFAULT NULL,
+	ranges integer DEFAULT 20,
+	columns text[] DEFAULT NULL,
+	exclude text[] DEFAULT NULL,
+	key_columns text[] DEFAULT NULL,
+	condition text DEFAULT NULL,
+	peer_condition text DEFAULT NULL,
+	max_differences bigint DEFAULT 10000,
+	cast_types boolean DEFAULT false,
+	extra_columns text DEFAULT 'warn',
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	seed bigint DEFAULT NULL,
+	progress boolean DEFAULT false)
+RETURNS SETOF iblt_internal.compare_range
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 20
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET enable_indexonlyscan = off
+	SET array_nulls = on
+	SET quote_all_identifiers = off
+	SET jit = off
+	SET DateStyle = 'ISO'
+	SET IntervalStyle = 'postgres'
+	SET TimeZone = 'UTC'
+	SET extra_float_digits = 1
+	SET bytea_output = 'hex'
+	SET xmlbinary = 'base64'
+	SET xmloption = 'content'
+	SET lc_monetary = 'C'
+	SET lc_numeric = 'C'
+	SET lc_time = 'C'
+	SET transform_null_equals = off
+	SET standard_conforming_strings = on
+	SET gin_fuzzy_search_limit = 0
+AS $$
+DECLARE
+	options iblt_internal.options := iblt_internal.make_options(relation, columns, exclude,
+		key_columns, condition, peer_condition, max_differences, 'none', cast_types, extra_columns,
+		recheck, timeout, seed, progress);
+	conn text := iblt_internal.peer_conn(peer);
+	secret boolean;
+	state text;
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	BEGIN
+		options := iblt_internal.range_options(relation, options, ranges);
+		conn := iblt_internal.connect(peer, conn);
+		RETURN QUERY SELECT * FROM iblt_internal.compare_ranges(conn, relation, peer_relation,
+			options, ranges);
+		PERFORM iblt_internal.peer_close(conn);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		secret := iblt_internal.peer_is_string(peer);
+		PERFORM iblt_internal.peer_fail(conn, secret, state, message, detail, hint);
+		RAISE;
+	END;
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_ranges(regclass, text, text, integer, text[], text[], text[], text,
+	text, bigint, boolean, text, integer, interval, bigint, boolean) IS
+'how many keys differ in each range of the key, also where they are too many for iblt_compare';
