@@ -61,6 +61,16 @@ CREATE MATERIALIZED VIEW iblt_internal.run_difference USING heap AS
 COMMENT ON MATERIALIZED VIEW iblt_internal.run_difference IS
 'the differences that runs found, written by C functions; do not refresh it';
 
+CREATE MATERIALIZED VIEW iblt_internal.run_range USING heap AS
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+		NULL::jsonb AS after, NULL::jsonb AS up_to,		-- keys, NULL for the first and the last
+		NULL::bigint AS rows_here, NULL::bigint AS rows_there,
+		NULL::bigint AS missing, NULL::bigint AS extra, NULL::bigint AS changed,
+		NULL::bigint AS unconfirmed, NULL::timestamptz AS found_at
+	WITH NO DATA;
+COMMENT ON MATERIALIZED VIEW iblt_internal.run_range IS
+'what slices of runs with differences have shown, written by C functions; do not refresh it';
+
 -- A role writes rows of its own alone, whatever owner a row names.  With own => false, it
 -- reads and deletes those of the roles whose privileges it has.
 

@@ -169,6 +169,7 @@ BEGIN
 	IF t.shape IS NOT NULL THEN
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, t.run, t.item);
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_difference, t.run, t.item);
+		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_range, t.run, t.item);
 		PERFORM iblt_internal.progress(w.progress,
 			format('run %s: %s was altered, it starts again', t.run, t.relation));
 	END IF;

@@ -64,6 +64,23 @@ $$;
 COMMENT ON FUNCTION iblt_internal.run_count(iblt_internal.run_table, iblt_internal.audit_row,
 	double precision, double precision) IS 'adds a slice to what is known of a table';
 
+CREATE FUNCTION iblt_internal.run_add_range(w iblt_internal.run_worker, s iblt_internal.run_slice,
+	r iblt_internal.audit_row) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF r.missing + r.extra + r.changed > 0 THEN
+		PERFORM iblt_internal.iblt_run_add(ROW(NULL, s.run, s.item, s.number,
+			iblt_internal.range_key(w.plan, s.lo), iblt_internal.range_key(w.plan, s.hi),
+			r.rows_here, r.rows_there, r.missing, r.extra, r.changed, r.unconfirmed,
+			clock_timestamp())::iblt_internal.run_range);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_add_range(iblt_internal.run_worker, iblt_internal.run_slice,
+	iblt_internal.audit_row) IS 'keeps the counts of a slice that has differences';
+
 CREATE FUNCTION iblt_internal.run_verdict(t iblt_internal.run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -161,6 +178,7 @@ BEGIN
 	END IF;
 	t.kept := iblt_internal.run_keep(t, compared, (w.options).most_kept);
 	t := iblt_internal.run_count(t, r, took_ms, iblt_internal.ms(w.last)::double precision);
+	PERFORM iblt_internal.run_add_range(w, s, r);
 	t.slice_rows := iblt_internal.run_next_rows(s, seen, differences,
 		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
 	PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, w.run, w.item,

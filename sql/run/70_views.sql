@@ -74,4 +74,14 @@ CREATE VIEW iblt_audit_differences WITH (security_barrier) AS
 COMMENT ON VIEW iblt_audit_differences IS
 'the rows that runs of iblt_audit_run found to differ, as iblt_compare gives them';
 
-GRANT SELECT ON iblt_audit_runs, iblt_audit_tables, iblt_audit_differences TO PUBLIC;
+CREATE VIEW iblt_audit_ranges WITH (security_barrier) AS
+	SELECT r.run, t.item AS number, t.relation, r.after, r.up_to, r.rows_here, r.rows_there,
+		r.missing, r.extra, r.changed, r.unconfirmed, r.found_at
+	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_range, own => false) AS r
+	JOIN iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, own => false) AS t
+		ON t.owner = r.owner AND t.run = r.run AND t.item = r.item;
+COMMENT ON VIEW iblt_audit_ranges IS
+'the ranges of keys in which runs of iblt_audit_run found differences, and how many';
+
+GRANT SELECT ON iblt_audit_runs, iblt_audit_tables, iblt_audit_differences, iblt_audit_ranges
+	TO PUBLIC;

@@ -188,6 +188,8 @@ BEGIN
 					NULL::iblt_internal.run_table, h.run, own => false) AS t)) LOOP
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_difference, doomed,
 			own => false);
+		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_range, doomed,
+			own => false);
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, doomed,
 			own => false);
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_table, doomed,

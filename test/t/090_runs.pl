@@ -15,6 +15,15 @@ my $peer = conninfo($there);
 my $slow = 'slice_ms => 1, max_load => 0.2, progress => false';
 my $fast = 'max_load => 1';
 
+# The ranges of each table of a run have as many differences as the table.
+sub ranges_fit
+{
+	my ($run) = @_;
+	is($here->safe_psql('postgres', "SELECT relation, sum(missing), sum(extra), sum(changed), sum(unconfirmed) FROM iblt_audit_ranges WHERE run = $run GROUP BY 1 ORDER BY 1"),
+		$here->safe_psql('postgres', "SELECT relation, missing, extra, changed, unconfirmed FROM iblt_audit_tables WHERE run = $run AND missing + extra + changed > 0 ORDER BY 1"), 'the counts of all ranges of a table are those of the table');
+	return;
+}
+
 # --- every type of key against the truth -------------------------------------------------
 
 my %keys = (
@@ -63,6 +72,9 @@ my $list = "tables => '{" . join(',', @tables, 't_empty') . "}'";
 		like($err, qr/NOTICE:  run $run: public\.$name: $row->{status}/, 'a NOTICE for the caller');
 	}
 	is(found($run, 't_empty'), truth('t_empty'), 'empty here');
+	ranges_fit($run);
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_differences AS d JOIN iblt_audit_ranges AS r USING (run, relation) WHERE run = $run AND relation = 'public.t_bigint'
+		AND coalesce((d.key ->> 'id')::bigint > (r.after ->> 'id')::bigint, true) AND coalesce((d.key ->> 'id')::bigint <= (r.up_to ->> 'id')::bigint, true)"), $rows->{'public.t_bigint'}{kept}, 'iblt_audit_ranges: each difference is in one range');
 	my $total = run_row($run);
 	is("$total->{state} $total->{percent} $total->{tables} $total->{tables_done} @{$total->{workers}}", 'finished 100 8 8 ', 'iblt_audit_runs');
 	is($total->{missing} + $total->{extra} + $total->{changed},
@@ -115,7 +127,7 @@ $here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO PUBLIC');
 {
 	my $mine = begin_run("'{t_bigint}', progress => false");
 	my $see = sub { my ($user, $sql) = @_; my ($rc, $out, $err) = $here->psql('postgres', $sql, extra_params => [ '-U', $user ]); return $out . $err };
-	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_differences))
+	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_differences iblt_audit_ranges))
 	{
 		is($see->('bob', "SELECT count(*) FROM $view"), '0', "another role sees nothing in $view");
 		like($see->('boss', "SELECT count(*) FROM $view"), qr/^0$/, 'nor does one that is no member');
@@ -213,6 +225,7 @@ foreach my $change ([ 'VACUUM FULL large', $there ], [ 'ALTER TABLE large ADD w 
 	like($err, qr/public\.large was altered, it starts again/, "$sql: the table starts again");
 	is(found($run, 'large'), truth('large'), 'and its differences are those of a full comparison');
 	is(join(' ', @{ tables($run)->{'public.large'} }{qw(status rows_here)}), 'differs 12000', 'each row was counted once');
+	ranges_fit($run);
 }
 
 # --- gentle ------------------------------------------------------------------------------------------
@@ -238,6 +251,6 @@ my $standby = standby($there, 'standby');
 
 is($here->safe_psql('postgres', "SELECT iblt_audit_prune()"), '0', 'iblt_audit_prune spares what is young');
 cmp_ok($here->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')"), '>', 5, 'and deletes what is not');
-is($here->safe_psql('postgres', 'SELECT (SELECT count(*) FROM iblt_audit_runs) + (SELECT count(*) FROM iblt_audit_tables) + (SELECT count(*) FROM iblt_audit_differences)'), '0', 'with all that is of it');
+is($here->safe_psql('postgres', 'SELECT (SELECT count(*) FROM iblt_audit_runs) + (SELECT count(*) FROM iblt_audit_tables) + (SELECT count(*) FROM iblt_audit_differences) + (SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_range, own => false))'), '0', 'with all that is of it');
 
 done_testing();
