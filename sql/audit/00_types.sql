@@ -20,21 +20,6 @@ COMMENT ON TYPE iblt_internal.audit_target IS
 
 -- What a side says of its publications and subscriptions
 
-CREATE TYPE iblt_internal.publication_entry AS (
-	relid oid,
-	schema text,
-	name text,
-	publication text,
-	asked boolean,			-- is it one of the publications that are audited?
-	columns text[],			-- NULL: all that are not generated
-	filter text,
-	inserts boolean,
-	updates boolean,
-	deletes boolean,
-	truncates boolean
-);
-COMMENT ON TYPE iblt_internal.publication_entry IS 'a table as one publication has it';
-
 CREATE TYPE iblt_internal.unpublished_column AS (name text, generated boolean);
 COMMENT ON TYPE iblt_internal.unpublished_column IS 'a column that no publication has';
 

@@ -20,104 +20,50 @@ COMMENT ON FUNCTION iblt_internal.audit_tables(text) IS
 
 -- Publications
 
--- The columns attnames and rowfilter of the view are not in all releases.
-CREATE FUNCTION iblt_internal.audit_entries(publications text[])
-RETURNS SETOF iblt_internal.publication_entry
-	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT c.oid, t.schemaname, t.tablename, p.pubname, p.pubname = ANY (publications),
-		CASE jsonb_typeof(view_row -> 'attnames') WHEN 'array'
-			THEN ARRAY(SELECT jsonb_array_elements_text(view_row -> 'attnames')) END,
-		view_row ->> 'rowfilter', p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate
-	FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
-	JOIN pg_namespace n ON n.nspname = t.schemaname
-	JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename,
-	LATERAL (SELECT to_jsonb(t)) AS j(view_row)
-$$;
-COMMENT ON FUNCTION iblt_internal.audit_entries(text[]) IS
-'all tables of all publications, and which of these are among those given';
-
-CREATE FUNCTION iblt_internal.audit_unpublished(relation oid,
-	entries iblt_internal.publication_entry[]) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
-			'generated', a.attgenerated <> '') ORDER BY a.attnum), '[]')
-		FROM pg_attribute a
-		WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped
-		AND NOT EXISTS (SELECT FROM unnest(entries) AS e
-			WHERE coalesce(a.attname = ANY (e.columns), a.attgenerated = '')));
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.audit_unpublished(oid, iblt_internal.publication_entry[]) IS
-'the columns of a table that none of its entries has, as an array of unpublished_column';
-
--- Each publication adds rows: if one has no filter, there is none.
-CREATE FUNCTION iblt_internal.audit_filter(entries iblt_internal.publication_entry[]) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (SELECT CASE WHEN bool_and(e.filter IS NOT NULL)
-			THEN string_agg(DISTINCT format('(%s)', e.filter), ' OR ') END
-		FROM unnest(entries) AS e);
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.audit_filter(iblt_internal.publication_entry[]) IS
-'the row filter of a table that has these entries, or NULL';
-
-CREATE FUNCTION iblt_internal.audit_operations(entries iblt_internal.publication_entry[])
-RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (SELECT concat_ws(', ',
-			CASE WHEN NOT bool_or(e.inserts) THEN 'insert' END,
-			CASE WHEN NOT bool_or(e.updates) THEN 'update' END,
-			CASE WHEN NOT bool_or(e.deletes) THEN 'delete' END,
-			CASE WHEN NOT bool_or(e.truncates) THEN 'truncate' END)
-		FROM unnest(entries) AS e);
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.audit_operations(iblt_internal.publication_entry[]) IS
-'the operations on a table that none of its entries publishes';
-
--- The planner overestimates the cost, and compiling the query would take a second.
+-- Each publication adds rows and columns: if one has no filter, there is none, and without
+-- a list it has all columns that are not generated.  The columns attnames and rowfilter of
+-- the view are not in all releases.  The planner overestimates the cost, and compiling the
+-- query would take a second.
 CREATE FUNCTION iblt_internal.audit_published(publications text[]) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 	SET jit = off
 AS $$
 	WITH every AS MATERIALIZED (
-		SELECT e.* FROM iblt_internal.audit_entries(publications) AS e
+		SELECT c.oid AS relid, t.schemaname AS schema, t.tablename AS name, p.*,
+			j.v ->> 'rowfilter' AS filter, nullif(j.v -> 'attnames', 'null') AS columns
+		FROM pg_publication_tables t JOIN pg_publication p ON p.pubname = t.pubname
+		JOIN pg_namespace n ON n.nspname = t.schemaname
+		JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename,
+		LATERAL (SELECT to_jsonb(t)) AS j(v)
 	), one AS MATERIALIZED (
-		SELECT relid, schema, name,
-			array_agg(ROW(e.*)::iblt_internal.publication_entry) AS entries
-		FROM every AS e WHERE asked GROUP BY relid, schema, name
-	), one_table AS (
-		SELECT one.*, iblt_internal.audit_filter(entries) AS filter FROM one
+		SELECT relid, schema, name, array_agg(columns) AS lists,
+			CASE WHEN bool_and(filter IS NOT NULL)
+				THEN string_agg(DISTINCT format('(%s)', filter), ' OR ') END AS filter,
+			concat_ws(', ', CASE WHEN NOT bool_or(pubinsert) THEN 'insert' END,
+				CASE WHEN NOT bool_or(pubupdate) THEN 'update' END,
+				CASE WHEN NOT bool_or(pubdelete) THEN 'delete' END,
+				CASE WHEN NOT bool_or(pubtruncate) THEN 'truncate' END) AS left_out
+		FROM every WHERE pubname = ANY (publications) GROUP BY relid, schema, name
 	)
-	SELECT jsonb_build_object(
-		'publications', (SELECT coalesce(jsonb_agg(pubname), '[]') FROM pg_publication
-			WHERE pubname = ANY (publications)),
+	SELECT jsonb_build_object('publications', (SELECT coalesce(jsonb_agg(pubname), '[]')
+			FROM pg_publication WHERE pubname = ANY (publications)),
 		'tables', (SELECT coalesce(jsonb_agg(jsonb_build_object('schema', schema, 'name', name,
-				'filter', filter, 'publications', publications,
-				'operations_left_out', iblt_internal.audit_operations(entries),
-				'unpublished', iblt_internal.audit_unpublished(relid, entries),
+				'filter', filter, 'publications', publications, 'operations_left_out', left_out,
+				'unpublished', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
+						'generated', a.attgenerated <> '') ORDER BY a.attnum), '[]')
+					FROM pg_attribute a WHERE a.attrelid = relid AND a.attnum > 0
+					AND NOT a.attisdropped AND NOT EXISTS (SELECT FROM unnest(lists) AS list
+						WHERE coalesce(list ? a.attname, a.attgenerated = ''))),
 				'others', CASE WHEN filter IS NOT NULL THEN (
-					SELECT coalesce(jsonb_agg(e.publication), '[]') FROM every AS e
-					WHERE e.relid = t.relid AND NOT e.asked
+					SELECT coalesce(jsonb_agg(e.pubname), '[]') FROM every AS e
+					WHERE e.relid = t.relid AND e.pubname <> ALL (publications)
 					OR e.relid <> t.relid AND e.relid IN (
 						SELECT relid FROM pg_partition_tree(t.relid)
 						UNION ALL SELECT relid FROM pg_partition_ancestors(t.relid))) END,
 				'covered', EXISTS (SELECT FROM pg_partition_ancestors(t.relid) AS a
 					WHERE a.relid <> t.relid AND a.relid IN (SELECT one.relid FROM one)))
-				ORDER BY schema COLLATE "C", name COLLATE "C"), '[]')
-			FROM one_table AS t))
+				ORDER BY schema COLLATE "C", name COLLATE "C"), '[]') FROM one AS t))
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_published(text[]) IS
 'the tables of publications, and which of the publications exist, in the form of type published';
@@ -158,7 +104,7 @@ CREATE FUNCTION iblt_internal.audit_ask(conn text, side text, call text) RETURNS
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.peer_ask(conn, side, 'SELECT iblt_internal.' || call);
+	RETURN iblt_internal.peer_call(conn, side, call);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_ask(text, text, text) IS

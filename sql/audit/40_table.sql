@@ -122,7 +122,7 @@ COMMENT ON FUNCTION iblt_internal.audit_plan(text, iblt_internal.audit_item,
 -- Its row in the answer
 
 CREATE FUNCTION iblt_internal.audit_detail(item iblt_internal.audit_item, plan iblt_internal.plan,
-	unconfirmed bigint) RETURNS text
+	unconfirmed bigint, differences bigint) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -134,6 +134,10 @@ AS $$
 			ELSE unconfirmed || ' differences could not be confirmed: rows kept changing, or '
 				'replication did not pass in time' END,
 		iblt_internal.live_said(plan),
+		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
+		CASE WHEN plan.buckets IS NOT NULL AND plan.recheck = 0 AND differences > 0
+				AND NOT item.unready
+			THEN 'differences were not rechecked, so they may be rows in flight' END,
 		'columns only here: ' || iblt_internal.quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x = ANY (mine))),
 		'columns only on the peer: ' || iblt_internal.quoted(
@@ -142,7 +146,7 @@ AS $$
 	FROM (SELECT iblt_internal.column_names(plan.here)) AS c(mine)
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_detail(iblt_internal.audit_item, iblt_internal.plan,
-	bigint) IS 'what there is to say of a table that was compared';
+	bigint, bigint) IS 'what there is to say of a table that was compared';
 
 CREATE FUNCTION iblt_internal.audit_verdict(item iblt_internal.audit_item,
 	plan iblt_internal.plan, figures iblt_internal.figures, INOUT result iblt_internal.audit_row)
@@ -155,7 +159,8 @@ BEGIN
 	result.peer_relation := (plan.there).relation;
 	result.status := CASE result.missing + result.extra + result.changed WHEN 0 THEN 'equal'
 		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
-	result.detail := iblt_internal.audit_detail(item, plan, result.unconfirmed);
+	result.detail := iblt_internal.audit_detail(item, plan, result.unconfirmed,
+		result.missing + result.extra + result.changed);
 	result.rows_here := figures.rows_here;
 	result.rows_there := figures.rows_there;
 	result.bytes := figures.bytes_sent + figures.bytes_received;

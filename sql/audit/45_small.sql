@@ -168,7 +168,8 @@ BEGIN
 		item := items[n];
 		last := n;
 		IF item.problem IS NULL AND item.relid IS NOT NULL
-				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off' THEN
+				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off'
+				AND (options.compare).method = 'sketch' THEN
 			small := iblt_internal.audit_describe_small(item, options);
 			IF iblt_internal.audit_core(small.here) IS NOT NULL THEN
 				small.n := n;

@@ -20,17 +20,18 @@ COMMENT ON FUNCTION iblt_internal.audit_make_target(regclass[], text, text) IS
 
 CREATE FUNCTION iblt_internal.audit_make_options(max_differences bigint, cast_types boolean,
 	extra_columns text, recheck integer, timeout interval, seed bigint, trust_filters boolean,
-	progress boolean, live text DEFAULT 'off') RETURNS iblt_internal.audit_options
+	progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch')
+RETURNS iblt_internal.audit_options
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(ROW(NULL, NULL, NULL, NULL, NULL, NULL, max_differences, 'none', cast_types,
 			extra_columns, recheck, timeout, seed, progress, NULL, NULL, NULL, live,
-			NULL, 'sketch')::iblt_internal.options,
+			NULL, method)::iblt_internal.options,
 		coalesce(trust_filters, false))::iblt_internal.audit_options
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_make_options(bigint, boolean, text, integer, interval,
-	bigint, boolean, boolean, text) IS 'the other arguments of an audit';
+	bigint, boolean, boolean, text, text) IS 'the other arguments of an audit';
 
 CREATE FUNCTION iblt_internal.audit_check(alone boolean, target iblt_internal.audit_target,
 	options iblt_internal.options) RETURNS void
@@ -103,8 +104,10 @@ CREATE FUNCTION iblt_internal.audit_check_peer(conn text) RETURNS void
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	there iblt_internal.side :=
-		iblt_internal.describe_there(conn, 'iblt_audit', 'pg_catalog.pg_class', NULL);
+	there iblt_internal.side := CASE WHEN iblt_internal.peer_is_bare(conn)
+		THEN iblt_internal.described(iblt_internal.plain_describe(conn, 'pg_catalog.pg_class',
+			'iblt_audit'), 'there')
+		ELSE iblt_internal.describe_there(conn, 'iblt_audit', 'pg_catalog.pg_class', NULL) END;
 	here iblt_internal.side := iblt_internal.described(
 		iblt_internal.describe('pg_class', NULL), 'here');
 BEGIN
@@ -132,8 +135,11 @@ DECLARE
 	started timestamptz;
 	result iblt_internal.audit_row;
 	results iblt_internal.audit_row[] := '{}';
+	compare iblt_internal.options := options.compare;
 BEGIN
 	conn := iblt_internal.peer_connect(peer, conn);
+	compare.method := iblt_internal.plain_method(conn, compare.method);
+	options.compare := compare;
 	PERFORM iblt_internal.audit_check_peer(conn);
 	items := iblt_internal.audit_list(conn, target);
 	FOR n IN 1 .. cardinality(items) LOOP
@@ -209,7 +215,8 @@ CREATE FUNCTION iblt_audit(
 	seed bigint DEFAULT NULL,
 	trust_filters boolean DEFAULT false,
 	progress boolean DEFAULT false,
-	live text DEFAULT 'off')
+	live text DEFAULT 'off',
+	method text DEFAULT 'sketch')
 RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
@@ -240,12 +247,12 @@ BEGIN
 	results := iblt_internal.audit(peer,
 		iblt_internal.audit_make_target(tables, schema, publication),
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, progress, live));
+			timeout, seed, trust_filters, progress, live, method));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, bigint, boolean, text, integer,
-	interval, bigint, boolean, boolean, text) IS
+	interval, bigint, boolean, boolean, text, text) IS
 'compares many tables with those of a peer: one row a table, with its status';
 
 CREATE FUNCTION iblt_audit_subscription(
@@ -259,7 +266,8 @@ CREATE FUNCTION iblt_audit_subscription(
 	seed bigint DEFAULT NULL,
 	trust_filters boolean DEFAULT false,
 	progress boolean DEFAULT false,
-	live text DEFAULT 'off')
+	live text DEFAULT 'off',
+	method text DEFAULT 'sketch')
 RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
@@ -290,11 +298,11 @@ BEGIN
 	results := iblt_internal.audit(peer,
 		ROW('subscription', subscription, NULL)::iblt_internal.audit_target,
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, progress, live));
+			timeout, seed, trust_filters, progress, live, method));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_subscription(text, text, bigint, boolean, text, integer, interval,
-	bigint, boolean, boolean, text) IS
+	bigint, boolean, boolean, text, text) IS
 'compares all tables of a subscription with those of its publisher: one row a table, with its '
 'status';

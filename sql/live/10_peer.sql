@@ -155,6 +155,29 @@ $$;
 COMMENT ON FUNCTION iblt_internal.peer_is_lent(text) IS
 'was a connection opened by the caller, and not by a driver?';
 
+-- That is a property of the connection, which has this name in this transaction only.
+CREATE FUNCTION iblt_internal.peer_is_bare(conn text) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN coalesce(conn = current_setting('iblt.bare_peer', true), false);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_is_bare(text) IS
+'is the peer asked by plain queries, because nothing of iblt is there?';
+
+CREATE FUNCTION iblt_internal.peer_bare(conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM set_config('iblt.bare_peer', conn, true);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_bare(text) IS
+'from now on, the peer of a connection is asked by plain queries';
+
 CREATE FUNCTION iblt_internal.peer_borrow(conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp

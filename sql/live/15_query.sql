@@ -250,7 +250,10 @@ AS $$
 DECLARE
 	value text;
 BEGIN
-	IF side = 'there' AND conn IS NOT NULL THEN
+	IF side = 'there' AND iblt_internal.peer_is_bare(conn) THEN
+		PERFORM iblt_internal.plain_ask(conn, query, label);
+		RETURN iblt_internal.peer_value(conn, pause, 2);
+	ELSIF side = 'there' AND conn IS NOT NULL THEN
 		PERFORM iblt_internal.peer_send(conn, query, true, label);
 		RETURN iblt_internal.peer_value(conn, pause);
 	END IF;
@@ -260,6 +263,19 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_ask(text, text, text, double precision, text) IS
 'the single value that a query gives on a side; a label as in peer_settings';
+
+CREATE FUNCTION iblt_internal.peer_call(conn text, side text, call text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN iblt_internal.peer_ask(conn, side,
+		CASE WHEN side = 'there' AND iblt_internal.peer_is_bare(conn)
+			THEN iblt_internal.plain_call(call) ELSE 'SELECT iblt_internal.' || call END);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_call(text, text, text) IS
+'what a call of a function of schema iblt_internal answers on a side';
 
 CREATE FUNCTION iblt_internal.peer_sketch(conn text, query text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

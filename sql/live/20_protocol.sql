@@ -403,6 +403,10 @@ COMMENT ON FUNCTION iblt_internal.find_rows(text, text[]) IS
 'what the lookup query of a finder gives for keys';
 
 -- Replication
+--
+-- A peer without iblt is asked for the bodies of the functions in this section, and of
+-- audit_tables, audit_published, audit_feeds and audit_generated (plain_call).  So they are
+-- queries that name nothing but what PostgreSQL has.
 
 -- A number, because arithmetic on pg_lsn is not in all releases.  Where the next
 -- record would begin behind a page header, the last one ended before it.  A
@@ -425,7 +429,8 @@ CREATE FUNCTION iblt_internal.wal_replayed("position" numeric) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= $1
+	SELECT NOT pg_is_in_recovery()
+		OR pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= wal_replayed."position"
 $$;
 COMMENT ON FUNCTION iblt_internal.wal_replayed(numeric) IS 'has this standby passed a position?';
 

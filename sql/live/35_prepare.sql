@@ -154,6 +154,8 @@ BEGIN
 	-- by another name, it may have another peer
 	IF here.relation IS DISTINCT FROM options.relation THEN
 		PERFORM iblt_internal.refuse_altered(options.relation, 'here');
+	ELSIF options.method = 'plain' THEN
+		RETURN iblt_internal.plain_prepare(conn, here, name, options);
 	END IF;
 	there := CASE WHEN conn IS NULL
 		THEN iblt_internal.described(

@@ -2,7 +2,8 @@
 --
 -- The rows of keys are found in one of two ways.  A unique key of fixed width is in the
 -- sketch as it is, and an index finds its row.  Any other key is in the sketch as a hash,
--- and a scan finds the rows of that hash.  finder() makes the choice.
+-- and a scan finds the rows of that hash.  finder() makes the choice.  plain_finder()
+-- is the third way, for a peer without iblt.
 --
 -- A key is looked up by one word: the text of its column, of an array of its columns
 -- (types of fixed width have one text for each value), or of its hash.
@@ -145,7 +146,7 @@ COMMENT ON FUNCTION iblt_internal.finder_by_key(iblt_internal.plan, iblt_interna
 -- A line for each key that has rows.  Equal rows are counted, and different ones of a key
 -- are digested in order.
 CREATE FUNCTION iblt_internal.lookup_by_hash_sql(plan iblt_internal.plan, s iblt_internal.side,
-	f iblt_internal.finder) RETURNS text
+	f iblt_internal.finder, rows text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -157,7 +158,7 @@ BEGIN
 			' %s AS content'
 			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n,'
 			' sum(mark) AS mark, (array_agg(content))[1] AS content'
-			' FROM (SELECT iblt_k.iblt_k1 AS hash, iblt_j.iblt_key AS key, %s AS checksum,'
+			' FROM (SELECT %s AS hash, iblt_j.iblt_key AS key, %s AS checksum,'
 			' %s AS mark, %s AS content FROM %s JOIN %s ON %s,'
 			' LATERAL (SELECT %s AS iblt_key) AS iblt_j) AS iblt_a'
 			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key) AS iblt_l',
@@ -168,13 +169,32 @@ BEGIN
 			WHEN 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
+		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE f.key END,
 		iblt_internal.row_checksum_sql(plan, s), iblt_internal.mark_sql(plan),
-		iblt_internal.content_sql(plan), f.keys, iblt_internal.rows_sql(plan, s), f.matches,
+		iblt_internal.content_sql(plan), f.keys,
+		coalesce(rows, iblt_internal.rows_sql(plan, s)), f.matches,
 		iblt_internal.json_sql(plan.key, true));
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.lookup_by_hash_sql(iblt_internal.plan, iblt_internal.side,
-	iblt_internal.finder) IS 'a query for the rows of keys with the hashes in $1 on a side';
+	iblt_internal.finder, text) IS
+'a query for the rows of keys with the hashes in $1 on a side; "rows" are the rows t in place of '
+'those of rows_sql';
+
+CREATE FUNCTION iblt_internal.pairs_by_hash_sql() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT text 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
+		' h.digest AS h_digest, t.digest AS t_digest, h.mark AS h_mark, t.mark AS t_mark,'
+		' h.content AS h_content, t.content AS t_content'
+		' FROM unnest($1.id, $1.key, $1.n, $1.digest, $1.mark, $1.content)'
+		' AS h(id, key, n, digest, mark, content)'
+		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content)'
+		' AS t(id, key, n, digest, mark, content) USING (id)'
+$$;
+COMMENT ON FUNCTION iblt_internal.pairs_by_hash_sql() IS
+'a query that joins the found_rows of both sides, $1 and $2, by the id of the key';
 
 CREATE FUNCTION iblt_internal.finder_by_hash(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS iblt_internal.finder
@@ -192,13 +212,7 @@ BEGIN
 	f.matches := f.key || ' = iblt_k.iblt_k1';
 	s := iblt_internal.only_remote_rows(s, f.key || ' = ANY ($1::int8[])');
 	f.lookup := iblt_internal.lookup_by_hash_sql(plan, s, f);
-	f.pairs := 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
-		' h.digest AS h_digest, t.digest AS t_digest, h.mark AS h_mark, t.mark AS t_mark,'
-		' h.content AS h_content, t.content AS t_content'
-		' FROM unnest($1.id, $1.key, $1.n, $1.digest, $1.mark, $1.content)'
-		' AS h(id, key, n, digest, mark, content)'
-		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content)'
-		' AS t(id, key, n, digest, mark, content) USING (id)';
+	f.pairs := iblt_internal.pairs_by_hash_sql();
 	RETURN f;
 END
 $$;
@@ -213,7 +227,9 @@ RETURNS iblt_internal.finder
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder := CASE WHEN plan.by_hash THEN iblt_internal.finder_by_hash(plan, s)
+	f iblt_internal.finder := CASE
+		WHEN plan.buckets IS NOT NULL THEN iblt_internal.plain_finder(plan, s, false)
+		WHEN plan.by_hash THEN iblt_internal.finder_by_hash(plan, s)
 		ELSE iblt_internal.finder_by_key(plan, s) END;
 BEGIN
 	IF s.distributed THEN

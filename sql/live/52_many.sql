@@ -100,6 +100,19 @@ COMMENT ON FUNCTION iblt_internal.take_sample(text, iblt_internal.plan, iblt_int
 'where about "number" keys differ, those in a part of the keys, and the plan of that part; the '
 'error of refuse_too_many() if a sample is not wanted, or if there is a problem';
 
+CREATE FUNCTION iblt_internal.unready_problem(plan iblt_internal.plan) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE WHEN iblt_internal.unready(plan)
+		THEN 'Replication of this relation is not ready: the subscription is disabled or '
+			'still copies the relation, or there is a standby between the sides.' END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.unready_problem(iblt_internal.plan) IS
+'why too many differences may be rows in flight, for which nobody can wait; or NULL';
+
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
 CREATE FUNCTION iblt_internal.find_keys(conn text, INOUT plan iblt_internal.plan,
@@ -112,17 +125,17 @@ DECLARE
 	found record;
 	before @extschema@.iblt;
 	deadline timestamptz;
-	problem text;
+	problem text := iblt_internal.unready_problem(plan);
 BEGIN
 	PERFORM iblt_internal.require_version_rights(plan);
+	IF plan.buckets IS NOT NULL THEN
+		RETURN;	-- plain_differences() finds them
+	END IF;
 	found := iblt_internal.search(conn, plan, figures);
 	before := found.sample;
 	plan.from_digests := (found.plan).from_digests;
 	deadline := clock_timestamp() + plan.timeout;
-	IF found.keys IS NULL AND iblt_internal.unready(plan) THEN
-		problem := 'Replication of this relation is not ready: the subscription is disabled or '
-			'still copies the relation, or there is a standby between the sides.';
-	ELSIF found.keys IS NULL AND plan.recheck > 0 THEN
+	IF found.keys IS NULL AND problem IS NULL AND plan.recheck > 0 THEN
 		PERFORM iblt_internal.progress(plan.progress, format(
 			'more than %s keys differ: waiting for replication, to compare once more',
 			plan.max_differences));

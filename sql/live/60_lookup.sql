@@ -65,7 +65,14 @@ AS $$
 DECLARE
 	f iblt_internal.finder := iblt_internal.finder(plan, plan.here);
 	query text := (iblt_internal.finder(plan, plan.there)).lookup;
+	found record;
 BEGIN
+	IF plan.buckets IS NOT NULL THEN
+		found := iblt_internal.plain_find_both(conn, plan, keys, false);
+		here := found.here;
+		there := found.there;
+		RETURN;
+	END IF;
 	IF conn IS NOT NULL THEN
 		PERFORM iblt_internal.peer_send_keys(conn, query, format(
 			CASE WHEN iblt_internal.in_slice(plan)
@@ -87,14 +94,13 @@ $$;
 COMMENT ON FUNCTION iblt_internal.find_both(text, iblt_internal.plan, text[]) IS
 'the rows of keys on both sides';
 
-CREATE FUNCTION iblt_internal.look(conn text, plan iblt_internal.plan, keys text[])
-RETURNS iblt_internal.difference[]
+CREATE FUNCTION iblt_internal.differing(plan iblt_internal.plan, here iblt_internal.found_rows,
+	there iblt_internal.found_rows, keys text[]) RETURNS iblt_internal.difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	f iblt_internal.finder := iblt_internal.finder(plan, plan.here);
-	rows record := iblt_internal.find_both(conn, plan, keys);
 	result iblt_internal.difference[];
 BEGIN
 	EXECUTE format($q$
@@ -105,8 +111,23 @@ BEGIN
 			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
 			NULL)::iblt_internal.difference), '{}')
 		FROM (%s) AS pair WHERE h_digest IS DISTINCT FROM t_digest$q$, f.pairs)
-	INTO result USING rows.here, rows.there, keys, plan.recheck > 0;
+	INTO result USING here, there, keys, plan.recheck > 0;
 	RETURN result;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.differing(iblt_internal.plan, iblt_internal.found_rows,
+	iblt_internal.found_rows, text[]) IS
+'those of the keys whose rows, which were found on both sides, differ';
+
+CREATE FUNCTION iblt_internal.look(conn text, plan iblt_internal.plan, keys text[])
+RETURNS iblt_internal.difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	rows record := iblt_internal.find_both(conn, plan, keys);
+BEGIN
+	RETURN iblt_internal.differing(plan, rows.here, rows.there, keys);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.look(text, iblt_internal.plan, text[]) IS

@@ -23,21 +23,20 @@ RETURNS boolean
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	applied numeric := iblt_internal.peer_ask(conn, link.source,
-		format('SELECT iblt_internal.slot_applied(%L)', link.slot));
+	applied numeric := iblt_internal.peer_call(conn, link.source,
+		format('slot_applied(%L)', link.slot));
 	received numeric[];
 	written numeric;
 BEGIN
 	IF applied IS NULL OR applied < target THEN
 		RETURN false;
 	END IF;
-	received := iblt_internal.peer_ask(conn, link.follower,
-		format('SELECT iblt_internal.slot_received(%L)', link.slot));
+	received := iblt_internal.peer_call(conn, link.follower,
+		format('slot_received(%L)', link.slot));
 	IF received = '{}' THEN
 		RETURN false;
 	END IF;
-	written := iblt_internal.peer_ask(conn, link.source,
-		'SELECT iblt_internal.wal_position(false)');
+	written := iblt_internal.peer_call(conn, link.source, 'wal_position(false)');
 	-- the position is one before a page header, which has at most 40 bytes
 	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r
 		WHERE r BETWEEN applied AND written + 40), false);
@@ -54,8 +53,7 @@ RETURNS boolean
 AS $$
 BEGIN
 	IF link.slot IS NULL THEN
-		RETURN iblt_internal.peer_ask(conn, link.follower,
-			format('SELECT iblt_internal.wal_replayed(%s)', target));
+		RETURN iblt_internal.peer_call(conn, link.follower, format('wal_replayed(%s)', target));
 	END IF;
 	RETURN iblt_internal.reached_by_slot(conn, link, target);
 END
@@ -114,8 +112,8 @@ BEGIN
 		END IF;
 		fitted := CASE WHEN reached IS NULL THEN fitted ELSE clock_timestamp() END;
 		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
-			target := least(target, iblt_internal.peer_ask(conn, link.source,
-				'SELECT iblt_internal.wal_position(true)')::numeric);
+			target := least(target, iblt_internal.peer_call(conn, link.source,
+				'wal_position(true)')::numeric);
 			grace := NULL;
 		END IF;
 		PERFORM pg_sleep(pause);
@@ -138,8 +136,8 @@ BEGIN
 	IF link.slot IS NOT NULL AND NOT iblt_internal.wait_position(conn, link, 0, deadline) THEN
 		RETURN false;
 	END IF;
-	RETURN iblt_internal.wait_position(conn, link, iblt_internal.peer_ask(conn, link.source,
-		'SELECT iblt_internal.wal_position(false)')::numeric, deadline);
+	RETURN iblt_internal.wait_position(conn, link, iblt_internal.peer_call(conn, link.source,
+		'wal_position(false)')::numeric, deadline);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.wait_link(text, iblt_internal.link, timestamptz) IS
@@ -180,8 +178,8 @@ RETURNS boolean
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	query text := format('SELECT iblt_internal.writers(%L::pg_catalog.regclass)', s.relation);
-	writers text[] := iblt_internal.peer_ask(conn, s.side, query);
+	call text := format('writers(%L::pg_catalog.regclass)', s.relation);
+	writers text[] := iblt_internal.peer_call(conn, s.side, call);
 	synchronous boolean;
 	pause double precision := 0.002;
 BEGIN
@@ -196,7 +194,7 @@ BEGIN
 		PERFORM pg_sleep(pause);
 		pause := least(pause * 1.5, 0.1);
 		writers := ARRAY(SELECT unnest(writers)
-			INTERSECT SELECT unnest(iblt_internal.peer_ask(conn, s.side, query)::text[]));
+			INTERSECT SELECT unnest(iblt_internal.peer_call(conn, s.side, call)::text[]));
 	END LOOP;
 	RETURN true;
 END

@@ -218,10 +218,13 @@ BEGIN
 	IF conn IS NOT NULL THEN
 		conn := iblt_internal.peer_connect(peer, conn);
 	END IF;
+	IF plan.buckets IS NOT NULL THEN
+		PERFORM iblt_internal.peer_bare(conn);
+	END IF;
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
-		found := iblt_internal.peer_ask(conn, s.side, format(
-			'SELECT iblt_internal.iblt_compare_fingerprint(pg_catalog.to_regclass(%L))',
-			s.relation));
+		found := iblt_internal.peer_ask(conn, s.side, 'SELECT '
+			|| iblt_internal.read_fingerprint_sql(plan, s,
+				format('pg_catalog.to_regclass(%L)', s.relation)));
 		IF found IS DISTINCT FROM s.fingerprint THEN
 			RETURN s.side;
 		END IF;
@@ -307,15 +310,15 @@ CREATE FUNCTION iblt_internal.compare_plan(conn text, relation regclass, peer_re
 AS $$
 DECLARE
 	plan iblt_internal.plan;
+	sample boolean := iblt_internal.sampling(on_too_many);
 BEGIN
-	IF iblt_internal.plain_wanted(conn, options.method) THEN
-		PERFORM iblt_internal.plain_refuse('it gives no sample',
-			'Leave on_too_many out.') WHERE iblt_internal.sampling(on_too_many);
-		RETURN iblt_internal.plain_prepare(conn, relation, peer_relation, options);
+	options.method := iblt_internal.plain_method(conn, options.method);
+	IF options.method = 'plain' AND sample THEN
+		PERFORM iblt_internal.plain_refuse('it gives no sample', 'Leave on_too_many out.');
 	END IF;
 	plan := iblt_internal.prepare(conn, relation, peer_relation, options);
 	PERFORM iblt_internal.live_notice(plan);
-	plan.sample := iblt_internal.sampling(on_too_many);
+	plan.sample := sample;
 	RETURN plan;
 END
 $$;
@@ -327,15 +330,8 @@ CREATE FUNCTION iblt_internal.compare_find(conn text, plan iblt_internal.plan) R
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	found record;
+	found record := iblt_internal.find_keys(conn, plan, NULL);
 BEGIN
-	IF plan.buckets IS NOT NULL THEN
-		-- differences() finds them
-		SELECT plan, NULL::iblt_internal.figures AS figures, NULL::bytea AS keys,
-			NULL::bigint AS number, NULL::@extschema@.iblt AS sample INTO found;
-		RETURN found;
-	END IF;
-	found := iblt_internal.find_keys(conn, plan, NULL);
 	IF plan.from_digests THEN
 		PERFORM iblt_internal.live_notice(found.plan);
 	END IF;

@@ -2,8 +2,8 @@
 --
 -- With method => 'plain' the peer answers queries of built-in functions only: nothing has
 -- to be installed there.  Each message has its settings in front, is read-only, and names
--- no key and no value.  This file describes both sides in the same way, and plans;
--- 20_compare.sql compares.
+-- no key and no value.  This file describes both sides in the same way, 20_plan.sql plans,
+-- 30_statements.sql makes the statements, and 40_run.sql compares.
 
 CREATE FUNCTION iblt_internal.plain_settings(label text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -18,7 +18,9 @@ AS $$
 		('IntervalStyle', current_setting('IntervalStyle')), ('TimeZone', 'UTC'),
 		('extra_float_digits', '1'), ('bytea_output', 'hex'), ('lc_monetary', 'C'),
 		('lc_numeric', 'C'), ('lc_time', 'C'), ('transform_null_equals', 'off'),
-		('gin_fuzzy_search_limit', '0'), ('application_name', left(label, 63)))
+		('gin_fuzzy_search_limit', '0'), ('xmlbinary', 'base64'), ('xmloption', 'content'),
+		('timezone_abbreviations', current_setting('timezone_abbreviations')),
+		('application_name', left(label, 63)))
 		AS s(name, value) WHERE value IS NOT NULL
 $$;
 COMMENT ON FUNCTION iblt_internal.plain_settings(text) IS
@@ -35,6 +37,22 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.plain_ask(text, text, text) IS
 'starts a plain query on the peer; its result is the third';
+
+-- A function of SQL that names nothing but what PostgreSQL has is asked for by its body:
+-- the arguments are columns of that name, as they are in the function.
+CREATE FUNCTION iblt_internal.plain_call(call text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT (%s) FROM (SELECT %s) AS %I (%s)', p.prosrc,
+		regexp_replace(call, '^[^(]*\((.*)\)$', '\1'), p.proname,
+		(SELECT string_agg(quote_ident(p.proargnames[i]), ', ' ORDER BY i)
+			FROM generate_series(1, p.pronargs) AS i))
+	FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
+	AND p.proname = split_part(call, '(', 1)
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_call(text) IS
+'a query that gives what a call of a function in SQL would give, where the function is not there';
 
 -- Types
 --
@@ -71,6 +89,9 @@ AS $$
 			'type', format_type(a.atttypid,
 				CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
 			'base', b.oid::bigint, 'textual', '[]'::jsonb, 'not_null', a.attnotnull,
+			-- values that are equal may differ
+			'vague', NOT coalesce((SELECT collisdeterministic FROM pg_collation
+				WHERE oid = a.attcollation), true),
 			'text', CASE WHEN b.oid::bigint = ANY (%1$L::bigint[]) THEN b.oid::text
 				WHEN b.typtype = 'e' THEN 'enum'
 				WHEN e.oid::bigint = ANY (%1$L::bigint[]) THEN b.oid::text
@@ -151,6 +172,40 @@ $$;
 COMMENT ON FUNCTION iblt_internal.plain_size_sql() IS
 'a query for the bytes of pg_class c and about how many rows it has';
 
+-- As describe_storage and describe_replication give it.
+CREATE FUNCTION iblt_internal.plain_storage_sql() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT $q$
+		WITH RECURSIVE tree AS (
+			SELECT c.oid AS member
+			UNION
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)
+		SELECT jsonb_build_object(
+			'versions', NOT EXISTS (SELECT FROM tree JOIN pg_class l ON l.oid = tree.member
+				LEFT JOIN pg_am m ON m.oid = l.relam
+				WHERE l.relkind <> 'p' AND m.amname IS DISTINCT FROM 'heap'),
+			'version_rights', c.relkind IN ('r', 'p')
+				AND (NOT has_any_column_privilege(c.oid, 'SELECT')
+				OR (SELECT bool_and(has_column_privilege(c.oid, name, 'SELECT'))
+					FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
+			'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
+				WHERE s.slot_type = 'logical' AND s.database = current_database()
+				AND NOT (pg_is_in_recovery()
+					AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
+			'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
+					'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
+				FROM pg_subscription_rel r
+				JOIN pg_stat_subscription st ON st.subid = r.srsubid
+				JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
+					AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+				WHERE r.srrelid IN (SELECT member FROM tree
+					UNION ALL SELECT relid FROM pg_partition_ancestors(c.oid))))$q$
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_storage_sql() IS
+'a query for row versions of pg_class c, and for what replicates it';
+
 CREATE FUNCTION iblt_internal.plain_describe_sql(relation text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -167,16 +222,16 @@ AS $$
 			'fingerprint', %s,
 			'kind', c.relkind,
 			'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
-			'versions', false, 'version_rights', false, 'remote', false, 'distributed', false,
-			'shards', '[]'::jsonb, 'collations', '[]'::jsonb, 'slots', '[]'::jsonb,
-			'subscriptions', '[]'::jsonb,
+			'remote', false, 'distributed', false, 'shards', '[]'::jsonb,
+			'collations', '[]'::jsonb, 'hash', hashtextextended('iblt', 1),
 			'columns', (%s),
 			'keys', (%s),
-			'size', (%s))
+			'size', (%s)) || (%s)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.oid = to_regclass(%L))::text, 'null')$q$,
 		iblt_internal.plain_fingerprint_sql('c.oid'), iblt_internal.plain_columns_sql(),
-		iblt_internal.plain_keys_sql(), iblt_internal.plain_size_sql(), relation)
+		iblt_internal.plain_keys_sql(), iblt_internal.plain_size_sql(),
+		iblt_internal.plain_storage_sql(), relation)
 $$;
 COMMENT ON FUNCTION iblt_internal.plain_describe_sql(text) IS
 'a query of built-in functions that describes a relation, as a jsonb text in the form of type side '

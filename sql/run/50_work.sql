@@ -113,7 +113,8 @@ CREATE FUNCTION iblt_internal.run_finish_table(w iblt_internal.run_worker,
 AS $$
 BEGIN
 	t.status := iblt_internal.run_verdict(t);
-	t.detail := nullif(concat_ws('; ', iblt_internal.audit_detail(w.entry, w.plan, t.unconfirmed),
+	t.detail := nullif(concat_ws('; ', iblt_internal.audit_detail(w.entry, w.plan, t.unconfirmed,
+			t.missing + t.extra + t.changed),
 		iblt_internal.run_unkept(t), t.how), '');
 	t.finished_at := clock_timestamp();
 	PERFORM iblt_internal.progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation,

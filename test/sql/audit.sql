@@ -48,12 +48,6 @@ SELECT (SELECT string_agg(concat_ws(' ', t ->> 'name', 'lacks', t ->> 'operation
 FROM iblt_internal.audit_published('{p_changes,p_inserts}') AS p;
 SELECT outcome('SELECT iblt_internal.audit_list(NULL, target(''{"kind": "tables", "tables": []}''))') AS no_tables;
 SELECT iblt_internal.audit_notes(published('{"operations_left_out": "insert"}')) AS note, iblt_internal.audit_notes(published('{"operations_left_out": ""}')) AS nothing, iblt_internal.audit_notes(NULL) AS unknown;
--- each publication of a table adds rows and columns; in the order of the table
-SELECT iblt_internal.audit_filter(ARRAY(SELECT jsonb_populate_record(NULL::iblt_internal.publication_entry, e) FROM jsonb_array_elements(entries) AS e)) AS filter, entries
-FROM unnest(ARRAY['[{"filter": "a"}]', '[{"filter": "b"}, {"filter": "a"}, {"filter": "a"}]', '[{"filter": "a"}, {"filter": null}]', '[{"filter": null}]']::jsonb[]) AS entries;
-SELECT iblt_internal.audit_unpublished('a'::regclass, ARRAY(SELECT jsonb_populate_record(NULL::iblt_internal.publication_entry, e) FROM jsonb_array_elements(entries) AS e)) AS unpublished, entries
-FROM unnest(ARRAY['[{"columns": null}]', '[{"columns": ["v", "twice"]}]', '[{"columns": ["v"]}, {"columns": ["id"]}]', '[{"columns": ["twice"]}, {"columns": null}]']::jsonb[]) AS entries;
-
 -- what forbids to compare a table
 SELECT iblt_internal.audit_subscribed_problem('S "s', subscribed, published, state) AS problem, subscribed, published, state
 FROM (VALUES (true, true, 'r'), (false, true, NULL), (true, false, 'r'), (true, true, 'i'), (true, true, 'd'), (true, true, 'f'), (true, true, 's')) AS v(subscribed, published, state);

@@ -21,24 +21,22 @@ use JSON::PP;
 
 our @EXPORT = (@IbltTest::EXPORT, qw(audit_servers other audit audit_subscription line counts hostile_search_path));
 
-my ($here, $there);
-
 sub audit_servers
 {
-	$here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
-	$there = server('there', "bytea_output = 'escape'", 'log_connections = on');
+	my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'");
+	my $there = server('there', "bytea_output = 'escape'", 'log_connections = on');
 	sides($here, $there);
 	awkward_extensions();
 	$there->safe_psql('postgres', 'CREATE EXTENSION dblink');
 	return ($here, $there);
 }
 
-sub other { my ($node) = @_; return $node == $here ? $there : $here }
+sub other { my ($node) = @_; return $node == $IbltTest::here ? $IbltTest::there : $IbltTest::here }
 
 sub function
 {
 	my ($node, $name) = @_;
-	return $node == $there ? qq("Their Iblt".$name) : $name;
+	return $node == $IbltTest::there ? qq("Their Iblt".$name) : $name;
 }
 
 sub rows
@@ -62,14 +60,14 @@ sub rows
 sub audit
 {
 	my ($options, %how) = @_;
-	my $node = $how{node} // $here;
+	my $node = $how{node} // $IbltTest::here;
 	return rows(function($node, 'iblt_audit') . '(' . ($how{peer} // conninfo(other($node))) . ", $options)", %how, node => $node);
 }
 
 sub audit_subscription
 {
 	my ($options, %how) = @_;
-	return rows(function($there, 'iblt_audit_subscription') . "($options)", %how, node => $there);
+	return rows(function($IbltTest::there, 'iblt_audit_subscription') . "($options)", %how, node => $IbltTest::there);
 }
 
 sub line
@@ -83,7 +81,7 @@ sub line
 sub counts
 {
 	my ($table, %how) = @_;
-	my $node = $how{node} // $here;
+	my $node = $how{node} // $IbltTest::here;
 	my $differences = IbltCompare::truth($table, 't.id', %how, node => $node, peer => other($node));
 	my ($mine, $theirs) = map { my ($side, $where) = @$_;
 		$side->safe_psql('postgres', "SELECT count(*) FROM $table" . ($where ? " WHERE $where" : ''))

@@ -1,0 +1,230 @@
+-- The plan of a plain comparison -------------------------------------------------------
+
+-- Which method
+
+CREATE FUNCTION iblt_internal.plain_method(conn text, method text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF method = 'auto' AND conn IS NOT NULL AND NOT iblt_internal.peer_is_lent(conn) THEN
+		PERFORM iblt_internal.plain_ask(conn, 'SELECT NOT EXISTS (SELECT FROM pg_extension'
+			' WHERE extname = ''iblt'')');
+		IF iblt_internal.peer_value(conn, 0.001, 2)::boolean THEN
+			RAISE NOTICE USING
+				MESSAGE = 'the peer has no extension iblt, and is compared by plain queries';
+			method := 'plain';
+		END IF;
+	END IF;
+	IF method = 'plain' THEN
+		PERFORM iblt_internal.peer_bare(conn);
+		RETURN 'plain';
+	END IF;
+	RETURN 'sketch';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_method(text, text) IS
+'the method for this peer, sketch or plain, and with auto a notice of the latter; from now on, '
+'the peer is asked as it says';
+
+-- What is refused
+
+CREATE FUNCTION iblt_internal.plain_refuse(problem text, hint text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'cannot compare by plain queries: ' || problem, HINT = hint;
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_refuse(text, text) IS
+'an error if there is a problem';
+
+CREATE FUNCTION iblt_internal.plain_check_options(conn text, options iblt_internal.options)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.plain_refuse(CASE
+		WHEN conn IS NULL THEN 'there is no peer'
+		-- it may be in a transaction
+		WHEN iblt_internal.peer_is_lent(conn) THEN 'the peer is a connection that is open'
+		WHEN options.live = 'require' THEN 'live digests are not read'
+		WHEN options.lo IS NOT NULL OR options.hi IS NOT NULL THEN 'slices are not supported' END,
+		'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_check_options(text, iblt_internal.options) IS
+'an error for options that plain queries cannot follow';
+
+CREATE FUNCTION iblt_internal.plain_check_sides(here iblt_internal.side, mine jsonb, theirs jsonb)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.plain_refuse(CASE
+		WHEN least((mine ->> 'version')::integer, (theirs ->> 'version')::integer) < 140000
+			THEN 'both servers must have PostgreSQL 14 or later'
+		-- the same bytes may be other characters
+		WHEN mine -> 'encoding' <> theirs -> 'encoding'
+			THEN format('the encoding is %s here and %s on the peer', mine ->> 'encoding',
+				theirs ->> 'encoding')
+		-- all rows would travel, and their keys not be found again
+		WHEN mine -> 'hash' <> theirs -> 'hash'
+			THEN 'texts have other hashes on the peer, whose bytes may have another order'
+		WHEN here.remote OR here.distributed
+			THEN 'rows of the relation here are on other servers' END,
+		'Install iblt on the peer, and use method => ''sketch''.');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_check_sides(iblt_internal.side, jsonb, jsonb) IS
+'an error for sides that plain queries cannot compare, as plain_describe_sql described both';
+
+CREATE FUNCTION iblt_internal.plain_check_types(plan iblt_internal.plan, mine jsonb, theirs jsonb)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	problems text := (SELECT string_agg(CASE
+			WHEN c.type_here = c.type_there THEN format('"%s" is %s', c.name, c.type_here)
+			ELSE format('"%s" is %s here and %s on the peer', c.name, c.type_here, c.type_there)
+			END, ', ')
+		FROM unnest(plan.columns) AS c
+		LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text) USING (name)
+		LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text) USING (name)
+		WHERE c.cast_to <> '' OR (h.text = t.text) IS NOT TRUE);
+BEGIN
+	PERFORM iblt_internal.plain_refuse(CASE WHEN plan.columns = '{}' THEN 'there are no columns'
+		ELSE 'their text does not tell all values of some columns apart: ' || problems END,
+		'Exclude these columns, or use method => ''sketch'' with iblt on both sides.');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_check_types(iblt_internal.plan, jsonb, jsonb) IS
+'an error that names the columns whose values texts do not compare safely';
+
+-- Conditions
+--
+-- The peer cannot check a condition.  So that of the peer is checked on the relation here,
+-- and must mean the same there: it may consist of what PostgreSQL itself has, and of
+-- columns that both sides have with the same types.
+
+CREATE FUNCTION iblt_internal.iblt_plain_check_condition(relation regclass, condition text)
+RETURNS text[]
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp;
+COMMENT ON FUNCTION iblt_internal.iblt_plain_check_condition(regclass, text) IS
+'an error unless a condition means the same on any server whose columns have the same types; the '
+'columns that it names';
+
+CREATE FUNCTION iblt_internal.plain_check_condition(relation text, condition text, mine jsonb,
+	theirs jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	used text[];
+	problems text;
+BEGIN
+	PERFORM iblt_internal.iblt_compare_check_condition(relation::regclass, condition);
+	used := iblt_internal.iblt_plain_check_condition(relation::regclass, condition);
+	SELECT string_agg(format('"%s"', name), ', ') INTO problems
+	FROM unnest(used) AS name
+	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, base oid, text text)
+		USING (name)
+	LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, base oid, text text,
+		vague boolean) USING (name)
+	WHERE NOT coalesce((h.base = t.base OR h.text = 'enum') AND h.text = t.text AND NOT t.vague,
+		false);
+	PERFORM iblt_internal.plain_refuse('the condition may mean something else on the peer, because'
+			' of columns that it names: ' || problems,
+		'Compare columns that both sides have, of the same built-in types or enums.');
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_check_condition(text, text, jsonb, jsonb) IS
+'an error for a condition that may mean something else on the peer';
+
+-- The plan
+
+-- Sums of more buckets are more to send, and of fewer buckets more rows.
+CREATE FUNCTION iblt_internal.plain_buckets(row_number bigint) RETURNS integer
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT greatest(16, least(row_number / 80, 65536), least(row_number / 1500, 131072))::integer
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_buckets(bigint) IS
+'into how many buckets the rows are put, of which there are about so many';
+
+CREATE FUNCTION iblt_internal.plain_plan(here iblt_internal.side, mine jsonb, theirs jsonb,
+	options iblt_internal.options) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.plan;
+BEGIN
+	PERFORM iblt_internal.plain_check_sides(here, mine, theirs);
+	options.live := 'off';
+	-- the peer's rows are looked at here, with functions of this side's schema
+	plan := iblt_internal.plan_of(here, iblt_internal.described(theirs || jsonb_build_object(
+		'schema', '@extschema@', 'condition', options.peer_condition), 'there'), options, false);
+	PERFORM iblt_internal.plain_check_types(plan, mine, theirs);
+	IF options.peer_condition IS NOT NULL THEN
+		PERFORM iblt_internal.plain_check_condition(here.relation, options.peer_condition, mine,
+			theirs);
+	END IF;
+	plan.by_hash := true;
+	plan.buckets := iblt_internal.plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
+		(theirs -> 'size' ->> 'rows')::bigint, 0));
+	plan.bytes := greatest((mine -> 'size' ->> 'bytes')::bigint,
+		(theirs -> 'size' ->> 'bytes')::bigint, 0);
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_plan(iblt_internal.side, jsonb, jsonb,
+	iblt_internal.options) IS
+'the plan for two relations, as plain_describe_sql described both';
+
+CREATE FUNCTION iblt_internal.plain_describe(conn text, name text, label text) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	described jsonb := iblt_internal.peer_ask(conn, 'there',
+		iblt_internal.plain_describe_sql(name), 0.001, label);
+BEGIN
+	IF described = 'null' THEN
+		PERFORM iblt_internal.refuse_no_relation(name);
+	END IF;
+	RETURN described;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_describe(text, text, text) IS
+'the peer''s relation as plain_describe_sql describes it; an error if there is none';
+
+CREATE FUNCTION iblt_internal.plain_prepare(conn text, here iblt_internal.side, name text,
+	options iblt_internal.options) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mine jsonb := iblt_internal.peer_ask(conn, 'here',
+		iblt_internal.plain_describe_sql(here.relation));
+BEGIN
+	PERFORM iblt_internal.plain_check_options(conn, options);
+	IF mine = 'null' THEN
+		PERFORM iblt_internal.refuse_altered(here.relation, 'here');
+	END IF;
+	RETURN iblt_internal.plain_plan(here, mine,
+		iblt_internal.plain_describe(conn, name, options.label), options);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_prepare(text, iblt_internal.side, text,
+	iblt_internal.options) IS
+'describes the peer''s relation without anything of iblt there, and makes the plan';

@@ -1,0 +1,258 @@
+-- Statements of a plain comparison --------------------------------------------------
+--
+-- A hash of the key puts each row into one of some thousand buckets, and both sides sum
+-- the hashes of their rows up in each bucket.  The rows of buckets whose sums differ are
+-- read on both sides, become values of this side's types, and are compared here as
+-- iblt_compare does it.  What is hashed are the texts of its columns under pinned settings,
+-- which are unambiguous; so a release that prints a value differently makes more rows travel, and
+-- never makes different rows equal.
+--
+-- To look at rows again, both sides are asked for those whose keys have given hashes.
+
+CREATE FUNCTION iblt_internal.plain_names_sql(columns iblt_internal.plan_column[]) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT string_agg(format('t.%I', (columns[i]).name), ', ' ORDER BY i)
+	FROM generate_subscripts(columns, 1) AS i
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_names_sql(iblt_internal.plan_column[]) IS
+'columns of t with commas between them';
+
+-- A cast to text is faster than format, which always uses the type's output.  It loses the
+-- blanks of a character(n), and that of an enum may be a function of its owner's.
+CREATE FUNCTION iblt_internal.plain_text_sql(c iblt_internal.plan_column) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format(CASE WHEN c.base < 16384 AND c.base NOT IN (650, 869, 1042) THEN '%s::text'
+		ELSE 'CASE WHEN %1$s IS NOT NULL THEN format(''%%s'', %1$s) END' END,
+		format('t.%I', c.name))
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_text_sql(iblt_internal.plan_column) IS
+'the expression of the text of a column';
+
+-- The hash of each column is the seed of the next one.  Hashes of columns must not be added
+-- up, for two rows of a bucket could then exchange values.  COLLATE "C", because the hash of
+-- a text follows its collation.
+CREATE FUNCTION iblt_internal.plain_hash_sql(columns iblt_internal.plan_column[], seed bigint)
+RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	hash text := format('%L::int8', seed);
+	c iblt_internal.plan_column;
+BEGIN
+	IF cardinality(columns) > 100 THEN
+		-- it would be nested too deep
+		RETURN format('hashtextextended(ROW(%s)::text COLLATE "C", %s)',
+			iblt_internal.plain_names_sql(columns), hash);
+	END IF;
+	FOREACH c IN ARRAY columns LOOP
+		hash := format('hashtextextended(coalesce(%s, '''') COLLATE "C",'
+			' %s # (t.%I IS NULL)::int4::int8)', iblt_internal.plain_text_sql(c), hash, c.name);
+	END LOOP;
+	RETURN hash;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_hash_sql(iblt_internal.plan_column[], bigint) IS
+'the expression of a hash of the texts of columns';
+
+-- The peer knows this seed.  Another one, which it does not know, is that of the checksums
+-- that decide here whether rows are equal.
+CREATE FUNCTION iblt_internal.plain_seed(plan iblt_internal.plan) RETURNS bigint
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ('x' || left(md5('plain ' || plan.seed), 16))::bit(64)::bigint
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_seed(iblt_internal.plan) IS
+'the seed of the hashes that both sides make';
+
+CREATE FUNCTION iblt_internal.plain_key_sql(plan iblt_internal.plan) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT iblt_internal.plain_hash_sql(plan.key, iblt_internal.plain_seed(plan) # 1)
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_key_sql(iblt_internal.plan) IS
+'the expression of the hash of a key';
+
+CREATE FUNCTION iblt_internal.plain_matches_sql(plan iblt_internal.plan, keys text,
+	in_buckets boolean) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format(CASE WHEN in_buckets THEN '(%s & 9223372036854775807) %% %s = ANY (%3$s::int8[])'
+			ELSE '%s = ANY (%3$s::int8[])' END,
+		iblt_internal.plain_key_sql(plan), plan.buckets, keys)
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_matches_sql(iblt_internal.plan, text, boolean) IS
+'the condition that a row''s key has one of the hashes, or is in one of the buckets, of an array';
+
+CREATE FUNCTION iblt_internal.read_fingerprint_sql(plan iblt_internal.plan, s iblt_internal.side,
+	id text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN plan.buckets IS NOT NULL AND s.side = 'there'
+		THEN iblt_internal.plain_fingerprint_sql(id)
+		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END
+$$;
+COMMENT ON FUNCTION iblt_internal.read_fingerprint_sql(iblt_internal.plan, iblt_internal.side, text)
+IS 'the expression of the fingerprint of a side''s relation, whose OID is the expression id';
+
+-- The sums
+
+CREATE FUNCTION iblt_internal.plain_sums_sql(plan iblt_internal.plan, s iblt_internal.side)
+RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT concat(%s, '' '', coalesce(sum(n), 0), '' '','
+			' array_agg(total ORDER BY bucket)) FROM generate_series(0, %s) AS bucket LEFT JOIN'
+			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM'
+			' (SELECT (%s & 9223372036854775807) %% %s AS bucket, %s AS hash FROM %s) AS iblt_h'
+			' GROUP BY bucket) AS iblt_s USING (bucket)',
+		iblt_internal.read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)),
+		plan.buckets - 1, iblt_internal.plain_key_sql(plan), plan.buckets,
+		iblt_internal.plain_hash_sql(plan.columns, iblt_internal.plain_seed(plan)),
+		iblt_internal.rows_sql(plan, s))
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_sums_sql(iblt_internal.plan, iblt_internal.side) IS
+'a query for the fingerprint, the number of rows, and the sum of hashes in each bucket';
+
+-- The rows
+
+-- Rows that are looked at again by the hashes of their keys come with these hashes.  Where
+-- this side would make another one of a key, the peer would not find its row again.
+CREATE FUNCTION iblt_internal.plain_extra(plan iblt_internal.plan) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] ELSE '{}' END
+		|| CASE WHEN plan.recheck > 0 OR plan.content = 'texts' THEN '{hash}'::text[] ELSE '{}' END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_extra(iblt_internal.plan) IS
+'what a row of the peer''s brings behind its columns: system columns, and the hash of its key';
+
+-- A cast to text would lose the blanks of a character(n); format uses the type's output.
+CREATE FUNCTION iblt_internal.plain_rows_sql(plan iblt_internal.plan, keys text[],
+	in_buckets boolean) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT concat(%s, '' '', coalesce(array_agg(iblt_row), ''{}'')) FROM'
+			' (SELECT ARRAY[%s]::text AS iblt_row FROM %s WHERE %s) AS iblt_r',
+		iblt_internal.read_fingerprint_sql(plan, plan.there,
+			format('%L::regclass', (plan.there).relation)),
+		concat_ws(', ', (SELECT string_agg(format(
+				'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END',
+				(plan.columns[i]).name), ', ' ORDER BY i)
+			FROM generate_subscripts(plan.columns, 1) AS i),
+			(SELECT string_agg(CASE name WHEN 'hash' THEN iblt_internal.plain_key_sql(plan)
+				ELSE 't.' || name END || '::text', ', ' ORDER BY n)
+			FROM unnest(iblt_internal.plain_extra(plan)) WITH ORDINALITY AS e(name, n))),
+		iblt_internal.rows_sql(plan, plan.there),
+		iblt_internal.plain_matches_sql(plan, quote_literal(keys), in_buckets))
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_rows_sql(iblt_internal.plan, text[], boolean) IS
+'a query for the fingerprint of the peer''s relation and its rows whose keys have these hashes, or '
+'are in these buckets, each an array of texts';
+
+-- Values of both sides become values of these types.  An enum's own cast to text may be a
+-- function of its owner.  A type has no length here: "character" and "bit" would be of one.
+CREATE FUNCTION iblt_internal.plain_value_sql(c iblt_internal.plan_column) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT format(CASE WHEN t.oid < 16384 THEN 't.%I::pg_catalog.%I' ELSE
+			'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END::pg_catalog.%2$I' END,
+			c.name, iblt_internal.plain_type(c))
+		FROM pg_type t WHERE t.oid = c.base::oid);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_value_sql(iblt_internal.plan_column) IS
+'the expression of a column''s value here, as it is compared';
+
+CREATE FUNCTION iblt_internal.plain_type(c iblt_internal.plan_column) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT CASE WHEN t.oid < 16384 THEN t.typname
+			WHEN t.typtype = 'e' THEN 'text' ELSE '_text' END
+		FROM pg_type t WHERE t.oid = c.base::oid);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_type(iblt_internal.plan_column) IS
+'the built-in type that both sides'' values become: text for an enum';
+
+CREATE FUNCTION iblt_internal.plain_mine_sql(plan iblt_internal.plan) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT format('(SELECT %s FROM %s) AS t', string_agg(part, ', ' ORDER BY n),
+			iblt_internal.rows_sql(plan, plan.here))
+		FROM (SELECT i AS n, format('%s AS %I', iblt_internal.plain_value_sql(plan.columns[i]),
+				(plan.columns[i]).name) AS part FROM generate_subscripts(plan.columns, 1) AS i
+			UNION ALL
+			SELECT 10000, 't.' || name FROM unnest(iblt_internal.plain_extra(plan)) AS name
+				WHERE name <> 'hash') AS p);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_mine_sql(iblt_internal.plan) IS
+'the rows t here, as an item of FROM';
+
+CREATE FUNCTION iblt_internal.plain_theirs_sql(plan iblt_internal.plan) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT format('(unnest($2) AS iblt_row'
+			' CROSS JOIN LATERAL (SELECT iblt_row::text[] AS iblt_a OFFSET 0) AS iblt_r'
+			' CROSS JOIN LATERAL (SELECT %s) AS t)', string_agg(part, ', ' ORDER BY n))
+		FROM (SELECT i AS n, format('iblt_r.iblt_a[%s]::pg_catalog.%I AS %I', i,
+				iblt_internal.plain_type(plan.columns[i]), (plan.columns[i]).name) AS part
+			FROM generate_subscripts(plan.columns, 1) AS i
+			UNION ALL
+			SELECT cardinality(plan.columns) + e.n, format('iblt_r.iblt_a[%s] AS %I',
+				cardinality(plan.columns) + e.n, name)
+			FROM unnest(iblt_internal.plain_extra(plan)) WITH ORDINALITY AS e(name, n)
+				WHERE name <> 'hash') AS p);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_theirs_sql(iblt_internal.plan) IS
+'the rows t of the peer''s, whose texts are in $2, as an item of FROM';
+
+CREATE FUNCTION iblt_internal.plain_finder(plan iblt_internal.plan, s iblt_internal.side,
+	in_buckets boolean) RETURNS iblt_internal.finder
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f iblt_internal.finder;
+	extra text[] := iblt_internal.plain_extra(plan);
+	rows text := CASE s.side WHEN 'here' THEN iblt_internal.plain_mine_sql(plan)
+		ELSE iblt_internal.plain_theirs_sql(plan) END;
+BEGIN
+	f.indexed := false;
+	f.key := iblt_internal.plain_key_sql(plan);
+	f.keys := '(SELECT 1) AS iblt_k';
+	f.matches := iblt_internal.plain_matches_sql(plan, '$1', in_buckets);
+	IF s.side = 'there' AND extra @> '{hash}' THEN
+		f.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches, f.key,
+			cardinality(plan.columns) + cardinality(extra));
+	END IF;
+	-- the fingerprint of the peer's comes with the rows
+	s.distributed := s.side = 'there';
+	f.lookup := iblt_internal.lookup_by_hash_sql(plan, s, f, rows);
+	f.pairs := iblt_internal.pairs_by_hash_sql();
+	RETURN f;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_finder(iblt_internal.plan, iblt_internal.side, boolean) IS
+'how rows are found on a side by the hashes of their keys, or by buckets';
