@@ -163,6 +163,14 @@ RETURNS iblt_internal.repair_plan
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	options.method := iblt_internal.plain_method(conn, options.method);
+	IF options.method = 'plain' AND asked.target = 'there' THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'cannot push to a peer by plain queries',
+			DETAIL = 'They only read.',
+			HINT = 'Repair from the other server, with direction => ''pull'', '
+				'or install iblt on the peer.';
+	END IF;
 	RETURN iblt_internal.repair_plan_of(conn,
 		iblt_internal.prepare(conn, relation, peer_relation, options), asked);
 END

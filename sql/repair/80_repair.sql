@@ -141,6 +141,7 @@ CREATE FUNCTION iblt_repair(
 	as_replica boolean DEFAULT false,
 	progress boolean DEFAULT false,
 	live text DEFAULT 'off',
+	method text DEFAULT 'sketch',
 	run bigint DEFAULT NULL)
 RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
@@ -168,7 +169,7 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	options iblt_internal.options := iblt_internal.make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences, 'texts', cast_types, extra_columns,
-		recheck, timeout, seed, progress, live);
+		recheck, timeout, seed, progress, live, method);
 	asked iblt_internal.repair_options := ROW(
 		CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END,
 		inserts, updates, deletes, "cascade", apply, apply_search_path, as_replica);
@@ -204,5 +205,5 @@ END
 $$;
 COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text,
 	bigint, boolean, text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean,
-	text, boolean, boolean, text, bigint) IS
+	text, boolean, boolean, text, text, bigint) IS
 'the statements that make one side like the other, which are run only with apply => true';

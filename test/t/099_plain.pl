@@ -101,6 +101,10 @@ $there->safe_psql('postgres', "BEGIN;" . fill_types('v', 3) . '; COMMIT');
 my $expected = compare("'v'", "peer_relation => 'w'", peer => 'NULL');
 is(join(' ', sort { $a <=> $b } $expected =~ /"id": (\d+)/g), join(' ', map { $$_[0] } grep { $$_[2] ne $$_[3] } @values), 'the values differ');
 is(plain("'v'"), $expected, 'plain queries tell them apart, too');
+is($here->safe_psql('postgres', 'CREATE TABLE v2 AS SELECT * FROM v; ALTER TABLE v2 ADD PRIMARY KEY (id); INSERT INTO v2 (id) VALUES (100000);'
+	. "SELECT action, status, count(*) FROM iblt_repair('v2', $peer, 'v', direction => 'pull', apply => true, method => 'plain', condition => 'id % 10 < 2') GROUP BY 1, 2 ORDER BY 1"),
+	'delete|applied|1' . "\nupdate|applied|" . scalar(grep { $$_[0] % 10 < 2 && $$_[2] ne $$_[3] } @values), 'a repair writes values of all types');
+is(compare("'v2'", "peer_relation => 'w'", peer => 'NULL'), join("\n", grep { /"id": \d*([2-9])\}/ } split /\n/, $expected), 'as they are on the peer, and no others');
 # The hashes themselves, without the exact comparison that follows.
 is($here->safe_psql('postgres', q{SET extra_float_digits = 1; SET search_path = pg_catalog;
 	CREATE FUNCTION public.untold() RETURNS SETOF text LANGUAGE plpgsql SET search_path = pg_catalog AS $$
@@ -227,6 +231,40 @@ SKIP:
 	$there->safe_psql('postgres', q{INSERT INTO cased VALUES (1, 'A'), (2, 'b')});
 	is(plain("'cased'"), '{"id": 1} both 1 1', 'texts that a collation takes for equal');
 }
+
+# --- repairs -----------------------------------------------------------------------------
+
+sub repair
+{
+	my ($relation, $options) = @_;
+	return $here->safe_psql('postgres', "SELECT concat_ws(' ', action, status, detail, count(*)) FROM iblt_repair($relation, $peer, direction => 'pull', method => 'plain'" . ($options ? ", $options" : '')
+		. ') GROUP BY action, status, detail ORDER BY 1');
+}
+like(failure("SELECT * FROM iblt_repair('t', $peer, direction => 'push', method => $_)"), qr/0A000: cannot push to a peer by plain queries/, "push, method => $_") foreach (q('plain'), q('auto'));
+like(failure("SELECT * FROM iblt_repair('t', peer_relation => 'nokey', direction => 'pull', method => 'plain')"), qr/0A000: .*there is no peer/, 'no peer');
+is(repair("'t'"), "delete preview 1\ninsert preview 1\nupdate preview 3", 'a preview');
+is(plain("'t'"), truth('t', 'id'), 'changes nothing');
+is(repair("'t'", "apply => true, deletes => false, condition => 'id > 100'"), "delete skipped deletes => false 1\ninsert applied 1\nupdate applied 1", 'a part');
+is(plain("'t'"), truth('t', 'id'), 'is repaired');
+# A row that changes on the peer while the repair waits for a lock.
+{
+	my ($locker, $caller) = map { IbltTest::Session->new($here) } (1, 2);
+	$locker->run('BEGIN; SELECT FROM t WHERE id = 5 FOR UPDATE');
+	$caller->start("SELECT key, action, status, detail FROM iblt_repair('t', $peer, direction => 'pull', apply => true, method => 'plain', progress => true) ORDER BY (key ->> 'id')::int");
+	$caller->seen(qr/locking the rows of 3 keys/);
+	$there->safe_psql('postgres', "UPDATE t SET a = 'newer' WHERE id = 5; INSERT INTO t SELECT 19000, 'back'");
+	$locker->run('COMMIT');
+	is($caller->done, q({"id": 5}|update|skipped|changed since it was compared
+{"id": 8}|update|applied|
+{"id": 19000}|delete|skipped|changed since it was compared), 'rows are read again once they are locked');
+	$_->quit foreach ($locker, $caller);
+}
+foreach my $table (qw(t nokey two part))
+{
+	unlike(repair("'$table'", 'apply => true'), qr/preview|skipped/, "$table: repaired");
+	is(truth($table, $key{$table}), '', "$table: equal");
+}
+is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_repair('two', $peer, direction => 'pull', method => 'auto'); SELECT method, differences FROM iblt_compare_stats()"), "0\nplain|0", 'auto');
 
 # --- conditions --------------------------------------------------------------------------
 
@@ -381,7 +419,7 @@ is($here->safe_psql('postgres', 'SELECT count(*) FROM iblt_audit_runs'), 0, 'and
 
 ($rc, $out, $err) = $here->psql('postgres', "SELECT key FROM iblt_compare('two', $peer, method => 'auto'); SELECT method FROM iblt_compare_stats()");
 like($err, qr/NOTICE:  the peer has no extension iblt, and is compared by plain queries/, 'auto says that it compares by plain queries');
-like($out, qr/\nplain$/, 'and does');
+like($out, qr/^plain$/m, 'and does');
 like(failure("SELECT * FROM iblt_compare('two', $peer)"), qr/55000: extension iblt is not installed in the peer's database/, 'without it, the extension is missed');
 my $log = slurp_file($there->logfile);
 like($log, qr/hashtextextended/, 'the log of the peer shows the queries');
@@ -390,7 +428,7 @@ unlike($log, qr/statement:.*\b(CREATE|INSERT|UPDATE|DELETE|LOCK|iblt_internal)\b
 $there->safe_psql('postgres', 'ALTER ROLE reader RESET search_path; CREATE EXTENSION iblt');
 ($rc, $out, $err) = $here->psql('postgres', "SELECT key FROM iblt_compare('two', " . conninfo($there) . ", method => 'auto'); SELECT method FROM iblt_compare_stats()");
 is($err, '', 'with the extension there, auto has nothing to say');
-like($out, qr/\nsketch$/, 'and takes it');
+like($out, qr/^sketch$/m, 'and takes it');
 nothing_left('no connection is left');
 
 $_->stop foreach ($here, $there);
