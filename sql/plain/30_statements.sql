@@ -32,32 +32,49 @@ $$;
 COMMENT ON FUNCTION iblt_internal.plain_text_sql(iblt_internal.plan_column) IS
 'the expression of the text of a column';
 
--- The hash of each column is the seed of the next one.  Hashes of columns must not be added
+-- A NULL is hashed as a random text that no value has.
+CREATE FUNCTION iblt_internal.plain_texts_sql(columns iblt_internal.plan_column[], seed bigint)
+RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN cardinality(columns) > 100	-- hashes would be nested too deep
+		THEN ARRAY[format('ROW(%s)::text', iblt_internal.plain_names_sql(columns))]
+		ELSE ARRAY(SELECT format('coalesce(%s, %L)', iblt_internal.plain_text_sql(columns[i]),
+			md5('null ' || seed)) FROM generate_subscripts(columns, 1) AS i ORDER BY i) END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_texts_sql(iblt_internal.plan_column[], bigint) IS
+'the expressions of texts that columns are hashed as, which are never null';
+
+-- The hash of each text is the seed of the next one.  Hashes of columns must not be added
 -- up, for two rows of a bucket could then exchange values.  COLLATE "C", because the hash of
 -- a text follows its collation.
-CREATE FUNCTION iblt_internal.plain_hash_sql(columns iblt_internal.plan_column[], seed bigint)
-RETURNS text
+CREATE FUNCTION iblt_internal.plain_chain_sql(texts text[], hash text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	hash text := format('%L::int8', seed);
-	c iblt_internal.plan_column;
+	expression text;
 BEGIN
-	IF cardinality(columns) > 100 THEN
-		-- it would be nested too deep
-		RETURN format('hashtextextended(ROW(%s)::text COLLATE "C", %s)',
-			iblt_internal.plain_names_sql(columns), hash);
-	END IF;
-	FOREACH c IN ARRAY columns LOOP
-		hash := format('hashtextextended(coalesce(%s, '''') COLLATE "C",'
-			' %s # (t.%I IS NULL)::int4::int8)', iblt_internal.plain_text_sql(c), hash, c.name);
+	FOREACH expression IN ARRAY texts LOOP
+		hash := format('hashtextextended(%s COLLATE "C", %s)', expression, hash);
 	END LOOP;
 	RETURN hash;
 END
 $$;
+COMMENT ON FUNCTION iblt_internal.plain_chain_sql(text[], text) IS
+'the expression of a hash of texts, given as expressions, that goes on from another hash';
+
+CREATE FUNCTION iblt_internal.plain_hash_sql(columns iblt_internal.plan_column[], seed bigint)
+RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT iblt_internal.plain_chain_sql(iblt_internal.plain_texts_sql(columns, seed),
+		format('%L::int8', seed))
+$$;
 COMMENT ON FUNCTION iblt_internal.plain_hash_sql(iblt_internal.plan_column[], bigint) IS
-'the expression of a hash of the texts of columns';
+'the expression of a hash of columns';
 
 -- The peer knows this seed.  Another one, which it does not know, is that of the checksums
 -- that decide here whether rows are equal.
@@ -105,6 +122,29 @@ IS 'the expression of the fingerprint of a side''s relation, whose OID is the ex
 
 -- The sums
 
+-- The hash of a row goes on from that of its key.  With a volatile function, the subquery
+-- stays one: the key is hashed once, and the planner, which would take the buckets for as
+-- many as the keys, expects few of them, and lets parallel workers sum them up.
+CREATE FUNCTION iblt_internal.plain_hashes_sql(plan iblt_internal.plan, s iblt_internal.side)
+RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	texts text[] := iblt_internal.plain_texts_sql(ARRAY(SELECT c FROM unnest(plan.columns) AS c
+		WHERE c.name <> ALL (iblt_internal.names_of(plan.key))), iblt_internal.plain_seed(plan));
+	names text[] := ARRAY(SELECT 'c' || i FROM generate_subscripts(texts, 1) AS i);
+BEGIN
+	RETURN format('SELECT (k & 9223372036854775807) %% %s AS bucket, %s AS hash'
+			' FROM (SELECT %s, clock_timestamp() FROM %s) AS iblt_t(%s)', plan.buckets,
+		iblt_internal.plain_chain_sql(names, 'k'),
+		array_to_string(iblt_internal.plain_key_sql(plan) || texts, ', '),
+		iblt_internal.rows_sql(plan, s), array_to_string('k'::text || names, ', '));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_hashes_sql(iblt_internal.plan, iblt_internal.side) IS
+'a query for the bucket and the hash of each row';
+
 CREATE FUNCTION iblt_internal.plain_sums_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -112,13 +152,10 @@ RETURNS text
 AS $$
 	SELECT format('SELECT concat(%s, '' '', coalesce(sum(n), 0), '' '','
 			' array_agg(total ORDER BY bucket)) FROM generate_series(0, %s) AS bucket LEFT JOIN'
-			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM'
-			' (SELECT (%s & 9223372036854775807) %% %s AS bucket, %s AS hash FROM %s) AS iblt_h'
+			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM (%s) AS iblt_h'
 			' GROUP BY bucket) AS iblt_s USING (bucket)',
 		iblt_internal.read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)),
-		plan.buckets - 1, iblt_internal.plain_key_sql(plan), plan.buckets,
-		iblt_internal.plain_hash_sql(plan.columns, iblt_internal.plain_seed(plan)),
-		iblt_internal.rows_sql(plan, s))
+		plan.buckets - 1, iblt_internal.plain_hashes_sql(plan, s))
 $$;
 COMMENT ON FUNCTION iblt_internal.plain_sums_sql(iblt_internal.plan, iblt_internal.side) IS
 'a query for the fingerprint, the number of rows, and the sum of hashes in each bucket';
