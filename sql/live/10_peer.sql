@@ -135,7 +135,7 @@ BEGIN
 	IF peer IS NULL THEN
 		RETURN NULL;
 	ELSIF strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 AND iblt_internal.peer_is_string(peer)
-			AND iblt_internal.peer_is_open(peer) THEN
+			AND iblt_internal.peer_is_lent(peer) AND iblt_internal.peer_is_open(peer) THEN
 		RETURN peer;
 	END IF;
 	RETURN 'iblt_' || gen_random_uuid();
@@ -144,6 +144,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.peer_conn(text) IS
 'the name of the connection to a peer: the peer itself if it is an open one, or a new name';
 
+-- Runs have one name, so that the next run closes what a cancelled one has left.
 CREATE FUNCTION iblt_internal.peer_is_lent(conn text) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
