@@ -43,24 +43,25 @@ write_numbers(const AttrNumber *numbers, int n)
 	return PointerGetDatum(construct_array(items, n, INT2OID, 2, true, 's'));
 }
 
-/* The same for types. */
+/* The same for OIDs. */
 static Oid *
-read_types(Datum value)
+read_oids(Datum value, int *n)
 {
 	ArrayType  *array = DatumGetArrayTypePCopy(value);
 
+	*n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	if (ARR_HASNULL(array) || ARR_ELEMTYPE(array) != OIDOID)
 		elog(ERROR, "unexpected array in iblt_internal.tracked");
 	return (Oid *) ARR_DATA_PTR(array);
 }
 
 static Datum
-write_types(const Oid *types, int n)
+write_oids(const Oid *oids, int n)
 {
 	Datum	   *items = palloc(sizeof(Datum) * Max(n, 1));
 
 	for (int i = 0; i < n; i++)
-		items[i] = ObjectIdGetDatum(types[i]);
+		items[i] = ObjectIdGetDatum(oids[i]);
 	return PointerGetDatum(construct_array(items, n, OIDOID, sizeof(Oid), true,
 										   'i'));
 }
@@ -80,6 +81,7 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 	Datum		values[TRACKED_WIDTH];
 	bool		nulls[TRACKED_WIDTH];
 	bool		found;
+	int			ntypes;
 
 	if (!iblt_store_begin(&scan, iblt_store_tracked(), relid, snapshot,
 						  AccessShareLock))
@@ -96,7 +98,8 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 		config->keys = read_numbers(values[TRACKED_KEYS], &config->nkeys);
 		config->columns = read_numbers(values[TRACKED_COLUMNS],
 									   &config->ncolumns);
-		config->types = read_types(values[TRACKED_TYPES]);
+		config->types = read_oids(values[TRACKED_TYPES], &ntypes);
+		config->parts = read_oids(values[TRACKED_PARTS], &config->nparts);
 		config->all_columns = DatumGetBool(values[TRACKED_ALL_COLUMNS]);
 		config->by_hash = DatumGetBool(values[TRACKED_BY_HASH]);
 		config->from_peer = DatumGetBool(values[TRACKED_FROM_PEER]);
@@ -132,8 +135,9 @@ iblt_config_write(const IbltTrackConfig *config)
 	values[TRACKED_STORE] = Int32GetDatum(config->store);
 	values[TRACKED_KEYS] = write_numbers(config->keys, config->nkeys);
 	values[TRACKED_COLUMNS] = write_numbers(config->columns, config->ncolumns);
-	values[TRACKED_TYPES] = write_types(config->types,
-										config->nkeys + config->ncolumns);
+	values[TRACKED_TYPES] = write_oids(config->types,
+									   config->nkeys + config->ncolumns);
+	values[TRACKED_PARTS] = write_oids(config->parts, config->nparts);
 	values[TRACKED_ALL_COLUMNS] = BoolGetDatum(config->all_columns);
 	values[TRACKED_BY_HASH] = BoolGetDatum(config->by_hash);
 	values[TRACKED_FROM_PEER] = BoolGetDatum(config->from_peer);

@@ -37,6 +37,8 @@ typedef struct IbltTrackConfig
 	int			ncolumns;
 	AttrNumber *columns;
 	Oid		   *types;			/* of the keys, then of the columns */
+	int			nparts;
+	Oid		   *parts;			/* the table and its partitions, in order */
 	bool		all_columns;	/* the columns were not asked for by name */
 	bool		by_hash;		/* keys are in the sketch as hashes */
 	bool		from_peer;

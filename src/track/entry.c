@@ -182,6 +182,21 @@ prepare_key(IbltTrackEntry *entry, const IbltTrackConfig *config, Oid *types)
 		entry->key_codecs[i] = iblt_codec_for_type(types[i], entry->context);
 }
 
+/*
+ * Was a table there at the start?  Rows of a partition that comes and goes
+ * would stay in the digest, and a reader could not see that it was there.
+ */
+static bool
+is_part(const IbltTrackConfig *config, Oid relid)
+{
+	for (int i = 0; i < config->nparts; i++)
+	{
+		if (config->parts[i] == relid)
+			return true;
+	}
+	return false;
+}
+
 /* Arguments of prepare. */
 typedef struct Preparation
 {
@@ -199,7 +214,9 @@ prepare(void *arg)
 	Relation	relation = preparation->relation;
 	MemoryContext old = MemoryContextSwitchTo(entry->context);
 
-	if (map_columns(entry, relation, preparation->config))
+	if (!is_part(preparation->config, entry->relid))
+		entry->problem = "a partition that it did not have was written to";
+	else if (map_columns(entry, relation, preparation->config))
 	{
 		Oid		   *types = types_of(entry, relation, 0, entry->nkeys);
 

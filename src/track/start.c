@@ -78,6 +78,20 @@ column_types(Relation relation, const IbltTrackConfig *config)
 	return types;
 }
 
+/* The table and its partitions. */
+static Oid *
+take_parts(Relation relation, int *n)
+{
+	List	   *tree = iblt_shape_tree(relation);
+	Oid		   *parts = palloc(sizeof(Oid) * list_length(tree));
+	ListCell   *lc;
+
+	*n = 0;
+	foreach(lc, tree)
+		parts[(*n)++] = lfirst_oid(lc);
+	return parts;
+}
+
 /* A table that cannot be tracked. */
 static void
 refuse(Relation relation, const char *problem)
@@ -137,6 +151,7 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	config.columns = column_numbers(relation, PG_GETARG_DATUM(2),
 									&config.ncolumns);
 	config.types = column_types(relation, &config);
+	config.parts = take_parts(relation, &config.nparts);
 	config.all_columns = PG_GETARG_BOOL(3);
 	config.by_hash = PG_GETARG_BOOL(4);
 	config.from_peer = PG_GETARG_BOOL(5);

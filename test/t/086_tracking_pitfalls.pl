@@ -109,6 +109,7 @@ sql(q{CREATE TABLE part (id int, k int, a text, PRIMARY KEY (id, k)) PARTITION B
 	CREATE TABLE part_2a PARTITION OF part_2 FOR VALUES FROM (0) TO (1000);
 	INSERT INTO part SELECT g, 1 + g % 2, 'x' FROM generate_series(1, 99) g; CALL iblt_track('part')});
 my $partitions = 'its columns, their types or its partitions have changed';
+my $passing = 'a partition that it did not have was written to';
 foreach my $case (
 	[ 'ATTACH', q{CREATE TABLE part_3 (a text, id int NOT NULL, k int NOT NULL); INSERT INTO part_3 VALUES ('z', 1, 3); ALTER TABLE part ATTACH PARTITION part_3 FOR VALUES IN (3)}, $partitions ],
 	[ 'DETACH', 'ALTER TABLE part DETACH PARTITION part_3', $partitions ],
@@ -116,7 +117,9 @@ foreach my $case (
 	[ 'TRUNCATE of a partition', 'TRUNCATE part_1', 'it was truncated' ],
 	[ 'TRUNCATE of all', 'TRUNCATE part', 'it was truncated' ],
 	[ 'a disabled trigger of a partition', 'ALTER TABLE part_2a DISABLE TRIGGER iblt_track_row; INSERT INTO part VALUES (500, 2); ALTER TABLE part_2a ENABLE ALWAYS TRIGGER iblt_track_row', $triggers ],
-	[ 'a dropped partition', 'DROP TABLE part_2b', $partitions ])
+	[ 'a dropped partition', 'DROP TABLE part_2b', $partitions ],
+	[ 'a partition that comes and goes', 'CREATE TABLE part_4 PARTITION OF part FOR VALUES IN (4); INSERT INTO part VALUES (1, 4); DROP TABLE part_4', $passing ],
+	[ 'one that had been tracked with it', 'ALTER TABLE part ATTACH PARTITION part_3 FOR VALUES IN (3); DELETE FROM part WHERE k = 3; ALTER TABLE part DETACH PARTITION part_3', $passing ])
 {
 	my ($name, $harm, $reason) = @$case;
 	sql($harm);
