@@ -186,7 +186,7 @@ hash_type(Oid type, const char **problem)
 		return mix(hash, hash_type(part, problem));
 	if (shows_names(base))
 		*problem = "values of a column are names of objects, which can be renamed";
-	if (base < FirstNormalObjectId)
+	if (base < FirstNormalObjectId && get_typtype(base) != TYPTYPE_COMPOSITE)
 		return hash;
 	switch (get_typtype(base))
 	{

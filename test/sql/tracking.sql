@@ -120,6 +120,8 @@ CREATE UNLOGGED TABLE tracking_unlogged (id int PRIMARY KEY);
 CALL iblt_track('tracking_unlogged');
 CREATE TABLE tracking_names (id int PRIMARY KEY, r regclass);
 CALL iblt_track('tracking_names');
+CREATE TABLE tracking_rows (id int PRIMARY KEY, r pg_catalog.pg_aggregate);
+CALL iblt_track('tracking_rows');
 CALL iblt_track(NULL);
 CALL iblt_track('tracking_one', capacity => 0);
 CALL iblt_track('tracking_one', columns => '{nothing}');
@@ -181,6 +183,6 @@ BEGIN
 END
 $$;
 SELECT count(*) FROM iblt_live_status();
-DROP TABLE tracking_names, tracking_unlogged;
+DROP TABLE tracking_names, tracking_rows, tracking_unlogged;
 DROP OWNED BY tracking_owner, tracking_reader, tracking_writer;
 DROP ROLE tracking_owner, tracking_reader, tracking_writer;
