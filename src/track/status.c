@@ -15,6 +15,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/rls.h"
 #include "utils/snapmgr.h"
 
 #include "track/digest.h"
@@ -92,6 +93,7 @@ iblt_live_state(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	if (pg_class_aclcheck(PG_GETARG_OID(0), GetUserId(),
 						  ACL_SELECT) != ACLCHECK_OK ||
+		check_enable_rls(PG_GETARG_OID(0), InvalidOid, true) == RLS_ENABLED ||
 		!iblt_config_read(&config, PG_GETARG_OID(0), GetActiveSnapshot()))
 	{
 		relation_close(relation, AccessShareLock);

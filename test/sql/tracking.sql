@@ -161,6 +161,7 @@ ALTER TABLE tracking_date ENABLE ROW LEVEL SECURITY;
 SET ROLE tracking_reader;
 SELECT iblt_live('tracking_date');
 SELECT count(*) FROM iblt_live_status();
+SELECT rows FROM iblt_internal.iblt_live_state('tracking_date'::regclass);
 SET ROLE tracking_owner;
 ALTER TABLE tracking_date FORCE ROW LEVEL SECURITY;
 CALL iblt_live_rebuild('tracking_date');
