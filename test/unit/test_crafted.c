@@ -489,7 +489,11 @@ impostor_weights(const IbltSketch *sketch, uint8_t keys[4][8],
 	}
 }
 
-/* Four keys in one cell of the first subtable, the last three with weights. */
+/*
+ * Four keys in one cell of the first subtable, the last three with weights.  They
+ * must not be in the same cells of all subtables: such a sketch is that of the
+ * first key, three times.
+ */
 static void
 craft_impostor(IbltSketch *sketch)
 {
@@ -498,15 +502,20 @@ craft_impostor(IbltSketch *sketch)
 	uint64_t terms[4];
 	uint32_t index[IBLT_MAX_HASHES];
 	uint32_t shared = below(sketch->params.subtable_cells);
+	uint32_t second = 0; /* of the first key, in the second subtable */
 	int i;
 	int h;
 
 	for (i = 0; i < 4; i++)
+	{
 		do
 		{
 			iblt_store64(keys[i], tap_random());
 			(void) positions(sketch, keys[i], index);
-		} while (index[0] != shared);
+		} while (index[0] != shared || (i == 3 && index[1] == second));
+		if (i == 0)
+			second = index[1];
+	}
 	impostor_weights(sketch, keys, weight);
 	for (i = 1; i < 4; i++)
 	{
