@@ -142,7 +142,7 @@ least_cells(int k, uint32_t *cells)
 
 	while (i < DIFFERENCES)
 	{
-		uint32_t holds = capacity(k, s, sim_trials(400000, 10000000));
+		uint32_t holds = capacity(k, s, sim_trials(150000, 10000000));
 
 		for (; i < DIFFERENCES && difference[i] <= holds; i++)
 			cells[i] = (uint32_t) k * s;
@@ -309,7 +309,7 @@ run_floor(void)
 	for (k = 3; k <= 4; k++)
 	{
 		for (i = 0; i < sizeof differences / sizeof differences[0]; i++)
-			floor_point(k, differences[i], sim_trials(40000, 1000000), table);
+			floor_point(k, differences[i], sim_trials(15000, 1000000), table);
 		sim_row(table, "\n");
 	}
 	sim_table_close(table);
@@ -382,7 +382,7 @@ static void
 purity_point(int bits, uint32_t s, FILE *table)
 {
 	double rate = ldexp(1, -bits) / s;
-	double wanted = sim_trials(300, 2000) / rate;
+	double wanted = sim_trials(120, 2000) / rate;
 	uint64_t passed = 0;
 	uint64_t unmasked = 0;
 	double looked = 0;

@@ -12,7 +12,7 @@
 #include "../../src/core/strata.h"
 #include "sim.h"
 
-#define BUDGET_QUICK 2e7 /* rows through the core, for each d */
+#define BUDGET_QUICK 7e6 /* rows through the core, for each d */
 #define BUDGET_FULL 3e8
 #define COVERED 0.985 /* 99 %, allowing for that it is one number */
 
@@ -114,7 +114,7 @@ static void
 meter_point(uint32_t d, FILE *table)
 {
 	uint32_t trials =
-		sim_options.quick ? (uint32_t) fmin(2000, 1.5e8 / d) : 10000;
+		sim_options.quick ? (uint32_t) fmin(700, 5e7 / d) : 10000;
 	double *relative = sim_take(trials * sizeof *relative);
 	double theory = sqrt(2 * (1 - 1.0 / d) / IBLT_METER_BUCKETS);
 	double covered = meter_trials(d, trials, relative);
@@ -239,7 +239,7 @@ static void
 strata_point(uint32_t d, FILE *table)
 {
 	uint32_t trials =
-		(uint32_t) (sim_options.quick ? fmax(60, fmin(500, 1.2e7 / d))
+		(uint32_t) (sim_options.quick ? fmax(40, fmin(200, 5e6 / d))
 									  : fmax(200, fmin(4000, 3e8 / d)));
 	double *relative = sim_take(trials * sizeof *relative);
 	size_t size;

@@ -203,8 +203,8 @@ draw_theory(void)
 static void
 run_recovery(void)
 {
-	static const Curve quick[] = { { 10000, 13800, 200, 6, 400, 5 },
-								   { 100000, 138000, 2000, 6, 30, 1 } };
+	static const Curve quick[] = { { 10000, 13800, 200, 6, 150, 5 },
+								   { 100000, 138000, 2000, 6, 12, 1 } };
 	static const Curve full[] = { { 10000, 13800, 200, 6, 20000, 100 },
 								  { 100000, 138000, 2000, 6, 2000, 10 } };
 	FILE *table = sim_table("recovery", "keys\tcells\ttrials\tlisted_percent\t"
@@ -295,8 +295,8 @@ drop_curve(const Curve *curve, FILE *table)
 static void
 run_drop(void)
 {
-	static const Curve quick[] = { { 10000, 14000, 100, 7, 300, 3 },
-								   { 100000, 141700, 400, 5, 20, 1 } };
+	static const Curve quick[] = { { 10000, 14000, 100, 7, 120, 3 },
+								   { 100000, 141700, 400, 5, 8, 1 } };
 	static const Curve full[] = { { 10000, 14000, 50, 12, 4000, 20 },
 								  { 100000, 141700, 200, 10, 400, 4 } };
 	FILE *table = sim_table("drop", "keys\tcells\tincomplete_percent\terror");
@@ -355,8 +355,8 @@ static void
 run_edge(void)
 {
 	static const Edge edges[] = {
-		{ 10000, 14500, 1000, 20000, 220000, 2, 20000 },
-		{ 10000, 14600, 500, 5000, 220000, 0, 220000 },
+		{ 10000, 14500, 300, 20000, 220000, 2, 20000 },
+		{ 10000, 14600, 150, 5000, 220000, 0, 220000 },
 		{ 100000, 144000, 10, 200, 20000, 0, 220000 }
 	};
 	FILE *table = sim_table("edge", "keys\tcells\ttrials\tfailures\tby_law\t"

@@ -244,9 +244,9 @@ run_several(void)
 		uint32_t quick;
 		uint32_t full;
 		double published; /* 0: none */
-	} runs[] = { { 500, 1000, PUBLISHED_TRIALS, 19996 },
-				 { 1000, 1000, PUBLISHED_TRIALS, 19872 },
-				 { 2000, 60, 800, 0 },
+	} runs[] = { { 500, 200, PUBLISHED_TRIALS, 19996 },
+				 { 1000, 200, PUBLISHED_TRIALS, 19872 },
+				 { 2000, 30, 800, 0 },
 				 { 3000, 0, 400, 0 },
 				 { 4000, 0, 400, 0 },
 				 { 5000, 0, 400, 0 } };
@@ -337,7 +337,7 @@ several_curve(uint32_t several, FILE *table, FILE *lost)
 		memset(&run, 0, sizeof run);
 		run.several = several;
 		run.cells = cells;
-		run.trials = sim_trials(100, 2000);
+		run.trials = sim_trials(40, 2000);
 		run.core_trials = sim_trials(1, 10);
 		run_trials(&run);
 		check_curve(&run, table);

@@ -861,7 +861,7 @@ quick(void)
 	good = check_union_bound(seed, 6e6);
 	printf("%sok 1 - the union bound agrees with simulation\n",
 		   good ? "" : "not ");
-	good = check_entries(seed, 60, 2e7);
+	good = check_entries(seed, 60, 7e6);
 	printf("%sok 2 - fresh simulation agrees with the table\n1..2\n",
 		   good ? "" : "not ");
 	return good ? 0 : 1;

@@ -8,7 +8,8 @@
  * positions of the keys alone) and what GET has to answer.
  *
  * Rounds of random tests go through scaled(): IBLT_TEST_SCALE is a percentage,
- * by default 100, and less in a sanitized build, which is ten times slower.
+ * by default 100, and less in a sanitized build, which is ten times slower, and
+ * where the Makefile says so.
  */
 #ifndef IBLT_TEST_MODEL_H
 #define IBLT_TEST_MODEL_H
@@ -30,7 +31,7 @@
 
 #ifdef MODEL_SANITIZED
 #define MODEL_SCALE 10
-#else
+#elif !defined(MODEL_SCALE)
 #define MODEL_SCALE 100
 #endif
 

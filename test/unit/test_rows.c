@@ -262,7 +262,7 @@ check_algebra(const Pair *pair, const IbltSketch *difference)
 static void
 test_differences(void)
 {
-	long rounds = scaled(30000);
+	long rounds = scaled(12000);
 	long complete = 0;
 	long i;
 
