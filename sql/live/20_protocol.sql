@@ -7,8 +7,8 @@
 -- slice_check, run_probe and run_lag.  A call that changes its name, its arguments or
 -- what it answers raises protocol().  Queries also name iblt_agg, iblt_agg_bigint,
 -- iblt_sum, iblt_fold, iblt_checksum_seeded and iblt_session_keep and _get, in the schema
--- that hello() tells, and of 22_shards.sql what statements are made of.  All but BEGIN,
--- COMMIT and session_forget have iblt_peer_settings before them.
+-- that hello() tells, iblt_slice_blocks, and of 22_shards.sql what statements are made of.
+-- All but BEGIN, COMMIT and session_forget have iblt_peer_settings before them.
 -- doc/walk.md shows the messages of a comparison.
 
 CREATE FUNCTION iblt_internal.protocol() RETURNS integer

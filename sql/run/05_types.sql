@@ -25,6 +25,9 @@ CREATE TYPE iblt_internal.run_worker AS (
 	number bigint,			-- its slice
 	entry iblt_internal.audit_item,
 	plan iblt_internal.plan,
+	planned timestamptz,	-- when that was made; NULL if it does not hold any more
+	shape text,				-- what its table was then
+	walks boolean,			-- statistics do not tell where its slices end
 	began timestamptz,		-- when it claimed that
 	until timestamptz,		-- when its pause ends
 	last timestamptz,		-- when its last slice was stored

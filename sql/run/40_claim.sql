@@ -195,15 +195,19 @@ COMMENT ON FUNCTION iblt_internal.run_start_table(iblt_internal.run_worker,
 	iblt_internal.run_table, iblt_internal.run_seen) IS
 'a table at its beginning; what was found before it was altered is deleted';
 
--- A walk may find that an index does not serve, which slice_refusal() does not know.
+-- The first bound is always walked to.  That may find that an index does not serve, which
+-- slice_refusal() does not know.
 CREATE FUNCTION iblt_internal.run_bound(w iblt_internal.run_worker, t iblt_internal.run_table,
 	OUT hi text[], OUT problem text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	hi := CASE WHEN NOT t.whole
-		THEN iblt_internal.slice_next(w.conn, w.plan, t.frontier, t.slice_rows) END;
+	IF NOT t.whole THEN
+		hi := CASE WHEN t.cut > 0 AND NOT w.walks THEN iblt_internal.slice_guess(w.conn, w.plan,
+				t.frontier, t.slice_rows, t.estimate)
+			ELSE iblt_internal.slice_next(w.conn, w.plan, t.frontier, t.slice_rows) END;
+	END IF;
 EXCEPTION WHEN feature_not_supported THEN
 	IF t.cut > 0 THEN
 		RAISE;
@@ -245,22 +249,43 @@ $$;
 COMMENT ON FUNCTION iblt_internal.run_cut(iblt_internal.run_worker, iblt_internal.run_table) IS
 'cuts the next slice of a table';
 
+CREATE FUNCTION iblt_internal.run_plan(w iblt_internal.run_worker, t iblt_internal.run_table)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	planned record := iblt_internal.audit_plan(w.conn, iblt_internal.run_entry_of(t),
+		(w.options).audit);
+BEGIN
+	w.entry := planned.item;
+	w.plan := planned.plan;
+	w.planned := started;
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_plan(iblt_internal.run_worker, iblt_internal.run_table) IS
+'makes the plan of a worker''s table';
+
 CREATE FUNCTION iblt_internal.run_take(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	planned record := iblt_internal.audit_plan(w.conn, w.entry, (w.options).audit);
 	t iblt_internal.run_table := iblt_internal.run_table_of(w.run, w.item);
 	seen iblt_internal.run_seen;
 	cut record;
 BEGIN
-	w.entry := planned.item;
-	w.plan := planned.plan;
-	seen := iblt_internal.run_see(w);
-	IF t.shape IS DISTINCT FROM seen.shape THEN
-		seen := iblt_internal.run_how(w, seen);
+	seen.shape := w.shape;
+	IF w.planned IS NULL OR t.shape IS DISTINCT FROM w.shape THEN
+		w := iblt_internal.run_plan(w, t);
+		seen := iblt_internal.run_see(w);
+		w.shape := seen.shape;
+		IF t.shape IS DISTINCT FROM seen.shape THEN
+			seen := iblt_internal.run_how(w, seen);
+		END IF;
 	END IF;
 	PERFORM iblt_internal.run_write(w.run);
 	t := iblt_internal.run_table_of(w.run, w.item);
@@ -283,7 +308,33 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.run_take(iblt_internal.run_worker) IS
-'makes the plan of a worker''s table, and cuts a slice unless it has one';
+'makes the plan of a worker''s table unless it has one, and cuts a slice unless it has one';
+
+-- To describe both sides costs as much as to compare some ten thousand rows.  So a plan is
+-- kept for a moment: each statement tells whether it reads the columns that were described
+-- (require_described), and run_check_last() looks at the files at the end.
+CREATE FUNCTION iblt_internal.run_turn_to(w iblt_internal.run_worker, t iblt_internal.run_table)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF w.item IS DISTINCT FROM t.item THEN
+		w.item := t.item;
+		w.walks := false;
+		w.planned := NULL;
+	ELSIF clock_timestamp() > w.planned + interval '5 s' THEN
+		w.planned := NULL;
+	END IF;
+	IF w.planned IS NULL THEN
+		w.plan := NULL;
+		w.entry := iblt_internal.run_entry_of(t);
+	END IF;
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_turn_to(iblt_internal.run_worker, iblt_internal.run_table) IS
+'makes a table that of a worker, which keeps a plan that it made a moment ago';
 
 CREATE FUNCTION iblt_internal.run_claim_of(w iblt_internal.run_worker, t iblt_internal.run_table,
 	number bigint) RETURNS iblt_internal.run_worker
@@ -295,10 +346,8 @@ DECLARE
 	message text;
 	detail text;
 BEGIN
-	w.item := t.item;
+	w := iblt_internal.run_turn_to(w, t);
 	w.number := number;
-	w.entry := iblt_internal.run_entry_of(t);
-	w.plan := NULL;
 	IF (w.entry).problem IS NOT NULL OR t.relid IS NULL THEN
 		RETURN iblt_internal.run_fail_table(w, NULL, concat_ws('; ', (w.entry).problem,
 			CASE WHEN t.relid IS NULL THEN 'the table does not exist here' END), NULL);

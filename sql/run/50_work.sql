@@ -24,7 +24,7 @@ COMMENT ON FUNCTION iblt_internal.run_keep(iblt_internal.run_table, iblt_interna
 'keeps the differences of a slice, as long as the table has no more than that many; returns how '
 'many it has';
 
--- A slice grows to four times the last at most, and is not to find more than half the
+-- A slice grows to ten times the last at most, and is not to find more than half the
 -- differences that a comparison can.  What a slice costs beside its rows (messages, commits)
 -- would make small ones smaller still.
 CREATE FUNCTION iblt_internal.run_next_rows(s iblt_internal.run_slice, seen bigint,
@@ -34,7 +34,7 @@ CREATE FUNCTION iblt_internal.run_next_rows(s iblt_internal.run_slice, seen bigi
 AS $$
 BEGIN
 	RETURN CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
-		CASE WHEN took_ms < 4 * wanted_ms + 1000 THEN 1000 ELSE 10 END, least(4 * s.rows,
+		CASE WHEN took_ms < 4 * wanted_ms + 1000 THEN 1000 ELSE 10 END, least(10 * s.rows,
 		greatest(seen, s.rows / 10) * wanted_ms / greatest(took_ms, 0.1),
 		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END;
 END
@@ -178,7 +178,8 @@ BEGIN
 		RETURN w;
 	END IF;
 	t.kept := iblt_internal.run_keep(t, compared, (w.options).most_kept);
-	t := iblt_internal.run_count(t, r, took_ms, iblt_internal.ms(w.last)::double precision);
+	t := iblt_internal.run_count(t, r, iblt_internal.ms(w.began)::double precision,
+		iblt_internal.ms(w.last)::double precision);
 	PERFORM iblt_internal.run_add_range(w, s, r);
 	t.slice_rows := iblt_internal.run_next_rows(s, seen, differences,
 		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
@@ -190,6 +191,7 @@ BEGIN
 	END IF;
 	PERFORM iblt_internal.iblt_run_put(t);
 	w.lost := 0;
+	w.walks := w.walks OR seen > 4 * s.rows;
 	w := iblt_internal.run_tell(w, t);
 	RETURN iblt_internal.run_pace(w, seen);
 END
@@ -309,6 +311,7 @@ DECLARE
 BEGIN
 	w.act := 'claim';
 	w.lost := w.lost + 1;
+	w.planned := NULL;
 	IF state IN ('IB002', 'IB003') THEN
 		again := iblt_internal.run_split(w);
 		w.lost := 0;
@@ -329,6 +332,23 @@ COMMENT ON FUNCTION iblt_internal.run_failed(iblt_internal.run_worker, text, tex
 'after an error in a slice: it is done again, in two, or its table ends';
 
 -- The work
+
+CREATE FUNCTION iblt_internal.run_check_last(w iblt_internal.run_worker,
+	t iblt_internal.run_table) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF t.at_end AND w.planned < w.began
+			AND (iblt_internal.run_see(w)).shape IS DISTINCT FROM t.shape THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB004',
+			MESSAGE = format('relation %s was altered while it was compared', t.relation);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_check_last(iblt_internal.run_worker,
+	iblt_internal.run_table) IS
+'an error if a table of which nothing is left to cut is not what it was when its plan was made';
 
 CREATE FUNCTION iblt_internal.run_work(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_worker
@@ -358,6 +378,7 @@ BEGIN
 		plan.lo := s.lo;
 		plan.hi := s.hi;
 		PERFORM iblt_internal.iblt_traffic_take();
+		PERFORM iblt_internal.run_check_last(w, t);
 		compared := iblt_internal.run(w.conn, plan);
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,

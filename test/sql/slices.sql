@@ -253,6 +253,46 @@ CREATE UNIQUE INDEX ON crossed (a, b);
 INSERT INTO crossed SELECT i % 10, i, 'v' FROM generate_series(1, 1000) AS i;
 SELECT outcome($$SELECT iblt_internal.slice_next(NULL, slices.plan_of('crossed', 'pairs'), NULL, 10)$$);
 
+-- The blocks of a slice, which an index tells.  Rows were updated in their block and out of it, and deleted.
+CREATE TABLE blocks (id int NOT NULL, d int, v text) WITH (fillfactor = 60, autovacuum_enabled = off);
+INSERT INTO blocks SELECT i, i, repeat('x', 40) FROM generate_series(1, 6000) AS i;
+CREATE INDEX ON blocks (id) WHERE id < 100;
+CREATE INDEX ON blocks ((id + 1));
+CREATE INDEX ON blocks (d);
+CREATE FUNCTION blocks_of(lo int, hi int, OUT the_same boolean, OUT few boolean) LANGUAGE plpgsql AS $$
+DECLARE
+	bounds text := format('WHERE id > %s AND id <= %s', coalesce(lo, -1), coalesce(hi, 1000000));
+	query text := format('SELECT md5(array_agg(b ORDER BY id)::text) FROM slices.blocks AS b TABLESAMPLE iblt_internal.iblt_slice_blocks(''id'', %L, %L) %s',
+		CASE WHEN lo IS NULL THEN '{}' ELSE ARRAY[lo] END, CASE WHEN hi IS NULL THEN '{}' ELSE ARRAY[hi] END, bounds);
+	sampled text;
+	read text;
+	j jsonb;
+BEGIN
+	EXECUTE query INTO sampled;
+	EXECUTE 'SELECT md5(array_agg(b ORDER BY id)::text) FROM slices.blocks AS b ' || bounds INTO read;
+	the_same := sampled IS NOT DISTINCT FROM read;
+	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT json) ' || query INTO j;
+	few := (j #>> '{0,Plan,Shared Hit Blocks}')::bigint + (j #>> '{0,Plan,Shared Read Blocks}')::bigint < 40;
+END $$;
+CREATE VIEW all_blocks AS SELECT lo, hi, r.* FROM (VALUES (NULL, NULL), (NULL, 50), (90, 110), (3000, 3100), (3000, 3000), (5990, NULL), (7000, NULL)) AS b(lo, hi), blocks_of(lo, hi) AS r;
+-- without an index on all rows that begins with the column: all blocks
+SELECT * FROM all_blocks;
+CREATE UNIQUE INDEX ON blocks (id, d);
+UPDATE blocks SET v = 'y' WHERE id % 7 = 0;
+UPDATE blocks SET v = 'z' WHERE id % 14 = 0;
+UPDATE blocks SET d = -d WHERE id % 11 = 0;
+DELETE FROM blocks WHERE id % 13 = 0;
+SELECT * FROM all_blocks;
+VACUUM blocks;
+INSERT INTO blocks SELECT i, -i, 'again' FROM generate_series(13, 6000, 13) AS i;
+SELECT lo, hi, the_same FROM all_blocks;
+SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_blocks('id', '{x}', '{}')$$);
+SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_blocks('id', NULL, '{}')$$);
+CREATE TABLE one (id bigint PRIMARY KEY, v text);
+INSERT INTO one SELECT i, 'v' FROM generate_series(1, 20000) AS i;
+CREATE TABLE one2 (LIKE one INCLUDING ALL);
+SELECT * FROM explained(plan_of('one', 'one2'), '{5000}', '{5100}');
+
 -- The guard
 CREATE FUNCTION guard(here regclass, there regclass, thorough boolean, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
 	SELECT iblt_internal.slice_guard(NULL, slices.plan_of(here, there, options), thorough)

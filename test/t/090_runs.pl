@@ -238,6 +238,8 @@ my $standby = standby($there, 'standby');
 {
 	my $row = tables(begin_run("'{t_bigint}', slice_ms => 1, max_load => 0.25, progress => false"))->{'public.t_bigint'};
 	cmp_ok($row->{work_ms} / $row->{wall_ms}, '<', 0.5, 'max_load');
+	like($here->safe_psql('postgres', "CALL iblt_audit_run($peer, '{t_empty}', progress => false); SELECT \"db \"\"link\".dblink_get_connections() IS NULL"), qr/^t$/m,
+		'the connection is closed at the end');
 	replayed($there, $standby);
 	my $run = begin_run("'{t_bigint}'", peer => literal($standby->connstr('postgres')));
 	is(found($run, 't_bigint'), truth('t_bigint'), 'a standby as the peer');

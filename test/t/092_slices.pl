@@ -1,5 +1,5 @@
 # Slices of a relation, which are ranges of its key, with a peer: what moves about in the
-# heap, logs, parallel scans, and indexes that a side must not trust.
+# heap, logs, plans, and indexes that a side must not trust.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ awkward_extensions();
 both('CREATE SCHEMA checks; CREATE EXTENSION amcheck SCHEMA checks');
 
 # All slices of about that many rows: what each finds.
-$here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer text, size bigint, options jsonb DEFAULT '{}', thorough boolean DEFAULT NULL)
+$here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer text, size bigint, options jsonb DEFAULT '{}', thorough boolean DEFAULT NULL, estimate bigint DEFAULT NULL)
 	RETURNS TABLE (lo text[], hi text[], rows_here bigint, rows_there bigint, keys jsonb[], note text)
 	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_indexonlyscan = off SET DateStyle = 'ISO' SET TimeZone = 'UTC' AS $$
 	DECLARE
@@ -31,7 +31,8 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 			note := iblt_internal.slice_guard(conn, plan, thorough);
 		END IF;
 		LOOP
-			hi := CASE WHEN iblt_internal.slice_refusal(plan) IS NULL THEN iblt_internal.slice_next(conn, plan, lo, size) END;
+			hi := CASE WHEN iblt_internal.slice_refusal(plan) IS NOT NULL THEN NULL WHEN estimate IS NULL THEN iblt_internal.slice_next(conn, plan, lo, size)
+				ELSE iblt_internal.slice_guess(conn, plan, lo, size, estimate) END;
 			plan.lo := lo;
 			plan.hi := hi;
 			r := iblt_internal.run(conn, plan);
@@ -95,11 +96,37 @@ foreach my $type ('int', 'text')
 	foreach my $side (@logs)
 	{
 		my $log = slurp_file($side->[0]->logfile, $side->[1]);
-		like($log, qr/Finalize Aggregate.*?Gather.*?Workers Launched: [12].*?Parallel (Index|Bitmap Heap) Scan (using wide_pkey )?on (public\.)?wide/s,
-			"the scan of a slice is parallel on " . $side->[0]->name);
+		like($log, qr/Aggregate .*?Sample Scan on (public\.)?wide .*?Sampling: iblt_slice_blocks/s, "an index gives the blocks of a slice on " . $side->[0]->name);
+		unlike($log, qr/Parallel [A-Z][a-z ]+Scan (using wide_pkey )?on (public\.)?wide/, 'and no workers are started');
 		unlike($log, qr/Seq Scan on (public\.)?wide/, 'and reads its rows only');
 		like($log, qr/Limit .*?Index Only Scan using wide_pkey on (public\.)?wide/s, 'a walk reads the index');
 	}
+}
+
+# --- bounds from statistics ---------------------------------------------------------------------
+
+{
+	my %values = (int => 'i * i', uuid => 'md5(i::text)::uuid', timestamptz => "'2026-01-01'::timestamptz + i * interval '7 s'", 'text COLLATE "C"' => 'md5(i::text)');
+	both("CREATE SCHEMA guess;" . join('', map { my $name = /(\w+)/ ? $1 : ''; "CREATE TABLE guess.$name (id $_ PRIMARY KEY) WITH (autovacuum_enabled = off);
+		INSERT INTO guess.$name SELECT $values{$_} FROM generate_series(1, 12000) AS i;" } sort keys %values));
+	both('ANALYZE');
+	foreach my $name (qw(int uuid timestamptz text))
+	{
+		wait_for($here, "SELECT cardinality(iblt_internal.slice_histogram('guess.$name', 'id')) > 50");
+		my $guessed = sub { my ($columns) = @_; return sliced($columns, "'guess.$name', $peer, 2000, estimate => 12000") };
+		my ($slices, $n, $most) = split /\|/, $guessed->('count(*), sum(rows_here), max(rows_here)');
+		is($n, 12000, "$name: slices by statistics have each row once");
+		cmp_ok($slices, '<=', 12, "slices: $slices");
+		cmp_ok($most, '<=', 4000, "of $most rows at most");
+	}
+	$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.slice_bound(text, bigint, text[]) RENAME TO nobody_walks');
+	my $next = sub { my ($name) = @_; return sliced('hi', "'guess.$name', $peer, 2000, estimate => 12000) LIMIT 1\n--") };
+	like(failure("SELECT * FROM sliced('guess.int', $peer, 2000, estimate => 12000)"), qr/slice_bound.* does not exist/, 'beyond the statistics, a walk');
+	$here->safe_psql('postgres', 'INSERT INTO guess.int SELECT -i FROM generate_series(1, 1500) AS i');
+	wait_for($here, "SELECT iblt_internal.slice_histogram('guess.int', 'id') IS NULL");
+	pass('and where the table has changed since');
+	$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.nobody_walks(text, bigint, text[]) RENAME TO slice_bound');
+	is(sliced('count(*) > 5, sum(rows_here), sum(cardinality(keys))', "'guess.int', $peer, 2000, estimate => 13500"), 't|13500|1500', 'which finds the same');
 }
 
 # An error writes the statement to the log of the peer, and the message has the bounds.
