@@ -292,6 +292,11 @@ CREATE TABLE one (id bigint PRIMARY KEY, v text);
 INSERT INTO one SELECT i, 'v' FROM generate_series(1, 20000) AS i;
 CREATE TABLE one2 (LIKE one INCLUDING ALL);
 SELECT * FROM explained(plan_of('one', 'one2'), '{5000}', '{5100}');
+-- bounds that an index here has no values for
+CREATE TABLE narrow (id int PRIMARY KEY, v text);
+INSERT INTO narrow SELECT i, 'v' FROM generate_series(1, 1000) AS i;
+INSERT INTO one2 SELECT i * 10000000::bigint, 'v' FROM generate_series(1, 1000) AS i;
+SELECT * FROM same('narrow', 'one2', 300);
 
 -- The guard
 CREATE FUNCTION guard(here regclass, there regclass, thorough boolean, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$

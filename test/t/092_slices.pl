@@ -41,6 +41,9 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 			keys := ARRAY(SELECT d.key FROM unnest(r.differences) AS d);
 			RETURN NEXT;
 			EXIT WHEN hi IS NULL;
+			IF lo = hi THEN
+				RAISE EXCEPTION 'a slice without end';
+			END IF;
 			lo := hi;
 		END LOOP;
 		PERFORM iblt_internal.peer_close(conn);
@@ -119,6 +122,8 @@ foreach my $type ('int', 'text')
 		cmp_ok($slices, '<=', 12, "slices: $slices");
 		cmp_ok($most, '<=', 4000, "of $most rows at most");
 	}
+	both("INSERT INTO guess.timestamptz SELECT '2030-01-01'::timestamptz + i * interval '7 s' FROM generate_series(1, 1000) AS i");
+	is(sliced('sum(rows_here), count(*) > 20', "'guess.timestamptz', $peer, 500, estimate => 12000"), '13000|t', 'rows added behind the statistics: walks to them');
 	$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.slice_bound(text, bigint, text[]) RENAME TO nobody_walks');
 	my $next = sub { my ($name) = @_; return sliced('hi', "'guess.$name', $peer, 2000, estimate => 12000) LIMIT 1\n--") };
 	like(failure("SELECT * FROM sliced('guess.int', $peer, 2000, estimate => 12000)"), qr/slice_bound.* does not exist/, 'beyond the statistics, a walk');
