@@ -474,14 +474,16 @@ COMMENT ON FUNCTION iblt_checksum_seeded(bigint, VARIADIC "any") IS
 	'checksum of a row''s values under a seed, which both sides must share';
 
 -- What the planner support puts in the place of these where no argument has a type whose
--- bytes can change.
-CREATE FUNCTION iblt_internal.iblt_checksum_immutable(VARIADIC "any") RETURNS bigint
+-- bytes can change.  Another server may have a column of another type under that name.
+CREATE FUNCTION iblt_internal.iblt_checksum_immutable(types text, VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 5;
-COMMENT ON FUNCTION iblt_internal.iblt_checksum_immutable(VARIADIC "any") IS
-'iblt_checksum of values without enums, reg* types and rows';
+COMMENT ON FUNCTION iblt_internal.iblt_checksum_immutable(text, VARIADIC "any") IS
+'iblt_checksum of values without enums, reg* types and rows; an error if the values have other '
+'types than those named';
 
-CREATE FUNCTION iblt_internal.iblt_checksum_seeded_immutable(seed bigint, VARIADIC "any")
-RETURNS bigint
+CREATE FUNCTION iblt_internal.iblt_checksum_seeded_immutable(types text, seed bigint,
+	VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 5;
-COMMENT ON FUNCTION iblt_internal.iblt_checksum_seeded_immutable(bigint, VARIADIC "any") IS
-'iblt_checksum_seeded of values without enums, reg* types and rows';
+COMMENT ON FUNCTION iblt_internal.iblt_checksum_seeded_immutable(text, bigint, VARIADIC "any") IS
+'iblt_checksum_seeded of values without enums, reg* types and rows; an error if the values have '
+'other types than those named';

@@ -275,30 +275,74 @@ iblt_checksum(PG_FUNCTION_ARGS)
 	return checksum(fcinfo, 0, 0);
 }
 
+/* The checksum of the arguments behind the seed, which is argument n. */
+static pg_attribute_always_inline Datum
+seeded(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the seed of a row checksum must not be null")));
+	return checksum(fcinfo, n + 1, (uint64) PG_GETARG_INT64(n));
+}
+
 /* iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint. */
 Datum
 iblt_checksum_seeded(PG_FUNCTION_ARGS)
 {
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("the seed of a row checksum must not be null")));
-	return checksum(fcinfo, 1, (uint64) PG_GETARG_INT64(0));
+	return seeded(fcinfo, 0);
 }
 
 /*
- * iblt_checksum_immutable(VARIADIC "any") RETURNS bigint: for types of which
- * iblt_codec_type_is_immutable is true.
+ * ERROR unless the arguments from first on have the types that are named, each
+ * with a comma behind it, by argument 0.  A foreign table may name other types
+ * than its table on the other server has.  Then the checksum would be of other
+ * values than those that are read here.
+ */
+static void
+require_types(FunctionCallInfo fcinfo, int first)
+{
+	StringInfoData found;
+	char	   *named;
+
+	if (fcinfo->flinfo->fn_extra != NULL)
+		return;
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the types of a row checksum must not be null")));
+	named = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	initStringInfo(&found);
+	for (int i = first; i < PG_NARGS(); i++)
+		appendStringInfo(&found, "%s,",
+						 iblt_codec_type_name(get_fn_expr_argtype(fcinfo->flinfo, i)));
+	if (strcmp(named, found.data) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("columns of this server do not have the types that the other server has declared"),
+				 errdetail("It has declared (%s), and the types here are (%s).",
+						   named, found.data),
+				 errhint("Declare the columns of the foreign table with the types that they have on this server.")));
+}
+
+/*
+ * iblt_checksum_immutable(types text, VARIADIC "any") RETURNS bigint: for types
+ * of which iblt_codec_type_is_immutable is true.
  */
 Datum
 iblt_checksum_immutable(PG_FUNCTION_ARGS)
 {
-	return iblt_checksum(fcinfo);
+	require_types(fcinfo, 1);
+	return checksum(fcinfo, 1, 0);
 }
 
-/* iblt_checksum_seeded_immutable(seed bigint, VARIADIC "any"): the same. */
+/*
+ * iblt_checksum_seeded_immutable(types text, seed bigint, VARIADIC "any"): the
+ * same.
+ */
 Datum
 iblt_checksum_seeded_immutable(PG_FUNCTION_ARGS)
 {
-	return iblt_checksum_seeded(fcinfo);
+	require_types(fcinfo, 2);
+	return seeded(fcinfo, 1);
 }

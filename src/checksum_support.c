@@ -10,7 +10,8 @@
  * values can be changed.  Where no argument has such a type, an IMMUTABLE twin
  * takes its place.  postgres_fdw sends only immutable functions to a server.
  * The twin has no planner support: nobody but the planner calls it, here or on
- * another server, so a single argument is never ambiguous.
+ * another server, so a single argument is never ambiguous.  Its first argument
+ * names the types of the others, which may be different on that server.
  *
  * SQL reads iblt_checksum(t) as a column t if there is one, and otherwise as
  * the row of t.  If one column takes the place of the row, different tables
@@ -25,6 +26,7 @@
 #include "access/relation.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
@@ -32,6 +34,7 @@
 #include "nodes/pathnodes.h"
 #include "nodes/supportnodes.h"
 #include "parser/parsetree.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -296,26 +299,49 @@ refuse_ambiguous(PlannerInfo *root, Node *arg)
 }
 
 /*
- * The function iblt_internal.NAME_immutable with the arguments of function
- * NAME, or InvalidOid.
+ * The function iblt_internal.NAME_immutable with a text and the arguments of
+ * function NAME, or InvalidOid.
  */
 static Oid
 immutable_twin(Oid function)
 {
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	Form_pg_proc form;
+	Oid			types[3] = {TEXTOID};
 	Oid			twin;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for function %u", function);
 	form = (Form_pg_proc) GETSTRUCT(tuple);
+	Assert(form->pronargs < lengthof(types));
+	memcpy(types + 1, form->proargtypes.values, sizeof(Oid) * form->pronargs);
 	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
 						   CStringGetDatum(psprintf("%s_immutable",
 													NameStr(form->proname))),
-						   PointerGetDatum(&form->proargtypes),
+						   PointerGetDatum(buildoidvector(types,
+														  form->pronargs + 1)),
 						   ObjectIdGetDatum(get_namespace_oid("iblt_internal", true)));
 	ReleaseSysCache(tuple);
 	return twin;
+}
+
+/* The types of arguments from first on, as the twin takes them. */
+static Const *
+names_of_types(List *args, int first)
+{
+	StringInfoData names;
+	ListCell   *lc;
+	int			i = 0;
+
+	initStringInfo(&names);
+	foreach(lc, args)
+	{
+		if (i++ >= first)
+			appendStringInfo(&names, "%s,",
+							 iblt_codec_type_name(exprType(lfirst(lc))));
+	}
+	return makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
+					 CStringGetTextDatum(names.data), false, false);
 }
 
 /*
@@ -330,13 +356,15 @@ use_immutable_twin(PlannerInfo *root, FuncExpr *call)
 	Oid			twin = root == NULL ? InvalidOid : immutable_twin(call->funcid);
 	ListCell   *lc;
 
-	if (!OidIsValid(twin))
+	if (!OidIsValid(twin) || list_length(call->args) + 1 > FUNC_MAX_ARGS)
 		return false;
 	foreach(lc, call->args)
 	{
 		if (!iblt_codec_type_is_immutable(exprType(lfirst(lc))))
 			return false;
 	}
+	call->args = lcons(names_of_types(call->args, get_func_nargs(call->funcid) - 1),
+					   list_copy(call->args));
 	call->funcid = twin;
 	call->inputcollid = InvalidOid;
 	return true;

@@ -126,6 +126,13 @@ extern Oid	iblt_codec_type_part(Oid type);
  */
 extern bool iblt_codec_type_is_immutable(Oid type);
 
+/*
+ * The name of a type for another server, palloc'd.  Types of the same name have
+ * the same canonical bytes for the same text: varchar is text, and a domain is
+ * the type that it is over.
+ */
+extern char *iblt_codec_type_name(Oid type);
+
 /* Are its values rows? */
 extern bool iblt_codec_is_row(IbltCodec *codec);
 

@@ -75,3 +75,24 @@ iblt_codec_type_is_immutable(Oid type)
 	/* a literal is text */
 	return type == UNKNOWNOID || base_is_immutable(type);
 }
+
+char *
+iblt_codec_type_name(Oid type)
+{
+	Oid			element;
+	HeapTuple	tuple;
+	char	   *name;
+
+	type = getBaseType(type);
+	if (type == VARCHAROID || type == UNKNOWNOID)
+		type = TEXTOID;
+	element = get_element_type(type);
+	if (OidIsValid(element))
+		return psprintf("%s[]", iblt_codec_type_name(element));
+	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	name = pstrdup(NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname));
+	ReleaseSysCache(tuple);
+	return name;
+}

@@ -112,6 +112,17 @@ asked();
 is(compare("'moods'", $by_id), '{"id": 2} both 1 1', 'a column of an enum type');
 unlike(asked(), qr/iblt_agg/, 'is summed up here');
 
+# a shard would sum up other values than those that are read here, and find them equal
+$there->safe_psql('shard_1', q{CREATE TABLE bytes (id int PRIMARY KEY, b bytea, v varchar(9)); INSERT INTO bytes VALUES (1, decode('5c', 'hex'), 'x')});
+$there->safe_psql('postgres', q{CREATE TABLE bytes (id int PRIMARY KEY, b text, v text); INSERT INTO bytes VALUES (1, chr(92), 'x')});
+$here->safe_psql('postgres', q{CREATE FOREIGN TABLE bytes (id int, b text, v text) SERVER shard_1});
+like(failure("SELECT * FROM iblt_compare('bytes', ${\ conninfo($there)}, $by_id)"), qr/42804: columns of this server do not have the types that the other server has declared/,
+	'a column with another type than on the shard');
+$here->safe_psql('postgres', q{ALTER SERVER shard_1 OPTIONS (DROP extensions)});
+is(compare("'bytes'", $by_id), '{"id": 1} both 1 1', 'without the extension there, the values that are read here count');
+$here->safe_psql('postgres', q{ALTER SERVER shard_1 OPTIONS (ADD extensions 'iblt')});
+is(compare("'bytes'", "$by_id, columns => '{v}'"), '', 'varchar and text are alike');
+
 # the parent's rights count, where the partitions cannot be named
 $here->safe_psql('postgres', 'CREATE ROLE reader LOGIN SUPERUSER; ALTER ROLE reader NOSUPERUSER; GRANT SELECT ON items TO reader');
 my $count = $here->safe_psql('postgres', "SELECT iblt_internal.shards('items')::text || (SELECT count(*) FROM items)", extra_params => [ '-U', 'reader' ]);
