@@ -37,6 +37,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/typcache.h"
 
 PG_FUNCTION_INFO_V1(iblt_slice_blocks);
 
@@ -61,6 +62,17 @@ is_marked(const Blocks *blocks, BlockNumber block)
 		(blocks->marked[block / 8] & (1 << (block % 8))) != 0;
 }
 
+/* Is the first column of an index in the order that > and <= have? */
+static bool
+in_default_order(Relation index)
+{
+	TypeCacheEntry *type = lookup_type_cache(index->rd_opcintype[0],
+											 TYPECACHE_BTREE_OPFAMILY);
+
+	return type->btree_opf == index->rd_opfamily[0] &&
+		!OidIsValid(index->rd_indcollation[0]);
+}
+
 /* An index of all rows by that column first, in the default order of its type. */
 static bool
 index_serves(Relation index, AttrNumber column)
@@ -69,7 +81,7 @@ index_serves(Relation index, AttrNumber column)
 
 	return index->rd_rel->relkind == RELKIND_INDEX &&
 		index->rd_rel->relam == BTREE_AM_OID && form->indisvalid &&
-		form->indkey.values[0] == column && !OidIsValid(index->rd_indcollation[0]) &&
+		form->indkey.values[0] == column && in_default_order(index) &&
 		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) &&
 		(!form->indcheckxmin ||
 		 TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),

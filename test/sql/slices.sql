@@ -259,6 +259,7 @@ INSERT INTO blocks SELECT i, i, repeat('x', 40) FROM generate_series(1, 6000) AS
 CREATE INDEX ON blocks (id) WHERE id < 100;
 CREATE INDEX ON blocks ((id + 1));
 CREATE INDEX ON blocks (d);
+CREATE FUNCTION backwards(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS 'SELECT btint4cmp($2, $1)';
 CREATE FUNCTION blocks_of(lo int, hi int, OUT the_same boolean, OUT few boolean) LANGUAGE plpgsql AS $$
 DECLARE
 	bounds text := format('WHERE id > %s AND id <= %s', coalesce(lo, -1), coalesce(hi, 1000000));
@@ -274,6 +275,9 @@ BEGIN
 	EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT json) ' || query INTO j;
 	few := (j #>> '{0,Plan,Shared Hit Blocks}')::bigint + (j #>> '{0,Plan,Shared Read Blocks}')::bigint < 40;
 END $$;
+CREATE OPERATOR CLASS backwards FOR TYPE int USING btree AS OPERATOR 1 >, OPERATOR 2 >=, OPERATOR 3 =, OPERATOR 4 <=, OPERATOR 5 <,
+	FUNCTION 1 backwards(int, int);
+CREATE INDEX ON blocks (id backwards);
 CREATE VIEW all_blocks AS SELECT lo, hi, r.* FROM (VALUES (NULL, NULL), (NULL, 50), (90, 110), (3000, 3100), (3000, 3000), (5990, NULL), (7000, NULL)) AS b(lo, hi), blocks_of(lo, hi) AS r;
 -- without an index on all rows that begins with the column: all blocks
 SELECT * FROM all_blocks;
