@@ -74,8 +74,7 @@ check_type(Oid type)
 static void
 check_collation(Oid collation)
 {
-	if (OidIsValid(collation) && collation != C_COLLATION_OID &&
-		collation != POSIX_COLLATION_OID)
+	if (OidIsValid(collation) && collation != C_COLLATION_OID)
 		refuse("a collation");
 }
 
