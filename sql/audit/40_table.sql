@@ -225,10 +225,11 @@ BEGIN
 	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN name END;
 	result.status := CASE
 		WHEN state = 'IB002' THEN 'differs'
-		-- perhaps rows in flight, an altered table, no such table or column, types that
-		-- differ, not a table, a filter that must not run
+		-- perhaps rows in flight, an altered table or one that was written to, no such
+		-- table or column, types that differ, not a table, a filter that must not run
 		WHEN state IS NULL
-				OR state IN ('IB003', 'IB004', 'IB008', '42P01', '42703', '42804', '42809', '0A000')
+				OR state IN ('IB003', 'IB004', 'IB008', 'IB009', '42P01', '42703', '42804', '42809',
+					'0A000')
 			THEN 'not comparable'
 		ELSE 'error' END;
 	result.detail := concat_ws('; ', message || coalesce(': ' || nullif(detail, ''), ''),

@@ -28,6 +28,7 @@ CREATE MATERIALIZED VIEW iblt_internal.run_table USING heap AS
 		NULL::text AS detail, NULL::text AS sqlstate,
 		NULL::text AS how,				-- how it is read, for the detail
 		NULL::boolean AS whole,			-- one slice
+		NULL::jsonb AS marks,			-- of both sides, if slices are by blocks (55_blocks)
 		NULL::bigint AS generation,		-- how often it has begun
 		NULL::text AS shape,			-- columns and files of both sides
 		NULL::text AS key,				-- what keys of differences are made of
@@ -70,6 +71,13 @@ CREATE MATERIALIZED VIEW iblt_internal.run_range USING heap AS
 	WITH NO DATA;
 COMMENT ON MATERIALIZED VIEW iblt_internal.run_range IS
 'what slices of runs with differences have shown, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.run_sketch USING heap AS
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+		NULL::@extschema@.iblt AS sketch
+	WITH NO DATA;
+COMMENT ON MATERIALIZED VIEW iblt_internal.run_sketch IS
+'the sketches of tables of runs by blocks, written by C functions; do not refresh it';
 
 -- A role writes rows of its own alone, whatever owner a row names.  With own => false, it
 -- reads and deletes those of the roles whose privileges it has.

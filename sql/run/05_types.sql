@@ -41,7 +41,8 @@ CREATE TYPE iblt_internal.run_seen AS (
 	shape text,				-- columns and files of both sides, and the order of slices
 	estimate bigint,		-- rows of the larger side
 	whole boolean,			-- one slice; NULL unless the table begins
-	how text				-- how it is read, for the detail
+	how text,				-- how it is read, for the detail
+	marks jsonb				-- by blocks: a moment of both sides
 );
 COMMENT ON TYPE iblt_internal.run_seen IS 'what a table of a run is at the moment';
 

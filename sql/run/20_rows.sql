@@ -101,6 +101,7 @@ CREATE FUNCTION iblt_internal.run_probe(relation regclass) RETURNS jsonb
 AS $$
 BEGIN
 	RETURN (SELECT jsonb_build_object('file', pg_relation_filenode(relation),
+			'started', pg_postmaster_start_time(),
 			'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
 				THEN c.reltuples / c.relpages * size
 					/ current_setting('block_size')::integer

@@ -76,7 +76,8 @@ DECLARE
 	problem text := CASE
 		WHEN coalesce(options.slice_ms, 0) NOT BETWEEN 1 AND 86400000
 			THEN 'slice_ms must be between 1 and 86400000'
-		WHEN coalesce(options.slice_by, '') NOT IN ('key') THEN 'slice_by must be key'
+		WHEN coalesce(options.slice_by, '') NOT IN ('key', 'blocks')
+			THEN 'slice_by must be key or blocks'
 		WHEN options.check_indexes IS NULL THEN 'check_indexes must not be null'
 		WHEN coalesce(options.most_kept, 0) NOT BETWEEN 1 AND 2147483647
 			THEN 'max_differences must be between 1 and 2147483647'
@@ -302,6 +303,8 @@ BEGIN
 	PERFORM iblt_internal.run_write(run);
 	FOR t IN SELECT x.* FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, run) AS x
 			WHERE x.status IN ('error', 'not comparable') AND x.sqlstate IS NOT NULL LOOP
+		-- blocks that were written to are not those of its mark any more
+		t.shape := CASE t.sqlstate WHEN 'IB009' THEN '' ELSE t.shape END;
 		t.status := NULL;
 		t.detail := NULL;
 		t.sqlstate := NULL;

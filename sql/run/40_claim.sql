@@ -124,7 +124,8 @@ DECLARE
 	seen iblt_internal.run_seen;
 BEGIN
 	seen.shape := concat_ws(' ', (plan.here).fingerprint, here ->> 'file',
-		(plan.there).fingerprint, there ->> 'file', md5(iblt_internal.slice_order(plan)));
+		(plan.there).fingerprint, there ->> 'file', md5(iblt_internal.slice_order(plan)),
+		iblt_internal.blocks_shape(w, here, there));
 	seen.estimate := greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint);
 	RETURN seen;
 END
@@ -147,7 +148,9 @@ BEGIN
 		RETURN seen;
 	END IF;
 	t := iblt_internal.run_table_of(w.run, w.item);
-	IF t.shape IS DISTINCT FROM seen.shape THEN
+	IF t.shape IS DISTINCT FROM seen.shape AND (w.options).slice_by = 'blocks' THEN
+		RETURN iblt_internal.blocks_begin(w, seen);
+	ELSIF t.shape IS DISTINCT FROM seen.shape THEN
 		refusal := iblt_internal.slice_refusal(w.plan);
 		seen.whole := refusal IS NOT NULL;
 		seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || refusal
@@ -170,8 +173,10 @@ BEGIN
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, t.run, t.item);
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_difference, t.run, t.item);
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_range, t.run, t.item);
+		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_sketch, t.run, t.item);
 		PERFORM iblt_internal.progress(w.progress,
-			format('run %s: %s was altered, it starts again', t.run, t.relation));
+			format('run %s: %s was %s, it starts again', t.run, t.relation,
+				CASE t.shape WHEN '' THEN 'written to' ELSE 'altered' END));
 	END IF;
 	t.generation := t.generation + 1;
 	t.relation := ((w.plan).here).relation;
@@ -180,6 +185,7 @@ BEGIN
 	t.key := iblt_internal.run_key(w.plan);
 	t.estimate := seen.estimate;
 	t.whole := seen.whole;
+	t.marks := seen.marks;
 	t.how := seen.how;
 	t.frontier := NULL;
 	t.at_end := false;
@@ -203,7 +209,9 @@ CREATE FUNCTION iblt_internal.run_bound(w iblt_internal.run_worker, t iblt_inter
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF NOT t.whole THEN
+	IF t.marks IS NOT NULL THEN
+		hi := iblt_internal.blocks_bound(t);
+	ELSIF NOT t.whole THEN
 		hi := CASE WHEN t.cut > 0 AND NOT w.walks THEN iblt_internal.slice_guess(w.conn, w.plan,
 				t.frontier, t.slice_rows, t.estimate)
 			ELSE iblt_internal.slice_next(w.conn, w.plan, t.frontier, t.slice_rows) END;

@@ -180,14 +180,17 @@ BEGIN
 	t.kept := iblt_internal.run_keep(t, compared, (w.options).most_kept);
 	t := iblt_internal.run_count(t, r, iblt_internal.ms(w.began)::double precision,
 		iblt_internal.ms(w.last)::double precision);
-	PERFORM iblt_internal.run_add_range(w, s, r);
+	IF t.marks IS NULL THEN
+		PERFORM iblt_internal.run_add_range(w, s, r);
+	END IF;
 	t.slice_rows := iblt_internal.run_next_rows(s, seen, differences,
 		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
 	PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, w.run, w.item,
 		s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_internal.iblt_run_rows(
 			NULL::iblt_internal.run_slice, w.run, w.item) AS x) THEN
-		t := iblt_internal.run_finish_table(w, t);
+		t := CASE WHEN t.marks IS NOT NULL AND s.rows IS NOT NULL
+			THEN iblt_internal.blocks_cut_last(t) ELSE iblt_internal.run_finish_table(w, t) END;
 	END IF;
 	PERFORM iblt_internal.iblt_run_put(t);
 	w.lost := 0;
@@ -359,7 +362,6 @@ DECLARE
 	s iblt_internal.run_slice;
 	t iblt_internal.run_table;
 	started timestamptz := clock_timestamp();
-	plan iblt_internal.plan := w.plan;
 	compared iblt_internal.comparison;
 	state text;
 	message text;
@@ -375,11 +377,9 @@ BEGIN
 		RETURN w;
 	END IF;
 	BEGIN
-		plan.lo := s.lo;
-		plan.hi := s.hi;
 		PERFORM iblt_internal.iblt_traffic_take();
 		PERFORM iblt_internal.run_check_last(w, t);
-		compared := iblt_internal.run(w.conn, plan);
+		compared := iblt_internal.run_compare(w, t, s);
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL;

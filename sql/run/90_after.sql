@@ -192,6 +192,8 @@ BEGIN
 			own => false);
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, doomed,
 			own => false);
+		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_sketch, doomed,
+			own => false);
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_table, doomed,
 			own => false);
 		n := n + iblt_internal.iblt_run_remove(NULL::iblt_internal.run_head, doomed, own => false);

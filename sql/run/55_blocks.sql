@@ -1,0 +1,309 @@
+-- Slices by blocks -----------------------------------------------------------------------
+--
+-- slice_by => 'blocks' reads a table in ranges of its blocks, on each side by itself.  It
+-- needs neither a key nor an index.  Sketches add up, so a run keeps one for a table: that of
+-- all slices here less those there.  When the last slice is in it, its keys are looked up, as
+-- those of a comparison of the whole table are.
+--
+-- A row that is updated moves from one block to another.  If it moved from a block that is
+-- still to come to one that is done, nobody would look at it.  So the mark of each side is
+-- taken when a table begins, and each block is proved to be as it was then before it is read
+-- (src/run/blocks.c).  A block that is not is an error (IB009), with which the table ends.
+-- What is written to blocks that are done is of no matter: all slices together are the
+-- table as it was at the mark.
+
+-- A side is asked for these.  They are part of the protocol.
+
+CREATE FUNCTION iblt_internal.iblt_blocks_position() RETURNS pg_lsn
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_blocks_position() IS
+'a position in this server''s WAL behind all that was written, which a crash does not lose';
+
+CREATE FUNCTION iblt_internal.iblt_blocks_at_rest(internal) RETURNS tsm_handler
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_blocks_at_rest(internal) IS
+'for TABLESAMPLE: a range of blocks, with an error unless they are as they were at a mark';
+
+-- The order matters: a transaction that was not over at the first step, or wrote behind the
+-- second, is found out; and what was added before the second is among the blocks.  A file
+-- that takes its place in between is found out by the scan.
+CREATE FUNCTION iblt_internal.blocks_mark(relation regclass) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	first xid8 := pg_snapshot_xmin(pg_current_snapshot());
+	reached pg_lsn := iblt_internal.iblt_blocks_position();
+	c pg_class := (SELECT x FROM pg_class x WHERE x.oid = relation);
+BEGIN
+	IF c.relpersistence <> 'p' THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('blocks of %s cannot be proved to be at rest', relation),
+			DETAIL = 'It is an unlogged or temporary table.',
+			HINT = 'Compare it by key.';
+	END IF;
+	RETURN jsonb_build_object('file', c.relfilenode, 'started', pg_postmaster_start_time(),
+		'lsn', reached, 'xmin', first::text,
+		'blocks', pg_relation_size(relation) / current_setting('block_size')::bigint);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_mark(regclass) IS
+'a moment of a table, and its blocks';
+
+-- Beginning a table
+
+CREATE FUNCTION iblt_internal.blocks_refusal(plan iblt_internal.plan) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.side;
+BEGIN
+	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
+		IF s.kind = 'p' THEN
+			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+				MESSAGE = format('a partitioned table is not compared by blocks (%s)', s.side),
+				DETAIL = 'Name its partitions in tables, or compare it by key.';
+		ELSIF s.kind <> 'r' OR NOT s.plain OR NOT s.versions OR s.distributed THEN
+			RETURN format('not an ordinary table (%s)', s.side);
+		END IF;
+	END LOOP;
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_refusal(iblt_internal.plan) IS
+'why the relations of a plan cannot be compared by blocks, NULL if they can';
+
+-- The sketch is stored after each slice, so it must not be large.
+CREATE FUNCTION iblt_internal.blocks_capacity(w iblt_internal.run_worker) RETURNS bigint
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN least(10000, greatest(100, (w.options).most_kept),
+		greatest(100, coalesce(((w.plan).here).most_rows + ((w.plan).there).most_rows, 10000)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_capacity(iblt_internal.run_worker) IS
+'how many differences of a worker''s table a run by blocks can tell';
+
+CREATE FUNCTION iblt_internal.blocks_begin(w iblt_internal.run_worker,
+	seen iblt_internal.run_seen) RETURNS iblt_internal.run_seen
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	refusal text := iblt_internal.blocks_refusal(w.plan);
+	query text := 'SELECT iblt_internal.blocks_mark(%L::pg_catalog.regclass)';
+BEGIN
+	seen.whole := refusal IS NOT NULL;
+	IF seen.whole THEN
+		seen.how := 'compared in one slice: ' || refusal;
+		RETURN seen;
+	END IF;
+	seen.marks := jsonb_build_object('capacity', iblt_internal.blocks_capacity(w),
+		'here', iblt_internal.peer_ask(w.conn, 'here',
+			format(query, ((w.plan).here).relation))::jsonb,
+		'there', iblt_internal.peer_ask(w.conn, 'there',
+			format(query, ((w.plan).there).relation))::jsonb);
+	seen.how := format('read by blocks, as they were when the run began with it (%s)',
+		to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS TZ'));
+	RETURN seen;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_begin(iblt_internal.run_worker, iblt_internal.run_seen) IS
+'the marks of both sides of a table that begins, and what there is to say of how it is read';
+
+-- A slice by key is compared at once, but sketches of slices by blocks are added up.  So all
+-- must be made in the same way, and on the same server.
+CREATE FUNCTION iblt_internal.blocks_shape(w iblt_internal.run_worker, here jsonb, there jsonb)
+RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.plan := w.plan;
+BEGIN
+	RETURN CASE WHEN (w.options).slice_by = 'blocks' THEN md5(concat_ws(E'\n',
+		here ->> 'started', there ->> 'started', iblt_internal.run_key(plan),
+		plan.columns::text, (plan.here).condition, (plan.there).condition)) END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_shape(iblt_internal.run_worker, jsonb, jsonb) IS
+'what must not change while a table is compared by blocks; NULL by key';
+
+-- Cutting
+
+-- As large a part of one side's blocks as of the other side's.
+CREATE FUNCTION iblt_internal.blocks_bound(t iblt_internal.run_table) RETURNS text[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	here bigint := (t.marks #>> '{here,blocks}')::bigint;
+	there bigint := (t.marks #>> '{there,blocks}')::bigint;
+	part numeric := t.slice_rows / greatest(t.estimate, 1)::numeric;
+	bound bigint[] := ARRAY[
+		least(here, coalesce(t.frontier[1]::bigint, 0) + ceil(part * here)::bigint),
+		least(there, coalesce(t.frontier[2]::bigint, 0) + ceil(part * there)::bigint)];
+BEGIN
+	RETURN CASE WHEN bound <> ARRAY[here, there] THEN bound::text[] END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_bound(iblt_internal.run_table) IS
+'the blocks here and there before which the next slice ends; NULL if that is the end of both';
+
+-- It is not given a number of rows.
+CREATE FUNCTION iblt_internal.blocks_cut_last(t iblt_internal.run_table)
+RETURNS iblt_internal.run_table
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.run_slice;
+BEGIN
+	t.cut := t.cut + 1;
+	s.run := t.run;
+	s.item := t.item;
+	s.number := t.cut;
+	s.generation := t.generation;
+	PERFORM iblt_internal.iblt_run_add(s);
+	RETURN t;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_cut_last(iblt_internal.run_table) IS
+'adds what there is to do when all blocks of a table are in its sketch, as a last slice';
+
+-- Comparing
+
+CREATE FUNCTION iblt_internal.blocks_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
+	marks jsonb, lo text, hi text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mark jsonb := marks -> s.side;
+BEGIN
+	RETURN format('%s.iblt_agg(%s, %s, iblt_internal.iblt_compare_template(%s, %s, %L)), %s'
+		' FROM %s AS t TABLESAMPLE iblt_internal.iblt_blocks_at_rest(%L, %L, %L, %L, %L, %L)%s',
+		s.schema, (iblt_internal.finder(plan, s)).key, iblt_internal.row_checksum_sql(plan, s),
+		marks ->> 'capacity', plan.key_size, plan.seed, iblt_internal.fingerprint_sql(s),
+		s.relation, coalesce(lo, '0'), coalesce(hi, mark ->> 'blocks'), mark ->> 'file',
+		mark ->> 'started', mark ->> 'lsn', mark ->> 'xmin',
+		iblt_internal.condition_sql(plan, s));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_sketch_sql(iblt_internal.plan, iblt_internal.side, jsonb,
+	text, text) IS
+'the sketch of a range of blocks of a side and the fingerprint, as the rest of a SELECT';
+
+CREATE FUNCTION iblt_internal.blocks_scan(conn text, plan iblt_internal.plan, marks jsonb,
+	s iblt_internal.run_slice, OUT figures iblt_internal.figures,
+	OUT difference @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mine @extschema@.iblt;
+	fingerprint text;
+	answer record;
+BEGIN
+	PERFORM iblt_internal.peer_send(conn, format('SELECT format(''%%s 0 %%s'', f,'
+		' iblt_internal.iblt_wire_write(s)) FROM (SELECT %s OFFSET 0) AS q(s, f)',
+		iblt_internal.blocks_sketch_sql(plan, plan.there, marks, s.lo[2], s.hi[2])));
+	EXECUTE 'SELECT ' || iblt_internal.blocks_sketch_sql(plan, plan.here, marks, s.lo[1], s.hi[1])
+		INTO mine, fingerprint;
+	answer := iblt_internal.scanned_there(conn, 1);
+	PERFORM iblt_internal.require_described(plan, fingerprint, answer.fingerprint);
+	figures.rows_here := (@extschema@.iblt_info(mine)).rows;
+	figures.rows_there := (@extschema@.iblt_info(answer.theirs)).rows;
+	difference := mine OPERATOR(@extschema@.-) answer.theirs;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_scan(text, iblt_internal.plan, jsonb,
+	iblt_internal.run_slice) IS
+'the sketch of a slice here less that of the slice there, and how many rows they have';
+
+-- The lock of the run is held until the slice is stored, in the same transaction.
+CREATE FUNCTION iblt_internal.blocks_add(s iblt_internal.run_slice, difference @extschema@.iblt)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t iblt_internal.run_table;
+	kept iblt_internal.run_sketch;
+BEGIN
+	PERFORM iblt_internal.run_write(s.run);
+	t := iblt_internal.run_table_of(s.run, s.item);
+	IF t.status IS NOT NULL OR t.generation <> s.generation THEN
+		RETURN;
+	END IF;
+	SELECT x.* INTO kept
+	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_sketch, s.run, s.item) AS x;
+	kept.run := s.run;
+	kept.item := s.item;
+	kept.number := 0;
+	kept.sketch := CASE WHEN kept.sketch IS NULL THEN difference
+		ELSE kept.sketch OPERATOR(@extschema@.+) difference END;
+	PERFORM iblt_internal.iblt_run_put(kept);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_add(iblt_internal.run_slice, iblt) IS
+'adds the sketch of a slice to that of its table, unless the table was altered or ended meanwhile';
+
+CREATE FUNCTION iblt_internal.blocks_find(conn text, plan iblt_internal.plan,
+	t iblt_internal.run_table) RETURNS iblt_internal.comparison
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	sketch @extschema@.iblt := (SELECT x.sketch
+		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_sketch, t.run, t.item) AS x);
+	decoded record := iblt_internal.iblt_compare_decode(sketch);
+	figures iblt_internal.figures;
+	differences iblt_internal.difference[];
+BEGIN
+	IF decoded.complete IS NOT TRUE THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB002',
+			MESSAGE = format('too many differences: about %s keys differ, and a run by blocks '
+				'tells %s of this table', decoded.estimated, t.marks ->> 'capacity'),
+			HINT = 'Compare it by key, or by iblt_compare.';
+	END IF;
+	PERFORM iblt_internal.require_version_rights(plan);
+	figures.rows_here := 0;
+	figures.rows_there := 0;
+	differences := ARRAY(SELECT d FROM iblt_internal.differences(conn, plan, figures, decoded.keys,
+		decoded.recovered, @extschema@.iblt_fold(sketch, 9, 0.1)) AS d);
+	PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_sketch, t.run, t.item);
+	RETURN ROW(plan, @extschema@.iblt_compare_stats(), differences);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.blocks_find(text, iblt_internal.plan, iblt_internal.run_table) IS
+'the differences of a table all of whose blocks are in its sketch, as they are now';
+
+CREATE FUNCTION iblt_internal.run_compare(w iblt_internal.run_worker, t iblt_internal.run_table,
+	s iblt_internal.run_slice) RETURNS iblt_internal.comparison
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	plan iblt_internal.plan := w.plan;
+	scanned record;
+BEGIN
+	IF t.marks IS NULL THEN
+		plan.lo := s.lo;
+		plan.hi := s.hi;
+		RETURN iblt_internal.run(w.conn, plan);
+	ELSIF s.rows IS NULL THEN
+		RETURN iblt_internal.blocks_find(w.conn, plan, t);
+	END IF;
+	scanned := iblt_internal.blocks_scan(w.conn, plan, t.marks, s);
+	PERFORM iblt_internal.blocks_add(s, scanned.difference);
+	RETURN ROW(plan, iblt_internal.all_figures(plan, scanned.figures, 0, 0, 0),
+		'{}'::iblt_internal.difference[]);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_compare(iblt_internal.run_worker, iblt_internal.run_table,
+	iblt_internal.run_slice) IS
+'compares a slice; of one by blocks, the differences are known at the end of its table only';

@@ -1,0 +1,274 @@
+/*-------------------------------------------------------------------------
+ *
+ * blocks.c
+ *	  A method of TABLESAMPLE: a range of blocks, with the proof that they are as
+ *	  they were at a moment before.
+ *
+ * That moment is a mark (sql/run/55_blocks.sql): first the xmin of a snapshot,
+ * then a position in the WAL, then the number of blocks.  A block is as it was
+ * at the mark if its last WAL record is not behind that position, and if no
+ * transaction has left anything in it that was not over before.  Its rows are
+ * then those of the mark for every later snapshot.
+ *
+ * Each block is looked at before the scan reads it, and after the snapshot of
+ * the scan was taken.  What is written to it in between is not visible to that
+ * snapshot, and vacuum removes nothing that is.  So it does no harm.
+ *
+ * Changes of hint bits have no WAL record, or one that looks like a change.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "access/transam.h"
+#include "access/tsmapi.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#if PG_VERSION_NUM >= 150000
+#include "access/xlogrecovery.h"
+#endif
+#include "catalog/pg_am.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/pathnodes.h"
+#include "storage/bufmgr.h"
+#include "utils/pg_lsn.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/xid8.h"
+
+#define ERRCODE_IBLT_ALTERED MAKE_SQLSTATE('I', 'B', '0', '0', '4')
+#define ERRCODE_IBLT_WRITTEN MAKE_SQLSTATE('I', 'B', '0', '0', '9')
+
+/* Transaction IDs of 32 bits are compared, so a mark must not be older than this. */
+#define MAX_AGE (UINT64CONST(1) << 30)
+
+PG_FUNCTION_INFO_V1(iblt_blocks_position);
+PG_FUNCTION_INFO_V1(iblt_blocks_at_rest);
+
+/* The arguments: lo <= block < hi, and the mark. */
+enum
+{
+	ARG_LO, ARG_HI, ARG_FILE, ARG_STARTED, ARG_LSN, ARG_XMIN, ARGS
+};
+
+typedef struct Blocks
+{
+	BlockNumber next;
+	BlockNumber end;
+	OffsetNumber offset;
+	XLogRecPtr	lsn;
+	TransactionId xmin;
+	BufferAccessStrategy strategy;
+} Blocks;
+
+/*
+ * The end of the last record before a position at which one may begin.  At the
+ * beginning of a page, the page's header lies between them.
+ */
+static XLogRecPtr
+end_of_record(XLogRecPtr begin)
+{
+	if (XLogSegmentOffset(begin, wal_segment_size) == SizeOfXLogLongPHD)
+		return begin - SizeOfXLogLongPHD;
+	if (begin % XLOG_BLCKSZ == SizeOfXLogShortPHD)
+		return begin - SizeOfXLogShortPHD;
+	return begin;
+}
+
+/*
+ * iblt_blocks_position() -> pg_lsn: behind all WAL up to now, which a crash does
+ * not lose any more
+ */
+Datum
+iblt_blocks_position(PG_FUNCTION_ARGS)
+{
+	XLogRecPtr	lsn;
+
+	(void) fcinfo;
+	if (RecoveryInProgress())
+		PG_RETURN_LSN(GetXLogReplayRecPtr(NULL));
+	lsn = GetXLogInsertRecPtr();
+	XLogFlush(end_of_record(lsn));
+	PG_RETURN_LSN(lsn);
+}
+
+static void
+refuse(Relation heap, const char *detail, BlockNumber block)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IBLT_WRITTEN),
+			 errmsg("relation \"%s\" was written to while a run read its blocks",
+					RelationGetRelationName(heap)),
+			 errdetail(detail, block),
+			 errhint("Compare it by key, or when nothing writes to it. VACUUM (FREEZE) it first.")));
+}
+
+/* Has a transaction that was not over at the mark left something in a row? */
+static bool
+is_recent(HeapTupleHeader row, TransactionId xmin)
+{
+	uint16		mask = row->t_infomask;
+	TransactionId xid;
+
+	if (!HeapTupleHeaderXminFrozen(row) && !HeapTupleHeaderXminInvalid(row))
+	{
+		xid = HeapTupleHeaderGetRawXmin(row);
+		if (TransactionIdIsNormal(xid) && TransactionIdFollowsOrEquals(xid, xmin))
+			return true;
+	}
+	if ((mask & HEAP_XMAX_INVALID) != 0 || HEAP_XMAX_IS_LOCKED_ONLY(mask))
+		return false;
+	xid = HeapTupleHeaderGetUpdateXid(row);
+	return TransactionIdIsNormal(xid) && TransactionIdFollowsOrEquals(xid, xmin);
+}
+
+static bool
+has_recent_row(Page page, TransactionId xmin)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber i = FirstOffsetNumber; i <= max; i = OffsetNumberNext(i))
+	{
+		ItemId		item = PageGetItemId(page, i);
+
+		if (ItemIdIsNormal(item) && is_recent((HeapTupleHeader) PageGetItem(page, item), xmin))
+			return true;
+	}
+	return false;
+}
+
+/* An error unless a block is as it was at the mark. */
+static void
+check_block(Relation heap, const Blocks *blocks, BlockNumber block)
+{
+	Buffer		buffer = ReadBufferExtended(heap, MAIN_FORKNUM, block, RBM_NORMAL,
+											blocks->strategy);
+	Page		page;
+	bool		changed;
+	bool		recent;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	changed = PageGetLSN(page) > blocks->lsn;
+	recent = !PageIsNew(page) && has_recent_row(page, blocks->xmin);
+	UnlockReleaseBuffer(buffer);
+	if (changed)
+		refuse(heap, "Block %u was changed after the run had begun with it.", block);
+	if (recent)
+		refuse(heap, "A transaction that wrote to block %u was not over when the run began with "
+			   "it.", block);
+}
+
+/* An error unless the relation and the server are those of the mark. */
+static void
+check_same(Relation heap, Oid file, TimestampTz started)
+{
+	if (heap->rd_rel->relam != HEAP_TABLE_AM_OID || !RelationIsPermanent(heap))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("only permanent tables of access method heap can be proved to be at rest")));
+	if (heap->rd_rel->relfilenode != file || PgStartTime != started)
+		ereport(ERROR,
+				(errcode(ERRCODE_IBLT_ALTERED),
+				 errmsg("relation \"%s\" was altered while it was compared",
+						RelationGetRelationName(heap)),
+				 errdetail("It has another file, or the server was restarted.")));
+}
+
+/*
+ * An error unless the snapshot sees all transactions that were over at the
+ * mark.  A standby that has crashed may show an earlier state.
+ */
+static void
+check_snapshot(Relation heap, const Blocks *blocks, Snapshot snapshot, FullTransactionId xmin)
+{
+	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
+
+	if (next - U64FromFullTransactionId(xmin) > MAX_AGE ||
+		!IsMVCCSnapshot(snapshot) || TransactionIdPrecedes(snapshot->xmin, blocks->xmin) ||
+		(RecoveryInProgress() && GetXLogReplayRecPtr(NULL) < blocks->lsn))
+		refuse(heap, "Block %u cannot be read as it was when the run began with it.", blocks->next);
+}
+
+static void
+begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unused(),
+			 uint32 seed pg_attribute_unused())
+{
+	Relation	heap = node->ss.ss_currentRelation;
+	FullTransactionId xmin = DatumGetFullTransactionId(params[ARG_XMIN]);
+	Blocks	   *blocks = palloc0(sizeof(*blocks));
+
+	blocks->next = (BlockNumber) DatumGetInt64(params[ARG_LO]);
+	blocks->end = (BlockNumber) DatumGetInt64(params[ARG_HI]);
+	blocks->lsn = DatumGetLSN(params[ARG_LSN]);
+	blocks->xmin = XidFromFullTransactionId(xmin);
+	blocks->strategy = GetAccessStrategy(BAS_BULKREAD);
+	node->tsm_state = blocks;
+	check_same(heap, DatumGetObjectId(params[ARG_FILE]),
+			   DatumGetTimestampTz(params[ARG_STARTED]));
+	check_snapshot(heap, blocks, node->ss.ps.state->es_snapshot, xmin);
+}
+
+static BlockNumber
+next_block(SampleScanState *node, BlockNumber nblocks)
+{
+	Blocks	   *blocks = node->tsm_state;
+	Relation	heap = node->ss.ss_currentRelation;
+
+	if (blocks->next >= blocks->end)
+		return InvalidBlockNumber;
+	CHECK_FOR_INTERRUPTS();
+	if (blocks->next >= nblocks)
+		refuse(heap, "Block %u is not there any more.", blocks->next);
+	check_block(heap, blocks, blocks->next);
+	blocks->offset = InvalidOffsetNumber;
+	return blocks->next++;
+}
+
+static OffsetNumber
+next_tuple(SampleScanState *node, BlockNumber blockno pg_attribute_unused(),
+		   OffsetNumber maxoffset)
+{
+	Blocks	   *blocks = node->tsm_state;
+
+	blocks->offset = OffsetNumberNext(blocks->offset);
+	return blocks->offset <= maxoffset ? blocks->offset : InvalidOffsetNumber;
+}
+
+/* As the planner takes it; there is no other way to read the relation. */
+static void
+sample_size(PlannerInfo *root pg_attribute_unused(), RelOptInfo *relation,
+			List *params pg_attribute_unused(), BlockNumber *pages, double *tuples)
+{
+	*pages = relation->pages;
+	*tuples = relation->tuples;
+}
+
+/*
+ * iblt_blocks_at_rest(internal) -> tsm_handler, of (lo, hi, file, start of the
+ * server, position in the WAL, xmin)
+ */
+Datum
+iblt_blocks_at_rest(PG_FUNCTION_ARGS)
+{
+	TsmRoutine *routine = makeNode(TsmRoutine);
+
+	(void) fcinfo;
+	routine->parameterTypes = list_make4_oid(INT8OID, INT8OID, OIDOID, TIMESTAMPTZOID);
+	routine->parameterTypes = lappend_oid(routine->parameterTypes, LSNOID);
+	routine->parameterTypes = lappend_oid(routine->parameterTypes, XID8OID);
+	Assert(list_length(routine->parameterTypes) == ARGS);
+	routine->repeatable_across_queries = false;
+	routine->repeatable_across_scans = false;
+	routine->SampleScanGetSampleSize = sample_size;
+	routine->BeginSampleScan = begin_sample;
+	routine->NextSampleBlock = next_block;
+	routine->NextSampleTuple = next_tuple;
+	PG_RETURN_POINTER(routine);
+}
