@@ -169,7 +169,8 @@ check_block(Relation heap, const Blocks *blocks, BlockNumber block)
 static void
 check_same(Relation heap, Oid file, TimestampTz started)
 {
-	if (heap->rd_rel->relam != HEAP_TABLE_AM_OID || !RelationIsPermanent(heap))
+	if (heap->rd_rel->relam != HEAP_TABLE_AM_OID ||
+		heap->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("only permanent tables of access method heap can be proved to be at rest")));
