@@ -3,31 +3,18 @@
 -- find_keys searches (50).  If more keys differ than max_differences, it compares once more
 -- when replication has passed, and then refuses them or takes a sample.
 
-CREATE FUNCTION iblt_internal.refuse_too_many(plan iblt_internal.plan, number bigint, exact boolean,
-	problem text) RETURNS void
+CREATE FUNCTION iblt_internal.raise_too_many(plan iblt_internal.plan, how_many text, estimate text,
+	hint text, problem text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	digests boolean := plan.from_digests AND NOT exact AND number <= plan.max_differences;
-	how_many text := format(CASE WHEN digests THEN '%s%s keys differ, more than live digests of '
-			'this capacity can tell' ELSE '%s%s keys differ, and max_differences is %s' END,
-		CASE WHEN exact THEN '' ELSE 'about ' END, number, plan.max_differences);
-	estimate text := CASE WHEN exact THEN NULL
-		WHEN plan.is_unique
-		THEN 'The number is an estimate, with a standard deviation of about 10 %.'
-		ELSE 'The number is an estimate. A key with several rows may count more than once.' END;
 BEGIN
 	IF problem IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB002', MESSAGE = 'too many differences: ' || how_many,
 			DETAIL = concat_ws(' ', 'No differences are returned.', estimate,
 				CASE WHEN plan.recheck > 0 AND plan.links <> '{}'
 				THEN 'Replication had passed before the relations were compared once more.' END),
-			HINT = CASE WHEN digests
-				THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
-					'with live => ''auto''.'
-				ELSE 'Raise max_differences, compare a part of the rows by a condition, '
-					'or see iblt_compare_ranges.' END;
+			HINT = hint;
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'IB003',
 		MESSAGE = 'too many differences to confirm: ' || how_many,
@@ -35,9 +22,35 @@ BEGIN
 		HINT = 'Compare again when replication has caught up, or raise max_differences or timeout.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_too_many(iblt_internal.plan, bigint, boolean, text) IS
+COMMENT ON FUNCTION iblt_internal.raise_too_many(iblt_internal.plan, text, text, text, text) IS
 'the error for more differences than allowed; another one if a problem leaves open whether they '
 'are rows in flight';
+
+CREATE FUNCTION iblt_internal.refuse_too_many(plan iblt_internal.plan, number bigint, exact boolean,
+	problem text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	digests boolean := plan.from_digests AND NOT exact AND number <= plan.max_differences;
+BEGIN
+	PERFORM iblt_internal.raise_too_many(plan,
+		format(CASE WHEN digests THEN '%s%s keys differ, more than live digests of '
+			'this capacity can tell' ELSE '%s%s keys differ, and max_differences is %s' END,
+			CASE WHEN exact THEN '' ELSE 'about ' END, number, plan.max_differences),
+		CASE WHEN exact THEN NULL
+			WHEN plan.is_unique
+			THEN 'The number is an estimate, with a standard deviation of about 10 %.'
+			ELSE 'The number is an estimate. A key with several rows may count more than once.' END,
+		CASE WHEN digests
+			THEN 'CALL iblt_track with a larger capacity on both sides, or compare by a scan, '
+				'with live => ''auto''.'
+			ELSE 'Raise max_differences, compare a part of the rows by a condition, '
+				'or see iblt_compare_ranges.' END, problem);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_too_many(iblt_internal.plan, bigint, boolean, text) IS
+'the error for as many differences as sketches tell, if these are too many';
 
 -- Rows of "before" and "after" cancel if both differences have them: of n and m rows
 -- with c in common, n + m - 2c are left.  Fewer than n if c is more than half of m.
@@ -113,6 +126,27 @@ $$;
 COMMENT ON FUNCTION iblt_internal.unready_problem(iblt_internal.plan) IS
 'why too many differences may be rows in flight, for which nobody can wait; or NULL';
 
+CREATE FUNCTION iblt_internal.await_replication(conn text, plan iblt_internal.plan,
+	deadline timestamptz) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.progress(plan.progress, format(
+		'more than %s keys differ: waiting for replication, to compare once more',
+		plan.max_differences));
+	IF iblt_internal.settled(conn, plan, deadline)
+			AND iblt_internal.passed(conn, plan, deadline) THEN
+		RETURN NULL;
+	END IF;
+	RETURN format('iblt_compare did not see replication pass within the timeout (%s).',
+		plan.timeout);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.await_replication(text, iblt_internal.plan, timestamptz) IS
+'waits until replication has passed, after too many differences; why these may be rows in flight '
+'if it does not, or NULL';
+
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
 CREATE FUNCTION iblt_internal.find_keys(conn text, INOUT plan iblt_internal.plan,
@@ -136,18 +170,12 @@ BEGIN
 	plan.from_digests := (found.plan).from_digests;
 	deadline := clock_timestamp() + plan.timeout;
 	IF found.keys IS NULL AND problem IS NULL AND plan.recheck > 0 THEN
-		PERFORM iblt_internal.progress(plan.progress, format(
-			'more than %s keys differ: waiting for replication, to compare once more',
-			plan.max_differences));
-		IF iblt_internal.settled(conn, plan, deadline)
-				AND iblt_internal.passed(conn, plan, deadline) THEN
+		problem := iblt_internal.await_replication(conn, plan, deadline);
+		IF problem IS NULL THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			found := iblt_internal.search(conn, plan, found.figures);
 			problem := CASE WHEN NOT iblt_internal.persist(before, found.sample)
 				THEN 'Most of them did not differ before replication passed.' END;
-		ELSE
-			problem := format('iblt_compare did not see replication pass within the timeout (%s).',
-				plan.timeout);
 		END IF;
 	END IF;
 	IF found.keys IS NULL THEN

@@ -135,12 +135,10 @@ BEGIN
 	used := iblt_internal.iblt_plain_check_condition(relation::regclass, condition);
 	SELECT string_agg(format('"%s"', name), ', ') INTO problems
 	FROM unnest(used) AS name
-	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, base oid, text text)
+	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text) USING (name)
+	LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text, vague boolean)
 		USING (name)
-	LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, base oid, text text,
-		vague boolean) USING (name)
-	WHERE NOT coalesce((h.base = t.base OR h.text = 'enum') AND h.text = t.text AND NOT t.vague,
-		false);
+	WHERE NOT coalesce(h.text = t.text AND NOT t.vague, false);
 	PERFORM iblt_internal.plain_refuse('the condition may mean something else on the peer, because'
 			' of columns that it names: ' || problems,
 		'Compare columns that both sides have, of the same built-in types or enums.');

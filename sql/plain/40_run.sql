@@ -1,7 +1,7 @@
 -- Carrying out a plain comparison ------------------------------------------------------
 
 CREATE FUNCTION iblt_internal.plain_sums(conn text, plan iblt_internal.plan,
-	OUT figures iblt_internal.figures, OUT buckets integer[]) RETURNS record
+	INOUT figures iblt_internal.figures, OUT sums numeric[], OUT buckets integer[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -14,27 +14,30 @@ BEGIN
 		' in %s buckets', plan.buckets));
 	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_sums_sql(plan, plan.there));
 	EXECUTE iblt_internal.plain_sums_sql(plan, plan.here) INTO mine;
-	figures.scan_here_ms := iblt_internal.ms(started);
+	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + iblt_internal.ms(started);
 	theirs := iblt_internal.peer_value(conn, 0, 2);
-	figures.scan_there_ms := iblt_internal.ms(started);
-	figures.scan_ms := iblt_internal.ms(started);
+	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + iblt_internal.ms(started);
+	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);
 	PERFORM iblt_internal.require_described(plan, split_part(mine, ' ', 1),
 		split_part(theirs, ' ', 1));
 	figures.rows_here := split_part(mine, ' ', 2);
 	figures.rows_there := split_part(theirs, ' ', 2);
-	buckets := ARRAY(SELECT (n - 1)::integer FROM unnest(split_part(mine, ' ', 3)::numeric[],
-		split_part(theirs, ' ', 3)::numeric[]) WITH ORDINALITY AS u(h, t, n)
-		WHERE h IS DISTINCT FROM t ORDER BY n);
+	-- 0.5 is that of no rows, which no sum is
+	sums := ARRAY(SELECT coalesce(h, 0.5) - coalesce(t, 0.5)
+		FROM unnest(split_part(mine, ' ', 3)::numeric[], split_part(theirs, ' ', 3)::numeric[])
+			WITH ORDINALITY AS u(h, t, n) ORDER BY n);
+	buckets := ARRAY(SELECT (n - 1)::integer FROM unnest(sums) WITH ORDINALITY AS u(s, n)
+		WHERE s <> 0 ORDER BY n);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_sums(text, iblt_internal.plan) IS
-'the buckets whose rows differ';
+COMMENT ON FUNCTION iblt_internal.plain_sums(text, iblt_internal.plan, iblt_internal.figures) IS
+'by how much the sums of each bucket differ, and the buckets where they do';
 
 -- If d of n buckets differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more
 -- is known than that they are many.
-CREATE FUNCTION iblt_internal.plain_too_many(plan iblt_internal.plan, figures iblt_internal.figures,
-	differing integer) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION iblt_internal.plain_many(plan iblt_internal.plan, figures iblt_internal.figures,
+	differing integer) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -44,18 +47,14 @@ DECLARE
 BEGIN
 	IF differing > plan.max_differences OR NOT few
 			AND coalesce(about, round(n * ln(n))) > plan.max_differences THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB002', MESSAGE = format(
-				'too many differences: %s %s keys differ, and max_differences is %s',
-				CASE WHEN about IS NULL THEN 'at least' ELSE 'about' END,
-				coalesce(about, differing), plan.max_differences),
-			DETAIL = format('No differences are returned. Rows of %s among %s buckets differ.',
-				differing, n),
-			HINT = 'Raise max_differences, or install iblt on the peer.';
+		RETURN coalesce('about ' || about, 'at least ' || differing);
 	END IF;
+	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_too_many(iblt_internal.plan, iblt_internal.figures, integer)
-IS 'an error if more keys differ than max_differences, as the number of buckets tells';
+COMMENT ON FUNCTION iblt_internal.plain_many(iblt_internal.plan, iblt_internal.figures, integer) IS
+'how many keys differ, in words, if the number of buckets tells that these are more than '
+'max_differences; or NULL';
 
 -- The rows of a batch are in memory on both sides, as texts: about 100 MB.
 CREATE FUNCTION iblt_internal.plain_batch(plan iblt_internal.plan, figures iblt_internal.figures)
@@ -129,23 +128,126 @@ $$;
 COMMENT ON FUNCTION iblt_internal.plain_look(text, iblt_internal.plan, integer[]) IS
 'the differences among the rows of buckets, each side seen in one snapshot';
 
-CREATE FUNCTION iblt_internal.plain_count(plan iblt_internal.plan, differences bigint,
-	all_of_them boolean) RETURNS void
+CREATE FUNCTION iblt_internal.plain_next(conn text, plan iblt_internal.plan, buckets integer[],
+	done integer, size integer, INOUT total bigint, OUT looked iblt_internal.difference[],
+	OUT many text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF differences > plan.max_differences THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB002', MESSAGE = format(
-				'too many differences: %s%s keys differ, and max_differences is %s',
-				CASE WHEN all_of_them THEN '' ELSE 'at least ' END, differences,
-				plan.max_differences), DETAIL = 'No differences are returned.',
-			HINT = 'Raise max_differences, or install iblt on the peer.';
+	looked := iblt_internal.plain_look(conn, plan, buckets[done + 1 : done + size]);
+	total := total + cardinality(looked);
+	IF total > plan.max_differences THEN
+		many := CASE WHEN done + size < cardinality(buckets) THEN 'at least ' ELSE '' END || total;
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_count(iblt_internal.plan, bigint, boolean) IS
-'an error if more keys differ than max_differences';
+COMMENT ON FUNCTION iblt_internal.plain_next(text, iblt_internal.plan, integer[], integer, integer,
+	bigint) IS
+'the differences of the next buckets, how many there were so far, and in words if too many';
+
+-- Too many differences
+--
+-- As find_keys does it: they may all be rows in flight, and are not looked at one by one.
+-- When replication has passed, everything is summed up once more, in the same buckets.
+
+-- Rows that are not rechecked are not read here: plain_differences() answers them as it
+-- reads them.
+CREATE FUNCTION iblt_internal.plain_read(conn text, plan iblt_internal.plan,
+	INOUT figures iblt_internal.figures, buckets integer[], OUT batches iblt_internal.held[],
+	OUT total bigint, OUT many text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	number integer := cardinality(buckets);
+	size integer := iblt_internal.plain_batch(plan, figures);
+	next record;
+BEGIN
+	batches := '{}';
+	total := 0;
+	many := iblt_internal.plain_many(plan, figures, number);
+	IF plan.recheck = 0 OR number = 0 THEN
+		RETURN;
+	END IF;
+	FOR done IN 0 .. number - 1 BY size LOOP
+		EXIT WHEN many IS NOT NULL;
+		next := iblt_internal.plain_next(conn, plan, buckets, done, size, total);
+		total := next.total;
+		many := next.many;
+		batches := iblt_internal.kept(batches, iblt_internal.hold(next.looked), number > size);
+	END LOOP;
+	figures.lookup_ms := coalesce(figures.lookup_ms, 0) + iblt_internal.ms(started);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_read(text, iblt_internal.plan, iblt_internal.figures,
+	integer[]) IS
+'the differences in buckets, to be looked at again, and how many there are, in words if too many';
+
+-- As persist() of sketches.  A bucket with the same sum has the same rows that differ.  The
+-- others may have many more keys, so it takes more than half of the buckets.
+CREATE FUNCTION iblt_internal.plain_persist(before numeric[], after numeric[]) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT 2 * count(*) FILTER (WHERE a = b) > count(*)
+	FROM unnest(before, after) AS u(b, a) WHERE a <> 0
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_persist(numeric[], numeric[]) IS
+'did most of what differs now differ before, in the same way? False, too, if buckets do not tell';
+
+CREATE FUNCTION iblt_internal.plain_search(conn text, INOUT plan iblt_internal.plan,
+	OUT figures iblt_internal.figures, OUT buckets integer[], OUT batches iblt_internal.held[],
+	OUT total bigint) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	summed record := iblt_internal.plain_sums(conn, plan, NULL);
+	read record := iblt_internal.plain_read(conn, plan, summed.figures, summed.buckets);
+	before numeric[] := summed.sums;
+	deadline timestamptz := clock_timestamp() + plan.timeout;
+	problem text := iblt_internal.unready_problem(plan);
+BEGIN
+	IF read.many IS NOT NULL AND problem IS NULL AND plan.recheck > 0 THEN
+		problem := iblt_internal.await_replication(conn, plan, deadline);
+		IF problem IS NULL THEN
+			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
+			summed := iblt_internal.plain_sums(conn, plan, read.figures);
+			read := iblt_internal.plain_read(conn, plan, summed.figures, summed.buckets);
+			problem := CASE WHEN NOT iblt_internal.plain_persist(before, summed.sums)
+				THEN 'Perhaps most of them did not differ before replication passed.' END;
+		END IF;
+	END IF;
+	IF read.many IS NOT NULL THEN
+		PERFORM iblt_internal.plain_refuse_many(plan, read.many, problem);
+	END IF;
+	figures := read.figures;
+	buckets := summed.buckets;
+	batches := read.batches;
+	total := read.total;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_search(text, iblt_internal.plan) IS
+'the buckets that differ, and what plain_read gives of them; if too many keys differ, after a wait '
+'for what is in flight, an error';
+
+CREATE FUNCTION iblt_internal.plain_refuse_many(plan iblt_internal.plan, many text, problem text)
+RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.raise_too_many(plan,
+		format('%s keys differ, and max_differences is %s', many, plan.max_differences),
+		CASE WHEN many LIKE 'about%' THEN 'The number is an estimate.' END,
+		'Raise max_differences, compare a part of the rows by a condition, '
+			'or install iblt on the peer.', problem);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_refuse_many(iblt_internal.plan, text, text) IS
+'the error for so many differences, in words, as refuse_too_many() raises it';
 
 CREATE FUNCTION iblt_internal.plain_differences(conn text, plan iblt_internal.plan)
 RETURNS SETOF iblt_internal.difference
@@ -153,39 +255,36 @@ RETURNS SETOF iblt_internal.difference
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	summed record := iblt_internal.plain_sums(conn, plan);
-	figures iblt_internal.figures := summed.figures;
+	search record := iblt_internal.plain_search(conn, plan);
+	figures iblt_internal.figures := search.figures;
 	started timestamptz := clock_timestamp();
-	number integer := cardinality(summed.buckets);
 	size integer := iblt_internal.plain_batch(plan, figures);
-	looked iblt_internal.difference[];
-	batches iblt_internal.held[] := '{}';
+	next record;
 	d iblt_internal.difference;
-	found bigint := 0;
+	total bigint := search.total;
 	differences bigint := 0;
 	unconfirmed bigint := 0;
 BEGIN
-	PERFORM iblt_internal.plain_too_many(plan, figures, number);
-	FOR done IN 0 .. number - 1 BY size LOOP
-		looked := iblt_internal.plain_look(conn, plan, summed.buckets[done + 1 : done + size]);
-		found := found + cardinality(looked);
-		PERFORM iblt_internal.plain_count(plan, found, done + size >= number);
-		IF plan.recheck > 0 THEN
-			batches := iblt_internal.kept(batches, iblt_internal.hold(looked), number > size);
-		ELSE
-			RETURN QUERY SELECT * FROM unnest(looked);
-		END IF;
-	END LOOP;
-	figures.lookup_ms := CASE WHEN number > 0 THEN iblt_internal.ms(started) END;
-	started := clock_timestamp();
-	FOR d IN SELECT * FROM iblt_internal.recheck_batches(conn, plan, batches) LOOP
+	IF plan.recheck = 0 THEN
+		FOR done IN 0 .. cardinality(search.buckets) - 1 BY size LOOP
+			next := iblt_internal.plain_next(conn, plan, search.buckets, done, size, total);
+			total := next.total;
+			IF next.many IS NOT NULL THEN
+				PERFORM iblt_internal.plain_refuse_many(plan, next.many,
+					iblt_internal.unready_problem(plan));
+			END IF;
+			RETURN QUERY SELECT * FROM unnest(next.looked);
+		END LOOP;
+		figures.lookup_ms := CASE WHEN search.buckets <> '{}' THEN iblt_internal.ms(started) END;
+	END IF;
+	FOR d IN SELECT * FROM iblt_internal.recheck_batches(conn, search.plan, search.batches) LOOP
 		differences := differences + 1;
 		unconfirmed := unconfirmed + (NOT d.confirmed)::integer;
 		RETURN NEXT d;
 	END LOOP;
-	figures.recheck_ms := CASE WHEN batches <> '{}' THEN iblt_internal.ms(started) END;
-	PERFORM iblt_internal.keep_figures(iblt_internal.all_figures(plan, figures, found,
-		CASE WHEN plan.recheck > 0 THEN differences ELSE found END, unconfirmed));
+	figures.recheck_ms := CASE WHEN search.batches <> '{}' THEN iblt_internal.ms(started) END;
+	PERFORM iblt_internal.keep_figures(iblt_internal.all_figures(plan, figures, total,
+		CASE WHEN plan.recheck > 0 THEN differences ELSE total END, unconfirmed));
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.plain_differences(text, iblt_internal.plan) IS
