@@ -21,9 +21,10 @@ COMMENT ON FUNCTION iblt_internal.audit_tables(text) IS
 -- Publications
 
 -- Each publication adds rows and columns: if one has no filter, there is none, and without
--- a list it has all columns that are not generated.  The columns attnames and rowfilter of
--- the view are not in all releases.  The planner overestimates the cost, and compiling the
--- query would take a second.
+-- a list it has all columns that are not generated.  Releases before 18 publish none that
+-- is generated, though the view may name it.  Its columns attnames and rowfilter are not in
+-- all releases.  The planner overestimates the cost, and compiling the query would take a
+-- second.
 CREATE FUNCTION iblt_internal.audit_published(publications text[]) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -54,7 +55,9 @@ AS $$
 						'generated', a.attgenerated <> '') ORDER BY a.attnum), '[]')
 					FROM pg_attribute a WHERE a.attrelid = relid AND a.attnum > 0
 					AND NOT a.attisdropped AND NOT EXISTS (SELECT FROM unnest(lists) AS list
-						WHERE coalesce(list ? a.attname, a.attgenerated = ''))),
+						WHERE coalesce(list ? a.attname, a.attgenerated = '')
+						AND (a.attgenerated = ''
+							OR current_setting('server_version_num')::integer >= 180000))),
 				'others', CASE WHEN filter IS NOT NULL THEN (
 					SELECT coalesce(jsonb_agg(e.pubname), '[]') FROM every AS e
 					WHERE e.relid = t.relid AND e.pubname <> ALL (publications)

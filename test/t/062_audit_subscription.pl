@@ -290,6 +290,18 @@ SKIP:
 	($got) = audit_subscription("'s_k'");
 	is("$got->{'r.k'}{status} $got->{'r.k'}{detail}", q(not comparable published columns are not here: "key"; the subscription is disabled), 'a published column that is not here');
 	$there->safe_psql('postgres', "DROP SUBSCRIPTION $_") foreach qw(s_f s_g1 s_g2 s_k);
+	# each publication of a table adds rows and columns
+	$here->safe_psql('postgres', q{CREATE TABLE r.several (id int PRIMARY KEY, v int, twice int GENERATED ALWAYS AS (v * 2) STORED); CREATE PUBLICATION n_all FOR TABLE r.several;
+		CREATE PUBLICATION n_1 FOR TABLE r.several WHERE (id > 1); CREATE PUBLICATION n_2 FOR TABLE r.several WHERE (id > 2); CREATE PUBLICATION n_3 FOR TABLE r.several WHERE (id > 1);
+		CREATE PUBLICATION n_v FOR TABLE r.several (v) WITH (publish = 'insert'); CREATE PUBLICATION n_id FOR TABLE r.several (id) WITH (publish = 'insert')});
+	is($here->safe_psql('postgres', q{SELECT p, t ->> 'filter', jsonb_path_query_array(t, '$.unpublished[*].name') FROM unnest('{n_1,"n_2,n_1,n_3","n_1,n_all",n_all,n_v,"n_v,n_id","n_v,n_all"}'::text[]) AS p,
+		jsonb_array_elements(iblt_internal.audit_published(string_to_array(p, ',')) -> 'tables') AS t}),
+		join("\n", 'n_1|((id > 1))|["twice"]', 'n_2,n_1,n_3|((id > 1)) OR ((id > 2))|["twice"]', 'n_1,n_all||["twice"]', 'n_all||["twice"]', 'n_v||["id", "twice"]', 'n_v,n_id||["twice"]', 'n_v,n_all||["twice"]'), 'filters and columns of several publications');
+	$there->safe_psql('postgres', qq(CREATE TABLE r.several (id int PRIMARY KEY, v int, twice int); CREATE SUBSCRIPTION s_n CONNECTION ${\ literal($conninfo)} PUBLICATION n_all));
+	$here->safe_psql('postgres', 'INSERT INTO r.several SELECT g, g FROM generate_series(1, 10) g');
+	subscribed($there, 1, 's_n');
+	($got) = audit_subscription("'s_n'");
+	is(line($got->{'r.several'}) . ": $got->{'r.several'}{detail}", 'equal 10 10 0 0 0 0: columns not published: "twice"', 'a generated column does not travel');
 }
 
 # --- what the peer does not have ---------------------------------------------------------------------------
