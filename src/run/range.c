@@ -227,6 +227,7 @@ iblt_slice_blocks(PG_FUNCTION_ARGS)
 {
 	TsmRoutine *routine = makeNode(TsmRoutine);
 
+	(void) fcinfo;
 	routine->parameterTypes = list_make3_oid(TEXTOID, TEXTARRAYOID, TEXTARRAYOID);
 	routine->repeatable_across_queries = false;
 	routine->repeatable_across_scans = true;

@@ -296,7 +296,7 @@ static void
 run_drop(void)
 {
 	static const Curve quick[] = { { 10000, 14000, 100, 7, 120, 3 },
-								   { 100000, 141700, 400, 5, 8, 1 } };
+								   { 100000, 141700, 400, 5, 20, 1 } };
 	static const Curve full[] = { { 10000, 14000, 50, 12, 4000, 20 },
 								  { 100000, 141700, 200, 10, 400, 4 } };
 	FILE *table = sim_table("drop", "keys\tcells\tincomplete_percent\terror");
