@@ -57,12 +57,15 @@ median() { sort -g | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : 
 
 tps() { pgbench -n -h "$WORK/s" -p $PORT -U postgres -c 2 -j 1 -T "$SLICE" -M prepared "${@:2}" "$1" 2>&1 | sed -n 's/^tps = \([0-9.]*\).*/\1/p' | tail -n 1; }
 
+# sides NUMBER: both databases, each of them first in turn
+sides() { if (($1 % 2)); then echo tracked plain; else echo plain tracked; fi; }
+
 # slices NAME OPTION ...: medians of the transactions per second of both sides
 slices() {
 	local name=$1 i database
 	shift
 	for ((i = 0; i < REPEAT; i++)); do
-		for database in plain tracked; do tps $database "$@" >>"$WORK/$name.$database"; done
+		for database in $(sides $i); do tps $database "$@" >>"$WORK/$name.$database"; done
 	done
 	MEDIAN[$name.plain]=$(median <"$WORK/$name.plain")
 	MEDIAN[$name.tracked]=$(median <"$WORK/$name.tracked")
@@ -83,7 +86,7 @@ vacuum_stores() { sql tracked -c "VACUUM iblt_internal.digest" -c "VACUUM iblt_i
 measure_single() {
 	local i database
 	for ((i = 0; i < REPEAT; i++)); do
-		for database in plain tracked; do one_change $database >>"$WORK/single.$database"; done
+		for database in $(sides $i); do one_change $database >>"$WORK/single.$database"; done
 		sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
 		vacuum_stores
 	done
@@ -99,7 +102,7 @@ timed() { sql "$1" -c '\timing on' -c "$2" | sed -n 's/^Time: \([0-9.]*\) ms.*/\
 measure_bulk() {
 	local i database
 	for ((i = 0; i < REPEAT; i++)); do
-		for database in plain tracked; do
+		for database in $(sides $i); do
 			timed $database "UPDATE t SET a = a + 1" >>"$WORK/update.$database"
 			sql $database -c "DELETE FROM t" -c "VACUUM t"
 			timed $database "COPY t FROM '$WORK/data/t.copy'" >>"$WORK/copy.$database"
@@ -184,7 +187,7 @@ measure_apply() {
 		for kind in single many; do
 			number=$((number + 1))
 			sql source -c "${batch[$kind]}" -c "UPDATE marker SET n = $number" -c "VACUUM t"
-			for database in plain tracked; do apply_ns $database $number >>"$WORK/apply_$kind.$database"; done
+			for database in $(sides $i); do apply_ns $database $number >>"$WORK/apply_$kind.$database"; done
 		done
 	done
 	for kind in single many; do
