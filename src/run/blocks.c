@@ -24,7 +24,6 @@
 #include "access/htup_details.h"
 #include "access/relscan.h"
 #include "access/transam.h"
-#include "access/tsmapi.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #if PG_VERSION_NUM >= 150000
@@ -34,13 +33,15 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "nodes/pathnodes.h"
+#include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "utils/pg_lsn.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/xid8.h"
+
+#include "run/sample.h"
 
 #define ERRCODE_IBLT_ALTERED MAKE_SQLSTATE('I', 'B', '0', '0', '4')
 #define ERRCODE_IBLT_WRITTEN MAKE_SQLSTATE('I', 'B', '0', '0', '9')
@@ -59,9 +60,8 @@ enum
 
 typedef struct Blocks
 {
-	BlockNumber next;
+	IbltSample	sample;
 	BlockNumber end;
-	OffsetNumber offset;
 	XLogRecPtr	lsn;
 	TransactionId xmin;
 	BufferAccessStrategy strategy;
@@ -194,7 +194,7 @@ check_snapshot(Relation heap, const Blocks *blocks, Snapshot snapshot, FullTrans
 	if (next - U64FromFullTransactionId(xmin) > MAX_AGE ||
 		!IsMVCCSnapshot(snapshot) || TransactionIdPrecedes(snapshot->xmin, blocks->xmin) ||
 		(RecoveryInProgress() && GetXLogReplayRecPtr(NULL) < blocks->lsn))
-		refuse(heap, "Block %u cannot be read as it was when the run began with it.", blocks->next);
+		refuse(heap, "Block %u cannot be read as it was when the run began with it.", blocks->sample.next);
 }
 
 static void
@@ -205,7 +205,7 @@ begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unus
 	FullTransactionId xmin = DatumGetFullTransactionId(params[ARG_XMIN]);
 	Blocks	   *blocks = palloc0(sizeof(*blocks));
 
-	blocks->next = (BlockNumber) DatumGetInt64(params[ARG_LO]);
+	blocks->sample.next = (BlockNumber) DatumGetInt64(params[ARG_LO]);
 	blocks->end = (BlockNumber) DatumGetInt64(params[ARG_HI]);
 	blocks->lsn = DatumGetLSN(params[ARG_LSN]);
 	blocks->xmin = XidFromFullTransactionId(xmin);
@@ -222,33 +222,13 @@ next_block(SampleScanState *node, BlockNumber nblocks)
 	Blocks	   *blocks = node->tsm_state;
 	Relation	heap = node->ss.ss_currentRelation;
 
-	if (blocks->next >= blocks->end)
+	if (blocks->sample.next >= blocks->end)
 		return InvalidBlockNumber;
 	CHECK_FOR_INTERRUPTS();
-	if (blocks->next >= nblocks)
-		refuse(heap, "Block %u is not there any more.", blocks->next);
-	check_block(heap, blocks, blocks->next);
-	blocks->offset = InvalidOffsetNumber;
-	return blocks->next++;
-}
-
-static OffsetNumber
-next_tuple(SampleScanState *node, BlockNumber blockno pg_attribute_unused(),
-		   OffsetNumber maxoffset)
-{
-	Blocks	   *blocks = node->tsm_state;
-
-	blocks->offset = OffsetNumberNext(blocks->offset);
-	return blocks->offset <= maxoffset ? blocks->offset : InvalidOffsetNumber;
-}
-
-/* As the planner takes it; there is no other way to read the relation. */
-static void
-sample_size(PlannerInfo *root pg_attribute_unused(), RelOptInfo *relation,
-			List *params pg_attribute_unused(), BlockNumber *pages, double *tuples)
-{
-	*pages = relation->pages;
-	*tuples = relation->tuples;
+	if (blocks->sample.next >= nblocks)
+		refuse(heap, "Block %u is not there any more.", blocks->sample.next);
+	check_block(heap, blocks, blocks->sample.next);
+	return iblt_sample_take(&blocks->sample);
 }
 
 /*
@@ -258,18 +238,10 @@ sample_size(PlannerInfo *root pg_attribute_unused(), RelOptInfo *relation,
 Datum
 iblt_blocks_at_rest(PG_FUNCTION_ARGS)
 {
-	TsmRoutine *routine = makeNode(TsmRoutine);
+	List	   *parameters = list_make4_oid(INT8OID, INT8OID, OIDOID, TIMESTAMPTZOID);
 
 	(void) fcinfo;
-	routine->parameterTypes = list_make4_oid(INT8OID, INT8OID, OIDOID, TIMESTAMPTZOID);
-	routine->parameterTypes = lappend_oid(routine->parameterTypes, LSNOID);
-	routine->parameterTypes = lappend_oid(routine->parameterTypes, XID8OID);
-	Assert(list_length(routine->parameterTypes) == ARGS);
-	routine->repeatable_across_queries = false;
-	routine->repeatable_across_scans = false;
-	routine->SampleScanGetSampleSize = sample_size;
-	routine->BeginSampleScan = begin_sample;
-	routine->NextSampleBlock = next_block;
-	routine->NextSampleTuple = next_tuple;
-	PG_RETURN_POINTER(routine);
+	parameters = lappend_oid(lappend_oid(parameters, LSNOID), XID8OID);
+	Assert(list_length(parameters) == ARGS);
+	PG_RETURN_POINTER(iblt_sample_method(parameters, false, begin_sample, next_block));
 }

@@ -23,14 +23,13 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/relscan.h"
-#include "access/tsmapi.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
-#include "nodes/pathnodes.h"
+#include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -38,6 +37,8 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
+
+#include "run/sample.h"
 
 PG_FUNCTION_INFO_V1(iblt_slice_blocks);
 
@@ -49,10 +50,9 @@ enum
 
 typedef struct Blocks
 {
+	IbltSample	sample;
 	uint8	   *marked;			/* a bit for each block; NULL for all */
 	BlockNumber number;			/* of blocks */
-	BlockNumber next;
-	OffsetNumber offset;
 } Blocks;
 
 static bool
@@ -188,52 +188,23 @@ static BlockNumber
 next_block(SampleScanState *node, BlockNumber nblocks)
 {
 	Blocks	   *blocks = node->tsm_state;
+	IbltSample *sample = &blocks->sample;
 
-	for (; blocks->next < nblocks; blocks->next++)
+	for (; sample->next < nblocks; sample->next++)
 	{
-		if (blocks->marked != NULL && blocks->next >= blocks->number)
+		if (blocks->marked != NULL && sample->next >= blocks->number)
 			break;
-		if (is_marked(blocks, blocks->next))
-		{
-			blocks->offset = InvalidOffsetNumber;
-			return blocks->next++;
-		}
+		if (is_marked(blocks, sample->next))
+			return iblt_sample_take(sample);
 	}
 	return InvalidBlockNumber;
-}
-
-static OffsetNumber
-next_tuple(SampleScanState *node, BlockNumber blockno pg_attribute_unused(),
-		   OffsetNumber maxoffset)
-{
-	Blocks	   *blocks = node->tsm_state;
-
-	blocks->offset = OffsetNumberNext(blocks->offset);
-	return blocks->offset <= maxoffset ? blocks->offset : InvalidOffsetNumber;
-}
-
-/* As the planner takes it; there is no other way to read the relation. */
-static void
-sample_size(PlannerInfo *root pg_attribute_unused(), RelOptInfo *relation,
-			List *params pg_attribute_unused(), BlockNumber *pages, double *tuples)
-{
-	*pages = relation->pages;
-	*tuples = relation->tuples;
 }
 
 /* iblt_slice_blocks(internal) -> tsm_handler, of (name of the column, lo, hi) */
 Datum
 iblt_slice_blocks(PG_FUNCTION_ARGS)
 {
-	TsmRoutine *routine = makeNode(TsmRoutine);
-
 	(void) fcinfo;
-	routine->parameterTypes = list_make3_oid(TEXTOID, TEXTARRAYOID, TEXTARRAYOID);
-	routine->repeatable_across_queries = false;
-	routine->repeatable_across_scans = true;
-	routine->SampleScanGetSampleSize = sample_size;
-	routine->BeginSampleScan = begin_sample;
-	routine->NextSampleBlock = next_block;
-	routine->NextSampleTuple = next_tuple;
-	PG_RETURN_POINTER(routine);
+	PG_RETURN_POINTER(iblt_sample_method(list_make3_oid(TEXTOID, TEXTARRAYOID, TEXTARRAYOID),
+										 true, begin_sample, next_block));
 }
