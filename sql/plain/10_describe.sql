@@ -152,8 +152,7 @@ COMMENT ON FUNCTION iblt_internal.plain_fingerprint_sql(text) IS
 'the expression of a hash of the identity and the columns of a relation, whose OID is the '
 'expression id, by built-in functions';
 
--- The number of rows is an estimate.
-CREATE FUNCTION iblt_internal.plain_size_sql() RETURNS text
+CREATE FUNCTION iblt_internal.plain_tree_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -161,7 +160,18 @@ AS $$
 		WITH RECURSIVE tree AS (
 			SELECT c.oid AS member
 			UNION
-			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)
+			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)$q$
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_tree_sql() IS
+'the beginning of a query for pg_class c: tree has its OID, and those of its partitions and of all '
+'others that inherit from it';
+
+-- The number of rows is an estimate.
+CREATE FUNCTION iblt_internal.plain_size_sql() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT iblt_internal.plain_tree_sql() || $q$
 		SELECT jsonb_build_object('bytes', sum(pg_table_size(r.oid)), 'rows', sum(
 			CASE WHEN r.relkind IN ('v', 'f') THEN greatest(r.reltuples, 1000000)
 			WHEN r.relpages > 0 AND r.reltuples > 0 THEN r.reltuples / r.relpages
@@ -177,11 +187,7 @@ CREATE FUNCTION iblt_internal.plain_storage_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT $q$
-		WITH RECURSIVE tree AS (
-			SELECT c.oid AS member
-			UNION
-			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)
+	SELECT iblt_internal.plain_tree_sql() || $q$
 		SELECT jsonb_build_object(
 			'versions', NOT EXISTS (SELECT FROM tree JOIN pg_class l ON l.oid = tree.member
 				LEFT JOIN pg_am m ON m.oid = l.relam
