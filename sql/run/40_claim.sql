@@ -226,13 +226,35 @@ $$;
 COMMENT ON FUNCTION iblt_internal.run_bound(iblt_internal.run_worker, iblt_internal.run_table) IS
 'the upper bound of the next slice, or why the table cannot be cut';
 
+CREATE FUNCTION iblt_internal.run_add_slice(t iblt_internal.run_table, lo text[], hi text[],
+	rows bigint) RETURNS iblt_internal.run_table
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	s iblt_internal.run_slice;
+BEGIN
+	t.cut := t.cut + 1;
+	s.run := t.run;
+	s.item := t.item;
+	s.number := t.cut;
+	s.generation := t.generation;
+	s.lo := lo;
+	s.hi := hi;
+	s.rows := rows;
+	PERFORM iblt_internal.iblt_run_add(s);
+	RETURN t;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_add_slice(iblt_internal.run_table, text[], text[], bigint) IS
+'adds a slice to a table; its number is how many were cut';
+
 CREATE FUNCTION iblt_internal.run_cut(w iblt_internal.run_worker, INOUT t iblt_internal.run_table,
 	OUT number bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.run_slice;
 	bound record := iblt_internal.run_bound(w, t);
 BEGIN
 	IF bound.problem IS NOT NULL THEN
@@ -240,18 +262,10 @@ BEGIN
 		t.slice_rows := NULL;
 		t.how := 'compared in one slice: ' || bound.problem;
 	END IF;
-	t.cut := t.cut + 1;
-	s.run := t.run;
-	s.item := t.item;
-	s.number := t.cut;
-	s.generation := t.generation;
-	s.lo := t.frontier;
-	s.rows := t.slice_rows;
-	s.hi := bound.hi;
-	PERFORM iblt_internal.iblt_run_add(s);
-	t.frontier := s.hi;
-	t.at_end := s.hi IS NULL;
-	number := s.number;
+	t := iblt_internal.run_add_slice(t, t.frontier, bound.hi, t.slice_rows);
+	t.frontier := bound.hi;
+	t.at_end := bound.hi IS NULL;
+	number := t.cut;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.run_cut(iblt_internal.run_worker, iblt_internal.run_table) IS

@@ -189,8 +189,10 @@ BEGIN
 		s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_internal.iblt_run_rows(
 			NULL::iblt_internal.run_slice, w.run, w.item) AS x) THEN
+		-- with all its blocks in a sketch, a table gets a last slice without a number of rows
 		t := CASE WHEN t.marks IS NOT NULL AND s.rows IS NOT NULL
-			THEN iblt_internal.blocks_cut_last(t) ELSE iblt_internal.run_finish_table(w, t) END;
+			THEN iblt_internal.run_add_slice(t, NULL, NULL, NULL)
+			ELSE iblt_internal.run_finish_table(w, t) END;
 	END IF;
 	PERFORM iblt_internal.iblt_run_put(t);
 	w.lost := 0;

@@ -153,27 +153,6 @@ $$;
 COMMENT ON FUNCTION iblt_internal.blocks_bound(iblt_internal.run_table) IS
 'the blocks here and there before which the next slice ends; NULL if that is the end of both';
 
--- It is not given a number of rows.
-CREATE FUNCTION iblt_internal.blocks_cut_last(t iblt_internal.run_table)
-RETURNS iblt_internal.run_table
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	s iblt_internal.run_slice;
-BEGIN
-	t.cut := t.cut + 1;
-	s.run := t.run;
-	s.item := t.item;
-	s.number := t.cut;
-	s.generation := t.generation;
-	PERFORM iblt_internal.iblt_run_add(s);
-	RETURN t;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.blocks_cut_last(iblt_internal.run_table) IS
-'adds what there is to do when all blocks of a table are in its sketch, as a last slice';
-
 -- Comparing
 
 CREATE FUNCTION iblt_internal.blocks_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
