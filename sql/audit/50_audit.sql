@@ -97,6 +97,20 @@ $$;
 COMMENT ON FUNCTION iblt_internal.audit_peer(text, text) IS
 'how to reach the publisher of a subscription';
 
+CREATE FUNCTION iblt_internal.audit_greet(conn text, label text) RETURNS iblt_internal.side
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE WHEN iblt_internal.peer_is_bare(conn)
+		THEN iblt_internal.described(iblt_internal.plain_describe(conn, 'pg_catalog.pg_class',
+			label), 'there')
+		ELSE iblt_internal.describe_there(conn, label, 'pg_catalog.pg_class', NULL) END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_greet(text, text) IS
+'the first question to a peer, for a table that it surely has; a label is its application_name';
+
 -- The first question to the peer, which also checks its version.  A wrong port or name
 -- of a server would otherwise make everything equal.
 CREATE FUNCTION iblt_internal.audit_check_peer(conn text) RETURNS void
@@ -104,10 +118,7 @@ CREATE FUNCTION iblt_internal.audit_check_peer(conn text) RETURNS void
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	there iblt_internal.side := CASE WHEN iblt_internal.peer_is_bare(conn)
-		THEN iblt_internal.described(iblt_internal.plain_describe(conn, 'pg_catalog.pg_class',
-			'iblt_audit'), 'there')
-		ELSE iblt_internal.describe_there(conn, 'iblt_audit', 'pg_catalog.pg_class', NULL) END;
+	there iblt_internal.side := iblt_internal.audit_greet(conn, 'iblt_audit');
 	here iblt_internal.side := iblt_internal.described(
 		iblt_internal.describe('pg_class', NULL), 'here');
 BEGIN

@@ -405,8 +405,8 @@ COMMENT ON FUNCTION iblt_internal.find_rows(text, text[]) IS
 -- Replication
 --
 -- A peer without iblt is asked for the bodies of the functions in this section, and of
--- audit_tables, audit_published, audit_feeds and audit_generated (plain_call).  So they are
--- queries that name nothing but what PostgreSQL has.
+-- audit_tables, audit_published, audit_feeds, audit_generated, run_probe and run_lag
+-- (plain_call).  So they are queries that name nothing but what PostgreSQL has.
 
 -- A number, because arithmetic on pg_lsn is not in all releases.  Where the next
 -- record would begin behind a page header, the last one ended before it.  A

@@ -2,15 +2,17 @@
 --
 -- With method => 'plain' the peer answers queries of built-in functions only: nothing has
 -- to be installed there.  Each message has its settings in front, is read-only, and names
--- no key and no value.  This file describes both sides in the same way, 20_plan.sql plans,
--- 30_statements.sql makes the statements, and 40_run.sql compares.
+-- no key and no value, but for the bounds of the slices of a run.  This file describes both
+-- sides in the same way, 20_plan.sql plans, 30_statements.sql makes the statements, and
+-- 40_run.sql compares.
 
-CREATE FUNCTION iblt_internal.plain_settings(label text DEFAULT NULL) RETURNS text
+CREATE FUNCTION iblt_internal.plain_settings(label text DEFAULT NULL, more jsonb DEFAULT NULL)
+RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY; SELECT pg_catalog.concat('
-		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, value,
+		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ') || '); '
 	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
 		('enable_indexonlyscan', 'off'), ('array_nulls', 'on'), ('quote_all_identifiers', 'off'),
@@ -20,23 +22,48 @@ AS $$
 		('lc_numeric', 'C'), ('lc_time', 'C'), ('transform_null_equals', 'off'),
 		('gin_fuzzy_search_limit', '0'), ('xmlbinary', 'base64'), ('xmloption', 'content'),
 		('timezone_abbreviations', current_setting('timezone_abbreviations')),
-		('application_name', left(label, 63)))
-		AS s(name, value) WHERE value IS NOT NULL
+		('application_name', left(label, 63))) AS s(name, value)
+	FULL JOIN jsonb_each_text(more) AS m(name, other) USING (name)
+	WHERE coalesce(other, value) IS NOT NULL
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_settings(text) IS
-'the statements that go before each plain query on the peer; a label is its application_name';
+COMMENT ON FUNCTION iblt_internal.plain_settings(text, jsonb) IS
+'the statements that go before each plain query on the peer, with more settings if there are any; '
+'a label is its application_name';
 
-CREATE FUNCTION iblt_internal.plain_ask(conn text, query text, label text DEFAULT NULL)
-RETURNS void
+-- As of slice_sketch() and of slice_bound().
+CREATE FUNCTION iblt_internal.plain_slice_settings(plan iblt_internal.plan) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT '{"enable_seqscan": "off", "max_parallel_workers_per_gather": "0"}'::jsonb
+	WHERE plan.lo IS NOT NULL OR plan.hi IS NOT NULL
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_slice_settings(iblt_internal.plan) IS
+'the settings of a query that reads a slice, NULL for other plans';
+
+CREATE FUNCTION iblt_internal.plain_walk_settings() RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT '{"enable_indexonlyscan": "on", "enable_indexscan": "on", "enable_seqscan": "off",
+		"enable_bitmapscan": "off", "enable_sort": "off", "enable_incremental_sort": "off",
+		"max_parallel_workers_per_gather": "0"}'::jsonb
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_walk_settings() IS
+'the settings of a query that walks an index';
+
+CREATE FUNCTION iblt_internal.plain_ask(conn text, query text, label text DEFAULT NULL,
+	more jsonb DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, iblt_internal.plain_settings(label) || query, false);
+	PERFORM iblt_internal.peer_send(conn, iblt_internal.plain_settings(label, more) || query,
+		false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_ask(text, text, text) IS
-'starts a plain query on the peer; its result is the third';
+COMMENT ON FUNCTION iblt_internal.plain_ask(text, text, text, jsonb) IS
+'starts a plain query on the peer, with more settings; its result is the third';
 
 -- A function of SQL that names nothing but what PostgreSQL has is asked for by its body:
 -- the arguments are columns of that name, as they are in the function.
@@ -44,7 +71,8 @@ CREATE FUNCTION iblt_internal.plain_call(call text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT (%s) FROM (SELECT %s) AS %I (%s)', p.prosrc,
+	SELECT format(CASE p.pronargs WHEN 0 THEN 'SELECT (%s)'
+			ELSE 'SELECT (%s) FROM (SELECT %s) AS %I (%s)' END, p.prosrc,
 		regexp_replace(call, '^[^(]*\((.*)\)$', '\1'), p.proname,
 		(SELECT string_agg(quote_ident(p.proargnames[i]), ', ' ORDER BY i)
 			FROM generate_series(1, p.pronargs) AS i))
@@ -111,14 +139,66 @@ COMMENT ON FUNCTION iblt_internal.plain_columns_sql() IS
 'a query for the columns of pg_class c, each with how its text is read: the OID of a built-in '
 'type, enum, enum[], or null';
 
+-- Of texts, only the order of their bytes is known to be the same on both sides.
+CREATE FUNCTION iblt_internal.plain_bytewise_sql() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT $q$
+		SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'b'
+			OR coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'c'
+			AND upper(coalesce(j ->> 'datcollate', j ->> 'collcollate')) IN ('C', 'POSIX')
+		FROM (SELECT CASE c.oid WHEN 100 THEN (SELECT to_jsonb(d) FROM pg_database d
+			WHERE d.datname = current_database()) ELSE to_jsonb(c) END) AS r(j)$q$
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_bytewise_sql() IS
+'a query that tells whether pg_collation c sorts by bytes';
+
+-- As describe_order gives it.
+CREATE FUNCTION iblt_internal.plain_order_sql() RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN format($q$
+		SELECT jsonb_strip_nulls(jsonb_build_object(
+			'index', (SELECT format('%%I.%%I', n.nspname, x.relname) FROM pg_class x
+				JOIN pg_namespace n ON n.oid = x.relnamespace WHERE x.oid = i.indexrelid),
+			'collations', CASE WHEN count(l.other) > 0 THEN jsonb_agg(l.other ORDER BY k.n) END,
+			'orders', jsonb_agg(CASE k.coll WHEN 0 THEN '' ELSE 'C ' || getdatabaseencoding() END
+				ORDER BY k.n),
+			'unordered', coalesce(min(CASE WHEN NOT o.opcdefault
+					THEN format('operator class %%s is not the default of its type', o.opcname)
+				WHEN o.opcintype <> ALL (%L::oid[])
+					THEN format('type %%s may sort differently elsewhere', o.opcintype::regtype)
+				WHEN NOT l.bytewise
+					THEN format('plain queries know no order of collation %%I', c.collname) END),
+				CASE WHEN count(DISTINCT k.flags & 1) > 1
+				THEN 'its columns are sorted in different directions' END)))
+		FROM unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[], i.indoption::int2[])
+			WITH ORDINALITY AS k(attnum, coll, class, flags, n)
+		JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+		JOIN pg_opclass o ON o.oid = k.class
+		LEFT JOIN pg_collation c ON c.oid = k.coll,
+		LATERAL (SELECT (%s), (SELECT format('%%I.%%I', s.nspname, c.collname) FROM pg_namespace s
+			WHERE s.oid = c.collnamespace AND (c.oid <> 100 OR a.attcollation <> 100)))
+			AS l(bytewise, other)
+		WHERE k.n <= i.indnkeyatts$q$,
+		iblt_internal.ordered_types(), iblt_internal.plain_bytewise_sql());
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_order_sql() IS
+'a query for the order of the index i of pg_index, as fields of unique_key';
+
 CREATE FUNCTION iblt_internal.plain_keys_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT $q$
-		SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns)
+		SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns) || u.sorted
 			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
-		FROM (SELECT i.indisprimary, i.indexrelid, i.indnkeyatts, ARRAY(
+		FROM (SELECT i.indisprimary, i.indexrelid, i.indnkeyatts, ($q$
+			|| iblt_internal.plain_order_sql() || $q$) AS sorted, ARRAY(
 				SELECT a.attname::text
 				FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
 				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum

@@ -189,6 +189,23 @@ COMMENT ON FUNCTION iblt_internal.plain_plan(iblt_internal.side, jsonb, jsonb,
 	iblt_internal.options) IS
 'the plan for two relations, as plain_describe_sql described both';
 
+-- A slice is compared as a relation of its size.
+CREATE FUNCTION iblt_internal.plain_slice(plan iblt_internal.plan, slice_rows bigint,
+	estimate bigint) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF plan.buckets IS NOT NULL AND slice_rows IS NOT NULL THEN
+		plan.buckets := iblt_internal.plain_buckets(slice_rows);
+		plan.bytes := plan.bytes * least(1, slice_rows / greatest(estimate, 1)::float8);
+	END IF;
+	RETURN plan;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_slice(iblt_internal.plan, bigint, bigint) IS
+'the plan for a slice of about so many rows, of relations of about as many as estimated';
+
 CREATE FUNCTION iblt_internal.plain_describe(conn text, name text, label text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp

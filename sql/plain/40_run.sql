@@ -7,13 +7,19 @@ CREATE FUNCTION iblt_internal.plain_sums(conn text, plan iblt_internal.plan,
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
+	query text := iblt_internal.plain_sums_sql(plan, plan.here);
 	mine text;
 	theirs text;
 BEGIN
 	PERFORM iblt_internal.progress(plan.progress, format('summing the rows up on both sides'
 		' in %s buckets', plan.buckets));
-	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_sums_sql(plan, plan.there));
-	EXECUTE iblt_internal.plain_sums_sql(plan, plan.here) INTO mine;
+	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_sums_sql(plan, plan.there), NULL,
+		iblt_internal.plain_slice_settings(plan));
+	IF iblt_internal.in_slice(plan) THEN
+		mine := iblt_internal.run_slice(query, plan.lo, plan.hi);
+	ELSE
+		EXECUTE query INTO mine;
+	END IF;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + iblt_internal.ms(started);
 	theirs := iblt_internal.peer_value(conn, 0, 2);
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + iblt_internal.ms(started);
@@ -97,8 +103,9 @@ DECLARE
 	answer text;
 	space integer;
 BEGIN
-	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_rows_sql(plan, keys, in_buckets));
-	here := iblt_internal.find_rows(
+	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_rows_sql(plan, keys, in_buckets),
+		NULL, iblt_internal.plain_slice_settings(plan));
+	here := iblt_internal.find_rows_here(plan,
 		(iblt_internal.plain_finder(plan, plan.here, in_buckets)).lookup, keys);
 	answer := iblt_internal.peer_value(conn, 0, 2);
 	space := strpos(answer, ' ');

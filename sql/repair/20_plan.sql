@@ -156,6 +156,24 @@ $$;
 COMMENT ON FUNCTION iblt_internal.repair_plan_of(text, iblt_internal.plan,
 	iblt_internal.repair_options) IS 'the plan of a repair of what a plan compares';
 
+CREATE FUNCTION iblt_internal.repair_check_method(method text, asked iblt_internal.repair_options)
+RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF method = 'plain' AND asked.target = 'there' THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'cannot push to a peer by plain queries',
+			DETAIL = 'They only read.',
+			HINT = 'Repair from the other server, with direction => ''pull'', '
+				'or install iblt on the peer.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_check_method(text, iblt_internal.repair_options) IS
+'an error for a repair that a method cannot do';
+
 CREATE FUNCTION iblt_internal.repair_prepare(conn text, relation regclass, peer_relation text,
 	options iblt_internal.options, asked iblt_internal.repair_options)
 RETURNS iblt_internal.repair_plan
@@ -164,13 +182,7 @@ RETURNS iblt_internal.repair_plan
 AS $$
 BEGIN
 	options.method := iblt_internal.plain_method(conn, options.method);
-	IF options.method = 'plain' AND asked.target = 'there' THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'cannot push to a peer by plain queries',
-			DETAIL = 'They only read.',
-			HINT = 'Repair from the other server, with direction => ''pull'', '
-				'or install iblt on the peer.';
-	END IF;
+	PERFORM iblt_internal.repair_check_method(options.method, asked);
 	RETURN iblt_internal.repair_plan_of(conn,
 		iblt_internal.prepare(conn, relation, peer_relation, options), asked);
 END

@@ -5,7 +5,8 @@
 -- none.  slice_key() decides which columns in which order the bounds are of.
 --
 -- Bounds are contents of rows, so no statement has them in its text (see "Queries with
--- keys").  A query has keys as its parameter $1, and bounds as $2 and $3.
+-- keys").  A query has keys as its parameter $1, and bounds as $2 and $3.  Plain queries
+-- to a peer are the exception: nothing there could hand parameters on.
 
 CREATE FUNCTION iblt_internal.in_slice(plan iblt_internal.plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -192,6 +193,19 @@ $$;
 COMMENT ON FUNCTION iblt_internal.slice_bound_sql(iblt_internal.slice_key, text) IS
 'the values of a bound that is a parameter';
 
+CREATE FUNCTION iblt_internal.bound_sql(plan iblt_internal.plan, s iblt_internal.side,
+	parameter text, bound text[]) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE WHEN plan.buckets IS NULL OR s.side = 'here' THEN parameter
+		ELSE format('%L::text[]', bound) END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.bound_sql(iblt_internal.plan, iblt_internal.side, text, text[]) IS
+'how a query on a side names a bound: as that parameter, or as it is in a plain query';
+
 -- A row comparison is one condition for a btree index.  What it says of its first column
 -- is said again, because partitions are pruned by that.
 CREATE FUNCTION iblt_internal.above_sql(row_of text[], bound text[], first integer) RETURNS text
@@ -252,8 +266,8 @@ BEGIN
 	END IF;
 	k := iblt_internal.require_slice_key(plan);
 	row_of := iblt_internal.slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
-	lo := iblt_internal.slice_bound_sql(k, '$2');
-	hi := iblt_internal.slice_bound_sql(k, '$3');
+	lo := iblt_internal.slice_bound_sql(k, iblt_internal.bound_sql(plan, s, '$2', plan.lo));
+	hi := iblt_internal.slice_bound_sql(k, iblt_internal.bound_sql(plan, s, '$3', plan.hi));
 	IF plan.hi IS NULL THEN
 		RETURN iblt_internal.above_sql(row_of, lo, 1);
 	END IF;

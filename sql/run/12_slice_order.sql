@@ -8,6 +8,16 @@
 -- The types that sort alike everywhere, with their default operator class: integers,
 -- numbers, dates and times, network addresses, bit strings, bytea, uuid, pg_lsn and xid8.
 -- Text does by the same collation.  An enum's order is a matter of its database.
+CREATE FUNCTION iblt_internal.ordered_types() RETURNS oid[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT '{16,17,19,20,21,23,25,26,700,701,774,829,869,1042,1082,1083,1114,1184,1186,1266,1560,'
+		'1562,1700,2950,3220,5069}'::oid[]
+$$;
+COMMENT ON FUNCTION iblt_internal.ordered_types() IS
+'OIDs of the types whose order is the same on all servers';
+
 CREATE FUNCTION iblt_internal.order_problem_of_type(class oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -17,8 +27,7 @@ BEGIN
 			THEN format('operator class %s is not the default of its type', o.opcname)
 			ELSE format('type %s may sort differently elsewhere', o.opcintype::regtype) END
 		FROM pg_opclass o WHERE o.oid = class AND NOT (o.opcdefault
-			AND o.opcintype = ANY ('{16,17,19,20,21,23,25,26,700,701,774,829,869,1042,1082,1083,'
-				'1114,1184,1186,1266,1560,1562,1700,2950,3220,5069}'::oid[])));
+			AND o.opcintype = ANY (iblt_internal.ordered_types())));
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.order_problem_of_type(oid) IS

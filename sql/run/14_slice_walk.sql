@@ -5,8 +5,8 @@
 -- that on either side.  A walk counts rows of the relation, and not only those that the
 -- condition is true of, because a slice reads those too.
 
-CREATE FUNCTION iblt_internal.walk_sql(plan iblt_internal.plan, s iblt_internal.side, lo text[])
-RETURNS text
+CREATE FUNCTION iblt_internal.walk_sql(plan iblt_internal.plan, s iblt_internal.side, lo text[],
+	rows bigint) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -17,18 +17,20 @@ DECLARE
 BEGIN
 	-- no text is made of the keys that are passed over
 	RETURN format('SELECT ARRAY[%s]::text[] FROM (SELECT %s FROM %s AS t%s ORDER BY %s'
-			' LIMIT 1 OFFSET $1 - 1) AS t',
+			' LIMIT 1 OFFSET %s - 1) AS t',
 		(SELECT string_agg(iblt_internal.value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
 			FROM generate_subscripts(k.columns, 1) AS i),
 		(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(k.columns) AS c),
 		s.relation,
 		CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || iblt_internal.above_sql(row_of,
-			iblt_internal.slice_bound_sql(k, '$2'), 1) END,
-		array_to_string(row_of, ', '));
+			iblt_internal.slice_bound_sql(k, iblt_internal.bound_sql(plan, s, '$2', lo)), 1) END,
+		array_to_string(row_of, ', '),
+		CASE WHEN plan.buckets IS NULL OR s.side = 'here' THEN '$1' ELSE rows::text END);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.walk_sql(iblt_internal.plan, iblt_internal.side, text[]) IS
-'a query for the key $1 rows behind the bound in $2, or from the beginning';
+COMMENT ON FUNCTION iblt_internal.walk_sql(iblt_internal.plan, iblt_internal.side, text[], bigint)
+IS 'a query for the key so many rows behind a bound, or from the beginning; the number is $1 and '
+'the bound $2, unless it is a plain query';
 
 -- The key is enough, so an index alone will do: a bound need not be exact.
 CREATE FUNCTION iblt_internal.slice_bound(query text, rows bigint, lo text[]) RETURNS text[]
@@ -89,15 +91,18 @@ RETURNS text[]
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	query text := iblt_internal.walk_sql(plan, plan.there, lo);
+	query text := iblt_internal.walk_sql(plan, plan.there, lo, rows);
 	here text[];
 	there text[];
 BEGIN
-	IF conn IS NOT NULL THEN
+	IF plan.buckets IS NOT NULL THEN
+		PERFORM iblt_internal.plain_ask(conn, format('SELECT (%s)', query), NULL,
+			iblt_internal.plain_walk_settings());
+	ELSIF conn IS NOT NULL THEN
 		PERFORM iblt_internal.peer_send_keys(conn, query,
 			format('SELECT iblt_internal.slice_bound(%L, %s, %L)', query, rows, lo));
 	END IF;
-	here := iblt_internal.slice_bound(iblt_internal.walk_sql(plan, plan.here, lo), rows, lo);
+	here := iblt_internal.slice_bound(iblt_internal.walk_sql(plan, plan.here, lo, rows), rows, lo);
 	IF conn IS NULL THEN
 		there := iblt_internal.slice_bound(query, rows, lo);
 	ELSE

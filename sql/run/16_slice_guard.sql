@@ -79,17 +79,12 @@ COMMENT ON FUNCTION iblt_internal.check_slice_index(text, regclass) IS
 'an error if amcheck, in that schema, finds that an index is damaged or lacks a row';
 
 -- About 300 blocks, and about 3000 rows of them.
-CREATE FUNCTION iblt_internal.slice_sample_sql(relation regclass, names text[]) RETURNS text
+CREATE FUNCTION iblt_internal.slice_sample_sql(relation text, names text[], blocks numeric,
+	rows numeric) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	blocks numeric;
-	rows numeric;
 BEGIN
-	SELECT greatest(1, sum(pg_relation_size(c.oid)) / current_setting('block_size')::numeric),
-		greatest(1, sum(c.reltuples))::numeric INTO blocks, rows
-	FROM iblt_internal.relation_tree(relation) AS tree JOIN pg_class c ON c.oid = tree.relid;
 	-- OFFSET keeps the planner from reading all keys once, by an index or not
 	RETURN format('SELECT count(*) AS rows, count(*) FILTER (WHERE NOT found) AS lost FROM ('
 			'SELECT EXISTS (SELECT FROM %1$s AS f WHERE %2$s OFFSET 0) AS found'
@@ -98,8 +93,27 @@ BEGIN
 		least(100, 100 * 300 / blocks), 3000 / rows / least(1, 300 / blocks));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_sample_sql(regclass, text[]) IS
-'a query that looks a sample of rows up by their key: their number, and how many were not found';
+COMMENT ON FUNCTION iblt_internal.slice_sample_sql(text, text[], numeric, numeric) IS
+'a query that looks a sample of rows up by their key: their number, and how many were not found; '
+'the relation has about so many blocks and rows';
+
+CREATE FUNCTION iblt_internal.refuse_lost_rows(relation text, rows bigint, lost bigint)
+RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF lost > 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
+			MESSAGE = format('an index of %s does not find rows that the table has', relation),
+			DETAIL = format('Of a sample of %s rows, it does not find %s.', rows, lost),
+			HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
+				'and REINDEX it.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.refuse_lost_rows(text, bigint, bigint) IS
+'an error if rows of a sample were not found by an index';
 
 CREATE FUNCTION iblt_internal.sample_slice_index(relation regclass, names text[]) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -109,17 +123,15 @@ CREATE FUNCTION iblt_internal.sample_slice_index(relation regclass, names text[]
 	SET enable_bitmapscan = off
 AS $$
 DECLARE
+	query text := (SELECT iblt_internal.slice_sample_sql(relation::text, names,
+			greatest(1, sum(pg_relation_size(c.oid)) / current_setting('block_size')::numeric),
+			greatest(1, sum(c.reltuples))::numeric)
+		FROM iblt_internal.relation_tree(relation) AS tree JOIN pg_class c ON c.oid = tree.relid);
 	rows bigint;
 	lost bigint;
 BEGIN
-	EXECUTE iblt_internal.slice_sample_sql(relation, names) INTO rows, lost;
-	IF lost > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
-			MESSAGE = format('an index of %s does not find rows that the table has', relation),
-			DETAIL = format('Of a sample of %s rows, it does not find %s.', rows, lost),
-			HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
-				'and REINDEX it.';
-	END IF;
+	EXECUTE query INTO rows, lost;
+	PERFORM iblt_internal.refuse_lost_rows(relation::text, rows, lost);
 	RETURN rows;
 END
 $$;
@@ -186,29 +198,71 @@ $$;
 COMMENT ON FUNCTION iblt_internal.slice_note(text, jsonb) IS
 'an index and the answer of slice_check, for a verdict';
 
-CREATE FUNCTION iblt_internal.slice_guard(conn text, plan iblt_internal.plan, check_index boolean)
-RETURNS text
+-- Of a peer without iblt, a sample alone.
+CREATE FUNCTION iblt_internal.slice_guard_send(conn text, plan iblt_internal.plan,
+	check_index boolean, estimate bigint) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF plan.buckets IS NOT NULL THEN
+		PERFORM iblt_internal.plain_ask(conn, format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s',
+				iblt_internal.slice_sample_sql((plan.there).relation,
+					iblt_internal.names_of(plan.key), greatest(1, plan.bytes / 8192.0),
+					greatest(1, estimate))), NULL,
+			'{"enable_indexscan": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}');
+	ELSIF conn IS NOT NULL THEN
+		PERFORM iblt_internal.peer_send(conn,
+			iblt_internal.slice_check_sql(plan, plan.there, check_index));
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_guard_send(text, iblt_internal.plan, boolean, bigint) IS
+'starts the check of the peer''s indexes, if there is a peer; its relation has about so many rows';
+
+CREATE FUNCTION iblt_internal.slice_guard_there(conn text, plan iblt_internal.plan,
+	check_index boolean) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer jsonb;
+BEGIN
+	IF conn IS NULL THEN
+		RETURN iblt_internal.peer_ask(NULL, 'there',
+			iblt_internal.slice_check_sql(plan, plan.there, check_index));
+	ELSIF plan.buckets IS NULL THEN
+		RETURN iblt_internal.peer_value(conn, 0.1);
+	END IF;
+	answer := iblt_internal.peer_value(conn, 0.1, 2);
+	PERFORM iblt_internal.refuse_lost_rows((plan.there).relation || ' on the peer',
+		(answer ->> 'rows')::bigint, (answer ->> 'lost')::bigint);
+	RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_guard_there(text, iblt_internal.plan, boolean) IS
+'the answer of slice_check from the peer, or a sample of one without iblt; an error if an index is '
+'damaged';
+
+CREATE FUNCTION iblt_internal.slice_guard(conn text, plan iblt_internal.plan, check_index boolean,
+	estimate bigint DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	k iblt_internal.slice_key := iblt_internal.slice_key(plan);
-	query text := iblt_internal.slice_check_sql(plan, plan.there, check_index);
 	here jsonb;
 	there jsonb;
 BEGIN
-	IF conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send(conn, query);
-	END IF;
+	PERFORM iblt_internal.slice_guard_send(conn, plan, check_index, estimate);
 	here := iblt_internal.peer_ask(NULL, 'here',
 		iblt_internal.slice_check_sql(plan, plan.here, check_index));
-	there := CASE WHEN conn IS NULL THEN iblt_internal.peer_ask(NULL, 'there', query)
-		ELSE iblt_internal.peer_value(conn, 0.1) END;
+	there := iblt_internal.slice_guard_there(conn, plan, check_index);
 	RETURN format('read by index %s here, %s there',
 		iblt_internal.slice_note((k.here).index, here),
 		iblt_internal.slice_note((k.there).index, there));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_guard(text, iblt_internal.plan, boolean) IS
+COMMENT ON FUNCTION iblt_internal.slice_guard(text, iblt_internal.plan, boolean, bigint) IS
 'what a verdict by slices rests on, after a check of the indexes of both sides, with amcheck if '
 'that is asked for; an error if an index is damaged';

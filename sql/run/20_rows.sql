@@ -92,46 +92,43 @@ $$;
 COMMENT ON FUNCTION iblt_internal.run_options_of(iblt_internal.run_head) IS
 'what the caller asked of a run';
 
--- A side is asked for these.  They are part of the protocol.
+-- A side is asked for these.  They are part of the protocol, and a peer without iblt is
+-- asked for their bodies (plain_call).
 
 -- The rows are as many as the planner would take them for.
 CREATE FUNCTION iblt_internal.run_probe(relation regclass) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-BEGIN
-	RETURN (SELECT jsonb_build_object('file', pg_relation_filenode(relation),
-			'started', pg_postmaster_start_time(),
-			'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
-				THEN c.reltuples / c.relpages * size
-					/ current_setting('block_size')::integer
-				ELSE size / 100 END), 0)::bigint)
-		FROM pg_class c, LATERAL (SELECT CASE WHEN c.relkind IN ('r', 'm')
-			THEN coalesce(pg_relation_size(c.oid), 0) ELSE 0 END) AS s(size)
-		WHERE c.oid = relation OR c.oid IN (SELECT relid FROM pg_partition_tree(relation)));
-END
+	SELECT jsonb_build_object('file', pg_relation_filenode(relation),
+		'started', pg_postmaster_start_time(),
+		'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
+			THEN c.reltuples / c.relpages * size
+				/ current_setting('block_size')::integer
+			ELSE size / 100 END), 0)::bigint)
+	FROM pg_class c, LATERAL (SELECT CASE WHEN c.relkind IN ('r', 'm')
+		THEN coalesce(pg_relation_size(c.oid), 0) ELSE 0 END) AS s(size)
+	WHERE c.oid = relation OR c.oid IN (SELECT relid FROM pg_partition_tree(relation))
 $$;
 COMMENT ON FUNCTION iblt_internal.run_probe(regclass) IS
 'the file of a relation, another one once it is rewritten, and about how many rows it has';
 
 CREATE FUNCTION iblt_internal.run_lag() RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	standby boolean := pg_is_in_recovery();
-	reached pg_lsn := CASE WHEN standby THEN pg_last_wal_replay_lsn()
-		ELSE pg_current_wal_lsn() END;
-	behind numeric := CASE WHEN standby
-		THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), reached), 0) ELSE 0 END;
-BEGIN
-	RETURN (SELECT jsonb_build_object('hidden', coalesce(bool_or(r.state IS NULL), false),
-			'bytes', greatest(behind, max(pg_wal_lsn_diff(reached, r.replay_lsn)), 0),
-			'seconds', greatest(max(extract(epoch FROM r.replay_lag)), 0,
-				CASE WHEN behind > 0 THEN
-					extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END))
-		FROM pg_stat_replication r);
-END
+	SELECT jsonb_build_object(
+		'hidden', coalesce(bool_or(r.pid IS NOT NULL AND r.state IS NULL), false),
+		'bytes', greatest(max(behind), max(pg_wal_lsn_diff(reached, r.replay_lsn)), 0),
+		'seconds', greatest(max(extract(epoch FROM r.replay_lag)), 0,
+			CASE WHEN max(behind) > 0 THEN
+				extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END))
+	FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+			ELSE pg_current_wal_lsn() END AS reached OFFSET 0) AS w,
+	LATERAL (SELECT CASE WHEN pg_is_in_recovery()
+		THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), reached), 0)
+		ELSE 0 END AS behind) AS b
+	LEFT JOIN pg_stat_replication r ON true
 $$;
 COMMENT ON FUNCTION iblt_internal.run_lag() IS
 'how far the followers of this server are behind it, and this standby behind what it received';

@@ -37,7 +37,7 @@ DECLARE
 	lag jsonb;
 BEGIN
 	FOREACH side IN ARRAY ARRAY['here', 'there'] LOOP
-		lag := iblt_internal.peer_ask(conn, side, 'SELECT iblt_internal.run_lag()');
+		lag := iblt_internal.peer_call(conn, side, 'run_lag()');
 		IF (lag ->> 'hidden')::boolean THEN
 			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 				MESSAGE = format('permission denied to see how replication lags (%s)', side),
@@ -127,8 +127,7 @@ CREATE FUNCTION iblt_internal.run_identity(conn text) RETURNS text
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	there iblt_internal.side := iblt_internal.describe_there(conn, 'iblt_audit_run',
-		'pg_catalog.pg_class', NULL);
+	there iblt_internal.side := iblt_internal.audit_greet(conn, 'iblt_audit_run');
 BEGIN
 	RETURN concat_ws(' ', there.system, iblt_internal.peer_ask(conn, 'there',
 		'SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()'));
@@ -136,6 +135,45 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.run_identity(text) IS
 'what tells the peer''s database from others, also when the server has been restarted';
+
+-- All runs of a session have the same connection, so this comes before each question.
+CREATE FUNCTION iblt_internal.run_say_bare(w iblt_internal.run_worker) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.peer_bare(
+		CASE (((w.options).audit).compare).method WHEN 'plain' THEN w.conn ELSE '' END);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_say_bare(iblt_internal.run_worker) IS
+'until the transaction ends, the peer of a run is asked as its method says';
+
+CREATE FUNCTION iblt_internal.run_set_method(w iblt_internal.run_worker)
+RETURNS iblt_internal.run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	options iblt_internal.run_options := w.options;
+	audit iblt_internal.audit_options := options.audit;
+	compare iblt_internal.options := audit.compare;
+BEGIN
+	compare.method := iblt_internal.plain_method(w.conn, compare.method);
+	IF compare.method = 'plain' THEN
+		PERFORM iblt_internal.plain_refuse(CASE
+			WHEN options.slice_by = 'blocks' THEN 'slices by blocks are not supported'
+			WHEN options.check_indexes THEN 'indexes of the peer are not checked' END,
+			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
+	END IF;
+	audit.compare := compare;
+	options.audit := audit;
+	w.options := options;
+	RETURN w;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_set_method(iblt_internal.run_worker) IS
+'decides how the peer of a new run is compared with: its method is sketch or plain from now on';
 
 CREATE FUNCTION iblt_internal.run_connect(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_worker
@@ -150,6 +188,7 @@ BEGIN
 	END IF;
 	w.conn := iblt_internal.peer_connect(w.peer, w.conn);
 	IF w.run IS NOT NULL THEN
+		PERFORM iblt_internal.run_say_bare(w);
 		expected := (iblt_internal.run_head_of(w.run)).identity;
 		IF iblt_internal.run_identity(w.conn) IS DISTINCT FROM expected THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
@@ -263,7 +302,7 @@ BEGIN
 	END IF;
 	-- a run that was cancelled between two steps leaves it open
 	PERFORM iblt_internal.peer_close(w.conn);
-	w := iblt_internal.run_connect(w);
+	w := iblt_internal.run_set_method(iblt_internal.run_connect(w));
 	PERFORM iblt_internal.audit_check_peer(w.conn);
 	IF (w.options).max_lag IS NOT NULL THEN
 		PERFORM iblt_internal.run_lagging(w.conn, (w.options).max_lag);

@@ -118,9 +118,9 @@ CREATE FUNCTION iblt_internal.run_see(w iblt_internal.run_worker) RETURNS iblt_i
 AS $$
 DECLARE
 	plan iblt_internal.plan := w.plan;
-	query text := 'SELECT iblt_internal.run_probe(pg_catalog.to_regclass(%L))';
-	here jsonb := iblt_internal.peer_ask(w.conn, 'here', format(query, (plan.here).relation));
-	there jsonb := iblt_internal.peer_ask(w.conn, 'there', format(query, (plan.there).relation));
+	probe text := 'run_probe(pg_catalog.to_regclass(%L))';
+	here jsonb := iblt_internal.peer_call(w.conn, 'here', format(probe, (plan.here).relation));
+	there jsonb := iblt_internal.peer_call(w.conn, 'there', format(probe, (plan.there).relation));
 	seen iblt_internal.run_seen;
 BEGIN
 	seen.shape := concat_ws(' ', (plan.here).fingerprint, here ->> 'file',
@@ -154,7 +154,8 @@ BEGIN
 		refusal := iblt_internal.slice_refusal(w.plan);
 		seen.whole := refusal IS NOT NULL;
 		seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || refusal
-			ELSE iblt_internal.slice_guard(w.conn, w.plan, (w.options).check_indexes) END;
+			ELSE iblt_internal.slice_guard(w.conn, w.plan, (w.options).check_indexes,
+				seen.estimate) END;
 	END IF;
 	RETURN seen;
 END

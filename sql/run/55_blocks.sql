@@ -273,7 +273,7 @@ BEGIN
 	IF t.marks IS NULL THEN
 		plan.lo := s.lo;
 		plan.hi := s.hi;
-		RETURN iblt_internal.run(w.conn, plan);
+		RETURN iblt_internal.run(w.conn, iblt_internal.plain_slice(plan, s.rows, t.estimate));
 	ELSIF s.rows IS NULL THEN
 		RETURN iblt_internal.blocks_find(w.conn, plan, t);
 	END IF;

@@ -147,7 +147,7 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
-		PERFORM iblt_internal.iblt_run_lock(w.run, 0, 1, true);
+		PERFORM iblt_internal.iblt_run_lock(w.run, 0, 1, true), iblt_internal.run_say_bare(w);
 		CASE w.act
 			WHEN 'claim' THEN w := iblt_internal.run_claim(w);
 			WHEN 'work' THEN w := iblt_internal.run_work(w);
@@ -188,6 +188,7 @@ CREATE PROCEDURE iblt_audit_run(
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
 	trust_filters boolean DEFAULT false,
+	method text DEFAULT 'sketch',
 	progress boolean DEFAULT true,
 	INOUT run bigint DEFAULT NULL)
 	LANGUAGE plpgsql
@@ -201,7 +202,7 @@ BEGIN
 		iblt_internal.run_make_target(tables, schema, publication, subscription),
 		iblt_internal.run_make_options(
 			iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-				timeout, seed, trust_filters, false),
+				timeout, seed, trust_filters, false, method => method),
 			slice_ms, slice_by, rows, check_indexes, max_load, max_rate, max_lag),
 		progress, max_time);
 	run := w.run;
@@ -214,7 +215,7 @@ END
 $$;
 COMMENT ON PROCEDURE iblt_audit_run(text, regclass[], text, text, text, integer, text,
 	double precision, bigint, text, interval, boolean, boolean, bigint, boolean, text, integer,
-	interval, bigint, boolean, boolean, bigint) IS
+	interval, bigint, boolean, text, boolean, bigint) IS
 'compares many tables with those of a peer in slices, which are committed one by one; gives the '
 'number of the run';
 

@@ -404,6 +404,7 @@ BEGIN
 		iblt_internal.run_repair_check(peer_relation, options);
 	w.conn := conn;
 	w := iblt_internal.run_open(w, run);
+	PERFORM iblt_internal.repair_check_method((((w.options).audit).compare).method, asked);
 	IF asked.apply THEN
 		PERFORM iblt_internal.run_write(run);
 	END IF;

@@ -4,6 +4,7 @@ use warnings;
 
 use IbltAudit;
 use IbltCompare;
+use IbltRuns ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -417,10 +418,10 @@ $there->safe_psql('postgres', "GRANT SELECT (id, v) ON alone TO stranger");
 like(failure("SELECT * FROM iblt_compare('alone', " . literal($there->connstr('postgres') . ' user=stranger') . ", method => 'plain', recheck => 1)"), qr/42501: permission denied for row versions of public.alone \(there\)/, 'row versions that may not be read');
 
 # What is asked by its body gives what the function gives.
-my $calls = join(', ', map { literal($_) } ("audit_tables('public')", "audit_feeds(to_regclass('public.down'))", "audit_generated(to_regclass('public.down_half'))", "audit_published('{up,x}'::text[])", "slot_applied('up')", "slot_applied('x')", "slot_received('down')",
+my $calls = join(', ', map { literal($_) } ("audit_tables('public')", "audit_feeds(to_regclass('public.down'))", "audit_generated(to_regclass('public.down_half'))", "run_probe(to_regclass('public.part'))", "audit_published('{up,x}'::text[])", "slot_applied('up')", "slot_applied('x')", "slot_received('down')",
 	"wal_replayed(0)", "writers('public.up'::regclass)"));
 is($here->safe_psql('postgres', qq{CREATE FUNCTION value_of(query text) RETURNS text LANGUAGE plpgsql AS \$\$ DECLARE v text; BEGIN EXECUTE query INTO v; RETURN v; END \$\$; SET search_path = pg_catalog; SET jit = off;
-	SELECT count(*), count(DISTINCT c) FILTER (WHERE public.value_of('SELECT iblt_internal.' || c) IS DISTINCT FROM public.value_of(iblt_internal.plain_call(c))) FROM unnest(ARRAY[$calls]) AS c}), '9|0', 'bodies of functions');
+	SELECT count(*), count(DISTINCT c) FILTER (WHERE public.value_of('SELECT iblt_internal.' || c) IS DISTINCT FROM public.value_of(iblt_internal.plain_call(c))) FROM unnest(ARRAY[$calls]) AS c}), '10|0', 'bodies of functions');
 cmp_ok($here->safe_psql('postgres', q{SET search_path = pg_catalog; SELECT public.value_of(iblt_internal.plain_call('wal_position(true)'))}), '>', 0, 'a position');
 
 # --- audits ------------------------------------------------------------------------------
@@ -473,9 +474,82 @@ $there->safe_psql('postgres', q{CREATE TABLE shop.only_there (id int); INSERT IN
 	like(failure("SELECT * FROM iblt_audit(${\ conninfo($here)}, schema => 'shop', method => 'plain')"), qr/22023: the peer is this database itself/, 'itself');
 	like(failure("SELECT * FROM iblt_audit($peer, schema => 'shop', method => 'other')"), qr/22023: method must be/, 'no such method');
 	like(failure("SELECT * FROM iblt_audit($peer, publication => 'missing', method => 'plain')"), qr/42704: publication "missing" exists neither here nor on the peer/, 'no such publication');
-	like(failure("CALL iblt_audit_run($peer, schema => 'shop')"), qr/55000: extension iblt is not installed in the peer's database/, 'runs need iblt on the peer');
 }
+
+# --- runs --------------------------------------------------------------------------------
+
+like(failure("CALL iblt_audit_run($peer, schema => 'shop')"), qr/55000: extension iblt is not installed in the peer's database/, 'without a method, the extension is missed');
+like(failure("CALL iblt_audit_run($peer, schema => 'shop', method => 'plain', $$_[0])"), qr/0A000: cannot compare by plain queries: $$_[1]/, "refused: $$_[0]")
+  foreach ([ "slice_by => 'blocks'", 'slices by blocks are not supported' ], [ 'check_indexes => true', 'indexes of the peer are not checked' ]);
+like(failure("CALL iblt_audit_run($peer, schema => 'shop', method => 'other')"), qr/22023: method must be/, 'no such method');
 is($here->safe_psql('postgres', 'SELECT count(*) FROM iblt_audit_runs'), 0, 'and leave nothing behind');
+
+both(q{CREATE SCHEMA runs; SET search_path = runs, public; CREATE TABLE numbers (id bigint PRIMARY KEY, v text); INSERT INTO numbers SELECT g * 3, 'v' || g FROM generate_series(-3000, 9000) g;
+	CREATE TABLE uuids (id uuid PRIMARY KEY, v int); INSERT INTO uuids SELECT md5(g::text)::uuid, g FROM generate_series(1, 4000) g;
+	CREATE TABLE texts (id text COLLATE "C" PRIMARY KEY, v int); INSERT INTO texts SELECT E'o''\\\\é' || g, g FROM generate_series(1, 4000) g;
+	CREATE TABLE words (id text COLLATE "und-x-icu" PRIMARY KEY, v int); INSERT INTO words SELECT 'w' || g, g FROM generate_series(1, 3000) g;
+	CREATE TABLE pairs (a timestamptz, b numeric, v int, PRIMARY KEY (b, a)); INSERT INTO pairs SELECT '2000-01-01'::timestamptz + g * interval '1 h', g / 700 / 8.0, g FROM generate_series(1, 4000) g;
+	CREATE TABLE bits (id bit(16) PRIMARY KEY, v int); INSERT INTO bits SELECT g::bit(16), g FROM generate_series(1, 3000) g; CREATE TABLE blanks (id character(6) COLLATE "C" PRIMARY KEY, v int); INSERT INTO blanks SELECT g, g FROM generate_series(1, 3000) g;
+	CREATE TABLE floats (id float8 PRIMARY KEY, v int); INSERT INTO floats SELECT sqrt(g) * CASE WHEN g % 2 = 0 THEN -1 ELSE 1 END, g FROM generate_series(1, 3000) g; INSERT INTO floats VALUES ('-0', 0), ('NaN', 0), ('Infinity', 0);
+	CREATE TABLE loose (a int, b text); INSERT INTO loose SELECT g % 300, 'x' || g % 7 FROM generate_series(1, 3000) g; CREATE TABLE coins (id int PRIMARY KEY, v money)});
+$here->safe_psql('postgres', q{SET search_path = runs; CREATE TABLE parts (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (1800); CREATE TABLE parts_2 PARTITION OF parts DEFAULT;
+	CREATE TABLE emptied (id int PRIMARY KEY); INSERT INTO emptied SELECT generate_series(1, 2500); DELETE FROM numbers WHERE id IN (-9000, 300); UPDATE uuids SET v = 0 WHERE v % 1000 = 7; DELETE FROM floats WHERE id = 'NaN'});
+$there->safe_psql('postgres', q{SET search_path = runs; CREATE TABLE parts (id int PRIMARY KEY, v text); CREATE TABLE emptied (id int PRIMARY KEY); UPDATE numbers SET v = NULL WHERE id % 5001 = 0; INSERT INTO numbers SELECT g, 'new' FROM generate_series(27001, 29500) g;
+	DELETE FROM texts WHERE v IN (1, 3999); UPDATE words SET v = -v WHERE v = 77; UPDATE pairs SET v = 0 WHERE v % 1333 = 5; INSERT INTO pairs VALUES ('-infinity', 'NaN', 1); DELETE FROM bits WHERE v = 2999; UPDATE blanks SET v = 0 WHERE v = 3000; UPDATE floats SET v = -1 WHERE id = '0';
+	DELETE FROM loose WHERE ctid = '(0,9)'});
+both("SET search_path = runs; INSERT INTO parts SELECT g, 'p' || g FROM generate_series(1, 4000) g; ANALYZE");
+$there->safe_psql('postgres', 'DELETE FROM runs.parts WHERE id IN (1, 1799, 1800, 4000)');
+my %run_key = (pairs => 'a, b', loose => 'a, b');
+# as JSON, which has the keys as a run keeps them
+sub run_truth
+{
+	my ($table) = @_;
+	return $here->safe_psql('postgres', "SELECT key, side FROM iblt_compare('runs.$table', $peer, method => 'plain') ORDER BY 1, 2");
+}
+sub run_tables { my ($run) = @_; return { map { ($_->{relation} => $_) } IbltRuns::rows_as_json($here, "SELECT * FROM iblt_audit_tables WHERE run = $run") } }
+sub run_found { my ($run, $table) = @_; return $here->safe_psql('postgres', "SELECT key, side FROM iblt_audit_differences WHERE run = $run AND relation = 'runs.$table' ORDER BY 1, 2") }
+{
+	my (undef, $messages) = IbltRuns::begin_run("schema => 'runs', method => 'auto', max_time => '0', slice_ms => 20", peer => $peer);
+	like($messages, qr/^\S+ NOTICE:  the peer has no extension iblt, and is compared by plain queries\n.*run 1 has 12 tables$/m, 'auto says once how it compares');
+	like(IbltRuns::resume(1, undef, peer => literal($there->connstr('template1'))), qr/run 1 was begun with another peer/, 'another database of the peer');
+	like(IbltRuns::resume(1, "max_lag => '1 GB'", peer => $peer), qr/permission denied to see how replication lags \(there\)/, 'a role that may not see the lag');
+	like(IbltRuns::resume(1, "max_lag => '1 GB', max_time => '0'", peer => conninfo($there)), qr/run 1 stops, since max_time is over/, 'and one that may');
+	unlike(IbltRuns::resume(1, undef, peer => $peer), qr/ERROR|is compared by plain queries/, 'it goes on as it began');
+	my $got = run_tables(1);
+	foreach my $table (qw(numbers uuids texts words pairs bits blanks floats loose parts emptied))
+	{
+		my $truth = run_truth($table);
+		is(run_found(1, $table), $truth, "$table: a run finds what differs");
+		is(line($got->{"runs.$table"}), IbltAudit::line((IbltAudit::rows("iblt_audit($peer, tables => '{runs.$table}', method => 'plain')", node => $here))[0]->{"runs.$table"}), "$table: and counts as an audit does");
+		my $slices = $got->{"runs.$table"}{slices};
+		if ($table eq 'words' || $table eq 'loose') { is($slices, 1, "$table: in one slice") }
+		else { cmp_ok($slices, '>', 1, "$table: in slices") }
+	}
+	like($got->{'runs.numbers'}{detail}, qr/^compared by plain queries; .*read by index runs.numbers_pkey \(not checked\) here, runs.numbers_pkey \(not checked\) there$/, 'what it rests on');
+	like($got->{'runs.words'}{detail}, qr/compared in one slice: index runs.words_pkey: plain queries know no order of collation "und-x-icu" \(there\)$/, 'an order that the peer cannot tell');
+	like($got->{'runs.coins'}{detail}, qr/^cannot compare by plain queries: .*"v" is money$/, 'types that are not taken');
+}
+$there->safe_psql('postgres', "UPDATE runs.numbers SET v = 'v100' WHERE id = 300; INSERT INTO runs.bits VALUES (2999::bit(16), 2999)");
+is($here->safe_psql('postgres', "SELECT before, after, status FROM iblt_audit_rerun(1, $peer) WHERE relation = 'runs.bits'"), '1|0|equal', 'looking again');
+like(failure("SELECT * FROM iblt_repair(run => 1, peer => $peer, direction => 'push', apply => true)"), qr/0A000: cannot push to a peer by plain queries/, 'plain queries write nothing');
+is($here->safe_psql('postgres', "SELECT bool_and(status = 'applied') FROM iblt_repair(run => 1, peer => $peer, direction => 'pull', apply => true)"), 't', 'a repair of what the run found');
+{
+	my $run = IbltRuns::begin_run("schema => 'runs', method => 'plain', slice_ms => 20, progress => false", peer => $peer);
+	my $got = run_tables($run);
+	is(join(' ', map { $got->{$_}{status} } sort grep { $_ ne 'runs.coins' } keys %$got), join(' ', ('equal') x 11), 'and all is equal');
+	$run = IbltRuns::begin_run("subscription => 'down', method => 'plain', progress => false", peer => $peer);
+	my ($audited) = audit_subscription_here();
+	is_deeply({ map { ($_ => line($audited->{$_})) } keys %$audited }, { map { ($_ => line($_ ? run_tables($run)->{$_} : undef)) } keys %$audited }, 'a run of a subscription, with rows that are confirmed');
+}
+# An index of the peer's that does not find rows.
+{
+	my ($lose, $back) = map { "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = $_, indisvalid = $_ WHERE indexrelid = 'runs.bits_pkey'::regclass" } qw(false true);
+	$there->safe_psql('postgres', "BEGIN; $lose; COMMIT; INSERT INTO runs.bits SELECT g::bit(16), g FROM generate_series(5001, 7000) g; BEGIN; $back; COMMIT; ANALYZE runs.bits");
+	my $run = IbltRuns::begin_run("tables => '{runs.bits}', method => 'plain', progress => false", peer => $peer);
+	my $got = run_tables($run)->{'runs.bits'};
+	like(join(' ', map { $_ // '-' } @$got{qw(status sqlstate detail)}), qr/^error XX002 an index of runs\.bits on the peer does not find rows that the table has: Of a sample of \d+ rows/, 'an index that does not find rows');
+	$there->safe_psql('postgres', 'DELETE FROM runs.bits WHERE v > 5000; REINDEX TABLE runs.bits');
+}
 
 # --- auto --------------------------------------------------------------------------------
 
@@ -491,6 +565,14 @@ $there->safe_psql('postgres', 'ALTER ROLE reader RESET search_path; CREATE EXTEN
 ($rc, $out, $err) = $here->psql('postgres', "SELECT key FROM iblt_compare('two', " . conninfo($there) . ", method => 'auto'); SELECT method FROM iblt_compare_stats()");
 is($err, '', 'with the extension there, auto has nothing to say');
 like($out, qr/^sketch$/m, 'and takes it');
+# Both are reached over a connection of one name.
+{
+	my $there_too = conninfo($there);
+	$there->safe_psql('postgres', 'UPDATE runs.uuids SET v = -1 WHERE v = 3');
+	my ($sketch, $messages) = IbltRuns::begin_run("tables => '{runs.uuids}', method => 'auto'", peer => $there_too);
+	unlike($messages, qr/plain queries/, 'a run takes sketches, too');
+	is($here->safe_psql('postgres', "BEGIN; SELECT count(*) FROM iblt_audit_rerun(1, $peer); SELECT relation, before, after FROM iblt_audit_rerun($sketch, $there_too); COMMIT") =~ s/^\d+\n//r, 'runs.uuids|1|1', 'runs of both methods in one transaction');
+}
 nothing_left('no connection is left');
 
 $session->quit;
