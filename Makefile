@@ -39,7 +39,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 	repair/50_referring repair/60_execute repair/70_apply repair/80_repair \
 	run/10_slice run/12_slice_order run/14_slice_walk run/15_slice_guess run/16_slice_guard \
 	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table \
-	audit/45_small audit/50_audit \
+	audit/45_small audit/47_plain audit/50_audit \
 	run/00_stores run/05_types run/20_rows run/30_begin run/40_claim run/50_work run/55_blocks \
 	run/70_views run/80_steps run/90_after run/95_repair live/95_ranges)
 SCRIPTS = bin/iblt-audit.sh

@@ -4,7 +4,7 @@
 -- about in one message, each with a hash of its description here.  Where that of the peer
 -- is the same, the peer answers with a digest of its rows.  A table with the same digest
 -- here is equal.  All others, also those with an error, are compared alone, as if there
--- was no such message.
+-- was no such message.  A peer without iblt is asked as 47_plain says.
 --
 -- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
 
@@ -168,8 +168,7 @@ BEGIN
 		item := items[n];
 		last := n;
 		IF item.problem IS NULL AND item.relid IS NOT NULL
-				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off'
-				AND (options.compare).method = 'sketch' THEN
+				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off' THEN
 			small := iblt_internal.audit_describe_small(item, options);
 			IF iblt_internal.audit_core(small.here) IS NOT NULL THEN
 				small.n := n;
@@ -305,7 +304,9 @@ BEGIN
 		RETURN;
 	END IF;
 	conn := iblt_internal.audit_begin(conn, peer);
-	compared := iblt_internal.audit_compare_small(conn, smalls);
+	compared := CASE (options.compare).method
+		WHEN 'plain' THEN iblt_internal.plain_compare_small(conn, smalls)
+		ELSE iblt_internal.audit_compare_small(conn, smalls) END;
 	FOR i IN 1 .. coalesce(cardinality(compared), 0) LOOP
 		one := compared[i];
 		one.total_ms := round(iblt_internal.ms(started) / cardinality(smalls), 1);

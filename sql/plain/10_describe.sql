@@ -292,11 +292,11 @@ $$;
 COMMENT ON FUNCTION iblt_internal.plain_storage_sql() IS
 'a query for row versions of pg_class c, and for what replicates it';
 
-CREATE FUNCTION iblt_internal.plain_describe_sql(relation text) RETURNS text
+CREATE FUNCTION iblt_internal.plain_relations_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format($q$SELECT coalesce((SELECT jsonb_build_object(
+	SELECT format($q$SELECT jsonb_build_object(
 			'version', current_setting('server_version_num')::integer,
 			'encoding', getdatabaseencoding(),
 			'relation', format('%%I.%%I', n.nspname, c.relname),
@@ -313,12 +313,33 @@ AS $$
 			'columns', (%s),
 			'keys', (%s),
 			'size', (%s)) || (%s)
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE c.oid = to_regclass(%L))::text, 'null')$q$,
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
 		iblt_internal.plain_fingerprint_sql('c.oid'), iblt_internal.plain_columns_sql(),
 		iblt_internal.plain_keys_sql(), iblt_internal.plain_size_sql(),
-		iblt_internal.plain_storage_sql(), relation)
+		iblt_internal.plain_storage_sql())
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_relations_sql() IS
+'a query of built-in functions that describes relations, each as a jsonb in the form of type side '
+'with more of it';
+
+CREATE FUNCTION iblt_internal.plain_describe_sql(relation text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT coalesce((%s WHERE c.oid = to_regclass(%L))::text, ''null'')',
+		iblt_internal.plain_relations_sql(), relation)
 $$;
 COMMENT ON FUNCTION iblt_internal.plain_describe_sql(text) IS
-'a query of built-in functions that describes a relation, as a jsonb text in the form of type side '
-'with more of it; null if there is no such relation';
+'a query for the text of what plain_relations_sql gives of a relation; null if there is no such '
+'relation';
+
+CREATE FUNCTION iblt_internal.plain_describe_many_sql(relations text[]) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('SELECT jsonb_agg((%s WHERE c.oid = to_regclass(iblt_r.name)) ORDER BY iblt_r.n)'
+			' FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_r(name, n)',
+		iblt_internal.plain_relations_sql(), relations)
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_describe_many_sql(text[]) IS
+'the same for several relations, as an array';

@@ -476,6 +476,30 @@ $there->safe_psql('postgres', q{CREATE TABLE shop.only_there (id int); INSERT IN
 	like(failure("SELECT * FROM iblt_audit($peer, publication => 'missing', method => 'plain')"), qr/42704: publication "missing" exists neither here nor on the peer/, 'no such publication');
 }
 
+# Many small tables are described in one message and summed up in another.
+both('CREATE SCHEMA many; ' . join(' ', map { "CREATE TABLE many.t$_ (id int PRIMARY KEY, v text); INSERT INTO many.t$_ SELECT g, g FROM generate_series(1, $_) g;" } 1 .. 120) . ' CREATE TABLE many.other (id int PRIMARY KEY, v text); CREATE TABLE many.gone (id int); CREATE TABLE many.coins (id int PRIMARY KEY, v money)');
+$there->safe_psql('postgres', q{UPDATE many.t77 SET v = '' WHERE id = 5; ALTER TABLE many.other ALTER v TYPE varchar; ALTER TABLE many.t5 ADD w int; DROP TABLE many.gone; DELETE FROM many.t119; CREATE TABLE many.twice (id int); REVOKE pg_read_all_data FROM reader; GRANT USAGE ON SCHEMA many TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA many TO reader});
+sub many_tables
+{
+	my $before = -s $there->logfile;
+	my ($got) = audit("schema => 'many', method => 'plain'", peer => $peer);
+	my $statements = () = slurp_file($there->logfile, $before) =~ /LOG:  statement:/g;
+	return ($statements, { map { ($_ =~ s/^many\.//r => line($got->{$_})) } keys %$got });
+}
+my %expected = ((map { ("t$_" => "equal $_ $_ 0 0 0 0") } 1 .. 120), t77 => 'differs 77 77 0 0 1 0', t119 => 'differs 119 0 0 119 0 0', other => 'not comparable - - - - - -', gone => 'not comparable - - - - - -', twice => 'not comparable - - - - - -',
+	coins => 'not comparable - - - - - -', t5 => 'equal 5 5 0 0 0 0');
+{
+	my ($statements, $got) = many_tables();
+	is_deeply($got, \%expected, 'many small tables');
+	cmp_ok($statements, '<', 30, 'in few messages');
+	$there->safe_psql('postgres', 'REVOKE SELECT ON many.t3 FROM reader');
+	($statements, $got) = many_tables();
+	is_deeply($got, { %expected, t3 => 'error - - - - - -' }, 'after an error on the peer, each for itself');
+	cmp_ok($statements, '>', 100, 'in many messages');
+}
+both('DROP SCHEMA many CASCADE');
+$there->safe_psql('postgres', 'GRANT pg_read_all_data TO reader');
+
 # --- runs --------------------------------------------------------------------------------
 
 like(failure("CALL iblt_audit_run($peer, schema => 'shop')"), qr/55000: extension iblt is not installed in the peer's database/, 'without a method, the extension is missed');

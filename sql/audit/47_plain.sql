@@ -1,0 +1,145 @@
+-- Many small tables of a peer without iblt ---------------------------------------------
+--
+-- As in 45_small, but in two messages: one describes all tables, and one sums
+-- them up.  A table whose sums are the same on both sides is equal.  All others, also those
+-- with an error here, are compared alone.  After an error on the peer, all are.
+
+CREATE FUNCTION iblt_internal.plain_plan_small(conn text, small iblt_internal.audit_small,
+	mine jsonb, theirs jsonb) RETURNS iblt_internal.plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF mine IS NULL OR mine = 'null' OR theirs = 'null' THEN
+		RETURN NULL;
+	END IF;
+	PERFORM iblt_internal.plain_check_options(conn, small.compare);
+	RETURN iblt_internal.plain_plan(iblt_internal.described(small.here, 'here'), mine, theirs,
+		small.compare);
+EXCEPTION WHEN OTHERS THEN
+	-- an error shows again when the table is compared alone
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_plan_small(text, iblt_internal.audit_small, jsonb, jsonb) IS
+'the plan for a small table, as plain_relations_sql describes both sides; NULL if it must be '
+'compared alone';
+
+CREATE FUNCTION iblt_internal.plain_sum_small(plan iblt_internal.plan) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	sums text;
+BEGIN
+	IF plan.buckets IS NULL THEN
+		RETURN NULL;
+	END IF;
+	BEGIN
+		EXECUTE iblt_internal.plain_sums_sql(plan, plan.here) INTO sums;
+		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'summed up';
+	EXCEPTION WHEN OTHERS THEN
+		-- an error shows again when the table is compared alone
+		RETURN sums;
+	END;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_sum_small(iblt_internal.plan) IS
+'what plain_sums_sql gives here, without the locks; NULL after an error';
+
+CREATE FUNCTION iblt_internal.plain_judge_small(small iblt_internal.audit_small,
+	plan iblt_internal.plan, mine text, theirs text, bytes bigint) RETURNS iblt_internal.audit_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	checked record;
+	figures iblt_internal.figures;
+BEGIN
+	-- each is the fingerprint, the number of rows, and the sums
+	IF (split_part(mine, ' ', 1) = (plan.here).fingerprint
+			AND split_part(theirs, ' ', 1) = (plan.there).fingerprint
+			AND substr(mine, strpos(mine, ' ')) = substr(theirs, strpos(theirs, ' '))) IS NOT TRUE THEN
+		RETURN NULL;
+	END IF;
+	checked := iblt_internal.audit_check_plan(small.item, plan, small.compare);
+	PERFORM iblt_internal.require_version_rights(checked.plan);
+	figures.rows_here := split_part(mine, ' ', 2);
+	figures.rows_there := figures.rows_here;
+	figures.bytes_sent := bytes;
+	figures.bytes_received := 0;
+	RETURN iblt_internal.audit_result(checked.item, ROW(checked.plan, figures, '{}'));
+EXCEPTION WHEN OTHERS THEN
+	-- an error shows again when the table is compared alone
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_judge_small(iblt_internal.audit_small, iblt_internal.plan,
+	text, text, bigint) IS
+'the row for a small table whose sums are the same; NULL for one that must be compared alone';
+
+CREATE FUNCTION iblt_internal.plain_ask_small(conn text, INOUT plans iblt_internal.plan[],
+	smalls iblt_internal.audit_small[], OUT problem iblt_internal.peer_error) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	query text := iblt_internal.plain_describe_many_sql(
+		ARRAY(SELECT s.here ->> 'relation' FROM unnest(smalls) AS s));
+	mine jsonb;
+	tried record;
+BEGIN
+	PERFORM iblt_internal.plain_ask(conn, query, 'iblt_audit');
+	mine := iblt_internal.peer_ask(conn, 'here', query);
+	tried := iblt_internal.peer_try(conn, 0.005, 2);
+	problem := tried.problem;
+	FOR i IN 1 .. cardinality(smalls) LOOP
+		plans[i] := iblt_internal.plain_plan_small(conn, smalls[i], mine -> (i - 1),
+			tried.value::jsonb -> (i - 1));
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_ask_small(text, iblt_internal.plan[],
+	iblt_internal.audit_small[]) IS
+'the plans for small tables, NULL for those that must be compared alone, or the peer''s error';
+
+CREATE FUNCTION iblt_internal.plain_compare_small(conn text, smalls iblt_internal.audit_small[])
+RETURNS iblt_internal.audit_row[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	traffic record := iblt_internal.iblt_traffic_take();
+	asked record := iblt_internal.plain_ask_small(conn, '{}', smalls);
+	plans iblt_internal.plan[] := asked.plans;
+	problem iblt_internal.peer_error := asked.problem;
+	mine text[];
+	tried record;
+BEGIN
+	IF problem.state IS NULL THEN
+		PERFORM iblt_internal.plain_ask(conn, format('SELECT ARRAY[%s]::text[]',
+			(SELECT string_agg(CASE WHEN p.buckets IS NULL THEN 'NULL'
+				ELSE format('(%s)', iblt_internal.plain_sums_sql(plans[i], p.there)) END,
+				', ' ORDER BY i)
+			FROM generate_subscripts(plans, 1) AS i,
+			LATERAL (SELECT (plans[i]).buckets, (plans[i]).there) AS p)));
+		FOR i IN 1 .. cardinality(smalls) LOOP
+			mine[i] := iblt_internal.plain_sum_small(plans[i]);
+		END LOOP;
+		tried := iblt_internal.peer_try(conn, 0.005, 2);
+		problem := tried.problem;
+	END IF;
+	IF problem.state IS NOT NULL THEN
+		PERFORM iblt_internal.peer_close(conn);
+		RETURN '{}';
+	END IF;
+	traffic := iblt_internal.iblt_traffic_take();
+	RETURN ARRAY(SELECT iblt_internal.plain_judge_small(smalls[i], plans[i], mine[i],
+			(tried.value::text[])[i],
+			(traffic.sent + traffic.received) / cardinality(smalls))
+		FROM generate_subscripts(smalls, 1) AS i);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_compare_small(text, iblt_internal.audit_small[]) IS
+'the rows for those small tables that are equal, and NULL for the others; none if the peer could '
+'not answer';
