@@ -59,7 +59,8 @@ BEGIN
 	-- each is the fingerprint, the number of rows, and the sums
 	IF (split_part(mine, ' ', 1) = (plan.here).fingerprint
 			AND split_part(theirs, ' ', 1) = (plan.there).fingerprint
-			AND substr(mine, strpos(mine, ' ')) = substr(theirs, strpos(theirs, ' '))) IS NOT TRUE THEN
+			AND substr(mine, strpos(mine, ' ')) = substr(theirs, strpos(theirs, ' ')))
+			IS NOT TRUE THEN
 		RETURN NULL;
 	END IF;
 	checked := iblt_internal.audit_check_plan(small.item, plan, small.compare);
@@ -78,8 +79,8 @@ COMMENT ON FUNCTION iblt_internal.plain_judge_small(iblt_internal.audit_small, i
 	text, text, bigint) IS
 'the row for a small table whose sums are the same; NULL for one that must be compared alone';
 
-CREATE FUNCTION iblt_internal.plain_ask_small(conn text, INOUT plans iblt_internal.plan[],
-	smalls iblt_internal.audit_small[], OUT problem iblt_internal.peer_error) RETURNS record
+CREATE FUNCTION iblt_internal.plain_ask_small(conn text, smalls iblt_internal.audit_small[],
+	OUT plans iblt_internal.plan[], OUT problem iblt_internal.peer_error) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -99,8 +100,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_ask_small(text, iblt_internal.plan[],
-	iblt_internal.audit_small[]) IS
+COMMENT ON FUNCTION iblt_internal.plain_ask_small(text, iblt_internal.audit_small[]) IS
 'the plans for small tables, NULL for those that must be compared alone, or the peer''s error';
 
 CREATE FUNCTION iblt_internal.plain_compare_small(conn text, smalls iblt_internal.audit_small[])
@@ -110,7 +110,7 @@ RETURNS iblt_internal.audit_row[]
 AS $$
 DECLARE
 	traffic record := iblt_internal.iblt_traffic_take();
-	asked record := iblt_internal.plain_ask_small(conn, '{}', smalls);
+	asked record := iblt_internal.plain_ask_small(conn, smalls);
 	plans iblt_internal.plan[] := asked.plans;
 	problem iblt_internal.peer_error := asked.problem;
 	mine text[];
