@@ -35,7 +35,8 @@ CREATE TYPE iblt_internal.side_column AS (
 	textual text[],			-- types in it that have no send function
 	to_json text,			-- function of another user that a value runs on its way to json
 	to_text text,			-- the same on its way to text
-	not_null boolean
+	not_null boolean,
+	parts text				-- what the type is made of, NULL for a built-in type
 );
 COMMENT ON TYPE iblt_internal.side_column IS 'a column of a relation, as describe gives it';
 

@@ -116,6 +116,8 @@ BEGIN
 				THEN iblt_internal.describe_cast_code(a.atttypid, 'json') END,
 			'to_text', CASE WHEN a.atttypid >= 16384
 				THEN iblt_internal.describe_cast_code(a.atttypid, 'text') END,
+			'parts', CASE WHEN a.atttypid >= 16384
+				THEN iblt_internal.describe_parts(a.atttypid) END,
 			'not_null', a.attnotnull) ORDER BY a.attnum), '[]')
 		FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped);
 END

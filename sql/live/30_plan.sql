@@ -105,9 +105,9 @@ CREATE FUNCTION iblt_internal.column_cast(here iblt_internal.side_column,
 AS $$
 BEGIN
 	RETURN (SELECT CASE
-		-- a domain of one name may be over different types
+		-- a type of one name may be made of different types; plain_check_types knows parts
 		WHEN here.type = there.type AND (h = t OR least(h, t) >= 16384)
-			AND here.textual = there.textual THEN ''
+			AND (here.parts = there.parts) IS NOT FALSE AND here.textual = there.textual THEN ''
 		WHEN h IN (20, 21, 23) AND t IN (20, 21, 23) THEN 'int8'
 		WHEN h IN (20, 21, 23, 1700) AND t IN (20, 21, 23, 1700) THEN 'numeric'
 		WHEN h IN (700, 701) AND t IN (700, 701) THEN 'float8'

@@ -36,14 +36,15 @@ CREATE FUNCTION iblt_internal.track_types(relation regclass, columns text[]) RET
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT format_type(a.atttypid, NULL)
+	SELECT ARRAY(SELECT concat_ws(' made of ', format_type(a.atttypid, NULL), nullif(
+			iblt_internal.describe_parts(a.atttypid), format_type(a.atttypid, NULL)))
 		FROM unnest(columns) WITH ORDINALITY AS c(name, n)
 		LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attname = c.name
 			AND a.attnum > 0 AND NOT a.attisdropped
 		ORDER BY c.n)
 $$;
 COMMENT ON FUNCTION iblt_internal.track_types(regclass, text[]) IS
-'the types of columns, NULL for one that does not exist';
+'the types of columns, and what these are made of; empty for a column that does not exist';
 
 CREATE FUNCTION iblt_internal.track_offer(relation text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -50,11 +50,18 @@ SELECT n AS protocol, a -> 'protocol' AS has, a -> 'version' = to_jsonb(extversi
 FROM generate_series(0, 2) AS n, LATERAL (SELECT iblt_internal.hello(n, 'steps.mine', NULL)) AS x(a), pg_extension WHERE extname = 'iblt';
 
 -- types: a domain of one name, or a type with a send function on one side
-SELECT title, iblt_internal.column_cast(ROW('c', h_type, h_base, h_textual, NULL, NULL, true), ROW('c', t_type, t_base, t_textual, NULL, NULL, true)) AS "cast"
-FROM (VALUES ('the same', 'd', 23, '{}'::text[], 'd', 23, '{}'::text[]), ('a domain over another type', 'd', 25, '{}', 'd', 23, '{}'),
-	('over another type of a user', 'd', 16400, '{}', 'd', 16500, '{}'), ('over one of a user there', 'd', 25, '{}', 'd', 16500, '{}'),
-	('without a send function here', 'c', 16400, '{c}', 'c', 16500, '{}'), ('without a send function', 'c', 16400, '{c}', 'c', 16500, '{c}'),
-	('two names', 'd', 16400, '{}', 'e', 16400, '{}')) AS x(title, h_type, h_base, h_textual, t_type, t_base, t_textual);
+SELECT title, iblt_internal.column_cast(ROW('c', h_type, h_base, h_textual, NULL, NULL, true, h_parts), ROW('c', t_type, t_base, t_textual, NULL, NULL, true, t_parts)) AS "cast"
+FROM (VALUES ('the same', 'd', 23, '{}'::text[], 'integer', 'd', 23, '{}'::text[], 'integer'), ('a domain over another type', 'd', 25, '{}', 'text', 'd', 23, '{}', 'integer'),
+	('over another type of a user', 'd', 16400, '{}', '(a)', 'd', 16500, '{}', '(a)'), ('over one of a user there', 'd', 25, '{}', 'text', 'd', 16500, '{}', '(a)'),
+	('made of others', 'd', 16400, '{}', '(a)', 'd', 16500, '{}', '(b)'), ('not known there', 'd', 16400, '{}', '(a)', 'd', 16500, '{}', NULL),
+	('without a send function here', 'c', 16400, '{c}', 'c', 'c', 16500, '{}', 'c'), ('without a send function', 'c', 16400, '{c}', 'c', 'c', 16500, '{c}', 'c'),
+	('two names', 'd', 16400, '{}', 'c', 'e', 16400, '{}', 'c')) AS x(title, h_type, h_base, h_textual, h_parts, t_type, t_base, t_textual, t_parts);
+-- what types are made of
+CREATE DOMAIN steps.number AS int;
+CREATE TYPE steps.mood AS ENUM ('sad', 'ok');
+CREATE TYPE steps.span AS RANGE (subtype = steps.number);
+CREATE TYPE steps.made AS ("A b" steps.number[], c varchar(3), d steps.span[], e steps.mood);
+SELECT title, iblt_internal.describe_parts(title::regtype) FROM unnest('{numeric,steps.number,steps.number[],steps.span,steps.made,steps.made[]}'::text[]) AS title;
 -- a column may be null if it may be on either side
 SELECT h, t, (SELECT c.not_null FROM unnest(iblt_internal.common_columns(one.s, two.s, NULL)) AS c)
 FROM (VALUES (true, true), (true, false), (false, true), (false, false)) AS x(h, t),

@@ -65,6 +65,26 @@ is(compare('domains', 'cast_types => true'), '', 'and can be cast');
 both("CREATE TYPE colour AS ENUM ('red', 'green'); CREATE DOMAIN shade AS colour; CREATE TABLE shades (id shade PRIMARY KEY, v shade[]); INSERT INTO shades VALUES ('red', '{red,green}')");
 is(compare('shades'), '', 'while those over an enum, which has another OID there, are the same');
 
+# Types of one name are made of types whose values have the same bytes, or of columns in another order.
+$here->safe_psql('postgres', 'CREATE DOMAIN day AS int; CREATE TYPE span AS RANGE (subtype = int); CREATE TYPE pair AS (a int, b int); CREATE DOMAIN couple AS pair');
+$there->safe_psql('postgres', 'CREATE DOMAIN day AS date; CREATE TYPE span AS RANGE (subtype = date); CREATE TYPE pair AS (b int, a int); CREATE DOMAIN couple AS pair');
+foreach (['day[]', 'ARRAY[%]::day[]'], ['span', 'span(%, NULL)'], ['span[]', 'ARRAY[span(%, NULL)]'], ['pair[]', 'ARRAY[ROW(g, 1)]::pair[]'], ['couple', 'ROW(g, 1)::pair'])
+{
+	my ($type, $value) = @$_;
+	both("CREATE TABLE made (id int PRIMARY KEY, v $type)");
+	foreach ([ $here, 'g' ], [ $there, "'2000-01-01'::date + g" ])
+	{
+		my ($node, $start) = @$_;
+		$node->safe_psql('postgres', "INSERT INTO made SELECT g, $value FROM generate_series(1, 20) g" =~ s/%/$start/r);
+	}
+	like(compare_failure('made'), qr/42804: column types differ: "v" is public\.\Q$type\E here and public\.\Q$type\E on the peer, which is made of another type there/, "$type, of another type");
+	both('DROP TABLE made');
+}
+$here->safe_psql('postgres', 'CREATE TYPE same AS (a text, b shade[])');
+$there->safe_psql('postgres', 'CREATE TYPE same AS (lost int, a text, b shade[]); ALTER TYPE same DROP ATTRIBUTE lost');
+both("CREATE TABLE made (id int PRIMARY KEY, v same); INSERT INTO made VALUES (1, ROW('x', '{red}')::same), (2, NULL)");
+is(compare('made'), '', 'a dropped column of a row makes no difference');
+
 # Some extension's type has a send function here, and in the version there it has none yet.
 both("CREATE TYPE unit; CREATE FUNCTION unit_in(cstring) RETURNS unit LANGUAGE internal IMMUTABLE STRICT AS 'int4in';
 	CREATE FUNCTION unit_out(unit) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out'");

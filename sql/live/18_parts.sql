@@ -1,0 +1,32 @@
+-- What types are made of -----------------------------------------------------------------
+--
+-- The canonical bytes of a row are those of its columns, and the bytes of a date may be those
+-- of an integer.  So values of types that have one name, but are made of different types, could
+-- be taken for equal.
+
+-- Domains count as what they are over, and an enum's labels show in its values.
+CREATE FUNCTION iblt_internal.describe_parts(type oid) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT CASE
+			WHEN t.oid < 16384 THEN format_type(t.oid, NULL)
+			WHEN t.typtype = 'd' THEN iblt_internal.describe_parts(t.typbasetype)
+			WHEN e.oid IS NOT NULL THEN iblt_internal.describe_parts(e.oid) || '[]'
+			WHEN r.rngsubtype IS NOT NULL THEN concat(format_type(t.oid, NULL), ' of ',
+				iblt_internal.describe_parts(r.rngsubtype))
+			WHEN t.typtype = 'c' THEN (
+				SELECT concat('(', string_agg(concat(to_json(a.attname::text), ' ',
+					iblt_internal.describe_parts(a.atttypid)), ', ' ORDER BY a.attnum), ')')
+				FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0
+				AND NOT a.attisdropped)
+			ELSE format_type(t.oid, NULL) END
+		FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
+		-- PostgreSQL 13 has no multiranges
+		LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)
+		WHERE t.oid = type);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_parts(oid) IS
+'the columns, elements and bounds that values of a type have, with their types';
