@@ -232,8 +232,9 @@ prepare(void *arg)
 }
 
 /*
- * Fills a cleared entry.  An error while the configuration is looked for fails
- * the statement, because nothing else could keep the digest right.
+ * Fills a cleared entry.  An error while the configuration or the store is
+ * looked for fails the statement, because nothing else could keep the digest
+ * right.
  */
 static void
 fill(IbltTrackEntry *entry, Relation relation)
@@ -243,10 +244,12 @@ fill(IbltTrackEntry *entry, Relation relation)
 	IbltSketch	template;
 	Preparation preparation = {entry, relation, &config};
 
+	iblt_store_require(iblt_store_tracked());
 	if (find_config(&config, relation))
 	{
 		entry->target.relid = config.relid;
 		entry->target.store = iblt_store_changes(config.store);
+		iblt_store_require(entry->target.store);
 		iblt_open(&template, PointerGetDatum(config.template));
 		entry->target.params = template.params;
 		entry->tracked = true;

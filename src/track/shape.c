@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "codec/codec.h"
@@ -146,6 +147,31 @@ hash_row_type(Oid type, const char **problem)
 	return hash;
 }
 
+/* The function that writes values of a base type, with its version. */
+static uint64
+hash_base(Oid type)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	Oid			function = InvalidOid;
+	uint64		hash;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_type form = (Form_pg_type) GETSTRUCT(tuple);
+
+		function = OidIsValid(form->typsend) ? form->typsend : form->typoutput;
+		ReleaseSysCache(tuple);
+	}
+	hash = mix(type, function);
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (HeapTupleIsValid(tuple))
+	{
+		hash = mix(HeapTupleHeaderGetRawXmin(tuple->t_data), hash);
+		ReleaseSysCache(tuple);
+	}
+	return hash;
+}
+
 /* Do the bytes of its values depend on names in the catalogs? */
 static bool
 shows_names(Oid type)
@@ -195,7 +221,7 @@ hash_type(Oid type, const char **problem)
 		case TYPTYPE_COMPOSITE:
 			return mix(hash, hash_row_type(base, problem));
 		default:
-			return hash;
+			return mix(hash, hash_base(base));
 	}
 }
 

@@ -70,6 +70,21 @@ store_open(Oid store, LOCKMODE lock)
 	return relation;
 }
 
+/* A change that is not recorded would leave a digest wrong, and trusted. */
+void
+iblt_store_require(Oid store)
+{
+	Relation	relation = store_open(store, AccessShareLock);
+
+	if (relation == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("changes of tracked tables cannot be recorded"),
+				 errdetail("Schema iblt_internal or a relation in it has another name or access method."),
+				 errhint("Undo that change, or drop the triggers iblt_track_row and iblt_track_truncate.")));
+	relation_close(relation, NoLock);
+}
+
 bool
 iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid, Snapshot snapshot,
 				 LOCKMODE lock)

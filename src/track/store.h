@@ -66,10 +66,13 @@ typedef enum IbltChangeKind
 #define IBLT_FILE_NUMBER(relation)	((relation)->rd_node.relNode)
 #endif
 
-/* InvalidOid if the extension does not exist. */
+/* InvalidOid if it does not exist, or has another name. */
 extern Oid	iblt_store_tracked(void);
 extern Oid	iblt_store_digest(void);
 extern Oid	iblt_store_changes(int number);
+
+/* ERROR unless a store is there and can be written. */
+extern void iblt_store_require(Oid store);
 
 /* Rows of one relation, or of all for InvalidOid, that a snapshot sees. */
 typedef struct IbltStoreScan

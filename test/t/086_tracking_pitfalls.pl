@@ -226,6 +226,40 @@ healed('big', 'a scan that finds other rows');
 
 sql('DROP TABLE brittle; DROP TYPE fragile CASCADE');
 
+# --- functions of a type -------------------------------------------------------------------------
+
+sql(q{CREATE TYPE unit; CREATE FUNCTION unit_in(cstring) RETURNS unit LANGUAGE internal IMMUTABLE STRICT AS 'int4in';
+	CREATE FUNCTION unit_out(unit) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+	CREATE FUNCTION unit_send(unit) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int4send';
+	CREATE FUNCTION unit_bytes(unit) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int4send';
+	CREATE TYPE unit (INPUT = unit_in, OUTPUT = unit_out, SEND = unit_send, LIKE = int4);
+	CREATE TABLE units (id int PRIMARY KEY, v unit, w unit[]); INSERT INTO units VALUES (1, '1', '{2}'); CALL iblt_track('units')});
+foreach my $case (
+	[ 'a replaced send function', q{CREATE OR REPLACE FUNCTION unit_send(unit) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int2send'} ],
+	[ 'another send function', 'ALTER TYPE unit SET (SEND = unit_bytes)' ])
+{
+	my ($name, $harm) = @$case;
+	sql($harm);
+	sql(q{INSERT INTO units SELECT max(id) + 1, '1', '{2}' FROM units});
+	like(failure("SELECT iblt_live('units')"), qr/IB008: .* because \Q$changed\E$/m, "$name: no digest");
+	healed('units', $name);
+}
+
+# --- stores that are not found -------------------------------------------------------------------
+
+foreach my $rename ([ 'SCHEMA iblt_internal', 'SCHEMA elsewhere', 'elsewhere' ], map { [ "MATERIALIZED VIEW iblt_internal.$_", "MATERIALIZED VIEW iblt_internal.${_}x", "${_}x" ] } 'tracked', map { "changes_$_" } 1 .. 8)
+{
+	my ($before, $after, $name) = @$rename;
+	sql("ALTER $before RENAME TO $name");
+	$node->psql('postgres', "INSERT INTO units SELECT max(id) + 1, '1', '{2}' FROM units");
+	sql("ALTER $after RENAME TO " . $before =~ s/.*[ .]//r);
+	is(right('units'), 't', "no change is lost while $before has another name");
+}
+sql('ALTER SCHEMA iblt_internal RENAME TO elsewhere');
+my ($lost, $none, $said) = $node->psql('postgres', q{INSERT INTO units VALUES (-1)});
+like($said, qr/ERROR:  changes of tracked tables cannot be recorded/, 'they fail');
+sql('ALTER SCHEMA elsewhere RENAME TO iblt_internal');
+
 # --- copies of the database ----------------------------------------------------------------------
 
 $node->command_ok([ 'pg_dump', '-h', $node->host, '-p', $node->port, '-Fc', '-f', $node->basedir . '/dump', 'postgres' ], 'the database is dumped');
