@@ -21,7 +21,7 @@ BEGIN
 					iblt_internal.describe_parts(a.atttypid)), ', ' ORDER BY a.attnum), ')')
 				FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0
 				AND NOT a.attisdropped)
-			ELSE format_type(t.oid, NULL) END
+			ELSE concat(format_type(t.oid, NULL), CASE t.typtype WHEN 'e' THEN ' enum' END) END
 		FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 		-- PostgreSQL 13 has no multiranges
 		LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)
