@@ -80,6 +80,11 @@ foreach (['day[]', 'ARRAY[%]::day[]'], ['span', 'span(%, NULL)'], ['span[]', 'AR
 	like(compare_failure('made'), qr/42804: column types differ: "v" is public\.\Q$type\E here and public\.\Q$type\E on the peer, which is made of another type there/, "$type, of another type");
 	both('DROP TABLE made');
 }
+both('CREATE TABLE made (id int PRIMARY KEY, v pair)');
+$there->safe_psql('postgres', "CALL iblt_track('made')");
+my (undef, undef, $unlike) = $here->psql('postgres', qq{CALL "100%s".iblt_track('made', peer => $peer)});
+like($unlike, qr/tracked columns do not have the same types on both sides.*public\.pair made of \(/s, 'nor can digests of such tables be of one kind');
+both('DROP TABLE made');
 $here->safe_psql('postgres', 'CREATE TYPE same AS (a text, b shade[])');
 $there->safe_psql('postgres', 'CREATE TYPE same AS (lost int, a text, b shade[]); ALTER TYPE same DROP ATTRIBUTE lost');
 both("CREATE TABLE made (id int PRIMARY KEY, v same); INSERT INTO made VALUES (1, ROW('x', '{red}')::same), (2, NULL)");
