@@ -28,19 +28,22 @@ CREATE FUNCTION iblt_internal.audit_refuse_foreign(plan iblt_internal.plan) RETU
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	here boolean := (plan.here).kind = 'f';
-	there boolean := (plan.there).kind = 'f';
+	kinds jsonb := '{"f": "a foreign table", "v": "a view of foreign tables"}';
+	here text := kinds ->> CASE WHEN (plan.here).remote OR (plan.here).kind = 'f'
+		THEN (plan.here).kind END;
+	there text := kinds ->> CASE WHEN (plan.there).remote OR (plan.there).kind = 'f'
+		THEN (plan.there).kind END;
 BEGIN
-	IF here OR there THEN
+	IF coalesce(here, there) IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
-			MESSAGE = format('it is a foreign table %s', CASE WHEN NOT there THEN 'here'
-				WHEN NOT here THEN 'on the peer' ELSE 'on both sides' END),
+			MESSAGE = 'it is ' || CASE WHEN here = there THEN here || ' on both sides'
+				ELSE concat_ws(' and ', here || ' here', there || ' on the peer') END,
 			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
 	END IF;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_refuse_foreign(iblt_internal.plan) IS
-'an error for a table that is a foreign table on a side';
+'an error for a table that is a foreign table on a side, or a view of some';
 
 CREATE FUNCTION iblt_internal.audit_compare_options(item iblt_internal.audit_item,
 	options iblt_internal.audit_options) RETURNS iblt_internal.options

@@ -292,6 +292,27 @@ $$;
 COMMENT ON FUNCTION iblt_internal.plain_storage_sql() IS
 'a query for row versions of pg_class c, and for what replicates it';
 
+-- As is_remote gives it.
+CREATE FUNCTION iblt_internal.plain_remote_sql() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT $q$
+		WITH RECURSIVE part(oid) AS (
+			SELECT c.oid
+			UNION
+			SELECT x.oid FROM part, LATERAL (
+				SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = part.oid
+				UNION ALL
+				SELECT d.refobjid FROM pg_class v JOIN pg_rewrite w ON w.ev_class = v.oid
+					JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+						AND d.refclassid = 'pg_class'::regclass
+					WHERE v.oid = part.oid AND v.relkind = 'v') AS x(oid))
+		SELECT bool_or(f.relkind = 'f') FROM part JOIN pg_class f USING (oid)$q$
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_remote_sql() IS
+'a query that tells whether pg_class c or a part of it is a foreign table';
+
 CREATE FUNCTION iblt_internal.plain_relations_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -308,13 +329,14 @@ AS $$
 			'fingerprint', %s,
 			'kind', c.relkind,
 			'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
-			'remote', false, 'distributed', false, 'shards', '[]'::jsonb,
+			'remote', (%s), 'distributed', false, 'shards', '[]'::jsonb,
 			'collations', '[]'::jsonb, 'hash', hashtextextended('iblt', 1),
 			'columns', (%s),
 			'keys', (%s),
 			'size', (%s)) || (%s)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
-		iblt_internal.plain_fingerprint_sql('c.oid'), iblt_internal.plain_columns_sql(),
+		iblt_internal.plain_fingerprint_sql('c.oid'), iblt_internal.plain_remote_sql(),
+		iblt_internal.plain_columns_sql(),
 		iblt_internal.plain_keys_sql(), iblt_internal.plain_size_sql(),
 		iblt_internal.plain_storage_sql())
 $$;

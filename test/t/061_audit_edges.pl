@@ -104,6 +104,16 @@ $here->safe_psql('postgres', "CREATE SERVER old FOREIGN DATA WRAPPER postgres_fd
 	CREATE USER MAPPING FOR PUBLIC SERVER old; CREATE FOREIGN TABLE far.left_behind (id int NOT NULL) SERVER old");
 is(audit("iblt_audit($peer, schema => 'far')"), "far.kept equal 0 0 0 0\nfar.left_behind not comparable", 'a foreign table here has no rows of its own');
 is(detail("iblt_audit($peer, publication => 'far')"), '42809 it is a foreign table here: Its rows are elsewhere. Name it in tables to compare it all the same.', 'the detail says so');
+$there->safe_psql('postgres', 'CREATE TABLE far.moved (id int NOT NULL); INSERT INTO far.moved VALUES (1)');
+$here->safe_psql('postgres', 'CREATE FOREIGN TABLE moved (id int NOT NULL) SERVER old; ALTER FOREIGN TABLE moved OPTIONS (schema_name $$far$$); CREATE VIEW far.moved AS SELECT * FROM (SELECT id FROM moved) AS m');
+is(audit("iblt_audit($peer, schema => 'far')"), "far.kept equal 0 0 0 0\nfar.left_behind not comparable\nfar.moved not comparable", 'nor has a view of one');
+like(detail("iblt_audit($peer, schema => 'far')"), qr/42809 it is a view of foreign tables here: Its rows/, 'which the detail calls so');
+foreach my $method ('sketch', 'plain')
+{
+	is(audit("iblt_audit(${\ literal($here->connstr('postgres'))}, schema => 'far', method => '$method')", node => $there), "far.kept equal 0 0 0 0\nfar.left_behind not comparable\nfar.moved not comparable", "nor has one there ($method)");
+}
+$there->safe_psql('postgres', 'DROP TABLE far.moved');
+$here->safe_psql('postgres', 'DROP VIEW far.moved');
 is(audit("iblt_audit($peer, '{far.left_behind}')"), 'far.left_behind equal 0 0 0 0', 'given as a table, it is compared');
 is(audit("iblt_audit(${\ literal($here->connstr('postgres'))}, schema => 'far')", node => $there), "far.kept equal 0 0 0 0\nfar.left_behind not comparable", 'nor one there');
 
