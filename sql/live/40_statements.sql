@@ -102,7 +102,8 @@ COMMENT ON FUNCTION iblt_internal.condition_sql(iblt_internal.plan, iblt_interna
 
 -- A condition may name any column without its table, so it stands in a subquery of
 -- its own, where it sees only the relation's columns.  The planner pulls that up.
--- Only the columns in use are listed: there may be no right to read the others.
+-- Only the columns in use are listed: there may be no right to read the others.  In a slice,
+-- rows are read as the sketch reads them, so that an index hides the same ones from both.
 CREATE FUNCTION iblt_internal.rows_sql(plan iblt_internal.plan, s iblt_internal.side,
 	more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -111,12 +112,13 @@ AS $$
 BEGIN
 	RETURN CASE WHEN s.condition IS NULL AND NOT iblt_internal.in_slice(plan)
 		THEN format('%s AS t', s.relation)
-	ELSE format('(SELECT %s FROM %s AS t%s%s) AS t', (SELECT string_agg(format('t.%I', name), ', ')
-		FROM (SELECT c.name FROM unnest(plan.columns) AS c
+	ELSE format('(SELECT %s FROM %s AS t%s%s%s) AS t',
+		(SELECT string_agg(format('t.%I', name), ', ')
+			FROM (SELECT c.name FROM unnest(plan.columns) AS c
 			UNION
 			SELECT unnest(more || CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END)
 			) AS used(name)),
-		s.relation, iblt_internal.condition_sql(plan, s),
+		s.relation, iblt_internal.slice_rows_sql(plan), iblt_internal.condition_sql(plan, s),
 		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END) END;
 END
 $$;

@@ -34,17 +34,21 @@ CREATE FUNCTION iblt_internal.sketch_sql(plan iblt_internal.plan, s iblt_interna
 AS $$
 DECLARE
 	f iblt_internal.finder := iblt_internal.finder(plan, s);
+	slice text := iblt_internal.slice_rows_sql(plan);
 BEGIN
 	IF s.shards <> '{}' THEN
 		RETURN iblt_internal.shards_sketch_sql(plan, s, capacity);
 	ELSIF s.distributed THEN
 		RETURN iblt_internal.distributed_sketch_sql(plan, s, capacity);
 	END IF;
+	IF slice <> '' AND s.kind <> 'p' THEN
+		plan.lo := NULL;	-- a condition only takes time, unless it rules partitions out
+		plan.hi := NULL;
+	END IF;
 	RETURN format('%s.iblt_agg(%s, %s, iblt_internal.iblt_compare_template(%s, %s, %L)), %s'
 		' FROM %s AS t%s%s', s.schema, f.key, iblt_internal.row_checksum_sql(plan, s),
 		capacity, plan.key_size, plan.seed, iblt_internal.fingerprint_sql(s),
-		s.relation, iblt_internal.slice_blocks_sql(plan),
-		iblt_internal.condition_sql(plan, s));
+		s.relation, slice, iblt_internal.condition_sql(plan, s));
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.sketch_sql(iblt_internal.plan, iblt_internal.side, integer) IS

@@ -286,33 +286,35 @@ $$;
 COMMENT ON FUNCTION iblt_internal.bounds_sql(iblt_internal.plan, iblt_internal.side) IS
 'the condition that a row t is in the slice of a plan, NULL if there is none';
 
--- The blocks of slices
+-- The rows of slices
 --
 -- Where the key is one column of a plain type, which orders alike whatever the collation, an
 -- index tells the blocks only, and these are read as a scan reads them (src/run/range.c).
+-- What is read of them are the rows within the bounds, so the statement needs no condition.
 
-CREATE FUNCTION iblt_internal.iblt_slice_blocks(internal) RETURNS tsm_handler
+CREATE FUNCTION iblt_internal.iblt_slice_rows(internal) RETURNS tsm_handler
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_slice_blocks(internal) IS
-'for TABLESAMPLE: the blocks with rows of which a column is above lo and not above hi';
+COMMENT ON FUNCTION iblt_internal.iblt_slice_rows(internal) IS
+'for TABLESAMPLE: the rows of which a column is above lo and not above hi';
 
-CREATE FUNCTION iblt_internal.slice_blocks_sql(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION iblt_internal.slice_rows_sql(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	c iblt_internal.plan_column := plan.key[1];
 BEGIN
-	RETURN CASE WHEN iblt_internal.in_slice(plan) AND cardinality(plan.key) = 1
+	RETURN CASE WHEN iblt_internal.in_slice(plan) AND plan.buckets IS NULL
+			AND cardinality(plan.key) = 1
 			-- integers, numbers, dates, times and uuid
 			AND c.cast_to = '' AND c.base IN (20, 21, 23, 1700, 1082, 1114, 1184, 2950)
-		THEN format(' TABLESAMPLE iblt_internal.iblt_slice_blocks(%L, coalesce($2, ''{}''),'
+		THEN format(' TABLESAMPLE iblt_internal.iblt_slice_rows(%L, coalesce($2, ''{}''),'
 			' coalesce($3, ''{}''))', c.name)
 		ELSE '' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_blocks_sql(iblt_internal.plan) IS
-'what makes a scan read the blocks of a slice alone, behind the relation in FROM; empty if that '
+COMMENT ON FUNCTION iblt_internal.slice_rows_sql(iblt_internal.plan) IS
+'what makes a scan read the rows of a slice alone, behind the relation in FROM; empty if that '
 'cannot be done';
 
 -- Queries of slices

@@ -2,7 +2,7 @@
  *
  * sample.h
  *	  What our methods of TABLESAMPLE share: all rows of the blocks that a
- *	  method chooses, in order.
+ *	  method chooses, in order, unless it chooses among them, too.
  *
  *-------------------------------------------------------------------------
  */

@@ -253,7 +253,7 @@ CREATE UNIQUE INDEX ON crossed (a, b);
 INSERT INTO crossed SELECT i % 10, i, 'v' FROM generate_series(1, 1000) AS i;
 SELECT outcome($$SELECT iblt_internal.slice_next(NULL, slices.plan_of('crossed', 'pairs'), NULL, 10)$$);
 
--- The blocks of a slice, which an index tells.  Rows were updated in their block and out of it, and deleted.
+-- The rows of a slice, whose blocks an index tells.  Rows were updated in their block and out of it, and deleted.
 CREATE TABLE blocks (id int NOT NULL, d int, v text) WITH (fillfactor = 60, autovacuum_enabled = off);
 INSERT INTO blocks SELECT i, i, repeat('x', 40) FROM generate_series(1, 6000) AS i;
 CREATE INDEX ON blocks (id) WHERE id < 100;
@@ -263,8 +263,8 @@ CREATE FUNCTION backwards(int, int) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS
 CREATE FUNCTION blocks_of(lo int, hi int, OUT the_same boolean, OUT few boolean) LANGUAGE plpgsql AS $$
 DECLARE
 	bounds text := format('WHERE id > %s AND id <= %s', coalesce(lo, -1), coalesce(hi, 1000000));
-	query text := format('SELECT md5(array_agg(b ORDER BY id)::text) FROM slices.blocks AS b TABLESAMPLE iblt_internal.iblt_slice_blocks(''id'', %L, %L) %s',
-		CASE WHEN lo IS NULL THEN '{}' ELSE ARRAY[lo] END, CASE WHEN hi IS NULL THEN '{}' ELSE ARRAY[hi] END, bounds);
+	query text := format('SELECT md5(array_agg(b ORDER BY id)::text) FROM slices.blocks AS b TABLESAMPLE iblt_internal.iblt_slice_rows(''id'', %L, %L)',
+		CASE WHEN lo IS NULL THEN '{}' ELSE ARRAY[lo] END, CASE WHEN hi IS NULL THEN '{}' ELSE ARRAY[hi] END);
 	sampled text;
 	read text;
 	j jsonb;
@@ -290,12 +290,70 @@ SELECT * FROM all_blocks;
 VACUUM blocks;
 INSERT INTO blocks SELECT i, -i, 'again' FROM generate_series(13, 6000, 13) AS i;
 SELECT lo, hi, the_same FROM all_blocks;
-SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_blocks('id', '{x}', '{}')$$);
-SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_blocks('id', NULL, '{}')$$);
+SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('id', '{x}', '{}')$$);
+SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('id', NULL, '{}')$$);
+SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('nobody', '{}', '{}')$$);
+SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('v', '{}', '{}')$$);
+-- Each type that a slice is read by, and indexes in each direction, with nulls, with entries of several rows, and with pages without entries
+CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+CREATE TABLE ordered (n int, "smallint" smallint, "int" int, "bigint" bigint, positive positive, "numeric" numeric, "date" date, "timestamp" timestamp, "timestamptz" timestamptz, "uuid" uuid)
+	WITH (autovacuum_enabled = off);
+INSERT INTO ordered SELECT i, r % 32768, r - 1000, r * 1000003::bigint, nullif(r, 0), r / 7.0, date '2000-01-01' + r, timestamp '2000-01-01' + r * interval '7 s',
+		timestamptz '2000-01-01' + r * interval '7 s', md5(r::text)::uuid
+	FROM (SELECT i, i % 2000 AS r FROM generate_series(1, 4000) AS i) AS t;
+INSERT INTO ordered (n) SELECT i FROM generate_series(1, 400) AS i;
+INSERT INTO ordered VALUES (0, -32768, -2147483648, -9223372036854775808, 2147483647, -1e500, '-infinity', '-infinity', '-infinity', '00000000-0000-0000-0000-000000000000'),
+	(1, 32767, 2147483647, 9223372036854775807, 1, 'NaN', 'infinity', 'infinity', 'infinity', 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+-- each range between some of the values: the least, the largest, and neighbours
+CREATE FUNCTION wrong_ranges(name text, how text) RETURNS TABLE (column_name text, index text, lo text, hi text) LANGUAGE plpgsql AS $$
+DECLARE
+	rows text;
+	right_rows text;
+BEGIN
+	FOR lo, hi IN EXECUTE format('WITH b AS (SELECT v::text FROM (SELECT %1$I AS v, dense_rank() OVER (ORDER BY %1$I) AS r FROM slices.ordered) AS d
+			WHERE r %% 700 < 2 OR r > 2000 GROUP BY v) SELECT a.v, b.v FROM b AS a, b', name) LOOP
+		EXECUTE format('SELECT concat(count(*), '' '', sum(n), '' '', sum(n::bigint * n)) FROM slices.ordered TABLESAMPLE iblt_internal.iblt_slice_rows(%L, %L, %L)',
+			name, array_remove(ARRAY[lo], NULL), array_remove(ARRAY[hi], NULL)) INTO rows;
+		EXECUTE format('SELECT concat(count(*), '' '', sum(n), '' '', sum(n::bigint * n)) FROM slices.ordered
+			WHERE %1$I IS NOT NULL AND coalesce(%1$I > %2$L, true) AND coalesce(%1$I <= %3$L, true)', name, lo, hi) INTO right_rows;
+		column_name := name;
+		index := how;
+		IF rows IS DISTINCT FROM right_rows THEN
+			RETURN NEXT;
+		END IF;
+	END LOOP;
+END $$;
+CREATE FUNCTION wrong_orders() RETURNS TABLE (column_name text, index text, lo text, hi text) LANGUAGE plpgsql AS $$
+DECLARE
+	name text;
+	how text;
+BEGIN
+	FOR name, how IN SELECT c, i FROM unnest('{smallint,int,bigint,positive,numeric,date,timestamp,timestamptz,uuid}'::text[]) AS c,
+			unnest('{"","ASC, n","DESC, n","ASC NULLS FIRST, n","DESC NULLS LAST, n",none}'::text[]) WITH ORDINALITY AS i(i, o) WHERE o = 1 OR c IN ('int', 'numeric') LOOP
+		IF how <> 'none' THEN
+			EXECUTE format('CREATE INDEX one_index ON slices.ordered (%I %s)', name, how);
+		END IF;
+		RETURN QUERY SELECT * FROM slices.wrong_ranges(name, how);
+		DROP INDEX IF EXISTS slices.one_index;
+	END LOOP;
+END $$;
+SELECT * FROM wrong_orders();
+CREATE INDEX one_index ON ordered ("int") WITH (fillfactor = 30);
+DELETE FROM ordered WHERE "int" BETWEEN 200 AND 600 OR "int" BETWEEN 700 AND 900;
+VACUUM ordered;
+SELECT * FROM wrong_ranges('int', 'pages without entries');
+INSERT INTO ordered (n, "int") SELECT i, i FROM generate_series(100, 950) AS i;
+SELECT * FROM wrong_ranges('int', 'and with new ones');
 CREATE TABLE one (id bigint PRIMARY KEY, v text);
 INSERT INTO one SELECT i, 'v' FROM generate_series(1, 20000) AS i;
 CREATE TABLE one2 (LIKE one INCLUDING ALL);
 SELECT * FROM explained(plan_of('one', 'one2'), '{5000}', '{5100}');
+CREATE TABLE pieces (id bigint PRIMARY KEY, v text) PARTITION BY RANGE (id);
+CREATE TABLE pieces_1 PARTITION OF pieces FOR VALUES FROM (0) TO (6000);
+CREATE TABLE pieces_2 PARTITION OF pieces FOR VALUES FROM (6000) TO (30000);
+INSERT INTO pieces TABLE one;
+SELECT * FROM explained(plan_of('pieces', 'one'), '{5000}', '{5100}');
+SELECT * FROM same('pieces', 'one', 7000);
 -- bounds that an index here has no values for
 CREATE TABLE narrow (id int PRIMARY KEY, v text);
 INSERT INTO narrow SELECT i, 'v' FROM generate_series(1, 1000) AS i;
@@ -349,8 +407,8 @@ ROLLBACK;
 -- on both sides, with other contents: slices find nothing, and say what they rest on; amcheck finds it, and so does a scan
 BEGIN;
 SELECT keep_up('h_pkey', false), keep_up('t_pkey', false);
-INSERT INTO h VALUES (777, 'here');
-INSERT INTO t VALUES (777, 'there');
+INSERT INTO h VALUES (1500, 'here');
+INSERT INTO t VALUES (1500, 'there');
 SELECT keep_up('h_pkey', true), keep_up('t_pkey', true);
 SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
 SET LOCAL enable_hashjoin = off;
