@@ -95,12 +95,15 @@ COMMENT ON FUNCTION iblt_internal.run_options_of(iblt_internal.run_head) IS
 -- A side is asked for these.  They are part of the protocol, and a peer without iblt is
 -- asked for their bodies (plain_call).
 
--- The rows are as many as the planner would take them for.
+-- A partitioned table has the files of its partitions.  The rows are as many as the planner
+-- would take them for.
 CREATE FUNCTION iblt_internal.run_probe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT jsonb_build_object('file', pg_relation_filenode(relation),
+	SELECT jsonb_build_object('file', CASE count(*) WHEN 1 THEN pg_relation_filenode(relation)::text
+			ELSE md5(string_agg(concat(c.oid, ' ', pg_relation_filenode(c.oid)), ', '
+				ORDER BY c.oid)) END,
 		'started', pg_postmaster_start_time(),
 		'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
 			THEN c.reltuples / c.relpages * size
@@ -111,7 +114,8 @@ AS $$
 	WHERE c.oid = relation OR c.oid IN (SELECT relid FROM pg_partition_tree(relation))
 $$;
 COMMENT ON FUNCTION iblt_internal.run_probe(regclass) IS
-'the file of a relation, another one once it is rewritten, and about how many rows it has';
+'the file of a relation, or a hash of its partitions and their files, another one once it is '
+'rewritten, and about how many rows it has';
 
 CREATE FUNCTION iblt_internal.run_lag() RETURNS jsonb
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED

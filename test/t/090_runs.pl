@@ -232,6 +232,19 @@ foreach my $change ([ 'VACUUM FULL large', $there ], [ 'ALTER TABLE large ADD w 
 	ranges_fit($run);
 }
 
+# A partitioned table has partitions, on either side: another one in the middle, and one that is another file.
+foreach my $change ([ 'VACUUM FULL t_parts_2', $here ], [ 'CREATE TABLE t_parts_3 PARTITION OF t_parts FOR VALUES FROM (9000) TO (9999)', $there ],
+	[ 'ALTER TABLE t_parts DETACH PARTITION t_parts_3', $there ])
+{
+	my ($sql, $node) = @$change;
+	my $run = begin_run("'{t_parts}', slice_ms => 1, max_load => 0.001, max_time => '0.5 s', progress => false");
+	is(join(' ', @{ tables($run)->{'public.t_parts'} }{qw(status slices)}), 'under way 1', 'a run stops behind a slice');
+	$node->safe_psql('postgres', $sql);
+	like(resume($run, $fast), qr/public\.t_parts was altered, it starts again/, "$sql: the table starts again");
+	is(found($run, 't_parts'), truth('t_parts'), 'and its differences are those of a full comparison');
+	is(tables($run)->{'public.t_parts'}{rows_here}, 4000, 'each row was counted once');
+}
+
 # --- gentle ------------------------------------------------------------------------------------------
 
 my $standby = standby($there, 'standby');
