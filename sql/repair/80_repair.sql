@@ -184,8 +184,8 @@ BEGIN
 	BEGIN
 		works := CASE WHEN run IS NULL THEN ARRAY[
 				iblt_internal.repair(conn, peer, relation, peer_relation, options, asked)]
-			ELSE iblt_internal.run_repair(conn, peer, run, relation, peer_relation, options, asked)
-			END;
+			ELSE iblt_internal.run_repair(conn, peer, run, relation, peer_relation, seed, options,
+				asked) END;
 		PERFORM iblt_internal.peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,

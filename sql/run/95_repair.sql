@@ -6,8 +6,8 @@
 -- statement for it.  From then on it is a repair as any other (sql/repair), of several
 -- tables in one transaction.
 
-CREATE FUNCTION iblt_internal.run_repair_check(peer_relation text, options iblt_internal.options)
-RETURNS void
+CREATE FUNCTION iblt_internal.run_repair_check(peer_relation text, seed bigint,
+	options iblt_internal.options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -22,6 +22,7 @@ DECLARE
 		CASE WHEN options.max_differences <> 100000 THEN 'max_differences' END,
 		CASE WHEN options.cast_types THEN 'cast_types' END,
 		CASE WHEN options.extra_columns <> 'warn' THEN 'extra_columns' END,
+		CASE WHEN seed IS NOT NULL THEN 'seed' END,
 		CASE WHEN options.live <> 'off' THEN 'live' END,
 		CASE WHEN options.method <> 'sketch' THEN 'method' END);
 BEGIN
@@ -32,7 +33,7 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_check(text, iblt_internal.options) IS
+COMMENT ON FUNCTION iblt_internal.run_repair_check(text, bigint, iblt_internal.options) IS
 'an error for arguments that say what to compare';
 
 CREATE FUNCTION iblt_internal.run_repair_options(options iblt_internal.run_options,
@@ -390,8 +391,8 @@ COMMENT ON FUNCTION iblt_internal.run_repair_apply(iblt_internal.run_worker,
 
 -- If the rows are changed, the lock keeps the run from going on meanwhile.
 CREATE FUNCTION iblt_internal.run_repair(conn text, peer text, run bigint, relation regclass,
-	peer_relation text, options iblt_internal.options, asked iblt_internal.repair_options)
-RETURNS iblt_internal.repair_work[]
+	peer_relation text, seed bigint, options iblt_internal.options,
+	asked iblt_internal.repair_options) RETURNS iblt_internal.repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -401,7 +402,7 @@ DECLARE
 	repairs iblt_internal.run_repair[] := '{}';
 BEGIN
 	PERFORM iblt_internal.repair_check_options(asked),
-		iblt_internal.run_repair_check(peer_relation, options);
+		iblt_internal.run_repair_check(peer_relation, seed, options);
 	w.conn := conn;
 	w := iblt_internal.run_open(w, run);
 	PERFORM iblt_internal.repair_check_method((((w.options).audit).compare).method, asked);
@@ -424,6 +425,6 @@ BEGIN
 		FROM unnest(repairs) WITH ORDINALITY AS r ORDER BY r.ordinality);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair(text, text, bigint, regclass, text,
+COMMENT ON FUNCTION iblt_internal.run_repair(text, text, bigint, regclass, text, bigint,
 	iblt_internal.options, iblt_internal.repair_options) IS
 'repairs, or previews, what a run has kept, over a connection of that name';
