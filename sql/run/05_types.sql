@@ -54,6 +54,7 @@ CREATE TYPE iblt_internal.run_repair AS (
 	same iblt_internal.difference[],	-- those of which nothing has changed since
 	aside iblt_internal.repair_step[],	-- instead of statements for the others
 	tried text[],			-- ids with statements, before their rows were locked
-	gone bigint[]			-- numbers of those whose rows are equal
+	gone bigint[],			-- numbers of those whose rows are equal
+	unseen text[]			-- keys of those of which an index finds no row, on a side
 );
 COMMENT ON TYPE iblt_internal.run_repair IS 'a repair of differences that a run found in a table';

@@ -16,6 +16,32 @@ $$;
 COMMENT ON FUNCTION iblt_internal.run_key(iblt_internal.plan) IS
 'what the keys of differences are made of, as one text';
 
+-- An index that lost an entry looks like a row that was deleted.  So where an index finds no
+-- row of a key that had a difference, on a side, a scan has to look for it.  Keys that have a
+-- row on both sides by now need no scan.
+CREATE FUNCTION iblt_internal.run_unseen(conn text, plan iblt_internal.plan, ids text[],
+	differences iblt_internal.difference[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	gone text[] := ARRAY(SELECT unnest(ids) EXCEPT SELECT d.id FROM unnest(differences) AS d);
+	keys text[] := iblt_internal.keys_of_ids(plan, gone);
+	found record;
+BEGIN
+	IF plan.by_hash OR plan.buckets IS NOT NULL OR keys = '{}' THEN
+		RETURN '{}';
+	END IF;
+	found := iblt_internal.find_both(conn, iblt_internal.index_plan(plan), keys);
+	RETURN ARRAY(SELECT u.key
+		FROM unnest(keys, (found.here).checksum, (found.there).checksum) AS u(key, here, there)
+		WHERE u.here IS NULL OR u.there IS NULL);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_unseen(text, iblt_internal.plan, text[],
+	iblt_internal.difference[]) IS
+'those of the keys that are no differences any more of which an index finds no row, on a side';
+
 CREATE FUNCTION iblt_internal.run_look(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -25,6 +51,7 @@ DECLARE
 	plan iblt_internal.plan := w.plan;
 	batch record;
 	differences iblt_internal.difference[];
+	unseen text[] := '{}';
 	result iblt_internal.run_difference[] := '{}';
 BEGIN
 	FOR batch IN SELECT d.seed, array_agg(d.id) AS ids
@@ -40,12 +67,14 @@ BEGIN
 		result := result || ARRAY(SELECT ROW(NULL, w.run, w.item, 0, d.id, batch.seed, d.key,
 			d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
 			clock_timestamp())::iblt_internal.run_difference FROM unnest(differences) AS d);
+		unseen := unseen || iblt_internal.run_unseen(w.conn, plan, batch.ids, differences);
 	END LOOP;
+	PERFORM iblt_internal.check_index(w.conn, plan, unseen);
 	RETURN result;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.run_look(iblt_internal.run_worker) IS
-'those of the differences of a table that still are differences';
+'those of the differences of a table that still are differences; an error if an index hides one';
 
 CREATE FUNCTION iblt_internal.run_replace(w iblt_internal.run_worker, t iblt_internal.run_table,
 	differences iblt_internal.run_difference[]) RETURNS iblt_internal.run_table

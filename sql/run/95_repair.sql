@@ -236,6 +236,7 @@ BEGIN
 	r.same := r.same || x.same;
 	r.aside := r.aside || x.aside;
 	r.gone := r.gone || x.gone;
+	r.unseen := r.unseen || iblt_internal.run_unseen(w.conn, compared, ids, now);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.run_repair_batch(iblt_internal.run_worker,
@@ -263,10 +264,11 @@ BEGIN
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
 		work.plan := plan;
-		r := ROW(t, planned.entry, work, kept, '{}', '{}', '{}', '{}');
+		r := ROW(t, planned.entry, work, kept, '{}', '{}', '{}', '{}', '{}');
 		FOR i IN 1 .. cardinality(r.kept) BY size LOOP
 			r := iblt_internal.run_repair_batch(w, r, r.kept[i : i + size - 1]);
 		END LOOP;
+		PERFORM iblt_internal.check_index(w.conn, compared, r.unseen);
 		work.steps := iblt_internal.repair_outside(w.conn, plan,
 			iblt_internal.repair_steps(plan, r.same));
 		IF NOT asked.apply THEN
