@@ -30,3 +30,33 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.describe_parts(oid) IS
 'the columns, elements and bounds that values of a type have, with their types';
+
+-- A checksum takes the text of these types, and elsewhere what the send function makes.
+-- An extension may have one in some of its versions only (cube: from 1.5 on).
+CREATE FUNCTION iblt_internal.describe_textual(type oid) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (WITH RECURSIVE part(oid) AS (
+			SELECT type
+			UNION
+			SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
+				SELECT t.typbasetype
+				UNION ALL
+				SELECT t.typelem
+				UNION ALL
+				SELECT a.atttypid FROM pg_attribute a WHERE t.typtype = 'c'
+					AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+				UNION ALL
+				-- PostgreSQL 13 has no multiranges
+				SELECT r.rngsubtype FROM pg_range r
+					WHERE t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)) AS x(oid)
+			WHERE x.oid >= 16384
+		)
+		SELECT coalesce(jsonb_agg(DISTINCT t.typname), '[]')
+		FROM part JOIN pg_type t ON t.oid = part.oid WHERE t.typtype = 'b' AND t.typsend = 0);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_textual(oid) IS
+'types without a send function in a type, as an array';

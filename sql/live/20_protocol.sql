@@ -64,36 +64,6 @@ $$;
 COMMENT ON FUNCTION iblt_internal.describe_cast_code(oid, regtype) IS
 'a function of another user that a value of the type would run on its way to json or text';
 
--- A checksum takes the text of these types, and elsewhere what the send function makes.
--- An extension may have one in some of its versions only (cube: from 1.5 on).
-CREATE FUNCTION iblt_internal.describe_textual(type oid) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (WITH RECURSIVE part(oid) AS (
-			SELECT type
-			UNION
-			SELECT x.oid FROM part JOIN pg_type t ON t.oid = part.oid, LATERAL (
-				SELECT t.typbasetype
-				UNION ALL
-				SELECT t.typelem
-				UNION ALL
-				SELECT a.atttypid FROM pg_attribute a WHERE t.typtype = 'c'
-					AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
-				UNION ALL
-				-- PostgreSQL 13 has no multiranges
-				SELECT r.rngsubtype FROM pg_range r
-					WHERE t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)) AS x(oid)
-			WHERE x.oid >= 16384
-		)
-		SELECT coalesce(jsonb_agg(DISTINCT t.typname), '[]')
-		FROM part JOIN pg_type t ON t.oid = part.oid WHERE t.typtype = 'b' AND t.typsend = 0);
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.describe_textual(oid) IS
-'types without a send function in a type, as an array';
-
 CREATE FUNCTION iblt_internal.describe_columns(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -297,6 +267,21 @@ COMMENT ON FUNCTION iblt_internal.describe_collations(oid[]) IS
 
 -- The whole description
 
+-- A statement that calls a function needs the right to it, whatever its conditions.
+CREATE FUNCTION iblt_internal.describe_system() RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF has_function_privilege('pg_control_system()', 'execute') THEN
+		RETURN (SELECT system_identifier::text FROM pg_control_system());
+	END IF;
+	RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.describe_system() IS
+'the identifier that this server has in common with its standbys, NULL without the right to it';
+
 CREATE FUNCTION iblt_internal.describe(relation regclass, condition text DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -306,8 +291,7 @@ BEGIN
 			'relation', format('%I.%I', n.nspname, c.relname),
 			'schema', '@extschema@',
 			'condition', condition,
-			'system', CASE WHEN has_function_privilege('pg_control_system()', 'execute')
-				THEN (SELECT system_identifier::text FROM pg_control_system()) END,
+			'system', iblt_internal.describe_system(),
 			'recovery', pg_is_in_recovery(),
 			'identity', concat_ws(' ', pg_postmaster_start_time(),
 				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),

@@ -322,7 +322,9 @@ AS $$
 			'encoding', getdatabaseencoding(),
 			'relation', format('%%I.%%I', n.nspname, c.relname),
 			'system', CASE WHEN has_function_privilege('pg_control_system()', 'execute')
-				THEN (SELECT system_identifier::text FROM pg_control_system()) END,
+				-- a statement of its own, since each needs the right to what it calls
+				THEN substring(query_to_xml('SELECT system_identifier FROM pg_control_system()',
+					false, false, '')::text FROM '<system_identifier>([0-9]+)<') END,
 			'recovery', pg_is_in_recovery(),
 			'identity', concat_ws(' ', pg_postmaster_start_time(),
 				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),

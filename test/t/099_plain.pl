@@ -589,6 +589,9 @@ $there->safe_psql('postgres', 'ALTER ROLE reader RESET search_path; CREATE EXTEN
 ($rc, $out, $err) = $here->psql('postgres', "SELECT key FROM iblt_compare('two', " . conninfo($there) . ", method => 'auto'); SELECT method FROM iblt_compare_stats()");
 is($err, '', 'with the extension there, auto has nothing to say');
 like($out, qr/^sketch$/m, 'and takes it');
+$there->safe_psql('postgres', 'REVOKE EXECUTE ON FUNCTION pg_control_system() FROM public');
+is($here->safe_psql('postgres', "SELECT status FROM iblt_audit($peer, tables => '{up}', method => '$_')"), $here->safe_psql('postgres', "SELECT status FROM iblt_audit(${\ conninfo($there)}, tables => '{up}')"), "$_: without the right to the server's identifier") foreach (qw(plain sketch));
+$there->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION pg_control_system() TO public');
 # Both are reached over a connection of one name.
 {
 	my $there_too = conninfo($there);
