@@ -24,9 +24,11 @@ iblt_collection_make(const IbltTrackTarget *target, int level,
 					 MemoryContext context)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
-	IbltCollection *collection = palloc0(sizeof *collection);
+	IbltCollection *collection = palloc(sizeof *collection);
 	IbltParams *params = &collection->target.params;
 
+	/* most never have a sketch, which is larger than all else */
+	memset(collection, 0, offsetof(IbltCollection, sketch));
 	collection->target = *target;
 	if (params->description_size > 0)
 	{
@@ -37,7 +39,6 @@ iblt_collection_make(const IbltTrackTarget *target, int level,
 	}
 	collection->level = level;
 	collection->context = context;
-	collection->most = iblt_core_size(params);
 	MemoryContextSwitchTo(old);
 	return collection;
 }
@@ -118,7 +119,7 @@ static bool
 list_room(IbltCollection *collection, Size more)
 {
 	Size		need = collection->used + more;
-	Size		most = collection->value == NULL ? collection->most : BATCH_BYTES;
+	Size		most = collection->value == NULL ? collection->target.most : BATCH_BYTES;
 
 	if (need <= collection->size)
 		return true;
@@ -245,8 +246,6 @@ iblt_collection_apply(const IbltCollection *collection, IbltSketch *sketch)
 void
 iblt_collection_finish(IbltCollection *collection)
 {
-	if (collection->value == NULL)
-		return;
 	list_to_sketch(collection);
 	if (collection->broken == NULL)
 		iblt_core_seal(&collection->sketch);

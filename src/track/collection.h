@@ -21,6 +21,7 @@ typedef struct IbltTrackTarget
 	Oid			relid;			/* the tracked table */
 	Oid			store;			/* of its changes */
 	IbltParams	params;			/* of its digest, typed */
+	Size		most;			/* bytes of a list before it becomes a sketch */
 } IbltTrackTarget;
 
 typedef struct IbltCollection
@@ -32,7 +33,6 @@ typedef struct IbltCollection
 	IbltFence	fence;			/* of the table, at this level */
 	const char *broken;			/* why the digest is not trustworthy, or NULL */
 	MemoryContext context;		/* of all that follows */
-	Size		most;			/* bytes of the list before it becomes a sketch */
 	uint8	   *list;			/* packed changes (packed.h) that are not in
 								 * the sketch */
 	Size		used;
@@ -73,8 +73,8 @@ extern void iblt_collection_apply(const IbltCollection *collection,
 extern void iblt_track_add(IbltSketch *sketch, const IbltSketch *changes);
 
 /*
- * Before the changes are written.  If there is a sketch, it has all of them
- * and is sealed.
+ * Before the sketch of a collection that has one is written.  Then it has all
+ * changes and is sealed.
  */
 extern void iblt_collection_finish(IbltCollection *collection);
 

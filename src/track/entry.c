@@ -176,6 +176,7 @@ prepare_key(IbltTrackEntry *entry, const IbltTrackConfig *config, Oid *types)
 	else
 		coder = iblt_key_coder_for_columns(n, types, entry->context);
 	iblt_key_set_params(coder, params);
+	entry->target.most = iblt_core_size(params);
 	initStringInfo(&entry->key);
 	entry->key_codecs = palloc(sizeof(IbltCodec *) * n);
 	for (int i = 0; i < n; i++)

@@ -10,6 +10,7 @@
  */
 #include "track/launch.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -33,16 +34,6 @@ iblt_launch_note(BlockNumber block, int32 changes)
 	launch_noted += changes;
 	if (block >= FULL_BLOCKS)
 		launch_full = true;
-}
-
-void
-iblt_launch_saw(int64 changes)
-{
-	if (changes >= IBLT_FOLD_CHANGES && !RecoveryInProgress())
-	{
-		launch_full = true;
-		iblt_launch_if_due();
-	}
 }
 
 void
@@ -70,21 +61,34 @@ launch(void)
 	(void) RegisterDynamicBackgroundWorker(&worker, NULL);
 }
 
-void
-iblt_launch_if_due(void)
+static void
+launch_if_due(TimestampTz now)
 {
 	static TimestampTz last = 0;
-	TimestampTz now;
 
-	launch_changes += launch_noted;
-	launch_noted = 0;
-	if (!launch_full && launch_changes < IBLT_FOLD_CHANGES)
-		return;
-	now = GetCurrentTimestamp();
 	if (last != 0 && now - last < (TimestampTz) PAUSE_MS * 1000)
 		return;
 	last = now;
 	launch_changes = 0;
 	launch_full = false;
 	launch();
+}
+
+void
+iblt_launch_saw(int64 changes)
+{
+	if (changes < IBLT_FOLD_CHANGES || RecoveryInProgress())
+		return;
+	launch_full = true;
+	launch_if_due(GetCurrentTimestamp());
+}
+
+/* The time is at hand.  Until a worker folds, each commit comes this far. */
+void
+iblt_launch_at_end(void)
+{
+	launch_changes += launch_noted;
+	launch_noted = 0;
+	if (launch_full || launch_changes >= IBLT_FOLD_CHANGES)
+		launch_if_due(GetCurrentTransactionStopTimestamp());
 }

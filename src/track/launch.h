@@ -24,7 +24,7 @@ extern void iblt_launch_saw(int64 changes);
 /* The transaction was rolled back. */
 extern void iblt_launch_forget(void);
 
-/* Starts a worker if one is due.  Fails silently. */
-extern void iblt_launch_if_due(void);
+/* The transaction has ended.  Starts a worker if one is due.  Fails silently. */
+extern void iblt_launch_at_end(void);
 
 #endif							/* IBLT_TRACK_LAUNCH_H */

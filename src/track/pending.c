@@ -17,10 +17,11 @@
 #include "track/packed.h"
 #include "track/store.h"
 
-/* Bytes of changes in one row of the store, so that a row fits in a page. */
-#define ROW_BYTES		7900
-
-/* All of them, the last used first.  They live in pending_context. */
+/*
+ * All of them, the last used first.  They live in pending_context, which is
+ * empty between transactions.  It stays, because to make and delete it takes
+ * longer than all else that is done in memory for one change.
+ */
 static dlist_head pending_all = DLIST_STATIC_INIT(pending_all);
 static MemoryContext pending_context = NULL;
 
@@ -61,27 +62,24 @@ static ItemPointerData
 write_list(const IbltCollection *pending)
 {
 	const IbltTrackTarget *target = &pending->target;
-	struct varlena *bytes = palloc(VARHDRSZ + Min(ROW_BYTES, pending->used));
 	ItemPointerData row;
-	Size		done = 0;
+	Size		left = pending->used;
 
 	ItemPointerSetInvalid(&row);
-	while (done < pending->used)
+	while (left > 0)
 	{
-		Size		size = iblt_packed_prefix(pending->list + done,
-											  pending->used - done,
-											  target->params.limbs, ROW_BYTES);
+		const uint8 *bytes = pending->list + pending->used - left;
+		Size		size = left;
 
+		if (left > IBLT_STORE_PACKED)
+			size = iblt_packed_prefix(bytes, left, target->params.limbs,
+									  IBLT_STORE_PACKED);
 		/* keys of 4,096 bytes fit, and the sketch has no longer ones */
 		Assert(size > 0);
-		SET_VARSIZE(bytes, VARHDRSZ + size);
-		memcpy(VARDATA(bytes), pending->list + done, size);
-		row = iblt_store_insert_change(target->store, target->relid,
-									   IBLT_CHANGES_PACKED, 0,
-									   PointerGetDatum(bytes), (Datum) 0);
-		done += size;
+		row = iblt_store_insert_packed(target->store, target->relid, bytes,
+									   size);
+		left -= size;
 	}
-	pfree(bytes);
 	return row;
 }
 
@@ -92,7 +90,8 @@ pending_write(IbltCollection *pending)
 	const IbltTrackTarget *target = &pending->target;
 	ItemPointerData row;
 
-	iblt_collection_finish(pending);
+	if (pending->value != NULL)
+		iblt_collection_finish(pending);
 	if (pending->broken != NULL)
 		row = iblt_store_insert_change(target->store, target->relid,
 									   IBLT_CHANGES_BROKEN, 0,
@@ -113,40 +112,49 @@ pending_write(IbltCollection *pending)
 	iblt_launch_note(ItemPointerGetBlockNumberNoCheck(&row), pending->number);
 }
 
-/* Writes all collections to the store. */
+/* Writes all collections to the store.  Then there are none. */
 static void
 pending_flush(void)
 {
-	while (!dlist_is_empty(&pending_all))
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &pending_all)
 	{
-		IbltCollection *pending = dlist_head_element(IbltCollection, node, &pending_all);
+		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
 
 		pending_write(pending);
 		iblt_fence_remove(&pending->fence, pending->target.store);
-		pending_free(pending);
 	}
+	dlist_init(&pending_all);
+	MemoryContextReset(pending_context);
 }
 
-/* The same before the transaction ends, in a command of its own. */
+/* The same before the transaction ends. */
 static void
 pending_end(void)
 {
 	if (!dlist_is_empty(&pending_all))
 	{
-		/* fences can be removed, and what follows sees what was written */
-		CommandCounterIncrement();
+		/* only a later command can remove fences */
+		if (registered_now)
+			CommandCounterIncrement();
 		pending_flush();
+		/* what follows sees what was written */
 		CommandCounterIncrement();
 	}
 	pending_flushed = true;
 }
 
-/* The memory goes with the transaction. */
+/*
+ * All that is left belongs to the transaction that ends.  Each transaction ends
+ * with a call of this, also one that registered the callbacks.
+ */
 static void
 pending_forget(void)
 {
 	dlist_init(&pending_all);
-	pending_context = NULL;
+	if (pending_context != NULL)
+		MemoryContextReset(pending_context);
 	pending_flushed = false;
 	registered_now = false;
 }
@@ -167,7 +175,7 @@ at_transaction(XactEvent event, void *arg)
 			if (!dlist_is_empty(&pending_all))
 				elog(WARNING, "iblt has lost changes of tracked tables");
 			pending_forget();
-			iblt_launch_if_due();
+			iblt_launch_at_end();
 			break;
 		case XACT_EVENT_ABORT:
 			pending_forget();
@@ -224,8 +232,6 @@ at_subtransaction(SubXactEvent event, SubTransactionId mine,
 	(void) mine;
 	(void) parent;
 	(void) arg;
-	if (pending_context == NULL)
-		return;
 	if (event == SUBXACT_EVENT_COMMIT_SUB)
 		merge_level(GetCurrentTransactionNestLevel());
 	else if (event == SUBXACT_EVENT_ABORT_SUB)
@@ -279,7 +285,7 @@ pending_for(const IbltTrackTarget *target)
 
 	register_callbacks();
 	if (pending_context == NULL)
-		pending_context = AllocSetContextCreate(TopTransactionContext,
+		pending_context = AllocSetContextCreate(TopMemoryContext,
 												"iblt changes",
 												ALLOCSET_DEFAULT_SIZES);
 	pending = pending_find(target->relid, level);

@@ -14,6 +14,7 @@
 #include "catalog/namespace.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/lsyscache.h"
@@ -49,6 +50,32 @@ iblt_store_changes(int number)
 }
 
 /*
+ * As try_relation_open, which looks for the row of pg_class each time.  The
+ * relation cache knows whether there is one: to take the lock reads the
+ * invalidations of all transactions that have committed, a relation that was
+ * dropped leaves the cache with them, and none can be dropped under the lock.
+ */
+static Relation
+open_if_exists(Oid relid, LOCKMODE lock)
+{
+	Relation	relation;
+
+	LockRelationOid(relid, lock);
+	relation = RelationIdGetRelation(relid);
+	if (relation == NULL)
+	{
+		UnlockRelationOid(relid, lock);
+		return NULL;
+	}
+#if PG_VERSION_NUM >= 150000
+	pgstat_init_relation(relation);
+#else
+	pgstat_initstats(relation);
+#endif
+	return relation;
+}
+
+/*
  * Opens a store.  NULL if it does not exist, or is not ours: it must be a
  * heap without indexes.
  */
@@ -59,7 +86,7 @@ store_open(Oid store, LOCKMODE lock)
 
 	if (!OidIsValid(store))
 		return NULL;
-	relation = try_relation_open(store, lock);
+	relation = open_if_exists(store, lock);
 	if (relation != NULL &&
 		(relation->rd_rel->relkind != RELKIND_MATVIEW ||
 		 relation->rd_tableam != GetHeapamTableAmRoutine()))
@@ -142,6 +169,69 @@ iblt_store_insert(Oid store, Datum *values, bool *nulls)
 	heap_freetuple(tuple);
 	relation_close(relation, NoLock);
 	return row;
+}
+
+/* Where the columns of a row begin that has some that are null. */
+#define ROW_HEADER		MAXALIGN(SizeofHeapTupleHeader + BITMAPLEN(CHANGE_WIDTH))
+
+/*
+ * Makes a row as heap_form_tuple does, with relation, kind and changes.  That
+ * asks the descriptor for each column and takes memory, and this is the one
+ * row that nearly all transactions write.
+ */
+static void
+form_packed(HeapTuple tuple, PGAlignedBlock *room, Oid relid,
+			const uint8 *bytes, Size size)
+{
+	HeapTupleHeader header = (HeapTupleHeader) room->data;
+	char	   *column = room->data + ROW_HEADER;
+	char	   *kind = column + sizeof(Oid);
+	char	   *changes = kind + 1;
+
+	Assert(size <= IBLT_STORE_PACKED);
+	memset(header, 0, ROW_HEADER);
+	header->t_hoff = ROW_HEADER;
+	header->t_infomask = HEAP_HASNULL | HEAP_HASVARWIDTH;
+	HeapTupleHeaderSetNatts(header, CHANGE_WIDTH);
+	ItemPointerSetInvalid(&header->t_ctid);
+	header->t_bits[0] = 1 << CHANGE_RELATION | 1 << CHANGE_KIND |
+		1 << CHANGE_BYTES;
+	memcpy(column, &relid, sizeof(Oid));
+	*kind = IBLT_CHANGES_PACKED;
+	if (VARHDRSZ_SHORT + size <= VARATT_SHORT_MAX)
+	{
+		SET_VARSIZE_SHORT(changes, VARHDRSZ_SHORT + size);
+		changes += VARHDRSZ_SHORT;
+	}
+	else
+	{
+		/* bytes that align a value are zero */
+		memset(changes, 0, VARHDRSZ);
+		changes = column + INTALIGN(changes - column);
+		SET_VARSIZE(changes, VARHDRSZ + size);
+		changes += VARHDRSZ;
+	}
+	memcpy(changes, bytes, size);
+	tuple->t_data = header;
+	tuple->t_len = changes + size - room->data;
+	tuple->t_tableOid = InvalidOid;
+}
+
+ItemPointerData
+iblt_store_insert_packed(Oid store, Oid relid, const uint8 *bytes, Size size)
+{
+	Relation	relation = store_open(store, RowExclusiveLock);
+	HeapTupleData tuple;
+	PGAlignedBlock room;
+
+	ItemPointerSetInvalid(&tuple.t_self);
+	if (relation == NULL)
+		return tuple.t_self;
+	form_packed(&tuple, &room, relid, bytes, size);
+	heap_insert(relation, &tuple, GetCurrentCommandId(true),
+				HEAP_INSERT_NO_LOGICAL, NULL);
+	relation_close(relation, NoLock);
+	return tuple.t_self;
 }
 
 ItemPointerData
