@@ -78,8 +78,10 @@ endif
 # own code alone.
 PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS)
-# xxHash is compiled in; its header is all that is needed.
-SHLIB_LINK = -lm
+# xxHash is compiled in; its header is all that is needed.  Calls within the
+# library are bound to it, so that they do not go by way of a table.
+SHLIB_LINK = -lm $(if $(filter linux,$(PORTNAME)),-Wl$(COMMA)-Bsymbolic-functions)
+COMMA = ,
 # PostgreSQL's own flags may be those of gcc, and clang does not know all of them.
 CLANG_FLAGS = $(if $(findstring clang,$(shell $(CC) --version 2>/dev/null)),-Wno-unknown-warning-option -Wno-ignored-optimization-argument)
 
