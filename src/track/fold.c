@@ -16,6 +16,7 @@
 #include "utils/syscache.h"
 
 #include "track/digest.h"
+#include "track/erase.h"
 #include "track/store.h"
 
 /* Writes a base in place of the one that a snapshot sees. */
@@ -64,7 +65,7 @@ replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
 	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
 						  config->relid, snapshot, RowExclusiveLock))
 		return;
-	iblt_store_delete(scan.store, changes->folded, changes->nfolded);
+	iblt_erase(scan.store, changes->folded, changes->nfolded);
 	iblt_store_end(&scan);
 	iblt_core_seal(sketch);
 	write_base(config->relid, config->generation, sketch, value,

@@ -282,16 +282,6 @@ iblt_store_take_back(Oid store, ItemPointer row)
 }
 
 void
-iblt_store_delete(Relation store, ItemPointerData *rows, int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		simple_heap_delete(store, &rows[i]);
-	}
-}
-
-void
 iblt_store_purge(Oid store, Oid relid, Snapshot snapshot)
 {
 	IbltStoreScan scan;

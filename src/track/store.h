@@ -4,8 +4,8 @@
  *	  The relations that keep live digests: what is tracked, the base of each
  *	  digest, and the changes since the base was made.
  *
- * They are materialized views that are never refreshed.  Only this file
- * writes them, with the table access method heap.  So publications FOR ALL
+ * They are materialized views that are never refreshed.  Only this file and
+ * erase.c write them, with the table access method heap.  So publications FOR ALL
  * TABLES leave them out, users' INSERT, UPDATE, DELETE and TRUNCATE are
  * errors, and WAL, MVCC and VACUUM work as for any table.  They have no
  * indexes.
@@ -123,12 +123,6 @@ extern void iblt_store_take_back(Oid store, ItemPointer row);
 
 /* The file that a store is in now, which can change.  InvalidOid without it. */
 extern Oid	iblt_store_file(Oid store);
-
-/*
- * Deletes rows.  ERROR if another transaction has changed one, so the caller
- * holds the fold lock of their relation.
- */
-extern void iblt_store_delete(Relation store, ItemPointerData *rows, int n);
 
 /* Deletes all rows of a relation that a snapshot sees from one store. */
 extern void iblt_store_purge(Oid store, Oid relid, Snapshot snapshot);

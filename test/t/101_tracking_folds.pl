@@ -1,0 +1,106 @@
+# Folds delete most rows of a store page by page, with one record of WAL (src/track/erase.c):
+# what snapshots, rolled back folds, other tables' rows, a crash, a standby and VACUUM make
+# of that, and what amcheck and pg_visibility say of the pages.
+use strict;
+use warnings;
+
+use IbltTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = server('folds', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5');
+sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
+
+# --- nine tables, so that the first and the last one share a store ----------------------
+
+sql('CREATE EXTENSION iblt; CREATE EXTENSION amcheck; CREATE EXTENSION pg_visibility');
+sql(join '', map { "CREATE TABLE t$_ (id int PRIMARY KEY, v int); INSERT INTO t$_ SELECT g, 0 FROM generate_series(1, 1000) g; CALL iblt_track('t$_', capacity => 20);\n" } 1 .. 9);
+
+# Transactions of one change each, in turns, and one with so many that it writes a sketch.
+sub change
+{
+	my ($number, @tables) = @_;
+	my $updates = join '', map { "UPDATE $_ SET v = v + 1 WHERE id = i; COMMIT; " } @tables;
+	return sql("DO \$\$ BEGIN FOR i IN 1 .. $number LOOP $updates END LOOP; END \$\$");
+}
+
+sub right { my ($on, @tables) = @_; return join ' ', map { $on->safe_psql('postgres', "SELECT iblt_internal.live_is_right('$_', iblt_internal.iblt_track_options('$_'))") } @tables }
+sub unfolded { my ($on) = @_; return $on->safe_psql('postgres', q{SELECT string_agg(unfolded::text, ' ' ORDER BY relation::text) FROM iblt_live_status() WHERE relation IN ('t1'::regclass, 't9'::regclass)}) }
+
+sub out_of_line { return sql("SELECT count(*) FROM ${\ sql(q{SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'iblt_internal.changes_1'::regclass})}") }
+
+# A store's dead and visible rows are as its pages say.
+sub whole
+{
+	my ($text) = @_;
+	my $heap = major_version() < 14 ? 'SELECT 0 WHERE false' : 'SELECT 1 FROM verify_heapam(oid)';
+	is(sql("SELECT count(*) FROM pg_class, LATERAL ($heap UNION ALL SELECT 2 FROM pg_check_visible(oid)) AS damage
+		WHERE relnamespace = 'iblt_internal'::regnamespace AND relkind = 'm'"), '0', "$text: no page is damaged");
+	return;
+}
+
+change(400, 't1', 't9');
+sql('DO $$ BEGIN FOR i IN 1 .. 4 LOOP UPDATE t1 SET v = v + 1; UPDATE t9 SET v = v + 1; END LOOP; END $$');
+is(unfolded($node), '4400 4400', 'both tables have changes');
+is(right($node, 't1', 't9'), 't t', 'which the digests have');
+cmp_ok(out_of_line(), '>', 0, 'also those of a sketch');
+
+# --- snapshots -------------------------------------------------------------------------
+
+# all pages are in the visibility map
+sql('VACUUM iblt_internal.changes_1');
+my $standby = standby($node, 'reader');
+my $session = IbltTest::Session->new($node);
+my $far = IbltTest::Session->new($standby);
+my $read = q{SELECT md5(iblt_live('t1')::bytea) || md5(iblt_live('t9')::bytea)};
+my $before = $session->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $read");
+is($far->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $read"), $before, 'a standby reads the same digests');
+
+sql("BEGIN; SELECT iblt_live_fold('t1'); ROLLBACK");
+is(unfolded($node), '4400 4400', 'a fold that is rolled back keeps the changes');
+is(right($node, 't1', 't9'), 't t', 'which the digests still have');
+
+is(sql("BEGIN; SAVEPOINT a; SELECT iblt_live_fold('t1'); ROLLBACK TO a; SELECT iblt_live_fold('t1'); COMMIT"), "4400\n4400", 'a fold after two that were rolled back');
+is(unfolded($node), '0 4400', 'takes the changes of its table alone');
+is(right($node, 't1', 't9'), 't t', 'and the digests are right');
+is($session->run($read), $before, 'a snapshot from before the fold sees what it saw');
+whole('after folds');
+
+replayed($node, $standby);
+is(unfolded($standby), '0 4400', 'a standby has folded, too');
+is(right($standby, 't1', 't9'), 't t', 'and its digests are right');
+is($far->run($read), $before, 'its snapshot from before the fold sees what it saw');
+$_->run('COMMIT'), $_->quit foreach $session, $far;
+
+# --- rows of this transaction, a prepared one, and a crash ---------------------------------
+
+change(300, 't1', 't9');
+my $verified = q{SELECT verified_at FROM iblt_live_status() WHERE relation = 't9'::regclass};
+like(sql("BEGIN; SELECT iblt_live_verify('t9'); DECLARE c CURSOR FOR $verified; SELECT iblt_live_fold('t9'); FETCH c; COMMIT; $verified"),
+	qr/^t\n4700\n(.+)\n\g1$/, 'a fold takes the note of a scan of its own transaction, which a cursor still sees');
+is(unfolded($node), '300 0', 'and the changes');
+sql("BEGIN; SELECT iblt_live_fold('t1'); PREPARE TRANSACTION 'fold'");
+is(unfolded($node), '300 0', 'a prepared fold has taken nothing yet');
+$node->stop('immediate');
+$node->start;
+is(right($node, 't1', 't9'), 't t', 'the digests are right after a crash');
+sql("COMMIT PREPARED 'fold'");
+is(unfolded($node), '0 0', 'and the prepared fold takes the changes');
+is(out_of_line(), '0', 'with what was out of line');
+is(right($node, 't1', 't9'), 't t', 'once');
+whole('after a crash');
+
+# --- VACUUM ------------------------------------------------------------------------------
+
+change(500, 't1');
+sql("SELECT iblt_live_fold('t1'); VACUUM iblt_internal.changes_1");
+cmp_ok(sql("SELECT pg_relation_size('iblt_internal.changes_1')"), '<=', 3 * 8192, 'VACUUM removes the rows');
+whole('after VACUUM');
+change(50, 't1', 't9');
+is(right($node, 't1', 't9'), 't t', 'and changes are recorded as before');
+replayed($node, $standby);
+is(right($standby, 't1', 't9'), 't t', 'also for the standby');
+$standby->stop;
+$node->stop;
+done_testing();
