@@ -21,6 +21,9 @@
  *	 row has a deleter that has not ended.
  * - A row that this transaction inserted needs a combined command ID, and one
  *	 with values out of line has more to delete.  Both are left to heap_delete.
+ * - Hint bits that only one server has set may differ between the pages of a
+ *	 primary and a standby, as always.  wal_consistency_checking does not know
+ *	 that of generic records.
  * - Serializable transactions do not fold, stores are not in the catalog, and
  *	 what is decoded logically has none of their rows.
  *
