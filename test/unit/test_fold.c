@@ -6,9 +6,9 @@
 
 #include "cell.h"
 #include "fold.h"
+#include "model.h"
 #include "peel.h"
 #include "sizing.h"
-#include "tap.h"
 
 #define ROWS	300
 
@@ -81,10 +81,11 @@ folds_to(IbltParams small_params, const IbltSketch *large, uint64_t rows)
 static void
 test_folds(void)
 {
+	long rounds = scaled(400);
 	int wrong = 0, tried = 0;
-	int round;
+	long round;
 
-	for (round = 0; round < 400; round++)
+	for (round = 0; round < rounds; round++)
 	{
 		IbltParams params = random_params();
 		uint64_t rows = tap_random();
@@ -106,7 +107,7 @@ test_folds(void)
 		}
 		free(large.bytes);
 	}
-	tap_ok(tried > 2000 && wrong == 0,
+	tap_ok(tried > 5 * rounds && wrong == 0,
 		   "a fold is what would have been built (%d of %d are not)", wrong, tried);
 }
 
