@@ -154,11 +154,21 @@ as_server_user() {
 	fi
 }
 
+# Is there room in memory for what the tests write?  They write 1.5 GB.
+has_room_in_memory() {
+	local least=$((6 * 1024 * 1024)) file_system memory
+	file_system=$(df -kP /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
+	memory=$(sed -nE 's/^MemAvailable: *([0-9]+) kB$/\1/p' /proc/meminfo 2>/dev/null)
+	[ "${file_system:-0}" -ge $least ] && [ "${memory:-0}" -ge $least ]
+}
+
 # Set WORK to a new directory that the servers' user owns, can reach and can run
-# programs in, with a path short enough for unix sockets.
+# programs in, with a path short enough for unix sockets.  Tests make and remove
+# a hundred thousand files, so they do it in memory unless TMPDIR says where.
 make_workdir() {
-	local parent
-	for parent in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
+	local kind=$1 parent first=${TMPDIR:-/tmp}
+	if [ "$kind" = test ] && [ -z "${TMPDIR-}" ] && has_room_in_memory; then first=/dev/shm; fi
+	for parent in "$first" /tmp /var/tmp; do
 		if [ ${#parent} -gt 50 ]; then continue; fi
 		WORK=$(mktemp -d "$parent/iblt.XXXXXX" 2>/dev/null) || continue
 		WORK=$(cd "$WORK" && pwd -P)
@@ -248,7 +258,7 @@ supervise() {
 	trap 'exit 129' HUP
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
-	make_workdir
+	make_workdir "$kind"
 	copy_checkout
 	for name in $(compgen -e | grep -E '^(IBLT_|BENCH_|DEMO_|FUZZ_|MUTANTS)' || true); do
 		pass+=("$name=${!name}")
