@@ -329,7 +329,7 @@ help:
 	@echo '                  PROVE_FLAGS="-v -j 4": more options of prove'
 	@echo 'make demo         show it on two servers with logical replication, install what is missing'
 	@echo 'make test         run every test, install what is missing, leave nothing else behind'
-	@echo '                  IBLT_TEST_SUITES="source build unit sim fuzz sql catalog tap": these suites alone'
+	@echo '                  IBLT_TEST_SUITES="source build sql catalog unit sim fuzz tap": these suites alone'
 	@echo 'make mutants      put faults into copies of the source one by one, to see that the tests notice (MUTANTS=words)'
 	@echo 'make bench        measure against the speed bars (BENCH_ROWS, BENCH_STRICT=1)'
 	@echo 'make unit         the tests of src/core alone, plain and sanitized (IBLT_TEST_SEED, UNIT_TESTS=test_fold)'
