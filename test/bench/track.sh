@@ -4,7 +4,8 @@
 #	processor counts: pgbench with and without tracked tables, in short slices that
 #	take turns; processor time and WAL of a transaction with one change; UPDATE and
 #	COPY of many rows; reading and folding; processor time of apply workers.  Ratios
-#	are of medians.
+#	are of medians.  For comparison, pgbench also runs with triggers that compute
+#	nothing and insert one row for each table (floor.c).
 #
 #	BENCH_TRACK_ROWS    rows of the large statements (1,000,000); apply workers get a
 #	                    fifth of them
@@ -50,6 +51,21 @@ make_databases() {
 	sql tracked -c "CALL iblt_track('t')" -c "CALL iblt_track('pgbench_accounts')" -c "CALL iblt_track('pgbench_tellers')" \
 		-c "CALL iblt_track('pgbench_branches')" \
 		-c "CALL iblt_track('pgbench_history', key_columns => '{tid,bid,aid,mtime}')"
+	make_floor
+}
+
+make_floor() {
+	local number=0 name
+	$("$PG_CONFIG" --cc) -shared -fPIC -O2 -Wall -Wextra -Werror -isystem "$("$PG_CONFIG" --includedir-server)" -o "$WORK/data/floor.so" test/bench/floor.c ||
+		die "floor.c does not compile"
+	sql postgres -c "CREATE DATABASE floor"
+	pgbench -i -q -s $SCALE -h "$WORK/s" -p $PORT -U postgres floor >"$WORK/pgbench.log" 2>&1
+	sql floor -c "CREATE FUNCTION floor_row() RETURNS trigger AS '$WORK/data/floor.so' LANGUAGE C"
+	for name in accounts tellers branches history; do
+		sql floor -c "CREATE TABLE floor_$number (relation oid, change bytea)" \
+			-c "CREATE TRIGGER floor AFTER INSERT OR UPDATE OR DELETE ON pgbench_$name FOR EACH ROW EXECUTE FUNCTION floor_row('$number')"
+		number=$((number + 1))
+	done
 }
 
 # The median of numbers, one a line.
@@ -60,15 +76,14 @@ tps() { pgbench -n -h "$WORK/s" -p $PORT -U postgres -c 2 -j 1 -T "$SLICE" -M pr
 # sides NUMBER: both databases, each of them first in turn
 sides() { if (($1 % 2)); then echo tracked plain; else echo plain tracked; fi; }
 
-# slices NAME OPTION ...: medians of the transactions per second of both sides
+# slices NAME OPTION ...: medians of the transactions per second of both sides, and of the floor
 slices() {
 	local name=$1 i database
 	shift
 	for ((i = 0; i < REPEAT; i++)); do
-		for database in $(sides $i); do tps $database "$@" >>"$WORK/$name.$database"; done
+		for database in $(sides $i) floor; do tps $database "$@" >>"$WORK/$name.$database"; done
 	done
-	MEDIAN[$name.plain]=$(median <"$WORK/$name.plain")
-	MEDIAN[$name.tracked]=$(median <"$WORK/$name.tracked")
+	for database in plain tracked floor; do MEDIAN[$name.$database]=$(median <"$WORK/$name.$database"); done
 }
 
 # Nanoseconds of the processor, then bytes of WAL, of one transaction for each of many rows.
@@ -201,6 +216,9 @@ measure_apply() {
 # both TEXT NAME UNIT BAR: tracked against untracked
 both() { bar "$1" "${MEDIAN[$2.tracked]} / ${MEDIAN[$2.plain]}" "$(ratio "${MEDIAN[$2.tracked]}" "${MEDIAN[$2.plain]}")" "$3" "$4"; }
 
+# floor TEXT NAME: what floor.c leaves, against untracked
+floor() { row "$1" "${MEDIAN[$2.floor]} / ${MEDIAN[$2.plain]}" "$(ratio "${MEDIAN[$2.floor]}" "${MEDIAN[$2.plain]}")" "-" ""; }
+
 # more TEXT NAME BAR: the difference
 more() { bar "$1" "${MEDIAN[$2.tracked]}" "$(awk -v a="${MEDIAN[$2.tracked]}" -v b="${MEDIAN[$2.plain]}" 'BEGIN { printf "%.2f", a - b }')" at-most "$3"; }
 
@@ -208,7 +226,9 @@ report() {
 	say ""
 	row "Tracked against untracked" "" "ratio" "bar" ""
 	both "pgbench -N, transactions per second" simple at-least 0.95
+	floor "that with triggers which insert one row for each table" simple
 	both "pgbench TPC-B with all tables tracked" tpcb at-least 0.95
+	floor "that with triggers which insert one row for each table" tpcb
 	both "UPDATE of $ROWS rows, ms" update at-most 1.3
 	both "COPY of $ROWS rows, ms" copy at-most 1.45
 	both "apply worker, transactions of one change, microseconds a row" apply_single at-most 1.15
