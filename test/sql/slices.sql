@@ -329,7 +329,7 @@ DECLARE
 	how text;
 BEGIN
 	FOR name, how IN SELECT c, i FROM unnest('{smallint,int,bigint,positive,numeric,date,timestamp,timestamptz,uuid}'::text[]) AS c,
-			unnest('{"","ASC, n","DESC, n","ASC NULLS FIRST, n","DESC NULLS LAST, n",none}'::text[]) WITH ORDINALITY AS i(i, o) WHERE o = 1 OR c IN ('int', 'numeric') LOOP
+			unnest('{"","ASC, n","DESC, n","ASC NULLS FIRST, n","DESC NULLS LAST, n",none}'::text[]) WITH ORDINALITY AS i(i, o) WHERE o = 1 OR c IN ('int', 'numeric') OR c = 'bigint' AND i = 'none' LOOP
 		IF how <> 'none' THEN
 			EXECUTE format('CREATE INDEX one_index ON slices.ordered (%I %s)', name, how);
 		END IF;
