@@ -217,35 +217,43 @@ $$;
 COMMENT ON FUNCTION iblt_internal.audit_scan_small(iblt_internal.audit_small) IS
 'a small table with its digest here';
 
+CREATE FUNCTION iblt_internal.audit_equal_small(small iblt_internal.audit_small,
+	plan iblt_internal.plan, rows bigint, bytes bigint) RETURNS iblt_internal.audit_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	checked record := iblt_internal.audit_check_plan(small.item, plan, small.compare);
+	figures iblt_internal.figures;
+BEGIN
+	PERFORM iblt_internal.require_version_rights(checked.plan);
+	figures.rows_here := rows;
+	figures.rows_there := rows;
+	figures.bytes_sent := bytes;
+	figures.bytes_received := 0;
+	RETURN iblt_internal.audit_result(checked.item, ROW(checked.plan, figures, '{}'));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.audit_equal_small(iblt_internal.audit_small, iblt_internal.plan,
+	bigint, bigint) IS
+'the row for a small table with that many equal rows on each side; an error if its plan has one';
+
 CREATE FUNCTION iblt_internal.audit_judge_small(small iblt_internal.audit_small, server jsonb,
 	answer jsonb, bytes bigint) RETURNS iblt_internal.audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	checked record;
-	plan iblt_internal.plan;
-	figures iblt_internal.figures;
 BEGIN
 	IF (small.digest = answer ->> 0 AND small.rows = (answer ->> 1)::bigint) IS NOT TRUE THEN
 		RETURN NULL;
 	END IF;
-	plan := iblt_internal.plan_of(iblt_internal.described(small.here, 'here'),
+	RETURN iblt_internal.audit_equal_small(small, iblt_internal.plan_of(
+		iblt_internal.described(small.here, 'here'),
 		iblt_internal.described(small.here || server || jsonb_build_object(
 			'condition', (small.compare).peer_condition,
 			'identity', answer -> 2, 'fingerprint', answer -> 3, 'versions', answer -> 4,
 			'version_rights', answer -> 5, 'most_rows', answer -> 6, 'collations', answer -> 7,
-			'subscriptions', answer -> 8), 'there'), small.compare, false);
-	checked := iblt_internal.audit_check_plan(small.item, plan, small.compare);
-	plan := checked.plan;
-	IF plan.versions THEN
-		PERFORM iblt_internal.require_version_rights(plan);
-	END IF;
-	figures.rows_here := small.rows;
-	figures.rows_there := small.rows;
-	figures.bytes_sent := bytes;
-	figures.bytes_received := 0;
-	RETURN iblt_internal.audit_result(checked.item, ROW(plan, figures, '{}'));
+			'subscriptions', answer -> 8), 'there'), small.compare, false), small.rows, bytes);
 EXCEPTION WHEN OTHERS THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;

@@ -4,24 +4,23 @@
 -- up on its own, because postgres_fdw sends a whole aggregate to a server, but not a part
 -- of one.  Lookups name the keys in a condition, which is sent, too.
 
+-- A peer without iblt is asked for its body (plain_call).
 CREATE FUNCTION iblt_internal.is_remote(relation regclass) RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-BEGIN
-	RETURN (WITH RECURSIVE part(oid) AS (
-			SELECT relation::oid
-			UNION
-			SELECT x.oid FROM part, LATERAL (
-				SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = part.oid
-				UNION ALL
-				SELECT d.refobjid FROM pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
-					JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-						AND d.refclassid = 'pg_class'::regclass
-					WHERE v.oid = part.oid AND v.relkind = 'v') AS x(oid)
-		)
-		SELECT coalesce(bool_or(c.relkind = 'f'), false) FROM part JOIN pg_class c USING (oid));
-END
+	WITH RECURSIVE part(oid) AS (
+		SELECT relation::oid
+		UNION
+		SELECT x.oid FROM part, LATERAL (
+			SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = part.oid
+			UNION ALL
+			SELECT d.refobjid FROM pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
+				JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+					AND d.refclassid = 'pg_class'::regclass
+				WHERE v.oid = part.oid AND v.relkind = 'v') AS x(oid)
+	)
+	SELECT coalesce(bool_or(c.relkind = 'f'), false) FROM part JOIN pg_class c USING (oid)
 $$;
 COMMENT ON FUNCTION iblt_internal.is_remote(regclass) IS
 'is a relation or a part of it a foreign table? Parts are partitions, children, and what a view '

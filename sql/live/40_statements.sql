@@ -118,7 +118,7 @@ BEGIN
 			UNION
 			SELECT unnest(more || CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END)
 			) AS used(name)),
-		s.relation, iblt_internal.slice_rows_sql(plan), iblt_internal.condition_sql(plan, s),
+		s.relation, iblt_internal.slice_rows_sql(plan, s), iblt_internal.condition_sql(plan, s),
 		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END) END;
 END
 $$;

@@ -34,7 +34,7 @@ CREATE FUNCTION iblt_internal.sketch_sql(plan iblt_internal.plan, s iblt_interna
 AS $$
 DECLARE
 	f iblt_internal.finder := iblt_internal.finder(plan, s);
-	slice text := iblt_internal.slice_rows_sql(plan);
+	slice text := iblt_internal.slice_rows_sql(plan, s);
 BEGIN
 	IF s.shards <> '{}' THEN
 		RETURN iblt_internal.shards_sketch_sql(plan, s, capacity);

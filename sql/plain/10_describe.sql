@@ -6,7 +6,7 @@
 -- sides in the same way, 20_plan.sql plans, 30_statements.sql makes the statements, and
 -- 40_run.sql compares.
 
-CREATE FUNCTION iblt_internal.plain_settings(label text DEFAULT NULL, more jsonb DEFAULT NULL)
+CREATE FUNCTION iblt_internal.plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL)
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -23,47 +23,28 @@ AS $$
 		('gin_fuzzy_search_limit', '0'), ('xmlbinary', 'base64'), ('xmloption', 'content'),
 		('timezone_abbreviations', current_setting('timezone_abbreviations')),
 		('application_name', left(label, 63))) AS s(name, value)
-	FULL JOIN jsonb_each_text(more) AS m(name, other) USING (name)
+	FULL JOIN (SELECT split_part(c, '=', 1), substr(c, strpos(c, '=') + 1)
+		FROM pg_proc p, unnest(p.proconfig) AS c
+		WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = as_of)
+		AS own(name, other) USING (name)
 	WHERE coalesce(other, value) IS NOT NULL
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_settings(text, jsonb) IS
-'the statements that go before each plain query on the peer, with more settings if there are any; '
-'a label is its application_name';
-
--- As of slice_sketch() and of slice_bound().
-CREATE FUNCTION iblt_internal.plain_slice_settings(plan iblt_internal.plan) RETURNS jsonb
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT '{"enable_seqscan": "off", "max_parallel_workers_per_gather": "0"}'::jsonb
-	WHERE plan.lo IS NOT NULL OR plan.hi IS NOT NULL
-$$;
-COMMENT ON FUNCTION iblt_internal.plain_slice_settings(iblt_internal.plan) IS
-'the settings of a query that reads a slice, NULL for other plans';
-
-CREATE FUNCTION iblt_internal.plain_walk_settings() RETURNS jsonb
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT '{"enable_indexonlyscan": "on", "enable_indexscan": "on", "enable_seqscan": "off",
-		"enable_bitmapscan": "off", "enable_sort": "off", "enable_incremental_sort": "off",
-		"max_parallel_workers_per_gather": "0"}'::jsonb
-$$;
-COMMENT ON FUNCTION iblt_internal.plain_walk_settings() IS
-'the settings of a query that walks an index';
+COMMENT ON FUNCTION iblt_internal.plain_settings(text, text) IS
+'the statements that go before each plain query on the peer, with the settings of the function '
+'that runs such a query here, if that has any of its own; a label is its application_name';
 
 CREATE FUNCTION iblt_internal.plain_ask(conn text, query text, label text DEFAULT NULL,
-	more jsonb DEFAULT NULL) RETURNS void
+	as_of text DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, iblt_internal.plain_settings(label, more) || query,
+	PERFORM iblt_internal.peer_send(conn, iblt_internal.plain_settings(label, as_of) || query,
 		false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_ask(text, text, text, jsonb) IS
-'starts a plain query on the peer, with more settings; its result is the third';
+COMMENT ON FUNCTION iblt_internal.plain_ask(text, text, text, text) IS
+'starts a plain query on the peer, with the settings of a function here; its result is the third';
 
 -- A function of SQL that names nothing but what PostgreSQL has is asked for by its body:
 -- the arguments are columns of that name, as they are in the function.
@@ -292,29 +273,8 @@ $$;
 COMMENT ON FUNCTION iblt_internal.plain_storage_sql() IS
 'a query for row versions of pg_class c, and for what replicates it';
 
--- As is_remote gives it.
-CREATE FUNCTION iblt_internal.plain_remote_sql() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT $q$
-		WITH RECURSIVE part(oid) AS (
-			SELECT c.oid
-			UNION
-			SELECT x.oid FROM part, LATERAL (
-				SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = part.oid
-				UNION ALL
-				SELECT d.refobjid FROM pg_class v JOIN pg_rewrite w ON w.ev_class = v.oid
-					JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
-						AND d.refclassid = 'pg_class'::regclass
-					WHERE v.oid = part.oid AND v.relkind = 'v') AS x(oid))
-		SELECT bool_or(f.relkind = 'f') FROM part JOIN pg_class f USING (oid)$q$
-$$;
-COMMENT ON FUNCTION iblt_internal.plain_remote_sql() IS
-'a query that tells whether pg_class c or a part of it is a foreign table';
-
 CREATE FUNCTION iblt_internal.plain_relations_sql() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format($q$SELECT jsonb_build_object(
@@ -337,7 +297,7 @@ AS $$
 			'keys', (%s),
 			'size', (%s)) || (%s)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
-		iblt_internal.plain_fingerprint_sql('c.oid'), iblt_internal.plain_remote_sql(),
+		iblt_internal.plain_fingerprint_sql('c.oid'), iblt_internal.plain_call('is_remote(c.oid)'),
 		iblt_internal.plain_columns_sql(),
 		iblt_internal.plain_keys_sql(), iblt_internal.plain_size_sql(),
 		iblt_internal.plain_storage_sql())
@@ -347,7 +307,7 @@ COMMENT ON FUNCTION iblt_internal.plain_relations_sql() IS
 'with more of it';
 
 CREATE FUNCTION iblt_internal.plain_describe_sql(relation text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SELECT coalesce((%s WHERE c.oid = to_regclass(%L))::text, ''null'')',
@@ -358,7 +318,7 @@ COMMENT ON FUNCTION iblt_internal.plain_describe_sql(text) IS
 'relation';
 
 CREATE FUNCTION iblt_internal.plain_describe_many_sql(relations text[]) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SELECT jsonb_agg((%s WHERE c.oid = to_regclass(iblt_r.name)) ORDER BY iblt_r.n)'

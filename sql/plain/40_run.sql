@@ -14,7 +14,7 @@ BEGIN
 	PERFORM iblt_internal.progress(plan.progress, format('summing the rows up on both sides'
 		' in %s buckets', plan.buckets));
 	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_sums_sql(plan, plan.there), NULL,
-		iblt_internal.plain_slice_settings(plan));
+		CASE WHEN iblt_internal.in_slice(plan) THEN 'run_slice' END);
 	IF iblt_internal.in_slice(plan) THEN
 		mine := iblt_internal.run_slice(query, plan.lo, plan.hi);
 	ELSE
@@ -104,7 +104,7 @@ DECLARE
 	space integer;
 BEGIN
 	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_rows_sql(plan, keys, in_buckets),
-		NULL, iblt_internal.plain_slice_settings(plan));
+		NULL, CASE WHEN iblt_internal.in_slice(plan) THEN 'find_rows_in_slice' END);
 	here := iblt_internal.find_rows_here(plan,
 		(iblt_internal.plain_finder(plan, plan.here, in_buckets)).lookup, keys);
 	answer := iblt_internal.peer_value(conn, 0, 2);

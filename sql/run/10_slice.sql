@@ -193,18 +193,30 @@ $$;
 COMMENT ON FUNCTION iblt_internal.slice_bound_sql(iblt_internal.slice_key, text) IS
 'the values of a bound that is a parameter';
 
-CREATE FUNCTION iblt_internal.bound_sql(plan iblt_internal.plan, s iblt_internal.side,
-	parameter text, bound text[]) RETURNS text
+CREATE FUNCTION iblt_internal.parameter_sql(plan iblt_internal.plan, s iblt_internal.side,
+	parameter text, value text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN CASE WHEN plan.buckets IS NULL OR s.side = 'here' THEN parameter
-		ELSE format('%L::text[]', bound) END;
+	RETURN CASE WHEN plan.buckets IS NULL OR s.side = 'here' THEN parameter ELSE value END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.bound_sql(iblt_internal.plan, iblt_internal.side, text, text[]) IS
-'how a query on a side names a bound: as that parameter, or as it is in a plain query';
+COMMENT ON FUNCTION iblt_internal.parameter_sql(iblt_internal.plan, iblt_internal.side, text, text)
+IS 'how a query on a side names a parameter: as that, or by its value in a plain query';
+
+CREATE FUNCTION iblt_internal.bound_sql(plan iblt_internal.plan, s iblt_internal.side,
+	k iblt_internal.slice_key, parameter text, bound text[]) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN iblt_internal.slice_bound_sql(k, iblt_internal.parameter_sql(plan, s, parameter,
+		format('%L::text[]', bound)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.bound_sql(iblt_internal.plan, iblt_internal.side,
+	iblt_internal.slice_key, text, text[]) IS 'the values of a bound in a query on a side';
 
 -- A row comparison is one condition for a btree index.  What it says of its first column
 -- is said again, because partitions are pruned by that.
@@ -266,8 +278,8 @@ BEGIN
 	END IF;
 	k := iblt_internal.require_slice_key(plan);
 	row_of := iblt_internal.slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
-	lo := iblt_internal.slice_bound_sql(k, iblt_internal.bound_sql(plan, s, '$2', plan.lo));
-	hi := iblt_internal.slice_bound_sql(k, iblt_internal.bound_sql(plan, s, '$3', plan.hi));
+	lo := iblt_internal.bound_sql(plan, s, k, '$2', plan.lo);
+	hi := iblt_internal.bound_sql(plan, s, k, '$3', plan.hi);
 	IF plan.hi IS NULL THEN
 		RETURN iblt_internal.above_sql(row_of, lo, 1);
 	END IF;
@@ -297,14 +309,16 @@ CREATE FUNCTION iblt_internal.iblt_slice_rows(internal) RETURNS tsm_handler
 COMMENT ON FUNCTION iblt_internal.iblt_slice_rows(internal) IS
 'for TABLESAMPLE: the rows of which a column is above lo and not above hi';
 
-CREATE FUNCTION iblt_internal.slice_rows_sql(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION iblt_internal.slice_rows_sql(plan iblt_internal.plan, s iblt_internal.side)
+RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	c iblt_internal.plan_column := plan.key[1];
 BEGIN
-	RETURN CASE WHEN iblt_internal.in_slice(plan) AND plan.buckets IS NULL
+	-- only a heap has versions of rows
+	RETURN CASE WHEN iblt_internal.in_slice(plan) AND plan.buckets IS NULL AND s.versions
 			AND cardinality(plan.key) = 1
 			-- integers, numbers, dates, times and uuid
 			AND c.cast_to = '' AND c.base IN (20, 21, 23, 1700, 1082, 1114, 1184, 2950)
@@ -313,9 +327,9 @@ BEGIN
 		ELSE '' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_rows_sql(iblt_internal.plan) IS
-'what makes a scan read the rows of a slice alone, behind the relation in FROM; empty if that '
-'cannot be done';
+COMMENT ON FUNCTION iblt_internal.slice_rows_sql(iblt_internal.plan, iblt_internal.side) IS
+'what makes a scan read the rows of a slice alone, behind the relation of a side in FROM; empty if '
+'that cannot be done';
 
 -- Queries of slices
 --

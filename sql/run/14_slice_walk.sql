@@ -23,9 +23,8 @@ BEGIN
 		(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(k.columns) AS c),
 		s.relation,
 		CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || iblt_internal.above_sql(row_of,
-			iblt_internal.slice_bound_sql(k, iblt_internal.bound_sql(plan, s, '$2', lo)), 1) END,
-		array_to_string(row_of, ', '),
-		CASE WHEN plan.buckets IS NULL OR s.side = 'here' THEN '$1' ELSE rows::text END);
+			iblt_internal.bound_sql(plan, s, k, '$2', lo), 1) END,
+		array_to_string(row_of, ', '), iblt_internal.parameter_sql(plan, s, '$1', rows::text));
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.walk_sql(iblt_internal.plan, iblt_internal.side, text[], bigint)
@@ -96,8 +95,7 @@ DECLARE
 	there text[];
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		PERFORM iblt_internal.plain_ask(conn, format('SELECT (%s)', query), NULL,
-			iblt_internal.plain_walk_settings());
+		PERFORM iblt_internal.plain_ask(conn, format('SELECT (%s)', query), NULL, 'slice_bound');
 	ELSIF conn IS NOT NULL THEN
 		PERFORM iblt_internal.peer_send_keys(conn, query,
 			format('SELECT iblt_internal.slice_bound(%L, %s, %L)', query, rows, lo));

@@ -209,8 +209,7 @@ BEGIN
 		PERFORM iblt_internal.plain_ask(conn, format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s',
 				iblt_internal.slice_sample_sql((plan.there).relation,
 					iblt_internal.names_of(plan.key), greatest(1, plan.bytes / 8192.0),
-					greatest(1, estimate))), NULL,
-			'{"enable_indexscan": "on", "enable_seqscan": "off", "enable_bitmapscan": "off"}');
+					greatest(1, estimate))), NULL, 'sample_slice_index');
 	ELSIF conn IS NOT NULL THEN
 		PERFORM iblt_internal.peer_send(conn,
 			iblt_internal.slice_check_sql(plan, plan.there, check_index));

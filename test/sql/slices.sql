@@ -348,6 +348,14 @@ CREATE TABLE one (id bigint PRIMARY KEY, v text);
 INSERT INTO one SELECT i, 'v' FROM generate_series(1, 20000) AS i;
 CREATE TABLE one2 (LIKE one INCLUDING ALL);
 SELECT * FROM explained(plan_of('one', 'one2'), '{5000}', '{5100}');
+-- of another access method, rows are read by an index
+CREATE ACCESS METHOD heap_too TYPE TABLE HANDLER heap_tableam_handler;
+CREATE TABLE other (id bigint PRIMARY KEY, v text) USING heap_too;
+INSERT INTO other TABLE one;
+SELECT * FROM explained(plan_of('other', 'one'), '{5000}', '{5100}');
+SELECT * FROM same('other', 'one', 7000);
+DROP TABLE other;
+DROP ACCESS METHOD heap_too;
 CREATE TABLE pieces (id bigint PRIMARY KEY, v text) PARTITION BY RANGE (id);
 CREATE TABLE pieces_1 PARTITION OF pieces FOR VALUES FROM (0) TO (6000);
 CREATE TABLE pieces_2 PARTITION OF pieces FOR VALUES FROM (6000) TO (30000);
