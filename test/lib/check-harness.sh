@@ -151,6 +151,10 @@ ends "the sum of tests that passed" 0 "3 passed, 0 failed" --sum totals
 ends "the sum with a failure in the middle" 1 "6 passed, 1 failed" --sum totals
 : >totals
 ends "the sum of nothing is not a success" 1 "0 passed, 0 failed" --sum totals
+"$harness" --totals totals "${sh[@]}" dies >/dev/null || true
+"$harness" --totals totals "${sh[@]}" failing good >/dev/null || true
+shows "what failed is shown again at the end, with the start of its reason" \
+	'^FAILED: dies: exit status 3.*\nFAILED:   ok 1 - first\nFAILED:   I die\nFAILED: failing.*\nFAILED:   not ok 2 - second\nFAILED:   # the reason\n5 passed, 2 failed\n$' --sum totals
 ends "totals that are missing" 2 "harness.pl: none: No such file or directory" --sum none
 
 echo "1..$number"

@@ -8,10 +8,13 @@
 #	--failed COMMAND    runs "COMMAND TEST" after a test that failed, and shows its output
 #	--jobs N            runs N tests at a time (IBLT_TEST_JOBS, or one more than
 #	                    there are processors, because servers often wait)
-#	--totals FILE       appends "passed failed skipped" for each test to FILE,
-#	                    in place of the last line
+#	--totals FILE       appends "passed failed skipped" for each test to FILE, and
+#	                    "- what failed", in place of the last lines
 #
-#	harness.pl --sum FILE   prints the last line for the totals in FILE
+#	harness.pl --sum FILE   prints the last lines for the totals in FILE
+#
+# At the end, it prints again what failed, shortly, because of a long output often
+# only the end is kept.
 #
 #	IBLT_TEST_VERBOSE   1 shows every line of every test
 #
@@ -43,6 +46,7 @@ package OwnBailout
 }
 
 my ($passed, $failed, $skipped) = (0, 0, 0);
+my @failed;		# what failed, a line each
 my %option = (exec => '', jobs => $ENV{IBLT_TEST_JOBS} || 1 + qx{nproc 2>/dev/null || echo 1});
 
 sub show { print map { "    | $_\n" } @_; return }
@@ -68,15 +72,25 @@ sub failures
 	return @lines > 100 ? (@lines[0 .. 99], '...') : @lines;
 }
 
+# The first test that failed and the start of its reason, or else the last lines.
+sub in_short
+{
+	my ($name, @lines) = @_;
+	@lines = grep { !/^1\.\.\d/ } @lines;
+	@lines = @lines && $lines[0] =~ /^not ok/ ? splice(@lines, 0, 6) : splice(@lines, @lines > 3 ? -3 : 0);
+	return map { substr($_, 0, 120) } $name, map { "  $_" } @lines;
+}
+
 sub count
 {
-	my ($file, @counts) = @_;
-	$passed += $counts[0];
-	$failed += $counts[1];
-	$skipped += $counts[2];
+	my ($file, $counts, @what_failed) = @_;
+	$passed += $counts->[0];
+	$failed += $counts->[1];
+	$skipped += $counts->[2];
+	push @failed, @what_failed;
 	return unless defined $file;
 	open(my $out, '>>', $file) or die "$file: $!\n";
-	print $out "@counts\n";
+	print $out "@$counts\n", map { "- $_\n" } @what_failed;
 	close($out) or die "$file: $!\n";
 	return;
 }
@@ -91,6 +105,7 @@ sub ended
 	my $not_passed = $parser->failed;
 	my $good = $parser->tests_run - $not_passed - $left_out;
 	my @problems = problems($parser, $all_skipped);
+	my @what_failed;
 	my @failures = failures(@lines);
 
 	if (@problems && !@failures)
@@ -102,6 +117,7 @@ sub ended
 		$not_passed ||= 1;
 		print "  $name: ", join(', ', @problems), "\n" if @problems;
 		show(@failures);
+		@what_failed = in_short(join(': ', $name, @problems), @failures);
 	}
 	@lines = grep { /^#\s*(random )?seed|^(ok|1\.\.0).*#\s*skip/i } @lines if !$ENV{IBLT_TEST_VERBOSE};
 	print map { "    $_\n" } @lines;
@@ -109,7 +125,7 @@ sub ended
 	printf "  %s: %d passed%s%s (%d s)\n", $name, $good, $not_passed ? ", $not_passed FAILED" : '',
 		$left_out ? ", $left_out SKIPPED" : '', $parser->end_time - $parser->start_time;
 	show(shell("$option{failed} $name")) if $not_passed && $option{failed};
-	count($option{totals}, $good, $not_passed, $left_out);
+	count($option{totals}, [ $good, $not_passed, $left_out ], @what_failed);
 	return;
 }
 
@@ -147,8 +163,13 @@ sub add_up
 	open(my $in, '<', $file) or die "$file: $!\n";
 	while (my $line = <$in>)
 	{
+		if ($line =~ /^- (.*)/)
+		{
+			push @failed, $1;
+			next;
+		}
 		die "$file: $line" unless $line =~ /^\d+ \d+ \d+$/;
-		count(undef, split ' ', $line);
+		count(undef, [ split ' ', $line ]);
 	}
 	return;
 }
@@ -167,6 +188,7 @@ if (!$ran)
 }
 if (!defined $option{totals})
 {
+	print map { "FAILED: $_\n" } @failed;
 	print "ATTENTION: $skipped tests were SKIPPED, see above\n" if $skipped;
 	print "$passed passed, $failed failed\n";
 }
