@@ -76,7 +76,7 @@ sub failures
 sub in_short
 {
 	my ($name, @lines) = @_;
-	@lines = grep { !/^1\.\.\d/ } @lines;
+	@lines = grep { /\w/ && !/^1\.\.\d/ } @lines;
 	@lines = @lines && $lines[0] =~ /^not ok/ ? splice(@lines, 0, 6) : splice(@lines, @lines > 3 ? -3 : 0);
 	return map { substr($_, 0, 120) } $name, map { "  $_" } @lines;
 }
