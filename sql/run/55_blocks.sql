@@ -254,6 +254,14 @@ BEGIN
 	figures.rows_there := 0;
 	differences := ARRAY(SELECT d FROM iblt_internal.differences(conn, plan, figures, decoded.keys,
 		decoded.recovered, @extschema@.iblt_fold(sketch, 9, 0.1)) AS d);
+	-- it was not equal when the run began with it
+	IF decoded.recovered > 0 AND differences = '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB009',
+			MESSAGE = format('relation %s was written to after a run had read its blocks',
+				(plan.here).relation),
+			DETAIL = format('%s keys differed, and differ no longer.', decoded.recovered),
+			HINT = 'CALL iblt_audit_resume begins again with the table.';
+	END IF;
 	PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_sketch, t.run, t.item);
 	RETURN ROW(plan, @extschema@.iblt_compare_stats(), differences);
 END

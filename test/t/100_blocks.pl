@@ -107,6 +107,23 @@ my $written = qr/^(on the peer: )?relation "rest" was written to while a run rea
 	is($rest->($run), 'equal -', 'when it is over, they are equal');
 }
 {
+	# mended when all blocks have been read, and before the differences are looked up
+	$there->safe_psql('postgres', "UPDATE rest SET v = 'mended' WHERE id = 3001");
+	my $run = begin_run("'{rest}', $blocks, $one");
+	foreach (1 .. 100)
+	{
+		last if $rest->($run, 'rows_here', 'rows_there') =~ /5870 5870$/;
+		resume($run, $one);
+	}
+	is($rest->($run, 'rows_here', 'rows_there'), 'under way - 5870 5870', 'all blocks have been read');
+	$here->safe_psql('postgres', "UPDATE rest SET v = 'mended' WHERE id = 3001");
+	resume($run, $fast);
+	is($rest->($run), 'not comparable IB009', 'what is mended before the lookup was not equal');
+	like(tables($run)->{'public.rest'}{detail}, qr/was written to after a run had read its blocks: 1 keys differed, and differ no longer\./, 'and the detail says so');
+	like(resume($run, $fast), qr/public\.rest was written to, it starts again/, 'it starts again');
+	is($rest->($run), 'equal -', 'and is equal now');
+}
+{
 	my $run = begin_run("'{rest}', $blocks, $one");
 	# the first slice had this row there, but not here
 	$there->safe_psql('postgres', 'DELETE FROM rest WHERE id = 5900');
