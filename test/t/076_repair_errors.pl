@@ -52,7 +52,8 @@ sub told
 sub tells_of
 {
 	my ($told, $text, @rows) = @_;
-	my %found = map { $_ => 1 } $told =~ /($marks)/g;
+	my $text_of_rows = $told =~ s/"iblt_[0-9a-f-]{36}"//gr;	# a connection's random name can look like a row
+	my %found = map { $_ => 1 } $text_of_rows =~ /($marks)/g;
 	delete $found{$_} foreach @rows;
 	is(scalar(keys %found), 0, "$text: no other row is told of") or diag(substr($told, 0, 5000));
 	return;
