@@ -121,6 +121,7 @@ $_->quit foreach $one, $two;
 # The statement of the page, with packets at random.  Some 900 flows of 1,200 are there in
 # a filter for 900, of which 0.5 % are in doubt.  A flow that is not there may seem to be,
 # once in 20,000 times.  That ends the comparison, because the page says what it does.
+# Three of 300 at a time would be so once in 1,800,000 times.
 my ($add_batch) = slurp_file(abs_path(dirname(__FILE__) . '/../../doc/app_states.md')) =~ /PREPARE add_batch AS\n(.*?;)\n/s;
 ok($add_batch, 'the page has the statement that adds a batch');
 
@@ -147,7 +148,7 @@ foreach my $batch (1 .. 12)
 	my @packets;
 	my $absent = join(', ', grep { ($flag{$_} // 'last') eq 'last' } 1 .. 1200);
 	my $seem = states("SELECT count(*) FROM sensor, unnest(ARRAY[$absent]) AS f, kbf_lookup(states, f) AS k WHERE k.status = 'present' AND f NOT IN (SELECT f FROM doubts)");
-	if ($seem > 0) { note("$seem flows seem to be there before batch $batch"); last; }
+	if ($seem > 0) { cmp_ok($seem, '<', 3, "$seem flows seem to be there before batch $batch"); last; }
 	my $share = $batch > 8 ? 0.3 : 0.75;
 	foreach my $f (map { 1 + int(rand(1200)) } 1 .. 2000)
 	{
@@ -159,7 +160,7 @@ foreach my $batch (1 .. 12)
 	my $truth = join(', ', map { "($_, '$flag{$_}')" } sort { $a <=> $b } keys %flag);
 	# of each flow: what the tables of the page say, and what is true
 	my ($wrong, $unknown, $there) = split /\|/, states("
-		SELECT count(*) FILTER (WHERE status <> 'unknown' AND said IS DISTINCT FROM next::text), count(*) FILTER (WHERE status = 'unknown'), count(next)
+		SELECT count(*) FILTER (WHERE said IS DISTINCT FROM next::text AND status <> 'unknown' AND (status <> 'present' OR next IS NOT NULL)), count(*) FILTER (WHERE status = 'unknown'), count(next)
 		FROM (SELECT m.next, CASE WHEN d.f IS NULL THEN k.status ELSE 'doubt' END AS status, CASE WHEN d.f IS NULL THEN k.label ELSE d.next::text END AS said
 			FROM (VALUES $truth) AS v(f, flag) JOIN moves AS m USING (flag) LEFT JOIN doubts AS d USING (f), sensor, kbf_lookup(states, v.f) AS k) AS x");
 	is($wrong, 0, "after batch $batch, with $there flows, no state is wrong");
