@@ -238,13 +238,14 @@ prepare(void *arg)
  * right.
  */
 static void
-fill(IbltTrackEntry *entry, Relation relation)
+fill(IbltTrackEntry *entry, Relation relation, Oid function)
 {
 	MemoryContext old = MemoryContextSwitchTo(entry->context);
 	IbltTrackConfig config;
 	IbltSketch	template;
 	Preparation preparation = {entry, relation, &config};
 
+	iblt_store_beside(function);
 	iblt_store_require(iblt_store_tracked());
 	if (find_config(&config, relation))
 	{
@@ -282,7 +283,7 @@ clear(IbltTrackEntry *entry)
 }
 
 IbltTrackEntry *
-iblt_entry_find(Relation relation)
+iblt_entry_find(Relation relation, Oid function)
 {
 	Oid			relid = RelationGetRelid(relation);
 	IbltTrackEntry *entry;
@@ -302,7 +303,7 @@ iblt_entry_find(Relation relation)
 	if (entry->valid)
 		return entry->tracked ? entry : NULL;
 	clear(entry);
-	fill(entry, relation);
+	fill(entry, relation, function);
 	return entry->tracked ? entry : NULL;
 }
 

@@ -50,10 +50,10 @@ typedef struct IbltTrackRow
 } IbltTrackRow;
 
 /*
- * The entry of a table or partition, valid until the next call.  NULL if it is
- * not tracked.
+ * The entry of a table or partition, valid until the next call, for the function
+ * of one of its triggers.  NULL if it is not tracked.
  */
-extern IbltTrackEntry *iblt_entry_find(Relation relation);
+extern IbltTrackEntry *iblt_entry_find(Relation relation, Oid function);
 
 /*
  * Reads a row.  Returns why it cannot be recorded, or NULL.  Raises errors

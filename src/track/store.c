@@ -20,11 +20,27 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
+/* The schema of the trigger that fired last, or InvalidOid. */
+static Oid	trigger_schema = InvalidOid;
+
+void
+iblt_store_beside(Oid function)
+{
+	trigger_schema = get_func_namespace(function);
+}
+
 static Oid
 store_oid(const char *name)
 {
-	Oid			schema = get_namespace_oid("iblt_internal", true);
+	Oid			schema;
+	Oid			store = InvalidOid;
 
+	if (OidIsValid(trigger_schema))
+		store = get_relname_relid(name, trigger_schema);
+	if (OidIsValid(store))
+		return store;
+	/* it may have gone with the extension, which may have been created again */
+	schema = get_namespace_oid("iblt_internal", true);
 	return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
 }
 
@@ -107,7 +123,7 @@ iblt_store_require(Oid store)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("changes of tracked tables cannot be recorded"),
-				 errdetail("Schema iblt_internal or a relation in it has another name or access method."),
+				 errdetail("A relation in schema iblt_internal has another name or access method."),
 				 errhint("Undo that change, or drop the triggers iblt_track_row and iblt_track_truncate.")));
 	relation_close(relation, NoLock);
 }

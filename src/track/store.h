@@ -66,6 +66,12 @@ typedef enum IbltChangeKind
 #define IBLT_FILE_NUMBER(relation)	((relation)->rd_node.relNode)
 #endif
 
+/*
+ * The stores are in the schema of this function, a trigger's, whatever name that
+ * schema has.  Until this is called, they are looked for in iblt_internal.
+ */
+extern void iblt_store_beside(Oid function);
+
 /* InvalidOid if it does not exist, or has another name. */
 extern Oid	iblt_store_tracked(void);
 extern Oid	iblt_store_digest(void);

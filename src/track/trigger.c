@@ -59,7 +59,7 @@ iblt_track_row(PG_FUNCTION_ARGS)
 		!TRIGGER_FIRED_FOR_ROW(data->tg_event) ||
 		strcmp(data->tg_trigger->tgname, "iblt_track_row") != 0)
 		return PointerGetDatum(update ? data->tg_newtuple : data->tg_trigtuple);
-	entry = iblt_entry_find(data->tg_relation);
+	entry = iblt_entry_find(data->tg_relation, fcinfo->flinfo->fn_oid);
 	if (entry == NULL)
 		return PointerGetDatum(NULL);
 	problem = iblt_entry_read(entry, data->tg_trigslot, &row);
@@ -87,7 +87,7 @@ iblt_track_truncate(PG_FUNCTION_ARGS)
 
 	if (!TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
 		return PointerGetDatum(NULL);
-	entry = iblt_entry_find(data->tg_relation);
+	entry = iblt_entry_find(data->tg_relation, fcinfo->flinfo->fn_oid);
 	if (entry != NULL)
 		iblt_pending_break(&entry->target, "it was truncated");
 	return PointerGetDatum(NULL);

@@ -251,14 +251,12 @@ foreach my $rename ([ 'SCHEMA iblt_internal', 'SCHEMA elsewhere', 'elsewhere' ],
 {
 	my ($before, $after, $name) = @$rename;
 	sql("ALTER $before RENAME TO $name");
-	$node->psql('postgres', "INSERT INTO units SELECT max(id) + 1, '1', '{2}' FROM units");
+	my ($failed, $none, $said) = $node->psql('postgres', "INSERT INTO units SELECT max(id) + 1, '1', '{2}' FROM units");
+	is($said, '', 'the schema may have another name') if $before =~ /SCHEMA/;
+	like($said, qr/ERROR:  changes of tracked tables cannot be recorded/, 'without this store, statements fail') if $before =~ /tracked/;
 	sql("ALTER $after RENAME TO " . $before =~ s/.*[ .]//r);
 	is(right('units'), 't', "no change is lost while $before has another name");
 }
-sql('ALTER SCHEMA iblt_internal RENAME TO elsewhere');
-my ($lost, $none, $said) = $node->psql('postgres', q{INSERT INTO units VALUES (-1)});
-like($said, qr/ERROR:  changes of tracked tables cannot be recorded/, 'they fail');
-sql('ALTER SCHEMA elsewhere RENAME TO iblt_internal');
 
 # --- copies of the database ----------------------------------------------------------------------
 
