@@ -124,7 +124,7 @@ $there->safe_psql('postgres', 'CREATE TABLE far.moved (id int NOT NULL); INSERT 
 $here->safe_psql('postgres', 'CREATE FOREIGN TABLE moved (id int NOT NULL) SERVER old; ALTER FOREIGN TABLE moved OPTIONS (schema_name $$far$$); CREATE VIEW far.moved AS SELECT * FROM (SELECT id FROM moved) AS m');
 is(audit("iblt_audit($peer, schema => 'far')"), "far.kept equal 0 0 0 0\nfar.left_behind not comparable\nfar.moved not comparable", 'nor has a view of one');
 like(detail("iblt_audit($peer, schema => 'far')"), qr/42809 it is a view of foreign tables here: Its rows/, 'which the detail calls so');
-foreach my $method ('sketch', 'plain')
+foreach my $method ('sketch', major_version() < 14 ? () : 'plain')	# which needs PostgreSQL 14
 {
 	is(audit("iblt_audit(${\ literal($here->connstr('postgres'))}, schema => 'far', method => '$method')", node => $there), "far.kept equal 0 0 0 0\nfar.left_behind not comparable\nfar.moved not comparable", "nor has one there ($method)");
 }
