@@ -32,7 +32,7 @@ CREATE FUNCTION iblt_internal.audit_core(described jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN (described -> 'most_rows')::text::numeric * 28 <= 1048576
+	SELECT CASE WHEN (described ->> 'most_rows')::numeric * 28 <= 1048576
 		THEN iblt_internal.audit_hash(convert_to(jsonb_build_array(described -> 'relation',
 			described -> 'kind', described -> 'plain', described -> 'columns',
 			described -> 'keys')::text, getdatabaseencoding())) END
