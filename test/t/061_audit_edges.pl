@@ -7,7 +7,7 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use IbltTest qw(major_version server sides both literal failure);
+use IbltTest qw(major_version server sides both literal failure subscribed);
 
 my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
@@ -165,7 +165,7 @@ SKIP:
 
 $there->safe_psql('postgres', 'CREATE TABLE lag (id int PRIMARY KEY, v int); INSERT INTO lag SELECT g, g FROM generate_series(1, 100) g; CREATE PUBLICATION lag FOR TABLE lag');
 $here->safe_psql('postgres', "CREATE TABLE lag (id int PRIMARY KEY, v int); CREATE SUBSCRIPTION lag CONNECTION $peer PUBLICATION lag");
-$here->wait_for_subscription_sync($there, 'lag');
+subscribed($here, 1, 'lag');
 is(audit("iblt_audit_subscription('lag', max_differences => 50)"), 'public.lag equal 0 0 0 0', 'replicated');
 
 # the apply worker waits for a lock
