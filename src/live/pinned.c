@@ -217,10 +217,12 @@ text_is_pinned(Oid type, const char *text)
 	Oid			function;
 	bool		varlena;
 
-	/* an interval does not, because iblt_repair sets IntervalStyle itself */
 	(void) text;
 	switch (type)
 	{
+			/* iblt_repair sets IntervalStyle itself; 13 says immutable */
+		case INTERVALOID:
+			return false;
 		case DATEOID:
 		case TIMESTAMPOID:
 		case TIMESTAMPTZOID:
