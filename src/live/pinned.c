@@ -217,10 +217,13 @@ text_is_pinned(Oid type, const char *text)
 	Oid			function;
 	bool		varlena;
 
+	/*
+	 * The text of an interval is not, because iblt_repair sets IntervalStyle
+	 * itself.  PostgreSQL 13 calls interval_out immutable.
+	 */
 	(void) text;
 	switch (type)
 	{
-			/* iblt_repair sets IntervalStyle itself; 13 says immutable */
 		case INTERVALOID:
 			return false;
 		case DATEOID:

@@ -20,7 +20,7 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
-/* The schema of the trigger that fired last, or InvalidOid. */
+/* The schema of the function that iblt_store_beside got last, or InvalidOid. */
 static Oid	trigger_schema = InvalidOid;
 
 void

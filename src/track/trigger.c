@@ -3,8 +3,8 @@
  * trigger.c
  *	  The triggers of tracked tables.
  *
- * They never fail a statement.  What they cannot record makes the digest
- * untrustworthy.
+ * What they cannot record makes the digest untrustworthy.  They fail a statement
+ * only if the store is not found (iblt_store_require).
  *
  *-------------------------------------------------------------------------
  */
