@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
 # track.sh
 #	What live digests cost, on a throwaway server with fsync off, so that the
-#	processor counts: pgbench with and without tracked tables, in short slices that
-#	take turns; processor time and WAL of a transaction with one change; UPDATE and
-#	COPY of many rows; reading and folding; processor time of apply workers.  Ratios
-#	are of medians.  Those of pgbench are medians of the ratios of slices that follow
-#	each other, because the machine's speed changes more within a minute than what is
-#	measured.  For comparison, pgbench also runs with triggers that do nothing (floor.c).
+#	processor counts: pgbench with and without tracked tables; processor time and WAL
+#	of a transaction with one change; UPDATE and COPY of many rows; reading and
+#	folding; processor time of apply workers.  Ratios are of medians.
+#
+#	The machine's speed changes more within a second than what pgbench is to show.  So
+#	there is one pgbench for each side, all of them connected and warm, and each of
+#	them in turn goes on for 30 milliseconds while the others are stopped.  The sides
+#	begin as copies of one database, because a table that has been updated more often
+#	is slower or faster.  Two sides are for comparison: one is not tracked either,
+#	which shows how exact the figures are, and one has triggers that do nothing
+#	(floor.c), which shows what PostgreSQL itself takes for any row triggers.
 #
 #	BENCH_TRACK_ROWS    rows of the large statements (1,000,000); apply workers get a
 #	                    fifth of them
-#	BENCH_TRACK_SLICES  slices of pgbench, a second each (40)
+#	BENCH_TRACK_SECONDS of each pgbench (15)
 #	BENCH_TRACK_REPEAT  repetitions of all else (5)
 #	BENCH_STRICT        1: missed bars fail
 
@@ -23,7 +28,7 @@ set -euo pipefail
 
 PORT=54327
 ROWS=${BENCH_TRACK_ROWS:-1000000}
-SLICES=${BENCH_TRACK_SLICES:-40}
+SECONDS_EACH=${BENCH_TRACK_SECONDS:-15}
 REPEAT=${BENCH_TRACK_REPEAT:-5}
 SCALE=10
 SINGLE=50000
@@ -38,17 +43,27 @@ sql() {
 	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d "$database" "$@"
 }
 
-# A database for each side.  Only one has the triggers.  Without background workers,
-# nobody folds while something else is measured.
+# The databases of pgbench.
+SIDES=(plain control floor tracked)
+
+# Becomes pgbench.  Whether it reads small tables sequentially would depend on how well
+# they are vacuumed.
+exec_pgbench() {
+	PGOPTIONS="-c enable_seqscan=off" exec pgbench -n -h "$WORK/s" -p $PORT -U postgres -c 2 -j 1 "$@"
+}
+
+# Without background workers, nobody folds while something else is measured.
 make_databases() {
-	local database
+	local side
 	start_server track $PORT "autovacuum = off" "shared_buffers = 1GB" "max_wal_senders = 0" "wal_level = minimal" "max_worker_processes = 0"
-	for database in plain tracked; do
-		sql postgres -c "CREATE DATABASE $database"
-		pgbench -i -q -s $SCALE -h "$WORK/s" -p $PORT -U postgres $database >"$WORK/pgbench.log" 2>&1
-		table_sql "$ROWS" | sed 's/UNLOGGED//' | sql $database
-		sql $database -c "CREATE EXTENSION iblt" -c "COPY t TO '$WORK/data/t.copy'" -c "VACUUM ANALYZE"
-	done
+	sql postgres -c "CREATE DATABASE plain"
+	pgbench -i -q -s $SCALE -h "$WORK/s" -p $PORT -U postgres plain >"$WORK/pgbench.log" 2>&1
+	table_sql "$ROWS" | sed 's/UNLOGGED//' | sql plain
+	sql plain -c "CREATE EXTENSION iblt" -c "COPY t TO '$WORK/data/t.copy'" -c "VACUUM ANALYZE"
+	# until most pages have room for another version of a row
+	(exec_pgbench -t 50000 -M prepared plain) >"$WORK/pgbench.log" 2>&1
+	sql plain -c "VACUUM ANALYZE"
+	for side in "${SIDES[@]:1}"; do sql postgres -c "CREATE DATABASE $side TEMPLATE plain"; done
 	sql tracked -c "CALL iblt_track('t')" -c "CALL iblt_track('pgbench_accounts')" -c "CALL iblt_track('pgbench_tellers')" \
 		-c "CALL iblt_track('pgbench_branches')" \
 		-c "CALL iblt_track('pgbench_history', key_columns => '{tid,bid,aid,mtime}')"
@@ -59,36 +74,57 @@ make_floor() {
 	local name
 	$("$PG_CONFIG" --cc) -shared -fPIC -O2 -Wall -Wextra -Werror -isystem "$("$PG_CONFIG" --includedir-server)" -o "$WORK/data/floor.so" test/bench/floor.c ||
 		die "floor.c does not compile"
-	sql postgres -c "CREATE DATABASE floor"
-	pgbench -i -q -s $SCALE -h "$WORK/s" -p $PORT -U postgres floor >"$WORK/pgbench.log" 2>&1
 	sql floor -c "CREATE FUNCTION floor_row() RETURNS trigger AS '$WORK/data/floor.so' LANGUAGE C"
-	for name in accounts tellers branches history; do
-		sql floor -c "CREATE TRIGGER floor AFTER INSERT OR UPDATE OR DELETE ON pgbench_$name FOR EACH ROW EXECUTE FUNCTION floor_row()"
+	for name in t pgbench_accounts pgbench_tellers pgbench_branches pgbench_history; do
+		sql floor -c "CREATE TRIGGER floor AFTER INSERT OR UPDATE OR DELETE ON $name FOR EACH ROW EXECUTE FUNCTION floor_row()"
 	done
 }
 
 # The median of numbers, one a line.
 median() { sort -g | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
 
-tps() { pgbench -n -h "$WORK/s" -p $PORT -U postgres -c 2 -j 1 -T 1 -M prepared "${@:2}" "$1" 2>&1 | sed -n 's/^tps = \([0-9.]*\).*/\1/p' | tail -n 1; }
-
 # sides NUMBER: both databases, each of them first in turn
 sides() { if (($1 % 2)); then echo tracked plain; else echo plain tracked; fi; }
 
-# slices NAME OPTION ...: medians of the transactions per second of both sides and of the floor,
-# and of their ratios to those of the side that is not tracked
-slices() {
-	local name=$1 i database
-	local orders=("tracked plain floor" "plain floor tracked" "floor tracked plain")
+# One row for each transaction of either kind.
+transactions() { sql "$1" -c "SELECT count(*) FROM pgbench_history"; }
+
+# turns NAME OPTION ...: transactions per second of each side, and their ratios to those
+# of the side that is not tracked
+turns() {
+	local name=$1 side turn begun
+	local -A pid first micro
 	shift
-	for ((i = 0; i < SLICES; i++)); do
-		for database in ${orders[$((i % 3))]}; do tps "$database" "$@" >>"$WORK/$name.$database"; done
+	for side in "${SIDES[@]}"; do
+		sql "$side" -c "VACUUM pgbench_branches, pgbench_tellers, pgbench_accounts"
+		exec_pgbench -T 3600 "$@" "$side" >"$WORK/pgbench.$side.log" 2>&1 &
+		pid[$side]=$!
+		sleep 2
+		kill -STOP "${pid[$side]}" || { cat "$WORK/pgbench.$side.log" >&2; die "pgbench has ended"; }
+		sleep 0.1
+		first[$side]=$(transactions "$side")
+		micro[$side]=0
 	done
-	for database in plain tracked floor; do
-		MEDIAN[$name.$database]=$(median <"$WORK/$name.$database")
-		MEDIAN[$name.$database.ratio]=$(paste "$WORK/$name.$database" "$WORK/$name.plain" | awk '{ print $1 / $2 }' | median | awk '{ printf "%.3f", $1 }')
+	for ((turn = 0; turn < SECONDS_EACH * 1000 / 30; turn++)); do
+		for side in $(printf '%s\n' "${SIDES[@]}" | shuf); do
+			begun=${EPOCHREALTIME/./}
+			kill -CONT "${pid[$side]}"
+			pause 0.03
+			kill -STOP "${pid[$side]}"
+			micro[$side]=$((micro[$side] + ${EPOCHREALTIME/./} - begun))
+			pause 0.002
+		done
+	done
+	for side in "${SIDES[@]}"; do
+		kill -KILL "${pid[$side]}"
+		wait "${pid[$side]}" 2>"$WORK/null" || true
+		MEDIAN[$name.$side]=$(($(transactions "$side") - first[$side]))
+		MEDIAN[$name.$side]=$(awk -v n="${MEDIAN[$name.$side]}" -v us="${micro[$side]}" 'BEGIN { printf "%.0f", n * 1e6 / us }')
 	done
 }
+
+# Waits without a new process, which would take processor time from what is measured.
+pause() { read -r -t "$1" -u "$SILENCE" || true; }
 
 # Nanoseconds of the processor, then bytes of WAL, of one transaction for each of many rows.
 one_change() {
@@ -105,11 +141,11 @@ vacuum_stores() { sql tracked -c "VACUUM iblt_internal.digest" -c "VACUUM iblt_i
 measure_single() {
 	local i database
 	for ((i = 0; i < REPEAT; i++)); do
-		for database in $(sides $i); do one_change $database >>"$WORK/single.$database"; done
+		for database in $(sides $i) floor; do one_change "$database" >>"$WORK/single.$database"; done
 		sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
 		vacuum_stores
 	done
-	for database in plain tracked; do
+	for database in plain tracked floor; do
 		MEDIAN[cpu.$database]=$(cut -d'|' -f1 "$WORK/single.$database" | median | awk -v n=$SINGLE '{ printf "%.2f", $1 / 1000 / n }')
 		MEDIAN[wal.$database]=$(cut -d'|' -f2 "$WORK/single.$database" | median | awk -v n=$SINGLE '{ printf "%.0f", $1 / n }')
 	done
@@ -220,28 +256,35 @@ measure_apply() {
 # both TEXT NAME UNIT BAR: tracked against untracked
 both() { bar "$1" "${MEDIAN[$2.tracked]} / ${MEDIAN[$2.plain]}" "$(ratio "${MEDIAN[$2.tracked]}" "${MEDIAN[$2.plain]}")" "$3" "$4"; }
 
-# share TEXT NAME: what tracking leaves of the transactions per second, and what floor.c does
-share() {
-	bar "$1" "${MEDIAN[$2.tracked]} / ${MEDIAN[$2.plain]}" "${MEDIAN[$2.tracked.ratio]}" at-least 0.95
-	row "  that with triggers which do nothing" "${MEDIAN[$2.floor]} / ${MEDIAN[$2.plain]}" "${MEDIAN[$2.floor.ratio]}" "-" ""
+# share NAME SIDE: what a side has of the transactions per second of the one not tracked
+share() { awk -v a="${MEDIAN[$1.$2]}" -v b="${MEDIAN[$1.plain]}" 'BEGIN { printf "%.3f", a / b }'; }
+
+# shares TEXT NAME: tracked tables, and the two sides that are for comparison
+shares() {
+	bar "$1" "${MEDIAN[$2.tracked]} / ${MEDIAN[$2.plain]}" "$(share "$2" tracked)" at-least 0.95
+	row "  that with triggers which do nothing" "${MEDIAN[$2.floor]} / ${MEDIAN[$2.plain]}" "$(share "$2" floor)" "-" ""
+	row "  that with no triggers, once more" "${MEDIAN[$2.control]} / ${MEDIAN[$2.plain]}" "$(share "$2" control)" "-" ""
 }
 
-# more TEXT NAME BAR: the difference
-more() { bar "$1" "${MEDIAN[$2.tracked]}" "$(awk -v a="${MEDIAN[$2.tracked]}" -v b="${MEDIAN[$2.plain]}" 'BEGIN { printf "%.2f", a - b }')" at-most "$3"; }
+# more NAME SIDE: the difference from what is not tracked
+more() { awk -v a="${MEDIAN[$1.$2]}" -v b="${MEDIAN[$1.plain]}" 'BEGIN { printf "%.2f", a - b }'; }
 
 report() {
 	say ""
 	row "Tracked against untracked" "" "ratio" "bar" ""
-	share "pgbench -N, transactions per second" simple
-	share "pgbench TPC-B with all tables tracked" tpcb
+	shares "pgbench -N, transactions per second" simple
+	shares "pgbench -N -M prepared" simple_prepared
+	shares "pgbench TPC-B with all tables tracked" tpcb
+	shares "pgbench TPC-B -M prepared" tpcb_prepared
 	both "UPDATE of $ROWS rows, ms" update at-most 1.3
 	both "COPY of $ROWS rows, ms" copy at-most 1.45
 	both "apply worker, transactions of one change, microseconds a row" apply_single at-most 1.15
 	both "apply worker, UPDATE of $((ROWS / 5)) rows, microseconds a row" apply_many at-most 1.15
 	say ""
 	row "A transaction with one change" "tracked" "more" "bar" ""
-	more "processor, microseconds" cpu 2
-	more "WAL, bytes" wal 100
+	bar "processor, microseconds" "${MEDIAN[cpu.tracked]}" "$(more cpu tracked)" at-most 2
+	row "  that with a trigger which does nothing" "${MEDIAN[cpu.floor]}" "$(more cpu floor)" "-" ""
+	bar "WAL, bytes" "${MEDIAN[wal.tracked]}" "$(more wal tracked)" at-most 100
 	say ""
 	row "The digest, capacity 10,000" "" "" "bar" ""
 	bar "reading it with nothing unfolded, ms" "" "${MEDIAN[read.0]}" at-most 1
@@ -261,8 +304,11 @@ inner() {
 	say "Filling two databases with $ROWS rows each ..."
 	make_databases
 	describe_cpus
-	slices simple -N
-	slices tpcb
+	exec {SILENCE}<> <(:)
+	turns simple -N
+	turns simple_prepared -N -M prepared
+	turns tpcb
+	turns tpcb_prepared -M prepared
 	measure_single
 	measure_reading
 	measure_bulk
