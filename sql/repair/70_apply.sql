@@ -64,12 +64,30 @@ COMMENT ON FUNCTION iblt_internal.repair_claim(text, iblt_internal.repair_plan,
 'locks the rows and looks at them again: the steps that are still to be run, and the differences '
 'there are now';
 
+CREATE FUNCTION iblt_internal.repair_valid(key text) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM convert_to(key, getdatabaseencoding());
+	RETURN key;
+EXCEPTION WHEN character_not_in_repertoire THEN
+	RETURN '(not valid text)';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_valid(text) IS
+'a text that a server takes: before PostgreSQL 15, the text of a "char" may be half a character';
+
 CREATE FUNCTION iblt_internal.repair_run_there(conn text, statements text[], n bigint[],
 	at_most boolean[], keys text[], asked iblt_internal.repair_options) RETURNS integer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF current_setting('server_version_num')::integer < 150000 THEN
+		keys := ARRAY(SELECT iblt_internal.repair_valid(key)
+			FROM unnest(keys) WITH ORDINALITY AS k(key, i) ORDER BY i);
+	END IF;
 	PERFORM iblt_internal.peer_send_keys(conn,
 		format('iblt_repair_execute of %s statements', cardinality(statements)),
 		format('SELECT iblt_internal.repair_execute(%L, %L, %L, %L, %L, %L)', statements, n,
