@@ -4,7 +4,8 @@
 # A block fenced as "sql" is run, and so is one fenced as "sh", except that its
 # "make" only looks whether the target exists; a plain block right behind it is its
 # expected output, compared without regard to psql's borders, footers and padding.
-# A comment <!-- setup ... --> is SQL that is run first and not shown to readers.
+# A comment <!-- setup ... --> is SQL that is run first and not shown to readers, and
+# the next example behind <!-- from PostgreSQL 14 --> is not run by older servers.
 # "text" is no example; any other fence is an error.  Each page has a database of
 # its own and one session.
 use strict;
@@ -25,13 +26,14 @@ sub examples
 {
 	my ($text) = @_;
 	my (@parts, @problems, $open);
-	my ($number, $end) = (0, -1);
+	my ($number, $end, $from) = (0, -1, 0);
 
 	foreach my $line (split /\n/, $text)
 	{
 		$number++;
 		if (!$open)
 		{
+			$from = $1 if $line =~ /^<!-- from PostgreSQL (\d+) -->$/;
 			next unless $line =~ /^\s*(?:```+|~~~+)(.*)$|^<!-- (setup)$/;
 			$open = { kind => $2 // $1, line => $number, text => '', behind => $end == $number - 1 };
 		}
@@ -39,7 +41,8 @@ sub examples
 		{
 			if ($open->{kind} =~ /^(setup|sql|sh)$/)
 			{
-				push @parts, $open;
+				push @parts, { %$open, old => major_version() < $from ? "before PostgreSQL $from" : undef };
+				$from = 0;
 				$end = $number if $open->{kind} ne 'setup';
 			}
 			elsif ($open->{kind} eq '' && $open->{behind})
@@ -111,7 +114,7 @@ foreach my $page (@pages)
 	# One session a page, with a mark behind each part.
 	my $file = $node->basedir . "/$name";
 	my $n = 0;
-	my $script = join '', map { ($_->{kind} eq 'sh' ? shell_command($name, "$name." . $n++, $_->{text}) : $_->{text}) . "\n\\echo ~~~~\n\\warn ~~~~\n" } @$parts;
+	my $script = join '', map { ($_->{old} ? '' : $_->{kind} eq 'sh' ? shell_command($name, "$name." . $n++, $_->{text}) : $_->{text}) . "\n\\echo ~~~~\n\\warn ~~~~\n" } @$parts;
 	$node->safe_psql('postgres', qq(CREATE DATABASE "doc_$name"));
 	append_to_file("$file.sql", $script);
 	my ($out, $err) = run_command([
@@ -125,6 +128,11 @@ foreach my $page (@pages)
 	foreach my $i (0 .. $#$parts)
 	{
 		my $part = $parts->[$i];
+		if ($part->{old})
+		{
+			SKIP: { skip "$name, line $part->{line}: $part->{old}", 1 }
+			next;
+		}
 		my $got = normalise(($out[$i] // '') . "\n" . ($err[$i] // '') . ($part->{kind} eq 'sh' ? slurp_file("$file." . $n++ . '.out') : ''));
 		my ($first) = $part->{text} =~ /(\S.*)/;
 

@@ -155,7 +155,9 @@ is(compare($subscriber, 'family', $view), '3 both t', 'as is one from a view');
 }
 
 # TRUNCATE: nobody can read the table meanwhile, and so the comparison waits, too.
+SKIP:
 {
+	skip 'before PostgreSQL 14, a subscriber gets a TRUNCATE only when the publisher shows it', 2 if major_version() < 14;
 	my $waiting = hanging('TRUNCATE plain');
 	wait_for($subscriber, 'SELECT count(*) = 0 FROM plain');
 	is(writers('plain'), '1', 'a TRUNCATE that waits is waited for');
