@@ -259,7 +259,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'IB009',
 			MESSAGE = format('relation %s was written to after a run had read its blocks',
 				(plan.here).relation),
-			DETAIL = format('%s keys differed, and differ no longer.', decoded.recovered),
+			DETAIL = format('Keys that differed, and differ no longer: %s.', decoded.recovered),
 			HINT = 'CALL iblt_audit_resume begins again with the table.';
 	END IF;
 	PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_sketch, t.run, t.item);
