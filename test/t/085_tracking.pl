@@ -223,17 +223,24 @@ is($node->safe_psql('postgres', "SELECT string_agg(relation || ' ' || state, ', 
 
 # --- under load -----------------------------------------------------------------------
 
-my @runs = load(6 * $long);
-foreach (1 .. 3 * $long)
+# How much is done in a time depends on the machine, and on who waits for whose locks.
+my (%done, %compared);
+foreach (1 .. 10)
 {
-	$node->safe_psql('postgres', "CALL iblt_live_rebuild('items'); CALL iblt_live_rebuild('days')");
+	my @runs = load(6 * $long);
+	foreach (1 .. 3 * $long)
+	{
+		$node->safe_psql('postgres', "CALL iblt_live_rebuild('items'); CALL iblt_live_rebuild('days')");
+	}
+	my $now = ended('load', @runs);
+	$done{$_} += $now->{$_} foreach keys %$now;
+	%compared = map { $_ => $node->safe_psql('postgres', qq{SELECT last_value FROM "compared in $_"}) } ('read committed', 'repeatable read');
+	last if $done{prepare} > 20 && $done{fold} > 20 && !grep { $_ <= 200 * $long } values %compared;
 }
-my $done = ended('load', @runs);
-my %compared = map { $_ => $node->safe_psql('postgres', qq{SELECT last_value FROM "compared in $_"}) } ('read committed', 'repeatable read');
-note(join ', ', map({ "$done->{$_} of $_" } sort keys %$done), map { "$compared{$_} digests compared in $_" } sort keys %compared);
+note(join ', ', map({ "$done{$_} of $_" } sort keys %done), map { "$compared{$_} digests compared in $_" } sort keys %compared);
 cmp_ok($compared{$_}, '>', 200 * $long, "many digests were compared in $_") foreach sort keys %compared;
-cmp_ok($done->{prepare}, '>', 20, 'transactions were prepared');
-cmp_ok($done->{fold}, '>', 20, 'changes were folded');
+cmp_ok($done{prepare}, '>', 20, 'transactions were prepared');
+cmp_ok($done{fold}, '>', 20, 'changes were folded');
 is($node->safe_psql('postgres', 'SELECT check_all()'), 't', 'all are right at the end');
 
 # --- immediate shutdowns ----------------------------------------------------------------
