@@ -43,8 +43,9 @@ sql() {
 	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d "$database" "$@"
 }
 
-# The databases of pgbench.
+# The databases of pgbench, and the transactions per second in each.
 SIDES=(plain control floor tracked)
+declare -A TPS
 
 # Becomes pgbench.  Whether it reads small tables sequentially would depend on how well
 # they are vacuumed.
@@ -118,8 +119,7 @@ turns() {
 	for side in "${SIDES[@]}"; do
 		kill -KILL "${pid[$side]}"
 		wait "${pid[$side]}" 2>"$WORK/null" || true
-		MEDIAN[$name.$side]=$(($(transactions "$side") - first[$side]))
-		MEDIAN[$name.$side]=$(awk -v n="${MEDIAN[$name.$side]}" -v us="${micro[$side]}" 'BEGIN { printf "%.0f", n * 1e6 / us }')
+		TPS[$name.$side]=$((($(transactions "$side") - first[$side]) * 1000000 / micro[$side]))
 	done
 }
 
@@ -257,13 +257,13 @@ measure_apply() {
 both() { bar "$1" "${MEDIAN[$2.tracked]} / ${MEDIAN[$2.plain]}" "$(ratio "${MEDIAN[$2.tracked]}" "${MEDIAN[$2.plain]}")" "$3" "$4"; }
 
 # share NAME SIDE: what a side has of the transactions per second of the one not tracked
-share() { awk -v a="${MEDIAN[$1.$2]}" -v b="${MEDIAN[$1.plain]}" 'BEGIN { printf "%.3f", a / b }'; }
+share() { awk -v a="${TPS[$1.$2]}" -v b="${TPS[$1.plain]}" 'BEGIN { printf "%.3f", a / b }'; }
 
 # shares TEXT NAME: tracked tables, and the two sides that are for comparison
 shares() {
-	bar "$1" "${MEDIAN[$2.tracked]} / ${MEDIAN[$2.plain]}" "$(share "$2" tracked)" at-least 0.95
-	row "  that with triggers which do nothing" "${MEDIAN[$2.floor]} / ${MEDIAN[$2.plain]}" "$(share "$2" floor)" "-" ""
-	row "  that with no triggers, once more" "${MEDIAN[$2.control]} / ${MEDIAN[$2.plain]}" "$(share "$2" control)" "-" ""
+	bar "$1" "${TPS[$2.tracked]} / ${TPS[$2.plain]}" "$(share "$2" tracked)" at-least 0.95
+	row "  that with triggers which do nothing" "${TPS[$2.floor]} / ${TPS[$2.plain]}" "$(share "$2" floor)" "-" ""
+	row "  that with no triggers, once more" "${TPS[$2.control]} / ${TPS[$2.plain]}" "$(share "$2" control)" "-" ""
 }
 
 # more NAME SIDE: the difference from what is not tracked
@@ -301,7 +301,7 @@ inner() {
 	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
 	mkdir -p "$WORK/data"
 	chmod 777 "$WORK/data"
-	say "Filling two databases with $ROWS rows each ..."
+	say "Filling a database with $ROWS rows, and copying it ..."
 	make_databases
 	describe_cpus
 	exec {SILENCE}<> <(:)

@@ -41,7 +41,8 @@ sub examples
 		{
 			if ($open->{kind} =~ /^(setup|sql|sh)$/)
 			{
-				push @parts, { %$open, old => major_version() < $from ? "before PostgreSQL $from" : undef };
+				$open->{old} = "before PostgreSQL $from" if $from && major_version() < $from;
+				push @parts, $open;
 				$from = 0;
 				$end = $number if $open->{kind} ne 'setup';
 			}

@@ -118,7 +118,7 @@ sub check_wire
 	cmp_ok($wire_sent, '>=', $sent, 'bytes sent: no more than there were');
 	cmp_ok($wire_sent - $sent, '<=', 2048 + 8 * $messages, 'and all but the protocol\'s own');
 	cmp_ok($wire_received, '>=', $received, 'bytes received: no more than there were');
-	cmp_ok($wire_received - $received, '<=', 2048 + (major_version() < 14 ? 150 : 110) * $messages, 'and all but the protocol\'s own');
+	cmp_ok($wire_received - $received, '<=', 2048 + (major_version() < 14 ? 130 : 110) * $messages, 'and all but the protocol\'s own');
 	return;
 }
 
