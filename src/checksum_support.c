@@ -313,7 +313,7 @@ immutable_twin(Oid function)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for function %u", function);
 	form = (Form_pg_proc) GETSTRUCT(tuple);
-	Assert(form->pronargs < lengthof(types));
+	Assert(form->pronargs < (int) lengthof(types));
 	memcpy(types + 1, form->proargtypes.values, sizeof(Oid) * form->pronargs);
 	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
 						   CStringGetDatum(psprintf("%s_immutable",

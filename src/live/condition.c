@@ -89,7 +89,7 @@ constant_string(const A_Const *constant)
 {
 #if PG_VERSION_NUM >= 150000
 	if (!constant->isnull && nodeTag(&constant->val) == T_String)
-		return strVal(&constant->val);
+		return constant->val.sval.sval;
 #else
 	if (constant->val.type == T_String)
 		return strVal(&constant->val);

@@ -40,10 +40,11 @@ skipped() {
 }
 
 # make in the build directory, of the sources elsewhere.  Nothing runs what this
-# build makes, and clang's warnings do not depend on optimization.
+# build makes, and clang's warnings do not depend on optimization.  Assertions are on,
+# because only then does the compiler see them.
 outside() {
 	make -s -C "$dir/build" -f ../source/Makefile PG_CONFIG="$PG_CONFIG" CC=clang WERROR=1 \
-		COPT=-O0 BITCODE_CFLAGS=-O0 "$@"
+		COPT='-O0 -DUSE_ASSERT_CHECKING' BITCODE_CFLAGS=-O0 "$@"
 }
 
 # The build inside takes over the bitcode of the build outside, for it takes as long as
