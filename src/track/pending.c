@@ -100,24 +100,24 @@ pending_write(IbltCollection *pending)
 	else if (pending->value == NULL)
 		row = write_list(pending);
 	else
-	{
-		/* large values go out of line, which looks at a snapshot */
-		PushActiveSnapshot(GetTransactionSnapshot());
 		row = iblt_store_insert_change(target->store, target->relid,
 									   IBLT_CHANGES_SKETCH, pending->number,
 									   (Datum) 0,
 									   PointerGetDatum(pending->value));
-		PopActiveSnapshot();
-	}
 	iblt_launch_note(ItemPointerGetBlockNumberNoCheck(&row), pending->number);
 }
 
-/* Writes all collections to the store.  Then there are none. */
+/*
+ * Writes all collections to the store.  Then there are none.  PostgreSQL writes
+ * to a relation whose values may go out of line under a snapshot only, and at
+ * the end of a transaction there is none.
+ */
 static void
 pending_flush(void)
 {
 	dlist_iter	iter;
 
+	PushActiveSnapshot(GetTransactionSnapshot());
 	dlist_foreach(iter, &pending_all)
 	{
 		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
@@ -125,6 +125,7 @@ pending_flush(void)
 		pending_write(pending);
 		iblt_fence_remove(&pending->fence, pending->target.store);
 	}
+	PopActiveSnapshot();
 	dlist_init(&pending_all);
 	MemoryContextReset(pending_context);
 }
