@@ -214,33 +214,38 @@ iblt_collection_absorb(IbltCollection *outer, const IbltCollection *inner)
 	RESUME_INTERRUPTS();
 }
 
-void
+bool
 iblt_track_add(IbltSketch *sketch, const IbltSketch *changes)
 {
+	IbltParams	params = changes->params;
 	IbltSketch	folded;
 	struct varlena *value = NULL;
 
-	if (changes->params.subtable_cells != sketch->params.subtable_cells)
+	params.subtable_cells = sketch->params.subtable_cells;
+	if (sketch->ncells == 0 || changes->ncells == 0 ||
+		iblt_core_compatible(&sketch->params, &params) != IBLT_OK ||
+		changes->params.subtable_cells % params.subtable_cells != 0)
+		return false;
+	if (changes->params.subtable_cells != params.subtable_cells)
 	{
-		(void) iblt_params_match_folded(&changes->params, &sketch->params);
-		value = iblt_make(&folded, &sketch->params);
+		value = iblt_make(&folded, &params);
 		iblt_core_fold(&folded, changes);
 		changes = &folded;
 	}
-	iblt_params_check_match(&sketch->params, &changes->params);
 	iblt_check_counts(iblt_core_add_sketch(sketch, changes, 1));
 	if (value != NULL)
 		pfree(value);
+	return true;
 }
 
 /* Adds a collection to a sketch that may have fewer cells. */
-void
+bool
 iblt_collection_apply(const IbltCollection *collection, IbltSketch *sketch)
 {
-	if (collection->value != NULL)
-		iblt_track_add(sketch, &collection->sketch);
-	if (iblt_packed_apply(sketch, collection->list, collection->used) < 0)
-		iblt_refuse_row(IBLT_KEY_NOT_REPRESENTABLE);
+	if (collection->value != NULL &&
+		!iblt_track_add(sketch, &collection->sketch))
+		return false;
+	return iblt_packed_apply(sketch, collection->list, collection->used) >= 0;
 }
 
 void

@@ -64,13 +64,14 @@ extern void iblt_collection_absorb(IbltCollection *outer,
 
 /*
  * Adds a collection, which is not broken, to a sketch that may have fewer
- * cells.
+ * cells.  False if the sketch does not take these changes.  Then it must not be
+ * used.
  */
-extern void iblt_collection_apply(const IbltCollection *collection,
+extern bool iblt_collection_apply(const IbltCollection *collection,
 								  IbltSketch *sketch);
 
 /* The same for a sketch of changes with at least as many cells. */
-extern void iblt_track_add(IbltSketch *sketch, const IbltSketch *changes);
+extern bool iblt_track_add(IbltSketch *sketch, const IbltSketch *changes);
 
 /*
  * Before the sketch of a collection that has one is written.  Then it has all

@@ -18,7 +18,9 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
+#include "key.h"
 #include "track/store.h"
 
 /* The numbers in an array of int2. */
@@ -178,6 +180,54 @@ iblt_config_choose_store(void)
 			least = i;
 	}
 	return least + 1;
+}
+
+void
+iblt_config_params(const IbltTrackConfig *config, IbltParams *params)
+{
+	IbltSketch	template;
+	IbltKeyCoder *coder;
+
+	iblt_open(&template, PointerGetDatum(config->template));
+	*params = template.params;
+	if (config->by_hash)
+		coder = iblt_key_coder(INT8OID, CurrentMemoryContext);
+	else if (config->nkeys == 1)
+		coder = iblt_key_coder(config->types[0], CurrentMemoryContext);
+	else
+		coder = iblt_key_coder_for_columns(config->nkeys, config->types,
+										   CurrentMemoryContext);
+	iblt_key_set_params(coder, params);
+}
+
+bool
+iblt_config_fits(const IbltTrackConfig *config, const IbltParams *params)
+{
+	IbltParams	own;
+
+	for (int i = 0; i < config->nkeys; i++)
+	{
+		if (!SearchSysCacheExists1(TYPEOID,
+								   ObjectIdGetDatum(config->types[i])))
+			return false;
+	}
+	iblt_config_params(config, &own);
+	return params->kind != IBLT_KEY_UNTYPED &&
+		iblt_core_compatible(&own, params) == IBLT_OK;
+}
+
+void
+iblt_config_require_fit(const IbltTrackConfig *config,
+						const IbltParams *params)
+{
+	IbltParams	own;
+
+	if (params->kind == IBLT_KEY_UNTYPED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("sketch of a tracked table must not be an empty template")));
+	iblt_config_params(config, &own);
+	iblt_params_check_match(&own, params);
 }
 
 void

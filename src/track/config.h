@@ -71,8 +71,21 @@ iblt_config_key_seed(uint64 seed)
 }
 
 /*
- * ERROR unless the caller owns the table.
+ * The parameters of the digest: those of the template, typed.  They live in
+ * CurrentMemoryContext.  ERROR if the types of the keys do not exist.
  */
+extern void iblt_config_params(const IbltTrackConfig *config,
+							   IbltParams *params);
+
+/* Does a sketch have exactly these?  A template does not. */
+extern bool iblt_config_fits(const IbltTrackConfig *config,
+							 const IbltParams *params);
+
+/* ERROR, naming both, unless it does. */
+extern void iblt_config_require_fit(const IbltTrackConfig *config,
+									const IbltParams *params);
+
+/* ERROR unless the caller owns the table. */
 extern void iblt_config_require_owner(Oid relid);
 
 /* The function of row triggers, or of triggers for TRUNCATE.  May be invalid. */

@@ -15,19 +15,51 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
+#include "slice.h"
 #include "track/collection.h"
 #include "track/packed.h"
 #include "track/store.h"
 
+/* Opens the value of a base, or its header. */
+static bool
+open_base(IbltBase *base, struct varlena *stored, bool with_value)
+{
+	IbltSlices	slices;
+	IbltSketch	header;
+	const uint8 *bytes;
+	Size		size;
+
+	if (with_value)
+	{
+		base->value = pg_detoast_datum_copy(stored);
+		return iblt_core_open(&base->sketch, (uint8 *) VARDATA(base->value),
+							  VARSIZE(base->value) - VARHDRSZ) == IBLT_OK;
+	}
+	base->value = NULL;
+	iblt_slices_open(&slices, PointerGetDatum(stored));
+	bytes = iblt_slices_header(&slices, IBLT_HEADER_SIZE,
+							   iblt_core_header_size, &size);
+	if (iblt_core_open_header(&header, unconstify(uint8 *, bytes), size,
+							  slices.size) != IBLT_OK)
+		return false;
+	base->sketch.params = header.params;
+	return true;
+}
+
+const char iblt_base_damaged[] = "its base is damaged, or not a sketch of these keys";
+
+static const char unreadable[] = "a change in its store cannot be read";
+
 bool
-iblt_base_read(IbltBase *base, Oid relid, Snapshot snapshot, bool with_value)
+iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
+			   Snapshot snapshot, bool with_value)
 {
 	IbltStoreScan scan;
 	Datum		values[DIGEST_WIDTH];
 	bool		nulls[DIGEST_WIDTH];
 	HeapTuple	tuple;
 
-	if (!iblt_store_begin(&scan, iblt_store_digest(), relid, snapshot,
+	if (!iblt_store_begin(&scan, iblt_store_digest(), config->relid, snapshot,
 						  AccessShareLock))
 		return false;
 	tuple = iblt_store_next(&scan, values, nulls);
@@ -43,24 +75,28 @@ iblt_base_read(IbltBase *base, Oid relid, Snapshot snapshot, bool with_value)
 		base->verified = nulls[DIGEST_VERIFIED] ? 0
 			: DatumGetTimestampTz(values[DIGEST_VERIFIED]);
 		base->bytes = toast_raw_datum_size(values[DIGEST_SKETCH]);
-		base->value = with_value ? pg_detoast_datum_copy(stored) : NULL;
+		base->fits = open_base(base, stored, with_value) &&
+			iblt_config_fits(config, &base->sketch.params);
 	}
 	iblt_store_end(&scan);
 	return tuple != NULL;
 }
 
-/* Adds a sketch of changes. */
-static void
-add_sketch(IbltSketch *sketch, Datum value)
+/* Adds a sketch of changes.  False if it is not one of this digest. */
+static bool
+add_sketch(IbltSketch *sketch, const IbltTrackConfig *config, Datum value)
 {
 	struct varlena *copy = pg_detoast_datum_packed((struct varlena *)
 												   DatumGetPointer(value));
 	IbltSketch	changes;
+	bool		added;
 
 	iblt_open(&changes, PointerGetDatum(copy));
-	iblt_track_add(sketch, &changes);
+	added = iblt_config_fits(config, &changes.params) &&
+		iblt_track_add(sketch, &changes);
 	if ((Pointer) copy != DatumGetPointer(value))
 		pfree(copy);
+	return added;
 }
 
 /* The same without a sketch: inserted less deleted rows. */
@@ -101,7 +137,7 @@ read_packed(IbltChanges *changes, unsigned limbs, IbltApplier *applier,
 		changes->rows += rows;
 	}
 	if (number < 0)
-		changes->broken = "a change in its store cannot be read";
+		changes->broken = unreadable;
 	else
 		changes->number += number;
 }
@@ -155,11 +191,12 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 			changes->added |= applier != NULL;
 			if (applier == NULL)
 				changes->rows += sketch_rows(values[CHANGE_SKETCH]);
-			else
-				add_sketch(applier->sketch, values[CHANGE_SKETCH]);
+			else if (!add_sketch(applier->sketch, config,
+								 values[CHANGE_SKETCH]))
+				changes->broken = unreadable;
 			break;
 		default:
-			changes->broken = "a change in its store cannot be read";
+			changes->broken = unreadable;
 			return false;
 	}
 	changes->number += DatumGetInt32(values[CHANGE_NUMBER]);

@@ -27,7 +27,9 @@ typedef struct IbltBase
 	unsigned	limbs;			/* of a key */
 	Size		bytes;
 	TimestampTz verified;		/* 0 if never */
+	bool		fits;			/* a sketch as it is configured */
 	struct varlena *value;		/* a copy, or NULL if it was not asked for */
+	IbltSketch	sketch;			/* of value, if it fits */
 } IbltBase;
 
 /* The changes in one snapshot. */
@@ -45,9 +47,12 @@ typedef struct IbltChanges
 	int			size;
 } IbltChanges;
 
-/* Reads the base.  False if there is none. */
-extern bool iblt_base_read(IbltBase *base, Oid relid, Snapshot snapshot,
-						   bool with_value);
+/*
+ * Reads the base.  False if there is none.  Without its value only the header
+ * is looked at.
+ */
+extern bool iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
+						   Snapshot snapshot, bool with_value);
 
 /*
  * Reads the changes, and adds them to a sketch unless that is NULL.  It may
@@ -62,11 +67,17 @@ extern void iblt_changes_read(IbltChanges *changes,
 extern const char *iblt_changes_problem(const IbltChanges *changes);
 
 /*
- * Why the base is not one that changes can be added to, or NULL.  base is NULL
- * if there is none.
+ * Why the base is not that of the digest, or NULL.  base is NULL if there is
+ * none.
  */
 extern const char *iblt_digest_problem(const IbltTrackConfig *config,
 									   const IbltBase *base);
+
+/*
+ * Why a base that does not fit cannot be used, unless a change of the table
+ * (shape.h) explains it.
+ */
+extern const char iblt_base_damaged[];
 
 /* The error for such a digest. */
 IBLT_NORETURN extern void iblt_digest_refuse(Relation relation,

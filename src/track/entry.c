@@ -24,7 +24,6 @@
 #include "utils/memutils.h"
 #include "utils/uuid.h"
 
-#include "key.h"
 #include "track/config.h"
 #include "track/guard.h"
 #include "track/shape.h"
@@ -155,27 +154,21 @@ types_of(IbltTrackEntry *entry, Relation relation, int first, int n)
 	return types;
 }
 
-/* Decides how keys become bytes, and types the parameters. */
+/*
+ * Decides how keys become bytes.  The types are those of the configuration.
+ */
 static void
 prepare_key(IbltTrackEntry *entry, const IbltTrackConfig *config, Oid *types)
 {
 	IbltParams *params = &entry->target.params;
 	int			n = entry->nkeys;
-	IbltKeyCoder *coder;
 
+	iblt_config_params(config, params);
 	entry->key_type = n == 1 ? getBaseType(types[0]) : RECORDOID;
 	if (config->by_hash)
-	{
 		entry->key_hash = iblt_row_hash_make(n, types,
 											 iblt_config_key_seed(params->seed),
 											 entry->context);
-		coder = iblt_key_coder(INT8OID, entry->context);
-	}
-	else if (n == 1)
-		coder = iblt_key_coder(types[0], entry->context);
-	else
-		coder = iblt_key_coder_for_columns(n, types, entry->context);
-	iblt_key_set_params(coder, params);
 	entry->target.most = iblt_core_size(params);
 	initStringInfo(&entry->key);
 	entry->key_codecs = palloc(sizeof(IbltCodec *) * n);
@@ -242,7 +235,6 @@ fill(IbltTrackEntry *entry, Relation relation, Oid function)
 {
 	MemoryContext old = MemoryContextSwitchTo(entry->context);
 	IbltTrackConfig config;
-	IbltSketch	template;
 	Preparation preparation = {entry, relation, &config};
 
 	iblt_store_beside(function);
@@ -252,8 +244,6 @@ fill(IbltTrackEntry *entry, Relation relation, Oid function)
 		entry->target.relid = config.relid;
 		entry->target.store = iblt_store_changes(config.store);
 		iblt_store_require(entry->target.store);
-		iblt_open(&template, PointerGetDatum(config.template));
-		entry->target.params = template.params;
 		entry->tracked = true;
 	}
 	MemoryContextSwitchTo(old);

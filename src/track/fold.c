@@ -54,11 +54,10 @@ require_read_committed(void)
 				 errhint("Begin the transaction with ISOLATION LEVEL READ COMMITTED.")));
 }
 
-/* Replaces changes by a base that has them. */
+/* Replaces changes by a base that has them now. */
 static void
 replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
-				IbltSketch *sketch, struct varlena *value,
-				TimestampTz verified, Snapshot snapshot)
+				IbltBase *base, Snapshot snapshot)
 {
 	IbltStoreScan scan;
 
@@ -67,9 +66,9 @@ replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
 		return;
 	iblt_erase(scan.store, changes->folded, changes->nfolded);
 	iblt_store_end(&scan);
-	iblt_core_seal(sketch);
-	write_base(config->relid, config->generation, sketch, value,
-			   Max(verified, changes->verified), snapshot);
+	iblt_core_seal(&base->sketch);
+	write_base(config->relid, config->generation, &base->sketch, base->value,
+			   Max(base->verified, changes->verified), snapshot);
 }
 
 /* The same under the lock and in a snapshot. */
@@ -79,21 +78,18 @@ fold_in(Oid relid, int64 least, Snapshot snapshot)
 	IbltTrackConfig config;
 	IbltBase	base;
 	IbltChanges changes;
-	IbltSketch	sketch;
 
 	if (!iblt_config_read(&config, relid, snapshot) ||
 		config.version != IBLT_TRACK_VERSION ||
-		!iblt_base_read(&base, relid, snapshot, true) ||
-		base.generation != config.generation)
+		!iblt_base_read(&base, &config, snapshot, true) ||
+		base.generation != config.generation || !base.fits)
 		return 0;
-	iblt_open(&sketch, PointerGetDatum(base.value));
-	iblt_changes_read(&changes, &config, sketch.params.limbs, snapshot,
-					  &sketch, true);
+	iblt_changes_read(&changes, &config, base.sketch.params.limbs, snapshot,
+					  &base.sketch, true);
 	/* what cannot be read must stay, and so must what tells of it */
 	if (iblt_changes_problem(&changes) == NULL && changes.nfolded > 0 &&
 		changes.number >= least)
-		replace_changes(&config, &changes, &sketch, base.value, base.verified,
-						snapshot);
+		replace_changes(&config, &changes, &base, snapshot);
 	else
 		changes.number = 0;
 	return changes.number;
@@ -185,6 +181,7 @@ iblt_track_finish(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("tracking of the table was started or ended by another session")));
+	iblt_config_require_fit(&config, &base.params);
 	value = iblt_copy(&copy, &base);
 	write_base(relid, generation, &copy, value,
 			   GetCurrentTransactionStartTimestamp(), snapshot);

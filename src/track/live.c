@@ -124,26 +124,40 @@ require_config(IbltTrackConfig *config, Relation relation)
 												RelationGetRelationName(relation)))));
 }
 
-/* A sketch with these parameters and the contents of a base, not sealed. */
-static struct varlena *
-fold_base(IbltSketch *sketch, struct varlena *base, const int32 *capacity)
+/* Reads the base.  ERROR if changes cannot be added to it. */
+static void
+read_base(IbltBase *base, Relation relation, const IbltTrackConfig *config)
 {
-	IbltSketch	whole;
-	IbltParams	params;
+	bool		found = iblt_base_read(base, config, GetActiveSnapshot(), true);
+	const char *problem = iblt_digest_problem(config, found ? base : NULL);
+
+	if (problem == NULL && !base->fits)
+	{
+		problem = iblt_shape_changed(relation, config);
+		if (problem == NULL)
+			problem = iblt_base_damaged;
+	}
+	if (problem != NULL)
+		iblt_digest_refuse(relation, problem);
+}
+
+/* A sketch with the contents of a base, folded to a capacity, not sealed. */
+static struct varlena *
+fold_base(IbltSketch *sketch, const IbltBase *base, const int32 *capacity)
+{
+	IbltParams	params = base->sketch.params;
 	struct varlena *value;
 
-	iblt_open(&whole, PointerGetDatum(base));
-	params = whole.params;
 	if (capacity != NULL)
 		params.subtable_cells = iblt_params_fold_cells(&params, *capacity,
 													   IBLT_DEFAULT_FAILURE);
-	if (params.subtable_cells == whole.params.subtable_cells)
+	if (params.subtable_cells == base->sketch.params.subtable_cells)
 	{
-		*sketch = whole;
-		return base;
+		*sketch = base->sketch;
+		return base->value;
 	}
 	value = iblt_make(sketch, &params);
-	iblt_core_fold(sketch, &whole);
+	iblt_core_fold(sketch, &base->sketch);
 	return value;
 }
 
@@ -162,14 +176,10 @@ iblt_live(PG_FUNCTION_ARGS)
 	IbltSketch	sketch;
 	struct varlena *value;
 	const char *problem;
-	bool		has_base;
 
 	require_config(&config, relation);
-	has_base = iblt_base_read(&base, config.relid, snapshot, true);
-	problem = iblt_digest_problem(&config, has_base ? &base : NULL);
-	if (problem != NULL)
-		iblt_digest_refuse(relation, problem);
-	value = fold_base(&sketch, base.value, PG_ARGISNULL(1) ? NULL : &capacity);
+	read_base(&base, relation, &config);
+	value = fold_base(&sketch, &base, PG_ARGISNULL(1) ? NULL : &capacity);
 	iblt_changes_read(&changes, &config, sketch.params.limbs, snapshot,
 					  &sketch, false);
 	problem = iblt_changes_problem(&changes);
@@ -208,6 +218,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 
 	require_config(&config, relation);
 	iblt_open_arg(&scanned, fcinfo, 1);
+	iblt_config_require_fit(&config, &scanned.params);
 	iblt_make(&sum, &scanned.params);
 	iblt_changes_read(&changes, &config, sum.params.limbs, GetActiveSnapshot(),
 					  &sum, false);

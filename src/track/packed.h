@@ -45,8 +45,8 @@ typedef struct IbltApplier
 extern void iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch);
 
 /*
- * Returns the number of changes.  -1 if the bytes are malformed or a row cannot
- * be kept in the sketch.  Then the sketch must not be used.
+ * Returns the number of changes.  -1 if the bytes are malformed, or a row cannot
+ * be kept in the sketch, which may be a template.  Then it must not be used.
  */
 extern int64 iblt_applier_add(IbltApplier *applier, const uint8 *bytes,
 							  Size size);

@@ -345,7 +345,8 @@ iblt_pending_apply(Oid relid, Snapshot snapshot, IbltSketch *sketch,
 		if (pending->broken != NULL)
 			return pending->broken;
 		*added = true;
-		iblt_collection_apply(pending, sketch);
+		if (!iblt_collection_apply(pending, sketch))
+			return "a change of this transaction cannot be kept in the sketch";
 	}
 	return NULL;
 }

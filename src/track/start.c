@@ -69,7 +69,7 @@ column_numbers(Relation relation, Datum names, int *n)
 static Oid *
 column_types(Relation relation, const IbltTrackConfig *config)
 {
-	Oid		   *types = palloc(sizeof(Oid) * (config->nkeys + config->ncolumns));
+	Oid		   *types = palloc(sizeof(Oid) * Max(config->nkeys + config->ncolumns, 1));
 
 	for (int i = 0; i < config->nkeys + config->ncolumns; i++)
 		types[i] = TupleDescAttr(RelationGetDescr(relation),
@@ -117,6 +117,31 @@ open_own(Oid relid)
 	return relation;
 }
 
+/*
+ * ERROR for options that no plan of a comparison has: the owner may call
+ * iblt_track_begin with any.
+ */
+static void
+check_options(const IbltTrackConfig *config)
+{
+	IbltSketch	template;
+	IbltParams	params;
+
+	iblt_open(&template, PointerGetDatum(config->template));
+	if (template.params.kind != IBLT_KEY_UNTYPED ||
+		template.params.value.limbs > 0 ||
+		iblt_core_subtable_count(&template.params) != template.params.hashes)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a digest needs an empty template without values, with all subtables")));
+	if (config->nkeys == 0 || config->ncolumns == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a digest needs key columns and columns")));
+	iblt_config_params(config, &params);
+	iblt_check_params(&params);
+}
+
 /* What does not depend on the arguments. */
 static void
 fill_identity(IbltTrackConfig *config)
@@ -157,6 +182,7 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	config.from_peer = PG_GETARG_BOOL(5);
 	config.capacity = PG_GETARG_INT32(6);
 	config.template = PG_GETARG_VARLENA_P(7);
+	check_options(&config);
 	refuse(relation, iblt_shape_take(relation, &config, &config.shape));
 	iblt_config_write(&config);
 	SET_VARSIZE(generation, sizeof generation);

@@ -54,7 +54,7 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 {
 	Snapshot	snapshot = GetActiveSnapshot();
 	IbltBase	base = {0};
-	bool		has_base = iblt_base_read(&base, config->relid, snapshot, false);
+	bool		has_base = iblt_base_read(&base, config, snapshot, false);
 	const char *reason = iblt_digest_problem(config, has_base ? &base : NULL);
 	IbltChanges changes;
 
@@ -63,6 +63,8 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 		reason = iblt_changes_problem(&changes);
 	if (reason == NULL)
 		reason = iblt_shape_changed(relation, config);
+	if (reason == NULL && !base.fits)
+		reason = iblt_base_damaged;
 	nulls[STATE_REASON] = reason == NULL;
 	if (reason != NULL)
 		values[STATE_REASON] = CStringGetTextDatum(reason);

@@ -1,0 +1,108 @@
+# Live digests that somebody forged: sketches of other parameters, given to the functions or
+# found in the stores, end in an error or in "not trustworthy", never in a crash.
+use strict;
+use warnings;
+
+use IbltTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = server('forged', 'fsync = off', 'autovacuum = off', 'allow_system_table_mods = on');
+sides($node, $node);
+sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
+
+sub right { my ($table) = @_; return sql("SELECT iblt_internal.live_is_right('$table', iblt_internal.iblt_track_options('$table'))") }
+sub generation { my ($table) = @_; return sql("SELECT (iblt_internal.iblt_live_options('$table')).generation") }
+sub state { my ($table) = @_; return sql("SELECT state, reason FROM iblt_live_status() WHERE relation = '$table'::regclass") }
+
+# Nothing but C functions writes the stores, so the test makes one an ordinary table for a moment.
+sub forge
+{
+	my ($store, $sql) = @_;
+	my $change = sub { return "UPDATE pg_class SET relkind = '$_[0]', relhasrules = $_[1], relispopulated = NOT $_[1] WHERE oid = 'iblt_internal.$store'::regclass" };
+	sql(join ";\n", 'BEGIN', $change->('r', 'false'), $sql, $change->('m', 'true'), 'COMMIT');
+	return;
+}
+
+sql(q{CREATE EXTENSION iblt;
+	CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g;
+	CREATE TABLE two (a int, b date, PRIMARY KEY (a, b)); INSERT INTO two VALUES (1, '2020-01-01');
+	CALL iblt_track('t', capacity => 3000); CALL iblt_track('two', capacity => 100); INSERT INTO t VALUES (0, 'new')});
+
+# --- sketches as arguments --------------------------------------------------------------
+
+my $template = q{(iblt_internal.iblt_track_options('t')).template};
+my $info = "iblt_info($template)";
+my $seed = sql("SELECT ($info).seed");
+my $agg = sub { my ($made, $key) = @_; return "(SELECT iblt_agg(${\ ($key // 'id')}, iblt_checksum(v), $made) FROM t)" };
+my %forged = (
+	'a large template' => 'iblt_new(1000000, key_size => 8)',
+	'a small template' => 'iblt_new(100)',
+	'the template itself' => "iblt_internal.iblt_compare_template(3000, 32, $seed)",
+	'another seed' => $agg->("iblt_internal.iblt_compare_template(3000, 32, $seed # 1)"),
+	'fewer cells' => $agg->("iblt_internal.iblt_compare_template(1000, 32, $seed)"),
+	'more cells' => $agg->("iblt_internal.iblt_compare_template(9000, 32, $seed)"),
+	'cells of no fold' => $agg->("iblt_new(500, seed => $seed)"),
+	'more hashes' => $agg->("iblt_new(3000, hashes => 5, seed => $seed)"),
+	'a subtable dropped' => 'iblt_drop_subtable(' . $agg->("iblt_internal.iblt_compare_template(3000, 32, $seed)") . ', 1)',
+	'keys of another type' => $agg->("iblt_internal.iblt_compare_template(3000, 32, $seed)", 'id::text'),
+	'uuids' => $agg->("iblt_internal.iblt_compare_template(3000, 32, $seed)", 'md5(id::text)::uuid'),
+	'values' => "(SELECT iblt_agg(id, v, iblt_new(3000, with_values => true, seed => $seed)) FROM t)");
+my $generation = generation('t');
+foreach my $name (sort keys %forged)
+{
+	like(failure("SELECT iblt_internal.iblt_live_base('t', $forged{$name})"), qr/ERROR:  22023: /, "iblt_live_base: $name");
+	like(failure("SELECT iblt_internal.iblt_track_finish('t', $generation, $forged{$name})"), qr/ERROR:  22023: /, "iblt_track_finish: $name");
+}
+my $long = q{SELECT iblt_agg(ROW(a, b), 0, iblt_internal.iblt_compare_template(100, 64, (iblt_info((iblt_internal.iblt_track_options('two')).template)).seed)) FROM two};
+like(failure("SELECT iblt_internal.iblt_track_finish('two', ${\ generation('two')}, ($long))"), qr/ERROR:  22023: .*key sizes? differ/, 'iblt_track_finish: longer keys');
+is(right('t'), 't', 'the digest is as it was');
+
+my $begin = sub { return "BEGIN; SELECT iblt_internal.iblt_track_begin('t', '$_[1]', '$_[2]', true, false, false, 100, $_[0]); COMMIT" };
+my %template = (
+	'a typed sketch' => $forged{'another seed'},
+	'a template with values' => 'iblt_new(100, with_values => true)',
+	'a template without a subtable' => 'iblt_drop_subtable(iblt_new(100), 2)');
+like(failure($begin->($template{$_}, '{id}', '{id,v}')), qr/ERROR:  22023: /, "iblt_track_begin: $_") foreach sort keys %template;
+like(failure($begin->('iblt_new(100)', '{}', '{id,v}')), qr/ERROR:  22023: /, 'iblt_track_begin: no key');
+like(failure($begin->('iblt_new(100)', '{id}', '{}')), qr/ERROR:  22023: /, 'iblt_track_begin: no columns');
+sql('UPDATE t SET v = v || v WHERE id < 10');
+is(right('t'), 't', 'and the digest is as it was');
+
+# --- sketches in the stores ---------------------------------------------------------------
+
+my $problem = 'not trustworthy|its base is damaged, or not a sketch of these keys';
+my $untrusted = qr/ERROR:  IB008: digest of table "t" is not trustworthy, because its base is damaged, or not a sketch of these keys$/m;
+foreach my $name (sort keys %forged)
+{
+	forge('digest', "UPDATE iblt_internal.digest SET sketch = $forged{$name}::bytea WHERE relation = 't'::regclass");
+	like(failure("SELECT iblt_live('t')"), $untrusted, "a stored base, $name: no digest");
+	like(failure("SELECT iblt_live('t', 10)"), $untrusted, "a stored base, $name: no fold of it");
+	is(state('t'), $problem, "a stored base, $name: the status says so");
+	is(sql("SELECT iblt_live_fold('t')"), '0', "a stored base, $name: a fold leaves it");
+}
+forge('digest', q{UPDATE iblt_internal.digest SET sketch = '\x00' WHERE relation = 't'::regclass});
+like(failure("SELECT iblt_live('t')"), $untrusted, 'a stored base that is not a sketch: no digest');
+is(state('t'), $problem, 'a stored base that is not a sketch: the status says so');
+
+# as many changes as make a reader and a writer start a worker
+sql(q{UPDATE t SET v = v || 'y'; DO $$ BEGIN FOR i IN 1 .. 12 LOOP UPDATE t SET v = i; COMMIT; END LOOP; END $$});
+wait_for($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'iblt fold'});
+$node->restart;
+is(state('t'), $problem, 'the server lives');
+sql("CALL iblt_live_rebuild('t')");
+is(right('t'), 't', 'and a rebuild heals the digest');
+
+foreach my $name (sort keys %forged)
+{
+	sql("UPDATE t SET v = '$name'");
+	forge('changes_1', "INSERT INTO iblt_internal.changes_1 (relation, number, kind, sketch) SELECT 't'::regclass, 1, 's', $forged{$name}::bytea");
+	like(failure("SELECT iblt_live('t')"), qr/ERROR:  IB008: .* because a change in its store cannot be read$/m, "stored changes, $name: no digest");
+	is(sql("SELECT iblt_live_fold('t')"), '0', "stored changes, $name: a fold leaves them");
+	forge('changes_1', "DELETE FROM iblt_internal.changes_1 WHERE kind = 's'");
+}
+is(right('t'), 't', 'without them the digest is right');
+
+$node->stop;
+done_testing();
