@@ -76,12 +76,13 @@ CREATE FUNCTION iblt_info(
 	OUT seed bigint,
 	OUT rows bigint,
 	OUT bytes bigint,
-	OUT get_success double precision)
+	OUT get_success double precision,
+	OUT subtables integer[])
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_info(iblt) IS
-'parameters of a sketch, its net number of rows, its size in bytes, and the probability that '
-'iblt_get now finds a key that is there';
+'parameters of a sketch, its net number of rows, its size in bytes, the probability that iblt_get '
+'now finds a key that is there, and the hashes whose subtables it has';
 
 -- Linear algebra on sketches ---------------------------------------------------
 

@@ -10,8 +10,10 @@
 
 #include <math.h>
 
+#include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 
 #include "core/fold.h"
@@ -338,8 +340,23 @@ enum
 {
 	INFO_VERSION, INFO_HASHES, INFO_CELLS, INFO_CAPACITY, INFO_KEY_TYPE,
 	INFO_KEY_SIZE, INFO_WITH_VALUES, INFO_VALUE_TYPE, INFO_VALUE_SIZE, INFO_SEED,
-	INFO_ROWS, INFO_BYTES, INFO_GET_SUCCESS, INFO_COLUMNS
+	INFO_ROWS, INFO_BYTES, INFO_GET_SUCCESS, INFO_SUBTABLES, INFO_COLUMNS
 };
+
+/* The hashes whose subtables are kept, counted from 1, as integer[]. */
+static Datum
+subtables_datum(const IbltParams *params)
+{
+	Datum		kept[IBLT_MAX_HASHES];
+	int			n = 0;
+	int			i;
+
+	for (i = 0; i < params->hashes; i++)
+		if ((params->subtables >> i & 1) != 0)
+			kept[n++] = Int32GetDatum(i + 1);
+	return PointerGetDatum(construct_array(kept, n, INT4OID, sizeof(int32),
+										   true, TYPALIGN_INT));
+}
 
 PG_FUNCTION_INFO_V1(iblt_info);
 
@@ -356,7 +373,7 @@ iblt_info(PG_FUNCTION_ARGS)
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	values[INFO_VERSION] = Int32GetDatum(IBLT_FORMAT_VERSION);
-	values[INFO_HASHES] = Int32GetDatum(params->hashes);
+	values[INFO_HASHES] = Int32GetDatum(iblt_core_subtable_count(params));
 	values[INFO_CELLS] = Int32GetDatum(iblt_core_subtable_count(params) *
 									   params->subtable_cells);
 	values[INFO_CAPACITY] = Int32GetDatum((int32) iblt_params_capacity(params));
@@ -379,5 +396,6 @@ iblt_info(PG_FUNCTION_ARGS)
 	/* an estimate, of which more digits mean nothing */
 	values[INFO_GET_SUCCESS] =
 		Float8GetDatum(rint(iblt_core_get_success_now(&sketch) * 1e6) / 1e6);
+	values[INFO_SUBTABLES] = subtables_datum(params);
 	return iblt_value_row(fcinfo, values, nulls);
 }
