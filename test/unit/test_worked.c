@@ -1,21 +1,23 @@
 /*
  * test_worked.c
- *		The worked examples of the article on the XOR invertible Bloom filter, in
- *		its cells and in ours.
+ *		The worked example of the article on the XOR invertible Bloom filter, in
+ *		its cells and in ours, and examples of our own.
  *
  * The article's cell keeps a count, the XOR of ids and the XOR of their hashes.
- * Its example has eight cells and the ids 3, 5 and 6 with the hashes 14, 11 and
- * 7.  Then two sets differ in 1, 2, 3 on one side and 1001, 1002 on the other,
- * and the names carol, bob and alice come out one after the other.
+ * Its example has ten cells, three hashes and three items.  alice is 0011 with
+ * the hash 1110 in the cells 1, 4 and 7, bob 0101 with 1011 in 2, 4 and 6, and
+ * carol 0110 with 0111 in 0, 4 and 7.  They come out of cell 0 (carol), 2 (bob)
+ * and 1 (alice).  Its program calls them 13, 21 and 34.
  *
- * Our positions are those of a seed.  The tests look for a small seed whose
- * positions show what the example shows.
+ * Two sets that differ in five numbers, and names of which each hides the next,
+ * are ours.  So are the positions in our cells, those of a seed.  The tests look
+ * for a small seed whose positions show what the example shows.
  */
 #include "model.h"
 #include "sizing.h"
 
-#define CELLS 8
-#define HASHES 4 /* of our tables: four subtables of two cells */
+#define CELLS 10
+#define HASHES 5 /* of our tables: five subtables of two cells */
 #define SEEDS 10000
 
 /* --- the article's cells --------------------------------------------------- */
@@ -34,10 +36,12 @@ typedef struct XorKey
 	unsigned cells; /* bit i: it lies in cell i */
 } XorKey;
 
-/* Cell 2 holds all three, and each id is alone in another. */
-static const XorKey example[3] = { { 3, 14, 1u << 0 | 1u << 2 | 1u << 5 },
-								   { 5, 11, 1u << 1 | 1u << 2 | 1u << 5 },
-								   { 6, 7, 1u << 2 | 1u << 5 | 1u << 7 } };
+enum { ALICE, BOB, CAROL };
+
+/* Cell 4 holds all three, and each id is alone in another. */
+static const XorKey example[3] = { { 3, 14, 1u << 1 | 1u << 4 | 1u << 7 },
+								   { 5, 11, 1u << 2 | 1u << 4 | 1u << 6 },
+								   { 6, 7, 1u << 0 | 1u << 4 | 1u << 7 } };
 
 static void
 xor_add(XorCell *cells, const XorKey *key, int sign)
@@ -53,49 +57,44 @@ xor_add(XorCell *cells, const XorKey *key, int sign)
 		}
 }
 
-/* The key that is alone in some cell, or NULL. */
-static const XorKey *
-xor_alone(const XorCell *cells)
+static void
+xor_check(const XorCell *cells, int i, int count, uint32_t id, uint32_t hash)
 {
-	int i;
-	int j;
+	check(cells[i].count == count && cells[i].id == id && cells[i].hash == hash,
+		  "cell %d is (%d, %u, %u)", i, cells[i].count, cells[i].id,
+		  cells[i].hash);
+}
 
-	for (i = 0; i < CELLS; i++)
-		for (j = 0; j < 3; j++)
-			if (abs(cells[i].count) == 1 && cells[i].id == example[j].id &&
-				cells[i].hash == example[j].hash)
-				return &example[j];
-	return NULL;
+/* Takes the key out that is alone in cell i. */
+static void
+xor_take(XorCell *cells, int i, int key)
+{
+	xor_check(cells, i, 1, example[key].id, example[key].hash);
+	xor_add(cells, &example[key], -1);
 }
 
 static void
 test_xor_cells(void)
 {
 	XorCell cells[CELLS] = { { 0, 0, 0 } };
-	const XorKey *key;
-	int listed = 0;
 	int i;
 
 	for (i = 0; i < 3; i++)
 		xor_add(cells, &example[i], 1);
-	check(cells[0].count == 1 && cells[0].id == 3 && cells[0].hash == 14,
-		  "cell 0");
-	check(cells[2].count == 3 && cells[2].id == 0 && cells[2].hash == 2,
-		  "cell 2: 3 ^ 5 ^ 6 = 0 and 14 ^ 11 ^ 7 = 2");
-	check(cells[3].count == 0 && cells[3].id == 0 && cells[3].hash == 0,
-		  "cell 3");
-	for (; (key = xor_alone(cells)) != NULL; listed++)
-		xor_add(cells, key, -1);
+	xor_check(cells, 3, 0, 0, 0);
+	xor_check(cells, 4, 3, 0, 2); /* 3 ^ 5 ^ 6 = 0, 14 ^ 11 ^ 7 = 2 */
+	xor_check(cells, 7, 2, 5, 9);
+	xor_take(cells, 0, CAROL);
+	xor_check(cells, 7, 1, example[ALICE].id, example[ALICE].hash);
+	xor_take(cells, 2, BOB);
+	xor_take(cells, 1, ALICE);
 	for (i = 0; i < CELLS; i++)
-		check(cells[i].count == 0 && cells[i].id == 0 && cells[i].hash == 0,
-			  "cell %d is not empty", i);
-	check(listed == 3, "%d ids", listed);
-	checked("XOR cells: 3, 5 and 6 come out of eight cells");
+		xor_check(cells, i, 0, 0, 0);
+	checked("XOR cells: carol, bob and alice come out of ten cells");
 
-	xor_add(cells, &example[0], 1);
-	xor_add(cells, &example[0], 1);
-	check(cells[0].id == 0 && cells[0].hash == 0 && xor_alone(cells) == NULL,
-		  "the id of two equal rows");
+	xor_add(cells, &example[ALICE], 1);
+	xor_add(cells, &example[ALICE], 1);
+	xor_check(cells, 1, 2, 0, 0);
 	checked("XOR cells: two equal rows cancel, and only their count is left");
 }
 
@@ -131,9 +130,9 @@ reports(const Decoded *d, uint64_t id, int32_t count)
 	return false;
 }
 
-/* What one cell must hold of the ids 3, 5 and 6, by the definition. */
+/* What one cell must hold of three ids, by the definition. */
 static void
-check_cell(const IbltSketch *sketch, uint32_t i)
+check_cell(const IbltSketch *sketch, const uint64_t *ids, uint32_t i)
 {
 	uint64_t weight = 0, sum = 0, checks = 0;
 	int32_t count = 0;
@@ -142,17 +141,17 @@ check_cell(const IbltSketch *sketch, uint32_t i)
 	for (j = 0; j < 3; j++)
 	{
 		uint32_t index[IBLT_MAX_HASHES];
-		uint64_t w = iblt_hash_weight(&sketch->hasher, example[j].id);
+		uint64_t w = iblt_hash_weight(&sketch->hasher, ids[j]);
 		uint8_t key[8];
 		uint64_t g;
 
-		iblt_store64(key, example[j].id);
+		iblt_store64(key, ids[j]);
 		g = iblt_core_key_cells(sketch, key, index);
 		if (index[i / 2] != i)
 			continue;
 		count++;
 		weight = fp_add(weight, w);
-		sum = fp_add(sum, fp_mul(w, example[j].id ^
+		sum = fp_add(sum, fp_mul(w, ids[j] ^
 										iblt_limb_mask(&sketch->hasher, 0)));
 		checks = fp_add(checks, fp_mul(w, g));
 	}
@@ -164,7 +163,7 @@ check_cell(const IbltSketch *sketch, uint32_t i)
 		  "fields of cell %u", i);
 }
 
-/* Do all three ids share a cell, as in cell 2 of the example? */
+/* Do all three ids share a cell, as in cell 4 of the example? */
 static bool
 one_cell_of_three(const IbltSketch *sketch)
 {
@@ -177,7 +176,7 @@ one_cell_of_three(const IbltSketch *sketch)
 }
 
 static void
-test_our_cells(void)
+test_our_cells(const uint64_t *ids, const char *what)
 {
 	bool found = false;
 	uint64_t seed;
@@ -189,23 +188,23 @@ test_our_cells(void)
 		uint32_t i;
 
 		for (i = 0; i < 3; i++)
-			add_id(sketch, example[i].id, 1);
+			add_id(sketch, ids[i], 1);
 		iblt_core_seal(sketch);
 		decode(sketch, &d);
 		if (d.result == IBLT_PEEL_COMPLETE && one_cell_of_three(sketch))
 		{
 			found = true;
 			for (i = 0; i < CELLS; i++)
-				check_cell(sketch, i);
-			check(d.n == 3 && reports(&d, 3, 1) && reports(&d, 5, 1) &&
-					  reports(&d, 6, 1),
+				check_cell(sketch, ids, i);
+			check(d.n == 3 && reports(&d, ids[0], 1) && reports(&d, ids[1], 1) &&
+					  reports(&d, ids[2], 1),
 				  "%u ids", d.n);
 		}
 		decoded_free(&d);
 		sketch_free(sketch);
 	}
 	check(found, "no seed");
-	checked("our cells: 3, 5 and 6 come out of eight, which hold the sums");
+	checked(what);
 }
 
 static void
@@ -351,8 +350,13 @@ test_names(void)
 int
 main(void)
 {
+	static const uint64_t ids[] = { 3, 5, 6 };
+	static const uint64_t program[] = { 13, 21, 34 };
+
 	test_xor_cells();
-	test_our_cells();
+	test_our_cells(ids,
+				   "our cells: 3, 5 and 6 come out of ten, which hold the sums");
+	test_our_cells(program, "our cells: 13, 21 and 34 do, too");
 	test_equal_rows();
 	test_two_sets();
 	test_names();
