@@ -327,6 +327,17 @@ same_but_full(const IbltKbf *a, const IbltKbf *b)
 	return true;
 }
 
+/*
+ * Is a number as the formula has it, within four standard errors and a tenth?
+ * It takes no full cells into account.
+ */
+static bool
+kbf_near(uint64_t seen, uint64_t of, double rate)
+{
+	return fabs((double) seen - (double) of * rate) <=
+		0.1 * (double) of * rate + 4 * sqrt((double) of * rate) + 4;
+}
+
 static void
 overload_at(FILE *table, double load, int times)
 {
@@ -336,6 +347,7 @@ overload_at(FILE *table, double load, int times)
 	KbfCounts before = { 0 }, during = { 0 }, after = { 0 };
 	IbltKbf *small = kbf_take(&params);
 	IbltKbf *kbf = kbf_take(&params);
+	IbltKbfRates rates;
 	double lost;
 
 	keys = (uint64_t) (load * params.subtable_cells);
@@ -343,6 +355,8 @@ overload_at(FILE *table, double load, int times)
 	kbf_count_present(small, &pairs, 0, keys, &before);
 	kbf_fill(kbf, &pairs, 0, (uint64_t) times * keys);
 	kbf_count_present(kbf, &pairs, 0, keys, &during);
+	kbf_count_absent(kbf, &pairs, (uint64_t) times * keys, (uint64_t) (times + 1) * keys,
+					 &during);
 	delete_keys(kbf, &pairs, keys, (uint64_t) times * keys);
 	kbf_count_present(kbf, &pairs, 0, keys, &after);
 	lost = kbf_share(iblt_core_kbf_full_cells(kbf), kbf->ncells);
@@ -351,6 +365,12 @@ overload_at(FILE *table, double load, int times)
 		   "load %.2f, %d times and back: unknown %.2e, %.2e, %.2e, and %.2e of the cells "
 		   "stay full, all others are as before", load, times, kbf_share(before.unknown, keys),
 		   kbf_share(during.unknown, keys), kbf_share(after.unknown, keys), lost);
+	iblt_core_kbf_rates(&params, times * load, &rates);
+	tap_ok(kbf_near(during.absent_unknown, keys, rates.absent_unknown) &&
+			   kbf_near(during.positive, keys, rates.false_positive),
+		   "meanwhile other keys are unknown: %.2e, %.2e by the formula, or get a value: %.2e, "
+		   "%.2e by the formula", kbf_share(during.absent_unknown, keys),
+		   rates.absent_unknown, kbf_share(during.positive, keys), rates.false_positive);
 	sim_row(table, "%g\t%d\t%g\t%g\t%g\t%g", load, times, kbf_share(before.unknown, keys),
 			kbf_share(during.unknown, keys), kbf_share(after.unknown, keys), lost);
 	kbf_free(small);

@@ -174,7 +174,8 @@ crowded(void)
 static void
 decode_at(FILE *table, int k, double rho)
 {
-	uint32_t n = sim_trials(10000, 100000);
+	/* failures are rare there */
+	uint32_t n = sim_trials(10000, rho < 1.25 ? 1000000 : 100000);
 	double load = rho * LN2;
 	Case c = { 0, 1, n, load, NULL, tap_random(), sim_take(n * sizeof(uint32_t)) };
 	uint32_t wrong = 0;

@@ -85,6 +85,13 @@ SELECT pg_temp.refusal(format('SELECT %s FROM twice', call)) AS refusal, call
 FROM unnest(ARRAY['kbf_update(s, 1, 3)', 'kbf_delete(s, 1)', 'kbf_get(s, 1)', 'kbf_get_label(s, 1)']) call;
 SELECT kbf_get(kbf_delete(s, 1, 1), 1) AS second, kbf_get(kbf_delete(s, 1, 2), 1) AS first, kbf_get(kbf_delete(kbf_update(s, 1, 1, 3), 1, 2), 1) AS changed
 FROM twice;
+-- twice with one value is unknown as well, among other keys, too; of 15 times nothing comes back
+SELECT others, same, status, count(*), count(*) FILTER (WHERE (kbf_lookup(kbf_delete(s, k, 7), k)).value = CASE WHEN same THEN 7 ELSE 9 END) > 190 AS other_is_left
+FROM (VALUES (1), (100)) n(others), (VALUES (true), (false)) v(same), LATERAL (SELECT kbf_agg(i, 1 + i % 255, 100) FROM generate_series(1, others) i) f(s1),
+	 generate_series(1001, 1200) k, LATERAL (SELECT kbf_insert(kbf_insert(s1, k, 7), k, CASE WHEN same THEN 7 ELSE 9 END)) t(s), kbf_lookup(s, k)
+GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
+SELECT times, (kbf_lookup(s, 1)).status, (kbf_lookup(s - less, 1)).*, (kbf_info(s - less)).keys, (kbf_info(s - less)).full_cells = (kbf_info(s)).hashes AS filled
+FROM unnest(ARRAY[2, 14, 15]) times, LATERAL (SELECT kbf_agg(1, 5, 100), kbf_agg(1, 5, 100) FILTER (WHERE i > 1) FROM generate_series(1, times) i) x(s, less);
 -- what is not there is an error, too
 SELECT pg_temp.refusal(format('SELECT %s FROM before', call)) AS refusal, call
 FROM unnest(ARRAY['kbf_update(s, ''three''::text, ''new'')', 'kbf_delete(s, ''three''::text)', 'kbf_delete(s, ''three''::text, ''new'')',
