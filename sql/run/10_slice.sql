@@ -305,7 +305,7 @@ COMMENT ON FUNCTION iblt_internal.bounds_sql(iblt_internal.plan, iblt_internal.s
 -- What is read of them are the rows within the bounds, so the statement needs no condition.
 
 CREATE FUNCTION iblt_internal.iblt_slice_rows(internal) RETURNS tsm_handler
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_internal.iblt_slice_rows(internal) IS
 'for TABLESAMPLE: the rows of which a column is above lo and not above hi';
 

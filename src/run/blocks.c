@@ -203,17 +203,20 @@ begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unus
 {
 	Relation	heap = node->ss.ss_currentRelation;
 	FullTransactionId xmin = DatumGetFullTransactionId(params[ARG_XMIN]);
-	Blocks	   *blocks = palloc0(sizeof(*blocks));
+	Blocks	   *blocks = iblt_sample_begin(node, sizeof(*blocks));
+	MemoryContext old = MemoryContextSwitchTo(blocks->sample.context);
 
+	/* how old a block is tells that of its rows */
+	iblt_sample_require(node, "xmin");
 	blocks->sample.next = (BlockNumber) DatumGetInt64(params[ARG_LO]);
 	blocks->end = (BlockNumber) DatumGetInt64(params[ARG_HI]);
 	blocks->lsn = DatumGetLSN(params[ARG_LSN]);
 	blocks->xmin = XidFromFullTransactionId(xmin);
 	blocks->strategy = GetAccessStrategy(BAS_BULKREAD);
-	node->tsm_state = blocks;
 	check_same(heap, DatumGetObjectId(params[ARG_FILE]),
 			   DatumGetTimestampTz(params[ARG_STARTED]));
 	check_snapshot(heap, blocks, node->ss.ps.state->es_snapshot, xmin);
+	MemoryContextSwitchTo(old);
 }
 
 static BlockNumber

@@ -178,7 +178,8 @@ make_range(Range *range, Relation heap, Datum *params)
 	TypeCacheEntry *type;
 
 	range->column = get_attnum(RelationGetRelid(heap), name);
-	if (range->column <= 0)
+	/* of the relation's own; iblt_sample_require() has asked the one that is named */
+	if (range->column <= 0 || range->column > RelationGetDescr(heap)->natts)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("column \"%s\" of relation \"%s\" does not exist",
@@ -330,7 +331,8 @@ mark_page(Blocks *blocks, Relation index, Page page, bool begins_in)
  * That may have been split since, and end before the range now.
  */
 static void
-mark_blocks(Blocks *blocks, Relation index, BlockNumber leaf)
+mark_blocks(Blocks *blocks, Relation index, Snapshot snapshot pg_attribute_unused(),
+			BlockNumber leaf)
 {
 	int			end = -1;
 
@@ -343,6 +345,10 @@ mark_blocks(Blocks *blocks, Relation index, BlockNumber leaf)
 		CHECK_FOR_INTERRUPTS();
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		_bt_checkpage(index, buffer);
+#if PG_VERSION_NUM < 170000
+		/* vacuum may have removed entries that the snapshot needs (old_snapshot_threshold) */
+		TestForOldSnapshot(snapshot, index, page);
+#endif
 		opaque = (BTPageOpaque) PageGetSpecialPointer(page);
 		if (!P_IGNORE(opaque))
 		{
@@ -389,7 +395,7 @@ find_blocks(Blocks *blocks, Relation heap, Snapshot snapshot)
 	blocks->marked = MemoryContextAllocExtended(CurrentMemoryContext,
 												(Size) blocks->number / 8 + 1,
 												MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	mark_blocks(blocks, index, first_leaf(&blocks->range, heap, index, snapshot));
+	mark_blocks(blocks, index, snapshot, first_leaf(&blocks->range, heap, index, snapshot));
 	index_close(index, NoLock);
 }
 
@@ -398,8 +404,10 @@ begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unus
 			 uint32 seed pg_attribute_unused())
 {
 	Relation	heap = node->ss.ss_currentRelation;
-	Blocks	   *blocks = palloc0(sizeof(*blocks));
+	Blocks	   *blocks = iblt_sample_begin(node, sizeof(*blocks));
+	MemoryContext old = MemoryContextSwitchTo(blocks->sample.context);
 
+	iblt_sample_require(node, TextDatumGetCString(params[ARG_COLUMN]));
 	/* next_row() looks into its scan */
 	if (heap->rd_tableam != GetHeapamTableAmRoutine())
 		ereport(ERROR,
@@ -409,7 +417,7 @@ begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unus
 				 errhint("Compare it as a whole, with iblt_audit.")));
 	make_range(&blocks->range, heap, params);
 	find_blocks(blocks, heap, node->ss.ps.state->es_snapshot);
-	node->tsm_state = blocks;
+	MemoryContextSwitchTo(old);
 }
 
 static BlockNumber

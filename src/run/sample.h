@@ -18,9 +18,22 @@
 /* The first member of a method's own state. */
 typedef struct IbltSample
 {
+	MemoryContext context;		/* all that belongs to this scan */
 	BlockNumber next;			/* the block to look at */
 	OffsetNumber offset;		/* of the last row in the block before it */
 } IbltSample;
+
+/*
+ * The state of a scan that begins, of that many zero bytes, in place of that of the
+ * last one.  What else belongs to the scan goes into its context.
+ */
+extern void *iblt_sample_begin(SampleScanState *node, Size size);
+
+/*
+ * ERROR unless the role that reads the relation may read this column, too, of all its
+ * rows.  The executor knows nothing of columns that a method's arguments name.
+ */
+extern void iblt_sample_require(SampleScanState *node, const char *column);
 
 /* Chooses the block to look at. */
 extern BlockNumber iblt_sample_take(IbltSample *sample);

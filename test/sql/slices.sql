@@ -294,6 +294,74 @@ SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.ib
 SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('id', NULL, '{}')$$);
 SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('nobody', '{}', '{}')$$);
 SELECT outcome($$SELECT count(*) FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows('v', '{}', '{}')$$);
+-- A sampling method reads what its arguments name, so the role needs the right to it
+CREATE ROLE regress_iblt_clerk;
+CREATE TABLE pay (id int PRIMARY KEY, name text, salary int) PARTITION BY RANGE (id);
+CREATE TABLE pay_1 PARTITION OF pay FOR VALUES FROM (0) TO (10);
+CREATE TABLE pay_2 (salary int, id int NOT NULL, name text);
+ALTER TABLE pay ATTACH PARTITION pay_2 FOR VALUES FROM (10) TO (20);
+CREATE TABLE wages (id int PRIMARY KEY, name text, salary int);
+INSERT INTO pay SELECT i, 'n' || i, 1000 * i FROM generate_series(1, 15) AS i;
+INSERT INTO wages TABLE pay;
+CREATE VIEW owners AS SELECT id FROM wages TABLESAMPLE iblt_internal.iblt_slice_rows('salary', '{4000}', '{9000}');
+GRANT USAGE, CREATE ON SCHEMA slices TO regress_iblt_clerk;
+GRANT SELECT (id, name) ON pay, wages TO regress_iblt_clerk;
+GRANT SELECT ON owners TO regress_iblt_clerk;
+CREATE FUNCTION sampled(relation text, name text, lo int DEFAULT 4, hi int DEFAULT 12) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	n bigint;
+BEGIN
+	EXECUTE format('SELECT count(id) FROM slices.%s TABLESAMPLE iblt_internal.iblt_slice_rows(%L, %L, %L)', relation, name, ARRAY[lo], ARRAY[hi]) INTO n;
+	RETURN n;
+EXCEPTION WHEN OTHERS THEN
+	RETURN concat_ws(' ', sqlstate, sqlerrm);
+END $$;
+SET ROLE regress_iblt_clerk;
+SELECT relation, sampled(relation, 'salary', 4000, 12000) AS salary, sampled(relation, 'id') AS id FROM unnest('{wages,pay,pay_1}'::text[]) AS relation;
+SELECT count(*) AS by_the_right_of_its_owner FROM owners;
+CREATE VIEW clerks AS SELECT id FROM wages TABLESAMPLE iblt_internal.iblt_slice_rows('salary', '{4000}', '{9000}');
+-- with workers, if the planner could, and as one of several relations
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+SET min_parallel_table_scan_size = 0;
+SELECT outcome($$SELECT count(id) FROM (SELECT id FROM slices.pay TABLESAMPLE iblt_internal.iblt_slice_rows('salary', '{4000}', '{}') UNION ALL SELECT id FROM slices.wages) AS u$$);
+SELECT outcome($$SELECT count(id) FROM (SELECT id FROM slices.pay UNION ALL SELECT id FROM slices.wages TABLESAMPLE iblt_internal.iblt_slice_rows('salary', '{4000}', '{}')) AS u$$);
+SELECT count(id) FROM (SELECT id FROM pay TABLESAMPLE iblt_internal.iblt_slice_rows('id', '{4}', '{}') UNION ALL SELECT id FROM wages TABLESAMPLE iblt_internal.iblt_slice_rows('id', '{4}', '{}')) AS u;
+RESET parallel_setup_cost;
+RESET parallel_tuple_cost;
+RESET min_parallel_table_scan_size;
+-- how old a block is shows the versions of its rows
+SELECT outcome($$SELECT count(id) FROM slices.wages TABLESAMPLE iblt_internal.iblt_blocks_at_rest(0, 1, 0, now(), '0/0', '0')$$);
+RESET ROLE;
+SELECT outcome($$SELECT count(*) FROM slices.clerks$$) AS by_the_right_of_its_owner;
+-- rows that a policy hides
+GRANT SELECT ON wages TO regress_iblt_clerk;
+ALTER TABLE wages ENABLE ROW LEVEL SECURITY;
+CREATE POLICY small ON wages USING (salary < 6000);
+SET ROLE regress_iblt_clerk;
+SELECT sampled('wages', 'salary', 4000, 12000), sampled('wages', 'id');
+SELECT outcome($$SELECT count(id) FROM slices.wages TABLESAMPLE iblt_internal.iblt_blocks_at_rest(0, 1, 0, now(), '0/0', '0')$$);
+RESET ROLE;
+SELECT sampled('wages', 'salary', 4000, 12000);
+DROP VIEW clerks, owners;
+DROP TABLE pay, wages;
+DROP OWNED BY regress_iblt_clerk;
+DROP ROLE regress_iblt_clerk;
+-- A rescan takes no more memory
+CREATE FUNCTION kept_by_rescans(times int) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	bytes bigint;
+BEGIN
+	IF to_regclass('pg_backend_memory_contexts') IS NULL THEN
+		RETURN 0;	-- before PostgreSQL 14
+	END IF;
+	EXECUTE 'WITH s AS MATERIALIZED (SELECT count(*) AS n FROM generate_series(1, $1) AS g(i),
+			LATERAL (SELECT FROM slices.blocks TABLESAMPLE iblt_internal.iblt_slice_rows(''id'', ARRAY[(i % 5000)::text], ARRAY[(i % 5000 + 1)::text]) OFFSET 0) AS r)
+		SELECT (SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE s.n > 0) FROM s' INTO bytes USING times;
+	RETURN bytes;
+END $$;
+SELECT kept_by_rescans(5) > 0 OR to_regclass('pg_backend_memory_contexts') IS NULL AS warm;
+SELECT kept_by_rescans(4000) - kept_by_rescans(5) < 500000 AS no_more;
 -- Each type that a slice is read by, and indexes in each direction, with nulls, with entries of several rows, and with pages without entries
 CREATE DOMAIN positive AS int CHECK (VALUE > 0);
 CREATE TABLE ordered (n int, "smallint" smallint, "int" int, "bigint" bigint, positive positive, "numeric" numeric, "date" date, "timestamp" timestamp, "timestamptz" timestamptz, "uuid" uuid)
