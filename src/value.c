@@ -146,12 +146,9 @@ without_white_space(char *text, size_t length)
 	return copy;
 }
 
-/*
- * From base64 to bytes, with room for 3 bytes for every 4 characters.  Returns
- * the number of bytes, or -1.  Only the last step may be padded.
- */
-static int
-decode_base64(const char *text, size_t length, char *bytes)
+/* Only the last step may be padded. */
+int
+iblt_base64_decode(const char *text, size_t length, char *bytes)
 {
 	size_t		done;
 	int			size = 0;
@@ -170,9 +167,8 @@ decode_base64(const char *text, size_t length, char *bytes)
 	return size;
 }
 
-/* From bytes to base64, 4 characters for every 3 bytes or part of them. */
-static void
-encode_base64(const char *bytes, size_t size, char *text)
+void
+iblt_base64_encode(const char *bytes, size_t size, char *text)
 {
 	size_t		done;
 
@@ -188,7 +184,6 @@ encode_base64(const char *bytes, size_t size, char *text)
 			elog(ERROR, "base64 text did not fit its own bound");
 		text += got;
 	}
-	*text = '\0';
 }
 
 /* Reads base64 and skips white space in it. */
@@ -204,7 +199,7 @@ iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
 	text = without_white_space(text, strlen(text));
 	length = strlen(text);
 	value = iblt_value_alloc(length / 4 * 3);
-	size = decode_base64(text, length, VARDATA(value));
+	size = iblt_base64_decode(text, length, VARDATA(value));
 	if (size < 0)
 		iblt_ereturn(fcinfo->context,
 					 (errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
@@ -223,17 +218,18 @@ iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
 {
 	struct varlena *value = PG_GETARG_VARLENA_PP(0);
 	int			size = VARSIZE_ANY_EXHDR(value);
-	int64		room = ((int64) size + 2) / 3 * 4 + 1;
+	int64		length = iblt_base64_length(size);
 	char	   *text;
 
-	if (room > (int64) MaxAllocSize)
+	if (length + 1 > (int64) MaxAllocSize)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("%s of %d bytes is too large for its text form",
 						type->name, size),
 				 errhint("Use the binary form: COPY ... WITH (FORMAT binary), or a cast to bytea.")));
-	text = palloc(room);
-	encode_base64(VARDATA_ANY(value), size, text);
+	text = palloc(length + 1);
+	iblt_base64_encode(VARDATA_ANY(value), size, text);
+	text[length] = '\0';
 	PG_RETURN_CSTRING(text);
 }
 

@@ -1,25 +1,22 @@
 /*-------------------------------------------------------------------------
  *
  * wire.c
- *	  Sketches as they travel: in few characters, and nothing twice.
+ *	  Sketches as they travel, and nothing twice.
  *
  * The wire form of a sketch is a text that begins with "iblt", the number of
- * the characters that follow, and a colon.  These carry bytes, seven bits in a
- * character: a text must not contain a zero byte, and may contain all others
- * below 128 in every encoding.  Counts and the meter are written as the
- * differences from what is expected, in as many bytes as they need.
- *
- * A receiver that already has a fold of the sketch gets the cells alone.  If
- * the fold has a divisor of the cells, the last cell of each run is left out:
- * it is the fold's cell less the others of the run.
+ * the characters that follow, and a colon.  These are base64: of the sketch's
+ * bytes, or of the cells alone if the receiver already has a fold of the
+ * sketch.  If the fold has a divisor of the cells, the last cell of each run is
+ * left out: it is the fold's cell less the others of the run.
  *
  *-------------------------------------------------------------------------
  */
 #include "iblt.h"
 
-#include "lib/stringinfo.h"
-#include "utils/builtins.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
 
+#include "core/bytes.h"
 #include "core/cell.h"
 #include "core/fold.h"
 #include "core/meter.h"
@@ -27,218 +24,56 @@
 #include "core/sizing.h"
 #include "live/wire.h"
 
-/* Values of seven bits from here on take a second character. */
-#define FIRST_LONG		126
-#define LONG_MARK		127
-
 #define CHECKSUM_SIZE	8
-#define METER_OFFSET	(IBLT_HEADER_SIZE - 2 * IBLT_METER_BUCKETS)
+
+/* "iblt", a number of characters, and a colon */
+#define MARK_SIZE		16
 
 /* --- bytes in characters --- */
 
-typedef struct Writer
-{
-	StringInfoData text;
-	uint32		bits;			/* that are not written yet, the first lowest */
-	int			nbits;
-} Writer;
-
-static void
-put_bits(Writer *to, uint32 seven)
-{
-	if (seven < FIRST_LONG)
-		appendStringInfoCharMacro(&to->text, (char) (seven + 1));
-	else
-	{
-		appendStringInfoCharMacro(&to->text, (char) LONG_MARK);
-		appendStringInfoCharMacro(&to->text, (char) (seven - FIRST_LONG + 1));
-	}
-}
-
-static void
-put_byte(Writer *to, uint8 byte)
-{
-	to->bits |= (uint32) byte << to->nbits;
-	for (to->nbits += 8; to->nbits >= 7; to->nbits -= 7)
-	{
-		put_bits(to, to->bits & 127);
-		to->bits >>= 7;
-	}
-}
-
-static void
-put_bytes(Writer *to, const uint8 *bytes, size_t size)
-{
-	for (size_t i = 0; i < size; i++)
-		put_byte(to, bytes[i]);
-}
-
-/* Seven bits in a byte, the lowest first.  The last byte is below 128. */
-static void
-put_number(Writer *to, uint32 x)
-{
-	for (; x >= 128; x >>= 7)
-		put_byte(to, (uint8) (x | 128));
-	put_byte(to, (uint8) x);
-}
-
-/* A number near 0 modulo 2^32: small ones of both signs in one byte. */
-static void
-put_signed(Writer *to, uint32 x)
-{
-	put_number(to, x >> 31 ? ~(x << 1) : x << 1);
-}
-
-/* The wire form. */
 static text *
-finish(Writer *from)
+frame(const uint8 *bytes, size_t size)
 {
-	StringInfoData wire;
+	char		mark[MARK_SIZE];
+	int64		length = iblt_base64_length(size);
+	int			n = snprintf(mark, sizeof mark, "iblt%d:", (int) length);
+	text	   *wire;
 
-	if (from->nbits > 0)
-		put_bits(from, from->bits);
-	initStringInfo(&wire);
-	appendStringInfo(&wire, "iblt%d:", from->text.len);
-	appendBinaryStringInfo(&wire, from->text.data, from->text.len);
-	return cstring_to_text_with_len(wire.data, wire.len);
+	if (VARHDRSZ + n + length > (int64) MaxAllocSize)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("sketch of %zu bytes is too large to be sent", size)));
+	wire = palloc(VARHDRSZ + n + length);
+	SET_VARSIZE(wire, VARHDRSZ + n + length);
+	memcpy(VARDATA(wire), mark, n);
+	iblt_base64_encode((const char *) bytes, size, VARDATA(wire) + n);
+	return wire;
 }
 
-typedef struct Reader
+/* The bytes, as a varlena. */
+static struct varlena *
+unframe(const text *wire)
 {
-	const char *at;
-	const char *end;
-	uint32		bits;
-	int			nbits;
-} Reader;
+	char	   *start = pnstrdup(VARDATA_ANY(wire),
+								 Min(VARSIZE_ANY_EXHDR(wire), MARK_SIZE));
+	struct varlena *value;
+	int			offset = 0;
+	int			length;
+	int			size;
 
-static uint32
-get_bits(Reader *from)
-{
-	uint32		c;
-
-	if (from->at == from->end)
+	if (sscanf(start, "iblt%d:%n", &length, &offset) != 1 ||
+		offset == 0 || length != (int) VARSIZE_ANY_EXHDR(wire) - offset)
 		iblt_refuse(IBLT_BAD_SIZE);
-	c = (uint8) *from->at++;
-	if (c != LONG_MARK)
-		return (c - 1) & 127;
-	if (from->at == from->end)
+	value = iblt_value_alloc(length / 4 * 3);
+	size = iblt_base64_decode(VARDATA_ANY(wire) + offset, length,
+							  VARDATA(value));
+	if (size < 0)
 		iblt_refuse(IBLT_BAD_SIZE);
-	return ((uint8) *from->at++ - 1 + FIRST_LONG) & 127;
+	SET_VARSIZE(value, VARHDRSZ + size);
+	return value;
 }
 
-static uint8
-get_byte(Reader *from)
-{
-	uint8		byte;
-
-	while (from->nbits < 8)
-	{
-		from->bits |= get_bits(from) << from->nbits;
-		from->nbits += 7;
-	}
-	byte = (uint8) from->bits;
-	from->bits >>= 8;
-	from->nbits -= 8;
-	return byte;
-}
-
-static void
-get_bytes(Reader *from, uint8 *bytes, size_t size)
-{
-	for (size_t i = 0; i < size; i++)
-		bytes[i] = get_byte(from);
-}
-
-static uint32
-get_number(Reader *from)
-{
-	uint32		x = 0;
-	int			shift;
-
-	for (shift = 0; shift < 32; shift += 7)
-	{
-		uint8		byte = get_byte(from);
-
-		x |= (uint32) (byte & 127) << shift;
-		if (byte < 128)
-			return x;
-	}
-	iblt_refuse(IBLT_BAD_SIZE);
-	return 0;
-}
-
-static uint32
-get_signed(Reader *from)
-{
-	uint32		x = get_number(from);
-
-	return x & 1 ? ~(x >> 1) : x >> 1;
-}
-
-/* --- parts of a sketch --- */
-
-/* Rows in a cell if they are spread evenly, modulo 2^32. */
-static uint32
-mean_count(const IbltSketch *sketch)
-{
-	return (uint32) (sketch->rows / (int64) sketch->params.subtable_cells);
-}
-
-/* Is cell i the last one of its run?  Without runs, 0, none is. */
-static bool
-is_last(const IbltSketch *sketch, uint32 i, uint32 run)
-{
-	return run > 0 && i % sketch->params.subtable_cells % run == run - 1;
-}
-
-static void
-put_cells(Writer *to, const IbltSketch *sketch, uint32 run)
-{
-	uint32		mean = mean_count(sketch);
-
-	for (uint32 i = 0; i < sketch->ncells; i++)
-	{
-		const uint8 *cell = iblt_cell(sketch, i);
-
-		iblt_pause_at(i);
-		if (is_last(sketch, i, run))
-			continue;
-		put_signed(to, iblt_load32(cell) - mean);
-		put_bytes(to, cell + 4, sketch->cell_size - 4);
-	}
-}
-
-static void
-get_cells(Reader *from, IbltSketch *sketch, uint32 run)
-{
-	uint32		mean = mean_count(sketch);
-
-	for (uint32 i = 0; i < sketch->ncells; i++)
-	{
-		uint8	   *cell = iblt_cell(sketch, i);
-
-		iblt_pause_at(i);
-		if (is_last(sketch, i, run))
-			continue;
-		iblt_store32(cell, mean + get_signed(from));
-		get_bytes(from, cell + 4, sketch->cell_size - 4);
-	}
-}
-
-/* Sets the last cell of each run, which is still zero. */
-static void
-get_last_cells(IbltSketch *fine, const IbltSketch *coarse, uint32 run)
-{
-	for (uint32 i = 0; i < coarse->ncells; i++)
-	{
-		uint32		last = (i + 1) * run - 1;
-
-		iblt_pause_at(i);
-		iblt_core_add_cell(fine, last, iblt_cell(coarse, i), 1);
-		for (uint32 j = i * run; j < last; j++)
-			iblt_core_add_cell(fine, last, iblt_cell(fine, j), -1);
-	}
-}
+/* --- cells --- */
 
 /* Cells in a run, or 0 if a fold to `known` cells spares none of `cells`. */
 static uint32
@@ -253,68 +88,102 @@ iblt_wire_cells(uint32 cells, uint32 known)
 	return run_of(cells, known) > 0 ? cells - known : cells;
 }
 
-static void
-put_meter(Writer *to, const uint8 *meter)
+/* Is cell i the last one of its run?  Without runs, 0, none is. */
+static bool
+is_last(const IbltSketch *sketch, uint32 i, uint32 run)
 {
-	for (int i = 0; i < IBLT_METER_BUCKETS; i++)
-	{
-		uint32		x = iblt_load16(meter + 2 * i);
+	return run > 0 && i % sketch->params.subtable_cells % run == run - 1;
+}
 
-		put_signed(to, x >> 15 ? x | 0xffff0000 : x);
+/* Sets the last cell of each run, which is still zero. */
+static void
+set_last_cells(IbltSketch *fine, const IbltSketch *coarse, uint32 run)
+{
+	for (uint32 i = 0; i < coarse->ncells; i++)
+	{
+		uint32		last = (i + 1) * run - 1;
+
+		iblt_pause_at(i);
+		iblt_core_add_cell(fine, last, iblt_cell(coarse, i), 1);
+		for (uint32 j = i * run; j < last; j++)
+			iblt_core_add_cell(fine, last, iblt_cell(fine, j), -1);
 	}
 }
 
-/* --- whole sketches --- */
+/* --- folds for a receiver that has a smaller one --- */
 
-static text *
-whole(const IbltSketch *sketch)
+/* The bytes that travel: the cells of a subtable, cells, and the checksum. */
+static size_t
+travelling_size(const IbltSketch *fold, uint32 known)
 {
-	Writer		to = {0};
+	size_t		subtables = fold->ncells / fold->params.subtable_cells;
 
-	initStringInfo(&to.text);
-	put_number(&to, (uint32) sketch->size);
-	put_bytes(&to, sketch->bytes, METER_OFFSET);
-	put_bytes(&to, sketch->bytes + IBLT_HEADER_SIZE,
-			  sketch->cells - sketch->bytes - IBLT_HEADER_SIZE);
-	put_meter(&to, sketch->meter);
-	put_cells(&to, sketch, 0);
-	put_bytes(&to, sketch->bytes + sketch->size - CHECKSUM_SIZE, CHECKSUM_SIZE);
-	return finish(&to);
+	return 4 + subtables * iblt_wire_cells(fold->params.subtable_cells, known) *
+		fold->cell_size + CHECKSUM_SIZE;
 }
 
-/*
- * A whole sketch, validated.  No wire form is shorter than half of its sketch,
- * so that a short one cannot ask for much memory.
- */
-static struct varlena *
-read_whole(Reader *from)
+static text *
+write_fold(const IbltSketch *fold, uint32 known)
 {
-	size_t		length = from->end - from->at;
-	size_t		size = get_number(from);
-	size_t		header;
-	struct varlena *value;
-	uint8	   *bytes;
-	IbltSketch	sketch;
-	IbltStatus	status;
+	uint32		run = run_of(fold->params.subtable_cells, known);
+	size_t		size = travelling_size(fold, known);
+	uint8	   *bytes = palloc(size);
+	uint8	   *to = bytes + 4;
 
-	if (size > IBLT_MAX_BYTES || size > 2 * length ||
-		size < IBLT_HEADER_SIZE + CHECKSUM_SIZE)
+	iblt_store32(bytes, fold->params.subtable_cells);
+	for (uint32 i = 0; i < fold->ncells; i++)
+	{
+		iblt_pause_at(i);
+		if (is_last(fold, i, run))
+			continue;
+		memcpy(to, iblt_cell(fold, i), fold->cell_size);
+		to += fold->cell_size;
+	}
+	memcpy(to, fold->bytes + fold->size - CHECKSUM_SIZE, CHECKSUM_SIZE);
+	return frame(bytes, size);
+}
+
+static void
+read_cells(IbltSketch *fold, const uint8 *from, uint32 run)
+{
+	for (uint32 i = 0; i < fold->ncells; i++)
+	{
+		iblt_pause_at(i);
+		if (is_last(fold, i, run))
+			continue;
+		memcpy(iblt_cell(fold, i), from, fold->cell_size);
+		from += fold->cell_size;
+	}
+}
+
+static struct varlena *
+read_fold(const uint8 *bytes, size_t size, const IbltSketch *known)
+{
+	IbltParams	params = known->params;
+	IbltSketch	fold;
+	struct varlena *value;
+	uint32		run;
+
+	if (size < 4 + CHECKSUM_SIZE)
 		iblt_refuse(IBLT_BAD_SIZE);
-	value = iblt_value_alloc(size);
-	bytes = (uint8 *) VARDATA(value);
-	get_bytes(from, bytes, METER_OFFSET);
-	header = iblt_core_header_size(bytes);
-	if (header > size - CHECKSUM_SIZE)
+	params.subtable_cells = iblt_load32(bytes);
+	iblt_check_params(&params);
+	/* at least half of the cells travel, so few bytes do not ask for much memory */
+	if (iblt_core_size(&params) / 2 > size + known->size)
 		iblt_refuse(IBLT_BAD_SIZE);
-	get_bytes(from, bytes + IBLT_HEADER_SIZE, header - IBLT_HEADER_SIZE);
-	for (int i = 0; i < IBLT_METER_BUCKETS; i++)
-		iblt_store16(bytes + METER_OFFSET + 2 * i, (uint16) get_signed(from));
-	status = iblt_core_open_header(&sketch, bytes, header, size);
-	if (status != IBLT_OK)
-		iblt_refuse(status);
-	get_cells(from, &sketch, 0);
-	get_bytes(from, bytes + size - CHECKSUM_SIZE, CHECKSUM_SIZE);
-	iblt_open(&sketch, PointerGetDatum(value));
+	run = run_of(params.subtable_cells, known->params.subtable_cells);
+	value = iblt_make(&fold, &params);
+	if (size != travelling_size(&fold, known->params.subtable_cells))
+		iblt_refuse(IBLT_BAD_SIZE);
+	fold.rows = known->rows;
+	iblt_core_meter_add_all(fold.meter, known->meter, 1);
+	read_cells(&fold, bytes + 4, run);
+	if (run > 0)
+		set_last_cells(&fold, known, run);
+	iblt_core_seal(&fold);
+	if (memcmp(bytes + size - CHECKSUM_SIZE,
+			   fold.bytes + fold.size - CHECKSUM_SIZE, CHECKSUM_SIZE) != 0)
+		iblt_refuse(IBLT_BAD_CHECKSUM);
 	return value;
 }
 
@@ -348,52 +217,15 @@ iblt_wire_write(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	IbltSketch	fold;
-	Writer		to = {0};
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
-		PG_RETURN_TEXT_P(whole(&sketch));
+		PG_RETURN_TEXT_P(frame(sketch.bytes, sketch.size));
 	if (PG_GETARG_INT32(2) < 1)
 		iblt_value_refuse_argument("an iblt", "known", PG_GETARG_INT32(2), 1,
 								   IBLT_LADDER_MAX);
 	iblt_fold_to(&fold, &sketch, PG_GETARG_INT32(1));
-	initStringInfo(&to.text);
-	put_number(&to, fold.params.subtable_cells);
-	put_cells(&to, &fold, run_of(fold.params.subtable_cells,
-								 (uint32) PG_GETARG_INT32(2)));
-	put_bytes(&to, fold.bytes + fold.size - CHECKSUM_SIZE, CHECKSUM_SIZE);
-	PG_RETURN_TEXT_P(finish(&to));
-}
-
-/* A fold of more cells than that of the same sketch which is known. */
-static struct varlena *
-read_fold(Reader *from, const IbltSketch *known)
-{
-	size_t		length = from->end - from->at;
-	IbltParams	params = known->params;
-	IbltSketch	fold;
-	struct varlena *value;
-	uint8		checksum[CHECKSUM_SIZE];
-	uint32		run;
-
-	params.subtable_cells = get_number(from);
-	iblt_check_params(&params);
-	run = run_of(params.subtable_cells, known->params.subtable_cells);
-	/* a run leaves out at most half of the cells */
-	if (iblt_core_size(&params) / 4 > length + IBLT_HEADER_SIZE + known->size)
-		iblt_refuse(IBLT_BAD_SIZE);
-	value = iblt_make(&fold, &params);
-	fold.rows = known->rows;
-	iblt_core_meter_add_all(fold.meter, known->meter, 1);
-	get_cells(from, &fold, run);
-	if (run > 0)
-		get_last_cells(&fold, known, run);
-	iblt_core_seal(&fold);
-	get_bytes(from, checksum, CHECKSUM_SIZE);
-	if (memcmp(checksum, fold.bytes + fold.size - CHECKSUM_SIZE,
-			   CHECKSUM_SIZE) != 0)
-		iblt_refuse(IBLT_BAD_CHECKSUM);
-	return value;
+	PG_RETURN_TEXT_P(write_fold(&fold, (uint32) PG_GETARG_INT32(2)));
 }
 
 PG_FUNCTION_INFO_V1(iblt_wire_read);
@@ -405,24 +237,17 @@ PG_FUNCTION_INFO_V1(iblt_wire_read);
 Datum
 iblt_wire_read(PG_FUNCTION_ARGS)
 {
-	text	   *wire;
-	char	   *start;
-	IbltSketch	known;
-	Reader		from = {0};
-	int			length;
-	int			offset = 0;
+	struct varlena *bytes;
+	IbltSketch	sketch;
 
 	iblt_require_arg(fcinfo, 0, "wire");
-	wire = PG_GETARG_TEXT_PP(0);
-	start = pnstrdup(VARDATA_ANY(wire),
-					 Min((int) VARSIZE_ANY_EXHDR(wire), 20));
-	if (sscanf(start, "iblt%d:%n", &length, &offset) != 1 ||
-		offset == 0 || length != (int) VARSIZE_ANY_EXHDR(wire) - offset)
-		iblt_refuse(IBLT_BAD_SIZE);
-	from.at = VARDATA_ANY(wire) + offset;
-	from.end = from.at + length;
+	bytes = unframe(PG_GETARG_TEXT_PP(0));
 	if (PG_ARGISNULL(1))
-		PG_RETURN_POINTER(read_whole(&from));
-	iblt_open_arg(&known, fcinfo, 1);
-	PG_RETURN_POINTER(read_fold(&from, &known));
+	{
+		iblt_open(&sketch, PointerGetDatum(bytes));
+		PG_RETURN_POINTER(bytes);
+	}
+	iblt_open_arg(&sketch, fcinfo, 1);
+	PG_RETURN_POINTER(read_fold((uint8 *) VARDATA(bytes),
+								VARSIZE(bytes) - VARHDRSZ, &sketch));
 }

@@ -338,7 +338,7 @@ report() {
 	than "$MANY differ / that" many few 2.5
 	say ""
 	row "Bytes on the connection" "" "bytes" "bar" ""
-	bar "sketches, as they travel, $SMALL rows, at most" "" "$SKETCHES" at-most 8192
+	bar "sketches, as they travel, $SMALL rows, at most" "" "$SKETCHES" at-most 9500
 	bar "all of iblt_compare with method => 'plain', both directions" "" "$PLAIN_BYTES" at-most 3000000
 	row "all of iblt_compare, to the peer and back" "$SENT" "$RECEIVED" "-" ""
 	if has_comparator; then

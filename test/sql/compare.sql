@@ -67,7 +67,7 @@ CREATE TEMP TABLE travelling AS SELECT name, iblt_session_keep(name, s) AS s FRO
 	UNION ALL SELECT 'texts', iblt_agg(i::text, i, iblt_new(capacity => 7, hashes => 8)) FROM generate_series(1, 10) i
 	UNION ALL SELECT 'large counts', iblt_agg(7, i, iblt_new(capacity => 1)) FROM generate_series(1, 100000) i) AS x(name, s);
 SELECT name, iblt_internal.iblt_wire_read(iblt_internal.iblt_wire_write(s), NULL) = s AS same,
-	length(iblt_internal.iblt_wire_write(s)) < length(s::text) AS shorter FROM travelling ORDER BY name;
+	length(iblt_internal.iblt_wire_write(s)) <= length(s::text) + 16 AS as_short FROM travelling ORDER BY name;
 CREATE FUNCTION pg_temp.folded(s iblt, n integer) RETURNS iblt LANGUAGE sql AS $$
 	SELECT iblt_internal.iblt_wire_read(iblt_internal.iblt_wire_write(s, n, i.cells / i.hashes), s) FROM iblt_info(s) AS i
 $$;
@@ -75,8 +75,8 @@ SELECT pg_temp.folded(s, 40) = iblt_fold(s, 100, 0.1) AS as_folded, pg_temp.fold
 WITH size AS MATERIALIZED (SELECT name, n, pg_temp.folded(s, n) AS fold, s FROM travelling, iblt_info(s) AS i, generate_series(1, i.cells / i.hashes) AS n WHERE i.cells / i.hashes % n = 0)
 SELECT count(*) > 1000 AS tried, count(*) FILTER (WHERE iblt_internal.iblt_wire_read(iblt_internal.iblt_wire_write(larger.s, larger.n, known.n), known.fold) <> larger.fold) AS wrong
 FROM size AS known JOIN size AS larger ON larger.name = known.name AND larger.n >= known.n;
-SELECT length(iblt_internal.iblt_wire_write(s, 252, 126)) BETWEEN 4 * 126 * 28 AND 4 * 126 * 31 AS half, length(iblt_internal.iblt_wire_write(s, 252, 84)) BETWEEN 4 * 168 * 28 AND 4 * 168 * 31 AS two_thirds,
-	length(iblt_internal.iblt_wire_write(s, 252, 8)) BETWEEN 4 * 252 * 28 AND 4 * 252 * 31 AS whole FROM travelling WHERE name = 'mine';
+SELECT length(iblt_internal.iblt_wire_write(s, 252, 126)) BETWEEN 4 * 126 * 37 AND 4 * 126 * 38 AS half, length(iblt_internal.iblt_wire_write(s, 252, 84)) BETWEEN 4 * 168 * 37 AND 4 * 168 * 38 AS two_thirds,
+	length(iblt_internal.iblt_wire_write(s, 252, 8)) BETWEEN 4 * 252 * 37 AND 4 * 252 * 38 AS whole FROM travelling WHERE name = 'mine';
 -- what is not that is refused
 CREATE TEMP TABLE refused AS SELECT iblt_internal.iblt_wire_write(s) AS whole, iblt_internal.iblt_wire_write(s, 84, 42) AS fold,
 	pg_temp.folded(s, 42) AS known FROM travelling WHERE name = 'mine';
