@@ -102,6 +102,7 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 									   &config->ncolumns);
 		config->types = read_oids(values[TRACKED_TYPES], &ntypes);
 		config->parts = read_oids(values[TRACKED_PARTS], &config->nparts);
+		config->trigger = DatumGetObjectId(values[TRACKED_TRIGGER]);
 		config->all_columns = DatumGetBool(values[TRACKED_ALL_COLUMNS]);
 		config->by_hash = DatumGetBool(values[TRACKED_BY_HASH]);
 		config->from_peer = DatumGetBool(values[TRACKED_FROM_PEER]);
@@ -140,6 +141,7 @@ iblt_config_write(const IbltTrackConfig *config)
 	values[TRACKED_TYPES] = write_oids(config->types,
 									   config->nkeys + config->ncolumns);
 	values[TRACKED_PARTS] = write_oids(config->parts, config->nparts);
+	values[TRACKED_TRIGGER] = ObjectIdGetDatum(config->trigger);
 	values[TRACKED_ALL_COLUMNS] = BoolGetDatum(config->all_columns);
 	values[TRACKED_BY_HASH] = BoolGetDatum(config->by_hash);
 	values[TRACKED_FROM_PEER] = BoolGetDatum(config->from_peer);

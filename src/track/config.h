@@ -39,6 +39,7 @@ typedef struct IbltTrackConfig
 	Oid		   *types;			/* of the keys, then of the columns */
 	int			nparts;
 	Oid		   *parts;			/* the table and its partitions, in order */
+	Oid			trigger;		/* the row trigger that records changes */
 	bool		all_columns;	/* the columns were not asked for by name */
 	bool		by_hash;		/* keys are in the sketch as hashes */
 	bool		from_peer;

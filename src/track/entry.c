@@ -14,8 +14,8 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/partition.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -42,16 +42,12 @@ invalidate(Datum arg, Oid relid)
 	IbltTrackEntry *entry;
 
 	(void) arg;
-	if (OidIsValid(relid))
-	{
-		entry = hash_search(entries, &relid, HASH_FIND, NULL);
-		if (entry != NULL)
-			entry->valid = false;
-		return;
-	}
 	hash_seq_init(&status, entries);
 	while ((entry = hash_seq_search(&status)) != NULL)
-		entry->valid = false;
+	{
+		if (!OidIsValid(relid) || entry->relid == relid)
+			entry->valid = false;
+	}
 }
 
 static void
@@ -63,27 +59,27 @@ make_cache(void)
 	control.keysize = sizeof(Oid);
 	control.entrysize = sizeof(IbltTrackEntry);
 	control.hcxt = TopMemoryContext;
-	entries = hash_create("iblt tracked tables", 64, &control,
+	entries = hash_create("iblt triggers", 64, &control,
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
 }
 
-/* Finds the configuration of a table, or of the table it is a partition of. */
+/*
+ * Finds the configuration of the table that a trigger records changes of.  For
+ * a partition's copy of a trigger this is the one that has the original.  The
+ * catalogs of partitions do not tell, because a transaction with an old
+ * snapshot may write to a partition that is being detached.  A second trigger
+ * of somebody else must not record changes twice.
+ */
 static bool
-find_config(IbltTrackConfig *config, Relation relation)
+find_config(IbltTrackConfig *config, const TriggerData *data)
 {
-	ListCell   *lc;
+	Oid			relid;
+	Oid			trigger = iblt_shape_root_trigger(data->tg_trigger->tgoid,
+												  &relid);
 
-	if (iblt_config_read_latest(config, RelationGetRelid(relation)))
-		return true;
-	if (!relation->rd_rel->relispartition)
-		return false;
-	foreach(lc, get_partition_ancestors(RelationGetRelid(relation)))
-	{
-		if (iblt_config_read_latest(config, lfirst_oid(lc)))
-			return true;
-	}
-	return false;
+	return OidIsValid(trigger) && iblt_config_read_latest(config, relid) &&
+		(trigger == config->trigger || TRIGGER_FIRED_BY_TRUNCATE(data->tg_event));
 }
 
 /*
@@ -231,15 +227,16 @@ prepare(void *arg)
  * right.
  */
 static void
-fill(IbltTrackEntry *entry, Relation relation, Oid function)
+fill(IbltTrackEntry *entry, FunctionCallInfo fcinfo)
 {
+	const TriggerData *data = (TriggerData *) fcinfo->context;
 	MemoryContext old = MemoryContextSwitchTo(entry->context);
 	IbltTrackConfig config;
-	Preparation preparation = {entry, relation, &config};
+	Preparation preparation = {entry, data->tg_relation, &config};
 
-	iblt_store_beside(function);
+	iblt_store_beside(fcinfo->flinfo->fn_oid);
 	iblt_store_require(iblt_store_tracked());
-	if (find_config(&config, relation))
+	if (find_config(&config, data))
 	{
 		entry->target.relid = config.relid;
 		entry->target.store = iblt_store_changes(config.store);
@@ -258,42 +255,43 @@ fill(IbltTrackEntry *entry, Relation relation, Oid function)
 
 /* Makes an entry as if nothing were known. */
 static void
-clear(IbltTrackEntry *entry)
+clear(IbltTrackEntry *entry, const TriggerData *data)
 {
-	Oid			relid = entry->relid;
-
 	/* a function that reads a row may fire the trigger again */
 	if (entry->context != NULL)
 		MemoryContextSetParent(entry->context, TopTransactionContext);
 	memset(entry, 0, sizeof *entry);
-	entry->relid = relid;
+	entry->trigger = data->tg_trigger->tgoid;
+	entry->relid = RelationGetRelid(data->tg_relation);
 	entry->context = AllocSetContextCreate(TopMemoryContext,
 										   "iblt tracked table",
 										   ALLOCSET_SMALL_SIZES);
 }
 
 IbltTrackEntry *
-iblt_entry_find(Relation relation, Oid function)
+iblt_entry_find(FunctionCallInfo fcinfo)
 {
-	Oid			relid = RelationGetRelid(relation);
+	const TriggerData *data = (TriggerData *) fcinfo->context;
+	Oid			trigger = data->tg_trigger->tgoid;
 	IbltTrackEntry *entry;
 	bool		found;
 
-	if (last_entry != NULL && last_entry->relid == relid && last_entry->valid)
+	if (last_entry != NULL && last_entry->trigger == trigger && last_entry->valid)
 		return last_entry->tracked ? last_entry : NULL;
 	if (entries == NULL)
 		make_cache();
-	entry = hash_search(entries, &relid, HASH_ENTER, &found);
+	entry = hash_search(entries, &trigger, HASH_ENTER, &found);
 	if (!found)
 	{
+		entry->relid = InvalidOid;
 		entry->context = NULL;
 		entry->valid = false;
 	}
 	last_entry = entry;
 	if (entry->valid)
 		return entry->tracked ? entry : NULL;
-	clear(entry);
-	fill(entry, relation, function);
+	clear(entry, data);
+	fill(entry, fcinfo);
 	return entry->tracked ? entry : NULL;
 }
 

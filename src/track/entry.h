@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * entry.h
- *	  What a row trigger needs to know about its table, cached for each table
- *	  and partition, and how it turns a row into a key and a checksum.
+ *	  What a trigger needs to know about its table, cached for each trigger of a
+ *	  table or partition, and how it turns a row into a key and a checksum.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,7 +20,8 @@
 
 typedef struct IbltTrackEntry
 {
-	Oid			relid;			/* the table or partition, the hash key */
+	Oid			trigger;		/* the hash key */
+	Oid			relid;			/* its table or partition */
 	bool		valid;			/* false once the catalogs may have changed */
 	bool		tracked;
 	bool		guarded;		/* reading a row runs functions that are not
@@ -50,10 +51,10 @@ typedef struct IbltTrackRow
 } IbltTrackRow;
 
 /*
- * The entry of a table or partition, valid until the next call, for the function
- * of one of its triggers.  NULL if it is not tracked.
+ * The entry of a trigger that has fired, valid until the next call.  NULL if no
+ * digest relies on it.
  */
-extern IbltTrackEntry *iblt_entry_find(Relation relation, Oid function);
+extern IbltTrackEntry *iblt_entry_find(FunctionCallInfo fcinfo);
 
 /*
  * Reads a row.  Returns why it cannot be recorded, or NULL.  Raises errors

@@ -113,7 +113,7 @@ require_config(IbltTrackConfig *config, Relation relation)
 	if (iblt_config_read(config, RelationGetRelid(relation),
 						 GetActiveSnapshot()))
 		return;
-	if (iblt_shape_has_triggers(relation))
+	if (OidIsValid(iblt_shape_own_trigger(relation)))
 		iblt_digest_refuse(relation, "this database has no record of it");
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -215,6 +215,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	IbltSketch	sum;
 	IbltSketch	base;
 	struct varlena *value;
+	const char *problem;
 
 	require_config(&config, relation);
 	iblt_open_arg(&scanned, fcinfo, 1);
@@ -222,8 +223,12 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	iblt_make(&sum, &scanned.params);
 	iblt_changes_read(&changes, &config, sum.params.limbs, GetActiveSnapshot(),
 					  &sum, false);
-	if (iblt_changes_problem(&changes) != NULL)
-		iblt_digest_refuse(relation, iblt_changes_problem(&changes));
+	problem = iblt_changes_problem(&changes);
+	/* the scan may have read a partition or child that is gone again later */
+	if (problem == NULL)
+		problem = iblt_shape_changed(relation, &config);
+	if (problem != NULL)
+		iblt_digest_refuse(relation, problem);
 	value = iblt_copy(&base, &scanned);
 	iblt_check_counts(iblt_core_add_sketch(&base, &sum, -1));
 	iblt_core_seal(&base);

@@ -74,18 +74,60 @@ iblt_shape_is_table(Relation relation)
 		relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 }
 
-bool
-iblt_shape_has_triggers(Relation relation)
+/* The trigger with this OID.  Returns what it is a copy of, if not InvalidOid. */
+static Oid
+trigger_parent(Oid trigger, Oid *relid)
+{
+	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
+	Oid			parent = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(trigger));
+	scan = systable_beginscan(catalog, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	*relid = InvalidOid;
+	if (HeapTupleIsValid(tuple))
+	{
+		*relid = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
+		parent = ((Form_pg_trigger) GETSTRUCT(tuple))->tgparentid;
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return parent;
+}
+
+Oid
+iblt_shape_root_trigger(Oid trigger, Oid *relid)
+{
+	Oid			parent = trigger_parent(trigger, relid);
+
+	while (OidIsValid(parent))
+	{
+		trigger = parent;
+		parent = trigger_parent(trigger, relid);
+	}
+	return OidIsValid(*relid) ? trigger : InvalidOid;
+}
+
+Oid
+iblt_shape_own_trigger(Relation relation)
 {
 	TriggerDesc *triggers = relation->trigdesc;
 	Oid			row = iblt_config_row_function();
+	Oid			relid;
 
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
-		if (triggers->triggers[i].tgfoid == row)
-			return true;
+		Oid			trigger = triggers->triggers[i].tgoid;
+
+		if (triggers->triggers[i].tgfoid == row &&
+			iblt_shape_root_trigger(trigger, &relid) == trigger)
+			return trigger;
 	}
-	return false;
+	return InvalidOid;
 }
 
 AttrNumber
@@ -270,9 +312,28 @@ hash_columns(uint64 hash, Relation root, Relation relation,
 	return mix(hash, config->all_columns ? live : 0);
 }
 
+/*
+ * Does a trigger record changes for this digest?  A partition may be tracked
+ * itself, and several of the tables that it is a partition of.
+ */
+static bool
+is_ours(Form_pg_trigger trigger, const IbltTrackConfig *config, Oid row,
+		Oid truncate)
+{
+	Oid			relid;
+
+	if (trigger->tgfoid == truncate)
+		return trigger->tgrelid == config->relid;
+	return trigger->tgfoid == row &&
+		(trigger->oid == config->trigger ||
+		 trigger->tgparentid == config->trigger ||
+		 iblt_shape_root_trigger(trigger->oid, &relid) == config->trigger);
+}
+
 /* The triggers that record changes, with the versions of their rows. */
 static uint64
-hash_triggers(uint64 hash, Oid relid, Oid row, Oid truncate)
+hash_triggers(uint64 hash, Oid relid, const IbltTrackConfig *config, Oid row,
+			  Oid truncate)
 {
 	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -287,7 +348,7 @@ hash_triggers(uint64 hash, Oid relid, Oid row, Oid truncate)
 	{
 		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
 
-		if (form->tgfoid != row && form->tgfoid != truncate)
+		if (!is_ours(form, config, row, truncate))
 			continue;
 		hash = mix(mix(hash, form->oid), form->tgenabled);
 		hash = mix(hash, HeapTupleHeaderGetRawXmin(tuple->t_data));
@@ -340,7 +401,8 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 		shape->columns = hash_columns(mix(shape->columns, relid), relation,
 									  relid == RelationGetRelid(relation)
 									  ? relation : part, config, &problem);
-		shape->triggers = hash_triggers(shape->triggers, relid, row, truncate);
+		shape->triggers = hash_triggers(shape->triggers, relid, config, row,
+										truncate);
 		shape->files = mix(shape->files, IBLT_FILE_NUMBER(part));
 		table_close(part, NoLock);
 	}
@@ -363,6 +425,6 @@ iblt_shape_changed(Relation relation, const IbltTrackConfig *config)
 	if (now.triggers != then->triggers)
 		return "its triggers have changed, or were disabled";
 	if (now.files != then->files)
-		return "it was rewritten, by ALTER TABLE, VACUUM FULL or the like";
+		return "it was rewritten, by TRUNCATE, ALTER TABLE, VACUUM FULL or the like";
 	return NULL;
 }

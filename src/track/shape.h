@@ -22,8 +22,17 @@ extern List *iblt_shape_tree(Relation relation);
 /* Is it a table or a partitioned table? */
 extern bool iblt_shape_is_table(Relation relation);
 
-/* Does it have a trigger that records changes? */
-extern bool iblt_shape_has_triggers(Relation relation);
+/*
+ * Its row trigger that records changes, which is not a partition's copy of
+ * another table's.  InvalidOid if there is none.
+ */
+extern Oid	iblt_shape_own_trigger(Relation relation);
+
+/*
+ * The trigger that a partition's trigger is a copy of, or that trigger itself,
+ * and its table.  InvalidOid if it does not exist.
+ */
+extern Oid	iblt_shape_root_trigger(Oid trigger, Oid *relid);
 
 /* The number of a column by its name, or 0. */
 extern AttrNumber iblt_shape_column(Relation relation, const char *name);

@@ -177,6 +177,7 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 									&config.ncolumns);
 	config.types = column_types(relation, &config);
 	config.parts = take_parts(relation, &config.nparts);
+	config.trigger = iblt_shape_own_trigger(relation);
 	config.all_columns = PG_GETARG_BOOL(3);
 	config.by_hash = PG_GETARG_BOOL(4);
 	config.from_peer = PG_GETARG_BOOL(5);

@@ -54,12 +54,11 @@ iblt_track_row(PG_FUNCTION_ARGS)
 	IbltTrackRow new_row;
 	const char *problem;
 
-	/* a second trigger of somebody else must not record changes twice */
+	/* somebody else can make other triggers of this function */
 	if (!TRIGGER_FIRED_AFTER(data->tg_event) ||
-		!TRIGGER_FIRED_FOR_ROW(data->tg_event) ||
-		strcmp(data->tg_trigger->tgname, "iblt_track_row") != 0)
+		!TRIGGER_FIRED_FOR_ROW(data->tg_event))
 		return PointerGetDatum(update ? data->tg_newtuple : data->tg_trigtuple);
-	entry = iblt_entry_find(data->tg_relation, fcinfo->flinfo->fn_oid);
+	entry = iblt_entry_find(fcinfo);
 	if (entry == NULL)
 		return PointerGetDatum(NULL);
 	problem = iblt_entry_read(entry, data->tg_trigslot, &row);
@@ -87,7 +86,7 @@ iblt_track_truncate(PG_FUNCTION_ARGS)
 
 	if (!TRIGGER_FIRED_BY_TRUNCATE(data->tg_event))
 		return PointerGetDatum(NULL);
-	entry = iblt_entry_find(data->tg_relation, fcinfo->flinfo->fn_oid);
+	entry = iblt_entry_find(fcinfo);
 	if (entry != NULL)
 		iblt_pending_break(&entry->target, "it was truncated");
 	return PointerGetDatum(NULL);
