@@ -297,7 +297,9 @@ BEGIN
 				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
 			'fingerprint', iblt_internal.describe_fingerprint(relation),
 			'kind', c.relkind,
-			'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
+			-- relhassubclass stays true when the last child goes
+			'plain', c.relkind = 'p' OR c.relkind = 'r'
+				AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = relation),
 			-- a right to columns is not a right to these (which views do not have); without
 			-- any right, reading says what is missing
 			'version_rights', c.relkind IN ('r', 'p')

@@ -290,7 +290,8 @@ AS $$
 				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
 			'fingerprint', %s,
 			'kind', c.relkind,
-			'plain', c.relkind IN ('r', 'p') AND NOT (c.relkind = 'r' AND c.relhassubclass),
+			'plain', c.relkind = 'p' OR c.relkind = 'r'
+				AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),
 			'remote', (%s), 'distributed', false, 'shards', '[]'::jsonb,
 			'collations', '[]'::jsonb, 'hash', hashtextextended('iblt', 1),
 			'columns', (%s),

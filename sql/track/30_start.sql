@@ -2,8 +2,11 @@
 
 -- Options
 
+-- before is how it was tracked.  As long as the key's type allows it, keys go into the sketch
+-- as then, because another digest may have been made to be compared with this one.
 CREATE FUNCTION iblt_internal.track_plan(relation regclass, key_columns text[], columns text[],
-	capacity integer, seed bigint) RETURNS iblt_internal.tracking
+	capacity integer, seed bigint, before iblt_internal.tracking DEFAULT NULL)
+RETURNS iblt_internal.tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -11,6 +14,7 @@ DECLARE
 	here iblt_internal.side := iblt_internal.described(iblt_internal.describe(relation), 'here');
 	options iblt_internal.options;
 	plan iblt_internal.plan;
+	size integer;
 BEGIN
 	options.key_columns := key_columns;
 	options.columns := columns;
@@ -24,13 +28,21 @@ BEGIN
 				relation),
 			HINT = 'Create a primary key, or name the columns in key_columns.';
 	END IF;
+	size := iblt_internal.key_size(plan.key);
+	IF before.by_hash THEN
+		plan.by_hash := true;
+		plan.key_size := (@extschema@.iblt_info(before.template)).key_size;
+	ELSIF NOT before.by_hash AND size <= 32 THEN
+		plan.by_hash := false;
+		plan.key_size := size;
+	END IF;
 	RETURN ROW(ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
 		ARRAY(SELECT c.name FROM unnest(plan.columns) AS c), columns IS NULL, plan.by_hash, false,
 		capacity, iblt_internal.iblt_compare_template(capacity, plan.key_size, seed));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_plan(regclass, text[], text[], integer, bigint) IS
-'key and columns as a comparison would choose them, and a template';
+COMMENT ON FUNCTION iblt_internal.track_plan(regclass, text[], text[], integer, bigint,
+	iblt_internal.tracking) IS 'key and columns as a comparison would choose them, and a template';
 
 CREATE FUNCTION iblt_internal.track_types(relation regclass, columns text[]) RETURNS text[]
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -336,7 +348,7 @@ BEGIN
 			CASE WHEN array_position(options.key_columns, NULL) IS NULL
 				THEN options.key_columns END,
 			CASE WHEN NOT options.all_columns THEN options.columns END, options.capacity,
-			(@extschema@.iblt_info(options.template)).seed);
+			(@extschema@.iblt_info(options.template)).seed, options);
 	END IF;
 	RETURN iblt_internal.track_begin(relation, options);
 END

@@ -140,5 +140,27 @@ like(failure(q{SELECT iblt_live('p')}, user => 'someone'), qr/42501: permission 
 is(failure(q{CALL iblt_untrack('p')}, user => 'parent'), '', 'and the owner ends it');
 is(triggers('p_2a'), '0', 'without a trace');
 
+# --- a rebuild keeps what was chosen -----------------------------------------------------------
+
+sql(q{CREATE TABLE one (id int PRIMARY KEY, a text, UNIQUE (a)); INSERT INTO one SELECT g, g FROM generate_series(1, 100) g; CREATE TABLE two (LIKE one INCLUDING ALL); INSERT INTO two SELECT * FROM one;
+	CALL iblt_track('one', capacity => 50); CALL iblt_track('two', peer_relation => 'one');
+	CREATE TABLE third (LIKE one INCLUDING ALL); CALL iblt_track('third', key_columns => '{a}', columns => '{id}', capacity => 50)});
+my $fit = q{SELECT count(*) FROM iblt_decode(iblt_live('one') - iblt_live('two'), NULL::int)};
+foreach my $case (
+	[ 'a child comes and goes', 'CREATE TABLE child () INHERITS (one); DROP TABLE child' ],
+	[ 'the unique index goes', 'ALTER TABLE one DROP CONSTRAINT one_pkey; ALTER TABLE third DROP CONSTRAINT third_a_key' ])
+{
+	my ($name, $ddl) = @$case;
+	my $before = sql(q{SELECT md5((iblt_internal.iblt_track_options('third')).template::bytea)});
+	sql("$ddl; CALL iblt_live_rebuild('one'); CALL iblt_live_rebuild('third')");
+	is(sql($fit), '0', "$name: the digests still fit after a rebuild");
+	is(sql(q{SELECT md5((iblt_internal.iblt_track_options('third')).template::bytea)}), $before, "$name: also one of hashed keys");
+	is(states('one,two,third'), 'one: right two: right third: right', "$name: and are right");
+}
+sql(q{ALTER TABLE one ADD PRIMARY KEY (id); CREATE TABLE child () INHERITS (one); DROP TABLE child});
+is(sql(q{SELECT count(*) FROM iblt_compare('one', peer_relation => 'two', live => 'require')}), '0', 'a child that came and went leaves digests comparable');
+sql(q{ALTER TABLE one ALTER id TYPE uuid USING md5(id::text)::uuid; CALL iblt_live_rebuild('one')});
+is(states('one'), 'one: right', 'a key of another type is chosen anew');
+
 $node->stop;
 done_testing();
