@@ -24,6 +24,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_enum.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
@@ -312,6 +313,21 @@ hash_columns(uint64 hash, Relation root, Relation relation,
 	return mix(hash, config->all_columns ? live : 0);
 }
 
+/* A function of triggers, with its version and its schema. */
+static uint64
+hash_function(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	uint64		hash;
+
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	hash = mix(mix(function, HeapTupleHeaderGetRawXmin(tuple->t_data)),
+			   ((Form_pg_proc) GETSTRUCT(tuple))->pronamespace);
+	ReleaseSysCache(tuple);
+	return hash;
+}
+
 /*
  * Does a trigger record changes for this digest?  A partition may be tracked
  * itself, and several of the tables that it is a partition of.
@@ -390,6 +406,7 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 	memset(shape, 0, sizeof *shape);
 	if (problem != NULL)
 		return problem;
+	shape->triggers = mix(hash_function(row), hash_function(truncate));
 	foreach(lc, iblt_shape_tree(relation))
 	{
 		Oid			relid = lfirst_oid(lc);

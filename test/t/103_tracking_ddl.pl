@@ -162,5 +162,29 @@ is(sql(q{SELECT count(*) FROM iblt_compare('one', peer_relation => 'two', live =
 sql(q{ALTER TABLE one ALTER id TYPE uuid USING md5(id::text)::uuid; CALL iblt_live_rebuild('one')});
 is(states('one'), 'one: right', 'a key of another type is chosen anew');
 
+# --- the functions of the triggers --------------------------------------------------------------
+
+sql(q{CREATE TABLE f (id int PRIMARY KEY); CALL iblt_track('f'); CREATE SCHEMA fake;
+	CREATE MATERIALIZED VIEW fake.tracked AS SELECT * FROM iblt_internal.tracked WITH NO DATA});
+sql(qq{CREATE MATERIALIZED VIEW fake.changes_$_ AS SELECT * FROM iblt_internal.changes_$_ WITH NO DATA}) foreach 1 .. 8;
+my $library = q{AS '$libdir/iblt', 'iblt_track_%s' LANGUAGE C};
+foreach my $function ('row', 'truncate')
+{
+	my $harm = $function eq 'row' ? 'INSERT INTO f SELECT max(id) + 1 FROM f' : 'TRUNCATE f';
+	foreach my $case (
+		[ 'replaced', "CREATE OR REPLACE FUNCTION iblt_internal.iblt_track_$function() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; $harm;
+			CREATE OR REPLACE FUNCTION iblt_internal.iblt_track_$function() RETURNS trigger ${\ sprintf $library, $function}" ],
+		[ 'moved', "ALTER FUNCTION iblt_internal.iblt_track_$function() SET SCHEMA fake; $harm; ALTER FUNCTION fake.iblt_track_$function() SET SCHEMA iblt_internal" ])
+	{
+		my ($name, $sql) = @$case;
+		sql('INSERT INTO f VALUES (1)') if sql('SELECT count(*) FROM f') eq '0';
+		sql(q{CALL iblt_live_rebuild('f')});
+		is(states('f'), 'f: right', "iblt_track_$function: right at first");
+		sql($sql);
+		is(states('f'), 'f: refused', "iblt_track_$function $name for a moment: no digest");
+	}
+}
+sql(q{CALL iblt_live_rebuild('f')});
+is(states('f'), 'f: right', 'and a rebuild heals it');
 $node->stop;
 done_testing();
