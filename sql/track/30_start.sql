@@ -323,6 +323,24 @@ $$;
 COMMENT ON FUNCTION iblt_internal.track_start(regclass, text[], text[], integer, text, text) IS
 'the first transaction of iblt_track';
 
+CREATE FUNCTION iblt_internal.track_options(relation regclass) RETURNS iblt_internal.tracking
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	options iblt_internal.tracking := iblt_internal.iblt_track_options(relation);
+BEGIN
+	IF options.template IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('table "%s" is not tracked', relation),
+			HINT = format('CALL iblt_track(%L);', relation);
+	END IF;
+	RETURN options;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_options(regclass) IS
+'how a table is tracked, for its owner; an error if it is not';
+
 -- The options are as they were, but the columns may have changed.
 CREATE FUNCTION iblt_internal.track_restart(relation regclass) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -333,12 +351,8 @@ DECLARE
 	options iblt_internal.tracking;
 BEGIN
 	PERFORM iblt_internal.track_lock(relation);
-	options := iblt_internal.iblt_track_options(relation);
-	IF options.template IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('table "%s" is not tracked', relation),
-			HINT = format('CALL iblt_track(%L);', relation);
-	ELSIF array_position(options.columns, NULL) > 0
+	options := iblt_internal.track_options(relation);
+	IF array_position(options.columns, NULL) > 0
 		AND (options.from_peer OR NOT options.all_columns) THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('a tracked column of table "%s" was dropped', relation),

@@ -142,7 +142,7 @@ DECLARE
 	begun timestamptz := clock_timestamp();
 	equal boolean;
 BEGIN
-	equal := iblt_internal.live_is_right(relation, iblt_internal.iblt_track_options(relation));
+	equal := iblt_internal.live_is_right(relation, iblt_internal.track_options(relation));
 	IF NOT pg_is_in_recovery() THEN
 		PERFORM iblt_internal.iblt_live_verified(relation, equal, begun);
 	END IF;
@@ -158,13 +158,21 @@ RETURNS SETOF record
 	LANGUAGE sql STABLE PARALLEL RESTRICTED ROWS 10
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT t.relid::regclass, CASE WHEN s.reason IS NULL THEN 'live' ELSE 'not trustworthy' END,
-		s.reason, s.rows, s.unfolded, s.bytes, s.verified_at
-	FROM unnest(iblt_internal.iblt_live_tables()) AS t(relid),
-		LATERAL iblt_internal.iblt_live_state(t.relid) AS s
-	WHERE s.unfolded IS NOT NULL AND has_table_privilege(t.relid, 'SELECT')
-		AND NOT row_security_active(t.relid)
-	ORDER BY t.relid::regclass::text
+	WITH tracked AS (SELECT unnest(iblt_internal.iblt_live_tables()) AS relid)
+	SELECT relid::regclass, CASE WHEN reason IS NULL THEN 'live' ELSE 'not trustworthy' END,
+		reason, rows, unfolded, bytes, verified_at
+	FROM (SELECT t.relid, s.*
+			FROM tracked AS t, LATERAL iblt_internal.iblt_live_state(t.relid) AS s
+			WHERE s.unfolded IS NOT NULL
+		UNION ALL
+		-- a dump has the triggers only
+		SELECT tgrelid, 'this database has no record of it', NULL, NULL, NULL, NULL
+			FROM pg_trigger
+			WHERE tgfoid = 'iblt_internal.iblt_track_row()'::regprocedure AND tgparentid = 0
+				AND tgrelid NOT IN (SELECT t.relid FROM tracked AS t)
+			GROUP BY tgrelid) AS s
+	WHERE has_table_privilege(relid, 'SELECT') AND NOT row_security_active(relid)
+	ORDER BY relid::regclass::text
 $$;
 COMMENT ON FUNCTION iblt_live_status() IS
 'the tracked tables that the caller can read, and whether their digests are trustworthy';

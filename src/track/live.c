@@ -110,18 +110,25 @@ open_table(FunctionCallInfo fcinfo)
 static void
 require_config(IbltTrackConfig *config, Relation relation)
 {
+	const char *name;
+
 	if (iblt_config_read(config, RelationGetRelid(relation),
 						 GetActiveSnapshot()))
 		return;
+	name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+									  RelationGetRelationName(relation));
 	if (OidIsValid(iblt_shape_own_trigger(relation)))
-		iblt_digest_refuse(relation, "this database has no record of it");
+		ereport(ERROR,
+				(errcode(ERRCODE_IBLT_NOT_TRUSTWORTHY),
+				 errmsg("digest of table \"%s\" is not trustworthy, because this database has no record of it",
+						RelationGetRelationName(relation)),
+				 errhint("CALL iblt_track('%s'), with the options that it had.",
+						 name)));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("table \"%s\" is not tracked",
 					RelationGetRelationName(relation)),
-			 errhint("CALL iblt_track('%s');",
-					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-												RelationGetRelationName(relation)))));
+			 errhint("CALL iblt_track('%s');", name)));
 }
 
 /* Reads the base.  ERROR if changes cannot be added to it. */

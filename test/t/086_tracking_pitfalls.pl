@@ -263,12 +263,20 @@ foreach my $rename ([ 'SCHEMA iblt_internal', 'SCHEMA elsewhere', 'elsewhere' ],
 $node->command_ok([ 'pg_dump', '-h', $node->host, '-p', $node->port, '-Fc', '-f', $node->basedir . '/dump', 'postgres' ], 'the database is dumped');
 sql('CREATE DATABASE restored');
 $node->command_ok([ 'pg_restore', '-h', $node->host, '-p', $node->port, '-d', 'restored', $node->basedir . '/dump' ], 'and restored');
-is($node->safe_psql('restored', 'SELECT count(*) FROM iblt_live_status()'), '0', 'the dump has no digests');
+is($node->safe_psql('restored', q{SELECT DISTINCT state, reason, rows FROM iblt_live_status()}), 'not trustworthy|this database has no record of it|', 'the dump has no digests, and the status says so');
+is($node->safe_psql('restored', q{SELECT string_agg(relation::text, ' ') FROM iblt_live_status()}), sql(q{SELECT string_agg(relation::text, ' ') FROM iblt_live_status()}), 'of all tables that were tracked');
 $node->safe_psql('restored', 'UPDATE t SET n = n + 1');
 my ($rc, $out, $err) = $node->psql('restored', "SELECT iblt_live('t')");
 like($err, qr/not trustworthy, because this database has no record of it/, 'restored triggers without a digest are noticed');
 $node->safe_psql('restored', "CALL iblt_track('t')");
 is($node->safe_psql('restored', "SELECT iblt_live_verify('t')"), 't', 'iblt_track makes a new one');
+foreach my $call ("SELECT iblt_live('part')", "SELECT iblt_live_verify('part')", "CALL iblt_live_rebuild('part')")
+{
+	my (undef, undef, $said) = $node->psql('restored', $call);
+	like($said, qr/HINT:  CALL iblt_track\('public.part'\)/, "$call: a hint what to call");
+}
+$node->safe_psql('restored', "CALL iblt_track('public.part')");
+is($node->safe_psql('restored', "SELECT iblt_live_verify('part')"), 't', 'which heals it');
 sql('SELECT 1');
 $node->safe_psql('template1', 'CREATE DATABASE copied TEMPLATE postgres');
 ($rc, $out, $err) = $node->psql('copied', "SELECT iblt_live('t')");
