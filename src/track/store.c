@@ -187,69 +187,6 @@ iblt_store_insert(Oid store, Datum *values, bool *nulls)
 	return row;
 }
 
-/* Where the columns of a row begin that has some that are null. */
-#define ROW_HEADER		MAXALIGN(SizeofHeapTupleHeader + BITMAPLEN(CHANGE_WIDTH))
-
-/*
- * Makes a row as heap_form_tuple does, with relation, kind and changes.  That
- * asks the descriptor for each column and takes memory, and this is the one
- * row that nearly all transactions write.
- */
-static void
-form_packed(HeapTuple tuple, PGAlignedBlock *room, Oid relid,
-			const uint8 *bytes, Size size)
-{
-	HeapTupleHeader header = (HeapTupleHeader) room->data;
-	char	   *column = room->data + ROW_HEADER;
-	char	   *kind = column + sizeof(Oid);
-	char	   *changes = kind + 1;
-
-	Assert(size <= IBLT_STORE_PACKED);
-	memset(header, 0, ROW_HEADER);
-	header->t_hoff = ROW_HEADER;
-	header->t_infomask = HEAP_HASNULL | HEAP_HASVARWIDTH;
-	HeapTupleHeaderSetNatts(header, CHANGE_WIDTH);
-	ItemPointerSetInvalid(&header->t_ctid);
-	header->t_bits[0] = 1 << CHANGE_RELATION | 1 << CHANGE_KIND |
-		1 << CHANGE_BYTES;
-	memcpy(column, &relid, sizeof(Oid));
-	*kind = IBLT_CHANGES_PACKED;
-	if (VARHDRSZ_SHORT + size <= VARATT_SHORT_MAX)
-	{
-		SET_VARSIZE_SHORT(changes, VARHDRSZ_SHORT + size);
-		changes += VARHDRSZ_SHORT;
-	}
-	else
-	{
-		/* bytes that align a value are zero */
-		memset(changes, 0, VARHDRSZ);
-		changes = column + INTALIGN(changes - column);
-		SET_VARSIZE(changes, VARHDRSZ + size);
-		changes += VARHDRSZ;
-	}
-	memcpy(changes, bytes, size);
-	tuple->t_data = header;
-	tuple->t_len = changes + size - room->data;
-	tuple->t_tableOid = InvalidOid;
-}
-
-ItemPointerData
-iblt_store_insert_packed(Oid store, Oid relid, const uint8 *bytes, Size size)
-{
-	Relation	relation = store_open(store, RowExclusiveLock);
-	HeapTupleData tuple;
-	PGAlignedBlock room;
-
-	ItemPointerSetInvalid(&tuple.t_self);
-	if (relation == NULL)
-		return tuple.t_self;
-	form_packed(&tuple, &room, relid, bytes, size);
-	heap_insert(relation, &tuple, GetCurrentCommandId(true),
-				HEAP_INSERT_NO_LOGICAL, NULL);
-	relation_close(relation, NoLock);
-	return tuple.t_self;
-}
-
 ItemPointerData
 iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
 						 int32 number, Datum bytes, Datum sketch)
@@ -266,6 +203,18 @@ iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
 	nulls[CHANGE_BYTES] = bytes == (Datum) 0;
 	nulls[CHANGE_SKETCH] = sketch == (Datum) 0;
 	return iblt_store_insert(store, values, nulls);
+}
+
+ItemPointerData
+iblt_store_insert_packed(Oid store, Oid relid, const uint8 *bytes, Size size)
+{
+	PGAlignedBlock value;
+
+	Assert(size <= IBLT_STORE_PACKED);
+	SET_VARSIZE(value.data, VARHDRSZ + size);
+	memcpy(VARDATA(value.data), bytes, size);
+	return iblt_store_insert_change(store, relid, IBLT_CHANGES_PACKED, 0,
+									PointerGetDatum(value.data), (Datum) 0);
 }
 
 Oid

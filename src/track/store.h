@@ -105,13 +105,6 @@ extern void iblt_store_end(IbltStoreScan *scan);
 extern ItemPointerData iblt_store_insert(Oid store, Datum *values,
 										 bool *nulls);
 
-/* At most this many bytes of packed changes fit in a row, and it in a page. */
-#define IBLT_STORE_PACKED	7900
-
-/* The same for a row of packed changes. */
-extern ItemPointerData iblt_store_insert_packed(Oid store, Oid relid,
-												const uint8 *bytes, Size size);
-
 /*
  * The same for another row of a store of changes.  The number and either value
  * can be 0, for NULL.
@@ -120,6 +113,13 @@ extern ItemPointerData iblt_store_insert_change(Oid store, Oid relid,
 												IbltChangeKind kind,
 												int32 number, Datum bytes,
 												Datum sketch);
+
+/* At most this many bytes of packed changes fit in a row, and it in a page. */
+#define IBLT_STORE_PACKED	7900
+
+/* The same for a row of packed changes. */
+extern ItemPointerData iblt_store_insert_packed(Oid store, Oid relid,
+												const uint8 *bytes, Size size);
 
 /*
  * Deletes a row that an earlier command of this transaction has inserted.  It
