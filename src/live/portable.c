@@ -185,6 +185,8 @@ analyse(Relation relation, const char *text)
 	addNSItemToQuery(pstate, item, true, true, true);
 	expression = transformWhereClause(pstate, expression, EXPR_KIND_WHERE,
 									  "condition");
+	if (pstate->p_hasSubLinks)
+		refuse("a subquery");
 	forget_collations(expression, NULL);
 	assign_expr_collations(pstate, expression);
 	free_parsestate(pstate);

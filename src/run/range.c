@@ -188,7 +188,9 @@ make_range(Range *range, Relation heap, Datum *params)
 											range->column - 1)->atttypid);
 	type = lookup_type_cache(range->type, TYPECACHE_CMP_PROC_FINFO);
 	if (!OidIsValid(type->cmp_proc) || OidIsValid(get_typcollation(range->type)))
-		elog(ERROR, "column \"%s\" has no single order", name);
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" has no single order", name)));
 	range->above = read_bound(range->type, params[ARG_LO], &range->lo);
 	range->limited = read_bound(range->type, params[ARG_HI], &range->hi);
 	if (is_integer(range->type))

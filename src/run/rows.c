@@ -123,8 +123,10 @@ tuple_arg(FunctionCallInfo fcinfo, Relation store, IbltRunFilter *filter)
 	for (int i = 0; i < RUN_PREFIX; i++)
 	{
 		if (nulls[i])
-			elog(ERROR, "a row of \"%s\" lacks its number",
-				 RelationGetRelationName(store));
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("run, item and number of a row of \"%s\" must not be null",
+							RelationGetRelationName(store))));
 	}
 	memset(filter, 0, sizeof *filter);
 	filter->own = true;
@@ -138,7 +140,9 @@ static Relation
 open_for_write(FunctionCallInfo fcinfo)
 {
 	if (PG_ARGISNULL(0))
-		elog(ERROR, "there is no row to write");
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("row of a run must not be null")));
 	require_writable();
 	return iblt_run_store_open(get_fn_expr_argtype(fcinfo->flinfo, 0),
 							   RowExclusiveLock);

@@ -99,7 +99,11 @@ open_table(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("relation must not be null")));
-	relation = relation_open(PG_GETARG_OID(0), AccessShareLock);
+	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	if (relation == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", PG_GETARG_OID(0))));
 	require_select(relation);
 	if (iblt_shape_is_table(relation))
 		prepare_tree(relation, GetActiveSnapshot());

@@ -20,7 +20,9 @@ static TriggerData *
 trigger_data(FunctionCallInfo fcinfo)
 {
 	if (!CALLED_AS_TRIGGER(fcinfo))
-		elog(ERROR, "function was not called by a trigger");
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("function was not called by a trigger")));
 	return (TriggerData *) fcinfo->context;
 }
 
