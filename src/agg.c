@@ -44,18 +44,16 @@ add_integer(FunctionCallInfo fcinfo)
 {
 	IbltAggSite *site = fcinfo->flinfo->fn_extra;
 	IbltAggState *state = (IbltAggState *) PG_GETARG_POINTER(0);
+	int64		integer;
 	uint8		key[8];
 
 	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
 		unlikely(site == NULL || !site->plain) ||
 		unlikely(state->version != iblt_agg_site_version(site)))
 		return false;
-	if (site->coder->type == INT8OID)
-		iblt_store64(key, (uint64) PG_GETARG_INT64(1));
-	else if (site->coder->type == INT4OID)
-		iblt_store64(key, (uint64) (int64) PG_GETARG_INT32(1));
-	else
+	if (!iblt_key_integer(site->coder->type, PG_GETARG_DATUM(1), &integer))
 		return false;
+	iblt_store64(key, (uint64) integer);
 	return iblt_state_insert(state, key, (uint64) PG_GETARG_INT64(2)) == IBLT_OK;
 }
 

@@ -135,20 +135,15 @@ iblt_agg_site(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 static inline const uint8 *
 iblt_agg_site_key(IbltAggSite *site, Datum key)
 {
-	uint8	   *integer = (uint8 *) &site->integer;
+	int64		integer;
 
-	switch (site->coder->type)
+	if (iblt_key_integer(site->coder->type, key, &integer))
 	{
-		case INT8OID:
-			iblt_store64(integer, (uint64) DatumGetInt64(key));
-			return integer;
-		case INT4OID:
-			iblt_store64(integer, (uint64) (int64) DatumGetInt32(key));
-			return integer;
-		default:
-			iblt_key_encode(site->coder, key);
-			return NULL;
+		iblt_store64((uint8 *) &site->integer, (uint64) integer);
+		return (uint8 *) &site->integer;
 	}
+	iblt_key_encode(site->coder, key);
+	return NULL;
 }
 
 /*

@@ -144,6 +144,7 @@ add_integer(FunctionCallInfo fcinfo)
 {
 	IbltKbfSite *site = fcinfo->flinfo->fn_extra;
 	IbltKbfState *state = (IbltKbfState *) PG_GETARG_POINTER(0);
+	int64		integer;
 	uint8		key[8];
 	uint32		value;
 
@@ -155,12 +156,9 @@ add_integer(FunctionCallInfo fcinfo)
 	value = PG_GETARG_UINT32(2);
 	if (unlikely(value - 1 >= site->params.values))
 		return false;
-	if (site->coder->type == INT8OID)
-		iblt_store64(key, (uint64) PG_GETARG_INT64(1));
-	else if (site->coder->type == INT4OID)
-		iblt_store64(key, (uint64) (int64) PG_GETARG_INT32(1));
-	else
+	if (!iblt_key_integer(site->coder->type, PG_GETARG_DATUM(1), &integer))
 		return false;
+	iblt_store64(key, (uint64) integer);
 	state_insert(state, key, sizeof key, value);
 	return true;
 }

@@ -205,9 +205,9 @@ iblt_kbf_value_kind(Oid type)
 static unsigned
 integer_value(const IbltKbfParams *params, Oid type, Datum value)
 {
-	int64		integer = type == INT8OID ? DatumGetInt64(value)
-		: type == INT4OID ? DatumGetInt32(value) : DatumGetInt16(value);
+	int64		integer = 0;
 
+	(void) iblt_key_integer(type, value, &integer);
 	if (integer < 1 || integer > (int64) params->values)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),

@@ -132,9 +132,9 @@ iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n)
 static void
 encode_integer(IbltKeyCoder *coder, Datum key)
 {
-	int64		integer = coder->type == INT8OID ? DatumGetInt64(key)
-		: coder->type == INT4OID ? DatumGetInt32(key) : DatumGetInt16(key);
+	int64		integer = 0;
 
+	(void) iblt_key_integer(coder->type, key, &integer);
 	/* initStringInfo has taken more than eight bytes */
 	iblt_store64((uint8 *) coder->bytes.data, (uint64) integer);
 	coder->bytes.len = sizeof(uint64);

@@ -14,9 +14,30 @@
 
 #include "iblt.h"
 
+#include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 
 #include "codec/codec.h"
+
+/* A value of an integer type, of any width.  False for all other types. */
+static inline bool
+iblt_key_integer(Oid type, Datum value, int64 *integer)
+{
+	switch (type)
+	{
+		case INT8OID:
+			*integer = DatumGetInt64(value);
+			return true;
+		case INT4OID:
+			*integer = DatumGetInt32(value);
+			return true;
+		case INT2OID:
+			*integer = DatumGetInt16(value);
+			return true;
+		default:
+			return false;
+	}
+}
 
 /*
  * Turns keys, or values, of one SQL type into bytes and back.  Holds caches and working

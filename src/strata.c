@@ -73,59 +73,7 @@ iblt_strata_copy(IbltStrata *copy, const IbltStrata *strata)
 	return value;
 }
 
-PG_FUNCTION_INFO_V1(iblt_strata_in);
-
-/* iblt_strata_in(cstring) -> iblt_strata */
-Datum
-iblt_strata_in(PG_FUNCTION_ARGS)
-{
-	return iblt_value_in(fcinfo, &type_strata);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_out);
-
-/* iblt_strata_out(iblt_strata) -> cstring */
-Datum
-iblt_strata_out(PG_FUNCTION_ARGS)
-{
-	return iblt_value_out(fcinfo, &type_strata);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_recv);
-
-/* iblt_strata_recv(internal) -> iblt_strata */
-Datum
-iblt_strata_recv(PG_FUNCTION_ARGS)
-{
-	return iblt_value_recv(fcinfo, &type_strata);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_send);
-
-/* iblt_strata_send(iblt_strata) -> bytea */
-Datum
-iblt_strata_send(PG_FUNCTION_ARGS)
-{
-	return iblt_value_bytes(fcinfo);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_from_bytea);
-
-/* iblt_strata_from_bytea(bytea) -> iblt_strata: the cast */
-Datum
-iblt_strata_from_bytea(PG_FUNCTION_ARGS)
-{
-	return iblt_value_from_bytea(fcinfo, &type_strata);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_to_bytea);
-
-/* iblt_strata_to_bytea(iblt_strata) -> bytea: the cast */
-Datum
-iblt_strata_to_bytea(PG_FUNCTION_ARGS)
-{
-	return iblt_value_bytes(fcinfo);
-}
+IBLT_VALUE_FUNCTIONS(iblt_strata, type_strata)
 
 /* --- parameters --------------------------------------------------------- */
 

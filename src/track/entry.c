@@ -24,6 +24,7 @@
 #include "utils/memutils.h"
 #include "utils/uuid.h"
 
+#include "key.h"
 #include "track/config.h"
 #include "track/guard.h"
 #include "track/shape.h"
@@ -319,7 +320,7 @@ take_values(IbltTrackEntry *entry, TupleTableSlot *slot)
 static const char *
 encode_key(IbltTrackEntry *entry)
 {
-	uint64		integer;
+	int64		integer;
 
 	resetStringInfo(&entry->key);
 	for (int i = 0; i < entry->nkeys; i++)
@@ -327,29 +328,18 @@ encode_key(IbltTrackEntry *entry)
 		if (entry->values[i].isnull)
 			return "a key was null";
 	}
-	switch (entry->key_type)
+	if (iblt_key_integer(entry->key_type, entry->values[0].value, &integer))
 	{
-		case INT2OID:
-			integer = (uint64) (int64) DatumGetInt16(entry->values[0].value);
-			break;
-		case INT4OID:
-			integer = (uint64) (int64) DatumGetInt32(entry->values[0].value);
-			break;
-		case INT8OID:
-			integer = (uint64) DatumGetInt64(entry->values[0].value);
-			break;
-		case UUIDOID:
-			appendBinaryStringInfo(&entry->key,
-								   (char *) DatumGetUUIDP(entry->values[0].value)->data,
-								   UUID_LEN);
-			return NULL;
-		default:
-			iblt_codec_append_args(&entry->key, entry->key_codecs,
-								   entry->values, entry->nkeys);
-			return NULL;
+		iblt_store64((uint8 *) entry->key.data, (uint64) integer);
+		entry->key.len = sizeof integer;
 	}
-	iblt_store64((uint8 *) entry->key.data, integer);
-	entry->key.len = sizeof integer;
+	else if (entry->key_type == UUIDOID)
+		appendBinaryStringInfo(&entry->key,
+							   (char *) DatumGetUUIDP(entry->values[0].value)->data,
+							   UUID_LEN);
+	else
+		iblt_codec_append_args(&entry->key, entry->key_codecs,
+							   entry->values, entry->nkeys);
 	return NULL;
 }
 
