@@ -4,12 +4,13 @@
 -- everything in this file, and describe_live, live_answer, repair_describe,
 -- repair_check_session, repair_execute, audit_tables, audit_published, audit_feeds,
 -- audit_generated, audit_answers, run_slice, find_rows_in_slice, slice_bound,
--- slice_check, run_probe, run_lag and blocks_mark.  A call that changes its name, its
--- arguments or what it answers raises protocol().  Queries also name iblt_agg,
--- iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and iblt_session_keep and
--- _get, in the schema that hello() tells, iblt_slice_rows, iblt_blocks_at_rest, and of
--- 22_shards.sql what statements are made of.  All but BEGIN, COMMIT and session_forget have
--- iblt_peer_settings before them.  doc/walk.md shows the messages of a comparison.
+-- slice_check, slice_count, sample_slice_index, run_probe, run_lag and blocks_mark.  A call
+-- that changes its name, its arguments or what it answers raises protocol().  Queries also
+-- name iblt_agg, iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and
+-- iblt_session_keep and _get, in the schema that hello() tells, iblt_slice_rows,
+-- iblt_blocks_at_rest, and of 22_shards.sql what statements are made of.  All but BEGIN,
+-- COMMIT and session_forget have iblt_peer_settings before them.  doc/walk.md shows the
+-- messages of a comparison.
 
 CREATE FUNCTION iblt_internal.protocol() RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE

@@ -2,7 +2,8 @@
 --
 -- iblt_compare_ranges cuts the key into ranges (run/10_slice) and compares one after the
 -- other.  In a range with few differences all are found, looked up and rechecked.  Of many,
--- a sample is (live/52_many), and the counts are estimates.
+-- a sample is (live/52_many), and the counts are estimates.  Ranges are read by an index, so
+-- a sample is looked up first (run/16_slice_guard).
 
 CREATE TYPE iblt_internal.compare_range AS (
 	range integer,
@@ -132,6 +133,8 @@ BEGIN
 		bound := iblt_internal.range_bound(conn, plan, rows);
 		IF bound.problem IS NOT NULL THEN
 			RAISE NOTICE 'compared as one range: %', bound.problem;
+		ELSIF n = 1 AND bound.hi IS NOT NULL THEN
+			PERFORM iblt_internal.slice_guard(conn, plan, false, rows * ranges);
 		END IF;
 		plan.hi := bound.hi;
 		RETURN NEXT iblt_internal.range_of(plan, n, iblt_internal.run(conn, plan));

@@ -8,12 +8,15 @@
 -- all index entries are in maintenance_work_mem: where this is too small, it may overlook
 -- a row, in about 2 of 100 cases.
 --
--- Without amcheck, a sample is looked up: rows of some blocks of the relation, each by the
--- index, in one snapshot.  It finds an index that lacks many rows, as one with the order of
--- another library does, or one that was not kept up for a time.  It takes milliseconds, but
--- does not find a single row.  Other cheap guards would be worse.  The number of rows that
--- slices read is exact, but nothing else is: pg_class and the statistics hold estimates, and
--- a count by a scan costs as much as amcheck and is of another moment.
+-- Without amcheck, a sample is looked up: rows of some blocks of the relation, each by all
+-- indexes that slices may be read by, in one snapshot (src/run/index.c).  It finds an index
+-- that lacks many rows, as one with the order of another library does, or one that was not
+-- kept up for a time.  It takes milliseconds, but does not find a single row.
+--
+-- So after the last slice of a small table, a scan of each side counts the rows.  Where the
+-- slices have read as many, they have read all, unless a writer made up for it.  Where they
+-- have not, all rows are looked up, and if the index has them, somebody wrote meanwhile.  A
+-- scan of a large table would cost as much as amcheck, and would hold back vacuum.
 
 CREATE FUNCTION iblt_internal.slice_indexes(relation regclass, names text[], conditional boolean)
 RETURNS TABLE (index regclass, checkable boolean)
@@ -78,7 +81,8 @@ $$;
 COMMENT ON FUNCTION iblt_internal.check_slice_index(text, regclass) IS
 'an error if amcheck, in that schema, finds that an index is damaged or lacks a row';
 
--- About 300 blocks, and about 3000 rows of them.
+-- About 300 blocks, and about 3000 rows of them.  This is for a peer without iblt, where the
+-- planner chooses the index, as it does for slices there.
 CREATE FUNCTION iblt_internal.slice_sample_sql(relation text, names text[], blocks numeric,
 	rows numeric) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -97,46 +101,61 @@ COMMENT ON FUNCTION iblt_internal.slice_sample_sql(text, text[], numeric, numeri
 'a query that looks a sample of rows up by their key: their number, and how many were not found; '
 'the relation has about so many blocks and rows';
 
-CREATE FUNCTION iblt_internal.refuse_lost_rows(relation text, rows bigint, lost bigint)
-RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION iblt_internal.refuse_lost_rows(relation text, rows bigint, lost bigint,
+	index regclass DEFAULT NULL) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF lost > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
 			MESSAGE = format('an index of %s does not find rows that the table has', relation),
-			DETAIL = format('Of a sample of %s rows, it does not find %s.', rows, lost),
+			DETAIL = format('Of a sample of %s rows, %s does not find %s.', rows,
+				coalesce('index ' || index, 'it'), lost),
 			HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
 				'and REINDEX it.';
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_lost_rows(text, bigint, bigint) IS
+COMMENT ON FUNCTION iblt_internal.refuse_lost_rows(text, bigint, bigint, regclass) IS
 'an error if rows of a sample were not found by an index';
 
-CREATE FUNCTION iblt_internal.sample_slice_index(relation regclass, names text[]) RETURNS bigint
+CREATE FUNCTION iblt_internal.iblt_index_sample(relation regclass, columns text[],
+	"any" boolean, blocks bigint, most integer, place float8,
+	OUT rows bigint, OUT lost bigint, OUT index regclass) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_index_sample(regclass, text[], boolean, bigint, integer,
+	float8) IS
+'looks some rows of some blocks up by each index with one of these columns, or by any: how many, '
+'how many were not found, and an index that does not find one';
+
+CREATE FUNCTION iblt_internal.sample_slice_index(relation regclass, names text[],
+	conditional boolean, every boolean) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
-	SET enable_indexscan = on
-	SET enable_seqscan = off
-	SET enable_bitmapscan = off
 AS $$
 DECLARE
-	query text := (SELECT iblt_internal.slice_sample_sql(relation::text, names,
-			greatest(1, sum(pg_relation_size(c.oid)) / current_setting('block_size')::numeric),
-			greatest(1, sum(c.reltuples))::numeric)
-		FROM iblt_internal.relation_tree(relation) AS tree JOIN pg_class c ON c.oid = tree.relid);
-	rows bigint;
-	lost bigint;
+	part record;
+	looked record;
+	rows bigint := 0;
 BEGIN
-	EXECUTE query INTO rows, lost;
-	PERFORM iblt_internal.refuse_lost_rows(relation::text, rows, lost);
+	FOR part IN SELECT c.oid::regclass AS name, x.size / sum(x.size) OVER () AS share
+			FROM iblt_internal.relation_tree(relation) AS tree
+			JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'r',
+			LATERAL (SELECT greatest(pg_relation_size(c.oid), 1)::numeric AS size) AS x LOOP
+		looked := iblt_internal.iblt_index_sample(part.name, names, conditional,
+			CASE WHEN every THEN 4294967295 ELSE ceil(300 * part.share)::bigint END,
+			CASE WHEN every THEN 2147483647 ELSE 10 END, random());
+		rows := rows + looked.rows;
+		PERFORM iblt_internal.refuse_lost_rows(relation::text, looked.rows, looked.lost,
+			looked.index);
+	END LOOP;
 	RETURN rows;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.sample_slice_index(regclass, text[]) IS
-'looks some rows up by their key, and gives their number; an error if an index does not find one';
+COMMENT ON FUNCTION iblt_internal.sample_slice_index(regclass, text[], boolean, boolean) IS
+'looks some rows, or all, up by the indexes that slices may be read by, and gives their number; an '
+'error if an index does not find one';
 
 CREATE FUNCTION iblt_internal.slice_check(relation regclass, names text[], conditional boolean,
 	thorough boolean) RETURNS jsonb
@@ -153,7 +172,7 @@ BEGIN
 	IF thorough THEN
 		schema := iblt_internal.require_amcheck();
 	ELSE
-		rows := iblt_internal.sample_slice_index(relation, names);
+		rows := iblt_internal.sample_slice_index(relation, names, conditional, false);
 	END IF;
 	FOR x IN SELECT * FROM iblt_internal.slice_indexes(relation, names, conditional) LOOP
 		IF thorough AND x.checkable THEN
@@ -265,3 +284,62 @@ $$;
 COMMENT ON FUNCTION iblt_internal.slice_guard(text, iblt_internal.plan, boolean, bigint) IS
 'what a verdict by slices rests on, after a check of the indexes of both sides, with amcheck if '
 'that is asked for; an error if an index is damaged';
+
+-- The count
+
+CREATE FUNCTION iblt_internal.slice_count(query text) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET enable_indexscan = off
+	SET enable_indexonlyscan = off
+	SET enable_bitmapscan = off
+	SET enable_seqscan = on
+	SET enable_partition_pruning = off
+	SET constraint_exclusion = off
+AS $$
+DECLARE
+	n bigint;
+BEGIN
+	EXECUTE query INTO n;
+	RETURN n;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_count(text) IS
+'the number that a query counts, by a scan of the heap';
+
+CREATE FUNCTION iblt_internal.slice_counts(plan iblt_internal.plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- 256 MB, for a heap page holds at most a row for each 28 bytes
+	RETURN plan.buckets IS NULL
+		AND coalesce(greatest((plan.here).most_rows, (plan.there).most_rows) <= 268435456 / 28
+			AND num_nulls((plan.here).most_rows, (plan.there).most_rows) = 0, false);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_counts(iblt_internal.plan) IS
+'are both relations so small that a scan may count their rows?';
+
+CREATE FUNCTION iblt_internal.slice_counted(conn text, plan iblt_internal.plan,
+	s iblt_internal.side, rows bigint) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	counted bigint := iblt_internal.peer_ask(conn, s.side, format(
+		'SELECT iblt_internal.slice_count(%L)', format('SELECT count(*) FROM %s AS t%s',
+			s.relation, iblt_internal.condition_sql(plan, s))), 0.01)::bigint;
+BEGIN
+	IF counted <> rows THEN
+		PERFORM iblt_internal.peer_ask(conn, s.side, format(
+			'SELECT iblt_internal.sample_slice_index(%L::pg_catalog.regclass, %L, %L, true)',
+			s.relation, iblt_internal.names_of(plan.key), s.condition IS NOT NULL), 0.01);
+	END IF;
+	RETURN counted;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.slice_counted(text, iblt_internal.plan, iblt_internal.side,
+	bigint) IS
+'how many rows a scan of a side counts; an error if that are not as many as were read, and an '
+'index does not find one';

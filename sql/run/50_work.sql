@@ -161,6 +161,51 @@ $$;
 COMMENT ON FUNCTION iblt_internal.run_pace(iblt_internal.run_worker, bigint) IS
 'the pause that max_load and max_rate ask for after a slice of that many rows';
 
+CREATE FUNCTION iblt_internal.run_counts(w iblt_internal.run_worker, t iblt_internal.run_table)
+RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- one slice has no bounds, so it is a scan
+	RETURN t.cut > 1 AND iblt_internal.run_verdict(t) = 'equal'
+		AND NOT (w.options).check_indexes AND iblt_internal.slice_counts(w.plan);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_counts(iblt_internal.run_worker, iblt_internal.run_table) IS
+'does a run count the rows of a table by a scan, now that all its slices by key are compared?';
+
+CREATE FUNCTION iblt_internal.run_count_all(w iblt_internal.run_worker,
+	s iblt_internal.run_slice) RETURNS iblt_internal.comparison
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	t iblt_internal.run_table := iblt_internal.run_table_of(w.run, w.item);
+	here bigint := iblt_internal.slice_counted(w.conn, w.plan, (w.plan).here, t.rows_here);
+	there bigint := iblt_internal.slice_counted(w.conn, w.plan, (w.plan).there, t.rows_there);
+	figures iblt_internal.figures;
+BEGIN
+	PERFORM iblt_internal.run_write(w.run);
+	t := iblt_internal.run_table_of(w.run, w.item);
+	IF t.status IS NULL AND t.generation = s.generation THEN
+		t.how := concat_ws('; ', t.how, CASE WHEN here = t.rows_here AND there = t.rows_there
+			THEN 'a scan counted as many rows'
+			ELSE format('a later scan counted %s rows here and %s there', here, there) END);
+		t.done := t.done - 1;	-- run_count() adds it
+		PERFORM iblt_internal.iblt_run_put(t);
+	END IF;
+	figures.rows_here := 0;
+	figures.rows_there := 0;
+	RETURN ROW(w.plan, iblt_internal.all_figures(w.plan, figures, 0, 0, 0),
+		'{}'::iblt_internal.difference[]);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.run_count_all(iblt_internal.run_worker,
+	iblt_internal.run_slice) IS
+'counts the rows of a table that has shown equal, and notes that; an error if an index does not '
+'find a row';
+
 CREATE FUNCTION iblt_internal.run_store(w iblt_internal.run_worker, s iblt_internal.run_slice,
 	compared iblt_internal.comparison, took_ms double precision) RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -189,8 +234,10 @@ BEGIN
 		s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_internal.iblt_run_rows(
 			NULL::iblt_internal.run_slice, w.run, w.item) AS x) THEN
-		-- with all its blocks in a sketch, a table gets a last slice without a number of rows
-		t := CASE WHEN t.marks IS NOT NULL AND s.rows IS NOT NULL
+		-- a last slice, without a number of rows: with all its blocks in a sketch, a table is
+		-- looked up, and an equal one is counted
+		t := CASE WHEN s.rows IS NOT NULL
+				AND (t.marks IS NOT NULL OR iblt_internal.run_counts(w, t))
 			THEN iblt_internal.run_add_slice(t, NULL, NULL, NULL)
 			ELSE iblt_internal.run_finish_table(w, t) END;
 	END IF;

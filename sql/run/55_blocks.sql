@@ -278,7 +278,9 @@ DECLARE
 	plan iblt_internal.plan := w.plan;
 	scanned record;
 BEGIN
-	IF t.marks IS NULL THEN
+	IF t.marks IS NULL AND s.rows IS NULL AND NOT t.whole THEN
+		RETURN iblt_internal.run_count_all(w, s);
+	ELSIF t.marks IS NULL THEN
 		plan.lo := s.lo;
 		plan.hi := s.hi;
 		RETURN iblt_internal.run(w.conn, iblt_internal.plain_slice(plan, s.rows, t.estimate));

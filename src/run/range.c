@@ -49,6 +49,7 @@
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
 
+#include "run/index.h"
 #include "run/sample.h"
 
 PG_FUNCTION_INFO_V1(iblt_slice_rows);
@@ -221,15 +222,8 @@ in_default_order(Relation index)
 static bool
 index_serves(Relation index, AttrNumber column)
 {
-	Form_pg_index form = index->rd_index;
-
-	return index->rd_rel->relkind == RELKIND_INDEX &&
-		index->rd_rel->relam == BTREE_AM_OID && form->indisvalid &&
-		form->indkey.values[0] == column && in_default_order(index) &&
-		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) &&
-		(!form->indcheckxmin ||
-		 TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),
-							   TransactionXmin));
+	return iblt_index_is_whole(index) && index->rd_index->indkey.values[0] == column &&
+		in_default_order(index);
 }
 
 static Relation
@@ -262,16 +256,6 @@ add_key(ScanKeyData *keys, int n, Relation index, Datum bound, StrategyNumber st
 	ScanKeyEntryInitialize(&keys[n], 0, 1, strategy, type, InvalidOid, get_opcode(op),
 						   bound);
 	return n + 1;
-}
-
-static IndexScanDesc
-begin_scan(Relation heap, Relation index, Snapshot snapshot, int nkeys)
-{
-#if PG_VERSION_NUM >= 180000
-	return index_beginscan(heap, index, snapshot, NULL, nkeys, 0);
-#else
-	return index_beginscan(heap, index, snapshot, nkeys, 0);
-#endif
 }
 
 /* What has been added since the snapshot is not for it. */
@@ -377,7 +361,7 @@ first_leaf(const Range *range, Relation heap, Relation index, Snapshot snapshot)
 		n = add_key(keys, n, index, range->lo, BTGreaterStrategyNumber);
 	if (range->limited)
 		n = add_key(keys, n, index, range->hi, BTLessEqualStrategyNumber);
-	scan = begin_scan(heap, index, snapshot, n);
+	scan = iblt_index_begin(heap, index, snapshot, n);
 	index_rescan(scan, keys, n, NULL, 0);
 	if (index_getnext_tid(scan, ForwardScanDirection) != NULL)
 		leaf = ((BTScanOpaque) scan->opaque)->currPos.currPage;

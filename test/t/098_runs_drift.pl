@@ -13,6 +13,7 @@ use Test::More;
 
 random_seed();
 my ($here, $there) = audit_servers();
+my $peer = conninfo($there);
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 3;
 
 # --- slices with too many differences -----------------------------------------------------
@@ -68,7 +69,7 @@ like(join(' ', map { ($verdict->($_), $detail->($_)) } scalar begin_run("'{weak}
 	'an index that lacks many rows: a sample finds it');
 both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 20000) AS i WHERE i <> 2345; ANALYZE weak');
 # the sample finds no single row
-change('slice_sample_sql', 'random() <', 'random() < 0 *');
+change('sample_slice_index', 'ceil(300 * part.share)::bigint', '0');
 $there->safe_psql('postgres', $set->('false'));
 both("INSERT INTO weak VALUES (2345, 'v')");
 $there->safe_psql('postgres', $set->('true'));
@@ -89,9 +90,44 @@ $_->safe_psql('postgres', "INSERT INTO weak VALUES (2345, '${\ $_->name}'); ${\ 
 both('VACUUM (INDEX_CLEANUP on) weak');	# the entries of the rows before it name its block, too
 {
 	my $run = begin_run("'{weak}', progress => false");
+	is($verdict->($run), 'error XX002 19999 19999', 'the indexes of both sides lack it: a scan counts one more');
+	like($detail->($run), qr/an index of public\.weak does not find rows that the table has: Of a sample of 20000 rows, index public\.weak_pkey does not find 1\./, 'and all rows are looked up');
+	change('slice_counts', '268435456', '0');
+	$run = begin_run("'{weak}', progress => false");
 	is($verdict->($run) . ' ' . $detail->($run), 'equal - 19999 19999 read by index public.weak_pkey (not checked) here, public.weak_pkey (not checked) there',
-		'the indexes of both sides lack it: the verdict is of what they have, and says so');
+		'a large table is not counted: the verdict is of what they have, and says so');
+	change('slice_counts', '0 / 28', '268435456 / 28');
 	like($verdict->(begin_run("'{weak}', check_indexes => true, progress => false")), qr/^error XX002/, 'check_indexes: an error');
+}
+
+change('sample_slice_index', 'ELSE 0 END', 'ELSE ceil(300 * part.share)::bigint END');
+
+# Two indexes on the key: the one that the planner takes is whole, and the other one, by which
+# iblt_slice_rows reads, lacks a sixth of the rows, which differ.
+both('CREATE TABLE twice (id int PRIMARY KEY, v text); INSERT INTO twice SELECT i, i FROM generate_series(1, 100000) AS i');
+both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = false, indisvalid = false WHERE indexrelid = 'twice_pkey'::regclass");
+$_->safe_psql('postgres', "INSERT INTO twice SELECT i, CASE WHEN i > 100500 THEN '${\ $_->name}' END FROM generate_series(100001, 120000) AS i") foreach $here, $there;
+both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = true, indisvalid = true WHERE indexrelid = 'twice_pkey'::regclass;
+	CREATE UNIQUE INDEX twice_id ON twice (id); ANALYZE twice");
+{
+	my $said = sub { my ($run) = @_; return join(' ', map { $_ // '-' } @{ tables($run)->{'public.twice'} }{qw(status sqlstate detail)}) };
+	like($said->(scalar begin_run("'{twice}', progress => false")), qr/^error XX002 (on the peer: )?an index of public\.twice does not find rows that the table has: Of a sample of \d+ rows, index public\.twice_pkey does not find \d+\.$/,
+		'the guard asks each index that slices may be read by');
+	like(failure("SELECT * FROM iblt_compare_ranges('twice', $peer, ranges => 5)"), qr/XX002: .*an index of public\.twice does not find rows that the table has/, 'also that of iblt_compare_ranges');
+	# without a guard
+	change('sample_slice_index', 'ceil(300 * part.share)::bigint', '0');
+	my $run = begin_run("'{twice}', progress => false");
+	like($said->($run), qr/^error XX002 an index of public\.twice/, 'a run that has not read what the heap has is not equal');
+	change('sample_slice_index', 'ELSE 0 END', 'ELSE ceil(300 * part.share)::bigint END');
+	# and one that writers have changed meanwhile
+	both('DROP INDEX twice_id; REINDEX TABLE twice; DELETE FROM twice WHERE id > 100000');
+	$run = begin_run("'{twice}', progress => false, max_load => 0.001, max_time => '0.1 s'");
+	both("INSERT INTO twice VALUES (0, 'v')");
+	resume($run, 'max_load => 1, progress => false');
+	like($said->($run), qr/^equal - .*; a later scan counted 100001 rows here and 100001 there$/, 'rows were added behind a run: equal, with another count');
+	both('DELETE FROM twice WHERE id = 0');
+	like($said->(scalar begin_run("'{twice}', progress => false")), qr/^equal - read by index public\.twice_pkey \(not checked\) here, public\.twice_pkey \(not checked\) there; a scan counted as many rows$/,
+		'and an equal one says that it has counted');
 }
 
 # --- a subscriber under load -----------------------------------------------------------------
