@@ -2,9 +2,10 @@
 --
 -- What iblt on another server may call here, and what this server calls there:
 -- everything in this file, and describe_live, live_answer, repair_describe,
--- repair_check_session, repair_execute, audit_tables, audit_published, audit_feeds,
--- audit_generated, audit_answers, run_slice, find_rows_in_slice, slice_bound,
--- slice_check, slice_count, sample_slice_index, run_probe, run_lag and blocks_mark.  A call
+-- repair_check_session, repair_tree, repair_lock_tables, repair_execute, audit_tables,
+-- audit_published, audit_feeds, audit_generated, audit_answers, run_slice,
+-- find_rows_in_slice, slice_bound, slice_check, slice_count, sample_slice_index,
+-- run_probe, run_lag and blocks_mark.  A call
 -- that changes its name, its arguments or what it answers raises protocol().  Queries also
 -- name iblt_agg, iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and
 -- iblt_session_keep and _get, in the schema that hello() tells, iblt_slice_rows,
@@ -394,7 +395,7 @@ COMMENT ON FUNCTION iblt_internal.find_rows(text, text[]) IS
 -- Replication
 --
 -- A peer without iblt is asked for the bodies of the functions in this section, and of
--- audit_tables, audit_published, audit_feeds, audit_generated, run_probe and run_lag
+-- repair_tree, audit_tables, audit_published, audit_feeds, audit_generated, run_probe and run_lag
 -- (plain_call).  So they are queries that name nothing but what PostgreSQL has.
 
 -- A number, because arithmetic on pg_lsn is not in all releases.  Where the next

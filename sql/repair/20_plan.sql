@@ -69,11 +69,26 @@ $$;
 COMMENT ON FUNCTION iblt_internal.repair_check_target(text, iblt_internal.repair_plan) IS
 'an error for what cannot be repaired';
 
+-- Its locks tell.  A savepoint that is rolled back gives them back.
+CREATE FUNCTION iblt_internal.repair_written(relation regclass) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
+		WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
+		AND l.relation = ANY (iblt_internal.repair_tree(ARRAY[repair_written.relation]))
+		AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_written(regclass) IS
+'may this transaction have changed a relation?';
+
 -- Where a unique or exclusion constraint is deferrable, a trigger checks it, and
 -- session_replication_role = replica turns that trigger off.
 CREATE FUNCTION iblt_internal.repair_check_apply(conn text, plan iblt_internal.repair_plan)
 RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -89,6 +104,13 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED.';
+	ELSIF (plan.asked).apply AND s.side = 'there' AND conn IS NOT NULL
+			AND iblt_internal.repair_written(((plan.compared).here).relation::regclass) THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = format('%s cannot be pushed: this transaction has changed it',
+				((plan.compared).here).relation),
+			DETAIL = 'A push commits on the peer, also if this transaction is rolled back.',
+			HINT = 'COMMIT first.';
 	ELSIF (plan.asked).as_replica AND (plan.target).deferrable_constraints <> '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('%s cannot be repaired as replication does', s.relation),

@@ -1,21 +1,5 @@
 -- Applying -------------------------------------------------------------------------
 
-CREATE FUNCTION iblt_internal.repair_begin(conn text, asked iblt_internal.repair_options)
-RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	IF conn IS NOT NULL AND asked.target = 'there' THEN
-		PERFORM iblt_internal.peer_send(conn, 'BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;'
-				' SELECT pg_catalog.set_config(''iblt.writing'', ''on'', true)', false),
-			iblt_internal.peer_value(conn);
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.repair_begin(text, iblt_internal.repair_options) IS
-'begins a transaction on the peer that may write, if the peer is to be changed';
-
 CREATE FUNCTION iblt_internal.repair_lock(conn text, plan iblt_internal.repair_plan, ids text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -32,8 +16,8 @@ $$;
 COMMENT ON FUNCTION iblt_internal.repair_lock(text, iblt_internal.repair_plan, text[]) IS
 'locks the target''s rows of keys';
 
--- From here on, the transaction that changes the target has a lock on it, so the target
--- stays what was described.
+-- repair_begin has locked both relations, so what is seen here is as other repairs have
+-- left it.  From here on, the target stays what was described.
 CREATE FUNCTION iblt_internal.repair_claim(conn text, plan iblt_internal.repair_plan,
 	differences iblt_internal.difference[], INOUT steps iblt_internal.repair_step[],
 	OUT again iblt_internal.difference[]) RETURNS record

@@ -1,8 +1,9 @@
 -- Live repair ----------------------------------------------------------------------
 --
 -- iblt_repair calls repair, which calls the steps: repair_prepare (20), run (live/90),
--- repair_steps (40), repair_cascades (50), repair_claim, repair_apply and
--- repair_commit (70).  What a run found is repaired by run_repair (run/95).
+-- repair_steps (40), repair_cascades (50), repair_begin (65),
+-- repair_claim, repair_apply and repair_commit (70).  What a run found is repaired by
+-- run_repair (run/95).
 
 CREATE FUNCTION iblt_internal.repair_find(conn text, plan iblt_internal.repair_plan)
 RETURNS iblt_internal.repair_work
@@ -21,7 +22,8 @@ BEGIN
 	work.steps := iblt_internal.repair_outside(conn, plan,
 		iblt_internal.repair_steps(plan, comparison.differences));
 	IF (plan.asked).apply THEN
-		PERFORM iblt_internal.repair_begin(conn, plan.asked);
+		PERFORM iblt_internal.repair_begin(conn, plan.asked,
+			CASE WHEN iblt_internal.repair_ids(work.steps) = '{}' THEN '{}' ELSE ARRAY[plan] END);
 		claimed := iblt_internal.repair_claim(conn, plan, comparison.differences, work.steps);
 		work.steps := claimed.steps;
 		work.again := claimed.again;

@@ -363,7 +363,8 @@ DECLARE
 	r iblt_internal.run_repair;
 	x record;
 BEGIN
-	PERFORM iblt_internal.repair_begin(w.conn, asked);
+	PERFORM iblt_internal.repair_begin(w.conn, asked, ARRAY(SELECT (u.work).plan
+		FROM unnest(repairs) AS u WHERE iblt_internal.repair_ids((u.work).steps) <> '{}'));
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := iblt_internal.run_repair_claim(w.conn, repairs[i]);
 		repairs[i] := r;

@@ -1,0 +1,195 @@
+-- Locks ------------------------------------------------------------------------------
+--
+-- Two repairs at the same time would both find what is to be done, and do it twice.  Two
+-- that take each other's target for their source would exchange the rows.  So a repair
+-- takes an advisory lock on its target and on its source, each on its own server, before
+-- it looks for the last time.  That of the target lasts until the commit.  That of the
+-- source need not be kept longer than until both are there: what repairs the source
+-- meanwhile waits for the lock of this target.
+--
+-- Servers are locked in one order, and relations of a server in that of their OIDs.  A
+-- deadlock across servers is still possible, for example if a transaction calls several
+-- repairs.  So each wait ends by itself.
+--
+-- An advisory lock says nothing to other writers.  A unique index on the key does: if
+-- somebody inserts the same row, one of the two fails.  Where no such index is on the
+-- target, the table itself is locked.
+
+-- A view stands for its tables.  (A body that plain_call may send.)
+CREATE FUNCTION iblt_internal.repair_tree(relations regclass[]) RETURNS oid[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE tree AS (
+		SELECT unnest(relations)::oid AS member
+		UNION
+		SELECT x.member FROM tree, LATERAL (
+			SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = tree.member
+			UNION ALL
+			SELECT d.refobjid FROM pg_rewrite r JOIN pg_depend d ON d.objid = r.oid
+				AND d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
+			WHERE r.ev_class = tree.member AND r.rulename = '_RETURN') AS x(member)
+	)
+	SELECT ARRAY(SELECT tree.member FROM tree ORDER BY 1)
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_tree(regclass[]) IS
+'relations, and all that their rows may come from, in the order of their OIDs';
+
+-- 1768057972 is "iblt" in ASCII.
+CREATE FUNCTION iblt_internal.repair_guard(conn text, side text, relations text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	members oid[] := iblt_internal.peer_call(conn, side,
+		format('repair_tree(%L::pg_catalog.regclass[])', relations));
+BEGIN
+	PERFORM iblt_internal.peer_ask(conn, side, format('SELECT pg_catalog.count('
+		'pg_catalog.pg_advisory_xact_lock(1768057972, (m::int8 - 2147483648)::int4))'
+		' FROM pg_catalog.unnest(%L::oid[]) AS m', members));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_guard(text, text, text[]) IS
+'keeps other repairs of relations away until the transaction of a side ends';
+
+CREATE FUNCTION iblt_internal.repair_lock_tables(relations regclass[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	relation regclass;
+BEGIN
+	FOR relation IN SELECT r FROM unnest(relations) AS r ORDER BY 1 LOOP
+		EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation);
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_lock_tables(regclass[]) IS
+'keeps all writers of tables away until the transaction ends';
+
+CREATE FUNCTION iblt_internal.repair_relations(plans iblt_internal.repair_plan[], side text)
+RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT ARRAY(SELECT CASE side WHEN 'here' THEN ((p.compared).here).relation
+		ELSE ((p.compared).there).relation END FROM unnest(plans) AS p)
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_relations(iblt_internal.repair_plan[], text) IS
+'the relations of a side';
+
+-- An identity begins with that of the server.
+CREATE FUNCTION iblt_internal.repair_lock_sides(conn text, plans iblt_internal.repair_plan[])
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	compared iblt_internal.plan := (plans[1]).compared;
+	here text[] := iblt_internal.repair_relations(plans, 'here');
+	there text[] := iblt_internal.repair_relations(plans, 'there');
+BEGIN
+	IF conn IS NULL THEN
+		PERFORM iblt_internal.repair_guard(conn, 'here', here || there);
+	ELSIF (compared.here).identity < (compared.there).identity COLLATE "C" THEN
+		PERFORM iblt_internal.repair_guard(conn, 'here', here),
+			iblt_internal.repair_guard(conn, 'there', there);
+	ELSE
+		PERFORM iblt_internal.repair_guard(conn, 'there', there),
+			iblt_internal.repair_guard(conn, 'here', here);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_lock_sides(text, iblt_internal.repair_plan[]) IS
+'keeps other repairs of the targets and the sources away';
+
+-- NULL sets what the session had.
+CREATE FUNCTION iblt_internal.repair_patience(conn text, side text, wait interval) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.peer_ask(conn, side, format('SELECT pg_catalog.set_config(name, %s, true)'
+		' FROM pg_catalog.pg_settings WHERE name = ''lock_timeout''',
+		coalesce(format('least(nullif(setting::int8, 0), %s)::text',
+			greatest(1, least(2147483647, round(extract(epoch FROM wait) * 1000)))),
+			'reset_val')));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_patience(text, text, interval) IS
+'sets how long the transaction of a side waits for a lock, unless its session waits less';
+
+CREATE FUNCTION iblt_internal.repair_lock_refused(plan iblt_internal.repair_plan, problem text)
+RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
+		MESSAGE = format('could not lock %s for a repair: %s',
+			(iblt_internal.repair_side(plan)).relation, problem),
+		DETAIL = 'Another repair has locked it or its source, or a transaction has written to it '
+			'and it has no unique key.',
+		HINT = 'Repair when that transaction has ended, or give a longer timeout.';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_lock_refused(iblt_internal.repair_plan, text) IS
+'the error for a lock that took too long';
+
+CREATE FUNCTION iblt_internal.repair_lock_all(conn text, plans iblt_internal.repair_plan[])
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	wait interval := ((plans[1]).compared).timeout;
+	target text := ((plans[1]).asked).target;
+	before text := current_setting('lock_timeout');
+	bare iblt_internal.repair_plan[] := ARRAY(SELECT p FROM unnest(plans) AS p
+		WHERE NOT (p.compared).is_unique);
+BEGIN
+	PERFORM iblt_internal.repair_patience(conn, 'here', wait),
+		iblt_internal.repair_patience(conn, 'there', wait),
+		iblt_internal.repair_lock_sides(conn, plans);
+	IF bare <> '{}' THEN
+		PERFORM iblt_internal.peer_call(conn, target, format(
+			'repair_lock_tables(%L::pg_catalog.regclass[])',
+			iblt_internal.repair_relations(bare, target)));
+	END IF;
+	PERFORM iblt_internal.repair_patience(conn, 'there', NULL),
+		set_config('lock_timeout', before, true);
+EXCEPTION WHEN lock_not_available THEN
+	PERFORM iblt_internal.repair_lock_refused(plans[1], SQLERRM);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_lock_all(text, iblt_internal.repair_plan[]) IS
+'locks the targets and the sources';
+
+-- The peer's transaction goes on if it is to be changed.
+CREATE FUNCTION iblt_internal.repair_begin(conn text, asked iblt_internal.repair_options,
+	plans iblt_internal.repair_plan[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	push boolean := asked.target = 'there';
+BEGIN
+	IF conn IS NOT NULL THEN
+		PERFORM iblt_internal.peer_send(conn, format('BEGIN ISOLATION LEVEL READ COMMITTED READ %s;'
+				' SELECT pg_catalog.set_config(''iblt.writing'', %L, true)',
+				CASE WHEN push THEN 'WRITE' ELSE 'ONLY' END,
+				CASE WHEN push THEN 'on' ELSE 'off' END), false),
+			iblt_internal.peer_value(conn);
+	END IF;
+	IF plans <> '{}' THEN
+		PERFORM iblt_internal.repair_lock_all(conn, plans);
+	END IF;
+	IF conn IS NOT NULL AND NOT push THEN
+		PERFORM iblt_internal.peer_send(conn, 'COMMIT', false),
+			iblt_internal.peer_value(conn, 0.001, 0);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_begin(text, iblt_internal.repair_options,
+	iblt_internal.repair_plan[]) IS
+'locks what a repair is about to change, on the peer in a transaction that may write';

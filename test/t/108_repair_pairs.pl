@@ -1,0 +1,183 @@
+# Two repairs at the same time, a repair and an ordinary writer, and pushes of what is not
+# committed: a repair does what it says once, or not at all.
+use strict;
+use warnings;
+
+use IbltTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($here, $there) = (server('here'), server('there'));
+sides($here, $there);
+both('CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+my %peer = ($here->name => conninfo($there), $there->name => conninfo($here));
+$_->safe_psql('postgres', "CREATE SERVER other FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ other($_)->host}', port '${\ other($_)->port}', dbname 'postgres');
+	CREATE USER MAPPING FOR CURRENT_USER SERVER other") foreach $here, $there;
+
+sub other { my ($node) = @_; return $node == $here ? $there : $here }
+
+# What has become of the steps, as "status: number" or "status, detail: number".
+sub repair_sql
+{
+	my ($table, $direction, $options) = @_;
+	return "SELECT concat_ws(', ', status, detail) || ': ' || count(*) FROM iblt_repair($table direction => '$direction', apply => true" . ($options ? ", $options" : '') . ') GROUP BY status, detail ORDER BY 1';
+}
+
+# Statements on a table wait in its trigger until they may go on, as in the middle of a repair.
+both(q{CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(42); RETURN NULL; END'});
+
+sub hold
+{
+	my ($table, @nodes) = @_;
+	my @holders;
+	foreach my $node (@nodes)
+	{
+		$node->safe_psql('postgres', "CREATE TRIGGER hold BEFORE INSERT OR UPDATE OR DELETE ON $table FOR EACH STATEMENT EXECUTE FUNCTION hold()");
+		push @holders, IbltTest::Session->new($node);
+		$holders[-1]->run('SELECT pg_advisory_lock(42)');
+	}
+	return @holders;
+}
+
+# Waits until that number of sessions of both servers wait for locks.
+sub waiting
+{
+	my ($number, $text) = @_;
+	my $found = 0;
+	foreach (1 .. 200)
+	{
+		$found = 0;
+		$found += $_->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") foreach $here, $there;
+		last if $found >= $number;
+		select(undef, undef, undef, 0.1);
+	}
+	return is($found, $number, $text);
+}
+
+sub rows { my ($node, $table) = @_; return $node->safe_psql('postgres', "SELECT string_agg(t::text, ' ' ORDER BY t) FROM $table AS t") }
+sub number { my ($node, $table) = @_; return $node->safe_psql('postgres', "SELECT count(*), count(DISTINCT t) FROM $table AS t") }
+
+# --- two repairs of one target ---------------------------------------------------------
+
+my @shapes = (
+	[ 'none', 'id int, v int', 'id int, v int', '' ],
+	[ 'sources', 'id int PRIMARY KEY, v int', 'id int, v int', '' ],
+	[ 'named', 'id int, v int', 'id int, v int', ", key_columns => '{v}'" ],
+	[ 'parts', 'id int, v int) PARTITION BY RANGE (id', 'id int, v int) PARTITION BY RANGE (id', '' ],
+	[ 'keyed', 'id int PRIMARY KEY, v int', 'id int PRIMARY KEY, v int', '' ],
+);
+foreach my $shape (@shapes)
+{
+	my ($name, $source, $target, $options) = @$shape;
+	foreach my $direction ('pull', 'push')
+	{
+		my $table = "${name}_$direction";
+		my ($from, $to) = $direction eq 'pull' ? ($there, $here) : ($here, $there);
+		$from->safe_psql('postgres', "CREATE TABLE $table ($source)");
+		$to->safe_psql('postgres', "CREATE TABLE $table ($target)");
+		both("CREATE TABLE ${table}_1 PARTITION OF $table FOR VALUES FROM (0) TO (100); CREATE TABLE ${table}_2 PARTITION OF $table DEFAULT") if $name eq 'parts';
+		$from->safe_psql('postgres', "INSERT INTO $table SELECT g, g % 10 FROM generate_series(1, 200) g");
+		my ($holder) = hold($table, $to);
+		my $sql = repair_sql("'$table', $peer{here},", $direction, $options =~ s/^, //r);
+		my $first = background($here, $sql);
+		waiting(1, "$table: a repair is in the middle");
+		if ($name eq 'keyed')
+		{
+			is(failure_on($to, "SET lock_timeout = '100ms'; SET session_replication_role = replica; BEGIN; INSERT INTO $table VALUES (1000, 0); ROLLBACK"), '', 'a writer of another key goes on');
+		}
+		else
+		{
+			like(failure_on($to, "SET lock_timeout = '100ms'; SET session_replication_role = replica; INSERT INTO $table VALUES (1, 1)"), qr/55P03/, 'a writer waits');
+		}
+		my $second = background($here, $sql);
+		waiting(2, 'and so does another repair');
+		$holder->quit;
+		finish($_) foreach $first, $second;
+		is($first->{out} . $first->{err}, "applied: 200\n", "$table: the first one applies");
+		is($second->{out} . $second->{err}, "skipped, equal by now: 200\n", 'the second one has nothing left to do');
+		is(number($to, $table), '200|200', 'and no row is there twice');
+	}
+}
+
+sub failure_on
+{
+	my ($node, $sql) = @_;
+	my ($rc, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$sql", on_error_stop => 0);
+	return $err;
+}
+
+# --- by run, and a repair by key beside it ------------------------------------------------
+
+both('CREATE TABLE found (id int, v int)');
+$there->safe_psql('postgres', 'INSERT INTO found SELECT g, g FROM generate_series(1, 100) g');
+foreach my $what ('another run', 'a repair')
+{
+	$here->safe_psql('postgres', 'TRUNCATE found; DROP TRIGGER IF EXISTS hold ON found');
+	my @runs = map { $here->safe_psql('postgres', "CALL iblt_audit_run('other', tables => '{found}', progress => false)") } 1, 2;
+	my ($holder) = hold('found', $here);
+	my $first = background($here, repair_sql('', 'pull', "run => $runs[0]"));
+	waiting(1, "$what: a repair by run is in the middle");
+	my $second = background($here, $what eq 'a repair' ? repair_sql("'found', 'other',", 'pull') : repair_sql('', 'pull', "run => $runs[1]"));
+	waiting(2, "$what waits");
+	$holder->quit;
+	finish($_) foreach $first, $second;
+	is($first->{out} . $first->{err}, "applied: 100\n", 'the first one applies');
+	is($second->{out} . $second->{err}, "skipped, equal by now: 100\n", 'the second one has nothing left to do');
+	is(number($here, 'found'), '100|100', 'and no row is there twice');
+}
+
+# --- opposing repairs -------------------------------------------------------------------
+
+both('CREATE TABLE swap (id int PRIMARY KEY, v text); CREATE VIEW swap_v AS SELECT * FROM swap');
+foreach my $round ([ $here, 'pull', 'pull' ], [ $there, 'pull', 'pull' ], [ $here, 'push', 'push' ], [ $there, 'pull', 'push' ], [ $here, 'pull', 'pull', 'swap_v' ])
+{
+	my ($one, $first_does, $second_does, $source) = @$round;
+	my $two = other($one);
+	both('DROP TRIGGER IF EXISTS hold ON swap');
+	$_->safe_psql('postgres', "TRUNCATE swap; INSERT INTO swap SELECT g, '${\ $_->name}' FROM generate_series(1, 5) g") foreach $here, $there;
+	my @holders = hold('swap', $here, $there);
+	my $text = $one->name . " $first_does, " . $two->name . " $second_does" . ($source ? ' from a view' : '');
+	# The second one takes the first one's target for its source.
+	my $second_node = $first_does eq $second_does ? $two : $one;
+	my $first = background($one, repair_sql("'swap', 'other', peer_relation => '${\ ($source // 'swap')}', " . ($source ? "key_columns => '{id}'," : ''), $first_does));
+	waiting(1, "$text: the first is in the middle");
+	my $second = background($second_node, repair_sql("'swap', 'other', peer_relation => '${\ ($source // 'swap')}', " . ($source ? "key_columns => '{id}'," : ''), $second_does));
+	waiting(2, 'the second waits');
+	$_->quit foreach @holders;
+	finish($_) foreach $first, $second;
+	is($first->{err} . $second->{err}, '', 'no error');
+	is(rows($here, 'swap'), rows($there, 'swap'), 'both sides are equal');
+	is($second->{out}, 'skipped, equal by now: ' . ($source ? 10 : 5) . "\n", 'as the second one says');
+}
+
+# A lock that another server does not give back ends by the repair's own timeout.
+{
+	my $holder = IbltTest::Session->new($there);
+	$holder->run("BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('swap'::regclass::oid::int8 - 2147483648)::int4)");
+	$there->safe_psql('postgres', "UPDATE swap SET v = 'drift' WHERE id = 1");
+	like(failure("SELECT * FROM iblt_repair('swap', 'other', direction => '$_', apply => true, timeout => '50 ms')"), qr/55P03: could not lock public\.swap for a repair: on the peer: canceling statement due to lock timeout/, "$_: a lock that lasts is an error")
+	  foreach 'pull', 'push';
+	is($here->safe_psql('postgres', "SET lock_timeout = '7s'; SELECT count(*) FROM iblt_repair('swap', 'other', direction => 'pull'); SHOW lock_timeout"), "1\n7s", 'a preview takes no lock');
+	$holder->quit;
+	is($here->safe_psql('postgres', "SET lock_timeout = '7s'; BEGIN; SELECT count(*) FROM iblt_repair('swap', 'other', direction => 'pull', apply => true); SHOW lock_timeout; COMMIT"), "1\n7s", 'the lock_timeout is as before');
+}
+
+# --- a push of what is not committed -----------------------------------------------------
+
+both('CREATE TABLE sent (id int PRIMARY KEY, v text) PARTITION BY RANGE (id); CREATE TABLE sent_1 PARTITION OF sent DEFAULT; CREATE VIEW sent_v AS SELECT * FROM sent');
+my $push = "SELECT concat_ws(' ', action, key, status) FROM iblt_repair('sent', 'other', direction => 'push', apply => true);";
+my $refused = qr/25001: public\.sent(_v)? cannot be pushed: this transaction has changed it/;
+like(failure("BEGIN; INSERT INTO sent VALUES (1, 'mine'); $push"), $refused, 'a push does not send what this transaction has inserted');
+like(failure("BEGIN; INSERT INTO sent_1 VALUES (1, 'mine'); $push"), $refused, 'into a partition');
+like(failure("BEGIN; TRUNCATE sent; $push"), $refused, 'nor what it has truncated');
+like(failure("BEGIN; INSERT INTO sent VALUES (1, 'mine'); " . $push =~ s/'sent', 'other'/'sent_v', 'other', 'sent', key_columns => '{id}'/r), $refused, 'through a view');
+is($there->safe_psql('postgres', 'SELECT count(*) FROM sent'), '0', 'nothing was sent');
+is(failure("BEGIN; INSERT INTO sent VALUES (1, 'mine'); " . $push =~ s/, apply => true//r), '', 'a preview shows it');
+is($here->safe_psql('postgres', "BEGIN; SAVEPOINT s; INSERT INTO sent VALUES (1, 'mine'); ROLLBACK TO s; CREATE TEMP TABLE t (); LOCK sent IN SHARE MODE; $push COMMIT"), '', 'what was rolled back does no harm');
+is($here->safe_psql('postgres', "BEGIN; INSERT INTO sent VALUES (1, 'mine'); SELECT count(*) FROM iblt_repair('sent', 'other', direction => 'pull', apply => true); COMMIT"), '1', 'nor does a pull');
+$here->safe_psql('postgres', "INSERT INTO sent VALUES (1, 'mine')");
+is($here->safe_psql('postgres', "BEGIN; $push COMMIT"), 'insert {"id": 1} applied', 'what is committed is pushed');
+
+$_->stop foreach $here, $there;
+done_testing();
