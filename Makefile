@@ -36,7 +36,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 	plain/10_describe plain/20_plan plain/30_statements plain/40_run live/90_compare \
 	track/10_stores track/20_parts track/30_start track/40_live \
 	repair/00_types repair/10_target repair/20_plan repair/30_statements repair/40_steps \
-	repair/50_referring repair/60_execute repair/65_lock repair/70_apply \
+	repair/45_absent repair/50_referring repair/60_execute repair/65_lock repair/70_apply \
 	repair/80_repair \
 	run/10_slice run/12_slice_order run/14_slice_walk run/15_slice_guess run/16_slice_guard \
 	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table \

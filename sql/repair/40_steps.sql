@@ -42,45 +42,31 @@ COMMENT ON FUNCTION iblt_internal.repair_steps(iblt_internal.repair_plan,
 	iblt_internal.difference[]) IS
 'the steps that make the rows of keys on the target like those of the source, in their order';
 
--- Under a condition on columns that differ, a changed row is on one side only.  A repair
--- would delete what the other side has outside of the condition, or insert it twice.  If
--- only the source has a condition, its other rows are not wanted.
-CREATE FUNCTION iblt_internal.repair_outside(conn text, plan iblt_internal.repair_plan,
-	steps iblt_internal.repair_step[]) RETURNS iblt_internal.repair_step[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION iblt_internal.repair_one_sided(steps iblt_internal.repair_step[]) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	whole iblt_internal.plan := plan.compared;
-	s iblt_internal.side := iblt_internal.repair_side(plan);
-	ids text[] := ARRAY(SELECT DISTINCT x.id FROM unnest(steps) AS x
-		WHERE x.status = 'preview' AND x.action <> 'update');
-BEGIN
-	IF ids = '{}' OR NOT whole.is_unique OR s.condition IS NULL THEN
-		RETURN steps;
-	END IF;
-	s := whole.here;
-	s.condition := NULL;
-	whole.here := s;
-	s := whole.there;
-	s.condition := NULL;
-	whole.there := s;
-	ids := ARRAY(SELECT unnest(ids) EXCEPT
-		SELECT a.id FROM unnest(iblt_internal.look_at_ids(conn, whole, ids)) AS a
-		WHERE a.side <> 'both');
-	RETURN ARRAY(SELECT ROW(x.id, x.key, x.action, CASE WHEN NOT o.outside THEN x.sql END,
-			CASE WHEN o.outside THEN 'skipped' ELSE x.status END,
-			CASE WHEN o.outside
-				THEN 'both sides have a row of this key, but the condition is true of one only'
-				ELSE x.detail END, x.n, x.columns)::iblt_internal.repair_step
-		FROM unnest(steps) WITH ORDINALITY AS x,
-		LATERAL (SELECT x.status = 'preview' AND x.id = ANY (ids)) AS o(outside)
-		ORDER BY o.outside OR x.status = 'skipped', x.ordinality);
-END
+	SELECT ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s
+		WHERE s.status = 'preview' AND s.action <> 'update')
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_outside(text, iblt_internal.repair_plan,
-	iblt_internal.repair_step[]) IS
-'the steps, without those of rows outside of a condition on the other side, which are skipped';
+COMMENT ON FUNCTION iblt_internal.repair_one_sided(iblt_internal.repair_step[]) IS
+'the ids of the keys whose rows are to be inserted or deleted';
+
+CREATE FUNCTION iblt_internal.repair_skip(steps iblt_internal.repair_step[], ids text[],
+	reason text) RETURNS iblt_internal.repair_step[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(array_agg(ROW(s.id, s.key, s.action, CASE WHEN NOT x.skip THEN s.sql END,
+			CASE WHEN x.skip THEN 'skipped' ELSE s.status END,
+			CASE WHEN x.skip THEN reason ELSE s.detail END, s.n, s.columns
+			)::iblt_internal.repair_step
+		ORDER BY x.skip OR s.status = 'skipped', s.ordinality), '{}')
+	FROM unnest(steps) WITH ORDINALITY AS s,
+	LATERAL (SELECT s.status = 'preview' AND s.id = ANY (ids)) AS x(skip)
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_skip(iblt_internal.repair_step[], text[], text) IS
+'the steps, of which those of keys are skipped for a reason';
 
 CREATE FUNCTION iblt_internal.repair_unchanged(steps iblt_internal.repair_step[],
 	before iblt_internal.difference[], again iblt_internal.difference[])

@@ -37,7 +37,8 @@ BEGIN
 	END IF;
 	again := iblt_internal.look_at_ids(conn, plan.compared, ids);
 	steps := iblt_internal.repair_unchanged(steps, differences, again);
-	steps := iblt_internal.repair_outside(conn, plan, steps);
+	steps := iblt_internal.repair_absent(conn, plan,
+		iblt_internal.repair_outside(conn, plan, steps));
 	IF iblt_internal.repair_ids(steps) <> '{}' THEN
 		steps := iblt_internal.repair_cascades(conn, plan, steps);
 	END IF;

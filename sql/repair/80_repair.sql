@@ -1,7 +1,7 @@
 -- Live repair ----------------------------------------------------------------------
 --
 -- iblt_repair calls repair, which calls the steps: repair_prepare (20), run (live/90),
--- repair_steps (40), repair_cascades (50), repair_begin (65),
+-- repair_steps (40), repair_outside (45), repair_cascades (50), repair_begin (65),
 -- repair_claim, repair_apply and repair_commit (70).  What a run found is repaired by
 -- run_repair (run/95).
 

@@ -272,7 +272,8 @@ BEGIN
 		work.steps := iblt_internal.repair_outside(w.conn, plan,
 			iblt_internal.repair_steps(plan, r.same));
 		IF NOT asked.apply THEN
-			work.steps := iblt_internal.repair_cascades(w.conn, plan, work.steps);
+			work.steps := iblt_internal.repair_cascades(w.conn, plan,
+				iblt_internal.repair_absent(w.conn, plan, work.steps));
 		END IF;
 		r.work := work;
 		result := array_append(result, r);

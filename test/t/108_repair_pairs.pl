@@ -1,5 +1,5 @@
-# Two repairs at the same time, a repair and an ordinary writer, and pushes of what is not
-# committed: a repair does what it says once, or not at all.
+# Two repairs at the same time, a repair and an ordinary writer, damaged indexes, and large
+# values: a repair does what it says once, or not at all.
 use strict;
 use warnings;
 
@@ -178,6 +178,62 @@ is($here->safe_psql('postgres', "BEGIN; SAVEPOINT s; INSERT INTO sent VALUES (1,
 is($here->safe_psql('postgres', "BEGIN; INSERT INTO sent VALUES (1, 'mine'); SELECT count(*) FROM iblt_repair('sent', 'other', direction => 'pull', apply => true); COMMIT"), '1', 'nor does a pull');
 $here->safe_psql('postgres', "INSERT INTO sent VALUES (1, 'mine')");
 is($here->safe_psql('postgres', "BEGIN; $push COMMIT"), 'insert {"id": 1} applied', 'what is committed is pushed');
+
+# --- a damaged index -----------------------------------------------------------------------
+
+my $index = sub { my ($table, $to) = @_; return "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = $to WHERE indexrelid = '${table}_pkey'::regclass;" };
+my $unseen = sub { my ($table) = @_; return "${\ $index->($table, 'false')} INSERT INTO $table VALUES (777, 777); ${\ $index->($table, 'true')}" };
+my $damaged = sub { my ($side) = @_; return qr/an index of public\.\w+ does not find rows that the table has \($side\).*One has the key \{"id": 777\}/s };
+
+# A run reads one side by an index that lacks the row.
+both('CREATE TABLE weak (id int PRIMARY KEY, v int); INSERT INTO weak SELECT i, i FROM generate_series(1, 20000) AS i WHERE i <> 777; ANALYZE weak');
+foreach my $node ($here, $there)
+{
+	my $side = $node == $here ? 'here' : 'there';
+	$node->safe_psql('postgres', $unseen->('weak'));
+	other($node)->safe_psql('postgres', 'INSERT INTO weak VALUES (777, 777)');
+	my $run = $here->safe_psql('postgres', "CALL iblt_audit_run('other', tables => '{weak}', progress => false)");
+	is($here->safe_psql('postgres', "SELECT key, side FROM iblt_audit_differences WHERE run = $run"), '{"id": 777}|' . ($side eq 'here' ? 'there' : 'here'), "the index $side lacks a row: a run trusts it");
+	foreach my $direction ('pull', 'push')
+	{
+		like(failure("SET enable_seqscan = off; SELECT * FROM iblt_repair(run => $run, direction => '$direction'$_)"), $damaged->($side), "$direction$_: a repair does not") foreach '', ', apply => true';
+	}
+	is($_->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), count(*) FILTER (WHERE id = 777) FROM weak'), '20000|1', 'nothing was changed') foreach $here, $there;
+	both('DELETE FROM weak WHERE v = 777; REINDEX TABLE weak');
+}
+
+# An index begins to lack a row while a repair waits.
+foreach my $round ([ 'pull', 'there' ], [ 'pull', 'here' ], [ 'push', 'here' ], [ 'push', 'there' ])
+{
+	my ($direction, $side) = @$round;
+	my ($node, $target) = ($side eq 'here' ? $here : $there, $direction eq 'pull' ? $here : $there);
+	both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 20000) AS i WHERE i <> 777');
+	$target->safe_psql('postgres', 'UPDATE weak SET v = 0 WHERE id = 5');
+	other($node)->safe_psql('postgres', 'INSERT INTO weak VALUES (777, 777)');
+	my $holder = IbltTest::Session->new($target);
+	$holder->run('BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
+	my $repair = background($here, "SELECT action, key FROM iblt_repair('weak', 'other', direction => '$direction', apply => true)");
+	waiting(1, "$direction: the repair waits");
+	$node->safe_psql('postgres', $unseen->('weak'));
+	$holder->quit;
+	finish($repair);
+	like($repair->{err}, $damaged->($side), "$direction: the index $side lacks a row by then");
+	is($_->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), count(*) FILTER (WHERE id = 777) FROM weak'), '20000|1', 'nothing was changed') foreach $here, $there;
+	both('DELETE FROM weak WHERE v = 777; REINDEX TABLE weak');
+}
+# What is inserted there by then, with an index in order, is no damage.
+{
+	both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 100) AS i');
+	$here->safe_psql('postgres', 'UPDATE weak SET v = 0 WHERE id = 5; INSERT INTO weak VALUES (777, 777), (778, 778)');
+	my $holder = IbltTest::Session->new($here);
+	$holder->run('BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
+	my $repair = background($here, "SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repair('weak', 'other', direction => 'pull', apply => true)");
+	waiting(1, 'a repair waits');
+	$there->safe_psql('postgres', 'INSERT INTO weak VALUES (777, 0)');
+	$holder->quit;
+	finish($repair);
+	is($repair->{out} . $repair->{err}, qq(delete {"id": 778} applied\nupdate {"id": 5} applied\ndelete {"id": 777} skipped changed since it was compared\n), 'a row that comes meanwhile is skipped');
+}
 
 $_->stop foreach $here, $there;
 done_testing();
