@@ -399,3 +399,29 @@ iblt_info(PG_FUNCTION_ARGS)
 	values[INFO_SUBTABLES] = subtables_datum(params);
 	return iblt_value_row(fcinfo, values, nulls);
 }
+
+PG_FUNCTION_INFO_V1(iblt_header);
+
+/* iblt_header(iblt) -> record: what the drivers ask for, from the header alone. */
+Datum
+iblt_header(PG_FUNCTION_ARGS)
+{
+	enum
+	{
+		HASHES, CELLS, CAPACITY, ROWS, COLUMNS
+	};
+	IbltSlices	slices;
+	IbltSketch	sketch;
+	Datum		values[COLUMNS];
+	bool		nulls[COLUMNS] = {false};
+	int			subtables;
+
+	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
+	subtables = iblt_core_subtable_count(&sketch.params);
+	values[HASHES] = Int32GetDatum(subtables);
+	values[CELLS] = Int32GetDatum(subtables * sketch.params.subtable_cells);
+	values[CAPACITY] = Int32GetDatum((int32) iblt_params_capacity(&sketch.params));
+	nulls[CAPACITY] = iblt_params_capacity(&sketch.params) == 0;
+	values[ROWS] = Int64GetDatum(sketch.rows);
+	return iblt_value_row(fcinfo, values, nulls);
+}

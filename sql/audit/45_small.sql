@@ -57,7 +57,7 @@ BEGIN
 	EXECUTE 'SELECT ' || iblt_internal.sketch_sql(plan, s, 1) INTO sketch, fingerprint;
 	IF fingerprint = s.fingerprint THEN
 		digest := iblt_internal.audit_hash(sketch::bytea);
-		rows := (@extschema@.iblt_info(sketch)).rows;
+		rows := (iblt_internal.iblt_header(sketch)).rows;
 	END IF;
 END
 $$;

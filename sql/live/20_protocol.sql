@@ -350,6 +350,12 @@ RETURNS iblt
 COMMENT ON FUNCTION iblt_internal.iblt_compare_template(integer, integer, bigint) IS
 'an empty sketch of at least that capacity that can be folded to the largest number of sizes';
 
+CREATE FUNCTION iblt_internal.iblt_header(s iblt, OUT hashes integer, OUT cells integer,
+	OUT capacity integer, OUT rows bigint) RETURNS record
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION iblt_internal.iblt_header(iblt) IS
+'what iblt_info says, but only what the header knows: the cells are not looked at';
+
 CREATE FUNCTION iblt_internal.iblt_wire_write(s iblt, subtable_cells integer DEFAULT NULL,
 	known integer DEFAULT NULL) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;

@@ -79,6 +79,11 @@ BEGIN
 		RETURN '{"remote": false, "shards": [], "distributed": true, "versions": false,
 			"version_rights": true, "most_rows": null}';
 	END IF;
+	-- most relations are tables without children, and a child sets relhassubclass
+	IF EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind = 'r'
+			AND NOT relhassubclass) THEN
+		RETURN '{"remote": false, "shards": [], "distributed": false}';
+	END IF;
 	RETURN jsonb_build_object('remote', iblt_internal.is_remote(relation),
 		'shards', iblt_internal.shards(relation), 'distributed', false);
 END

@@ -151,8 +151,8 @@ BEGIN
 		there_ms := answer.ms;
 	END IF;
 	PERFORM iblt_internal.require_described(plan, here, there);
-	figures.rows_here := (@extschema@.iblt_info(mine)).rows;
-	figures.rows_there := (@extschema@.iblt_info(theirs)).rows;
+	figures.rows_here := (iblt_internal.iblt_header(mine)).rows;
+	figures.rows_there := (iblt_internal.iblt_header(theirs)).rows;
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there_ms;
 	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);
 END
@@ -170,7 +170,7 @@ CREATE FUNCTION iblt_internal.count_by_marks(conn text, schema text, mine @extsc
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	i record := @extschema@.iblt_info(mine);
+	i record := iblt_internal.iblt_header(mine);
 	whole integer := i.cells / i.hashes;
 	cells integer := (SELECT min(n) FROM generate_series(1, whole) AS n
 		WHERE whole % n = 0 AND (n >= estimated / 1.6 OR n = whole));
@@ -198,7 +198,7 @@ CREATE FUNCTION iblt_internal.larger_fold(conn text, schema text, mine @extschem
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	have record := @extschema@.iblt_info(theirs);
+	have record := iblt_internal.iblt_header(theirs);
 	wanted numeric := 1.2 * estimated;
 	cells integer;
 BEGIN
@@ -206,7 +206,7 @@ BEGIN
 		wanted := iblt_internal.count_by_marks(conn, schema, mine, estimated);
 	END IF;
 	cells := iblt_internal.iblt_compare_next(mine, theirs,
-		least(wanted, (@extschema@.iblt_info(mine)).capacity)::integer);
+		least(wanted, (iblt_internal.iblt_header(mine)).capacity)::integer);
 	RETURN iblt_internal.iblt_wire_read(iblt_internal.peer_sketch(conn, format(
 		'SELECT iblt_internal.iblt_wire_write(%s.iblt_session_get(%L), %s, %s)',
 		schema, conn, cells, have.cells / have.hashes)), theirs);
@@ -239,7 +239,7 @@ AS $$
 DECLARE
 	scanned record := iblt_internal.sketches(conn, plan, capacity, figures);
 	theirs @extschema@.iblt := scanned.theirs;
-	most record := @extschema@.iblt_info(scanned.mine);
+	most record := iblt_internal.iblt_header(scanned.mine);
 	difference @extschema@.iblt;
 	status record;
 BEGIN
@@ -254,7 +254,7 @@ BEGIN
 		sample := coalesce(sample, @extschema@.iblt_fold(difference, 9, 0.1));
 		keys := status.keys;
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
-		EXIT WHEN status.complete OR (@extschema@.iblt_info(theirs)).cells = most.cells
+		EXIT WHEN status.complete OR (iblt_internal.iblt_header(theirs)).cells = most.cells
 			OR iblt_internal.surely_more(plan, number, most.capacity);
 		theirs := iblt_internal.larger_fold(conn, (plan.there).schema, scanned.mine, theirs,
 			status.estimated);

@@ -89,7 +89,7 @@ RETURNS @extschema@.iblt
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	most integer := (@extschema@.iblt_info(kept)).capacity;
+	most integer := (iblt_internal.iblt_header(kept)).capacity;
 	status record := iblt_internal.iblt_compare_decode(small OPERATOR(@extschema@.-) kept);
 	wanted bigint := 1.3 * status.estimated + 10;
 BEGIN
@@ -402,8 +402,8 @@ BEGIN
 	END IF;
 	theirs := there.sketch;
 	PERFORM iblt_internal.require_described(plan, here.fingerprint, there.fingerprint);
-	figures.rows_here := (@extschema@.iblt_info(mine)).rows;
-	figures.rows_there := (@extschema@.iblt_info(theirs)).rows;
+	figures.rows_here := (iblt_internal.iblt_header(mine)).rows;
+	figures.rows_there := (iblt_internal.iblt_header(theirs)).rows;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + here_ms;
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there_ms;
 	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);

@@ -194,8 +194,8 @@ BEGIN
 		INTO mine, fingerprint;
 	answer := iblt_internal.scanned_there(conn, 1);
 	PERFORM iblt_internal.require_described(plan, fingerprint, answer.fingerprint);
-	figures.rows_here := (@extschema@.iblt_info(mine)).rows;
-	figures.rows_there := (@extschema@.iblt_info(answer.theirs)).rows;
+	figures.rows_here := (iblt_internal.iblt_header(mine)).rows;
+	figures.rows_there := (iblt_internal.iblt_header(answer.theirs)).rows;
 	difference := mine OPERATOR(@extschema@.-) answer.theirs;
 END
 $$;
