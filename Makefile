@@ -29,7 +29,7 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 # The parts of the script, in order.  (A name that test/sql has too would not do:
 # pg_regress would run the script.)
 SQL_PARTS = $(patsubst %,sql/%.sql, \
-	internal iblt estimator kbf \
+	internal iblt salvage estimator kbf \
 	live/00_types live/10_peer live/15_query live/18_parts live/20_protocol live/22_shards live/25_describe \
 	live/30_plan live/35_prepare live/40_statements live/45_finder live/50_sketch live/52_many \
 	live/55_live live/60_lookup live/70_confirm live/80_index live/85_contradiction \

@@ -212,26 +212,18 @@ decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
 	MemoryContextDelete(row_context);
 }
 
-/*
- * All forms of iblt_decode.  If key_type is InvalidOid, keys and values are
- * shown as text.
- */
-static void
-decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
-	   bool allow_partial)
+void
+iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
+				 Oid key_type, Oid value_type, IbltVerdict *verdict)
 {
-	const IbltParams *params;
+	const IbltParams *params = &sketch->params;
 	IbltDecoding decoding;
-	IbltVerdict verdict;
 	TupleDesc	tupdesc;
 	Tuplestorestate *store = materialize(fcinfo, &tupdesc);
 	IbltShown	keys;
 	IbltShown	values;
 
-	iblt_open_arg(&decoding.original, fcinfo, 0);
-	params = &decoding.original.params;
-	if (params->kind == IBLT_KEY_UNTYPED)
-		return;					/* a template, which has no rows */
+	decoding.original = *sketch;
 	if (OidIsValid(key_type))
 	{
 		iblt_show_keys(&keys, fcinfo, key_type, params);
@@ -244,9 +236,28 @@ decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 	}
 	iblt_decoding_start(&decoding);
 	decode_into(&decoding, store, tupdesc, &keys, &values);
-	iblt_decoding_finish(&decoding, &verdict);
+	iblt_decoding_finish(&decoding, verdict);
+}
+
+/* All forms of iblt_decode. */
+static void
+decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
+	   bool allow_partial)
+{
+	IbltSketch	sketch;
+	IbltVerdict verdict;
+	TupleDesc	tupdesc;
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	if (sketch.params.kind == IBLT_KEY_UNTYPED)
+	{
+		/* a template, which has no rows */
+		(void) materialize(fcinfo, &tupdesc);
+		return;
+	}
+	iblt_decode_into(fcinfo, &sketch, key_type, value_type, &verdict);
 	if (!verdict.complete)
-		report_incomplete(&verdict, params, allow_partial);
+		report_incomplete(&verdict, &sketch.params, allow_partial);
 }
 
 static bool

@@ -46,6 +46,15 @@ extern bool iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry);
 extern void iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict);
 
 /*
+ * Decodes an open sketch into the result of a function that returns the rows of
+ * iblt_decode.  If key_type is InvalidOid, keys and values are shown as text.
+ * ERROR if header and cells contradict each other.
+ */
+extern void iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
+							 Oid key_type, Oid value_type,
+							 IbltVerdict *verdict);
+
+/*
  * A number of rows as bigint, or the largest bigint.  A sketch that is added to
  * itself again and again can exceed it.
  */

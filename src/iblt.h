@@ -126,6 +126,9 @@ extern void iblt_params_check_match(const IbltParams *left,
 extern uint32 iblt_params_match_folded(const IbltParams *left,
 									   const IbltParams *right);
 
+/* The hashes of a mask of subtables, counted from 1, as integer[]. */
+extern Datum iblt_params_subtables(unsigned mask);
+
 /* Copies the types of key and value. */
 extern void iblt_params_set_types(IbltParams *params, const IbltParams *from);
 

@@ -343,18 +343,17 @@ enum
 	INFO_ROWS, INFO_BYTES, INFO_GET_SUCCESS, INFO_SUBTABLES, INFO_COLUMNS
 };
 
-/* The hashes whose subtables are kept, counted from 1, as integer[]. */
-static Datum
-subtables_datum(const IbltParams *params)
+Datum
+iblt_params_subtables(unsigned mask)
 {
-	Datum		kept[IBLT_MAX_HASHES];
+	Datum		hashes[IBLT_MAX_HASHES];
 	int			n = 0;
 	int			i;
 
-	for (i = 0; i < params->hashes; i++)
-		if ((params->subtables >> i & 1) != 0)
-			kept[n++] = Int32GetDatum(i + 1);
-	return PointerGetDatum(construct_array(kept, n, INT4OID, sizeof(int32),
+	for (i = 0; i < IBLT_MAX_HASHES; i++)
+		if ((mask >> i & 1) != 0)
+			hashes[n++] = Int32GetDatum(i + 1);
+	return PointerGetDatum(construct_array(hashes, n, INT4OID, sizeof(int32),
 										   true, TYPALIGN_INT));
 }
 
@@ -396,7 +395,7 @@ iblt_info(PG_FUNCTION_ARGS)
 	/* an estimate, of which more digits mean nothing */
 	values[INFO_GET_SUCCESS] =
 		Float8GetDatum(rint(iblt_core_get_success_now(&sketch) * 1e6) / 1e6);
-	values[INFO_SUBTABLES] = subtables_datum(params);
+	values[INFO_SUBTABLES] = iblt_params_subtables(params->subtables);
 	return iblt_value_row(fcinfo, values, nulls);
 }
 

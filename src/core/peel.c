@@ -189,6 +189,9 @@ iblt_core_peel_result(const IbltPeeler *peeler)
 	const IbltSketch *sketch = peeler->sketch;
 	uint32_t i;
 
+	/* whatever is left: one of the keys may be wrong */
+	if (peeler->contradiction)
+		return IBLT_PEEL_INCONSISTENT;
 	for (i = 0; i < sketch->ncells; i++)
 	{
 		iblt_pause_at(i);
@@ -197,7 +200,7 @@ iblt_core_peel_result(const IbltPeeler *peeler)
 	}
 
 	/* if a key's count wrapped at 32 bits, this sum is not the header's */
-	if (peeler->contradiction || peeler->rows != sketch->rows)
+	if (peeler->rows != sketch->rows)
 		return IBLT_PEEL_INCONSISTENT;
 	/* "no difference" must also hold by the meter, bit by bit */
 	if (peeler->recovered == 0 &&

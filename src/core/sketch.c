@@ -52,12 +52,7 @@ iblt_core_set_key_typing(IbltParams *params, const IbltTyping *typing)
 int
 iblt_core_subtable_count(const IbltParams *params)
 {
-	int count = 0;
-	unsigned left;
-
-	for (left = params->subtables; left != 0; left &= left - 1)
-		count++;
-	return count;
+	return iblt_mask_count(params->subtables);
 }
 
 /* The descriptions of the key and the value. */

@@ -83,6 +83,17 @@ extern IbltTyping iblt_core_key_typing(const IbltParams *params);
 extern void iblt_core_set_key_typing(IbltParams *params,
 									 const IbltTyping *typing);
 
+/* The subtables in a mask. */
+static inline int
+iblt_mask_count(unsigned mask)
+{
+	int			count = 0;
+
+	for (; mask != 0; mask &= mask - 1)
+		count++;
+	return count;
+}
+
 /* Number of subtables kept.  A row is in this many cells. */
 extern int	iblt_core_subtable_count(const IbltParams *params);
 
@@ -118,7 +129,7 @@ extern IbltStatus iblt_core_open(IbltSketch *sketch, uint8_t *bytes,
  * it gives.  Neither cells nor checksum are read.  The view has the parameters
  * and the number of rows.  It is only for iblt_core_key_cells (cell.h),
  * iblt_cell_offset and iblt_core_hear (get.h), with cells that the caller
- * fetches.
+ * fetches, and for iblt_core_agreeing (sums.h), which looks at the cells.
  *
  * IBLT_BAD_SIZE means that total does not match the header, or that size is
  * below iblt_core_header_size.

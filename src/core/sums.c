@@ -71,6 +71,76 @@ iblt_core_sums(const IbltSketch *sketch)
 	return wrapped ? IBLT_SUMS_WRAPPED : IBLT_SUMS_AGREE;
 }
 
+/*
+ * What a subtable's sums come to, in one word.  False if they cannot be those
+ * of a sketch with so many rows.
+ */
+static bool
+subtable_sums(const IbltSketch *sketch, uint32_t first, uint64_t *word)
+{
+	Sums		sums;
+	uint32_t	i;
+
+	for (i = 0; i < sketch->params.subtable_cells; i++)
+	{
+		iblt_pause_at(i);
+		if (!iblt_core_cell_is_canonical(sketch, iblt_cell(sketch, first + i)))
+			return false;
+	}
+	(void) sum_subtable(sketch, first, &sums);
+	*word = XXH3_64bits_withSeed(sums.field,
+								 sketch->fields * sizeof *sums.field, 0);
+	return (uint32_t) sums.count == (uint32_t) sketch->rows;
+}
+
+/* Moves the last group to its place behind those that are not smaller. */
+static void
+place_last(unsigned *groups, int n)
+{
+	unsigned	last = groups[n - 1];
+	int			i;
+
+	for (i = n - 1; i > 0; i--)
+	{
+		if (iblt_mask_count(groups[i - 1]) >= iblt_mask_count(last))
+			break;
+		groups[i] = groups[i - 1];
+	}
+	groups[i] = last;
+}
+
+int
+iblt_core_agreeing(const IbltSketch *sketch, unsigned among, unsigned *groups)
+{
+	uint64_t	word[IBLT_MAX_HASHES];
+	unsigned	left = 0;
+	uint32_t	first = 0;
+	int			n = 0;
+	int			i;
+	int			j;
+
+	for (i = 0; i < sketch->params.hashes && sketch->ncells > 0; i++)
+	{
+		if ((sketch->params.subtables >> i & 1) == 0)
+			continue;
+		if ((among >> i & 1) != 0 && subtable_sums(sketch, first, &word[i]))
+			left |= 1U << i;
+		first += sketch->params.subtable_cells;
+	}
+	for (i = 0; i < sketch->params.hashes; i++)
+	{
+		if ((left >> i & 1) == 0)
+			continue;
+		groups[n] = 0;
+		for (j = i; j < sketch->params.hashes; j++)
+			if ((left >> j & 1) != 0 && word[j] == word[i])
+				groups[n] |= 1U << j;
+		left &= ~groups[n];
+		place_last(groups, ++n);
+	}
+	return n;
+}
+
 bool
 iblt_core_inserted_fit(const IbltSketch *sketch)
 {

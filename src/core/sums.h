@@ -31,6 +31,19 @@ typedef enum IbltSums
 extern IbltSums iblt_core_sums(const IbltSketch *sketch);
 
 /*
+ * Puts the subtables of a damaged sketch, as far as they are in the mask
+ * `among`, into groups whose sums agree.  Each group is a mask, and its counts
+ * add up to the number of rows.  Subtables with a field that is none are left
+ * out.  The largest group comes first, and of equal ones the one with the first
+ * subtable.  Returns the number of groups, at most IBLT_MAX_HASHES.
+ *
+ * A group need not be undamaged: cells that changed places leave the sums as
+ * they were, and so does a whole subtable of another time.
+ */
+extern int	iblt_core_agreeing(const IbltSketch *sketch, unsigned among,
+							   unsigned *groups);
+
+/*
  * Are the counts of a sketch, or of all strata together, the true numbers?
  * This can be answered only if rows were inserted and only such rows were
  * deleted.  Then no true count is negative, so if one wrapped, a count is
