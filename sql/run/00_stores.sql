@@ -4,8 +4,12 @@
 -- it is in materialized views that are never refreshed: C functions write them
 -- (src/run/store.h).  Only these functions read them, too.
 
-CREATE SEQUENCE iblt_internal.run_number;
-COMMENT ON SEQUENCE iblt_internal.run_number IS 'numbers of runs; none is given twice';
+-- One row, with the largest number that a run has ever had.  Anybody may set a sequence back.
+CREATE MATERIALIZED VIEW iblt_internal.run_last USING heap AS
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number
+	WITH NO DATA;
+COMMENT ON MATERIALIZED VIEW iblt_internal.run_last IS
+'the last number of a run, written by a C function; do not refresh it';
 
 CREATE MATERIALIZED VIEW iblt_internal.run_head USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
@@ -105,9 +109,10 @@ RETURNS bigint
 COMMENT ON FUNCTION iblt_internal.iblt_run_remove(anyelement, bigint, integer, bigint, boolean) IS
 'deletes rows of a store, and returns how many';
 
-CREATE FUNCTION iblt_internal.iblt_run_number() RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_run_number() IS 'the number of a new run';
+CREATE FUNCTION iblt_internal.iblt_run_begin(head iblt_internal.run_head) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION iblt_internal.iblt_run_begin(iblt_internal.run_head) IS
+'adds a run of this role, and gives its number, which no other has or had';
 
 CREATE FUNCTION iblt_internal.iblt_run_lock(run bigint, item integer, number bigint, wait boolean)
 RETURNS boolean

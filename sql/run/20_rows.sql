@@ -19,15 +19,19 @@ CREATE FUNCTION iblt_internal.run_head_of(run bigint) RETURNS iblt_internal.run_
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	head iblt_internal.run_head;
+	heads iblt_internal.run_head[] := ARRAY(SELECT h
+		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, run) AS h);
 BEGIN
-	SELECT h.* INTO head FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, run) AS h;
-	IF head.run IS NULL THEN
+	IF cardinality(heads) > 1 THEN
+		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
+			MESSAGE = format('there are %s runs %s', cardinality(heads), run),
+			HINT = 'Begin another run. iblt_audit_prune deletes these.';
+	ELSIF heads = '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('there is no run %s of this role', run),
 			HINT = 'See iblt_audit_runs. The role that began a run goes on with it.';
 	END IF;
-	RETURN head;
+	RETURN heads[1];
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.run_head_of(bigint) IS

@@ -238,8 +238,7 @@ DECLARE
 	items iblt_internal.audit_item[] := iblt_internal.audit_list(w.conn, target);
 	head iblt_internal.run_head;
 BEGIN
-	w.run := iblt_internal.iblt_run_number();
-	head.run := w.run;
+	head.run := 0;	-- it gets its number
 	head.item := 0;
 	head.number := 0;
 	head.peer := kept_peer;
@@ -248,7 +247,7 @@ BEGIN
 	head.target := concat_ws(' ', target.kind, coalesce(target.name, target.tables::text));
 	head.options := to_jsonb(w.options);
 	head.started_at := clock_timestamp();
-	PERFORM iblt_internal.iblt_run_add(head);
+	w.run := iblt_internal.iblt_run_begin(head);
 	FOR n IN 1 .. cardinality(items) LOOP
 		PERFORM iblt_internal.run_add_table(w.run, n, items[n]);
 	END LOOP;

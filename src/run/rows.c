@@ -14,7 +14,6 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
-#include "commands/sequence.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -39,6 +38,7 @@ filter_args(IbltRunFilter *filter, FunctionCallInfo fcinfo, int first)
 	filter->any_number = PG_ARGISNULL(first + 2);
 	filter->number = filter->any_number ? 0 : PG_GETARG_INT64(first + 2);
 	filter->own = PG_ARGISNULL(first + 3) || PG_GETARG_BOOL(first + 3);
+	filter->all = false;
 }
 
 static void
@@ -167,6 +167,16 @@ update_tuple(Relation store, ItemPointer old, HeapTuple tuple)
 #endif
 }
 
+/* A number belongs to one run, and iblt_run_begin() gives it. */
+static void
+refuse_head(Relation store)
+{
+	if (iblt_run_is_head(store))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("a run is not added as a row")));
+}
+
 PG_FUNCTION_INFO_V1(iblt_run_add);
 
 /* iblt_run_add(row anyelement) -> void: a new row */
@@ -176,6 +186,7 @@ iblt_run_add(PG_FUNCTION_ARGS)
 	Relation	store = open_for_write(fcinfo);
 	IbltRunFilter filter;
 
+	refuse_head(store);
 	insert_tuple(store, tuple_arg(fcinfo, store, &filter));
 	relation_close(store, NoLock);
 	CommandCounterIncrement();
@@ -199,7 +210,10 @@ iblt_run_put(PG_FUNCTION_ARGS)
 	if (old != NULL)
 		update_tuple(store, &old->t_self, tuple);
 	else
+	{
+		refuse_head(store);
 		insert_tuple(store, tuple);
+	}
 	iblt_run_scan_end(&scan);
 	relation_close(store, NoLock);
 	CommandCounterIncrement();
@@ -237,15 +251,111 @@ iblt_run_remove(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(n);
 }
 
-PG_FUNCTION_INFO_V1(iblt_run_number);
-
-/* iblt_run_number() -> bigint: of a new run, which no other ever has */
-Datum
-iblt_run_number(PG_FUNCTION_ARGS)
+/* The largest number of a run in a store, of whatever role; and the last row. */
+static int64
+largest_number(Relation store, HeapTuple *last)
 {
-	(void) fcinfo;
-	require_writable();
-	PG_RETURN_INT64(nextval_internal(iblt_run_store_oid("run_number"), false));
+	IbltRunFilter filter = {.any_run = true, .any_item = true, .any_number = true, .all = true};
+	int64		largest = 0;
+	IbltRunScan scan;
+	HeapTuple	tuple;
+
+	*last = NULL;
+	iblt_run_scan_begin(&scan, store, &filter);
+	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
+	{
+		bool		isnull;
+		int64		run = DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1,
+													 RelationGetDescr(store), &isnull));
+
+		largest = Max(largest, run);
+		if (*last != NULL)
+			heap_freetuple(*last);
+		*last = heap_copytuple(tuple);
+	}
+	iblt_run_scan_end(&scan);
+	return largest;
+}
+
+/*
+ * The number of a new run, larger than those of all runs and of those that were deleted.
+ * A lock keeps others from taking one until the transaction ends.  A sequence would not do:
+ * anybody who sets all sequences of a database back would make numbers come twice.
+ */
+static int64
+new_number(Relation heads)
+{
+	Relation	store = relation_open(iblt_run_store_oid("run_last"), ExclusiveLock);
+	TupleDesc	desc = RelationGetDescr(store);
+	Datum		values[RUN_PREFIX] = {ObjectIdGetDatum(InvalidOid), 0, Int32GetDatum(0),
+	Int64GetDatum(0)};
+	bool		nulls[RUN_PREFIX] = {false, false, false, false};
+	HeapTuple	head;
+	HeapTuple	last;
+	int64		largest = largest_number(heads, &head);
+
+	largest = Max(largest, largest_number(store, &last));
+	if (largest == PG_INT64_MAX || desc->natts != RUN_PREFIX)
+		elog(ERROR, "there are no more numbers of runs");
+	values[RUN_RUN] = Int64GetDatum(largest + 1);
+	if (last != NULL)
+		update_tuple(store, &last->t_self, heap_form_tuple(desc, values, nulls));
+	else
+		insert_tuple(store, heap_form_tuple(desc, values, nulls));
+	relation_close(store, NoLock);
+	return largest + 1;
+}
+
+PG_FUNCTION_INFO_V1(iblt_run_begin);
+
+/*
+ * iblt_run_begin(head run_head) -> bigint: adds a run, and gives its number, which no other
+ * has or had
+ */
+Datum
+iblt_run_begin(PG_FUNCTION_ARGS)
+{
+	Relation	store = open_for_write(fcinfo);
+	IbltRunFilter filter;
+	HeapTuple	head;
+	Datum	   *values = palloc0(sizeof(Datum) * RelationGetDescr(store)->natts);
+	bool	   *nulls = palloc0(sizeof(bool) * RelationGetDescr(store)->natts);
+	bool	   *replace = palloc0(sizeof(bool) * RelationGetDescr(store)->natts);
+	int64		run;
+
+	if (!iblt_run_is_head(store))
+		elog(ERROR, "a run begins with a row of \"run_head\"");
+	run = new_number(store);
+	head = tuple_arg(fcinfo, store, &filter);
+	values[RUN_RUN] = Int64GetDatum(run);
+	replace[RUN_RUN] = true;
+	insert_tuple(store, heap_modify_tuple(head, RelationGetDescr(store), values, nulls, replace));
+	relation_close(store, NoLock);
+	CommandCounterIncrement();
+	PG_RETURN_INT64(run);
+}
+
+/* ERROR unless one run of this role has that number. */
+static void
+require_run(Relation heads, int64 run)
+{
+	IbltRunFilter filter = {.run = run, .own = true};
+	IbltRunScan scan;
+	int			n = 0;
+
+	iblt_run_scan_begin(&scan, heads, &filter);
+	while (iblt_run_scan_next(&scan) != NULL)
+		n++;
+	iblt_run_scan_end(&scan);
+	if (n == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("there is no run " INT64_FORMAT " of this role", run)));
+	if (n > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("there are %d runs " INT64_FORMAT, n, run),
+				 errhint("Begin another run. iblt_audit_prune deletes these.")));
 }
 
 PG_FUNCTION_INFO_V1(iblt_run_lock);
@@ -264,19 +374,10 @@ iblt_run_lock(PG_FUNCTION_ARGS)
 	int64		number = PG_GETARG_INT64(2);
 	bool		wait = PG_GETARG_BOOL(3);
 	bool		shared = item == 0 && number == 1;
-	IbltRunFilter filter = {.run = run, .own = true};
 	Relation	store = relation_open(iblt_run_store_oid("run_head"), AccessShareLock);
-	IbltRunScan scan;
 	LOCKTAG		tag;
-	bool		mine;
 
-	iblt_run_scan_begin(&scan, store, &filter);
-	mine = iblt_run_scan_next(&scan) != NULL;
-	iblt_run_scan_end(&scan);
-	if (!mine)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("there is no run " INT64_FORMAT " of this role", run)));
+	require_run(store, run);
 	if (item == 0)
 		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationGetRelid(store),
 						   (Oid) run, shared ? 1 : 0);

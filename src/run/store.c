@@ -61,10 +61,18 @@ iblt_run_scan_begin(IbltRunScan *scan, Relation store,
 	scan->scan = table_beginscan(store, scan->snapshot, 0, NULL);
 }
 
-static bool
-may_see(Oid owner, bool own)
+bool
+iblt_run_is_head(Relation store)
 {
-	return own ? owner == GetUserId() : has_privs_of_role(GetUserId(), owner);
+	return RelationGetRelid(store) == iblt_run_store_oid("run_head");
+}
+
+static bool
+may_see(Oid owner, const IbltRunFilter *filter)
+{
+	if (filter->all)
+		return true;
+	return filter->own ? owner == GetUserId() : has_privs_of_role(GetUserId(), owner);
 }
 
 static bool
@@ -79,7 +87,7 @@ matches(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filter)
 		 DatumGetInt32(PREFIX(RUN_ITEM)) == filter->item) &&
 		(filter->any_number ||
 		 DatumGetInt64(PREFIX(RUN_NUMBER)) == filter->number) &&
-		may_see(DatumGetObjectId(PREFIX(RUN_OWNER)), filter->own);
+		may_see(DatumGetObjectId(PREFIX(RUN_OWNER)), filter);
 #undef PREFIX
 }
 

@@ -34,6 +34,7 @@ typedef struct IbltRunFilter
 	bool		any_item;
 	bool		any_number;
 	bool		own;			/* those of this role alone */
+	bool		all;			/* of whatever role */
 	int64		run;
 	int32		item;
 	int64		number;
@@ -49,6 +50,9 @@ typedef struct IbltRunScan
 
 /* The store of a row type.  ERROR if it is none. */
 extern Relation iblt_run_store_open(Oid row_type, LOCKMODE lock);
+
+/* Is a store that of the runs themselves? */
+extern bool iblt_run_is_head(Relation store);
 
 /* The OID of a store by its name. */
 extern Oid	iblt_run_store_oid(const char *name);

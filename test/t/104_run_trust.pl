@@ -35,5 +35,44 @@ SKIP:
 	$session->quit;
 }
 
+# --- numbers of runs -----------------------------------------------------------------------
+
+{
+	$node->safe_psql('postgres', 'CREATE ROLE ann SUPERUSER LOGIN; CREATE TABLE num (id int PRIMARY KEY); CREATE SEQUENCE counts');
+	$node->safe_psql('postgres', 'CREATE DATABASE peer');
+	$node->safe_psql('peer', 'CREATE EXTENSION iblt; CREATE TABLE num (id int PRIMARY KEY)');
+	my $peer = literal($node->connstr('peer'));
+	my $call = sub { my ($user) = @_; return $node->safe_psql('postgres', "SET statement_timeout = '20 s'; CALL iblt_audit_run($peer, '{num}', progress => false)",
+		extra_params => [ '-U', $user // $node->safe_psql('postgres', 'SELECT current_user') ]) };
+	my $back = q{SELECT count(setval(quote_ident(schemaname) || '.' || quote_ident(sequencename), 1, false)) FROM pg_sequences};
+	my @runs = ($call->());
+	$node->safe_psql('postgres', $back);
+	push @runs, $call->(), $call->('ann');
+	$node->safe_psql('postgres', $back);
+	# also where nothing is left of the last one
+	is($node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')"), 3, 'all runs are pruned');
+	push @runs, $call->();
+	is(join(' ', @runs), '1 2 3 4', 'no number is given twice, also where sequences are set back');
+	is($node->safe_psql('postgres', 'SELECT string_agg(run || state, chr(32)) FROM iblt_audit_runs'), '4finished', 'a run is finished');
+	my ($rc, $out, $err);
+	foreach my $forged ('iblt_run_add', 'iblt_run_put')
+	{
+		($rc, $out, $err) = $node->psql('postgres', "SELECT iblt_internal.$forged(ROW(0, 9223372036854775807, 0, 0, NULL, NULL, NULL, 'x', '{}', NULL, now())::iblt_internal.run_head)");
+		like($err, qr/ERROR:  /, "$forged makes no run");
+	}
+	is($call->(), 5, 'so that all numbers are there');
+	# damage
+	$node->safe_psql('postgres', q{CREATE TEMP TABLE again AS SELECT * FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, 5);
+		SET allow_system_table_mods = on; UPDATE pg_class SET relkind = 'r' WHERE oid = 'iblt_internal.run_head'::regclass;
+		INSERT INTO iblt_internal.run_head TABLE again; UPDATE pg_class SET relkind = 'm' WHERE oid = 'iblt_internal.run_head'::regclass});
+	foreach my $used ("CALL iblt_audit_resume(5, $peer)", "SELECT * FROM iblt_audit_rerun(5, $peer)", 'SELECT iblt_internal.iblt_run_lock(5, 0, 1, true)')
+	{
+		($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20 s'; $used");
+		like($err, qr/ERROR:  there are 2 runs 5/, 'a run that is there twice is an error: ' . ($used =~ /(iblt_\w+)\(/)[0]);
+	}
+	is($node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s') > 0, (SELECT count(*) FROM iblt_audit_runs)"), 't|0', 'and can be pruned');
+	is($call->(), 6, 'which gives no number free');
+}
+
 $node->stop;
 done_testing();
