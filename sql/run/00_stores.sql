@@ -89,23 +89,23 @@ COMMENT ON MATERIALIZED VIEW iblt_internal.run_sketch IS
 CREATE FUNCTION iblt_internal.iblt_run_rows(store anyelement, run bigint DEFAULT NULL,
 	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
 RETURNS SETOF anyelement
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_run_rows(anyelement, bigint, integer, bigint, boolean) IS
 'the rows of a store, given by its row type, as they are at this moment';
 
 CREATE FUNCTION iblt_internal.iblt_run_add("row" anyelement) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_run_add(anyelement) IS 'adds a row to the store of its type';
 
 CREATE FUNCTION iblt_internal.iblt_run_put("row" anyelement) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_run_put(anyelement) IS
 'puts a row in place of the one with the same numbers; the caller holds the lock of the run';
 
 CREATE FUNCTION iblt_internal.iblt_run_remove(store anyelement, run bigint,
 	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
 RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_run_remove(anyelement, bigint, integer, bigint, boolean) IS
 'deletes rows of a store, and returns how many';
 
@@ -116,7 +116,7 @@ COMMENT ON FUNCTION iblt_internal.iblt_run_begin(iblt_internal.run_head) IS
 
 CREATE FUNCTION iblt_internal.iblt_run_lock(run bigint, item integer, number bigint, wait boolean)
 RETURNS boolean
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_run_lock(bigint, integer, bigint, boolean) IS
 'takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1) shared '
 'by those who work on it, otherwise of a slice; false if another session has it';
