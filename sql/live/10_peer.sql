@@ -34,7 +34,7 @@ COMMENT ON FUNCTION iblt_internal.iblt_peer_show(text) IS
 
 CREATE FUNCTION iblt_internal.iblt_peer_settings(date_style text, interval_style text,
 	timezone_abbreviations text, label text) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_peer_settings(text, text, text, text) IS
 'pins the settings of a query of another server until the transaction ends; a label, unless NULL, '
 'is the application_name of the session';

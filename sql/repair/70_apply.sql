@@ -50,7 +50,7 @@ COMMENT ON FUNCTION iblt_internal.repair_claim(text, iblt_internal.repair_plan,
 'there are now';
 
 CREATE FUNCTION iblt_internal.repair_valid(key text) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

@@ -10,7 +10,7 @@
 
 CREATE FUNCTION iblt_internal.run_lag_limit(max_lag text, OUT bytes numeric, OUT seconds numeric)
 RETURNS record
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -69,7 +69,7 @@ COMMENT ON FUNCTION iblt_internal.run_make_target(regclass[], text, text, text) 
 'the one of the four that is not null';
 
 CREATE FUNCTION iblt_internal.run_check(options iblt_internal.run_options) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -317,7 +317,7 @@ COMMENT ON FUNCTION iblt_internal.run_make(iblt_internal.run_worker, iblt_intern
 
 CREATE FUNCTION iblt_internal.run_override(options iblt_internal.run_options,
 	max_load double precision, max_rate bigint, max_lag text) RETURNS iblt_internal.run_options
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN

@@ -12,36 +12,36 @@ CREATE TYPE iblt_internal.tracking AS (
 COMMENT ON TYPE iblt_internal.tracking IS 'how a table is tracked';
 
 CREATE FUNCTION iblt_internal.iblt_track_row() RETURNS trigger
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_track_row() IS
 'records the change of a row of a tracked table; it never fails a statement';
 
 CREATE FUNCTION iblt_internal.iblt_track_truncate() RETURNS trigger
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_track_truncate() IS
 'records that a tracked table was truncated';
 
 CREATE FUNCTION iblt_internal.iblt_track_begin(relation regclass, key_columns text[],
 	columns text[], all_columns boolean, by_hash boolean, from_peer boolean, capacity integer,
 	template iblt) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_track_begin(regclass, text[], text[], boolean, boolean,
 	boolean, integer, iblt) IS
 'begins to record changes of a table whose triggers exist, and returns a number for this digest';
 
 CREATE FUNCTION iblt_internal.iblt_track_finish(relation regclass, generation bigint, base iblt)
 RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_track_finish(regclass, bigint, iblt) IS
 'writes the first base of a digest';
 
 CREATE FUNCTION iblt_internal.iblt_track_end(relation regclass) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_track_end(regclass) IS
 'removes all that is kept of a table';
 
 CREATE FUNCTION iblt_internal.iblt_track_options(relation regclass) RETURNS iblt_internal.tracking
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_track_options(regclass) IS
 'how a table is tracked, for its owner; NULL if it is not';
 
@@ -51,7 +51,7 @@ COMMENT ON FUNCTION iblt_internal.iblt_live_base(regclass, iblt) IS
 'the sketch of a scan in the same statement, less the changes recorded since the start';
 
 CREATE FUNCTION iblt_internal.iblt_live_tables() RETURNS oid[]
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_live_tables() IS
 'the tracked tables, and those that have been dropped since';
 
@@ -63,6 +63,6 @@ COMMENT ON FUNCTION iblt_internal.iblt_live_state(oid) IS
 
 CREATE FUNCTION iblt_internal.iblt_live_verified(relation regclass, equal boolean,
 	at timestamptz) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_live_verified(regclass, boolean, timestamptz) IS
 'notes the result of a scan';

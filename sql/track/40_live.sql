@@ -109,7 +109,7 @@ COMMENT ON FUNCTION iblt_live(regclass, integer) IS
 'the digest of a tracked table in this snapshot, folded to a capacity';
 
 CREATE FUNCTION iblt_live_fold(relation regclass) RETURNS bigint
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_live_fold(regclass) IS
 'puts the recorded changes of a table into its digest, and returns their number';
 
@@ -155,7 +155,7 @@ COMMENT ON FUNCTION iblt_live_verify(regclass) IS
 CREATE FUNCTION iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
 	OUT rows bigint, OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz)
 RETURNS SETOF record
-	LANGUAGE sql STABLE PARALLEL RESTRICTED ROWS 10
+	LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 10
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH tracked AS (SELECT unnest(iblt_internal.iblt_live_tables()) AS relid)

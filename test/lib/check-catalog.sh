@@ -3,9 +3,8 @@
 #	The rules that the SQL objects keep, as TAP, on the server that PGHOST and
 #	PGPORT name:
 #	- every object of the extension has a comment;
-#	- no C function has the default properties, VOLATILE and PARALLEL UNSAFE,
-#	  because somebody forgot to say others; those of runs are, because they write
-#	  or take the latest snapshot;
+#	- a function is parallel unsafe if it writes, calls such a function, or begins a
+#	  subtransaction, and no C function is by default;
 #	- a function that takes "internal" belongs to an aggregate;
 #	- plpgsql_check finds nothing in the functions written in PL/pgSQL, if the
 #	  server has it.
@@ -51,12 +50,32 @@ no_rows "every SQL object has a comment" "
 		AND (t.typcategory = 'A' OR t.typrelid <> 0))
 	ORDER BY 1"
 
-no_rows "no function is volatile and parallel unsafe by default" "
-	SELECT d.objid::regprocedure $members
-	AND d.classid = 'pg_proc'::regclass AND EXISTS (SELECT FROM pg_proc p
-		WHERE p.oid = d.objid AND p.provolatile = 'v' AND p.proparallel = 'u'
-		AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
-		AND p.proname NOT LIKE 'iblt\\_run\\_%')"
+# These write, set, lock for the transaction, or take the latest snapshot.  A parallel plan can
+# do none of it, not even in its leader.
+unsafe="iblt_live_fold|iblt_live_tables|iblt_live_verified|iblt_peer_settings|iblt_run_\w+|iblt_track_\w+"
+no_rows "C functions are parallel unsafe if they write, and no others are" "
+	SELECT p.oid::regprocedure, p.proparallel FROM pg_proc p
+	WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
+	AND p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
+	AND (p.proparallel = 'u') <> (p.proname ~ '^($unsafe)\$')"
+
+# What a function runs as a statement is not in quotes.
+calls="
+	WITH called AS (
+		SELECT proname, max(CASE proparallel WHEN 's' THEN 1 WHEN 'r' THEN 2 ELSE 3 END) AS unsafe
+		FROM pg_proc WHERE prokind = 'f' GROUP BY proname
+	), caller AS (
+		SELECT p.oid, p.proparallel, CASE p.proparallel WHEN 's' THEN 1 WHEN 'r' THEN 2 ELSE 3 END AS unsafe,
+			regexp_replace(p.prosrc, E'--[^\n]*|''[^'']*''|\\\\\$q\\\\\$.*?\\\\\$q\\\\\$', '', 'g') AS source
+		FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
+		WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
+	)"
+no_rows "no function is more parallel safe than one that it calls" "$calls
+	SELECT a.oid::regprocedure, a.proparallel, string_agg(b.proname, ' ') FROM caller a
+	JOIN called b ON b.unsafe > a.unsafe AND a.source ~ ('\m' || b.proname || '\s*\(')
+	GROUP BY 1, 2 ORDER BY 1"
+no_rows "a function that handles errors is parallel unsafe, because of the subtransaction" "$calls
+	SELECT oid::regprocedure FROM caller WHERE proparallel <> 'u' AND source ~ 'EXCEPTION\s+WHEN'"
 
 no_rows "functions of aggregates take internal, no others do" "
 	SELECT p.oid::regprocedure FROM pg_proc p

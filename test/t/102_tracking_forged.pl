@@ -104,5 +104,17 @@ foreach my $name (sort keys %forged)
 }
 is(right('t'), 't', 'without them the digest is right');
 
+# --- parallel plans ------------------------------------------------------------------------
+
+# Functions that write or take the latest snapshot are never below a Gather node, nor above one.
+my $forced = (major_version() < 16 ? 'force_parallel_mode' : 'debug_parallel_query') . ' = on';
+my $parallel = join '; ', map { "SET $_" } $forced, 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0';
+sql('CREATE TABLE large AS SELECT g FROM generate_series(1, 1000) g; ALTER TABLE large SET (parallel_workers = 2); ANALYZE large');
+is(sql("$parallel; SELECT count(*) FROM large CROSS JOIN iblt_live_status()"), '2000', 'a parallel plan with iblt_live_status');
+is(sql("$parallel; SELECT count(*) FROM large CROSS JOIN iblt_live_status() WHERE iblt_live_verify('t')"), '2000', 'with iblt_live_verify');
+is(sql("$parallel; SELECT count(*) FROM large WHERE iblt_live_fold('t') >= 0"), '1000', 'with iblt_live_fold');
+is(sql("$parallel; SELECT count(*) FROM large WHERE iblt_live('t') IS NOT NULL"), '1000', 'with iblt_live');
+is(sql("$parallel; CALL iblt_live_rebuild('t'); SELECT iblt_live_verify('t')"), 't', 'and a rebuild');
+
 $node->stop;
 done_testing();
