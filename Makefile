@@ -33,7 +33,8 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 	live/00_types live/10_peer live/15_query live/18_parts live/20_protocol live/22_shards live/25_describe \
 	live/30_plan live/35_prepare live/40_statements live/45_finder live/50_sketch live/52_many \
 	live/55_live live/60_lookup live/70_confirm live/80_index live/85_contradiction \
-	plain/10_describe plain/20_plan plain/30_statements plain/40_run live/90_compare \
+	plain/10_describe plain/20_plan plain/30_statements plain/40_run live/88_figures \
+	live/90_compare \
 	track/10_stores track/20_parts track/30_start track/40_live \
 	repair/00_types repair/10_target repair/20_plan repair/30_statements repair/40_steps \
 	repair/45_absent repair/50_referring repair/60_execute repair/65_lock repair/70_apply \

@@ -50,14 +50,14 @@ AS $$
 DECLARE
 	s iblt_internal.side := iblt_internal.described(described, 'here');
 	plan iblt_internal.plan := iblt_internal.make_plan(s, s, options);
-	sketch @extschema@.iblt;
-	fingerprint text;
+	answer record;
 BEGIN
 	PERFORM iblt_internal.refuse_code(plan);
-	EXECUTE 'SELECT ' || iblt_internal.sketch_sql(plan, s, 1) INTO sketch, fingerprint;
-	IF fingerprint = s.fingerprint THEN
-		digest := iblt_internal.audit_hash(sketch::bytea);
-		rows := (iblt_internal.iblt_header(sketch)).rows;
+	answer := iblt_internal.read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
+		' AS iblt_r(sketch, fingerprint)', iblt_internal.sketch_sql(plan, s, 1)));
+	IF answer.fingerprint = s.fingerprint THEN
+		digest := iblt_internal.audit_hash((answer.sketch)::bytea);
+		rows := (iblt_internal.iblt_header(answer.sketch)).rows;
 	END IF;
 END
 $$;

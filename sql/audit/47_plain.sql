@@ -30,13 +30,15 @@ CREATE FUNCTION iblt_internal.plain_sum_small(plan iblt_internal.plan) RETURNS t
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	answer record;
 	sums text;
 BEGIN
 	IF plan.buckets IS NULL THEN
 		RETURN NULL;
 	END IF;
 	BEGIN
-		EXECUTE iblt_internal.plain_sums_sql(plan, plan.here) INTO sums;
+		answer := iblt_internal.read_heap(iblt_internal.plain_sums_sql(plan, plan.here));
+		sums := answer.iblt_value;
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'summed up';
 	EXCEPTION WHEN OTHERS THEN
 		-- an error shows again when the table is compared alone
@@ -113,7 +115,7 @@ BEGIN
 				ELSE format('(%s)', iblt_internal.plain_sums_sql(plans[i], p.there)) END,
 				', ' ORDER BY i)
 			FROM generate_subscripts(plans, 1) AS i,
-			LATERAL (SELECT (plans[i]).buckets, (plans[i]).there) AS p)));
+			LATERAL (SELECT (plans[i]).buckets, (plans[i]).there) AS p)), NULL, 'read_heap');
 		FOR i IN 1 .. cardinality(smalls) LOOP
 			mine[i] := iblt_internal.plain_sum_small(plans[i]);
 		END LOOP;

@@ -20,18 +20,19 @@ COMMENT ON FUNCTION iblt_internal.audit_make_target(regclass[], text, text) IS
 
 CREATE FUNCTION iblt_internal.audit_make_options(max_differences bigint, cast_types boolean,
 	extra_columns text, recheck integer, timeout interval, seed bigint, trust_filters boolean,
-	progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch')
+	progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch',
+	by_index boolean DEFAULT false)
 RETURNS iblt_internal.audit_options
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(ROW(NULL, NULL, NULL, NULL, NULL, NULL, max_differences, 'none', cast_types,
 			extra_columns, recheck, timeout, seed, progress, NULL, NULL, NULL, live,
-			NULL, method)::iblt_internal.options,
+			NULL, method, by_index)::iblt_internal.options,
 		coalesce(trust_filters, false))::iblt_internal.audit_options
 $$;
 COMMENT ON FUNCTION iblt_internal.audit_make_options(bigint, boolean, text, integer, interval,
-	bigint, boolean, boolean, text, text) IS 'the other arguments of an audit';
+	bigint, boolean, boolean, text, text, boolean) IS 'the other arguments of an audit';
 
 CREATE FUNCTION iblt_internal.audit_check(alone boolean, target iblt_internal.audit_target,
 	options iblt_internal.options) RETURNS void
@@ -227,7 +228,8 @@ CREATE FUNCTION iblt_audit(
 	trust_filters boolean DEFAULT false,
 	progress boolean DEFAULT false,
 	live text DEFAULT 'off',
-	method text DEFAULT 'sketch')
+	method text DEFAULT 'sketch',
+	by_index boolean DEFAULT false)
 RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
@@ -235,6 +237,7 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
+	SET constraint_exclusion = off
 	SET array_nulls = on
 	SET quote_all_identifiers = off
 	SET jit = off
@@ -258,12 +261,12 @@ BEGIN
 	results := iblt_internal.audit(peer,
 		iblt_internal.audit_make_target(tables, schema, publication),
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, progress, live, method));
+			timeout, seed, trust_filters, progress, live, method, by_index));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, bigint, boolean, text, integer,
-	interval, bigint, boolean, boolean, text, text) IS
+	interval, bigint, boolean, boolean, text, text, boolean) IS
 'compares many tables with those of a peer: one row a table, with its status';
 
 CREATE FUNCTION iblt_audit_subscription(
@@ -278,7 +281,8 @@ CREATE FUNCTION iblt_audit_subscription(
 	trust_filters boolean DEFAULT false,
 	progress boolean DEFAULT false,
 	live text DEFAULT 'off',
-	method text DEFAULT 'sketch')
+	method text DEFAULT 'sketch',
+	by_index boolean DEFAULT false)
 RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
@@ -286,6 +290,7 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
+	SET constraint_exclusion = off
 	SET array_nulls = on
 	SET quote_all_identifiers = off
 	SET jit = off
@@ -309,11 +314,11 @@ BEGIN
 	results := iblt_internal.audit(peer,
 		ROW('subscription', subscription, NULL)::iblt_internal.audit_target,
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, progress, live, method));
+			timeout, seed, trust_filters, progress, live, method, by_index));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_subscription(text, text, bigint, boolean, text, integer, interval,
-	bigint, boolean, boolean, text, text) IS
+	bigint, boolean, boolean, text, text, boolean) IS
 'compares all tables of a subscription with those of its publisher: one row a table, with its '
 'status';

@@ -24,7 +24,8 @@ CREATE TYPE iblt_internal.options AS (
 	label text,				-- the application_name of the peer's session
 	live text,				-- 'off', 'auto' or 'require'
 	live_problem text,		-- why an attempt before this one could not use digests
-	method text				-- 'sketch', 'plain' or 'auto'
+	method text,			-- 'sketch', 'plain' or 'auto'
+	by_index boolean		-- may scans trust indexes and the bounds of partitions?
 );
 COMMENT ON TYPE iblt_internal.options IS 'what a driver asks of a comparison';
 
@@ -142,7 +143,8 @@ CREATE TYPE iblt_internal.plan AS (
 	live_cells integer,		-- of a subtable, to which both digests are folded
 	live_problem text,		-- why the relations are scanned all the same
 	buckets integer,		-- of plain queries, NULL for sketches
-	bytes bigint			-- about the size of the larger relation, for plain queries
+	bytes bigint,			-- about the size of the larger relation, for plain queries
+	by_index boolean		-- as in options, where there are indexes to trust
 );
 COMMENT ON TYPE iblt_internal.plan IS 'what a comparison does, as plan() decides it once';
 
@@ -223,7 +225,8 @@ CREATE TYPE iblt_internal.figures AS (
 	live boolean,				-- from live digests, and these are when a scan last
 	verified_here timestamptz,	-- gave the same digest
 	verified_there timestamptz,
-	method text				-- 'sketch' or 'plain'
+	method text,			-- 'sketch' or 'plain'
+	by_index boolean		-- as in options: no scan has checked what was read
 );
 COMMENT ON TYPE iblt_internal.figures IS
 'the figures of a comparison, as iblt_compare_stats gives them';

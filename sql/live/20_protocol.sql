@@ -370,6 +370,29 @@ COMMENT ON FUNCTION iblt_internal.iblt_compare_marks(iblt, integer) IS
 
 -- Rows
 
+-- An index that lacks an entry, or a partition or a constraint that a row does not keep to,
+-- would hide the row from a condition.  So what decides reads all tables whole: the planner
+-- has no other way.  (Before PostgreSQL 18 it has one where a scan costs more than 10^10.)
+-- Workers may help, as the settings are not those of the statement that they are set in.
+-- The drivers pin enable_indexonlyscan and constraint_exclusion for all statements.
+CREATE FUNCTION iblt_internal.read_heap(query text, keys text[] DEFAULT NULL) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET enable_seqscan = on
+	SET enable_indexscan = off
+	SET enable_bitmapscan = off
+	SET enable_partition_pruning = off
+AS $$
+DECLARE
+	answer record;
+BEGIN
+	EXECUTE query INTO answer USING keys;
+	RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.read_heap(text, text[]) IS
+'the row that a query gives, perhaps of keys, which must not trust an index';
+
 CREATE FUNCTION iblt_internal.run_keys(query text, keys text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp

@@ -57,7 +57,8 @@ DECLARE
 		WHEN array_position(options.columns || options.exclude || options.key_columns, NULL) > 0
 			THEN 'columns, exclude and key_columns must not contain nulls'
 		WHEN options.content IS NULL OR options.cast_types IS NULL OR options.progress IS NULL
-			THEN 'rows, cast_types and progress must not be null'
+				OR options.by_index IS NULL
+			THEN 'rows, cast_types, progress and by_index must not be null'
 		WHEN coalesce(options.live, '') NOT IN ('off', 'auto', 'require')
 			THEN 'live must be off, auto or require'
 		WHEN coalesce(options.method, '') NOT IN ('sketch', 'plain', 'auto')

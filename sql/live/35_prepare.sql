@@ -113,6 +113,19 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.names_of(iblt_internal.plan_column[]) IS 'names of columns';
 
+-- Small tables (audit_core) are read whole all the same.
+CREATE FUNCTION iblt_internal.trusts_index(here iblt_internal.side, there iblt_internal.side,
+	by_index boolean) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(by_index, false)
+		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
+		AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true)
+$$;
+COMMENT ON FUNCTION iblt_internal.trusts_index(iblt_internal.side, iblt_internal.side, boolean) IS
+'with by_index => true, is there a condition that an index could read?';
+
 CREATE FUNCTION iblt_internal.plan_of(here iblt_internal.side, there iblt_internal.side,
 	options iblt_internal.options, alone boolean) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -124,6 +137,7 @@ BEGIN
 	PERFORM iblt_internal.check_collations(here.collations, there.collations);
 	plan := iblt_internal.make_plan(here, there, options);
 	plan.live := options.live;
+	plan.by_index := iblt_internal.trusts_index(here, there, options.by_index);
 	IF options.live <> 'off' THEN
 		plan := iblt_internal.live_plan(plan, alone, options.live_problem);
 	END IF;

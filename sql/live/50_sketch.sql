@@ -54,25 +54,51 @@ $$;
 COMMENT ON FUNCTION iblt_internal.sketch_sql(iblt_internal.plan, iblt_internal.side, integer) IS
 'the sketch of a side and the fingerprint, as the rest of a SELECT';
 
-CREATE FUNCTION iblt_internal.scan_here(plan iblt_internal.plan, query text,
-	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
+-- Bounds and conditions must hide nothing.  A slice trusts an index, which the guard checks
+-- (run/16), a key is looked up by one, which check_index checks (80), and by_index trusts one.
+CREATE FUNCTION iblt_internal.read_here(plan iblt_internal.plan, query text,
+	keys text[] DEFAULT NULL, indexed boolean DEFAULT false) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	read record;
+	answer record;
 BEGIN
 	IF iblt_internal.in_slice(plan) THEN
-		read := iblt_internal.slice_sketch(query, plan.lo, plan.hi);
-		sketch := read.sketch;
-		fingerprint := read.fingerprint;
-	ELSE
-		EXECUTE query INTO sketch, fingerprint;
+		RETURN iblt_internal.read_slice(query, keys, plan.lo, plan.hi);
+	ELSIF NOT indexed AND plan.by_index IS NOT TRUE THEN
+		RETURN iblt_internal.read_heap(query, keys);
 	END IF;
+	EXECUTE query INTO answer USING keys;
+	RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.scan_here(iblt_internal.plan, text) IS
-'the sketch and the fingerprint that a query gives here';
+COMMENT ON FUNCTION iblt_internal.read_here(iblt_internal.plan, text, text[], boolean) IS
+'the row that a query of a plan gives here, perhaps of keys that an index finds';
+
+-- Both sides of a comparison without a peer are read by one statement: a snapshot for each
+-- would show what was written in between as a difference.
+CREATE FUNCTION iblt_internal.scan_here(plan iblt_internal.plan, capacity integer, alone boolean,
+	OUT here @extschema@.iblt, OUT here_read text, OUT there @extschema@.iblt, OUT there_read text)
+RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer record := iblt_internal.read_here(plan, format(
+		'SELECT * FROM (SELECT %s OFFSET 0) AS h(here, here_read), (SELECT %s OFFSET 0)'
+			' AS t(there, there_read)', iblt_internal.sketch_sql(plan, plan.here, capacity),
+		CASE WHEN alone THEN iblt_internal.sketch_sql(plan, plan.there, capacity)
+			ELSE 'NULL::@extschema@.iblt, NULL::text' END));
+BEGIN
+	here := answer.here;
+	here_read := answer.here_read;
+	there := answer.there;
+	there_read := answer.there_read;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.scan_here(iblt_internal.plan, integer, boolean) IS
+'the sketch and the fingerprint of this side, and without a peer those of the other one';
 
 -- The first message is a small fold, which carries the meter.  Its subtables have eight
 -- cells: most sizes of larger ones are multiples of that.
@@ -82,15 +108,18 @@ RETURNS void
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	query := format('SELECT format(''%%s %%s %%s'', f,'
+	query := format('SELECT concat_ws('' '', f,'
 		' 1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()),'
 		' iblt_internal.iblt_wire_write(%1$s.iblt_fold(%1$s.iblt_session_keep(%2$L, s), 9, 0.1)))'
 		' FROM (SELECT %3$s OFFSET 0) AS q(s, f)', (plan.there).schema, conn, query);
 	IF iblt_internal.in_slice(plan) THEN
 		PERFORM iblt_internal.peer_send_keys(conn, query, format(
 			'SELECT iblt_internal.run_slice(%L, %L, %L)', query, plan.lo, plan.hi));
-	ELSE
+	ELSIF plan.by_index THEN
 		PERFORM iblt_internal.peer_send(conn, query);
+	ELSE
+		PERFORM iblt_internal.peer_send(conn, format(
+			'SELECT * FROM iblt_internal.read_heap(%L) AS r(v text)', query));
 	END IF;
 END
 $$;
@@ -123,34 +152,27 @@ RETURNS record
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	query text := iblt_internal.sketch_sql(plan, plan.there, capacity);
 	read record;
 	answer record;
-	here text;	-- fingerprints
-	there text;
 	there_ms numeric;
 BEGIN
 	IF conn IS NOT NULL THEN
-		PERFORM iblt_internal.start_scan_there(conn, plan, query);
+		PERFORM iblt_internal.start_scan_there(conn, plan,
+			iblt_internal.sketch_sql(plan, plan.there, capacity));
 	END IF;
-	read := iblt_internal.scan_here(plan,
-		'SELECT ' || iblt_internal.sketch_sql(plan, plan.here, capacity));
-	mine := read.sketch;
-	here := read.fingerprint;
+	read := iblt_internal.scan_here(plan, capacity, conn IS NULL);
+	mine := read.here;
+	theirs := read.there;
+	there_ms := iblt_internal.ms(started);
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + iblt_internal.ms(started);
-	IF conn IS NULL THEN
-		read := iblt_internal.scan_here(plan, 'SELECT ' || query);
-		theirs := read.sketch;
-		there := read.fingerprint;
-		there_ms := iblt_internal.ms(started);
-	ELSE
+	IF conn IS NOT NULL THEN
 		answer := iblt_internal.scanned_there(conn,
 			CASE WHEN iblt_internal.in_slice(plan) THEN 2 ELSE 1 END);
 		theirs := answer.theirs;
-		there := answer.fingerprint;
+		read.there_read := answer.fingerprint;
 		there_ms := answer.ms;
 	END IF;
-	PERFORM iblt_internal.require_described(plan, here, there);
+	PERFORM iblt_internal.require_described(plan, read.here_read, read.there_read);
 	figures.rows_here := (iblt_internal.iblt_header(mine)).rows;
 	figures.rows_there := (iblt_internal.iblt_header(theirs)).rows;
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there_ms;

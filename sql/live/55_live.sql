@@ -342,19 +342,25 @@ COMMENT ON FUNCTION iblt_internal.live_said(iblt_internal.plan) IS
 
 -- Reading
 
-CREATE FUNCTION iblt_internal.live_side(plan iblt_internal.plan, s iblt_internal.side,
-	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
+-- As scan_here: without a peer, one snapshot for both.
+CREATE FUNCTION iblt_internal.live_here(plan iblt_internal.plan, alone boolean,
+	OUT here @extschema@.iblt, OUT here_read text, OUT there @extschema@.iblt, OUT there_read text)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	query text := 'iblt_internal.live_read(%L, %L, $1), %s';
 BEGIN
-	EXECUTE format('SELECT iblt_internal.live_read(%L, $1, $2), %s', s.relation,
-			iblt_internal.fingerprint_sql(s))
-		INTO sketch, fingerprint USING (s.live).generation, plan.live_cells;
+	EXECUTE concat_ws(', ', 'SELECT ' || format(query, (plan.here).relation,
+			((plan.here).live).generation, iblt_internal.fingerprint_sql(plan.here)),
+		CASE WHEN alone THEN format(query, (plan.there).relation,
+			((plan.there).live).generation, iblt_internal.fingerprint_sql(plan.there)) END)
+	INTO here, here_read, there, there_read USING plan.live_cells;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_side(iblt_internal.plan, iblt_internal.side) IS
-'the digest of a relation of this database, and the fingerprint';
+COMMENT ON FUNCTION iblt_internal.live_here(iblt_internal.plan, boolean) IS
+'the digest and the fingerprint of this side, and without a peer those of the other one';
 
 -- The peer's log does not show the fold, which has keys in it.
 CREATE FUNCTION iblt_internal.live_ask(conn text, plan iblt_internal.plan, mine @extschema@.iblt,
@@ -387,21 +393,20 @@ RETURNS record
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	here record := iblt_internal.live_side(plan, plan.here);
-	there record;
+	read record := iblt_internal.live_here(plan, conn IS NULL);
+	answer record;
 	here_ms numeric := iblt_internal.ms(started);
-	there_ms numeric;
+	there_ms numeric := here_ms;
 BEGIN
-	mine := here.sketch;
-	IF conn IS NULL THEN
-		there := iblt_internal.live_side(plan, plan.there);
-		there_ms := iblt_internal.ms(started) - here_ms;
-	ELSE
-		there := iblt_internal.live_ask(conn, plan, mine);
-		there_ms := there.ms;
+	mine := read.here;
+	theirs := read.there;
+	IF conn IS NOT NULL THEN
+		answer := iblt_internal.live_ask(conn, plan, mine);
+		theirs := answer.sketch;
+		read.there_read := answer.fingerprint;
+		there_ms := answer.ms;
 	END IF;
-	theirs := there.sketch;
-	PERFORM iblt_internal.require_described(plan, here.fingerprint, there.fingerprint);
+	PERFORM iblt_internal.require_described(plan, read.here_read, read.there_read);
 	figures.rows_here := (iblt_internal.iblt_header(mine)).rows;
 	figures.rows_there := (iblt_internal.iblt_header(theirs)).rows;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + here_ms;

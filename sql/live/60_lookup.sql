@@ -42,20 +42,47 @@ $$;
 COMMENT ON FUNCTION iblt_internal.require_unique(iblt_internal.finder, bigint[], text[], text) IS
 'an error unless a finder by key has one answer for each key';
 
-CREATE FUNCTION iblt_internal.find_rows_here(plan iblt_internal.plan, query text, keys text[])
-RETURNS iblt_internal.found_rows
+-- As scan_here.
+CREATE FUNCTION iblt_internal.find_here(plan iblt_internal.plan, alone boolean, keys text[],
+	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	f iblt_internal.finder := iblt_internal.finder(plan, plan.here);
+	answer record := iblt_internal.read_here(plan, concat(
+		'SELECT ROW(h.*)::iblt_internal.found_rows AS here, ',
+		CASE WHEN alone THEN 'ROW(t.*)' ELSE 'NULL' END, '::iblt_internal.found_rows AS there',
+		format(' FROM (%s OFFSET 0) AS h', f.lookup), CASE WHEN alone THEN
+			format(', (%s OFFSET 0) AS t', (iblt_internal.finder(plan, plan.there)).lookup) END),
+		keys, f.indexed);
 BEGIN
-	IF iblt_internal.in_slice(plan) THEN
-		RETURN iblt_internal.find_rows_in_slice(query, keys, plan.lo, plan.hi);
-	END IF;
-	RETURN iblt_internal.find_rows(query, keys);
+	here := answer.here;
+	there := answer.there;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.find_rows_here(iblt_internal.plan, text, text[]) IS
-'what the lookup query of a finder gives for keys here';
+COMMENT ON FUNCTION iblt_internal.find_here(iblt_internal.plan, boolean, text[]) IS
+'the rows of keys on this side, and without a peer those on the other one';
+
+CREATE FUNCTION iblt_internal.start_find_there(conn text, plan iblt_internal.plan, keys text[])
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	f iblt_internal.finder := iblt_internal.finder(plan, plan.there);
+BEGIN
+	PERFORM iblt_internal.peer_send_keys(conn, f.lookup, format(CASE
+			WHEN iblt_internal.in_slice(plan)
+			THEN 'SELECT * FROM iblt_internal.find_rows_in_slice(%L, %L, %L, %L)'
+			WHEN f.indexed OR plan.by_index THEN 'SELECT * FROM iblt_internal.find_rows(%L, %L)'
+			ELSE 'SELECT * FROM iblt_internal.read_heap(%L, %L) AS iblt_r(id text[], key jsonb[],'
+				' n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[],'
+				' fingerprint text)' END, f.lookup, keys, plan.lo, plan.hi));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.start_find_there(text, iblt_internal.plan, text[]) IS
+'starts a lookup on the peer';
 
 CREATE FUNCTION iblt_internal.find_both(conn text, plan iblt_internal.plan, keys text[],
 	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
@@ -64,7 +91,6 @@ CREATE FUNCTION iblt_internal.find_both(conn text, plan iblt_internal.plan, keys
 AS $$
 DECLARE
 	f iblt_internal.finder := iblt_internal.finder(plan, plan.here);
-	query text := (iblt_internal.finder(plan, plan.there)).lookup;
 	found record;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
@@ -74,18 +100,11 @@ BEGIN
 		RETURN;
 	END IF;
 	IF conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send_keys(conn, query, format(
-			CASE WHEN iblt_internal.in_slice(plan)
-				THEN 'SELECT * FROM iblt_internal.find_rows_in_slice(%L, %L, %L, %L)'
-				ELSE 'SELECT * FROM iblt_internal.find_rows(%L, %L)' END,
-			query, keys, plan.lo, plan.hi));
+		PERFORM iblt_internal.start_find_there(conn, plan, keys);
 	END IF;
-	here := iblt_internal.find_rows_here(plan, f.lookup, keys);
-	IF conn IS NULL THEN
-		there := iblt_internal.find_rows_here(plan, query, keys);
-	ELSE
-		there := iblt_internal.found_there(conn);
-	END IF;
+	found := iblt_internal.find_here(plan, conn IS NULL, keys);
+	here := found.here;
+	there := CASE WHEN conn IS NULL THEN found.there ELSE iblt_internal.found_there(conn) END;
 	PERFORM iblt_internal.require_described(plan, here.fingerprint, there.fingerprint),
 		iblt_internal.require_unique(f, here.checksum, keys, 'here'),
 		iblt_internal.require_unique(f, there.checksum, keys, 'there');

@@ -88,7 +88,7 @@ BEGIN
 				(SELECT min(substr(id, strpos(id, ' ') + 1)) FROM unnest(ids) AS id),
 				cardinality(ids)),
 			HINT = 'Find the index with amcheck (bt_index_check with heapallindexed), '
-				'and REINDEX it.';
+				'and REINDEX it. A row may also be in the wrong partition.';
 	END IF;
 END
 $$;
@@ -125,6 +125,7 @@ DECLARE
 	there text[];
 BEGIN
 	by_scan.by_hash := true;
+	by_scan.by_index := false;
 	hashes := iblt_internal.hashes_of_keys(plan, keys);
 	scanned := iblt_internal.find_both(conn, by_scan, hashes);
 	indexed := iblt_internal.find_both(conn, by_index, keys);

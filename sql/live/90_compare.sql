@@ -3,112 +3,6 @@
 -- iblt_compare calls the steps: prepare (35), find_keys (52), and differences, which calls
 -- look (60), check_index (80) and recheck (70).  doc/walk.md follows one call.
 
--- Figures
-
-CREATE FUNCTION iblt_internal.keep_figures(figures iblt_internal.figures) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	PERFORM set_config('iblt.compare_stats', to_jsonb(figures)::text, false);
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.keep_figures(iblt_internal.figures) IS
-'keeps the figures of a comparison for iblt_compare_stats';
-
-CREATE FUNCTION iblt_compare_stats() RETURNS iblt_internal.figures
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	kept text := nullif(current_setting('iblt.compare_stats', true), '');
-BEGIN
-	IF kept IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = 'no iblt_compare has finished in this session';
-	END IF;
-	RETURN jsonb_populate_record(NULL::iblt_internal.figures, kept::jsonb);
-END
-$$;
-COMMENT ON FUNCTION iblt_compare_stats() IS
-'figures of the last iblt_compare that finished in this session: rows, differences, messages, '
-'bytes, times';
-
-CREATE FUNCTION iblt_internal.finish_figures(started timestamptz) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	figures iblt_internal.figures := @extschema@.iblt_compare_stats();
-BEGIN
-	figures.total_ms := iblt_internal.ms(started);
-	figures.finished_at := clock_timestamp();
-	PERFORM iblt_internal.keep_figures(figures);
-	IF NOT figures.complete THEN
-		RAISE WARNING USING
-			MESSAGE = format('too many differences: these %s are a sample of about %s',
-				figures.differences, figures.estimated),
-			DETAIL = format('They are those in one of %s parts of the keys, which a hash chose.',
-				figures.parts),
-			HINT = 'See iblt_compare_stats() for the figures.';
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.finish_figures(timestamptz) IS
-'adds to the figures that are kept how long all of a comparison took, and warns of a sample';
-
-CREATE FUNCTION iblt_internal.sampling(on_too_many text) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'on_too_many must be error or sample';
-	END IF;
-	RETURN on_too_many = 'sample';
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.sampling(text) IS
-'is a sample the answer to too many differences? An error for another value';
-
-CREATE FUNCTION iblt_internal.all_figures(plan iblt_internal.plan, figures iblt_internal.figures,
-	decoded bigint, differences bigint, unconfirmed bigint) RETURNS iblt_internal.figures
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	traffic record := iblt_internal.iblt_traffic_take();
-BEGIN
-	figures.relation := (plan.here).relation;
-	figures.peer_relation := (plan.there).relation;
-	figures.key_columns := iblt_internal.names_of(plan.key);
-	figures.columns := iblt_internal.names_of(plan.columns);
-	figures.columns_left_out := plan.columns_left_out;
-	figures.differences := differences;
-	figures.settled := greatest(decoded - differences, 0);
-	figures.unconfirmed := unconfirmed;
-	figures.lookup_ms := coalesce(figures.lookup_ms, 0);
-	figures.recheck_ms := coalesce(figures.recheck_ms, 0);
-	figures.messages := traffic.messages;
-	figures.bytes_sent := traffic.sent;
-	figures.bytes_received := traffic.received;
-	figures.sketch_bytes := traffic.sketches;
-	figures.complete := plan.parts IS NULL;
-	figures.parts := plan.parts;
-	figures.estimated := coalesce(figures.estimated, differences);
-	figures.live := coalesce(plan.from_digests, false);
-	figures.method := CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END;
-	IF figures.live THEN
-		figures.verified_here := ((plan.here).live).verified_at;
-		figures.verified_there := ((plan.there).live).verified_at;
-	END IF;
-	RETURN figures;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.all_figures(iblt_internal.plan, iblt_internal.figures, bigint,
-	bigint, bigint) IS 'the figures of a comparison that has ended';
-
 -- The steps after the plan
 --
 -- find_keys (52) gives the keys that differ, and differences() their rows as a stream,
@@ -286,6 +180,21 @@ COMMENT ON FUNCTION iblt_internal.connect(text, text) IS
 'begins an attempt of a driver: with counters at 0, and a connection unless both relations are '
 'here';
 
+CREATE FUNCTION iblt_internal.sampling(on_too_many text) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'on_too_many must be error or sample';
+	END IF;
+	RETURN on_too_many = 'sample';
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.sampling(text) IS
+'is a sample the answer to too many differences? An error for another value';
+
 CREATE FUNCTION iblt_internal.compare_options(relation regclass, options iblt_internal.options)
 RETURNS iblt_internal.options
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -383,7 +292,8 @@ COMMENT ON FUNCTION iblt_internal.compare_failed(text, text, iblt_internal.plan,
 CREATE FUNCTION iblt_internal.make_options(relation regclass, columns text[], exclude text[],
 	key_columns text[], condition text, peer_condition text, max_differences bigint,
 	content text, cast_types boolean, extra_columns text, recheck integer, timeout interval,
-	seed bigint, progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch')
+	seed bigint, progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch',
+	by_index boolean DEFAULT false)
 RETURNS iblt_internal.options
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -391,10 +301,10 @@ AS $$
 	SELECT ROW(iblt_internal.peer_name(relation, NULL), columns, exclude, key_columns, condition,
 		coalesce(peer_condition, condition), max_differences, content, cast_types, extra_columns,
 		recheck, timeout, coalesce(seed, iblt_internal.random_seed()), progress, NULL, NULL, NULL,
-		live, NULL, method)::iblt_internal.options
+		live, NULL, method, by_index)::iblt_internal.options
 $$;
 COMMENT ON FUNCTION iblt_internal.make_options(regclass, text[], text[], text[], text, text, bigint,
-	text, boolean, text, integer, interval, bigint, boolean, text, text) IS
+	text, boolean, text, integer, interval, bigint, boolean, text, text, boolean) IS
 'the arguments of a driver, with a random seed if there is none';
 
 CREATE FUNCTION iblt_compare(
@@ -416,13 +326,15 @@ CREATE FUNCTION iblt_compare(
 	progress boolean DEFAULT false,
 	on_too_many text DEFAULT 'error',
 	live text DEFAULT 'off',
-	method text DEFAULT 'sketch')
+	method text DEFAULT 'sketch',
+	by_index boolean DEFAULT false)
 RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
 	here_count bigint, there_count bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
+	SET constraint_exclusion = off
 	SET array_nulls = on
 	SET quote_all_identifiers = off
 	SET jit = off
@@ -445,7 +357,7 @@ DECLARE
 	options iblt_internal.options := iblt_internal.make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences,
 		CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, cast_types, extra_columns,
-		recheck, timeout, seed, progress, live, method);
+		recheck, timeout, seed, progress, live, method, by_index);
 	conn text := iblt_internal.peer_conn(peer);
 	plan iblt_internal.plan;
 	found record;
@@ -482,6 +394,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, bigint,
-	boolean, boolean, text, integer, interval, bigint, boolean, text, text, text) IS
+	boolean, boolean, text, integer, interval, bigint, boolean, text, text, text, boolean) IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
 'both rows';

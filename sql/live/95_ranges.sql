@@ -189,6 +189,7 @@ RETURNS SETOF iblt_internal.compare_range
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
+	SET constraint_exclusion = off
 	SET array_nulls = on
 	SET quote_all_identifiers = off
 	SET jit = off

@@ -15,8 +15,9 @@ AS $$
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ') || '); '
 	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
-		('enable_indexonlyscan', 'off'), ('array_nulls', 'on'), ('quote_all_identifiers', 'off'),
-		('jit', 'off'), ('DateStyle', current_setting('DateStyle')),
+		('enable_indexonlyscan', 'off'), ('constraint_exclusion', 'off'), ('array_nulls', 'on'),
+		('quote_all_identifiers', 'off'), ('jit', 'off'),
+		('DateStyle', current_setting('DateStyle')),
 		('IntervalStyle', current_setting('IntervalStyle')), ('TimeZone', 'UTC'),
 		('extra_float_digits', '1'), ('bytea_output', 'hex'), ('lc_monetary', 'C'),
 		('lc_numeric', 'C'), ('lc_time', 'C'), ('transform_null_equals', 'off'),

@@ -151,7 +151,8 @@ RETURNS text
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SELECT concat(%s, '' '', coalesce(sum(n), 0), '' '','
-			' array_agg(total ORDER BY bucket)) FROM generate_series(0, %s) AS bucket LEFT JOIN'
+			' array_agg(total ORDER BY bucket)) AS iblt_value'
+			' FROM generate_series(0, %s) AS bucket LEFT JOIN'
 			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM (%s) AS iblt_h'
 			' GROUP BY bucket) AS iblt_s USING (bucket)',
 		iblt_internal.read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)),
@@ -175,13 +176,15 @@ COMMENT ON FUNCTION iblt_internal.plain_extra(iblt_internal.plan) IS
 'what a row of the peer''s brings behind its columns: system columns, and the hash of its key';
 
 -- A cast to text would lose the blanks of a character(n); format uses the type's output.
+-- Citus does not plan a fingerprint beside an aggregate, but a subquery with OFFSET on its own.
 CREATE FUNCTION iblt_internal.plain_rows_sql(plan iblt_internal.plan, keys text[],
 	in_buckets boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT concat(%s, '' '', coalesce(array_agg(iblt_row), ''{}'')) FROM'
-			' (SELECT ARRAY[%s]::text AS iblt_row FROM %s WHERE %s) AS iblt_r',
+	SELECT format('SELECT concat(%s, '' '', iblt_rows) FROM (SELECT coalesce(array_agg(iblt_row),'
+			' ''{}'') AS iblt_rows FROM (SELECT ARRAY[%s]::text AS iblt_row FROM %s WHERE %s)'
+			' AS iblt_r OFFSET 0) AS iblt_a',
 		iblt_internal.read_fingerprint_sql(plan, plan.there,
 			format('%L::regclass', (plan.there).relation)),
 		concat_ws(', ', (SELECT string_agg(format(

@@ -1,5 +1,15 @@
 -- Carrying out a plain comparison ------------------------------------------------------
 
+CREATE FUNCTION iblt_internal.plain_reader(plan iblt_internal.plan) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN iblt_internal.in_slice(plan) THEN 'read_slice'
+		WHEN plan.by_index IS NOT TRUE THEN 'read_heap' END
+$$;
+COMMENT ON FUNCTION iblt_internal.plain_reader(iblt_internal.plan) IS
+'the function of read_here whose settings a plain query on the peer is to have';
+
 CREATE FUNCTION iblt_internal.plain_sums(conn text, plan iblt_internal.plan,
 	INOUT figures iblt_internal.figures, OUT sums numeric[], OUT buckets integer[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -7,19 +17,16 @@ CREATE FUNCTION iblt_internal.plain_sums(conn text, plan iblt_internal.plan,
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	query text := iblt_internal.plain_sums_sql(plan, plan.here);
+	answer record;
 	mine text;
 	theirs text;
 BEGIN
 	PERFORM iblt_internal.progress(plan.progress, format('summing the rows up on both sides'
 		' in %s buckets', plan.buckets));
 	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_sums_sql(plan, plan.there), NULL,
-		CASE WHEN iblt_internal.in_slice(plan) THEN 'run_slice' END);
-	IF iblt_internal.in_slice(plan) THEN
-		mine := iblt_internal.run_slice(query, plan.lo, plan.hi);
-	ELSE
-		EXECUTE query INTO mine;
-	END IF;
+		iblt_internal.plain_reader(plan));
+	answer := iblt_internal.read_here(plan, iblt_internal.plain_sums_sql(plan, plan.here));
+	mine := answer.iblt_value;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + iblt_internal.ms(started);
 	theirs := iblt_internal.peer_value(conn, 0, 2);
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + iblt_internal.ms(started);
@@ -104,8 +111,8 @@ DECLARE
 	space integer;
 BEGIN
 	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_rows_sql(plan, keys, in_buckets),
-		NULL, CASE WHEN iblt_internal.in_slice(plan) THEN 'find_rows_in_slice' END);
-	here := iblt_internal.find_rows_here(plan,
+		NULL, iblt_internal.plain_reader(plan));
+	here := iblt_internal.read_here(plan,
 		(iblt_internal.plain_finder(plan, plan.here, in_buckets)).lookup, keys);
 	answer := iblt_internal.peer_value(conn, 0, 2);
 	space := strpos(answer, ' ');

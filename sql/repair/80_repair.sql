@@ -150,6 +150,7 @@ RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detai
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
+	SET constraint_exclusion = off
 	SET array_nulls = on
 	SET quote_all_identifiers = off
 	SET jit = off

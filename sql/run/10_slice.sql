@@ -339,19 +339,22 @@ COMMENT ON FUNCTION iblt_internal.slice_rows_sql(iblt_internal.plan, iblt_intern
 -- Workers would begin with each slice anew: they take a quarter more of the processors for
 -- the same work.  Several sessions on one run do better.
 
-CREATE FUNCTION iblt_internal.slice_sketch(query text, lo text[], hi text[],
-	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
+CREATE FUNCTION iblt_internal.read_slice(query text, keys text[], lo text[], hi text[])
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 	SET enable_seqscan = off
 	SET max_parallel_workers_per_gather = 0
 AS $$
+DECLARE
+	answer record;
 BEGIN
-	EXECUTE query INTO sketch, fingerprint USING NULL::text[], lo, hi;
+	EXECUTE query INTO answer USING keys, lo, hi;
+	RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_sketch(text, text[], text[]) IS
-'the sketch and the fingerprint that a query of bounds gives';
+COMMENT ON FUNCTION iblt_internal.read_slice(text, text[], text[], text[]) IS
+'the row that a query of bounds gives, perhaps of keys';
 
 CREATE FUNCTION iblt_internal.run_slice(query text, lo text[], hi text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

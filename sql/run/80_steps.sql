@@ -22,6 +22,7 @@ RETURNS iblt_internal.run_worker
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
+	SET constraint_exclusion = off
 	SET array_nulls = on
 	SET quote_all_identifiers = off
 	SET jit = off
@@ -72,6 +73,7 @@ RETURNS iblt_internal.run_worker
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
+	SET constraint_exclusion = off
 	SET array_nulls = on
 	SET quote_all_identifiers = off
 	SET jit = off
@@ -122,6 +124,7 @@ CREATE FUNCTION iblt_internal.run_step(w iblt_internal.run_worker) RETURNS iblt_
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
+	SET constraint_exclusion = off
 	SET array_nulls = on
 	SET quote_all_identifiers = off
 	SET jit = off

@@ -24,6 +24,7 @@ static const char *const pinned[][2] = {
 	{"search_path", "pg_catalog, pg_temp"},
 	{"row_security", "off"},
 	{"enable_indexonlyscan", "off"},
+	{"constraint_exclusion", "off"},
 	{"array_nulls", "on"},
 	{"quote_all_identifiers", "off"},
 	{"jit", "off"},

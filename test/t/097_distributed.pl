@@ -80,5 +80,19 @@ unlike("$sum $lookup", qr/ctid|xmin|tableoid|iblt_compare_fingerprint|iblt_sessi
 like($sum, qr/^SELECT public\.iblt_agg_bigint\(public\.iblt_checksum_seeded\(/, 'a key that is not an integer goes by its hash');
 like($lookup, qr/WHERE \(public\.iblt_checksum_seeded\([^()]*, t\.a, t\.b\) = ANY \(\$1::int8\[\]\)\s+\) OFFSET 0\)/, 'also in lookups');
 
+# Plain queries to a peer: Citus plans no fingerprint beside an aggregate of a distributed table.
+SKIP:
+{
+	skip 'plain queries need PostgreSQL 14', 2 if major_version() < 14;
+	distribute($here);
+	distribute($there, 'items');
+	my $before = -s $there->logfile;
+	my $logged = literal($there->connstr('postgres') . " options='-c log_min_duration_statement=0'");
+	is(compare(q('items'), "method => 'plain'", peer => $logged), $plain[0], 'plain queries to a distributed table');
+	like(substr(slurp_file($there->logfile), $before),
+		qr/; SELECT concat\(\(SELECT [^;]*\), ' ', iblt_rows\) FROM \(SELECT coalesce\(array_agg\(iblt_row\), '\{\}'\) AS iblt_rows FROM \([^;]* OFFSET 0\) AS iblt_a$/m,
+		'rows are put together in a subquery that is planned on its own');
+}
+
 $_->stop foreach ($here, $there);
 done_testing();

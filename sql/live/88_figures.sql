@@ -1,0 +1,107 @@
+-- Figures ------------------------------------------------------------------------------
+--
+-- What iblt_compare_stats tells of a comparison, and what it says itself at the end.
+
+CREATE FUNCTION iblt_internal.keep_figures(figures iblt_internal.figures) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM set_config('iblt.compare_stats', to_jsonb(figures)::text, false);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.keep_figures(iblt_internal.figures) IS
+'keeps the figures of a comparison for iblt_compare_stats';
+
+CREATE FUNCTION iblt_compare_stats() RETURNS iblt_internal.figures
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	kept text := nullif(current_setting('iblt.compare_stats', true), '');
+BEGIN
+	IF kept IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'no iblt_compare has finished in this session';
+	END IF;
+	RETURN jsonb_populate_record(NULL::iblt_internal.figures, kept::jsonb);
+END
+$$;
+COMMENT ON FUNCTION iblt_compare_stats() IS
+'figures of the last iblt_compare that finished in this session: rows, differences, messages, '
+'bytes, times';
+
+-- In the words of runs (slice_note).
+CREATE FUNCTION iblt_internal.by_index_note() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT text 'perhaps read by an index (not checked)'
+$$;
+COMMENT ON FUNCTION iblt_internal.by_index_note() IS
+'what there is to say of a comparison with by_index => true';
+
+CREATE FUNCTION iblt_internal.finish_figures(started timestamptz) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	figures iblt_internal.figures := @extschema@.iblt_compare_stats();
+BEGIN
+	figures.total_ms := iblt_internal.ms(started);
+	figures.finished_at := clock_timestamp();
+	PERFORM iblt_internal.keep_figures(figures);
+	IF figures.by_index THEN
+		RAISE NOTICE '%', iblt_internal.by_index_note();
+	END IF;
+	IF NOT figures.complete THEN
+		RAISE WARNING USING
+			MESSAGE = format('too many differences: these %s are a sample of about %s',
+				figures.differences, figures.estimated),
+			DETAIL = format('They are those in one of %s parts of the keys, which a hash chose.',
+				figures.parts),
+			HINT = 'See iblt_compare_stats() for the figures.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.finish_figures(timestamptz) IS
+'adds to the figures that are kept how long all of a comparison took, and says what it cannot be '
+'sure of';
+
+CREATE FUNCTION iblt_internal.all_figures(plan iblt_internal.plan, figures iblt_internal.figures,
+	decoded bigint, differences bigint, unconfirmed bigint) RETURNS iblt_internal.figures
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	traffic record := iblt_internal.iblt_traffic_take();
+BEGIN
+	figures.relation := (plan.here).relation;
+	figures.peer_relation := (plan.there).relation;
+	figures.key_columns := iblt_internal.names_of(plan.key);
+	figures.columns := iblt_internal.names_of(plan.columns);
+	figures.columns_left_out := plan.columns_left_out;
+	figures.differences := differences;
+	figures.settled := greatest(decoded - differences, 0);
+	figures.unconfirmed := unconfirmed;
+	figures.lookup_ms := coalesce(figures.lookup_ms, 0);
+	figures.recheck_ms := coalesce(figures.recheck_ms, 0);
+	figures.messages := traffic.messages;
+	figures.bytes_sent := traffic.sent;
+	figures.bytes_received := traffic.received;
+	figures.sketch_bytes := traffic.sketches;
+	figures.complete := plan.parts IS NULL;
+	figures.parts := plan.parts;
+	figures.estimated := coalesce(figures.estimated, differences);
+	figures.live := coalesce(plan.from_digests, false);
+	figures.method := CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END;
+	figures.by_index := coalesce(plan.by_index, false);
+	IF figures.live THEN
+		figures.verified_here := ((plan.here).live).verified_at;
+		figures.verified_there := ((plan.there).live).verified_at;
+	END IF;
+	RETURN figures;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.all_figures(iblt_internal.plan, iblt_internal.figures, bigint,
+	bigint, bigint) IS 'the figures of a comparison that has ended';
