@@ -31,7 +31,7 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 SQL_PARTS = $(patsubst %,sql/%.sql, \
 	internal iblt salvage estimator kbf \
 	live/00_types live/10_peer live/15_query live/18_parts live/20_protocol live/22_shards live/25_describe \
-	live/30_plan live/35_prepare live/40_statements live/45_finder live/50_sketch live/52_many \
+	live/30_plan live/35_prepare live/40_statements live/45_finder live/48_read live/50_sketch live/52_many \
 	live/55_live live/60_lookup live/70_confirm live/80_index live/85_contradiction \
 	plain/10_describe plain/20_plan plain/30_statements plain/40_run live/88_figures \
 	live/90_compare \

@@ -4,10 +4,10 @@
 -- everything in this file, and describe_live, live_answer, repair_describe,
 -- repair_check_session, repair_tree, repair_lock_tables, repair_execute, audit_tables,
 -- audit_published, audit_feeds, audit_generated, audit_answers, run_slice,
--- find_rows_in_slice, slice_bound, slice_check, slice_count, sample_slice_index,
--- run_probe, run_lag and blocks_mark.  A call
--- that changes its name, its arguments or what it answers raises protocol().  Queries also
--- name iblt_agg, iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and
+-- find_rows_in_slice, slice_bound, slice_check, slice_count, sample_slice_index, run_probe,
+-- run_lag, blocks_mark, and read_heap, find_rows and run_keys of 48_read.sql.  A call that
+-- changes its name, its arguments or what it answers raises protocol().  Queries also name
+-- iblt_agg, iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and
 -- iblt_session_keep and _get, in the schema that hello() tells, iblt_slice_rows,
 -- iblt_blocks_at_rest, and of 22_shards.sql what statements are made of.  All but BEGIN,
 -- COMMIT and session_forget have iblt_peer_settings before them.  doc/walk.md shows the
@@ -367,59 +367,6 @@ CREATE FUNCTION iblt_internal.iblt_compare_marks(s iblt, subtable_cells integer)
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_compare_marks(iblt, integer) IS
 'a character for each cell of the first subtable of the fold to that many cells a subtable';
-
--- Rows
-
--- An index that lacks an entry, or a partition or a constraint that a row does not keep to,
--- would hide the row from a condition.  So what decides reads all tables whole: the planner
--- has no other way.  (Before PostgreSQL 18 it has one where a scan costs more than 10^10.)
--- Workers may help, as the settings are not those of the statement that they are set in.
--- The drivers pin enable_indexonlyscan and constraint_exclusion for all statements.
-CREATE FUNCTION iblt_internal.read_heap(query text, keys text[] DEFAULT NULL) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-	SET enable_seqscan = on
-	SET enable_indexscan = off
-	SET enable_bitmapscan = off
-	SET enable_partition_pruning = off
-AS $$
-DECLARE
-	answer record;
-BEGIN
-	EXECUTE query INTO answer USING keys;
-	RETURN answer;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.read_heap(text, text[]) IS
-'the row that a query gives, perhaps of keys, which must not trust an index';
-
-CREATE FUNCTION iblt_internal.run_keys(query text, keys text[]) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	value text;
-BEGIN
-	EXECUTE query INTO value USING keys;
-	RETURN value;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.run_keys(text, text[]) IS
-'the single value that a query of keys gives';
-
-CREATE FUNCTION iblt_internal.find_rows(query text, keys text[]) RETURNS iblt_internal.found_rows
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	rows iblt_internal.found_rows;
-BEGIN
-	EXECUTE query INTO rows USING keys;
-	RETURN rows;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.find_rows(text, text[]) IS
-'what the lookup query of a finder gives for keys';
 
 -- Replication
 --

@@ -54,28 +54,6 @@ $$;
 COMMENT ON FUNCTION iblt_internal.sketch_sql(iblt_internal.plan, iblt_internal.side, integer) IS
 'the sketch of a side and the fingerprint, as the rest of a SELECT';
 
--- Bounds and conditions must hide nothing.  A slice trusts an index, which the guard checks
--- (run/16), a key is looked up by one, which check_index checks (80), and by_index trusts one.
-CREATE FUNCTION iblt_internal.read_here(plan iblt_internal.plan, query text,
-	keys text[] DEFAULT NULL, indexed boolean DEFAULT false) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	answer record;
-BEGIN
-	IF iblt_internal.in_slice(plan) THEN
-		RETURN iblt_internal.read_slice(query, keys, plan.lo, plan.hi);
-	ELSIF NOT indexed AND plan.by_index IS NOT TRUE THEN
-		RETURN iblt_internal.read_heap(query, keys);
-	END IF;
-	EXECUTE query INTO answer USING keys;
-	RETURN answer;
-END
-$$;
-COMMENT ON FUNCTION iblt_internal.read_here(iblt_internal.plan, text, text[], boolean) IS
-'the row that a query of a plan gives here, perhaps of keys that an index finds';
-
 -- Both sides of a comparison without a peer are read by one statement: a snapshot for each
 -- would show what was written in between as a difference.
 CREATE FUNCTION iblt_internal.scan_here(plan iblt_internal.plan, capacity integer, alone boolean,
