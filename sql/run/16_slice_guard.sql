@@ -1,7 +1,7 @@
 -- The guard ------------------------------------------------------------------------------
 --
 -- Slices by key trust an index, which a scan does not.  A row that the index of one side
--- lacks is a difference, or a lookup by key says that the index is damaged.  A row that
+-- lacks looks like a difference, or a lookup by key says that the index is damaged.  A row that
 -- the indexes of both sides lack is in no slice, and nobody compares it.
 --
 -- amcheck finds that.  It reads the whole relation in one statement.  Its fingerprints of

@@ -168,8 +168,8 @@ RETURNS boolean
 AS $$
 BEGIN
 	-- one slice has no bounds, so it is a scan
-	RETURN t.cut > 1 AND iblt_internal.run_verdict(t) = 'equal'
-		AND NOT (w.options).check_indexes AND iblt_internal.slice_counts(w.plan);
+	RETURN t.cut > 1 AND t.marks IS NULL AND NOT (w.options).check_indexes
+		AND iblt_internal.slice_counts(w.plan);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.run_counts(iblt_internal.run_worker, iblt_internal.run_table) IS
@@ -203,8 +203,8 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.run_count_all(iblt_internal.run_worker,
 	iblt_internal.run_slice) IS
-'counts the rows of a table that has shown equal, and notes that; an error if an index does not '
-'find a row';
+'counts the rows of a table that was read by an index, and notes that; an error if an index does '
+'not find a row';
 
 CREATE FUNCTION iblt_internal.run_store(w iblt_internal.run_worker, s iblt_internal.run_slice,
 	compared iblt_internal.comparison, took_ms double precision) RETURNS iblt_internal.run_worker
@@ -234,8 +234,8 @@ BEGIN
 		s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_internal.iblt_run_rows(
 			NULL::iblt_internal.run_slice, w.run, w.item) AS x) THEN
-		-- a last slice, without a number of rows: with all its blocks in a sketch, a table is
-		-- looked up, and an equal one is counted
+		-- a last slice, without a number of rows: a table by key is counted, and one with all
+		-- its blocks in a sketch is looked up
 		t := CASE WHEN s.rows IS NOT NULL
 				AND (t.marks IS NOT NULL OR iblt_internal.run_counts(w, t))
 			THEN iblt_internal.run_add_slice(t, NULL, NULL, NULL)

@@ -48,16 +48,44 @@ SKIP:
 	is($node->safe_psql('postgres', "SELECT string_agg(proname, ' ') FROM pg_proc WHERE proname LIKE 'iblt\\_run\\_%' AND proparallel <> 'u'"), '', 'no function of runs is for a parallel plan');
 }
 
+# --- what is looked up after slices by blocks ------------------------------------------------
+
+# Neither trusts an index: the scan of blocks, and the lookup of what differs.
+$node->safe_psql('postgres', 'CREATE DATABASE peer');
+$node->safe_psql('peer', 'CREATE EXTENSION iblt');
+my $peer = literal($node->connstr('peer'));
+{
+	my @sides = ('postgres', 'peer');
+	# so that a lookup goes by the index
+	$node->safe_psql($_, "ALTER DATABASE $_ SET enable_seqscan = off; ALTER DATABASE $_ SET enable_hashjoin = off; ALTER DATABASE $_ SET enable_mergejoin = off") foreach @sides;
+	$node->safe_psql($_, q{CREATE TABLE weak (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off); INSERT INTO weak SELECT g, 'v' FROM generate_series(1, 3000) g}) foreach @sides;
+	my $run = sub {
+		my $n = $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{weak}', slice_by => 'blocks', progress => false)");
+		return $node->safe_psql('postgres', "SELECT concat_ws(' ', status, sqlstate, missing, extra, changed) FROM iblt_audit_tables WHERE run = $n");
+	};
+	my $lose = sub { my ($side, $sql) = @_; $node->safe_psql($side, "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = false, indisvalid = false WHERE indexrelid = 'weak_pkey'::regclass;
+		$sql; UPDATE pg_index SET indisready = true, indisvalid = true WHERE indexrelid = 'weak_pkey'::regclass") };
+	$lose->('postgres', "INSERT INTO weak VALUES (5000, 'v')");
+	$node->safe_psql('peer', "INSERT INTO weak VALUES (5000, 'v')");
+	is($run->(), 'equal 0 0 0', 'an index of one side lacks a row that is the same');
+	$node->safe_psql('peer', "UPDATE weak SET v = 'x' WHERE id = 5000");
+	is($run->(), 'error XX002 0 0 0', 'one that differs: a scan looks it up');
+	$lose->($_, "INSERT INTO weak VALUES (6000, '$_')") foreach @sides;
+	$node->safe_psql('peer', 'DELETE FROM weak WHERE id = 5000');
+	$node->safe_psql('postgres', 'DELETE FROM weak WHERE id + 0 = 5000');
+	is($run->(), 'error XX002 0 0 0', 'the indexes of both sides lack it');
+	$node->safe_psql($_, "ALTER DATABASE $_ RESET ALL") foreach @sides;
+}
+
 # --- numbers of runs -----------------------------------------------------------------------
 
 {
 	$node->safe_psql('postgres', 'CREATE ROLE ann SUPERUSER LOGIN; CREATE TABLE num (id int PRIMARY KEY); CREATE SEQUENCE counts');
-	$node->safe_psql('postgres', 'CREATE DATABASE peer');
-	$node->safe_psql('peer', 'CREATE EXTENSION iblt; CREATE TABLE num (id int PRIMARY KEY)');
-	my $peer = literal($node->connstr('peer'));
+	$node->safe_psql('peer', 'CREATE TABLE num (id int PRIMARY KEY)');
 	my $call = sub { my ($user) = @_; return $node->safe_psql('postgres', "SET statement_timeout = '20 s'; CALL iblt_audit_run($peer, '{num}', progress => false)",
 		extra_params => [ '-U', $user // $node->safe_psql('postgres', 'SELECT current_user') ]) };
 	my $back = q{SELECT count(setval(quote_ident(schemaname) || '.' || quote_ident(sequencename), 1, false)) FROM pg_sequences};
+	$node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')");
 	my @runs = ($call->());
 	$node->safe_psql('postgres', $back);
 	push @runs, $call->(), $call->('ann');
@@ -65,26 +93,26 @@ SKIP:
 	# also where nothing is left of the last one
 	is($node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')"), 3, 'all runs are pruned');
 	push @runs, $call->();
-	is(join(' ', @runs), '1 2 3 4', 'no number is given twice, also where sequences are set back');
-	is($node->safe_psql('postgres', 'SELECT string_agg(run || state, chr(32)) FROM iblt_audit_runs'), '4finished', 'a run is finished');
+	is(join(' ', @runs), '4 5 6 7', 'no number is given twice, also where sequences are set back');
+	is($node->safe_psql('postgres', 'SELECT string_agg(run || state, chr(32)) FROM iblt_audit_runs'), '7finished', 'a run is finished');
 	my ($rc, $out, $err);
 	foreach my $forged ('iblt_run_add', 'iblt_run_put')
 	{
 		($rc, $out, $err) = $node->psql('postgres', "SELECT iblt_internal.$forged(ROW(0, 9223372036854775807, 0, 0, NULL, NULL, NULL, 'x', '{}', NULL, now())::iblt_internal.run_head)");
 		like($err, qr/ERROR:  /, "$forged makes no run");
 	}
-	is($call->(), 5, 'so that all numbers are there');
+	is($call->(), 8, 'so that all numbers are there');
 	# damage
-	$node->safe_psql('postgres', q{CREATE TEMP TABLE again AS SELECT * FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, 5);
+	$node->safe_psql('postgres', q{CREATE TEMP TABLE again AS SELECT * FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, 8);
 		SET allow_system_table_mods = on; UPDATE pg_class SET relkind = 'r' WHERE oid = 'iblt_internal.run_head'::regclass;
 		INSERT INTO iblt_internal.run_head TABLE again; UPDATE pg_class SET relkind = 'm' WHERE oid = 'iblt_internal.run_head'::regclass});
-	foreach my $used ("CALL iblt_audit_resume(5, $peer)", "SELECT * FROM iblt_audit_rerun(5, $peer)", 'SELECT iblt_internal.iblt_run_lock(5, 0, 1, true)')
+	foreach my $used ("CALL iblt_audit_resume(8, $peer)", "SELECT * FROM iblt_audit_rerun(8, $peer)", 'SELECT iblt_internal.iblt_run_lock(8, 0, 1, true)')
 	{
 		($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20 s'; $used");
-		like($err, qr/ERROR:  there are 2 runs 5/, 'a run that is there twice is an error: ' . ($used =~ /(iblt_\w+)\(/)[0]);
+		like($err, qr/ERROR:  there are 2 runs 8/, 'a run that is there twice is an error: ' . ($used =~ /(iblt_\w+)\(/)[0]);
 	}
 	is($node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s') > 0, (SELECT count(*) FROM iblt_audit_runs)"), 't|0', 'and can be pruned');
-	is($call->(), 6, 'which gives no number free');
+	is($call->(), 9, 'which gives no number free');
 }
 
 $node->stop;
