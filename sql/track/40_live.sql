@@ -33,11 +33,16 @@ $$;
 COMMENT ON FUNCTION iblt_internal.track_sketch_sql(regclass, iblt_internal.tracking) IS
 'the sketch of a table as a subquery; $1 is the template, $2 and $3 are seeds';
 
+-- As read_heap: an index-only scan would do where all columns are in an index.
 CREATE FUNCTION iblt_internal.track_scan(relation regclass, generation bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET jit = off
+	SET enable_seqscan = on
+	SET enable_indexscan = off
+	SET enable_indexonlyscan = off
+	SET enable_bitmapscan = off
 AS $$
 DECLARE
 	options iblt_internal.tracking := iblt_internal.iblt_track_options(relation);
@@ -121,6 +126,10 @@ RETURNS boolean
 	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET jit = off
+	SET enable_seqscan = on
+	SET enable_indexscan = off
+	SET enable_indexonlyscan = off
+	SET enable_bitmapscan = off
 AS $$
 DECLARE
 	seed bigint := (@extschema@.iblt_info(options.template)).seed;
