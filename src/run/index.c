@@ -318,7 +318,11 @@ iblt_index_sample(PG_FUNCTION_ARGS)
 				 errmsg("a sample needs a column and a place from 0 on, and below 1")));
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	sample.heap = relation_open(PG_GETARG_OID(0), AccessShareLock);
+	sample.heap = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	if (sample.heap == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", PG_GETARG_OID(0))));
 	require_rights(sample.heap, names);
 	if (sample.heap->rd_tableam == GetHeapamTableAmRoutine())
 	{
