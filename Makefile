@@ -43,7 +43,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, \
 	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table \
 	audit/45_small audit/47_plain audit/50_audit \
 	run/00_stores run/05_types run/20_rows run/30_begin run/40_claim run/50_work run/55_blocks \
-	run/70_views run/80_steps run/90_after run/95_repair live/95_ranges)
+	run/70_views run/80_steps run/90_after run/95_repair live/95_ranges rights)
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.

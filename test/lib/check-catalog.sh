@@ -6,6 +6,8 @@
 #	- a function is parallel unsafe if it writes, calls such a function, or begins a
 #	  subtransaction, and no C function is by default;
 #	- a function that takes "internal" belongs to an aggregate;
+#	- doc/functions.md lists the functions in C, and says who may call them;
+#	- no function has other privileges than its caller;
 #	- plpgsql_check finds nothing in the functions written in PL/pgSQL, if the
 #	  server has it.
 
@@ -85,6 +87,36 @@ no_rows "functions of aggregates take internal, no others do" "
 		a.aggcombinefn, a.aggserialfn, a.aggdeserialfn, a.aggmtransfn, a.aggminvtransfn, a.aggmfinalfn))
 	AND NOT EXISTS (SELECT FROM pg_type t WHERE p.oid IN (t.typreceive))
 	AND p.prosupport = 0 AND p.prorettype NOT IN ('internal'::regtype, 'tsm_handler'::regtype)"
+
+# The names in doc/functions.md as rows (who, name): those at the beginning of lines and of
+# rows of tables.
+listed=$(awk '
+	/^## What only the server calls/ { who = "server" }
+	/^## What (depends|reads)/ { who = "everybody" }
+	/^## What runs/ { who = "" }
+	who != "" && /^(\| )?`/ {
+		if (/^\|/) { split($0, cells, "|"); $0 = cells[2] }
+		while (match($0, /`[^`]*`/)) {
+			printf "%s(\047%s\047, \047%s\047)", sep, who, substr($0, RSTART + 1, RLENGTH - 2)
+			$0 = substr($0, RSTART + RLENGTH)
+			sep = ", "
+		}
+	}' "$(dirname "$0")/../../doc/functions.md")
+
+no_rows "doc/functions.md says who may call which function in C" "
+	WITH listed (who, name) AS (VALUES $listed), here AS (
+		SELECT DISTINCT p.proname::text AS name, CASE WHEN EXISTS (
+			SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) WHERE grantee = 0)
+			THEN 'everybody' ELSE 'server' END AS who
+		FROM pg_proc p WHERE p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
+		AND p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass))
+	SELECT concat(name, ' is for ', coalesce(here.who, 'nobody'), ', and listed for ', coalesce(listed.who, 'nobody'))
+	FROM here FULL JOIN listed USING (name) WHERE here.who IS DISTINCT FROM listed.who
+	UNION ALL SELECT name || ' is listed twice' FROM listed GROUP BY name HAVING count(*) > 1"
+
+no_rows "no function has other privileges than its caller" "
+	SELECT d.objid::regprocedure $members AND d.classid = 'pg_proc'::regclass
+	AND EXISTS (SELECT FROM pg_proc p WHERE p.oid = d.objid AND p.prosecdef)"
 
 # The query for what plpgsql_check finds in the functions $1, without false alarms.
 # NULL in the list means any function.

@@ -1,0 +1,21 @@
+-- Who may call what ----------------------------------------------------------------------
+--
+-- Public functions run as the caller, so everybody may call what they call.  Nobody calls
+-- the functions of types, those that take "internal", and those that the planner asks: the
+-- server does, and it looks at the privileges of an aggregate's owner only.  Citus looks at
+-- the caller's, so the parts of iblt_agg_bigint are left to everybody.  doc/functions.md
+-- lists all functions in C.
+
+DO $do$
+DECLARE
+	part regprocedure;
+BEGIN
+	FOR part IN SELECT p.oid FROM pg_proc p
+		WHERE p.pronamespace = 'iblt_internal'::regnamespace
+		AND ('internal'::regtype = ANY (p.proargtypes)
+			OR EXISTS (SELECT FROM pg_type t WHERE p.oid IN (t.typinput, t.typoutput, t.typsend)))
+	LOOP
+		EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', part);
+	END LOOP;
+END
+$do$;
