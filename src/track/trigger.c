@@ -21,7 +21,7 @@ trigger_data(FunctionCallInfo fcinfo)
 {
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		ereport(ERROR,
-				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("function was not called by a trigger")));
 	return (TriggerData *) fcinfo->context;
 }
