@@ -276,7 +276,7 @@ BEGIN
 		(SELECT jsonb_agg(iblt_internal.audit_request(s)) FROM unnest(smalls) AS s)), true,
 		'iblt_audit');
 	smalls := ARRAY(SELECT iblt_internal.audit_scan_small(s) FROM unnest(smalls) AS s);
-	tried := iblt_internal.peer_try(conn, 0.005, 1);
+	tried := iblt_internal.peer_try(conn, 0.005);
 	IF (tried.problem).state IS NOT NULL THEN
 		PERFORM iblt_internal.peer_close(conn);
 		RETURN '{}';

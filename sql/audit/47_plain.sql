@@ -85,7 +85,7 @@ DECLARE
 BEGIN
 	PERFORM iblt_internal.plain_ask(conn, query, 'iblt_audit');
 	mine := iblt_internal.peer_ask(conn, 'here', query);
-	tried := iblt_internal.peer_try(conn, 0.005, 2);
+	tried := iblt_internal.peer_try(conn, 0.005);
 	problem := tried.problem;
 	FOR i IN 1 .. CASE WHEN problem.state IS NULL THEN cardinality(smalls) ELSE 0 END LOOP
 		plans[i] := iblt_internal.plain_plan_small(conn, smalls[i], mine -> (i - 1),
@@ -119,7 +119,7 @@ BEGIN
 		FOR i IN 1 .. cardinality(smalls) LOOP
 			mine[i] := iblt_internal.plain_sum_small(plans[i]);
 		END LOOP;
-		tried := iblt_internal.peer_try(conn, 0.005, 2);
+		tried := iblt_internal.peer_try(conn, 0.005);
 		problem := tried.problem;
 	END IF;
 	IF problem.state IS NOT NULL THEN

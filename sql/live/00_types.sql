@@ -144,7 +144,8 @@ CREATE TYPE iblt_internal.plan AS (
 	live_problem text,		-- why the relations are scanned all the same
 	buckets integer,		-- of plain queries, NULL for sketches
 	bytes bigint,			-- about the size of the larger relation, for plain queries
-	by_index boolean		-- as in options, where there are indexes to trust
+	by_index boolean,		-- as in options, where there are indexes to trust
+	kept text				-- the name under which the peer keeps its sketch
 );
 COMMENT ON TYPE iblt_internal.plan IS 'what a comparison does, as plan() decides it once';
 

@@ -5,18 +5,24 @@
 
 -- Behind a pooler the next query may meet another session, so the settings go with each
 -- query and end with it.  A condition is read as it is here, also a date such as
--- 01/02/2024.
-CREATE FUNCTION iblt_internal.peer_settings(label text DEFAULT NULL) RETURNS text
+-- 01/02/2024.  In READ COMMITTED the query has a snapshot of its own, taken under its locks.
+-- The first statement of a message would take it in any other isolation level.
+CREATE FUNCTION iblt_internal.peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL)
+RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('SELECT iblt_internal.iblt_peer_settings(%L, %L, %L, %L); ',
+	SELECT format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT %s; ', CASE
+			WHEN shown IS NULL THEN pinned
+			ELSE format('pg_catalog.concat(iblt_internal.iblt_peer_show(%L), %s)', shown, pinned)
+			END)
+	FROM format('iblt_internal.iblt_peer_settings(%L, %L, %L, %L)',
 		current_setting('DateStyle'), current_setting('IntervalStyle'),
-		current_setting('timezone_abbreviations'), left(label, 63))
+		current_setting('timezone_abbreviations'), left(label, 63)) AS p(pinned)
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_settings(text) IS
-'the statement that goes before each query on the peer; a label is its application_name from then '
-'on';
+COMMENT ON FUNCTION iblt_internal.peer_settings(text, text) IS
+'the two statements that go before each query on the peer; a label is its application_name from '
+'then on, and what is to be shown takes the place of the message in its log';
 
 CREATE FUNCTION iblt_internal.peer_send(conn text, query text, settings boolean DEFAULT true,
 	label text DEFAULT NULL) RETURNS void
@@ -73,7 +79,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.peer_wait(text, double precision) IS
 'waits for the peer''s answer, with pauses of up to that many seconds; 0 for a large answer';
 
--- "before" is the number of results before the one that is wanted: as a rule 1, of the
+-- "before" is the number of results before the one that is wanted: as a rule 2, of the
 -- settings.  The connection is free once an empty result has been fetched.
 CREATE FUNCTION iblt_internal.peer_fetch(conn text, query text, pause double precision,
 	before integer) RETURNS record
@@ -153,7 +159,7 @@ COMMENT ON FUNCTION iblt_internal.peer_refuse(iblt_internal.peer_error) IS
 'raises an error of the peer''s here, with IB005 for a statement that was cancelled there';
 
 CREATE FUNCTION iblt_internal.peer_result(conn text, query text, pause double precision,
-	before integer DEFAULT 1) RETURNS record
+	before integer DEFAULT 2) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -194,8 +200,8 @@ $$;
 COMMENT ON FUNCTION iblt_internal.peer_value_sql() IS
 'the query over an answer that is a single value';
 
-CREATE FUNCTION iblt_internal.peer_try(conn text, pause double precision, before integer,
-	OUT value text, OUT problem iblt_internal.peer_error) RETURNS record
+CREATE FUNCTION iblt_internal.peer_try(conn text, pause double precision,
+	before integer DEFAULT 2, OUT value text, OUT problem iblt_internal.peer_error) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -226,7 +232,7 @@ COMMENT ON FUNCTION iblt_internal.peer_try(text, double precision, integer) IS
 'the single value that a query sent to the peer gives, or the error that the peer answered with';
 
 CREATE FUNCTION iblt_internal.peer_value(conn text, pause double precision DEFAULT 0.001,
-	before integer DEFAULT 1) RETURNS text
+	before integer DEFAULT 2) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -250,11 +256,12 @@ AS $$
 DECLARE
 	value text;
 BEGIN
-	IF side = 'there' AND iblt_internal.peer_is_bare(conn) THEN
-		PERFORM iblt_internal.plain_ask(conn, query, label);
-		RETURN iblt_internal.peer_value(conn, pause, 2);
-	ELSIF side = 'there' AND conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send(conn, query, true, label);
+	IF side = 'there' AND conn IS NOT NULL THEN
+		IF iblt_internal.peer_is_bare(conn) THEN
+			PERFORM iblt_internal.plain_ask(conn, query, label);
+		ELSE
+			PERFORM iblt_internal.peer_send(conn, query, true, label);
+		END IF;
 		RETURN iblt_internal.peer_value(conn, pause);
 	END IF;
 	EXECUTE query INTO value;
@@ -303,12 +310,12 @@ CREATE FUNCTION iblt_internal.peer_send_keys(conn text, label text, query text) 
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.iblt_peer_show(%L); %s%s',
-		label, iblt_internal.peer_settings(), query), false);
+	PERFORM iblt_internal.peer_send(conn, iblt_internal.peer_settings(NULL, label) || query,
+		false);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_send_keys(text, text, text) IS
-'starts a query on the peer, whose log shows a label in its place; its result is the third';
+'starts a query on the peer, whose log shows a label in its place';
 
 CREATE FUNCTION iblt_internal.peer_ask_keys(conn text, side text, query text, keys text[])
 RETURNS text
@@ -319,7 +326,7 @@ BEGIN
 	IF side = 'there' AND conn IS NOT NULL THEN
 		PERFORM iblt_internal.peer_send_keys(conn, query,
 			format('SELECT iblt_internal.run_keys(%L, %L)', query, keys));
-		RETURN iblt_internal.peer_value(conn, 0.01, 2);
+		RETURN iblt_internal.peer_value(conn, 0.01);
 	END IF;
 	RETURN iblt_internal.run_keys(query, keys);
 END

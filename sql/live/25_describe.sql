@@ -85,7 +85,7 @@ BEGIN
 			iblt_internal.protocol(), relation, condition)
 		|| CASE WHEN live THEN format(' || iblt_internal.describe_live(%L)', relation)
 			ELSE '' END, true, label);
-	answer := iblt_internal.peer_try(conn, 0.001, 1);
+	answer := iblt_internal.peer_try(conn, 0.001);
 	-- no such schema or function: of iblt, or of the condition
 	IF (answer.problem).state IN ('3F000', '42883') THEN
 		PERFORM iblt_internal.peer_send(conn, 'SELECT pg_catalog.json_build_array(

@@ -78,18 +78,31 @@ $$;
 COMMENT ON FUNCTION iblt_internal.scan_here(iblt_internal.plan, integer, boolean) IS
 'the sketch and the fingerprint of this side, and without a peer those of the other one';
 
--- The first message is a small fold, which carries the meter.  Its subtables have eight
+-- The answer to a scan is a small fold, which carries the meter.  Its subtables have eight
 -- cells: most sizes of larger ones are multiples of that.
+CREATE FUNCTION iblt_internal.scan_answer(name text, s @extschema@.iblt, fingerprint text)
+RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN format('%s %s %s', fingerprint,
+		1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()),
+		iblt_internal.iblt_wire_write(@extschema@.iblt_fold(
+			@extschema@.iblt_session_keep(name, s), 9, 0.1)));
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.scan_answer(text, iblt, text) IS
+'keeps a sketch under a name, and answers with the fingerprint, milliseconds and a fold';
+
 CREATE FUNCTION iblt_internal.start_scan_there(conn text, plan iblt_internal.plan, query text)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	query := format('SELECT concat_ws('' '', f,'
-		' 1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()),'
-		' iblt_internal.iblt_wire_write(%1$s.iblt_fold(%1$s.iblt_session_keep(%2$L, s), 9, 0.1)))'
-		' FROM (SELECT %3$s OFFSET 0) AS q(s, f)', (plan.there).schema, conn, query);
+	query := format('SELECT iblt_internal.scan_answer(%L, s, f)'
+		' FROM (SELECT %s OFFSET 0) AS q(s, f)', plan.kept, query);
 	IF iblt_internal.in_slice(plan) THEN
 		PERFORM iblt_internal.peer_send_keys(conn, query, format(
 			'SELECT iblt_internal.run_slice(%L, %L, %L)', query, plan.lo, plan.hi));
@@ -102,15 +115,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.start_scan_there(text, iblt_internal.plan, text) IS
-'starts the scan of the peer, which keeps its sketch under the name of the connection';
+'starts the scan of the peer, which keeps its sketch';
 
-CREATE FUNCTION iblt_internal.scanned_there(conn text, before integer,
+CREATE FUNCTION iblt_internal.scanned_there(conn text,
 	OUT theirs @extschema@.iblt, OUT ms numeric, OUT fingerprint text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer text := iblt_internal.peer_value(conn, 0.005, before);
+	answer text := iblt_internal.peer_value(conn, 0.005);
 	wire text := substr(answer, strpos(answer, 'iblt'));
 BEGIN
 	PERFORM iblt_internal.iblt_traffic_add(0, 0, 0, octet_length(wire));
@@ -119,7 +132,7 @@ BEGIN
 	fingerprint := split_part(answer, ' ', 1);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.scanned_there(text, integer) IS
+COMMENT ON FUNCTION iblt_internal.scanned_there(text) IS
 'the peer''s answer to a scan: a fold of its sketch, how long it took, and the fingerprint';
 
 CREATE FUNCTION iblt_internal.scan(conn text, plan iblt_internal.plan, capacity integer,
@@ -144,8 +157,7 @@ BEGIN
 	there_ms := iblt_internal.ms(started);
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + iblt_internal.ms(started);
 	IF conn IS NOT NULL THEN
-		answer := iblt_internal.scanned_there(conn,
-			CASE WHEN iblt_internal.in_slice(plan) THEN 2 ELSE 1 END);
+		answer := iblt_internal.scanned_there(conn);
 		theirs := answer.theirs;
 		read.there_read := answer.fingerprint;
 		there_ms := answer.ms;
@@ -164,8 +176,8 @@ COMMENT ON FUNCTION iblt_internal.scan(text, iblt_internal.plan, integer, iblt_i
 -- equal, and one of 64 others looks equal.  With 1.6 keys for each cell, the estimate's
 -- relative deviation is 1.25 / sqrt(s): 1.5 % for 10,000 keys.  That of the meter is 9 %,
 -- and a fold of 10 % more cells than it takes costs more bytes than these marks.
-CREATE FUNCTION iblt_internal.count_by_marks(conn text, schema text, mine @extschema@.iblt,
-	estimated numeric) RETURNS numeric
+CREATE FUNCTION iblt_internal.count_by_marks(conn text, schema text, kept text,
+	mine @extschema@.iblt, estimated numeric) RETURNS numeric
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -176,7 +188,7 @@ DECLARE
 		WHERE whole % n = 0 AND (n >= estimated / 1.6 OR n = whole));
 	there text := iblt_internal.peer_sketch(conn, format(
 		'SELECT iblt_internal.iblt_compare_marks(%s.iblt_session_get(%L), %s)',
-		schema, conn, cells));
+		schema, kept, cells));
 	here text := iblt_internal.iblt_compare_marks(mine, cells);
 	equal bigint := (SELECT count(*) FILTER (WHERE h = t) FROM unnest(
 		string_to_array(split_part(here, ':', 2), NULL),
@@ -187,13 +199,13 @@ BEGIN
 		ELSE estimated END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.count_by_marks(text, text, iblt, numeric) IS
+COMMENT ON FUNCTION iblt_internal.count_by_marks(text, text, text, iblt, numeric) IS
 'an estimate of the keys that differ, from marks of cells, where about "estimated" differ';
 
 -- What is here already is not sent again.  For few keys a turn costs more than the bytes
 -- of a larger fold, so it is for a fifth more than the estimate.
-CREATE FUNCTION iblt_internal.larger_fold(conn text, schema text, mine @extschema@.iblt,
-	theirs @extschema@.iblt, estimated numeric) RETURNS @extschema@.iblt
+CREATE FUNCTION iblt_internal.larger_fold(conn text, schema text, kept text,
+	mine @extschema@.iblt, theirs @extschema@.iblt, estimated numeric) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -203,16 +215,16 @@ DECLARE
 	cells integer;
 BEGIN
 	IF estimated > greatest(2000, 4 * have.capacity) THEN
-		wanted := iblt_internal.count_by_marks(conn, schema, mine, estimated);
+		wanted := iblt_internal.count_by_marks(conn, schema, kept, mine, estimated);
 	END IF;
 	cells := iblt_internal.iblt_compare_next(mine, theirs,
 		least(wanted, (iblt_internal.iblt_header(mine)).capacity)::integer);
 	RETURN iblt_internal.iblt_wire_read(iblt_internal.peer_sketch(conn, format(
 		'SELECT iblt_internal.iblt_wire_write(%s.iblt_session_get(%L), %s, %s)',
-		schema, conn, cells, have.cells / have.hashes)), theirs);
+		schema, kept, cells, have.cells / have.hashes)), theirs);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.larger_fold(text, text, iblt, iblt, numeric) IS
+COMMENT ON FUNCTION iblt_internal.larger_fold(text, text, text, iblt, iblt, numeric) IS
 'a larger fold of the sketch that the peer keeps, where iblt is in that schema';
 
 -- The estimate of keys is above 1.6 times their number in one case of a million.  Rows
@@ -229,6 +241,18 @@ $$;
 COMMENT ON FUNCTION iblt_internal.surely_more(iblt_internal.plan, bigint, bigint) IS
 'does an estimate say that surely more keys than that differ?';
 
+-- Behind a pooler, another comparison with a connection of this name may use the same
+-- session of the peer.  It must not take this sketch for its own.
+CREATE FUNCTION iblt_internal.kept_name(conn text) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT concat(conn, chr(9), substr(replace(gen_random_uuid()::text, '-', ''), 1, 12))
+$$;
+COMMENT ON FUNCTION iblt_internal.kept_name(text) IS
+'a new name for the sketch that the peer keeps; it takes the place of the last one of that '
+'connection';
+
 -- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
 CREATE FUNCTION iblt_internal.exchange(conn text, plan iblt_internal.plan, capacity integer,
 	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
@@ -237,12 +261,16 @@ CREATE FUNCTION iblt_internal.exchange(conn text, plan iblt_internal.plan, capac
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	scanned record := iblt_internal.sketches(conn, plan, capacity, figures);
-	theirs @extschema@.iblt := scanned.theirs;
-	most record := iblt_internal.iblt_header(scanned.mine);
+	scanned record;
+	theirs @extschema@.iblt;
+	most record;
 	difference @extschema@.iblt;
 	status record;
 BEGIN
+	plan.kept := iblt_internal.kept_name(conn);
+	scanned := iblt_internal.sketches(conn, plan, capacity, figures);
+	theirs := scanned.theirs;
+	most := iblt_internal.iblt_header(scanned.mine);
 	figures := scanned.figures;
 	LOOP
 		difference := scanned.mine OPERATOR(@extschema@.-) theirs;
@@ -256,8 +284,8 @@ BEGIN
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
 		EXIT WHEN status.complete OR (iblt_internal.iblt_header(theirs)).cells = most.cells
 			OR iblt_internal.surely_more(plan, number, most.capacity);
-		theirs := iblt_internal.larger_fold(conn, (plan.there).schema, scanned.mine, theirs,
-			status.estimated);
+		theirs := iblt_internal.larger_fold(conn, (plan.there).schema, plan.kept, scanned.mine,
+			theirs, status.estimated);
 	END LOOP;
 END
 $$;

@@ -374,8 +374,8 @@ DECLARE
 BEGIN
 	PERFORM iblt_internal.peer_send_keys(conn, 'SELECT iblt_internal.live_answer()',
 		format('SELECT iblt_internal.live_answer(%L, %L, %L, %L, %L)', s.relation,
-			(s.live).generation, plan.live_cells, @extschema@.iblt_fold(mine, 10, 0.1), conn));
-	answer := iblt_internal.peer_value(conn, 0.001, 2);
+			(s.live).generation, plan.live_cells, @extschema@.iblt_fold(mine, 10, 0.1), plan.kept));
+	answer := iblt_internal.peer_value(conn, 0.001);
 	sketch := answer ->> 0;
 	ms := round((answer ->> 1)::numeric, 1);
 	fingerprint := answer ->> 2;

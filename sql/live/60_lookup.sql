@@ -12,7 +12,7 @@ DECLARE
 BEGIN
 	answer := iblt_internal.peer_result(conn, format('SELECT * FROM %s.dblink_get_result($1)'
 		' AS t(id text, key text, n text, digest text, checksum text, mark text, content text,'
-		' fingerprint text)', iblt_internal.peer_dblink()), 0, 2);
+		' fingerprint text)', iblt_internal.peer_dblink()), 0);
 	PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length(concat(answer.id, answer.key,
 		answer.n, answer.digest, answer.checksum, answer.mark, answer.content,
 		answer.fingerprint)));

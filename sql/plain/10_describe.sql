@@ -45,7 +45,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.plain_ask(text, text, text, text) IS
-'starts a plain query on the peer, with the settings of a function here; its result is the third';
+'starts a plain query on the peer, with the settings of a function here';
 
 -- A function of SQL that names nothing but what PostgreSQL has is asked for by its body:
 -- the arguments are columns of that name, as they are in the function.

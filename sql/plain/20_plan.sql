@@ -10,7 +10,7 @@ BEGIN
 	IF method = 'auto' AND conn IS NOT NULL AND NOT iblt_internal.peer_is_lent(conn) THEN
 		PERFORM iblt_internal.plain_ask(conn, 'SELECT NOT EXISTS (SELECT FROM pg_extension'
 			' WHERE extname = ''iblt'')');
-		IF iblt_internal.peer_value(conn, 0.001, 2)::boolean THEN
+		IF iblt_internal.peer_value(conn, 0.001)::boolean THEN
 			RAISE NOTICE USING
 				MESSAGE = 'the peer has no extension iblt, and is compared by plain queries';
 			method := 'plain';

@@ -28,7 +28,7 @@ BEGIN
 	answer := iblt_internal.read_here(plan, iblt_internal.plain_sums_sql(plan, plan.here));
 	mine := answer.iblt_value;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + iblt_internal.ms(started);
-	theirs := iblt_internal.peer_value(conn, 0, 2);
+	theirs := iblt_internal.peer_value(conn, 0);
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + iblt_internal.ms(started);
 	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);
 	PERFORM iblt_internal.require_described(plan, split_part(mine, ' ', 1),
@@ -114,7 +114,7 @@ BEGIN
 		NULL, iblt_internal.plain_reader(plan));
 	here := iblt_internal.read_here(plan,
 		(iblt_internal.plain_finder(plan, plan.here, in_buckets)).lookup, keys);
-	answer := iblt_internal.peer_value(conn, 0, 2);
+	answer := iblt_internal.peer_value(conn, 0);
 	space := strpos(answer, ' ');
 	PERFORM iblt_internal.require_described(plan, here.fingerprint, left(answer, space - 1));
 	there := iblt_internal.plain_found(

@@ -179,7 +179,7 @@ BEGIN
 				' SELECT pg_catalog.set_config(''iblt.writing'', %L, true)',
 				CASE WHEN push THEN 'WRITE' ELSE 'ONLY' END,
 				CASE WHEN push THEN 'on' ELSE 'off' END), false),
-			iblt_internal.peer_value(conn);
+			iblt_internal.peer_value(conn, 0.001, 1);
 	END IF;
 	IF plans <> '{}' THEN
 		PERFORM iblt_internal.repair_lock_all(conn, plans);

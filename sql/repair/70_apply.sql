@@ -77,7 +77,7 @@ BEGIN
 		format('iblt_repair_execute of %s statements', cardinality(statements)),
 		format('SELECT iblt_internal.repair_execute(%L, %L, %L, %L, %L, %L)', statements, n,
 			at_most, keys, asked.search_path, asked.as_replica));
-	RETURN iblt_internal.peer_value(conn, 0.01, 2);
+	RETURN iblt_internal.peer_value(conn, 0.01);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_run_there(text, text[], bigint[], boolean[], text[],

@@ -104,7 +104,7 @@ BEGIN
 	IF conn IS NULL THEN
 		there := iblt_internal.slice_bound(query, rows, lo);
 	ELSE
-		there := iblt_internal.peer_value(conn, 0.001, 2);
+		there := iblt_internal.peer_value(conn, 0.001);
 	END IF;
 	RETURN iblt_internal.smaller_bound(iblt_internal.slice_key(plan), here, there);
 END

@@ -249,12 +249,12 @@ BEGIN
 	IF conn IS NULL THEN
 		RETURN iblt_internal.peer_ask(NULL, 'there',
 			iblt_internal.slice_check_sql(plan, plan.there, check_index));
-	ELSIF plan.buckets IS NULL THEN
-		RETURN iblt_internal.peer_value(conn, 0.1);
 	END IF;
-	answer := iblt_internal.peer_value(conn, 0.1, 2);
-	PERFORM iblt_internal.refuse_lost_rows((plan.there).relation || ' on the peer',
-		(answer ->> 'rows')::bigint, (answer ->> 'lost')::bigint);
+	answer := iblt_internal.peer_value(conn, 0.1);
+	IF plan.buckets IS NOT NULL THEN
+		PERFORM iblt_internal.refuse_lost_rows((plan.there).relation || ' on the peer',
+			(answer ->> 'rows')::bigint, (answer ->> 'lost')::bigint);
+	END IF;
 	RETURN answer;
 END
 $$;

@@ -192,7 +192,7 @@ BEGIN
 		iblt_internal.blocks_sketch_sql(plan, plan.there, marks, s.lo[2], s.hi[2])));
 	EXECUTE 'SELECT ' || iblt_internal.blocks_sketch_sql(plan, plan.here, marks, s.lo[1], s.hi[1])
 		INTO mine, fingerprint;
-	answer := iblt_internal.scanned_there(conn, 1);
+	answer := iblt_internal.scanned_there(conn);
 	PERFORM iblt_internal.require_described(plan, fingerprint, answer.fingerprint);
 	figures.rows_here := (iblt_internal.iblt_header(mine)).rows;
 	figures.rows_there := (iblt_internal.iblt_header(answer.theirs)).rows;

@@ -77,7 +77,7 @@ sub error { return ($session->{err} =~ /ERROR: +(\w+: .*)/)[0] // '' }
 
 # Messages after which describing has ended on both sides, the scan, lookups.
 my $described = [ 'received', 'version_rights' ];
-my $scan = [ 'sent', 'iblt_session_keep' ];
+my $scan = [ 'sent', 'scan_answer' ];
 sub lookup { my ($nth) = @_; return [ 'sent', 'AS iblt_k', $nth ] }
 
 # --- the fingerprint -----------------------------------------------------------------

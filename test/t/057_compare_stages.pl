@@ -54,8 +54,8 @@ hold_step($here, 'iblt_internal', 'passed', 'text, iblt_internal.plan, timestamp
 my $waits = "wait_event = 'advisory' AND query LIKE";
 my @stages = (
 	{ name => 'describing', held => $there, lock => 'LOCK TABLE staged', peer => "wait_event_type = 'Lock' AND query LIKE '%iblt_internal.hello(%'" },
-	{ name => 'scanning', held => $there, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "$waits '%iblt_session_keep(%'" },
-	{ name => 'scanning here, after the first message', held => $here, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "state = 'idle' AND query LIKE '%iblt_session_keep(%'" },
+	{ name => 'scanning', held => $there, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "$waits '%scan_answer(%'" },
+	{ name => 'scanning here, after the first message', held => $here, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "state = 'idle' AND query LIKE '%scan_answer(%'" },
 	{ name => 'the second message', held => $there, lock => 'SELECT pg_advisory_xact_lock(3)', peer => "$waits '%iblt_session_get(%'" },
 	{ name => 'the pause before the lookup', held => $here, lock => 'SELECT pg_advisory_xact_lock(4)', peer => "state = 'idle' AND query LIKE '%iblt_session_get(%'" },
 	{ name => 'lookup', held => $there, lock => 'SELECT pg_advisory_xact_lock(2)', peer => "$waits '%array_agg(digest%'" },
