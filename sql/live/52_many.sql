@@ -59,13 +59,20 @@ RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	b record := @extschema@.iblt_info(before);
+	a record := @extschema@.iblt_info(after);
+	cells integer := gcd(b.cells / b.hashes, a.cells / a.hashes);
 BEGIN
-	RETURN (@extschema@.iblt_estimate(after OPERATOR(@extschema@.-) before)).estimated
+	-- folds of digests have many sizes; the estimate is that of the meter, whatever the size
+	RETURN (@extschema@.iblt_estimate(iblt_internal.iblt_compare_fold(after, cells)
+			OPERATOR(@extschema@.-) iblt_internal.iblt_compare_fold(before, cells))).estimated
 		< (@extschema@.iblt_estimate(before)).estimated;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.persist(iblt, iblt) IS
-'did most of what differs now differ before, in the same way? Both sketches have one seed and size';
+'did most of what differs now differ before, in the same way? Both sketches have one seed, and are '
+'folds of one size';
 
 -- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
 -- estimate of the sketches is the better one.
@@ -174,7 +181,10 @@ BEGIN
 		IF problem IS NULL THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
 			found := iblt_internal.search(conn, plan, found.figures);
-			problem := CASE WHEN NOT iblt_internal.persist(before, found.sample)
+			problem := CASE
+				WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
+				THEN 'iblt_compare read live digests first, and could not when it compared once more.'
+				WHEN NOT iblt_internal.persist(before, found.sample)
 				THEN 'Most of them did not differ before replication passed.' END;
 		END IF;
 	END IF;
