@@ -8,6 +8,12 @@
  * place, because a hot standby does not have them.  Large sketches should not
  * be sent to the client.
  *
+ * A comparison puts a tab and something of its own behind the name of its
+ * connection.  One sketch is kept under what is before the tab, and found
+ * under the whole name only.  Behind a pooler that shares sessions, nobody
+ * drops the sketches of a comparison that has ended, so there are only a few
+ * of these.
+ *
  *-------------------------------------------------------------------------
  */
 #include "live/kept.h"
@@ -15,6 +21,8 @@
 #include "nodes/pg_list.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+
+#define MOST_SHARED		8
 
 /* One kept sketch. */
 typedef struct Kept
@@ -27,19 +35,53 @@ typedef struct Kept
 static List *kept_list = NIL;
 static MemoryContext kept_context = NULL;
 
+/* Of the name of a connection, the part before the tab. */
 static Kept *
 kept_find(const char *name)
 {
+	size_t		length = strcspn(name, "\t");
 	ListCell   *lc;
 
 	foreach(lc, kept_list)
 	{
 		Kept	   *kept = lfirst(lc);
 
-		if (strcmp(kept->name, name) == 0)
+		if (strcspn(kept->name, "\t") == length &&
+			strncmp(kept->name, name, length) == 0)
 			return kept;
 	}
 	return NULL;
+}
+
+static void
+kept_drop(Kept *kept)
+{
+	kept_list = list_delete_ptr(kept_list, kept);
+	if (kept->value != NULL)
+		pfree(kept->value);
+	pfree(kept->name);
+	pfree(kept);
+}
+
+/* Drops the oldest sketch of a comparison if there are too many. */
+static void
+drop_oldest(void)
+{
+	Kept	   *oldest = NULL;
+	int			count = 0;
+	ListCell   *lc;
+
+	foreach(lc, kept_list)
+	{
+		Kept	   *kept = lfirst(lc);
+
+		if (strchr(kept->name, '\t') == NULL)
+			continue;
+		if (count++ == 0)
+			oldest = kept;
+	}
+	if (count >= MOST_SHARED)
+		kept_drop(oldest);
 }
 
 /* The name, which is the first argument. */
@@ -59,6 +101,8 @@ kept_add(const char *name)
 	MemoryContext old;
 	Kept	   *kept;
 
+	if (strchr(name, '\t') != NULL)
+		drop_oldest();
 	if (kept_context == NULL)
 		kept_context = AllocSetContextCreate(TopMemoryContext, "iblt sketches",
 											 ALLOCSET_DEFAULT_SIZES);
@@ -109,6 +153,11 @@ iblt_session_keep(PG_FUNCTION_ARGS)
 
 	iblt_open_arg(&sketch, fcinfo, 1);
 	kept = kept_find(name);
+	if (kept != NULL && strcmp(kept->name, name) != 0)
+	{
+		kept_drop(kept);
+		kept = NULL;
+	}
 	if (kept == NULL)
 		kept = kept_add(name);
 	/* an error from here on leaves what was kept before */
@@ -125,10 +174,11 @@ iblt_kept_arg(FunctionCallInfo fcinfo)
 	char	   *name = name_arg(fcinfo);
 	Kept	   *kept = kept_find(name);
 
-	if (kept == NULL || kept->value == NULL)
+	if (kept == NULL || kept->value == NULL || strcmp(kept->name, name) != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("kept sketch \"%s\" does not exist in this session", name),
+				 errmsg("kept sketch \"%.*s\" does not exist in this session",
+						(int) strcspn(name, "\t"), name),
 				 errhint("Call iblt_session_keep in the same session first. Behind a connection pooler the next query may run in another session.")));
 	return kept->value;
 }
@@ -163,11 +213,7 @@ iblt_session_drop(PG_FUNCTION_ARGS)
 
 	if (kept == NULL)
 		PG_RETURN_BOOL(false);
-	kept_list = list_delete_ptr(kept_list, kept);
 	found = kept->value != NULL;
-	if (found)
-		pfree(kept->value);
-	pfree(kept->name);
-	pfree(kept);
+	kept_drop(kept);
 	PG_RETURN_BOOL(found);
 }
