@@ -60,8 +60,8 @@ RETURNS boolean
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	b record := @extschema@.iblt_info(before);
-	a record := @extschema@.iblt_info(after);
+	b record := iblt_internal.iblt_header(before);
+	a record := iblt_internal.iblt_header(after);
 	cells integer := gcd(b.cells / b.hashes, a.cells / a.hashes);
 BEGIN
 	-- folds of digests have many sizes; the estimate is that of the meter, whatever the size
@@ -183,7 +183,7 @@ BEGIN
 			found := iblt_internal.search(conn, plan, found.figures);
 			problem := CASE
 				WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
-				THEN 'iblt_compare read live digests first, and could not when it compared once more.'
+				THEN 'Live digests could tell the keys at first, and could not any more.'
 				WHEN NOT iblt_internal.persist(before, found.sample)
 				THEN 'Most of them did not differ before replication passed.' END;
 		END IF;
