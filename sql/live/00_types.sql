@@ -173,7 +173,9 @@ CREATE TYPE iblt_internal.difference AS (
 	here_count bigint,
 	there_count bigint,
 	mark text,				-- of the contents and row versions of both sides
-	confirmed boolean
+	confirmed boolean,
+	here_digest text,		-- of the rows of a side, NULL if it has none
+	there_digest text
 );
 COMMENT ON TYPE iblt_internal.difference IS 'a key whose rows differ';
 

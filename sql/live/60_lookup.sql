@@ -128,7 +128,7 @@ BEGIN
 				ELSE 'both' END,
 			h_content, t_content, coalesce(h_n, 0), coalesce(t_n, 0),
 			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
-			NULL)::iblt_internal.difference), '{}')
+			NULL, h_digest, t_digest)::iblt_internal.difference), '{}')
 		FROM (%s) AS pair WHERE h_digest IS DISTINCT FROM t_digest$q$, f.pairs)
 	INTO result USING here, there, keys, plan.recheck > 0;
 	RETURN result;

@@ -240,7 +240,8 @@ BEGIN
 			ORDER BY d.n)
 	INTO result.ids, result.marks, result.same
 	FROM unnest(differences) WITH ORDINALITY
-		AS d(id, key, side, here, there, here_count, there_count, mark, confirmed, n)
+		AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,
+			here_digest, there_digest, n)
 	LEFT JOIN unnest(before.ids, before.marks, before.same) AS b(id, mark, same) USING (id),
 	LATERAL (SELECT hashtextextended(d.mark, 0)) AS h(mark);
 	result.differences := differences;
@@ -346,9 +347,10 @@ RETURNS SETOF iblt_internal.difference
 AS $$
 BEGIN
 	RETURN QUERY SELECT d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count, d.mark,
-			judged.confirmed
+			judged.confirmed, d.here_digest, d.there_digest
 		FROM unnest(batch.differences) WITH ORDINALITY
-			AS d(id, key, side, here, there, here_count, there_count, mark, confirmed, n)
+			AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,
+			here_digest, there_digest, n)
 		WHERE batch.same[d.n] = judged.confirmed ORDER BY d.n;
 END
 $$;

@@ -13,8 +13,8 @@ CREATE FUNCTION iblt_internal.doubtful(keys text[], sides text[],
 AS $$
 BEGIN
 	-- nearly always, and quick to see
-	IF sides = ARRAY(SELECT d.side FROM unnest(differences) AS d)
-			AND keys = ARRAY(SELECT d.id FROM unnest(differences) AS d) THEN
+	IF sides = ARRAY(SELECT (u.d).side FROM (SELECT unnest(differences) AS d) AS u)
+			AND keys = ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u) THEN
 		RETURN '{}';
 	END IF;
 	RETURN ARRAY(SELECT k.id FROM unnest(keys, sides) AS k(id, side)

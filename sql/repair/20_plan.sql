@@ -152,6 +152,7 @@ DECLARE
 	plan iblt_internal.repair_plan;
 	described jsonb;
 BEGIN
+	compared.by_index := false;		-- whatever a run trusted
 	plan.compared := compared;
 	plan.asked := asked;
 	described := iblt_internal.peer_ask(conn, asked.target,

@@ -2,6 +2,9 @@
 --
 -- What a peer says is quoted here.  Statements name everything with its schema, so that
 -- they mean the same under any search_path.
+--
+-- Rows may be large.  What a function in FROM gives is kept, in a file if need be, and what
+-- unnest() gives in a list of SELECT is not.
 
 -- What has to change
 
@@ -11,16 +14,17 @@ CREATE FUNCTION iblt_internal.repair_unique_changes(plan iblt_internal.repair_pl
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT ROW(d.id, d.key, CASE WHEN s.source IS NULL THEN 'delete'
+	SELECT ARRAY(SELECT ROW(s.id, s.key, CASE WHEN s.source IS NULL THEN 'delete'
 				WHEN s.target IS NULL THEN 'insert' ELSE 'update' END,
 			s.source -> 0 -> 1, s.target -> 0 -> 1, 1,
 			CASE WHEN s.source #>> '{0,0}' <> '1' OR s.target #>> '{0,0}' <> '1'
 				OR jsonb_array_length(s.source) <> 1 OR jsonb_array_length(s.target) <> 1
 			THEN 'several rows have this key although an index says that it is unique; see amcheck'
 			END)::iblt_internal.repair_change
-		FROM unnest(differences) AS d, LATERAL (SELECT
-			CASE (plan.asked).target WHEN 'here' THEN d.there ELSE d.here END,
-			CASE (plan.asked).target WHEN 'here' THEN d.here ELSE d.there END) AS s(source, target))
+		FROM (SELECT (u.d).id, (u.d).key,
+				CASE (plan.asked).target WHEN 'here' THEN (u.d).there ELSE (u.d).here END AS source,
+				CASE (plan.asked).target WHEN 'here' THEN (u.d).here ELSE (u.d).there END AS target
+			FROM (SELECT unnest(differences) AS d) AS u) AS s)
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_unique_changes(iblt_internal.repair_plan,
 	iblt_internal.difference[]) IS 'what has to happen to rows with unique keys';
@@ -62,7 +66,8 @@ AS $$
 				CASE x.n WHEN 1 THEN coalesce('VALUES (' || p.vals || ')', 'DEFAULT VALUES')
 				ELSE format('SELECT %s FROM pg_catalog.generate_series(1, %s)', p.vals, x.n) END),
 			'preview', x.problem, x.n, NULL)::iblt_internal.repair_step
-		FROM iblt_internal.repair_side(plan) AS s, unnest(changes) AS x, LATERAL (SELECT
+		FROM iblt_internal.repair_side(plan) AS s,
+		(SELECT (u.x).* FROM (SELECT unnest(changes) AS x) AS u) AS x, LATERAL (SELECT
 			bool_or(c.always) AS always,
 			string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) AS names,
 			string_agg(quote_nullable(x.source ->> c.i) || c.suffix, ', ' ORDER BY c.i)
@@ -89,7 +94,8 @@ AS $$
 				WHEN p.made IS NOT NULL THEN 'differs only in generated columns: ' || p.made
 				ELSE 'differs in a value that has the same text on both sides' END,
 			1, p.changed)::iblt_internal.repair_step
-		FROM iblt_internal.repair_side(plan) AS s, unnest(changes) AS x, LATERAL (SELECT
+		FROM iblt_internal.repair_side(plan) AS s,
+		(SELECT (u.x).* FROM (SELECT unnest(changes) AS x) AS u) AS x, LATERAL (SELECT
 			string_agg(concat(c.identifier, ' ', coalesce(c.equal, 'OPERATOR(pg_catalog.=)'), ' ',
 				v.old, c.suffix), ' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
 			string_agg(concat(c.identifier, ' = ', v.new, c.suffix), ', ' ORDER BY c.i)
@@ -100,7 +106,7 @@ AS $$
 			string_agg(c.identifier, ', ' ORDER BY c.i)
 				FILTER (WHERE c.always AND v.new <> v.old) AS fixed
 			FROM unnest(plan.columns) AS c, LATERAL (SELECT quote_nullable(x.source ->> c.i),
-				quote_nullable(x.target ->> c.i)) AS v(new, old)) AS p
+				quote_nullable(x.target ->> c.i) OFFSET 0) AS v(new, old)) AS p
 		WHERE x.action <> 'insert')
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_unique_steps(iblt_internal.repair_plan,

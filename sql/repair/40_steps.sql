@@ -6,7 +6,8 @@ CREATE FUNCTION iblt_internal.repair_ids(steps iblt_internal.repair_step[]) RETU
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s WHERE s.status = 'preview')
+	SELECT ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
+		WHERE (u.s).status = 'preview')
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_ids(iblt_internal.repair_step[]) IS
 'the ids of the keys whose steps are to be run';
@@ -14,29 +15,31 @@ COMMENT ON FUNCTION iblt_internal.repair_ids(iblt_internal.repair_step[]) IS
 -- The rows of a key that is not unique are repaired all or none.
 CREATE FUNCTION iblt_internal.repair_steps(plan iblt_internal.repair_plan,
 	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_step[]
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	WITH step AS (
-		SELECT s.*,
-			bool_or(s.action = 'delete' AND NOT (plan.asked).deletes) OVER of_key AS no_delete,
-			bool_or(s.action = 'insert' AND NOT (plan.asked).inserts) OVER of_key AS no_insert,
-			s.action = 'update' AND NOT (plan.asked).updates AS no_update
-		FROM unnest(iblt_internal.repair_all_steps(plan, differences)) AS s
-		WINDOW of_key AS (PARTITION BY s.id)
-	), judged AS (
-		SELECT step.*, CASE WHEN d.confirmed = false
-				THEN 'not confirmed: its rows kept changing, or replication did not pass in time'
-			WHEN step.no_delete THEN 'deletes => false' WHEN step.no_insert THEN 'inserts => false'
-			WHEN step.no_update THEN 'updates => false' ELSE step.detail END AS reason
-		FROM step JOIN unnest(differences) AS d USING (id)
-	)
-	SELECT coalesce(array_agg(ROW(id, key, action, CASE WHEN reason IS NULL THEN sql END,
+DECLARE
+	steps iblt_internal.repair_step[] := iblt_internal.repair_all_steps(plan, differences);
+	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
+		WHERE NOT (u.d).confirmed);
+	no_delete text[];
+	no_insert text[];
+BEGIN
+	SELECT array_agg((u.s).id) FILTER (WHERE (u.s).action = 'delete'
+			AND NOT (plan.asked).deletes),
+		array_agg((u.s).id) FILTER (WHERE (u.s).action = 'insert' AND NOT (plan.asked).inserts)
+	INTO no_delete, no_insert FROM (SELECT unnest(steps) AS s) AS u;
+	RETURN ARRAY(SELECT ROW(id, key, action, CASE WHEN reason IS NULL THEN sql END,
 			CASE WHEN reason IS NULL THEN 'preview' ELSE 'skipped' END, reason, n, columns
 			)::iblt_internal.repair_step
-		ORDER BY reason IS NOT NULL, array_position('{delete,update,insert}', action), key, sql),
-		'{}')
-	FROM judged
+		FROM (SELECT (u.s).*, CASE WHEN (u.s).id IN (SELECT unnest(unconfirmed))
+				THEN 'not confirmed: its rows kept changing, or replication did not pass in time'
+			WHEN (u.s).id IN (SELECT unnest(no_delete)) THEN 'deletes => false'
+			WHEN (u.s).id IN (SELECT unnest(no_insert)) THEN 'inserts => false'
+			WHEN (u.s).action = 'update' AND NOT (plan.asked).updates THEN 'updates => false'
+			ELSE (u.s).detail END AS reason FROM (SELECT unnest(steps) AS s) AS u) AS judged
+		ORDER BY reason IS NOT NULL, array_position('{delete,update,insert}', action), key, sql);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_steps(iblt_internal.repair_plan,
 	iblt_internal.difference[]) IS
@@ -46,24 +49,30 @@ CREATE FUNCTION iblt_internal.repair_one_sided(steps iblt_internal.repair_step[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s
-		WHERE s.status = 'preview' AND s.action <> 'update')
+	SELECT ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
+		WHERE (u.s).status = 'preview' AND (u.s).action <> 'update')
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_one_sided(iblt_internal.repair_step[]) IS
 'the ids of the keys whose rows are to be inserted or deleted';
 
+-- A statement may be large, so steps are copied only if they change.
 CREATE FUNCTION iblt_internal.repair_skip(steps iblt_internal.repair_step[], ids text[],
 	reason text) RETURNS iblt_internal.repair_step[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(array_agg(ROW(s.id, s.key, s.action, CASE WHEN NOT x.skip THEN s.sql END,
+BEGIN
+	IF ids = '{}' THEN
+		RETURN steps;
+	END IF;
+	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, CASE WHEN NOT x.skip THEN s.sql END,
 			CASE WHEN x.skip THEN 'skipped' ELSE s.status END,
 			CASE WHEN x.skip THEN reason ELSE s.detail END, s.n, s.columns
 			)::iblt_internal.repair_step
-		ORDER BY x.skip OR s.status = 'skipped', s.ordinality), '{}')
-	FROM unnest(steps) WITH ORDINALITY AS s,
-	LATERAL (SELECT s.status = 'preview' AND s.id = ANY (ids)) AS x(skip)
+		FROM unnest(steps) WITH ORDINALITY AS s,
+		LATERAL (SELECT s.status = 'preview' AND s.id IN (SELECT unnest(ids))) AS x(skip)
+		ORDER BY x.skip OR s.status = 'skipped', s.ordinality);
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_skip(iblt_internal.repair_step[], text[], text) IS
 'the steps, of which those of keys are skipped for a reason';
@@ -71,19 +80,20 @@ COMMENT ON FUNCTION iblt_internal.repair_skip(iblt_internal.repair_step[], text[
 CREATE FUNCTION iblt_internal.repair_unchanged(steps iblt_internal.repair_step[],
 	before iblt_internal.difference[], again iblt_internal.difference[])
 RETURNS iblt_internal.repair_step[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT coalesce(array_agg(ROW(s.id, s.key, s.action, CASE WHEN x.reason IS NULL THEN s.sql END,
-			CASE WHEN x.reason IS NULL THEN s.status ELSE 'skipped' END,
-			coalesce(x.reason, s.detail), s.n, s.columns)::iblt_internal.repair_step
-		ORDER BY x.reason IS NOT NULL OR s.status = 'skipped', s.ordinality), '{}')
-	FROM unnest(steps) WITH ORDINALITY AS s LEFT JOIN unnest(before) AS b ON b.id = s.id
-	LEFT JOIN unnest(again) AS a ON a.id = s.id,
-	LATERAL (SELECT CASE WHEN s.status = 'skipped' THEN NULL
-		WHEN a.id IS NULL THEN 'equal by now'
-		WHEN a.here IS DISTINCT FROM b.here OR a.there IS DISTINCT FROM b.there
-		THEN 'changed since it was compared' END) AS x(reason)
+DECLARE
+	x record;
+BEGIN
+	SELECT coalesce(array_agg((b.d).id) FILTER (WHERE a.id IS NULL), '{}') AS equal,
+		coalesce(array_agg((b.d).id) FILTER (WHERE a.id IS NOT NULL), '{}') AS changed INTO x
+	FROM (SELECT unnest(before) AS d) AS b LEFT JOIN unnest(again) AS a ON a.id = (b.d).id
+	WHERE a.id IS NULL OR a.here_digest IS DISTINCT FROM (b.d).here_digest
+		OR a.there_digest IS DISTINCT FROM (b.d).there_digest;
+	RETURN iblt_internal.repair_skip(iblt_internal.repair_skip(steps, x.equal, 'equal by now'),
+		x.changed, 'changed since it was compared');
+END
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_unchanged(iblt_internal.repair_step[],
 	iblt_internal.difference[], iblt_internal.difference[]) IS

@@ -14,6 +14,7 @@ DECLARE
 	whole iblt_internal.plan := plan.compared;
 	s iblt_internal.side := iblt_internal.repair_side(plan);
 BEGIN
+	whole.content := 'none';
 	IF s.condition IS NOT NULL THEN
 		s := whole.here;
 		s.condition := NULL;
@@ -26,7 +27,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_whole(iblt_internal.repair_plan) IS
-'a plan that sees a row also where a condition on the target leaves it out';
+'a plan that sees a row also where a condition on the target leaves it out, but no contents';
 
 -- Under a condition on columns that differ, a changed row is on one side only.  A repair
 -- would delete what the other side has outside of the condition, or insert it twice.

@@ -138,6 +138,8 @@ DECLARE
 BEGIN
 	IF problem <> '' AND asked.apply AND NOT asked."cascade" THEN
 		PERFORM iblt_internal.repair_refuse_cascades(asked.as_replica, problem);
+	ELSIF problem = '' THEN
+		RETURN steps;
 	END IF;
 	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql, s.status,
 			CASE WHEN x.also = '' THEN s.detail

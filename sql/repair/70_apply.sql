@@ -16,6 +16,20 @@ $$;
 COMMENT ON FUNCTION iblt_internal.repair_lock(text, iblt_internal.repair_plan, text[]) IS
 'locks the target''s rows of keys';
 
+-- Digests tell what has changed.  The rows themselves may be large.
+CREATE FUNCTION iblt_internal.repair_look(conn text, plan iblt_internal.plan, ids text[])
+RETURNS iblt_internal.difference[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	plan.content := 'none';
+	RETURN iblt_internal.look_at_ids(conn, plan, ids);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_look(text, iblt_internal.plan, text[]) IS
+'those of the keys with these ids whose rows differ now, without their contents';
+
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.  From here on, the target stays what was described.
 CREATE FUNCTION iblt_internal.repair_claim(conn text, plan iblt_internal.repair_plan,
@@ -35,7 +49,7 @@ BEGIN
 			WHERE s.status = 'preview' AND s.action <> 'insert') THEN
 		PERFORM iblt_internal.repair_lock(conn, plan, ids);
 	END IF;
-	again := iblt_internal.look_at_ids(conn, plan.compared, ids);
+	again := iblt_internal.repair_look(conn, plan.compared, ids);
 	steps := iblt_internal.repair_unchanged(steps, differences, again);
 	steps := iblt_internal.repair_absent(conn, plan,
 		iblt_internal.repair_outside(conn, plan, steps));
@@ -152,10 +166,12 @@ DECLARE
 BEGIN
 	SELECT coalesce(array_agg(a.id), '{}'), min(a.key::text) FILTER (WHERE x.wrong),
 		count(*) FILTER (WHERE x.wrong) INTO differ, wrong, found
-	FROM unnest(iblt_internal.look_at_ids(conn, plan.compared, ids)) AS a
+	FROM unnest(iblt_internal.repair_look(conn, plan.compared, ids)) AS a
 	LEFT JOIN unnest(wanted) AS w USING (id), LATERAL (SELECT CASE WHEN pull
-		THEN a.here IS DISTINCT FROM w.there OR a.there IS NOT DISTINCT FROM w.there
-		ELSE a.there IS DISTINCT FROM w.here OR a.here IS NOT DISTINCT FROM w.here END
+		THEN a.here_digest IS DISTINCT FROM w.there_digest
+			OR a.there_digest IS NOT DISTINCT FROM w.there_digest
+		ELSE a.there_digest IS DISTINCT FROM w.here_digest
+			OR a.here_digest IS NOT DISTINCT FROM w.here_digest END
 		) AS x(wrong);
 	IF found > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',

@@ -225,7 +225,8 @@ BEGIN
 		found := iblt_internal.recheck(w.conn, compared, found);
 	ELSIF (r.entry).unready THEN
 		found := ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count,
-			d.there_count, d.mark, false)::iblt_internal.difference FROM unnest(found) AS d);
+			d.there_count, d.mark, false, d.here_digest, d.there_digest)::iblt_internal.difference
+			FROM unnest(found) AS d);
 	END IF;
 	compared.content := (((w.options).audit).compare).content;
 	now := iblt_internal.run_repair_look(w.conn, compared, ids);

@@ -224,7 +224,7 @@ SELECT l.n, verdict, j.id, j.confirmed, array_position((iblt_internal.rest(h)).i
 FROM looks AS l JOIN looks AS m ON m.n = l.n + 1, LATERAL (SELECT iblt_internal.hold(m.d, iblt_internal.hold(l.d))) AS x(h), unnest('{true,false}'::boolean[]) AS verdict, LATERAL iblt_internal.judged(h, verdict) AS j ORDER BY 1, 3;
 -- marks of two looks of a round, and of the round before: all three must be the same
 SELECT a, b, c, settled, h.marks[1] IS NOT NULL AS steady, h.same[1] FROM unnest('{a,b,NULL}'::text[]) AS a, unnest('{a,b,NULL}'::text[]) AS b, unnest('{a,b,NULL}'::text[]) AS c, unnest('{true,false}'::boolean[]) AS settled,
-	LATERAL (SELECT ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, a, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, b, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, c, NULL)::iblt_internal.difference]) AS d(x, y, z),
+	LATERAL (SELECT ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, a, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, b, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, c, NULL, NULL, NULL)::iblt_internal.difference]) AS d(x, y, z),
 	LATERAL iblt_internal.hold(d.z, iblt_internal.hold(d.y, iblt_internal.hold(d.x)), settled) AS h WHERE h.marks[1] IS NOT NULL OR h.same[1] ORDER BY 1, 2, 3, 4;
 -- waiting: each link must have been passed
 SELECT title, iblt_internal.passed(NULL, changed(linked(), jsonb_build_object('links', links)), clock_timestamp() + interval '0.1 s') FROM (VALUES
@@ -235,8 +235,8 @@ SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeo
 SELECT key, confirmed FROM iblt_compare('mine', NULL, 'theirs', recheck => 1, timeout => '0 s') ORDER BY key;
 
 -- keys of which an index says something else than the scans
-SELECT iblt_internal.doubtful('{1,2,3,4}', '{here,there,both,here}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL), ROW('3', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL)]::iblt_internal.difference[]) AS doubtful,
-	iblt_internal.doubtful('{1,2}', '{here,both}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL)]::iblt_internal.difference[]) AS none;
+SELECT iblt_internal.doubtful('{1,2,3,4}', '{here,there,both,here}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL), ROW('3', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL)]::iblt_internal.difference[]) AS doubtful,
+	iblt_internal.doubtful('{1,2}', '{here,both}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL)]::iblt_internal.difference[]) AS none;
 SELECT here, there, (iblt_internal.index_plan(changed(plan_of('mine', 'theirs'), jsonb_build_object('here', here, 'there', there)))).versions
 FROM (VALUES ('{}'::jsonb, '{}'::jsonb), ('{"versions": false}', '{}'), ('{"version_rights": false}', '{}'), ('{}', '{"versions": false}'), ('{}', '{"version_rights": false}')) AS x(here, there);
 
