@@ -138,7 +138,7 @@ AS $$
 				'replication did not pass in time' END,
 		iblt_internal.live_said(plan),
 		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
-		CASE WHEN plan.by_index THEN iblt_internal.by_index_note() END,
+		iblt_internal.by_index_note(iblt_internal.reads_by_index(plan)),
 		CASE WHEN plan.buckets IS NOT NULL AND plan.recheck = 0 AND differences > 0
 				AND NOT item.unready
 			THEN 'differences were not rechecked, so they may be rows in flight' END,

@@ -42,6 +42,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.audit_core(jsonb) IS
 'a hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL';
 
+-- Relies on: read_heap, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.audit_digest(described jsonb, options iblt_internal.options,
 	OUT digest text, OUT rows bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

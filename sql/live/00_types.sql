@@ -229,7 +229,7 @@ CREATE TYPE iblt_internal.figures AS (
 	verified_here timestamptz,	-- gave the same digest
 	verified_there timestamptz,
 	method text,			-- 'sketch' or 'plain'
-	by_index boolean		-- as in options: no scan has checked what was read
+	by_index boolean		-- see reads_by_index
 );
 COMMENT ON TYPE iblt_internal.figures IS
 'the figures of a comparison, as iblt_compare_stats gives them';

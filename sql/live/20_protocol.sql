@@ -284,6 +284,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.describe_system() IS
 'the identifier that this server has in common with its standbys, NULL without the right to it';
 
+-- Relies on: catalogs.  The fingerprint of each later statement has to be this one.
 CREATE FUNCTION iblt_internal.describe(relation regclass, condition text DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp

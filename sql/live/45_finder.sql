@@ -72,6 +72,7 @@ COMMENT ON FUNCTION iblt_internal.key_json_sql(iblt_internal.plan_column[]) IS
 -- One line a key, found or not.  A column of such a key is not null, so null says that
 -- there is no row.  Lines come in the order of the keys, and an ORDER BY in the aggregates
 -- would sort them once more.
+-- Relies on: an index that check_index checks, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.lookup_by_key_sql(plan iblt_internal.plan, s iblt_internal.side,
 	f iblt_internal.finder) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -145,6 +146,7 @@ COMMENT ON FUNCTION iblt_internal.finder_by_key(iblt_internal.plan, iblt_interna
 
 -- A line for each key that has rows.  Equal rows are counted, and different ones of a key
 -- are digested in order.
+-- Relies on: read_heap, or a slice, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.lookup_by_hash_sql(plan iblt_internal.plan, s iblt_internal.side,
 	f iblt_internal.finder, rows text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -27,6 +27,7 @@ CREATE FUNCTION iblt_internal.iblt_compare_join(s iblt, a bytea, b bytea) RETURN
 COMMENT ON FUNCTION iblt_internal.iblt_compare_join(iblt, bytea, bytea) IS
 'the keys of two lists that iblt_compare_decode made as one, in order';
 
+-- Relies on: read_heap, or a slice, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
 	capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE

@@ -65,6 +65,7 @@ COMMENT ON FUNCTION iblt_internal.describe_live(text) IS
 'an addition to the answer of hello(): the live digest of a relation';
 
 -- A digest that was begun anew may be of other columns.
+-- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
 CREATE FUNCTION iblt_internal.live_read(relation text, generation bigint,
 	subtable_cells integer) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE

@@ -414,6 +414,7 @@ COMMENT ON FUNCTION iblt_internal.unconfirmed(text, iblt_internal.plan, iblt_int
 
 -- In the last look of a round, those that are confirmed are answered batch by batch.  For
 -- the unconfirmed ones of many batches, rows are read once more.
+-- Relies on: what lookups rely on, in a snapshot of each look.
 CREATE FUNCTION iblt_internal.recheck_batches(conn text, plan iblt_internal.plan,
 	batches iblt_internal.held[]) RETURNS SETOF iblt_internal.difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

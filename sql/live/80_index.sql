@@ -109,6 +109,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.index_plan(iblt_internal.plan) IS
 'a plan that looks rows up without their contents, and with their versions where it may';
 
+-- Relies on: read_heap before and after the index, three snapshots of each side.
 CREATE FUNCTION iblt_internal.check_keys(conn text, plan iblt_internal.plan, keys text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -31,15 +31,28 @@ COMMENT ON FUNCTION iblt_compare_stats() IS
 'figures of the last iblt_compare that finished in this session: rows, differences, messages, '
 'bytes, times';
 
--- In the words of runs (slice_note).
-CREATE FUNCTION iblt_internal.by_index_note() RETURNS text
+-- Our settings do not reach the servers that have the rows of foreign tables and of Citus.
+CREATE FUNCTION iblt_internal.reads_by_index(plan iblt_internal.plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT text 'perhaps read by an index (not checked)'
+	SELECT coalesce(plan.by_index
+		OR (plan.here).condition IS NOT NULL AND ((plan.here).remote OR (plan.here).distributed)
+		OR (plan.there).condition IS NOT NULL AND ((plan.there).remote OR (plan.there).distributed),
+		false)
 $$;
-COMMENT ON FUNCTION iblt_internal.by_index_note() IS
-'what there is to say of a comparison with by_index => true';
+COMMENT ON FUNCTION iblt_internal.reads_by_index(iblt_internal.plan) IS
+'may an index, which nothing checks, say which rows a condition is true of?';
+
+-- In the words of runs (slice_note).
+CREATE FUNCTION iblt_internal.by_index_note(by_index boolean) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END
+$$;
+COMMENT ON FUNCTION iblt_internal.by_index_note(boolean) IS
+'what there is to say of reads_by_index, or NULL';
 
 CREATE FUNCTION iblt_internal.finish_figures(started timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -52,7 +65,7 @@ BEGIN
 	figures.finished_at := clock_timestamp();
 	PERFORM iblt_internal.keep_figures(figures);
 	IF figures.by_index THEN
-		RAISE NOTICE '%', iblt_internal.by_index_note();
+		RAISE NOTICE '%', iblt_internal.by_index_note(true);
 	END IF;
 	IF NOT figures.complete THEN
 		RAISE WARNING USING
@@ -95,7 +108,7 @@ BEGIN
 	figures.estimated := coalesce(figures.estimated, differences);
 	figures.live := coalesce(plan.from_digests, false);
 	figures.method := CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END;
-	figures.by_index := coalesce(plan.by_index, false);
+	figures.by_index := iblt_internal.reads_by_index(plan);
 	IF figures.live THEN
 		figures.verified_here := ((plan.here).live).verified_at;
 		figures.verified_there := ((plan.there).live).verified_at;

@@ -308,6 +308,7 @@ COMMENT ON FUNCTION iblt_internal.plain_relations_sql() IS
 'a query of built-in functions that describes relations, each as a jsonb in the form of type side '
 'with more of it';
 
+-- Relies on: what describe relies on.
 CREATE FUNCTION iblt_internal.plain_describe_sql(relation text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp

@@ -145,6 +145,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.plain_hashes_sql(iblt_internal.plan, iblt_internal.side) IS
 'a query for the bucket and the hash of each row';
 
+-- Relies on: read_heap, or a slice, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.plain_sums_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -177,6 +178,7 @@ COMMENT ON FUNCTION iblt_internal.plain_extra(iblt_internal.plan) IS
 
 -- A cast to text would lose the blanks of a character(n); format uses the type's output.
 -- Citus does not plan a fingerprint beside an aggregate, but a subquery with OFFSET on its own.
+-- Relies on: read_heap, or a slice, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.plain_rows_sql(plan iblt_internal.plan, keys text[],
 	in_buckets boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE

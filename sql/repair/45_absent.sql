@@ -31,6 +31,7 @@ COMMENT ON FUNCTION iblt_internal.repair_whole(iblt_internal.repair_plan) IS
 
 -- Under a condition on columns that differ, a changed row is on one side only.  A repair
 -- would delete what the other side has outside of the condition, or insert it twice.
+-- Relies on: what lookups rely on.  Before rows are changed, repair_absent follows.
 CREATE FUNCTION iblt_internal.repair_outside(conn text, plan iblt_internal.repair_plan,
 	steps iblt_internal.repair_step[]) RETURNS iblt_internal.repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -79,6 +80,7 @@ COMMENT ON FUNCTION iblt_internal.repair_present(text, iblt_internal.repair_plan
 
 -- A lookup by hash is a scan.  If two scans find a row that stood still, the index is
 -- damaged, which is an error.  Otherwise the row came since.
+-- Relies on: read_heap, behind the locks of the claim.
 CREATE FUNCTION iblt_internal.repair_absent(conn text, plan iblt_internal.repair_plan,
 	steps iblt_internal.repair_step[]) RETURNS iblt_internal.repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

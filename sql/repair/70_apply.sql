@@ -32,6 +32,7 @@ COMMENT ON FUNCTION iblt_internal.repair_look(text, iblt_internal.plan, text[]) 
 
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.  From here on, the target stays what was described.
+-- Relies on: what lookups rely on, behind its locks.
 CREATE FUNCTION iblt_internal.repair_claim(conn text, plan iblt_internal.repair_plan,
 	differences iblt_internal.difference[], INOUT steps iblt_internal.repair_step[],
 	OUT again iblt_internal.difference[]) RETURNS record
@@ -153,6 +154,7 @@ COMMENT ON FUNCTION iblt_internal.repair_run(text, iblt_internal.repair_work[]) 
 
 -- A row of the source may have changed again meanwhile, but the target's row must be what
 -- the repair was to write.
+-- Relies on: what lookups rely on, in the transaction that has changed the rows.
 CREATE FUNCTION iblt_internal.repair_verify(conn text, plan iblt_internal.repair_plan, ids text[],
 	wanted iblt_internal.difference[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -339,6 +339,7 @@ COMMENT ON FUNCTION iblt_internal.slice_rows_sql(iblt_internal.plan, iblt_intern
 -- Workers would begin with each slice anew: they take a quarter more of the processors for
 -- the same work.  Several sessions on one run do better.
 
+-- Relies on: an index that the guard checks, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.read_slice(query text, keys text[], lo text[], hi text[])
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -356,6 +357,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.read_slice(text, text[], text[], text[]) IS
 'the row that a query of bounds gives, perhaps of keys';
 
+-- Relies on: what read_slice relies on.
 CREATE FUNCTION iblt_internal.run_slice(query text, lo text[], hi text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp

@@ -155,6 +155,7 @@ COMMENT ON FUNCTION iblt_internal.blocks_bound(iblt_internal.run_table) IS
 
 -- Comparing
 
+-- Relies on: blocks that are as they were at the mark, in one snapshot.
 CREATE FUNCTION iblt_internal.blocks_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
 	marks jsonb, lo text, hi text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE

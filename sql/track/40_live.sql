@@ -34,6 +34,7 @@ COMMENT ON FUNCTION iblt_internal.track_sketch_sql(regclass, iblt_internal.track
 'the sketch of a table as a subquery; $1 is the template, $2 and $3 are seeds';
 
 -- As read_heap: an index-only scan would do where all columns are in an index.
+-- Relies on: a scan, in one snapshot with the changes.
 CREATE FUNCTION iblt_internal.track_scan(relation regclass, generation bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -120,6 +121,7 @@ COMMENT ON FUNCTION iblt_live_fold(regclass) IS
 
 -- The queries of a stable function have one snapshot.  In two statements, the digest can
 -- also be read by a transaction that has written to the table.
+-- Relies on: a scan, in one snapshot with the digest.
 CREATE FUNCTION iblt_internal.live_is_right(relation regclass, options iblt_internal.tracking)
 RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE

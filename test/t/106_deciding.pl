@@ -1,10 +1,13 @@
-# The statements that decide what a comparison or a repair says, each with what could make
-# it decide wrongly: an index that lacks an entry, a row that partitions or constraints would
-# rule out, and a writer in between.  doc/walk.md has the list of these statements.
+# The statements that decide what a comparison or a repair says (doc/walk.md has the list), each
+# with what could make it decide wrongly: an index that lacks an entry, a snapshot older than
+# what it reads, a second session that does the same, and a writer in between.
+#
+# The name of a test begins with its statements and the turn.  %turns says which file has it.
 use strict;
 use warnings;
 
 use IbltTest;
+use File::Basename qw(dirname);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -66,8 +69,8 @@ my $n = q{condition => 'n > 39990'};
 is(compare('txt', $n), '40001 here', 'scan and lookup by hash, damaged index: a row that an index on the condition lacks');
 like(compare('num', $n), qr/^ERROR:  XX002: an index of public.num does not find rows that the table has \(here\)|^40001 here$/,
 	'scan, damaged index: the same, or an error of a lookup that uses that index, too');
-is(compare('vw', "key_columns => '{id}'"), '40001 here', 'scan of a view, damaged index: the same');
-is(compare('num', "$n, method => 'plain'"), '40001 here', 'plain sums and rows here, damaged index: the same');
+is(compare('vw', "key_columns => '{id}'"), '40001 here', 'scan, damaged index: the same in a view');
+is(compare('num', "$n, method => 'plain'"), '40001 here', 'plain sums and plain rows, damaged index: the same here');
 is(answer("SET enable_seqscan = off; SELECT key ->> 'id', side FROM iblt_compare('txt', $peer, $n)"), '40001 here', 'scan, damaged index: also if sequential scans are off');
 SKIP:
 {
@@ -83,15 +86,15 @@ SKIP:
 # The same with the index on the peer: it has the row, and this side does not.
 sql('both', 'CREATE TABLE far (LIKE txt INCLUDING ALL); INSERT INTO far SELECT * FROM txt WHERE n <= 40000; ANALYZE far');
 hide('there', 'far_n_idx', "INSERT INTO far VALUES ('40001', 40001, 'only there')");
-is(compare('far', $n), '40001 there', 'scan on the peer, damaged index');
-is(compare('far', "$n, method => 'plain'"), '40001 there', 'plain sums and rows on the peer, damaged index');
+is(compare('far', $n), '40001 there', 'scan, damaged index: on the peer');
+is(compare('far', "$n, method => 'plain'"), '40001 there', 'plain sums and plain rows, damaged index: on the peer');
 
 # An index that lookups use is checked by a scan, which must not use it either.
 sql('both', 'CREATE TABLE pk (id int PRIMARY KEY, n int); INSERT INTO pk SELECT g, g FROM generate_series(1, 40000) g; ANALYZE pk');
 hide('here', 'pk_pkey', 'INSERT INTO pk VALUES (40001, 1)');
 like(compare('pk', q{condition => 'id > 39990'}), qr/^ERROR:  XX002: an index of public.pk does not find rows that the table has \(here\)/,
 	'check of an index, damaged index: the scan finds what the index lacks');
-is(compare('pk', q{condition => 'id > 39990', method => 'plain'}), '40001 here', 'plain sums and rows, damaged index of the key');
+is(compare('pk', q{condition => 'id > 39990', method => 'plain'}), '40001 here', 'plain sums and plain rows, damaged index: that of the key');
 
 # A table whose columns are all in an index, which sequential scans compete with.
 sql('here', 'CREATE TABLE keys_only (id int PRIMARY KEY); INSERT INTO keys_only SELECT generate_series(1, 5000)');
@@ -112,7 +115,7 @@ sub repair
 sql('both', 'CREATE TABLE same (id int PRIMARY KEY, n int); INSERT INTO same SELECT g, g FROM generate_series(1, 40000) g; ANALYZE same');
 sql('here', 'INSERT INTO same VALUES (40001, 40001)');
 hide('there', 'same_pkey', 'INSERT INTO same VALUES (40001, 40001)');
-is(repair('same', q{condition => 'id > 39990', apply => true}), '', 'scan for a repair, damaged index: nothing to do where both sides are the same');
+is(repair('same', q{condition => 'id > 39990', apply => true}), '', 'scan, damaged index: a repair has nothing to do where both sides are the same');
 is(sql('here', 'SELECT count(*) FROM same'), 40001, 'and nothing was deleted');
 
 # The condition is true of the row here only, and an index of the peer lacks it.
@@ -120,7 +123,7 @@ sql('both', 'CREATE TABLE outside (id int PRIMARY KEY, n int); INSERT INTO outsi
 sql('here', 'INSERT INTO outside VALUES (40001, 40001)');
 hide('there', 'outside_pkey', 'INSERT INTO outside VALUES (40001, 1)');
 like(repair('outside', "$n, apply => true"), qr/^ERROR:  XX002: an index of public.outside does not find rows that the table has \(there\)/,
-	'outside of a condition, damaged index: a row of the peer keeps the one here');
+	'outside of a condition and absence, damaged index: a row of the peer keeps the one here');
 is(sql('here', 'SELECT count(*) FROM outside'), 40001, 'and nothing was deleted');
 
 # --- partitions and constraints --------------------------------------------------------------
@@ -136,18 +139,18 @@ sql('both', "CREATE TABLE part (id int, k int, v text, PRIMARY KEY (id, k)) PART
 	ALTER TABLE part ATTACH PARTITION part_2 FOR VALUES FROM (100) TO (200); ALTER TABLE part_2 DROP CONSTRAINT bound");
 like(compare('part', q{condition => 'k < 50'}), qr/^ERROR:  XX002: an index of public.part does not find rows/,
 	'scan, pruned partitions: a row in the wrong one is seen, and lookups that prune it are found out');
-is(compare('part', q{condition => 'k < 50', method => 'plain'}), '7 both', 'plain sums and rows, pruned partitions');
+is(compare('part', q{condition => 'k < 50', method => 'plain'}), '7 both', 'plain sums and plain rows, pruned partitions');
 
 sql('both', "CREATE TABLE parent (id int, n int, v text); CREATE TABLE child () INHERITS (parent); INSERT INTO child VALUES (1, 500, current_database());
 	ALTER TABLE child ADD CONSTRAINT bound CHECK (n < 100) NOT VALID; $valid");
 is(compare('parent', q{condition => 'n > 400', key_columns => '{id}'}), '1 both', 'scan, constraint exclusion: a child with a constraint that its row breaks');
-is(compare('parent', q{condition => 'n > 400', key_columns => '{id}', method => 'plain'}), '1 both', 'plain sums and rows, constraint exclusion');
+is(compare('parent', q{condition => 'n > 400', key_columns => '{id}', method => 'plain'}), '1 both', 'plain sums and plain rows, constraint exclusion');
 
 sql('both', "CREATE TABLE checked (id int PRIMARY KEY, n int); INSERT INTO checked VALUES (1, 500);
 	ALTER TABLE checked ADD CONSTRAINT bound CHECK (n < 100) NOT VALID; $valid");
 sql('postgres', 'ALTER DATABASE there SET constraint_exclusion = on');
 is(compare('checked', q{condition => 'n > 400'}), '', 'scan, constraint_exclusion = on on one side: no false difference');
-is(compare('checked', q{condition => 'n > 400', method => 'plain'}), '', 'plain sums and rows, constraint_exclusion = on on one side');
+is(compare('checked', q{condition => 'n > 400', method => 'plain'}), '', 'plain sums and plain rows, constraint_exclusion = on on one side');
 sql('postgres', 'ALTER DATABASE there RESET constraint_exclusion');
 
 # --- by_index => true ------------------------------------------------------------------------
@@ -188,17 +191,73 @@ sub in_one
 	my $found = answer("SELECT key ->> 'id', side FROM iblt_compare('$first', NULL, '$second', $options) ORDER BY 1");
 	return $found . (sql('here', 'SELECT v FROM w WHERE id = 7') > $before ? '' : 'nothing was written');
 }
-is(in_one('writing', 'wc', "key_columns => '{id}'"), '', 'scan in one database, a writer in between: no difference that no snapshot had');
+is(in_one('writing', 'wc', "key_columns => '{id}'"), '', 'scan, writer: no difference in one database that no snapshot had');
 is(in_one('wc', 'writing', "key_columns => '{id}'"), '', 'the same the other way round');
 sql('here', 'UPDATE wc SET v = 0 WHERE id = 8; INSERT INTO w VALUES (101, 1)');
-is(in_one('writing', 'wc', "key_columns => '{id}', rows => true, recheck => 1"), '101 here, 8 both', 'lookup and recheck in one database, a writer in between');
+is(in_one('writing', 'wc', "key_columns => '{id}', rows => true, recheck => 1"), '101 here, 8 both', 'lookup by hash and recheck, writer: in one database');
 
 sql('here', q{UPDATE wc SET v = 8 WHERE id = 8; DELETE FROM w WHERE id = 101; CALL iblt_track('w'); CALL iblt_track('wc', peer_relation => 'w');
 	ALTER FUNCTION iblt_internal.live_read(text, bigint, integer) RENAME TO live_read_it;
 	CREATE FUNCTION iblt_internal.live_read(relation text, generation bigint, subtable_cells integer) RETURNS iblt STABLE LANGUAGE plpgsql AS
 	'DECLARE result public.iblt := iblt_internal.live_read_it(relation, generation, subtable_cells); BEGIN PERFORM public.written(); RETURN result; END'});
 is(answer(q{SELECT key, side FROM iblt_compare('w', NULL, 'wc', live => 'require'); SELECT live, settled FROM iblt_compare_stats()}), 't 0',
-	'digests in one database, a writer in between: no difference that no snapshot had');
+	'digest, writer: no difference in one database that no snapshot had');
+
+# --- a writer, and a second session -------------------------------------------------------------
+
+# What a comparison says of its progress tells where it is.  Another session then writes.
+sql('here', q{CREATE OR REPLACE FUNCTION iblt_internal.progress(shown boolean, message text) RETURNS void LANGUAGE plpgsql AS
+	$$ BEGIN IF message ~ current_setting('test.at', true) THEN PERFORM public.dblink_exec(current_setting('test.peer'), current_setting('test.write')); END IF; END $$});
+sub written
+{
+	my ($at, $database, $write, $sql) = @_;
+	return answer("SET test.at = ${\ literal($at)}; SET test.peer = ${\ literal($node->connstr($database))}; SET test.write = ${\ literal($write)}; $sql");
+}
+
+# Of each table, the row 1 differs, 2 is here, and 3 there.
+foreach my $t ([ 'by_key', 'int' ], [ 'by_hash', 'text' ])
+{
+	sql('both', "CREATE TABLE $$t[0] (id $$t[1] PRIMARY KEY, v text); INSERT INTO $$t[0] SELECT g, CASE g WHEN 1 THEN current_database() END FROM generate_series(1, 100) g");
+	sql('here', "DELETE FROM $$t[0] WHERE id = '3'");
+	sql('there', "DELETE FROM $$t[0] WHERE id = '2'");
+}
+foreach my $case (
+	[ 'by_key', 'sketch', '^looking', 'lookup by key and check of an index' ],
+	[ 'by_hash', 'sketch', '^looking', 'lookup by hash' ],
+	[ 'by_key', 'plain', '^reading the rows of .* buckets', 'plain sums and plain rows' ],
+	[ 'by_key', 'sketch', '^waiting', 'recheck' ],
+	[ 'by_hash', 'sketch', '^waiting', 'recheck' ])
+{
+	my ($table, $method, $at, $statement) = @$case;
+	my $recheck = $statement eq 'recheck' ? 1 : 0;
+	is(written($at, 'there', "UPDATE $table SET v = 'here' WHERE id = '1'",
+			"SELECT key ->> 'id', side FROM iblt_compare('$table', $peer, recheck => $recheck, method => '$method') AS c ORDER BY 1"),
+		'2 here, 3 there', "$statement, writer: a row that becomes equal ($table)");
+	sql('there', "UPDATE $table SET v = 'there' WHERE id = '1'");
+}
+
+my $all = '1 both, 2 here, 3 there';
+foreach my $case ([ 'by_key', 'sketch', 'scan and lookup by key' ], [ 'by_hash', 'sketch', 'scan and lookup by hash' ], [ 'by_hash', 'plain', 'plain sums and plain rows' ])
+{
+	my ($table, $method, $statement) = @$case;
+	my $compare = "SELECT key ->> 'id' || ' ' || side FROM iblt_compare('$table', $peer, recheck => 1, method => '$method') AS c ORDER BY 1";
+	my @runs = map { IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('here'), '-c', $compare ], '<', \undef, '>', \$_->{out}) } my @second = ({}, {});
+	$_->finish foreach @runs;
+	is(join('; ', map { join ', ', split /\n/, $_->{out} } @second), "$all; $all", "$statement and recheck, second session: both find the same");
+}
+
+# A repair: what is written just before a step of it.
+foreach my $case (
+	[ '^locking', 'claim', 'delete 2 skipped changed since it was compared, insert 3 applied , update 1 skipped changed since it was compared',
+		"UPDATE by_key SET v = 'other' WHERE id = 1; INSERT INTO by_key VALUES (2, 'other')" ],
+	[ '^scanning for', 'absence', 'delete 2 skipped changed since it was compared, insert 3 applied , update 1 applied ', 'INSERT INTO by_key VALUES (2)' ],
+	[ 'once more$', 'last look', 'delete 2 applied , insert 3 applied , update 1 applied ', "UPDATE by_key SET v = 'other' WHERE id = 1" ])
+{
+	my ($at, $statement, $expected, $write) = @$case;
+	is(written($at, 'there', $write, "BEGIN; SELECT action, key ->> 'id', status, detail FROM iblt_repair('by_key', $peer, direction => 'pull', apply => true) ORDER BY 1; ROLLBACK"),
+		$expected, "$statement, writer: on the source");
+	sql('there', "DELETE FROM by_key WHERE id = 2; UPDATE by_key SET v = 'there' WHERE id = 1");
+}
 
 # --- the plans ------------------------------------------------------------------------------
 
@@ -232,4 +291,56 @@ sub plans
 }
 
 $node->stop;
+
+# --- the list -----------------------------------------------------------------------------------
+
+# Where the tests of each statement are: a damaged index, an older snapshot, a second
+# session, a writer.  Empty where a turn changes nothing: a description reads catalogs and
+# is compared with what is read later, digests and blocks have no index, each range of blocks
+# has a transaction of its own, small tables that seem to differ are compared once more, a
+# recheck has only what lookups found, what is outside of a condition is looked for once more
+# (absence), and the last look is of rows that the repair has just written.
+my @turns = ('damaged index', 'older snapshot', 'second session', 'writer');
+my %turns = (
+	'description' => [ '', '107_isolation', '', '053_ddl_in_flight' ],
+	'scan' => [ '106_deciding', '107_isolation', '106_deciding', '106_deciding' ],
+	'scan of small tables' => [ '106_deciding', '107_isolation', '', '062_audit_subscription' ],
+	'slice' => [ '098_runs_drift', '104_run_trust', '090_runs', '098_runs_drift' ],
+	'range of blocks' => [ '', '', '100_blocks', '100_blocks' ],
+	'digest' => [ '', '088_compare_live', '087_tracking_rounds', '106_deciding' ],
+	'scan for a digest' => [ '106_deciding', '086_tracking_pitfalls', '086_tracking_pitfalls', '086_tracking_pitfalls' ],
+	'lookup by key' => [ '061_audit_edges', '053_ddl_in_flight', '106_deciding', '106_deciding' ],
+	'lookup by hash' => [ '106_deciding', '053_ddl_in_flight', '106_deciding', '106_deciding' ],
+	'check of an index' => [ '106_deciding', '053_ddl_in_flight', '', '106_deciding' ],
+	'recheck' => [ '', '050_compare', '106_deciding', '106_deciding' ],
+	'plain sums' => [ '106_deciding', '107_isolation', '106_deciding', '106_deciding' ],
+	'plain rows' => [ '106_deciding', '107_isolation', '106_deciding', '106_deciding' ],
+	'outside of a condition' => [ '106_deciding', '070_repair', '108_repair_pairs', '' ],
+	'absence' => [ '106_deciding', '070_repair', '108_repair_pairs', '106_deciding' ],
+	'claim' => [ '108_repair_pairs', '070_repair', '108_repair_pairs', '106_deciding' ],
+	'last look' => [ '', '070_repair', '108_repair_pairs', '106_deciding' ]);
+
+my $top = dirname(__FILE__) . '/../..';
+my %tested;
+foreach my $name (map { $_->{name} } Test::More->builder->details)
+{
+	my ($statements, $turn) = $name =~ /^([^,:]+), ([a-z ]+):/ or next;
+	$tested{$_}{$turn} = 1 foreach split / and /, $statements;
+}
+my ($list) = slurp_file("$top/doc/walk.md") =~ /^## What decides\n(.*?)^## /ms;
+my %listed = map { /^\| ([^|]+?) \| ([^|]+?) \|/ ? ($1 => $2) : () } grep { !/^\| statement|^\|---/ } split /\n/, $list;
+is(join(', ', sort keys %turns), join(', ', sort keys %listed), 'the statements here are those of doc/walk.md');
+foreach my $statement (sort keys %turns)
+{
+	my @where = @{ $turns{$statement} };
+	is(join(', ', grep { $tested{$statement}{$_} } @turns), join(', ', map { $turns[$_] } grep { $where[$_] eq '106_deciding' } 0 .. 3),
+		"$statement: what is tested here");
+	is(join(', ', grep { $_ ne '' && !-e "$top/test/t/$_.pl" } @where), '', "$statement: the other tests are there");
+	foreach my $function ($listed{$statement} =~ /`(\w+)`/g)
+	{
+		is(scalar(grep { slurp_file($_) =~ /^-- Relies on: [^\n]*\nCREATE FUNCTION iblt_internal\.$function\(/m } glob "$top/sql/*/*.sql"), 1,
+			"$statement: $function says what it relies on");
+	}
+}
+
 done_testing();
