@@ -78,8 +78,10 @@ endif
 
 # The server's headers are system headers here, so that -Wextra speaks of our
 # own code alone.
-PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server)
+PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server) $(XXHASH_FLAGS)
 PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS)
+# With -Og, gcc does not inline some functions that xxHash 0.8.1 says must be.
+XXHASH_FLAGS = $(if $(filter -Og,$(CFLAGS)),-DXXH_NO_INLINE_HINTS=1)
 # xxHash is compiled in; its header is all that is needed.  Calls within the
 # library are bound to it, so that they do not go by way of a table.
 SHLIB_LINK = -lm $(if $(filter linux,$(PORTNAME)),-Wl$(COMMA)-Bsymbolic-functions)

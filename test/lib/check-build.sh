@@ -148,6 +148,8 @@ cp -r "$source" "$dir/other"
 chmod -R a-w "$source"
 
 passed "a build outside the source directory, with clang, without warnings" outside -j2 all
+passed "xxHash compiles with -Og, as developers of PostgreSQL build it" \
+	outside CC=gcc COPT=-Og -B src/checksum.o
 passed "no files use one another in a circle" "$top/test/lib/circles.sh" "$dir/build/src"
 passed "nor do the directories of src" "$top/test/lib/circles.sh" "$dir/build/src" directories
 passed "it installs" outside install DESTDIR="$dir/outside"
