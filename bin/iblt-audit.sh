@@ -86,9 +86,10 @@ for argument in "$@"; do
 	*:peer | *:progress) ;;
 	iblt_audit_r*:max_time | iblt_audit_r*:max_load | iblt_audit_r*:max_rate | iblt_audit_r*:max_lag) ;;
 	iblt_audit_run:slice_ms | iblt_audit_run:slice_by | iblt_audit_run:rows | iblt_audit_run:check_indexes) ;;
-	iblt_audit_resume:* | iblt_audit_run:live) unknown_name ;;
+	iblt_audit_resume:* | iblt_audit_run:live | iblt_audit_run:by_index) unknown_name ;;
 	*:subscription | *:tables | *:schema | *:publication | *:max_differences | *:cast_types) ;;
 	*:extra_columns | *:recheck | *:timeout | *:seed | *:trust_filters | *:live | *:method) ;;
+	*:by_index) ;;
 	*) unknown_name ;;
 	esac
 	case $argument in

@@ -102,6 +102,7 @@ $there->safe_psql('postgres', 'TRUNCATE shop.items');
 $there->wait_for_catchup('shop');
 audit_is(\@schema, 2, 'one is not comparable, the others are equal');
 audit_is([ @schema, 'cast_types=true' ], 0, 'cast_types is handed on');
+audit_is([ @schema, 'cast_types=true', 'by_index=true' ], 0, 'and by_index');
 both('DROP TABLE shop.types');
 
 # --- tab-separated values ------------------------------------------------------------

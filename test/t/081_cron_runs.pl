@@ -76,7 +76,7 @@ audit_is([ '--run', '--jobs', @$_ ], 2, "--jobs @$_", stderr => qr/--jobs needs 
 audit_is([ '--jobs', 2, @shop ], 2, '--jobs without a run', stderr => qr/arguments are NAME=VALUE/);
 audit_is([ '--run', '--resume', 1, @shop ], 2, 'a run and another one', stderr => qr/arguments are NAME=VALUE/);
 audit_is([ '--resume', $first->{run}, $_ ], 2, "--resume with $_", stderr => qr/argument 1 has an unknown name/) foreach 'schema=shop', 'run=1', 'rows=true', 'max_tim=1 s';
-audit_is([ '--run', 'live=require', @shop ], 2, '--run with live', stderr => qr/argument 1 has an unknown name/);
+audit_is([ '--run', $_, @shop ], 2, "--run with $_", stderr => qr/argument 1 has an unknown name/) foreach 'live=require', 'by_index=true';
 audit_is([ @shop, 'max_time=1 s' ], 2, 'an argument of runs alone', stderr => qr/argument 3 has an unknown name/);
 audit_is([ '--run', 'peer=host=x password=tops3cret', 'schema=shop' ], 2, 'a password', stderr => qr/a password on a command line/);
 foreach my $name (split /\n/, $here->safe_psql('postgres', "SELECT DISTINCT p.proname || ':' || a FROM pg_proc p, unnest(p.proargnames[1:pronargs]) AS a
