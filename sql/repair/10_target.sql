@@ -71,7 +71,7 @@ AS $$
 		'on_delete', action.name ->> k.confdeltype::text,
 		'on_update', action.name ->> k.confupdtype::text,
 		'columns', iblt_internal.repair_describe_key(k.confkey, k.conkey, k.conpfeqop,
-			k.confrelid, k.conrelid))), '[]')
+			k.confrelid, k.conrelid)) ORDER BY k.oid), '[]')
 	FROM action, pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 	JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE k.contype = 'f' AND k.confrelid IN (SELECT relid FROM tree)
@@ -102,7 +102,8 @@ AS $$
 		'columns', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
 				'type', iblt_internal.repair_type(a.atttypid),
 				'equal', iblt_internal.repair_equal(a.atttypid),
-				'generated', a.attgenerated <> '', 'always', a.attidentity = 'a')), '[]')
+				'generated', a.attgenerated <> '', 'always', a.attidentity = 'a')
+				ORDER BY a.attnum), '[]')
 			FROM pg_attribute a
 			WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped))
 	FROM pg_class c WHERE c.oid = relation

@@ -143,6 +143,25 @@ $$;
 COMMENT ON FUNCTION iblt_internal.repair_columns(iblt_internal.plan, iblt_internal.repair_target) IS
 'how statements on the target write the compared columns, in their order';
 
+CREATE FUNCTION iblt_internal.repair_target_of(conn text, plan iblt_internal.repair_plan)
+RETURNS iblt_internal.repair_target
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	relation text := (iblt_internal.repair_side(plan)).relation;
+	described jsonb := iblt_internal.peer_ask(conn, (plan.asked).target,
+		format('SELECT iblt_internal.repair_describe(%L)', relation), 0.01);
+BEGIN
+	IF described IS NULL THEN
+		PERFORM iblt_internal.refuse_altered(relation, (plan.asked).target);
+	END IF;
+	RETURN jsonb_populate_record(NULL::iblt_internal.repair_target, described);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_target_of(text, iblt_internal.repair_plan) IS
+'the target as it is now';
+
 CREATE FUNCTION iblt_internal.repair_plan_of(conn text, compared iblt_internal.plan,
 	asked iblt_internal.repair_options) RETURNS iblt_internal.repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -150,19 +169,11 @@ CREATE FUNCTION iblt_internal.repair_plan_of(conn text, compared iblt_internal.p
 AS $$
 DECLARE
 	plan iblt_internal.repair_plan;
-	described jsonb;
 BEGIN
 	compared.by_index := false;		-- whatever a run trusted
 	plan.compared := compared;
 	plan.asked := asked;
-	described := iblt_internal.peer_ask(conn, asked.target,
-		format('SELECT iblt_internal.repair_describe(%L)',
-			(iblt_internal.repair_side(plan)).relation), 0.01);
-	IF described IS NULL THEN
-		PERFORM iblt_internal.refuse_altered((iblt_internal.repair_side(plan)).relation,
-			asked.target);
-	END IF;
-	plan.target := jsonb_populate_record(NULL::iblt_internal.repair_target, described);
+	plan.target := iblt_internal.repair_target_of(conn, plan);
 	asked.as_replica := asked.as_replica OR (plan.target).replica;
 	plan.asked := asked;
 	plan.columns := iblt_internal.repair_columns(plan.compared, plan.target);

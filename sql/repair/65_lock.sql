@@ -13,7 +13,8 @@
 --
 -- An advisory lock says nothing to other writers.  A unique index on the key does: if
 -- somebody inserts the same row, one of the two fails.  Where no such index is on the
--- target, the table itself is locked.
+-- target, the table itself is locked.  In any case it is locked against DDL, such as a
+-- foreign key with ON DELETE CASCADE.
 
 -- A view stands for its tables.  (A body that plain_call may send.)
 CREATE FUNCTION iblt_internal.repair_tree(relations regclass[]) RETURNS oid[]
@@ -52,7 +53,8 @@ $$;
 COMMENT ON FUNCTION iblt_internal.repair_guard(text, text, text[]) IS
 'keeps other repairs of relations away until the transaction of a side ends';
 
-CREATE FUNCTION iblt_internal.repair_lock_tables(relations regclass[]) RETURNS void
+CREATE FUNCTION iblt_internal.repair_lock_tables(relations regclass[], bare regclass[])
+RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -60,12 +62,13 @@ DECLARE
 	relation regclass;
 BEGIN
 	FOR relation IN SELECT r FROM unnest(relations) AS r ORDER BY 1 LOOP
-		EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation);
+		EXECUTE format('LOCK TABLE %s IN %s MODE', relation, CASE WHEN relation = ANY (bare)
+			THEN 'SHARE ROW EXCLUSIVE' ELSE 'ROW EXCLUSIVE' END);
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_lock_tables(regclass[]) IS
-'keeps all writers of tables away until the transaction ends';
+COMMENT ON FUNCTION iblt_internal.repair_lock_tables(regclass[], regclass[]) IS
+'keeps DDL away from tables, and all writers from some of them, until the transaction ends';
 
 CREATE FUNCTION iblt_internal.repair_relations(plans iblt_internal.repair_plan[], side text)
 RETURNS text[]
@@ -147,23 +150,29 @@ DECLARE
 	before text := current_setting('lock_timeout');
 	bare iblt_internal.repair_plan[] := ARRAY(SELECT p FROM unnest(plans) AS p
 		WHERE NOT (p.compared).is_unique);
+	plan iblt_internal.repair_plan;
 BEGIN
 	PERFORM iblt_internal.repair_patience(conn, 'here', wait),
 		iblt_internal.repair_patience(conn, 'there', wait),
 		iblt_internal.repair_lock_sides(conn, plans);
-	IF bare <> '{}' THEN
-		PERFORM iblt_internal.peer_call(conn, target, format(
-			'repair_lock_tables(%L::pg_catalog.regclass[])',
-			iblt_internal.repair_relations(bare, target)));
-	END IF;
-	PERFORM iblt_internal.repair_patience(conn, 'there', NULL),
+	PERFORM iblt_internal.peer_call(conn, target, format(
+			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
+			iblt_internal.repair_relations(plans, target),
+			iblt_internal.repair_relations(bare, target))),
+		iblt_internal.repair_patience(conn, 'there', NULL),
 		set_config('lock_timeout', before, true);
+	FOREACH plan IN ARRAY plans LOOP
+		IF iblt_internal.repair_target_of(conn, plan) IS DISTINCT FROM plan.target THEN
+			PERFORM iblt_internal.refuse_altered((iblt_internal.repair_side(plan)).relation,
+				target);
+		END IF;
+	END LOOP;
 EXCEPTION WHEN lock_not_available THEN
 	PERFORM iblt_internal.repair_lock_refused(plans[1], SQLERRM);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.repair_lock_all(text, iblt_internal.repair_plan[]) IS
-'locks the targets and the sources';
+'locks the targets and the sources; an error if a target is not what was described';
 
 -- The peer's transaction goes on if it is to be changed.
 CREATE FUNCTION iblt_internal.repair_begin(conn text, asked iblt_internal.repair_options,

@@ -51,6 +51,8 @@ BEGIN
 		PERFORM iblt_internal.repair_lock(conn, plan, ids);
 	END IF;
 	again := iblt_internal.repair_look(conn, plan.compared, ids);
+	PERFORM iblt_internal.check_index(conn, plan.compared,
+		iblt_internal.run_unseen(conn, plan.compared, ids, again));
 	steps := iblt_internal.repair_unchanged(steps, differences, again);
 	steps := iblt_internal.repair_absent(conn, plan,
 		iblt_internal.repair_outside(conn, plan, steps));

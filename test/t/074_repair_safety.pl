@@ -121,7 +121,7 @@ foreach my $side ([ $here, 'pull' ], [ $there, 'push' ])
 			$node->safe_psql('postgres', 'CREATE TRIGGER slow BEFORE UPDATE ON busy FOR EACH ROW EXECUTE FUNCTION slow()') if $stage eq 'writes';
 			$holder->run('BEGIN; SELECT * FROM busy WHERE id = 5 FOR UPDATE') unless $stage eq 'writes';
 			my $repair = background($here, 'SELECT count(*) FROM ' . call('busy', $direction, 'apply => true'));
-			ok($node->poll_query_until('postgres', $stage eq 'writes' ? "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%iblt_repair_execute%' OR query LIKE '%iblt_repair(%' AND wait_event = 'PgSleep' AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = pg_stat_activity.pid AND l.mode = 'RowExclusiveLock')"
+			ok($node->poll_query_until('postgres', $stage eq 'writes' ? "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%iblt_repair_execute%' OR query LIKE '%iblt_repair(%' AND wait_event = 'PgSleep' AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = pg_stat_activity.pid AND l.mode = 'RowExclusiveLock' AND l.relation = 'busy_pkey'::regclass)"
 				: $direction eq 'pull' ? $waiting_here : $waiting), "$direction, while it $stage");
 			$victim->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
 				  . ($victim == $here ? "query LIKE 'SELECT count(*) FROM iblt_repair(%'" : "application_name LIKE 'iblt_repair%'"));

@@ -210,7 +210,7 @@ foreach my $where ([ 'there', 'true', 'public.in_lookup(id)' ], [ 'here', 'publi
 # --- cancels, and sessions that end -----------------------------------------------------------
 
 my $sleeps = "FROM pg_stat_activity a WHERE wait_event = 'PgSleep' AND query LIKE '%iblt%'"
-  . " AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.mode = 'RowExclusiveLock')";
+  . " AND EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid AND l.mode = 'RowExclusiveLock' AND l.relation = 'people_pkey'::regclass)";
 both("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 7700900 THEN PERFORM pg_sleep(600); END IF; RETURN NEW; END'");
 foreach my $direction ('pull', 'push')
 {

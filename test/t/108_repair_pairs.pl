@@ -21,7 +21,7 @@ sub other { my ($node) = @_; return $node == $here ? $there : $here }
 sub repair_sql
 {
 	my ($table, $direction, $options) = @_;
-	return "SELECT concat_ws(', ', status, detail) || ': ' || count(*) FROM iblt_repair($table direction => '$direction', apply => true" . ($options ? ", $options" : '') . ') GROUP BY status, detail ORDER BY 1';
+	return "SELECT concat_ws(', ', status, detail) || ': ' || count(*) FROM iblt_repair($table direction => '$direction', apply => true" . ($options ? ', ' . $options =~ s/^, //r : '') . ') GROUP BY status, detail ORDER BY 1';
 }
 
 # Statements on a table wait in its trigger until they may go on, as in the middle of a repair.
@@ -79,7 +79,7 @@ foreach my $shape (@shapes)
 		both("CREATE TABLE ${table}_1 PARTITION OF $table FOR VALUES FROM (0) TO (100); CREATE TABLE ${table}_2 PARTITION OF $table DEFAULT") if $name eq 'parts';
 		$from->safe_psql('postgres', "INSERT INTO $table SELECT g, g % 10 FROM generate_series(1, 200) g");
 		my ($holder) = hold($table, $to);
-		my $sql = repair_sql("'$table', $peer{here},", $direction, $options =~ s/^, //r);
+		my $sql = repair_sql("'$table', $peer{here},", $direction, $options);
 		my $first = background($here, $sql);
 		waiting(1, "$table: a repair is in the middle");
 		if ($name eq 'keyed')
@@ -130,19 +130,19 @@ foreach my $what ('another run', 'a repair')
 # --- opposing repairs -------------------------------------------------------------------
 
 both('CREATE TABLE swap (id int PRIMARY KEY, v text); CREATE VIEW swap_v AS SELECT * FROM swap');
-foreach my $round ([ $here, 'pull', 'pull' ], [ $there, 'pull', 'pull' ], [ $here, 'push', 'push' ], [ $there, 'pull', 'push' ], [ $here, 'pull', 'pull', 'swap_v' ])
+foreach my $round ([ $here, 'pull', 'pull' ], [ $there, 'pull', 'pull' ], [ $here, 'push', 'push' ], [ $there, 'pull', 'push' ], [ $here, 'pull', 'pull', 'swap_v' ], [ $there, 'pull', 'pull', undef, ", method => 'plain'" ])
 {
-	my ($one, $first_does, $second_does, $source) = @$round;
+	my ($one, $first_does, $second_does, $source, $method) = @$round;
 	my $two = other($one);
 	both('DROP TRIGGER IF EXISTS hold ON swap');
 	$_->safe_psql('postgres', "TRUNCATE swap; INSERT INTO swap SELECT g, '${\ $_->name}' FROM generate_series(1, 5) g") foreach $here, $there;
 	my @holders = hold('swap', $here, $there);
-	my $text = $one->name . " $first_does, " . $two->name . " $second_does" . ($source ? ' from a view' : '');
+	my $text = $one->name . " $first_does, " . $two->name . " $second_does" . ($source ? ' from a view' : '') . ($method // '');
 	# The second one takes the first one's target for its source.
 	my $second_node = $first_does eq $second_does ? $two : $one;
-	my $first = background($one, repair_sql("'swap', 'other', peer_relation => '${\ ($source // 'swap')}', " . ($source ? "key_columns => '{id}'," : ''), $first_does));
+	my $first = background($one, repair_sql("'swap', 'other', peer_relation => '${\ ($source // 'swap')}', " . ($source ? "key_columns => '{id}'," : ''), $first_does, $method));
 	waiting(1, "$text: the first is in the middle");
-	my $second = background($second_node, repair_sql("'swap', 'other', peer_relation => '${\ ($source // 'swap')}', " . ($source ? "key_columns => '{id}'," : ''), $second_does));
+	my $second = background($second_node, repair_sql("'swap', 'other', peer_relation => '${\ ($source // 'swap')}', " . ($source ? "key_columns => '{id}'," : ''), $second_does, $method));
 	waiting(2, 'the second waits');
 	$_->quit foreach @holders;
 	finish($_) foreach $first, $second;
@@ -151,16 +151,33 @@ foreach my $round ([ $here, 'pull', 'pull' ], [ $there, 'pull', 'pull' ], [ $her
 	is($second->{out}, 'skipped, equal by now: ' . ($source ? 10 : 5) . "\n", 'as the second one says');
 }
 
+my $guard = "BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('swap'::regclass::oid::int8 - 2147483648)::int4)";
 # A lock that another server does not give back ends by the repair's own timeout.
 {
 	my $holder = IbltTest::Session->new($there);
-	$holder->run("BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('swap'::regclass::oid::int8 - 2147483648)::int4)");
+	$holder->run($guard);
 	$there->safe_psql('postgres', "UPDATE swap SET v = 'drift' WHERE id = 1");
 	like(failure("SELECT * FROM iblt_repair('swap', 'other', direction => '$_', apply => true, timeout => '50 ms')"), qr/55P03: could not lock public\.swap for a repair: on the peer: canceling statement due to lock timeout/, "$_: a lock that lasts is an error")
 	  foreach 'pull', 'push';
 	is($here->safe_psql('postgres', "SET lock_timeout = '7s'; SELECT count(*) FROM iblt_repair('swap', 'other', direction => 'pull'); SHOW lock_timeout"), "1\n7s", 'a preview takes no lock');
 	$holder->quit;
 	is($here->safe_psql('postgres', "SET lock_timeout = '7s'; BEGIN; SELECT count(*) FROM iblt_repair('swap', 'other', direction => 'pull', apply => true); SHOW lock_timeout; COMMIT"), "1\n7s", 'the lock_timeout is as before');
+}
+
+# A foreign key that comes after the target was described.
+foreach my $direction ('pull', 'push')
+{
+	my $target = $direction eq 'pull' ? $here : $there;
+	$target->safe_psql('postgres', 'INSERT INTO swap VALUES (100); CREATE TABLE child AS SELECT 100 AS id');
+	my $holder = IbltTest::Session->new($target);
+	$holder->run($guard);
+	my $repair = background($here, "SELECT key, status FROM iblt_repair('swap', 'other', direction => '$direction', apply => true)");
+	waiting(1, "$direction: the repair waits for a lock");
+	$target->safe_psql('postgres', 'ALTER TABLE child ADD FOREIGN KEY (id) REFERENCES swap ON DELETE CASCADE');
+	$holder->quit;
+	finish($repair);
+	like($repair->{err}, qr/the repair would change rows beyond those compared/, 'a foreign key that came meanwhile is seen');
+	is($target->safe_psql('postgres', 'SELECT count(*) FROM child; DROP TABLE child; DELETE FROM swap WHERE id = 100'), '1', 'and deletes nothing');
 }
 
 # --- a push of what is not committed -----------------------------------------------------
@@ -219,6 +236,24 @@ foreach my $round ([ 'pull', 'there' ], [ 'pull', 'here' ], [ 'push', 'here' ], 
 	finish($repair);
 	like($repair->{err}, $damaged->($side), "$direction: the index $side lacks a row by then");
 	is($_->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), count(*) FILTER (WHERE id = 777) FROM weak'), '20000|1', 'nothing was changed') foreach $here, $there;
+	both('DELETE FROM weak WHERE v = 777; REINDEX TABLE weak');
+}
+# A row to be deleted seems to be gone.
+foreach my $direction ('pull', 'push')
+{
+	my $target = $direction eq 'pull' ? $here : $there;
+	$target->safe_psql('postgres', 'ALTER DATABASE postgres SET enable_seqscan = off');
+	both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 2000) AS i WHERE i <> 777');
+	$target->safe_psql('postgres', 'UPDATE weak SET v = 0 WHERE id = 5; INSERT INTO weak VALUES (777, 777)');
+	my $holder = IbltTest::Session->new($target);
+	$holder->run('BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
+	my $repair = background($here, "SELECT key, status, detail FROM iblt_repair('weak', 'other', direction => '$direction', apply => true)");
+	waiting(1, "$direction: the repair waits");
+	$target->safe_psql('postgres', 'DELETE FROM weak WHERE id = 777;' . $unseen->('weak'));
+	$holder->quit;
+	finish($repair);
+	like($repair->{err}, $damaged->($target == $here ? 'here' : 'there'), "$direction: what an index does not find is not equal by now");
+	$target->safe_psql('postgres', 'ALTER DATABASE postgres RESET enable_seqscan');
 	both('DELETE FROM weak WHERE v = 777; REINDEX TABLE weak');
 }
 # What is inserted there by then, with an index in order, is no damage.
