@@ -159,6 +159,20 @@ CREATE FUNCTION kbf_fold(s kbf, template kbf) RETURNS kbf
 COMMENT ON FUNCTION kbf_fold(kbf, kbf) IS
 'the filter of the same pairs with as many cells as a template';
 
+-- Growing --------------------------------------------------------------------------------
+
+CREATE FUNCTION kbf_add_labels(s kbf, labels text[]) RETURNS kbf
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_add_labels(kbf, text[]) IS
+'the filter with more labels, those of "labels" that it does not have yet, as far as its codes '
+'have room; filters whose labels begin alike go together';
+
+CREATE FUNCTION kbf_append(s kbf[], more kbf, failure double precision DEFAULT 0.001) RETURNS kbf[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
+COMMENT ON FUNCTION kbf_append(kbf[], kbf, double precision) IS
+'filters for kbf_lookup with the pairs of one more, which is added to the last one if that has '
+'room for them, or else becomes its successor';
+
 -- One pair at a time --------------------------------------------------------------------
 -- A value is an integer of any width, or a label as text or as a value of an enum type.
 
@@ -239,8 +253,9 @@ CREATE FUNCTION kbf_lookup(
 RETURNS record
 	AS 'MODULE_PATHNAME', 'kbf_lookup_array' LANGUAGE C STABLE PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION kbf_lookup(kbf[], anyelement) IS
-'the same over several filters of the same labels or number of values: present if some have the '
-'key, all these with one value, and none does not know; absent if all say so; otherwise unknown; '
+'the same over several filters whose labels begin alike, or of the same number of values: present '
+'if some have the key, all these with one value, and none does not know; absent if all say so; '
+'otherwise unknown; '
 'position is the only filter that has it, counted from 1';
 
 -- Aggregates ---------------------------------------------------------------------------------
@@ -304,7 +319,8 @@ CREATE AGGREGATE kbf_agg(key anyelement, value anycompatible, template kbf) (
 );
 COMMENT ON AGGREGATE kbf_agg(anyelement, anycompatible, kbf) IS
 'filter of pairs of a key and a value with the parameters of a template; the values are integers '
-'from 1, or labels as text or as values of an enum type; no rows give an empty filter';
+'from 1, or labels as text or as values of an enum type, whose labels may go on after those of the '
+'template; no rows give an empty filter';
 
 CREATE FUNCTION iblt_internal.kbf_sum_trans(internal, kbf) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;

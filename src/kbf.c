@@ -162,4 +162,14 @@ iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf)
 	return value;
 }
 
+struct varlena *
+iblt_kbf_copy_as(IbltKbf *copy, const IbltKbf *kbf,
+				 const IbltKbfParams *params)
+{
+	struct varlena *value = iblt_kbf_make(copy, params);
+
+	iblt_kbf_check_change(iblt_core_kbf_add(copy, kbf));
+	return value;
+}
+
 IBLT_VALUE_FUNCTIONS(kbf, type_kbf)

@@ -90,15 +90,34 @@ empty_value(const IbltKbfParams *params)
 	return value;
 }
 
+/*
+ * The state with more labels or a type of key, if the parameters have them.
+ * ERROR unless both go together.
+ */
+static IbltKbfState *
+state_widen(IbltKbfState *state, const IbltKbfParams *params,
+			MemoryContext context)
+{
+	IbltKbfParams widened = state->kbf.params;
+	IbltKbfState *wide;
+
+	iblt_kbf_check_match(&state->kbf.params, params);
+	if (!iblt_core_kbf_widen(&widened, params))
+		return state;
+	wide = state_make(&widened, context);
+	iblt_kbf_check_change(iblt_core_kbf_add(&wide->kbf, state_kbf(state)));
+	pfree(state);
+	return wide;
+}
+
 /* Adds a filter.  A state without a type of key takes the other's. */
 static IbltKbfState *
 state_add(IbltKbfState *state, const IbltKbf *kbf, MemoryContext context)
 {
-	if (state != NULL)
-		iblt_kbf_check_match(&state->kbf.params, &kbf->params);
-	/* a state without a type of key has no pairs that could be lost */
-	if (state == NULL || state->kbf.params.kind == IBLT_KEY_UNTYPED)
+	if (state == NULL)
 		state = state_make(&kbf->params, context);
+	else
+		state = state_widen(state, &kbf->params, context);
 	iblt_kbf_check_change(iblt_core_kbf_add(&state->kbf, kbf));
 	return state;
 }
@@ -116,7 +135,7 @@ state_check(IbltKbfState *state, IbltKbfSite *site, FunctionCallInfo fcinfo)
 	if (state == NULL)
 		state = state_make(&params, iblt_agg_context(fcinfo));
 	else
-		iblt_kbf_check_match(&state->kbf.params, &params);
+		state = state_widen(state, &params, iblt_agg_context(fcinfo));
 	state->codes = iblt_kbf_site_codes(site, fcinfo);
 	state->version = iblt_kbf_site_version(site);
 	return state;

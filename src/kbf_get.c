@@ -191,14 +191,15 @@ kbf_lookup(PG_FUNCTION_ARGS)
 	return finding_row(fcinfo, &finding, &source.kbf.params);
 }
 
-/* ERROR unless the values of two filters mean the same. */
+/*
+ * ERROR unless the values of two filters mean the same.  The labels of one may
+ * be the first of the other's.
+ */
 static void
 check_same_values(const IbltKbfParams *left, const IbltKbfParams *right)
 {
-	if (left->values == right->values &&
-		left->labels_size == right->labels_size &&
-		(left->labels_size == 0 ||
-		 memcmp(left->labels, right->labels, left->labels_size) == 0))
+	if (iblt_core_kbf_labels_go(left, right) &&
+		(left->labels_size > 0 || left->values == right->values))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -234,7 +235,7 @@ kbf_lookup_array(PG_FUNCTION_ARGS)
 	ArrayType  *array = DatumGetArrayTypeP(iblt_kbf_arg(fcinfo, 0));
 	IbltKeyCoder *coder = encode_key(fcinfo);
 	Finding		all = {.presence = IBLT_ABSENT};
-	IbltKbfParams first = {0};
+	IbltKbfParams all_labels = {0};
 	Datum	   *filters;
 	bool	   *nulls;
 	int			n;
@@ -251,10 +252,11 @@ kbf_lookup_array(PG_FUNCTION_ARGS)
 			iblt_kbf_refuse_null();
 		open_source(&source, filters[i]);
 		if (i == 0)
-			first = source.kbf.params;
-		check_same_values(&first, &source.kbf.params);
+			all_labels = source.kbf.params;
+		check_same_values(&all_labels, &source.kbf.params);
+		(void) iblt_core_kbf_widen(&all_labels, &source.kbf.params);
 		one.presence = look_up(&source, coder, &one.value);
 		add_finding(&all, &one);
 	}
-	return finding_row(fcinfo, &all, &first);
+	return finding_row(fcinfo, &all, &all_labels);
 }

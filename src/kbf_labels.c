@@ -109,11 +109,12 @@ require_labels(const Labels *labels)
 				 errhint("Name at least one label, or leave labels out to have values 1 to distinct_values.")));
 }
 
-void
-iblt_kbf_labels_from_array(IbltKbfParams *params, Datum array)
+/* The labels of an array, those that are there already left out if known. */
+static void
+add_array(Labels *all, Datum array, bool skip_known)
 {
 	ArrayType  *labels = DatumGetArrayTypeP(array);
-	Labels		all = {.count = 0};
+	IbltKbfParams so_far = {0};
 	Datum	   *elements;
 	bool	   *nulls;
 	int			n;
@@ -125,41 +126,109 @@ iblt_kbf_labels_from_array(IbltKbfParams *params, Datum array)
 				 errmsg("labels of a kbf must be an array of one dimension")));
 	deconstruct_array(labels, TEXTOID, -1, false, TYPALIGN_INT, &elements,
 					  &nulls, &n);
-	initStringInfo(&all.bytes);
 	for (i = 0; i < n; i++)
 	{
+		char	   *label;
+
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("label of a kbf must not be null")));
-		add_label(&all, TextDatumGetCString(elements[i]));
+		label = TextDatumGetCString(elements[i]);
+		set_labels(&so_far, all);
+		if (!skip_known || find_label(&so_far, to_utf8(label)) == 0)
+			add_label(all, label);
 	}
+}
+
+void
+iblt_kbf_labels_from_array(IbltKbfParams *params, Datum array)
+{
+	Labels		all = {.count = 0};
+
+	initStringInfo(&all.bytes);
+	add_array(&all, array, false);
 	require_labels(&all);
 	set_labels(params, &all);
 }
 
-void
-iblt_kbf_labels_from_enum(IbltKbfParams *params, Oid type)
+/* ERROR if the codes of a filter cannot tell so many values apart. */
+static void
+check_room(const IbltKbfParams *params, unsigned count)
 {
-	Labels		all = {.count = 0};
+	if (count > gf_values(params->degree))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("kbf has room for %u labels",
+						gf_values(params->degree)),
+				 errdetail("With these it would have %u.", count),
+				 errhint("Build the filter again from a template with all labels: kbf_new(capacity, labels => ...).")));
+}
+
+void
+iblt_kbf_labels_append(IbltKbfParams *params, Datum array)
+{
+	Labels		all = {.count = params->values};
+
+	if (params->labels_size == 0)
+		iblt_kbf_refuse_unlabelled(params);
+	initStringInfo(&all.bytes);
+	appendBinaryStringInfo(&all.bytes, (const char *) params->labels,
+						   params->labels_size);
+	add_array(&all, array, true);
+	check_room(params, all.count);
+	set_labels(params, &all);
+}
+
+/* The labels of an enum type, in its order. */
+static void
+add_enum(Labels *all, Oid type)
+{
 	Relation	catalog = table_open(EnumRelationId, AccessShareLock);
 	Relation	index = index_open(EnumTypIdSortOrderIndexId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	initStringInfo(&all.bytes);
 	ScanKeyInit(&key, Anum_pg_enum_enumtypid, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(type));
 	scan = systable_beginscan_ordered(catalog, index, NULL, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan,
 															 ForwardScanDirection)))
-		add_label(&all, NameStr(((Form_pg_enum) GETSTRUCT(tuple))->enumlabel));
+		add_label(all, NameStr(((Form_pg_enum) GETSTRUCT(tuple))->enumlabel));
 	systable_endscan_ordered(scan);
 	index_close(index, AccessShareLock);
 	table_close(catalog, AccessShareLock);
+}
+
+void
+iblt_kbf_labels_from_enum(IbltKbfParams *params, Oid type)
+{
+	Labels		all = {.count = 0};
+
+	initStringInfo(&all.bytes);
+	add_enum(&all, type);
 	require_labels(&all);
 	set_labels(params, &all);
+}
+
+bool
+iblt_kbf_labels_follow(IbltKbfParams *params, Oid type)
+{
+	Labels		all = {.count = 0};
+	IbltKbfParams grown = *params;
+
+	if (params->labels_size == 0)
+		return false;
+	initStringInfo(&all.bytes);
+	add_enum(&all, type);
+	set_labels(&grown, &all);
+	if (all.count <= params->values ||
+		!iblt_core_kbf_labels_go(params, &grown))
+		return false;
+	check_room(params, all.count);
+	*params = grown;
+	return true;
 }
 
 Datum
@@ -235,6 +304,13 @@ label_text(Oid type, Datum value)
 	return label;
 }
 
+bool
+iblt_kbf_has_value(const IbltKbfParams *params, Oid type, Datum value)
+{
+	return params->labels_size > 0 &&
+		find_label(params, to_utf8(label_text(type, value))) != 0;
+}
+
 void
 iblt_kbf_refuse_unlabelled(const IbltKbfParams *params)
 {
@@ -261,7 +337,7 @@ iblt_kbf_value(const IbltKbfParams *params, Oid type, Datum value)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("kbf has no label \"%s\"", label),
-				 errhint("See its labels in kbf_info.")));
+				 errhint("See its labels in kbf_info. To have more of them, use kbf_add_labels.")));
 	return found;
 }
 

@@ -24,12 +24,14 @@ open_operands(FunctionCallInfo fcinfo, IbltKbf *left, IbltKbf *right)
 	iblt_kbf_check_match(&left->params, &right->params);
 }
 
-/* A copy of left, or an empty filter of right's type of key if it has none. */
+/* A copy of left, with the labels and the type of key that right has more. */
 static struct varlena *
-copy_typed(IbltKbf *copy, const IbltKbf *left, const IbltKbf *right)
+copy_widened(IbltKbf *copy, const IbltKbf *left, const IbltKbf *right)
 {
-	return left->params.kind != IBLT_KEY_UNTYPED ? iblt_kbf_copy(copy, left)
-		: iblt_kbf_make(copy, &right->params);
+	IbltKbfParams params = left->params;
+
+	return iblt_core_kbf_widen(&params, &right->params)
+		? iblt_kbf_copy_as(copy, left, &params) : iblt_kbf_copy(copy, left);
 }
 
 PG_FUNCTION_INFO_V1(kbf_add);
@@ -44,7 +46,7 @@ kbf_add(PG_FUNCTION_ARGS)
 	struct varlena *value;
 
 	open_operands(fcinfo, &left, &right);
-	value = copy_typed(&result, &left, &right);
+	value = copy_widened(&result, &left, &right);
 	iblt_kbf_check_change(iblt_core_kbf_add(&result, &right));
 	iblt_core_kbf_seal(&result);
 	PG_RETURN_POINTER(value);
@@ -62,15 +64,15 @@ kbf_subtract(PG_FUNCTION_ARGS)
 	struct varlena *value;
 
 	open_operands(fcinfo, &left, &right);
-	value = copy_typed(&result, &left, &right);
+	value = copy_widened(&result, &left, &right);
 	iblt_kbf_check_change(iblt_core_kbf_subtract(&result, &right));
 	iblt_core_kbf_seal(&result);
 	PG_RETURN_POINTER(value);
 }
 
 /*
- * Are two filters the same?  Both are sealed, so equal contents are equal
- * bytes.  A template is the same as an empty filter of any type of key.
+ * Are two filters the same?  Equal contents are equal bytes of the cells.  A
+ * template is the same as an empty filter of any type of key.
  */
 static bool
 same_contents(FunctionCallInfo fcinfo)
@@ -81,8 +83,10 @@ same_contents(FunctionCallInfo fcinfo)
 	open_operands(fcinfo, &left, &right);
 	if (left.params.kind != right.params.kind)
 		return iblt_core_kbf_is_empty(&left) && iblt_core_kbf_is_empty(&right);
-	return left.size == right.size &&
-		memcmp(left.bytes, right.bytes, left.size) == 0;
+	/* one of them may have more labels */
+	return left.keys == right.keys &&
+		memcmp(left.cells, right.cells,
+			   left.bytes + left.size - left.cells - sizeof(uint64)) == 0;
 }
 
 PG_FUNCTION_INFO_V1(kbf_eq);
@@ -217,6 +221,26 @@ typedef struct Change
 	Oid			value_type;
 } Change;
 
+/*
+ * Takes over the labels that an enum type got at its end, when one of them is
+ * seen for the first time.
+ */
+static bool
+follow_enum(const Change *change, FunctionCallInfo fcinfo,
+			IbltKbfParams *params)
+{
+	int			i;
+
+	if (PG_NARGS() <= 2 ||
+		iblt_kbf_value_kind(change->value_type) != IBLT_KBF_ENUM)
+		return false;
+	for (i = 2; i < PG_NARGS(); i++)
+		if (!iblt_kbf_has_value(params, change->value_type,
+								PG_GETARG_DATUM(i)))
+			return iblt_kbf_labels_follow(params, change->value_type);
+	return false;
+}
+
 /* Opens the filter and encodes the key of a change.  No argument may be NULL. */
 static void
 begin_change(Change *change, FunctionCallInfo fcinfo)
@@ -236,11 +260,14 @@ begin_change(Change *change, FunctionCallInfo fcinfo)
 	iblt_kbf_set_key(coder, &params);
 	change->key = (const uint8 *) coder->bytes.data;
 	change->size = coder->bytes.len;
-	change->value = change->original.params.kind == IBLT_KEY_UNTYPED
-		? iblt_kbf_make(&change->result, &params)
-		: iblt_kbf_copy(&change->result, &change->original);
 	if (PG_NARGS() > 2)
 		change->value_type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 2));
+	if (follow_enum(change, fcinfo, &params) ||
+		change->original.params.kind == IBLT_KEY_UNTYPED)
+		change->value = iblt_kbf_copy_as(&change->result, &change->original,
+										 &params);
+	else
+		change->value = iblt_kbf_copy(&change->result, &change->original);
 }
 
 /* The value that argument n of a change stands for. */

@@ -73,6 +73,13 @@ extern struct varlena *iblt_kbf_make(IbltKbf *kbf,
 /* Copies an open filter into CurrentMemoryContext, and opens a view of it. */
 extern struct varlena *iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf);
 
+/*
+ * The same with other labels or another type of key, those of params, which
+ * must be wider (iblt_core_kbf_widen).
+ */
+extern struct varlena *iblt_kbf_copy_as(IbltKbf *copy, const IbltKbf *kbf,
+										const IbltKbfParams *params);
+
 /* kbf_labels.c */
 
 /*
@@ -81,6 +88,18 @@ extern struct varlena *iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf);
  */
 extern void iblt_kbf_labels_from_array(IbltKbfParams *params, Datum array);
 extern void iblt_kbf_labels_from_enum(IbltKbfParams *params, Oid type);
+
+/*
+ * Appends those labels of an array that are not there yet, and has them in
+ * CurrentMemoryContext.  ERROR without labels, and if there is no room.
+ */
+extern void iblt_kbf_labels_append(IbltKbfParams *params, Datum array);
+
+/*
+ * Appends the labels that an enum type got at its end.  False, with nothing
+ * done, if it got none, or if the labels are not its first ones.
+ */
+extern bool iblt_kbf_labels_follow(IbltKbfParams *params, Oid type);
 
 /* The label of a value as text, or all of them as text[].  There must be any. */
 extern Datum iblt_kbf_label_datum(const IbltKbfParams *params, unsigned value);
@@ -102,6 +121,10 @@ extern IbltKbfValueKind iblt_kbf_value_kind(Oid type);
  * for.  ERROR if there is none.
  */
 extern unsigned iblt_kbf_value(const IbltKbfParams *params, Oid type,
+							   Datum value);
+
+/* Is it known?  False also if the filter has no labels. */
+extern bool iblt_kbf_has_value(const IbltKbfParams *params, Oid type,
 							   Datum value);
 
 /* ERROR for labels where a filter has none. */

@@ -16,7 +16,8 @@
 
 /*
  * The parameters that the third argument stands for, with labels in
- * CurrentMemoryContext.  Values of an enum type bring their labels along.
+ * CurrentMemoryContext.  Values of an enum type bring their labels along, with
+ * a template those that the type got at its end.
  */
 static void
 params_from_third(IbltKbfParams *params, Oid value_type, bool is_template,
@@ -31,6 +32,8 @@ params_from_third(IbltKbfParams *params, Oid value_type, bool is_template,
 	{
 		iblt_kbf_open(&template, value);
 		*params = template.params;
+		if (iblt_kbf_value_kind(value_type) == IBLT_KBF_ENUM)
+			(void) iblt_kbf_labels_follow(params, value_type);
 		return;
 	}
 	params->values = IBLT_KBF_DEFAULT_VALUES;
@@ -88,14 +91,24 @@ seen_before(const IbltKbfSite *site, Datum value)
 		memcmp(VARDATA_ANY(site->template), VARDATA_ANY(template), size) == 0;
 }
 
+/* Are the labels those of the template, and not of an enum type? */
+static bool
+labels_of_template(const IbltKbfSite *site)
+{
+	const uint8 *template = (const uint8 *) site->template;
+
+	return template != NULL && site->params.labels >= template &&
+		site->params.labels < template + VARSIZE_ANY(template);
+}
+
 /* Frees what belongs to the last third argument. */
 static void
 forget_third(IbltKbfSite *site)
 {
+	if (site->params.labels_size > 0 && !labels_of_template(site))
+		pfree(unconstify(uint8 *, site->params.labels));
 	if (site->template != NULL)
 		pfree(site->template);
-	else if (site->params.labels_size > 0)
-		pfree(unconstify(uint8 *, site->params.labels));
 	site->template = NULL;
 	memset(&site->params, 0, sizeof site->params);
 	site->has_params = false;

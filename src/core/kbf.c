@@ -366,19 +366,55 @@ same_text(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 	return a_size == b_size && (a_size == 0 || memcmp(a, b, a_size) == 0);
 }
 
+bool
+iblt_core_kbf_labels_go(const IbltKbfParams *a, const IbltKbfParams *b)
+{
+	size_t		size = a->labels_size < b->labels_size ? a->labels_size
+		: b->labels_size;
+
+	/* each label begins with its length, so they cannot agree in part */
+	return (a->labels_size == 0) == (b->labels_size == 0) &&
+		same_text(a->labels, size, b->labels, size);
+}
+
+bool
+iblt_core_kbf_widen(IbltKbfParams *params, const IbltKbfParams *other)
+{
+	bool		changed = false;
+
+	if (other->labels_size > params->labels_size)
+	{
+		params->values = other->values;
+		params->labels = other->labels;
+		params->labels_size = other->labels_size;
+		changed = true;
+	}
+	if (params->kind == IBLT_KEY_UNTYPED && other->kind != IBLT_KEY_UNTYPED)
+	{
+		params->kind = other->kind;
+		params->description = other->description;
+		params->description_size = other->description_size;
+		changed = true;
+	}
+	return changed;
+}
+
 IbltStatus
 iblt_core_kbf_compatible(const IbltKbfParams *a, const IbltKbfParams *b)
 {
+	bool		grown = a->labels_size > 0 && b->labels_size > 0 &&
+		a->labels_size != b->labels_size;
+
 	if (a->hashes != b->hashes)
 		return IBLT_OTHER_HASHES;
 	if (a->degree != b->degree || a->superposed != b->superposed ||
-		a->values != b->values)
+		(a->values != b->values && !grown))
 		return IBLT_OTHER_CODES;
 	if (a->subtable_cells != b->subtable_cells)
 		return IBLT_OTHER_CELLS;
 	if (a->seed != b->seed)
 		return IBLT_OTHER_SEED;
-	if (!same_text(a->labels, a->labels_size, b->labels, b->labels_size))
+	if (!iblt_core_kbf_labels_go(a, b))
 		return IBLT_OTHER_LABELS;
 	if (a->kind == IBLT_KEY_UNTYPED || b->kind == IBLT_KEY_UNTYPED)
 		return IBLT_OK;

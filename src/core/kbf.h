@@ -119,10 +119,22 @@ extern void iblt_core_kbf_seal(IbltKbf *kbf);
 
 /*
  * The first parameter that prevents adding the two, or IBLT_OK.  One without a
- * type of key goes with any.
+ * type of key goes with any.  The labels of one may be the first of the other's,
+ * because codes depend on the degree and not on the number of values.
  */
 extern IbltStatus iblt_core_kbf_compatible(const IbltKbfParams *a,
 										   const IbltKbfParams *b);
+
+/* Are the labels of one the first of the other's, or have both none? */
+extern bool iblt_core_kbf_labels_go(const IbltKbfParams *a,
+									const IbltKbfParams *b);
+
+/*
+ * Gives params the labels of `other`, if it has more, and its type of key, if
+ * there is none.  Both must be compatible.  False if nothing changed.
+ */
+extern bool iblt_core_kbf_widen(IbltKbfParams *params,
+								const IbltKbfParams *other);
 
 /* iblt_core_status_text in the words of a filter. */
 extern const char *iblt_core_kbf_status_text(IbltStatus status);

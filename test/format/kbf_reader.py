@@ -204,9 +204,13 @@ class Filter:
         return ("absent", None) if not left else ("present", left[0]) if len(left) == 1 else ("unknown", None)
 
     def same_kind(self, other):
-        mine, theirs = ([x.k, x.q, x.t, x.s, x.values, x.seed, x.labels] for x in (self, other))
+        mine, theirs = ([x.k, x.q, x.t, x.s, x.seed] for x in (self, other))
         require(mine == theirs and UNTYPED in (self.kind, other.kind)
                 or [self.kind, self.description] == [other.kind, other.description], "headers differ")
+        short, long = sorted((self, other), key=lambda x: len(x.labels))
+        require(short.labels == long.labels[:len(short.labels)]
+                and (short.labels or not long.labels) and (short.labels or short.values == long.values), "labels differ")
+        self.labels, self.values = long.labels, long.values
 
     def add(self, other):
         self.same_kind(other)

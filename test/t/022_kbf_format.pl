@@ -117,6 +117,12 @@ my ($whole, $cells) = compare(@{$kinds[0]}, 'kbf_new(2000)', 255);
 	ok(reader('', 'subtract', $sum, $part[0]) eq sql("SELECT '$sum'::kbf - '$part[0]'"), 'the difference has the same bytes');
 	is((reader('', 'subtract', @part))[1], 2, 'the reader refuses what is not a part');
 	like(sql("SELECT refusal('SELECT ''$part[0]''::kbf - ''$part[1]''')"), qr/^IB007/, 'and the server');
+	# more labels on one side, and others on both
+	my ($short, $long, $other) = map { sql("SELECT kbf_agg(g, 1 + v % 2, kbf_add_labels(kbf_new(300, labels => '{a,b}'), '$_')) FROM rows WHERE g < 100") } '{}', '{c,d}', '{e}';
+	ok(reader('', 'add', $short, $long) eq sql("SELECT '$short'::kbf + '$long'"), 'labels that go on: the sum has the same bytes');
+	ok(reader('', 'add', $long, $short) eq sql("SELECT '$short'::kbf + '$long'"), 'in either order');
+	is((reader('', 'add', $long, $other))[1], 2, 'the reader refuses other labels');
+	like(sql("SELECT refusal('SELECT ''$long''::kbf + ''$other''')"), qr/^22023/, 'and the server');
 	my $folded = sql("SELECT kbf_fold('$whole'::kbf, 250)");
 	my $divisor = $cells / sql("SELECT cells / hashes FROM kbf_info('$folded')");
 	cmp_ok($divisor, '>', 1, "folded by $divisor");
