@@ -162,26 +162,46 @@ iblt_collection_add(IbltCollection *collection, const uint8 *bytes, Size size,
 								  PG_INT32_MAX);
 }
 
+/* Do a collection's changes take more room than those of another one? */
+static bool
+is_larger(const IbltCollection *collection, const IbltCollection *other)
+{
+	if ((collection->value == NULL) != (other->value == NULL))
+		return collection->value != NULL;
+	return collection->used > other->used;
+}
+
+/* Exchanges the changes of two collections of a table. */
+static void
+exchange(IbltCollection *a, IbltCollection *b)
+{
+	Size		begin = offsetof(IbltCollection, list);
+	Size		size = sizeof(IbltCollection) - begin;
+	IbltCollection old;
+
+	memcpy((char *) &old + begin, (char *) a + begin, size);
+	memcpy((char *) a + begin, (char *) b + begin, size);
+	memcpy((char *) b + begin, (char *) &old + begin, size);
+}
+
 /*
- * Adds what a level of savepoints collected to the level above.  Takes memory
- * before it changes anything.
+ * Adds what a level of savepoints collected to the level above.  The smaller
+ * one is added to the larger one.  Otherwise the release of many levels would
+ * copy the changes of the innermost ones again and again.
  */
 static void
-absorb(IbltCollection *outer, const IbltCollection *inner)
+absorb(IbltCollection *outer, IbltCollection *inner)
 {
 	outer->last = inner->last;
 	if (inner->broken != NULL)
 		iblt_collection_break(outer, inner->broken);
 	if (outer->broken != NULL)
 		return;
-	if (inner->value != NULL)
-	{
-		if (outer->value == NULL)
-			list_to_sketch(outer);
-		if (outer->broken == NULL &&
-			iblt_core_add_sketch(&outer->sketch, &inner->sketch, 1) != IBLT_OK)
-			iblt_collection_break(outer, unkept);
-	}
+	if (is_larger(inner, outer))
+		exchange(outer, inner);
+	if (inner->value != NULL &&
+		iblt_core_add_sketch(&outer->sketch, &inner->sketch, 1) != IBLT_OK)
+		iblt_collection_break(outer, unkept);
 	iblt_collection_add(outer, inner->list, inner->used, inner->number);
 }
 
@@ -190,7 +210,7 @@ absorb(IbltCollection *outer, const IbltCollection *inner)
  * there would roll it back after a part of it was merged.
  */
 void
-iblt_collection_absorb(IbltCollection *outer, const IbltCollection *inner)
+iblt_collection_absorb(IbltCollection *outer, IbltCollection *inner)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	uint32		holdoff = InterruptHoldoffCount;

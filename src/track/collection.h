@@ -56,11 +56,11 @@ extern void iblt_collection_break(IbltCollection *collection,
 								  const char *reason);
 
 /*
- * Adds what an inner level of savepoints collected.  Never fails.  Without
- * memory, the outer collection is broken.
+ * Adds what an inner level of savepoints collected, which must not be used any
+ * more.  Never fails.  Without memory, the outer collection is broken.
  */
 extern void iblt_collection_absorb(IbltCollection *outer,
-								   const IbltCollection *inner);
+								   IbltCollection *inner);
 
 /*
  * Adds a collection, which is not broken, to a sketch that may have fewer

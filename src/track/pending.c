@@ -18,7 +18,10 @@
 #include "track/store.h"
 
 /*
- * All of them, the last used first.  They live in pending_context, which is
+ * All of them, inner levels of savepoints first, and of a level the last used
+ * first.  Changes are of the innermost level, and a level that ends is that
+ * one.  So only its collections are looked at, however many levels there are.
+ * They live in pending_context, which is
  * empty between transactions.  It stays, because to make and delete it takes
  * longer than all else that is done in memory for one change.
  */
@@ -51,6 +54,8 @@ pending_find(Oid relid, int level)
 	{
 		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
 
+		if (pending->level < level)
+			break;
 		if (pending->target.relid == relid && pending->level == level)
 			return pending;
 	}
@@ -198,8 +203,8 @@ merge_level(int level)
 		IbltCollection *inner = dlist_container(IbltCollection, node, iter.cur);
 		IbltCollection *outer;
 
-		if (inner->level != level)
-			continue;
+		if (inner->level < level)
+			break;
 		outer = pending_find(inner->target.relid, level - 1);
 		if (outer == NULL)
 			inner->level = level - 1;
@@ -221,8 +226,9 @@ drop_level(int level)
 	{
 		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
 
-		if (pending->level >= level)
-			pending_free(pending);
+		if (pending->level < level)
+			break;
+		pending_free(pending);
 	}
 }
 
@@ -254,7 +260,7 @@ register_callbacks(void)
 
 /*
  * Does a new collection need a fence?  That of a level above will do, because
- * it commits if this level does.
+ * it commits if this level does.  The outermost collection of a table has it.
  */
 static bool
 needs_fence(Oid relid)
@@ -263,7 +269,7 @@ needs_fence(Oid relid)
 
 	if (!registered_now || pending_flushed)
 		return false;
-	dlist_foreach(iter, &pending_all)
+	dlist_reverse_foreach(iter, &pending_all)
 	{
 		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
 

@@ -1,5 +1,6 @@
 # DDL beside live digests.  No statement fails because a table or its partition is tracked.
-# Each digest is then that of a scan, or not trustworthy, and a rebuild heals it.
+# Each digest is then that of a scan, or not trustworthy, and a rebuild heals it.  At the end,
+# many levels of savepoints.
 use strict;
 use warnings;
 
@@ -9,7 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $version = major_version();
-my $node = server('ddl', 'fsync = off', 'autovacuum = off');
+my $node = server('ddl', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 2');
 sides($node, $node);
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
@@ -186,5 +187,26 @@ foreach my $function ('row', 'truncate')
 }
 sql(q{CALL iblt_live_rebuild('f')});
 is(states('f'), 'f: right', 'and a rebuild heals it');
+# --- many levels of savepoints ---------------------------------------------------------------------
+
+# Lists and sketches, small and large ones, meet when levels are released or rolled back.
+sql(q{CREATE TABLE deep (id int PRIMARY KEY, v int DEFAULT 0); CREATE TABLE deep_too (id int PRIMARY KEY); CALL iblt_track('deep', capacity => 20); CALL iblt_track('deep_too', capacity => 20)});
+my $both = sprintf $state, 'deep,deep_too';
+foreach my $end ('COMMIT', 'RELEASE s200; COMMIT', 'ROLLBACK TO s100; COMMIT', "PREPARE TRANSACTION 'deep'; COMMIT PREPARED 'deep'", 'ROLLBACK')
+{
+	my $work = 'BEGIN;';
+	foreach my $level (1 .. 400)
+	{
+		my $rows = ($level % 50 == 0 || $level % 60 == 1) ? 1500 : 1 + $level % 3;
+		$work .= "SAVEPOINT s$level; INSERT INTO deep SELECT coalesce(max(id), 0) + g FROM deep, generate_series(1, $rows) g GROUP BY g;\n";
+		$work .= "INSERT INTO deep_too SELECT coalesce(max(id), 0) + 1 FROM deep_too; UPDATE deep SET v = v + 1 WHERE id % 500 = 0;\n" if $level % 7 == 0;
+		$work .= "ROLLBACK TO s$level;\n" if $level % 11 == 0;
+		$work .= "RELEASE s$level;\n" if $level % 13 == 0;
+		$work .= "$both;\n" if $level % 133 == 0;
+	}
+	is(sql("$work $both; $end; $both"), join("\n", ('deep: right deep_too: right') x 5), "400 levels of savepoints, $end");
+	sql('DELETE FROM deep; DELETE FROM deep_too');
+}
+
 $node->stop;
 done_testing();
