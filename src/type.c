@@ -11,30 +11,7 @@
  */
 #include "iblt.h"
 
-#include "miscadmin.h"
-
-#include "core/pause.h"
 #include "value.h"
-
-PG_MODULE_MAGIC;
-
-/* Ends the query if it was cancelled. */
-static void
-process_interrupts(void)
-{
-	CHECK_FOR_INTERRUPTS();
-}
-
-extern PGDLLEXPORT void _PG_init(void);
-
-/*
- * Lets the core's long loops, which do not depend on PostgreSQL, be cancelled.
- */
-void
-_PG_init(void)
-{
-	iblt_core_pause = process_interrupts;
-}
 
 static IbltStatus
 validate(uint8 *bytes, size_t size)

@@ -75,10 +75,11 @@ make_cache(void)
 static bool
 find_config(IbltTrackConfig *config, const TriggerData *data)
 {
-	Oid			relid;
-	Oid			trigger = iblt_shape_root_trigger(data->tg_trigger->tgoid,
-												  &relid);
+	Oid			relid = RelationGetRelid(data->tg_relation);
+	Oid			trigger = data->tg_trigger->tgoid;
 
+	if (data->tg_relation->rd_rel->relispartition)
+		trigger = iblt_shape_root_trigger(trigger, &relid);
 	return OidIsValid(trigger) && iblt_config_read_latest(config, relid) &&
 		(trigger == config->trigger || TRIGGER_FIRED_BY_TRUNCATE(data->tg_event));
 }

@@ -32,10 +32,9 @@ static MemoryContext pending_context = NULL;
 static bool pending_flushed = false;
 
 /*
- * Are our callbacks registered, and in this transaction?  Then they may not be
+ * Were our callbacks registered in this transaction?  Then they may not be
  * called before it commits (fence.h).
  */
-static bool registered = false;
 static bool registered_now = false;
 
 static void
@@ -245,17 +244,12 @@ at_subtransaction(SubXactEvent event, SubTransactionId mine,
 		drop_level(GetCurrentTransactionNestLevel());
 }
 
-/*
- * Our callbacks may be registered too late to be called in this transaction.
- */
-static void
-register_callbacks(void)
+void
+iblt_pending_register(void)
 {
-	if (registered)
-		return;
 	RegisterXactCallback(at_transaction, NULL);
 	RegisterSubXactCallback(at_subtransaction, NULL);
-	registered = registered_now = true;
+	registered_now = IsTransactionState();
 }
 
 /*
@@ -290,7 +284,6 @@ pending_for(const IbltTrackTarget *target)
 	int			level = GetCurrentTransactionNestLevel();
 	IbltCollection *pending;
 
-	register_callbacks();
 	if (pending_context == NULL)
 		pending_context = AllocSetContextCreate(TopMemoryContext,
 												"iblt changes",

@@ -21,6 +21,9 @@
 
 #include "track/collection.h"
 
+/* Has the end of transactions and savepoints noticed.  To be called once. */
+extern void iblt_pending_register(void);
+
 /* Records one change.  Flags as in packed.h. */
 extern void iblt_pending_add(const IbltTrackTarget *target, unsigned flags,
 							 const uint8 *key, uint64 old_sum,

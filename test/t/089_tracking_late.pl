@@ -80,6 +80,13 @@ foreach my $case (
 	is(sql('SELECT is_right()'), 't', "$name is in the digest");
 }
 
+# The library's callback is called if the library was loaded before.
+{
+	local $ENV{PGOPTIONS} = '-c session_preload_libraries=iblt';
+	sql(q{SELECT late('INSERT INTO t VALUES (304)')});
+}
+is(sql('SELECT count(*), is_right() FROM t WHERE id = 304'), '1|t', 'a late change of a session that loads the library when it begins is in the digest');
+
 # --- the first transaction of a session ------------------------------------------------------
 
 # All of them put up fences, and none is left.  Most look at their own digest meanwhile.
