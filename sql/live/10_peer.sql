@@ -209,8 +209,11 @@ AS $$
 BEGIN
 	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn),
 		false);
-	PERFORM iblt_internal.peer_value(conn, 0.001, 0);
-	RETURN true;
+	IF iblt_internal.peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
+		PERFORM iblt_internal.peer_value(conn, 0.001, 0);
+		RETURN true;
+	END IF;
+	RETURN false;
 EXCEPTION WHEN OTHERS THEN
 	-- it is still at work, or its transaction is not over
 	RETURN false;
@@ -219,7 +222,25 @@ $$;
 COMMENT ON FUNCTION iblt_internal.peer_return(text) IS
 'gives a connection back to the caller, without a sketch that was kept; false if it is not free';
 
-CREATE FUNCTION iblt_internal.peer_connect(peer text, conn text) RETURNS text
+CREATE FUNCTION iblt_internal.iblt_peer_patience(seconds integer) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_internal.iblt_peer_patience(integer) IS
+'gives connections that name no connect_timeout so many seconds; NULL takes that back; false if '
+'the environment of the server says it';
+
+-- libpq does not take less than two seconds.  Before PostgreSQL 16, nothing interrupts it.
+CREATE FUNCTION iblt_internal.peer_patience(timeout interval) RETURNS integer
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT greatest(2, least(10, ceil(extract(epoch FROM least(timeout,
+		nullif(current_setting('statement_timeout')::interval, '0'))))))::integer
+$$;
+COMMENT ON FUNCTION iblt_internal.peer_patience(interval) IS
+'how many seconds a connection may take to be made, for a caller who has that timeout';
+
+CREATE FUNCTION iblt_internal.peer_connect(peer text, conn text, timeout interval DEFAULT NULL)
+RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -240,10 +261,16 @@ BEGIN
 	END IF;
 	BEGIN
 		held := set_config('iblt.peer', peer, true);
+		PERFORM iblt_internal.iblt_peer_patience(iblt_internal.peer_patience(timeout));
 		EXECUTE format('SELECT %s.dblink_connect($1, pg_catalog.current_setting(''iblt.peer''))',
 			schema) USING conn;
 		held := set_config('iblt.peer', '', true);
-	EXCEPTION WHEN OTHERS THEN
+		PERFORM iblt_internal.iblt_peer_patience(NULL);
+	EXCEPTION WHEN query_canceled OR OTHERS THEN
+		PERFORM iblt_internal.iblt_peer_patience(NULL);
+		IF SQLSTATE = '57014' THEN
+			RAISE;
+		END IF;
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
 		detail := iblt_internal.peer_connect_detail(peer, detail);
 		PERFORM iblt_internal.iblt_peer_raise(state, 'could not connect to the peer', detail,
@@ -253,10 +280,12 @@ BEGIN
 	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_connect(text, text) IS
+COMMENT ON FUNCTION iblt_internal.peer_connect(text, text, interval) IS
 'opens a connection to the peer under a name, which it returns; a peer of that name is one that '
 'the caller opened';
 
+-- A cancel over dblink waits for the peer without a limit before PostgreSQL 17, and nothing
+-- interrupts it.  So it is left out: client_connection_check_interval ends what runs there.
 CREATE FUNCTION iblt_internal.peer_close(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -265,7 +294,6 @@ DECLARE
 	schema text := (SELECT quote_ident(n.nspname) FROM pg_extension e
 		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'dblink');
 	names text[];
-	busy integer;
 BEGIN
 	IF conn IS NULL OR schema IS NULL THEN
 		RETURN;
@@ -275,21 +303,12 @@ BEGIN
 			OR iblt_internal.peer_is_lent(conn) AND iblt_internal.peer_return(conn) THEN
 		RETURN;
 	END IF;
-	BEGIN
-		EXECUTE format('SELECT %s.dblink_is_busy($1)', schema) INTO busy USING conn;
-		IF busy = 1 THEN
-			EXECUTE format('SELECT %s.dblink_cancel_query($1)', schema) USING conn;
-		END IF;
-	EXCEPTION WHEN OTHERS THEN
-		-- it is closed all the same
-		NULL;
-	END;
 	EXECUTE format('SELECT %s.dblink_disconnect($1)', schema) USING conn;
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_close(text) IS
-'closes a connection to the peer, if it is open, and cancels what runs there; one that the caller '
-'opened stays open if it is free';
+'closes a connection to the peer, if it is open; one that the caller opened stays open if it is '
+'free';
 
 CREATE FUNCTION iblt_internal.peer_fail(conn text, secret boolean, state text, message text,
 	detail text, hint text) RETURNS void

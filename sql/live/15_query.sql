@@ -55,7 +55,8 @@ COMMENT ON FUNCTION iblt_internal.peer_send(text, text, boolean, text) IS
 -- shorter than a millisecond, so there is none at first.  Each look takes in what has
 -- arrived.  A large answer needs many, because a socket holds a part only: if the longest
 -- pause is 0, there is none for 20 ms.
-CREATE FUNCTION iblt_internal.peer_wait(conn text, longest double precision) RETURNS void
+CREATE FUNCTION iblt_internal.peer_wait(conn text, longest double precision,
+	until timestamptz DEFAULT 'infinity') RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -68,16 +69,18 @@ DECLARE
 BEGIN
 	LOOP
 		EXECUTE query INTO busy USING conn;
-		EXIT WHEN busy = 0;
+		EXIT WHEN busy = 0 OR clock_timestamp() > until;
 		IF clock_timestamp() > hasty THEN
 			PERFORM pg_sleep(pause);
 			pause := least(pause * 1.2, greatest(longest, 0.001));
 		END IF;
 	END LOOP;
+	RETURN busy = 0;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_wait(text, double precision) IS
-'waits for the peer''s answer, with pauses of up to that many seconds; 0 for a large answer';
+COMMENT ON FUNCTION iblt_internal.peer_wait(text, double precision, timestamptz) IS
+'waits for the peer''s answer, with pauses of up to that many seconds (0 for a large answer), and '
+'says whether it is there';
 
 -- "before" is the number of results before the one that is wanted: as a rule 2, of the
 -- settings.  The connection is free once an empty result has been fetched.
@@ -102,6 +105,7 @@ BEGIN
 		EXECUTE pass USING conn;
 		RAISE;
 	END;
+	PERFORM iblt_internal.peer_wait(conn, pause);
 	EXECUTE pass USING conn;
 	RETURN result;
 END
@@ -127,12 +131,16 @@ CREATE FUNCTION iblt_internal.peer_caught(conn text, state text, message text, d
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	reported boolean := strpos(context, conn) > 0;
+	-- what dblink says of the error, before the query over the answer
+	said text := regexp_replace(split_part(context, 'dblink_get_result(', 1), '[^\n]*$', '');
+	reported boolean := strpos(said, conn) > 0;
 BEGIN
 	IF state <> '57014' OR reported THEN
 		BEGIN
-			EXECUTE format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
-				iblt_internal.peer_dblink()) USING conn;
+			IF iblt_internal.peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
+				EXECUTE format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
+					iblt_internal.peer_dblink()) USING conn;
+			END IF;
 		EXCEPTION WHEN OTHERS THEN
 			-- a connection that was lost is found out by the next query
 			NULL;
@@ -152,11 +160,13 @@ BEGIN
 	-- a cancel there is not a cancel of the caller's statement
 	PERFORM iblt_internal.iblt_peer_raise(
 		CASE problem.state WHEN '57014' THEN 'IB005' ELSE problem.state END,
-		'on the peer: ' || problem.message, problem.detail, problem.hint);
+		CASE WHEN problem.reported THEN 'on the peer: ' ELSE '' END || problem.message,
+		problem.detail, problem.hint);
 END
 $$;
 COMMENT ON FUNCTION iblt_internal.peer_refuse(iblt_internal.peer_error) IS
-'raises an error of the peer''s here, with IB005 for a statement that was cancelled there';
+'raises an error that a query on the peer ended with, with IB005 for one that was cancelled there; '
+'the message tells the peer''s errors from those of this side';
 
 CREATE FUNCTION iblt_internal.peer_result(conn text, query text, pause double precision,
 	before integer DEFAULT 2) RETURNS record

@@ -163,7 +163,8 @@ COMMENT ON FUNCTION iblt_internal.restarts(text, text, iblt_internal.plan, integ
 'after an error: should a driver start again, because a relation was altered? After three '
 'attempts, an error that says so';
 
-CREATE FUNCTION iblt_internal.connect(peer text, conn text) RETURNS text
+CREATE FUNCTION iblt_internal.connect(peer text, conn text, timeout interval DEFAULT NULL)
+RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -171,12 +172,12 @@ DECLARE
 	traffic record := iblt_internal.iblt_traffic_take();
 BEGIN
 	IF conn IS NOT NULL THEN
-		conn := iblt_internal.peer_connect(peer, conn);
+		conn := iblt_internal.peer_connect(peer, conn, timeout);
 	END IF;
 	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.connect(text, text) IS
+COMMENT ON FUNCTION iblt_internal.connect(text, text, interval) IS
 'begins an attempt of a driver: with counters at 0, and a connection unless both relations are '
 'here';
 
@@ -371,7 +372,7 @@ BEGIN
 		BEGIN
 			plan := NULL;
 			options := iblt_internal.compare_options(relation, options);
-			conn := iblt_internal.connect(peer, conn);
+			conn := iblt_internal.connect(peer, conn, timeout);
 			plan := iblt_internal.compare_plan(conn, relation, peer_relation, options, on_too_many);
 			found := iblt_internal.compare_find(conn, plan);
 			RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed,

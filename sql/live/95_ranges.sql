@@ -220,7 +220,7 @@ DECLARE
 BEGIN
 	BEGIN
 		options := iblt_internal.range_options(relation, options, ranges);
-		conn := iblt_internal.connect(peer, conn);
+		conn := iblt_internal.connect(peer, conn, options.timeout);
 		RETURN QUERY SELECT * FROM iblt_internal.compare_ranges(conn, relation, peer_relation,
 			options, ranges);
 		PERFORM iblt_internal.peer_close(conn);

@@ -13,7 +13,10 @@ RETURNS text
 AS $$
 	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY; SELECT pg_catalog.concat('
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
-			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ') || '); '
+			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')
+		|| $q$, CASE WHEN pg_catalog.current_setting('client_connection_check_interval', true)
+			IS NOT NULL AND pg_catalog.version() OPERATOR(pg_catalog.~) 'linux'
+			THEN pg_catalog.set_config('client_connection_check_interval', '1000', true) END); $q$
 	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
 		('enable_indexonlyscan', 'off'), ('constraint_exclusion', 'off'), ('array_nulls', 'on'),
 		('quote_all_identifiers', 'off'), ('jit', 'off'),

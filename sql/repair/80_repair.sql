@@ -52,7 +52,7 @@ BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
 			plan := NULL;
-			conn := iblt_internal.connect(peer, conn);
+			conn := iblt_internal.connect(peer, conn, options.timeout);
 			plan := iblt_internal.repair_prepare(conn, relation, peer_relation, options, asked);
 			PERFORM iblt_internal.live_notice(plan.compared);
 			RETURN iblt_internal.repair_find(conn, plan);

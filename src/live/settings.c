@@ -59,20 +59,6 @@ pin(const char *name, const char *value)
 }
 
 /*
- * What shows the comparison in pg_stat_activity, and lets a query end soon
- * after the other side has gone.  The next client of a pooler is not harmed by
- * either.
- */
-static void
-greet(const char *label)
-{
-	set("application_name", label, GUC_ACTION_SET);
-#if PG_VERSION_NUM >= 140000 && defined(__linux__)
-	set("client_connection_check_interval", "2s", GUC_ACTION_SET);
-#endif
-}
-
-/*
  * iblt_peer_settings(datestyle, intervalstyle, timezone_abbreviations, label):
  * pins the settings for the rest of the message.  Only iblt_repair writes: it
  * sets iblt.writing in its transaction.  A label, if there is one, is for the
@@ -92,7 +78,40 @@ iblt_peer_settings(PG_FUNCTION_ARGS)
 			pin(given[i], text_to_cstring(PG_GETARG_TEXT_PP(i)));
 	pin("transaction_read_only",
 		writing != NULL && strcmp(writing, "on") == 0 ? "off" : "on");
+	/* a query ends soon after the other side has closed the connection */
+#if PG_VERSION_NUM >= 140000 && defined(__linux__)
+	pin("client_connection_check_interval", "1000");
+#endif
+	/* shown in pg_stat_activity, which does not harm a pooler's next client */
 	if (!PG_ARGISNULL(3))
-		greet(text_to_cstring(PG_GETARG_TEXT_PP(3)));
+		set("application_name", text_to_cstring(PG_GETARG_TEXT_PP(3)),
+			GUC_ACTION_SET);
 	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_patience);
+
+/*
+ * iblt_peer_patience(seconds): from now on, connections that do not say how
+ * long they may take to be made have so many seconds.  NULL takes that back.
+ * False if they have none of ours, because the server's environment says it.
+ *
+ * libpq reads the variable where neither the connection string nor a foreign
+ * server or a service has connect_timeout.
+ */
+Datum
+iblt_peer_patience(PG_FUNCTION_ARGS)
+{
+	static const char name[] = "PGCONNECT_TIMEOUT";
+	static bool ours = false;
+
+	if (getenv(name) != NULL && !ours)
+		PG_RETURN_BOOL(false);
+	if (PG_ARGISNULL(0))
+		unsetenv(name);
+	else if (setenv(name, psprintf("%d", PG_GETARG_INT32(0)), 1) != 0)
+		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY),
+						errmsg("out of memory")));
+	ours = !PG_ARGISNULL(0);
+	PG_RETURN_BOOL(ours);
 }

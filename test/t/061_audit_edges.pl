@@ -214,7 +214,7 @@ foreach my $style ('postgres', 'iso_8601')
 	$session->run("SELECT iblt_internal.peer_connect($peer, '$conn')");
 	is($ask->($settings), $expected, "IntervalStyle $style: a query has its settings");
 	is($session->run("SELECT * FROM dblink('$conn', 'SELECT coalesce(string_agg(name, '' '' ORDER BY name), ''none'') FROM pg_settings
-		WHERE source = ''session'' AND name NOT IN (''application_name'', ''client_connection_check_interval'', ''transaction_isolation'')') AS t(names text)"), 'none', 'and leaves none behind');
+		WHERE source = ''session'' AND name NOT IN (''application_name'', ''transaction_isolation'')') AS t(names text)"), 'none', 'and leaves none behind');
 	$session->run("SELECT dblink_exec('$conn', 'SET row_security = on; SET search_path = evil, pg_catalog; SET DateStyle = German; SET TimeZone = ''Asia/Tokyo'';
 		SET IntervalStyle = sql_standard; SET extra_float_digits = -3')");
 	is($ask->($settings), $expected, 'in a session that has others, too');

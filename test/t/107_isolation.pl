@@ -1,10 +1,15 @@
 # What a statement reads under a snapshot that is older than its locks, here and on the
 # peer: in REPEATABLE READ and SERIALIZABLE, which may be a mere default.  A table that
 # was truncated or rewritten meanwhile reads as empty there, though it never was.
+#
+# And how a statement ends that waits for a peer which does not answer any more.
 use strict;
 use warnings;
 
+use File::Temp ();
 use IbltCompare;
+use IbltProxy;
+use IO::Socket::UNIX;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -106,6 +111,105 @@ foreach my $level ('repeatable read', 'serializable')
 	}
 }
 $there->safe_psql('postgres', 'ALTER DATABASE postgres RESET default_transaction_isolation');
+
+# READ UNCOMMITTED is READ COMMITTED in PostgreSQL.
+like($session->run("BEGIN ISOLATION LEVEL READ UNCOMMITTED; SELECT count(*) FROM iblt_compare('a', $peer, recheck => 1, max_differences => 5000)") . $session->{err}, qr/^\d+$/m, 'READ UNCOMMITTED: a recheck');
+is(answer($session->run("SELECT count(*) FROM iblt_repair('x', $peer, direction => 'pull', apply => true)")), '0', 'READ UNCOMMITTED: a repair');
+$session->run('ROLLBACK');
+
+# --- errors of this side ---------------------------------------------------------------------
+
+# dblink writes a large answer to a file, for which there may be no room here.  Even where
+# a connection has a name that stands in every context, this is not an error of the peer's.
+both('CREATE TABLE g (id int PRIMARY KEY, v text); INSERT INTO g SELECT i, repeat(md5(i::text), 40) FROM generate_series(1, 300) i');
+$there->safe_psql('postgres', "UPDATE g SET v = 'x' || v");
+foreach my $to ($peer, "'SELECT'", "'peer'")
+{
+	$session->run("SELECT dblink_connect($to, $peer)") if $to ne $peer;
+	$session->run("SET temp_file_limit = 0; SET work_mem = '64kB'; SELECT count(*) FROM iblt_compare('g', $to, rows => true)");
+	like($session->{err}, qr/ERROR: +53400: temporary file size exceeds/, "no room for the answer, peer $to: an error of this side");
+	$session->run("RESET temp_file_limit; RESET work_mem; SELECT count(*) FROM iblt_compare('g', $to, peer_condition => '1 / (id - 7) < 9')");
+	like($session->{err}, qr/ERROR: +22012: on the peer: division by zero/, "peer $to: an error of the peer's");
+	$session->run("SELECT dblink_disconnect($to)") if $to ne $peer;
+}
+
+# --- a peer that does not answer any more ----------------------------------------------------
+
+# The proxy stands for a frozen network: it takes no connection and passes nothing on, so
+# a cancel that is sent to the peer is not answered either.
+both('CREATE TABLE f (id int PRIMARY KEY, v int); INSERT INTO f SELECT g, 1 FROM generate_series(1, 100) g');
+my $proxy = IbltProxy->new($there);
+my $frozen = literal($proxy->connstr);
+foreach my $case ([ 'statement_timeout', '', '' ], [ 'statement_timeout, plain', ", method => 'plain'", '' ], [ 'a cancel', '', 'pg_cancel_backend' ], [ 'the end of the session', '', 'pg_terminate_backend' ])
+{
+	my ($what, $options, $end) = @$case;
+	my $caller = IbltTest::Session->new($here);
+	$caller->run("SET statement_timeout = '1 s'") unless $end;
+	$proxy->hold('sent', $options ? 'array_agg' : 'scan_answer');
+	$caller->start("SELECT count(*) FROM iblt_compare('f', $frozen$options)");
+	$proxy->held;
+	$here->safe_psql('postgres', "SELECT $end($caller->{pid})") if $end;
+	if ($end eq 'pg_terminate_backend')
+	{
+		wait_for($here, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $caller->{pid}");
+		pass("$what: the backend is gone");
+		eval { $caller->{psql}->finish };
+	}
+	else
+	{
+		is($caller->done, '', "$what: no rows");
+		like($caller->{err}, qr/ERROR: +57014: canceling statement due to (statement timeout|user request)/, "$what: it ends");
+		is($caller->run('SELECT dblink_get_connections()'), '', "$what: no connection is left");
+		$caller->quit;
+	}
+	$proxy->release;
+	nothing_left($what, $there);
+}
+# A connection of the caller's that does not answer is closed.
+$session->run("SELECT dblink_connect('lent', $frozen)");
+$proxy->hold('sent', 'session_forget');
+is($session->run("SELECT count(*) FROM iblt_compare('f', 'lent')"), '0', 'a lent connection that is lost at the end: the rows');
+is($session->run('SELECT dblink_get_connections()'), '', 'it is closed');
+$proxy->release;
+
+# What runs on the peer ends although nobody cancels it, also by plain queries.
+foreach my $method ('sketch', 'plain')
+{
+	my $lock = IbltTest::Session->new($there);
+	$lock->run('BEGIN; LOCK TABLE f');
+	my $caller = IbltTest::Session->new($here);
+	$caller->start("SELECT count(*) FROM iblt_compare('f', $peer, method => '$method')");
+	wait_for($there, "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'f'::regclass");
+	$here->safe_psql('postgres', "SELECT pg_cancel_backend($caller->{pid})");
+	is($caller->done, '', "$method, a cancel here: no rows");
+  SKIP:
+	{
+		skip 'from PostgreSQL 14 on, and not on all systems', 1 if major_version() < 14 || $^O ne 'linux';
+		wait_for($there, "SELECT count(*) = 0 FROM pg_locks WHERE NOT granted AND relation = 'f'::regclass");
+		pass("$method, a cancel here: it ends there");
+	}
+	$lock->run('COMMIT');
+	$_->quit foreach ($caller, $lock);
+}
+
+# A server that takes a connection and says nothing.
+SKIP:
+{
+	skip 'from PostgreSQL 16 on, connecting can be interrupted instead', 2 if major_version() >= 16;
+	my $dir = File::Temp->newdir;
+	my $mute = IO::Socket::UNIX->new(Type => Socket::SOCK_STREAM(), Local => "$dir/.s.PGSQL.1", Listen => 8) or die "listen: $!";
+	$here->safe_psql('postgres', "CREATE SERVER mute FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '$dir', port '1'); CREATE USER MAPPING FOR CURRENT_USER SERVER mute");
+	foreach my $to (literal("host=$dir port=1"), "'mute'")
+	{
+		$session->run("SELECT count(*) FROM iblt_compare('f', $to, timeout => '2 s')");
+		like($session->{err}, qr/ERROR: +08001: could not connect to the peer\n.*DETAIL: +.*timeout expired/, "no answer to connecting: an error ($to)");
+	}
+}
+is($here->safe_psql('postgres', 'SELECT iblt_internal.iblt_peer_patience(5), iblt_internal.iblt_peer_patience(NULL)'), 't|f', 'the variable is set for a while');
+is($here->safe_psql('postgres', "SELECT string_agg(iblt_internal.peer_patience(t::interval)::text, ' ') FROM unnest('{NULL,1 minute,3 s,-1 s}'::text[]) AS t;
+	SET statement_timeout = '4500ms'; SELECT iblt_internal.peer_patience('1 minute')"), "10 10 3 2\n5", 'how long connecting may take');
+nothing_left('after all', $there);
+$proxy->stop;
 
 $_->quit foreach ($session, $altering);
 done_testing();
