@@ -57,7 +57,7 @@ BEGIN
 	ELSIF EXISTS (SELECT FROM unnest(target.tables) AS t WHERE t IS NULL) THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'tables must not contain nulls';
-	ELSIF rounds > 0 AND current_setting('transaction_isolation') <> 'read committed' THEN
+	ELSIF rounds > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
@@ -149,7 +149,7 @@ DECLARE
 	results iblt_internal.audit_row[] := '{}';
 	compare iblt_internal.options := options.compare;
 BEGIN
-	conn := iblt_internal.peer_connect(peer, conn);
+	conn := iblt_internal.peer_connect(peer, conn, compare.timeout);
 	compare.method := iblt_internal.plain_method(conn, compare.method);
 	options.compare := compare;
 	PERFORM iblt_internal.audit_check_peer(conn);

@@ -11,7 +11,7 @@ AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = 'IB004', DETAIL = detail,
 		MESSAGE = format('relation %s was altered while it was compared (%s)', relation, side),
-		HINT = CASE current_setting('transaction_isolation') WHEN 'read committed'
+		HINT = CASE WHEN current_setting('transaction_isolation') ~ '^read'
 			THEN 'Compare when no other session alters, renames or drops it.'
 			ELSE 'Begin another transaction. This one sees the columns of its snapshot, '
 				'and reads those that the relation has now.' END;

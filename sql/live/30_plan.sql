@@ -240,31 +240,37 @@ COMMENT ON FUNCTION iblt_internal.columns_left_out(iblt_internal.side, iblt_inte
 	iblt_internal.options) IS
 'the columns on one side only; named in a warning or an error, as the options ask for';
 
--- bare: neither relation has a column, so they are equal if they have as many rows.
-CREATE FUNCTION iblt_internal.check_types(columns iblt_internal.plan_column[], cast_types boolean,
-	bare boolean) RETURNS void
+-- bare: neither relation has a column, so they are equal if they have as many rows.  Plain
+-- queries cast nothing, and plain_check_types refuses what has one name on both sides.
+CREATE FUNCTION iblt_internal.check_types(columns iblt_internal.plan_column[],
+	options iblt_internal.options, bare boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	plain boolean := options.method = 'plain';
 	problems text := (SELECT string_agg(format('"%s" is %s here and %s on the peer%s',
 			c.name, c.type_here, c.type_there, CASE WHEN c.type_here <> c.type_there THEN ''
 			WHEN NOT c.same_textual THEN ', which has a send function on one side only'
 			ELSE ', which is made of another type there' END), '; ')
-		FROM unnest(columns) AS c WHERE c.cast_to <> '');
+		FROM unnest(columns) AS c
+		WHERE c.cast_to <> '' AND NOT (plain IS TRUE AND c.type_here = c.type_there));
 BEGIN
 	IF columns = '{}' AND NOT bare THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
 			MESSAGE = 'the relations have no columns to compare';
-	ELSIF problems IS NOT NULL AND NOT cast_types THEN
+	ELSIF problems IS NOT NULL AND NOT options.cast_types THEN
 		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
 			MESSAGE = 'column types differ: ' || problems,
-			HINT = 'Set cast_types => true to compare numbers by value and all else as text, '
-				'or exclude the columns.';
+			HINT = CASE WHEN plain
+				THEN 'Exclude the columns, or use method => ''sketch'' with iblt on both sides.'
+				ELSE 'Set cast_types => true to compare numbers by value and all else as text, '
+				'or exclude the columns.' END;
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_types(iblt_internal.plan_column[], boolean, boolean) IS
+COMMENT ON FUNCTION iblt_internal.check_types(iblt_internal.plan_column[], iblt_internal.options,
+	boolean) IS
 'an error that names the columns of different types';
 
 -- The key
@@ -370,7 +376,7 @@ BEGIN
 	plan.columns_left_out := iblt_internal.columns_left_out(here, there, options);
 	plan.columns := ARRAY(SELECT c FROM unnest(common) AS c WHERE options.columns IS NULL
 		OR c.name = ANY (options.columns) OR c.name = ANY (names));
-	PERFORM iblt_internal.check_types(plan.columns, options.cast_types,
+	PERFORM iblt_internal.check_types(plan.columns, options,
 		here.columns = '{}' AND there.columns = '{}');
 	plan.whole_row := names IS NULL;
 	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE ARRAY(

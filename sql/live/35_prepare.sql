@@ -92,7 +92,7 @@ BEGIN
 			MESSAGE = 'a relation cannot be compared with itself',
 			HINT = CASE WHEN alone THEN 'Give a peer, or another peer_relation of this database.'
 				ELSE 'Check that the peer leads to the other server.' END;
-	ELSIF plan.recheck > 0 AND current_setting('transaction_isolation') <> 'read committed' THEN
+	ELSIF plan.recheck > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';

@@ -100,7 +100,7 @@ BEGIN
 				CASE WHEN s.side = 'there' AND conn IS NOT NULL THEN 'the peer'
 				ELSE 'this server' END),
 			HINT = 'Repair its primary.';
-	ELSIF (plan.asked).apply AND current_setting('transaction_isolation') <> 'read committed' THEN
+	ELSIF (plan.asked).apply AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED.';

@@ -182,7 +182,8 @@ BEGIN
 			MESSAGE = format('after the repair, the rows of %s keys are not as on the source',
 				found),
 			DETAIL = format('One is %s. Nothing was changed.', wrong),
-			HINT = 'Look for a trigger, a rule, or a column that another expression generates.';
+			HINT = 'Look for a trigger, a rule, a column that another expression generates, '
+				'or one that the condition names and the repair leaves out.';
 	END IF;
 	RETURN differ;
 END

@@ -86,7 +86,7 @@ DECLARE
 BEGIN
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
-	ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+	ELSIF current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'a run needs isolation level READ COMMITTED',
 			HINT = 'SET default_transaction_isolation = ''read committed'';';
