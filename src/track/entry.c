@@ -111,7 +111,7 @@ map_columns(IbltTrackEntry *entry, Relation relation,
 			return false;
 		if (config->relid != RelationGetRelid(relation))
 			number = iblt_shape_column(relation, name);
-		if (number == 0)
+		if (number < 1 || number > RelationGetDescr(relation)->natts)
 			return false;
 		att = TupleDescAttr(RelationGetDescr(relation), number - 1);
 		if (att->atttypid != config->types[i])
@@ -390,7 +390,18 @@ read_guarded(Reading *reading)
 	if (entry->reading == reader)
 		return "a value could not be read";
 	entry->reading = reader;
-	passed = iblt_guard(read_row, reading);
+	PG_TRY();
+	{
+		passed = iblt_guard(read_row, reading);
+	}
+	PG_CATCH();
+	{
+		/* the transaction may go on after a savepoint */
+		entry->reading = InvalidTransactionId;
+		entry->valid = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	entry->reading = InvalidTransactionId;
 	if (passed)
 		return reading->problem;

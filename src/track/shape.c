@@ -273,9 +273,11 @@ static uint64
 hash_column(uint64 hash, Relation root, Relation relation, AttrNumber number,
 			const char **problem)
 {
-	Form_pg_attribute att = TupleDescAttr(RelationGetDescr(root), number - 1);
+	Form_pg_attribute att = NULL;
 
-	if (att->attisdropped)
+	if (number >= 1 && number <= RelationGetDescr(root)->natts)
+		att = TupleDescAttr(RelationGetDescr(root), number - 1);
+	if (att == NULL || att->attisdropped)
 	{
 		*problem = "one of its columns was dropped";
 		return hash;

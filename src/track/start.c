@@ -165,7 +165,6 @@ Datum
 iblt_track_begin(PG_FUNCTION_ARGS)
 {
 	Relation	relation = open_own(PG_GETARG_OID(0));
-	char		generation[VARHDRSZ + sizeof(int64)];
 	IbltTrackConfig config;
 
 	iblt_store_forget(PG_GETARG_OID(0));
@@ -186,11 +185,8 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	check_options(&config);
 	refuse(relation, iblt_shape_take(relation, &config, &config.shape));
 	iblt_config_write(&config);
-	SET_VARSIZE(generation, sizeof generation);
-	memcpy(generation + VARHDRSZ, &config.generation, sizeof(int64));
-	iblt_store_insert_change(iblt_store_changes(config.store), config.relid,
-							 IBLT_CHANGES_START, 0,
-							 PointerGetDatum(generation), (Datum) 0);
+	iblt_store_insert_number(iblt_store_changes(config.store), config.relid,
+							 IBLT_CHANGES_START, config.generation);
 	announce(relation);
 	relation_close(relation, NoLock);
 	PG_RETURN_INT64(config.generation);

@@ -116,19 +116,15 @@ Datum
 iblt_live_verified(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
-	char		moment[VARHDRSZ + sizeof(TimestampTz)];
-	TimestampTz at = PG_GETARG_TIMESTAMPTZ(2);
 	IbltTrackConfig config;
 
 	iblt_config_require_owner(relid);
 	if (!iblt_config_read_latest(&config, relid))
 		PG_RETURN_VOID();
-	SET_VARSIZE(moment, sizeof moment);
-	memcpy(moment + VARHDRSZ, &at, sizeof at);
 	if (PG_GETARG_BOOL(1))
-		iblt_store_insert_change(iblt_store_changes(config.store), relid,
-								 IBLT_CHANGES_VERIFIED, 0,
-								 PointerGetDatum(moment), (Datum) 0);
+		iblt_store_insert_number(iblt_store_changes(config.store), relid,
+								 IBLT_CHANGES_VERIFIED,
+								 PG_GETARG_TIMESTAMPTZ(2));
 	else
 		iblt_store_insert_change(iblt_store_changes(config.store), relid,
 								 IBLT_CHANGES_BROKEN, 0,

@@ -20,6 +20,8 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
+#include "core/pause.h"
+
 /* The schema of the function that iblt_store_beside got last, or InvalidOid. */
 static Oid	trigger_schema = InvalidOid;
 
@@ -151,7 +153,7 @@ iblt_store_next(IbltStoreScan *scan, Datum *values, bool *nulls)
 		bool		isnull;
 		Oid			relid = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
 
-		CHECK_FOR_INTERRUPTS();
+		iblt_pause();
 		if (isnull || (OidIsValid(scan->relid) && relid != scan->relid))
 			continue;
 		heap_deform_tuple(tuple, desc, values, nulls);
@@ -215,6 +217,21 @@ iblt_store_insert_packed(Oid store, Oid relid, const uint8 *bytes, Size size)
 	memcpy(VARDATA(value.data), bytes, size);
 	return iblt_store_insert_change(store, relid, IBLT_CHANGES_PACKED, 0,
 									PointerGetDatum(value.data), (Datum) 0);
+}
+
+ItemPointerData
+iblt_store_insert_number(Oid store, Oid relid, IbltChangeKind kind,
+						 int64 number)
+{
+	bytea	   *bytes = palloc(VARHDRSZ + sizeof number);
+	ItemPointerData row;
+
+	SET_VARSIZE(bytes, VARHDRSZ + sizeof number);
+	memcpy(VARDATA(bytes), &number, sizeof number);
+	row = iblt_store_insert_change(store, relid, kind, 0,
+								   PointerGetDatum(bytes), (Datum) 0);
+	pfree(bytes);
+	return row;
 }
 
 Oid

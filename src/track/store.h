@@ -5,7 +5,7 @@
  *	  digest, and the changes since the base was made.
  *
  * They are materialized views that are never refreshed.  Only this file and
- * erase.c write them, with the table access method heap.  So publications FOR ALL
+ * fold.c write them, with the table access method heap.  So publications FOR ALL
  * TABLES leave them out, users' INSERT, UPDATE, DELETE and TRUNCATE are
  * errors, and WAL, MVCC and VACUUM work as for any table.  They have no
  * indexes.
@@ -56,7 +56,8 @@ typedef enum IbltChangeKind
 	IBLT_CHANGES_SKETCH = 's',	/* changes summed up in a sketch */
 	IBLT_CHANGES_BROKEN = 'b',	/* why the digest is not trustworthy */
 	IBLT_CHANGES_FENCE = 'f',	/* the same, except for its own transaction */
-	IBLT_CHANGES_VERIFIED = 'v' /* when a scan last found the same digest */
+	IBLT_CHANGES_VERIFIED = 'v',	/* when a scan last found the same digest */
+	IBLT_CHANGES_FAILED = 'e'	/* the SQLSTATE with which folds fail */
 } IbltChangeKind;
 
 /* The file that a table is in. */
@@ -120,6 +121,11 @@ extern ItemPointerData iblt_store_insert_change(Oid store, Oid relid,
 /* The same for a row of packed changes. */
 extern ItemPointerData iblt_store_insert_packed(Oid store, Oid relid,
 												const uint8 *bytes, Size size);
+
+/* The same for a row with a number. */
+extern ItemPointerData iblt_store_insert_number(Oid store, Oid relid,
+												IbltChangeKind kind,
+												int64 number);
 
 /*
  * Deletes a row that an earlier command of this transaction has inserted.  It

@@ -139,7 +139,9 @@ sql(q{CREATE TYPE fragile; CREATE FUNCTION fragile_in(cstring) RETURNS fragile L
 	CREATE FUNCTION fragile_out(fragile) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
 	CREATE FUNCTION fragile_int(fragile) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'int4up';
 	CREATE TYPE fragile (INPUT = fragile_in, OUTPUT = fragile_out, LIKE = int4);
-	CREATE FUNCTION fragile_send(fragile) RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN RETURN int4send(10 / public.fragile_int($1)); END $$;
+	CREATE FUNCTION fragile_send(fragile) RETURNS bytea LANGUAGE plpgsql AS $$ BEGIN
+		IF public.fragile_int($1) = 7 THEN RAISE EXCEPTION USING ERRCODE = 'query_canceled'; END IF;
+		RETURN int4send(10 / public.fragile_int($1)); END $$;
 	ALTER TYPE fragile SET (SEND = fragile_send);
 	CREATE TABLE brittle (id int PRIMARY KEY, f fragile); INSERT INTO brittle VALUES (1, '5'); CALL iblt_track('brittle')});
 is(right('brittle'), 't', 'a type with a send function of its own is tracked');
@@ -150,6 +152,10 @@ is(sql('SELECT count(*) FROM brittle'), '3', 'a value whose send function fails 
 like(failure("SELECT iblt_live('brittle')"), qr/IB008: .* because a value could not be read$/m, 'and there is no digest');
 sql(q{UPDATE brittle SET f = '9' WHERE id = 3});
 healed('brittle', 'a value that cannot be read');
+sql(q{DO $$ BEGIN
+	BEGIN UPDATE brittle SET f = '7' WHERE id = 1; EXCEPTION WHEN query_canceled THEN NULL; END;
+	UPDATE brittle SET f = '4' WHERE id = 1; END $$});
+is(right('brittle'), 't', 'a statement that is cancelled while it reads a value leaves nothing behind in the transaction');
 
 # --- reading at the wrong moment --------------------------------------------------------------
 
