@@ -82,37 +82,29 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 	return tuple != NULL;
 }
 
-/* Adds a sketch of changes.  False if it is not one of this digest. */
+/*
+ * A sketch of changes: adds it, or takes its number of rows if sketch is NULL.
+ * False if it is damaged, or not one of this digest.
+ */
 static bool
-add_sketch(IbltSketch *sketch, const IbltTrackConfig *config, Datum value)
+read_sketch(IbltSketch *sketch, int64 *rows, const IbltTrackConfig *config,
+			Datum value)
 {
 	struct varlena *copy = pg_detoast_datum_packed((struct varlena *)
 												   DatumGetPointer(value));
 	IbltSketch	changes;
-	bool		added;
+	bool		passed;
 
-	iblt_open(&changes, PointerGetDatum(copy));
-	added = iblt_config_fits(config, &changes.params) &&
-		iblt_track_add(sketch, &changes);
+	passed = iblt_core_open(&changes, (uint8 *) VARDATA_ANY(copy),
+							VARSIZE_ANY_EXHDR(copy)) == IBLT_OK &&
+		iblt_config_fits(config, &changes.params);
+	if (passed && sketch == NULL)
+		*rows += changes.rows;
+	else if (passed)
+		passed = iblt_track_add(sketch, &changes);
 	if ((Pointer) copy != DatumGetPointer(value))
 		pfree(copy);
-	return added;
-}
-
-/* The same without a sketch: inserted less deleted rows. */
-static int64
-sketch_rows(Datum value)
-{
-	struct varlena *copy = pg_detoast_datum((struct varlena *)
-											DatumGetPointer(value));
-	IbltSketch	changes;
-	int64		rows;
-
-	iblt_open(&changes, PointerGetDatum(copy));
-	rows = changes.rows;
-	if ((Pointer) copy != DatumGetPointer(value))
-		pfree(copy);
-	return rows;
+	return passed;
 }
 
 /* Adds a row of packed changes.  applier is NULL if there is no sketch. */
@@ -180,6 +172,8 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 			changes->broken = text_to_cstring((text *)
 											  DatumGetPointer(values[CHANGE_BYTES]));
 			return false;
+		case IBLT_CHANGES_FAILED:
+			return true;
 		case IBLT_CHANGES_VERIFIED:
 			memcpy(&number, data, sizeof number);
 			changes->verified = Max(changes->verified, number);
@@ -189,10 +183,8 @@ read_change(IbltChanges *changes, const IbltTrackConfig *config,
 			break;
 		case IBLT_CHANGES_SKETCH:
 			changes->added |= applier != NULL;
-			if (applier == NULL)
-				changes->rows += sketch_rows(values[CHANGE_SKETCH]);
-			else if (!add_sketch(applier->sketch, config,
-								 values[CHANGE_SKETCH]))
+			if (!read_sketch(applier == NULL ? NULL : applier->sketch,
+							 &changes->rows, config, values[CHANGE_SKETCH]))
 				changes->broken = unreadable;
 			break;
 		default:

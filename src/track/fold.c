@@ -11,12 +11,14 @@
  */
 #include "track/fold.h"
 
+#include "access/heapam.h"
 #include "access/xact.h"
+#include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "core/pause.h"
 #include "track/digest.h"
-#include "track/erase.h"
 #include "track/store.h"
 
 /* Writes a base in place of the one that a snapshot sees. */
@@ -64,7 +66,12 @@ replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
 	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
 						  config->relid, snapshot, RowExclusiveLock))
 		return;
-	iblt_erase(scan.store, changes->folded, changes->nfolded);
+	/* nobody else deletes them, because of the fold lock */
+	for (int i = 0; i < changes->nfolded; i++)
+	{
+		iblt_pause();
+		simple_heap_delete(scan.store, &changes->folded[i]);
+	}
 	iblt_store_end(&scan);
 	iblt_core_seal(&base->sketch);
 	write_base(config->relid, config->generation, &base->sketch, base->value,
@@ -115,6 +122,35 @@ iblt_fold_table(Oid relid, int64 least, bool no_wait)
 	PopActiveSnapshot();
 	UnregisterSnapshot(snapshot);
 	return number;
+}
+
+bool
+iblt_fold_failed(Oid relid, int sqlstate)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	const char *state = unpack_sql_state(sqlstate);
+	bool		noted = false;
+	IbltTrackConfig config;
+	IbltStoreScan scan;
+	Datum		values[CHANGE_WIDTH];
+	bool		nulls[CHANGE_WIDTH];
+
+	if (iblt_config_read(&config, relid, snapshot) &&
+		iblt_store_begin(&scan, iblt_store_changes(config.store), relid,
+						 snapshot, AccessShareLock))
+	{
+		while (!noted && iblt_store_next(&scan, values, nulls) != NULL)
+			noted = DatumGetChar(values[CHANGE_KIND]) == IBLT_CHANGES_FAILED &&
+				!nulls[CHANGE_BYTES] &&
+				strcmp(TextDatumGetCString(values[CHANGE_BYTES]), state) == 0;
+		iblt_store_end(&scan);
+		if (!noted)
+			iblt_store_insert_change(iblt_store_changes(config.store), relid,
+									 IBLT_CHANGES_FAILED, 0,
+									 CStringGetTextDatum(state), (Datum) 0);
+	}
+	UnregisterSnapshot(snapshot);
+	return !noted;
 }
 
 Oid *

@@ -18,6 +18,12 @@
  */
 extern int64 iblt_fold_table(Oid relid, int64 least, bool no_wait);
 
+/*
+ * Notes in the store that a fold failed with this error, until one succeeds.
+ * False if that is noted already.
+ */
+extern bool iblt_fold_failed(Oid relid, int sqlstate);
+
 /* The tracked tables. */
 extern Oid *iblt_fold_tables(int *n);
 

@@ -43,7 +43,8 @@ iblt_launch_forget(void)
 	launch_full = false;
 }
 
-static void
+/* False if no slot for a worker is free. */
+static bool
 launch(void)
 {
 	BackgroundWorker worker;
@@ -58,7 +59,7 @@ launch(void)
 	snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "iblt");
 	snprintf(worker.bgw_function_name, BGW_MAXLEN, "iblt_fold_worker");
 	worker.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
-	(void) RegisterDynamicBackgroundWorker(&worker, NULL);
+	return RegisterDynamicBackgroundWorker(&worker, NULL);
 }
 
 static void
@@ -68,10 +69,12 @@ launch_if_due(TimestampTz now)
 
 	if (last != 0 && now - last < (TimestampTz) PAUSE_MS * 1000)
 		return;
+	/* the next transaction tries again */
+	if (!launch())
+		return;
 	last = now;
 	launch_changes = 0;
 	launch_full = false;
-	launch();
 }
 
 void

@@ -1,6 +1,6 @@
-# Folds delete most rows of a store page by page, with one record of WAL (src/track/erase.c):
-# what snapshots, rolled back folds, other tables' rows, a crash, a standby and VACUUM make
-# of that, and what amcheck and pg_visibility say of the pages.
+# Folds delete the rows of a store that they put into the base: what snapshots, rolled back
+# folds, other tables' rows, a crash, a standby and VACUUM make of that, and what amcheck and
+# pg_visibility say of the pages.  The worker that folds: tables that fail, DROP DATABASE, slots.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = server('folds', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5');
+my $node = server('folds', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5', 'max_worker_processes = 2');
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
 # --- nine tables, so that the first and the last one share a store ----------------------
@@ -102,5 +102,48 @@ is(right($node, 't1', 't9'), 't t', 'and changes are recorded as before');
 replayed($node, $standby);
 is(right($standby, 't1', 't9'), 't t', 'also for the standby');
 $standby->stop;
+
+# --- the worker ----------------------------------------------------------------------------
+
+my $no_worker = q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = '%s'};
+my $many = q{DO $$ BEGIN FOR i IN 1 .. 12 LOOP UPDATE t1 SET v = v + 1; END LOOP; END $$};
+
+# Two slots: one has the launcher of logical replication, and a parallel query takes the other.
+my $busy = IbltTest::Session->new($node);
+my $writer = IbltTest::Session->new($node);
+$busy->run('SET ' . (major_version() < 16 ? 'force_parallel_mode' : 'debug_parallel_query') . ' = on');
+$busy->start('SELECT pg_sleep(1000)');
+wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'});
+$writer->run($many);
+like(unfolded($node), qr/^12\d\d\d 50$/, 'no slot is free for a worker that folds');
+sql("SELECT pg_cancel_backend($busy->{pid})");
+$busy->done;
+wait_for($node, sprintf $no_worker, 'parallel worker');
+# PostgreSQL frees the slot a moment later
+foreach (1 .. 30)
+{
+	$writer->run('UPDATE t1 SET v = v + 1 WHERE id = 1');
+	last if unfolded($node) !~ /^12/;
+}
+like(unfolded($node), qr/^\d{1,2} 50$/, 'the next transaction starts one as soon as there is');
+$_->quit foreach $busy, $writer;
+
+# DROP DATABASE waits for the worker, which is in a fold, but not longer than five seconds.
+sql('CREATE DATABASE victim');
+$node->safe_psql('victim', q{CREATE EXTENSION iblt; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g FROM generate_series(1, 40) g; CALL iblt_track('t', capacity => 20)});
+my $holder = IbltTest::Session->new($node);
+$holder->run('\c victim');
+$holder->run('BEGIN; REFRESH MATERIALIZED VIEW iblt_internal.digest');
+$node->safe_psql('victim', q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP UPDATE t SET v = i; COMMIT; END LOOP; END $$});
+wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'iblt fold' AND wait_event_type = 'Lock'});
+my $drop = background($node, 'DROP DATABASE victim');
+wait_for($node, q{SELECT count(*) = 1 FROM pg_locks WHERE classid = 'pg_database'::regclass AND mode = 'AccessExclusiveLock' AND granted});
+$holder->run('ROLLBACK');
+wait_for($node, sprintf $no_worker, 'iblt fold');
+is($holder->run('SELECT unfolded FROM iblt_live_status()'), '12000', 'a fold ends for those who want the database');
+finish($drop);
+like($drop->{err}, qr/is being accessed by other users/, 'which another session holds up');
+$holder->quit;
+sql('DROP DATABASE victim');
 $node->stop;
 done_testing();

@@ -102,7 +102,40 @@ foreach my $name (sort keys %forged)
 	is(sql("SELECT iblt_live_fold('t')"), '0', "stored changes, $name: a fold leaves them");
 	forge('changes_1', "DELETE FROM iblt_internal.changes_1 WHERE kind = 's'");
 }
+forge('changes_1', q{INSERT INTO iblt_internal.changes_1 (relation, number, kind, sketch) VALUES ('t'::regclass, 1, 's', '\x00')});
+is(state('t'), 'not trustworthy|a change in its store cannot be read', 'stored changes that are not a sketch: the status says so');
+forge('changes_1', q{DELETE FROM iblt_internal.changes_1 WHERE kind = 's'});
 is(right('t'), 't', 'without them the digest is right');
+
+# --- a fold that fails ---------------------------------------------------------------------
+
+sql(join ';', map { "CREATE TABLE $_ (id int PRIMARY KEY, v int); INSERT INTO $_ SELECT g, 0 FROM generate_series(1, 1000) g; CALL iblt_track('$_', capacity => 20)" } 'before', 'bad', 'after');
+# counts that can be added to a digest once, but not twice
+my $spoil = q{DO $$ DECLARE s iblt; BEGIN
+	s := (SELECT iblt_agg(id, 0::bigint, (iblt_internal.iblt_track_options('bad')).template) FROM bad WHERE id = 1);
+	FOR i IN 1 .. 30 LOOP s := s + s; END LOOP;
+	INSERT INTO iblt_internal.changes_4 (relation, number, kind, sketch) SELECT 'bad'::regclass, 1, 's', s::bytea FROM generate_series(1, 2);
+	END $$};
+my $bad = sql(q{SELECT 'bad'::regclass::oid});
+sub folded
+{
+	sql('DO $$ BEGIN FOR i IN 1 .. 12 LOOP UPDATE before SET v = v + 1; UPDATE after SET v = v + 1; END LOOP; END $$');
+	wait_for($node, q{SELECT count(*) = 2 FROM iblt_live_status() WHERE relation IN ('before'::regclass, 'after'::regclass) AND unfolded = 0});
+	wait_for($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'iblt fold'});
+	my @said = slurp_file($node->logfile) =~ /WARNING:  changes of relation .*/g;
+	note($_) foreach @said;
+	return scalar(grep { /relation $bad / } @said);
+}
+forge('changes_4', $spoil);
+is(folded(), 1, 'a table whose fold fails does not hold up the others, and the log says so');
+is(folded(), 1, 'once');
+forge('changes_4', "DELETE FROM iblt_internal.changes_4 WHERE kind = 's'");
+is(sql("SELECT iblt_live_fold('bad')"), '0', 'it can be folded again');
+is(right('bad'), 't', 'and its digest is right');
+sql('UPDATE bad SET v = 1 WHERE id = 1');
+is(sql("SELECT iblt_live_fold('bad')"), '1', 'after a change, it has one');
+forge('changes_4', $spoil);
+is(folded(), 2, 'and the log tells of the next time');
 
 # --- parallel plans ------------------------------------------------------------------------
 
@@ -110,10 +143,11 @@ is(right('t'), 't', 'without them the digest is right');
 my $forced = (major_version() < 16 ? 'force_parallel_mode' : 'debug_parallel_query') . ' = on';
 my $parallel = join '; ', map { "SET $_" } $forced, 'parallel_setup_cost = 0', 'parallel_tuple_cost = 0', 'min_parallel_table_scan_size = 0';
 sql('CREATE TABLE large AS SELECT g FROM generate_series(1, 1000) g; ALTER TABLE large SET (parallel_workers = 2); ANALYZE large');
-is(sql("$parallel; SELECT count(*) FROM large CROSS JOIN iblt_live_status()"), '2000', 'a parallel plan with iblt_live_status');
-is(sql("$parallel; SELECT count(*) FROM large CROSS JOIN iblt_live_status() WHERE iblt_live_verify('t')"), '2000', 'with iblt_live_verify');
-is(sql("$parallel; SELECT count(*) FROM large WHERE iblt_live_fold('t') >= 0"), '1000', 'with iblt_live_fold');
-is(sql("$parallel; SELECT count(*) FROM large WHERE iblt_live('t') IS NOT NULL"), '1000', 'with iblt_live');
+my $counted = 'FROM (SELECT count(*) FROM large OFFSET 0) AS l (number)';
+is(sql("$parallel; SELECT count(*) FROM large CROSS JOIN iblt_live_status()"), '5000', 'a parallel plan with iblt_live_status');
+is(sql("$parallel; SELECT number, iblt_live_verify('t') $counted"), '1000|t', 'with iblt_live_verify');
+is(sql("$parallel; SELECT number, iblt_live_fold('t') >= 0 $counted"), '1000|t', 'with iblt_live_fold');
+is(sql("$parallel; SELECT number, iblt_live('t') IS NOT NULL $counted"), '1000|t', 'with iblt_live');
 is(sql("$parallel; CALL iblt_live_rebuild('t'); SELECT iblt_live_verify('t')"), 't', 'and a rebuild');
 
 $node->stop;
