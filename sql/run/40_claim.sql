@@ -177,7 +177,8 @@ BEGIN
 		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_sketch, t.run, t.item);
 		PERFORM iblt_internal.progress(w.progress,
 			format('run %s: %s was %s, it starts again', t.run, t.relation,
-				CASE t.shape WHEN '' THEN 'written to' ELSE 'altered' END));
+				CASE t.shape WHEN '' THEN 'written to' WHEN seen.shape THEN 'not read as a whole'
+					ELSE 'altered' END));
 	END IF;
 	t.generation := t.generation + 1;
 	t.relation := ((w.plan).here).relation;

@@ -185,14 +185,24 @@ DECLARE
 	here bigint := iblt_internal.slice_counted(w.conn, w.plan, (w.plan).here, t.rows_here);
 	there bigint := iblt_internal.slice_counted(w.conn, w.plan, (w.plan).there, t.rows_there);
 	figures iblt_internal.figures;
+	seen iblt_internal.run_seen;
 BEGIN
 	PERFORM iblt_internal.run_write(w.run);
 	t := iblt_internal.run_table_of(w.run, w.item);
 	IF t.status IS NULL AND t.generation = s.generation THEN
-		t.how := concat_ws('; ', t.how, CASE WHEN here = t.rows_here AND there = t.rows_there
-			THEN 'a scan counted as many rows'
-			ELSE format('a later scan counted %s rows here and %s there', here, there) END);
-		t.done := t.done - 1;	-- run_count() adds it
+		IF here = t.rows_here AND there = t.rows_there THEN
+			t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
+		ELSIF iblt_internal.run_verdict(t) = 'equal' THEN
+			seen.shape := t.shape;
+			seen.estimate := t.estimate;
+			seen.whole := true;
+			seen.how := 'compared in one slice: a scan counted other rows than slices had read';
+			t := iblt_internal.run_start_table(w, t, seen);
+		ELSE
+			t.how := concat_ws('; ', t.how,
+				format('a later scan counted %s rows here and %s there', here, there));
+		END IF;
+		t.done := greatest(t.done - 1, 0);	-- run_count() adds it
 		PERFORM iblt_internal.iblt_run_put(t);
 	END IF;
 	figures.rows_here := 0;
@@ -203,8 +213,8 @@ END
 $$;
 COMMENT ON FUNCTION iblt_internal.run_count_all(iblt_internal.run_worker,
 	iblt_internal.run_slice) IS
-'counts the rows of a table that was read by an index, and notes that; an error if an index does '
-'not find a row';
+'counts the rows of a table that was read by an index, and notes that, or begins again with it as '
+'one slice; an error if an index does not find a row';
 
 CREATE FUNCTION iblt_internal.run_store(w iblt_internal.run_worker, s iblt_internal.run_slice,
 	compared iblt_internal.comparison, took_ms double precision) RETURNS iblt_internal.run_worker
