@@ -273,13 +273,15 @@ foreach my $case (
 sql('both', 'CREATE TABLE large (id int PRIMARY KEY, n int); CREATE INDEX ON large (n);
 	INSERT INTO large SELECT g, g FROM generate_series(1, 100000) g; ANALYZE large');
 sql('there', 'UPDATE large SET n = n + 1 WHERE id = 99995');
+sql('here', 'CREATE SCHEMA copy; CREATE TABLE copy.large (LIKE large INCLUDING ALL); INSERT INTO copy.large SELECT id, CASE id WHEN 99995 THEN 0 ELSE n END FROM large; ANALYZE copy.large');
 sub plans
 {
-	my ($options) = @_;
+	my ($options, $here_alone) = @_;
 	my $offset = -s $node->logfile;
 	local $ENV{PGOPTIONS} = join ' ', map { "-c $_" } 'session_preload_libraries=auto_explain', 'auto_explain.log_min_duration=0',
 		'auto_explain.log_nested_statements=on', 'auto_explain.log_analyze=on', 'parallel_tuple_cost=0', 'parallel_setup_cost=0';
 	local $peer = literal($node->connstr('there') . " options='$ENV{PGOPTIONS}'");
+	$peer = 'NULL' if $here_alone;
 	is(compare('large', $options), '99995 both', "the plans of a comparison ($options)");
 	my $log = slurp_file($node->logfile, $offset);
 	my %number;
@@ -291,6 +293,9 @@ sub plans
 	my $plans = plans($condition);
 	is($plans->{'Parallel Seq Scan on large, in parallel'}, 2, 'scans: both sides read the table whole, with workers') or diag(explain($plans));
 	is($plans->{'Index Scan using large_pkey on large'}, 2, 'lookups: both sides use the index of the key');
+	$plans = plans("peer_relation => 'copy.large', $condition", 1);
+	is($plans->{'Parallel Seq Scan on large, in parallel'}, 2, 'scan of both sides in one database: with workers, too') or diag(explain($plans));
+	is($plans->{'Index Scan using large_pkey on large'}, 2, 'lookups: both use the index of the key') or diag(explain($plans));
 	$plans = plans("$condition, method => 'plain'");
 	is($plans->{'Parallel Seq Scan on large, in parallel'}, 4, 'plain sums and rows: both sides read the table whole, with workers') or diag(explain($plans));
 	$plans = plans("$condition, by_index => true");
