@@ -56,7 +56,8 @@ COMMENT ON FUNCTION iblt_internal.iblt_live_tables() IS
 'the tracked tables, and those that have been dropped since';
 
 CREATE FUNCTION iblt_internal.iblt_live_state(relation oid, OUT reason text, OUT rows bigint,
-	OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz) RETURNS record
+	OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint)
+	RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_internal.iblt_live_state(oid) IS
 'the state of a tracked table; NULL if it is not tracked or was dropped';

@@ -164,20 +164,21 @@ COMMENT ON FUNCTION iblt_live_verify(regclass) IS
 'does a scan of the table give its digest? If not, the digest is no longer trustworthy';
 
 CREATE FUNCTION iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
-	OUT rows bigint, OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz)
+	OUT rows bigint, OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz,
+	OUT store_bytes bigint)
 RETURNS SETOF record
 	LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 10
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH tracked AS (SELECT unnest(iblt_internal.iblt_live_tables()) AS relid)
 	SELECT relid::regclass, CASE WHEN reason IS NULL THEN 'live' ELSE 'not trustworthy' END,
-		reason, rows, unfolded, bytes, verified_at
+		reason, rows, unfolded, bytes, verified_at, store_bytes
 	FROM (SELECT t.relid, s.*
 			FROM tracked AS t, LATERAL iblt_internal.iblt_live_state(t.relid) AS s
 			WHERE s.unfolded IS NOT NULL
 		UNION ALL
 		-- a dump has the triggers only
-		SELECT tgrelid, 'this database has no record of it', NULL, NULL, NULL, NULL
+		SELECT tgrelid, 'this database has no record of it', NULL, NULL, NULL, NULL, NULL
 			FROM pg_trigger
 			WHERE tgfoid = 'iblt_internal.iblt_track_row()'::regprocedure AND tgparentid = 0
 				AND tgrelid NOT IN (SELECT t.relid FROM tracked AS t)

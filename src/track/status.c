@@ -44,7 +44,7 @@ iblt_live_tables(PG_FUNCTION_ARGS)
 enum
 {
 	STATE_REASON, STATE_ROWS, STATE_UNFOLDED, STATE_BYTES, STATE_VERIFIED,
-	STATE_COLUMNS
+	STATE_STORE_BYTES, STATE_COLUMNS
 };
 
 /* Fills in what is known of a table. */
@@ -75,6 +75,8 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	base.verified = Max(base.verified, changes.verified);
 	nulls[STATE_VERIFIED] = base.verified == 0;
 	values[STATE_VERIFIED] = TimestampTzGetDatum(base.verified);
+	values[STATE_STORE_BYTES] =
+		Int64GetDatum(iblt_store_size(iblt_store_changes(config->store)));
 }
 
 PG_FUNCTION_INFO_V1(iblt_live_state);

@@ -15,6 +15,7 @@
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "utils/lsyscache.h"
@@ -245,6 +246,19 @@ iblt_store_file(Oid store)
 	file = IBLT_FILE_NUMBER(relation);
 	relation_close(relation, NoLock);
 	return file;
+}
+
+int64
+iblt_store_size(Oid store)
+{
+	Relation	relation = store_open(store, AccessShareLock);
+	int64		size;
+
+	if (relation == NULL)
+		return 0;
+	size = (int64) RelationGetNumberOfBlocks(relation) * BLCKSZ;
+	relation_close(relation, NoLock);
+	return size;
 }
 
 void

@@ -136,6 +136,9 @@ extern void iblt_store_take_back(Oid store, ItemPointer row);
 /* The file that a store is in now, which can change.  InvalidOid without it. */
 extern Oid	iblt_store_file(Oid store);
 
+/* The bytes of its file, which each reader goes through.  0 without it. */
+extern int64 iblt_store_size(Oid store);
+
 /* Deletes all rows of a relation that a snapshot sees from one store. */
 extern void iblt_store_purge(Oid store, Oid relid, Snapshot snapshot);
 

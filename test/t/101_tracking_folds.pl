@@ -93,8 +93,18 @@ whole('after a crash');
 
 # --- VACUUM ------------------------------------------------------------------------------
 
+# A snapshot that is held open keeps them, and the status of all tables of the store says so.
+my $store = q{SELECT DISTINCT store_bytes / 8192, store_bytes = pg_relation_size('iblt_internal.changes_1') FROM iblt_live_status() WHERE relation IN ('t1'::regclass, 't9'::regclass)};
+my $holder = IbltTest::Session->new($node);
+$holder->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $read");
 change(500, 't1');
 sql("SELECT iblt_live_fold('t1'); VACUUM iblt_internal.changes_1");
+like(sql($store), qr/^(?:[4-9]|\d\d+)\|t$/, 'the status shows what an old snapshot keeps in the store');
+is(unfolded($node), '0 0', 'though nothing is unfolded');
+$holder->run('COMMIT');
+$holder->quit;
+sql('VACUUM iblt_internal.changes_1');
+like(sql($store), qr/^[0-3]\|t$/, 'until the snapshot is gone');
 cmp_ok(sql("SELECT pg_relation_size('iblt_internal.changes_1')"), '<=', 3 * 8192, 'VACUUM removes the rows');
 whole('after VACUUM');
 change(50, 't1', 't9');
