@@ -127,7 +127,7 @@ iblt_store_require(Oid store)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("changes of tracked tables cannot be recorded"),
 				 errdetail("A relation in schema iblt_internal has another name or access method."),
-				 errhint("Undo that change, or drop the triggers iblt_track_row and iblt_track_truncate.")));
+				 errhint("Undo that change, or drop the triggers whose names begin with iblt_track.")));
 	relation_close(relation, NoLock);
 }
 
