@@ -302,6 +302,7 @@ $$;
 COMMENT ON FUNCTION iblt_internal.slice_counts(iblt_internal.plan) IS
 'are both relations so small that a scan may count their rows?';
 
+-- Relies on: read_heap, in a later snapshot than those of the slices.
 CREATE FUNCTION iblt_internal.slice_counted(conn text, plan iblt_internal.plan,
 	s iblt_internal.side, rows bigint) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -311,13 +311,15 @@ $node->stop;
 # is compared with what is read later, digests and blocks have no index, each range of blocks
 # has a transaction of its own, small tables that seem to differ are compared once more, a
 # recheck has only what lookups found, what is outside of a condition is looked for once more
-# (absence), and the last look is of rows that the repair has just written.
+# (absence), the last look is of rows that the repair has just written, and a count is of a
+# run, which needs READ COMMITTED and stores it under a lock.
 my @turns = ('damaged index', 'older snapshot', 'second session', 'writer');
 my %turns = (
 	'description' => [ '', '107_isolation', '', '053_ddl_in_flight' ],
 	'scan' => [ '106_deciding', '107_isolation', '106_deciding', '106_deciding' ],
 	'scan of small tables' => [ '106_deciding', '107_isolation', '', '062_audit_subscription' ],
 	'slice' => [ '098_runs_drift', '104_run_trust', '090_runs', '098_runs_drift' ],
+	'count after slices' => [ '098_runs_drift', '', '', '098_runs_drift' ],
 	'range of blocks' => [ '', '', '100_blocks', '100_blocks' ],
 	'digest' => [ '', '088_compare_live', '087_tracking_rounds', '106_deciding' ],
 	'scan for a digest' => [ '106_deciding', '086_tracking_pitfalls', '086_tracking_pitfalls', '086_tracking_pitfalls' ],
