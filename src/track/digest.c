@@ -12,6 +12,7 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "storage/predicate.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
@@ -204,8 +205,9 @@ is_own_fence(HeapTuple tuple, const Datum *values)
 }
 
 void
-iblt_changes_read(IbltChanges *changes, const IbltTrackConfig *config,
-				  unsigned limbs, Snapshot snapshot, IbltSketch *sketch,
+iblt_changes_read(IbltChanges *changes, Relation relation,
+				  const IbltTrackConfig *config, unsigned limbs,
+				  Snapshot snapshot, IbltSketch *sketch,
 				  bool with_folded)
 {
 	IbltStoreScan scan;
@@ -218,6 +220,9 @@ iblt_changes_read(IbltChanges *changes, const IbltTrackConfig *config,
 	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
 						  config->relid, snapshot, AccessShareLock))
 		return;
+	if (relation != NULL)
+		PredicateLockRelation(relation, snapshot);
+	scan.reads = relation;
 	if (sketch != NULL)
 		iblt_applier_begin(&applier, sketch);
 	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)

@@ -55,10 +55,11 @@ extern bool iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 						   Snapshot snapshot, bool with_value);
 
 /*
- * Reads the changes, and adds them to a sketch unless that is NULL.  It may
- * have fewer cells than the digest.
+ * Reads the changes, which a serializable transaction does as if it read the
+ * relation (store.h).  In others it can be NULL.  Adds the changes to a sketch
+ * unless that is NULL.  The sketch may have fewer cells than the digest.
  */
-extern void iblt_changes_read(IbltChanges *changes,
+extern void iblt_changes_read(IbltChanges *changes, Relation relation,
 							  const IbltTrackConfig *config, unsigned limbs,
 							  Snapshot snapshot, IbltSketch *sketch,
 							  bool with_folded);

@@ -91,7 +91,7 @@ fold_in(Oid relid, int64 least, Snapshot snapshot)
 		!iblt_base_read(&base, &config, snapshot, true) ||
 		base.generation != config.generation || !base.fits)
 		return 0;
-	iblt_changes_read(&changes, &config, base.sketch.params.limbs, snapshot,
+	iblt_changes_read(&changes, NULL, &config, base.sketch.params.limbs, snapshot,
 					  &base.sketch, true);
 	/* what cannot be read must stay, and so must what tells of it */
 	if (iblt_changes_problem(&changes) == NULL && changes.nfolded > 0 &&

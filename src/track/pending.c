@@ -108,6 +108,7 @@ pending_write(IbltCollection *pending)
 									   IBLT_CHANGES_SKETCH, pending->number,
 									   (Datum) 0,
 									   PointerGetDatum(pending->value));
+	iblt_store_written(target->relid);
 	iblt_launch_note(ItemPointerGetBlockNumberNoCheck(&row), pending->number);
 }
 

@@ -58,7 +58,7 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	const char *reason = iblt_digest_problem(config, has_base ? &base : NULL);
 	IbltChanges changes;
 
-	iblt_changes_read(&changes, config, base.limbs, snapshot, NULL, false);
+	iblt_changes_read(&changes, relation, config, base.limbs, snapshot, NULL, false);
 	if (reason == NULL)
 		reason = iblt_changes_problem(&changes);
 	if (reason == NULL)

@@ -17,7 +17,9 @@
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "storage/bufmgr.h"
 #include "storage/lock.h"
+#include "storage/predicate.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
@@ -136,11 +138,45 @@ iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid, Snapshot snapshot,
 				 LOCKMODE lock)
 {
 	scan->relid = relid;
+	scan->snapshot = IsolationIsSerializable() ? snapshot : NULL;
+	scan->reads = NULL;
 	scan->store = store_open(store, lock);
 	if (scan->store == NULL)
 		return false;
-	scan->scan = table_beginscan(scan->store, snapshot, 0, NULL);
+	scan->scan = table_beginscan(scan->store, scan->snapshot == NULL ? snapshot
+								 : SnapshotAny, 0, NULL);
 	return true;
+}
+
+/* Does the snapshot of a serializable transaction see a row? */
+static bool
+is_visible(IbltStoreScan *scan, HeapTuple tuple)
+{
+	Buffer		buffer = ((HeapScanDesc) scan->scan)->rs_cbuf;
+	bool		visible;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	visible = HeapTupleSatisfiesVisibility(tuple, scan->snapshot, buffer);
+	if (scan->reads != NULL)
+		HeapCheckForSerializableConflictOut(visible, scan->reads, tuple, buffer,
+											scan->snapshot);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return visible;
+}
+
+void
+iblt_store_written(Oid relid)
+{
+	Relation	table;
+
+	if (!IsolationIsSerializable())
+		return;
+	/* no lock, because the transaction may have that of a partition only */
+	table = RelationIdGetRelation(relid);
+	if (table == NULL)
+		return;
+	CheckForSerializableConflictIn(table, NULL, InvalidBlockNumber);
+	RelationClose(table);
 }
 
 HeapTuple
@@ -156,6 +192,8 @@ iblt_store_next(IbltStoreScan *scan, Datum *values, bool *nulls)
 
 		iblt_pause();
 		if (isnull || (OidIsValid(scan->relid) && relid != scan->relid))
+			continue;
+		if (scan->snapshot != NULL && !is_visible(scan, tuple))
 			continue;
 		heap_deform_tuple(tuple, desc, values, nulls);
 		return tuple;

@@ -87,11 +87,24 @@ typedef struct IbltStoreScan
 	Relation	store;
 	TableScanDesc scan;
 	Oid			relid;
+	Snapshot	snapshot;		/* of a serializable transaction, or NULL */
+	Relation	reads;			/* what it reads then, or NULL */
 } IbltStoreScan;
+
+/*
+ * A serializable transaction must not conflict with all that use the store.
+ * So the scan leaves no trace of a read of the store.  If the caller sets
+ * scan.reads to the tracked table, rows of other transactions that the snapshot
+ * does not see count as changes of that table.  Those who write later look for
+ * readers with iblt_store_written.
+ */
 
 /* False if the store does not exist.  Then the scan must not be used. */
 extern bool iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid,
 							 Snapshot snapshot, LOCKMODE lock);
+
+/* A serializable transaction has written changes of a table to its store. */
+extern void iblt_store_written(Oid relid);
 
 /* The next row and its columns, or NULL. */
 extern HeapTuple iblt_store_next(IbltStoreScan *scan, Datum *values,

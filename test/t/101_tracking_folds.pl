@@ -155,5 +155,40 @@ finish($drop);
 like($drop->{err}, qr/is being accessed by other users/, 'which another session holds up');
 $holder->quit;
 sql('DROP DATABASE victim');
+
+# --- serializable transactions ---------------------------------------------------------------
+
+# One writes a tracked table and has read `other`.  One reads a digest and writes `other`.
+# They cannot both commit unless the digest is that of another table in the same store.
+sql('CREATE TABLE other (id int); UPDATE t1 SET v = 0; UPDATE t9 SET v = 0');
+my $begin = 'BEGIN ISOLATION LEVEL SERIALIZABLE';
+my $reading = q{SELECT rows FROM iblt_info(iblt_live('t1')); INSERT INTO other VALUES (1); COMMIT};
+sub writing { my ($table) = @_; return "SELECT count(*) FROM other; UPDATE $table SET v = v + 1 WHERE id = 7" }
+my ($reader, $one) = map { IbltTest::Session->new($node) } 1, 2;
+
+$one->run("$begin; " . writing('t1'));
+$reader->run("$begin; $reading");
+$one->run('COMMIT');
+like($reader->{err} . $one->{err}, qr/40001/, 'a digest is read before a writer commits: not serializable');
+$_->run('ROLLBACK') foreach $reader, $one;
+
+$reader->run("$begin; SELECT 1");
+$reader->run('SELECT count(*) FROM t2');
+$one->run("$begin; " . writing('t1') . '; COMMIT');
+is($one->{err}, '', 'a writer commits');
+$reader->run($reading);
+like($reader->{err}, qr/40001/, 'a digest is read in a snapshot from before: not serializable');
+$reader->run('ROLLBACK');
+
+$one->run("$begin; " . writing('t9'));
+$reader->run("$begin; $reading");
+$one->run('COMMIT');
+is($reader->{err} . $one->{err}, '', 'a digest of another table of the store: serializable');
+$reader->run("$begin; SELECT count(*) FROM t2");
+$one->run("$begin; " . writing('t9') . '; COMMIT');
+$reader->run($reading);
+is($reader->{err} . $one->{err}, '', 'also in a snapshot from before');
+is($reader->run("$begin; SELECT iblt_internal.live_is_right('t1', iblt_internal.iblt_track_options('t1')); COMMIT"), 't', 'and the digest is right');
+$_->quit foreach $reader, $one;
 $node->stop;
 done_testing();
