@@ -34,7 +34,7 @@ extern PGDLLEXPORT void iblt_fold_worker(Datum arg);
 #define PAUSES			256
 
 /*
- * Ends the worker if somebody wants the database for himself.  DROP DATABASE
+ * Ends the worker if a session needs the database without others.  DROP DATABASE
  * and the like hold the lock that a new session needs, and wait for all others
  * to leave, but not longer than five seconds.
  */
