@@ -84,6 +84,27 @@ $$;
 COMMENT ON FUNCTION iblt_internal.repair_written(regclass) IS
 'may this transaction have changed a relation?';
 
+-- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
+-- and filled again after that moment reads as empty, and its rows would be deleted.
+CREATE FUNCTION iblt_internal.repair_refuse_remote(conn text, plan iblt_internal.plan)
+RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF ((plan.here).remote OR conn IS NULL AND (plan.there).remote)
+			AND transaction_timestamp() <> statement_timestamp() THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'cannot apply a repair with foreign tables of this database in a transaction',
+			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '
+				'as postgres_fdw does.',
+			HINT = 'Call iblt_repair outside of a transaction block, or on the other server.';
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.repair_refuse_remote(text, iblt_internal.plan) IS
+'an error if rows of other servers may be older than this statement';
+
 -- Where a unique or exclusion constraint is deferrable, a trigger checks it, and
 -- session_replication_role = replica turns that trigger off.
 CREATE FUNCTION iblt_internal.repair_check_apply(conn text, plan iblt_internal.repair_plan)
@@ -94,6 +115,9 @@ AS $$
 DECLARE
 	s iblt_internal.side := iblt_internal.repair_side(plan);
 BEGIN
+	IF (plan.asked).apply THEN
+		PERFORM iblt_internal.repair_refuse_remote(conn, plan.compared);
+	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
 			MESSAGE = format('%s cannot be repaired: %s is a standby', s.relation,

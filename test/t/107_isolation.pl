@@ -117,6 +117,18 @@ like($session->run("BEGIN ISOLATION LEVEL READ UNCOMMITTED; SELECT count(*) FROM
 is(answer($session->run("SELECT count(*) FROM iblt_repair('x', $peer, direction => 'pull', apply => true)")), '0', 'READ UNCOMMITTED: a repair');
 $session->run('ROLLBACK');
 
+# A foreign data wrapper shows rows as of the first query of a transaction, and those that
+# came after a TRUNCATE are none of them: a repair would delete all rows here.
+$here->safe_psql('postgres', "CREATE EXTENSION postgres_fdw; CREATE SERVER far FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
+	CREATE USER MAPPING FOR CURRENT_USER SERVER far; CREATE FOREIGN TABLE far_b (id int NOT NULL, v int) SERVER far OPTIONS (table_name 'b'); CREATE FOREIGN TABLE far_x (id int) SERVER far OPTIONS (table_name 'x'); CREATE TABLE mine AS TABLE b");
+$there->safe_psql('postgres', $reload{b});
+my $pull = "SELECT count(*) FROM iblt_repair('mine', NULL, 'far_b', key_columns => '{id}', direction => 'pull', apply => true)";
+$session->run('BEGIN; SELECT FROM far_x');
+$there->safe_psql('postgres', "BEGIN; $reload{b}; COMMIT");
+like(answer($session->run($pull)), qr/^25001: cannot apply a repair with foreign tables/, 'foreign tables in a transaction: not repaired');
+$session->run('ROLLBACK');
+is(answer($session->run($pull)) . $session->run('SELECT count(*) FROM mine'), '01000', 'but outside of one');
+
 # --- errors of this side ---------------------------------------------------------------------
 
 # dblink writes a large answer to a file, for which there may be no room here.  Even where
