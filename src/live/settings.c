@@ -110,8 +110,7 @@ iblt_peer_patience(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		unsetenv(name);
 	else if (setenv(name, psprintf("%d", PG_GETARG_INT32(0)), 1) != 0)
-		ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY),
-						errmsg("out of memory")));
+		elog(ERROR, "could not set %s", name);
 	ours = !PG_ARGISNULL(0);
 	PG_RETURN_BOOL(ours);
 }
