@@ -18,7 +18,7 @@ endif
 # The files of the source directory that match a pattern, without its name.
 in_src = $(sort $(patsubst $(SRC)/%,%,$(wildcard $(addprefix $(SRC)/,$(1)))))
 
-SRC_DIRS = src src/codec src/core src/live src/run src/track
+SRC_DIRS = src src/core src/codec src/sketch src/kbf src/compare src/run src/digest
 CORE_SRCS = $(call in_src,src/core/*.c)
 SRCS = $(call in_src,$(SRC_DIRS:%=%/*.c))
 HDRS = $(wildcard $(SRC_DIRS:%=$(SRC)/%/*.h))
@@ -29,21 +29,27 @@ DATA_built = sql/iblt--$(EXTVERSION).sql
 # The parts of the script, in order.  (A name that test/sql has too would not do:
 # pg_regress would run the script.)
 SQL_PARTS = $(patsubst %,sql/%.sql, \
-	internal iblt salvage estimator kbf \
-	live/00_types live/10_peer live/15_query live/18_parts live/20_protocol live/22_shards live/25_describe \
-	live/30_plan live/35_prepare live/40_statements live/45_finder live/48_read live/50_sketch live/52_many \
-	live/55_live live/60_lookup live/70_confirm live/80_index live/85_contradiction \
-	plain/10_describe plain/20_plan plain/30_statements plain/40_run live/88_figures \
-	live/90_compare \
-	track/10_stores track/20_parts track/30_start track/40_live \
-	repair/00_types repair/10_target repair/20_plan repair/30_statements repair/40_steps \
-	repair/45_absent repair/50_referring repair/60_execute repair/65_lock repair/70_apply \
-	repair/80_repair \
-	run/10_slice run/12_slice_order run/14_slice_walk run/15_slice_guess run/16_slice_guard \
-	audit/00_types audit/10_sides audit/20_list audit/30_scope audit/40_table \
-	audit/45_small audit/47_plain audit/50_audit \
-	run/00_stores run/05_types run/20_rows run/30_begin run/40_claim run/50_work run/55_blocks \
-	run/70_views run/80_steps run/90_after run/95_repair live/95_ranges rights)
+	schema \
+	sketch/iblt \
+	salvage \
+	sketch/strata \
+	kbf/kbf \
+	compare/types compare/peer compare/query compare/parts compare/protocol compare/shards \
+	compare/describe compare/plan compare/prepare compare/statements compare/finder compare/read \
+	compare/sketch compare/many compare/digest compare/lookup compare/confirm compare/index \
+	compare/contradiction \
+	plain/describe plain/plan plain/statements plain/run \
+	compare/figures compare/compare \
+	digest/stores digest/parts digest/start digest/live \
+	repair/types repair/target repair/plan repair/statements repair/steps repair/absent \
+	repair/referring repair/execute repair/lock repair/apply repair/repair \
+	run/slice run/slice_order run/slice_walk run/slice_guess run/slice_guard \
+	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain \
+	audit/audit \
+	run/stores run/types run/rows run/begin run/claim run/work run/blocks run/views run/steps \
+	run/after run/repair \
+	compare/ranges \
+	rights)
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.

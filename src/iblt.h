@@ -16,8 +16,8 @@
 #include "fmgr.h"
 
 #include "core/peel.h"
-#include "slice.h"
-#include "value.h"
+#include "sketch/slice.h"
+#include "sketch/value.h"
 
 /* An incomplete decoding.  Class IB belongs to this extension. */
 #define ERRCODE_IBLT_INCOMPLETE MAKE_SQLSTATE('I', 'B', '0', '0', '1')

@@ -4,7 +4,7 @@
  *	  A method of TABLESAMPLE: a range of blocks, with the proof that they are as
  *	  they were at a moment before.
  *
- * That moment is a mark (sql/run/55_blocks.sql): first the xmin of a snapshot,
+ * That moment is a mark (sql/run/blocks.sql): first the xmin of a snapshot,
  * then a position in the WAL, then the number of blocks.  A block is as it was
  * at the mark if its last WAL record is not behind that position, and if no
  * transaction has left anything in it that was not over before.  Its rows are

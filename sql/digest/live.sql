@@ -1,0 +1,190 @@
+-- Live digests: the functions of the user ---------------------------------------------
+
+-- The scan
+
+CREATE FUNCTION iblt_internal.track_checksum_sql(seed text, columns text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
+			THEN '@extschema@.iblt_checksum_seeded(%s, %s)'
+			ELSE '@extschema@.iblt_checksum_seeded(%s, ROW(%s))' END,
+		seed, (SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
+			FROM unnest(columns) WITH ORDINALITY AS c(name, n)))
+$$;
+COMMENT ON FUNCTION iblt_internal.track_checksum_sql(text, text[]) IS
+'the expression of a checksum, as src/digest computes it for a changed row';
+
+CREATE FUNCTION iblt_internal.track_sketch_sql(relation regclass, options iblt_internal.tracking)
+RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN format('(SELECT @extschema@.iblt_agg(%s, %s, $1) FROM %s AS t)',
+		CASE WHEN options.by_hash
+			THEN iblt_internal.track_checksum_sql('$3', options.key_columns)
+			ELSE format(CASE cardinality(options.key_columns) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
+				(SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
+				FROM unnest(options.key_columns) WITH ORDINALITY AS k(name, n))) END,
+		iblt_internal.track_checksum_sql('$2', options.columns), relation);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_sketch_sql(regclass, iblt_internal.tracking) IS
+'the sketch of a table as a subquery; $1 is the template, $2 and $3 are seeds';
+
+-- As read_heap: an index-only scan would do where all columns are in an index.
+-- Relies on: a scan, in one snapshot with the changes.
+CREATE FUNCTION iblt_internal.track_scan(relation regclass, generation bigint) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET jit = off
+	SET enable_seqscan = on
+	SET enable_indexscan = off
+	SET enable_indexonlyscan = off
+	SET enable_bitmapscan = off
+AS $$
+DECLARE
+	options iblt_internal.tracking := iblt_internal.iblt_track_options(relation);
+	seed bigint := (@extschema@.iblt_info(options.template)).seed;
+	base @extschema@.iblt;
+BEGIN
+	EXECUTE format('SELECT iblt_internal.iblt_live_base(%L::regclass, %s)', relation,
+			iblt_internal.track_sketch_sql(relation, options))
+		INTO base USING options.template, seed, seed # 1;
+	PERFORM iblt_internal.iblt_track_finish(relation, generation, base);
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.track_scan(regclass, bigint) IS
+'the second transaction of iblt_track: writers go on while it reads the table';
+
+-- Procedures, because each commits before it scans.  They have no SET clause for that
+-- reason, and name everything with its schema.
+
+CREATE PROCEDURE iblt_track(
+	relation regclass,
+	key_columns text[] DEFAULT NULL,
+	columns text[] DEFAULT NULL,
+	capacity integer DEFAULT NULL,
+	peer text DEFAULT NULL,
+	peer_relation text DEFAULT NULL)
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	generation pg_catalog.int8;
+BEGIN
+	generation := iblt_internal.track_start(relation, key_columns, columns, capacity, peer,
+		peer_relation);
+	COMMIT;
+	PERFORM iblt_internal.track_scan(relation, generation);
+END
+$$;
+COMMENT ON PROCEDURE iblt_track(regclass, text[], text[], integer, text, text) IS
+'begins to keep a digest of a table, with its options or those of a peer';
+
+CREATE PROCEDURE iblt_live_rebuild(relation regclass)
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	generation pg_catalog.int8;
+BEGIN
+	generation := iblt_internal.track_restart(relation);
+	COMMIT;
+	PERFORM iblt_internal.track_scan(relation, generation);
+END
+$$;
+COMMENT ON PROCEDURE iblt_live_rebuild(regclass) IS
+'makes a digest that is not trustworthy again by a scan of the table';
+
+CREATE PROCEDURE iblt_untrack(relation regclass)
+	LANGUAGE plpgsql
+	SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM iblt_internal.track_stop(relation);
+END
+$$;
+COMMENT ON PROCEDURE iblt_untrack(regclass) IS 'ends the digest of a table';
+
+-- Functions
+
+CREATE FUNCTION iblt_live(relation regclass, capacity integer DEFAULT NULL) RETURNS iblt
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION iblt_live(regclass, integer) IS
+'the digest of a tracked table in this snapshot, folded to a capacity';
+
+CREATE FUNCTION iblt_live_fold(relation regclass) RETURNS bigint
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION iblt_live_fold(regclass) IS
+'puts the recorded changes of a table into its digest, and returns their number';
+
+-- The queries of a stable function have one snapshot.  In two statements, the digest can
+-- also be read by a transaction that has written to the table.
+-- Relies on: a scan, in one snapshot with the digest.
+CREATE FUNCTION iblt_internal.live_is_right(relation regclass, options iblt_internal.tracking)
+RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+	SET row_security = off
+	SET jit = off
+	SET enable_seqscan = on
+	SET enable_indexscan = off
+	SET enable_indexonlyscan = off
+	SET enable_bitmapscan = off
+AS $$
+DECLARE
+	seed bigint := (@extschema@.iblt_info(options.template)).seed;
+	scanned @extschema@.iblt;
+BEGIN
+	EXECUTE 'SELECT ' || iblt_internal.track_sketch_sql(relation, options)
+		INTO scanned USING options.template, seed, seed # 1;
+	RETURN scanned::bytea = @extschema@.iblt_live(relation)::bytea;
+END
+$$;
+COMMENT ON FUNCTION iblt_internal.live_is_right(regclass, iblt_internal.tracking) IS
+'does a scan of a table give its digest, byte for byte?';
+
+CREATE FUNCTION iblt_live_verify(relation regclass) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	begun timestamptz := clock_timestamp();
+	equal boolean;
+BEGIN
+	equal := iblt_internal.live_is_right(relation, iblt_internal.track_options(relation));
+	IF NOT pg_is_in_recovery() THEN
+		PERFORM iblt_internal.iblt_live_verified(relation, equal, begun);
+	END IF;
+	RETURN equal;
+END
+$$;
+COMMENT ON FUNCTION iblt_live_verify(regclass) IS
+'does a scan of the table give its digest? If not, the digest is no longer trustworthy';
+
+CREATE FUNCTION iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
+	OUT rows bigint, OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz,
+	OUT store_bytes bigint)
+RETURNS SETOF record
+	LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 10
+	SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH tracked AS (SELECT unnest(iblt_internal.iblt_live_tables()) AS relid)
+	SELECT relid::regclass, CASE WHEN reason IS NULL THEN 'live' ELSE 'not trustworthy' END,
+		reason, rows, unfolded, bytes, verified_at, store_bytes
+	FROM (SELECT t.relid, s.*
+			FROM tracked AS t, LATERAL iblt_internal.iblt_live_state(t.relid) AS s
+			WHERE s.unfolded IS NOT NULL
+		UNION ALL
+		-- a dump has the triggers only
+		SELECT tgrelid, 'this database has no record of it', NULL, NULL, NULL, NULL, NULL
+			FROM pg_trigger
+			WHERE tgfoid = 'iblt_internal.iblt_track_row()'::regprocedure AND tgparentid = 0
+				AND tgrelid NOT IN (SELECT t.relid FROM tracked AS t)
+			GROUP BY tgrelid) AS s
+	WHERE has_table_privilege(relid, 'SELECT') AND NOT row_security_active(relid)
+	ORDER BY relid::regclass::text
+$$;
+COMMENT ON FUNCTION iblt_live_status() IS
+'the tracked tables that the caller can read, and whether their digests are trustworthy';

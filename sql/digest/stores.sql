@@ -1,0 +1,43 @@
+-- Live digests: stores ---------------------------------------------------------------
+--
+-- Materialized views that are never refreshed: C functions write them (src/digest/store.h).
+-- Users have no privileges on them, because a template has the secret seed.
+-- A row of changes fills a page at most, and only sketches go out of line.
+
+CREATE MATERIALIZED VIEW iblt_internal.tracked USING heap AS
+	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::integer AS version,
+		NULL::bigint AS system, NULL::oid AS database, NULL::integer AS store,
+		NULL::smallint[] AS key_columns, NULL::smallint[] AS columns, NULL::oid[] AS types,
+		NULL::oid[] AS parts, NULL::oid AS trigger,
+		NULL::boolean AS all_columns, NULL::boolean AS by_hash,
+		NULL::boolean AS from_peer, NULL::integer AS capacity, NULL::bytea AS template,
+		NULL::bigint AS shape, NULL::bigint AS triggers, NULL::bigint AS files
+	WITH NO DATA;
+COMMENT ON MATERIALIZED VIEW iblt_internal.tracked IS
+'the tracked tables, written by C functions; do not refresh it';
+
+CREATE MATERIALIZED VIEW iblt_internal.digest USING heap AS
+	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch,
+		NULL::bigint AS rows, NULL::integer AS limbs, NULL::timestamptz AS verified_at
+	WITH NO DATA;
+ALTER MATERIALIZED VIEW iblt_internal.digest ALTER COLUMN sketch SET STORAGE EXTERNAL;
+COMMENT ON MATERIALIZED VIEW iblt_internal.digest IS
+'the base of each live digest, written by C functions; do not refresh it';
+
+-- IBLT_CHANGE_STORES of them
+DO $do$
+BEGIN
+	FOR n IN 1 .. 8 LOOP
+		EXECUTE format($q$
+			CREATE MATERIALIZED VIEW iblt_internal.changes_%1$s USING heap
+				WITH (toast_tuple_target = 8160) AS
+				SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
+					NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
+			ALTER MATERIALIZED VIEW iblt_internal.changes_%1$s
+				ALTER COLUMN changes SET STORAGE EXTERNAL,
+				ALTER COLUMN sketch SET STORAGE EXTERNAL;
+			COMMENT ON MATERIALIZED VIEW iblt_internal.changes_%1$s IS
+			'changes of tracked tables, written by C functions; do not refresh it'$q$, n);
+	END LOOP;
+END
+$do$;

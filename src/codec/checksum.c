@@ -1,0 +1,348 @@
+/*-------------------------------------------------------------------------
+ *
+ * checksum.c
+ *	  iblt_checksum: 64 bits that are equal for rows with equal values, on any
+ *	  two servers.
+ *
+ * The checksum is XXH3, with a secret made from the seed, over the canonical
+ * items of the arguments (codec/codec.h).  A single argument of a row type
+ * stands for its columns.
+ *
+ * Limits: the items of one row fit in 1 GB.  XXH3 is not a MAC.  Someone who
+ * knows the seed and can choose rows can make two of them collide.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "catalog/pg_type.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "codec/checksum.h"
+#include "codec/codec.h"
+#include "core/secret.h"
+#include "codec/prefetch.h"
+
+/* A buffer that a huge row has made larger than this is freed. */
+#define KEEP_BUFFER		(1024 * 1024)
+
+/* How to read the arguments of a call. */
+typedef enum CallMode
+{
+	CALL_ARGS,					/* each argument is a column */
+	CALL_ROW,					/* one row: its columns */
+	CALL_LITERAL,				/* one literal without a type */
+	CALL_ARRAY					/* VARIADIC array: each element is a column */
+} CallMode;
+
+/* What one call site keeps between calls, in fn_mcxt. */
+typedef struct IbltRowHash CallState;
+
+struct IbltRowHash
+{
+	CallMode	mode;
+	MemoryContext cxt;
+	int			nargs;
+	StringInfoData buf;
+	int			by_reference;	/* the first such argument, or -1 */
+	IbltTrail	trail;			/* of its values */
+	uint64		seed;
+	uint8		secret[IBLT_SECRET_SIZE];	/* of the seed */
+	Oid			element_type;	/* of a VARIADIC array */
+	IbltCodec  *codecs[FLEXIBLE_ARRAY_MEMBER];
+};
+
+PG_FUNCTION_INFO_V1(iblt_checksum);
+PG_FUNCTION_INFO_V1(iblt_checksum_seeded);
+PG_FUNCTION_INFO_V1(iblt_checksum_immutable);
+PG_FUNCTION_INFO_V1(iblt_checksum_seeded_immutable);
+
+static CallMode
+choose_mode(FunctionCallInfo fcinfo, int first)
+{
+	Oid			type = get_fn_expr_argtype(fcinfo->flinfo, first);
+
+	if (get_fn_expr_variadic(fcinfo->flinfo))
+		return CALL_ARRAY;
+	if (PG_NARGS() - first > 1 || !OidIsValid(type))
+		return CALL_ARGS;
+	if (type_is_rowtype(type))
+		return CALL_ROW;
+	return type == UNKNOWNOID ? CALL_LITERAL : CALL_ARGS;
+}
+
+/* Makes the secret of a seed. */
+static void
+set_seed(CallState *state, uint64 seed)
+{
+	iblt_core_secret(state->secret, "iblt row", seed);
+	state->seed = seed;
+}
+
+/* A state for so many values, without their codecs. */
+static CallState *
+alloc_state(int nargs, uint64 seed, MemoryContext cxt)
+{
+	MemoryContext caller;
+	CallState  *state;
+
+	if (nargs < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a row checksum needs at least one value")));
+	state = MemoryContextAllocZero(cxt, offsetof(CallState, codecs) +
+								   sizeof(IbltCodec *) * nargs);
+	state->cxt = cxt;
+	state->nargs = nargs;
+	state->by_reference = -1;
+	caller = MemoryContextSwitchTo(cxt);
+	initStringInfo(&state->buf);
+	MemoryContextSwitchTo(caller);
+	set_seed(state, seed);
+	return state;
+}
+
+/* Finds the codec of value i. */
+static void
+set_codec(CallState *state, int i, Oid type)
+{
+	state->codecs[i] = iblt_codec_for_type(type, state->cxt);
+	if (state->by_reference < 0 && !get_typbyval(type))
+		state->by_reference = i;
+}
+
+IbltRowHash *
+iblt_row_hash_make(int ncolumns, const Oid *types, uint64 seed,
+				   MemoryContext context)
+{
+	IbltRowHash *hash = alloc_state(ncolumns, seed, context);
+
+	hash->mode = CALL_ARGS;
+	for (int i = 0; i < ncolumns; i++)
+		set_codec(hash, i, types[i]);
+	return hash;
+}
+
+/* Finds the codecs of the arguments from first on, once per call site. */
+static CallState *
+make_state(FunctionCallInfo fcinfo, int first, uint64 seed)
+{
+	int			nargs = PG_NARGS() - first;
+	CallState  *state = alloc_state(nargs, seed, fcinfo->flinfo->fn_mcxt);
+
+	state->mode = choose_mode(fcinfo, first);
+	for (int i = 0; i < nargs; i++)
+	{
+		Oid			type = get_fn_expr_argtype(fcinfo->flinfo, first + i);
+
+		if (!OidIsValid(type))
+			ereport(ERROR,
+					(errcode(ERRCODE_INDETERMINATE_DATATYPE),
+					 errmsg("could not determine data type for argument %d",
+							first + i + 1)));
+		if (state->mode == CALL_ARRAY)
+			type = state->element_type = get_base_element_type(type);
+		set_codec(state, i, type);
+	}
+	fcinfo->flinfo->fn_extra = state;
+	return state;
+}
+
+/*
+ * The columns of a row.  A NULL row gets bytes that do not begin any list of
+ * items, so that it differs from every row.
+ */
+static void
+append_row(StringInfo buf, IbltCodec *codec, Datum row, bool isnull)
+{
+	static const char null_row[2] = {(char) 0x80, 0x00};
+
+	if (isnull)
+		appendBinaryStringInfo(buf, null_row, sizeof(null_row));
+	else
+		iblt_codec_append_columns(buf, codec, row);
+}
+
+/* The elements of a VARIADIC array, as if they were separate arguments. */
+static void
+append_variadic(StringInfo buf, CallState *state, Datum value)
+{
+	ArrayType  *array = DatumGetArrayTypeP(value);
+	Datum	   *values;
+	bool	   *nulls;
+	int			n;
+	int16		typlen;
+	bool		typbyval;
+	char		typalign;
+
+	get_typlenbyvalalign(state->element_type, &typlen, &typbyval, &typalign);
+	deconstruct_array(array, state->element_type, typlen, typbyval, typalign,
+					  &values, &nulls, &n);
+	if (n == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a row checksum needs at least one value"),
+				 errdetail("The VARIADIC array is empty.")));
+	if (n == 1 && iblt_codec_is_row(state->codecs[0]))
+		append_row(buf, state->codecs[0], values[0], nulls[0]);
+	else
+	{
+		for (int i = 0; i < n; i++)
+			iblt_codec_append(buf, state->codecs[0], values[i], nulls[i]);
+	}
+	pfree(values);
+	pfree(nulls);
+	if ((Pointer) array != DatumGetPointer(value))
+		pfree(array);
+}
+
+static void
+append_unusual(StringInfo buf, CallState *state, const NullableDatum *arg)
+{
+	if (state->mode == CALL_LITERAL && !arg->isnull)
+		iblt_codec_append(buf, state->codecs[0], arg->value, false);
+	else if (state->mode != CALL_ARRAY)
+		append_row(buf, state->codecs[0], arg->value, arg->isnull);
+	else if (arg->isnull)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("a VARIADIC array of values must not be null")));
+	else
+		append_variadic(buf, state, arg->value);
+}
+
+static void
+shrink_buffer(CallState *state)
+{
+	MemoryContext caller = MemoryContextSwitchTo(state->cxt);
+
+	pfree(state->buf.data);
+	initStringInfo(&state->buf);
+	MemoryContextSwitchTo(caller);
+}
+
+/* The one function that hashes the values of a row. */
+static pg_attribute_always_inline uint64
+hash_values(CallState *state, const NullableDatum *values)
+{
+	uint64		result;
+
+	state->buf.len = 0;
+	if (likely(state->mode == CALL_ARGS))
+	{
+		if (state->by_reference >= 0)
+			iblt_prefetch_next(&state->trail,
+							   values[state->by_reference].value);
+		iblt_codec_append_args(&state->buf, state->codecs, values,
+							   state->nargs);
+	}
+	else
+		append_unusual(&state->buf, state, values);
+	result = XXH3_64bits_withSecret(state->buf.data, state->buf.len,
+									state->secret, IBLT_SECRET_SIZE);
+	if (unlikely(state->buf.maxlen > KEEP_BUFFER))
+		shrink_buffer(state);
+	return result;
+}
+
+uint64
+iblt_row_hash(IbltRowHash *hash, const NullableDatum *values)
+{
+	return hash_values(hash, values);
+}
+
+static pg_attribute_always_inline Datum
+checksum(FunctionCallInfo fcinfo, int first, uint64 seed)
+{
+	CallState  *state = fcinfo->flinfo->fn_extra;
+
+	if (unlikely(state == NULL))
+		state = make_state(fcinfo, first, seed);
+	if (unlikely(state->seed != seed))
+		set_seed(state, seed);
+	return Int64GetDatum((int64) hash_values(state, &fcinfo->args[first]));
+}
+
+/* iblt_checksum(VARIADIC "any") RETURNS bigint.  Never NULL. */
+Datum
+iblt_checksum(PG_FUNCTION_ARGS)
+{
+	return checksum(fcinfo, 0, 0);
+}
+
+/* The checksum of the arguments behind the seed, which is argument n. */
+static pg_attribute_always_inline Datum
+seeded(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the seed of a row checksum must not be null")));
+	return checksum(fcinfo, n + 1, (uint64) PG_GETARG_INT64(n));
+}
+
+/* iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint. */
+Datum
+iblt_checksum_seeded(PG_FUNCTION_ARGS)
+{
+	return seeded(fcinfo, 0);
+}
+
+/*
+ * ERROR unless the arguments from first on have the types that are named, each
+ * with a comma behind it, by argument 0.  A foreign table may name other types
+ * than its table on the other server has.  Then the checksum would be of other
+ * values than those that are read here.
+ */
+static void
+require_types(FunctionCallInfo fcinfo, int first)
+{
+	StringInfoData found;
+	char	   *named;
+
+	if (fcinfo->flinfo->fn_extra != NULL)
+		return;
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("the types of a row checksum must not be null")));
+	named = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	initStringInfo(&found);
+	for (int i = first; i < PG_NARGS(); i++)
+		appendStringInfo(&found, "%s,",
+						 iblt_codec_type_name(get_fn_expr_argtype(fcinfo->flinfo, i)));
+	if (strcmp(named, found.data) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("columns of this server do not have the types that the other server has declared"),
+				 errdetail("It has declared (%s), and the types here are (%s).",
+						   named, found.data),
+				 errhint("Declare the columns of the foreign table with the types that they have on this server.")));
+}
+
+/*
+ * iblt_checksum_immutable(types text, VARIADIC "any") RETURNS bigint: for types
+ * of which iblt_codec_type_is_immutable is true.
+ */
+Datum
+iblt_checksum_immutable(PG_FUNCTION_ARGS)
+{
+	require_types(fcinfo, 1);
+	return checksum(fcinfo, 1, 0);
+}
+
+/*
+ * iblt_checksum_seeded_immutable(types text, seed bigint, VARIADIC "any"): the
+ * same.
+ */
+Datum
+iblt_checksum_seeded_immutable(PG_FUNCTION_ARGS)
+{
+	require_types(fcinfo, 2);
+	return seeded(fcinfo, 1);
+}

@@ -1,0 +1,419 @@
+/*-------------------------------------------------------------------------
+ *
+ * checksum_support.c
+ *	  Planner support for iblt_checksum.
+ *
+ * iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), so that no row
+ * value is built for each row.
+ *
+ * iblt_checksum is STABLE, because enum labels and the names behind reg*
+ * values can be changed.  Where no argument has such a type, an IMMUTABLE twin
+ * takes its place.  postgres_fdw sends only immutable functions to a server.
+ * The twin has no planner support: nobody but the planner calls it, here or on
+ * another server, so a single argument is never ambiguous.  Its first argument
+ * names the types of the others, which may be different on that server.
+ *
+ * SQL reads iblt_checksum(t) as a column t if there is one, and otherwise as
+ * the row of t.  If one column takes the place of the row, different tables
+ * read as equal.  So a single argument that could be meant either way is an
+ * ERROR.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/pathnodes.h"
+#include "nodes/supportnodes.h"
+#include "parser/parsetree.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#include "codec/ambiguous.h"
+#include "codec/codec.h"
+
+PG_FUNCTION_INFO_V1(iblt_checksum_support);
+
+/* Does a join tree hold anything but inner joins? */
+static bool
+has_other_joins(Node *node)
+{
+	ListCell   *lc;
+
+	if (node == NULL || IsA(node, RangeTblRef))
+		return false;
+	if (IsA(node, JoinExpr))
+	{
+		JoinExpr   *join = (JoinExpr *) node;
+
+		return join->jointype != JOIN_INNER || has_other_joins(join->larg) ||
+			has_other_joins(join->rarg);
+	}
+	if (!IsA(node, FromExpr))
+		return true;
+	foreach(lc, ((FromExpr *) node)->fromlist)
+	{
+		if (has_other_joins(lfirst(lc)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is a whole-row variable a row of a table that no join and no grouping set
+ * can replace by NULL?  Its type must be the table's, because constraints are
+ * simplified before their variables point to the right table.
+ */
+static bool
+is_plain_row(PlannerInfo *root, Var *var)
+{
+	RangeTblEntry *rte;
+
+	if (root == NULL || var->varattno != InvalidAttrNumber ||
+		var->varlevelsup != 0 || root->parse->commandType != CMD_SELECT ||
+		has_other_joins((Node *) root->parse->jointree))
+		return false;
+#if PG_VERSION_NUM >= 160000
+	if (!bms_is_empty(var->varnullingrels))
+		return false;
+#endif
+#if PG_VERSION_NUM >= 180000
+	if (var->varreturningtype != VAR_RETURNING_DEFAULT)
+		return false;
+#endif
+	if ((int) var->varno < 1 ||
+		(int) var->varno > list_length(root->parse->rtable))
+		return false;
+	rte = rt_fetch(var->varno, root->parse->rtable);
+	return rte->rtekind == RTE_RELATION &&
+		get_rel_type_id(rte->relid) == var->vartype;
+}
+
+/*
+ * The columns of a whole-row variable as variables, or NIL if their checksum
+ * would differ.  The planner holds a lock on the table.
+ */
+static List *
+columns_of_table(PlannerInfo *root, Var *var)
+{
+	Relation	relation;
+	List	   *columns = NIL;
+	bool		usable = true;
+
+	if (!is_plain_row(root, var))
+		return NIL;
+	relation = relation_open(rt_fetch(var->varno, root->parse->rtable)->relid,
+							 NoLock);
+	for (int i = 0; i < RelationGetNumberOfAttributes(relation); i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(relation), i);
+
+		if (att->attisdropped)
+			continue;
+#if PG_VERSION_NUM >= 180000
+		if (att->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+			usable = false;
+#endif
+		columns = lappend(columns, makeVar(var->varno, att->attnum,
+										   att->atttypid, att->atttypmod,
+										   att->attcollation, 0));
+	}
+	relation_close(relation, NoLock);
+	return usable ? columns : NIL;
+}
+
+/*
+ * Is a type the row type of a table or view of the query?  Only then is the
+ * plan replaced when the type changes.
+ */
+static bool
+is_type_of_relation(PlannerInfo *root, Oid type)
+{
+	ListCell   *lc;
+
+	if (root == NULL)
+		return false;
+	foreach(lc, root->parse->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		/* a view is a subquery by now, and still has its OID from 16 on */
+		if ((rte->rtekind == RTE_RELATION || rte->rtekind == RTE_SUBQUERY) &&
+			OidIsValid(rte->relid) && get_rel_type_id(rte->relid) == type)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The fields of a row constructor, or NIL if their checksum would differ.  A
+ * constructor of a named type has fields for the type's dropped columns too.
+ */
+static List *
+fields_of_row(PlannerInfo *root, RowExpr *row)
+{
+	TupleDesc	desc;
+	List	   *fields = NIL;
+	ListCell   *lc;
+	int			i = 0;
+
+	if (row->row_typeid == RECORDOID)
+		return list_copy(row->args);
+	if (!is_type_of_relation(root, row->row_typeid))
+		return NIL;
+	desc = lookup_rowtype_tupdesc_domain(row->row_typeid, -1, false);
+	if (desc->natts == list_length(row->args))
+	{
+		foreach(lc, row->args)
+		{
+			if (!TupleDescAttr(desc, i++)->attisdropped)
+				fields = lappend(fields, lfirst(lc));
+		}
+	}
+	ReleaseTupleDesc(desc);
+	return fields;
+}
+
+/* Is a relation a leaf of a join tree? */
+static bool
+is_in_join_tree(Node *node, int index)
+{
+	ListCell   *lc;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblRef))
+		return ((RangeTblRef *) node)->rtindex == index;
+	if (IsA(node, JoinExpr))
+		return is_in_join_tree(((JoinExpr *) node)->larg, index) ||
+			is_in_join_tree(((JoinExpr *) node)->rarg, index);
+	foreach(lc, ((FromExpr *) node)->fromlist)
+	{
+		if (is_in_join_tree(lfirst(lc), index))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Has the planner already replaced a relation's columns by expressions?  Then
+ * an argument no longer shows that it was one of these columns.
+ */
+static bool
+is_dissolved(PlannerInfo *root, const RangeTblEntry *rte, int index)
+{
+	return (rte->rtekind == RTE_SUBQUERY &&
+			!is_in_join_tree((Node *) root->parse->jointree, index)) ||
+		(rte->rtekind == RTE_JOIN && rte->alias != NULL);
+}
+
+/*
+ * The relation that has the same name as the argument, which is a column of
+ * it, or NULL.  If the planner may have dissolved the relation of the
+ * argument, and a dissolved relation has a column of its own name, the
+ * argument is taken for that column.
+ */
+static const RangeTblEntry *
+ambiguous_relation(PlannerInfo *root, Node *arg)
+{
+	int			index = 0;
+	ListCell   *lc;
+
+	if (IsA(arg, Var))
+	{
+		Var		   *var = (Var *) arg;
+		RangeTblEntry *rte;
+
+		if (var->varattno == InvalidAttrNumber)
+			return NULL;
+		for (Index up = var->varlevelsup; up > 0 && root != NULL; up--)
+			root = root->parent_root;
+		if (root == NULL || (int) var->varno < 1 ||
+			(int) var->varno > list_length(root->parse->rtable))
+			return NULL;
+		rte = rt_fetch(var->varno, root->parse->rtable);
+		if (iblt_has_column_of_its_name(rte, var->varattno))
+			return rte;
+	}
+	foreach(lc, root->parse->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (is_dissolved(root, rte, ++index) &&
+			iblt_has_column_of_its_name(rte, 0))
+			return rte;
+	}
+	return NULL;
+}
+
+/* The columns that can replace a single row argument, or NIL. */
+static List *
+columns_of_argument(PlannerInfo *root, Node *arg)
+{
+	List	   *columns = NIL;
+
+	/* a grouping set can make a grouped row NULL, but not its columns */
+	if (root != NULL && root->parse->groupingSets != NIL)
+		return NIL;
+	if (IsA(arg, RowExpr))
+		columns = fields_of_row(root, (RowExpr *) arg);
+	else if (IsA(arg, Var))
+		columns = columns_of_table(root, (Var *) arg);
+
+	/* as a single argument these would be read in another way, or refused */
+	if (list_length(columns) == 1)
+	{
+		Oid			type = exprType(linitial(columns));
+
+		if (type == UNKNOWNOID || type_is_rowtype(type) ||
+			(root != NULL && ambiguous_relation(root, linitial(columns))))
+			return NIL;
+	}
+	return columns;
+}
+
+/* ERROR if a single argument is a column and may be meant as a row. */
+static void
+refuse_ambiguous(PlannerInfo *root, Node *arg)
+{
+	const RangeTblEntry *rte;
+
+	if (IsA(arg, PlaceHolderVar))
+		arg = (Node *) ((PlaceHolderVar *) arg)->phexpr;
+	if (root == NULL || IsA(arg, RowExpr) || IsA(arg, Param))
+		return;
+	rte = ambiguous_relation(root, arg);
+	if (rte != NULL)
+		iblt_refuse_column_of_its_name(rte, "checksum");
+}
+
+/*
+ * The function iblt_internal.NAME_immutable with a text and the arguments of
+ * function NAME, or InvalidOid.
+ */
+static Oid
+immutable_twin(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Form_pg_proc form;
+	Oid			types[3] = {TEXTOID};
+	Oid			twin;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	form = (Form_pg_proc) GETSTRUCT(tuple);
+	Assert(form->pronargs < (int) lengthof(types));
+	memcpy(types + 1, form->proargtypes.values, sizeof(Oid) * form->pronargs);
+	twin = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+						   CStringGetDatum(psprintf("%s_immutable",
+													NameStr(form->proname))),
+						   PointerGetDatum(buildoidvector(types,
+														  form->pronargs + 1)),
+						   ObjectIdGetDatum(get_namespace_oid("iblt_internal", true)));
+	ReleaseSysCache(tuple);
+	return twin;
+}
+
+/* The types of arguments from first on, as the twin takes them. */
+static Const *
+names_of_types(List *args, int first)
+{
+	StringInfoData names;
+	ListCell   *lc;
+	int			i = 0;
+
+	initStringInfo(&names);
+	foreach(lc, args)
+	{
+		if (i++ >= first)
+			appendStringInfo(&names, "%s,",
+							 iblt_codec_type_name(exprType(lfirst(lc))));
+	}
+	return makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
+					 CStringGetTextDatum(names.data), false, false);
+}
+
+/*
+ * Makes a call of the immutable twin if the checksum of arguments of these
+ * types can never change.  Index expressions are planned without a query and
+ * keep the function that they name.  The result does not depend on a
+ * collation, and postgres_fdw asks where one comes from.
+ */
+static bool
+use_immutable_twin(PlannerInfo *root, FuncExpr *call)
+{
+	Oid			twin = root == NULL ? InvalidOid : immutable_twin(call->funcid);
+	ListCell   *lc;
+
+	if (!OidIsValid(twin) || list_length(call->args) + 1 > FUNC_MAX_ARGS)
+		return false;
+	foreach(lc, call->args)
+	{
+		if (!iblt_codec_type_is_immutable(exprType(lfirst(lc))))
+			return false;
+	}
+	call->args = lcons(names_of_types(call->args, get_func_nargs(call->funcid) - 1),
+					   list_copy(call->args));
+	call->funcid = twin;
+	call->inputcollid = InvalidOid;
+	return true;
+}
+
+/*
+ * Puts the columns of a single row argument in its place, if the result is the
+ * same.  ERROR if the argument may be meant otherwise.  A call can have at
+ * most FUNC_MAX_ARGS arguments.
+ */
+static bool
+spread_argument(PlannerInfo *root, FuncExpr *call)
+{
+	List	   *columns;
+
+	if (list_length(call->args) != get_func_nargs(call->funcid))
+		return false;
+	refuse_ambiguous(root, llast(call->args));
+	columns = columns_of_argument(root, llast(call->args));
+	if (columns == NIL ||
+		list_length(columns) + list_length(call->args) - 1 > FUNC_MAX_ARGS)
+		return false;
+	if (list_length(call->args) == 2)
+		columns = lcons(linitial(call->args), columns); /* the seed */
+	call->args = columns;
+	return true;
+}
+
+/*
+ * Planner support: iblt_checksum(t.*) becomes iblt_checksum(t.a, t.b, ...), so
+ * that no row value is built for each row.  Where the result can never change,
+ * the call becomes one of the immutable twin.
+ */
+Datum
+iblt_checksum_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	PlannerInfo *root;
+	FuncExpr   *call;
+	bool		spread;
+
+	if (!IsA(request, SupportRequestSimplify) ||
+		((SupportRequestSimplify *) request)->fcall->funcvariadic)
+		PG_RETURN_POINTER(NULL);
+	root = ((SupportRequestSimplify *) request)->root;
+	call = makeNode(FuncExpr);
+	*call = *((SupportRequestSimplify *) request)->fcall;
+	spread = spread_argument(root, call);
+	if (!use_immutable_twin(root, call) && !spread)
+		PG_RETURN_POINTER(NULL);
+	PG_RETURN_POINTER(call);
+}

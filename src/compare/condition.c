@@ -1,0 +1,487 @@
+/*-------------------------------------------------------------------------
+ *
+ * condition.c
+ *	  Does a condition depend on the row alone?
+ *
+ * The steps of a comparison read a relation several times, on two servers.
+ * They need a condition that chooses the same rows each time.  So a condition
+ * is parsed here as one expression over the relation.  It may hold only
+ *
+ *	- columns of the row and constants,
+ *	- functions and operators that are immutable, or that depend on settings
+ *	  which the drivers pin (iblt_internal.peer_settings, and their SET clauses),
+ *	- nodes known to do no more than combine these.
+ *
+ * A function that is declared immutable is believed.  Comparisons of text also
+ * depend on collations.  These are returned, and the driver compares those of
+ * the two sides.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/sysattr.h"
+#include "catalog/heap.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/parse_clause.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_node.h"
+#include "parser/parse_relation.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#include "compare/expression.h"
+#include "compare/pinned.h"
+
+#define HINT_CONSTANT	"Use a constant, as in condition => format('ts > %L', now() - interval '1 hour')."
+#define HINT_SUBQUERY	"Use the subquery's result as a constant, as in condition => format('id = ANY (%L)', ARRAY(SELECT id FROM chosen))."
+#define HINT_TEXT		"Use to_date or to_timestamp with a format."
+#define HINT_VALUE		"Compare the value itself, not its text."
+#define HINT_COLUMN		"Use the columns of the relation."
+
+/* A string literal of the condition. */
+typedef struct Literal
+{
+	int			location;
+	const char *text;
+} Literal;
+
+/* What is known about a condition while its nodes are visited. */
+typedef struct Condition
+{
+	ParseState *pstate;
+	List	   *literals;		/* of Literal */
+	List	   *collations;		/* OIDs of those it depends on */
+	int			location;		/* of the node being visited */
+	Oid			collation;		/* passed to the node's function, if any */
+} Condition;
+
+static bool check_node(Node *node, void *context);
+
+static void
+refuse(ParseState *pstate, int location, const char *what, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("condition depends on more than the row: %s", what),
+			 errhint("%s", hint),
+			 parser_errposition(pstate, location)));
+}
+
+/* --- the text, before names are looked up ---------------------------------- */
+
+/* The string that a raw constant is, or NULL. */
+static const char *
+constant_string(const A_Const *constant)
+{
+#if PG_VERSION_NUM >= 150000
+	if (!constant->isnull && nodeTag(&constant->val) == T_String)
+		return constant->val.sval.sval;
+#else
+	if (constant->val.type == T_String)
+		return strVal(&constant->val);
+#endif
+	return NULL;
+}
+
+/* Collects the literals.  Refuses subqueries, which would take locks. */
+static bool
+collect_literals(Node *node, void *context)
+{
+	Condition  *condition = context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, SubLink))
+		refuse(condition->pstate, ((SubLink *) node)->location,
+			   "it has a subquery", HINT_SUBQUERY);
+	if (IsA(node, A_Const))
+	{
+		const char *text = constant_string((A_Const *) node);
+
+		if (text != NULL)
+		{
+			Literal    *literal = palloc(sizeof(Literal));
+
+			literal->location = ((A_Const *) node)->location;
+			literal->text = text;
+			condition->literals = lappend(condition->literals, literal);
+		}
+		return false;
+	}
+	return raw_expression_tree_walker(node, collect_literals, context);
+}
+
+/* --- the expression ----------------------------------------------------------- */
+
+static void
+check_literal(Condition *condition, Const *constant)
+{
+	ListCell   *lc;
+
+	if (constant->constisnull || constant->location < 0)
+		return;
+	foreach(lc, condition->literals)
+	{
+		Literal    *literal = lfirst(lc);
+
+		if (literal->location == constant->location &&
+			!iblt_input_is_pinned(constant->consttype, literal->text))
+			refuse(condition->pstate, constant->location,
+				   psprintf("'%s' of type %s is not always the same",
+							literal->text, format_type_be(constant->consttype)),
+				   HINT_CONSTANT);
+	}
+}
+
+static void
+check_output(Condition *condition, Node *value)
+{
+	Oid			type = exprType(value);
+
+	if (!iblt_output_is_pinned(type))
+		refuse(condition->pstate, exprLocation(value),
+			   psprintf("the text of type %s", format_type_be(type)),
+			   HINT_VALUE);
+}
+
+static void
+check_outputs(Condition *condition, List *values)
+{
+	ListCell   *lc;
+
+	foreach(lc, values)
+		check_output(condition, lfirst(lc));
+}
+
+/* A cast that makes text of a value, and a value of that text. */
+static void
+check_text_cast(Condition *condition, CoerceViaIO *cast)
+{
+	check_output(condition, (Node *) cast->arg);
+	if (!iblt_input_is_pinned(cast->resulttype, NULL))
+		refuse(condition->pstate, cast->location,
+			   psprintf("text read as type %s",
+						format_type_be(cast->resulttype)), HINT_TEXT);
+}
+
+static void
+check_column(Condition *condition, Var *column)
+{
+	if (column->varattno < 0)
+		refuse(condition->pstate, column->location,
+			   psprintf("system column %s",
+						NameStr(SystemAttributeDefinition(column->varattno)->attname)),
+			   HINT_COLUMN);
+}
+
+static void
+check_domain(Condition *condition, Oid type)
+{
+	/* the memory context calls it back when it is deleted */
+	DomainConstraintRef *domain = palloc(sizeof(DomainConstraintRef));
+	ListCell   *lc;
+
+	InitDomainConstraintRef(type, domain, CurrentMemoryContext, false);
+	foreach(lc, domain->constraints)
+	{
+		DomainConstraintState *constraint = lfirst(lc);
+
+		check_node((Node *) constraint->check_expr, condition);
+	}
+}
+
+/* The planner fills in the defaults of arguments that a call leaves out. */
+static void
+check_defaults(Condition *condition, FuncExpr *call)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID,
+										ObjectIdGetDatum(call->funcid));
+	Datum		defaults = (Datum) 0;
+	bool		isnull = true;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", call->funcid);
+	if (((Form_pg_proc) GETSTRUCT(tuple))->pronargs > list_length(call->args))
+		defaults = SysCacheGetAttr(PROCOID, tuple,
+								   Anum_pg_proc_proargdefaults, &isnull);
+	if (!isnull)
+		check_node(stringToNode(TextDatumGetCString(defaults)), condition);
+	ReleaseSysCache(tuple);
+}
+
+static void
+add_collation(Condition *condition, Oid collation)
+{
+	if (OidIsValid(collation))
+		condition->collations = list_append_unique_oid(condition->collations,
+													   collation);
+}
+
+/* Callback of check_functions_in_node. */
+static bool
+check_function(Oid function, void *context)
+{
+	Condition  *condition = context;
+	char		volatility = func_volatile(function);
+
+	if (volatility == PROVOLATILE_VOLATILE ||
+		(volatility == PROVOLATILE_STABLE &&
+		 !iblt_function_is_pinned(function) &&
+		 !iblt_function_makes_text(function)))
+		refuse(condition->pstate, condition->location,
+			   psprintf("function %s is not immutable",
+						format_procedure(function)), HINT_CONSTANT);
+	if (iblt_function_compares_records(function))
+		add_collation(condition, DEFAULT_COLLATION_OID);
+	if (OidIsValid(condition->collation) &&
+		(!iblt_function_ignores_collation(function) ||
+		 !get_collation_isdeterministic(condition->collation)))
+		add_collation(condition, condition->collation);
+	return false;
+}
+
+/* Checks the functions of a node, and their arguments. */
+static void
+check_functions(Condition *condition, Node *node)
+{
+	condition->location = exprLocation(node);
+	condition->collation = exprInputCollation(node);
+	check_functions_in_node(node, check_function, condition);
+	if (IsA(node, FuncExpr))
+	{
+		FuncExpr   *call = (FuncExpr *) node;
+
+		check_defaults(condition, call);
+		if (iblt_function_makes_text(call->funcid))
+			check_outputs(condition, call->args);
+	}
+	else if (IsA(node, OpExpr) &&
+			 iblt_function_makes_text(((OpExpr *) node)->opfuncid))
+		check_outputs(condition, ((OpExpr *) node)->args);
+}
+
+static void
+check_row_compare(Condition *condition, RowCompareExpr *compare)
+{
+	ListCell   *lc;
+
+	check_functions(condition, (Node *) compare);
+	foreach(lc, compare->inputcollids)
+		add_collation(condition, lfirst_oid(lc));
+}
+
+static void
+check_xml(Condition *condition, XmlExpr *xml)
+{
+	check_outputs(condition, xml->named_args);
+	check_outputs(condition, xml->args);
+}
+
+/* Nodes that only combine the values of others. */
+static bool
+is_plain(Node *node)
+{
+	switch (nodeTag(node))
+	{
+		case T_List:
+		case T_NamedArgExpr:
+		case T_SubscriptingRef:
+		case T_BoolExpr:
+		case T_FieldSelect:
+		case T_RelabelType:
+		case T_ArrayCoerceExpr:
+		case T_ConvertRowtypeExpr:
+		case T_CollateExpr:
+		case T_CaseExpr:
+		case T_CaseWhen:
+		case T_CaseTestExpr:
+		case T_ArrayExpr:
+		case T_RowExpr:
+		case T_CoalesceExpr:
+		case T_NullTest:
+		case T_BooleanTest:
+		case T_CoerceToDomainValue:
+#if PG_VERSION_NUM >= 160000
+		case T_JsonIsPredicate:
+#endif
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* The word that a node begins with in the condition. */
+static const char *
+first_word(Condition *condition, Node *node)
+{
+	int			location = exprLocation(node);
+	const char *start = condition->pstate->p_sourcetext + Max(location, 0);
+	size_t		length = strspn(start, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz");
+
+	return location < 0 || length == 0 ? "an expression" : pnstrdup(start, length);
+}
+
+/*
+ * Visits an analysed expression, and refuses whatever is not known to be
+ * harmless.
+ */
+static bool
+check_node(Node *node, void *context)
+{
+	Condition  *condition = context;
+
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			check_column(condition, (Var *) node);
+			break;
+		case T_Const:
+			check_literal(condition, (Const *) node);
+			break;
+		case T_FuncExpr:
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+		case T_ScalarArrayOpExpr:
+			check_functions(condition, node);
+			break;
+		case T_RowCompareExpr:
+			check_row_compare(condition, (RowCompareExpr *) node);
+			break;
+		case T_MinMaxExpr:
+			add_collation(condition, ((MinMaxExpr *) node)->inputcollid);
+			break;
+		case T_CoerceViaIO:
+			check_text_cast(condition, (CoerceViaIO *) node);
+			break;
+		case T_CoerceToDomain:
+			check_domain(condition, ((CoerceToDomain *) node)->resulttype);
+			break;
+		case T_XmlExpr:
+			check_xml(condition, (XmlExpr *) node);
+			break;
+		default:
+			if (!is_plain(node))
+				refuse(condition->pstate, exprLocation(node),
+					   first_word(condition, node), HINT_CONSTANT);
+	}
+	return expression_tree_walker(node, check_node, context);
+}
+
+/* --- the function ---------------------------------------------------------------- */
+
+/*
+ * Makes error locations refer to the condition, not to the caller's statement.
+ */
+static void
+locate_error(void *source)
+{
+	int			position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery(*(const char **) source);
+	}
+}
+
+/*
+ * The drivers cannot pin this setting, because a peer reads a query before it
+ * runs the settings.
+ */
+static void
+check_backslash(const char *text)
+{
+	const char *conforming = GetConfigOption("standard_conforming_strings",
+											 true, false);
+
+	if (strchr(text, '\\') != NULL && conforming != NULL &&
+		strcmp(conforming, "on") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("condition contains a backslash while standard_conforming_strings is off"),
+				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
+}
+
+/*
+ * Analyses and checks the condition on the relation.  Returns the collations
+ * that it depends on.
+ */
+static List *
+check_condition(Relation relation, const char *text)
+{
+	Condition	condition = {0};
+	ErrorContextCallback callback;
+	const char *source = text;
+	ParseNamespaceItem *item;
+	Node	   *expression;
+
+	callback.callback = locate_error;
+	callback.arg = &source;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+
+	expression = iblt_parse_expression(text, &source);
+	condition.pstate = make_parsestate(NULL);
+	condition.pstate->p_sourcetext = source;
+	collect_literals(expression, &condition);
+	item = addRangeTableEntryForRelation(condition.pstate, relation,
+										 AccessShareLock,
+										 makeAlias("t", NIL), true, true);
+	addNSItemToQuery(condition.pstate, item, true, true, true);
+	expression = transformWhereClause(condition.pstate, expression,
+									  EXPR_KIND_WHERE, "condition");
+	assign_expr_collations(condition.pstate, expression);
+	check_node(expression, &condition);
+	free_parsestate(condition.pstate);
+
+	error_context_stack = callback.previous;
+	return condition.collations;
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_check_condition);
+
+/*
+ * iblt_compare_check_condition(relation, condition) -> oid[]: the collations
+ * that the condition depends on.  ERROR unless it depends on the row alone.
+ * NULL if the relation does not exist any more.
+ */
+Datum
+iblt_compare_check_condition(PG_FUNCTION_ARGS)
+{
+	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	Relation	relation;
+	List	   *collations;
+	Datum	   *oids;
+	ListCell   *lc;
+	int			n = 0;
+
+	check_backslash(source);
+	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	if (relation == NULL)
+		PG_RETURN_NULL();
+	collations = check_condition(relation, source);
+	relation_close(relation, AccessShareLock);
+	oids = palloc(sizeof(Datum) * Max(list_length(collations), 1));
+	foreach(lc, collations)
+		oids[n++] = ObjectIdGetDatum(lfirst_oid(lc));
+	PG_RETURN_ARRAYTYPE_P(construct_array(oids, n, OIDOID, sizeof(Oid), true,
+										  TYPALIGN_INT));
+}

@@ -1,0 +1,53 @@
+/*-------------------------------------------------------------------------
+ *
+ * expression.c
+ *	  A text parsed as one expression of SQL.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "compare/expression.h"
+
+#include "nodes/parsenodes.h"
+#include "parser/parser.h"
+
+static void
+refuse_form(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SYNTAX_ERROR),
+			 errmsg("condition must be one expression")));
+}
+
+Node *
+iblt_parse_expression(const char *text, const char **source)
+{
+	List	   *statements;
+	SelectStmt *select;
+	SelectStmt *plain = makeNode(SelectStmt);
+	ResTarget  *target;
+
+#if PG_VERSION_NUM >= 140000
+	*source = text;
+	statements = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
+#else
+	*source = psprintf("SELECT %s", text);
+	statements = raw_parser(*source);
+#endif
+	if (list_length(statements) != 1)
+		refuse_form();
+	select = (SelectStmt *) linitial_node(RawStmt, statements)->stmt;
+	if (!IsA(select, SelectStmt) || list_length(select->targetList) != 1)
+		refuse_form();
+	/* there must not be a FROM or anything else */
+	plain->targetList = select->targetList;
+	target = linitial_node(ResTarget, select->targetList);
+	if (!equal(plain, select) || target->name != NULL)
+		refuse_form();
+	/*
+	 * "*" is not an expression, and parse analysis does not expect it as one
+	 */
+	if (IsA(target->val, ColumnRef) &&
+		IsA(linitial(((ColumnRef *) target->val)->fields), A_Star))
+		refuse_form();
+	return target->val;
+}

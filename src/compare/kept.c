@@ -1,0 +1,219 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept.c
+ *	  Sketches that a session keeps under a name.
+ *
+ * A kept sketch lives until it is dropped or replaced, or the session ends.
+ * It does not belong to a transaction.  Temporary tables cannot take its
+ * place, because a hot standby does not have them.  Large sketches should not
+ * be sent to the client.
+ *
+ * A comparison puts a tab and something of its own behind the name of its
+ * connection.  One sketch is kept under what is before the tab, and found
+ * under the whole name only.  Behind a pooler that shares sessions, nobody
+ * drops the sketches of a comparison that has ended, so there are only a few
+ * of these.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "compare/kept.h"
+
+#include "nodes/pg_list.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#define MOST_SHARED		8
+
+/* One kept sketch. */
+typedef struct Kept
+{
+	char	   *name;
+	struct varlena *value;
+} Kept;
+
+/* All kept sketches, in kept_context. */
+static List *kept_list = NIL;
+static MemoryContext kept_context = NULL;
+
+/* Of the name of a connection, the part before the tab. */
+static Kept *
+kept_find(const char *name)
+{
+	size_t		length = strcspn(name, "\t");
+	ListCell   *lc;
+
+	foreach(lc, kept_list)
+	{
+		Kept	   *kept = lfirst(lc);
+
+		if (strcspn(kept->name, "\t") == length &&
+			strncmp(kept->name, name, length) == 0)
+			return kept;
+	}
+	return NULL;
+}
+
+static void
+kept_drop(Kept *kept)
+{
+	kept_list = list_delete_ptr(kept_list, kept);
+	if (kept->value != NULL)
+		pfree(kept->value);
+	pfree(kept->name);
+	pfree(kept);
+}
+
+/* Drops the oldest sketch of a comparison if there are too many. */
+static void
+drop_oldest(void)
+{
+	Kept	   *oldest = NULL;
+	int			count = 0;
+	ListCell   *lc;
+
+	foreach(lc, kept_list)
+	{
+		Kept	   *kept = lfirst(lc);
+
+		if (strchr(kept->name, '\t') == NULL)
+			continue;
+		if (count++ == 0)
+			oldest = kept;
+	}
+	if (count >= MOST_SHARED)
+		kept_drop(oldest);
+}
+
+/* The name, which is the first argument. */
+static char *
+name_arg(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						errmsg("name of a kept sketch must not be null")));
+	return text_to_cstring(PG_GETARG_TEXT_PP(0));
+}
+
+/* Adds an entry of that name without a value. */
+static Kept *
+kept_add(const char *name)
+{
+	MemoryContext old;
+	Kept	   *kept;
+
+	if (strchr(name, '\t') != NULL)
+		drop_oldest();
+	if (kept_context == NULL)
+		kept_context = AllocSetContextCreate(TopMemoryContext, "iblt sketches",
+											 ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(kept_context);
+	kept = palloc(sizeof(Kept));
+	kept->name = pstrdup(name);
+	kept->value = NULL;
+	kept_list = lappend(kept_list, kept);
+	MemoryContextSwitchTo(old);
+	return kept;
+}
+
+/*
+ * A copy in kept_context.  If the query is cancelled, nothing else frees it.
+ */
+static struct varlena *
+copy_to_keep(const IbltSketch *sketch)
+{
+	MemoryContext old = MemoryContextSwitchTo(kept_context);
+	struct varlena *value = iblt_value_alloc(sketch->size);
+
+	MemoryContextSwitchTo(old);
+	PG_TRY();
+	{
+		iblt_value_copy_bytes(VARDATA(value), sketch->bytes, sketch->size);
+	}
+	PG_CATCH();
+	{
+		pfree(value);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	return value;
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_keep);
+
+/*
+ * iblt_session_keep(name, iblt) -> iblt: keeps a copy, and returns the sketch
+ */
+Datum
+iblt_session_keep(PG_FUNCTION_ARGS)
+{
+	char	   *name = name_arg(fcinfo);
+	IbltSketch	sketch;
+	Kept	   *kept;
+	struct varlena *value;
+
+	iblt_open_arg(&sketch, fcinfo, 1);
+	kept = kept_find(name);
+	if (kept != NULL && strcmp(kept->name, name) != 0)
+	{
+		kept_drop(kept);
+		kept = NULL;
+	}
+	if (kept == NULL)
+		kept = kept_add(name);
+	/* an error from here on leaves what was kept before */
+	value = copy_to_keep(&sketch);
+	if (kept->value != NULL)
+		pfree(kept->value);
+	kept->value = value;
+	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
+}
+
+struct varlena *
+iblt_kept_arg(FunctionCallInfo fcinfo)
+{
+	char	   *name = name_arg(fcinfo);
+	Kept	   *kept = kept_find(name);
+
+	if (kept == NULL || kept->value == NULL || strcmp(kept->name, name) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("kept sketch \"%.*s\" does not exist in this session",
+						(int) strcspn(name, "\t"), name),
+				 errhint("Call iblt_session_keep in the same session first. Behind a connection pooler the next query may run in another session.")));
+	return kept->value;
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_get);
+
+/* iblt_session_get(name) -> iblt */
+Datum
+iblt_session_get(PG_FUNCTION_ARGS)
+{
+	/*
+	 * a copy, because the kept sketch may be replaced while the result is in
+	 * use
+	 */
+	struct varlena *value = iblt_kept_arg(fcinfo);
+	size_t		size = VARSIZE_ANY_EXHDR(value);
+	struct varlena *copy = iblt_value_alloc(size);
+
+	iblt_value_copy_bytes(VARDATA(copy), VARDATA_ANY(value), size);
+	PG_RETURN_POINTER(copy);
+}
+
+PG_FUNCTION_INFO_V1(iblt_session_drop);
+
+/* iblt_session_drop(name) -> boolean: did the sketch exist? */
+Datum
+iblt_session_drop(PG_FUNCTION_ARGS)
+{
+	char	   *name = name_arg(fcinfo);
+	Kept	   *kept = kept_find(name);
+	bool		found;
+
+	if (kept == NULL)
+		PG_RETURN_BOOL(false);
+	found = kept->value != NULL;
+	kept_drop(kept);
+	PG_RETURN_BOOL(found);
+}

@@ -1,0 +1,277 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection.c
+ *	  Changes of one tracked table in memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "digest/collection.h"
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "core/fold.h"
+#include "digest/packed.h"
+
+/* A list begins with room for this. */
+#define LIST_BYTES		1024
+
+/* Once there is a sketch, a list of this many bytes goes into it. */
+#define BATCH_BYTES		4096
+
+IbltCollection *
+iblt_collection_make(const IbltTrackTarget *target, int level,
+					 MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	IbltCollection *collection = palloc(sizeof *collection);
+	IbltParams *params = &collection->target.params;
+
+	/* most never have a sketch, which is larger than all else */
+	memset(collection, 0, offsetof(IbltCollection, sketch));
+	collection->target = *target;
+	if (params->description_size > 0)
+	{
+		uint8	   *copy = palloc(params->description_size);
+
+		memcpy(copy, params->description, params->description_size);
+		params->description = copy;
+	}
+	collection->level = level;
+	collection->context = context;
+	MemoryContextSwitchTo(old);
+	return collection;
+}
+
+void
+iblt_collection_free(IbltCollection *collection)
+{
+	if (collection->list != NULL)
+		pfree(collection->list);
+	if (collection->value != NULL)
+		pfree(collection->value);
+	if (collection->target.params.description_size > 0)
+		pfree((void *) collection->target.params.description);
+	pfree(collection);
+}
+
+static void
+make_sketch(IbltCollection *collection)
+{
+	MemoryContext old = MemoryContextSwitchTo(collection->context);
+
+	collection->value = iblt_make(&collection->sketch,
+								  &collection->target.params);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+drop_changes(IbltCollection *collection)
+{
+	if (collection->list != NULL)
+		pfree(collection->list);
+	if (collection->value != NULL)
+		pfree(collection->value);
+	collection->list = NULL;
+	collection->value = NULL;
+	collection->used = collection->size = 0;
+}
+
+/* From now on only the reason counts. */
+void
+iblt_collection_break(IbltCollection *collection, const char *reason)
+{
+	if (collection->broken == NULL)
+		collection->broken = reason;
+	drop_changes(collection);
+}
+
+static const char unkept[] = "a row has a key that the sketch cannot keep";
+
+/* Adds packed changes to the sketch. */
+static void
+sketch_add(IbltCollection *collection, const uint8 *bytes, Size size)
+{
+	if (iblt_packed_apply(&collection->sketch, bytes, size) < 0)
+		iblt_collection_break(collection, unkept);
+}
+
+/* Puts the list into the sketch, which is made if there is none. */
+static void
+list_to_sketch(IbltCollection *collection)
+{
+	if (collection->value == NULL)
+		make_sketch(collection);
+	sketch_add(collection, collection->list, collection->used);
+	collection->used = 0;
+	if (collection->size > BATCH_BYTES)
+	{
+		pfree(collection->list);
+		collection->list = NULL;
+		collection->size = 0;
+	}
+}
+
+/*
+ * Makes room for more bytes in the list.  False if it would be too large.
+ */
+static bool
+list_room(IbltCollection *collection, Size more)
+{
+	Size		need = collection->used + more;
+	Size		most = collection->value == NULL ? collection->target.most : BATCH_BYTES;
+
+	if (need <= collection->size)
+		return true;
+	if (need > most)
+		return false;
+	need = Min(Max(Max(need, 2 * collection->size), LIST_BYTES), most);
+	if (collection->list == NULL)
+		collection->list = MemoryContextAllocHuge(collection->context, need);
+	else
+		collection->list = repalloc_huge(collection->list, need);
+	collection->size = need;
+	return true;
+}
+
+/* Adds packed changes. */
+void
+iblt_collection_add(IbltCollection *collection, const uint8 *bytes, Size size,
+					int32 number)
+{
+	bool		room;
+
+	if (collection->broken != NULL)
+		return;
+	room = list_room(collection, size);
+	if (!room)
+	{
+		list_to_sketch(collection);
+		if (collection->broken != NULL)
+			return;
+		room = list_room(collection, size);
+	}
+	if (room)
+	{
+		memcpy(collection->list + collection->used, bytes, size);
+		collection->used += size;
+	}
+	else
+		sketch_add(collection, bytes, size);
+	collection->number = (int32) Min((int64) collection->number + number,
+								  PG_INT32_MAX);
+}
+
+/* Do a collection's changes take more room than those of another one? */
+static bool
+is_larger(const IbltCollection *collection, const IbltCollection *other)
+{
+	if ((collection->value == NULL) != (other->value == NULL))
+		return collection->value != NULL;
+	return collection->used > other->used;
+}
+
+/* Exchanges the changes of two collections of a table. */
+static void
+exchange(IbltCollection *a, IbltCollection *b)
+{
+	Size		begin = offsetof(IbltCollection, list);
+	Size		size = sizeof(IbltCollection) - begin;
+	IbltCollection old;
+
+	memcpy((char *) &old + begin, (char *) a + begin, size);
+	memcpy((char *) a + begin, (char *) b + begin, size);
+	memcpy((char *) b + begin, (char *) &old + begin, size);
+}
+
+/*
+ * Adds what a level of savepoints collected to the level above.  The smaller
+ * one is added to the larger one.  Otherwise the release of many levels would
+ * copy the changes of the innermost ones again and again.
+ */
+static void
+absorb(IbltCollection *outer, IbltCollection *inner)
+{
+	outer->last = inner->last;
+	if (inner->broken != NULL)
+		iblt_collection_break(outer, inner->broken);
+	if (outer->broken != NULL)
+		return;
+	if (is_larger(inner, outer))
+		exchange(outer, inner);
+	if (inner->value != NULL &&
+		iblt_core_add_sketch(&outer->sketch, &inner->sketch, 1) != IBLT_OK)
+		iblt_collection_break(outer, unkept);
+	iblt_collection_add(outer, inner->list, inner->used, inner->number);
+}
+
+/*
+ * The same at a point where the savepoint is as good as released.  An error
+ * there would roll it back after a part of it was merged.
+ */
+void
+iblt_collection_absorb(IbltCollection *outer, IbltCollection *inner)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
+
+	HOLD_INTERRUPTS();
+	PG_TRY();
+	{
+		absorb(outer, inner);
+	}
+	PG_CATCH();
+	{
+		/* nothing but taking memory can fail, so there is nothing to undo */
+		MemoryContextSwitchTo(caller);
+		FlushErrorState();
+		/* the error has reset it */
+		InterruptHoldoffCount = holdoff + 1;
+		iblt_collection_break(outer,
+							  "there was not enough memory for its changes");
+	}
+	PG_END_TRY();
+	RESUME_INTERRUPTS();
+}
+
+bool
+iblt_track_add(IbltSketch *sketch, const IbltSketch *changes)
+{
+	IbltParams	params = changes->params;
+	IbltSketch	folded;
+	struct varlena *value = NULL;
+
+	params.subtable_cells = sketch->params.subtable_cells;
+	if (sketch->ncells == 0 || changes->ncells == 0 ||
+		iblt_core_compatible(&sketch->params, &params) != IBLT_OK ||
+		changes->params.subtable_cells % params.subtable_cells != 0)
+		return false;
+	if (changes->params.subtable_cells != params.subtable_cells)
+	{
+		value = iblt_make(&folded, &params);
+		iblt_core_fold(&folded, changes);
+		changes = &folded;
+	}
+	iblt_check_counts(iblt_core_add_sketch(sketch, changes, 1));
+	if (value != NULL)
+		pfree(value);
+	return true;
+}
+
+/* Adds a collection to a sketch that may have fewer cells. */
+bool
+iblt_collection_apply(const IbltCollection *collection, IbltSketch *sketch)
+{
+	if (collection->value != NULL &&
+		!iblt_track_add(sketch, &collection->sketch))
+		return false;
+	return iblt_packed_apply(sketch, collection->list, collection->used) >= 0;
+}
+
+void
+iblt_collection_finish(IbltCollection *collection)
+{
+	list_to_sketch(collection);
+	if (collection->broken == NULL)
+		iblt_core_seal(&collection->sketch);
+}

@@ -1,0 +1,82 @@
+/*-------------------------------------------------------------------------
+ *
+ * collection.h
+ *	  Changes of one tracked table in memory: a list, or a sketch once the list
+ *	  would be larger than that.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_TRACK_COLLECTION_H
+#define IBLT_TRACK_COLLECTION_H
+
+#include "iblt.h"
+
+#include "lib/ilist.h"
+
+#include "digest/fence.h"
+
+/* Where changes go. */
+typedef struct IbltTrackTarget
+{
+	Oid			relid;			/* the tracked table */
+	Oid			store;			/* of its changes */
+	IbltParams	params;			/* of its digest, typed */
+	Size		most;			/* bytes of a list before it becomes a sketch */
+} IbltTrackTarget;
+
+typedef struct IbltCollection
+{
+	dlist_node	node;
+	IbltTrackTarget target;
+	int			level;			/* of nested transactions */
+	CommandId	last;			/* of the last change */
+	IbltFence	fence;			/* of the table, at this level */
+	const char *broken;			/* why the digest is not trustworthy, or NULL */
+	MemoryContext context;		/* of all that follows */
+	uint8	   *list;			/* packed changes (packed.h) that are not in
+								 * the sketch */
+	Size		used;
+	Size		size;
+	int32		number;			/* of changes */
+	struct varlena *value;		/* of the sketch, or NULL */
+	IbltSketch	sketch;
+} IbltCollection;
+
+/* An empty collection in context. */
+extern IbltCollection *iblt_collection_make(const IbltTrackTarget *target,
+											int level, MemoryContext context);
+extern void iblt_collection_free(IbltCollection *collection);
+
+/* Adds packed changes. */
+extern void iblt_collection_add(IbltCollection *collection,
+								const uint8 *bytes, Size size, int32 number);
+
+/* From now on only the reason, a constant, counts. */
+extern void iblt_collection_break(IbltCollection *collection,
+								  const char *reason);
+
+/*
+ * Adds what an inner level of savepoints collected, which must not be used any
+ * more.  Never fails.  Without memory, the outer collection is broken.
+ */
+extern void iblt_collection_absorb(IbltCollection *outer,
+								   IbltCollection *inner);
+
+/*
+ * Adds a collection, which is not broken, to a sketch that may have fewer
+ * cells.  False if the sketch does not take these changes.  Then it must not be
+ * used.
+ */
+extern bool iblt_collection_apply(const IbltCollection *collection,
+								  IbltSketch *sketch);
+
+/* The same for a sketch of changes with at least as many cells. */
+extern bool iblt_track_add(IbltSketch *sketch, const IbltSketch *changes);
+
+/*
+ * Before the sketch of a collection that has one is written.  Then it has all
+ * changes and is sealed.
+ */
+extern void iblt_collection_finish(IbltCollection *collection);
+
+#endif							/* IBLT_TRACK_COLLECTION_H */

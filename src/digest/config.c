@@ -1,0 +1,272 @@
+/*-------------------------------------------------------------------------
+ *
+ * config.c
+ *	  How a table is tracked: its row in iblt_internal.tracked.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "digest/config.h"
+
+#include "catalog/objectaddress.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "sketch/key.h"
+#include "digest/store.h"
+
+/* The numbers in an array of int2. */
+static AttrNumber *
+read_numbers(Datum value, int *n)
+{
+	ArrayType  *array = DatumGetArrayTypePCopy(value);
+
+	*n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (ARR_HASNULL(array) || ARR_ELEMTYPE(array) != INT2OID)
+		elog(ERROR, "unexpected array in iblt_internal.tracked");
+	return (AttrNumber *) ARR_DATA_PTR(array);
+}
+
+static Datum
+write_numbers(const AttrNumber *numbers, int n)
+{
+	Datum	   *items = palloc(sizeof(Datum) * Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		items[i] = Int16GetDatum(numbers[i]);
+	return PointerGetDatum(construct_array(items, n, INT2OID, 2, true, 's'));
+}
+
+/* The same for OIDs. */
+static Oid *
+read_oids(Datum value, int *n)
+{
+	ArrayType  *array = DatumGetArrayTypePCopy(value);
+
+	*n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+	if (ARR_HASNULL(array) || ARR_ELEMTYPE(array) != OIDOID)
+		elog(ERROR, "unexpected array in iblt_internal.tracked");
+	return (Oid *) ARR_DATA_PTR(array);
+}
+
+static Datum
+write_oids(const Oid *oids, int n)
+{
+	Datum	   *items = palloc(sizeof(Datum) * Max(n, 1));
+
+	for (int i = 0; i < n; i++)
+		items[i] = ObjectIdGetDatum(oids[i]);
+	return PointerGetDatum(construct_array(items, n, OIDOID, sizeof(Oid), true,
+										   'i'));
+}
+
+static void
+read_shape(IbltShape *shape, const Datum *values)
+{
+	shape->columns = (uint64) DatumGetInt64(values[TRACKED_SHAPE]);
+	shape->triggers = (uint64) DatumGetInt64(values[TRACKED_TRIGGERS]);
+	shape->files = (uint64) DatumGetInt64(values[TRACKED_FILES]);
+}
+
+bool
+iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
+{
+	IbltStoreScan scan;
+	Datum		values[TRACKED_WIDTH];
+	bool		nulls[TRACKED_WIDTH];
+	bool		found;
+	int			ntypes;
+
+	if (!iblt_store_begin(&scan, iblt_store_tracked(), relid, snapshot,
+						  AccessShareLock))
+		return false;
+	found = iblt_store_next(&scan, values, nulls) != NULL;
+	if (found)
+	{
+		config->relid = relid;
+		config->generation = DatumGetInt64(values[TRACKED_GENERATION]);
+		config->version = DatumGetInt32(values[TRACKED_VERSION]);
+		config->system = DatumGetInt64(values[TRACKED_SYSTEM]);
+		config->database = DatumGetObjectId(values[TRACKED_DATABASE]);
+		config->store = DatumGetInt32(values[TRACKED_STORE]);
+		config->keys = read_numbers(values[TRACKED_KEYS], &config->nkeys);
+		config->columns = read_numbers(values[TRACKED_COLUMNS],
+									   &config->ncolumns);
+		config->types = read_oids(values[TRACKED_TYPES], &ntypes);
+		config->parts = read_oids(values[TRACKED_PARTS], &config->nparts);
+		config->trigger = DatumGetObjectId(values[TRACKED_TRIGGER]);
+		config->all_columns = DatumGetBool(values[TRACKED_ALL_COLUMNS]);
+		config->by_hash = DatumGetBool(values[TRACKED_BY_HASH]);
+		config->from_peer = DatumGetBool(values[TRACKED_FROM_PEER]);
+		config->capacity = DatumGetInt32(values[TRACKED_CAPACITY]);
+		config->template = PG_DETOAST_DATUM_COPY(values[TRACKED_TEMPLATE]);
+		read_shape(&config->shape, values);
+	}
+	iblt_store_end(&scan);
+	return found;
+}
+
+bool
+iblt_config_read_latest(IbltTrackConfig *config, Oid relid)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	bool		found = iblt_config_read(config, relid, snapshot);
+
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+void
+iblt_config_write(const IbltTrackConfig *config)
+{
+	Datum		values[TRACKED_WIDTH];
+	bool		nulls[TRACKED_WIDTH] = {false};
+
+	values[TRACKED_RELATION] = ObjectIdGetDatum(config->relid);
+	values[TRACKED_GENERATION] = Int64GetDatum(config->generation);
+	values[TRACKED_VERSION] = Int32GetDatum(config->version);
+	values[TRACKED_SYSTEM] = Int64GetDatum(config->system);
+	values[TRACKED_DATABASE] = ObjectIdGetDatum(config->database);
+	values[TRACKED_STORE] = Int32GetDatum(config->store);
+	values[TRACKED_KEYS] = write_numbers(config->keys, config->nkeys);
+	values[TRACKED_COLUMNS] = write_numbers(config->columns, config->ncolumns);
+	values[TRACKED_TYPES] = write_oids(config->types,
+									   config->nkeys + config->ncolumns);
+	values[TRACKED_PARTS] = write_oids(config->parts, config->nparts);
+	values[TRACKED_TRIGGER] = ObjectIdGetDatum(config->trigger);
+	values[TRACKED_ALL_COLUMNS] = BoolGetDatum(config->all_columns);
+	values[TRACKED_BY_HASH] = BoolGetDatum(config->by_hash);
+	values[TRACKED_FROM_PEER] = BoolGetDatum(config->from_peer);
+	values[TRACKED_CAPACITY] = Int32GetDatum(config->capacity);
+	values[TRACKED_TEMPLATE] = PointerGetDatum(config->template);
+	values[TRACKED_SHAPE] = Int64GetDatum((int64) config->shape.columns);
+	values[TRACKED_TRIGGERS] = Int64GetDatum((int64) config->shape.triggers);
+	values[TRACKED_FILES] = Int64GetDatum((int64) config->shape.files);
+	iblt_store_insert(iblt_store_tracked(), values, nulls);
+}
+
+int32
+iblt_config_choose_store(void)
+{
+	int			tables[IBLT_CHANGE_STORES] = {0};
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	IbltStoreScan scan;
+	Datum		values[TRACKED_WIDTH];
+	bool		nulls[TRACKED_WIDTH];
+	int			least = 0;
+
+	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, snapshot,
+						 AccessShareLock))
+	{
+		while (iblt_store_next(&scan, values, nulls) != NULL)
+		{
+			int32		number = DatumGetInt32(values[TRACKED_STORE]);
+
+			if (number >= 1 && number <= IBLT_CHANGE_STORES)
+				tables[number - 1]++;
+		}
+		iblt_store_end(&scan);
+	}
+	UnregisterSnapshot(snapshot);
+	for (int i = 1; i < IBLT_CHANGE_STORES; i++)
+	{
+		if (tables[i] < tables[least])
+			least = i;
+	}
+	return least + 1;
+}
+
+void
+iblt_config_params(const IbltTrackConfig *config, IbltParams *params)
+{
+	IbltSketch	template;
+	IbltKeyCoder *coder;
+
+	iblt_open(&template, PointerGetDatum(config->template));
+	*params = template.params;
+	if (config->by_hash)
+		coder = iblt_key_coder(INT8OID, CurrentMemoryContext);
+	else if (config->nkeys == 1)
+		coder = iblt_key_coder(config->types[0], CurrentMemoryContext);
+	else
+		coder = iblt_key_coder_for_columns(config->nkeys, config->types,
+										   CurrentMemoryContext);
+	iblt_key_set_params(coder, params);
+}
+
+bool
+iblt_config_fits(const IbltTrackConfig *config, const IbltParams *params)
+{
+	IbltParams	own;
+
+	for (int i = 0; i < config->nkeys; i++)
+	{
+		if (!SearchSysCacheExists1(TYPEOID,
+								   ObjectIdGetDatum(config->types[i])))
+			return false;
+	}
+	iblt_config_params(config, &own);
+	return params->kind != IBLT_KEY_UNTYPED &&
+		iblt_core_compatible(&own, params) == IBLT_OK;
+}
+
+void
+iblt_config_require_fit(const IbltTrackConfig *config,
+						const IbltParams *params)
+{
+	IbltParams	own;
+
+	if (params->kind == IBLT_KEY_UNTYPED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("sketch of a tracked table must not be an empty template")));
+	iblt_config_params(config, &own);
+	iblt_params_check_match(&own, params);
+}
+
+void
+iblt_config_require_owner(Oid relid)
+{
+	char	   *name = get_rel_name(relid);
+	bool		owner;
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+#if PG_VERSION_NUM >= 160000
+	owner = object_ownercheck(RelationRelationId, relid, GetUserId());
+#else
+	owner = pg_class_ownercheck(relid, GetUserId());
+#endif
+	if (!owner)
+		aclcheck_error(ACLCHECK_NOT_OWNER,
+					   get_relkind_objtype(get_rel_relkind(relid)), name);
+}
+
+static Oid
+trigger_function(char *name)
+{
+	return LookupFuncName(list_make2(makeString("iblt_internal"),
+									 makeString(name)), 0, NULL, true);
+}
+
+Oid
+iblt_config_row_function(void)
+{
+	return trigger_function("iblt_track_row");
+}
+
+Oid
+iblt_config_truncate_function(void)
+{
+	return trigger_function("iblt_track_truncate");
+}

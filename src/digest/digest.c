@@ -1,0 +1,280 @@
+/*-------------------------------------------------------------------------
+ *
+ * digest.c
+ *	  The digest of a tracked table in one snapshot.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "digest/digest.h"
+
+#include "access/detoast.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "storage/predicate.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "sketch/slice.h"
+#include "digest/collection.h"
+#include "digest/packed.h"
+#include "digest/store.h"
+
+/* Opens the value of a base, or its header. */
+static bool
+open_base(IbltBase *base, struct varlena *stored, bool with_value)
+{
+	IbltSlices	slices;
+	IbltSketch	header;
+	const uint8 *bytes;
+	Size		size;
+
+	if (with_value)
+	{
+		base->value = pg_detoast_datum_copy(stored);
+		return iblt_core_open(&base->sketch, (uint8 *) VARDATA(base->value),
+							  VARSIZE(base->value) - VARHDRSZ) == IBLT_OK;
+	}
+	base->value = NULL;
+	iblt_slices_open(&slices, PointerGetDatum(stored));
+	bytes = iblt_slices_header(&slices, IBLT_HEADER_SIZE,
+							   iblt_core_header_size, &size);
+	if (iblt_core_open_header(&header, unconstify(uint8 *, bytes), size,
+							  slices.size) != IBLT_OK)
+		return false;
+	base->sketch.params = header.params;
+	return true;
+}
+
+const char iblt_base_damaged[] = "its base is damaged, or not a sketch of these keys";
+
+static const char unreadable[] = "a change in its store cannot be read";
+
+bool
+iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
+			   Snapshot snapshot, bool with_value)
+{
+	IbltStoreScan scan;
+	Datum		values[DIGEST_WIDTH];
+	bool		nulls[DIGEST_WIDTH];
+	HeapTuple	tuple;
+
+	if (!iblt_store_begin(&scan, iblt_store_digest(), config->relid, snapshot,
+						  AccessShareLock))
+		return false;
+	tuple = iblt_store_next(&scan, values, nulls);
+	if (tuple != NULL)
+	{
+		struct varlena *stored = (struct varlena *)
+			DatumGetPointer(values[DIGEST_SKETCH]);
+
+		base->row = tuple->t_self;
+		base->generation = DatumGetInt64(values[DIGEST_GENERATION]);
+		base->rows = DatumGetInt64(values[DIGEST_ROWS]);
+		base->limbs = (unsigned) DatumGetInt32(values[DIGEST_LIMBS]);
+		base->verified = nulls[DIGEST_VERIFIED] ? 0
+			: DatumGetTimestampTz(values[DIGEST_VERIFIED]);
+		base->bytes = toast_raw_datum_size(values[DIGEST_SKETCH]);
+		base->fits = open_base(base, stored, with_value) &&
+			iblt_config_fits(config, &base->sketch.params);
+	}
+	iblt_store_end(&scan);
+	return tuple != NULL;
+}
+
+/*
+ * A sketch of changes: adds it, or takes its number of rows if sketch is NULL.
+ * False if it is damaged, or not one of this digest.
+ */
+static bool
+read_sketch(IbltSketch *sketch, int64 *rows, const IbltTrackConfig *config,
+			Datum value)
+{
+	struct varlena *copy = pg_detoast_datum_packed((struct varlena *)
+												   DatumGetPointer(value));
+	IbltSketch	changes;
+	bool		passed;
+
+	passed = iblt_core_open(&changes, (uint8 *) VARDATA_ANY(copy),
+							VARSIZE_ANY_EXHDR(copy)) == IBLT_OK &&
+		iblt_config_fits(config, &changes.params);
+	if (passed && sketch == NULL)
+		*rows += changes.rows;
+	else if (passed)
+		passed = iblt_track_add(sketch, &changes);
+	if ((Pointer) copy != DatumGetPointer(value))
+		pfree(copy);
+	return passed;
+}
+
+/* Adds a row of packed changes.  applier is NULL if there is no sketch. */
+static void
+read_packed(IbltChanges *changes, unsigned limbs, IbltApplier *applier,
+			Datum value)
+{
+	struct varlena *bytes = pg_detoast_datum_packed((struct varlena *)
+													DatumGetPointer(value));
+	const uint8 *data = (uint8 *) VARDATA_ANY(bytes);
+	Size		size = VARSIZE_ANY_EXHDR(bytes);
+	int64		number = 0;
+	int64		rows;
+
+	changes->added |= applier != NULL;
+	if (applier != NULL)
+		number = iblt_applier_add(applier, data, size);
+	/* the size of keys is not known before there is a base */
+	else if (limbs > 0)
+	{
+		number = iblt_packed_count(data, size, limbs, &rows);
+		changes->rows += rows;
+	}
+	if (number < 0)
+		changes->broken = unreadable;
+	else
+		changes->number += number;
+}
+
+static void
+note_folded(IbltChanges *changes, ItemPointer row)
+{
+	if (changes->folded == NULL)
+	{
+		changes->size = 256;
+		changes->folded = palloc(sizeof(ItemPointerData) * changes->size);
+	}
+	else if (changes->nfolded == changes->size)
+	{
+		changes->size *= 2;
+		changes->folded = repalloc_huge(changes->folded,
+										sizeof(ItemPointerData) *
+										changes->size);
+	}
+	changes->folded[changes->nfolded++] = *row;
+}
+
+/* One row of the store.  Returns whether a fold replaces it. */
+static bool
+read_change(IbltChanges *changes, const IbltTrackConfig *config,
+			unsigned limbs, IbltApplier *applier, const Datum *values)
+{
+	const char *data = values[CHANGE_BYTES] == 0 ? NULL
+		: VARDATA_ANY(DatumGetPointer(values[CHANGE_BYTES]));
+	int64		number;
+
+	switch (DatumGetChar(values[CHANGE_KIND]))
+	{
+		case IBLT_CHANGES_START:
+			memcpy(&number, data, sizeof number);
+			changes->started |= number == config->generation;
+			return false;
+		case IBLT_CHANGES_FENCE:
+		case IBLT_CHANGES_BROKEN:
+			changes->broken = text_to_cstring((text *)
+											  DatumGetPointer(values[CHANGE_BYTES]));
+			return false;
+		case IBLT_CHANGES_FAILED:
+			return true;
+		case IBLT_CHANGES_VERIFIED:
+			memcpy(&number, data, sizeof number);
+			changes->verified = Max(changes->verified, number);
+			return true;
+		case IBLT_CHANGES_PACKED:
+			read_packed(changes, limbs, applier, values[CHANGE_BYTES]);
+			break;
+		case IBLT_CHANGES_SKETCH:
+			changes->added |= applier != NULL;
+			if (!read_sketch(applier == NULL ? NULL : applier->sketch,
+							 &changes->rows, config, values[CHANGE_SKETCH]))
+				changes->broken = unreadable;
+			break;
+		default:
+			changes->broken = unreadable;
+			return false;
+	}
+	changes->number += DatumGetInt32(values[CHANGE_NUMBER]);
+	return true;
+}
+
+/* Does this transaction have the changes in memory that the row stands for? */
+static bool
+is_own_fence(HeapTuple tuple, const Datum *values)
+{
+	return DatumGetChar(values[CHANGE_KIND]) == IBLT_CHANGES_FENCE &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+}
+
+void
+iblt_changes_read(IbltChanges *changes, Relation relation,
+				  const IbltTrackConfig *config, unsigned limbs,
+				  Snapshot snapshot, IbltSketch *sketch,
+				  bool with_folded)
+{
+	IbltStoreScan scan;
+	IbltApplier applier;
+	Datum		values[CHANGE_WIDTH];
+	bool		nulls[CHANGE_WIDTH];
+	HeapTuple	tuple;
+
+	memset(changes, 0, sizeof *changes);
+	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
+						  config->relid, snapshot, AccessShareLock))
+		return;
+	if (relation != NULL)
+		PredicateLockRelation(relation, snapshot);
+	scan.reads = relation;
+	if (sketch != NULL)
+		iblt_applier_begin(&applier, sketch);
+	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
+	{
+		for (int i = 0; i < CHANGE_WIDTH; i++)
+		{
+			if (nulls[i])
+				values[i] = (Datum) 0;
+		}
+		if (is_own_fence(tuple, values))
+			continue;
+		changes->bytes += tuple->t_len;
+		if (values[CHANGE_SKETCH] != 0)
+			changes->bytes += toast_raw_datum_size(values[CHANGE_SKETCH]);
+		if (read_change(changes, config, limbs, sketch != NULL ? &applier : NULL,
+						values) && with_folded)
+			note_folded(changes, &tuple->t_self);
+	}
+	if (sketch != NULL)
+		iblt_applier_end(&applier);
+	iblt_store_end(&scan);
+}
+
+const char *
+iblt_changes_problem(const IbltChanges *changes)
+{
+	if (changes->broken != NULL)
+		return changes->broken;
+	return changes->started ? NULL : "its changes were removed from the store";
+}
+
+const char *
+iblt_digest_problem(const IbltTrackConfig *config, const IbltBase *base)
+{
+	if (config->version != IBLT_TRACK_VERSION)
+		return "another version of iblt made it";
+	if ((uint64) config->system != GetSystemIdentifier() ||
+		config->database != MyDatabaseId)
+		return "this is a copy of the database that made it";
+	if (base == NULL || base->generation != config->generation)
+		return "its first scan has not been finished";
+	return NULL;
+}
+
+void
+iblt_digest_refuse(Relation relation, const char *reason)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_IBLT_NOT_TRUSTWORTHY),
+			 errmsg("digest of table \"%s\" is not trustworthy, because %s",
+					RelationGetRelationName(relation), reason),
+			 errhint("CALL iblt_live_rebuild('%s');",
+					 quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+												RelationGetRelationName(relation)))));
+}

@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * digest.h
+ *	  The digest of a tracked table in one snapshot: its base and the changes
+ *	  since.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_TRACK_DIGEST_H
+#define IBLT_TRACK_DIGEST_H
+
+#include "digest/config.h"
+
+#include "storage/itemptr.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+/* A digest that is not trustworthy.  Class IB belongs to this extension. */
+#define ERRCODE_IBLT_NOT_TRUSTWORTHY MAKE_SQLSTATE('I', 'B', '0', '0', '8')
+
+/* The base in one snapshot. */
+typedef struct IbltBase
+{
+	ItemPointerData row;
+	int64		generation;
+	int64		rows;
+	unsigned	limbs;			/* of a key */
+	Size		bytes;
+	TimestampTz verified;		/* 0 if never */
+	bool		fits;			/* a sketch as it is configured */
+	struct varlena *value;		/* a copy, or NULL if it was not asked for */
+	IbltSketch	sketch;			/* of value, if it fits */
+} IbltBase;
+
+/* The changes in one snapshot. */
+typedef struct IbltChanges
+{
+	bool		started;		/* the store has kept what it was given */
+	bool		added;			/* the sketch is not what it was */
+	int64		number;
+	int64		rows;			/* inserted less deleted, unless a sketch has them */
+	Size		bytes;
+	TimestampTz verified;		/* 0 if not since the base was made */
+	const char *broken;			/* why the digest is not trustworthy, or NULL */
+	ItemPointerData *folded;	/* rows that a fold replaces, if asked for */
+	int			nfolded;
+	int			size;
+} IbltChanges;
+
+/*
+ * Reads the base.  False if there is none.  Without its value only the header
+ * is looked at.
+ */
+extern bool iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
+						   Snapshot snapshot, bool with_value);
+
+/*
+ * Reads the changes, which a serializable transaction does as if it read the
+ * relation (store.h).  In others it can be NULL.  Adds the changes to a sketch
+ * unless that is NULL.  The sketch may have fewer cells than the digest.
+ */
+extern void iblt_changes_read(IbltChanges *changes, Relation relation,
+							  const IbltTrackConfig *config, unsigned limbs,
+							  Snapshot snapshot, IbltSketch *sketch,
+							  bool with_folded);
+
+/* Why changes do not give a digest, or NULL. */
+extern const char *iblt_changes_problem(const IbltChanges *changes);
+
+/*
+ * Why the base is not that of the digest, or NULL.  base is NULL if there is
+ * none.
+ */
+extern const char *iblt_digest_problem(const IbltTrackConfig *config,
+									   const IbltBase *base);
+
+/*
+ * Why a base that does not fit cannot be used, unless a change of the table
+ * (shape.h) explains it.
+ */
+extern const char iblt_base_damaged[];
+
+/* The error for such a digest. */
+IBLT_NORETURN extern void iblt_digest_refuse(Relation relation,
+											 const char *reason);
+
+#endif							/* IBLT_TRACK_DIGEST_H */

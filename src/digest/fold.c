@@ -1,0 +1,226 @@
+/*-------------------------------------------------------------------------
+ *
+ * fold.c
+ *	  Puts the changes of a tracked table into its base.
+ *
+ * A fold sees the base and the changes in a snapshot that it takes under the
+ * fold lock.  It deletes just these changes.  So no change is lost or counted
+ * twice, whatever commits meanwhile.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "digest/fold.h"
+
+#include "access/heapam.h"
+#include "access/xact.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "core/pause.h"
+#include "digest/digest.h"
+#include "digest/store.h"
+
+/* Writes a base in place of the one that a snapshot sees. */
+static void
+write_base(Oid relid, int64 generation, const IbltSketch *sketch,
+		   struct varlena *value, TimestampTz verified, Snapshot snapshot)
+{
+	Datum		values[DIGEST_WIDTH];
+	bool		nulls[DIGEST_WIDTH] = {false};
+
+	iblt_store_purge(iblt_store_digest(), relid, snapshot);
+	values[DIGEST_RELATION] = ObjectIdGetDatum(relid);
+	values[DIGEST_GENERATION] = Int64GetDatum(generation);
+	values[DIGEST_SKETCH] = PointerGetDatum(value);
+	values[DIGEST_ROWS] = Int64GetDatum(sketch->rows);
+	values[DIGEST_LIMBS] = Int32GetDatum((int32) sketch->params.limbs);
+	values[DIGEST_VERIFIED] = TimestampTzGetDatum(verified);
+	nulls[DIGEST_VERIFIED] = verified == 0;
+	iblt_store_insert(iblt_store_digest(), values, nulls);
+	/* the next statement of this transaction must see it */
+	CommandCounterIncrement();
+}
+
+/*
+ * A transaction that keeps one snapshot would see its own new base with
+ * changes that its snapshot does not see.
+ */
+static void
+require_read_committed(void)
+{
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("digests cannot be written in a REPEATABLE READ or SERIALIZABLE transaction"),
+				 errhint("Begin the transaction with ISOLATION LEVEL READ COMMITTED.")));
+}
+
+/* Replaces changes by a base that has them now. */
+static void
+replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
+				IbltBase *base, Snapshot snapshot)
+{
+	IbltStoreScan scan;
+
+	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
+						  config->relid, snapshot, RowExclusiveLock))
+		return;
+	/* nobody else deletes them, because of the fold lock */
+	for (int i = 0; i < changes->nfolded; i++)
+	{
+		iblt_pause();
+		simple_heap_delete(scan.store, &changes->folded[i]);
+	}
+	iblt_store_end(&scan);
+	iblt_core_seal(&base->sketch);
+	write_base(config->relid, config->generation, &base->sketch, base->value,
+			   Max(base->verified, changes->verified), snapshot);
+}
+
+/* The same under the lock and in a snapshot. */
+static int64
+fold_in(Oid relid, int64 least, Snapshot snapshot)
+{
+	IbltTrackConfig config;
+	IbltBase	base;
+	IbltChanges changes;
+
+	if (!iblt_config_read(&config, relid, snapshot) ||
+		config.version != IBLT_TRACK_VERSION ||
+		!iblt_base_read(&base, &config, snapshot, true) ||
+		base.generation != config.generation || !base.fits)
+		return 0;
+	iblt_changes_read(&changes, NULL, &config, base.sketch.params.limbs, snapshot,
+					  &base.sketch, true);
+	/* what cannot be read must stay, and so must what tells of it */
+	if (iblt_changes_problem(&changes) == NULL && changes.nfolded > 0 &&
+		changes.number >= least)
+		replace_changes(&config, &changes, &base, snapshot);
+	else
+		changes.number = 0;
+	return changes.number;
+}
+
+int64
+iblt_fold_table(Oid relid, int64 least, bool no_wait)
+{
+	Snapshot	snapshot;
+	int64		number;
+
+	require_read_committed();
+	if (!iblt_store_lock(relid, no_wait))
+		return -1;
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+	{
+		iblt_store_forget(relid);
+		return 0;
+	}
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	PushActiveSnapshot(snapshot);
+	number = fold_in(relid, least, snapshot);
+	PopActiveSnapshot();
+	UnregisterSnapshot(snapshot);
+	return number;
+}
+
+bool
+iblt_fold_failed(Oid relid, int sqlstate)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	const char *state = unpack_sql_state(sqlstate);
+	bool		noted = false;
+	IbltTrackConfig config;
+	IbltStoreScan scan;
+	Datum		values[CHANGE_WIDTH];
+	bool		nulls[CHANGE_WIDTH];
+
+	if (iblt_config_read(&config, relid, snapshot) &&
+		iblt_store_begin(&scan, iblt_store_changes(config.store), relid,
+						 snapshot, AccessShareLock))
+	{
+		while (!noted && iblt_store_next(&scan, values, nulls) != NULL)
+			noted = DatumGetChar(values[CHANGE_KIND]) == IBLT_CHANGES_FAILED &&
+				!nulls[CHANGE_BYTES] &&
+				strcmp(TextDatumGetCString(values[CHANGE_BYTES]), state) == 0;
+		iblt_store_end(&scan);
+		if (!noted)
+			iblt_store_insert_change(iblt_store_changes(config.store), relid,
+									 IBLT_CHANGES_FAILED, 0,
+									 CStringGetTextDatum(state), (Datum) 0);
+	}
+	UnregisterSnapshot(snapshot);
+	return !noted;
+}
+
+Oid *
+iblt_fold_tables(int *n)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	Oid		   *tables = palloc(sizeof(Oid) * 64);
+	IbltStoreScan scan;
+	Datum		values[TRACKED_WIDTH];
+	bool		nulls[TRACKED_WIDTH];
+	int			size = 64;
+
+	*n = 0;
+	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, snapshot,
+						 AccessShareLock))
+	{
+		while (iblt_store_next(&scan, values, nulls) != NULL)
+		{
+			if (*n == size)
+				tables = repalloc(tables, sizeof(Oid) * (size *= 2));
+			tables[(*n)++] = DatumGetObjectId(values[TRACKED_RELATION]);
+		}
+		iblt_store_end(&scan);
+	}
+	UnregisterSnapshot(snapshot);
+	return tables;
+}
+
+PG_FUNCTION_INFO_V1(iblt_live_fold);
+
+/* iblt_live_fold(regclass) -> bigint: the number of changes */
+Datum
+iblt_live_fold(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+
+	iblt_config_require_owner(relid);
+	PG_RETURN_INT64(iblt_fold_table(relid, 0, false));
+}
+
+PG_FUNCTION_INFO_V1(iblt_track_finish);
+
+/*
+ * iblt_track_finish(regclass, generation bigint, base iblt) -> void: the first
+ * base of a generation.  ERROR if the table is tracked anew meanwhile.
+ */
+Datum
+iblt_track_finish(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	int64		generation = PG_GETARG_INT64(1);
+	IbltTrackConfig config;
+	IbltSketch	base;
+	IbltSketch	copy;
+	struct varlena *value;
+	Snapshot	snapshot;
+
+	iblt_config_require_owner(relid);
+	iblt_open_arg(&base, fcinfo, 2);
+	iblt_store_lock(relid, false);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	if (!iblt_config_read(&config, relid, snapshot) ||
+		config.generation != generation)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("tracking of the table was started or ended by another session")));
+	iblt_config_require_fit(&config, &base.params);
+	value = iblt_copy(&copy, &base);
+	write_base(relid, generation, &copy, value,
+			   GetCurrentTransactionStartTimestamp(), snapshot);
+	UnregisterSnapshot(snapshot);
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,248 @@
+/*-------------------------------------------------------------------------
+ *
+ * live.c
+ *	  iblt_live: the digest of a tracked table, as a sketch.
+ *
+ * In any snapshot it is the sketch that iblt_agg gives over the table, byte
+ * for byte: the base, the changes that the snapshot sees, and those that this
+ * transaction still has in memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include "access/relation.h"
+#include "catalog/pg_class.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/rls.h"
+#include "utils/snapmgr.h"
+
+#include "core/fold.h"
+#include "core/sizing.h"
+#include "digest/digest.h"
+#include "digest/launch.h"
+#include "digest/pending.h"
+#include "digest/shape.h"
+
+/* A digest tells about all rows and all tracked columns. */
+static void
+require_select(Relation relation)
+{
+	Oid			relid = RelationGetRelid(relation);
+	AclResult	result = pg_class_aclcheck(relid, GetUserId(), ACL_SELECT);
+
+	if (result != ACLCHECK_OK)
+		aclcheck_error(result, get_relkind_objtype(relation->rd_rel->relkind),
+					   RelationGetRelationName(relation));
+	if (check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("digest of table \"%s\" would show rows that row-level security hides",
+						RelationGetRelationName(relation)),
+				 errhint("Read it as a role that sees all rows.")));
+}
+
+/*
+ * ERROR if rows may have been changed whose triggers have not fired yet.  They
+ * fire at the end of the statement that changes the rows.  So there can be
+ * such rows only if this transaction has locked a table for writing, and a
+ * trigger or a query that uses this table has not ended.
+ */
+static void
+refuse_half_done(Oid relid, int own)
+{
+	Relation	relation = relation_open(relid, NoLock);
+	bool		in_trigger = DatumGetInt32(DirectFunctionCall1(pg_trigger_depth,
+															   (Datum) 0)) > 0;
+
+	if (CheckRelationLockedByMe(relation, RowExclusiveLock, true) &&
+		(in_trigger || relation->rd_refcnt > 1 + own))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("digest of table \"%s\" cannot be read while a statement may be changing it",
+						RelationGetRelationName(relation)),
+				 errhint("Read the digest in a statement of its own, outside of triggers.")));
+	relation_close(relation, NoLock);
+}
+
+/* Checks each table of the tree, and has its rows count as read. */
+static void
+prepare_tree(Relation relation, Snapshot snapshot)
+{
+	ListCell   *lc;
+
+	foreach(lc, iblt_shape_tree(relation))
+	{
+		Oid			relid = lfirst_oid(lc);
+		bool		own = relid == RelationGetRelid(relation);
+		Relation	part = relation_open(relid, NoLock);
+
+		PredicateLockRelation(part, snapshot);
+		relation_close(part, NoLock);
+		refuse_half_done(relid, own ? 1 : 0);
+	}
+}
+
+static Relation
+open_table(FunctionCallInfo fcinfo)
+{
+	Relation	relation;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("relation must not be null")));
+	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	if (relation == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", PG_GETARG_OID(0))));
+	require_select(relation);
+	if (iblt_shape_is_table(relation))
+		prepare_tree(relation, GetActiveSnapshot());
+	return relation;
+}
+
+/* The table's configuration.  ERROR if it is not tracked. */
+static void
+require_config(IbltTrackConfig *config, Relation relation)
+{
+	const char *name;
+
+	if (iblt_config_read(config, RelationGetRelid(relation),
+						 GetActiveSnapshot()))
+		return;
+	name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+									  RelationGetRelationName(relation));
+	if (OidIsValid(iblt_shape_own_trigger(relation)))
+		ereport(ERROR,
+				(errcode(ERRCODE_IBLT_NOT_TRUSTWORTHY),
+				 errmsg("digest of table \"%s\" is not trustworthy, because this database has no record of it",
+						RelationGetRelationName(relation)),
+				 errhint("CALL iblt_track('%s'), with the options that it had.",
+						 name)));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("table \"%s\" is not tracked",
+					RelationGetRelationName(relation)),
+			 errhint("CALL iblt_track('%s');", name)));
+}
+
+/* Reads the base.  ERROR if changes cannot be added to it. */
+static void
+read_base(IbltBase *base, Relation relation, const IbltTrackConfig *config)
+{
+	bool		found = iblt_base_read(base, config, GetActiveSnapshot(), true);
+	const char *problem = iblt_digest_problem(config, found ? base : NULL);
+
+	if (problem == NULL && !base->fits)
+	{
+		problem = iblt_shape_changed(relation, config);
+		if (problem == NULL)
+			problem = iblt_base_damaged;
+	}
+	if (problem != NULL)
+		iblt_digest_refuse(relation, problem);
+}
+
+/* A sketch with the contents of a base, folded to a capacity, not sealed. */
+static struct varlena *
+fold_base(IbltSketch *sketch, const IbltBase *base, const int32 *capacity)
+{
+	IbltParams	params = base->sketch.params;
+	struct varlena *value;
+
+	if (capacity != NULL)
+		params.subtable_cells = iblt_params_fold_cells(&params, *capacity,
+													   IBLT_DEFAULT_FAILURE);
+	if (params.subtable_cells == base->sketch.params.subtable_cells)
+	{
+		*sketch = base->sketch;
+		return base->value;
+	}
+	value = iblt_make(sketch, &params);
+	iblt_core_fold(sketch, &base->sketch);
+	return value;
+}
+
+PG_FUNCTION_INFO_V1(iblt_live);
+
+/* iblt_live(relation regclass, capacity integer) -> iblt */
+Datum
+iblt_live(PG_FUNCTION_ARGS)
+{
+	Relation	relation = open_table(fcinfo);
+	Snapshot	snapshot = GetActiveSnapshot();
+	int32		capacity = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
+	IbltTrackConfig config;
+	IbltBase	base;
+	IbltChanges changes;
+	IbltSketch	sketch;
+	struct varlena *value;
+	const char *problem;
+
+	require_config(&config, relation);
+	read_base(&base, relation, &config);
+	value = fold_base(&sketch, &base, PG_ARGISNULL(1) ? NULL : &capacity);
+	iblt_changes_read(&changes, relation, &config, sketch.params.limbs, snapshot,
+					  &sketch, false);
+	problem = iblt_changes_problem(&changes);
+	if (problem == NULL)
+		problem = iblt_pending_apply(config.relid, snapshot, &sketch,
+									 &changes.added);
+	if (problem == NULL)
+		problem = iblt_shape_changed(relation, &config);
+	if (problem != NULL)
+		iblt_digest_refuse(relation, problem);
+	/* a base as it was stored is sealed */
+	if (changes.added || value != base.value)
+		iblt_core_seal(&sketch);
+	iblt_launch_saw(changes.number);
+	relation_close(relation, NoLock);
+	PG_RETURN_POINTER(value);
+}
+
+PG_FUNCTION_INFO_V1(iblt_live_base);
+
+/*
+ * iblt_live_base(regclass, iblt) -> iblt: a sketch of the table less the
+ * changes that this snapshot sees.  The sketch of a scan in the same statement
+ * gives a base.
+ */
+Datum
+iblt_live_base(PG_FUNCTION_ARGS)
+{
+	Relation	relation = open_table(fcinfo);
+	IbltTrackConfig config;
+	IbltChanges changes;
+	IbltSketch	scanned;
+	IbltSketch	sum;
+	IbltSketch	base;
+	struct varlena *value;
+	const char *problem;
+
+	require_config(&config, relation);
+	iblt_open_arg(&scanned, fcinfo, 1);
+	iblt_config_require_fit(&config, &scanned.params);
+	iblt_make(&sum, &scanned.params);
+	iblt_changes_read(&changes, relation, &config, sum.params.limbs,
+					  GetActiveSnapshot(), &sum, false);
+	problem = iblt_changes_problem(&changes);
+	/* the scan may have read a partition or child that is gone again later */
+	if (problem == NULL)
+		problem = iblt_shape_changed(relation, &config);
+	if (problem != NULL)
+		iblt_digest_refuse(relation, problem);
+	value = iblt_copy(&base, &scanned);
+	iblt_check_counts(iblt_core_add_sketch(&base, &sum, -1));
+	iblt_core_seal(&base);
+	relation_close(relation, NoLock);
+	PG_RETURN_POINTER(value);
+}

@@ -1,0 +1,36 @@
+/*-------------------------------------------------------------------------
+ *
+ * load.c
+ *	  What happens when a session loads the library.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+
+#include "core/pause.h"
+#include "digest/pending.h"
+
+PG_MODULE_MAGIC;
+
+/* Ends the query if it was cancelled. */
+static void
+process_interrupts(void)
+{
+	CHECK_FOR_INTERRUPTS();
+}
+
+extern PGDLLEXPORT void _PG_init(void);
+
+/*
+ * Lets the core's long loops, which do not depend on PostgreSQL, be cancelled,
+ * and changes of tracked tables be written when a transaction commits.
+ */
+void
+_PG_init(void)
+{
+	iblt_core_pause = process_interrupts;
+	iblt_pending_register();
+}

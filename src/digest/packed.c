@@ -1,0 +1,158 @@
+/*-------------------------------------------------------------------------
+ *
+ * packed.c
+ *	  Changes of rows as bytes, one after the other.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "digest/packed.h"
+
+uint8 *
+iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs, const uint8 *key,
+				uint64 old_sum, uint64 new_sum)
+{
+	*out++ = (uint8) flags;
+	memcpy(out, key, 8 * (Size) limbs);
+	out += 8 * (Size) limbs;
+	if (flags & IBLT_CHANGE_OLD)
+	{
+		iblt_store64(out, old_sum);
+		out += 8;
+	}
+	if (flags & IBLT_CHANGE_NEW)
+	{
+		iblt_store64(out, new_sum);
+		out += 8;
+	}
+	return out;
+}
+
+/* Is there a whole change at bytes?  Sets its size. */
+static bool
+change_size(const uint8 *bytes, Size left, unsigned limbs, Size *size)
+{
+	if (left == 0 || bytes[0] < 1 || bytes[0] > 3)
+		return false;
+	*size = iblt_packed_size(bytes[0], limbs);
+	return *size <= left;
+}
+
+/* Adds one change to a plain sketch. */
+static inline IbltStatus
+apply_queued(IbltApplier *applier, unsigned flags, const uint8 *key,
+			 const uint8 *sums)
+{
+	const IbltRowAdder *adder = applier->adder;
+	uint64		sum = iblt_load64(sums);
+
+	switch (flags)
+	{
+		case IBLT_CHANGE_OLD:
+			return adder->queue_remove(&applier->queue, applier->sketch, key, sum);
+		case IBLT_CHANGE_NEW:
+			return adder->queue(&applier->queue, applier->sketch, key, sum);
+		default:
+			return adder->queue_replace(&applier->queue, applier->sketch, key,
+										sum, iblt_load64(sums + 8));
+	}
+}
+
+/* The same for any sketch. */
+static IbltStatus
+apply_any(IbltSketch *sketch, unsigned flags, const uint8 *key,
+		  const uint8 *sums)
+{
+	IbltStatus	status = IBLT_OK;
+
+	if (flags & IBLT_CHANGE_OLD)
+	{
+		status = iblt_core_add_row(sketch, key, iblt_load64(sums), -1);
+		sums += 8;
+	}
+	if (status == IBLT_OK && (flags & IBLT_CHANGE_NEW))
+		status = iblt_core_add_row(sketch, key, iblt_load64(sums), 1);
+	return status;
+}
+
+void
+iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch)
+{
+	applier->sketch = sketch;
+	applier->adder = iblt_core_row_adder(&sketch->params);
+	memset(&applier->queue, 0, sizeof applier->queue);
+}
+
+int64
+iblt_applier_add(IbltApplier *applier, const uint8 *bytes, Size size)
+{
+	IbltSketch *sketch = applier->sketch;
+	unsigned	limbs = sketch->params.limbs;
+	int64		number = 0;
+	Size		one;
+
+	if (size > 0 && (sketch->ncells == 0 || sketch->params.value.limbs > 0))
+		return -1;
+	for (; size > 0; bytes += one, size -= one)
+	{
+		const uint8 *key = bytes + 1;
+		const uint8 *sums = key + 8 * (Size) limbs;
+
+		if (!change_size(bytes, size, limbs, &one))
+			return -1;
+		if ((applier->adder != NULL ? apply_queued(applier, bytes[0], key, sums)
+			 : apply_any(sketch, bytes[0], key, sums)) != IBLT_OK)
+			return -1;
+		number++;
+	}
+	return number;
+}
+
+void
+iblt_applier_end(IbltApplier *applier)
+{
+	iblt_core_queue_flush(&applier->queue, applier->sketch);
+}
+
+int64
+iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes, Size size)
+{
+	IbltApplier applier;
+	int64		number;
+
+	iblt_applier_begin(&applier, sketch);
+	number = iblt_applier_add(&applier, bytes, size);
+	iblt_applier_end(&applier);
+	return number;
+}
+
+Size
+iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs, Size most)
+{
+	Size		taken = 0;
+	Size		one;
+
+	while (taken < size)
+	{
+		one = iblt_packed_size(bytes[taken], limbs);
+		if (taken + one > most)
+			break;
+		taken += one;
+	}
+	return taken;
+}
+
+int64
+iblt_packed_count(const uint8 *bytes, Size size, unsigned limbs, int64 *rows)
+{
+	int64		number = 0;
+	Size		one;
+
+	*rows = 0;
+	for (; change_size(bytes, size, limbs, &one); bytes += one, size -= one)
+	{
+		number++;
+		*rows += ((bytes[0] & IBLT_CHANGE_NEW) != 0) -
+			((bytes[0] & IBLT_CHANGE_OLD) != 0);
+	}
+	return number;
+}

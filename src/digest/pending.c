@@ -1,0 +1,352 @@
+/*-------------------------------------------------------------------------
+ *
+ * pending.c
+ *	  The changes of tracked tables in this transaction.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "digest/pending.h"
+
+#include "access/xact.h"
+#include "lib/ilist.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "digest/launch.h"
+#include "digest/packed.h"
+#include "digest/store.h"
+
+/*
+ * All of them, inner levels of savepoints first, and of a level the last used
+ * first.  Changes are of the innermost level, and a level that ends is that
+ * one.  So only its collections are looked at, however many levels there are.
+ * They live in pending_context, which is
+ * empty between transactions.  It stays, because to make and delete it takes
+ * longer than all else that is done in memory for one change.
+ */
+static dlist_head pending_all = DLIST_STATIC_INIT(pending_all);
+static MemoryContext pending_context = NULL;
+
+/* Have the changes of this transaction gone to the store already? */
+static bool pending_flushed = false;
+
+/*
+ * Were our callbacks registered in this transaction?  Then they may not be
+ * called before it commits (fence.h).
+ */
+static bool registered_now = false;
+
+static void
+pending_free(IbltCollection *pending)
+{
+	dlist_delete(&pending->node);
+	iblt_collection_free(pending);
+}
+
+static IbltCollection *
+pending_find(Oid relid, int level)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &pending_all)
+	{
+		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
+
+		if (pending->level < level)
+			break;
+		if (pending->target.relid == relid && pending->level == level)
+			return pending;
+	}
+	return NULL;
+}
+
+/* Writes a list in rows that fit in a page each. */
+static ItemPointerData
+write_list(const IbltCollection *pending)
+{
+	const IbltTrackTarget *target = &pending->target;
+	ItemPointerData row;
+	Size		left = pending->used;
+
+	ItemPointerSetInvalid(&row);
+	while (left > 0)
+	{
+		const uint8 *bytes = pending->list + pending->used - left;
+		Size		size = left;
+
+		if (left > IBLT_STORE_PACKED)
+			size = iblt_packed_prefix(bytes, left, target->params.limbs,
+									  IBLT_STORE_PACKED);
+		/* keys of 4,096 bytes fit, and the sketch has no longer ones */
+		Assert(size > 0);
+		row = iblt_store_insert_packed(target->store, target->relid, bytes,
+									   size);
+		left -= size;
+	}
+	return row;
+}
+
+/* Writes a collection to the store. */
+static void
+pending_write(IbltCollection *pending)
+{
+	const IbltTrackTarget *target = &pending->target;
+	ItemPointerData row;
+
+	if (pending->value != NULL)
+		iblt_collection_finish(pending);
+	if (pending->broken != NULL)
+		row = iblt_store_insert_change(target->store, target->relid,
+									   IBLT_CHANGES_BROKEN, 0,
+									   CStringGetTextDatum(pending->broken),
+									   (Datum) 0);
+	else if (pending->value == NULL)
+		row = write_list(pending);
+	else
+		row = iblt_store_insert_change(target->store, target->relid,
+									   IBLT_CHANGES_SKETCH, pending->number,
+									   (Datum) 0,
+									   PointerGetDatum(pending->value));
+	iblt_store_written(target->relid);
+	iblt_launch_note(ItemPointerGetBlockNumberNoCheck(&row), pending->number);
+}
+
+/*
+ * Writes all collections to the store.  Then there are none.  PostgreSQL writes
+ * to a relation whose values may go out of line under a snapshot only, and at
+ * the end of a transaction there is none.
+ */
+static void
+pending_flush(void)
+{
+	dlist_iter	iter;
+
+	PushActiveSnapshot(GetTransactionSnapshot());
+	dlist_foreach(iter, &pending_all)
+	{
+		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
+
+		pending_write(pending);
+		iblt_fence_remove(&pending->fence, pending->target.store);
+	}
+	PopActiveSnapshot();
+	dlist_init(&pending_all);
+	MemoryContextReset(pending_context);
+}
+
+/* The same before the transaction ends. */
+static void
+pending_end(void)
+{
+	if (!dlist_is_empty(&pending_all))
+	{
+		/* only a later command can remove fences */
+		if (registered_now)
+			CommandCounterIncrement();
+		pending_flush();
+		/* what follows sees what was written */
+		CommandCounterIncrement();
+	}
+	pending_flushed = true;
+}
+
+/*
+ * All that is left belongs to the transaction that ends.  Each transaction ends
+ * with a call of this, also one that registered the callbacks.
+ */
+static void
+pending_forget(void)
+{
+	dlist_init(&pending_all);
+	if (pending_context != NULL)
+		MemoryContextReset(pending_context);
+	pending_flushed = false;
+	registered_now = false;
+}
+
+static void
+at_transaction(XactEvent event, void *arg)
+{
+	(void) arg;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			pending_end();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			/* only where another extension's callback has loaded this library */
+			if (!dlist_is_empty(&pending_all))
+				elog(WARNING, "iblt has lost changes of tracked tables");
+			pending_forget();
+			iblt_launch_at_end();
+			break;
+		case XACT_EVENT_ABORT:
+			pending_forget();
+			iblt_launch_forget();
+			break;
+		default:
+			break;
+	}
+}
+
+/* Merges the collections of a level into the level above. */
+static void
+merge_level(int level)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &pending_all)
+	{
+		IbltCollection *inner = dlist_container(IbltCollection, node, iter.cur);
+		IbltCollection *outer;
+
+		if (inner->level < level)
+			break;
+		outer = pending_find(inner->target.relid, level - 1);
+		if (outer == NULL)
+			inner->level = level - 1;
+		else
+		{
+			/* it has no fence, because one of a level above covered it */
+			iblt_collection_absorb(outer, inner);
+			pending_free(inner);
+		}
+	}
+}
+
+static void
+drop_level(int level)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &pending_all)
+	{
+		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
+
+		if (pending->level < level)
+			break;
+		pending_free(pending);
+	}
+}
+
+static void
+at_subtransaction(SubXactEvent event, SubTransactionId mine,
+				  SubTransactionId parent, void *arg)
+{
+	(void) mine;
+	(void) parent;
+	(void) arg;
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		merge_level(GetCurrentTransactionNestLevel());
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+		drop_level(GetCurrentTransactionNestLevel());
+}
+
+void
+iblt_pending_register(void)
+{
+	RegisterXactCallback(at_transaction, NULL);
+	RegisterSubXactCallback(at_subtransaction, NULL);
+	registered_now = IsTransactionState();
+}
+
+/*
+ * Does a new collection need a fence?  That of a level above will do, because
+ * it commits if this level does.  The outermost collection of a table has it.
+ */
+static bool
+needs_fence(Oid relid)
+{
+	dlist_iter	iter;
+
+	if (!registered_now || pending_flushed)
+		return false;
+	dlist_reverse_foreach(iter, &pending_all)
+	{
+		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
+
+		if (pending->target.relid == relid && OidIsValid(pending->fence.file))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * The collection for a change.  The change gets the current command ID, and
+ * makes the next command have another one, so that a reader can tell whether
+ * its snapshot is newer.
+ */
+static IbltCollection *
+pending_for(const IbltTrackTarget *target)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	IbltCollection *pending;
+
+	if (pending_context == NULL)
+		pending_context = AllocSetContextCreate(TopMemoryContext,
+												"iblt changes",
+												ALLOCSET_DEFAULT_SIZES);
+	pending = pending_find(target->relid, level);
+	if (pending == NULL)
+	{
+		pending = iblt_collection_make(target, level, pending_context);
+		if (needs_fence(target->relid))
+			iblt_fence_put(&pending->fence, target->store, target->relid);
+		dlist_push_head(&pending_all, &pending->node);
+	}
+	else
+		dlist_move_head(&pending_all, &pending->node);
+	pending->last = GetCurrentCommandId(true);
+	return pending;
+}
+
+void
+iblt_pending_add(const IbltTrackTarget *target, unsigned flags,
+				 const uint8 *key, uint64 old_sum, uint64 new_sum)
+{
+	IbltCollection *pending = pending_for(target);
+	uint8		packed[1 + 8 * IBLT_MAX_LIMBS + 16];
+	uint8	   *end = iblt_packed_put(packed, flags, target->params.limbs, key,
+									  old_sum, new_sum);
+
+	iblt_collection_add(pending, packed, end - packed, 1);
+	if (pending_flushed)
+		pending_flush();
+}
+
+void
+iblt_pending_break(const IbltTrackTarget *target, const char *reason)
+{
+	iblt_collection_break(pending_for(target), reason);
+	if (pending_flushed)
+		pending_flush();
+}
+
+const char *
+iblt_pending_apply(Oid relid, Snapshot snapshot, IbltSketch *sketch,
+				   bool *added)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &pending_all)
+	{
+		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
+
+		if (pending->target.relid != relid)
+			continue;
+		if (snapshot->curcid <= pending->last)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("digest cannot be read in a snapshot that is older than this transaction's changes"),
+					 errhint("Read the digest in a statement of its own, after the changes.")));
+		if (pending->broken != NULL)
+			return pending->broken;
+		*added = true;
+		if (!iblt_collection_apply(pending, sketch))
+			return "a change of this transaction cannot be kept in the sketch";
+	}
+	return NULL;
+}

@@ -1,0 +1,449 @@
+/*-------------------------------------------------------------------------
+ *
+ * shape.c
+ *	  What a live digest relies on besides rows.
+ *
+ * A statement such as ALTER TABLE changes what rows contain without firing a
+ * row trigger, and it can disable the triggers.  So hashes of the catalogs are
+ * kept with the digest, and each reader compares them.
+ *
+ * A rewritten table may have other rows.  ALTER TABLE ... USING changes them,
+ * and a table that was unlogged for a while can have lost them in a crash.  A
+ * catalog may also be changed and changed back, and rows recorded meanwhile.
+ * So the hashes have versions of rows of the catalogs, and not just contents.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "digest/shape.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_enum.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+
+#include "codec/codec.h"
+#include "digest/store.h"
+
+/* Adds a number to a hash, in order. */
+static uint64
+mix(uint64 hash, uint64 number)
+{
+	return hash_bytes_extended((const unsigned char *) &number, sizeof number,
+							   hash);
+}
+
+static int
+compare_oids(const ListCell *a, const ListCell *b)
+{
+	Oid			left = lfirst_oid(a);
+	Oid			right = lfirst_oid(b);
+
+	return (left > right) - (left < right);
+}
+
+List *
+iblt_shape_tree(Relation relation)
+{
+	List	   *tree;
+
+	if (relation->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		return list_make1_oid(RelationGetRelid(relation));
+	tree = find_all_inheritors(RelationGetRelid(relation), AccessShareLock,
+							   NULL);
+	list_sort(tree, compare_oids);
+	return tree;
+}
+
+bool
+iblt_shape_is_table(Relation relation)
+{
+	return relation->rd_rel->relkind == RELKIND_RELATION ||
+		relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
+}
+
+/* The trigger with this OID.  Returns what it is a copy of, if not InvalidOid. */
+static Oid
+trigger_parent(Oid trigger, Oid *relid)
+{
+	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
+	Oid			parent = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(trigger));
+	scan = systable_beginscan(catalog, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	*relid = InvalidOid;
+	if (HeapTupleIsValid(tuple))
+	{
+		*relid = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
+		parent = ((Form_pg_trigger) GETSTRUCT(tuple))->tgparentid;
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return parent;
+}
+
+Oid
+iblt_shape_root_trigger(Oid trigger, Oid *relid)
+{
+	Oid			parent = trigger_parent(trigger, relid);
+
+	while (OidIsValid(parent))
+	{
+		trigger = parent;
+		parent = trigger_parent(trigger, relid);
+	}
+	return OidIsValid(*relid) ? trigger : InvalidOid;
+}
+
+Oid
+iblt_shape_own_trigger(Relation relation)
+{
+	TriggerDesc *triggers = relation->trigdesc;
+	Oid			row = iblt_config_row_function();
+	Oid			relid;
+
+	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
+	{
+		Oid			trigger = triggers->triggers[i].tgoid;
+
+		if (triggers->triggers[i].tgfoid == row &&
+			iblt_shape_root_trigger(trigger, &relid) == trigger)
+			return trigger;
+	}
+	return InvalidOid;
+}
+
+AttrNumber
+iblt_shape_column(Relation relation, const char *name)
+{
+	TupleDesc	desc = RelationGetDescr(relation);
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped && strcmp(NameStr(att->attname), name) == 0)
+			return att->attnum;
+	}
+	return 0;
+}
+
+/* The labels of an enum type with their versions, in any order. */
+static uint64
+hash_enum(Oid type)
+{
+	Relation	catalog = table_open(EnumRelationId, AccessShareLock);
+	uint64		sum = 0;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_enum_enumtypid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(type));
+	scan = systable_beginscan(catalog, EnumTypIdLabelIndexId, true, NULL, 1,
+							  &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_enum form = (Form_pg_enum) GETSTRUCT(tuple);
+
+		sum += mix(form->oid, HeapTupleHeaderGetRawXmin(tuple->t_data));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return sum;
+}
+
+static uint64 hash_type(Oid type, const char **problem);
+
+static uint64
+hash_row_type(Oid type, const char **problem)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc(type, -1);
+	uint64		hash = mix(type, desc->natts);	/* dropped ones remain */
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped)
+			hash = mix(mix(hash, att->attnum), hash_type(att->atttypid, problem));
+	}
+	ReleaseTupleDesc(desc);
+	return hash;
+}
+
+/* The function that writes values of a base type, with its version. */
+static uint64
+hash_base(Oid type)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	Oid			function = InvalidOid;
+	uint64		hash;
+
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_type form = (Form_pg_type) GETSTRUCT(tuple);
+
+		function = OidIsValid(form->typsend) ? form->typsend : form->typoutput;
+		ReleaseSysCache(tuple);
+	}
+	hash = mix(type, function);
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (HeapTupleIsValid(tuple))
+	{
+		hash = mix(HeapTupleHeaderGetRawXmin(tuple->t_data), hash);
+		ReleaseSysCache(tuple);
+	}
+	return hash;
+}
+
+/* Do the bytes of its values depend on names in the catalogs? */
+static bool
+shows_names(Oid type)
+{
+	switch (type)
+	{
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGCLASSOID:
+		case REGTYPEOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+		case REGROLEOID:
+		case REGNAMESPACEOID:
+		case REGCOLLATIONOID:
+		case ACLITEMOID:
+#if PG_VERSION_NUM >= 190000
+		case REGDATABASEOID:
+#endif
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* What the bytes of a type's values depend on. */
+static uint64
+hash_type(Oid type, const char **problem)
+{
+	Oid			base = getBaseType(type);
+	Oid			part = iblt_codec_type_part(base);
+	uint64		hash = mix(0, base);
+
+	check_stack_depth();
+	if (OidIsValid(part))
+		return mix(hash, hash_type(part, problem));
+	if (shows_names(base))
+		*problem = "values of a column are names of objects, which can be renamed";
+	if (base < FirstNormalObjectId && get_typtype(base) != TYPTYPE_COMPOSITE)
+		return hash;
+	switch (get_typtype(base))
+	{
+		case TYPTYPE_ENUM:
+			return mix(hash, hash_enum(base));
+		case TYPTYPE_COMPOSITE:
+			return mix(hash, hash_row_type(base, problem));
+		default:
+			return mix(hash, hash_base(base));
+	}
+}
+
+/* One column, which the tracked table has under this number. */
+static uint64
+hash_column(uint64 hash, Relation root, Relation relation, AttrNumber number,
+			const char **problem)
+{
+	Form_pg_attribute att = NULL;
+
+	if (number >= 1 && number <= RelationGetDescr(root)->natts)
+		att = TupleDescAttr(RelationGetDescr(root), number - 1);
+	if (att == NULL || att->attisdropped)
+	{
+		*problem = "one of its columns was dropped";
+		return hash;
+	}
+	if (relation != root)
+	{
+		number = iblt_shape_column(relation, NameStr(att->attname));
+		if (number == 0)
+		{
+			*problem = "a partition lacks a column";
+			return hash;
+		}
+		att = TupleDescAttr(RelationGetDescr(relation), number - 1);
+	}
+#if PG_VERSION_NUM >= 180000
+	if (att->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+		*problem = "it has a virtual generated column";
+#endif
+	hash = mix(mix(hash, number), att->attgenerated);
+	return mix(hash, hash_type(att->atttypid, problem));
+}
+
+static uint64
+hash_columns(uint64 hash, Relation root, Relation relation,
+			 const IbltTrackConfig *config, const char **problem)
+{
+	int			live = 0;
+
+	for (int i = 0; i < config->nkeys; i++)
+		hash = hash_column(hash, root, relation, config->keys[i], problem);
+	for (int i = 0; i < config->ncolumns; i++)
+		hash = hash_column(hash, root, relation, config->columns[i], problem);
+	for (int i = 0; i < RelationGetDescr(relation)->natts; i++)
+		live += !TupleDescAttr(RelationGetDescr(relation), i)->attisdropped;
+	return mix(hash, config->all_columns ? live : 0);
+}
+
+/* A function of triggers, with its version and its schema. */
+static uint64
+hash_function(Oid function)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	uint64		hash;
+
+	if (!HeapTupleIsValid(tuple))
+		return 0;
+	hash = mix(mix(function, HeapTupleHeaderGetRawXmin(tuple->t_data)),
+			   ((Form_pg_proc) GETSTRUCT(tuple))->pronamespace);
+	ReleaseSysCache(tuple);
+	return hash;
+}
+
+/*
+ * Does a trigger record changes for this digest?  A partition may be tracked
+ * itself, and several of the tables that it is a partition of.
+ */
+static bool
+is_ours(Form_pg_trigger trigger, const IbltTrackConfig *config, Oid row,
+		Oid truncate)
+{
+	Oid			relid;
+
+	if (trigger->tgfoid == truncate)
+		return trigger->tgrelid == config->relid;
+	return trigger->tgfoid == row &&
+		(trigger->oid == config->trigger ||
+		 trigger->tgparentid == config->trigger ||
+		 iblt_shape_root_trigger(trigger->oid, &relid) == config->trigger);
+}
+
+/* The triggers that record changes, with the versions of their rows. */
+static uint64
+hash_triggers(uint64 hash, Oid relid, const IbltTrackConfig *config, Oid row,
+			  Oid truncate)
+{
+	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	scan = systable_beginscan(catalog, TriggerRelidNameIndexId, true, NULL, 1,
+							  &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
+
+		if (!is_ours(form, config, row, truncate))
+			continue;
+		hash = mix(mix(hash, form->oid), form->tgenabled);
+		hash = mix(hash, HeapTupleHeaderGetRawXmin(tuple->t_data));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return mix(hash, relid);
+}
+
+/* Why a table or partition of this kind cannot be tracked, or NULL. */
+static const char *
+kind_problem(Relation relation)
+{
+	Form_pg_class form = relation->rd_rel;
+
+	if (form->relkind != RELKIND_RELATION &&
+		form->relkind != RELKIND_PARTITIONED_TABLE)
+		return form->relkind == RELKIND_FOREIGN_TABLE
+			? "foreign tables have no row triggers that see all changes"
+			: "it is not a table";
+	if (form->relpersistence != RELPERSISTENCE_PERMANENT)
+		return form->relpersistence == RELPERSISTENCE_TEMP
+			? "it is a temporary table" : "it is an unlogged table";
+	if (form->relkind == RELKIND_RELATION && form->relhassubclass &&
+		find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
+		return "other tables inherit from it";
+	return NULL;
+}
+
+const char *
+iblt_shape_take(Relation relation, const IbltTrackConfig *config,
+				IbltShape *shape)
+{
+	const char *problem = kind_problem(relation);
+	Oid			row = iblt_config_row_function();
+	Oid			truncate = iblt_config_truncate_function();
+	ListCell   *lc;
+
+	memset(shape, 0, sizeof *shape);
+	if (problem != NULL)
+		return problem;
+	shape->triggers = mix(hash_function(row), hash_function(truncate));
+	foreach(lc, iblt_shape_tree(relation))
+	{
+		Oid			relid = lfirst_oid(lc);
+		Relation	part = table_open(relid, AccessShareLock);
+		const char *kind = kind_problem(part);
+
+		if (kind != NULL)
+			problem = kind;
+		shape->columns = hash_columns(mix(shape->columns, relid), relation,
+									  relid == RelationGetRelid(relation)
+									  ? relation : part, config, &problem);
+		shape->triggers = hash_triggers(shape->triggers, relid, config, row,
+										truncate);
+		shape->files = mix(shape->files, IBLT_FILE_NUMBER(part));
+		table_close(part, NoLock);
+	}
+	return problem;
+}
+
+const char *
+iblt_shape_changed(Relation relation, const IbltTrackConfig *config)
+{
+	const IbltShape *then = &config->shape;
+	IbltShape	now;
+	const char *problem = iblt_shape_take(relation, config, &now);
+
+	if (problem != NULL)
+		return problem;
+	if (now.columns != then->columns)
+		return relation->rd_rel->relkind == RELKIND_PARTITIONED_TABLE
+			? "its columns, their types or its partitions have changed"
+			: "its columns or their types have changed";
+	if (now.triggers != then->triggers)
+		return "its triggers have changed, or were disabled";
+	if (now.files != then->files)
+		return "it was rewritten, by TRUNCATE, ALTER TABLE, VACUUM FULL or the like";
+	return NULL;
+}

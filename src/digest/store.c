@@ -1,0 +1,357 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.c
+ *	  The relations that keep live digests.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "digest/store.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "executor/tuptable.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "storage/bufmgr.h"
+#include "storage/lock.h"
+#include "storage/predicate.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+#include "core/pause.h"
+
+/* The schema of the function that iblt_store_beside got last, or InvalidOid. */
+static Oid	trigger_schema = InvalidOid;
+
+void
+iblt_store_beside(Oid function)
+{
+	trigger_schema = get_func_namespace(function);
+}
+
+static Oid
+store_oid(const char *name)
+{
+	Oid			schema;
+	Oid			store = InvalidOid;
+
+	if (OidIsValid(trigger_schema))
+		store = get_relname_relid(name, trigger_schema);
+	if (OidIsValid(store))
+		return store;
+	/* it may have gone with the extension, which may have been created again */
+	schema = get_namespace_oid("iblt_internal", true);
+	return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+}
+
+Oid
+iblt_store_tracked(void)
+{
+	return store_oid("tracked");
+}
+
+Oid
+iblt_store_digest(void)
+{
+	return store_oid("digest");
+}
+
+Oid
+iblt_store_changes(int number)
+{
+	char		name[NAMEDATALEN];
+
+	snprintf(name, sizeof name, "changes_%d", number);
+	return store_oid(name);
+}
+
+/*
+ * As try_relation_open, which looks for the row of pg_class each time.  The
+ * relation cache knows whether there is one: to take the lock reads the
+ * invalidations of all transactions that have committed, a relation that was
+ * dropped leaves the cache with them, and none can be dropped under the lock.
+ */
+static Relation
+open_if_exists(Oid relid, LOCKMODE lock)
+{
+	Relation	relation;
+
+	LockRelationOid(relid, lock);
+	relation = RelationIdGetRelation(relid);
+	if (relation == NULL)
+	{
+		UnlockRelationOid(relid, lock);
+		return NULL;
+	}
+#if PG_VERSION_NUM >= 150000
+	pgstat_init_relation(relation);
+#else
+	pgstat_initstats(relation);
+#endif
+	return relation;
+}
+
+/*
+ * Opens a store.  NULL if it does not exist, or is not ours: it must be a
+ * heap without indexes.
+ */
+static Relation
+store_open(Oid store, LOCKMODE lock)
+{
+	Relation	relation;
+
+	if (!OidIsValid(store))
+		return NULL;
+	relation = open_if_exists(store, lock);
+	if (relation != NULL &&
+		(relation->rd_rel->relkind != RELKIND_MATVIEW ||
+		 relation->rd_tableam != GetHeapamTableAmRoutine()))
+	{
+		relation_close(relation, lock);
+		return NULL;
+	}
+	return relation;
+}
+
+/* A change that is not recorded would leave a digest wrong, and trusted. */
+void
+iblt_store_require(Oid store)
+{
+	Relation	relation = store_open(store, AccessShareLock);
+
+	if (relation == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("changes of tracked tables cannot be recorded"),
+				 errdetail("A relation in schema iblt_internal has another name or access method."),
+				 errhint("Undo that change, or drop the triggers whose names begin with iblt_track.")));
+	relation_close(relation, NoLock);
+}
+
+bool
+iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid, Snapshot snapshot,
+				 LOCKMODE lock)
+{
+	scan->relid = relid;
+	scan->snapshot = IsolationIsSerializable() ? snapshot : NULL;
+	scan->reads = NULL;
+	scan->store = store_open(store, lock);
+	if (scan->store == NULL)
+		return false;
+	scan->scan = table_beginscan(scan->store, scan->snapshot == NULL ? snapshot
+								 : SnapshotAny, 0, NULL);
+	return true;
+}
+
+/* Does the snapshot of a serializable transaction see a row? */
+static bool
+is_visible(IbltStoreScan *scan, HeapTuple tuple)
+{
+	Buffer		buffer = ((HeapScanDesc) scan->scan)->rs_cbuf;
+	bool		visible;
+
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	visible = HeapTupleSatisfiesVisibility(tuple, scan->snapshot, buffer);
+	if (scan->reads != NULL)
+		HeapCheckForSerializableConflictOut(visible, scan->reads, tuple, buffer,
+											scan->snapshot);
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	return visible;
+}
+
+void
+iblt_store_written(Oid relid)
+{
+	Relation	table;
+
+	if (!IsolationIsSerializable())
+		return;
+	/* no lock, because the transaction may have that of a partition only */
+	table = RelationIdGetRelation(relid);
+	if (table == NULL)
+		return;
+	CheckForSerializableConflictIn(table, NULL, InvalidBlockNumber);
+	RelationClose(table);
+}
+
+HeapTuple
+iblt_store_next(IbltStoreScan *scan, Datum *values, bool *nulls)
+{
+	TupleDesc	desc = RelationGetDescr(scan->store);
+	HeapTuple	tuple;
+
+	while ((tuple = heap_getnext(scan->scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+		Oid			relid = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
+
+		iblt_pause();
+		if (isnull || (OidIsValid(scan->relid) && relid != scan->relid))
+			continue;
+		if (scan->snapshot != NULL && !is_visible(scan, tuple))
+			continue;
+		heap_deform_tuple(tuple, desc, values, nulls);
+		return tuple;
+	}
+	return NULL;
+}
+
+/* The lock is kept until the transaction ends if the rows may be written. */
+void
+iblt_store_end(IbltStoreScan *scan)
+{
+	table_endscan(scan->scan);
+	relation_close(scan->store, NoLock);
+}
+
+ItemPointerData
+iblt_store_insert(Oid store, Datum *values, bool *nulls)
+{
+	Relation	relation = store_open(store, RowExclusiveLock);
+	ItemPointerData row;
+	HeapTuple	tuple;
+
+	ItemPointerSetInvalid(&row);
+	if (relation == NULL)
+		return row;
+	tuple = heap_form_tuple(RelationGetDescr(relation), values, nulls);
+	heap_insert(relation, tuple, GetCurrentCommandId(true),
+				HEAP_INSERT_NO_LOGICAL, NULL);
+	row = tuple->t_self;
+	heap_freetuple(tuple);
+	relation_close(relation, NoLock);
+	return row;
+}
+
+ItemPointerData
+iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
+						 int32 number, Datum bytes, Datum sketch)
+{
+	Datum		values[CHANGE_WIDTH];
+	bool		nulls[CHANGE_WIDTH] = {false};
+
+	values[CHANGE_RELATION] = ObjectIdGetDatum(relid);
+	values[CHANGE_KIND] = CharGetDatum((char) kind);
+	values[CHANGE_NUMBER] = Int32GetDatum(number);
+	values[CHANGE_BYTES] = bytes;
+	values[CHANGE_SKETCH] = sketch;
+	nulls[CHANGE_NUMBER] = number == 0;
+	nulls[CHANGE_BYTES] = bytes == (Datum) 0;
+	nulls[CHANGE_SKETCH] = sketch == (Datum) 0;
+	return iblt_store_insert(store, values, nulls);
+}
+
+ItemPointerData
+iblt_store_insert_packed(Oid store, Oid relid, const uint8 *bytes, Size size)
+{
+	PGAlignedBlock value;
+
+	Assert(size <= IBLT_STORE_PACKED);
+	SET_VARSIZE(value.data, VARHDRSZ + size);
+	memcpy(VARDATA(value.data), bytes, size);
+	return iblt_store_insert_change(store, relid, IBLT_CHANGES_PACKED, 0,
+									PointerGetDatum(value.data), (Datum) 0);
+}
+
+ItemPointerData
+iblt_store_insert_number(Oid store, Oid relid, IbltChangeKind kind,
+						 int64 number)
+{
+	bytea	   *bytes = palloc(VARHDRSZ + sizeof number);
+	ItemPointerData row;
+
+	SET_VARSIZE(bytes, VARHDRSZ + sizeof number);
+	memcpy(VARDATA(bytes), &number, sizeof number);
+	row = iblt_store_insert_change(store, relid, kind, 0,
+								   PointerGetDatum(bytes), (Datum) 0);
+	pfree(bytes);
+	return row;
+}
+
+Oid
+iblt_store_file(Oid store)
+{
+	Relation	relation = store_open(store, AccessShareLock);
+	Oid			file;
+
+	if (relation == NULL)
+		return InvalidOid;
+	file = IBLT_FILE_NUMBER(relation);
+	relation_close(relation, NoLock);
+	return file;
+}
+
+int64
+iblt_store_size(Oid store)
+{
+	Relation	relation = store_open(store, AccessShareLock);
+	int64		size;
+
+	if (relation == NULL)
+		return 0;
+	size = (int64) RelationGetNumberOfBlocks(relation) * BLCKSZ;
+	relation_close(relation, NoLock);
+	return size;
+}
+
+void
+iblt_store_take_back(Oid store, ItemPointer row)
+{
+	Relation	relation = store_open(store, RowExclusiveLock);
+	TupleTableSlot *slot;
+
+	if (relation == NULL)
+		return;
+	slot = table_slot_create(relation, NULL);
+	/* iblt_untrack may have been called since */
+	if (table_tuple_fetch_row_version(relation, row, SnapshotSelf, slot))
+		simple_heap_delete(relation, row);
+	ExecDropSingleTupleTableSlot(slot);
+	relation_close(relation, NoLock);
+}
+
+void
+iblt_store_purge(Oid store, Oid relid, Snapshot snapshot)
+{
+	IbltStoreScan scan;
+	Datum		values[TRACKED_WIDTH];
+	bool		nulls[TRACKED_WIDTH];
+	HeapTuple	tuple;
+
+	StaticAssertStmt((int) TRACKED_WIDTH >= (int) DIGEST_WIDTH &&
+					 (int) TRACKED_WIDTH >= (int) CHANGE_WIDTH,
+					 "rows do not fit");
+	if (!iblt_store_begin(&scan, store, relid, snapshot, RowExclusiveLock))
+		return;
+	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
+		simple_heap_delete(scan.store, &tuple->t_self);
+	iblt_store_end(&scan);
+}
+
+void
+iblt_store_forget(Oid relid)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+
+	iblt_store_purge(iblt_store_tracked(), relid, snapshot);
+	iblt_store_purge(iblt_store_digest(), relid, snapshot);
+	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
+		iblt_store_purge(iblt_store_changes(i), relid, snapshot);
+	UnregisterSnapshot(snapshot);
+	CommandCounterIncrement();
+}
+
+bool
+iblt_store_lock(Oid relid, bool no_wait)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_store_tracked(), relid, 0);
+	return LockAcquire(&tag, ExclusiveLock, false, no_wait) !=
+		LOCKACQUIRE_NOT_AVAIL;
+}

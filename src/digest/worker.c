@@ -1,0 +1,170 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  The background worker that folds the tables of one database.
+ *
+ * It folds each table that has many changes, once, and ends.  It reads and
+ * writes the stores only, and runs no code of users.  A table whose fold fails
+ * does not keep the others from being folded.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_database.h"
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/lock.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "core/pause.h"
+#include "digest/fold.h"
+#include "digest/launch.h"
+
+extern PGDLLEXPORT void iblt_fold_worker(Datum arg);
+
+/* Pauses between two looks at the lock. */
+#define PAUSES			256
+
+/*
+ * Ends the worker if a session needs the database without others.  DROP DATABASE
+ * and the like hold the lock that a new session needs, and wait for all others
+ * to leave, but not longer than five seconds.
+ */
+static void
+leave_if_wanted(void)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_OBJECT(tag, InvalidOid, DatabaseRelationId, MyDatabaseId, 0);
+	if (LockAcquire(&tag, RowExclusiveLock, false, true) ==
+		LOCKACQUIRE_NOT_AVAIL)
+		proc_exit(0);
+	LockRelease(&tag, RowExclusiveLock, false);
+}
+
+/* In all long loops of a fold. */
+static void
+pause_fold(void)
+{
+	static int	pauses = 0;
+
+	CHECK_FOR_INTERRUPTS();
+	if (++pauses % PAUSES == 0 && INTERRUPTS_CAN_BE_PROCESSED())
+		leave_if_wanted();
+}
+
+/* The tracked tables, in memory that outlives the transaction. */
+static Oid *
+list_tables(int *n)
+{
+	Oid		   *tables;
+	Oid		   *copy;
+
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	tables = iblt_fold_tables(n);
+	copy = MemoryContextAlloc(TopMemoryContext, sizeof(Oid) * Max(*n, 1));
+	memcpy(copy, tables, sizeof(Oid) * *n);
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	return copy;
+}
+
+/* One table, and the error that its fold ended with. */
+typedef struct Fold
+{
+	Oid			relid;
+	ErrorData  *error;
+} Fold;
+
+static void
+fold_table(const Fold *fold)
+{
+	leave_if_wanted();
+	(void) iblt_fold_table(fold->relid, IBLT_FOLD_CHANGES, true);
+}
+
+static void
+report(const Fold *fold)
+{
+	const ErrorData *error = fold->error;
+
+	ereport(WARNING,
+			(errcode(error->sqlerrcode),
+			 errmsg("changes of relation %u cannot be put into its digest: %s",
+					fold->relid, error->message),
+			 error->detail == NULL ? 0
+			 : errdetail_internal("%s", error->detail)));
+}
+
+/* Says it once, until a fold succeeds or fails for another reason. */
+static void
+report_once(const Fold *fold)
+{
+	if (iblt_fold_failed(fold->relid, fold->error->sqlerrcode))
+		report(fold);
+}
+
+/* Does work in a transaction of its own.  Returns its error, or NULL. */
+static ErrorData *
+in_transaction(void (*work) (const Fold *fold), const Fold *fold)
+{
+	ErrorData  *volatile error = NULL;
+
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		pgstat_report_activity(STATE_RUNNING, "iblt folds changes");
+		work(fold);
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		HOLD_INTERRUPTS();
+		MemoryContextSwitchTo(TopMemoryContext);
+		error = CopyErrorData();
+		AbortOutOfAnyTransaction();
+		FlushErrorState();
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	return error;
+}
+
+void
+iblt_fold_worker(Datum arg)
+{
+	Oid		   *tables;
+	int			n;
+
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(arg),
+											  InvalidOid, 0);
+	SetConfigOption("default_transaction_isolation", "read committed",
+					PGC_SUSET, PGC_S_OVERRIDE);
+	iblt_core_pause = pause_fold;
+	tables = list_tables(&n);
+	for (int i = 0; i < n; i++)
+	{
+		Fold		fold = {tables[i], NULL};
+
+		fold.error = in_transaction(fold_table, &fold);
+		if (fold.error == NULL)
+			continue;
+		/* that ends the worker, as it would end a query */
+		if (fold.error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(fold.error);
+		if (in_transaction(report_once, &fold) != NULL)
+			report(&fold);
+	}
+	pgstat_report_activity(STATE_IDLE, NULL);
+}

@@ -1,0 +1,307 @@
+/*-------------------------------------------------------------------------
+ *
+ * kbf_agg.c
+ *	  The aggregates kbf_agg and kbf_sum.
+ *
+ * As in agg.c, the state of a group is the value that the aggregate will
+ * return, behind a view of it.  Insertions and sums give the same bytes in any
+ * order and grouping (core/kbf_cell.h).  So the result does not depend on the
+ * order of rows or the number of workers.
+ *
+ * There are no inverse transition functions.  A cell that became full has
+ * forgotten its pairs, so taking a row out again would not give the filter of
+ * the other rows.  A window with a moving frame computes each frame from its
+ * rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "kbf/kbf_private.h"
+
+#include "utils/memutils.h"
+
+#include "sketch/aggcall.h"
+#include "core/kbf_queue.h"
+#include "kbf/kbf_site.h"
+
+/* The state of one group.  The filter's bytes follow. */
+typedef struct IbltKbfState
+{
+	IbltKbf		kbf;
+	uint64		version;		/* of site and coder at the last check */
+	const uint64 *codes;		/* of the site, once a row was checked */
+	bool		queued;			/* large enough for pairs to go through the
+								 * queue */
+	IbltKbfQueue queue;			/* exists only if queued */
+} IbltKbfState;
+
+/* An empty state for these parameters that lives as long as the group. */
+static IbltKbfState *
+state_make(const IbltKbfParams *params, MemoryContext context)
+{
+	IbltKbfState *state;
+	bool		queued;
+	size_t		head;
+
+	iblt_kbf_check_params(params);
+	queued = iblt_core_kbf_size(params) >= IBLT_KBF_QUEUE_MIN_SIZE;
+	head = MAXALIGN(queued ? sizeof(IbltKbfState)
+					: offsetof(IbltKbfState, queue));
+	/* the largest filter fits in a value, but not with this in front */
+	state = MemoryContextAllocExtended(context,
+									   head + iblt_core_kbf_size(params),
+									   MCXT_ALLOC_HUGE);
+	iblt_core_kbf_init(&state->kbf, params, (uint8 *) state + head);
+	state->version = 0;
+	state->codes = NULL;
+	state->queued = queued;
+	if (queued)
+		memset(&state->queue, 0, sizeof state->queue);
+	return state;
+}
+
+/* The state's filter with all pairs in its cells. */
+static const IbltKbf *
+state_kbf(IbltKbfState *state)
+{
+	if (state->queued)
+		iblt_core_kbf_queue_flush(&state->queue, &state->kbf);
+	return &state->kbf;
+}
+
+/* The sealed value of a state.  The state can still be used. */
+static struct varlena *
+state_value(IbltKbfState *state)
+{
+	IbltKbf		kbf;
+	struct varlena *value = iblt_kbf_copy(&kbf, state_kbf(state));
+
+	iblt_core_kbf_seal(&kbf);
+	return value;
+}
+
+/* The value of a group without rows. */
+static struct varlena *
+empty_value(const IbltKbfParams *params)
+{
+	IbltKbf		kbf;
+	struct varlena *value = iblt_kbf_make(&kbf, params);
+
+	iblt_core_kbf_seal(&kbf);
+	return value;
+}
+
+/*
+ * The state with more labels or a type of key, if the parameters have them.
+ * ERROR unless both go together.
+ */
+static IbltKbfState *
+state_widen(IbltKbfState *state, const IbltKbfParams *params,
+			MemoryContext context)
+{
+	IbltKbfParams widened = state->kbf.params;
+	IbltKbfState *wide;
+
+	iblt_kbf_check_match(&state->kbf.params, params);
+	if (!iblt_core_kbf_widen(&widened, params))
+		return state;
+	wide = state_make(&widened, context);
+	iblt_kbf_check_change(iblt_core_kbf_add(&wide->kbf, state_kbf(state)));
+	pfree(state);
+	return wide;
+}
+
+/* Adds a filter.  A state without a type of key takes the other's. */
+static IbltKbfState *
+state_add(IbltKbfState *state, const IbltKbf *kbf, MemoryContext context)
+{
+	if (state == NULL)
+		state = state_make(&kbf->params, context);
+	else
+		state = state_widen(state, &kbf->params, context);
+	iblt_kbf_check_change(iblt_core_kbf_add(&state->kbf, kbf));
+	return state;
+}
+
+/*
+ * The state for this row.  The first row of a group gets a new one.  For a
+ * later row, ERROR unless the state's parameters are those of the row.
+ */
+static IbltKbfState *
+state_check(IbltKbfState *state, IbltKbfSite *site, FunctionCallInfo fcinfo)
+{
+	IbltKbfParams params = site->params;
+
+	iblt_kbf_set_key(site->coder, &params);
+	if (state == NULL)
+		state = state_make(&params, iblt_agg_context(fcinfo));
+	else
+		state = state_widen(state, &params, iblt_agg_context(fcinfo));
+	state->codes = iblt_kbf_site_codes(site, fcinfo);
+	state->version = iblt_kbf_site_version(site);
+	return state;
+}
+
+/* Inserts a pair whose value is in range. */
+static pg_attribute_always_inline void
+state_insert(IbltKbfState *state, const uint8 *key, size_t size,
+			 unsigned value)
+{
+	if (state->queued)
+		iblt_core_kbf_queue_insert(&state->queue, &state->kbf, state->codes,
+								   key, size, value);
+	else
+		iblt_core_kbf_insert_with(&state->kbf, state->codes, key, size, value);
+}
+
+/*
+ * The common case, inlined and without lookups: an integer key, an integer
+ * value in range, and a state in step with its site.  Returns false, with
+ * nothing done, in all other cases.
+ */
+static pg_attribute_always_inline bool
+add_integer(FunctionCallInfo fcinfo)
+{
+	IbltKbfSite *site = fcinfo->flinfo->fn_extra;
+	IbltKbfState *state = (IbltKbfState *) PG_GETARG_POINTER(0);
+	int64		integer;
+	uint8		key[8];
+	uint32		value;
+
+	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
+		unlikely(site == NULL || !site->third_is_constant) ||
+		unlikely(state->version != iblt_kbf_site_version(site)) ||
+		site->value_type != INT4OID)
+		return false;
+	value = PG_GETARG_UINT32(2);
+	if (unlikely(value - 1 >= site->params.values))
+		return false;
+	if (!iblt_key_integer(site->coder->type, PG_GETARG_DATUM(1), &integer))
+		return false;
+	iblt_store64(key, (uint64) integer);
+	state_insert(state, key, sizeof key, value);
+	return true;
+}
+
+PG_FUNCTION_INFO_V1(kbf_agg_trans);
+
+/* kbf_agg_trans(internal, anyelement, anycompatible, integer | kbf) */
+Datum
+kbf_agg_trans(PG_FUNCTION_ARGS)
+{
+	IbltKbfSite *site;
+	IbltKbfState *state;
+	IbltKeyCoder *coder;
+	unsigned	value;
+
+	if (likely(add_integer(fcinfo)))
+		return PG_GETARG_DATUM(0);
+	site = iblt_kbf_site(fcinfo);
+	coder = site->coder;
+	state = PG_ARGISNULL(0) ? NULL : (IbltKbfState *) PG_GETARG_POINTER(0);
+	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+	if (unlikely(state == NULL) ||
+		unlikely(state->version != iblt_kbf_site_version(site)) ||
+		unlikely(iblt_key_type_changed(coder)))
+		state = state_check(state, site, fcinfo);
+	value = iblt_kbf_site_value(site, PG_GETARG_DATUM(2));
+	state_insert(state, (const uint8 *) coder->bytes.data, coder->bytes.len,
+				 value);
+	PG_RETURN_POINTER(state);
+}
+
+PG_FUNCTION_INFO_V1(kbf_agg_final);
+
+/* kbf_agg_final(internal, anyelement, anycompatible, integer | kbf) -> kbf */
+Datum
+kbf_agg_final(PG_FUNCTION_ARGS)
+{
+	IbltKbfParams params;
+
+	iblt_agg_context(fcinfo);
+	if (!PG_ARGISNULL(0))
+		PG_RETURN_POINTER(state_value((IbltKbfState *) PG_GETARG_POINTER(0)));
+	iblt_kbf_empty_params(&params, fcinfo);
+	PG_RETURN_POINTER(empty_value(&params));
+}
+
+PG_FUNCTION_INFO_V1(kbf_agg_serial);
+
+/* kbf_agg_serial(internal) -> bytea: the value's bytes, or NULL if unknown */
+Datum
+kbf_agg_serial(PG_FUNCTION_ARGS)
+{
+	IbltKbfParams params;
+
+	iblt_agg_context(fcinfo);
+	if (!PG_ARGISNULL(0))
+		PG_RETURN_BYTEA_P(state_value((IbltKbfState *) PG_GETARG_POINTER(0)));
+	if (!iblt_kbf_partial_params(&params, fcinfo))
+		PG_RETURN_NULL();
+	PG_RETURN_BYTEA_P(empty_value(&params));
+}
+
+PG_FUNCTION_INFO_V1(kbf_agg_deserial);
+
+/* kbf_agg_deserial(bytea, internal) -> internal */
+Datum
+kbf_agg_deserial(PG_FUNCTION_ARGS)
+{
+	IbltKbf		kbf;
+
+	iblt_agg_context(fcinfo);
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	iblt_kbf_open(&kbf, PG_GETARG_DATUM(0));
+	PG_RETURN_POINTER(state_add(NULL, &kbf, CurrentMemoryContext));
+}
+
+PG_FUNCTION_INFO_V1(kbf_agg_combine);
+
+/* kbf_agg_combine(internal, internal) -> internal */
+Datum
+kbf_agg_combine(PG_FUNCTION_ARGS)
+{
+	MemoryContext context = iblt_agg_context(fcinfo);
+	IbltKbfState *state = PG_ARGISNULL(0) ? NULL
+		: (IbltKbfState *) PG_GETARG_POINTER(0);
+
+	if (!PG_ARGISNULL(1))
+		state = state_add(state,
+						  state_kbf((IbltKbfState *) PG_GETARG_POINTER(1)),
+						  context);
+	if (state == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_POINTER(state);
+}
+
+PG_FUNCTION_INFO_V1(kbf_sum_trans);
+
+/* kbf_sum_trans(internal, kbf) */
+Datum
+kbf_sum_trans(PG_FUNCTION_ARGS)
+{
+	MemoryContext context = iblt_agg_context(fcinfo);
+	IbltKbfState *state = PG_ARGISNULL(0) ? NULL
+		: (IbltKbfState *) PG_GETARG_POINTER(0);
+	IbltKbf		kbf;
+
+	iblt_kbf_open_arg(&kbf, fcinfo, 1);
+	PG_RETURN_POINTER(state_add(state, &kbf, context));
+}
+
+PG_FUNCTION_INFO_V1(kbf_sum_final);
+
+/* kbf_sum_final(internal) -> kbf: over no filters, an empty template */
+Datum
+kbf_sum_final(PG_FUNCTION_ARGS)
+{
+	IbltKbfParams params = {.values = IBLT_KBF_DEFAULT_VALUES};
+
+	iblt_agg_context(fcinfo);
+	if (!PG_ARGISNULL(0))
+		PG_RETURN_POINTER(state_value((IbltKbfState *) PG_GETARG_POINTER(0)));
+	iblt_kbf_params_make(&params, IBLT_KBF_DEFAULT_CAPACITY,
+						 IBLT_KBF_DEFAULT_FAILURE,
+						 IBLT_KBF_DEFAULT_SUPERPOSED, 0);
+	PG_RETURN_POINTER(empty_value(&params));
+}

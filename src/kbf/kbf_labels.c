@@ -1,0 +1,351 @@
+/*-------------------------------------------------------------------------
+ *
+ * kbf_labels.c
+ *	  Values of a kbf as SQL values: integers from 1, or labels as text or as
+ *	  values of an enum type.
+ *
+ * Labels are kept in UTF-8 in the header, so a filter means the same in every
+ * database.  An enum type is not named there, only its labels are.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "kbf/kbf_private.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_enum.h"
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "parser/parse_coerce.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#define MAX_LABEL_SIZE	255
+
+/* Labels being collected, in the form of a header. */
+typedef struct Labels
+{
+	StringInfoData bytes;
+	unsigned	count;
+} Labels;
+
+static void
+set_labels(IbltKbfParams *params, const Labels *labels)
+{
+	params->values = labels->count;
+	params->labels = (uint8 *) labels->bytes.data;
+	params->labels_size = labels->bytes.len;
+}
+
+/* The value with this label, in UTF-8, or 0. */
+static unsigned
+find_label(const IbltKbfParams *params, const char *label)
+{
+	return iblt_core_kbf_labelled(params, (const uint8 *) label,
+								  strlen(label));
+}
+
+/* Converts text of the database to UTF-8. */
+static char *
+to_utf8(const char *text)
+{
+	return pg_server_to_any(text, strlen(text), PG_UTF8);
+}
+
+/* ERROR for a label that cannot be one. */
+static void
+refuse_label(const char *label, const char *reason)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("\"%s\" cannot be a label of a kbf", label),
+			 errdetail("%s", reason)));
+}
+
+/* Adds a label in the encoding of the database. */
+static void
+add_label(Labels *labels, const char *label)
+{
+	char	   *utf8 = to_utf8(label);
+	size_t		size = strlen(utf8);
+	IbltKbfParams so_far = {0};
+
+	CHECK_FOR_INTERRUPTS();
+	if (labels->count >= gf_values(IBLT_GF_MAX_DEGREE))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("kbf can have at most %u labels",
+						gf_values(IBLT_GF_MAX_DEGREE))));
+	set_labels(&so_far, labels);
+	if (size == 0 || size > MAX_LABEL_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("label of a kbf cannot have %zu bytes", size),
+				 errdetail("A label has 1 to %d bytes in UTF-8.",
+						   MAX_LABEL_SIZE)));
+	if (!iblt_core_is_plain_utf8((uint8 *) utf8, size))
+		refuse_label(label, "A label is valid text without control characters.");
+	if (find_label(&so_far, utf8) != 0)
+		refuse_label(label, "Labels must be different.");
+	appendStringInfoChar(&labels->bytes, (char) size);
+	appendBinaryStringInfo(&labels->bytes, utf8, size);
+	labels->count++;
+}
+
+/* ERROR unless there are labels. */
+static void
+require_labels(const Labels *labels)
+{
+	if (labels->count == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("labels of a kbf must not be empty"),
+				 errhint("Name at least one label, or leave labels out to have values 1 to distinct_values.")));
+}
+
+/* The labels of an array, those that are there already left out if known. */
+static void
+add_array(Labels *all, Datum array, bool skip_known)
+{
+	ArrayType  *labels = DatumGetArrayTypeP(array);
+	IbltKbfParams so_far = {0};
+	Datum	   *elements;
+	bool	   *nulls;
+	int			n;
+	int			i;
+
+	if (ARR_NDIM(labels) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("labels of a kbf must be an array of one dimension")));
+	deconstruct_array(labels, TEXTOID, -1, false, TYPALIGN_INT, &elements,
+					  &nulls, &n);
+	for (i = 0; i < n; i++)
+	{
+		char	   *label;
+
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("label of a kbf must not be null")));
+		label = TextDatumGetCString(elements[i]);
+		set_labels(&so_far, all);
+		if (!skip_known || find_label(&so_far, to_utf8(label)) == 0)
+			add_label(all, label);
+	}
+}
+
+void
+iblt_kbf_labels_from_array(IbltKbfParams *params, Datum array)
+{
+	Labels		all = {.count = 0};
+
+	initStringInfo(&all.bytes);
+	add_array(&all, array, false);
+	require_labels(&all);
+	set_labels(params, &all);
+}
+
+/* ERROR if the codes of a filter cannot tell so many values apart. */
+static void
+check_room(const IbltKbfParams *params, unsigned count)
+{
+	if (count > gf_values(params->degree))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("kbf has room for %u labels",
+						gf_values(params->degree)),
+				 errdetail("With these it would have %u.", count),
+				 errhint("Build the filter again from a template with all labels: kbf_new(capacity, labels => ...).")));
+}
+
+void
+iblt_kbf_labels_append(IbltKbfParams *params, Datum array)
+{
+	Labels		all = {.count = params->values};
+
+	if (params->labels_size == 0)
+		iblt_kbf_refuse_unlabelled(params);
+	initStringInfo(&all.bytes);
+	appendBinaryStringInfo(&all.bytes, (const char *) params->labels,
+						   params->labels_size);
+	add_array(&all, array, true);
+	check_room(params, all.count);
+	set_labels(params, &all);
+}
+
+/* The labels of an enum type, in its order. */
+static void
+add_enum(Labels *all, Oid type)
+{
+	Relation	catalog = table_open(EnumRelationId, AccessShareLock);
+	Relation	index = index_open(EnumTypIdSortOrderIndexId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_enum_enumtypid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(type));
+	scan = systable_beginscan_ordered(catalog, index, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan,
+															 ForwardScanDirection)))
+		add_label(all, NameStr(((Form_pg_enum) GETSTRUCT(tuple))->enumlabel));
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+	table_close(catalog, AccessShareLock);
+}
+
+void
+iblt_kbf_labels_from_enum(IbltKbfParams *params, Oid type)
+{
+	Labels		all = {.count = 0};
+
+	initStringInfo(&all.bytes);
+	add_enum(&all, type);
+	require_labels(&all);
+	set_labels(params, &all);
+}
+
+bool
+iblt_kbf_labels_follow(IbltKbfParams *params, Oid type)
+{
+	Labels		all = {.count = 0};
+	IbltKbfParams grown = *params;
+
+	if (params->labels_size == 0)
+		return false;
+	initStringInfo(&all.bytes);
+	add_enum(&all, type);
+	set_labels(&grown, &all);
+	if (all.count <= params->values ||
+		!iblt_core_kbf_labels_go(params, &grown))
+		return false;
+	check_room(params, all.count);
+	*params = grown;
+	return true;
+}
+
+Datum
+iblt_kbf_label_datum(const IbltKbfParams *params, unsigned value)
+{
+	size_t		size;
+	const uint8 *label = iblt_core_kbf_label(params, value, &size);
+	char	   *text = pnstrdup((const char *) label, size);
+
+	return CStringGetTextDatum(pg_any_to_server(text, (int) size, PG_UTF8));
+}
+
+Datum
+iblt_kbf_labels_datum(const IbltKbfParams *params)
+{
+	Datum	   *labels = palloc(params->values * sizeof(Datum));
+	unsigned	value;
+
+	for (value = 1; value <= params->values; value++)
+		labels[value - 1] = iblt_kbf_label_datum(params, value);
+	return PointerGetDatum(construct_array(labels, (int) params->values,
+										   TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+IbltKbfValueKind
+iblt_kbf_value_kind(Oid type)
+{
+	if (type == INT4OID || type == INT2OID || type == INT8OID)
+		return IBLT_KBF_INTEGER;
+	if (OidIsValid(type) && TypeCategory(type) == TYPCATEGORY_STRING)
+		return IBLT_KBF_TEXT;
+	if (OidIsValid(type) && type_is_enum(type))
+		return IBLT_KBF_ENUM;
+	ereport(ERROR,
+			(errcode(ERRCODE_DATATYPE_MISMATCH),
+			 errmsg("value of a kbf cannot be of type %s",
+					OidIsValid(type) ? format_type_be(type) : "unknown"),
+			 errhint("Use an integer, or a label as text or as a value of an enum type.")));
+	return IBLT_KBF_INTEGER;
+}
+
+/* An integer of any width, in range. */
+static unsigned
+integer_value(const IbltKbfParams *params, Oid type, Datum value)
+{
+	int64		integer = 0;
+
+	(void) iblt_key_integer(type, value, &integer);
+	if (integer < 1 || integer > (int64) params->values)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("value " INT64_FORMAT " is out of range for the kbf",
+						integer),
+				 errdetail("Its values are 1 to %u.", params->values),
+				 errhint("Number the values from 1, or create the filter with more distinct_values.")));
+	return (unsigned) integer;
+}
+
+/* The label that a value of a string or enum type is, without padding. */
+static char *
+label_text(Oid type, Datum value)
+{
+	Oid			output;
+	bool		is_varlena;
+	char	   *label;
+
+	if (type == TEXTOID || type == VARCHAROID)
+		return TextDatumGetCString(value);
+	getTypeOutputInfo(type, &output, &is_varlena);
+	label = OidOutputFunctionCall(output, value);
+	if (type == BPCHAROID)
+		label[bpchartruelen(label, strlen(label))] = '\0';
+	return label;
+}
+
+bool
+iblt_kbf_has_value(const IbltKbfParams *params, Oid type, Datum value)
+{
+	return params->labels_size > 0 &&
+		find_label(params, to_utf8(label_text(type, value))) != 0;
+}
+
+void
+iblt_kbf_refuse_unlabelled(const IbltKbfParams *params)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("kbf has no labels"),
+			 errdetail("Its values are the integers 1 to %u.", params->values),
+			 errhint("Create the filter with labels: kbf_new(capacity, labels => ...).")));
+}
+
+unsigned
+iblt_kbf_value(const IbltKbfParams *params, Oid type, Datum value)
+{
+	char	   *label;
+	unsigned	found;
+
+	if (iblt_kbf_value_kind(type) == IBLT_KBF_INTEGER)
+		return integer_value(params, type, value);
+	if (params->labels_size == 0)
+		iblt_kbf_refuse_unlabelled(params);
+	label = label_text(type, value);
+	found = find_label(params, to_utf8(label));
+	if (found == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("kbf has no label \"%s\"", label),
+				 errhint("See its labels in kbf_info. To have more of them, use kbf_add_labels.")));
+	return found;
+}
+
+void
+iblt_kbf_refuse_null_value(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("value of a key must not be null"),
+			 errhint("Leave the row out with a condition or FILTER, or give NULL a value of its own with coalesce.")));
+}

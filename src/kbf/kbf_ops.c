@@ -1,0 +1,362 @@
+/*-------------------------------------------------------------------------
+ *
+ * kbf_ops.c
+ *	  Filters added, subtracted, compared and folded.  Pairs inserted, updated
+ *	  and deleted one at a time.
+ *
+ * Nothing here changes its argument.  A pair is taken out only if its value is
+ * given, or if a look-up leaves no other.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "kbf/kbf_private.h"
+
+#include "utils/lsyscache.h"
+
+#include "core/kbf_size.h"
+
+/* Opens both operands, which must match. */
+static void
+open_operands(FunctionCallInfo fcinfo, IbltKbf *left, IbltKbf *right)
+{
+	iblt_kbf_open(left, PG_GETARG_DATUM(0));
+	iblt_kbf_open(right, PG_GETARG_DATUM(1));
+	iblt_kbf_check_match(&left->params, &right->params);
+}
+
+/* A copy of left, with the labels and the type of key that right has more. */
+static struct varlena *
+copy_widened(IbltKbf *copy, const IbltKbf *left, const IbltKbf *right)
+{
+	IbltKbfParams params = left->params;
+
+	return iblt_core_kbf_widen(&params, &right->params)
+		? iblt_kbf_copy_as(copy, left, &params) : iblt_kbf_copy(copy, left);
+}
+
+PG_FUNCTION_INFO_V1(kbf_add);
+
+/* kbf_add(kbf, kbf) -> kbf: the operator + */
+Datum
+kbf_add(PG_FUNCTION_ARGS)
+{
+	IbltKbf		left;
+	IbltKbf		right;
+	IbltKbf		result;
+	struct varlena *value;
+
+	open_operands(fcinfo, &left, &right);
+	value = copy_widened(&result, &left, &right);
+	iblt_kbf_check_change(iblt_core_kbf_add(&result, &right));
+	iblt_core_kbf_seal(&result);
+	PG_RETURN_POINTER(value);
+}
+
+PG_FUNCTION_INFO_V1(kbf_subtract);
+
+/* kbf_subtract(kbf, kbf) -> kbf: the operator - */
+Datum
+kbf_subtract(PG_FUNCTION_ARGS)
+{
+	IbltKbf		left;
+	IbltKbf		right;
+	IbltKbf		result;
+	struct varlena *value;
+
+	open_operands(fcinfo, &left, &right);
+	value = copy_widened(&result, &left, &right);
+	iblt_kbf_check_change(iblt_core_kbf_subtract(&result, &right));
+	iblt_core_kbf_seal(&result);
+	PG_RETURN_POINTER(value);
+}
+
+/*
+ * Are two filters the same?  Equal contents are equal bytes of the cells.  A
+ * template is the same as an empty filter of any type of key.
+ */
+static bool
+same_contents(FunctionCallInfo fcinfo)
+{
+	IbltKbf		left;
+	IbltKbf		right;
+
+	open_operands(fcinfo, &left, &right);
+	if (left.params.kind != right.params.kind)
+		return iblt_core_kbf_is_empty(&left) && iblt_core_kbf_is_empty(&right);
+	/* one of them may have more labels */
+	return left.keys == right.keys &&
+		memcmp(left.cells, right.cells,
+			   left.bytes + left.size - left.cells - sizeof(uint64)) == 0;
+}
+
+PG_FUNCTION_INFO_V1(kbf_eq);
+
+/* kbf_eq(kbf, kbf) -> boolean: the operator = */
+Datum
+kbf_eq(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(same_contents(fcinfo));
+}
+
+PG_FUNCTION_INFO_V1(kbf_ne);
+
+/* kbf_ne(kbf, kbf) -> boolean: the operator <> */
+Datum
+kbf_ne(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(!same_contents(fcinfo));
+}
+
+/* --- smaller, same pairs --------------------------------------------------- */
+
+/* The filter folded to subtables of this many cells, a divisor of its own. */
+static Datum
+fold_to(const IbltKbf *kbf, uint32 cells)
+{
+	IbltKbfParams params = kbf->params;
+	IbltKbf		result;
+	struct varlena *value;
+
+	params.subtable_cells = cells;
+	value = iblt_kbf_make(&result, &params);
+	iblt_core_kbf_fold(&result, kbf);
+	iblt_core_kbf_seal(&result);
+	return PointerGetDatum(value);
+}
+
+/*
+ * The fewest cells that a filter can be folded to for a capacity, or 0 if there
+ * are none.
+ */
+static uint32
+fold_cells(const IbltKbfParams *params, int capacity, double failure)
+{
+	IbltKbfParams folded = *params;
+	uint32		best = 0;
+	uint32		cells;
+
+	for (cells = params->subtable_cells; cells >= IBLT_KBF_LEAST_CELLS;
+		 cells = cells % 2 == 0 ? cells / 2 : 0)
+	{
+		folded.subtable_cells = cells;
+		if (iblt_kbf_params_capacity(&folded, failure) < (uint64) capacity)
+			break;
+		best = cells;
+	}
+	return best;
+}
+
+/* ERROR unless capacity and failure are in range, and the keys have room. */
+static void
+check_fold(const IbltKbf *kbf, int capacity)
+{
+	if (capacity < 1)
+		iblt_kbf_refuse_capacity(capacity);
+	if (kbf->keys > (uint64) capacity)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("kbf has more keys than capacity %d", capacity),
+				 errdetail("It has " UINT64_FORMAT " keys.", kbf->keys),
+				 errhint("Fold it to a capacity that has room for its keys.")));
+}
+
+PG_FUNCTION_INFO_V1(kbf_fold);
+
+/* kbf_fold(kbf, capacity, failure) -> kbf */
+Datum
+kbf_fold(PG_FUNCTION_ARGS)
+{
+	IbltKbf		kbf;
+	int			capacity;
+	double		failure;
+	uint32		cells;
+
+	iblt_kbf_open_arg(&kbf, fcinfo, 0);
+	capacity = DatumGetInt32(iblt_kbf_required(fcinfo, 1, "capacity"));
+	failure = DatumGetFloat8(iblt_kbf_required(fcinfo, 2, "failure"));
+	iblt_kbf_check_failure(failure);
+	check_fold(&kbf, capacity);
+	cells = fold_cells(&kbf.params, capacity, failure);
+	if (cells == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("kbf cannot be folded to capacity %d", capacity),
+				 errdetail("The filter has capacity " UINT64_FORMAT ", and folding only makes a filter smaller.",
+						   iblt_kbf_params_capacity(&kbf.params, failure)),
+				 errhint("Build it with a larger capacity.")));
+	PG_RETURN_DATUM(fold_to(&kbf, cells));
+}
+
+PG_FUNCTION_INFO_V1(kbf_fold_like);
+
+/* kbf_fold(kbf, template) -> kbf: to the size of another */
+Datum
+kbf_fold_like(PG_FUNCTION_ARGS)
+{
+	IbltKbf		kbf;
+	IbltKbf		template;
+	IbltKbfParams folded;
+	uint32		cells;
+
+	iblt_kbf_open_arg(&kbf, fcinfo, 0);
+	iblt_kbf_open_arg(&template, fcinfo, 1);
+	cells = template.params.subtable_cells;
+	folded = kbf.params;
+	if (kbf.params.subtable_cells % cells == 0)
+		folded.subtable_cells = cells;
+	iblt_kbf_check_match(&folded, &template.params);
+	PG_RETURN_DATUM(fold_to(&kbf, cells));
+}
+
+/* --- one pair at a time ---------------------------------------------------- */
+
+/* A call that changes one key. */
+typedef struct Change
+{
+	IbltKbf		original;
+	IbltKbf		result;			/* a copy, with a type of key */
+	struct varlena *value;		/* of the result */
+	const uint8 *key;
+	size_t		size;
+	Oid			value_type;
+} Change;
+
+/*
+ * Takes over the labels that an enum type got at its end, when one of them is
+ * seen for the first time.
+ */
+static bool
+follow_enum(const Change *change, FunctionCallInfo fcinfo,
+			IbltKbfParams *params)
+{
+	int			i;
+
+	if (PG_NARGS() <= 2 ||
+		iblt_kbf_value_kind(change->value_type) != IBLT_KBF_ENUM)
+		return false;
+	for (i = 2; i < PG_NARGS(); i++)
+		if (!iblt_kbf_has_value(params, change->value_type,
+								PG_GETARG_DATUM(i)))
+			return iblt_kbf_labels_follow(params, change->value_type);
+	return false;
+}
+
+/* Opens the filter and encodes the key of a change.  No argument may be NULL. */
+static void
+begin_change(Change *change, FunctionCallInfo fcinfo)
+{
+	IbltKeyCoder *coder = iblt_key_coder_for_arg(fcinfo, 1);
+	IbltKbfParams params;
+	int			i;
+
+	iblt_kbf_open_arg(&change->original, fcinfo, 0);
+	if (PG_ARGISNULL(1))
+		iblt_kbf_refuse_null_key();
+	for (i = 2; i < PG_NARGS(); i++)
+		if (PG_ARGISNULL(i))
+			iblt_kbf_refuse_null_value();
+	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+	params = change->original.params;
+	iblt_kbf_set_key(coder, &params);
+	change->key = (const uint8 *) coder->bytes.data;
+	change->size = coder->bytes.len;
+	if (PG_NARGS() > 2)
+		change->value_type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 2));
+	if (follow_enum(change, fcinfo, &params) ||
+		change->original.params.kind == IBLT_KEY_UNTYPED)
+		change->value = iblt_kbf_copy_as(&change->result, &change->original,
+										 &params);
+	else
+		change->value = iblt_kbf_copy(&change->result, &change->original);
+}
+
+/* The value that argument n of a change stands for. */
+static unsigned
+value_arg(const Change *change, FunctionCallInfo fcinfo, int n)
+{
+	return iblt_kbf_value(&change->result.params, change->value_type,
+						  PG_GETARG_DATUM(n));
+}
+
+/* The value that the key has now.  ERROR unless a look-up leaves just one. */
+static unsigned
+current_value(const Change *change)
+{
+	unsigned	value = 0;
+
+	switch (iblt_core_kbf_get(&change->result, change->key, change->size,
+							  &value))
+	{
+		case IBLT_PRESENT:
+			break;
+		case IBLT_ABSENT:
+			iblt_kbf_check_change(IBLT_NOT_IN_FILTER);
+			break;
+		case IBLT_UNKNOWN:
+			iblt_kbf_refuse_unknown("Give the value that the key has now: kbf_update(s, key, old, new), kbf_delete(s, key, value).");
+			break;
+		case IBLT_CONTRADICTION:
+			iblt_kbf_refuse_contradiction();
+	}
+	return value;
+}
+
+/* Ends a change with the status of the core. */
+static Datum
+end_change(Change *change, IbltStatus status)
+{
+	iblt_kbf_check_change(status);
+	iblt_core_kbf_seal(&change->result);
+	return PointerGetDatum(change->value);
+}
+
+PG_FUNCTION_INFO_V1(kbf_insert);
+
+/* kbf_insert(kbf, anyelement, anycompatible) -> kbf */
+Datum
+kbf_insert(PG_FUNCTION_ARGS)
+{
+	Change		change;
+
+	begin_change(&change, fcinfo);
+	return end_change(&change,
+					  iblt_core_kbf_insert(&change.result, change.key,
+										   change.size,
+										   value_arg(&change, fcinfo, 2)));
+}
+
+PG_FUNCTION_INFO_V1(kbf_delete);
+
+/* kbf_delete(kbf, anyelement [, anycompatible]) -> kbf */
+Datum
+kbf_delete(PG_FUNCTION_ARGS)
+{
+	Change		change;
+	unsigned	value;
+
+	begin_change(&change, fcinfo);
+	value = PG_NARGS() > 2 ? value_arg(&change, fcinfo, 2)
+		: current_value(&change);
+	return end_change(&change,
+					  iblt_core_kbf_delete(&change.result, change.key,
+										   change.size, value));
+}
+
+PG_FUNCTION_INFO_V1(kbf_update);
+
+/* kbf_update(kbf, anyelement [, anycompatible], anycompatible) -> kbf */
+Datum
+kbf_update(PG_FUNCTION_ARGS)
+{
+	Change		change;
+	unsigned	old_value;
+	unsigned	new_value;
+
+	begin_change(&change, fcinfo);
+	new_value = value_arg(&change, fcinfo, PG_NARGS() - 1);
+	old_value = PG_NARGS() > 3 ? value_arg(&change, fcinfo, 2)
+		: current_value(&change);
+	return end_change(&change,
+					  iblt_core_kbf_update(&change.result, change.key,
+										   change.size, old_value, new_value));
+}

@@ -1,0 +1,296 @@
+/*-------------------------------------------------------------------------
+ *
+ * kbf_params.c
+ *	  Parameters of filters: read from SQL arguments, shown in messages, and
+ *	  compared.  kbf_new and kbf_info.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "kbf/kbf_private.h"
+
+#include <math.h>
+
+#include "utils/builtins.h"
+
+#include "core/kbf_size.h"
+#include "core/sizing.h"
+#include "sketch/value.h"
+
+void
+iblt_kbf_refuse_capacity(int capacity)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("capacity of a kbf cannot be %d", capacity),
+			 capacity < 1 ? errhint("Choose the number of keys, at least 1.")
+			 : errhint("Choose a smaller capacity, and keep the keys in several filters.")));
+}
+
+void
+iblt_kbf_check_failure(double failure)
+{
+	/* written so that NaN is refused */
+	if (!(failure >= IBLT_KBF_MIN_FAILURE && failure <= IBLT_KBF_MAX_FAILURE))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("failure of a kbf cannot be %g", failure),
+				 errhint("Choose a probability between %g and %g.",
+						 IBLT_KBF_MIN_FAILURE, IBLT_KBF_MAX_FAILURE)));
+}
+
+void
+iblt_kbf_params_make(IbltKbfParams *params, int capacity, double failure,
+					 int superposed, uint64 seed)
+{
+	if (params->values < 1 || params->values > gf_values(IBLT_GF_MAX_DEGREE))
+		iblt_value_refuse_argument("a kbf", "distinct_values", (int) params->values, 1,
+						gf_values(IBLT_GF_MAX_DEGREE));
+	if (superposed < 1 || superposed > IBLT_GF_MAX_TERMS)
+		iblt_value_refuse_argument("a kbf", "superposed", superposed, 1, IBLT_GF_MAX_TERMS);
+	iblt_kbf_check_failure(failure);
+	params->kind = IBLT_KEY_UNTYPED;
+	params->superposed = superposed;
+	params->seed = seed;
+	if (capacity < 1 ||
+		iblt_core_kbf_choose(params, capacity, failure) != IBLT_OK)
+		iblt_kbf_refuse_capacity(capacity);
+}
+
+/* Are the rates at this load within a failure, and a hundredth of it? */
+static bool
+load_within(const IbltKbfParams *params, double load, double failure)
+{
+	IbltKbfRates rates;
+
+	iblt_core_kbf_rates(params, load, &rates);
+	return rates.unknown <= failure && rates.false_positive <= failure / 100;
+}
+
+/*
+ * By the formula for the rates.  iblt_core_kbf_choose has a margin of some
+ * percent, so that this is not below the capacity that was asked for.
+ */
+uint64
+iblt_kbf_params_capacity(const IbltKbfParams *params, double failure)
+{
+	double		low = 0;
+	double		high = 16;
+	double		apart;
+	int			i;
+
+	for (i = 0; i < 20; i++)
+	{
+		double		middle = (low + high) / 2;
+
+		if (load_within(params, middle, failure))
+			low = middle;
+		else
+			high = middle;
+	}
+	/* few keys may have all cells in common with another one */
+	apart = failure / 400 * pow(params->subtable_cells, params->hashes);
+	return (uint64) floor(fmin(low * params->subtable_cells, apart));
+}
+
+/* The type of key of a filter, as that of a sketch. */
+static void
+key_params(IbltParams *key, const IbltKbfParams *params)
+{
+	memset(key, 0, sizeof *key);
+	key->hashes = IBLT_MIN_HASHES;
+	key->subtables = 1;
+	key->subtable_cells = 1;
+	key->kind = params->kind;
+	key->limbs = params->kind == IBLT_KEY_UUID ? 2 : 1;
+	key->description = params->description;
+	key->description_size = params->description_size;
+}
+
+/* The key's type for messages and kbf_info, or NULL when untyped. */
+static char *
+key_type(const IbltKbfParams *params)
+{
+	IbltParams	key;
+
+	key_params(&key, params);
+	return iblt_params_key_type(&key);
+}
+
+void
+iblt_kbf_set_key(IbltKeyCoder *coder, IbltKbfParams *params)
+{
+	IbltKbfParams typed = *params;
+	IbltParams	key;
+
+	typed.kind = IBLT_KEY_UNTYPED;
+	typed.description_size = 0;
+	key_params(&key, &typed);
+	iblt_key_set_params(coder, &key);
+	if (key.kind == IBLT_KEY_UNTYPED)
+		return;
+	typed.kind = key.kind;
+	typed.description = key.description;
+	typed.description_size = key.description_size;
+	if (iblt_core_kbf_compatible(params, &typed) != IBLT_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("key type %s does not match the filter's key type %s",
+						key_type(&typed), key_type(params)),
+				 errhint("Cast the key to the type of the filter's keys.")));
+	*params = typed;
+}
+
+char *
+iblt_kbf_params_text(const IbltKbfParams *params)
+{
+	char	   *type = key_type(params);
+
+	return psprintf("%d hashes, %u cells, %u %s, degree %d, superposed %d, seed " INT64_FORMAT ", %s%s",
+					params->hashes, params->hashes * params->subtable_cells,
+					params->values,
+					params->labels_size == 0 ? "values" : "labels",
+					params->degree, params->superposed, (int64) params->seed,
+					type == NULL ? "no key type yet" : "key type ",
+					type == NULL ? "" : type);
+}
+
+/* What to do about parameters that differ. */
+static const char *
+advice(IbltStatus status)
+{
+	switch (status)
+	{
+		case IBLT_OTHER_KEY_TYPE:
+			return "Cast the key to one type on both sides, as in kbf_agg(key::text, ...).";
+		case IBLT_OTHER_CELLS:
+			return "Build both from one template: kbf_agg(key, value, kbf_new(...)), or fold the larger one with kbf_fold.";
+		default:
+			return "Build both from one template: kbf_agg(key, value, kbf_new(...)).";
+	}
+}
+
+void
+iblt_kbf_check_match(const IbltKbfParams *left, const IbltKbfParams *right)
+{
+	IbltStatus	status = iblt_core_kbf_compatible(left, right);
+
+	if (status == IBLT_OK)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("kbf values cannot be combined: %s",
+					iblt_core_kbf_status_text(status)),
+			 errdetail("One has %s. The other has %s.",
+					   iblt_kbf_params_text(left), iblt_kbf_params_text(right)),
+			 errhint("%s", advice(status))));
+}
+
+/* The template of parameters whose values are set.  The others are arguments. */
+static Datum
+make_template(FunctionCallInfo fcinfo, IbltKbfParams *params)
+{
+	IbltKbf		kbf;
+	struct varlena *value;
+
+	iblt_kbf_params_make(params,
+						 DatumGetInt32(iblt_kbf_required(fcinfo, 0, "capacity")),
+						 DatumGetFloat8(iblt_kbf_required(fcinfo, 2, "failure")),
+						 DatumGetInt32(iblt_kbf_required(fcinfo, 3, "superposed")),
+						 (uint64) DatumGetInt64(iblt_kbf_required(fcinfo, 4, "seed")));
+	value = iblt_kbf_make(&kbf, params);
+	iblt_core_kbf_seal(&kbf);
+	return PointerGetDatum(value);
+}
+
+PG_FUNCTION_INFO_V1(kbf_new);
+
+/* kbf_new(capacity, distinct_values, failure, superposed, seed) -> kbf */
+Datum
+kbf_new(PG_FUNCTION_ARGS)
+{
+	IbltKbfParams params = {0};
+	int			values = DatumGetInt32(iblt_kbf_required(fcinfo, 1,
+													"distinct_values"));
+
+	if (values < 1)
+		iblt_value_refuse_argument("a kbf", "distinct_values", values, 1,
+						gf_values(IBLT_GF_MAX_DEGREE));
+	params.values = values;
+	return make_template(fcinfo, &params);
+}
+
+PG_FUNCTION_INFO_V1(kbf_new_labels);
+
+/* kbf_new(capacity, labels, failure, superposed, seed) -> kbf */
+Datum
+kbf_new_labels(PG_FUNCTION_ARGS)
+{
+	IbltKbfParams params = {0};
+
+	iblt_kbf_labels_from_array(&params, iblt_kbf_required(fcinfo, 1, "labels"));
+	return make_template(fcinfo, &params);
+}
+
+/* The columns of kbf_info. */
+enum
+{
+	INFO_VERSION, INFO_CELLS, INFO_HASHES, INFO_DEGREE, INFO_SUPERPOSED,
+	INFO_DISTINCT_VALUES, INFO_LABELS, INFO_KEY_TYPE, INFO_SEED, INFO_CAPACITY,
+	INFO_KEYS, INFO_LOAD, INFO_FULL_CELLS, INFO_BYTES, INFO_BITS_PER_KEY,
+	INFO_UNKNOWN, INFO_FALSE_POSITIVE, INFO_ABSENT_UNKNOWN,
+	INFO_COLUMNS
+};
+
+/* The columns that only the parameters matter for. */
+static void
+info_params(const IbltKbfParams *params, Datum *values, bool *nulls)
+{
+	char	   *type = key_type(params);
+
+	values[INFO_VERSION] = Int32GetDatum(IBLT_KBF_VERSION);
+	values[INFO_CELLS] = Int32GetDatum(params->hashes *
+									   (int32) params->subtable_cells);
+	values[INFO_HASHES] = Int32GetDatum(params->hashes);
+	values[INFO_DEGREE] = Int32GetDatum(params->degree);
+	values[INFO_SUPERPOSED] = Int32GetDatum(params->superposed);
+	values[INFO_DISTINCT_VALUES] = Int32GetDatum((int32) params->values);
+	nulls[INFO_LABELS] = params->labels_size == 0;
+	if (!nulls[INFO_LABELS])
+		values[INFO_LABELS] = iblt_kbf_labels_datum(params);
+	nulls[INFO_KEY_TYPE] = type == NULL;
+	if (type != NULL)
+		values[INFO_KEY_TYPE] = CStringGetTextDatum(type);
+	values[INFO_SEED] = Int64GetDatum((int64) params->seed);
+	values[INFO_CAPACITY] =
+		Int64GetDatum((int64) iblt_kbf_params_capacity(params,
+													   IBLT_KBF_DEFAULT_FAILURE));
+}
+
+PG_FUNCTION_INFO_V1(kbf_info);
+
+/* kbf_info(kbf) -> record */
+Datum
+kbf_info(PG_FUNCTION_ARGS)
+{
+	IbltKbf		kbf;
+	IbltKbfRates rates;
+	double		load;
+	Datum		values[INFO_COLUMNS] = {0};
+	bool		nulls[INFO_COLUMNS] = {false};
+
+	iblt_kbf_open_arg(&kbf, fcinfo, 0);
+	info_params(&kbf.params, values, nulls);
+	load = (double) kbf.keys / kbf.params.subtable_cells;
+	iblt_core_kbf_rates(&kbf.params, load, &rates);
+	values[INFO_KEYS] = Int64GetDatum((int64) kbf.keys);
+	values[INFO_LOAD] = Float8GetDatum(load);
+	values[INFO_FULL_CELLS] = Int32GetDatum((int32) iblt_core_kbf_full_cells(&kbf));
+	values[INFO_BYTES] = Int64GetDatum((int64) kbf.size);
+	nulls[INFO_BITS_PER_KEY] = kbf.keys == 0;
+	values[INFO_BITS_PER_KEY] = Float8GetDatum(kbf.keys == 0 ? 0
+											   : 8.0 * kbf.size / kbf.keys);
+	values[INFO_UNKNOWN] = Float8GetDatum(rates.unknown);
+	values[INFO_FALSE_POSITIVE] = Float8GetDatum(rates.false_positive);
+	values[INFO_ABSENT_UNKNOWN] = Float8GetDatum(rates.absent_unknown);
+	return iblt_value_row(fcinfo, values, nulls);
+}

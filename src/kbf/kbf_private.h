@@ -1,0 +1,171 @@
+/*-------------------------------------------------------------------------
+ *
+ * kbf_private.h
+ *	  What kbf*.c share: values of type kbf, their parameters and their errors.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_KBF_PRIVATE_H
+#define IBLT_KBF_PRIVATE_H
+
+#include "iblt.h"
+
+#include "lib/stringinfo.h"
+
+#include "core/kbf_cell.h"
+#include "sketch/key.h"
+
+/* A filter that does not determine the value of a key. */
+#define ERRCODE_IBLT_UNKNOWN_VALUE	MAKE_SQLSTATE('I', 'B', '0', '0', '6')
+
+/* Pairs that are to be taken out of a filter and are not in it. */
+#define ERRCODE_IBLT_NOT_IN_FILTER	MAKE_SQLSTATE('I', 'B', '0', '0', '7')
+
+/* The defaults of kbf_new. */
+#define IBLT_KBF_DEFAULT_CAPACITY	100
+#define IBLT_KBF_DEFAULT_VALUES		255
+#define IBLT_KBF_DEFAULT_FAILURE	0.001
+#define IBLT_KBF_DEFAULT_SUPERPOSED 3
+
+/* kbf.c */
+
+/*
+ * Opens a view of a datum of type kbf, detoasted if needed.  ERROR if the value
+ * is not valid.  The view is valid as long as the datum is.
+ */
+extern void iblt_kbf_open(IbltKbf *kbf, Datum value);
+
+/* Argument n of a function.  NULL is an ERROR. */
+extern Datum iblt_kbf_arg(FunctionCallInfo fcinfo, int n);
+
+/* ERROR for a filter that is NULL. */
+extern void iblt_kbf_refuse_null(void);
+
+/* Both in one. */
+extern void iblt_kbf_open_arg(IbltKbf *kbf, FunctionCallInfo fcinfo, int n);
+
+/* ERROR for a value whose header is not valid.  IBLT_OK passes. */
+extern void iblt_kbf_check_header(IbltStatus status);
+
+/* ERROR for parameters that the core refuses.  IBLT_OK passes. */
+extern void iblt_kbf_check_params(const IbltKbfParams *params);
+
+/* ERROR for a change or sum that the core refuses.  IBLT_OK passes. */
+extern void iblt_kbf_check_change(IbltStatus status);
+
+/* ERROR, with a hint, for a key whose value the filter does not determine. */
+extern void iblt_kbf_refuse_unknown(const char *hint);
+
+/* ERROR for cells that no pairs make up. */
+extern void iblt_kbf_refuse_contradiction(void);
+
+/* Argument n of a function, which must not be NULL. */
+extern Datum iblt_kbf_required(FunctionCallInfo fcinfo, int n,
+							   const char *name);
+
+/* ERROR for a key that is NULL. */
+extern void iblt_kbf_refuse_null_key(void);
+
+/* Creates an empty value in CurrentMemoryContext, and a view of it. */
+extern struct varlena *iblt_kbf_make(IbltKbf *kbf,
+									 const IbltKbfParams *params);
+
+/* Copies an open filter into CurrentMemoryContext, and opens a view of it. */
+extern struct varlena *iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf);
+
+/*
+ * The same with other labels or another type of key, those of params, which
+ * must be wider (iblt_core_kbf_widen).
+ */
+extern struct varlena *iblt_kbf_copy_as(IbltKbf *copy, const IbltKbf *kbf,
+										const IbltKbfParams *params);
+
+/* kbf_labels.c */
+
+/*
+ * Sets labels, and the number of values, to those of an array of text or of an
+ * enum type, in CurrentMemoryContext.  ERROR if they cannot be labels.
+ */
+extern void iblt_kbf_labels_from_array(IbltKbfParams *params, Datum array);
+extern void iblt_kbf_labels_from_enum(IbltKbfParams *params, Oid type);
+
+/*
+ * Appends those labels of an array that are not there yet, and has them in
+ * CurrentMemoryContext.  ERROR without labels, and if there is no room.
+ */
+extern void iblt_kbf_labels_append(IbltKbfParams *params, Datum array);
+
+/*
+ * Appends the labels that an enum type got at its end.  False, with nothing
+ * done, if it got none, or if the labels are not its first ones.
+ */
+extern bool iblt_kbf_labels_follow(IbltKbfParams *params, Oid type);
+
+/* The label of a value as text, or all of them as text[].  There must be any. */
+extern Datum iblt_kbf_label_datum(const IbltKbfParams *params, unsigned value);
+extern Datum iblt_kbf_labels_datum(const IbltKbfParams *params);
+
+/* What values of an SQL type are to a filter. */
+typedef enum IbltKbfValueKind
+{
+	IBLT_KBF_INTEGER,
+	IBLT_KBF_TEXT,
+	IBLT_KBF_ENUM
+} IbltKbfValueKind;
+
+/* ERROR if values of the type can be none of these.  The type is a base type. */
+extern IbltKbfValueKind iblt_kbf_value_kind(Oid type);
+
+/*
+ * The value, 1 to params->values, that an SQL value of this base type stands
+ * for.  ERROR if there is none.
+ */
+extern unsigned iblt_kbf_value(const IbltKbfParams *params, Oid type,
+							   Datum value);
+
+/* Is it known?  False also if the filter has no labels. */
+extern bool iblt_kbf_has_value(const IbltKbfParams *params, Oid type,
+							   Datum value);
+
+/* ERROR for labels where a filter has none. */
+extern void iblt_kbf_refuse_unlabelled(const IbltKbfParams *params);
+
+/* ERROR for a value that is NULL. */
+extern void iblt_kbf_refuse_null_value(void);
+
+/* kbf_params.c */
+
+/*
+ * Makes the parameters of an untyped template.  values and labels must be set
+ * in params.  Each argument is checked, with a hint.
+ */
+extern void iblt_kbf_params_make(IbltKbfParams *params, int capacity,
+								 double failure, int superposed, uint64 seed);
+
+/* ERROR for a capacity that no filter has. */
+extern void iblt_kbf_refuse_capacity(int capacity);
+
+/* ERROR for a probability out of range. */
+extern void iblt_kbf_check_failure(double failure);
+
+/* All parameters in one line, for messages. */
+extern char *iblt_kbf_params_text(const IbltKbfParams *params);
+
+/*
+ * Keys at which at most the part `failure` of them is expected to be unknown,
+ * and of other keys a hundredth of that to get a value.
+ */
+extern uint64 iblt_kbf_params_capacity(const IbltKbfParams *params,
+									   double failure);
+
+/*
+ * Gives an untyped template the coder's type of key.  ERROR unless a typed one
+ * has it already.  As iblt_key_set_params.
+ */
+extern void iblt_kbf_set_key(IbltKeyCoder *coder, IbltKbfParams *params);
+
+/* ERROR, naming both, unless filters with these parameters can be added. */
+extern void iblt_kbf_check_match(const IbltKbfParams *left,
+								 const IbltKbfParams *right);
+
+#endif							/* IBLT_KBF_PRIVATE_H */

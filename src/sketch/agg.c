@@ -1,0 +1,255 @@
+/*-------------------------------------------------------------------------
+ *
+ * agg.c
+ *	  The aggregates iblt_agg and iblt_sum.
+ *
+ * The arithmetic is exact, in a field.  So the result does not depend on the
+ * order of rows or on how workers share them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include "sketch/aggcall.h"
+#include "sketch/aggsite.h"
+#include "sketch/aggstate.h"
+
+static const IbltAggKind kind_agg = {"iblt_agg", iblt_agg_table_params};
+
+/*
+ * The state for this row.  The first row of a group gets a new one.  For a
+ * later row, ERROR unless the state's parameters are those of the row.
+ */
+static IbltAggState *
+state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
+{
+	IbltParams	params = site->params.table;
+
+	iblt_agg_site_set_types(site, &params);
+	if (state == NULL)
+		state = iblt_state_make(&params, iblt_agg_context(fcinfo));
+	else
+		iblt_params_check_match(&state->sketch.params, &params);
+	state->version = iblt_agg_site_version(site);
+	state->inserted = true;
+	return state;
+}
+
+/*
+ * The common case, inlined and without lookups: an integer key, and a state in
+ * step with its site.  Returns false, with nothing done, in all other cases.
+ */
+static pg_attribute_always_inline bool
+add_integer(FunctionCallInfo fcinfo)
+{
+	IbltAggSite *site = fcinfo->flinfo->fn_extra;
+	IbltAggState *state = (IbltAggState *) PG_GETARG_POINTER(0);
+	int64		integer;
+	uint8		key[8];
+
+	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
+		unlikely(site == NULL || !site->plain) ||
+		unlikely(state->version != iblt_agg_site_version(site)))
+		return false;
+	if (!iblt_key_integer(site->coder->type, PG_GETARG_DATUM(1), &integer))
+		return false;
+	iblt_store64(key, (uint64) integer);
+	return iblt_state_insert(state, key, (uint64) PG_GETARG_INT64(2)) == IBLT_OK;
+}
+
+/*
+ * Adds or removes a row whose second argument is not a bigint: an integer
+ * checksum, or a value of any type.
+ */
+static Datum
+pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
+{
+	IbltAggState *state = PG_ARGISNULL(0) ? NULL
+		: (IbltAggState *) PG_GETARG_POINTER(0);
+	const uint8 *key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
+	const IbltParams *params;
+	IbltStatus	status;
+
+	iblt_key_encode(site->value, PG_GETARG_DATUM(2));
+	if (state == NULL || !iblt_agg_site_in_step(site, key, state->version) ||
+		iblt_key_type_changed(site->value))
+		state = state_check(state, site, fcinfo);
+	params = &state->sketch.params;
+	if (key == NULL)
+		key = iblt_key_padded(site->coder, params->limbs);
+	if (params->value.limbs == 0)
+		status = iblt_state_change(state, key, iblt_key_checksum(site->value), sign);
+	else
+		status = iblt_core_add_pair(&state->sketch, key,
+									iblt_key_padded(site->value, params->value.limbs),
+									sign);
+	if (status != IBLT_OK)
+		iblt_refuse_row(status);
+	PG_RETURN_POINTER(state);
+}
+
+/* Adds a row (sign +1) or removes it (sign -1). */
+static pg_attribute_always_inline Datum
+transition(FunctionCallInfo fcinfo, int sign)
+{
+	IbltAggSite *site = iblt_agg_site(fcinfo, &kind_agg);
+	IbltAggState *state;
+	IbltStatus	status;
+	const uint8 *key;
+
+	if (unlikely(!site->bigint))
+		return pair_transition(fcinfo, site, sign);
+	state = PG_ARGISNULL(0) ? NULL : (IbltAggState *) PG_GETARG_POINTER(0);
+	key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
+	if (unlikely(state == NULL) ||
+		!iblt_agg_site_in_step(site, key, state->version))
+		state = state_check(state, site, fcinfo);
+	if (key == NULL)
+		key = iblt_key_padded(site->coder, state->sketch.params.limbs);
+	status = iblt_state_change(state, key, (uint64) PG_GETARG_INT64(2), sign);
+	if (unlikely(status != IBLT_OK))
+		iblt_refuse_row(status);
+	PG_RETURN_POINTER(state);
+}
+
+PG_FUNCTION_INFO_V1(iblt_agg_trans);
+
+/* iblt_agg_trans(internal, anyelement, bigint [, integer | iblt]) */
+Datum
+iblt_agg_trans(PG_FUNCTION_ARGS)
+{
+	if (likely(add_integer(fcinfo)))
+		return PG_GETARG_DATUM(0);
+	return transition(fcinfo, 1);
+}
+
+PG_FUNCTION_INFO_V1(iblt_agg_inverse);
+
+/* iblt_agg_inverse(internal, anyelement, bigint [, integer | iblt]) */
+Datum
+iblt_agg_inverse(PG_FUNCTION_ARGS)
+{
+	return transition(fcinfo, -1);
+}
+
+/* The value of a group without rows. */
+static struct varlena *
+empty_value(const IbltParams *params)
+{
+	IbltSketch	sketch;
+	struct varlena *value = iblt_make(&sketch, params);
+
+	iblt_core_seal(&sketch);
+	return value;
+}
+
+PG_FUNCTION_INFO_V1(iblt_agg_final);
+
+/* iblt_agg_final(internal, anyelement, bigint [, integer | iblt]) -> iblt */
+Datum
+iblt_agg_final(PG_FUNCTION_ARGS)
+{
+	IbltStrataParams params;
+
+	iblt_agg_context(fcinfo);
+	if (!PG_ARGISNULL(0))
+		PG_RETURN_POINTER(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
+	iblt_agg_empty_params(&params, fcinfo, &kind_agg);
+	PG_RETURN_POINTER(empty_value(&params.table));
+}
+
+PG_FUNCTION_INFO_V1(iblt_agg_serial);
+
+/* iblt_agg_serial(internal) -> bytea: the value's bytes, or NULL if unknown */
+Datum
+iblt_agg_serial(PG_FUNCTION_ARGS)
+{
+	IbltStrataParams params;
+
+	iblt_agg_context(fcinfo);
+	if (!PG_ARGISNULL(0))
+		PG_RETURN_BYTEA_P(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
+	if (!iblt_agg_partial_params(&params, fcinfo, &kind_agg))
+		PG_RETURN_NULL();
+	PG_RETURN_BYTEA_P(empty_value(&params.table));
+}
+
+PG_FUNCTION_INFO_V1(iblt_agg_deserial);
+
+/* iblt_agg_deserial(bytea, internal) -> internal */
+Datum
+iblt_agg_deserial(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+
+	iblt_agg_context(fcinfo);
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	iblt_open(&sketch, PG_GETARG_DATUM(0));
+	PG_RETURN_POINTER(iblt_state_add(NULL, &sketch, 1, CurrentMemoryContext));
+}
+
+PG_FUNCTION_INFO_V1(iblt_agg_combine);
+
+/* iblt_agg_combine(internal, internal) -> internal */
+Datum
+iblt_agg_combine(PG_FUNCTION_ARGS)
+{
+	MemoryContext context = iblt_agg_context(fcinfo);
+	IbltAggState *state = PG_ARGISNULL(0) ? NULL
+		: (IbltAggState *) PG_GETARG_POINTER(0);
+
+	if (!PG_ARGISNULL(1))
+		state = iblt_state_add(state,
+						  iblt_state_sketch((IbltAggState *) PG_GETARG_POINTER(1)),
+						  1, context);
+	if (state == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_POINTER(state);
+}
+
+/* Adds a sketch (sign +1) or removes it (sign -1). */
+static Datum
+sum_transition(FunctionCallInfo fcinfo, int sign)
+{
+	MemoryContext context = iblt_agg_context(fcinfo);
+	IbltAggState *state = PG_ARGISNULL(0) ? NULL
+		: (IbltAggState *) PG_GETARG_POINTER(0);
+	IbltSketch	sketch;
+
+	iblt_open_arg(&sketch, fcinfo, 1);
+	PG_RETURN_POINTER(iblt_state_add(state, &sketch, sign, context));
+}
+
+PG_FUNCTION_INFO_V1(iblt_sum_trans);
+
+/* iblt_sum_trans(internal, iblt) */
+Datum
+iblt_sum_trans(PG_FUNCTION_ARGS)
+{
+	return sum_transition(fcinfo, 1);
+}
+
+PG_FUNCTION_INFO_V1(iblt_sum_inverse);
+
+/* iblt_sum_inverse(internal, iblt) */
+Datum
+iblt_sum_inverse(PG_FUNCTION_ARGS)
+{
+	return sum_transition(fcinfo, -1);
+}
+
+PG_FUNCTION_INFO_V1(iblt_sum_final);
+
+/* iblt_sum_final(internal) -> iblt: over no sketches, an empty template */
+Datum
+iblt_sum_final(PG_FUNCTION_ARGS)
+{
+	IbltStrataParams params;
+
+	iblt_agg_context(fcinfo);
+	if (!PG_ARGISNULL(0))
+		PG_RETURN_POINTER(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
+	iblt_agg_table_params(&params, IBLT_THIRD_NONE, (Datum) 0);
+	PG_RETURN_POINTER(empty_value(&params.table));
+}

@@ -1,0 +1,358 @@
+/*-------------------------------------------------------------------------
+ *
+ * decode.c
+ *	  iblt_decode and iblt_decode_status: the keys that a sketch holds.
+ *
+ * An incomplete decoding never looks like a complete one.  It is an ERROR with
+ * its own SQLSTATE, or with allow_partial a WARNING with the rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sketch/decode.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "core/estimate.h"
+#include "core/meter.h"
+#include "core/sizing.h"
+#include "core/sums.h"
+#include "sketch/show.h"
+
+void
+iblt_decoding_start(IbltDecoding *decoding)
+{
+	size_t		size;
+
+	iblt_copy(&decoding->work, &decoding->original);
+	decoding->peeler = palloc(sizeof(IbltPeeler));
+	size = iblt_core_peel_scratch_size(&decoding->work);
+	/* at most 4.25 bytes for each cell of 28 or more: below 1 GB */
+	iblt_core_peel_start(decoding->peeler, &decoding->work, palloc(size));
+}
+
+bool
+iblt_decoding_next(IbltDecoding *decoding, IbltEntry *entry)
+{
+	CHECK_FOR_INTERRUPTS();
+	return iblt_core_peel_next(decoding->peeler, entry);
+}
+
+/* Converts an estimate, or a bound of it, to a whole number. */
+static uint64
+whole_number(double x)
+{
+	return x < (double) PG_INT64_MAX ? (uint64) rint(x) : PG_INT64_MAX;
+}
+
+/* About how many keys are in a difference, and a bound. */
+static uint64
+estimate_keys(const IbltSketch *sketch, uint64 *bound)
+{
+	double		most;
+	double		keys = iblt_core_estimate_keys(sketch, &most);
+
+	*bound = whole_number(most);
+	return whole_number(keys);
+}
+
+/*
+ * The capacity for the next try.  If the sketch was large enough by the bound,
+ * its seed was unlucky or the estimate was too low.  Half as much again then
+ * makes another failure unlikely.
+ */
+static uint64
+recommend(const IbltVerdict *verdict)
+{
+	uint64		need = Max(verdict->bound, (uint64) verdict->recovered + 1);
+
+	if (verdict->complete)
+		return Max(verdict->recovered, 1);
+	if (need <= verdict->capacity)
+		need = (3 * (uint64) verdict->capacity + 1) / 2;
+	return need;
+}
+
+void
+iblt_decoding_finish(IbltDecoding *decoding, IbltVerdict *verdict)
+{
+	IbltPeelResult result = iblt_core_peel_result(decoding->peeler);
+
+	/* no key is certain if subtables do not have the same rows */
+	if (result == IBLT_PEEL_INCONSISTENT ||
+		(result == IBLT_PEEL_INCOMPLETE &&
+		 iblt_core_sums(&decoding->original) == IBLT_SUMS_CONTRADICT))
+		iblt_refuse_contradiction();
+	verdict->complete = result == IBLT_PEEL_COMPLETE;
+	verdict->recovered = decoding->peeler->recovered;
+	verdict->rows = iblt_core_estimate(&decoding->original, &verdict->bound);
+	verdict->keys = estimate_keys(&decoding->original, &verdict->bound);
+	verdict->capacity = iblt_params_capacity(&decoding->original.params);
+	verdict->recommended = recommend(verdict);
+}
+
+/* The largest capacity of a sketch with these hashes. */
+static uint32
+most_capacity(const IbltParams *params)
+{
+	return Min(iblt_core_capacity(IBLT_LADDER_MAX, params->hashes,
+								  IBLT_DEFAULT_FAILURE),
+			   PG_INT32_MAX);
+}
+
+/* The hint for an incomplete decoding. */
+static char *
+advice(const IbltVerdict *verdict, const IbltParams *params)
+{
+	bool		plain = params->hashes == IBLT_DEFAULT_HASHES &&
+		params->value.limbs == 0 && params->seed == 0 &&
+		(params->kind != IBLT_KEY_CANONICAL ||
+		 8 * params->limbs == IBLT_DEFAULT_KEY_SIZE);
+
+	if (verdict->recommended > most_capacity(params))
+		return pstrdup("Compare the table in parts, by ranges of the key. No sketch is large enough.");
+	return psprintf("Build both sketches with capacity => " UINT64_FORMAT "%s%s. To see what was recovered, use allow_partial => true.",
+					verdict->recommended, plain ? "" : " in their template",
+					verdict->bound <= verdict->capacity
+					? " and another seed, because this one was large enough for the estimate"
+					: "");
+}
+
+/*
+ * ERROR, or with allow_partial a WARNING, that there are more keys.  If no key
+ * was recovered it is always an ERROR, because an empty result would read as
+ * "equal".
+ */
+static void
+report_incomplete(const IbltVerdict *verdict, const IbltParams *params,
+				  bool allow_partial)
+{
+	ereport(allow_partial && verdict->recovered > 0 ? WARNING : ERROR,
+			(errcode(ERRCODE_IBLT_INCOMPLETE),
+			 errmsg("iblt holds more keys than it can decode: %u recovered, about " UINT64_FORMAT " keys differ",
+					verdict->recovered, verdict->keys),
+			 errdetail("The sketch has capacity %u. With 99 %% certainty at most " UINT64_FORMAT " keys differ. A key with several rows on one side may count more than once.",
+					   verdict->capacity, verdict->bound),
+			 errhint("%s", advice(verdict, params))));
+}
+
+Datum
+iblt_rows_datum(uint64 rows)
+{
+	return Int64GetDatum((int64) Min(rows, PG_INT64_MAX));
+}
+
+/* Names the sides of a difference a - b. */
+static const char *
+side_name(int32 count)
+{
+	return count > 0 ? "left" : count < 0 ? "right" : "both";
+}
+
+/*
+ * Sets up a result that is returned whole.  Only PostgreSQL 15 and later have
+ * one call for what materialize mode needs.
+ */
+static Tuplestorestate *
+materialize(FunctionCallInfo fcinfo, TupleDesc *tupdesc)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext old;
+	Tuplestorestate *store;
+
+	if (rsinfo == NULL || !IsA(rsinfo, ReturnSetInfo) ||
+		(rsinfo->allowedModes & SFRM_Materialize) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("set-valued function called in context that cannot accept a set")));
+	old = MemoryContextSwitchTo(rsinfo->econtext->ecxt_per_query_memory);
+	if (get_call_result_type(fcinfo, NULL, tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "iblt_decode must return rows");
+	*tupdesc = CreateTupleDescCopy(*tupdesc);
+	store = tuplestore_begin_heap((rsinfo->allowedModes & SFRM_Materialize_Random) != 0,
+								  false, work_mem);
+	rsinfo->returnMode = SFRM_Materialize;
+	rsinfo->setResult = store;
+	rsinfo->setDesc = *tupdesc;
+	MemoryContextSwitchTo(old);
+	return store;
+}
+
+/* Decodes into a tuplestore. */
+static void
+decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
+			const IbltShown *keys, const IbltShown *row_values)
+{
+	const IbltSketch *sketch = &decoding->original;
+	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
+													  "iblt_decode row",
+													  ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(row_context);
+	IbltEntry	entry;
+
+	while (iblt_decoding_next(decoding, &entry))
+	{
+		Datum		values[4];
+		bool		nulls[4] = {false};
+
+		values[0] = iblt_show_key(keys, sketch, &entry);
+		values[1] = CStringGetTextDatum(side_name(entry.count));
+		values[2] = Int64GetDatum(entry.count);
+		values[3] = iblt_show_value(row_values, sketch, &entry, &nulls[3]);
+		tuplestore_putvalues(store, tupdesc, values, nulls);
+		MemoryContextReset(row_context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(row_context);
+}
+
+void
+iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
+				 Oid key_type, Oid value_type, IbltVerdict *verdict)
+{
+	const IbltParams *params = &sketch->params;
+	IbltDecoding decoding;
+	TupleDesc	tupdesc;
+	Tuplestorestate *store = materialize(fcinfo, &tupdesc);
+	IbltShown	keys;
+	IbltShown	values;
+
+	decoding.original = *sketch;
+	if (OidIsValid(key_type))
+	{
+		iblt_show_keys(&keys, fcinfo, key_type, params);
+		iblt_show_values(&values, fcinfo, value_type, params);
+	}
+	else
+	{
+		iblt_show_keys_as_text(&keys, params);
+		iblt_show_values_as_text(&values, params);
+	}
+	iblt_decoding_start(&decoding);
+	decode_into(&decoding, store, tupdesc, &keys, &values);
+	iblt_decoding_finish(&decoding, verdict);
+}
+
+/* All forms of iblt_decode. */
+static void
+decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
+	   bool allow_partial)
+{
+	IbltSketch	sketch;
+	IbltVerdict verdict;
+	TupleDesc	tupdesc;
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	if (sketch.params.kind == IBLT_KEY_UNTYPED)
+	{
+		/* a template, which has no rows */
+		(void) materialize(fcinfo, &tupdesc);
+		return;
+	}
+	iblt_decode_into(fcinfo, &sketch, key_type, value_type, &verdict);
+	if (!verdict.complete)
+		report_incomplete(&verdict, &sketch.params, allow_partial);
+}
+
+static bool
+allow_partial_arg(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("allow_partial must not be null"),
+				 errhint("Write iblt_decode(s, keytype => NULL::boolean) to decode keys of type boolean.")));
+	return PG_GETARG_BOOL(n);
+}
+
+PG_FUNCTION_INFO_V1(iblt_decode);
+
+/*
+ * iblt_decode(iblt, allow_partial) -> set of (key, side, count, value), keys and
+ * values as text
+ */
+Datum
+iblt_decode(PG_FUNCTION_ARGS)
+{
+	decode(fcinfo, InvalidOid, InvalidOid, allow_partial_arg(fcinfo, 1));
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(iblt_decode_typed);
+
+/* iblt_decode(iblt, keytype, allow_partial) -> set of (key, side, count, value) */
+Datum
+iblt_decode_typed(PG_FUNCTION_ARGS)
+{
+	decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1), INT8OID,
+		   allow_partial_arg(fcinfo, 2));
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(iblt_decode_typed_values);
+
+/*
+ * iblt_decode(iblt, keytype, valuetype, allow_partial) -> set of (key, side,
+ * count, value)
+ */
+Datum
+iblt_decode_typed_values(PG_FUNCTION_ARGS)
+{
+	decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1),
+		   get_fn_expr_argtype(fcinfo->flinfo, 2),
+		   allow_partial_arg(fcinfo, 3));
+	return (Datum) 0;
+}
+
+PG_FUNCTION_INFO_V1(iblt_decode_status);
+
+/* iblt_decode_status(iblt) -> (complete, recovered, estimated, recommended) */
+Datum
+iblt_decode_status(PG_FUNCTION_ARGS)
+{
+	IbltDecoding decoding;
+	IbltVerdict verdict;
+	IbltEntry	entry;
+	Datum		values[4];
+	bool		nulls[4] = {false};
+
+	iblt_open_arg(&decoding.original, fcinfo, 0);
+	iblt_decoding_start(&decoding);
+	while (iblt_decoding_next(&decoding, &entry))
+		;
+	iblt_decoding_finish(&decoding, &verdict);
+	values[0] = BoolGetDatum(verdict.complete);
+	values[1] = Int64GetDatum((int64) verdict.recovered);
+	values[2] = iblt_rows_datum(verdict.rows);
+	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
+	values[3] = iblt_rows_datum(verdict.recommended);
+	return iblt_value_row(fcinfo, values, nulls);
+}
+
+PG_FUNCTION_INFO_V1(iblt_estimate);
+
+/*
+ * iblt_estimate(iblt) -> (estimated, upper_bound, keys, keys_upper_bound),
+ * without decoding
+ */
+Datum
+iblt_estimate(PG_FUNCTION_ARGS)
+{
+	IbltSketch	sketch;
+	uint64		bound;
+	Datum		values[4];
+	bool		nulls[4] = {false};
+
+	iblt_open_arg(&sketch, fcinfo, 0);
+	values[0] = iblt_rows_datum(iblt_core_estimate(&sketch, &bound));
+	values[1] = iblt_rows_datum(bound);
+	values[2] = iblt_rows_datum(estimate_keys(&sketch, &bound));
+	values[3] = iblt_rows_datum(bound);
+	return iblt_value_row(fcinfo, values, nulls);
+}

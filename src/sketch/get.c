@@ -1,0 +1,180 @@
+/*-------------------------------------------------------------------------
+ *
+ * get.c
+ *	  iblt_get: one key looked up in a sketch, stored or not.
+ *
+ * Looking up reads the header and cells of the key, up to k of them, until two
+ * tell.  Of a stored sketch only these bytes are fetched (slice.h).  The header
+ * is validated, its sizes against the size of the value, and so are the field
+ * elements of the cells.  Everything else is trusted: the checksum, the other cells, and that they
+ * match the header.  Every function through which a value comes in has
+ * validated it, so this trusts the disk and superusers.  No byte that they
+ * changed makes the function read outside the value.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+
+#include "core/get.h"
+#include "core/sums.h"
+#include "sketch/decode.h"
+#include "sketch/key.h"
+#include "sketch/show.h"
+
+/*
+ * Judges a key from its own cells.  Two that tell the same are enough.  If only
+ * one tells, all are read, because any of them could contradict it.
+ */
+static IbltPresence
+look_up(const IbltSketch *sketch, const IbltSlices *slices, const uint8 *key,
+		IbltEntry *entry)
+{
+	int			subtables = iblt_core_subtable_count(&sketch->params);
+	IbltHearing hearing = {0};
+	uint32		index[IBLT_MAX_HASHES];
+	uint64		check = iblt_core_key_cells(sketch, key, index);
+	int			i;
+
+	for (i = 0; i < subtables && hearing.told < 2; i++)
+	{
+		size_t		offset = iblt_cell_offset(sketch, index[i]);
+		const uint8 *cell = iblt_slices_get(slices, offset,
+											offset + sketch->cell_size);
+
+		if (!iblt_core_cell_is_canonical(sketch, cell))
+			iblt_refuse(IBLT_BAD_FIELD);
+		iblt_core_hear(&hearing, sketch, key, check, index[i], cell);
+	}
+	return iblt_core_judge(&hearing, entry);
+}
+
+/*
+ * Lists the sketch to its end, because only then is it known whether it
+ * contradicts itself.  If it cannot be listed completely, a key that was listed
+ * is believed unless counts may have wrapped.
+ */
+static IbltPresence
+list(Datum value, const uint8 *key, IbltEntry *found)
+{
+	size_t		size;
+	IbltPresence presence = IBLT_ABSENT;
+	IbltDecoding decoding;
+	IbltVerdict verdict;
+	IbltEntry	entry;
+	uint8	   *cell;
+
+	iblt_open(&decoding.original, value);
+	cell = palloc(decoding.original.cell_size);
+	size = 8 * (size_t) decoding.original.params.limbs;
+	iblt_decoding_start(&decoding);
+	while (iblt_decoding_next(&decoding, &entry))
+	{
+		if (memcmp(entry.key, key, size) != 0)
+			continue;
+		if (presence == IBLT_PRESENT)
+			return IBLT_CONTRADICTION;
+		presence = IBLT_PRESENT;
+		*found = entry;
+		found->cell = memcpy(cell, entry.cell, decoding.original.cell_size);
+	}
+	iblt_decoding_finish(&decoding, &verdict);
+	if (verdict.complete ||
+		(presence == IBLT_PRESENT &&
+		 iblt_core_sums(&decoding.original) == IBLT_SUMS_AGREE))
+		return presence;
+	return IBLT_UNKNOWN;
+}
+
+/*
+ * Looks a key up.  More rows than a count can hold may be a fold in which
+ * counts wrapped, and only the whole sketch tells.
+ */
+static IbltPresence
+get(const IbltSketch *sketch, const IbltSlices *slices, const uint8 *key,
+	bool may_list, IbltEntry *entry)
+{
+	IbltPresence presence;
+	IbltSketch	whole;
+
+	if (sketch->ncells == 0)
+		return IBLT_ABSENT;
+	if (sketch->rows >= PG_INT32_MIN && sketch->rows <= PG_INT32_MAX)
+		presence = look_up(sketch, slices, key, entry);
+	else
+	{
+		iblt_open(&whole, slices->value);
+		presence = iblt_core_get(&whole, key, entry);
+	}
+	if (presence == IBLT_UNKNOWN && may_list)
+		presence = list(slices->value, key, entry);
+	return presence;
+}
+
+/* Looks up argument 1 in argument 0, and shows its value as value_type. */
+static Datum
+get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
+{
+	static const char *const names[] = {"absent", "present", "unknown"};
+	IbltKeyCoder *coder = iblt_key_coder_for_arg(fcinfo, 1);
+	IbltPresence presence;
+	IbltSlices	slices;
+	IbltSketch	sketch;
+	IbltParams	params;
+	IbltEntry	entry;
+	IbltShown	shown;
+	Datum		values[3] = {0};
+	bool		nulls[3] = {false, true, true};
+
+	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
+	iblt_require_arg(fcinfo, 1, "key of a row");
+	iblt_key_encode(coder, PG_GETARG_DATUM(1));
+	params = sketch.params;
+	iblt_key_set_params(coder, &params);
+	iblt_show_values(&shown, fcinfo, value_type, &sketch.params);
+	presence = get(&sketch, &slices, iblt_key_padded(coder, params.limbs),
+				   may_list, &entry);
+	if (presence == IBLT_CONTRADICTION)
+		iblt_refuse_contradiction();
+
+	values[0] = CStringGetTextDatum(names[presence]);
+	if (presence == IBLT_PRESENT)
+	{
+		nulls[1] = false;
+		values[1] = Int64GetDatum(entry.count);
+		values[2] = iblt_show_value(&shown, &sketch, &entry, &nulls[2]);
+	}
+	return iblt_value_row(fcinfo, values, nulls);
+}
+
+static bool
+list_arg(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("list must not be null"),
+				 errhint("Write iblt_get(s, key, valuetype => NULL::boolean) to get values of type boolean.")));
+	return PG_GETARG_BOOL(n);
+}
+
+PG_FUNCTION_INFO_V1(iblt_get);
+
+/* iblt_get(iblt, anyelement, list) -> (status, count, value): the paper's GET */
+Datum
+iblt_get(PG_FUNCTION_ARGS)
+{
+	return get_row(fcinfo, INT8OID, list_arg(fcinfo, 2));
+}
+
+PG_FUNCTION_INFO_V1(iblt_get_typed);
+
+/* iblt_get(iblt, anyelement, valuetype, list) -> (status, count, value) */
+Datum
+iblt_get_typed(PG_FUNCTION_ARGS)
+{
+	return get_row(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 2),
+				   list_arg(fcinfo, 3));
+}

@@ -1,0 +1,430 @@
+/*-------------------------------------------------------------------------
+ *
+ * key.c
+ *	  Keys as SQL values, and as the bytes that a sketch keeps.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sketch/key.h"
+
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/uuid.h"
+
+static IbltKeyCoder *
+coder_alloc(Oid type, IbltKeyKind kind, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	IbltKeyCoder *coder = palloc0(sizeof *coder);
+
+	coder->type = getBaseType(type);
+	coder->asked = type;
+	coder->kind = kind;
+	coder->context = context;
+	initStringInfo(&coder->bytes);
+	MemoryContextSwitchTo(old);
+	return coder;
+}
+
+/*
+ * A coder of canonical keys.  Its description must be right for all of a key.
+ */
+static IbltKeyCoder *
+canonical_coder(Oid type, IbltCodec *codec, MemoryContext context)
+{
+	IbltKeyCoder *coder = coder_alloc(type, IBLT_KEY_CANONICAL, context);
+
+	iblt_codec_require_uniform(codec);
+	coder->codec = codec;
+	return coder;
+}
+
+IbltKeyCoder *
+iblt_key_coder(Oid type, MemoryContext context)
+{
+	if (!OidIsValid(type))
+		ereport(ERROR,
+				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
+				 errmsg("could not determine the type of the key")));
+	switch (getBaseType(type))
+	{
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+			return coder_alloc(type, IBLT_KEY_INTEGER, context);
+		case UUIDOID:
+			return coder_alloc(type, IBLT_KEY_UUID, context);
+		default:
+			return canonical_coder(type, iblt_codec_for_type(type, context),
+								   context);
+	}
+}
+
+IbltKeyCoder *
+iblt_key_coder_for_columns(int ncolumns, const Oid *types,
+						   MemoryContext context)
+{
+	return canonical_coder(RECORDOID,
+						   iblt_codec_for_columns(ncolumns, types, context),
+						   context);
+}
+
+/* A coder for the keys or values of a sketch, by the type that it names. */
+static IbltKeyCoder *
+coder_from_typing(const IbltTyping *typing, bool labels_as_text,
+				  MemoryContext context)
+{
+	IbltCodec  *codec;
+	char	   *description;
+
+	if (typing->kind == IBLT_KEY_INTEGER)
+		return iblt_key_coder(INT8OID, context);
+	if (typing->kind == IBLT_KEY_UUID)
+		return iblt_key_coder(UUIDOID, context);
+	description = pnstrdup((const char *) typing->description,
+						   typing->description_size);
+	codec = iblt_codec_from_description(description, labels_as_text, context);
+	return canonical_coder(iblt_codec_type(codec), codec, context);
+}
+
+IbltKeyCoder *
+iblt_key_coder_for_params(const IbltParams *params, MemoryContext context)
+{
+	IbltTyping	typing = iblt_core_key_typing(params);
+
+	return coder_from_typing(&typing, true, context);
+}
+
+IbltKeyCoder *
+iblt_key_coder_for_values(const IbltParams *params, MemoryContext context)
+{
+	IbltKeyCoder *coder = coder_from_typing(&params->value, true, context);
+
+	coder->of_value = true;
+	return coder;
+}
+
+/* The coder of a type that fn_extra keeps in place n, 1 or 2. */
+static IbltKeyCoder *
+kept_coder(FunctionCallInfo fcinfo, int n, Oid type)
+{
+	FmgrInfo   *flinfo = fcinfo->flinfo;
+	IbltKeyCoder **kept = flinfo->fn_extra;
+
+	if (kept == NULL)
+		flinfo->fn_extra = kept = MemoryContextAllocZero(flinfo->fn_mcxt,
+														 2 * sizeof *kept);
+	kept += n - 1;
+	if (*kept == NULL || (*kept)->asked != type)
+		*kept = iblt_key_coder(type, flinfo->fn_mcxt);
+	return *kept;
+}
+
+IbltKeyCoder *
+iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n)
+{
+	return kept_coder(fcinfo, n, get_fn_expr_argtype(fcinfo->flinfo, n));
+}
+
+/* An integer of any width, as 64 bits in little-endian order. */
+static void
+encode_integer(IbltKeyCoder *coder, Datum key)
+{
+	int64		integer = 0;
+
+	(void) iblt_key_integer(coder->type, key, &integer);
+	/* initStringInfo has taken more than eight bytes */
+	iblt_store64((uint8 *) coder->bytes.data, (uint64) integer);
+	coder->bytes.len = sizeof(uint64);
+}
+
+void
+iblt_key_encode(IbltKeyCoder *coder, Datum key)
+{
+	resetStringInfo(&coder->bytes);
+	switch (coder->kind)
+	{
+		case IBLT_KEY_INTEGER:
+			encode_integer(coder, key);
+			break;
+		case IBLT_KEY_UUID:
+			appendBinaryStringInfo(&coder->bytes,
+								   (const char *) DatumGetUUIDP(key)->data,
+								   UUID_LEN);
+			break;
+		default:
+			if (iblt_codec_is_row(coder->codec))
+				iblt_codec_append_columns(&coder->bytes, coder->codec, key);
+			else
+				iblt_codec_append(&coder->bytes, coder->codec, key, false);
+			break;
+	}
+}
+
+/* ERROR for a value that takes more bytes than the sketch keeps. */
+static void
+refuse_long_value(int length, int size)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("value is too long for the iblt"),
+			 errdetail("The value takes %d bytes, and the sketch keeps values of up to %d bytes.",
+					   length, size),
+			 length <= 8 * IBLT_MAX_LIMBS
+			 ? errhint("Build all sketches with a template such as iblt_new(value_size => %d).",
+					   (length + 7) / 8 * 8)
+			 : errhint("Keep a shorter value, such as iblt_checksum(value), and look the value up by it.")));
+}
+
+/* ERROR for a key that takes more bytes than the sketch keeps. */
+static void
+refuse_long_key(int length, int size)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("key is too long for the iblt"),
+			 errdetail("The key takes %d bytes, and the sketch keeps keys of up to %d bytes.",
+					   length, size),
+			 length <= 8 * IBLT_MAX_LIMBS
+			 ? errhint("Build both sketches with a template such as iblt_new(key_size => %d), or use iblt_checksum(key) as the key and look rows up by it.",
+					   (length + 7) / 8 * 8)
+			 : errhint("Use iblt_checksum(key) as the key and look rows up by it.")));
+}
+
+const uint8 *
+iblt_key_padded(IbltKeyCoder *coder, unsigned limbs)
+{
+	StringInfo	bytes = &coder->bytes;
+	int			size = 8 * (int) limbs;
+
+	if (bytes->len == size)
+		return (uint8 *) bytes->data;
+	if (bytes->len > size && coder->of_value)
+		refuse_long_value(bytes->len, size);
+	if (bytes->len > size)
+		refuse_long_key(bytes->len, size);
+	enlargeStringInfo(bytes, size - bytes->len);
+	memset(bytes->data + bytes->len, 0, size - bytes->len);
+	bytes->len = size;
+	return (uint8 *) bytes->data;
+}
+
+bool
+iblt_key_type_changed(const IbltKeyCoder *coder)
+{
+	return coder->kind == IBLT_KEY_CANONICAL &&
+		(coder->description == NULL ||
+		 coder->generation != iblt_codec_generation());
+}
+
+/* Gets the codec's description, unless no row type has changed since. */
+static void
+refresh_description(IbltKeyCoder *coder)
+{
+	char	   *description;
+
+	if (!iblt_key_type_changed(coder))
+		return;
+	/* before the first key this is not an error yet */
+	if (coder->bytes.len == 0 && !iblt_codec_is_known(coder->codec))
+		return;
+
+	description = iblt_codec_description(coder->codec);
+	coder->generation = iblt_codec_generation();
+	/* another type may have changed, and may do so at each row */
+	if (coder->description == NULL ||
+		strcmp(description, coder->description) != 0)
+	{
+		char	   *copy = MemoryContextStrdup(coder->context, description);
+
+		if (coder->description != NULL)
+			pfree(coder->description);
+		coder->description = copy;
+		coder->description_size = strlen(copy);
+		coder->version++;
+	}
+	pfree(description);
+}
+
+/* ERROR for a key or value whose type is not the sketch's. */
+static void
+refuse_type(const char *type, const IbltTyping *typing, bool of_value,
+			const char *advice)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATATYPE_MISMATCH),
+			 of_value
+			 ? errmsg("value type %s does not match the sketch's value type %s",
+					  type, iblt_params_type_name(typing))
+			 : errmsg("key type %s does not match the sketch's key type %s",
+					  type, iblt_params_type_name(typing)),
+			 errhint("%s the type of the sketch's %ss.", advice,
+					 of_value ? "value" : "key")));
+}
+
+/*
+ * Gives untyped typing the coder's type.  ERROR, with the beginning of a hint,
+ * unless typed typing has it already.
+ */
+static void
+set_typing(IbltKeyCoder *coder, IbltTyping *typing, const char *advice)
+{
+	IbltTyping	typed = *typing;
+
+	refresh_description(coder);
+	if (coder->kind == IBLT_KEY_CANONICAL && coder->description == NULL)
+		return;
+	typed.kind = coder->kind;
+	if (coder->kind == IBLT_KEY_INTEGER)
+		typed.limbs = 1;
+	else if (coder->kind == IBLT_KEY_UUID)
+		typed.limbs = 2;
+	typed.description = (const uint8 *) coder->description;
+	typed.description_size = coder->description_size;
+	if (typing->kind != IBLT_KEY_UNTYPED &&
+		!iblt_core_same_type(typing, &typed))
+		refuse_type(iblt_params_type_name(&typed), typing, coder->of_value,
+					advice);
+	*typing = typed;
+}
+
+void
+iblt_key_set_params(IbltKeyCoder *coder, IbltParams *params)
+{
+	IbltTyping	key = iblt_core_key_typing(params);
+
+	if (coder->of_value)
+		set_typing(coder, &params->value, "Cast the value to");
+	else
+	{
+		set_typing(coder, &key, "Cast the key to");
+		iblt_core_set_key_typing(params, &key);
+	}
+}
+
+void
+iblt_key_set_row_params(IbltKeyCoder *key, IbltKeyCoder *value,
+						IbltParams *params)
+{
+	IbltParams	typed = *params;
+
+	iblt_key_set_params(key, &typed);
+	if (typed.value.limbs > 0)
+		iblt_key_set_params(value, &typed);
+	else if (value->kind != IBLT_KEY_INTEGER)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("checksum of type %s in an iblt without values",
+						format_type_be(value->asked)),
+				 errdetail("A checksum is an integer. Other values are kept only in a sketch with values."),
+				 errhint("Use iblt_checksum(...) for the checksum, or a template such as iblt_new(with_values => true).")));
+	if (typed.value.limbs == 0 ||
+		(typed.kind == IBLT_KEY_UNTYPED) == (typed.value.kind == IBLT_KEY_UNTYPED))
+		*params = typed;
+}
+
+uint64
+iblt_key_checksum(const IbltKeyCoder *value)
+{
+	return iblt_load64((const uint8 *) value->bytes.data);
+}
+
+IbltKeyCoder *
+iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
+						const IbltParams *params, bool of_value)
+{
+	IbltTyping	typing = of_value ? params->value
+		: iblt_core_key_typing(params);
+	IbltKeyCoder *coder;
+
+	if (type == RECORDOID || type == RECORDARRAYOID)
+	{
+		coder = coder_from_typing(&typing, false, CurrentMemoryContext);
+		coder->of_value = of_value;
+		if (iblt_key_type(coder) != type)
+			refuse_type(format_type_be(type), &typing, of_value,
+						"Decode with");
+		return coder;
+	}
+	coder = kept_coder(fcinfo, of_value ? 2 : 1, type);
+	coder->of_value = of_value;
+	set_typing(coder, &typing, of_value ? "Name" : "Cast the key to");
+	return coder;
+}
+
+/*
+ * Canonical bytes to a value.  Everything after the last item must be padding.
+ */
+static Datum
+decode_canonical(IbltKeyCoder *coder, const uint8 *bytes, const uint8 *end)
+{
+	bool		isnull = false;
+	Datum		key;
+
+	if (iblt_codec_is_row(coder->codec))
+		key = iblt_codec_read_columns(coder->codec, &bytes, end);
+	else
+		key = iblt_codec_read(coder->codec, &bytes, end, &isnull);
+	while (bytes < end && *bytes == 0)
+		bytes++;
+	if (isnull || bytes < end)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("%s in the iblt does not match its declared type",
+						coder->of_value ? "value" : "key"),
+				 errdetail("The declared type is %s.", format_type_be(coder->type))));
+	return key;
+}
+
+/* A 64-bit integer as the coder's type, or an ERROR if it does not fit. */
+static Datum
+decode_integer(const IbltKeyCoder *coder, int64 integer)
+{
+	int64		least = coder->type == INT4OID ? PG_INT32_MIN : PG_INT16_MIN;
+	int64		most = coder->type == INT4OID ? PG_INT32_MAX : PG_INT16_MAX;
+
+	if (coder->type == INT8OID)
+		return Int64GetDatum(integer);
+	if (integer < least || integer > most)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("%s " INT64_FORMAT " is out of range for type %s",
+						coder->of_value ? "value" : "key", integer,
+						format_type_be(coder->type)),
+				 errhint("Decode with NULL::bigint.")));
+	return coder->type == INT4OID ? Int32GetDatum((int32) integer)
+		: Int16GetDatum((int16) integer);
+}
+
+static Datum
+decode_uuid(const uint8 *bytes)
+{
+	pg_uuid_t  *uuid = palloc(sizeof *uuid);
+
+	memcpy(uuid->data, bytes, UUID_LEN);
+	return UUIDPGetDatum(uuid);
+}
+
+Datum
+iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes, unsigned limbs)
+{
+	Datum		key;
+
+	/* a codec checks its domain by itself */
+	if (coder->kind == IBLT_KEY_CANONICAL)
+		return decode_canonical(coder, bytes, bytes + 8 * (size_t) limbs);
+	key = coder->kind == IBLT_KEY_UUID ? decode_uuid(bytes)
+		: decode_integer(coder, (int64) iblt_load64(bytes));
+	if (coder->asked != coder->type)
+		domain_check(key, false, coder->asked, &coder->domain_cache,
+					 coder->context);
+	return key;
+}
+
+Oid
+iblt_key_type(const IbltKeyCoder *coder)
+{
+	return coder->asked;
+}

@@ -1,0 +1,289 @@
+/*-------------------------------------------------------------------------
+ *
+ * value.c
+ *	  What types whose values are validated bytes have in common.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "sketch/value.h"
+
+#include "access/htup_details.h"
+#include "common/base64.h"
+#include "funcapi.h"
+#include "libpq/pqformat.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+/* Soft errors came with PostgreSQL 16. */
+#if PG_VERSION_NUM >= 160000
+#include "nodes/miscnodes.h"
+#define iblt_ereturn(context, ...)	ereturn(context, (Datum) 0, __VA_ARGS__)
+#else
+#define iblt_ereturn(context, ...)	ereport(ERROR, __VA_ARGS__)
+#endif
+
+/* One message for a bad value, however it came in. */
+#define INVALID_VALUE(type, status) \
+	(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION), \
+	 errmsg("invalid value of type %s", (type)->name), \
+	 errdetail("The value is refused because %s.", \
+			   (type)->status_text(status)))
+
+/* Bytes between two checks for a cancel, whole groups of base64. */
+#define STEP	((size_t) 1 << 20)
+
+struct varlena *
+iblt_value_alloc(size_t size)
+{
+	struct varlena *value = palloc(VARHDRSZ + size);
+
+	SET_VARSIZE(value, VARHDRSZ + size);
+	return value;
+}
+
+void
+iblt_value_refuse(const IbltValueType *type, IbltStatus status)
+{
+	ereport(ERROR, INVALID_VALUE(type, status));
+}
+
+void
+iblt_value_check_counts(const IbltValueType *type, IbltStatus status)
+{
+	if (status == IBLT_OK)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			 errmsg("count of rows in an %s is out of range", type->name),
+			 errdetail("A cell counts from %d to %d rows.",
+					   PG_INT32_MIN, PG_INT32_MAX),
+			 errhint("Use more cells, or compare the rows in parts.")));
+}
+
+void
+iblt_value_refuse_argument(const char *type, const char *name, int value,
+						   int least, int most)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("%s of %s cannot be %d", name, type, value),
+			 errhint("Choose a value between %d and %d.", least, most)));
+}
+
+void
+iblt_value_copy_bytes(void *to, const void *from, size_t size)
+{
+	size_t		done;
+
+	for (done = 0; done < size; done += STEP)
+	{
+		CHECK_FOR_INTERRUPTS();
+		memcpy((char *) to + done, (const char *) from + done,
+			   Min(size - done, STEP));
+	}
+}
+
+Datum
+iblt_value_arg(FunctionCallInfo fcinfo, int n, const IbltValueType *type)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s value must not be null", type->name),
+				 errdetail("Without a sketch nothing is known about the rows. NULL must not be taken for \"equal\"."),
+				 errhint("Look for the outer join or subquery that returns NULL. %s never does.",
+						 type->aggregate)));
+	return PG_GETARG_DATUM(n);
+}
+
+static inline bool
+is_white_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static int
+count_white_space(const char *text, size_t length)
+{
+	int			count = 0;
+
+	for (size_t i = 0; i < length; i++)
+		count += is_white_space(text[i]);
+	return count;
+}
+
+/*
+ * The text without white space, which a copy and paste may have added.  If it
+ * has none, the text itself.
+ */
+static char *
+without_white_space(char *text, size_t length)
+{
+	char	   *copy;
+	size_t		kept = 0;
+	size_t		done;
+
+	for (done = 0; done < length; done += STEP)
+	{
+		size_t		n = Min(length - done, STEP);
+
+		CHECK_FOR_INTERRUPTS();
+		if (count_white_space(text + done, n) > 0)
+			break;
+	}
+	if (done >= length)
+		return text;
+	copy = palloc(length + 1);
+	for (done = 0; done < length; done++)
+	{
+		if (done % STEP == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (!is_white_space(text[done]))
+			copy[kept++] = text[done];
+	}
+	copy[kept] = '\0';
+	return copy;
+}
+
+/* Only the last step may be padded. */
+int
+iblt_base64_decode(const char *text, size_t length, char *bytes)
+{
+	size_t		done;
+	int			size = 0;
+
+	for (done = 0; done < length; done += STEP)
+	{
+		int			n = (int) Min(length - done, STEP);
+		int			got;
+
+		CHECK_FOR_INTERRUPTS();
+		got = pg_b64_decode(text + done, n, (void *) (bytes + size), n / 4 * 3);
+		if (got < 0 || (done + n < length && got != n / 4 * 3))
+			return -1;
+		size += got;
+	}
+	return size;
+}
+
+void
+iblt_base64_encode(const char *bytes, size_t size, char *text)
+{
+	size_t		done;
+
+	for (done = 0; done < size; done += STEP / 4 * 3)
+	{
+		int			n = (int) Min(size - done, STEP / 4 * 3);
+		int			got;
+
+		CHECK_FOR_INTERRUPTS();
+		got = pg_b64_encode((void *) unconstify(char *, bytes + done), n, text,
+							(n + 2) / 3 * 4);
+		if (got < 0)
+			elog(ERROR, "base64 text did not fit its own bound");
+		text += got;
+	}
+}
+
+/* Reads base64 and skips white space in it. */
+Datum
+iblt_value_in(FunctionCallInfo fcinfo, const IbltValueType *type)
+{
+	char	   *text = PG_GETARG_CSTRING(0);
+	struct varlena *value;
+	IbltStatus	status;
+	size_t		length;
+	int			size;
+
+	text = without_white_space(text, strlen(text));
+	length = strlen(text);
+	value = iblt_value_alloc(length / 4 * 3);
+	size = iblt_base64_decode(text, length, VARDATA(value));
+	if (size < 0)
+		iblt_ereturn(fcinfo->context,
+					 (errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+					  errmsg("invalid value of type %s", type->name),
+					  errdetail("The text form is base64, and this text is not."),
+					  errhint("Look for a value that was cut short or changed on its way.")));
+	SET_VARSIZE(value, VARHDRSZ + size);
+	status = type->validate((uint8 *) VARDATA(value), size);
+	if (status != IBLT_OK)
+		iblt_ereturn(fcinfo->context, INVALID_VALUE(type, status));
+	PG_RETURN_POINTER(value);
+}
+
+Datum
+iblt_value_out(FunctionCallInfo fcinfo, const IbltValueType *type)
+{
+	struct varlena *value = PG_GETARG_VARLENA_PP(0);
+	int			size = VARSIZE_ANY_EXHDR(value);
+	int64		length = iblt_base64_length(size);
+	char	   *text;
+
+	if (length + 1 > (int64) MaxAllocSize)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("%s of %d bytes is too large for its text form",
+						type->name, size),
+				 errhint("Use the binary form: COPY ... WITH (FORMAT binary), or a cast to bytea.")));
+	text = palloc(length + 1);
+	iblt_base64_encode(VARDATA_ANY(value), size, text);
+	text[length] = '\0';
+	PG_RETURN_CSTRING(text);
+}
+
+/* Makes a value from bytes of any origin, or raises an ERROR. */
+static Datum
+value_from_bytes(void *bytes, size_t size, const IbltValueType *type)
+{
+	/* checked in place first, so that no memory is taken for bad bytes */
+	IbltStatus	status = type->validate(bytes, size);
+	struct varlena *value;
+
+	if (status != IBLT_OK)
+		iblt_value_refuse(type, status);
+	value = iblt_value_alloc(size);
+	iblt_value_copy_bytes(VARDATA(value), bytes, size);
+	return PointerGetDatum(value);
+}
+
+Datum
+iblt_value_recv(FunctionCallInfo fcinfo, const IbltValueType *type)
+{
+	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
+	int			size = buf->len - buf->cursor;
+
+	return value_from_bytes(unconstify(char *, pq_getmsgbytes(buf, size)),
+							size, type);
+}
+
+Datum
+iblt_value_from_bytea(FunctionCallInfo fcinfo, const IbltValueType *type)
+{
+	bytea	   *bytes = PG_GETARG_BYTEA_PP(0);
+
+	return value_from_bytes(VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes), type);
+}
+
+Datum
+iblt_value_bytes(FunctionCallInfo fcinfo)
+{
+	struct varlena *bytes = PG_GETARG_VARLENA_PP(0);
+	size_t		size = VARSIZE_ANY_EXHDR(bytes);
+	struct varlena *copy = iblt_value_alloc(size);
+
+	iblt_value_copy_bytes(VARDATA(copy), VARDATA_ANY(bytes), size);
+	PG_RETURN_BYTEA_P(copy);
+}
+
+Datum
+iblt_value_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "function %u must return a row", fcinfo->flinfo->fn_oid);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc),
+													  values, nulls)));
+}
