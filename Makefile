@@ -54,7 +54,8 @@ SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.
 DOC_TOP = README.md CONTRIBUTING.md CHANGELOG.md LICENSE
-DOC_PAGES = $(call in_src,doc/*.md)
+DOC_ROOMS = . internals kbf applications
+DOC_PAGES = $(call in_src,doc/*.md doc/*/*.md)
 DOC_FIGURES = $(call in_src,doc/figures/*.svg)
 DOC_EXAMPLES = $(call in_src,doc/examples/*)
 REGRESS = $(patsubst test/sql/%.sql,%,$(call in_src,test/sql/*.sql))
@@ -119,15 +120,15 @@ ifneq ($(docdir),)
 doc_target = $(DESTDIR)$(docdir)/$(docmoduledir)/$(EXTENSION)
 install: install-docs
 install-docs:
-	$(MKDIR_P) '$(doc_target)/doc/figures' '$(doc_target)/doc/examples'
+	$(MKDIR_P) '$(doc_target)/doc/figures' '$(doc_target)/doc/examples' $(DOC_ROOMS:%='$(doc_target)/doc/%')
 	$(INSTALL_DATA) $(addprefix $(SRC)/,$(DOC_TOP)) '$(doc_target)/'
-	$(INSTALL_DATA) $(addprefix $(SRC)/,$(DOC_PAGES)) '$(doc_target)/doc/'
+	for page in $(DOC_PAGES); do $(INSTALL_DATA) "$(SRC)/$$page" '$(doc_target)'/"$$page" || exit 1; done
 	$(INSTALL_DATA) $(addprefix $(SRC)/,$(DOC_FIGURES)) '$(doc_target)/doc/figures/'
 	$(INSTALL_SCRIPT) $(addprefix $(SRC)/,$(DOC_EXAMPLES)) '$(doc_target)/doc/examples/'
 uninstall: uninstall-docs
 uninstall-docs:
 	rm -f $(patsubst %,'$(doc_target)/%',$(DOC_TOP) $(DOC_PAGES) $(DOC_FIGURES) $(DOC_EXAMPLES))
-	rmdir $(patsubst %,'$(doc_target)%',/doc/figures /doc/examples /doc /) 2>/dev/null || :
+	rmdir $(patsubst %,'$(doc_target)%',/doc/figures /doc/examples /doc/internals /doc/kbf /doc/applications /doc /) 2>/dev/null || :
 .PHONY: install-docs uninstall-docs
 endif
 

@@ -9,7 +9,7 @@ The environment variable SECRET has the secret, and PGHOST, PGDATABASE and the l
 The items are rows of TABLE, each encrypted.  "select" reads all of them in order.  For each one it reads
 the cells of the item's key in an invertible Bloom lookup table, which is a table of the server, too, and
 writes them back encrypted anew, whether the item matches and was added or not.  The cells depend on the
-key alone.  At the end it reads all cells and lists what is in them.  See doc/app_oblivious.md.
+key alone.  At the end it reads all cells and lists what is in them.  See doc/applications/oblivious.md.
 
 An illustration of Goodrich & Mitzenmacher, "Invertible Bloom Lookup Tables" (2011).  It needs Debian's
 python3-cryptography and python3-psycopg2, and the extension iblt on the server for the number of cells."""

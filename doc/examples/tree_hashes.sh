@@ -2,7 +2,7 @@
 # tree_hashes.sh DIRECTORY
 #	Prints one line for COPY for each regular file and symbolic link below DIRECTORY:
 #	its path and its contents, both as bytea.  The contents are a file's SHA-256, or
-#	"-> " and a link's target.  doc/app_files.md shows how to compare two trees with it.
+#	"-> " and a link's target.  doc/applications/files.md shows how to compare two trees with it.
 #
 #	A name may have any bytes.  The exit status is 0 only if everything could be read.
 #	Otherwise do not use the output: files are missing from it.

@@ -1,7 +1,7 @@
 -- Live comparison ----------------------------------------------------------------------
 --
 -- iblt_compare calls the steps: prepare (35), find_keys (52), and differences, which calls
--- look (60), check_index (80) and recheck (70).  doc/walk.md follows one call.
+-- look (60), check_index (80) and recheck (70).  doc/internals/walk.md follows one call.
 
 -- The steps after the plan
 --

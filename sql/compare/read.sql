@@ -2,7 +2,7 @@
 --
 -- Every statement that decides is run by a function that says how it may read.  The peer is
 -- asked for read_heap, run_keys and find_rows, which are part of the protocol.
--- doc/walk.md has the list of these statements.
+-- doc/internals/walk.md has the list of these statements.
 
 -- An index that lacks an entry, or a partition or a constraint that a row does not keep to,
 -- would hide the row from a condition.  So what decides reads all tables whole: the planner

@@ -34,7 +34,7 @@ COMMENT ON TYPE kbf IS
 CREATE FUNCTION iblt_internal.kbf_to_bytea(kbf) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_internal.kbf_to_bytea(kbf) IS
-'the bytes of a filter, as doc/format.md describes them';
+'the bytes of a filter, as doc/internals/format.md describes them';
 
 CREATE FUNCTION iblt_internal.kbf_from_bytea(bytea) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;

@@ -32,7 +32,7 @@ COMMENT ON TYPE iblt IS
 CREATE FUNCTION iblt_internal.iblt_to_bytea(iblt) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_to_bytea(iblt) IS
-'the bytes of a sketch, as doc/format.md describes them';
+'the bytes of a sketch, as doc/internals/format.md describes them';
 
 CREATE FUNCTION iblt_internal.iblt_from_bytea(bytea) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;

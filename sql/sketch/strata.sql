@@ -33,7 +33,7 @@ COMMENT ON TYPE iblt_strata IS
 CREATE FUNCTION iblt_internal.iblt_strata_to_bytea(iblt_strata) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_internal.iblt_strata_to_bytea(iblt_strata) IS
-'the bytes of an estimator, as doc/format.md describes them';
+'the bytes of an estimator, as doc/internals/format.md describes them';
 
 CREATE FUNCTION iblt_internal.iblt_strata_from_bytea(bytea) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;

@@ -3,7 +3,7 @@
  *		Little-endian loads and stores at any alignment.
  *
  * A sketch is the same little-endian byte string wherever it is kept
- * (doc/format.md), so the core works on those bytes directly.  memcpy needs no
+ * (doc/internals/format.md), so the core works on those bytes directly.  memcpy needs no
  * alignment and no aliasing rules.  Compilers turn it into one move on
  * little-endian machines.
  */

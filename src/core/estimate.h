@@ -9,7 +9,7 @@
  * of the sum over all keys of (net rows of the key)^2.  This is the second
  * moment estimate of Alon, Matias & Szegedy with buckets in place of signs
  * (Thorup & Zhang 2004).  The mean of both estimates counts each key once.
- * doc/mathematics.md has the proof.
+ * doc/internals/mathematics.md has the proof.
  */
 #ifndef IBLT_CORE_ESTIMATE_H
 #define IBLT_CORE_ESTIMATE_H

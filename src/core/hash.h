@@ -2,7 +2,7 @@
  * hash.h
  *		The seeded hash functions of a sketch.
  *
- * All are XXH3 (xxHash), specified in doc/format.md: positions h_1 .. h_k and
+ * All are XXH3 (xxHash), specified in doc/internals/format.md: positions h_1 .. h_k and
  * check g from the key alone, weight w from the row's checksum alone.  The
  * checksum of a value that is not an integer is a hash of it, too.
  *

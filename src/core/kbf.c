@@ -2,7 +2,7 @@
  * kbf.c
  *		The key-value Bloom filter: layout, validator, labels.
  *
- * doc/format.md describes the layout.  A change must change both together, and
+ * doc/internals/format.md describes the layout.  A change must change both together, and
  * the version.
  */
 #include "kbf.h"

@@ -13,7 +13,7 @@
  * It then has the content 0, says nothing and stays full, whatever is inserted,
  * deleted, added or subtracted.  Full cells make answers unknown, never wrong.
  *
- * doc/format.md has the bytes.  As in sketch.h, nothing here takes memory or
+ * doc/internals/format.md has the bytes.  As in sketch.h, nothing here takes memory or
  * reports errors.  kbf_cell.h inserts, deletes and looks up, and kbf_size.h
  * chooses parameters.
  */

@@ -2,7 +2,7 @@
  * sketch.c
  *		Layout of a sketch's bytes, and the one validator.
  *
- * doc/format.md describes the layout.  A change must change both together, and
+ * doc/internals/format.md describes the layout.  A change must change both together, and
  * the version.
  */
 #include "sketch.h"

@@ -3,7 +3,7 @@
  *		The sketch: its parameters, its bytes, and the one validator.
  *
  * An invertible Bloom lookup table (Goodrich & Mitzenmacher 2011) of weighted
- * cells.  The bytes of a sketch are described in doc/format.md.  They are the
+ * cells.  The bytes of a sketch are described in doc/internals/format.md.  They are the
  * same on disk, on the wire and in memory.  An IbltSketch is a view of them,
  * so that the rest of the core does not need to know offsets.
  *

@@ -2,7 +2,7 @@
  * strata.c
  *		The strata estimator: layout, validator, estimate.
  *
- * doc/format.md describes the layout.  A change must change both together, and
+ * doc/internals/format.md describes the layout.  A change must change both together, and
  * the version.
  */
 #include "pause.h"

@@ -12,7 +12,7 @@
  * A stratum is a sketch of one-limb keys whose cells, adding and peeling are
  * those of cell.h and peel.h.  The limb is the hash that chose the stratum,
  * because the estimator does not return keys.  A changed row has one key, so
- * it is in one stratum and is one difference.  doc/format.md has the bytes.
+ * it is in one stratum and is one difference.  doc/internals/format.md has the bytes.
  */
 #ifndef IBLT_CORE_STRATA_H
 #define IBLT_CORE_STRATA_H

@@ -22,7 +22,7 @@
 #include "sketch/aggsite.h"
 #include "sketch/aggstate.h"
 
-/* The parameters of a template: the header of doc/format.md up to the meter. */
+/* The parameters of a template: the header of doc/internals/format.md up to the meter. */
 #define TEMPLATE_HEAD	40
 
 static const IbltAggKind kind = {"iblt_agg_bigint", iblt_agg_table_params};

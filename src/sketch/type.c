@@ -3,7 +3,7 @@
  * type.c
  *	  The type iblt: its text and binary forms, its casts, its memory.
  *
- * A value is a varlena header and the bytes of doc/format.md.  Everything that
+ * A value is a varlena header and the bytes of doc/internals/format.md.  Everything that
  * comes in from outside (text, binary, bytea, or a stored value passed to a
  * function) goes through iblt_core_open.
  *

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A second implementation of values of type iblt, from doc/format.md and doc/checksum.md alone.
+"""A second implementation of values of type iblt, from doc/internals/format.md and doc/checksum.md alone.
 
 A value is base64, or \\x and hex digits, or - for standard input.  "build" reads lines in the text
 format of COPY: the columns of the key, the checksum or value, and -1 if the row is to be deleted.

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""A second implementation of values of type kbf, from doc/format.md and doc/checksum.md alone.
+"""A second implementation of values of type kbf, from doc/internals/format.md and doc/checksum.md alone.
 
 A value is base64, or \\x and hex digits, or - for standard input.  "build" reads lines in the text
 format of COPY: the columns of the key, its value, and - if the pair is to be deleted, or =NEW if its

@@ -6,7 +6,7 @@
 #	- a function is parallel unsafe if it writes, calls such a function, or begins a
 #	  subtransaction, and no C function is by default;
 #	- a function that takes "internal" belongs to an aggregate;
-#	- doc/functions.md lists the functions in C, and says who may call them;
+#	- doc/internals/functions.md lists the functions in C, and says who may call them;
 #	- no function has other privileges than its caller;
 #	- plpgsql_check finds nothing in the functions written in PL/pgSQL, if the
 #	  server has it.
@@ -88,7 +88,7 @@ no_rows "functions of aggregates take internal, no others do" "
 	AND NOT EXISTS (SELECT FROM pg_type t WHERE p.oid IN (t.typreceive))
 	AND p.prosupport = 0 AND p.prorettype NOT IN ('internal'::regtype, 'tsm_handler'::regtype)"
 
-# The names in doc/functions.md as rows (who, name): those at the beginning of lines and of
+# The names in doc/internals/functions.md as rows (who, name): those at the beginning of lines and of
 # rows of tables.
 listed=$(awk '
 	/^## What only the server calls/ { who = "server" }
@@ -103,7 +103,7 @@ listed=$(awk '
 		}
 	}' "$(dirname "$0")/../../doc/functions.md")
 
-no_rows "doc/functions.md says who may call which function in C" "
+no_rows "doc/internals/functions.md says who may call which function in C" "
 	WITH listed (who, name) AS (VALUES $listed), here AS (
 		SELECT DISTINCT p.proname::text AS name, CASE WHEN EXISTS (
 			SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) WHERE grantee = 0)

@@ -1,5 +1,5 @@
 # plot.gp
-#	The figures of doc/mathematics.md, from the tables of the simulations:
+#	The figures of doc/internals/mathematics.md, from the tables of the simulations:
 #
 #		gnuplot -e "from='build/sim/data'; to='doc/figures'" test/sim/plot.gp
 #

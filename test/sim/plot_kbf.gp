@@ -1,5 +1,5 @@
 # plot_kbf.gp
-#	The figures of doc/kbf.md, from the tables of the simulations:
+#	The figures of doc/kbf/kbf.md, from the tables of the simulations:
 #
 #		gnuplot -e "from='build/sim/data'; to='doc/figures'" test/sim/plot_kbf.gp
 #

@@ -1,6 +1,6 @@
 
 # The format of a key-value Bloom filter: a reader and writer in another language,
-# which knows no more than doc/format.md says, and the server must agree on every
+# which knows no more than doc/internals/format.md says, and the server must agree on every
 # byte, on every answer and on what is refused.
 
 use strict;

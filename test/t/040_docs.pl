@@ -88,7 +88,7 @@ sub anchors
 	return ($text =~ /<a id="([^"]+)">/g), map { s/[^\w\- ]//gr =~ tr/ /-/r } map { lc } $text =~ /^#+ +(.*)$/gm;
 }
 
-my @pages = ("$top/README.md", sort glob("$top/doc/*.md"));
+my @pages = ("$top/README.md", sort glob("$top/doc/*.md $top/doc/*/*.md"));
 
 my $node = server('docs', 'client_min_messages = warning', 'max_locks_per_transaction = 256');
 # a role that must give its password to the database on the other side
@@ -159,7 +159,7 @@ my $public = $node->safe_psql('doc_sketches', q{
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
 	AND n.nspname <> 'iblt_internal'});
 my @indexed = slurp_file("$top/doc/index.md") =~ /^\| \[`((?:iblt|kbf)_\w+)`\]\(/gm;
-my %headed = map { $_ => 1 } map { slurp_file("$top/doc/$_.md") =~ /^### `((?:iblt|kbf)_\w+)\(/gm } qw(sketches live filters tracking runs);
+my %headed = map { $_ => 1 } map { slurp_file("$top/doc/$_.md") =~ /^###? `((?:iblt|kbf)_\w+)\(/gm } qw(sketches compare audit repair kbf/filters digests runs);
 cmp_ok(scalar(@indexed), '>=', 25, 'the index has functions');
 is($public, join(' ', sort @indexed), 'the public functions are those in the index');
 is(join(' ', sort keys %headed), join(' ', sort @indexed), 'and those with a heading in the reference');

@@ -1,4 +1,4 @@
-# The statements that decide what a comparison or a repair says (doc/walk.md has the list), each
+# The statements that decide what a comparison or a repair says (doc/internals/walk.md has the list), each
 # with what could make it decide wrongly: an index that lacks an entry, a snapshot older than
 # what it reads, a second session that does the same, and a writer in between.
 #
@@ -343,7 +343,7 @@ foreach my $name (map { $_->{name} } Test::More->builder->details)
 }
 my ($list) = slurp_file("$top/doc/walk.md") =~ /^## What decides\n(.*?)^## /ms;
 my %listed = map { /^\| ([^|]+?) \| ([^|]+?) \|/ ? ($1 => $2) : () } grep { !/^\| statement|^\|---/ } split /\n/, $list;
-is(join(', ', sort keys %turns), join(', ', sort keys %listed), 'the statements here are those of doc/walk.md');
+is(join(', ', sort keys %turns), join(', ', sort keys %listed), 'the statements here are those of doc/internals/walk.md');
 foreach my $statement (sort keys %turns)
 {
 	my @where = @{ $turns{$statement} };

@@ -2,7 +2,7 @@
  * test_kbf.c
  *		The key-value Bloom filter: its format, its algebra and its answers.
  *
- * The golden values were computed from doc/format.md by a program of its own,
+ * The golden values were computed from doc/internals/format.md by a program of its own,
  * in Python with its own arithmetic.  Answers are compared with an enumeration
  * of all values that a cell can have.  test_kbf_rates.c tests how often a
  * filter answers.
@@ -13,7 +13,7 @@
 
 #define MAX_PAIRS	5000
 
-/* Offsets of the header, as doc/format.md has them. */
+/* Offsets of the header, as doc/internals/format.md has them. */
 #define AT_HASHES		5
 #define AT_DEGREE		6
 #define AT_SUPERPOSED	7

@@ -2,7 +2,7 @@
  * test_sketch.c
  *		The format: golden vectors, sizes, and what the validator refuses.
  *
- * The golden vectors were computed from doc/format.md by a program of its own,
+ * The golden vectors were computed from doc/internals/format.md by a program of its own,
  * in Python with its own arithmetic; they say what format version 1 is.
  */
 #include "model.h"

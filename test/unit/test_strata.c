@@ -92,7 +92,7 @@ estimate(const IbltStrata *strata, uint64_t *keys)
 /* --- the format ---------------------------------------------------------------- */
 
 /*
- * Computed from doc/format.md by a program of its own, in Python with its own
+ * Computed from doc/internals/format.md by a program of its own, in Python with its own
  * arithmetic.
  */
 static const struct
