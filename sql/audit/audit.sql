@@ -5,6 +5,7 @@
 
 -- The arguments
 
+-- The one of the three that is not null.
 CREATE FUNCTION iblt_internal.audit_make_target(tables regclass[], schema text, publication text)
 RETURNS iblt_internal.audit_target
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -15,9 +16,8 @@ AS $$
 			ELSE 'publication' END,
 		coalesce(schema, publication), tables)::iblt_internal.audit_target
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_make_target(regclass[], text, text) IS
-'the one of the three that is not null';
 
+-- The other arguments of an audit.
 CREATE FUNCTION iblt_internal.audit_make_options(max_differences bigint, cast_types boolean,
 	extra_columns text, recheck integer, timeout interval, seed bigint, trust_filters boolean,
 	progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch',
@@ -31,9 +31,8 @@ AS $$
 			NULL, method, by_index)::iblt_internal.options,
 		coalesce(trust_filters, false))::iblt_internal.audit_options
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_make_options(bigint, boolean, text, integer, interval,
-	bigint, boolean, boolean, text, text, boolean) IS 'the other arguments of an audit';
 
+-- An error for arguments that do not fit; "alone" without a peer.
 CREATE FUNCTION iblt_internal.audit_check(alone boolean, target iblt_internal.audit_target,
 	options iblt_internal.options) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -65,11 +64,10 @@ BEGIN
 	PERFORM iblt_internal.check_options('pg_class', options);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_check(boolean, iblt_internal.audit_target,
-	iblt_internal.options) IS 'an error for arguments that do not fit; "alone" without a peer';
 
 -- The peer
 
+-- How to reach the publisher of a subscription.
 CREATE FUNCTION iblt_internal.audit_peer(subscription text, peer text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -95,9 +93,9 @@ BEGIN
 		WHERE s.subname = subscription AND s.subdbid = this);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_peer(text, text) IS
-'how to reach the publisher of a subscription';
 
+-- The first question to a peer, for a table that it surely has; a label is its
+-- application_name.
 CREATE FUNCTION iblt_internal.audit_greet(conn text, label text) RETURNS iblt_internal.side
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -109,9 +107,8 @@ BEGIN
 		ELSE iblt_internal.describe_there(conn, label, 'pg_catalog.pg_class', NULL) END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_greet(text, text) IS
-'the first question to a peer, for a table that it surely has; a label is its application_name';
 
+-- An error if the peer is this database, or cannot talk to it.
 -- The first question to the peer, which also checks its version.  A wrong port or name
 -- of a server would otherwise make everything equal.
 CREATE FUNCTION iblt_internal.audit_check_peer(conn text) RETURNS void
@@ -130,11 +127,10 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_check_peer(text) IS
-'an error if the peer is this database, or cannot talk to it';
 
 -- All tables
 
+-- Compares all tables of a list, over one connection of that name.
 CREATE FUNCTION iblt_internal.audit_rows(conn text, peer text, target iblt_internal.audit_target,
 	options iblt_internal.audit_options) RETURNS iblt_internal.audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -174,10 +170,8 @@ BEGIN
 	RETURN results;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_rows(text, text, iblt_internal.audit_target,
-	iblt_internal.audit_options) IS
-'compares all tables of a list, over one connection of that name';
 
+-- An audit; after an error, no connection is left.
 CREATE FUNCTION iblt_internal.audit(peer text, target iblt_internal.audit_target,
 	options iblt_internal.audit_options) RETURNS iblt_internal.audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -209,8 +203,6 @@ BEGIN
 	RETURN results;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit(text, iblt_internal.audit_target,
-	iblt_internal.audit_options) IS 'an audit; after an error, no connection is left';
 
 -- The drivers
 

@@ -2,15 +2,15 @@
 --
 -- What is audited becomes a list of items, one a table, before the first is compared.
 
+-- The name of an item's table, quoted.
 CREATE FUNCTION iblt_internal.audit_name(item iblt_internal.audit_item) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT concat_ws('.', quote_ident(item.schema), quote_ident(item.name))
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_name(iblt_internal.audit_item) IS
-'the name of an item''s table, quoted';
 
+-- An item, for which all rows and columns are compared as yet.
 CREATE FUNCTION iblt_internal.audit_make_item(relid oid, schema text, name text, listed boolean,
 	problem text DEFAULT NULL, notes text[] DEFAULT '{}',
 	published iblt_internal.published_table DEFAULT NULL, subscriber text DEFAULT NULL,
@@ -21,12 +21,10 @@ AS $$
 	SELECT ROW(relid, schema, name, problem, notes, listed, published, subscriber, subscription,
 		NULL, NULL, NULL, false)::iblt_internal.audit_item
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_make_item(oid, text, text, boolean, text, text[],
-	iblt_internal.published_table, text, text) IS
-'an item, for which all rows and columns are compared as yet';
 
 -- Tables
 
+-- The items of an audit of given tables, each once, or NULL.
 CREATE FUNCTION iblt_internal.audit_list_tables(tables regclass[])
 RETURNS iblt_internal.audit_item[]
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -38,9 +36,8 @@ AS $$
 		FROM unnest(tables) WITH ORDINALITY AS u(relid, position) GROUP BY relid) AS t
 	LEFT JOIN pg_class c ON c.oid = t.relid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_list_tables(regclass[]) IS
-'the items of an audit of given tables, each once, or NULL';
 
+-- The items of an audit of a schema, which are the tables of either side, or NULL.
 -- What has the name of a table there may be anything here: a partition, or a view.
 CREATE FUNCTION iblt_internal.audit_list_schema(conn text, schema text)
 RETURNS iblt_internal.audit_item[]
@@ -63,11 +60,10 @@ BEGIN
 		LEFT JOIN pg_class c ON c.relnamespace = namespace AND c.relname = t.name);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_list_schema(text, text) IS
-'the items of an audit of a schema, which are the tables of either side, or NULL';
 
 -- Publications
 
+-- What is to be known of a published table.
 CREATE FUNCTION iblt_internal.audit_notes(published iblt_internal.published_table) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -75,9 +71,8 @@ AS $$
 	SELECT CASE WHEN published.operations_left_out <> ''
 		THEN ARRAY['not published: ' || published.operations_left_out] ELSE '{}' END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_notes(iblt_internal.published_table) IS
-'what is to be known of a published table';
 
+-- Why a table in publications of one name on both sides cannot be compared, or NULL.
 -- Both sides may have a publication of the name, if they publish to each other or if it
 -- came with a dump.  Then no table of either may be passed over.
 CREATE FUNCTION iblt_internal.audit_twofold_problem(mine iblt_internal.published_table,
@@ -95,10 +90,8 @@ AS $$
 			THEN 'the publications of this name here and on the peer differ in the rows or '
 				'columns of this table' END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_twofold_problem(iblt_internal.published_table,
-	iblt_internal.published_table) IS
-'why a table in publications of one name on both sides cannot be compared, or NULL';
 
+-- The items of an audit of a publication of either side, or NULL.
 CREATE FUNCTION iblt_internal.audit_list_publication(conn text, publication text)
 RETURNS iblt_internal.audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -127,11 +120,10 @@ BEGIN
 		LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = name);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_list_publication(text, text) IS
-'the items of an audit of a publication of either side, or NULL';
 
 -- Subscriptions
 
+-- The tables of a subscription, with the state of each.
 CREATE FUNCTION iblt_internal.audit_subscribed(subscription text)
 RETURNS TABLE (schema text, name text, relid oid, state text)
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
@@ -143,9 +135,8 @@ AS $$
 	WHERE r.srsubid IN (
 		SELECT st.subid FROM pg_stat_subscription st WHERE st.subname = subscription)
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_subscribed(text) IS
-'the tables of a subscription, with the state of each';
 
+-- Why a table of a subscription cannot be compared, or NULL.
 CREATE FUNCTION iblt_internal.audit_subscribed_problem(subscription text, subscribed boolean,
 	published boolean, state text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -161,9 +152,9 @@ AS $$
 			CASE state WHEN 'i' THEN 'not copied yet' WHEN 'd' THEN 'it is being copied'
 				WHEN 'f' THEN 'it has been copied' ELSE 'it has been copied and catches up' END) END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_subscribed_problem(text, boolean, boolean, text) IS
-'why a table of a subscription cannot be compared, or NULL';
 
+-- The items of an audit of a subscription, which are the tables that are subscribed here or
+-- published there, or NULL.
 CREATE FUNCTION iblt_internal.audit_list_subscription(conn text, subscription text)
 RETURNS iblt_internal.audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -194,12 +185,10 @@ BEGIN
 		WHERE s.relid IS NOT NULL OR NOT (p.t).covered);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_list_subscription(text, text) IS
-'the items of an audit of a subscription, which are the tables that are subscribed here or '
-'published there, or NULL';
 
 -- All of them
 
+-- The items of an audit; an error if there are none.
 CREATE FUNCTION iblt_internal.audit_list(conn text, target iblt_internal.audit_target)
 RETURNS iblt_internal.audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -221,5 +210,3 @@ BEGIN
 	RETURN items;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_list(text, iblt_internal.audit_target) IS
-'the items of an audit; an error if there are none';

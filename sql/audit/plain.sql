@@ -4,6 +4,8 @@
 -- them up.  A table whose sums are the same on both sides is equal.  All others, also those
 -- with an error here, are compared alone.  After an error on the peer, all are.
 
+-- The plan for a small table, as plain_relations_sql describes both sides; NULL if it must be
+-- compared alone.
 CREATE FUNCTION iblt_internal.plain_plan_small(conn text, small iblt_internal.audit_small,
 	mine jsonb, theirs jsonb) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -21,10 +23,8 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_plan_small(text, iblt_internal.audit_small, jsonb, jsonb) IS
-'the plan for a small table, as plain_relations_sql describes both sides; NULL if it must be '
-'compared alone';
 
+-- What plain_sums_sql gives here, without the locks; NULL after an error.
 CREATE FUNCTION iblt_internal.plain_sum_small(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -46,9 +46,9 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_sum_small(iblt_internal.plan) IS
-'what plain_sums_sql gives here, without the locks; NULL after an error';
 
+-- The row for a small table whose sums are the same; NULL for one that must be compared
+-- alone.
 CREATE FUNCTION iblt_internal.plain_judge_small(small iblt_internal.audit_small,
 	plan iblt_internal.plan, mine text, theirs text, bytes bigint) RETURNS iblt_internal.audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -68,10 +68,9 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_judge_small(iblt_internal.audit_small, iblt_internal.plan,
-	text, text, bigint) IS
-'the row for a small table whose sums are the same; NULL for one that must be compared alone';
 
+-- The plans for small tables, NULL for those that must be compared alone, or the peer's
+-- error.
 CREATE FUNCTION iblt_internal.plain_ask_small(conn text, smalls iblt_internal.audit_small[],
 	OUT plans iblt_internal.plan[], OUT problem iblt_internal.peer_error) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -93,9 +92,9 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_ask_small(text, iblt_internal.audit_small[]) IS
-'the plans for small tables, NULL for those that must be compared alone, or the peer''s error';
 
+-- The rows for those small tables that are equal, and NULL for the others; none if the peer
+-- could not answer.
 CREATE FUNCTION iblt_internal.plain_compare_small(conn text, smalls iblt_internal.audit_small[])
 RETURNS iblt_internal.audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -133,6 +132,3 @@ BEGIN
 		FROM generate_subscripts(smalls, 1) AS i);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_compare_small(text, iblt_internal.audit_small[]) IS
-'the rows for those small tables that are equal, and NULL for the others; none if the peer could '
-'not answer';

@@ -2,6 +2,7 @@
 --
 -- Which of its columns and rows an audit compares.
 
+-- An item without the columns that are not replicated.
 -- A subscriber computes a generated column that is not published, if it has one too.
 CREATE FUNCTION iblt_internal.audit_scope_columns(conn text, item iblt_internal.audit_item)
 RETURNS iblt_internal.audit_item
@@ -27,9 +28,8 @@ BEGIN
 	RETURN item;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_scope_columns(text, iblt_internal.audit_item) IS
-'an item without the columns that are not replicated';
 
+-- Do all rows of a table come through the publications that are audited?
 -- If the subscriber's rows come from these publications alone, it holds rows of the
 -- filter only, and any other row of it is extra.
 CREATE FUNCTION iblt_internal.audit_only_source(feeds iblt_internal.feed[],
@@ -41,10 +41,8 @@ AS $$
 		AND (feeds[1]).publications && published.publications
 		AND NOT (feeds[1]).publications && coalesce(published.others, '{}')
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_only_source(iblt_internal.feed[],
-	iblt_internal.published_table) IS
-'do all rows of a table come through the publications that are audited?';
 
+-- An error for a condition of the peer's that must not run here.
 -- A peer can tell any SQL.  The filters of this server hold operators and functions of
 -- PostgreSQL alone.
 CREATE FUNCTION iblt_internal.audit_check_filter(filter text, trusted boolean) RETURNS void
@@ -60,9 +58,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_check_filter(text, boolean) IS
-'an error for a condition of the peer''s that must not run here';
 
+-- An item with the conditions for the rows that are published.
 CREATE FUNCTION iblt_internal.audit_scope_rows(conn text, item iblt_internal.audit_item,
 	trust_filters boolean) RETURNS iblt_internal.audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -89,9 +86,8 @@ BEGIN
 	RETURN item;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_scope_rows(text, iblt_internal.audit_item, boolean) IS
-'an item with the conditions for the rows that are published';
 
+-- An item with the columns and rows that are compared.
 CREATE FUNCTION iblt_internal.audit_scope(conn text, item iblt_internal.audit_item,
 	trust_filters boolean) RETURNS iblt_internal.audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -105,5 +101,3 @@ BEGIN
 		trust_filters);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_scope(text, iblt_internal.audit_item, boolean) IS
-'an item with the columns and rows that are compared';

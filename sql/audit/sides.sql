@@ -3,6 +3,7 @@
 -- An audit asks these functions of both sides.  They answer jsonb, which reads the same
 -- on all servers.
 
+-- Names of the tables of a schema, without partitions of tables in the same schema.
 -- A partition is covered by an ancestor in the same schema.
 CREATE FUNCTION iblt_internal.audit_tables(schema text) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -15,11 +16,11 @@ AS $$
 		JOIN pg_class p ON p.oid = a.relid
 		WHERE p.oid <> c.oid AND p.relnamespace = c.relnamespace))
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_tables(text) IS
-'names of the tables of a schema, without partitions of tables in the same schema';
 
 -- Publications
 
+-- The tables of publications, and which of the publications exist, in the form of type
+-- published.
 -- Each publication adds rows and columns: if one has no filter, there is none, and without
 -- a list it has all columns that are not generated.  Releases before 18 publish none that
 -- is generated, though the view may name it.  Its columns attnames and rowfilter are not in
@@ -68,11 +69,10 @@ AS $$
 					WHERE a.relid <> t.relid AND a.relid IN (SELECT one.relid FROM one)))
 				ORDER BY schema COLLATE "C", name COLLATE "C"), '[]') FROM one AS t))
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_published(text[]) IS
-'the tables of publications, and which of the publications exist, in the form of type published';
 
 -- Subscriptions
 
+-- The subscriptions of this database that feed a table, as an array of feed.
 CREATE FUNCTION iblt_internal.audit_feeds(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -88,9 +88,8 @@ AS $$
 		UNION ALL SELECT relid FROM pg_partition_tree(relation)
 		UNION ALL SELECT relid FROM pg_partition_ancestors(relation))
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_feeds(regclass) IS
-'the subscriptions of this database that feed a table, as an array of feed';
 
+-- Names of the generated columns.
 CREATE FUNCTION iblt_internal.audit_generated(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -98,10 +97,10 @@ AS $$
 	SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute a
 	WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> ''
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_generated(regclass) IS 'names of the generated columns';
 
 -- Asking them
 
+-- What a call of one of these functions answers on a side.
 CREATE FUNCTION iblt_internal.audit_ask(conn text, side text, call text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -110,9 +109,8 @@ BEGIN
 	RETURN iblt_internal.peer_call(conn, side, call);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_ask(text, text, text) IS
-'what a call of one of these functions answers on a side';
 
+-- The names that such a call answers.
 CREATE FUNCTION iblt_internal.audit_ask_names(conn text, side text, call text) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -121,9 +119,8 @@ BEGIN
 	RETURN ARRAY(SELECT jsonb_array_elements_text(iblt_internal.audit_ask(conn, side, call)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_ask_names(text, text, text) IS
-'the names that such a call answers';
 
+-- What a side publishes in publications.
 CREATE FUNCTION iblt_internal.audit_ask_published(conn text, side text, publications text[])
 RETURNS iblt_internal.published
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -134,9 +131,8 @@ BEGIN
 		side, format('audit_published(%L::pg_catalog.text[])', publications)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_ask_published(text, text, text[]) IS
-'what a side publishes in publications';
 
+-- The subscriptions of a side that feed a relation.
 CREATE FUNCTION iblt_internal.audit_ask_feeds(conn text, side text, relation text)
 RETURNS iblt_internal.feed[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -148,5 +144,3 @@ BEGIN
 			format('audit_feeds(pg_catalog.to_regclass(%L))', relation))) AS f);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_ask_feeds(text, text, text) IS
-'the subscriptions of a side that feed a relation';

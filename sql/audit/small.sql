@@ -8,6 +8,7 @@
 --
 -- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
 
+-- A small table of an audit, and its digest here.
 CREATE TYPE iblt_internal.audit_small AS (
 	n integer,				-- its place in the list
 	item iblt_internal.audit_item,
@@ -16,16 +17,16 @@ CREATE TYPE iblt_internal.audit_small AS (
 	digest text,
 	rows bigint
 );
-COMMENT ON TYPE iblt_internal.audit_small IS 'a small table of an audit, and its digest here';
 
+-- 128 bits of a SHA-256, in hexadecimal.
 CREATE FUNCTION iblt_internal.audit_hash(bytes bytea) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT left(encode(sha256(bytes), 'hex'), 32)
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_hash(bytea) IS '128 bits of a SHA-256, in hexadecimal';
 
+-- A hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL.
 -- What a plan depends on, but for what audit_answer gives.  Null unless the table is small:
 -- views and foreign tables have no upper bound of their rows.
 CREATE FUNCTION iblt_internal.audit_core(described jsonb) RETURNS text
@@ -39,9 +40,8 @@ AS $$
 	-- PostgreSQL does not know the size of a table of Citus
 	WHERE described -> 'most_rows' <> 'null' AND described -> 'distributed' = 'false'
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_core(jsonb) IS
-'a hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL';
 
+-- A digest of a table's rows, and their number; NULL if the table was altered.
 -- Relies on: read_heap, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.audit_digest(described jsonb, options iblt_internal.options,
 	OUT digest text, OUT rows bigint) RETURNS record
@@ -62,11 +62,11 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_digest(jsonb, iblt_internal.options) IS
-'a digest of a table''s rows, and their number; NULL if the table was altered';
 
 -- What runs on the peer
 
+-- What the other side needs to know of a small table: the digest, the number of rows, and
+-- what its own description cannot tell; NULL if it must be compared alone.
 CREATE FUNCTION iblt_internal.audit_answer(request jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -90,10 +90,8 @@ BEGIN
 		described -> 'most_rows', described -> 'collations', described -> 'subscriptions');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_answer(jsonb) IS
-'what the other side needs to know of a small table: the digest, the number of rows, and what its '
-'own description cannot tell; NULL if it must be compared alone';
 
+-- The answers about small tables, and what is the same for all tables of this database.
 CREATE FUNCTION iblt_internal.audit_answers(requests jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -120,11 +118,10 @@ BEGIN
 		'recovery', server -> 'recovery', 'slots', server -> 'slots'));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_answers(jsonb) IS
-'the answers about small tables, and what is the same for all tables of this database';
 
 -- What runs here
 
+-- What is to be known of an item to compare it with many others; NULL after an error.
 -- Nothing is asked of the peer for an item here.  Where its scope takes questions, it is
 -- not one of these.
 CREATE FUNCTION iblt_internal.audit_describe_small(item iblt_internal.audit_item,
@@ -149,10 +146,9 @@ BEGIN
 	RETURN small;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_describe_small(iblt_internal.audit_item,
-	iblt_internal.audit_options) IS
-'what is to be known of an item to compare it with many others; NULL after an error';
 
+-- The small tables from a place in the list on: of 100 items at most, and of some 8 MB
+-- together.
 CREATE FUNCTION iblt_internal.audit_find_small(items iblt_internal.audit_item[], first integer,
 	options iblt_internal.audit_options, OUT smalls iblt_internal.audit_small[], OUT last integer)
 RETURNS record
@@ -181,10 +177,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_find_small(iblt_internal.audit_item[], integer,
-	iblt_internal.audit_options) IS
-'the small tables from a place in the list on: of 100 items at most, and of some 8 MB together';
 
+-- What audit_answer is asked about a table.
 CREATE FUNCTION iblt_internal.audit_request(small iblt_internal.audit_small) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -192,9 +186,8 @@ AS $$
 	SELECT jsonb_build_array(small.here -> 'relation', (small.compare).peer_condition,
 		(small.compare).exclude, (small.compare).seed, iblt_internal.audit_core(small.here))
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_request(iblt_internal.audit_small) IS
-'what audit_answer is asked about a table';
 
+-- A small table with its digest here.
 CREATE FUNCTION iblt_internal.audit_scan_small(small iblt_internal.audit_small)
 RETURNS iblt_internal.audit_small
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -215,9 +208,9 @@ BEGIN
 	RETURN small;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_scan_small(iblt_internal.audit_small) IS
-'a small table with its digest here';
 
+-- The row for a small table with that many equal rows on each side; an error if its plan has
+-- one.
 CREATE FUNCTION iblt_internal.audit_equal_small(small iblt_internal.audit_small,
 	plan iblt_internal.plan, rows bigint, bytes bigint) RETURNS iblt_internal.audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -235,10 +228,8 @@ BEGIN
 	RETURN iblt_internal.audit_result(checked.item, ROW(checked.plan, figures, '{}'));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_equal_small(iblt_internal.audit_small, iblt_internal.plan,
-	bigint, bigint) IS
-'the row for a small table with that many equal rows on each side; an error if its plan has one';
 
+-- The row for a small table that is equal; NULL for one that must be compared alone.
 CREATE FUNCTION iblt_internal.audit_judge_small(small iblt_internal.audit_small, server jsonb,
 	answer jsonb, bytes bigint) RETURNS iblt_internal.audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -260,9 +251,9 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_judge_small(iblt_internal.audit_small, jsonb, jsonb, bigint)
-IS 'the row for a small table that is equal; NULL for one that must be compared alone';
 
+-- The rows for those small tables that are equal, and NULL for the others; none if the peer
+-- could not answer.
 CREATE FUNCTION iblt_internal.audit_compare_small(conn text, smalls iblt_internal.audit_small[])
 RETURNS iblt_internal.audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -289,10 +280,8 @@ BEGIN
 		FROM generate_subscripts(smalls, 1) AS i);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_compare_small(text, iblt_internal.audit_small[]) IS
-'the rows for those small tables that are equal, and NULL for the others; none if the peer could '
-'not answer';
 
+-- The rows for equal small tables, at their places in the list, and the last place looked at.
 CREATE FUNCTION iblt_internal.audit_batch(conn text, peer text, items iblt_internal.audit_item[],
 	first integer, options iblt_internal.audit_options, OUT equal iblt_internal.audit_row[],
 	OUT last integer) RETURNS record
@@ -323,6 +312,3 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_batch(text, text, iblt_internal.audit_item[], integer,
-	iblt_internal.audit_options) IS
-'the rows for equal small tables, at their places in the list, and the last place looked at';

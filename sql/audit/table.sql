@@ -2,6 +2,7 @@
 
 -- Checks of its plan
 
+-- An error for published columns that the subscriber lacks.
 -- Replication stops at a published column that the subscriber lacks.
 CREATE FUNCTION iblt_internal.audit_check_columns(plan iblt_internal.plan, subscriber text)
 RETURNS void
@@ -19,9 +20,8 @@ BEGIN
 		'Add them to the subscriber. Logical replication needs them there.');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_check_columns(iblt_internal.plan, text) IS
-'an error for published columns that the subscriber lacks';
 
+-- An error for a table that is a foreign table on a side, or a view of some.
 -- One that leads to the other side's table would be equal to itself.
 CREATE FUNCTION iblt_internal.audit_refuse_foreign(plan iblt_internal.plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -42,9 +42,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_refuse_foreign(iblt_internal.plan) IS
-'an error for a table that is a foreign table on a side, or a view of some';
 
+-- What is asked of the comparison of one table, whose scope is known.
 CREATE FUNCTION iblt_internal.audit_compare_options(item iblt_internal.audit_item,
 	options iblt_internal.audit_options) RETURNS iblt_internal.options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
@@ -64,10 +63,8 @@ BEGIN
 	RETURN compare;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_compare_options(iblt_internal.audit_item,
-	iblt_internal.audit_options) IS
-'what is asked of the comparison of one table, whose scope is known';
 
+-- The item of a plan with what there is to say of it, and the plan of its comparison.
 -- The plan of iblt_compare, with three changes.  Notes take the place of warnings.  Where
 -- replication is not ready, nothing is rechecked, because nothing could be confirmed.
 -- Where the peer does not have the slot of the subscription that is audited, rows are
@@ -96,10 +93,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_check_plan(iblt_internal.audit_item, iblt_internal.plan,
-	iblt_internal.options) IS
-'the item of a plan with what there is to say of it, and the plan of its comparison';
 
+-- The plan of the comparison of one table, and its item with what there is to say of it.
 CREATE FUNCTION iblt_internal.audit_plan(conn text, INOUT item iblt_internal.audit_item,
 	options iblt_internal.audit_options, OUT plan iblt_internal.plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -118,12 +113,10 @@ BEGIN
 	plan := checked.plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_plan(text, iblt_internal.audit_item,
-	iblt_internal.audit_options) IS
-'the plan of the comparison of one table, and its item with what there is to say of it';
 
 -- Its row in the answer
 
+-- What there is to say of a table that was compared.
 CREATE FUNCTION iblt_internal.audit_detail(item iblt_internal.audit_item, plan iblt_internal.plan,
 	unconfirmed bigint, differences bigint) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -149,9 +142,8 @@ AS $$
 		nullif(array_to_string(item.notes, '; '), '')), '')
 	FROM (SELECT iblt_internal.column_names(plan.here)) AS c(mine)
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_detail(iblt_internal.audit_item, iblt_internal.plan,
-	bigint, bigint) IS 'what there is to say of a table that was compared';
 
+-- The row for a table that was compared, from its counts of differences.
 CREATE FUNCTION iblt_internal.audit_verdict(item iblt_internal.audit_item,
 	plan iblt_internal.plan, figures iblt_internal.figures, INOUT result iblt_internal.audit_row)
 RETURNS iblt_internal.audit_row
@@ -170,10 +162,8 @@ BEGIN
 	result.bytes := figures.bytes_sent + figures.bytes_received;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_verdict(iblt_internal.audit_item, iblt_internal.plan,
-	iblt_internal.figures, iblt_internal.audit_row) IS
-'the row for a table that was compared, from its counts of differences';
 
+-- The row for a table of which all differences are known.
 CREATE FUNCTION iblt_internal.audit_result(item iblt_internal.audit_item,
 	compared iblt_internal.comparison) RETURNS iblt_internal.audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
@@ -190,9 +180,8 @@ BEGIN
 	RETURN iblt_internal.audit_verdict(item, compared.plan, compared.figures, result);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_result(iblt_internal.audit_item,
-	iblt_internal.comparison) IS 'the row for a table of which all differences are known';
 
+-- Compares one table: its row.
 -- They are counted, and not kept.
 CREATE FUNCTION iblt_internal.audit_compare(conn text, plan iblt_internal.plan,
 	item iblt_internal.audit_item) RETURNS iblt_internal.audit_row
@@ -212,9 +201,8 @@ BEGIN
 	RETURN iblt_internal.audit_verdict(item, found.plan, @extschema@.iblt_compare_stats(), result);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_compare(text, iblt_internal.plan,
-	iblt_internal.audit_item) IS 'compares one table: its row';
 
+-- The row for a table that was not compared.
 -- Without an SQLSTATE, the list knows a problem already.
 CREATE FUNCTION iblt_internal.audit_failed(item iblt_internal.audit_item, state text, message text,
 	detail text) RETURNS iblt_internal.audit_row
@@ -242,11 +230,10 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_failed(iblt_internal.audit_item, text, text, text) IS
-'the row for a table that was not compared';
 
 -- Comparing it
 
+-- Begins a table: with counters at 0, and a connection, which an error may have closed.
 CREATE FUNCTION iblt_internal.audit_begin(conn text, peer text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -259,9 +246,8 @@ BEGIN
 	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_begin(text, text) IS
-'begins a table: with counters at 0, and a connection, which an error may have closed';
 
+-- Compares one table; an error is in its row, and is returned with the plan as well.
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
@@ -295,10 +281,8 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_attempt(text, text, iblt_internal.audit_item,
-	iblt_internal.audit_options) IS
-'compares one table; an error is in its row, and is returned with the plan as well';
 
+-- Compares one table, again if it is altered meanwhile; the row says what went wrong.
 CREATE FUNCTION iblt_internal.audit_table(conn text, peer text, item iblt_internal.audit_item,
 	options iblt_internal.audit_options) RETURNS iblt_internal.audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -329,6 +313,3 @@ EXCEPTION WHEN SQLSTATE 'IB004' THEN
 	RETURN iblt_internal.audit_failed(item, 'IB004', message, detail);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.audit_table(text, text, iblt_internal.audit_item,
-	iblt_internal.audit_options) IS
-'compares one table, again if it is altered meanwhile; the row says what went wrong';

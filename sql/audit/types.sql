@@ -4,25 +4,25 @@
 -- table, before it compares the first (20_list), and a row of the answer of each
 -- (40_table).
 
+-- What the caller asks of an audit.
 CREATE TYPE iblt_internal.audit_options AS (
 	compare iblt_internal.options,	-- for each table
 	trust_filters boolean	-- may a row filter that the peer tells run here?
 );
-COMMENT ON TYPE iblt_internal.audit_options IS 'what the caller asks of an audit';
 
+-- What an audit compares; kind is NULL unless the caller gave exactly one thing.
 CREATE TYPE iblt_internal.audit_target AS (
 	kind text,				-- 'tables', 'schema', 'publication' or 'subscription'
 	name text,				-- of the last three
 	tables regclass[]
 );
-COMMENT ON TYPE iblt_internal.audit_target IS
-'what an audit compares; kind is NULL unless the caller gave exactly one thing';
 
 -- What a side says of its publications and subscriptions
 
+-- A column that no publication has.
 CREATE TYPE iblt_internal.unpublished_column AS (name text, generated boolean);
-COMMENT ON TYPE iblt_internal.unpublished_column IS 'a column that no publication has';
 
+-- A table of some publications.
 CREATE TYPE iblt_internal.published_table AS (
 	schema text,
 	name text,
@@ -33,19 +33,19 @@ CREATE TYPE iblt_internal.published_table AS (
 	unpublished iblt_internal.unpublished_column[],
 	covered boolean			-- an ancestor is published too
 );
-COMMENT ON TYPE iblt_internal.published_table IS 'a table of some publications';
 
+-- The answer of audit_published().
 CREATE TYPE iblt_internal.published AS (
 	publications text[],	-- those that exist
 	tables iblt_internal.published_table[]
 );
-COMMENT ON TYPE iblt_internal.published IS 'the answer of audit_published()';
 
+-- A subscription that feeds a table.
 CREATE TYPE iblt_internal.feed AS (subscription text, publications text[]);
-COMMENT ON TYPE iblt_internal.feed IS 'a subscription that feeds a table';
 
 -- Items and rows
 
+-- A table in the list of an audit.
 CREATE TYPE iblt_internal.audit_item AS (
 	relid regclass,			-- the table here, NULL if there is none
 	schema text,			-- of the table on both sides
@@ -61,8 +61,8 @@ CREATE TYPE iblt_internal.audit_item AS (
 	peer_condition text,
 	unready boolean			-- differences cannot be confirmed
 );
-COMMENT ON TYPE iblt_internal.audit_item IS 'a table in the list of an audit';
 
+-- What an audit says of one table.
 CREATE TYPE iblt_internal.audit_row AS (
 	relation text,
 	peer_relation text,
@@ -78,4 +78,3 @@ CREATE TYPE iblt_internal.audit_row AS (
 	bytes bigint,
 	total_ms numeric
 );
-COMMENT ON TYPE iblt_internal.audit_row IS 'what an audit says of one table';

@@ -9,6 +9,8 @@
 -- which is never in memory as a whole.  Beside the rows, its figures go through the
 -- setting that iblt_compare_stats reads.
 
+-- Differences among the keys of a batch of a list of that number, and those that an index may
+-- hide.
 CREATE FUNCTION iblt_internal.look_batch(conn text, plan iblt_internal.plan,
 	sample @extschema@.iblt, keys bytea, done integer, number integer,
 	OUT differences iblt_internal.difference[], OUT doubtful text[]) RETURNS record
@@ -27,10 +29,8 @@ BEGIN
 		ELSE iblt_internal.doubtful(batch.keys, batch.sides, differences) END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.look_batch(text, iblt_internal.plan, iblt, bytea, integer,
-	integer) IS
-'differences among the keys of a batch of a list of that number, and those that an index may hide';
 
+-- The differences among the keys that find_keys gave; at the end, the figures are kept.
 CREATE FUNCTION iblt_internal.differences(conn text, plan iblt_internal.plan,
 	figures iblt_internal.figures, keys bytea, number bigint, sample @extschema@.iblt)
 RETURNS SETOF iblt_internal.difference
@@ -77,10 +77,8 @@ BEGIN
 		differences, unconfirmed));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.differences(text, iblt_internal.plan, iblt_internal.figures,
-	bytea, bigint, iblt) IS
-'the differences among the keys that find_keys gave; at the end, the figures are kept';
 
+-- Compares as a plan says, with all differences in memory.
 CREATE FUNCTION iblt_internal.run(conn text, plan iblt_internal.plan)
 RETURNS iblt_internal.comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -95,11 +93,11 @@ BEGIN
 	RETURN ROW(found.plan, @extschema@.iblt_compare_stats(), differences);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run(text, iblt_internal.plan) IS
-'compares as a plan says, with all differences in memory';
 
 -- Starting again
 
+-- The side whose relation is not what was described any more, asked over a new connection; or
+-- NULL.
 CREATE FUNCTION iblt_internal.altered_side(conn text, peer text, plan iblt_internal.plan)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -129,9 +127,9 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.altered_side(text, text, iblt_internal.plan) IS
-'the side whose relation is not what was described any more, asked over a new connection; or NULL';
 
+-- After an error: should a driver start again, because a relation was altered? After three
+-- attempts, an error that says so.
 -- For the handler of a driver, which raises the error again if this gives false.  A
 -- statement may also fail because a column is not there any more, or is of another type.
 CREATE FUNCTION iblt_internal.restarts(conn text, peer text, plan iblt_internal.plan,
@@ -159,10 +157,9 @@ BEGIN
 	RETURN altered IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.restarts(text, text, iblt_internal.plan, integer, text, text) IS
-'after an error: should a driver start again, because a relation was altered? After three '
-'attempts, an error that says so';
 
+-- Begins an attempt of a driver: with counters at 0, and a connection unless both relations
+-- are here.
 CREATE FUNCTION iblt_internal.connect(peer text, conn text, timeout interval DEFAULT NULL)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -177,10 +174,8 @@ BEGIN
 	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.connect(text, text, interval) IS
-'begins an attempt of a driver: with counters at 0, and a connection unless both relations are '
-'here';
 
+-- Is a sample the answer to too many differences? An error for another value.
 CREATE FUNCTION iblt_internal.sampling(on_too_many text) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -193,9 +188,8 @@ BEGIN
 	RETURN on_too_many = 'sample';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.sampling(text) IS
-'is a sample the answer to too many differences? An error for another value';
 
+-- Options with a label, or an error for those that do not fit.
 CREATE FUNCTION iblt_internal.compare_options(relation regclass, options iblt_internal.options)
 RETURNS iblt_internal.options
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -210,9 +204,8 @@ BEGIN
 	RETURN options;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.compare_options(regclass, iblt_internal.options) IS
-'options with a label, or an error for those that do not fit';
 
+-- The plan of iblt_compare.
 CREATE FUNCTION iblt_internal.compare_plan(conn text, relation regclass, peer_relation text,
 	options iblt_internal.options, on_too_many text) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -232,9 +225,8 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.compare_plan(text, regclass, text, iblt_internal.options, text) IS
-'the plan of iblt_compare';
 
+-- What find_keys gives, and a notice if digests did not do.
 CREATE FUNCTION iblt_internal.compare_find(conn text, plan iblt_internal.plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -248,9 +240,9 @@ BEGIN
 	RETURN found;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.compare_find(text, iblt_internal.plan) IS
-'what find_keys gives, and a notice if digests did not do';
 
+-- After an error: should a comparison start again? If not, the connection is closed, and the
+-- error raised if the statement may hold a secret.
 -- For the handler of iblt_compare.
 CREATE FUNCTION iblt_internal.compare_failed(conn text, peer text, plan iblt_internal.plan,
 	progress boolean, attempt integer, state text, message text, detail text, hint text)
@@ -283,13 +275,10 @@ BEGIN
 	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.compare_failed(text, text, iblt_internal.plan, boolean, integer,
-	text, text, text, text) IS
-'after an error: should a comparison start again? If not, the connection is closed, and the error '
-'raised if the statement may hold a secret';
 
 -- The driver
 
+-- The arguments of a driver, with a random seed if there is none.
 CREATE FUNCTION iblt_internal.make_options(relation regclass, columns text[], exclude text[],
 	key_columns text[], condition text, peer_condition text, max_differences bigint,
 	content text, cast_types boolean, extra_columns text, recheck integer, timeout interval,
@@ -304,9 +293,6 @@ AS $$
 		recheck, timeout, coalesce(seed, iblt_internal.random_seed()), progress, NULL, NULL, NULL,
 		live, NULL, method, by_index)::iblt_internal.options
 $$;
-COMMENT ON FUNCTION iblt_internal.make_options(regclass, text[], text[], text[], text, text, bigint,
-	text, boolean, text, integer, interval, bigint, boolean, text, text, boolean) IS
-'the arguments of a driver, with a random seed if there is none';
 
 CREATE FUNCTION iblt_compare(
 	relation regclass,

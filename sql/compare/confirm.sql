@@ -14,6 +14,8 @@
 -- transaction that made it was visible to the second look.  What removed it before the
 -- second look had reached the follower by the third.
 
+-- Has the subscriber of a link applied everything up to a position? NULL if the slot's
+-- subscriber seems to be another one.
 -- Slot names are not unique across servers: in a chain all may have the same.  Positions
 -- tell them apart.  A subscriber has received what its slot was told is applied, and not
 -- more than its publisher has written.
@@ -42,10 +44,8 @@ BEGIN
 		WHERE r BETWEEN applied AND written + 40), false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.reached_by_slot(text, iblt_internal.link, numeric) IS
-'has the subscriber of a link applied everything up to a position? NULL if the slot''s subscriber '
-'seems to be another one';
 
+-- Has the follower of a link applied everything up to a position? NULL as in reached_by_slot.
 CREATE FUNCTION iblt_internal.reached(conn text, link iblt_internal.link, target numeric)
 RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -58,9 +58,8 @@ BEGIN
 	RETURN iblt_internal.reached_by_slot(conn, link, target);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.reached(text, iblt_internal.link, numeric) IS
-'has the follower of a link applied everything up to a position? NULL as in reached_by_slot';
 
+-- The warning for a slot whose positions do not fit.
 CREATE FUNCTION iblt_internal.warn_other_subscriber(slot text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -73,9 +72,8 @@ BEGIN
 		HINT = 'Compare a subscriber with its own publisher.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.warn_other_subscriber(text) IS
-'the warning for a slot whose positions do not fit';
 
+-- How long a source may take to flush the WAL of what is visible on it.
 -- WAL that the source has not even flushed after a while is of no commit that was visible.
 CREATE FUNCTION iblt_internal.flush_grace(conn text, source text) RETURNS interval
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -84,9 +82,9 @@ AS $$
 	SELECT greatest('1 s', 5 * iblt_internal.peer_ask(conn, source,
 		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval)
 $$;
-COMMENT ON FUNCTION iblt_internal.flush_grace(text, text) IS
-'how long a source may take to flush the WAL of what is visible on it';
 
+-- Waits until the follower of a link has applied everything up to a position; false if that
+-- takes too long.
 CREATE FUNCTION iblt_internal.wait_position(conn text, link iblt_internal.link, target numeric,
 	deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -121,10 +119,9 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.wait_position(text, iblt_internal.link, numeric, timestamptz) IS
-'waits until the follower of a link has applied everything up to a position; false if that takes '
-'too long';
 
+-- Waits until what the source of a link shows now has reached the follower; false if that
+-- takes too long.
 -- iblt checks twice that positions fit, the second time beyond all there was the first
 -- time: on a busy source, the range in which they fit is not small.
 CREATE FUNCTION iblt_internal.wait_link(conn text, link iblt_internal.link, deadline timestamptz)
@@ -140,10 +137,9 @@ BEGIN
 		'wal_position(false)')::numeric, deadline);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.wait_link(text, iblt_internal.link, timestamptz) IS
-'waits until what the source of a link shows now has reached the follower; false if that takes '
-'too long';
 
+-- Waits until all that either side shows now has reached the other; false if that takes too
+-- long.
 CREATE FUNCTION iblt_internal.passed(conn text, plan iblt_internal.plan, deadline timestamptz)
 RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -164,11 +160,10 @@ BEGIN
 	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.passed(text, iblt_internal.plan, timestamptz) IS
-'waits until all that either side shows now has reached the other; false if that takes too long';
 
 -- Settling
 
+-- Waits until a source shows what it has sent; false if that takes too long.
 -- Without synchronous replication, only a page of pg_xact keeps a commit that was sent
 -- from being visible, and a transaction that still runs after a second has not committed.
 CREATE FUNCTION iblt_internal.settle(conn text, s iblt_internal.side, deadline timestamptz)
@@ -199,9 +194,8 @@ BEGIN
 	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.settle(text, iblt_internal.side, timestamptz) IS
-'waits until a source shows what it has sent; false if that takes too long';
 
+-- Waits until the sources show what they have sent; false if that takes too long.
 CREATE FUNCTION iblt_internal.settled(conn text, plan iblt_internal.plan, deadline timestamptz)
 RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -219,11 +213,11 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.settled(text, iblt_internal.plan, timestamptz) IS
-'waits until the sources show what they have sent; false if that takes too long';
 
 -- Batches
 
+-- What is kept of a look. After the look of a round before it, rows are marked that are the
+-- same. After an earlier look of the same round, with "settled", only those keep their mark.
 CREATE FUNCTION iblt_internal.hold(differences iblt_internal.difference[],
 	before iblt_internal.held DEFAULT NULL, settled boolean DEFAULT NULL)
 RETURNS iblt_internal.held
@@ -248,10 +242,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.hold(iblt_internal.difference[], iblt_internal.held, boolean) IS
-'what is kept of a look. After the look of a round before it, rows are marked that are the same. '
-'After an earlier look of the same round, with "settled", only those keep their mark';
 
+-- Batches and one more, unless that is empty.
 -- Of several batches, the rows are not kept.
 CREATE FUNCTION iblt_internal.kept(batches iblt_internal.held[], batch iblt_internal.held,
 	several boolean) RETURNS iblt_internal.held[]
@@ -267,9 +259,8 @@ BEGIN
 	RETURN array_append(batches, batch);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.kept(iblt_internal.held[], iblt_internal.held, boolean) IS
-'batches and one more, unless that is empty';
 
+-- Those of the differences that still are differences, held as hold() says.
 -- iblt looks at all batches before it waits again, so it waits once for all of them.
 CREATE FUNCTION iblt_internal.look_again(conn text, plan iblt_internal.plan,
 	batches iblt_internal.held[], settled boolean DEFAULT NULL) RETURNS iblt_internal.held[]
@@ -290,9 +281,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.look_again(text, iblt_internal.plan, iblt_internal.held[],
-	boolean) IS 'those of the differences that still are differences, held as hold() says';
 
+-- Settles, and looks at differences again.
 CREATE FUNCTION iblt_internal.steady(conn text, plan iblt_internal.plan,
 	batches iblt_internal.held[], deadline timestamptz) RETURNS iblt_internal.held[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -306,11 +296,10 @@ BEGIN
 		iblt_internal.settled(conn, plan, deadline));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.steady(text, iblt_internal.plan, iblt_internal.held[],
-	timestamptz) IS 'settles, and looks at differences again';
 
 -- Rechecking
 
+-- Should differences wait for replication, which cannot pass?
 CREATE FUNCTION iblt_internal.unready(plan iblt_internal.plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -319,9 +308,8 @@ BEGIN
 	RETURN plan.wait AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.unready(iblt_internal.plan) IS
-'should differences wait for replication, which cannot pass?';
 
+-- Can differences wait for replication? With a warning if not.
 CREATE FUNCTION iblt_internal.is_ready(plan iblt_internal.plan) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -337,9 +325,9 @@ BEGIN
 	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.is_ready(iblt_internal.plan) IS
-'can differences wait for replication? With a warning if not';
 
+-- The differences whose rows are the same as a round before, or the others, with "confirmed"
+-- set.
 CREATE FUNCTION iblt_internal.judged(batch iblt_internal.held, confirmed boolean)
 RETURNS SETOF iblt_internal.difference
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -354,9 +342,8 @@ BEGIN
 		WHERE batch.same[d.n] = judged.confirmed ORDER BY d.n;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.judged(iblt_internal.held, boolean) IS
-'the differences whose rows are the same as a round before, or the others, with "confirmed" set';
 
+-- A batch without the differences that are confirmed.
 CREATE FUNCTION iblt_internal.rest(batch iblt_internal.held) RETURNS iblt_internal.held
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -373,9 +360,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.rest(iblt_internal.held) IS
-'a batch without the differences that are confirmed';
 
+-- How many differences batches have.
 CREATE FUNCTION iblt_internal.number_of(batches iblt_internal.held[]) RETURNS bigint
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -389,9 +375,8 @@ BEGIN
 	RETURN number;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.number_of(iblt_internal.held[]) IS
-'how many differences batches have';
 
+-- Differences as they were seen last, or are now, none of them confirmed.
 CREATE FUNCTION iblt_internal.unconfirmed(conn text, plan iblt_internal.plan,
 	batches iblt_internal.held[]) RETURNS SETOF iblt_internal.difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -409,9 +394,9 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.unconfirmed(text, iblt_internal.plan, iblt_internal.held[]) IS
-'differences as they were seen last, or are now, none of them confirmed';
 
+-- Looks at differences again, without those that replication removes, and says which are
+-- confirmed.
 -- In the last look of a round, those that are confirmed are answered batch by batch.  For
 -- the unconfirmed ones of many batches, rows are read once more.
 -- Relies on: what lookups rely on, in a snapshot of each look.
@@ -453,9 +438,8 @@ BEGIN
 	RETURN QUERY SELECT * FROM iblt_internal.unconfirmed(conn, plan, batches);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.recheck_batches(text, iblt_internal.plan, iblt_internal.held[]) IS
-'looks at differences again, without those that replication removes, and says which are confirmed';
 
+-- The same for differences that are one batch.
 CREATE FUNCTION iblt_internal.recheck(conn text, plan iblt_internal.plan,
 	differences iblt_internal.difference[]) RETURNS iblt_internal.difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -466,5 +450,3 @@ BEGIN
 		iblt_internal.kept('{}', iblt_internal.hold(differences), false)) AS d);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.recheck(text, iblt_internal.plan, iblt_internal.difference[]) IS
-'the same for differences that are one batch';

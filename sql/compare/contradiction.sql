@@ -5,6 +5,8 @@
 -- rows of both sides have stood still meanwhile, and the digests say something else, then
 -- either an index lacks a row, or a digest is wrong.
 
+-- Those of the keys whose rows stood still and are not what digests say that were read
+-- meanwhile.
 CREATE FUNCTION iblt_internal.live_suspects(keys text[], here iblt_internal.found_rows,
 	there iblt_internal.found_rows, here_again iblt_internal.found_rows,
 	there_again iblt_internal.found_rows, decoded text[], sides text[]) RETURNS text[]
@@ -22,10 +24,9 @@ BEGIN
 		ORDER BY k.position);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_suspects(text[], iblt_internal.found_rows,
-	iblt_internal.found_rows, iblt_internal.found_rows, iblt_internal.found_rows, text[], text[])
-IS 'those of the keys whose rows stood still and are not what digests say that were read meanwhile';
 
+-- An error if digests go on to say that these doubtful keys differ whose rows do not, or in
+-- another way.
 -- With live => 'auto', the driver starts again and scans: nothing has been answered yet.
 CREATE FUNCTION iblt_internal.live_check(conn text, plan iblt_internal.plan, keys text[])
 RETURNS void
@@ -61,10 +62,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_check(text, iblt_internal.plan, text[]) IS
-'an error if digests go on to say that these doubtful keys differ whose rows do not, or in another '
-'way';
 
+-- An error if an index hid one of the doubtful keys, or digests are wrong about one.
 CREATE FUNCTION iblt_internal.check_looked(conn text, plan iblt_internal.plan, doubtful text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -78,5 +77,3 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_looked(text, iblt_internal.plan, text[]) IS
-'an error if an index hid one of the doubtful keys, or digests are wrong about one';

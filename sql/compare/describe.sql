@@ -3,6 +3,7 @@
 -- describe() runs on the server that has the relation.  Here its answer becomes a row of
 -- type side.
 
+-- The error for a relation that is not what was described.
 CREATE FUNCTION iblt_internal.refuse_altered(relation text, side text, detail text DEFAULT '')
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -17,9 +18,8 @@ BEGIN
 				'and reads those that the relation has now.' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_altered(text, text, text) IS
-'the error for a relation that is not what was described';
 
+-- An error unless both sides read what was described, as two fingerprints tell.
 CREATE FUNCTION iblt_internal.require_described(plan iblt_internal.plan, here text, there text)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -33,9 +33,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.require_described(iblt_internal.plan, text, text) IS
-'an error unless both sides read what was described, as two fingerprints tell';
 
+-- The answer of describe() as a row; NULL for NULL.
 CREATE FUNCTION iblt_internal.described(described jsonb, side text) RETURNS iblt_internal.side
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -45,9 +44,8 @@ BEGIN
 		described || jsonb_build_object('side', side));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.described(jsonb, text) IS
-'the answer of describe() as a row; NULL for NULL';
 
+-- The error for a peer without iblt, or with another protocol.
 CREATE FUNCTION iblt_internal.refuse_protocol(protocol integer, version text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -69,9 +67,8 @@ BEGIN
 			'ALTER EXTENSION iblt UPDATE there.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_protocol(integer, text) IS
-'the error for a peer without iblt, or with another protocol';
 
+-- What hello() says on the peer, and describe_live if that is asked for.
 CREATE FUNCTION iblt_internal.hello_there(conn text, label text, relation text, condition text,
 	live boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -104,9 +101,8 @@ BEGIN
 	RETURN answer.value;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.hello_there(text, text, text, text, boolean) IS
-'what hello() says on the peer, and describe_live if that is asked for';
 
+-- The error for a relation that the peer does not have.
 CREATE FUNCTION iblt_internal.refuse_no_relation(relation text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -117,9 +113,9 @@ BEGIN
 		HINT = 'If it has another name there, give that as peer_relation, with its schema.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_no_relation(text) IS
-'the error for a relation that the peer does not have';
 
+-- The peer's relation; an error if there is none, or if the two servers do not speak one
+-- protocol.
 CREATE FUNCTION iblt_internal.describe_there(conn text, label text, relation text, condition text,
 	live boolean DEFAULT false) RETURNS iblt_internal.side
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -138,5 +134,3 @@ BEGIN
 		|| jsonb_build_object('live', answer -> 'live'), 'there');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_there(text, text, text, text, boolean) IS
-'the peer''s relation; an error if there is none, or if the two servers do not speak one protocol';

@@ -6,20 +6,19 @@
 -- how many keys differ, and answers with a fold of the size for them.  The peer calls
 -- describe_live and live_answer (see 20_protocol).
 
+-- How a table is tracked, for those who may read its digest; NULL if it is not.
 CREATE FUNCTION iblt_internal.iblt_live_options(relation regclass, OUT generation bigint,
 	OUT key_columns text[], OUT columns text[], OUT by_hash boolean, OUT template iblt)
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_live_options(regclass) IS
-'how a table is tracked, for those who may read its digest; NULL if it is not';
 
+-- A sketch folded to that many cells a subtable.
 CREATE FUNCTION iblt_internal.iblt_compare_fold(s iblt, subtable_cells integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_compare_fold(iblt, integer) IS
-'a sketch folded to that many cells a subtable';
 
 -- What a side has
 
+-- What the live digest of a relation is of, and why it is not trustworthy.
 CREATE FUNCTION iblt_internal.live_digest(relation regclass) RETURNS iblt_internal.live_digest
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -50,9 +49,8 @@ BEGIN
 	RETURN digest;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_digest(regclass) IS
-'what the live digest of a relation is of, and why it is not trustworthy';
 
+-- An addition to the answer of hello(): the live digest of a relation.
 CREATE FUNCTION iblt_internal.describe_live(relation text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -61,9 +59,8 @@ BEGIN
 	RETURN jsonb_build_object('live', iblt_internal.live_digest(to_regclass(relation)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_live(text) IS
-'an addition to the answer of hello(): the live digest of a relation';
 
+-- The digest of a relation as it was described, folded; an error if it is not trustworthy.
 -- A digest that was begun anew may be of other columns.
 -- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
 CREATE FUNCTION iblt_internal.live_read(relation text, generation bigint,
@@ -80,9 +77,9 @@ BEGIN
 		subtable_cells);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_read(text, bigint, integer) IS
-'the digest of a relation as it was described, folded; an error if it is not trustworthy';
 
+-- A fold of a digest that is large enough to tell how it differs from one whose small fold is
+-- given.
 -- A third more than the estimate nearly always does, and saves another question.
 CREATE FUNCTION iblt_internal.live_fold(kept @extschema@.iblt, small @extschema@.iblt)
 RETURNS @extschema@.iblt
@@ -102,9 +99,9 @@ BEGIN
 	RETURN @extschema@.iblt_fold(kept, wanted::integer, 0.01);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_fold(iblt, iblt) IS
-'a fold of a digest that is large enough to tell how it differs from one whose small fold is given';
 
+-- Keeps the digest of a relation under a name, and answers a small fold of the other side's
+-- with a fold, milliseconds and the fingerprint.
 CREATE FUNCTION iblt_internal.live_answer(relation text, generation bigint,
 	subtable_cells integer, small @extschema@.iblt, name text) RETURNS json
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -119,12 +116,10 @@ BEGIN
 		iblt_internal.iblt_compare_fingerprint(to_regclass(relation)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_answer(text, bigint, integer, iblt, text) IS
-'keeps the digest of a relation under a name, and answers a small fold of the other side''s with a '
-'fold, milliseconds and the fingerprint';
 
 -- The plan
 
+-- Are these the columns, in any order?
 CREATE FUNCTION iblt_internal.live_same(names text[], columns iblt_internal.plan_column[])
 RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -136,9 +131,8 @@ BEGIN
 	RETURN names @> others AND names <@ others;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_same(text[], iblt_internal.plan_column[]) IS
-'are these the columns, in any order?';
 
+-- Why the digest of a side is not there or not trustworthy, or NULL.
 CREATE FUNCTION iblt_internal.live_untrusted(s iblt_internal.side, OUT state text,
 	OUT problem text, OUT hint text) RETURNS record
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -160,9 +154,8 @@ BEGIN
 	state := CASE WHEN problem IS NOT NULL THEN 'IB008' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_untrusted(iblt_internal.side) IS
-'why the digest of a side is not there or not trustworthy, or NULL';
 
+-- Why two trustworthy digests do not tell what a plan asks, or NULL.
 -- Both sides hash the columns in the order in which they are tracked.
 CREATE FUNCTION iblt_internal.live_unfit(plan iblt_internal.plan, OUT state text, OUT problem text,
 	OUT hint text) RETURNS record
@@ -197,9 +190,8 @@ BEGIN
 	state := CASE WHEN problem IS NOT NULL THEN '0A000' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_unfit(iblt_internal.plan) IS
-'why two trustworthy digests do not tell what a plan asks, or NULL';
 
+-- The error where relations would have to be scanned.
 CREATE FUNCTION iblt_internal.live_refuse(state text, problem text, hint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -209,9 +201,8 @@ BEGIN
 		HINT = coalesce(hint, 'Compare with live => ''auto'' or ''off''.');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_refuse(text, text, text) IS
-'the error where relations would have to be scanned';
 
+-- A plan that reads digests which fit it.
 CREATE FUNCTION iblt_internal.live_use(plan iblt_internal.plan) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -232,9 +223,9 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_use(iblt_internal.plan) IS
-'a plan that reads digests which fit it';
 
+-- A plan that reads live digests if they are there, trustworthy and fit, or an error if they
+-- must be; the problem is one of an earlier attempt; "alone" without a peer.
 CREATE FUNCTION iblt_internal.live_plan(plan iblt_internal.plan, alone boolean, problem text)
 RETURNS iblt_internal.plan
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
@@ -269,12 +260,10 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_plan(iblt_internal.plan, boolean, text) IS
-'a plan that reads live digests if they are there, trustworthy and fit, or an error if they must '
-'be; the problem is one of an earlier attempt; "alone" without a peer';
 
 -- Scanning all the same
 
+-- A plan that scans, because digests that were read do not do.
 CREATE FUNCTION iblt_internal.live_give_up(plan iblt_internal.plan, problem text)
 RETURNS iblt_internal.plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -288,9 +277,8 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_give_up(iblt_internal.plan, text) IS
-'a plan that scans, because digests that were read do not do';
 
+-- The options of a driver's next attempt, after an error.
 -- After an error that says so, the next attempt scans.
 CREATE FUNCTION iblt_internal.live_again(options iblt_internal.options, state text, message text)
 RETURNS iblt_internal.options
@@ -304,9 +292,8 @@ BEGIN
 	RETURN options;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_again(iblt_internal.options, text, text) IS
-'the options of a driver''s next attempt, after an error';
 
+-- Says why relations are scanned in spite of live => 'auto'.
 CREATE FUNCTION iblt_internal.live_notice(plan iblt_internal.plan) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -317,9 +304,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_notice(iblt_internal.plan) IS
-'says why relations are scanned in spite of live => ''auto''';
 
+-- What an audit says of live digests, NULL with live => 'off'.
 CREATE FUNCTION iblt_internal.live_said(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -338,11 +324,10 @@ BEGIN
 	RETURN 'live digests are not used: ' || plan.live_problem;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_said(iblt_internal.plan) IS
-'what an audit says of live digests, NULL with live => ''off''';
 
 -- Reading
 
+-- The digest and the fingerprint of this side, and without a peer those of the other one.
 -- As scan_here: without a peer, one snapshot for both.
 CREATE FUNCTION iblt_internal.live_here(plan iblt_internal.plan, alone boolean,
 	OUT here @extschema@.iblt, OUT here_read text, OUT there @extschema@.iblt, OUT there_read text)
@@ -360,9 +345,8 @@ BEGIN
 	INTO here, here_read, there, there_read USING plan.live_cells;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_here(iblt_internal.plan, boolean) IS
-'the digest and the fingerprint of this side, and without a peer those of the other one';
 
+-- The peer's digest, folded to the size that the difference from this one takes.
 -- The peer's log does not show the fold, which has keys in it.
 CREATE FUNCTION iblt_internal.live_ask(conn text, plan iblt_internal.plan, mine @extschema@.iblt,
 	OUT sketch @extschema@.iblt, OUT fingerprint text, OUT ms numeric) RETURNS record
@@ -383,9 +367,8 @@ BEGIN
 	PERFORM iblt_internal.iblt_traffic_add(0, 0, 0, length(answer ->> 0));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_ask(text, iblt_internal.plan, iblt) IS
-'the peer''s digest, folded to the size that the difference from this one takes';
 
+-- Reads the digests of both sides: the one here, and a fold of the one there.
 CREATE FUNCTION iblt_internal.live_sketches(conn text, plan iblt_internal.plan,
 	INOUT figures iblt_internal.figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
 RETURNS record
@@ -415,9 +398,8 @@ BEGIN
 	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_sketches(text, iblt_internal.plan, iblt_internal.figures) IS
-'reads the digests of both sides: the one here, and a fold of the one there';
 
+-- The sketch here and a fold of the one there, with the figures: from digests, or from scans.
 CREATE FUNCTION iblt_internal.sketches(conn text, plan iblt_internal.plan, capacity integer,
 	INOUT figures iblt_internal.figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
 RETURNS record
@@ -437,6 +419,3 @@ BEGIN
 	theirs := made.theirs;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.sketches(text, iblt_internal.plan, integer,
-	iblt_internal.figures) IS
-'the sketch here and a fold of the one there, with the figures: from digests, or from scans';

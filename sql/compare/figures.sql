@@ -2,6 +2,7 @@
 --
 -- What iblt_compare_stats tells of a comparison, and what it says itself at the end.
 
+-- Keeps the figures of a comparison for iblt_compare_stats.
 CREATE FUNCTION iblt_internal.keep_figures(figures iblt_internal.figures) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -10,8 +11,6 @@ BEGIN
 	PERFORM set_config('iblt.compare_stats', to_jsonb(figures)::text, false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.keep_figures(iblt_internal.figures) IS
-'keeps the figures of a comparison for iblt_compare_stats';
 
 CREATE FUNCTION iblt_compare_stats() RETURNS iblt_internal.figures
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
@@ -31,6 +30,7 @@ COMMENT ON FUNCTION iblt_compare_stats() IS
 'figures of the last iblt_compare that finished in this session: rows, differences, messages, '
 'bytes, times';
 
+-- May an index, which nothing checks, say which rows a condition is true of?
 -- Our settings do not reach the servers that have the rows of foreign tables and of Citus.
 CREATE FUNCTION iblt_internal.reads_by_index(plan iblt_internal.plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -41,9 +41,8 @@ AS $$
 		OR (plan.there).condition IS NOT NULL AND ((plan.there).remote OR (plan.there).distributed),
 		false)
 $$;
-COMMENT ON FUNCTION iblt_internal.reads_by_index(iblt_internal.plan) IS
-'may an index, which nothing checks, say which rows a condition is true of?';
 
+-- What there is to say of reads_by_index, or NULL.
 -- In the words of runs (slice_note).
 CREATE FUNCTION iblt_internal.by_index_note(by_index boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -51,9 +50,9 @@ CREATE FUNCTION iblt_internal.by_index_note(by_index boolean) RETURNS text
 AS $$
 	SELECT CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END
 $$;
-COMMENT ON FUNCTION iblt_internal.by_index_note(boolean) IS
-'what there is to say of reads_by_index, or NULL';
 
+-- Adds to the figures that are kept how long all of a comparison took, and says what it
+-- cannot be sure of.
 CREATE FUNCTION iblt_internal.finish_figures(started timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -77,10 +76,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.finish_figures(timestamptz) IS
-'adds to the figures that are kept how long all of a comparison took, and says what it cannot be '
-'sure of';
 
+-- The figures of a comparison that has ended.
 CREATE FUNCTION iblt_internal.all_figures(plan iblt_internal.plan, figures iblt_internal.figures,
 	decoded bigint, differences bigint, unconfirmed bigint) RETURNS iblt_internal.figures
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -116,5 +113,3 @@ BEGIN
 	RETURN figures;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.all_figures(iblt_internal.plan, iblt_internal.figures, bigint,
-	bigint, bigint) IS 'the figures of a comparison that has ended';

@@ -8,6 +8,7 @@
 -- A key is looked up by one word: the text of its column, of an array of its columns
 -- (types of fixed width have one text for each value), or of its hash.
 
+-- The type that values of a key column are given as.
 CREATE FUNCTION iblt_internal.key_type(c iblt_internal.plan_column) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -16,9 +17,9 @@ BEGIN
 	RETURN CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.key_type(iblt_internal.plan_column) IS
-'the type that values of a key column are given as';
 
+-- The columns of a key, and the expression of each from the key in one word, in the column
+-- id.
 CREATE FUNCTION iblt_internal.key_parts(key iblt_internal.plan_column[])
 RETURNS TABLE ("position" integer, name text, type text, value text)
 	LANGUAGE sql STABLE PARALLEL SAFE ROWS 4
@@ -28,11 +29,11 @@ AS $$
 		ELSE format('(id::text[])[%s]', i) END, type)
 	FROM generate_subscripts(key, 1) AS i, LATERAL iblt_internal.key_type(key[i]) AS type
 $$;
-COMMENT ON FUNCTION iblt_internal.key_parts(iblt_internal.plan_column[]) IS
-'the columns of a key, and the expression of each from the key in one word, in the column id';
 
 -- By key
 
+-- The keys in $1 as a table iblt_k (iblt_k1, ..., iblt_n) of their columns and their places
+-- in $1.
 -- The planner knows nothing of the values in an array, and would read the whole relation
 -- for a few per cent of its rows.  Of an array that a subquery gives it expects few: it
 -- takes the index, or hashes the keys, and not the relation, where there is none.
@@ -49,9 +50,8 @@ BEGIN
 	FROM iblt_internal.key_parts(key));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.keys_by_value_sql(iblt_internal.plan_column[]) IS
-'the keys in $1 as a table iblt_k (iblt_k1, ..., iblt_n) of their columns and their places in $1';
 
+-- The expression of a key as jsonb, from the key in one word, in the column id.
 -- An integer's text is also that in json, which is faster to read than what
 -- jsonb_build_object makes of a value.
 CREATE FUNCTION iblt_internal.key_json_sql(key iblt_internal.plan_column[]) RETURNS text
@@ -66,9 +66,8 @@ BEGIN
 	FROM iblt_internal.key_parts(key));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.key_json_sql(iblt_internal.plan_column[]) IS
-'the expression of a key as jsonb, from the key in one word, in the column id';
 
+-- A query for the rows of the unique keys in $1 on a side.
 -- One line a key, found or not.  A column of such a key is not null, so null says that
 -- there is no row.  Lines come in the order of the keys, and an ORDER BY in the aggregates
 -- would sort them once more.
@@ -94,9 +93,9 @@ BEGIN
 		f.keys, iblt_internal.rows_sql(plan, s), f.matches);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.lookup_by_key_sql(iblt_internal.plan, iblt_internal.side,
-	iblt_internal.finder) IS 'a query for the rows of the unique keys in $1 on a side';
 
+-- A query that joins the found_rows of both sides, $1 and $2, line by line with the keys in
+-- $3.
 -- In step, and not kept, as a function in FROM would be.
 CREATE FUNCTION iblt_internal.pairs_by_key_sql(key iblt_internal.plan_column[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -113,9 +112,8 @@ BEGIN
 		iblt_internal.key_json_sql(key));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.pairs_by_key_sql(iblt_internal.plan_column[]) IS
-'a query that joins the found_rows of both sides, $1 and $2, line by line with the keys in $3';
 
+-- How rows are found where keys are unique and kept as they are.
 CREATE FUNCTION iblt_internal.finder_by_key(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS iblt_internal.finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -139,11 +137,11 @@ BEGIN
 	RETURN f;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.finder_by_key(iblt_internal.plan, iblt_internal.side) IS
-'how rows are found where keys are unique and kept as they are';
 
 -- By hash
 
+-- A query for the rows of keys with the hashes in $1 on a side; "rows" are the rows t in
+-- place of those of rows_sql.
 -- A line for each key that has rows.  Equal rows are counted, and different ones of a key
 -- are digested in order.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
@@ -178,11 +176,8 @@ BEGIN
 		iblt_internal.json_sql(plan.key, true));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.lookup_by_hash_sql(iblt_internal.plan, iblt_internal.side,
-	iblt_internal.finder, text) IS
-'a query for the rows of keys with the hashes in $1 on a side; "rows" are the rows t in place of '
-'those of rows_sql';
 
+-- A query that joins the found_rows of both sides, $1 and $2, by the id of the key.
 CREATE FUNCTION iblt_internal.pairs_by_hash_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -195,9 +190,8 @@ AS $$
 		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content)'
 		' AS t(id, key, n, digest, mark, content) USING (id)'
 $$;
-COMMENT ON FUNCTION iblt_internal.pairs_by_hash_sql() IS
-'a query that joins the found_rows of both sides, $1 and $2, by the id of the key';
 
+-- How rows are found where keys are in the sketch as hashes.
 CREATE FUNCTION iblt_internal.finder_by_hash(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS iblt_internal.finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -218,11 +212,10 @@ BEGIN
 	RETURN f;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.finder_by_hash(iblt_internal.plan, iblt_internal.side) IS
-'how rows are found where keys are in the sketch as hashes';
 
 -- The choice
 
+-- How the rows of keys are found on a side.
 CREATE FUNCTION iblt_internal.finder(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS iblt_internal.finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -241,9 +234,8 @@ BEGIN
 	RETURN f;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.finder(iblt_internal.plan, iblt_internal.side) IS
-'how the rows of keys are found on a side';
 
+-- What the keys with these ids are looked up by.
 -- In an id the hash comes first.  Other keys are put into an order that is always the
 -- same, because rows are locked in it.
 CREATE FUNCTION iblt_internal.keys_of_ids(plan iblt_internal.plan, ids text[]) RETURNS text[]
@@ -255,5 +247,3 @@ BEGIN
 		ELSE ARRAY(SELECT id FROM unnest(ids) AS id ORDER BY id COLLATE "C") END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.keys_of_ids(iblt_internal.plan, text[]) IS
-'what the keys with these ids are looked up by';

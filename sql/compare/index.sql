@@ -5,6 +5,7 @@
 -- there before and after the index was asked, in the same version, and that the index did
 -- not find, proves the damage.
 
+-- Keys whose rows an index found on other sides than the scans did.
 -- Differences are in the order of the keys.
 CREATE FUNCTION iblt_internal.doubtful(keys text[], sides text[],
 	differences iblt_internal.difference[]) RETURNS text[]
@@ -21,9 +22,8 @@ BEGIN
 		LEFT JOIN unnest(differences) AS d ON d.id = k.id WHERE d.side IS DISTINCT FROM k.side);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.doubtful(text[], text[], iblt_internal.difference[]) IS
-'keys whose rows an index found on other sides than the scans did';
 
+-- The hashes of keys that a plan looks up by themselves.
 CREATE FUNCTION iblt_internal.hashes_of_keys(plan iblt_internal.plan, keys text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -39,9 +39,8 @@ BEGIN
 	RETURN hashes;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.hashes_of_keys(iblt_internal.plan, text[]) IS
-'the hashes of keys that a plan looks up by themselves';
 
+-- Ids of rows that a scan finds, and an index does not.
 -- The index's answers are in the order of the hashes, and are of one row each.  Where
 -- row versions cannot be read, there are no marks.
 CREATE FUNCTION iblt_internal.unfound(scanned iblt_internal.found_rows,
@@ -56,9 +55,8 @@ BEGIN
 		WHERE i.checksum IS NULL OR s.n > 1 OR i.mark <> s.mark);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.unfound(iblt_internal.found_rows, iblt_internal.found_rows,
-	text[]) IS 'ids of rows that a scan finds, and an index does not';
 
+-- Those of the ids whose rows are the same in two scans.
 CREATE FUNCTION iblt_internal.unchanged(ids text[], before iblt_internal.found_rows,
 	after iblt_internal.found_rows) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -72,9 +70,8 @@ BEGIN
 		WHERE b.id = ANY (ids));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.unchanged(text[], iblt_internal.found_rows,
-	iblt_internal.found_rows) IS 'those of the ids whose rows are the same in two scans';
 
+-- The error for rows that an index does not find, if there are any.
 CREATE FUNCTION iblt_internal.refuse_index(s iblt_internal.side, ids text[]) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -92,9 +89,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_index(iblt_internal.side, text[]) IS
-'the error for rows that an index does not find, if there are any';
 
+-- A plan that looks rows up without their contents, and with their versions where it may.
 CREATE FUNCTION iblt_internal.index_plan(plan iblt_internal.plan) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -106,9 +102,8 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.index_plan(iblt_internal.plan) IS
-'a plan that looks rows up without their contents, and with their versions where it may';
 
+-- An error if a side's index does not find rows of these keys that the table has.
 -- Relies on: read_heap before and after the index, three snapshots of each side.
 CREATE FUNCTION iblt_internal.check_keys(conn text, plan iblt_internal.plan, keys text[])
 RETURNS void
@@ -143,9 +138,8 @@ BEGIN
 			iblt_internal.unchanged(there, scanned.there, again.there));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_keys(text, iblt_internal.plan, text[]) IS
-'an error if a side''s index does not find rows of these keys that the table has';
 
+-- An error if a side's index does not find rows of these doubtful keys that the table has.
 -- Each call scans both relations, so it is for the keys of many lookups.
 CREATE FUNCTION iblt_internal.check_index(conn text, plan iblt_internal.plan, keys text[])
 RETURNS void
@@ -163,5 +157,3 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_index(text, iblt_internal.plan, text[]) IS
-'an error if a side''s index does not find rows of these doubtful keys that the table has';

@@ -3,6 +3,7 @@
 -- The rows of keys are looked up on both sides at the same time, and those that differ
 -- become differences.
 
+-- The peer's answer to a lookup.
 CREATE FUNCTION iblt_internal.found_there(conn text) RETURNS iblt_internal.found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -21,8 +22,8 @@ BEGIN
 		answer.fingerprint);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.found_there(text) IS 'the peer''s answer to a lookup';
 
+-- An error unless a finder by key has one answer for each key.
 -- Two rows of a unique key would move the answers for the keys behind it.
 CREATE FUNCTION iblt_internal.require_unique(f iblt_internal.finder, answers bigint[], keys text[],
 	side text) RETURNS void
@@ -39,9 +40,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.require_unique(iblt_internal.finder, bigint[], text[], text) IS
-'an error unless a finder by key has one answer for each key';
 
+-- The rows of keys on this side, and without a peer those on the other one.
 -- As scan_here.
 CREATE FUNCTION iblt_internal.find_here(plan iblt_internal.plan, alone boolean, keys text[],
 	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
@@ -61,9 +61,8 @@ BEGIN
 	there := answer.there;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.find_here(iblt_internal.plan, boolean, text[]) IS
-'the rows of keys on this side, and without a peer those on the other one';
 
+-- Starts a lookup on the peer.
 CREATE FUNCTION iblt_internal.start_find_there(conn text, plan iblt_internal.plan, keys text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -81,9 +80,8 @@ BEGIN
 				' fingerprint text)' END, f.lookup, keys, plan.lo, plan.hi));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.start_find_there(text, iblt_internal.plan, text[]) IS
-'starts a lookup on the peer';
 
+-- The rows of keys on both sides.
 CREATE FUNCTION iblt_internal.find_both(conn text, plan iblt_internal.plan, keys text[],
 	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -110,9 +108,8 @@ BEGIN
 		iblt_internal.require_unique(f, there.checksum, keys, 'there');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.find_both(text, iblt_internal.plan, text[]) IS
-'the rows of keys on both sides';
 
+-- Those of the keys whose rows, which were found on both sides, differ.
 CREATE FUNCTION iblt_internal.differing(plan iblt_internal.plan, here iblt_internal.found_rows,
 	there iblt_internal.found_rows, keys text[]) RETURNS iblt_internal.difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -134,10 +131,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.differing(iblt_internal.plan, iblt_internal.found_rows,
-	iblt_internal.found_rows, text[]) IS
-'those of the keys whose rows, which were found on both sides, differ';
 
+-- Those of the keys whose rows differ now, each side seen in one snapshot.
 CREATE FUNCTION iblt_internal.look(conn text, plan iblt_internal.plan, keys text[])
 RETURNS iblt_internal.difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -149,9 +144,8 @@ BEGIN
 	RETURN iblt_internal.differing(plan, rows.here, rows.there, keys);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.look(text, iblt_internal.plan, text[]) IS
-'those of the keys whose rows differ now, each side seen in one snapshot';
 
+-- Those of the keys with these ids whose rows differ now.
 CREATE FUNCTION iblt_internal.look_at_ids(conn text, plan iblt_internal.plan, ids text[])
 RETURNS iblt_internal.difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -161,22 +155,20 @@ BEGIN
 	RETURN iblt_internal.look(conn, plan, iblt_internal.keys_of_ids(plan, ids));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.look_at_ids(text, iblt_internal.plan, text[]) IS
-'those of the keys with these ids whose rows differ now';
 
 -- Batches
 --
 -- Keys are looked up in batches, so that the memory for their rows is bounded.  Where
 -- there is no index, each batch is a scan of both relations, and so larger.
 
+-- That number of keys of a list that iblt_compare_decode made, behind the first ones: each in
+-- one word (the text of the key, or of an array of its columns), and the sides that they are
+-- on; s is any fold of the difference.
 CREATE FUNCTION iblt_internal.iblt_compare_keys(s iblt, list bytea, first integer,
 	number integer, OUT keys text[], OUT sides text[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_compare_keys(iblt, bytea, integer, integer) IS
-'that number of keys of a list that iblt_compare_decode made, behind the first ones: each in one '
-'word (the text of the key, or of an array of its columns), and the sides that they are on; s is '
-'any fold of the difference';
 
+-- How many keys are looked up at a time.
 CREATE FUNCTION iblt_internal.batch_size(plan iblt_internal.plan) RETURNS integer
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -185,5 +177,3 @@ BEGIN
 	RETURN CASE WHEN plan.by_hash THEN 100000 ELSE 10000 END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.batch_size(iblt_internal.plan) IS
-'how many keys are looked up at a time';

@@ -3,6 +3,8 @@
 -- find_keys searches (50).  If more keys differ than max_differences, it compares once more
 -- when replication has passed, and then refuses them or takes a sample.
 
+-- The error for more differences than allowed; another one if a problem leaves open whether
+-- they are rows in flight.
 CREATE FUNCTION iblt_internal.raise_too_many(plan iblt_internal.plan, how_many text, estimate text,
 	hint text, problem text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -22,10 +24,8 @@ BEGIN
 		HINT = 'Compare again when replication has caught up, or raise max_differences or timeout.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.raise_too_many(iblt_internal.plan, text, text, text, text) IS
-'the error for more differences than allowed; another one if a problem leaves open whether they '
-'are rows in flight';
 
+-- The error for as many differences as sketches tell, if these are too many.
 CREATE FUNCTION iblt_internal.refuse_too_many(plan iblt_internal.plan, number bigint, exact boolean,
 	problem text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -49,9 +49,9 @@ BEGIN
 				'or see iblt_compare_ranges.' END, problem);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_too_many(iblt_internal.plan, bigint, boolean, text) IS
-'the error for as many differences as sketches tell, if these are too many';
 
+-- Did most of what differs now differ before, in the same way? Both sketches have one seed,
+-- and are folds of one size.
 -- Rows of "before" and "after" cancel if both differences have them: of n and m rows
 -- with c in common, n + m - 2c are left.  Fewer than n if c is more than half of m.
 CREATE FUNCTION iblt_internal.persist(before @extschema@.iblt, after @extschema@.iblt)
@@ -70,10 +70,9 @@ BEGIN
 		< (@extschema@.iblt_estimate(before)).estimated;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.persist(iblt, iblt) IS
-'did most of what differs now differ before, in the same way? Both sketches have one seed, and are '
-'folds of one size';
 
+-- Where about "number" keys differ, those in a part of the keys, and the plan of that part;
+-- the error of refuse_too_many() if a sample is not wanted, or if there is a problem.
 -- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
 -- estimate of the sketches is the better one.
 CREATE FUNCTION iblt_internal.take_sample(conn text, INOUT plan iblt_internal.plan,
@@ -115,11 +114,8 @@ BEGIN
 	sample := e.sample;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.take_sample(text, iblt_internal.plan, iblt_internal.figures,
-	bigint, boolean, text) IS
-'where about "number" keys differ, those in a part of the keys, and the plan of that part; the '
-'error of refuse_too_many() if a sample is not wanted, or if there is a problem';
 
+-- Why too many differences may be rows in flight, for which nobody can wait; or NULL.
 CREATE FUNCTION iblt_internal.unready_problem(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -130,9 +126,9 @@ BEGIN
 			'still copies the relation, or there is a standby between the sides.' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.unready_problem(iblt_internal.plan) IS
-'why too many differences may be rows in flight, for which nobody can wait; or NULL';
 
+-- Waits until replication has passed, after too many differences; why these may be rows in
+-- flight if it does not, or NULL.
 CREATE FUNCTION iblt_internal.await_replication(conn text, plan iblt_internal.plan,
 	deadline timestamptz) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -150,10 +146,10 @@ BEGIN
 		plan.timeout);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.await_replication(text, iblt_internal.plan, timestamptz) IS
-'waits until replication has passed, after too many differences; why these may be rows in flight '
-'if it does not, or NULL';
 
+-- The keys that differ, at most max_differences, how many these are, a fold of the
+-- difference, and the plan with the seed used; if there are more, after a wait for what is in
+-- flight, an error or a sample.
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
 CREATE FUNCTION iblt_internal.find_keys(conn text, INOUT plan iblt_internal.plan,
@@ -199,7 +195,3 @@ BEGIN
 	sample := found.sample;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.find_keys(text, iblt_internal.plan, iblt_internal.figures) IS
-'the keys that differ, at most max_differences, how many these are, a fold of the difference, and '
-'the plan with the seed used; if there are more, after a wait for what is in flight, an error or '
-'a sample';

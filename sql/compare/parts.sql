@@ -4,6 +4,7 @@
 -- of an integer.  So values of types that have one name, but are made of different types, could
 -- be taken for equal.
 
+-- The columns, elements and bounds that values of a type have, with their types.
 -- Domains count as what they are over, and an enum's labels show in its values.
 CREATE FUNCTION iblt_internal.describe_parts(type oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -28,9 +29,8 @@ BEGIN
 		WHERE t.oid = type);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_parts(oid) IS
-'the columns, elements and bounds that values of a type have, with their types';
 
+-- Types without a send function in a type, as an array.
 -- A checksum takes the text of these types, and elsewhere what the send function makes.
 -- An extension may have one in some of its versions only (cube: from 1.5 on).
 CREATE FUNCTION iblt_internal.describe_textual(type oid) RETURNS jsonb
@@ -58,5 +58,3 @@ BEGIN
 		FROM part JOIN pg_type t ON t.oid = part.oid WHERE t.typtype = 'b' AND t.typsend = 0);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_textual(oid) IS
-'types without a send function in a type, as an array';

@@ -21,38 +21,35 @@ COMMENT ON FUNCTION iblt_session_drop(text) IS
 
 -- Errors, logs and counters
 
+-- Raises an error whose statement is not written to the log, because it may hold a password.
 CREATE FUNCTION iblt_internal.iblt_peer_raise(sqlstate text, message text, detail text, hint text)
 RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_peer_raise(text, text, text, text) IS
-'raises an error whose statement is not written to the log, because it may hold a password';
 
+-- Makes the log and pg_stat_activity show a label in place of this message, which may hold
+-- rows.
 CREATE FUNCTION iblt_internal.iblt_peer_show(label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_peer_show(text) IS
-'makes the log and pg_stat_activity show a label in place of this message, which may hold rows';
 
+-- Pins the settings of a query of another server until the transaction ends; a label, unless
+-- NULL, is the application_name of the session.
 CREATE FUNCTION iblt_internal.iblt_peer_settings(date_style text, interval_style text,
 	timezone_abbreviations text, label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_peer_settings(text, text, text, text) IS
-'pins the settings of a query of another server until the transaction ends; a label, unless NULL, '
-'is the application_name of the session';
 
+-- Counts messages and bytes between this session and a peer.
 CREATE FUNCTION iblt_internal.iblt_traffic_add(messages bigint, sent bigint, received bigint,
 	sketches bigint DEFAULT 0) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_traffic_add(bigint, bigint, bigint, bigint) IS
-'counts messages and bytes between this session and a peer';
 
+-- The messages and bytes counted since this was called last.
 CREATE FUNCTION iblt_internal.iblt_traffic_take(OUT messages bigint, OUT sent bigint,
 	OUT received bigint, OUT sketches bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_traffic_take() IS
-'the messages and bytes counted since this was called last';
 
 -- The connection
 
+-- The schema of dblink, quoted.
 CREATE FUNCTION iblt_internal.peer_dblink() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -70,8 +67,8 @@ BEGIN
 	RETURN found;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_dblink() IS 'the schema of dblink, quoted';
 
+-- Is it a connection string, which messages must not show? Otherwise it is a foreign server.
 -- auto_explain logs the plans of nested statements with their parameters, so PL/pgSQL
 -- hands a connection string on in assignments alone, which do not run the executor:
 -- never in PERFORM, EXECUTE ... USING or a query.
@@ -85,9 +82,8 @@ BEGIN
 	RETURN peer <> ALL (servers);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_is_string(text) IS
-'is it a connection string, which messages must not show? Otherwise it is a foreign server';
 
+-- Why a connection could not be made, without what may be secret.
 -- A message of any other kind may repeat a part of the connection string.
 CREATE FUNCTION iblt_internal.peer_connect_detail(peer text, detail text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -108,9 +104,8 @@ BEGIN
 	RETURN detail;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_connect_detail(text, text) IS
-'why a connection could not be made, without what may be secret';
 
+-- Is a connection of this name open?
 CREATE FUNCTION iblt_internal.peer_is_open(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -122,8 +117,8 @@ BEGIN
 	RETURN coalesce(conn = ANY (names), false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_is_open(text) IS 'is a connection of this name open?';
 
+-- The name of the connection to a peer: the peer itself if it is an open one, or a new name.
 -- A caller may lend a connection of dblink's: both sessions stay warm, and the functions
 -- need not be read again.  The name of a foreign server goes before that of a connection,
 -- because anybody may open one of that name.
@@ -141,9 +136,8 @@ BEGIN
 	RETURN 'iblt_' || gen_random_uuid();
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_conn(text) IS
-'the name of the connection to a peer: the peer itself if it is an open one, or a new name';
 
+-- Was a connection opened by the caller, and not by a driver?
 -- Runs have one name, so that the next run closes what a cancelled one has left.
 CREATE FUNCTION iblt_internal.peer_is_lent(conn text) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -153,9 +147,8 @@ BEGIN
 	RETURN conn !~ '^iblt_([0-9a-f]{8}-[0-9a-f-]{27}|run)$';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_is_lent(text) IS
-'was a connection opened by the caller, and not by a driver?';
 
+-- Is the peer asked by plain queries, because nothing of iblt is there?
 -- That is a property of the connection, which has this name in this transaction only.
 CREATE FUNCTION iblt_internal.peer_is_bare(conn text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -165,9 +158,8 @@ BEGIN
 	RETURN coalesce(conn = current_setting('iblt.bare_peer', true), false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_is_bare(text) IS
-'is the peer asked by plain queries, because nothing of iblt is there?';
 
+-- From now on, the peer of a connection is asked by plain queries.
 CREATE FUNCTION iblt_internal.peer_bare(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -176,9 +168,8 @@ BEGIN
 	PERFORM set_config('iblt.bare_peer', conn, true);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_bare(text) IS
-'from now on, the peer of a connection is asked by plain queries';
 
+-- A connection that the caller opened; an error if it is closed or in a transaction.
 CREATE FUNCTION iblt_internal.peer_borrow(conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -199,9 +190,9 @@ BEGIN
 	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_borrow(text) IS
-'a connection that the caller opened; an error if it is closed or in a transaction';
 
+-- Gives a connection back to the caller, without a sketch that was kept; false if it is not
+-- free.
 CREATE FUNCTION iblt_internal.peer_return(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -219,15 +210,13 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_return(text) IS
-'gives a connection back to the caller, without a sketch that was kept; false if it is not free';
 
+-- Gives connections that name no connect_timeout so many seconds; NULL takes that back; false
+-- if the environment of the server says it.
 CREATE FUNCTION iblt_internal.iblt_peer_patience(seconds integer) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_peer_patience(integer) IS
-'gives connections that name no connect_timeout so many seconds; NULL takes that back; false if '
-'the environment of the server says it';
 
+-- How many seconds a connection may take to be made, for a caller who has that timeout.
 -- libpq does not take less than two seconds.  Before PostgreSQL 16, nothing interrupts it.
 CREATE FUNCTION iblt_internal.peer_patience(timeout interval) RETURNS integer
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -236,9 +225,9 @@ AS $$
 	SELECT greatest(2, least(10, ceil(extract(epoch FROM least(timeout,
 		nullif(current_setting('statement_timeout')::interval, '0'))))))::integer
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_patience(interval) IS
-'how many seconds a connection may take to be made, for a caller who has that timeout';
 
+-- Opens a connection to the peer under a name, which it returns; a peer of that name is one
+-- that the caller opened.
 CREATE FUNCTION iblt_internal.peer_connect(peer text, conn text, timeout interval DEFAULT NULL)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -280,10 +269,9 @@ BEGIN
 	RETURN conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_connect(text, text, interval) IS
-'opens a connection to the peer under a name, which it returns; a peer of that name is one that '
-'the caller opened';
 
+-- Closes a connection to the peer, if it is open; one that the caller opened stays open if it
+-- is free.
 -- A cancel over dblink waits for the peer without a limit before PostgreSQL 17, and nothing
 -- interrupts it.  So it is left out: client_connection_check_interval ends what runs there.
 CREATE FUNCTION iblt_internal.peer_close(conn text) RETURNS void
@@ -306,10 +294,9 @@ BEGIN
 	EXECUTE format('SELECT %s.dblink_disconnect($1)', schema) USING conn;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_close(text) IS
-'closes a connection to the peer, if it is open; one that the caller opened stays open if it is '
-'free';
 
+-- Closes a connection after an error, and raises the error if the driver's statement may hold
+-- a secret; otherwise the driver raises it again.
 CREATE FUNCTION iblt_internal.peer_fail(conn text, secret boolean, state text, message text,
 	detail text, hint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -322,6 +309,3 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_fail(text, boolean, text, text, text, text) IS
-'closes a connection after an error, and raises the error if the driver''s statement may hold a '
-'secret; otherwise the driver raises it again';

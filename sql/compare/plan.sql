@@ -4,6 +4,7 @@
 -- Every later step is given the plan and the name of the connection to the peer, which is
 -- NULL when both relations are in this database.
 
+-- Says where a comparison is.
 CREATE FUNCTION iblt_internal.progress(shown boolean, message text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -16,26 +17,26 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.progress(boolean, text) IS 'says where a comparison is';
 
+-- Milliseconds since then.
 CREATE FUNCTION iblt_internal.ms(since timestamptz) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT round(1000 * extract(epoch FROM clock_timestamp() - since)::numeric, 1)
 $$;
-COMMENT ON FUNCTION iblt_internal.ms(timestamptz) IS 'milliseconds since then';
 
+-- A random seed that nobody can foresee.
 CREATE FUNCTION iblt_internal.random_seed() RETURNS bigint
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint
 $$;
-COMMENT ON FUNCTION iblt_internal.random_seed() IS 'a random seed that nobody can foresee';
 
 -- Options
 
+-- An error for options that do not fit.
 CREATE FUNCTION iblt_internal.check_options(relation regclass, options iblt_internal.options)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -72,9 +73,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_options(regclass, iblt_internal.options) IS
-'an error for options that do not fit';
 
+-- The peer's relation as schema.name, quoted: in the schema of the one here unless it names
+-- another.
 CREATE FUNCTION iblt_internal.peer_name(relation regclass, peer_relation text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -93,12 +94,10 @@ BEGIN
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_name(regclass, text) IS
-'the peer''s relation as schema.name, quoted: in the schema of the one here unless it names '
-'another';
 
 -- Columns
 
+-- The type in which values of two columns are compared without a loss, '' for their own.
 CREATE FUNCTION iblt_internal.column_cast(here iblt_internal.side_column,
 	there iblt_internal.side_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -116,9 +115,8 @@ BEGIN
 	FROM (SELECT here.base AS h, there.base AS t) AS base);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.column_cast(iblt_internal.side_column, iblt_internal.side_column)
-IS 'the type in which values of two columns are compared without a loss, '''' for their own';
 
+-- Names for a message, NULL if there are none.
 CREATE FUNCTION iblt_internal.quoted(names text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -127,8 +125,8 @@ BEGIN
 	RETURN '"' || nullif(array_to_string(names, '", "'), '') || '"';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.quoted(text[]) IS 'names for a message, NULL if there are none';
 
+-- An error that names columns, if there are any.
 CREATE FUNCTION iblt_internal.refuse_names(names text[], message text, hint text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -140,9 +138,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_names(text[], text, text) IS
-'an error that names columns, if there are any';
 
+-- The names of the columns of a relation, in its order.
 CREATE FUNCTION iblt_internal.column_names(s iblt_internal.side) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -151,9 +148,8 @@ BEGIN
 	RETURN ARRAY(SELECT c.name FROM unnest(s.columns) AS c);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.column_names(iblt_internal.side) IS
-'the names of the columns of a relation, in its order';
 
+-- An error for columns that an option names and that are not there.
 CREATE FUNCTION iblt_internal.check_names(here iblt_internal.side, there iblt_internal.side,
 	options iblt_internal.options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -180,9 +176,8 @@ BEGIN
 		'columns are both asked for and excluded: %s', 'Name them in one of the lists.');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_names(iblt_internal.side, iblt_internal.side,
-	iblt_internal.options) IS 'an error for columns that an option names and that are not there';
 
+-- The columns of both sides without those excluded, in the order of this side.
 CREATE FUNCTION iblt_internal.common_columns(here iblt_internal.side, there iblt_internal.side,
 	exclude text[]) RETURNS iblt_internal.plan_column[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -200,9 +195,8 @@ BEGIN
 	WHERE h.name <> ALL (coalesce(exclude, '{}')));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.common_columns(iblt_internal.side, iblt_internal.side, text[]) IS
-'the columns of both sides without those excluded, in the order of this side';
 
+-- The columns on one side only; named in a warning or an error, as the options ask for.
 CREATE FUNCTION iblt_internal.columns_left_out(here iblt_internal.side, there iblt_internal.side,
 	options iblt_internal.options) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -236,10 +230,8 @@ BEGIN
 	RETURN ARRAY(SELECT x FROM unnest(only_here || only_there) AS x ORDER BY 1);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.columns_left_out(iblt_internal.side, iblt_internal.side,
-	iblt_internal.options) IS
-'the columns on one side only; named in a warning or an error, as the options ask for';
 
+-- An error that names the columns of different types.
 -- bare: neither relation has a column, so they are equal if they have as many rows.  Plain
 -- queries cast nothing, and plain_check_types refuses what has one name on both sides.
 CREATE FUNCTION iblt_internal.check_types(columns iblt_internal.plan_column[],
@@ -269,12 +261,11 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_types(iblt_internal.plan_column[], iblt_internal.options,
-	boolean) IS
-'an error that names the columns of different types';
 
 -- The key
 
+-- The columns that identify a row: as asked, or of a unique index here or there; NULL for
+-- none.
 CREATE FUNCTION iblt_internal.key_names(here iblt_internal.side, there iblt_internal.side,
 	common text[], asked text[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -290,9 +281,8 @@ BEGIN
 		WHERE names <@ common ORDER BY side, position LIMIT 1));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.key_names(iblt_internal.side, iblt_internal.side, text[], text[])
-IS 'the columns that identify a row: as asked, or of a unique index here or there; NULL for none';
 
+-- Does a unique index of a side make these columns unique?
 CREATE FUNCTION iblt_internal.is_unique(s iblt_internal.side, names text[]) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -302,9 +292,8 @@ BEGIN
 		WHERE k.columns @> names AND k.columns <@ names);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.is_unique(iblt_internal.side, text[]) IS
-'does a unique index of a side make these columns unique?';
 
+-- Bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash.
 -- A type counts if its values have one width, one representation each (unlike -0 and 0 of
 -- floating-point types), and are found through an index whatever its collation.
 CREATE FUNCTION iblt_internal.key_size(key iblt_internal.plan_column[]) RETURNS integer
@@ -322,11 +311,10 @@ BEGIN
 		FROM unnest(key) AS c) AS column_of(width);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.key_size(iblt_internal.plan_column[]) IS
-'bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash';
 
 -- Replication
 
+-- Logical subscriptions and physical replication between the sides, each with its direction.
 CREATE FUNCTION iblt_internal.links(here iblt_internal.side, there iblt_internal.side)
 RETURNS iblt_internal.link[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -353,11 +341,10 @@ BEGIN
 	);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.links(iblt_internal.side, iblt_internal.side) IS
-'logical subscriptions and physical replication between the sides, each with its direction';
 
 -- All of it
 
+-- What a comparison of two described relations does.
 CREATE FUNCTION iblt_internal.make_plan(here iblt_internal.side, there iblt_internal.side,
 	options iblt_internal.options) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -404,5 +391,3 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.make_plan(iblt_internal.side, iblt_internal.side,
-	iblt_internal.options) IS 'what a comparison of two described relations does';

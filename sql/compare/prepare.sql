@@ -2,6 +2,7 @@
 
 -- Collations
 
+-- An error if the conditions of both sides depend on collations, and not on the same.
 CREATE FUNCTION iblt_internal.check_collations(here text[], there text[]) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -16,11 +17,10 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_collations(text[], text[]) IS
-'an error if the conditions of both sides depend on collations, and not on the same';
 
 -- Code of other users
 
+-- Columns of a side whose way to json or text would run a function of another user.
 CREATE FUNCTION iblt_internal.code_problems(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -36,9 +36,8 @@ BEGIN
 	WHERE x.code IS NOT NULL);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.code_problems(iblt_internal.plan, iblt_internal.side) IS
-'columns of a side whose way to json or text would run a function of another user';
 
+-- An error that names the columns whose way to json or text is not trusted.
 CREATE FUNCTION iblt_internal.refuse_code(plan iblt_internal.plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -55,9 +54,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_code(iblt_internal.plan) IS
-'an error that names the columns whose way to json or text is not trusted';
 
+-- An error if a plan reads row versions, and this role may not read those of a side.
 CREATE FUNCTION iblt_internal.require_version_rights(plan iblt_internal.plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -77,9 +75,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.require_version_rights(iblt_internal.plan) IS
-'an error if a plan reads row versions, and this role may not read those of a side';
 
+-- An error for a plan that must not be carried out; "alone" without a peer.
 CREATE FUNCTION iblt_internal.check_plan(plan iblt_internal.plan, alone boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -100,9 +97,8 @@ BEGIN
 	PERFORM iblt_internal.refuse_remote_recheck(plan, alone), iblt_internal.refuse_code(plan);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_plan(iblt_internal.plan, boolean) IS
-'an error for a plan that must not be carried out; "alone" without a peer';
 
+-- Names of columns.
 CREATE FUNCTION iblt_internal.names_of(columns iblt_internal.plan_column[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -111,8 +107,8 @@ BEGIN
 	RETURN ARRAY(SELECT c.name FROM unnest(columns) AS c);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.names_of(iblt_internal.plan_column[]) IS 'names of columns';
 
+-- With by_index => true, is there a condition that an index could read?
 -- Small tables (audit_core) are read whole all the same.
 CREATE FUNCTION iblt_internal.trusts_index(here iblt_internal.side, there iblt_internal.side,
 	by_index boolean) RETURNS boolean
@@ -123,9 +119,8 @@ AS $$
 		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
 		AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true)
 $$;
-COMMENT ON FUNCTION iblt_internal.trusts_index(iblt_internal.side, iblt_internal.side, boolean) IS
-'with by_index => true, is there a condition that an index could read?';
 
+-- The plan of a comparison of two described relations, checked; "alone" without a peer.
 CREATE FUNCTION iblt_internal.plan_of(here iblt_internal.side, there iblt_internal.side,
 	options iblt_internal.options, alone boolean) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -149,10 +144,8 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plan_of(iblt_internal.side, iblt_internal.side,
-	iblt_internal.options, boolean) IS
-'the plan of a comparison of two described relations, checked; "alone" without a peer';
 
+-- Describes both relations and makes the plan of a comparison.
 CREATE FUNCTION iblt_internal.prepare(conn text, relation regclass, peer_relation text,
 	options iblt_internal.options) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -182,5 +175,3 @@ BEGIN
 	RETURN iblt_internal.plan_of(here, there, options, conn IS NULL);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.prepare(text, regclass, text, iblt_internal.options) IS
-'describes both relations and makes the plan of a comparison';

@@ -13,15 +13,15 @@
 -- session_forget have iblt_peer_settings before them.  doc/internals/walk.md shows the messages of a
 -- comparison.
 
+-- The version of what servers ask of each other; both must have the same.
 CREATE FUNCTION iblt_internal.protocol() RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT 1
 $$;
-COMMENT ON FUNCTION iblt_internal.protocol() IS
-'the version of what servers ask of each other; both must have the same';
 
+-- Forgets the sketch that this session keeps under the name of a connection.
 -- At the end, on a connection that a caller has opened.
 CREATE FUNCTION iblt_internal.session_forget(name text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
@@ -31,12 +31,11 @@ BEGIN
 	RETURN @extschema@.iblt_session_drop(name);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.session_forget(text) IS
-'forgets the sketch that this session keeps under the name of a connection';
 
 -- What describes a relation is written in PL/pgSQL, which plans it once for all tables
 -- of an audit.
 
+-- A function of another user that a value of the type would run on its way to json or text.
 -- to_jsonb looks for casts to json of elements and fields too, and a cast to text for
 -- one of the column's type.  A superuser's functions are trusted, and one's own.
 CREATE FUNCTION iblt_internal.describe_cast_code(type oid, target regtype) RETURNS text
@@ -63,9 +62,8 @@ BEGIN
 		WHERE NOT r.rolsuper AND r.rolname <> current_user);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_cast_code(oid, regtype) IS
-'a function of another user that a value of the type would run on its way to json or text';
 
+-- The columns of a relation, as an array of side_column.
 CREATE FUNCTION iblt_internal.describe_columns(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -94,9 +92,8 @@ BEGIN
 		FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_columns(regclass) IS
-'the columns of a relation, as an array of side_column';
 
+-- Columns of the unique indexes that tell the rows of a relation apart, the best first.
 CREATE FUNCTION iblt_internal.describe_keys(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -120,9 +117,8 @@ BEGIN
 		WHERE cardinality(u.columns) = u.indnkeyatts);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_keys(regclass) IS
-'columns of the unique indexes that tell the rows of a relation apart, the best first';
 
+-- A relation, its partitions and all others that inherit from it.
 CREATE FUNCTION iblt_internal.relation_tree(relation regclass) RETURNS TABLE (relid oid)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1
 	SET search_path = pg_catalog, pg_temp
@@ -136,9 +132,8 @@ BEGIN
 	SELECT member FROM tree;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.relation_tree(regclass) IS
-'a relation, its partitions and all others that inherit from it';
 
+-- Slots of this database, and the subscriptions that feed a relation or a part of it.
 CREATE FUNCTION iblt_internal.describe_replication(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -160,9 +155,8 @@ BEGIN
 					UNION ALL SELECT relid FROM pg_partition_ancestors(relation)))));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_replication(regclass) IS
-'slots of this database, and the subscriptions that feed a relation or a part of it';
 
+-- Whether rows have versions, and an upper bound of their number.
 CREATE FUNCTION iblt_internal.describe_storage(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -180,8 +174,6 @@ BEGIN
 				THEN trunc(sum(pg_relation_size(oid) / 28)) END FROM leaf)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_storage(regclass) IS
-'whether rows have versions, and an upper bound of their number';
 
 -- DDL in flight
 --
@@ -190,12 +182,12 @@ COMMENT ON FUNCTION iblt_internal.describe_storage(regclass) IS
 -- therefore returns the fingerprint of what it read as well.  If that is not the
 -- fingerprint of what was described, the driver starts again.
 
+-- A hash of the identity of a relation and of its columns, as the statement that calls it
+-- reads them.
 CREATE FUNCTION iblt_internal.iblt_compare_fingerprint(relation regclass) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_compare_fingerprint(regclass) IS
-'a hash of the identity of a relation and of its columns, as the statement that calls it reads '
-'them';
 
+-- The same hash from the catalogs, as of the snapshot of the rest of a description.
 CREATE FUNCTION iblt_internal.describe_fingerprint(relation regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -210,18 +202,16 @@ BEGIN
 		FROM pg_class c WHERE c.oid = relation);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_fingerprint(regclass) IS
-'the same hash from the catalogs, as of the snapshot of the rest of a description';
 
 -- Conditions
 
+-- An error unless a condition depends on the row alone; the collations that it depends on.
 CREATE FUNCTION iblt_internal.iblt_compare_check_condition(relation regclass, condition text)
 RETURNS oid[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION iblt_internal.iblt_compare_check_condition(regclass, text) IS
-'an error unless a condition depends on the row alone; the collations that it depends on';
 
+-- The version of the collation of this database, given as its row of pg_database.
 CREATE FUNCTION iblt_internal.describe_own_collation(own jsonb) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -234,9 +224,8 @@ BEGIN
 		WHERE c.collprovider = 'c' AND c.collcollate = own ->> 'datcollate');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_own_collation(jsonb) IS
-'the version of the collation of this database, given as its row of pg_database';
 
+-- Provider, locale and version of collations, as an array.
 -- The database's own collation has OID 100.  "C" and "POSIX" order by bytes everywhere.
 -- Some columns have other names, or are not there, in other releases.
 CREATE FUNCTION iblt_internal.describe_collations(collations oid[]) RETURNS jsonb
@@ -264,11 +253,11 @@ BEGIN
 			coalesce(locale, j ->> 'datctype', j ->> 'collctype')) AS y(sorts, folds));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_collations(oid[]) IS
-'provider, locale and version of collations, as an array';
 
 -- The whole description
 
+-- The identifier that this server has in common with its standbys, NULL without the right to
+-- it.
 -- A statement that calls a function needs the right to it, whatever its conditions.
 CREATE FUNCTION iblt_internal.describe_system() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -281,9 +270,9 @@ BEGIN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_system() IS
-'the identifier that this server has in common with its standbys, NULL without the right to it';
 
+-- A relation as a comparison wants to know it, in the form of type side; an error for a
+-- condition that looks beyond the row.
 -- Relies on: catalogs.  The fingerprint of each later statement has to be this one.
 CREATE FUNCTION iblt_internal.describe(relation regclass, condition text DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
@@ -320,10 +309,9 @@ BEGIN
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe(regclass, text) IS
-'a relation as a comparison wants to know it, in the form of type side; an error for a condition '
-'that looks beyond the row';
 
+-- The first question of another server: which protocol and version, and if it has the same
+-- protocol, what a relation is (null if there is none).
 CREATE FUNCTION iblt_internal.hello(protocol integer, relation text, condition text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -339,35 +327,29 @@ BEGIN
 		iblt_internal.describe(to_regclass(relation), condition));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.hello(integer, text, text) IS
-'the first question of another server: which protocol and version, and if it has the same '
-'protocol, what a relation is (null if there is none)';
 
 -- Sketches
 
+-- An empty sketch of at least that capacity that can be folded to the largest number of
+-- sizes.
 CREATE FUNCTION iblt_internal.iblt_compare_template(capacity integer, key_size integer, seed bigint)
 RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_compare_template(integer, integer, bigint) IS
-'an empty sketch of at least that capacity that can be folded to the largest number of sizes';
 
+-- What iblt_info says, but only what the header knows: the cells are not looked at.
 CREATE FUNCTION iblt_internal.iblt_header(s iblt, OUT hashes integer, OUT cells integer,
 	OUT capacity integer, OUT rows bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_header(iblt) IS
-'what iblt_info says, but only what the header knows: the cells are not looked at';
 
+-- A sketch as it travels: all of it, or its fold to that many cells a subtable for a receiver
+-- that has the fold to "known" cells.
 CREATE FUNCTION iblt_internal.iblt_wire_write(s iblt, subtable_cells integer DEFAULT NULL,
 	known integer DEFAULT NULL) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_wire_write(iblt, integer, integer) IS
-'a sketch as it travels: all of it, or its fold to that many cells a subtable for a receiver that '
-'has the fold to "known" cells';
 
+-- A character for each cell of the first subtable of the fold to that many cells a subtable.
 CREATE FUNCTION iblt_internal.iblt_compare_marks(s iblt, subtable_cells integer) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_compare_marks(iblt, integer) IS
-'a character for each cell of the first subtable of the fold to that many cells a subtable';
 
 -- Replication
 --
@@ -375,6 +357,7 @@ COMMENT ON FUNCTION iblt_internal.iblt_compare_marks(iblt, integer) IS
 -- repair_tree, audit_tables, audit_published, audit_feeds, audit_generated, run_probe and run_lag
 -- (plain_call).  So they are queries that name nothing but what PostgreSQL has.
 
+-- A position in this server's WAL behind all that is visible now, or behind what is flushed.
 -- A number, because arithmetic on pg_lsn is not in all releases.  Where the next
 -- record would begin behind a page header, the last one ended before it.  A
 -- standby shows a commit shortly before it counts as replayed.
@@ -389,9 +372,8 @@ AS $$
 		WHEN flushed THEN pg_current_wal_flush_lsn()
 		ELSE pg_current_wal_insert_lsn() END - '0/0'::pg_lsn) AS w(p)
 $$;
-COMMENT ON FUNCTION iblt_internal.wal_position(boolean) IS
-'a position in this server''s WAL behind all that is visible now, or behind what is flushed';
 
+-- Has this standby passed a position?
 CREATE FUNCTION iblt_internal.wal_replayed("position" numeric) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -399,8 +381,8 @@ AS $$
 	SELECT NOT pg_is_in_recovery()
 		OR pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= wal_replayed."position"
 $$;
-COMMENT ON FUNCTION iblt_internal.wal_replayed(numeric) IS 'has this standby passed a position?';
 
+-- The position up to which a slot's subscriber has applied everything.
 CREATE FUNCTION iblt_internal.slot_applied(slot text) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -408,9 +390,8 @@ AS $$
 	SELECT s.confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots s
 	WHERE s.slot_name = slot AND s.database = current_database()
 $$;
-COMMENT ON FUNCTION iblt_internal.slot_applied(text) IS
-'the position up to which a slot''s subscriber has applied everything';
 
+-- The positions that subscriptions of a slot have received.
 -- Several subscriptions may have slots of one name, on different publishers.
 CREATE FUNCTION iblt_internal.slot_received(slot text) RETURNS numeric[]
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
@@ -423,9 +404,9 @@ AS $$
 	AND st.subid IN (SELECT srsubid FROM pg_subscription_rel)
 	AND st.relid IS NULL AND st.received_lsn IS NOT NULL
 $$;
-COMMENT ON FUNCTION iblt_internal.slot_received(text) IS
-'the positions that subscriptions of a slot have received';
 
+-- The transactions under way that may have written to a relation of this primary; for a view,
+-- all that have written anything.
 -- A transaction keeps its locks until it is visible, long after its WAL was sent if
 -- it waits for a synchronous standby.  A snapshot would not do: it does not name the
 -- latest transactions.  A partition attached in the same transaction is not in the
@@ -450,6 +431,3 @@ AS $$
 			OR tree.oid IS NOT NULL AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock',
 				'ExclusiveLock', 'AccessExclusiveLock')) END
 $$;
-COMMENT ON FUNCTION iblt_internal.writers(regclass) IS
-'the transactions under way that may have written to a relation of this primary; for a view, all '
-'that have written anything';

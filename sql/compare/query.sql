@@ -3,6 +3,8 @@
 -- peer_send starts a query, and peer_value waits for its single value.  An error that the
 -- peer reports is raised here, and says so.
 
+-- The two statements that go before each query on the peer; a label is its application_name
+-- from then on, and what is to be shown takes the place of the message in its log.
 -- Behind a pooler the next query may meet another session, so the settings go with each
 -- query and end with it.  A condition is read as it is here, also a date such as
 -- 01/02/2024.  In READ COMMITTED the query has a snapshot of its own, taken under its locks.
@@ -20,10 +22,9 @@ AS $$
 		current_setting('DateStyle'), current_setting('IntervalStyle'),
 		current_setting('timezone_abbreviations'), left(label, 63)) AS p(pinned)
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_settings(text, text) IS
-'the two statements that go before each query on the peer; a label is its application_name from '
-'then on, and what is to be shown takes the place of the message in its log';
 
+-- Starts a query on the peer, with the settings, and does not wait for it; a label as in
+-- peer_settings.
 CREATE FUNCTION iblt_internal.peer_send(conn text, query text, settings boolean DEFAULT true,
 	label text DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -47,10 +48,9 @@ BEGIN
 	PERFORM iblt_internal.iblt_traffic_add(1, octet_length(query), 0);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_send(text, text, boolean, text) IS
-'starts a query on the peer, with the settings, and does not wait for it; a label as in '
-'peer_settings';
 
+-- Waits for the peer's answer, with pauses of up to that many seconds (0 for a large answer),
+-- and says whether it is there.
 -- dblink_get_result cannot be interrupted in all releases; this can.  No pause is
 -- shorter than a millisecond, so there is none at first.  Each look takes in what has
 -- arrived.  A large answer needs many, because a socket holds a part only: if the longest
@@ -78,10 +78,8 @@ BEGIN
 	RETURN busy = 0;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_wait(text, double precision, timestamptz) IS
-'waits for the peer''s answer, with pauses of up to that many seconds (0 for a large answer), and '
-'says whether it is there';
 
+-- The row that a query over the peer's answer gives, when the answer is there.
 -- "before" is the number of results before the one that is wanted: as a rule 2, of the
 -- settings.  The connection is free once an empty result has been fetched.
 CREATE FUNCTION iblt_internal.peer_fetch(conn text, query text, pause double precision,
@@ -110,9 +108,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_fetch(text, text, double precision, integer) IS
-'the row that a query over the peer''s answer gives, when the answer is there';
 
+-- An error that a query on the peer ended with.
 CREATE TYPE iblt_internal.peer_error AS (
 	state text,
 	message text,
@@ -120,8 +117,8 @@ CREATE TYPE iblt_internal.peer_error AS (
 	hint text,
 	reported boolean		-- over the connection; otherwise it arose on this side
 );
-COMMENT ON TYPE iblt_internal.peer_error IS 'an error that a query on the peer ended with';
 
+-- An error that was caught while the peer's answer was fetched.
 -- A cancel of this side's statement is not an error of the peer's.  Its SQLSTATE and
 -- message are those of a cancel there, but dblink's context names the connection.  After
 -- an error of the peer's, the connection is made free for the next query.
@@ -149,9 +146,9 @@ BEGIN
 	RETURN ROW(state, message, detail, hint, reported);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_caught(text, text, text, text, text, text) IS
-'an error that was caught while the peer''s answer was fetched';
 
+-- Raises an error that a query on the peer ended with, with IB005 for one that was cancelled
+-- there; the message tells the peer's errors from those of this side.
 CREATE FUNCTION iblt_internal.peer_refuse(problem iblt_internal.peer_error) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -164,10 +161,8 @@ BEGIN
 		problem.detail, problem.hint);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_refuse(iblt_internal.peer_error) IS
-'raises an error that a query on the peer ended with, with IB005 for one that was cancelled there; '
-'the message tells the peer''s errors from those of this side';
 
+-- The row that a query over the peer's answer gives; an error of the peer's is raised here.
 CREATE FUNCTION iblt_internal.peer_result(conn text, query text, pause double precision,
 	before integer DEFAULT 2) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -195,9 +190,8 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_result(text, text, double precision, integer) IS
-'the row that a query over the peer''s answer gives; an error of the peer''s is raised here';
 
+-- The query over an answer that is a single value.
 CREATE FUNCTION iblt_internal.peer_value_sql() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -207,9 +201,9 @@ BEGIN
 		iblt_internal.peer_dblink());
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_value_sql() IS
-'the query over an answer that is a single value';
 
+-- The single value that a query sent to the peer gives, or the error that the peer answered
+-- with.
 CREATE FUNCTION iblt_internal.peer_try(conn text, pause double precision,
 	before integer DEFAULT 2, OUT value text, OUT problem iblt_internal.peer_error) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -238,9 +232,8 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_try(text, double precision, integer) IS
-'the single value that a query sent to the peer gives, or the error that the peer answered with';
 
+-- The single value that a query sent to the peer gives.
 CREATE FUNCTION iblt_internal.peer_value(conn text, pause double precision DEFAULT 0.001,
 	before integer DEFAULT 2) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -255,9 +248,8 @@ BEGIN
 	RETURN tried.value;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_value(text, double precision, integer) IS
-'the single value that a query sent to the peer gives';
 
+-- The single value that a query gives on a side; a label as in peer_settings.
 CREATE FUNCTION iblt_internal.peer_ask(conn text, side text, query text,
 	pause double precision DEFAULT 0.001, label text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -278,9 +270,8 @@ BEGIN
 	RETURN value;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_ask(text, text, text, double precision, text) IS
-'the single value that a query gives on a side; a label as in peer_settings';
 
+-- What a call of a function of schema iblt_internal answers on a side.
 CREATE FUNCTION iblt_internal.peer_call(conn text, side text, call text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -291,9 +282,8 @@ BEGIN
 			THEN iblt_internal.plain_call(call) ELSE 'SELECT iblt_internal.' || call END);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_call(text, text, text) IS
-'what a call of a function of schema iblt_internal answers on a side';
 
+-- The wire form, or the marks, of a sketch that a query gives on the peer.
 CREATE FUNCTION iblt_internal.peer_sketch(conn text, query text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -305,8 +295,6 @@ BEGIN
 	RETURN wire;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_sketch(text, text) IS
-'the wire form, or the marks, of a sketch that a query gives on the peer';
 
 -- Queries with keys
 --
@@ -315,6 +303,7 @@ COMMENT ON FUNCTION iblt_internal.peer_sketch(text, text) IS
 -- parameter $1.  dblink has no parameters, so the peer gets them in a message that it
 -- does not show.
 
+-- Starts a query on the peer, whose log shows a label in its place.
 CREATE FUNCTION iblt_internal.peer_send_keys(conn text, label text, query text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -324,9 +313,8 @@ BEGIN
 		false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_send_keys(text, text, text) IS
-'starts a query on the peer, whose log shows a label in its place';
 
+-- The single value that a query of keys gives on a side.
 CREATE FUNCTION iblt_internal.peer_ask_keys(conn text, side text, query text, keys text[])
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -341,5 +329,3 @@ BEGIN
 	RETURN iblt_internal.run_keys(query, keys);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.peer_ask_keys(text, text, text, text[]) IS
-'the single value that a query of keys gives on a side';

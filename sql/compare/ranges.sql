@@ -5,6 +5,7 @@
 -- a sample is (live/52_many), and the counts are estimates.  Ranges are read by an index, so
 -- a sample is looked up first (run/16_slice_guard).
 
+-- A range of keys, and how many differ.
 CREATE TYPE iblt_internal.compare_range AS (
 	range integer,
 	after jsonb,			-- keys above this one, or from the first key
@@ -19,8 +20,8 @@ CREATE TYPE iblt_internal.compare_range AS (
 	exact boolean,			-- or estimates?
 	example jsonb
 );
-COMMENT ON TYPE iblt_internal.compare_range IS 'a range of keys, and how many differ';
 
+-- A bound as a key, NULL for none.
 CREATE FUNCTION iblt_internal.range_key(plan iblt_internal.plan, bound text[]) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -38,9 +39,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.range_key(iblt_internal.plan, text[]) IS
-'a bound as a key, NULL for none';
 
+-- What a comparison of a range has shown.
 -- The estimate of a sample counts what a recheck has settled.
 CREATE FUNCTION iblt_internal.range_of(plan iblt_internal.plan, range integer,
 	compared iblt_internal.comparison) RETURNS iblt_internal.compare_range
@@ -72,9 +72,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.range_of(iblt_internal.plan, integer, iblt_internal.comparison) IS
-'what a comparison of a range has shown';
 
+-- How many rows each range is to have, by the planner's estimates.
 CREATE FUNCTION iblt_internal.range_rows(conn text, plan iblt_internal.plan, ranges integer)
 RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -89,9 +88,8 @@ BEGIN
 	RETURN greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint) / ranges + 1;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.range_rows(text, iblt_internal.plan, integer) IS
-'how many rows each range is to have, by the planner''s estimates';
 
+-- Where the range after plan.lo ends, or why there is only one.
 CREATE FUNCTION iblt_internal.range_bound(conn text, plan iblt_internal.plan, rows bigint,
 	OUT hi text[], OUT problem text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -109,9 +107,8 @@ EXCEPTION WHEN feature_not_supported THEN
 	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.range_bound(text, iblt_internal.plan, bigint) IS
-'where the range after plan.lo ends, or why there is only one';
 
+-- Compares one range of the key after the other, over a connection of that name.
 -- Ranges grow where the planner's estimate is much too small.
 CREATE FUNCTION iblt_internal.compare_ranges(conn text, relation regclass, peer_relation text,
 	options iblt_internal.options, ranges integer) RETURNS SETOF iblt_internal.compare_range
@@ -146,9 +143,8 @@ BEGIN
 	PERFORM set_config('iblt.compare_stats', stats, false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.compare_ranges(text, regclass, text, iblt_internal.options,
-	integer) IS 'compares one range of the key after the other, over a connection of that name';
 
+-- Options with a label, or an error for those that do not fit.
 CREATE FUNCTION iblt_internal.range_options(relation regclass, options iblt_internal.options,
 	ranges integer) RETURNS iblt_internal.options
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -164,8 +160,6 @@ BEGIN
 	RETURN options;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.range_options(regclass, iblt_internal.options, integer) IS
-'options with a label, or an error for those that do not fit';
 
 CREATE FUNCTION iblt_compare_ranges(
 	relation regclass,

@@ -4,6 +4,7 @@
 -- asked for read_heap, run_keys and find_rows, which are part of the protocol.
 -- doc/internals/walk.md has the list of these statements.
 
+-- The row that a query gives, perhaps of keys, which must not trust an index.
 -- An index that lacks an entry, or a partition or a constraint that a row does not keep to,
 -- would hide the row from a condition.  So what decides reads all tables whole: the planner
 -- has no other way.  (Before PostgreSQL 18 it has one where a scan costs more than 10^10.)
@@ -24,9 +25,8 @@ BEGIN
 	RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.read_heap(text, text[]) IS
-'the row that a query gives, perhaps of keys, which must not trust an index';
 
+-- The single value that a query of keys gives.
 CREATE FUNCTION iblt_internal.run_keys(query text, keys text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -38,9 +38,8 @@ BEGIN
 	RETURN value;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_keys(text, text[]) IS
-'the single value that a query of keys gives';
 
+-- What the lookup query of a finder gives for keys.
 CREATE FUNCTION iblt_internal.find_rows(query text, keys text[]) RETURNS iblt_internal.found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -52,9 +51,8 @@ BEGIN
 	RETURN rows;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.find_rows(text, text[]) IS
-'what the lookup query of a finder gives for keys';
 
+-- The row that a query of a plan gives here, perhaps of keys that an index finds.
 -- Bounds and conditions must hide nothing.  A slice trusts an index, which the guard checks
 -- (run/16), a key is looked up by one, which check_index checks (80), and by_index trusts one.
 CREATE FUNCTION iblt_internal.read_here(plan iblt_internal.plan, query text,
@@ -74,5 +72,3 @@ BEGIN
 	RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.read_here(iblt_internal.plan, text, text[], boolean) IS
-'the row that a query of a plan gives here, perhaps of keys that an index finds';

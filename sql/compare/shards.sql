@@ -4,6 +4,8 @@
 -- up on its own, because postgres_fdw sends a whole aggregate to a server, but not a part
 -- of one.  Lookups name the keys in a condition, which is sent, too.
 
+-- Is a relation or a part of it a foreign table? Parts are partitions, children, and what a
+-- view reads.
 -- A peer without iblt is asked for its body (plain_call).
 CREATE FUNCTION iblt_internal.is_remote(relation regclass) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -22,10 +24,9 @@ AS $$
 	)
 	SELECT coalesce(bool_or(c.relkind = 'f'), false) FROM part JOIN pg_class c USING (oid)
 $$;
-COMMENT ON FUNCTION iblt_internal.is_remote(regclass) IS
-'is a relation or a part of it a foreign table? Parts are partitions, children, and what a view '
-'reads';
 
+-- The partitions that hold the rows of a partitioned table, if some of them are foreign
+-- tables and all can be read by name.
 -- The rights to a partition and its policies count only where it is named.  Statements
 -- name it only if there is a right and no policy.
 CREATE FUNCTION iblt_internal.shards(relation regclass) RETURNS text[]
@@ -49,10 +50,8 @@ BEGIN
 		FROM part);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.shards(regclass) IS
-'the partitions that hold the rows of a partitioned table, if some of them are foreign tables and '
-'all can be read by name';
 
+-- Is a relation a table of Citus?
 -- Distributed, reference and local tables of Citus, as its catalog has them.
 CREATE FUNCTION iblt_internal.is_distributed(relation regclass) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
@@ -68,8 +67,9 @@ BEGIN
 	RETURN found;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.is_distributed(regclass) IS 'is a relation a table of Citus?';
 
+-- Whether rows of a relation are on other servers, and its shards; and what is otherwise
+-- because of that.
 CREATE FUNCTION iblt_internal.describe_shards(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -88,10 +88,8 @@ BEGIN
 		'shards', iblt_internal.shards(relation), 'distributed', false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_shards(regclass) IS
-'whether rows of a relation are on other servers, and its shards; and what is otherwise because of '
-'that';
 
+-- The expression of the fingerprint of a relation whose shards a statement reads.
 -- The relation itself is not scanned, but locked.  A partition that was attached or
 -- detached meanwhile reads as another relation.  A fingerprint is one word.
 CREATE FUNCTION iblt_internal.shards_fingerprint_sql(s iblt_internal.side) RETURNS text
@@ -105,9 +103,9 @@ BEGIN
 		s.relation, s.shards, iblt_internal.fingerprint_sql(s), s.relation);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.shards_fingerprint_sql(iblt_internal.side) IS
-'the expression of the fingerprint of a relation whose shards a statement reads';
 
+-- The sketch of a side from those of its shards, and the fingerprint, as the rest of a
+-- SELECT.
 CREATE FUNCTION iblt_internal.shards_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
 	capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -127,9 +125,8 @@ BEGIN
 		iblt_internal.shards_fingerprint_sql(s), array_to_string(parts, ' UNION ALL '));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.shards_sketch_sql(iblt_internal.plan, iblt_internal.side, integer)
-IS 'the sketch of a side from those of its shards, and the fingerprint, as the rest of a SELECT';
 
+-- A side with a further condition, which its statements send to other servers.
 -- A condition on the rows is sent to other servers, and a join with the keys is not.
 -- Elsewhere such a condition would only be checked twice.
 CREATE FUNCTION iblt_internal.only_remote_rows(s iblt_internal.side, matches text)
@@ -144,9 +141,8 @@ BEGIN
 	RETURN s;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.only_remote_rows(iblt_internal.side, text) IS
-'a side with a further condition, which its statements send to other servers';
 
+-- An error for a recheck that would see the same rows again; "alone" without a peer.
 CREATE FUNCTION iblt_internal.refuse_remote_recheck(plan iblt_internal.plan, alone boolean)
 RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -162,8 +158,6 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_remote_recheck(iblt_internal.plan, boolean) IS
-'an error for a recheck that would see the same rows again; "alone" without a peer';
 
 -- Citus
 --
@@ -172,6 +166,7 @@ COMMENT ON FUNCTION iblt_internal.refuse_remote_recheck(iblt_internal.plan, bool
 -- pushes an aggregate down if its arguments are bigint, and plans a subquery with OFFSET
 -- on its own.
 
+-- The sketch that a query of a table of Citus gives, and the fingerprint of the table.
 CREATE FUNCTION iblt_internal.sum_distributed(query text, relation text, template @extschema@.iblt,
 	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -187,9 +182,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.sum_distributed(text, text, iblt) IS
-'the sketch that a query of a table of Citus gives, and the fingerprint of the table';
 
+-- What the lookup query of a finder gives for keys of a table of Citus.
 CREATE FUNCTION iblt_internal.find_distributed(query text, keys text[], relation text)
 RETURNS iblt_internal.found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -202,9 +196,8 @@ BEGIN
 	RETURN rows;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.find_distributed(text, text[], text) IS
-'what the lookup query of a finder gives for keys of a table of Citus';
 
+-- The sketch of a table of Citus and the fingerprint, as the rest of a SELECT.
 CREATE FUNCTION iblt_internal.distributed_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
 	capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -221,9 +214,8 @@ BEGIN
 			iblt_internal.condition_sql(plan, s)), s.relation, template);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.distributed_sketch_sql(iblt_internal.plan, iblt_internal.side,
-	integer) IS 'the sketch of a table of Citus and the fingerprint, as the rest of a SELECT';
 
+-- Must a key of that size, or NULL for none, go into sketches as a hash?
 -- Where the key is in the sketch as it is, iblt_agg_bigint takes one that becomes bigint.
 CREATE FUNCTION iblt_internal.by_hash(key iblt_internal.plan_column[], size integer,
 	distributed boolean) RETURNS boolean
@@ -235,5 +227,3 @@ BEGIN
 		AND ((key[1]).cast_to = 'int8' OR (key[1]).base IN (20, 21, 23)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.by_hash(iblt_internal.plan_column[], integer, boolean) IS
-'must a key of that size, or NULL for none, go into sketches as a hash?';

@@ -3,30 +3,27 @@
 -- Both sides are scanned at the same time, each into a sketch.  The peer keeps its own and
 -- sends folds of it, until one is large enough for the difference.
 
+-- The sketch that iblt_wire_write wrote; "known" is the fold that it was told of, or NULL.
 CREATE FUNCTION iblt_internal.iblt_wire_read(wire text, known iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_wire_read(text, iblt) IS
-'the sketch that iblt_wire_write wrote; "known" is the fold that it was told of, or NULL';
 
+-- Cells of a subtable of the next fold to ask for: for that many keys, at least twice what
+-- there is, and with the fewest cells to send.
 CREATE FUNCTION iblt_internal.iblt_compare_next(mine iblt, theirs iblt, wanted integer)
 RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_compare_next(iblt, iblt, integer) IS
-'cells of a subtable of the next fold to ask for: for that many keys, at least twice what there '
-'is, and with the fewest cells to send';
 
+-- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
+-- difference "here - there" in order, each once, as iblt_compare_keys reads them.
 CREATE FUNCTION iblt_internal.iblt_compare_decode(s iblt, OUT complete boolean,
 	OUT recovered bigint, OUT estimated bigint, OUT keys bytea) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_compare_decode(iblt) IS
-'as iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a difference '
-'"here - there" in order, each once, as iblt_compare_keys reads them';
 
+-- The keys of two lists that iblt_compare_decode made as one, in order.
 CREATE FUNCTION iblt_internal.iblt_compare_join(s iblt, a bytea, b bytea) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_compare_join(iblt, bytea, bytea) IS
-'the keys of two lists that iblt_compare_decode made as one, in order';
 
+-- The sketch of a side and the fingerprint, as the rest of a SELECT.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
 	capacity integer) RETURNS text
@@ -52,9 +49,8 @@ BEGIN
 		s.relation, slice, iblt_internal.condition_sql(plan, s));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.sketch_sql(iblt_internal.plan, iblt_internal.side, integer) IS
-'the sketch of a side and the fingerprint, as the rest of a SELECT';
 
+-- The sketch and the fingerprint of this side, and without a peer those of the other one.
 -- Both sides of a comparison without a peer are read by one statement: a snapshot for each
 -- would show what was written in between as a difference.
 CREATE FUNCTION iblt_internal.scan_here(plan iblt_internal.plan, capacity integer, alone boolean,
@@ -76,9 +72,8 @@ BEGIN
 	there_read := answer.there_read;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.scan_here(iblt_internal.plan, integer, boolean) IS
-'the sketch and the fingerprint of this side, and without a peer those of the other one';
 
+-- Keeps a sketch under a name, and answers with the fingerprint, milliseconds and a fold.
 -- The answer to a scan is a small fold, which carries the meter.  Its subtables have eight
 -- cells: most sizes of larger ones are multiples of that.
 CREATE FUNCTION iblt_internal.scan_answer(name text, s @extschema@.iblt, fingerprint text)
@@ -93,9 +88,8 @@ BEGIN
 			@extschema@.iblt_session_keep(name, s), 9, 0.1)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.scan_answer(text, iblt, text) IS
-'keeps a sketch under a name, and answers with the fingerprint, milliseconds and a fold';
 
+-- Starts the scan of the peer, which keeps its sketch.
 CREATE FUNCTION iblt_internal.start_scan_there(conn text, plan iblt_internal.plan, query text)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -115,9 +109,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.start_scan_there(text, iblt_internal.plan, text) IS
-'starts the scan of the peer, which keeps its sketch';
 
+-- The peer's answer to a scan: a fold of its sketch, how long it took, and the fingerprint.
 CREATE FUNCTION iblt_internal.scanned_there(conn text,
 	OUT theirs @extschema@.iblt, OUT ms numeric, OUT fingerprint text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -133,9 +126,8 @@ BEGIN
 	fingerprint := split_part(answer, ' ', 1);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.scanned_there(text) IS
-'the peer''s answer to a scan: a fold of its sketch, how long it took, and the fingerprint';
 
+-- Scans both sides at the same time: the sketch here, and a fold of the one there.
 CREATE FUNCTION iblt_internal.scan(conn text, plan iblt_internal.plan, capacity integer,
 	INOUT figures iblt_internal.figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
 RETURNS record
@@ -170,9 +162,8 @@ BEGIN
 	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.scan(text, iblt_internal.plan, integer, iblt_internal.figures) IS
-'scans both sides at the same time: the sketch here, and a fold of the one there';
 
+-- An estimate of the keys that differ, from marks of cells, where about "estimated" differ.
 -- Of two subtables with s cells, of which d keys differ, about s * exp(-d / s) cells are
 -- equal, and one of 64 others looks equal.  With 1.6 keys for each cell, the estimate's
 -- relative deviation is 1.25 / sqrt(s): 1.5 % for 10,000 keys.  That of the meter is 9 %,
@@ -200,9 +191,8 @@ BEGIN
 		ELSE estimated END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.count_by_marks(text, text, text, iblt, numeric) IS
-'an estimate of the keys that differ, from marks of cells, where about "estimated" differ';
 
+-- A larger fold of the sketch that the peer keeps, where iblt is in that schema.
 -- What is here already is not sent again.  For few keys a turn costs more than the bytes
 -- of a larger fold, so it is for a fifth more than the estimate.
 CREATE FUNCTION iblt_internal.larger_fold(conn text, schema text, kept text,
@@ -225,9 +215,8 @@ BEGIN
 		schema, kept, cells, have.cells / have.hashes)), theirs);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.larger_fold(text, text, text, iblt, iblt, numeric) IS
-'a larger fold of the sketch that the peer keeps, where iblt is in that schema';
 
+-- Does an estimate say that surely more keys than that differ?
 -- The estimate of keys is above 1.6 times their number in one case of a million.  Rows
 -- of a key that is not unique may count more than once in it.
 CREATE FUNCTION iblt_internal.surely_more(plan iblt_internal.plan, estimated bigint, most bigint)
@@ -239,9 +228,9 @@ BEGIN
 	RETURN plan.is_unique AND estimated > 1.6 * most;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.surely_more(iblt_internal.plan, bigint, bigint) IS
-'does an estimate say that surely more keys than that differ?';
 
+-- A new name for the sketch that the peer keeps; it takes the place of the last one of that
+-- connection.
 -- Behind a pooler, another comparison with a connection of this name may use the same
 -- session of the peer.  It must not take this sketch for its own.
 CREATE FUNCTION iblt_internal.kept_name(conn text) RETURNS text
@@ -250,10 +239,9 @@ CREATE FUNCTION iblt_internal.kept_name(conn text) RETURNS text
 AS $$
 	SELECT concat(conn, chr(9), substr(replace(gen_random_uuid()::text, '-', ''), 1, 12))
 $$;
-COMMENT ON FUNCTION iblt_internal.kept_name(text) IS
-'a new name for the sketch that the peer keeps; it takes the place of the last one of that '
-'connection';
 
+-- The keys that differ, from folds of the size that it takes; NULL if more differ than
+-- sketches of that capacity can tell.
 -- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
 CREATE FUNCTION iblt_internal.exchange(conn text, plan iblt_internal.plan, capacity integer,
 	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
@@ -290,11 +278,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.exchange(text, iblt_internal.plan, integer,
-	iblt_internal.figures) IS
-'the keys that differ, from folds of the size that it takes; NULL if more differ '
-'than sketches of that capacity can tell';
 
+-- The capacity of the sketches of the first scan.
 -- A large sketch slows a parallel scan down, so the first one is for at most 60000
 -- differences (four subtables of 20160 cells), and not larger than the relations.  Each
 -- foreign partition sends one.  A slice is small, and so are its differences, as a rule: a
@@ -310,9 +295,8 @@ BEGIN
 		(plan.here).most_rows + (plan.there).most_rows, plan.max_differences)))::integer;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.first_capacity(iblt_internal.plan) IS
-'the capacity of the sketches of the first scan';
 
+-- The largest capacity of a sketch that both sides are scanned into.
 -- The memory of a comparison is several sketches.  Those of more keys than this are
 -- made of one part of the keys after the other, each with a scan of its own.
 CREATE FUNCTION iblt_internal.part_capacity() RETURNS integer
@@ -321,9 +305,8 @@ CREATE FUNCTION iblt_internal.part_capacity() RETURNS integer
 AS $$
 	SELECT 950000
 $$;
-COMMENT ON FUNCTION iblt_internal.part_capacity() IS
-'the largest capacity of a sketch that both sides are scanned into';
 
+-- As exchange, for all parts of the keys, one after the other.
 CREATE FUNCTION iblt_internal.exchange_parts(conn text, plan iblt_internal.plan, capacity integer,
 	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
 	OUT sample @extschema@.iblt) RETURNS record
@@ -359,10 +342,9 @@ BEGIN
 	figures.rows_there := rows_there;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.exchange_parts(text, iblt_internal.plan, integer,
-	iblt_internal.figures) IS
-'as exchange, for all parts of the keys, one after the other';
 
+-- The keys that differ, and the plan with the seed used; without keys, and with about how
+-- many there are, if these are more than max_differences.
 -- If the first sketch was too small, the next try is larger and has another seed.  An
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
 -- hundred, and these cells fail to decode that many keys once in 10,000 times.  Parts are
@@ -407,6 +389,3 @@ BEGIN
 	plan.parts := NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.search(text, iblt_internal.plan, iblt_internal.figures) IS
-'the keys that differ, and the plan with the seed used; without keys, and with about '
-'how many there are, if these are more than max_differences';

@@ -4,6 +4,7 @@
 -- pg_catalog on both sides.  t is a row of the relation.  Names of our own begin with
 -- iblt_, and stand where no column of the relation can be meant.
 
+-- A column's value as it is compared.
 CREATE FUNCTION iblt_internal.value_sql(c iblt_internal.plan_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -15,9 +16,8 @@ BEGIN
 		ELSE format('t.%I::pg_catalog.%s', c.name, c.cast_to) END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.value_sql(iblt_internal.plan_column) IS
-'a column''s value as it is compared';
 
+-- The values of columns as they are compared, with commas between them; NULL for no columns.
 CREATE FUNCTION iblt_internal.values_sql(columns iblt_internal.plan_column[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -27,9 +27,8 @@ BEGIN
 	FROM generate_subscripts(columns, 1) AS i);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.values_sql(iblt_internal.plan_column[]) IS
-'the values of columns as they are compared, with commas between them; NULL for no columns';
 
+-- The expression of a checksum of columns.
 -- A function takes 100 arguments; a row has room for more columns.  A sole column is in
 -- a row too, because it may bear the name t.  Without columns, all rows are the same.
 CREATE FUNCTION iblt_internal.checksum_sql(s iblt_internal.side,
@@ -44,9 +43,8 @@ BEGIN
 		s.schema, seed, coalesce(iblt_internal.values_sql(columns), 'NULL::pg_catalog.text'));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.checksum_sql(iblt_internal.side, iblt_internal.plan_column[],
-	bigint) IS 'the expression of a checksum of columns';
 
+-- The expression of a row's checksum.
 CREATE FUNCTION iblt_internal.row_checksum_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -56,9 +54,9 @@ BEGIN
 	RETURN iblt_internal.checksum_sql(s, plan.columns, plan.seed);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.row_checksum_sql(iblt_internal.plan, iblt_internal.side) IS
-'the expression of a row''s checksum';
 
+-- The expression of the hash that stands for a key too wide for a cell; it has a seed of its
+-- own.
 CREATE FUNCTION iblt_internal.key_hash_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -68,9 +66,8 @@ BEGIN
 	RETURN iblt_internal.checksum_sql(s, plan.key, plan.seed # 1);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.key_hash_sql(iblt_internal.plan, iblt_internal.side) IS
-'the expression of the hash that stands for a key too wide for a cell; it has a seed of its own';
 
+-- The condition that a row's key is in the part that is scanned; NULL where all are.
 -- Keys are in parts by a hash that has a seed of its own.
 CREATE FUNCTION iblt_internal.part_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
@@ -82,9 +79,9 @@ BEGIN
 		iblt_internal.checksum_sql(s, plan.key, plan.seed # 2), plan.parts, plan.part) END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.part_sql(iblt_internal.plan, iblt_internal.side) IS
-'the condition that a row''s key is in the part that is scanned; NULL where all are';
 
+-- The condition on the rows of a side, and the bounds in $2 and $3, as a WHERE clause or an
+-- empty text.
 CREATE FUNCTION iblt_internal.condition_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -96,10 +93,9 @@ BEGIN
 		iblt_internal.bounds_sql(plan, s), iblt_internal.part_sql(plan, s)), ''), '');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.condition_sql(iblt_internal.plan, iblt_internal.side) IS
-'the condition on the rows of a side, and the bounds in $2 and $3, as a WHERE clause or an empty '
-'text';
 
+-- The rows t of a side that its condition is true of and that are in the slice, as an item of
+-- FROM; system columns and others are in it if they are named.
 -- A condition may name any column without its table, so it stands in a subquery of
 -- its own, where it sees only the relation's columns.  The planner pulls that up.
 -- Only the columns in use are listed: there may be no right to read the others.  In a slice,
@@ -122,10 +118,8 @@ BEGIN
 		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END) END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.rows_sql(iblt_internal.plan, iblt_internal.side, text[]) IS
-'the rows t of a side that its condition is true of and that are in the slice, as an item of FROM; '
-'system columns and others are in it if they are named';
 
+-- The expression of a fingerprint, for a statement that has the side's relation in FROM.
 -- The parser looks the name up once it has the lock on the relation in FROM.
 CREATE FUNCTION iblt_internal.fingerprint_sql(s iblt_internal.side) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -136,9 +130,8 @@ BEGIN
 	ELSE format('iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation) END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.fingerprint_sql(iblt_internal.side) IS
-'the expression of a fingerprint, for a statement that has the side''s relation in FROM';
 
+-- The expression of a row's version, as a number.
 CREATE FUNCTION iblt_internal.mark_sql(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -148,11 +141,10 @@ BEGIN
 		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.mark_sql(iblt_internal.plan) IS
-'the expression of a row''s version, as a number';
 
 -- The contents of rows
 
+-- Columns of t as a jsonb object.
 CREATE FUNCTION iblt_internal.json_sql(columns iblt_internal.plan_column[], as_compared boolean)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -165,9 +157,8 @@ BEGIN
 	FROM generate_subscripts(columns, 1) AS i);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.json_sql(iblt_internal.plan_column[], boolean) IS
-'columns of t as a jsonb object';
 
+-- The type through which values of a column are read and written as text; NULL for their own.
 -- A value of these types is read and written through another type, whose text does not
 -- depend on a locale, is unambiguous, or is of the encoding.
 CREATE FUNCTION iblt_internal.text_type(c iblt_internal.plan_column) RETURNS text
@@ -182,9 +173,8 @@ BEGIN
 		->> c.base::text) END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.text_type(iblt_internal.plan_column) IS
-'the type through which values of a column are read and written as text; NULL for their own';
 
+-- Columns of t as a jsonb array of the texts of their values.
 CREATE FUNCTION iblt_internal.texts_sql(columns iblt_internal.plan_column[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -199,9 +189,8 @@ BEGIN
 	FROM generate_subscripts(columns, 1) AS i);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.texts_sql(iblt_internal.plan_column[]) IS
-'columns of t as a jsonb array of the texts of their values';
 
+-- The expression of a row's contents, in the form that the plan asks for.
 CREATE FUNCTION iblt_internal.content_sql(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -213,5 +202,3 @@ BEGIN
 		ELSE 'NULL::jsonb' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.content_sql(iblt_internal.plan) IS
-'the expression of a row''s contents, in the form that the plan asks for';

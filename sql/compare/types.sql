@@ -3,6 +3,7 @@
 -- iblt_compare, iblt_audit and iblt_repair share these.  "here" is this database, and
 -- "there" is the peer, or the other relation of this database.
 
+-- What a driver asks of a comparison.
 -- What the caller of iblt_compare asks for.
 CREATE TYPE iblt_internal.options AS (
 	relation text,			-- as it was named when the driver began
@@ -27,8 +28,8 @@ CREATE TYPE iblt_internal.options AS (
 	method text,			-- 'sketch', 'plain' or 'auto'
 	by_index boolean		-- may scans trust indexes and the bounds of partitions?
 );
-COMMENT ON TYPE iblt_internal.options IS 'what a driver asks of a comparison';
 
+-- A column of a relation, as describe gives it.
 CREATE TYPE iblt_internal.side_column AS (
 	name text,
 	type text,
@@ -39,8 +40,8 @@ CREATE TYPE iblt_internal.side_column AS (
 	not_null boolean,
 	parts text				-- what the type is made of, NULL for a built-in type
 );
-COMMENT ON TYPE iblt_internal.side_column IS 'a column of a relation, as describe gives it';
 
+-- The columns of a unique index that tells rows apart.
 CREATE TYPE iblt_internal.unique_key AS (
 	columns text[],
 	index text,				-- its name, quoted
@@ -48,11 +49,11 @@ CREATE TYPE iblt_internal.unique_key AS (
 	orders text[],			-- by which order each column is sorted, '' if there is only one
 	unordered text			-- why a range of it cannot be read, or NULL
 );
-COMMENT ON TYPE iblt_internal.unique_key IS 'the columns of a unique index that tells rows apart';
 
+-- A subscription that feeds a relation.
 CREATE TYPE iblt_internal.subscribed AS (slot text, ready boolean);
-COMMENT ON TYPE iblt_internal.subscribed IS 'a subscription that feeds a relation';
 
+-- The live digest of a relation, as describe_live gives it.
 CREATE TYPE iblt_internal.live_digest AS (
 	reason text,			-- why it is not trustworthy, or NULL
 	generation bigint,		-- NULL if the relation is not tracked
@@ -65,9 +66,8 @@ CREATE TYPE iblt_internal.live_digest AS (
 	seed_hash text,			-- the seed is a secret
 	verified_at timestamptz
 );
-COMMENT ON TYPE iblt_internal.live_digest IS
-'the live digest of a relation, as describe_live gives it';
 
+-- One of the two relations, as describe gives it.
 CREATE TYPE iblt_internal.side AS (
 	side text,				-- 'here' or 'there'
 	relation text,			-- schema.name, quoted
@@ -92,8 +92,8 @@ CREATE TYPE iblt_internal.side AS (
 	subscriptions iblt_internal.subscribed[],
 	live iblt_internal.live_digest	-- NULL unless it was asked for
 );
-COMMENT ON TYPE iblt_internal.side IS 'one of the two relations, as describe gives it';
 
+-- A column that is compared.
 CREATE TYPE iblt_internal.plan_column AS (
 	name text,
 	cast_to text,			-- type of pg_catalog to compare values in, '' for their own
@@ -104,16 +104,16 @@ CREATE TYPE iblt_internal.plan_column AS (
 	same_textual boolean,	-- both have the same types without a send function
 	not_null boolean		-- on both sides
 );
-COMMENT ON TYPE iblt_internal.plan_column IS 'a column that is compared';
 
+-- Replication from one side to the other.
 CREATE TYPE iblt_internal.link AS (
 	source text,			-- the side from which changes flow
 	follower text,			-- the side that they flow to
 	slot text,				-- of logical replication, NULL for a physical standby
 	ready boolean			-- can iblt_compare wait until changes have passed?
 );
-COMMENT ON TYPE iblt_internal.link IS 'replication from one side to the other';
 
+-- What a comparison does, as plan() decides it once.
 CREATE TYPE iblt_internal.plan AS (
 	here iblt_internal.side,
 	there iblt_internal.side,
@@ -147,8 +147,8 @@ CREATE TYPE iblt_internal.plan AS (
 	by_index boolean,		-- as in options, where there are indexes to trust
 	kept text				-- the name under which the peer keeps its sketch
 );
-COMMENT ON TYPE iblt_internal.plan IS 'what a comparison does, as plan() decides it once';
 
+-- The rows of given keys on one side.
 -- One line a key.  Where lines are the keys that were asked for, in their order, id,
 -- key, n and digest are NULL; otherwise checksum is NULL.  One large value is made
 -- while the other side makes its own, and is parsed at once.
@@ -162,8 +162,8 @@ CREATE TYPE iblt_internal.found_rows AS (
 	content jsonb[],
 	fingerprint text		-- of the relation that they are of
 );
-COMMENT ON TYPE iblt_internal.found_rows IS 'the rows of given keys on one side';
 
+-- A key whose rows differ.
 CREATE TYPE iblt_internal.difference AS (
 	id text,				-- the key in one word
 	key jsonb,
@@ -177,8 +177,8 @@ CREATE TYPE iblt_internal.difference AS (
 	here_digest text,		-- of the rows of a side, NULL if it has none
 	there_digest text
 );
-COMMENT ON TYPE iblt_internal.difference IS 'a key whose rows differ';
 
+-- A batch of differences that is looked at again.
 -- What is kept of a batch of differences between two looks at them.  Of many, this is
 -- all that is in memory.
 CREATE TYPE iblt_internal.held AS (
@@ -187,8 +187,8 @@ CREATE TYPE iblt_internal.held AS (
 	same boolean[],			-- is the mark the one that it was a round before?
 	differences iblt_internal.difference[]	-- as they were seen last, if there is one batch only
 );
-COMMENT ON TYPE iblt_internal.held IS 'a batch of differences that is looked at again';
 
+-- How the rows of keys are found on a side, as SQL.
 -- How rows of keys are found on a side: finder() chooses between two ways.
 CREATE TYPE iblt_internal.finder AS (
 	indexed boolean,		-- an index finds the rows, and each key has one at most
@@ -198,8 +198,8 @@ CREATE TYPE iblt_internal.finder AS (
 	lookup text,			-- query for the rows of the keys in $1, as one found_rows
 	pairs text				-- query that joins the found_rows of both sides
 );
-COMMENT ON TYPE iblt_internal.finder IS 'how the rows of keys are found on a side, as SQL';
 
+-- The figures of a comparison, as iblt_compare_stats gives them.
 CREATE TYPE iblt_internal.figures AS (
 	relation text,
 	peer_relation text,
@@ -231,12 +231,10 @@ CREATE TYPE iblt_internal.figures AS (
 	method text,			-- 'sketch' or 'plain'
 	by_index boolean		-- see reads_by_index
 );
-COMMENT ON TYPE iblt_internal.figures IS
-'the figures of a comparison, as iblt_compare_stats gives them';
 
+-- The result of a comparison.
 CREATE TYPE iblt_internal.comparison AS (
 	plan iblt_internal.plan,	-- with the seed of the last scan
 	figures iblt_internal.figures,
 	differences iblt_internal.difference[]
 );
-COMMENT ON TYPE iblt_internal.comparison IS 'the result of a comparison';

@@ -2,6 +2,7 @@
 
 -- The scan
 
+-- The expression of a checksum, as src/digest computes it for a changed row.
 CREATE FUNCTION iblt_internal.track_checksum_sql(seed text, columns text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -12,9 +13,8 @@ AS $$
 		seed, (SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
 			FROM unnest(columns) WITH ORDINALITY AS c(name, n)))
 $$;
-COMMENT ON FUNCTION iblt_internal.track_checksum_sql(text, text[]) IS
-'the expression of a checksum, as src/digest computes it for a changed row';
 
+-- The sketch of a table as a subquery; $1 is the template, $2 and $3 are seeds.
 CREATE FUNCTION iblt_internal.track_sketch_sql(relation regclass, options iblt_internal.tracking)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -30,9 +30,8 @@ BEGIN
 		iblt_internal.track_checksum_sql('$2', options.columns), relation);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_sketch_sql(regclass, iblt_internal.tracking) IS
-'the sketch of a table as a subquery; $1 is the template, $2 and $3 are seeds';
 
+-- The second transaction of iblt_track: writers go on while it reads the table.
 -- As read_heap: an index-only scan would do where all columns are in an index.
 -- Relies on: a scan, in one snapshot with the changes.
 CREATE FUNCTION iblt_internal.track_scan(relation regclass, generation bigint) RETURNS void
@@ -56,8 +55,6 @@ BEGIN
 	PERFORM iblt_internal.iblt_track_finish(relation, generation, base);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_scan(regclass, bigint) IS
-'the second transaction of iblt_track: writers go on while it reads the table';
 
 -- Procedures, because each commits before it scans.  They have no SET clause for that
 -- reason, and name everything with its schema.
@@ -119,6 +116,7 @@ CREATE FUNCTION iblt_live_fold(relation regclass) RETURNS bigint
 COMMENT ON FUNCTION iblt_live_fold(regclass) IS
 'puts the recorded changes of a table into its digest, and returns their number';
 
+-- Does a scan of a table give its digest, byte for byte?
 -- The queries of a stable function have one snapshot.  In two statements, the digest can
 -- also be read by a transaction that has written to the table.
 -- Relies on: a scan, in one snapshot with the digest.
@@ -142,8 +140,6 @@ BEGIN
 	RETURN scanned::bytea = @extschema@.iblt_live(relation)::bytea;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.live_is_right(regclass, iblt_internal.tracking) IS
-'does a scan of a table give its digest, byte for byte?';
 
 CREATE FUNCTION iblt_live_verify(relation regclass) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

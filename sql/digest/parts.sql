@@ -1,5 +1,6 @@
 -- Live digests: parts in C -------------------------------------------------------------
 
+-- How a table is tracked.
 CREATE TYPE iblt_internal.tracking AS (
 	key_columns text[],
 	columns text[],
@@ -9,61 +10,50 @@ CREATE TYPE iblt_internal.tracking AS (
 	capacity integer,
 	template iblt			-- has the seed of all hashes, which is a secret
 );
-COMMENT ON TYPE iblt_internal.tracking IS 'how a table is tracked';
 
+-- Records the change of a row of a tracked table; it never fails a statement.
 CREATE FUNCTION iblt_internal.iblt_track_row() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_track_row() IS
-'records the change of a row of a tracked table; it never fails a statement';
 
+-- Records that a tracked table was truncated.
 CREATE FUNCTION iblt_internal.iblt_track_truncate() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_track_truncate() IS
-'records that a tracked table was truncated';
 
+-- Begins to record changes of a table whose triggers exist, and returns a number for this
+-- digest.
 CREATE FUNCTION iblt_internal.iblt_track_begin(relation regclass, key_columns text[],
 	columns text[], all_columns boolean, by_hash boolean, from_peer boolean, capacity integer,
 	template iblt) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_track_begin(regclass, text[], text[], boolean, boolean,
-	boolean, integer, iblt) IS
-'begins to record changes of a table whose triggers exist, and returns a number for this digest';
 
+-- Writes the first base of a digest.
 CREATE FUNCTION iblt_internal.iblt_track_finish(relation regclass, generation bigint, base iblt)
 RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_track_finish(regclass, bigint, iblt) IS
-'writes the first base of a digest';
 
+-- Removes all that is kept of a table.
 CREATE FUNCTION iblt_internal.iblt_track_end(relation regclass) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_track_end(regclass) IS
-'removes all that is kept of a table';
 
+-- How a table is tracked, for its owner; NULL if it is not.
 CREATE FUNCTION iblt_internal.iblt_track_options(relation regclass) RETURNS iblt_internal.tracking
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_track_options(regclass) IS
-'how a table is tracked, for its owner; NULL if it is not';
 
+-- The sketch of a scan in the same statement, less the changes recorded since the start.
 CREATE FUNCTION iblt_internal.iblt_live_base(relation regclass, scanned iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_live_base(regclass, iblt) IS
-'the sketch of a scan in the same statement, less the changes recorded since the start';
 
+-- The tracked tables, and those that have been dropped since.
 CREATE FUNCTION iblt_internal.iblt_live_tables() RETURNS oid[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_live_tables() IS
-'the tracked tables, and those that have been dropped since';
 
+-- The state of a tracked table; NULL if it is not tracked or was dropped.
 CREATE FUNCTION iblt_internal.iblt_live_state(relation oid, OUT reason text, OUT rows bigint,
 	OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint)
 	RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_live_state(oid) IS
-'the state of a tracked table; NULL if it is not tracked or was dropped';
 
+-- Notes the result of a scan.
 CREATE FUNCTION iblt_internal.iblt_live_verified(relation regclass, equal boolean,
 	at timestamptz) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_live_verified(regclass, boolean, timestamptz) IS
-'notes the result of a scan';

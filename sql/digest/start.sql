@@ -2,6 +2,7 @@
 
 -- Options
 
+-- Key and columns as a comparison would choose them, and a template.
 -- before is how it was tracked.  As long as the key's type allows it, keys go into the sketch
 -- as then, because another digest may have been made to be compared with this one.
 CREATE FUNCTION iblt_internal.track_plan(relation regclass, key_columns text[], columns text[],
@@ -41,9 +42,8 @@ BEGIN
 		capacity, iblt_internal.iblt_compare_template(capacity, plan.key_size, seed));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_plan(regclass, text[], text[], integer, bigint,
-	iblt_internal.tracking) IS 'key and columns as a comparison would choose them, and a template';
 
+-- The types of columns, and what these are made of; empty for a column that does not exist.
 CREATE FUNCTION iblt_internal.track_types(relation regclass, columns text[]) RETURNS text[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -55,9 +55,8 @@ AS $$
 			AND a.attnum > 0 AND NOT a.attisdropped
 		ORDER BY c.n)
 $$;
-COMMENT ON FUNCTION iblt_internal.track_types(regclass, text[]) IS
-'the types of columns, and what these are made of; empty for a column that does not exist';
 
+-- How a table is tracked here, for another server; NULL if it is not.
 CREATE FUNCTION iblt_internal.track_offer(relation text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -73,9 +72,8 @@ BEGIN
 		iblt_internal.track_types(found, options.key_columns || options.columns));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_offer(text) IS
-'how a table is tracked here, for another server; NULL if it is not';
 
+-- What the peer tracks, to be tracked here in the same way.
 CREATE FUNCTION iblt_internal.track_accept(relation regclass, offer jsonb)
 RETURNS iblt_internal.tracking
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
@@ -103,9 +101,8 @@ BEGIN
 	RETURN options;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_accept(regclass, jsonb) IS
-'what the peer tracks, to be tracked here in the same way';
 
+-- Options with a template of another capacity, which can be folded to the same size.
 -- Templates are of 2520 cells doubled a number of times, so one is a fold of the other.
 CREATE FUNCTION iblt_internal.track_resize(options iblt_internal.tracking, capacity integer)
 RETURNS iblt_internal.tracking
@@ -122,9 +119,8 @@ BEGIN
 	RETURN options;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_resize(iblt_internal.tracking, integer) IS
-'options with a template of another capacity, which can be folded to the same size';
 
+-- How the peer tracks its table, or another table of this database if peer is NULL.
 CREATE FUNCTION iblt_internal.track_ask(relation regclass, peer text, peer_relation text)
 RETURNS iblt_internal.tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -154,11 +150,10 @@ EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	RAISE;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_ask(regclass, text, text) IS
-'how the peer tracks its table, or another table of this database if peer is NULL';
 
 -- Triggers
 
+-- A table's own triggers that record changes, and whether each is as it should be.
 CREATE FUNCTION iblt_internal.track_triggers(relation regclass,
 	OUT name text, OUT of_rows boolean, OUT usable boolean)
 RETURNS SETOF record
@@ -179,9 +174,8 @@ AS $$
 				'iblt_internal.iblt_track_truncate()'::regprocedure)
 		) AS t(id, tgname, of_rows, fits)
 $$;
-COMMENT ON FUNCTION iblt_internal.track_triggers(regclass) IS
-'a table''s own triggers that record changes, and whether each is as it should be';
 
+-- Drops the triggers that record changes, or only those that are not as they should be.
 CREATE FUNCTION iblt_internal.track_drop_triggers(relation regclass, all_of_them boolean)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -197,9 +191,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_drop_triggers(regclass, boolean) IS
-'drops the triggers that record changes, or only those that are not as they should be';
 
+-- Lets a trigger fire for apply workers, too, also in partitions.
 -- ALTER TABLE does the same for partitions' copies of a trigger.  Before 14.5 it leaves
 -- out copies that differ.
 CREATE FUNCTION iblt_internal.track_enable_trigger(relation regclass, name text) RETURNS void
@@ -219,9 +212,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_enable_trigger(regclass, text) IS
-'lets a trigger fire for apply workers, too, also in partitions';
 
+-- Creates the triggers that record changes, also those that apply workers make.
 -- Triggers that are as they should be stay, because DROP TRIGGER would wait for readers.
 -- Partitions have copies of a row trigger, which come and go with them.  The name of a
 -- copy must not be that of another trigger, or ATTACH PARTITION would fail.  TRUNCATE
@@ -247,11 +239,10 @@ BEGIN
 	FROM iblt_internal.track_triggers(relation) AS t;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_make_triggers(regclass) IS
-'creates the triggers that record changes, also those that apply workers make';
 
 -- Start
 
+-- Waits for the writers of a table, and holds up others until the transaction ends.
 CREATE FUNCTION iblt_internal.track_lock(relation regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -270,9 +261,8 @@ BEGIN
 	EXECUTE format('LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE', relation);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_lock(regclass) IS
-'waits for the writers of a table, and holds up others until the transaction ends';
 
+-- Creates the triggers and begins to record changes.
 CREATE FUNCTION iblt_internal.track_begin(relation regclass, options iblt_internal.tracking)
 RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -291,9 +281,8 @@ BEGIN
 		options.template);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_begin(regclass, iblt_internal.tracking) IS
-'creates the triggers and begins to record changes';
 
+-- The first transaction of iblt_track.
 CREATE FUNCTION iblt_internal.track_start(relation regclass, key_columns text[], columns text[],
 	capacity integer, peer text, peer_relation text) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -320,9 +309,8 @@ BEGIN
 	RETURN iblt_internal.track_begin(relation, options);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_start(regclass, text[], text[], integer, text, text) IS
-'the first transaction of iblt_track';
 
+-- How a table is tracked, for its owner; an error if it is not.
 CREATE FUNCTION iblt_internal.track_options(relation regclass) RETURNS iblt_internal.tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -338,9 +326,8 @@ BEGIN
 	RETURN options;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_options(regclass) IS
-'how a table is tracked, for its owner; an error if it is not';
 
+-- The first transaction of iblt_live_rebuild.
 -- The options are as they were, but the columns may have changed.
 CREATE FUNCTION iblt_internal.track_restart(relation regclass) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -367,9 +354,8 @@ BEGIN
 	RETURN iblt_internal.track_begin(relation, options);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_restart(regclass) IS
-'the first transaction of iblt_live_rebuild';
 
+-- Drops the triggers of a table and all that is kept of it.
 CREATE FUNCTION iblt_internal.track_stop(relation regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -380,5 +366,3 @@ BEGIN
 	PERFORM iblt_internal.iblt_track_end(relation);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.track_stop(regclass) IS
-'drops the triggers of a table and all that is kept of it';

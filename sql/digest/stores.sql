@@ -4,6 +4,7 @@
 -- Users have no privileges on them, because a template has the secret seed.
 -- A row of changes fills a page at most, and only sketches go out of line.
 
+-- The tracked tables, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW iblt_internal.tracked USING heap AS
 	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::integer AS version,
 		NULL::bigint AS system, NULL::oid AS database, NULL::integer AS store,
@@ -13,16 +14,13 @@ CREATE MATERIALIZED VIEW iblt_internal.tracked USING heap AS
 		NULL::boolean AS from_peer, NULL::integer AS capacity, NULL::bytea AS template,
 		NULL::bigint AS shape, NULL::bigint AS triggers, NULL::bigint AS files
 	WITH NO DATA;
-COMMENT ON MATERIALIZED VIEW iblt_internal.tracked IS
-'the tracked tables, written by C functions; do not refresh it';
 
+-- The base of each live digest, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW iblt_internal.digest USING heap AS
 	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch,
 		NULL::bigint AS rows, NULL::integer AS limbs, NULL::timestamptz AS verified_at
 	WITH NO DATA;
 ALTER MATERIALIZED VIEW iblt_internal.digest ALTER COLUMN sketch SET STORAGE EXTERNAL;
-COMMENT ON MATERIALIZED VIEW iblt_internal.digest IS
-'the base of each live digest, written by C functions; do not refresh it';
 
 -- IBLT_CHANGE_STORES of them
 DO $do$

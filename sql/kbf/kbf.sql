@@ -4,21 +4,21 @@
 
 CREATE TYPE kbf;
 
+-- Text input of type kbf.
 CREATE FUNCTION iblt_internal.kbf_in(cstring) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_in(cstring) IS 'text input of type kbf';
 
+-- Text output of type kbf: one base64 token.
 CREATE FUNCTION iblt_internal.kbf_out(kbf) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_out(kbf) IS 'text output of type kbf: one base64 token';
 
+-- Binary input of type kbf.
 CREATE FUNCTION iblt_internal.kbf_recv(internal) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_recv(internal) IS 'binary input of type kbf';
 
+-- Binary output of type kbf.
 CREATE FUNCTION iblt_internal.kbf_send(kbf) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_send(kbf) IS 'binary output of type kbf';
 
 CREATE TYPE kbf (
 	INPUT = iblt_internal.kbf_in,
@@ -31,15 +31,13 @@ COMMENT ON TYPE kbf IS
 'key-value Bloom filter (Xiong, Yao, Cao & He 2014): an approximate map from keys to few '
 'different values, which can be added and subtracted';
 
+-- The bytes of a filter, as doc/internals/format.md describes them.
 CREATE FUNCTION iblt_internal.kbf_to_bytea(kbf) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_to_bytea(kbf) IS
-'the bytes of a filter, as doc/internals/format.md describes them';
 
+-- A filter from its bytes, which are validated.
 CREATE FUNCTION iblt_internal.kbf_from_bytea(bytea) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_from_bytea(bytea) IS
-'a filter from its bytes, which are validated';
 
 CREATE CAST (kbf AS bytea) WITH FUNCTION iblt_internal.kbf_to_bytea(kbf);
 COMMENT ON CAST (kbf AS bytea) IS 'the bytes of a filter';
@@ -103,21 +101,21 @@ COMMENT ON FUNCTION kbf_info(kbf) IS
 
 -- Linear algebra on filters ---------------------------------------------------------------
 
+-- Implementation of + operator.
 CREATE FUNCTION iblt_internal.kbf_add(kbf, kbf) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_add(kbf, kbf) IS 'implementation of + operator';
 
+-- Implementation of - operator.
 CREATE FUNCTION iblt_internal.kbf_subtract(kbf, kbf) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_subtract(kbf, kbf) IS 'implementation of - operator';
 
+-- Implementation of = operator.
 CREATE FUNCTION iblt_internal.kbf_eq(kbf, kbf) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_eq(kbf, kbf) IS 'implementation of = operator';
 
+-- Implementation of <> operator.
 CREATE FUNCTION iblt_internal.kbf_ne(kbf, kbf) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.kbf_ne(kbf, kbf) IS 'implementation of <> operator';
 
 CREATE OPERATOR + (
 	LEFTARG = kbf, RIGHTARG = kbf, FUNCTION = iblt_internal.kbf_add, COMMUTATOR = +
@@ -262,42 +260,36 @@ COMMENT ON FUNCTION kbf_lookup(kbf[], anyelement) IS
 -- Without inverse transition functions, because a cell that became full forgets its
 -- pairs.  The costs are those of a filter of some 100 keys, as for iblt_agg.
 
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, integer)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, integer) IS
-'aggregate transition function';
 
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, kbf)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, kbf) IS
-'aggregate transition function';
 
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, integer)
 RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, integer) IS
-'aggregate final function';
 
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, kbf) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, kbf) IS
-'aggregate final function';
 
+-- Aggregate serialization function.
 CREATE FUNCTION iblt_internal.kbf_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 500;
-COMMENT ON FUNCTION iblt_internal.kbf_agg_serial(internal) IS 'aggregate serialization function';
 
+-- Aggregate deserialization function.
 CREATE FUNCTION iblt_internal.kbf_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 700;
-COMMENT ON FUNCTION iblt_internal.kbf_agg_deserial(bytea, internal) IS
-'aggregate deserialization function';
 
+-- Aggregate combine function.
 CREATE FUNCTION iblt_internal.kbf_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.kbf_agg_combine(internal, internal) IS
-'aggregate combine function';
 
 CREATE AGGREGATE kbf_agg(key anyelement, value anycompatible, capacity integer) (
 	SFUNC = iblt_internal.kbf_agg_trans, STYPE = internal, SSPACE = 4096,
@@ -322,13 +314,13 @@ COMMENT ON AGGREGATE kbf_agg(anyelement, anycompatible, kbf) IS
 'from 1, or labels as text or as values of an enum type, whose labels may go on after those of the '
 'template; no rows give an empty filter';
 
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.kbf_sum_trans(internal, kbf) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-COMMENT ON FUNCTION iblt_internal.kbf_sum_trans(internal, kbf) IS 'aggregate transition function';
 
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.kbf_sum_final(internal) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.kbf_sum_final(internal) IS 'aggregate final function';
 
 CREATE AGGREGATE kbf_sum(kbf) (
 	SFUNC = iblt_internal.kbf_sum_trans, STYPE = internal, SSPACE = 4096,

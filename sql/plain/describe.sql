@@ -6,6 +6,9 @@
 -- sides in the same way, 20_plan.sql plans, 30_statements.sql makes the statements, and
 -- 40_run.sql compares.
 
+-- The statements that go before each plain query on the peer, with the settings of the
+-- function that runs such a query here, if that has any of its own; a label is its
+-- application_name.
 CREATE FUNCTION iblt_internal.plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL)
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -33,10 +36,8 @@ AS $$
 		AS own(name, other) USING (name)
 	WHERE coalesce(other, value) IS NOT NULL
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_settings(text, text) IS
-'the statements that go before each plain query on the peer, with the settings of the function '
-'that runs such a query here, if that has any of its own; a label is its application_name';
 
+-- Starts a plain query on the peer, with the settings of a function here.
 CREATE FUNCTION iblt_internal.plain_ask(conn text, query text, label text DEFAULT NULL,
 	as_of text DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -47,9 +48,9 @@ BEGIN
 		false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_ask(text, text, text, text) IS
-'starts a plain query on the peer, with the settings of a function here';
 
+-- A query that gives what a call of a function in SQL would give, where the function is not
+-- there.
 -- A function of SQL that names nothing but what PostgreSQL has is asked for by its body:
 -- the arguments are columns of that name, as they are in the function.
 CREATE FUNCTION iblt_internal.plain_call(call text) RETURNS text
@@ -64,8 +65,6 @@ AS $$
 	FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
 	AND p.proname = split_part(call, '(', 1)
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_call(text) IS
-'a query that gives what a call of a function in SQL would give, where the function is not there';
 
 -- Types
 --
@@ -76,6 +75,7 @@ COMMENT ON FUNCTION iblt_internal.plain_call(text) IS
 -- decimals), xml (needs a build with libxml), tsquery, jsonpath, aclitem and tid (texts of
 -- releases, or of one database), composite types and other ranges (their parts may differ).
 
+-- OIDs of the types whose values plain queries compare by their texts.
 CREATE FUNCTION iblt_internal.plain_types() RETURNS bigint[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -88,9 +88,9 @@ AS $$
 		3220, 3614, 3802, 3904, 3906, 3908, 3910, 3912, 3926, 4451, 4532, 4533, 4534, 4535,
 		4536}'::bigint[]
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_types() IS
-'OIDs of the types whose values plain queries compare by their texts';
 
+-- A query for the columns of pg_class c, each with how its text is read: the OID of a
+-- built-in type, enum, enum[], or null.
 -- In this order: the built-in type, an enum, arrays of these.  Domains count as what they
 -- are over.  An array of domains is not taken.
 CREATE FUNCTION iblt_internal.plain_columns_sql() RETURNS text
@@ -120,10 +120,8 @@ AS $$
 		WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped$q$,
 		iblt_internal.plain_types())
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_columns_sql() IS
-'a query for the columns of pg_class c, each with how its text is read: the OID of a built-in '
-'type, enum, enum[], or null';
 
+-- A query that tells whether pg_collation c sorts by bytes.
 -- Of texts, only the order of their bytes is known to be the same on both sides.
 CREATE FUNCTION iblt_internal.plain_bytewise_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -136,9 +134,8 @@ AS $$
 		FROM (SELECT CASE c.oid WHEN 100 THEN (SELECT to_jsonb(d) FROM pg_database d
 			WHERE d.datname = current_database()) ELSE to_jsonb(c) END) AS r(j)$q$
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_bytewise_sql() IS
-'a query that tells whether pg_collation c sorts by bytes';
 
+-- A query for the order of the index i of pg_index, as fields of unique_key.
 -- As describe_order gives it.
 CREATE FUNCTION iblt_internal.plain_order_sql() RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -172,9 +169,8 @@ BEGIN
 		iblt_internal.ordered_types(), iblt_internal.plain_bytewise_sql());
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_order_sql() IS
-'a query for the order of the index i of pg_index, as fields of unique_key';
 
+-- A query for the unique keys of pg_class c, the best first, as describe_keys gives them.
 CREATE FUNCTION iblt_internal.plain_keys_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -196,9 +192,9 @@ AS $$
 			AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
 		WHERE cardinality(u.columns) = u.indnkeyatts$q$
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_keys_sql() IS
-'a query for the unique keys of pg_class c, the best first, as describe_keys gives them';
 
+-- The expression of a hash of the identity and the columns of a relation, whose OID is the
+-- expression id, by built-in functions.
 -- Not that of iblt_compare_fingerprint, which the peer does not have.
 CREATE FUNCTION iblt_internal.plain_fingerprint_sql(id text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -213,10 +209,9 @@ AS $$
 			getdatabaseencoding())), 'hex')
 		FROM pg_class AS iblt_f WHERE iblt_f.oid = %s)$q$, id)
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_fingerprint_sql(text) IS
-'the expression of a hash of the identity and the columns of a relation, whose OID is the '
-'expression id, by built-in functions';
 
+-- The beginning of a query for pg_class c: tree has its OID, and those of its partitions and
+-- of all others that inherit from it.
 CREATE FUNCTION iblt_internal.plain_tree_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -227,10 +222,8 @@ AS $$
 			UNION
 			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)$q$
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_tree_sql() IS
-'the beginning of a query for pg_class c: tree has its OID, and those of its partitions and of all '
-'others that inherit from it';
 
+-- A query for the bytes of pg_class c and about how many rows it has.
 -- The number of rows is an estimate.
 CREATE FUNCTION iblt_internal.plain_size_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -244,9 +237,8 @@ AS $$
 			ELSE pg_relation_size(r.oid) / 100 END)::bigint)
 		FROM tree JOIN pg_class r ON r.oid = tree.member AND r.relkind <> 'p'$q$
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_size_sql() IS
-'a query for the bytes of pg_class c and about how many rows it has';
 
+-- A query for row versions of pg_class c, and for what replicates it.
 -- As describe_storage and describe_replication give it.
 CREATE FUNCTION iblt_internal.plain_storage_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -274,9 +266,9 @@ AS $$
 				WHERE r.srrelid IN (SELECT member FROM tree
 					UNION ALL SELECT relid FROM pg_partition_ancestors(c.oid))))$q$
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_storage_sql() IS
-'a query for row versions of pg_class c, and for what replicates it';
 
+-- A query of built-in functions that describes relations, each as a jsonb in the form of type
+-- side with more of it.
 CREATE FUNCTION iblt_internal.plain_relations_sql() RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -307,10 +299,9 @@ AS $$
 		iblt_internal.plain_keys_sql(), iblt_internal.plain_size_sql(),
 		iblt_internal.plain_storage_sql())
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_relations_sql() IS
-'a query of built-in functions that describes relations, each as a jsonb in the form of type side '
-'with more of it';
 
+-- A query for the text of what plain_relations_sql gives of a relation; null if there is no
+-- such relation.
 -- Relies on: what describe relies on.
 CREATE FUNCTION iblt_internal.plain_describe_sql(relation text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -319,10 +310,8 @@ AS $$
 	SELECT format('SELECT coalesce((%s WHERE c.oid = to_regclass(%L))::text, ''null'')',
 		iblt_internal.plain_relations_sql(), relation)
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_describe_sql(text) IS
-'a query for the text of what plain_relations_sql gives of a relation; null if there is no such '
-'relation';
 
+-- The same for several relations, as an array.
 CREATE FUNCTION iblt_internal.plain_describe_many_sql(relations text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -331,5 +320,3 @@ AS $$
 			' FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_r(name, n)',
 		iblt_internal.plain_relations_sql(), relations)
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_describe_many_sql(text[]) IS
-'the same for several relations, as an array';

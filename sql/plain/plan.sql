@@ -2,6 +2,8 @@
 
 -- Which method
 
+-- The method for this peer, sketch or plain, and with auto a notice of the latter; from now
+-- on, the peer is asked as it says.
 CREATE FUNCTION iblt_internal.plain_method(conn text, method text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -23,12 +25,10 @@ BEGIN
 	RETURN 'sketch';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_method(text, text) IS
-'the method for this peer, sketch or plain, and with auto a notice of the latter; from now on, '
-'the peer is asked as it says';
 
 -- What is refused
 
+-- An error if there is a problem.
 CREATE FUNCTION iblt_internal.plain_refuse(problem text, hint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -40,9 +40,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_refuse(text, text) IS
-'an error if there is a problem';
 
+-- An error for options that plain queries cannot follow.
 CREATE FUNCTION iblt_internal.plain_check_options(conn text, options iblt_internal.options)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -58,9 +57,8 @@ BEGIN
 		'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_check_options(text, iblt_internal.options) IS
-'an error for options that plain queries cannot follow';
 
+-- An error for sides that plain queries cannot compare, as plain_describe_sql described both.
 CREATE FUNCTION iblt_internal.plain_check_sides(here iblt_internal.side, mine jsonb, theirs jsonb)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -82,9 +80,8 @@ BEGIN
 		'Install iblt on the peer, and use method => ''sketch''.');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_check_sides(iblt_internal.side, jsonb, jsonb) IS
-'an error for sides that plain queries cannot compare, as plain_describe_sql described both';
 
+-- An error that names the columns whose values texts do not compare safely.
 CREATE FUNCTION iblt_internal.plain_check_types(plan iblt_internal.plan, mine jsonb, theirs jsonb)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -105,8 +102,6 @@ BEGIN
 		'Exclude these columns, or use method => ''sketch'' with iblt on both sides.');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_check_types(iblt_internal.plan, jsonb, jsonb) IS
-'an error that names the columns whose values texts do not compare safely';
 
 -- Conditions
 --
@@ -114,14 +109,14 @@ COMMENT ON FUNCTION iblt_internal.plain_check_types(iblt_internal.plan, jsonb, j
 -- and must mean the same there: it may consist of what PostgreSQL itself has, and of
 -- columns that both sides have with the same types.
 
+-- An error unless a condition means the same on any server whose columns have the same types;
+-- the columns that it names.
 CREATE FUNCTION iblt_internal.iblt_plain_check_condition(relation regclass, condition text)
 RETURNS text[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp;
-COMMENT ON FUNCTION iblt_internal.iblt_plain_check_condition(regclass, text) IS
-'an error unless a condition means the same on any server whose columns have the same types; the '
-'columns that it names';
 
+-- An error for a condition that may mean something else on the peer.
 CREATE FUNCTION iblt_internal.plain_check_condition(relation text, condition text, mine jsonb,
 	theirs jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -144,11 +139,10 @@ BEGIN
 		'Compare columns that both sides have, of the same built-in types or enums.');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_check_condition(text, text, jsonb, jsonb) IS
-'an error for a condition that may mean something else on the peer';
 
 -- The plan
 
+-- Into how many buckets the rows are put, of which there are about so many.
 -- Sums of more buckets are more to send, and of fewer buckets more rows.
 CREATE FUNCTION iblt_internal.plain_buckets(row_number bigint) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -156,9 +150,8 @@ CREATE FUNCTION iblt_internal.plain_buckets(row_number bigint) RETURNS integer
 AS $$
 	SELECT greatest(16, least(row_number / 80, 65536), least(row_number / 1500, 131072))::integer
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_buckets(bigint) IS
-'into how many buckets the rows are put, of which there are about so many';
 
+-- The plan for two relations, as plain_describe_sql described both.
 CREATE FUNCTION iblt_internal.plain_plan(here iblt_internal.side, mine jsonb, theirs jsonb,
 	options iblt_internal.options) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -185,10 +178,8 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_plan(iblt_internal.side, jsonb, jsonb,
-	iblt_internal.options) IS
-'the plan for two relations, as plain_describe_sql described both';
 
+-- The plan for a slice of about so many rows, of relations of about as many as estimated.
 -- A slice is compared as a relation of its size.
 CREATE FUNCTION iblt_internal.plain_slice(plan iblt_internal.plan, slice_rows bigint,
 	estimate bigint) RETURNS iblt_internal.plan
@@ -203,9 +194,8 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_slice(iblt_internal.plan, bigint, bigint) IS
-'the plan for a slice of about so many rows, of relations of about as many as estimated';
 
+-- The peer's relation as plain_describe_sql describes it; an error if there is none.
 CREATE FUNCTION iblt_internal.plain_describe(conn text, name text, label text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -220,9 +210,8 @@ BEGIN
 	RETURN described;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_describe(text, text, text) IS
-'the peer''s relation as plain_describe_sql describes it; an error if there is none';
 
+-- Describes the peer's relation without anything of iblt there, and makes the plan.
 CREATE FUNCTION iblt_internal.plain_prepare(conn text, here iblt_internal.side, name text,
 	options iblt_internal.options) RETURNS iblt_internal.plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -240,6 +229,3 @@ BEGIN
 		iblt_internal.plain_describe(conn, name, options.label), options);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_prepare(text, iblt_internal.side, text,
-	iblt_internal.options) IS
-'describes the peer''s relation without anything of iblt there, and makes the plan';

@@ -1,5 +1,6 @@
 -- Carrying out a plain comparison ------------------------------------------------------
 
+-- The function of read_here whose settings a plain query on the peer is to have.
 CREATE FUNCTION iblt_internal.plain_reader(plan iblt_internal.plan) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -7,9 +8,8 @@ AS $$
 	SELECT CASE WHEN iblt_internal.in_slice(plan) THEN 'read_slice'
 		WHEN plan.by_index IS NOT TRUE THEN 'read_heap' END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_reader(iblt_internal.plan) IS
-'the function of read_here whose settings a plain query on the peer is to have';
 
+-- By how much the sums of each bucket differ, and the buckets where they do.
 CREATE FUNCTION iblt_internal.plain_sums(conn text, plan iblt_internal.plan,
 	INOUT figures iblt_internal.figures, OUT sums numeric[], OUT buckets integer[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -43,9 +43,9 @@ BEGIN
 		WHERE s <> 0 ORDER BY n);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_sums(text, iblt_internal.plan, iblt_internal.figures) IS
-'by how much the sums of each bucket differ, and the buckets where they do';
 
+-- How many keys differ, in words, if the number of buckets tells that these are more than
+-- max_differences; or NULL.
 -- If d of n buckets differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more
 -- is known than that they are many.
 CREATE FUNCTION iblt_internal.plain_many(plan iblt_internal.plan, figures iblt_internal.figures,
@@ -65,10 +65,8 @@ BEGIN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_many(iblt_internal.plan, iblt_internal.figures, integer) IS
-'how many keys differ, in words, if the number of buckets tells that these are more than '
-'max_differences; or NULL';
 
+-- Of how many buckets rows are read at a time.
 -- The rows of a batch are in memory on both sides, as texts: about 100 MB.
 CREATE FUNCTION iblt_internal.plain_batch(plan iblt_internal.plan, figures iblt_internal.figures)
 RETURNS integer
@@ -78,9 +76,9 @@ AS $$
 	SELECT greatest(1, least(plan.buckets, least(100e6 * plan.buckets / greatest(plan.bytes, 1),
 		5e5 * plan.buckets / greatest(figures.rows_here, figures.rows_there, 1))))::integer
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_batch(iblt_internal.plan, iblt_internal.figures) IS
-'of how many buckets rows are read at a time';
 
+-- What the lookup query of a finder gives for rows of the peer's; an error unless it takes
+-- all.
 CREATE FUNCTION iblt_internal.plain_found(query text, keys text[], rows text[])
 RETURNS iblt_internal.found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -97,9 +95,8 @@ BEGIN
 	RETURN found;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_found(text, text[], text[]) IS
-'what the lookup query of a finder gives for rows of the peer''s; an error unless it takes all';
 
+-- The rows on both sides whose keys have these hashes, or are in these buckets.
 CREATE FUNCTION iblt_internal.plain_find_both(conn text, plan iblt_internal.plan, keys text[],
 	in_buckets boolean, OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows)
 RETURNS record
@@ -122,9 +119,8 @@ BEGIN
 		substr(answer, space + 1)::text[]);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_find_both(text, iblt_internal.plan, text[], boolean) IS
-'the rows on both sides whose keys have these hashes, or are in these buckets';
 
+-- The differences among the rows of buckets, each side seen in one snapshot.
 CREATE FUNCTION iblt_internal.plain_look(conn text, plan iblt_internal.plan, buckets integer[])
 RETURNS iblt_internal.difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -139,9 +135,8 @@ BEGIN
 	RETURN iblt_internal.differing(plan, rows.here, rows.there, NULL);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_look(text, iblt_internal.plan, integer[]) IS
-'the differences among the rows of buckets, each side seen in one snapshot';
 
+-- The differences of the next buckets, how many there were so far, and in words if too many.
 CREATE FUNCTION iblt_internal.plain_next(conn text, plan iblt_internal.plan, buckets integer[],
 	done integer, size integer, INOUT total bigint, OUT looked iblt_internal.difference[],
 	OUT many text) RETURNS record
@@ -156,15 +151,14 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_next(text, iblt_internal.plan, integer[], integer, integer,
-	bigint) IS
-'the differences of the next buckets, how many there were so far, and in words if too many';
 
 -- Too many differences
 --
 -- As find_keys does it: they may all be rows in flight, and are not looked at one by one.
 -- When replication has passed, everything is summed up once more, in the same buckets.
 
+-- The differences in buckets, to be looked at again, and how many there are, in words if too
+-- many.
 -- Rows that are not rechecked are not read here: plain_differences() answers them as it
 -- reads them.
 CREATE FUNCTION iblt_internal.plain_read(conn text, plan iblt_internal.plan,
@@ -195,10 +189,9 @@ BEGIN
 	figures.lookup_ms := coalesce(figures.lookup_ms, 0) + iblt_internal.ms(started);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_read(text, iblt_internal.plan, iblt_internal.figures,
-	integer[]) IS
-'the differences in buckets, to be looked at again, and how many there are, in words if too many';
 
+-- Did most of what differs now differ before, in the same way? False, too, if buckets do not
+-- tell.
 -- As persist() of sketches.  A bucket with the same sum has the same rows that differ.  The
 -- others may have many more keys, so it takes more than half of the buckets.
 CREATE FUNCTION iblt_internal.plain_persist(before numeric[], after numeric[]) RETURNS boolean
@@ -208,9 +201,9 @@ AS $$
 	SELECT 2 * count(*) FILTER (WHERE a = b) > count(*)
 	FROM unnest(before, after) AS u(b, a) WHERE a <> 0
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_persist(numeric[], numeric[]) IS
-'did most of what differs now differ before, in the same way? False, too, if buckets do not tell';
 
+-- The buckets that differ, and what plain_read gives of them; if too many keys differ, after
+-- a wait for what is in flight, an error.
 CREATE FUNCTION iblt_internal.plain_search(conn text, INOUT plan iblt_internal.plan,
 	OUT figures iblt_internal.figures, OUT buckets integer[], OUT batches iblt_internal.held[],
 	OUT total bigint) RETURNS record
@@ -243,10 +236,8 @@ BEGIN
 	total := read.total;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_search(text, iblt_internal.plan) IS
-'the buckets that differ, and what plain_read gives of them; if too many keys differ, after a wait '
-'for what is in flight, an error';
 
+-- The error for so many differences, in words, as refuse_too_many() raises it.
 CREATE FUNCTION iblt_internal.plain_refuse_many(plan iblt_internal.plan, many text, problem text)
 RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -260,9 +251,8 @@ BEGIN
 			'or install iblt on the peer.', problem);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_refuse_many(iblt_internal.plan, text, text) IS
-'the error for so many differences, in words, as refuse_too_many() raises it';
 
+-- Compares as a plan of plain_prepare says; at the end, the figures are kept.
 CREATE FUNCTION iblt_internal.plain_differences(conn text, plan iblt_internal.plan)
 RETURNS SETOF iblt_internal.difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -301,5 +291,3 @@ BEGIN
 		CASE WHEN plan.recheck > 0 THEN differences ELSE total END, unconfirmed));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_differences(text, iblt_internal.plan) IS
-'compares as a plan of plain_prepare says; at the end, the figures are kept';

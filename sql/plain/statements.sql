@@ -9,6 +9,7 @@
 --
 -- To look at rows again, both sides are asked for those whose keys have given hashes.
 
+-- Columns of t with commas between them.
 CREATE FUNCTION iblt_internal.plain_names_sql(columns iblt_internal.plan_column[]) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -16,9 +17,8 @@ AS $$
 	SELECT string_agg(format('t.%I', (columns[i]).name), ', ' ORDER BY i)
 	FROM generate_subscripts(columns, 1) AS i
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_names_sql(iblt_internal.plan_column[]) IS
-'columns of t with commas between them';
 
+-- The expression of the text of a column.
 -- A cast to text is faster than format, which always uses the type's output.  It loses the
 -- blanks of a character(n), and that of an enum may be a function of its owner's.
 CREATE FUNCTION iblt_internal.plain_text_sql(c iblt_internal.plan_column) RETURNS text
@@ -29,9 +29,8 @@ AS $$
 		ELSE 'CASE WHEN %1$s IS NOT NULL THEN format(''%%s'', %1$s) END' END,
 		format('t.%I', c.name))
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_text_sql(iblt_internal.plan_column) IS
-'the expression of the text of a column';
 
+-- The expressions of texts that columns are hashed as, which are never null.
 -- A NULL is hashed as a random text that no value has.
 CREATE FUNCTION iblt_internal.plain_texts_sql(columns iblt_internal.plan_column[], seed bigint)
 RETURNS text[]
@@ -43,9 +42,8 @@ AS $$
 		ELSE ARRAY(SELECT format('coalesce(%s, %L)', iblt_internal.plain_text_sql(columns[i]),
 			md5('null ' || seed)) FROM generate_subscripts(columns, 1) AS i ORDER BY i) END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_texts_sql(iblt_internal.plan_column[], bigint) IS
-'the expressions of texts that columns are hashed as, which are never null';
 
+-- The expression of a hash of texts, given as expressions, that goes on from another hash.
 -- The hash of each text is the seed of the next one.  Hashes of columns must not be added
 -- up, for two rows of a bucket could then exchange values.  COLLATE "C", because the hash of
 -- a text follows its collation.
@@ -62,9 +60,8 @@ BEGIN
 	RETURN hash;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_chain_sql(text[], text) IS
-'the expression of a hash of texts, given as expressions, that goes on from another hash';
 
+-- The expression of a hash of columns.
 CREATE FUNCTION iblt_internal.plain_hash_sql(columns iblt_internal.plan_column[], seed bigint)
 RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -73,9 +70,8 @@ AS $$
 	SELECT iblt_internal.plain_chain_sql(iblt_internal.plain_texts_sql(columns, seed),
 		format('%L::int8', seed))
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_hash_sql(iblt_internal.plan_column[], bigint) IS
-'the expression of a hash of columns';
 
+-- The seed of the hashes that both sides make.
 -- The peer knows this seed.  Another one, which it does not know, is that of the checksums
 -- that decide here whether rows are equal.
 CREATE FUNCTION iblt_internal.plain_seed(plan iblt_internal.plan) RETURNS bigint
@@ -84,18 +80,17 @@ CREATE FUNCTION iblt_internal.plain_seed(plan iblt_internal.plan) RETURNS bigint
 AS $$
 	SELECT ('x' || left(md5('plain ' || plan.seed), 16))::bit(64)::bigint
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_seed(iblt_internal.plan) IS
-'the seed of the hashes that both sides make';
 
+-- The expression of the hash of a key.
 CREATE FUNCTION iblt_internal.plain_key_sql(plan iblt_internal.plan) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT iblt_internal.plain_hash_sql(plan.key, iblt_internal.plain_seed(plan) # 1)
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_key_sql(iblt_internal.plan) IS
-'the expression of the hash of a key';
 
+-- The condition that a row's key has one of the hashes, or is in one of the buckets, of an
+-- array.
 CREATE FUNCTION iblt_internal.plain_matches_sql(plan iblt_internal.plan, keys text,
 	in_buckets boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -105,9 +100,8 @@ AS $$
 			ELSE '%s = ANY (%3$s::int8[])' END,
 		iblt_internal.plain_key_sql(plan), plan.buckets, keys)
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_matches_sql(iblt_internal.plan, text, boolean) IS
-'the condition that a row''s key has one of the hashes, or is in one of the buckets, of an array';
 
+-- The expression of the fingerprint of a side's relation, whose OID is the expression id.
 CREATE FUNCTION iblt_internal.read_fingerprint_sql(plan iblt_internal.plan, s iblt_internal.side,
 	id text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -117,11 +111,10 @@ AS $$
 		THEN iblt_internal.plain_fingerprint_sql(id)
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END
 $$;
-COMMENT ON FUNCTION iblt_internal.read_fingerprint_sql(iblt_internal.plan, iblt_internal.side, text)
-IS 'the expression of the fingerprint of a side''s relation, whose OID is the expression id';
 
 -- The sums
 
+-- A query for the bucket and the hash of each row.
 -- The hash of a row goes on from that of its key.  With a volatile function, the subquery
 -- stays one: the key is hashed once, and the planner, which would take the buckets for as
 -- many as the keys, expects few of them, and lets parallel workers sum them up.
@@ -142,9 +135,8 @@ BEGIN
 		iblt_internal.rows_sql(plan, s), array_to_string('k'::text || names, ', '));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_hashes_sql(iblt_internal.plan, iblt_internal.side) IS
-'a query for the bucket and the hash of each row';
 
+-- A query for the fingerprint, the number of rows, and the sum of hashes in each bucket.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.plain_sums_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
@@ -159,11 +151,11 @@ AS $$
 		iblt_internal.read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)),
 		plan.buckets - 1, iblt_internal.plain_hashes_sql(plan, s))
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_sums_sql(iblt_internal.plan, iblt_internal.side) IS
-'a query for the fingerprint, the number of rows, and the sum of hashes in each bucket';
 
 -- The rows
 
+-- What a row of the peer's brings behind its columns: system columns, and the hash of its
+-- key.
 -- Rows that are looked at again by the hashes of their keys come with these hashes.  Where
 -- this side would make another one of a key, the peer would not find its row again.
 CREATE FUNCTION iblt_internal.plain_extra(plan iblt_internal.plan) RETURNS text[]
@@ -173,9 +165,9 @@ AS $$
 	SELECT CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] ELSE '{}' END
 		|| CASE WHEN plan.recheck > 0 OR plan.content = 'texts' THEN '{hash}'::text[] ELSE '{}' END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_extra(iblt_internal.plan) IS
-'what a row of the peer''s brings behind its columns: system columns, and the hash of its key';
 
+-- A query for the fingerprint of the peer's relation and its rows whose keys have these
+-- hashes, or are in these buckets, each an array of texts.
 -- A cast to text would lose the blanks of a character(n); format uses the type's output.
 -- Citus does not plan a fingerprint beside an aggregate, but a subquery with OFFSET on its own.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
@@ -199,10 +191,8 @@ AS $$
 		iblt_internal.rows_sql(plan, plan.there),
 		iblt_internal.plain_matches_sql(plan, quote_literal(keys), in_buckets))
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_rows_sql(iblt_internal.plan, text[], boolean) IS
-'a query for the fingerprint of the peer''s relation and its rows whose keys have these hashes, or '
-'are in these buckets, each an array of texts';
 
+-- The expression of a column's value here, as it is compared.
 -- Values of both sides become values of these types.  An enum's own cast to text may be a
 -- function of its owner.  A type has no length here: "character" and "bit" would be of one.
 CREATE FUNCTION iblt_internal.plain_value_sql(c iblt_internal.plan_column) RETURNS text
@@ -216,9 +206,8 @@ BEGIN
 		FROM pg_type t WHERE t.oid = c.base::oid);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_value_sql(iblt_internal.plan_column) IS
-'the expression of a column''s value here, as it is compared';
 
+-- The built-in type that both sides' values become: text for an enum.
 CREATE FUNCTION iblt_internal.plain_type(c iblt_internal.plan_column) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -229,9 +218,8 @@ BEGIN
 		FROM pg_type t WHERE t.oid = c.base::oid);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_type(iblt_internal.plan_column) IS
-'the built-in type that both sides'' values become: text for an enum';
 
+-- The rows t here, as an item of FROM.
 CREATE FUNCTION iblt_internal.plain_mine_sql(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -246,9 +234,8 @@ BEGIN
 				WHERE name <> 'hash') AS p);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_mine_sql(iblt_internal.plan) IS
-'the rows t here, as an item of FROM';
 
+-- The rows t of the peer's, whose texts are in $2, as an item of FROM.
 CREATE FUNCTION iblt_internal.plain_theirs_sql(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -267,9 +254,8 @@ BEGIN
 				WHERE name <> 'hash') AS p);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_theirs_sql(iblt_internal.plan) IS
-'the rows t of the peer''s, whose texts are in $2, as an item of FROM';
 
+-- How rows are found on a side by the hashes of their keys, or by buckets.
 CREATE FUNCTION iblt_internal.plain_finder(plan iblt_internal.plan, s iblt_internal.side,
 	in_buckets boolean) RETURNS iblt_internal.finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -296,5 +282,3 @@ BEGIN
 	RETURN f;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.plain_finder(iblt_internal.plan, iblt_internal.side, boolean) IS
-'how rows are found on a side by the hashes of their keys, or by buckets';

@@ -4,6 +4,7 @@
 -- the target.  An index that lacks an entry would make both do damage.  So a scan has to
 -- confirm each key that one side has alone, one scan of a side for all keys.
 
+-- A plan that sees a row also where a condition on the target leaves it out, but no contents.
 -- If only the source has a condition, its other rows are not wanted.
 CREATE FUNCTION iblt_internal.repair_whole(plan iblt_internal.repair_plan)
 RETURNS iblt_internal.plan
@@ -26,9 +27,9 @@ BEGIN
 	RETURN whole;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_whole(iblt_internal.repair_plan) IS
-'a plan that sees a row also where a condition on the target leaves it out, but no contents';
 
+-- The steps, without those of rows outside of a condition on the other side, which are
+-- skipped.
 -- Under a condition on columns that differ, a changed row is on one side only.  A repair
 -- would delete what the other side has outside of the condition, or insert it twice.
 -- Relies on: what lookups rely on.  Before rows are changed, repair_absent follows.
@@ -50,10 +51,8 @@ BEGIN
 		'both sides have a row of this key, but the condition is true of one only');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_outside(text, iblt_internal.repair_plan,
-	iblt_internal.repair_step[]) IS
-'the steps, without those of rows outside of a condition on the other side, which are skipped';
 
+-- Those of the keys whose row a scan finds on the side that is said to lack it.
 CREATE FUNCTION iblt_internal.repair_present(conn text, plan iblt_internal.repair_plan,
 	steps iblt_internal.repair_step[], ids text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -74,10 +73,8 @@ BEGIN
 		WHERE s.status = 'preview' AND s.action <> 'update');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_present(text, iblt_internal.repair_plan,
-	iblt_internal.repair_step[], text[]) IS
-'those of the keys whose row a scan finds on the side that is said to lack it';
 
+-- The steps, without those for keys that are not absent; an error if an index is damaged.
 -- A lookup by hash is a scan.  If two scans find a row that stood still, the index is
 -- damaged, which is an error.  Otherwise the row came since.
 -- Relies on: read_heap, behind the locks of the claim.
@@ -104,6 +101,3 @@ BEGIN
 	RETURN iblt_internal.repair_skip(steps, present, 'changed since it was compared');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_absent(text, iblt_internal.repair_plan,
-	iblt_internal.repair_step[]) IS
-'the steps, without those for keys that are not absent; an error if an index is damaged';

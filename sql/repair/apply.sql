@@ -1,5 +1,6 @@
 -- Applying -------------------------------------------------------------------------
 
+-- Locks the target's rows of keys.
 CREATE FUNCTION iblt_internal.repair_lock(conn text, plan iblt_internal.repair_plan, ids text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -13,9 +14,8 @@ BEGIN
 		iblt_internal.repair_rows_sql(plan)), ids);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_lock(text, iblt_internal.repair_plan, text[]) IS
-'locks the target''s rows of keys';
 
+-- Those of the keys with these ids whose rows differ now, without their contents.
 -- Digests tell what has changed.  The rows themselves may be large.
 CREATE FUNCTION iblt_internal.repair_look(conn text, plan iblt_internal.plan, ids text[])
 RETURNS iblt_internal.difference[]
@@ -27,9 +27,9 @@ BEGIN
 	RETURN iblt_internal.look_at_ids(conn, plan, ids);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_look(text, iblt_internal.plan, text[]) IS
-'those of the keys with these ids whose rows differ now, without their contents';
 
+-- Locks the rows and looks at them again: the steps that are still to be run, and the
+-- differences there are now.
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.  From here on, the target stays what was described.
 -- Relies on: what lookups rely on, behind its locks.
@@ -61,11 +61,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_claim(text, iblt_internal.repair_plan,
-	iblt_internal.difference[], iblt_internal.repair_step[]) IS
-'locks the rows and looks at them again: the steps that are still to be run, and the differences '
-'there are now';
 
+-- A text that a server takes: before PostgreSQL 15, the text of a "char" may be half a
+-- character.
 CREATE FUNCTION iblt_internal.repair_valid(key text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -77,9 +75,8 @@ EXCEPTION WHEN character_not_in_repertoire THEN
 	RETURN '(not valid text)';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_valid(text) IS
-'a text that a server takes: before PostgreSQL 15, the text of a "char" may be half a character';
 
+-- Runs statements on the peer, in one message that it does not show.
 CREATE FUNCTION iblt_internal.repair_run_there(conn text, statements text[], n bigint[],
 	at_most boolean[], keys text[], asked iblt_internal.repair_options) RETURNS integer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -97,10 +94,8 @@ BEGIN
 	RETURN iblt_internal.peer_value(conn, 0.01);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_run_there(text, text[], bigint[], boolean[], text[],
-	iblt_internal.repair_options) IS
-'runs statements on the peer, in one message that it does not show';
 
+-- May a row that is to be deleted be gone with another one?
 -- A row may go with the row that it refers to.
 CREATE FUNCTION iblt_internal.repair_may_go(plan iblt_internal.repair_plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -112,9 +107,8 @@ BEGIN
 		WHERE k.self AND k.on_delete = 'CASCADE');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_may_go(iblt_internal.repair_plan) IS
-'may a row that is to be deleted be gone with another one?';
 
+-- Runs the statements on the target.
 -- Of several relations, all deletes come before the updates and inserts.
 CREATE FUNCTION iblt_internal.repair_run(conn text, works iblt_internal.repair_work[])
 RETURNS void
@@ -151,9 +145,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_run(text, iblt_internal.repair_work[]) IS
-'runs the statements on the target';
 
+-- An error if the rows of keys did not become what they should; the ids of those that differ
+-- again, for the source has changed since.
 -- A row of the source may have changed again meanwhile, but the target's row must be what
 -- the repair was to write.
 -- Relies on: what lookups rely on, in the transaction that has changed the rows.
@@ -188,11 +182,9 @@ BEGIN
 	RETURN differ;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_verify(text, iblt_internal.repair_plan, text[],
-	iblt_internal.difference[]) IS
-'an error if the rows of keys did not become what they should; the ids of those that differ again, '
-'for the source has changed since';
 
+-- Changes the rows that were claimed, of one relation or several, and reads them once more;
+-- the peer has yet to commit.
 CREATE FUNCTION iblt_internal.repair_apply(conn text, works iblt_internal.repair_work[])
 RETURNS iblt_internal.repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -219,12 +211,10 @@ BEGIN
 	RETURN works;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_apply(text, iblt_internal.repair_work[]) IS
-'changes the rows that were claimed, of one relation or several, and reads them once more; the '
-'peer has yet to commit';
 
 -- The COMMIT of the peer
 
+-- The error for a COMMIT that may or may not have been carried out.
 -- A cancel there is not a cancel of the caller's statement.
 CREATE FUNCTION iblt_internal.repair_unknown(problem iblt_internal.peer_error) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -238,9 +228,8 @@ BEGIN
 		problem.detail, problem.hint);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_unknown(iblt_internal.peer_error) IS
-'the error for a COMMIT that may or may not have been carried out';
 
+-- Does the peer's session go on after an error?
 -- Errors of level FATAL and PANIC end the session.
 CREATE FUNCTION iblt_internal.repair_answers(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -252,9 +241,8 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_answers(text) IS
-'does the peer''s session go on after an error?';
 
+-- An error unless the peer has committed, which says whether it may have.
 -- If the peer reports an error and its session goes on, it did not commit, unless the
 -- error tells of a connection (class 08) or of an intervention (57).
 CREATE FUNCTION iblt_internal.repair_judge_commit(answer text, problem iblt_internal.peer_error,
@@ -277,10 +265,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_judge_commit(text, iblt_internal.peer_error, boolean)
-IS
-'an error unless the peer has committed, which says whether it may have';
 
+-- Commits on the peer, and closes the connection; an error if it did not commit, or may not
+-- have.
 CREATE FUNCTION iblt_internal.repair_commit(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -309,5 +296,3 @@ BEGIN
 	PERFORM iblt_internal.repair_judge_commit(answer, problem, answers);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_commit(text) IS
-'commits on the peer, and closes the connection; an error if it did not commit, or may not have';

@@ -4,13 +4,13 @@
 -- failed and of no others: the statements of a repair are in no query's text, and an error
 -- that is raised again has no other context.
 
+-- Raises an error that was caught, with another detail and hint.
 CREATE FUNCTION iblt_internal.iblt_repair_raise(sqlstate text, message text, detail text,
 	hint text, schema_name text, table_name text, column_name text, datatype_name text,
 	constraint_name text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_repair_raise(text, text, text, text, text, text, text, text,
-	text) IS 'raises an error that was caught, with another detail and hint';
 
+-- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
 CREATE FUNCTION iblt_internal.repair_fail(e iblt_internal.repair_error, sql text, key text)
 RETURNS void
@@ -26,9 +26,8 @@ BEGIN
 		e.hint, e.schema_name, e.table_name, e.column_name, e.datatype_name, e.constraint_name);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_fail(iblt_internal.repair_error, text, text) IS
-'raises the error of a statement again, with the key of its row';
 
+-- Runs a statement, which must change that many rows, under a search_path if one is given.
 -- Only the statement runs under the path, with the triggers, defaults and checks in it.
 -- The names in this function are PostgreSQL's own.
 CREATE FUNCTION iblt_internal.repair_statement(sql text, n bigint, at_most boolean, path text)
@@ -57,9 +56,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_statement(text, bigint, boolean, text) IS
-'runs a statement, which must change that many rows, under a search_path if one is given';
 
+-- Runs all statements; or none, and returns the number of the first that failed and its
+-- error.
 CREATE FUNCTION iblt_internal.repair_try(statements text[], n bigint[], at_most boolean[],
 	path text, OUT failed integer, OUT e iblt_internal.repair_error) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -85,9 +84,8 @@ EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	failed := current;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_try(text[], bigint[], boolean[], text) IS
-'runs all statements; or none, and returns the number of the first that failed and its error';
 
+-- May a statement with that error succeed behind others?
 -- foreign_key_violation, restrict_violation, unique_violation, exclusion_violation
 CREATE FUNCTION iblt_internal.repair_is_order(state text) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -95,9 +93,8 @@ CREATE FUNCTION iblt_internal.repair_is_order(state text) RETURNS boolean
 AS $$
 	SELECT state IN ('23503', '23001', '23505', '23P01')
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_is_order(text) IS
-'may a statement with that error succeed behind others?';
 
+-- Runs statements in an order that foreign keys and unique indexes allow.
 -- Some statements succeed in another order only (a table that refers to itself, values
 -- that must be unique).  They are tried again behind the others, until none succeeds.  The
 -- order turns each time, so that neither direction of a chain takes many rounds.
@@ -134,9 +131,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_execute_passes(text[], bigint[], boolean[], text[], text)
-IS 'runs statements in an order that foreign keys and unique indexes allow';
 
+-- Runs all triggers and checks that are deferred.
 CREATE FUNCTION iblt_internal.repair_check_deferred(path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -150,9 +146,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_check_deferred(text) IS
-'runs all triggers and checks that are deferred';
 
+-- Runs the statements of a repair, each of which must change a number of rows.
 -- session_replication_role also decides what becomes of checks that are deferred.  Those
 -- that the caller deferred before run first, under the role that they were meant for.
 CREATE FUNCTION iblt_internal.repair_execute(statements text[], n bigint[], at_most boolean[],
@@ -184,5 +179,3 @@ BEGIN
 	RETURN cardinality(statements);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_execute(text[], bigint[], boolean[], text[], text, boolean)
-IS 'runs the statements of a repair, each of which must change a number of rows';

@@ -16,6 +16,7 @@
 -- target, the table itself is locked.  In any case it is locked against DDL, such as a
 -- foreign key with ON DELETE CASCADE.
 
+-- Relations, and all that their rows may come from, in the order of their OIDs.
 -- A view stands for its tables.  (A body that plain_call may send.)
 CREATE FUNCTION iblt_internal.repair_tree(relations regclass[]) RETURNS oid[]
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -33,9 +34,8 @@ AS $$
 	)
 	SELECT ARRAY(SELECT tree.member FROM tree ORDER BY 1)
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_tree(regclass[]) IS
-'relations, and all that their rows may come from, in the order of their OIDs';
 
+-- Keeps other repairs of relations away until the transaction of a side ends.
 -- 1768057972 is "iblt" in ASCII.
 CREATE FUNCTION iblt_internal.repair_guard(conn text, side text, relations text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -50,9 +50,8 @@ BEGIN
 		' FROM pg_catalog.unnest(%L::oid[]) AS m', members));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_guard(text, text, text[]) IS
-'keeps other repairs of relations away until the transaction of a side ends';
 
+-- Keeps DDL away from tables, and all writers from some of them, until the transaction ends.
 CREATE FUNCTION iblt_internal.repair_lock_tables(relations regclass[], bare regclass[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -67,9 +66,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_lock_tables(regclass[], regclass[]) IS
-'keeps DDL away from tables, and all writers from some of them, until the transaction ends';
 
+-- The relations of a side.
 CREATE FUNCTION iblt_internal.repair_relations(plans iblt_internal.repair_plan[], side text)
 RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -78,9 +76,8 @@ AS $$
 	SELECT ARRAY(SELECT CASE side WHEN 'here' THEN ((p.compared).here).relation
 		ELSE ((p.compared).there).relation END FROM unnest(plans) AS p)
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_relations(iblt_internal.repair_plan[], text) IS
-'the relations of a side';
 
+-- Keeps other repairs of the targets and the sources away.
 -- An identity begins with that of the server.
 CREATE FUNCTION iblt_internal.repair_lock_sides(conn text, plans iblt_internal.repair_plan[])
 RETURNS void
@@ -103,9 +100,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_lock_sides(text, iblt_internal.repair_plan[]) IS
-'keeps other repairs of the targets and the sources away';
 
+-- Sets how long the transaction of a side waits for a lock, unless its session waits less.
 -- NULL sets what the session had.
 CREATE FUNCTION iblt_internal.repair_patience(conn text, side text, wait interval) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -119,9 +115,8 @@ BEGIN
 			'reset_val')));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_patience(text, text, interval) IS
-'sets how long the transaction of a side waits for a lock, unless its session waits less';
 
+-- The error for a lock that took too long.
 CREATE FUNCTION iblt_internal.repair_lock_refused(plan iblt_internal.repair_plan, problem text)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -136,9 +131,8 @@ BEGIN
 		HINT = 'Repair when that transaction has ended, or give a longer timeout.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_lock_refused(iblt_internal.repair_plan, text) IS
-'the error for a lock that took too long';
 
+-- Locks the targets and the sources; an error if a target is not what was described.
 CREATE FUNCTION iblt_internal.repair_lock_all(conn text, plans iblt_internal.repair_plan[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -171,9 +165,8 @@ EXCEPTION WHEN lock_not_available THEN
 	PERFORM iblt_internal.repair_lock_refused(plans[1], SQLERRM);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_lock_all(text, iblt_internal.repair_plan[]) IS
-'locks the targets and the sources; an error if a target is not what was described';
 
+-- Locks what a repair is about to change, on the peer in a transaction that may write.
 -- The peer's transaction goes on if it is to be changed.
 CREATE FUNCTION iblt_internal.repair_begin(conn text, asked iblt_internal.repair_options,
 	plans iblt_internal.repair_plan[]) RETURNS void
@@ -199,6 +192,3 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_begin(text, iblt_internal.repair_options,
-	iblt_internal.repair_plan[]) IS
-'locks what a repair is about to change, on the peer in a transaction that may write';

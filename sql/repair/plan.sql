@@ -1,5 +1,6 @@
 -- The plan of a repair -------------------------------------------------------------
 
+-- An error for options that make no sense.
 CREATE FUNCTION iblt_internal.repair_check_options(asked iblt_internal.repair_options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -17,9 +18,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_check_options(iblt_internal.repair_options) IS
-'an error for options that make no sense';
 
+-- The side to be changed.
 CREATE FUNCTION iblt_internal.repair_side(plan iblt_internal.repair_plan)
 RETURNS iblt_internal.side
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -30,9 +30,8 @@ BEGIN
 		ELSE (plan.compared).there END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_side(iblt_internal.repair_plan) IS
-'the side to be changed';
 
+-- An error for what cannot be repaired.
 CREATE FUNCTION iblt_internal.repair_check_target(conn text, plan iblt_internal.repair_plan)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -66,9 +65,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_check_target(text, iblt_internal.repair_plan) IS
-'an error for what cannot be repaired';
 
+-- May this transaction have changed a relation?
 -- Its locks tell.  A savepoint that is rolled back gives them back.
 CREATE FUNCTION iblt_internal.repair_written(relation regclass) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
@@ -81,9 +79,8 @@ BEGIN
 		AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_written(regclass) IS
-'may this transaction have changed a relation?';
 
+-- An error if rows of other servers may be older than this statement.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.
 CREATE FUNCTION iblt_internal.repair_refuse_remote(conn text, plan iblt_internal.plan)
@@ -102,9 +99,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_refuse_remote(text, iblt_internal.plan) IS
-'an error if rows of other servers may be older than this statement';
 
+-- An error for a repair that could not be applied, or not safely.
 -- Where a unique or exclusion constraint is deferrable, a trigger checks it, and
 -- session_replication_role = replica turns that trigger off.
 CREATE FUNCTION iblt_internal.repair_check_apply(conn text, plan iblt_internal.repair_plan)
@@ -145,9 +141,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_check_apply(text, iblt_internal.repair_plan) IS
-'an error for a repair that could not be applied, or not safely';
 
+-- How statements on the target write the compared columns, in their order.
 -- A literal has the target's type but not its modifier.  A cast to varchar(3) would cut a
 -- value that an assignment refuses.
 CREATE FUNCTION iblt_internal.repair_columns(compared iblt_internal.plan,
@@ -164,9 +159,8 @@ AS $$
 	LATERAL (SELECT ((compared.columns)[i]).name) AS c
 	LEFT JOIN unnest(target.columns) AS t ON t.name = c.name
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_columns(iblt_internal.plan, iblt_internal.repair_target) IS
-'how statements on the target write the compared columns, in their order';
 
+-- The target as it is now.
 CREATE FUNCTION iblt_internal.repair_target_of(conn text, plan iblt_internal.repair_plan)
 RETURNS iblt_internal.repair_target
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -183,9 +177,8 @@ BEGIN
 	RETURN jsonb_populate_record(NULL::iblt_internal.repair_target, described);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_target_of(text, iblt_internal.repair_plan) IS
-'the target as it is now';
 
+-- The plan of a repair of what a plan compares.
 CREATE FUNCTION iblt_internal.repair_plan_of(conn text, compared iblt_internal.plan,
 	asked iblt_internal.repair_options) RETURNS iblt_internal.repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -211,9 +204,8 @@ BEGIN
 	RETURN plan;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_plan_of(text, iblt_internal.plan,
-	iblt_internal.repair_options) IS 'the plan of a repair of what a plan compares';
 
+-- An error for a repair that a method cannot do.
 CREATE FUNCTION iblt_internal.repair_check_method(method text, asked iblt_internal.repair_options)
 RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -229,9 +221,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_check_method(text, iblt_internal.repair_options) IS
-'an error for a repair that a method cannot do';
 
+-- The plan of a comparison and of the repair.
 CREATE FUNCTION iblt_internal.repair_prepare(conn text, relation regclass, peer_relation text,
 	options iblt_internal.options, asked iblt_internal.repair_options)
 RETURNS iblt_internal.repair_plan
@@ -245,5 +236,3 @@ BEGIN
 		iblt_internal.prepare(conn, relation, peer_relation, options), asked);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_prepare(text, regclass, text, iblt_internal.options,
-	iblt_internal.repair_options) IS 'the plan of a comparison and of the repair';

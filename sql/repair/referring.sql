@@ -1,5 +1,7 @@
 -- What refers to the rows ----------------------------------------------------------
 
+-- The target's rows t of the keys in $1, as a FROM clause; with other columns than those
+-- compared if they are named.
 CREATE FUNCTION iblt_internal.repair_rows_sql(plan iblt_internal.repair_plan,
 	more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -13,10 +15,8 @@ BEGIN
 		f.matches);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_rows_sql(iblt_internal.repair_plan, text[]) IS
-'the target''s rows t of the keys in $1, as a FROM clause; with other columns than those compared '
-'if they are named';
 
+-- A query that counts the rows that refer to rows of the keys in $1, and are none of them.
 CREATE FUNCTION iblt_internal.repair_referring_sql(plan iblt_internal.repair_plan,
 	k iblt_internal.repair_foreign_key) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -32,10 +32,8 @@ AS $$
 			' AND ' ORDER BY c.position))
 	FROM unnest(k.columns) WITH ORDINALITY AS c(referenced, referring, equal, position)
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_referring_sql(iblt_internal.repair_plan,
-	iblt_internal.repair_foreign_key) IS
-'a query that counts the rows that refer to rows of the keys in $1, and are none of them';
 
+-- The single value that a query of keys gives on the target's side.
 CREATE FUNCTION iblt_internal.repair_ask(conn text, plan iblt_internal.repair_plan, query text,
 	ids text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -46,9 +44,8 @@ BEGIN
 		iblt_internal.keys_of_ids(plan.compared, ids));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_ask(text, iblt_internal.repair_plan, text, text[]) IS
-'the single value that a query of keys gives on the target''s side';
 
+-- The ids of the keys whose steps of a kind change what a foreign key refers to.
 CREATE FUNCTION iblt_internal.repair_affecting(steps iblt_internal.repair_step[], action text,
 	k iblt_internal.repair_foreign_key) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -59,10 +56,9 @@ AS $$
 		AND (s.action = 'delete'
 			OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)))
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_affecting(iblt_internal.repair_step[], text,
-	iblt_internal.repair_foreign_key) IS
-'the ids of the keys whose steps of a kind change what a foreign key refers to';
 
+-- What foreign keys would change too, or what would violate them, if the rows of all steps of
+-- a kind were changed.
 -- No row can begin to refer to one that repair_lock has locked.
 CREATE FUNCTION iblt_internal.repair_referring(conn text, plan iblt_internal.repair_plan,
 	steps iblt_internal.repair_step[], action text) RETURNS text[]
@@ -99,11 +95,9 @@ BEGIN
 	RETURN problems;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_referring(text, iblt_internal.repair_plan,
-	iblt_internal.repair_step[], text) IS
-'what foreign keys would change too, or what would violate them, if the rows of all steps of a '
-'kind were changed';
 
+-- The error for a repair that would change other rows, or leave them without what they refer
+-- to.
 CREATE FUNCTION iblt_internal.repair_refuse_cascades(as_replica boolean, problem text)
 RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -118,9 +112,8 @@ BEGIN
 		HINT = 'Repair those tables first, or allow it by cascade => true.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_refuse_cascades(boolean, text) IS
-'the error for a repair that would change other rows, or leave them without what they refer to';
 
+-- Says in the steps, or in an error, what foreign keys would change too.
 -- The steps of a preview tell what would be changed too.  Before a repair is applied,
 -- this is an error, unless the caller asked for it.
 CREATE FUNCTION iblt_internal.repair_cascades(conn text, plan iblt_internal.repair_plan,
@@ -153,6 +146,3 @@ BEGIN
 		ORDER BY s.ordinality);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_cascades(text, iblt_internal.repair_plan,
-	iblt_internal.repair_step[]) IS
-'says in the steps, or in an error, what foreign keys would change too';

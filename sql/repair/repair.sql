@@ -5,6 +5,7 @@
 -- repair_claim, repair_apply and repair_commit (70).  What a run found is repaired by
 -- run_repair (run/95).
 
+-- Compares, and previews, or claims the rows that are to be changed.
 CREATE FUNCTION iblt_internal.repair_find(conn text, plan iblt_internal.repair_plan)
 RETURNS iblt_internal.repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -33,9 +34,8 @@ BEGIN
 	RETURN work;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_find(text, iblt_internal.repair_plan) IS
-'compares, and previews, or claims the rows that are to be changed';
 
+-- Finds what is to be repaired, again if a relation is altered meanwhile.
 CREATE FUNCTION iblt_internal.repair_search(conn text, peer text, relation regclass,
 	peer_relation text, options iblt_internal.options, asked iblt_internal.repair_options)
 RETURNS iblt_internal.repair_work
@@ -69,10 +69,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_search(text, text, regclass, text, iblt_internal.options,
-	iblt_internal.repair_options) IS
-'finds what is to be repaired, again if a relation is altered meanwhile';
 
+-- Keeps the figures of a comparison, with the messages of the repair since then.
 CREATE FUNCTION iblt_internal.repair_figures(work iblt_internal.repair_work, started timestamptz)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -90,9 +88,8 @@ BEGIN
 	PERFORM iblt_internal.keep_figures(figures);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_figures(iblt_internal.repair_work, timestamptz) IS
-'keeps the figures of a comparison, with the messages of the repair since then';
 
+-- Repairs, or previews, over a connection of that name.
 -- From the first statement that changes rows on, nothing starts again.
 CREATE FUNCTION iblt_internal.repair(conn text, peer text, relation regclass, peer_relation text,
 	options iblt_internal.options, asked iblt_internal.repair_options)
@@ -115,8 +112,6 @@ BEGIN
 	RETURN work;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair(text, text, regclass, text, iblt_internal.options,
-	iblt_internal.repair_options) IS 'repairs, or previews, over a connection of that name';
 
 CREATE FUNCTION iblt_repair(
 	relation regclass DEFAULT NULL,

@@ -8,6 +8,7 @@
 
 -- What has to change
 
+-- What has to happen to rows with unique keys.
 -- A unique key is inserted or deleted, or its columns are updated.
 CREATE FUNCTION iblt_internal.repair_unique_changes(plan iblt_internal.repair_plan,
 	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_change[]
@@ -26,9 +27,8 @@ AS $$
 				CASE (plan.asked).target WHEN 'here' THEN (u.d).here ELSE (u.d).there END AS target
 			FROM (SELECT unnest(differences) AS d) AS u) AS s)
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_unique_changes(iblt_internal.repair_plan,
-	iblt_internal.difference[]) IS 'what has to happen to rows with unique keys';
 
+-- What has to happen to rows with keys that several rows may have.
 -- Equal rows are counted.  The source has n rows more than the target, or fewer.
 CREATE FUNCTION iblt_internal.repair_counted_changes(plan iblt_internal.repair_plan,
 	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_change[]
@@ -49,12 +49,10 @@ AS $$
 				* CASE s.side WHEN (plan.asked).target THEN -1 ELSE 1 END) AS x(texts, n)
 			GROUP BY x.texts HAVING sum(x.n) <> 0) AS c ON true)
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_counted_changes(iblt_internal.repair_plan,
-	iblt_internal.difference[]) IS
-'what has to happen to rows with keys that several rows may have';
 
 -- How it is written
 
+-- The statements that insert rows.
 CREATE FUNCTION iblt_internal.repair_inserts(plan iblt_internal.repair_plan,
 	changes iblt_internal.repair_change[]) RETURNS iblt_internal.repair_step[]
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -75,9 +73,8 @@ AS $$
 			FROM unnest(plan.columns) AS c) AS p
 		WHERE x.action = 'insert')
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_inserts(iblt_internal.repair_plan,
-	iblt_internal.repair_change[]) IS 'the statements that insert rows';
 
+-- The statements that update and delete rows by a unique key.
 CREATE FUNCTION iblt_internal.repair_unique_steps(plan iblt_internal.repair_plan,
 	changes iblt_internal.repair_change[]) RETURNS iblt_internal.repair_step[]
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -109,9 +106,8 @@ AS $$
 				quote_nullable(x.target ->> c.i) OFFSET 0) AS v(new, old)) AS p
 		WHERE x.action <> 'insert')
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_unique_steps(iblt_internal.repair_plan,
-	iblt_internal.repair_change[]) IS 'the statements that update and delete rows by a unique key';
 
+-- The statements that delete as many equal rows as there are too many.
 -- The image operator *= finds a row by its bytes, whatever its types, NULLs too.  "=" is
 -- there for indexes.
 CREATE FUNCTION iblt_internal.repair_counted_steps(plan iblt_internal.repair_plan,
@@ -139,10 +135,8 @@ AS $$
 			LATERAL quote_nullable(x.target ->> c.i) AS literal) AS p
 		WHERE x.action <> 'insert')
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_counted_steps(iblt_internal.repair_plan,
-	iblt_internal.repair_change[]) IS
-'the statements that delete as many equal rows as there are too many';
 
+-- The statements that make the rows of keys on the target like those of the source.
 CREATE FUNCTION iblt_internal.repair_all_steps(plan iblt_internal.repair_plan,
 	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_step[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -161,6 +155,3 @@ BEGIN
 		|| iblt_internal.repair_counted_steps(plan, changes);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_all_steps(iblt_internal.repair_plan,
-	iblt_internal.difference[]) IS
-'the statements that make the rows of keys on the target like those of the source';

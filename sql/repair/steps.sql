@@ -2,6 +2,7 @@
 --
 -- A step is run if its status is 'preview'.  The others are skipped, and stand behind.
 
+-- The ids of the keys whose steps are to be run.
 CREATE FUNCTION iblt_internal.repair_ids(steps iblt_internal.repair_step[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -9,9 +10,9 @@ AS $$
 	SELECT ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
 		WHERE (u.s).status = 'preview')
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_ids(iblt_internal.repair_step[]) IS
-'the ids of the keys whose steps are to be run';
 
+-- The steps that make the rows of keys on the target like those of the source, in their
+-- order.
 -- The rows of a key that is not unique are repaired all or none.
 CREATE FUNCTION iblt_internal.repair_steps(plan iblt_internal.repair_plan,
 	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_step[]
@@ -41,10 +42,8 @@ BEGIN
 		ORDER BY reason IS NOT NULL, array_position('{delete,update,insert}', action), key, sql);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_steps(iblt_internal.repair_plan,
-	iblt_internal.difference[]) IS
-'the steps that make the rows of keys on the target like those of the source, in their order';
 
+-- The ids of the keys whose rows are to be inserted or deleted.
 CREATE FUNCTION iblt_internal.repair_one_sided(steps iblt_internal.repair_step[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -52,9 +51,8 @@ AS $$
 	SELECT ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
 		WHERE (u.s).status = 'preview' AND (u.s).action <> 'update')
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_one_sided(iblt_internal.repair_step[]) IS
-'the ids of the keys whose rows are to be inserted or deleted';
 
+-- The steps, of which those of keys are skipped for a reason.
 -- A statement may be large, so steps are copied only if they change.
 CREATE FUNCTION iblt_internal.repair_skip(steps iblt_internal.repair_step[], ids text[],
 	reason text) RETURNS iblt_internal.repair_step[]
@@ -74,9 +72,9 @@ BEGIN
 		ORDER BY x.skip OR s.status = 'skipped', s.ordinality);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_skip(iblt_internal.repair_step[], text[], text) IS
-'the steps, of which those of keys are skipped for a reason';
 
+-- The steps, without those of rows that have changed since they were compared, which are
+-- skipped.
 CREATE FUNCTION iblt_internal.repair_unchanged(steps iblt_internal.repair_step[],
 	before iblt_internal.difference[], again iblt_internal.difference[])
 RETURNS iblt_internal.repair_step[]
@@ -95,6 +93,3 @@ BEGIN
 		x.changed, 'changed since it was compared');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_unchanged(iblt_internal.repair_step[],
-	iblt_internal.difference[], iblt_internal.difference[]) IS
-'the steps, without those of rows that have changed since they were compared, which are skipped';

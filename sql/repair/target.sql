@@ -3,6 +3,7 @@
 -- What a repair has to know of the relation to be changed.  The functions run on its
 -- side, and name types and operators with their schemas.
 
+-- The name of a type with its schema.
 CREATE FUNCTION iblt_internal.repair_type(type oid) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -12,8 +13,8 @@ AS $$
 	FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
 	JOIN pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE t.oid = type
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_type(oid) IS 'the name of a type with its schema';
 
+-- The operator by which an index finds a value of a type.
 CREATE FUNCTION iblt_internal.repair_equal(type oid) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -32,9 +33,8 @@ AS $$
 	JOIN pg_operator o ON o.oid = m.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
 	WHERE k.opcdefault AND base.typtype <> 'd' LIMIT 1
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_equal(oid) IS
-'the operator by which an index finds a value of a type';
 
+-- The columns of a foreign key, as an array of repair_key_pair.
 CREATE FUNCTION iblt_internal.repair_describe_key(referenced int2[], referring int2[],
 	operators oid[], to_relation oid, of_relation oid) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -48,9 +48,8 @@ AS $$
 	JOIN pg_attribute r ON r.attrelid = of_relation AND r.attnum = x.referring
 	JOIN pg_operator o ON o.oid = x.operator JOIN pg_namespace n ON n.oid = o.oprnamespace
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_describe_key(int2[], int2[], oid[], oid, oid) IS
-'the columns of a foreign key, as an array of repair_key_pair';
 
+-- The foreign keys that refer to a relation, as an array of repair_foreign_key.
 -- Their actions may change what refers to a changed row.  Where replication does not
 -- check them, rows may come to refer to rows that are not there.
 CREATE FUNCTION iblt_internal.repair_describe_foreign(target regclass) RETURNS jsonb
@@ -78,9 +77,8 @@ AS $$
 	AND NOT EXISTS (SELECT FROM pg_constraint p
 		WHERE p.oid = k.conparentid AND p.confrelid IN (SELECT relid FROM tree))
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_describe_foreign(regclass) IS
-'the foreign keys that refer to a relation, as an array of repair_foreign_key';
 
+-- A relation as a repair wants to know it, in the form of type repair_target.
 -- With session_replication_role = replica, no trigger checks deferrable constraints.
 CREATE FUNCTION iblt_internal.repair_describe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -108,9 +106,8 @@ AS $$
 			WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped))
 	FROM pg_class c WHERE c.oid = relation
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_describe(regclass) IS
-'a relation as a repair wants to know it, in the form of type repair_target';
 
+-- An error if this session cannot run statements under a search_path, or as replication does.
 -- Both settings are set for a moment, to see whether this session may.
 CREATE FUNCTION iblt_internal.repair_check_session(path text, as_replica boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -141,5 +138,3 @@ EXCEPTION
 				'granted SET ON PARAMETER session_replication_role.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.repair_check_session(text, boolean) IS
-'an error if this session cannot run statements under a search_path, or as replication does';

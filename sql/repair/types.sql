@@ -4,6 +4,7 @@
 -- [[count, [text, ...]], ...], the rows of a key as arrays of their values' texts.  The
 -- target is the side to be changed, and the source is the other one.
 
+-- What iblt_repair is asked for.
 -- What the caller of iblt_repair asks for, in addition to the options of a comparison.
 CREATE TYPE iblt_internal.repair_options AS (
 	target text,			-- 'here' to pull, 'there' to push
@@ -15,15 +16,15 @@ CREATE TYPE iblt_internal.repair_options AS (
 	search_path text,		-- for the statements, or NULL
 	as_replica boolean		-- asked for, or what the target's session does anyway
 );
-COMMENT ON TYPE iblt_internal.repair_options IS 'what iblt_repair is asked for';
 
+-- A column of a foreign key, and what it refers to.
 CREATE TYPE iblt_internal.repair_key_pair AS (
 	referenced text,
 	referring text,
 	equal text				-- operator, as SQL
 );
-COMMENT ON TYPE iblt_internal.repair_key_pair IS 'a column of a foreign key, and what it refers to';
 
+-- A foreign key that refers to the target.
 CREATE TYPE iblt_internal.repair_foreign_key AS (
 	name text,				-- quoted
 	relation text,			-- that refers to the target: schema.name, quoted
@@ -33,8 +34,8 @@ CREATE TYPE iblt_internal.repair_foreign_key AS (
 	on_update text,
 	columns iblt_internal.repair_key_pair[]
 );
-COMMENT ON TYPE iblt_internal.repair_foreign_key IS 'a foreign key that refers to the target';
 
+-- A column of the target, as repair_describe gives it.
 CREATE TYPE iblt_internal.repair_target_column AS (
 	name text,
 	type text,				-- with its schema, and without a modifier
@@ -42,9 +43,8 @@ CREATE TYPE iblt_internal.repair_target_column AS (
 	generated boolean,
 	always boolean			-- GENERATED ALWAYS AS IDENTITY
 );
-COMMENT ON TYPE iblt_internal.repair_target_column IS
-'a column of the target, as repair_describe gives it';
 
+-- The target, as repair_describe gives it.
 CREATE TYPE iblt_internal.repair_target AS (
 	kind text,				-- what sort of relation it is, in words
 	foreign_keys iblt_internal.repair_foreign_key[],
@@ -52,8 +52,8 @@ CREATE TYPE iblt_internal.repair_target AS (
 	replica boolean,		-- the session has session_replication_role = replica
 	columns iblt_internal.repair_target_column[]
 );
-COMMENT ON TYPE iblt_internal.repair_target IS 'the target, as repair_describe gives it';
 
+-- A compared column, as statements write it.
 CREATE TYPE iblt_internal.repair_column AS (
 	i integer,				-- place of its text in a row, from 0
 	name text,
@@ -64,16 +64,16 @@ CREATE TYPE iblt_internal.repair_column AS (
 	always boolean,
 	key boolean
 );
-COMMENT ON TYPE iblt_internal.repair_column IS 'a compared column, as statements write it';
 
+-- What is compared, and how the target is written.
 CREATE TYPE iblt_internal.repair_plan AS (
 	compared iblt_internal.plan,
 	asked iblt_internal.repair_options,
 	target iblt_internal.repair_target,
 	columns iblt_internal.repair_column[]
 );
-COMMENT ON TYPE iblt_internal.repair_plan IS 'what is compared, and how the target is written';
 
+-- What has to happen to rows of the target.
 CREATE TYPE iblt_internal.repair_change AS (
 	id text,
 	key jsonb,
@@ -83,8 +83,8 @@ CREATE TYPE iblt_internal.repair_change AS (
 	n bigint,				-- how many such rows
 	problem text			-- why it must not be made, or NULL
 );
-COMMENT ON TYPE iblt_internal.repair_change IS 'what has to happen to rows of the target';
 
+-- A statement of a repair, or why there is none.
 CREATE TYPE iblt_internal.repair_step AS (
 	id text,
 	key jsonb,
@@ -95,8 +95,8 @@ CREATE TYPE iblt_internal.repair_step AS (
 	n bigint,				-- rows that the statement must change
 	columns text[]			-- that an update sets
 );
-COMMENT ON TYPE iblt_internal.repair_step IS 'a statement of a repair, or why there is none';
 
+-- How far a repair has come.
 CREATE TYPE iblt_internal.repair_work AS (
 	plan iblt_internal.repair_plan,	-- with the seed of the comparison
 	figures iblt_internal.figures,
@@ -104,8 +104,8 @@ CREATE TYPE iblt_internal.repair_work AS (
 	again iblt_internal.difference[],	-- as they are once the target's rows are locked
 	differ text[]			-- ids that differ again, for the source has changed since
 );
-COMMENT ON TYPE iblt_internal.repair_work IS 'how far a repair has come';
 
+-- All fields of an error.
 CREATE TYPE iblt_internal.repair_error AS (
 	state text,
 	message text,
@@ -118,4 +118,3 @@ CREATE TYPE iblt_internal.repair_error AS (
 	datatype_name text,
 	constraint_name text
 );
-COMMENT ON TYPE iblt_internal.repair_error IS 'all fields of an error';

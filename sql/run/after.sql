@@ -2,6 +2,7 @@
 
 -- Looking again
 
+-- What the keys of differences are made of, as one text.
 -- The keys of what was found are texts, so the key has to be what it was.
 CREATE FUNCTION iblt_internal.run_key(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -13,9 +14,9 @@ BEGIN
 			FROM unnest(plan.key) AS k)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_key(iblt_internal.plan) IS
-'what the keys of differences are made of, as one text';
 
+-- Those of the keys that are no differences any more of which an index finds no row, on a
+-- side.
 -- An index that lost an entry looks like a row that was deleted.  So where an index finds no
 -- row of a key that had a difference, on a side, a scan has to look for it.  Keys that have a
 -- row on both sides by now need no scan.
@@ -38,10 +39,9 @@ BEGIN
 		WHERE u.here IS NULL OR u.there IS NULL);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_unseen(text, iblt_internal.plan, text[],
-	iblt_internal.difference[]) IS
-'those of the keys that are no differences any more of which an index finds no row, on a side';
 
+-- Those of the differences of a table that still are differences; an error if an index hides
+-- one.
 CREATE FUNCTION iblt_internal.run_look(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -73,9 +73,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_look(iblt_internal.run_worker) IS
-'those of the differences of a table that still are differences; an error if an index hides one';
 
+-- Keeps other differences of a table in place of those it has.
 CREATE FUNCTION iblt_internal.run_replace(w iblt_internal.run_worker, t iblt_internal.run_table,
 	differences iblt_internal.run_difference[]) RETURNS iblt_internal.run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -107,10 +106,8 @@ BEGIN
 	RETURN t;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_replace(iblt_internal.run_worker, iblt_internal.run_table,
-	iblt_internal.run_difference[]) IS
-'keeps other differences of a table in place of those it has';
 
+-- Looks at the differences of a table again.
 CREATE FUNCTION iblt_internal.run_look_table(w iblt_internal.run_worker,
 	t iblt_internal.run_table) RETURNS iblt_internal.run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -137,8 +134,6 @@ BEGIN
 	RETURN t;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_look_table(iblt_internal.run_worker,
-	iblt_internal.run_table) IS 'looks at the differences of a table again';
 
 -- The lock keeps the run from going on meanwhile.
 CREATE FUNCTION iblt_audit_rerun(

@@ -8,6 +8,7 @@
 
 -- Limits of the lag
 
+-- max_lag as one of the two that it may be.
 CREATE FUNCTION iblt_internal.run_lag_limit(max_lag text, OUT bytes numeric, OUT seconds numeric)
 RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
@@ -25,8 +26,8 @@ EXCEPTION WHEN OTHERS THEN
 		HINT = 'Write ''30 s'' or ''64 MB'', for example.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_lag_limit(text) IS 'max_lag as one of the two that it may be';
 
+-- Does a follower of either side lag behind by more than that?
 CREATE FUNCTION iblt_internal.run_lagging(conn text, max_lag text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -50,11 +51,10 @@ BEGIN
 	RETURN false;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_lagging(text, text) IS
-'does a follower of either side lag behind by more than that?';
 
 -- Arguments
 
+-- The one of the four that is not null.
 CREATE FUNCTION iblt_internal.run_make_target(tables regclass[], schema text, publication text,
 	subscription text) RETURNS iblt_internal.audit_target
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -65,9 +65,8 @@ AS $$
 			WHEN schema IS NOT NULL THEN 'schema' ELSE 'publication' END,
 		coalesce(schema, publication, subscription), tables)::iblt_internal.audit_target
 $$;
-COMMENT ON FUNCTION iblt_internal.run_make_target(regclass[], text, text, text) IS
-'the one of the four that is not null';
 
+-- An error for arguments of a run that do not fit.
 CREATE FUNCTION iblt_internal.run_check(options iblt_internal.run_options) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -94,9 +93,8 @@ BEGIN
 	PERFORM iblt_internal.run_lag_limit(options.max_lag);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_check(iblt_internal.run_options) IS
-'an error for arguments of a run that do not fit';
 
+-- The arguments of a run.
 -- Slices are small enough to find all that differs in them, so a comparison has a limit of
 -- its own, and max_differences limits what is kept of a table.
 CREATE FUNCTION iblt_internal.run_make_options(audit iblt_internal.audit_options,
@@ -117,11 +115,10 @@ BEGIN
 	RETURN ROW(audit, slice_ms, slice_by, check_indexes, most_kept, max_load, max_rate, max_lag);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_make_options(iblt_internal.audit_options, integer, text,
-	boolean, boolean, double precision, bigint, text) IS 'the arguments of a run';
 
 -- The peer
 
+-- What tells the peer's database from others, also when the server has been restarted.
 CREATE FUNCTION iblt_internal.run_identity(conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -133,9 +130,8 @@ BEGIN
 		'SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()'));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_identity(text) IS
-'what tells the peer''s database from others, also when the server has been restarted';
 
+-- Until the transaction ends, the peer of a run is asked as its method says.
 -- All runs of a session have the same connection, so this comes before each question.
 CREATE FUNCTION iblt_internal.run_say_bare(w iblt_internal.run_worker) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -146,9 +142,9 @@ BEGIN
 		CASE (((w.options).audit).compare).method WHEN 'plain' THEN w.conn ELSE '' END);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_say_bare(iblt_internal.run_worker) IS
-'until the transaction ends, the peer of a run is asked as its method says';
 
+-- Decides how the peer of a new run is compared with: its method is sketch or plain from now
+-- on.
 CREATE FUNCTION iblt_internal.run_set_method(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -172,9 +168,9 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_set_method(iblt_internal.run_worker) IS
-'decides how the peer of a new run is compared with: its method is sketch or plain from now on';
 
+-- Makes the connection to the peer, unless there is one; an error if the run has another
+-- peer.
 CREATE FUNCTION iblt_internal.run_connect(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -199,11 +195,10 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_connect(iblt_internal.run_worker) IS
-'makes the connection to the peer, unless there is one; an error if the run has another peer';
 
 -- The list
 
+-- Adds a table to a run.
 CREATE FUNCTION iblt_internal.run_add_table(run bigint, item integer,
 	entry iblt_internal.audit_item) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -226,9 +221,8 @@ BEGIN
 	PERFORM iblt_internal.iblt_run_add(t);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_add_table(bigint, integer, iblt_internal.audit_item) IS
-'adds a table to a run';
 
+-- Adds a run with its tables.
 CREATE FUNCTION iblt_internal.run_add(w iblt_internal.run_worker,
 	target iblt_internal.audit_target, kept_peer text) RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -256,9 +250,8 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_add(iblt_internal.run_worker, iblt_internal.audit_target,
-	text) IS 'adds a run with its tables';
 
+-- A session that begins to work on a run.
 CREATE FUNCTION iblt_internal.run_worker_of(peer text, progress boolean)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -278,9 +271,8 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_worker_of(text, boolean) IS
-'a session that begins to work on a run';
 
+-- Checks what is asked, and adds the run.
 CREATE FUNCTION iblt_internal.run_make(w iblt_internal.run_worker,
 	target iblt_internal.audit_target) RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -310,11 +302,10 @@ BEGIN
 	RETURN iblt_internal.run_add(w, target, kept);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_make(iblt_internal.run_worker, iblt_internal.audit_target) IS
-'checks what is asked, and adds the run';
 
 -- Going on
 
+-- The options of a run for one session, which may be gentler or less so.
 CREATE FUNCTION iblt_internal.run_override(options iblt_internal.run_options,
 	max_load double precision, max_rate bigint, max_lag text) RETURNS iblt_internal.run_options
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
@@ -328,9 +319,8 @@ BEGIN
 	RETURN options;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_override(iblt_internal.run_options, double precision, bigint,
-	text) IS 'the options of a run for one session, which may be gentler or less so';
 
+-- Lets a run go on with the tables that ended with an error, where they ended.
 CREATE FUNCTION iblt_internal.run_reopen(run bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -351,9 +341,8 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_reopen(bigint) IS
-'lets a run go on with the tables that ended with an error, where they ended';
 
+-- Connects a session to the peer of a run that there is.
 CREATE FUNCTION iblt_internal.run_open(w iblt_internal.run_worker, run bigint)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -378,5 +367,3 @@ BEGIN
 	RETURN iblt_internal.run_connect(w);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_open(iblt_internal.run_worker, bigint) IS
-'connects a session to the peer of a run that there is';

@@ -14,16 +14,15 @@
 
 -- A side is asked for these.  They are part of the protocol.
 
+-- A position in this server's WAL behind all that was written, which a crash does not lose.
 CREATE FUNCTION iblt_internal.iblt_blocks_position() RETURNS pg_lsn
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_blocks_position() IS
-'a position in this server''s WAL behind all that was written, which a crash does not lose';
 
+-- For TABLESAMPLE: a range of blocks, with an error unless they are as they were at a mark.
 CREATE FUNCTION iblt_internal.iblt_blocks_at_rest(internal) RETURNS tsm_handler
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_blocks_at_rest(internal) IS
-'for TABLESAMPLE: a range of blocks, with an error unless they are as they were at a mark';
 
+-- A moment of a table, and its blocks.
 -- The order matters: a transaction that was not over at the first step, or wrote behind the
 -- second, is found out; and what was added before the second is among the blocks.  A file
 -- that takes its place in between is found out by the scan.
@@ -47,11 +46,10 @@ BEGIN
 		'blocks', pg_relation_size(relation) / current_setting('block_size')::bigint);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_mark(regclass) IS
-'a moment of a table, and its blocks';
 
 -- Beginning a table
 
+-- Why the relations of a plan cannot be compared by blocks, NULL if they can.
 CREATE FUNCTION iblt_internal.blocks_refusal(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -71,9 +69,8 @@ BEGIN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_refusal(iblt_internal.plan) IS
-'why the relations of a plan cannot be compared by blocks, NULL if they can';
 
+-- How many differences of a worker's table a run by blocks can tell.
 -- The sketch is stored after each slice, so it must not be large.
 CREATE FUNCTION iblt_internal.blocks_capacity(w iblt_internal.run_worker) RETURNS bigint
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -84,9 +81,8 @@ BEGIN
 		greatest(100, coalesce(((w.plan).here).most_rows + ((w.plan).there).most_rows, 10000)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_capacity(iblt_internal.run_worker) IS
-'how many differences of a worker''s table a run by blocks can tell';
 
+-- The marks of both sides of a table that begins, and what there is to say of how it is read.
 CREATE FUNCTION iblt_internal.blocks_begin(w iblt_internal.run_worker,
 	seen iblt_internal.run_seen) RETURNS iblt_internal.run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -111,9 +107,8 @@ BEGIN
 	RETURN seen;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_begin(iblt_internal.run_worker, iblt_internal.run_seen) IS
-'the marks of both sides of a table that begins, and what there is to say of how it is read';
 
+-- What must not change while a table is compared by blocks; NULL by key.
 -- A slice by key is compared at once, but sketches of slices by blocks are added up.  So all
 -- must be made in the same way, and on the same server.
 CREATE FUNCTION iblt_internal.blocks_shape(w iblt_internal.run_worker, here jsonb, there jsonb)
@@ -129,11 +124,11 @@ BEGIN
 		plan.columns::text, (plan.here).condition, (plan.there).condition)) END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_shape(iblt_internal.run_worker, jsonb, jsonb) IS
-'what must not change while a table is compared by blocks; NULL by key';
 
 -- Cutting
 
+-- The blocks here and there before which the next slice ends; NULL if that is the end of
+-- both.
 -- As large a part of one side's blocks as of the other side's.
 CREATE FUNCTION iblt_internal.blocks_bound(t iblt_internal.run_table) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -150,11 +145,10 @@ BEGIN
 	RETURN CASE WHEN bound <> ARRAY[here, there] THEN bound::text[] END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_bound(iblt_internal.run_table) IS
-'the blocks here and there before which the next slice ends; NULL if that is the end of both';
 
 -- Comparing
 
+-- The sketch of a range of blocks of a side and the fingerprint, as the rest of a SELECT.
 -- Relies on: blocks that are as they were at the mark, in one snapshot.
 CREATE FUNCTION iblt_internal.blocks_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
 	marks jsonb, lo text, hi text) RETURNS text
@@ -173,10 +167,8 @@ BEGIN
 		iblt_internal.condition_sql(plan, s));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_sketch_sql(iblt_internal.plan, iblt_internal.side, jsonb,
-	text, text) IS
-'the sketch of a range of blocks of a side and the fingerprint, as the rest of a SELECT';
 
+-- The sketch of a slice here less that of the slice there, and how many rows they have.
 CREATE FUNCTION iblt_internal.blocks_scan(conn text, plan iblt_internal.plan, marks jsonb,
 	s iblt_internal.run_slice, OUT figures iblt_internal.figures,
 	OUT difference @extschema@.iblt) RETURNS record
@@ -200,10 +192,9 @@ BEGIN
 	difference := mine OPERATOR(@extschema@.-) answer.theirs;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_scan(text, iblt_internal.plan, jsonb,
-	iblt_internal.run_slice) IS
-'the sketch of a slice here less that of the slice there, and how many rows they have';
 
+-- Adds the sketch of a slice to that of its table, unless the table was altered or ended
+-- meanwhile.
 -- The lock of the run is held until the slice is stored, in the same transaction.
 CREATE FUNCTION iblt_internal.blocks_add(s iblt_internal.run_slice, difference @extschema@.iblt)
 RETURNS void
@@ -229,9 +220,8 @@ BEGIN
 	PERFORM iblt_internal.iblt_run_put(kept);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_add(iblt_internal.run_slice, iblt) IS
-'adds the sketch of a slice to that of its table, unless the table was altered or ended meanwhile';
 
+-- The differences of a table all of whose blocks are in its sketch, as they are now.
 CREATE FUNCTION iblt_internal.blocks_find(conn text, plan iblt_internal.plan,
 	t iblt_internal.run_table) RETURNS iblt_internal.comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -267,9 +257,8 @@ BEGIN
 	RETURN ROW(plan, @extschema@.iblt_compare_stats(), differences);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.blocks_find(text, iblt_internal.plan, iblt_internal.run_table) IS
-'the differences of a table all of whose blocks are in its sketch, as they are now';
 
+-- Compares a slice; of one by blocks, the differences are known at the end of its table only.
 CREATE FUNCTION iblt_internal.run_compare(w iblt_internal.run_worker, t iblt_internal.run_table,
 	s iblt_internal.run_slice) RETURNS iblt_internal.comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -294,6 +283,3 @@ BEGIN
 		'{}'::iblt_internal.difference[]);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_compare(iblt_internal.run_worker, iblt_internal.run_table,
-	iblt_internal.run_slice) IS
-'compares a slice; of one by blocks, the differences are known at the end of its table only';

@@ -2,6 +2,7 @@
 
 -- What a worker does next
 
+-- Makes a worker pause before it claims again.
 CREATE FUNCTION iblt_internal.run_wait(w iblt_internal.run_worker, seconds double precision)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -13,9 +14,8 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_wait(iblt_internal.run_worker, double precision) IS
-'makes a worker pause before it claims again';
 
+-- Pauses for a moment; the caller commits after each.
 -- A pause holds no snapshot for longer than this.
 CREATE FUNCTION iblt_internal.run_pause(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_worker
@@ -32,9 +32,8 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_pause(iblt_internal.run_worker) IS
-'pauses for a moment; the caller commits after each';
 
+-- Ends the work of this session on a run.
 CREATE FUNCTION iblt_internal.run_end(w iblt_internal.run_worker, message text)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -47,9 +46,8 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_end(iblt_internal.run_worker, text) IS
-'ends the work of this session on a run';
 
+-- Notes why a run pauses, or with NULL that it does not.
 -- What the views show while nobody works
 CREATE FUNCTION iblt_internal.run_say_paused(w iblt_internal.run_worker, reason text)
 RETURNS iblt_internal.run_worker
@@ -71,11 +69,11 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_say_paused(iblt_internal.run_worker, text) IS
-'notes why a run pauses, or with NULL that it does not';
 
 -- Which table
 
+-- The first table with work, and its slice if that was left by another session; without a
+-- table, are there slices that others are at?
 -- A slice whose lock is free was left by a session that died, or will be gone when it is
 -- looked for again.
 CREATE FUNCTION iblt_internal.run_next(run bigint, OUT t iblt_internal.run_table,
@@ -106,12 +104,10 @@ BEGIN
 	t := NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_next(bigint) IS
-'the first table with work, and its slice if that was left by another session; without a table, '
-'are there slices that others are at?';
 
 -- Its slice
 
+-- What a worker's table is on both sides now.
 CREATE FUNCTION iblt_internal.run_see(w iblt_internal.run_worker) RETURNS iblt_internal.run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -130,9 +126,9 @@ BEGIN
 	RETURN seen;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_see(iblt_internal.run_worker) IS
-'what a worker''s table is on both sides now';
 
+-- Is a table that begins one slice, and what is there to say of how it is read? Nothing, if
+-- another session begins it.
 -- To check an index may take long, so this comes before the lock of the run.  A lock of the
 -- table's own keeps two sessions from doing it.
 CREATE FUNCTION iblt_internal.run_how(w iblt_internal.run_worker, seen iblt_internal.run_seen)
@@ -160,10 +156,8 @@ BEGIN
 	RETURN seen;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_how(iblt_internal.run_worker, iblt_internal.run_seen) IS
-'is a table that begins one slice, and what is there to say of how it is read? Nothing, if another '
-'session begins it';
 
+-- A table at its beginning; what was found before it was altered is deleted.
 CREATE FUNCTION iblt_internal.run_start_table(w iblt_internal.run_worker,
 	t iblt_internal.run_table, seen iblt_internal.run_seen) RETURNS iblt_internal.run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -199,10 +193,8 @@ BEGIN
 	RETURN t;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_start_table(iblt_internal.run_worker,
-	iblt_internal.run_table, iblt_internal.run_seen) IS
-'a table at its beginning; what was found before it was altered is deleted';
 
+-- The upper bound of the next slice, or why the table cannot be cut.
 -- The first bound is always walked to.  That may find that an index does not serve, which
 -- slice_refusal() does not know.
 CREATE FUNCTION iblt_internal.run_bound(w iblt_internal.run_worker, t iblt_internal.run_table,
@@ -225,9 +217,8 @@ EXCEPTION WHEN feature_not_supported THEN
 	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_bound(iblt_internal.run_worker, iblt_internal.run_table) IS
-'the upper bound of the next slice, or why the table cannot be cut';
 
+-- Adds a slice to a table; its number is how many were cut.
 CREATE FUNCTION iblt_internal.run_add_slice(t iblt_internal.run_table, lo text[], hi text[],
 	rows bigint) RETURNS iblt_internal.run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -248,9 +239,8 @@ BEGIN
 	RETURN t;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_add_slice(iblt_internal.run_table, text[], text[], bigint) IS
-'adds a slice to a table; its number is how many were cut';
 
+-- Cuts the next slice of a table.
 CREATE FUNCTION iblt_internal.run_cut(w iblt_internal.run_worker, INOUT t iblt_internal.run_table,
 	OUT number bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -270,9 +260,8 @@ BEGIN
 	number := t.cut;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_cut(iblt_internal.run_worker, iblt_internal.run_table) IS
-'cuts the next slice of a table';
 
+-- Makes the plan of a worker's table.
 CREATE FUNCTION iblt_internal.run_plan(w iblt_internal.run_worker, t iblt_internal.run_table)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -289,9 +278,8 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_plan(iblt_internal.run_worker, iblt_internal.run_table) IS
-'makes the plan of a worker''s table';
 
+-- Makes the plan of a worker's table unless it has one, and cuts a slice unless it has one.
 CREATE FUNCTION iblt_internal.run_take(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -331,9 +319,8 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_take(iblt_internal.run_worker) IS
-'makes the plan of a worker''s table unless it has one, and cuts a slice unless it has one';
 
+-- Makes a table that of a worker, which keeps a plan that it made a moment ago.
 -- To describe both sides costs as much as to compare some ten thousand rows.  So a plan is
 -- kept for a moment: each statement tells whether it reads the columns that were described
 -- (require_described), and run_check_last() looks at the files at the end.
@@ -357,9 +344,8 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_turn_to(iblt_internal.run_worker, iblt_internal.run_table) IS
-'makes a table that of a worker, which keeps a plan that it made a moment ago';
 
+-- Claims a slice of a table; a worker without one claims again.
 CREATE FUNCTION iblt_internal.run_claim_of(w iblt_internal.run_worker, t iblt_internal.run_table,
 	number bigint) RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -385,9 +371,8 @@ BEGIN
 	RETURN iblt_internal.run_failed(w, state, message, detail);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_claim_of(iblt_internal.run_worker, iblt_internal.run_table,
-	bigint) IS 'claims a slice of a table; a worker without one claims again';
 
+-- Claims a slice, or pauses, or ends.
 CREATE FUNCTION iblt_internal.run_claim(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -418,5 +403,3 @@ BEGIN
 	RETURN iblt_internal.run_end(w, 'is finished');
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_claim(iblt_internal.run_worker) IS
-'claims a slice, or pauses, or ends';

@@ -6,6 +6,7 @@
 -- statement for it.  From then on it is a repair as any other (sql/repair), of several
 -- tables in one transaction.
 
+-- An error for arguments that say what to compare.
 CREATE FUNCTION iblt_internal.run_repair_check(peer_relation text, seed bigint,
 	options iblt_internal.options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -33,9 +34,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_check(text, bigint, iblt_internal.options) IS
-'an error for arguments that say what to compare';
 
+-- The options of a run, as a repair needs them.
 CREATE FUNCTION iblt_internal.run_repair_options(options iblt_internal.run_options,
 	given iblt_internal.options) RETURNS iblt_internal.audit_options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -53,11 +53,10 @@ BEGIN
 	RETURN audit;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_options(iblt_internal.run_options,
-	iblt_internal.options) IS 'the options of a run, as a repair needs them';
 
 -- Which tables
 
+-- The tables of a run, or one of them.
 CREATE FUNCTION iblt_internal.run_repair_tables(run bigint, relation regclass)
 RETURNS iblt_internal.run_table[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -77,9 +76,8 @@ BEGIN
 	RETURN tables;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_tables(bigint, regclass) IS
-'the tables of a run, or one of them';
 
+-- Why a run may not have all differences of a table, NULL if it has.
 CREATE FUNCTION iblt_internal.run_rest(t iblt_internal.run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -92,9 +90,8 @@ BEGIN
 		THEN concat_ws(': ', t.relation, iblt_internal.run_unkept(t)) END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_rest(iblt_internal.run_table) IS
-'why a run may not have all differences of a table, NULL if it has';
 
+-- Warns of tables that may have more differences than a run has.
 CREATE FUNCTION iblt_internal.run_repair_warn(run bigint, tables iblt_internal.run_table[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -118,9 +115,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_warn(bigint, iblt_internal.run_table[]) IS
-'warns of tables that may have more differences than a run has';
 
+-- The plan of the repair of a table, which has to be as it was when the run compared it.
 CREATE FUNCTION iblt_internal.run_repair_plan(conn text, t iblt_internal.run_table,
 	options iblt_internal.audit_options, asked iblt_internal.repair_options,
 	OUT entry iblt_internal.audit_item, OUT plan iblt_internal.repair_plan) RETURNS record
@@ -144,12 +140,10 @@ BEGIN
 	plan := iblt_internal.repair_plan_of(conn, compared, asked);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_plan(text, iblt_internal.run_table,
-	iblt_internal.audit_options, iblt_internal.repair_options) IS
-'the plan of the repair of a table, which has to be as it was when the run compared it';
 
 -- What was reviewed
 
+-- Those of the keys with these ids whose rows differ now, as a run sees them.
 -- The settings of a run, for contents and ids to have the form that it has kept.
 CREATE FUNCTION iblt_internal.run_repair_look(conn text, plan iblt_internal.plan, ids text[])
 RETURNS iblt_internal.difference[]
@@ -161,9 +155,8 @@ BEGIN
 	RETURN iblt_internal.look_at_ids(conn, plan, ids);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_look(text, iblt_internal.plan, text[]) IS
-'those of the keys with these ids whose rows differ now, as a run sees them';
 
+-- What the key with an id is looked up by.
 -- Ids that begin with a hash have the key behind it in the form that the settings give it.
 CREATE FUNCTION iblt_internal.run_repair_word(by_hash boolean, id text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -173,9 +166,9 @@ BEGIN
 	RETURN CASE WHEN by_hash THEN split_part(id, ' ', 1) ELSE id END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_word(boolean, text) IS
-'what the key with an id is looked up by';
 
+-- What has become of differences of a run: the same difference, or a step that says why it is
+-- left.
 -- "found" are the differences for a repair, and "now" those as the run saw them.
 CREATE FUNCTION iblt_internal.run_repair_judge(plan iblt_internal.repair_plan,
 	kept iblt_internal.run_difference[], found iblt_internal.difference[],
@@ -203,10 +196,8 @@ AS $$
 		THEN 'differs in another way than the run found' END) AS x(reason)
 	ORDER BY k.number
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_judge(iblt_internal.repair_plan,
-	iblt_internal.run_difference[], iblt_internal.difference[], iblt_internal.difference[]) IS
-'what has become of differences of a run: the same difference, or a step that says why it is left';
 
+-- Looks at some of the differences of a run again.
 CREATE FUNCTION iblt_internal.run_repair_batch(w iblt_internal.run_worker,
 	INOUT r iblt_internal.run_repair, kept iblt_internal.run_difference[])
 RETURNS iblt_internal.run_repair
@@ -240,10 +231,8 @@ BEGIN
 	r.unseen := r.unseen || iblt_internal.run_unseen(w.conn, compared, ids, now);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_batch(iblt_internal.run_worker,
-	iblt_internal.run_repair, iblt_internal.run_difference[]) IS
-'looks at some of the differences of a run again';
 
+-- The steps for the differences of a table that a run has kept, those of each seed together.
 CREATE FUNCTION iblt_internal.run_repair_find(w iblt_internal.run_worker,
 	t iblt_internal.run_table, options iblt_internal.audit_options,
 	asked iblt_internal.repair_options) RETURNS iblt_internal.run_repair[]
@@ -282,12 +271,10 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_find(iblt_internal.run_worker, iblt_internal.run_table,
-	iblt_internal.audit_options, iblt_internal.repair_options) IS
-'the steps for the differences of a table that a run has kept, those of each seed together';
 
 -- Applying
 
+-- Locks the rows, and looks at them again.
 CREATE FUNCTION iblt_internal.run_repair_claim(conn text, r iblt_internal.run_repair)
 RETURNS iblt_internal.run_repair
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -305,9 +292,8 @@ BEGIN
 	RETURN r;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_claim(text, iblt_internal.run_repair) IS
-'locks the rows, and looks at them again';
 
+-- The numbers of the differences that are none any more.
 -- A key without a difference was equal when its rows were locked, or has been made so.
 CREATE FUNCTION iblt_internal.run_repair_gone(r iblt_internal.run_repair) RETURNS bigint[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -325,9 +311,8 @@ AS $$
 		JOIN (SELECT iblt_internal.run_repair_word(
 				(((r.work).plan).compared).by_hash, done.id) AS word FROM done) AS d USING (word))
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_gone(iblt_internal.run_repair) IS
-'the numbers of the differences that are none any more';
 
+-- Takes differences that are none any more from what a run has kept of a table.
 CREATE FUNCTION iblt_internal.run_repair_store(w iblt_internal.run_worker,
 	r iblt_internal.run_repair, gone bigint[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -350,10 +335,8 @@ BEGIN
 	PERFORM iblt_internal.iblt_run_put(t);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_store(iblt_internal.run_worker,
-	iblt_internal.run_repair, bigint[]) IS
-'takes differences that are none any more from what a run has kept of a table';
 
+-- Runs the statements, and takes what they repaired from the run.
 CREATE FUNCTION iblt_internal.run_repair_apply(w iblt_internal.run_worker,
 	repairs iblt_internal.run_repair[], asked iblt_internal.repair_options)
 RETURNS iblt_internal.run_repair[]
@@ -390,10 +373,8 @@ BEGIN
 	RETURN repairs;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair_apply(iblt_internal.run_worker,
-	iblt_internal.run_repair[], iblt_internal.repair_options) IS
-'runs the statements, and takes what they repaired from the run';
 
+-- Repairs, or previews, what a run has kept, over a connection of that name.
 -- If the rows are changed, the lock keeps the run from going on meanwhile.
 CREATE FUNCTION iblt_internal.run_repair(conn text, peer text, run bigint, relation regclass,
 	peer_relation text, seed bigint, options iblt_internal.options,
@@ -430,6 +411,3 @@ BEGIN
 		FROM unnest(repairs) WITH ORDINALITY AS r ORDER BY r.ordinality);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_repair(text, text, bigint, regclass, text, bigint,
-	iblt_internal.options, iblt_internal.repair_options) IS
-'repairs, or previews, what a run has kept, over a connection of that name';

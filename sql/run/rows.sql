@@ -3,6 +3,7 @@
 -- They are read as they are at this moment.  Who writes one takes the lock of the run
 -- first, and reads it under the lock.
 
+-- Takes the lock of those who write a run, until the transaction ends.
 CREATE FUNCTION iblt_internal.run_write(run bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -11,9 +12,8 @@ BEGIN
 	PERFORM iblt_internal.iblt_run_lock(run, 0, 0, true);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_write(bigint) IS
-'takes the lock of those who write a run, until the transaction ends';
 
+-- A run of this role; an error if there is none.
 CREATE FUNCTION iblt_internal.run_head_of(run bigint) RETURNS iblt_internal.run_head
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -34,9 +34,8 @@ BEGIN
 	RETURN heads[1];
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_head_of(bigint) IS
-'a run of this role; an error if there is none';
 
+-- A table of a run.
 CREATE FUNCTION iblt_internal.run_table_of(run bigint, item integer) RETURNS iblt_internal.run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -49,8 +48,8 @@ BEGIN
 	RETURN t;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_table_of(bigint, integer) IS 'a table of a run';
 
+-- A slice that is not compared yet, or NULL.
 CREATE FUNCTION iblt_internal.run_slice_of(run bigint, item integer, number bigint)
 RETURNS iblt_internal.run_slice
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -64,9 +63,8 @@ BEGIN
 	RETURN s;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_slice_of(bigint, integer, bigint) IS
-'a slice that is not compared yet, or NULL';
 
+-- The item of an audit that a table of a run is.
 -- The name of a table may mean another one by now, its OID cannot.
 CREATE FUNCTION iblt_internal.run_entry_of(t iblt_internal.run_table)
 RETURNS iblt_internal.audit_item
@@ -81,9 +79,8 @@ BEGIN
 	RETURN entry;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_entry_of(iblt_internal.run_table) IS
-'the item of an audit that a table of a run is';
 
+-- What the caller asked of a run.
 CREATE FUNCTION iblt_internal.run_options_of(head iblt_internal.run_head)
 RETURNS iblt_internal.run_options
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -93,12 +90,12 @@ BEGIN
 	RETURN jsonb_populate_record(NULL::iblt_internal.run_options, head.options);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_options_of(iblt_internal.run_head) IS
-'what the caller asked of a run';
 
 -- A side is asked for these.  They are part of the protocol, and a peer without iblt is
 -- asked for their bodies (plain_call).
 
+-- The file of a relation, or a hash of its partitions and their files, another one once it is
+-- rewritten, and about how many rows it has.
 -- A partitioned table has the files of its partitions.  The rows are as many as the planner
 -- would take them for.
 CREATE FUNCTION iblt_internal.run_probe(relation regclass) RETURNS jsonb
@@ -117,10 +114,9 @@ AS $$
 		THEN coalesce(pg_relation_size(c.oid), 0) ELSE 0 END) AS s(size)
 	WHERE c.oid = relation OR c.oid IN (SELECT relid FROM pg_partition_tree(relation))
 $$;
-COMMENT ON FUNCTION iblt_internal.run_probe(regclass) IS
-'the file of a relation, or a hash of its partitions and their files, another one once it is '
-'rewritten, and about how many rows it has';
 
+-- How far the followers of this server are behind it, and this standby behind what it
+-- received.
 CREATE FUNCTION iblt_internal.run_lag() RETURNS jsonb
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 	SET search_path = pg_catalog, pg_temp
@@ -138,5 +134,3 @@ AS $$
 		ELSE 0 END AS behind) AS b
 	LEFT JOIN pg_stat_replication r ON true
 $$;
-COMMENT ON FUNCTION iblt_internal.run_lag() IS
-'how far the followers of this server are behind it, and this standby behind what it received';

@@ -8,6 +8,7 @@
 -- keys").  A query has keys as its parameter $1, and bounds as $2 and $3.  Plain queries
 -- to a peer are the exception: nothing there could hand parameters on.
 
+-- Has a plan bounds?
 CREATE FUNCTION iblt_internal.in_slice(plan iblt_internal.plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -16,17 +17,18 @@ BEGIN
 	RETURN plan.lo IS NOT NULL OR plan.hi IS NOT NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.in_slice(iblt_internal.plan) IS 'has a plan bounds?';
 
 -- The key of slices
 
+-- The columns that slices are ranges of.
 CREATE TYPE iblt_internal.slice_key AS (
 	columns iblt_internal.plan_column[],	-- in the order of the indexes
 	here iblt_internal.unique_key,
 	there iblt_internal.unique_key
 );
-COMMENT ON TYPE iblt_internal.slice_key IS 'the columns that slices are ranges of';
 
+-- The columns that slices are ranges of, and an index of each side on them in the same order;
+-- without columns if there is none.
 CREATE FUNCTION iblt_internal.slice_key(plan iblt_internal.plan) RETURNS iblt_internal.slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -49,10 +51,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_key(iblt_internal.plan) IS
-'the columns that slices are ranges of, and an index of each side on them in the same order; '
-'without columns if there is none';
 
+-- The columns of an index and the orders that they are sorted by.
 CREATE FUNCTION iblt_internal.order_text(index iblt_internal.unique_key) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -63,9 +63,9 @@ BEGIN
 		FROM unnest(index.columns, index.orders) WITH ORDINALITY AS x(name, sorted, n));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.order_text(iblt_internal.unique_key) IS
-'the columns of an index and the orders that they are sorted by';
 
+-- The columns and orders that bounds are of (bounds of another order say nothing); NULL if
+-- the sides have none in common.
 CREATE FUNCTION iblt_internal.slice_order(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -74,10 +74,8 @@ BEGIN
 	RETURN iblt_internal.order_text((iblt_internal.slice_key(plan)).here);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_order(iblt_internal.plan) IS
-'the columns and orders that bounds are of (bounds of another order say nothing); NULL if the '
-'sides have none in common';
 
+-- Does an index on this column, on either side, sort by the values that are compared?
 -- Compared as one of these types, values have the order of their column.
 CREATE FUNCTION iblt_internal.keeps_order(c iblt_internal.plan_column) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -89,9 +87,8 @@ BEGIN
 		OR c.cast_to = 'text' AND c.base IN (25, 1043) AND c.base_there IN (25, 1043);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.keeps_order(iblt_internal.plan_column) IS
-'does an index on this column, on either side, sort by the values that are compared?';
 
+-- An index on these columns of which no range can be read, and why; NULL if there is none.
 CREATE FUNCTION iblt_internal.unordered_index(s iblt_internal.side, names text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -103,9 +100,8 @@ BEGIN
 		ORDER BY n LIMIT 1);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.unordered_index(iblt_internal.side, text[]) IS
-'an index on these columns of which no range can be read, and why; NULL if there is none';
 
+-- The order of the best unique index on these columns.
 CREATE FUNCTION iblt_internal.order_of(s iblt_internal.side, names text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -115,9 +111,8 @@ BEGIN
 		WHERE k.columns @> names AND k.columns <@ names LIMIT 1);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.order_of(iblt_internal.side, text[]) IS
-'the order of the best unique index on these columns';
 
+-- Why the relations of a plan cannot be compared in slices, NULL if they can.
 CREATE FUNCTION iblt_internal.slice_refusal(plan iblt_internal.plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -143,9 +138,8 @@ BEGIN
 		FROM unnest(plan.key) AS c WHERE NOT iblt_internal.keeps_order(c) LIMIT 1);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_refusal(iblt_internal.plan) IS
-'why the relations of a plan cannot be compared in slices, NULL if they can';
 
+-- The key of slices; an error if the relations of a plan cannot be compared in slices.
 CREATE FUNCTION iblt_internal.require_slice_key(plan iblt_internal.plan)
 RETURNS iblt_internal.slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -161,11 +155,10 @@ BEGIN
 	RETURN iblt_internal.slice_key(plan);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.require_slice_key(iblt_internal.plan) IS
-'the key of slices; an error if the relations of a plan cannot be compared in slices';
 
 -- Bounds as SQL
 
+-- The columns of a key as an index sorts them.
 CREATE FUNCTION iblt_internal.slice_row_sql(k iblt_internal.slice_key,
 	index iblt_internal.unique_key) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -177,9 +170,8 @@ BEGIN
 		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_row_sql(iblt_internal.slice_key, iblt_internal.unique_key)
-IS 'the columns of a key as an index sorts them';
 
+-- The values of a bound that is a parameter.
 CREATE FUNCTION iblt_internal.slice_bound_sql(k iblt_internal.slice_key, parameter text)
 RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -190,9 +182,8 @@ BEGIN
 		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_bound_sql(iblt_internal.slice_key, text) IS
-'the values of a bound that is a parameter';
 
+-- How a query on a side names a parameter: as that, or by its value in a plain query.
 CREATE FUNCTION iblt_internal.parameter_sql(plan iblt_internal.plan, s iblt_internal.side,
 	parameter text, value text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -202,9 +193,8 @@ BEGIN
 	RETURN CASE WHEN plan.buckets IS NULL OR s.side = 'here' THEN parameter ELSE value END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.parameter_sql(iblt_internal.plan, iblt_internal.side, text, text)
-IS 'how a query on a side names a parameter: as that, or by its value in a plain query';
 
+-- The values of a bound in a query on a side.
 CREATE FUNCTION iblt_internal.bound_sql(plan iblt_internal.plan, s iblt_internal.side,
 	k iblt_internal.slice_key, parameter text, bound text[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -215,9 +205,8 @@ BEGIN
 		format('%L::text[]', bound)));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.bound_sql(iblt_internal.plan, iblt_internal.side,
-	iblt_internal.slice_key, text, text[]) IS 'the values of a bound in a query on a side';
 
+-- The condition that the columns of a key from that one on are above a bound.
 -- A row comparison is one condition for a btree index.  What it says of its first column
 -- is said again, because partitions are pruned by that.
 CREATE FUNCTION iblt_internal.above_sql(row_of text[], bound text[], first integer) RETURNS text
@@ -232,9 +221,8 @@ BEGIN
 		array_to_string(bound[first :], ', '), row_of[first], bound[first]);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.above_sql(text[], text[], integer) IS
-'the condition that the columns of a key from that one on are above a bound';
 
+-- In how many columns two bounds begin alike, without the last column.
 CREATE FUNCTION iblt_internal.equal_columns(k iblt_internal.slice_key, lo text[], hi text[])
 RETURNS integer
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -256,9 +244,8 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.equal_columns(iblt_internal.slice_key, text[], text[]) IS
-'in how many columns two bounds begin alike, without the last column';
 
+-- The condition that a row t is in the slice of a plan, NULL if there is none.
 -- An index scan begins at a row comparison, but it ends only where its first column does:
 -- it would read on to the last row with hi's first value.  So (a, b) <= (x, y) is
 -- a < x OR a = x AND b <= y, of which each part ends where it should.
@@ -295,8 +282,6 @@ BEGIN
 		FROM generate_series(equal + 1, cardinality(row_of)) AS i);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.bounds_sql(iblt_internal.plan, iblt_internal.side) IS
-'the condition that a row t is in the slice of a plan, NULL if there is none';
 
 -- The rows of slices
 --
@@ -304,11 +289,12 @@ COMMENT ON FUNCTION iblt_internal.bounds_sql(iblt_internal.plan, iblt_internal.s
 -- index tells the blocks only, and these are read as a scan reads them (src/run/range.c).
 -- What is read of them are the rows within the bounds, so the statement needs no condition.
 
+-- For TABLESAMPLE: the rows of which a column is above lo and not above hi.
 CREATE FUNCTION iblt_internal.iblt_slice_rows(internal) RETURNS tsm_handler
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_slice_rows(internal) IS
-'for TABLESAMPLE: the rows of which a column is above lo and not above hi';
 
+-- What makes a scan read the rows of a slice alone, behind the relation of a side in FROM;
+-- empty if that cannot be done.
 CREATE FUNCTION iblt_internal.slice_rows_sql(plan iblt_internal.plan, s iblt_internal.side)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -327,9 +313,6 @@ BEGIN
 		ELSE '' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_rows_sql(iblt_internal.plan, iblt_internal.side) IS
-'what makes a scan read the rows of a slice alone, behind the relation of a side in FROM; empty if '
-'that cannot be done';
 
 -- Queries of slices
 --
@@ -339,6 +322,7 @@ COMMENT ON FUNCTION iblt_internal.slice_rows_sql(iblt_internal.plan, iblt_intern
 -- Workers would begin with each slice anew: they take a quarter more of the processors for
 -- the same work.  Several sessions on one run do better.
 
+-- The row that a query of bounds gives, perhaps of keys.
 -- Relies on: an index that the guard checks, in one snapshot behind its lock.
 CREATE FUNCTION iblt_internal.read_slice(query text, keys text[], lo text[], hi text[])
 RETURNS record
@@ -354,9 +338,8 @@ BEGIN
 	RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.read_slice(text, text[], text[], text[]) IS
-'the row that a query of bounds gives, perhaps of keys';
 
+-- The single value that a query of bounds gives.
 -- Relies on: what read_slice relies on.
 CREATE FUNCTION iblt_internal.run_slice(query text, lo text[], hi text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -371,9 +354,8 @@ BEGIN
 	RETURN value;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_slice(text, text[], text[]) IS
-'the single value that a query of bounds gives';
 
+-- What the lookup query of a finder gives for keys within bounds.
 CREATE FUNCTION iblt_internal.find_rows_in_slice(query text, keys text[], lo text[], hi text[])
 RETURNS iblt_internal.found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -388,5 +370,3 @@ BEGIN
 	RETURN rows;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.find_rows_in_slice(text, text[], text[], text[]) IS
-'what the lookup query of a finder gives for keys within bounds';

@@ -19,6 +19,8 @@
 -- row stands in a partition that bounds exclude, so an equal table is compared once more, as
 -- one slice.  A scan of a large table would cost as much as amcheck, and hold back vacuum.
 
+-- The indexes by which the planner may read ranges of these columns, also of partitions; all,
+-- if there is a condition too.
 CREATE FUNCTION iblt_internal.slice_indexes(relation regclass, names text[], conditional boolean)
 RETURNS TABLE (index regclass, checkable boolean)
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -34,10 +36,8 @@ AS $$
 		WHERE a.attname = ANY (names) AND k.n <= i.indnkeyatts)
 	ORDER BY i.indexrelid
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_indexes(regclass, text[], boolean) IS
-'the indexes by which the planner may read ranges of these columns, also of partitions; all, if '
-'there is a condition too';
 
+-- The schema of amcheck; an error without it, or without the right to it.
 CREATE FUNCTION iblt_internal.require_amcheck() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -61,9 +61,8 @@ BEGIN
 	RETURN schema;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.require_amcheck() IS
-'the schema of amcheck; an error without it, or without the right to it';
 
+-- An error if amcheck, in that schema, finds that an index is damaged or lacks a row.
 CREATE FUNCTION iblt_internal.check_slice_index(schema text, index regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -79,9 +78,9 @@ EXCEPTION WHEN data_corrupted OR index_corrupted THEN
 		DETAIL = format('amcheck: %s.', problem), HINT = 'REINDEX it.';
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.check_slice_index(text, regclass) IS
-'an error if amcheck, in that schema, finds that an index is damaged or lacks a row';
 
+-- A query that looks a sample of rows up by their key: their number, and how many were not
+-- found; the relation has about so many blocks and rows.
 -- About 300 blocks, and about 3000 rows of them.  This is for a peer without iblt, where the
 -- planner chooses the index, as it does for slices there.
 CREATE FUNCTION iblt_internal.slice_sample_sql(relation text, names text[], blocks numeric,
@@ -98,10 +97,8 @@ BEGIN
 		least(100, 100 * 300 / blocks), 3000 / rows / least(1, 300 / blocks));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_sample_sql(text, text[], numeric, numeric) IS
-'a query that looks a sample of rows up by their key: their number, and how many were not found; '
-'the relation has about so many blocks and rows';
 
+-- An error if rows of a sample were not found by an index.
 CREATE FUNCTION iblt_internal.refuse_lost_rows(relation text, rows bigint, lost bigint,
 	index regclass DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -118,18 +115,16 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.refuse_lost_rows(text, bigint, bigint, regclass) IS
-'an error if rows of a sample were not found by an index';
 
+-- Looks some rows of some blocks up by each index with one of these columns, or by any: how
+-- many, how many were not found, and an index that does not find one.
 CREATE FUNCTION iblt_internal.iblt_index_sample(relation regclass, columns text[],
 	"any" boolean, blocks bigint, most integer, place float8,
 	OUT rows bigint, OUT lost bigint, OUT index regclass) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_internal.iblt_index_sample(regclass, text[], boolean, bigint, integer,
-	float8) IS
-'looks some rows of some blocks up by each index with one of these columns, or by any: how many, '
-'how many were not found, and an index that does not find one';
 
+-- Looks some rows, or all, up by the indexes that slices may be read by, and gives their
+-- number; an error if an index does not find one.
 CREATE FUNCTION iblt_internal.sample_slice_index(relation regclass, names text[],
 	conditional boolean, every boolean) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -154,10 +149,10 @@ BEGIN
 	RETURN rows;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.sample_slice_index(regclass, text[], boolean, boolean) IS
-'looks some rows, or all, up by the indexes that slices may be read by, and gives their number; an '
-'error if an index does not find one';
 
+-- Checks the indexes of a relation that slices are read by, thoroughly with amcheck,
+-- otherwise by a sample of rows: how many indexes were checked, how many others there are,
+-- and the rows.
 CREATE FUNCTION iblt_internal.slice_check(relation regclass, names text[], conditional boolean,
 	thorough boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -186,10 +181,8 @@ BEGIN
 	RETURN jsonb_build_object('checked', checked, 'others', others, 'rows', rows);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_check(regclass, text[], boolean, boolean) IS
-'checks the indexes of a relation that slices are read by, thoroughly with amcheck, otherwise by a '
-'sample of rows: how many indexes were checked, how many others there are, and the rows';
 
+-- A query that checks the indexes of a side.
 CREATE FUNCTION iblt_internal.slice_check_sql(plan iblt_internal.plan, s iblt_internal.side,
 	thorough boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -200,9 +193,8 @@ BEGIN
 		s.relation, iblt_internal.names_of(plan.key), s.condition IS NOT NULL, thorough);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_check_sql(iblt_internal.plan, iblt_internal.side, boolean)
-IS 'a query that checks the indexes of a side';
 
+-- An index and the answer of slice_check, for a verdict.
 CREATE FUNCTION iblt_internal.slice_note(index text, answer jsonb) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -215,9 +207,9 @@ BEGIN
 			answer ->> 'others') END);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_note(text, jsonb) IS
-'an index and the answer of slice_check, for a verdict';
 
+-- Starts the check of the peer's indexes, if there is a peer; its relation has about so many
+-- rows.
 -- Of a peer without iblt, a sample alone.
 CREATE FUNCTION iblt_internal.slice_guard_send(conn text, plan iblt_internal.plan,
 	check_index boolean, estimate bigint) RETURNS void
@@ -236,9 +228,9 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_guard_send(text, iblt_internal.plan, boolean, bigint) IS
-'starts the check of the peer''s indexes, if there is a peer; its relation has about so many rows';
 
+-- The answer of slice_check from the peer, or a sample of one without iblt; an error if an
+-- index is damaged.
 CREATE FUNCTION iblt_internal.slice_guard_there(conn text, plan iblt_internal.plan,
 	check_index boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -259,10 +251,9 @@ BEGIN
 	RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_guard_there(text, iblt_internal.plan, boolean) IS
-'the answer of slice_check from the peer, or a sample of one without iblt; an error if an index is '
-'damaged';
 
+-- What a verdict by slices rests on, after a check of the indexes of both sides, with amcheck
+-- if that is asked for; an error if an index is damaged.
 CREATE FUNCTION iblt_internal.slice_guard(conn text, plan iblt_internal.plan, check_index boolean,
 	estimate bigint DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -282,12 +273,10 @@ BEGIN
 		iblt_internal.slice_note((k.there).index, there));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_guard(text, iblt_internal.plan, boolean, bigint) IS
-'what a verdict by slices rests on, after a check of the indexes of both sides, with amcheck if '
-'that is asked for; an error if an index is damaged';
 
 -- The count
 
+-- Are both relations so small that a scan may count their rows?
 CREATE FUNCTION iblt_internal.slice_counts(plan iblt_internal.plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -299,9 +288,9 @@ BEGIN
 			AND num_nulls((plan.here).most_rows, (plan.there).most_rows) = 0, false);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_counts(iblt_internal.plan) IS
-'are both relations so small that a scan may count their rows?';
 
+-- How many rows a scan of a side counts; an error if that are not as many as were read, and
+-- an index does not find one.
 -- Relies on: read_heap, in a later snapshot than those of the slices.
 CREATE FUNCTION iblt_internal.slice_counted(conn text, plan iblt_internal.plan,
 	s iblt_internal.side, rows bigint) RETURNS bigint
@@ -322,7 +311,3 @@ BEGIN
 	RETURN counted;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_counted(text, iblt_internal.plan, iblt_internal.side,
-	bigint) IS
-'how many rows a scan of a side counts; an error if that are not as many as were read, and an '
-'index does not find one';

@@ -4,6 +4,8 @@
 -- fresh histogram of the key, it tells the next one.  Between two values of a histogram,
 -- integers are interpolated.  What lies beyond the last value is walked to.
 
+-- Values of a column that cut a table into equal parts, if it has changed little since
+-- ANALYZE.
 CREATE FUNCTION iblt_internal.slice_histogram(relation regclass, name text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -19,9 +21,8 @@ BEGIN
 		AND u.n_mod_since_analyze <= c.reltuples / 10);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_histogram(regclass, text) IS
-'values of a column that cut a table into equal parts, if it has changed little since ANALYZE';
 
+-- Are values of a key, of one column, of type smallint, integer or bigint?
 CREATE FUNCTION iblt_internal.slice_is_integer(k iblt_internal.slice_key) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -30,9 +31,9 @@ BEGIN
 	RETURN k.columns[1].base IN (20, 21, 23) AND k.columns[1].base_there IN (20, 21, 23);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_is_integer(iblt_internal.slice_key) IS
-'are values of a key, of one column, of type smallint, integer or bigint?';
 
+-- The values of a histogram in the order of a key, and where lo is among them: 0 is before
+-- the first, and fractions are between two.
 CREATE FUNCTION iblt_internal.slice_place(k iblt_internal.slice_key, lo text[],
 	INOUT marks text[], OUT place numeric) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -51,10 +52,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_place(iblt_internal.slice_key, text[], text[]) IS
-'the values of a histogram in the order of a key, and where lo is among them: 0 is before the '
-'first, and fractions are between two';
 
+-- The value at a place of a histogram, or one before it.
 CREATE FUNCTION iblt_internal.slice_mark(k iblt_internal.slice_key, marks text[], place numeric)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -68,9 +67,9 @@ BEGIN
 			* (marks[n + 1]::numeric - marks[n]::numeric)))::text END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_mark(iblt_internal.slice_key, text[], numeric) IS
-'the value at a place of a histogram, or one before it';
 
+-- As slice_next, for relations of about so many rows, and without a walk where statistics
+-- will do.
 CREATE FUNCTION iblt_internal.slice_guess(conn text, plan iblt_internal.plan, lo text[],
 	rows bigint, estimate bigint) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -102,5 +101,3 @@ BEGIN
 	RETURN iblt_internal.slice_next(conn, plan, lo, rows);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_guess(text, iblt_internal.plan, text[], bigint, bigint) IS
-'as slice_next, for relations of about so many rows, and without a walk where statistics will do';

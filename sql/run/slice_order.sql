@@ -5,6 +5,7 @@
 -- An index keeps the order of the version that built it.  No catalog records that for an
 -- index; PostgreSQL records it for a collation, and since 15 for a database.
 
+-- OIDs of the types whose order is the same on all servers.
 -- The types that sort alike everywhere, with their default operator class: integers,
 -- numbers, dates and times, network addresses, bit strings, bytea, uuid, pg_lsn and xid8.
 -- Text does by the same collation.  An enum's order is a matter of its database.
@@ -15,9 +16,8 @@ AS $$
 	SELECT '{16,17,19,20,21,23,25,26,700,701,774,829,869,1042,1082,1083,1114,1184,1186,1266,1560,'
 		'1562,1700,2950,3220,5069}'::oid[]
 $$;
-COMMENT ON FUNCTION iblt_internal.ordered_types() IS
-'OIDs of the types whose order is the same on all servers';
 
+-- Why values of an operator class may have another order elsewhere, NULL if they have not.
 CREATE FUNCTION iblt_internal.order_problem_of_type(class oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -30,9 +30,8 @@ BEGIN
 			AND o.opcintype = ANY (iblt_internal.ordered_types())));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.order_problem_of_type(oid) IS
-'why values of an operator class may have another order elsewhere, NULL if they have not';
 
+-- The version of the collation of this database when it was recorded.
 -- Before PostgreSQL 15, nothing is recorded for a database.  Its collations of the same
 -- locale were recorded when the server was initialised, or when they were made.
 CREATE FUNCTION iblt_internal.recorded_own_collation(own jsonb) RETURNS text
@@ -45,9 +44,8 @@ BEGIN
 		AND c.collcollate = own ->> 'datcollate'));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.recorded_own_collation(jsonb) IS
-'the version of the collation of this database when it was recorded';
 
+-- The order of a collation in one word, and why an index may not have it.
 -- "C", "POSIX" and all that PostgreSQL 17 and later bring themselves sort by bytes.  libc's
 -- "C.UTF-8" does not change, says PostgreSQL, which gives it no version.
 CREATE FUNCTION iblt_internal.collation_order(coll oid, OUT sorted text, OUT problem text)
@@ -83,9 +81,8 @@ BEGIN
 	sorted := concat_ws(' ', sorted, getdatabaseencoding());
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.collation_order(oid) IS
-'the order of a collation in one word, and why an index may not have it';
 
+-- By which order an index is sorted, as fields of unique_key.
 CREATE FUNCTION iblt_internal.describe_order(index oid) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -110,5 +107,3 @@ BEGIN
 		WHERE i.indexrelid = index AND a.attrelid = i.indrelid AND k.n <= i.indnkeyatts);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.describe_order(oid) IS
-'by which order an index is sorted, as fields of unique_key';

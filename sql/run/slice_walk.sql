@@ -5,6 +5,8 @@
 -- that on either side.  A walk counts rows of the relation, and not only those that the
 -- condition is true of, because a slice reads those too.
 
+-- A query for the key so many rows behind a bound, or from the beginning; the number is $1
+-- and the bound $2, unless it is a plain query.
 CREATE FUNCTION iblt_internal.walk_sql(plan iblt_internal.plan, s iblt_internal.side, lo text[],
 	rows bigint) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -27,10 +29,9 @@ BEGIN
 		array_to_string(row_of, ', '), iblt_internal.parameter_sql(plan, s, '$1', rows::text));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.walk_sql(iblt_internal.plan, iblt_internal.side, text[], bigint)
-IS 'a query for the key so many rows behind a bound, or from the beginning; the number is $1 and '
-'the bound $2, unless it is a plain query';
 
+-- The key that the query of walk_sql gives, NULL if there are not so many rows; an error if
+-- it would read more than an index.
 -- The key is enough, so an index alone will do: a bound need not be exact.
 CREATE FUNCTION iblt_internal.slice_bound(query text, rows bigint, lo text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -58,10 +59,8 @@ BEGIN
 	RETURN bound;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_bound(text, bigint, text[]) IS
-'the key that the query of walk_sql gives, NULL if there are not so many rows; an error if it '
-'would read more than an index';
 
+-- The smaller one of two bounds that are not null.
 CREATE FUNCTION iblt_internal.smaller_bound(k iblt_internal.slice_key, a text[], b text[])
 RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -81,9 +80,9 @@ BEGIN
 	RETURN result;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.smaller_bound(iblt_internal.slice_key, text[], text[]) IS
-'the smaller one of two bounds that are not null';
 
+-- The upper bound of the slice after lo (NULL: the first one) that has so many rows on the
+-- side with more of them; NULL if the slice goes to the end.
 CREATE FUNCTION iblt_internal.slice_next(conn text, plan iblt_internal.plan, lo text[], rows bigint)
 RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -109,6 +108,3 @@ BEGIN
 	RETURN iblt_internal.smaller_bound(iblt_internal.slice_key(plan), here, there);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.slice_next(text, iblt_internal.plan, text[], bigint) IS
-'the upper bound of the slice after lo (NULL: the first one) that has so many rows on the side '
-'with more of them; NULL if the slice goes to the end';

@@ -3,6 +3,7 @@
 -- A procedure that commits has no settings of its own, so it uses no operator, and leaves
 -- all to its steps.
 
+-- The hint of an error that ends the work on a run.
 CREATE FUNCTION iblt_internal.run_hint(run bigint, hint text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -12,9 +13,8 @@ BEGIN
 		format('CALL iblt_audit_resume(%s) goes on with the run.', run));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_hint(bigint, text) IS
-'the hint of an error that ends the work on a run';
 
+-- Begins a run; after an error, no connection is left.
 CREATE FUNCTION iblt_internal.run_begin(peer text, target iblt_internal.audit_target,
 	options iblt_internal.run_options, progress boolean, max_time interval)
 RETURNS iblt_internal.run_worker
@@ -62,10 +62,8 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_begin(text, iblt_internal.audit_target,
-	iblt_internal.run_options, boolean, interval) IS
-'begins a run; after an error, no connection is left';
 
+-- Makes this session work on a run; after an error, no connection is left.
 CREATE FUNCTION iblt_internal.run_resume(run bigint, peer text, progress boolean,
 	max_time interval, max_load double precision, max_rate bigint, max_lag text)
 RETURNS iblt_internal.run_worker
@@ -114,10 +112,8 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_resume(bigint, text, boolean, interval, double precision,
-	bigint, text) IS
-'makes this session work on a run; after an error, no connection is left';
 
+-- One step of a session that works on a run; after an error, no connection is left.
 -- The lock shows who works on the run.
 CREATE FUNCTION iblt_internal.run_step(w iblt_internal.run_worker) RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -167,8 +163,6 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_step(iblt_internal.run_worker) IS
-'one step of a session that works on a run; after an error, no connection is left';
 
 CREATE PROCEDURE iblt_audit_run(
 	peer text DEFAULT NULL,

@@ -4,13 +4,13 @@
 -- it is in materialized views that are never refreshed: C functions write them
 -- (src/run/store.h).  Only these functions read them, too.
 
+-- The last number of a run, written by a C function; do not refresh it.
 -- One row, with the largest number that a run has ever had.  Anybody may set a sequence back.
 CREATE MATERIALIZED VIEW iblt_internal.run_last USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number
 	WITH NO DATA;
-COMMENT ON MATERIALIZED VIEW iblt_internal.run_last IS
-'the last number of a run, written by a C function; do not refresh it';
 
+-- The runs, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW iblt_internal.run_head USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::text AS peer,				-- a foreign server, or NULL for a connection string
@@ -21,9 +21,8 @@ CREATE MATERIALIZED VIEW iblt_internal.run_head USING heap AS
 		NULL::text AS paused,			-- why nobody works just now
 		NULL::timestamptz AS started_at
 	WITH NO DATA;
-COMMENT ON MATERIALIZED VIEW iblt_internal.run_head IS
-'the runs, written by C functions; do not refresh it';
 
+-- The tables of runs, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW iblt_internal.run_table USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::oid AS relid, NULL::text AS relation, NULL::text AS peer_relation,
@@ -47,25 +46,23 @@ CREATE MATERIALIZED VIEW iblt_internal.run_table USING heap AS
 		NULL::double precision AS work_ms, NULL::double precision AS wall_ms,
 		NULL::timestamptz AS started_at, NULL::timestamptz AS finished_at
 	WITH NO DATA;
-COMMENT ON MATERIALIZED VIEW iblt_internal.run_table IS
-'the tables of runs, written by C functions; do not refresh it';
 
+-- The slices of runs that are cut and not compared yet, written by C functions; do not
+-- refresh it.
 CREATE MATERIALIZED VIEW iblt_internal.run_slice USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::bigint AS generation, NULL::text[] AS lo, NULL::text[] AS hi, NULL::bigint AS rows
 	WITH NO DATA;
-COMMENT ON MATERIALIZED VIEW iblt_internal.run_slice IS
-'the slices of runs that are cut and not compared yet, written by C functions; do not refresh it';
 
+-- The differences that runs found, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW iblt_internal.run_difference USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::text AS id, NULL::bigint AS seed, NULL::jsonb AS key, NULL::text AS side,
 		NULL::jsonb AS here, NULL::jsonb AS there, NULL::boolean AS confirmed,
 		NULL::bigint AS here_count, NULL::bigint AS there_count, NULL::timestamptz AS found_at
 	WITH NO DATA;
-COMMENT ON MATERIALIZED VIEW iblt_internal.run_difference IS
-'the differences that runs found, written by C functions; do not refresh it';
 
+-- What slices of runs with differences have shown, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW iblt_internal.run_range USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::jsonb AS after, NULL::jsonb AS up_to,		-- keys, NULL for the first and the last
@@ -73,50 +70,42 @@ CREATE MATERIALIZED VIEW iblt_internal.run_range USING heap AS
 		NULL::bigint AS missing, NULL::bigint AS extra, NULL::bigint AS changed,
 		NULL::bigint AS unconfirmed, NULL::timestamptz AS found_at
 	WITH NO DATA;
-COMMENT ON MATERIALIZED VIEW iblt_internal.run_range IS
-'what slices of runs with differences have shown, written by C functions; do not refresh it';
 
+-- The sketches of tables of runs by blocks, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW iblt_internal.run_sketch USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::@extschema@.iblt AS sketch
 	WITH NO DATA;
-COMMENT ON MATERIALIZED VIEW iblt_internal.run_sketch IS
-'the sketches of tables of runs by blocks, written by C functions; do not refresh it';
 
 -- A role writes rows of its own alone, whatever owner a row names.  With own => false, it
 -- reads and deletes those of the roles whose privileges it has.
 
+-- The rows of a store, given by its row type, as they are at this moment.
 CREATE FUNCTION iblt_internal.iblt_run_rows(store anyelement, run bigint DEFAULT NULL,
 	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
 RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_run_rows(anyelement, bigint, integer, bigint, boolean) IS
-'the rows of a store, given by its row type, as they are at this moment';
 
+-- Adds a row to the store of its type.
 CREATE FUNCTION iblt_internal.iblt_run_add("row" anyelement) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_run_add(anyelement) IS 'adds a row to the store of its type';
 
+-- Puts a row in place of the one with the same numbers; the caller holds the lock of the run.
 CREATE FUNCTION iblt_internal.iblt_run_put("row" anyelement) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_run_put(anyelement) IS
-'puts a row in place of the one with the same numbers; the caller holds the lock of the run';
 
+-- Deletes rows of a store, and returns how many.
 CREATE FUNCTION iblt_internal.iblt_run_remove(store anyelement, run bigint,
 	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
 RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_run_remove(anyelement, bigint, integer, bigint, boolean) IS
-'deletes rows of a store, and returns how many';
 
+-- Adds a run of this role, and gives its number, which no other has or had.
 CREATE FUNCTION iblt_internal.iblt_run_begin(head iblt_internal.run_head) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_run_begin(iblt_internal.run_head) IS
-'adds a run of this role, and gives its number, which no other has or had';
 
+-- Takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1)
+-- shared by those who work on it, otherwise of a slice; false if another session has it.
 CREATE FUNCTION iblt_internal.iblt_run_lock(run bigint, item integer, number bigint, wait boolean)
 RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_run_lock(bigint, integer, bigint, boolean) IS
-'takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1) shared '
-'by those who work on it, otherwise of a slice; false if another session has it';

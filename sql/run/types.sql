@@ -1,5 +1,6 @@
 -- Types of runs ------------------------------------------------------------------------
 
+-- What the caller asks of a run.
 CREATE TYPE iblt_internal.run_options AS (
 	audit iblt_internal.audit_options,
 	slice_ms integer,
@@ -10,8 +11,8 @@ CREATE TYPE iblt_internal.run_options AS (
 	max_rate bigint,
 	max_lag text
 );
-COMMENT ON TYPE iblt_internal.run_options IS 'what the caller asks of a run';
 
+-- What a session that works on a run knows.
 CREATE TYPE iblt_internal.run_worker AS (
 	run bigint,
 	peer text,
@@ -35,8 +36,8 @@ CREATE TYPE iblt_internal.run_worker AS (
 	paused text,			-- what the run says of its pause
 	lost integer			-- connections since its last slice
 );
-COMMENT ON TYPE iblt_internal.run_worker IS 'what a session that works on a run knows';
 
+-- What a table of a run is at the moment.
 CREATE TYPE iblt_internal.run_seen AS (
 	shape text,				-- columns and files of both sides, and the order of slices
 	estimate bigint,		-- rows of the larger side
@@ -44,8 +45,8 @@ CREATE TYPE iblt_internal.run_seen AS (
 	how text,				-- how it is read, for the detail
 	marks jsonb				-- by blocks: a moment of both sides
 );
-COMMENT ON TYPE iblt_internal.run_seen IS 'what a table of a run is at the moment';
 
+-- A repair of differences that a run found in a table.
 CREATE TYPE iblt_internal.run_repair AS (
 	t iblt_internal.run_table,
 	entry iblt_internal.audit_item,
@@ -57,4 +58,3 @@ CREATE TYPE iblt_internal.run_repair AS (
 	gone bigint[],			-- numbers of those whose rows are equal
 	unseen text[]			-- keys of those of which an index finds no row, on a side
 );
-COMMENT ON TYPE iblt_internal.run_repair IS 'a repair of differences that a run found in a table';

@@ -3,6 +3,7 @@
 -- The functions that they read from show the runs of those roles whose privileges the
 -- caller has.
 
+-- The sessions that are at work on runs.
 CREATE FUNCTION iblt_internal.run_workers() RETURNS TABLE (run bigint, pids integer[])
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -14,7 +15,6 @@ AS $$
 		AND l.classid = 'iblt_internal.run_head'::regclass AND l.objid = (h.run % 4294967296)::oid
 	GROUP BY h.run
 $$;
-COMMENT ON FUNCTION iblt_internal.run_workers() IS 'the sessions that are at work on runs';
 
 CREATE VIEW iblt_audit_tables WITH (security_barrier) AS
 	SELECT t.run, t.item AS number, t.relation, t.peer_relation,

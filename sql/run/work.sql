@@ -2,6 +2,8 @@
 
 -- What is stored
 
+-- Keeps the differences of a slice, as long as the table has no more than that many; returns
+-- how many it has.
 CREATE FUNCTION iblt_internal.run_keep(t iblt_internal.run_table,
 	compared iblt_internal.comparison, most bigint) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -19,11 +21,8 @@ BEGIN
 	RETURN t.kept + kept;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_keep(iblt_internal.run_table, iblt_internal.comparison,
-	bigint) IS
-'keeps the differences of a slice, as long as the table has no more than that many; returns how '
-'many it has';
 
+-- How many rows the next slice is to have.
 -- A slice grows to ten times the last at most, and is not to find more than half the
 -- differences that a comparison can.  What a slice costs beside its rows (messages, commits)
 -- would make small ones smaller still.
@@ -39,9 +38,8 @@ BEGIN
 		CASE WHEN differences > 0 THEN seen * most / 2 / differences END))::bigint END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_next_rows(iblt_internal.run_slice, bigint, bigint, bigint,
-	integer, double precision) IS 'how many rows the next slice is to have';
 
+-- Adds a slice to what is known of a table.
 CREATE FUNCTION iblt_internal.run_count(t iblt_internal.run_table, r iblt_internal.audit_row,
 	took_ms double precision, wall_ms double precision) RETURNS iblt_internal.run_table
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -61,9 +59,8 @@ BEGIN
 	RETURN t;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_count(iblt_internal.run_table, iblt_internal.audit_row,
-	double precision, double precision) IS 'adds a slice to what is known of a table';
 
+-- Keeps the counts of a slice that has differences.
 CREATE FUNCTION iblt_internal.run_add_range(w iblt_internal.run_worker, s iblt_internal.run_slice,
 	r iblt_internal.audit_row) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -78,9 +75,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_add_range(iblt_internal.run_worker, iblt_internal.run_slice,
-	iblt_internal.audit_row) IS 'keeps the counts of a slice that has differences';
 
+-- The status of a table all of whose slices are compared.
 CREATE FUNCTION iblt_internal.run_verdict(t iblt_internal.run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -90,9 +86,8 @@ BEGIN
 		WHEN t.unconfirmed THEN 'not comparable' ELSE 'differs' END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_verdict(iblt_internal.run_table) IS
-'the status of a table all of whose slices are compared';
 
+-- What there is to say if not all differences were kept.
 CREATE FUNCTION iblt_internal.run_unkept(t iblt_internal.run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = pg_catalog, pg_temp
@@ -103,9 +98,8 @@ BEGIN
 		END;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_unkept(iblt_internal.run_table) IS
-'what there is to say if not all differences were kept';
 
+-- A table all of whose slices are compared.
 CREATE FUNCTION iblt_internal.run_finish_table(w iblt_internal.run_worker,
 	t iblt_internal.run_table) RETURNS iblt_internal.run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -122,9 +116,8 @@ BEGIN
 	RETURN t;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_finish_table(iblt_internal.run_worker,
-	iblt_internal.run_table) IS 'a table all of whose slices are compared';
 
+-- Tells the caller now and then how far a table is.
 CREATE FUNCTION iblt_internal.run_tell(w iblt_internal.run_worker, t iblt_internal.run_table)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -143,9 +136,8 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_tell(iblt_internal.run_worker, iblt_internal.run_table) IS
-'tells the caller now and then how far a table is';
 
+-- The pause that max_load and max_rate ask for after a slice of that many rows.
 CREATE FUNCTION iblt_internal.run_pace(w iblt_internal.run_worker, rows bigint)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -158,9 +150,9 @@ BEGIN
 		rows / (w.options).max_rate::double precision - spent));
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_pace(iblt_internal.run_worker, bigint) IS
-'the pause that max_load and max_rate ask for after a slice of that many rows';
 
+-- Does a run count the rows of a table by a scan, now that all its slices by key are
+-- compared?
 CREATE FUNCTION iblt_internal.run_counts(w iblt_internal.run_worker, t iblt_internal.run_table)
 RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -172,9 +164,9 @@ BEGIN
 		AND iblt_internal.slice_counts(w.plan);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_counts(iblt_internal.run_worker, iblt_internal.run_table) IS
-'does a run count the rows of a table by a scan, now that all its slices by key are compared?';
 
+-- Counts the rows of a table that was read by an index, and notes that, or begins again with
+-- it as one slice; an error if an index does not find a row.
 CREATE FUNCTION iblt_internal.run_count_all(w iblt_internal.run_worker,
 	s iblt_internal.run_slice) RETURNS iblt_internal.comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -211,11 +203,8 @@ BEGIN
 		'{}'::iblt_internal.difference[]);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_count_all(iblt_internal.run_worker,
-	iblt_internal.run_slice) IS
-'counts the rows of a table that was read by an index, and notes that, or begins again with it as '
-'one slice; an error if an index does not find a row';
 
+-- Stores what a slice has shown, unless its table was altered meanwhile.
 CREATE FUNCTION iblt_internal.run_store(w iblt_internal.run_worker, s iblt_internal.run_slice,
 	compared iblt_internal.comparison, took_ms double precision) RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -258,12 +247,10 @@ BEGIN
 	RETURN iblt_internal.run_pace(w, seen);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_store(iblt_internal.run_worker, iblt_internal.run_slice,
-	iblt_internal.comparison, double precision) IS
-'stores what a slice has shown, unless its table was altered meanwhile';
 
 -- What goes wrong
 
+-- Ends a table with an error, with which the run goes on; its slices stay, to go on with.
 CREATE FUNCTION iblt_internal.run_fail_table(w iblt_internal.run_worker, state text, message text,
 	detail text) RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -291,9 +278,9 @@ BEGIN
 	RETURN w;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_fail_table(iblt_internal.run_worker, text, text, text) IS
-'ends a table with an error, with which the run goes on; its slices stay, to go on with';
 
+-- After a lost connection: makes a worker take the slice again, with an error the second
+-- time.
 CREATE FUNCTION iblt_internal.run_lost(w iblt_internal.run_worker, state text, message text,
 	detail text) RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -307,9 +294,8 @@ BEGIN
 	RETURN iblt_internal.run_wait(w, 1);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_lost(iblt_internal.run_worker, text, text, text) IS
-'after a lost connection: makes a worker take the slice again, with an error the second time';
 
+-- The first part of a slice, NULL if it cannot be cut.
 -- Too many differences for one comparison: the slice becomes two.
 CREATE FUNCTION iblt_internal.run_halve(w iblt_internal.run_worker, s iblt_internal.run_slice)
 RETURNS iblt_internal.run_slice
@@ -330,9 +316,8 @@ BEGIN
 	RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_halve(iblt_internal.run_worker, iblt_internal.run_slice) IS
-'the first part of a slice, NULL if it cannot be cut';
 
+-- Cuts the slice of a worker in two; false if that cannot be done.
 CREATE FUNCTION iblt_internal.run_split(w iblt_internal.run_worker) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
@@ -359,9 +344,8 @@ BEGIN
 	RETURN true;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_split(iblt_internal.run_worker) IS
-'cuts the slice of a worker in two; false if that cannot be done';
 
+-- After an error in a slice: it is done again, in two, or its table ends.
 -- A cancel of this side does not come here.
 CREATE FUNCTION iblt_internal.run_failed(w iblt_internal.run_worker, state text, message text,
 	detail text) RETURNS iblt_internal.run_worker
@@ -390,11 +374,11 @@ BEGIN
 	RETURN iblt_internal.run_fail_table(w, state, message, detail);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_failed(iblt_internal.run_worker, text, text, text) IS
-'after an error in a slice: it is done again, in two, or its table ends';
 
 -- The work
 
+-- An error if a table of which nothing is left to cut is not what it was when its plan was
+-- made.
 CREATE FUNCTION iblt_internal.run_check_last(w iblt_internal.run_worker,
 	t iblt_internal.run_table) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -408,10 +392,8 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_check_last(iblt_internal.run_worker,
-	iblt_internal.run_table) IS
-'an error if a table of which nothing is left to cut is not what it was when its plan was made';
 
+-- Compares the slice that a worker has claimed, unless another one has done so meanwhile.
 CREATE FUNCTION iblt_internal.run_work(w iblt_internal.run_worker)
 RETURNS iblt_internal.run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -449,5 +431,3 @@ BEGIN
 	RETURN iblt_internal.run_store(w, s, compared, iblt_internal.ms(started)::double precision);
 END
 $$;
-COMMENT ON FUNCTION iblt_internal.run_work(iblt_internal.run_worker) IS
-'compares the slice that a worker has claimed, unless another one has done so meanwhile';

@@ -2,21 +2,21 @@
 
 CREATE TYPE iblt;
 
+-- Text input of type iblt.
 CREATE FUNCTION iblt_internal.iblt_in(cstring) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_in(cstring) IS 'text input of type iblt';
 
+-- Text output of type iblt: one base64 token.
 CREATE FUNCTION iblt_internal.iblt_out(iblt) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_out(iblt) IS 'text output of type iblt: one base64 token';
 
+-- Binary input of type iblt.
 CREATE FUNCTION iblt_internal.iblt_recv(internal) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_recv(internal) IS 'binary input of type iblt';
 
+-- Binary output of type iblt.
 CREATE FUNCTION iblt_internal.iblt_send(iblt) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_send(iblt) IS 'binary output of type iblt';
 
 CREATE TYPE iblt (
 	INPUT = iblt_internal.iblt_in,
@@ -29,15 +29,13 @@ COMMENT ON TYPE iblt IS
 'invertible Bloom lookup table: a sketch of rows (key, checksum) that can be subtracted and '
 'decoded';
 
+-- The bytes of a sketch, as doc/internals/format.md describes them.
 CREATE FUNCTION iblt_internal.iblt_to_bytea(iblt) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_to_bytea(iblt) IS
-'the bytes of a sketch, as doc/internals/format.md describes them';
 
+-- A sketch from its bytes, which are validated.
 CREATE FUNCTION iblt_internal.iblt_from_bytea(bytea) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_from_bytea(bytea) IS
-'a sketch from its bytes, which are validated';
 
 CREATE CAST (iblt AS bytea) WITH FUNCTION iblt_internal.iblt_to_bytea(iblt);
 COMMENT ON CAST (iblt AS bytea) IS 'the bytes of a sketch';
@@ -86,25 +84,25 @@ COMMENT ON FUNCTION iblt_info(iblt) IS
 
 -- Linear algebra on sketches ---------------------------------------------------
 
+-- Implementation of + operator.
 CREATE FUNCTION iblt_internal.iblt_add(iblt, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_add(iblt, iblt) IS 'implementation of + operator';
 
+-- Implementation of - operator.
 CREATE FUNCTION iblt_internal.iblt_subtract(iblt, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_subtract(iblt, iblt) IS 'implementation of - operator';
 
+-- Implementation of unary - operator.
 CREATE FUNCTION iblt_internal.iblt_negate(iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_negate(iblt) IS 'implementation of unary - operator';
 
+-- Implementation of = operator.
 CREATE FUNCTION iblt_internal.iblt_eq(iblt, iblt) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_eq(iblt, iblt) IS 'implementation of = operator';
 
+-- Implementation of <> operator.
 CREATE FUNCTION iblt_internal.iblt_ne(iblt, iblt) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_ne(iblt, iblt) IS 'implementation of <> operator';
 
 CREATE OPERATOR + (
 	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_add, COMMUTATOR = +
@@ -209,65 +207,54 @@ COMMENT ON FUNCTION iblt_get(iblt, anyelement, anycompatible, boolean) IS
 
 -- Aggregates ---------------------------------------------------------------------
 
+-- Aggregate transition function.
 -- The planner takes the state that a worker hands over for a value of 36 bytes.  So
 -- the costs of the functions that make, read and add states speak for their bytes,
 -- those of the default capacity, in units of about 10 ns; a worker for few rows of
 -- each of many groups is then dearer than none.
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) IS
-'aggregate transition function';
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) IS
-'aggregate transition function';
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, anycompatible, iblt)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, anycompatible, iblt) IS
-'aggregate transition function';
 
+-- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) IS
-'aggregate inverse transition function';
+-- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer) IS
-'aggregate inverse transition function';
+-- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, anycompatible, iblt)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, anycompatible, iblt) IS
-'aggregate inverse transition function';
 
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) IS
-'aggregate final function';
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) IS
-'aggregate final function';
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, anycompatible, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, anycompatible, iblt) IS
-'aggregate final function';
 
+-- Aggregate serialization function.
 CREATE FUNCTION iblt_internal.iblt_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_serial(internal) IS 'aggregate serialization function';
 
+-- Aggregate deserialization function.
 CREATE FUNCTION iblt_internal.iblt_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 700;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_deserial(bytea, internal) IS
-'aggregate deserialization function';
 
+-- Aggregate combine function.
 CREATE FUNCTION iblt_internal.iblt_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_combine(internal, internal) IS
-'aggregate combine function';
 
 CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint) (
 	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
@@ -309,46 +296,39 @@ COMMENT ON AGGREGATE iblt_agg(anyelement, anycompatible, iblt) IS
 'sketch of rows with the parameters of a template; value is the row''s value, or its checksum if '
 'the template has no values';
 
+-- Aggregate transition function.
 -- The same for bigint keys and checksums, with a state that Citus can send from a worker.
 -- Over no rows it is NULL, because a worker without rows does not know the parameters.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint) IS
-'aggregate transition function';
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, integer) RETURNS iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_capacity'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, integer) IS
-'aggregate transition function';
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_template'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) IS
-'aggregate transition function';
 
+-- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint) IS
-'aggregate inverse transition function';
+-- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) RETURNS iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_capacity'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) IS
-'aggregate inverse transition function';
+-- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_template'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) IS
-'aggregate inverse transition function';
 
+-- Aggregate combine function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_combine(iblt, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_combine(iblt, iblt) IS
-'aggregate combine function';
 
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_final(iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_agg_bigint_final(iblt) IS 'aggregate final function';
 
 CREATE AGGREGATE iblt_agg_bigint(key bigint, checksum bigint) (
 	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = iblt, SSPACE = 10368,
@@ -388,18 +368,17 @@ COMMENT ON AGGREGATE iblt_agg_bigint(bigint, bigint, iblt) IS
 'iblt_agg for bigint keys and a template without values, whose work Citus leaves to its workers; '
 'NULL over no rows';
 
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-COMMENT ON FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) IS 'aggregate transition function';
 
+-- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_sum_inverse(internal, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-COMMENT ON FUNCTION iblt_internal.iblt_sum_inverse(internal, iblt) IS
-'aggregate inverse transition function';
 
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_sum_final(internal) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-COMMENT ON FUNCTION iblt_internal.iblt_sum_final(internal) IS 'aggregate final function';
 
 CREATE AGGREGATE iblt_sum(iblt) (
 	SFUNC = iblt_internal.iblt_sum_trans, STYPE = internal, SSPACE = 10368,
@@ -452,11 +431,9 @@ COMMENT ON FUNCTION iblt_decode_status(iblt) IS
 
 -- Row checksums --------------------------------------------------------------------
 
+-- Planner support: a row argument becomes its columns.
 CREATE FUNCTION iblt_internal.iblt_checksum_support(internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION iblt_internal.iblt_checksum_support(internal) IS
-	'planner support: a row argument becomes its columns';
 
 -- STABLE, not IMMUTABLE: enum labels and the names behind reg* values can be
 -- changed without the stored value changing.
@@ -474,17 +451,15 @@ CREATE FUNCTION iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
 COMMENT ON FUNCTION iblt_checksum_seeded(bigint, VARIADIC "any") IS
 	'checksum of a row''s values under a seed, which both sides must share';
 
+-- iblt_checksum of values without enums, reg* types and rows; an error if the values have
+-- other types than those named.
 -- What the planner support puts in the place of these where no argument has a type whose
 -- bytes can change.  Another server may have a column of another type under that name.
 CREATE FUNCTION iblt_internal.iblt_checksum_immutable(types text, VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 5;
-COMMENT ON FUNCTION iblt_internal.iblt_checksum_immutable(text, VARIADIC "any") IS
-'iblt_checksum of values without enums, reg* types and rows; an error if the values have other '
-'types than those named';
 
+-- iblt_checksum_seeded of values without enums, reg* types and rows; an error if the values
+-- have other types than those named.
 CREATE FUNCTION iblt_internal.iblt_checksum_seeded_immutable(types text, seed bigint,
 	VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 5;
-COMMENT ON FUNCTION iblt_internal.iblt_checksum_seeded_immutable(text, bigint, VARIADIC "any") IS
-'iblt_checksum_seeded of values without enums, reg* types and rows; an error if the values have '
-'other types than those named';

@@ -2,23 +2,21 @@
 
 CREATE TYPE iblt_strata;
 
+-- Text input of type iblt_strata.
 CREATE FUNCTION iblt_internal.iblt_strata_in(cstring) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_in(cstring) IS 'text input of type iblt_strata';
 
+-- Text output of type iblt_strata: one base64 token.
 CREATE FUNCTION iblt_internal.iblt_strata_out(iblt_strata) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_out(iblt_strata) IS
-'text output of type iblt_strata: one base64 token';
 
+-- Binary input of type iblt_strata.
 CREATE FUNCTION iblt_internal.iblt_strata_recv(internal) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_recv(internal) IS 'binary input of type iblt_strata';
 
+-- Binary output of type iblt_strata.
 CREATE FUNCTION iblt_internal.iblt_strata_send(iblt_strata) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_send(iblt_strata) IS
-'binary output of type iblt_strata';
 
 CREATE TYPE iblt_strata (
 	INPUT = iblt_internal.iblt_strata_in,
@@ -30,15 +28,13 @@ CREATE TYPE iblt_strata (
 COMMENT ON TYPE iblt_strata IS
 'strata estimator: of a difference between sets of rows, how many keys are in it';
 
+-- The bytes of an estimator, as doc/internals/format.md describes them.
 CREATE FUNCTION iblt_internal.iblt_strata_to_bytea(iblt_strata) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_to_bytea(iblt_strata) IS
-'the bytes of an estimator, as doc/internals/format.md describes them';
 
+-- An estimator from its bytes, which are validated.
 CREATE FUNCTION iblt_internal.iblt_strata_from_bytea(bytea) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_from_bytea(bytea) IS
-'an estimator from its bytes, which are validated';
 
 CREATE CAST (iblt_strata AS bytea) WITH FUNCTION iblt_internal.iblt_strata_to_bytea(iblt_strata);
 COMMENT ON CAST (iblt_strata AS bytea) IS 'the bytes of an estimator';
@@ -71,30 +67,25 @@ RETURNS record
 COMMENT ON FUNCTION iblt_strata_info(iblt_strata) IS
 'parameters of an estimator, its net number of rows and its size in bytes';
 
+-- Implementation of + operator.
 CREATE FUNCTION iblt_internal.iblt_strata_add(iblt_strata, iblt_strata) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_add(iblt_strata, iblt_strata) IS
-'implementation of + operator';
 
+-- Implementation of - operator.
 CREATE FUNCTION iblt_internal.iblt_strata_subtract(iblt_strata, iblt_strata) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_subtract(iblt_strata, iblt_strata) IS
-'implementation of - operator';
 
+-- Implementation of unary - operator.
 CREATE FUNCTION iblt_internal.iblt_strata_negate(iblt_strata) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_negate(iblt_strata) IS
-'implementation of unary - operator';
 
+-- Implementation of = operator.
 CREATE FUNCTION iblt_internal.iblt_strata_eq(iblt_strata, iblt_strata) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_eq(iblt_strata, iblt_strata) IS
-'implementation of = operator';
 
+-- Implementation of <> operator.
 CREATE FUNCTION iblt_internal.iblt_strata_ne(iblt_strata, iblt_strata) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_ne(iblt_strata, iblt_strata) IS
-'implementation of <> operator';
 
 CREATE OPERATOR + (
 	LEFTARG = iblt_strata, RIGHTARG = iblt_strata, FUNCTION = iblt_internal.iblt_strata_add,
@@ -137,54 +128,42 @@ RETURNS iblt_strata
 COMMENT ON FUNCTION iblt_strata_delete(iblt_strata, anyelement, bigint) IS
 'the estimator with one row less, which need not have been in it';
 
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint) IS
-'aggregate transition function';
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata)
-IS
-'aggregate transition function';
 
+-- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint) IS
-'aggregate inverse transition function';
+-- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata)
-IS
-'aggregate inverse transition function';
 
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint)
 RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint) IS
-'aggregate final function';
+-- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata)
 RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata)
-IS
-'aggregate final function';
 
+-- Aggregate serialization function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3000;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_serial(internal) IS
-'aggregate serialization function';
 
+-- Aggregate deserialization function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4500;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_deserial(bytea, internal) IS
-'aggregate deserialization function';
 
+-- Aggregate combine function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
-COMMENT ON FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) IS
-'aggregate combine function';
 
 CREATE AGGREGATE iblt_strata_agg(key anyelement, checksum bigint) (
 	SFUNC = iblt_internal.iblt_strata_agg_trans, STYPE = internal, SSPACE = 73728,
