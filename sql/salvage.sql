@@ -1,7 +1,7 @@
 -- What is left of a damaged sketch ------------------------------------------------
 -- Goodrich & Mitzenmacher 2011, on lost subblocks.
 
-CREATE FUNCTION iblt_salvage(
+CREATE FUNCTION @extschema@.iblt_salvage(
 	bytes bytea,
 	without integer[] DEFAULT NULL,
 	other iblt DEFAULT NULL,
@@ -16,7 +16,7 @@ COMMENT ON FUNCTION iblt_salvage(bytea, integer[], iblt) IS
 'not named in "without"; "other" is an undamaged sketch of nearly the same rows; complete if its '
 'own checksum proves that every byte is what it was, otherwise s is NULL';
 
-CREATE FUNCTION iblt_salvage_keys(
+CREATE FUNCTION @extschema@.iblt_salvage_keys(
 	bytes bytea, without integer[] DEFAULT NULL, other iblt DEFAULT NULL)
 RETURNS TABLE (key text, side text, count bigint, value text)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 10000 ROWS 100;

@@ -6,37 +6,35 @@
 -- The arguments
 
 -- The one of the three that is not null.
-CREATE FUNCTION iblt_internal.audit_make_target(tables regclass[], schema text, publication text)
-RETURNS iblt_internal.audit_target
+CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication text)
+RETURNS audit_target
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(CASE WHEN num_nonnulls(tables, schema, publication) <> 1 THEN NULL
 			WHEN tables IS NOT NULL THEN 'tables' WHEN schema IS NOT NULL THEN 'schema'
 			ELSE 'publication' END,
-		coalesce(schema, publication), tables)::iblt_internal.audit_target
+		coalesce(schema, publication), tables)::audit_target
 $$;
 
 -- The other arguments of an audit.
-CREATE FUNCTION iblt_internal.audit_make_options(max_differences bigint, cast_types boolean,
+CREATE FUNCTION audit_make_options(max_differences bigint, cast_types boolean,
 	extra_columns text, recheck integer, timeout interval, seed bigint, trust_filters boolean,
 	progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch',
 	by_index boolean DEFAULT false)
-RETURNS iblt_internal.audit_options
+RETURNS audit_options
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 	SELECT ROW(ROW(NULL, NULL, NULL, NULL, NULL, NULL, max_differences, 'none', cast_types,
 			extra_columns, recheck, timeout, seed, progress, NULL, NULL, NULL, live,
-			NULL, method, by_index)::iblt_internal.options,
-		coalesce(trust_filters, false))::iblt_internal.audit_options
+			NULL, method, by_index)::options,
+		coalesce(trust_filters, false))::audit_options
 $$;
 
 -- An error for arguments that do not fit; "alone" without a peer.
-CREATE FUNCTION iblt_internal.audit_check(alone boolean, target iblt_internal.audit_target,
-	options iblt_internal.options) RETURNS void
+CREATE FUNCTION audit_check(alone boolean, target audit_target,
+	options options) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	rounds integer := coalesce(options.recheck,
@@ -61,16 +59,15 @@ BEGIN
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	PERFORM iblt_internal.check_options('pg_class', options);
+	PERFORM check_options('pg_class', options);
 END
 $$;
 
 -- The peer
 
 -- How to reach the publisher of a subscription.
-CREATE FUNCTION iblt_internal.audit_peer(subscription text, peer text) RETURNS text
+CREATE FUNCTION audit_peer(subscription text, peer text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	this oid := (SELECT oid FROM pg_database WHERE datname = current_database());
@@ -96,29 +93,27 @@ $$;
 
 -- The first question to a peer, for a table that it surely has; a label is its
 -- application_name.
-CREATE FUNCTION iblt_internal.audit_greet(conn text, label text) RETURNS iblt_internal.side
+CREATE FUNCTION audit_greet(conn text, label text) RETURNS side
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN CASE WHEN iblt_internal.peer_is_bare(conn)
-		THEN iblt_internal.described(iblt_internal.plain_describe(conn, 'pg_catalog.pg_class',
+	RETURN CASE WHEN peer_is_bare(conn)
+		THEN described(plain_describe(conn, 'pg_catalog.pg_class',
 			label), 'there')
-		ELSE iblt_internal.describe_there(conn, label, 'pg_catalog.pg_class', NULL) END;
+		ELSE describe_there(conn, label, 'pg_catalog.pg_class', NULL) END;
 END
 $$;
 
 -- An error if the peer is this database, or cannot talk to it.
 -- The first question to the peer, which also checks its version.  A wrong port or name
 -- of a server would otherwise make everything equal.
-CREATE FUNCTION iblt_internal.audit_check_peer(conn text) RETURNS void
+CREATE FUNCTION audit_check_peer(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	there iblt_internal.side := iblt_internal.audit_greet(conn, 'iblt_audit');
-	here iblt_internal.side := iblt_internal.described(
-		iblt_internal.describe('pg_class', NULL), 'here');
+	there side := audit_greet(conn, 'iblt_audit');
+	here side := described(
+		describe('pg_class', NULL), 'here');
 BEGIN
 	IF here.identity = there.identity THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
@@ -131,55 +126,53 @@ $$;
 -- All tables
 
 -- Compares all tables of a list, over one connection of that name.
-CREATE FUNCTION iblt_internal.audit_rows(conn text, peer text, target iblt_internal.audit_target,
-	options iblt_internal.audit_options) RETURNS iblt_internal.audit_row[]
+CREATE FUNCTION audit_rows(conn text, peer text, target audit_target,
+	options audit_options) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	items iblt_internal.audit_item[];
+	items audit_item[];
 	batch record;
 	done integer := 0;
 	started timestamptz;
-	result iblt_internal.audit_row;
-	results iblt_internal.audit_row[] := '{}';
-	compare iblt_internal.options := options.compare;
+	result audit_row;
+	results audit_row[] := '{}';
+	compare options := options.compare;
 BEGIN
-	conn := iblt_internal.peer_connect(peer, conn, compare.timeout);
-	compare.method := iblt_internal.plain_method(conn, compare.method);
+	conn := peer_connect(peer, conn, compare.timeout);
+	compare.method := plain_method(conn, compare.method);
 	options.compare := compare;
-	PERFORM iblt_internal.audit_check_peer(conn);
-	items := iblt_internal.audit_list(conn, target);
+	PERFORM audit_check_peer(conn);
+	items := audit_list(conn, target);
 	FOR n IN 1 .. cardinality(items) LOOP
 		IF n > done THEN
-			batch := iblt_internal.audit_batch(conn, peer, items, n, options);
+			batch := audit_batch(conn, peer, items, n, options);
 			done := batch.last;
 		END IF;
 		result := batch.equal[n];
 		IF result.status IS NULL THEN
 			started := clock_timestamp();
-			result := iblt_internal.audit_table(conn, peer, items[n], options);
-			result.total_ms := iblt_internal.ms(started);
+			result := audit_table(conn, peer, items[n], options);
+			result.total_ms := ms(started);
 		END IF;
-		PERFORM iblt_internal.progress((options.compare).progress, format(
+		PERFORM progress((options.compare).progress, format(
 			'table %s of %s, %s: %s%s', n, cardinality(items),
 			coalesce(result.relation, result.peer_relation), result.status, ': ' || result.detail));
 		results[n] := result;
 	END LOOP;
-	PERFORM iblt_internal.peer_close(conn);
+	PERFORM peer_close(conn);
 	RETURN results;
 END
 $$;
 
 -- An audit; after an error, no connection is left.
-CREATE FUNCTION iblt_internal.audit(peer text, target iblt_internal.audit_target,
-	options iblt_internal.audit_options) RETURNS iblt_internal.audit_row[]
+CREATE FUNCTION audit(peer text, target audit_target,
+	options audit_options) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	conn text := 'iblt_' || gen_random_uuid();
-	results iblt_internal.audit_row[];
+	results audit_row[];
 	alone boolean := peer IS NULL;
 	secret boolean;
 	state text;
@@ -188,16 +181,16 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
-		PERFORM iblt_internal.audit_check(alone, target, options.compare);
+		PERFORM audit_check(alone, target, options.compare);
 		IF target.kind = 'subscription' THEN
-			peer := iblt_internal.audit_peer(target.name, peer);
+			peer := audit_peer(target.name, peer);
 		END IF;
-		results := iblt_internal.audit_rows(conn, peer, target, options);
+		results := audit_rows(conn, peer, target, options);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := iblt_internal.peer_is_string(peer);
-		PERFORM iblt_internal.peer_fail(conn, secret, state, message, detail, hint);
+		secret := peer_is_string(peer);
+		PERFORM peer_fail(conn, secret, state, message, detail, hint);
 		RAISE;
 	END;
 	RETURN results;
@@ -206,7 +199,7 @@ $$;
 
 -- The drivers
 
-CREATE FUNCTION iblt_audit(
+CREATE FUNCTION @extschema@.iblt_audit(
 	peer text,
 	tables regclass[] DEFAULT NULL,
 	schema text DEFAULT NULL,
@@ -226,7 +219,7 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET constraint_exclusion = off
@@ -248,11 +241,11 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
-	results iblt_internal.audit_row[];
+	results audit_row[];
 BEGIN
-	results := iblt_internal.audit(peer,
-		iblt_internal.audit_make_target(tables, schema, publication),
-		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
+	results := audit(peer,
+		audit_make_target(tables, schema, publication),
+		audit_make_options(max_differences, cast_types, extra_columns, recheck,
 			timeout, seed, trust_filters, progress, live, method, by_index));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
@@ -261,7 +254,7 @@ COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, bigint, boolean, te
 	interval, bigint, boolean, boolean, text, text, boolean) IS
 'compares many tables with those of a peer: one row a table, with its status';
 
-CREATE FUNCTION iblt_audit_subscription(
+CREATE FUNCTION @extschema@.iblt_audit_subscription(
 	subscription text,
 	peer text DEFAULT NULL,
 	max_differences bigint DEFAULT 100000,
@@ -279,7 +272,7 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET constraint_exclusion = off
@@ -301,11 +294,11 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
-	results iblt_internal.audit_row[];
+	results audit_row[];
 BEGIN
-	results := iblt_internal.audit(peer,
-		ROW('subscription', subscription, NULL)::iblt_internal.audit_target,
-		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
+	results := audit(peer,
+		ROW('subscription', subscription, NULL)::audit_target,
+		audit_make_options(max_differences, cast_types, extra_columns, recheck,
 			timeout, seed, trust_filters, progress, live, method, by_index));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END

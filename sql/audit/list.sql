@@ -3,34 +3,31 @@
 -- What is audited becomes a list of items, one a table, before the first is compared.
 
 -- The name of an item's table, quoted.
-CREATE FUNCTION iblt_internal.audit_name(item iblt_internal.audit_item) RETURNS text
+CREATE FUNCTION audit_name(item audit_item) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT concat_ws('.', quote_ident(item.schema), quote_ident(item.name))
 $$;
 
 -- An item, for which all rows and columns are compared as yet.
-CREATE FUNCTION iblt_internal.audit_make_item(relid oid, schema text, name text, listed boolean,
+CREATE FUNCTION audit_make_item(relid oid, schema text, name text, listed boolean,
 	problem text DEFAULT NULL, notes text[] DEFAULT '{}',
-	published iblt_internal.published_table DEFAULT NULL, subscriber text DEFAULT NULL,
-	subscription text DEFAULT NULL) RETURNS iblt_internal.audit_item
+	published published_table DEFAULT NULL, subscriber text DEFAULT NULL,
+	subscription text DEFAULT NULL) RETURNS audit_item
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ROW(relid, schema, name, problem, notes, listed, published, subscriber, subscription,
-		NULL, NULL, NULL, false)::iblt_internal.audit_item
+		NULL, NULL, NULL, false)::audit_item
 $$;
 
 -- Tables
 
 -- The items of an audit of given tables, each once, or NULL.
-CREATE FUNCTION iblt_internal.audit_list_tables(tables regclass[])
-RETURNS iblt_internal.audit_item[]
+CREATE FUNCTION audit_list_tables(tables regclass[])
+RETURNS audit_item[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT array_agg(iblt_internal.audit_make_item(t.relid, n.nspname,
+	SELECT array_agg(audit_make_item(t.relid, n.nspname,
 			coalesce(c.relname, t.relid::text), false) ORDER BY t.position)
 	FROM (SELECT relid, min(position) AS position
 		FROM unnest(tables) WITH ORDINALITY AS u(relid, position) GROUP BY relid) AS t
@@ -39,22 +36,21 @@ $$;
 
 -- The items of an audit of a schema, which are the tables of either side, or NULL.
 -- What has the name of a table there may be anything here: a partition, or a view.
-CREATE FUNCTION iblt_internal.audit_list_schema(conn text, schema text)
-RETURNS iblt_internal.audit_item[]
+CREATE FUNCTION audit_list_schema(conn text, schema text)
+RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	call text := format('audit_tables(%L)', schema);
-	mine text[] := iblt_internal.audit_ask_names(conn, 'here', call);
-	theirs text[] := iblt_internal.audit_ask_names(conn, 'there', call);
+	mine text[] := audit_ask_names(conn, 'here', call);
+	theirs text[] := audit_ask_names(conn, 'there', call);
 	namespace oid := (SELECT oid FROM pg_namespace WHERE nspname = schema);
 BEGIN
 	IF namespace IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
 			MESSAGE = format('schema "%s" does not exist here', schema);
 	END IF;
-	RETURN (SELECT array_agg(iblt_internal.audit_make_item(c.oid, schema, t.name, true)
+	RETURN (SELECT array_agg(audit_make_item(c.oid, schema, t.name, true)
 			ORDER BY t.name COLLATE "C")
 		FROM (SELECT unnest(mine) UNION SELECT unnest(theirs)) AS t(name)
 		LEFT JOIN pg_class c ON c.relnamespace = namespace AND c.relname = t.name);
@@ -64,9 +60,8 @@ $$;
 -- Publications
 
 -- What is to be known of a published table.
-CREATE FUNCTION iblt_internal.audit_notes(published iblt_internal.published_table) RETURNS text[]
+CREATE FUNCTION audit_notes(published published_table) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN published.operations_left_out <> ''
 		THEN ARRAY['not published: ' || published.operations_left_out] ELSE '{}' END
@@ -75,10 +70,9 @@ $$;
 -- Why a table in publications of one name on both sides cannot be compared, or NULL.
 -- Both sides may have a publication of the name, if they publish to each other or if it
 -- came with a dump.  Then no table of either may be passed over.
-CREATE FUNCTION iblt_internal.audit_twofold_problem(mine iblt_internal.published_table,
-	theirs iblt_internal.published_table) RETURNS text
+CREATE FUNCTION audit_twofold_problem(mine published_table,
+	theirs published_table) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE
 		WHEN mine IS NULL
@@ -92,16 +86,15 @@ AS $$
 $$;
 
 -- The items of an audit of a publication of either side, or NULL.
-CREATE FUNCTION iblt_internal.audit_list_publication(conn text, publication text)
-RETURNS iblt_internal.audit_item[]
+CREATE FUNCTION audit_list_publication(conn text, publication text)
+RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	mine iblt_internal.published :=
-		iblt_internal.audit_ask_published(conn, 'here', ARRAY[publication]);
-	theirs iblt_internal.published :=
-		iblt_internal.audit_ask_published(conn, 'there', ARRAY[publication]);
+	mine published :=
+		audit_ask_published(conn, 'here', ARRAY[publication]);
+	theirs published :=
+		audit_ask_published(conn, 'there', ARRAY[publication]);
 	subscriber text := CASE mine.publications WHEN '{}' THEN 'here' ELSE 'there' END;
 	twofold boolean := mine.publications <> '{}' AND theirs.publications <> '{}';
 BEGIN
@@ -109,9 +102,9 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('publication "%s" exists neither here nor on the peer', publication);
 	END IF;
-	RETURN (SELECT array_agg(iblt_internal.audit_make_item(c.oid, schema, name, true,
-			CASE WHEN twofold THEN iblt_internal.audit_twofold_problem(h.t, p.t) END,
-			iblt_internal.audit_notes(coalesce(h.t, p.t)), coalesce(h.t, p.t), subscriber)
+	RETURN (SELECT array_agg(audit_make_item(c.oid, schema, name, true,
+			CASE WHEN twofold THEN audit_twofold_problem(h.t, p.t) END,
+			audit_notes(coalesce(h.t, p.t)), coalesce(h.t, p.t), subscriber)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t.schema, t.name, t FROM unnest(mine.tables) AS t) AS h
 		FULL JOIN (SELECT t.schema, t.name, t FROM unnest(theirs.tables) AS t) AS p
@@ -124,10 +117,9 @@ $$;
 -- Subscriptions
 
 -- The tables of a subscription, with the state of each.
-CREATE FUNCTION iblt_internal.audit_subscribed(subscription text)
+CREATE FUNCTION audit_subscribed(subscription text)
 RETURNS TABLE (schema text, name text, relid oid, state text)
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT n.nspname::text, c.relname::text, r.srrelid, r.srsubstate::text
 	FROM pg_subscription_rel r JOIN pg_class c ON c.oid = r.srrelid
@@ -137,10 +129,9 @@ AS $$
 $$;
 
 -- Why a table of a subscription cannot be compared, or NULL.
-CREATE FUNCTION iblt_internal.audit_subscribed_problem(subscription text, subscribed boolean,
+CREATE FUNCTION audit_subscribed_problem(subscription text, subscribed boolean,
 	published boolean, state text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE
 		WHEN NOT subscribed THEN format('published, but not subscribed: '
@@ -155,30 +146,29 @@ $$;
 
 -- The items of an audit of a subscription, which are the tables that are subscribed here or
 -- published there, or NULL.
-CREATE FUNCTION iblt_internal.audit_list_subscription(conn text, subscription text)
-RETURNS iblt_internal.audit_item[]
+CREATE FUNCTION audit_list_subscription(conn text, subscription text)
+RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	names text[];
 	notes text[];
-	found iblt_internal.published;
+	found published;
 BEGIN
 	SELECT s.subpublications,
 		CASE WHEN s.subenabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END
 		INTO names, notes FROM pg_subscription s WHERE s.subname = subscription
 		AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database());
-	found := iblt_internal.audit_ask_published(conn, 'there', names);
+	found := audit_ask_published(conn, 'there', names);
 	notes := notes || ARRAY(SELECT format('publication "%s" does not exist on the peer', name)
 		FROM unnest(names) AS name WHERE name <> ALL (found.publications));
-	RETURN (SELECT array_agg(iblt_internal.audit_make_item(coalesce(s.relid, c.oid), schema, name,
-			true, iblt_internal.audit_subscribed_problem(subscription, s.relid IS NOT NULL,
+	RETURN (SELECT array_agg(audit_make_item(coalesce(s.relid, c.oid), schema, name,
+			true, audit_subscribed_problem(subscription, s.relid IS NOT NULL,
 				p.name IS NOT NULL, s.state),
-			iblt_internal.audit_notes(p.t) || notes, p.t, 'here', subscription)
+			audit_notes(p.t) || notes, p.t, 'here', subscription)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t.schema, t.name, t FROM unnest(found.tables) AS t) AS p
-		FULL JOIN iblt_internal.audit_subscribed(subscription) AS s USING (schema, name)
+		FULL JOIN audit_subscribed(subscription) AS s USING (schema, name)
 		LEFT JOIN pg_namespace n ON n.nspname = schema
 		LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = name
 		-- its root is published by another of the publications
@@ -189,17 +179,16 @@ $$;
 -- All of them
 
 -- The items of an audit; an error if there are none.
-CREATE FUNCTION iblt_internal.audit_list(conn text, target iblt_internal.audit_target)
-RETURNS iblt_internal.audit_item[]
+CREATE FUNCTION audit_list(conn text, target audit_target)
+RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	items iblt_internal.audit_item[] := CASE target.kind
-		WHEN 'tables' THEN iblt_internal.audit_list_tables(target.tables)
-		WHEN 'schema' THEN iblt_internal.audit_list_schema(conn, target.name)
-		WHEN 'publication' THEN iblt_internal.audit_list_publication(conn, target.name)
-		WHEN 'subscription' THEN iblt_internal.audit_list_subscription(conn, target.name) END;
+	items audit_item[] := CASE target.kind
+		WHEN 'tables' THEN audit_list_tables(target.tables)
+		WHEN 'schema' THEN audit_list_schema(conn, target.name)
+		WHEN 'publication' THEN audit_list_publication(conn, target.name)
+		WHEN 'subscription' THEN audit_list_subscription(conn, target.name) END;
 BEGIN
 	IF items IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'no_data_found',

@@ -6,17 +6,16 @@
 
 -- The plan for a small table, as plain_relations_sql describes both sides; NULL if it must be
 -- compared alone.
-CREATE FUNCTION iblt_internal.plain_plan_small(conn text, small iblt_internal.audit_small,
-	mine jsonb, theirs jsonb) RETURNS iblt_internal.plan
+CREATE FUNCTION plain_plan_small(conn text, small audit_small,
+	mine jsonb, theirs jsonb) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF mine = 'null' OR theirs = 'null' THEN
 		RETURN NULL;
 	END IF;
-	PERFORM iblt_internal.plain_check_options(conn, small.compare);
-	RETURN iblt_internal.plain_plan(iblt_internal.described(small.here, 'here'), mine, theirs,
+	PERFORM plain_check_options(conn, small.compare);
+	RETURN plain_plan(described(small.here, 'here'), mine, theirs,
 		small.compare);
 EXCEPTION WHEN OTHERS THEN
 	-- an error shows again when the table is compared alone
@@ -25,9 +24,8 @@ END
 $$;
 
 -- What plain_sums_sql gives here, without the locks; NULL after an error.
-CREATE FUNCTION iblt_internal.plain_sum_small(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION plain_sum_small(plan plan) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	answer record;
@@ -37,7 +35,7 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	BEGIN
-		answer := iblt_internal.read_heap(iblt_internal.plain_sums_sql(plan, plan.here));
+		answer := read_heap(plain_sums_sql(plan, plan.here));
 		sums := answer.iblt_value;
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'summed up';
 	EXCEPTION WHEN OTHERS THEN
@@ -49,10 +47,9 @@ $$;
 
 -- The row for a small table whose sums are the same; NULL for one that must be compared
 -- alone.
-CREATE FUNCTION iblt_internal.plain_judge_small(small iblt_internal.audit_small,
-	plan iblt_internal.plan, mine text, theirs text, bytes bigint) RETURNS iblt_internal.audit_row
+CREATE FUNCTION plain_judge_small(small audit_small,
+	plan plan, mine text, theirs text, bytes bigint) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- each is the fingerprint, the number of rows, and the sums
@@ -62,7 +59,7 @@ BEGIN
 			IS NOT TRUE THEN
 		RETURN NULL;
 	END IF;
-	RETURN iblt_internal.audit_equal_small(small, plan, split_part(mine, ' ', 2)::bigint, bytes);
+	RETURN audit_equal_small(small, plan, split_part(mine, ' ', 2)::bigint, bytes);
 EXCEPTION WHEN OTHERS THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;
@@ -71,23 +68,22 @@ $$;
 
 -- The plans for small tables, NULL for those that must be compared alone, or the peer's
 -- error.
-CREATE FUNCTION iblt_internal.plain_ask_small(conn text, smalls iblt_internal.audit_small[],
-	OUT plans iblt_internal.plan[], OUT problem iblt_internal.peer_error) RETURNS record
+CREATE FUNCTION plain_ask_small(conn text, smalls audit_small[],
+	OUT plans plan[], OUT problem peer_error) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	query text := iblt_internal.plain_describe_many_sql(
+	query text := plain_describe_many_sql(
 		ARRAY(SELECT s.here ->> 'relation' FROM unnest(smalls) AS s));
 	mine jsonb;
 	tried record;
 BEGIN
-	PERFORM iblt_internal.plain_ask(conn, query, 'iblt_audit');
-	mine := iblt_internal.peer_ask(conn, 'here', query);
-	tried := iblt_internal.peer_try(conn, 0.005);
+	PERFORM plain_ask(conn, query, 'iblt_audit');
+	mine := peer_ask(conn, 'here', query);
+	tried := peer_try(conn, 0.005);
 	problem := tried.problem;
 	FOR i IN 1 .. CASE WHEN problem.state IS NULL THEN cardinality(smalls) ELSE 0 END LOOP
-		plans[i] := iblt_internal.plain_plan_small(conn, smalls[i], mine -> (i - 1),
+		plans[i] := plain_plan_small(conn, smalls[i], mine -> (i - 1),
 			tried.value::jsonb -> (i - 1));
 	END LOOP;
 END
@@ -95,38 +91,37 @@ $$;
 
 -- The rows for those small tables that are equal, and NULL for the others; none if the peer
 -- could not answer.
-CREATE FUNCTION iblt_internal.plain_compare_small(conn text, smalls iblt_internal.audit_small[])
-RETURNS iblt_internal.audit_row[]
+CREATE FUNCTION plain_compare_small(conn text, smalls audit_small[])
+RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	traffic record := iblt_internal.iblt_traffic_take();
-	asked record := iblt_internal.plain_ask_small(conn, smalls);
-	plans iblt_internal.plan[] := asked.plans;
-	problem iblt_internal.peer_error := asked.problem;
+	traffic record := iblt_traffic_take();
+	asked record := plain_ask_small(conn, smalls);
+	plans plan[] := asked.plans;
+	problem peer_error := asked.problem;
 	mine text[];
 	tried record;
 BEGIN
 	IF problem.state IS NULL THEN
-		PERFORM iblt_internal.plain_ask(conn, format('SELECT ARRAY[%s]::text[]',
+		PERFORM plain_ask(conn, format('SELECT ARRAY[%s]::text[]',
 			(SELECT string_agg(CASE WHEN p.buckets IS NULL THEN 'NULL'
-				ELSE format('(%s)', iblt_internal.plain_sums_sql(plans[i], p.there)) END,
+				ELSE format('(%s)', plain_sums_sql(plans[i], p.there)) END,
 				', ' ORDER BY i)
 			FROM generate_subscripts(plans, 1) AS i,
 			LATERAL (SELECT (plans[i]).buckets, (plans[i]).there) AS p)), NULL, 'read_heap');
 		FOR i IN 1 .. cardinality(smalls) LOOP
-			mine[i] := iblt_internal.plain_sum_small(plans[i]);
+			mine[i] := plain_sum_small(plans[i]);
 		END LOOP;
-		tried := iblt_internal.peer_try(conn, 0.005);
+		tried := peer_try(conn, 0.005);
 		problem := tried.problem;
 	END IF;
 	IF problem.state IS NOT NULL THEN
-		PERFORM iblt_internal.peer_close(conn);
+		PERFORM peer_close(conn);
 		RETURN '{}';
 	END IF;
-	traffic := iblt_internal.iblt_traffic_take();
-	RETURN ARRAY(SELECT iblt_internal.plain_judge_small(smalls[i], plans[i], mine[i],
+	traffic := iblt_traffic_take();
+	RETURN ARRAY(SELECT plain_judge_small(smalls[i], plans[i], mine[i],
 			(tried.value::text[])[i],
 			(traffic.sent + traffic.received) / cardinality(smalls))
 		FROM generate_subscripts(smalls, 1) AS i);

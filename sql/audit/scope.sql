@@ -4,26 +4,25 @@
 
 -- An item without the columns that are not replicated.
 -- A subscriber computes a generated column that is not published, if it has one too.
-CREATE FUNCTION iblt_internal.audit_scope_columns(conn text, item iblt_internal.audit_item)
-RETURNS iblt_internal.audit_item
+CREATE FUNCTION audit_scope_columns(conn text, item audit_item)
+RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	unpublished iblt_internal.unpublished_column[] := (item.published).unpublished;
+	unpublished unpublished_column[] := (item.published).unpublished;
 	computed text[] := '{}';
 	excluded text[];
 BEGIN
 	IF EXISTS (SELECT FROM unnest(unpublished) AS u WHERE u.generated) THEN
-		computed := iblt_internal.audit_ask_names(conn, item.subscriber, format(
-			'audit_generated(pg_catalog.to_regclass(%L))', iblt_internal.audit_name(item)));
+		computed := audit_ask_names(conn, item.subscriber, format(
+			'audit_generated(pg_catalog.to_regclass(%L))', audit_name(item)));
 	END IF;
 	excluded := ARRAY(SELECT u.name FROM unnest(unpublished) AS u
 		WHERE NOT (u.generated AND u.name = ANY (computed)));
 	IF excluded <> '{}' THEN
 		item.exclude := excluded;
 		item.notes := item.notes
-			|| ('columns not published: ' || iblt_internal.quoted(excluded));
+			|| ('columns not published: ' || quoted(excluded));
 	END IF;
 	RETURN item;
 END
@@ -32,10 +31,9 @@ $$;
 -- Do all rows of a table come through the publications that are audited?
 -- If the subscriber's rows come from these publications alone, it holds rows of the
 -- filter only, and any other row of it is extra.
-CREATE FUNCTION iblt_internal.audit_only_source(feeds iblt_internal.feed[],
-	published iblt_internal.published_table) RETURNS boolean
+CREATE FUNCTION audit_only_source(feeds feed[],
+	published published_table) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT cardinality(feeds) = 1
 		AND (feeds[1]).publications && published.publications
@@ -45,9 +43,8 @@ $$;
 -- An error for a condition of the peer's that must not run here.
 -- A peer can tell any SQL.  The filters of this server hold operators and functions of
 -- PostgreSQL alone.
-CREATE FUNCTION iblt_internal.audit_check_filter(filter text, trusted boolean) RETURNS void
+CREATE FUNCTION audit_check_filter(filter text, trusted boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF NOT trusted THEN
@@ -60,19 +57,18 @@ END
 $$;
 
 -- An item with the conditions for the rows that are published.
-CREATE FUNCTION iblt_internal.audit_scope_rows(conn text, item iblt_internal.audit_item,
-	trust_filters boolean) RETURNS iblt_internal.audit_item
+CREATE FUNCTION audit_scope_rows(conn text, item audit_item,
+	trust_filters boolean) RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	feeds iblt_internal.feed[] := iblt_internal.audit_ask_feeds(conn, item.subscriber,
-		iblt_internal.audit_name(item));
-	alone boolean := iblt_internal.audit_only_source(feeds, item.published);
+	feeds feed[] := audit_ask_feeds(conn, item.subscriber,
+		audit_name(item));
+	alone boolean := audit_only_source(feeds, item.published);
 	filter text := (item.published).filter;
 BEGIN
 	IF filter IS NOT NULL THEN
-		PERFORM iblt_internal.audit_check_filter(filter,
+		PERFORM audit_check_filter(filter,
 			alone OR item.subscriber = 'there' OR trust_filters);
 		item.condition := CASE WHEN item.subscriber = 'there' OR NOT alone THEN filter END;
 		item.peer_condition := CASE WHEN item.subscriber = 'here' OR NOT alone THEN filter END;
@@ -81,23 +77,22 @@ BEGIN
 	END IF;
 	IF cardinality(feeds) > 1 THEN
 		item.notes := item.notes || ('fed by subscriptions '
-			|| iblt_internal.quoted(ARRAY(SELECT f.subscription FROM unnest(feeds) AS f)));
+			|| quoted(ARRAY(SELECT f.subscription FROM unnest(feeds) AS f)));
 	END IF;
 	RETURN item;
 END
 $$;
 
 -- An item with the columns and rows that are compared.
-CREATE FUNCTION iblt_internal.audit_scope(conn text, item iblt_internal.audit_item,
-	trust_filters boolean) RETURNS iblt_internal.audit_item
+CREATE FUNCTION audit_scope(conn text, item audit_item,
+	trust_filters boolean) RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF item.published IS NULL THEN
 		RETURN item;
 	END IF;
-	RETURN iblt_internal.audit_scope_rows(conn, iblt_internal.audit_scope_columns(conn, item),
+	RETURN audit_scope_rows(conn, audit_scope_columns(conn, item),
 		trust_filters);
 END
 $$;

@@ -5,9 +5,8 @@
 
 -- Names of the tables of a schema, without partitions of tables in the same schema.
 -- A partition is covered by an ancestor in the same schema.
-CREATE FUNCTION iblt_internal.audit_tables(schema text) RETURNS jsonb
+CREATE FUNCTION audit_tables(schema text) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT coalesce(jsonb_agg(c.relname ORDER BY c.relname), '[]')
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -26,9 +25,8 @@ $$;
 -- is generated, though the view may name it.  Its columns attnames and rowfilter are not in
 -- all releases.  The planner overestimates the cost, and compiling the query would take a
 -- second.
-CREATE FUNCTION iblt_internal.audit_published(publications text[]) RETURNS jsonb
+CREATE FUNCTION audit_published(publications text[]) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 	SET jit = off
 AS $$
 	WITH every AS MATERIALIZED (
@@ -73,9 +71,8 @@ $$;
 -- Subscriptions
 
 -- The subscriptions of this database that feed a table, as an array of feed.
-CREATE FUNCTION iblt_internal.audit_feeds(relation regclass) RETURNS jsonb
+CREATE FUNCTION audit_feeds(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('subscription', s.subname,
 		'publications', s.subpublications)), '[]')
@@ -90,9 +87,8 @@ AS $$
 $$;
 
 -- Names of the generated columns.
-CREATE FUNCTION iblt_internal.audit_generated(relation regclass) RETURNS jsonb
+CREATE FUNCTION audit_generated(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT coalesce(jsonb_agg(a.attname), '[]') FROM pg_attribute a
 	WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> ''
@@ -101,46 +97,42 @@ $$;
 -- Asking them
 
 -- What a call of one of these functions answers on a side.
-CREATE FUNCTION iblt_internal.audit_ask(conn text, side text, call text) RETURNS jsonb
+CREATE FUNCTION audit_ask(conn text, side text, call text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.peer_call(conn, side, call);
+	RETURN peer_call(conn, side, call);
 END
 $$;
 
 -- The names that such a call answers.
-CREATE FUNCTION iblt_internal.audit_ask_names(conn text, side text, call text) RETURNS text[]
+CREATE FUNCTION audit_ask_names(conn text, side text, call text) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN ARRAY(SELECT jsonb_array_elements_text(iblt_internal.audit_ask(conn, side, call)));
+	RETURN ARRAY(SELECT jsonb_array_elements_text(audit_ask(conn, side, call)));
 END
 $$;
 
 -- What a side publishes in publications.
-CREATE FUNCTION iblt_internal.audit_ask_published(conn text, side text, publications text[])
-RETURNS iblt_internal.published
+CREATE FUNCTION audit_ask_published(conn text, side text, publications text[])
+RETURNS published
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN jsonb_populate_record(NULL::iblt_internal.published, iblt_internal.audit_ask(conn,
+	RETURN jsonb_populate_record(NULL::published, audit_ask(conn,
 		side, format('audit_published(%L::pg_catalog.text[])', publications)));
 END
 $$;
 
 -- The subscriptions of a side that feed a relation.
-CREATE FUNCTION iblt_internal.audit_ask_feeds(conn text, side text, relation text)
-RETURNS iblt_internal.feed[]
+CREATE FUNCTION audit_ask_feeds(conn text, side text, relation text)
+RETURNS feed[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::iblt_internal.feed,
-		iblt_internal.audit_ask(conn, side,
+	RETURN ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::feed,
+		audit_ask(conn, side,
 			format('audit_feeds(pg_catalog.to_regclass(%L))', relation))) AS f);
 END
 $$;

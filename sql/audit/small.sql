@@ -9,19 +9,18 @@
 -- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
 
 -- A small table of an audit, and its digest here.
-CREATE TYPE iblt_internal.audit_small AS (
+CREATE TYPE audit_small AS (
 	n integer,				-- its place in the list
-	item iblt_internal.audit_item,
-	compare iblt_internal.options,
+	item audit_item,
+	compare options,
 	here jsonb,				-- as described
 	digest text,
 	rows bigint
 );
 
 -- 128 bits of a SHA-256, in hexadecimal.
-CREATE FUNCTION iblt_internal.audit_hash(bytes bytea) RETURNS text
+CREATE FUNCTION audit_hash(bytes bytea) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT left(encode(sha256(bytes), 'hex'), 32)
 $$;
@@ -29,12 +28,11 @@ $$;
 -- A hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL.
 -- What a plan depends on, but for what audit_answer gives.  Null unless the table is small:
 -- views and foreign tables have no upper bound of their rows.
-CREATE FUNCTION iblt_internal.audit_core(described jsonb) RETURNS text
+CREATE FUNCTION audit_core(described jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN (described ->> 'most_rows')::numeric * 28 <= 1048576
-		THEN iblt_internal.audit_hash(convert_to(jsonb_build_array(described -> 'relation',
+		THEN audit_hash(convert_to(jsonb_build_array(described -> 'relation',
 			described -> 'kind', described -> 'plain', described -> 'columns',
 			described -> 'keys')::text, getdatabaseencoding())) END
 	-- PostgreSQL does not know the size of a table of Citus
@@ -43,22 +41,21 @@ $$;
 
 -- A digest of a table's rows, and their number; NULL if the table was altered.
 -- Relies on: read_heap, in one snapshot behind its lock.
-CREATE FUNCTION iblt_internal.audit_digest(described jsonb, options iblt_internal.options,
+CREATE FUNCTION audit_digest(described jsonb, options options,
 	OUT digest text, OUT rows bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.side := iblt_internal.described(described, 'here');
-	plan iblt_internal.plan := iblt_internal.make_plan(s, s, options);
+	s side := described(described, 'here');
+	plan plan := make_plan(s, s, options);
 	answer record;
 BEGIN
-	PERFORM iblt_internal.refuse_code(plan);
-	answer := iblt_internal.read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
-		' AS iblt_r(sketch, fingerprint)', iblt_internal.sketch_sql(plan, s, 1)));
+	PERFORM refuse_code(plan);
+	answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
+		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, s, 1)));
 	IF answer.fingerprint = s.fingerprint THEN
-		digest := iblt_internal.audit_hash((answer.sketch)::bytea);
-		rows := (iblt_internal.iblt_header(answer.sketch)).rows;
+		digest := audit_hash((answer.sketch)::bytea);
+		rows := (iblt_header(answer.sketch)).rows;
 	END IF;
 END
 $$;
@@ -67,16 +64,15 @@ $$;
 
 -- What the other side needs to know of a small table: the digest, the number of rows, and
 -- what its own description cannot tell; NULL if it must be compared alone.
-CREATE FUNCTION iblt_internal.audit_answer(request jsonb) RETURNS jsonb
+CREATE FUNCTION audit_answer(request jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	described jsonb := iblt_internal.describe(to_regclass(request ->> 0), request ->> 1);
-	options iblt_internal.options;
+	described jsonb := describe(to_regclass(request ->> 0), request ->> 1);
+	options options;
 	found record;
 BEGIN
-	IF iblt_internal.audit_core(described) IS DISTINCT FROM request ->> 4 THEN
+	IF audit_core(described) IS DISTINCT FROM request ->> 4 THEN
 		RETURN NULL;
 	END IF;
 	options.condition := request ->> 1;
@@ -84,7 +80,7 @@ BEGIN
 	options.seed := request ->> 3;
 	options.content := 'none';
 	options.extra_columns := 'ignore';
-	found := iblt_internal.audit_digest(described, options);
+	found := audit_digest(described, options);
 	RETURN jsonb_build_array(found.digest, found.rows, described -> 'identity',
 		described -> 'fingerprint', described -> 'versions', described -> 'version_rights',
 		described -> 'most_rows', described -> 'collations', described -> 'subscriptions');
@@ -92,20 +88,19 @@ END
 $$;
 
 -- The answers about small tables, and what is the same for all tables of this database.
-CREATE FUNCTION iblt_internal.audit_answers(requests jsonb) RETURNS jsonb
+CREATE FUNCTION audit_answers(requests jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	request jsonb;
 	answer jsonb;
 	answers jsonb := '[]';
-	server jsonb := iblt_internal.describe('pg_class', NULL);
+	server jsonb := describe('pg_class', NULL);
 BEGIN
 	FOR request IN SELECT jsonb_array_elements(requests) LOOP
 		answer := NULL;
 		BEGIN
-			answer := iblt_internal.audit_answer(request);
+			answer := audit_answer(request);
 			RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 		EXCEPTION WHEN OTHERS THEN
 			-- an error shows again when the table is compared alone
@@ -124,19 +119,18 @@ $$;
 -- What is to be known of an item to compare it with many others; NULL after an error.
 -- Nothing is asked of the peer for an item here.  Where its scope takes questions, it is
 -- not one of these.
-CREATE FUNCTION iblt_internal.audit_describe_small(item iblt_internal.audit_item,
-	options iblt_internal.audit_options) RETURNS iblt_internal.audit_small
+CREATE FUNCTION audit_describe_small(item audit_item,
+	options audit_options) RETURNS audit_small
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	small iblt_internal.audit_small;
+	small audit_small;
 BEGIN
 	BEGIN
-		PERFORM iblt_internal.check_options(item.relid, options.compare);
-		small.item := iblt_internal.audit_scope(NULL, item, options.trust_filters);
-		small.compare := iblt_internal.audit_compare_options(small.item, options);
-		small.here := iblt_internal.describe(item.relid, (small.compare).condition);
+		PERFORM check_options(item.relid, options.compare);
+		small.item := audit_scope(NULL, item, options.trust_filters);
+		small.compare := audit_compare_options(small.item, options);
+		small.here := describe(item.relid, (small.compare).condition);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'described';
 	EXCEPTION WHEN OTHERS THEN
 		IF SQLSTATE <> 'IB000' THEN
@@ -149,15 +143,14 @@ $$;
 
 -- The small tables from a place in the list on: of 100 items at most, and of some 8 MB
 -- together.
-CREATE FUNCTION iblt_internal.audit_find_small(items iblt_internal.audit_item[], first integer,
-	options iblt_internal.audit_options, OUT smalls iblt_internal.audit_small[], OUT last integer)
+CREATE FUNCTION audit_find_small(items audit_item[], first integer,
+	options audit_options, OUT smalls audit_small[], OUT last integer)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	item iblt_internal.audit_item;
-	small iblt_internal.audit_small;
+	item audit_item;
+	small audit_small;
 	pages numeric := 0;
 BEGIN
 	smalls := '{}';
@@ -166,8 +159,8 @@ BEGIN
 		last := n;
 		IF item.problem IS NULL AND item.relid IS NOT NULL
 				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off' THEN
-			small := iblt_internal.audit_describe_small(item, options);
-			IF iblt_internal.audit_core(small.here) IS NOT NULL THEN
+			small := audit_describe_small(item, options);
+			IF audit_core(small.here) IS NOT NULL THEN
 				small.n := n;
 				smalls := smalls || small;
 				pages := pages + (small.here ->> 'most_rows')::numeric * 28 / 8192;
@@ -179,25 +172,23 @@ END
 $$;
 
 -- What audit_answer is asked about a table.
-CREATE FUNCTION iblt_internal.audit_request(small iblt_internal.audit_small) RETURNS jsonb
+CREATE FUNCTION audit_request(small audit_small) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT jsonb_build_array(small.here -> 'relation', (small.compare).peer_condition,
-		(small.compare).exclude, (small.compare).seed, iblt_internal.audit_core(small.here))
+		(small.compare).exclude, (small.compare).seed, audit_core(small.here))
 $$;
 
 -- A small table with its digest here.
-CREATE FUNCTION iblt_internal.audit_scan_small(small iblt_internal.audit_small)
-RETURNS iblt_internal.audit_small
+CREATE FUNCTION audit_scan_small(small audit_small)
+RETURNS audit_small
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	found record;
 BEGIN
 	BEGIN
-		found := iblt_internal.audit_digest(small.here, small.compare);
+		found := audit_digest(small.here, small.compare);
 		small.digest := found.digest;
 		small.rows := found.rows;
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
@@ -211,37 +202,35 @@ $$;
 
 -- The row for a small table with that many equal rows on each side; an error if its plan has
 -- one.
-CREATE FUNCTION iblt_internal.audit_equal_small(small iblt_internal.audit_small,
-	plan iblt_internal.plan, rows bigint, bytes bigint) RETURNS iblt_internal.audit_row
+CREATE FUNCTION audit_equal_small(small audit_small,
+	plan plan, rows bigint, bytes bigint) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	checked record := iblt_internal.audit_check_plan(small.item, plan, small.compare);
-	figures iblt_internal.figures;
+	checked record := audit_check_plan(small.item, plan, small.compare);
+	figures figures;
 BEGIN
-	PERFORM iblt_internal.require_version_rights(checked.plan);
+	PERFORM require_version_rights(checked.plan);
 	figures.rows_here := rows;
 	figures.rows_there := rows;
 	figures.bytes_sent := bytes;
 	figures.bytes_received := 0;
-	RETURN iblt_internal.audit_result(checked.item, ROW(checked.plan, figures, '{}'));
+	RETURN audit_result(checked.item, ROW(checked.plan, figures, '{}'));
 END
 $$;
 
 -- The row for a small table that is equal; NULL for one that must be compared alone.
-CREATE FUNCTION iblt_internal.audit_judge_small(small iblt_internal.audit_small, server jsonb,
-	answer jsonb, bytes bigint) RETURNS iblt_internal.audit_row
+CREATE FUNCTION audit_judge_small(small audit_small, server jsonb,
+	answer jsonb, bytes bigint) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF (small.digest = answer ->> 0 AND small.rows = (answer ->> 1)::bigint) IS NOT TRUE THEN
 		RETURN NULL;
 	END IF;
-	RETURN iblt_internal.audit_equal_small(small, iblt_internal.plan_of(
-		iblt_internal.described(small.here, 'here'),
-		iblt_internal.described(small.here || server || jsonb_build_object(
+	RETURN audit_equal_small(small, plan_of(
+		described(small.here, 'here'),
+		described(small.here || server || jsonb_build_object(
 			'condition', (small.compare).peer_condition,
 			'identity', answer -> 2, 'fingerprint', answer -> 3, 'versions', answer -> 4,
 			'version_rights', answer -> 5, 'most_rows', answer -> 6, 'collations', answer -> 7,
@@ -254,46 +243,44 @@ $$;
 
 -- The rows for those small tables that are equal, and NULL for the others; none if the peer
 -- could not answer.
-CREATE FUNCTION iblt_internal.audit_compare_small(conn text, smalls iblt_internal.audit_small[])
-RETURNS iblt_internal.audit_row[]
+CREATE FUNCTION audit_compare_small(conn text, smalls audit_small[])
+RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	traffic record := iblt_internal.iblt_traffic_take();
+	traffic record := iblt_traffic_take();
 	tried record;
 	answer jsonb;
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.audit_answers(%L)',
-		(SELECT jsonb_agg(iblt_internal.audit_request(s)) FROM unnest(smalls) AS s)), true,
+	PERFORM peer_send(conn, format('SELECT audit_answers(%L)',
+		(SELECT jsonb_agg(audit_request(s)) FROM unnest(smalls) AS s)), true,
 		'iblt_audit');
-	smalls := ARRAY(SELECT iblt_internal.audit_scan_small(s) FROM unnest(smalls) AS s);
-	tried := iblt_internal.peer_try(conn, 0.005);
+	smalls := ARRAY(SELECT audit_scan_small(s) FROM unnest(smalls) AS s);
+	tried := peer_try(conn, 0.005);
 	IF (tried.problem).state IS NOT NULL THEN
-		PERFORM iblt_internal.peer_close(conn);
+		PERFORM peer_close(conn);
 		RETURN '{}';
 	END IF;
 	answer := tried.value;
-	traffic := iblt_internal.iblt_traffic_take();
-	RETURN ARRAY(SELECT iblt_internal.audit_judge_small(smalls[i], answer -> 'server',
+	traffic := iblt_traffic_take();
+	RETURN ARRAY(SELECT audit_judge_small(smalls[i], answer -> 'server',
 			answer -> 'tables' -> (i - 1), (traffic.sent + traffic.received) / cardinality(smalls))
 		FROM generate_subscripts(smalls, 1) AS i);
 END
 $$;
 
 -- The rows for equal small tables, at their places in the list, and the last place looked at.
-CREATE FUNCTION iblt_internal.audit_batch(conn text, peer text, items iblt_internal.audit_item[],
-	first integer, options iblt_internal.audit_options, OUT equal iblt_internal.audit_row[],
+CREATE FUNCTION audit_batch(conn text, peer text, items audit_item[],
+	first integer, options audit_options, OUT equal audit_row[],
 	OUT last integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	found record := iblt_internal.audit_find_small(items, first, options);
-	smalls iblt_internal.audit_small[] := found.smalls;
-	compared iblt_internal.audit_row[];
-	one iblt_internal.audit_row;
+	found record := audit_find_small(items, first, options);
+	smalls audit_small[] := found.smalls;
+	compared audit_row[];
+	one audit_row;
 BEGIN
 	last := found.last;
 	equal := '{}';
@@ -301,13 +288,13 @@ BEGIN
 	IF cardinality(smalls) < 2 THEN
 		RETURN;
 	END IF;
-	conn := iblt_internal.audit_begin(conn, peer);
+	conn := audit_begin(conn, peer);
 	compared := CASE (options.compare).method
-		WHEN 'plain' THEN iblt_internal.plain_compare_small(conn, smalls)
-		ELSE iblt_internal.audit_compare_small(conn, smalls) END;
+		WHEN 'plain' THEN plain_compare_small(conn, smalls)
+		ELSE audit_compare_small(conn, smalls) END;
 	FOR i IN 1 .. coalesce(cardinality(compared), 0) LOOP
 		one := compared[i];
-		one.total_ms := round(iblt_internal.ms(started) / cardinality(smalls), 1);
+		one.total_ms := round(ms(started) / cardinality(smalls), 1);
 		equal[(smalls[i]).n] := one;
 	END LOOP;
 END

@@ -4,16 +4,15 @@
 
 -- An error for published columns that the subscriber lacks.
 -- Replication stops at a published column that the subscriber lacks.
-CREATE FUNCTION iblt_internal.audit_check_columns(plan iblt_internal.plan, subscriber text)
+CREATE FUNCTION audit_check_columns(plan plan, subscriber text)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	names text[] := iblt_internal.column_names(
+	names text[] := column_names(
 		CASE subscriber WHEN 'here' THEN plan.here ELSE plan.there END);
 BEGIN
-	PERFORM iblt_internal.refuse_names(
+	PERFORM refuse_names(
 		ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (names)),
 		CASE subscriber WHEN 'here' THEN 'published columns are not here: %s'
 			ELSE 'published columns are not on the peer: %s' END,
@@ -23,9 +22,8 @@ $$;
 
 -- An error for a table that is a foreign table on a side, or a view of some.
 -- One that leads to the other side's table would be equal to itself.
-CREATE FUNCTION iblt_internal.audit_refuse_foreign(plan iblt_internal.plan) RETURNS void
+CREATE FUNCTION audit_refuse_foreign(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	kinds jsonb := '{"f": "a foreign table", "v": "a view of foreign tables"}';
@@ -44,22 +42,21 @@ END
 $$;
 
 -- What is asked of the comparison of one table, whose scope is known.
-CREATE FUNCTION iblt_internal.audit_compare_options(item iblt_internal.audit_item,
-	options iblt_internal.audit_options) RETURNS iblt_internal.options
+CREATE FUNCTION audit_compare_options(item audit_item,
+	options audit_options) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	compare iblt_internal.options := options.compare;
+	compare options := options.compare;
 BEGIN
-	compare.relation := iblt_internal.audit_name(item);
+	compare.relation := audit_name(item);
 	compare.label := 'iblt_audit ' || compare.relation;
 	compare.exclude := item.exclude;
 	compare.condition := item.condition;
 	compare.peer_condition := item.peer_condition;
 	compare.extra_columns :=
 		CASE compare.extra_columns WHEN 'error' THEN 'error' ELSE 'ignore' END;
-	compare.seed := coalesce(compare.seed, iblt_internal.random_seed());
+	compare.seed := coalesce(compare.seed, random_seed());
 	RETURN compare;
 END
 $$;
@@ -69,19 +66,18 @@ $$;
 -- replication is not ready, nothing is rechecked, because nothing could be confirmed.
 -- Where the peer does not have the slot of the subscription that is audited, rows are
 -- rechecked all the same.
-CREATE FUNCTION iblt_internal.audit_check_plan(INOUT item iblt_internal.audit_item,
-	INOUT plan iblt_internal.plan, compare iblt_internal.options) RETURNS record
+CREATE FUNCTION audit_check_plan(INOUT item audit_item,
+	INOUT plan plan, compare options) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF item.listed THEN
-		PERFORM iblt_internal.audit_refuse_foreign(plan);
+		PERFORM audit_refuse_foreign(plan);
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
-		PERFORM iblt_internal.audit_check_columns(plan, item.subscriber);
+		PERFORM audit_check_columns(plan, item.subscriber);
 	END IF;
-	IF iblt_internal.unready(plan) THEN
+	IF unready(plan) THEN
 		plan.recheck := 0;
 		item.unready := true;
 	ELSIF plan.links = '{}' AND compare.recheck IS NULL AND item.subscription IS NOT NULL THEN
@@ -95,20 +91,19 @@ END
 $$;
 
 -- The plan of the comparison of one table, and its item with what there is to say of it.
-CREATE FUNCTION iblt_internal.audit_plan(conn text, INOUT item iblt_internal.audit_item,
-	options iblt_internal.audit_options, OUT plan iblt_internal.plan) RETURNS record
+CREATE FUNCTION audit_plan(conn text, INOUT item audit_item,
+	options audit_options, OUT plan plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	compare iblt_internal.options;
+	compare options;
 	checked record;
 BEGIN
-	PERFORM iblt_internal.check_options(item.relid, options.compare);
-	item := iblt_internal.audit_scope(conn, item, options.trust_filters);
-	compare := iblt_internal.audit_compare_options(item, options);
-	checked := iblt_internal.audit_check_plan(item,
-		iblt_internal.prepare(conn, item.relid, NULL, compare), compare);
+	PERFORM check_options(item.relid, options.compare);
+	item := audit_scope(conn, item, options.trust_filters);
+	compare := audit_compare_options(item, options);
+	checked := audit_check_plan(item,
+		prepare(conn, item.relid, NULL, compare), compare);
 	item := checked.item;
 	plan := checked.plan;
 END
@@ -117,10 +112,9 @@ $$;
 -- Its row in the answer
 
 -- What there is to say of a table that was compared.
-CREATE FUNCTION iblt_internal.audit_detail(item iblt_internal.audit_item, plan iblt_internal.plan,
+CREATE FUNCTION audit_detail(item audit_item, plan plan,
 	unconfirmed bigint, differences bigint) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT nullif(concat_ws('; ',
 		CASE WHEN unconfirmed = 0 THEN NULL
@@ -129,33 +123,32 @@ AS $$
 				'between the sides)'
 			ELSE unconfirmed || ' differences could not be confirmed: rows kept changing, or '
 				'replication did not pass in time' END,
-		iblt_internal.live_said(plan),
+		live_said(plan),
 		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
-		iblt_internal.by_index_note(iblt_internal.reads_by_index(plan)),
+		by_index_note(reads_by_index(plan)),
 		CASE WHEN plan.buckets IS NOT NULL AND plan.recheck = 0 AND differences > 0
 				AND NOT item.unready
 			THEN 'differences were not rechecked, so they may be rows in flight' END,
-		'columns only here: ' || iblt_internal.quoted(
+		'columns only here: ' || quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x = ANY (mine))),
-		'columns only on the peer: ' || iblt_internal.quoted(
+		'columns only on the peer: ' || quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (mine))),
 		nullif(array_to_string(item.notes, '; '), '')), '')
-	FROM (SELECT iblt_internal.column_names(plan.here)) AS c(mine)
+	FROM (SELECT column_names(plan.here)) AS c(mine)
 $$;
 
 -- The row for a table that was compared, from its counts of differences.
-CREATE FUNCTION iblt_internal.audit_verdict(item iblt_internal.audit_item,
-	plan iblt_internal.plan, figures iblt_internal.figures, INOUT result iblt_internal.audit_row)
-RETURNS iblt_internal.audit_row
+CREATE FUNCTION audit_verdict(item audit_item,
+	plan plan, figures figures, INOUT result audit_row)
+RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	result.relation := (plan.here).relation;
 	result.peer_relation := (plan.there).relation;
 	result.status := CASE result.missing + result.extra + result.changed WHEN 0 THEN 'equal'
 		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
-	result.detail := iblt_internal.audit_detail(item, plan, result.unconfirmed,
+	result.detail := audit_detail(item, plan, result.unconfirmed,
 		result.missing + result.extra + result.changed);
 	result.rows_here := figures.rows_here;
 	result.rows_there := figures.rows_there;
@@ -164,54 +157,51 @@ END
 $$;
 
 -- The row for a table of which all differences are known.
-CREATE FUNCTION iblt_internal.audit_result(item iblt_internal.audit_item,
-	compared iblt_internal.comparison) RETURNS iblt_internal.audit_row
+CREATE FUNCTION audit_result(item audit_item,
+	compared comparison) RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	result iblt_internal.audit_row;
+	result audit_row;
 BEGIN
 	SELECT count(*) FILTER (WHERE d.side = 'there'), count(*) FILTER (WHERE d.side = 'here'),
 		count(*) FILTER (WHERE d.side = 'both'),
 		count(*) FILTER (WHERE d.confirmed IS FALSE OR item.unready)
 	INTO result.missing, result.extra, result.changed, result.unconfirmed
 	FROM unnest(compared.differences) AS d;
-	RETURN iblt_internal.audit_verdict(item, compared.plan, compared.figures, result);
+	RETURN audit_verdict(item, compared.plan, compared.figures, result);
 END
 $$;
 
 -- Compares one table: its row.
 -- They are counted, and not kept.
-CREATE FUNCTION iblt_internal.audit_compare(conn text, plan iblt_internal.plan,
-	item iblt_internal.audit_item) RETURNS iblt_internal.audit_row
+CREATE FUNCTION audit_compare(conn text, plan plan,
+	item audit_item) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	found record := iblt_internal.find_keys(conn, plan, NULL);
-	result iblt_internal.audit_row;
+	found record := find_keys(conn, plan, NULL);
+	result audit_row;
 BEGIN
 	SELECT count(*) FILTER (WHERE d.side = 'there'), count(*) FILTER (WHERE d.side = 'here'),
 		count(*) FILTER (WHERE d.side = 'both'),
 		count(*) FILTER (WHERE d.confirmed IS FALSE OR item.unready)
 	INTO result.missing, result.extra, result.changed, result.unconfirmed
-	FROM iblt_internal.differences(conn, found.plan, found.figures, found.keys, found.number,
+	FROM differences(conn, found.plan, found.figures, found.keys, found.number,
 		found.sample) AS d;
-	RETURN iblt_internal.audit_verdict(item, found.plan, @extschema@.iblt_compare_stats(), result);
+	RETURN audit_verdict(item, found.plan, @extschema@.iblt_compare_stats(), result);
 END
 $$;
 
 -- The row for a table that was not compared.
 -- Without an SQLSTATE, the list knows a problem already.
-CREATE FUNCTION iblt_internal.audit_failed(item iblt_internal.audit_item, state text, message text,
-	detail text) RETURNS iblt_internal.audit_row
+CREATE FUNCTION audit_failed(item audit_item, state text, message text,
+	detail text) RETURNS audit_row
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	result iblt_internal.audit_row;
-	name text := iblt_internal.audit_name(item);
+	result audit_row;
+	name text := audit_name(item);
 BEGIN
 	result.relation := CASE WHEN item.relid IS NOT NULL THEN name END;
 	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN name END;
@@ -234,15 +224,14 @@ $$;
 -- Comparing it
 
 -- Begins a table: with counters at 0, and a connection, which an error may have closed.
-CREATE FUNCTION iblt_internal.audit_begin(conn text, peer text) RETURNS text
+CREATE FUNCTION audit_begin(conn text, peer text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF NOT iblt_internal.peer_is_open(conn) THEN
-		conn := iblt_internal.peer_connect(peer, conn);
+	IF NOT peer_is_open(conn) THEN
+		conn := peer_connect(peer, conn);
 	END IF;
-	PERFORM iblt_internal.iblt_traffic_take();
+	PERFORM iblt_traffic_take();
 	RETURN conn;
 END
 $$;
@@ -251,31 +240,30 @@ $$;
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
-CREATE FUNCTION iblt_internal.audit_attempt(conn text, peer text, item iblt_internal.audit_item,
-	options iblt_internal.audit_options, OUT result iblt_internal.audit_row,
-	OUT plan iblt_internal.plan, OUT state text, OUT message text) RETURNS record
+CREATE FUNCTION audit_attempt(conn text, peer text, item audit_item,
+	options audit_options, OUT result audit_row,
+	OUT plan plan, OUT state text, OUT message text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	planned record;
 	detail text;
 BEGIN
 	BEGIN
-		conn := iblt_internal.audit_begin(conn, peer);
-		planned := iblt_internal.audit_plan(conn, item, options);
+		conn := audit_begin(conn, peer);
+		planned := audit_plan(conn, item, options);
 		item := planned.item;
 		plan := planned.plan;
-		result := iblt_internal.audit_compare(conn, plan, item);
+		result := audit_compare(conn, plan, item);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		IF result IS NULL THEN
 			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 				detail = PG_EXCEPTION_DETAIL;
-			result := iblt_internal.audit_failed(item, state, message, detail);
+			result := audit_failed(item, state, message, detail);
 			-- these two are raised here, between questions to the peer
 			IF state NOT IN ('IB002', 'IB003') THEN
-				PERFORM iblt_internal.peer_close(conn);
+				PERFORM peer_close(conn);
 			END IF;
 		END IF;
 	END;
@@ -283,10 +271,9 @@ END
 $$;
 
 -- Compares one table, again if it is altered meanwhile; the row says what went wrong.
-CREATE FUNCTION iblt_internal.audit_table(conn text, peer text, item iblt_internal.audit_item,
-	options iblt_internal.audit_options) RETURNS iblt_internal.audit_row
+CREATE FUNCTION audit_table(conn text, peer text, item audit_item,
+	options audit_options) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	tried record;
@@ -295,21 +282,21 @@ DECLARE
 	detail text;
 BEGIN
 	IF item.problem IS NOT NULL OR item.relid IS NULL THEN
-		RETURN iblt_internal.audit_failed(item, NULL, concat_ws('; ', item.problem,
+		RETURN audit_failed(item, NULL, concat_ws('; ', item.problem,
 			CASE WHEN item.relid IS NULL THEN 'the table does not exist here' END), NULL);
 	END IF;
 	FOR attempt IN 1 .. 3 LOOP
-		tried := iblt_internal.audit_attempt(conn, peer, item, options);
+		tried := audit_attempt(conn, peer, item, options);
 		EXIT WHEN tried.state IS NULL;
-		again := iblt_internal.restarts(conn, peer, tried.plan, attempt, tried.state,
+		again := restarts(conn, peer, tried.plan, attempt, tried.state,
 			tried.message);
 		EXIT WHEN NOT again;
-		options.compare := iblt_internal.live_again(options.compare, tried.state,
+		options.compare := live_again(options.compare, tried.state,
 			tried.message);
 	END LOOP;
 	RETURN tried.result;
 EXCEPTION WHEN SQLSTATE 'IB004' THEN
 	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
-	RETURN iblt_internal.audit_failed(item, 'IB004', message, detail);
+	RETURN audit_failed(item, 'IB004', message, detail);
 END
 $$;

@@ -5,13 +5,13 @@
 -- (40_table).
 
 -- What the caller asks of an audit.
-CREATE TYPE iblt_internal.audit_options AS (
-	compare iblt_internal.options,	-- for each table
+CREATE TYPE audit_options AS (
+	compare options,	-- for each table
 	trust_filters boolean	-- may a row filter that the peer tells run here?
 );
 
 -- What an audit compares; kind is NULL unless the caller gave exactly one thing.
-CREATE TYPE iblt_internal.audit_target AS (
+CREATE TYPE audit_target AS (
 	kind text,				-- 'tables', 'schema', 'publication' or 'subscription'
 	name text,				-- of the last three
 	tables regclass[]
@@ -20,40 +20,40 @@ CREATE TYPE iblt_internal.audit_target AS (
 -- What a side says of its publications and subscriptions
 
 -- A column that no publication has.
-CREATE TYPE iblt_internal.unpublished_column AS (name text, generated boolean);
+CREATE TYPE unpublished_column AS (name text, generated boolean);
 
 -- A table of some publications.
-CREATE TYPE iblt_internal.published_table AS (
+CREATE TYPE published_table AS (
 	schema text,
 	name text,
 	filter text,			-- NULL: all rows
 	publications text[],	-- that were asked for
 	others text[],			-- other publications that may add rows to those of the filter
 	operations_left_out text,
-	unpublished iblt_internal.unpublished_column[],
+	unpublished unpublished_column[],
 	covered boolean			-- an ancestor is published too
 );
 
 -- The answer of audit_published().
-CREATE TYPE iblt_internal.published AS (
+CREATE TYPE published AS (
 	publications text[],	-- those that exist
-	tables iblt_internal.published_table[]
+	tables published_table[]
 );
 
 -- A subscription that feeds a table.
-CREATE TYPE iblt_internal.feed AS (subscription text, publications text[]);
+CREATE TYPE feed AS (subscription text, publications text[]);
 
 -- Items and rows
 
 -- A table in the list of an audit.
-CREATE TYPE iblt_internal.audit_item AS (
+CREATE TYPE audit_item AS (
 	relid regclass,			-- the table here, NULL if there is none
 	schema text,			-- of the table on both sides
 	name text,
 	problem text,			-- why it is not compared, or NULL
 	notes text[],			-- the detail of its row says these in any case
 	listed boolean,			-- found by its name, and not given as a table
-	published iblt_internal.published_table,	-- if it is one
+	published published_table,	-- if it is one
 	subscriber text,		-- 'here' or 'there', if one side publishes it
 	subscription text,		-- if that is audited
 	exclude text[],			-- which columns and rows are compared, as in options
@@ -63,7 +63,7 @@ CREATE TYPE iblt_internal.audit_item AS (
 );
 
 -- What an audit says of one table.
-CREATE TYPE iblt_internal.audit_row AS (
+CREATE TYPE audit_row AS (
 	relation text,
 	peer_relation text,
 	status text,

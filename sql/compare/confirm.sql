@@ -19,13 +19,12 @@
 -- Slot names are not unique across servers: in a chain all may have the same.  Positions
 -- tell them apart.  A subscriber has received what its slot was told is applied, and not
 -- more than its publisher has written.
-CREATE FUNCTION iblt_internal.reached_by_slot(conn text, link iblt_internal.link, target numeric)
+CREATE FUNCTION reached_by_slot(conn text, link link, target numeric)
 RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	applied numeric := iblt_internal.peer_call(conn, link.source,
+	applied numeric := peer_call(conn, link.source,
 		format('slot_applied(%L)', link.slot));
 	received numeric[];
 	written numeric;
@@ -33,12 +32,12 @@ BEGIN
 	IF applied IS NULL OR applied < target THEN
 		RETURN false;
 	END IF;
-	received := iblt_internal.peer_call(conn, link.follower,
+	received := peer_call(conn, link.follower,
 		format('slot_received(%L)', link.slot));
 	IF received = '{}' THEN
 		RETURN false;
 	END IF;
-	written := iblt_internal.peer_call(conn, link.source, 'wal_position(false)');
+	written := peer_call(conn, link.source, 'wal_position(false)');
 	-- the position is one before a page header, which has at most 40 bytes
 	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r
 		WHERE r BETWEEN applied AND written + 40), false);
@@ -46,23 +45,21 @@ END
 $$;
 
 -- Has the follower of a link applied everything up to a position? NULL as in reached_by_slot.
-CREATE FUNCTION iblt_internal.reached(conn text, link iblt_internal.link, target numeric)
+CREATE FUNCTION reached(conn text, link link, target numeric)
 RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF link.slot IS NULL THEN
-		RETURN iblt_internal.peer_call(conn, link.follower, format('wal_replayed(%s)', target));
+		RETURN peer_call(conn, link.follower, format('wal_replayed(%s)', target));
 	END IF;
-	RETURN iblt_internal.reached_by_slot(conn, link, target);
+	RETURN reached_by_slot(conn, link, target);
 END
 $$;
 
 -- The warning for a slot whose positions do not fit.
-CREATE FUNCTION iblt_internal.warn_other_subscriber(slot text) RETURNS void
+CREATE FUNCTION warn_other_subscriber(slot text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RAISE WARNING USING MESSAGE = format('replication slot "%s" is another subscriber''s, '
@@ -75,42 +72,40 @@ $$;
 
 -- How long a source may take to flush the WAL of what is visible on it.
 -- WAL that the source has not even flushed after a while is of no commit that was visible.
-CREATE FUNCTION iblt_internal.flush_grace(conn text, source text) RETURNS interval
+CREATE FUNCTION flush_grace(conn text, source text) RETURNS interval
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT greatest('1 s', 5 * iblt_internal.peer_ask(conn, source,
+	SELECT greatest('1 s', 5 * peer_ask(conn, source,
 		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval)
 $$;
 
 -- Waits until the follower of a link has applied everything up to a position; false if that
 -- takes too long.
-CREATE FUNCTION iblt_internal.wait_position(conn text, link iblt_internal.link, target numeric,
+CREATE FUNCTION wait_position(conn text, link link, target numeric,
 	deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	fitted timestamptz := started;
 	reached boolean;
-	grace interval := iblt_internal.flush_grace(conn, link.source);
+	grace interval := flush_grace(conn, link.source);
 	pause double precision := 0.01;
 BEGIN
 	LOOP
-		reached := iblt_internal.reached(conn, link, target);
+		reached := reached(conn, link, target);
 		IF reached THEN
 			RETURN true;
 		ELSIF reached IS NULL AND clock_timestamp() > fitted + interval '2 s' THEN
 			-- a subscriber shows what it received within microseconds of its answer to the slot
-			PERFORM iblt_internal.warn_other_subscriber(link.slot);
+			PERFORM warn_other_subscriber(link.slot);
 			RETURN false;
 		ELSIF clock_timestamp() > deadline THEN
 			RETURN false;
 		END IF;
 		fitted := CASE WHEN reached IS NULL THEN fitted ELSE clock_timestamp() END;
 		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
-			target := least(target, iblt_internal.peer_call(conn, link.source,
+			target := least(target, peer_call(conn, link.source,
 				'wal_position(true)')::numeric);
 			grace := NULL;
 		END IF;
@@ -124,36 +119,34 @@ $$;
 -- takes too long.
 -- iblt checks twice that positions fit, the second time beyond all there was the first
 -- time: on a busy source, the range in which they fit is not small.
-CREATE FUNCTION iblt_internal.wait_link(conn text, link iblt_internal.link, deadline timestamptz)
+CREATE FUNCTION wait_link(conn text, link link, deadline timestamptz)
 RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF link.slot IS NOT NULL AND NOT iblt_internal.wait_position(conn, link, 0, deadline) THEN
+	IF link.slot IS NOT NULL AND NOT wait_position(conn, link, 0, deadline) THEN
 		RETURN false;
 	END IF;
-	RETURN iblt_internal.wait_position(conn, link, iblt_internal.peer_call(conn, link.source,
+	RETURN wait_position(conn, link, peer_call(conn, link.source,
 		'wal_position(false)')::numeric, deadline);
 END
 $$;
 
 -- Waits until all that either side shows now has reached the other; false if that takes too
 -- long.
-CREATE FUNCTION iblt_internal.passed(conn text, plan iblt_internal.plan, deadline timestamptz)
+CREATE FUNCTION passed(conn text, plan plan, deadline timestamptz)
 RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	link iblt_internal.link;
+	link link;
 BEGIN
 	IF plan.links = '{}' THEN
 		PERFORM pg_sleep(least(1, greatest(0, extract(epoch FROM deadline - clock_timestamp()))));
 		RETURN clock_timestamp() <= deadline;
 	END IF;
 	FOREACH link IN ARRAY plan.links LOOP
-		IF NOT iblt_internal.wait_link(conn, link, deadline) THEN
+		IF NOT wait_link(conn, link, deadline) THEN
 			RETURN false;
 		END IF;
 	END LOOP;
@@ -166,20 +159,19 @@ $$;
 -- Waits until a source shows what it has sent; false if that takes too long.
 -- Without synchronous replication, only a page of pg_xact keeps a commit that was sent
 -- from being visible, and a transaction that still runs after a second has not committed.
-CREATE FUNCTION iblt_internal.settle(conn text, s iblt_internal.side, deadline timestamptz)
+CREATE FUNCTION settle(conn text, s side, deadline timestamptz)
 RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	call text := format('writers(%L::pg_catalog.regclass)', s.relation);
-	writers text[] := iblt_internal.peer_call(conn, s.side, call);
+	writers text[] := peer_call(conn, s.side, call);
 	synchronous boolean;
 	pause double precision := 0.002;
 BEGIN
 	WHILE writers <> '{}' LOOP
-		synchronous := coalesce(synchronous, iblt_internal.peer_ask(conn, s.side,
+		synchronous := coalesce(synchronous, peer_ask(conn, s.side,
 			'SELECT pg_catalog.current_setting(''synchronous_standby_names'')') <> '');
 		IF NOT synchronous AND clock_timestamp() > started + interval '1 s' THEN
 			RETURN true;
@@ -189,25 +181,24 @@ BEGIN
 		PERFORM pg_sleep(pause);
 		pause := least(pause * 1.5, 0.1);
 		writers := ARRAY(SELECT unnest(writers)
-			INTERSECT SELECT unnest(iblt_internal.peer_call(conn, s.side, call)::text[]));
+			INTERSECT SELECT unnest(peer_call(conn, s.side, call)::text[]));
 	END LOOP;
 	RETURN true;
 END
 $$;
 
 -- Waits until the sources show what they have sent; false if that takes too long.
-CREATE FUNCTION iblt_internal.settled(conn text, plan iblt_internal.plan, deadline timestamptz)
+CREATE FUNCTION settled(conn text, plan plan, deadline timestamptz)
 RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.side;
+	s side;
 	result boolean := true;
 BEGIN
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
 		IF EXISTS (SELECT FROM unnest(plan.links) AS l WHERE l.source = s.side) THEN
-			result := iblt_internal.settle(conn, s, deadline) AND result;
+			result := settle(conn, s, deadline) AND result;
 		END IF;
 	END LOOP;
 	RETURN result;
@@ -218,14 +209,13 @@ $$;
 
 -- What is kept of a look. After the look of a round before it, rows are marked that are the
 -- same. After an earlier look of the same round, with "settled", only those keep their mark.
-CREATE FUNCTION iblt_internal.hold(differences iblt_internal.difference[],
-	before iblt_internal.held DEFAULT NULL, settled boolean DEFAULT NULL)
-RETURNS iblt_internal.held
+CREATE FUNCTION hold(differences difference[],
+	before held DEFAULT NULL, settled boolean DEFAULT NULL)
+RETURNS held
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	result iblt_internal.held;
+	result held;
 BEGIN
 	SELECT coalesce(array_agg(d.id ORDER BY d.n), '{}'),
 		array_agg(CASE WHEN settled IS NULL OR settled AND h.mark = b.mark THEN h.mark END
@@ -245,10 +235,9 @@ $$;
 
 -- Batches and one more, unless that is empty.
 -- Of several batches, the rows are not kept.
-CREATE FUNCTION iblt_internal.kept(batches iblt_internal.held[], batch iblt_internal.held,
-	several boolean) RETURNS iblt_internal.held[]
+CREATE FUNCTION kept(batches held[], batch held,
+	several boolean) RETURNS held[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF batch.ids = '{}' THEN
@@ -262,47 +251,44 @@ $$;
 
 -- Those of the differences that still are differences, held as hold() says.
 -- iblt looks at all batches before it waits again, so it waits once for all of them.
-CREATE FUNCTION iblt_internal.look_again(conn text, plan iblt_internal.plan,
-	batches iblt_internal.held[], settled boolean DEFAULT NULL) RETURNS iblt_internal.held[]
+CREATE FUNCTION look_again(conn text, plan plan,
+	batches held[], settled boolean DEFAULT NULL) RETURNS held[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	several boolean := cardinality(batches) > 1;
-	result iblt_internal.held[] := '{}';
-	batch iblt_internal.held;
+	result held[] := '{}';
+	batch held;
 BEGIN
 	FOR i IN 1 .. cardinality(batches) LOOP
 		batch := batches[i];
-		batch := iblt_internal.hold(iblt_internal.look_at_ids(conn, plan, batch.ids), batch,
+		batch := hold(look_at_ids(conn, plan, batch.ids), batch,
 			settled);
-		result := iblt_internal.kept(result, batch, several);
+		result := kept(result, batch, several);
 	END LOOP;
 	RETURN result;
 END
 $$;
 
 -- Settles, and looks at differences again.
-CREATE FUNCTION iblt_internal.steady(conn text, plan iblt_internal.plan,
-	batches iblt_internal.held[], deadline timestamptz) RETURNS iblt_internal.held[]
+CREATE FUNCTION steady(conn text, plan plan,
+	batches held[], deadline timestamptz) RETURNS held[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF plan.links = '{}' OR batches = '{}' THEN
 		RETURN batches;
 	END IF;
-	RETURN iblt_internal.look_again(conn, plan, batches,
-		iblt_internal.settled(conn, plan, deadline));
+	RETURN look_again(conn, plan, batches,
+		settled(conn, plan, deadline));
 END
 $$;
 
 -- Rechecking
 
 -- Should differences wait for replication, which cannot pass?
-CREATE FUNCTION iblt_internal.unready(plan iblt_internal.plan) RETURNS boolean
+CREATE FUNCTION unready(plan plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN plan.wait AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready);
@@ -310,12 +296,11 @@ END
 $$;
 
 -- Can differences wait for replication? With a warning if not.
-CREATE FUNCTION iblt_internal.is_ready(plan iblt_internal.plan) RETURNS boolean
+CREATE FUNCTION is_ready(plan plan) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF NOT iblt_internal.unready(plan) THEN
+	IF NOT unready(plan) THEN
 		RETURN true;
 	END IF;
 	RAISE WARNING USING
@@ -328,10 +313,9 @@ $$;
 
 -- The differences whose rows are the same as a round before, or the others, with "confirmed"
 -- set.
-CREATE FUNCTION iblt_internal.judged(batch iblt_internal.held, confirmed boolean)
-RETURNS SETOF iblt_internal.difference
+CREATE FUNCTION judged(batch held, confirmed boolean)
+RETURNS SETOF difference
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN QUERY SELECT d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count, d.mark,
@@ -344,27 +328,25 @@ END
 $$;
 
 -- A batch without the differences that are confirmed.
-CREATE FUNCTION iblt_internal.rest(batch iblt_internal.held) RETURNS iblt_internal.held
+CREATE FUNCTION rest(batch held) RETURNS held
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	result iblt_internal.held;
+	result held;
 BEGIN
 	SELECT coalesce(array_agg(r.id ORDER BY r.n), '{}'), array_agg(r.mark ORDER BY r.n),
 		array_agg(r.same ORDER BY r.n)
 	INTO result.ids, result.marks, result.same
 	FROM unnest(batch.ids, batch.marks, batch.same) WITH ORDINALITY AS r(id, mark, same, n)
 	WHERE NOT r.same;
-	result.differences := ARRAY(SELECT d FROM iblt_internal.judged(batch, false) AS d);
+	result.differences := ARRAY(SELECT d FROM judged(batch, false) AS d);
 	RETURN result;
 END
 $$;
 
 -- How many differences batches have.
-CREATE FUNCTION iblt_internal.number_of(batches iblt_internal.held[]) RETURNS bigint
+CREATE FUNCTION number_of(batches held[]) RETURNS bigint
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	number bigint := 0;
@@ -377,20 +359,19 @@ END
 $$;
 
 -- Differences as they were seen last, or are now, none of them confirmed.
-CREATE FUNCTION iblt_internal.unconfirmed(conn text, plan iblt_internal.plan,
-	batches iblt_internal.held[]) RETURNS SETOF iblt_internal.difference
+CREATE FUNCTION unconfirmed(conn text, plan plan,
+	batches held[]) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	batch iblt_internal.held;
+	batch held;
 BEGIN
 	FOR i IN 1 .. cardinality(batches) LOOP
 		batch := batches[i];
 		IF batch.differences IS NULL THEN
-			batch := iblt_internal.hold(iblt_internal.look_at_ids(conn, plan, batch.ids));
+			batch := hold(look_at_ids(conn, plan, batch.ids));
 		END IF;
-		RETURN QUERY SELECT * FROM iblt_internal.judged(batch, false);
+		RETURN QUERY SELECT * FROM judged(batch, false);
 	END LOOP;
 END
 $$;
@@ -400,53 +381,51 @@ $$;
 -- In the last look of a round, those that are confirmed are answered batch by batch.  For
 -- the unconfirmed ones of many batches, rows are read once more.
 -- Relies on: what lookups rely on, in a snapshot of each look.
-CREATE FUNCTION iblt_internal.recheck_batches(conn text, plan iblt_internal.plan,
-	batches iblt_internal.held[]) RETURNS SETOF iblt_internal.difference
+CREATE FUNCTION recheck_batches(conn text, plan plan,
+	batches held[]) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	deadline timestamptz := clock_timestamp() + plan.timeout;
 	settled boolean;	-- NULL where nothing replicates
-	rest iblt_internal.held[];
-	batch iblt_internal.held;
+	rest held[];
+	batch held;
 BEGIN
-	IF iblt_internal.is_ready(plan) THEN
-		batches := iblt_internal.steady(conn, plan, batches, deadline);
+	IF is_ready(plan) THEN
+		batches := steady(conn, plan, batches, deadline);
 		FOR round IN 1 .. plan.recheck LOOP
 			EXIT WHEN batches = '{}';
-			PERFORM iblt_internal.progress(plan.progress, format(
+			PERFORM progress(plan.progress, format(
 				'waiting for replication, to look at %s keys again',
-				iblt_internal.number_of(batches)));
-			EXIT WHEN NOT iblt_internal.passed(conn, plan, deadline);
+				number_of(batches)));
+			EXIT WHEN NOT passed(conn, plan, deadline);
 			IF plan.links <> '{}' THEN
-				batches := iblt_internal.look_again(conn, plan, batches);
-				settled := batches <> '{}' AND iblt_internal.settled(conn, plan, deadline);
+				batches := look_again(conn, plan, batches);
+				settled := batches <> '{}' AND settled(conn, plan, deadline);
 			END IF;
 			rest := '{}';
 			FOR i IN 1 .. cardinality(batches) LOOP
 				batch := batches[i];
-				batch := iblt_internal.hold(iblt_internal.look_at_ids(conn, plan, batch.ids),
+				batch := hold(look_at_ids(conn, plan, batch.ids),
 					batch, settled);
-				RETURN QUERY SELECT * FROM iblt_internal.judged(batch, true);
-				rest := iblt_internal.kept(rest, iblt_internal.rest(batch),
+				RETURN QUERY SELECT * FROM judged(batch, true);
+				rest := kept(rest, rest(batch),
 					cardinality(batches) > 1);
 			END LOOP;
 			batches := rest;
 		END LOOP;
 	END IF;
-	RETURN QUERY SELECT * FROM iblt_internal.unconfirmed(conn, plan, batches);
+	RETURN QUERY SELECT * FROM unconfirmed(conn, plan, batches);
 END
 $$;
 
 -- The same for differences that are one batch.
-CREATE FUNCTION iblt_internal.recheck(conn text, plan iblt_internal.plan,
-	differences iblt_internal.difference[]) RETURNS iblt_internal.difference[]
+CREATE FUNCTION recheck(conn text, plan plan,
+	differences difference[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN ARRAY(SELECT d FROM iblt_internal.recheck_batches(conn, plan,
-		iblt_internal.kept('{}', iblt_internal.hold(differences), false)) AS d);
+	RETURN ARRAY(SELECT d FROM recheck_batches(conn, plan,
+		kept('{}', hold(differences), false)) AS d);
 END
 $$;

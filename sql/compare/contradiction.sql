@@ -7,11 +7,10 @@
 
 -- Those of the keys whose rows stood still and are not what digests say that were read
 -- meanwhile.
-CREATE FUNCTION iblt_internal.live_suspects(keys text[], here iblt_internal.found_rows,
-	there iblt_internal.found_rows, here_again iblt_internal.found_rows,
-	there_again iblt_internal.found_rows, decoded text[], sides text[]) RETURNS text[]
+CREATE FUNCTION live_suspects(keys text[], here found_rows,
+	there found_rows, here_again found_rows,
+	there_again found_rows, decoded text[], sides text[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN ARRAY(SELECT k.id FROM unnest(keys, here.checksum, here.mark, there.checksum,
@@ -28,35 +27,34 @@ $$;
 -- An error if digests go on to say that these doubtful keys differ whose rows do not, or in
 -- another way.
 -- With live => 'auto', the driver starts again and scans: nothing has been answered yet.
-CREATE FUNCTION iblt_internal.live_check(conn text, plan iblt_internal.plan, keys text[])
+CREATE FUNCTION live_check(conn text, plan plan, keys text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	by_index iblt_internal.plan := iblt_internal.index_plan(plan);
+	by_index plan := index_plan(plan);
 	rows record;
 	again record;
 	e record;
 	decoded record;
-	figures iblt_internal.figures;
+	figures figures;
 BEGIN
 	FOR round IN 1 .. 3 LOOP
 		IF keys = '{}' THEN
 			RETURN;
 		END IF;
-		PERFORM iblt_internal.progress(plan.progress, format(
+		PERFORM progress(plan.progress, format(
 			'digests are read again, because rows of %s keys are not as they say',
 			cardinality(keys)));
-		rows := iblt_internal.find_both(conn, by_index, keys);
-		e := iblt_internal.exchange(conn, plan, NULL, figures);
-		again := iblt_internal.find_both(conn, by_index, keys);
-		decoded := iblt_internal.iblt_compare_keys(e.sample, e.keys, 0, e.number::integer);
-		keys := iblt_internal.live_suspects(keys, rows.here, rows.there, again.here, again.there,
+		rows := find_both(conn, by_index, keys);
+		e := exchange(conn, plan, NULL, figures);
+		again := find_both(conn, by_index, keys);
+		decoded := iblt_compare_keys(e.sample, e.keys, 0, e.number::integer);
+		keys := live_suspects(keys, rows.here, rows.there, again.here, again.there,
 			decoded.keys, decoded.sides);
 	END LOOP;
 	IF keys <> '{}' THEN
-		PERFORM iblt_internal.live_refuse('IB008', 'they contradict the rows that an index finds',
+		PERFORM live_refuse('IB008', 'they contradict the rows that an index finds',
 			'Compare with live => ''off'', which tells damaged indexes, and CALL '
 			'iblt_live_rebuild on both sides.');
 	END IF;
@@ -64,16 +62,15 @@ END
 $$;
 
 -- An error if an index hid one of the doubtful keys, or digests are wrong about one.
-CREATE FUNCTION iblt_internal.check_looked(conn text, plan iblt_internal.plan, doubtful text[])
+CREATE FUNCTION check_looked(conn text, plan plan, doubtful text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF plan.from_digests IS TRUE THEN
-		PERFORM iblt_internal.live_check(conn, plan, doubtful);
+		PERFORM live_check(conn, plan, doubtful);
 	ELSE
-		PERFORM iblt_internal.check_index(conn, plan, doubtful);
+		PERFORM check_index(conn, plan, doubtful);
 	END IF;
 END
 $$;

@@ -4,10 +4,9 @@
 -- type side.
 
 -- The error for a relation that is not what was described.
-CREATE FUNCTION iblt_internal.refuse_altered(relation text, side text, detail text DEFAULT '')
+CREATE FUNCTION refuse_altered(relation text, side text, detail text DEFAULT '')
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = 'IB004', DETAIL = detail,
@@ -20,35 +19,32 @@ END
 $$;
 
 -- An error unless both sides read what was described, as two fingerprints tell.
-CREATE FUNCTION iblt_internal.require_described(plan iblt_internal.plan, here text, there text)
+CREATE FUNCTION require_described(plan plan, here text, there text)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF here IS DISTINCT FROM (plan.here).fingerprint THEN
-		PERFORM iblt_internal.refuse_altered((plan.here).relation, 'here');
+		PERFORM refuse_altered((plan.here).relation, 'here');
 	ELSIF there IS DISTINCT FROM (plan.there).fingerprint THEN
-		PERFORM iblt_internal.refuse_altered((plan.there).relation, 'there');
+		PERFORM refuse_altered((plan.there).relation, 'there');
 	END IF;
 END
 $$;
 
 -- The answer of describe() as a row; NULL for NULL.
-CREATE FUNCTION iblt_internal.described(described jsonb, side text) RETURNS iblt_internal.side
+CREATE FUNCTION described(described jsonb, side text) RETURNS side
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN jsonb_populate_record(NULL::iblt_internal.side,
+	RETURN jsonb_populate_record(NULL::side,
 		described || jsonb_build_object('side', side));
 END
 $$;
 
 -- The error for a peer without iblt, or with another protocol.
-CREATE FUNCTION iblt_internal.refuse_protocol(protocol integer, version text) RETURNS void
+CREATE FUNCTION refuse_protocol(protocol integer, version text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	mine text := (SELECT extversion FROM pg_extension WHERE extname = 'iblt');
@@ -61,7 +57,7 @@ BEGIN
 	RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 		MESSAGE = format('iblt %s here and iblt %s on the peer cannot talk to each other',
 			mine, version),
-		DETAIL = format('This side has protocol %s, the peer has %s.', iblt_internal.protocol(),
+		DETAIL = format('This side has protocol %s, the peer has %s.', protocol(),
 			coalesce('protocol ' || protocol, 'none')),
 		HINT = 'Install the newer version on the other server as well, and run '
 			'ALTER EXTENSION iblt UPDATE there.';
@@ -69,43 +65,41 @@ END
 $$;
 
 -- What hello() says on the peer, and describe_live if that is asked for.
-CREATE FUNCTION iblt_internal.hello_there(conn text, label text, relation text, condition text,
+CREATE FUNCTION hello_there(conn text, label text, relation text, condition text,
 	live boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	answer record;
 	found json;
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.hello(%s, %L, %L)',
-			iblt_internal.protocol(), relation, condition)
-		|| CASE WHEN live THEN format(' || iblt_internal.describe_live(%L)', relation)
+	PERFORM peer_send(conn, format('SELECT hello(%s, %L, %L)',
+			protocol(), relation, condition)
+		|| CASE WHEN live THEN format(' || describe_live(%L)', relation)
 			ELSE '' END, true, label);
-	answer := iblt_internal.peer_try(conn, 0.001);
+	answer := peer_try(conn, 0.001);
 	-- no such schema or function: of iblt, or of the condition
 	IF (answer.problem).state IN ('3F000', '42883') THEN
-		PERFORM iblt_internal.peer_send(conn, 'SELECT pg_catalog.json_build_array(
+		PERFORM peer_send(conn, 'SELECT pg_catalog.json_build_array(
 			(SELECT extversion FROM pg_catalog.pg_extension
 				WHERE extname OPERATOR(pg_catalog.=) ''iblt''),
 			pg_catalog.to_regprocedure(''iblt_internal.hello(integer, text, text)'') IS NOT NULL)',
 			false);
-		found := iblt_internal.peer_value(conn, 0.001, 0);
+		found := peer_value(conn, 0.001, 0);
 		IF NOT (found ->> 1)::boolean OR found ->> 0 IS NULL THEN
-			PERFORM iblt_internal.refuse_protocol(NULL, found ->> 0);
+			PERFORM refuse_protocol(NULL, found ->> 0);
 		END IF;
 	END IF;
 	IF (answer.problem).state IS NOT NULL THEN
-		PERFORM iblt_internal.peer_refuse(answer.problem);
+		PERFORM peer_refuse(answer.problem);
 	END IF;
 	RETURN answer.value;
 END
 $$;
 
 -- The error for a relation that the peer does not have.
-CREATE FUNCTION iblt_internal.refuse_no_relation(relation text) RETURNS void
+CREATE FUNCTION refuse_no_relation(relation text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
@@ -116,21 +110,20 @@ $$;
 
 -- The peer's relation; an error if there is none, or if the two servers do not speak one
 -- protocol.
-CREATE FUNCTION iblt_internal.describe_there(conn text, label text, relation text, condition text,
-	live boolean DEFAULT false) RETURNS iblt_internal.side
+CREATE FUNCTION describe_there(conn text, label text, relation text, condition text,
+	live boolean DEFAULT false) RETURNS side
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer jsonb := iblt_internal.hello_there(conn, label, relation, condition, live);
+	answer jsonb := hello_there(conn, label, relation, condition, live);
 BEGIN
-	IF (answer ->> 'protocol')::integer <> iblt_internal.protocol() THEN
-		PERFORM iblt_internal.refuse_protocol((answer ->> 'protocol')::integer,
+	IF (answer ->> 'protocol')::integer <> protocol() THEN
+		PERFORM refuse_protocol((answer ->> 'protocol')::integer,
 			answer ->> 'version');
 	ELSIF answer -> 'side' = 'null' THEN
-		PERFORM iblt_internal.refuse_no_relation(relation);
+		PERFORM refuse_no_relation(relation);
 	END IF;
-	RETURN iblt_internal.described((answer -> 'side')
+	RETURN described((answer -> 'side')
 		|| jsonb_build_object('live', answer -> 'live'), 'there');
 END
 $$;

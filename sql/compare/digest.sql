@@ -7,30 +7,29 @@
 -- describe_live and live_answer (see 20_protocol).
 
 -- How a table is tracked, for those who may read its digest; NULL if it is not.
-CREATE FUNCTION iblt_internal.iblt_live_options(relation regclass, OUT generation bigint,
+CREATE FUNCTION iblt_live_options(relation regclass, OUT generation bigint,
 	OUT key_columns text[], OUT columns text[], OUT by_hash boolean, OUT template iblt)
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- A sketch folded to that many cells a subtable.
-CREATE FUNCTION iblt_internal.iblt_compare_fold(s iblt, subtable_cells integer) RETURNS iblt
+CREATE FUNCTION iblt_compare_fold(s iblt, subtable_cells integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 -- What a side has
 
 -- What the live digest of a relation is of, and why it is not trustworthy.
-CREATE FUNCTION iblt_internal.live_digest(relation regclass) RETURNS iblt_internal.live_digest
+CREATE FUNCTION live_digest(relation regclass) RETURNS live_digest
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	options record;
 	info record;
 	state record;
-	digest iblt_internal.live_digest;
+	digest live_digest;
 BEGIN
-	SELECT o.* INTO options FROM iblt_internal.iblt_live_options(relation) AS o;
-	SELECT s.* INTO state FROM iblt_internal.iblt_live_state(relation) AS s;
+	SELECT o.* INTO options FROM iblt_live_options(relation) AS o;
+	SELECT s.* INTO state FROM iblt_live_state(relation) AS s;
 	IF options.generation IS NULL THEN
 		digest.reason := 'it is not tracked';
 		RETURN digest;
@@ -51,29 +50,27 @@ END
 $$;
 
 -- An addition to the answer of hello(): the live digest of a relation.
-CREATE FUNCTION iblt_internal.describe_live(relation text) RETURNS jsonb
+CREATE FUNCTION describe_live(relation text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN jsonb_build_object('live', iblt_internal.live_digest(to_regclass(relation)));
+	RETURN jsonb_build_object('live', live_digest(to_regclass(relation)));
 END
 $$;
 
 -- The digest of a relation as it was described, folded; an error if it is not trustworthy.
 -- A digest that was begun anew may be of other columns.
 -- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
-CREATE FUNCTION iblt_internal.live_read(relation text, generation bigint,
+CREATE FUNCTION live_read(relation text, generation bigint,
 	subtable_cells integer) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF generation IS DISTINCT FROM (SELECT o.generation
-			FROM iblt_internal.iblt_live_options(to_regclass(relation)) AS o) THEN
-		PERFORM iblt_internal.refuse_altered(relation, 'here', 'Its digest was begun anew.');
+			FROM iblt_live_options(to_regclass(relation)) AS o) THEN
+		PERFORM refuse_altered(relation, 'here', 'Its digest was begun anew.');
 	END IF;
-	RETURN iblt_internal.iblt_compare_fold(@extschema@.iblt_live(to_regclass(relation)),
+	RETURN iblt_compare_fold(@extschema@.iblt_live(to_regclass(relation)),
 		subtable_cells);
 END
 $$;
@@ -81,14 +78,13 @@ $$;
 -- A fold of a digest that is large enough to tell how it differs from one whose small fold is
 -- given.
 -- A third more than the estimate nearly always does, and saves another question.
-CREATE FUNCTION iblt_internal.live_fold(kept @extschema@.iblt, small @extschema@.iblt)
+CREATE FUNCTION live_fold(kept @extschema@.iblt, small @extschema@.iblt)
 RETURNS @extschema@.iblt
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	most integer := (iblt_internal.iblt_header(kept)).capacity;
-	status record := iblt_internal.iblt_compare_decode(small OPERATOR(@extschema@.-) kept);
+	most integer := (iblt_header(kept)).capacity;
+	status record := iblt_compare_decode(small OPERATOR(@extschema@.-) kept);
 	wanted bigint := 1.3 * status.estimated + 10;
 BEGIN
 	IF status.complete OR status.estimated > 1.6 * most THEN
@@ -102,44 +98,41 @@ $$;
 
 -- Keeps the digest of a relation under a name, and answers a small fold of the other side's
 -- with a fold, milliseconds and the fingerprint.
-CREATE FUNCTION iblt_internal.live_answer(relation text, generation bigint,
+CREATE FUNCTION live_answer(relation text, generation bigint,
 	subtable_cells integer, small @extschema@.iblt, name text) RETURNS json
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	kept @extschema@.iblt := @extschema@.iblt_session_keep(name,
-		iblt_internal.live_read(relation, generation, subtable_cells));
+		live_read(relation, generation, subtable_cells));
 BEGIN
-	RETURN json_build_array(iblt_internal.live_fold(kept, small),
+	RETURN json_build_array(live_fold(kept, small),
 		1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()),
-		iblt_internal.iblt_compare_fingerprint(to_regclass(relation)));
+		iblt_compare_fingerprint(to_regclass(relation)));
 END
 $$;
 
 -- The plan
 
 -- Are these the columns, in any order?
-CREATE FUNCTION iblt_internal.live_same(names text[], columns iblt_internal.plan_column[])
+CREATE FUNCTION live_same(names text[], columns plan_column[])
 RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	others text[] := iblt_internal.names_of(columns);
+	others text[] := names_of(columns);
 BEGIN
 	RETURN names @> others AND names <@ others;
 END
 $$;
 
 -- Why the digest of a side is not there or not trustworthy, or NULL.
-CREATE FUNCTION iblt_internal.live_untrusted(s iblt_internal.side, OUT state text,
+CREATE FUNCTION live_untrusted(s side, OUT state text,
 	OUT problem text, OUT hint text) RETURNS record
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	digest iblt_internal.live_digest := s.live;
+	digest live_digest := s.live;
 	place text := CASE s.side WHEN 'there' THEN 'On the peer, ' ELSE '' END;
 BEGIN
 	IF digest.generation IS NULL THEN
@@ -157,14 +150,13 @@ $$;
 
 -- Why two trustworthy digests do not tell what a plan asks, or NULL.
 -- Both sides hash the columns in the order in which they are tracked.
-CREATE FUNCTION iblt_internal.live_unfit(plan iblt_internal.plan, OUT state text, OUT problem text,
+CREATE FUNCTION live_unfit(plan plan, OUT state text, OUT problem text,
 	OUT hint text) RETURNS record
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	here iblt_internal.live_digest := (plan.here).live;
-	there iblt_internal.live_digest := (plan.there).live;
+	here live_digest := (plan.here).live;
+	there live_digest := (plan.there).live;
 BEGIN
 	IF num_nonnulls((plan.here).condition, (plan.there).condition, plan.lo, plan.hi) > 0 THEN
 		problem := 'only some rows are compared, and digests are of all rows';
@@ -176,12 +168,12 @@ BEGIN
 			OR gcd(here.subtable_cells, there.subtable_cells) < 70 THEN
 		problem := 'the two digests were not made to be compared with each other';
 		hint := 'CALL iblt_track on one side, with the other side as its peer.';
-	ELSIF NOT iblt_internal.live_same(here.key_columns, plan.key) THEN
+	ELSIF NOT live_same(here.key_columns, plan.key) THEN
 		problem := format('the key of the digests is %s',
-			iblt_internal.quoted(here.key_columns));
+			quoted(here.key_columns));
 		hint := 'Name these columns in key_columns.';
-	ELSIF NOT iblt_internal.live_same(here.columns, plan.columns) THEN
-		problem := format('the digests are of columns %s', iblt_internal.quoted(here.columns));
+	ELSIF NOT live_same(here.columns, plan.columns) THEN
+		problem := format('the digests are of columns %s', quoted(here.columns));
 		hint := 'Name these in columns, or track the columns that are compared.';
 	ELSIF here.by_hash <> plan.by_hash OR here.key_size <> (plan.key_size + 7) / 8 * 8 THEN
 		problem := 'unique indexes are not as they were when the digests were begun';
@@ -192,9 +184,8 @@ END
 $$;
 
 -- The error where relations would have to be scanned.
-CREATE FUNCTION iblt_internal.live_refuse(state text, problem text, hint text) RETURNS void
+CREATE FUNCTION live_refuse(state text, problem text, hint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = state, MESSAGE = 'live digests cannot be used: ' || problem,
@@ -203,12 +194,11 @@ END
 $$;
 
 -- A plan that reads digests which fit it.
-CREATE FUNCTION iblt_internal.live_use(plan iblt_internal.plan) RETURNS iblt_internal.plan
+CREATE FUNCTION live_use(plan plan) RETURNS plan
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	digest iblt_internal.live_digest := (plan.here).live;
+	digest live_digest := (plan.here).live;
 BEGIN
 	plan.from_digests := true;
 	plan.live_cells := gcd(digest.subtable_cells, ((plan.there).live).subtable_cells);
@@ -217,7 +207,7 @@ BEGIN
 	IF plan.by_hash THEN
 		-- rows are looked up by the hashes that are in the digests
 		plan.seed := (SELECT i.seed FROM
-			iblt_internal.iblt_live_options(to_regclass((plan.here).relation)) AS o,
+			iblt_live_options(to_regclass((plan.here).relation)) AS o,
 			@extschema@.iblt_info(o.template) AS i);
 	END IF;
 	RETURN plan;
@@ -226,35 +216,34 @@ $$;
 
 -- A plan that reads live digests if they are there, trustworthy and fit, or an error if they
 -- must be; the problem is one of an earlier attempt; "alone" without a peer.
-CREATE FUNCTION iblt_internal.live_plan(plan iblt_internal.plan, alone boolean, problem text)
-RETURNS iblt_internal.plan
+CREATE FUNCTION live_plan(plan plan, alone boolean, problem text)
+RETURNS plan
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	here iblt_internal.side := plan.here;
-	there iblt_internal.side := plan.there;
+	here side := plan.here;
+	there side := plan.there;
 	refused record;
 BEGIN
 	plan.live_problem := problem;
 	IF problem IS NOT NULL THEN
 		RETURN plan;
 	END IF;
-	here.live := iblt_internal.live_digest(to_regclass(here.relation));
+	here.live := live_digest(to_regclass(here.relation));
 	plan.here := here;
 	IF alone THEN
-		there.live := iblt_internal.live_digest(to_regclass(there.relation));
+		there.live := live_digest(to_regclass(there.relation));
 		plan.there := there;
 	END IF;
 	SELECT x.* INTO refused FROM (
-		SELECT 1 AS n, * FROM iblt_internal.live_untrusted(here)
-		UNION ALL SELECT 2, * FROM iblt_internal.live_untrusted(there)
-		UNION ALL SELECT 3, * FROM iblt_internal.live_unfit(plan)) AS x
+		SELECT 1 AS n, * FROM live_untrusted(here)
+		UNION ALL SELECT 2, * FROM live_untrusted(there)
+		UNION ALL SELECT 3, * FROM live_unfit(plan)) AS x
 	WHERE x.problem IS NOT NULL ORDER BY n LIMIT 1;
 	IF refused.problem IS NULL THEN
-		RETURN iblt_internal.live_use(plan);
+		RETURN live_use(plan);
 	ELSIF plan.live = 'require' THEN
-		PERFORM iblt_internal.live_refuse(refused.state, refused.problem, refused.hint);
+		PERFORM live_refuse(refused.state, refused.problem, refused.hint);
 	END IF;
 	plan.live_problem := refused.problem;
 	RETURN plan;
@@ -264,15 +253,14 @@ $$;
 -- Scanning all the same
 
 -- A plan that scans, because digests that were read do not do.
-CREATE FUNCTION iblt_internal.live_give_up(plan iblt_internal.plan, problem text)
-RETURNS iblt_internal.plan
+CREATE FUNCTION live_give_up(plan plan, problem text)
+RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	plan.from_digests := false;
 	plan.live_problem := problem;
-	PERFORM iblt_internal.progress(plan.progress,
+	PERFORM progress(plan.progress,
 		'live digests are not used, the relations are scanned: ' || problem);
 	RETURN plan;
 END
@@ -280,10 +268,9 @@ $$;
 
 -- The options of a driver's next attempt, after an error.
 -- After an error that says so, the next attempt scans.
-CREATE FUNCTION iblt_internal.live_again(options iblt_internal.options, state text, message text)
-RETURNS iblt_internal.options
+CREATE FUNCTION live_again(options options, state text, message text)
+RETURNS options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF state = 'IB008' THEN
@@ -294,9 +281,8 @@ END
 $$;
 
 -- Says why relations are scanned in spite of live => 'auto'.
-CREATE FUNCTION iblt_internal.live_notice(plan iblt_internal.plan) RETURNS void
+CREATE FUNCTION live_notice(plan plan) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF plan.live_problem IS NOT NULL THEN
@@ -306,9 +292,8 @@ END
 $$;
 
 -- What an audit says of live digests, NULL with live => 'off'.
-CREATE FUNCTION iblt_internal.live_said(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION live_said(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	here timestamptz := ((plan.here).live).verified_at;
@@ -329,90 +314,86 @@ $$;
 
 -- The digest and the fingerprint of this side, and without a peer those of the other one.
 -- As scan_here: without a peer, one snapshot for both.
-CREATE FUNCTION iblt_internal.live_here(plan iblt_internal.plan, alone boolean,
+CREATE FUNCTION live_here(plan plan, alone boolean,
 	OUT here @extschema@.iblt, OUT here_read text, OUT there @extschema@.iblt, OUT there_read text)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	query text := 'iblt_internal.live_read(%L, %L, $1), %s';
 BEGIN
 	EXECUTE concat_ws(', ', 'SELECT ' || format(query, (plan.here).relation,
-			((plan.here).live).generation, iblt_internal.fingerprint_sql(plan.here)),
+			((plan.here).live).generation, fingerprint_sql(plan.here)),
 		CASE WHEN alone THEN format(query, (plan.there).relation,
-			((plan.there).live).generation, iblt_internal.fingerprint_sql(plan.there)) END)
+			((plan.there).live).generation, fingerprint_sql(plan.there)) END)
 	INTO here, here_read, there, there_read USING plan.live_cells;
 END
 $$;
 
 -- The peer's digest, folded to the size that the difference from this one takes.
 -- The peer's log does not show the fold, which has keys in it.
-CREATE FUNCTION iblt_internal.live_ask(conn text, plan iblt_internal.plan, mine @extschema@.iblt,
+CREATE FUNCTION live_ask(conn text, plan plan, mine @extschema@.iblt,
 	OUT sketch @extschema@.iblt, OUT fingerprint text, OUT ms numeric) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.side := plan.there;
+	s side := plan.there;
 	answer json;
 BEGIN
-	PERFORM iblt_internal.peer_send_keys(conn, 'SELECT iblt_internal.live_answer()',
-		format('SELECT iblt_internal.live_answer(%L, %L, %L, %L, %L)', s.relation,
+	PERFORM peer_send_keys(conn, 'SELECT live_answer()',
+		format('SELECT live_answer(%L, %L, %L, %L, %L)', s.relation,
 			(s.live).generation, plan.live_cells, @extschema@.iblt_fold(mine, 10, 0.1), plan.kept));
-	answer := iblt_internal.peer_value(conn, 0.001);
+	answer := peer_value(conn, 0.001);
 	sketch := answer ->> 0;
 	ms := round((answer ->> 1)::numeric, 1);
 	fingerprint := answer ->> 2;
-	PERFORM iblt_internal.iblt_traffic_add(0, 0, 0, length(answer ->> 0));
+	PERFORM iblt_traffic_add(0, 0, 0, length(answer ->> 0));
 END
 $$;
 
 -- Reads the digests of both sides: the one here, and a fold of the one there.
-CREATE FUNCTION iblt_internal.live_sketches(conn text, plan iblt_internal.plan,
-	INOUT figures iblt_internal.figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
+CREATE FUNCTION live_sketches(conn text, plan plan,
+	INOUT figures figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	read record := iblt_internal.live_here(plan, conn IS NULL);
+	read record := live_here(plan, conn IS NULL);
 	answer record;
-	here_ms numeric := iblt_internal.ms(started);
+	here_ms numeric := ms(started);
 	there_ms numeric := here_ms;
 BEGIN
 	mine := read.here;
 	theirs := read.there;
 	IF conn IS NOT NULL THEN
-		answer := iblt_internal.live_ask(conn, plan, mine);
+		answer := live_ask(conn, plan, mine);
 		theirs := answer.sketch;
 		read.there_read := answer.fingerprint;
 		there_ms := answer.ms;
 	END IF;
-	PERFORM iblt_internal.require_described(plan, read.here_read, read.there_read);
-	figures.rows_here := (iblt_internal.iblt_header(mine)).rows;
-	figures.rows_there := (iblt_internal.iblt_header(theirs)).rows;
+	PERFORM require_described(plan, read.here_read, read.there_read);
+	figures.rows_here := (iblt_header(mine)).rows;
+	figures.rows_there := (iblt_header(theirs)).rows;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + here_ms;
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there_ms;
-	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);
+	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
 END
 $$;
 
 -- The sketch here and a fold of the one there, with the figures: from digests, or from scans.
-CREATE FUNCTION iblt_internal.sketches(conn text, plan iblt_internal.plan, capacity integer,
-	INOUT figures iblt_internal.figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
+CREATE FUNCTION sketches(conn text, plan plan, capacity integer,
+	INOUT figures figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	made record;
 BEGIN
 	IF plan.from_digests THEN
-		made := iblt_internal.live_sketches(conn, plan, figures);
+		made := live_sketches(conn, plan, figures);
 	ELSE
-		made := iblt_internal.scan(conn, plan, capacity, figures);
+		made := scan(conn, plan, capacity, figures);
 	END IF;
 	figures := made.figures;
 	mine := made.mine;

@@ -3,18 +3,17 @@
 -- What iblt_compare_stats tells of a comparison, and what it says itself at the end.
 
 -- Keeps the figures of a comparison for iblt_compare_stats.
-CREATE FUNCTION iblt_internal.keep_figures(figures iblt_internal.figures) RETURNS void
+CREATE FUNCTION keep_figures(figures figures) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM set_config('iblt.compare_stats', to_jsonb(figures)::text, false);
 END
 $$;
 
-CREATE FUNCTION iblt_compare_stats() RETURNS iblt_internal.figures
+CREATE FUNCTION @extschema@.iblt_compare_stats() RETURNS figures
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
 	kept text := nullif(current_setting('iblt.compare_stats', true), '');
@@ -23,7 +22,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = 'no iblt_compare has finished in this session';
 	END IF;
-	RETURN jsonb_populate_record(NULL::iblt_internal.figures, kept::jsonb);
+	RETURN jsonb_populate_record(NULL::figures, kept::jsonb);
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_stats() IS
@@ -32,9 +31,8 @@ COMMENT ON FUNCTION iblt_compare_stats() IS
 
 -- May an index, which nothing checks, say which rows a condition is true of?
 -- Our settings do not reach the servers that have the rows of foreign tables and of Citus.
-CREATE FUNCTION iblt_internal.reads_by_index(plan iblt_internal.plan) RETURNS boolean
+CREATE FUNCTION reads_by_index(plan plan) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT coalesce(plan.by_index
 		OR (plan.here).condition IS NOT NULL AND ((plan.here).remote OR (plan.here).distributed)
@@ -44,27 +42,25 @@ $$;
 
 -- What there is to say of reads_by_index, or NULL.
 -- In the words of runs (slice_note).
-CREATE FUNCTION iblt_internal.by_index_note(by_index boolean) RETURNS text
+CREATE FUNCTION by_index_note(by_index boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN by_index THEN 'perhaps read by an index (not checked)' END
 $$;
 
 -- Adds to the figures that are kept how long all of a comparison took, and says what it
 -- cannot be sure of.
-CREATE FUNCTION iblt_internal.finish_figures(started timestamptz) RETURNS void
+CREATE FUNCTION finish_figures(started timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	figures iblt_internal.figures := @extschema@.iblt_compare_stats();
+	figures figures := @extschema@.iblt_compare_stats();
 BEGIN
-	figures.total_ms := iblt_internal.ms(started);
+	figures.total_ms := ms(started);
 	figures.finished_at := clock_timestamp();
-	PERFORM iblt_internal.keep_figures(figures);
+	PERFORM keep_figures(figures);
 	IF figures.by_index THEN
-		RAISE NOTICE '%', iblt_internal.by_index_note(true);
+		RAISE NOTICE '%', by_index_note(true);
 	END IF;
 	IF NOT figures.complete THEN
 		RAISE WARNING USING
@@ -78,18 +74,17 @@ END
 $$;
 
 -- The figures of a comparison that has ended.
-CREATE FUNCTION iblt_internal.all_figures(plan iblt_internal.plan, figures iblt_internal.figures,
-	decoded bigint, differences bigint, unconfirmed bigint) RETURNS iblt_internal.figures
+CREATE FUNCTION all_figures(plan plan, figures figures,
+	decoded bigint, differences bigint, unconfirmed bigint) RETURNS figures
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	traffic record := iblt_internal.iblt_traffic_take();
+	traffic record := iblt_traffic_take();
 BEGIN
 	figures.relation := (plan.here).relation;
 	figures.peer_relation := (plan.there).relation;
-	figures.key_columns := iblt_internal.names_of(plan.key);
-	figures.columns := iblt_internal.names_of(plan.columns);
+	figures.key_columns := names_of(plan.key);
+	figures.columns := names_of(plan.columns);
 	figures.columns_left_out := plan.columns_left_out;
 	figures.differences := differences;
 	figures.settled := greatest(decoded - differences, 0);
@@ -105,7 +100,7 @@ BEGIN
 	figures.estimated := coalesce(figures.estimated, differences);
 	figures.live := coalesce(plan.from_digests, false);
 	figures.method := CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END;
-	figures.by_index := iblt_internal.reads_by_index(plan);
+	figures.by_index := reads_by_index(plan);
 	IF figures.live THEN
 		figures.verified_here := ((plan.here).live).verified_at;
 		figures.verified_there := ((plan.there).live).verified_at;

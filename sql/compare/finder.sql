@@ -9,9 +9,8 @@
 -- (types of fixed width have one text for each value), or of its hash.
 
 -- The type that values of a key column are given as.
-CREATE FUNCTION iblt_internal.key_type(c iblt_internal.plan_column) RETURNS text
+CREATE FUNCTION key_type(c plan_column) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END;
@@ -20,14 +19,13 @@ $$;
 
 -- The columns of a key, and the expression of each from the key in one word, in the column
 -- id.
-CREATE FUNCTION iblt_internal.key_parts(key iblt_internal.plan_column[])
+CREATE FUNCTION key_parts(key plan_column[])
 RETURNS TABLE ("position" integer, name text, type text, value text)
 	LANGUAGE sql STABLE PARALLEL SAFE ROWS 4
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT i, (key[i]).name, type, format('%s::%s', CASE cardinality(key) WHEN 1 THEN 'id'
 		ELSE format('(id::text[])[%s]', i) END, type)
-	FROM generate_subscripts(key, 1) AS i, LATERAL iblt_internal.key_type(key[i]) AS type
+	FROM generate_subscripts(key, 1) AS i, LATERAL key_type(key[i]) AS type
 $$;
 
 -- By key
@@ -37,9 +35,8 @@ $$;
 -- The planner knows nothing of the values in an array, and would read the whole relation
 -- for a few per cent of its rows.  Of an array that a subquery gives it expects few: it
 -- takes the index, or hashes the keys, and not the relation, where there is none.
-CREATE FUNCTION iblt_internal.keys_by_value_sql(key iblt_internal.plan_column[]) RETURNS text
+CREATE FUNCTION keys_by_value_sql(key plan_column[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT CASE count(*) WHEN 1 THEN format(
@@ -47,23 +44,22 @@ BEGIN
 	ELSE format('(SELECT %s, n AS iblt_n FROM unnest((SELECT $1)) WITH ORDINALITY AS iblt_u(id, n))'
 			' AS iblt_k',
 		string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position)) END
-	FROM iblt_internal.key_parts(key));
+	FROM key_parts(key));
 END
 $$;
 
 -- The expression of a key as jsonb, from the key in one word, in the column id.
 -- An integer's text is also that in json, which is faster to read than what
 -- jsonb_build_object makes of a value.
-CREATE FUNCTION iblt_internal.key_json_sql(key iblt_internal.plan_column[]) RETURNS text
+CREATE FUNCTION key_json_sql(key plan_column[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT CASE WHEN count(*) = 1 AND min(type) IN ('smallint', 'integer', 'bigint', 'int8')
 	THEN format('(%L || id || ''}'')::jsonb', format('{%s: ', to_json(min(name))))
 	ELSE format('jsonb_build_object(%s)',
 		string_agg(format('%L, %s', name, value), ', ' ORDER BY position)) END
-	FROM iblt_internal.key_parts(key));
+	FROM key_parts(key));
 END
 $$;
 
@@ -72,10 +68,9 @@ $$;
 -- there is no row.  Lines come in the order of the keys, and an ORDER BY in the aggregates
 -- would sort them once more.
 -- Relies on: an index that check_index checks, in one snapshot behind its lock.
-CREATE FUNCTION iblt_internal.lookup_by_key_sql(plan iblt_internal.plan, s iblt_internal.side,
-	f iblt_internal.finder) RETURNS text
+CREATE FUNCTION lookup_by_key_sql(plan plan, s side,
+	f finder) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format('SELECT NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[],'
@@ -85,21 +80,20 @@ BEGIN
 			' FROM %8$s LEFT JOIN %9$s ON %10$s ORDER BY iblt_k.iblt_n) AS iblt_l',
 		CASE WHEN plan.versions THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
 		CASE WHEN plan.content <> 'none' THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
-		iblt_internal.fingerprint_sql(s),
-		format('t.%I', (plan.key[1]).name), iblt_internal.row_checksum_sql(plan, s),
-		iblt_internal.mark_sql(plan),
+		fingerprint_sql(s),
+		format('t.%I', (plan.key[1]).name), row_checksum_sql(plan, s),
+		mark_sql(plan),
 		format(CASE plan.content WHEN 'texts' THEN 'jsonb_build_array(jsonb_build_array(1, %s))'
-			ELSE '%s' END, iblt_internal.content_sql(plan)),
-		f.keys, iblt_internal.rows_sql(plan, s), f.matches);
+			ELSE '%s' END, content_sql(plan)),
+		f.keys, rows_sql(plan, s), f.matches);
 END
 $$;
 
 -- A query that joins the found_rows of both sides, $1 and $2, line by line with the keys in
 -- $3.
 -- In step, and not kept, as a function in FROM would be.
-CREATE FUNCTION iblt_internal.pairs_by_key_sql(key iblt_internal.plan_column[]) RETURNS text
+CREATE FUNCTION pairs_by_key_sql(key plan_column[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n,'
@@ -109,31 +103,30 @@ BEGIN
 		' unnest($1.checksum) AS h_digest, unnest($2.checksum) AS t_digest,'
 		' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
 		' unnest($1.content) AS h_content, unnest($2.content) AS t_content) AS u',
-		iblt_internal.key_json_sql(key));
+		key_json_sql(key));
 END
 $$;
 
 -- How rows are found where keys are unique and kept as they are.
-CREATE FUNCTION iblt_internal.finder_by_key(plan iblt_internal.plan, s iblt_internal.side)
-RETURNS iblt_internal.finder
+CREATE FUNCTION finder_by_key(plan plan, s side)
+RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder;
+	f finder;
 BEGIN
 	plan.lo := NULL;	-- the index finds them without
 	plan.hi := NULL;
 	f.indexed := true;
 	f.key := format(CASE cardinality(plan.key) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
-		iblt_internal.values_sql(plan.key));
-	f.keys := iblt_internal.keys_by_value_sql(plan.key);
+		values_sql(plan.key));
+	f.keys := keys_by_value_sql(plan.key);
 	f.matches := (SELECT string_agg(format('t.%I = iblt_k.iblt_k%s', (plan.key[i]).name, i),
 		' AND ' ORDER BY i) FROM generate_subscripts(plan.key, 1) AS i);
-	s := iblt_internal.only_remote_rows(s, format('t.%I = ANY ($1::%s[])', (plan.key[1]).name,
-		iblt_internal.key_type(plan.key[1])));
-	f.lookup := iblt_internal.lookup_by_key_sql(plan, s, f);
-	f.pairs := iblt_internal.pairs_by_key_sql(plan.key);
+	s := only_remote_rows(s, format('t.%I = ANY ($1::%s[])', (plan.key[1]).name,
+		key_type(plan.key[1])));
+	f.lookup := lookup_by_key_sql(plan, s, f);
+	f.pairs := pairs_by_key_sql(plan.key);
 	RETURN f;
 END
 $$;
@@ -145,10 +138,9 @@ $$;
 -- A line for each key that has rows.  Equal rows are counted, and different ones of a key
 -- are digested in order.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
-CREATE FUNCTION iblt_internal.lookup_by_hash_sql(plan iblt_internal.plan, s iblt_internal.side,
-	f iblt_internal.finder, rows text DEFAULT NULL) RETURNS text
+CREATE FUNCTION lookup_by_hash_sql(plan plan, s side,
+	f finder, rows text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(digest),'
@@ -164,23 +156,22 @@ BEGIN
 			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key) AS iblt_l',
 		CASE WHEN plan.versions THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
 		CASE WHEN plan.content <> 'none' THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
-		iblt_internal.fingerprint_sql(s),
+		fingerprint_sql(s),
 		CASE plan.content
 			WHEN 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE f.key END,
-		iblt_internal.row_checksum_sql(plan, s), iblt_internal.mark_sql(plan),
-		iblt_internal.content_sql(plan), f.keys,
-		coalesce(rows, iblt_internal.rows_sql(plan, s)), f.matches,
-		iblt_internal.json_sql(plan.key, true));
+		row_checksum_sql(plan, s), mark_sql(plan),
+		content_sql(plan), f.keys,
+		coalesce(rows, rows_sql(plan, s)), f.matches,
+		json_sql(plan.key, true));
 END
 $$;
 
 -- A query that joins the found_rows of both sides, $1 and $2, by the id of the key.
-CREATE FUNCTION iblt_internal.pairs_by_hash_sql() RETURNS text
+CREATE FUNCTION pairs_by_hash_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT text 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
 		' h.digest AS h_digest, t.digest AS t_digest, h.mark AS h_mark, t.mark AS t_mark,'
@@ -192,23 +183,22 @@ AS $$
 $$;
 
 -- How rows are found where keys are in the sketch as hashes.
-CREATE FUNCTION iblt_internal.finder_by_hash(plan iblt_internal.plan, s iblt_internal.side)
-RETURNS iblt_internal.finder
+CREATE FUNCTION finder_by_hash(plan plan, s side)
+RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder;
+	f finder;
 BEGIN
 	f.indexed := false;
-	f.key := iblt_internal.key_hash_sql(plan, s);
+	f.key := key_hash_sql(plan, s);
 	-- hashes may be there more than once
 	f.keys := '(SELECT id::int8 AS iblt_k1, min(n) AS iblt_n'
 		' FROM unnest($1) WITH ORDINALITY AS iblt_u(id, n) GROUP BY 1 ORDER BY 1) AS iblt_k';
 	f.matches := f.key || ' = iblt_k.iblt_k1';
-	s := iblt_internal.only_remote_rows(s, f.key || ' = ANY ($1::int8[])');
-	f.lookup := iblt_internal.lookup_by_hash_sql(plan, s, f);
-	f.pairs := iblt_internal.pairs_by_hash_sql();
+	s := only_remote_rows(s, f.key || ' = ANY ($1::int8[])');
+	f.lookup := lookup_by_hash_sql(plan, s, f);
+	f.pairs := pairs_by_hash_sql();
 	RETURN f;
 END
 $$;
@@ -216,19 +206,18 @@ $$;
 -- The choice
 
 -- How the rows of keys are found on a side.
-CREATE FUNCTION iblt_internal.finder(plan iblt_internal.plan, s iblt_internal.side)
-RETURNS iblt_internal.finder
+CREATE FUNCTION finder(plan plan, s side)
+RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder := CASE
-		WHEN plan.buckets IS NOT NULL THEN iblt_internal.plain_finder(plan, s, false)
-		WHEN plan.by_hash THEN iblt_internal.finder_by_hash(plan, s)
-		ELSE iblt_internal.finder_by_key(plan, s) END;
+	f finder := CASE
+		WHEN plan.buckets IS NOT NULL THEN plain_finder(plan, s, false)
+		WHEN plan.by_hash THEN finder_by_hash(plan, s)
+		ELSE finder_by_key(plan, s) END;
 BEGIN
 	IF s.distributed THEN
-		f.lookup := format('SELECT * FROM iblt_internal.find_distributed(%L, $1, %L)', f.lookup,
+		f.lookup := format('SELECT * FROM find_distributed(%L, $1, %L)', f.lookup,
 			s.relation);
 	END IF;
 	RETURN f;
@@ -238,9 +227,8 @@ $$;
 -- What the keys with these ids are looked up by.
 -- In an id the hash comes first.  Other keys are put into an order that is always the
 -- same, because rows are locked in it.
-CREATE FUNCTION iblt_internal.keys_of_ids(plan iblt_internal.plan, ids text[]) RETURNS text[]
+CREATE FUNCTION keys_of_ids(plan plan, ids text[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN plan.by_hash THEN ARRAY(SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)

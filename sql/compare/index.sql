@@ -7,10 +7,9 @@
 
 -- Keys whose rows an index found on other sides than the scans did.
 -- Differences are in the order of the keys.
-CREATE FUNCTION iblt_internal.doubtful(keys text[], sides text[],
-	differences iblt_internal.difference[]) RETURNS text[]
+CREATE FUNCTION doubtful(keys text[], sides text[],
+	differences difference[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- nearly always, and quick to see
@@ -24,17 +23,16 @@ END
 $$;
 
 -- The hashes of keys that a plan looks up by themselves.
-CREATE FUNCTION iblt_internal.hashes_of_keys(plan iblt_internal.plan, keys text[]) RETURNS text[]
+CREATE FUNCTION hashes_of_keys(plan plan, keys text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	hashes text[];
 BEGIN
 	EXECUTE format('SELECT ARRAY(SELECT %s::text FROM (SELECT %s FROM unnest($1) AS u(id)) AS t)',
-		iblt_internal.key_hash_sql(plan, plan.here),
+		key_hash_sql(plan, plan.here),
 		(SELECT string_agg(format('%s AS %I', value, name), ', ' ORDER BY position)
-			FROM iblt_internal.key_parts(plan.key)))
+			FROM key_parts(plan.key)))
 	INTO hashes USING keys;
 	RETURN hashes;
 END
@@ -43,10 +41,9 @@ $$;
 -- Ids of rows that a scan finds, and an index does not.
 -- The index's answers are in the order of the hashes, and are of one row each.  Where
 -- row versions cannot be read, there are no marks.
-CREATE FUNCTION iblt_internal.unfound(scanned iblt_internal.found_rows,
-	indexed iblt_internal.found_rows, hashes text[]) RETURNS text[]
+CREATE FUNCTION unfound(scanned found_rows,
+	indexed found_rows, hashes text[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN ARRAY(SELECT s.id FROM unnest(scanned.id, scanned.n, scanned.mark) AS s(id, n, mark)
@@ -57,10 +54,9 @@ END
 $$;
 
 -- Those of the ids whose rows are the same in two scans.
-CREATE FUNCTION iblt_internal.unchanged(ids text[], before iblt_internal.found_rows,
-	after iblt_internal.found_rows) RETURNS text[]
+CREATE FUNCTION unchanged(ids text[], before found_rows,
+	after found_rows) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN ARRAY(SELECT b.id
@@ -72,9 +68,8 @@ END
 $$;
 
 -- The error for rows that an index does not find, if there are any.
-CREATE FUNCTION iblt_internal.refuse_index(s iblt_internal.side, ids text[]) RETURNS void
+CREATE FUNCTION refuse_index(s side, ids text[]) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF ids <> '{}' THEN
@@ -91,9 +86,8 @@ END
 $$;
 
 -- A plan that looks rows up without their contents, and with their versions where it may.
-CREATE FUNCTION iblt_internal.index_plan(plan iblt_internal.plan) RETURNS iblt_internal.plan
+CREATE FUNCTION index_plan(plan plan) RETURNS plan
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	plan.content := 'none';
@@ -105,14 +99,13 @@ $$;
 
 -- An error if a side's index does not find rows of these keys that the table has.
 -- Relies on: read_heap before and after the index, three snapshots of each side.
-CREATE FUNCTION iblt_internal.check_keys(conn text, plan iblt_internal.plan, keys text[])
+CREATE FUNCTION check_keys(conn text, plan plan, keys text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	by_index iblt_internal.plan := iblt_internal.index_plan(plan);
-	by_scan iblt_internal.plan := by_index;
+	by_index plan := index_plan(plan);
+	by_scan plan := by_index;
 	hashes text[];
 	scanned record;
 	indexed record;
@@ -122,38 +115,37 @@ DECLARE
 BEGIN
 	by_scan.by_hash := true;
 	by_scan.by_index := false;
-	hashes := iblt_internal.hashes_of_keys(plan, keys);
-	scanned := iblt_internal.find_both(conn, by_scan, hashes);
-	indexed := iblt_internal.find_both(conn, by_index, keys);
-	here := iblt_internal.unfound(scanned.here, indexed.here, hashes);
-	there := iblt_internal.unfound(scanned.there, indexed.there, hashes);
+	hashes := hashes_of_keys(plan, keys);
+	scanned := find_both(conn, by_scan, hashes);
+	indexed := find_both(conn, by_index, keys);
+	here := unfound(scanned.here, indexed.here, hashes);
+	there := unfound(scanned.there, indexed.there, hashes);
 	IF here || there = '{}' THEN
 		RETURN;
 	END IF;
-	again := iblt_internal.find_both(conn, by_scan,
-		iblt_internal.keys_of_ids(by_scan, here || there));
-	PERFORM iblt_internal.refuse_index(plan.here,
-			iblt_internal.unchanged(here, scanned.here, again.here)),
-		iblt_internal.refuse_index(plan.there,
-			iblt_internal.unchanged(there, scanned.there, again.there));
+	again := find_both(conn, by_scan,
+		keys_of_ids(by_scan, here || there));
+	PERFORM refuse_index(plan.here,
+			unchanged(here, scanned.here, again.here)),
+		refuse_index(plan.there,
+			unchanged(there, scanned.there, again.there));
 END
 $$;
 
 -- An error if a side's index does not find rows of these doubtful keys that the table has.
 -- Each call scans both relations, so it is for the keys of many lookups.
-CREATE FUNCTION iblt_internal.check_index(conn text, plan iblt_internal.plan, keys text[])
+CREATE FUNCTION check_index(conn text, plan plan, keys text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	by_scan iblt_internal.plan := plan;
+	by_scan plan := plan;
 	size integer;
 BEGIN
 	by_scan.by_hash := true;
-	size := iblt_internal.batch_size(by_scan);
+	size := batch_size(by_scan);
 	FOR i IN 1 .. cardinality(keys) BY size LOOP
-		PERFORM iblt_internal.check_keys(conn, plan, keys[i : i + size - 1]);
+		PERFORM check_keys(conn, plan, keys[i : i + size - 1]);
 	END LOOP;
 END
 $$;

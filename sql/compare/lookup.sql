@@ -4,17 +4,16 @@
 -- become differences.
 
 -- The peer's answer to a lookup.
-CREATE FUNCTION iblt_internal.found_there(conn text) RETURNS iblt_internal.found_rows
+CREATE FUNCTION found_there(conn text) RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	answer record;
 BEGIN
-	answer := iblt_internal.peer_result(conn, format('SELECT * FROM %s.dblink_get_result($1)'
+	answer := peer_result(conn, format('SELECT * FROM %s.dblink_get_result($1)'
 		' AS t(id text, key text, n text, digest text, checksum text, mark text, content text,'
-		' fingerprint text)', iblt_internal.peer_dblink()), 0);
-	PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length(concat(answer.id, answer.key,
+		' fingerprint text)', peer_dblink()), 0);
+	PERFORM iblt_traffic_add(1, 0, octet_length(concat(answer.id, answer.key,
 		answer.n, answer.digest, answer.checksum, answer.mark, answer.content,
 		answer.fingerprint)));
 	RETURN ROW(answer.id::text[], answer.key::jsonb[], answer.n::bigint[], answer.digest::text[],
@@ -25,10 +24,9 @@ $$;
 
 -- An error unless a finder by key has one answer for each key.
 -- Two rows of a unique key would move the answers for the keys behind it.
-CREATE FUNCTION iblt_internal.require_unique(f iblt_internal.finder, answers bigint[], keys text[],
+CREATE FUNCTION require_unique(f finder, answers bigint[], keys text[],
 	side text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF f.indexed AND cardinality(answers) IS DISTINCT FROM cardinality(keys) THEN
@@ -43,18 +41,17 @@ $$;
 
 -- The rows of keys on this side, and without a peer those on the other one.
 -- As scan_here.
-CREATE FUNCTION iblt_internal.find_here(plan iblt_internal.plan, alone boolean, keys text[],
-	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
+CREATE FUNCTION find_here(plan plan, alone boolean, keys text[],
+	OUT here found_rows, OUT there found_rows) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder := iblt_internal.finder(plan, plan.here);
-	answer record := iblt_internal.read_here(plan, concat(
-		'SELECT ROW(h.*)::iblt_internal.found_rows AS here, ',
-		CASE WHEN alone THEN 'ROW(t.*)' ELSE 'NULL' END, '::iblt_internal.found_rows AS there',
+	f finder := finder(plan, plan.here);
+	answer record := read_here(plan, concat(
+		'SELECT ROW(h.*)::found_rows AS here, ',
+		CASE WHEN alone THEN 'ROW(t.*)' ELSE 'NULL' END, '::found_rows AS there',
 		format(' FROM (%s OFFSET 0) AS h', f.lookup), CASE WHEN alone THEN
-			format(', (%s OFFSET 0) AS t', (iblt_internal.finder(plan, plan.there)).lookup) END),
+			format(', (%s OFFSET 0) AS t', (finder(plan, plan.there)).lookup) END),
 		keys, f.indexed);
 BEGIN
 	here := answer.here;
@@ -63,61 +60,58 @@ END
 $$;
 
 -- Starts a lookup on the peer.
-CREATE FUNCTION iblt_internal.start_find_there(conn text, plan iblt_internal.plan, keys text[])
+CREATE FUNCTION start_find_there(conn text, plan plan, keys text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder := iblt_internal.finder(plan, plan.there);
+	f finder := finder(plan, plan.there);
 BEGIN
-	PERFORM iblt_internal.peer_send_keys(conn, f.lookup, format(CASE
-			WHEN iblt_internal.in_slice(plan)
-			THEN 'SELECT * FROM iblt_internal.find_rows_in_slice(%L, %L, %L, %L)'
-			WHEN f.indexed OR plan.by_index THEN 'SELECT * FROM iblt_internal.find_rows(%L, %L)'
-			ELSE 'SELECT * FROM iblt_internal.read_heap(%L, %L) AS iblt_r(id text[], key jsonb[],'
+	PERFORM peer_send_keys(conn, f.lookup, format(CASE
+			WHEN in_slice(plan)
+			THEN 'SELECT * FROM find_rows_in_slice(%L, %L, %L, %L)'
+			WHEN f.indexed OR plan.by_index THEN 'SELECT * FROM find_rows(%L, %L)'
+			ELSE 'SELECT * FROM read_heap(%L, %L) AS iblt_r(id text[], key jsonb[],'
 				' n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[],'
 				' fingerprint text)' END, f.lookup, keys, plan.lo, plan.hi));
 END
 $$;
 
 -- The rows of keys on both sides.
-CREATE FUNCTION iblt_internal.find_both(conn text, plan iblt_internal.plan, keys text[],
-	OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows) RETURNS record
+CREATE FUNCTION find_both(conn text, plan plan, keys text[],
+	OUT here found_rows, OUT there found_rows) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder := iblt_internal.finder(plan, plan.here);
+	f finder := finder(plan, plan.here);
 	found record;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		found := iblt_internal.plain_find_both(conn, plan, keys, false);
+		found := plain_find_both(conn, plan, keys, false);
 		here := found.here;
 		there := found.there;
 		RETURN;
 	END IF;
 	IF conn IS NOT NULL THEN
-		PERFORM iblt_internal.start_find_there(conn, plan, keys);
+		PERFORM start_find_there(conn, plan, keys);
 	END IF;
-	found := iblt_internal.find_here(plan, conn IS NULL, keys);
+	found := find_here(plan, conn IS NULL, keys);
 	here := found.here;
-	there := CASE WHEN conn IS NULL THEN found.there ELSE iblt_internal.found_there(conn) END;
-	PERFORM iblt_internal.require_described(plan, here.fingerprint, there.fingerprint),
-		iblt_internal.require_unique(f, here.checksum, keys, 'here'),
-		iblt_internal.require_unique(f, there.checksum, keys, 'there');
+	there := CASE WHEN conn IS NULL THEN found.there ELSE found_there(conn) END;
+	PERFORM require_described(plan, here.fingerprint, there.fingerprint),
+		require_unique(f, here.checksum, keys, 'here'),
+		require_unique(f, there.checksum, keys, 'there');
 END
 $$;
 
 -- Those of the keys whose rows, which were found on both sides, differ.
-CREATE FUNCTION iblt_internal.differing(plan iblt_internal.plan, here iblt_internal.found_rows,
-	there iblt_internal.found_rows, keys text[]) RETURNS iblt_internal.difference[]
+CREATE FUNCTION differing(plan plan, here found_rows,
+	there found_rows, keys text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder := iblt_internal.finder(plan, plan.here);
-	result iblt_internal.difference[];
+	f finder := finder(plan, plan.here);
+	result difference[];
 BEGIN
 	EXECUTE format($q$
 		SELECT coalesce(array_agg(ROW(id, key,
@@ -125,7 +119,7 @@ BEGIN
 				ELSE 'both' END,
 			h_content, t_content, coalesce(h_n, 0), coalesce(t_n, 0),
 			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
-			NULL, h_digest, t_digest)::iblt_internal.difference), '{}')
+			NULL, h_digest, t_digest)::difference), '{}')
 		FROM (%s) AS pair WHERE h_digest IS DISTINCT FROM t_digest$q$, f.pairs)
 	INTO result USING here, there, keys, plan.recheck > 0;
 	RETURN result;
@@ -133,26 +127,24 @@ END
 $$;
 
 -- Those of the keys whose rows differ now, each side seen in one snapshot.
-CREATE FUNCTION iblt_internal.look(conn text, plan iblt_internal.plan, keys text[])
-RETURNS iblt_internal.difference[]
+CREATE FUNCTION look(conn text, plan plan, keys text[])
+RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	rows record := iblt_internal.find_both(conn, plan, keys);
+	rows record := find_both(conn, plan, keys);
 BEGIN
-	RETURN iblt_internal.differing(plan, rows.here, rows.there, keys);
+	RETURN differing(plan, rows.here, rows.there, keys);
 END
 $$;
 
 -- Those of the keys with these ids whose rows differ now.
-CREATE FUNCTION iblt_internal.look_at_ids(conn text, plan iblt_internal.plan, ids text[])
-RETURNS iblt_internal.difference[]
+CREATE FUNCTION look_at_ids(conn text, plan plan, ids text[])
+RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.look(conn, plan, iblt_internal.keys_of_ids(plan, ids));
+	RETURN look(conn, plan, keys_of_ids(plan, ids));
 END
 $$;
 
@@ -164,14 +156,13 @@ $$;
 -- That number of keys of a list that iblt_compare_decode made, behind the first ones: each in
 -- one word (the text of the key, or of an array of its columns), and the sides that they are
 -- on; s is any fold of the difference.
-CREATE FUNCTION iblt_internal.iblt_compare_keys(s iblt, list bytea, first integer,
+CREATE FUNCTION iblt_compare_keys(s iblt, list bytea, first integer,
 	number integer, OUT keys text[], OUT sides text[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 -- How many keys are looked up at a time.
-CREATE FUNCTION iblt_internal.batch_size(plan iblt_internal.plan) RETURNS integer
+CREATE FUNCTION batch_size(plan plan) RETURNS integer
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN plan.by_hash THEN 100000 ELSE 10000 END;

@@ -5,10 +5,9 @@
 
 -- The error for more differences than allowed; another one if a problem leaves open whether
 -- they are rows in flight.
-CREATE FUNCTION iblt_internal.raise_too_many(plan iblt_internal.plan, how_many text, estimate text,
+CREATE FUNCTION raise_too_many(plan plan, how_many text, estimate text,
 	hint text, problem text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF problem IS NULL THEN
@@ -26,15 +25,14 @@ END
 $$;
 
 -- The error for as many differences as sketches tell, if these are too many.
-CREATE FUNCTION iblt_internal.refuse_too_many(plan iblt_internal.plan, number bigint, exact boolean,
+CREATE FUNCTION refuse_too_many(plan plan, number bigint, exact boolean,
 	problem text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	digests boolean := plan.from_digests AND NOT exact AND number <= plan.max_differences;
 BEGIN
-	PERFORM iblt_internal.raise_too_many(plan,
+	PERFORM raise_too_many(plan,
 		format(CASE WHEN digests THEN '%s%s keys differ, more than live digests of '
 			'this capacity can tell' ELSE '%s%s keys differ, and max_differences is %s' END,
 			CASE WHEN exact THEN '' ELSE 'about ' END, number, plan.max_differences),
@@ -54,19 +52,18 @@ $$;
 -- and are folds of one size.
 -- Rows of "before" and "after" cancel if both differences have them: of n and m rows
 -- with c in common, n + m - 2c are left.  Fewer than n if c is more than half of m.
-CREATE FUNCTION iblt_internal.persist(before @extschema@.iblt, after @extschema@.iblt)
+CREATE FUNCTION persist(before @extschema@.iblt, after @extschema@.iblt)
 RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	b record := iblt_internal.iblt_header(before);
-	a record := iblt_internal.iblt_header(after);
+	b record := iblt_header(before);
+	a record := iblt_header(after);
 	cells integer := gcd(b.cells / b.hashes, a.cells / a.hashes);
 BEGIN
 	-- folds of digests have many sizes; the estimate is that of the meter, whatever the size
-	RETURN (@extschema@.iblt_estimate(iblt_internal.iblt_compare_fold(after, cells)
-			OPERATOR(@extschema@.-) iblt_internal.iblt_compare_fold(before, cells))).estimated
+	RETURN (@extschema@.iblt_estimate(iblt_compare_fold(after, cells)
+			OPERATOR(@extschema@.-) iblt_compare_fold(before, cells))).estimated
 		< (@extschema@.iblt_estimate(before)).estimated;
 END
 $$;
@@ -75,35 +72,34 @@ $$;
 -- the error of refuse_too_many() if a sample is not wanted, or if there is a problem.
 -- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
 -- estimate of the sketches is the better one.
-CREATE FUNCTION iblt_internal.take_sample(conn text, INOUT plan iblt_internal.plan,
-	INOUT figures iblt_internal.figures, INOUT number bigint, exact boolean, problem text,
+CREATE FUNCTION take_sample(conn text, INOUT plan plan,
+	INOUT figures figures, INOUT number bigint, exact boolean, problem text,
 	OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	wanted integer := least(plan.max_differences, 5000);
-	before iblt_internal.figures := figures;
+	before figures := figures;
 	e record;
 BEGIN
 	IF problem IS NOT NULL OR plan.sample IS NOT TRUE
 			OR plan.from_digests AND plan.live = 'require' THEN
-		PERFORM iblt_internal.refuse_too_many(plan, number, exact, problem);
+		PERFORM refuse_too_many(plan, number, exact, problem);
 	ELSIF plan.from_digests THEN
-		plan := iblt_internal.live_give_up(plan, 'a sample is of a part of the keys');
+		plan := live_give_up(plan, 'a sample is of a part of the keys');
 	END IF;
 	plan.part := 0;
 	plan.parts := greatest(2, ceil(number / (0.8 * wanted)));
 	FOR attempt IN 1 .. 3 LOOP
-		PERFORM iblt_internal.progress(plan.progress, format(
+		PERFORM progress(plan.progress, format(
 			'about %s keys differ: comparing one of %s parts of them', number, plan.parts));
-		e := iblt_internal.exchange(conn, plan, greatest(4000, 2 * wanted), figures);
+		e := exchange(conn, plan, greatest(4000, 2 * wanted), figures);
 		figures := e.figures;
 		EXIT WHEN e.keys IS NOT NULL AND e.number <= plan.max_differences;
 		plan.parts := 2 * plan.parts;
 	END LOOP;
 	IF e.keys IS NULL OR e.number > plan.max_differences THEN
-		PERFORM iblt_internal.refuse_too_many(plan, number, exact, NULL);
+		PERFORM refuse_too_many(plan, number, exact, NULL);
 	END IF;
 	figures.rows_here := before.rows_here;
 	figures.rows_there := before.rows_there;
@@ -116,12 +112,11 @@ END
 $$;
 
 -- Why too many differences may be rows in flight, for which nobody can wait; or NULL.
-CREATE FUNCTION iblt_internal.unready_problem(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION unready_problem(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN CASE WHEN iblt_internal.unready(plan)
+	RETURN CASE WHEN unready(plan)
 		THEN 'Replication of this relation is not ready: the subscription is disabled or '
 			'still copies the relation, or there is a standby between the sides.' END;
 END
@@ -129,17 +124,16 @@ $$;
 
 -- Waits until replication has passed, after too many differences; why these may be rows in
 -- flight if it does not, or NULL.
-CREATE FUNCTION iblt_internal.await_replication(conn text, plan iblt_internal.plan,
+CREATE FUNCTION await_replication(conn text, plan plan,
 	deadline timestamptz) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.progress(plan.progress, format(
+	PERFORM progress(plan.progress, format(
 		'more than %s keys differ: waiting for replication, to compare once more',
 		plan.max_differences));
-	IF iblt_internal.settled(conn, plan, deadline)
-			AND iblt_internal.passed(conn, plan, deadline) THEN
+	IF settled(conn, plan, deadline)
+			AND passed(conn, plan, deadline) THEN
 		RETURN NULL;
 	END IF;
 	RETURN format('iblt_compare did not see replication pass within the timeout (%s).',
@@ -152,40 +146,39 @@ $$;
 -- flight, an error or a sample.
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
-CREATE FUNCTION iblt_internal.find_keys(conn text, INOUT plan iblt_internal.plan,
-	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
+CREATE FUNCTION find_keys(conn text, INOUT plan plan,
+	INOUT figures figures, OUT keys bytea, OUT number bigint,
 	OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	found record;
 	before @extschema@.iblt;
 	deadline timestamptz;
-	problem text := iblt_internal.unready_problem(plan);
+	problem text := unready_problem(plan);
 BEGIN
-	PERFORM iblt_internal.require_version_rights(plan);
+	PERFORM require_version_rights(plan);
 	IF plan.buckets IS NOT NULL THEN
 		RETURN;	-- plain_differences() finds them
 	END IF;
-	found := iblt_internal.search(conn, plan, figures);
+	found := search(conn, plan, figures);
 	before := found.sample;
 	plan.from_digests := (found.plan).from_digests;
 	deadline := clock_timestamp() + plan.timeout;
 	IF found.keys IS NULL AND problem IS NULL AND plan.recheck > 0 THEN
-		problem := iblt_internal.await_replication(conn, plan, deadline);
+		problem := await_replication(conn, plan, deadline);
 		IF problem IS NULL THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-			found := iblt_internal.search(conn, plan, found.figures);
+			found := search(conn, plan, found.figures);
 			problem := CASE
 				WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
 				THEN 'Live digests could tell the keys at first, and could not any more.'
-				WHEN NOT iblt_internal.persist(before, found.sample)
+				WHEN NOT persist(before, found.sample)
 				THEN 'Most of them did not differ before replication passed.' END;
 		END IF;
 	END IF;
 	IF found.keys IS NULL THEN
-		found := iblt_internal.take_sample(conn, plan, found.figures, found.number, found.exact,
+		found := take_sample(conn, plan, found.figures, found.number, found.exact,
 			problem);
 	END IF;
 	plan := found.plan;

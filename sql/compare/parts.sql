@@ -6,20 +6,19 @@
 
 -- The columns, elements and bounds that values of a type have, with their types.
 -- Domains count as what they are over, and an enum's labels show in its values.
-CREATE FUNCTION iblt_internal.describe_parts(type oid) RETURNS text
+CREATE FUNCTION describe_parts(type oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT CASE
 			WHEN t.oid < 16384 THEN format_type(t.oid, NULL)
-			WHEN t.typtype = 'd' THEN iblt_internal.describe_parts(t.typbasetype)
-			WHEN e.oid IS NOT NULL THEN iblt_internal.describe_parts(e.oid) || '[]'
+			WHEN t.typtype = 'd' THEN describe_parts(t.typbasetype)
+			WHEN e.oid IS NOT NULL THEN describe_parts(e.oid) || '[]'
 			WHEN r.rngsubtype IS NOT NULL THEN concat(format_type(t.oid, NULL), ' of ',
-				iblt_internal.describe_parts(r.rngsubtype))
+				describe_parts(r.rngsubtype))
 			WHEN t.typtype = 'c' THEN (
 				SELECT concat('(', string_agg(concat(to_json(a.attname::text), ' ',
-					iblt_internal.describe_parts(a.atttypid)), ', ' ORDER BY a.attnum), ')')
+					describe_parts(a.atttypid)), ', ' ORDER BY a.attnum), ')')
 				FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0
 				AND NOT a.attisdropped)
 			ELSE concat(format_type(t.oid, NULL), CASE t.typtype WHEN 'e' THEN ' enum' END) END
@@ -33,9 +32,8 @@ $$;
 -- Types without a send function in a type, as an array.
 -- A checksum takes the text of these types, and elsewhere what the send function makes.
 -- An extension may have one in some of its versions only (cube: from 1.5 on).
-CREATE FUNCTION iblt_internal.describe_textual(type oid) RETURNS jsonb
+CREATE FUNCTION describe_textual(type oid) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (WITH RECURSIVE part(oid) AS (

@@ -5,16 +5,16 @@
 
 -- Sketches kept in a session
 
-CREATE FUNCTION iblt_session_keep(name text, s iblt) RETURNS iblt
+CREATE FUNCTION @extschema@.iblt_session_keep(name text, s iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_session_keep(text, iblt) IS
 'keeps a sketch in this session under a name, across transactions, and returns it';
 
-CREATE FUNCTION iblt_session_get(name text) RETURNS iblt
+CREATE FUNCTION @extschema@.iblt_session_get(name text) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_session_get(text) IS 'the sketch that this session keeps under a name';
 
-CREATE FUNCTION iblt_session_drop(name text) RETURNS boolean
+CREATE FUNCTION @extschema@.iblt_session_drop(name text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_session_drop(text) IS
 'forgets a sketch that this session keeps, and returns whether there was one';
@@ -22,37 +22,36 @@ COMMENT ON FUNCTION iblt_session_drop(text) IS
 -- Errors, logs and counters
 
 -- Raises an error whose statement is not written to the log, because it may hold a password.
-CREATE FUNCTION iblt_internal.iblt_peer_raise(sqlstate text, message text, detail text, hint text)
+CREATE FUNCTION iblt_peer_raise(sqlstate text, message text, detail text, hint text)
 RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Makes the log and pg_stat_activity show a label in place of this message, which may hold
 -- rows.
-CREATE FUNCTION iblt_internal.iblt_peer_show(label text) RETURNS void
+CREATE FUNCTION iblt_peer_show(label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Pins the settings of a query of another server until the transaction ends; a label, unless
 -- NULL, is the application_name of the session.
-CREATE FUNCTION iblt_internal.iblt_peer_settings(date_style text, interval_style text,
+CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
 	timezone_abbreviations text, label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Counts messages and bytes between this session and a peer.
-CREATE FUNCTION iblt_internal.iblt_traffic_add(messages bigint, sent bigint, received bigint,
+CREATE FUNCTION iblt_traffic_add(messages bigint, sent bigint, received bigint,
 	sketches bigint DEFAULT 0) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- The messages and bytes counted since this was called last.
-CREATE FUNCTION iblt_internal.iblt_traffic_take(OUT messages bigint, OUT sent bigint,
+CREATE FUNCTION iblt_traffic_take(OUT messages bigint, OUT sent bigint,
 	OUT received bigint, OUT sketches bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- The connection
 
 -- The schema of dblink, quoted.
-CREATE FUNCTION iblt_internal.peer_dblink() RETURNS text
+CREATE FUNCTION peer_dblink() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	found text := (SELECT quote_ident(n.nspname) FROM pg_extension e
@@ -72,9 +71,8 @@ $$;
 -- auto_explain logs the plans of nested statements with their parameters, so PL/pgSQL
 -- hands a connection string on in assignments alone, which do not run the executor:
 -- never in PERFORM, EXECUTE ... USING or a query.
-CREATE FUNCTION iblt_internal.peer_is_string(peer text) RETURNS boolean
+CREATE FUNCTION peer_is_string(peer text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	servers text[] := ARRAY(SELECT srvname::text FROM pg_foreign_server);
@@ -85,15 +83,14 @@ $$;
 
 -- Why a connection could not be made, without what may be secret.
 -- A message of any other kind may repeat a part of the connection string.
-CREATE FUNCTION iblt_internal.peer_connect_detail(peer text, detail text) RETURNS text
+CREATE FUNCTION peer_connect_detail(peer text, detail text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF detail !~ '^(connection to server|could not connect to server|FATAL:|Non-superuser)' THEN
 		detail := '';
 	END IF;
-	IF iblt_internal.peer_is_string(peer) THEN
+	IF peer_is_string(peer) THEN
 		RETURN detail;
 	ELSIF NOT has_server_privilege(peer, 'USAGE') THEN
 		RETURN 'You lack the USAGE privilege on the foreign server.';
@@ -106,14 +103,13 @@ END
 $$;
 
 -- Is a connection of this name open?
-CREATE FUNCTION iblt_internal.peer_is_open(conn text) RETURNS boolean
+CREATE FUNCTION peer_is_open(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	names text[];
 BEGIN
-	EXECUTE format('SELECT %s.dblink_get_connections()', iblt_internal.peer_dblink()) INTO names;
+	EXECUTE format('SELECT %s.dblink_get_connections()', peer_dblink()) INTO names;
 	RETURN coalesce(conn = ANY (names), false);
 END
 $$;
@@ -122,15 +118,14 @@ $$;
 -- A caller may lend a connection of dblink's: both sessions stay warm, and the functions
 -- need not be read again.  The name of a foreign server goes before that of a connection,
 -- because anybody may open one of that name.
-CREATE FUNCTION iblt_internal.peer_conn(peer text) RETURNS text
+CREATE FUNCTION peer_conn(peer text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF peer IS NULL THEN
 		RETURN NULL;
-	ELSIF strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 AND iblt_internal.peer_is_string(peer)
-			AND iblt_internal.peer_is_lent(peer) AND iblt_internal.peer_is_open(peer) THEN
+	ELSIF strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 AND peer_is_string(peer)
+			AND peer_is_lent(peer) AND peer_is_open(peer) THEN
 		RETURN peer;
 	END IF;
 	RETURN 'iblt_' || gen_random_uuid();
@@ -139,9 +134,8 @@ $$;
 
 -- Was a connection opened by the caller, and not by a driver?
 -- Runs have one name, so that the next run closes what a cancelled one has left.
-CREATE FUNCTION iblt_internal.peer_is_lent(conn text) RETURNS boolean
+CREATE FUNCTION peer_is_lent(conn text) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN conn !~ '^iblt_([0-9a-f]{8}-[0-9a-f-]{27}|run)$';
@@ -150,9 +144,8 @@ $$;
 
 -- Is the peer asked by plain queries, because nothing of iblt is there?
 -- That is a property of the connection, which has this name in this transaction only.
-CREATE FUNCTION iblt_internal.peer_is_bare(conn text) RETURNS boolean
+CREATE FUNCTION peer_is_bare(conn text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN coalesce(conn = current_setting('iblt.bare_peer', true), false);
@@ -160,9 +153,8 @@ END
 $$;
 
 -- From now on, the peer of a connection is asked by plain queries.
-CREATE FUNCTION iblt_internal.peer_bare(conn text) RETURNS void
+CREATE FUNCTION peer_bare(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM set_config('iblt.bare_peer', conn, true);
@@ -170,19 +162,18 @@ END
 $$;
 
 -- A connection that the caller opened; an error if it is closed or in a transaction.
-CREATE FUNCTION iblt_internal.peer_borrow(conn text) RETURNS text
+CREATE FUNCTION peer_borrow(conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF NOT iblt_internal.peer_is_open(conn) THEN
+	IF NOT peer_is_open(conn) THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_does_not_exist',
 			MESSAGE = 'the connection to the peer is closed',
 			HINT = 'Open it again with dblink_connect.';
 	END IF;
-	PERFORM iblt_internal.peer_send(conn, 'SELECT pg_catalog.transaction_timestamp()'
+	PERFORM peer_send(conn, 'SELECT pg_catalog.transaction_timestamp()'
 		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()', false);
-	IF NOT iblt_internal.peer_value(conn, 0.001, 0)::boolean THEN
+	IF NOT peer_value(conn, 0.001, 0)::boolean THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'the connection to the peer is in a transaction',
 			HINT = 'COMMIT there, or open a connection for iblt_compare alone.';
@@ -193,15 +184,14 @@ $$;
 
 -- Gives a connection back to the caller, without a sketch that was kept; false if it is not
 -- free.
-CREATE FUNCTION iblt_internal.peer_return(conn text) RETURNS boolean
+CREATE FUNCTION peer_return(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn),
+	PERFORM peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn),
 		false);
-	IF iblt_internal.peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
-		PERFORM iblt_internal.peer_value(conn, 0.001, 0);
+	IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
+		PERFORM peer_value(conn, 0.001, 0);
 		RETURN true;
 	END IF;
 	RETURN false;
@@ -213,14 +203,13 @@ $$;
 
 -- Gives connections that name no connect_timeout so many seconds; NULL takes that back; false
 -- if the environment of the server says it.
-CREATE FUNCTION iblt_internal.iblt_peer_patience(seconds integer) RETURNS boolean
+CREATE FUNCTION iblt_peer_patience(seconds integer) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- How many seconds a connection may take to be made, for a caller who has that timeout.
 -- libpq does not take less than two seconds.  Before PostgreSQL 16, nothing interrupts it.
-CREATE FUNCTION iblt_internal.peer_patience(timeout interval) RETURNS integer
+CREATE FUNCTION peer_patience(timeout interval) RETURNS integer
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT greatest(2, least(10, ceil(extract(epoch FROM least(timeout,
 		nullif(current_setting('statement_timeout')::interval, '0'))))))::integer
@@ -228,20 +217,19 @@ $$;
 
 -- Opens a connection to the peer under a name, which it returns; a peer of that name is one
 -- that the caller opened.
-CREATE FUNCTION iblt_internal.peer_connect(peer text, conn text, timeout interval DEFAULT NULL)
+CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	schema text := iblt_internal.peer_dblink();
+	schema text := peer_dblink();
 	held text;
 	state text;
 	detail text;
 BEGIN
 	IF conn = peer THEN
-		RETURN iblt_internal.peer_borrow(conn);
-	ELSIF iblt_internal.peer_is_string(peer) AND strpos(peer, '=') = 0
+		RETURN peer_borrow(conn);
+	ELSIF peer_is_string(peer) AND strpos(peer, '=') = 0
 			AND strpos(peer, '://') = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = 'peer is neither a foreign server nor a connection string',
@@ -250,19 +238,19 @@ BEGIN
 	END IF;
 	BEGIN
 		held := set_config('iblt.peer', peer, true);
-		PERFORM iblt_internal.iblt_peer_patience(iblt_internal.peer_patience(timeout));
+		PERFORM iblt_peer_patience(peer_patience(timeout));
 		EXECUTE format('SELECT %s.dblink_connect($1, pg_catalog.current_setting(''iblt.peer''))',
 			schema) USING conn;
 		held := set_config('iblt.peer', '', true);
-		PERFORM iblt_internal.iblt_peer_patience(NULL);
+		PERFORM iblt_peer_patience(NULL);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
-		PERFORM iblt_internal.iblt_peer_patience(NULL);
+		PERFORM iblt_peer_patience(NULL);
 		IF SQLSTATE = '57014' THEN
 			RAISE;
 		END IF;
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
-		detail := iblt_internal.peer_connect_detail(peer, detail);
-		PERFORM iblt_internal.iblt_peer_raise(state, 'could not connect to the peer', detail,
+		detail := peer_connect_detail(peer, detail);
+		PERFORM iblt_peer_raise(state, 'could not connect to the peer', detail,
 			'Check the foreign server, its user mapping or the connection string.'
 			' Non-superusers must supply a password.');
 	END;
@@ -274,9 +262,8 @@ $$;
 -- is free.
 -- A cancel over dblink waits for the peer without a limit before PostgreSQL 17, and nothing
 -- interrupts it.  So it is left out: client_connection_check_interval ends what runs there.
-CREATE FUNCTION iblt_internal.peer_close(conn text) RETURNS void
+CREATE FUNCTION peer_close(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	schema text := (SELECT quote_ident(n.nspname) FROM pg_extension e
@@ -288,7 +275,7 @@ BEGIN
 	END IF;
 	EXECUTE format('SELECT %s.dblink_get_connections()', schema) INTO names;
 	IF names IS NULL OR NOT conn = ANY (names)
-			OR iblt_internal.peer_is_lent(conn) AND iblt_internal.peer_return(conn) THEN
+			OR peer_is_lent(conn) AND peer_return(conn) THEN
 		RETURN;
 	END IF;
 	EXECUTE format('SELECT %s.dblink_disconnect($1)', schema) USING conn;
@@ -297,15 +284,14 @@ $$;
 
 -- Closes a connection after an error, and raises the error if the driver's statement may hold
 -- a secret; otherwise the driver raises it again.
-CREATE FUNCTION iblt_internal.peer_fail(conn text, secret boolean, state text, message text,
+CREATE FUNCTION peer_fail(conn text, secret boolean, state text, message text,
 	detail text, hint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_close(conn);
+	PERFORM peer_close(conn);
 	IF secret THEN
-		PERFORM iblt_internal.iblt_peer_raise(state, message, detail, hint);
+		PERFORM iblt_peer_raise(state, message, detail, hint);
 	END IF;
 END
 $$;

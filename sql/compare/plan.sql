@@ -5,9 +5,8 @@
 -- NULL when both relations are in this database.
 
 -- Says where a comparison is.
-CREATE FUNCTION iblt_internal.progress(shown boolean, message text) RETURNS void
+CREATE FUNCTION progress(shown boolean, message text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF shown THEN
@@ -19,17 +18,15 @@ END
 $$;
 
 -- Milliseconds since then.
-CREATE FUNCTION iblt_internal.ms(since timestamptz) RETURNS numeric
+CREATE FUNCTION ms(since timestamptz) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT round(1000 * extract(epoch FROM clock_timestamp() - since)::numeric, 1)
 $$;
 
 -- A random seed that nobody can foresee.
-CREATE FUNCTION iblt_internal.random_seed() RETURNS bigint
+CREATE FUNCTION random_seed() RETURNS bigint
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint
 $$;
@@ -37,10 +34,9 @@ $$;
 -- Options
 
 -- An error for options that do not fit.
-CREATE FUNCTION iblt_internal.check_options(relation regclass, options iblt_internal.options)
+CREATE FUNCTION check_options(relation regclass, options options)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	problem text := CASE
@@ -76,9 +72,8 @@ $$;
 
 -- The peer's relation as schema.name, quoted: in the schema of the one here unless it names
 -- another.
-CREATE FUNCTION iblt_internal.peer_name(relation regclass, peer_relation text) RETURNS text
+CREATE FUNCTION peer_name(relation regclass, peer_relation text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	parts text[] := parse_ident(peer_relation);
@@ -98,10 +93,9 @@ $$;
 -- Columns
 
 -- The type in which values of two columns are compared without a loss, '' for their own.
-CREATE FUNCTION iblt_internal.column_cast(here iblt_internal.side_column,
-	there iblt_internal.side_column) RETURNS text
+CREATE FUNCTION column_cast(here side_column,
+	there side_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT CASE
@@ -117,9 +111,8 @@ END
 $$;
 
 -- Names for a message, NULL if there are none.
-CREATE FUNCTION iblt_internal.quoted(names text[]) RETURNS text
+CREATE FUNCTION quoted(names text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN '"' || nullif(array_to_string(names, '", "'), '') || '"';
@@ -127,22 +120,20 @@ END
 $$;
 
 -- An error that names columns, if there are any.
-CREATE FUNCTION iblt_internal.refuse_names(names text[], message text, hint text) RETURNS void
+CREATE FUNCTION refuse_names(names text[], message text, hint text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF cardinality(names) > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column', HINT = hint,
-			MESSAGE = format(message, iblt_internal.quoted(names));
+			MESSAGE = format(message, quoted(names));
 	END IF;
 END
 $$;
 
 -- The names of the columns of a relation, in its order.
-CREATE FUNCTION iblt_internal.column_names(s iblt_internal.side) RETURNS text[]
+CREATE FUNCTION column_names(s side) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN ARRAY(SELECT c.name FROM unnest(s.columns) AS c);
@@ -150,61 +141,58 @@ END
 $$;
 
 -- An error for columns that an option names and that are not there.
-CREATE FUNCTION iblt_internal.check_names(here iblt_internal.side, there iblt_internal.side,
-	options iblt_internal.options) RETURNS void
+CREATE FUNCTION check_names(here side, there side,
+	options options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	excluded text[] := coalesce(options.exclude, '{}');
 	asked text[] := coalesce(options.columns, '{}') || options.key_columns;
-	mine text[] := iblt_internal.column_names(here);
-	theirs text[] := iblt_internal.column_names(there);
+	mine text[] := column_names(here);
+	theirs text[] := column_names(there);
 BEGIN
-	PERFORM iblt_internal.refuse_names(
+	PERFORM refuse_names(
 		ARRAY(SELECT x FROM unnest(excluded) AS x WHERE x <> ALL (mine) AND x <> ALL (theirs)),
 		'excluded columns are on neither side: %s', 'Names are case-sensitive.');
-	PERFORM iblt_internal.refuse_names(
+	PERFORM refuse_names(
 		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (mine)),
 		'columns are not here: %s', 'Names are case-sensitive.');
-	PERFORM iblt_internal.refuse_names(
+	PERFORM refuse_names(
 		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (theirs)),
 		'columns are not on the peer: %s',
 		'Names are case-sensitive. What is compared must be on both sides.');
-	PERFORM iblt_internal.refuse_names(
+	PERFORM refuse_names(
 		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x = ANY (excluded)),
 		'columns are both asked for and excluded: %s', 'Name them in one of the lists.');
 END
 $$;
 
 -- The columns of both sides without those excluded, in the order of this side.
-CREATE FUNCTION iblt_internal.common_columns(here iblt_internal.side, there iblt_internal.side,
-	exclude text[]) RETURNS iblt_internal.plan_column[]
+CREATE FUNCTION common_columns(here side, there side,
+	exclude text[]) RETURNS plan_column[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT coalesce(array_agg(ROW(h.name, iblt_internal.column_cast(h.c, t.c), (h.c).base,
+	RETURN (SELECT coalesce(array_agg(ROW(h.name, column_cast(h.c, t.c), (h.c).base,
 			(t.c).base, (h.c).type, (t.c).type, (h.c).textual = (t.c).textual,
-			(h.c).not_null AND (t.c).not_null)::iblt_internal.plan_column
+			(h.c).not_null AND (t.c).not_null)::plan_column
 		ORDER BY h.position), '{}')
-	FROM (SELECT ROW(c.*)::iblt_internal.side_column AS c, c.name, row_number() OVER () AS position
+	FROM (SELECT ROW(c.*)::side_column AS c, c.name, row_number() OVER () AS position
 		FROM unnest(here.columns) AS c) AS h
-	JOIN (SELECT ROW(c.*)::iblt_internal.side_column AS c, c.name
+	JOIN (SELECT ROW(c.*)::side_column AS c, c.name
 		FROM unnest(there.columns) AS c) AS t ON h.name = t.name
 	WHERE h.name <> ALL (coalesce(exclude, '{}')));
 END
 $$;
 
 -- The columns on one side only; named in a warning or an error, as the options ask for.
-CREATE FUNCTION iblt_internal.columns_left_out(here iblt_internal.side, there iblt_internal.side,
-	options iblt_internal.options) RETURNS text[]
+CREATE FUNCTION columns_left_out(here side, there side,
+	options options) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	mine text[] := iblt_internal.column_names(here);
-	theirs text[] := iblt_internal.column_names(there);
+	mine text[] := column_names(here);
+	theirs text[] := column_names(there);
 	only_here text[];
 	only_there text[];
 	message text;
@@ -216,8 +204,8 @@ BEGIN
 		ORDER BY 1);
 	only_there := ARRAY(SELECT x FROM unnest(theirs) AS x WHERE x <> ALL (mine || options.exclude)
 		ORDER BY 1);
-	message := concat_ws('; ', 'only here: ' || iblt_internal.quoted(only_here),
-		'only on the peer: ' || iblt_internal.quoted(only_there));
+	message := concat_ws('; ', 'only here: ' || quoted(only_here),
+		'only on the peer: ' || quoted(only_there));
 	IF message <> '' AND options.extra_columns = 'error' THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
 			MESSAGE = 'columns exist on one side only', DETAIL = message,
@@ -234,10 +222,9 @@ $$;
 -- An error that names the columns of different types.
 -- bare: neither relation has a column, so they are equal if they have as many rows.  Plain
 -- queries cast nothing, and plain_check_types refuses what has one name on both sides.
-CREATE FUNCTION iblt_internal.check_types(columns iblt_internal.plan_column[],
-	options iblt_internal.options, bare boolean) RETURNS void
+CREATE FUNCTION check_types(columns plan_column[],
+	options options, bare boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	plain boolean := options.method = 'plain';
@@ -266,10 +253,9 @@ $$;
 
 -- The columns that identify a row: as asked, or of a unique index here or there; NULL for
 -- none.
-CREATE FUNCTION iblt_internal.key_names(here iblt_internal.side, there iblt_internal.side,
+CREATE FUNCTION key_names(here side, there side,
 	common text[], asked text[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN coalesce(asked, (
@@ -283,9 +269,8 @@ END
 $$;
 
 -- Does a unique index of a side make these columns unique?
-CREATE FUNCTION iblt_internal.is_unique(s iblt_internal.side, names text[]) RETURNS boolean
+CREATE FUNCTION is_unique(s side, names text[]) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN s.plain AND EXISTS (SELECT FROM unnest(s.keys) AS k
@@ -296,9 +281,8 @@ $$;
 -- Bytes of a canonical key of these columns, NULL if it must go into a sketch as a hash.
 -- A type counts if its values have one width, one representation each (unlike -0 and 0 of
 -- floating-point types), and are found through an index whatever its collation.
-CREATE FUNCTION iblt_internal.key_size(key iblt_internal.plan_column[]) RETURNS integer
+CREATE FUNCTION key_size(key plan_column[]) RETURNS integer
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN bool_and(width IS NOT NULL) THEN sum(width)::integer END FROM (
@@ -315,10 +299,9 @@ $$;
 -- Replication
 
 -- Logical subscriptions and physical replication between the sides, each with its direction.
-CREATE FUNCTION iblt_internal.links(here iblt_internal.side, there iblt_internal.side)
-RETURNS iblt_internal.link[]
+CREATE FUNCTION links(here side, there side)
+RETURNS link[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (
@@ -337,7 +320,7 @@ BEGIN
 			SELECT source, follower, NULL, true
 			FROM direction WHERE (f).system = (t).system AND (t).recovery
 		)
-		SELECT coalesce(array_agg(DISTINCT ROW(l.*)::iblt_internal.link), '{}') FROM link AS l
+		SELECT coalesce(array_agg(DISTINCT ROW(l.*)::link), '{}') FROM link AS l
 	);
 END
 $$;
@@ -345,36 +328,35 @@ $$;
 -- All of it
 
 -- What a comparison of two described relations does.
-CREATE FUNCTION iblt_internal.make_plan(here iblt_internal.side, there iblt_internal.side,
-	options iblt_internal.options) RETURNS iblt_internal.plan
+CREATE FUNCTION make_plan(here side, there side,
+	options options) RETURNS plan
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan;
-	common iblt_internal.plan_column[];
+	plan plan;
+	common plan_column[];
 	names text[];
 	size integer;
 BEGIN
-	PERFORM iblt_internal.check_names(here, there, options);
-	common := iblt_internal.common_columns(here, there, options.exclude);
-	names := iblt_internal.key_names(here, there,
+	PERFORM check_names(here, there, options);
+	common := common_columns(here, there, options.exclude);
+	names := key_names(here, there,
 		ARRAY(SELECT c.name FROM unnest(common) AS c), options.key_columns);
-	plan.columns_left_out := iblt_internal.columns_left_out(here, there, options);
+	plan.columns_left_out := columns_left_out(here, there, options);
 	plan.columns := ARRAY(SELECT c FROM unnest(common) AS c WHERE options.columns IS NULL
 		OR c.name = ANY (options.columns) OR c.name = ANY (names));
-	PERFORM iblt_internal.check_types(plan.columns, options,
+	PERFORM check_types(plan.columns, options,
 		here.columns = '{}' AND there.columns = '{}');
 	plan.whole_row := names IS NULL;
 	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE ARRAY(
 		SELECT c FROM unnest(names) WITH ORDINALITY AS n(name, position)
 		JOIN unnest(plan.columns) AS c ON c.name = n.name ORDER BY n.position) END;
-	plan.is_unique := names IS NOT NULL AND iblt_internal.is_unique(here, names)
-		AND iblt_internal.is_unique(there, names);
-	size := CASE WHEN plan.is_unique THEN iblt_internal.key_size(plan.key) END;
-	plan.by_hash := iblt_internal.by_hash(plan.key, size, here.distributed OR there.distributed);
+	plan.is_unique := names IS NOT NULL AND is_unique(here, names)
+		AND is_unique(there, names);
+	size := CASE WHEN plan.is_unique THEN key_size(plan.key) END;
+	plan.by_hash := by_hash(plan.key, size, here.distributed OR there.distributed);
 	plan.key_size := least(coalesce(size, 8), 32);
-	plan.links := iblt_internal.links(here, there);
+	plan.links := links(here, there);
 	plan.recheck := coalesce(options.recheck,
 		CASE WHEN plan.links = '{}' OR here.remote THEN 0 ELSE 5 END);
 	plan.wait := plan.recheck > 0;

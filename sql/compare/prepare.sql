@@ -3,9 +3,8 @@
 -- Collations
 
 -- An error if the conditions of both sides depend on collations, and not on the same.
-CREATE FUNCTION iblt_internal.check_collations(here text[], there text[]) RETURNS void
+CREATE FUNCTION check_collations(here text[], there text[]) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF here <> '{}' AND there <> '{}' AND here <> there THEN
@@ -21,10 +20,9 @@ $$;
 -- Code of other users
 
 -- Columns of a side whose way to json or text would run a function of another user.
-CREATE FUNCTION iblt_internal.code_problems(plan iblt_internal.plan, s iblt_internal.side)
+CREATE FUNCTION code_problems(plan plan, s side)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT string_agg(format('"%s" runs %s (%s)', c.name, x.code, s.side), ', ')
@@ -38,13 +36,12 @@ END
 $$;
 
 -- An error that names the columns whose way to json or text is not trusted.
-CREATE FUNCTION iblt_internal.refuse_code(plan iblt_internal.plan) RETURNS void
+CREATE FUNCTION refuse_code(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	problems text := concat_ws(', ', iblt_internal.code_problems(plan, plan.here),
-		iblt_internal.code_problems(plan, plan.there));
+	problems text := concat_ws(', ', code_problems(plan, plan.here),
+		code_problems(plan, plan.there));
 BEGIN
 	IF problems <> '' THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
@@ -56,12 +53,11 @@ END
 $$;
 
 -- An error if a plan reads row versions, and this role may not read those of a side.
-CREATE FUNCTION iblt_internal.require_version_rights(plan iblt_internal.plan) RETURNS void
+CREATE FUNCTION require_version_rights(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.side;
+	s side;
 BEGIN
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
 		IF plan.versions AND NOT s.version_rights THEN
@@ -77,9 +73,8 @@ END
 $$;
 
 -- An error for a plan that must not be carried out; "alone" without a peer.
-CREATE FUNCTION iblt_internal.check_plan(plan iblt_internal.plan, alone boolean) RETURNS void
+CREATE FUNCTION check_plan(plan plan, alone boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- a wrong port or name of a server would otherwise make it equal
@@ -94,14 +89,13 @@ BEGIN
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	PERFORM iblt_internal.refuse_remote_recheck(plan, alone), iblt_internal.refuse_code(plan);
+	PERFORM refuse_remote_recheck(plan, alone), refuse_code(plan);
 END
 $$;
 
 -- Names of columns.
-CREATE FUNCTION iblt_internal.names_of(columns iblt_internal.plan_column[]) RETURNS text[]
+CREATE FUNCTION names_of(columns plan_column[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN ARRAY(SELECT c.name FROM unnest(columns) AS c);
@@ -110,10 +104,9 @@ $$;
 
 -- With by_index => true, is there a condition that an index could read?
 -- Small tables (audit_core) are read whole all the same.
-CREATE FUNCTION iblt_internal.trusts_index(here iblt_internal.side, there iblt_internal.side,
+CREATE FUNCTION trusts_index(here side, there side,
 	by_index boolean) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT coalesce(by_index, false)
 		AND (num_nonnulls(here.condition, there.condition) > 0 OR 'v' IN (here.kind, there.kind))
@@ -121,57 +114,55 @@ AS $$
 $$;
 
 -- The plan of a comparison of two described relations, checked; "alone" without a peer.
-CREATE FUNCTION iblt_internal.plan_of(here iblt_internal.side, there iblt_internal.side,
-	options iblt_internal.options, alone boolean) RETURNS iblt_internal.plan
+CREATE FUNCTION plan_of(here side, there side,
+	options options, alone boolean) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan;
+	plan plan;
 BEGIN
-	PERFORM iblt_internal.check_collations(here.collations, there.collations);
-	plan := iblt_internal.make_plan(here, there, options);
+	PERFORM check_collations(here.collations, there.collations);
+	plan := make_plan(here, there, options);
 	plan.live := options.live;
-	plan.by_index := iblt_internal.trusts_index(here, there, options.by_index);
+	plan.by_index := trusts_index(here, there, options.by_index);
 	IF options.live <> 'off' THEN
-		plan := iblt_internal.live_plan(plan, alone, options.live_problem);
+		plan := live_plan(plan, alone, options.live_problem);
 	END IF;
-	PERFORM iblt_internal.check_plan(plan, alone);
-	PERFORM iblt_internal.progress(plan.progress, format(
+	PERFORM check_plan(plan, alone);
+	PERFORM progress(plan.progress, format(
 		'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,
 		cardinality(plan.columns), CASE WHEN plan.whole_row
-			THEN 'the whole row' ELSE array_to_string(iblt_internal.names_of(plan.key), ', ') END));
+			THEN 'the whole row' ELSE array_to_string(names_of(plan.key), ', ') END));
 	RETURN plan;
 END
 $$;
 
 -- Describes both relations and makes the plan of a comparison.
-CREATE FUNCTION iblt_internal.prepare(conn text, relation regclass, peer_relation text,
-	options iblt_internal.options) RETURNS iblt_internal.plan
+CREATE FUNCTION prepare(conn text, relation regclass, peer_relation text,
+	options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	name text := iblt_internal.peer_name(relation, peer_relation);
-	here iblt_internal.side := iblt_internal.described(
-		iblt_internal.describe(relation, options.condition), 'here');
-	there iblt_internal.side;
+	name text := peer_name(relation, peer_relation);
+	here side := described(
+		describe(relation, options.condition), 'here');
+	there side;
 	live boolean := options.live <> 'off';
 BEGIN
 	-- by another name, it may have another peer
 	IF here.relation IS DISTINCT FROM options.relation THEN
-		PERFORM iblt_internal.refuse_altered(options.relation, 'here');
+		PERFORM refuse_altered(options.relation, 'here');
 	ELSIF options.method = 'plain' THEN
-		RETURN iblt_internal.plain_prepare(conn, here, name, options);
+		RETURN plain_prepare(conn, here, name, options);
 	END IF;
 	there := CASE WHEN conn IS NULL
-		THEN iblt_internal.described(
-			iblt_internal.describe(name::regclass, options.peer_condition), 'there')
-		ELSE iblt_internal.describe_there(conn, options.label, name, options.peer_condition,
+		THEN described(
+			describe(name::regclass, options.peer_condition), 'there')
+		ELSE describe_there(conn, options.label, name, options.peer_condition,
 			live) END;
 	IF there.relation IS NULL THEN
-		PERFORM iblt_internal.refuse_altered(name, 'there');
+		PERFORM refuse_altered(name, 'there');
 	END IF;
-	RETURN iblt_internal.plan_of(here, there, options, conn IS NULL);
+	RETURN plan_of(here, there, options, conn IS NULL);
 END
 $$;

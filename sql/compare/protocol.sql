@@ -14,18 +14,17 @@
 -- comparison.
 
 -- The version of what servers ask of each other; both must have the same.
-CREATE FUNCTION iblt_internal.protocol() RETURNS integer
+CREATE FUNCTION protocol() RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT 1
 $$;
 
 -- Forgets the sketch that this session keeps under the name of a connection.
 -- At the end, on a connection that a caller has opened.
-CREATE FUNCTION iblt_internal.session_forget(name text) RETURNS boolean
+CREATE FUNCTION session_forget(name text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN @extschema@.iblt_session_drop(name);
@@ -38,9 +37,8 @@ $$;
 -- A function of another user that a value of the type would run on its way to json or text.
 -- to_jsonb looks for casts to json of elements and fields too, and a cast to text for
 -- one of the column's type.  A superuser's functions are trusted, and one's own.
-CREATE FUNCTION iblt_internal.describe_cast_code(type oid, target regtype) RETURNS text
+CREATE FUNCTION describe_cast_code(type oid, target regtype) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (WITH RECURSIVE part(oid) AS (
@@ -64,9 +62,8 @@ END
 $$;
 
 -- The columns of a relation, as an array of side_column.
-CREATE FUNCTION iblt_internal.describe_columns(relation regclass) RETURNS jsonb
+CREATE FUNCTION describe_columns(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object(
@@ -81,26 +78,25 @@ BEGIN
 				SELECT oid::bigint FROM base WHERE typtype <> 'd'),
 			-- built-in types have only what PostgreSQL itself brings
 			'textual', CASE WHEN a.atttypid >= 16384
-				THEN iblt_internal.describe_textual(a.atttypid) ELSE '[]' END,
+				THEN describe_textual(a.atttypid) ELSE '[]' END,
 			'to_json', CASE WHEN a.atttypid >= 16384
-				THEN iblt_internal.describe_cast_code(a.atttypid, 'json') END,
+				THEN describe_cast_code(a.atttypid, 'json') END,
 			'to_text', CASE WHEN a.atttypid >= 16384
-				THEN iblt_internal.describe_cast_code(a.atttypid, 'text') END,
+				THEN describe_cast_code(a.atttypid, 'text') END,
 			'parts', CASE WHEN a.atttypid >= 16384
-				THEN iblt_internal.describe_parts(a.atttypid) END,
+				THEN describe_parts(a.atttypid) END,
 			'not_null', a.attnotnull) ORDER BY a.attnum), '[]')
 		FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped);
 END
 $$;
 
 -- Columns of the unique indexes that tell the rows of a relation apart, the best first.
-CREATE FUNCTION iblt_internal.describe_keys(relation regclass) RETURNS jsonb
+CREATE FUNCTION describe_keys(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns)
-				|| iblt_internal.describe_order(u.indexrelid)
+				|| describe_order(u.indexrelid)
 			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
 		FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
 				SELECT a.attname::text
@@ -119,9 +115,8 @@ END
 $$;
 
 -- A relation, its partitions and all others that inherit from it.
-CREATE FUNCTION iblt_internal.relation_tree(relation regclass) RETURNS TABLE (relid oid)
+CREATE FUNCTION relation_tree(relation regclass) RETURNS TABLE (relid oid)
 	LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN QUERY WITH RECURSIVE tree AS (
@@ -134,9 +129,8 @@ END
 $$;
 
 -- Slots of this database, and the subscriptions that feed a relation or a part of it.
-CREATE FUNCTION iblt_internal.describe_replication(relation regclass) RETURNS jsonb
+CREATE FUNCTION describe_replication(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT jsonb_build_object(
@@ -151,19 +145,18 @@ BEGIN
 				JOIN pg_stat_subscription st ON st.subid = r.srsubid
 				JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
 					AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
-				WHERE r.srrelid IN (SELECT relid FROM iblt_internal.relation_tree(relation)
+				WHERE r.srrelid IN (SELECT relid FROM relation_tree(relation)
 					UNION ALL SELECT relid FROM pg_partition_ancestors(relation)))));
 END
 $$;
 
 -- Whether rows have versions, and an upper bound of their number.
-CREATE FUNCTION iblt_internal.describe_storage(relation regclass) RETURNS jsonb
+CREATE FUNCTION describe_storage(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (WITH leaf AS (
-			SELECT l.oid, am.amname FROM iblt_internal.relation_tree(relation) AS tree
+			SELECT l.oid, am.amname FROM relation_tree(relation) AS tree
 				JOIN pg_class l ON l.oid = tree.relid AND l.relkind <> 'p'
 				LEFT JOIN pg_am am ON am.oid = l.relam
 		)
@@ -184,13 +177,12 @@ $$;
 
 -- A hash of the identity of a relation and of its columns, as the statement that calls it
 -- reads them.
-CREATE FUNCTION iblt_internal.iblt_compare_fingerprint(relation regclass) RETURNS text
+CREATE FUNCTION iblt_compare_fingerprint(relation regclass) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 -- The same hash from the catalogs, as of the snapshot of the rest of a description.
-CREATE FUNCTION iblt_internal.describe_fingerprint(relation regclass) RETURNS text
+CREATE FUNCTION describe_fingerprint(relation regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT encode(sha256(convert_to(concat(format('%s %s %s', c.oid, c.relkind, c.relam),
@@ -206,15 +198,14 @@ $$;
 -- Conditions
 
 -- An error unless a condition depends on the row alone; the collations that it depends on.
-CREATE FUNCTION iblt_internal.iblt_compare_check_condition(relation regclass, condition text)
+CREATE FUNCTION iblt_compare_check_condition(relation regclass, condition text)
 RETURNS oid[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp;
+	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
 -- The version of the collation of this database, given as its row of pg_database.
-CREATE FUNCTION iblt_internal.describe_own_collation(own jsonb) RETURNS text
+CREATE FUNCTION describe_own_collation(own jsonb) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF current_setting('server_version_num')::integer >= 150000 THEN
@@ -228,9 +219,8 @@ $$;
 -- Provider, locale and version of collations, as an array.
 -- The database's own collation has OID 100.  "C" and "POSIX" order by bytes everywhere.
 -- Some columns have other names, or are not there, in other releases.
-CREATE FUNCTION iblt_internal.describe_collations(collations oid[]) RETURNS jsonb
+CREATE FUNCTION describe_collations(collations oid[]) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	own jsonb := (SELECT to_jsonb(d) FROM pg_database d WHERE d.datname = current_database());
@@ -247,7 +237,7 @@ BEGIN
 		LATERAL (SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c'),
 			coalesce(j ->> 'datlocale', j ->> 'daticulocale', j ->> 'colllocale',
 				j ->> 'colliculocale'),
-			CASE o.id WHEN 100 THEN iblt_internal.describe_own_collation(own)
+			CASE o.id WHEN 100 THEN describe_own_collation(own)
 				ELSE pg_collation_actual_version(o.id) END) AS x(provider, locale, version),
 		LATERAL (SELECT coalesce(locale, j ->> 'datcollate', j ->> 'collcollate'),
 			coalesce(locale, j ->> 'datctype', j ->> 'collctype')) AS y(sorts, folds));
@@ -259,9 +249,8 @@ $$;
 -- The identifier that this server has in common with its standbys, NULL without the right to
 -- it.
 -- A statement that calls a function needs the right to it, whatever its conditions.
-CREATE FUNCTION iblt_internal.describe_system() RETURNS text
+CREATE FUNCTION describe_system() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF has_function_privilege('pg_control_system()', 'execute') THEN
@@ -274,20 +263,19 @@ $$;
 -- A relation as a comparison wants to know it, in the form of type side; an error for a
 -- condition that looks beyond the row.
 -- Relies on: catalogs.  The fingerprint of each later statement has to be this one.
-CREATE FUNCTION iblt_internal.describe(relation regclass, condition text DEFAULT NULL) RETURNS jsonb
+CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT jsonb_build_object(
 			'relation', format('%I.%I', n.nspname, c.relname),
 			'schema', '@extschema@',
 			'condition', condition,
-			'system', iblt_internal.describe_system(),
+			'system', describe_system(),
 			'recovery', pg_is_in_recovery(),
 			'identity', concat_ws(' ', pg_postmaster_start_time(),
 				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
-			'fingerprint', iblt_internal.describe_fingerprint(relation),
+			'fingerprint', describe_fingerprint(relation),
 			'kind', c.relkind,
 			-- relhassubclass stays true when the last child goes
 			'plain', c.relkind = 'p' OR c.relkind = 'r'
@@ -298,33 +286,32 @@ BEGIN
 				AND (NOT has_any_column_privilege(relation, 'SELECT')
 				OR (SELECT bool_and(has_column_privilege(relation, name, 'SELECT'))
 					FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
-			'columns', iblt_internal.describe_columns(relation),
-			'keys', iblt_internal.describe_keys(relation),
+			'columns', describe_columns(relation),
+			'keys', describe_keys(relation),
 			'collations', CASE WHEN condition IS NULL THEN '[]'
-				ELSE iblt_internal.describe_collations(
-					iblt_internal.iblt_compare_check_condition(relation, condition)) END)
-			|| iblt_internal.describe_storage(relation)
-			|| iblt_internal.describe_shards(relation)
-			|| iblt_internal.describe_replication(relation)
+				ELSE describe_collations(
+					iblt_compare_check_condition(relation, condition)) END)
+			|| describe_storage(relation)
+			|| describe_shards(relation)
+			|| describe_replication(relation)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
 END
 $$;
 
 -- The first question of another server: which protocol and version, and if it has the same
 -- protocol, what a relation is (null if there is none).
-CREATE FUNCTION iblt_internal.hello(protocol integer, relation text, condition text) RETURNS jsonb
+CREATE FUNCTION hello(protocol integer, relation text, condition text) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer jsonb := jsonb_build_object('protocol', iblt_internal.protocol(), 'version',
+	answer jsonb := jsonb_build_object('protocol', protocol(), 'version',
 		(SELECT extversion FROM pg_extension WHERE extname = 'iblt'));
 BEGIN
-	IF protocol <> iblt_internal.protocol() THEN
+	IF protocol <> protocol() THEN
 		RETURN answer;
 	END IF;
 	RETURN answer || jsonb_build_object('side',
-		iblt_internal.describe(to_regclass(relation), condition));
+		describe(to_regclass(relation), condition));
 END
 $$;
 
@@ -332,23 +319,23 @@ $$;
 
 -- An empty sketch of at least that capacity that can be folded to the largest number of
 -- sizes.
-CREATE FUNCTION iblt_internal.iblt_compare_template(capacity integer, key_size integer, seed bigint)
+CREATE FUNCTION iblt_compare_template(capacity integer, key_size integer, seed bigint)
 RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- What iblt_info says, but only what the header knows: the cells are not looked at.
-CREATE FUNCTION iblt_internal.iblt_header(s iblt, OUT hashes integer, OUT cells integer,
+CREATE FUNCTION iblt_header(s iblt, OUT hashes integer, OUT cells integer,
 	OUT capacity integer, OUT rows bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- A sketch as it travels: all of it, or its fold to that many cells a subtable for a receiver
 -- that has the fold to "known" cells.
-CREATE FUNCTION iblt_internal.iblt_wire_write(s iblt, subtable_cells integer DEFAULT NULL,
+CREATE FUNCTION iblt_wire_write(s iblt, subtable_cells integer DEFAULT NULL,
 	known integer DEFAULT NULL) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- A character for each cell of the first subtable of the fold to that many cells a subtable.
-CREATE FUNCTION iblt_internal.iblt_compare_marks(s iblt, subtable_cells integer) RETURNS text
+CREATE FUNCTION iblt_compare_marks(s iblt, subtable_cells integer) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- Replication
@@ -361,9 +348,8 @@ CREATE FUNCTION iblt_internal.iblt_compare_marks(s iblt, subtable_cells integer)
 -- A number, because arithmetic on pg_lsn is not in all releases.  Where the next
 -- record would begin behind a page header, the last one ended before it.  A
 -- standby shows a commit shortly before it counts as replayed.
-CREATE FUNCTION iblt_internal.wal_position(flushed boolean) RETURNS numeric
+CREATE FUNCTION wal_position(flushed boolean) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT p - CASE WHEN p % current_setting('wal_block_size')::numeric IN (24, 40)
 		THEN p % current_setting('wal_block_size')::numeric ELSE 0 END
@@ -374,18 +360,16 @@ AS $$
 $$;
 
 -- Has this standby passed a position?
-CREATE FUNCTION iblt_internal.wal_replayed("position" numeric) RETURNS boolean
+CREATE FUNCTION wal_replayed("position" numeric) RETURNS boolean
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT NOT pg_is_in_recovery()
 		OR pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= wal_replayed."position"
 $$;
 
 -- The position up to which a slot's subscriber has applied everything.
-CREATE FUNCTION iblt_internal.slot_applied(slot text) RETURNS numeric
+CREATE FUNCTION slot_applied(slot text) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT s.confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots s
 	WHERE s.slot_name = slot AND s.database = current_database()
@@ -393,9 +377,8 @@ $$;
 
 -- The positions that subscriptions of a slot have received.
 -- Several subscriptions may have slots of one name, on different publishers.
-CREATE FUNCTION iblt_internal.slot_received(slot text) RETURNS numeric[]
+CREATE FUNCTION slot_received(slot text) RETURNS numeric[]
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT coalesce(array_agg(st.received_lsn - '0/0'::pg_lsn), '{}')
 	FROM pg_subscription s JOIN pg_stat_subscription st ON st.subname = s.subname
@@ -411,9 +394,8 @@ $$;
 -- it waits for a synchronous standby.  A snapshot would not do: it does not name the
 -- latest transactions.  A partition attached in the same transaction is not in the
 -- tree yet; its parent is locked in a weaker mode.
-CREATE FUNCTION iblt_internal.writers(target regclass) RETURNS text[]
+CREATE FUNCTION writers(target regclass) RETURNS text[]
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH RECURSIVE tree AS (
 		SELECT c.oid, c.relkind FROM pg_class c WHERE c.oid = target

@@ -9,10 +9,9 @@
 -- query and end with it.  A condition is read as it is here, also a date such as
 -- 01/02/2024.  In READ COMMITTED the query has a snapshot of its own, taken under its locks.
 -- The first statement of a message would take it in any other isolation level.
-CREATE FUNCTION iblt_internal.peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL)
+CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL)
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT %s; ', CASE
 			WHEN shown IS NULL THEN pinned
@@ -25,18 +24,17 @@ $$;
 
 -- Starts a query on the peer, with the settings, and does not wait for it; a label as in
 -- peer_settings.
-CREATE FUNCTION iblt_internal.peer_send(conn text, query text, settings boolean DEFAULT true,
+CREATE FUNCTION peer_send(conn text, query text, settings boolean DEFAULT true,
 	label text DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	schema text := iblt_internal.peer_dblink();
+	schema text := peer_dblink();
 	sent integer;
 	problem text;
 BEGIN
 	IF settings THEN
-		query := iblt_internal.peer_settings(CASE WHEN NOT iblt_internal.peer_is_lent(conn)
+		query := peer_settings(CASE WHEN NOT peer_is_lent(conn)
 			THEN label END) || query;
 	END IF;
 	EXECUTE format('SELECT %s.dblink_send_query($1, $2)', schema) INTO sent USING conn, query;
@@ -45,7 +43,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 			MESSAGE = 'could not send a query to the peer', DETAIL = coalesce(problem, '');
 	END IF;
-	PERFORM iblt_internal.iblt_traffic_add(1, octet_length(query), 0);
+	PERFORM iblt_traffic_add(1, octet_length(query), 0);
 END
 $$;
 
@@ -55,13 +53,12 @@ $$;
 -- shorter than a millisecond, so there is none at first.  Each look takes in what has
 -- arrived.  A large answer needs many, because a socket holds a part only: if the longest
 -- pause is 0, there is none for 20 ms.
-CREATE FUNCTION iblt_internal.peer_wait(conn text, longest double precision,
+CREATE FUNCTION peer_wait(conn text, longest double precision,
 	until timestamptz DEFAULT 'infinity') RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	query text := format('SELECT %s.dblink_is_busy($1)', iblt_internal.peer_dblink());
+	query text := format('SELECT %s.dblink_is_busy($1)', peer_dblink());
 	hasty timestamptz := clock_timestamp()
 		+ CASE WHEN longest > 0 THEN interval '2 ms' ELSE interval '20 ms' END;
 	pause double precision := 0.001;
@@ -82,19 +79,18 @@ $$;
 -- The row that a query over the peer's answer gives, when the answer is there.
 -- "before" is the number of results before the one that is wanted: as a rule 2, of the
 -- settings.  The connection is free once an empty result has been fetched.
-CREATE FUNCTION iblt_internal.peer_fetch(conn text, query text, pause double precision,
+CREATE FUNCTION peer_fetch(conn text, query text, pause double precision,
 	before integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	result record;
 	pass text := format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
-		iblt_internal.peer_dblink());
+		peer_dblink());
 BEGIN
 	FOR i IN 1 .. before LOOP
 		EXECUTE pass USING conn;
-		PERFORM iblt_internal.peer_wait(conn, pause);
+		PERFORM peer_wait(conn, pause);
 	END LOOP;
 	BEGIN
 		EXECUTE query INTO result USING conn;
@@ -103,14 +99,14 @@ BEGIN
 		EXECUTE pass USING conn;
 		RAISE;
 	END;
-	PERFORM iblt_internal.peer_wait(conn, pause);
+	PERFORM peer_wait(conn, pause);
 	EXECUTE pass USING conn;
 	RETURN result;
 END
 $$;
 
 -- An error that a query on the peer ended with.
-CREATE TYPE iblt_internal.peer_error AS (
+CREATE TYPE peer_error AS (
 	state text,
 	message text,
 	detail text,
@@ -122,10 +118,9 @@ CREATE TYPE iblt_internal.peer_error AS (
 -- A cancel of this side's statement is not an error of the peer's.  Its SQLSTATE and
 -- message are those of a cancel there, but dblink's context names the connection.  After
 -- an error of the peer's, the connection is made free for the next query.
-CREATE FUNCTION iblt_internal.peer_caught(conn text, state text, message text, detail text,
-	hint text, context text) RETURNS iblt_internal.peer_error
+CREATE FUNCTION peer_caught(conn text, state text, message text, detail text,
+	hint text, context text) RETURNS peer_error
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	-- what dblink says of the error, before the query over the answer
@@ -134,9 +129,9 @@ DECLARE
 BEGIN
 	IF state <> '57014' OR reported THEN
 		BEGIN
-			IF iblt_internal.peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
+			IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
 				EXECUTE format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
-					iblt_internal.peer_dblink()) USING conn;
+					peer_dblink()) USING conn;
 			END IF;
 		EXCEPTION WHEN OTHERS THEN
 			-- a connection that was lost is found out by the next query
@@ -149,13 +144,12 @@ $$;
 
 -- Raises an error that a query on the peer ended with, with IB005 for one that was cancelled
 -- there; the message tells the peer's errors from those of this side.
-CREATE FUNCTION iblt_internal.peer_refuse(problem iblt_internal.peer_error) RETURNS void
+CREATE FUNCTION peer_refuse(problem peer_error) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- a cancel there is not a cancel of the caller's statement
-	PERFORM iblt_internal.iblt_peer_raise(
+	PERFORM iblt_peer_raise(
 		CASE problem.state WHEN '57014' THEN 'IB005' ELSE problem.state END,
 		CASE WHEN problem.reported THEN 'on the peer: ' ELSE '' END || problem.message,
 		problem.detail, problem.hint);
@@ -163,51 +157,48 @@ END
 $$;
 
 -- The row that a query over the peer's answer gives; an error of the peer's is raised here.
-CREATE FUNCTION iblt_internal.peer_result(conn text, query text, pause double precision,
+CREATE FUNCTION peer_result(conn text, query text, pause double precision,
 	before integer DEFAULT 2) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	problem iblt_internal.peer_error;
+	problem peer_error;
 	state text;
 	message text;
 	detail text;
 	hint text;
 	context text;
 BEGIN
-	PERFORM iblt_internal.peer_wait(conn, pause);
+	PERFORM peer_wait(conn, pause);
 	BEGIN
-		RETURN iblt_internal.peer_fetch(conn, query, pause, before);
+		RETURN peer_fetch(conn, query, pause, before);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-		problem := iblt_internal.peer_caught(conn, state, message, detail, hint, context);
+		problem := peer_caught(conn, state, message, detail, hint, context);
 		IF state = '57014' AND NOT problem.reported THEN
 			RAISE;
 		END IF;
-		PERFORM iblt_internal.peer_refuse(problem);
+		PERFORM peer_refuse(problem);
 	END;
 END
 $$;
 
 -- The query over an answer that is a single value.
-CREATE FUNCTION iblt_internal.peer_value_sql() RETURNS text
+CREATE FUNCTION peer_value_sql() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format('SELECT value FROM %s.dblink_get_result($1) AS t(value text)',
-		iblt_internal.peer_dblink());
+		peer_dblink());
 END
 $$;
 
 -- The single value that a query sent to the peer gives, or the error that the peer answered
 -- with.
-CREATE FUNCTION iblt_internal.peer_try(conn text, pause double precision,
-	before integer DEFAULT 2, OUT value text, OUT problem iblt_internal.peer_error) RETURNS record
+CREATE FUNCTION peer_try(conn text, pause double precision,
+	before integer DEFAULT 2, OUT value text, OUT problem peer_error) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	answer record;
@@ -217,15 +208,15 @@ DECLARE
 	hint text;
 	context text;
 BEGIN
-	PERFORM iblt_internal.peer_wait(conn, pause);
+	PERFORM peer_wait(conn, pause);
 	BEGIN
-		answer := iblt_internal.peer_fetch(conn, iblt_internal.peer_value_sql(), pause, before);
+		answer := peer_fetch(conn, peer_value_sql(), pause, before);
 		value := answer.value;
-		PERFORM iblt_internal.iblt_traffic_add(1, 0, octet_length(value));
+		PERFORM iblt_traffic_add(1, 0, octet_length(value));
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-		problem := iblt_internal.peer_caught(conn, state, message, detail, hint, context);
+		problem := peer_caught(conn, state, message, detail, hint, context);
 		IF state = '57014' AND NOT problem.reported THEN
 			RAISE;
 		END IF;
@@ -234,37 +225,35 @@ END
 $$;
 
 -- The single value that a query sent to the peer gives.
-CREATE FUNCTION iblt_internal.peer_value(conn text, pause double precision DEFAULT 0.001,
+CREATE FUNCTION peer_value(conn text, pause double precision DEFAULT 0.001,
 	before integer DEFAULT 2) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	tried record := iblt_internal.peer_try(conn, pause, before);
+	tried record := peer_try(conn, pause, before);
 BEGIN
 	IF (tried.problem).state IS NOT NULL THEN
-		PERFORM iblt_internal.peer_refuse(tried.problem);
+		PERFORM peer_refuse(tried.problem);
 	END IF;
 	RETURN tried.value;
 END
 $$;
 
 -- The single value that a query gives on a side; a label as in peer_settings.
-CREATE FUNCTION iblt_internal.peer_ask(conn text, side text, query text,
+CREATE FUNCTION peer_ask(conn text, side text, query text,
 	pause double precision DEFAULT 0.001, label text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	value text;
 BEGIN
 	IF side = 'there' AND conn IS NOT NULL THEN
-		IF iblt_internal.peer_is_bare(conn) THEN
-			PERFORM iblt_internal.plain_ask(conn, query, label);
+		IF peer_is_bare(conn) THEN
+			PERFORM plain_ask(conn, query, label);
 		ELSE
-			PERFORM iblt_internal.peer_send(conn, query, true, label);
+			PERFORM peer_send(conn, query, true, label);
 		END IF;
-		RETURN iblt_internal.peer_value(conn, pause);
+		RETURN peer_value(conn, pause);
 	END IF;
 	EXECUTE query INTO value;
 	RETURN value;
@@ -272,26 +261,24 @@ END
 $$;
 
 -- What a call of a function of schema iblt_internal answers on a side.
-CREATE FUNCTION iblt_internal.peer_call(conn text, side text, call text) RETURNS text
+CREATE FUNCTION peer_call(conn text, side text, call text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.peer_ask(conn, side,
-		CASE WHEN side = 'there' AND iblt_internal.peer_is_bare(conn)
-			THEN iblt_internal.plain_call(call) ELSE 'SELECT iblt_internal.' || call END);
+	RETURN peer_ask(conn, side,
+		CASE WHEN side = 'there' AND peer_is_bare(conn)
+			THEN plain_call(call) ELSE 'SELECT iblt_internal.' || call END);
 END
 $$;
 
 -- The wire form, or the marks, of a sketch that a query gives on the peer.
-CREATE FUNCTION iblt_internal.peer_sketch(conn text, query text) RETURNS text
+CREATE FUNCTION peer_sketch(conn text, query text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	wire text := iblt_internal.peer_ask(conn, 'there', query, 0);
+	wire text := peer_ask(conn, 'there', query, 0);
 BEGIN
-	PERFORM iblt_internal.iblt_traffic_add(0, 0, 0, octet_length(wire));
+	PERFORM iblt_traffic_add(0, 0, 0, octet_length(wire));
 	RETURN wire;
 END
 $$;
@@ -304,28 +291,26 @@ $$;
 -- does not show.
 
 -- Starts a query on the peer, whose log shows a label in its place.
-CREATE FUNCTION iblt_internal.peer_send_keys(conn text, label text, query text) RETURNS void
+CREATE FUNCTION peer_send_keys(conn text, label text, query text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, iblt_internal.peer_settings(NULL, label) || query,
+	PERFORM peer_send(conn, peer_settings(NULL, label) || query,
 		false);
 END
 $$;
 
 -- The single value that a query of keys gives on a side.
-CREATE FUNCTION iblt_internal.peer_ask_keys(conn text, side text, query text, keys text[])
+CREATE FUNCTION peer_ask_keys(conn text, side text, query text, keys text[])
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF side = 'there' AND conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send_keys(conn, query,
-			format('SELECT iblt_internal.run_keys(%L, %L)', query, keys));
-		RETURN iblt_internal.peer_value(conn, 0.01);
+		PERFORM peer_send_keys(conn, query,
+			format('SELECT run_keys(%L, %L)', query, keys));
+		RETURN peer_value(conn, 0.01);
 	END IF;
-	RETURN iblt_internal.run_keys(query, keys);
+	RETURN run_keys(query, keys);
 END
 $$;

@@ -6,7 +6,7 @@
 -- a sample is looked up first (run/16_slice_guard).
 
 -- A range of keys, and how many differ.
-CREATE TYPE iblt_internal.compare_range AS (
+CREATE TYPE compare_range AS (
 	range integer,
 	after jsonb,			-- keys above this one, or from the first key
 	up_to jsonb,			-- and not above this one, or to the last key
@@ -22,19 +22,18 @@ CREATE TYPE iblt_internal.compare_range AS (
 );
 
 -- A bound as a key, NULL for none.
-CREATE FUNCTION iblt_internal.range_key(plan iblt_internal.plan, bound text[]) RETURNS jsonb
+CREATE FUNCTION range_key(plan plan, bound text[]) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	key iblt_internal.plan_column[];
+	key plan_column[];
 	result jsonb;
 BEGIN
 	IF bound IS NULL THEN
 		RETURN NULL;
 	END IF;
-	key := (iblt_internal.require_slice_key(plan)).columns;
-	EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_k(id)', iblt_internal.key_json_sql(key))
+	key := (require_slice_key(plan)).columns;
+	EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_k(id)', key_json_sql(key))
 	INTO result USING CASE cardinality(bound) WHEN 1 THEN bound[1] ELSE bound::text END;
 	RETURN result;
 END
@@ -42,20 +41,19 @@ $$;
 
 -- What a comparison of a range has shown.
 -- The estimate of a sample counts what a recheck has settled.
-CREATE FUNCTION iblt_internal.range_of(plan iblt_internal.plan, range integer,
-	compared iblt_internal.comparison) RETURNS iblt_internal.compare_range
+CREATE FUNCTION range_of(plan plan, range integer,
+	compared comparison) RETURNS compare_range
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	figures iblt_internal.figures := compared.figures;
-	result iblt_internal.compare_range;
+	figures figures := compared.figures;
+	result compare_range;
 	n numeric := figures.differences;
 	times numeric;			-- more than were found
 BEGIN
 	result.range := range;
-	result.after := iblt_internal.range_key(plan, plan.lo);
-	result.up_to := iblt_internal.range_key(plan, plan.hi);
+	result.after := range_key(plan, plan.lo);
+	result.up_to := range_key(plan, plan.hi);
 	result.rows_here := figures.rows_here;
 	result.rows_there := figures.rows_there;
 	result.exact := figures.complete;
@@ -74,15 +72,14 @@ END
 $$;
 
 -- How many rows each range is to have, by the planner's estimates.
-CREATE FUNCTION iblt_internal.range_rows(conn text, plan iblt_internal.plan, ranges integer)
+CREATE FUNCTION range_rows(conn text, plan plan, ranges integer)
 RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	query text := 'SELECT iblt_internal.run_probe(pg_catalog.to_regclass(%L))';
-	here jsonb := iblt_internal.peer_ask(conn, 'here', format(query, (plan.here).relation));
-	there jsonb := iblt_internal.peer_ask(conn, 'there', format(query, (plan.there).relation));
+	query text := 'SELECT run_probe(pg_catalog.to_regclass(%L))';
+	here jsonb := peer_ask(conn, 'here', format(query, (plan.here).relation));
+	there jsonb := peer_ask(conn, 'there', format(query, (plan.there).relation));
 BEGIN
 	-- one more, or the last range would be empty
 	RETURN greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint) / ranges + 1;
@@ -90,15 +87,14 @@ END
 $$;
 
 -- Where the range after plan.lo ends, or why there is only one.
-CREATE FUNCTION iblt_internal.range_bound(conn text, plan iblt_internal.plan, rows bigint,
+CREATE FUNCTION range_bound(conn text, plan plan, rows bigint,
 	OUT hi text[], OUT problem text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	problem := iblt_internal.slice_refusal(plan);
+	problem := slice_refusal(plan);
 	IF problem IS NULL THEN
-		hi := iblt_internal.slice_next(conn, plan, plan.lo, rows);
+		hi := slice_next(conn, plan, plan.lo, rows);
 	END IF;
 EXCEPTION WHEN feature_not_supported THEN
 	IF plan.lo IS NOT NULL THEN
@@ -110,31 +106,30 @@ $$;
 
 -- Compares one range of the key after the other, over a connection of that name.
 -- Ranges grow where the planner's estimate is much too small.
-CREATE FUNCTION iblt_internal.compare_ranges(conn text, relation regclass, peer_relation text,
-	options iblt_internal.options, ranges integer) RETURNS SETOF iblt_internal.compare_range
+CREATE FUNCTION compare_ranges(conn text, relation regclass, peer_relation text,
+	options options, ranges integer) RETURNS SETOF compare_range
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan;
+	plan plan;
 	rows bigint;
 	bound record;
 	n integer := 0;
 	stats text := coalesce(current_setting('iblt.compare_stats', true), '');
 BEGIN
-	plan := iblt_internal.prepare(conn, relation, peer_relation, options);
+	plan := prepare(conn, relation, peer_relation, options);
 	plan.sample := true;
-	rows := iblt_internal.range_rows(conn, plan, ranges);
+	rows := range_rows(conn, plan, ranges);
 	LOOP
 		n := n + 1;
-		bound := iblt_internal.range_bound(conn, plan, rows);
+		bound := range_bound(conn, plan, rows);
 		IF bound.problem IS NOT NULL THEN
 			RAISE NOTICE 'compared as one range: %', bound.problem;
 		ELSIF n = 1 AND bound.hi IS NOT NULL THEN
-			PERFORM iblt_internal.slice_guard(conn, plan, false, rows * ranges);
+			PERFORM slice_guard(conn, plan, false, rows * ranges);
 		END IF;
 		plan.hi := bound.hi;
-		RETURN NEXT iblt_internal.range_of(plan, n, iblt_internal.run(conn, plan));
+		RETURN NEXT range_of(plan, n, run(conn, plan));
 		EXIT WHEN plan.hi IS NULL;
 		plan.lo := plan.hi;
 		rows := CASE WHEN n >= ranges THEN 2 * rows ELSE rows END;
@@ -145,23 +140,22 @@ END
 $$;
 
 -- Options with a label, or an error for those that do not fit.
-CREATE FUNCTION iblt_internal.range_options(relation regclass, options iblt_internal.options,
-	ranges integer) RETURNS iblt_internal.options
+CREATE FUNCTION range_options(relation regclass, options options,
+	ranges integer) RETURNS options
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF coalesce(ranges, 0) NOT BETWEEN 1 AND 10000 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'ranges must be between 1 and 10000';
 	END IF;
-	PERFORM iblt_internal.check_options(relation, options);
+	PERFORM check_options(relation, options);
 	options.label := 'iblt_compare_ranges ' || relation::text;
 	RETURN options;
 END
 $$;
 
-CREATE FUNCTION iblt_compare_ranges(
+CREATE FUNCTION @extschema@.iblt_compare_ranges(
 	relation regclass,
 	peer text DEFAULT NULL,
 	peer_relation text DEFAULT NULL,
@@ -178,9 +172,9 @@ CREATE FUNCTION iblt_compare_ranges(
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
 	progress boolean DEFAULT false)
-RETURNS SETOF iblt_internal.compare_range
+RETURNS SETOF compare_range
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 20
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET constraint_exclusion = off
@@ -202,10 +196,10 @@ RETURNS SETOF iblt_internal.compare_range
 	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
-	options iblt_internal.options := iblt_internal.make_options(relation, columns, exclude,
+	options options := make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences, 'none', cast_types, extra_columns,
 		recheck, timeout, seed, progress);
-	conn text := iblt_internal.peer_conn(peer);
+	conn text := peer_conn(peer);
 	secret boolean;
 	state text;
 	message text;
@@ -213,16 +207,16 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
-		options := iblt_internal.range_options(relation, options, ranges);
-		conn := iblt_internal.connect(peer, conn, options.timeout);
-		RETURN QUERY SELECT * FROM iblt_internal.compare_ranges(conn, relation, peer_relation,
+		options := range_options(relation, options, ranges);
+		conn := connect(peer, conn, options.timeout);
+		RETURN QUERY SELECT * FROM compare_ranges(conn, relation, peer_relation,
 			options, ranges);
-		PERFORM iblt_internal.peer_close(conn);
+		PERFORM peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := iblt_internal.peer_is_string(peer);
-		PERFORM iblt_internal.peer_fail(conn, secret, state, message, detail, hint);
+		secret := peer_is_string(peer);
+		PERFORM peer_fail(conn, secret, state, message, detail, hint);
 		RAISE;
 	END;
 END

@@ -10,9 +10,8 @@
 -- has no other way.  (Before PostgreSQL 18 it has one where a scan costs more than 10^10.)
 -- Workers may help, as the settings are not those of the statement that they are set in.
 -- The drivers pin enable_indexonlyscan and constraint_exclusion for all statements.
-CREATE FUNCTION iblt_internal.read_heap(query text, keys text[] DEFAULT NULL) RETURNS record
+CREATE FUNCTION read_heap(query text, keys text[] DEFAULT NULL) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 	SET enable_seqscan = on
 	SET enable_indexscan = off
 	SET enable_bitmapscan = off
@@ -27,9 +26,8 @@ END
 $$;
 
 -- The single value that a query of keys gives.
-CREATE FUNCTION iblt_internal.run_keys(query text, keys text[]) RETURNS text
+CREATE FUNCTION run_keys(query text, keys text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	value text;
@@ -40,12 +38,11 @@ END
 $$;
 
 -- What the lookup query of a finder gives for keys.
-CREATE FUNCTION iblt_internal.find_rows(query text, keys text[]) RETURNS iblt_internal.found_rows
+CREATE FUNCTION find_rows(query text, keys text[]) RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	rows iblt_internal.found_rows;
+	rows found_rows;
 BEGIN
 	EXECUTE query INTO rows USING keys;
 	RETURN rows;
@@ -55,18 +52,17 @@ $$;
 -- The row that a query of a plan gives here, perhaps of keys that an index finds.
 -- Bounds and conditions must hide nothing.  A slice trusts an index, which the guard checks
 -- (run/16), a key is looked up by one, which check_index checks (80), and by_index trusts one.
-CREATE FUNCTION iblt_internal.read_here(plan iblt_internal.plan, query text,
+CREATE FUNCTION read_here(plan plan, query text,
 	keys text[] DEFAULT NULL, indexed boolean DEFAULT false) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	answer record;
 BEGIN
-	IF iblt_internal.in_slice(plan) THEN
-		RETURN iblt_internal.read_slice(query, keys, plan.lo, plan.hi);
+	IF in_slice(plan) THEN
+		RETURN read_slice(query, keys, plan.lo, plan.hi);
 	ELSIF NOT indexed AND plan.by_index IS NOT TRUE THEN
-		RETURN iblt_internal.read_heap(query, keys);
+		RETURN read_heap(query, keys);
 	END IF;
 	EXECUTE query INTO answer USING keys;
 	RETURN answer;

@@ -7,9 +7,8 @@
 -- Is a relation or a part of it a foreign table? Parts are partitions, children, and what a
 -- view reads.
 -- A peer without iblt is asked for its body (plain_call).
-CREATE FUNCTION iblt_internal.is_remote(relation regclass) RETURNS boolean
+CREATE FUNCTION is_remote(relation regclass) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH RECURSIVE part(oid) AS (
 		SELECT relation::oid
@@ -29,9 +28,8 @@ $$;
 -- tables and all can be read by name.
 -- The rights to a partition and its policies count only where it is named.  Statements
 -- name it only if there is a right and no policy.
-CREATE FUNCTION iblt_internal.shards(relation regclass) RETURNS text[]
+CREATE FUNCTION shards(relation regclass) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (WITH RECURSIVE tree(oid) AS (
@@ -53,9 +51,8 @@ $$;
 
 -- Is a relation a table of Citus?
 -- Distributed, reference and local tables of Citus, as its catalog has them.
-CREATE FUNCTION iblt_internal.is_distributed(relation regclass) RETURNS boolean
+CREATE FUNCTION is_distributed(relation regclass) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	found boolean := false;
@@ -70,12 +67,11 @@ $$;
 
 -- Whether rows of a relation are on other servers, and its shards; and what is otherwise
 -- because of that.
-CREATE FUNCTION iblt_internal.describe_shards(relation regclass) RETURNS jsonb
+CREATE FUNCTION describe_shards(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF iblt_internal.is_distributed(relation) THEN
+	IF is_distributed(relation) THEN
 		RETURN '{"remote": false, "shards": [], "distributed": true, "versions": false,
 			"version_rights": true, "most_rows": null}';
 	END IF;
@@ -84,55 +80,52 @@ BEGIN
 			AND NOT relhassubclass) THEN
 		RETURN '{"remote": false, "shards": [], "distributed": false}';
 	END IF;
-	RETURN jsonb_build_object('remote', iblt_internal.is_remote(relation),
-		'shards', iblt_internal.shards(relation), 'distributed', false);
+	RETURN jsonb_build_object('remote', is_remote(relation),
+		'shards', shards(relation), 'distributed', false);
 END
 $$;
 
 -- The expression of the fingerprint of a relation whose shards a statement reads.
 -- The relation itself is not scanned, but locked.  A partition that was attached or
 -- detached meanwhile reads as another relation.  A fingerprint is one word.
-CREATE FUNCTION iblt_internal.shards_fingerprint_sql(s iblt_internal.side) RETURNS text
+CREATE FUNCTION shards_fingerprint_sql(s side) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN format('(SELECT CASE WHEN iblt_internal.shards(%L::pg_catalog.regclass)'
+	RETURN format('(SELECT CASE WHEN shards(%L::pg_catalog.regclass)'
 			' = %L::pg_catalog.text[] THEN %s ELSE ''other_partitions'' END'
 			' FROM (SELECT pg_catalog.count(*) FROM %s AS t WHERE false) AS iblt_c)',
-		s.relation, s.shards, iblt_internal.fingerprint_sql(s), s.relation);
+		s.relation, s.shards, fingerprint_sql(s), s.relation);
 END
 $$;
 
 -- The sketch of a side from those of its shards, and the fingerprint, as the rest of a
 -- SELECT.
-CREATE FUNCTION iblt_internal.shards_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
+CREATE FUNCTION shards_sketch_sql(plan plan, s side,
 	capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	shard iblt_internal.side := s;
+	shard side := s;
 	name text;
 	parts text[] := '{}';
 BEGIN
 	shard.shards := '{}';
 	FOREACH name IN ARRAY s.shards LOOP
 		shard.relation := name;
-		parts := parts || ('SELECT ' || iblt_internal.sketch_sql(plan, shard, capacity));
+		parts := parts || ('SELECT ' || sketch_sql(plan, shard, capacity));
 	END LOOP;
 	RETURN format('%s.iblt_sum(iblt_s), %s FROM (%s) AS iblt_u(iblt_s, iblt_f)', s.schema,
-		iblt_internal.shards_fingerprint_sql(s), array_to_string(parts, ' UNION ALL '));
+		shards_fingerprint_sql(s), array_to_string(parts, ' UNION ALL '));
 END
 $$;
 
 -- A side with a further condition, which its statements send to other servers.
 -- A condition on the rows is sent to other servers, and a join with the keys is not.
 -- Elsewhere such a condition would only be checked twice.
-CREATE FUNCTION iblt_internal.only_remote_rows(s iblt_internal.side, matches text)
-RETURNS iblt_internal.side
+CREATE FUNCTION only_remote_rows(s side, matches text)
+RETURNS side
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF s.remote OR s.distributed THEN
@@ -143,10 +136,9 @@ END
 $$;
 
 -- An error for a recheck that would see the same rows again; "alone" without a peer.
-CREATE FUNCTION iblt_internal.refuse_remote_recheck(plan iblt_internal.plan, alone boolean)
+CREATE FUNCTION refuse_remote_recheck(plan plan, alone boolean)
 RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF plan.recheck > 0 AND ((plan.here).remote OR alone AND (plan.there).remote) THEN
@@ -167,14 +159,13 @@ $$;
 -- on its own.
 
 -- The sketch that a query of a table of Citus gives, and the fingerprint of the table.
-CREATE FUNCTION iblt_internal.sum_distributed(query text, relation text, template @extschema@.iblt,
+CREATE FUNCTION sum_distributed(query text, relation text, template @extschema@.iblt,
 	OUT sketch @extschema@.iblt, OUT fingerprint text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	EXECUTE query INTO sketch;
-	fingerprint := iblt_internal.iblt_compare_fingerprint(relation::regclass);
+	fingerprint := iblt_compare_fingerprint(relation::regclass);
 	-- over no rows
 	IF sketch IS NULL THEN
 		sketch := (SELECT @extschema@.iblt_agg(n, 0, template)
@@ -184,43 +175,40 @@ END
 $$;
 
 -- What the lookup query of a finder gives for keys of a table of Citus.
-CREATE FUNCTION iblt_internal.find_distributed(query text, keys text[], relation text)
-RETURNS iblt_internal.found_rows
+CREATE FUNCTION find_distributed(query text, keys text[], relation text)
+RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	rows iblt_internal.found_rows := iblt_internal.find_rows(query, keys);
+	rows found_rows := find_rows(query, keys);
 BEGIN
-	rows.fingerprint := iblt_internal.iblt_compare_fingerprint(relation::regclass);
+	rows.fingerprint := iblt_compare_fingerprint(relation::regclass);
 	RETURN rows;
 END
 $$;
 
 -- The sketch of a table of Citus and the fingerprint, as the rest of a SELECT.
-CREATE FUNCTION iblt_internal.distributed_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
+CREATE FUNCTION distributed_sketch_sql(plan plan, s side,
 	capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder := iblt_internal.finder(plan, s);
+	f finder := finder(plan, s);
 	template text := format('iblt_internal.iblt_compare_template(%s, %s, %L)', capacity,
 		plan.key_size, plan.seed);
 BEGIN
-	RETURN format('sketch, fingerprint FROM iblt_internal.sum_distributed(%L, %L, %s)',
+	RETURN format('sketch, fingerprint FROM sum_distributed(%L, %L, %s)',
 		format('SELECT %s.iblt_agg_bigint(%s, %s, %s) FROM %s AS t%s', s.schema, f.key,
-			iblt_internal.row_checksum_sql(plan, s), template, s.relation,
-			iblt_internal.condition_sql(plan, s)), s.relation, template);
+			row_checksum_sql(plan, s), template, s.relation,
+			condition_sql(plan, s)), s.relation, template);
 END
 $$;
 
 -- Must a key of that size, or NULL for none, go into sketches as a hash?
 -- Where the key is in the sketch as it is, iblt_agg_bigint takes one that becomes bigint.
-CREATE FUNCTION iblt_internal.by_hash(key iblt_internal.plan_column[], size integer,
+CREATE FUNCTION by_hash(key plan_column[], size integer,
 	distributed boolean) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN size IS NULL OR size > 32 OR distributed AND NOT (cardinality(key) = 1

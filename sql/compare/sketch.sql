@@ -4,66 +4,64 @@
 -- sends folds of it, until one is large enough for the difference.
 
 -- The sketch that iblt_wire_write wrote; "known" is the fold that it was told of, or NULL.
-CREATE FUNCTION iblt_internal.iblt_wire_read(wire text, known iblt) RETURNS iblt
+CREATE FUNCTION iblt_wire_read(wire text, known iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- Cells of a subtable of the next fold to ask for: for that many keys, at least twice what
 -- there is, and with the fewest cells to send.
-CREATE FUNCTION iblt_internal.iblt_compare_next(mine iblt, theirs iblt, wanted integer)
+CREATE FUNCTION iblt_compare_next(mine iblt, theirs iblt, wanted integer)
 RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
 -- difference "here - there" in order, each once, as iblt_compare_keys reads them.
-CREATE FUNCTION iblt_internal.iblt_compare_decode(s iblt, OUT complete boolean,
+CREATE FUNCTION iblt_compare_decode(s iblt, OUT complete boolean,
 	OUT recovered bigint, OUT estimated bigint, OUT keys bytea) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 
 -- The keys of two lists that iblt_compare_decode made as one, in order.
-CREATE FUNCTION iblt_internal.iblt_compare_join(s iblt, a bytea, b bytea) RETURNS bytea
+CREATE FUNCTION iblt_compare_join(s iblt, a bytea, b bytea) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 -- The sketch of a side and the fingerprint, as the rest of a SELECT.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
-CREATE FUNCTION iblt_internal.sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
+CREATE FUNCTION sketch_sql(plan plan, s side,
 	capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder := iblt_internal.finder(plan, s);
-	slice text := iblt_internal.slice_rows_sql(plan, s);
+	f finder := finder(plan, s);
+	slice text := slice_rows_sql(plan, s);
 BEGIN
 	IF s.shards <> '{}' THEN
-		RETURN iblt_internal.shards_sketch_sql(plan, s, capacity);
+		RETURN shards_sketch_sql(plan, s, capacity);
 	ELSIF s.distributed THEN
-		RETURN iblt_internal.distributed_sketch_sql(plan, s, capacity);
+		RETURN distributed_sketch_sql(plan, s, capacity);
 	END IF;
 	IF slice <> '' AND s.kind <> 'p' THEN
 		plan.lo := NULL;	-- a condition only takes time, unless it rules partitions out
 		plan.hi := NULL;
 	END IF;
-	RETURN format('%s.iblt_agg(%s, %s, iblt_internal.iblt_compare_template(%s, %s, %L)), %s'
-		' FROM %s AS t%s%s', s.schema, f.key, iblt_internal.row_checksum_sql(plan, s),
-		capacity, plan.key_size, plan.seed, iblt_internal.fingerprint_sql(s),
-		s.relation, slice, iblt_internal.condition_sql(plan, s));
+	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
+		' FROM %s AS t%s%s', s.schema, f.key, row_checksum_sql(plan, s),
+		capacity, plan.key_size, plan.seed, fingerprint_sql(s),
+		s.relation, slice, condition_sql(plan, s));
 END
 $$;
 
 -- The sketch and the fingerprint of this side, and without a peer those of the other one.
 -- Both sides of a comparison without a peer are read by one statement: a snapshot for each
 -- would show what was written in between as a difference.
-CREATE FUNCTION iblt_internal.scan_here(plan iblt_internal.plan, capacity integer, alone boolean,
+CREATE FUNCTION scan_here(plan plan, capacity integer, alone boolean,
 	OUT here @extschema@.iblt, OUT here_read text, OUT there @extschema@.iblt, OUT there_read text)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer record := iblt_internal.read_here(plan, format(
+	answer record := read_here(plan, format(
 		'SELECT * FROM (SELECT %s OFFSET 0) AS h(here, here_read), (SELECT %s OFFSET 0)'
-			' AS t(there, there_read)', iblt_internal.sketch_sql(plan, plan.here, capacity),
-		CASE WHEN alone THEN iblt_internal.sketch_sql(plan, plan.there, capacity)
+			' AS t(there, there_read)', sketch_sql(plan, plan.here, capacity),
+		CASE WHEN alone THEN sketch_sql(plan, plan.there, capacity)
 			ELSE 'NULL::@extschema@.iblt, NULL::text' END));
 BEGIN
 	here := answer.here;
@@ -76,63 +74,59 @@ $$;
 -- Keeps a sketch under a name, and answers with the fingerprint, milliseconds and a fold.
 -- The answer to a scan is a small fold, which carries the meter.  Its subtables have eight
 -- cells: most sizes of larger ones are multiples of that.
-CREATE FUNCTION iblt_internal.scan_answer(name text, s @extschema@.iblt, fingerprint text)
+CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format('%s %s %s', fingerprint,
 		1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()),
-		iblt_internal.iblt_wire_write(@extschema@.iblt_fold(
+		iblt_wire_write(@extschema@.iblt_fold(
 			@extschema@.iblt_session_keep(name, s), 9, 0.1)));
 END
 $$;
 
 -- Starts the scan of the peer, which keeps its sketch.
-CREATE FUNCTION iblt_internal.start_scan_there(conn text, plan iblt_internal.plan, query text)
+CREATE FUNCTION start_scan_there(conn text, plan plan, query text)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	query := format('SELECT iblt_internal.scan_answer(%L, s, f)'
+	query := format('SELECT scan_answer(%L, s, f)'
 		' FROM (SELECT %s OFFSET 0) AS q(s, f)', plan.kept, query);
-	IF iblt_internal.in_slice(plan) THEN
-		PERFORM iblt_internal.peer_send_keys(conn, query, format(
-			'SELECT iblt_internal.run_slice(%L, %L, %L)', query, plan.lo, plan.hi));
+	IF in_slice(plan) THEN
+		PERFORM peer_send_keys(conn, query, format(
+			'SELECT run_slice(%L, %L, %L)', query, plan.lo, plan.hi));
 	ELSIF plan.by_index THEN
-		PERFORM iblt_internal.peer_send(conn, query);
+		PERFORM peer_send(conn, query);
 	ELSE
-		PERFORM iblt_internal.peer_send(conn, format(
-			'SELECT * FROM iblt_internal.read_heap(%L) AS r(v text)', query));
+		PERFORM peer_send(conn, format(
+			'SELECT * FROM read_heap(%L) AS r(v text)', query));
 	END IF;
 END
 $$;
 
 -- The peer's answer to a scan: a fold of its sketch, how long it took, and the fingerprint.
-CREATE FUNCTION iblt_internal.scanned_there(conn text,
+CREATE FUNCTION scanned_there(conn text,
 	OUT theirs @extschema@.iblt, OUT ms numeric, OUT fingerprint text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	answer text := iblt_internal.peer_value(conn, 0.005);
+	answer text := peer_value(conn, 0.005);
 	wire text := substr(answer, strpos(answer, 'iblt'));
 BEGIN
-	PERFORM iblt_internal.iblt_traffic_add(0, 0, 0, octet_length(wire));
-	theirs := iblt_internal.iblt_wire_read(wire, NULL);
+	PERFORM iblt_traffic_add(0, 0, 0, octet_length(wire));
+	theirs := iblt_wire_read(wire, NULL);
 	ms := round(split_part(answer, ' ', 2)::numeric, 1);
 	fingerprint := split_part(answer, ' ', 1);
 END
 $$;
 
 -- Scans both sides at the same time: the sketch here, and a fold of the one there.
-CREATE FUNCTION iblt_internal.scan(conn text, plan iblt_internal.plan, capacity integer,
-	INOUT figures iblt_internal.figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
+CREATE FUNCTION scan(conn text, plan plan, capacity integer,
+	INOUT figures figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
@@ -141,25 +135,25 @@ DECLARE
 	there_ms numeric;
 BEGIN
 	IF conn IS NOT NULL THEN
-		PERFORM iblt_internal.start_scan_there(conn, plan,
-			iblt_internal.sketch_sql(plan, plan.there, capacity));
+		PERFORM start_scan_there(conn, plan,
+			sketch_sql(plan, plan.there, capacity));
 	END IF;
-	read := iblt_internal.scan_here(plan, capacity, conn IS NULL);
+	read := scan_here(plan, capacity, conn IS NULL);
 	mine := read.here;
 	theirs := read.there;
-	there_ms := iblt_internal.ms(started);
-	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + iblt_internal.ms(started);
+	there_ms := ms(started);
+	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + ms(started);
 	IF conn IS NOT NULL THEN
-		answer := iblt_internal.scanned_there(conn);
+		answer := scanned_there(conn);
 		theirs := answer.theirs;
 		read.there_read := answer.fingerprint;
 		there_ms := answer.ms;
 	END IF;
-	PERFORM iblt_internal.require_described(plan, read.here_read, read.there_read);
-	figures.rows_here := (iblt_internal.iblt_header(mine)).rows;
-	figures.rows_there := (iblt_internal.iblt_header(theirs)).rows;
+	PERFORM require_described(plan, read.here_read, read.there_read);
+	figures.rows_here := (iblt_header(mine)).rows;
+	figures.rows_there := (iblt_header(theirs)).rows;
 	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there_ms;
-	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);
+	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
 END
 $$;
 
@@ -168,20 +162,19 @@ $$;
 -- equal, and one of 64 others looks equal.  With 1.6 keys for each cell, the estimate's
 -- relative deviation is 1.25 / sqrt(s): 1.5 % for 10,000 keys.  That of the meter is 9 %,
 -- and a fold of 10 % more cells than it takes costs more bytes than these marks.
-CREATE FUNCTION iblt_internal.count_by_marks(conn text, schema text, kept text,
+CREATE FUNCTION count_by_marks(conn text, schema text, kept text,
 	mine @extschema@.iblt, estimated numeric) RETURNS numeric
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	i record := iblt_internal.iblt_header(mine);
+	i record := iblt_header(mine);
 	whole integer := i.cells / i.hashes;
 	cells integer := (SELECT min(n) FROM generate_series(1, whole) AS n
 		WHERE whole % n = 0 AND (n >= estimated / 1.6 OR n = whole));
-	there text := iblt_internal.peer_sketch(conn, format(
-		'SELECT iblt_internal.iblt_compare_marks(%s.iblt_session_get(%L), %s)',
+	there text := peer_sketch(conn, format(
+		'SELECT iblt_compare_marks(%s.iblt_session_get(%L), %s)',
 		schema, kept, cells));
-	here text := iblt_internal.iblt_compare_marks(mine, cells);
+	here text := iblt_compare_marks(mine, cells);
 	equal bigint := (SELECT count(*) FILTER (WHERE h = t) FROM unnest(
 		string_to_array(split_part(here, ':', 2), NULL),
 		string_to_array(split_part(there, ':', 2), NULL)) AS mark(h, t));
@@ -195,23 +188,22 @@ $$;
 -- A larger fold of the sketch that the peer keeps, where iblt is in that schema.
 -- What is here already is not sent again.  For few keys a turn costs more than the bytes
 -- of a larger fold, so it is for a fifth more than the estimate.
-CREATE FUNCTION iblt_internal.larger_fold(conn text, schema text, kept text,
+CREATE FUNCTION larger_fold(conn text, schema text, kept text,
 	mine @extschema@.iblt, theirs @extschema@.iblt, estimated numeric) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	have record := iblt_internal.iblt_header(theirs);
+	have record := iblt_header(theirs);
 	wanted numeric := 1.2 * estimated;
 	cells integer;
 BEGIN
 	IF estimated > greatest(2000, 4 * have.capacity) THEN
-		wanted := iblt_internal.count_by_marks(conn, schema, kept, mine, estimated);
+		wanted := count_by_marks(conn, schema, kept, mine, estimated);
 	END IF;
-	cells := iblt_internal.iblt_compare_next(mine, theirs,
-		least(wanted, (iblt_internal.iblt_header(mine)).capacity)::integer);
-	RETURN iblt_internal.iblt_wire_read(iblt_internal.peer_sketch(conn, format(
-		'SELECT iblt_internal.iblt_wire_write(%s.iblt_session_get(%L), %s, %s)',
+	cells := iblt_compare_next(mine, theirs,
+		least(wanted, (iblt_header(mine)).capacity)::integer);
+	RETURN iblt_wire_read(peer_sketch(conn, format(
+		'SELECT iblt_wire_write(%s.iblt_session_get(%L), %s, %s)',
 		schema, kept, cells, have.cells / have.hashes)), theirs);
 END
 $$;
@@ -219,10 +211,9 @@ $$;
 -- Does an estimate say that surely more keys than that differ?
 -- The estimate of keys is above 1.6 times their number in one case of a million.  Rows
 -- of a key that is not unique may count more than once in it.
-CREATE FUNCTION iblt_internal.surely_more(plan iblt_internal.plan, estimated bigint, most bigint)
+CREATE FUNCTION surely_more(plan plan, estimated bigint, most bigint)
 RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN plan.is_unique AND estimated > 1.6 * most;
@@ -233,9 +224,8 @@ $$;
 -- connection.
 -- Behind a pooler, another comparison with a connection of this name may use the same
 -- session of the peer.  It must not take this sketch for its own.
-CREATE FUNCTION iblt_internal.kept_name(conn text) RETURNS text
+CREATE FUNCTION kept_name(conn text) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT concat(conn, chr(9), substr(replace(gen_random_uuid()::text, '-', ''), 1, 12))
 $$;
@@ -243,11 +233,10 @@ $$;
 -- The keys that differ, from folds of the size that it takes; NULL if more differ than
 -- sketches of that capacity can tell.
 -- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
-CREATE FUNCTION iblt_internal.exchange(conn text, plan iblt_internal.plan, capacity integer,
-	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
+CREATE FUNCTION exchange(conn text, plan plan, capacity integer,
+	INOUT figures figures, OUT keys bytea, OUT number bigint,
 	OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	scanned record;
@@ -256,24 +245,24 @@ DECLARE
 	difference @extschema@.iblt;
 	status record;
 BEGIN
-	plan.kept := iblt_internal.kept_name(conn);
-	scanned := iblt_internal.sketches(conn, plan, capacity, figures);
+	plan.kept := kept_name(conn);
+	scanned := sketches(conn, plan, capacity, figures);
 	theirs := scanned.theirs;
-	most := iblt_internal.iblt_header(scanned.mine);
+	most := iblt_header(scanned.mine);
 	figures := scanned.figures;
 	LOOP
 		difference := scanned.mine OPERATOR(@extschema@.-) theirs;
-		status := iblt_internal.iblt_compare_decode(difference);
-		PERFORM iblt_internal.progress(plan.progress, format(
+		status := iblt_compare_decode(difference);
+		PERFORM progress(plan.progress, format(
 			'sketches of %s and %s rows: about %s keys differ, %s decoded, %s',
 			figures.rows_here, figures.rows_there, status.estimated, status.recovered,
 			CASE WHEN status.complete THEN 'complete' ELSE 'not all' END));
 		sample := coalesce(sample, @extschema@.iblt_fold(difference, 9, 0.1));
 		keys := status.keys;
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
-		EXIT WHEN status.complete OR (iblt_internal.iblt_header(theirs)).cells = most.cells
-			OR iblt_internal.surely_more(plan, number, most.capacity);
-		theirs := iblt_internal.larger_fold(conn, (plan.there).schema, plan.kept, scanned.mine,
+		EXIT WHEN status.complete OR (iblt_header(theirs)).cells = most.cells
+			OR surely_more(plan, number, most.capacity);
+		theirs := larger_fold(conn, (plan.there).schema, plan.kept, scanned.mine,
 			theirs, status.estimated);
 	END LOOP;
 END
@@ -284,13 +273,12 @@ $$;
 -- differences (four subtables of 20160 cells), and not larger than the relations.  Each
 -- foreign partition sends one.  A slice is small, and so are its differences, as a rule: a
 -- sketch that stays in the cache saves a twentieth of its scan.
-CREATE FUNCTION iblt_internal.first_capacity(plan iblt_internal.plan) RETURNS integer
+CREATE FUNCTION first_capacity(plan plan) RETURNS integer
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN greatest(4000, least(plan.max_differences, CASE
-		WHEN iblt_internal.in_slice(plan) THEN 8000
+		WHEN in_slice(plan) THEN 8000
 		WHEN (plan.here).remote OR (plan.there).remote THEN 4000 ELSE 60000 END, coalesce(
 		(plan.here).most_rows + (plan.there).most_rows, plan.max_differences)))::integer;
 END
@@ -299,19 +287,17 @@ $$;
 -- The largest capacity of a sketch that both sides are scanned into.
 -- The memory of a comparison is several sketches.  Those of more keys than this are
 -- made of one part of the keys after the other, each with a scan of its own.
-CREATE FUNCTION iblt_internal.part_capacity() RETURNS integer
+CREATE FUNCTION part_capacity() RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT 950000
 $$;
 
 -- As exchange, for all parts of the keys, one after the other.
-CREATE FUNCTION iblt_internal.exchange_parts(conn text, plan iblt_internal.plan, capacity integer,
-	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint,
+CREATE FUNCTION exchange_parts(conn text, plan plan, capacity integer,
+	INOUT figures figures, OUT keys bytea, OUT number bigint,
 	OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	e record;
@@ -321,7 +307,7 @@ BEGIN
 	number := 0;
 	FOR part IN 0 .. plan.parts - 1 LOOP
 		plan.part := part;
-		e := iblt_internal.exchange(conn, plan, capacity, figures);
+		e := exchange(conn, plan, capacity, figures);
 		figures := e.figures;
 		rows_here := rows_here + figures.rows_here;
 		rows_there := rows_there + figures.rows_there;
@@ -333,7 +319,7 @@ BEGIN
 		ELSIF part = 0 OR e.number > 0 THEN
 			-- a part without rows has no type of key
 			keys := CASE WHEN sample IS NULL OR number = e.number THEN e.keys
-				ELSE iblt_internal.iblt_compare_join(e.sample, keys, e.keys) END;
+				ELSE iblt_compare_join(e.sample, keys, e.keys) END;
 			sample := e.sample;
 		END IF;
 	END LOOP;
@@ -349,21 +335,20 @@ $$;
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
 -- hundred, and these cells fail to decode that many keys once in 10,000 times.  Parts are
 -- for so many keys that an estimate which is 1.5 times too small would do.
-CREATE FUNCTION iblt_internal.search(conn text, INOUT plan iblt_internal.plan,
-	INOUT figures iblt_internal.figures, OUT keys bytea, OUT number bigint, OUT exact boolean,
+CREATE FUNCTION search(conn text, INOUT plan plan,
+	INOUT figures figures, OUT keys bytea, OUT number bigint, OUT exact boolean,
 	OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	most bigint := plan.max_differences;
-	largest integer := iblt_internal.part_capacity();
-	capacity integer := least(iblt_internal.first_capacity(plan), largest);
+	largest integer := part_capacity();
+	capacity integer := least(first_capacity(plan), largest);
 	e record;
 BEGIN
 	plan.parts := 1;
 	FOR attempt IN CASE WHEN plan.from_digests THEN 0 ELSE 1 END .. 3 LOOP
-		e := iblt_internal.exchange_parts(conn, plan, capacity, figures);
+		e := exchange_parts(conn, plan, capacity, figures);
 		figures := e.figures;
 		exact := e.keys IS NOT NULL;
 		number := e.number;
@@ -371,20 +356,20 @@ BEGIN
 		IF exact AND number <= most THEN
 			keys := e.keys;
 		END IF;
-		EXIT WHEN exact OR attempt = 3 OR iblt_internal.surely_more(plan, number, most);
+		EXIT WHEN exact OR attempt = 3 OR surely_more(plan, number, most);
 		IF plan.from_digests THEN
 			EXIT WHEN plan.live = 'require';
-			plan := iblt_internal.live_give_up(plan,
+			plan := live_give_up(plan,
 				'more keys differ than digests of their capacity can tell');
 			sample := NULL;
 			CONTINUE;
 		END IF;
 		EXIT WHEN capacity::bigint * plan.parts >= most AND number > 1.2 * most;
-		PERFORM iblt_internal.progress(plan.progress,
+		PERFORM progress(plan.progress,
 			'the sketches were too small, the relations are scanned again');
 		capacity := least(most, largest, greatest(16::bigint * capacity, 4 * least(number, most)));
 		plan.parts := ceil(attempt * 1.5 * least(number, most) / largest);
-		plan.seed := iblt_internal.random_seed();
+		plan.seed := random_seed();
 	END LOOP;
 	plan.parts := NULL;
 END

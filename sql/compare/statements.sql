@@ -5,9 +5,8 @@
 -- iblt_, and stand where no column of the relation can be meant.
 
 -- A column's value as it is compared.
-CREATE FUNCTION iblt_internal.value_sql(c iblt_internal.plan_column) RETURNS text
+CREATE FUNCTION value_sql(c plan_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE c.cast_to
@@ -18,12 +17,11 @@ END
 $$;
 
 -- The values of columns as they are compared, with commas between them; NULL for no columns.
-CREATE FUNCTION iblt_internal.values_sql(columns iblt_internal.plan_column[]) RETURNS text
+CREATE FUNCTION values_sql(columns plan_column[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT string_agg(iblt_internal.value_sql(columns[i]), ', ' ORDER BY i)
+	RETURN (SELECT string_agg(value_sql(columns[i]), ', ' ORDER BY i)
 	FROM generate_subscripts(columns, 1) AS i);
 END
 $$;
@@ -31,66 +29,61 @@ $$;
 -- The expression of a checksum of columns.
 -- A function takes 100 arguments; a row has room for more columns.  A sole column is in
 -- a row too, because it may bear the name t.  Without columns, all rows are the same.
-CREATE FUNCTION iblt_internal.checksum_sql(s iblt_internal.side,
-	columns iblt_internal.plan_column[], seed bigint) RETURNS text
+CREATE FUNCTION checksum_sql(s side,
+	columns plan_column[], seed bigint) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
 			THEN '%s.iblt_checksum_seeded(%L::pg_catalog.int8, %s)'
 			ELSE '%s.iblt_checksum_seeded(%L::pg_catalog.int8, ROW(%s))' END,
-		s.schema, seed, coalesce(iblt_internal.values_sql(columns), 'NULL::pg_catalog.text'));
+		s.schema, seed, coalesce(values_sql(columns), 'NULL::pg_catalog.text'));
 END
 $$;
 
 -- The expression of a row's checksum.
-CREATE FUNCTION iblt_internal.row_checksum_sql(plan iblt_internal.plan, s iblt_internal.side)
+CREATE FUNCTION row_checksum_sql(plan plan, s side)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.checksum_sql(s, plan.columns, plan.seed);
+	RETURN checksum_sql(s, plan.columns, plan.seed);
 END
 $$;
 
 -- The expression of the hash that stands for a key too wide for a cell; it has a seed of its
 -- own.
-CREATE FUNCTION iblt_internal.key_hash_sql(plan iblt_internal.plan, s iblt_internal.side)
+CREATE FUNCTION key_hash_sql(plan plan, s side)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.checksum_sql(s, plan.key, plan.seed # 1);
+	RETURN checksum_sql(s, plan.key, plan.seed # 1);
 END
 $$;
 
 -- The condition that a row's key is in the part that is scanned; NULL where all are.
 -- Keys are in parts by a hash that has a seed of its own.
-CREATE FUNCTION iblt_internal.part_sql(plan iblt_internal.plan, s iblt_internal.side)
+CREATE FUNCTION part_sql(plan plan, s side)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
-		iblt_internal.checksum_sql(s, plan.key, plan.seed # 2), plan.parts, plan.part) END;
+		checksum_sql(s, plan.key, plan.seed # 2), plan.parts, plan.part) END;
 END
 $$;
 
 -- The condition on the rows of a side, and the bounds in $2 and $3, as a WHERE clause or an
 -- empty text.
-CREATE FUNCTION iblt_internal.condition_sql(plan iblt_internal.plan, s iblt_internal.side)
+CREATE FUNCTION condition_sql(plan plan, s side)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- the line break ends a comment in the condition
 	RETURN coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || s.condition || E'\n)',
-		iblt_internal.bounds_sql(plan, s), iblt_internal.part_sql(plan, s)), ''), '');
+		bounds_sql(plan, s), part_sql(plan, s)), ''), '');
 END
 $$;
 
@@ -100,13 +93,12 @@ $$;
 -- its own, where it sees only the relation's columns.  The planner pulls that up.
 -- Only the columns in use are listed: there may be no right to read the others.  In a slice,
 -- rows are read as the sketch reads them, so that an index hides the same ones from both.
-CREATE FUNCTION iblt_internal.rows_sql(plan iblt_internal.plan, s iblt_internal.side,
+CREATE FUNCTION rows_sql(plan plan, s side,
 	more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN CASE WHEN s.condition IS NULL AND NOT iblt_internal.in_slice(plan)
+	RETURN CASE WHEN s.condition IS NULL AND NOT in_slice(plan)
 		THEN format('%s AS t', s.relation)
 	ELSE format('(SELECT %s FROM %s AS t%s%s%s) AS t',
 		(SELECT string_agg(format('t.%I', name), ', ')
@@ -114,16 +106,15 @@ BEGIN
 			UNION
 			SELECT unnest(more || CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END)
 			) AS used(name)),
-		s.relation, iblt_internal.slice_rows_sql(plan, s), iblt_internal.condition_sql(plan, s),
+		s.relation, slice_rows_sql(plan, s), condition_sql(plan, s),
 		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END) END;
 END
 $$;
 
 -- The expression of a fingerprint, for a statement that has the side's relation in FROM.
 -- The parser looks the name up once it has the lock on the relation in FROM.
-CREATE FUNCTION iblt_internal.fingerprint_sql(s iblt_internal.side) RETURNS text
+CREATE FUNCTION fingerprint_sql(s side) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN s.distributed THEN 'NULL::pg_catalog.text'	-- see find_distributed
@@ -132,9 +123,8 @@ END
 $$;
 
 -- The expression of a row's version, as a number.
-CREATE FUNCTION iblt_internal.mark_sql(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION mark_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN plan.versions
@@ -145,14 +135,13 @@ $$;
 -- The contents of rows
 
 -- Columns of t as a jsonb object.
-CREATE FUNCTION iblt_internal.json_sql(columns iblt_internal.plan_column[], as_compared boolean)
+CREATE FUNCTION json_sql(columns plan_column[], as_compared boolean)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT format('(SELECT to_jsonb(iblt_j.*) FROM (SELECT %s) AS iblt_j)',
-		string_agg(format('%s AS %I', CASE WHEN as_compared THEN iblt_internal.value_sql(columns[i])
+		string_agg(format('%s AS %I', CASE WHEN as_compared THEN value_sql(columns[i])
 			ELSE format('t.%I', (columns[i]).name) END, (columns[i]).name), ', ' ORDER BY i))
 	FROM generate_subscripts(columns, 1) AS i);
 END
@@ -161,9 +150,8 @@ $$;
 -- The type through which values of a column are read and written as text; NULL for their own.
 -- A value of these types is read and written through another type, whose text does not
 -- depend on a locale, is unambiguous, or is of the encoding.
-CREATE FUNCTION iblt_internal.text_type(c iblt_internal.plan_column) RETURNS text
+CREATE FUNCTION text_type(c plan_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE c.cast_to WHEN '' THEN 'pg_catalog.' || ('{"18": "int4", "1002": "int4[]",
@@ -175,30 +163,28 @@ END
 $$;
 
 -- Columns of t as a jsonb array of the texts of their values.
-CREATE FUNCTION iblt_internal.texts_sql(columns iblt_internal.plan_column[]) RETURNS text
+CREATE FUNCTION texts_sql(columns plan_column[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- format uses the type's output; a cast to text would lose the blanks of a
 	-- character(n).  IS NULL is also true of a row of nulls.
 	RETURN (SELECT format('to_jsonb(ARRAY[%s]::text[])', string_agg(format(
 		'CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END', coalesce(
-			format('t.%I::', (columns[i]).name) || iblt_internal.text_type(columns[i]),
-			iblt_internal.value_sql(columns[i]))), ', ' ORDER BY i))
+			format('t.%I::', (columns[i]).name) || text_type(columns[i]),
+			value_sql(columns[i]))), ', ' ORDER BY i))
 	FROM generate_subscripts(columns, 1) AS i);
 END
 $$;
 
 -- The expression of a row's contents, in the form that the plan asks for.
-CREATE FUNCTION iblt_internal.content_sql(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION content_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE plan.content
-		WHEN 'texts' THEN iblt_internal.texts_sql(plan.columns)
-		WHEN 'rows' THEN iblt_internal.json_sql(plan.columns, false)
+		WHEN 'texts' THEN texts_sql(plan.columns)
+		WHEN 'rows' THEN json_sql(plan.columns, false)
 		ELSE 'NULL::jsonb' END;
 END
 $$;

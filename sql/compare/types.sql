@@ -1,3 +1,8 @@
+-- From here on, what has no schema is in iblt_internal.  Functions that users call, and those
+-- that a view or a procedure without settings calls, pin search_path in the same way.  All
+-- others are called by these and have no path of their own.
+SET LOCAL search_path = iblt_internal, @extschema@, pg_temp;
+
 -- Types of the live part ---------------------------------------------------------
 --
 -- iblt_compare, iblt_audit and iblt_repair share these.  "here" is this database, and
@@ -5,7 +10,7 @@
 
 -- What a driver asks of a comparison.
 -- What the caller of iblt_compare asks for.
-CREATE TYPE iblt_internal.options AS (
+CREATE TYPE options AS (
 	relation text,			-- as it was named when the driver began
 	columns text[],
 	exclude text[],
@@ -30,7 +35,7 @@ CREATE TYPE iblt_internal.options AS (
 );
 
 -- A column of a relation, as describe gives it.
-CREATE TYPE iblt_internal.side_column AS (
+CREATE TYPE side_column AS (
 	name text,
 	type text,
 	base bigint,			-- OID of the type below all domains
@@ -42,7 +47,7 @@ CREATE TYPE iblt_internal.side_column AS (
 );
 
 -- The columns of a unique index that tells rows apart.
-CREATE TYPE iblt_internal.unique_key AS (
+CREATE TYPE unique_key AS (
 	columns text[],
 	index text,				-- its name, quoted
 	collations text[],		-- of columns, quoted, where it is not that of the database
@@ -51,10 +56,10 @@ CREATE TYPE iblt_internal.unique_key AS (
 );
 
 -- A subscription that feeds a relation.
-CREATE TYPE iblt_internal.subscribed AS (slot text, ready boolean);
+CREATE TYPE subscribed AS (slot text, ready boolean);
 
 -- The live digest of a relation, as describe_live gives it.
-CREATE TYPE iblt_internal.live_digest AS (
+CREATE TYPE live_digest AS (
 	reason text,			-- why it is not trustworthy, or NULL
 	generation bigint,		-- NULL if the relation is not tracked
 	key_columns text[],
@@ -68,7 +73,7 @@ CREATE TYPE iblt_internal.live_digest AS (
 );
 
 -- One of the two relations, as describe gives it.
-CREATE TYPE iblt_internal.side AS (
+CREATE TYPE side AS (
 	side text,				-- 'here' or 'there'
 	relation text,			-- schema.name, quoted
 	schema text,			-- of the extension, quoted
@@ -85,16 +90,16 @@ CREATE TYPE iblt_internal.side AS (
 	remote boolean,			-- rows of foreign tables are among its rows
 	shards text[],			-- partitions that are summed up one by one, see shards()
 	distributed boolean,	-- a table of Citus
-	columns iblt_internal.side_column[],
-	keys iblt_internal.unique_key[],	-- the best first
+	columns side_column[],
+	keys unique_key[],	-- the best first
 	collations text[],		-- that the condition depends on
 	slots text[],
-	subscriptions iblt_internal.subscribed[],
-	live iblt_internal.live_digest	-- NULL unless it was asked for
+	subscriptions subscribed[],
+	live live_digest	-- NULL unless it was asked for
 );
 
 -- A column that is compared.
-CREATE TYPE iblt_internal.plan_column AS (
+CREATE TYPE plan_column AS (
 	name text,
 	cast_to text,			-- type of pg_catalog to compare values in, '' for their own
 	base bigint,
@@ -106,7 +111,7 @@ CREATE TYPE iblt_internal.plan_column AS (
 );
 
 -- Replication from one side to the other.
-CREATE TYPE iblt_internal.link AS (
+CREATE TYPE link AS (
 	source text,			-- the side from which changes flow
 	follower text,			-- the side that they flow to
 	slot text,				-- of logical replication, NULL for a physical standby
@@ -114,17 +119,17 @@ CREATE TYPE iblt_internal.link AS (
 );
 
 -- What a comparison does, as plan() decides it once.
-CREATE TYPE iblt_internal.plan AS (
-	here iblt_internal.side,
-	there iblt_internal.side,
-	columns iblt_internal.plan_column[],
-	key iblt_internal.plan_column[],	-- all columns, where a whole row is the key
+CREATE TYPE plan AS (
+	here side,
+	there side,
+	columns plan_column[],
+	key plan_column[],	-- all columns, where a whole row is the key
 	whole_row boolean,
 	is_unique boolean,		-- unique indexes of both sides are on the key
 	by_hash boolean,		-- keys go into the sketch as hashes (see finder)
 	key_size integer,		-- bytes for a key in the sketch
 	columns_left_out text[],	-- that one side only has
-	links iblt_internal.link[],
+	links link[],
 	recheck integer,		-- rounds
 	wait boolean,			-- should differences wait for replication?
 	versions boolean,		-- row versions are read
@@ -152,7 +157,7 @@ CREATE TYPE iblt_internal.plan AS (
 -- One line a key.  Where lines are the keys that were asked for, in their order, id,
 -- key, n and digest are NULL; otherwise checksum is NULL.  One large value is made
 -- while the other side makes its own, and is parsed at once.
-CREATE TYPE iblt_internal.found_rows AS (
+CREATE TYPE found_rows AS (
 	id text[],				-- hash and key in one word
 	key jsonb[],
 	n bigint[],				-- rows with this key
@@ -164,7 +169,7 @@ CREATE TYPE iblt_internal.found_rows AS (
 );
 
 -- A key whose rows differ.
-CREATE TYPE iblt_internal.difference AS (
+CREATE TYPE difference AS (
 	id text,				-- the key in one word
 	key jsonb,
 	side text,				-- 'here', 'there' or 'both'
@@ -181,16 +186,16 @@ CREATE TYPE iblt_internal.difference AS (
 -- A batch of differences that is looked at again.
 -- What is kept of a batch of differences between two looks at them.  Of many, this is
 -- all that is in memory.
-CREATE TYPE iblt_internal.held AS (
+CREATE TYPE held AS (
 	ids text[],
 	marks bigint[],			-- hashes of the marks, NULL for rows that did not stand still
 	same boolean[],			-- is the mark the one that it was a round before?
-	differences iblt_internal.difference[]	-- as they were seen last, if there is one batch only
+	differences difference[]	-- as they were seen last, if there is one batch only
 );
 
 -- How the rows of keys are found on a side, as SQL.
 -- How rows of keys are found on a side: finder() chooses between two ways.
-CREATE TYPE iblt_internal.finder AS (
+CREATE TYPE finder AS (
 	indexed boolean,		-- an index finds the rows, and each key has one at most
 	key text,				-- expression of a row's key, as it goes into the sketch
 	keys text,				-- the keys in $1 as a table iblt_k, an item of FROM
@@ -200,7 +205,7 @@ CREATE TYPE iblt_internal.finder AS (
 );
 
 -- The figures of a comparison, as iblt_compare_stats gives them.
-CREATE TYPE iblt_internal.figures AS (
+CREATE TYPE figures AS (
 	relation text,
 	peer_relation text,
 	rows_here bigint,
@@ -233,8 +238,8 @@ CREATE TYPE iblt_internal.figures AS (
 );
 
 -- The result of a comparison.
-CREATE TYPE iblt_internal.comparison AS (
-	plan iblt_internal.plan,	-- with the seed of the last scan
-	figures iblt_internal.figures,
-	differences iblt_internal.difference[]
+CREATE TYPE comparison AS (
+	plan plan,	-- with the seed of the last scan
+	figures figures,
+	differences difference[]
 );

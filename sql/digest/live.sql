@@ -3,9 +3,8 @@
 -- The scan
 
 -- The expression of a checksum, as src/digest computes it for a changed row.
-CREATE FUNCTION iblt_internal.track_checksum_sql(seed text, columns text[]) RETURNS text
+CREATE FUNCTION track_checksum_sql(seed text, columns text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format(CASE WHEN cardinality(columns) BETWEEN 2 AND 90
 			THEN '@extschema@.iblt_checksum_seeded(%s, %s)'
@@ -15,28 +14,27 @@ AS $$
 $$;
 
 -- The sketch of a table as a subquery; $1 is the template, $2 and $3 are seeds.
-CREATE FUNCTION iblt_internal.track_sketch_sql(relation regclass, options iblt_internal.tracking)
+CREATE FUNCTION track_sketch_sql(relation regclass, options tracking)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format('(SELECT @extschema@.iblt_agg(%s, %s, $1) FROM %s AS t)',
 		CASE WHEN options.by_hash
-			THEN iblt_internal.track_checksum_sql('$3', options.key_columns)
+			THEN track_checksum_sql('$3', options.key_columns)
 			ELSE format(CASE cardinality(options.key_columns) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
 				(SELECT string_agg(format('t.%I', name), ', ' ORDER BY n)
 				FROM unnest(options.key_columns) WITH ORDINALITY AS k(name, n))) END,
-		iblt_internal.track_checksum_sql('$2', options.columns), relation);
+		track_checksum_sql('$2', options.columns), relation);
 END
 $$;
 
 -- The second transaction of iblt_track: writers go on while it reads the table.
 -- As read_heap: an index-only scan would do where all columns are in an index.
 -- Relies on: a scan, in one snapshot with the changes.
-CREATE FUNCTION iblt_internal.track_scan(relation regclass, generation bigint) RETURNS void
+CREATE FUNCTION track_scan(relation regclass, generation bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET row_security = off
 	SET jit = off
 	SET enable_seqscan = on
@@ -45,21 +43,21 @@ CREATE FUNCTION iblt_internal.track_scan(relation regclass, generation bigint) R
 	SET enable_bitmapscan = off
 AS $$
 DECLARE
-	options iblt_internal.tracking := iblt_internal.iblt_track_options(relation);
+	options tracking := iblt_track_options(relation);
 	seed bigint := (@extschema@.iblt_info(options.template)).seed;
 	base @extschema@.iblt;
 BEGIN
-	EXECUTE format('SELECT iblt_internal.iblt_live_base(%L::regclass, %s)', relation,
-			iblt_internal.track_sketch_sql(relation, options))
+	EXECUTE format('SELECT iblt_live_base(%L::regclass, %s)', relation,
+			track_sketch_sql(relation, options))
 		INTO base USING options.template, seed, seed # 1;
-	PERFORM iblt_internal.iblt_track_finish(relation, generation, base);
+	PERFORM iblt_track_finish(relation, generation, base);
 END
 $$;
 
 -- Procedures, because each commits before it scans.  They have no SET clause for that
 -- reason, and name everything with its schema.
 
-CREATE PROCEDURE iblt_track(
+CREATE PROCEDURE @extschema@.iblt_track(
 	relation regclass,
 	key_columns text[] DEFAULT NULL,
 	columns text[] DEFAULT NULL,
@@ -80,7 +78,7 @@ $$;
 COMMENT ON PROCEDURE iblt_track(regclass, text[], text[], integer, text, text) IS
 'begins to keep a digest of a table, with its options or those of a peer';
 
-CREATE PROCEDURE iblt_live_rebuild(relation regclass)
+CREATE PROCEDURE @extschema@.iblt_live_rebuild(relation regclass)
 	LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -94,24 +92,24 @@ $$;
 COMMENT ON PROCEDURE iblt_live_rebuild(regclass) IS
 'makes a digest that is not trustworthy again by a scan of the table';
 
-CREATE PROCEDURE iblt_untrack(relation regclass)
+CREATE PROCEDURE @extschema@.iblt_untrack(relation regclass)
 	LANGUAGE plpgsql
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.track_stop(relation);
+	PERFORM track_stop(relation);
 END
 $$;
 COMMENT ON PROCEDURE iblt_untrack(regclass) IS 'ends the digest of a table';
 
 -- Functions
 
-CREATE FUNCTION iblt_live(relation regclass, capacity integer DEFAULT NULL) RETURNS iblt
+CREATE FUNCTION @extschema@.iblt_live(relation regclass, capacity integer DEFAULT NULL) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION iblt_live(regclass, integer) IS
 'the digest of a tracked table in this snapshot, folded to a capacity';
 
-CREATE FUNCTION iblt_live_fold(relation regclass) RETURNS bigint
+CREATE FUNCTION @extschema@.iblt_live_fold(relation regclass) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_live_fold(regclass) IS
 'puts the recorded changes of a table into its digest, and returns their number';
@@ -120,10 +118,9 @@ COMMENT ON FUNCTION iblt_live_fold(regclass) IS
 -- The queries of a stable function have one snapshot.  In two statements, the digest can
 -- also be read by a transaction that has written to the table.
 -- Relies on: a scan, in one snapshot with the digest.
-CREATE FUNCTION iblt_internal.live_is_right(relation regclass, options iblt_internal.tracking)
+CREATE FUNCTION live_is_right(relation regclass, options tracking)
 RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 	SET row_security = off
 	SET jit = off
 	SET enable_seqscan = on
@@ -135,23 +132,23 @@ DECLARE
 	seed bigint := (@extschema@.iblt_info(options.template)).seed;
 	scanned @extschema@.iblt;
 BEGIN
-	EXECUTE 'SELECT ' || iblt_internal.track_sketch_sql(relation, options)
+	EXECUTE 'SELECT ' || track_sketch_sql(relation, options)
 		INTO scanned USING options.template, seed, seed # 1;
 	RETURN scanned::bytea = @extschema@.iblt_live(relation)::bytea;
 END
 $$;
 
-CREATE FUNCTION iblt_live_verify(relation regclass) RETURNS boolean
+CREATE FUNCTION @extschema@.iblt_live_verify(relation regclass) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
 	begun timestamptz := clock_timestamp();
 	equal boolean;
 BEGIN
-	equal := iblt_internal.live_is_right(relation, iblt_internal.track_options(relation));
+	equal := live_is_right(relation, track_options(relation));
 	IF NOT pg_is_in_recovery() THEN
-		PERFORM iblt_internal.iblt_live_verified(relation, equal, begun);
+		PERFORM iblt_live_verified(relation, equal, begun);
 	END IF;
 	RETURN equal;
 END
@@ -159,18 +156,18 @@ $$;
 COMMENT ON FUNCTION iblt_live_verify(regclass) IS
 'does a scan of the table give its digest? If not, the digest is no longer trustworthy';
 
-CREATE FUNCTION iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
+CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
 	OUT rows bigint, OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz,
 	OUT store_bytes bigint)
 RETURNS SETOF record
 	LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 10
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-	WITH tracked AS (SELECT unnest(iblt_internal.iblt_live_tables()) AS relid)
+	WITH tracked AS (SELECT unnest(iblt_live_tables()) AS relid)
 	SELECT relid::regclass, CASE WHEN reason IS NULL THEN 'live' ELSE 'not trustworthy' END,
 		reason, rows, unfolded, bytes, verified_at, store_bytes
 	FROM (SELECT t.relid, s.*
-			FROM tracked AS t, LATERAL iblt_internal.iblt_live_state(t.relid) AS s
+			FROM tracked AS t, LATERAL iblt_live_state(t.relid) AS s
 			WHERE s.unfolded IS NOT NULL
 		UNION ALL
 		-- a dump has the triggers only

@@ -1,7 +1,7 @@
 -- Live digests: parts in C -------------------------------------------------------------
 
 -- How a table is tracked.
-CREATE TYPE iblt_internal.tracking AS (
+CREATE TYPE tracking AS (
 	key_columns text[],
 	columns text[],
 	all_columns boolean,	-- they were not asked for by name
@@ -12,48 +12,48 @@ CREATE TYPE iblt_internal.tracking AS (
 );
 
 -- Records the change of a row of a tracked table; it never fails a statement.
-CREATE FUNCTION iblt_internal.iblt_track_row() RETURNS trigger
+CREATE FUNCTION iblt_track_row() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Records that a tracked table was truncated.
-CREATE FUNCTION iblt_internal.iblt_track_truncate() RETURNS trigger
+CREATE FUNCTION iblt_track_truncate() RETURNS trigger
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Begins to record changes of a table whose triggers exist, and returns a number for this
 -- digest.
-CREATE FUNCTION iblt_internal.iblt_track_begin(relation regclass, key_columns text[],
+CREATE FUNCTION iblt_track_begin(relation regclass, key_columns text[],
 	columns text[], all_columns boolean, by_hash boolean, from_peer boolean, capacity integer,
 	template iblt) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Writes the first base of a digest.
-CREATE FUNCTION iblt_internal.iblt_track_finish(relation regclass, generation bigint, base iblt)
+CREATE FUNCTION iblt_track_finish(relation regclass, generation bigint, base iblt)
 RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Removes all that is kept of a table.
-CREATE FUNCTION iblt_internal.iblt_track_end(relation regclass) RETURNS void
+CREATE FUNCTION iblt_track_end(relation regclass) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- How a table is tracked, for its owner; NULL if it is not.
-CREATE FUNCTION iblt_internal.iblt_track_options(relation regclass) RETURNS iblt_internal.tracking
+CREATE FUNCTION iblt_track_options(relation regclass) RETURNS tracking
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- The sketch of a scan in the same statement, less the changes recorded since the start.
-CREATE FUNCTION iblt_internal.iblt_live_base(relation regclass, scanned iblt) RETURNS iblt
+CREATE FUNCTION iblt_live_base(relation regclass, scanned iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- The tracked tables, and those that have been dropped since.
-CREATE FUNCTION iblt_internal.iblt_live_tables() RETURNS oid[]
+CREATE FUNCTION iblt_live_tables() RETURNS oid[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL UNSAFE;
 
 -- The state of a tracked table; NULL if it is not tracked or was dropped.
-CREATE FUNCTION iblt_internal.iblt_live_state(relation oid, OUT reason text, OUT rows bigint,
+CREATE FUNCTION iblt_live_state(relation oid, OUT reason text, OUT rows bigint,
 	OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint)
 	RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- Notes the result of a scan.
-CREATE FUNCTION iblt_internal.iblt_live_verified(relation regclass, equal boolean,
+CREATE FUNCTION iblt_live_verified(relation regclass, equal boolean,
 	at timestamptz) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

@@ -5,16 +5,15 @@
 -- Key and columns as a comparison would choose them, and a template.
 -- before is how it was tracked.  As long as the key's type allows it, keys go into the sketch
 -- as then, because another digest may have been made to be compared with this one.
-CREATE FUNCTION iblt_internal.track_plan(relation regclass, key_columns text[], columns text[],
-	capacity integer, seed bigint, before iblt_internal.tracking DEFAULT NULL)
-RETURNS iblt_internal.tracking
+CREATE FUNCTION track_plan(relation regclass, key_columns text[], columns text[],
+	capacity integer, seed bigint, before tracking DEFAULT NULL)
+RETURNS tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	here iblt_internal.side := iblt_internal.described(iblt_internal.describe(relation), 'here');
-	options iblt_internal.options;
-	plan iblt_internal.plan;
+	here side := described(describe(relation), 'here');
+	options options;
+	plan plan;
 	size integer;
 BEGIN
 	options.key_columns := key_columns;
@@ -22,14 +21,14 @@ BEGIN
 	options.extra_columns := 'ignore';
 	options.cast_types := false;
 	options.max_differences := 1;
-	plan := iblt_internal.make_plan(here, here, options);
+	plan := make_plan(here, here, options);
 	IF plan.whole_row THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('table "%s" cannot be tracked, because it has no unique key',
 				relation),
 			HINT = 'Create a primary key, or name the columns in key_columns.';
 	END IF;
-	size := iblt_internal.key_size(plan.key);
+	size := key_size(plan.key);
 	IF before.by_hash THEN
 		plan.by_hash := true;
 		plan.key_size := (@extschema@.iblt_info(before.template)).key_size;
@@ -39,17 +38,16 @@ BEGIN
 	END IF;
 	RETURN ROW(ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
 		ARRAY(SELECT c.name FROM unnest(plan.columns) AS c), columns IS NULL, plan.by_hash, false,
-		capacity, iblt_internal.iblt_compare_template(capacity, plan.key_size, seed));
+		capacity, iblt_compare_template(capacity, plan.key_size, seed));
 END
 $$;
 
 -- The types of columns, and what these are made of; empty for a column that does not exist.
-CREATE FUNCTION iblt_internal.track_types(relation regclass, columns text[]) RETURNS text[]
+CREATE FUNCTION track_types(relation regclass, columns text[]) RETURNS text[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT concat_ws(' made of ', format_type(a.atttypid, NULL), nullif(
-			iblt_internal.describe_parts(a.atttypid), format_type(a.atttypid, NULL)))
+			describe_parts(a.atttypid), format_type(a.atttypid, NULL)))
 		FROM unnest(columns) WITH ORDINALITY AS c(name, n)
 		LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attname = c.name
 			AND a.attnum > 0 AND NOT a.attisdropped
@@ -57,32 +55,30 @@ AS $$
 $$;
 
 -- How a table is tracked here, for another server; NULL if it is not.
-CREATE FUNCTION iblt_internal.track_offer(relation text) RETURNS jsonb
+CREATE FUNCTION track_offer(relation text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	found regclass := to_regclass(relation);
-	options iblt_internal.tracking := iblt_internal.iblt_track_options(found);
+	options tracking := iblt_track_options(found);
 BEGIN
 	IF options.template IS NULL THEN
 		RETURN NULL;
 	END IF;
 	RETURN to_jsonb(options) || jsonb_build_object('types',
-		iblt_internal.track_types(found, options.key_columns || options.columns));
+		track_types(found, options.key_columns || options.columns));
 END
 $$;
 
 -- What the peer tracks, to be tracked here in the same way.
-CREATE FUNCTION iblt_internal.track_accept(relation regclass, offer jsonb)
-RETURNS iblt_internal.tracking
+CREATE FUNCTION track_accept(relation regclass, offer jsonb)
+RETURNS tracking
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	options iblt_internal.tracking := jsonb_populate_record(NULL::iblt_internal.tracking, offer);
+	options tracking := jsonb_populate_record(NULL::tracking, offer);
 	names text[] := options.key_columns || options.columns;
-	mine text[] := iblt_internal.track_types(relation, names);
+	mine text[] := track_types(relation, names);
 	theirs text[] := ARRAY(SELECT jsonb_array_elements_text(offer -> 'types'));
 BEGIN
 	IF offer IS NULL THEN
@@ -93,7 +89,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'datatype_mismatch',
 			MESSAGE = 'tracked columns do not have the same types on both sides',
 			DETAIL = format('Columns %s are %s here and %s on the peer.',
-				iblt_internal.quoted(names), mine, theirs),
+				quoted(names), mine, theirs),
 			HINT = 'Track columns on the peer that both sides have with the same type.';
 	END IF;
 	options.from_peer := true;
@@ -104,48 +100,46 @@ $$;
 
 -- Options with a template of another capacity, which can be folded to the same size.
 -- Templates are of 2520 cells doubled a number of times, so one is a fold of the other.
-CREATE FUNCTION iblt_internal.track_resize(options iblt_internal.tracking, capacity integer)
-RETURNS iblt_internal.tracking
+CREATE FUNCTION track_resize(options tracking, capacity integer)
+RETURNS tracking
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	info record := @extschema@.iblt_info(options.template);
 BEGIN
 	IF capacity IS NOT NULL THEN
 		options.capacity := capacity;
-		options.template := iblt_internal.iblt_compare_template(capacity, info.key_size, info.seed);
+		options.template := iblt_compare_template(capacity, info.key_size, info.seed);
 	END IF;
 	RETURN options;
 END
 $$;
 
 -- How the peer tracks its table, or another table of this database if peer is NULL.
-CREATE FUNCTION iblt_internal.track_ask(relation regclass, peer text, peer_relation text)
-RETURNS iblt_internal.tracking
+CREATE FUNCTION track_ask(relation regclass, peer text, peer_relation text)
+RETURNS tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
-	options iblt_internal.tracking;
+	options tracking;
 	state text;
 	message text;
 	detail text;
 	hint text;
 BEGIN
 	IF conn IS NOT NULL THEN
-		conn := iblt_internal.peer_connect(peer, conn);
+		conn := peer_connect(peer, conn);
 	END IF;
-	options := iblt_internal.track_accept(relation, iblt_internal.peer_ask(conn, 'there',
-		format('SELECT iblt_internal.track_offer(%L)',
-			iblt_internal.peer_name(relation, peer_relation)), 0.001, 'iblt_track')::jsonb);
-	PERFORM iblt_internal.peer_close(conn);
+	options := track_accept(relation, peer_ask(conn, 'there',
+		format('SELECT track_offer(%L)',
+			peer_name(relation, peer_relation)), 0.001, 'iblt_track')::jsonb);
+	PERFORM peer_close(conn);
 	RETURN options;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 		detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	PERFORM iblt_internal.peer_fail(conn, coalesce(iblt_internal.peer_is_string(peer), false),
+	PERFORM peer_fail(conn, coalesce(peer_is_string(peer), false),
 		state, message, detail, hint);
 	RAISE;
 END
@@ -154,11 +148,10 @@ $$;
 -- Triggers
 
 -- A table's own triggers that record changes, and whether each is as it should be.
-CREATE FUNCTION iblt_internal.track_triggers(relation regclass,
+CREATE FUNCTION track_triggers(relation regclass,
 	OUT name text, OUT of_rows boolean, OUT usable boolean)
 RETURNS SETOF record
 	LANGUAGE sql STABLE PARALLEL SAFE ROWS 2
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT tgname::text, of_rows, fits AND id = min(id) FILTER (WHERE fits)
 			OVER (PARTITION BY of_rows)
@@ -176,15 +169,14 @@ AS $$
 $$;
 
 -- Drops the triggers that record changes, or only those that are not as they should be.
-CREATE FUNCTION iblt_internal.track_drop_triggers(relation regclass, all_of_them boolean)
+CREATE FUNCTION track_drop_triggers(relation regclass, all_of_them boolean)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	found record;
 BEGIN
-	FOR found IN SELECT * FROM iblt_internal.track_triggers(relation) AS t
+	FOR found IN SELECT * FROM track_triggers(relation) AS t
 		WHERE all_of_them OR NOT t.usable
 	LOOP
 		EXECUTE format('DROP TRIGGER %I ON %s', found.name, relation);
@@ -195,9 +187,8 @@ $$;
 -- Lets a trigger fire for apply workers, too, also in partitions.
 -- ALTER TABLE does the same for partitions' copies of a trigger.  Before 14.5 it leaves
 -- out copies that differ.
-CREATE FUNCTION iblt_internal.track_enable_trigger(relation regclass, name text) RETURNS void
+CREATE FUNCTION track_enable_trigger(relation regclass, name text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	part regclass;
@@ -218,34 +209,32 @@ $$;
 -- Partitions have copies of a row trigger, which come and go with them.  The name of a
 -- copy must not be that of another trigger, or ATTACH PARTITION would fail.  TRUNCATE
 -- triggers have no copies, but TRUNCATE of a partition shows in its files (src/digest/shape.c).
-CREATE FUNCTION iblt_internal.track_make_triggers(relation regclass) RETURNS void
+CREATE FUNCTION track_make_triggers(relation regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.track_drop_triggers(relation, false);
-	IF NOT EXISTS (SELECT FROM iblt_internal.track_triggers(relation) AS t WHERE t.of_rows) THEN
+	PERFORM track_drop_triggers(relation, false);
+	IF NOT EXISTS (SELECT FROM track_triggers(relation) AS t WHERE t.of_rows) THEN
 		EXECUTE format('CREATE TRIGGER %I AFTER INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW'
-			' EXECUTE FUNCTION iblt_internal.iblt_track_row()',
+			' EXECUTE FUNCTION iblt_track_row()',
 			(SELECT 'iblt_track_row' || CASE relkind WHEN 'p'
 				THEN '_' || left(md5(gen_random_uuid()::text), 8) ELSE '' END
 			FROM pg_class WHERE oid = relation), relation);
 	END IF;
-	IF NOT EXISTS (SELECT FROM iblt_internal.track_triggers(relation) AS t WHERE NOT t.of_rows) THEN
+	IF NOT EXISTS (SELECT FROM track_triggers(relation) AS t WHERE NOT t.of_rows) THEN
 		EXECUTE format('CREATE TRIGGER iblt_track_truncate AFTER TRUNCATE ON %s'
-			' FOR EACH STATEMENT EXECUTE FUNCTION iblt_internal.iblt_track_truncate()', relation);
+			' FOR EACH STATEMENT EXECUTE FUNCTION iblt_track_truncate()', relation);
 	END IF;
-	PERFORM iblt_internal.track_enable_trigger(relation, t.name)
-	FROM iblt_internal.track_triggers(relation) AS t;
+	PERFORM track_enable_trigger(relation, t.name)
+	FROM track_triggers(relation) AS t;
 END
 $$;
 
 -- Start
 
 -- Waits for the writers of a table, and holds up others until the transaction ends.
-CREATE FUNCTION iblt_internal.track_lock(relation regclass) RETURNS void
+CREATE FUNCTION track_lock(relation regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	kind "char" := (SELECT relkind FROM pg_class WHERE oid = relation);
@@ -263,10 +252,9 @@ END
 $$;
 
 -- Creates the triggers and begins to record changes.
-CREATE FUNCTION iblt_internal.track_begin(relation regclass, options iblt_internal.tracking)
+CREATE FUNCTION track_begin(relation regclass, options tracking)
 RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF row_security_active(relation) THEN
@@ -275,22 +263,22 @@ BEGIN
 				relation),
 			HINT = 'Track it as a role that sees all rows.';
 	END IF;
-	PERFORM iblt_internal.track_make_triggers(relation);
-	RETURN iblt_internal.iblt_track_begin(relation, options.key_columns, options.columns,
+	PERFORM track_make_triggers(relation);
+	RETURN iblt_track_begin(relation, options.key_columns, options.columns,
 		options.all_columns, options.by_hash, options.from_peer, options.capacity,
 		options.template);
 END
 $$;
 
 -- The first transaction of iblt_track.
-CREATE FUNCTION iblt_internal.track_start(relation regclass, key_columns text[], columns text[],
+CREATE FUNCTION track_start(relation regclass, key_columns text[], columns text[],
 	capacity integer, peer text, peer_relation text) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET client_min_messages = warning
 AS $$
 DECLARE
-	options iblt_internal.tracking;
+	options tracking;
 BEGIN
 	IF coalesce(peer, peer_relation) IS NOT NULL THEN
 		IF coalesce(key_columns, columns) IS NOT NULL THEN
@@ -298,25 +286,24 @@ BEGIN
 				MESSAGE = 'key_columns and columns cannot be given with a peer',
 				HINT = 'Both sides track the columns that the peer tracks.';
 		END IF;
-		options := iblt_internal.track_resize(
-			iblt_internal.track_ask(relation, peer, peer_relation), capacity);
-		PERFORM iblt_internal.track_lock(relation);
+		options := track_resize(
+			track_ask(relation, peer, peer_relation), capacity);
+		PERFORM track_lock(relation);
 	ELSE
-		PERFORM iblt_internal.track_lock(relation);
-		options := iblt_internal.track_plan(relation, key_columns, columns,
-			coalesce(capacity, 10000), iblt_internal.random_seed());
+		PERFORM track_lock(relation);
+		options := track_plan(relation, key_columns, columns,
+			coalesce(capacity, 10000), random_seed());
 	END IF;
-	RETURN iblt_internal.track_begin(relation, options);
+	RETURN track_begin(relation, options);
 END
 $$;
 
 -- How a table is tracked, for its owner; an error if it is not.
-CREATE FUNCTION iblt_internal.track_options(relation regclass) RETURNS iblt_internal.tracking
+CREATE FUNCTION track_options(relation regclass) RETURNS tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	options iblt_internal.tracking := iblt_internal.iblt_track_options(relation);
+	options tracking := iblt_track_options(relation);
 BEGIN
 	IF options.template IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -329,40 +316,39 @@ $$;
 
 -- The first transaction of iblt_live_rebuild.
 -- The options are as they were, but the columns may have changed.
-CREATE FUNCTION iblt_internal.track_restart(relation regclass) RETURNS bigint
+CREATE FUNCTION track_restart(relation regclass) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET client_min_messages = warning
 AS $$
 DECLARE
-	options iblt_internal.tracking;
+	options tracking;
 BEGIN
-	PERFORM iblt_internal.track_lock(relation);
-	options := iblt_internal.track_options(relation);
+	PERFORM track_lock(relation);
+	options := track_options(relation);
 	IF array_position(options.columns, NULL) > 0
 		AND (options.from_peer OR NOT options.all_columns) THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('a tracked column of table "%s" was dropped', relation),
 			HINT = 'CALL iblt_track with the columns that it has now.';
 	ELSIF NOT options.from_peer THEN
-		options := iblt_internal.track_plan(relation,
+		options := track_plan(relation,
 			CASE WHEN array_position(options.key_columns, NULL) IS NULL
 				THEN options.key_columns END,
 			CASE WHEN NOT options.all_columns THEN options.columns END, options.capacity,
 			(@extschema@.iblt_info(options.template)).seed, options);
 	END IF;
-	RETURN iblt_internal.track_begin(relation, options);
+	RETURN track_begin(relation, options);
 END
 $$;
 
 -- Drops the triggers of a table and all that is kept of it.
-CREATE FUNCTION iblt_internal.track_stop(relation regclass) RETURNS void
+CREATE FUNCTION track_stop(relation regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.track_lock(relation);
-	PERFORM iblt_internal.track_drop_triggers(relation, true);
-	PERFORM iblt_internal.iblt_track_end(relation);
+	PERFORM track_lock(relation);
+	PERFORM track_drop_triggers(relation, true);
+	PERFORM iblt_track_end(relation);
 END
 $$;

@@ -5,7 +5,7 @@
 -- A row of changes fills a page at most, and only sketches go out of line.
 
 -- The tracked tables, written by C functions; do not refresh it.
-CREATE MATERIALIZED VIEW iblt_internal.tracked USING heap AS
+CREATE MATERIALIZED VIEW tracked USING heap AS
 	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::integer AS version,
 		NULL::bigint AS system, NULL::oid AS database, NULL::integer AS store,
 		NULL::smallint[] AS key_columns, NULL::smallint[] AS columns, NULL::oid[] AS types,
@@ -16,25 +16,25 @@ CREATE MATERIALIZED VIEW iblt_internal.tracked USING heap AS
 	WITH NO DATA;
 
 -- The base of each live digest, written by C functions; do not refresh it.
-CREATE MATERIALIZED VIEW iblt_internal.digest USING heap AS
+CREATE MATERIALIZED VIEW digest USING heap AS
 	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch,
 		NULL::bigint AS rows, NULL::integer AS limbs, NULL::timestamptz AS verified_at
 	WITH NO DATA;
-ALTER MATERIALIZED VIEW iblt_internal.digest ALTER COLUMN sketch SET STORAGE EXTERNAL;
+ALTER MATERIALIZED VIEW digest ALTER COLUMN sketch SET STORAGE EXTERNAL;
 
 -- IBLT_CHANGE_STORES of them
 DO $do$
 BEGIN
 	FOR n IN 1 .. 8 LOOP
 		EXECUTE format($q$
-			CREATE MATERIALIZED VIEW iblt_internal.changes_%1$s USING heap
+			CREATE MATERIALIZED VIEW changes_%1$s USING heap
 				WITH (toast_tuple_target = 8160) AS
 				SELECT NULL::oid AS relation, NULL::integer AS number, NULL::"char" AS kind,
 					NULL::bytea AS changes, NULL::bytea AS sketch WITH NO DATA;
-			ALTER MATERIALIZED VIEW iblt_internal.changes_%1$s
+			ALTER MATERIALIZED VIEW changes_%1$s
 				ALTER COLUMN changes SET STORAGE EXTERNAL,
 				ALTER COLUMN sketch SET STORAGE EXTERNAL;
-			COMMENT ON MATERIALIZED VIEW iblt_internal.changes_%1$s IS
+			COMMENT ON MATERIALIZED VIEW changes_%1$s IS
 			'changes of tracked tables, written by C functions; do not refresh it'$q$, n);
 	END LOOP;
 END

@@ -9,10 +9,9 @@
 -- The statements that go before each plain query on the peer, with the settings of the
 -- function that runs such a query here, if that has any of its own; a label is its
 -- application_name.
-CREATE FUNCTION iblt_internal.plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL)
+CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL)
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY; SELECT pg_catalog.concat('
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
@@ -38,13 +37,12 @@ AS $$
 $$;
 
 -- Starts a plain query on the peer, with the settings of a function here.
-CREATE FUNCTION iblt_internal.plain_ask(conn text, query text, label text DEFAULT NULL,
+CREATE FUNCTION plain_ask(conn text, query text, label text DEFAULT NULL,
 	as_of text DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, iblt_internal.plain_settings(label, as_of) || query,
+	PERFORM peer_send(conn, plain_settings(label, as_of) || query,
 		false);
 END
 $$;
@@ -53,9 +51,8 @@ $$;
 -- there.
 -- A function of SQL that names nothing but what PostgreSQL has is asked for by its body:
 -- the arguments are columns of that name, as they are in the function.
-CREATE FUNCTION iblt_internal.plain_call(call text) RETURNS text
+CREATE FUNCTION plain_call(call text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format(CASE p.pronargs WHEN 0 THEN 'SELECT (%s)'
 			ELSE 'SELECT (%s) FROM (SELECT %s) AS %I (%s)' END, p.prosrc,
@@ -76,9 +73,8 @@ $$;
 -- releases, or of one database), composite types and other ranges (their parts may differ).
 
 -- OIDs of the types whose values plain queries compare by their texts.
-CREATE FUNCTION iblt_internal.plain_types() RETURNS bigint[]
+CREATE FUNCTION plain_types() RETURNS bigint[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	-- bool, bytea, name, int8, int2, int4, text, oid, json, points and the like, cidr,
 	-- floats, circle, macaddr8, macaddr, inet, char(n), varchar, dates, times, bits,
@@ -93,9 +89,8 @@ $$;
 -- built-in type, enum, enum[], or null.
 -- In this order: the built-in type, an enum, arrays of these.  Domains count as what they
 -- are over.  An array of domains is not taken.
-CREATE FUNCTION iblt_internal.plain_columns_sql() RETURNS text
+CREATE FUNCTION plain_columns_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format($q$
 		SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
@@ -118,14 +113,13 @@ AS $$
 			SELECT oid, typtype FROM base WHERE typtype <> 'd') AS b
 		LEFT JOIN pg_type e ON e.typarray = b.oid
 		WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped$q$,
-		iblt_internal.plain_types())
+		plain_types())
 $$;
 
 -- A query that tells whether pg_collation c sorts by bytes.
 -- Of texts, only the order of their bytes is known to be the same on both sides.
-CREATE FUNCTION iblt_internal.plain_bytewise_sql() RETURNS text
+CREATE FUNCTION plain_bytewise_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT $q$
 		SELECT coalesce(j ->> 'datlocprovider', j ->> 'collprovider', 'c') = 'b'
@@ -137,9 +131,8 @@ $$;
 
 -- A query for the order of the index i of pg_index, as fields of unique_key.
 -- As describe_order gives it.
-CREATE FUNCTION iblt_internal.plain_order_sql() RETURNS text
+CREATE FUNCTION plain_order_sql() RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format($q$
@@ -166,20 +159,19 @@ BEGIN
 			WHERE s.oid = c.collnamespace AND (c.oid <> 100 OR a.attcollation <> 100)))
 			AS l(bytewise, other)
 		WHERE k.n <= i.indnkeyatts$q$,
-		iblt_internal.ordered_types(), iblt_internal.plain_bytewise_sql());
+		ordered_types(), plain_bytewise_sql());
 END
 $$;
 
 -- A query for the unique keys of pg_class c, the best first, as describe_keys gives them.
-CREATE FUNCTION iblt_internal.plain_keys_sql() RETURNS text
+CREATE FUNCTION plain_keys_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT $q$
 		SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns) || u.sorted
 			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
 		FROM (SELECT i.indisprimary, i.indexrelid, i.indnkeyatts, ($q$
-			|| iblt_internal.plain_order_sql() || $q$) AS sorted, ARRAY(
+			|| plain_order_sql() || $q$) AS sorted, ARRAY(
 				SELECT a.attname::text
 				FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
 				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum
@@ -196,9 +188,8 @@ $$;
 -- The expression of a hash of the identity and the columns of a relation, whose OID is the
 -- expression id, by built-in functions.
 -- Not that of iblt_compare_fingerprint, which the peer does not have.
-CREATE FUNCTION iblt_internal.plain_fingerprint_sql(id text) RETURNS text
+CREATE FUNCTION plain_fingerprint_sql(id text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format($q$(SELECT encode(sha256(convert_to(concat(iblt_f.oid, ' ', iblt_f.relkind,
 			(SELECT string_agg(concat_ws(' ', '', iblt_f2.attnum, iblt_f2.atttypid,
@@ -212,9 +203,8 @@ $$;
 
 -- The beginning of a query for pg_class c: tree has its OID, and those of its partitions and
 -- of all others that inherit from it.
-CREATE FUNCTION iblt_internal.plain_tree_sql() RETURNS text
+CREATE FUNCTION plain_tree_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT $q$
 		WITH RECURSIVE tree AS (
@@ -225,11 +215,10 @@ $$;
 
 -- A query for the bytes of pg_class c and about how many rows it has.
 -- The number of rows is an estimate.
-CREATE FUNCTION iblt_internal.plain_size_sql() RETURNS text
+CREATE FUNCTION plain_size_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT iblt_internal.plain_tree_sql() || $q$
+	SELECT plain_tree_sql() || $q$
 		SELECT jsonb_build_object('bytes', sum(pg_table_size(r.oid)), 'rows', sum(
 			CASE WHEN r.relkind IN ('v', 'f') THEN greatest(r.reltuples, 1000000)
 			WHEN r.relpages > 0 AND r.reltuples > 0 THEN r.reltuples / r.relpages
@@ -240,11 +229,10 @@ $$;
 
 -- A query for row versions of pg_class c, and for what replicates it.
 -- As describe_storage and describe_replication give it.
-CREATE FUNCTION iblt_internal.plain_storage_sql() RETURNS text
+CREATE FUNCTION plain_storage_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT iblt_internal.plain_tree_sql() || $q$
+	SELECT plain_tree_sql() || $q$
 		SELECT jsonb_build_object(
 			'versions', NOT EXISTS (SELECT FROM tree JOIN pg_class l ON l.oid = tree.member
 				LEFT JOIN pg_am m ON m.oid = l.relam
@@ -269,9 +257,8 @@ $$;
 
 -- A query of built-in functions that describes relations, each as a jsonb in the form of type
 -- side with more of it.
-CREATE FUNCTION iblt_internal.plain_relations_sql() RETURNS text
+CREATE FUNCTION plain_relations_sql() RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format($q$SELECT jsonb_build_object(
 			'version', current_setting('server_version_num')::integer,
@@ -294,29 +281,27 @@ AS $$
 			'keys', (%s),
 			'size', (%s)) || (%s)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
-		iblt_internal.plain_fingerprint_sql('c.oid'), iblt_internal.plain_call('is_remote(c.oid)'),
-		iblt_internal.plain_columns_sql(),
-		iblt_internal.plain_keys_sql(), iblt_internal.plain_size_sql(),
-		iblt_internal.plain_storage_sql())
+		plain_fingerprint_sql('c.oid'), plain_call('is_remote(c.oid)'),
+		plain_columns_sql(),
+		plain_keys_sql(), plain_size_sql(),
+		plain_storage_sql())
 $$;
 
 -- A query for the text of what plain_relations_sql gives of a relation; null if there is no
 -- such relation.
 -- Relies on: what describe relies on.
-CREATE FUNCTION iblt_internal.plain_describe_sql(relation text) RETURNS text
+CREATE FUNCTION plain_describe_sql(relation text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SELECT coalesce((%s WHERE c.oid = to_regclass(%L))::text, ''null'')',
-		iblt_internal.plain_relations_sql(), relation)
+		plain_relations_sql(), relation)
 $$;
 
 -- The same for several relations, as an array.
-CREATE FUNCTION iblt_internal.plain_describe_many_sql(relations text[]) RETURNS text
+CREATE FUNCTION plain_describe_many_sql(relations text[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SELECT jsonb_agg((%s WHERE c.oid = to_regclass(iblt_r.name)) ORDER BY iblt_r.n)'
 			' FROM unnest(%L::text[]) WITH ORDINALITY AS iblt_r(name, n)',
-		iblt_internal.plain_relations_sql(), relations)
+		plain_relations_sql(), relations)
 $$;

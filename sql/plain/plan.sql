@@ -4,22 +4,21 @@
 
 -- The method for this peer, sketch or plain, and with auto a notice of the latter; from now
 -- on, the peer is asked as it says.
-CREATE FUNCTION iblt_internal.plain_method(conn text, method text) RETURNS text
+CREATE FUNCTION plain_method(conn text, method text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	IF method = 'auto' AND conn IS NOT NULL AND NOT iblt_internal.peer_is_lent(conn) THEN
-		PERFORM iblt_internal.plain_ask(conn, 'SELECT NOT EXISTS (SELECT FROM pg_extension'
+	IF method = 'auto' AND conn IS NOT NULL AND NOT peer_is_lent(conn) THEN
+		PERFORM plain_ask(conn, 'SELECT NOT EXISTS (SELECT FROM pg_extension'
 			' WHERE extname = ''iblt'')');
-		IF iblt_internal.peer_value(conn, 0.001)::boolean THEN
+		IF peer_value(conn, 0.001)::boolean THEN
 			RAISE NOTICE USING
 				MESSAGE = 'the peer has no extension iblt, and is compared by plain queries';
 			method := 'plain';
 		END IF;
 	END IF;
 	IF method = 'plain' THEN
-		PERFORM iblt_internal.peer_bare(conn);
+		PERFORM peer_bare(conn);
 		RETURN 'plain';
 	END IF;
 	RETURN 'sketch';
@@ -29,9 +28,8 @@ $$;
 -- What is refused
 
 -- An error if there is a problem.
-CREATE FUNCTION iblt_internal.plain_refuse(problem text, hint text) RETURNS void
+CREATE FUNCTION plain_refuse(problem text, hint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF problem IS NOT NULL THEN
@@ -42,16 +40,15 @@ END
 $$;
 
 -- An error for options that plain queries cannot follow.
-CREATE FUNCTION iblt_internal.plain_check_options(conn text, options iblt_internal.options)
+CREATE FUNCTION plain_check_options(conn text, options options)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.plain_refuse(CASE
+	PERFORM plain_refuse(CASE
 		WHEN conn IS NULL THEN 'there is no peer'
 		-- it may be in a transaction
-		WHEN iblt_internal.peer_is_lent(conn) THEN 'the peer is a connection that is open'
+		WHEN peer_is_lent(conn) THEN 'the peer is a connection that is open'
 		WHEN options.live = 'require' THEN 'live digests are not read'
 		WHEN options.lo IS NOT NULL OR options.hi IS NOT NULL THEN 'slices are not supported' END,
 		'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
@@ -59,13 +56,12 @@ END
 $$;
 
 -- An error for sides that plain queries cannot compare, as plain_describe_sql described both.
-CREATE FUNCTION iblt_internal.plain_check_sides(here iblt_internal.side, mine jsonb, theirs jsonb)
+CREATE FUNCTION plain_check_sides(here side, mine jsonb, theirs jsonb)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.plain_refuse(CASE
+	PERFORM plain_refuse(CASE
 		WHEN least((mine ->> 'version')::integer, (theirs ->> 'version')::integer) < 140000
 			THEN 'both servers must have PostgreSQL 14 or later'
 		-- the same bytes may be other characters
@@ -82,10 +78,9 @@ END
 $$;
 
 -- An error that names the columns whose values texts do not compare safely.
-CREATE FUNCTION iblt_internal.plain_check_types(plan iblt_internal.plan, mine jsonb, theirs jsonb)
+CREATE FUNCTION plain_check_types(plan plan, mine jsonb, theirs jsonb)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	problems text := (SELECT string_agg(CASE
@@ -97,7 +92,7 @@ DECLARE
 		LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text) USING (name)
 		WHERE c.cast_to <> '' OR (h.text = t.text) IS NOT TRUE);
 BEGIN
-	PERFORM iblt_internal.plain_refuse(CASE WHEN plan.columns = '{}' THEN 'there are no columns'
+	PERFORM plain_refuse(CASE WHEN plan.columns = '{}' THEN 'there are no columns'
 		ELSE 'their text does not tell all values of some columns apart: ' || problems END,
 		'Exclude these columns, or use method => ''sketch'' with iblt on both sides.');
 END
@@ -111,30 +106,29 @@ $$;
 
 -- An error unless a condition means the same on any server whose columns have the same types;
 -- the columns that it names.
-CREATE FUNCTION iblt_internal.iblt_plain_check_condition(relation regclass, condition text)
+CREATE FUNCTION iblt_plain_check_condition(relation regclass, condition text)
 RETURNS text[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp;
+	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
 -- An error for a condition that may mean something else on the peer.
-CREATE FUNCTION iblt_internal.plain_check_condition(relation text, condition text, mine jsonb,
+CREATE FUNCTION plain_check_condition(relation text, condition text, mine jsonb,
 	theirs jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	used text[];
 	problems text;
 BEGIN
-	PERFORM iblt_internal.iblt_compare_check_condition(relation::regclass, condition);
-	used := iblt_internal.iblt_plain_check_condition(relation::regclass, condition);
+	PERFORM iblt_compare_check_condition(relation::regclass, condition);
+	used := iblt_plain_check_condition(relation::regclass, condition);
 	SELECT string_agg(format('"%s"', name), ', ') INTO problems
 	FROM unnest(used) AS name
 	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text) USING (name)
 	LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text, vague boolean)
 		USING (name)
 	WHERE NOT coalesce(h.text = t.text AND NOT t.vague, false);
-	PERFORM iblt_internal.plain_refuse('the condition may mean something else on the peer, because'
+	PERFORM plain_refuse('the condition may mean something else on the peer, because'
 			' of columns that it names: ' || problems,
 		'Compare columns that both sides have, of the same built-in types or enums.');
 END
@@ -144,34 +138,32 @@ $$;
 
 -- Into how many buckets the rows are put, of which there are about so many.
 -- Sums of more buckets are more to send, and of fewer buckets more rows.
-CREATE FUNCTION iblt_internal.plain_buckets(row_number bigint) RETURNS integer
+CREATE FUNCTION plain_buckets(row_number bigint) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT greatest(16, least(row_number / 80, 65536), least(row_number / 1500, 131072))::integer
 $$;
 
 -- The plan for two relations, as plain_describe_sql described both.
-CREATE FUNCTION iblt_internal.plain_plan(here iblt_internal.side, mine jsonb, theirs jsonb,
-	options iblt_internal.options) RETURNS iblt_internal.plan
+CREATE FUNCTION plain_plan(here side, mine jsonb, theirs jsonb,
+	options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan;
+	plan plan;
 BEGIN
-	PERFORM iblt_internal.plain_check_sides(here, mine, theirs);
+	PERFORM plain_check_sides(here, mine, theirs);
 	options.live := 'off';
 	-- the peer's rows are looked at here, with functions of this side's schema
-	plan := iblt_internal.plan_of(here, iblt_internal.described(theirs || jsonb_build_object(
+	plan := plan_of(here, described(theirs || jsonb_build_object(
 		'schema', '@extschema@', 'condition', options.peer_condition), 'there'), options, false);
-	PERFORM iblt_internal.plain_check_types(plan, mine, theirs);
+	PERFORM plain_check_types(plan, mine, theirs);
 	IF options.peer_condition IS NOT NULL THEN
-		PERFORM iblt_internal.plain_check_condition(here.relation, options.peer_condition, mine,
+		PERFORM plain_check_condition(here.relation, options.peer_condition, mine,
 			theirs);
 	END IF;
 	plan.by_hash := true;
-	plan.buckets := iblt_internal.plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
+	plan.buckets := plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
 		(theirs -> 'size' ->> 'rows')::bigint, 0));
 	plan.bytes := greatest((mine -> 'size' ->> 'bytes')::bigint,
 		(theirs -> 'size' ->> 'bytes')::bigint, 0);
@@ -181,14 +173,13 @@ $$;
 
 -- The plan for a slice of about so many rows, of relations of about as many as estimated.
 -- A slice is compared as a relation of its size.
-CREATE FUNCTION iblt_internal.plain_slice(plan iblt_internal.plan, slice_rows bigint,
-	estimate bigint) RETURNS iblt_internal.plan
+CREATE FUNCTION plain_slice(plan plan, slice_rows bigint,
+	estimate bigint) RETURNS plan
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF plan.buckets IS NOT NULL AND slice_rows IS NOT NULL THEN
-		plan.buckets := iblt_internal.plain_buckets(slice_rows);
+		plan.buckets := plain_buckets(slice_rows);
 		plan.bytes := plan.bytes * least(1, slice_rows / greatest(estimate, 1)::float8);
 	END IF;
 	RETURN plan;
@@ -196,36 +187,34 @@ END
 $$;
 
 -- The peer's relation as plain_describe_sql describes it; an error if there is none.
-CREATE FUNCTION iblt_internal.plain_describe(conn text, name text, label text) RETURNS jsonb
+CREATE FUNCTION plain_describe(conn text, name text, label text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	described jsonb := iblt_internal.peer_ask(conn, 'there',
-		iblt_internal.plain_describe_sql(name), 0.001, label);
+	described jsonb := peer_ask(conn, 'there',
+		plain_describe_sql(name), 0.001, label);
 BEGIN
 	IF described = 'null' THEN
-		PERFORM iblt_internal.refuse_no_relation(name);
+		PERFORM refuse_no_relation(name);
 	END IF;
 	RETURN described;
 END
 $$;
 
 -- Describes the peer's relation without anything of iblt there, and makes the plan.
-CREATE FUNCTION iblt_internal.plain_prepare(conn text, here iblt_internal.side, name text,
-	options iblt_internal.options) RETURNS iblt_internal.plan
+CREATE FUNCTION plain_prepare(conn text, here side, name text,
+	options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	mine jsonb := iblt_internal.peer_ask(conn, 'here',
-		iblt_internal.plain_describe_sql(here.relation));
+	mine jsonb := peer_ask(conn, 'here',
+		plain_describe_sql(here.relation));
 BEGIN
-	PERFORM iblt_internal.plain_check_options(conn, options);
+	PERFORM plain_check_options(conn, options);
 	IF mine = 'null' THEN
-		PERFORM iblt_internal.refuse_altered(here.relation, 'here');
+		PERFORM refuse_altered(here.relation, 'here');
 	END IF;
-	RETURN iblt_internal.plain_plan(here, mine,
-		iblt_internal.plain_describe(conn, name, options.label), options);
+	RETURN plain_plan(here, mine,
+		plain_describe(conn, name, options.label), options);
 END
 $$;

@@ -1,19 +1,17 @@
 -- Carrying out a plain comparison ------------------------------------------------------
 
 -- The function of read_here whose settings a plain query on the peer is to have.
-CREATE FUNCTION iblt_internal.plain_reader(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION plain_reader(plan plan) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT CASE WHEN iblt_internal.in_slice(plan) THEN 'read_slice'
+	SELECT CASE WHEN in_slice(plan) THEN 'read_slice'
 		WHEN plan.by_index IS NOT TRUE THEN 'read_heap' END
 $$;
 
 -- By how much the sums of each bucket differ, and the buckets where they do.
-CREATE FUNCTION iblt_internal.plain_sums(conn text, plan iblt_internal.plan,
-	INOUT figures iblt_internal.figures, OUT sums numeric[], OUT buckets integer[]) RETURNS record
+CREATE FUNCTION plain_sums(conn text, plan plan,
+	INOUT figures figures, OUT sums numeric[], OUT buckets integer[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
@@ -21,17 +19,17 @@ DECLARE
 	mine text;
 	theirs text;
 BEGIN
-	PERFORM iblt_internal.progress(plan.progress, format('summing the rows up on both sides'
+	PERFORM progress(plan.progress, format('summing the rows up on both sides'
 		' in %s buckets', plan.buckets));
-	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_sums_sql(plan, plan.there), NULL,
-		iblt_internal.plain_reader(plan));
-	answer := iblt_internal.read_here(plan, iblt_internal.plain_sums_sql(plan, plan.here));
+	PERFORM plain_ask(conn, plain_sums_sql(plan, plan.there), NULL,
+		plain_reader(plan));
+	answer := read_here(plan, plain_sums_sql(plan, plan.here));
 	mine := answer.iblt_value;
-	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + iblt_internal.ms(started);
-	theirs := iblt_internal.peer_value(conn, 0);
-	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + iblt_internal.ms(started);
-	figures.scan_ms := coalesce(figures.scan_ms, 0) + iblt_internal.ms(started);
-	PERFORM iblt_internal.require_described(plan, split_part(mine, ' ', 1),
+	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + ms(started);
+	theirs := peer_value(conn, 0);
+	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + ms(started);
+	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
+	PERFORM require_described(plan, split_part(mine, ' ', 1),
 		split_part(theirs, ' ', 1));
 	figures.rows_here := split_part(mine, ' ', 2);
 	figures.rows_there := split_part(theirs, ' ', 2);
@@ -48,10 +46,9 @@ $$;
 -- max_differences; or NULL.
 -- If d of n buckets differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more
 -- is known than that they are many.
-CREATE FUNCTION iblt_internal.plain_many(plan iblt_internal.plan, figures iblt_internal.figures,
+CREATE FUNCTION plain_many(plan plan, figures figures,
 	differing integer) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	n double precision := plan.buckets;
@@ -68,10 +65,9 @@ $$;
 
 -- Of how many buckets rows are read at a time.
 -- The rows of a batch are in memory on both sides, as texts: about 100 MB.
-CREATE FUNCTION iblt_internal.plain_batch(plan iblt_internal.plan, figures iblt_internal.figures)
+CREATE FUNCTION plain_batch(plan plan, figures figures)
 RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT greatest(1, least(plan.buckets, least(100e6 * plan.buckets / greatest(plan.bytes, 1),
 		5e5 * plan.buckets / greatest(figures.rows_here, figures.rows_there, 1))))::integer
@@ -79,17 +75,16 @@ $$;
 
 -- What the lookup query of a finder gives for rows of the peer's; an error unless it takes
 -- all.
-CREATE FUNCTION iblt_internal.plain_found(query text, keys text[], rows text[])
-RETURNS iblt_internal.found_rows
+CREATE FUNCTION plain_found(query text, keys text[], rows text[])
+RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	found iblt_internal.found_rows;
+	found found_rows;
 BEGIN
 	EXECUTE query INTO found USING keys, rows;
 	IF (SELECT coalesce(sum(n), 0) FROM unnest(found.n) AS n) <> cardinality(rows) THEN
-		PERFORM iblt_internal.plain_refuse('a key of the peer has another text or hash here',
+		PERFORM plain_refuse('a key of the peer has another text or hash here',
 			'Install iblt on the peer, and use method => ''sketch''.');
 	END IF;
 	RETURN found;
@@ -97,54 +92,51 @@ END
 $$;
 
 -- The rows on both sides whose keys have these hashes, or are in these buckets.
-CREATE FUNCTION iblt_internal.plain_find_both(conn text, plan iblt_internal.plan, keys text[],
-	in_buckets boolean, OUT here iblt_internal.found_rows, OUT there iblt_internal.found_rows)
+CREATE FUNCTION plain_find_both(conn text, plan plan, keys text[],
+	in_buckets boolean, OUT here found_rows, OUT there found_rows)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	answer text;
 	space integer;
 BEGIN
-	PERFORM iblt_internal.plain_ask(conn, iblt_internal.plain_rows_sql(plan, keys, in_buckets),
-		NULL, iblt_internal.plain_reader(plan));
-	here := iblt_internal.read_here(plan,
-		(iblt_internal.plain_finder(plan, plan.here, in_buckets)).lookup, keys);
-	answer := iblt_internal.peer_value(conn, 0);
+	PERFORM plain_ask(conn, plain_rows_sql(plan, keys, in_buckets),
+		NULL, plain_reader(plan));
+	here := read_here(plan,
+		(plain_finder(plan, plan.here, in_buckets)).lookup, keys);
+	answer := peer_value(conn, 0);
 	space := strpos(answer, ' ');
-	PERFORM iblt_internal.require_described(plan, here.fingerprint, left(answer, space - 1));
-	there := iblt_internal.plain_found(
-		(iblt_internal.plain_finder(plan, plan.there, in_buckets)).lookup, keys,
+	PERFORM require_described(plan, here.fingerprint, left(answer, space - 1));
+	there := plain_found(
+		(plain_finder(plan, plan.there, in_buckets)).lookup, keys,
 		substr(answer, space + 1)::text[]);
 END
 $$;
 
 -- The differences among the rows of buckets, each side seen in one snapshot.
-CREATE FUNCTION iblt_internal.plain_look(conn text, plan iblt_internal.plan, buckets integer[])
-RETURNS iblt_internal.difference[]
+CREATE FUNCTION plain_look(conn text, plan plan, buckets integer[])
+RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	rows record;
 BEGIN
-	PERFORM iblt_internal.progress(plan.progress, format('reading the rows of %s buckets on both'
+	PERFORM progress(plan.progress, format('reading the rows of %s buckets on both'
 		' sides', cardinality(buckets)));
-	rows := iblt_internal.plain_find_both(conn, plan, buckets::text[], true);
-	RETURN iblt_internal.differing(plan, rows.here, rows.there, NULL);
+	rows := plain_find_both(conn, plan, buckets::text[], true);
+	RETURN differing(plan, rows.here, rows.there, NULL);
 END
 $$;
 
 -- The differences of the next buckets, how many there were so far, and in words if too many.
-CREATE FUNCTION iblt_internal.plain_next(conn text, plan iblt_internal.plan, buckets integer[],
-	done integer, size integer, INOUT total bigint, OUT looked iblt_internal.difference[],
+CREATE FUNCTION plain_next(conn text, plan plan, buckets integer[],
+	done integer, size integer, INOUT total bigint, OUT looked difference[],
 	OUT many text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	looked := iblt_internal.plain_look(conn, plan, buckets[done + 1 : done + size]);
+	looked := plain_look(conn, plan, buckets[done + 1 : done + size]);
 	total := total + cardinality(looked);
 	IF total > plan.max_differences THEN
 		many := CASE WHEN done + size < cardinality(buckets) THEN 'at least ' ELSE '' END || total;
@@ -161,32 +153,31 @@ $$;
 -- many.
 -- Rows that are not rechecked are not read here: plain_differences() answers them as it
 -- reads them.
-CREATE FUNCTION iblt_internal.plain_read(conn text, plan iblt_internal.plan,
-	INOUT figures iblt_internal.figures, buckets integer[], OUT batches iblt_internal.held[],
+CREATE FUNCTION plain_read(conn text, plan plan,
+	INOUT figures figures, buckets integer[], OUT batches held[],
 	OUT total bigint, OUT many text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	number integer := cardinality(buckets);
-	size integer := iblt_internal.plain_batch(plan, figures);
+	size integer := plain_batch(plan, figures);
 	next record;
 BEGIN
 	batches := '{}';
 	total := 0;
-	many := iblt_internal.plain_many(plan, figures, number);
+	many := plain_many(plan, figures, number);
 	IF plan.recheck = 0 OR number = 0 THEN
 		RETURN;
 	END IF;
 	FOR done IN 0 .. number - 1 BY size LOOP
 		EXIT WHEN many IS NOT NULL;
-		next := iblt_internal.plain_next(conn, plan, buckets, done, size, total);
+		next := plain_next(conn, plan, buckets, done, size, total);
 		total := next.total;
 		many := next.many;
-		batches := iblt_internal.kept(batches, iblt_internal.hold(next.looked), number > size);
+		batches := kept(batches, hold(next.looked), number > size);
 	END LOOP;
-	figures.lookup_ms := coalesce(figures.lookup_ms, 0) + iblt_internal.ms(started);
+	figures.lookup_ms := coalesce(figures.lookup_ms, 0) + ms(started);
 END
 $$;
 
@@ -194,9 +185,8 @@ $$;
 -- tell.
 -- As persist() of sketches.  A bucket with the same sum has the same rows that differ.  The
 -- others may have many more keys, so it takes more than half of the buckets.
-CREATE FUNCTION iblt_internal.plain_persist(before numeric[], after numeric[]) RETURNS boolean
+CREATE FUNCTION plain_persist(before numeric[], after numeric[]) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT 2 * count(*) FILTER (WHERE a = b) > count(*)
 	FROM unnest(before, after) AS u(b, a) WHERE a <> 0
@@ -204,31 +194,30 @@ $$;
 
 -- The buckets that differ, and what plain_read gives of them; if too many keys differ, after
 -- a wait for what is in flight, an error.
-CREATE FUNCTION iblt_internal.plain_search(conn text, INOUT plan iblt_internal.plan,
-	OUT figures iblt_internal.figures, OUT buckets integer[], OUT batches iblt_internal.held[],
+CREATE FUNCTION plain_search(conn text, INOUT plan plan,
+	OUT figures figures, OUT buckets integer[], OUT batches held[],
 	OUT total bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	summed record := iblt_internal.plain_sums(conn, plan, NULL);
-	read record := iblt_internal.plain_read(conn, plan, summed.figures, summed.buckets);
+	summed record := plain_sums(conn, plan, NULL);
+	read record := plain_read(conn, plan, summed.figures, summed.buckets);
 	before numeric[] := summed.sums;
 	deadline timestamptz := clock_timestamp() + plan.timeout;
-	problem text := iblt_internal.unready_problem(plan);
+	problem text := unready_problem(plan);
 BEGIN
 	IF read.many IS NOT NULL AND problem IS NULL AND plan.recheck > 0 THEN
-		problem := iblt_internal.await_replication(conn, plan, deadline);
+		problem := await_replication(conn, plan, deadline);
 		IF problem IS NULL THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-			summed := iblt_internal.plain_sums(conn, plan, read.figures);
-			read := iblt_internal.plain_read(conn, plan, summed.figures, summed.buckets);
-			problem := CASE WHEN NOT iblt_internal.plain_persist(before, summed.sums)
+			summed := plain_sums(conn, plan, read.figures);
+			read := plain_read(conn, plan, summed.figures, summed.buckets);
+			problem := CASE WHEN NOT plain_persist(before, summed.sums)
 				THEN 'Perhaps most of them did not differ before replication passed.' END;
 		END IF;
 	END IF;
 	IF read.many IS NOT NULL THEN
-		PERFORM iblt_internal.plain_refuse_many(plan, read.many, problem);
+		PERFORM plain_refuse_many(plan, read.many, problem);
 	END IF;
 	figures := read.figures;
 	buckets := summed.buckets;
@@ -238,13 +227,12 @@ END
 $$;
 
 -- The error for so many differences, in words, as refuse_too_many() raises it.
-CREATE FUNCTION iblt_internal.plain_refuse_many(plan iblt_internal.plan, many text, problem text)
+CREATE FUNCTION plain_refuse_many(plan plan, many text, problem text)
 RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.raise_too_many(plan,
+	PERFORM raise_too_many(plan,
 		format('%s keys differ, and max_differences is %s', many, plan.max_differences),
 		CASE WHEN many LIKE 'about%' THEN 'The number is an estimate.' END,
 		'Raise max_differences, compare a part of the rows by a condition, '
@@ -253,41 +241,40 @@ END
 $$;
 
 -- Compares as a plan of plain_prepare says; at the end, the figures are kept.
-CREATE FUNCTION iblt_internal.plain_differences(conn text, plan iblt_internal.plan)
-RETURNS SETOF iblt_internal.difference
+CREATE FUNCTION plain_differences(conn text, plan plan)
+RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	search record := iblt_internal.plain_search(conn, plan);
-	figures iblt_internal.figures := search.figures;
+	search record := plain_search(conn, plan);
+	figures figures := search.figures;
 	started timestamptz := clock_timestamp();
-	size integer := iblt_internal.plain_batch(plan, figures);
+	size integer := plain_batch(plan, figures);
 	next record;
-	d iblt_internal.difference;
+	d difference;
 	total bigint := search.total;
 	differences bigint := 0;
 	unconfirmed bigint := 0;
 BEGIN
 	IF plan.recheck = 0 THEN
 		FOR done IN 0 .. cardinality(search.buckets) - 1 BY size LOOP
-			next := iblt_internal.plain_next(conn, plan, search.buckets, done, size, total);
+			next := plain_next(conn, plan, search.buckets, done, size, total);
 			total := next.total;
 			IF next.many IS NOT NULL THEN
-				PERFORM iblt_internal.plain_refuse_many(plan, next.many,
-					iblt_internal.unready_problem(plan));
+				PERFORM plain_refuse_many(plan, next.many,
+					unready_problem(plan));
 			END IF;
 			RETURN QUERY SELECT * FROM unnest(next.looked);
 		END LOOP;
-		figures.lookup_ms := CASE WHEN search.buckets <> '{}' THEN iblt_internal.ms(started) END;
+		figures.lookup_ms := CASE WHEN search.buckets <> '{}' THEN ms(started) END;
 	END IF;
-	FOR d IN SELECT * FROM iblt_internal.recheck_batches(conn, search.plan, search.batches) LOOP
+	FOR d IN SELECT * FROM recheck_batches(conn, search.plan, search.batches) LOOP
 		differences := differences + 1;
 		unconfirmed := unconfirmed + (NOT d.confirmed)::integer;
 		RETURN NEXT d;
 	END LOOP;
-	figures.recheck_ms := CASE WHEN search.batches <> '{}' THEN iblt_internal.ms(started) END;
-	PERFORM iblt_internal.keep_figures(iblt_internal.all_figures(plan, figures, total,
+	figures.recheck_ms := CASE WHEN search.batches <> '{}' THEN ms(started) END;
+	PERFORM keep_figures(all_figures(plan, figures, total,
 		CASE WHEN plan.recheck > 0 THEN differences ELSE total END, unconfirmed));
 END
 $$;

@@ -10,9 +10,8 @@
 -- To look at rows again, both sides are asked for those whose keys have given hashes.
 
 -- Columns of t with commas between them.
-CREATE FUNCTION iblt_internal.plain_names_sql(columns iblt_internal.plan_column[]) RETURNS text
+CREATE FUNCTION plain_names_sql(columns plan_column[]) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT string_agg(format('t.%I', (columns[i]).name), ', ' ORDER BY i)
 	FROM generate_subscripts(columns, 1) AS i
@@ -21,9 +20,8 @@ $$;
 -- The expression of the text of a column.
 -- A cast to text is faster than format, which always uses the type's output.  It loses the
 -- blanks of a character(n), and that of an enum may be a function of its owner's.
-CREATE FUNCTION iblt_internal.plain_text_sql(c iblt_internal.plan_column) RETURNS text
+CREATE FUNCTION plain_text_sql(c plan_column) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format(CASE WHEN c.base < 16384 AND c.base NOT IN (650, 869, 1042) THEN '%s::text'
 		ELSE 'CASE WHEN %1$s IS NOT NULL THEN format(''%%s'', %1$s) END' END,
@@ -32,14 +30,13 @@ $$;
 
 -- The expressions of texts that columns are hashed as, which are never null.
 -- A NULL is hashed as a random text that no value has.
-CREATE FUNCTION iblt_internal.plain_texts_sql(columns iblt_internal.plan_column[], seed bigint)
+CREATE FUNCTION plain_texts_sql(columns plan_column[], seed bigint)
 RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN cardinality(columns) > 100	-- hashes would be nested too deep
-		THEN ARRAY[format('ROW(%s)::text', iblt_internal.plain_names_sql(columns))]
-		ELSE ARRAY(SELECT format('coalesce(%s, %L)', iblt_internal.plain_text_sql(columns[i]),
+		THEN ARRAY[format('ROW(%s)::text', plain_names_sql(columns))]
+		ELSE ARRAY(SELECT format('coalesce(%s, %L)', plain_text_sql(columns[i]),
 			md5('null ' || seed)) FROM generate_subscripts(columns, 1) AS i ORDER BY i) END
 $$;
 
@@ -47,9 +44,8 @@ $$;
 -- The hash of each text is the seed of the next one.  Hashes of columns must not be added
 -- up, for two rows of a bucket could then exchange values.  COLLATE "C", because the hash of
 -- a text follows its collation.
-CREATE FUNCTION iblt_internal.plain_chain_sql(texts text[], hash text) RETURNS text
+CREATE FUNCTION plain_chain_sql(texts text[], hash text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	expression text;
@@ -62,53 +58,48 @@ END
 $$;
 
 -- The expression of a hash of columns.
-CREATE FUNCTION iblt_internal.plain_hash_sql(columns iblt_internal.plan_column[], seed bigint)
+CREATE FUNCTION plain_hash_sql(columns plan_column[], seed bigint)
 RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT iblt_internal.plain_chain_sql(iblt_internal.plain_texts_sql(columns, seed),
+	SELECT plain_chain_sql(plain_texts_sql(columns, seed),
 		format('%L::int8', seed))
 $$;
 
 -- The seed of the hashes that both sides make.
 -- The peer knows this seed.  Another one, which it does not know, is that of the checksums
 -- that decide here whether rows are equal.
-CREATE FUNCTION iblt_internal.plain_seed(plan iblt_internal.plan) RETURNS bigint
+CREATE FUNCTION plain_seed(plan plan) RETURNS bigint
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ('x' || left(md5('plain ' || plan.seed), 16))::bit(64)::bigint
 $$;
 
 -- The expression of the hash of a key.
-CREATE FUNCTION iblt_internal.plain_key_sql(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION plain_key_sql(plan plan) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT iblt_internal.plain_hash_sql(plan.key, iblt_internal.plain_seed(plan) # 1)
+	SELECT plain_hash_sql(plan.key, plain_seed(plan) # 1)
 $$;
 
 -- The condition that a row's key has one of the hashes, or is in one of the buckets, of an
 -- array.
-CREATE FUNCTION iblt_internal.plain_matches_sql(plan iblt_internal.plan, keys text,
+CREATE FUNCTION plain_matches_sql(plan plan, keys text,
 	in_buckets boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format(CASE WHEN in_buckets THEN '(%s & 9223372036854775807) %% %s = ANY (%3$s::int8[])'
 			ELSE '%s = ANY (%3$s::int8[])' END,
-		iblt_internal.plain_key_sql(plan), plan.buckets, keys)
+		plain_key_sql(plan), plan.buckets, keys)
 $$;
 
 -- The expression of the fingerprint of a side's relation, whose OID is the expression id.
-CREATE FUNCTION iblt_internal.read_fingerprint_sql(plan iblt_internal.plan, s iblt_internal.side,
+CREATE FUNCTION read_fingerprint_sql(plan plan, s side,
 	id text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN plan.buckets IS NOT NULL AND s.side = 'there'
-		THEN iblt_internal.plain_fingerprint_sql(id)
+		THEN plain_fingerprint_sql(id)
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END
 $$;
 
@@ -118,38 +109,36 @@ $$;
 -- The hash of a row goes on from that of its key.  With a volatile function, the subquery
 -- stays one: the key is hashed once, and the planner, which would take the buckets for as
 -- many as the keys, expects few of them, and lets parallel workers sum them up.
-CREATE FUNCTION iblt_internal.plain_hashes_sql(plan iblt_internal.plan, s iblt_internal.side)
+CREATE FUNCTION plain_hashes_sql(plan plan, s side)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	texts text[] := iblt_internal.plain_texts_sql(ARRAY(SELECT c FROM unnest(plan.columns) AS c
-		WHERE c.name <> ALL (iblt_internal.names_of(plan.key))), iblt_internal.plain_seed(plan));
+	texts text[] := plain_texts_sql(ARRAY(SELECT c FROM unnest(plan.columns) AS c
+		WHERE c.name <> ALL (names_of(plan.key))), plain_seed(plan));
 	names text[] := ARRAY(SELECT 'c' || i FROM generate_subscripts(texts, 1) AS i);
 BEGIN
 	RETURN format('SELECT (k & 9223372036854775807) %% %s AS bucket, %s AS hash'
 			' FROM (SELECT %s, clock_timestamp() FROM %s) AS iblt_t(%s)', plan.buckets,
-		iblt_internal.plain_chain_sql(names, 'k'),
-		array_to_string(iblt_internal.plain_key_sql(plan) || texts, ', '),
-		iblt_internal.rows_sql(plan, s), array_to_string('k'::text || names, ', '));
+		plain_chain_sql(names, 'k'),
+		array_to_string(plain_key_sql(plan) || texts, ', '),
+		rows_sql(plan, s), array_to_string('k'::text || names, ', '));
 END
 $$;
 
 -- A query for the fingerprint, the number of rows, and the sum of hashes in each bucket.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
-CREATE FUNCTION iblt_internal.plain_sums_sql(plan iblt_internal.plan, s iblt_internal.side)
+CREATE FUNCTION plain_sums_sql(plan plan, s side)
 RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SELECT concat(%s, '' '', coalesce(sum(n), 0), '' '','
 			' array_agg(total ORDER BY bucket)) AS iblt_value'
 			' FROM generate_series(0, %s) AS bucket LEFT JOIN'
 			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM (%s) AS iblt_h'
 			' GROUP BY bucket) AS iblt_s USING (bucket)',
-		iblt_internal.read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)),
-		plan.buckets - 1, iblt_internal.plain_hashes_sql(plan, s))
+		read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)),
+		plan.buckets - 1, plain_hashes_sql(plan, s))
 $$;
 
 -- The rows
@@ -158,9 +147,8 @@ $$;
 -- key.
 -- Rows that are looked at again by the hashes of their keys come with these hashes.  Where
 -- this side would make another one of a key, the peer would not find its row again.
-CREATE FUNCTION iblt_internal.plain_extra(plan iblt_internal.plan) RETURNS text[]
+CREATE FUNCTION plain_extra(plan plan) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] ELSE '{}' END
 		|| CASE WHEN plan.recheck > 0 OR plan.content = 'texts' THEN '{hash}'::text[] ELSE '{}' END
@@ -171,46 +159,43 @@ $$;
 -- A cast to text would lose the blanks of a character(n); format uses the type's output.
 -- Citus does not plan a fingerprint beside an aggregate, but a subquery with OFFSET on its own.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
-CREATE FUNCTION iblt_internal.plain_rows_sql(plan iblt_internal.plan, keys text[],
+CREATE FUNCTION plain_rows_sql(plan plan, keys text[],
 	in_buckets boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('SELECT concat(%s, '' '', iblt_rows) FROM (SELECT coalesce(array_agg(iblt_row),'
 			' ''{}'') AS iblt_rows FROM (SELECT ARRAY[%s]::text AS iblt_row FROM %s WHERE %s)'
 			' AS iblt_r OFFSET 0) AS iblt_a',
-		iblt_internal.read_fingerprint_sql(plan, plan.there,
+		read_fingerprint_sql(plan, plan.there,
 			format('%L::regclass', (plan.there).relation)),
 		concat_ws(', ', (SELECT string_agg(format(
 				'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END',
 				(plan.columns[i]).name), ', ' ORDER BY i)
 			FROM generate_subscripts(plan.columns, 1) AS i),
-			(SELECT string_agg(CASE name WHEN 'hash' THEN iblt_internal.plain_key_sql(plan)
+			(SELECT string_agg(CASE name WHEN 'hash' THEN plain_key_sql(plan)
 				ELSE 't.' || name END || '::text', ', ' ORDER BY n)
-			FROM unnest(iblt_internal.plain_extra(plan)) WITH ORDINALITY AS e(name, n))),
-		iblt_internal.rows_sql(plan, plan.there),
-		iblt_internal.plain_matches_sql(plan, quote_literal(keys), in_buckets))
+			FROM unnest(plain_extra(plan)) WITH ORDINALITY AS e(name, n))),
+		rows_sql(plan, plan.there),
+		plain_matches_sql(plan, quote_literal(keys), in_buckets))
 $$;
 
 -- The expression of a column's value here, as it is compared.
 -- Values of both sides become values of these types.  An enum's own cast to text may be a
 -- function of its owner.  A type has no length here: "character" and "bit" would be of one.
-CREATE FUNCTION iblt_internal.plain_value_sql(c iblt_internal.plan_column) RETURNS text
+CREATE FUNCTION plain_value_sql(c plan_column) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT format(CASE WHEN t.oid < 16384 THEN 't.%I::pg_catalog.%I' ELSE
 			'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END::pg_catalog.%2$I' END,
-			c.name, iblt_internal.plain_type(c))
+			c.name, plain_type(c))
 		FROM pg_type t WHERE t.oid = c.base::oid);
 END
 $$;
 
 -- The built-in type that both sides' values become: text for an enum.
-CREATE FUNCTION iblt_internal.plain_type(c iblt_internal.plan_column) RETURNS text
+CREATE FUNCTION plain_type(c plan_column) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT CASE WHEN t.oid < 16384 THEN t.typname
@@ -220,65 +205,62 @@ END
 $$;
 
 -- The rows t here, as an item of FROM.
-CREATE FUNCTION iblt_internal.plain_mine_sql(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION plain_mine_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT format('(SELECT %s FROM %s) AS t', string_agg(part, ', ' ORDER BY n),
-			iblt_internal.rows_sql(plan, plan.here))
-		FROM (SELECT i AS n, format('%s AS %I', iblt_internal.plain_value_sql(plan.columns[i]),
+			rows_sql(plan, plan.here))
+		FROM (SELECT i AS n, format('%s AS %I', plain_value_sql(plan.columns[i]),
 				(plan.columns[i]).name) AS part FROM generate_subscripts(plan.columns, 1) AS i
 			UNION ALL
-			SELECT 10000, 't.' || name FROM unnest(iblt_internal.plain_extra(plan)) AS name
+			SELECT 10000, 't.' || name FROM unnest(plain_extra(plan)) AS name
 				WHERE name <> 'hash') AS p);
 END
 $$;
 
 -- The rows t of the peer's, whose texts are in $2, as an item of FROM.
-CREATE FUNCTION iblt_internal.plain_theirs_sql(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION plain_theirs_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT format('(unnest($2) AS iblt_row'
 			' CROSS JOIN LATERAL (SELECT iblt_row::text[] AS iblt_a OFFSET 0) AS iblt_r'
 			' CROSS JOIN LATERAL (SELECT %s) AS t)', string_agg(part, ', ' ORDER BY n))
 		FROM (SELECT i AS n, format('iblt_r.iblt_a[%s]::pg_catalog.%I AS %I', i,
-				iblt_internal.plain_type(plan.columns[i]), (plan.columns[i]).name) AS part
+				plain_type(plan.columns[i]), (plan.columns[i]).name) AS part
 			FROM generate_subscripts(plan.columns, 1) AS i
 			UNION ALL
 			SELECT cardinality(plan.columns) + e.n, format('iblt_r.iblt_a[%s] AS %I',
 				cardinality(plan.columns) + e.n, name)
-			FROM unnest(iblt_internal.plain_extra(plan)) WITH ORDINALITY AS e(name, n)
+			FROM unnest(plain_extra(plan)) WITH ORDINALITY AS e(name, n)
 				WHERE name <> 'hash') AS p);
 END
 $$;
 
 -- How rows are found on a side by the hashes of their keys, or by buckets.
-CREATE FUNCTION iblt_internal.plain_finder(plan iblt_internal.plan, s iblt_internal.side,
-	in_buckets boolean) RETURNS iblt_internal.finder
+CREATE FUNCTION plain_finder(plan plan, s side,
+	in_buckets boolean) RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	f iblt_internal.finder;
-	extra text[] := iblt_internal.plain_extra(plan);
-	rows text := CASE s.side WHEN 'here' THEN iblt_internal.plain_mine_sql(plan)
-		ELSE iblt_internal.plain_theirs_sql(plan) END;
+	f finder;
+	extra text[] := plain_extra(plan);
+	rows text := CASE s.side WHEN 'here' THEN plain_mine_sql(plan)
+		ELSE plain_theirs_sql(plan) END;
 BEGIN
 	f.indexed := false;
-	f.key := iblt_internal.plain_key_sql(plan);
+	f.key := plain_key_sql(plan);
 	f.keys := '(SELECT 1) AS iblt_k';
-	f.matches := iblt_internal.plain_matches_sql(plan, '$1', in_buckets);
+	f.matches := plain_matches_sql(plan, '$1', in_buckets);
 	IF s.side = 'there' AND extra @> '{hash}' THEN
 		f.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches, f.key,
 			cardinality(plan.columns) + cardinality(extra));
 	END IF;
 	-- the fingerprint of the peer's comes with the rows
 	s.distributed := s.side = 'there';
-	f.lookup := iblt_internal.lookup_by_hash_sql(plan, s, f, rows);
-	f.pairs := iblt_internal.pairs_by_hash_sql();
+	f.lookup := lookup_by_hash_sql(plan, s, f, rows);
+	f.pairs := pairs_by_hash_sql();
 	RETURN f;
 END
 $$;

@@ -6,14 +6,13 @@
 
 -- A plan that sees a row also where a condition on the target leaves it out, but no contents.
 -- If only the source has a condition, its other rows are not wanted.
-CREATE FUNCTION iblt_internal.repair_whole(plan iblt_internal.repair_plan)
-RETURNS iblt_internal.plan
+CREATE FUNCTION repair_whole(plan repair_plan)
+RETURNS plan
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	whole iblt_internal.plan := plan.compared;
-	s iblt_internal.side := iblt_internal.repair_side(plan);
+	whole plan := plan.compared;
+	s side := repair_side(plan);
 BEGIN
 	whole.content := 'none';
 	IF s.condition IS NOT NULL THEN
@@ -33,38 +32,36 @@ $$;
 -- Under a condition on columns that differ, a changed row is on one side only.  A repair
 -- would delete what the other side has outside of the condition, or insert it twice.
 -- Relies on: what lookups rely on.  Before rows are changed, repair_absent follows.
-CREATE FUNCTION iblt_internal.repair_outside(conn text, plan iblt_internal.repair_plan,
-	steps iblt_internal.repair_step[]) RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_outside(conn text, plan repair_plan,
+	steps repair_step[]) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	ids text[] := iblt_internal.repair_one_sided(steps);
+	ids text[] := repair_one_sided(steps);
 BEGIN
 	IF ids = '{}' OR NOT (plan.compared).is_unique
-			OR (iblt_internal.repair_side(plan)).condition IS NULL THEN
+			OR (repair_side(plan)).condition IS NULL THEN
 		RETURN steps;
 	END IF;
-	RETURN iblt_internal.repair_skip(steps, ARRAY(SELECT unnest(ids) EXCEPT
-			SELECT a.id FROM unnest(iblt_internal.look_at_ids(conn,
-				iblt_internal.repair_whole(plan), ids)) AS a WHERE a.side <> 'both'),
+	RETURN repair_skip(steps, ARRAY(SELECT unnest(ids) EXCEPT
+			SELECT a.id FROM unnest(look_at_ids(conn,
+				repair_whole(plan), ids)) AS a WHERE a.side <> 'both'),
 		'both sides have a row of this key, but the condition is true of one only');
 END
 $$;
 
 -- Those of the keys whose row a scan finds on the side that is said to lack it.
-CREATE FUNCTION iblt_internal.repair_present(conn text, plan iblt_internal.repair_plan,
-	steps iblt_internal.repair_step[], ids text[]) RETURNS text[]
+CREATE FUNCTION repair_present(conn text, plan repair_plan,
+	steps repair_step[], ids text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	by_scan iblt_internal.plan := iblt_internal.index_plan(iblt_internal.repair_whole(plan));
-	hashes text[] := iblt_internal.hashes_of_keys(plan.compared, ids);
+	by_scan plan := index_plan(repair_whole(plan));
+	hashes text[] := hashes_of_keys(plan.compared, ids);
 	found record;
 BEGIN
 	by_scan.by_hash := true;
-	found := iblt_internal.find_both(conn, by_scan, hashes);
+	found := find_both(conn, by_scan, hashes);
 	RETURN ARRAY(SELECT s.id FROM unnest(steps) AS s
 		JOIN unnest(ids, hashes) AS k(id, hash) USING (id)
 		JOIN (SELECT split_part(unnest((found.here).id), ' ', 1), 'here'
@@ -78,26 +75,25 @@ $$;
 -- A lookup by hash is a scan.  If two scans find a row that stood still, the index is
 -- damaged, which is an error.  Otherwise the row came since.
 -- Relies on: read_heap, behind the locks of the claim.
-CREATE FUNCTION iblt_internal.repair_absent(conn text, plan iblt_internal.repair_plan,
-	steps iblt_internal.repair_step[]) RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_absent(conn text, plan repair_plan,
+	steps repair_step[]) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	ids text[] := iblt_internal.repair_one_sided(steps);
+	ids text[] := repair_one_sided(steps);
 	size integer := 100000;		-- keys of a scan
 	present text[] := '{}';
 BEGIN
 	IF ids = '{}' OR (plan.compared).by_hash THEN
 		RETURN steps;
 	END IF;
-	PERFORM iblt_internal.progress((plan.compared).progress,
+	PERFORM progress((plan.compared).progress,
 		format('scanning for the rows of %s keys that one side lacks', cardinality(ids)));
 	FOR i IN 1 .. cardinality(ids) BY size LOOP
 		present := present
-			|| iblt_internal.repair_present(conn, plan, steps, ids[i : i + size - 1]);
+			|| repair_present(conn, plan, steps, ids[i : i + size - 1]);
 	END LOOP;
-	PERFORM iblt_internal.check_index(conn, iblt_internal.repair_whole(plan), present);
-	RETURN iblt_internal.repair_skip(steps, present, 'changed since it was compared');
+	PERFORM check_index(conn, repair_whole(plan), present);
+	RETURN repair_skip(steps, present, 'changed since it was compared');
 END
 $$;

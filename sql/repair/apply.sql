@@ -1,30 +1,28 @@
 -- Applying -------------------------------------------------------------------------
 
 -- Locks the target's rows of keys.
-CREATE FUNCTION iblt_internal.repair_lock(conn text, plan iblt_internal.repair_plan, ids text[])
+CREATE FUNCTION repair_lock(conn text, plan repair_plan, ids text[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.progress((plan.compared).progress,
+	PERFORM progress((plan.compared).progress,
 		format('locking the rows of %s keys', cardinality(ids)));
-	PERFORM iblt_internal.repair_ask(conn, plan, format(
+	PERFORM repair_ask(conn, plan, format(
 		'SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
-		iblt_internal.repair_rows_sql(plan)), ids);
+		repair_rows_sql(plan)), ids);
 END
 $$;
 
 -- Those of the keys with these ids whose rows differ now, without their contents.
 -- Digests tell what has changed.  The rows themselves may be large.
-CREATE FUNCTION iblt_internal.repair_look(conn text, plan iblt_internal.plan, ids text[])
-RETURNS iblt_internal.difference[]
+CREATE FUNCTION repair_look(conn text, plan plan, ids text[])
+RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	plan.content := 'none';
-	RETURN iblt_internal.look_at_ids(conn, plan, ids);
+	RETURN look_at_ids(conn, plan, ids);
 END
 $$;
 
@@ -33,14 +31,13 @@ $$;
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.  From here on, the target stays what was described.
 -- Relies on: what lookups rely on, behind its locks.
-CREATE FUNCTION iblt_internal.repair_claim(conn text, plan iblt_internal.repair_plan,
-	differences iblt_internal.difference[], INOUT steps iblt_internal.repair_step[],
-	OUT again iblt_internal.difference[]) RETURNS record
+CREATE FUNCTION repair_claim(conn text, plan repair_plan,
+	differences difference[], INOUT steps repair_step[],
+	OUT again difference[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	ids text[] := iblt_internal.repair_ids(steps);
+	ids text[] := repair_ids(steps);
 BEGIN
 	IF ids = '{}' THEN
 		RETURN;
@@ -48,25 +45,24 @@ BEGIN
 	-- a lock takes the right to update, which inserting must not ask for
 	IF EXISTS (SELECT FROM unnest(steps) AS s
 			WHERE s.status = 'preview' AND s.action <> 'insert') THEN
-		PERFORM iblt_internal.repair_lock(conn, plan, ids);
+		PERFORM repair_lock(conn, plan, ids);
 	END IF;
-	again := iblt_internal.repair_look(conn, plan.compared, ids);
-	PERFORM iblt_internal.check_index(conn, plan.compared,
-		iblt_internal.run_unseen(conn, plan.compared, ids, again));
-	steps := iblt_internal.repair_unchanged(steps, differences, again);
-	steps := iblt_internal.repair_absent(conn, plan,
-		iblt_internal.repair_outside(conn, plan, steps));
-	IF iblt_internal.repair_ids(steps) <> '{}' THEN
-		steps := iblt_internal.repair_cascades(conn, plan, steps);
+	again := repair_look(conn, plan.compared, ids);
+	PERFORM check_index(conn, plan.compared,
+		run_unseen(conn, plan.compared, ids, again));
+	steps := repair_unchanged(steps, differences, again);
+	steps := repair_absent(conn, plan,
+		repair_outside(conn, plan, steps));
+	IF repair_ids(steps) <> '{}' THEN
+		steps := repair_cascades(conn, plan, steps);
 	END IF;
 END
 $$;
 
 -- A text that a server takes: before PostgreSQL 15, the text of a "char" may be half a
 -- character.
-CREATE FUNCTION iblt_internal.repair_valid(key text) RETURNS text
+CREATE FUNCTION repair_valid(key text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM convert_to(key, getdatabaseencoding());
@@ -77,29 +73,27 @@ END
 $$;
 
 -- Runs statements on the peer, in one message that it does not show.
-CREATE FUNCTION iblt_internal.repair_run_there(conn text, statements text[], n bigint[],
-	at_most boolean[], keys text[], asked iblt_internal.repair_options) RETURNS integer
+CREATE FUNCTION repair_run_there(conn text, statements text[], n bigint[],
+	at_most boolean[], keys text[], asked repair_options) RETURNS integer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF current_setting('server_version_num')::integer < 150000 THEN
-		keys := ARRAY(SELECT iblt_internal.repair_valid(key)
+		keys := ARRAY(SELECT repair_valid(key)
 			FROM unnest(keys) WITH ORDINALITY AS k(key, i) ORDER BY i);
 	END IF;
-	PERFORM iblt_internal.peer_send_keys(conn,
+	PERFORM peer_send_keys(conn,
 		format('iblt_repair_execute of %s statements', cardinality(statements)),
-		format('SELECT iblt_internal.repair_execute(%L, %L, %L, %L, %L, %L)', statements, n,
+		format('SELECT repair_execute(%L, %L, %L, %L, %L, %L)', statements, n,
 			at_most, keys, asked.search_path, asked.as_replica));
-	RETURN iblt_internal.peer_value(conn, 0.01);
+	RETURN peer_value(conn, 0.01);
 END
 $$;
 
 -- May a row that is to be deleted be gone with another one?
 -- A row may go with the row that it refers to.
-CREATE FUNCTION iblt_internal.repair_may_go(plan iblt_internal.repair_plan) RETURNS boolean
+CREATE FUNCTION repair_may_go(plan repair_plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN NOT (plan.asked).as_replica AND EXISTS (
@@ -110,13 +104,12 @@ $$;
 
 -- Runs the statements on the target.
 -- Of several relations, all deletes come before the updates and inserts.
-CREATE FUNCTION iblt_internal.repair_run(conn text, works iblt_internal.repair_work[])
+CREATE FUNCTION repair_run(conn text, works repair_work[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	asked iblt_internal.repair_options := ((works[1]).plan).asked;
+	asked repair_options := ((works[1]).plan).asked;
 	x record;
 	done integer;
 BEGIN
@@ -124,19 +117,19 @@ BEGIN
 		array_agg(s.action = 'delete' AND s.may_go) AS at_most,
 		array_agg(s.key::text) AS keys INTO x
 	FROM (SELECT u.*, w.may_go FROM (SELECT v.steps, v.ordinality AS work,
-				iblt_internal.repair_may_go(v.plan) AS may_go
+				repair_may_go(v.plan) AS may_go
 			FROM unnest(works) WITH ORDINALITY AS v OFFSET 0) AS w,
 		unnest(w.steps) WITH ORDINALITY AS u WHERE u.status = 'preview'
 		ORDER BY array_position('{delete,update,insert}', u.action), w.work, u.ordinality) AS s;
 	IF x.statements = '{}' THEN
 		RETURN;
 	END IF;
-	PERFORM iblt_internal.progress((((works[1]).plan).compared).progress,
+	PERFORM progress((((works[1]).plan).compared).progress,
 		format('running %s statements', cardinality(x.statements)));
 	IF asked.target = 'there' AND conn IS NOT NULL THEN
-		done := iblt_internal.repair_run_there(conn, x.statements, x.n, x.at_most, x.keys, asked);
+		done := repair_run_there(conn, x.statements, x.n, x.at_most, x.keys, asked);
 	ELSE
-		done := iblt_internal.repair_execute(x.statements, x.n, x.at_most, x.keys,
+		done := repair_execute(x.statements, x.n, x.at_most, x.keys,
 			asked.search_path, asked.as_replica);
 	END IF;
 	IF done IS DISTINCT FROM cardinality(x.statements) THEN
@@ -151,10 +144,9 @@ $$;
 -- A row of the source may have changed again meanwhile, but the target's row must be what
 -- the repair was to write.
 -- Relies on: what lookups rely on, in the transaction that has changed the rows.
-CREATE FUNCTION iblt_internal.repair_verify(conn text, plan iblt_internal.repair_plan, ids text[],
-	wanted iblt_internal.difference[]) RETURNS text[]
+CREATE FUNCTION repair_verify(conn text, plan repair_plan, ids text[],
+	wanted difference[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	pull boolean := (plan.asked).target = 'here';
@@ -164,7 +156,7 @@ DECLARE
 BEGIN
 	SELECT coalesce(array_agg(a.id), '{}'), min(a.key::text) FILTER (WHERE x.wrong),
 		count(*) FILTER (WHERE x.wrong) INTO differ, wrong, found
-	FROM unnest(iblt_internal.repair_look(conn, plan.compared, ids)) AS a
+	FROM unnest(repair_look(conn, plan.compared, ids)) AS a
 	LEFT JOIN unnest(wanted) AS w USING (id), LATERAL (SELECT CASE WHEN pull
 		THEN a.here_digest IS DISTINCT FROM w.there_digest
 			OR a.there_digest IS NOT DISTINCT FROM w.there_digest
@@ -185,26 +177,25 @@ $$;
 
 -- Changes the rows that were claimed, of one relation or several, and reads them once more;
 -- the peer has yet to commit.
-CREATE FUNCTION iblt_internal.repair_apply(conn text, works iblt_internal.repair_work[])
-RETURNS iblt_internal.repair_work[]
+CREATE FUNCTION repair_apply(conn text, works repair_work[])
+RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	work iblt_internal.repair_work;
+	work repair_work;
 	ids text[];
 BEGIN
-	PERFORM iblt_internal.repair_run(conn, works);
+	PERFORM repair_run(conn, works);
 	FOR i IN 1 .. cardinality(works) LOOP
 		work := works[i];
-		ids := iblt_internal.repair_ids(work.steps);
+		ids := repair_ids(work.steps);
 		CONTINUE WHEN ids = '{}';
-		PERFORM iblt_internal.progress(((work.plan).compared).progress,
+		PERFORM progress(((work.plan).compared).progress,
 			format('reading the rows of %s keys once more', cardinality(ids)));
-		work.differ := iblt_internal.repair_verify(conn, work.plan, ids, work.again);
+		work.differ := repair_verify(conn, work.plan, ids, work.again);
 		work.steps := ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql,
 				CASE s.status WHEN 'preview' THEN 'applied' ELSE s.status END,
-				s.detail, s.n, s.columns)::iblt_internal.repair_step
+				s.detail, s.n, s.columns)::repair_step
 			FROM unnest(work.steps) WITH ORDINALITY AS s ORDER BY s.ordinality);
 		works[i] := work;
 	END LOOP;
@@ -216,12 +207,11 @@ $$;
 
 -- The error for a COMMIT that may or may not have been carried out.
 -- A cancel there is not a cancel of the caller's statement.
-CREATE FUNCTION iblt_internal.repair_unknown(problem iblt_internal.peer_error) RETURNS void
+CREATE FUNCTION repair_unknown(problem peer_error) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.iblt_peer_raise(
+	PERFORM iblt_peer_raise(
 		CASE WHEN problem.reported AND problem.state = '57014' THEN 'IB005' ELSE problem.state END,
 		format('the outcome is unknown: the peer''s answer to COMMIT was lost (%s%s)',
 			CASE WHEN problem.reported THEN 'on the peer: ' END, problem.message),
@@ -231,12 +221,11 @@ $$;
 
 -- Does the peer's session go on after an error?
 -- Errors of level FATAL and PANIC end the session.
-CREATE FUNCTION iblt_internal.repair_answers(conn text) RETURNS boolean
+CREATE FUNCTION repair_answers(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.peer_ask(conn, 'there', 'SELECT 1', 0.01) = '1';
+	RETURN peer_ask(conn, 'there', 'SELECT 1', 0.01) = '1';
 EXCEPTION WHEN OTHERS THEN
 	RETURN false;
 END
@@ -245,54 +234,52 @@ $$;
 -- An error unless the peer has committed, which says whether it may have.
 -- If the peer reports an error and its session goes on, it did not commit, unless the
 -- error tells of a connection (class 08) or of an intervention (57).
-CREATE FUNCTION iblt_internal.repair_judge_commit(answer text, problem iblt_internal.peer_error,
+CREATE FUNCTION repair_judge_commit(answer text, problem peer_error,
 	answers boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF problem.reported AND answers AND left(problem.state, 2) NOT IN ('08', '57') THEN
-		PERFORM iblt_internal.peer_refuse(problem);
+		PERFORM peer_refuse(problem);
 	ELSIF problem.state IS NOT NULL THEN
-		PERFORM iblt_internal.repair_unknown(problem);
+		PERFORM repair_unknown(problem);
 	ELSIF answer = 'ROLLBACK' THEN
 		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback',
 			MESSAGE = 'on the peer: the transaction was rolled back';
 	ELSIF answer IS DISTINCT FROM 'COMMIT' THEN
 		problem.state := '08006';
 		problem.message := 'the connection was lost';
-		PERFORM iblt_internal.repair_unknown(problem);
+		PERFORM repair_unknown(problem);
 	END IF;
 END
 $$;
 
 -- Commits on the peer, and closes the connection; an error if it did not commit, or may not
 -- have.
-CREATE FUNCTION iblt_internal.repair_commit(conn text) RETURNS void
+CREATE FUNCTION repair_commit(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	tried record;
 	answer text;
-	problem iblt_internal.peer_error;
+	problem peer_error;
 	answers boolean;
 BEGIN
 	BEGIN
-		PERFORM iblt_internal.peer_send(conn, 'COMMIT', false);
-		tried := iblt_internal.peer_try(conn, 0.01, 0);
+		PERFORM peer_send(conn, 'COMMIT', false);
+		tried := peer_try(conn, 0.01, 0);
 		problem := tried.problem;
 		answer := tried.value;
 		IF problem.state IS NOT NULL THEN
-			answers := iblt_internal.repair_answers(conn);
+			answers := repair_answers(conn);
 		END IF;
-		PERFORM iblt_internal.peer_close(conn);
+		PERFORM peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		-- of this side, also a cancel
 		GET STACKED DIAGNOSTICS problem.state = RETURNED_SQLSTATE, problem.message = MESSAGE_TEXT,
 			problem.detail = PG_EXCEPTION_DETAIL, problem.hint = PG_EXCEPTION_HINT;
 		problem.reported := false;
 	END;
-	PERFORM iblt_internal.repair_judge_commit(answer, problem, answers);
+	PERFORM repair_judge_commit(answer, problem, answers);
 END
 $$;

@@ -5,22 +5,21 @@
 -- that is raised again has no other context.
 
 -- Raises an error that was caught, with another detail and hint.
-CREATE FUNCTION iblt_internal.iblt_repair_raise(sqlstate text, message text, detail text,
+CREATE FUNCTION iblt_repair_raise(sqlstate text, message text, detail text,
 	hint text, schema_name text, table_name text, column_name text, datatype_name text,
 	constraint_name text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
-CREATE FUNCTION iblt_internal.repair_fail(e iblt_internal.repair_error, sql text, key text)
+CREATE FUNCTION repair_fail(e repair_error, sql text, key text)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	inside text := regexp_replace(left(e.context, strpos(e.context, sql)), '\n?[^\n]*$', '');
 BEGIN
-	PERFORM iblt_internal.iblt_repair_raise(e.state, e.message,
+	PERFORM iblt_repair_raise(e.state, e.message,
 		concat_ws(E'\n', nullif(e.detail, ''), format('The row has the key %s.', left(key, 1000)),
 			'Context: ' || nullif(inside, '')),
 		e.hint, e.schema_name, e.table_name, e.column_name, e.datatype_name, e.constraint_name);
@@ -30,10 +29,9 @@ $$;
 -- Runs a statement, which must change that many rows, under a search_path if one is given.
 -- Only the statement runs under the path, with the triggers, defaults and checks in it.
 -- The names in this function are PostgreSQL's own.
-CREATE FUNCTION iblt_internal.repair_statement(sql text, n bigint, at_most boolean, path text)
+CREATE FUNCTION repair_statement(sql text, n bigint, at_most boolean, path text)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	changed bigint;
@@ -59,17 +57,16 @@ $$;
 
 -- Runs all statements; or none, and returns the number of the first that failed and its
 -- error.
-CREATE FUNCTION iblt_internal.repair_try(statements text[], n bigint[], at_most boolean[],
-	path text, OUT failed integer, OUT e iblt_internal.repair_error) RETURNS record
+CREATE FUNCTION repair_try(statements text[], n bigint[], at_most boolean[],
+	path text, OUT failed integer, OUT e repair_error) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	current integer;
 BEGIN
 	FOR i IN 1 .. cardinality(statements) LOOP
 		current := i;
-		PERFORM iblt_internal.repair_statement(statements[i], n[i], at_most[i], path);
+		PERFORM repair_statement(statements[i], n[i], at_most[i], path);
 	END LOOP;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
@@ -87,9 +84,8 @@ $$;
 
 -- May a statement with that error succeed behind others?
 -- foreign_key_violation, restrict_violation, unique_violation, exclusion_violation
-CREATE FUNCTION iblt_internal.repair_is_order(state text) RETURNS boolean
+CREATE FUNCTION repair_is_order(state text) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT state IN ('23503', '23001', '23505', '23P01')
 $$;
@@ -98,24 +94,23 @@ $$;
 -- Some statements succeed in another order only (a table that refers to itself, values
 -- that must be unique).  They are tried again behind the others, until none succeeds.  The
 -- order turns each time, so that neither direction of a chain takes many rounds.
-CREATE FUNCTION iblt_internal.repair_execute_passes(statements text[], n bigint[],
+CREATE FUNCTION repair_execute_passes(statements text[], n bigint[],
 	at_most boolean[], keys text[], path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i);
 	failed integer[];
 	i integer;
-	e iblt_internal.repair_error;
+	e repair_error;
 BEGIN
 	WHILE remaining <> '{}' LOOP
 		failed := '{}';
 		FOREACH i IN ARRAY remaining LOOP
-			e := (iblt_internal.repair_try(statements[i:i], n[i:i], at_most[i:i], path)).e;
+			e := (repair_try(statements[i:i], n[i:i], at_most[i:i], path)).e;
 			CONTINUE WHEN e.state IS NULL;
-			IF NOT iblt_internal.repair_is_order(e.state) THEN
-				PERFORM iblt_internal.repair_fail(e, statements[i], keys[i]);
+			IF NOT repair_is_order(e.state) THEN
+				PERFORM repair_fail(e, statements[i], keys[i]);
 			END IF;
 			failed := failed || i;
 			IF cardinality(failed) = cardinality(remaining) THEN
@@ -123,7 +118,7 @@ BEGIN
 					'Nothing was changed, because no statement order satisfies all constraints.');
 				e.hint := 'Repair the tables that these rows refer to first. If rows exchange '
 					'values that must be unique, make the constraint DEFERRABLE.';
-				PERFORM iblt_internal.repair_fail(e, statements[i], keys[i]);
+				PERFORM repair_fail(e, statements[i], keys[i]);
 			END IF;
 		END LOOP;
 		remaining := ARRAY(SELECT f FROM unnest(failed) WITH ORDINALITY AS x(f, position)
@@ -133,16 +128,15 @@ END
 $$;
 
 -- Runs all triggers and checks that are deferred.
-CREATE FUNCTION iblt_internal.repair_check_deferred(path text) RETURNS void
+CREATE FUNCTION repair_check_deferred(path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
-	try record := iblt_internal.repair_try(ARRAY[sql], '{0}', '{f}', path);
+	try record := repair_try(ARRAY[sql], '{0}', '{f}', path);
 BEGIN
 	IF try.failed IS NOT NULL THEN
-		PERFORM iblt_internal.repair_fail(try.e, sql, NULL);
+		PERFORM repair_fail(try.e, sql, NULL);
 	END IF;
 END
 $$;
@@ -150,10 +144,9 @@ $$;
 -- Runs the statements of a repair, each of which must change a number of rows.
 -- session_replication_role also decides what becomes of checks that are deferred.  Those
 -- that the caller deferred before run first, under the role that they were meant for.
-CREATE FUNCTION iblt_internal.repair_execute(statements text[], n bigint[], at_most boolean[],
+CREATE FUNCTION repair_execute(statements text[], n bigint[], at_most boolean[],
 	keys text[], path text, as_replica boolean) RETURNS integer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	role text := current_setting('session_replication_role');
@@ -161,18 +154,18 @@ DECLARE
 	try record;
 BEGIN
 	IF change THEN
-		PERFORM iblt_internal.repair_check_deferred(path);
+		PERFORM repair_check_deferred(path);
 		PERFORM set_config('session_replication_role', 'replica', true);
 	END IF;
 	SET CONSTRAINTS ALL DEFERRED;
-	try := iblt_internal.repair_try(statements, n, at_most, path);
-	IF iblt_internal.repair_is_order((try.e).state) THEN
-		PERFORM iblt_internal.repair_execute_passes(statements, n, at_most, keys, path);
+	try := repair_try(statements, n, at_most, path);
+	IF repair_is_order((try.e).state) THEN
+		PERFORM repair_execute_passes(statements, n, at_most, keys, path);
 	ELSIF try.failed IS NOT NULL THEN
-		PERFORM iblt_internal.repair_fail(try.e, statements[try.failed], keys[try.failed]);
+		PERFORM repair_fail(try.e, statements[try.failed], keys[try.failed]);
 	END IF;
 	-- before anyone is told that the repair was applied
-	PERFORM iblt_internal.repair_check_deferred(path);
+	PERFORM repair_check_deferred(path);
 	IF change THEN
 		PERFORM set_config('session_replication_role', role, true);
 	END IF;

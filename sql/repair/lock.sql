@@ -18,9 +18,8 @@
 
 -- Relations, and all that their rows may come from, in the order of their OIDs.
 -- A view stands for its tables.  (A body that plain_call may send.)
-CREATE FUNCTION iblt_internal.repair_tree(relations regclass[]) RETURNS oid[]
+CREATE FUNCTION repair_tree(relations regclass[]) RETURNS oid[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH RECURSIVE tree AS (
 		SELECT unnest(relations)::oid AS member
@@ -37,25 +36,23 @@ $$;
 
 -- Keeps other repairs of relations away until the transaction of a side ends.
 -- 1768057972 is "iblt" in ASCII.
-CREATE FUNCTION iblt_internal.repair_guard(conn text, side text, relations text[]) RETURNS void
+CREATE FUNCTION repair_guard(conn text, side text, relations text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	members oid[] := iblt_internal.peer_call(conn, side,
+	members oid[] := peer_call(conn, side,
 		format('repair_tree(%L::pg_catalog.regclass[])', relations));
 BEGIN
-	PERFORM iblt_internal.peer_ask(conn, side, format('SELECT pg_catalog.count('
+	PERFORM peer_ask(conn, side, format('SELECT pg_catalog.count('
 		'pg_catalog.pg_advisory_xact_lock(1768057972, (m::int8 - 2147483648)::int4))'
 		' FROM pg_catalog.unnest(%L::oid[]) AS m', members));
 END
 $$;
 
 -- Keeps DDL away from tables, and all writers from some of them, until the transaction ends.
-CREATE FUNCTION iblt_internal.repair_lock_tables(relations regclass[], bare regclass[])
+CREATE FUNCTION repair_lock_tables(relations regclass[], bare regclass[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	relation regclass;
@@ -68,10 +65,9 @@ END
 $$;
 
 -- The relations of a side.
-CREATE FUNCTION iblt_internal.repair_relations(plans iblt_internal.repair_plan[], side text)
+CREATE FUNCTION repair_relations(plans repair_plan[], side text)
 RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT CASE side WHEN 'here' THEN ((p.compared).here).relation
 		ELSE ((p.compared).there).relation END FROM unnest(plans) AS p)
@@ -79,36 +75,34 @@ $$;
 
 -- Keeps other repairs of the targets and the sources away.
 -- An identity begins with that of the server.
-CREATE FUNCTION iblt_internal.repair_lock_sides(conn text, plans iblt_internal.repair_plan[])
+CREATE FUNCTION repair_lock_sides(conn text, plans repair_plan[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	compared iblt_internal.plan := (plans[1]).compared;
-	here text[] := iblt_internal.repair_relations(plans, 'here');
-	there text[] := iblt_internal.repair_relations(plans, 'there');
+	compared plan := (plans[1]).compared;
+	here text[] := repair_relations(plans, 'here');
+	there text[] := repair_relations(plans, 'there');
 BEGIN
 	IF conn IS NULL THEN
-		PERFORM iblt_internal.repair_guard(conn, 'here', here || there);
+		PERFORM repair_guard(conn, 'here', here || there);
 	ELSIF (compared.here).identity < (compared.there).identity COLLATE "C" THEN
-		PERFORM iblt_internal.repair_guard(conn, 'here', here),
-			iblt_internal.repair_guard(conn, 'there', there);
+		PERFORM repair_guard(conn, 'here', here),
+			repair_guard(conn, 'there', there);
 	ELSE
-		PERFORM iblt_internal.repair_guard(conn, 'there', there),
-			iblt_internal.repair_guard(conn, 'here', here);
+		PERFORM repair_guard(conn, 'there', there),
+			repair_guard(conn, 'here', here);
 	END IF;
 END
 $$;
 
 -- Sets how long the transaction of a side waits for a lock, unless its session waits less.
 -- NULL sets what the session had.
-CREATE FUNCTION iblt_internal.repair_patience(conn text, side text, wait interval) RETURNS void
+CREATE FUNCTION repair_patience(conn text, side text, wait interval) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_ask(conn, side, format('SELECT pg_catalog.set_config(name, %s, true)'
+	PERFORM peer_ask(conn, side, format('SELECT pg_catalog.set_config(name, %s, true)'
 		' FROM pg_catalog.pg_settings WHERE name = ''lock_timeout''',
 		coalesce(format('least(nullif(setting::int8, 0), %s)::text',
 			greatest(1, least(2147483647, round(extract(epoch FROM wait) * 1000)))),
@@ -117,15 +111,14 @@ END
 $$;
 
 -- The error for a lock that took too long.
-CREATE FUNCTION iblt_internal.repair_lock_refused(plan iblt_internal.repair_plan, problem text)
+CREATE FUNCTION repair_lock_refused(plan repair_plan, problem text)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
 		MESSAGE = format('could not lock %s for a repair: %s',
-			(iblt_internal.repair_side(plan)).relation, problem),
+			(repair_side(plan)).relation, problem),
 		DETAIL = 'Another repair has locked it or its source, or a transaction has written to it '
 			'and it has no unique key.',
 		HINT = 'Repair when that transaction has ended, or give a longer timeout.';
@@ -133,62 +126,60 @@ END
 $$;
 
 -- Locks the targets and the sources; an error if a target is not what was described.
-CREATE FUNCTION iblt_internal.repair_lock_all(conn text, plans iblt_internal.repair_plan[])
+CREATE FUNCTION repair_lock_all(conn text, plans repair_plan[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	wait interval := ((plans[1]).compared).timeout;
 	target text := ((plans[1]).asked).target;
 	before text := current_setting('lock_timeout');
-	bare iblt_internal.repair_plan[] := ARRAY(SELECT p FROM unnest(plans) AS p
+	bare repair_plan[] := ARRAY(SELECT p FROM unnest(plans) AS p
 		WHERE NOT (p.compared).is_unique);
-	plan iblt_internal.repair_plan;
+	plan repair_plan;
 BEGIN
-	PERFORM iblt_internal.repair_patience(conn, 'here', wait),
-		iblt_internal.repair_patience(conn, 'there', wait),
-		iblt_internal.repair_lock_sides(conn, plans);
-	PERFORM iblt_internal.peer_call(conn, target, format(
+	PERFORM repair_patience(conn, 'here', wait),
+		repair_patience(conn, 'there', wait),
+		repair_lock_sides(conn, plans);
+	PERFORM peer_call(conn, target, format(
 			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
-			iblt_internal.repair_relations(plans, target),
-			iblt_internal.repair_relations(bare, target))),
-		iblt_internal.repair_patience(conn, 'there', NULL),
+			repair_relations(plans, target),
+			repair_relations(bare, target))),
+		repair_patience(conn, 'there', NULL),
 		set_config('lock_timeout', before, true);
 	FOREACH plan IN ARRAY plans LOOP
-		IF iblt_internal.repair_target_of(conn, plan) IS DISTINCT FROM plan.target THEN
-			PERFORM iblt_internal.refuse_altered((iblt_internal.repair_side(plan)).relation,
+		IF repair_target_of(conn, plan) IS DISTINCT FROM plan.target THEN
+			PERFORM refuse_altered((repair_side(plan)).relation,
 				target);
 		END IF;
 	END LOOP;
 EXCEPTION WHEN lock_not_available THEN
-	PERFORM iblt_internal.repair_lock_refused(plans[1], SQLERRM);
+	PERFORM repair_lock_refused(plans[1], SQLERRM);
 END
 $$;
 
 -- Locks what a repair is about to change, on the peer in a transaction that may write.
 -- The peer's transaction goes on if it is to be changed.
-CREATE FUNCTION iblt_internal.repair_begin(conn text, asked iblt_internal.repair_options,
-	plans iblt_internal.repair_plan[]) RETURNS void
+CREATE FUNCTION repair_begin(conn text, asked repair_options,
+	plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	push boolean := asked.target = 'there';
 BEGIN
 	IF conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send(conn, format('BEGIN ISOLATION LEVEL READ COMMITTED READ %s;'
+		PERFORM peer_send(conn, format('BEGIN ISOLATION LEVEL READ COMMITTED READ %s;'
 				' SELECT pg_catalog.set_config(''iblt.writing'', %L, true)',
 				CASE WHEN push THEN 'WRITE' ELSE 'ONLY' END,
 				CASE WHEN push THEN 'on' ELSE 'off' END), false),
-			iblt_internal.peer_value(conn, 0.001, 1);
+			peer_value(conn, 0.001, 1);
 	END IF;
 	IF plans <> '{}' THEN
-		PERFORM iblt_internal.repair_lock_all(conn, plans);
+		PERFORM repair_lock_all(conn, plans);
 	END IF;
 	IF conn IS NOT NULL AND NOT push THEN
-		PERFORM iblt_internal.peer_send(conn, 'COMMIT', false),
-			iblt_internal.peer_value(conn, 0.001, 0);
+		PERFORM peer_send(conn, 'COMMIT', false),
+			peer_value(conn, 0.001, 0);
 	END IF;
 END
 $$;

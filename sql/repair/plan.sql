@@ -1,9 +1,8 @@
 -- The plan of a repair -------------------------------------------------------------
 
 -- An error for options that make no sense.
-CREATE FUNCTION iblt_internal.repair_check_options(asked iblt_internal.repair_options) RETURNS void
+CREATE FUNCTION repair_check_options(asked repair_options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF asked.target IS NULL THEN
@@ -20,10 +19,9 @@ END
 $$;
 
 -- The side to be changed.
-CREATE FUNCTION iblt_internal.repair_side(plan iblt_internal.repair_plan)
-RETURNS iblt_internal.side
+CREATE FUNCTION repair_side(plan repair_plan)
+RETURNS side
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE (plan.asked).target WHEN 'here' THEN (plan.compared).here
@@ -32,14 +30,13 @@ END
 $$;
 
 -- An error for what cannot be repaired.
-CREATE FUNCTION iblt_internal.repair_check_target(conn text, plan iblt_internal.repair_plan)
+CREATE FUNCTION repair_check_target(conn text, plan repair_plan)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	compared iblt_internal.plan := plan.compared;
-	s iblt_internal.side := iblt_internal.repair_side(plan);
+	compared plan := plan.compared;
+	s side := repair_side(plan);
 BEGIN
 	IF (plan.target).kind NOT IN ('table', 'partitioned table') THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
@@ -68,14 +65,13 @@ $$;
 
 -- May this transaction have changed a relation?
 -- Its locks tell.  A savepoint that is rolled back gives them back.
-CREATE FUNCTION iblt_internal.repair_written(relation regclass) RETURNS boolean
+CREATE FUNCTION repair_written(relation regclass) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
 		WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-		AND l.relation = ANY (iblt_internal.repair_tree(ARRAY[repair_written.relation]))
+		AND l.relation = ANY (repair_tree(ARRAY[repair_written.relation]))
 		AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'));
 END
 $$;
@@ -83,10 +79,9 @@ $$;
 -- An error if rows of other servers may be older than this statement.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.
-CREATE FUNCTION iblt_internal.repair_refuse_remote(conn text, plan iblt_internal.plan)
+CREATE FUNCTION repair_refuse_remote(conn text, plan plan)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF ((plan.here).remote OR conn IS NULL AND (plan.there).remote)
@@ -103,16 +98,15 @@ $$;
 -- An error for a repair that could not be applied, or not safely.
 -- Where a unique or exclusion constraint is deferrable, a trigger checks it, and
 -- session_replication_role = replica turns that trigger off.
-CREATE FUNCTION iblt_internal.repair_check_apply(conn text, plan iblt_internal.repair_plan)
+CREATE FUNCTION repair_check_apply(conn text, plan repair_plan)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.side := iblt_internal.repair_side(plan);
+	s side := repair_side(plan);
 BEGIN
 	IF (plan.asked).apply THEN
-		PERFORM iblt_internal.repair_refuse_remote(conn, plan.compared);
+		PERFORM repair_refuse_remote(conn, plan.compared);
 	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
@@ -125,7 +119,7 @@ BEGIN
 			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED.';
 	ELSIF (plan.asked).apply AND s.side = 'there' AND conn IS NOT NULL
-			AND iblt_internal.repair_written(((plan.compared).here).relation::regclass) THEN
+			AND repair_written(((plan.compared).here).relation::regclass) THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = format('%s cannot be pushed: this transaction has changed it',
 				((plan.compared).here).relation),
@@ -145,60 +139,57 @@ $$;
 -- How statements on the target write the compared columns, in their order.
 -- A literal has the target's type but not its modifier.  A cast to varchar(3) would cut a
 -- value that an assignment refuses.
-CREATE FUNCTION iblt_internal.repair_columns(compared iblt_internal.plan,
-	target iblt_internal.repair_target) RETURNS iblt_internal.repair_column[]
+CREATE FUNCTION repair_columns(compared plan,
+	target repair_target) RETURNS repair_column[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT coalesce(array_agg(ROW(i - 1, c.name, quote_ident(c.name),
-			concat('::' || iblt_internal.text_type((compared.columns)[i]), '::', t.type),
+			concat('::' || text_type((compared.columns)[i]), '::', t.type),
 			t.equal, t.generated, t.always,
-			NOT compared.whole_row AND c.name = ANY (iblt_internal.names_of(compared.key))
-			)::iblt_internal.repair_column ORDER BY i), '{}')
+			NOT compared.whole_row AND c.name = ANY (names_of(compared.key))
+			)::repair_column ORDER BY i), '{}')
 	FROM generate_subscripts(compared.columns, 1) AS i,
 	LATERAL (SELECT ((compared.columns)[i]).name) AS c
 	LEFT JOIN unnest(target.columns) AS t ON t.name = c.name
 $$;
 
 -- The target as it is now.
-CREATE FUNCTION iblt_internal.repair_target_of(conn text, plan iblt_internal.repair_plan)
-RETURNS iblt_internal.repair_target
+CREATE FUNCTION repair_target_of(conn text, plan repair_plan)
+RETURNS repair_target
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	relation text := (iblt_internal.repair_side(plan)).relation;
-	described jsonb := iblt_internal.peer_ask(conn, (plan.asked).target,
-		format('SELECT iblt_internal.repair_describe(%L)', relation), 0.01);
+	relation text := (repair_side(plan)).relation;
+	described jsonb := peer_ask(conn, (plan.asked).target,
+		format('SELECT repair_describe(%L)', relation), 0.01);
 BEGIN
 	IF described IS NULL THEN
-		PERFORM iblt_internal.refuse_altered(relation, (plan.asked).target);
+		PERFORM refuse_altered(relation, (plan.asked).target);
 	END IF;
-	RETURN jsonb_populate_record(NULL::iblt_internal.repair_target, described);
+	RETURN jsonb_populate_record(NULL::repair_target, described);
 END
 $$;
 
 -- The plan of a repair of what a plan compares.
-CREATE FUNCTION iblt_internal.repair_plan_of(conn text, compared iblt_internal.plan,
-	asked iblt_internal.repair_options) RETURNS iblt_internal.repair_plan
+CREATE FUNCTION repair_plan_of(conn text, compared plan,
+	asked repair_options) RETURNS repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.repair_plan;
+	plan repair_plan;
 BEGIN
 	compared.by_index := false;		-- whatever a run trusted
 	plan.compared := compared;
 	plan.asked := asked;
-	plan.target := iblt_internal.repair_target_of(conn, plan);
+	plan.target := repair_target_of(conn, plan);
 	asked.as_replica := asked.as_replica OR (plan.target).replica;
 	plan.asked := asked;
-	plan.columns := iblt_internal.repair_columns(plan.compared, plan.target);
-	PERFORM iblt_internal.repair_check_target(conn, plan),
-		iblt_internal.repair_check_apply(conn, plan);
+	plan.columns := repair_columns(plan.compared, plan.target);
+	PERFORM repair_check_target(conn, plan),
+		repair_check_apply(conn, plan);
 	IF asked.search_path IS NOT NULL OR asked.as_replica THEN
-		PERFORM iblt_internal.peer_ask(conn, asked.target,
-			format('SELECT iblt_internal.repair_check_session(%L, %L)', asked.search_path,
+		PERFORM peer_ask(conn, asked.target,
+			format('SELECT repair_check_session(%L, %L)', asked.search_path,
 				asked.as_replica AND asked.apply), 0.01);
 	END IF;
 	RETURN plan;
@@ -206,10 +197,9 @@ END
 $$;
 
 -- An error for a repair that a method cannot do.
-CREATE FUNCTION iblt_internal.repair_check_method(method text, asked iblt_internal.repair_options)
+CREATE FUNCTION repair_check_method(method text, asked repair_options)
 RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF method = 'plain' AND asked.target = 'there' THEN
@@ -223,16 +213,15 @@ END
 $$;
 
 -- The plan of a comparison and of the repair.
-CREATE FUNCTION iblt_internal.repair_prepare(conn text, relation regclass, peer_relation text,
-	options iblt_internal.options, asked iblt_internal.repair_options)
-RETURNS iblt_internal.repair_plan
+CREATE FUNCTION repair_prepare(conn text, relation regclass, peer_relation text,
+	options options, asked repair_options)
+RETURNS repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	options.method := iblt_internal.plain_method(conn, options.method);
-	PERFORM iblt_internal.repair_check_method(options.method, asked);
-	RETURN iblt_internal.repair_plan_of(conn,
-		iblt_internal.prepare(conn, relation, peer_relation, options), asked);
+	options.method := plain_method(conn, options.method);
+	PERFORM repair_check_method(options.method, asked);
+	RETURN repair_plan_of(conn,
+		prepare(conn, relation, peer_relation, options), asked);
 END
 $$;

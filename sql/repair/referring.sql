@@ -2,31 +2,29 @@
 
 -- The target's rows t of the keys in $1, as a FROM clause; with other columns than those
 -- compared if they are named.
-CREATE FUNCTION iblt_internal.repair_rows_sql(plan iblt_internal.repair_plan,
+CREATE FUNCTION repair_rows_sql(plan repair_plan,
 	more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.side := iblt_internal.repair_side(plan);
-	f iblt_internal.finder := iblt_internal.finder(plan.compared, s);
+	s side := repair_side(plan);
+	f finder := finder(plan.compared, s);
 BEGIN
-	RETURN format('%s JOIN %s ON %s', f.keys, iblt_internal.rows_sql(plan.compared, s, more),
+	RETURN format('%s JOIN %s ON %s', f.keys, rows_sql(plan.compared, s, more),
 		f.matches);
 END
 $$;
 
 -- A query that counts the rows that refer to rows of the keys in $1, and are none of them.
-CREATE FUNCTION iblt_internal.repair_referring_sql(plan iblt_internal.repair_plan,
-	k iblt_internal.repair_foreign_key) RETURNS text
+CREATE FUNCTION repair_referring_sql(plan repair_plan,
+	k repair_foreign_key) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s'
 			' FROM %s) SELECT count(*) FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
 			' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
 		string_agg(format('t.%I AS iblt_r%s', c.referenced, c.position), ', ' ORDER BY c.position),
-		iblt_internal.repair_rows_sql(plan, '{tableoid,ctid}' || array_agg(c.referenced)),
+		repair_rows_sql(plan, '{tableoid,ctid}' || array_agg(c.referenced)),
 		k.relation,
 		string_agg(format('iblt_d.iblt_r%s %s r.%I', c.position, c.equal, c.referring),
 			' AND ' ORDER BY c.position))
@@ -34,22 +32,20 @@ AS $$
 $$;
 
 -- The single value that a query of keys gives on the target's side.
-CREATE FUNCTION iblt_internal.repair_ask(conn text, plan iblt_internal.repair_plan, query text,
+CREATE FUNCTION repair_ask(conn text, plan repair_plan, query text,
 	ids text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.peer_ask_keys(conn, (plan.asked).target, query,
-		iblt_internal.keys_of_ids(plan.compared, ids));
+	RETURN peer_ask_keys(conn, (plan.asked).target, query,
+		keys_of_ids(plan.compared, ids));
 END
 $$;
 
 -- The ids of the keys whose steps of a kind change what a foreign key refers to.
-CREATE FUNCTION iblt_internal.repair_affecting(steps iblt_internal.repair_step[], action text,
-	k iblt_internal.repair_foreign_key) RETURNS text[]
+CREATE FUNCTION repair_affecting(steps repair_step[], action text,
+	k repair_foreign_key) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s
 		WHERE s.status = 'preview' AND s.action = repair_affecting.action
@@ -60,13 +56,12 @@ $$;
 -- What foreign keys would change too, or what would violate them, if the rows of all steps of
 -- a kind were changed.
 -- No row can begin to refer to one that repair_lock has locked.
-CREATE FUNCTION iblt_internal.repair_referring(conn text, plan iblt_internal.repair_plan,
-	steps iblt_internal.repair_step[], action text) RETURNS text[]
+CREATE FUNCTION repair_referring(conn text, plan repair_plan,
+	steps repair_step[], action text) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	k iblt_internal.repair_foreign_key;
+	k repair_foreign_key;
 	does text;
 	ids text[];
 	found bigint;
@@ -76,7 +71,7 @@ BEGIN
 		does := CASE action WHEN 'delete' THEN k.on_delete ELSE k.on_update END;
 		-- as_replica: nothing checks it there
 		CONTINUE WHEN does IN ('NO ACTION', 'RESTRICT') AND NOT (plan.asked).as_replica;
-		ids := iblt_internal.repair_affecting(steps, action, k);
+		ids := repair_affecting(steps, action, k);
 		CONTINUE WHEN ids = '{}';
 		does := format('by constraint %s ON %s %s', k.name, upper(action), does);
 		IF NOT k.readable THEN
@@ -84,8 +79,8 @@ BEGIN
 				'rows of %s, which may not be read, may refer to such rows %s', k.relation, does);
 			CONTINUE;
 		END IF;
-		found := iblt_internal.repair_ask(conn, plan,
-			iblt_internal.repair_referring_sql(plan, k), ids);
+		found := repair_ask(conn, plan,
+			repair_referring_sql(plan, k), ids);
 		IF found > 0 THEN
 			problems := problems || format('%s of %s to such rows %s',
 				found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,
@@ -98,10 +93,9 @@ $$;
 
 -- The error for a repair that would change other rows, or leave them without what they refer
 -- to.
-CREATE FUNCTION iblt_internal.repair_refuse_cascades(as_replica boolean, problem text)
+CREATE FUNCTION repair_refuse_cascades(as_replica boolean, problem text)
 RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = 'dependent_objects_still_exist',
@@ -116,21 +110,20 @@ $$;
 -- Says in the steps, or in an error, what foreign keys would change too.
 -- The steps of a preview tell what would be changed too.  Before a repair is applied,
 -- this is an error, unless the caller asked for it.
-CREATE FUNCTION iblt_internal.repair_cascades(conn text, plan iblt_internal.repair_plan,
-	steps iblt_internal.repair_step[]) RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_cascades(conn text, plan repair_plan,
+	steps repair_step[]) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	deletes text := array_to_string(
-		iblt_internal.repair_referring(conn, plan, steps, 'delete'), '; ');
+		repair_referring(conn, plan, steps, 'delete'), '; ');
 	updates text := array_to_string(
-		iblt_internal.repair_referring(conn, plan, steps, 'update'), '; ');
+		repair_referring(conn, plan, steps, 'update'), '; ');
 	problem text := concat_ws('; ', nullif(deletes, ''), nullif(updates, ''));
-	asked iblt_internal.repair_options := plan.asked;
+	asked repair_options := plan.asked;
 BEGIN
 	IF problem <> '' AND asked.apply AND NOT asked."cascade" THEN
-		PERFORM iblt_internal.repair_refuse_cascades(asked.as_replica, problem);
+		PERFORM repair_refuse_cascades(asked.as_replica, problem);
 	ELSIF problem = '' THEN
 		RETURN steps;
 	END IF;
@@ -138,7 +131,7 @@ BEGIN
 			CASE WHEN x.also = '' THEN s.detail
 			WHEN asked.as_replica
 			THEN 'foreign keys are not enforced, for all such rows: ' || x.also
-			ELSE 'with all such rows: ' || x.also END, s.n, s.columns)::iblt_internal.repair_step
+			ELSE 'with all such rows: ' || x.also END, s.n, s.columns)::repair_step
 		FROM unnest(steps) WITH ORDINALITY AS s,
 		LATERAL (SELECT CASE WHEN s.status <> 'preview' THEN ''
 			WHEN s.action = 'delete' THEN deletes WHEN s.action = 'update' THEN updates

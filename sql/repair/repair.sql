@@ -6,44 +6,42 @@
 -- run_repair (run/95).
 
 -- Compares, and previews, or claims the rows that are to be changed.
-CREATE FUNCTION iblt_internal.repair_find(conn text, plan iblt_internal.repair_plan)
-RETURNS iblt_internal.repair_work
+CREATE FUNCTION repair_find(conn text, plan repair_plan)
+RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	comparison iblt_internal.comparison := iblt_internal.run(conn, plan.compared);
-	work iblt_internal.repair_work;
+	comparison comparison := run(conn, plan.compared);
+	work repair_work;
 	claimed record;
 BEGIN
 	-- with another seed, keys would have other hashes
 	plan.compared := comparison.plan;
 	work.plan := plan;
 	work.figures := comparison.figures;
-	work.steps := iblt_internal.repair_outside(conn, plan,
-		iblt_internal.repair_steps(plan, comparison.differences));
+	work.steps := repair_outside(conn, plan,
+		repair_steps(plan, comparison.differences));
 	IF (plan.asked).apply THEN
-		PERFORM iblt_internal.repair_begin(conn, plan.asked,
-			CASE WHEN iblt_internal.repair_ids(work.steps) = '{}' THEN '{}' ELSE ARRAY[plan] END);
-		claimed := iblt_internal.repair_claim(conn, plan, comparison.differences, work.steps);
+		PERFORM repair_begin(conn, plan.asked,
+			CASE WHEN repair_ids(work.steps) = '{}' THEN '{}' ELSE ARRAY[plan] END);
+		claimed := repair_claim(conn, plan, comparison.differences, work.steps);
 		work.steps := claimed.steps;
 		work.again := claimed.again;
 	ELSE
-		work.steps := iblt_internal.repair_cascades(conn, plan, work.steps);
+		work.steps := repair_cascades(conn, plan, work.steps);
 	END IF;
 	RETURN work;
 END
 $$;
 
 -- Finds what is to be repaired, again if a relation is altered meanwhile.
-CREATE FUNCTION iblt_internal.repair_search(conn text, peer text, relation regclass,
-	peer_relation text, options iblt_internal.options, asked iblt_internal.repair_options)
-RETURNS iblt_internal.repair_work
+CREATE FUNCTION repair_search(conn text, peer text, relation regclass,
+	peer_relation text, options options, asked repair_options)
+RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.repair_plan;
+	plan repair_plan;
 	again boolean;
 	state text;
 	message text;
@@ -52,18 +50,18 @@ BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
 			plan := NULL;
-			conn := iblt_internal.connect(peer, conn, options.timeout);
-			plan := iblt_internal.repair_prepare(conn, relation, peer_relation, options, asked);
-			PERFORM iblt_internal.live_notice(plan.compared);
-			RETURN iblt_internal.repair_find(conn, plan);
+			conn := connect(peer, conn, options.timeout);
+			plan := repair_prepare(conn, relation, peer_relation, options, asked);
+			PERFORM live_notice(plan.compared);
+			RETURN repair_find(conn, plan);
 		EXCEPTION WHEN OTHERS THEN
 			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
-			again := iblt_internal.restarts(conn, peer, plan.compared, attempt, state, message);
+			again := restarts(conn, peer, plan.compared, attempt, state, message);
 			IF NOT again THEN
 				RAISE;
 			END IF;
-			options := iblt_internal.live_again(options, state, message);
-			PERFORM iblt_internal.progress(options.progress,
+			options := live_again(options, state, message);
+			PERFORM progress(options.progress,
 				'a relation was altered, the repair starts again');
 		END;
 	END LOOP;
@@ -71,49 +69,47 @@ END
 $$;
 
 -- Keeps the figures of a comparison, with the messages of the repair since then.
-CREATE FUNCTION iblt_internal.repair_figures(work iblt_internal.repair_work, started timestamptz)
+CREATE FUNCTION repair_figures(work repair_work, started timestamptz)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	figures iblt_internal.figures := work.figures;
-	traffic record := iblt_internal.iblt_traffic_take();
+	figures figures := work.figures;
+	traffic record := iblt_traffic_take();
 BEGIN
 	figures.messages := figures.messages + traffic.messages;
 	figures.bytes_sent := figures.bytes_sent + traffic.sent;
 	figures.bytes_received := figures.bytes_received + traffic.received;
-	figures.total_ms := iblt_internal.ms(started);
+	figures.total_ms := ms(started);
 	figures.finished_at := clock_timestamp();
-	PERFORM iblt_internal.keep_figures(figures);
+	PERFORM keep_figures(figures);
 END
 $$;
 
 -- Repairs, or previews, over a connection of that name.
 -- From the first statement that changes rows on, nothing starts again.
-CREATE FUNCTION iblt_internal.repair(conn text, peer text, relation regclass, peer_relation text,
-	options iblt_internal.options, asked iblt_internal.repair_options)
-RETURNS iblt_internal.repair_work
+CREATE FUNCTION repair(conn text, peer text, relation regclass, peer_relation text,
+	options options, asked repair_options)
+RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	work iblt_internal.repair_work;
+	work repair_work;
 BEGIN
-	PERFORM iblt_internal.repair_check_options(asked);
-	PERFORM iblt_internal.check_options(relation, options);
-	work := iblt_internal.repair_search(conn, peer, relation, peer_relation, options, asked);
+	PERFORM repair_check_options(asked);
+	PERFORM check_options(relation, options);
+	work := repair_search(conn, peer, relation, peer_relation, options, asked);
 	IF asked.apply THEN
-		work := (iblt_internal.repair_apply(conn, ARRAY[work]))[1];
+		work := (repair_apply(conn, ARRAY[work]))[1];
 	END IF;
 	IF asked.apply AND conn IS NOT NULL AND asked.target = 'there' THEN
-		PERFORM iblt_internal.repair_commit(conn);
+		PERFORM repair_commit(conn);
 	END IF;
 	RETURN work;
 END
 $$;
 
-CREATE FUNCTION iblt_repair(
+CREATE FUNCTION @extschema@.iblt_repair(
 	relation regclass DEFAULT NULL,
 	peer text DEFAULT NULL,
 	peer_relation text DEFAULT NULL,
@@ -142,7 +138,7 @@ CREATE FUNCTION iblt_repair(
 	run bigint DEFAULT NULL)
 RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET constraint_exclusion = off
@@ -165,14 +161,14 @@ RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detai
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	options iblt_internal.options := iblt_internal.make_options(relation, columns, exclude,
+	options options := make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences, 'texts', cast_types, extra_columns,
 		recheck, timeout, seed, progress, live, method);
-	asked iblt_internal.repair_options := ROW(
+	asked repair_options := ROW(
 		CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END,
 		inserts, updates, deletes, "cascade", apply, apply_search_path, as_replica);
 	conn text := CASE WHEN num_nonnulls(peer, run) > 0 THEN 'iblt_' || gen_random_uuid() END;
-	works iblt_internal.repair_work[];
+	works repair_work[];
 	secret boolean;
 	state text;
 	message text;
@@ -181,22 +177,22 @@ DECLARE
 BEGIN
 	BEGIN
 		works := CASE WHEN run IS NULL THEN ARRAY[
-				iblt_internal.repair(conn, peer, relation, peer_relation, options, asked)]
-			ELSE iblt_internal.run_repair(conn, peer, run, relation, peer_relation, seed, options,
+				repair(conn, peer, relation, peer_relation, options, asked)]
+			ELSE run_repair(conn, peer, run, relation, peer_relation, seed, options,
 				asked) END;
-		PERFORM iblt_internal.peer_close(conn);
+		PERFORM peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			problem = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := iblt_internal.peer_is_string(peer);
-		PERFORM iblt_internal.peer_fail(conn, secret, state, message, problem, hint);
+		secret := peer_is_string(peer);
+		PERFORM peer_fail(conn, secret, state, message, problem, hint);
 		RAISE;
 	END;
 	IF run IS NULL THEN
-		PERFORM iblt_internal.repair_figures(works[1], started);
+		PERFORM repair_figures(works[1], started);
 	END IF;
 	RETURN QUERY SELECT w.target, s.key, s.action, s.sql || ';', s.status, s.detail
-		FROM (SELECT (iblt_internal.repair_side(x.plan)).relation AS target, x.steps, x.ordinality
+		FROM (SELECT (repair_side(x.plan)).relation AS target, x.steps, x.ordinality
 			FROM unnest(works) WITH ORDINALITY AS x OFFSET 0) AS w,
 		unnest(w.steps) WITH ORDINALITY AS s ORDER BY w.ordinality, s.ordinality;
 END

@@ -10,10 +10,9 @@
 
 -- What has to happen to rows with unique keys.
 -- A unique key is inserted or deleted, or its columns are updated.
-CREATE FUNCTION iblt_internal.repair_unique_changes(plan iblt_internal.repair_plan,
-	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_change[]
+CREATE FUNCTION repair_unique_changes(plan repair_plan,
+	differences difference[]) RETURNS repair_change[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT ROW(s.id, s.key, CASE WHEN s.source IS NULL THEN 'delete'
 				WHEN s.target IS NULL THEN 'insert' ELSE 'update' END,
@@ -21,7 +20,7 @@ AS $$
 			CASE WHEN s.source #>> '{0,0}' <> '1' OR s.target #>> '{0,0}' <> '1'
 				OR jsonb_array_length(s.source) <> 1 OR jsonb_array_length(s.target) <> 1
 			THEN 'several rows have this key although an index says that it is unique; see amcheck'
-			END)::iblt_internal.repair_change
+			END)::repair_change
 		FROM (SELECT (u.d).id, (u.d).key,
 				CASE (plan.asked).target WHEN 'here' THEN (u.d).there ELSE (u.d).here END AS source,
 				CASE (plan.asked).target WHEN 'here' THEN (u.d).here ELSE (u.d).there END AS target
@@ -30,17 +29,16 @@ $$;
 
 -- What has to happen to rows with keys that several rows may have.
 -- Equal rows are counted.  The source has n rows more than the target, or fewer.
-CREATE FUNCTION iblt_internal.repair_counted_changes(plan iblt_internal.repair_plan,
-	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_change[]
+CREATE FUNCTION repair_counted_changes(plan repair_plan,
+	differences difference[]) RETURNS repair_change[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT ROW(d.id, d.key, CASE WHEN c.n IS NULL THEN 'update'
 				WHEN c.n > 0 THEN 'insert' ELSE 'delete' END,
 			CASE WHEN c.n > 0 THEN c.texts END, CASE WHEN c.n < 0 THEN c.texts END,
 			abs(coalesce(c.n, 0)),
 			CASE WHEN c.n IS NULL THEN 'differs in a value that has the same text on both sides' END
-			)::iblt_internal.repair_change
+			)::repair_change
 		FROM unnest(differences) AS d LEFT JOIN LATERAL (
 			SELECT x.texts, sum(x.n)::bigint AS n
 			FROM (VALUES (d.here, 'here'), (d.there, 'there')) AS s(rows, side),
@@ -53,18 +51,17 @@ $$;
 -- How it is written
 
 -- The statements that insert rows.
-CREATE FUNCTION iblt_internal.repair_inserts(plan iblt_internal.repair_plan,
-	changes iblt_internal.repair_change[]) RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_inserts(plan repair_plan,
+	changes repair_change[]) RETURNS repair_step[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action,
 			format('INSERT INTO %s%s%s %s', s.relation, ' (' || p.names || ')',
 				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' END,
 				CASE x.n WHEN 1 THEN coalesce('VALUES (' || p.vals || ')', 'DEFAULT VALUES')
 				ELSE format('SELECT %s FROM pg_catalog.generate_series(1, %s)', p.vals, x.n) END),
-			'preview', x.problem, x.n, NULL)::iblt_internal.repair_step
-		FROM iblt_internal.repair_side(plan) AS s,
+			'preview', x.problem, x.n, NULL)::repair_step
+		FROM repair_side(plan) AS s,
 		(SELECT (u.x).* FROM (SELECT unnest(changes) AS x) AS u) AS x, LATERAL (SELECT
 			bool_or(c.always) AS always,
 			string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) AS names,
@@ -75,10 +72,9 @@ AS $$
 $$;
 
 -- The statements that update and delete rows by a unique key.
-CREATE FUNCTION iblt_internal.repair_unique_steps(plan iblt_internal.repair_plan,
-	changes iblt_internal.repair_change[]) RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_unique_steps(plan repair_plan,
+	changes repair_change[]) RETURNS repair_step[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action, CASE x.action
 				WHEN 'delete' THEN format('DELETE FROM %s WHERE %s', s.relation, p.this)
@@ -90,8 +86,8 @@ AS $$
 				WHEN p.changes IS NOT NULL THEN NULL
 				WHEN p.made IS NOT NULL THEN 'differs only in generated columns: ' || p.made
 				ELSE 'differs in a value that has the same text on both sides' END,
-			1, p.changed)::iblt_internal.repair_step
-		FROM iblt_internal.repair_side(plan) AS s,
+			1, p.changed)::repair_step
+		FROM repair_side(plan) AS s,
 		(SELECT (u.x).* FROM (SELECT unnest(changes) AS x) AS u) AS x, LATERAL (SELECT
 			string_agg(concat(c.identifier, ' ', coalesce(c.equal, 'OPERATOR(pg_catalog.=)'), ' ',
 				v.old, c.suffix), ' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
@@ -110,10 +106,9 @@ $$;
 -- The statements that delete as many equal rows as there are too many.
 -- The image operator *= finds a row by its bytes, whatever its types, NULLs too.  "=" is
 -- there for indexes.
-CREATE FUNCTION iblt_internal.repair_counted_steps(plan iblt_internal.repair_plan,
-	changes iblt_internal.repair_change[]) RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_counted_steps(plan repair_plan,
+	changes repair_change[]) RETURNS repair_step[]
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action, CASE x.action WHEN 'delete' THEN format(
 				CASE (plan.target).kind WHEN 'partitioned table'
@@ -122,8 +117,8 @@ AS $$
 				ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=)'
 					' ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s))' END,
 				s.relation, p.this, ' AND (' || s.condition || E'\n)', x.n) END,
-			'preview', x.problem, x.n, NULL)::iblt_internal.repair_step
-		FROM iblt_internal.repair_side(plan) AS s, unnest(changes) AS x, LATERAL (SELECT
+			'preview', x.problem, x.n, NULL)::repair_step
+		FROM repair_side(plan) AS s, unnest(changes) AS x, LATERAL (SELECT
 			concat(string_agg(CASE WHEN x.target ->> c.i IS NULL
 					THEN concat('t.', c.identifier, ' IS NULL AND ')
 					ELSE concat('t.', c.identifier, ' ', c.equal, ' ', literal, c.suffix, ' AND ')
@@ -137,21 +132,20 @@ AS $$
 $$;
 
 -- The statements that make the rows of keys on the target like those of the source.
-CREATE FUNCTION iblt_internal.repair_all_steps(plan iblt_internal.repair_plan,
-	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_all_steps(plan repair_plan,
+	differences difference[]) RETURNS repair_step[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	changes iblt_internal.repair_change[];
+	changes repair_change[];
 BEGIN
 	IF (plan.compared).is_unique THEN
-		changes := iblt_internal.repair_unique_changes(plan, differences);
-		RETURN iblt_internal.repair_inserts(plan, changes)
-			|| iblt_internal.repair_unique_steps(plan, changes);
+		changes := repair_unique_changes(plan, differences);
+		RETURN repair_inserts(plan, changes)
+			|| repair_unique_steps(plan, changes);
 	END IF;
-	changes := iblt_internal.repair_counted_changes(plan, differences);
-	RETURN iblt_internal.repair_inserts(plan, changes)
-		|| iblt_internal.repair_counted_steps(plan, changes);
+	changes := repair_counted_changes(plan, differences);
+	RETURN repair_inserts(plan, changes)
+		|| repair_counted_steps(plan, changes);
 END
 $$;

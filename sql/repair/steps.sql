@@ -3,9 +3,8 @@
 -- A step is run if its status is 'preview'.  The others are skipped, and stand behind.
 
 -- The ids of the keys whose steps are to be run.
-CREATE FUNCTION iblt_internal.repair_ids(steps iblt_internal.repair_step[]) RETURNS text[]
+CREATE FUNCTION repair_ids(steps repair_step[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
 		WHERE (u.s).status = 'preview')
@@ -14,13 +13,12 @@ $$;
 -- The steps that make the rows of keys on the target like those of the source, in their
 -- order.
 -- The rows of a key that is not unique are repaired all or none.
-CREATE FUNCTION iblt_internal.repair_steps(plan iblt_internal.repair_plan,
-	differences iblt_internal.difference[]) RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_steps(plan repair_plan,
+	differences difference[]) RETURNS repair_step[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	steps iblt_internal.repair_step[] := iblt_internal.repair_all_steps(plan, differences);
+	steps repair_step[] := repair_all_steps(plan, differences);
 	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
 		WHERE NOT (u.d).confirmed);
 	no_delete text[];
@@ -32,7 +30,7 @@ BEGIN
 	INTO no_delete, no_insert FROM (SELECT unnest(steps) AS s) AS u;
 	RETURN ARRAY(SELECT ROW(id, key, action, CASE WHEN reason IS NULL THEN sql END,
 			CASE WHEN reason IS NULL THEN 'preview' ELSE 'skipped' END, reason, n, columns
-			)::iblt_internal.repair_step
+			)::repair_step
 		FROM (SELECT (u.s).*, CASE WHEN (u.s).id IN (SELECT unnest(unconfirmed))
 				THEN 'not confirmed: its rows kept changing, or replication did not pass in time'
 			WHEN (u.s).id IN (SELECT unnest(no_delete)) THEN 'deletes => false'
@@ -44,9 +42,8 @@ END
 $$;
 
 -- The ids of the keys whose rows are to be inserted or deleted.
-CREATE FUNCTION iblt_internal.repair_one_sided(steps iblt_internal.repair_step[]) RETURNS text[]
+CREATE FUNCTION repair_one_sided(steps repair_step[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
 		WHERE (u.s).status = 'preview' AND (u.s).action <> 'update')
@@ -54,10 +51,9 @@ $$;
 
 -- The steps, of which those of keys are skipped for a reason.
 -- A statement may be large, so steps are copied only if they change.
-CREATE FUNCTION iblt_internal.repair_skip(steps iblt_internal.repair_step[], ids text[],
-	reason text) RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_skip(steps repair_step[], ids text[],
+	reason text) RETURNS repair_step[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF ids = '{}' THEN
@@ -66,7 +62,7 @@ BEGIN
 	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, CASE WHEN NOT x.skip THEN s.sql END,
 			CASE WHEN x.skip THEN 'skipped' ELSE s.status END,
 			CASE WHEN x.skip THEN reason ELSE s.detail END, s.n, s.columns
-			)::iblt_internal.repair_step
+			)::repair_step
 		FROM unnest(steps) WITH ORDINALITY AS s,
 		LATERAL (SELECT s.status = 'preview' AND s.id IN (SELECT unnest(ids))) AS x(skip)
 		ORDER BY x.skip OR s.status = 'skipped', s.ordinality);
@@ -75,11 +71,10 @@ $$;
 
 -- The steps, without those of rows that have changed since they were compared, which are
 -- skipped.
-CREATE FUNCTION iblt_internal.repair_unchanged(steps iblt_internal.repair_step[],
-	before iblt_internal.difference[], again iblt_internal.difference[])
-RETURNS iblt_internal.repair_step[]
+CREATE FUNCTION repair_unchanged(steps repair_step[],
+	before difference[], again difference[])
+RETURNS repair_step[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	x record;
@@ -89,7 +84,7 @@ BEGIN
 	FROM (SELECT unnest(before) AS d) AS b LEFT JOIN unnest(again) AS a ON a.id = (b.d).id
 	WHERE a.id IS NULL OR a.here_digest IS DISTINCT FROM (b.d).here_digest
 		OR a.there_digest IS DISTINCT FROM (b.d).there_digest;
-	RETURN iblt_internal.repair_skip(iblt_internal.repair_skip(steps, x.equal, 'equal by now'),
+	RETURN repair_skip(repair_skip(steps, x.equal, 'equal by now'),
 		x.changed, 'changed since it was compared');
 END
 $$;

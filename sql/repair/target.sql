@@ -4,9 +4,8 @@
 -- side, and name types and operators with their schemas.
 
 -- The name of a type with its schema.
-CREATE FUNCTION iblt_internal.repair_type(type oid) RETURNS text
+CREATE FUNCTION repair_type(type oid) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT format(CASE WHEN e.oid IS NULL THEN '%I.%I' ELSE '%I.%I[]' END,
 		n.nspname, coalesce(e.typname, t.typname))
@@ -15,9 +14,8 @@ AS $$
 $$;
 
 -- The operator by which an index finds a value of a type.
-CREATE FUNCTION iblt_internal.repair_equal(type oid) RETURNS text
+CREATE FUNCTION repair_equal(type oid) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH RECURSIVE base AS (
 		SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = type
@@ -35,10 +33,9 @@ AS $$
 $$;
 
 -- The columns of a foreign key, as an array of repair_key_pair.
-CREATE FUNCTION iblt_internal.repair_describe_key(referenced int2[], referring int2[],
+CREATE FUNCTION repair_describe_key(referenced int2[], referring int2[],
 	operators oid[], to_relation oid, of_relation oid) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT jsonb_agg(jsonb_build_object('referenced', u.attname, 'referring', r.attname,
 		'equal', format('OPERATOR(%I.%s)', n.nspname, o.oprname)) ORDER BY x.position)
@@ -52,9 +49,8 @@ $$;
 -- The foreign keys that refer to a relation, as an array of repair_foreign_key.
 -- Their actions may change what refers to a changed row.  Where replication does not
 -- check them, rows may come to refer to rows that are not there.
-CREATE FUNCTION iblt_internal.repair_describe_foreign(target regclass) RETURNS jsonb
+CREATE FUNCTION repair_describe_foreign(target regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH tree AS (
 		SELECT target::oid AS relid
@@ -69,7 +65,7 @@ AS $$
 		'readable', has_table_privilege(k.conrelid, 'SELECT'),
 		'on_delete', action.name ->> k.confdeltype::text,
 		'on_update', action.name ->> k.confupdtype::text,
-		'columns', iblt_internal.repair_describe_key(k.confkey, k.conkey, k.conpfeqop,
+		'columns', repair_describe_key(k.confkey, k.conkey, k.conpfeqop,
 			k.confrelid, k.conrelid)) ORDER BY k.oid), '[]')
 	FROM action, pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 	JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -80,9 +76,8 @@ $$;
 
 -- A relation as a repair wants to know it, in the form of type repair_target.
 -- With session_replication_role = replica, no trigger checks deferrable constraints.
-CREATE FUNCTION iblt_internal.repair_describe(relation regclass) RETURNS jsonb
+CREATE FUNCTION repair_describe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT jsonb_build_object(
 		'kind', CASE WHEN c.relkind = 'r'
@@ -91,15 +86,15 @@ AS $$
 			ELSE '{"r": "table", "p": "partitioned table", "v": "a view",
 				"m": "a materialized view", "f": "a foreign table",
 				"S": "a sequence"}'::jsonb ->> c.relkind::text END,
-		'foreign_keys', iblt_internal.repair_describe_foreign(relation),
+		'foreign_keys', repair_describe_foreign(relation),
 		'deferrable_constraints', (SELECT coalesce(jsonb_agg(DISTINCT quote_ident(k.conname)), '[]')
 			FROM pg_constraint k WHERE k.contype IN ('p', 'u', 'x') AND k.condeferrable
 			AND k.conrelid IN (
 				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
 		'replica', current_setting('session_replication_role') = 'replica',
 		'columns', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
-				'type', iblt_internal.repair_type(a.atttypid),
-				'equal', iblt_internal.repair_equal(a.atttypid),
+				'type', repair_type(a.atttypid),
+				'equal', repair_equal(a.atttypid),
 				'generated', a.attgenerated <> '', 'always', a.attidentity = 'a')
 				ORDER BY a.attnum), '[]')
 			FROM pg_attribute a
@@ -109,9 +104,8 @@ $$;
 
 -- An error if this session cannot run statements under a search_path, or as replication does.
 -- Both settings are set for a moment, to see whether this session may.
-CREATE FUNCTION iblt_internal.repair_check_session(path text, as_replica boolean) RETURNS void
+CREATE FUNCTION repair_check_session(path text, as_replica boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	role text := current_setting('session_replication_role');

@@ -6,7 +6,7 @@
 
 -- What iblt_repair is asked for.
 -- What the caller of iblt_repair asks for, in addition to the options of a comparison.
-CREATE TYPE iblt_internal.repair_options AS (
+CREATE TYPE repair_options AS (
 	target text,			-- 'here' to pull, 'there' to push
 	inserts boolean,
 	updates boolean,
@@ -18,25 +18,25 @@ CREATE TYPE iblt_internal.repair_options AS (
 );
 
 -- A column of a foreign key, and what it refers to.
-CREATE TYPE iblt_internal.repair_key_pair AS (
+CREATE TYPE repair_key_pair AS (
 	referenced text,
 	referring text,
 	equal text				-- operator, as SQL
 );
 
 -- A foreign key that refers to the target.
-CREATE TYPE iblt_internal.repair_foreign_key AS (
+CREATE TYPE repair_foreign_key AS (
 	name text,				-- quoted
 	relation text,			-- that refers to the target: schema.name, quoted
 	self boolean,			-- the target refers to itself
 	readable boolean,		-- this role may read that relation
 	on_delete text,
 	on_update text,
-	columns iblt_internal.repair_key_pair[]
+	columns repair_key_pair[]
 );
 
 -- A column of the target, as repair_describe gives it.
-CREATE TYPE iblt_internal.repair_target_column AS (
+CREATE TYPE repair_target_column AS (
 	name text,
 	type text,				-- with its schema, and without a modifier
 	equal text,				-- operator by which an index finds a value, as SQL, or NULL
@@ -45,16 +45,16 @@ CREATE TYPE iblt_internal.repair_target_column AS (
 );
 
 -- The target, as repair_describe gives it.
-CREATE TYPE iblt_internal.repair_target AS (
+CREATE TYPE repair_target AS (
 	kind text,				-- what sort of relation it is, in words
-	foreign_keys iblt_internal.repair_foreign_key[],
+	foreign_keys repair_foreign_key[],
 	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
 	replica boolean,		-- the session has session_replication_role = replica
-	columns iblt_internal.repair_target_column[]
+	columns repair_target_column[]
 );
 
 -- A compared column, as statements write it.
-CREATE TYPE iblt_internal.repair_column AS (
+CREATE TYPE repair_column AS (
 	i integer,				-- place of its text in a row, from 0
 	name text,
 	identifier text,		-- the name, quoted
@@ -66,15 +66,15 @@ CREATE TYPE iblt_internal.repair_column AS (
 );
 
 -- What is compared, and how the target is written.
-CREATE TYPE iblt_internal.repair_plan AS (
-	compared iblt_internal.plan,
-	asked iblt_internal.repair_options,
-	target iblt_internal.repair_target,
-	columns iblt_internal.repair_column[]
+CREATE TYPE repair_plan AS (
+	compared plan,
+	asked repair_options,
+	target repair_target,
+	columns repair_column[]
 );
 
 -- What has to happen to rows of the target.
-CREATE TYPE iblt_internal.repair_change AS (
+CREATE TYPE repair_change AS (
 	id text,
 	key jsonb,
 	action text,			-- 'insert', 'update' or 'delete'
@@ -85,7 +85,7 @@ CREATE TYPE iblt_internal.repair_change AS (
 );
 
 -- A statement of a repair, or why there is none.
-CREATE TYPE iblt_internal.repair_step AS (
+CREATE TYPE repair_step AS (
 	id text,
 	key jsonb,
 	action text,
@@ -97,16 +97,16 @@ CREATE TYPE iblt_internal.repair_step AS (
 );
 
 -- How far a repair has come.
-CREATE TYPE iblt_internal.repair_work AS (
-	plan iblt_internal.repair_plan,	-- with the seed of the comparison
-	figures iblt_internal.figures,
-	steps iblt_internal.repair_step[],
-	again iblt_internal.difference[],	-- as they are once the target's rows are locked
+CREATE TYPE repair_work AS (
+	plan repair_plan,	-- with the seed of the comparison
+	figures figures,
+	steps repair_step[],
+	again difference[],	-- as they are once the target's rows are locked
 	differ text[]			-- ids that differ again, for the source has changed since
 );
 
 -- All fields of an error.
-CREATE TYPE iblt_internal.repair_error AS (
+CREATE TYPE repair_error AS (
 	state text,
 	message text,
 	detail text,

@@ -4,9 +4,8 @@
 
 -- What the keys of differences are made of, as one text.
 -- The keys of what was found are texts, so the key has to be what it was.
-CREATE FUNCTION iblt_internal.run_key(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION run_key(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN md5(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
@@ -20,20 +19,19 @@ $$;
 -- An index that lost an entry looks like a row that was deleted.  So where an index finds no
 -- row of a key that had a difference, on a side, a scan has to look for it.  Keys that have a
 -- row on both sides by now need no scan.
-CREATE FUNCTION iblt_internal.run_unseen(conn text, plan iblt_internal.plan, ids text[],
-	differences iblt_internal.difference[]) RETURNS text[]
+CREATE FUNCTION run_unseen(conn text, plan plan, ids text[],
+	differences difference[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	gone text[] := ARRAY(SELECT unnest(ids) EXCEPT SELECT d.id FROM unnest(differences) AS d);
-	keys text[] := iblt_internal.keys_of_ids(plan, gone);
+	keys text[] := keys_of_ids(plan, gone);
 	found record;
 BEGIN
 	IF plan.by_hash OR plan.buckets IS NOT NULL OR keys = '{}' THEN
 		RETURN '{}';
 	END IF;
-	found := iblt_internal.find_both(conn, iblt_internal.index_plan(plan), keys);
+	found := find_both(conn, index_plan(plan), keys);
 	RETURN ARRAY(SELECT u.key
 		FROM unnest(keys, (found.here).checksum, (found.there).checksum) AS u(key, here, there)
 		WHERE u.here IS NULL OR u.there IS NULL);
@@ -42,107 +40,104 @@ $$;
 
 -- Those of the differences of a table that still are differences; an error if an index hides
 -- one.
-CREATE FUNCTION iblt_internal.run_look(w iblt_internal.run_worker)
-RETURNS iblt_internal.run_difference[]
+CREATE FUNCTION run_look(w run_worker)
+RETURNS run_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan := w.plan;
+	plan plan := w.plan;
 	batch record;
-	differences iblt_internal.difference[];
+	differences difference[];
 	unseen text[] := '{}';
-	result iblt_internal.run_difference[] := '{}';
+	result run_difference[] := '{}';
 BEGIN
 	FOR batch IN SELECT d.seed, array_agg(d.id) AS ids
 			FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
-				FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_difference, w.run, w.item)
+				FROM iblt_run_rows(NULL::run_difference, w.run, w.item)
 					AS x) AS d
 			GROUP BY d.seed, d.part LOOP
 		plan.seed := batch.seed;
-		differences := iblt_internal.look_at_ids(w.conn, plan, batch.ids);
+		differences := look_at_ids(w.conn, plan, batch.ids);
 		IF plan.recheck > 0 AND differences <> '{}' THEN
-			differences := iblt_internal.recheck(w.conn, plan, differences);
+			differences := recheck(w.conn, plan, differences);
 		END IF;
 		result := result || ARRAY(SELECT ROW(NULL, w.run, w.item, 0, d.id, batch.seed, d.key,
 			d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
-			clock_timestamp())::iblt_internal.run_difference FROM unnest(differences) AS d);
-		unseen := unseen || iblt_internal.run_unseen(w.conn, plan, batch.ids, differences);
+			clock_timestamp())::run_difference FROM unnest(differences) AS d);
+		unseen := unseen || run_unseen(w.conn, plan, batch.ids, differences);
 	END LOOP;
-	PERFORM iblt_internal.check_index(w.conn, plan, unseen);
+	PERFORM check_index(w.conn, plan, unseen);
 	RETURN result;
 END
 $$;
 
 -- Keeps other differences of a table in place of those it has.
-CREATE FUNCTION iblt_internal.run_replace(w iblt_internal.run_worker, t iblt_internal.run_table,
-	differences iblt_internal.run_difference[]) RETURNS iblt_internal.run_table
+CREATE FUNCTION run_replace(w run_worker, t run_table,
+	differences run_difference[]) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	change record;
-	d iblt_internal.run_difference;
+	d run_difference;
 BEGIN
 	SELECT coalesce(sum(u.n) FILTER (WHERE u.side = 'there'), 0) AS missing,
 		coalesce(sum(u.n) FILTER (WHERE u.side = 'here'), 0) AS extra,
 		coalesce(sum(u.n) FILTER (WHERE u.side = 'both'), 0) AS changed,
 		coalesce(sum(u.n) FILTER (WHERE u.confirmed IS FALSE), 0) AS unconfirmed INTO change
 	FROM (SELECT 1 AS n, x.side, x.confirmed FROM unnest(differences) AS x
-		UNION ALL SELECT -1, x.side, x.confirmed FROM iblt_internal.iblt_run_rows(
-			NULL::iblt_internal.run_difference, t.run, t.item) AS x) AS u;
+		UNION ALL SELECT -1, x.side, x.confirmed FROM iblt_run_rows(
+			NULL::run_difference, t.run, t.item) AS x) AS u;
 	t.missing := t.missing + change.missing;
 	t.extra := t.extra + change.extra;
 	t.changed := t.changed + change.changed;
 	t.unconfirmed := t.unconfirmed + CASE WHEN (w.entry).unready
 		THEN change.missing + change.extra + change.changed ELSE change.unconfirmed END;
 	t.kept := cardinality(differences);
-	PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_difference, t.run, t.item);
+	PERFORM iblt_run_remove(NULL::run_difference, t.run, t.item);
 	FOR n IN 1 .. t.kept LOOP
 		d := differences[n];
 		d.number := n;
-		PERFORM iblt_internal.iblt_run_add(d);
+		PERFORM iblt_run_add(d);
 	END LOOP;
 	RETURN t;
 END
 $$;
 
 -- Looks at the differences of a table again.
-CREATE FUNCTION iblt_internal.run_look_table(w iblt_internal.run_worker,
-	t iblt_internal.run_table) RETURNS iblt_internal.run_table
+CREATE FUNCTION run_look_table(w run_worker,
+	t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	planned record;
 BEGIN
 	w.item := t.item;
-	planned := iblt_internal.audit_plan(w.conn, iblt_internal.run_entry_of(t), (w.options).audit);
+	planned := audit_plan(w.conn, run_entry_of(t), (w.options).audit);
 	w.entry := planned.item;
 	w.plan := planned.plan;
-	IF iblt_internal.run_key(w.plan) IS DISTINCT FROM t.key THEN
+	IF run_key(w.plan) IS DISTINCT FROM t.key THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB004',
 			MESSAGE = format('the key of %s is not what it was in run %s', t.relation, t.run),
 			HINT = 'Begin another run.';
 	END IF;
-	t := iblt_internal.run_replace(w, t, iblt_internal.run_look(w));
+	t := run_replace(w, t, run_look(w));
 	IF t.status IS NOT NULL AND t.sqlstate IS NULL THEN
-		t := iblt_internal.run_finish_table(w, t);
+		t := run_finish_table(w, t);
 		t.detail := concat_ws('; ', t.detail, 'differences were looked at again');
 	END IF;
-	PERFORM iblt_internal.iblt_run_put(t);
+	PERFORM iblt_run_put(t);
 	RETURN t;
 END
 $$;
 
 -- The lock keeps the run from going on meanwhile.
-CREATE FUNCTION iblt_audit_rerun(
+CREATE FUNCTION @extschema@.iblt_audit_rerun(
 	run bigint,
 	peer text DEFAULT NULL,
 	progress boolean DEFAULT false)
 RETURNS TABLE (relation text, before bigint, after bigint, status text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET constraint_exclusion = off
@@ -164,8 +159,8 @@ RETURNS TABLE (relation text, before bigint, after bigint, status text)
 	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
-	w iblt_internal.run_worker := iblt_internal.run_worker_of(peer, progress);
-	t iblt_internal.run_table;
+	w run_worker := run_worker_of(peer, progress);
+	t run_table;
 	old bigint;
 	secret boolean;
 	state text;
@@ -174,20 +169,20 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
-		w := iblt_internal.run_open(w, run);
-		PERFORM iblt_internal.run_write(run);
-		FOR t IN SELECT x.* FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, w.run)
+		w := run_open(w, run);
+		PERFORM run_write(run);
+		FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run)
 				AS x WHERE x.kept > 0 ORDER BY x.item LOOP
 			old := t.missing + t.extra + t.changed;
-			t := iblt_internal.run_look_table(w, t);
+			t := run_look_table(w, t);
 			RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;
 		END LOOP;
-		PERFORM iblt_internal.peer_close(w.conn);
+		PERFORM peer_close(w.conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := iblt_internal.peer_is_string(peer);
-		PERFORM iblt_internal.peer_fail(w.conn, secret, state, message, detail, hint);
+		secret := peer_is_string(peer);
+		PERFORM peer_fail(w.conn, secret, state, message, detail, hint);
 		RAISE;
 	END;
 END
@@ -197,31 +192,31 @@ COMMENT ON FUNCTION iblt_audit_rerun(bigint, text, boolean) IS
 
 -- Pruning
 
-CREATE FUNCTION iblt_audit_prune(older_than interval DEFAULT '30 days') RETURNS bigint
+CREATE FUNCTION @extschema@.iblt_audit_prune(older_than interval DEFAULT '30 days') RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
-	at_work bigint[] := ARRAY(SELECT w.run FROM iblt_internal.run_workers() AS w);
+	at_work bigint[] := ARRAY(SELECT w.run FROM run_workers() AS w);
 	doomed bigint;
 	n bigint := 0;
 BEGIN
 	FOR doomed IN SELECT h.run
-			FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, own => false) AS h
+			FROM iblt_run_rows(NULL::run_head, own => false) AS h
 			WHERE h.run <> ALL (at_work) AND clock_timestamp() - older_than > greatest(h.started_at,
-				(SELECT max(greatest(t.started_at, t.finished_at)) FROM iblt_internal.iblt_run_rows(
-					NULL::iblt_internal.run_table, h.run, own => false) AS t)) LOOP
-		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_difference, doomed,
+				(SELECT max(greatest(t.started_at, t.finished_at)) FROM iblt_run_rows(
+					NULL::run_table, h.run, own => false) AS t)) LOOP
+		PERFORM iblt_run_remove(NULL::run_difference, doomed,
 			own => false);
-		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_range, doomed,
+		PERFORM iblt_run_remove(NULL::run_range, doomed,
 			own => false);
-		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, doomed,
+		PERFORM iblt_run_remove(NULL::run_slice, doomed,
 			own => false);
-		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_sketch, doomed,
+		PERFORM iblt_run_remove(NULL::run_sketch, doomed,
 			own => false);
-		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_table, doomed,
+		PERFORM iblt_run_remove(NULL::run_table, doomed,
 			own => false);
-		n := n + iblt_internal.iblt_run_remove(NULL::iblt_internal.run_head, doomed, own => false);
+		n := n + iblt_run_remove(NULL::run_head, doomed, own => false);
 	END LOOP;
 	RETURN n;
 END

@@ -15,24 +15,23 @@
 -- A side is asked for these.  They are part of the protocol.
 
 -- A position in this server's WAL behind all that was written, which a crash does not lose.
-CREATE FUNCTION iblt_internal.iblt_blocks_position() RETURNS pg_lsn
+CREATE FUNCTION iblt_blocks_position() RETURNS pg_lsn
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- For TABLESAMPLE: a range of blocks, with an error unless they are as they were at a mark.
-CREATE FUNCTION iblt_internal.iblt_blocks_at_rest(internal) RETURNS tsm_handler
+CREATE FUNCTION iblt_blocks_at_rest(internal) RETURNS tsm_handler
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- A moment of a table, and its blocks.
 -- The order matters: a transaction that was not over at the first step, or wrote behind the
 -- second, is found out; and what was added before the second is among the blocks.  A file
 -- that takes its place in between is found out by the scan.
-CREATE FUNCTION iblt_internal.blocks_mark(relation regclass) RETURNS jsonb
+CREATE FUNCTION blocks_mark(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	first xid8 := pg_snapshot_xmin(pg_current_snapshot());
-	reached pg_lsn := iblt_internal.iblt_blocks_position();
+	reached pg_lsn := iblt_blocks_position();
 	c pg_class := (SELECT x FROM pg_class x WHERE x.oid = relation);
 BEGIN
 	IF c.relpersistence <> 'p' THEN
@@ -50,12 +49,11 @@ $$;
 -- Beginning a table
 
 -- Why the relations of a plan cannot be compared by blocks, NULL if they can.
-CREATE FUNCTION iblt_internal.blocks_refusal(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION blocks_refusal(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.side;
+	s side;
 BEGIN
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
 		IF s.kind = 'p' THEN
@@ -72,9 +70,8 @@ $$;
 
 -- How many differences of a worker's table a run by blocks can tell.
 -- The sketch is stored after each slice, so it must not be large.
-CREATE FUNCTION iblt_internal.blocks_capacity(w iblt_internal.run_worker) RETURNS bigint
+CREATE FUNCTION blocks_capacity(w run_worker) RETURNS bigint
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN least(10000, greatest(100, (w.options).most_kept),
@@ -83,24 +80,23 @@ END
 $$;
 
 -- The marks of both sides of a table that begins, and what there is to say of how it is read.
-CREATE FUNCTION iblt_internal.blocks_begin(w iblt_internal.run_worker,
-	seen iblt_internal.run_seen) RETURNS iblt_internal.run_seen
+CREATE FUNCTION blocks_begin(w run_worker,
+	seen run_seen) RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	refusal text := iblt_internal.blocks_refusal(w.plan);
-	query text := 'SELECT iblt_internal.blocks_mark(%L::pg_catalog.regclass)';
+	refusal text := blocks_refusal(w.plan);
+	query text := 'SELECT blocks_mark(%L::pg_catalog.regclass)';
 BEGIN
 	seen.whole := refusal IS NOT NULL;
 	IF seen.whole THEN
 		seen.how := 'compared in one slice: ' || refusal;
 		RETURN seen;
 	END IF;
-	seen.marks := jsonb_build_object('capacity', iblt_internal.blocks_capacity(w),
-		'here', iblt_internal.peer_ask(w.conn, 'here',
+	seen.marks := jsonb_build_object('capacity', blocks_capacity(w),
+		'here', peer_ask(w.conn, 'here',
 			format(query, ((w.plan).here).relation))::jsonb,
-		'there', iblt_internal.peer_ask(w.conn, 'there',
+		'there', peer_ask(w.conn, 'there',
 			format(query, ((w.plan).there).relation))::jsonb);
 	seen.how := format('read by blocks, as they were when the run began with it (%s)',
 		to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS TZ'));
@@ -111,16 +107,15 @@ $$;
 -- What must not change while a table is compared by blocks; NULL by key.
 -- A slice by key is compared at once, but sketches of slices by blocks are added up.  So all
 -- must be made in the same way, and on the same server.
-CREATE FUNCTION iblt_internal.blocks_shape(w iblt_internal.run_worker, here jsonb, there jsonb)
+CREATE FUNCTION blocks_shape(w run_worker, here jsonb, there jsonb)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan := w.plan;
+	plan plan := w.plan;
 BEGIN
 	RETURN CASE WHEN (w.options).slice_by = 'blocks' THEN md5(concat_ws(E'\n',
-		here ->> 'started', there ->> 'started', iblt_internal.run_key(plan),
+		here ->> 'started', there ->> 'started', run_key(plan),
 		plan.columns::text, (plan.here).condition, (plan.there).condition)) END;
 END
 $$;
@@ -130,9 +125,8 @@ $$;
 -- The blocks here and there before which the next slice ends; NULL if that is the end of
 -- both.
 -- As large a part of one side's blocks as of the other side's.
-CREATE FUNCTION iblt_internal.blocks_bound(t iblt_internal.run_table) RETURNS text[]
+CREATE FUNCTION blocks_bound(t run_table) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	here bigint := (t.marks #>> '{here,blocks}')::bigint;
@@ -150,45 +144,43 @@ $$;
 
 -- The sketch of a range of blocks of a side and the fingerprint, as the rest of a SELECT.
 -- Relies on: blocks that are as they were at the mark, in one snapshot.
-CREATE FUNCTION iblt_internal.blocks_sketch_sql(plan iblt_internal.plan, s iblt_internal.side,
+CREATE FUNCTION blocks_sketch_sql(plan plan, s side,
 	marks jsonb, lo text, hi text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	mark jsonb := marks -> s.side;
 BEGIN
-	RETURN format('%s.iblt_agg(%s, %s, iblt_internal.iblt_compare_template(%s, %s, %L)), %s'
-		' FROM %s AS t TABLESAMPLE iblt_internal.iblt_blocks_at_rest(%L, %L, %L, %L, %L, %L)%s',
-		s.schema, (iblt_internal.finder(plan, s)).key, iblt_internal.row_checksum_sql(plan, s),
-		marks ->> 'capacity', plan.key_size, plan.seed, iblt_internal.fingerprint_sql(s),
+	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
+		' FROM %s AS t TABLESAMPLE iblt_blocks_at_rest(%L, %L, %L, %L, %L, %L)%s',
+		s.schema, (finder(plan, s)).key, row_checksum_sql(plan, s),
+		marks ->> 'capacity', plan.key_size, plan.seed, fingerprint_sql(s),
 		s.relation, coalesce(lo, '0'), coalesce(hi, mark ->> 'blocks'), mark ->> 'file',
 		mark ->> 'started', mark ->> 'lsn', mark ->> 'xmin',
-		iblt_internal.condition_sql(plan, s));
+		condition_sql(plan, s));
 END
 $$;
 
 -- The sketch of a slice here less that of the slice there, and how many rows they have.
-CREATE FUNCTION iblt_internal.blocks_scan(conn text, plan iblt_internal.plan, marks jsonb,
-	s iblt_internal.run_slice, OUT figures iblt_internal.figures,
+CREATE FUNCTION blocks_scan(conn text, plan plan, marks jsonb,
+	s run_slice, OUT figures figures,
 	OUT difference @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	mine @extschema@.iblt;
 	fingerprint text;
 	answer record;
 BEGIN
-	PERFORM iblt_internal.peer_send(conn, format('SELECT format(''%%s 0 %%s'', f,'
-		' iblt_internal.iblt_wire_write(s)) FROM (SELECT %s OFFSET 0) AS q(s, f)',
-		iblt_internal.blocks_sketch_sql(plan, plan.there, marks, s.lo[2], s.hi[2])));
-	EXECUTE 'SELECT ' || iblt_internal.blocks_sketch_sql(plan, plan.here, marks, s.lo[1], s.hi[1])
+	PERFORM peer_send(conn, format('SELECT format(''%%s 0 %%s'', f,'
+		' iblt_wire_write(s)) FROM (SELECT %s OFFSET 0) AS q(s, f)',
+		blocks_sketch_sql(plan, plan.there, marks, s.lo[2], s.hi[2])));
+	EXECUTE 'SELECT ' || blocks_sketch_sql(plan, plan.here, marks, s.lo[1], s.hi[1])
 		INTO mine, fingerprint;
-	answer := iblt_internal.scanned_there(conn);
-	PERFORM iblt_internal.require_described(plan, fingerprint, answer.fingerprint);
-	figures.rows_here := (iblt_internal.iblt_header(mine)).rows;
-	figures.rows_there := (iblt_internal.iblt_header(answer.theirs)).rows;
+	answer := scanned_there(conn);
+	PERFORM require_described(plan, fingerprint, answer.fingerprint);
+	figures.rows_here := (iblt_header(mine)).rows;
+	figures.rows_there := (iblt_header(answer.theirs)).rows;
 	difference := mine OPERATOR(@extschema@.-) answer.theirs;
 END
 $$;
@@ -196,43 +188,41 @@ $$;
 -- Adds the sketch of a slice to that of its table, unless the table was altered or ended
 -- meanwhile.
 -- The lock of the run is held until the slice is stored, in the same transaction.
-CREATE FUNCTION iblt_internal.blocks_add(s iblt_internal.run_slice, difference @extschema@.iblt)
+CREATE FUNCTION blocks_add(s run_slice, difference @extschema@.iblt)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	t iblt_internal.run_table;
-	kept iblt_internal.run_sketch;
+	t run_table;
+	kept run_sketch;
 BEGIN
-	PERFORM iblt_internal.run_write(s.run);
-	t := iblt_internal.run_table_of(s.run, s.item);
+	PERFORM run_write(s.run);
+	t := run_table_of(s.run, s.item);
 	IF t.status IS NOT NULL OR t.generation <> s.generation THEN
 		RETURN;
 	END IF;
 	SELECT x.* INTO kept
-	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_sketch, s.run, s.item) AS x;
+	FROM iblt_run_rows(NULL::run_sketch, s.run, s.item) AS x;
 	kept.run := s.run;
 	kept.item := s.item;
 	kept.number := 0;
 	kept.sketch := CASE WHEN kept.sketch IS NULL THEN difference
 		ELSE kept.sketch OPERATOR(@extschema@.+) difference END;
-	PERFORM iblt_internal.iblt_run_put(kept);
+	PERFORM iblt_run_put(kept);
 END
 $$;
 
 -- The differences of a table all of whose blocks are in its sketch, as they are now.
-CREATE FUNCTION iblt_internal.blocks_find(conn text, plan iblt_internal.plan,
-	t iblt_internal.run_table) RETURNS iblt_internal.comparison
+CREATE FUNCTION blocks_find(conn text, plan plan,
+	t run_table) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	sketch @extschema@.iblt := (SELECT x.sketch
-		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_sketch, t.run, t.item) AS x);
-	decoded record := iblt_internal.iblt_compare_decode(sketch);
-	figures iblt_internal.figures;
-	differences iblt_internal.difference[];
+		FROM iblt_run_rows(NULL::run_sketch, t.run, t.item) AS x);
+	decoded record := iblt_compare_decode(sketch);
+	figures figures;
+	differences difference[];
 BEGIN
 	IF decoded.complete IS NOT TRUE THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB002',
@@ -240,10 +230,10 @@ BEGIN
 				'tells %s of this table', decoded.estimated, t.marks ->> 'capacity'),
 			HINT = 'Compare it by key, or by iblt_compare.';
 	END IF;
-	PERFORM iblt_internal.require_version_rights(plan);
+	PERFORM require_version_rights(plan);
 	figures.rows_here := 0;
 	figures.rows_there := 0;
-	differences := ARRAY(SELECT d FROM iblt_internal.differences(conn, plan, figures, decoded.keys,
+	differences := ARRAY(SELECT d FROM differences(conn, plan, figures, decoded.keys,
 		decoded.recovered, @extschema@.iblt_fold(sketch, 9, 0.1)) AS d);
 	-- it was not equal when the run began with it
 	IF decoded.recovered > 0 AND differences = '{}' THEN
@@ -253,33 +243,32 @@ BEGIN
 			DETAIL = format('Keys that differed, and differ no longer: %s.', decoded.recovered),
 			HINT = 'CALL iblt_audit_resume begins again with the table.';
 	END IF;
-	PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_sketch, t.run, t.item);
+	PERFORM iblt_run_remove(NULL::run_sketch, t.run, t.item);
 	RETURN ROW(plan, @extschema@.iblt_compare_stats(), differences);
 END
 $$;
 
 -- Compares a slice; of one by blocks, the differences are known at the end of its table only.
-CREATE FUNCTION iblt_internal.run_compare(w iblt_internal.run_worker, t iblt_internal.run_table,
-	s iblt_internal.run_slice) RETURNS iblt_internal.comparison
+CREATE FUNCTION run_compare(w run_worker, t run_table,
+	s run_slice) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan := w.plan;
+	plan plan := w.plan;
 	scanned record;
 BEGIN
 	IF t.marks IS NULL AND s.rows IS NULL AND NOT t.whole THEN
-		RETURN iblt_internal.run_count_all(w, s);
+		RETURN run_count_all(w, s);
 	ELSIF t.marks IS NULL THEN
 		plan.lo := s.lo;
 		plan.hi := s.hi;
-		RETURN iblt_internal.run(w.conn, iblt_internal.plain_slice(plan, s.rows, t.estimate));
+		RETURN run(w.conn, plain_slice(plan, s.rows, t.estimate));
 	ELSIF s.rows IS NULL THEN
-		RETURN iblt_internal.blocks_find(w.conn, plan, t);
+		RETURN blocks_find(w.conn, plan, t);
 	END IF;
-	scanned := iblt_internal.blocks_scan(w.conn, plan, t.marks, s);
-	PERFORM iblt_internal.blocks_add(s, scanned.difference);
-	RETURN ROW(plan, iblt_internal.all_figures(plan, scanned.figures, 0, 0, 0),
-		'{}'::iblt_internal.difference[]);
+	scanned := blocks_scan(w.conn, plan, t.marks, s);
+	PERFORM blocks_add(s, scanned.difference);
+	RETURN ROW(plan, all_figures(plan, scanned.figures, 0, 0, 0),
+		'{}'::difference[]);
 END
 $$;

@@ -3,10 +3,9 @@
 -- What a worker does next
 
 -- Makes a worker pause before it claims again.
-CREATE FUNCTION iblt_internal.run_wait(w iblt_internal.run_worker, seconds double precision)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_wait(w run_worker, seconds double precision)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	w.act := CASE WHEN seconds > 0.001 THEN 'pause' ELSE 'claim' END;
@@ -17,10 +16,9 @@ $$;
 
 -- Pauses for a moment; the caller commits after each.
 -- A pause holds no snapshot for longer than this.
-CREATE FUNCTION iblt_internal.run_pause(w iblt_internal.run_worker)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_pause(w run_worker)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	left_over double precision := extract(epoch FROM w.until - clock_timestamp());
@@ -34,14 +32,13 @@ END
 $$;
 
 -- Ends the work of this session on a run.
-CREATE FUNCTION iblt_internal.run_end(w iblt_internal.run_worker, message text)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_end(w run_worker, message text)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.peer_close(w.conn);
-	PERFORM iblt_internal.progress(w.progress, format('run %s %s', w.run, message));
+	PERFORM peer_close(w.conn);
+	PERFORM progress(w.progress, format('run %s %s', w.run, message));
 	w.done := true;
 	RETURN w;
 END
@@ -49,20 +46,19 @@ $$;
 
 -- Notes why a run pauses, or with NULL that it does not.
 -- What the views show while nobody works
-CREATE FUNCTION iblt_internal.run_say_paused(w iblt_internal.run_worker, reason text)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_say_paused(w run_worker, reason text)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	head iblt_internal.run_head;
+	head run_head;
 BEGIN
 	IF w.paused IS DISTINCT FROM reason THEN
-		PERFORM iblt_internal.run_write(w.run);
-		head := iblt_internal.run_head_of(w.run);
+		PERFORM run_write(w.run);
+		head := run_head_of(w.run);
 		head.paused := reason;
-		PERFORM iblt_internal.iblt_run_put(head);
-		PERFORM iblt_internal.progress(w.progress,
+		PERFORM iblt_run_put(head);
+		PERFORM progress(w.progress,
 			format('run %s %s', w.run, coalesce('pauses: ' || reason, 'goes on')));
 		w.paused := reason;
 	END IF;
@@ -76,23 +72,22 @@ $$;
 -- table, are there slices that others are at?
 -- A slice whose lock is free was left by a session that died, or will be gone when it is
 -- looked for again.
-CREATE FUNCTION iblt_internal.run_next(run bigint, OUT t iblt_internal.run_table,
+CREATE FUNCTION run_next(run bigint, OUT t run_table,
 	OUT number bigint, OUT waiting boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.run_slice;
-	slices iblt_internal.run_slice[] := ARRAY(SELECT x
-		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, run) AS x);
+	s run_slice;
+	slices run_slice[] := ARRAY(SELECT x
+		FROM iblt_run_rows(NULL::run_slice, run) AS x);
 BEGIN
 	waiting := false;
-	FOR t IN SELECT x.* FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, run) AS x
+	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IS NULL ORDER BY x.item LOOP
 		waiting := true;
 		FOR s IN SELECT x.* FROM unnest(slices) AS x
 				WHERE x.item = t.item ORDER BY x.number LOOP
-			IF iblt_internal.iblt_run_lock(run, s.item, s.number, false) THEN
+			IF iblt_run_lock(run, s.item, s.number, false) THEN
 				number := s.number;
 				RETURN;
 			END IF;
@@ -108,20 +103,19 @@ $$;
 -- Its slice
 
 -- What a worker's table is on both sides now.
-CREATE FUNCTION iblt_internal.run_see(w iblt_internal.run_worker) RETURNS iblt_internal.run_seen
+CREATE FUNCTION run_see(w run_worker) RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.plan := w.plan;
+	plan plan := w.plan;
 	probe text := 'run_probe(pg_catalog.to_regclass(%L))';
-	here jsonb := iblt_internal.peer_call(w.conn, 'here', format(probe, (plan.here).relation));
-	there jsonb := iblt_internal.peer_call(w.conn, 'there', format(probe, (plan.there).relation));
-	seen iblt_internal.run_seen;
+	here jsonb := peer_call(w.conn, 'here', format(probe, (plan.here).relation));
+	there jsonb := peer_call(w.conn, 'there', format(probe, (plan.there).relation));
+	seen run_seen;
 BEGIN
 	seen.shape := concat_ws(' ', (plan.here).fingerprint, here ->> 'file',
-		(plan.there).fingerprint, there ->> 'file', md5(iblt_internal.slice_order(plan)),
-		iblt_internal.blocks_shape(w, here, there));
+		(plan.there).fingerprint, there ->> 'file', md5(slice_order(plan)),
+		blocks_shape(w, here, there));
 	seen.estimate := greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint);
 	RETURN seen;
 END
@@ -131,26 +125,25 @@ $$;
 -- another session begins it.
 -- To check an index may take long, so this comes before the lock of the run.  A lock of the
 -- table's own keeps two sessions from doing it.
-CREATE FUNCTION iblt_internal.run_how(w iblt_internal.run_worker, seen iblt_internal.run_seen)
-RETURNS iblt_internal.run_seen
+CREATE FUNCTION run_how(w run_worker, seen run_seen)
+RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	t iblt_internal.run_table;
+	t run_table;
 	refusal text;
 BEGIN
-	IF NOT iblt_internal.iblt_run_lock(w.run, w.item, 0, false) THEN
+	IF NOT iblt_run_lock(w.run, w.item, 0, false) THEN
 		RETURN seen;
 	END IF;
-	t := iblt_internal.run_table_of(w.run, w.item);
+	t := run_table_of(w.run, w.item);
 	IF t.shape IS DISTINCT FROM seen.shape AND (w.options).slice_by = 'blocks' THEN
-		RETURN iblt_internal.blocks_begin(w, seen);
+		RETURN blocks_begin(w, seen);
 	ELSIF t.shape IS DISTINCT FROM seen.shape THEN
-		refusal := iblt_internal.slice_refusal(w.plan);
+		refusal := slice_refusal(w.plan);
 		seen.whole := refusal IS NOT NULL;
 		seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || refusal
-			ELSE iblt_internal.slice_guard(w.conn, w.plan, (w.options).check_indexes,
+			ELSE slice_guard(w.conn, w.plan, (w.options).check_indexes,
 				seen.estimate) END;
 	END IF;
 	RETURN seen;
@@ -158,18 +151,17 @@ END
 $$;
 
 -- A table at its beginning; what was found before it was altered is deleted.
-CREATE FUNCTION iblt_internal.run_start_table(w iblt_internal.run_worker,
-	t iblt_internal.run_table, seen iblt_internal.run_seen) RETURNS iblt_internal.run_table
+CREATE FUNCTION run_start_table(w run_worker,
+	t run_table, seen run_seen) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF t.shape IS NOT NULL THEN
-		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, t.run, t.item);
-		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_difference, t.run, t.item);
-		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_range, t.run, t.item);
-		PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_sketch, t.run, t.item);
-		PERFORM iblt_internal.progress(w.progress,
+		PERFORM iblt_run_remove(NULL::run_slice, t.run, t.item);
+		PERFORM iblt_run_remove(NULL::run_difference, t.run, t.item);
+		PERFORM iblt_run_remove(NULL::run_range, t.run, t.item);
+		PERFORM iblt_run_remove(NULL::run_sketch, t.run, t.item);
+		PERFORM progress(w.progress,
 			format('run %s: %s was %s, it starts again', t.run, t.relation,
 				CASE t.shape WHEN '' THEN 'written to' WHEN seen.shape THEN 'not read as a whole'
 					ELSE 'altered' END));
@@ -178,7 +170,7 @@ BEGIN
 	t.relation := ((w.plan).here).relation;
 	t.peer_relation := ((w.plan).there).relation;
 	t.shape := seen.shape;
-	t.key := iblt_internal.run_key(w.plan);
+	t.key := run_key(w.plan);
 	t.estimate := seen.estimate;
 	t.whole := seen.whole;
 	t.marks := seen.marks;
@@ -197,18 +189,17 @@ $$;
 -- The upper bound of the next slice, or why the table cannot be cut.
 -- The first bound is always walked to.  That may find that an index does not serve, which
 -- slice_refusal() does not know.
-CREATE FUNCTION iblt_internal.run_bound(w iblt_internal.run_worker, t iblt_internal.run_table,
+CREATE FUNCTION run_bound(w run_worker, t run_table,
 	OUT hi text[], OUT problem text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF t.marks IS NOT NULL THEN
-		hi := iblt_internal.blocks_bound(t);
+		hi := blocks_bound(t);
 	ELSIF NOT t.whole THEN
-		hi := CASE WHEN t.cut > 0 AND NOT w.walks THEN iblt_internal.slice_guess(w.conn, w.plan,
+		hi := CASE WHEN t.cut > 0 AND NOT w.walks THEN slice_guess(w.conn, w.plan,
 				t.frontier, t.slice_rows, t.estimate)
-			ELSE iblt_internal.slice_next(w.conn, w.plan, t.frontier, t.slice_rows) END;
+			ELSE slice_next(w.conn, w.plan, t.frontier, t.slice_rows) END;
 	END IF;
 EXCEPTION WHEN feature_not_supported THEN
 	IF t.cut > 0 THEN
@@ -219,13 +210,12 @@ END
 $$;
 
 -- Adds a slice to a table; its number is how many were cut.
-CREATE FUNCTION iblt_internal.run_add_slice(t iblt_internal.run_table, lo text[], hi text[],
-	rows bigint) RETURNS iblt_internal.run_table
+CREATE FUNCTION run_add_slice(t run_table, lo text[], hi text[],
+	rows bigint) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.run_slice;
+	s run_slice;
 BEGIN
 	t.cut := t.cut + 1;
 	s.run := t.run;
@@ -235,26 +225,25 @@ BEGIN
 	s.lo := lo;
 	s.hi := hi;
 	s.rows := rows;
-	PERFORM iblt_internal.iblt_run_add(s);
+	PERFORM iblt_run_add(s);
 	RETURN t;
 END
 $$;
 
 -- Cuts the next slice of a table.
-CREATE FUNCTION iblt_internal.run_cut(w iblt_internal.run_worker, INOUT t iblt_internal.run_table,
+CREATE FUNCTION run_cut(w run_worker, INOUT t run_table,
 	OUT number bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	bound record := iblt_internal.run_bound(w, t);
+	bound record := run_bound(w, t);
 BEGIN
 	IF bound.problem IS NOT NULL THEN
 		t.whole := true;
 		t.slice_rows := NULL;
 		t.how := 'compared in one slice: ' || bound.problem;
 	END IF;
-	t := iblt_internal.run_add_slice(t, t.frontier, bound.hi, t.slice_rows);
+	t := run_add_slice(t, t.frontier, bound.hi, t.slice_rows);
 	t.frontier := bound.hi;
 	t.at_end := bound.hi IS NULL;
 	number := t.cut;
@@ -262,14 +251,13 @@ END
 $$;
 
 -- Makes the plan of a worker's table.
-CREATE FUNCTION iblt_internal.run_plan(w iblt_internal.run_worker, t iblt_internal.run_table)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_plan(w run_worker, t run_table)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	planned record := iblt_internal.audit_plan(w.conn, iblt_internal.run_entry_of(t),
+	planned record := audit_plan(w.conn, run_entry_of(t),
 		(w.options).audit);
 BEGIN
 	w.entry := planned.item;
@@ -280,40 +268,39 @@ END
 $$;
 
 -- Makes the plan of a worker's table unless it has one, and cuts a slice unless it has one.
-CREATE FUNCTION iblt_internal.run_take(w iblt_internal.run_worker)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_take(w run_worker)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	t iblt_internal.run_table := iblt_internal.run_table_of(w.run, w.item);
-	seen iblt_internal.run_seen;
+	t run_table := run_table_of(w.run, w.item);
+	seen run_seen;
 	cut record;
 BEGIN
 	seen.shape := w.shape;
 	IF w.planned IS NULL OR t.shape IS DISTINCT FROM w.shape THEN
-		w := iblt_internal.run_plan(w, t);
-		seen := iblt_internal.run_see(w);
+		w := run_plan(w, t);
+		seen := run_see(w);
 		w.shape := seen.shape;
 		IF t.shape IS DISTINCT FROM seen.shape THEN
-			seen := iblt_internal.run_how(w, seen);
+			seen := run_how(w, seen);
 		END IF;
 	END IF;
-	PERFORM iblt_internal.run_write(w.run);
-	t := iblt_internal.run_table_of(w.run, w.item);
+	PERFORM run_write(w.run);
+	t := run_table_of(w.run, w.item);
 	IF t.status IS NOT NULL THEN
 		RETURN w;
 	ELSIF t.shape IS DISTINCT FROM seen.shape AND seen.whole IS NULL THEN
-		RETURN iblt_internal.run_wait(w, 0.2);
+		RETURN run_wait(w, 0.2);
 	ELSIF t.shape IS DISTINCT FROM seen.shape THEN
-		t := iblt_internal.run_start_table(w, t, seen);
+		t := run_start_table(w, t, seen);
 		w.number := NULL;
 	END IF;
 	IF w.number IS NULL AND NOT t.at_end THEN
-		cut := iblt_internal.run_cut(w, t);
+		cut := run_cut(w, t);
 		t := cut.t;
 		w.number := cut.number;
-		PERFORM iblt_internal.iblt_run_put(t);
+		PERFORM iblt_run_put(t);
 	END IF;
 	w.act := CASE WHEN w.number IS NULL THEN 'claim' ELSE 'work' END;
 	RETURN w;
@@ -324,10 +311,9 @@ $$;
 -- To describe both sides costs as much as to compare some ten thousand rows.  So a plan is
 -- kept for a moment: each statement tells whether it reads the columns that were described
 -- (require_described), and run_check_last() looks at the files at the end.
-CREATE FUNCTION iblt_internal.run_turn_to(w iblt_internal.run_worker, t iblt_internal.run_table)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_turn_to(w run_worker, t run_table)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF w.item IS DISTINCT FROM t.item THEN
@@ -339,67 +325,65 @@ BEGIN
 	END IF;
 	IF w.planned IS NULL THEN
 		w.plan := NULL;
-		w.entry := iblt_internal.run_entry_of(t);
+		w.entry := run_entry_of(t);
 	END IF;
 	RETURN w;
 END
 $$;
 
 -- Claims a slice of a table; a worker without one claims again.
-CREATE FUNCTION iblt_internal.run_claim_of(w iblt_internal.run_worker, t iblt_internal.run_table,
-	number bigint) RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_claim_of(w run_worker, t run_table,
+	number bigint) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	state text;
 	message text;
 	detail text;
 BEGIN
-	w := iblt_internal.run_turn_to(w, t);
+	w := run_turn_to(w, t);
 	w.number := number;
 	IF (w.entry).problem IS NOT NULL OR t.relid IS NULL THEN
-		RETURN iblt_internal.run_fail_table(w, NULL, concat_ws('; ', (w.entry).problem,
+		RETURN run_fail_table(w, NULL, concat_ws('; ', (w.entry).problem,
 			CASE WHEN t.relid IS NULL THEN 'the table does not exist here' END), NULL);
 	END IF;
 	BEGIN
-		RETURN iblt_internal.run_take(w);
+		RETURN run_take(w);
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL;
 	END;
-	RETURN iblt_internal.run_failed(w, state, message, detail);
+	RETURN run_failed(w, state, message, detail);
 END
 $$;
 
 -- Claims a slice, or pauses, or ends.
-CREATE FUNCTION iblt_internal.run_claim(w iblt_internal.run_worker)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_claim(w run_worker)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	next record;
 BEGIN
 	w.began := clock_timestamp();
 	IF w.began >= w.deadline THEN
-		RETURN iblt_internal.run_end(w, format('stops, since max_time is over; '
+		RETURN run_end(w, format('stops, since max_time is over; '
 			'CALL iblt_audit_resume(%s) goes on', w.run));
 	END IF;
-	w := iblt_internal.run_connect(w);
+	w := run_connect(w);
 	IF (w.options).max_lag IS NOT NULL
-			AND iblt_internal.run_lagging(w.conn, (w.options).max_lag) THEN
-		w := iblt_internal.run_say_paused(w,
+			AND run_lagging(w.conn, (w.options).max_lag) THEN
+		w := run_say_paused(w,
 			format('replication lags by more than %s', (w.options).max_lag));
-		RETURN iblt_internal.run_wait(w, 0.5);
+		RETURN run_wait(w, 0.5);
 	END IF;
-	w := iblt_internal.run_say_paused(w, NULL);
-	next := iblt_internal.run_next(w.run);
+	w := run_say_paused(w, NULL);
+	next := run_next(w.run);
 	IF (next.t).item IS NOT NULL THEN
-		RETURN iblt_internal.run_claim_of(w, next.t, next.number);
+		RETURN run_claim_of(w, next.t, next.number);
 	ELSIF next.waiting THEN
-		RETURN iblt_internal.run_wait(w, 0.2);
+		RETURN run_wait(w, 0.2);
 	END IF;
-	RETURN iblt_internal.run_end(w, 'is finished');
+	RETURN run_end(w, 'is finished');
 END
 $$;

@@ -7,10 +7,9 @@
 -- tables in one transaction.
 
 -- An error for arguments that say what to compare.
-CREATE FUNCTION iblt_internal.run_repair_check(peer_relation text, seed bigint,
-	options iblt_internal.options) RETURNS void
+CREATE FUNCTION run_repair_check(peer_relation text, seed bigint,
+	options options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	given text := concat_ws(', ', CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
@@ -36,14 +35,13 @@ END
 $$;
 
 -- The options of a run, as a repair needs them.
-CREATE FUNCTION iblt_internal.run_repair_options(options iblt_internal.run_options,
-	given iblt_internal.options) RETURNS iblt_internal.audit_options
+CREATE FUNCTION run_repair_options(options run_options,
+	given options) RETURNS audit_options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	audit iblt_internal.audit_options := options.audit;
-	compare iblt_internal.options := audit.compare;
+	audit audit_options := options.audit;
+	compare options := audit.compare;
 BEGIN
 	compare.content := 'texts';
 	compare.recheck := coalesce(given.recheck, compare.recheck);
@@ -57,14 +55,13 @@ $$;
 -- Which tables
 
 -- The tables of a run, or one of them.
-CREATE FUNCTION iblt_internal.run_repair_tables(run bigint, relation regclass)
-RETURNS iblt_internal.run_table[]
+CREATE FUNCTION run_repair_tables(run bigint, relation regclass)
+RETURNS run_table[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	tables iblt_internal.run_table[] := ARRAY(SELECT x
-		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, run) AS x
+	tables run_table[] := ARRAY(SELECT x
+		FROM iblt_run_rows(NULL::run_table, run) AS x
 		WHERE coalesce(x.relid = run_repair_tables.relation, run_repair_tables.relation IS NULL)
 		ORDER BY x.item);
 BEGIN
@@ -78,30 +75,28 @@ END
 $$;
 
 -- Why a run may not have all differences of a table, NULL if it has.
-CREATE FUNCTION iblt_internal.run_rest(t iblt_internal.run_table) RETURNS text
+CREATE FUNCTION run_rest(t run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN t.status IS NULL THEN t.relation || ': not compared to its end'
 		WHEN t.sqlstate IS NOT NULL OR t.missing IS NULL
 		THEN concat_ws(': ', t.relation, t.status, t.detail)
 		WHEN t.kept < t.missing + t.extra + t.changed
-		THEN concat_ws(': ', t.relation, iblt_internal.run_unkept(t)) END;
+		THEN concat_ws(': ', t.relation, run_unkept(t)) END;
 END
 $$;
 
 -- Warns of tables that may have more differences than a run has.
-CREATE FUNCTION iblt_internal.run_repair_warn(run bigint, tables iblt_internal.run_table[])
+CREATE FUNCTION run_repair_warn(run bigint, tables run_table[])
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	rest text[] := '{}';
 BEGIN
 	FOR i IN 1 .. cardinality(tables) LOOP
-		rest := array_append(rest, iblt_internal.run_rest(tables[i]));
+		rest := array_append(rest, run_rest(tables[i]));
 	END LOOP;
 	rest := array_remove(rest, NULL);
 	IF rest <> '{}' THEN
@@ -117,18 +112,17 @@ END
 $$;
 
 -- The plan of the repair of a table, which has to be as it was when the run compared it.
-CREATE FUNCTION iblt_internal.run_repair_plan(conn text, t iblt_internal.run_table,
-	options iblt_internal.audit_options, asked iblt_internal.repair_options,
-	OUT entry iblt_internal.audit_item, OUT plan iblt_internal.repair_plan) RETURNS record
+CREATE FUNCTION run_repair_plan(conn text, t run_table,
+	options audit_options, asked repair_options,
+	OUT entry audit_item, OUT plan repair_plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	planned record := iblt_internal.audit_plan(conn, iblt_internal.run_entry_of(t), options);
-	compared iblt_internal.plan := planned.plan;
+	planned record := audit_plan(conn, run_entry_of(t), options);
+	compared plan := planned.plan;
 	shape text := concat(' ', t.shape, ' ');
 BEGIN
-	IF iblt_internal.run_key(compared) IS DISTINCT FROM t.key
+	IF run_key(compared) IS DISTINCT FROM t.key
 			OR strpos(shape, format(' %s ', (compared.here).fingerprint)) = 0
 			OR strpos(shape, format(' %s ', (compared.there).fingerprint)) = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB004',
@@ -137,7 +131,7 @@ BEGIN
 			HINT = 'Begin another run.';
 	END IF;
 	entry := planned.item;
-	plan := iblt_internal.repair_plan_of(conn, compared, asked);
+	plan := repair_plan_of(conn, compared, asked);
 END
 $$;
 
@@ -145,22 +139,20 @@ $$;
 
 -- Those of the keys with these ids whose rows differ now, as a run sees them.
 -- The settings of a run, for contents and ids to have the form that it has kept.
-CREATE FUNCTION iblt_internal.run_repair_look(conn text, plan iblt_internal.plan, ids text[])
-RETURNS iblt_internal.difference[]
+CREATE FUNCTION run_repair_look(conn text, plan plan, ids text[])
+RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 	SET IntervalStyle = 'postgres'
 AS $$
 BEGIN
-	RETURN iblt_internal.look_at_ids(conn, plan, ids);
+	RETURN look_at_ids(conn, plan, ids);
 END
 $$;
 
 -- What the key with an id is looked up by.
 -- Ids that begin with a hash have the key behind it in the form that the settings give it.
-CREATE FUNCTION iblt_internal.run_repair_word(by_hash boolean, id text) RETURNS text
+CREATE FUNCTION run_repair_word(by_hash boolean, id text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN by_hash THEN split_part(id, ' ', 1) ELSE id END;
@@ -170,25 +162,24 @@ $$;
 -- What has become of differences of a run: the same difference, or a step that says why it is
 -- left.
 -- "found" are the differences for a repair, and "now" those as the run saw them.
-CREATE FUNCTION iblt_internal.run_repair_judge(plan iblt_internal.repair_plan,
-	kept iblt_internal.run_difference[], found iblt_internal.difference[],
-	now iblt_internal.difference[])
-RETURNS TABLE (number bigint, equal boolean, same iblt_internal.difference,
-	aside iblt_internal.repair_step)
+CREATE FUNCTION run_repair_judge(plan repair_plan,
+	kept run_difference[], found difference[],
+	now difference[])
+RETURNS TABLE (number bigint, equal boolean, same difference,
+	aside repair_step)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT k.number, n.id IS NULL, CASE WHEN x.reason IS NULL THEN f.found END,
 		CASE WHEN x.reason IS NOT NULL THEN ROW(k.id, k.key, CASE coalesce(n.side, k.side)
 				WHEN 'both' THEN 'update' WHEN (plan.asked).target THEN 'delete'
 				ELSE 'insert' END,
-			NULL, 'skipped', x.reason, NULL, NULL)::iblt_internal.repair_step END
-	FROM (SELECT u.*, iblt_internal.run_repair_word((plan.compared).by_hash, u.id) AS word
+			NULL, 'skipped', x.reason, NULL, NULL)::repair_step END
+	FROM (SELECT u.*, run_repair_word((plan.compared).by_hash, u.id) AS word
 		FROM unnest(kept) AS u) AS k
 	LEFT JOIN unnest(now) AS n ON n.id = k.id
 	LEFT JOIN (SELECT (array_agg(v.found))[1] AS found, v.word
 		FROM (SELECT u AS found,
-				iblt_internal.run_repair_word((plan.compared).by_hash, u.id) AS word
+				run_repair_word((plan.compared).by_hash, u.id) AS word
 			FROM unnest(found) AS u) AS v GROUP BY v.word HAVING count(*) = 1) AS f USING (word),
 	LATERAL (SELECT CASE WHEN n.id IS NULL THEN 'equal by now'
 		WHEN f.word IS NULL OR (n.side, n.here_count, n.there_count, n.here, n.there)
@@ -198,72 +189,70 @@ AS $$
 $$;
 
 -- Looks at some of the differences of a run again.
-CREATE FUNCTION iblt_internal.run_repair_batch(w iblt_internal.run_worker,
-	INOUT r iblt_internal.run_repair, kept iblt_internal.run_difference[])
-RETURNS iblt_internal.run_repair
+CREATE FUNCTION run_repair_batch(w run_worker,
+	INOUT r run_repair, kept run_difference[])
+RETURNS run_repair
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	plan iblt_internal.repair_plan := (r.work).plan;
-	compared iblt_internal.plan := plan.compared;
+	plan repair_plan := (r.work).plan;
+	compared plan := plan.compared;
 	ids text[] := ARRAY(SELECT k.id FROM unnest(kept) AS k);
-	found iblt_internal.difference[] := iblt_internal.look_at_ids(w.conn, compared, ids);
-	now iblt_internal.difference[];
+	found difference[] := look_at_ids(w.conn, compared, ids);
+	now difference[];
 	x record;
 BEGIN
 	IF compared.recheck > 0 AND found <> '{}' THEN
-		found := iblt_internal.recheck(w.conn, compared, found);
+		found := recheck(w.conn, compared, found);
 	ELSIF (r.entry).unready THEN
 		found := ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count,
-			d.there_count, d.mark, false, d.here_digest, d.there_digest)::iblt_internal.difference
+			d.there_count, d.mark, false, d.here_digest, d.there_digest)::difference
 			FROM unnest(found) AS d);
 	END IF;
 	compared.content := (((w.options).audit).compare).content;
-	now := iblt_internal.run_repair_look(w.conn, compared, ids);
+	now := run_repair_look(w.conn, compared, ids);
 	SELECT array_agg(j.same) FILTER (WHERE (j.same).id IS NOT NULL) AS same,
 		array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside,
 		array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO x
-	FROM iblt_internal.run_repair_judge(plan, kept, found, now) AS j;
+	FROM run_repair_judge(plan, kept, found, now) AS j;
 	r.same := r.same || x.same;
 	r.aside := r.aside || x.aside;
 	r.gone := r.gone || x.gone;
-	r.unseen := r.unseen || iblt_internal.run_unseen(w.conn, compared, ids, now);
+	r.unseen := r.unseen || run_unseen(w.conn, compared, ids, now);
 END
 $$;
 
 -- The steps for the differences of a table that a run has kept, those of each seed together.
-CREATE FUNCTION iblt_internal.run_repair_find(w iblt_internal.run_worker,
-	t iblt_internal.run_table, options iblt_internal.audit_options,
-	asked iblt_internal.repair_options) RETURNS iblt_internal.run_repair[]
+CREATE FUNCTION run_repair_find(w run_worker,
+	t run_table, options audit_options,
+	asked repair_options) RETURNS run_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	planned record := iblt_internal.run_repair_plan(w.conn, t, options, asked);
-	plan iblt_internal.repair_plan := planned.plan;
-	compared iblt_internal.plan := plan.compared;
-	size integer := iblt_internal.batch_size(compared);
-	work iblt_internal.repair_work;
-	kept iblt_internal.run_difference[];
-	r iblt_internal.run_repair;
-	result iblt_internal.run_repair[] := '{}';
+	planned record := run_repair_plan(w.conn, t, options, asked);
+	plan repair_plan := planned.plan;
+	compared plan := plan.compared;
+	size integer := batch_size(compared);
+	work repair_work;
+	kept run_difference[];
+	r run_repair;
+	result run_repair[] := '{}';
 BEGIN
-	FOR kept IN SELECT array_agg(x ORDER BY x.number) FROM iblt_internal.iblt_run_rows(
-			NULL::iblt_internal.run_difference, t.run, t.item) AS x GROUP BY x.seed LOOP
+	FOR kept IN SELECT array_agg(x ORDER BY x.number) FROM iblt_run_rows(
+			NULL::run_difference, t.run, t.item) AS x GROUP BY x.seed LOOP
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
 		work.plan := plan;
 		r := ROW(t, planned.entry, work, kept, '{}', '{}', '{}', '{}', '{}');
 		FOR i IN 1 .. cardinality(r.kept) BY size LOOP
-			r := iblt_internal.run_repair_batch(w, r, r.kept[i : i + size - 1]);
+			r := run_repair_batch(w, r, r.kept[i : i + size - 1]);
 		END LOOP;
-		PERFORM iblt_internal.check_index(w.conn, compared, r.unseen);
-		work.steps := iblt_internal.repair_outside(w.conn, plan,
-			iblt_internal.repair_steps(plan, r.same));
+		PERFORM check_index(w.conn, compared, r.unseen);
+		work.steps := repair_outside(w.conn, plan,
+			repair_steps(plan, r.same));
 		IF NOT asked.apply THEN
-			work.steps := iblt_internal.repair_cascades(w.conn, plan,
-				iblt_internal.repair_absent(w.conn, plan, work.steps));
+			work.steps := repair_cascades(w.conn, plan,
+				repair_absent(w.conn, plan, work.steps));
 		END IF;
 		r.work := work;
 		result := array_append(result, r);
@@ -275,17 +264,16 @@ $$;
 -- Applying
 
 -- Locks the rows, and looks at them again.
-CREATE FUNCTION iblt_internal.run_repair_claim(conn text, r iblt_internal.run_repair)
-RETURNS iblt_internal.run_repair
+CREATE FUNCTION run_repair_claim(conn text, r run_repair)
+RETURNS run_repair
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	work iblt_internal.repair_work := r.work;
+	work repair_work := r.work;
 	claimed record;
 BEGIN
-	r.tried := iblt_internal.repair_ids(work.steps);
-	claimed := iblt_internal.repair_claim(conn, work.plan, r.same, work.steps);
+	r.tried := repair_ids(work.steps);
+	claimed := repair_claim(conn, work.plan, r.same, work.steps);
 	work.steps := claimed.steps;
 	work.again := claimed.again;
 	r.work := work;
@@ -295,9 +283,8 @@ $$;
 
 -- The numbers of the differences that are none any more.
 -- A key without a difference was equal when its rows were locked, or has been made so.
-CREATE FUNCTION iblt_internal.run_repair_gone(r iblt_internal.run_repair) RETURNS bigint[]
+CREATE FUNCTION run_repair_gone(r run_repair) RETURNS bigint[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH done AS (
 		SELECT unnest(r.tried) AS id EXCEPT SELECT a.id FROM unnest((r.work).again) AS a
@@ -306,69 +293,67 @@ AS $$
 		EXCEPT SELECT unnest((r.work).differ))
 	)
 	SELECT r.gone || ARRAY(SELECT k.number
-		FROM (SELECT u.number, iblt_internal.run_repair_word(
+		FROM (SELECT u.number, run_repair_word(
 				(((r.work).plan).compared).by_hash, u.id) AS word FROM unnest(r.kept) AS u) AS k
-		JOIN (SELECT iblt_internal.run_repair_word(
+		JOIN (SELECT run_repair_word(
 				(((r.work).plan).compared).by_hash, done.id) AS word FROM done) AS d USING (word))
 $$;
 
 -- Takes differences that are none any more from what a run has kept of a table.
-CREATE FUNCTION iblt_internal.run_repair_store(w iblt_internal.run_worker,
-	r iblt_internal.run_repair, gone bigint[]) RETURNS void
+CREATE FUNCTION run_repair_store(w run_worker,
+	r run_repair, gone bigint[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	t iblt_internal.run_table := iblt_internal.run_table_of(w.run, (r.t).item);
+	t run_table := run_table_of(w.run, (r.t).item);
 BEGIN
 	w.entry := r.entry;
 	w.plan := ((r.work).plan).compared;
-	t := iblt_internal.run_replace(w, t, ARRAY(SELECT x
-		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_difference, t.run, t.item) AS x
+	t := run_replace(w, t, ARRAY(SELECT x
+		FROM iblt_run_rows(NULL::run_difference, t.run, t.item) AS x
 		LEFT JOIN unnest(gone) AS g(number) USING (number) WHERE g.number IS NULL
 		ORDER BY x.number));
 	IF t.status IS NOT NULL AND t.sqlstate IS NULL THEN
-		t := iblt_internal.run_finish_table(w, t);
+		t := run_finish_table(w, t);
 		t.detail := concat_ws('; ', t.detail,
 			format('%s differences are equal since iblt_repair', cardinality(gone)));
 	END IF;
-	PERFORM iblt_internal.iblt_run_put(t);
+	PERFORM iblt_run_put(t);
 END
 $$;
 
 -- Runs the statements, and takes what they repaired from the run.
-CREATE FUNCTION iblt_internal.run_repair_apply(w iblt_internal.run_worker,
-	repairs iblt_internal.run_repair[], asked iblt_internal.repair_options)
-RETURNS iblt_internal.run_repair[]
+CREATE FUNCTION run_repair_apply(w run_worker,
+	repairs run_repair[], asked repair_options)
+RETURNS run_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	works iblt_internal.repair_work[];
-	r iblt_internal.run_repair;
+	works repair_work[];
+	r run_repair;
 	x record;
 BEGIN
-	PERFORM iblt_internal.repair_begin(w.conn, asked, ARRAY(SELECT (u.work).plan
-		FROM unnest(repairs) AS u WHERE iblt_internal.repair_ids((u.work).steps) <> '{}'));
+	PERFORM repair_begin(w.conn, asked, ARRAY(SELECT (u.work).plan
+		FROM unnest(repairs) AS u WHERE repair_ids((u.work).steps) <> '{}'));
 	FOR i IN 1 .. cardinality(repairs) LOOP
-		r := iblt_internal.run_repair_claim(w.conn, repairs[i]);
+		r := run_repair_claim(w.conn, repairs[i]);
 		repairs[i] := r;
 		works := array_append(works, r.work);
 	END LOOP;
-	works := iblt_internal.repair_apply(w.conn, works);
+	works := repair_apply(w.conn, works);
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := repairs[i];
 		r.work := works[i];
-		r.gone := iblt_internal.run_repair_gone(r);
+		r.gone := run_repair_gone(r);
 		repairs[i] := r;
 	END LOOP;
 	FOR x IN SELECT min(u.ordinality) AS first, array_agg(g.number) AS gone
 			FROM unnest(repairs) WITH ORDINALITY AS u, unnest(u.gone) AS g(number)
 			GROUP BY (u.t).item LOOP
-		PERFORM iblt_internal.run_repair_store(w, repairs[x.first], x.gone);
+		PERFORM run_repair_store(w, repairs[x.first], x.gone);
 	END LOOP;
 	IF asked.target = 'there' THEN
-		PERFORM iblt_internal.repair_commit(w.conn);
+		PERFORM repair_commit(w.conn);
 	END IF;
 	RETURN repairs;
 END
@@ -376,38 +361,37 @@ $$;
 
 -- Repairs, or previews, what a run has kept, over a connection of that name.
 -- If the rows are changed, the lock keeps the run from going on meanwhile.
-CREATE FUNCTION iblt_internal.run_repair(conn text, peer text, run bigint, relation regclass,
-	peer_relation text, seed bigint, options iblt_internal.options,
-	asked iblt_internal.repair_options) RETURNS iblt_internal.repair_work[]
+CREATE FUNCTION run_repair(conn text, peer text, run bigint, relation regclass,
+	peer_relation text, seed bigint, options options,
+	asked repair_options) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	w iblt_internal.run_worker := iblt_internal.run_worker_of(peer, options.progress);
-	tables iblt_internal.run_table[];
-	repairs iblt_internal.run_repair[] := '{}';
+	w run_worker := run_worker_of(peer, options.progress);
+	tables run_table[];
+	repairs run_repair[] := '{}';
 BEGIN
-	PERFORM iblt_internal.repair_check_options(asked),
-		iblt_internal.run_repair_check(peer_relation, seed, options);
+	PERFORM repair_check_options(asked),
+		run_repair_check(peer_relation, seed, options);
 	w.conn := conn;
-	w := iblt_internal.run_open(w, run);
-	PERFORM iblt_internal.repair_check_method((((w.options).audit).compare).method, asked);
+	w := run_open(w, run);
+	PERFORM repair_check_method((((w.options).audit).compare).method, asked);
 	IF asked.apply THEN
-		PERFORM iblt_internal.run_write(run);
+		PERFORM run_write(run);
 	END IF;
-	tables := iblt_internal.run_repair_tables(run, relation);
+	tables := run_repair_tables(run, relation);
 	FOR i IN 1 .. cardinality(tables) LOOP
 		IF tables[i].kept > 0 THEN
-			repairs := repairs || iblt_internal.run_repair_find(w, tables[i],
-				iblt_internal.run_repair_options(w.options, options), asked);
+			repairs := repairs || run_repair_find(w, tables[i],
+				run_repair_options(w.options, options), asked);
 		END IF;
 	END LOOP;
 	IF asked.apply AND repairs <> '{}' THEN
-		repairs := iblt_internal.run_repair_apply(w, repairs, asked);
+		repairs := run_repair_apply(w, repairs, asked);
 	END IF;
-	PERFORM iblt_internal.run_repair_warn(run, tables);
+	PERFORM run_repair_warn(run, tables);
 	RETURN ARRAY(SELECT ROW((r.work).plan, NULL, (r.work).steps || r.aside, NULL, NULL
-			)::iblt_internal.repair_work
+			)::repair_work
 		FROM unnest(repairs) WITH ORDINALITY AS r ORDER BY r.ordinality);
 END
 $$;

@@ -4,23 +4,21 @@
 -- first, and reads it under the lock.
 
 -- Takes the lock of those who write a run, until the transaction ends.
-CREATE FUNCTION iblt_internal.run_write(run bigint) RETURNS void
+CREATE FUNCTION run_write(run bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	PERFORM iblt_internal.iblt_run_lock(run, 0, 0, true);
+	PERFORM iblt_run_lock(run, 0, 0, true);
 END
 $$;
 
 -- A run of this role; an error if there is none.
-CREATE FUNCTION iblt_internal.run_head_of(run bigint) RETURNS iblt_internal.run_head
+CREATE FUNCTION run_head_of(run bigint) RETURNS run_head
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	heads iblt_internal.run_head[] := ARRAY(SELECT h
-		FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, run) AS h);
+	heads run_head[] := ARRAY(SELECT h
+		FROM iblt_run_rows(NULL::run_head, run) AS h);
 BEGIN
 	IF cardinality(heads) > 1 THEN
 		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
@@ -36,44 +34,41 @@ END
 $$;
 
 -- A table of a run.
-CREATE FUNCTION iblt_internal.run_table_of(run bigint, item integer) RETURNS iblt_internal.run_table
+CREATE FUNCTION run_table_of(run bigint, item integer) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	t iblt_internal.run_table;
+	t run_table;
 BEGIN
 	SELECT x.* INTO t
-	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, run, item) AS x;
+	FROM iblt_run_rows(NULL::run_table, run, item) AS x;
 	RETURN t;
 END
 $$;
 
 -- A slice that is not compared yet, or NULL.
-CREATE FUNCTION iblt_internal.run_slice_of(run bigint, item integer, number bigint)
-RETURNS iblt_internal.run_slice
+CREATE FUNCTION run_slice_of(run bigint, item integer, number bigint)
+RETURNS run_slice
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.run_slice;
+	s run_slice;
 BEGIN
 	SELECT x.* INTO s
-	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, run, item, number) AS x;
+	FROM iblt_run_rows(NULL::run_slice, run, item, number) AS x;
 	RETURN s;
 END
 $$;
 
 -- The item of an audit that a table of a run is.
 -- The name of a table may mean another one by now, its OID cannot.
-CREATE FUNCTION iblt_internal.run_entry_of(t iblt_internal.run_table)
-RETURNS iblt_internal.audit_item
+CREATE FUNCTION run_entry_of(t run_table)
+RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	entry iblt_internal.audit_item :=
-		jsonb_populate_record(NULL::iblt_internal.audit_item, t.entry);
+	entry audit_item :=
+		jsonb_populate_record(NULL::audit_item, t.entry);
 BEGIN
 	entry.relid := t.relid;
 	RETURN entry;
@@ -81,13 +76,12 @@ END
 $$;
 
 -- What the caller asked of a run.
-CREATE FUNCTION iblt_internal.run_options_of(head iblt_internal.run_head)
-RETURNS iblt_internal.run_options
+CREATE FUNCTION run_options_of(head run_head)
+RETURNS run_options
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN jsonb_populate_record(NULL::iblt_internal.run_options, head.options);
+	RETURN jsonb_populate_record(NULL::run_options, head.options);
 END
 $$;
 
@@ -98,9 +92,8 @@ $$;
 -- rewritten, and about how many rows it has.
 -- A partitioned table has the files of its partitions.  The rows are as many as the planner
 -- would take them for.
-CREATE FUNCTION iblt_internal.run_probe(relation regclass) RETURNS jsonb
+CREATE FUNCTION run_probe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT jsonb_build_object('file', CASE count(*) WHEN 1 THEN pg_relation_filenode(relation)::text
 			ELSE md5(string_agg(concat(c.oid, ' ', pg_relation_filenode(c.oid)), ', '
@@ -117,9 +110,8 @@ $$;
 
 -- How far the followers of this server are behind it, and this standby behind what it
 -- received.
-CREATE FUNCTION iblt_internal.run_lag() RETURNS jsonb
+CREATE FUNCTION run_lag() RETURNS jsonb
 	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT jsonb_build_object(
 		'hidden', coalesce(bool_or(r.pid IS NOT NULL AND r.state IS NULL), false),

@@ -9,9 +9,8 @@
 -- to a peer are the exception: nothing there could hand parameters on.
 
 -- Has a plan bounds?
-CREATE FUNCTION iblt_internal.in_slice(plan iblt_internal.plan) RETURNS boolean
+CREATE FUNCTION in_slice(plan plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN plan.lo IS NOT NULL OR plan.hi IS NOT NULL;
@@ -21,26 +20,25 @@ $$;
 -- The key of slices
 
 -- The columns that slices are ranges of.
-CREATE TYPE iblt_internal.slice_key AS (
-	columns iblt_internal.plan_column[],	-- in the order of the indexes
-	here iblt_internal.unique_key,
-	there iblt_internal.unique_key
+CREATE TYPE slice_key AS (
+	columns plan_column[],	-- in the order of the indexes
+	here unique_key,
+	there unique_key
 );
 
 -- The columns that slices are ranges of, and an index of each side on them in the same order;
 -- without columns if there is none.
-CREATE FUNCTION iblt_internal.slice_key(plan iblt_internal.plan) RETURNS iblt_internal.slice_key
+CREATE FUNCTION slice_key(plan plan) RETURNS slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	names text[] := iblt_internal.names_of(plan.key);
-	result iblt_internal.slice_key;
+	names text[] := names_of(plan.key);
+	result slice_key;
 BEGIN
 	SELECT h.k, t.k INTO result.here, result.there
-	FROM (SELECT ROW(k.*)::iblt_internal.unique_key AS k, row_number() OVER () AS n
+	FROM (SELECT ROW(k.*)::unique_key AS k, row_number() OVER () AS n
 		FROM unnest((plan.here).keys) AS k) AS h,
-	(SELECT ROW(k.*)::iblt_internal.unique_key AS k, row_number() OVER () AS n
+	(SELECT ROW(k.*)::unique_key AS k, row_number() OVER () AS n
 		FROM unnest((plan.there).keys) AS k) AS t
 	WHERE (h.k).columns = (t.k).columns AND (h.k).columns @> names AND (h.k).columns <@ names
 	AND (h.k).unordered IS NULL AND (t.k).unordered IS NULL AND (h.k).orders = (t.k).orders
@@ -53,9 +51,8 @@ END
 $$;
 
 -- The columns of an index and the orders that they are sorted by.
-CREATE FUNCTION iblt_internal.order_text(index iblt_internal.unique_key) RETURNS text
+CREATE FUNCTION order_text(index unique_key) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT '(' || string_agg(concat_ws(' ', format('%I', x.name),
@@ -66,20 +63,18 @@ $$;
 
 -- The columns and orders that bounds are of (bounds of another order say nothing); NULL if
 -- the sides have none in common.
-CREATE FUNCTION iblt_internal.slice_order(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION slice_order(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.order_text((iblt_internal.slice_key(plan)).here);
+	RETURN order_text((slice_key(plan)).here);
 END
 $$;
 
 -- Does an index on this column, on either side, sort by the values that are compared?
 -- Compared as one of these types, values have the order of their column.
-CREATE FUNCTION iblt_internal.keeps_order(c iblt_internal.plan_column) RETURNS boolean
+CREATE FUNCTION keeps_order(c plan_column) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN c.cast_to IN ('', 'int8', 'float8')
@@ -89,9 +84,8 @@ END
 $$;
 
 -- An index on these columns of which no range can be read, and why; NULL if there is none.
-CREATE FUNCTION iblt_internal.unordered_index(s iblt_internal.side, names text[]) RETURNS text
+CREATE FUNCTION unordered_index(s side, names text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT format('index %s: %s (%s)', k.index, k.unordered, s.side)
@@ -102,23 +96,21 @@ END
 $$;
 
 -- The order of the best unique index on these columns.
-CREATE FUNCTION iblt_internal.order_of(s iblt_internal.side, names text[]) RETURNS text
+CREATE FUNCTION order_of(s side, names text[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN (SELECT iblt_internal.order_text(k) FROM unnest(s.keys) AS k
+	RETURN (SELECT order_text(k) FROM unnest(s.keys) AS k
 		WHERE k.columns @> names AND k.columns <@ names LIMIT 1);
 END
 $$;
 
 -- Why the relations of a plan cannot be compared in slices, NULL if they can.
-CREATE FUNCTION iblt_internal.slice_refusal(plan iblt_internal.plan) RETURNS text
+CREATE FUNCTION slice_refusal(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	names text[] := iblt_internal.names_of(plan.key);
+	names text[] := names_of(plan.key);
 BEGIN
 	IF (plan.here).distributed OR (plan.there).distributed THEN
 		RETURN 'a table of Citus, which is read whole';
@@ -127,42 +119,40 @@ BEGIN
 			WHEN NOT (plan.there).plain THEN 'not an ordinary or partitioned table (there)'
 			ELSE 'no unique index without nulls on the key on both sides' END;
 	END IF;
-	IF iblt_internal.slice_order(plan) IS NULL THEN
-		RETURN coalesce(iblt_internal.unordered_index(plan.here, names),
-			iblt_internal.unordered_index(plan.there, names),
+	IF slice_order(plan) IS NULL THEN
+		RETURN coalesce(unordered_index(plan.here, names),
+			unordered_index(plan.there, names),
 			format('the sides order the key differently: %s here, %s there',
-				iblt_internal.order_of(plan.here, names),
-				iblt_internal.order_of(plan.there, names)));
+				order_of(plan.here, names),
+				order_of(plan.there, names)));
 	END IF;
 	RETURN (SELECT format('key column %I has types that are compared as %s', c.name, c.cast_to)
-		FROM unnest(plan.key) AS c WHERE NOT iblt_internal.keeps_order(c) LIMIT 1);
+		FROM unnest(plan.key) AS c WHERE NOT keeps_order(c) LIMIT 1);
 END
 $$;
 
 -- The key of slices; an error if the relations of a plan cannot be compared in slices.
-CREATE FUNCTION iblt_internal.require_slice_key(plan iblt_internal.plan)
-RETURNS iblt_internal.slice_key
+CREATE FUNCTION require_slice_key(plan plan)
+RETURNS slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	refusal text := iblt_internal.slice_refusal(plan);
+	refusal text := slice_refusal(plan);
 BEGIN
 	IF refusal IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = refusal,
 			MESSAGE = format('cannot compare %s in slices', (plan.here).relation);
 	END IF;
-	RETURN iblt_internal.slice_key(plan);
+	RETURN slice_key(plan);
 END
 $$;
 
 -- Bounds as SQL
 
 -- The columns of a key as an index sorts them.
-CREATE FUNCTION iblt_internal.slice_row_sql(k iblt_internal.slice_key,
-	index iblt_internal.unique_key) RETURNS text[]
+CREATE FUNCTION slice_row_sql(k slice_key,
+	index unique_key) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN ARRAY(SELECT format('t.%I', (k.columns[i]).name)
@@ -172,22 +162,20 @@ END
 $$;
 
 -- The values of a bound that is a parameter.
-CREATE FUNCTION iblt_internal.slice_bound_sql(k iblt_internal.slice_key, parameter text)
+CREATE FUNCTION slice_bound_sql(k slice_key, parameter text)
 RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN ARRAY(SELECT format('(%s)[%s]::%s', parameter, i, iblt_internal.key_type(k.columns[i]))
+	RETURN ARRAY(SELECT format('(%s)[%s]::%s', parameter, i, key_type(k.columns[i]))
 		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
 END
 $$;
 
 -- How a query on a side names a parameter: as that, or by its value in a plain query.
-CREATE FUNCTION iblt_internal.parameter_sql(plan iblt_internal.plan, s iblt_internal.side,
+CREATE FUNCTION parameter_sql(plan plan, s side,
 	parameter text, value text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN plan.buckets IS NULL OR s.side = 'here' THEN parameter ELSE value END;
@@ -195,13 +183,12 @@ END
 $$;
 
 -- The values of a bound in a query on a side.
-CREATE FUNCTION iblt_internal.bound_sql(plan iblt_internal.plan, s iblt_internal.side,
-	k iblt_internal.slice_key, parameter text, bound text[]) RETURNS text[]
+CREATE FUNCTION bound_sql(plan plan, s side,
+	k slice_key, parameter text, bound text[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN iblt_internal.slice_bound_sql(k, iblt_internal.parameter_sql(plan, s, parameter,
+	RETURN slice_bound_sql(k, parameter_sql(plan, s, parameter,
 		format('%L::text[]', bound)));
 END
 $$;
@@ -209,9 +196,8 @@ $$;
 -- The condition that the columns of a key from that one on are above a bound.
 -- A row comparison is one condition for a btree index.  What it says of its first column
 -- is said again, because partitions are pruned by that.
-CREATE FUNCTION iblt_internal.above_sql(row_of text[], bound text[], first integer) RETURNS text
+CREATE FUNCTION above_sql(row_of text[], bound text[], first integer) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF first = cardinality(row_of) THEN
@@ -223,14 +209,13 @@ END
 $$;
 
 -- In how many columns two bounds begin alike, without the last column.
-CREATE FUNCTION iblt_internal.equal_columns(k iblt_internal.slice_key, lo text[], hi text[])
+CREATE FUNCTION equal_columns(k slice_key, lo text[], hi text[])
 RETURNS integer
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	a text[] := iblt_internal.slice_bound_sql(k, '$1');
-	b text[] := iblt_internal.slice_bound_sql(k, '$2');
+	a text[] := slice_bound_sql(k, '$1');
+	b text[] := slice_bound_sql(k, '$2');
 	result integer := 0;
 	same boolean := true;
 BEGIN
@@ -249,33 +234,32 @@ $$;
 -- An index scan begins at a row comparison, but it ends only where its first column does:
 -- it would read on to the last row with hi's first value.  So (a, b) <= (x, y) is
 -- a < x OR a = x AND b <= y, of which each part ends where it should.
-CREATE FUNCTION iblt_internal.bounds_sql(plan iblt_internal.plan, s iblt_internal.side) RETURNS text
+CREATE FUNCTION bounds_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	k iblt_internal.slice_key;
+	k slice_key;
 	row_of text[];
 	lo text[];
 	hi text[];
 	equal integer;
 BEGIN
-	IF NOT iblt_internal.in_slice(plan) THEN
+	IF NOT in_slice(plan) THEN
 		RETURN NULL;
 	END IF;
-	k := iblt_internal.require_slice_key(plan);
-	row_of := iblt_internal.slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
-	lo := iblt_internal.bound_sql(plan, s, k, '$2', plan.lo);
-	hi := iblt_internal.bound_sql(plan, s, k, '$3', plan.hi);
+	k := require_slice_key(plan);
+	row_of := slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
+	lo := bound_sql(plan, s, k, '$2', plan.lo);
+	hi := bound_sql(plan, s, k, '$3', plan.hi);
 	IF plan.hi IS NULL THEN
-		RETURN iblt_internal.above_sql(row_of, lo, 1);
+		RETURN above_sql(row_of, lo, 1);
 	END IF;
-	equal := iblt_internal.equal_columns(k, plan.lo, plan.hi);
+	equal := equal_columns(k, plan.lo, plan.hi);
 	RETURN (SELECT format('(%s)', string_agg(concat_ws(' AND ',
 			(SELECT string_agg(format('%s = %s', row_of[j], hi[j]), ' AND ' ORDER BY j)
 				FROM generate_series(1, i - 1) AS j),
 			CASE WHEN i = equal + 1 AND plan.lo IS NOT NULL
-				THEN iblt_internal.above_sql(row_of, lo, i) END,
+				THEN above_sql(row_of, lo, i) END,
 			format('%s %s %s', row_of[i],
 				CASE WHEN i = cardinality(row_of) THEN '<=' ELSE '<' END, hi[i])),
 			' OR ' ORDER BY i))
@@ -290,25 +274,24 @@ $$;
 -- What is read of them are the rows within the bounds, so the statement needs no condition.
 
 -- For TABLESAMPLE: the rows of which a column is above lo and not above hi.
-CREATE FUNCTION iblt_internal.iblt_slice_rows(internal) RETURNS tsm_handler
+CREATE FUNCTION iblt_slice_rows(internal) RETURNS tsm_handler
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- What makes a scan read the rows of a slice alone, behind the relation of a side in FROM;
 -- empty if that cannot be done.
-CREATE FUNCTION iblt_internal.slice_rows_sql(plan iblt_internal.plan, s iblt_internal.side)
+CREATE FUNCTION slice_rows_sql(plan plan, s side)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	c iblt_internal.plan_column := plan.key[1];
+	c plan_column := plan.key[1];
 BEGIN
 	-- only a heap has versions of rows
-	RETURN CASE WHEN iblt_internal.in_slice(plan) AND plan.buckets IS NULL AND s.versions
+	RETURN CASE WHEN in_slice(plan) AND plan.buckets IS NULL AND s.versions
 			AND cardinality(plan.key) = 1
 			-- integers, numbers, dates, times and uuid
 			AND c.cast_to = '' AND c.base IN (20, 21, 23, 1700, 1082, 1114, 1184, 2950)
-		THEN format(' TABLESAMPLE iblt_internal.iblt_slice_rows(%L, coalesce($2, ''{}''),'
+		THEN format(' TABLESAMPLE iblt_slice_rows(%L, coalesce($2, ''{}''),'
 			' coalesce($3, ''{}''))', c.name)
 		ELSE '' END;
 END
@@ -324,10 +307,9 @@ $$;
 
 -- The row that a query of bounds gives, perhaps of keys.
 -- Relies on: an index that the guard checks, in one snapshot behind its lock.
-CREATE FUNCTION iblt_internal.read_slice(query text, keys text[], lo text[], hi text[])
+CREATE FUNCTION read_slice(query text, keys text[], lo text[], hi text[])
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 	SET enable_seqscan = off
 	SET max_parallel_workers_per_gather = 0
 AS $$
@@ -341,9 +323,8 @@ $$;
 
 -- The single value that a query of bounds gives.
 -- Relies on: what read_slice relies on.
-CREATE FUNCTION iblt_internal.run_slice(query text, lo text[], hi text[]) RETURNS text
+CREATE FUNCTION run_slice(query text, lo text[], hi text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 	SET enable_seqscan = off
 	SET max_parallel_workers_per_gather = 0
 AS $$
@@ -356,15 +337,14 @@ END
 $$;
 
 -- What the lookup query of a finder gives for keys within bounds.
-CREATE FUNCTION iblt_internal.find_rows_in_slice(query text, keys text[], lo text[], hi text[])
-RETURNS iblt_internal.found_rows
+CREATE FUNCTION find_rows_in_slice(query text, keys text[], lo text[], hi text[])
+RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 	SET enable_seqscan = off
 	SET max_parallel_workers_per_gather = 0
 AS $$
 DECLARE
-	rows iblt_internal.found_rows;
+	rows found_rows;
 BEGIN
 	EXECUTE query INTO rows USING keys, lo, hi;
 	RETURN rows;

@@ -21,13 +21,12 @@
 
 -- The indexes by which the planner may read ranges of these columns, also of partitions; all,
 -- if there is a condition too.
-CREATE FUNCTION iblt_internal.slice_indexes(relation regclass, names text[], conditional boolean)
+CREATE FUNCTION slice_indexes(relation regclass, names text[], conditional boolean)
 RETURNS TABLE (index regclass, checkable boolean)
 	LANGUAGE sql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT i.indexrelid::regclass, m.amname = 'btree'
-	FROM iblt_internal.relation_tree(relation) AS tree
+	FROM relation_tree(relation) AS tree
 	JOIN pg_index i ON i.indrelid = tree.relid AND i.indisvalid
 	JOIN pg_class x ON x.oid = i.indexrelid AND x.relkind = 'i' JOIN pg_am m ON m.oid = x.relam
 	WHERE conditional OR EXISTS (SELECT
@@ -38,9 +37,8 @@ AS $$
 $$;
 
 -- The schema of amcheck; an error without it, or without the right to it.
-CREATE FUNCTION iblt_internal.require_amcheck() RETURNS text
+CREATE FUNCTION require_amcheck() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	schema text := (SELECT n.nspname FROM pg_extension e
@@ -63,9 +61,8 @@ END
 $$;
 
 -- An error if amcheck, in that schema, finds that an index is damaged or lacks a row.
-CREATE FUNCTION iblt_internal.check_slice_index(schema text, index regclass) RETURNS void
+CREATE FUNCTION check_slice_index(schema text, index regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	problem text;
@@ -83,10 +80,9 @@ $$;
 -- found; the relation has about so many blocks and rows.
 -- About 300 blocks, and about 3000 rows of them.  This is for a peer without iblt, where the
 -- planner chooses the index, as it does for slices there.
-CREATE FUNCTION iblt_internal.slice_sample_sql(relation text, names text[], blocks numeric,
+CREATE FUNCTION slice_sample_sql(relation text, names text[], blocks numeric,
 	rows numeric) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- OFFSET keeps the planner from reading all keys once, by an index or not
@@ -99,10 +95,9 @@ END
 $$;
 
 -- An error if rows of a sample were not found by an index.
-CREATE FUNCTION iblt_internal.refuse_lost_rows(relation text, rows bigint, lost bigint,
+CREATE FUNCTION refuse_lost_rows(relation text, rows bigint, lost bigint,
 	index regclass DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF lost > 0 THEN
@@ -118,17 +113,16 @@ $$;
 
 -- Looks some rows of some blocks up by each index with one of these columns, or by any: how
 -- many, how many were not found, and an index that does not find one.
-CREATE FUNCTION iblt_internal.iblt_index_sample(relation regclass, columns text[],
+CREATE FUNCTION iblt_index_sample(relation regclass, columns text[],
 	"any" boolean, blocks bigint, most integer, place float8,
 	OUT rows bigint, OUT lost bigint, OUT index regclass) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Looks some rows, or all, up by the indexes that slices may be read by, and gives their
 -- number; an error if an index does not find one.
-CREATE FUNCTION iblt_internal.sample_slice_index(relation regclass, names text[],
+CREATE FUNCTION sample_slice_index(relation regclass, names text[],
 	conditional boolean, every boolean) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	part record;
@@ -136,14 +130,14 @@ DECLARE
 	rows bigint := 0;
 BEGIN
 	FOR part IN SELECT c.oid::regclass AS name, x.size / sum(x.size) OVER () AS share
-			FROM iblt_internal.relation_tree(relation) AS tree
+			FROM relation_tree(relation) AS tree
 			JOIN pg_class c ON c.oid = tree.relid AND c.relkind = 'r',
 			LATERAL (SELECT greatest(pg_relation_size(c.oid), 1)::numeric AS size) AS x LOOP
-		looked := iblt_internal.iblt_index_sample(part.name, names, conditional,
+		looked := iblt_index_sample(part.name, names, conditional,
 			CASE WHEN every THEN 4294967295 ELSE ceil(300 * part.share)::bigint END,
 			CASE WHEN every THEN 2147483647 ELSE 10 END, random());
 		rows := rows + looked.rows;
-		PERFORM iblt_internal.refuse_lost_rows(relation::text, looked.rows, looked.lost,
+		PERFORM refuse_lost_rows(relation::text, looked.rows, looked.lost,
 			looked.index);
 	END LOOP;
 	RETURN rows;
@@ -153,10 +147,9 @@ $$;
 -- Checks the indexes of a relation that slices are read by, thoroughly with amcheck,
 -- otherwise by a sample of rows: how many indexes were checked, how many others there are,
 -- and the rows.
-CREATE FUNCTION iblt_internal.slice_check(relation regclass, names text[], conditional boolean,
+CREATE FUNCTION slice_check(relation regclass, names text[], conditional boolean,
 	thorough boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	schema text;
@@ -166,13 +159,13 @@ DECLARE
 	x record;
 BEGIN
 	IF thorough THEN
-		schema := iblt_internal.require_amcheck();
+		schema := require_amcheck();
 	ELSE
-		rows := iblt_internal.sample_slice_index(relation, names, conditional, false);
+		rows := sample_slice_index(relation, names, conditional, false);
 	END IF;
-	FOR x IN SELECT * FROM iblt_internal.slice_indexes(relation, names, conditional) LOOP
+	FOR x IN SELECT * FROM slice_indexes(relation, names, conditional) LOOP
 		IF thorough AND x.checkable THEN
-			PERFORM iblt_internal.check_slice_index(schema, x.index);
+			PERFORM check_slice_index(schema, x.index);
 			checked := checked + 1;
 		ELSE
 			others := others + 1;
@@ -183,21 +176,19 @@ END
 $$;
 
 -- A query that checks the indexes of a side.
-CREATE FUNCTION iblt_internal.slice_check_sql(plan iblt_internal.plan, s iblt_internal.side,
+CREATE FUNCTION slice_check_sql(plan plan, s side,
 	thorough boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	RETURN format('SELECT iblt_internal.slice_check(%L::pg_catalog.regclass, %L, %L, %L)',
-		s.relation, iblt_internal.names_of(plan.key), s.condition IS NOT NULL, thorough);
+	RETURN format('SELECT slice_check(%L::pg_catalog.regclass, %L, %L, %L)',
+		s.relation, names_of(plan.key), s.condition IS NOT NULL, thorough);
 END
 $$;
 
 -- An index and the answer of slice_check, for a verdict.
-CREATE FUNCTION iblt_internal.slice_note(index text, answer jsonb) RETURNS text
+CREATE FUNCTION slice_note(index text, answer jsonb) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN format('%s (%s)', index, CASE
@@ -211,41 +202,39 @@ $$;
 -- Starts the check of the peer's indexes, if there is a peer; its relation has about so many
 -- rows.
 -- Of a peer without iblt, a sample alone.
-CREATE FUNCTION iblt_internal.slice_guard_send(conn text, plan iblt_internal.plan,
+CREATE FUNCTION slice_guard_send(conn text, plan plan,
 	check_index boolean, estimate bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		PERFORM iblt_internal.plain_ask(conn, format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s',
-				iblt_internal.slice_sample_sql((plan.there).relation,
-					iblt_internal.names_of(plan.key), greatest(1, plan.bytes / 8192.0),
+		PERFORM plain_ask(conn, format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s',
+				slice_sample_sql((plan.there).relation,
+					names_of(plan.key), greatest(1, plan.bytes / 8192.0),
 					greatest(1, estimate))), NULL, 'sample_slice_index');
 	ELSIF conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send(conn,
-			iblt_internal.slice_check_sql(plan, plan.there, check_index));
+		PERFORM peer_send(conn,
+			slice_check_sql(plan, plan.there, check_index));
 	END IF;
 END
 $$;
 
 -- The answer of slice_check from the peer, or a sample of one without iblt; an error if an
 -- index is damaged.
-CREATE FUNCTION iblt_internal.slice_guard_there(conn text, plan iblt_internal.plan,
+CREATE FUNCTION slice_guard_there(conn text, plan plan,
 	check_index boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	answer jsonb;
 BEGIN
 	IF conn IS NULL THEN
-		RETURN iblt_internal.peer_ask(NULL, 'there',
-			iblt_internal.slice_check_sql(plan, plan.there, check_index));
+		RETURN peer_ask(NULL, 'there',
+			slice_check_sql(plan, plan.there, check_index));
 	END IF;
-	answer := iblt_internal.peer_value(conn, 0.1);
+	answer := peer_value(conn, 0.1);
 	IF plan.buckets IS NOT NULL THEN
-		PERFORM iblt_internal.refuse_lost_rows((plan.there).relation || ' on the peer',
+		PERFORM refuse_lost_rows((plan.there).relation || ' on the peer',
 			(answer ->> 'rows')::bigint, (answer ->> 'lost')::bigint);
 	END IF;
 	RETURN answer;
@@ -254,32 +243,30 @@ $$;
 
 -- What a verdict by slices rests on, after a check of the indexes of both sides, with amcheck
 -- if that is asked for; an error if an index is damaged.
-CREATE FUNCTION iblt_internal.slice_guard(conn text, plan iblt_internal.plan, check_index boolean,
+CREATE FUNCTION slice_guard(conn text, plan plan, check_index boolean,
 	estimate bigint DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	k iblt_internal.slice_key := iblt_internal.slice_key(plan);
+	k slice_key := slice_key(plan);
 	here jsonb;
 	there jsonb;
 BEGIN
-	PERFORM iblt_internal.slice_guard_send(conn, plan, check_index, estimate);
-	here := iblt_internal.peer_ask(NULL, 'here',
-		iblt_internal.slice_check_sql(plan, plan.here, check_index));
-	there := iblt_internal.slice_guard_there(conn, plan, check_index);
+	PERFORM slice_guard_send(conn, plan, check_index, estimate);
+	here := peer_ask(NULL, 'here',
+		slice_check_sql(plan, plan.here, check_index));
+	there := slice_guard_there(conn, plan, check_index);
 	RETURN format('read by index %s here, %s there',
-		iblt_internal.slice_note((k.here).index, here),
-		iblt_internal.slice_note((k.there).index, there));
+		slice_note((k.here).index, here),
+		slice_note((k.there).index, there));
 END
 $$;
 
 -- The count
 
 -- Are both relations so small that a scan may count their rows?
-CREATE FUNCTION iblt_internal.slice_counts(plan iblt_internal.plan) RETURNS boolean
+CREATE FUNCTION slice_counts(plan plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- 256 MB, for a heap page holds at most a row for each 28 bytes
@@ -292,21 +279,20 @@ $$;
 -- How many rows a scan of a side counts; an error if that are not as many as were read, and
 -- an index does not find one.
 -- Relies on: read_heap, in a later snapshot than those of the slices.
-CREATE FUNCTION iblt_internal.slice_counted(conn text, plan iblt_internal.plan,
-	s iblt_internal.side, rows bigint) RETURNS bigint
+CREATE FUNCTION slice_counted(conn text, plan plan,
+	s side, rows bigint) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	counted bigint := iblt_internal.peer_ask(conn, s.side, format(
-		'SELECT n FROM iblt_internal.read_heap(%L) AS iblt_r(n bigint)',
+	counted bigint := peer_ask(conn, s.side, format(
+		'SELECT n FROM read_heap(%L) AS iblt_r(n bigint)',
 		format('SELECT count(*) FROM %s AS t%s', s.relation,
-			iblt_internal.condition_sql(plan, s))), 0.01)::bigint;
+			condition_sql(plan, s))), 0.01)::bigint;
 BEGIN
 	IF counted <> rows THEN
-		PERFORM iblt_internal.peer_ask(conn, s.side, format(
-			'SELECT iblt_internal.sample_slice_index(%L::pg_catalog.regclass, %L, %L, true)',
-			s.relation, iblt_internal.names_of(plan.key), s.condition IS NOT NULL), 0.01);
+		PERFORM peer_ask(conn, s.side, format(
+			'SELECT sample_slice_index(%L::pg_catalog.regclass, %L, %L, true)',
+			s.relation, names_of(plan.key), s.condition IS NOT NULL), 0.01);
 	END IF;
 	RETURN counted;
 END

@@ -6,9 +6,8 @@
 
 -- Values of a column that cut a table into equal parts, if it has changed little since
 -- ANALYZE.
-CREATE FUNCTION iblt_internal.slice_histogram(relation regclass, name text) RETURNS text[]
+CREATE FUNCTION slice_histogram(relation regclass, name text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT s.histogram_bounds::text::text[]
@@ -23,9 +22,8 @@ END
 $$;
 
 -- Are values of a key, of one column, of type smallint, integer or bigint?
-CREATE FUNCTION iblt_internal.slice_is_integer(k iblt_internal.slice_key) RETURNS boolean
+CREATE FUNCTION slice_is_integer(k slice_key) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN k.columns[1].base IN (20, 21, 23) AND k.columns[1].base_there IN (20, 21, 23);
@@ -34,19 +32,18 @@ $$;
 
 -- The values of a histogram in the order of a key, and where lo is among them: 0 is before
 -- the first, and fractions are between two.
-CREATE FUNCTION iblt_internal.slice_place(k iblt_internal.slice_key, lo text[],
+CREATE FUNCTION slice_place(k slice_key, lo text[],
 	INOUT marks text[], OUT place numeric) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	EXECUTE format('SELECT array_agg(v ORDER BY %1$s), count(*) FILTER (WHERE %1$s <= %2$s)'
 			' FROM unnest($2) AS v',
-		concat('v::', iblt_internal.key_type(k.columns[1]),
+		concat('v::', key_type(k.columns[1]),
 			' COLLATE ' || (k.here).collations[1]),
-		(iblt_internal.slice_bound_sql(k, '$1'))[1])
+		(slice_bound_sql(k, '$1'))[1])
 	INTO marks, place USING lo, marks;
-	IF place BETWEEN 1 AND cardinality(marks) - 1 AND iblt_internal.slice_is_integer(k) THEN
+	IF place BETWEEN 1 AND cardinality(marks) - 1 AND slice_is_integer(k) THEN
 		place := place + (lo[1]::numeric - marks[place]::numeric)
 			/ (marks[place + 1]::numeric - marks[place]::numeric);
 	END IF;
@@ -54,15 +51,14 @@ END
 $$;
 
 -- The value at a place of a histogram, or one before it.
-CREATE FUNCTION iblt_internal.slice_mark(k iblt_internal.slice_key, marks text[], place numeric)
+CREATE FUNCTION slice_mark(k slice_key, marks text[], place numeric)
 RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	n integer := trunc(place);
 BEGIN
-	RETURN CASE WHEN NOT iblt_internal.slice_is_integer(k) THEN marks[n]
+	RETURN CASE WHEN NOT slice_is_integer(k) THEN marks[n]
 		ELSE (marks[n]::numeric + trunc((place - n)
 			* (marks[n + 1]::numeric - marks[n]::numeric)))::text END;
 END
@@ -70,34 +66,33 @@ $$;
 
 -- As slice_next, for relations of about so many rows, and without a walk where statistics
 -- will do.
-CREATE FUNCTION iblt_internal.slice_guess(conn text, plan iblt_internal.plan, lo text[],
+CREATE FUNCTION slice_guess(conn text, plan plan, lo text[],
 	rows bigint, estimate bigint) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	k iblt_internal.slice_key := iblt_internal.slice_key(plan);
-	marks text[] := CASE WHEN cardinality(k.columns) = 1 THEN iblt_internal.slice_histogram(
+	k slice_key := slice_key(plan);
+	marks text[] := CASE WHEN cardinality(k.columns) = 1 THEN slice_histogram(
 		(plan.here).relation::regclass, k.columns[1].name) END;
 	placed record;
 	target numeric;
 	hi text;
 BEGIN
 	IF cardinality(marks) > 1 THEN
-		placed := iblt_internal.slice_place(k, lo, marks);
+		placed := slice_place(k, lo, marks);
 		target := greatest(placed.place, 1)
 			+ rows::numeric * (cardinality(marks) - 1) / greatest(estimate, 1);
 		IF target < cardinality(marks) THEN
-			hi := iblt_internal.slice_mark(k, placed.marks, target);
-			IF (iblt_internal.slice_place(k, ARRAY[hi], marks)).place > placed.place THEN
+			hi := slice_mark(k, placed.marks, target);
+			IF (slice_place(k, ARRAY[hi], marks)).place > placed.place THEN
 				RETURN ARRAY[hi];
 			END IF;
 		ELSIF placed.place < cardinality(marks) THEN
 			-- so near to the end, it may be all that is left
-			RETURN iblt_internal.slice_next(conn, plan,
+			RETURN slice_next(conn, plan,
 				placed.marks[cardinality(marks) :], ceil(rows / 10.0)::bigint);
 		END IF;
 	END IF;
-	RETURN iblt_internal.slice_next(conn, plan, lo, rows);
+	RETURN slice_next(conn, plan, lo, rows);
 END
 $$;

@@ -9,34 +9,31 @@
 -- The types that sort alike everywhere, with their default operator class: integers,
 -- numbers, dates and times, network addresses, bit strings, bytea, uuid, pg_lsn and xid8.
 -- Text does by the same collation.  An enum's order is a matter of its database.
-CREATE FUNCTION iblt_internal.ordered_types() RETURNS oid[]
+CREATE FUNCTION ordered_types() RETURNS oid[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT '{16,17,19,20,21,23,25,26,700,701,774,829,869,1042,1082,1083,1114,1184,1186,1266,1560,'
 		'1562,1700,2950,3220,5069}'::oid[]
 $$;
 
 -- Why values of an operator class may have another order elsewhere, NULL if they have not.
-CREATE FUNCTION iblt_internal.order_problem_of_type(class oid) RETURNS text
+CREATE FUNCTION order_problem_of_type(class oid) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT CASE WHEN NOT o.opcdefault
 			THEN format('operator class %s is not the default of its type', o.opcname)
 			ELSE format('type %s may sort differently elsewhere', o.opcintype::regtype) END
 		FROM pg_opclass o WHERE o.oid = class AND NOT (o.opcdefault
-			AND o.opcintype = ANY (iblt_internal.ordered_types())));
+			AND o.opcintype = ANY (ordered_types())));
 END
 $$;
 
 -- The version of the collation of this database when it was recorded.
 -- Before PostgreSQL 15, nothing is recorded for a database.  Its collations of the same
 -- locale were recorded when the server was initialised, or when they were made.
-CREATE FUNCTION iblt_internal.recorded_own_collation(own jsonb) RETURNS text
+CREATE FUNCTION recorded_own_collation(own jsonb) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN coalesce(own ->> 'datcollversion', (SELECT min(c.collversion) FROM pg_collation c
@@ -48,10 +45,9 @@ $$;
 -- The order of a collation in one word, and why an index may not have it.
 -- "C", "POSIX" and all that PostgreSQL 17 and later bring themselves sort by bytes.  libc's
 -- "C.UTF-8" does not change, says PostgreSQL, which gives it no version.
-CREATE FUNCTION iblt_internal.collation_order(coll oid, OUT sorted text, OUT problem text)
+CREATE FUNCTION collation_order(coll oid, OUT sorted text, OUT problem text)
 RETURNS record
 	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	own jsonb := (SELECT to_jsonb(d) FROM pg_database d WHERE d.datname = current_database());
@@ -61,9 +57,9 @@ DECLARE
 	locale text := coalesce(r ->> CASE provider WHEN 'c' THEN 'datcollate' END,
 		r ->> 'datlocale', r ->> 'daticulocale', r ->> 'colllocale', r ->> 'colliculocale',
 		r ->> 'collcollate');
-	actual text := CASE coll WHEN 100 THEN iblt_internal.describe_own_collation(own)
+	actual text := CASE coll WHEN 100 THEN describe_own_collation(own)
 		ELSE pg_collation_actual_version(coll) END;
-	recorded text := CASE coll WHEN 100 THEN iblt_internal.recorded_own_collation(own)
+	recorded text := CASE coll WHEN 100 THEN recorded_own_collation(own)
 		ELSE r ->> 'collversion' END;
 BEGIN
 	sorted := CASE WHEN provider = 'b' OR provider = 'c' AND upper(locale) IN ('C', 'POSIX')
@@ -83,9 +79,8 @@ END
 $$;
 
 -- By which order an index is sorted, as fields of unique_key.
-CREATE FUNCTION iblt_internal.describe_order(index oid) RETURNS jsonb
+CREATE FUNCTION describe_order(index oid) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN (SELECT jsonb_strip_nulls(jsonb_build_object(
@@ -99,11 +94,11 @@ BEGIN
 		unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[], i.indoption::int2[])
 			WITH ORDINALITY AS k(attnum, coll, class, flags, n)
 		JOIN pg_attribute a ON a.attnum = k.attnum,
-		LATERAL (SELECT coalesce(iblt_internal.order_problem_of_type(k.class), f.problem), f.sorted,
+		LATERAL (SELECT coalesce(order_problem_of_type(k.class), f.problem), f.sorted,
 				CASE WHEN k.coll <> 100 OR a.attcollation <> 100 THEN (
 					SELECT format('%I.%I', s.nspname, c.collname) FROM pg_collation c
 					JOIN pg_namespace s ON s.oid = c.collnamespace WHERE c.oid = k.coll) END
-			FROM iblt_internal.collation_order(nullif(k.coll, 0)) AS f) AS o(problem, sorted, other)
+			FROM collation_order(nullif(k.coll, 0)) AS f) AS o(problem, sorted, other)
 		WHERE i.indexrelid = index AND a.attrelid = i.indrelid AND k.n <= i.indnkeyatts);
 END
 $$;

@@ -7,35 +7,33 @@
 
 -- A query for the key so many rows behind a bound, or from the beginning; the number is $1
 -- and the bound $2, unless it is a plain query.
-CREATE FUNCTION iblt_internal.walk_sql(plan iblt_internal.plan, s iblt_internal.side, lo text[],
+CREATE FUNCTION walk_sql(plan plan, s side, lo text[],
 	rows bigint) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	k iblt_internal.slice_key := iblt_internal.require_slice_key(plan);
-	row_of text[] := iblt_internal.slice_row_sql(k,
+	k slice_key := require_slice_key(plan);
+	row_of text[] := slice_row_sql(k,
 		CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
 BEGIN
 	-- no text is made of the keys that are passed over
 	RETURN format('SELECT ARRAY[%s]::text[] FROM (SELECT %s FROM %s AS t%s ORDER BY %s'
 			' LIMIT 1 OFFSET %s - 1) AS t',
-		(SELECT string_agg(iblt_internal.value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
+		(SELECT string_agg(value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
 			FROM generate_subscripts(k.columns, 1) AS i),
 		(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(k.columns) AS c),
 		s.relation,
-		CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || iblt_internal.above_sql(row_of,
-			iblt_internal.bound_sql(plan, s, k, '$2', lo), 1) END,
-		array_to_string(row_of, ', '), iblt_internal.parameter_sql(plan, s, '$1', rows::text));
+		CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || above_sql(row_of,
+			bound_sql(plan, s, k, '$2', lo), 1) END,
+		array_to_string(row_of, ', '), parameter_sql(plan, s, '$1', rows::text));
 END
 $$;
 
 -- The key that the query of walk_sql gives, NULL if there are not so many rows; an error if
 -- it would read more than an index.
 -- The key is enough, so an index alone will do: a bound need not be exact.
-CREATE FUNCTION iblt_internal.slice_bound(query text, rows bigint, lo text[]) RETURNS text[]
+CREATE FUNCTION slice_bound(query text, rows bigint, lo text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 	SET enable_indexonlyscan = on
 	SET enable_indexscan = on
 	SET enable_seqscan = off
@@ -61,10 +59,9 @@ END
 $$;
 
 -- The smaller one of two bounds that are not null.
-CREATE FUNCTION iblt_internal.smaller_bound(k iblt_internal.slice_key, a text[], b text[])
+CREATE FUNCTION smaller_bound(k slice_key, a text[], b text[])
 RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	result text[];
@@ -74,8 +71,8 @@ BEGIN
 	END IF;
 	EXECUTE format('SELECT CASE WHEN (%s) <= (%s) THEN $1 ELSE $2 END',
 		(SELECT string_agg(concat(x, ' COLLATE ' || (k.here).collations[i]), ', ' ORDER BY i)
-			FROM unnest(iblt_internal.slice_bound_sql(k, '$1')) WITH ORDINALITY AS u(x, i)),
-		array_to_string(iblt_internal.slice_bound_sql(k, '$2'), ', '))
+			FROM unnest(slice_bound_sql(k, '$1')) WITH ORDINALITY AS u(x, i)),
+		array_to_string(slice_bound_sql(k, '$2'), ', '))
 	INTO result USING a, b;
 	RETURN result;
 END
@@ -83,28 +80,27 @@ $$;
 
 -- The upper bound of the slice after lo (NULL: the first one) that has so many rows on the
 -- side with more of them; NULL if the slice goes to the end.
-CREATE FUNCTION iblt_internal.slice_next(conn text, plan iblt_internal.plan, lo text[], rows bigint)
+CREATE FUNCTION slice_next(conn text, plan plan, lo text[], rows bigint)
 RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	query text := iblt_internal.walk_sql(plan, plan.there, lo, rows);
+	query text := walk_sql(plan, plan.there, lo, rows);
 	here text[];
 	there text[];
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		PERFORM iblt_internal.plain_ask(conn, format('SELECT (%s)', query), NULL, 'slice_bound');
+		PERFORM plain_ask(conn, format('SELECT (%s)', query), NULL, 'slice_bound');
 	ELSIF conn IS NOT NULL THEN
-		PERFORM iblt_internal.peer_send_keys(conn, query,
-			format('SELECT iblt_internal.slice_bound(%L, %s, %L)', query, rows, lo));
+		PERFORM peer_send_keys(conn, query,
+			format('SELECT slice_bound(%L, %s, %L)', query, rows, lo));
 	END IF;
-	here := iblt_internal.slice_bound(iblt_internal.walk_sql(plan, plan.here, lo, rows), rows, lo);
+	here := slice_bound(walk_sql(plan, plan.here, lo, rows), rows, lo);
 	IF conn IS NULL THEN
-		there := iblt_internal.slice_bound(query, rows, lo);
+		there := slice_bound(query, rows, lo);
 	ELSE
-		there := iblt_internal.peer_value(conn, 0.001);
+		there := peer_value(conn, 0.001);
 	END IF;
-	RETURN iblt_internal.smaller_bound(iblt_internal.slice_key(plan), here, there);
+	RETURN smaller_bound(slice_key(plan), here, there);
 END
 $$;

@@ -4,9 +4,8 @@
 -- all to its steps.
 
 -- The hint of an error that ends the work on a run.
-CREATE FUNCTION iblt_internal.run_hint(run bigint, hint text) RETURNS text
+CREATE FUNCTION run_hint(run bigint, hint text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN concat_ws(' ', nullif(hint, ''),
@@ -15,11 +14,11 @@ END
 $$;
 
 -- Begins a run; after an error, no connection is left.
-CREATE FUNCTION iblt_internal.run_begin(peer text, target iblt_internal.audit_target,
-	options iblt_internal.run_options, progress boolean, max_time interval)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_begin(peer text, target audit_target,
+	options run_options, progress boolean, max_time interval)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET constraint_exclusion = off
@@ -41,7 +40,7 @@ RETURNS iblt_internal.run_worker
 	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
-	w iblt_internal.run_worker := iblt_internal.run_worker_of(peer, progress);
+	w run_worker := run_worker_of(peer, progress);
 	secret boolean;
 	state text;
 	message text;
@@ -50,25 +49,25 @@ DECLARE
 BEGIN
 	BEGIN
 		w.options := options;
-		w := iblt_internal.run_make(w, target);
+		w := run_make(w, target);
 		w.deadline := clock_timestamp() + max_time;
 		RETURN w;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := iblt_internal.peer_is_string(peer);
-		PERFORM iblt_internal.peer_fail(w.conn, secret, state, message, detail, hint);
+		secret := peer_is_string(peer);
+		PERFORM peer_fail(w.conn, secret, state, message, detail, hint);
 		RAISE;
 	END;
 END
 $$;
 
 -- Makes this session work on a run; after an error, no connection is left.
-CREATE FUNCTION iblt_internal.run_resume(run bigint, peer text, progress boolean,
+CREATE FUNCTION run_resume(run bigint, peer text, progress boolean,
 	max_time interval, max_load double precision, max_rate bigint, max_lag text)
-RETURNS iblt_internal.run_worker
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET constraint_exclusion = off
@@ -90,7 +89,7 @@ RETURNS iblt_internal.run_worker
 	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
-	w iblt_internal.run_worker := iblt_internal.run_worker_of(peer, progress);
+	w run_worker := run_worker_of(peer, progress);
 	secret boolean;
 	state text;
 	message text;
@@ -98,16 +97,16 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
-		w := iblt_internal.run_open(w, run);
-		w.options := iblt_internal.run_override(w.options, max_load, max_rate, max_lag);
-		PERFORM iblt_internal.run_reopen(run);
+		w := run_open(w, run);
+		w.options := run_override(w.options, max_load, max_rate, max_lag);
+		PERFORM run_reopen(run);
 		w.deadline := clock_timestamp() + max_time;
 		RETURN w;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := iblt_internal.peer_is_string(peer);
-		PERFORM iblt_internal.peer_fail(w.conn, secret, state, message, detail, hint);
+		secret := peer_is_string(peer);
+		PERFORM peer_fail(w.conn, secret, state, message, detail, hint);
 		RAISE;
 	END;
 END
@@ -115,9 +114,9 @@ $$;
 
 -- One step of a session that works on a run; after an error, no connection is left.
 -- The lock shows who works on the run.
-CREATE FUNCTION iblt_internal.run_step(w iblt_internal.run_worker) RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_step(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 	SET row_security = off
 	SET enable_indexonlyscan = off
 	SET constraint_exclusion = off
@@ -146,25 +145,25 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
-		PERFORM iblt_internal.iblt_run_lock(w.run, 0, 1, true), iblt_internal.run_say_bare(w);
+		PERFORM iblt_run_lock(w.run, 0, 1, true), run_say_bare(w);
 		CASE w.act
-			WHEN 'claim' THEN w := iblt_internal.run_claim(w);
-			WHEN 'work' THEN w := iblt_internal.run_work(w);
-			WHEN 'pause' THEN w := iblt_internal.run_pause(w);
+			WHEN 'claim' THEN w := run_claim(w);
+			WHEN 'work' THEN w := run_work(w);
+			WHEN 'pause' THEN w := run_pause(w);
 		END CASE;
 		RETURN w;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
 		secret := true;
-		hint := iblt_internal.run_hint(w.run, hint);
-		PERFORM iblt_internal.peer_fail(w.conn, secret, state, message, detail, hint);
+		hint := run_hint(w.run, hint);
+		PERFORM peer_fail(w.conn, secret, state, message, detail, hint);
 		RAISE;
 	END;
 END
 $$;
 
-CREATE PROCEDURE iblt_audit_run(
+CREATE PROCEDURE @extschema@.iblt_audit_run(
 	peer text DEFAULT NULL,
 	tables regclass[] DEFAULT NULL,
 	schema text DEFAULT NULL,
@@ -216,7 +215,7 @@ COMMENT ON PROCEDURE iblt_audit_run(text, regclass[], text, text, text, integer,
 'compares many tables with those of a peer in slices, which are committed one by one; gives the '
 'number of the run';
 
-CREATE PROCEDURE iblt_audit_resume(
+CREATE PROCEDURE @extschema@.iblt_audit_resume(
 	run bigint,
 	peer text DEFAULT NULL,
 	max_time interval DEFAULT NULL,

@@ -6,12 +6,12 @@
 
 -- The last number of a run, written by a C function; do not refresh it.
 -- One row, with the largest number that a run has ever had.  Anybody may set a sequence back.
-CREATE MATERIALIZED VIEW iblt_internal.run_last USING heap AS
+CREATE MATERIALIZED VIEW run_last USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number
 	WITH NO DATA;
 
 -- The runs, written by C functions; do not refresh it.
-CREATE MATERIALIZED VIEW iblt_internal.run_head USING heap AS
+CREATE MATERIALIZED VIEW run_head USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::text AS peer,				-- a foreign server, or NULL for a connection string
 		NULL::text AS subscription,		-- whose connection string it is, if none was given
@@ -23,7 +23,7 @@ CREATE MATERIALIZED VIEW iblt_internal.run_head USING heap AS
 	WITH NO DATA;
 
 -- The tables of runs, written by C functions; do not refresh it.
-CREATE MATERIALIZED VIEW iblt_internal.run_table USING heap AS
+CREATE MATERIALIZED VIEW run_table USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::oid AS relid, NULL::text AS relation, NULL::text AS peer_relation,
 		NULL::jsonb AS entry,			-- audit_item
@@ -49,13 +49,13 @@ CREATE MATERIALIZED VIEW iblt_internal.run_table USING heap AS
 
 -- The slices of runs that are cut and not compared yet, written by C functions; do not
 -- refresh it.
-CREATE MATERIALIZED VIEW iblt_internal.run_slice USING heap AS
+CREATE MATERIALIZED VIEW run_slice USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::bigint AS generation, NULL::text[] AS lo, NULL::text[] AS hi, NULL::bigint AS rows
 	WITH NO DATA;
 
 -- The differences that runs found, written by C functions; do not refresh it.
-CREATE MATERIALIZED VIEW iblt_internal.run_difference USING heap AS
+CREATE MATERIALIZED VIEW run_difference USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::text AS id, NULL::bigint AS seed, NULL::jsonb AS key, NULL::text AS side,
 		NULL::jsonb AS here, NULL::jsonb AS there, NULL::boolean AS confirmed,
@@ -63,7 +63,7 @@ CREATE MATERIALIZED VIEW iblt_internal.run_difference USING heap AS
 	WITH NO DATA;
 
 -- What slices of runs with differences have shown, written by C functions; do not refresh it.
-CREATE MATERIALIZED VIEW iblt_internal.run_range USING heap AS
+CREATE MATERIALIZED VIEW run_range USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::jsonb AS after, NULL::jsonb AS up_to,		-- keys, NULL for the first and the last
 		NULL::bigint AS rows_here, NULL::bigint AS rows_there,
@@ -72,7 +72,7 @@ CREATE MATERIALIZED VIEW iblt_internal.run_range USING heap AS
 	WITH NO DATA;
 
 -- The sketches of tables of runs by blocks, written by C functions; do not refresh it.
-CREATE MATERIALIZED VIEW iblt_internal.run_sketch USING heap AS
+CREATE MATERIALIZED VIEW run_sketch USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::@extschema@.iblt AS sketch
 	WITH NO DATA;
@@ -81,31 +81,31 @@ CREATE MATERIALIZED VIEW iblt_internal.run_sketch USING heap AS
 -- reads and deletes those of the roles whose privileges it has.
 
 -- The rows of a store, given by its row type, as they are at this moment.
-CREATE FUNCTION iblt_internal.iblt_run_rows(store anyelement, run bigint DEFAULT NULL,
+CREATE FUNCTION iblt_run_rows(store anyelement, run bigint DEFAULT NULL,
 	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
 RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Adds a row to the store of its type.
-CREATE FUNCTION iblt_internal.iblt_run_add("row" anyelement) RETURNS void
+CREATE FUNCTION iblt_run_add("row" anyelement) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Puts a row in place of the one with the same numbers; the caller holds the lock of the run.
-CREATE FUNCTION iblt_internal.iblt_run_put("row" anyelement) RETURNS void
+CREATE FUNCTION iblt_run_put("row" anyelement) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Deletes rows of a store, and returns how many.
-CREATE FUNCTION iblt_internal.iblt_run_remove(store anyelement, run bigint,
+CREATE FUNCTION iblt_run_remove(store anyelement, run bigint,
 	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
 RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Adds a run of this role, and gives its number, which no other has or had.
-CREATE FUNCTION iblt_internal.iblt_run_begin(head iblt_internal.run_head) RETURNS bigint
+CREATE FUNCTION iblt_run_begin(head run_head) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1)
 -- shared by those who work on it, otherwise of a slice; false if another session has it.
-CREATE FUNCTION iblt_internal.iblt_run_lock(run bigint, item integer, number bigint, wait boolean)
+CREATE FUNCTION iblt_run_lock(run bigint, item integer, number bigint, wait boolean)
 RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

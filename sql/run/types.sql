@@ -1,8 +1,8 @@
 -- Types of runs ------------------------------------------------------------------------
 
 -- What the caller asks of a run.
-CREATE TYPE iblt_internal.run_options AS (
-	audit iblt_internal.audit_options,
+CREATE TYPE run_options AS (
+	audit audit_options,
 	slice_ms integer,
 	slice_by text,			-- 'key' or 'blocks'
 	check_indexes boolean,
@@ -13,19 +13,19 @@ CREATE TYPE iblt_internal.run_options AS (
 );
 
 -- What a session that works on a run knows.
-CREATE TYPE iblt_internal.run_worker AS (
+CREATE TYPE run_worker AS (
 	run bigint,
 	peer text,
 	conn text,
-	options iblt_internal.run_options,
+	options run_options,
 	progress boolean,
 	act text,				-- what it does next: 'claim', 'work' or 'pause'
 	done boolean,			-- nothing any more
 	deadline timestamptz,	-- when it stops
 	item integer,			-- the table of its slice
 	number bigint,			-- its slice
-	entry iblt_internal.audit_item,
-	plan iblt_internal.plan,
+	entry audit_item,
+	plan plan,
 	planned timestamptz,	-- when that was made; NULL if it does not hold any more
 	shape text,				-- what its table was then
 	walks boolean,			-- statistics do not tell where its slices end
@@ -38,7 +38,7 @@ CREATE TYPE iblt_internal.run_worker AS (
 );
 
 -- What a table of a run is at the moment.
-CREATE TYPE iblt_internal.run_seen AS (
+CREATE TYPE run_seen AS (
 	shape text,				-- columns and files of both sides, and the order of slices
 	estimate bigint,		-- rows of the larger side
 	whole boolean,			-- one slice; NULL unless the table begins
@@ -47,13 +47,13 @@ CREATE TYPE iblt_internal.run_seen AS (
 );
 
 -- A repair of differences that a run found in a table.
-CREATE TYPE iblt_internal.run_repair AS (
-	t iblt_internal.run_table,
-	entry iblt_internal.audit_item,
-	work iblt_internal.repair_work,
-	kept iblt_internal.run_difference[],	-- what was reviewed, all of one seed
-	same iblt_internal.difference[],	-- those of which nothing has changed since
-	aside iblt_internal.repair_step[],	-- instead of statements for the others
+CREATE TYPE run_repair AS (
+	t run_table,
+	entry audit_item,
+	work repair_work,
+	kept run_difference[],	-- what was reviewed, all of one seed
+	same difference[],	-- those of which nothing has changed since
+	aside repair_step[],	-- instead of statements for the others
 	tried text[],			-- ids with statements, before their rows were locked
 	gone bigint[],			-- numbers of those whose rows are equal
 	unseen text[]			-- keys of those of which an index finds no row, on a side

@@ -4,19 +4,19 @@
 -- caller has.
 
 -- The sessions that are at work on runs.
-CREATE FUNCTION iblt_internal.run_workers() RETURNS TABLE (run bigint, pids integer[])
+CREATE FUNCTION run_workers() RETURNS TABLE (run bigint, pids integer[])
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 	SELECT h.run, array_agg(l.pid ORDER BY l.pid)
-	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, own => false) AS h
+	FROM iblt_run_rows(NULL::run_head, own => false) AS h
 	JOIN pg_locks l ON l.locktype = 'object' AND l.granted AND l.objsubid = 1
 		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND l.classid = 'iblt_internal.run_head'::regclass AND l.objid = (h.run % 4294967296)::oid
 	GROUP BY h.run
 $$;
 
-CREATE VIEW iblt_audit_tables WITH (security_barrier) AS
+CREATE VIEW @extschema@.iblt_audit_tables WITH (security_barrier) AS
 	SELECT t.run, t.item AS number, t.relation, t.peer_relation,
 		coalesce(t.status, CASE WHEN t.generation > 0 THEN 'under way' ELSE 'waiting' END)
 			AS status,
@@ -29,12 +29,12 @@ CREATE VIEW iblt_audit_tables WITH (security_barrier) AS
 		CASE WHEN t.status IS NULL AND x.rows > 0 THEN make_interval(secs =>
 			t.wall_ms / 1000 * greatest(t.estimate - x.rows, 0) / x.rows) END AS time_left,
 		t.done AS slices, t.slice_rows, t.work_ms, t.wall_ms, t.started_at, t.finished_at
-	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, own => false) AS t,
+	FROM iblt_run_rows(NULL::run_table, own => false) AS t,
 	LATERAL (SELECT coalesce(greatest(t.rows_here, t.rows_there), 0)) AS x(rows);
 COMMENT ON VIEW iblt_audit_tables IS
 'the tables of the runs of iblt_audit_run, with what is known of each and how far it is';
 
-CREATE VIEW iblt_audit_runs WITH (security_barrier) AS
+CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 	SELECT h.run, pg_get_userbyid(h.owner) AS owner, h.peer, h.target,
 		CASE WHEN x.open = 0 THEN 'finished' WHEN w.pids IS NULL THEN 'stopped'
 			WHEN h.paused IS NOT NULL THEN 'paused: ' || h.paused ELSE 'running' END AS state,
@@ -48,7 +48,7 @@ CREATE VIEW iblt_audit_runs WITH (security_barrier) AS
 		CASE WHEN x.open > 0 AND x.rows > 0 THEN make_interval(secs => x.wall_ms / 1000
 			* greatest(x.estimated - x.rows, 0) / x.rows / y.sessions) END AS time_left,
 		h.started_at, CASE WHEN x.open = 0 THEN x.finished_at END AS finished_at
-	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, own => false) AS h
+	FROM iblt_run_rows(NULL::run_head, own => false) AS h
 	JOIN (SELECT t.run, count(*) AS tables,
 			count(*) FILTER (WHERE t.status IN ('waiting', 'under way')) AS open,
 			count(*) FILTER (WHERE t.status = 'differs') AS differing,
@@ -60,25 +60,25 @@ CREATE VIEW iblt_audit_runs WITH (security_barrier) AS
 				ELSE t.rows END) AS estimated,
 			max(t.finished_at) AS finished_at
 		FROM iblt_audit_tables t GROUP BY t.run) AS x ON x.run = h.run
-	LEFT JOIN iblt_internal.run_workers() AS w ON w.run = h.run,
+	LEFT JOIN run_workers() AS w ON w.run = h.run,
 	LATERAL (SELECT greatest(cardinality(w.pids), 1)) AS y(sessions);
 COMMENT ON VIEW iblt_audit_runs IS
 'the runs of iblt_audit_run: how far each is, what it found, and who works on it';
 
-CREATE VIEW iblt_audit_differences WITH (security_barrier) AS
+CREATE VIEW @extschema@.iblt_audit_differences WITH (security_barrier) AS
 	SELECT d.run, t.item AS number, t.relation, d.key, d.side, d.here, d.there, d.confirmed,
 		d.here_count, d.there_count, d.found_at
-	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_difference, own => false) AS d
-	JOIN iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, own => false) AS t
+	FROM iblt_run_rows(NULL::run_difference, own => false) AS d
+	JOIN iblt_run_rows(NULL::run_table, own => false) AS t
 		ON t.owner = d.owner AND t.run = d.run AND t.item = d.item;
 COMMENT ON VIEW iblt_audit_differences IS
 'the rows that runs of iblt_audit_run found to differ, as iblt_compare gives them';
 
-CREATE VIEW iblt_audit_ranges WITH (security_barrier) AS
+CREATE VIEW @extschema@.iblt_audit_ranges WITH (security_barrier) AS
 	SELECT r.run, t.item AS number, t.relation, r.after, r.up_to, r.rows_here, r.rows_there,
 		r.missing, r.extra, r.changed, r.unconfirmed, r.found_at
-	FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_range, own => false) AS r
-	JOIN iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, own => false) AS t
+	FROM iblt_run_rows(NULL::run_range, own => false) AS r
+	JOIN iblt_run_rows(NULL::run_table, own => false) AS t
 		ON t.owner = r.owner AND t.run = r.run AND t.item = r.item;
 COMMENT ON VIEW iblt_audit_ranges IS
 'the ranges of keys in which runs of iblt_audit_run found differences, and how many';

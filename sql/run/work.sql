@@ -4,18 +4,17 @@
 
 -- Keeps the differences of a slice, as long as the table has no more than that many; returns
 -- how many it has.
-CREATE FUNCTION iblt_internal.run_keep(t iblt_internal.run_table,
-	compared iblt_internal.comparison, most bigint) RETURNS bigint
+CREATE FUNCTION run_keep(t run_table,
+	compared comparison, most bigint) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	seed bigint := (compared.plan).seed;
 	kept bigint;
 BEGIN
-	SELECT count(iblt_internal.iblt_run_add(ROW(NULL, t.run, t.item, t.kept + d.n, d.id, seed,
+	SELECT count(iblt_run_add(ROW(NULL, t.run, t.item, t.kept + d.n, d.id, seed,
 		d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
-		clock_timestamp())::iblt_internal.run_difference)) INTO kept
+		clock_timestamp())::run_difference)) INTO kept
 	FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
 	WHERE t.kept + d.n <= most;
 	RETURN t.kept + kept;
@@ -26,10 +25,9 @@ $$;
 -- A slice grows to ten times the last at most, and is not to find more than half the
 -- differences that a comparison can.  What a slice costs beside its rows (messages, commits)
 -- would make small ones smaller still.
-CREATE FUNCTION iblt_internal.run_next_rows(s iblt_internal.run_slice, seen bigint,
+CREATE FUNCTION run_next_rows(s run_slice, seen bigint,
 	differences bigint, most bigint, wanted_ms integer, took_ms double precision) RETURNS bigint
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN s.rows IS NULL THEN NULL ELSE greatest(
@@ -40,10 +38,9 @@ END
 $$;
 
 -- Adds a slice to what is known of a table.
-CREATE FUNCTION iblt_internal.run_count(t iblt_internal.run_table, r iblt_internal.audit_row,
-	took_ms double precision, wall_ms double precision) RETURNS iblt_internal.run_table
+CREATE FUNCTION run_count(t run_table, r audit_row,
+	took_ms double precision, wall_ms double precision) RETURNS run_table
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	t.done := t.done + 1;
@@ -61,25 +58,23 @@ END
 $$;
 
 -- Keeps the counts of a slice that has differences.
-CREATE FUNCTION iblt_internal.run_add_range(w iblt_internal.run_worker, s iblt_internal.run_slice,
-	r iblt_internal.audit_row) RETURNS void
+CREATE FUNCTION run_add_range(w run_worker, s run_slice,
+	r audit_row) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF r.missing + r.extra + r.changed > 0 THEN
-		PERFORM iblt_internal.iblt_run_add(ROW(NULL, s.run, s.item, s.number,
-			iblt_internal.range_key(w.plan, s.lo), iblt_internal.range_key(w.plan, s.hi),
+		PERFORM iblt_run_add(ROW(NULL, s.run, s.item, s.number,
+			range_key(w.plan, s.lo), range_key(w.plan, s.hi),
 			r.rows_here, r.rows_there, r.missing, r.extra, r.changed, r.unconfirmed,
-			clock_timestamp())::iblt_internal.run_range);
+			clock_timestamp())::run_range);
 	END IF;
 END
 $$;
 
 -- The status of a table all of whose slices are compared.
-CREATE FUNCTION iblt_internal.run_verdict(t iblt_internal.run_table) RETURNS text
+CREATE FUNCTION run_verdict(t run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE t.missing + t.extra + t.changed WHEN 0 THEN 'equal'
@@ -88,9 +83,8 @@ END
 $$;
 
 -- What there is to say if not all differences were kept.
-CREATE FUNCTION iblt_internal.run_unkept(t iblt_internal.run_table) RETURNS text
+CREATE FUNCTION run_unkept(t run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RETURN CASE WHEN t.kept < t.missing + t.extra + t.changed
@@ -100,28 +94,26 @@ END
 $$;
 
 -- A table all of whose slices are compared.
-CREATE FUNCTION iblt_internal.run_finish_table(w iblt_internal.run_worker,
-	t iblt_internal.run_table) RETURNS iblt_internal.run_table
+CREATE FUNCTION run_finish_table(w run_worker,
+	t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	t.status := iblt_internal.run_verdict(t);
-	t.detail := nullif(concat_ws('; ', iblt_internal.audit_detail(w.entry, w.plan, t.unconfirmed,
+	t.status := run_verdict(t);
+	t.detail := nullif(concat_ws('; ', audit_detail(w.entry, w.plan, t.unconfirmed,
 			t.missing + t.extra + t.changed),
-		iblt_internal.run_unkept(t), t.how), '');
+		run_unkept(t), t.how), '');
 	t.finished_at := clock_timestamp();
-	PERFORM iblt_internal.progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation,
+	PERFORM progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation,
 		t.status, ': ' || t.detail));
 	RETURN t;
 END
 $$;
 
 -- Tells the caller now and then how far a table is.
-CREATE FUNCTION iblt_internal.run_tell(w iblt_internal.run_worker, t iblt_internal.run_table)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_tell(w run_worker, t run_table)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	n bigint := greatest(t.rows_here, t.rows_there);
@@ -129,7 +121,7 @@ BEGIN
 	w.last := clock_timestamp();
 	IF t.status IS NULL AND w.progress AND w.last > w.told + interval '10 s' THEN
 		w.told := w.last;
-		PERFORM iblt_internal.progress(true, format('run %s: %s: %s rows (%s %%) in %s slices, '
+		PERFORM progress(true, format('run %s: %s: %s rows (%s %%) in %s slices, '
 			'%s differences', t.run, t.relation, n, n * 100 / greatest(t.estimate, n, 1), t.done,
 			t.missing + t.extra + t.changed));
 	END IF;
@@ -138,130 +130,125 @@ END
 $$;
 
 -- The pause that max_load and max_rate ask for after a slice of that many rows.
-CREATE FUNCTION iblt_internal.run_pace(w iblt_internal.run_worker, rows bigint)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_pace(w run_worker, rows bigint)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	spent double precision := extract(epoch FROM clock_timestamp() - w.began);
 BEGIN
-	RETURN iblt_internal.run_wait(w, greatest(0, spent * (1 / (w.options).max_load - 1),
+	RETURN run_wait(w, greatest(0, spent * (1 / (w.options).max_load - 1),
 		rows / (w.options).max_rate::double precision - spent));
 END
 $$;
 
 -- Does a run count the rows of a table by a scan, now that all its slices by key are
 -- compared?
-CREATE FUNCTION iblt_internal.run_counts(w iblt_internal.run_worker, t iblt_internal.run_table)
+CREATE FUNCTION run_counts(w run_worker, t run_table)
 RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	-- one slice has no bounds, so it is a scan
 	RETURN t.cut > 1 AND t.marks IS NULL AND NOT (w.options).check_indexes
-		AND iblt_internal.slice_counts(w.plan);
+		AND slice_counts(w.plan);
 END
 $$;
 
 -- Counts the rows of a table that was read by an index, and notes that, or begins again with
 -- it as one slice; an error if an index does not find a row.
-CREATE FUNCTION iblt_internal.run_count_all(w iblt_internal.run_worker,
-	s iblt_internal.run_slice) RETURNS iblt_internal.comparison
+CREATE FUNCTION run_count_all(w run_worker,
+	s run_slice) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	t iblt_internal.run_table := iblt_internal.run_table_of(w.run, w.item);
-	here bigint := iblt_internal.slice_counted(w.conn, w.plan, (w.plan).here, t.rows_here);
-	there bigint := iblt_internal.slice_counted(w.conn, w.plan, (w.plan).there, t.rows_there);
-	figures iblt_internal.figures;
-	seen iblt_internal.run_seen;
+	t run_table := run_table_of(w.run, w.item);
+	here bigint := slice_counted(w.conn, w.plan, (w.plan).here, t.rows_here);
+	there bigint := slice_counted(w.conn, w.plan, (w.plan).there, t.rows_there);
+	figures figures;
+	seen run_seen;
 BEGIN
-	PERFORM iblt_internal.run_write(w.run);
-	t := iblt_internal.run_table_of(w.run, w.item);
+	PERFORM run_write(w.run);
+	t := run_table_of(w.run, w.item);
 	IF t.status IS NULL AND t.generation = s.generation THEN
 		IF here = t.rows_here AND there = t.rows_there THEN
 			t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
-		ELSIF iblt_internal.run_verdict(t) = 'equal' THEN
+		ELSIF run_verdict(t) = 'equal' THEN
 			seen.shape := t.shape;
 			seen.estimate := t.estimate;
 			seen.whole := true;
 			seen.how := 'compared in one slice: a scan counted other rows than slices had read';
-			t := iblt_internal.run_start_table(w, t, seen);
+			t := run_start_table(w, t, seen);
 		ELSE
 			t.how := concat_ws('; ', t.how,
 				format('a later scan counted %s rows here and %s there', here, there));
 		END IF;
 		t.done := greatest(t.done - 1, 0);	-- run_count() adds it
-		PERFORM iblt_internal.iblt_run_put(t);
+		PERFORM iblt_run_put(t);
 	END IF;
 	figures.rows_here := 0;
 	figures.rows_there := 0;
-	RETURN ROW(w.plan, iblt_internal.all_figures(w.plan, figures, 0, 0, 0),
-		'{}'::iblt_internal.difference[]);
+	RETURN ROW(w.plan, all_figures(w.plan, figures, 0, 0, 0),
+		'{}'::difference[]);
 END
 $$;
 
 -- Stores what a slice has shown, unless its table was altered meanwhile.
-CREATE FUNCTION iblt_internal.run_store(w iblt_internal.run_worker, s iblt_internal.run_slice,
-	compared iblt_internal.comparison, took_ms double precision) RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_store(w run_worker, s run_slice,
+	compared comparison, took_ms double precision) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	r iblt_internal.audit_row := iblt_internal.audit_result(w.entry, compared);
+	r audit_row := audit_result(w.entry, compared);
 	seen bigint := greatest(r.rows_here, r.rows_there);
 	differences bigint := r.missing + r.extra + r.changed;
-	t iblt_internal.run_table;
+	t run_table;
 BEGIN
-	PERFORM iblt_internal.run_write(w.run);
-	t := iblt_internal.run_table_of(w.run, w.item);
+	PERFORM run_write(w.run);
+	t := run_table_of(w.run, w.item);
 	IF t.status IS NOT NULL OR t.generation IS DISTINCT FROM s.generation THEN
 		RETURN w;
 	END IF;
-	t.kept := iblt_internal.run_keep(t, compared, (w.options).most_kept);
-	t := iblt_internal.run_count(t, r, iblt_internal.ms(w.began)::double precision,
-		iblt_internal.ms(w.last)::double precision);
+	t.kept := run_keep(t, compared, (w.options).most_kept);
+	t := run_count(t, r, ms(w.began)::double precision,
+		ms(w.last)::double precision);
 	IF t.marks IS NULL THEN
-		PERFORM iblt_internal.run_add_range(w, s, r);
+		PERFORM run_add_range(w, s, r);
 	END IF;
-	t.slice_rows := iblt_internal.run_next_rows(s, seen, differences,
+	t.slice_rows := run_next_rows(s, seen, differences,
 		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
-	PERFORM iblt_internal.iblt_run_remove(NULL::iblt_internal.run_slice, w.run, w.item,
+	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.item,
 		s.number);
-	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_internal.iblt_run_rows(
-			NULL::iblt_internal.run_slice, w.run, w.item) AS x) THEN
+	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_run_rows(
+			NULL::run_slice, w.run, w.item) AS x) THEN
 		-- a last slice, without a number of rows: a table by key is counted, and one with all
 		-- its blocks in a sketch is looked up
 		t := CASE WHEN s.rows IS NOT NULL
-				AND (t.marks IS NOT NULL OR iblt_internal.run_counts(w, t))
-			THEN iblt_internal.run_add_slice(t, NULL, NULL, NULL)
-			ELSE iblt_internal.run_finish_table(w, t) END;
+				AND (t.marks IS NOT NULL OR run_counts(w, t))
+			THEN run_add_slice(t, NULL, NULL, NULL)
+			ELSE run_finish_table(w, t) END;
 	END IF;
-	PERFORM iblt_internal.iblt_run_put(t);
+	PERFORM iblt_run_put(t);
 	w.lost := 0;
 	w.walks := w.walks OR seen > 4 * s.rows;
-	w := iblt_internal.run_tell(w, t);
-	RETURN iblt_internal.run_pace(w, seen);
+	w := run_tell(w, t);
+	RETURN run_pace(w, seen);
 END
 $$;
 
 -- What goes wrong
 
 -- Ends a table with an error, with which the run goes on; its slices stay, to go on with.
-CREATE FUNCTION iblt_internal.run_fail_table(w iblt_internal.run_worker, state text, message text,
-	detail text) RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_fail_table(w run_worker, state text, message text,
+	detail text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	r iblt_internal.audit_row := iblt_internal.audit_failed(w.entry, state, message, detail);
-	t iblt_internal.run_table;
+	r audit_row := audit_failed(w.entry, state, message, detail);
+	t run_table;
 BEGIN
-	PERFORM iblt_internal.run_write(w.run);
-	t := iblt_internal.run_table_of(w.run, w.item);
+	PERFORM run_write(w.run);
+	t := run_table_of(w.run, w.item);
 	IF t.status IS NULL THEN
 		t.status := r.status;
 		t.detail := concat_ws('; ', r.detail, CASE WHEN t.done > 0
@@ -269,8 +256,8 @@ BEGIN
 		t.sqlstate := r.sqlstate;
 		t.peer_relation := coalesce(t.peer_relation, r.peer_relation);
 		t.finished_at := clock_timestamp();
-		PERFORM iblt_internal.iblt_run_put(t);
-		PERFORM iblt_internal.progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation,
+		PERFORM iblt_run_put(t);
+		PERFORM progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation,
 			t.status, ': ' || t.detail));
 	END IF;
 	w.act := 'claim';
@@ -281,34 +268,32 @@ $$;
 
 -- After a lost connection: makes a worker take the slice again, with an error the second
 -- time.
-CREATE FUNCTION iblt_internal.run_lost(w iblt_internal.run_worker, state text, message text,
-	detail text) RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_lost(w run_worker, state text, message text,
+	detail text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF w.lost > 1 THEN
-		PERFORM iblt_internal.iblt_peer_raise(state, message, detail, NULL);
+		PERFORM iblt_peer_raise(state, message, detail, NULL);
 	END IF;
-	PERFORM iblt_internal.progress(w.progress, format('run %s lost its connection', w.run));
-	RETURN iblt_internal.run_wait(w, 1);
+	PERFORM progress(w.progress, format('run %s lost its connection', w.run));
+	RETURN run_wait(w, 1);
 END
 $$;
 
 -- The first part of a slice, NULL if it cannot be cut.
 -- Too many differences for one comparison: the slice becomes two.
-CREATE FUNCTION iblt_internal.run_halve(w iblt_internal.run_worker, s iblt_internal.run_slice)
-RETURNS iblt_internal.run_slice
+CREATE FUNCTION run_halve(w run_worker, s run_slice)
+RETURNS run_slice
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	half iblt_internal.run_slice := s;
+	half run_slice := s;
 BEGIN
 	WHILE half.rows > 1 LOOP
 		half.rows := half.rows / 2;
-		half.hi := iblt_internal.smaller_bound(iblt_internal.slice_key(w.plan), s.hi,
-			iblt_internal.slice_next(w.conn, w.plan, s.lo, half.rows));
+		half.hi := smaller_bound(slice_key(w.plan), s.hi,
+			slice_next(w.conn, w.plan, s.lo, half.rows));
 		IF half.hi IS DISTINCT FROM s.hi THEN
 			RETURN half;
 		END IF;
@@ -318,28 +303,27 @@ END
 $$;
 
 -- Cuts the slice of a worker in two; false if that cannot be done.
-CREATE FUNCTION iblt_internal.run_split(w iblt_internal.run_worker) RETURNS boolean
+CREATE FUNCTION run_split(w run_worker) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.run_slice := iblt_internal.run_slice_of(w.run, w.item, w.number);
-	half iblt_internal.run_slice := iblt_internal.run_halve(w, s);
-	t iblt_internal.run_table;
+	s run_slice := run_slice_of(w.run, w.item, w.number);
+	half run_slice := run_halve(w, s);
+	t run_table;
 BEGIN
 	IF half.run IS NULL THEN
 		RETURN false;
 	END IF;
-	PERFORM iblt_internal.run_write(w.run);
-	t := iblt_internal.run_table_of(w.run, w.item);
+	PERFORM run_write(w.run);
+	t := run_table_of(w.run, w.item);
 	IF t.status IS NULL AND t.generation = s.generation THEN
 		t.cut := t.cut + 1;
 		t.slice_rows := least(t.slice_rows, half.rows);
 		half.number := t.cut;
 		s.lo := half.hi;
 		s.rows := greatest(s.rows - half.rows, 2);
-		PERFORM iblt_internal.iblt_run_add(half), iblt_internal.iblt_run_put(s),
-			iblt_internal.iblt_run_put(t);
+		PERFORM iblt_run_add(half), iblt_run_put(s),
+			iblt_run_put(t);
 	END IF;
 	RETURN true;
 END
@@ -347,10 +331,9 @@ $$;
 
 -- After an error in a slice: it is done again, in two, or its table ends.
 -- A cancel of this side does not come here.
-CREATE FUNCTION iblt_internal.run_failed(w iblt_internal.run_worker, state text, message text,
-	detail text) RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_failed(w run_worker, state text, message text,
+	detail text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	again boolean;
@@ -359,19 +342,19 @@ BEGIN
 	w.lost := w.lost + 1;
 	w.planned := NULL;
 	IF state IN ('IB002', 'IB003') THEN
-		again := iblt_internal.run_split(w);
+		again := run_split(w);
 		w.lost := 0;
 	ELSE
-		PERFORM iblt_internal.peer_close(w.conn);
+		PERFORM peer_close(w.conn);
 		IF left(state, 2) = '08' OR state IN ('57P01', '57P02', '57P03') THEN
-			RETURN iblt_internal.run_lost(w, state, message, detail);
+			RETURN run_lost(w, state, message, detail);
 		END IF;
-		again := w.lost < 3 AND iblt_internal.restarts(w.conn, w.peer, w.plan, 1, state, message);
+		again := w.lost < 3 AND restarts(w.conn, w.peer, w.plan, 1, state, message);
 	END IF;
 	IF again THEN
 		RETURN w;
 	END IF;
-	RETURN iblt_internal.run_fail_table(w, state, message, detail);
+	RETURN run_fail_table(w, state, message, detail);
 END
 $$;
 
@@ -379,14 +362,13 @@ $$;
 
 -- An error if a table of which nothing is left to cut is not what it was when its plan was
 -- made.
-CREATE FUNCTION iblt_internal.run_check_last(w iblt_internal.run_worker,
-	t iblt_internal.run_table) RETURNS void
+CREATE FUNCTION run_check_last(w run_worker,
+	t run_table) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF t.at_end AND w.planned < w.began
-			AND (iblt_internal.run_see(w)).shape IS DISTINCT FROM t.shape THEN
+			AND (run_see(w)).shape IS DISTINCT FROM t.shape THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB004',
 			MESSAGE = format('relation %s was altered while it was compared', t.relation);
 	END IF;
@@ -394,40 +376,39 @@ END
 $$;
 
 -- Compares the slice that a worker has claimed, unless another one has done so meanwhile.
-CREATE FUNCTION iblt_internal.run_work(w iblt_internal.run_worker)
-RETURNS iblt_internal.run_worker
+CREATE FUNCTION run_work(w run_worker)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	s iblt_internal.run_slice;
-	t iblt_internal.run_table;
+	s run_slice;
+	t run_table;
 	started timestamptz := clock_timestamp();
-	compared iblt_internal.comparison;
+	compared comparison;
 	state text;
 	message text;
 	detail text;
 BEGIN
 	w.act := 'claim';
-	IF NOT iblt_internal.iblt_run_lock(w.run, w.item, w.number, false) THEN
+	IF NOT iblt_run_lock(w.run, w.item, w.number, false) THEN
 		RETURN w;
 	END IF;
-	s := iblt_internal.run_slice_of(w.run, w.item, w.number);
-	t := iblt_internal.run_table_of(w.run, w.item);
+	s := run_slice_of(w.run, w.item, w.number);
+	t := run_table_of(w.run, w.item);
 	IF s.number IS NULL OR t.status IS NOT NULL OR t.generation <> s.generation THEN
 		RETURN w;
 	END IF;
 	BEGIN
-		PERFORM iblt_internal.iblt_traffic_take();
-		PERFORM iblt_internal.run_check_last(w, t);
-		compared := iblt_internal.run_compare(w, t, s);
+		PERFORM iblt_traffic_take();
+		PERFORM run_check_last(w, t);
+		compared := run_compare(w, t, s);
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL;
 	END;
 	IF state IS NOT NULL THEN
-		RETURN iblt_internal.run_failed(w, state, message, detail);
+		RETURN run_failed(w, state, message, detail);
 	END IF;
-	RETURN iblt_internal.run_store(w, s, compared, iblt_internal.ms(started)::double precision);
+	RETURN run_store(w, s, compared, ms(started)::double precision);
 END
 $$;

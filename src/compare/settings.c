@@ -21,7 +21,7 @@ PG_FUNCTION_INFO_V1(iblt_peer_settings);
 
 /* The drivers' SET clauses pin the same (test/sql/settings.sql). */
 static const char *const pinned[][2] = {
-	{"search_path", "pg_catalog, pg_temp"},
+	{"search_path", "iblt_internal, pg_catalog, pg_temp"},
 	{"row_security", "off"},
 	{"enable_indexonlyscan", "off"},
 	{"constraint_exclusion", "off"},

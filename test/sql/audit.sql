@@ -4,7 +4,7 @@ SET client_min_messages = error;	-- wal_level may be too low for publications
 CREATE EXTENSION IF NOT EXISTS iblt;
 CREATE SCHEMA aud;
 CREATE SCHEMA aud_parts;
-SET search_path = aud, public;
+SET search_path = aud, public, iblt_internal;
 CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	EXECUTE query;

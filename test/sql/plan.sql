@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 CREATE SCHEMA plans;
-SET search_path = plans, public;
+SET search_path = plans, public, iblt_internal;
 
 -- the plan of two relations
 CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$

@@ -4,7 +4,7 @@
 SET client_min_messages = error;
 CREATE EXTENSION IF NOT EXISTS iblt;
 CREATE SCHEMA replication;
-SET search_path = replication, public;
+SET search_path = replication, public, iblt_internal;
 
 CREATE TABLE alone (id int PRIMARY KEY);
 CREATE TABLE whole (id int PRIMARY KEY) PARTITION BY LIST (id);

@@ -4,13 +4,23 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 RESET client_min_messages;
 
--- every function that is not C has a search_path of its own, except procedures that
--- commit, which cannot have one
-SELECT p.oid::regprocedure AS without_search_path
+SET search_path = public, iblt_internal;
+-- the path is pinned where it is not inherited: by what users call, and in schema
+-- iblt_internal by what a view, a procedure that commits or the peer calls first
+SELECT p.oid::regprocedure AS pins_the_path
+FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
+AND d.deptype = 'e' AND p.pronamespace = 'iblt_internal'::regnamespace AND p.proconfig::text LIKE '%search_path%'
+ORDER BY p.proname;
+SELECT p.oid::regprocedure AS without_a_path
 FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid JOIN pg_language l ON l.oid = p.prolang
 WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
-AND d.deptype = 'e' AND l.lanname IN ('sql', 'plpgsql') AND NOT coalesce(p.proconfig @> '{"search_path=pg_catalog, pg_temp"}', false)
+AND d.deptype = 'e' AND l.lanname IN ('sql', 'plpgsql') AND p.pronamespace <> 'iblt_internal'::regnamespace
+AND NOT coalesce(p.proconfig @> '{"search_path=iblt_internal, pg_catalog, pg_temp"}', false)
 ORDER BY p.proname;
+-- a name of pg_catalog would be called in the place of ours, or ours in its place
+SELECT p.oid::regprocedure AS has_a_name_of_postgresql FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
+AND EXISTS (SELECT FROM pg_proc q WHERE q.pronamespace = 'pg_catalog'::regnamespace AND q.proname = p.proname);
 
 -- the drivers' settings, as text
 CREATE TEMP TABLE pinned AS
@@ -63,6 +73,7 @@ BEGIN
 	END LOOP;
 END $$;
 RESET ALL;
+SET search_path = public, iblt_internal;
 SELECT setting, min(value) FILTER (WHERE driver = 'iblt_compare') AS for_compare, min(value) FILTER (WHERE driver = 'iblt_repair') AS for_repair
 FROM peer GROUP BY setting ORDER BY setting COLLATE "C";
 
@@ -94,7 +105,7 @@ BEGIN
 END $$;
 SELECT seed, by_hash, iblt_internal.row_checksum_sql(plan, (plan).here) LIKE '%(''' || seed || '''::%' AS content,
 	iblt_internal.key_hash_sql(plan, (plan).here) LIKE '%(''' || (seed # 1) || '''::%' AS key,
-	iblt_internal.sketch_sql(plan, (plan).here, 10) LIKE '%iblt_internal.iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
+	iblt_internal.sketch_sql(plan, (plan).here, 10) LIKE '%iblt_compare_template(10, %, ''' || seed || ''')%' AS cells
 FROM (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(by_hash), LATERAL (SELECT pg_temp.plan_of(seed, by_hash) AS plan) AS p
 ORDER BY seed, by_hash;
 SELECT iblt_internal.random_seed() <> iblt_internal.random_seed() AS another;

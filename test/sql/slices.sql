@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 CREATE SCHEMA slices;
-SET search_path = slices, public;
+SET search_path = slices, public, iblt_internal;
 SELECT setseed(0.4711);
 
 CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$
@@ -204,7 +204,7 @@ ROLLBACK;
 -- Partitions: the indexes of those are read that a slice is in.  A plan is looked at as a slice has it.
 CREATE FUNCTION explained(plan iblt_internal.plan, lo text[], hi text[], by_hash boolean DEFAULT false,
 	OUT relations text, OUT by_index boolean, OUT few_blocks boolean) LANGUAGE plpgsql
-	SET enable_seqscan = off SET search_path = pg_catalog, pg_temp SET enable_indexonlyscan = off
+	SET enable_seqscan = off SET search_path = iblt_internal, pg_catalog, pg_temp SET enable_indexonlyscan = off
 AS $$
 DECLARE
 	query text;
@@ -437,7 +437,7 @@ INSERT INTO one2 SELECT i * 10000000::bigint, 'v' FROM generate_series(1, 1000) 
 SELECT * FROM same('narrow', 'one2', 300);
 
 -- The guard
-CREATE FUNCTION guard(here regclass, there regclass, thorough boolean, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
+CREATE FUNCTION guard(here regclass, there regclass, thorough boolean, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql SET search_path = iblt_internal, pg_catalog, pg_temp AS $$
 	SELECT iblt_internal.slice_guard(NULL, slices.plan_of(here, there, options), thorough)
 $$;
 SELECT guard('parts', 'whole', false);
@@ -547,7 +547,7 @@ UPDATE pg_attribute SET attcollation = 950 WHERE attname = 'id' AND attrelid IN 
 -- another session has not yet seen the indexes
 \c -
 SET client_min_messages = warning;
-SET search_path = slices, public;
+SET search_path = slices, public, iblt_internal;
 SELECT refusal('sh', 'st') IS NULL AS sliced, all_found, each_once FROM same('sh', 'st', 500);
 SELECT outcome($$SELECT slices.guard('sh', 'st', false)$$) ~ '^XX002 an index of slices.(sh|st) does not find rows' AS sample;
 SELECT outcome($$SELECT slices.guard('sh', 'st', true)$$) ~ '^XX002 index slices.(sh|st)_pkey is damaged .amcheck: item order invariant violated for index' AS amcheck;

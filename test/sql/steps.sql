@@ -3,7 +3,7 @@
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 CREATE SCHEMA steps;
-SET search_path = steps, public;
+SET search_path = steps, public, iblt_internal;
 
 CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$
 	SELECT iblt_internal.prepare(NULL, here, there::text,
@@ -61,7 +61,9 @@ CREATE DOMAIN steps.number AS int;
 CREATE TYPE steps.mood AS ENUM ('sad', 'ok');
 CREATE TYPE steps.span AS RANGE (subtype = steps.number);
 CREATE TYPE steps.made AS ("A b" steps.number[], c varchar(3), d steps.span[], e steps.mood);
+SET search_path = iblt_internal;
 SELECT title, iblt_internal.describe_parts(title::regtype) FROM unnest('{numeric,steps.number,steps.number[],steps.span,steps.made,steps.made[]}'::text[]) AS title;
+SET search_path = steps, public, iblt_internal;
 -- a column may be null if it may be on either side
 SELECT h, t, (SELECT c.not_null FROM unnest(iblt_internal.common_columns(one.s, two.s, NULL)) AS c)
 FROM (VALUES (true, true), (true, false), (false, true), (false, false)) AS x(h, t),
@@ -257,7 +259,7 @@ SELECT count(*) FROM iblt_compare('mine', NULL, 'mine', peer_condition => 'true'
 SELECT differences, unconfirmed, settled, messages, bytes_sent, bytes_received, sketch_bytes, lookup_ms, recheck_ms FROM iblt_compare_stats();
 -- those of a comparison that was undone are gone
 \c -
-SET search_path = steps, public;
+SET search_path = steps, public, iblt_internal;
 BEGIN;
 SELECT count(*) FROM iblt_compare('mine', NULL, 'theirs');
 ROLLBACK;

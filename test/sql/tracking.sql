@@ -4,6 +4,7 @@
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
+SET search_path = public, iblt_internal;
 CREATE EXTENSION IF NOT EXISTS dblink;
 CREATE FUNCTION is_right(relation regclass) RETURNS boolean LANGUAGE sql AS $$
 	SELECT iblt_internal.live_is_right(relation, iblt_internal.iblt_track_options(relation))

@@ -2,6 +2,7 @@
 -- taken by a driver when it begins, and shown with its figures.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
+SET search_path = public, iblt_internal;
 CREATE TABLE traffic (id int PRIMARY KEY);
 
 SELECT count(*) AS from_before FROM iblt_internal.iblt_traffic_take();

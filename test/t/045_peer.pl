@@ -10,6 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $here = server('here', "timezone = 'Asia/Kolkata'");
+inside($here);
 sides($here, $here);
 $here->safe_psql('postgres', "CREATE DATABASE $_") foreach qw(there bare older oldest newer);
 $here->safe_psql($_, 'CREATE EXTENSION iblt') foreach qw(postgres there older oldest newer);

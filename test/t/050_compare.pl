@@ -267,7 +267,7 @@ like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($there->connstr('te
 	qr/extension iblt is not installed in the peer's database/, 'without iblt there: an error');
 $there->safe_psql('postgres', "UPDATE pg_extension SET extversion = '9.9' WHERE extname = 'iblt'");
 is(failure("SELECT count(*) FROM iblt_compare('wire', ${\ literal($peer)})"), '', 'another version there that has the same protocol will do');
-my $protocol = 'CREATE OR REPLACE FUNCTION iblt_internal.protocol() RETURNS integer LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS ';
+my $protocol = 'CREATE OR REPLACE FUNCTION iblt_internal.protocol() RETURNS integer LANGUAGE sql IMMUTABLE SET search_path = iblt_internal, pg_catalog, pg_temp AS ';
 $there->safe_psql('postgres', "$protocol 'SELECT 7'");
 like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($peer)})"),
 	qr/55000: iblt 0.1.0 here and iblt 9.9 on the peer cannot talk to each other.*This side has protocol 1, the peer has protocol 7/s, 'another protocol there: an error that names both');

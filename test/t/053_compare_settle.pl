@@ -11,6 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($publisher, $subscriber) = map { server($_) } qw(publisher subscriber);
+inside($publisher, $subscriber);
 $_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt') foreach ($publisher, $subscriber);
 
 sub synchronous

@@ -15,7 +15,9 @@ use Test::More;
 random_seed();
 
 my $here = server('here');
+inside($here);
 my $there = server('there');
+inside($there);
 sides($here, $there);
 both('CREATE EXTENSION dblink; CREATE EXTENSION iblt');
 my $proxy = IbltProxy->new($there);

@@ -13,7 +13,9 @@ random_seed();
 
 # Few shared buffers, since those a process touches count as its memory.
 my $here = server('here', 'shared_buffers = 16MB');
+inside($here);
 my $there = server('there', 'shared_buffers = 16MB');
+inside($there);
 my $peer = conninfo($there);
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');

@@ -212,7 +212,7 @@ foreach my $case ([ $here_standby, $there, 1 ], [ $there_standby, $here, 0 ])
 	$here->safe_psql('postgres', 'UPDATE by_int SET n = n + 1 WHERE id <= 5');
 	$session->start("SELECT count(*) FROM iblt_compare('by_int', ${\ conninfo($here_standby)})");
 	$here_standby->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.by_int'
-		AND query LIKE '%iblt_internal.wal_replayed(%'") or die 'it does not wait';
+		AND query LIKE '%wal_replayed(%'") or die 'it does not wait';
 	$here_standby->stop('immediate');
 	is($session->done, '', 'a standby that stops while it is waited for: no rows');
 	like($session->{err}, qr/ERROR: .*peer/, 'but an error');

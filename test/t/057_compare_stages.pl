@@ -53,7 +53,7 @@ hold_step($here, 'iblt_internal', 'passed', 'text, iblt_internal.plan, timestamp
 # What the peer's process does while it is held; "held" is the server that holds.
 my $waits = "wait_event = 'advisory' AND query LIKE";
 my @stages = (
-	{ name => 'describing', held => $there, lock => 'LOCK TABLE staged', peer => "wait_event_type = 'Lock' AND query LIKE '%iblt_internal.hello(%'" },
+	{ name => 'describing', held => $there, lock => 'LOCK TABLE staged', peer => "wait_event_type = 'Lock' AND query LIKE '%hello(%'" },
 	{ name => 'scanning', held => $there, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "$waits '%scan_answer(%'" },
 	{ name => 'scanning here, after the first message', held => $here, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "state = 'idle' AND query LIKE '%scan_answer(%'" },
 	{ name => 'the second message', held => $there, lock => 'SELECT pg_advisory_xact_lock(3)', peer => "$waits '%iblt_session_get(%'" },

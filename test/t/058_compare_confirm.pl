@@ -47,7 +47,7 @@ sub settling
 {
 	my ($node, $table, $peer, $options) = @_;
 	my $session = IbltTest::Session->new($node)->start(compare_sql($table, $peer, $options));
-	wait_for($peer, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.$table' AND query LIKE '%iblt_internal.writers(%'");
+	wait_for($peer, "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_compare public.$table' AND query LIKE '%writers(%'");
 	return $session;
 }
 

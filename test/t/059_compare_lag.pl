@@ -157,7 +157,7 @@ is($subscriber->safe_psql('postgres', call($subscriber, 't')), '', 'enabled agai
 	my %asked;
 	while (keys %asked < 6)
 	{
-		my $at = $publisher->safe_psql('postgres', "SELECT query_start $peer AND query LIKE '%iblt_internal.slot_applied(%'");
+		my $at = $publisher->safe_psql('postgres', "SELECT query_start $peer AND query LIKE '%slot_applied(%'");
 		$asked{$at} = 1 if $at ne '';
 	}
 	$writer->run('BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE; UPDATE t SET v = v + 1 WHERE id > 10000');

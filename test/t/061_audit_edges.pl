@@ -7,9 +7,10 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use IbltTest qw(major_version server sides both literal failure subscribed);
+use IbltTest qw(inside major_version server sides both literal failure subscribed);
 
 my ($here, $there) = (server('here'), server('there'));
+inside($here, $there);
 sides($here, $there);
 both('CREATE EXTENSION iblt');
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');

@@ -10,6 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my ($here, $there) = audit_servers();
+inside($here, $there);
 my $version = $here->safe_psql('postgres', 'SHOW server_version_num');
 # another database has a subscription of the same name, which leads nowhere
 $there->safe_psql('postgres', 'CREATE DATABASE other');

@@ -14,6 +14,7 @@ use Test::More;
 my $seed = random_seed();
 my $long = $ENV{IBLT_TEST_LONG} ? 10 : 1;
 my $node = server('tracked', 'max_connections = 40', 'max_prepared_transactions = 40', 'deadlock_timeout = 50ms', 'fsync = off', 'autovacuum_naptime = 1s');
+inside($node);
 my $dir = $node->basedir;
 # before PostgreSQL 15, pgbench gives a client up after a deadlock
 my $deadlock = major_version() < 15 ? 'EXCEPTION WHEN deadlock_detected THEN RETURN NULL;' : '';
@@ -278,6 +279,7 @@ $standby->stop;
 # --- a subscriber ------------------------------------------------------------------------
 
 my $subscriber = server('subscriber', 'fsync = off');
+inside($subscriber);
 sides($subscriber, $node);
 $subscriber->safe_psql('postgres', q{CREATE EXTENSION iblt; CREATE EXTENSION dblink;
 	CREATE TABLE items (price numeric, id int PRIMARY KEY, name text)});

@@ -12,6 +12,7 @@ use Test::More;
 
 my $version = major_version();
 my $node = server('pitfalls', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
+inside($node);
 sides($node, $node);
 $node->safe_psql('postgres', q{CREATE EXTENSION iblt; CREATE ROLE other LOGIN});
 

@@ -22,6 +22,7 @@ my $seed = random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 5;
 my @settings = ('fsync = off', 'autovacuum_naptime = 1s', 'deadlock_timeout = 100ms', 'logical_decoding_work_mem = 64kB');
 my ($publisher, $subscriber) = (server('publisher', @settings), server('subscriber', @settings));
+inside($publisher, $subscriber);
 sides($subscriber, $publisher);
 
 sub pick { return $_[ int(rand(@_)) ] }

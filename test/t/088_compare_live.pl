@@ -12,6 +12,7 @@ use Test::More;
 random_seed();
 
 my ($here, $there) = map { server($_, 'fsync = off', 'autovacuum = off', 'client_min_messages = notice', 'max_parallel_workers_per_gather = 0') } ('here', 'there');
+inside($here, $there);
 sides($here, $there);
 both('CREATE EXTENSION iblt; CREATE EXTENSION dblink');
 my $peer = conninfo($there);

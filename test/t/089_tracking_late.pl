@@ -11,6 +11,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = server('late', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
+inside($node);
 sides($node, $node);
 my $dir = $node->basedir;
 

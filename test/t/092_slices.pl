@@ -10,6 +10,7 @@ use Test::More;
 
 random_seed();
 my ($here, $there) = map { server($_) } ('here', 'there');
+inside($here, $there);
 sides($here, $there);
 awkward_extensions();
 both('CREATE SCHEMA checks; CREATE EXTENSION amcheck SCHEMA checks');
@@ -17,7 +18,7 @@ both('CREATE SCHEMA checks; CREATE EXTENSION amcheck SCHEMA checks');
 # All slices of about that many rows: what each finds.
 $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer text, size bigint, options jsonb DEFAULT '{}', thorough boolean DEFAULT NULL, estimate bigint DEFAULT NULL)
 	RETURNS TABLE (lo text[], hi text[], rows_here bigint, rows_there bigint, keys jsonb[], note text)
-	LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_indexonlyscan = off SET DateStyle = 'ISO' SET TimeZone = 'UTC' AS $$
+	LANGUAGE plpgsql SET search_path = iblt_internal, pg_catalog, pg_temp SET enable_indexonlyscan = off SET DateStyle = 'ISO' SET TimeZone = 'UTC' AS $$
 	DECLARE
 		conn text;
 		plan iblt_internal.plan;

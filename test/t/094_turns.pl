@@ -10,7 +10,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $here = server('here');
+inside($here);
 my $there = server('there');
+inside($there);
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 both('CREATE EXTENSION iblt; CREATE TABLE equal (id int PRIMARY KEY, a text, b timestamptz, c numeric);

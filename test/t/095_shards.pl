@@ -12,6 +12,7 @@ use Test::More;
 
 # The shards have other settings than the server that asks them.
 my $here = server('here');
+inside($here);
 my $there = server('there', "datestyle = 'SQL, DMY'", "timezone = 'America/Caracas'", "intervalstyle = 'postgres_verbose'",
 	"bytea_output = 'escape'", "extra_float_digits = -5", "xmlbinary = 'hex'", "log_statement = all");
 sides($here, $there);

@@ -16,6 +16,7 @@ if (major_version() < 14)
 random_seed();
 
 my ($here, $there) = map { server($_) } qw(here there);
+inside($here, $there);
 sides($here, $there);
 $here->safe_psql('postgres', 'CREATE SCHEMA "db ""link"; CREATE EXTENSION dblink SCHEMA "db ""link"; CREATE EXTENSION iblt');
 # Settings of the role that would change the texts of values, and names that would be
@@ -125,8 +126,8 @@ is($here->safe_psql('postgres', 'CREATE TABLE v2 AS SELECT * FROM v; ALTER TABLE
 	'delete|applied|1' . "\nupdate|applied|" . scalar(grep { $$_[0] % 10 < 2 && $$_[2] ne $$_[3] } @values), 'a repair writes values of all types');
 is(compare("'v2'", "peer_relation => 'w'", peer => 'NULL'), join("\n", grep { /"id": \d*([2-9])\}/ } split /\n/, $expected), 'as they are on the peer, and no others');
 # The hashes themselves, without the exact comparison that follows.
-is($here->safe_psql('postgres', q{SET extra_float_digits = 1; SET search_path = pg_catalog;
-	CREATE FUNCTION public.untold() RETURNS SETOF text LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+is($here->safe_psql('postgres', q{SET extra_float_digits = 1; SET search_path = iblt_internal, pg_catalog;
+	CREATE FUNCTION public.untold() RETURNS SETOF text LANGUAGE plpgsql SET search_path = iblt_internal, pg_catalog AS $$
 	DECLARE
 		s iblt_internal.side := iblt_internal.described(iblt_internal.describe('public.v'), 'here');
 		c iblt_internal.plan_column;
@@ -203,7 +204,7 @@ is(plain("'wide'"), '{"id": 7} both 1 1', 'the last of many columns differs');
 # Two rows that exchange values, or a value that moves to the next column.
 both("CREATE TABLE swap (id int PRIMARY KEY, a text, b text); INSERT INTO swap VALUES (1, 'x', 'y'), (2, 'y', 'x'), (3, 'xy', ''), (4, NULL, 'x'), (5, 'x', NULL), (6, '', NULL)");
 $there->safe_psql('postgres', "UPDATE swap SET a = b, b = a WHERE id <> 3; UPDATE swap SET a = 'x', b = 'y' WHERE id = 3");
-is($here->safe_psql('postgres', q{SET search_path = pg_catalog; SELECT string_agg(iblt_internal.plain_persist(b::numeric[], a::numeric[])::text, ' ' ORDER BY n)
+is($here->safe_psql('postgres', q{SET search_path = iblt_internal, pg_catalog; SELECT string_agg(iblt_internal.plain_persist(b::numeric[], a::numeric[])::text, ' ' ORDER BY n)
 	FROM (VALUES (1, '{5,4,3,0}', '{5,4,-3,0}'), (2, '{5,4,0,0}', '{5,-4,0,0}'), (3, '{5,4,3,2}', '{5,1,1,1}'), (4, '{5,4}', '{5,4}'), (5, '{0,5,4,0}', '{3,0,4,0}')) AS v(n, b, a)}),
 	'true false false true false', 'what differs in most buckets is the same');
 is(plain("'swap'", 'seed => ' . int(rand(1e9))), truth('swap', 'id'), 'values that change places');
@@ -421,9 +422,9 @@ like(failure("SELECT * FROM iblt_compare('alone', " . literal($there->connstr('p
 # What is asked by its body gives what the function gives.
 my $calls = join(', ', map { literal($_) } ("audit_tables('public')", "audit_feeds(to_regclass('public.down'))", "audit_generated(to_regclass('public.down_half'))", "run_probe(to_regclass('public.part'))", "audit_published('{up,x}'::text[])", "slot_applied('up')", "slot_applied('x')", "slot_received('down')",
 	"wal_replayed(0)", "writers('public.up'::regclass)"));
-is($here->safe_psql('postgres', qq{CREATE FUNCTION value_of(query text) RETURNS text LANGUAGE plpgsql AS \$\$ DECLARE v text; BEGIN EXECUTE query INTO v; RETURN v; END \$\$; SET search_path = pg_catalog; SET jit = off;
+is($here->safe_psql('postgres', qq{CREATE FUNCTION value_of(query text) RETURNS text LANGUAGE plpgsql AS \$\$ DECLARE v text; BEGIN EXECUTE query INTO v; RETURN v; END \$\$; SET search_path = iblt_internal, pg_catalog; SET jit = off;
 	SELECT count(*), count(DISTINCT c) FILTER (WHERE public.value_of('SELECT iblt_internal.' || c) IS DISTINCT FROM public.value_of(iblt_internal.plain_call(c))) FROM unnest(ARRAY[$calls]) AS c}), '10|0', 'bodies of functions');
-cmp_ok($here->safe_psql('postgres', q{SET search_path = pg_catalog; SELECT public.value_of(iblt_internal.plain_call('wal_position(true)'))}), '>', 0, 'a position');
+cmp_ok($here->safe_psql('postgres', q{SET search_path = iblt_internal, pg_catalog; SELECT public.value_of(iblt_internal.plain_call('wal_position(true)'))}), '>', 0, 'a position');
 
 # --- audits ------------------------------------------------------------------------------
 

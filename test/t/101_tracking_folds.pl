@@ -10,6 +10,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = server('folds', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5', 'max_worker_processes = 2');
+inside($node);
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
 # --- nine tables, so that the first and the last one share a store ----------------------

@@ -9,6 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $node = server('forged', 'fsync = off', 'autovacuum = off', 'allow_system_table_mods = on');
+inside($node);
 sides($node, $node);
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 

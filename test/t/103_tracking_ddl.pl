@@ -11,6 +11,7 @@ use Test::More;
 
 my $version = major_version();
 my $node = server('ddl', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 2');
+inside($node);
 sides($node, $node);
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 

@@ -15,7 +15,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $here = server('here');
+inside($here);
 my $there = server('there');
+inside($there);
 sides($here, $there);
 both('CREATE EXTENSION dblink; CREATE EXTENSION iblt');
 my $peer = conninfo($there);

@@ -9,6 +9,7 @@
 #	hba(NODE, LINE, ...)         puts lines before all others in pg_hba.conf
 #	sides(HERE, THERE)           sets the two servers that the functions below use
 #	awkward_extensions()         installs dblink here and iblt on both sides, in awkward schemas
+#	inside(NODE, ...)            sessions find the functions of iblt_internal by their names alone
 #	both(SQL)                    runs SQL on both
 #	literal(TEXT)                TEXT as an SQL literal
 #	conninfo(NODE)               its connection string as an SQL literal
@@ -34,7 +35,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(random_seed major_version server standby replayed hba sides awkward_extensions both literal conninfo lines failure wait_for subscribed
+our @EXPORT = qw(inside random_seed major_version server standby replayed hba sides awkward_extensions both literal conninfo lines failure wait_for subscribed
 	background finish start_load stop_load connections nothing_left);
 
 our ($here, $there);
@@ -99,6 +100,13 @@ sub hba
 }
 
 sub sides { ($here, $there) = @_; return }
+
+# For tests that call functions which only others call, and these pin the path.
+sub inside
+{
+	$_->safe_psql('postgres', 'ALTER ROLE CURRENT_USER SET search_path = public, iblt_internal') foreach @_;
+	return;
+}
 
 # The schemas are not in search_path, and their names must be quoted.
 sub awkward_extensions
