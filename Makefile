@@ -181,8 +181,9 @@ clean distclean:
 .PHONY: all install installcheck uninstall clean distclean
 endif
 
-sql/iblt--$(EXTVERSION).sql: $(SQL_PARTS)
-	cat $^ > $@
+# What a driver pins is in one file, because SET clauses cannot share a list.
+sql/iblt--$(EXTVERSION).sql: $(SQL_PARTS) sql/pinned_settings
+	sed -e '/@pinned_settings@/{' -e 'r $(filter %pinned_settings,$^)' -e 'd' -e '}' $(filter %.sql,$^) > $@
 
 # --- unit tests of src/core, without a server -------------------------------
 

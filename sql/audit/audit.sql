@@ -219,26 +219,7 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-	SET row_security = off
-	SET enable_indexonlyscan = off
-	SET constraint_exclusion = off
-	SET array_nulls = on
-	SET quote_all_identifiers = off
-	SET jit = off
-	SET DateStyle = 'ISO'
-	SET IntervalStyle = 'postgres'
-	SET TimeZone = 'UTC'
-	SET extra_float_digits = 1
-	SET bytea_output = 'hex'
-	SET xmlbinary = 'base64'
-	SET xmloption = 'content'
-	SET lc_monetary = 'C'
-	SET lc_numeric = 'C'
-	SET lc_time = 'C'
-	SET transform_null_equals = off
-	SET standard_conforming_strings = on
-	SET gin_fuzzy_search_limit = 0
+	@pinned_settings@
 AS $$
 DECLARE
 	results audit_row[];
@@ -272,26 +253,7 @@ RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqls
 	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
 	unconfirmed bigint, bytes bigint, total_ms numeric)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-	SET row_security = off
-	SET enable_indexonlyscan = off
-	SET constraint_exclusion = off
-	SET array_nulls = on
-	SET quote_all_identifiers = off
-	SET jit = off
-	SET DateStyle = 'ISO'
-	SET IntervalStyle = 'postgres'
-	SET TimeZone = 'UTC'
-	SET extra_float_digits = 1
-	SET bytea_output = 'hex'
-	SET xmlbinary = 'base64'
-	SET xmloption = 'content'
-	SET lc_monetary = 'C'
-	SET lc_numeric = 'C'
-	SET lc_time = 'C'
-	SET transform_null_equals = off
-	SET standard_conforming_strings = on
-	SET gin_fuzzy_search_limit = 0
+	@pinned_settings@
 AS $$
 DECLARE
 	results audit_row[];

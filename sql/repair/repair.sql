@@ -138,26 +138,8 @@ CREATE FUNCTION @extschema@.iblt_repair(
 	run bigint DEFAULT NULL)
 RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-	SET row_security = off
-	SET enable_indexonlyscan = off
-	SET constraint_exclusion = off
-	SET array_nulls = on
-	SET quote_all_identifiers = off
-	SET jit = off
-	SET DateStyle = 'ISO'
+	@pinned_settings@
 	SET IntervalStyle = 'iso_8601'
-	SET TimeZone = 'UTC'
-	SET extra_float_digits = 1
-	SET bytea_output = 'hex'
-	SET xmlbinary = 'base64'
-	SET xmloption = 'content'
-	SET lc_monetary = 'C'
-	SET lc_numeric = 'C'
-	SET lc_time = 'C'
-	SET transform_null_equals = off
-	SET standard_conforming_strings = on
-	SET gin_fuzzy_search_limit = 0
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();

@@ -18,26 +18,7 @@ CREATE FUNCTION run_begin(peer text, target audit_target,
 	options run_options, progress boolean, max_time interval)
 RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-	SET row_security = off
-	SET enable_indexonlyscan = off
-	SET constraint_exclusion = off
-	SET array_nulls = on
-	SET quote_all_identifiers = off
-	SET jit = off
-	SET DateStyle = 'ISO'
-	SET IntervalStyle = 'postgres'
-	SET TimeZone = 'UTC'
-	SET extra_float_digits = 1
-	SET bytea_output = 'hex'
-	SET xmlbinary = 'base64'
-	SET xmloption = 'content'
-	SET lc_monetary = 'C'
-	SET lc_numeric = 'C'
-	SET lc_time = 'C'
-	SET transform_null_equals = off
-	SET standard_conforming_strings = on
-	SET gin_fuzzy_search_limit = 0
+	@pinned_settings@
 AS $$
 DECLARE
 	w run_worker := run_worker_of(peer, progress);
@@ -67,26 +48,7 @@ CREATE FUNCTION run_resume(run bigint, peer text, progress boolean,
 	max_time interval, max_load double precision, max_rate bigint, max_lag text)
 RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-	SET row_security = off
-	SET enable_indexonlyscan = off
-	SET constraint_exclusion = off
-	SET array_nulls = on
-	SET quote_all_identifiers = off
-	SET jit = off
-	SET DateStyle = 'ISO'
-	SET IntervalStyle = 'postgres'
-	SET TimeZone = 'UTC'
-	SET extra_float_digits = 1
-	SET bytea_output = 'hex'
-	SET xmlbinary = 'base64'
-	SET xmloption = 'content'
-	SET lc_monetary = 'C'
-	SET lc_numeric = 'C'
-	SET lc_time = 'C'
-	SET transform_null_equals = off
-	SET standard_conforming_strings = on
-	SET gin_fuzzy_search_limit = 0
+	@pinned_settings@
 AS $$
 DECLARE
 	w run_worker := run_worker_of(peer, progress);
@@ -116,26 +78,7 @@ $$;
 -- The lock shows who works on the run.
 CREATE FUNCTION run_step(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-	SET row_security = off
-	SET enable_indexonlyscan = off
-	SET constraint_exclusion = off
-	SET array_nulls = on
-	SET quote_all_identifiers = off
-	SET jit = off
-	SET DateStyle = 'ISO'
-	SET IntervalStyle = 'postgres'
-	SET TimeZone = 'UTC'
-	SET extra_float_digits = 1
-	SET bytea_output = 'hex'
-	SET xmlbinary = 'base64'
-	SET xmloption = 'content'
-	SET lc_monetary = 'C'
-	SET lc_numeric = 'C'
-	SET lc_time = 'C'
-	SET transform_null_equals = off
-	SET standard_conforming_strings = on
-	SET gin_fuzzy_search_limit = 0
+	@pinned_settings@
 AS $$
 DECLARE
 	secret boolean;
