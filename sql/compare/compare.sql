@@ -77,7 +77,7 @@ END
 $$;
 
 -- Compares as a plan says, with all differences in memory.
-CREATE FUNCTION run(conn text, plan plan)
+CREATE FUNCTION comparison_of(conn text, plan plan)
 RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

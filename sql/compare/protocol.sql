@@ -3,7 +3,7 @@
 -- What iblt on another server may call here, and what this server calls there:
 -- everything in this file, and describe_live, live_answer, repair_describe,
 -- repair_check_session, repair_tree, repair_lock_tables, repair_execute, audit_tables,
--- audit_published, audit_feeds, audit_generated, audit_answers, run_slice,
+-- audit_published, audit_feeds, audit_generated, audit_answers, query_slice,
 -- find_rows_in_slice, slice_bound, slice_check, sample_slice_index, run_probe,
 -- run_lag, blocks_mark, scan_answer, and read_heap, find_rows and run_keys of 48_read.sql.  A
 -- call that changes its name, its arguments or what it answers raises protocol().  Queries

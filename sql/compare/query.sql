@@ -308,9 +308,9 @@ AS $$
 BEGIN
 	IF side = 'there' AND conn IS NOT NULL THEN
 		PERFORM peer_send_keys(conn, query,
-			format('SELECT run_keys(%L, %L)', query, keys));
+			format('SELECT query_keys(%L, %L)', query, keys));
 		RETURN peer_value(conn, 0.01);
 	END IF;
-	RETURN run_keys(query, keys);
+	RETURN query_keys(query, keys);
 END
 $$;

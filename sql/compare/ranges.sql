@@ -129,7 +129,7 @@ BEGIN
 			PERFORM slice_guard(conn, plan, false, rows * ranges);
 		END IF;
 		plan.hi := bound.hi;
-		RETURN NEXT range_of(plan, n, run(conn, plan));
+		RETURN NEXT range_of(plan, n, comparison_of(conn, plan));
 		EXIT WHEN plan.hi IS NULL;
 		plan.lo := plan.hi;
 		rows := CASE WHEN n >= ranges THEN 2 * rows ELSE rows END;

@@ -26,7 +26,7 @@ END
 $$;
 
 -- The single value that a query of keys gives.
-CREATE FUNCTION run_keys(query text, keys text[]) RETURNS text
+CREATE FUNCTION query_keys(query text, keys text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -96,7 +96,7 @@ BEGIN
 		' FROM (SELECT %s OFFSET 0) AS q(s, f)', plan.kept, query);
 	IF in_slice(plan) THEN
 		PERFORM peer_send_keys(conn, query, format(
-			'SELECT run_slice(%L, %L, %L)', query, plan.lo, plan.hi));
+			'SELECT query_slice(%L, %L, %L)', query, plan.lo, plan.hi));
 	ELSIF plan.by_index THEN
 		PERFORM peer_send(conn, query);
 	ELSE

@@ -109,9 +109,9 @@ CREATE FUNCTION @extschema@.iblt_live(relation regclass, capacity integer DEFAUL
 COMMENT ON FUNCTION iblt_live(regclass, integer) IS
 'the digest of a tracked table in this snapshot, folded to a capacity';
 
-CREATE FUNCTION @extschema@.iblt_live_fold(relation regclass) RETURNS bigint
+CREATE FUNCTION @extschema@.iblt_live_merge(relation regclass) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_live_fold(regclass) IS
+COMMENT ON FUNCTION iblt_live_merge(regclass) IS
 'puts the recorded changes of a table into its digest, and returns their number';
 
 -- Does a scan of a table give its digest, byte for byte?
@@ -157,7 +157,7 @@ COMMENT ON FUNCTION iblt_live_verify(regclass) IS
 'does a scan of the table give its digest? If not, the digest is no longer trustworthy';
 
 CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
-	OUT rows bigint, OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz,
+	OUT rows bigint, OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz,
 	OUT store_bytes bigint)
 RETURNS SETOF record
 	LANGUAGE sql STABLE PARALLEL UNSAFE ROWS 10
@@ -165,10 +165,10 @@ RETURNS SETOF record
 AS $$
 	WITH tracked AS (SELECT unnest(iblt_live_tables()) AS relid)
 	SELECT relid::regclass, CASE WHEN reason IS NULL THEN 'live' ELSE 'not trustworthy' END,
-		reason, rows, unfolded, bytes, verified_at, store_bytes
+		reason, rows, unmerged, bytes, verified_at, store_bytes
 	FROM (SELECT t.relid, s.*
 			FROM tracked AS t, LATERAL iblt_live_state(t.relid) AS s
-			WHERE s.unfolded IS NOT NULL
+			WHERE s.unmerged IS NOT NULL
 		UNION ALL
 		-- a dump has the triggers only
 		SELECT tgrelid, 'this database has no record of it', NULL, NULL, NULL, NULL, NULL

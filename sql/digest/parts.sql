@@ -49,7 +49,7 @@ CREATE FUNCTION iblt_live_tables() RETURNS oid[]
 
 -- The state of a tracked table; NULL if it is not tracked or was dropped.
 CREATE FUNCTION iblt_live_state(relation oid, OUT reason text, OUT rows bigint,
-	OUT unfolded bigint, OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint)
+	OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint)
 	RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 

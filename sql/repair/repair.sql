@@ -11,7 +11,7 @@ RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	comparison comparison := run(conn, plan.compared);
+	comparison comparison := comparison_of(conn, plan.compared);
 	work repair_work;
 	claimed record;
 BEGIN

@@ -131,7 +131,7 @@ END
 $$;
 
 -- The lock keeps the run from going on meanwhile.
-CREATE FUNCTION @extschema@.iblt_audit_rerun(
+CREATE FUNCTION @extschema@.iblt_audit_recheck(
 	run bigint,
 	peer text DEFAULT NULL,
 	progress boolean DEFAULT false)
@@ -168,7 +168,7 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_rerun(bigint, text, boolean) IS
+COMMENT ON FUNCTION iblt_audit_recheck(bigint, text, boolean) IS
 'looks at the differences of a run again, and keeps those that still are';
 
 -- Pruning
@@ -191,7 +191,7 @@ BEGIN
 			own => false);
 		PERFORM iblt_run_remove(NULL::run_range, doomed,
 			own => false);
-		PERFORM iblt_run_remove(NULL::run_slice, doomed,
+		PERFORM iblt_run_remove(NULL::query_slice, doomed,
 			own => false);
 		PERFORM iblt_run_remove(NULL::run_sketch, doomed,
 			own => false);

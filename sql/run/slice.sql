@@ -323,7 +323,7 @@ $$;
 
 -- The single value that a query of bounds gives.
 -- Relies on: what read_slice relies on.
-CREATE FUNCTION run_slice(query text, lo text[], hi text[]) RETURNS text
+CREATE FUNCTION query_slice(query text, lo text[], hi text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET enable_seqscan = off
 	SET max_parallel_workers_per_gather = 0

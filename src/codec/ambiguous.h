@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_AMBIGUOUS_H
-#define IBLT_AMBIGUOUS_H
+#ifndef IBLT_CODEC_AMBIGUOUS_H
+#define IBLT_CODEC_AMBIGUOUS_H
 
 #include "nodes/parsenodes.h"
 
@@ -27,4 +27,4 @@ extern bool iblt_has_column_of_its_name(const RangeTblEntry *rte, int n);
 extern void iblt_refuse_column_of_its_name(const RangeTblEntry *rte,
 										   const char *role);
 
-#endif							/* IBLT_AMBIGUOUS_H */
+#endif							/* IBLT_CODEC_AMBIGUOUS_H */

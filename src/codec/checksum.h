@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_CHECKSUM_H
-#define IBLT_CHECKSUM_H
+#ifndef IBLT_CODEC_CHECKSUM_H
+#define IBLT_CODEC_CHECKSUM_H
 
 #include "postgres.h"
 
@@ -23,4 +23,4 @@ extern IbltRowHash *iblt_row_hash_make(int ncolumns, const Oid *types,
 /* What iblt_checksum_seeded(seed, ROW(values)) returns. */
 extern uint64 iblt_row_hash(IbltRowHash *hash, const NullableDatum *values);
 
-#endif							/* IBLT_CHECKSUM_H */
+#endif							/* IBLT_CODEC_CHECKSUM_H */

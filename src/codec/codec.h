@@ -14,8 +14,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_CODEC_H
-#define IBLT_CODEC_H
+#ifndef IBLT_CODEC_CODEC_H
+#define IBLT_CODEC_CODEC_H
 
 #include "access/htup_details.h"
 #include "fmgr.h"
@@ -142,4 +142,4 @@ extern void iblt_codec_append_columns(StringInfo buf, IbltCodec *codec,
 extern Datum iblt_codec_read_columns(IbltCodec *codec, const uint8 **pos,
 									 const uint8 *end);
 
-#endif							/* IBLT_CODEC_H */
+#endif							/* IBLT_CODEC_CODEC_H */

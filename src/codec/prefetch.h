@@ -17,8 +17,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_PREFETCH_H
-#define IBLT_PREFETCH_H
+#ifndef IBLT_CODEC_PREFETCH_H
+#define IBLT_CODEC_PREFETCH_H
 
 /* How far ahead, in bytes: some eight tuples of 150 bytes. */
 #define IBLT_PREFETCH_AHEAD		1280
@@ -74,4 +74,4 @@ iblt_prefetch_next(IbltTrail *trail, Datum column)
 	trail->last = here;
 }
 
-#endif							/* IBLT_PREFETCH_H */
+#endif							/* IBLT_CODEC_PREFETCH_H */

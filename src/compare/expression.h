@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_EXPRESSION_H
-#define IBLT_EXPRESSION_H
+#ifndef IBLT_COMPARE_EXPRESSION_H
+#define IBLT_COMPARE_EXPRESSION_H
 
 #include "postgres.h"
 
@@ -19,4 +19,4 @@
  */
 extern Node *iblt_parse_expression(const char *text, const char **source);
 
-#endif							/* IBLT_EXPRESSION_H */
+#endif							/* IBLT_COMPARE_EXPRESSION_H */

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_KEPT_H
-#define IBLT_KEPT_H
+#ifndef IBLT_COMPARE_KEPT_H
+#define IBLT_COMPARE_KEPT_H
 
 #include "iblt.h"
 
@@ -16,4 +16,4 @@
  */
 extern struct varlena *iblt_kept_arg(FunctionCallInfo fcinfo);
 
-#endif							/* IBLT_KEPT_H */
+#endif							/* IBLT_COMPARE_KEPT_H */

@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_PINNED_H
-#define IBLT_PINNED_H
+#ifndef IBLT_COMPARE_PINNED_H
+#define IBLT_COMPARE_PINNED_H
 
 #include "postgres.h"
 
@@ -37,4 +37,4 @@ extern bool iblt_input_is_pinned(Oid type, const char *literal);
 /* Does a value of the type always have the same text? */
 extern bool iblt_output_is_pinned(Oid type);
 
-#endif							/* IBLT_PINNED_H */
+#endif							/* IBLT_COMPARE_PINNED_H */

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_WIRE_H
-#define IBLT_WIRE_H
+#ifndef IBLT_COMPARE_WIRE_H
+#define IBLT_COMPARE_WIRE_H
 
 #include "iblt.h"
 
@@ -23,4 +23,4 @@ extern void iblt_fold_to(IbltSketch *to, const IbltSketch *from,
  */
 extern uint32 iblt_wire_cells(uint32 cells, uint32 known);
 
-#endif							/* IBLT_WIRE_H */
+#endif							/* IBLT_COMPARE_WIRE_H */

@@ -6,8 +6,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_COLLECTION_H
-#define IBLT_TRACK_COLLECTION_H
+#ifndef IBLT_DIGEST_COLLECTION_H
+#define IBLT_DIGEST_COLLECTION_H
 
 #include "iblt.h"
 
@@ -79,4 +79,4 @@ extern bool iblt_track_add(IbltSketch *sketch, const IbltSketch *changes);
  */
 extern void iblt_collection_finish(IbltCollection *collection);
 
-#endif							/* IBLT_TRACK_COLLECTION_H */
+#endif							/* IBLT_DIGEST_COLLECTION_H */

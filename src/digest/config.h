@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_CONFIG_H
-#define IBLT_TRACK_CONFIG_H
+#ifndef IBLT_DIGEST_CONFIG_H
+#define IBLT_DIGEST_CONFIG_H
 
 #include "iblt.h"
 
@@ -93,4 +93,4 @@ extern void iblt_config_require_owner(Oid relid);
 extern Oid	iblt_config_row_function(void);
 extern Oid	iblt_config_truncate_function(void);
 
-#endif							/* IBLT_TRACK_CONFIG_H */
+#endif							/* IBLT_DIGEST_CONFIG_H */

@@ -136,24 +136,24 @@ read_packed(IbltChanges *changes, unsigned limbs, IbltApplier *applier,
 }
 
 static void
-note_folded(IbltChanges *changes, ItemPointer row)
+note_merged(IbltChanges *changes, ItemPointer row)
 {
-	if (changes->folded == NULL)
+	if (changes->merged == NULL)
 	{
 		changes->size = 256;
-		changes->folded = palloc(sizeof(ItemPointerData) * changes->size);
+		changes->merged = palloc(sizeof(ItemPointerData) * changes->size);
 	}
-	else if (changes->nfolded == changes->size)
+	else if (changes->nmerged == changes->size)
 	{
 		changes->size *= 2;
-		changes->folded = repalloc_huge(changes->folded,
+		changes->merged = repalloc_huge(changes->merged,
 										sizeof(ItemPointerData) *
 										changes->size);
 	}
-	changes->folded[changes->nfolded++] = *row;
+	changes->merged[changes->nmerged++] = *row;
 }
 
-/* One row of the store.  Returns whether a fold replaces it. */
+/* One row of the store.  Returns whether a merge replaces it. */
 static bool
 read_change(IbltChanges *changes, const IbltTrackConfig *config,
 			unsigned limbs, IbltApplier *applier, const Datum *values)
@@ -208,7 +208,7 @@ void
 iblt_changes_read(IbltChanges *changes, Relation relation,
 				  const IbltTrackConfig *config, unsigned limbs,
 				  Snapshot snapshot, IbltSketch *sketch,
-				  bool with_folded)
+				  bool with_merged)
 {
 	IbltStoreScan scan;
 	IbltApplier applier;
@@ -238,8 +238,8 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 		if (values[CHANGE_SKETCH] != 0)
 			changes->bytes += toast_raw_datum_size(values[CHANGE_SKETCH]);
 		if (read_change(changes, config, limbs, sketch != NULL ? &applier : NULL,
-						values) && with_folded)
-			note_folded(changes, &tuple->t_self);
+						values) && with_merged)
+			note_merged(changes, &tuple->t_self);
 	}
 	if (sketch != NULL)
 		iblt_applier_end(&applier);

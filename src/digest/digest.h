@@ -6,8 +6,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_DIGEST_H
-#define IBLT_TRACK_DIGEST_H
+#ifndef IBLT_DIGEST_DIGEST_H
+#define IBLT_DIGEST_DIGEST_H
 
 #include "digest/config.h"
 
@@ -42,8 +42,8 @@ typedef struct IbltChanges
 	Size		bytes;
 	TimestampTz verified;		/* 0 if not since the base was made */
 	const char *broken;			/* why the digest is not trustworthy, or NULL */
-	ItemPointerData *folded;	/* rows that a fold replaces, if asked for */
-	int			nfolded;
+	ItemPointerData *merged;	/* rows that a merge replaces, if asked for */
+	int			nmerged;
 	int			size;
 } IbltChanges;
 
@@ -62,7 +62,7 @@ extern bool iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 extern void iblt_changes_read(IbltChanges *changes, Relation relation,
 							  const IbltTrackConfig *config, unsigned limbs,
 							  Snapshot snapshot, IbltSketch *sketch,
-							  bool with_folded);
+							  bool with_merged);
 
 /* Why changes do not give a digest, or NULL. */
 extern const char *iblt_changes_problem(const IbltChanges *changes);
@@ -84,4 +84,4 @@ extern const char iblt_base_damaged[];
 IBLT_NORETURN extern void iblt_digest_refuse(Relation relation,
 											 const char *reason);
 
-#endif							/* IBLT_TRACK_DIGEST_H */
+#endif							/* IBLT_DIGEST_DIGEST_H */

@@ -6,8 +6,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_ENTRY_H
-#define IBLT_TRACK_ENTRY_H
+#ifndef IBLT_DIGEST_ENTRY_H
+#define IBLT_DIGEST_ENTRY_H
 
 #include "digest/pending.h"
 
@@ -63,4 +63,4 @@ extern IbltTrackEntry *iblt_entry_find(FunctionCallInfo fcinfo);
 extern const char *iblt_entry_read(IbltTrackEntry *entry,
 								   TupleTableSlot *slot, IbltTrackRow *row);
 
-#endif							/* IBLT_TRACK_ENTRY_H */
+#endif							/* IBLT_DIGEST_ENTRY_H */

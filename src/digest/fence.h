@@ -12,8 +12,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_FENCE_H
-#define IBLT_TRACK_FENCE_H
+#ifndef IBLT_DIGEST_FENCE_H
+#define IBLT_DIGEST_FENCE_H
 
 #include "postgres.h"
 
@@ -34,4 +34,4 @@ extern void iblt_fence_put(IbltFence *fence, Oid store, Oid relid);
  */
 extern void iblt_fence_remove(IbltFence *fence, Oid store);
 
-#endif							/* IBLT_TRACK_FENCE_H */
+#endif							/* IBLT_DIGEST_FENCE_H */

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_GUARD_H
-#define IBLT_TRACK_GUARD_H
+#ifndef IBLT_DIGEST_GUARD_H
+#define IBLT_DIGEST_GUARD_H
 
 #include "postgres.h"
 
@@ -17,4 +17,4 @@
  */
 extern bool iblt_guard(void (*function) (void *arg), void *arg);
 
-#endif							/* IBLT_TRACK_GUARD_H */
+#endif							/* IBLT_DIGEST_GUARD_H */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * launch.c
- *	  Starts a background worker that folds, when many changes have gathered.
+ *	  Starts a background worker that merges, when many changes have gathered.
  *
  * No shared memory is needed.  The number of a block that a transaction writes
  * to tells how full the store is, and each session counts its own changes.
@@ -16,7 +16,7 @@
 #include "postmaster/bgworker.h"
 #include "utils/timestamp.h"
 
-/* A store with more blocks than this has changes to fold, or needs vacuum. */
+/* A store with more blocks than this has changes to merge, or needs vacuum. */
 #define FULL_BLOCKS		100
 
 /* A session starts a worker at most once in this time, in milliseconds. */
@@ -50,14 +50,14 @@ launch(void)
 	BackgroundWorker worker;
 
 	memset(&worker, 0, sizeof worker);
-	snprintf(worker.bgw_name, BGW_MAXLEN, "iblt fold");
-	snprintf(worker.bgw_type, BGW_MAXLEN, "iblt fold");
+	snprintf(worker.bgw_name, BGW_MAXLEN, "iblt merge");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "iblt merge");
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS |
 		BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	snprintf(worker.bgw_library_name, sizeof worker.bgw_library_name, "iblt");
-	snprintf(worker.bgw_function_name, BGW_MAXLEN, "iblt_fold_worker");
+	snprintf(worker.bgw_function_name, BGW_MAXLEN, "iblt_merge_worker");
 	worker.bgw_main_arg = ObjectIdGetDatum(MyDatabaseId);
 	return RegisterDynamicBackgroundWorker(&worker, NULL);
 }
@@ -80,18 +80,18 @@ launch_if_due(TimestampTz now)
 void
 iblt_launch_saw(int64 changes)
 {
-	if (changes < IBLT_FOLD_CHANGES || RecoveryInProgress())
+	if (changes < IBLT_MERGE_CHANGES || RecoveryInProgress())
 		return;
 	launch_full = true;
 	launch_if_due(GetCurrentTimestamp());
 }
 
-/* The time is at hand.  Until a worker folds, each commit comes this far. */
+/* The time is at hand.  Until a worker merges, each commit comes this far. */
 void
 iblt_launch_at_end(void)
 {
 	launch_changes += launch_noted;
 	launch_noted = 0;
-	if (launch_full || launch_changes >= IBLT_FOLD_CHANGES)
+	if (launch_full || launch_changes >= IBLT_MERGE_CHANGES)
 		launch_if_due(GetCurrentTransactionStopTimestamp());
 }

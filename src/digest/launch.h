@@ -1,24 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * launch.h
- *	  Starts a background worker that folds, when many changes have gathered.
+ *	  Starts a background worker that merges, when many changes have gathered.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_LAUNCH_H
-#define IBLT_TRACK_LAUNCH_H
+#ifndef IBLT_DIGEST_LAUNCH_H
+#define IBLT_DIGEST_LAUNCH_H
 
 #include "postgres.h"
 
 #include "storage/block.h"
 
-/* A table is folded by itself from this number of changes on. */
-#define IBLT_FOLD_CHANGES	10000
+/* A table is merged by itself from this number of changes on. */
+#define IBLT_MERGE_CHANGES	10000
 
 /* This transaction wrote so many changes, the last of them to this block. */
 extern void iblt_launch_note(BlockNumber block, int32 changes);
 
-/* This session saw a table with so many changes that are not folded. */
+/* This session saw a table with so many changes that are not merged. */
 extern void iblt_launch_saw(int64 changes);
 
 /* The transaction was rolled back. */
@@ -27,4 +27,4 @@ extern void iblt_launch_forget(void);
 /* The transaction has ended.  Starts a worker if one is due.  Fails silently. */
 extern void iblt_launch_at_end(void);
 
-#endif							/* IBLT_TRACK_LAUNCH_H */
+#endif							/* IBLT_DIGEST_LAUNCH_H */

@@ -8,8 +8,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_PACKED_H
-#define IBLT_TRACK_PACKED_H
+#ifndef IBLT_DIGEST_PACKED_H
+#define IBLT_DIGEST_PACKED_H
 
 #include "iblt.h"
 
@@ -66,4 +66,4 @@ extern Size iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs,
 extern int64 iblt_packed_count(const uint8 *bytes, Size size, unsigned limbs,
 							   int64 *rows);
 
-#endif							/* IBLT_TRACK_PACKED_H */
+#endif							/* IBLT_DIGEST_PACKED_H */

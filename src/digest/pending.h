@@ -12,8 +12,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_PENDING_H
-#define IBLT_TRACK_PENDING_H
+#ifndef IBLT_DIGEST_PENDING_H
+#define IBLT_DIGEST_PENDING_H
 
 #include "iblt.h"
 
@@ -41,4 +41,4 @@ extern void iblt_pending_break(const IbltTrackTarget *target,
 extern const char *iblt_pending_apply(Oid relid, Snapshot snapshot,
 									  IbltSketch *sketch, bool *added);
 
-#endif							/* IBLT_TRACK_PENDING_H */
+#endif							/* IBLT_DIGEST_PENDING_H */

@@ -8,8 +8,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_SHAPE_H
-#define IBLT_TRACK_SHAPE_H
+#ifndef IBLT_DIGEST_SHAPE_H
+#define IBLT_DIGEST_SHAPE_H
 
 #include "digest/config.h"
 
@@ -49,4 +49,4 @@ extern const char *iblt_shape_take(Relation relation,
 extern const char *iblt_shape_changed(Relation relation,
 									  const IbltTrackConfig *config);
 
-#endif							/* IBLT_TRACK_SHAPE_H */
+#endif							/* IBLT_DIGEST_SHAPE_H */

@@ -19,7 +19,7 @@
 #include "utils/snapmgr.h"
 
 #include "digest/digest.h"
-#include "digest/fold.h"
+#include "digest/merge.h"
 #include "digest/shape.h"
 #include "digest/store.h"
 
@@ -30,7 +30,7 @@ Datum
 iblt_live_tables(PG_FUNCTION_ARGS)
 {
 	int			n;
-	Oid		   *tables = iblt_fold_tables(&n);
+	Oid		   *tables = iblt_merge_tables(&n);
 	Datum	   *items = palloc(sizeof(Datum) * Max(n, 1));
 
 	(void) fcinfo;
@@ -43,7 +43,7 @@ iblt_live_tables(PG_FUNCTION_ARGS)
 /* The columns of iblt_live_state. */
 enum
 {
-	STATE_REASON, STATE_ROWS, STATE_UNFOLDED, STATE_BYTES, STATE_VERIFIED,
+	STATE_REASON, STATE_ROWS, STATE_UNMERGED, STATE_BYTES, STATE_VERIFIED,
 	STATE_STORE_BYTES, STATE_COLUMNS
 };
 
@@ -70,7 +70,7 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 		values[STATE_REASON] = CStringGetTextDatum(reason);
 	nulls[STATE_ROWS] = !has_base;
 	values[STATE_ROWS] = Int64GetDatum(base.rows + changes.rows);
-	values[STATE_UNFOLDED] = Int64GetDatum(changes.number);
+	values[STATE_UNMERGED] = Int64GetDatum(changes.number);
 	values[STATE_BYTES] = Int64GetDatum((int64) (base.bytes + changes.bytes));
 	base.verified = Max(base.verified, changes.verified);
 	nulls[STATE_VERIFIED] = base.verified == 0;

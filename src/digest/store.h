@@ -5,15 +5,15 @@
  *	  digest, and the changes since the base was made.
  *
  * They are materialized views that are never refreshed.  Only this file and
- * fold.c write them, with the table access method heap.  So publications FOR ALL
+ * merge.c write them, with the table access method heap.  So publications FOR ALL
  * TABLES leave them out, users' INSERT, UPDATE, DELETE and TRUNCATE are
  * errors, and WAL, MVCC and VACUUM work as for any table.  They have no
  * indexes.
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_TRACK_STORE_H
-#define IBLT_TRACK_STORE_H
+#ifndef IBLT_DIGEST_STORE_H
+#define IBLT_DIGEST_STORE_H
 
 #include "postgres.h"
 
@@ -57,7 +57,7 @@ typedef enum IbltChangeKind
 	IBLT_CHANGES_BROKEN = 'b',	/* why the digest is not trustworthy */
 	IBLT_CHANGES_FENCE = 'f',	/* the same, except for its own transaction */
 	IBLT_CHANGES_VERIFIED = 'v',	/* when a scan last found the same digest */
-	IBLT_CHANGES_FAILED = 'e'	/* the SQLSTATE with which folds fail */
+	IBLT_CHANGES_FAILED = 'e'	/* the SQLSTATE with which merges fail */
 } IbltChangeKind;
 
 /* The file that a table is in. */
@@ -155,7 +155,7 @@ extern int64 iblt_store_size(Oid store);
 /* Deletes all rows of a relation that a snapshot sees from one store. */
 extern void iblt_store_purge(Oid store, Oid relid, Snapshot snapshot);
 
-/* Deletes all that is kept of a relation.  The caller holds the fold lock. */
+/* Deletes all that is kept of a relation.  The caller holds the merge lock. */
 extern void iblt_store_forget(Oid relid);
 
 /*
@@ -164,4 +164,4 @@ extern void iblt_store_forget(Oid relid);
  */
 extern bool iblt_store_lock(Oid relid, bool no_wait);
 
-#endif							/* IBLT_TRACK_STORE_H */
+#endif							/* IBLT_DIGEST_STORE_H */

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * worker.c
- *	  The background worker that folds the tables of one database.
+ *	  The background worker that merges the tables of one database.
  *
- * It folds each table that has many changes, once, and ends.  It reads and
+ * It merges each table that has many changes, once, and ends.  It reads and
  * writes the stores only, and runs no code of users.  A table whose fold fails
  * does not keep the others from being folded.
  *
@@ -25,10 +25,10 @@
 #include "utils/snapmgr.h"
 
 #include "core/pause.h"
-#include "digest/fold.h"
+#include "digest/merge.h"
 #include "digest/launch.h"
 
-extern PGDLLEXPORT void iblt_fold_worker(Datum arg);
+extern PGDLLEXPORT void iblt_merge_worker(Datum arg);
 
 /* Pauses between two looks at the lock. */
 #define PAUSES			256
@@ -50,7 +50,7 @@ leave_if_wanted(void)
 	LockRelease(&tag, RowExclusiveLock, false);
 }
 
-/* In all long loops of a fold. */
+/* In all long loops of a merge. */
 static void
 pause_fold(void)
 {
@@ -70,7 +70,7 @@ list_tables(int *n)
 
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	tables = iblt_fold_tables(n);
+	tables = iblt_merge_tables(n);
 	copy = MemoryContextAlloc(TopMemoryContext, sizeof(Oid) * Max(*n, 1));
 	memcpy(copy, tables, sizeof(Oid) * *n);
 	PopActiveSnapshot();
@@ -89,7 +89,7 @@ static void
 fold_table(const Fold *fold)
 {
 	leave_if_wanted();
-	(void) iblt_fold_table(fold->relid, IBLT_FOLD_CHANGES, true);
+	(void) iblt_merge_table(fold->relid, IBLT_MERGE_CHANGES, true);
 }
 
 static void
@@ -105,7 +105,7 @@ report(const Fold *fold)
 			 : errdetail_internal("%s", error->detail)));
 }
 
-/* Says it once, until a fold succeeds or fails for another reason. */
+/* Says it once, until a merge succeeds or fails for another reason. */
 static void
 report_once(const Fold *fold)
 {
@@ -122,7 +122,7 @@ in_transaction(void (*work) (const Fold *fold), const Fold *fold)
 	PG_TRY();
 	{
 		StartTransactionCommand();
-		pgstat_report_activity(STATE_RUNNING, "iblt folds changes");
+		pgstat_report_activity(STATE_RUNNING, "iblt merges changes");
 		work(fold);
 		CommitTransactionCommand();
 	}
@@ -140,7 +140,7 @@ in_transaction(void (*work) (const Fold *fold), const Fold *fold)
 }
 
 void
-iblt_fold_worker(Datum arg)
+iblt_merge_worker(Datum arg)
 {
 	Oid		   *tables;
 	int			n;

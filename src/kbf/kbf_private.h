@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_KBF_PRIVATE_H
-#define IBLT_KBF_PRIVATE_H
+#ifndef IBLT_KBF_KBF_PRIVATE_H
+#define IBLT_KBF_KBF_PRIVATE_H
 
 #include "iblt.h"
 
@@ -168,4 +168,4 @@ extern void iblt_kbf_set_key(IbltKeyCoder *coder, IbltKbfParams *params);
 extern void iblt_kbf_check_match(const IbltKbfParams *left,
 								 const IbltKbfParams *right);
 
-#endif							/* IBLT_KBF_PRIVATE_H */
+#endif							/* IBLT_KBF_KBF_PRIVATE_H */

@@ -10,8 +10,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_KBF_SITE_H
-#define IBLT_KBF_SITE_H
+#ifndef IBLT_KBF_KBF_SITE_H
+#define IBLT_KBF_KBF_SITE_H
 
 #include "kbf/kbf_private.h"
 
@@ -89,4 +89,4 @@ iblt_kbf_site_version(const IbltKbfSite *site)
 	return site->version + site->coder->version;
 }
 
-#endif							/* IBLT_KBF_SITE_H */
+#endif							/* IBLT_KBF_KBF_SITE_H */

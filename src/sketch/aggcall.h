@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_AGGCALL_H
-#define IBLT_AGGCALL_H
+#ifndef IBLT_SKETCH_AGGCALL_H
+#define IBLT_SKETCH_AGGCALL_H
 
 #include "postgres.h"
 
@@ -34,4 +34,4 @@ extern bool iblt_agg_argument_is_constant(const Expr *argument);
 extern bool iblt_agg_argument_value(FunctionCallInfo fcinfo, Expr *argument,
 									Datum *value, bool *isnull);
 
-#endif							/* IBLT_AGGCALL_H */
+#endif							/* IBLT_SKETCH_AGGCALL_H */

@@ -10,8 +10,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_AGGSITE_H
-#define IBLT_AGGSITE_H
+#ifndef IBLT_SKETCH_AGGSITE_H
+#define IBLT_SKETCH_AGGSITE_H
 
 #include "iblt.h"
 
@@ -165,4 +165,4 @@ iblt_agg_site_in_step(const IbltAggSite *site, const uint8 *key,
 		likely(key != NULL || !iblt_key_type_changed(site->coder));
 }
 
-#endif							/* IBLT_AGGSITE_H */
+#endif							/* IBLT_SKETCH_AGGSITE_H */

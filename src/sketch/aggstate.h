@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_AGGSTATE_H
-#define IBLT_AGGSTATE_H
+#ifndef IBLT_SKETCH_AGGSTATE_H
+#define IBLT_SKETCH_AGGSTATE_H
 
 #include "iblt.h"
 
@@ -70,4 +70,4 @@ iblt_state_change(IbltAggState *state, const uint8 *key, uint64 y, int sign)
 		: iblt_core_add_row(&state->sketch, key, y, sign);
 }
 
-#endif							/* IBLT_AGGSTATE_H */
+#endif							/* IBLT_SKETCH_AGGSTATE_H */

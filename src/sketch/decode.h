@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_DECODE_H
-#define IBLT_DECODE_H
+#ifndef IBLT_SKETCH_DECODE_H
+#define IBLT_SKETCH_DECODE_H
 
 #include "iblt.h"
 
@@ -60,4 +60,4 @@ extern void iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
  */
 extern Datum iblt_rows_datum(uint64 rows);
 
-#endif							/* IBLT_DECODE_H */
+#endif							/* IBLT_SKETCH_DECODE_H */

@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_KEY_H
-#define IBLT_KEY_H
+#ifndef IBLT_SKETCH_KEY_H
+#define IBLT_SKETCH_KEY_H
 
 #include "iblt.h"
 
@@ -138,4 +138,4 @@ extern Datum iblt_key_decode(IbltKeyCoder *coder, const uint8 *bytes,
 /* Type of the keys that iblt_key_decode returns. */
 extern Oid	iblt_key_type(const IbltKeyCoder *coder);
 
-#endif							/* IBLT_KEY_H */
+#endif							/* IBLT_SKETCH_KEY_H */

@@ -8,8 +8,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_SHOW_H
-#define IBLT_SHOW_H
+#ifndef IBLT_SKETCH_SHOW_H
+#define IBLT_SKETCH_SHOW_H
 
 #include "iblt.h"
 
@@ -45,4 +45,4 @@ extern Datum iblt_show_key(const IbltShown *shown, const IbltSketch *sketch,
 extern Datum iblt_show_value(const IbltShown *shown, const IbltSketch *sketch,
 							 const IbltEntry *entry, bool *isnull);
 
-#endif							/* IBLT_SHOW_H */
+#endif							/* IBLT_SKETCH_SHOW_H */

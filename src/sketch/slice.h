@@ -20,8 +20,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_SLICE_H
-#define IBLT_SLICE_H
+#ifndef IBLT_SKETCH_SLICE_H
+#define IBLT_SKETCH_SLICE_H
 
 #include "postgres.h"
 
@@ -59,4 +59,4 @@ extern const uint8 *iblt_slices_header(const IbltSlices *slices, size_t least,
 									   size_t (*header_size) (const uint8 *bytes),
 									   size_t *size);
 
-#endif							/* IBLT_SLICE_H */
+#endif							/* IBLT_SKETCH_SLICE_H */

@@ -5,8 +5,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_STRATA_PRIVATE_H
-#define IBLT_STRATA_PRIVATE_H
+#ifndef IBLT_SKETCH_STRATA_PRIVATE_H
+#define IBLT_SKETCH_STRATA_PRIVATE_H
 
 #include "iblt.h"
 
@@ -50,4 +50,4 @@ extern void iblt_strata_check_params(const IbltStrataParams *params);
 extern void iblt_strata_check_match(const IbltStrataParams *left,
 									const IbltStrataParams *right);
 
-#endif							/* IBLT_STRATA_PRIVATE_H */
+#endif							/* IBLT_SKETCH_STRATA_PRIVATE_H */

@@ -6,8 +6,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef IBLT_VALUE_H
-#define IBLT_VALUE_H
+#ifndef IBLT_SKETCH_VALUE_H
+#define IBLT_SKETCH_VALUE_H
 
 #include "postgres.h"
 
@@ -100,4 +100,4 @@ extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
 extern Datum iblt_value_row(FunctionCallInfo fcinfo, Datum *values,
 							bool *nulls);
 
-#endif							/* IBLT_VALUE_H */
+#endif							/* IBLT_SKETCH_VALUE_H */

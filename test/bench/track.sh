@@ -142,7 +142,7 @@ measure_single() {
 	local i database
 	for ((i = 0; i < REPEAT; i++)); do
 		for database in $(sides $i) floor; do one_change "$database" >>"$WORK/single.$database"; done
-		sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
+		sql tracked -c "SELECT iblt_live_merge('t')" >"$WORK/null"
 		vacuum_stores
 	done
 	for database in plain tracked floor; do
@@ -183,19 +183,19 @@ change() { sql tracked -c "DO \$\$ BEGIN FOR i IN 1 .. $1 LOOP UPDATE t SET a = 
 
 # Folds one table, so that nothing has to be loaded first, then the one with changes.
 folding() {
-	printf '%s\n' "SELECT iblt_live_fold('pgbench_tellers');" '\timing on' "SELECT iblt_live_fold('t');" |
+	printf '%s\n' "SELECT iblt_live_merge('pgbench_tellers');" '\timing on' "SELECT iblt_live_merge('t');" |
 		sql tracked | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p'
 }
 
 measure_reading() {
 	local i number
-	sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
+	sql tracked -c "SELECT iblt_live_merge('t')" >"$WORK/null"
 	MEDIAN[read.0]=$(reading)
 	change 9999
 	MEDIAN[read.10000]=$(reading)
 	for ((i = 0; i < REPEAT; i++)); do
 		for number in 9999 $SINGLE; do
-			sql tracked -c "SELECT iblt_live_fold('t')" >"$WORK/null"
+			sql tracked -c "SELECT iblt_live_merge('t')" >"$WORK/null"
 			change "$number"
 			vacuum_stores
 			folding >>"$WORK/fold.$number"
@@ -287,8 +287,8 @@ report() {
 	bar "WAL, bytes" "${MEDIAN[wal.tracked]}" "$(more wal tracked)" at-most 100
 	say ""
 	row "The digest, capacity 10,000" "" "" "bar" ""
-	bar "reading it with nothing unfolded, ms" "" "${MEDIAN[read.0]}" at-most 1
-	bar "reading it with 9,999 changes unfolded, ms" "" "${MEDIAN[read.10000]}" at-most 2
+	bar "reading it with nothing unmerged, ms" "" "${MEDIAN[read.0]}" at-most 1
+	bar "reading it with 9,999 changes unmerged, ms" "" "${MEDIAN[read.10000]}" at-most 2
 	bar "folding $SINGLE changes, microseconds a change" "" "${MEDIAN[fold.$SINGLE]}" at-most 0.5
 	row "folding 9,999 changes, of which the new base takes more" "" "${MEDIAN[fold.9999]}" "-" ""
 	say_busy

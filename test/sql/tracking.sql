@@ -61,9 +61,9 @@ DELETE FROM tracking_long WHERE a % 2 = 0;
 UPDATE tracking_one SET id = id + 1000;
 UPDATE tracking_t SET t = -t;
 UPDATE tracking_domain_key SET v = NULL WHERE id > 50;
-SELECT relation, state, reason, rows, unfolded, is_right(relation) FROM iblt_live_status()
+SELECT relation, state, reason, rows, unmerged, is_right(relation) FROM iblt_live_status()
 WHERE relation::text LIKE 'tracking_%';
-SELECT relation, iblt_live_fold(relation), is_right(relation) FROM iblt_live_status()
+SELECT relation, iblt_live_merge(relation), is_right(relation) FROM iblt_live_status()
 WHERE relation::text LIKE 'tracking_%';
 
 -- the digest is a sketch like others
@@ -84,9 +84,9 @@ INSERT INTO tracking_some SELECT g, g, g FROM generate_series(1, 10) g;
 CALL iblt_track('tracking_some', columns => '{seen}', capacity => 100);
 UPDATE tracking_some SET unseen = unseen + 1;
 ALTER TABLE tracking_some ADD COLUMN later int;
-SELECT state, unfolded, is_right(relation) FROM iblt_live_status() WHERE relation = 'tracking_some'::regclass;
+SELECT state, unmerged, is_right(relation) FROM iblt_live_status() WHERE relation = 'tracking_some'::regclass;
 UPDATE tracking_some SET seen = seen + 1;
-SELECT state, unfolded, is_right(relation) FROM iblt_live_status() WHERE relation = 'tracking_some'::regclass;
+SELECT state, unmerged, is_right(relation) FROM iblt_live_status() WHERE relation = 'tracking_some'::regclass;
 ALTER TABLE tracking_some DROP COLUMN seen;
 SELECT state, reason FROM iblt_live_status() WHERE relation = 'tracking_some'::regclass;
 CALL iblt_live_rebuild('tracking_some');
@@ -145,7 +145,7 @@ GRANT INSERT ON tracking_date TO tracking_writer;
 SET ROLE tracking_reader;
 SELECT relation, rows FROM iblt_live_status();
 SELECT rows FROM iblt_info(iblt_live('tracking_date'));
-SELECT iblt_live_fold('tracking_date');
+SELECT iblt_live_merge('tracking_date');
 SELECT iblt_live_verify('tracking_date');
 CALL iblt_live_rebuild('tracking_date');
 CALL iblt_untrack('tracking_date');
@@ -156,7 +156,7 @@ INSERT INTO tracking_date VALUES ('2030-01-01', 'by another role');
 SELECT iblt_live('tracking_date');
 SELECT count(*) FROM iblt_live_status();
 SET ROLE tracking_owner;
-SELECT iblt_live_verify('tracking_date'), iblt_live_fold('tracking_date');
+SELECT iblt_live_verify('tracking_date'), iblt_live_merge('tracking_date');
 CALL iblt_live_rebuild('tracking_date');
 ALTER TABLE tracking_date ENABLE ROW LEVEL SECURITY;
 SET ROLE tracking_reader;

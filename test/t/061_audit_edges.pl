@@ -65,11 +65,11 @@ $_->[0]->safe_psql('postgres', $_->[1]) foreach [ $here, "INSERT INTO lost VALUE
 	$here->safe_psql('postgres', 'DELETE FROM lost WHERE id IN (7, 200000)');
 	$here->safe_psql('postgres', 'VACUUM lost');
 	unnoticed($here, 'lost_pkey', "INSERT INTO lost VALUES (200000, 'here')");
-	like(failure("SELECT * FROM iblt_audit_rerun($run, $peer)"), qr/XX002: an index of public\.lost does not find rows that the table has \(here\)/, 'iblt_audit_rerun, after the index has lost one');
+	like(failure("SELECT * FROM iblt_audit_recheck($run, $peer)"), qr/XX002: an index of public\.lost does not find rows that the table has \(here\)/, 'iblt_audit_recheck, after the index has lost one');
 	like(failure("SELECT * FROM iblt_repair(run => $run, peer => $peer, direction => 'pull')"), qr/XX002: an index of public\.lost /, 'nor is it equal by now for iblt_repair');
 	is($here->safe_psql('postgres', "SELECT status, kept FROM iblt_audit_tables WHERE run = $run"), 'differs|2', 'the run stays as it was');
 	$here->safe_psql('postgres', 'REINDEX TABLE lost');
-	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_rerun($run, $peer)"), 'public.lost|2|1|differs', 'and after REINDEX, the row that was deleted goes');
+	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_recheck($run, $peer)"), 'public.lost|2|1|differs', 'and after REINDEX, the row that was deleted goes');
 }
 
 # A second row of a key, which the index does not know of.

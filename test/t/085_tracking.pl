@@ -159,7 +159,7 @@ ROLLBACK PREPARED 'p:client_id';
 append_to_file("$dir/fold.sql", q{\set wait random(1, 20)
 \sleep :wait ms
 \set t random_exponential(1, 4, 5)
-SELECT iblt_live_fold((ARRAY['items', 'parts', 'names', 'days'])[:t]::regclass);
+SELECT iblt_live_merge((ARRAY['items', 'parts', 'names', 'days'])[:t]::regclass);
 });
 append_to_file("$dir/check.sql", q{SELECT check_meanwhile();
 BEGIN ISOLATION LEVEL REPEATABLE READ;

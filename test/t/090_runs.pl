@@ -105,7 +105,7 @@ $there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE bigint; UPDATE
 	is(resume($run) =~ s/^.*NOTICE.*\n?//mgr, '', 'iblt_audit_resume');
 	is(tables($run)->{'odd.typed'}{status}, 'equal', 'takes up again what ended with an error');
 	is(tables($run)->{'odd.z'}{status}, 'differs', 'but not what was compared');
-	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_rerun($run, $peer)"), 'odd.z|1|0|equal', 'iblt_audit_rerun looks again');
+	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_recheck($run, $peer)"), 'odd.z|1|0|equal', 'iblt_audit_recheck looks again');
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_differences WHERE run = $run"), '0', 'and drops what is gone');
 }
 {

@@ -36,7 +36,7 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 				ELSE iblt_internal.slice_guess(conn, plan, lo, size, estimate) END;
 			plan.lo := lo;
 			plan.hi := hi;
-			r := iblt_internal.run(conn, plan);
+			r := iblt_internal.comparison_of(conn, plan);
 			rows_here := (r.figures).rows_here;
 			rows_there := (r.figures).rows_there;
 			keys := ARRAY(SELECT d.key FROM unnest(r.differences) AS d);

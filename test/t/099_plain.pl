@@ -556,7 +556,7 @@ sub run_found { my ($run, $table) = @_; return $here->safe_psql('postgres', "SEL
 	like($got->{'runs.coins'}{detail}, qr/^cannot compare by plain queries: .*"v" is money$/, 'types that are not taken');
 }
 $there->safe_psql('postgres', "UPDATE runs.numbers SET v = 'v100' WHERE id = 300; INSERT INTO runs.bits VALUES (2999::bit(16), 2999)");
-is($here->safe_psql('postgres', "SELECT before, after, status FROM iblt_audit_rerun(1, $peer) WHERE relation = 'runs.bits'"), '1|0|equal', 'looking again');
+is($here->safe_psql('postgres', "SELECT before, after, status FROM iblt_audit_recheck(1, $peer) WHERE relation = 'runs.bits'"), '1|0|equal', 'looking again');
 like(failure("SELECT * FROM iblt_repair(run => 1, peer => $peer, direction => 'push', apply => true)"), qr/0A000: cannot push to a peer by plain queries/, 'plain queries write nothing');
 is($here->safe_psql('postgres', "SELECT bool_and(status = 'applied') FROM iblt_repair(run => 1, peer => $peer, direction => 'pull', apply => true)"), 't', 'a repair of what the run found');
 {
@@ -600,7 +600,7 @@ $there->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION pg_control_system() TO 
 	$there->safe_psql('postgres', 'UPDATE runs.uuids SET v = -1 WHERE v = 3');
 	my ($sketch, $messages) = IbltRuns::begin_run("tables => '{runs.uuids}', method => 'auto'", peer => $there_too);
 	unlike($messages, qr/plain queries/, 'a run takes sketches, too');
-	is($here->safe_psql('postgres', "BEGIN; SELECT count(*) FROM iblt_audit_rerun(1, $peer); SELECT relation, before, after FROM iblt_audit_rerun($sketch, $there_too); COMMIT") =~ s/^\d+\n//r, 'runs.uuids|1|1', 'runs of both methods in one transaction');
+	is($here->safe_psql('postgres', "BEGIN; SELECT count(*) FROM iblt_audit_recheck(1, $peer); SELECT relation, before, after FROM iblt_audit_recheck($sketch, $there_too); COMMIT") =~ s/^\d+\n//r, 'runs.uuids|1|1', 'runs of both methods in one transaction');
 }
 nothing_left('no connection is left');
 

@@ -27,7 +27,7 @@ sub change
 }
 
 sub right { my ($on, @tables) = @_; return join ' ', map { $on->safe_psql('postgres', "SELECT iblt_internal.live_is_right('$_', iblt_internal.iblt_track_options('$_'))") } @tables }
-sub unfolded { my ($on) = @_; return $on->safe_psql('postgres', q{SELECT string_agg(unfolded::text, ' ' ORDER BY relation::text) FROM iblt_live_status() WHERE relation IN ('t1'::regclass, 't9'::regclass)}) }
+sub unmerged { my ($on) = @_; return $on->safe_psql('postgres', q{SELECT string_agg(unmerged::text, ' ' ORDER BY relation::text) FROM iblt_live_status() WHERE relation IN ('t1'::regclass, 't9'::regclass)}) }
 
 sub out_of_line { return sql("SELECT count(*) FROM ${\ sql(q{SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'iblt_internal.changes_1'::regclass})}") }
 
@@ -43,7 +43,7 @@ sub whole
 
 change(400, 't1', 't9');
 sql('DO $$ BEGIN FOR i IN 1 .. 4 LOOP UPDATE t1 SET v = v + 1; UPDATE t9 SET v = v + 1; END LOOP; END $$');
-is(unfolded($node), '4400 4400', 'both tables have changes');
+is(unmerged($node), '4400 4400', 'both tables have changes');
 is(right($node, 't1', 't9'), 't t', 'which the digests have');
 cmp_ok(out_of_line(), '>', 0, 'also those of a sketch');
 
@@ -58,18 +58,18 @@ my $read = q{SELECT md5(iblt_live('t1')::bytea) || md5(iblt_live('t9')::bytea)};
 my $before = $session->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $read");
 is($far->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $read"), $before, 'a standby reads the same digests');
 
-sql("BEGIN; SELECT iblt_live_fold('t1'); ROLLBACK");
-is(unfolded($node), '4400 4400', 'a fold that is rolled back keeps the changes');
+sql("BEGIN; SELECT iblt_live_merge('t1'); ROLLBACK");
+is(unmerged($node), '4400 4400', 'a fold that is rolled back keeps the changes');
 is(right($node, 't1', 't9'), 't t', 'which the digests still have');
 
-is(sql("BEGIN; SAVEPOINT a; SELECT iblt_live_fold('t1'); ROLLBACK TO a; SELECT iblt_live_fold('t1'); COMMIT"), "4400\n4400", 'a fold after two that were rolled back');
-is(unfolded($node), '0 4400', 'takes the changes of its table alone');
+is(sql("BEGIN; SAVEPOINT a; SELECT iblt_live_merge('t1'); ROLLBACK TO a; SELECT iblt_live_merge('t1'); COMMIT"), "4400\n4400", 'a fold after two that were rolled back');
+is(unmerged($node), '0 4400', 'takes the changes of its table alone');
 is(right($node, 't1', 't9'), 't t', 'and the digests are right');
 is($session->run($read), $before, 'a snapshot from before the fold sees what it saw');
 whole('after folds');
 
 replayed($node, $standby);
-is(unfolded($standby), '0 4400', 'a standby has folded, too');
+is(unmerged($standby), '0 4400', 'a standby has folded, too');
 is(right($standby, 't1', 't9'), 't t', 'and its digests are right');
 is($far->run($read), $before, 'its snapshot from before the fold sees what it saw');
 $_->run('COMMIT'), $_->quit foreach $session, $far;
@@ -78,16 +78,16 @@ $_->run('COMMIT'), $_->quit foreach $session, $far;
 
 change(300, 't1', 't9');
 my $verified = q{SELECT verified_at FROM iblt_live_status() WHERE relation = 't9'::regclass};
-like(sql("BEGIN; SELECT iblt_live_verify('t9'); DECLARE c CURSOR FOR $verified; SELECT iblt_live_fold('t9'); FETCH c; COMMIT; $verified"),
+like(sql("BEGIN; SELECT iblt_live_verify('t9'); DECLARE c CURSOR FOR $verified; SELECT iblt_live_merge('t9'); FETCH c; COMMIT; $verified"),
 	qr/^t\n4700\n(.+)\n\g1$/, 'a fold takes the note of a scan of its own transaction, which a cursor still sees');
-is(unfolded($node), '300 0', 'and the changes');
-sql("BEGIN; SELECT iblt_live_fold('t1'); PREPARE TRANSACTION 'fold'");
-is(unfolded($node), '300 0', 'a prepared fold has taken nothing yet');
+is(unmerged($node), '300 0', 'and the changes');
+sql("BEGIN; SELECT iblt_live_merge('t1'); PREPARE TRANSACTION 'fold'");
+is(unmerged($node), '300 0', 'a prepared fold has taken nothing yet');
 $node->stop('immediate');
 $node->start;
 is(right($node, 't1', 't9'), 't t', 'the digests are right after a crash');
 sql("COMMIT PREPARED 'fold'");
-is(unfolded($node), '0 0', 'and the prepared fold takes the changes');
+is(unmerged($node), '0 0', 'and the prepared fold takes the changes');
 is(out_of_line(), '0', 'with what was out of line');
 is(right($node, 't1', 't9'), 't t', 'once');
 whole('after a crash');
@@ -99,9 +99,9 @@ my $store = q{SELECT DISTINCT store_bytes / 8192, store_bytes = pg_relation_size
 my $holder = IbltTest::Session->new($node);
 $holder->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $read");
 change(500, 't1');
-sql("SELECT iblt_live_fold('t1'); VACUUM iblt_internal.changes_1");
+sql("SELECT iblt_live_merge('t1'); VACUUM iblt_internal.changes_1");
 like(sql($store), qr/^(?:[4-9]|\d\d+)\|t$/, 'the status shows what an old snapshot keeps in the store');
-is(unfolded($node), '0 0', 'though nothing is unfolded');
+is(unmerged($node), '0 0', 'though nothing is unmerged');
 $holder->run('COMMIT');
 $holder->quit;
 sql('VACUUM iblt_internal.changes_1');
@@ -126,7 +126,7 @@ $busy->run('SET ' . (major_version() < 16 ? 'force_parallel_mode' : 'debug_paral
 $busy->start('SELECT pg_sleep(1000)');
 wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'});
 $writer->run($many);
-like(unfolded($node), qr/^12\d\d\d 50$/, 'no slot is free for a worker that folds');
+like(unmerged($node), qr/^12\d\d\d 50$/, 'no slot is free for a worker that folds');
 sql("SELECT pg_cancel_backend($busy->{pid})");
 $busy->done;
 wait_for($node, sprintf $no_worker, 'parallel worker');
@@ -134,9 +134,9 @@ wait_for($node, sprintf $no_worker, 'parallel worker');
 foreach (1 .. 30)
 {
 	$writer->run('UPDATE t1 SET v = v + 1 WHERE id = 1');
-	last if unfolded($node) !~ /^12/;
+	last if unmerged($node) !~ /^12/;
 }
-like(unfolded($node), qr/^\d{1,2} 50$/, 'the next transaction starts one as soon as there is');
+like(unmerged($node), qr/^\d{1,2} 50$/, 'the next transaction starts one as soon as there is');
 $_->quit foreach $busy, $writer;
 
 # DROP DATABASE waits for the worker, which is in a fold, but not longer than five seconds.
@@ -146,12 +146,12 @@ my $holder = IbltTest::Session->new($node);
 $holder->run('\c victim');
 $holder->run('BEGIN; REFRESH MATERIALIZED VIEW iblt_internal.digest');
 $node->safe_psql('victim', q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP UPDATE t SET v = i; COMMIT; END LOOP; END $$});
-wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'iblt fold' AND wait_event_type = 'Lock'});
+wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'iblt merge' AND wait_event_type = 'Lock'});
 my $drop = background($node, 'DROP DATABASE victim');
 wait_for($node, q{SELECT count(*) = 1 FROM pg_locks WHERE classid = 'pg_database'::regclass AND mode = 'AccessExclusiveLock' AND granted});
 $holder->run('ROLLBACK');
-wait_for($node, sprintf $no_worker, 'iblt fold');
-is($holder->run('SELECT unfolded FROM iblt_live_status()'), '12000', 'a fold ends for those who want the database');
+wait_for($node, sprintf $no_worker, 'iblt merge');
+is($holder->run('SELECT unmerged FROM iblt_live_status()'), '12000', 'a fold ends for those who want the database');
 finish($drop);
 like($drop->{err}, qr/is being accessed by other users/, 'which another session holds up');
 $holder->quit;

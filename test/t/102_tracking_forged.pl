@@ -81,7 +81,7 @@ foreach my $name (sort keys %forged)
 	like(failure("SELECT iblt_live('t')"), $untrusted, "a stored base, $name: no digest");
 	like(failure("SELECT iblt_live('t', 10)"), $untrusted, "a stored base, $name: no fold of it");
 	is(state('t'), $problem, "a stored base, $name: the status says so");
-	is(sql("SELECT iblt_live_fold('t')"), '0', "a stored base, $name: a fold leaves it");
+	is(sql("SELECT iblt_live_merge('t')"), '0', "a stored base, $name: a fold leaves it");
 }
 forge('digest', q{UPDATE iblt_internal.digest SET sketch = '\x00' WHERE relation = 't'::regclass});
 like(failure("SELECT iblt_live('t')"), $untrusted, 'a stored base that is not a sketch: no digest');
@@ -89,7 +89,7 @@ is(state('t'), $problem, 'a stored base that is not a sketch: the status says so
 
 # as many changes as make a reader and a writer start a worker
 sql(q{UPDATE t SET v = v || 'y'; DO $$ BEGIN FOR i IN 1 .. 12 LOOP UPDATE t SET v = i; COMMIT; END LOOP; END $$});
-wait_for($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'iblt fold'});
+wait_for($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'iblt merge'});
 $node->restart;
 is(state('t'), $problem, 'the server lives');
 sql("CALL iblt_live_rebuild('t')");
@@ -100,7 +100,7 @@ foreach my $name (sort keys %forged)
 	sql("UPDATE t SET v = '$name'");
 	forge('changes_1', "INSERT INTO iblt_internal.changes_1 (relation, number, kind, sketch) SELECT 't'::regclass, 1, 's', $forged{$name}::bytea");
 	like(failure("SELECT iblt_live('t')"), qr/ERROR:  IB008: .* because a change in its store cannot be read$/m, "stored changes, $name: no digest");
-	is(sql("SELECT iblt_live_fold('t')"), '0', "stored changes, $name: a fold leaves them");
+	is(sql("SELECT iblt_live_merge('t')"), '0', "stored changes, $name: a fold leaves them");
 	forge('changes_1', "DELETE FROM iblt_internal.changes_1 WHERE kind = 's'");
 }
 forge('changes_1', q{INSERT INTO iblt_internal.changes_1 (relation, number, kind, sketch) VALUES ('t'::regclass, 1, 's', '\x00')});
@@ -121,8 +121,8 @@ my $bad = sql(q{SELECT 'bad'::regclass::oid});
 sub folded
 {
 	sql('DO $$ BEGIN FOR i IN 1 .. 12 LOOP UPDATE before SET v = v + 1; UPDATE after SET v = v + 1; END LOOP; END $$');
-	wait_for($node, q{SELECT count(*) = 2 FROM iblt_live_status() WHERE relation IN ('before'::regclass, 'after'::regclass) AND unfolded = 0});
-	wait_for($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'iblt fold'});
+	wait_for($node, q{SELECT count(*) = 2 FROM iblt_live_status() WHERE relation IN ('before'::regclass, 'after'::regclass) AND unmerged = 0});
+	wait_for($node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type = 'iblt merge'});
 	my @said = slurp_file($node->logfile) =~ /WARNING:  changes of relation .*/g;
 	note($_) foreach @said;
 	return scalar(grep { /relation $bad / } @said);
@@ -131,10 +131,10 @@ forge('changes_4', $spoil);
 is(folded(), 1, 'a table whose fold fails does not hold up the others, and the log says so');
 is(folded(), 1, 'once');
 forge('changes_4', "DELETE FROM iblt_internal.changes_4 WHERE kind = 's'");
-is(sql("SELECT iblt_live_fold('bad')"), '0', 'it can be folded again');
+is(sql("SELECT iblt_live_merge('bad')"), '0', 'it can be folded again');
 is(right('bad'), 't', 'and its digest is right');
 sql('UPDATE bad SET v = 1 WHERE id = 1');
-is(sql("SELECT iblt_live_fold('bad')"), '1', 'after a change, it has one');
+is(sql("SELECT iblt_live_merge('bad')"), '1', 'after a change, it has one');
 forge('changes_4', $spoil);
 is(folded(), 2, 'and the log tells of the next time');
 
@@ -147,7 +147,7 @@ sql('CREATE TABLE large AS SELECT g FROM generate_series(1, 1000) g; ALTER TABLE
 my $counted = 'FROM (SELECT count(*) FROM large OFFSET 0) AS l (number)';
 is(sql("$parallel; SELECT count(*) FROM large CROSS JOIN iblt_live_status()"), '5000', 'a parallel plan with iblt_live_status');
 is(sql("$parallel; SELECT number, iblt_live_verify('t') $counted"), '1000|t', 'with iblt_live_verify');
-is(sql("$parallel; SELECT number, iblt_live_fold('t') >= 0 $counted"), '1000|t', 'with iblt_live_fold');
+is(sql("$parallel; SELECT number, iblt_live_merge('t') >= 0 $counted"), '1000|t', 'with iblt_live_merge');
 is(sql("$parallel; SELECT number, iblt_live('t') IS NOT NULL $counted"), '1000|t', 'with iblt_live');
 is(sql("$parallel; CALL iblt_live_rebuild('t'); SELECT iblt_live_verify('t')"), 't', 'and a rebuild');
 

@@ -40,7 +40,7 @@ SKIP:
 {
 	my $parallel = 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2;';
 	$node->safe_psql('postgres', 'CREATE TABLE big AS SELECT generate_series(1, 20000) AS id; ANALYZE big');
-	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_differences iblt_audit_ranges), 'iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice)')
+	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_differences iblt_audit_ranges), 'iblt_internal.iblt_run_rows(NULL::iblt_internal.query_slice)')
 	{
 		my (undef, $out, $err) = $node->psql('postgres', "$parallel SELECT count(*) FROM big CROSS JOIN $view");
 		is("$out$err", '0', "$view beside a table that workers could read");
@@ -106,7 +106,7 @@ my $peer = literal($node->connstr('peer'));
 	$node->safe_psql('postgres', q{CREATE TEMP TABLE again AS SELECT * FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head, 8);
 		SET allow_system_table_mods = on; UPDATE pg_class SET relkind = 'r' WHERE oid = 'iblt_internal.run_head'::regclass;
 		INSERT INTO iblt_internal.run_head TABLE again; UPDATE pg_class SET relkind = 'm' WHERE oid = 'iblt_internal.run_head'::regclass});
-	foreach my $used ("CALL iblt_audit_resume(8, $peer)", "SELECT * FROM iblt_audit_rerun(8, $peer)", 'SELECT iblt_internal.iblt_run_lock(8, 0, 1, true)')
+	foreach my $used ("CALL iblt_audit_resume(8, $peer)", "SELECT * FROM iblt_audit_recheck(8, $peer)", 'SELECT iblt_internal.iblt_run_lock(8, 0, 1, true)')
 	{
 		($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20 s'; $used");
 		like($err, qr/ERROR:  there are 2 runs 8/, 'a run that is there twice is an error: ' . ($used =~ /(iblt_\w+)\(/)[0]);

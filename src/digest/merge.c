@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
- * fold.c
+ * merge.c
  *	  Puts the changes of a tracked table into its base.
  *
- * A fold sees the base and the changes in a snapshot that it takes under the
- * fold lock.  It deletes just these changes.  So no change is lost or counted
+ * A merge sees the base and the changes in a snapshot that it takes under the
+ * merge lock.  It deletes just these changes.  So no change is lost or counted
  * twice, whatever commits meanwhile.
  *
  *-------------------------------------------------------------------------
  */
-#include "digest/fold.h"
+#include "digest/merge.h"
 
 #include "access/heapam.h"
 #include "access/xact.h"
@@ -66,11 +66,11 @@ replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
 	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
 						  config->relid, snapshot, RowExclusiveLock))
 		return;
-	/* nobody else deletes them, because of the fold lock */
-	for (int i = 0; i < changes->nfolded; i++)
+	/* nobody else deletes them, because of the merge lock */
+	for (int i = 0; i < changes->nmerged; i++)
 	{
 		iblt_pause();
-		simple_heap_delete(scan.store, &changes->folded[i]);
+		simple_heap_delete(scan.store, &changes->merged[i]);
 	}
 	iblt_store_end(&scan);
 	iblt_core_seal(&base->sketch);
@@ -80,7 +80,7 @@ replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
 
 /* The same under the lock and in a snapshot. */
 static int64
-fold_in(Oid relid, int64 least, Snapshot snapshot)
+merge_in(Oid relid, int64 least, Snapshot snapshot)
 {
 	IbltTrackConfig config;
 	IbltBase	base;
@@ -94,7 +94,7 @@ fold_in(Oid relid, int64 least, Snapshot snapshot)
 	iblt_changes_read(&changes, NULL, &config, base.sketch.params.limbs, snapshot,
 					  &base.sketch, true);
 	/* what cannot be read must stay, and so must what tells of it */
-	if (iblt_changes_problem(&changes) == NULL && changes.nfolded > 0 &&
+	if (iblt_changes_problem(&changes) == NULL && changes.nmerged > 0 &&
 		changes.number >= least)
 		replace_changes(&config, &changes, &base, snapshot);
 	else
@@ -103,7 +103,7 @@ fold_in(Oid relid, int64 least, Snapshot snapshot)
 }
 
 int64
-iblt_fold_table(Oid relid, int64 least, bool no_wait)
+iblt_merge_table(Oid relid, int64 least, bool no_wait)
 {
 	Snapshot	snapshot;
 	int64		number;
@@ -118,7 +118,7 @@ iblt_fold_table(Oid relid, int64 least, bool no_wait)
 	}
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	PushActiveSnapshot(snapshot);
-	number = fold_in(relid, least, snapshot);
+	number = merge_in(relid, least, snapshot);
 	PopActiveSnapshot();
 	UnregisterSnapshot(snapshot);
 	return number;
@@ -154,7 +154,7 @@ iblt_fold_failed(Oid relid, int sqlstate)
 }
 
 Oid *
-iblt_fold_tables(int *n)
+iblt_merge_tables(int *n)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	Oid		   *tables = palloc(sizeof(Oid) * 64);
@@ -179,16 +179,16 @@ iblt_fold_tables(int *n)
 	return tables;
 }
 
-PG_FUNCTION_INFO_V1(iblt_live_fold);
+PG_FUNCTION_INFO_V1(iblt_live_merge);
 
-/* iblt_live_fold(regclass) -> bigint: the number of changes */
+/* iblt_live_merge(regclass) -> bigint: the number of changes */
 Datum
-iblt_live_fold(PG_FUNCTION_ARGS)
+iblt_live_merge(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
 
 	iblt_config_require_owner(relid);
-	PG_RETURN_INT64(iblt_fold_table(relid, 0, false));
+	PG_RETURN_INT64(iblt_merge_table(relid, 0, false));
 }
 
 PG_FUNCTION_INFO_V1(iblt_track_finish);
