@@ -3,8 +3,8 @@
 -- Public functions run as the caller, so everybody may call what they call.  Nobody calls
 -- the functions of types, those that take "internal", and those that the planner asks: the
 -- server does, and it looks at the privileges of an aggregate's owner only.  Citus looks at
--- the caller's, so the parts of iblt_agg_bigint are left to everybody.  doc/internals/functions.md
--- lists all functions in C.
+-- the caller's, so the parts of iblt_agg_bigint are left to everybody.
+-- doc/internals/functions.md lists all functions in C.
 
 DO $do$
 DECLARE

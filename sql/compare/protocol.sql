@@ -10,8 +10,8 @@
 -- also name iblt_agg, iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and
 -- iblt_session_get, in the schema that hello() tells, iblt_slice_rows, iblt_blocks_at_rest,
 -- and of 22_shards.sql what statements are made of.  All but BEGIN, COMMIT and
--- session_forget have iblt_peer_settings before them.  doc/internals/walk.md shows the messages of a
--- comparison.
+-- session_forget have iblt_peer_settings before them.  doc/internals/walk.md shows the
+-- messages of a comparison.
 
 -- The version of what servers ask of each other; both must have the same.
 CREATE FUNCTION protocol() RETURNS integer
