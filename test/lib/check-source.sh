@@ -3,15 +3,17 @@
 #	The rules that the source keeps, as TAP:
 #	- src/core includes C99's headers, xxHash's and its own, nothing else;
 #	- src/core takes no memory and reports nothing by itself;
-#	- no function is longer than 40 lines, in C as in SQL (where the body counts),
-#	  and no file longer than 500, except generated tables (*_table.h);
-#	- no line of SQL is longer than 100 columns.
+#	- no function in C is longer than 40 lines, no body in SQL longer than 80, and no
+#	  file longer than 500, except generated tables (*_table.h);
+#	- no line of SQL is longer than 100 columns;
+#	- every function of iblt_internal has a comment above it.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 shopt -s nullglob
 MAX_FUNCTION=40
+MAX_BODY=80
 MAX_FILE=500
 MAX_LINE=100
 number=0
@@ -72,7 +74,7 @@ long_functions() {
 
 # Bodies of functions in SQL over the limit: from "AS $$" to "$$;".
 long_bodies() {
-	awk -v max="$MAX_FUNCTION" '
+	awk -v max="$MAX_BODY" '
 		/^CREATE FUNCTION / { name = $3 }
 		/^AS \$\$$/ { inside = FNR }
 		/^\$\$;/ && inside {
@@ -80,6 +82,15 @@ long_bodies() {
 				printf "%s:%d: %d lines: %s\n", FILENAME, inside, FNR - inside - 1, name
 			inside = 0
 		}' "$@"
+}
+
+# Functions without a COMMENT ON, which only users' functions have, and without a line
+# above them.
+uncommented() {
+	awk '
+		FNR == 1 { previous = "" }
+		/^CREATE FUNCTION / && $3 !~ /^@extschema@/ && previous !~ /^--/ { printf "%s:%d: %s\n", FILENAME, FNR, $3 }
+		{ previous = $0 }' "$@"
 }
 
 # Lines over the limit, where a tab stands for four columns.
@@ -105,8 +116,13 @@ result "src/core includes only C99 headers, xxhash.h and its own" "$(foreign_inc
 result "src/core takes no memory and reports nothing" "$(foreign_calls)"
 result "no function is longer than $MAX_FUNCTION lines" "$(long_functions "${sources[@]}")"
 result "no source file is longer than $MAX_FILE lines" "$(long_files "${sources[@]}")"
-result "no body of a function in SQL is longer than $MAX_FUNCTION lines" "$(long_bodies "${scripts[@]}")"
+result "no body of a function in SQL is longer than $MAX_BODY lines" "$(long_bodies "${scripts[@]}")"
 result "no line of SQL is longer than $MAX_LINE columns" "$(long_lines "${scripts[@]}")"
+internal_scripts=()
+for script in "${scripts[@]}"; do
+	case $script in sql/sketch/* | sql/kbf/*) ;; *) internal_scripts+=("$script") ;; esac
+done
+result "every function of iblt_internal has a comment above it" "$(uncommented "${internal_scripts[@]}")"
 result "no file of SQL is longer than $MAX_FILE lines" "$(long_files "${scripts[@]}")"
 echo "1..$number"
 exit $failed
