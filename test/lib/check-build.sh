@@ -108,7 +108,7 @@ is_program() { [ -x "$1$("$PG_CONFIG" --bindir)/$2" ]; }
 
 refuses_built_source() {
 	local rc=0
-	touch "$dir/other/src/agg.o"
+	touch "$dir/other/src/sketch/agg.o"
 	mkdir "$dir/refused"
 	make -s -C "$dir/refused" -f ../other/Makefile PG_CONFIG="$PG_CONFIG" >"$dir/refused.log" 2>&1 || rc=$?
 	cat "$dir/refused.log"
@@ -149,7 +149,7 @@ chmod -R a-w "$source"
 
 passed "a build outside the source directory, with clang, without warnings" outside -j2 all
 passed "xxHash compiles with -Og, as developers of PostgreSQL build it" \
-	outside CC=gcc COPT=-Og -B src/checksum.o
+	outside CC=gcc COPT=-Og -B src/codec/checksum.o
 passed "no files use one another in a circle" "$top/test/lib/circles.sh" "$dir/build/src"
 passed "nor do the directories of src" "$top/test/lib/circles.sh" "$dir/build/src" directories
 passed "it installs" outside install DESTDIR="$dir/outside"
@@ -177,7 +177,7 @@ passed "root is told that TAP tests do not run as root" refuses_root
 passed "it cleans up" outside clean
 passed "no file or directory is left" nothing_in "$dir/build" -mindepth 1
 passed "sources that were built in are refused" refuses_built_source
-rm "$dir/other/src/agg.o"
+rm "$dir/other/src/sketch/agg.o"
 if command -v git >/dev/null; then
 	passed "the archive has the sources and nothing else" archive_holds_sources
 else

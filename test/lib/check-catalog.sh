@@ -104,7 +104,7 @@ listed=$(awk '
 			$0 = substr($0, RSTART + RLENGTH)
 			sep = ", "
 		}
-	}' "$(dirname "$0")/../../doc/functions.md")
+	}' "$(dirname "$0")/../../doc/internals/functions.md")
 
 no_rows "doc/internals/functions.md says who may call which function in C" "
 	WITH listed (who, name) AS (VALUES $listed), here AS (

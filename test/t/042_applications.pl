@@ -1,4 +1,4 @@
-# The applications: doc/app_*.md.  040_docs runs the pages.  This tests what they say
+# The applications: doc/applications/*.md.  040_docs runs the pages.  This tests what they say
 # in general, with random data and against answers that are found in another way:
 # - network flows: what a sketch lists, batch by batch, against a plain table;
 # - states: what a filter answers after each batch, against a plain table;
@@ -122,7 +122,7 @@ $_->quit foreach $one, $two;
 # a filter for 900, of which 0.5 % are in doubt.  A flow that is not there may seem to be,
 # once in 20,000 times.  That ends the comparison, because the page says what it does.
 # Three of 300 at a time would be so once in 1,800,000 times.
-my ($add_batch) = slurp_file(abs_path(dirname(__FILE__) . '/../../doc/app_states.md')) =~ /PREPARE add_batch AS\n(.*?;)\n/s;
+my ($add_batch) = slurp_file(abs_path(dirname(__FILE__) . '/../../doc/applications/states.md')) =~ /PREPARE add_batch AS\n(.*?;)\n/s;
 ok($add_batch, 'the page has the statement that adds a batch');
 
 sub states { my ($query) = @_; return $node->safe_psql('states', $query) }

@@ -341,7 +341,7 @@ foreach my $name (map { $_->{name} } Test::More->builder->details)
 	my ($statements, $turn) = $name =~ /^([^,:]+), ([a-z ]+):/ or next;
 	$tested{$_}{$turn} = 1 foreach split / and /, $statements;
 }
-my ($list) = slurp_file("$top/doc/walk.md") =~ /^## What decides\n(.*?)^## /ms;
+my ($list) = slurp_file("$top/doc/internals/walk.md") =~ /^## What decides\n(.*?)^## /ms;
 my %listed = map { /^\| ([^|]+?) \| ([^|]+?) \|/ ? ($1 => $2) : () } grep { !/^\| statement|^\|---/ } split /\n/, $list;
 is(join(', ', sort keys %turns), join(', ', sort keys %listed), 'the statements here are those of doc/internals/walk.md');
 foreach my $statement (sort keys %turns)
@@ -352,7 +352,7 @@ foreach my $statement (sort keys %turns)
 	is(join(', ', grep { $_ ne '' && !-e "$top/test/t/$_.pl" } @where), '', "$statement: the other tests are there");
 	foreach my $function ($listed{$statement} =~ /`(\w+)`/g)
 	{
-		is(scalar(grep { slurp_file($_) =~ /^-- Relies on: [^\n]*\nCREATE FUNCTION iblt_internal\.$function\(/m } glob "$top/sql/*/*.sql"), 1,
+		is(scalar(grep { slurp_file($_) =~ /^-- Relies on: [^\n]*\nCREATE FUNCTION $function\(/m } glob "$top/sql/*/*.sql"), 1,
 			"$statement: $function says what it relies on");
 	}
 }
