@@ -150,7 +150,8 @@ foreach my $page (@pages)
 }
 
 # What the extension has outside of its private schema is what the pages document:
-# each function is in the list of the index, and has a heading in the reference.
+# each function is in the list of the index, and has a heading in the reference,
+# with its signature below.
 my $public = $node->safe_psql('doc_sketches', q{
 	SELECT string_agg(DISTINCT p.proname, ' ' ORDER BY p.proname) FROM pg_depend d
 	JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
@@ -159,10 +160,24 @@ my $public = $node->safe_psql('doc_sketches', q{
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
 	AND n.nspname <> 'iblt_internal'});
 my @indexed = slurp_file("$top/doc/index.md") =~ /^\| \[`((?:iblt|kbf)_\w+)`\]\(/gm;
-my %headed = map { $_ => 1 } map { slurp_file("$top/doc/$_.md") =~ /^###? `((?:iblt|kbf)_\w+)\(/gm } qw(sketches compare audit repair kbf/filters digests runs);
+my (%headed, @unsigned);
+foreach my $name (qw(sketches compare audit repair kbf/filters digests runs))
+{
+	my $text = slurp_file("$top/doc/$name.md");
+	while ($text =~ /^###? (`(?:iblt|kbf)_[^\n]*)\n(?:\n```text\n(.*?)^```$)?/gms)
+	{
+		my ($heading, $signatures) = ($1, $2 // '');
+		foreach my $function ($heading =~ /`(\w+)`/g)
+		{
+			$headed{$function} = 1;
+			push @unsigned, "$name: $function" if $signatures !~ /^$function\(/m;
+		}
+	}
+}
 cmp_ok(scalar(@indexed), '>=', 25, 'the index has functions');
 is($public, join(' ', sort @indexed), 'the public functions are those in the index');
 is(join(' ', sort keys %headed), join(' ', sort @indexed), 'and those with a heading in the reference');
+is(join("\n", @unsigned), '', 'below such a heading stand the signatures of its functions');
 cmp_ok($shown, '>=', 10, 'examples with output were found');
 
 # A link leads to a file of the source, and its anchor to a heading there.  GitHub's
