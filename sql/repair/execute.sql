@@ -26,7 +26,7 @@ BEGIN
 END
 $$;
 
--- Runs a statement, which must change that many rows, under a search_path if one is given.
+-- Runs a statement, which must change that many rows, under the search_path given, or that of PostgreSQL alone.
 -- Only the statement runs under the path, with the triggers, defaults and checks in it.
 -- The names in this function are PostgreSQL's own.
 CREATE FUNCTION repair_statement(sql text, n bigint, at_most boolean, path text)
@@ -36,14 +36,10 @@ AS $$
 DECLARE
 	changed bigint;
 BEGIN
-	IF path IS NOT NULL THEN
-		PERFORM pg_catalog.set_config('search_path', path, true);
-	END IF;
+	PERFORM pg_catalog.set_config('search_path', coalesce(path, 'pg_catalog, pg_temp'), true);
 	EXECUTE sql;
 	GET DIAGNOSTICS changed = ROW_COUNT;
-	IF path IS NOT NULL THEN
-		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-	END IF;
+	PERFORM pg_catalog.set_config('search_path', 'iblt_internal, pg_catalog, pg_temp', true);
 	IF changed <> n AND NOT (at_most AND changed < n) THEN
 		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
 			MESSAGE = format('a statement of the repair changed %s rows instead of %s', changed, n),

@@ -112,7 +112,7 @@ DECLARE
 BEGIN
 	IF path IS NOT NULL THEN
 		PERFORM set_config('search_path', path, true),
-			set_config('search_path', 'pg_catalog, pg_temp', true);
+			set_config('search_path', 'iblt_internal, pg_catalog, pg_temp', true);
 	END IF;
 	IF as_replica AND role <> 'replica' THEN
 		PERFORM set_config('session_replication_role', 'replica', true),

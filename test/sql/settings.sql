@@ -21,6 +21,10 @@ ORDER BY p.proname;
 -- a name of pg_catalog would be called in the place of ours, or ours in its place
 SELECT p.oid::regprocedure AS has_a_name_of_postgresql FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
 AND EXISTS (SELECT FROM pg_proc q WHERE q.pronamespace = 'pg_catalog'::regnamespace AND q.proname = p.proname);
+SELECT t.typname AS and_no_type_has FROM pg_type t WHERE t.typnamespace = 'iblt_internal'::regnamespace
+AND EXISTS (SELECT FROM pg_type q WHERE q.typnamespace = 'pg_catalog'::regnamespace AND q.typname = t.typname);
+SELECT c.relname AS and_no_relation_has FROM pg_class c WHERE c.relnamespace = 'iblt_internal'::regnamespace
+AND EXISTS (SELECT FROM pg_class q WHERE q.relnamespace = 'pg_catalog'::regnamespace AND q.relname = c.relname);
 
 -- the drivers' settings, as text
 CREATE TEMP TABLE pinned AS

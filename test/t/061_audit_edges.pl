@@ -211,7 +211,7 @@ foreach my $style ('postgres', 'iso_8601')
 	my $ask = sub { $session->run("SELECT iblt_internal.peer_ask('$conn', 'there', ${\ literal($_[0])})") };
 	my $settings = 'SELECT concat_ws(\' \', current_setting(\'row_security\'), current_setting(\'transaction_read_only\'), current_setting(\'search_path\'),
 		now()::date - 1 = current_date - 1, timestamptz \'2026-01-02 03:04+00\', interval \'1 day\', 0.1::float8 + 0.2)';
-	my $expected = 'off on pg_catalog, pg_temp t 2026-01-02 03:04:00+00 ' . ($style eq 'iso_8601' ? 'P1D' : '1 day') . ' 0.30000000000000004';
+	my $expected = 'off on iblt_internal, pg_catalog, pg_temp t 2026-01-02 03:04:00+00 ' . ($style eq 'iso_8601' ? 'P1D' : '1 day') . ' 0.30000000000000004';
 	$session->run("SELECT iblt_internal.peer_connect($peer, '$conn')");
 	is($ask->($settings), $expected, "IntervalStyle $style: a query has its settings");
 	is($session->run("SELECT * FROM dblink('$conn', 'SELECT coalesce(string_agg(name, '' '' ORDER BY name), ''none'') FROM pg_settings
