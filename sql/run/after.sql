@@ -191,7 +191,7 @@ BEGIN
 			own => false);
 		PERFORM iblt_run_remove(NULL::run_range, doomed,
 			own => false);
-		PERFORM iblt_run_remove(NULL::query_slice, doomed,
+		PERFORM iblt_run_remove(NULL::run_slice, doomed,
 			own => false);
 		PERFORM iblt_run_remove(NULL::run_sketch, doomed,
 			own => false);

@@ -163,7 +163,7 @@ $$;
 
 -- The sketch of a slice here less that of the slice there, and how many rows they have.
 CREATE FUNCTION blocks_scan(conn text, plan plan, marks jsonb,
-	s query_slice, OUT figures figures,
+	s run_slice, OUT figures figures,
 	OUT difference @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -188,7 +188,7 @@ $$;
 -- Adds the sketch of a slice to that of its table, unless the table was altered or ended
 -- meanwhile.
 -- The lock of the run is held until the slice is stored, in the same transaction.
-CREATE FUNCTION blocks_add(s query_slice, difference @extschema@.iblt)
+CREATE FUNCTION blocks_add(s run_slice, difference @extschema@.iblt)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -250,7 +250,7 @@ $$;
 
 -- Compares a slice; of one by blocks, the differences are known at the end of its table only.
 CREATE FUNCTION run_compare(w run_worker, t run_table,
-	s query_slice) RETURNS comparison
+	s run_slice) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -77,9 +77,9 @@ CREATE FUNCTION run_next(run bigint, OUT t run_table,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s query_slice;
-	slices query_slice[] := ARRAY(SELECT x
-		FROM iblt_run_rows(NULL::query_slice, run) AS x);
+	s run_slice;
+	slices run_slice[] := ARRAY(SELECT x
+		FROM iblt_run_rows(NULL::run_slice, run) AS x);
 BEGIN
 	waiting := false;
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
@@ -157,7 +157,7 @@ CREATE FUNCTION run_start_table(w run_worker,
 AS $$
 BEGIN
 	IF t.shape IS NOT NULL THEN
-		PERFORM iblt_run_remove(NULL::query_slice, t.run, t.item);
+		PERFORM iblt_run_remove(NULL::run_slice, t.run, t.item);
 		PERFORM iblt_run_remove(NULL::run_difference, t.run, t.item);
 		PERFORM iblt_run_remove(NULL::run_range, t.run, t.item);
 		PERFORM iblt_run_remove(NULL::run_sketch, t.run, t.item);
@@ -215,7 +215,7 @@ CREATE FUNCTION run_add_slice(t run_table, lo text[], hi text[],
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s query_slice;
+	s run_slice;
 BEGIN
 	t.cut := t.cut + 1;
 	s.run := t.run;

@@ -48,14 +48,14 @@ $$;
 
 -- A slice that is not compared yet, or NULL.
 CREATE FUNCTION run_slice_of(run bigint, item integer, number bigint)
-RETURNS query_slice
+RETURNS run_slice
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s query_slice;
+	s run_slice;
 BEGIN
 	SELECT x.* INTO s
-	FROM iblt_run_rows(NULL::query_slice, run, item, number) AS x;
+	FROM iblt_run_rows(NULL::run_slice, run, item, number) AS x;
 	RETURN s;
 END
 $$;

@@ -49,7 +49,7 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 
 -- The slices of runs that are cut and not compared yet, written by C functions; do not
 -- refresh it.
-CREATE MATERIALIZED VIEW query_slice USING heap AS
+CREATE MATERIALIZED VIEW run_slice USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::bigint AS generation, NULL::text[] AS lo, NULL::text[] AS hi, NULL::bigint AS rows
 	WITH NO DATA;

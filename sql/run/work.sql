@@ -25,7 +25,7 @@ $$;
 -- A slice grows to ten times the last at most, and is not to find more than half the
 -- differences that a comparison can.  What a slice costs beside its rows (messages, commits)
 -- would make small ones smaller still.
-CREATE FUNCTION run_next_rows(s query_slice, seen bigint,
+CREATE FUNCTION run_next_rows(s run_slice, seen bigint,
 	differences bigint, most bigint, wanted_ms integer, took_ms double precision) RETURNS bigint
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -58,7 +58,7 @@ END
 $$;
 
 -- Keeps the counts of a slice that has differences.
-CREATE FUNCTION run_add_range(w run_worker, s query_slice,
+CREATE FUNCTION run_add_range(w run_worker, s run_slice,
 	r audit_row) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -158,7 +158,7 @@ $$;
 -- Counts the rows of a table that was read by an index, and notes that, or begins again with
 -- it as one slice; an error if an index does not find a row.
 CREATE FUNCTION run_count_all(w run_worker,
-	s query_slice) RETURNS comparison
+	s run_slice) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -194,7 +194,7 @@ END
 $$;
 
 -- Stores what a slice has shown, unless its table was altered meanwhile.
-CREATE FUNCTION run_store(w run_worker, s query_slice,
+CREATE FUNCTION run_store(w run_worker, s run_slice,
 	compared comparison, took_ms double precision) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -217,10 +217,10 @@ BEGIN
 	END IF;
 	t.slice_rows := run_next_rows(s, seen, differences,
 		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
-	PERFORM iblt_run_remove(NULL::query_slice, w.run, w.item,
+	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.item,
 		s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_run_rows(
-			NULL::query_slice, w.run, w.item) AS x) THEN
+			NULL::run_slice, w.run, w.item) AS x) THEN
 		-- a last slice, without a number of rows: a table by key is counted, and one with all
 		-- its blocks in a sketch is looked up
 		t := CASE WHEN s.rows IS NOT NULL
@@ -283,12 +283,12 @@ $$;
 
 -- The first part of a slice, NULL if it cannot be cut.
 -- Too many differences for one comparison: the slice becomes two.
-CREATE FUNCTION run_halve(w run_worker, s query_slice)
-RETURNS query_slice
+CREATE FUNCTION run_halve(w run_worker, s run_slice)
+RETURNS run_slice
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	half query_slice := s;
+	half run_slice := s;
 BEGIN
 	WHILE half.rows > 1 LOOP
 		half.rows := half.rows / 2;
@@ -307,8 +307,8 @@ CREATE FUNCTION run_split(w run_worker) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s query_slice := run_slice_of(w.run, w.item, w.number);
-	half query_slice := run_halve(w, s);
+	s run_slice := run_slice_of(w.run, w.item, w.number);
+	half run_slice := run_halve(w, s);
 	t run_table;
 BEGIN
 	IF half.run IS NULL THEN
@@ -381,7 +381,7 @@ RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s query_slice;
+	s run_slice;
 	t run_table;
 	started timestamptz := clock_timestamp();
 	compared comparison;

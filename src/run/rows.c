@@ -382,7 +382,7 @@ iblt_run_lock(PG_FUNCTION_ARGS)
 		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationGetRelid(store),
 						   (Oid) run, shared ? 1 : 0);
 	else
-		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_run_store_oid("query_slice"),
+		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_run_store_oid("run_slice"),
 						   (Oid) (run * 2654435761U + item * 40503U + number), 0);
 	relation_close(store, NoLock);
 	PG_RETURN_BOOL(LockAcquire(&tag, shared ? AccessShareLock : ExclusiveLock,

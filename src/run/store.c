@@ -18,7 +18,7 @@
 #include "utils/snapmgr.h"
 
 static const char *const store_names[] = {
-	"run_head", "run_table", "query_slice", "run_difference", "run_range",
+	"run_head", "run_table", "run_slice", "run_difference", "run_range",
 	"run_sketch"
 };
 

@@ -60,7 +60,7 @@ while ($killed < $kills)
 		my $slices = 0;
 		$slices += $_->{slices} // 0 foreach values %$tables;
 		cmp_ok($slices, '>=', $done, "$victim: no slice that was stored is lost");
-		cmp_ok($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.query_slice, $run)"), '<=', 1, 'and one at most is to be done again');
+		cmp_ok($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, $run)"), '<=', 1, 'and one at most is to be done again');
 		$done = $slices;
 		$goes_on = run_row($run)->{state} ne 'finished';
 	}

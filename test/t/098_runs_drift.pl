@@ -46,7 +46,7 @@ change('run_make_options', 'greatest(compare.max_differences, 100000)', '50');
 	}
 	is(join(' ', @{ $rows->{'public.bare'} }{qw(status sqlstate)}), 'differs IB002', 'one slice cannot be halved: that many differ');
 	is($rows->{'public.zone'}{status}, 'equal', 'with which the run goes on');
-	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.query_slice, $run) WHERE item <> 3"), '0', 'and no slice is left over');
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, $run) WHERE item <> 3"), '0', 'and no slice is left over');
 }
 change('run_make_options', 'compare.max_differences := 50', 'compare.max_differences := greatest(compare.max_differences, 100000)');
 {

@@ -40,7 +40,7 @@ SKIP:
 {
 	my $parallel = 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2;';
 	$node->safe_psql('postgres', 'CREATE TABLE big AS SELECT generate_series(1, 20000) AS id; ANALYZE big');
-	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_differences iblt_audit_ranges), 'iblt_internal.iblt_run_rows(NULL::iblt_internal.query_slice)')
+	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_differences iblt_audit_ranges), 'iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice)')
 	{
 		my (undef, $out, $err) = $node->psql('postgres', "$parallel SELECT count(*) FROM big CROSS JOIN $view");
 		is("$out$err", '0', "$view beside a table that workers could read");

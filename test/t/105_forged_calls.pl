@@ -69,7 +69,7 @@ my @texts = (map({ literal($_) } '', 'id', 'body', 'mine.t', 'nothing', 'iblt', 
 	"repeat('x', 100000)", $wire, "left($wire, 500)", "iblt_internal.iblt_compare_marks(iblt_live('mine.t'), 24)",
 	map {; "overlay($wire PLACING '$_' FROM " . (1 + int(rand(200))) . ')' } qw(! ~ A 0 zzzz));
 my @integers = (0, 1, 1, 2, 3, 4, 7, 8, 9, 16, 24, 64, 100, 100, 1000, 2520, 5040, 65536, 16777216, 16777217, -1, -2147483648, 2147483647);
-my @stores = map {; "iblt_internal.$_" } qw(run_head run_table query_slice run_difference run_range run_sketch);
+my @stores = map {; "iblt_internal.$_" } qw(run_head run_table run_slice run_difference run_range run_sketch);
 
 sub relation { return pick(@relations, @relations, '0::regclass', '4294967295::regclass', '(SELECT gone FROM mine.gone)::regclass') }
 
