@@ -26,9 +26,9 @@ BEGIN
 END
 $$;
 
--- Runs a statement, which must change that many rows, under the search_path given, or that of PostgreSQL alone.
--- Only the statement runs under the path, with the triggers, defaults and checks in it.
--- The names in this function are PostgreSQL's own.
+-- Runs a statement, which must change that many rows, under the search_path given, or under
+-- that of PostgreSQL alone.  Only the statement runs under it, with the triggers, defaults and
+-- checks in it.  The names in this function are PostgreSQL's own.
 CREATE FUNCTION repair_statement(sql text, n bigint, at_most boolean, path text)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -274,7 +274,7 @@ sub rows_of { my ($node, $name) = @_; return $node->safe_psql('postgres', "SELEC
 
 foreach my $direction (qw(pull push))
 {
-	foreach my $window (@windows, [ 'before the lookup', $there, hold => lookup(1) ], [ 'before the rows are locked', $there, hold => $direction eq 'push' ? [ 'sent', 'FOR UPDATE' ] : lookup(2) ])
+	foreach my $window (@windows, [ 'before the lookup', $there, hold => lookup(1) ], [ 'before the target is locked', $there, hold => $direction eq 'push' ? [ 'sent', 'repair_lock_tables' ] : lookup(2) ])
 	{
 		my ($when, @at) = @$window;
 		my ($target, $text) = ($direction eq 'pull' ? $here : $there, "a $direction, altered $when");
