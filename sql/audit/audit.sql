@@ -1,7 +1,8 @@
 -- Audits -------------------------------------------------------------------------------
 --
--- iblt_audit and iblt_audit_subscription call audit, which makes the list (20), compares
--- small tables together (45), and all that are not equal one after the other (40).
+-- iblt_audit and iblt_audit_subscription call audit, which makes the list (list.sql),
+-- compares small tables together (small.sql), and all that are not equal one after the
+-- other (table.sql).
 
 -- The arguments
 

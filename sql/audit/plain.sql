@@ -1,6 +1,6 @@
 -- Many small tables of a peer without iblt ---------------------------------------------
 --
--- As in 45_small, but in two messages: one describes all tables, and one sums
+-- As in small.sql, but in two messages: one describes all tables, and one sums
 -- them up.  A table whose sums are the same on both sides is equal.  All others, also those
 -- with an error here, are compared alone.  After an error on the peer, all are.
 

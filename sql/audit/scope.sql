@@ -41,7 +41,7 @@ AS $$
 $$;
 
 -- An error for a condition of the peer's that must not run here.
--- A peer can tell any SQL.  The filters of this server hold operators and functions of
+-- A peer can send any SQL.  The filters of this server hold operators and functions of
 -- PostgreSQL alone.
 CREATE FUNCTION audit_check_filter(filter text, trusted boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE

@@ -4,7 +4,7 @@
 -- about in one message, each with a hash of its description here.  Where that of the peer
 -- is the same, the peer answers with a digest of its rows.  A table with the same digest
 -- here is equal.  All others, also those with an error, are compared alone, as if there
--- was no such message.  A peer without iblt is asked as 47_plain says.
+-- was no such message.  plain.sql says how a peer without iblt is asked.
 --
 -- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
 
@@ -26,7 +26,7 @@ AS $$
 $$;
 
 -- A hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL.
--- What a plan depends on, but for what audit_answer gives.  Null unless the table is small:
+-- What a plan depends on, except what audit_answer gives.  NULL unless the table is small:
 -- views and foreign tables have no upper bound of their rows.
 CREATE FUNCTION audit_core(described jsonb) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE

@@ -2,8 +2,7 @@
 
 -- Checks of its plan
 
--- An error for published columns that the subscriber lacks.
--- Replication stops at a published column that the subscriber lacks.
+-- An error for published columns that the subscriber lacks: replication stops at one.
 CREATE FUNCTION audit_check_columns(plan plan, subscriber text)
 RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -21,7 +20,7 @@ END
 $$;
 
 -- An error for a table that is a foreign table on a side, or a view of some.
--- One that leads to the other side's table would be equal to itself.
+-- A foreign table that leads to the other side's table would be compared with itself.
 CREATE FUNCTION audit_refuse_foreign(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -173,8 +172,7 @@ BEGIN
 END
 $$;
 
--- Compares one table: its row.
--- They are counted, and not kept.
+-- Compares one table: its row.  Differences are counted, and not kept.
 CREATE FUNCTION audit_compare(conn text, plan plan,
 	item audit_item) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

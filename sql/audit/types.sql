@@ -1,8 +1,8 @@
 -- Types of audits ------------------------------------------------------------------
 --
 -- An audit compares many tables over one connection: it makes a list of items, one a
--- table, before it compares the first (20_list), and a row of the answer of each
--- (40_table).
+-- table, before it compares the first (list.sql), and a row of the answer of each
+-- (table.sql).
 
 -- What the caller asks of an audit.
 CREATE TYPE audit_options AS (

@@ -1,11 +1,12 @@
--- Live comparison ----------------------------------------------------------------------
+-- Comparisons --------------------------------------------------------------------------
 --
--- iblt_compare calls the steps: prepare (35), find_keys (52), and differences, which calls
--- look (60), check_index (80) and recheck (70).  doc/internals/walk.md follows one call.
+-- iblt_compare calls the steps: prepare (prepare.sql), find_keys (many.sql), and
+-- differences, which calls look (lookup.sql), check_index (index.sql) and recheck
+-- (confirm.sql).  doc/internals/walk.md follows one call.
 
 -- The steps after the plan
 --
--- find_keys (52) gives the keys that differ, and differences() their rows as a stream,
+-- find_keys gives the keys that differ, and differences() their rows as a stream,
 -- which is never in memory as a whole.  Beside the rows, its figures go through the
 -- setting that iblt_compare_stats reads.
 
@@ -93,8 +94,8 @@ $$;
 
 -- Starting again
 
--- The side whose relation is not what was described any more, asked over a new connection; or
--- NULL.
+-- The side whose relation is not what was described any more, or NULL.  The peer is asked over
+-- a new connection.
 CREATE FUNCTION altered_side(conn text, peer text, plan plan)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -124,10 +125,9 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- After an error: should a driver start again, because a relation was altered? After three
--- attempts, an error that says so.
--- For the handler of a driver, which raises the error again if this gives false.  A
--- statement may also fail because a column is not there any more, or is of another type.
+-- For the handler of a driver, which raises the error again if this gives false: should it
+-- start again, because a relation was altered? After three attempts, an error that says so.
+-- A statement may also fail because a column is gone, or is of another type.
 CREATE FUNCTION restarts(conn text, peer text, plan plan,
 	attempt integer, state text, message text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -231,9 +231,8 @@ BEGIN
 END
 $$;
 
--- After an error: should a comparison start again? If not, the connection is closed, and the
--- error raised if the statement may hold a secret.
--- For the handler of iblt_compare.
+-- For the handler of iblt_compare: should a comparison start again? If not, the connection is
+-- closed, and the error raised if the statement may hold a secret.
 CREATE FUNCTION compare_failed(conn text, peer text, plan plan,
 	progress boolean, attempt integer, state text, message text, detail text, hint text)
 RETURNS boolean

@@ -24,8 +24,8 @@ BEGIN
 END
 $$;
 
--- An error if digests go on to say that these doubtful keys differ whose rows do not, or in
--- another way.
+-- An error if the digests still say that these doubtful keys differ, although their rows do
+-- not, or differ in another way.
 -- With live => 'auto', the driver starts again and scans: nothing has been answered yet.
 CREATE FUNCTION live_check(conn text, plan plan, keys text[])
 RETURNS void

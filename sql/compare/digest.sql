@@ -4,7 +4,7 @@
 -- make, if triggers keep them up to date and they fit the comparison.  One question goes
 -- to the peer: a small fold of the digest here.  The peer subtracts it from its own, sees
 -- how many keys differ, and answers with a fold of the size for them.  The peer calls
--- describe_live and live_answer (see 20_protocol).
+-- describe_live and live_answer, which are part of the protocol (protocol.sql).
 
 -- How a table is tracked, for those who may read its digest; NULL if it is not.
 CREATE FUNCTION iblt_live_options(relation regclass, OUT generation bigint,
@@ -266,8 +266,8 @@ BEGIN
 END
 $$;
 
--- The options of a driver's next attempt, after an error.
--- After an error that says so, the next attempt scans.
+-- The options of a driver's next attempt, after an error; the next one scans if the error
+-- says so.
 CREATE FUNCTION live_again(options options, state text, message text)
 RETURNS options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE

@@ -1,7 +1,7 @@
 -- Too many differences --------------------------------------------------------------
 --
--- find_keys searches (50).  If more keys differ than max_differences, it compares once more
--- when replication has passed, and then refuses them or takes a sample.
+-- find_keys calls search (sketch.sql).  If more keys differ than max_differences, it
+-- compares once more when replication has passed, and then refuses them or takes a sample.
 
 -- The error for more differences than allowed; another one if a problem leaves open whether
 -- they are rows in flight.

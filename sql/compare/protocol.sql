@@ -5,11 +5,11 @@
 -- repair_check_session, repair_tree, repair_lock_tables, repair_execute, audit_tables,
 -- audit_published, audit_feeds, audit_generated, audit_answers, query_slice,
 -- find_rows_in_slice, slice_bound, slice_check, sample_slice_index, run_probe,
--- run_lag, blocks_mark, scan_answer, and read_heap, find_rows and run_keys of 48_read.sql.  A
+-- run_lag, blocks_mark, scan_answer, and read_heap, find_rows and query_keys of read.sql.  A
 -- call that changes its name, its arguments or what it answers raises protocol().  Queries
 -- also name iblt_agg, iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and
 -- iblt_session_get, in the schema that hello() tells, iblt_slice_rows, iblt_blocks_at_rest,
--- and of 22_shards.sql what statements are made of.  All but BEGIN, COMMIT and
+-- and what shards.sql makes statements of.  All but BEGIN, COMMIT and
 -- session_forget have iblt_peer_settings before them.  doc/internals/walk.md shows the
 -- messages of a comparison.
 

@@ -1,9 +1,9 @@
 -- Where differences are ------------------------------------------------------------------
 --
--- iblt_compare_ranges cuts the key into ranges (run/10_slice) and compares one after the
--- other.  In a range with few differences all are found, looked up and rechecked.  Of many,
--- a sample is (live/52_many), and the counts are estimates.  Ranges are read by an index, so
--- a sample is looked up first (run/16_slice_guard).
+-- iblt_compare_ranges cuts the key into ranges, as runs do (sql/run/slice.sql), and compares
+-- one after the other.  In a range with few differences all are found, looked up and
+-- rechecked.  With many, only a sample is (many.sql), and the counts are estimates.  Ranges
+-- are read by an index, so slice_guard looks up a sample of rows first.
 
 -- A range of keys, and how many differ.
 CREATE TYPE compare_range AS (

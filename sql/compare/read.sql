@@ -1,7 +1,7 @@
 -- Reading -------------------------------------------------------------------------------
 --
 -- Every statement that decides is run by a function that says how it may read.  The peer is
--- asked for read_heap, run_keys and find_rows, which are part of the protocol.
+-- asked for read_heap, query_keys and find_rows, which are part of the protocol.
 -- doc/internals/walk.md has the list of these statements.
 
 -- The row that a query gives, perhaps of keys, which must not trust an index.
@@ -50,8 +50,8 @@ END
 $$;
 
 -- The row that a query of a plan gives here, perhaps of keys that an index finds.
--- Bounds and conditions must hide nothing.  A slice trusts an index, which the guard checks
--- (run/16), a key is looked up by one, which check_index checks (80), and by_index trusts one.
+-- Bounds and conditions must hide nothing.  A slice trusts an index, which slice_guard
+-- checks, a key is looked up by one, which check_index checks, and by_index trusts one.
 CREATE FUNCTION read_here(plan plan, query text,
 	keys text[] DEFAULT NULL, indexed boolean DEFAULT false) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -49,8 +49,7 @@ BEGIN
 END
 $$;
 
--- Is a relation a table of Citus?
--- Distributed, reference and local tables of Citus, as its catalog has them.
+-- Is a relation a distributed, reference or local table of Citus, as its catalog has it?
 CREATE FUNCTION is_distributed(relation regclass) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$

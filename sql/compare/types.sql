@@ -3,13 +3,12 @@
 -- others are called by these and have no path of their own.
 SET LOCAL search_path = iblt_internal, @extschema@, pg_temp;
 
--- Types of the live part ---------------------------------------------------------
+-- Types of comparisons -----------------------------------------------------------
 --
 -- iblt_compare, iblt_audit and iblt_repair share these.  "here" is this database, and
 -- "there" is the peer, or the other relation of this database.
 
--- What a driver asks of a comparison.
--- What the caller of iblt_compare asks for.
+-- What the caller of iblt_compare, or another driver, asks for.
 CREATE TYPE options AS (
 	relation text,			-- as it was named when the driver began
 	columns text[],
@@ -183,7 +182,6 @@ CREATE TYPE difference AS (
 	there_digest text
 );
 
--- A batch of differences that is looked at again.
 -- What is kept of a batch of differences between two looks at them.  Of many, this is
 -- all that is in memory.
 CREATE TYPE held AS (
@@ -193,8 +191,7 @@ CREATE TYPE held AS (
 	differences difference[]	-- as they were seen last, if there is one batch only
 );
 
--- How the rows of keys are found on a side, as SQL.
--- How rows of keys are found on a side: finder() chooses between two ways.
+-- How the rows of keys are found on a side, as SQL.  finder() makes the choice.
 CREATE TYPE finder AS (
 	indexed boolean,		-- an index finds the rows, and each key has one at most
 	key text,				-- expression of a row's key, as it goes into the sketch

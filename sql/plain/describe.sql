@@ -2,9 +2,9 @@
 --
 -- With method => 'plain' the peer answers queries of built-in functions only: nothing has
 -- to be installed there.  Each message has its settings in front, is read-only, and names
--- no key and no value, but for the bounds of the slices of a run.  This file describes both
--- sides in the same way, 20_plan.sql plans, 30_statements.sql makes the statements, and
--- 40_run.sql compares.
+-- no key and no value, except the bounds of the slices of a run.  This file describes both
+-- sides in the same way, plan.sql plans, statements.sql makes the statements, and run.sql
+-- compares.
 
 -- The statements that go before each plain query on the peer, with the settings of the
 -- function that runs such a query here, if that has any of its own; a label is its
@@ -87,8 +87,7 @@ $$;
 
 -- A query for the columns of pg_class c, each with how its text is read: the OID of a
 -- built-in type, enum, enum[], or null.
--- In this order: the built-in type, an enum, arrays of these.  Domains count as what they
--- are over.  An array of domains is not taken.
+-- Domains count as what they are over.  An array of domains is not taken.
 CREATE FUNCTION plain_columns_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -213,8 +212,7 @@ AS $$
 			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.member)$q$
 $$;
 
--- A query for the bytes of pg_class c and about how many rows it has.
--- The number of rows is an estimate.
+-- A query for the bytes of pg_class c, and an estimate of its rows.
 CREATE FUNCTION plain_size_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$

@@ -139,10 +139,8 @@ BEGIN
 END
 $$;
 
--- An error if the rows of keys did not become what they should; the ids of those that differ
--- again, for the source has changed since.
--- A row of the source may have changed again meanwhile, but the target's row must be what
--- the repair was to write.
+-- An error unless the target's rows of keys are what the repair was to write; the ids of
+-- those that differ again, because the source has changed since.
 -- Relies on: what lookups rely on, in the transaction that has changed the rows.
 CREATE FUNCTION repair_verify(conn text, plan repair_plan, ids text[],
 	wanted difference[]) RETURNS text[]

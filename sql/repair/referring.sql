@@ -107,9 +107,8 @@ BEGIN
 END
 $$;
 
--- Says in the steps, or in an error, what foreign keys would change too.
--- The steps of a preview tell what would be changed too.  Before a repair is applied,
--- this is an error, unless the caller asked for it.
+-- Says what foreign keys would change too: in the steps of a preview, or before a repair is
+-- applied in an error, unless the caller asked for it.
 CREATE FUNCTION repair_cascades(conn text, plan repair_plan,
 	steps repair_step[]) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -1,9 +1,10 @@
--- Live repair ----------------------------------------------------------------------
+-- Repairs --------------------------------------------------------------------------
 --
--- iblt_repair calls repair, which calls the steps: repair_prepare (20), run (live/90),
--- repair_steps (40), repair_outside (45), repair_cascades (50), repair_begin (65),
--- repair_claim, repair_apply and repair_commit (70).  What a run found is repaired by
--- run_repair (run/95).
+-- iblt_repair calls repair, which calls the steps: repair_prepare (plan.sql), comparison_of
+-- (sql/compare/compare.sql), repair_steps (steps.sql), repair_outside (absent.sql),
+-- repair_cascades (referring.sql), repair_begin (lock.sql), and repair_claim, repair_apply
+-- and repair_commit (apply.sql).  What a run found is repaired by run_repair
+-- (sql/run/repair.sql).
 
 -- Compares, and previews, or claims the rows that are to be changed.
 CREATE FUNCTION repair_find(conn text, plan repair_plan)

@@ -103,7 +103,7 @@ AS $$
 $$;
 
 -- An error if this session cannot run statements under a search_path, or as replication does.
--- Both settings are set for a moment, to see whether this session may.
+-- It sets both for a moment to find out.
 CREATE FUNCTION repair_check_session(path text, as_replica boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

@@ -4,7 +4,6 @@
 -- [[count, [text, ...]], ...], the rows of a key as arrays of their values' texts.  The
 -- target is the side to be changed, and the source is the other one.
 
--- What iblt_repair is asked for.
 -- What the caller of iblt_repair asks for, in addition to the options of a comparison.
 CREATE TYPE repair_options AS (
 	target text,			-- 'here' to pull, 'there' to push

@@ -14,11 +14,9 @@ BEGIN
 END
 $$;
 
--- Those of the keys that are no differences any more of which an index finds no row, on a
--- side.
--- An index that lost an entry looks like a row that was deleted.  So where an index finds no
--- row of a key that had a difference, on a side, a scan has to look for it.  Keys that have a
--- row on both sides by now need no scan.
+-- Keys that no longer differ, and whose rows an index does not find on a side.
+-- An index that lost an entry looks like a row that was deleted, so a scan has to look for
+-- the rows of these keys.
 CREATE FUNCTION run_unseen(conn text, plan plan, ids text[],
 	differences difference[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

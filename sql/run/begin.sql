@@ -1,10 +1,10 @@
 -- Beginning a run ------------------------------------------------------------------------
 --
--- The procedures (80) commit after each step, so a step is a function with settings and a
--- handler of its own.  A session claims a slice (40): it takes one that was left by a
--- session that died, or cuts the next one, and commits.  Then it compares the slice and
--- stores what it found in one transaction (50).  A slice that is under way has a lock, which
--- ends with its session.  So no slice is lost or counted twice.
+-- The procedures (steps.sql) commit after each step, so a step is a function with settings
+-- and a handler of its own.  A session claims a slice (claim.sql): it takes one that was
+-- left by a session that died, or cuts the next one, and commits.  Then it compares the
+-- slice and stores what it found in one transaction (work.sql).  A slice that is under way
+-- has a lock, which ends with its session.  So no slice is lost or counted twice.
 
 -- Limits of the lag
 

@@ -44,8 +44,7 @@ BEGIN
 END
 $$;
 
--- Notes why a run pauses, or with NULL that it does not.
--- What the views show while nobody works
+-- Notes why a run pauses, which the views show, or with NULL that it does not.
 CREATE FUNCTION run_say_paused(w run_worker, reason text)
 RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

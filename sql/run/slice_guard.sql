@@ -276,8 +276,8 @@ BEGIN
 END
 $$;
 
--- How many rows a scan of a side counts; an error if that are not as many as were read, and
--- an index does not find one.
+-- How many rows a scan of a side counts; if other than were read, an error where an index
+-- does not find one.
 -- Relies on: read_heap, in a later snapshot than those of the slices.
 CREATE FUNCTION slice_counted(conn text, plan plan,
 	s side, rows bigint) RETURNS bigint

@@ -5,8 +5,7 @@
 -- An index keeps the order of the version that built it.  No catalog records that for an
 -- index; PostgreSQL records it for a collation, and since 15 for a database.
 
--- OIDs of the types whose order is the same on all servers.
--- The types that sort alike everywhere, with their default operator class: integers,
+-- OIDs of the types that sort alike on all servers, with their default operator class: integers,
 -- numbers, dates and times, network addresses, bit strings, bytea, uuid, pg_lsn and xid8.
 -- Text does by the same collation.  An enum's order is a matter of its database.
 CREATE FUNCTION ordered_types() RETURNS oid[]

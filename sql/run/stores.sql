@@ -1,11 +1,12 @@
 -- Runs: stores -------------------------------------------------------------------------
 --
--- A run is an audit in slices, which is kept (30_begin says how it goes).  What is known of
+-- A run is an audit in slices, which is kept (begin.sql says how it goes).  What is known of
 -- it is in materialized views that are never refreshed: C functions write them
 -- (src/run/store.h).  Only these functions read them, too.
 
 -- The last number of a run, written by a C function; do not refresh it.
--- One row, with the largest number that a run has ever had.  Anybody may set a sequence back.
+-- It has one row, with the largest number that a run has ever had.  It is not a sequence,
+-- because setval would set that back.
 CREATE MATERIALIZED VIEW run_last USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number
 	WITH NO DATA;
@@ -31,7 +32,7 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 		NULL::text AS detail, NULL::text AS sqlstate,
 		NULL::text AS how,				-- how it is read, for the detail
 		NULL::boolean AS whole,			-- one slice
-		NULL::jsonb AS marks,			-- of both sides, if slices are by blocks (55_blocks)
+		NULL::jsonb AS marks,			-- of both sides, if slices are by blocks (blocks.sql)
 		NULL::bigint AS generation,		-- how often it has begun
 		NULL::text AS shape,			-- columns and files of both sides
 		NULL::text AS key,				-- what keys of differences are made of
