@@ -125,7 +125,7 @@ iblt_merge_table(Oid relid, int64 least, bool no_wait)
 }
 
 bool
-iblt_fold_failed(Oid relid, int sqlstate)
+iblt_merge_failed(Oid relid, int sqlstate)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	const char *state = unpack_sql_state(sqlstate);

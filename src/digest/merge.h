@@ -22,7 +22,7 @@ extern int64 iblt_merge_table(Oid relid, int64 least, bool no_wait);
  * Notes in the store that a merge failed with this error, until one succeeds.
  * False if that is noted already.
  */
-extern bool iblt_fold_failed(Oid relid, int sqlstate);
+extern bool iblt_merge_failed(Oid relid, int sqlstate);
 
 /* The tracked tables. */
 extern Oid *iblt_merge_tables(int *n);

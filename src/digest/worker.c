@@ -4,8 +4,8 @@
  *	  The background worker that merges the tables of one database.
  *
  * It merges each table that has many changes, once, and ends.  It reads and
- * writes the stores only, and runs no code of users.  A table whose fold fails
- * does not keep the others from being folded.
+ * writes the stores only, and runs no code of users.  A table whose merge fails
+ * does not keep the others from being merged.
  *
  *-------------------------------------------------------------------------
  */
@@ -52,7 +52,7 @@ leave_if_wanted(void)
 
 /* In all long loops of a merge. */
 static void
-pause_fold(void)
+pause_merge(void)
 {
 	static int	pauses = 0;
 
@@ -78,44 +78,44 @@ list_tables(int *n)
 	return copy;
 }
 
-/* One table, and the error that its fold ended with. */
-typedef struct Fold
+/* One table, and the error that its merge ended with. */
+typedef struct Merge
 {
 	Oid			relid;
 	ErrorData  *error;
-} Fold;
+} Merge;
 
 static void
-fold_table(const Fold *fold)
+merge_table(const Merge *merge)
 {
 	leave_if_wanted();
-	(void) iblt_merge_table(fold->relid, IBLT_MERGE_CHANGES, true);
+	(void) iblt_merge_table(merge->relid, IBLT_MERGE_CHANGES, true);
 }
 
 static void
-report(const Fold *fold)
+report(const Merge *merge)
 {
-	const ErrorData *error = fold->error;
+	const ErrorData *error = merge->error;
 
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
 			 errmsg("changes of relation %u cannot be put into its digest: %s",
-					fold->relid, error->message),
+					merge->relid, error->message),
 			 error->detail == NULL ? 0
 			 : errdetail_internal("%s", error->detail)));
 }
 
 /* Says it once, until a merge succeeds or fails for another reason. */
 static void
-report_once(const Fold *fold)
+report_once(const Merge *merge)
 {
-	if (iblt_fold_failed(fold->relid, fold->error->sqlerrcode))
-		report(fold);
+	if (iblt_merge_failed(merge->relid, merge->error->sqlerrcode))
+		report(merge);
 }
 
 /* Does work in a transaction of its own.  Returns its error, or NULL. */
 static ErrorData *
-in_transaction(void (*work) (const Fold *fold), const Fold *fold)
+in_transaction(void (*work) (const Merge *merge), const Merge *merge)
 {
 	ErrorData  *volatile error = NULL;
 
@@ -123,7 +123,7 @@ in_transaction(void (*work) (const Fold *fold), const Fold *fold)
 	{
 		StartTransactionCommand();
 		pgstat_report_activity(STATE_RUNNING, "iblt merges changes");
-		work(fold);
+		work(merge);
 		CommitTransactionCommand();
 	}
 	PG_CATCH();
@@ -151,20 +151,20 @@ iblt_merge_worker(Datum arg)
 											  InvalidOid, 0);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
-	iblt_core_pause = pause_fold;
+	iblt_core_pause = pause_merge;
 	tables = list_tables(&n);
 	for (int i = 0; i < n; i++)
 	{
-		Fold		fold = {tables[i], NULL};
+		Merge		merge = {tables[i], NULL};
 
-		fold.error = in_transaction(fold_table, &fold);
-		if (fold.error == NULL)
+		merge.error = in_transaction(merge_table, &merge);
+		if (merge.error == NULL)
 			continue;
 		/* that ends the worker, as it would end a query */
-		if (fold.error->sqlerrcode == ERRCODE_QUERY_CANCELED)
-			ReThrowError(fold.error);
-		if (in_transaction(report_once, &fold) != NULL)
-			report(&fold);
+		if (merge.error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+			ReThrowError(merge.error);
+		if (in_transaction(report_once, &merge) != NULL)
+			report(&merge);
 	}
 	pgstat_report_activity(STATE_IDLE, NULL);
 }

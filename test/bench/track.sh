@@ -3,7 +3,7 @@
 #	What live digests cost, on a throwaway server with fsync off, so that the
 #	processor counts: pgbench with and without tracked tables; processor time and WAL
 #	of a transaction with one change; UPDATE and COPY of many rows; reading and
-#	folding; processor time of apply workers.  Ratios are of medians.
+#	merging; processor time of apply workers.  Ratios are of medians.
 #
 #	The machine's speed changes more within a second than what pgbench is to show.  So
 #	there is one pgbench for each side, all of them connected and warm, and each of
@@ -53,7 +53,7 @@ exec_pgbench() {
 	PGOPTIONS="-c enable_seqscan=off" exec pgbench -n -h "$WORK/s" -p $PORT -U postgres -c 2 -j 1 "$@"
 }
 
-# Without background workers, nobody folds while something else is measured.
+# Without background workers, nobody merges while something else is measured.
 make_databases() {
 	local side
 	start_server track $PORT "autovacuum = off" "shared_buffers = 1GB" "max_wal_senders = 0" "wal_level = minimal" "max_worker_processes = 0"
@@ -181,8 +181,8 @@ reading() {
 # change NUMBER: transactions of one change each
 change() { sql tracked -c "DO \$\$ BEGIN FOR i IN 1 .. $1 LOOP UPDATE t SET a = a + 1 WHERE id = i; COMMIT; END LOOP; END \$\$"; }
 
-# Folds one table, so that nothing has to be loaded first, then the one with changes.
-folding() {
+# Merges one table, so that nothing has to be loaded first, then the one with changes.
+merging() {
 	printf '%s\n' "SELECT iblt_live_merge('pgbench_tellers');" '\timing on' "SELECT iblt_live_merge('t');" |
 		sql tracked | sed -n 's/^Time: \([0-9.]*\) ms.*/\1/p'
 }
@@ -198,11 +198,11 @@ measure_reading() {
 			sql tracked -c "SELECT iblt_live_merge('t')" >"$WORK/null"
 			change "$number"
 			vacuum_stores
-			folding >>"$WORK/fold.$number"
+			merging >>"$WORK/merge.$number"
 		done
 	done
 	for number in 9999 $SINGLE; do
-		MEDIAN[fold.$number]=$(median <"$WORK/fold.$number" | awk -v n="$number" '{ printf "%.2f", 1000 * $1 / n }')
+		MEDIAN[merge.$number]=$(median <"$WORK/merge.$number" | awk -v n="$number" '{ printf "%.2f", 1000 * $1 / n }')
 	done
 }
 
@@ -289,8 +289,8 @@ report() {
 	row "The digest, capacity 10,000" "" "" "bar" ""
 	bar "reading it with nothing unmerged, ms" "" "${MEDIAN[read.0]}" at-most 1
 	bar "reading it with 9,999 changes unmerged, ms" "" "${MEDIAN[read.10000]}" at-most 2
-	bar "folding $SINGLE changes, microseconds a change" "" "${MEDIAN[fold.$SINGLE]}" at-most 0.5
-	row "folding 9,999 changes, of which the new base takes more" "" "${MEDIAN[fold.9999]}" "-" ""
+	bar "merging $SINGLE changes, microseconds a change" "" "${MEDIAN[merge.$SINGLE]}" at-most 0.5
+	row "merging 9,999 changes, of which the new base takes more" "" "${MEDIAN[merge.9999]}" "-" ""
 	say_busy
 }
 

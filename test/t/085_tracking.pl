@@ -1,5 +1,5 @@
 # Digests that triggers keep up to date: in every snapshot the digest is the sketch
-# of a scan, byte for byte, while sessions write, roll back, prepare and fold, and
+# of a scan, byte for byte, while sessions write, roll back, prepare and merge, and
 # after immediate shutdowns.  A standby reads them, and a subscriber keeps its own.
 #
 #	IBLT_TEST_LONG    1: ten times as long
@@ -155,8 +155,8 @@ COMMIT PREPARED 'p:client_id';
 ROLLBACK PREPARED 'p:client_id';
 \endif
 });
-# mostly the same table, so that two folds meet
-append_to_file("$dir/fold.sql", q{\set wait random(1, 20)
+# mostly the same table, so that two merges meet
+append_to_file("$dir/merge.sql", q{\set wait random(1, 20)
 \sleep :wait ms
 \set t random_exponential(1, 4, 5)
 SELECT iblt_live_merge((ARRAY['items', 'parts', 'names', 'days'])[:t]::regclass);
@@ -181,7 +181,7 @@ SELECT check_meanwhile();
 COMMIT;
 });
 
-my %clients = (write => 3, prepare => 2, fold => 2, check => 2, own => 1);
+my %clients = (write => 3, prepare => 2, merge => 2, check => 2, own => 1);
 
 sub load
 {
@@ -236,12 +236,12 @@ foreach (1 .. 10)
 	my $now = ended('load', @runs);
 	$done{$_} += $now->{$_} foreach keys %$now;
 	%compared = map { $_ => $node->safe_psql('postgres', qq{SELECT last_value FROM "compared in $_"}) } ('read committed', 'repeatable read');
-	last if $done{prepare} > 20 && $done{fold} > 20 && !grep { $_ <= 200 * $long } values %compared;
+	last if $done{prepare} > 20 && $done{merge} > 20 && !grep { $_ <= 200 * $long } values %compared;
 }
 note(join ', ', map({ "$done{$_} of $_" } sort keys %done), map { "$compared{$_} digests compared in $_" } sort keys %compared);
 cmp_ok($compared{$_}, '>', 200 * $long, "many digests were compared in $_") foreach sort keys %compared;
 cmp_ok($done{prepare}, '>', 20, 'transactions were prepared');
-cmp_ok($done{fold}, '>', 20, 'changes were folded');
+cmp_ok($done{merge}, '>', 20, 'changes were merged');
 is($node->safe_psql('postgres', 'SELECT check_all()'), 't', 'all are right at the end');
 
 # --- immediate shutdowns ----------------------------------------------------------------

@@ -169,7 +169,7 @@ like(failure('INSERT INTO t (id) VALUES (6001)'), $half, 'and so does a trigger'
 sql('DROP TRIGGER a_peek ON t');
 like(failure("BEGIN; DECLARE c CURSOR FOR SELECT iblt_live('t'); INSERT INTO t (id) VALUES (6002); FETCH c"),
 	qr/55000: digest cannot be read in a snapshot that is older/, 'a snapshot that is older than own changes gives no digest');
-like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT iblt_live_merge('t')"), qr/25001: digests cannot be written/, 'a fold in REPEATABLE READ is refused');
+like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT iblt_live_merge('t')"), qr/25001: digests cannot be written/, 'a merge in REPEATABLE READ is refused');
 is(sql("BEGIN; INSERT INTO t (id) VALUES (6003); PREPARE TRANSACTION 'x'; SELECT iblt_internal.live_is_right('t', iblt_internal.iblt_track_options('t')); COMMIT PREPARED 'x'"), 't',
 	'the changes of a prepared transaction are not there yet');
 is(right('t'), 't', 'and are there once it has committed');
@@ -178,7 +178,7 @@ is(right('t'), 't', 'and are there once it has committed');
 my $generation = sql("SELECT iblt_internal.track_start('t', NULL, NULL, 50, NULL, NULL)");
 like(failure("SELECT iblt_live('t')"), qr/IB008: .* because its first scan has not been finished$/m, 'there is no digest before the first scan');
 sql('INSERT INTO t (id) VALUES (6500), (6501); UPDATE t SET n = n + 7 WHERE id < 20; DELETE FROM t WHERE id = 6501');
-is(sql("SELECT iblt_live_merge('t')"), '0', 'nor anything to fold');
+is(sql("SELECT iblt_live_merge('t')"), '0', 'nor anything to merge');
 sql("SELECT iblt_internal.track_scan('t', $generation)");
 is(right('t'), 't', 'changes before the first scan count once');
 sql("CALL iblt_live_rebuild('t')");
@@ -190,7 +190,7 @@ is(sql(q{SET default_transaction_isolation = serializable; CALL iblt_live_rebuil
 	'a rebuild in SERIALIZABLE');
 is(right('t'), 't', 'is right, too');
 
-# --- memory and folding ---------------------------------------------------------------------------
+# --- memory and merging ---------------------------------------------------------------------------
 
 sql(q{CREATE TABLE big (id bigint PRIMARY KEY, a int); CALL iblt_track('big', capacity => 1000)});
 my $sketch = sql("SELECT bytes FROM iblt_info(iblt_live('big'))");
@@ -217,10 +217,10 @@ SKIP:
 }
 is(right('big'), 't', 'and are in the digest');
 wait_for($node, "SELECT unmerged = 0 FROM iblt_live_status() WHERE relation = 'big'::regclass");
-is(right('big'), 't', 'a worker folds them by itself');
+is(right('big'), 't', 'a worker merges them by itself');
 sql('UPDATE big SET a = a + 1 WHERE id = 1') foreach 1 .. 3;
 is(sql("SELECT unmerged FROM iblt_live_status() WHERE relation = 'big'::regclass"), '3', 'few changes are left alone');
-is(sql("SELECT iblt_live_merge('big')"), '3', 'until they are folded');
+is(sql("SELECT iblt_live_merge('big')"), '3', 'until they are merged');
 is(sql("SELECT unmerged, rows FROM iblt_live_status() WHERE relation = 'big'::regclass"), '0|' . 3 * $many, 'and the status shows it');
 
 # --- a scan that finds other rows -----------------------------------------------------------------

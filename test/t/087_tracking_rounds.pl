@@ -280,7 +280,7 @@ my @events = (
 		$blocker = IbltTest::Session->new($subscriber);
 		$blocker->run('BEGIN; LOCK TABLE pgbench_accounts IN SHARE MODE');
 		wait_for($publisher, 'SELECT count(*) >= 50 + ' . $publisher->safe_psql('postgres', 'SELECT count(*) FROM pgbench_history') . ' FROM pgbench_history') } ],
-	[ 'folds', sub { both("SELECT iblt_live_merge(t::regclass) $each") } ],
+	[ 'merges', sub { both("SELECT iblt_live_merge(t::regclass) $each") } ],
 	[ 'a broken connection', sub { $publisher->safe_psql('postgres', 'SELECT pg_terminate_backend(pid) FROM pg_stat_replication') } ],
 	[ 'rebuilds', sub { pick($publisher, $subscriber)->safe_psql('postgres', "CALL iblt_live_rebuild('$_')") foreach @tables } ],
 	[ 'a pause', sub { $subscriber->safe_psql('postgres', "ALTER SUBSCRIPTION bench $_") foreach ('DISABLE', 'ENABLE') } ],

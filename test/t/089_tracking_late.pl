@@ -44,7 +44,7 @@ sub lost
 	my ($text) = @_;
 	like(failure("SELECT iblt_live('t')"), $lost, "$text: no digest");
 	is(sql("SELECT state FROM iblt_live_status() WHERE relation = 't'::regclass"), 'not trustworthy', "$text: the status says so");
-	is(sql("SELECT iblt_live_merge('t')"), '0', "$text: nothing is folded");
+	is(sql("SELECT iblt_live_merge('t')"), '0', "$text: nothing is merged");
 	sql("CALL iblt_live_rebuild('t')");
 	is(sql('SELECT is_right()'), 't', "$text: a rebuild heals it");
 	return;
@@ -102,7 +102,7 @@ foreach my $case (
 	[ 'a change before a savepoint that is rolled back', "BEGIN; DELETE FROM t WHERE id = 13; SAVEPOINT a; DELETE FROM t WHERE id = 14; DELETE FROM u; $see; ROLLBACK TO a; $see; COMMIT" ],
 	[ 'many changes', "BEGIN; INSERT INTO t SELECT generate_series(1000, 3000); $see; SAVEPOINT a; DELETE FROM t WHERE id > 1000; RELEASE a; $see; COMMIT" ],
 	[ 'a prepared transaction', "BEGIN; INSERT INTO t VALUES (403); SAVEPOINT a; INSERT INTO u VALUES (403); PREPARE TRANSACTION 'p'; $see; COMMIT PREPARED 'p'" ],
-	[ 'a fold', "BEGIN; INSERT INTO t VALUES (404); SELECT iblt_live_merge('t'); $see; COMMIT" ],
+	[ 'a merge', "BEGIN; INSERT INTO t VALUES (404); SELECT iblt_live_merge('t'); $see; COMMIT" ],
 	[ 'a verification', "BEGIN; INSERT INTO t VALUES (405); SELECT iblt_live_verify('t'); $see; COMMIT" ],
 	[ 'REPEATABLE READ', "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM t; INSERT INTO t VALUES (406); $see; COMMIT" ],
 	[ 'another table that is no longer tracked', "BEGIN; INSERT INTO u VALUES (1000); INSERT INTO t VALUES (407); CALL iblt_untrack('u'); $see; COMMIT" ])

@@ -1,6 +1,6 @@
-# Folds delete the rows of a store that they put into the base: what snapshots, rolled back
-# folds, other tables' rows, a crash, a standby and VACUUM make of that, and what amcheck and
-# pg_visibility say of the pages.  The worker that folds: tables that fail, DROP DATABASE, slots.
+# Merges delete the rows of a store that they put into the base: what snapshots, rolled back
+# merges, other tables' rows, a crash, a standby and VACUUM make of that, and what amcheck and
+# pg_visibility say of the pages.  The worker that merges: tables that fail, DROP DATABASE, slots.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = server('folds', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5', 'max_worker_processes = 2');
+my $node = server('merges', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5', 'max_worker_processes = 2');
 inside($node);
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
@@ -59,19 +59,19 @@ my $before = $session->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $read");
 is($far->run("BEGIN ISOLATION LEVEL REPEATABLE READ; $read"), $before, 'a standby reads the same digests');
 
 sql("BEGIN; SELECT iblt_live_merge('t1'); ROLLBACK");
-is(unmerged($node), '4400 4400', 'a fold that is rolled back keeps the changes');
+is(unmerged($node), '4400 4400', 'a merge that is rolled back keeps the changes');
 is(right($node, 't1', 't9'), 't t', 'which the digests still have');
 
-is(sql("BEGIN; SAVEPOINT a; SELECT iblt_live_merge('t1'); ROLLBACK TO a; SELECT iblt_live_merge('t1'); COMMIT"), "4400\n4400", 'a fold after two that were rolled back');
+is(sql("BEGIN; SAVEPOINT a; SELECT iblt_live_merge('t1'); ROLLBACK TO a; SELECT iblt_live_merge('t1'); COMMIT"), "4400\n4400", 'a merge after two that were rolled back');
 is(unmerged($node), '0 4400', 'takes the changes of its table alone');
 is(right($node, 't1', 't9'), 't t', 'and the digests are right');
-is($session->run($read), $before, 'a snapshot from before the fold sees what it saw');
-whole('after folds');
+is($session->run($read), $before, 'a snapshot from before the merge sees what it saw');
+whole('after merges');
 
 replayed($node, $standby);
-is(unmerged($standby), '0 4400', 'a standby has folded, too');
+is(unmerged($standby), '0 4400', 'a standby has merged, too');
 is(right($standby, 't1', 't9'), 't t', 'and its digests are right');
-is($far->run($read), $before, 'its snapshot from before the fold sees what it saw');
+is($far->run($read), $before, 'its snapshot from before the merge sees what it saw');
 $_->run('COMMIT'), $_->quit foreach $session, $far;
 
 # --- rows of this transaction, a prepared one, and a crash ---------------------------------
@@ -79,15 +79,15 @@ $_->run('COMMIT'), $_->quit foreach $session, $far;
 change(300, 't1', 't9');
 my $verified = q{SELECT verified_at FROM iblt_live_status() WHERE relation = 't9'::regclass};
 like(sql("BEGIN; SELECT iblt_live_verify('t9'); DECLARE c CURSOR FOR $verified; SELECT iblt_live_merge('t9'); FETCH c; COMMIT; $verified"),
-	qr/^t\n4700\n(.+)\n\g1$/, 'a fold takes the note of a scan of its own transaction, which a cursor still sees');
+	qr/^t\n4700\n(.+)\n\g1$/, 'a merge takes the note of a scan of its own transaction, which a cursor still sees');
 is(unmerged($node), '300 0', 'and the changes');
-sql("BEGIN; SELECT iblt_live_merge('t1'); PREPARE TRANSACTION 'fold'");
-is(unmerged($node), '300 0', 'a prepared fold has taken nothing yet');
+sql("BEGIN; SELECT iblt_live_merge('t1'); PREPARE TRANSACTION 'merge'");
+is(unmerged($node), '300 0', 'a prepared merge has taken nothing yet');
 $node->stop('immediate');
 $node->start;
 is(right($node, 't1', 't9'), 't t', 'the digests are right after a crash');
-sql("COMMIT PREPARED 'fold'");
-is(unmerged($node), '0 0', 'and the prepared fold takes the changes');
+sql("COMMIT PREPARED 'merge'");
+is(unmerged($node), '0 0', 'and the prepared merge takes the changes');
 is(out_of_line(), '0', 'with what was out of line');
 is(right($node, 't1', 't9'), 't t', 'once');
 whole('after a crash');
@@ -126,7 +126,7 @@ $busy->run('SET ' . (major_version() < 16 ? 'force_parallel_mode' : 'debug_paral
 $busy->start('SELECT pg_sleep(1000)');
 wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'});
 $writer->run($many);
-like(unmerged($node), qr/^12\d\d\d 50$/, 'no slot is free for a worker that folds');
+like(unmerged($node), qr/^12\d\d\d 50$/, 'no slot is free for a worker that merges');
 sql("SELECT pg_cancel_backend($busy->{pid})");
 $busy->done;
 wait_for($node, sprintf $no_worker, 'parallel worker');
@@ -139,7 +139,7 @@ foreach (1 .. 30)
 like(unmerged($node), qr/^\d{1,2} 50$/, 'the next transaction starts one as soon as there is');
 $_->quit foreach $busy, $writer;
 
-# DROP DATABASE waits for the worker, which is in a fold, but not longer than five seconds.
+# DROP DATABASE waits for the worker, which is in a merge, but not longer than five seconds.
 sql('CREATE DATABASE victim');
 $node->safe_psql('victim', q{CREATE EXTENSION iblt; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g FROM generate_series(1, 40) g; CALL iblt_track('t', capacity => 20)});
 my $holder = IbltTest::Session->new($node);
@@ -151,7 +151,7 @@ my $drop = background($node, 'DROP DATABASE victim');
 wait_for($node, q{SELECT count(*) = 1 FROM pg_locks WHERE classid = 'pg_database'::regclass AND mode = 'AccessExclusiveLock' AND granted});
 $holder->run('ROLLBACK');
 wait_for($node, sprintf $no_worker, 'iblt merge');
-is($holder->run('SELECT unmerged FROM iblt_live_status()'), '12000', 'a fold ends for those who want the database');
+is($holder->run('SELECT unmerged FROM iblt_live_status()'), '12000', 'a merge ends for those who want the database');
 finish($drop);
 like($drop->{err}, qr/is being accessed by other users/, 'which another session holds up');
 $holder->quit;

@@ -81,7 +81,7 @@ foreach my $name (sort keys %forged)
 	like(failure("SELECT iblt_live('t')"), $untrusted, "a stored base, $name: no digest");
 	like(failure("SELECT iblt_live('t', 10)"), $untrusted, "a stored base, $name: no fold of it");
 	is(state('t'), $problem, "a stored base, $name: the status says so");
-	is(sql("SELECT iblt_live_merge('t')"), '0', "a stored base, $name: a fold leaves it");
+	is(sql("SELECT iblt_live_merge('t')"), '0', "a stored base, $name: a merge leaves it");
 }
 forge('digest', q{UPDATE iblt_internal.digest SET sketch = '\x00' WHERE relation = 't'::regclass});
 like(failure("SELECT iblt_live('t')"), $untrusted, 'a stored base that is not a sketch: no digest');
@@ -100,7 +100,7 @@ foreach my $name (sort keys %forged)
 	sql("UPDATE t SET v = '$name'");
 	forge('changes_1', "INSERT INTO iblt_internal.changes_1 (relation, number, kind, sketch) SELECT 't'::regclass, 1, 's', $forged{$name}::bytea");
 	like(failure("SELECT iblt_live('t')"), qr/ERROR:  IB008: .* because a change in its store cannot be read$/m, "stored changes, $name: no digest");
-	is(sql("SELECT iblt_live_merge('t')"), '0', "stored changes, $name: a fold leaves them");
+	is(sql("SELECT iblt_live_merge('t')"), '0', "stored changes, $name: a merge leaves them");
 	forge('changes_1', "DELETE FROM iblt_internal.changes_1 WHERE kind = 's'");
 }
 forge('changes_1', q{INSERT INTO iblt_internal.changes_1 (relation, number, kind, sketch) VALUES ('t'::regclass, 1, 's', '\x00')});
@@ -108,7 +108,7 @@ is(state('t'), 'not trustworthy|a change in its store cannot be read', 'stored c
 forge('changes_1', q{DELETE FROM iblt_internal.changes_1 WHERE kind = 's'});
 is(right('t'), 't', 'without them the digest is right');
 
-# --- a fold that fails ---------------------------------------------------------------------
+# --- a merge that fails ---------------------------------------------------------------------
 
 sql(join ';', map { "CREATE TABLE $_ (id int PRIMARY KEY, v int); INSERT INTO $_ SELECT g, 0 FROM generate_series(1, 1000) g; CALL iblt_track('$_', capacity => 20)" } 'before', 'bad', 'after');
 # counts that can be added to a digest once, but not twice
@@ -118,7 +118,7 @@ my $spoil = q{DO $$ DECLARE s iblt; BEGIN
 	INSERT INTO iblt_internal.changes_4 (relation, number, kind, sketch) SELECT 'bad'::regclass, 1, 's', s::bytea FROM generate_series(1, 2);
 	END $$};
 my $bad = sql(q{SELECT 'bad'::regclass::oid});
-sub folded
+sub merged
 {
 	sql('DO $$ BEGIN FOR i IN 1 .. 12 LOOP UPDATE before SET v = v + 1; UPDATE after SET v = v + 1; END LOOP; END $$');
 	wait_for($node, q{SELECT count(*) = 2 FROM iblt_live_status() WHERE relation IN ('before'::regclass, 'after'::regclass) AND unmerged = 0});
@@ -128,15 +128,15 @@ sub folded
 	return scalar(grep { /relation $bad / } @said);
 }
 forge('changes_4', $spoil);
-is(folded(), 1, 'a table whose fold fails does not hold up the others, and the log says so');
-is(folded(), 1, 'once');
+is(merged(), 1, 'a table whose merge fails does not hold up the others, and the log says so');
+is(merged(), 1, 'once');
 forge('changes_4', "DELETE FROM iblt_internal.changes_4 WHERE kind = 's'");
-is(sql("SELECT iblt_live_merge('bad')"), '0', 'it can be folded again');
+is(sql("SELECT iblt_live_merge('bad')"), '0', 'it can be merged again');
 is(right('bad'), 't', 'and its digest is right');
 sql('UPDATE bad SET v = 1 WHERE id = 1');
 is(sql("SELECT iblt_live_merge('bad')"), '1', 'after a change, it has one');
 forge('changes_4', $spoil);
-is(folded(), 2, 'and the log tells of the next time');
+is(merged(), 2, 'and the log tells of the next time');
 
 # --- parallel plans ------------------------------------------------------------------------
 
