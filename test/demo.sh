@@ -386,7 +386,7 @@ next_second() {
 # overwrite the drift.
 live_audits() {
 	local second account=$((100000 * SCALE + 7)) expected=
-	heading "8. Live: an audit every second, while pgbench writes"
+	heading "8. Live digests: an audit every second, while pgbench writes"
 	show_sql publisher "CALL iblt_track('pgbench_accounts')"
 	timed on publisher "CALL iblt_track('pgbench_accounts')"
 	show_sql subscriber "CALL iblt_track('pgbench_accounts', peer => 'publisher')"

@@ -5,7 +5,7 @@
  *	  differences.
  *
  * They are materialized views that are never refreshed, as the stores of live
- * digests are (track/store.h says why).  The first columns of each are the
+ * digests are (digest/store.h says why).  The first columns of each are the
  * same: the role that began the run, the run, the number of the table in it,
  * and a number of the row.  A role writes rows of its own alone, and reads
  * those of roles whose privileges it has.

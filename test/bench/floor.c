@@ -2,7 +2,7 @@
  *
  * floor.c
  *	  A row trigger that does nothing: what PostgreSQL takes for any tracking by
- *	  row triggers.  test/bench/track.sh compiles this.
+ *	  row triggers.  test/bench/digest.sh compiles this.
  *
  *-------------------------------------------------------------------------
  */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * late.c
- *	  An extension that runs SQL while a transaction commits, for test/t/089_tracking_late.pl.
+ *	  An extension that runs SQL while a transaction commits, for
+ *	  test/t/089_digests_late.pl.
  *
  * Callbacks that are registered while the list of callbacks is walked are not
  * called in that walk.  So what is loaded by this SQL learns nothing of this

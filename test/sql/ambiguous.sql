@@ -73,7 +73,7 @@ SELECT refused(q), q FROM unnest(ARRAY[
 SELECT (SELECT iblt_agg(id, iblt_checksum(status.*)) FROM status)
 	= (SELECT iblt_agg(id, iblt_checksum(status.*)) FROM other AS status) AS equal;
 
--- Live comparisons name every column, whatever it is called.
+-- Comparisons name every column, whatever it is called.
 CREATE TABLE t (t text PRIMARY KEY, id int);
 CREATE TABLE u (t text PRIMARY KEY, id int);
 INSERT INTO t VALUES ('a', 1), ('b', 2);

@@ -1,5 +1,5 @@
 -- The steps of an audit that need no peer: which tables are listed, what a publication
--- leaves out, and when a table is not comparable.  Live peers are tested in test/t.
+-- leaves out, and when a table is not comparable.  Peers are tested in test/t.
 SET client_min_messages = error;	-- wal_level may be too low for publications
 CREATE EXTENSION IF NOT EXISTS iblt;
 CREATE SCHEMA aud;

@@ -1,4 +1,4 @@
--- iblt_compare within one database, its options and errors.  Live peers are
+-- iblt_compare within one database, its options and errors.  Peers are
 -- tested in test/t.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;

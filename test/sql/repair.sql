@@ -1,5 +1,5 @@
 -- iblt_repair within one database: what it writes for each shape of table, what its
--- options choose, and what it refuses.  Live peers are tested in test/t.
+-- options choose, and what it refuses.  Peers are tested in test/t.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;
 CREATE SCHEMA rep;

@@ -1,4 +1,4 @@
--- What the live drivers pin, here and on the peer, and the seeds that they use: what
+-- What the drivers pin, here and on the peer, and the seeds that they use: what
 -- is compared must not depend on the settings of a session.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS iblt;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# track.sh
+# digest.sh
 #	What live digests cost, on a throwaway server with fsync off, so that the
 #	processor counts: pgbench with and without tracked tables; processor time and WAL
 #	of a transaction with one change; UPDATE and COPY of many rows; reading and
@@ -13,10 +13,10 @@
 #	which shows how exact the figures are, and one has triggers that do nothing
 #	(floor.c), which shows what PostgreSQL itself takes for any row triggers.
 #
-#	BENCH_TRACK_ROWS    rows of the large statements (1,000,000); apply workers get a
+#	BENCH_DIGEST_ROWS    rows of the large statements (1,000,000); apply workers get a
 #	                    fifth of them
-#	BENCH_TRACK_SECONDS of each pgbench (15)
-#	BENCH_TRACK_REPEAT  repetitions of all else (5)
+#	BENCH_DIGEST_SECONDS of each pgbench (15)
+#	BENCH_DIGEST_REPEAT  repetitions of all else (5)
 #	BENCH_STRICT        1: missed bars fail
 
 set -euo pipefail
@@ -27,9 +27,9 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 PORT=54327
-ROWS=${BENCH_TRACK_ROWS:-1000000}
-SECONDS_EACH=${BENCH_TRACK_SECONDS:-15}
-REPEAT=${BENCH_TRACK_REPEAT:-5}
+ROWS=${BENCH_DIGEST_ROWS:-1000000}
+SECONDS_EACH=${BENCH_DIGEST_SECONDS:-15}
+REPEAT=${BENCH_DIGEST_REPEAT:-5}
 SCALE=10
 SINGLE=50000
 
@@ -319,4 +319,4 @@ inner() {
 	finish_bars
 }
 
-if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/track.sh; fi
+if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/digest.sh; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# live.sh
+# compare.sh
 #	What iblt_compare costs from end to end: two throwaway servers on this
 #	machine with the same large table, of which 100 rows differ, against what
 #	each side's own digest takes and against what people use otherwise
@@ -15,7 +15,7 @@
 #	working at the same time, and the slower one counts.
 #
 #	BENCH_ROWS          rows (5,000,000), of the second part a fifth
-#	BENCH_LIVE_REPEAT   repetitions after one to warm up (5); of the slow tools 3
+#	BENCH_COMPARE_REPEAT   repetitions after one to warm up (5); of the slow tools 3
 #	BENCH_STRICT        1: missed bars fail
 
 set -euo pipefail
@@ -32,7 +32,7 @@ ROWS=${BENCH_ROWS:-5000000}
 SMALL=$((ROWS / 5))
 DIFFERING=100
 MANY=$((SMALL / 20))
-REPEAT=${BENCH_LIVE_REPEAT:-5}
+REPEAT=${BENCH_COMPARE_REPEAT:-5}
 DIGEST="iblt_agg(id, iblt_checksum(id, a, b, c))"
 SERIAL="SET max_parallel_workers_per_gather = 0"
 
@@ -299,9 +299,9 @@ measure_live() {
 				echo '\timing off'
 			done
 		done
-	} | sql $HERE_PORT >"$WORK/live.out"
-	[ "$(grep -c "^$DIFFERING found" "$WORK/live.out")" -eq $((12 * REPEAT + 2)) ] || { head -n 20 "$WORK/live.out"; die "live digests found something else"; }
-	grep -v found "$WORK/live.out" >>"$WORK/timing.out"
+	} | sql $HERE_PORT >"$WORK/compare.out"
+	[ "$(grep -c "^$DIFFERING found" "$WORK/compare.out")" -eq $((12 * REPEAT + 2)) ] || { head -n 20 "$WORK/compare.out"; die "live digests found something else"; }
+	grep -v found "$WORK/compare.out" >>"$WORK/timing.out"
 }
 
 # --- the report -----------------------------------------------------------------------------
@@ -390,4 +390,4 @@ inner() {
 	finish_bars
 }
 
-if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/live.sh; fi
+if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/compare.sh; fi

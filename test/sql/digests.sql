@@ -1,5 +1,5 @@
 -- Live digests in one session: kinds of keys and columns, arguments, and rights.
--- test/t/085 and 086 test them with several sessions.
+-- test/t/085_digests.pl and the like test them with several sessions.
 
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
