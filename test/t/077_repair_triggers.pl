@@ -71,7 +71,7 @@ foreach my $direction ('pull', 'push')
 	# (evil.current_setting, which is in the path)
 	is($node->safe_psql('postgres', 'SELECT what, path, count(*) FROM "the App".journal GROUP BY 1, 2 ORDER BY 1'),
 		"at_end|evil|1\nbefore_row|evil|3\ncheck|evil|2\ndefault|evil|1", 'triggers, defaults and checks ran under that path');
-	is($node->safe_psql('postgres', 'SELECT DISTINCT path, role FROM seen'), 'pg_catalog, pg_temp|origin', 'and nothing else of the repair');
+	is($node->safe_psql('postgres', 'SELECT DISTINCT path, role FROM seen'), 'iblt_internal, pg_catalog, pg_temp|origin', 'and nothing else of the repair');
 }
 is($here->safe_psql('postgres', 'SELECT count(*) FROM ' . call($table, 'pull', "apply_search_path => ''")), '0', 'an empty path is one, too');
 
