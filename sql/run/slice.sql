@@ -5,8 +5,9 @@
 -- none.  slice_key() decides which columns in which order the bounds are of.
 --
 -- Bounds are contents of rows, so no statement has them in its text (see "Queries with
--- keys").  A query has keys as its parameter $1, and bounds as $2 and $3.  Plain queries
--- to a peer are the exception: nothing there could hand parameters on.
+-- keys" in sql/compare/query.sql).  A query has keys as its parameter $1, and bounds as $2
+-- and $3.  Plain queries to a peer are the exception: nothing there could hand parameters
+-- on.
 
 -- Has a plan bounds?
 CREATE FUNCTION in_slice(plan plan) RETURNS boolean

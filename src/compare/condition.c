@@ -9,7 +9,7 @@
  *
  *	- columns of the row and constants,
  *	- functions and operators that are immutable, or that depend on settings
- *	  which the drivers pin (iblt_internal.peer_settings, and their SET clauses),
+ *	  which the drivers pin (sql/pinned_settings, iblt_peer_settings),
  *	- nodes known to do no more than combine these.
  *
  * A function that is declared immutable is believed.  Comparisons of text also

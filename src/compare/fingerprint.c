@@ -197,7 +197,7 @@ PG_FUNCTION_INFO_V1(iblt_compare_fingerprint);
 
 /*
  * iblt_compare_fingerprint(regclass) -> text: a hash of what a comparison
- * relies on, as iblt_internal.describe_fingerprint makes it from the catalogs.
+ * relies on, as describe_fingerprint makes it from the catalogs.
  * NULL if the relation does not exist, and another text if the statement's
  * snapshot does not see the files that it reads.
  */

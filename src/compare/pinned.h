@@ -3,8 +3,8 @@
  * pinned.h
  *	  What does not change between two reads of a comparison.
  *
- * The drivers pin settings (iblt_internal.peer_settings, and their SET
- * clauses).  Of the built-in functions and types that are not immutable, some
+ * The drivers pin settings (sql/pinned_settings here, iblt_peer_settings on the
+ * peer).  Of the built-in functions and types that are not immutable, some
  * depend only on these.
  *
  *-------------------------------------------------------------------------

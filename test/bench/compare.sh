@@ -14,9 +14,9 @@
 #	where each server has a processor; and as installed, with both servers
 #	working at the same time, and the slower one counts.
 #
-#	BENCH_ROWS          rows (5,000,000), of the second part a fifth
-#	BENCH_COMPARE_REPEAT   repetitions after one to warm up (5); of the slow tools 3
-#	BENCH_STRICT        1: missed bars fail
+#	BENCH_ROWS            rows (5,000,000), of the second part a fifth
+#	BENCH_COMPARE_REPEAT  repetitions after one to warm up (5); of the slow tools 3
+#	BENCH_STRICT          1: missed bars fail
 
 set -euo pipefail
 

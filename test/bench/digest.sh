@@ -13,11 +13,11 @@
 #	which shows how exact the figures are, and one has triggers that do nothing
 #	(floor.c), which shows what PostgreSQL itself takes for any row triggers.
 #
-#	BENCH_DIGEST_ROWS    rows of the large statements (1,000,000); apply workers get a
-#	                    fifth of them
-#	BENCH_DIGEST_SECONDS of each pgbench (15)
-#	BENCH_DIGEST_REPEAT  repetitions of all else (5)
-#	BENCH_STRICT        1: missed bars fail
+#	BENCH_DIGEST_ROWS     rows of the large statements (1,000,000); apply workers get a
+#	                      fifth of them
+#	BENCH_DIGEST_SECONDS  of each pgbench (15)
+#	BENCH_DIGEST_REPEAT   repetitions of all else (5)
+#	BENCH_STRICT          1: missed bars fail
 
 set -euo pipefail
 
