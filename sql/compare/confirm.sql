@@ -249,7 +249,7 @@ BEGIN
 END
 $$;
 
--- Those of the differences that still are differences, held as hold() says.
+-- The differences that still differ, held as hold() says.
 -- iblt looks at all batches before it waits again, so it waits once for all of them.
 CREATE FUNCTION look_again(conn text, plan plan,
 	batches held[], settled boolean DEFAULT NULL) RETURNS held[]

@@ -5,8 +5,8 @@
 -- rows of both sides have stood still meanwhile, and the digests say something else, then
 -- either an index lacks a row, or a digest is wrong.
 
--- Those of the keys whose rows stood still and are not what digests say that were read
--- meanwhile.
+-- The keys whose rows stood still, although digests that were read meanwhile say something
+-- else of them.
 CREATE FUNCTION live_suspects(keys text[], here found_rows,
 	there found_rows, here_again found_rows,
 	there_again found_rows, decoded text[], sides text[]) RETURNS text[]

@@ -14,7 +14,7 @@ BEGIN
 END
 $$;
 
--- Those of the keys with these ids whose rows differ now, without their contents.
+-- The keys with these ids whose rows differ now, without their contents.
 -- Digests tell what has changed.  The rows themselves may be large.
 CREATE FUNCTION repair_look(conn text, plan plan, ids text[])
 RETURNS difference[]

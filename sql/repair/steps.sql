@@ -49,7 +49,7 @@ AS $$
 		WHERE (u.s).status = 'preview' AND (u.s).action <> 'update')
 $$;
 
--- The steps, of which those of keys are skipped for a reason.
+-- The steps, with those of these keys skipped for a reason.
 -- A statement may be large, so steps are copied only if they change.
 CREATE FUNCTION repair_skip(steps repair_step[], ids text[],
 	reason text) RETURNS repair_step[]

@@ -36,8 +36,7 @@ BEGIN
 END
 $$;
 
--- Those of the differences of a table that still are differences; an error if an index hides
--- one.
+-- The differences of a table that still differ; an error if an index hides one.
 CREATE FUNCTION run_look(w run_worker)
 RETURNS run_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

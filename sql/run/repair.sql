@@ -137,7 +137,7 @@ $$;
 
 -- What was reviewed
 
--- Those of the keys with these ids whose rows differ now, as a run sees them.
+-- The keys with these ids whose rows differ now, as a run sees them.
 -- The settings of a run, for contents and ids to have the form that it has kept.
 CREATE FUNCTION run_repair_look(conn text, plan plan, ids text[])
 RETURNS difference[]
@@ -281,7 +281,7 @@ BEGIN
 END
 $$;
 
--- The numbers of the differences that are none any more.
+-- The numbers of the differences that are gone.
 -- A key without a difference was equal when its rows were locked, or has been made so.
 CREATE FUNCTION run_repair_gone(r run_repair) RETURNS bigint[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE

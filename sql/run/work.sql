@@ -360,8 +360,7 @@ $$;
 
 -- The work
 
--- An error if a table of which nothing is left to cut is not what it was when its plan was
--- made.
+-- An error if a table is not what it was when its plan was made, once nothing is left to cut.
 CREATE FUNCTION run_check_last(w run_worker,
 	t run_table) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
