@@ -15,6 +15,10 @@
 
 #include "fmgr.h"
 
+#if PG_VERSION_NUM < 140000
+#error "iblt needs PostgreSQL 14 or later"
+#endif
+
 #include "core/peel.h"
 #include "sketch/slice.h"
 #include "sketch/value.h"

@@ -25,9 +25,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
-#if PG_VERSION_NUM >= 140000
 #include "utils/multirangetypes.h"
-#endif
 #include "utils/rangetypes.h"
 #include "utils/syscache.h"
 
@@ -312,7 +310,6 @@ read_range(IbltCodec *codec, Reader *content)
 #endif
 }
 
-#if PG_VERSION_NUM >= 140000
 static Datum
 read_multirange(IbltCodec *codec, Reader *content)
 {
@@ -327,7 +324,6 @@ read_multirange(IbltCodec *codec, Reader *content)
 	return MultirangeTypePGetDatum(make_multirange(codec->base, codec->range,
 												   n, ranges));
 }
-#endif
 
 /* Adds to an error which column it is about. */
 static void
@@ -376,10 +372,8 @@ read_value(IbltCodec *codec, Reader *content)
 			return read_columns(codec, content);
 		case IBLT_KIND_RANGE:
 			return read_range(codec, content);
-#if PG_VERSION_NUM >= 140000
 		case IBLT_KIND_MULTIRANGE:
 			return read_multirange(codec, content);
-#endif
 		case IBLT_KIND_ENUM:
 		case IBLT_KIND_OUTPUT:
 			return read_text_form(codec, content);

@@ -106,16 +106,10 @@ iblt_append_utf8(StringInfo buf, const char *text, Size len)
 	conversion = utf8_conversion();
 	enlargeStringInfo(buf, (int) len * MAX_CONVERSION_GROWTH + 1);
 	out = buf->data + buf->len;
-#if PG_VERSION_NUM >= 140000
 	FunctionCall6(conversion, Int32GetDatum(GetDatabaseEncoding()),
 				  Int32GetDatum(PG_UTF8), CStringGetDatum(text),
 				  CStringGetDatum(out), Int32GetDatum((int) len),
 				  BoolGetDatum(false));
-#else
-	FunctionCall5(conversion, Int32GetDatum(GetDatabaseEncoding()),
-				  Int32GetDatum(PG_UTF8), CStringGetDatum(text),
-				  CStringGetDatum(out), Int32GetDatum((int) len));
-#endif
 	buf->len += (int) strlen(out);
 }
 

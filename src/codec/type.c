@@ -256,7 +256,6 @@ build_range(IbltCodec *codec)
 	codec->exact = codec->element->exact;
 }
 
-#if PG_VERSION_NUM >= 140000
 static void
 build_multirange(IbltCodec *codec)
 {
@@ -271,7 +270,6 @@ build_multirange(IbltCodec *codec)
 									  codec->trusted, codec->cxt);
 	codec->exact = codec->element->exact;
 }
-#endif
 
 static void
 build_kind(IbltCodec *codec, Form_pg_type form)
@@ -297,10 +295,8 @@ build_kind(IbltCodec *codec, Form_pg_type form)
 		build_enum(codec, form);
 	else if (form->typtype == TYPTYPE_RANGE)
 		build_range(codec);
-#if PG_VERSION_NUM >= 140000
 	else if (form->typtype == TYPTYPE_MULTIRANGE)
 		build_multirange(codec);
-#endif
 	else
 		build_base(codec, form);
 }
@@ -385,10 +381,8 @@ iblt_codec_type_part(Oid type)
 
 	if (!OidIsValid(part) && type_is_range(type))
 		part = get_range_subtype(type);
-#if PG_VERSION_NUM >= 140000
 	if (!OidIsValid(part) && type_is_multirange(type))
 		part = get_multirange_range(type);
-#endif
 	return part;
 }
 

@@ -3,7 +3,7 @@
  * write.c
  *	  SQL values to canonical bytes.
  *
- * The bytes are those of the binary send functions of PostgreSQL 13 to 18,
+ * The bytes are those of the binary send functions of PostgreSQL 14 to 18,
  * but no OID is ever written, text is UTF-8, and each NaN is one NaN.  The
  * common types are written here without calling their send functions.
  *
@@ -22,9 +22,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#if PG_VERSION_NUM >= 140000
 #include "utils/multirangetypes.h"
-#endif
 #include "utils/rangetypes.h"
 #include "utils/syscache.h"
 
@@ -175,7 +173,6 @@ append_range(StringInfo buf, IbltCodec *codec, Datum value)
 		append_item(buf, codec->element, upper.val, false);
 }
 
-#if PG_VERSION_NUM >= 140000
 static void
 append_multirange(StringInfo buf, IbltCodec *codec, Datum value)
 {
@@ -188,7 +185,6 @@ append_multirange(StringInfo buf, IbltCodec *codec, Datum value)
 	for (int i = 0; i < nranges; i++)
 		append_item(buf, codec->element, RangeTypePGetDatum(ranges[i]), false);
 }
-#endif
 
 static void
 append_enum(StringInfo buf, Datum value)
@@ -271,11 +267,9 @@ append_by_kind(StringInfo buf, IbltCodec *codec, Datum value)
 		case IBLT_KIND_RANGE:
 			append_range(buf, codec, value);
 			break;
-#if PG_VERSION_NUM >= 140000
 		case IBLT_KIND_MULTIRANGE:
 			append_multirange(buf, codec, value);
 			break;
-#endif
 		default:
 			elog(ERROR, "unexpected codec kind %d", (int) codec->kind);
 	}

@@ -26,13 +26,8 @@ iblt_parse_expression(const char *text, const char **source)
 	SelectStmt *plain = makeNode(SelectStmt);
 	ResTarget  *target;
 
-#if PG_VERSION_NUM >= 140000
 	*source = text;
 	statements = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
-#else
-	*source = psprintf("SELECT %s", text);
-	statements = raw_parser(*source);
-#endif
 	if (list_length(statements) != 1)
 		refuse_form();
 	select = (SelectStmt *) linitial_node(RawStmt, statements)->stmt;

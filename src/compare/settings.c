@@ -79,7 +79,7 @@ iblt_peer_settings(PG_FUNCTION_ARGS)
 	pin("transaction_read_only",
 		writing != NULL && strcmp(writing, "on") == 0 ? "off" : "on");
 	/* a query ends soon after the other side has closed the connection */
-#if PG_VERSION_NUM >= 140000 && defined(__linux__)
+#ifdef __linux__
 	pin("client_connection_check_interval", "1000");
 #endif
 	/* shown in pg_stat_activity, which does not harm a pooler's next client */

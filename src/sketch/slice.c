@@ -29,11 +29,7 @@ is_sliceable(struct varlena *value, size_t *size)
 	if (!VARATT_IS_EXTERNAL_ONDISK(value))
 		return false;
 	VARATT_EXTERNAL_GET_POINTER(pointer, value);
-#if PG_VERSION_NUM >= 140000
 	stored = VARATT_EXTERNAL_GET_EXTSIZE(pointer);
-#else
-	stored = (size_t) pointer.va_extsize;
-#endif
 	*size = (size_t) pointer.va_rawsize - VARHDRSZ;
 	return stored >= *size;		/* less is compressed */
 }
