@@ -90,7 +90,7 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE iblt_live_rebuild(regclass) IS
-'makes a digest that is not trustworthy again by a scan of the table';
+'rescans a tracked table so that its digest can be trusted again';
 
 CREATE PROCEDURE @extschema@.iblt_untrack(relation regclass)
 	LANGUAGE plpgsql
