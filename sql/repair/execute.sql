@@ -26,20 +26,26 @@ BEGIN
 END
 $$;
 
--- Runs a statement, which must change that many rows, under the search_path given, or under
--- that of PostgreSQL alone.  Only the statement runs under it, with the triggers, defaults and
--- checks in it.  The names in this function are PostgreSQL's own.
+-- Runs a statement, which must change that many rows, under a search_path if one is given.
+-- Triggers, defaults and checks of users must not find iblt_internal, so this function has
+-- another path than those that call it.  The names in it are PostgreSQL's own, because only
+-- the statement is to run under the path that is given.
 CREATE FUNCTION repair_statement(sql text, n bigint, at_most boolean, path text)
 RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	changed bigint;
 BEGIN
-	PERFORM pg_catalog.set_config('search_path', coalesce(path, 'pg_catalog, pg_temp'), true);
+	IF path IS NOT NULL THEN
+		PERFORM pg_catalog.set_config('search_path', path, true);
+	END IF;
 	EXECUTE sql;
 	GET DIAGNOSTICS changed = ROW_COUNT;
-	PERFORM pg_catalog.set_config('search_path', 'iblt_internal, pg_catalog, pg_temp', true);
+	IF path IS NOT NULL THEN
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	END IF;
 	IF changed <> n AND NOT (at_most AND changed < n) THEN
 		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
 			MESSAGE = format('a statement of the repair changed %s rows instead of %s', changed, n),
