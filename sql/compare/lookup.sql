@@ -67,13 +67,9 @@ AS $$
 DECLARE
 	f finder := finder(plan, plan.there);
 BEGIN
-	PERFORM peer_send_keys(conn, f.lookup, format(CASE
-			WHEN in_slice(plan)
-			THEN 'SELECT * FROM find_rows_in_slice(%L, %L, %L, %L)'
-			WHEN f.indexed OR plan.by_index THEN 'SELECT * FROM find_rows(%L, %L)'
-			ELSE 'SELECT * FROM read_heap(%L, %L) AS iblt_r(id text[], key jsonb[],'
-				' n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[],'
-				' fingerprint text)' END, f.lookup, keys, plan.lo, plan.hi));
+	PERFORM peer_send_keys(conn, f.lookup, read_there_sql(plan, f.lookup, 'id text[], key jsonb[],'
+		' n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[],'
+		' fingerprint text', keys, f.indexed));
 END
 $$;
 

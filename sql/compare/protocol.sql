@@ -3,11 +3,10 @@
 -- What iblt on another server may call here, and what this server calls there:
 -- everything in this file, and describe_live, live_answer, repair_describe,
 -- repair_check_session, repair_tree, repair_lock_tables, repair_execute, audit_tables,
--- audit_published, audit_feeds, audit_generated, audit_answers, query_slice,
--- find_rows_in_slice, slice_bound, slice_check, sample_slice_index, run_probe,
--- run_lag, blocks_mark, scan_answer, and read_heap, find_rows and query_keys of read.sql.  A
--- call that changes its name, its arguments or what it answers raises protocol().  Queries
--- also name iblt_agg, iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and
+-- audit_published, audit_feeds, audit_generated, audit_answers, read_slice, slice_bound,
+-- slice_check, sample_slice_index, run_probe, run_lag, blocks_mark, scan_answer, and read_heap,
+-- read_planned and query_keys of read.sql.  A call that changes its name, its arguments or what
+-- it answers raises protocol().  Queries also name iblt_agg, iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and
 -- iblt_session_get, in the schema that hello() tells, iblt_slice_rows, iblt_blocks_at_rest,
 -- and what shards.sql makes statements of.  All but BEGIN, COMMIT and
 -- session_forget have iblt_peer_settings before them.  doc/internals/walk.md shows the

@@ -179,8 +179,9 @@ RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	rows found_rows := find_rows(query, keys);
+	rows found_rows;
 BEGIN
+	EXECUTE query INTO rows USING keys;
 	rows.fingerprint := iblt_compare_fingerprint(relation::regclass);
 	RETURN rows;
 END

@@ -95,13 +95,10 @@ BEGIN
 	query := format('SELECT scan_answer(%L, s, f)'
 		' FROM (SELECT %s OFFSET 0) AS q(s, f)', plan.kept, query);
 	IF in_slice(plan) THEN
-		PERFORM peer_send_keys(conn, query, format(
-			'SELECT query_slice(%L, %L, %L)', query, plan.lo, plan.hi));
-	ELSIF plan.by_index THEN
-		PERFORM peer_send(conn, query);
+		-- bounds are keys
+		PERFORM peer_send_keys(conn, query, read_there_sql(plan, query, 'value text'));
 	ELSE
-		PERFORM peer_send(conn, format(
-			'SELECT * FROM read_heap(%L) AS r(v text)', query));
+		PERFORM peer_send(conn, read_there_sql(plan, query, 'value text'));
 	END IF;
 END
 $$;

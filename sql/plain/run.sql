@@ -1,13 +1,5 @@
 -- Carrying out a plain comparison ------------------------------------------------------
 
--- The function of read_here whose settings a plain query on the peer is to have.
-CREATE FUNCTION plain_reader(plan plan) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN in_slice(plan) THEN 'read_slice'
-		WHEN plan.by_index IS NOT TRUE THEN 'read_heap' END
-$$;
-
 -- By how much the sums of each bucket differ, and the buckets where they do.
 CREATE FUNCTION plain_sums(conn text, plan plan,
 	INOUT figures figures, OUT sums numeric[], OUT buckets integer[]) RETURNS record
@@ -22,7 +14,7 @@ BEGIN
 	PERFORM progress(plan.progress, format('summing the rows up on both sides'
 		' in %s buckets', plan.buckets));
 	PERFORM plain_ask(conn, plain_sums_sql(plan, plan.there), NULL,
-		plain_reader(plan));
+		reader(plan));
 	answer := read_here(plan, plain_sums_sql(plan, plan.here));
 	mine := answer.iblt_value;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + ms(started);
@@ -102,7 +94,7 @@ DECLARE
 	space integer;
 BEGIN
 	PERFORM plain_ask(conn, plain_rows_sql(plan, keys, in_buckets),
-		NULL, plain_reader(plan));
+		NULL, reader(plan));
 	here := read_here(plan,
 		(plain_finder(plan, plan.here, in_buckets)).lookup, keys);
 	answer := peer_value(conn, 0);

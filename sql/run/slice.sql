@@ -321,33 +321,3 @@ BEGIN
 	RETURN answer;
 END
 $$;
-
--- The single value that a query of bounds gives.
--- Relies on: what read_slice relies on.
-CREATE FUNCTION query_slice(query text, lo text[], hi text[]) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET enable_seqscan = off
-	SET max_parallel_workers_per_gather = 0
-AS $$
-DECLARE
-	value text;
-BEGIN
-	EXECUTE query INTO value USING NULL::text[], lo, hi;
-	RETURN value;
-END
-$$;
-
--- What the lookup query of a finder gives for keys within bounds.
-CREATE FUNCTION find_rows_in_slice(query text, keys text[], lo text[], hi text[])
-RETURNS found_rows
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET enable_seqscan = off
-	SET max_parallel_workers_per_gather = 0
-AS $$
-DECLARE
-	rows found_rows;
-BEGIN
-	EXECUTE query INTO rows USING keys, lo, hi;
-	RETURN rows;
-END
-$$;

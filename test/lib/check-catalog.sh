@@ -141,7 +141,7 @@ plpgsql_findings() {
 			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{is_distributed}', 'it is there with Citus only'),
 			('control reached end of function without RETURN|%', '{compare,peer_result,repair_search,wait_position}',
 				'the function ends with RETURN or an error before'),
-			('text type variable is not sanitized|%', '{differing,find_rows,find_rows_in_slice,peer_ask,peer_fetch,plain_found,read_heap,read_here,read_slice,query_keys,query_slice,slice_bound,sum_distributed,equal_columns,repair_statement}',
+			('text type variable is not sanitized|%', '{differing,find_distributed,peer_ask,peer_fetch,plain_found,read_heap,read_planned,read_slice,query_keys,slice_bound,sum_distributed,equal_columns,repair_statement}',
 				'it runs a whole statement that its callers put together with format()'),
 			('text type variable is not sanitized|%', '{peer_close}', 'quote_ident() is in a query')
 		), finding AS (
