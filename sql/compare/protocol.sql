@@ -2,15 +2,15 @@
 --
 -- What iblt on another server may call here, and what this server calls there:
 -- everything in this file, and describe_live, live_answer, repair_describe,
--- repair_check_session, repair_tree, repair_lock_tables, repair_execute, audit_tables,
--- audit_published, audit_feeds, audit_generated, audit_answers, read_slice, slice_bound,
--- slice_check, sample_slice_index, run_probe, run_lag, blocks_mark, scan_answer, and read_heap,
--- read_planned and query_keys of read.sql.  A call that changes its name, its arguments or what
--- it answers raises protocol().  Queries also name iblt_agg, iblt_agg_bigint, iblt_sum, iblt_fold, iblt_checksum_seeded and
--- iblt_session_get, in the schema that hello() tells, iblt_slice_rows, iblt_blocks_at_rest,
--- and what shards.sql makes statements of.  All but BEGIN, COMMIT and
--- session_forget have iblt_peer_settings before them.  doc/internals/walk.md shows the
--- messages of a comparison.
+-- repair_check_session, repair_lock_tables, repair_execute, audit_tables, audit_published,
+-- audit_feeds, audit_generated, audit_answers, read_slice, slice_bound, slice_check,
+-- sample_slice_index, run_probe, run_lag, blocks_mark, scan_answer, and read_heap,
+-- read_planned and query_keys of read.sql.  A call that changes its name, its arguments or
+-- what it answers raises protocol().  Queries also name iblt_agg, iblt_agg_bigint, iblt_sum,
+-- iblt_fold, iblt_checksum_seeded and iblt_session_get, in the schema that hello() tells,
+-- iblt_slice_rows, iblt_blocks_at_rest, and what shards.sql makes statements of.  All but
+-- BEGIN, COMMIT and session_forget have iblt_peer_settings before them.
+-- doc/internals/walk.md shows the messages of a comparison.
 
 -- The version of what servers ask of each other; both must have the same.
 CREATE FUNCTION protocol() RETURNS integer
@@ -125,6 +125,26 @@ BEGIN
 	)
 	SELECT member FROM tree;
 END
+$$;
+
+-- Relations and all that their rows may come from, in the order of their OIDs: partitions,
+-- children, and what a view reads.
+-- A peer without iblt is asked for its body (plain_call).
+CREATE FUNCTION relation_sources(relations regclass[]) RETURNS oid[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	WITH RECURSIVE source AS (
+		SELECT unnest(relations)::oid AS member
+		UNION
+		SELECT x.member FROM source, LATERAL (
+			SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = source.member
+			UNION ALL
+			SELECT d.refobjid FROM pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
+				JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+					AND d.refclassid = 'pg_class'::regclass
+				WHERE v.oid = source.member AND v.relkind = 'v') AS x(member)
+	)
+	SELECT ARRAY(SELECT member FROM source ORDER BY 1)
 $$;
 
 -- Slots of this database, and the subscriptions that feed a relation or a part of it.
@@ -340,8 +360,8 @@ CREATE FUNCTION iblt_compare_marks(s iblt, subtable_cells integer) RETURNS text
 -- Replication
 --
 -- A peer without iblt is asked for the bodies of the functions in this section, and of
--- repair_tree, audit_tables, audit_published, audit_feeds, audit_generated, run_probe and run_lag
--- (plain_call).  So they are queries that name nothing but what PostgreSQL has.
+-- relation_sources, audit_tables, audit_published, audit_feeds, audit_generated, run_probe and
+-- run_lag (plain_call).  So they are queries that name nothing but what PostgreSQL has.
 
 -- A position in this server's WAL behind all that is visible now, or behind what is flushed.
 -- A number, because arithmetic on pg_lsn is not in all releases.  Where the next

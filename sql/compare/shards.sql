@@ -4,26 +4,6 @@
 -- up on its own, because postgres_fdw sends a whole aggregate to a server, but not a part
 -- of one.  Lookups name the keys in a condition, which is sent, too.
 
--- Is a relation or a part of it a foreign table? Parts are partitions, children, and what a
--- view reads.
--- A peer without iblt is asked for its body (plain_call).
-CREATE FUNCTION is_remote(relation regclass) RETURNS boolean
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	WITH RECURSIVE part(oid) AS (
-		SELECT relation::oid
-		UNION
-		SELECT x.oid FROM part, LATERAL (
-			SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = part.oid
-			UNION ALL
-			SELECT d.refobjid FROM pg_class v JOIN pg_rewrite r ON r.ev_class = v.oid
-				JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
-					AND d.refclassid = 'pg_class'::regclass
-				WHERE v.oid = part.oid AND v.relkind = 'v') AS x(oid)
-	)
-	SELECT coalesce(bool_or(c.relkind = 'f'), false) FROM part JOIN pg_class c USING (oid)
-$$;
-
 -- The partitions that hold the rows of a partitioned table, if some of them are foreign
 -- tables and all can be read by name.
 -- The rights to a partition and its policies count only where it is named.  Statements
@@ -79,7 +59,8 @@ BEGIN
 			AND NOT relhassubclass) THEN
 		RETURN '{"remote": false, "shards": [], "distributed": false}';
 	END IF;
-	RETURN jsonb_build_object('remote', is_remote(relation),
+	RETURN jsonb_build_object('remote', EXISTS (SELECT FROM pg_class
+			WHERE oid = ANY (relation_sources(ARRAY[relation])) AND relkind = 'f'),
 		'shards', shards(relation), 'distributed', false);
 END
 $$;

@@ -273,13 +273,15 @@ AS $$
 			'kind', c.relkind,
 			'plain', c.relkind = 'p' OR c.relkind = 'r'
 				AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),
-			'remote', (%s), 'distributed', false, 'shards', '[]'::jsonb,
+			'remote', EXISTS (SELECT FROM pg_class AS f
+				WHERE f.oid = ANY ((%s)::oid[]) AND f.relkind = 'f'),
+			'distributed', false, 'shards', '[]'::jsonb,
 			'collations', '[]'::jsonb, 'hash', hashtextextended('iblt', 1),
 			'columns', (%s),
 			'keys', (%s),
 			'size', (%s)) || (%s)
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace$q$,
-		plain_fingerprint_sql('c.oid'), plain_call('is_remote(c.oid)'),
+		plain_fingerprint_sql('c.oid'), plain_call('relation_sources(ARRAY[c.oid::regclass])'),
 		plain_columns_sql(),
 		plain_keys_sql(), plain_size_sql(),
 		plain_storage_sql())

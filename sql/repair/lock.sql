@@ -16,24 +16,6 @@
 -- target, the table itself is locked.  In any case it is locked against DDL, such as a
 -- foreign key with ON DELETE CASCADE.
 
--- Relations, and all that their rows may come from, in the order of their OIDs.
--- A view stands for its tables.  (A body that plain_call may send.)
-CREATE FUNCTION repair_tree(relations regclass[]) RETURNS oid[]
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	WITH RECURSIVE tree AS (
-		SELECT unnest(relations)::oid AS member
-		UNION
-		SELECT x.member FROM tree, LATERAL (
-			SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = tree.member
-			UNION ALL
-			SELECT d.refobjid FROM pg_rewrite r JOIN pg_depend d ON d.objid = r.oid
-				AND d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
-			WHERE r.ev_class = tree.member AND r.rulename = '_RETURN') AS x(member)
-	)
-	SELECT ARRAY(SELECT tree.member FROM tree ORDER BY 1)
-$$;
-
 -- Keeps other repairs of relations away until the transaction of a side ends.
 -- 1768057972 is "iblt" in ASCII.
 CREATE FUNCTION repair_guard(conn text, side text, relations text[]) RETURNS void
@@ -41,7 +23,7 @@ CREATE FUNCTION repair_guard(conn text, side text, relations text[]) RETURNS voi
 AS $$
 DECLARE
 	members oid[] := peer_call(conn, side,
-		format('repair_tree(%L::pg_catalog.regclass[])', relations));
+		format('relation_sources(%L::pg_catalog.regclass[])', relations));
 BEGIN
 	PERFORM peer_ask(conn, side, format('SELECT pg_catalog.count('
 		'pg_catalog.pg_advisory_xact_lock(1768057972, (m::int8 - 2147483648)::int4))'

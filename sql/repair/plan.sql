@@ -71,7 +71,7 @@ AS $$
 BEGIN
 	RETURN pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (SELECT FROM pg_locks l
 		WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
-		AND l.relation = ANY (repair_tree(ARRAY[repair_written.relation]))
+		AND l.relation = ANY (relation_sources(ARRAY[repair_written.relation]))
 		AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'));
 END
 $$;
