@@ -64,6 +64,8 @@ iblt_kbf_site_make(FunctionCallInfo fcinfo)
 	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
 	iblt_agg_refuse_ambiguous_key(fcinfo);
+	site->third = AllocSetContextCreate(context, "kbf_agg template",
+										ALLOCSET_SMALL_SIZES);
 	site->coder = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 1), context);
 	site->value_type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, 2));
 	site->value_kind = iblt_kbf_value_kind(site->value_type);
@@ -89,29 +91,6 @@ seen_before(const IbltKbfSite *site, Datum value)
 	size = VARSIZE_ANY_EXHDR(template);
 	return VARSIZE_ANY_EXHDR(site->template) == size &&
 		memcmp(VARDATA_ANY(site->template), VARDATA_ANY(template), size) == 0;
-}
-
-/* Are the labels those of the template, and not of an enum type? */
-static bool
-labels_of_template(const IbltKbfSite *site)
-{
-	const uint8 *template = (const uint8 *) site->template;
-
-	return template != NULL && site->params.labels >= template &&
-		site->params.labels < template + VARSIZE_ANY(template);
-}
-
-/* Frees what belongs to the last third argument. */
-static void
-forget_third(IbltKbfSite *site)
-{
-	if (site->params.labels_size > 0 && !labels_of_template(site))
-		pfree(unconstify(uint8 *, site->params.labels));
-	if (site->template != NULL)
-		pfree(site->template);
-	site->template = NULL;
-	memset(&site->params, 0, sizeof site->params);
-	site->has_params = false;
 }
 
 /* Takes the parameters of a capacity or of a detoasted template. */
@@ -145,8 +124,9 @@ iblt_kbf_site_see_third(IbltKbfSite *site, FunctionCallInfo fcinfo)
 		value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
 	if (!isnull && seen_before(site, value))
 		return;
-	old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
-	forget_third(site);
+	site->has_params = false;
+	MemoryContextReset(site->third);
+	old = MemoryContextSwitchTo(site->third);
 	take_third(site, value, isnull);
 	MemoryContextSwitchTo(old);
 }

@@ -28,6 +28,7 @@ typedef struct IbltKbfSite
 	bool		has_template;	/* and not a capacity */
 	bool		third_is_constant;
 	bool		has_params;
+	MemoryContext third;		/* of the third argument last seen */
 	int32		capacity;		/* last seen */
 	struct varlena *template;	/* last seen, a copy */
 	IbltKbfParams params;		/* untyped, or typed by the template */
