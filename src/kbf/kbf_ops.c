@@ -24,14 +24,28 @@ open_operands(FunctionCallInfo fcinfo, IbltKbf *left, IbltKbf *right)
 	iblt_kbf_check_match(&left->params, &right->params);
 }
 
-/* A copy of left, with the labels and the type of key that right has more. */
-static struct varlena *
-copy_widened(IbltKbf *copy, const IbltKbf *left, const IbltKbf *right)
+/*
+ * left with right added or subtracted, and with the labels and the type of key
+ * that right has more.
+ */
+static Datum
+combine(FunctionCallInfo fcinfo,
+		IbltStatus (*change) (IbltKbf *kbf, const IbltKbf *other))
 {
-	IbltKbfParams params = left->params;
+	IbltKbf		left;
+	IbltKbf		right;
+	IbltKbf		result;
+	IbltKbfParams params;
+	struct varlena *value;
 
-	return iblt_core_kbf_widen(&params, &right->params)
-		? iblt_kbf_copy_as(copy, left, &params) : iblt_kbf_copy(copy, left);
+	open_operands(fcinfo, &left, &right);
+	params = left.params;
+	value = iblt_core_kbf_widen(&params, &right.params)
+		? iblt_kbf_copy_as(&result, &left, &params)
+		: iblt_kbf_copy(&result, &left);
+	iblt_kbf_check_change(change(&result, &right));
+	iblt_core_kbf_seal(&result);
+	return PointerGetDatum(value);
 }
 
 PG_FUNCTION_INFO_V1(kbf_add);
@@ -40,16 +54,7 @@ PG_FUNCTION_INFO_V1(kbf_add);
 Datum
 kbf_add(PG_FUNCTION_ARGS)
 {
-	IbltKbf		left;
-	IbltKbf		right;
-	IbltKbf		result;
-	struct varlena *value;
-
-	open_operands(fcinfo, &left, &right);
-	value = copy_widened(&result, &left, &right);
-	iblt_kbf_check_change(iblt_core_kbf_add(&result, &right));
-	iblt_core_kbf_seal(&result);
-	PG_RETURN_POINTER(value);
+	return combine(fcinfo, iblt_core_kbf_add);
 }
 
 PG_FUNCTION_INFO_V1(kbf_subtract);
@@ -58,16 +63,7 @@ PG_FUNCTION_INFO_V1(kbf_subtract);
 Datum
 kbf_subtract(PG_FUNCTION_ARGS)
 {
-	IbltKbf		left;
-	IbltKbf		right;
-	IbltKbf		result;
-	struct varlena *value;
-
-	open_operands(fcinfo, &left, &right);
-	value = copy_widened(&result, &left, &right);
-	iblt_kbf_check_change(iblt_core_kbf_subtract(&result, &right));
-	iblt_core_kbf_seal(&result);
-	PG_RETURN_POINTER(value);
+	return combine(fcinfo, iblt_core_kbf_subtract);
 }
 
 /*
