@@ -70,6 +70,14 @@ extern struct varlena *iblt_make(IbltSketch *sketch, const IbltParams *params);
 /* Copies an open sketch into CurrentMemoryContext, and opens a view of it. */
 extern struct varlena *iblt_copy(IbltSketch *copy, const IbltSketch *sketch);
 
+/*
+ * Creates a value with the rows of an open sketch in other subtables, those of
+ * params, as iblt_core_fold does.  Sealed.
+ */
+extern struct varlena *iblt_make_fold(IbltSketch *fold,
+									  const IbltParams *params,
+									  const IbltSketch *sketch);
+
 /* ERROR for parameters that the core refuses.  IBLT_OK passes. */
 extern void iblt_check_params(const IbltParams *params);
 

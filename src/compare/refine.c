@@ -11,7 +11,6 @@
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
 
-#include "core/fold.h"
 #include "core/sizing.h"
 #include "compare/wire.h"
 
@@ -63,7 +62,6 @@ iblt_compare_fold(PG_FUNCTION_ARGS)
 	IbltSketch	sketch;
 	IbltSketch	folded;
 	IbltParams	params;
-	struct varlena *value;
 	int32		cells = PG_GETARG_INT32(1);
 
 	iblt_open_arg(&sketch, fcinfo, 0);
@@ -77,10 +75,7 @@ iblt_compare_fold(PG_FUNCTION_ARGS)
 				 errmsg("subtables of %u cells cannot be folded to %d",
 						params.subtable_cells, cells)));
 	params.subtable_cells = (uint32) cells;
-	value = iblt_make(&folded, &params);
-	iblt_core_fold(&folded, &sketch);
-	iblt_core_seal(&folded);
-	PG_RETURN_POINTER(value);
+	PG_RETURN_POINTER(iblt_make_fold(&folded, &params, &sketch));
 }
 
 /*

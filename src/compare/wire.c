@@ -18,7 +18,6 @@
 
 #include "core/bytes.h"
 #include "core/cell.h"
-#include "core/fold.h"
 #include "core/meter.h"
 #include "core/pause.h"
 #include "core/sizing.h"
@@ -200,9 +199,7 @@ iblt_fold_to(IbltSketch *to, const IbltSketch *from, int32 subtable_cells)
 				 errmsg("subtables of %u cells cannot be folded to %d",
 						params.subtable_cells, subtable_cells)));
 	params.subtable_cells = (uint32) subtable_cells;
-	iblt_make(to, &params);
-	iblt_core_fold(to, from);
-	iblt_core_seal(to);
+	iblt_make_fold(to, &params, from);
 }
 
 PG_FUNCTION_INFO_V1(iblt_wire_write);

@@ -10,7 +10,6 @@
 
 #include "utils/builtins.h"
 
-#include "core/fold.h"
 #include "sketch/key.h"
 
 /* Folds an open sketch to subtables of this many cells, if it has more. */
@@ -23,9 +22,7 @@ fold_to(IbltSketch *sketch, uint32 cells)
 	if (params.subtable_cells == cells)
 		return;
 	params.subtable_cells = cells;
-	iblt_make(&folded, &params);
-	iblt_core_fold(&folded, sketch);
-	iblt_core_seal(&folded);
+	iblt_make_fold(&folded, &params, sketch);
 	*sketch = folded;
 }
 
@@ -143,18 +140,6 @@ iblt_ne(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(!same_contents(fcinfo));
 }
 
-/* A sketch with other subtables, made from a larger one. */
-static Datum
-shrink(const IbltSketch *sketch, const IbltParams *params)
-{
-	IbltSketch	result;
-	struct varlena *value = iblt_make(&result, params);
-
-	iblt_core_fold(&result, sketch);
-	iblt_core_seal(&result);
-	return PointerGetDatum(value);
-}
-
 PG_FUNCTION_INFO_V1(iblt_fold);
 
 /* iblt_fold(iblt, capacity, failure) -> iblt */
@@ -162,6 +147,7 @@ Datum
 iblt_fold(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
+	IbltSketch	result;
 	IbltParams	params;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
@@ -171,7 +157,7 @@ iblt_fold(PG_FUNCTION_ARGS)
 	params.subtable_cells = iblt_params_fold_cells(&sketch.params,
 												   PG_GETARG_INT32(1),
 												   PG_GETARG_FLOAT8(2));
-	PG_RETURN_DATUM(shrink(&sketch, &params));
+	PG_RETURN_POINTER(iblt_make_fold(&result, &params, &sketch));
 }
 
 PG_FUNCTION_INFO_V1(iblt_fold_like);
@@ -182,6 +168,7 @@ iblt_fold_like(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	IbltSketch	template;
+	IbltSketch	result;
 	IbltParams	params;
 	uint32		cells;
 
@@ -192,7 +179,7 @@ iblt_fold_like(PG_FUNCTION_ARGS)
 		iblt_params_check_match(&sketch.params, &template.params);
 	params = sketch.params;
 	params.subtable_cells = cells;
-	PG_RETURN_DATUM(shrink(&sketch, &params));
+	PG_RETURN_POINTER(iblt_make_fold(&result, &params, &sketch));
 }
 
 PG_FUNCTION_INFO_V1(iblt_drop_subtable);
@@ -202,6 +189,7 @@ Datum
 iblt_drop_subtable(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
+	IbltSketch	result;
 	IbltParams	params;
 	int			i;
 
@@ -221,7 +209,7 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the last subtable of an iblt cannot be dropped")));
-	PG_RETURN_DATUM(shrink(&sketch, &params));
+	PG_RETURN_POINTER(iblt_make_fold(&result, &params, &sketch));
 }
 
 /* ERROR for a NULL key or value, because skipping the row would hide it. */

@@ -17,7 +17,6 @@
 #include "utils/array.h"
 #include "utils/memutils.h"
 
-#include "core/fold.h"
 #include "core/salvage.h"
 #include "core/sums.h"
 #include "sketch/decode.h"
@@ -115,12 +114,9 @@ static struct varlena *
 take_subtables(IbltSketch *some, const IbltSketch *sketch, unsigned subtables)
 {
 	IbltParams	params = sketch->params;
-	struct varlena *value;
 
 	params.subtables = subtables;
-	value = iblt_make(some, &params);
-	iblt_core_fold(some, sketch);
-	return value;
+	return iblt_make_fold(some, &params, sketch);
 }
 
 /* Sets left.  False if its counts are impossible. */

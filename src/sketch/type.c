@@ -11,6 +11,7 @@
  */
 #include "iblt.h"
 
+#include "core/fold.h"
 #include "sketch/value.h"
 
 static IbltStatus
@@ -136,6 +137,17 @@ iblt_copy(IbltSketch *copy, const IbltSketch *sketch)
 
 	iblt_value_copy_bytes(VARDATA(value), sketch->bytes, sketch->size);
 	iblt_core_view_copy(copy, sketch, (uint8 *) VARDATA(value));
+	return value;
+}
+
+struct varlena *
+iblt_make_fold(IbltSketch *fold, const IbltParams *params,
+			   const IbltSketch *sketch)
+{
+	struct varlena *value = iblt_make(fold, params);
+
+	iblt_core_fold(fold, sketch);
+	iblt_core_seal(fold);
 	return value;
 }
 
