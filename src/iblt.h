@@ -138,6 +138,12 @@ extern void iblt_params_check_match(const IbltParams *left,
 extern uint32 iblt_params_match_folded(const IbltParams *left,
 									   const IbltParams *right);
 
+/*
+ * The mask of one subtable, which is counted from 1.  ERROR, with a hint, if
+ * the sketch does not have it.
+ */
+extern unsigned iblt_params_subtable(const IbltParams *params, int number);
+
 /* The hashes of a mask of subtables, counted from 1, as integer[]. */
 extern Datum iblt_params_subtables(unsigned mask);
 

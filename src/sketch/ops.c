@@ -191,20 +191,11 @@ iblt_drop_subtable(PG_FUNCTION_ARGS)
 	IbltSketch	sketch;
 	IbltSketch	result;
 	IbltParams	params;
-	int			i;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	iblt_require_arg(fcinfo, 1, "number of the subtable");
 	params = sketch.params;
-	i = PG_GETARG_INT32(1);
-	if (i < 1 || i > params.hashes ||
-		(params.subtables >> (i - 1) & 1) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("iblt has no subtable %d", i),
-				 errhint("Choose a subtable from 1 to %d that has not been dropped yet.",
-						 params.hashes)));
-	params.subtables &= ~(1U << (i - 1));
+	params.subtables &= ~iblt_params_subtable(&params, PG_GETARG_INT32(1));
 	if (params.subtables == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -343,6 +343,19 @@ enum
 	INFO_ROWS, INFO_BYTES, INFO_GET_SUCCESS, INFO_SUBTABLES, INFO_COLUMNS
 };
 
+unsigned
+iblt_params_subtable(const IbltParams *params, int number)
+{
+	if (number < 1 || number > params->hashes ||
+		(params->subtables >> (number - 1) & 1) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("iblt has no subtable %d", number),
+				 errhint("Choose a subtable from 1 to %d that has not been dropped yet.",
+						 params->hashes)));
+	return 1U << (number - 1);
+}
+
 Datum
 iblt_params_subtables(unsigned mask)
 {

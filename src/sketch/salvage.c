@@ -90,18 +90,8 @@ wanted_subtables(const IbltParams *params, FunctionCallInfo fcinfo)
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), INT4OID, sizeof(int32), true,
 					  TYPALIGN_INT, &numbers, &nulls, &n);
 	for (i = 0; i < n; i++)
-	{
-		int			number = nulls[i] ? 0 : DatumGetInt32(numbers[i]);
-
-		if (number < 1 || number > params->hashes ||
-			(params->subtables >> (number - 1) & 1) == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("iblt has no subtable %d", number),
-					 errhint("Choose subtables from 1 to %d that have not been dropped.",
-							 params->hashes)));
-		wanted &= ~(1U << (number - 1));
-	}
+		wanted &= ~iblt_params_subtable(params, nulls[i] ? 0
+										: DatumGetInt32(numbers[i]));
 	if (wanted == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
