@@ -335,14 +335,6 @@ iblt_new(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(value);
 }
 
-/* The columns of iblt_info. */
-enum
-{
-	INFO_VERSION, INFO_HASHES, INFO_CELLS, INFO_CAPACITY, INFO_KEY_TYPE,
-	INFO_KEY_SIZE, INFO_WITH_VALUES, INFO_VALUE_TYPE, INFO_VALUE_SIZE, INFO_SEED,
-	INFO_ROWS, INFO_BYTES, INFO_GET_SUCCESS, INFO_SUBTABLES, INFO_COLUMNS
-};
-
 unsigned
 iblt_params_subtable(const IbltParams *params, int number)
 {
@@ -370,6 +362,27 @@ iblt_params_subtables(unsigned mask)
 										   true, TYPALIGN_INT));
 }
 
+/* The columns of iblt_info.  Those of set_size follow one another. */
+enum
+{
+	INFO_VERSION, INFO_HASHES, INFO_CELLS, INFO_CAPACITY, INFO_KEY_TYPE,
+	INFO_KEY_SIZE, INFO_WITH_VALUES, INFO_VALUE_TYPE, INFO_VALUE_SIZE, INFO_SEED,
+	INFO_ROWS, INFO_BYTES, INFO_GET_SUCCESS, INFO_SUBTABLES, INFO_COLUMNS
+};
+
+/* The columns hashes, cells and capacity, of which only the last may be NULL. */
+static void
+set_size(const IbltParams *params, Datum *values, bool *nulls)
+{
+	int			subtables = iblt_core_subtable_count(params);
+	uint32		capacity = iblt_params_capacity(params);
+
+	values[0] = Int32GetDatum(subtables);
+	values[1] = Int32GetDatum(subtables * params->subtable_cells);
+	values[2] = Int32GetDatum((int32) capacity);
+	nulls[2] = capacity == 0;
+}
+
 PG_FUNCTION_INFO_V1(iblt_info);
 
 /* iblt_info(iblt) -> record */
@@ -385,11 +398,7 @@ iblt_info(PG_FUNCTION_ARGS)
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	values[INFO_VERSION] = Int32GetDatum(IBLT_FORMAT_VERSION);
-	values[INFO_HASHES] = Int32GetDatum(iblt_core_subtable_count(params));
-	values[INFO_CELLS] = Int32GetDatum(iblt_core_subtable_count(params) *
-									   params->subtable_cells);
-	values[INFO_CAPACITY] = Int32GetDatum((int32) iblt_params_capacity(params));
-	nulls[INFO_CAPACITY] = iblt_params_capacity(params) == 0;
+	set_size(params, values + INFO_HASHES, nulls + INFO_HASHES);
 	key_type = iblt_params_key_type(params);
 	nulls[INFO_KEY_TYPE] = key_type == NULL;
 	values[INFO_KEY_TYPE] = key_type == NULL ? (Datum) 0
@@ -418,22 +427,13 @@ PG_FUNCTION_INFO_V1(iblt_header);
 Datum
 iblt_header(PG_FUNCTION_ARGS)
 {
-	enum
-	{
-		HASHES, CELLS, CAPACITY, ROWS, COLUMNS
-	};
 	IbltSlices	slices;
 	IbltSketch	sketch;
-	Datum		values[COLUMNS];
-	bool		nulls[COLUMNS] = {false};
-	int			subtables;
+	Datum		values[4];
+	bool		nulls[4] = {false};
 
 	iblt_open_header_arg(&sketch, &slices, fcinfo, 0);
-	subtables = iblt_core_subtable_count(&sketch.params);
-	values[HASHES] = Int32GetDatum(subtables);
-	values[CELLS] = Int32GetDatum(subtables * sketch.params.subtable_cells);
-	values[CAPACITY] = Int32GetDatum((int32) iblt_params_capacity(&sketch.params));
-	nulls[CAPACITY] = iblt_params_capacity(&sketch.params) == 0;
-	values[ROWS] = Int64GetDatum(sketch.rows);
+	set_size(&sketch.params, values, nulls);
+	values[3] = Int64GetDatum(sketch.rows);
 	return iblt_value_row(fcinfo, values, nulls);
 }
