@@ -206,12 +206,12 @@ COMMENT ON FUNCTION iblt_get(iblt, anyelement, anycompatible, boolean) IS
 'type of valuetype';
 
 -- Aggregates ---------------------------------------------------------------------
-
--- Aggregate transition function.
 -- The planner takes the state that a worker hands over for a value of 36 bytes.  So
 -- the costs of the functions that make, read and add states speak for their bytes,
 -- those of the default capacity, in units of about 10 ns; a worker for few rows of
 -- each of many groups is then dearer than none.
+
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 -- Aggregate transition function.
@@ -296,9 +296,10 @@ COMMENT ON AGGREGATE iblt_agg(anyelement, anycompatible, iblt) IS
 'sketch of rows with the parameters of a template; value is the row''s value, or its checksum if '
 'the template has no values';
 
--- Aggregate transition function.
 -- The same for bigint keys and checksums, with a state that Citus can send from a worker.
 -- Over no rows it is NULL, because a worker without rows does not know the parameters.
+
+-- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 -- Aggregate transition function.
@@ -451,10 +452,11 @@ CREATE FUNCTION iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
 COMMENT ON FUNCTION iblt_checksum_seeded(bigint, VARIADIC "any") IS
 	'checksum of a row''s values under a seed, which both sides must share';
 
--- iblt_checksum of values without enums, reg* types and rows; an error if the values have
--- other types than those named.
 -- What the planner support puts in the place of these where no argument has a type whose
 -- bytes can change.  Another server may have a column of another type under that name.
+
+-- iblt_checksum of values without enums, reg* types and rows; an error if the values have
+-- other types than those named.
 CREATE FUNCTION iblt_internal.iblt_checksum_immutable(types text, VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 5;
 
