@@ -87,7 +87,7 @@ CREATE FUNCTION iblt_run_rows(store anyelement, run bigint DEFAULT NULL,
 RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- Adds a row to the store of its type.
+-- Adds a row to the store of its type, for a run of this role.
 CREATE FUNCTION iblt_run_add("row" anyelement) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 

@@ -167,27 +167,58 @@ update_tuple(Relation store, ItemPointer old, HeapTuple tuple)
 #endif
 }
 
-/* A number belongs to one run, and iblt_run_begin() gives it. */
+/* ERROR unless one run of this role has that number. */
 static void
-refuse_head(Relation store)
+require_run(int64 run)
+{
+	Relation	heads = relation_open(iblt_run_store_oid("run_head"), AccessShareLock);
+	IbltRunFilter filter = {.run = run, .own = true};
+	IbltRunScan scan;
+	int			n = 0;
+
+	iblt_run_scan_begin(&scan, heads, &filter);
+	while (iblt_run_scan_next(&scan) != NULL)
+		n++;
+	iblt_run_scan_end(&scan);
+	relation_close(heads, NoLock);
+	if (n == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("there is no run " INT64_FORMAT " of this role", run)));
+	if (n > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("there are %d runs " INT64_FORMAT, n, run),
+				 errhint("Begin another run. iblt_audit_prune deletes these.")));
+}
+
+/*
+ * Adds a row to a run of this role.  A number belongs to one run, and
+ * iblt_run_begin() gives it.  Rows of another role's run would be counted with
+ * its own where both are seen.
+ */
+static void
+add_row(Relation store, HeapTuple tuple, int64 run)
 {
 	if (iblt_run_is_head(store))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("a run is not added as a row")));
+	require_run(run);
+	insert_tuple(store, tuple);
 }
 
 PG_FUNCTION_INFO_V1(iblt_run_add);
 
-/* iblt_run_add(row anyelement) -> void: a new row */
+/* iblt_run_add(row anyelement) -> void: a new row of a run of this role */
 Datum
 iblt_run_add(PG_FUNCTION_ARGS)
 {
 	Relation	store = open_for_write(fcinfo);
 	IbltRunFilter filter;
+	HeapTuple	tuple = tuple_arg(fcinfo, store, &filter);
 
-	refuse_head(store);
-	insert_tuple(store, tuple_arg(fcinfo, store, &filter));
+	add_row(store, tuple, filter.run);
 	relation_close(store, NoLock);
 	CommandCounterIncrement();
 	PG_RETURN_VOID();
@@ -210,10 +241,7 @@ iblt_run_put(PG_FUNCTION_ARGS)
 	if (old != NULL)
 		update_tuple(store, &old->t_self, tuple);
 	else
-	{
-		refuse_head(store);
-		insert_tuple(store, tuple);
-	}
+		add_row(store, tuple, filter.run);
 	iblt_run_scan_end(&scan);
 	relation_close(store, NoLock);
 	CommandCounterIncrement();
@@ -335,29 +363,6 @@ iblt_run_begin(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(run);
 }
 
-/* ERROR unless one run of this role has that number. */
-static void
-require_run(Relation heads, int64 run)
-{
-	IbltRunFilter filter = {.run = run, .own = true};
-	IbltRunScan scan;
-	int			n = 0;
-
-	iblt_run_scan_begin(&scan, heads, &filter);
-	while (iblt_run_scan_next(&scan) != NULL)
-		n++;
-	iblt_run_scan_end(&scan);
-	if (n == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_OBJECT),
-				 errmsg("there is no run " INT64_FORMAT " of this role", run)));
-	if (n > 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("there are %d runs " INT64_FORMAT, n, run),
-				 errhint("Begin another run. iblt_audit_prune deletes these.")));
-}
-
 PG_FUNCTION_INFO_V1(iblt_run_lock);
 
 /*
@@ -374,17 +379,15 @@ iblt_run_lock(PG_FUNCTION_ARGS)
 	int64		number = PG_GETARG_INT64(2);
 	bool		wait = PG_GETARG_BOOL(3);
 	bool		shared = item == 0 && number == 1;
-	Relation	store = relation_open(iblt_run_store_oid("run_head"), AccessShareLock);
 	LOCKTAG		tag;
 
-	require_run(store, run);
+	require_run(run);
 	if (item == 0)
-		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationGetRelid(store),
+		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_run_store_oid("run_head"),
 						   (Oid) run, shared ? 1 : 0);
 	else
 		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_run_store_oid("run_slice"),
 						   (Oid) (run * 2654435761U + item * 40503U + number), 0);
-	relation_close(store, NoLock);
 	PG_RETURN_BOOL(LockAcquire(&tag, shared ? AccessShareLock : ExclusiveLock,
 							   false, !wait) != LOCKACQUIRE_NOT_AVAIL);
 }

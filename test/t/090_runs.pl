@@ -136,8 +136,14 @@ $here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO PUBLIC');
 	is($see->('bob', "SELECT iblt_internal.iblt_run_remove(NULL::iblt_internal.run_table, $mine, own => false)"), '0', 'nor delete its rows');
 	like($see->('bob', "SELECT iblt_internal.iblt_run_lock($mine, 0, 0, true)"), qr/there is no run/, 'nor lock it');
 	like($see->('bob', 'SELECT * FROM iblt_internal.run_head'), qr/permission denied/, 'nor read the store');
-	$see->('bob', "SELECT iblt_internal.iblt_run_add(ROW((SELECT oid FROM pg_roles WHERE rolname = 'postgres'), $mine, 1, 0, 'x', 1, '1', 'here', NULL, NULL, NULL, 1, 0, now())::iblt_internal.run_difference)");
-	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_differences WHERE run = $mine"), lines(truth('t_bigint')), 'what it writes is its own');
+	my $differing = "ROW((SELECT oid FROM pg_roles WHERE rolname = 'postgres'), $mine, 1, 0, 'x', 1, '1', 'here', NULL, NULL, NULL, 1, 0, now())::iblt_internal.run_difference";
+	my $table = qq{jsonb_populate_record(NULL::iblt_internal.run_table, '{"run": $mine, "item": 2, "number": 0, "relation": "x", "status": "equal"}')};
+	foreach my $call (map { ("iblt_run_add($_)", "iblt_run_put($_)") } $differing, $table)
+	{
+		like($see->('bob', "SELECT iblt_internal.$call"), qr/there is no run $mine of this role/, 'nor add rows to it: ' . substr($call, 0, 12));
+	}
+	is($here->safe_psql('postgres', "SELECT tables, (SELECT count(*) FROM iblt_audit_tables WHERE run = $mine), (SELECT count(*) FROM iblt_audit_differences WHERE run = $mine) FROM iblt_audit_runs WHERE run = $mine"),
+		'1|1|' . lines(truth('t_bigint')), 'also not as a superuser sees it');
 	like($see->('ann', 'REFRESH MATERIALIZED VIEW iblt_internal.run_head'), qr/must be owner|permission denied/, 'nor refresh it');
 	is($here->safe_psql('postgres', "SELECT peer IS NULL FROM iblt_audit_runs WHERE run = $mine"), 't', 'a connection string is not kept');
 	like(failure("CALL iblt_audit_resume($mine)"), qr/22004.*the connection string of the peer of run $mine was not kept/, 'so it is asked for');
