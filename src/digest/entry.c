@@ -13,7 +13,6 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "mb/pg_wchar.h"
@@ -259,9 +258,8 @@ fill(IbltTrackEntry *entry, FunctionCallInfo fcinfo)
 static void
 clear(IbltTrackEntry *entry, const TriggerData *data)
 {
-	/* a function that reads a row may fire the trigger again */
 	if (entry->context != NULL)
-		MemoryContextSetParent(entry->context, TopTransactionContext);
+		MemoryContextDelete(entry->context);
 	memset(entry, 0, sizeof *entry);
 	entry->trigger = data->tg_trigger->tgoid;
 	entry->relid = RelationGetRelid(data->tg_relation);
@@ -288,9 +286,11 @@ iblt_entry_find(FunctionCallInfo fcinfo)
 		entry->relid = InvalidOid;
 		entry->context = NULL;
 		entry->valid = false;
+		entry->reading = false;
 	}
 	last_entry = entry;
-	if (entry->valid)
+	/* while a row is read, the entry must stay as it is */
+	if (entry->valid || entry->reading)
 		return entry->tracked ? entry : NULL;
 	clear(entry, data);
 	fill(entry, fcinfo);
@@ -376,20 +376,16 @@ read_row(void *arg)
 	row->sum = iblt_row_hash(entry->row_hash, entry->values + entry->nkeys);
 }
 
-/*
- * The same where it may fail.  A function that is called for it may fire the
- * trigger of this table, but the entry cannot be used twice at a time.
- */
+static const char unread[] = "a value could not be read";
+
+/* The same where it may fail. */
 static const char *
 read_guarded(Reading *reading)
 {
 	IbltTrackEntry *entry = reading->entry;
-	TransactionId reader = GetTopTransactionId();
 	bool		passed;
 
-	if (entry->reading == reader)
-		return "a value could not be read";
-	entry->reading = reader;
+	entry->reading = true;
 	PG_TRY();
 	{
 		passed = iblt_guard(read_row, reading);
@@ -397,17 +393,17 @@ read_guarded(Reading *reading)
 	PG_CATCH();
 	{
 		/* the transaction may go on after a savepoint */
-		entry->reading = InvalidTransactionId;
+		entry->reading = false;
 		entry->valid = false;
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	entry->reading = InvalidTransactionId;
+	entry->reading = false;
 	if (passed)
 		return reading->problem;
 	/* what the error left behind in the codecs is not used again */
 	entry->valid = false;
-	return "a value could not be read";
+	return unread;
 }
 
 const char *
@@ -417,6 +413,9 @@ iblt_entry_read(IbltTrackEntry *entry, TupleTableSlot *slot, IbltTrackRow *row)
 
 	if (entry->problem != NULL)
 		return entry->problem;
+	/* a function that reads another row of the table has fired the trigger */
+	if (entry->reading)
+		return unread;
 	if (take_values(entry, slot) || entry->guarded)
 		return read_guarded(&reading);
 	read_row(&reading);

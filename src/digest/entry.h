@@ -26,7 +26,7 @@ typedef struct IbltTrackEntry
 	bool		tracked;
 	bool		guarded;		/* reading a row runs functions that are not
 								 * built in */
-	TransactionId reading;		/* the transaction that is reading a row */
+	bool		reading;		/* a guarded function is reading a row */
 	const char *problem;		/* why rows cannot be read, or NULL */
 	MemoryContext context;		/* of all that follows */
 	IbltTrackTarget target;

@@ -158,6 +158,34 @@ sql(q{DO $$ BEGIN
 	UPDATE brittle SET f = '4' WHERE id = 1; END $$});
 is(right('brittle'), 't', 'a statement that is cancelled while it reads a value leaves nothing behind in the transaction');
 
+# A send function that writes to the table fires the trigger while the trigger reads a row.
+sql(q{CREATE OR REPLACE FUNCTION fragile_send(fragile) RETURNS bytea LANGUAGE plpgsql AS $$ DECLARE harm text := current_setting('x.harm', true); BEGIN
+		IF harm ~ 'altered' AND public.fragile_int($1) = 8 THEN GRANT SELECT ON public.brittle TO other; END IF;
+		IF harm <> '' AND public.fragile_int($1) = 8 THEN
+			BEGIN
+				INSERT INTO public.brittle VALUES (100, '5', 'inner');
+				IF harm !~ 'kept' THEN RAISE 'undo'; END IF;
+			EXCEPTION WHEN raise_exception THEN NULL; END;
+		END IF;
+		RETURN int4send(public.fragile_int($1)); END $$;
+	ALTER TABLE brittle ADD COLUMN a text; CALL iblt_live_rebuild('brittle')});
+foreach my $harm ('undone', 'undone, altered', 'kept', 'kept, altered')
+{
+	my $write = "SET x.harm = '$harm'; INSERT INTO brittle VALUES (8, '8', 'outer')";
+	if ($harm =~ /kept/)
+	{
+		like(failure("$write; SELECT iblt_live('brittle')"), qr/IB008: .* because a value could not be read$/m, "a row that a send function writes ($harm): no digest");
+		sql(q{DELETE FROM brittle WHERE id = 100; CALL iblt_live_rebuild('brittle')});
+	}
+	else
+	{
+		sql($write);
+		is(right('brittle'), 't', "a row that a send function writes ($harm) leaves the digest right");
+	}
+	sql('DELETE FROM brittle WHERE id = 8');
+}
+is(right('brittle'), 't', 'and changes are recorded again');
+
 # --- reading at the wrong moment --------------------------------------------------------------
 
 sql(q{CREATE FUNCTION peek() RETURNS int LANGUAGE plpgsql AS $$ BEGIN PERFORM iblt_live('t'); RETURN 1; END $$;
