@@ -26,29 +26,21 @@ OBJS = $(patsubst %.c,%.o,$(SRCS))
 
 DATA = $(call in_src,sql/iblt--*--*.sql)
 DATA_built = sql/iblt--$(EXTVERSION).sql
-# The parts of the script, in order.  (A name that test/sql has too would not do:
+# The parts of the script, in order: a room after the other, types first.  (A name that test/sql has too would not do:
 # pg_regress would run the script.)
-SQL_PARTS = $(patsubst %,sql/%.sql, \
-	schema \
-	sketch/iblt \
-	salvage \
-	sketch/strata \
-	kbf/kbf \
+SQL_PARTS = $(patsubst %,sql/%.sql, schema \
+	sketch/iblt sketch/strata sketch/salvage kbf/kbf \
 	compare/types compare/peer compare/query compare/parts compare/protocol compare/shards \
 	compare/describe compare/plan compare/prepare compare/statements compare/finder compare/read \
 	compare/sketch compare/many compare/digest compare/lookup compare/confirm compare/index \
-	compare/contradiction \
+	compare/contradiction compare/figures compare/compare compare/ranges \
 	plain/describe plain/plan plain/statements plain/run \
-	compare/figures compare/compare \
 	digest/stores digest/parts digest/start digest/live \
+	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain audit/audit \
 	repair/types repair/target repair/plan repair/statements repair/steps repair/absent \
 	repair/referring repair/execute repair/lock repair/apply repair/repair \
-	run/slice run/slice_order run/slice_walk run/slice_guess run/slice_guard \
-	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain \
-	audit/audit \
-	run/stores run/types run/rows run/begin run/claim run/work run/blocks run/views run/steps \
-	run/after run/repair \
-	compare/ranges \
+	run/stores run/types run/slice run/slice_order run/slice_walk run/slice_guess run/slice_guard \
+	run/rows run/begin run/claim run/work run/blocks run/views run/steps run/after run/repair \
 	rights)
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
