@@ -18,10 +18,9 @@ AS $$
 $$;
 
 -- The other arguments of an audit.
-CREATE FUNCTION audit_make_options(max_differences bigint, cast_types boolean,
-	extra_columns text, recheck integer, timeout interval, seed bigint, trust_filters boolean,
-	progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch',
-	by_index boolean DEFAULT false)
+CREATE FUNCTION audit_make_options(max_differences bigint, cast_types boolean, extra_columns text,
+	recheck integer, timeout interval, seed bigint, trust_filters boolean, progress boolean,
+	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false)
 RETURNS audit_options
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
@@ -33,8 +32,7 @@ AS $$
 $$;
 
 -- An error for arguments that do not fit; "alone" without a peer.
-CREATE FUNCTION audit_check(alone boolean, target audit_target,
-	options options) RETURNS void
+CREATE FUNCTION audit_check(alone boolean, target audit_target, options options) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -167,8 +165,7 @@ END
 $$;
 
 -- An audit; after an error, no connection is left.
-CREATE FUNCTION audit(peer text, target audit_target,
-	options audit_options) RETURNS audit_row[]
+CREATE FUNCTION audit(peer text, target audit_target, options audit_options) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -11,9 +11,8 @@ $$;
 
 -- An item, for which all rows and columns are compared as yet.
 CREATE FUNCTION audit_make_item(relid oid, schema text, name text, listed boolean,
-	problem text DEFAULT NULL, notes text[] DEFAULT '{}',
-	published published_table DEFAULT NULL, subscriber text DEFAULT NULL,
-	subscription text DEFAULT NULL) RETURNS audit_item
+	problem text DEFAULT NULL, notes text[] DEFAULT '{}', published published_table DEFAULT NULL,
+	subscriber text DEFAULT NULL, subscription text DEFAULT NULL) RETURNS audit_item
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT ROW(relid, schema, name, problem, notes, listed, published, subscriber, subscription,
@@ -23,8 +22,7 @@ $$;
 -- Tables
 
 -- The items of an audit of given tables, each once, or NULL.
-CREATE FUNCTION audit_list_tables(tables regclass[])
-RETURNS audit_item[]
+CREATE FUNCTION audit_list_tables(tables regclass[]) RETURNS audit_item[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT array_agg(audit_make_item(t.relid, n.nspname,
@@ -36,8 +34,7 @@ $$;
 
 -- The items of an audit of a schema, which are the tables of either side, or NULL.
 -- What has the name of a table there may be anything here: a partition, or a view.
-CREATE FUNCTION audit_list_schema(conn text, schema text)
-RETURNS audit_item[]
+CREATE FUNCTION audit_list_schema(conn text, schema text) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -70,8 +67,7 @@ $$;
 -- Why a table in publications of one name on both sides cannot be compared, or NULL.
 -- Both sides may have a publication of the name, if they publish to each other or if it
 -- came with a dump.  Then no table of either may be passed over.
-CREATE FUNCTION audit_twofold_problem(mine published_table,
-	theirs published_table) RETURNS text
+CREATE FUNCTION audit_twofold_problem(mine published_table, theirs published_table) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE
@@ -86,8 +82,7 @@ AS $$
 $$;
 
 -- The items of an audit of a publication of either side, or NULL.
-CREATE FUNCTION audit_list_publication(conn text, publication text)
-RETURNS audit_item[]
+CREATE FUNCTION audit_list_publication(conn text, publication text) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -146,8 +141,7 @@ $$;
 
 -- The items of an audit of a subscription, which are the tables that are subscribed here or
 -- published there, or NULL.
-CREATE FUNCTION audit_list_subscription(conn text, subscription text)
-RETURNS audit_item[]
+CREATE FUNCTION audit_list_subscription(conn text, subscription text) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -179,8 +173,7 @@ $$;
 -- All of them
 
 -- The items of an audit; an error if there are none.
-CREATE FUNCTION audit_list(conn text, target audit_target)
-RETURNS audit_item[]
+CREATE FUNCTION audit_list(conn text, target audit_target) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -91,8 +91,7 @@ $$;
 
 -- The rows for those small tables that are equal, and NULL for the others; none if the peer
 -- could not answer.
-CREATE FUNCTION plain_compare_small(conn text, smalls audit_small[])
-RETURNS audit_row[]
+CREATE FUNCTION plain_compare_small(conn text, smalls audit_small[]) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -4,8 +4,7 @@
 
 -- An item without the columns that are not replicated.
 -- A subscriber computes a generated column that is not published, if it has one too.
-CREATE FUNCTION audit_scope_columns(conn text, item audit_item)
-RETURNS audit_item
+CREATE FUNCTION audit_scope_columns(conn text, item audit_item) RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -31,8 +30,7 @@ $$;
 -- Do all rows of a table come through the publications that are audited?
 -- If the subscriber's rows come from these publications alone, it holds rows of the
 -- filter only, and any other row of it is extra.
-CREATE FUNCTION audit_only_source(feeds feed[],
-	published published_table) RETURNS boolean
+CREATE FUNCTION audit_only_source(feeds feed[], published published_table) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT cardinality(feeds) = 1
@@ -62,8 +60,7 @@ CREATE FUNCTION audit_scope_rows(conn text, item audit_item,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	feeds feed[] := audit_ask_feeds(conn, item.subscriber,
-		audit_name(item));
+	feeds feed[] := audit_ask_feeds(conn, item.subscriber, audit_name(item));
 	alone boolean := audit_only_source(feeds, item.published);
 	filter text := (item.published).filter;
 BEGIN
@@ -84,15 +81,13 @@ END
 $$;
 
 -- An item with the columns and rows that are compared.
-CREATE FUNCTION audit_scope(conn text, item audit_item,
-	trust_filters boolean) RETURNS audit_item
+CREATE FUNCTION audit_scope(conn text, item audit_item, trust_filters boolean) RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF item.published IS NULL THEN
 		RETURN item;
 	END IF;
-	RETURN audit_scope_rows(conn, audit_scope_columns(conn, item),
-		trust_filters);
+	RETURN audit_scope_rows(conn, audit_scope_columns(conn, item), trust_filters);
 END
 $$;

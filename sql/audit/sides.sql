@@ -115,8 +115,7 @@ END
 $$;
 
 -- What a side publishes in publications.
-CREATE FUNCTION audit_ask_published(conn text, side text, publications text[])
-RETURNS published
+CREATE FUNCTION audit_ask_published(conn text, side text, publications text[]) RETURNS published
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -126,8 +125,7 @@ END
 $$;
 
 -- The subscriptions of a side that feed a relation.
-CREATE FUNCTION audit_ask_feeds(conn text, side text, relation text)
-RETURNS feed[]
+CREATE FUNCTION audit_ask_feeds(conn text, side text, relation text) RETURNS feed[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN

@@ -119,8 +119,7 @@ $$;
 -- What is to be known of an item to compare it with many others; NULL after an error.
 -- Nothing is asked of the peer for an item here.  Where its scope takes questions, it is
 -- not one of these.
-CREATE FUNCTION audit_describe_small(item audit_item,
-	options audit_options) RETURNS audit_small
+CREATE FUNCTION audit_describe_small(item audit_item, options audit_options) RETURNS audit_small
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -143,9 +142,8 @@ $$;
 
 -- The small tables from a place in the list on: of 100 items at most, and of some 8 MB
 -- together.
-CREATE FUNCTION audit_find_small(items audit_item[], first integer,
-	options audit_options, OUT smalls audit_small[], OUT last integer)
-RETURNS record
+CREATE FUNCTION audit_find_small(items audit_item[], first integer, options audit_options,
+	OUT smalls audit_small[], OUT last integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -180,8 +178,7 @@ AS $$
 $$;
 
 -- A small table with its digest here.
-CREATE FUNCTION audit_scan_small(small audit_small)
-RETURNS audit_small
+CREATE FUNCTION audit_scan_small(small audit_small) RETURNS audit_small
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -243,8 +240,7 @@ $$;
 
 -- The rows for those small tables that are equal, and NULL for the others; none if the peer
 -- could not answer.
-CREATE FUNCTION audit_compare_small(conn text, smalls audit_small[])
-RETURNS audit_row[]
+CREATE FUNCTION audit_compare_small(conn text, smalls audit_small[]) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -270,9 +266,8 @@ END
 $$;
 
 -- The rows for equal small tables, at their places in the list, and the last place looked at.
-CREATE FUNCTION audit_batch(conn text, peer text, items audit_item[],
-	first integer, options audit_options, OUT equal audit_row[],
-	OUT last integer) RETURNS record
+CREATE FUNCTION audit_batch(conn text, peer text, items audit_item[], first integer,
+	options audit_options, OUT equal audit_row[], OUT last integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -3,8 +3,7 @@
 -- Checks of its plan
 
 -- An error for published columns that the subscriber lacks: replication stops at one.
-CREATE FUNCTION audit_check_columns(plan plan, subscriber text)
-RETURNS void
+CREATE FUNCTION audit_check_columns(plan plan, subscriber text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -41,8 +40,7 @@ END
 $$;
 
 -- What is asked of the comparison of one table, whose scope is known.
-CREATE FUNCTION audit_compare_options(item audit_item,
-	options audit_options) RETURNS options
+CREATE FUNCTION audit_compare_options(item audit_item, options audit_options) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
@@ -101,8 +99,7 @@ BEGIN
 	PERFORM check_options(item.relid, options.compare);
 	item := audit_scope(conn, item, options.trust_filters);
 	compare := audit_compare_options(item, options);
-	checked := audit_check_plan(item,
-		prepare(conn, item.relid, NULL, compare), compare);
+	checked := audit_check_plan(item, prepare(conn, item.relid, NULL, compare), compare);
 	item := checked.item;
 	plan := checked.plan;
 END
@@ -137,8 +134,7 @@ AS $$
 $$;
 
 -- The row for a table that was compared, from its counts of differences.
-CREATE FUNCTION audit_verdict(item audit_item,
-	plan plan, figures figures, INOUT result audit_row)
+CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row)
 RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
@@ -156,8 +152,7 @@ END
 $$;
 
 -- The row for a table of which all differences are known.
-CREATE FUNCTION audit_result(item audit_item,
-	compared comparison) RETURNS audit_row
+CREATE FUNCTION audit_result(item audit_item, compared comparison) RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
@@ -173,8 +168,7 @@ END
 $$;
 
 -- Compares one table: its row.  Differences are counted, and not kept.
-CREATE FUNCTION audit_compare(conn text, plan plan,
-	item audit_item) RETURNS audit_row
+CREATE FUNCTION audit_compare(conn text, plan plan, item audit_item) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -238,9 +232,8 @@ $$;
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
-CREATE FUNCTION audit_attempt(conn text, peer text, item audit_item,
-	options audit_options, OUT result audit_row,
-	OUT plan plan, OUT state text, OUT message text) RETURNS record
+CREATE FUNCTION audit_attempt(conn text, peer text, item audit_item, options audit_options,
+	OUT result audit_row, OUT plan plan, OUT state text, OUT message text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -286,11 +279,9 @@ BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		tried := audit_attempt(conn, peer, item, options);
 		EXIT WHEN tried.state IS NULL;
-		again := restarts(conn, peer, tried.plan, attempt, tried.state,
-			tried.message);
+		again := restarts(conn, peer, tried.plan, attempt, tried.state, tried.message);
 		EXIT WHEN NOT again;
-		options.compare := live_again(options.compare, tried.state,
-			tried.message);
+		options.compare := live_again(options.compare, tried.state, tried.message);
 	END LOOP;
 	RETURN tried.result;
 EXCEPTION WHEN SQLSTATE 'IB004' THEN

@@ -12,9 +12,8 @@
 
 -- Differences among the keys of a batch of a list of that number, and those that an index may
 -- hide.
-CREATE FUNCTION look_batch(conn text, plan plan,
-	sample @extschema@.iblt, keys bytea, done integer, number integer,
-	OUT differences difference[], OUT doubtful text[]) RETURNS record
+CREATE FUNCTION look_batch(conn text, plan plan, sample @extschema@.iblt, keys bytea, done integer,
+	number integer, OUT differences difference[], OUT doubtful text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -31,9 +30,8 @@ END
 $$;
 
 -- The differences among the keys that find_keys gave; at the end, the figures are kept.
-CREATE FUNCTION differences(conn text, plan plan,
-	figures figures, keys bytea, number bigint, sample @extschema@.iblt)
-RETURNS SETOF difference
+CREATE FUNCTION differences(conn text, plan plan, figures figures, keys bytea, number bigint,
+	sample @extschema@.iblt) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -54,8 +52,7 @@ BEGIN
 		looked := look_batch(conn, plan, sample, keys, done, number::integer);
 		doubtful := doubtful || looked.doubtful;
 		IF plan.recheck > 0 THEN
-			batches := kept(batches, hold(looked.differences),
-				number > size);
+			batches := kept(batches, hold(looked.differences), number > size);
 		ELSE
 			differences := differences + cardinality(looked.differences);
 			RETURN QUERY SELECT * FROM unnest(looked.differences);
@@ -72,14 +69,12 @@ BEGIN
 		END LOOP;
 		figures.recheck_ms := ms(started);
 	END IF;
-	PERFORM keep_figures(all_figures(plan, figures, number,
-		differences, unconfirmed));
+	PERFORM keep_figures(all_figures(plan, figures, number, differences, unconfirmed));
 END
 $$;
 
 -- Compares as a plan says, with all differences in memory.
-CREATE FUNCTION comparison_of(conn text, plan plan)
-RETURNS comparison
+CREATE FUNCTION comparison_of(conn text, plan plan) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -96,8 +91,7 @@ $$;
 
 -- The side whose relation is not what was described any more, or NULL.  The peer is asked over
 -- a new connection.
-CREATE FUNCTION altered_side(conn text, peer text, plan plan)
-RETURNS text
+CREATE FUNCTION altered_side(conn text, peer text, plan plan) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -155,8 +149,7 @@ $$;
 
 -- Begins an attempt of a driver: with counters at 0, and a connection unless both relations
 -- are here.
-CREATE FUNCTION connect(peer text, conn text, timeout interval DEFAULT NULL)
-RETURNS text
+CREATE FUNCTION connect(peer text, conn text, timeout interval DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -183,8 +176,7 @@ END
 $$;
 
 -- Options with a label, or an error for those that do not fit.
-CREATE FUNCTION compare_options(relation regclass, options options)
-RETURNS options
+CREATE FUNCTION compare_options(relation regclass, options options) RETURNS options
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -233,9 +225,8 @@ $$;
 
 -- For the handler of iblt_compare: should a comparison start again? If not, the connection is
 -- closed, and the error raised if the statement may hold a secret.
-CREATE FUNCTION compare_failed(conn text, peer text, plan plan,
-	progress boolean, attempt integer, state text, message text, detail text, hint text)
-RETURNS boolean
+CREATE FUNCTION compare_failed(conn text, peer text, plan plan, progress boolean, attempt integer,
+	state text, message text, detail text, hint text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -267,11 +258,10 @@ $$;
 -- The driver
 
 -- The arguments of a driver, with a random seed if there is none.
-CREATE FUNCTION make_options(relation regclass, columns text[], exclude text[],
-	key_columns text[], condition text, peer_condition text, max_differences bigint,
-	content text, cast_types boolean, extra_columns text, recheck integer, timeout interval,
-	seed bigint, progress boolean, live text DEFAULT 'off', method text DEFAULT 'sketch',
-	by_index boolean DEFAULT false)
+CREATE FUNCTION make_options(relation regclass, columns text[], exclude text[], key_columns text[],
+	condition text, peer_condition text, max_differences bigint, content text, cast_types boolean,
+	extra_columns text, recheck integer, timeout interval, seed bigint, progress boolean,
+	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false)
 RETURNS options
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$

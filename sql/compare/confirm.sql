@@ -19,8 +19,7 @@
 -- Slot names are not unique across servers: in a chain all may have the same.  Positions
 -- tell them apart.  A subscriber has received what its slot was told is applied, and not
 -- more than its publisher has written.
-CREATE FUNCTION reached_by_slot(conn text, link link, target numeric)
-RETURNS boolean
+CREATE FUNCTION reached_by_slot(conn text, link link, target numeric) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -45,8 +44,7 @@ END
 $$;
 
 -- Has the follower of a link applied everything up to a position? NULL as in reached_by_slot.
-CREATE FUNCTION reached(conn text, link link, target numeric)
-RETURNS boolean
+CREATE FUNCTION reached(conn text, link link, target numeric) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -119,8 +117,7 @@ $$;
 -- takes too long.
 -- iblt checks twice that positions fit, the second time beyond all there was the first
 -- time: on a busy source, the range in which they fit is not small.
-CREATE FUNCTION wait_link(conn text, link link, deadline timestamptz)
-RETURNS boolean
+CREATE FUNCTION wait_link(conn text, link link, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -134,8 +131,7 @@ $$;
 
 -- Waits until all that either side shows now has reached the other; false if that takes too
 -- long.
-CREATE FUNCTION passed(conn text, plan plan, deadline timestamptz)
-RETURNS boolean
+CREATE FUNCTION passed(conn text, plan plan, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -159,8 +155,7 @@ $$;
 -- Waits until a source shows what it has sent; false if that takes too long.
 -- Without synchronous replication, only a page of pg_xact keeps a commit that was sent
 -- from being visible, and a transaction that still runs after a second has not committed.
-CREATE FUNCTION settle(conn text, s side, deadline timestamptz)
-RETURNS boolean
+CREATE FUNCTION settle(conn text, s side, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -188,8 +183,7 @@ END
 $$;
 
 -- Waits until the sources show what they have sent; false if that takes too long.
-CREATE FUNCTION settled(conn text, plan plan, deadline timestamptz)
-RETURNS boolean
+CREATE FUNCTION settled(conn text, plan plan, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -209,9 +203,8 @@ $$;
 
 -- What is kept of a look. After the look of a round before it, rows are marked that are the
 -- same. After an earlier look of the same round, with "settled", only those keep their mark.
-CREATE FUNCTION hold(differences difference[],
-	before held DEFAULT NULL, settled boolean DEFAULT NULL)
-RETURNS held
+CREATE FUNCTION hold(differences difference[], before held DEFAULT NULL,
+	settled boolean DEFAULT NULL) RETURNS held
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -235,8 +228,7 @@ $$;
 
 -- Batches and one more, unless that is empty.
 -- Of several batches, the rows are not kept.
-CREATE FUNCTION kept(batches held[], batch held,
-	several boolean) RETURNS held[]
+CREATE FUNCTION kept(batches held[], batch held, several boolean) RETURNS held[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -262,8 +254,7 @@ DECLARE
 BEGIN
 	FOR i IN 1 .. cardinality(batches) LOOP
 		batch := batches[i];
-		batch := hold(look_at_ids(conn, plan, batch.ids), batch,
-			settled);
+		batch := hold(look_at_ids(conn, plan, batch.ids), batch, settled);
 		result := kept(result, batch, several);
 	END LOOP;
 	RETURN result;
@@ -271,16 +262,14 @@ END
 $$;
 
 -- Settles, and looks at differences again.
-CREATE FUNCTION steady(conn text, plan plan,
-	batches held[], deadline timestamptz) RETURNS held[]
+CREATE FUNCTION steady(conn text, plan plan, batches held[], deadline timestamptz) RETURNS held[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF plan.links = '{}' OR batches = '{}' THEN
 		RETURN batches;
 	END IF;
-	RETURN look_again(conn, plan, batches,
-		settled(conn, plan, deadline));
+	RETURN look_again(conn, plan, batches, settled(conn, plan, deadline));
 END
 $$;
 
@@ -313,8 +302,7 @@ $$;
 
 -- The differences whose rows are the same as a round before, or the others, with "confirmed"
 -- set.
-CREATE FUNCTION judged(batch held, confirmed boolean)
-RETURNS SETOF difference
+CREATE FUNCTION judged(batch held, confirmed boolean) RETURNS SETOF difference
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -359,8 +347,7 @@ END
 $$;
 
 -- Differences as they were seen last, or are now, none of them confirmed.
-CREATE FUNCTION unconfirmed(conn text, plan plan,
-	batches held[]) RETURNS SETOF difference
+CREATE FUNCTION unconfirmed(conn text, plan plan, batches held[]) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -381,8 +368,7 @@ $$;
 -- In the last look of a round, those that are confirmed are answered batch by batch.  For
 -- the unconfirmed ones of many batches, rows are read once more.
 -- Relies on: what lookups rely on, in a snapshot of each look.
-CREATE FUNCTION recheck_batches(conn text, plan plan,
-	batches held[]) RETURNS SETOF difference
+CREATE FUNCTION recheck_batches(conn text, plan plan, batches held[]) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -406,11 +392,9 @@ BEGIN
 			rest := '{}';
 			FOR i IN 1 .. cardinality(batches) LOOP
 				batch := batches[i];
-				batch := hold(look_at_ids(conn, plan, batch.ids),
-					batch, settled);
+				batch := hold(look_at_ids(conn, plan, batch.ids), batch, settled);
 				RETURN QUERY SELECT * FROM judged(batch, true);
-				rest := kept(rest, rest(batch),
-					cardinality(batches) > 1);
+				rest := kept(rest, rest(batch), cardinality(batches) > 1);
 			END LOOP;
 			batches := rest;
 		END LOOP;
@@ -420,8 +404,7 @@ END
 $$;
 
 -- The same for differences that are one batch.
-CREATE FUNCTION recheck(conn text, plan plan,
-	differences difference[]) RETURNS difference[]
+CREATE FUNCTION recheck(conn text, plan plan, differences difference[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN

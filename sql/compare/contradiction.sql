@@ -7,8 +7,7 @@
 
 -- The keys whose rows stood still, although digests that were read meanwhile say something
 -- else of them.
-CREATE FUNCTION live_suspects(keys text[], here found_rows,
-	there found_rows, here_again found_rows,
+CREATE FUNCTION live_suspects(keys text[], here found_rows, there found_rows, here_again found_rows,
 	there_again found_rows, decoded text[], sides text[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -27,8 +26,7 @@ $$;
 -- An error if the digests still say that these doubtful keys differ, although their rows do
 -- not, or differ in another way.
 -- With live => 'auto', the driver starts again and scans: nothing has been answered yet.
-CREATE FUNCTION live_check(conn text, plan plan, keys text[])
-RETURNS void
+CREATE FUNCTION live_check(conn text, plan plan, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -62,8 +60,7 @@ END
 $$;
 
 -- An error if an index hid one of the doubtful keys, or digests are wrong about one.
-CREATE FUNCTION check_looked(conn text, plan plan, doubtful text[])
-RETURNS void
+CREATE FUNCTION check_looked(conn text, plan plan, doubtful text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN

@@ -4,8 +4,7 @@
 -- type side.
 
 -- The error for a relation that is not what was described.
-CREATE FUNCTION refuse_altered(relation text, side text, detail text DEFAULT '')
-RETURNS void
+CREATE FUNCTION refuse_altered(relation text, side text, detail text DEFAULT '') RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -19,8 +18,7 @@ END
 $$;
 
 -- An error unless both sides read what was described, as two fingerprints tell.
-CREATE FUNCTION require_described(plan plan, here text, there text)
-RETURNS void
+CREATE FUNCTION require_described(plan plan, here text, there text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN

@@ -7,9 +7,8 @@
 -- describe_live and live_answer, which are part of the protocol (protocol.sql).
 
 -- How a table is tracked, for those who may read its digest; NULL if it is not.
-CREATE FUNCTION iblt_live_options(relation regclass, OUT generation bigint,
-	OUT key_columns text[], OUT columns text[], OUT by_hash boolean, OUT template iblt)
-RETURNS record
+CREATE FUNCTION iblt_live_options(relation regclass, OUT generation bigint, OUT key_columns text[],
+	OUT columns text[], OUT by_hash boolean, OUT template iblt) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- A sketch folded to that many cells a subtable.
@@ -70,16 +69,14 @@ BEGIN
 			FROM iblt_live_options(to_regclass(relation)) AS o) THEN
 		PERFORM refuse_altered(relation, 'here', 'Its digest was begun anew.');
 	END IF;
-	RETURN iblt_compare_fold(@extschema@.iblt_live(to_regclass(relation)),
-		subtable_cells);
+	RETURN iblt_compare_fold(@extschema@.iblt_live(to_regclass(relation)), subtable_cells);
 END
 $$;
 
 -- A fold of a digest that is large enough to tell how it differs from one whose small fold is
 -- given.
 -- A third more than the estimate nearly always does, and saves another question.
-CREATE FUNCTION live_fold(kept @extschema@.iblt, small @extschema@.iblt)
-RETURNS @extschema@.iblt
+CREATE FUNCTION live_fold(kept @extschema@.iblt, small @extschema@.iblt) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -115,8 +112,7 @@ $$;
 -- The plan
 
 -- Are these the columns, in any order?
-CREATE FUNCTION live_same(names text[], columns plan_column[])
-RETURNS boolean
+CREATE FUNCTION live_same(names text[], columns plan_column[]) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -216,8 +212,7 @@ $$;
 
 -- A plan that reads live digests if they are there, trustworthy and fit, or an error if they
 -- must be; the problem is one of an earlier attempt; "alone" without a peer.
-CREATE FUNCTION live_plan(plan plan, alone boolean, problem text)
-RETURNS plan
+CREATE FUNCTION live_plan(plan plan, alone boolean, problem text) RETURNS plan
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
@@ -253,8 +248,7 @@ $$;
 -- Scanning all the same
 
 -- A plan that scans, because digests that were read do not do.
-CREATE FUNCTION live_give_up(plan plan, problem text)
-RETURNS plan
+CREATE FUNCTION live_give_up(plan plan, problem text) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -268,8 +262,7 @@ $$;
 
 -- The options of a driver's next attempt, after an error; the next one scans if the error
 -- says so.
-CREATE FUNCTION live_again(options options, state text, message text)
-RETURNS options
+CREATE FUNCTION live_again(options options, state text, message text) RETURNS options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -314,9 +307,8 @@ $$;
 
 -- The digest and the fingerprint of this side, and without a peer those of the other one.
 -- As scan_here: without a peer, one snapshot for both.
-CREATE FUNCTION live_here(plan plan, alone boolean,
-	OUT here @extschema@.iblt, OUT here_read text, OUT there @extschema@.iblt, OUT there_read text)
-RETURNS record
+CREATE FUNCTION live_here(plan plan, alone boolean, OUT here @extschema@.iblt, OUT here_read text,
+	OUT there @extschema@.iblt, OUT there_read text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -352,9 +344,8 @@ END
 $$;
 
 -- Reads the digests of both sides: the one here, and a fold of the one there.
-CREATE FUNCTION live_sketches(conn text, plan plan,
-	INOUT figures figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
-RETURNS record
+CREATE FUNCTION live_sketches(conn text, plan plan, INOUT figures figures,
+	OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -382,9 +373,8 @@ END
 $$;
 
 -- The sketch here and a fold of the one there, with the figures: from digests, or from scans.
-CREATE FUNCTION sketches(conn text, plan plan, capacity integer,
-	INOUT figures figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
-RETURNS record
+CREATE FUNCTION sketches(conn text, plan plan, capacity integer, INOUT figures figures,
+	OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -68,8 +68,7 @@ $$;
 -- there is no row.  Lines come in the order of the keys, and an ORDER BY in the aggregates
 -- would sort them once more.
 -- Relies on: an index that check_index checks, in one snapshot behind its lock.
-CREATE FUNCTION lookup_by_key_sql(plan plan, s side,
-	f finder) RETURNS text
+CREATE FUNCTION lookup_by_key_sql(plan plan, s side, f finder) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -108,8 +107,7 @@ END
 $$;
 
 -- How rows are found where keys are unique and kept as they are.
-CREATE FUNCTION finder_by_key(plan plan, s side)
-RETURNS finder
+CREATE FUNCTION finder_by_key(plan plan, s side) RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -138,8 +136,7 @@ $$;
 -- A line for each key that has rows.  Equal rows are counted, and different ones of a key
 -- are digested in order.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
-CREATE FUNCTION lookup_by_hash_sql(plan plan, s side,
-	f finder, rows text DEFAULT NULL) RETURNS text
+CREATE FUNCTION lookup_by_hash_sql(plan plan, s side, f finder, rows text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -183,8 +180,7 @@ AS $$
 $$;
 
 -- How rows are found where keys are in the sketch as hashes.
-CREATE FUNCTION finder_by_hash(plan plan, s side)
-RETURNS finder
+CREATE FUNCTION finder_by_hash(plan plan, s side) RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -206,8 +202,7 @@ $$;
 -- The choice
 
 -- How the rows of keys are found on a side.
-CREATE FUNCTION finder(plan plan, s side)
-RETURNS finder
+CREATE FUNCTION finder(plan plan, s side) RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE

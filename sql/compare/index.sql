@@ -7,8 +7,7 @@
 
 -- Keys whose rows an index found on other sides than the scans did.
 -- Differences are in the order of the keys.
-CREATE FUNCTION doubtful(keys text[], sides text[],
-	differences difference[]) RETURNS text[]
+CREATE FUNCTION doubtful(keys text[], sides text[], differences difference[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -41,8 +40,7 @@ $$;
 -- Ids of rows that a scan finds, and an index does not.
 -- The index's answers are in the order of the hashes, and are of one row each.  Where
 -- row versions cannot be read, there are no marks.
-CREATE FUNCTION unfound(scanned found_rows,
-	indexed found_rows, hashes text[]) RETURNS text[]
+CREATE FUNCTION unfound(scanned found_rows, indexed found_rows, hashes text[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -54,8 +52,7 @@ END
 $$;
 
 -- Those of the ids whose rows are the same in two scans.
-CREATE FUNCTION unchanged(ids text[], before found_rows,
-	after found_rows) RETURNS text[]
+CREATE FUNCTION unchanged(ids text[], before found_rows, after found_rows) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -99,8 +96,7 @@ $$;
 
 -- An error if a side's index does not find rows of these keys that the table has.
 -- Relies on: read_heap before and after the index, three snapshots of each side.
-CREATE FUNCTION check_keys(conn text, plan plan, keys text[])
-RETURNS void
+CREATE FUNCTION check_keys(conn text, plan plan, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -123,8 +119,7 @@ BEGIN
 	IF here || there = '{}' THEN
 		RETURN;
 	END IF;
-	again := find_both(conn, by_scan,
-		keys_of_ids(by_scan, here || there));
+	again := find_both(conn, by_scan, keys_of_ids(by_scan, here || there));
 	PERFORM refuse_index(plan.here,
 			unchanged(here, scanned.here, again.here)),
 		refuse_index(plan.there,
@@ -134,8 +129,7 @@ $$;
 
 -- An error if a side's index does not find rows of these doubtful keys that the table has.
 -- Each call scans both relations, so it is for the keys of many lookups.
-CREATE FUNCTION check_index(conn text, plan plan, keys text[])
-RETURNS void
+CREATE FUNCTION check_index(conn text, plan plan, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

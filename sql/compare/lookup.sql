@@ -24,8 +24,7 @@ $$;
 
 -- An error unless a finder by key has one answer for each key.
 -- Two rows of a unique key would move the answers for the keys behind it.
-CREATE FUNCTION require_unique(f finder, answers bigint[], keys text[],
-	side text) RETURNS void
+CREATE FUNCTION require_unique(f finder, answers bigint[], keys text[], side text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -60,8 +59,7 @@ END
 $$;
 
 -- Starts a lookup on the peer.
-CREATE FUNCTION start_find_there(conn text, plan plan, keys text[])
-RETURNS void
+CREATE FUNCTION start_find_there(conn text, plan plan, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -123,8 +121,7 @@ END
 $$;
 
 -- Those of the keys whose rows differ now, each side seen in one snapshot.
-CREATE FUNCTION look(conn text, plan plan, keys text[])
-RETURNS difference[]
+CREATE FUNCTION look(conn text, plan plan, keys text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -135,8 +132,7 @@ END
 $$;
 
 -- Those of the keys with these ids whose rows differ now.
-CREATE FUNCTION look_at_ids(conn text, plan plan, ids text[])
-RETURNS difference[]
+CREATE FUNCTION look_at_ids(conn text, plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN

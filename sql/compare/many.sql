@@ -25,8 +25,7 @@ END
 $$;
 
 -- The error for as many differences as sketches tell, if these are too many.
-CREATE FUNCTION refuse_too_many(plan plan, number bigint, exact boolean,
-	problem text) RETURNS void
+CREATE FUNCTION refuse_too_many(plan plan, number bigint, exact boolean, problem text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -52,8 +51,7 @@ $$;
 -- and are folds of one size.
 -- Rows of "before" and "after" cancel if both differences have them: of n and m rows
 -- with c in common, n + m - 2c are left.  Fewer than n if c is more than half of m.
-CREATE FUNCTION persist(before @extschema@.iblt, after @extschema@.iblt)
-RETURNS boolean
+CREATE FUNCTION persist(before @extschema@.iblt, after @extschema@.iblt) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -72,9 +70,8 @@ $$;
 -- the error of refuse_too_many() if a sample is not wanted, or if there is a problem.
 -- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
 -- estimate of the sketches is the better one.
-CREATE FUNCTION take_sample(conn text, INOUT plan plan,
-	INOUT figures figures, INOUT number bigint, exact boolean, problem text,
-	OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
+CREATE FUNCTION take_sample(conn text, INOUT plan plan, INOUT figures figures, INOUT number bigint,
+	exact boolean, problem text, OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -124,8 +121,7 @@ $$;
 
 -- Waits until replication has passed, after too many differences; why these may be rows in
 -- flight if it does not, or NULL.
-CREATE FUNCTION await_replication(conn text, plan plan,
-	deadline timestamptz) RETURNS text
+CREATE FUNCTION await_replication(conn text, plan plan, deadline timestamptz) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -146,9 +142,8 @@ $$;
 -- flight, an error or a sample.
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
-CREATE FUNCTION find_keys(conn text, INOUT plan plan,
-	INOUT figures figures, OUT keys bytea, OUT number bigint,
-	OUT sample @extschema@.iblt) RETURNS record
+CREATE FUNCTION find_keys(conn text, INOUT plan plan, INOUT figures figures, OUT keys bytea,
+	OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -178,8 +173,7 @@ BEGIN
 		END IF;
 	END IF;
 	IF found.keys IS NULL THEN
-		found := take_sample(conn, plan, found.figures, found.number, found.exact,
-			problem);
+		found := take_sample(conn, plan, found.figures, found.number, found.exact, problem);
 	END IF;
 	plan := found.plan;
 	figures := found.figures;

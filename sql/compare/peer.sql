@@ -22,8 +22,7 @@ COMMENT ON FUNCTION iblt_session_drop(text) IS
 -- Errors, logs and counters
 
 -- Raises an error whose statement is not written to the log, because it may hold a password.
-CREATE FUNCTION iblt_peer_raise(sqlstate text, message text, detail text, hint text)
-RETURNS void
+CREATE FUNCTION iblt_peer_raise(sqlstate text, message text, detail text, hint text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Makes the log and pg_stat_activity show a label in place of this message, which may hold
@@ -217,8 +216,7 @@ $$;
 
 -- Opens a connection to the peer under a name, which it returns; a peer of that name is one
 -- that the caller opened.
-CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL)
-RETURNS text
+CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

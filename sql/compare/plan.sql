@@ -34,8 +34,7 @@ $$;
 -- Options
 
 -- An error for options that do not fit.
-CREATE FUNCTION check_options(relation regclass, options options)
-RETURNS void
+CREATE FUNCTION check_options(relation regclass, options options) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -93,8 +92,7 @@ $$;
 -- Columns
 
 -- The type in which values of two columns are compared without a loss, '' for their own.
-CREATE FUNCTION column_cast(here side_column,
-	there side_column) RETURNS text
+CREATE FUNCTION column_cast(here side_column, there side_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -141,8 +139,7 @@ END
 $$;
 
 -- An error for columns that an option names and that are not there.
-CREATE FUNCTION check_names(here side, there side,
-	options options) RETURNS void
+CREATE FUNCTION check_names(here side, there side, options options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -168,8 +165,7 @@ END
 $$;
 
 -- The columns of both sides without those excluded, in the order of this side.
-CREATE FUNCTION common_columns(here side, there side,
-	exclude text[]) RETURNS plan_column[]
+CREATE FUNCTION common_columns(here side, there side, exclude text[]) RETURNS plan_column[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -186,8 +182,7 @@ END
 $$;
 
 -- The columns on one side only; named in a warning or an error, as the options ask for.
-CREATE FUNCTION columns_left_out(here side, there side,
-	options options) RETURNS text[]
+CREATE FUNCTION columns_left_out(here side, there side, options options) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -222,8 +217,7 @@ $$;
 -- An error that names the columns of different types.
 -- bare: neither relation has a column, so they are equal if they have as many rows.  Plain
 -- queries cast nothing, and plain_check_types refuses what has one name on both sides.
-CREATE FUNCTION check_types(columns plan_column[],
-	options options, bare boolean) RETURNS void
+CREATE FUNCTION check_types(columns plan_column[], options options, bare boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -253,8 +247,7 @@ $$;
 
 -- The columns that identify a row: as asked, or of a unique index here or there; NULL for
 -- none.
-CREATE FUNCTION key_names(here side, there side,
-	common text[], asked text[]) RETURNS text[]
+CREATE FUNCTION key_names(here side, there side, common text[], asked text[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -299,8 +292,7 @@ $$;
 -- Replication
 
 -- Logical subscriptions and physical replication between the sides, each with its direction.
-CREATE FUNCTION links(here side, there side)
-RETURNS link[]
+CREATE FUNCTION links(here side, there side) RETURNS link[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -328,8 +320,7 @@ $$;
 -- All of it
 
 -- What a comparison of two described relations does.
-CREATE FUNCTION make_plan(here side, there side,
-	options options) RETURNS plan
+CREATE FUNCTION make_plan(here side, there side, options options) RETURNS plan
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE

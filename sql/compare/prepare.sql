@@ -20,8 +20,7 @@ $$;
 -- Code of other users
 
 -- Columns of a side whose way to json or text would run a function of another user.
-CREATE FUNCTION code_problems(plan plan, s side)
-RETURNS text
+CREATE FUNCTION code_problems(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -104,8 +103,7 @@ $$;
 
 -- With by_index => true, is there a condition that an index could read?
 -- Small tables (audit_core) are read whole all the same.
-CREATE FUNCTION trusts_index(here side, there side,
-	by_index boolean) RETURNS boolean
+CREATE FUNCTION trusts_index(here side, there side, by_index boolean) RETURNS boolean
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT coalesce(by_index, false)
@@ -114,8 +112,7 @@ AS $$
 $$;
 
 -- The plan of a comparison of two described relations, checked; "alone" without a peer.
-CREATE FUNCTION plan_of(here side, there side,
-	options options, alone boolean) RETURNS plan
+CREATE FUNCTION plan_of(here side, there side, options options, alone boolean) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

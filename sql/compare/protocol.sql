@@ -217,8 +217,7 @@ $$;
 -- Conditions
 
 -- An error unless a condition depends on the row alone; the collations that it depends on.
-CREATE FUNCTION iblt_compare_check_condition(relation regclass, condition text)
-RETURNS oid[]
+CREATE FUNCTION iblt_compare_check_condition(relation regclass, condition text) RETURNS oid[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
@@ -338,8 +337,7 @@ $$;
 
 -- An empty sketch of at least that capacity that can be folded to the largest number of
 -- sizes.
-CREATE FUNCTION iblt_compare_template(capacity integer, key_size integer, seed bigint)
-RETURNS iblt
+CREATE FUNCTION iblt_compare_template(capacity integer, key_size integer, seed bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- What iblt_info says, but only what the header knows: the cells are not looked at.

@@ -9,8 +9,7 @@
 -- query and end with it.  A condition is read as it is here, also a date such as
 -- 01/02/2024.  In READ COMMITTED the query has a snapshot of its own, taken under its locks.
 -- The first statement of a message would take it in any other isolation level.
-CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL)
-RETURNS text
+CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT %s; ', CASE
@@ -295,14 +294,12 @@ CREATE FUNCTION peer_send_keys(conn text, label text, query text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM peer_send(conn, peer_settings(NULL, label) || query,
-		false);
+	PERFORM peer_send(conn, peer_settings(NULL, label) || query, false);
 END
 $$;
 
 -- The single value that a query of keys gives on a side.
-CREATE FUNCTION peer_ask_keys(conn text, side text, query text, keys text[])
-RETURNS text
+CREATE FUNCTION peer_ask_keys(conn text, side text, query text, keys text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN

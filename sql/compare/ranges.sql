@@ -41,8 +41,7 @@ $$;
 
 -- What a comparison of a range has shown.
 -- The estimate of a sample counts what a recheck has settled.
-CREATE FUNCTION range_of(plan plan, range integer,
-	compared comparison) RETURNS compare_range
+CREATE FUNCTION range_of(plan plan, range integer, compared comparison) RETURNS compare_range
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -72,8 +71,7 @@ END
 $$;
 
 -- How many rows each range is to have, by the planner's estimates.
-CREATE FUNCTION range_rows(conn text, plan plan, ranges integer)
-RETURNS bigint
+CREATE FUNCTION range_rows(conn text, plan plan, ranges integer) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -140,8 +138,7 @@ END
 $$;
 
 -- Options with a label, or an error for those that do not fit.
-CREATE FUNCTION range_options(relation regclass, options options,
-	ranges integer) RETURNS options
+CREATE FUNCTION range_options(relation regclass, options options, ranges integer) RETURNS options
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -190,8 +187,7 @@ BEGIN
 	BEGIN
 		options := range_options(relation, options, ranges);
 		conn := connect(peer, conn, options.timeout);
-		RETURN QUERY SELECT * FROM compare_ranges(conn, relation, peer_relation,
-			options, ranges);
+		RETURN QUERY SELECT * FROM compare_ranges(conn, relation, peer_relation, options, ranges);
 		PERFORM peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,

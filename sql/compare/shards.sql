@@ -81,8 +81,7 @@ $$;
 
 -- The sketch of a side from those of its shards, and the fingerprint, as the rest of a
 -- SELECT.
-CREATE FUNCTION shards_sketch_sql(plan plan, s side,
-	capacity integer) RETURNS text
+CREATE FUNCTION shards_sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -103,8 +102,7 @@ $$;
 -- A side with a further condition, which its statements send to other servers.
 -- A condition on the rows is sent to other servers, and a join with the keys is not.
 -- Elsewhere such a condition would only be checked twice.
-CREATE FUNCTION only_remote_rows(s side, matches text)
-RETURNS side
+CREATE FUNCTION only_remote_rows(s side, matches text) RETURNS side
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -116,8 +114,7 @@ END
 $$;
 
 -- An error for a recheck that would see the same rows again; "alone" without a peer.
-CREATE FUNCTION refuse_remote_recheck(plan plan, alone boolean)
-RETURNS void
+CREATE FUNCTION refuse_remote_recheck(plan plan, alone boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -155,8 +152,7 @@ END
 $$;
 
 -- What the lookup query of a finder gives for keys of a table of Citus.
-CREATE FUNCTION find_distributed(query text, keys text[], relation text)
-RETURNS found_rows
+CREATE FUNCTION find_distributed(query text, keys text[], relation text) RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -169,8 +165,7 @@ END
 $$;
 
 -- The sketch of a table of Citus and the fingerprint, as the rest of a SELECT.
-CREATE FUNCTION distributed_sketch_sql(plan plan, s side,
-	capacity integer) RETURNS text
+CREATE FUNCTION distributed_sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -187,8 +182,7 @@ $$;
 
 -- Must a key of that size, or NULL for none, go into sketches as a hash?
 -- Where the key is in the sketch as it is, iblt_agg_bigint takes one that becomes bigint.
-CREATE FUNCTION by_hash(key plan_column[], size integer,
-	distributed boolean) RETURNS boolean
+CREATE FUNCTION by_hash(key plan_column[], size integer, distributed boolean) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN

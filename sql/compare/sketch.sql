@@ -9,8 +9,7 @@ CREATE FUNCTION iblt_wire_read(wire text, known iblt) RETURNS iblt
 
 -- Cells of a subtable of the next fold to ask for: for that many keys, at least twice what
 -- there is, and with the fewest cells to send.
-CREATE FUNCTION iblt_compare_next(mine iblt, theirs iblt, wanted integer)
-RETURNS integer
+CREATE FUNCTION iblt_compare_next(mine iblt, theirs iblt, wanted integer) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
@@ -25,8 +24,7 @@ CREATE FUNCTION iblt_compare_join(s iblt, a bytea, b bytea) RETURNS bytea
 
 -- The sketch of a side and the fingerprint, as the rest of a SELECT.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
-CREATE FUNCTION sketch_sql(plan plan, s side,
-	capacity integer) RETURNS text
+CREATE FUNCTION sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -52,9 +50,8 @@ $$;
 -- The sketch and the fingerprint of this side, and without a peer those of the other one.
 -- Both sides of a comparison without a peer are read by one statement: a snapshot for each
 -- would show what was written in between as a difference.
-CREATE FUNCTION scan_here(plan plan, capacity integer, alone boolean,
-	OUT here @extschema@.iblt, OUT here_read text, OUT there @extschema@.iblt, OUT there_read text)
-RETURNS record
+CREATE FUNCTION scan_here(plan plan, capacity integer, alone boolean, OUT here @extschema@.iblt,
+	OUT here_read text, OUT there @extschema@.iblt, OUT there_read text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -74,8 +71,7 @@ $$;
 -- Keeps a sketch under a name, and answers with the fingerprint, milliseconds and a fold.
 -- The answer to a scan is a small fold, which carries the meter.  Its subtables have eight
 -- cells: most sizes of larger ones are multiples of that.
-CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text)
-RETURNS text
+CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$
 BEGIN
@@ -87,8 +83,7 @@ END
 $$;
 
 -- Starts the scan of the peer, which keeps its sketch.
-CREATE FUNCTION start_scan_there(conn text, plan plan, query text)
-RETURNS void
+CREATE FUNCTION start_scan_there(conn text, plan plan, query text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -120,9 +115,8 @@ END
 $$;
 
 -- Scans both sides at the same time: the sketch here, and a fold of the one there.
-CREATE FUNCTION scan(conn text, plan plan, capacity integer,
-	INOUT figures figures, OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt)
-RETURNS record
+CREATE FUNCTION scan(conn text, plan plan, capacity integer, INOUT figures figures,
+	OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -132,8 +126,7 @@ DECLARE
 	there_ms numeric;
 BEGIN
 	IF conn IS NOT NULL THEN
-		PERFORM start_scan_there(conn, plan,
-			sketch_sql(plan, plan.there, capacity));
+		PERFORM start_scan_there(conn, plan, sketch_sql(plan, plan.there, capacity));
 	END IF;
 	read := scan_here(plan, capacity, conn IS NULL);
 	mine := read.here;
@@ -197,8 +190,7 @@ BEGIN
 	IF estimated > greatest(2000, 4 * have.capacity) THEN
 		wanted := count_by_marks(conn, schema, kept, mine, estimated);
 	END IF;
-	cells := iblt_compare_next(mine, theirs,
-		least(wanted, (iblt_header(mine)).capacity)::integer);
+	cells := iblt_compare_next(mine, theirs, least(wanted, (iblt_header(mine)).capacity)::integer);
 	RETURN iblt_wire_read(peer_sketch(conn, format(
 		'SELECT iblt_wire_write(%s.iblt_session_get(%L), %s, %s)',
 		schema, kept, cells, have.cells / have.hashes)), theirs);
@@ -208,8 +200,7 @@ $$;
 -- Does an estimate say that surely more keys than that differ?
 -- The estimate of keys is above 1.6 times their number in one case of a million.  Rows
 -- of a key that is not unique may count more than once in it.
-CREATE FUNCTION surely_more(plan plan, estimated bigint, most bigint)
-RETURNS boolean
+CREATE FUNCTION surely_more(plan plan, estimated bigint, most bigint) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -230,9 +221,8 @@ $$;
 -- The keys that differ, from folds of the size that it takes; NULL if more differ than
 -- sketches of that capacity can tell.
 -- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
-CREATE FUNCTION exchange(conn text, plan plan, capacity integer,
-	INOUT figures figures, OUT keys bytea, OUT number bigint,
-	OUT sample @extschema@.iblt) RETURNS record
+CREATE FUNCTION exchange(conn text, plan plan, capacity integer, INOUT figures figures,
+	OUT keys bytea, OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -291,9 +281,8 @@ AS $$
 $$;
 
 -- As exchange, for all parts of the keys, one after the other.
-CREATE FUNCTION exchange_parts(conn text, plan plan, capacity integer,
-	INOUT figures figures, OUT keys bytea, OUT number bigint,
-	OUT sample @extschema@.iblt) RETURNS record
+CREATE FUNCTION exchange_parts(conn text, plan plan, capacity integer, INOUT figures figures,
+	OUT keys bytea, OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -332,9 +321,8 @@ $$;
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
 -- hundred, and these cells fail to decode that many keys once in 10,000 times.  Parts are
 -- for so many keys that an estimate which is 1.5 times too small would do.
-CREATE FUNCTION search(conn text, INOUT plan plan,
-	INOUT figures figures, OUT keys bytea, OUT number bigint, OUT exact boolean,
-	OUT sample @extschema@.iblt) RETURNS record
+CREATE FUNCTION search(conn text, INOUT plan plan, INOUT figures figures, OUT keys bytea,
+	OUT number bigint, OUT exact boolean, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -29,8 +29,7 @@ $$;
 -- The expression of a checksum of columns.
 -- A function takes 100 arguments; a row has room for more columns.  A sole column is in
 -- a row too, because it may bear the name t.  Without columns, all rows are the same.
-CREATE FUNCTION checksum_sql(s side,
-	columns plan_column[], seed bigint) RETURNS text
+CREATE FUNCTION checksum_sql(s side, columns plan_column[], seed bigint) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -42,8 +41,7 @@ END
 $$;
 
 -- The expression of a row's checksum.
-CREATE FUNCTION row_checksum_sql(plan plan, s side)
-RETURNS text
+CREATE FUNCTION row_checksum_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -53,8 +51,7 @@ $$;
 
 -- The expression of the hash that stands for a key too wide for a cell; it has a seed of its
 -- own.
-CREATE FUNCTION key_hash_sql(plan plan, s side)
-RETURNS text
+CREATE FUNCTION key_hash_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -64,8 +61,7 @@ $$;
 
 -- The condition that a row's key is in the part that is scanned; NULL where all are.
 -- Keys are in parts by a hash that has a seed of its own.
-CREATE FUNCTION part_sql(plan plan, s side)
-RETURNS text
+CREATE FUNCTION part_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -76,8 +72,7 @@ $$;
 
 -- The condition on the rows of a side, and the bounds in $2 and $3, as a WHERE clause or an
 -- empty text.
-CREATE FUNCTION condition_sql(plan plan, s side)
-RETURNS text
+CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -93,8 +88,7 @@ $$;
 -- its own, where it sees only the relation's columns.  The planner pulls that up.
 -- Only the columns in use are listed: there may be no right to read the others.  In a slice,
 -- rows are read as the sketch reads them, so that an index hides the same ones from both.
-CREATE FUNCTION rows_sql(plan plan, s side,
-	more text[] DEFAULT '{}') RETURNS text
+CREATE FUNCTION rows_sql(plan plan, s side, more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -135,8 +129,7 @@ $$;
 -- The contents of rows
 
 -- Columns of t as a jsonb object.
-CREATE FUNCTION json_sql(columns plan_column[], as_compared boolean)
-RETURNS text
+CREATE FUNCTION json_sql(columns plan_column[], as_compared boolean) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN

@@ -14,8 +14,7 @@ AS $$
 $$;
 
 -- The sketch of a table as a subquery; $1 is the template, $2 and $3 are seeds.
-CREATE FUNCTION track_sketch_sql(relation regclass, options tracking)
-RETURNS text
+CREATE FUNCTION track_sketch_sql(relation regclass, options tracking) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -118,8 +117,7 @@ COMMENT ON FUNCTION iblt_live_merge(regclass) IS
 -- The queries of a stable function have one snapshot.  In two statements, the digest can
 -- also be read by a transaction that has written to the table.
 -- Relies on: a scan, in one snapshot with the digest.
-CREATE FUNCTION live_is_right(relation regclass, options tracking)
-RETURNS boolean
+CREATE FUNCTION live_is_right(relation regclass, options tracking) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 	SET row_security = off
 	SET jit = off

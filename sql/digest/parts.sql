@@ -27,8 +27,7 @@ CREATE FUNCTION iblt_track_begin(relation regclass, key_columns text[],
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Writes the first base of a digest.
-CREATE FUNCTION iblt_track_finish(relation regclass, generation bigint, base iblt)
-RETURNS void
+CREATE FUNCTION iblt_track_finish(relation regclass, generation bigint, base iblt) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Removes all that is kept of a table.
@@ -48,12 +47,10 @@ CREATE FUNCTION iblt_live_tables() RETURNS oid[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL UNSAFE;
 
 -- The state of a tracked table; NULL if it is not tracked or was dropped.
-CREATE FUNCTION iblt_live_state(relation oid, OUT reason text, OUT rows bigint,
-	OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint)
-	RETURNS record
+CREATE FUNCTION iblt_live_state(relation oid, OUT reason text, OUT rows bigint, OUT unmerged bigint,
+	OUT bytes bigint, OUT verified_at timestamptz, OUT store_bytes bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- Notes the result of a scan.
-CREATE FUNCTION iblt_live_verified(relation regclass, equal boolean,
-	at timestamptz) RETURNS void
+CREATE FUNCTION iblt_live_verified(relation regclass, equal boolean, at timestamptz) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

@@ -5,9 +5,8 @@
 -- Key and columns as a comparison would choose them, and a template.
 -- before is how it was tracked.  As long as the key's type allows it, keys go into the sketch
 -- as then, because another digest may have been made to be compared with this one.
-CREATE FUNCTION track_plan(relation regclass, key_columns text[], columns text[],
-	capacity integer, seed bigint, before tracking DEFAULT NULL)
-RETURNS tracking
+CREATE FUNCTION track_plan(relation regclass, key_columns text[], columns text[], capacity integer,
+	seed bigint, before tracking DEFAULT NULL) RETURNS tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -71,8 +70,7 @@ END
 $$;
 
 -- What the peer tracks, to be tracked here in the same way.
-CREATE FUNCTION track_accept(relation regclass, offer jsonb)
-RETURNS tracking
+CREATE FUNCTION track_accept(relation regclass, offer jsonb) RETURNS tracking
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -100,8 +98,7 @@ $$;
 
 -- Options with a template of another capacity, which can be folded to the same size.
 -- Templates are of 2520 cells doubled a number of times, so one is a fold of the other.
-CREATE FUNCTION track_resize(options tracking, capacity integer)
-RETURNS tracking
+CREATE FUNCTION track_resize(options tracking, capacity integer) RETURNS tracking
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -116,8 +113,7 @@ END
 $$;
 
 -- How the peer tracks its table, or another table of this database if peer is NULL.
-CREATE FUNCTION track_ask(relation regclass, peer text, peer_relation text)
-RETURNS tracking
+CREATE FUNCTION track_ask(relation regclass, peer text, peer_relation text) RETURNS tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -139,8 +135,7 @@ BEGIN
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 		detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	PERFORM peer_fail(conn, coalesce(peer_is_string(peer), false),
-		state, message, detail, hint);
+	PERFORM peer_fail(conn, coalesce(peer_is_string(peer), false), state, message, detail, hint);
 	RAISE;
 END
 $$;
@@ -148,9 +143,8 @@ $$;
 -- Triggers
 
 -- A table's own triggers that record changes, and whether each is as it should be.
-CREATE FUNCTION track_triggers(relation regclass,
-	OUT name text, OUT of_rows boolean, OUT usable boolean)
-RETURNS SETOF record
+CREATE FUNCTION track_triggers(relation regclass, OUT name text, OUT of_rows boolean,
+	OUT usable boolean) RETURNS SETOF record
 	LANGUAGE sql STABLE PARALLEL SAFE ROWS 2
 AS $$
 	SELECT tgname::text, of_rows, fits AND id = min(id) FILTER (WHERE fits)
@@ -169,8 +163,7 @@ AS $$
 $$;
 
 -- Drops the triggers that record changes, or only those that are not as they should be.
-CREATE FUNCTION track_drop_triggers(relation regclass, all_of_them boolean)
-RETURNS void
+CREATE FUNCTION track_drop_triggers(relation regclass, all_of_them boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -252,8 +245,7 @@ END
 $$;
 
 -- Creates the triggers and begins to record changes.
-CREATE FUNCTION track_begin(relation regclass, options tracking)
-RETURNS bigint
+CREATE FUNCTION track_begin(relation regclass, options tracking) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -286,8 +278,7 @@ BEGIN
 				MESSAGE = 'key_columns and columns cannot be given with a peer',
 				HINT = 'Both sides track the columns that the peer tracks.';
 		END IF;
-		options := track_resize(
-			track_ask(relation, peer, peer_relation), capacity);
+		options := track_resize(track_ask(relation, peer, peer_relation), capacity);
 		PERFORM track_lock(relation);
 	ELSE
 		PERFORM track_lock(relation);

@@ -47,12 +47,8 @@ COMMENT ON CAST (bytea AS kbf) IS 'a filter from its bytes, which are validated'
 
 -- Making and describing filters ---------------------------------------------------------
 
-CREATE FUNCTION kbf_new(
-	capacity integer,
-	distinct_values integer DEFAULT 255,
-	failure double precision DEFAULT 0.001,
-	superposed integer DEFAULT 3,
-	seed bigint DEFAULT 0)
+CREATE FUNCTION kbf_new(capacity integer, distinct_values integer DEFAULT 255,
+	failure double precision DEFAULT 0.001, superposed integer DEFAULT 3, seed bigint DEFAULT 0)
 RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_new(integer, integer, double precision, integer, bigint) IS
@@ -60,39 +56,19 @@ COMMENT ON FUNCTION kbf_new(integer, integer, double precision, integer, bigint)
 '"distinct_values" (at most 4095), at most a part "failure" of which is unknown; a cell can tell '
 '"superposed" values (1 to 3) apart';
 
-CREATE FUNCTION kbf_new(
-	capacity integer,
-	labels text[],
-	failure double precision DEFAULT 0.001,
-	superposed integer DEFAULT 3,
-	seed bigint DEFAULT 0)
-RETURNS kbf
+CREATE FUNCTION kbf_new(capacity integer, labels text[], failure double precision DEFAULT 0.001,
+	superposed integer DEFAULT 3, seed bigint DEFAULT 0) RETURNS kbf
 	AS 'MODULE_PATHNAME', 'kbf_new_labels' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_new(integer, text[], double precision, integer, bigint) IS
 'an empty filter whose values are labels, which it keeps; those of an enum type are '
 'enum_range(NULL::type)::text[]';
 
-CREATE FUNCTION kbf_info(
-	s kbf,
-	OUT version integer,
-	OUT cells integer,
-	OUT hashes integer,
-	OUT degree integer,
-	OUT superposed integer,
-	OUT distinct_values integer,
-	OUT labels text[],
-	OUT key_type text,
-	OUT seed bigint,
-	OUT capacity bigint,
-	OUT keys bigint,
-	OUT load double precision,
-	OUT full_cells integer,
-	OUT bytes bigint,
-	OUT bits_per_key double precision,
-	OUT unknown double precision,
-	OUT false_positive double precision,
-	OUT absent_unknown double precision)
-RETURNS record
+CREATE FUNCTION kbf_info(s kbf, OUT version integer, OUT cells integer, OUT hashes integer,
+	OUT degree integer, OUT superposed integer, OUT distinct_values integer, OUT labels text[],
+	OUT key_type text, OUT seed bigint, OUT capacity bigint, OUT keys bigint,
+	OUT load double precision, OUT full_cells integer, OUT bytes bigint,
+	OUT bits_per_key double precision, OUT unknown double precision,
+	OUT false_positive double precision, OUT absent_unknown double precision) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 10000;
 COMMENT ON FUNCTION kbf_info(kbf) IS
 'parameters of a filter, its number of keys, keys a cell of a subtable (load), cells that are '
@@ -229,26 +205,15 @@ COMMENT ON FUNCTION kbf_get_label(kbf, anyelement, text) IS
 'the label of the value of a key, NULL if it is absent, or "if_unknown" if the filter does not '
 'determine it';
 
-CREATE FUNCTION kbf_lookup(
-	s kbf,
-	key anyelement,
-	OUT status text,
-	OUT value integer,
-	OUT label text)
-RETURNS record
+CREATE FUNCTION kbf_lookup(s kbf, key anyelement, OUT status text, OUT value integer,
+	OUT label text) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION kbf_lookup(kbf, anyelement) IS
 'is a key in the filter: present, absent or unknown, with its value and label if it is present; '
 'reads what kbf_get reads';
 
-CREATE FUNCTION kbf_lookup(
-	s kbf[],
-	key anyelement,
-	OUT status text,
-	OUT value integer,
-	OUT label text,
-	OUT "position" integer)
-RETURNS record
+CREATE FUNCTION kbf_lookup(s kbf[], key anyelement, OUT status text, OUT value integer,
+	OUT label text, OUT "position" integer) RETURNS record
 	AS 'MODULE_PATHNAME', 'kbf_lookup_array' LANGUAGE C STABLE PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION kbf_lookup(kbf[], anyelement) IS
 'the same over several filters whose labels begin alike, or of the same number of values: present '

@@ -9,8 +9,7 @@
 -- The statements that go before each plain query on the peer, with the settings of the
 -- function that runs such a query here, if that has any of its own; a label is its
 -- application_name.
-CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL)
-RETURNS text
+CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY; SELECT pg_catalog.concat('
@@ -42,8 +41,7 @@ CREATE FUNCTION plain_ask(conn text, query text, label text DEFAULT NULL,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM peer_send(conn, plain_settings(label, as_of) || query,
-		false);
+	PERFORM peer_send(conn, plain_settings(label, as_of) || query, false);
 END
 $$;
 

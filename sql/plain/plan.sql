@@ -40,8 +40,7 @@ END
 $$;
 
 -- An error for options that plain queries cannot follow.
-CREATE FUNCTION plain_check_options(conn text, options options)
-RETURNS void
+CREATE FUNCTION plain_check_options(conn text, options options) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -56,8 +55,7 @@ END
 $$;
 
 -- An error for sides that plain queries cannot compare, as plain_describe_sql described both.
-CREATE FUNCTION plain_check_sides(here side, mine jsonb, theirs jsonb)
-RETURNS void
+CREATE FUNCTION plain_check_sides(here side, mine jsonb, theirs jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -78,8 +76,7 @@ END
 $$;
 
 -- An error that names the columns whose values texts do not compare safely.
-CREATE FUNCTION plain_check_types(plan plan, mine jsonb, theirs jsonb)
-RETURNS void
+CREATE FUNCTION plain_check_types(plan plan, mine jsonb, theirs jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -106,8 +103,7 @@ $$;
 
 -- An error unless a condition means the same on any server whose columns have the same types;
 -- the columns that it names.
-CREATE FUNCTION iblt_plain_check_condition(relation regclass, condition text)
-RETURNS text[]
+CREATE FUNCTION iblt_plain_check_condition(relation regclass, condition text) RETURNS text[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
@@ -145,8 +141,7 @@ AS $$
 $$;
 
 -- The plan for two relations, as plain_describe_sql described both.
-CREATE FUNCTION plain_plan(here side, mine jsonb, theirs jsonb,
-	options options) RETURNS plan
+CREATE FUNCTION plain_plan(here side, mine jsonb, theirs jsonb, options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -159,8 +154,7 @@ BEGIN
 		'schema', '@extschema@', 'condition', options.peer_condition), 'there'), options, false);
 	PERFORM plain_check_types(plan, mine, theirs);
 	IF options.peer_condition IS NOT NULL THEN
-		PERFORM plain_check_condition(here.relation, options.peer_condition, mine,
-			theirs);
+		PERFORM plain_check_condition(here.relation, options.peer_condition, mine, theirs);
 	END IF;
 	plan.by_hash := true;
 	plan.buckets := plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
@@ -173,8 +167,7 @@ $$;
 
 -- The plan for a slice of about so many rows, of relations of about as many as estimated.
 -- A slice is compared as a relation of its size.
-CREATE FUNCTION plain_slice(plan plan, slice_rows bigint,
-	estimate bigint) RETURNS plan
+CREATE FUNCTION plain_slice(plan plan, slice_rows bigint, estimate bigint) RETURNS plan
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -202,8 +195,7 @@ END
 $$;
 
 -- Describes the peer's relation without anything of iblt there, and makes the plan.
-CREATE FUNCTION plain_prepare(conn text, here side, name text,
-	options options) RETURNS plan
+CREATE FUNCTION plain_prepare(conn text, here side, name text, options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -214,7 +206,6 @@ BEGIN
 	IF mine = 'null' THEN
 		PERFORM refuse_altered(here.relation, 'here');
 	END IF;
-	RETURN plain_plan(here, mine,
-		plain_describe(conn, name, options.label), options);
+	RETURN plain_plan(here, mine, plain_describe(conn, name, options.label), options);
 END
 $$;

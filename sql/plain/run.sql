@@ -13,8 +13,7 @@ DECLARE
 BEGIN
 	PERFORM progress(plan.progress, format('summing the rows up on both sides'
 		' in %s buckets', plan.buckets));
-	PERFORM plain_ask(conn, plain_sums_sql(plan, plan.there), NULL,
-		reader(plan));
+	PERFORM plain_ask(conn, plain_sums_sql(plan, plan.there), NULL, reader(plan));
 	answer := read_here(plan, plain_sums_sql(plan, plan.here));
 	mine := answer.iblt_value;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + ms(started);
@@ -38,8 +37,7 @@ $$;
 -- max_differences; or NULL.
 -- If d of n buckets differ, about -n ln(1 - d/n) keys do.  If all of them differ, no more
 -- is known than that they are many.
-CREATE FUNCTION plain_many(plan plan, figures figures,
-	differing integer) RETURNS text
+CREATE FUNCTION plain_many(plan plan, figures figures, differing integer) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -57,8 +55,7 @@ $$;
 
 -- Of how many buckets rows are read at a time.
 -- The rows of a batch are in memory on both sides, as texts: about 100 MB.
-CREATE FUNCTION plain_batch(plan plan, figures figures)
-RETURNS integer
+CREATE FUNCTION plain_batch(plan plan, figures figures) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT greatest(1, least(plan.buckets, least(100e6 * plan.buckets / greatest(plan.bytes, 1),
@@ -67,8 +64,7 @@ $$;
 
 -- What the lookup query of a finder gives for rows of the peer's; an error unless it takes
 -- all.
-CREATE FUNCTION plain_found(query text, keys text[], rows text[])
-RETURNS found_rows
+CREATE FUNCTION plain_found(query text, keys text[], rows text[]) RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -84,19 +80,16 @@ END
 $$;
 
 -- The rows on both sides whose keys have these hashes, or are in these buckets.
-CREATE FUNCTION plain_find_both(conn text, plan plan, keys text[],
-	in_buckets boolean, OUT here found_rows, OUT there found_rows)
-RETURNS record
+CREATE FUNCTION plain_find_both(conn text, plan plan, keys text[], in_buckets boolean,
+	OUT here found_rows, OUT there found_rows) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	answer text;
 	space integer;
 BEGIN
-	PERFORM plain_ask(conn, plain_rows_sql(plan, keys, in_buckets),
-		NULL, reader(plan));
-	here := read_here(plan,
-		(plain_finder(plan, plan.here, in_buckets)).lookup, keys);
+	PERFORM plain_ask(conn, plain_rows_sql(plan, keys, in_buckets), NULL, reader(plan));
+	here := read_here(plan, (plain_finder(plan, plan.here, in_buckets)).lookup, keys);
 	answer := peer_value(conn, 0);
 	space := strpos(answer, ' ');
 	PERFORM require_described(plan, here.fingerprint, left(answer, space - 1));
@@ -107,8 +100,7 @@ END
 $$;
 
 -- The differences among the rows of buckets, each side seen in one snapshot.
-CREATE FUNCTION plain_look(conn text, plan plan, buckets integer[])
-RETURNS difference[]
+CREATE FUNCTION plain_look(conn text, plan plan, buckets integer[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -122,9 +114,8 @@ END
 $$;
 
 -- The differences of the next buckets, how many there were so far, and in words if too many.
-CREATE FUNCTION plain_next(conn text, plan plan, buckets integer[],
-	done integer, size integer, INOUT total bigint, OUT looked difference[],
-	OUT many text) RETURNS record
+CREATE FUNCTION plain_next(conn text, plan plan, buckets integer[], done integer, size integer,
+	INOUT total bigint, OUT looked difference[], OUT many text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -145,9 +136,8 @@ $$;
 -- many.
 -- Rows that are not rechecked are not read here: plain_differences() answers them as it
 -- reads them.
-CREATE FUNCTION plain_read(conn text, plan plan,
-	INOUT figures figures, buckets integer[], OUT batches held[],
-	OUT total bigint, OUT many text) RETURNS record
+CREATE FUNCTION plain_read(conn text, plan plan, INOUT figures figures, buckets integer[],
+	OUT batches held[], OUT total bigint, OUT many text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -186,9 +176,8 @@ $$;
 
 -- The buckets that differ, and what plain_read gives of them; if too many keys differ, after
 -- a wait for what is in flight, an error.
-CREATE FUNCTION plain_search(conn text, INOUT plan plan,
-	OUT figures figures, OUT buckets integer[], OUT batches held[],
-	OUT total bigint) RETURNS record
+CREATE FUNCTION plain_search(conn text, INOUT plan plan, OUT figures figures, OUT buckets integer[],
+	OUT batches held[], OUT total bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -219,8 +208,7 @@ END
 $$;
 
 -- The error for so many differences, in words, as refuse_too_many() raises it.
-CREATE FUNCTION plain_refuse_many(plan plan, many text, problem text)
-RETURNS void
+CREATE FUNCTION plain_refuse_many(plan plan, many text, problem text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -233,8 +221,7 @@ END
 $$;
 
 -- Compares as a plan of plain_prepare says; at the end, the figures are kept.
-CREATE FUNCTION plain_differences(conn text, plan plan)
-RETURNS SETOF difference
+CREATE FUNCTION plain_differences(conn text, plan plan) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -253,8 +240,7 @@ BEGIN
 			next := plain_next(conn, plan, search.buckets, done, size, total);
 			total := next.total;
 			IF next.many IS NOT NULL THEN
-				PERFORM plain_refuse_many(plan, next.many,
-					unready_problem(plan));
+				PERFORM plain_refuse_many(plan, next.many, unready_problem(plan));
 			END IF;
 			RETURN QUERY SELECT * FROM unnest(next.looked);
 		END LOOP;

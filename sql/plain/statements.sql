@@ -30,8 +30,7 @@ $$;
 
 -- The expressions of texts that columns are hashed as, which are never null.
 -- A NULL is hashed as a random text that no value has.
-CREATE FUNCTION plain_texts_sql(columns plan_column[], seed bigint)
-RETURNS text[]
+CREATE FUNCTION plain_texts_sql(columns plan_column[], seed bigint) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN cardinality(columns) > 100	-- hashes would be nested too deep
@@ -58,8 +57,7 @@ END
 $$;
 
 -- The expression of a hash of columns.
-CREATE FUNCTION plain_hash_sql(columns plan_column[], seed bigint)
-RETURNS text
+CREATE FUNCTION plain_hash_sql(columns plan_column[], seed bigint) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT plain_chain_sql(plain_texts_sql(columns, seed),
@@ -84,8 +82,7 @@ $$;
 
 -- The condition that a row's key has one of the hashes, or is in one of the buckets, of an
 -- array.
-CREATE FUNCTION plain_matches_sql(plan plan, keys text,
-	in_buckets boolean) RETURNS text
+CREATE FUNCTION plain_matches_sql(plan plan, keys text, in_buckets boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT format(CASE WHEN in_buckets THEN '(%s & 9223372036854775807) %% %s = ANY (%3$s::int8[])'
@@ -94,8 +91,7 @@ AS $$
 $$;
 
 -- The expression of the fingerprint of a side's relation, whose OID is the expression id.
-CREATE FUNCTION read_fingerprint_sql(plan plan, s side,
-	id text) RETURNS text
+CREATE FUNCTION read_fingerprint_sql(plan plan, s side, id text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN plan.buckets IS NOT NULL AND s.side = 'there'
@@ -109,8 +105,7 @@ $$;
 -- The hash of a row goes on from that of its key.  With a volatile function, the subquery
 -- stays one: the key is hashed once, and the planner, which would take the buckets for as
 -- many as the keys, expects few of them, and lets parallel workers sum them up.
-CREATE FUNCTION plain_hashes_sql(plan plan, s side)
-RETURNS text
+CREATE FUNCTION plain_hashes_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -128,8 +123,7 @@ $$;
 
 -- A query for the fingerprint, the number of rows, and the sum of hashes in each bucket.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
-CREATE FUNCTION plain_sums_sql(plan plan, s side)
-RETURNS text
+CREATE FUNCTION plain_sums_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format('SELECT concat(%s, '' '', coalesce(sum(n), 0), '' '','
@@ -159,8 +153,7 @@ $$;
 -- A cast to text would lose the blanks of a character(n); format uses the type's output.
 -- Citus does not plan a fingerprint beside an aggregate, but a subquery with OFFSET on its own.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
-CREATE FUNCTION plain_rows_sql(plan plan, keys text[],
-	in_buckets boolean) RETURNS text
+CREATE FUNCTION plain_rows_sql(plan plan, keys text[], in_buckets boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format('SELECT concat(%s, '' '', iblt_rows) FROM (SELECT coalesce(array_agg(iblt_row),'
@@ -239,8 +232,7 @@ END
 $$;
 
 -- How rows are found on a side by the hashes of their keys, or by buckets.
-CREATE FUNCTION plain_finder(plan plan, s side,
-	in_buckets boolean) RETURNS finder
+CREATE FUNCTION plain_finder(plan plan, s side, in_buckets boolean) RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE

@@ -6,8 +6,7 @@
 
 -- A plan that sees a row also where a condition on the target leaves it out, but no contents.
 -- If only the source has a condition, its other rows are not wanted.
-CREATE FUNCTION repair_whole(plan repair_plan)
-RETURNS plan
+CREATE FUNCTION repair_whole(plan repair_plan) RETURNS plan
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE

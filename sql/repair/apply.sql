@@ -1,8 +1,7 @@
 -- Applying -------------------------------------------------------------------------
 
 -- Locks the target's rows of keys.
-CREATE FUNCTION repair_lock(conn text, plan repair_plan, ids text[])
-RETURNS void
+CREATE FUNCTION repair_lock(conn text, plan repair_plan, ids text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -16,8 +15,7 @@ $$;
 
 -- The keys with these ids whose rows differ now, without their contents.
 -- Digests tell what has changed.  The rows themselves may be large.
-CREATE FUNCTION repair_look(conn text, plan plan, ids text[])
-RETURNS difference[]
+CREATE FUNCTION repair_look(conn text, plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -31,9 +29,8 @@ $$;
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.  From here on, the target stays what was described.
 -- Relies on: what lookups rely on, behind its locks.
-CREATE FUNCTION repair_claim(conn text, plan repair_plan,
-	differences difference[], INOUT steps repair_step[],
-	OUT again difference[]) RETURNS record
+CREATE FUNCTION repair_claim(conn text, plan repair_plan, differences difference[],
+	INOUT steps repair_step[], OUT again difference[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -48,11 +45,9 @@ BEGIN
 		PERFORM repair_lock(conn, plan, ids);
 	END IF;
 	again := repair_look(conn, plan.compared, ids);
-	PERFORM check_index(conn, plan.compared,
-		run_unseen(conn, plan.compared, ids, again));
+	PERFORM check_index(conn, plan.compared, run_unseen(conn, plan.compared, ids, again));
 	steps := repair_unchanged(steps, differences, again);
-	steps := repair_absent(conn, plan,
-		repair_outside(conn, plan, steps));
+	steps := repair_absent(conn, plan, repair_outside(conn, plan, steps));
 	IF repair_ids(steps) <> '{}' THEN
 		steps := repair_cascades(conn, plan, steps);
 	END IF;
@@ -104,8 +99,7 @@ $$;
 
 -- Runs the statements on the target.
 -- Of several relations, all deletes come before the updates and inserts.
-CREATE FUNCTION repair_run(conn text, works repair_work[])
-RETURNS void
+CREATE FUNCTION repair_run(conn text, works repair_work[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -175,8 +169,7 @@ $$;
 
 -- Changes the rows that were claimed, of one relation or several, and reads them once more;
 -- the peer has yet to commit.
-CREATE FUNCTION repair_apply(conn text, works repair_work[])
-RETURNS repair_work[]
+CREATE FUNCTION repair_apply(conn text, works repair_work[]) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -232,8 +225,7 @@ $$;
 -- An error unless the peer has committed, which says whether it may have.
 -- If the peer reports an error and its session goes on, it did not commit, unless the
 -- error tells of a connection (class 08) or of an intervention (57).
-CREATE FUNCTION repair_judge_commit(answer text, problem peer_error,
-	answers boolean) RETURNS void
+CREATE FUNCTION repair_judge_commit(answer text, problem peer_error, answers boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN

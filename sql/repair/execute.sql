@@ -12,8 +12,7 @@ CREATE FUNCTION iblt_repair_raise(sqlstate text, message text, detail text,
 
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
-CREATE FUNCTION repair_fail(e repair_error, sql text, key text)
-RETURNS void
+CREATE FUNCTION repair_fail(e repair_error, sql text, key text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -30,8 +29,7 @@ $$;
 -- Triggers, defaults and checks of users must not find iblt_internal, so this function has
 -- another path than those that call it.  The names in it are PostgreSQL's own, because only
 -- the statement is to run under the path that is given.
-CREATE FUNCTION repair_statement(sql text, n bigint, at_most boolean, path text)
-RETURNS void
+CREATE FUNCTION repair_statement(sql text, n bigint, at_most boolean, path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$

@@ -32,8 +32,7 @@ END
 $$;
 
 -- Keeps DDL away from tables, and all writers from some of them, until the transaction ends.
-CREATE FUNCTION repair_lock_tables(relations regclass[], bare regclass[])
-RETURNS void
+CREATE FUNCTION repair_lock_tables(relations regclass[], bare regclass[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -47,8 +46,7 @@ END
 $$;
 
 -- The relations of a side.
-CREATE FUNCTION repair_relations(plans repair_plan[], side text)
-RETURNS text[]
+CREATE FUNCTION repair_relations(plans repair_plan[], side text) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT ARRAY(SELECT CASE side WHEN 'here' THEN ((p.compared).here).relation
@@ -57,8 +55,7 @@ $$;
 
 -- Keeps other repairs of the targets and the sources away.
 -- An identity begins with that of the server.
-CREATE FUNCTION repair_lock_sides(conn text, plans repair_plan[])
-RETURNS void
+CREATE FUNCTION repair_lock_sides(conn text, plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -93,8 +90,7 @@ END
 $$;
 
 -- The error for a lock that took too long.
-CREATE FUNCTION repair_lock_refused(plan repair_plan, problem text)
-RETURNS void
+CREATE FUNCTION repair_lock_refused(plan repair_plan, problem text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -108,8 +104,7 @@ END
 $$;
 
 -- Locks the targets and the sources; an error if a target is not what was described.
-CREATE FUNCTION repair_lock_all(conn text, plans repair_plan[])
-RETURNS void
+CREATE FUNCTION repair_lock_all(conn text, plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -131,8 +126,7 @@ BEGIN
 		set_config('lock_timeout', before, true);
 	FOREACH plan IN ARRAY plans LOOP
 		IF repair_target_of(conn, plan) IS DISTINCT FROM plan.target THEN
-			PERFORM refuse_altered((repair_side(plan)).relation,
-				target);
+			PERFORM refuse_altered((repair_side(plan)).relation, target);
 		END IF;
 	END LOOP;
 EXCEPTION WHEN lock_not_available THEN
@@ -142,8 +136,7 @@ $$;
 
 -- Locks what a repair is about to change, on the peer in a transaction that may write.
 -- The peer's transaction goes on if it is to be changed.
-CREATE FUNCTION repair_begin(conn text, asked repair_options,
-	plans repair_plan[]) RETURNS void
+CREATE FUNCTION repair_begin(conn text, asked repair_options, plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

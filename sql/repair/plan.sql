@@ -19,8 +19,7 @@ END
 $$;
 
 -- The side to be changed.
-CREATE FUNCTION repair_side(plan repair_plan)
-RETURNS side
+CREATE FUNCTION repair_side(plan repair_plan) RETURNS side
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -30,8 +29,7 @@ END
 $$;
 
 -- An error for what cannot be repaired.
-CREATE FUNCTION repair_check_target(conn text, plan repair_plan)
-RETURNS void
+CREATE FUNCTION repair_check_target(conn text, plan repair_plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -79,8 +77,7 @@ $$;
 -- An error if rows of other servers may be older than this statement.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.
-CREATE FUNCTION repair_refuse_remote(conn text, plan plan)
-RETURNS void
+CREATE FUNCTION repair_refuse_remote(conn text, plan plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -98,8 +95,7 @@ $$;
 -- An error for a repair that could not be applied, or not safely.
 -- Where a unique or exclusion constraint is deferrable, a trigger checks it, and
 -- session_replication_role = replica turns that trigger off.
-CREATE FUNCTION repair_check_apply(conn text, plan repair_plan)
-RETURNS void
+CREATE FUNCTION repair_check_apply(conn text, plan repair_plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -139,8 +135,7 @@ $$;
 -- How statements on the target write the compared columns, in their order.
 -- A literal has the target's type but not its modifier.  A cast to varchar(3) would cut a
 -- value that an assignment refuses.
-CREATE FUNCTION repair_columns(compared plan,
-	target repair_target) RETURNS repair_column[]
+CREATE FUNCTION repair_columns(compared plan, target repair_target) RETURNS repair_column[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT coalesce(array_agg(ROW(i - 1, c.name, quote_ident(c.name),
@@ -154,8 +149,7 @@ AS $$
 $$;
 
 -- The target as it is now.
-CREATE FUNCTION repair_target_of(conn text, plan repair_plan)
-RETURNS repair_target
+CREATE FUNCTION repair_target_of(conn text, plan repair_plan) RETURNS repair_target
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -171,8 +165,7 @@ END
 $$;
 
 -- The plan of a repair of what a plan compares.
-CREATE FUNCTION repair_plan_of(conn text, compared plan,
-	asked repair_options) RETURNS repair_plan
+CREATE FUNCTION repair_plan_of(conn text, compared plan, asked repair_options) RETURNS repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -185,8 +178,7 @@ BEGIN
 	asked.as_replica := asked.as_replica OR (plan.target).replica;
 	plan.asked := asked;
 	plan.columns := repair_columns(plan.compared, plan.target);
-	PERFORM repair_check_target(conn, plan),
-		repair_check_apply(conn, plan);
+	PERFORM repair_check_target(conn, plan), repair_check_apply(conn, plan);
 	IF asked.search_path IS NOT NULL OR asked.as_replica THEN
 		PERFORM peer_ask(conn, asked.target,
 			format('SELECT repair_check_session(%L, %L)', asked.search_path,
@@ -197,8 +189,7 @@ END
 $$;
 
 -- An error for a repair that a method cannot do.
-CREATE FUNCTION repair_check_method(method text, asked repair_options)
-RETURNS void
+CREATE FUNCTION repair_check_method(method text, asked repair_options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -213,15 +204,13 @@ END
 $$;
 
 -- The plan of a comparison and of the repair.
-CREATE FUNCTION repair_prepare(conn text, relation regclass, peer_relation text,
-	options options, asked repair_options)
-RETURNS repair_plan
+CREATE FUNCTION repair_prepare(conn text, relation regclass, peer_relation text, options options,
+	asked repair_options) RETURNS repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	options.method := plain_method(conn, options.method);
 	PERFORM repair_check_method(options.method, asked);
-	RETURN repair_plan_of(conn,
-		prepare(conn, relation, peer_relation, options), asked);
+	RETURN repair_plan_of(conn, prepare(conn, relation, peer_relation, options), asked);
 END
 $$;

@@ -2,8 +2,7 @@
 
 -- The target's rows t of the keys in $1, as a FROM clause; with other columns than those
 -- compared if they are named.
-CREATE FUNCTION repair_rows_sql(plan repair_plan,
-	more text[] DEFAULT '{}') RETURNS text
+CREATE FUNCTION repair_rows_sql(plan repair_plan, more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -16,8 +15,7 @@ END
 $$;
 
 -- A query that counts the rows that refer to rows of the keys in $1, and are none of them.
-CREATE FUNCTION repair_referring_sql(plan repair_plan,
-	k repair_foreign_key) RETURNS text
+CREATE FUNCTION repair_referring_sql(plan repair_plan, k repair_foreign_key) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s'
@@ -32,13 +30,11 @@ AS $$
 $$;
 
 -- The single value that a query of keys gives on the target's side.
-CREATE FUNCTION repair_ask(conn text, plan repair_plan, query text,
-	ids text[]) RETURNS text
+CREATE FUNCTION repair_ask(conn text, plan repair_plan, query text, ids text[]) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN peer_ask_keys(conn, (plan.asked).target, query,
-		keys_of_ids(plan.compared, ids));
+	RETURN peer_ask_keys(conn, (plan.asked).target, query, keys_of_ids(plan.compared, ids));
 END
 $$;
 
@@ -79,8 +75,7 @@ BEGIN
 				'rows of %s, which may not be read, may refer to such rows %s', k.relation, does);
 			CONTINUE;
 		END IF;
-		found := repair_ask(conn, plan,
-			repair_referring_sql(plan, k), ids);
+		found := repair_ask(conn, plan, repair_referring_sql(plan, k), ids);
 		IF found > 0 THEN
 			problems := problems || format('%s of %s to such rows %s',
 				found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,
@@ -93,8 +88,7 @@ $$;
 
 -- The error for a repair that would change other rows, or leave them without what they refer
 -- to.
-CREATE FUNCTION repair_refuse_cascades(as_replica boolean, problem text)
-RETURNS void
+CREATE FUNCTION repair_refuse_cascades(as_replica boolean, problem text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN

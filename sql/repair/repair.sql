@@ -7,8 +7,7 @@
 -- (sql/run/repair.sql).
 
 -- Compares, and previews, or claims the rows that are to be changed.
-CREATE FUNCTION repair_find(conn text, plan repair_plan)
-RETURNS repair_work
+CREATE FUNCTION repair_find(conn text, plan repair_plan) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -20,8 +19,7 @@ BEGIN
 	plan.compared := comparison.plan;
 	work.plan := plan;
 	work.figures := comparison.figures;
-	work.steps := repair_outside(conn, plan,
-		repair_steps(plan, comparison.differences));
+	work.steps := repair_outside(conn, plan, repair_steps(plan, comparison.differences));
 	IF (plan.asked).apply THEN
 		PERFORM repair_begin(conn, plan.asked,
 			CASE WHEN repair_ids(work.steps) = '{}' THEN '{}' ELSE ARRAY[plan] END);
@@ -36,9 +34,8 @@ END
 $$;
 
 -- Finds what is to be repaired, again if a relation is altered meanwhile.
-CREATE FUNCTION repair_search(conn text, peer text, relation regclass,
-	peer_relation text, options options, asked repair_options)
-RETURNS repair_work
+CREATE FUNCTION repair_search(conn text, peer text, relation regclass, peer_relation text,
+	options options, asked repair_options) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -70,8 +67,7 @@ END
 $$;
 
 -- Keeps the figures of a comparison, with the messages of the repair since then.
-CREATE FUNCTION repair_figures(work repair_work, started timestamptz)
-RETURNS void
+CREATE FUNCTION repair_figures(work repair_work, started timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -89,9 +85,8 @@ $$;
 
 -- Repairs, or previews, over a connection of that name.
 -- From the first statement that changes rows on, nothing starts again.
-CREATE FUNCTION repair(conn text, peer text, relation regclass, peer_relation text,
-	options options, asked repair_options)
-RETURNS repair_work
+CREATE FUNCTION repair(conn text, peer text, relation regclass, peer_relation text, options options,
+	asked repair_options) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

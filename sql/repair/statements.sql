@@ -51,8 +51,7 @@ $$;
 -- How it is written
 
 -- The statements that insert rows.
-CREATE FUNCTION repair_inserts(plan repair_plan,
-	changes repair_change[]) RETURNS repair_step[]
+CREATE FUNCTION repair_inserts(plan repair_plan, changes repair_change[]) RETURNS repair_step[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action,
@@ -72,8 +71,7 @@ AS $$
 $$;
 
 -- The statements that update and delete rows by a unique key.
-CREATE FUNCTION repair_unique_steps(plan repair_plan,
-	changes repair_change[]) RETURNS repair_step[]
+CREATE FUNCTION repair_unique_steps(plan repair_plan, changes repair_change[]) RETURNS repair_step[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action, CASE x.action
@@ -132,8 +130,7 @@ AS $$
 $$;
 
 -- The statements that make the rows of keys on the target like those of the source.
-CREATE FUNCTION repair_all_steps(plan repair_plan,
-	differences difference[]) RETURNS repair_step[]
+CREATE FUNCTION repair_all_steps(plan repair_plan, differences difference[]) RETURNS repair_step[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE

@@ -13,8 +13,7 @@ $$;
 -- The steps that make the rows of keys on the target like those of the source, in their
 -- order.
 -- The rows of a key that is not unique are repaired all or none.
-CREATE FUNCTION repair_steps(plan repair_plan,
-	differences difference[]) RETURNS repair_step[]
+CREATE FUNCTION repair_steps(plan repair_plan, differences difference[]) RETURNS repair_step[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -51,8 +50,7 @@ $$;
 
 -- The steps, with those of these keys skipped for a reason.
 -- A statement may be large, so steps are copied only if they change.
-CREATE FUNCTION repair_skip(steps repair_step[], ids text[],
-	reason text) RETURNS repair_step[]
+CREATE FUNCTION repair_skip(steps repair_step[], ids text[], reason text) RETURNS repair_step[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -71,8 +69,7 @@ $$;
 
 -- The steps, without those of rows that have changed since they were compared, which are
 -- skipped.
-CREATE FUNCTION repair_unchanged(steps repair_step[],
-	before difference[], again difference[])
+CREATE FUNCTION repair_unchanged(steps repair_step[], before difference[], again difference[])
 RETURNS repair_step[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$

@@ -37,8 +37,7 @@ END
 $$;
 
 -- The differences of a table that still differ; an error if an index hides one.
-CREATE FUNCTION run_look(w run_worker)
-RETURNS run_difference[]
+CREATE FUNCTION run_look(w run_worker) RETURNS run_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -101,8 +100,7 @@ END
 $$;
 
 -- Looks at the differences of a table again.
-CREATE FUNCTION run_look_table(w run_worker,
-	t run_table) RETURNS run_table
+CREATE FUNCTION run_look_table(w run_worker, t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -184,16 +182,11 @@ BEGIN
 			WHERE h.run <> ALL (at_work) AND clock_timestamp() - older_than > greatest(h.started_at,
 				(SELECT max(greatest(t.started_at, t.finished_at)) FROM iblt_run_rows(
 					NULL::run_table, h.run, own => false) AS t)) LOOP
-		PERFORM iblt_run_remove(NULL::run_difference, doomed,
-			own => false);
-		PERFORM iblt_run_remove(NULL::run_range, doomed,
-			own => false);
-		PERFORM iblt_run_remove(NULL::run_slice, doomed,
-			own => false);
-		PERFORM iblt_run_remove(NULL::run_sketch, doomed,
-			own => false);
-		PERFORM iblt_run_remove(NULL::run_table, doomed,
-			own => false);
+		PERFORM iblt_run_remove(NULL::run_difference, doomed, own => false);
+		PERFORM iblt_run_remove(NULL::run_range, doomed, own => false);
+		PERFORM iblt_run_remove(NULL::run_slice, doomed, own => false);
+		PERFORM iblt_run_remove(NULL::run_sketch, doomed, own => false);
+		PERFORM iblt_run_remove(NULL::run_table, doomed, own => false);
 		n := n + iblt_run_remove(NULL::run_head, doomed, own => false);
 	END LOOP;
 	RETURN n;

@@ -9,8 +9,7 @@
 -- Limits of the lag
 
 -- max_lag as one of the two that it may be.
-CREATE FUNCTION run_lag_limit(max_lag text, OUT bytes numeric, OUT seconds numeric)
-RETURNS record
+CREATE FUNCTION run_lag_limit(max_lag text, OUT bytes numeric, OUT seconds numeric) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -140,8 +139,7 @@ $$;
 
 -- Decides how the peer of a new run is compared with: its method is sketch or plain from now
 -- on.
-CREATE FUNCTION run_set_method(w run_worker)
-RETURNS run_worker
+CREATE FUNCTION run_set_method(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -165,8 +163,7 @@ $$;
 
 -- Makes the connection to the peer, unless there is one; an error if the run has another
 -- peer.
-CREATE FUNCTION run_connect(w run_worker)
-RETURNS run_worker
+CREATE FUNCTION run_connect(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -192,8 +189,7 @@ $$;
 -- The list
 
 -- Adds a table to a run.
-CREATE FUNCTION run_add_table(run bigint, item integer,
-	entry audit_item) RETURNS void
+CREATE FUNCTION run_add_table(run bigint, item integer, entry audit_item) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -215,8 +211,7 @@ END
 $$;
 
 -- Adds a run with its tables.
-CREATE FUNCTION run_add(w run_worker,
-	target audit_target, kept_peer text) RETURNS run_worker
+CREATE FUNCTION run_add(w run_worker, target audit_target, kept_peer text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -243,8 +238,7 @@ END
 $$;
 
 -- A session that begins to work on a run.
-CREATE FUNCTION run_worker_of(peer text, progress boolean)
-RETURNS run_worker
+CREATE FUNCTION run_worker_of(peer text, progress boolean) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -263,8 +257,7 @@ END
 $$;
 
 -- Checks what is asked, and adds the run.
-CREATE FUNCTION run_make(w run_worker,
-	target audit_target) RETURNS run_worker
+CREATE FUNCTION run_make(w run_worker, target audit_target) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -330,8 +323,7 @@ END
 $$;
 
 -- Connects a session to the peer of a run that there is.
-CREATE FUNCTION run_open(w run_worker, run bigint)
-RETURNS run_worker
+CREATE FUNCTION run_open(w run_worker, run bigint) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

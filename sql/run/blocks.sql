@@ -80,8 +80,7 @@ END
 $$;
 
 -- The marks of both sides of a table that begins, and what there is to say of how it is read.
-CREATE FUNCTION blocks_begin(w run_worker,
-	seen run_seen) RETURNS run_seen
+CREATE FUNCTION blocks_begin(w run_worker, seen run_seen) RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -107,8 +106,7 @@ $$;
 -- What must not change while a table is compared by blocks; NULL by key.
 -- A slice by key is compared at once, but sketches of slices by blocks are added up.  So all
 -- must be made in the same way, and on the same server.
-CREATE FUNCTION blocks_shape(w run_worker, here jsonb, there jsonb)
-RETURNS text
+CREATE FUNCTION blocks_shape(w run_worker, here jsonb, there jsonb) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -144,8 +142,7 @@ $$;
 
 -- The sketch of a range of blocks of a side and the fingerprint, as the rest of a SELECT.
 -- Relies on: blocks that are as they were at the mark, in one snapshot.
-CREATE FUNCTION blocks_sketch_sql(plan plan, s side,
-	marks jsonb, lo text, hi text) RETURNS text
+CREATE FUNCTION blocks_sketch_sql(plan plan, s side, marks jsonb, lo text, hi text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -162,8 +159,7 @@ END
 $$;
 
 -- The sketch of a slice here less that of the slice there, and how many rows they have.
-CREATE FUNCTION blocks_scan(conn text, plan plan, marks jsonb,
-	s run_slice, OUT figures figures,
+CREATE FUNCTION blocks_scan(conn text, plan plan, marks jsonb, s run_slice, OUT figures figures,
 	OUT difference @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -188,8 +184,7 @@ $$;
 -- Adds the sketch of a slice to that of its table, unless the table was altered or ended
 -- meanwhile.
 -- The lock of the run is held until the slice is stored, in the same transaction.
-CREATE FUNCTION blocks_add(s run_slice, difference @extschema@.iblt)
-RETURNS void
+CREATE FUNCTION blocks_add(s run_slice, difference @extschema@.iblt) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -213,8 +208,7 @@ END
 $$;
 
 -- The differences of a table all of whose blocks are in its sketch, as they are now.
-CREATE FUNCTION blocks_find(conn text, plan plan,
-	t run_table) RETURNS comparison
+CREATE FUNCTION blocks_find(conn text, plan plan, t run_table) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -249,8 +243,7 @@ END
 $$;
 
 -- Compares a slice; of one by blocks, the differences are known at the end of its table only.
-CREATE FUNCTION run_compare(w run_worker, t run_table,
-	s run_slice) RETURNS comparison
+CREATE FUNCTION run_compare(w run_worker, t run_table, s run_slice) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -3,8 +3,7 @@
 -- What a worker does next
 
 -- Makes a worker pause before it claims again.
-CREATE FUNCTION run_wait(w run_worker, seconds double precision)
-RETURNS run_worker
+CREATE FUNCTION run_wait(w run_worker, seconds double precision) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -16,8 +15,7 @@ $$;
 
 -- Pauses for a moment; the caller commits after each.
 -- A pause holds no snapshot for longer than this.
-CREATE FUNCTION run_pause(w run_worker)
-RETURNS run_worker
+CREATE FUNCTION run_pause(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -32,8 +30,7 @@ END
 $$;
 
 -- Ends the work of this session on a run.
-CREATE FUNCTION run_end(w run_worker, message text)
-RETURNS run_worker
+CREATE FUNCTION run_end(w run_worker, message text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -45,8 +42,7 @@ END
 $$;
 
 -- Notes why a run pauses, which the views show, or with NULL that it does not.
-CREATE FUNCTION run_say_paused(w run_worker, reason text)
-RETURNS run_worker
+CREATE FUNCTION run_say_paused(w run_worker, reason text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -124,8 +120,7 @@ $$;
 -- another session begins it.
 -- To check an index may take long, so this comes before the lock of the run.  A lock of the
 -- table's own keeps two sessions from doing it.
-CREATE FUNCTION run_how(w run_worker, seen run_seen)
-RETURNS run_seen
+CREATE FUNCTION run_how(w run_worker, seen run_seen) RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -150,8 +145,7 @@ END
 $$;
 
 -- A table at its beginning; what was found before it was altered is deleted.
-CREATE FUNCTION run_start_table(w run_worker,
-	t run_table, seen run_seen) RETURNS run_table
+CREATE FUNCTION run_start_table(w run_worker, t run_table, seen run_seen) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -188,8 +182,7 @@ $$;
 -- The upper bound of the next slice, or why the table cannot be cut.
 -- The first bound is always walked to.  That may find that an index does not serve, which
 -- slice_refusal() does not know.
-CREATE FUNCTION run_bound(w run_worker, t run_table,
-	OUT hi text[], OUT problem text) RETURNS record
+CREATE FUNCTION run_bound(w run_worker, t run_table, OUT hi text[], OUT problem text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -209,8 +202,7 @@ END
 $$;
 
 -- Adds a slice to a table; its number is how many were cut.
-CREATE FUNCTION run_add_slice(t run_table, lo text[], hi text[],
-	rows bigint) RETURNS run_table
+CREATE FUNCTION run_add_slice(t run_table, lo text[], hi text[], rows bigint) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -230,8 +222,7 @@ END
 $$;
 
 -- Cuts the next slice of a table.
-CREATE FUNCTION run_cut(w run_worker, INOUT t run_table,
-	OUT number bigint) RETURNS record
+CREATE FUNCTION run_cut(w run_worker, INOUT t run_table, OUT number bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -250,14 +241,12 @@ END
 $$;
 
 -- Makes the plan of a worker's table.
-CREATE FUNCTION run_plan(w run_worker, t run_table)
-RETURNS run_worker
+CREATE FUNCTION run_plan(w run_worker, t run_table) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	planned record := audit_plan(w.conn, run_entry_of(t),
-		(w.options).audit);
+	planned record := audit_plan(w.conn, run_entry_of(t), (w.options).audit);
 BEGIN
 	w.entry := planned.item;
 	w.plan := planned.plan;
@@ -267,8 +256,7 @@ END
 $$;
 
 -- Makes the plan of a worker's table unless it has one, and cuts a slice unless it has one.
-CREATE FUNCTION run_take(w run_worker)
-RETURNS run_worker
+CREATE FUNCTION run_take(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -310,8 +298,7 @@ $$;
 -- To describe both sides costs as much as to compare some ten thousand rows.  So a plan is
 -- kept for a moment: each statement tells whether it reads the columns that were described
 -- (require_described), and run_check_last() looks at the files at the end.
-CREATE FUNCTION run_turn_to(w run_worker, t run_table)
-RETURNS run_worker
+CREATE FUNCTION run_turn_to(w run_worker, t run_table) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -331,8 +318,7 @@ END
 $$;
 
 -- Claims a slice of a table; a worker without one claims again.
-CREATE FUNCTION run_claim_of(w run_worker, t run_table,
-	number bigint) RETURNS run_worker
+CREATE FUNCTION run_claim_of(w run_worker, t run_table, number bigint) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -357,8 +343,7 @@ END
 $$;
 
 -- Claims a slice, or pauses, or ends.
-CREATE FUNCTION run_claim(w run_worker)
-RETURNS run_worker
+CREATE FUNCTION run_claim(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

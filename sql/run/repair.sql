@@ -7,8 +7,7 @@
 -- tables in one transaction.
 
 -- An error for arguments that say what to compare.
-CREATE FUNCTION run_repair_check(peer_relation text, seed bigint,
-	options options) RETURNS void
+CREATE FUNCTION run_repair_check(peer_relation text, seed bigint, options options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -35,8 +34,7 @@ END
 $$;
 
 -- The options of a run, as a repair needs them.
-CREATE FUNCTION run_repair_options(options run_options,
-	given options) RETURNS audit_options
+CREATE FUNCTION run_repair_options(options run_options, given options) RETURNS audit_options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -55,8 +53,7 @@ $$;
 -- Which tables
 
 -- The tables of a run, or one of them.
-CREATE FUNCTION run_repair_tables(run bigint, relation regclass)
-RETURNS run_table[]
+CREATE FUNCTION run_repair_tables(run bigint, relation regclass) RETURNS run_table[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -88,8 +85,7 @@ END
 $$;
 
 -- Warns of tables that may have more differences than a run has.
-CREATE FUNCTION run_repair_warn(run bigint, tables run_table[])
-RETURNS void
+CREATE FUNCTION run_repair_warn(run bigint, tables run_table[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -112,8 +108,7 @@ END
 $$;
 
 -- The plan of the repair of a table, which has to be as it was when the run compared it.
-CREATE FUNCTION run_repair_plan(conn text, t run_table,
-	options audit_options, asked repair_options,
+CREATE FUNCTION run_repair_plan(conn text, t run_table, options audit_options, asked repair_options,
 	OUT entry audit_item, OUT plan repair_plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -139,8 +134,7 @@ $$;
 
 -- The keys with these ids whose rows differ now, as a run sees them.
 -- The settings of a run, for contents and ids to have the form that it has kept.
-CREATE FUNCTION run_repair_look(conn text, plan plan, ids text[])
-RETURNS difference[]
+CREATE FUNCTION run_repair_look(conn text, plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET IntervalStyle = 'postgres'
 AS $$
@@ -162,10 +156,8 @@ $$;
 -- What has become of differences of a run: the same difference, or a step that says why it is
 -- left.
 -- "found" are the differences for a repair, and "now" those as the run saw them.
-CREATE FUNCTION run_repair_judge(plan repair_plan,
-	kept run_difference[], found difference[],
-	now difference[])
-RETURNS TABLE (number bigint, equal boolean, same difference,
+CREATE FUNCTION run_repair_judge(plan repair_plan, kept run_difference[], found difference[],
+	now difference[]) RETURNS TABLE (number bigint, equal boolean, same difference,
 	aside repair_step)
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -189,8 +181,7 @@ AS $$
 $$;
 
 -- Looks at some of the differences of a run again.
-CREATE FUNCTION run_repair_batch(w run_worker,
-	INOUT r run_repair, kept run_difference[])
+CREATE FUNCTION run_repair_batch(w run_worker, INOUT r run_repair, kept run_difference[])
 RETURNS run_repair
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -223,8 +214,7 @@ END
 $$;
 
 -- The steps for the differences of a table that a run has kept, those of each seed together.
-CREATE FUNCTION run_repair_find(w run_worker,
-	t run_table, options audit_options,
+CREATE FUNCTION run_repair_find(w run_worker, t run_table, options audit_options,
 	asked repair_options) RETURNS run_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -248,11 +238,9 @@ BEGIN
 			r := run_repair_batch(w, r, r.kept[i : i + size - 1]);
 		END LOOP;
 		PERFORM check_index(w.conn, compared, r.unseen);
-		work.steps := repair_outside(w.conn, plan,
-			repair_steps(plan, r.same));
+		work.steps := repair_outside(w.conn, plan, repair_steps(plan, r.same));
 		IF NOT asked.apply THEN
-			work.steps := repair_cascades(w.conn, plan,
-				repair_absent(w.conn, plan, work.steps));
+			work.steps := repair_cascades(w.conn, plan, repair_absent(w.conn, plan, work.steps));
 		END IF;
 		r.work := work;
 		result := array_append(result, r);
@@ -264,8 +252,7 @@ $$;
 -- Applying
 
 -- Locks the rows, and looks at them again.
-CREATE FUNCTION run_repair_claim(conn text, r run_repair)
-RETURNS run_repair
+CREATE FUNCTION run_repair_claim(conn text, r run_repair) RETURNS run_repair
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -300,8 +287,7 @@ AS $$
 $$;
 
 -- Takes differences that are none any more from what a run has kept of a table.
-CREATE FUNCTION run_repair_store(w run_worker,
-	r run_repair, gone bigint[]) RETURNS void
+CREATE FUNCTION run_repair_store(w run_worker, r run_repair, gone bigint[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -323,8 +309,7 @@ END
 $$;
 
 -- Runs the statements, and takes what they repaired from the run.
-CREATE FUNCTION run_repair_apply(w run_worker,
-	repairs run_repair[], asked repair_options)
+CREATE FUNCTION run_repair_apply(w run_worker, repairs run_repair[], asked repair_options)
 RETURNS run_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -361,9 +346,8 @@ $$;
 
 -- Repairs, or previews, what a run has kept, over a connection of that name.
 -- If the rows are changed, the lock keeps the run from going on meanwhile.
-CREATE FUNCTION run_repair(conn text, peer text, run bigint, relation regclass,
-	peer_relation text, seed bigint, options options,
-	asked repair_options) RETURNS repair_work[]
+CREATE FUNCTION run_repair(conn text, peer text, run bigint, relation regclass, peer_relation text,
+	seed bigint, options options, asked repair_options) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -371,8 +355,7 @@ DECLARE
 	tables run_table[];
 	repairs run_repair[] := '{}';
 BEGIN
-	PERFORM repair_check_options(asked),
-		run_repair_check(peer_relation, seed, options);
+	PERFORM repair_check_options(asked), run_repair_check(peer_relation, seed, options);
 	w.conn := conn;
 	w := run_open(w, run);
 	PERFORM repair_check_method((((w.options).audit).compare).method, asked);

@@ -47,8 +47,7 @@ END
 $$;
 
 -- A slice that is not compared yet, or NULL.
-CREATE FUNCTION run_slice_of(run bigint, item integer, number bigint)
-RETURNS run_slice
+CREATE FUNCTION run_slice_of(run bigint, item integer, number bigint) RETURNS run_slice
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -62,13 +61,11 @@ $$;
 
 -- The item of an audit that a table of a run is.
 -- The name of a table may mean another one by now, its OID cannot.
-CREATE FUNCTION run_entry_of(t run_table)
-RETURNS audit_item
+CREATE FUNCTION run_entry_of(t run_table) RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	entry audit_item :=
-		jsonb_populate_record(NULL::audit_item, t.entry);
+	entry audit_item := jsonb_populate_record(NULL::audit_item, t.entry);
 BEGIN
 	entry.relid := t.relid;
 	RETURN entry;
@@ -76,8 +73,7 @@ END
 $$;
 
 -- What the caller asked of a run.
-CREATE FUNCTION run_options_of(head run_head)
-RETURNS run_options
+CREATE FUNCTION run_options_of(head run_head) RETURNS run_options
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN

@@ -133,8 +133,7 @@ END
 $$;
 
 -- The key of slices; an error if the relations of a plan cannot be compared in slices.
-CREATE FUNCTION require_slice_key(plan plan)
-RETURNS slice_key
+CREATE FUNCTION require_slice_key(plan plan) RETURNS slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -151,8 +150,7 @@ $$;
 -- Bounds as SQL
 
 -- The columns of a key as an index sorts them.
-CREATE FUNCTION slice_row_sql(k slice_key,
-	index unique_key) RETURNS text[]
+CREATE FUNCTION slice_row_sql(k slice_key, index unique_key) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -163,8 +161,7 @@ END
 $$;
 
 -- The values of a bound that is a parameter.
-CREATE FUNCTION slice_bound_sql(k slice_key, parameter text)
-RETURNS text[]
+CREATE FUNCTION slice_bound_sql(k slice_key, parameter text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -174,8 +171,7 @@ END
 $$;
 
 -- How a query on a side names a parameter: as that, or by its value in a plain query.
-CREATE FUNCTION parameter_sql(plan plan, s side,
-	parameter text, value text) RETURNS text
+CREATE FUNCTION parameter_sql(plan plan, s side, parameter text, value text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -210,8 +206,7 @@ END
 $$;
 
 -- In how many columns two bounds begin alike, without the last column.
-CREATE FUNCTION equal_columns(k slice_key, lo text[], hi text[])
-RETURNS integer
+CREATE FUNCTION equal_columns(k slice_key, lo text[], hi text[]) RETURNS integer
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -280,8 +275,7 @@ CREATE FUNCTION iblt_slice_rows(internal) RETURNS tsm_handler
 
 -- What makes a scan read the rows of a slice alone, behind the relation of a side in FROM;
 -- empty if that cannot be done.
-CREATE FUNCTION slice_rows_sql(plan plan, s side)
-RETURNS text
+CREATE FUNCTION slice_rows_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -308,8 +302,7 @@ $$;
 
 -- The row that a query of bounds gives, perhaps of keys.
 -- Relies on: an index that the guard checks, in one snapshot behind its lock.
-CREATE FUNCTION read_slice(query text, keys text[], lo text[], hi text[])
-RETURNS record
+CREATE FUNCTION read_slice(query text, keys text[], lo text[], hi text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET enable_seqscan = off
 	SET max_parallel_workers_per_gather = 0

@@ -113,9 +113,8 @@ $$;
 
 -- Looks some rows of some blocks up by each index with one of these columns, or by any: how
 -- many, how many were not found, and an index that does not find one.
-CREATE FUNCTION iblt_index_sample(relation regclass, columns text[],
-	"any" boolean, blocks bigint, most integer, place float8,
-	OUT rows bigint, OUT lost bigint, OUT index regclass) RETURNS record
+CREATE FUNCTION iblt_index_sample(relation regclass, columns text[], "any" boolean, blocks bigint,
+	most integer, place float8, OUT rows bigint, OUT lost bigint, OUT index regclass) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Looks some rows, or all, up by the indexes that slices may be read by, and gives their
@@ -137,8 +136,7 @@ BEGIN
 			CASE WHEN every THEN 4294967295 ELSE ceil(300 * part.share)::bigint END,
 			CASE WHEN every THEN 2147483647 ELSE 10 END, random());
 		rows := rows + looked.rows;
-		PERFORM refuse_lost_rows(relation::text, looked.rows, looked.lost,
-			looked.index);
+		PERFORM refuse_lost_rows(relation::text, looked.rows, looked.lost, looked.index);
 	END LOOP;
 	RETURN rows;
 END
@@ -176,8 +174,7 @@ END
 $$;
 
 -- A query that checks the indexes of a side.
-CREATE FUNCTION slice_check_sql(plan plan, s side,
-	thorough boolean) RETURNS text
+CREATE FUNCTION slice_check_sql(plan plan, s side, thorough boolean) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -213,16 +210,14 @@ BEGIN
 					names_of(plan.key), greatest(1, plan.bytes / 8192.0),
 					greatest(1, estimate))), NULL, 'sample_slice_index');
 	ELSIF conn IS NOT NULL THEN
-		PERFORM peer_send(conn,
-			slice_check_sql(plan, plan.there, check_index));
+		PERFORM peer_send(conn, slice_check_sql(plan, plan.there, check_index));
 	END IF;
 END
 $$;
 
 -- The answer of slice_check from the peer, or a sample of one without iblt; an error if an
 -- index is damaged.
-CREATE FUNCTION slice_guard_there(conn text, plan plan,
-	check_index boolean) RETURNS jsonb
+CREATE FUNCTION slice_guard_there(conn text, plan plan, check_index boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -279,8 +274,7 @@ $$;
 -- How many rows a scan of a side counts; if other than were read, an error where an index
 -- does not find one.
 -- Relies on: read_heap, in a later snapshot than those of the slices.
-CREATE FUNCTION slice_counted(conn text, plan plan,
-	s side, rows bigint) RETURNS bigint
+CREATE FUNCTION slice_counted(conn text, plan plan, s side, rows bigint) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -51,8 +51,7 @@ END
 $$;
 
 -- The value at a place of a histogram, or one before it.
-CREATE FUNCTION slice_mark(k slice_key, marks text[], place numeric)
-RETURNS text
+CREATE FUNCTION slice_mark(k slice_key, marks text[], place numeric) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE

@@ -44,8 +44,7 @@ $$;
 -- The order of a collation in one word, and why an index may not have it.
 -- "C", "POSIX" and all that PostgreSQL 17 and later bring themselves sort by bytes.  libc's
 -- "C.UTF-8" does not change, says PostgreSQL, which gives it no version.
-CREATE FUNCTION collation_order(coll oid, OUT sorted text, OUT problem text)
-RETURNS record
+CREATE FUNCTION collation_order(coll oid, OUT sorted text, OUT problem text) RETURNS record
 	LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
 AS $$
 DECLARE

@@ -7,8 +7,7 @@
 
 -- A query for the key so many rows behind a bound, or from the beginning; the number is $1
 -- and the bound $2, unless it is a plain query.
-CREATE FUNCTION walk_sql(plan plan, s side, lo text[],
-	rows bigint) RETURNS text
+CREATE FUNCTION walk_sql(plan plan, s side, lo text[], rows bigint) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -59,8 +58,7 @@ END
 $$;
 
 -- The smaller one of two bounds that are not null.
-CREATE FUNCTION smaller_bound(k slice_key, a text[], b text[])
-RETURNS text[]
+CREATE FUNCTION smaller_bound(k slice_key, a text[], b text[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -80,8 +78,7 @@ $$;
 
 -- The upper bound of the slice after lo (NULL: the first one) that has so many rows on the
 -- side with more of them; NULL if the slice goes to the end.
-CREATE FUNCTION slice_next(conn text, plan plan, lo text[], rows bigint)
-RETURNS text[]
+CREATE FUNCTION slice_next(conn text, plan plan, lo text[], rows bigint) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

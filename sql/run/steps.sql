@@ -14,9 +14,8 @@ END
 $$;
 
 -- Begins a run; after an error, no connection is left.
-CREATE FUNCTION run_begin(peer text, target audit_target,
-	options run_options, progress boolean, max_time interval)
-RETURNS run_worker
+CREATE FUNCTION run_begin(peer text, target audit_target, options run_options, progress boolean,
+	max_time interval) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	@pinned_settings@
 AS $$
@@ -44,9 +43,8 @@ END
 $$;
 
 -- Makes this session work on a run; after an error, no connection is left.
-CREATE FUNCTION run_resume(run bigint, peer text, progress boolean,
-	max_time interval, max_load double precision, max_rate bigint, max_lag text)
-RETURNS run_worker
+CREATE FUNCTION run_resume(run bigint, peer text, progress boolean, max_time interval,
+	max_load double precision, max_rate bigint, max_lag text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	@pinned_settings@
 AS $$

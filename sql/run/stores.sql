@@ -82,9 +82,8 @@ CREATE MATERIALIZED VIEW run_sketch USING heap AS
 -- reads and deletes those of the roles whose privileges it has.
 
 -- The rows of a store, given by its row type, as they are at this moment.
-CREATE FUNCTION iblt_run_rows(store anyelement, run bigint DEFAULT NULL,
-	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
-RETURNS SETOF anyelement
+CREATE FUNCTION iblt_run_rows(store anyelement, run bigint DEFAULT NULL, item integer DEFAULT NULL,
+	number bigint DEFAULT NULL, own boolean DEFAULT true) RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Adds a row to the store of its type, for a run of this role.
@@ -96,9 +95,8 @@ CREATE FUNCTION iblt_run_put("row" anyelement) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Deletes rows of a store, and returns how many.
-CREATE FUNCTION iblt_run_remove(store anyelement, run bigint,
-	item integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
-RETURNS bigint
+CREATE FUNCTION iblt_run_remove(store anyelement, run bigint, item integer DEFAULT NULL,
+	number bigint DEFAULT NULL, own boolean DEFAULT true) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Adds a run of this role, and gives its number, which no other has or had.
@@ -107,6 +105,5 @@ CREATE FUNCTION iblt_run_begin(head run_head) RETURNS bigint
 
 -- Takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1)
 -- shared by those who work on it, otherwise of a slice; false if another session has it.
-CREATE FUNCTION iblt_run_lock(run bigint, item integer, number bigint, wait boolean)
-RETURNS boolean
+CREATE FUNCTION iblt_run_lock(run bigint, item integer, number bigint, wait boolean) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

@@ -4,8 +4,7 @@
 
 -- Keeps the differences of a slice, as long as the table has no more than that many; returns
 -- how many it has.
-CREATE FUNCTION run_keep(t run_table,
-	compared comparison, most bigint) RETURNS bigint
+CREATE FUNCTION run_keep(t run_table, compared comparison, most bigint) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -58,8 +57,7 @@ END
 $$;
 
 -- Keeps the counts of a slice that has differences.
-CREATE FUNCTION run_add_range(w run_worker, s run_slice,
-	r audit_row) RETURNS void
+CREATE FUNCTION run_add_range(w run_worker, s run_slice, r audit_row) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -94,8 +92,7 @@ END
 $$;
 
 -- A table all of whose slices are compared.
-CREATE FUNCTION run_finish_table(w run_worker,
-	t run_table) RETURNS run_table
+CREATE FUNCTION run_finish_table(w run_worker, t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -111,8 +108,7 @@ END
 $$;
 
 -- Tells the caller now and then how far a table is.
-CREATE FUNCTION run_tell(w run_worker, t run_table)
-RETURNS run_worker
+CREATE FUNCTION run_tell(w run_worker, t run_table) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -130,8 +126,7 @@ END
 $$;
 
 -- The pause that max_load and max_rate ask for after a slice of that many rows.
-CREATE FUNCTION run_pace(w run_worker, rows bigint)
-RETURNS run_worker
+CREATE FUNCTION run_pace(w run_worker, rows bigint) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -144,8 +139,7 @@ $$;
 
 -- Does a run count the rows of a table by a scan, now that all its slices by key are
 -- compared?
-CREATE FUNCTION run_counts(w run_worker, t run_table)
-RETURNS boolean
+CREATE FUNCTION run_counts(w run_worker, t run_table) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -157,8 +151,7 @@ $$;
 
 -- Counts the rows of a table that was read by an index, and notes that, or begins again with
 -- it as one slice; an error if an index does not find a row.
-CREATE FUNCTION run_count_all(w run_worker,
-	s run_slice) RETURNS comparison
+CREATE FUNCTION run_count_all(w run_worker, s run_slice) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -210,15 +203,13 @@ BEGIN
 		RETURN w;
 	END IF;
 	t.kept := run_keep(t, compared, (w.options).most_kept);
-	t := run_count(t, r, ms(w.began)::double precision,
-		ms(w.last)::double precision);
+	t := run_count(t, r, ms(w.began)::double precision, ms(w.last)::double precision);
 	IF t.marks IS NULL THEN
 		PERFORM run_add_range(w, s, r);
 	END IF;
 	t.slice_rows := run_next_rows(s, seen, differences,
 		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
-	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.item,
-		s.number);
+	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.item, s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_run_rows(
 			NULL::run_slice, w.run, w.item) AS x) THEN
 		-- a last slice, without a number of rows: a table by key is counted, and one with all
@@ -268,8 +259,7 @@ $$;
 
 -- After a lost connection: makes a worker take the slice again, with an error the second
 -- time.
-CREATE FUNCTION run_lost(w run_worker, state text, message text,
-	detail text) RETURNS run_worker
+CREATE FUNCTION run_lost(w run_worker, state text, message text, detail text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -283,8 +273,7 @@ $$;
 
 -- The first part of a slice, NULL if it cannot be cut.
 -- Too many differences for one comparison: the slice becomes two.
-CREATE FUNCTION run_halve(w run_worker, s run_slice)
-RETURNS run_slice
+CREATE FUNCTION run_halve(w run_worker, s run_slice) RETURNS run_slice
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -322,8 +311,7 @@ BEGIN
 		half.number := t.cut;
 		s.lo := half.hi;
 		s.rows := greatest(s.rows - half.rows, 2);
-		PERFORM iblt_run_add(half), iblt_run_put(s),
-			iblt_run_put(t);
+		PERFORM iblt_run_add(half), iblt_run_put(s), iblt_run_put(t);
 	END IF;
 	RETURN true;
 END
@@ -331,8 +319,7 @@ $$;
 
 -- After an error in a slice: it is done again, in two, or its table ends.
 -- A cancel of this side does not come here.
-CREATE FUNCTION run_failed(w run_worker, state text, message text,
-	detail text) RETURNS run_worker
+CREATE FUNCTION run_failed(w run_worker, state text, message text, detail text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -361,8 +348,7 @@ $$;
 -- The work
 
 -- An error if a table is not what it was when its plan was made, once nothing is left to cut.
-CREATE FUNCTION run_check_last(w run_worker,
-	t run_table) RETURNS void
+CREATE FUNCTION run_check_last(w run_worker, t run_table) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -375,8 +361,7 @@ END
 $$;
 
 -- Compares the slice that a worker has claimed, unless another one has done so meanwhile.
-CREATE FUNCTION run_work(w run_worker)
-RETURNS run_worker
+CREATE FUNCTION run_work(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

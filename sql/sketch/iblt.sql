@@ -45,38 +45,19 @@ COMMENT ON CAST (bytea AS iblt) IS 'a sketch from its bytes, which are validated
 
 -- Making and describing sketches ----------------------------------------------
 
-CREATE FUNCTION iblt_new(
-	capacity integer DEFAULT 100,
-	hashes integer DEFAULT NULL,
-	key_size integer DEFAULT 32,
-	with_values boolean DEFAULT false,
-	seed bigint DEFAULT 0,
-	failure double precision DEFAULT 0.0001,
-	get_success double precision DEFAULT NULL,
-	value_size integer DEFAULT 0)
-RETURNS iblt
+CREATE FUNCTION iblt_new(capacity integer DEFAULT 100, hashes integer DEFAULT NULL,
+	key_size integer DEFAULT 32, with_values boolean DEFAULT false, seed bigint DEFAULT 0,
+	failure double precision DEFAULT 0.0001, get_success double precision DEFAULT NULL,
+	value_size integer DEFAULT 0) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_new(
 	integer, integer, integer, boolean, bigint, double precision, double precision, integer) IS
 'an empty sketch to be used as a template, so that both sides build alike';
 
-CREATE FUNCTION iblt_info(
-	s iblt,
-	OUT version integer,
-	OUT hashes integer,
-	OUT cells integer,
-	OUT capacity integer,
-	OUT key_type text,
-	OUT key_size integer,
-	OUT with_values boolean,
-	OUT value_type text,
-	OUT value_size integer,
-	OUT seed bigint,
-	OUT rows bigint,
-	OUT bytes bigint,
-	OUT get_success double precision,
-	OUT subtables integer[])
-RETURNS record
+CREATE FUNCTION iblt_info(s iblt, OUT version integer, OUT hashes integer, OUT cells integer,
+	OUT capacity integer, OUT key_type text, OUT key_size integer, OUT with_values boolean,
+	OUT value_type text, OUT value_size integer, OUT seed bigint, OUT rows bigint, OUT bytes bigint,
+	OUT get_success double precision, OUT subtables integer[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_info(iblt) IS
 'parameters of a sketch, its net number of rows, its size in bytes, the probability that iblt_get '
@@ -140,25 +121,18 @@ RETURNS iblt
 COMMENT ON FUNCTION iblt_fold(iblt, integer, double precision) IS
 'the sketch of the same rows with fewer cells, as few as it can be folded to for a capacity';
 
-CREATE FUNCTION iblt_fold(s iblt, template iblt)
-RETURNS iblt
+CREATE FUNCTION iblt_fold(s iblt, template iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME', 'iblt_fold_like' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_fold(iblt, iblt) IS
 'the sketch of the same rows with as many cells as a template';
 
-CREATE FUNCTION iblt_drop_subtable(s iblt, i integer)
-RETURNS iblt
+CREATE FUNCTION iblt_drop_subtable(s iblt, i integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_drop_subtable(iblt, integer) IS
 'the sketch of the same rows without the subtable of hash i, counted from 1';
 
-CREATE FUNCTION iblt_estimate(
-	s iblt,
-	OUT estimated bigint,
-	OUT upper_bound bigint,
-	OUT keys bigint,
-	OUT keys_upper_bound bigint)
-RETURNS record
+CREATE FUNCTION iblt_estimate(s iblt, OUT estimated bigint, OUT upper_bound bigint, OUT keys bigint,
+	OUT keys_upper_bound bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_estimate(iblt) IS
 'about how many rows are in a difference, and how many there are at most with 99 % certainty; the '
@@ -177,28 +151,16 @@ CREATE FUNCTION iblt_delete(s iblt, key anyelement, value anycompatible) RETURNS
 COMMENT ON FUNCTION iblt_delete(iblt, anyelement, anycompatible) IS
 'the sketch with one row less, which need not have been in it';
 
-CREATE FUNCTION iblt_get(
-	s iblt,
-	key anyelement,
-	list boolean DEFAULT false,
-	OUT status text,
-	OUT count bigint,
-	OUT value bigint)
-RETURNS record
+CREATE FUNCTION iblt_get(s iblt, key anyelement, list boolean DEFAULT false, OUT status text,
+	OUT count bigint, OUT value bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_get(iblt, anyelement, boolean) IS
 'is a key in the sketch: present, absent or unknown, with its count of rows and its value; reads '
 'the header and the cells of the key alone and trusts the rest, and with list lists the whole '
 'sketch where these cells do not tell';
 
-CREATE FUNCTION iblt_get(
-	s iblt,
-	key anyelement,
-	valuetype anycompatible,
-	list boolean DEFAULT false,
-	OUT status text,
-	OUT count bigint,
-	OUT value anycompatible)
+CREATE FUNCTION iblt_get(s iblt, key anyelement, valuetype anycompatible,
+	list boolean DEFAULT false, OUT status text, OUT count bigint, OUT value anycompatible)
 RETURNS record
 	AS 'MODULE_PATHNAME', 'iblt_get_typed' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_get(iblt, anyelement, anycompatible, boolean) IS
@@ -418,13 +380,8 @@ COMMENT ON FUNCTION iblt_decode(iblt, anyelement, anycompatible, boolean) IS
 'the keys and values in a sketch, as the types of the second and third argument, with the side '
 'they are on; an error if there are more than it can decode';
 
-CREATE FUNCTION iblt_decode_status(
-	s iblt,
-	OUT complete boolean,
-	OUT recovered bigint,
-	OUT estimated bigint,
-	OUT recommended_capacity bigint)
-RETURNS record
+CREATE FUNCTION iblt_decode_status(s iblt, OUT complete boolean, OUT recovered bigint,
+	OUT estimated bigint, OUT recommended_capacity bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_decode_status(iblt) IS
 'can the sketch be decoded completely, how many keys are recovered, about how many rows differ, '

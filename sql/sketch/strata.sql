@@ -42,27 +42,15 @@ COMMENT ON CAST (iblt_strata AS bytea) IS 'the bytes of an estimator';
 CREATE CAST (bytea AS iblt_strata) WITH FUNCTION iblt_internal.iblt_strata_from_bytea(bytea);
 COMMENT ON CAST (bytea AS iblt_strata) IS 'an estimator from its bytes, which are validated';
 
-CREATE FUNCTION iblt_strata_new(
-	strata integer DEFAULT 32,
-	cells integer DEFAULT 80,
-	hashes integer DEFAULT 4,
-	seed bigint DEFAULT 0)
-RETURNS iblt_strata
+CREATE FUNCTION iblt_strata_new(strata integer DEFAULT 32, cells integer DEFAULT 80,
+	hashes integer DEFAULT 4, seed bigint DEFAULT 0) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_strata_new(integer, integer, integer, bigint) IS
 'an empty estimator to be used as a template, so that both sides build alike';
 
-CREATE FUNCTION iblt_strata_info(
-	s iblt_strata,
-	OUT version integer,
-	OUT strata integer,
-	OUT cells integer,
-	OUT hashes integer,
-	OUT key_type text,
-	OUT seed bigint,
-	OUT rows bigint,
-	OUT bytes bigint)
-RETURNS record
+CREATE FUNCTION iblt_strata_info(s iblt_strata, OUT version integer, OUT strata integer,
+	OUT cells integer, OUT hashes integer, OUT key_type text, OUT seed bigint, OUT rows bigint,
+	OUT bytes bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_strata_info(iblt_strata) IS
 'parameters of an estimator, its net number of rows and its size in bytes';
