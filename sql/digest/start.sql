@@ -143,6 +143,7 @@ $$;
 -- Triggers
 
 -- A table's own triggers that record changes, and whether each is as it should be.
+-- A constraint trigger could be deferred until after the digest is read.
 CREATE FUNCTION track_triggers(relation regclass, OUT name text, OUT of_rows boolean,
 	OUT usable boolean) RETURNS SETOF record
 	LANGUAGE sql STABLE PARALLEL SAFE ROWS 2
@@ -152,7 +153,7 @@ AS $$
 	FROM (SELECT oid AS id, tgname,
 			tgfoid = 'iblt_internal.iblt_track_row()'::regprocedure,
 			tgnargs = 0 AND tgqual IS NULL AND tgattr = '' AND tgoldtable IS NULL
-				AND tgnewtable IS NULL AND CASE tgfoid
+				AND tgnewtable IS NULL AND tgconstraint = 0 AND CASE tgfoid
 				WHEN 'iblt_internal.iblt_track_row()'::regprocedure THEN tgtype = 29
 				ELSE tgtype = 32 END
 		FROM pg_trigger

@@ -102,6 +102,22 @@ foreach my $case (
 	is(right('t'), 't', "$name is harmless");
 }
 
+# Triggers of our function that somebody else made do not record all changes, or not in time.
+sql('CREATE TABLE own (id int PRIMARY KEY, a int)');
+foreach my $case (
+	[ 'a deferred trigger', 'CONSTRAINT TRIGGER x AFTER INSERT OR UPDATE OR DELETE ON own DEFERRABLE INITIALLY DEFERRED FOR EACH ROW' ],
+	[ 'a trigger with WHEN', 'TRIGGER x AFTER INSERT OR UPDATE OR DELETE ON own FOR EACH ROW WHEN (pg_trigger_depth() > 1)' ],
+	[ 'a trigger of some columns', 'TRIGGER x AFTER INSERT OR UPDATE OF a OR DELETE ON own FOR EACH ROW' ],
+	[ 'a trigger of some changes', 'TRIGGER x AFTER INSERT OR UPDATE ON own FOR EACH ROW' ])
+{
+	my ($name, $trigger) = @$case;
+	sql("CREATE $trigger EXECUTE FUNCTION iblt_internal.iblt_track_row(); CALL iblt_track('own')");
+	is(sql(q{BEGIN; INSERT INTO own SELECT generate_series(1, 5); UPDATE own SET id = 7 WHERE id = 1; DELETE FROM own WHERE id = 2;
+		SELECT iblt_internal.live_is_right('own', iblt_internal.iblt_track_options('own')); ROLLBACK}), 't', "$name is not relied on");
+	is(sql(q{SELECT string_agg(tgname, ' ' ORDER BY tgname) FROM pg_trigger WHERE tgrelid = 'own'::regclass}), 'iblt_track_row iblt_track_truncate', "$name is replaced");
+	sql(q{CALL iblt_untrack('own')});
+}
+
 # --- partitions ------------------------------------------------------------------------------
 
 sql(q{CREATE TABLE part (id int, k int, a text, PRIMARY KEY (id, k)) PARTITION BY LIST (k);
