@@ -245,7 +245,7 @@ BEGIN
 	END;
 	IF again THEN
 		PERFORM progress(progress, CASE state
-			WHEN 'IB008' THEN 'digests do not do, the comparison starts again and scans'
+			WHEN 'IB008' THEN 'digests cannot be used, the comparison starts again and scans'
 			ELSE 'a relation was altered, the comparison starts again' END);
 		RETURN true;
 	END IF;

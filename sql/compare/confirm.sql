@@ -62,8 +62,8 @@ AS $$
 BEGIN
 	RAISE WARNING USING MESSAGE = format('replication slot "%s" is another subscriber''s, '
 			'differences cannot be confirmed', slot),
-		DETAIL = 'There is a subscription with a slot of this name, but it has received other '
-			'positions than the slot was told.',
+		DETAIL = 'A subscription uses a slot of this name, but the WAL positions of the two do '
+			'not fit.',
 		HINT = 'Compare a subscriber with its own publisher.';
 END
 $$;

@@ -12,8 +12,8 @@ BEGIN
 		MESSAGE = format('relation %s was altered while it was compared (%s)', relation, side),
 		HINT = CASE WHEN current_setting('transaction_isolation') ~ '^read'
 			THEN 'Compare when no other session alters, renames or drops it.'
-			ELSE 'Begin another transaction. This one sees the columns of its snapshot, '
-				'and reads those that the relation has now.' END;
+			ELSE 'Begin another transaction. The snapshot of this one is older than the '
+				'columns of the relation.' END;
 END
 $$;
 
@@ -50,7 +50,7 @@ BEGIN
 	IF version IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = 'extension iblt is not installed in the peer''s database',
-			HINT = 'CREATE EXTENSION iblt there as well.';
+			HINT = 'Run CREATE EXTENSION iblt there.';
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 		MESSAGE = format('iblt %s here and iblt %s on the peer cannot talk to each other',

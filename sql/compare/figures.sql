@@ -66,7 +66,7 @@ BEGIN
 		RAISE WARNING USING
 			MESSAGE = format('too many differences: these %s are a sample of about %s',
 				figures.differences, figures.estimated),
-			DETAIL = format('They are those in one of %s parts of the keys, which a hash chose.',
+			DETAIL = format('A hash divides the keys into %s parts. These are those of one part.',
 				figures.parts),
 			HINT = 'See iblt_compare_stats() for the figures.';
 	END IF;

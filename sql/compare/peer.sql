@@ -59,8 +59,8 @@ BEGIN
 	IF found IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = 'extension dblink is not installed in this database',
-			DETAIL = 'The connection to a peer is made by dblink.',
-			HINT = 'CREATE EXTENSION dblink; for relations of this database, leave peer NULL.';
+			DETAIL = 'iblt connects to a peer through dblink.',
+			HINT = 'Run CREATE EXTENSION dblink. For relations of this database, leave peer NULL.';
 	END IF;
 	RETURN found;
 END

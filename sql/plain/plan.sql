@@ -68,7 +68,7 @@ BEGIN
 				theirs ->> 'encoding')
 		-- all rows would travel, and their keys not be found again
 		WHEN mine -> 'hash' <> theirs -> 'hash'
-			THEN 'texts have other hashes on the peer, whose bytes may have another order'
+			THEN 'the peer hashes texts differently, perhaps because of its byte order'
 		WHEN here.remote OR here.distributed
 			THEN 'rows of the relation here are on other servers' END,
 		'Install iblt on the peer, and use method => ''sketch''.');

@@ -159,7 +159,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
 			MESSAGE = format('after the repair, the rows of %s keys are not as on the source',
 				found),
-			DETAIL = format('One is %s. Nothing was changed.', wrong),
+			DETAIL = format('One key is %s. Nothing was changed.', wrong),
 			HINT = 'Look for a trigger, a rule, a column that another expression generates, '
 				'or one that the condition names and the repair leaves out.';
 	END IF;

@@ -39,8 +39,8 @@ BEGIN
 	IF (plan.target).kind NOT IN ('table', 'partitioned table') THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = format('%s cannot be repaired: it is %s', s.relation, (plan.target).kind),
-			HINT = 'Choose a direction or a relation so that what is changed is a table '
-				'or a partitioned table.';
+			HINT = 'Choose another direction or relation. Only tables and partitioned tables '
+				'can be changed.';
 	ELSIF s.distributed AND (plan.asked).apply THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('%s cannot be repaired with apply: it is a table of Citus',
@@ -127,7 +127,7 @@ BEGIN
 			DETAIL = format('Nothing would check deferrable constraints: %s.',
 				array_to_string((plan.target).deferrable_constraints, ', ')),
 			HINT = 'Repair it with as_replica => false and session_replication_role = origin, '
-				'or make them NOT DEFERRABLE.';
+				'or make the constraints NOT DEFERRABLE.';
 	END IF;
 END
 $$;

@@ -221,7 +221,7 @@ BEGIN
 	IF decoded.complete IS NOT TRUE THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB002',
 			MESSAGE = format('too many differences: about %s keys differ, and a run by blocks '
-				'tells %s of this table', decoded.estimated, t.marks ->> 'capacity'),
+				'can find %s in this table', decoded.estimated, t.marks ->> 'capacity'),
 			HINT = 'Compare it by key, or by iblt_compare.';
 	END IF;
 	PERFORM require_version_rights(plan);

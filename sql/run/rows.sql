@@ -22,7 +22,7 @@ DECLARE
 BEGIN
 	IF cardinality(heads) > 1 THEN
 		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
-			MESSAGE = format('there are %s runs %s', cardinality(heads), run),
+			MESSAGE = format('run number %s is not unique', run),
 			HINT = 'Begin another run. iblt_audit_prune deletes these.';
 	ELSIF heads = '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',

@@ -50,7 +50,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = 'extension amcheck is not installed in this database',
 			DETAIL = 'It checks the indexes by which slices are read.',
-			HINT = 'CREATE EXTENSION amcheck; on both sides.';
+			HINT = 'Run CREATE EXTENSION amcheck on both sides.';
 	ELSIF NOT has_function_privilege(found, 'execute') THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 			MESSAGE = format('permission denied for function bt_index_check of %I', current_user),

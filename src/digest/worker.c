@@ -99,7 +99,7 @@ report(const Merge *merge)
 
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
-			 errmsg("changes of relation %u cannot be put into its digest: %s",
+			 errmsg("could not merge changes of relation %u into its digest: %s",
 					merge->relid, error->message),
 			 error->detail == NULL ? 0
 			 : errdetail_internal("%s", error->detail)));

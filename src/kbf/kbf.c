@@ -108,7 +108,7 @@ iblt_kbf_refuse_contradiction(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("kbf has a cell that no values make up"),
+			 errmsg("kbf has an impossible cell"),
 			 errhint("Build the filter again. This value was not made by inserting, deleting and adding, or a pair was deleted that was not in it.")));
 }
 

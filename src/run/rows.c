@@ -188,7 +188,7 @@ require_run(int64 run)
 	if (n > 1)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("there are %d runs " INT64_FORMAT, n, run),
+				 errmsg("run number " INT64_FORMAT " is not unique", run),
 				 errhint("Begin another run. iblt_audit_prune deletes these.")));
 }
 
