@@ -74,7 +74,7 @@ my @refusals = (
 		CREATE TRIGGER refuse BEFORE INSERT ON people FOR EACH ROW EXECUTE FUNCTION refuse()}, 'DROP FUNCTION refuse CASCADE',
 		qr/27000: .*changed 0 rows instead of 1.*DETAIL:  INSERT INTO .*\nThe row has the key \{"id": 7700010\}\./s, 7700010 ],
 	[ 'a trigger that changes a row', q{CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 7700010 THEN NEW.v = ''other''; END IF; RETURN NEW; END';
-		CREATE TRIGGER refuse BEFORE INSERT ON people FOR EACH ROW EXECUTE FUNCTION refuse()}, 'DROP FUNCTION refuse CASCADE', qr/27000: .*DETAIL:  One is \{"id": 7700010\}/s, 7700010 ],
+		CREATE TRIGGER refuse BEFORE INSERT ON people FOR EACH ROW EXECUTE FUNCTION refuse()}, 'DROP FUNCTION refuse CASCADE', qr/27000: .*DETAIL:  One key is \{"id": 7700010\}/s, 7700010 ],
 	[ 'a warning for each row, and then an error', q{CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE WARNING ''a row''; IF NEW.id = 7700003 THEN RAISE division_by_zero; END IF; RETURN NEW; END';
 		CREATE TRIGGER refuse BEFORE INSERT ON people FOR EACH ROW WHEN (NEW.id <= 7700003) EXECUTE FUNCTION refuse()}, 'DROP FUNCTION refuse CASCADE',
 		qr/22012: .*DETAIL:  The row has the key \{"id": 7700003\}/s, 7700001 .. 7700003 ],
