@@ -1,8 +1,11 @@
 -- Bounds from statistics ------------------------------------------------------------------
 --
--- To walk costs a quarter of a slice.  A bound need not be exact, so where this side has a
--- fresh histogram of the key, it tells the next one.  Between two values of a histogram,
--- integers are interpolated.  What lies beyond the last value is walked to.
+-- A bound need not be exact, so where this side has a fresh histogram of the key, it tells
+-- the next one.  What lies beyond its last value is walked to.
+--
+-- With walks alone, a run takes 1.3 times the processor time of an audit for 2 million rows of
+-- 128 bytes, and 1.4 times for 5 million.  With this it takes 1.1 and 1.2 times.  For 2 million
+-- rows of two integers it is 2.0 and 1.6.
 
 -- Values of a column that cut a table into equal parts, if it has changed little since
 -- ANALYZE.
@@ -21,48 +24,6 @@ BEGIN
 END
 $$;
 
--- Are values of a key, of one column, of type smallint, integer or bigint?
-CREATE FUNCTION slice_is_integer(k slice_key) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN k.columns[1].base IN (20, 21, 23) AND k.columns[1].base_there IN (20, 21, 23);
-END
-$$;
-
--- The values of a histogram in the order of a key, and where lo is among them: 0 is before
--- the first, and fractions are between two.
-CREATE FUNCTION slice_place(k slice_key, lo text[],
-	INOUT marks text[], OUT place numeric) RETURNS record
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	EXECUTE format('SELECT array_agg(v ORDER BY %1$s), count(*) FILTER (WHERE %1$s <= %2$s)'
-			' FROM unnest($2) AS v',
-		concat('v::', key_type(k.columns[1]),
-			' COLLATE ' || (k.here).collations[1]),
-		(slice_bound_sql(k, '$1'))[1])
-	INTO marks, place USING lo, marks;
-	IF place BETWEEN 1 AND cardinality(marks) - 1 AND slice_is_integer(k) THEN
-		place := place + (lo[1]::numeric - marks[place]::numeric)
-			/ (marks[place + 1]::numeric - marks[place]::numeric);
-	END IF;
-END
-$$;
-
--- The value at a place of a histogram, or one before it.
-CREATE FUNCTION slice_mark(k slice_key, marks text[], place numeric) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	n integer := trunc(place);
-BEGIN
-	RETURN CASE WHEN NOT slice_is_integer(k) THEN marks[n]
-		ELSE (marks[n]::numeric + trunc((place - n)
-			* (marks[n + 1]::numeric - marks[n]::numeric)))::text END;
-END
-$$;
-
 -- As slice_next, for relations of about so many rows, and without a walk where statistics
 -- will do.
 CREATE FUNCTION slice_guess(conn text, plan plan, lo text[],
@@ -71,25 +32,41 @@ CREATE FUNCTION slice_guess(conn text, plan plan, lo text[],
 AS $$
 DECLARE
 	k slice_key := slice_key(plan);
-	marks text[] := CASE WHEN cardinality(k.columns) = 1 THEN slice_histogram(
-		(plan.here).relation::regclass, k.columns[1].name) END;
-	placed record;
+	c plan_column := k.columns[1];
+	integers boolean := c.base IN (20, 21, 23) AND c.base_there IN (20, 21, 23);
+	marks text[] := CASE WHEN cardinality(k.columns) = 1
+		THEN slice_histogram((plan.here).relation::regclass, c.name) END;
+	most integer := cardinality(marks);
+	place numeric;	-- of lo: the number of marks up to it, and a fraction between two integers
 	target numeric;
-	hi text;
+	n integer;
+	hi numeric;
 BEGIN
-	IF cardinality(marks) > 1 THEN
-		placed := slice_place(k, lo, marks);
-		target := greatest(placed.place, 1)
-			+ rows::numeric * (cardinality(marks) - 1) / greatest(estimate, 1);
-		IF target < cardinality(marks) THEN
-			hi := slice_mark(k, placed.marks, target);
-			IF (slice_place(k, ARRAY[hi], marks)).place > placed.place THEN
-				RETURN ARRAY[hi];
-			END IF;
-		ELSIF placed.place < cardinality(marks) THEN
+	IF most > 1 THEN
+		EXECUTE format('SELECT array_agg(v ORDER BY %1$s), count(*) FILTER (WHERE %1$s <= %2$s)'
+				' FROM unnest($2) AS v',
+			concat('v::', key_type(c), ' COLLATE ' || (k.here).collations[1]),
+			(slice_bound_sql(k, '$1'))[1])
+		INTO marks, place USING lo, marks;
+		IF integers AND place BETWEEN 1 AND most - 1 THEN
+			place := place + (lo[1]::numeric - marks[place]::numeric)
+				/ (marks[place + 1]::numeric - marks[place]::numeric);
+		END IF;
+		target := greatest(place, 1) + rows::numeric * (most - 1) / greatest(estimate, 1);
+		IF target >= most AND place < most THEN
 			-- so near to the end, it may be all that is left
-			RETURN slice_next(conn, plan,
-				placed.marks[cardinality(marks) :], ceil(rows / 10.0)::bigint);
+			RETURN slice_next(conn, plan, marks[most :], ceil(rows / 10.0)::bigint);
+		ELSIF target < most THEN
+			n := trunc(target);
+			IF integers THEN
+				hi := marks[n]::numeric
+					+ trunc((target - n) * (marks[n + 1]::numeric - marks[n]::numeric));
+				IF hi > lo[1]::numeric OR lo IS NULL THEN
+					RETURN ARRAY[hi::text];
+				END IF;
+			ELSIF n > place THEN
+				RETURN ARRAY[marks[n]];
+			END IF;
 		END IF;
 	END IF;
 	RETURN slice_next(conn, plan, lo, rows);
