@@ -6,15 +6,24 @@
 
 -- The arguments
 
--- The one of the three that is not null.
-CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication text)
-RETURNS audit_target
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+-- The one of these that is not null.
+CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication text,
+	subscription text DEFAULT NULL) RETURNS audit_target
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-	SELECT ROW(CASE WHEN num_nonnulls(tables, schema, publication) <> 1 THEN NULL
-			WHEN tables IS NOT NULL THEN 'tables' WHEN schema IS NOT NULL THEN 'schema'
-			ELSE 'publication' END,
-		coalesce(schema, publication), tables)::audit_target
+DECLARE
+	target audit_target;
+BEGIN
+	IF num_nonnulls(tables, schema, publication, subscription) = 1 THEN
+		target.kind := CASE WHEN tables IS NOT NULL THEN 'tables'
+			WHEN schema IS NOT NULL THEN 'schema'
+			WHEN publication IS NOT NULL THEN 'publication' ELSE 'subscription' END;
+	END IF;
+	target.name := coalesce(schema, publication, subscription);
+	target.tables := tables;
+	RETURN target;
+END
 $$;
 
 -- The other arguments of an audit.
@@ -22,13 +31,28 @@ CREATE FUNCTION audit_make_options(max_differences bigint, cast_types boolean, e
 	recheck integer, timeout interval, seed bigint, trust_filters boolean, progress boolean,
 	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false)
 RETURNS audit_options
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-	SELECT ROW(ROW(NULL, NULL, NULL, NULL, NULL, NULL, max_differences, 'none', cast_types,
-			extra_columns, recheck, timeout, seed, progress, NULL, NULL, NULL, live,
-			NULL, method, by_index)::options,
-		coalesce(trust_filters, false))::audit_options
+DECLARE
+	compare options;
+	options audit_options;
+BEGIN
+	compare.max_differences := max_differences;
+	compare.content := 'none';
+	compare.cast_types := cast_types;
+	compare.extra_columns := extra_columns;
+	compare.recheck := recheck;
+	compare.timeout := timeout;
+	compare.seed := seed;
+	compare.progress := progress;
+	compare.live := live;
+	compare.method := method;
+	compare.by_index := by_index;
+	options.compare := compare;
+	options.trust_filters := coalesce(trust_filters, false);
+	RETURN options;
+END
 $$;
 
 -- An error for arguments that do not fit; "alone" without a peer.
@@ -213,17 +237,14 @@ CREATE FUNCTION @extschema@.iblt_audit(
 	live text DEFAULT 'off',
 	method text DEFAULT 'sketch',
 	by_index boolean DEFAULT false)
-RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
-	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
-	unconfirmed bigint, bytes bigint, total_ms numeric)
+RETURNS SETOF audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
 DECLARE
 	results audit_row[];
 BEGIN
-	results := audit(peer,
-		audit_make_target(tables, schema, publication),
+	results := audit(peer, audit_make_target(tables, schema, publication),
 		audit_make_options(max_differences, cast_types, extra_columns, recheck,
 			timeout, seed, trust_filters, progress, live, method, by_index));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
@@ -247,17 +268,17 @@ CREATE FUNCTION @extschema@.iblt_audit_subscription(
 	live text DEFAULT 'off',
 	method text DEFAULT 'sketch',
 	by_index boolean DEFAULT false)
-RETURNS TABLE (relation text, peer_relation text, status text, detail text, sqlstate text,
-	rows_here bigint, rows_there bigint, missing bigint, extra bigint, changed bigint,
-	unconfirmed bigint, bytes bigint, total_ms numeric)
+RETURNS SETOF audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
 DECLARE
+	target audit_target;
 	results audit_row[];
 BEGIN
-	results := audit(peer,
-		ROW('subscription', subscription, NULL)::audit_target,
+	target.kind := 'subscription';
+	target.name := subscription;
+	results := audit(peer, target,
 		audit_make_options(max_differences, cast_types, extra_columns, recheck,
 			timeout, seed, trust_filters, progress, live, method, by_index));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;

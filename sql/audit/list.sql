@@ -13,10 +13,23 @@ $$;
 CREATE FUNCTION audit_make_item(relid oid, schema text, name text, listed boolean,
 	problem text DEFAULT NULL, notes text[] DEFAULT '{}', published published_table DEFAULT NULL,
 	subscriber text DEFAULT NULL, subscription text DEFAULT NULL) RETURNS audit_item
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT ROW(relid, schema, name, problem, notes, listed, published, subscriber, subscription,
-		NULL, NULL, NULL, false)::audit_item
+DECLARE
+	item audit_item;
+BEGIN
+	item.relid := relid;
+	item.schema := schema;
+	item.name := name;
+	item.problem := problem;
+	item.notes := notes;
+	item.listed := listed;
+	item.published := published;
+	item.subscriber := subscriber;
+	item.subscription := subscription;
+	item.unready := false;
+	RETURN item;
+END
 $$;
 
 -- Tables

@@ -133,18 +133,26 @@ AS $$
 	FROM (SELECT column_names(plan.here)) AS c(mine)
 $$;
 
+-- The status of a table that was compared.
+CREATE FUNCTION audit_status(differences bigint, unconfirmed bigint) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE differences WHEN 0 THEN 'equal' WHEN unconfirmed THEN 'not comparable'
+		ELSE 'differs' END
+$$;
+
 -- The row for a table that was compared, from its counts of differences.
 CREATE FUNCTION audit_verdict(item audit_item, plan plan, figures figures, INOUT result audit_row)
 RETURNS audit_row
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
+DECLARE
+	differences bigint := result.missing + result.extra + result.changed;
 BEGIN
 	result.relation := (plan.here).relation;
 	result.peer_relation := (plan.there).relation;
-	result.status := CASE result.missing + result.extra + result.changed WHEN 0 THEN 'equal'
-		WHEN result.unconfirmed THEN 'not comparable' ELSE 'differs' END;
-	result.detail := audit_detail(item, plan, result.unconfirmed,
-		result.missing + result.extra + result.changed);
+	result.status := audit_status(differences, result.unconfirmed);
+	result.detail := audit_detail(item, plan, result.unconfirmed, differences);
 	result.rows_here := figures.rows_here;
 	result.rows_there := figures.rows_there;
 	result.bytes := figures.bytes_sent + figures.bytes_received;

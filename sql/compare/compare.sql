@@ -263,12 +263,30 @@ CREATE FUNCTION make_options(relation regclass, columns text[], exclude text[], 
 	extra_columns text, recheck integer, timeout interval, seed bigint, progress boolean,
 	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false)
 RETURNS options
-	LANGUAGE sql VOLATILE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
-	SELECT ROW(peer_name(relation, NULL), columns, exclude, key_columns, condition,
-		coalesce(peer_condition, condition), max_differences, content, cast_types, extra_columns,
-		recheck, timeout, coalesce(seed, random_seed()), progress, NULL, NULL, NULL,
-		live, NULL, method, by_index)::options
+DECLARE
+	options options;
+BEGIN
+	options.relation := peer_name(relation, NULL);
+	options.columns := columns;
+	options.exclude := exclude;
+	options.key_columns := key_columns;
+	options.condition := condition;
+	options.peer_condition := coalesce(peer_condition, condition);
+	options.max_differences := max_differences;
+	options.content := content;
+	options.cast_types := cast_types;
+	options.extra_columns := extra_columns;
+	options.recheck := recheck;
+	options.timeout := timeout;
+	options.seed := coalesce(seed, random_seed());
+	options.progress := progress;
+	options.live := live;
+	options.method := method;
+	options.by_index := by_index;
+	RETURN options;
+END
 $$;
 
 CREATE FUNCTION @extschema@.iblt_compare(

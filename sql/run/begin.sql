@@ -51,18 +51,6 @@ $$;
 
 -- Arguments
 
--- The one of the four that is not null.
-CREATE FUNCTION run_make_target(tables regclass[], schema text, publication text,
-	subscription text) RETURNS audit_target
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-	SELECT ROW(CASE WHEN num_nonnulls(tables, schema, publication, subscription) <> 1 THEN NULL
-			WHEN subscription IS NOT NULL THEN 'subscription' WHEN tables IS NOT NULL THEN 'tables'
-			WHEN schema IS NOT NULL THEN 'schema' ELSE 'publication' END,
-		coalesce(schema, publication, subscription), tables)::audit_target
-$$;
-
 -- An error for arguments of a run that do not fit.
 CREATE FUNCTION run_check(options run_options) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
@@ -101,14 +89,22 @@ CREATE FUNCTION run_make_options(audit audit_options,
 AS $$
 DECLARE
 	compare options := audit.compare;
-	most_kept bigint := compare.max_differences;
+	options run_options;
 BEGIN
+	options.slice_ms := slice_ms;
+	options.slice_by := slice_by;
+	options.check_indexes := check_indexes;
+	options.most_kept := compare.max_differences;
+	options.max_load := max_load;
+	options.max_rate := max_rate;
+	options.max_lag := max_lag;
 	compare.max_differences := greatest(compare.max_differences, 100000);
 	compare.content := CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END;
 	compare.seed := coalesce(compare.seed, random_seed());
 	compare.progress := false;
 	audit.compare := compare;
-	RETURN ROW(audit, slice_ms, slice_by, check_indexes, most_kept, max_load, max_rate, max_lag);
+	options.audit := audit;
+	RETURN options;
 END
 $$;
 
@@ -237,9 +233,11 @@ BEGIN
 END
 $$;
 
--- A session that begins to work on a run.
-CREATE FUNCTION run_worker_of(peer text, progress boolean) RETURNS run_worker
+-- A session that begins to work on a run, until so long has passed.
+CREATE FUNCTION run_worker_of(peer text, progress boolean, act text DEFAULT NULL,
+	max_time interval DEFAULT NULL) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
 	w run_worker;
@@ -247,20 +245,22 @@ BEGIN
 	w.peer := peer;
 	w.conn := 'iblt_run';
 	w.progress := coalesce(progress, false);
+	w.act := act;
 	w.done := false;
-	w.act := 'claim';
 	w.lost := 0;
 	w.last := clock_timestamp();
 	w.told := w.last;
+	w.deadline := w.last + max_time;
 	RETURN w;
 END
 $$;
 
 -- Checks what is asked, and adds the run.
-CREATE FUNCTION run_make(w run_worker, target audit_target) RETURNS run_worker
+CREATE FUNCTION run_begin(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	target audit_target := w.target;
 	given text := w.peer;
 	kept text;
 BEGIN
@@ -281,25 +281,12 @@ BEGIN
 		PERFORM run_lagging(w.conn, (w.options).max_lag);
 	END IF;
 	kept := CASE WHEN NOT peer_is_string(given) THEN given END;
+	w.act := 'claim';
 	RETURN run_add(w, target, kept);
 END
 $$;
 
 -- Going on
-
--- The options of a run for one session, which may be gentler or less so.
-CREATE FUNCTION run_override(options run_options,
-	max_load double precision, max_rate bigint, max_lag text) RETURNS run_options
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-AS $$
-BEGIN
-	options.max_load := coalesce(max_load, options.max_load);
-	options.max_rate := coalesce(max_rate, options.max_rate);
-	options.max_lag := coalesce(max_lag, options.max_lag);
-	PERFORM run_check(options);
-	RETURN options;
-END
-$$;
 
 -- Lets a run go on with the tables that ended with an error, where they ended.
 CREATE FUNCTION run_reopen(run bigint) RETURNS void
@@ -343,5 +330,26 @@ BEGIN
 	END IF;
 	PERFORM peer_close(w.conn);
 	RETURN run_connect(w);
+END
+$$;
+
+-- Makes a session go on with a run.  It may be gentler or less so than the run was.
+CREATE FUNCTION run_resume(w run_worker) RETURNS run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	given run_options := w.options;
+	options run_options;
+BEGIN
+	w := run_open(w, w.run);
+	options := w.options;
+	options.max_load := coalesce(given.max_load, options.max_load);
+	options.max_rate := coalesce(given.max_rate, options.max_rate);
+	options.max_lag := coalesce(given.max_lag, options.max_lag);
+	PERFORM run_check(options);
+	w.options := options;
+	PERFORM run_reopen(w.run);
+	w.act := 'claim';
+	RETURN w;
 END
 $$;

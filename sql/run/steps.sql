@@ -3,75 +3,6 @@
 -- A procedure that commits has no settings of its own, so it uses no operator, and leaves
 -- all to its steps.
 
--- The hint of an error that ends the work on a run.
-CREATE FUNCTION run_hint(run bigint, hint text) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN concat_ws(' ', nullif(hint, ''),
-		format('CALL iblt_audit_resume(%s) goes on with the run.', run));
-END
-$$;
-
--- Begins a run; after an error, no connection is left.
-CREATE FUNCTION run_begin(peer text, target audit_target, options run_options, progress boolean,
-	max_time interval) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	@pinned_settings@
-AS $$
-DECLARE
-	w run_worker := run_worker_of(peer, progress);
-	secret boolean;
-	state text;
-	message text;
-	detail text;
-	hint text;
-BEGIN
-	BEGIN
-		w.options := options;
-		w := run_make(w, target);
-		w.deadline := clock_timestamp() + max_time;
-		RETURN w;
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := peer_is_string(peer);
-		PERFORM peer_fail(w.conn, secret, state, message, detail, hint);
-		RAISE;
-	END;
-END
-$$;
-
--- Makes this session work on a run; after an error, no connection is left.
-CREATE FUNCTION run_resume(run bigint, peer text, progress boolean, max_time interval,
-	max_load double precision, max_rate bigint, max_lag text) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	@pinned_settings@
-AS $$
-DECLARE
-	w run_worker := run_worker_of(peer, progress);
-	secret boolean;
-	state text;
-	message text;
-	detail text;
-	hint text;
-BEGIN
-	BEGIN
-		w := run_open(w, run);
-		w.options := run_override(w.options, max_load, max_rate, max_lag);
-		PERFORM run_reopen(run);
-		w.deadline := clock_timestamp() + max_time;
-		RETURN w;
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := peer_is_string(peer);
-		PERFORM peer_fail(w.conn, secret, state, message, detail, hint);
-		RAISE;
-	END;
-END
-$$;
-
 -- One step of a session that works on a run; after an error, no connection is left.
 -- The lock shows who works on the run.
 CREATE FUNCTION run_step(w run_worker) RETURNS run_worker
@@ -79,6 +10,7 @@ CREATE FUNCTION run_step(w run_worker) RETURNS run_worker
 	@pinned_settings@
 AS $$
 DECLARE
+	begun boolean := w.act NOT IN ('begin', 'resume');
 	secret boolean;
 	state text;
 	message text;
@@ -86,8 +18,13 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
-		PERFORM iblt_run_lock(w.run, 0, 1, true), run_say_bare(w);
+		secret := begun OR peer_is_string(w.peer);
+		IF begun THEN
+			PERFORM iblt_run_lock(w.run, 0, 1, true), run_say_bare(w);
+		END IF;
 		CASE w.act
+			WHEN 'begin' THEN w := run_begin(w);
+			WHEN 'resume' THEN w := run_resume(w);
 			WHEN 'claim' THEN w := run_claim(w);
 			WHEN 'work' THEN w := run_work(w);
 			WHEN 'pause' THEN w := run_pause(w);
@@ -96,8 +33,10 @@ BEGIN
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
 			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := true;
-		hint := run_hint(w.run, hint);
+		IF begun THEN
+			hint := concat_ws(' ', nullif(hint, ''),
+				format('CALL iblt_audit_resume(%s) goes on with the run.', w.run));
+		END IF;
 		PERFORM peer_fail(w.conn, secret, state, message, detail, hint);
 		RAISE;
 	END;
@@ -135,17 +74,15 @@ DECLARE
 BEGIN
 	-- an error in a transaction block, before anything is begun
 	COMMIT;
-	w := iblt_internal.run_begin(peer,
-		iblt_internal.run_make_target(tables, schema, publication, subscription),
-		iblt_internal.run_make_options(
-			iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-				timeout, seed, trust_filters, false, method => method),
-			slice_ms, slice_by, rows, check_indexes, max_load, max_rate, max_lag),
-		progress, max_time);
-	run := w.run;
-	COMMIT;
+	w := iblt_internal.run_worker_of(peer, progress, 'begin', max_time);
+	w.target := iblt_internal.audit_make_target(tables, schema, publication, subscription);
+	w.options := iblt_internal.run_make_options(
+		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
+			timeout, seed, trust_filters, false, method => method),
+		slice_ms, slice_by, rows, check_indexes, max_load, max_rate, max_lag);
 	WHILE NOT w.done LOOP
 		w := iblt_internal.run_step(w);
+		run := w.run;
 		COMMIT;
 	END LOOP;
 END
@@ -167,11 +104,16 @@ CREATE PROCEDURE @extschema@.iblt_audit_resume(
 	LANGUAGE plpgsql
 AS $$
 DECLARE
+	options iblt_internal.run_options;
 	w iblt_internal.run_worker;
 BEGIN
 	COMMIT;
-	w := iblt_internal.run_resume(run, peer, progress, max_time, max_load, max_rate, max_lag);
-	COMMIT;
+	w := iblt_internal.run_worker_of(peer, progress, 'resume', max_time);
+	w.run := run;
+	options.max_load := max_load;
+	options.max_rate := max_rate;
+	options.max_lag := max_lag;
+	w.options := options;
 	WHILE NOT w.done LOOP
 		w := iblt_internal.run_step(w);
 		COMMIT;

@@ -17,9 +17,10 @@ CREATE TYPE run_worker AS (
 	run bigint,
 	peer text,
 	conn text,
+	target audit_target,	-- of a run that begins
 	options run_options,
 	progress boolean,
-	act text,				-- what it does next: 'claim', 'work' or 'pause'
+	act text,				-- what it does next: 'begin', 'resume', 'claim', 'work' or 'pause'
 	done boolean,			-- nothing any more
 	deadline timestamptz,	-- when it stops
 	item integer,			-- the table of its slice

@@ -70,16 +70,6 @@ BEGIN
 END
 $$;
 
--- The status of a table all of whose slices are compared.
-CREATE FUNCTION run_verdict(t run_table) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN CASE t.missing + t.extra + t.changed WHEN 0 THEN 'equal'
-		WHEN t.unconfirmed THEN 'not comparable' ELSE 'differs' END;
-END
-$$;
-
 -- What there is to say if not all differences were kept.
 CREATE FUNCTION run_unkept(t run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -95,10 +85,11 @@ $$;
 CREATE FUNCTION run_finish_table(w run_worker, t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	differences bigint := t.missing + t.extra + t.changed;
 BEGIN
-	t.status := run_verdict(t);
-	t.detail := nullif(concat_ws('; ', audit_detail(w.entry, w.plan, t.unconfirmed,
-			t.missing + t.extra + t.changed),
+	t.status := audit_status(differences, t.unconfirmed);
+	t.detail := nullif(concat_ws('; ', audit_detail(w.entry, w.plan, t.unconfirmed, differences),
 		run_unkept(t), t.how), '');
 	t.finished_at := clock_timestamp();
 	PERFORM progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation,
@@ -166,7 +157,7 @@ BEGIN
 	IF t.status IS NULL AND t.generation = s.generation THEN
 		IF here = t.rows_here AND there = t.rows_there THEN
 			t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
-		ELSIF run_verdict(t) = 'equal' THEN
+		ELSIF t.missing + t.extra + t.changed = 0 THEN
 			seen.shape := t.shape;
 			seen.estimate := t.estimate;
 			seen.whole := true;
