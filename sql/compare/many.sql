@@ -61,8 +61,8 @@ DECLARE
 BEGIN
 	-- folds of digests have many sizes; the estimate is that of the meter, whatever the size
 	RETURN (@extschema@.iblt_estimate(iblt_compare_fold(after, cells)
-			OPERATOR(@extschema@.-) iblt_compare_fold(before, cells))).estimated
-		< (@extschema@.iblt_estimate(before)).estimated;
+			OPERATOR(@extschema@.-) iblt_compare_fold(before, cells))).rows
+		< (@extschema@.iblt_estimate(before)).rows;
 END
 $$;
 

@@ -58,11 +58,11 @@ $$;
 
 CREATE PROCEDURE @extschema@.iblt_track(
 	relation regclass,
-	key_columns text[] DEFAULT NULL,
-	columns text[] DEFAULT NULL,
-	capacity integer DEFAULT NULL,
 	peer text DEFAULT NULL,
-	peer_relation text DEFAULT NULL)
+	peer_relation text DEFAULT NULL,
+	columns text[] DEFAULT NULL,
+	key_columns text[] DEFAULT NULL,
+	capacity integer DEFAULT NULL)
 	LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -74,7 +74,7 @@ BEGIN
 	PERFORM iblt_internal.track_scan(relation, generation);
 END
 $$;
-COMMENT ON PROCEDURE iblt_track(regclass, text[], text[], integer, text, text) IS
+COMMENT ON PROCEDURE iblt_track(regclass, text, text, text[], text[], integer) IS
 'begins to keep a digest of a table, with its options or those of a peer';
 
 CREATE PROCEDURE @extschema@.iblt_live_rebuild(relation regclass)

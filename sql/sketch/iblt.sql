@@ -126,13 +126,13 @@ CREATE FUNCTION iblt_fold(s iblt, template iblt) RETURNS iblt
 COMMENT ON FUNCTION iblt_fold(iblt, iblt) IS
 'the sketch of the same rows with as many cells as a template';
 
-CREATE FUNCTION iblt_drop_subtable(s iblt, i integer) RETURNS iblt
+CREATE FUNCTION iblt_drop_subtable(s iblt, subtable integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_drop_subtable(iblt, integer) IS
 'the sketch of the same rows without the subtable of hash i, counted from 1';
 
-CREATE FUNCTION iblt_estimate(s iblt, OUT estimated bigint, OUT upper_bound bigint, OUT keys bigint,
-	OUT keys_upper_bound bigint) RETURNS record
+CREATE FUNCTION iblt_estimate(s iblt, OUT rows bigint, OUT rows_upper_bound bigint,
+	OUT keys bigint, OUT keys_upper_bound bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_estimate(iblt) IS
 'about how many rows are in a difference, and how many there are at most with 99 % certainty; the '
@@ -381,7 +381,7 @@ COMMENT ON FUNCTION iblt_decode(iblt, anyelement, anycompatible, boolean) IS
 'they are on; an error if there are more than it can decode';
 
 CREATE FUNCTION iblt_decode_status(s iblt, OUT complete boolean, OUT recovered bigint,
-	OUT estimated bigint, OUT recommended_capacity bigint) RETURNS record
+	OUT rows_estimated bigint, OUT recommended_capacity bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_decode_status(iblt) IS
 'can the sketch be decoded completely, how many keys are recovered, about how many rows differ, '

@@ -312,7 +312,10 @@ iblt_decode_typed_values(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_decode_status);
 
-/* iblt_decode_status(iblt) -> (complete, recovered, estimated, recommended) */
+/*
+ * iblt_decode_status(iblt) -> (complete, recovered, rows_estimated,
+ * recommended_capacity)
+ */
 Datum
 iblt_decode_status(PG_FUNCTION_ARGS)
 {
@@ -338,7 +341,7 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 PG_FUNCTION_INFO_V1(iblt_estimate);
 
 /*
- * iblt_estimate(iblt) -> (estimated, upper_bound, keys, keys_upper_bound),
+ * iblt_estimate(iblt) -> (rows, rows_upper_bound, keys, keys_upper_bound),
  * without decoding
  */
 Datum

@@ -39,7 +39,7 @@ SELECT * FROM iblt_decode(iblt_new(), allow_partial => NULL);
 
 -- too small: an error with its own SQLSTATE, with what to do
 SELECT y.* FROM (SELECT iblt_agg(id, 1, 10) FROM a) x(s), iblt_decode(s) y;
-SELECT complete, recovered < 1000 AS not_all, estimated BETWEEN 600 AND 1400 AS near,
+SELECT complete, recovered < 1000 AS not_all, rows_estimated BETWEEN 600 AND 1400 AS near,
 	   recommended_capacity BETWEEN 1000 AND 2000 AS enough
 FROM (SELECT iblt_agg(id, 1, 10) FROM a) x(s), iblt_decode_status(s);
 -- the capacity it recommends does it
@@ -48,7 +48,7 @@ SELECT count(*) FROM (
 							FROM (SELECT iblt_agg(id, 1, 10) FROM a) x(s), iblt_decode_status(s)))
 	FROM a) x(s), iblt_decode(s);
 -- a changed row is one key, and takes a capacity of one
-SELECT recommended_capacity BETWEEN 1000 AND 1700 AS enough, estimated BETWEEN 1500 AND 2500 AS rows
+SELECT recommended_capacity BETWEEN 1000 AND 1700 AS enough, rows_estimated BETWEEN 1500 AND 2500 AS rows
 FROM (SELECT iblt_agg(id, 1, 10) - iblt_agg(id, 2, 10) FROM a) x(s), iblt_decode_status(s);
 SELECT count(*) FROM (
 	SELECT iblt_agg(id, 1, n) - iblt_agg(id, 2, n)

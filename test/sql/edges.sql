@@ -66,11 +66,11 @@ BEGIN
 	END LOOP;
 	RETURN s;
 END $$;
-SELECT i.rows, d.complete, d.estimated, d.recommended_capacity > i.capacity AS larger
+SELECT i.rows, d.complete, d.rows_estimated, d.recommended_capacity > i.capacity AS larger
 FROM (SELECT pg_temp.doubled(iblt_agg(i, 1, 40) FILTER (WHERE i <= 300) - iblt_agg(i, 1, 40) FILTER (WHERE i > 300), 16)
 	FROM generate_series(1, 600) i) AS x(s), iblt_info(s) i, iblt_decode_status(s) d;
 -- what no sketch can hold has no recommendation
-SELECT i.rows, d.complete, d.estimated, d.recommended_capacity
+SELECT i.rows, d.complete, d.rows_estimated, d.recommended_capacity
 FROM (SELECT pg_temp.doubled(iblt_agg(i, 1, 40), 24) FROM generate_series(1, 3000) i) AS x(s), iblt_info(s) i, iblt_decode_status(s) d;
 
 -- the planner's shortcut of iblt_checksum(t): rows of the outer query, and of a type

@@ -73,8 +73,8 @@ SELECT iblt_drop_subtable(iblt_new(), NULL);
 SELECT iblt_drop_subtable(NULL, 1);
 
 -- the estimate of rows does not depend on the number of cells; a changed row is two, and one key
-SELECT e.*, estimated BETWEEN 70 AND 130 AS near, keys BETWEEN 40 AND 60 AS keys_near FROM master, iblt_estimate(a - b) e;
-SELECT e.keys BETWEEN 400 AND 650 AS keys_near, keys_upper_bound BETWEEN 500 AND 800 AS bound_near, estimated BETWEEN 750 AND 1250 AS rows_near
+SELECT e.*, rows BETWEEN 70 AND 130 AS near, keys BETWEEN 40 AND 60 AS keys_near FROM master, iblt_estimate(a - b) e;
+SELECT e.keys BETWEEN 400 AND 650 AS keys_near, keys_upper_bound BETWEEN 500 AND 800 AS bound_near, rows BETWEEN 750 AND 1250 AS rows_near
 FROM (SELECT iblt_agg(id, c) - iblt_agg(id, c + 1) FROM r WHERE id <= 500) x(s), iblt_estimate(s) e;
 SELECT bool_and(x.e = y.e) AS the_same FROM master, iblt_estimate(a - b) x(e), iblt_estimate(iblt_fold(a, 1) - iblt_fold(b, 1)) y(e);
 SELECT * FROM iblt_estimate(iblt_new());
@@ -86,7 +86,7 @@ SELECT e.* FROM (SELECT iblt_agg(1, 0) - iblt_agg(2, 0) FROM generate_series(1, 
 -- as many rows as a cell can count
 WITH RECURSIVE doubled(n, s) AS (SELECT 0, iblt_delete(iblt_new(10), 1, 1) UNION ALL SELECT n + 1, s + s FROM doubled WHERE n < 31)
 SELECT i.rows, e.* FROM doubled, iblt_info(s) AS i, iblt_estimate(s) AS e WHERE n IN (30, 31) ORDER BY n;
-SELECT estimated >= 200 * 65536 AS at_least_the_rows, complete
+SELECT rows_estimated >= 200 * 65536 AS at_least_the_rows, complete
 FROM (SELECT iblt_sum(s + s) FROM (SELECT iblt_agg(i % 200, 0, 10) FROM generate_series(1, 200 * 2048) i) x(s), generate_series(1, 16)) y(s), iblt_decode_status(s);
 
 -- A decoding that failed keeps what it recovered.  Taking those keys out of a

@@ -196,7 +196,7 @@ sub compare
 	}
 	# The server reads what the reader has written.
 	my ($difference, $estimated) = split /\|/, sql(<<"SQL");
-SELECT l - r, estimated
+SELECT l - r, rows_estimated
 FROM (SELECT \$\$$built{l}\$\$::iblt AS l, \$\$$built{r}\$\$::iblt AS r) v, iblt_decode_status(l - r)
 SQL
 	ok(reader('', 'subtract', $server{l}, $server{r}) eq $difference,
