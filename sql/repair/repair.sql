@@ -142,9 +142,7 @@ DECLARE
 	options options := make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences, 'texts', cast_types, extra_columns,
 		recheck, timeout, seed, progress, live, method);
-	asked repair_options := ROW(
-		CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END,
-		inserts, updates, deletes, "cascade", apply, apply_search_path, as_replica);
+	asked repair_options;
 	conn text := CASE WHEN num_nonnulls(peer, run) > 0 THEN 'iblt_' || gen_random_uuid() END;
 	works repair_work[];
 	secret boolean;
@@ -154,6 +152,14 @@ DECLARE
 	hint text;
 BEGIN
 	BEGIN
+		asked.target := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
+		asked.inserts := inserts;
+		asked.updates := updates;
+		asked.deletes := deletes;
+		asked."cascade" := "cascade";
+		asked.apply := apply;
+		asked.search_path := apply_search_path;
+		asked.as_replica := as_replica;
 		works := CASE WHEN run IS NULL THEN ARRAY[
 				repair(conn, peer, relation, peer_relation, options, asked)]
 			ELSE run_repair(conn, peer, run, relation, peer_relation, seed, options,

@@ -28,12 +28,8 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "parser/parse_clause.h"
 #include "parser/parse_collate.h"
-#include "parser/parse_node.h"
-#include "parser/parse_relation.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -430,7 +426,6 @@ check_condition(Relation relation, const char *text)
 	Condition	condition = {0};
 	ErrorContextCallback callback;
 	const char *source = text;
-	ParseNamespaceItem *item;
 	Node	   *expression;
 
 	callback.callback = locate_error;
@@ -442,12 +437,7 @@ check_condition(Relation relation, const char *text)
 	condition.pstate = make_parsestate(NULL);
 	condition.pstate->p_sourcetext = source;
 	collect_literals(expression, &condition);
-	item = addRangeTableEntryForRelation(condition.pstate, relation,
-										 AccessShareLock,
-										 makeAlias("t", NIL), true, true);
-	addNSItemToQuery(condition.pstate, item, true, true, true);
-	expression = transformWhereClause(condition.pstate, expression,
-									  EXPR_KIND_WHERE, "condition");
+	expression = iblt_analyse_condition(condition.pstate, relation, expression);
 	assign_expr_collations(condition.pstate, expression);
 	check_node(expression, &condition);
 	free_parsestate(condition.pstate);

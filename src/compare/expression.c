@@ -7,7 +7,10 @@
  */
 #include "compare/expression.h"
 
+#include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
+#include "parser/parse_clause.h"
+#include "parser/parse_relation.h"
 #include "parser/parser.h"
 
 static void
@@ -45,4 +48,15 @@ iblt_parse_expression(const char *text, const char **source)
 		IsA(linitial(((ColumnRef *) target->val)->fields), A_Star))
 		refuse_form();
 	return target->val;
+}
+
+Node *
+iblt_analyse_condition(ParseState *pstate, Relation relation, Node *parsed)
+{
+	ParseNamespaceItem *item =
+		addRangeTableEntryForRelation(pstate, relation, AccessShareLock,
+									  makeAlias("t", NIL), true, true);
+
+	addNSItemToQuery(pstate, item, true, true, true);
+	return transformWhereClause(pstate, parsed, EXPR_KIND_WHERE, "condition");
 }

@@ -11,6 +11,8 @@
 #include "postgres.h"
 
 #include "nodes/nodes.h"
+#include "parser/parse_node.h"
+#include "utils/rel.h"
 
 /*
  * Parses a condition as one expression, before names are looked up.  ERROR if
@@ -18,5 +20,11 @@
  * must not close.  Sets *source to the text that locations refer to.
  */
 extern Node *iblt_parse_expression(const char *text, const char **source);
+
+/*
+ * Looks up the names of a parsed condition in a relation, which it may call "t".
+ * The caller assigns collations.
+ */
+extern Node *iblt_analyse_condition(ParseState *pstate, Relation relation, Node *parsed);
 
 #endif							/* IBLT_COMPARE_EXPRESSION_H */

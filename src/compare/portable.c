@@ -23,12 +23,8 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "parser/parse_clause.h"
 #include "parser/parse_collate.h"
-#include "parser/parse_node.h"
-#include "parser/parse_relation.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -41,7 +37,6 @@
 /* What is known about a condition while its nodes are visited. */
 typedef struct Portable
 {
-	Relation	relation;
 	Bitmapset  *columns;		/* their numbers */
 	Oid			collation;		/* passed to the node's function, if any */
 } Portable;
@@ -174,17 +169,10 @@ forget_collations(Node *node, void *context)
 static Node *
 analyse(Relation relation, const char *text)
 {
-	const char *source;
-	Node	   *expression = iblt_parse_expression(text, &source);
 	ParseState *pstate = make_parsestate(NULL);
-	ParseNamespaceItem *item;
+	Node	   *expression = iblt_parse_expression(text, &pstate->p_sourcetext);
 
-	pstate->p_sourcetext = source;
-	item = addRangeTableEntryForRelation(pstate, relation, AccessShareLock,
-										 makeAlias("t", NIL), true, true);
-	addNSItemToQuery(pstate, item, true, true, true);
-	expression = transformWhereClause(pstate, expression, EXPR_KIND_WHERE,
-									  "condition");
+	expression = iblt_analyse_condition(pstate, relation, expression);
 	if (pstate->p_hasSubLinks)
 		refuse("a subquery");
 	forget_collations(expression, NULL);
@@ -205,21 +193,22 @@ iblt_plain_check_condition(PG_FUNCTION_ARGS)
 {
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	Portable	condition = {0};
+	Relation	relation;
 	Datum	   *names;
 	int			column = -1;
 	int			n = 0;
 
 	if (strchr(source, '\\') != NULL)
 		refuse("a backslash, which depends on standard_conforming_strings");
-	condition.relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
-	if (condition.relation == NULL)
+	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	if (relation == NULL)
 		PG_RETURN_NULL();
-	check_node(analyse(condition.relation, source), &condition);
+	check_node(analyse(relation, source), &condition);
 	names = palloc(sizeof(Datum) * Max(bms_num_members(condition.columns), 1));
 	while ((column = bms_next_member(condition.columns, column)) >= 0)
-		names[n++] = CStringGetTextDatum(get_attname(RelationGetRelid(condition.relation),
+		names[n++] = CStringGetTextDatum(get_attname(RelationGetRelid(relation),
 													 column, false));
-	relation_close(condition.relation, AccessShareLock);
+	relation_close(relation, AccessShareLock);
 	PG_RETURN_ARRAYTYPE_P(construct_array(names, n, TEXTOID, -1, false,
 										  TYPALIGN_INT));
 }
