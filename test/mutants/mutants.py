@@ -3,10 +3,11 @@
 mutants.py check LIST ...              do the entries fit the source?
 mutants.py run WORK JOBS LIST ...      run them, in the directories that "run" made
 
-README.md beside this file says how a list is written.
+README.md beside this file says how a list is written.  generate.py makes more faults.
 """
 import os
 import queue
+import random
 import re
 import shutil
 import signal
@@ -15,8 +16,11 @@ import sys
 import threading
 import time
 
+import generate
+
 # A fault may make a test hang.
 LIMIT = {"unit": 180, "sql": 180, "catalog": 60, "tap": 900}
+LIMIT_OF_GENERATED = 300
 WAIT_IN_TAP = "90"  # seconds that a test waits for something at most
 LEAST_CAUGHT = 0.97
 LINE = 150
@@ -51,6 +55,9 @@ class Fault:
         area = os.path.basename(self.where).partition(".")[0]
         return not words or any(word in f"{area}/{self.name}" for word in words)
 
+    def __str__(self):
+        return self.name
+
     def wrong(self, what):
         return ListError(f"{self.where}: {self.name}: {what}")
 
@@ -75,13 +82,17 @@ class Fault:
         with open(os.path.join(tree, self.file), encoding="utf-8") as source:
             self.mutate(source.read())
         for test in self.tests:
-            kind, _, name = test.partition(":")
-            there = {"unit": f"test/unit/{name}.c", "sql": f"test/sql/{name}.sql",
-                     "catalog": "test/lib/check-catalog.sh"}
-            if kind == "tap":
-                tap_file(tree, name)
-            elif kind not in there or not os.path.exists(os.path.join(tree, there[kind])):
-                raise self.wrong(f"there is no test {test}")
+            check_test(tree, test)
+
+
+def check_test(tree, test):
+    kind, _, names = test.partition(":")
+    for name in names.split(","):
+        there = {"unit": f"test/unit/{name}.c", "sql": f"test/sql/{name}.sql", "catalog": "test/lib/check-catalog.sh"}
+        if kind == "tap":
+            tap_file(tree, name)
+        elif kind not in there or not os.path.exists(os.path.join(tree, there[kind])):
+            raise ListError(f"there is no test {test}")
 
 
 def tap_file(tree, name):
@@ -125,6 +136,57 @@ def read_lists(tree, paths):
     return faults
 
 
+# --- the faults that are made from the source -----------------------------------------
+
+def data_lines(tree, name):
+    with open(os.path.join(tree, "test/mutants", name), encoding="utf-8") as lines:
+        return [line.split() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def read_tests(tree):
+    """The tests for each beginning of a file's name: one of src/core alone, the SQL tests at once."""
+    table = {}
+    for begin, *tests in data_lines(tree, "tests"):
+        table[begin] = []
+        for test in tests:
+            kind, _, names = test.partition(":")
+            unit = "test_" if kind == "unit" else ""
+            table[begin] += [test] if kind == "sql" else [f"{kind}:{unit}{name}" for name in names.split(",")]
+    return table
+
+
+def read_known(tree):
+    """What nobody can notice: the note of each identifier."""
+    return {word: " ".join(note) for word, *note in data_lines(tree, "known")}
+
+
+def generated(tree):
+    """All faults that can be made, by file, with their tests and notes."""
+    table, known = read_tests(tree), read_known(tree)
+    found = generate.candidates(tree)
+    for test in {test for tests in table.values() for test in tests}:
+        check_test(tree, test)
+    for begin in table:
+        if not any(file.startswith(begin) for file in found):
+            raise ListError(f"test/mutants/tests: no file begins with {begin}")
+    for file, faults in found.items():
+        begin = max((begin for begin in table if file.startswith(begin)), key=len, default=None)
+        if begin is None:
+            raise ListError(f"test/mutants/tests has no tests for {file}")
+        for fault in faults:
+            fault.tests = table[begin]
+            fault.notes = [known[fault.id]] if fault.id in known else []
+    return found
+
+
+def choose_generated(tree, words):
+    """Those that MUTANTS_GENERATED and MUTANTS_SEED choose, without what is known to survive."""
+    found = {file: [fault for fault in faults if fault.matches(words) and (words or not fault.notes)]
+             for file, faults in generated(tree).items()}
+    found = {file: faults for file, faults in found.items() if faults}
+    return generate.choose(found, int(os.environ["MUTANTS_GENERATED"]), random.Random(os.environ["MUTANTS_SEED"]))
+
+
 # --- one tree and one server --------------------------------------------------------
 
 class Worker:
@@ -138,6 +200,8 @@ class Worker:
         with open(os.path.join(self.top, "environment"), encoding="utf-8") as lines:
             self.env.update(line.rstrip("\n").split("=", 1) for line in lines)
         self.installed = False
+        self.has_check = False
+        self.limit = max(LIMIT.values())
 
     def run(self, command, limit, env=None, stop=None):
         """Its status and the first line that matches stop, at which it is ended; None for the status if it hung."""
@@ -154,7 +218,7 @@ class Worker:
         def too_long():
             hung.append(True)
             end()
-        timer = threading.Timer(limit, too_long)
+        timer = threading.Timer(min(limit, self.limit), too_long)
         timer.start()
         found = None
         with open(self.log, "ab") as log:
@@ -193,6 +257,61 @@ class Worker:
             with open(self.log, encoding="utf-8", errors="replace") as log:
                 raise ListError("it does not compile:\n" + "".join(log.readlines()[-8:]))
 
+    def discard(self, fault):
+        """Why a generated fault is not one: it does not compile, or it changes nothing."""
+        open(self.log, "w").close()
+        try:
+            self.make("all")
+        except ListError:
+            return "does not compile"
+        if fault.statement is None:
+            return "changes nothing" if self.same_objects() else None
+        return None if self.can_load(fault) else "does not compile"
+
+    def same_objects(self):
+        """Has the compiler made the same of the fault?"""
+        for directory, _, names in os.walk(os.path.join(self.tree, "src")):
+            for name in names:
+                path = os.path.join(directory, name)
+                pristine = os.path.join(self.pristine, os.path.relpath(path, self.tree))
+                if not name.endswith(".o") or os.stat(path).st_mtime_ns == os.stat(pristine).st_mtime_ns:
+                    continue
+                code = []
+                for file in (pristine, path):
+                    stripped = os.path.join(self.top, "stripped")
+                    subprocess.run(["strip", "-g", "-o", stripped, file], check=True)
+                    with open(stripped, "rb") as content:
+                        code.append(content.read())
+                if code[0] != code[1]:
+                    return False
+        return True
+
+    def can_load(self, fault):
+        """Does the function have no error that its first call would show, whatever it is called with?"""
+        with open(os.path.join(self.tree, fault.file), encoding="utf-8") as source:
+            text = source.read()
+        with open(os.path.join(self.tree, "sql/pinned_settings"), encoding="utf-8") as source:
+            pinned = source.read()
+        begin, end = fault.statement
+        text = text[begin:end + len(fault.new) - len(fault.old)].replace("CREATE ", "CREATE OR REPLACE ", 1)
+        text = text.replace("@extschema@", "public").replace("@pinned_settings@\n", pinned)
+        if not self.has_check:
+            self.install()
+            self.psql("DROP DATABASE IF EXISTS mutants")
+            self.psql("CREATE DATABASE mutants")
+            self.psql("CREATE EXTENSION iblt", "mutants")
+            self.psql("CREATE EXTENSION plpgsql_check", "mutants")
+            self.has_check = True
+        errors = f"""SELECT 'errors: ' || count(*) FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang,
+            LATERAL plpgsql_check_function_tb(p.oid, fatal_errors => false) AS f
+            WHERE p.proname = '{fault.function}' AND l.lanname = 'plpgsql' AND f.level = 'error'
+            AND p.prorettype <> ALL ('{{trigger, event_trigger}}'::regtype[]);"""
+        script = f"BEGIN; SET LOCAL search_path = iblt_internal, public; {errors} {text} {errors} ROLLBACK"
+        status, _ = self.run(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", "mutants", "-c", script], 30)
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            counts = re.findall(r"^errors: (\d+)$", log.read(), re.MULTILINE)
+        return status == 0 and counts[-1:] == counts[-2:-1]
+
     def install(self):
         if not self.installed:
             self.make("all")
@@ -224,7 +343,8 @@ class Worker:
     def test_sql(self, name):
         self.install()
         self.wake_server()
-        status, _ = self.run(["make", "-s", "installcheck", f"REGRESS={name}", f"PG_CONFIG={self.env['PG_CONFIG']}"],
+        names = name.replace(",", " ")
+        status, _ = self.run(["make", "-s", "installcheck", f"REGRESS={names}", f"PG_CONFIG={self.env['PG_CONFIG']}"],
                              LIMIT["sql"])
         if status is None:
             self.restart_server()
@@ -272,8 +392,8 @@ class Worker:
                 return
             time.sleep(0.1)
 
-    def psql(self, sql):
-        return self.run(["psql", "-XAtq", "-d", "postgres", "-c", sql], 30)[0]
+    def psql(self, sql, database="postgres"):
+        return self.run(["psql", "-XAtq", "-d", database, "-c", sql], 30)[0]
 
     # A fault in C can bring the server down; it then starts again by itself.
     def wake_server(self):
@@ -302,7 +422,7 @@ def first_difference(path):
 
 class Run:
     def __init__(self, work, jobs, faults):
-        self.faults, self.caught, self.survivors, self.errors = faults, [], [], []
+        self.faults, self.caught, self.survivors, self.errors, self.discarded = faults, [], [], [], []
         self.workers = [Worker(work, n + 1) for n in range(jobs)]
         self.lock = threading.Lock()
         self.number = 0
@@ -347,8 +467,7 @@ class Run:
         self.parallel(one, sorted(tests, key=lambda test: (order.get(test.partition(":")[0], 2), test)))
         return not self.errors
 
-    def try_fault(self, worker, name):
-        fault = next(f for f in self.faults if f.name == name)
+    def try_fault(self, worker, fault):
         start = time.time()
         path = os.path.join(worker.tree, fault.file)
         try:
@@ -357,30 +476,51 @@ class Run:
                 text = source.read()
             with open(path, "w", encoding="utf-8") as source:
                 source.write(fault.mutate(text))
+            made = isinstance(fault, generate.Generated)
+            worker.limit = LIMIT_OF_GENERATED if made else max(LIMIT.values())
+            reason = made and worker.discard(fault)
+            if reason:
+                self.discarded.append(fault)
+                self.say(f"discarded {fault}: {reason}")
+                return
             by = next(((test, failed) for test in fault.tests if (failed := worker.test(test))), None)
         finally:
             worker.sync()
         took = f"({time.time() - start:.0f} s)"
         if by:
             self.caught.append(fault)
-            line = f"caught    {name}: {by[0]} {took} {by[1]}"
+            line = f"caught    {fault}: {by[0]} {took} {by[1]}"
         else:
             self.survivors.append(fault)
-            line = f"SURVIVED  {name}: {' '.join(fault.tests)} {took}"
+            line = f"SURVIVED  {fault}: {' '.join(fault.tests)} {took}"
         self.say(line[:LINE])
+
+    def result(self, what, made):
+        """A line with the numbers of the faults in the lists, or of those made from the source."""
+        def count(faults):
+            return sum(isinstance(fault, generate.Generated) == made for fault in faults)
+        caught, survived = count(self.caught), count(self.survivors)
+        if caught + survived:
+            self.say(f"{what}: {caught} caught, {survived} survived: {100 * caught / (caught + survived):.1f} % caught")
 
     def finish(self):
         tried = len(self.caught) + len(self.survivors)
-        unexplained = [fault.name for fault in self.survivors if not fault.notes]
-        for fault in sorted(self.survivors, key=lambda f: f.name):
-            self.say(f"survivor  {fault.name} ({fault.file}): {' '.join(fault.notes) or 'NOT EXPLAINED'}")
+        unexplained = 0
+        for fault in sorted(self.survivors, key=str):
+            self.say(f"survivor  {fault} ({fault.file}): {' '.join(fault.notes) or 'NOT EXPLAINED'}")
+            if isinstance(fault, generate.Generated):
+                self.say(f"          - {fault.before}\n          + {fault.after}")
+            elif not fault.notes:
+                unexplained += 1
         for fault in self.caught:
             if fault.notes:
-                self.say(f"the note of {fault.name} is out of date: it was caught")
+                self.say(f"the note of {fault} is out of date: it was caught")
         for error in self.errors:
             self.say(f"error     {error}")
+        self.result("in the lists", False)
+        self.result("generated", True)
         share = len(self.caught) / tried if tried else 0
-        self.say(f"{len(self.caught)} caught, {len(self.survivors)} survived ({len(unexplained)} not explained), "
+        self.say(f"{len(self.caught)} caught, {len(self.survivors)} survived, {len(self.discarded)} discarded, "
                  f"{len(self.errors)} errors, {len(self.faults)} faults: {100 * share:.1f} % caught")
         return not unexplained and not self.errors and tried > 0 and share >= LEAST_CAUGHT
 
@@ -389,19 +529,19 @@ def main():
     command, *rest = sys.argv[1:]
     if command == "check":
         faults = read_lists(".", rest)
-        print(f"{len(faults)} faults fit the source")
+        print(f"{len(faults)} faults fit the source, and {sum(map(len, generated('.').values()))} can be made from it")
         return True
     work, jobs, *paths = rest
     faults = read_lists(".", paths)
     words = os.environ.get("MUTANTS", "").split()
-    faults = [fault for fault in faults if fault.matches(words)]
+    faults = [fault for fault in faults if fault.matches(words)] + choose_generated(".", words)
     run = Run(work, int(jobs), faults)
     if os.environ.get("MUTANTS_BASELINE") != "0":
         run.say(f"The tests of {len(faults)} faults, without a fault:")
         if not run.baseline():
             return False
-    run.say(f"{len(faults)} faults, one at a time:")
-    run.parallel(run.try_fault, [fault.name for fault in faults])
+    run.say(f"{len(faults)} faults, one at a time (SEED={os.environ['MUTANTS_SEED']} for those that are generated):")
+    run.parallel(run.try_fault, faults)
     return run.finish()
 
 
