@@ -101,7 +101,7 @@ check_key(const IbltKbfParams *params)
 {
 	IbltParams	key = {
 		.hashes = IBLT_MIN_HASHES, .subtables = 1, .subtable_cells = 1,
-		.kind = params->kind, .limbs = params->kind == IBLT_KEY_UUID ? 2 : 1,
+		.kind = params->kind, .limbs = iblt_core_kind_limbs(params->kind),
 		.description = params->description,
 		.description_size = params->description_size
 	};

@@ -39,6 +39,13 @@ typedef enum IbltKeyKind
 	IBLT_KEY_CANONICAL = 3		/* items of canonical bytes, zero-padded */
 } IbltKeyKind;
 
+/* Limbs of a key where canonical keys are hashed to one. */
+static inline unsigned
+iblt_core_kind_limbs(IbltKeyKind kind)
+{
+	return kind == IBLT_KEY_UUID ? 2 : 1;
+}
+
 /* The form of a row's key, or of its value. */
 typedef struct IbltTyping
 {

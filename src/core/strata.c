@@ -172,7 +172,7 @@ read_header(IbltStrataParams *params, int64_t *rows, const uint8_t *bytes,
 	table->subtables = (1U << (table->hashes & 31)) - 1;
 	table->subtable_cells = iblt_load32(bytes + OFFSET_CELLS);
 	table->kind = (IbltKeyKind) bytes[OFFSET_KEY_KIND];
-	table->limbs = table->kind == IBLT_KEY_UUID ? 2 : 1;
+	table->limbs = iblt_core_kind_limbs(table->kind);
 	memset(&table->value, 0, sizeof table->value);
 	table->seed = iblt_load64(bytes + OFFSET_SEED);
 	table->description = bytes + HEADER_SIZE;

@@ -321,24 +321,15 @@ take_values(IbltTrackEntry *entry, TupleTableSlot *slot)
 static const char *
 encode_key(IbltTrackEntry *entry)
 {
-	int64		integer;
-
 	resetStringInfo(&entry->key);
 	for (int i = 0; i < entry->nkeys; i++)
 	{
 		if (entry->values[i].isnull)
 			return "a key was null";
 	}
-	if (iblt_key_integer(entry->key_type, entry->values[0].value, &integer))
-	{
-		iblt_store64((uint8 *) entry->key.data, (uint64) integer);
-		entry->key.len = sizeof integer;
-	}
-	else if (entry->key_type == UUIDOID)
-		appendBinaryStringInfo(&entry->key,
-							   (char *) DatumGetUUIDP(entry->values[0].value)->data,
-							   UUID_LEN);
-	else
+	entry->key.len = iblt_key_fixed(entry->key_type, entry->values[0].value,
+									entry->key.data);
+	if (entry->key.len == 0)
 		iblt_codec_append_args(&entry->key, entry->key_codecs,
 							   entry->values, entry->nkeys);
 	return NULL;

@@ -101,7 +101,7 @@ key_params(IbltParams *key, const IbltKbfParams *params)
 	key->subtables = 1;
 	key->subtable_cells = 1;
 	key->kind = params->kind;
-	key->limbs = params->kind == IBLT_KEY_UUID ? 2 : 1;
+	key->limbs = iblt_core_kind_limbs(params->kind);
 	key->description = params->description;
 	key->description_size = params->description_size;
 }

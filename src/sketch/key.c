@@ -128,39 +128,17 @@ iblt_key_coder_for_arg(FunctionCallInfo fcinfo, int n)
 	return kept_coder(fcinfo, n, get_fn_expr_argtype(fcinfo->flinfo, n));
 }
 
-/* An integer of any width, as 64 bits in little-endian order. */
-static void
-encode_integer(IbltKeyCoder *coder, Datum key)
-{
-	int64		integer = 0;
-
-	(void) iblt_key_integer(coder->type, key, &integer);
-	/* initStringInfo has taken more than eight bytes */
-	iblt_store64((uint8 *) coder->bytes.data, (uint64) integer);
-	coder->bytes.len = sizeof(uint64);
-}
-
 void
 iblt_key_encode(IbltKeyCoder *coder, Datum key)
 {
 	resetStringInfo(&coder->bytes);
-	switch (coder->kind)
-	{
-		case IBLT_KEY_INTEGER:
-			encode_integer(coder, key);
-			break;
-		case IBLT_KEY_UUID:
-			appendBinaryStringInfo(&coder->bytes,
-								   (const char *) DatumGetUUIDP(key)->data,
-								   UUID_LEN);
-			break;
-		default:
-			if (iblt_codec_is_row(coder->codec))
-				iblt_codec_append_columns(&coder->bytes, coder->codec, key);
-			else
-				iblt_codec_append(&coder->bytes, coder->codec, key, false);
-			break;
-	}
+	/* initStringInfo has taken more bytes than a fixed key has */
+	if (coder->kind != IBLT_KEY_CANONICAL)
+		coder->bytes.len = iblt_key_fixed(coder->type, key, coder->bytes.data);
+	else if (iblt_codec_is_row(coder->codec))
+		iblt_codec_append_columns(&coder->bytes, coder->codec, key);
+	else
+		iblt_codec_append(&coder->bytes, coder->codec, key, false);
 }
 
 /* ERROR for a value that takes more bytes than the sketch keeps. */
