@@ -89,7 +89,7 @@ CREATE TYPE repair_step AS (
 	key jsonb,
 	action text,
 	sql text,
-	status text,
+	status text,			-- 'preview' or 'skipped' (steps.sql), 'applied' (apply.sql)
 	detail text,
 	n bigint,				-- rows that the statement must change
 	columns text[]			-- that an update sets

@@ -1,6 +1,6 @@
 -- Beginning a run ------------------------------------------------------------------------
 --
--- The procedures (steps.sql) commit after each step, so a step is a function with settings
+-- The procedures (run.sql) commit after each step, so a step is a function with settings
 -- and a handler of its own.  A session claims a slice (claim.sql): it takes one that was
 -- left by a session that died, or cuts the next one, and commits.  Then it compares the
 -- slice and stores what it found in one transaction (work.sql).  A slice that is under way

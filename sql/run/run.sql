@@ -1,4 +1,9 @@
--- The steps and procedures of a run ---------------------------------------------------------
+-- Runs -----------------------------------------------------------------------------------
+--
+-- iblt_audit_run and iblt_audit_resume call run_step until the run has ended, and commit
+-- after each step: run_begin and run_resume (begin.sql), run_claim (claim.sql), run_work
+-- (work.sql, blocks.sql), which also says how long to wait, and run_pause (claim.sql).
+-- slice.sql and its neighbours cut slices.  after.sql and repair.sql are for runs that ended.
 --
 -- A procedure that commits has no settings of its own, so it uses no operator, and leaves
 -- all to its steps.
