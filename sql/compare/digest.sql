@@ -58,7 +58,7 @@ END
 $$;
 
 -- The digest of a relation as it was described, folded; an error if it is not trustworthy.
--- A digest that was begun anew may be of other columns.
+-- A digest that was started again may be of other columns.
 -- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
 CREATE FUNCTION live_read(relation text, generation bigint,
 	subtable_cells integer) RETURNS @extschema@.iblt
@@ -67,7 +67,7 @@ AS $$
 BEGIN
 	IF generation IS DISTINCT FROM (SELECT o.generation
 			FROM iblt_live_options(to_regclass(relation)) AS o) THEN
-		PERFORM refuse_altered(relation, 'here', 'Its digest was begun anew.');
+		PERFORM refuse_altered(relation, 'here', 'Its digest was started again.');
 	END IF;
 	RETURN iblt_compare_fold(@extschema@.iblt_live(to_regclass(relation)), subtable_cells);
 END

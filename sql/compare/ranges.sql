@@ -200,4 +200,4 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare_ranges(regclass, text, text, integer, text[], text[], text[], text,
 	text, bigint, boolean, text, integer, interval, bigint, boolean) IS
-'how many keys differ in each range of the key, also where they are too many for iblt_compare';
+'how many keys differ in each range of the key, even if there are too many for iblt_compare';

@@ -75,7 +75,7 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE iblt_track(regclass, text, text, text[], text[], integer) IS
-'begins to keep a digest of a table, with its options or those of a peer';
+'starts to keep a digest of a table, with its own options or those of a peer';
 
 CREATE PROCEDURE @extschema@.iblt_live_rebuild(relation regclass)
 	LANGUAGE plpgsql
@@ -99,7 +99,7 @@ BEGIN
 	PERFORM track_stop(relation);
 END
 $$;
-COMMENT ON PROCEDURE iblt_untrack(regclass) IS 'ends the digest of a table';
+COMMENT ON PROCEDURE iblt_untrack(regclass) IS 'stops tracking a table, and drops its digest';
 
 -- Functions
 
@@ -111,7 +111,7 @@ COMMENT ON FUNCTION iblt_live(regclass, integer) IS
 CREATE FUNCTION @extschema@.iblt_live_merge(relation regclass) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION iblt_live_merge(regclass) IS
-'puts the recorded changes of a table into its digest, and returns their number';
+'merges the recorded changes of a table into its digest, and returns their number';
 
 -- Does a scan of a table give its digest, byte for byte?
 -- The queries of a stable function have one snapshot.  In two statements, the digest can
@@ -152,7 +152,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_live_verify(regclass) IS
-'does a scan of the table give its digest? If not, the digest is no longer trustworthy';
+'compares a digest with a scan of its table; if they differ, the digest is no longer trustworthy';
 
 CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
 	OUT rows bigint, OUT unmerged bigint, OUT bytes bigint, OUT verified_at timestamptz,

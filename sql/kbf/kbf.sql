@@ -52,16 +52,13 @@ CREATE FUNCTION kbf_new(capacity integer, distinct_values integer DEFAULT 255,
 RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_new(integer, integer, double precision, integer, bigint) IS
-'an empty filter to be used as a template: with room for "capacity" keys whose values are 1 to '
-'"distinct_values" (at most 4095), at most a part "failure" of which is unknown; a cell can tell '
-'"superposed" values (1 to 3) apart';
+'an empty filter to be used as a template, with values 1 to "distinct_values"';
 
 CREATE FUNCTION kbf_new(capacity integer, labels text[], failure double precision DEFAULT 0.001,
 	superposed integer DEFAULT 3, seed bigint DEFAULT 0) RETURNS kbf
 	AS 'MODULE_PATHNAME', 'kbf_new_labels' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_new(integer, text[], double precision, integer, bigint) IS
-'an empty filter whose values are labels, which it keeps; those of an enum type are '
-'enum_range(NULL::type)::text[]';
+'an empty filter to be used as a template, whose values are labels';
 
 CREATE FUNCTION kbf_info(s kbf, OUT version integer, OUT cells integer, OUT hashes integer,
 	OUT degree integer, OUT superposed integer, OUT distinct_values integer, OUT labels text[],
@@ -71,9 +68,7 @@ CREATE FUNCTION kbf_info(s kbf, OUT version integer, OUT cells integer, OUT hash
 	OUT false_positive double precision, OUT absent_unknown double precision) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 10000;
 COMMENT ON FUNCTION kbf_info(kbf) IS
-'parameters of a filter, its number of keys, keys a cell of a subtable (load), cells that are '
-'full, size in bytes, and the rates to expect now: of keys in it that are unknown, and of keys '
-'not in it that get a value or are unknown; capacity is for failure 0.001';
+'parameters of a filter, its number of keys, its size in bytes, and the rates to expect now';
 
 -- Linear algebra on filters ---------------------------------------------------------------
 
@@ -138,14 +133,13 @@ COMMENT ON FUNCTION kbf_fold(kbf, kbf) IS
 CREATE FUNCTION kbf_add_labels(s kbf, labels text[]) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_add_labels(kbf, text[]) IS
-'the filter with more labels, those of "labels" that it does not have yet, as far as its codes '
-'have room; filters whose labels begin alike go together';
+'the filter with those of the labels that it does not have yet';
 
 CREATE FUNCTION kbf_append(s kbf[], more kbf, failure double precision DEFAULT 0.001) RETURNS kbf[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_append(kbf[], kbf, double precision) IS
-'filters for kbf_lookup with the pairs of one more, which is added to the last one if that has '
-'room for them, or else becomes its successor';
+'filters with the pairs of one more, which is added to the last one if that has room, or '
+'appended';
 
 -- One pair at a time --------------------------------------------------------------------
 -- A value is an integer of any width, or a label as text or as a value of an enum type.
@@ -153,40 +147,34 @@ COMMENT ON FUNCTION kbf_append(kbf[], kbf, double precision) IS
 CREATE FUNCTION kbf_insert(s kbf, key anyelement, value anycompatible) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_insert(kbf, anyelement, anycompatible) IS
-'the filter with one pair more; value is an integer from 1 or a label; a key that is inserted '
-'twice is unknown';
+'the filter with one pair more; a key that is inserted twice is unknown';
 
 CREATE FUNCTION kbf_update(s kbf, key anyelement, new anycompatible) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_update(kbf, anyelement, anycompatible) IS
-'the filter with another value for a key, whose present value is looked up; error IB006 if the '
-'filter does not determine it, IB007 if the key is absent';
+'the filter with another value for a key, whose old value is looked up';
 
 CREATE FUNCTION kbf_update(s kbf, key anyelement, old anycompatible, new anycompatible) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_update(kbf, anyelement, anycompatible, anycompatible) IS
-'the filter with another value for a key that has the value "old"; error IB007 if the cells show '
-'that it does not, and damage if they do not show it';
+'the filter with another value for a key, which must have the value "old"';
 
 CREATE FUNCTION kbf_delete(s kbf, key anyelement) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_delete(kbf, anyelement) IS
-'the filter without a key, whose value is looked up; error IB006 if the filter does not determine '
-'it, IB007 if the key is absent';
+'the filter without a key, whose value is looked up';
 
 CREATE FUNCTION kbf_delete(s kbf, key anyelement, value anycompatible) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION kbf_delete(kbf, anyelement, anycompatible) IS
-'the filter without a pair that is in it; error IB007 if the cells show that it is not, and damage '
-'if they do not show it';
+'the filter without a pair, which must be in it';
 
 -- Looking keys up ---------------------------------------------------------------------------
 
 CREATE FUNCTION kbf_get(s kbf, key anyelement) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION kbf_get(kbf, anyelement) IS
-'the value of a key, or NULL if it is absent; error IB006 if the filter does not determine it; '
-'reads the header and the key''s cells only, so neither checksum nor other cells are checked';
+'the value of a key, or NULL if it is absent; error IB006 if the filter does not determine it';
 
 CREATE FUNCTION kbf_get(s kbf, key anyelement, if_unknown integer) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
@@ -197,7 +185,7 @@ CREATE FUNCTION kbf_get_label(s kbf, key anyelement) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION kbf_get_label(kbf, anyelement) IS
 'the label of the value of a key, or NULL if it is absent; error IB006 if the filter does not '
-'determine it; reads what kbf_get reads';
+'determine it';
 
 CREATE FUNCTION kbf_get_label(s kbf, key anyelement, if_unknown text) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
@@ -209,17 +197,14 @@ CREATE FUNCTION kbf_lookup(s kbf, key anyelement, OUT status text, OUT value int
 	OUT label text) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION kbf_lookup(kbf, anyelement) IS
-'is a key in the filter: present, absent or unknown, with its value and label if it is present; '
-'reads what kbf_get reads';
+'is a key in the filter: present with its value and label, absent or unknown';
 
 CREATE FUNCTION kbf_lookup(s kbf[], key anyelement, OUT status text, OUT value integer,
 	OUT label text, OUT "position" integer) RETURNS record
 	AS 'MODULE_PATHNAME', 'kbf_lookup_array' LANGUAGE C STABLE PARALLEL SAFE COST 100;
 COMMENT ON FUNCTION kbf_lookup(kbf[], anyelement) IS
-'the same over several filters whose labels begin alike, or of the same number of values: present '
-'if some have the key, all these with one value, and none does not know; absent if all say so; '
-'otherwise unknown; '
-'position is the only filter that has it, counted from 1';
+'the same over several filters, with the position of the only one that has the key, counted '
+'from 1';
 
 -- Aggregates ---------------------------------------------------------------------------------
 -- Without inverse transition functions, because a cell that became full forgets its

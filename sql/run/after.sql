@@ -164,7 +164,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_recheck(bigint, text, boolean) IS
-'looks at the differences of a run again, and keeps those that still are';
+'rechecks the differences of a run, and keeps the ones that still differ';
 
 -- Pruning
 
@@ -193,5 +193,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_prune(interval) IS
-'deletes runs that nobody works on, and in which no table began or ended for that long; returns '
-'how many';
+'deletes runs on which nobody works and that did not get further for that long; returns how many';

@@ -127,4 +127,4 @@ END
 $$;
 COMMENT ON PROCEDURE iblt_audit_resume(bigint, text, interval, double precision, bigint, text,
 	boolean) IS
-'goes on with a run, or joins the sessions that are at work on it';
+'continues a run, or joins its sessions';

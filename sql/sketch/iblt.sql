@@ -60,8 +60,8 @@ CREATE FUNCTION iblt_info(s iblt, OUT version integer, OUT hashes integer, OUT c
 	OUT get_success double precision, OUT subtables integer[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_info(iblt) IS
-'parameters of a sketch, its net number of rows, its size in bytes, the probability that iblt_get '
-'now finds a key that is there, and the hashes whose subtables it has';
+'parameters of a sketch, its net number of rows, its size in bytes, and how likely iblt_get '
+'finds a key';
 
 -- Linear algebra on sketches ---------------------------------------------------
 
@@ -129,14 +129,13 @@ COMMENT ON FUNCTION iblt_fold(iblt, iblt) IS
 CREATE FUNCTION iblt_drop_subtable(s iblt, subtable integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_drop_subtable(iblt, integer) IS
-'the sketch of the same rows without the subtable of hash i, counted from 1';
+'the sketch of the same rows without one subtable, counted from 1';
 
 CREATE FUNCTION iblt_estimate(s iblt, OUT rows bigint, OUT rows_upper_bound bigint,
 	OUT keys bigint, OUT keys_upper_bound bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_estimate(iblt) IS
-'about how many rows are in a difference, and how many there are at most with 99 % certainty; the '
-'same for its keys';
+'about how many rows and keys are in a difference, with bounds that hold with 99 % certainty';
 
 -- One row at a time --------------------------------------------------------------
 
@@ -384,8 +383,8 @@ CREATE FUNCTION iblt_decode_status(s iblt, OUT complete boolean, OUT recovered b
 	OUT rows_estimated bigint, OUT recommended_capacity bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_decode_status(iblt) IS
-'can the sketch be decoded completely, how many keys are recovered, about how many rows differ, '
-'and which capacity to use';
+'whether a sketch can be decoded, how many keys are recovered, about how many rows differ, and '
+'which capacity to use';
 
 -- Row checksums --------------------------------------------------------------------
 

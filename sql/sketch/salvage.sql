@@ -12,14 +12,13 @@ CREATE FUNCTION @extschema@.iblt_salvage(
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10000;
 COMMENT ON FUNCTION iblt_salvage(bytea, integer[], iblt) IS
-'a damaged sketch, put together again from the subtables that agree, which are found or are those '
-'not named in "without"; "other" is an undamaged sketch of nearly the same rows; complete if its '
-'own checksum proves that every byte is what it was, otherwise s is NULL';
+'restores a damaged sketch from the subtables that agree; s is NULL unless its checksum proves '
+'every byte';
 
 CREATE FUNCTION @extschema@.iblt_salvage_keys(
 	bytes bytea, without integer[] DEFAULT NULL, other iblt DEFAULT NULL)
 RETURNS TABLE (key text, side text, count bigint, value text)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 10000 ROWS 100;
 COMMENT ON FUNCTION iblt_salvage_keys(bytea, integer[], iblt) IS
-'the keys of a damaged sketch, or those by which it differs from "other", as iblt_decode lists '
-'them; with a warning if nothing proves that these are all';
+'the keys of a damaged sketch, or those by which it differs from "other"; a warning if there '
+'may be more';

@@ -42,7 +42,7 @@ poisson(double mean, int n)
 	return chance;
 }
 
-/* The keys besides one's own, and the share of them in each of its cells. */
+/* The other keys, and the share of them in each of its cells. */
 typedef struct Others
 {
 	double		number;			/* INFINITY if only their mean is known */

@@ -29,7 +29,7 @@ typedef struct IbltFence
 extern void iblt_fence_put(IbltFence *fence, Oid store, Oid relid);
 
 /*
- * Removes it.  The command must be a later one.  If the store was written anew
+ * Removes it.  The command must be a later one.  If the store was rewritten
  * since, a fence may stay.
  */
 extern void iblt_fence_remove(IbltFence *fence, Oid store);

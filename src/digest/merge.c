@@ -195,7 +195,7 @@ PG_FUNCTION_INFO_V1(iblt_track_finish);
 
 /*
  * iblt_track_finish(regclass, generation bigint, base iblt) -> void: the first
- * base of a generation.  ERROR if the table is tracked anew meanwhile.
+ * base of a generation.  ERROR if tracking starts again meanwhile.
  */
 Datum
 iblt_track_finish(PG_FUNCTION_ARGS)

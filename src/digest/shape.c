@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shape.c
- *	  What a live digest relies on besides rows.
+ *	  What a live digest relies on beside rows.
  *
  * A statement such as ALTER TABLE changes what rows contain without firing a
  * row trigger, and it can disable the triggers.  So hashes of the catalogs are

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shape.h
- *	  What a live digest relies on besides rows: columns, types, partitions,
+ *	  What a live digest relies on beside rows: columns, types, partitions,
  *	  triggers, and the files that hold the rows.
  *
  * All is read as of now, under a lock on the table, and not as of a snapshot.
