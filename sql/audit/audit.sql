@@ -114,16 +114,18 @@ BEGIN
 END
 $$;
 
--- The first question to a peer, for a table that it surely has; a label is its
--- application_name.
-CREATE FUNCTION audit_greet(conn text, label text) RETURNS side
+-- The first question to a peer, and this server, for a table that both surely have; a label is
+-- the peer's application_name.
+CREATE FUNCTION audit_greet(conn text, label text) RETURNS side[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN CASE WHEN peer_is_bare(conn)
-		THEN described(plain_describe(conn, 'pg_catalog.pg_class',
-			label), 'there')
-		ELSE describe_there(conn, label, 'pg_catalog.pg_class', NULL) END;
+	IF peer_is_bare(conn) THEN
+		RETURN ARRAY[described(describe('pg_class'), 'here'), described(ask_one(conn,
+			plain_describe_sql('pg_catalog.pg_class'), 0.001, label)::jsonb, 'there', conn)];
+	END IF;
+	RETURN describe_sides(ARRAY[NULL, conn], '{pg_catalog.pg_class,pg_catalog.pg_class}',
+		'{NULL,NULL}', false, label);
 END
 $$;
 
@@ -134,11 +136,9 @@ CREATE FUNCTION audit_check_peer(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	there side := audit_greet(conn, 'iblt_audit');
-	here side := described(
-		describe('pg_class', NULL), 'here');
+	sides side[] := audit_greet(conn, 'iblt_audit');
 BEGIN
-	IF here.identity = there.identity THEN
+	IF sides[1].identity = sides[2].identity THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'the peer is this database itself',
 			HINT = 'Check that the foreign server or the connection string leads to the other one.';

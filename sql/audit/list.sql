@@ -51,9 +51,7 @@ CREATE FUNCTION audit_list_schema(conn text, schema text) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	call text := format('audit_tables(%L)', schema);
-	mine text[] := audit_ask_names(conn, 'here', call);
-	theirs text[] := audit_ask_names(conn, 'there', call);
+	names text[] := audit_ask_names(ARRAY[NULL, conn], format('audit_tables(%L)', schema));
 	namespace oid := (SELECT oid FROM pg_namespace WHERE nspname = schema);
 BEGIN
 	IF namespace IS NULL THEN
@@ -62,7 +60,7 @@ BEGIN
 	END IF;
 	RETURN (SELECT array_agg(audit_make_item(c.oid, schema, t.name, true)
 			ORDER BY t.name COLLATE "C")
-		FROM (SELECT unnest(mine) UNION SELECT unnest(theirs)) AS t(name)
+		FROM unnest(names) AS t(name)
 		LEFT JOIN pg_class c ON c.relnamespace = namespace AND c.relname = t.name);
 END
 $$;
@@ -99,10 +97,9 @@ CREATE FUNCTION audit_list_publication(conn text, publication text) RETURNS audi
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	mine published :=
-		audit_ask_published(conn, 'here', ARRAY[publication]);
-	theirs published :=
-		audit_ask_published(conn, 'there', ARRAY[publication]);
+	found published[] := audit_ask_published(ARRAY[NULL, conn], ARRAY[publication]);
+	mine published := found[1];
+	theirs published := found[2];
 	subscriber text := CASE mine.publications WHEN '{}' THEN 'here' ELSE 'there' END;
 	twofold boolean := mine.publications <> '{}' AND theirs.publications <> '{}';
 BEGIN
@@ -166,7 +163,7 @@ BEGIN
 		CASE WHEN s.subenabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END
 		INTO names, notes FROM pg_subscription s WHERE s.subname = subscription
 		AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database());
-	found := audit_ask_published(conn, 'there', names);
+	found := (audit_ask_published(ARRAY[conn], names))[1];
 	notes := notes || ARRAY(SELECT format('publication "%s" does not exist on the peer', name)
 		FROM unnest(names) AS name WHERE name <> ALL (found.publications));
 	RETURN (SELECT array_agg(audit_make_item(coalesce(s.relid, c.oid), schema, name,

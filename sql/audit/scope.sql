@@ -2,6 +2,13 @@
 --
 -- Which of its columns and rows an audit compares.
 
+-- The place of the subscriber of a published table.
+CREATE FUNCTION audit_subscriber(conn text, item audit_item) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE item.subscriber WHEN 'there' THEN conn END
+$$;
+
 -- An item without the columns that are not replicated.
 -- A subscriber computes a generated column that is not published, if it has one too.
 CREATE FUNCTION audit_scope_columns(conn text, item audit_item) RETURNS audit_item
@@ -13,7 +20,7 @@ DECLARE
 	excluded text[];
 BEGIN
 	IF EXISTS (SELECT FROM unnest(unpublished) AS u WHERE u.generated) THEN
-		computed := audit_ask_names(conn, item.subscriber, format(
+		computed := audit_ask_names(ARRAY[audit_subscriber(conn, item)], format(
 			'audit_generated(pg_catalog.to_regclass(%L))', audit_name(item)));
 	END IF;
 	excluded := ARRAY(SELECT u.name FROM unnest(unpublished) AS u
@@ -60,7 +67,7 @@ CREATE FUNCTION audit_scope_rows(conn text, item audit_item,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	feeds feed[] := audit_ask_feeds(conn, item.subscriber, audit_name(item));
+	feeds feed[] := audit_ask_feeds(audit_subscriber(conn, item), audit_name(item));
 	alone boolean := audit_only_source(feeds, item.published);
 	filter text := (item.published).filter;
 BEGIN

@@ -96,41 +96,36 @@ $$;
 
 -- Asking them
 
--- What a call of one of these functions answers on a side.
-CREATE FUNCTION audit_ask(conn text, side text, call text) RETURNS jsonb
+-- The names that calls of these functions answer at some places, each once.
+CREATE FUNCTION audit_ask_names(places text[], call text) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN peer_call(conn, side, call);
+	RETURN ARRAY(SELECT DISTINCT name
+		FROM unnest(ask_calls(places, VARIADIC array_fill(call, ARRAY[cardinality(places)])))
+			AS answer, jsonb_array_elements_text(answer::jsonb) AS name);
 END
 $$;
 
--- The names that such a call answers.
-CREATE FUNCTION audit_ask_names(conn text, side text, call text) RETURNS text[]
+-- What places publish in publications.
+CREATE FUNCTION audit_ask_published(places text[], publications text[]) RETURNS published[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	call text := format('audit_published(%L::pg_catalog.text[])', publications);
 BEGIN
-	RETURN ARRAY(SELECT jsonb_array_elements_text(audit_ask(conn, side, call)));
+	RETURN ARRAY(SELECT jsonb_populate_record(NULL::published, answer::jsonb)
+		FROM unnest(ask_calls(places, VARIADIC array_fill(call, ARRAY[cardinality(places)])))
+			WITH ORDINALITY AS u(answer, n) ORDER BY n);
 END
 $$;
 
--- What a side publishes in publications.
-CREATE FUNCTION audit_ask_published(conn text, side text, publications text[]) RETURNS published
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN jsonb_populate_record(NULL::published, audit_ask(conn,
-		side, format('audit_published(%L::pg_catalog.text[])', publications)));
-END
-$$;
-
--- The subscriptions of a side that feed a relation.
-CREATE FUNCTION audit_ask_feeds(conn text, side text, relation text) RETURNS feed[]
+-- The subscriptions at a place that feed a relation.
+CREATE FUNCTION audit_ask_feeds(place text, relation text) RETURNS feed[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	RETURN ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::feed,
-		audit_ask(conn, side,
-			format('audit_feeds(pg_catalog.to_regclass(%L))', relation))) AS f);
+		ask_call(place, format('audit_feeds(pg_catalog.to_regclass(%L))', relation))::jsonb) AS f);
 END
 $$;

@@ -1,21 +1,19 @@
 -- Many small tables ------------------------------------------------------------------
 --
--- A small table costs little but its questions to the peer.  So many of them are asked
--- about in one message, each with a hash of its description here.  Where that of the peer
--- is the same, the peer answers with a digest of its rows.  A table with the same digest
--- here is equal.  All others, also those with an error, are compared alone, as if there
--- was no such message.  plain.sql says how a peer without iblt is asked.
+-- A small table costs little but its questions to the peer.  So both sides are asked about
+-- many of them at once, each with a hash of its description here.  Where that of the peer
+-- is the same, the peer answers with a digest of its rows, as this side does.  A table with
+-- the same digest is equal.  All others, also those with an error, are compared alone, as if
+-- there was no such question.  plain.sql says how a peer without iblt is asked.
 --
 -- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
 
--- A small table of an audit, and its digest here.
+-- A small table of an audit.
 CREATE TYPE audit_small AS (
 	n integer,				-- its place in the list
 	item audit_item,
 	compare options,
-	here jsonb,				-- as described
-	digest text,
-	rows bigint
+	here jsonb				-- as described
 );
 
 -- 128 bits of a SHA-256, in hexadecimal.
@@ -60,15 +58,16 @@ BEGIN
 END
 $$;
 
--- What runs on the peer
+-- What is asked
 
--- What the other side needs to know of a small table: the digest, the number of rows, and
--- what its own description cannot tell; NULL if it must be compared alone.
+-- What is to be known of a small table: the digest, the number of rows, and what the other
+-- side's description cannot tell; NULL if it must be compared alone.
+-- This side's request has its description, so that it is not made again.
 CREATE FUNCTION audit_answer(request jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	described jsonb := describe(to_regclass(request ->> 0), request ->> 1);
+	described jsonb := coalesce(request -> 5, describe(to_regclass(request ->> 0), request ->> 1));
 	options options;
 	found record;
 BEGIN
@@ -114,9 +113,9 @@ BEGIN
 END
 $$;
 
--- What runs here
+-- Which tables
 
--- What is to be known of an item to compare it with many others; NULL after an error.
+-- An item with what it takes to compare it with many others; NULL after an error.
 -- Nothing is asked of the peer for an item here.  Where its scope takes questions, it is
 -- not one of these.
 CREATE FUNCTION audit_describe_small(item audit_item, options audit_options) RETURNS audit_small
@@ -169,32 +168,15 @@ BEGIN
 END
 $$;
 
--- What audit_answer is asked about a table.
-CREATE FUNCTION audit_request(small audit_small) RETURNS jsonb
+-- The question about tables; to this side with its own descriptions.
+CREATE FUNCTION audit_small_sql(smalls audit_small[], own boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT jsonb_build_array(small.here -> 'relation', (small.compare).peer_condition,
-		(small.compare).exclude, (small.compare).seed, audit_core(small.here))
-$$;
-
--- A small table with its digest here.
-CREATE FUNCTION audit_scan_small(small audit_small) RETURNS audit_small
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found record;
-BEGIN
-	BEGIN
-		found := audit_digest(small.here, small.compare);
-		small.digest := found.digest;
-		small.rows := found.rows;
-		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
-	EXCEPTION WHEN OTHERS THEN
-		-- an error shows again when the table is compared alone
-		NULL;
-	END;
-	RETURN small;
-END
+	SELECT format('SELECT audit_answers(%L)', jsonb_agg(jsonb_build_array(s.here -> 'relation',
+			CASE WHEN own THEN (s.compare).condition ELSE (s.compare).peer_condition END,
+			(s.compare).exclude, (s.compare).seed, audit_core(s.here))
+		|| CASE WHEN own THEN jsonb_build_array(s.here) ELSE '[]' END ORDER BY n))
+	FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, n)
 $$;
 
 -- The row for a small table with that many equal rows on each side; an error if its plan has
@@ -216,22 +198,24 @@ BEGIN
 END
 $$;
 
--- The row for a small table that is equal; NULL for one that must be compared alone.
-CREATE FUNCTION audit_judge_small(small audit_small, server jsonb,
+-- The row for a small table that is equal, from the answers of both sides; NULL for one that
+-- must be compared alone.
+CREATE FUNCTION audit_judge_small(small audit_small, conn text, server jsonb, mine jsonb,
 	answer jsonb, bytes bigint) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF (small.digest = answer ->> 0 AND small.rows = (answer ->> 1)::bigint) IS NOT TRUE THEN
+	IF (mine -> 0 = answer -> 0 AND mine ->> 0 <> '' AND mine -> 1 = answer -> 1) IS NOT TRUE THEN
 		RETURN NULL;
 	END IF;
-	RETURN audit_equal_small(small, plan_of(
+	RETURN audit_equal_small(small, checked_plan(
 		described(small.here, 'here'),
 		described(small.here || server || jsonb_build_object(
 			'condition', (small.compare).peer_condition,
 			'identity', answer -> 2, 'fingerprint', answer -> 3, 'versions', answer -> 4,
 			'version_rights', answer -> 5, 'most_rows', answer -> 6, 'collations', answer -> 7,
-			'subscriptions', answer -> 8), 'there'), small.compare, false), small.rows, bytes);
+			'subscriptions', answer -> 8), 'there', conn), small.compare),
+		(mine ->> 1)::bigint, bytes);
 EXCEPTION WHEN OTHERS THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;
@@ -245,22 +229,23 @@ CREATE FUNCTION audit_compare_small(conn text, smalls audit_small[]) RETURNS aud
 AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
-	tried record;
-	answer jsonb;
+	answers text[];
+	here jsonb;
+	there jsonb;
 BEGIN
-	PERFORM peer_send(conn, format('SELECT audit_answers(%L)',
-		(SELECT jsonb_agg(audit_request(s)) FROM unnest(smalls) AS s)), true,
-		'iblt_audit');
-	smalls := ARRAY(SELECT audit_scan_small(s) FROM unnest(smalls) AS s);
-	tried := peer_try(conn, 0.005);
-	IF (tried.problem).state IS NOT NULL THEN
+	BEGIN
+		answers := ask_values(ARRAY[NULL, conn], ARRAY[audit_small_sql(smalls, true),
+			audit_small_sql(smalls, false)], 0.005, 'iblt_audit');
+	EXCEPTION WHEN OTHERS THEN
 		PERFORM peer_close(conn);
 		RETURN '{}';
-	END IF;
-	answer := tried.value;
+	END;
+	here := answers[1];
+	there := answers[2];
 	traffic := iblt_traffic_take();
-	RETURN ARRAY(SELECT audit_judge_small(smalls[i], answer -> 'server',
-			answer -> 'tables' -> (i - 1), (traffic.sent + traffic.received) / cardinality(smalls))
+	RETURN ARRAY(SELECT audit_judge_small(smalls[i], conn, there -> 'server',
+			here -> 'tables' -> (i - 1), there -> 'tables' -> (i - 1),
+			(traffic.sent + traffic.received) / cardinality(smalls))
 		FROM generate_subscripts(smalls, 1) AS i);
 END
 $$;

@@ -176,18 +176,18 @@ END
 $$;
 
 -- Compares one table: its row.  Differences are counted, and not kept.
-CREATE FUNCTION audit_compare(conn text, plan plan, item audit_item) RETURNS audit_row
+CREATE FUNCTION audit_compare(plan plan, item audit_item) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := find_keys(conn, plan, NULL);
+	found record := find_keys(plan, NULL);
 	result audit_row;
 BEGIN
 	SELECT count(*) FILTER (WHERE d.side = 'there'), count(*) FILTER (WHERE d.side = 'here'),
 		count(*) FILTER (WHERE d.side = 'both'),
 		count(*) FILTER (WHERE d.confirmed IS FALSE OR item.unready)
 	INTO result.missing, result.extra, result.changed, result.unconfirmed
-	FROM differences(conn, found.plan, found.figures, found.keys, found.number,
+	FROM differences(found.plan, found.figures, found.keys, found.number,
 		found.sample) AS d;
 	RETURN audit_verdict(item, found.plan, @extschema@.iblt_compare_stats(), result);
 END
@@ -253,7 +253,7 @@ BEGIN
 		planned := audit_plan(conn, item, options);
 		item := planned.item;
 		plan := planned.plan;
-		result := audit_compare(conn, plan, item);
+		result := audit_compare(plan, item);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		IF result IS NULL THEN

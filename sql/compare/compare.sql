@@ -12,7 +12,7 @@
 
 -- Differences among the keys of a batch of a list of that number, and those that an index may
 -- hide.
-CREATE FUNCTION look_batch(conn text, plan plan, sample @extschema@.iblt, keys bytea, done integer,
+CREATE FUNCTION look_batch(plan plan, sample @extschema@.iblt, keys bytea, done integer,
 	number integer, OUT differences difference[], OUT doubtful text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -23,14 +23,14 @@ BEGIN
 	PERFORM progress(plan.progress, format('looking %s keys up on both sides%s',
 		cardinality(batch.keys), CASE WHEN number > size
 			THEN format(', %s of %s are done', done, number) END));
-	differences := look(conn, plan, batch.keys);
+	differences := look(plan, batch.keys);
 	doubtful := CASE WHEN plan.by_hash THEN '{}'
 		ELSE doubtful(batch.keys, batch.sides, differences) END;
 END
 $$;
 
 -- The differences among the keys that find_keys gave; at the end, the figures are kept.
-CREATE FUNCTION differences(conn text, plan plan, figures figures, keys bytea, number bigint,
+CREATE FUNCTION differences(plan plan, figures figures, keys bytea, number bigint,
 	sample @extschema@.iblt) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -45,11 +45,11 @@ DECLARE
 	unconfirmed bigint := 0;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		RETURN QUERY SELECT * FROM plain_differences(conn, plan);
+		RETURN QUERY SELECT * FROM plain_differences(plan);
 		RETURN;
 	END IF;
 	FOR done IN 0 .. number - 1 BY size LOOP
-		looked := look_batch(conn, plan, sample, keys, done, number::integer);
+		looked := look_batch(plan, sample, keys, done, number::integer);
 		doubtful := doubtful || looked.doubtful;
 		IF plan.recheck > 0 THEN
 			batches := kept(batches, hold(looked.differences), number > size);
@@ -58,11 +58,11 @@ BEGIN
 			RETURN QUERY SELECT * FROM unnest(looked.differences);
 		END IF;
 	END LOOP;
-	PERFORM check_looked(conn, plan, doubtful);
+	PERFORM check_looked(plan, doubtful);
 	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
 	IF batches <> '{}' THEN
 		started := clock_timestamp();
-		FOR d IN SELECT * FROM recheck_batches(conn, plan, batches) LOOP
+		FOR d IN SELECT * FROM recheck_batches(plan, batches) LOOP
 			differences := differences + 1;
 			unconfirmed := unconfirmed + (NOT d.confirmed)::integer;
 			RETURN NEXT d;
@@ -74,14 +74,14 @@ END
 $$;
 
 -- Compares as a plan says, with all differences in memory.
-CREATE FUNCTION comparison_of(conn text, plan plan) RETURNS comparison
+CREATE FUNCTION comparison_of(plan plan) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := find_keys(conn, plan, NULL);
+	found record := find_keys(plan, NULL);
 	differences difference[];
 BEGIN
-	differences := ARRAY(SELECT d FROM differences(conn, found.plan, found.figures,
+	differences := ARRAY(SELECT d FROM differences(found.plan, found.figures,
 		found.keys, found.number, found.sample) AS d);
 	RETURN ROW(found.plan, @extschema@.iblt_compare_stats(), differences);
 END
@@ -95,24 +95,17 @@ CREATE FUNCTION altered_side(conn text, peer text, plan plan) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side;
-	found text;
+	found text[];
 BEGIN
-	IF conn IS NOT NULL THEN
-		conn := peer_connect(peer, conn);
-	END IF;
+	conn := peer_connect(peer, conn);
 	IF plan.buckets IS NOT NULL THEN
 		PERFORM peer_bare(conn);
 	END IF;
-	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
-		found := peer_ask(conn, s.side, 'SELECT '
-			|| read_fingerprint_sql(plan, s,
-				format('pg_catalog.to_regclass(%L)', s.relation)));
-		IF found IS DISTINCT FROM s.fingerprint THEN
-			RETURN s.side;
-		END IF;
-	END LOOP;
-	RETURN NULL;
+	found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(plan, s,
+			format('pg_catalog.to_regclass(%L)', s.relation))
+		FROM unnest(ARRAY[plan.here, plan.there]) AS s));
+	RETURN CASE WHEN found[1] IS DISTINCT FROM (plan.here).fingerprint THEN 'here'
+		WHEN found[2] IS DISTINCT FROM (plan.there).fingerprint THEN 'there' END;
 EXCEPTION WHEN OTHERS THEN
 	-- the driver raises the error before this one
 	RETURN NULL;
@@ -155,10 +148,7 @@ AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
 BEGIN
-	IF conn IS NOT NULL THEN
-		conn := peer_connect(peer, conn, timeout);
-	END IF;
-	RETURN conn;
+	RETURN peer_connect(peer, conn, timeout);
 END
 $$;
 
@@ -210,11 +200,11 @@ END
 $$;
 
 -- What find_keys gives, and a notice if digests did not do.
-CREATE FUNCTION compare_find(conn text, plan plan) RETURNS record
+CREATE FUNCTION compare_find(plan plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := find_keys(conn, plan, NULL);
+	found record := find_keys(plan, NULL);
 BEGIN
 	IF plan.from_digests THEN
 		PERFORM live_notice(found.plan);
@@ -336,9 +326,9 @@ BEGIN
 			options := compare_options(relation, options);
 			conn := connect(peer, conn, timeout);
 			plan := compare_plan(conn, relation, peer_relation, options, on_too_many);
-			found := compare_find(conn, plan);
+			found := compare_find(plan);
 			RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed,
-				d.here_count, d.there_count FROM differences(conn, found.plan,
+				d.here_count, d.there_count FROM differences(found.plan,
 					found.figures, found.keys, found.number, found.sample) AS d;
 			PERFORM peer_close(conn);
 			EXIT;

@@ -19,24 +19,22 @@
 -- Slot names are not unique across servers: in a chain all may have the same.  Positions
 -- tell them apart.  A subscriber has received what its slot was told is applied, and not
 -- more than its publisher has written.
-CREATE FUNCTION reached_by_slot(conn text, link link, target numeric) RETURNS boolean
+CREATE FUNCTION reached_by_slot(plan plan, link link, target numeric) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	applied numeric := peer_call(conn, link.source,
-		format('slot_applied(%L)', link.slot));
+	applied numeric := ask_call(place_of(plan, link.source), format('slot_applied(%L)', link.slot));
 	received numeric[];
 	written numeric;
 BEGIN
 	IF applied IS NULL OR applied < target THEN
 		RETURN false;
 	END IF;
-	received := peer_call(conn, link.follower,
-		format('slot_received(%L)', link.slot));
+	received := ask_call(place_of(plan, link.follower), format('slot_received(%L)', link.slot));
 	IF received = '{}' THEN
 		RETURN false;
 	END IF;
-	written := peer_call(conn, link.source, 'wal_position(false)');
+	written := ask_call(place_of(plan, link.source), 'wal_position(false)');
 	-- the position is one before a page header, which has at most 40 bytes
 	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r
 		WHERE r BETWEEN applied AND written + 40), false);
@@ -44,14 +42,14 @@ END
 $$;
 
 -- Has the follower of a link applied everything up to a position? NULL as in reached_by_slot.
-CREATE FUNCTION reached(conn text, link link, target numeric) RETURNS boolean
+CREATE FUNCTION reached(plan plan, link link, target numeric) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF link.slot IS NULL THEN
-		RETURN peer_call(conn, link.follower, format('wal_replayed(%s)', target));
+		RETURN ask_call(place_of(plan, link.follower), format('wal_replayed(%s)', target));
 	END IF;
-	RETURN reached_by_slot(conn, link, target);
+	RETURN reached_by_slot(plan, link, target);
 END
 $$;
 
@@ -68,18 +66,18 @@ BEGIN
 END
 $$;
 
--- How long a source may take to flush the WAL of what is visible on it.
+-- How long a source, at this place, may take to flush the WAL of what is visible on it.
 -- WAL that the source has not even flushed after a while is of no commit that was visible.
-CREATE FUNCTION flush_grace(conn text, source text) RETURNS interval
+CREATE FUNCTION flush_grace(source text) RETURNS interval
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-	SELECT greatest('1 s', 5 * peer_ask(conn, source,
+	SELECT greatest('1 s', 5 * ask_one(source,
 		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval)
 $$;
 
 -- Waits until the follower of a link has applied everything up to a position; false if that
 -- takes too long.
-CREATE FUNCTION wait_position(conn text, link link, target numeric,
+CREATE FUNCTION wait_position(plan plan, link link, target numeric,
 	deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -87,11 +85,12 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	fitted timestamptz := started;
 	reached boolean;
-	grace interval := flush_grace(conn, link.source);
+	source text := place_of(plan, link.source);
+	grace interval := flush_grace(source);
 	pause double precision := 0.01;
 BEGIN
 	LOOP
-		reached := reached(conn, link, target);
+		reached := reached(plan, link, target);
 		IF reached THEN
 			RETURN true;
 		ELSIF reached IS NULL AND clock_timestamp() > fitted + interval '2 s' THEN
@@ -103,8 +102,7 @@ BEGIN
 		END IF;
 		fitted := CASE WHEN reached IS NULL THEN fitted ELSE clock_timestamp() END;
 		IF grace IS NOT NULL AND clock_timestamp() - started > grace THEN
-			target := least(target, peer_call(conn, link.source,
-				'wal_position(true)')::numeric);
+			target := least(target, ask_call(source, 'wal_position(true)')::numeric);
 			grace := NULL;
 		END IF;
 		PERFORM pg_sleep(pause);
@@ -117,21 +115,21 @@ $$;
 -- takes too long.
 -- iblt checks twice that positions fit, the second time beyond all there was the first
 -- time: on a busy source, the range in which they fit is not small.
-CREATE FUNCTION wait_link(conn text, link link, deadline timestamptz) RETURNS boolean
+CREATE FUNCTION wait_link(plan plan, link link, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF link.slot IS NOT NULL AND NOT wait_position(conn, link, 0, deadline) THEN
+	IF link.slot IS NOT NULL AND NOT wait_position(plan, link, 0, deadline) THEN
 		RETURN false;
 	END IF;
-	RETURN wait_position(conn, link, peer_call(conn, link.source,
-		'wal_position(false)')::numeric, deadline);
+	RETURN wait_position(plan, link,
+		ask_call(place_of(plan, link.source), 'wal_position(false)')::numeric, deadline);
 END
 $$;
 
 -- Waits until all that either side shows now has reached the other; false if that takes too
 -- long.
-CREATE FUNCTION passed(conn text, plan plan, deadline timestamptz) RETURNS boolean
+CREATE FUNCTION passed(plan plan, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -142,7 +140,7 @@ BEGIN
 		RETURN clock_timestamp() <= deadline;
 	END IF;
 	FOREACH link IN ARRAY plan.links LOOP
-		IF NOT wait_link(conn, link, deadline) THEN
+		IF NOT wait_link(plan, link, deadline) THEN
 			RETURN false;
 		END IF;
 	END LOOP;
@@ -155,18 +153,18 @@ $$;
 -- Waits until a source shows what it has sent; false if that takes too long.
 -- Without synchronous replication, only a page of pg_xact keeps a commit that was sent
 -- from being visible, and a transaction that still runs after a second has not committed.
-CREATE FUNCTION settle(conn text, s side, deadline timestamptz) RETURNS boolean
+CREATE FUNCTION settle(s side, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	call text := format('writers(%L::pg_catalog.regclass)', s.relation);
-	writers text[] := peer_call(conn, s.side, call);
+	writers text[] := ask_call(s.place, call);
 	synchronous boolean;
 	pause double precision := 0.002;
 BEGIN
 	WHILE writers <> '{}' LOOP
-		synchronous := coalesce(synchronous, peer_ask(conn, s.side,
+		synchronous := coalesce(synchronous, ask_one(s.place,
 			'SELECT pg_catalog.current_setting(''synchronous_standby_names'')') <> '');
 		IF NOT synchronous AND clock_timestamp() > started + interval '1 s' THEN
 			RETURN true;
@@ -176,14 +174,14 @@ BEGIN
 		PERFORM pg_sleep(pause);
 		pause := least(pause * 1.5, 0.1);
 		writers := ARRAY(SELECT unnest(writers)
-			INTERSECT SELECT unnest(peer_call(conn, s.side, call)::text[]));
+			INTERSECT SELECT unnest(ask_call(s.place, call)::text[]));
 	END LOOP;
 	RETURN true;
 END
 $$;
 
 -- Waits until the sources show what they have sent; false if that takes too long.
-CREATE FUNCTION settled(conn text, plan plan, deadline timestamptz) RETURNS boolean
+CREATE FUNCTION settled(plan plan, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -192,7 +190,7 @@ DECLARE
 BEGIN
 	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
 		IF EXISTS (SELECT FROM unnest(plan.links) AS l WHERE l.source = s.side) THEN
-			result := settle(conn, s, deadline) AND result;
+			result := settle(s, deadline) AND result;
 		END IF;
 	END LOOP;
 	RETURN result;
@@ -243,7 +241,7 @@ $$;
 
 -- The differences that still differ, held as hold() says.
 -- iblt looks at all batches before it waits again, so it waits once for all of them.
-CREATE FUNCTION look_again(conn text, plan plan,
+CREATE FUNCTION look_again(plan plan,
 	batches held[], settled boolean DEFAULT NULL) RETURNS held[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -254,7 +252,7 @@ DECLARE
 BEGIN
 	FOR i IN 1 .. cardinality(batches) LOOP
 		batch := batches[i];
-		batch := hold(look_at_ids(conn, plan, batch.ids), batch, settled);
+		batch := hold(look_at_ids(plan, batch.ids), batch, settled);
 		result := kept(result, batch, several);
 	END LOOP;
 	RETURN result;
@@ -262,14 +260,14 @@ END
 $$;
 
 -- Settles, and looks at differences again.
-CREATE FUNCTION steady(conn text, plan plan, batches held[], deadline timestamptz) RETURNS held[]
+CREATE FUNCTION steady(plan plan, batches held[], deadline timestamptz) RETURNS held[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF plan.links = '{}' OR batches = '{}' THEN
 		RETURN batches;
 	END IF;
-	RETURN look_again(conn, plan, batches, settled(conn, plan, deadline));
+	RETURN look_again(plan, batches, settled(plan, deadline));
 END
 $$;
 
@@ -347,7 +345,7 @@ END
 $$;
 
 -- Differences as they were seen last, or are now, none of them confirmed.
-CREATE FUNCTION unconfirmed(conn text, plan plan, batches held[]) RETURNS SETOF difference
+CREATE FUNCTION unconfirmed(plan plan, batches held[]) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -356,7 +354,7 @@ BEGIN
 	FOR i IN 1 .. cardinality(batches) LOOP
 		batch := batches[i];
 		IF batch.differences IS NULL THEN
-			batch := hold(look_at_ids(conn, plan, batch.ids));
+			batch := hold(look_at_ids(plan, batch.ids));
 		END IF;
 		RETURN QUERY SELECT * FROM judged(batch, false);
 	END LOOP;
@@ -368,7 +366,7 @@ $$;
 -- In the last look of a round, those that are confirmed are answered batch by batch.  For
 -- the unconfirmed ones of many batches, rows are read once more.
 -- Relies on: what lookups rely on, in a snapshot of each look.
-CREATE FUNCTION recheck_batches(conn text, plan plan, batches held[]) RETURNS SETOF difference
+CREATE FUNCTION recheck_batches(plan plan, batches held[]) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -378,37 +376,37 @@ DECLARE
 	batch held;
 BEGIN
 	IF is_ready(plan) THEN
-		batches := steady(conn, plan, batches, deadline);
+		batches := steady(plan, batches, deadline);
 		FOR round IN 1 .. plan.recheck LOOP
 			EXIT WHEN batches = '{}';
 			PERFORM progress(plan.progress, format(
 				'waiting for replication, to look at %s keys again',
 				number_of(batches)));
-			EXIT WHEN NOT passed(conn, plan, deadline);
+			EXIT WHEN NOT passed(plan, deadline);
 			IF plan.links <> '{}' THEN
-				batches := look_again(conn, plan, batches);
-				settled := batches <> '{}' AND settled(conn, plan, deadline);
+				batches := look_again(plan, batches);
+				settled := batches <> '{}' AND settled(plan, deadline);
 			END IF;
 			rest := '{}';
 			FOR i IN 1 .. cardinality(batches) LOOP
 				batch := batches[i];
-				batch := hold(look_at_ids(conn, plan, batch.ids), batch, settled);
+				batch := hold(look_at_ids(plan, batch.ids), batch, settled);
 				RETURN QUERY SELECT * FROM judged(batch, true);
 				rest := kept(rest, rest(batch), cardinality(batches) > 1);
 			END LOOP;
 			batches := rest;
 		END LOOP;
 	END IF;
-	RETURN QUERY SELECT * FROM unconfirmed(conn, plan, batches);
+	RETURN QUERY SELECT * FROM unconfirmed(plan, batches);
 END
 $$;
 
 -- The same for differences that are one batch.
-CREATE FUNCTION recheck(conn text, plan plan, differences difference[]) RETURNS difference[]
+CREATE FUNCTION recheck(plan plan, differences difference[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN ARRAY(SELECT d FROM recheck_batches(conn, plan,
+	RETURN ARRAY(SELECT d FROM recheck_batches(plan,
 		kept('{}', hold(differences), false)) AS d);
 END
 $$;

@@ -26,7 +26,7 @@ $$;
 -- An error if the digests still say that these doubtful keys differ, although their rows do
 -- not, or differ in another way.
 -- With live => 'auto', the driver starts again and scans: nothing has been answered yet.
-CREATE FUNCTION live_check(conn text, plan plan, keys text[]) RETURNS void
+CREATE FUNCTION live_check(plan plan, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -44,9 +44,9 @@ BEGIN
 		PERFORM progress(plan.progress, format(
 			'digests are read again, because rows of %s keys are not as they say',
 			cardinality(keys)));
-		rows := find_both(conn, by_index, keys);
-		e := exchange(conn, plan, NULL, figures);
-		again := find_both(conn, by_index, keys);
+		rows := find_both(by_index, keys);
+		e := exchange(plan, NULL, figures);
+		again := find_both(by_index, keys);
 		decoded := iblt_compare_keys(e.sample, e.keys, 0, e.number::integer);
 		keys := live_suspects(keys, rows.here, rows.there, again.here, again.there,
 			decoded.keys, decoded.sides);
@@ -60,14 +60,14 @@ END
 $$;
 
 -- An error if an index hid one of the doubtful keys, or digests are wrong about one.
-CREATE FUNCTION check_looked(conn text, plan plan, doubtful text[]) RETURNS void
+CREATE FUNCTION check_looked(plan plan, doubtful text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF plan.from_digests IS TRUE THEN
-		PERFORM live_check(conn, plan, doubtful);
+		PERFORM live_check(plan, doubtful);
 	ELSE
-		PERFORM check_index(conn, plan, doubtful);
+		PERFORM check_index(plan, doubtful);
 	END IF;
 END
 $$;

@@ -1,7 +1,7 @@
 -- Describing both sides ------------------------------------------------------------
 --
--- describe() runs on the server that has the relation.  Here its answer becomes a row of
--- type side.
+-- hello() runs on the server that has the relation.  Here its answer becomes a row of type
+-- side.
 
 -- The error for a relation that is not what was described.
 CREATE FUNCTION refuse_altered(relation text, side text, detail text DEFAULT '') RETURNS void
@@ -31,12 +31,12 @@ END
 $$;
 
 -- The answer of describe() as a row; NULL for NULL.
-CREATE FUNCTION described(described jsonb, side text) RETURNS side
+CREATE FUNCTION described(described jsonb, side text, place text DEFAULT NULL) RETURNS side
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN jsonb_populate_record(NULL::side,
-		described || jsonb_build_object('side', side));
+		described || jsonb_build_object('side', side, 'place', place));
 END
 $$;
 
@@ -62,39 +62,6 @@ BEGIN
 END
 $$;
 
--- What hello() says on the peer, and describe_live if that is asked for.
-CREATE FUNCTION hello_there(conn text, label text, relation text, condition text,
-	live boolean) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answer record;
-	found json;
-BEGIN
-	PERFORM peer_send(conn, format('SELECT hello(%s, %L, %L)',
-			protocol(), relation, condition)
-		|| CASE WHEN live THEN format(' || describe_live(%L)', relation)
-			ELSE '' END, true, label);
-	answer := peer_try(conn, 0.001);
-	-- no such schema or function: of iblt, or of the condition
-	IF (answer.problem).state IN ('3F000', '42883') THEN
-		PERFORM peer_send(conn, 'SELECT pg_catalog.json_build_array(
-			(SELECT extversion FROM pg_catalog.pg_extension
-				WHERE extname OPERATOR(pg_catalog.=) ''iblt''),
-			pg_catalog.to_regprocedure(''iblt_internal.hello(integer, text, text)'') IS NOT NULL)',
-			false);
-		found := peer_value(conn, 0.001, 0);
-		IF NOT (found ->> 1)::boolean OR found ->> 0 IS NULL THEN
-			PERFORM refuse_protocol(NULL, found ->> 0);
-		END IF;
-	END IF;
-	IF (answer.problem).state IS NOT NULL THEN
-		PERFORM peer_refuse(answer.problem);
-	END IF;
-	RETURN answer.value;
-END
-$$;
-
 -- The error for a relation that the peer does not have.
 CREATE FUNCTION refuse_no_relation(relation text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -106,22 +73,57 @@ BEGIN
 END
 $$;
 
--- The peer's relation; an error if there is none, or if the two servers do not speak one
--- protocol.
-CREATE FUNCTION describe_there(conn text, label text, relation text, condition text,
-	live boolean DEFAULT false) RETURNS side
+-- An error if iblt, or what talks to other servers, is not on a server.
+CREATE FUNCTION require_iblt(place text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	answer jsonb := hello_there(conn, label, relation, condition, live);
+	found json;
 BEGIN
-	IF (answer ->> 'protocol')::integer <> protocol() THEN
-		PERFORM refuse_protocol((answer ->> 'protocol')::integer,
-			answer ->> 'version');
-	ELSIF answer -> 'side' = 'null' THEN
-		PERFORM refuse_no_relation(relation);
+	PERFORM peer_send(place, 'SELECT pg_catalog.json_build_array(
+		(SELECT extversion FROM pg_catalog.pg_extension
+			WHERE extname OPERATOR(pg_catalog.=) ''iblt''), pg_catalog.to_regprocedure(
+			''iblt_internal.hello(integer, regclass, text, boolean)'') IS NOT NULL)');
+	found := peer_value(place, 0.001, 0);
+	IF NOT (found ->> 1)::boolean OR found ->> 0 IS NULL THEN
+		PERFORM refuse_protocol(NULL, found ->> 0);
 	END IF;
-	RETURN described((answer -> 'side')
-		|| jsonb_build_object('live', answer -> 'live'), 'there');
+END
+$$;
+
+-- The relations of these names, or OIDs, as their places describe them; an error if a server
+-- does not speak this protocol.  A relation that is not there is NULL, in this database an
+-- error.
+CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[], live boolean,
+	label text) RETURNS side[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	answers text[];
+	answer jsonb;
+	result side[];
+BEGIN
+	BEGIN
+		answers := ask_values(places, ARRAY(SELECT format('SELECT hello(%s, %s, %L, %L)',
+				protocol(), format(CASE WHEN place IS NULL THEN '%L::regclass'
+					ELSE 'to_regclass(%L)' END, relation), condition, live)
+			FROM unnest(places, relations, conditions) WITH ORDINALITY
+				AS u(place, relation, condition, n) ORDER BY n), 0.001, label);
+	EXCEPTION WHEN invalid_schema_name OR undefined_function THEN
+		-- of iblt, or of the condition
+		IF SQLERRM LIKE 'on the peer: %' THEN
+			PERFORM require_iblt(place) FROM unnest(places) AS place WHERE place IS NOT NULL;
+		END IF;
+		RAISE;
+	END;
+	FOR n IN 1 .. cardinality(places) LOOP
+		answer := answers[n];
+		IF (answer ->> 'protocol')::integer <> protocol() THEN
+			PERFORM refuse_protocol((answer ->> 'protocol')::integer, answer ->> 'version');
+		END IF;
+		result[n] := described(nullif(answer -> 'side', 'null'),
+			CASE n WHEN 1 THEN 'here' ELSE 'there' END, places[n]);
+	END LOOP;
+	RETURN result;
 END
 $$;

@@ -3,8 +3,8 @@
 -- With live => 'auto' or 'require', both digests take the place of the sketches that scans
 -- make, if triggers keep them up to date and they fit the comparison.  One question goes
 -- to the peer: a small fold of the digest here.  The peer subtracts it from its own, sees
--- how many keys differ, and answers with a fold of the size for them.  The peer calls
--- describe_live and live_answer, which are part of the protocol (protocol.sql).
+-- how many keys differ, and answers with a fold of the size for them (live_answer, which is
+-- part of the protocol).
 
 -- How a table is tracked, for those who may read its digest; NULL if it is not.
 CREATE FUNCTION iblt_live_options(relation regclass, OUT generation bigint, OUT key_columns text[],
@@ -48,15 +48,6 @@ BEGIN
 END
 $$;
 
--- An addition to the answer of hello(): the live digest of a relation.
-CREATE FUNCTION describe_live(relation text) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-BEGIN
-	RETURN jsonb_build_object('live', live_digest(to_regclass(relation)));
-END
-$$;
-
 -- The digest of a relation as it was described, folded; an error if it is not trustworthy.
 -- A digest that was started again may be of other columns.
 -- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
@@ -94,18 +85,14 @@ END
 $$;
 
 -- Keeps the digest of a relation under a name, and answers a small fold of the other side's
--- with a fold, milliseconds and the fingerprint.
-CREATE FUNCTION live_answer(relation text, generation bigint,
-	subtable_cells integer, small @extschema@.iblt, name text) RETURNS json
+-- with a fold.
+CREATE FUNCTION live_answer(relation text, generation bigint, subtable_cells integer,
+	small @extschema@.iblt, name text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	kept @extschema@.iblt := @extschema@.iblt_session_keep(name,
-		live_read(relation, generation, subtable_cells));
 BEGIN
-	RETURN json_build_array(live_fold(kept, small),
-		1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()),
-		iblt_compare_fingerprint(to_regclass(relation)));
+	RETURN iblt_wire_write(live_fold(@extschema@.iblt_session_keep(name,
+		live_read(relation, generation, subtable_cells)), small));
 END
 $$;
 
@@ -211,8 +198,8 @@ END
 $$;
 
 -- A plan that reads live digests if they are there, trustworthy and fit, or an error if they
--- must be; the problem is one of an earlier attempt; "alone" without a peer.
-CREATE FUNCTION live_plan(plan plan, alone boolean, problem text) RETURNS plan
+-- must be; the problem is one of an earlier attempt.
+CREATE FUNCTION live_plan(plan plan, problem text) RETURNS plan
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
@@ -223,12 +210,6 @@ BEGIN
 	plan.live_problem := problem;
 	IF problem IS NOT NULL THEN
 		RETURN plan;
-	END IF;
-	here.live := live_digest(to_regclass(here.relation));
-	plan.here := here;
-	IF alone THEN
-		there.live := live_digest(to_regclass(there.relation));
-		plan.there := there;
 	END IF;
 	SELECT x.* INTO refused FROM (
 		SELECT 1 AS n, * FROM live_untrusted(here)
@@ -305,88 +286,38 @@ $$;
 
 -- Reading
 
--- The digest and the fingerprint of this side, and without a peer those of the other one.
--- As scan_here: without a peer, one snapshot for both.
-CREATE FUNCTION live_here(plan plan, alone boolean, OUT here @extschema@.iblt, OUT here_read text,
-	OUT there @extschema@.iblt, OUT there_read text) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- A query for what the digest of a side gives: as a whole, or of another server a fold of the
+-- size that the difference from the small fold in $1 takes.
+CREATE FUNCTION live_sql(plan plan, s side) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
-DECLARE
-	query text := 'iblt_internal.live_read(%L, %L, $1), %s';
 BEGIN
-	EXECUTE concat_ws(', ', 'SELECT ' || format(query, (plan.here).relation,
-			((plan.here).live).generation, fingerprint_sql(plan.here)),
-		CASE WHEN alone THEN format(query, (plan.there).relation,
-			((plan.there).live).generation, fingerprint_sql(plan.there)) END)
-	INTO here, here_read, there, there_read USING plan.live_cells;
+	RETURN format('SELECT ROW(f, %s, s, w)::scanned FROM (SELECT %s, %s OFFSET 0) AS q(f, s, w)',
+		elapsed_sql(s), fingerprint_sql(s),
+		format(CASE WHEN s.place IS NULL THEN 'live_read(%L, %L, %L), NULL'
+			ELSE 'NULL, live_answer(%L, %L, %L, $1[1]::%s.iblt, %L)' END, s.relation,
+			(s.live).generation, plan.live_cells, s.schema, kept_name(plan, s)));
 END
 $$;
 
--- The peer's digest, folded to the size that the difference from this one takes.
--- The peer's log does not show the fold, which has keys in it.
-CREATE FUNCTION live_ask(conn text, plan plan, mine @extschema@.iblt,
-	OUT sketch @extschema@.iblt, OUT fingerprint text, OUT ms numeric) RETURNS record
+-- What the digests of both sides give.
+-- This database is asked first, because the question to another server has a small fold of
+-- its answer.  That is a parameter, for it has keys in it.
+CREATE FUNCTION live_sketches(plan plan) RETURNS scanned[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side := plan.there;
-	answer json;
+	here text := live_sql(plan, plan.here);
+	answers scanned[];
+	small text;
 BEGIN
-	PERFORM peer_send_keys(conn, 'SELECT live_answer()',
-		format('SELECT live_answer(%L, %L, %L, %L, %L)', s.relation,
-			(s.live).generation, plan.live_cells, @extschema@.iblt_fold(mine, 10, 0.1), plan.kept));
-	answer := peer_value(conn, 0.001);
-	sketch := answer ->> 0;
-	ms := round((answer ->> 1)::numeric, 1);
-	fingerprint := answer ->> 2;
-	PERFORM iblt_traffic_add(0, 0, 0, length(answer ->> 0));
-END
-$$;
-
--- Reads the digests of both sides: the one here, and a fold of the one there.
-CREATE FUNCTION live_sketches(conn text, plan plan, INOUT figures figures,
-	OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	started timestamptz := clock_timestamp();
-	read record := live_here(plan, conn IS NULL);
-	answer record;
-	here_ms numeric := ms(started);
-	there_ms numeric := here_ms;
-BEGIN
-	mine := read.here;
-	theirs := read.there;
-	IF conn IS NOT NULL THEN
-		answer := live_ask(conn, plan, mine);
-		theirs := answer.sketch;
-		read.there_read := answer.fingerprint;
-		there_ms := answer.ms;
+	IF is_local(plan) THEN
+		RETURN ask(places_of(plan), ARRAY[here, live_sql(plan, plan.there)], 'value scanned',
+			NULL::scanned);
 	END IF;
-	PERFORM require_described(plan, read.here_read, read.there_read);
-	figures.rows_here := (iblt_header(mine)).rows;
-	figures.rows_there := (iblt_header(theirs)).rows;
-	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + here_ms;
-	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there_ms;
-	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
-END
-$$;
-
--- The sketch here and a fold of the one there, with the figures: from digests, or from scans.
-CREATE FUNCTION sketches(conn text, plan plan, capacity integer, INOUT figures figures,
-	OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	made record;
-BEGIN
-	IF plan.from_digests THEN
-		made := live_sketches(conn, plan, figures);
-	ELSE
-		made := scan(conn, plan, capacity, figures);
-	END IF;
-	figures := made.figures;
-	mine := made.mine;
-	theirs := made.theirs;
+	answers := ask(ARRAY[(plan.here).place], ARRAY[here], 'value scanned', NULL::scanned);
+	small := @extschema@.iblt_fold(answers[1].sketch, 10, 0.1);
+	RETURN answers || ask(ARRAY[(plan.there).place], ARRAY[live_sql(plan, plan.there)],
+		'value scanned', NULL::scanned, ROW('read_planned', ARRAY[small], NULL, NULL)::reading);
 END
 $$;

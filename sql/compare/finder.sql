@@ -207,7 +207,7 @@ CREATE FUNCTION finder(plan plan, s side) RETURNS finder
 AS $$
 DECLARE
 	f finder := CASE
-		WHEN plan.buckets IS NOT NULL THEN plain_finder(plan, s, false)
+		WHEN plan.buckets IS NOT NULL THEN plain_finder(plan, false)
 		WHEN plan.by_hash THEN finder_by_hash(plan, s)
 		ELSE finder_by_key(plan, s) END;
 BEGIN

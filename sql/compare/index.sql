@@ -96,7 +96,7 @@ $$;
 
 -- An error if a side's index does not find rows of these keys that the table has.
 -- Relies on: read_heap before and after the index, three snapshots of each side.
-CREATE FUNCTION check_keys(conn text, plan plan, keys text[]) RETURNS void
+CREATE FUNCTION check_keys(plan plan, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -112,14 +112,14 @@ BEGIN
 	by_scan.by_hash := true;
 	by_scan.by_index := false;
 	hashes := hashes_of_keys(plan, keys);
-	scanned := find_both(conn, by_scan, hashes);
-	indexed := find_both(conn, by_index, keys);
+	scanned := find_both(by_scan, hashes);
+	indexed := find_both(by_index, keys);
 	here := unfound(scanned.here, indexed.here, hashes);
 	there := unfound(scanned.there, indexed.there, hashes);
 	IF here || there = '{}' THEN
 		RETURN;
 	END IF;
-	again := find_both(conn, by_scan, keys_of_ids(by_scan, here || there));
+	again := find_both(by_scan, keys_of_ids(by_scan, here || there));
 	PERFORM refuse_index(plan.here,
 			unchanged(here, scanned.here, again.here)),
 		refuse_index(plan.there,
@@ -129,7 +129,7 @@ $$;
 
 -- An error if a side's index does not find rows of these doubtful keys that the table has.
 -- Each call scans both relations, so it is for the keys of many lookups.
-CREATE FUNCTION check_index(conn text, plan plan, keys text[]) RETURNS void
+CREATE FUNCTION check_index(plan plan, keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -139,7 +139,7 @@ BEGIN
 	by_scan.by_hash := true;
 	size := batch_size(by_scan);
 	FOR i IN 1 .. cardinality(keys) BY size LOOP
-		PERFORM check_keys(conn, plan, keys[i : i + size - 1]);
+		PERFORM check_keys(plan, keys[i : i + size - 1]);
 	END LOOP;
 END
 $$;

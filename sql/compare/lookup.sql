@@ -3,25 +3,6 @@
 -- The rows of keys are looked up on both sides at the same time, and those that differ
 -- become differences.
 
--- The peer's answer to a lookup.
-CREATE FUNCTION found_there(conn text) RETURNS found_rows
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answer record;
-BEGIN
-	answer := peer_result(conn, format('SELECT * FROM %s.dblink_get_result($1)'
-		' AS t(id text, key text, n text, digest text, checksum text, mark text, content text,'
-		' fingerprint text)', peer_dblink()), 0);
-	PERFORM iblt_traffic_add(1, 0, octet_length(concat(answer.id, answer.key,
-		answer.n, answer.digest, answer.checksum, answer.mark, answer.content,
-		answer.fingerprint)));
-	RETURN ROW(answer.id::text[], answer.key::jsonb[], answer.n::bigint[], answer.digest::text[],
-		answer.checksum::bigint[], answer.mark::text[], answer.content::jsonb[],
-		answer.fingerprint);
-END
-$$;
-
 -- An error unless a finder by key has one answer for each key.
 -- Two rows of a unique key would move the answers for the keys behind it.
 CREATE FUNCTION require_unique(f finder, answers bigint[], keys text[], side text) RETURNS void
@@ -38,60 +19,24 @@ BEGIN
 END
 $$;
 
--- The rows of keys on this side, and without a peer those on the other one.
--- As scan_here.
-CREATE FUNCTION find_here(plan plan, alone boolean, keys text[],
-	OUT here found_rows, OUT there found_rows) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	f finder := finder(plan, plan.here);
-	answer record := read_here(plan, concat(
-		'SELECT ROW(h.*)::found_rows AS here, ',
-		CASE WHEN alone THEN 'ROW(t.*)' ELSE 'NULL' END, '::found_rows AS there',
-		format(' FROM (%s OFFSET 0) AS h', f.lookup), CASE WHEN alone THEN
-			format(', (%s OFFSET 0) AS t', (finder(plan, plan.there)).lookup) END),
-		keys, f.indexed);
-BEGIN
-	here := answer.here;
-	there := answer.there;
-END
-$$;
-
--- Starts a lookup on the peer.
-CREATE FUNCTION start_find_there(conn text, plan plan, keys text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	f finder := finder(plan, plan.there);
-BEGIN
-	PERFORM peer_send_keys(conn, f.lookup, read_there_sql(plan, f.lookup, 'id text[], key jsonb[],'
-		' n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[],'
-		' fingerprint text', keys, f.indexed));
-END
-$$;
-
 -- The rows of keys on both sides.
-CREATE FUNCTION find_both(conn text, plan plan, keys text[],
-	OUT here found_rows, OUT there found_rows) RETURNS record
+CREATE FUNCTION find_both(plan plan, keys text[], OUT here found_rows, OUT there found_rows)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	f finder := finder(plan, plan.here);
-	found record;
+	found found_rows[];
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		found := plain_find_both(conn, plan, keys, false);
-		here := found.here;
-		there := found.there;
-		RETURN;
+		found := plain_find(plan, keys, false);
+	ELSE
+		found := ask_sides(plan, ARRAY[f.lookup, (finder(plan, plan.there)).lookup],
+			'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
+				' content jsonb[], fingerprint text', NULL::found_rows, keys, f.indexed);
 	END IF;
-	IF conn IS NOT NULL THEN
-		PERFORM start_find_there(conn, plan, keys);
-	END IF;
-	found := find_here(plan, conn IS NULL, keys);
-	here := found.here;
-	there := CASE WHEN conn IS NULL THEN found.there ELSE found_there(conn) END;
+	here := found[1];
+	there := found[2];
 	PERFORM require_described(plan, here.fingerprint, there.fingerprint),
 		require_unique(f, here.checksum, keys, 'here'),
 		require_unique(f, there.checksum, keys, 'there');
@@ -121,22 +66,22 @@ END
 $$;
 
 -- Those of the keys whose rows differ now, each side seen in one snapshot.
-CREATE FUNCTION look(conn text, plan plan, keys text[]) RETURNS difference[]
+CREATE FUNCTION look(plan plan, keys text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	rows record := find_both(conn, plan, keys);
+	rows record := find_both(plan, keys);
 BEGIN
 	RETURN differing(plan, rows.here, rows.there, keys);
 END
 $$;
 
 -- Those of the keys with these ids whose rows differ now.
-CREATE FUNCTION look_at_ids(conn text, plan plan, ids text[]) RETURNS difference[]
+CREATE FUNCTION look_at_ids(plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN look(conn, plan, keys_of_ids(plan, ids));
+	RETURN look(plan, keys_of_ids(plan, ids));
 END
 $$;
 

@@ -70,7 +70,7 @@ $$;
 -- the error of refuse_too_many() if a sample is not wanted, or if there is a problem.
 -- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
 -- estimate of the sketches is the better one.
-CREATE FUNCTION take_sample(conn text, INOUT plan plan, INOUT figures figures, INOUT number bigint,
+CREATE FUNCTION take_sample(INOUT plan plan, INOUT figures figures, INOUT number bigint,
 	exact boolean, problem text, OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -90,7 +90,7 @@ BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		PERFORM progress(plan.progress, format(
 			'about %s keys differ: comparing one of %s parts of them', number, plan.parts));
-		e := exchange(conn, plan, greatest(4000, 2 * wanted), figures);
+		e := exchange(plan, greatest(4000, 2 * wanted), figures);
 		figures := e.figures;
 		EXIT WHEN e.keys IS NOT NULL AND e.number <= plan.max_differences;
 		plan.parts := 2 * plan.parts;
@@ -121,15 +121,15 @@ $$;
 
 -- Waits until replication has passed, after too many differences; why these may be rows in
 -- flight if it does not, or NULL.
-CREATE FUNCTION await_replication(conn text, plan plan, deadline timestamptz) RETURNS text
+CREATE FUNCTION await_replication(plan plan, deadline timestamptz) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM progress(plan.progress, format(
 		'more than %s keys differ: waiting for replication, to compare once more',
 		plan.max_differences));
-	IF settled(conn, plan, deadline)
-			AND passed(conn, plan, deadline) THEN
+	IF settled(plan, deadline)
+			AND passed(plan, deadline) THEN
 		RETURN NULL;
 	END IF;
 	RETURN format('iblt_compare did not see replication pass within the timeout (%s).',
@@ -142,7 +142,7 @@ $$;
 -- flight, an error or a sample.
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
-CREATE FUNCTION find_keys(conn text, INOUT plan plan, INOUT figures figures, OUT keys bytea,
+CREATE FUNCTION find_keys(INOUT plan plan, INOUT figures figures, OUT keys bytea,
 	OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -156,15 +156,15 @@ BEGIN
 	IF plan.buckets IS NOT NULL THEN
 		RETURN;	-- plain_differences() finds them
 	END IF;
-	found := search(conn, plan, figures);
+	found := search(plan, figures);
 	before := found.sample;
 	plan.from_digests := (found.plan).from_digests;
 	deadline := clock_timestamp() + plan.timeout;
 	IF found.keys IS NULL AND problem IS NULL AND plan.recheck > 0 THEN
-		problem := await_replication(conn, plan, deadline);
+		problem := await_replication(plan, deadline);
 		IF problem IS NULL THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-			found := search(conn, plan, found.figures);
+			found := search(plan, found.figures);
 			problem := CASE
 				WHEN (found.plan).from_digests IS DISTINCT FROM plan.from_digests
 				THEN 'Live digests could tell the keys at first, and could not any more.'
@@ -173,7 +173,7 @@ BEGIN
 		END IF;
 	END IF;
 	IF found.keys IS NULL THEN
-		found := take_sample(conn, plan, found.figures, found.number, found.exact, problem);
+		found := take_sample(plan, found.figures, found.number, found.exact, problem);
 	END IF;
 	plan := found.plan;
 	figures := found.figures;

@@ -171,7 +171,7 @@ BEGIN
 			HINT = 'Open it again with dblink_connect.';
 	END IF;
 	PERFORM peer_send(conn, 'SELECT pg_catalog.transaction_timestamp()'
-		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()', false);
+		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()');
 	IF NOT peer_value(conn, 0.001, 0)::boolean THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'the connection to the peer is in a transaction',
@@ -187,8 +187,7 @@ CREATE FUNCTION peer_return(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn),
-		false);
+	PERFORM peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn));
 	IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
 		PERFORM peer_value(conn, 0.001, 0);
 		RETURN true;
@@ -215,17 +214,19 @@ AS $$
 $$;
 
 -- Opens a connection to the peer under a name, which it returns; a peer of that name is one
--- that the caller opened.
+-- that the caller opened, and without a name there is none.
 CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	schema text := peer_dblink();
+	schema text;
 	held text;
 	state text;
 	detail text;
 BEGIN
-	IF conn = peer THEN
+	IF conn IS NULL THEN
+		RETURN NULL;
+	ELSIF conn = peer THEN
 		RETURN peer_borrow(conn);
 	ELSIF peer_is_string(peer) AND strpos(peer, '=') = 0
 			AND strpos(peer, '://') = 0 THEN
@@ -234,6 +235,7 @@ BEGIN
 			HINT = 'Give the name of a foreign server, or a string'
 				' such as ''host=node_b dbname=shop''.';
 	END IF;
+	schema := peer_dblink();
 	BEGIN
 		held := set_config('iblt.peer', peer, true);
 		PERFORM iblt_peer_patience(peer_patience(timeout));

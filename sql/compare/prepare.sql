@@ -71,8 +71,8 @@ BEGIN
 END
 $$;
 
--- An error for a plan that must not be carried out; "alone" without a peer.
-CREATE FUNCTION check_plan(plan plan, alone boolean) RETURNS void
+-- An error for a plan that must not be carried out.
+CREATE FUNCTION check_plan(plan plan) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -81,14 +81,15 @@ BEGIN
 			AND (plan.here).condition IS NOT DISTINCT FROM (plan.there).condition THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'a relation cannot be compared with itself',
-			HINT = CASE WHEN alone THEN 'Give a peer, or another peer_relation of this database.'
+			HINT = CASE WHEN is_local(plan)
+				THEN 'Give a peer, or another peer_relation of this database.'
 				ELSE 'Check that the peer leads to the other server.' END;
 	ELSIF plan.recheck > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	PERFORM refuse_remote_recheck(plan, alone), refuse_code(plan);
+	PERFORM refuse_remote_recheck(plan), refuse_code(plan);
 END
 $$;
 
@@ -111,8 +112,8 @@ AS $$
 		AND coalesce(greatest(here.most_rows, there.most_rows) * 28 > 1048576, true)
 $$;
 
--- The plan of a comparison of two described relations, checked; "alone" without a peer.
-CREATE FUNCTION plan_of(here side, there side, options options, alone boolean) RETURNS plan
+-- The plan of a comparison of two described relations, checked.
+CREATE FUNCTION checked_plan(here side, there side, options options) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -123,9 +124,9 @@ BEGIN
 	plan.live := options.live;
 	plan.by_index := trusts_index(here, there, options.by_index);
 	IF options.live <> 'off' THEN
-		plan := live_plan(plan, alone, options.live_problem);
+		plan := live_plan(plan, options.live_problem);
 	END IF;
-	PERFORM check_plan(plan, alone);
+	PERFORM check_plan(plan);
 	PERFORM progress(plan.progress, format(
 		'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,
 		cardinality(plan.columns), CASE WHEN plan.whole_row
@@ -135,31 +136,27 @@ END
 $$;
 
 -- Describes both relations and makes the plan of a comparison.
-CREATE FUNCTION prepare(conn text, relation regclass, peer_relation text,
-	options options) RETURNS plan
+CREATE FUNCTION prepare(conn text, relation regclass, peer_relation text, options options)
+RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	name text := peer_name(relation, peer_relation);
-	here side := described(
-		describe(relation, options.condition), 'here');
-	there side;
-	live boolean := options.live <> 'off';
+	sides side[];
 BEGIN
+	IF options.method = 'plain' THEN
+		RETURN plain_prepare(conn, relation, name, options);
+	END IF;
+	sides := describe_sides(ARRAY[NULL, conn], ARRAY[relation::oid::text, name],
+		ARRAY[options.condition, options.peer_condition], options.live <> 'off', options.label);
 	-- by another name, it may have another peer
-	IF here.relation IS DISTINCT FROM options.relation THEN
+	IF sides[1].relation IS DISTINCT FROM options.relation THEN
 		PERFORM refuse_altered(options.relation, 'here');
-	ELSIF options.method = 'plain' THEN
-		RETURN plain_prepare(conn, here, name, options);
-	END IF;
-	there := CASE WHEN conn IS NULL
-		THEN described(
-			describe(name::regclass, options.peer_condition), 'there')
-		ELSE describe_there(conn, options.label, name, options.peer_condition,
-			live) END;
-	IF there.relation IS NULL THEN
+	ELSIF sides[2].relation IS NULL AND conn IS NULL THEN
 		PERFORM refuse_altered(name, 'there');
+	ELSIF sides[2].relation IS NULL THEN
+		PERFORM refuse_no_relation(name);
 	END IF;
-	RETURN plan_of(here, there, options, conn IS NULL);
+	RETURN checked_plan(sides[1], sides[2], options);
 END
 $$;

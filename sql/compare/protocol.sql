@@ -1,11 +1,11 @@
 -- The protocol -------------------------------------------------------------------
 --
 -- What iblt on another server may call here, and what this server calls there:
--- everything in this file, and describe_live, live_answer, repair_describe,
+-- everything in this file, and live_answer, repair_describe,
 -- repair_check_session, repair_lock_tables, repair_execute, audit_tables, audit_published,
 -- audit_feeds, audit_generated, audit_answers, read_slice, slice_bound, slice_check,
--- sample_slice_index, run_probe, run_lag, blocks_mark, scan_answer, and read_heap,
--- read_planned and query_keys of read.sql.  A call that changes its name, its arguments or
+-- sample_slice_index, run_probe, run_lag, blocks_mark, scan_answer, and read_heap and
+-- read_planned of read.sql.  A call that changes its name, its arguments or
 -- what it answers raises protocol().  Queries also name iblt_agg, iblt_agg_bigint, iblt_sum,
 -- iblt_fold, iblt_checksum_seeded and iblt_session_get, in the schema that hello() tells,
 -- iblt_slice_rows, iblt_blocks_at_rest, and what shards.sql makes statements of.  All but
@@ -316,20 +316,23 @@ BEGIN
 END
 $$;
 
--- The first question of another server: which protocol and version, and if it has the same
--- protocol, what a relation is (null if there is none).
-CREATE FUNCTION hello(protocol integer, relation text, condition text) RETURNS jsonb
+-- The first question to a side: which protocol and version, and if it has the same protocol,
+-- what a relation is (null if there is none), perhaps with its live digest.
+CREATE FUNCTION hello(protocol integer, relation regclass, condition text, live boolean)
+RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
-	answer jsonb := jsonb_build_object('protocol', protocol(), 'version',
-		(SELECT extversion FROM pg_extension WHERE extname = 'iblt'));
+	side jsonb;
 BEGIN
-	IF protocol <> protocol() THEN
-		RETURN answer;
+	IF protocol = protocol() THEN
+		side := describe(relation, condition);
+		IF live THEN
+			side := side || jsonb_build_object('live', live_digest(relation));
+		END IF;
 	END IF;
-	RETURN answer || jsonb_build_object('side',
-		describe(to_regclass(relation), condition));
+	RETURN jsonb_build_object('protocol', protocol(), 'version',
+		(SELECT extversion FROM pg_extension WHERE extname = 'iblt'), 'side', side);
 END
 $$;
 

@@ -1,7 +1,8 @@
 -- Queries on the peer ----------------------------------------------------------------
 --
 -- peer_send starts a query, and peer_value waits for its single value.  An error that the
--- peer reports is raised here, and says so.
+-- peer reports is raised here, and says so.  What is asked of both sides goes through
+-- ask (ask.sql).
 
 -- The two statements that go before each query on the peer; a label is its application_name
 -- from then on, and what is to be shown takes the place of the message in its log.
@@ -21,10 +22,8 @@ AS $$
 		current_setting('timezone_abbreviations'), left(label, 63)) AS p(pinned)
 $$;
 
--- Starts a query on the peer, with the settings, and does not wait for it; a label as in
--- peer_settings.
-CREATE FUNCTION peer_send(conn text, query text, settings boolean DEFAULT true,
-	label text DEFAULT NULL) RETURNS void
+-- Starts a query on the peer, and does not wait for it.
+CREATE FUNCTION peer_send(conn text, query text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -32,10 +31,6 @@ DECLARE
 	sent integer;
 	problem text;
 BEGIN
-	IF settings THEN
-		query := peer_settings(CASE WHEN NOT peer_is_lent(conn)
-			THEN label END) || query;
-	END IF;
 	EXECUTE format('SELECT %s.dblink_send_query($1, $2)', schema) INTO sent USING conn, query;
 	IF sent <> 1 THEN
 		EXECUTE format('SELECT %s.dblink_error_message($1)', schema) INTO problem USING conn;
@@ -235,79 +230,5 @@ BEGIN
 		PERFORM peer_refuse(tried.problem);
 	END IF;
 	RETURN tried.value;
-END
-$$;
-
--- The single value that a query gives on a side; a label as in peer_settings.
-CREATE FUNCTION peer_ask(conn text, side text, query text,
-	pause double precision DEFAULT 0.001, label text DEFAULT NULL) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	value text;
-BEGIN
-	IF side = 'there' AND conn IS NOT NULL THEN
-		IF peer_is_bare(conn) THEN
-			PERFORM plain_ask(conn, query, label);
-		ELSE
-			PERFORM peer_send(conn, query, true, label);
-		END IF;
-		RETURN peer_value(conn, pause);
-	END IF;
-	EXECUTE query INTO value;
-	RETURN value;
-END
-$$;
-
--- What a call of a function of schema iblt_internal answers on a side.
-CREATE FUNCTION peer_call(conn text, side text, call text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN peer_ask(conn, side,
-		CASE WHEN side = 'there' AND peer_is_bare(conn)
-			THEN plain_call(call) ELSE 'SELECT iblt_internal.' || call END);
-END
-$$;
-
--- The wire form, or the marks, of a sketch that a query gives on the peer.
-CREATE FUNCTION peer_sketch(conn text, query text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	wire text := peer_ask(conn, 'there', query, 0);
-BEGIN
-	PERFORM iblt_traffic_add(0, 0, 0, octet_length(wire));
-	RETURN wire;
-END
-$$;
-
--- Queries with keys
---
--- An error names the statements under way, and the log shows them with it, also those
--- of parallel workers.  So keys and rows are not part of a query: it has them as its
--- parameter $1.  dblink has no parameters, so the peer gets them in a message that it
--- does not show.
-
--- Starts a query on the peer, whose log shows a label in its place.
-CREATE FUNCTION peer_send_keys(conn text, label text, query text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peer_send(conn, peer_settings(NULL, label) || query, false);
-END
-$$;
-
--- The single value that a query of keys gives on a side.
-CREATE FUNCTION peer_ask_keys(conn text, side text, query text, keys text[]) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF side = 'there' AND conn IS NOT NULL THEN
-		PERFORM peer_send_keys(conn, query,
-			format('SELECT query_keys(%L, %L)', query, keys));
-		RETURN peer_value(conn, 0.01);
-	END IF;
-	RETURN query_keys(query, keys);
 END
 $$;

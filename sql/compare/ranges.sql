@@ -71,28 +71,26 @@ END
 $$;
 
 -- How many rows each range is to have, by the planner's estimates.
-CREATE FUNCTION range_rows(conn text, plan plan, ranges integer) RETURNS bigint
+CREATE FUNCTION range_rows(plan plan, ranges integer) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	query text := 'SELECT run_probe(pg_catalog.to_regclass(%L))';
-	here jsonb := peer_ask(conn, 'here', format(query, (plan.here).relation));
-	there jsonb := peer_ask(conn, 'there', format(query, (plan.there).relation));
+	probes jsonb[] := run_probes(plan);
 BEGIN
 	-- one more, or the last range would be empty
-	RETURN greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint) / ranges + 1;
+	RETURN greatest((probes[1] ->> 'rows')::bigint, (probes[2] ->> 'rows')::bigint) / ranges + 1;
 END
 $$;
 
 -- Where the range after plan.lo ends, or why there is only one.
-CREATE FUNCTION range_bound(conn text, plan plan, rows bigint,
+CREATE FUNCTION range_bound(plan plan, rows bigint,
 	OUT hi text[], OUT problem text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	problem := slice_refusal(plan);
 	IF problem IS NULL THEN
-		hi := slice_next(conn, plan, plan.lo, rows);
+		hi := slice_next(plan, plan.lo, rows);
 	END IF;
 EXCEPTION WHEN feature_not_supported THEN
 	IF plan.lo IS NOT NULL THEN
@@ -117,17 +115,17 @@ DECLARE
 BEGIN
 	plan := prepare(conn, relation, peer_relation, options);
 	plan.sample := true;
-	rows := range_rows(conn, plan, ranges);
+	rows := range_rows(plan, ranges);
 	LOOP
 		n := n + 1;
-		bound := range_bound(conn, plan, rows);
+		bound := range_bound(plan, rows);
 		IF bound.problem IS NOT NULL THEN
 			RAISE NOTICE 'compared as one range: %', bound.problem;
 		ELSIF n = 1 AND bound.hi IS NOT NULL THEN
-			PERFORM slice_guard(conn, plan, false, rows * ranges);
+			PERFORM slice_guard(plan, false, rows * ranges);
 		END IF;
 		plan.hi := bound.hi;
-		RETURN NEXT range_of(plan, n, comparison_of(conn, plan));
+		RETURN NEXT range_of(plan, n, comparison_of(plan));
 		EXIT WHEN plan.hi IS NULL;
 		plan.lo := plan.hi;
 		rows := CASE WHEN n >= ranges THEN 2 * rows ELSE rows END;

@@ -113,12 +113,22 @@ BEGIN
 END
 $$;
 
--- An error for a recheck that would see the same rows again; "alone" without a peer.
-CREATE FUNCTION refuse_remote_recheck(plan plan, alone boolean) RETURNS void
+-- Does a side of this database have rows of other servers?
+CREATE FUNCTION is_remote_here(plan plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF plan.recheck > 0 AND ((plan.here).remote OR alone AND (plan.there).remote) THEN
+	RETURN (plan.here).remote AND (plan.here).place IS NULL
+		OR (plan.there).remote AND (plan.there).place IS NULL;
+END
+$$;
+
+-- An error for a recheck that would see the same rows again.
+CREATE FUNCTION refuse_remote_recheck(plan plan) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF plan.recheck > 0 AND is_remote_here(plan) THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = 'cannot recheck differences in foreign tables of this database',
 			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '

@@ -1,7 +1,7 @@
 -- Sketches -----------------------------------------------------------------------------
 --
--- Both sides are scanned at the same time, each into a sketch.  The peer keeps its own and
--- sends folds of it, until one is large enough for the difference.
+-- Both sides are scanned at the same time, each into a sketch.  Another server keeps its own
+-- and sends folds of it, until one is large enough for the difference.
 
 -- The sketch that iblt_wire_write wrote; "known" is the fold that it was told of, or NULL.
 CREATE FUNCTION iblt_wire_read(wire text, known iblt) RETURNS iblt
@@ -47,103 +47,93 @@ BEGIN
 END
 $$;
 
--- The sketch and the fingerprint of this side, and without a peer those of the other one.
--- Both sides of a comparison without a peer are read by one statement: a snapshot for each
--- would show what was written in between as a difference.
-CREATE FUNCTION scan_here(plan plan, capacity integer, alone boolean, OUT here @extschema@.iblt,
-	OUT here_read text, OUT there @extschema@.iblt, OUT there_read text) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- The name under which another server keeps the sketch of a side, which takes the place of the
+-- last one of that connection.
+-- Behind a pooler, another comparison with a connection of this name may use the same
+-- session there.  It must not take this sketch for its own.
+CREATE FUNCTION kept_name(plan plan, s side) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-DECLARE
-	answer record := read_here(plan, format(
-		'SELECT * FROM (SELECT %s OFFSET 0) AS h(here, here_read), (SELECT %s OFFSET 0)'
-			' AS t(there, there_read)', sketch_sql(plan, plan.here, capacity),
-		CASE WHEN alone THEN sketch_sql(plan, plan.there, capacity)
-			ELSE 'NULL::@extschema@.iblt, NULL::text' END));
-BEGIN
-	here := answer.here;
-	here_read := answer.here_read;
-	there := answer.there;
-	there_read := answer.there_read;
-END
+	SELECT concat(s.place, chr(9), plan.kept)
 $$;
 
--- Keeps a sketch under a name, and answers with the fingerprint, milliseconds and a fold.
--- The answer to a scan is a small fold, which carries the meter.  Its subtables have eight
--- cells: most sizes of larger ones are multiples of that.
-CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text) RETURNS text
+-- Keeps a sketch under a name, and answers with a small fold of it.
+-- The fold carries the meter.  Its subtables have eight cells: most sizes of larger ones are
+-- multiples of that.
+CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric)
+RETURNS scanned
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$
-BEGIN
-	RETURN format('%s %s %s', fingerprint,
-		1000 * extract(epoch FROM clock_timestamp() - statement_timestamp()),
-		iblt_wire_write(@extschema@.iblt_fold(
-			@extschema@.iblt_session_keep(name, s), 9, 0.1)));
-END
-$$;
-
--- Starts the scan of the peer, which keeps its sketch.
-CREATE FUNCTION start_scan_there(conn text, plan plan, query text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	query := format('SELECT scan_answer(%L, s, f)'
-		' FROM (SELECT %s OFFSET 0) AS q(s, f)', plan.kept, query);
-	IF in_slice(plan) THEN
-		-- bounds are keys
-		PERFORM peer_send_keys(conn, query, read_there_sql(plan, query, 'value text'));
-	ELSE
-		PERFORM peer_send(conn, read_there_sql(plan, query, 'value text'));
-	END IF;
-END
-$$;
-
--- The peer's answer to a scan: a fold of its sketch, how long it took, and the fingerprint.
-CREATE FUNCTION scanned_there(conn text,
-	OUT theirs @extschema@.iblt, OUT ms numeric, OUT fingerprint text) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
 DECLARE
-	answer text := peer_value(conn, 0.005);
-	wire text := substr(answer, strpos(answer, 'iblt'));
+	result scanned;
 BEGIN
-	PERFORM iblt_traffic_add(0, 0, 0, octet_length(wire));
-	theirs := iblt_wire_read(wire, NULL);
-	ms := round(split_part(answer, ' ', 2)::numeric, 1);
-	fingerprint := split_part(answer, ' ', 1);
+	result.fingerprint := fingerprint;
+	result.ms := ms;
+	result.wire := iblt_wire_write(@extschema@.iblt_fold(
+		@extschema@.iblt_session_keep(name, s), 9, 0.1));
+	RETURN result;
 END
 $$;
 
--- Scans both sides at the same time: the sketch here, and a fold of the one there.
-CREATE FUNCTION scan(conn text, plan plan, capacity integer, INOUT figures figures,
-	OUT mine @extschema@.iblt, OUT theirs @extschema@.iblt) RETURNS record
+-- A query for what the scan of a side gives.
+CREATE FUNCTION scan_sql(plan plan, s side, capacity integer) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN format('SELECT %s FROM (SELECT %s OFFSET 0) AS q(s, f)',
+		format(CASE WHEN s.place IS NULL THEN 'ROW(f, %s, s, NULL)::scanned'
+			ELSE 'scan_answer(%2$L, s, f, %1$s)' END, elapsed_sql(s), kept_name(plan, s)),
+		sketch_sql(plan, s, capacity));
+END
+$$;
+
+-- The sketch of a side, or the fold of it that it has sent.
+CREATE FUNCTION sketch_of(scanned scanned) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM iblt_traffic_add(0, 0, 0, octet_length(scanned.wire));
+	RETURN coalesce(scanned.sketch, iblt_wire_read(scanned.wire, NULL));
+END
+$$;
+
+-- The sketches of what both sides gave, with the figures; an error if a relation was altered.
+CREATE FUNCTION take_scanned(plan plan, scanned scanned[], started timestamptz,
+	INOUT figures figures, OUT here @extschema@.iblt, OUT there @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM require_described(plan, scanned[1].fingerprint, scanned[2].fingerprint);
+	here := sketch_of(scanned[1]);
+	there := sketch_of(scanned[2]);
+	figures.rows_here := (iblt_header(here)).rows;
+	figures.rows_there := (iblt_header(there)).rows;
+	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + scanned[1].ms;
+	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + scanned[2].ms;
+	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
+END
+$$;
+
+-- The sketches of both sides, or folds of them, with the figures: from digests, or from scans.
+CREATE FUNCTION sketches(plan plan, capacity integer, INOUT figures figures,
+	OUT here @extschema@.iblt, OUT there @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	read record;
-	answer record;
-	there_ms numeric;
+	scanned scanned[];
+	taken record;
 BEGIN
-	IF conn IS NOT NULL THEN
-		PERFORM start_scan_there(conn, plan, sketch_sql(plan, plan.there, capacity));
+	IF plan.from_digests THEN
+		scanned := live_sketches(plan);
+	ELSE
+		scanned := ask_sides(plan, ARRAY[scan_sql(plan, plan.here, capacity),
+			scan_sql(plan, plan.there, capacity)], 'value scanned', NULL::scanned, pause => 0.005);
 	END IF;
-	read := scan_here(plan, capacity, conn IS NULL);
-	mine := read.here;
-	theirs := read.there;
-	there_ms := ms(started);
-	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + ms(started);
-	IF conn IS NOT NULL THEN
-		answer := scanned_there(conn);
-		theirs := answer.theirs;
-		read.there_read := answer.fingerprint;
-		there_ms := answer.ms;
-	END IF;
-	PERFORM require_described(plan, read.here_read, read.there_read);
-	figures.rows_here := (iblt_header(mine)).rows;
-	figures.rows_there := (iblt_header(theirs)).rows;
-	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there_ms;
-	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
+	taken := take_scanned(plan, scanned, started, figures);
+	figures := taken.figures;
+	here := taken.here;
+	there := taken.there;
 END
 $$;
 
@@ -152,8 +142,8 @@ $$;
 -- equal, and one of 64 others looks equal.  With 1.6 keys for each cell, the estimate's
 -- relative deviation is 1.25 / sqrt(s): 1.5 % for 10,000 keys.  That of the meter is 9 %,
 -- and a fold of 10 % more cells than it takes costs more bytes than these marks.
-CREATE FUNCTION count_by_marks(conn text, schema text, kept text,
-	mine @extschema@.iblt, estimated numeric) RETURNS numeric
+CREATE FUNCTION count_by_marks(plan plan, s side, mine @extschema@.iblt,
+	estimated numeric) RETURNS numeric
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -161,9 +151,8 @@ DECLARE
 	whole integer := i.cells / i.hashes;
 	cells integer := (SELECT min(n) FROM generate_series(1, whole) AS n
 		WHERE whole % n = 0 AND (n >= estimated / 1.6 OR n = whole));
-	there text := peer_sketch(conn, format(
-		'SELECT iblt_compare_marks(%s.iblt_session_get(%L), %s)',
-		schema, kept, cells));
+	there text := ask_sketch(s, format('SELECT iblt_compare_marks(%s.iblt_session_get(%L), %s)',
+		s.schema, kept_name(plan, s), cells));
 	here text := iblt_compare_marks(mine, cells);
 	equal bigint := (SELECT count(*) FILTER (WHERE h = t) FROM unnest(
 		string_to_array(split_part(here, ':', 2), NULL),
@@ -175,11 +164,12 @@ BEGIN
 END
 $$;
 
--- A larger fold of the sketch that the peer keeps, where iblt is in that schema.
+-- A larger fold of the sketch that a side on another server keeps; "mine" is all of the other
+-- side's.
 -- What is here already is not sent again.  For few keys a turn costs more than the bytes
 -- of a larger fold, so it is for a fifth more than the estimate.
-CREATE FUNCTION larger_fold(conn text, schema text, kept text,
-	mine @extschema@.iblt, theirs @extschema@.iblt, estimated numeric) RETURNS @extschema@.iblt
+CREATE FUNCTION larger_fold(plan plan, s side, mine @extschema@.iblt, theirs @extschema@.iblt,
+	estimated numeric) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -188,12 +178,12 @@ DECLARE
 	cells integer;
 BEGIN
 	IF estimated > greatest(2000, 4 * have.capacity) THEN
-		wanted := count_by_marks(conn, schema, kept, mine, estimated);
+		wanted := count_by_marks(plan, s, mine, estimated);
 	END IF;
 	cells := iblt_compare_next(mine, theirs, least(wanted, (iblt_header(mine)).capacity)::integer);
-	RETURN iblt_wire_read(peer_sketch(conn, format(
+	RETURN iblt_wire_read(ask_sketch(s, format(
 		'SELECT iblt_wire_write(%s.iblt_session_get(%L), %s, %s)',
-		schema, kept, cells, have.cells / have.hashes)), theirs);
+		s.schema, kept_name(plan, s), cells, have.cells / have.hashes)), theirs);
 END
 $$;
 
@@ -208,37 +198,27 @@ BEGIN
 END
 $$;
 
--- A new name for the sketch that the peer keeps; it takes the place of the last one of that
--- connection.
--- Behind a pooler, another comparison with a connection of this name may use the same
--- session of the peer.  It must not take this sketch for its own.
-CREATE FUNCTION kept_name(conn text) RETURNS text
-	LANGUAGE sql VOLATILE PARALLEL SAFE
-AS $$
-	SELECT concat(conn, chr(9), substr(replace(gen_random_uuid()::text, '-', ''), 1, 12))
-$$;
-
 -- The keys that differ, from folds of the size that it takes; NULL if more differ than
 -- sketches of that capacity can tell.
 -- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
-CREATE FUNCTION exchange(conn text, plan plan, capacity integer, INOUT figures figures,
+CREATE FUNCTION exchange(plan plan, capacity integer, INOUT figures figures,
 	OUT keys bytea, OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	scanned record;
-	theirs @extschema@.iblt;
+	there @extschema@.iblt;
 	most record;
 	difference @extschema@.iblt;
 	status record;
 BEGIN
-	plan.kept := kept_name(conn);
-	scanned := sketches(conn, plan, capacity, figures);
-	theirs := scanned.theirs;
-	most := iblt_header(scanned.mine);
+	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
+	scanned := sketches(plan, capacity, figures);
+	there := scanned.there;
+	most := iblt_header(scanned.here);
 	figures := scanned.figures;
 	LOOP
-		difference := scanned.mine OPERATOR(@extschema@.-) theirs;
+		difference := scanned.here OPERATOR(@extschema@.-) there;
 		status := iblt_compare_decode(difference);
 		PERFORM progress(plan.progress, format(
 			'sketches of %s and %s rows: about %s keys differ, %s decoded, %s',
@@ -247,10 +227,9 @@ BEGIN
 		sample := coalesce(sample, @extschema@.iblt_fold(difference, 9, 0.1));
 		keys := status.keys;
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
-		EXIT WHEN status.complete OR (iblt_header(theirs)).cells = most.cells
+		EXIT WHEN status.complete OR (iblt_header(there)).cells = most.cells
 			OR surely_more(plan, number, most.capacity);
-		theirs := larger_fold(conn, (plan.there).schema, plan.kept, scanned.mine,
-			theirs, status.estimated);
+		there := larger_fold(plan, plan.there, scanned.here, there, status.estimated);
 	END LOOP;
 END
 $$;
@@ -281,7 +260,7 @@ AS $$
 $$;
 
 -- As exchange, for all parts of the keys, one after the other.
-CREATE FUNCTION exchange_parts(conn text, plan plan, capacity integer, INOUT figures figures,
+CREATE FUNCTION exchange_parts(plan plan, capacity integer, INOUT figures figures,
 	OUT keys bytea, OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -293,7 +272,7 @@ BEGIN
 	number := 0;
 	FOR part IN 0 .. plan.parts - 1 LOOP
 		plan.part := part;
-		e := exchange(conn, plan, capacity, figures);
+		e := exchange(plan, capacity, figures);
 		figures := e.figures;
 		rows_here := rows_here + figures.rows_here;
 		rows_there := rows_there + figures.rows_there;
@@ -321,7 +300,7 @@ $$;
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
 -- hundred, and these cells fail to decode that many keys once in 10,000 times.  Parts are
 -- for so many keys that an estimate which is 1.5 times too small would do.
-CREATE FUNCTION search(conn text, INOUT plan plan, INOUT figures figures, OUT keys bytea,
+CREATE FUNCTION search(INOUT plan plan, INOUT figures figures, OUT keys bytea,
 	OUT number bigint, OUT exact boolean, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -333,7 +312,7 @@ DECLARE
 BEGIN
 	plan.parts := 1;
 	FOR attempt IN CASE WHEN plan.from_digests THEN 0 ELSE 1 END .. 3 LOOP
-		e := exchange_parts(conn, plan, capacity, figures);
+		e := exchange_parts(plan, capacity, figures);
 		figures := e.figures;
 		exact := e.keys IS NOT NULL;
 		number := e.number;

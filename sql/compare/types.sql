@@ -5,8 +5,16 @@ SET LOCAL search_path = iblt_internal, @extschema@, pg_temp;
 
 -- Types of comparisons -----------------------------------------------------------
 --
--- iblt_compare, iblt_audit and iblt_repair share these.  "here" is this database, and
--- "there" is the peer, or the other relation of this database.
+-- iblt_compare, iblt_audit and iblt_repair share these.  "here" is the first side, a relation
+-- of this database, and "there" the second one, on a peer or in this database.
+
+-- How a place answers a question: by a function of read.sql, with these parameters.
+CREATE TYPE reading AS (
+	reader text,			-- NULL: a statement that reads no relation
+	keys text[],
+	lo text[],
+	hi text[]
+);
 
 -- What the caller of iblt_compare, or another driver, asks for.
 CREATE TYPE options AS (
@@ -57,7 +65,7 @@ CREATE TYPE unique_key AS (
 -- A subscription that feeds a relation.
 CREATE TYPE subscribed AS (slot text, ready boolean);
 
--- The live digest of a relation, as describe_live gives it.
+-- The live digest of a relation, as live_digest() gives it.
 CREATE TYPE live_digest AS (
 	reason text,			-- why it is not trustworthy, or NULL
 	generation bigint,		-- NULL if the relation is not tracked
@@ -74,6 +82,7 @@ CREATE TYPE live_digest AS (
 -- One of the two relations, as describe gives it.
 CREATE TYPE side AS (
 	side text,				-- 'here' or 'there'
+	place text,				-- where it is: a connection, or NULL for this database
 	relation text,			-- schema.name, quoted
 	schema text,			-- of the extension, quoted
 	condition text,			-- on its rows, or NULL
@@ -149,7 +158,15 @@ CREATE TYPE plan AS (
 	buckets integer,		-- of plain queries, NULL for sketches
 	bytes bigint,			-- about the size of the larger relation, for plain queries
 	by_index boolean,		-- as in options, where there are indexes to trust
-	kept text				-- the name under which the peer keeps its sketch
+	kept text				-- by which name other servers keep their sketches
+);
+
+-- What a scan gives, or a live digest: a sketch, or what another server sends of it.
+CREATE TYPE scanned AS (
+	fingerprint text,
+	ms numeric,				-- how long it took
+	sketch @extschema@.iblt,
+	wire text				-- from another server, in place of the sketch
 );
 
 -- The rows of given keys on one side.

@@ -124,11 +124,8 @@ DECLARE
 	detail text;
 	hint text;
 BEGIN
-	IF conn IS NOT NULL THEN
-		conn := peer_connect(peer, conn);
-	END IF;
-	options := track_accept(relation, peer_ask(conn, 'there',
-		format('SELECT track_offer(%L)',
+	conn := peer_connect(peer, conn);
+	options := track_accept(relation, ask_one(conn, format('SELECT track_offer(%L)',
 			peer_name(relation, peer_relation)), 0.001, 'iblt_track')::jsonb);
 	PERFORM peer_close(conn);
 	RETURN options;

@@ -35,16 +35,6 @@ AS $$
 	WHERE coalesce(other, value) IS NOT NULL
 $$;
 
--- Starts a plain query on the peer, with the settings of a function here.
-CREATE FUNCTION plain_ask(conn text, query text, label text DEFAULT NULL,
-	as_of text DEFAULT NULL) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM peer_send(conn, plain_settings(label, as_of) || query, false);
-END
-$$;
-
 -- A query that gives what a call of a function in SQL would give, where the function is not
 -- there.
 -- A function of SQL that names nothing but what PostgreSQL has is asked for by its body:

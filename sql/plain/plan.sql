@@ -9,7 +9,7 @@ CREATE FUNCTION plain_method(conn text, method text) RETURNS text
 AS $$
 BEGIN
 	IF method = 'auto' AND conn IS NOT NULL AND NOT peer_is_lent(conn) THEN
-		PERFORM plain_ask(conn, 'SELECT NOT EXISTS (SELECT FROM pg_extension'
+		PERFORM peer_send(conn, plain_settings() || 'SELECT NOT EXISTS (SELECT FROM pg_extension'
 			' WHERE extname = ''iblt'')');
 		IF peer_value(conn, 0.001)::boolean THEN
 			RAISE NOTICE USING
@@ -141,7 +141,8 @@ AS $$
 $$;
 
 -- The plan for two relations, as plain_describe_sql described both.
-CREATE FUNCTION plain_plan(here side, mine jsonb, theirs jsonb, options options) RETURNS plan
+CREATE FUNCTION plain_plan(conn text, here side, mine jsonb, theirs jsonb, options options)
+RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -150,8 +151,8 @@ BEGIN
 	PERFORM plain_check_sides(here, mine, theirs);
 	options.live := 'off';
 	-- the peer's rows are looked at here, with functions of this side's schema
-	plan := plan_of(here, described(theirs || jsonb_build_object(
-		'schema', '@extschema@', 'condition', options.peer_condition), 'there'), options, false);
+	plan := checked_plan(here, described(theirs || jsonb_build_object(
+		'schema', '@extschema@', 'condition', options.peer_condition), 'there', conn), options);
 	PERFORM plain_check_types(plan, mine, theirs);
 	IF options.peer_condition IS NOT NULL THEN
 		PERFORM plain_check_condition(here.relation, options.peer_condition, mine, theirs);
@@ -179,33 +180,27 @@ BEGIN
 END
 $$;
 
--- The peer's relation as plain_describe_sql describes it; an error if there is none.
-CREATE FUNCTION plain_describe(conn text, name text, label text) RETURNS jsonb
+-- Describes the peer's relation without anything of iblt there, and makes the plan.
+CREATE FUNCTION plain_prepare(conn text, relation regclass, name text, options options)
+RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	described jsonb := peer_ask(conn, 'there',
-		plain_describe_sql(name), 0.001, label);
+	here side := described(describe(relation, options.condition), 'here');
+	answers text[];
 BEGIN
-	IF described = 'null' THEN
+	-- by another name, it may have another peer
+	IF here.relation IS DISTINCT FROM options.relation THEN
+		PERFORM refuse_altered(options.relation, 'here');
+	END IF;
+	PERFORM plain_check_options(conn, options);
+	answers := ask_values(ARRAY[NULL, conn], ARRAY[plain_describe_sql(here.relation),
+		plain_describe_sql(name)], 0.001, options.label);
+	IF answers[1] = 'null' THEN
+		PERFORM refuse_altered(here.relation, 'here');
+	ELSIF answers[2] = 'null' THEN
 		PERFORM refuse_no_relation(name);
 	END IF;
-	RETURN described;
-END
-$$;
-
--- Describes the peer's relation without anything of iblt there, and makes the plan.
-CREATE FUNCTION plain_prepare(conn text, here side, name text, options options) RETURNS plan
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	mine jsonb := peer_ask(conn, 'here',
-		plain_describe_sql(here.relation));
-BEGIN
-	PERFORM plain_check_options(conn, options);
-	IF mine = 'null' THEN
-		PERFORM refuse_altered(here.relation, 'here');
-	END IF;
-	RETURN plain_plan(here, mine, plain_describe(conn, name, options.label), options);
+	RETURN plain_plan(conn, here, answers[1]::jsonb, answers[2]::jsonb, options);
 END
 $$;

@@ -1,32 +1,31 @@
 -- Carrying out a plain comparison ------------------------------------------------------
 
 -- By how much the sums of each bucket differ, and the buckets where they do.
-CREATE FUNCTION plain_sums(conn text, plan plan,
+CREATE FUNCTION plain_sums(plan plan,
 	INOUT figures figures, OUT sums numeric[], OUT buckets integer[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	answer record;
-	mine text;
-	theirs text;
+	answers text[];
+	here text[];
+	there text[];
 BEGIN
 	PERFORM progress(plan.progress, format('summing the rows up on both sides'
 		' in %s buckets', plan.buckets));
-	PERFORM plain_ask(conn, plain_sums_sql(plan, plan.there), NULL, reader(plan));
-	answer := read_here(plan, plain_sums_sql(plan, plan.here));
-	mine := answer.iblt_value;
-	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + ms(started);
-	theirs := peer_value(conn, 0);
-	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + ms(started);
+	answers := ask_sides(plan, ARRAY[plain_sums_sql(plan, plan.here),
+		plain_sums_sql(plan, plan.there)], 'value text', NULL::text);
+	here := string_to_array(answers[1], ' ');
+	there := string_to_array(answers[2], ' ');
+	PERFORM require_described(plan, here[1], there[1]);
+	figures.rows_here := here[2];
+	figures.rows_there := there[2];
+	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + here[4]::numeric;
+	figures.scan_there_ms := coalesce(figures.scan_there_ms, 0) + there[4]::numeric;
 	figures.scan_ms := coalesce(figures.scan_ms, 0) + ms(started);
-	PERFORM require_described(plan, split_part(mine, ' ', 1),
-		split_part(theirs, ' ', 1));
-	figures.rows_here := split_part(mine, ' ', 2);
-	figures.rows_there := split_part(theirs, ' ', 2);
 	-- 0.5 is that of no rows, which no sum is
 	sums := ARRAY(SELECT coalesce(h, 0.5) - coalesce(t, 0.5)
-		FROM unnest(split_part(mine, ' ', 3)::numeric[], split_part(theirs, ' ', 3)::numeric[])
+		FROM unnest(here[3]::numeric[], there[3]::numeric[])
 			WITH ORDINALITY AS u(h, t, n) ORDER BY n);
 	buckets := ARRAY(SELECT (n - 1)::integer FROM unnest(sums) WITH ORDINALITY AS u(s, n)
 		WHERE s <> 0 ORDER BY n);
@@ -62,9 +61,10 @@ AS $$
 		5e5 * plan.buckets / greatest(figures.rows_here, figures.rows_there, 1))))::integer
 $$;
 
--- What the lookup query of a finder gives for rows of the peer's; an error unless it takes
+-- What the lookup query of a finder gives for rows that came as texts; an error unless it takes
 -- all.
-CREATE FUNCTION plain_found(query text, keys text[], rows text[]) RETURNS found_rows
+CREATE FUNCTION plain_found(query text, keys text[], rows text[], fingerprint text)
+RETURNS found_rows
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -75,51 +75,50 @@ BEGIN
 		PERFORM plain_refuse('a key of the peer has another text or hash here',
 			'Install iblt on the peer, and use method => ''sketch''.');
 	END IF;
+	found.fingerprint := fingerprint;
 	RETURN found;
 END
 $$;
 
 -- The rows on both sides whose keys have these hashes, or are in these buckets.
-CREATE FUNCTION plain_find_both(conn text, plan plan, keys text[], in_buckets boolean,
-	OUT here found_rows, OUT there found_rows) RETURNS record
+CREATE FUNCTION plain_find(plan plan, keys text[], in_buckets boolean) RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	answer text;
-	space integer;
+	lookup text := (plain_finder(plan, in_buckets)).lookup;
+	answers text[] := ask_sides(plan, ARRAY[plain_rows_sql(plan, plan.here, keys, in_buckets),
+		plain_rows_sql(plan, plan.there, keys, in_buckets)], 'value text', NULL::text);
+	here text := split_part(answers[1], ' ', 1);
+	there text := split_part(answers[2], ' ', 1);
 BEGIN
-	PERFORM plain_ask(conn, plain_rows_sql(plan, keys, in_buckets), NULL, reader(plan));
-	here := read_here(plan, (plain_finder(plan, plan.here, in_buckets)).lookup, keys);
-	answer := peer_value(conn, 0);
-	space := strpos(answer, ' ');
-	PERFORM require_described(plan, here.fingerprint, left(answer, space - 1));
-	there := plain_found(
-		(plain_finder(plan, plan.there, in_buckets)).lookup, keys,
-		substr(answer, space + 1)::text[]);
+	PERFORM require_described(plan, here, there);
+	RETURN ARRAY[
+		plain_found(lookup, keys, substr(answers[1], length(here) + 2)::text[], here),
+		plain_found(lookup, keys, substr(answers[2], length(there) + 2)::text[], there)];
 END
 $$;
 
 -- The differences among the rows of buckets, each side seen in one snapshot.
-CREATE FUNCTION plain_look(conn text, plan plan, buckets integer[]) RETURNS difference[]
+CREATE FUNCTION plain_look(plan plan, buckets integer[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	rows record;
+	found found_rows[];
 BEGIN
 	PERFORM progress(plan.progress, format('reading the rows of %s buckets on both'
 		' sides', cardinality(buckets)));
-	rows := plain_find_both(conn, plan, buckets::text[], true);
-	RETURN differing(plan, rows.here, rows.there, NULL);
+	found := plain_find(plan, buckets::text[], true);
+	RETURN differing(plan, found[1], found[2], NULL);
 END
 $$;
 
 -- The differences of the next buckets, how many there were so far, and in words if too many.
-CREATE FUNCTION plain_next(conn text, plan plan, buckets integer[], done integer, size integer,
+CREATE FUNCTION plain_next(plan plan, buckets integer[], done integer, size integer,
 	INOUT total bigint, OUT looked difference[], OUT many text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	looked := plain_look(conn, plan, buckets[done + 1 : done + size]);
+	looked := plain_look(plan, buckets[done + 1 : done + size]);
 	total := total + cardinality(looked);
 	IF total > plan.max_differences THEN
 		many := CASE WHEN done + size < cardinality(buckets) THEN 'at least ' ELSE '' END || total;
@@ -136,7 +135,7 @@ $$;
 -- many.
 -- Rows that are not rechecked are not read here: plain_differences() answers them as it
 -- reads them.
-CREATE FUNCTION plain_read(conn text, plan plan, INOUT figures figures, buckets integer[],
+CREATE FUNCTION plain_read(plan plan, INOUT figures figures, buckets integer[],
 	OUT batches held[], OUT total bigint, OUT many text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -154,7 +153,7 @@ BEGIN
 	END IF;
 	FOR done IN 0 .. number - 1 BY size LOOP
 		EXIT WHEN many IS NOT NULL;
-		next := plain_next(conn, plan, buckets, done, size, total);
+		next := plain_next(plan, buckets, done, size, total);
 		total := next.total;
 		many := next.many;
 		batches := kept(batches, hold(next.looked), number > size);
@@ -176,23 +175,23 @@ $$;
 
 -- The buckets that differ, and what plain_read gives of them; if too many keys differ, after
 -- a wait for what is in flight, an error.
-CREATE FUNCTION plain_search(conn text, INOUT plan plan, OUT figures figures, OUT buckets integer[],
+CREATE FUNCTION plain_search(INOUT plan plan, OUT figures figures, OUT buckets integer[],
 	OUT batches held[], OUT total bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	summed record := plain_sums(conn, plan, NULL);
-	read record := plain_read(conn, plan, summed.figures, summed.buckets);
+	summed record := plain_sums(plan, NULL);
+	read record := plain_read(plan, summed.figures, summed.buckets);
 	before numeric[] := summed.sums;
 	deadline timestamptz := clock_timestamp() + plan.timeout;
 	problem text := unready_problem(plan);
 BEGIN
 	IF read.many IS NOT NULL AND problem IS NULL AND plan.recheck > 0 THEN
-		problem := await_replication(conn, plan, deadline);
+		problem := await_replication(plan, deadline);
 		IF problem IS NULL THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
-			summed := plain_sums(conn, plan, read.figures);
-			read := plain_read(conn, plan, summed.figures, summed.buckets);
+			summed := plain_sums(plan, read.figures);
+			read := plain_read(plan, summed.figures, summed.buckets);
 			problem := CASE WHEN NOT plain_persist(before, summed.sums)
 				THEN 'Perhaps most of them did not differ before replication passed.' END;
 		END IF;
@@ -221,11 +220,11 @@ END
 $$;
 
 -- Compares as a plan of plain_prepare says; at the end, the figures are kept.
-CREATE FUNCTION plain_differences(conn text, plan plan) RETURNS SETOF difference
+CREATE FUNCTION plain_differences(plan plan) RETURNS SETOF difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	search record := plain_search(conn, plan);
+	search record := plain_search(plan);
 	figures figures := search.figures;
 	started timestamptz := clock_timestamp();
 	size integer := plain_batch(plan, figures);
@@ -237,7 +236,7 @@ DECLARE
 BEGIN
 	IF plan.recheck = 0 THEN
 		FOR done IN 0 .. cardinality(search.buckets) - 1 BY size LOOP
-			next := plain_next(conn, plan, search.buckets, done, size, total);
+			next := plain_next(plan, search.buckets, done, size, total);
 			total := next.total;
 			IF next.many IS NOT NULL THEN
 				PERFORM plain_refuse_many(plan, next.many, unready_problem(plan));
@@ -246,7 +245,7 @@ BEGIN
 		END LOOP;
 		figures.lookup_ms := CASE WHEN search.buckets <> '{}' THEN ms(started) END;
 	END IF;
-	FOR d IN SELECT * FROM recheck_batches(conn, search.plan, search.batches) LOOP
+	FOR d IN SELECT * FROM recheck_batches(search.plan, search.batches) LOOP
 		differences := differences + 1;
 		unconfirmed := unconfirmed + (NOT d.confirmed)::integer;
 		RETURN NEXT d;

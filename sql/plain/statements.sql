@@ -94,7 +94,7 @@ $$;
 CREATE FUNCTION read_fingerprint_sql(plan plan, s side, id text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN plan.buckets IS NOT NULL AND s.side = 'there'
+	SELECT CASE WHEN plan.buckets IS NOT NULL AND s.place IS NOT NULL
 		THEN plain_fingerprint_sql(id)
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END
 $$;
@@ -121,23 +121,24 @@ BEGIN
 END
 $$;
 
--- A query for the fingerprint, the number of rows, and the sum of hashes in each bucket.
+-- A query for the fingerprint, the number of rows, the sum of hashes in each bucket, and
+-- milliseconds, as four words.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
 CREATE FUNCTION plain_sums_sql(plan plan, s side) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
-	SELECT format('SELECT concat(%s, '' '', coalesce(sum(n), 0), '' '','
-			' array_agg(total ORDER BY bucket)) AS iblt_value'
+	SELECT format('SELECT concat_ws('' '', %s, coalesce(sum(n), 0),'
+			' array_agg(total ORDER BY bucket), %s)'
 			' FROM generate_series(0, %s) AS bucket LEFT JOIN'
 			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM (%s) AS iblt_h'
 			' GROUP BY bucket) AS iblt_s USING (bucket)',
-		read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)),
+		read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)), elapsed_sql(s),
 		plan.buckets - 1, plain_hashes_sql(plan, s))
 $$;
 
 -- The rows
 
--- What a row of the peer's brings behind its columns: system columns, and the hash of its
+-- What a row brings behind its columns: system columns, and the hash of its
 -- key.
 -- Rows that are looked at again by the hashes of their keys come with these hashes.  Where
 -- this side would make another one of a key, the peer would not find its row again.
@@ -148,19 +149,18 @@ AS $$
 		|| CASE WHEN plan.recheck > 0 OR plan.content = 'texts' THEN '{hash}'::text[] ELSE '{}' END
 $$;
 
--- A query for the fingerprint of the peer's relation and its rows whose keys have these
+-- A query for the fingerprint of a side's relation and its rows whose keys have these
 -- hashes, or are in these buckets, each an array of texts.
 -- A cast to text would lose the blanks of a character(n); format uses the type's output.
 -- Citus does not plan a fingerprint beside an aggregate, but a subquery with OFFSET on its own.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
-CREATE FUNCTION plain_rows_sql(plan plan, keys text[], in_buckets boolean) RETURNS text
+CREATE FUNCTION plain_rows_sql(plan plan, s side, keys text[], in_buckets boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format('SELECT concat(%s, '' '', iblt_rows) FROM (SELECT coalesce(array_agg(iblt_row),'
 			' ''{}'') AS iblt_rows FROM (SELECT ARRAY[%s]::text AS iblt_row FROM %s WHERE %s)'
 			' AS iblt_r OFFSET 0) AS iblt_a',
-		read_fingerprint_sql(plan, plan.there,
-			format('%L::regclass', (plan.there).relation)),
+		read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)),
 		concat_ws(', ', (SELECT string_agg(format(
 				'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END',
 				(plan.columns[i]).name), ', ' ORDER BY i)
@@ -168,25 +168,12 @@ AS $$
 			(SELECT string_agg(CASE name WHEN 'hash' THEN plain_key_sql(plan)
 				ELSE 't.' || name END || '::text', ', ' ORDER BY n)
 			FROM unnest(plain_extra(plan)) WITH ORDINALITY AS e(name, n))),
-		rows_sql(plan, plan.there),
+		rows_sql(plan, s),
 		plain_matches_sql(plan, quote_literal(keys), in_buckets))
 $$;
 
--- The expression of a column's value here, as it is compared.
--- Values of both sides become values of these types.  An enum's own cast to text may be a
--- function of its owner.  A type has no length here: "character" and "bit" would be of one.
-CREATE FUNCTION plain_value_sql(c plan_column) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT format(CASE WHEN t.oid < 16384 THEN 't.%I::pg_catalog.%I' ELSE
-			'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END::pg_catalog.%2$I' END,
-			c.name, plain_type(c))
-		FROM pg_type t WHERE t.oid = c.base::oid);
-END
-$$;
-
 -- The built-in type that both sides' values become: text for an enum.
+-- A type has no length here: "character" and "bit" would be of one.
 CREATE FUNCTION plain_type(c plan_column) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -197,23 +184,8 @@ BEGIN
 END
 $$;
 
--- The rows t here, as an item of FROM.
-CREATE FUNCTION plain_mine_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT format('(SELECT %s FROM %s) AS t', string_agg(part, ', ' ORDER BY n),
-			rows_sql(plan, plan.here))
-		FROM (SELECT i AS n, format('%s AS %I', plain_value_sql(plan.columns[i]),
-				(plan.columns[i]).name) AS part FROM generate_subscripts(plan.columns, 1) AS i
-			UNION ALL
-			SELECT 10000, 't.' || name FROM unnest(plain_extra(plan)) AS name
-				WHERE name <> 'hash') AS p);
-END
-$$;
-
--- The rows t of the peer's, whose texts are in $2, as an item of FROM.
-CREATE FUNCTION plain_theirs_sql(plan plan) RETURNS text
+-- The rows t whose texts are in $2, as an item of FROM.
+CREATE FUNCTION plain_typed_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -231,27 +203,27 @@ BEGIN
 END
 $$;
 
--- How rows are found on a side by the hashes of their keys, or by buckets.
-CREATE FUNCTION plain_finder(plan plan, s side, in_buckets boolean) RETURNS finder
+-- How rows that came as texts are found by the hashes of their keys, or by buckets.
+CREATE FUNCTION plain_finder(plan plan, in_buckets boolean) RETURNS finder
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	f finder;
+	came finder;
 	extra text[] := plain_extra(plan);
-	rows text := CASE s.side WHEN 'here' THEN plain_mine_sql(plan)
-		ELSE plain_theirs_sql(plan) END;
+	s side := plan.here;
 BEGIN
 	f.indexed := false;
 	f.key := plain_key_sql(plan);
 	f.keys := '(SELECT 1) AS iblt_k';
 	f.matches := plain_matches_sql(plan, '$1', in_buckets);
-	IF s.side = 'there' AND extra @> '{hash}' THEN
-		f.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches, f.key,
+	came := f;
+	IF extra @> '{hash}' THEN
+		came.matches := format('%s AND %s = iblt_r.iblt_a[%s]::int8', f.matches, f.key,
 			cardinality(plan.columns) + cardinality(extra));
 	END IF;
-	-- the fingerprint of the peer's comes with the rows
-	s.distributed := s.side = 'there';
-	f.lookup := lookup_by_hash_sql(plan, s, f, rows);
+	s.distributed := true;	-- the fingerprint comes with the rows
+	f.lookup := lookup_by_hash_sql(plan, s, came, plain_typed_sql(plan));
 	f.pairs := pairs_by_hash_sql();
 	RETURN f;
 END

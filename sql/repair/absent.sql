@@ -31,7 +31,7 @@ $$;
 -- Under a condition on columns that differ, a changed row is on one side only.  A repair
 -- would delete what the other side has outside of the condition, or insert it twice.
 -- Relies on: what lookups rely on.  Before rows are changed, repair_absent follows.
-CREATE FUNCTION repair_outside(conn text, plan repair_plan,
+CREATE FUNCTION repair_outside(plan repair_plan,
 	steps repair_step[]) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -43,14 +43,14 @@ BEGIN
 		RETURN steps;
 	END IF;
 	RETURN repair_skip(steps, ARRAY(SELECT unnest(ids) EXCEPT
-			SELECT a.id FROM unnest(look_at_ids(conn,
-				repair_whole(plan), ids)) AS a WHERE a.side <> 'both'),
+			SELECT a.id FROM unnest(look_at_ids(repair_whole(plan), ids)) AS a
+				WHERE a.side <> 'both'),
 		'both sides have a row of this key, but the condition is true of one only');
 END
 $$;
 
 -- Those of the keys whose row a scan finds on the side that is said to lack it.
-CREATE FUNCTION repair_present(conn text, plan repair_plan,
+CREATE FUNCTION repair_present(plan repair_plan,
 	steps repair_step[], ids text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -60,7 +60,7 @@ DECLARE
 	found record;
 BEGIN
 	by_scan.by_hash := true;
-	found := find_both(conn, by_scan, hashes);
+	found := find_both(by_scan, hashes);
 	RETURN ARRAY(SELECT s.id FROM unnest(steps) AS s
 		JOIN unnest(ids, hashes) AS k(id, hash) USING (id)
 		JOIN (SELECT split_part(unnest((found.here).id), ' ', 1), 'here'
@@ -74,7 +74,7 @@ $$;
 -- A lookup by hash is a scan.  If two scans find a row that stood still, the index is
 -- damaged, which is an error.  Otherwise the row came since.
 -- Relies on: read_heap, behind the locks of the claim.
-CREATE FUNCTION repair_absent(conn text, plan repair_plan,
+CREATE FUNCTION repair_absent(plan repair_plan,
 	steps repair_step[]) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -90,9 +90,9 @@ BEGIN
 		format('scanning for the rows of %s keys that one side lacks', cardinality(ids)));
 	FOR i IN 1 .. cardinality(ids) BY size LOOP
 		present := present
-			|| repair_present(conn, plan, steps, ids[i : i + size - 1]);
+			|| repair_present(plan, steps, ids[i : i + size - 1]);
 	END LOOP;
-	PERFORM check_index(conn, repair_whole(plan), present);
+	PERFORM check_index(repair_whole(plan), present);
 	RETURN repair_skip(steps, present, 'changed since it was compared');
 END
 $$;

@@ -1,13 +1,13 @@
 -- Applying -------------------------------------------------------------------------
 
 -- Locks the target's rows of keys.
-CREATE FUNCTION repair_lock(conn text, plan repair_plan, ids text[]) RETURNS void
+CREATE FUNCTION repair_lock(plan repair_plan, ids text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM progress((plan.compared).progress,
 		format('locking the rows of %s keys', cardinality(ids)));
-	PERFORM repair_ask(conn, plan, format(
+	PERFORM repair_ask(plan, format(
 		'SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
 		repair_rows_sql(plan)), ids);
 END
@@ -15,12 +15,12 @@ $$;
 
 -- The keys with these ids whose rows differ now, without their contents.
 -- Digests tell what has changed.  The rows themselves may be large.
-CREATE FUNCTION repair_look(conn text, plan plan, ids text[]) RETURNS difference[]
+CREATE FUNCTION repair_look(plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	plan.content := 'none';
-	RETURN look_at_ids(conn, plan, ids);
+	RETURN look_at_ids(plan, ids);
 END
 $$;
 
@@ -29,7 +29,7 @@ $$;
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.  From here on, the target stays what was described.
 -- Relies on: what lookups rely on, behind its locks.
-CREATE FUNCTION repair_claim(conn text, plan repair_plan, differences difference[],
+CREATE FUNCTION repair_claim(plan repair_plan, differences difference[],
 	INOUT steps repair_step[], OUT again difference[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -42,14 +42,14 @@ BEGIN
 	-- a lock takes the right to update, which inserting must not ask for
 	IF EXISTS (SELECT FROM unnest(steps) AS s
 			WHERE s.status = 'preview' AND s.action <> 'insert') THEN
-		PERFORM repair_lock(conn, plan, ids);
+		PERFORM repair_lock(plan, ids);
 	END IF;
-	again := repair_look(conn, plan.compared, ids);
-	PERFORM check_index(conn, plan.compared, run_unseen(conn, plan.compared, ids, again));
+	again := repair_look(plan.compared, ids);
+	PERFORM check_index(plan.compared, run_unseen(plan.compared, ids, again));
 	steps := repair_unchanged(steps, differences, again);
-	steps := repair_absent(conn, plan, repair_outside(conn, plan, steps));
+	steps := repair_absent(plan, repair_outside(plan, steps));
 	IF repair_ids(steps) <> '{}' THEN
-		steps := repair_cascades(conn, plan, steps);
+		steps := repair_cascades(plan, steps);
 	END IF;
 END
 $$;
@@ -77,9 +77,9 @@ BEGIN
 		keys := ARRAY(SELECT repair_valid(key)
 			FROM unnest(keys) WITH ORDINALITY AS k(key, i) ORDER BY i);
 	END IF;
-	PERFORM peer_send_keys(conn,
-		format('iblt_repair_execute of %s statements', cardinality(statements)),
-		format('SELECT repair_execute(%L, %L, %L, %L, %L, %L)', statements, n,
+	PERFORM peer_send(conn, peer_settings(NULL,
+			format('iblt_repair_execute of %s statements', cardinality(statements)))
+		|| format('SELECT repair_execute(%L, %L, %L, %L, %L, %L)', statements, n,
 			at_most, keys, asked.search_path, asked.as_replica));
 	RETURN peer_value(conn, 0.01);
 END
@@ -99,11 +99,12 @@ $$;
 
 -- Runs the statements on the target.
 -- Of several relations, all deletes come before the updates and inserts.
-CREATE FUNCTION repair_run(conn text, works repair_work[]) RETURNS void
+CREATE FUNCTION repair_run(works repair_work[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	asked repair_options := ((works[1]).plan).asked;
+	conn text := place_of(((works[1]).plan).compared, asked.target);
 	x record;
 	done integer;
 BEGIN
@@ -120,7 +121,7 @@ BEGIN
 	END IF;
 	PERFORM progress((((works[1]).plan).compared).progress,
 		format('running %s statements', cardinality(x.statements)));
-	IF asked.target = 'there' AND conn IS NOT NULL THEN
+	IF conn IS NOT NULL THEN
 		done := repair_run_there(conn, x.statements, x.n, x.at_most, x.keys, asked);
 	ELSE
 		done := repair_execute(x.statements, x.n, x.at_most, x.keys,
@@ -136,7 +137,7 @@ $$;
 -- An error unless the target's rows of keys are what the repair was to write; the ids of
 -- those that differ again, because the source has changed since.
 -- Relies on: what lookups rely on, in the transaction that has changed the rows.
-CREATE FUNCTION repair_verify(conn text, plan repair_plan, ids text[],
+CREATE FUNCTION repair_verify(plan repair_plan, ids text[],
 	wanted difference[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -148,7 +149,7 @@ DECLARE
 BEGIN
 	SELECT coalesce(array_agg(a.id), '{}'), min(a.key::text) FILTER (WHERE x.wrong),
 		count(*) FILTER (WHERE x.wrong) INTO differ, wrong, found
-	FROM unnest(repair_look(conn, plan.compared, ids)) AS a
+	FROM unnest(repair_look(plan.compared, ids)) AS a
 	LEFT JOIN unnest(wanted) AS w USING (id), LATERAL (SELECT CASE WHEN pull
 		THEN a.here_digest IS DISTINCT FROM w.there_digest
 			OR a.there_digest IS NOT DISTINCT FROM w.there_digest
@@ -169,21 +170,21 @@ $$;
 
 -- Changes the rows that were claimed, of one relation or several, and reads them once more;
 -- the peer has yet to commit.
-CREATE FUNCTION repair_apply(conn text, works repair_work[]) RETURNS repair_work[]
+CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	work repair_work;
 	ids text[];
 BEGIN
-	PERFORM repair_run(conn, works);
+	PERFORM repair_run(works);
 	FOR i IN 1 .. cardinality(works) LOOP
 		work := works[i];
 		ids := repair_ids(work.steps);
 		CONTINUE WHEN ids = '{}';
 		PERFORM progress(((work.plan).compared).progress,
 			format('reading the rows of %s keys once more', cardinality(ids)));
-		work.differ := repair_verify(conn, work.plan, ids, work.again);
+		work.differ := repair_verify(work.plan, ids, work.again);
 		work.steps := ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql,
 				CASE s.status WHEN 'preview' THEN 'applied' ELSE s.status END,
 				s.detail, s.n, s.columns)::repair_step
@@ -216,7 +217,7 @@ CREATE FUNCTION repair_answers(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN peer_ask(conn, 'there', 'SELECT 1', 0.01) = '1';
+	RETURN ask_one(conn, 'SELECT 1', 0.01) = '1';
 EXCEPTION WHEN OTHERS THEN
 	RETURN false;
 END
@@ -256,7 +257,7 @@ DECLARE
 	answers boolean;
 BEGIN
 	BEGIN
-		PERFORM peer_send(conn, 'COMMIT', false);
+		PERFORM peer_send(conn, 'COMMIT');
 		tried := peer_try(conn, 0.01, 0);
 		problem := tried.problem;
 		answer := tried.value;

@@ -16,16 +16,16 @@
 -- target, the table itself is locked.  In any case it is locked against DDL, such as a
 -- foreign key with ON DELETE CASCADE.
 
--- Keeps other repairs of relations away until the transaction of a side ends.
+-- Keeps other repairs of relations away until the transaction of a place ends.
 -- 1768057972 is "iblt" in ASCII.
-CREATE FUNCTION repair_guard(conn text, side text, relations text[]) RETURNS void
+CREATE FUNCTION repair_guard(place text, relations text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	members oid[] := peer_call(conn, side,
+	members oid[] := ask_call(place,
 		format('relation_sources(%L::pg_catalog.regclass[])', relations));
 BEGIN
-	PERFORM peer_ask(conn, side, format('SELECT pg_catalog.count('
+	PERFORM ask_one(place, format('SELECT pg_catalog.count('
 		'pg_catalog.pg_advisory_xact_lock(1768057972, (m::int8 - 2147483648)::int4))'
 		' FROM pg_catalog.unnest(%L::oid[]) AS m', members));
 END
@@ -55,7 +55,7 @@ $$;
 
 -- Keeps other repairs of the targets and the sources away.
 -- An identity begins with that of the server.
-CREATE FUNCTION repair_lock_sides(conn text, plans repair_plan[]) RETURNS void
+CREATE FUNCTION repair_lock_sides(plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -63,29 +63,31 @@ DECLARE
 	here text[] := repair_relations(plans, 'here');
 	there text[] := repair_relations(plans, 'there');
 BEGIN
-	IF conn IS NULL THEN
-		PERFORM repair_guard(conn, 'here', here || there);
+	IF is_local(compared) THEN
+		PERFORM repair_guard(NULL, here || there);
 	ELSIF (compared.here).identity < (compared.there).identity COLLATE "C" THEN
-		PERFORM repair_guard(conn, 'here', here),
-			repair_guard(conn, 'there', there);
+		PERFORM repair_guard((compared.here).place, here),
+			repair_guard((compared.there).place, there);
 	ELSE
-		PERFORM repair_guard(conn, 'there', there),
-			repair_guard(conn, 'here', here);
+		PERFORM repair_guard((compared.there).place, there),
+			repair_guard((compared.here).place, here);
 	END IF;
 END
 $$;
 
--- Sets how long the transaction of a side waits for a lock, unless its session waits less.
+-- Sets how long the transactions of both sides wait for a lock, unless a session waits less.
 -- NULL sets what the session had.
-CREATE FUNCTION repair_patience(conn text, side text, wait interval) RETURNS void
+CREATE FUNCTION repair_patience(plan plan, wait interval) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	PERFORM peer_ask(conn, side, format('SELECT pg_catalog.set_config(name, %s, true)'
+DECLARE
+	query text := format('SELECT pg_catalog.set_config(name, %s, true)'
 		' FROM pg_catalog.pg_settings WHERE name = ''lock_timeout''',
-		coalesce(format('least(nullif(setting::int8, 0), %s)::text',
-			greatest(1, least(2147483647, round(extract(epoch FROM wait) * 1000)))),
-			'reset_val')));
+		CASE WHEN wait IS NULL THEN 'reset_val'
+			ELSE format('least(nullif(setting::int8, 0), %s)::text',
+				greatest(1, least(2147483647, round(extract(epoch FROM wait) * 1000)))) END);
+BEGIN
+	PERFORM ask_values(places_of(plan), ARRAY[query, query]);
 END
 $$;
 
@@ -104,28 +106,26 @@ END
 $$;
 
 -- Locks the targets and the sources; an error if a target is not what was described.
-CREATE FUNCTION repair_lock_all(conn text, plans repair_plan[]) RETURNS void
+CREATE FUNCTION repair_lock_all(plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	wait interval := ((plans[1]).compared).timeout;
+	compared plan := (plans[1]).compared;
 	target text := ((plans[1]).asked).target;
 	before text := current_setting('lock_timeout');
 	bare repair_plan[] := ARRAY(SELECT p FROM unnest(plans) AS p
 		WHERE NOT (p.compared).is_unique);
 	plan repair_plan;
 BEGIN
-	PERFORM repair_patience(conn, 'here', wait),
-		repair_patience(conn, 'there', wait),
-		repair_lock_sides(conn, plans);
-	PERFORM peer_call(conn, target, format(
+	PERFORM repair_patience(compared, compared.timeout), repair_lock_sides(plans);
+	PERFORM ask_call(place_of(compared, target), format(
 			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
 			repair_relations(plans, target),
 			repair_relations(bare, target))),
-		repair_patience(conn, 'there', NULL),
+		repair_patience(compared, NULL),
 		set_config('lock_timeout', before, true);
 	FOREACH plan IN ARRAY plans LOOP
-		IF repair_target_of(conn, plan) IS DISTINCT FROM plan.target THEN
+		IF repair_target_of(plan) IS DISTINCT FROM plan.target THEN
 			PERFORM refuse_altered((repair_side(plan)).relation, target);
 		END IF;
 	END LOOP;
@@ -146,14 +146,14 @@ BEGIN
 		PERFORM peer_send(conn, format('BEGIN ISOLATION LEVEL READ COMMITTED READ %s;'
 				' SELECT pg_catalog.set_config(''iblt.writing'', %L, true)',
 				CASE WHEN push THEN 'WRITE' ELSE 'ONLY' END,
-				CASE WHEN push THEN 'on' ELSE 'off' END), false),
+				CASE WHEN push THEN 'on' ELSE 'off' END)),
 			peer_value(conn, 0.001, 1);
 	END IF;
 	IF plans <> '{}' THEN
-		PERFORM repair_lock_all(conn, plans);
+		PERFORM repair_lock_all(plans);
 	END IF;
 	IF conn IS NOT NULL AND NOT push THEN
-		PERFORM peer_send(conn, 'COMMIT', false),
+		PERFORM peer_send(conn, 'COMMIT'),
 			peer_value(conn, 0.001, 0);
 	END IF;
 END

@@ -29,7 +29,7 @@ END
 $$;
 
 -- An error for what cannot be repaired.
-CREATE FUNCTION repair_check_target(conn text, plan repair_plan) RETURNS void
+CREATE FUNCTION repair_check_target(plan repair_plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -48,7 +48,7 @@ BEGIN
 			DETAIL = 'Citus does not lock rows of several shards, so they could change meanwhile.',
 			HINT = 'Leave apply out, stop writing to the rows, '
 				'and run the statements that are shown.';
-	ELSIF conn IS NULL AND (compared.here).relation = (compared.there).relation THEN
+	ELSIF is_local(compared) AND (compared.here).relation = (compared.there).relation THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'a relation cannot be repaired from itself';
 	ELSIF NOT compared.is_unique
@@ -77,11 +77,11 @@ $$;
 -- An error if rows of other servers may be older than this statement.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.
-CREATE FUNCTION repair_refuse_remote(conn text, plan plan) RETURNS void
+CREATE FUNCTION repair_refuse_remote(plan plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF ((plan.here).remote OR conn IS NULL AND (plan.there).remote)
+	IF is_remote_here(plan)
 			AND transaction_timestamp() <> statement_timestamp() THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair with foreign tables of this database in a transaction',
@@ -95,26 +95,26 @@ $$;
 -- An error for a repair that could not be applied, or not safely.
 -- Where a unique or exclusion constraint is deferrable, a trigger checks it, and
 -- session_replication_role = replica turns that trigger off.
-CREATE FUNCTION repair_check_apply(conn text, plan repair_plan) RETURNS void
+CREATE FUNCTION repair_check_apply(plan repair_plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
 	s side := repair_side(plan);
 BEGIN
 	IF (plan.asked).apply THEN
-		PERFORM repair_refuse_remote(conn, plan.compared);
+		PERFORM repair_refuse_remote(plan.compared);
 	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
 			MESSAGE = format('%s cannot be repaired: %s is a standby', s.relation,
-				CASE WHEN s.side = 'there' AND conn IS NOT NULL THEN 'the peer'
+				CASE WHEN s.place IS NOT NULL THEN 'the peer'
 				ELSE 'this server' END),
 			HINT = 'Repair its primary.';
 	ELSIF (plan.asked).apply AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED.';
-	ELSIF (plan.asked).apply AND s.side = 'there' AND conn IS NOT NULL
+	ELSIF (plan.asked).apply AND s.place IS NOT NULL
 			AND repair_written(((plan.compared).here).relation::regclass) THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = format('%s cannot be pushed: this transaction has changed it',
@@ -149,12 +149,12 @@ AS $$
 $$;
 
 -- The target as it is now.
-CREATE FUNCTION repair_target_of(conn text, plan repair_plan) RETURNS repair_target
+CREATE FUNCTION repair_target_of(plan repair_plan) RETURNS repair_target
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	relation text := (repair_side(plan)).relation;
-	described jsonb := peer_ask(conn, (plan.asked).target,
+	described jsonb := ask_one((repair_side(plan)).place,
 		format('SELECT repair_describe(%L)', relation), 0.01);
 BEGIN
 	IF described IS NULL THEN
@@ -165,7 +165,7 @@ END
 $$;
 
 -- The plan of a repair of what a plan compares.
-CREATE FUNCTION repair_plan_of(conn text, compared plan, asked repair_options) RETURNS repair_plan
+CREATE FUNCTION repair_plan_of(compared plan, asked repair_options) RETURNS repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -174,15 +174,14 @@ BEGIN
 	compared.by_index := false;		-- whatever a run trusted
 	plan.compared := compared;
 	plan.asked := asked;
-	plan.target := repair_target_of(conn, plan);
+	plan.target := repair_target_of(plan);
 	asked.as_replica := asked.as_replica OR (plan.target).replica;
 	plan.asked := asked;
 	plan.columns := repair_columns(plan.compared, plan.target);
-	PERFORM repair_check_target(conn, plan), repair_check_apply(conn, plan);
+	PERFORM repair_check_target(plan), repair_check_apply(plan);
 	IF asked.search_path IS NOT NULL OR asked.as_replica THEN
-		PERFORM peer_ask(conn, asked.target,
-			format('SELECT repair_check_session(%L, %L)', asked.search_path,
-				asked.as_replica AND asked.apply), 0.01);
+		PERFORM ask_one((repair_side(plan)).place, format('SELECT repair_check_session(%L, %L)',
+			asked.search_path, asked.as_replica AND asked.apply), 0.01);
 	END IF;
 	RETURN plan;
 END
@@ -211,6 +210,6 @@ AS $$
 BEGIN
 	options.method := plain_method(conn, options.method);
 	PERFORM repair_check_method(options.method, asked);
-	RETURN repair_plan_of(conn, prepare(conn, relation, peer_relation, options), asked);
+	RETURN repair_plan_of(prepare(conn, relation, peer_relation, options), asked);
 END
 $$;

@@ -29,12 +29,16 @@ AS $$
 	FROM unnest(k.columns) WITH ORDINALITY AS c(referenced, referring, equal, position)
 $$;
 
--- The single value that a query of keys gives on the target's side.
-CREATE FUNCTION repair_ask(conn text, plan repair_plan, query text, ids text[]) RETURNS text
+-- The number that a query of keys gives on the target's side.
+CREATE FUNCTION repair_ask(plan repair_plan, query text, ids text[]) RETURNS bigint
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	answers bigint[];
 BEGIN
-	RETURN peer_ask_keys(conn, (plan.asked).target, query, keys_of_ids(plan.compared, ids));
+	answers := ask(ARRAY[(repair_side(plan)).place], ARRAY[query], 'value bigint', NULL::bigint,
+		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL)::reading, 0.01);
+	RETURN answers[1];
 END
 $$;
 
@@ -52,7 +56,7 @@ $$;
 -- What foreign keys would change too, or what would violate them, if the rows of all steps of
 -- a kind were changed.
 -- No row can begin to refer to one that repair_lock has locked.
-CREATE FUNCTION repair_referring(conn text, plan repair_plan,
+CREATE FUNCTION repair_referring(plan repair_plan,
 	steps repair_step[], action text) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -75,7 +79,7 @@ BEGIN
 				'rows of %s, which may not be read, may refer to such rows %s', k.relation, does);
 			CONTINUE;
 		END IF;
-		found := repair_ask(conn, plan, repair_referring_sql(plan, k), ids);
+		found := repair_ask(plan, repair_referring_sql(plan, k), ids);
 		IF found > 0 THEN
 			problems := problems || format('%s of %s to such rows %s',
 				found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,
@@ -103,15 +107,15 @@ $$;
 
 -- Says what foreign keys would change too: in the steps of a preview, or before a repair is
 -- applied in an error, unless the caller asked for it.
-CREATE FUNCTION repair_cascades(conn text, plan repair_plan,
+CREATE FUNCTION repair_cascades(plan repair_plan,
 	steps repair_step[]) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	deletes text := array_to_string(
-		repair_referring(conn, plan, steps, 'delete'), '; ');
+		repair_referring(plan, steps, 'delete'), '; ');
 	updates text := array_to_string(
-		repair_referring(conn, plan, steps, 'update'), '; ');
+		repair_referring(plan, steps, 'update'), '; ');
 	problem text := concat_ws('; ', nullif(deletes, ''), nullif(updates, ''));
 	asked repair_options := plan.asked;
 BEGIN

@@ -7,11 +7,11 @@
 -- (sql/run/repair.sql).
 
 -- Compares, and previews, or claims the rows that are to be changed.
-CREATE FUNCTION repair_find(conn text, plan repair_plan) RETURNS repair_work
+CREATE FUNCTION repair_find(plan repair_plan) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	comparison comparison := comparison_of(conn, plan.compared);
+	comparison comparison := comparison_of(plan.compared);
 	work repair_work;
 	claimed record;
 BEGIN
@@ -19,15 +19,15 @@ BEGIN
 	plan.compared := comparison.plan;
 	work.plan := plan;
 	work.figures := comparison.figures;
-	work.steps := repair_outside(conn, plan, repair_steps(plan, comparison.differences));
+	work.steps := repair_outside(plan, repair_steps(plan, comparison.differences));
 	IF (plan.asked).apply THEN
-		PERFORM repair_begin(conn, plan.asked,
+		PERFORM repair_begin(((plan.compared).there).place, plan.asked,
 			CASE WHEN repair_ids(work.steps) = '{}' THEN '{}' ELSE ARRAY[plan] END);
-		claimed := repair_claim(conn, plan, comparison.differences, work.steps);
+		claimed := repair_claim(plan, comparison.differences, work.steps);
 		work.steps := claimed.steps;
 		work.again := claimed.again;
 	ELSE
-		work.steps := repair_cascades(conn, plan, work.steps);
+		work.steps := repair_cascades(plan, work.steps);
 	END IF;
 	RETURN work;
 END
@@ -51,7 +51,7 @@ BEGIN
 			conn := connect(peer, conn, options.timeout);
 			plan := repair_prepare(conn, relation, peer_relation, options, asked);
 			PERFORM live_notice(plan.compared);
-			RETURN repair_find(conn, plan);
+			RETURN repair_find(plan);
 		EXCEPTION WHEN OTHERS THEN
 			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
 			again := restarts(conn, peer, plan.compared, attempt, state, message);
@@ -96,7 +96,7 @@ BEGIN
 	PERFORM check_options(relation, options);
 	work := repair_search(conn, peer, relation, peer_relation, options, asked);
 	IF asked.apply THEN
-		work := (repair_apply(conn, ARRAY[work]))[1];
+		work := (repair_apply(ARRAY[work]))[1];
 	END IF;
 	IF asked.apply AND conn IS NOT NULL AND asked.target = 'there' THEN
 		PERFORM repair_commit(conn);

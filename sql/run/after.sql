@@ -17,7 +17,7 @@ $$;
 -- Keys that no longer differ, and whose rows an index does not find on a side.
 -- An index that lost an entry looks like a row that was deleted, so a scan has to look for
 -- the rows of these keys.
-CREATE FUNCTION run_unseen(conn text, plan plan, ids text[],
+CREATE FUNCTION run_unseen(plan plan, ids text[],
 	differences difference[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -29,7 +29,7 @@ BEGIN
 	IF plan.by_hash OR plan.buckets IS NOT NULL OR keys = '{}' THEN
 		RETURN '{}';
 	END IF;
-	found := find_both(conn, index_plan(plan), keys);
+	found := find_both(index_plan(plan), keys);
 	RETURN ARRAY(SELECT u.key
 		FROM unnest(keys, (found.here).checksum, (found.there).checksum) AS u(key, here, there)
 		WHERE u.here IS NULL OR u.there IS NULL);
@@ -53,16 +53,16 @@ BEGIN
 					AS x) AS d
 			GROUP BY d.seed, d.part LOOP
 		plan.seed := batch.seed;
-		differences := look_at_ids(w.conn, plan, batch.ids);
+		differences := look_at_ids(plan, batch.ids);
 		IF plan.recheck > 0 AND differences <> '{}' THEN
-			differences := recheck(w.conn, plan, differences);
+			differences := recheck(plan, differences);
 		END IF;
 		result := result || ARRAY(SELECT ROW(NULL, w.run, w.item, 0, d.id, batch.seed, d.key,
 			d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
 			clock_timestamp())::run_difference FROM unnest(differences) AS d);
-		unseen := unseen || run_unseen(w.conn, plan, batch.ids, differences);
+		unseen := unseen || run_unseen(plan, batch.ids, differences);
 	END LOOP;
-	PERFORM check_index(w.conn, plan, unseen);
+	PERFORM check_index(plan, unseen);
 	RETURN result;
 END
 $$;

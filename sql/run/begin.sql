@@ -31,14 +31,15 @@ CREATE FUNCTION run_lagging(conn text, max_lag text) RETURNS boolean
 AS $$
 DECLARE
 	allowed record := run_lag_limit(max_lag);
-	side text;
+	lags text[] := ask_calls(ARRAY[NULL, conn], 'run_lag()', 'run_lag()');
 	lag jsonb;
 BEGIN
-	FOREACH side IN ARRAY ARRAY['here', 'there'] LOOP
-		lag := peer_call(conn, side, 'run_lag()');
+	FOR n IN 1 .. 2 LOOP
+		lag := lags[n];
 		IF (lag ->> 'hidden')::boolean THEN
 			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-				MESSAGE = format('permission denied to see how replication lags (%s)', side),
+				MESSAGE = format('permission denied to see how replication lags (%s)',
+					CASE n WHEN 1 THEN 'here' ELSE 'there' END),
 				HINT = 'max_lag needs the privileges of pg_monitor on both sides.';
 		ELSIF (lag ->> 'bytes')::numeric > allowed.bytes
 				OR (lag ->> 'seconds')::numeric > allowed.seconds THEN
@@ -115,9 +116,9 @@ CREATE FUNCTION run_identity(conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	there side := audit_greet(conn, 'iblt_audit_run');
+	there side := (audit_greet(conn, 'iblt_audit_run'))[2];
 BEGIN
-	RETURN concat_ws(' ', there.system, peer_ask(conn, 'there',
+	RETURN concat_ws(' ', there.system, ask_one(conn,
 		'SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()'));
 END
 $$;

@@ -85,18 +85,18 @@ CREATE FUNCTION blocks_begin(w run_worker, seen run_seen) RETURNS run_seen
 AS $$
 DECLARE
 	refusal text := blocks_refusal(w.plan);
-	query text := 'SELECT blocks_mark(%L::pg_catalog.regclass)';
+	call text := 'blocks_mark(%L::pg_catalog.regclass)';
+	marks text[];
 BEGIN
 	seen.whole := refusal IS NOT NULL;
 	IF seen.whole THEN
 		seen.how := 'compared in one slice: ' || refusal;
 		RETURN seen;
 	END IF;
-	seen.marks := jsonb_build_object('capacity', blocks_capacity(w),
-		'here', peer_ask(w.conn, 'here',
-			format(query, ((w.plan).here).relation))::jsonb,
-		'there', peer_ask(w.conn, 'there',
-			format(query, ((w.plan).there).relation))::jsonb);
+	marks := ask_calls(places_of(w.plan), format(call, ((w.plan).here).relation),
+		format(call, ((w.plan).there).relation));
+	seen.marks := jsonb_build_object('capacity', blocks_capacity(w), 'here', marks[1]::jsonb,
+		'there', marks[2]::jsonb);
 	seen.how := format('read by blocks, as they were when the run began with it (%s)',
 		to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS TZ'));
 	RETURN seen;
@@ -158,26 +158,31 @@ BEGIN
 END
 $$;
 
+-- A query for what the scan of a slice by blocks gives.
+CREATE FUNCTION blocks_sql(plan plan, s side, marks jsonb, lo text, hi text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN format('SELECT ROW(f, %s, %s)::scanned FROM (SELECT %s OFFSET 0) AS q(s, f)',
+		elapsed_sql(s), CASE WHEN s.place IS NULL THEN 's, NULL'
+			ELSE 'NULL, iblt_wire_write(s)' END, blocks_sketch_sql(plan, s, marks, lo, hi));
+END
+$$;
+
 -- The sketch of a slice here less that of the slice there, and how many rows they have.
-CREATE FUNCTION blocks_scan(conn text, plan plan, marks jsonb, s run_slice, OUT figures figures,
+CREATE FUNCTION blocks_scan(plan plan, marks jsonb, s run_slice, OUT figures figures,
 	OUT difference @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	mine @extschema@.iblt;
-	fingerprint text;
-	answer record;
+	started timestamptz := clock_timestamp();
+	taken record := take_scanned(plan, ask(places_of(plan), ARRAY[
+			blocks_sql(plan, plan.here, marks, s.lo[1], s.hi[1]),
+			blocks_sql(plan, plan.there, marks, s.lo[2], s.hi[2])],
+		'value scanned', NULL::scanned, NULL, 0.005), started, NULL);
 BEGIN
-	PERFORM peer_send(conn, format('SELECT format(''%%s 0 %%s'', f,'
-		' iblt_wire_write(s)) FROM (SELECT %s OFFSET 0) AS q(s, f)',
-		blocks_sketch_sql(plan, plan.there, marks, s.lo[2], s.hi[2])));
-	EXECUTE 'SELECT ' || blocks_sketch_sql(plan, plan.here, marks, s.lo[1], s.hi[1])
-		INTO mine, fingerprint;
-	answer := scanned_there(conn);
-	PERFORM require_described(plan, fingerprint, answer.fingerprint);
-	figures.rows_here := (iblt_header(mine)).rows;
-	figures.rows_there := (iblt_header(answer.theirs)).rows;
-	difference := mine OPERATOR(@extschema@.-) answer.theirs;
+	figures := taken.figures;
+	difference := taken.here OPERATOR(@extschema@.-) taken.there;
 END
 $$;
 
@@ -208,7 +213,7 @@ END
 $$;
 
 -- The differences of a table all of whose blocks are in its sketch, as they are now.
-CREATE FUNCTION blocks_find(conn text, plan plan, t run_table) RETURNS comparison
+CREATE FUNCTION blocks_find(plan plan, t run_table) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -227,7 +232,7 @@ BEGIN
 	PERFORM require_version_rights(plan);
 	figures.rows_here := 0;
 	figures.rows_there := 0;
-	differences := ARRAY(SELECT d FROM differences(conn, plan, figures, decoded.keys,
+	differences := ARRAY(SELECT d FROM differences(plan, figures, decoded.keys,
 		decoded.recovered, @extschema@.iblt_fold(sketch, 9, 0.1)) AS d);
 	-- it was not equal when the run began with it
 	IF decoded.recovered > 0 AND differences = '{}' THEN
@@ -255,11 +260,11 @@ BEGIN
 	ELSIF t.marks IS NULL THEN
 		plan.lo := s.lo;
 		plan.hi := s.hi;
-		RETURN comparison_of(w.conn, plain_slice(plan, s.rows, t.estimate));
+		RETURN comparison_of(plain_slice(plan, s.rows, t.estimate));
 	ELSIF s.rows IS NULL THEN
-		RETURN blocks_find(w.conn, plan, t);
+		RETURN blocks_find(plan, t);
 	END IF;
-	scanned := blocks_scan(w.conn, plan, t.marks, s);
+	scanned := blocks_scan(plan, t.marks, s);
 	PERFORM blocks_add(s, scanned.difference);
 	RETURN ROW(plan, all_figures(plan, scanned.figures, 0, 0, 0),
 		'{}'::difference[]);

@@ -103,9 +103,9 @@ CREATE FUNCTION run_see(w run_worker) RETURNS run_seen
 AS $$
 DECLARE
 	plan plan := w.plan;
-	probe text := 'run_probe(pg_catalog.to_regclass(%L))';
-	here jsonb := peer_call(w.conn, 'here', format(probe, (plan.here).relation));
-	there jsonb := peer_call(w.conn, 'there', format(probe, (plan.there).relation));
+	probes jsonb[] := run_probes(plan);
+	here jsonb := probes[1];
+	there jsonb := probes[2];
 	seen run_seen;
 BEGIN
 	seen.shape := concat_ws(' ', (plan.here).fingerprint, here ->> 'file',
@@ -137,7 +137,7 @@ BEGIN
 		refusal := slice_refusal(w.plan);
 		seen.whole := refusal IS NOT NULL;
 		seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || refusal
-			ELSE slice_guard(w.conn, w.plan, (w.options).check_indexes,
+			ELSE slice_guard(w.plan, (w.options).check_indexes,
 				seen.estimate) END;
 	END IF;
 	RETURN seen;
@@ -189,9 +189,9 @@ BEGIN
 	IF t.marks IS NOT NULL THEN
 		hi := blocks_bound(t);
 	ELSIF NOT t.whole THEN
-		hi := CASE WHEN t.cut > 0 AND NOT w.walks THEN slice_guess(w.conn, w.plan,
+		hi := CASE WHEN t.cut > 0 AND NOT w.walks THEN slice_guess(w.plan,
 				t.frontier, t.slice_rows, t.estimate)
-			ELSE slice_next(w.conn, w.plan, t.frontier, t.slice_rows) END;
+			ELSE slice_next(w.plan, t.frontier, t.slice_rows) END;
 	END IF;
 EXCEPTION WHEN feature_not_supported THEN
 	IF t.cut > 0 THEN

@@ -126,7 +126,7 @@ BEGIN
 			HINT = 'Begin another run.';
 	END IF;
 	entry := planned.item;
-	plan := repair_plan_of(conn, compared, asked);
+	plan := repair_plan_of(compared, asked);
 END
 $$;
 
@@ -134,12 +134,12 @@ $$;
 
 -- The keys with these ids whose rows differ now, as a run sees them.
 -- The settings of a run, for contents and ids to have the form that it has kept.
-CREATE FUNCTION run_repair_look(conn text, plan plan, ids text[]) RETURNS difference[]
+CREATE FUNCTION run_repair_look(plan plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET IntervalStyle = 'postgres'
 AS $$
 BEGIN
-	RETURN look_at_ids(conn, plan, ids);
+	RETURN look_at_ids(plan, ids);
 END
 $$;
 
@@ -189,19 +189,19 @@ DECLARE
 	plan repair_plan := (r.work).plan;
 	compared plan := plan.compared;
 	ids text[] := ARRAY(SELECT k.id FROM unnest(kept) AS k);
-	found difference[] := look_at_ids(w.conn, compared, ids);
+	found difference[] := look_at_ids(compared, ids);
 	now difference[];
 	x record;
 BEGIN
 	IF compared.recheck > 0 AND found <> '{}' THEN
-		found := recheck(w.conn, compared, found);
+		found := recheck(compared, found);
 	ELSIF (r.entry).unready THEN
 		found := ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count,
 			d.there_count, d.mark, false, d.here_digest, d.there_digest)::difference
 			FROM unnest(found) AS d);
 	END IF;
 	compared.content := (((w.options).audit).compare).content;
-	now := run_repair_look(w.conn, compared, ids);
+	now := run_repair_look(compared, ids);
 	SELECT array_agg(j.same) FILTER (WHERE (j.same).id IS NOT NULL) AS same,
 		array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside,
 		array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO x
@@ -209,7 +209,7 @@ BEGIN
 	r.same := r.same || x.same;
 	r.aside := r.aside || x.aside;
 	r.gone := r.gone || x.gone;
-	r.unseen := r.unseen || run_unseen(w.conn, compared, ids, now);
+	r.unseen := r.unseen || run_unseen(compared, ids, now);
 END
 $$;
 
@@ -237,10 +237,10 @@ BEGIN
 		FOR i IN 1 .. cardinality(r.kept) BY size LOOP
 			r := run_repair_batch(w, r, r.kept[i : i + size - 1]);
 		END LOOP;
-		PERFORM check_index(w.conn, compared, r.unseen);
-		work.steps := repair_outside(w.conn, plan, repair_steps(plan, r.same));
+		PERFORM check_index(compared, r.unseen);
+		work.steps := repair_outside(plan, repair_steps(plan, r.same));
 		IF NOT asked.apply THEN
-			work.steps := repair_cascades(w.conn, plan, repair_absent(w.conn, plan, work.steps));
+			work.steps := repair_cascades(plan, repair_absent(plan, work.steps));
 		END IF;
 		r.work := work;
 		result := array_append(result, r);
@@ -252,7 +252,7 @@ $$;
 -- Applying
 
 -- Locks the rows, and looks at them again.
-CREATE FUNCTION run_repair_claim(conn text, r run_repair) RETURNS run_repair
+CREATE FUNCTION run_repair_claim(r run_repair) RETURNS run_repair
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -260,7 +260,7 @@ DECLARE
 	claimed record;
 BEGIN
 	r.tried := repair_ids(work.steps);
-	claimed := repair_claim(conn, work.plan, r.same, work.steps);
+	claimed := repair_claim(work.plan, r.same, work.steps);
 	work.steps := claimed.steps;
 	work.again := claimed.again;
 	r.work := work;
@@ -321,11 +321,11 @@ BEGIN
 	PERFORM repair_begin(w.conn, asked, ARRAY(SELECT (u.work).plan
 		FROM unnest(repairs) AS u WHERE repair_ids((u.work).steps) <> '{}'));
 	FOR i IN 1 .. cardinality(repairs) LOOP
-		r := run_repair_claim(w.conn, repairs[i]);
+		r := run_repair_claim(repairs[i]);
 		repairs[i] := r;
 		works := array_append(works, r.work);
 	END LOOP;
-	works := repair_apply(w.conn, works);
+	works := repair_apply(works);
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := repairs[i];
 		r.work := works[i];

@@ -104,6 +104,19 @@ AS $$
 	WHERE c.oid = relation OR c.oid IN (SELECT relid FROM pg_partition_tree(relation))
 $$;
 
+-- What run_probe answers on both sides of a plan.
+CREATE FUNCTION run_probes(plan plan) RETURNS jsonb[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	call text := 'run_probe(pg_catalog.to_regclass(%L))';
+	answers text[] := ask_calls(places_of(plan), format(call, (plan.here).relation),
+		format(call, (plan.there).relation));
+BEGIN
+	RETURN ARRAY[answers[1]::jsonb, answers[2]::jsonb];
+END
+$$;
+
 -- How far the followers of this server are behind it, and this standby behind what it
 -- received.
 CREATE FUNCTION run_lag() RETURNS jsonb

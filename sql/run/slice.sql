@@ -175,7 +175,7 @@ CREATE FUNCTION parameter_sql(plan plan, s side, parameter text, value text) RET
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN CASE WHEN plan.buckets IS NULL OR s.side = 'here' THEN parameter ELSE value END;
+	RETURN CASE WHEN plan.buckets IS NULL OR s.place IS NULL THEN parameter ELSE value END;
 END
 $$;
 

@@ -173,11 +173,16 @@ BEGIN
 END
 $$;
 
--- A query that checks the indexes of a side.
-CREATE FUNCTION slice_check_sql(plan plan, s side, thorough boolean) RETURNS text
+-- A query that checks the indexes of a side, whose relation has about so many rows.
+-- Of a peer without iblt, it gives a sample alone.
+CREATE FUNCTION slice_check_sql(plan plan, s side, thorough boolean, estimate bigint) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
+	IF peer_is_bare(s.place) THEN
+		RETURN format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s', slice_sample_sql(s.relation,
+			names_of(plan.key), greatest(1, plan.bytes / 8192.0), greatest(1, estimate)));
+	END IF;
 	RETURN format('SELECT slice_check(%L::pg_catalog.regclass, %L, %L, %L)',
 		s.relation, names_of(plan.key), s.condition IS NOT NULL, thorough);
 END
@@ -196,64 +201,26 @@ BEGIN
 END
 $$;
 
--- Starts the check of the peer's indexes, if there is a peer; its relation has about so many
--- rows.
--- Of a peer without iblt, a sample alone.
-CREATE FUNCTION slice_guard_send(conn text, plan plan,
-	check_index boolean, estimate bigint) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF plan.buckets IS NOT NULL THEN
-		PERFORM plain_ask(conn, format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s',
-				slice_sample_sql((plan.there).relation,
-					names_of(plan.key), greatest(1, plan.bytes / 8192.0),
-					greatest(1, estimate))), NULL, 'sample_slice_index');
-	ELSIF conn IS NOT NULL THEN
-		PERFORM peer_send(conn, slice_check_sql(plan, plan.there, check_index));
-	END IF;
-END
-$$;
-
--- The answer of slice_check from the peer, or a sample of one without iblt; an error if an
--- index is damaged.
-CREATE FUNCTION slice_guard_there(conn text, plan plan, check_index boolean) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answer jsonb;
-BEGIN
-	IF conn IS NULL THEN
-		RETURN peer_ask(NULL, 'there',
-			slice_check_sql(plan, plan.there, check_index));
-	END IF;
-	answer := peer_value(conn, 0.1);
-	IF plan.buckets IS NOT NULL THEN
-		PERFORM refuse_lost_rows((plan.there).relation || ' on the peer',
-			(answer ->> 'rows')::bigint, (answer ->> 'lost')::bigint);
-	END IF;
-	RETURN answer;
-END
-$$;
-
 -- What a verdict by slices rests on, after a check of the indexes of both sides, with amcheck
 -- if that is asked for; an error if an index is damaged.
-CREATE FUNCTION slice_guard(conn text, plan plan, check_index boolean,
-	estimate bigint DEFAULT NULL) RETURNS text
+CREATE FUNCTION slice_guard(plan plan, check_index boolean, estimate bigint DEFAULT NULL)
+RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	k slice_key := slice_key(plan);
-	here jsonb;
-	there jsonb;
+	answers text[] := ask(places_of(plan), ARRAY[
+			slice_check_sql(plan, plan.here, check_index, estimate),
+			slice_check_sql(plan, plan.there, check_index, estimate)], 'value text', NULL::text,
+		pause => 0.1);
+	there jsonb := answers[2];
 BEGIN
-	PERFORM slice_guard_send(conn, plan, check_index, estimate);
-	here := peer_ask(NULL, 'here',
-		slice_check_sql(plan, plan.here, check_index));
-	there := slice_guard_there(conn, plan, check_index);
+	IF peer_is_bare((plan.there).place) THEN
+		PERFORM refuse_lost_rows((plan.there).relation || ' on the peer',
+			(there ->> 'rows')::bigint, (there ->> 'lost')::bigint);
+	END IF;
 	RETURN format('read by index %s here, %s there',
-		slice_note((k.here).index, here),
-		slice_note((k.there).index, there));
+		slice_note((k.here).index, answers[1]::jsonb), slice_note((k.there).index, there));
 END
 $$;
 
@@ -271,23 +238,28 @@ BEGIN
 END
 $$;
 
--- How many rows a scan of a side counts; if other than were read, an error where an index
--- does not find one.
+-- How many rows scans of both sides count; if other than slices have read, an error where an
+-- index does not find one.
 -- Relies on: read_heap, in a later snapshot than those of the slices.
-CREATE FUNCTION slice_counted(conn text, plan plan, s side, rows bigint) RETURNS bigint
+CREATE FUNCTION slice_counted(plan plan, rows bigint[]) RETURNS bigint[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	counted bigint := peer_ask(conn, s.side, format(
-		'SELECT n FROM read_heap(%L) AS iblt_r(n bigint)',
-		format('SELECT count(*) FROM %s AS t%s', s.relation,
-			condition_sql(plan, s))), 0.01)::bigint;
+	query text := 'SELECT count(*) FROM %s AS t%s';
+	counted bigint[] := ask_sides(plan, ARRAY[
+			format(query, (plan.here).relation, condition_sql(plan, plan.here)),
+			format(query, (plan.there).relation, condition_sql(plan, plan.there))],
+		'value bigint', NULL::bigint, pause => 0.01);
+	s side;
 BEGIN
-	IF counted <> rows THEN
-		PERFORM peer_ask(conn, s.side, format(
-			'SELECT sample_slice_index(%L::pg_catalog.regclass, %L, %L, true)',
-			s.relation, names_of(plan.key), s.condition IS NOT NULL), 0.01);
-	END IF;
+	FOR n IN 1 .. 2 LOOP
+		IF counted[n] <> rows[n] THEN
+			s := CASE n WHEN 1 THEN plan.here ELSE plan.there END;
+			PERFORM ask_one(s.place, format(
+				'SELECT sample_slice_index(%L::pg_catalog.regclass, %L, %L, true)',
+				s.relation, names_of(plan.key), s.condition IS NOT NULL), 0.01);
+		END IF;
+	END LOOP;
 	RETURN counted;
 END
 $$;

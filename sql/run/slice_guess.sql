@@ -26,7 +26,7 @@ $$;
 
 -- As slice_next, for relations of about so many rows, and without a walk where statistics
 -- will do.
-CREATE FUNCTION slice_guess(conn text, plan plan, lo text[],
+CREATE FUNCTION slice_guess(plan plan, lo text[],
 	rows bigint, estimate bigint) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -55,7 +55,7 @@ BEGIN
 		target := greatest(place, 1) + rows::numeric * (most - 1) / greatest(estimate, 1);
 		IF target >= most AND place < most THEN
 			-- so near to the end, it may be all that is left
-			RETURN slice_next(conn, plan, marks[most :], ceil(rows / 10.0)::bigint);
+			RETURN slice_next(plan, marks[most :], ceil(rows / 10.0)::bigint);
 		ELSIF target < most THEN
 			n := trunc(target);
 			IF integers THEN
@@ -69,6 +69,6 @@ BEGIN
 			END IF;
 		END IF;
 	END IF;
-	RETURN slice_next(conn, plan, lo, rows);
+	RETURN slice_next(plan, lo, rows);
 END
 $$;

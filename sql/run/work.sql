@@ -147,15 +147,14 @@ CREATE FUNCTION run_count_all(w run_worker, s run_slice) RETURNS comparison
 AS $$
 DECLARE
 	t run_table := run_table_of(w.run, w.item);
-	here bigint := slice_counted(w.conn, w.plan, (w.plan).here, t.rows_here);
-	there bigint := slice_counted(w.conn, w.plan, (w.plan).there, t.rows_there);
+	counted bigint[] := slice_counted(w.plan, ARRAY[t.rows_here, t.rows_there]);
 	figures figures;
 	seen run_seen;
 BEGIN
 	PERFORM run_write(w.run);
 	t := run_table_of(w.run, w.item);
 	IF t.status IS NULL AND t.generation = s.generation THEN
-		IF here = t.rows_here AND there = t.rows_there THEN
+		IF counted = ARRAY[t.rows_here, t.rows_there] THEN
 			t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
 		ELSIF t.missing + t.extra + t.changed = 0 THEN
 			seen.shape := t.shape;
@@ -165,7 +164,8 @@ BEGIN
 			t := run_start_table(w, t, seen);
 		ELSE
 			t.how := concat_ws('; ', t.how,
-				format('a later scan counted %s rows here and %s there', here, there));
+				format('a later scan counted %s rows here and %s there', counted[1],
+					counted[2]));
 		END IF;
 		t.done := greatest(t.done - 1, 0);	-- run_count() adds it
 		PERFORM iblt_run_put(t);
@@ -273,7 +273,7 @@ BEGIN
 	WHILE half.rows > 1 LOOP
 		half.rows := half.rows / 2;
 		half.hi := smaller_bound(slice_key(w.plan), s.hi,
-			slice_next(w.conn, w.plan, s.lo, half.rows));
+			slice_next(w.plan, s.lo, half.rows));
 		IF half.hi IS DISTINCT FROM s.hi THEN
 			RETURN half;
 		END IF;

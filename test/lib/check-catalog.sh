@@ -134,6 +134,8 @@ plpgsql_findings() {
 			('never read variable "answer"|%', NULL, 'it is read, see above'),
 			('record "found" is not assigned yet|%', '{iblt_compare}', 'its columns are those of find_keys'),
 			('never read variable "found"|%', '{iblt_compare}', 'it is read, see above'),
+			('record "taken" is not assigned yet|%', '{ask_collect,ask_here}', 'its columns are those of dynamic SQL'),
+			('never read variable "taken"|%', '{ask_collect,ask_here}', 'it is read, see above'),
 			('never read variable "held"|%', '{peer_connect}', 'an assignment calls a function for its effect'),
 			('never read variable "traffic"|%', '{connect,audit_begin}', 'an assignment calls a function for its effect'),
 			('function pg_database_collation_actual_version(oid) does not exist|%', '{describe_own_collation}',
@@ -141,7 +143,7 @@ plpgsql_findings() {
 			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{is_distributed}', 'it is there with Citus only'),
 			('control reached end of function without RETURN|%', '{compare,peer_result,repair_search,wait_position}',
 				'the function ends with RETURN or an error before'),
-			('text type variable is not sanitized|%', '{differing,find_distributed,peer_ask,peer_fetch,plain_found,read_heap,read_planned,read_slice,query_keys,slice_bound,sum_distributed,equal_columns,repair_statement}',
+			('text type variable is not sanitized|%', '{ask_here,differing,find_distributed,peer_fetch,plain_found,read_heap,read_planned,read_slice,slice_bound,sum_distributed,equal_columns,repair_statement}',
 				'it runs a whole statement that its callers put together with format()'),
 			('text type variable is not sanitized|%', '{peer_close}', 'quote_ident() is in a query')
 		), finding AS (

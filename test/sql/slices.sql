@@ -35,10 +35,10 @@ DECLARE
 	r iblt_internal.comparison;
 BEGIN
 	LOOP
-		hi := iblt_internal.slice_next(NULL, plan, lo, size);
+		hi := iblt_internal.slice_next(plan, lo, size);
 		plan.lo := lo;
 		plan.hi := hi;
-		r := iblt_internal.comparison_of(NULL, plan);
+		r := iblt_internal.comparison_of(plan);
 		rows_here := (r.figures).rows_here;
 		rows_there := (r.figures).rows_there;
 		differences := ARRAY(SELECT concat_ws(' ', d.key, d.side, d.here_count, d.there_count) FROM unnest(r.differences) AS d);
@@ -54,7 +54,7 @@ CREATE FUNCTION same(here regclass, there regclass, size bigint, options jsonb D
 	SET DateStyle = 'ISO' SET IntervalStyle = 'postgres' SET TimeZone = 'UTC' SET extra_float_digits = 1
 AS $$
 DECLARE
-	whole iblt_internal.comparison := iblt_internal.comparison_of(NULL, slices.plan_of(here, there, options));
+	whole iblt_internal.comparison := iblt_internal.comparison_of(slices.plan_of(here, there, options));
 	found text[];
 	lines text;
 BEGIN
@@ -173,7 +173,7 @@ SELECT refusal('mine', 'seen'), refusal('bare', 'mine') AS bare, refusal('mine',
 CREATE TABLE enums2 (id mood PRIMARY KEY, v text);
 SELECT refusal('mine', 'theirs') IS NULL AS fine, refusal('two', 'folding') AS folding, refusal('two', 'patterns') AS patterns, refusal('enums', 'enums2') AS enums \gx
 SELECT refusal('pairs', 'pairs_back') AS turned, refusal('pairs', 'pairs_mixed') AS mixed, refusal('pairs', 'pairs_down') IS NULL AS down, refusal('mine', 'theirs', '{"key_columns": ["v"]}') AS another \gx
-SELECT outcome($$SELECT iblt_internal.slice_next(NULL, slices.plan_of('bare', 'mine'), NULL, 10)$$);
+SELECT outcome($$SELECT iblt_internal.slice_next(slices.plan_of('bare', 'mine'), NULL, 10)$$);
 -- an index that both have, in whatever order its columns are named
 CREATE UNIQUE INDEX ON pairs (b, a);
 INSERT INTO pairs SELECT i % 10, i, 'v' FROM generate_series(1, 100) AS i;
@@ -244,14 +244,14 @@ SELECT * FROM explained(plan_of('tenant', 'tenant2'), NULL, '{1,500}');
 SELECT * FROM explained(plan_of('tenant', 'tenant2'), '{1,49000}', NULL);
 SELECT * FROM explained(plan_of('tenant', 'tenant2'), '{1,25000}', '{1,26000}', true);
 -- and a walk does not read them before it begins
-SELECT iblt_internal.slice_next(NULL, plan_of('tenant', 'tenant2'), '{1,49000}', 500);
+SELECT iblt_internal.slice_next(plan_of('tenant', 'tenant2'), '{1,49000}', 500);
 -- what the planner finds no index for
 CREATE TABLE crossed (a int NOT NULL, b int NOT NULL, v text) PARTITION BY RANGE (a);
 CREATE TABLE crossed_1 PARTITION OF crossed FOR VALUES FROM (0) TO (10);
 CREATE UNIQUE INDEX ON crossed_1 (a, b DESC);
 CREATE UNIQUE INDEX ON crossed (a, b);
 INSERT INTO crossed SELECT i % 10, i, 'v' FROM generate_series(1, 1000) AS i;
-SELECT outcome($$SELECT iblt_internal.slice_next(NULL, slices.plan_of('crossed', 'pairs'), NULL, 10)$$);
+SELECT outcome($$SELECT iblt_internal.slice_next(slices.plan_of('crossed', 'pairs'), NULL, 10)$$);
 
 -- The rows of a slice, whose blocks an index tells.  Rows were updated in their block and out of it, and deleted.
 CREATE TABLE blocks (id int NOT NULL, d int, v text) WITH (fillfactor = 60, autovacuum_enabled = off);
@@ -438,7 +438,7 @@ SELECT * FROM same('narrow', 'one2', 300);
 
 -- The guard
 CREATE FUNCTION guard(here regclass, there regclass, thorough boolean, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql SET search_path = iblt_internal, pg_catalog, pg_temp AS $$
-	SELECT iblt_internal.slice_guard(NULL, slices.plan_of(here, there, options), thorough)
+	SELECT iblt_internal.slice_guard(slices.plan_of(here, there, options), thorough)
 $$;
 SELECT guard('parts', 'whole', false);
 SELECT outcome($$SELECT slices.guard('parts', 'whole', true)$$);
@@ -491,7 +491,7 @@ INSERT INTO h VALUES (777, 'v');
 SELECT keep_up('h_pkey', true);
 INSERT INTO t VALUES (777, 'v');
 SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
-SELECT cardinality((iblt_internal.comparison_of(NULL, plan_of('h', 't'))).differences) AS by_scan;
+SELECT cardinality((iblt_internal.comparison_of(plan_of('h', 't'))).differences) AS by_scan;
 SELECT regexp_replace(outcome($$SELECT slices.guard('h', 't', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
 ROLLBACK;
 -- on both sides, with other contents: slices find nothing, and say what they rest on; amcheck finds it, and so does a scan
@@ -503,7 +503,7 @@ SELECT keep_up('h_pkey', true), keep_up('t_pkey', true);
 SELECT lo, hi, differences FROM sliced('h', 't', 900) WHERE differences <> '{}';
 SET LOCAL enable_hashjoin = off;
 SET LOCAL enable_mergejoin = off;
-SELECT outcome($$SELECT iblt_internal.comparison_of(NULL, slices.plan_of('h', 't'))$$) AS by_scan;
+SELECT outcome($$SELECT iblt_internal.comparison_of(slices.plan_of('h', 't'))$$) AS by_scan;
 SELECT regexp_replace(outcome($$SELECT slices.guard('t', 'h', true)$$), '[(][0-9,]+[)]', 'N') AS amcheck;
 ROLLBACK;
 -- many rows: the sample finds that

@@ -47,7 +47,7 @@ COMMIT;
 
 -- the first question of another server: only one of the same protocol is told more
 SELECT n AS protocol, a -> 'protocol' AS has, a -> 'version' = to_jsonb(extversion) AS version, a #>> '{side,relation}' AS side
-FROM generate_series(0, 2) AS n, LATERAL (SELECT iblt_internal.hello(n, 'steps.mine', NULL)) AS x(a), pg_extension WHERE extname = 'iblt';
+FROM generate_series(0, 2) AS n, LATERAL (SELECT iblt_internal.hello(n, 'steps.mine', NULL, false)) AS x(a), pg_extension WHERE extname = 'iblt';
 
 -- types: a domain of one name, or a type with a send function on one side
 SELECT title, iblt_internal.column_cast(ROW('c', h_type, h_base, h_textual, NULL, NULL, true, h_parts), ROW('c', t_type, t_base, t_textual, NULL, NULL, true, t_parts)) AS "cast"
@@ -185,7 +185,7 @@ FROM (VALUES ('as many', true, '{7,NULL}'), ('more', true, '{7,7,NULL}'), ('fewe
 
 -- scans: rows are those of the last one, times are added up
 SELECT (s.figures).rows_here, (s.figures).rows_there, (s.figures).scan_here_ms > 1e6 AS here, (s.figures).scan_there_ms > 1e6 AS there, (s.figures).scan_ms > 1e6 AS both
-FROM iblt_internal.scan(NULL, plan_of('mine', 'n_there', '{"columns": ["id"]}'), 10, jsonb_populate_record(NULL::iblt_internal.figures, '{"rows_here": 7, "rows_there": 7, "scan_here_ms": 1e6, "scan_there_ms": 1e6, "scan_ms": 1e6}')) AS s;
+FROM iblt_internal.sketches(plan_of('mine', 'n_there', '{"columns": ["id"]}'), 10, jsonb_populate_record(NULL::iblt_internal.figures, '{"rows_here": 7, "rows_there": 7, "scan_here_ms": 1e6, "scan_there_ms": 1e6, "scan_ms": 1e6}')) AS s;
 SELECT most, here, there, iblt_internal.first_capacity(changed(plan_of('mine', 'theirs'), jsonb_build_object('max_differences', most, 'here', jsonb_build_object('most_rows', here), 'there', jsonb_build_object('most_rows', there))))
 FROM (VALUES (100000, 5000, 1), (100000, 10, 10), (100000, 1000000, 1000000), (100000, NULL, 10), (5000, NULL, NULL), (5000, 10, 5000), (1, 10, 10)) AS x(most, here, there);
 CREATE TABLE large (id int PRIMARY KEY);
@@ -193,21 +193,21 @@ CREATE TABLE large_there (id int PRIMARY KEY);
 INSERT INTO large SELECT generate_series(1, 12000);
 -- a first sketch that is too small: the next one has another seed
 SELECT s.exact, s.number, (s.plan).seed = 4711 AS same_seed, (s.figures).rows_here, (length(s.keys) - 4) / 16 AS keys
-FROM iblt_internal.search(NULL, changed(plan_of('large', 'large_there'), '{"here": {"most_rows": 0}, "there": {"most_rows": 0}}'), NULL) AS s;
+FROM iblt_internal.search(changed(plan_of('large', 'large_there'), '{"here": {"most_rows": 0}, "there": {"most_rows": 0}}'), NULL) AS s;
 -- parts of the keys, most of which have no rows
 SELECT parts, e.number, (e.figures).rows_here, (e.figures).rows_there, k.keys, k.sides
-FROM unnest('{1,2,50}'::integer[]) AS parts, LATERAL iblt_internal.exchange_parts(NULL, changed(plan_of('mine', 'theirs'), jsonb_build_object('parts', parts)), 100, NULL) AS e, LATERAL iblt_internal.iblt_compare_keys(e.sample, e.keys, 0, 100) AS k;
+FROM unnest('{1,2,50}'::integer[]) AS parts, LATERAL iblt_internal.exchange_parts(changed(plan_of('mine', 'theirs'), jsonb_build_object('parts', parts)), 100, NULL) AS e, LATERAL iblt_internal.iblt_compare_keys(e.sample, e.keys, 0, 100) AS k;
 SELECT e.number, (e.figures).rows_here, k.keys
-FROM iblt_internal.exchange_parts(NULL, changed(plan_of('mine', 'theirs', '{"condition": "id > 10", "peer_condition": "id > 10"}'), '{"parts": 3}'), 100, NULL) AS e, LATERAL iblt_internal.iblt_compare_keys(e.sample, e.keys, 0, 100) AS k;
+FROM iblt_internal.exchange_parts(changed(plan_of('mine', 'theirs', '{"condition": "id > 10", "peer_condition": "id > 10"}'), '{"parts": 3}'), 100, NULL) AS e, LATERAL iblt_internal.iblt_compare_keys(e.sample, e.keys, 0, 100) AS k;
 -- and parts that a sketch cannot tell: about how many there are in all
-SELECT e.keys, e.number BETWEEN 6000 AND 24000 AS about FROM iblt_internal.exchange_parts(NULL, changed(plan_of('large', 'large_there'), '{"parts": 3}'), 1000, NULL) AS e;
+SELECT e.keys, e.number BETWEEN 6000 AND 24000 AS about FROM iblt_internal.exchange_parts(changed(plan_of('large', 'large_there'), '{"parts": 3}'), 1000, NULL) AS e;
 SELECT is_unique, estimated, iblt_internal.surely_more(changed(plan_of('mine', 'theirs'), jsonb_build_object('is_unique', is_unique)), estimated, 100) FROM (VALUES (true, 160::bigint), (true, 161), (false, 1000)) AS x(is_unique, estimated);
 SELECT outcome(format('SELECT iblt_internal.refuse_too_many(%L, 7, %L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object('is_unique', is_unique)), exact, problem))
 FROM (VALUES (true, true, NULL), (true, false, NULL), (false, false, NULL), (true, true, 'A problem.')) AS x(is_unique, exact, problem);
 
 -- marks: of the contents and versions of both sides
 CREATE FUNCTION differences() RETURNS iblt_internal.difference[] LANGUAGE sql AS $$
-	SELECT iblt_internal.look(NULL, plan_of('mine', 'theirs', '{"recheck": 1}'), '{1,2,3,4,5}')
+	SELECT iblt_internal.look(plan_of('mine', 'theirs', '{"recheck": 1}'), '{1,2,3,4,5}')
 $$;
 CREATE TABLE looks (n int, d iblt_internal.difference[]);
 INSERT INTO looks SELECT 1, differences();
@@ -221,7 +221,7 @@ SELECT id, side, array_agg(a.mark = b.mark ORDER BY l.n) AS same_as_in_the_next 
 CREATE FUNCTION linked() RETURNS iblt_internal.plan LANGUAGE sql AS $$
 	SELECT changed(plan_of('mine', 'theirs', '{"recheck": 1}'), '{"links": [{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "ready": true}]}')
 $$;
-SELECT n, s.id, s.mark IS NOT NULL AS steady FROM looks, LATERAL (SELECT iblt_internal.steady(NULL, linked(), ARRAY[iblt_internal.hold(d)], clock_timestamp() + interval '1 minute')) AS h(held), LATERAL unnest((held[1]).ids, (held[1]).marks) AS s(id, mark) ORDER BY 1, 2;
+SELECT n, s.id, s.mark IS NOT NULL AS steady FROM looks, LATERAL (SELECT iblt_internal.steady(linked(), ARRAY[iblt_internal.hold(d)], clock_timestamp() + interval '1 minute')) AS h(held), LATERAL unnest((held[1]).ids, (held[1]).marks) AS s(id, mark) ORDER BY 1, 2;
 -- a round before, and what is the same; the rest is judged again
 SELECT l.n, verdict, j.id, j.confirmed, array_position((iblt_internal.rest(h)).ids, j.id) AS rest
 FROM looks AS l JOIN looks AS m ON m.n = l.n + 1, LATERAL (SELECT iblt_internal.hold(m.d, iblt_internal.hold(l.d))) AS x(h), unnest('{true,false}'::boolean[]) AS verdict, LATERAL iblt_internal.judged(h, verdict) AS j ORDER BY 1, 3;
@@ -230,11 +230,11 @@ SELECT a, b, c, settled, h.marks[1] IS NOT NULL AS steady, h.same[1] FROM unnest
 	LATERAL (SELECT ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, a, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, b, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, c, NULL, NULL, NULL)::iblt_internal.difference]) AS d(x, y, z),
 	LATERAL iblt_internal.hold(d.z, iblt_internal.hold(d.y, iblt_internal.hold(d.x)), settled) AS h WHERE h.marks[1] IS NOT NULL OR h.same[1] ORDER BY 1, 2, 3, 4;
 -- waiting: each link must have been passed
-SELECT title, iblt_internal.passed(NULL, changed(linked(), jsonb_build_object('links', links)), clock_timestamp() + interval '0.1 s') FROM (VALUES
+SELECT title, iblt_internal.passed(changed(linked(), jsonb_build_object('links', links)), clock_timestamp() + interval '0.1 s') FROM (VALUES
 	('both', '[{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "ready": true}]'::jsonb),
 	('not the second', '[{"source": "here", "follower": "there", "ready": true}, {"source": "there", "follower": "here", "slot": "iblt_nowhere", "ready": true}]')) AS x(title, links);
 -- and the whole: with replication that has passed, and with a time that is over
-SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeout, looks, LATERAL unnest(iblt_internal.recheck(NULL, changed(linked(), jsonb_build_object('timeout', timeout)), d)) AS r WHERE n = 1 ORDER BY 1, 2;
+SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeout, looks, LATERAL unnest(iblt_internal.recheck(changed(linked(), jsonb_build_object('timeout', timeout)), d)) AS r WHERE n = 1 ORDER BY 1, 2;
 SELECT key, confirmed FROM iblt_compare('mine', NULL, 'theirs', recheck => 1, timeout => '0 s') ORDER BY key;
 
 -- keys of which an index says something else than the scans

@@ -28,7 +28,7 @@ my $peer = peer('there');
 my $protocol = $here->safe_psql('postgres', 'SELECT iblt_internal.protocol()');
 my $version = $here->safe_psql('postgres', "SELECT extversion FROM pg_extension WHERE extname = 'iblt'");
 my $next = $protocol + 1;
-$here->safe_psql('older', 'ALTER FUNCTION iblt_internal.hello(integer, text, text) RENAME TO hello_it');
+$here->safe_psql('older', 'ALTER FUNCTION iblt_internal.hello(integer, regclass, text, boolean) RENAME TO hello_it');
 $here->safe_psql('oldest', 'ALTER SCHEMA iblt_internal RENAME TO iblt_not_yet');
 $here->safe_psql('newer', "CREATE OR REPLACE FUNCTION iblt_internal.protocol() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT $next'");
 my $cannot = qr/ERROR:  55000: iblt \Q$version\E here and iblt \Q$version\E on the peer cannot talk to each other$/m;
@@ -158,23 +158,23 @@ like($session->{err}, qr/\A\S+ ERROR:  (57P01: on the peer: terminating connecti
 my $mine = 'iblt_00000000-0000-0000-0000-000000000000';
 $session->run("SELECT iblt_internal.peer_connect($peer, '$mine')");
 is($session->run("SELECT iblt_internal.peer_is_open('$mine'), iblt_internal.peer_is_open('another'), iblt_internal.peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
-is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 41', 0.001, 'a label')"), '41', 'the first question may bring a label');
-is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT pg_catalog.current_setting(''application_name'')')"), 'a label', 'which the session bears from then on');
-is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 6 OPERATOR(pg_catalog.*) 7')"), '42', 'a question and its answer');
-is($session->run("SELECT iblt_internal.peer_ask_keys('$mine', 'there', 'SELECT pg_catalog.array_to_string(\$1, ''+'')', '{a,b}')"), 'a+b', 'a question with keys');
-$session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 1/0')");
+is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 41', 0.001, 'a label')"), '41', 'the first question may bring a label');
+is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT pg_catalog.current_setting(''application_name'')')"), 'a label', 'which the session bears from then on');
+is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 6 OPERATOR(pg_catalog.*) 7')"), '42', 'a question and its answer');
+is($session->run("SELECT iblt_internal.ask(ARRAY['$mine'], ARRAY['SELECT pg_catalog.array_to_string(\$1, ''+'')'], 'value text', NULL::text, ROW('read_planned', '{a,b}', NULL, NULL))"), '{a+b}', 'a question with keys');
+$session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 1/0')");
 like($session->{err}, qr/ERROR:  22012: on the peer: division by zero/, 'an error');
-is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 42')"), '42', 'after it, the connection is free for the next question');
+is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 42')"), '42', 'after it, the connection is free for the next question');
 # The error with which a question ends, as a value.
 sub problem
 {
 	my ($question) = @_;
-	return $session->run("SELECT iblt_internal.peer_send('$mine', '$question');
+	return $session->run("SELECT iblt_internal.peer_send('$mine', iblt_internal.peer_settings() || '$question');
 		SELECT (problem).reported, (problem).state FROM iblt_internal.peer_try('$mine', 0.001, 1)") =~ s/^\n//r;
 }
 is(problem('SELECT 1/0'), 't|22012', 'an error of the peer as a value');
-is($session->run("SELECT iblt_internal.peer_ask('$mine', 'there', 'SELECT 43')"), '43', 'and the next question in the same session');
-is($session->run("SELECT count(*) FROM iblt_internal.iblt_traffic_take(); SELECT length(iblt_internal.peer_sketch('$mine', 'SELECT iblt_internal.iblt_wire_write(public.iblt_new(capacity => 1000))')) AS n;
+is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 43')"), '43', 'and the next question in the same session');
+is($session->run("SELECT count(*) FROM iblt_internal.iblt_traffic_take(); SELECT length(iblt_internal.ask_sketch(jsonb_populate_record(NULL::iblt_internal.side, '{\"place\": \"$mine\"}'), 'SELECT iblt_internal.iblt_wire_write(public.iblt_new(capacity => 1000))')) AS n;
 	SELECT messages, received = sketches, sketches FROM iblt_internal.iblt_traffic_take()") =~ s/^1\n(\d+)\n(.*)\|\1$/$2/r, '2|t', 'a sketch is counted as it travels');
 is(problem('SELECT 1, 2'), 'f|42804', 'and one that arose on this side');
 is($session->run("SELECT iblt_internal.peer_close('$mine'); SELECT iblt_internal.peer_is_open('$mine')"), "\nf", 'closed');

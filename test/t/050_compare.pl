@@ -271,10 +271,10 @@ my $protocol = 'CREATE OR REPLACE FUNCTION iblt_internal.protocol() RETURNS inte
 $there->safe_psql('postgres', "$protocol 'SELECT 7'");
 like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($peer)})"),
 	qr/55000: iblt 0.1.0 here and iblt 9.9 on the peer cannot talk to each other.*This side has protocol 1, the peer has protocol 7/s, 'another protocol there: an error that names both');
-$there->safe_psql('postgres', "$protocol 'SELECT 1'; ALTER FUNCTION iblt_internal.hello(integer, text, text) RENAME TO hello_it");
+$there->safe_psql('postgres', "$protocol 'SELECT 1'; ALTER FUNCTION iblt_internal.hello(integer, regclass, text, boolean) RENAME TO hello_it");
 like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($peer)})"),
 	qr/55000: iblt 0.1.0 here and iblt 9.9 on the peer cannot talk to each other.*the peer has none/s, 'a version there that knows of no protocol');
-$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.hello_it(integer, text, text) RENAME TO hello');
+$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.hello_it(integer, regclass, text, boolean) RENAME TO hello');
 $there->safe_psql('postgres', "UPDATE pg_extension SET extversion = '0.1.0' WHERE extname = 'iblt'");
 like(failure("SELECT * FROM iblt_compare('wire_b', ${\ literal($peer)})"), qr/42P01: relation public.wire_b does not exist on the peer/, 'no such relation there');
 

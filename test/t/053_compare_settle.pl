@@ -118,7 +118,7 @@ is(compare($subscriber, 'family', $view), '3 both t', 'as is one from a view');
 	my $waiting = hanging('UPDATE plain SET v = -1 WHERE id = 7');
 	wait_for($subscriber, 'SELECT v = -1 FROM plain WHERE id = 7');
 	is(compare($_, 'plain', "timeout => '6 s'") =~ s/ (here|there)//r, '3 both f, 7 both f', $_->name . ': a commit that waits for longer than a second confirms nothing') foreach ($subscriber, $publisher);
-	my $settle = "SELECT iblt_internal.settle(NULL, iblt_internal.described(iblt_internal.describe('%s'), 'here'), clock_timestamp() + interval '3 s')";
+	my $settle = "SELECT iblt_internal.settle(iblt_internal.described(iblt_internal.describe('%s'), 'here'), clock_timestamp() + interval '3 s')";
 	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 'f', 'it is waited for until the deadline');
 	is($publisher->safe_psql('postgres', sprintf($settle, 'family')), 't', 'but not where it did not write');
 	visible($waiting);

@@ -236,8 +236,8 @@ SKIP:
 foreach my $capacity (100, 4000, 60000)
 {
 	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT dblink_connect('grow', $peer);
-		SELECT * FROM dblink('grow', 'SELECT iblt_session_keep(''grow'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g') AS t(kept boolean);
-		CREATE TEMP TABLE kept AS SELECT s::iblt FROM dblink('grow', 'SELECT iblt_session_get(''grow'')::text') AS t(s text);
+		SELECT * FROM dblink('grow', 'SELECT iblt_session_keep(E''grow\\tkept'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g') AS t(kept boolean);
+		CREATE TEMP TABLE kept AS SELECT s::iblt FROM dblink('grow', 'SELECT iblt_session_get(E''grow\\tkept'')::text') AS t(s text);
 		" . q{DO $$
 		DECLARE
 			mine iblt := (SELECT iblt_agg(g, 1, (SELECT s FROM kept)) FROM generate_series(1, 3000) g);
@@ -251,7 +251,8 @@ foreach my $capacity (100, 4000, 60000)
 				steps := 0;
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
-					theirs := iblt_internal.larger_fold('grow', 'public', 'grow', mine, theirs, n);
+					theirs := iblt_internal.larger_fold(jsonb_populate_record(NULL::iblt_internal.plan, '{"kept": "kept"}'),
+						jsonb_populate_record(NULL::iblt_internal.side, '{"place": "grow", "schema": "public"}'), mine, theirs, n);
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);

@@ -47,8 +47,8 @@ sub hold_step
 	return;
 }
 hold_step($there, 'public', 'iblt_session_get', 'text', 'iblt', 3);
-hold_step($here, 'iblt_internal', 'look', 'text, iblt_internal.plan, text[]', 'iblt_internal.difference[]', 4);
-hold_step($here, 'iblt_internal', 'passed', 'text, iblt_internal.plan, timestamptz', 'boolean', 5);
+hold_step($here, 'iblt_internal', 'look', 'iblt_internal.plan, text[]', 'iblt_internal.difference[]', 4);
+hold_step($here, 'iblt_internal', 'passed', 'iblt_internal.plan, timestamptz', 'boolean', 5);
 
 # What the peer's process does while it is held; "held" is the server that holds.
 my $waits = "wait_event = 'advisory' AND query LIKE";

@@ -208,7 +208,7 @@ foreach my $style ('postgres', 'iso_8601')
 	my $conn = 'iblt_00000000-0000-0000-0000-000000000000';
 	my $session = IbltTest::Session->new($here);
 	$session->run("SET IntervalStyle = $style");
-	my $ask = sub { $session->run("SELECT iblt_internal.peer_ask('$conn', 'there', ${\ literal($_[0])})") };
+	my $ask = sub { $session->run("SELECT iblt_internal.ask_one('$conn', ${\ literal($_[0])})") };
 	my $settings = 'SELECT concat_ws(\' \', current_setting(\'row_security\'), current_setting(\'transaction_read_only\'), current_setting(\'search_path\'),
 		now()::date - 1 = current_date - 1, timestamptz \'2026-01-02 03:04+00\', interval \'1 day\', 0.1::float8 + 0.2)';
 	my $expected = 'off on iblt_internal, pg_catalog, pg_temp t 2026-01-02 03:04:00+00 ' . ($style eq 'iso_8601' ? 'P1D' : '1 day') . ' 0.30000000000000004';

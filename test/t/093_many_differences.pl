@@ -111,8 +111,8 @@ $here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.part_capa
 
 # Each wait changes rows: one kind keeps changing, one becomes equal.
 batch_size(100);
-$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.passed(text, iblt_internal.plan, timestamptz) RENAME TO passed_it;
-	CREATE FUNCTION iblt_internal.passed(conn text, plan iblt_internal.plan, deadline timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.passed(iblt_internal.plan, timestamptz) RENAME TO passed_it;
+	CREATE FUNCTION iblt_internal.passed(plan iblt_internal.plan, deadline timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$
 	BEGIN
 		UPDATE public.by_int SET v = v WHERE id % 100 = 1;
 		DELETE FROM public.by_int WHERE id % 100 = 7;
@@ -270,11 +270,11 @@ sub ranges { my ($table, $options, $with) = @_; return "iblt_compare_ranges('$ta
 # --- the middle of many lookups ----------------------------------------------------------
 
 # A lookup of key 1500 waits for a lock.
-$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.look(text, iblt_internal.plan, text[]) RENAME TO look_it;
-	CREATE FUNCTION iblt_internal.look(conn text, plan iblt_internal.plan, keys text[]) RETURNS iblt_internal.difference[] LANGUAGE plpgsql AS
+$here->safe_psql('postgres', q{ALTER FUNCTION iblt_internal.look(iblt_internal.plan, text[]) RENAME TO look_it;
+	CREATE FUNCTION iblt_internal.look(plan iblt_internal.plan, keys text[]) RETURNS iblt_internal.difference[] LANGUAGE plpgsql AS
 	'BEGIN
 		IF keys @> ''{1501}'' THEN PERFORM pg_catalog.pg_advisory_xact_lock_shared(4); END IF;
-		RETURN iblt_internal.look_it(conn, plan, keys);
+		RETURN iblt_internal.look_it(plan, keys);
 	END'});
 my $all = truth('by_int', 'id');
 foreach my $case (

@@ -162,6 +162,11 @@ my $guard = "BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('swap'::regclass::
 	is($here->safe_psql('postgres', "SET lock_timeout = '7s'; SELECT count(*) FROM iblt_repair('swap', 'other', direction => 'pull'); SHOW lock_timeout"), "1\n7s", 'a preview takes no lock');
 	$holder->quit;
 	is($here->safe_psql('postgres', "SET lock_timeout = '7s'; BEGIN; SELECT count(*) FROM iblt_repair('swap', 'other', direction => 'pull', apply => true); SHOW lock_timeout; COMMIT"), "1\n7s", 'the lock_timeout is as before');
+	$there->safe_psql('postgres', q{ALTER DATABASE postgres SET lock_timeout = '9s'; CREATE TABLE patience (v text);
+		CREATE FUNCTION patience() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO public.patience VALUES (current_setting('lock_timeout')); RETURN NULL; END$$;
+		CREATE TRIGGER patience AFTER UPDATE ON swap EXECUTE FUNCTION patience(); UPDATE swap SET v = 'other' WHERE id = 1; TRUNCATE patience});
+	is($here->safe_psql('postgres', "SELECT status FROM iblt_repair('swap', 'other', direction => 'push', apply => true, timeout => '3 s')"), 'applied', 'a push');
+	is($there->safe_psql('postgres', 'SELECT v FROM patience; ALTER DATABASE postgres RESET lock_timeout; DROP FUNCTION patience CASCADE'), '9s', 'nor does the peer keep that of the repair');
 }
 
 # A foreign key that comes after the target was described.

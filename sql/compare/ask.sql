@@ -1,0 +1,251 @@
+-- Questions to places --------------------------------------------------------------------
+--
+-- A comparison asks its sides.  A place is where a side is: the name of a connection, or
+-- NULL for this database.  ask() sends each question that is for another server, answers
+-- those for this database meanwhile, and then collects the answers, in the order of the
+-- places.  Everything that is asked of two sides goes through it.
+
+-- How a question is told to a place, with the settings before it.
+-- An error names the statements under way, and the log shows them with it, also those of
+-- parallel workers.  So keys and bounds are not part of a question: it has them as its
+-- parameters.  dblink has none, so another server gets them in a message that it does not show.
+CREATE FUNCTION ask_sql(place text, query text, columns text, how reading, label text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF peer_is_bare(place) THEN
+		RETURN plain_settings(label, how.reader) || query;
+	END IF;
+	RETURN concat(peer_settings(CASE WHEN NOT peer_is_lent(place) THEN label END,
+			CASE WHEN num_nonnulls(how.keys, how.lo, how.hi) > 0 THEN query END),
+		CASE WHEN how.reader IS NULL THEN query
+			ELSE format('SELECT * FROM %s(%L, %L, %L, %L) AS iblt_r(%s)', how.reader, query,
+				how.keys, how.lo, how.hi, columns) END);
+END
+$$;
+
+-- The names of columns that are given with their types.
+CREATE FUNCTION ask_names(columns text) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT array_remove(regexp_split_to_array(columns, ' [^,]+(, |$)'), '')
+$$;
+
+-- The expression of an answer of a type from such columns of an item of FROM.
+CREATE FUNCTION ask_row_sql(item text, columns text, type regtype) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format(CASE WHEN strpos(columns, ',') = 0 THEN '%s.value::%s' ELSE 'ROW(%s.*)::%s' END,
+		item, type)
+$$;
+
+-- The answer of this database.
+-- A reader is called as it stands: a function in FROM would write a large row to a file.
+CREATE FUNCTION ask_here(query text, columns text, how reading, INOUT answer anyelement)
+RETURNS anyelement
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	taken record;
+BEGIN
+	query := format('SELECT %s AS answer FROM (%s) AS iblt_r(%s)',
+		ask_row_sql('iblt_r', columns, pg_typeof(answer)), query,
+		array_to_string(ask_names(columns), ', '));
+	IF how.reader IS NULL THEN
+		EXECUTE query INTO taken;
+	ELSE
+		taken := CASE how.reader
+			WHEN 'read_heap' THEN read_heap(query, how.keys, how.lo, how.hi)
+			WHEN 'read_planned' THEN read_planned(query, how.keys, how.lo, how.hi)
+			WHEN 'read_slice' THEN read_slice(query, how.keys, how.lo, how.hi)
+			WHEN 'slice_bound' THEN slice_bound(query, how.keys, how.lo, how.hi) END;
+	END IF;
+	answer := taken.answer;
+END
+$$;
+
+-- The answer of another server, with pauses as in peer_wait.
+CREATE FUNCTION ask_collect(place text, columns text, pause double precision,
+	INOUT answer anyelement) RETURNS anyelement
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	names text[] := ask_names(columns);
+	taken record := peer_result(place, format(
+		'SELECT 0::int8 + coalesce(octet_length(iblt_r.%s), 0) AS bytes, %s AS answer'
+			' FROM %s.dblink_get_result($1) AS iblt_r(%s text)',
+		array_to_string(names, '), 0) + coalesce(octet_length(iblt_r.'),
+		ask_row_sql('iblt_r', columns, pg_typeof(answer)), peer_dblink(),
+		array_to_string(names, ' text, ')), pause);
+BEGIN
+	PERFORM iblt_traffic_add(1, 0, taken.bytes);
+	answer := taken.answer;
+END
+$$;
+
+-- Questions to one place as one statement, whose value is an array of the answers.
+CREATE FUNCTION ask_together(queries text[], columns text, type regtype) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format('SELECT ARRAY[%s] FROM %s',
+		string_agg(ask_row_sql('q' || n, columns, type), ', ' ORDER BY n),
+		string_agg(format('(%s OFFSET 0) AS q%s(%s)', query, n,
+			array_to_string(ask_names(columns), ', ')), ', ' ORDER BY n))
+	FROM unnest(queries) WITH ORDINALITY AS q(query, n)
+$$;
+
+-- What each of these places answers to its question, a row with these columns, or one "value",
+-- of the type of "answer", which is NULL; a label is the application_name there, and pauses
+-- are as in peer_wait.
+-- If all are one place, its answers are of one snapshot: one for each would show what was
+-- written in between as a difference.
+CREATE FUNCTION ask(places text[], queries text[], columns text, answer anyelement,
+	how reading DEFAULT NULL, pause double precision DEFAULT 0.001, label text DEFAULT NULL,
+	OUT answers anyarray) RETURNS anyarray
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	place text := places[1];
+	query text;
+	many integer := cardinality(places);
+BEGIN
+	IF many > 1 AND (place = ALL (places) OR num_nonnulls(VARIADIC places) = 0) THEN
+		query := ask_together(queries, columns, pg_typeof(answer));
+		columns := format('value %s', pg_typeof(answers));
+		IF place IS NULL THEN
+			answers := ask_here(query, columns, how, answers);
+		ELSE
+			PERFORM peer_send(place, ask_sql(place, query, columns, how, label));
+			answers := ask_collect(place, columns, pause, answers);
+		END IF;
+		RETURN;
+	END IF;
+	FOR n IN 1 .. many LOOP
+		IF places[n] IS NOT NULL THEN
+			PERFORM peer_send(places[n], ask_sql(places[n], queries[n], columns, how, label));
+		END IF;
+	END LOOP;
+	FOR n IN 1 .. many LOOP
+		IF places[n] IS NULL THEN
+			answers[n] := ask_here(queries[n], columns, how, answer);
+		END IF;
+	END LOOP;
+	FOR n IN 1 .. many LOOP
+		IF places[n] IS NOT NULL THEN
+			answers[n] := ask_collect(places[n], columns, pause, answer);
+		END IF;
+	END LOOP;
+END
+$$;
+
+-- The same for values of any type as text.
+CREATE FUNCTION ask_values(places text[], queries text[], pause double precision DEFAULT 0.001,
+	label text DEFAULT NULL) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN ask(places, queries, 'value text', NULL::text, NULL, pause, label);
+END
+$$;
+
+-- The same of one place.
+CREATE FUNCTION ask_one(place text, query text, pause double precision DEFAULT 0.001,
+	label text DEFAULT NULL) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	values text[] := ask_values(ARRAY[place], ARRAY[query], pause, label);
+BEGIN
+	RETURN values[1];
+END
+$$;
+
+-- What calls of functions of schema iblt_internal answer.
+CREATE FUNCTION ask_calls(places text[], VARIADIC calls text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	FOR n IN 1 .. cardinality(places) LOOP
+		calls[n] := CASE WHEN peer_is_bare(places[n]) THEN plain_call(calls[n])
+			ELSE 'SELECT iblt_internal.' || calls[n] END;
+	END LOOP;
+	RETURN ask_values(places, calls);
+END
+$$;
+
+-- The same of one place.
+CREATE FUNCTION ask_call(place text, call text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	values text[] := ask_calls(ARRAY[place], call);
+BEGIN
+	RETURN values[1];
+END
+$$;
+
+-- The sides of a plan
+
+-- Where the sides are.
+CREATE FUNCTION places_of(plan plan) RETURNS text[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN ARRAY[(plan.here).place, (plan.there).place];
+END
+$$;
+
+-- Are both sides in this database?
+CREATE FUNCTION is_local(plan plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN num_nonnulls((plan.here).place, (plan.there).place) = 0;
+END
+$$;
+
+-- Where a side is.
+CREATE FUNCTION place_of(plan plan, side text) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE side WHEN 'here' THEN (plan.here).place ELSE (plan.there).place END;
+END
+$$;
+
+-- What the sides of a plan answer, each to its question, read as reader() says, perhaps keys
+-- that an index finds.
+CREATE FUNCTION ask_sides(plan plan, queries text[], columns text, answer anyelement,
+	keys text[] DEFAULT NULL, indexed boolean DEFAULT false, pause double precision DEFAULT 0)
+RETURNS anyarray
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN ask(places_of(plan), queries, columns, answer,
+		ROW(reader(plan, indexed), keys, plan.lo, plan.hi)::reading, pause);
+END
+$$;
+
+-- The wire form, or the marks, of a sketch that a query gives on a side.
+CREATE FUNCTION ask_sketch(s side, query text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	wire text := ask_one(s.place, query, 0);
+BEGIN
+	PERFORM iblt_traffic_add(0, 0, 0, octet_length(wire));
+	RETURN wire;
+END
+$$;
+
+-- How long a side takes for the question that is being made, in milliseconds, as an
+-- expression.
+CREATE FUNCTION elapsed_sql(s side) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN format('round(1000 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
+		CASE WHEN s.place IS NULL THEN format('%L::timestamptz', clock_timestamp())
+			ELSE 'statement_timestamp()' END);
+END
+$$;
