@@ -25,15 +25,15 @@ END
 $$;
 
 -- The names of columns that are given with their types.
-CREATE FUNCTION ask_names(columns text) RETURNS text[]
+CREATE FUNCTION ask_names(columns text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT array_remove(regexp_split_to_array(columns, ' [^,]+(, |$)'), '')
+	SELECT regexp_replace(columns, '(\w+) [^,]+', '\1', 'g')
 $$;
 
 -- The expression of an answer of a type from such columns of an item of FROM.
 CREATE FUNCTION ask_row_sql(item text, columns text, type regtype) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format(CASE WHEN strpos(columns, ',') = 0 THEN '%s.value::%s' ELSE 'ROW(%s.*)::%s' END,
 		item, type)
@@ -50,7 +50,7 @@ DECLARE
 BEGIN
 	query := format('SELECT %s AS answer FROM (%s) AS iblt_r(%s)',
 		ask_row_sql('iblt_r', columns, pg_typeof(answer)), query,
-		array_to_string(ask_names(columns), ', '));
+		ask_names(columns));
 	IF how.reader IS NULL THEN
 		EXECUTE query INTO taken;
 	ELSE
@@ -70,7 +70,7 @@ CREATE FUNCTION ask_collect(place text, columns text, pause double precision,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	names text[] := ask_names(columns);
+	names text[] := string_to_array(ask_names(columns), ', ');
 	taken record := peer_result(place, format(
 		'SELECT 0::int8 + coalesce(octet_length(iblt_r.%s), 0) AS bytes, %s AS answer'
 			' FROM %s.dblink_get_result($1) AS iblt_r(%s text)',
@@ -85,13 +85,20 @@ $$;
 
 -- Questions to one place as one statement, whose value is an array of the answers.
 CREATE FUNCTION ask_together(queries text[], columns text, type regtype) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('SELECT ARRAY[%s] FROM %s',
-		string_agg(ask_row_sql('q' || n, columns, type), ', ' ORDER BY n),
-		string_agg(format('(%s OFFSET 0) AS q%s(%s)', query, n,
-			array_to_string(ask_names(columns), ', ')), ', ' ORDER BY n))
-	FROM unnest(queries) WITH ORDINALITY AS q(query, n)
+DECLARE
+	names text := ask_names(columns);
+	answers text[];
+	items text[];
+BEGIN
+	FOR n IN 1 .. cardinality(queries) LOOP
+		answers[n] := ask_row_sql('q' || n, columns, type);
+		items[n] := format('(%s OFFSET 0) AS q%s(%s)', queries[n], n, names);
+	END LOOP;
+	RETURN format('SELECT ARRAY[%s] FROM %s', array_to_string(answers, ', '),
+		array_to_string(items, ', '));
+END
 $$;
 
 -- What each of these places answers to its question, a row with these columns, or one "value",
@@ -213,16 +220,13 @@ BEGIN
 END
 $$;
 
--- What the sides of a plan answer, each to its question, read as reader() says, perhaps keys
--- that an index finds.
-CREATE FUNCTION ask_sides(plan plan, queries text[], columns text, answer anyelement,
-	keys text[] DEFAULT NULL, indexed boolean DEFAULT false, pause double precision DEFAULT 0)
-RETURNS anyarray
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
+CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
+RETURNS reading
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN ask(places_of(plan), queries, columns, answer,
-		ROW(reader(plan, indexed), keys, plan.lo, plan.hi)::reading, pause);
+	RETURN ROW(reader(plan, indexed), keys, plan.lo, plan.hi);
 END
 $$;
 

@@ -31,9 +31,10 @@ BEGIN
 	IF plan.buckets IS NOT NULL THEN
 		found := plain_find(plan, keys, false);
 	ELSE
-		found := ask_sides(plan, ARRAY[f.lookup, (finder(plan, plan.there)).lookup],
+		found := ask(places_of(plan), ARRAY[f.lookup, (finder(plan, plan.there)).lookup],
 			'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
-				' content jsonb[], fingerprint text', NULL::found_rows, keys, f.indexed);
+				' content jsonb[], fingerprint text', NULL::found_rows,
+			reading_of(plan, keys, f.indexed), 0);
 	END IF;
 	here := found[1];
 	there := found[2];

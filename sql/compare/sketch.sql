@@ -127,8 +127,9 @@ BEGIN
 	IF plan.from_digests THEN
 		scanned := live_sketches(plan);
 	ELSE
-		scanned := ask_sides(plan, ARRAY[scan_sql(plan, plan.here, capacity),
-			scan_sql(plan, plan.there, capacity)], 'value scanned', NULL::scanned, pause => 0.005);
+		scanned := ask(places_of(plan), ARRAY[scan_sql(plan, plan.here, capacity),
+				scan_sql(plan, plan.there, capacity)], 'value scanned', NULL::scanned,
+			reading_of(plan), 0.005);
 	END IF;
 	taken := take_scanned(plan, scanned, started, figures);
 	figures := taken.figures;

@@ -13,8 +13,8 @@ DECLARE
 BEGIN
 	PERFORM progress(plan.progress, format('summing the rows up on both sides'
 		' in %s buckets', plan.buckets));
-	answers := ask_sides(plan, ARRAY[plain_sums_sql(plan, plan.here),
-		plain_sums_sql(plan, plan.there)], 'value text', NULL::text);
+	answers := ask(places_of(plan), ARRAY[plain_sums_sql(plan, plan.here),
+		plain_sums_sql(plan, plan.there)], 'value text', NULL::text, reading_of(plan), 0);
 	here := string_to_array(answers[1], ' ');
 	there := string_to_array(answers[2], ' ');
 	PERFORM require_described(plan, here[1], there[1]);
@@ -86,8 +86,10 @@ CREATE FUNCTION plain_find(plan plan, keys text[], in_buckets boolean) RETURNS f
 AS $$
 DECLARE
 	lookup text := (plain_finder(plan, in_buckets)).lookup;
-	answers text[] := ask_sides(plan, ARRAY[plain_rows_sql(plan, plan.here, keys, in_buckets),
-		plain_rows_sql(plan, plan.there, keys, in_buckets)], 'value text', NULL::text);
+	answers text[] := ask(places_of(plan), ARRAY[
+			plain_rows_sql(plan, plan.here, keys, in_buckets),
+			plain_rows_sql(plan, plan.there, keys, in_buckets)], 'value text', NULL::text,
+		reading_of(plan), 0);
 	here text := split_part(answers[1], ' ', 1);
 	there text := split_part(answers[2], ' ', 1);
 BEGIN

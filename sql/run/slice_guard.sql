@@ -246,10 +246,10 @@ CREATE FUNCTION slice_counted(plan plan, rows bigint[]) RETURNS bigint[]
 AS $$
 DECLARE
 	query text := 'SELECT count(*) FROM %s AS t%s';
-	counted bigint[] := ask_sides(plan, ARRAY[
+	counted bigint[] := ask(places_of(plan), ARRAY[
 			format(query, (plan.here).relation, condition_sql(plan, plan.here)),
 			format(query, (plan.there).relation, condition_sql(plan, plan.there))],
-		'value bigint', NULL::bigint, pause => 0.01);
+		'value bigint', NULL::bigint, reading_of(plan), 0.01);
 	s side;
 BEGIN
 	FOR n IN 1 .. 2 LOOP
