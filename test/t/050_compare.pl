@@ -261,7 +261,7 @@ $here->safe_psql('postgres', 'CREATE DATABASE bare');
 $here->safe_psql('bare', 'CREATE EXTENSION iblt; CREATE TABLE wire (id int PRIMARY KEY, v int)');
 {
 	my ($rc, $out, $err) = $here->psql('bare', "SELECT * FROM iblt_compare('wire', ${\ literal($peer)})");
-	like($err, qr/extension dblink is not installed.*HINT:  CREATE EXTENSION dblink/s, 'without dblink: an error with a hint');
+	like($err, qr/extension dblink is not installed.*HINT:  Run CREATE EXTENSION dblink/s, 'without dblink: an error with a hint');
 }
 like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($there->connstr('template1'))})"),
 	qr/extension iblt is not installed in the peer's database/, 'without iblt there: an error');
