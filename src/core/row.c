@@ -48,14 +48,10 @@ cell_fetch(const IbltSketch *sketch, int subtable, uint32_t position,
 #endif
 }
 
-/*
- * The same through the queue: adds the oldest row, and takes this one.  sign 0
- * replaces the row old_y by y.
- */
+/* The same through the queue: adds the oldest row, and takes this one. */
 IBLT_INLINE IbltStatus
 plain_queue(IbltQueue *queue, IbltSketch *sketch, const uint8_t *key,
-			uint64_t old_y, uint64_t y, int sign, unsigned limbs,
-			IbltCellAdd cell_add)
+			uint64_t y, int sign, unsigned limbs, IbltCellAdd cell_add)
 {
 	unsigned next = queue->next;
 	uint32_t *position = queue->slot[next].position;
@@ -66,11 +62,7 @@ plain_queue(IbltQueue *queue, IbltSketch *sketch, const uint8_t *key,
 	if (terms[IBLT_FIELD_WEIGHT] != 0)
 		iblt_row_put(sketch, position, terms, queue->slot[next].sign,
 					 PLAIN_FIELDS(limbs), 4, true, cell_add);
-	if (sign == 0)
-		status = iblt_row_take_both(sketch, key, old_y, y, limbs, 4, position,
-									terms);
-	else
-		status = iblt_row_take(sketch, key, y, sign, limbs, 4, position, terms);
+	status = iblt_row_take(sketch, key, y, sign, limbs, 4, position, terms);
 	if (status != IBLT_OK)
 	{
 		terms[IBLT_FIELD_WEIGHT] = 0;
@@ -101,7 +93,7 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	}
 }
 
-/* The five ways for keys of this many limbs, by one way to add to a cell. */
+/* The four ways for keys of this many limbs, by one way to add to a cell. */
 #define ADDER(way, limbs, target, cell_add) \
 	target static IbltStatus \
 	add_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
@@ -117,26 +109,18 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	queue_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
 						  const uint8_t *key, uint64_t y) \
 	{ \
-		return plain_queue(queue, sketch, key, 0, y, 1, limbs, cell_add); \
+		return plain_queue(queue, sketch, key, y, 1, limbs, cell_add); \
 	} \
 	target static IbltStatus \
 	queue_remove_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
 								 const uint8_t *key, uint64_t y) \
 	{ \
-		return plain_queue(queue, sketch, key, 0, y, -1, limbs, cell_add); \
-	} \
-	target static IbltStatus \
-	queue_replace_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
-								  const uint8_t *key, uint64_t old_y, \
-								  uint64_t new_y) \
-	{ \
-		return plain_queue(queue, sketch, key, old_y, new_y, 0, limbs, \
-						   cell_add); \
+		return plain_queue(queue, sketch, key, y, -1, limbs, cell_add); \
 	}
 
 #define ADDER_OF(way, limbs) \
 	{add_##way##_##limbs, remove_##way##_##limbs, queue_##way##_##limbs, \
-		queue_remove_##way##_##limbs, queue_replace_##way##_##limbs}
+		queue_remove_##way##_##limbs}
 
 #define ADDERS(way, target, cell_add) \
 	ADDER(way, 1, target, cell_add) \

@@ -140,31 +140,6 @@ iblt_row_add(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign,
 	return status;
 }
 
-/*
- * The first half of removing a row and adding one with the same key.  They are
- * in the same cells, so what the cells get is the difference of their weights.
- */
-IBLT_INLINE IbltStatus
-iblt_row_take_both(IbltSketch *sketch, const uint8_t *key, uint64_t old_y,
-				   uint64_t new_y, unsigned limbs, int hashes,
-				   uint32_t *position, uint64_t *terms)
-{
-	const IbltHasher *hasher = &sketch->hasher;
-	uint64_t old_weight = iblt_hash_weight(hasher, old_y);
-	uint64_t new_weight = iblt_hash_weight(hasher, new_y);
-	uint64_t more = fp_sub(new_weight, old_weight);
-	uint64_t check = iblt_hash_key(hasher, key, 8 * (size_t) limbs, hashes,
-								   sketch->params.subtable_cells, position);
-	IbltStatus status = iblt_row_terms(hasher, key, more, limbs, terms);
-
-	if (status != IBLT_OK)
-		return status;
-	terms[IBLT_FIELD_CHECK(limbs)] = fp_mul(more, check);
-	iblt_meter_add(sketch->meter, fp_mul(old_weight, check), -1);
-	iblt_meter_add(sketch->meter, fp_mul(new_weight, check), 1);
-	return IBLT_OK;
-}
-
 /* Adders and queues take keys of at most this many limbs. */
 #define IBLT_QUEUE_LIMBS	4
 
@@ -203,9 +178,7 @@ typedef struct IbltQueue
 
 /*
  * Each inserts a row into a plain sketch or removes one, at once or through a
- * queue, or replaces one by another row of the same key.  A sketch that is
- * sealed afterwards has the same bytes whether a row is replaced, or removed
- * and added.  The keys must have as many limbs as the adder was chosen for.
+ * queue.  The keys must have as many limbs as the adder was chosen for.
  */
 typedef struct IbltRowAdder
 {
@@ -215,9 +188,6 @@ typedef struct IbltRowAdder
 						  const uint8_t *key, uint64_t y);
 	IbltStatus	(*queue_remove) (IbltQueue *queue, IbltSketch *sketch,
 								 const uint8_t *key, uint64_t y);
-	IbltStatus	(*queue_replace) (IbltQueue *queue, IbltSketch *sketch,
-								  const uint8_t *key, uint64_t old_y,
-								  uint64_t new_y);
 } IbltRowAdder;
 
 /*

@@ -69,7 +69,6 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 		struct varlena *stored = (struct varlena *)
 			DatumGetPointer(values[DIGEST_SKETCH]);
 
-		base->row = tuple->t_self;
 		base->generation = DatumGetInt64(values[DIGEST_GENERATION]);
 		base->rows = DatumGetInt64(values[DIGEST_ROWS]);
 		base->limbs = (unsigned) DatumGetInt32(values[DIGEST_LIMBS]);

@@ -21,7 +21,6 @@
 /* The base in one snapshot. */
 typedef struct IbltBase
 {
-	ItemPointerData row;
 	int64		generation;
 	int64		rows;
 	unsigned	limbs;			/* of a key */

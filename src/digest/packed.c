@@ -7,6 +7,14 @@
  */
 #include "digest/packed.h"
 
+/* Bytes of one change. */
+static inline Size
+packed_size(unsigned flags, unsigned limbs)
+{
+	return 1 + 8 * (Size) limbs + (flags & IBLT_CHANGE_OLD ? 8 : 0) +
+		(flags & IBLT_CHANGE_NEW ? 8 : 0);
+}
+
 uint8 *
 iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs, const uint8 *key,
 				uint64 old_sum, uint64 new_sum)
@@ -33,44 +41,34 @@ change_size(const uint8 *bytes, Size left, unsigned limbs, Size *size)
 {
 	if (left == 0 || bytes[0] < 1 || bytes[0] > 3)
 		return false;
-	*size = iblt_packed_size(bytes[0], limbs);
+	*size = packed_size(bytes[0], limbs);
 	return *size <= left;
 }
 
-/* Adds one change to a plain sketch. */
 static inline IbltStatus
-apply_queued(IbltApplier *applier, unsigned flags, const uint8 *key,
-			 const uint8 *sums)
+add_row(IbltApplier *applier, const uint8 *key, uint64 sum, int sign)
 {
 	const IbltRowAdder *adder = applier->adder;
-	uint64		sum = iblt_load64(sums);
 
-	switch (flags)
-	{
-		case IBLT_CHANGE_OLD:
-			return adder->queue_remove(&applier->queue, applier->sketch, key, sum);
-		case IBLT_CHANGE_NEW:
-			return adder->queue(&applier->queue, applier->sketch, key, sum);
-		default:
-			return adder->queue_replace(&applier->queue, applier->sketch, key,
-										sum, iblt_load64(sums + 8));
-	}
+	if (adder == NULL)
+		return iblt_core_add_row(applier->sketch, key, sum, sign);
+	return (sign > 0 ? adder->queue : adder->queue_remove) (&applier->queue,
+															applier->sketch, key, sum);
 }
 
-/* The same for any sketch. */
-static IbltStatus
-apply_any(IbltSketch *sketch, unsigned flags, const uint8 *key,
-		  const uint8 *sums)
+/* Adds one change to the sketch. */
+static inline IbltStatus
+apply(IbltApplier *applier, unsigned flags, const uint8 *key, const uint8 *sums)
 {
 	IbltStatus	status = IBLT_OK;
 
 	if (flags & IBLT_CHANGE_OLD)
 	{
-		status = iblt_core_add_row(sketch, key, iblt_load64(sums), -1);
+		status = add_row(applier, key, iblt_load64(sums), -1);
 		sums += 8;
 	}
 	if (status == IBLT_OK && (flags & IBLT_CHANGE_NEW))
-		status = iblt_core_add_row(sketch, key, iblt_load64(sums), 1);
+		status = add_row(applier, key, iblt_load64(sums), 1);
 	return status;
 }
 
@@ -99,8 +97,7 @@ iblt_applier_add(IbltApplier *applier, const uint8 *bytes, Size size)
 
 		if (!change_size(bytes, size, limbs, &one))
 			return -1;
-		if ((applier->adder != NULL ? apply_queued(applier, bytes[0], key, sums)
-			 : apply_any(sketch, bytes[0], key, sums)) != IBLT_OK)
+		if (apply(applier, bytes[0], key, sums) != IBLT_OK)
 			return -1;
 		number++;
 	}
@@ -133,7 +130,7 @@ iblt_packed_prefix(const uint8 *bytes, Size size, unsigned limbs, Size most)
 
 	while (taken < size)
 	{
-		one = iblt_packed_size(bytes[taken], limbs);
+		one = packed_size(bytes[taken], limbs);
 		if (taken + one > most)
 			break;
 		taken += one;

@@ -18,14 +18,6 @@
 #define IBLT_CHANGE_OLD		1
 #define IBLT_CHANGE_NEW		2
 
-/* Bytes of one change. */
-static inline Size
-iblt_packed_size(unsigned flags, unsigned limbs)
-{
-	return 1 + 8 * (Size) limbs + (flags & IBLT_CHANGE_OLD ? 8 : 0) +
-		(flags & IBLT_CHANGE_NEW ? 8 : 0);
-}
-
 /* Writes one change and returns the end of it. */
 extern uint8 *iblt_packed_put(uint8 *out, unsigned flags, unsigned limbs,
 							  const uint8 *key, uint64 old_sum,

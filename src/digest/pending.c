@@ -75,13 +75,13 @@ write_list(const IbltCollection *pending)
 		const uint8 *bytes = pending->list + pending->used - left;
 		Size		size = left;
 
-		if (left > IBLT_STORE_PACKED)
+		if (left > IBLT_STORE_BYTES)
 			size = iblt_packed_prefix(bytes, left, target->params.limbs,
-									  IBLT_STORE_PACKED);
+									  IBLT_STORE_BYTES);
 		/* keys of 4,096 bytes fit, and the sketch has no longer ones */
 		Assert(size > 0);
-		row = iblt_store_insert_packed(target->store, target->relid, bytes,
-									   size);
+		row = iblt_store_insert_bytes(target->store, target->relid,
+									  IBLT_CHANGES_PACKED, bytes, size);
 		left -= size;
 	}
 	return row;

@@ -185,8 +185,9 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	check_options(&config);
 	refuse(relation, iblt_shape_take(relation, &config, &config.shape));
 	iblt_config_write(&config);
-	iblt_store_insert_number(iblt_store_changes(config.store), config.relid,
-							 IBLT_CHANGES_START, config.generation);
+	iblt_store_insert_bytes(iblt_store_changes(config.store), config.relid,
+							IBLT_CHANGES_START, &config.generation,
+							sizeof config.generation);
 	announce(relation);
 	relation_close(relation, NoLock);
 	PG_RETURN_INT64(config.generation);

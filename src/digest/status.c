@@ -118,15 +118,15 @@ Datum
 iblt_live_verified(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
+	TimestampTz at = PG_GETARG_TIMESTAMPTZ(2);
 	IbltTrackConfig config;
 
 	iblt_config_require_owner(relid);
 	if (!iblt_config_read_latest(&config, relid))
 		PG_RETURN_VOID();
 	if (PG_GETARG_BOOL(1))
-		iblt_store_insert_number(iblt_store_changes(config.store), relid,
-								 IBLT_CHANGES_VERIFIED,
-								 PG_GETARG_TIMESTAMPTZ(2));
+		iblt_store_insert_bytes(iblt_store_changes(config.store), relid,
+								IBLT_CHANGES_VERIFIED, &at, sizeof at);
 	else
 		iblt_store_insert_change(iblt_store_changes(config.store), relid,
 								 IBLT_CHANGES_BROKEN, 0,

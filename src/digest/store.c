@@ -14,9 +14,6 @@
 #include "catalog/namespace.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
-#include "pgstat.h"
-#include "storage/bufmgr.h"
-#include "storage/lmgr.h"
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
 #include "storage/predicate.h"
@@ -71,32 +68,6 @@ iblt_store_changes(int number)
 }
 
 /*
- * As try_relation_open, which looks for the row of pg_class each time.  The
- * relation cache knows whether there is one: to take the lock reads the
- * invalidations of all transactions that have committed, a relation that was
- * dropped leaves the cache with them, and none can be dropped under the lock.
- */
-static Relation
-open_if_exists(Oid relid, LOCKMODE lock)
-{
-	Relation	relation;
-
-	LockRelationOid(relid, lock);
-	relation = RelationIdGetRelation(relid);
-	if (relation == NULL)
-	{
-		UnlockRelationOid(relid, lock);
-		return NULL;
-	}
-#if PG_VERSION_NUM >= 150000
-	pgstat_init_relation(relation);
-#else
-	pgstat_initstats(relation);
-#endif
-	return relation;
-}
-
-/*
  * Opens a store.  NULL if it does not exist, or is not ours: it must be a
  * heap without indexes.
  */
@@ -107,7 +78,7 @@ store_open(Oid store, LOCKMODE lock)
 
 	if (!OidIsValid(store))
 		return NULL;
-	relation = open_if_exists(store, lock);
+	relation = try_relation_open(store, lock);
 	if (relation != NULL &&
 		(relation->rd_rel->relkind != RELKIND_MATVIEW ||
 		 relation->rd_tableam != GetHeapamTableAmRoutine()))
@@ -247,30 +218,16 @@ iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
 }
 
 ItemPointerData
-iblt_store_insert_packed(Oid store, Oid relid, const uint8 *bytes, Size size)
+iblt_store_insert_bytes(Oid store, Oid relid, IbltChangeKind kind,
+						const void *bytes, Size size)
 {
 	PGAlignedBlock value;
 
-	Assert(size <= IBLT_STORE_PACKED);
+	Assert(size <= IBLT_STORE_BYTES);
 	SET_VARSIZE(value.data, VARHDRSZ + size);
 	memcpy(VARDATA(value.data), bytes, size);
-	return iblt_store_insert_change(store, relid, IBLT_CHANGES_PACKED, 0,
+	return iblt_store_insert_change(store, relid, kind, 0,
 									PointerGetDatum(value.data), (Datum) 0);
-}
-
-ItemPointerData
-iblt_store_insert_number(Oid store, Oid relid, IbltChangeKind kind,
-						 int64 number)
-{
-	bytea	   *bytes = palloc(VARHDRSZ + sizeof number);
-	ItemPointerData row;
-
-	SET_VARSIZE(bytes, VARHDRSZ + sizeof number);
-	memcpy(VARDATA(bytes), &number, sizeof number);
-	row = iblt_store_insert_change(store, relid, kind, 0,
-								   PointerGetDatum(bytes), (Datum) 0);
-	pfree(bytes);
-	return row;
 }
 
 Oid

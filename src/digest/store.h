@@ -128,17 +128,13 @@ extern ItemPointerData iblt_store_insert_change(Oid store, Oid relid,
 												int32 number, Datum bytes,
 												Datum sketch);
 
-/* At most this many bytes of packed changes fit in a row, and it in a page. */
-#define IBLT_STORE_PACKED	7900
+/* At most this many bytes fit in a row, and it in a page. */
+#define IBLT_STORE_BYTES	7900
 
-/* The same for a row of packed changes. */
-extern ItemPointerData iblt_store_insert_packed(Oid store, Oid relid,
-												const uint8 *bytes, Size size);
-
-/* The same for a row with a number. */
-extern ItemPointerData iblt_store_insert_number(Oid store, Oid relid,
-												IbltChangeKind kind,
-												int64 number);
+/* The same for a row of bytes. */
+extern ItemPointerData iblt_store_insert_bytes(Oid store, Oid relid,
+											   IbltChangeKind kind,
+											   const void *bytes, Size size);
 
 /*
  * Deletes a row that an earlier command of this transaction has inserted.  It

@@ -114,46 +114,6 @@ rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
 	return wrong;
 }
 
-/*
- * Replaces rows in one sketch, and removes and adds them in the other one; in
- * how many respects do they differ once they are sealed?
- */
-static int
-replaced_differ(bool own, uint32_t cells, unsigned limbs, int rows)
-{
-	const IbltRowAdder *adder;
-	IbltSketch a, b;
-	IbltQueue queue;
-	int wrong = 0;
-
-	memset(&queue, 0, sizeof queue);
-	make_pair(&a, &b, cells, limbs);
-	adder = own ? iblt_core_row_adder(&a.params)
-		: iblt_core_row_adder_portable(&a.params);
-	while (rows-- > 0)
-	{
-		uint8_t key[8 * IBLT_QUEUE_LIMBS];
-		uint64_t old_y = edge_word();
-		uint64_t new_y = rows % 5 == 0 ? old_y : edge_word();
-		bool refused;
-		unsigned l;
-
-		for (l = 0; l < limbs; l++)
-			iblt_store64(key + 8 * l, edge_word());
-		refused = adder->queue_replace(&queue, &a, key, old_y, new_y) != IBLT_OK;
-		wrong += refused != reference_refuses(&b, key, old_y, -1);
-		wrong += refused != reference_refuses(&b, key, new_y, 1);
-	}
-	wrong += a.rows != b.rows;
-	iblt_core_queue_flush(&queue, &a);
-	iblt_core_seal(&a);
-	iblt_core_seal(&b);
-	wrong += memcmp(a.bytes, b.bytes, a.size) != 0;
-	free(a.bytes);
-	free(b.bytes);
-	return wrong;
-}
-
 static void
 test_shapes(void)
 {
@@ -195,8 +155,6 @@ main(void)
 			wrong += rounds_differ(true, false, cells, limbs, 1000);
 			wrong += rounds_differ(true, true, cells, limbs, 1000);
 			wrong += rounds_differ(false, false, cells, limbs, 200);
-			wrong += replaced_differ(true, cells, limbs, 300);
-			wrong += replaced_differ(false, cells, limbs, 100);
 			wrong += rounds_differ(false, true, cells, limbs, (int) (tap_random() % 20));
 		}
 		rounds++;
