@@ -13,7 +13,7 @@ import re
 
 # No test can notice what these compute: costs, progress, times, texts of messages.
 UNSEEN_FILES = r"prefetch\.h$|pause\.[ch]$|_table\.h$|sql/compare/figures\.sql$"
-UNSEEN_FUNCTIONS = r"cost|prefetch|pause|progress|hint|warn|patience|capacity_for|room|_ms$|^refuse_|^warn_|_message$|_show$"
+UNSEEN_FUNCTIONS = r"cost|prefetch|pause|progress|hint|warn|patience|capacity_for|room|_ms$|refuse_|^warn_|_message$|_show$"
 # Statements that only release, report, wait or measure.
 UNSEEN_CALLS = (r"p?free|Assert\w*|StaticAssert\w*|CHECK_FOR_INTERRUPTS|iblt_pause\w*|pg_sleep|progress|\w*prefetch\w*|"
                 r"MemoryContext(?:Delete|Reset|SwitchTo)|Release\w+|(?:table|relation|index|systable|heap)_(?:close|endscan|freetuple)|"
@@ -184,7 +184,7 @@ def functions_sql(text, code):
 
 def changes_sql(text, code, head, begin, end):
     plpgsql = "plpgsql" in head
-    silent = [found.span() for found in re.compile(r"\bRAISE\b[^;]*;|\bPERFORM (?:progress|warn_\w+)\([^;]*;|"
+    silent = [found.span() for found in re.compile(r"\bRAISE\b[^;]*;|\bPERFORM (?:progress|warn_\w+|iblt_traffic_\w+)\([^;]*;|"
                                                    r"\b(?:hint|detail|message)\w* :=[^;]*;").finditer(code, begin, end)]
 
     def skip(at):

@@ -72,7 +72,7 @@ $$;
 SELECT size, batches, cardinality(g) AS filters, (SELECT sum((kbf_info(x)).keys) FROM unnest(g) x) AS keys, (SELECT bool_and((kbf_info(x)).keys <= (kbf_info(x)).capacity) FROM unnest(g) x) AS within,
 	   (SELECT count(*) FROM generate_series(1, size * batches) i, kbf_lookup(g, i) l WHERE l.status = 'absent' OR l.value <> 1 + i % 255) AS wrong, (SELECT count(*) FROM generate_series(1, size * batches) i, kbf_lookup(g, i) l WHERE l.status = 'unknown') <= 5 AS few_unknown
 FROM (VALUES (10, 30), (60, 5), (1, 3)) v(size, batches), LATERAL (SELECT pg_temp.grown(batches, size)) x(g);
-SELECT cardinality(kbf_append(ARRAY[s], s)) AS empty, cardinality(kbf_append(ARRAY[s], many)) AS into_empty, cardinality(kbf_append(ARRAY[many], s)) AS nothing_more, cardinality(kbf_append(ARRAY[many], few)) AS full_,
+SELECT cardinality(kbf_append(ARRAY[s], s)) AS empty, cardinality(kbf_append(ARRAY[s], many)) AS into_empty, cardinality(kbf_append(ARRAY[many], s)) AS nothing_more, cardinality(kbf_append(ARRAY[many], few)) AS full_, cardinality(kbf_append(ARRAY[many], kbf_insert(s, 1001, 1))) AS one_more,
 	   cardinality(kbf_append(ARRAY[few], few2)) AS room, cardinality(kbf_append(ARRAY[few], few2, failure => 1e-6)) AS less_room
 FROM t, LATERAL (SELECT kbf_agg(i, 1, s), kbf_agg(i, 1, s) FILTER (WHERE i <= 40), kbf_agg(i, 1, s) FILTER (WHERE i BETWEEN 41 AND 80) FROM generate_series(1, 1000) i) x(many, few, few2);
 SELECT (kbf_info((kbf_append(ARRAY[old], more))[1])).labels AS labels_grow FROM f, g;

@@ -54,7 +54,13 @@ SELECT unlike('opt');
 SELECT steps('opt', 'inserts => false, apply => true');
 SELECT steps('opt', 'deletes => false, updates => false');
 UPDATE opt SET v = 'x' WHERE id = 7;
+-- (the transaction's own lock_timeout ends with it)
+BEGIN;
+SET LOCAL lock_timeout = '7min';
 SELECT steps('opt', 'updates => false, apply => true');
+SHOW lock_timeout;
+COMMIT;
+SHOW lock_timeout;
 SELECT steps('opt', $$condition => 'id > 100', apply => true$$);
 SELECT steps('opt', 'apply => true', 'push');
 SELECT unlike('opt'), (SELECT v FROM opt_source WHERE id = 7);
