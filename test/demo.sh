@@ -11,6 +11,8 @@
 #	DEMO_SEED     seed of the drift (default: random, and printed)
 #	DEMO_SCALE    pgbench's scale (10: 1,000,000 accounts)
 #	DEMO_CHANGED, DEMO_DELETED, DEMO_INSERTED   how much drift (40, 30, 30)
+#	DEMO_INSTALLED=1   takes the iblt that is installed for the programs in PATH, and
+#	                   works in the directory IBLT_WORK, as a test of the demo does
 
 set -euo pipefail
 
@@ -420,8 +422,12 @@ sum_up() {
 inner() {
 	trap '[ $? -eq 0 ] || exit 1' EXIT
 	say "iblt: which rows differ between two servers, and how do they become the same?"
-	enter_work
-	build
+	if [ -n "${DEMO_INSTALLED-}" ]; then
+		WORK=$IBLT_WORK
+	else
+		enter_work
+		build
+	fi
 	set_up_replication
 	business_as_usual
 	drift
