@@ -9,6 +9,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 random_seed();
 
 # --- two servers ------------------------------------------------------------------
@@ -420,7 +422,7 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION sub DISABLE');
 		qr/25001: cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction/, 'no recheck within one snapshot');
 }
 $there->safe_psql('postgres', 'ALTER SUBSCRIPTION sub SET (slot_name = NONE); DROP SUBSCRIPTION sub');
-is(connections($there), '0', 'no connection is left');
+nothing_left('at the end');
 
 $_->stop foreach ($here, $there);
 done_testing();

@@ -9,6 +9,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 # --- two servers ------------------------------------------------------------------
 
 # The schema here is a format that wants arguments, should anything take it for one.

@@ -12,6 +12,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my $node = server('node');
 sides($node, $node);
 $node->safe_psql('postgres', 'CREATE EXTENSION iblt; CREATE EXTENSION dblink');

@@ -9,6 +9,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 # Settings that a condition must not depend on.
 my $here = server('here', "timezone = 'Asia/Kolkata'", "datestyle = 'German'", "timezone_abbreviations = 'India'", 'standard_conforming_strings = off',
 	'escape_string_warning = off');
@@ -79,7 +81,7 @@ $here->safe_psql('postgres', "CREATE FUNCTION kept(int) RETURNS boolean LANGUAGE
 $there->safe_psql('postgres', "CREATE FUNCTION kept(int) RETURNS boolean LANGUAGE sql STABLE AS 'SELECT \$1 > 1'");
 refusal('what is a property of the row here is none there', "iblt_compare('plain', $peer, condition => 'public.kept(id)')",
 	qr/ERROR:  0A000: on the peer: condition depends on more than the row: function public\.kept\(integer\)/);
-is(connections($there), '0', 'no connection is left');
+nothing_left('here');
 
 # --- what is refused, and what is not -------------------------------------------------------------
 
@@ -305,7 +307,7 @@ SKIP:
 	$here->safe_psql('postgres', 'CREATE PUBLICATION px FOR TABLE f0 WHERE (xmlelement(name a, i) IS DOCUMENT)');
 	is($here->safe_psql('postgres', "SELECT status, sqlstate, detail FROM iblt_audit($peer, publication => 'px')"),
 		'not comparable|0A000|condition depends on more than the row: the text of type interval', 'a row filter that is refused makes a table not comparable');
-	is(connections($there), '0', 'no connection is left');
+	nothing_left('at the end');
 }
 
 $_->stop foreach ($here, $there);

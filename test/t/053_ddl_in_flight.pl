@@ -12,6 +12,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 random_seed();
 
 my $here = server('here');

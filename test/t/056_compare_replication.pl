@@ -8,6 +8,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 random_seed();
 
 my $here = server('here');
@@ -140,7 +142,7 @@ foreach my $table (qw(by_int by_text))
 	is(sorted(keys %$found), join("\n", map { s/ \d+ \d+$//r } split /\n/, $truth), "$table: from the subscriber, too");
 	as_injected($found, injected($table), "$table, after the load");
 }
-is(sorted(connections($here), connections($there)), "0\n0", 'no connection is left');
+nothing_left('at the end', $here, $there);
 
 # --- standbys of the subscriber and of the publisher ----------------------------------------
 

@@ -7,6 +7,8 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+
+IbltTest::share_sessions();
 use IbltTest qw(inside major_version server sides both literal failure subscribed);
 
 my ($here, $there) = (server('here'), server('there'));

@@ -8,6 +8,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 random_seed();
 my ($here, $there) = repair_servers();
 both(q{CREATE TYPE "E num" AS ENUM ('it''s', 'other')});

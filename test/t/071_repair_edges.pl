@@ -6,6 +6,8 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+
+IbltTest::share_sessions();
 use IbltTest qw(server sides both literal failure lines background finish wait_for);
 
 my ($here, $there) = (server('here'), server('there'));

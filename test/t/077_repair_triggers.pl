@@ -8,6 +8,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my ($here, $there) = repair_servers();
 sub node { return $_[0] eq 'pull' ? $here : $there }
 sub source { return $_[0] eq 'pull' ? $there : $here }

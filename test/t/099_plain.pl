@@ -9,6 +9,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 if (major_version() < 14)
 {
 	plan skip_all => 'plain queries need PostgreSQL 14';
