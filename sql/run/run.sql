@@ -34,6 +34,10 @@ BEGIN
 			WHEN 'work' THEN w := run_work(w);
 			WHEN 'pause' THEN w := run_pause(w);
 		END CASE;
+		IF NOT begun THEN
+			-- max_time is for slices, however long it takes to connect
+			w.deadline := w.deadline + (clock_timestamp() - w.last);
+		END IF;
 		RETURN w;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
