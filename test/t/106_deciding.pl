@@ -76,12 +76,17 @@ is(compare('num', "$n, method => 'plain'"), '40001 here', 'plain sums and plain 
 is(answer("SET enable_seqscan = off; SELECT key ->> 'id', side FROM iblt_compare('txt', $peer, $n)"), '40001 here', 'scan, damaged index: also if sequential scans are off');
 SKIP:
 {
-	skip 'row filters need PostgreSQL 15', 3 if major_version() < 15;
+	skip 'row filters need PostgreSQL 15', 4 if major_version() < 15;
 	sql('there', 'CREATE PUBLICATION filtered FOR TABLE txt WHERE (n > 39990), small WHERE (n > 4990)');
+	# a small table alone is compared like a large one
+	sql('both', 'CREATE TABLE other (id int PRIMARY KEY)');
+	sql('there', 'CREATE PUBLICATION together FOR TABLE small WHERE (n > 4990), other');
 	foreach my $method (qw(sketch plain))
 	{
 		is(answer("SELECT relation, status, rows_here, rows_there FROM iblt_audit($peer, publication => 'filtered', method => '$method', recheck => 0, trust_filters => true)"),
 			'public.small differs 11 10, public.txt differs 11 10', "scan and scan of small tables, damaged index: an audit over row filters ($method)");
+		is(answer("SELECT relation, status, rows_here, rows_there FROM iblt_audit($peer, publication => 'together', method => '$method', recheck => 0, trust_filters => true)"),
+			'public.other equal 0 0, public.small differs 11 10', "scan of small tables, damaged index: two in one question ($method)");
 	}
 }
 
