@@ -1,7 +1,6 @@
 #!/bin/sh
 # iblt-audit.sh [--json | --tsv] [--run | --resume RUN] [--jobs N] NAME=VALUE ...
-#	An audit for cron. The arguments are those of iblt_audit_subscription, if a
-#	subscription is among them, otherwise of iblt_audit:
+#	An audit for cron. The arguments are those of iblt_audit:
 #
 #	iblt-audit.sh subscription=shop
 #	iblt-audit.sh peer=node_b schema=shop
@@ -73,7 +72,6 @@ esac
 # same reason, these messages show no argument.
 call="extra_columns => 'error'"
 resume=
-subscription=
 given=$#
 n=0
 [ "$given" -gt 0 ] || [ -n "$run" ] || could_not_tell 'usage: iblt-audit.sh [--json | --tsv] [--run | --resume RUN] [--jobs N] NAME=VALUE ...'
@@ -97,7 +95,6 @@ for argument in "$@"; do
 		could_not_tell 'a password on a command line is seen by everybody on this machine: use a foreign server' ;;
 	esac
 	case $argument in
-	subscription=*) subscription=_subscription ;;
 	extra_columns=*) call=${call#extra_columns => \'error\'} ;;
 	esac
 	n=$((n + 1))
@@ -136,7 +133,7 @@ SQL
 
 # A run gets its number before anybody works on it.
 case $function in
-iblt_audit) audit=":schema.iblt_audit$subscription(${call#, })" ;;
+iblt_audit) audit=":schema.iblt_audit(${call#, })" ;;
 *) audit="(SELECT * FROM :schema.iblt_audit_tables WHERE run = :'run' ORDER BY number)" ;;
 esac
 if [ "$function" = iblt_audit_run ]; then

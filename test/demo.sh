@@ -97,7 +97,7 @@ same_keys() {
 # What an exit status says to a script that audits: 0 all equal, 1 some table
 # differs, 2 it could not be told.
 audit() {
-	ask audit "SELECT * FROM iblt_audit_subscription('shop_sub')"
+	ask audit "SELECT * FROM iblt_audit(subscription => 'shop_sub')"
 	show_answer "SELECT relation::regclass, status, rows_here AS here, rows_there AS there,
 		missing, extra, changed, bytes, round(total_ms) AS total_ms FROM audit"
 	VERDICT=$(on subscriber "SELECT CASE WHEN bool_or(status = 'differs') THEN 1

@@ -1,14 +1,13 @@
 -- Audits -------------------------------------------------------------------------------
 --
--- iblt_audit and iblt_audit_subscription call audit, which makes the list (list.sql),
--- compares small tables together (small.sql), and all that are not equal one after the
--- other (table.sql).
+-- iblt_audit calls audit, which makes the list (list.sql), compares small tables together
+-- (small.sql), and all that are not equal one after the other (table.sql).
 
 -- The arguments
 
 -- The one of these that is not null.
 CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication text,
-	subscription text DEFAULT NULL) RETURNS audit_target
+	subscription text) RETURNS audit_target
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
@@ -65,10 +64,7 @@ DECLARE
 BEGIN
 	IF target.kind IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'exactly one of tables, schema and publication must be given';
-	ELSIF target.kind = 'subscription' AND target.name IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'subscription must not be null';
+			MESSAGE = 'exactly one of tables, schema, publication and subscription must be given';
 	ELSIF alone AND target.kind <> 'subscription' THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'peer must not be null',
@@ -219,13 +215,14 @@ BEGIN
 END
 $$;
 
--- The drivers
+-- The driver
 
 CREATE FUNCTION @extschema@.iblt_audit(
-	peer text,
+	peer text DEFAULT NULL,
 	tables regclass[] DEFAULT NULL,
 	schema text DEFAULT NULL,
 	publication text DEFAULT NULL,
+	subscription text DEFAULT NULL,
 	max_differences bigint DEFAULT 100000,
 	cast_types boolean DEFAULT false,
 	extra_columns text DEFAULT 'warn',
@@ -244,47 +241,13 @@ AS $$
 DECLARE
 	results audit_row[];
 BEGIN
-	results := audit(peer, audit_make_target(tables, schema, publication),
+	results := audit(peer, audit_make_target(tables, schema, publication, subscription),
 		audit_make_options(max_differences, cast_types, extra_columns, recheck,
 			timeout, seed, trust_filters, progress, live, method, by_index));
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, bigint, boolean, text, integer,
-	interval, bigint, boolean, boolean, text, text, boolean) IS
-'compares many tables with those of a peer: one row a table, with its status';
-
-CREATE FUNCTION @extschema@.iblt_audit_subscription(
-	subscription text,
-	peer text DEFAULT NULL,
-	max_differences bigint DEFAULT 100000,
-	cast_types boolean DEFAULT false,
-	extra_columns text DEFAULT 'warn',
-	recheck integer DEFAULT NULL,
-	timeout interval DEFAULT '1 minute',
-	seed bigint DEFAULT NULL,
-	trust_filters boolean DEFAULT false,
-	progress boolean DEFAULT false,
-	live text DEFAULT 'off',
-	method text DEFAULT 'sketch',
-	by_index boolean DEFAULT false)
-RETURNS SETOF audit_row
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
-	@pinned_settings@
-AS $$
-DECLARE
-	target audit_target;
-	results audit_row[];
-BEGIN
-	target.kind := 'subscription';
-	target.name := subscription;
-	results := audit(peer, target,
-		audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, progress, live, method, by_index));
-	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
-END
-$$;
-COMMENT ON FUNCTION iblt_audit_subscription(text, text, bigint, boolean, text, integer, interval,
-	bigint, boolean, boolean, text, text, boolean) IS
-'compares all tables of a subscription with those of its publisher: one row a table, with its '
-'status';
+COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, text, bigint, boolean, text,
+	integer, interval, bigint, boolean, boolean, text, text, boolean) IS
+'compares many tables with those of a peer, or of the publisher of a subscription: one row a '
+'table, with its status';

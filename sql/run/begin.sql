@@ -265,10 +265,6 @@ DECLARE
 	given text := w.peer;
 	kept text;
 BEGIN
-	IF target.kind IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'exactly one of tables, schema, publication and subscription must be given';
-	END IF;
 	PERFORM audit_check(given IS NULL, target, ((w.options).audit).compare);
 	PERFORM run_check(w.options);
 	IF target.kind = 'subscription' THEN

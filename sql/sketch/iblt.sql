@@ -45,13 +45,13 @@ COMMENT ON CAST (bytea AS iblt) IS 'a sketch from its bytes, which are validated
 
 -- Making and describing sketches ----------------------------------------------
 
-CREATE FUNCTION iblt_new(capacity integer DEFAULT 100, hashes integer DEFAULT NULL,
-	key_size integer DEFAULT 32, with_values boolean DEFAULT false, seed bigint DEFAULT 0,
-	failure double precision DEFAULT 0.0001, get_success double precision DEFAULT NULL,
-	value_size integer DEFAULT 0) RETURNS iblt
+CREATE FUNCTION iblt_new(capacity integer DEFAULT 100, key_size integer DEFAULT 32,
+	failure double precision DEFAULT 0.0001, with_values boolean DEFAULT false,
+	value_size integer DEFAULT 0, get_success double precision DEFAULT NULL,
+	hashes integer DEFAULT NULL, seed bigint DEFAULT 0) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_new(
-	integer, integer, integer, boolean, bigint, double precision, double precision, integer) IS
+	integer, integer, double precision, boolean, integer, double precision, integer, bigint) IS
 'an empty sketch to be used as a template, so that both sides build alike';
 
 CREATE FUNCTION iblt_info(s iblt, OUT version integer, OUT hashes integer, OUT cells integer,
@@ -158,13 +158,13 @@ COMMENT ON FUNCTION iblt_get(iblt, anyelement, boolean) IS
 'the header and the cells of the key alone and trusts the rest, and with list lists the whole '
 'sketch where these cells do not tell';
 
-CREATE FUNCTION iblt_get(s iblt, key anyelement, valuetype anycompatible,
+CREATE FUNCTION iblt_get(s iblt, key anyelement, value_type anycompatible,
 	list boolean DEFAULT false, OUT status text, OUT count bigint, OUT value anycompatible)
 RETURNS record
 	AS 'MODULE_PATHNAME', 'iblt_get_typed' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_get(iblt, anyelement, anycompatible, boolean) IS
 'is a key in the sketch: present, absent or unknown, with its count of rows and its value as the '
-'type of valuetype';
+'type of value_type';
 
 -- Aggregates ---------------------------------------------------------------------
 -- The planner takes the state that a worker hands over for a value of 36 bytes.  So
@@ -364,7 +364,7 @@ COMMENT ON FUNCTION iblt_decode(iblt, boolean) IS
 'the keys and values in a sketch, as text, with the side they are on; an error if there are more '
 'than it can decode';
 
-CREATE FUNCTION iblt_decode(s iblt, keytype anyelement, allow_partial boolean DEFAULT false)
+CREATE FUNCTION iblt_decode(s iblt, key_type anyelement, allow_partial boolean DEFAULT false)
 RETURNS TABLE (key anyelement, side text, count bigint, value bigint)
 	AS 'MODULE_PATHNAME', 'iblt_decode_typed' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
 COMMENT ON FUNCTION iblt_decode(iblt, anyelement, boolean) IS
@@ -372,7 +372,7 @@ COMMENT ON FUNCTION iblt_decode(iblt, anyelement, boolean) IS
 'there are more than it can decode';
 
 CREATE FUNCTION iblt_decode(
-	s iblt, keytype anyelement, valuetype anycompatible, allow_partial boolean DEFAULT false)
+	s iblt, key_type anyelement, value_type anycompatible, allow_partial boolean DEFAULT false)
 RETURNS TABLE (key anyelement, side text, count bigint, value anycompatible)
 	AS 'MODULE_PATHNAME', 'iblt_decode_typed_values' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
 COMMENT ON FUNCTION iblt_decode(iblt, anyelement, anycompatible, boolean) IS
@@ -380,7 +380,7 @@ COMMENT ON FUNCTION iblt_decode(iblt, anyelement, anycompatible, boolean) IS
 'they are on; an error if there are more than it can decode';
 
 CREATE FUNCTION iblt_decode_status(s iblt, OUT complete boolean, OUT recovered bigint,
-	OUT rows_estimated bigint, OUT recommended_capacity bigint) RETURNS record
+	OUT rows_estimated bigint, OUT recommended_capacity integer) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 COMMENT ON FUNCTION iblt_decode_status(iblt) IS
 'whether a sketch can be decoded, how many keys are recovered, about how many rows differ, and '

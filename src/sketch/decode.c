@@ -267,7 +267,7 @@ allow_partial_arg(FunctionCallInfo fcinfo, int n)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("allow_partial must not be null"),
-				 errhint("Write iblt_decode(s, keytype => NULL::boolean) to decode keys of type boolean.")));
+				 errhint("Write iblt_decode(s, key_type => NULL::boolean) to decode keys of type boolean.")));
 	return PG_GETARG_BOOL(n);
 }
 
@@ -286,7 +286,7 @@ iblt_decode(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_decode_typed);
 
-/* iblt_decode(iblt, keytype, allow_partial) -> set of (key, side, count, value) */
+/* iblt_decode(iblt, key_type, allow_partial) -> set of (key, side, count, value) */
 Datum
 iblt_decode_typed(PG_FUNCTION_ARGS)
 {
@@ -298,7 +298,7 @@ iblt_decode_typed(PG_FUNCTION_ARGS)
 PG_FUNCTION_INFO_V1(iblt_decode_typed_values);
 
 /*
- * iblt_decode(iblt, keytype, valuetype, allow_partial) -> set of (key, side,
+ * iblt_decode(iblt, key_type, value_type, allow_partial) -> set of (key, side,
  * count, value)
  */
 Datum
@@ -334,7 +334,7 @@ iblt_decode_status(PG_FUNCTION_ARGS)
 	values[1] = Int64GetDatum((int64) verdict.recovered);
 	values[2] = iblt_rows_datum(verdict.rows);
 	nulls[3] = verdict.recommended > most_capacity(&decoding.original.params);
-	values[3] = iblt_rows_datum(verdict.recommended);
+	values[3] = Int32GetDatum((int32) verdict.recommended);
 	return iblt_value_row(fcinfo, values, nulls);
 }
 

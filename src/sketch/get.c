@@ -156,7 +156,7 @@ list_arg(FunctionCallInfo fcinfo, int n)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("list must not be null"),
-				 errhint("Write iblt_get(s, key, valuetype => NULL::boolean) to get values of type boolean.")));
+				 errhint("Write iblt_get(s, key, value_type => NULL::boolean) to get values of type boolean.")));
 	return PG_GETARG_BOOL(n);
 }
 
@@ -171,7 +171,7 @@ iblt_get(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_get_typed);
 
-/* iblt_get(iblt, anyelement, valuetype, list) -> (status, count, value) */
+/* iblt_get(iblt, anyelement, value_type, list) -> (status, count, value) */
 Datum
 iblt_get_typed(PG_FUNCTION_ARGS)
 {

@@ -284,7 +284,7 @@ choose_cells(FunctionCallInfo fcinfo, int n, int capacity, int *hashes,
 {
 	uint32		cells;
 
-	*hashes = hashes_arg(fcinfo, 1, !PG_ARGISNULL(n));
+	*hashes = hashes_arg(fcinfo, 6, !PG_ARGISNULL(n));
 	/* refuses capacity and failure */
 	cells = iblt_params_cells(capacity, *hashes == 0 ? IBLT_DEFAULT_HASHES
 							  : *hashes, failure);
@@ -302,7 +302,7 @@ static int
 value_size_arg(FunctionCallInfo fcinfo)
 {
 	bool		with_values = DatumGetBool(required_arg(fcinfo, 3, "with_values"));
-	int			size = DatumGetInt32(required_arg(fcinfo, 7, "value_size"));
+	int			size = DatumGetInt32(required_arg(fcinfo, 4, "value_size"));
 
 	return size == 0 && with_values ? IBLT_DEFAULT_VALUE_SIZE : size;
 }
@@ -310,8 +310,8 @@ value_size_arg(FunctionCallInfo fcinfo)
 PG_FUNCTION_INFO_V1(iblt_new);
 
 /*
- * iblt_new(capacity, hashes, key_size, with_values, seed, failure, get_success,
- *          value_size)
+ * iblt_new(capacity, key_size, failure, with_values, value_size, get_success,
+ *          hashes, seed)
  * -> iblt
  */
 Datum
@@ -321,11 +321,11 @@ iblt_new(PG_FUNCTION_ARGS)
 	IbltSketch	sketch;
 	struct varlena *value;
 	int			capacity = DatumGetInt32(required_arg(fcinfo, 0, "capacity"));
-	int			key_size = DatumGetInt32(required_arg(fcinfo, 2, "key_size"));
-	int64		seed = DatumGetInt64(required_arg(fcinfo, 4, "seed"));
-	double		failure = DatumGetFloat8(required_arg(fcinfo, 5, "failure"));
+	int			key_size = DatumGetInt32(required_arg(fcinfo, 1, "key_size"));
+	int64		seed = DatumGetInt64(required_arg(fcinfo, 7, "seed"));
+	double		failure = DatumGetFloat8(required_arg(fcinfo, 2, "failure"));
 	int			hashes;
-	uint32		cells = choose_cells(fcinfo, 6, capacity, &hashes, failure);
+	uint32		cells = choose_cells(fcinfo, 5, capacity, &hashes, failure);
 
 	iblt_params_make(&params, capacity, hashes, key_size, value_size_arg(fcinfo),
 					 (uint64) seed);

@@ -86,17 +86,17 @@ FROM (VALUES ('none', '{}'::text[], '{}'::boolean[], '{}'::jsonb), ('not recheck
 
 -- audits that make no sense
 SELECT (t).* FROM (VALUES (NULL::regclass[], 's', NULL), ('{a}', NULL, NULL), (NULL, NULL, 'p'), (NULL, NULL, NULL), ('{a}', 's', NULL), (NULL, 's', 'p')) AS v(tables, schema, publication),
-	LATERAL (SELECT iblt_internal.audit_make_target(tables, schema, publication)) AS x(t);
+	LATERAL (SELECT iblt_internal.audit_make_target(tables, schema, publication, NULL)) AS x(t);
 SELECT outcome(format('SELECT iblt_internal.audit_check(%L, target(%L), options())', alone, what)) AS problem, alone, what
 FROM (VALUES (false, '{"kind": "schema", "name": "s"}'), (false, '{}'), (true, '{}'), (true, '{"kind": "schema", "name": "s"}'), (false, '{"kind": "tables", "tables": [1, null]}'),
-	(true, '{"kind": "subscription", "name": "s"}'), (false, '{"kind": "subscription"}')) AS v(alone, what);
+	(true, '{"kind": "subscription", "name": "s"}')) AS v(alone, what);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "schema", "name": "s"}'), options())$$) AS plain,
 	   outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS rechecked,
 	   outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "subscription", "name": "s"}'), options())$$) AS subscription,
 	   outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "subscription", "name": "s"}'), options(0))$$) AS not_rechecked;
 COMMIT;
-SELECT outcome($$SELECT * FROM iblt_audit(NULL, '{aud.a}')$$) AS no_peer, outcome($$SELECT * FROM iblt_audit_subscription('no such subscription')$$) AS no_subscription;
+SELECT outcome($$SELECT * FROM iblt_audit(NULL, '{aud.a}')$$) AS no_peer, outcome($$SELECT * FROM iblt_audit(subscription => 'no such subscription')$$) AS no_subscription;
 
 DROP PUBLICATION p_all, p_changes, p_inserts, p_none, p_empty;
 DROP SCHEMA aud, aud_parts CASCADE;

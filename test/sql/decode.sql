@@ -44,7 +44,7 @@ SELECT complete, recovered < 1000 AS not_all, rows_estimated BETWEEN 600 AND 140
 FROM (SELECT iblt_agg(id, 1, 10) FROM a) x(s), iblt_decode_status(s);
 -- the capacity it recommends does it
 SELECT count(*) FROM (
-	SELECT iblt_agg(id, 1, (SELECT recommended_capacity::int
+	SELECT iblt_agg(id, 1, (SELECT recommended_capacity
 							FROM (SELECT iblt_agg(id, 1, 10) FROM a) x(s), iblt_decode_status(s)))
 	FROM a) x(s), iblt_decode(s);
 -- a changed row is one key, and takes a capacity of one
@@ -52,7 +52,7 @@ SELECT recommended_capacity BETWEEN 1000 AND 1700 AS enough, rows_estimated BETW
 FROM (SELECT iblt_agg(id, 1, 10) - iblt_agg(id, 2, 10) FROM a) x(s), iblt_decode_status(s);
 SELECT count(*) FROM (
 	SELECT iblt_agg(id, 1, n) - iblt_agg(id, 2, n)
-	FROM a, (SELECT recommended_capacity::int FROM (SELECT iblt_agg(id, 1, 10) - iblt_agg(id, 2, 10) FROM a) x(s), iblt_decode_status(s)) c(n)) x(s),
+	FROM a, (SELECT recommended_capacity FROM (SELECT iblt_agg(id, 1, 10) - iblt_agg(id, 2, 10) FROM a) x(s), iblt_decode_status(s)) c(n)) x(s),
 	iblt_decode(s);
 -- part of the keys, on demand and not without a warning; each is right
 SELECT count(*) > 0 AS some, bool_and(key BETWEEN 1 AND 160 AND side = 'left' AND count = 1) AS right
@@ -68,13 +68,13 @@ END $$;
 CREATE TYPE pg_temp.mood AS ENUM ('sad', 'ok', 'happy');
 CREATE TYPE pg_temp.pair AS (x int, y text);
 CREATE DOMAIN pg_temp.code AS text CHECK (VALUE ~ '^[A-Z]+$');
-CREATE FUNCTION pg_temp.there_and_back(keytype text, literal text) RETURNS TABLE (typename text, key text, same boolean)
+CREATE FUNCTION pg_temp.there_and_back(key_type text, literal text) RETURNS TABLE (typename text, key text, same boolean)
 LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN QUERY EXECUTE format(
 		'SELECT %L::text, t.key, y.key::text = %L::%s::text
 		 FROM (SELECT iblt_agg(%2$L::%3$s, 5, iblt_new(key_size => 64))) x(s),
-			  iblt_decode(s) t, iblt_decode(s, keytype => NULL::%3$s) y', keytype, literal, keytype);
+			  iblt_decode(s) t, iblt_decode(s, key_type => NULL::%3$s) y', key_type, literal, key_type);
 END $$;
 SET DateStyle = 'ISO, MDY'; SET TimeZone = 'UTC'; SET IntervalStyle = 'postgres';
 SELECT x.* FROM (VALUES

@@ -15,7 +15,7 @@ FROM master, unnest(ARRAY[1, 5, 50, 100, 1000, 10000, 60000]) capacity;
 CREATE TEMP TABLE shapes AS
 SELECT l.s, l.small
 FROM generate_series(3, 8) hashes, unnest(ARRAY[true, false]) v,
-	 iblt_new(60000, hashes, with_values => v, seed => -hashes) t,
+	 iblt_new(60000, hashes => hashes, with_values => v, seed => -hashes) t,
 	 LATERAL (SELECT iblt_agg(ROW(id, id::text), c, t), iblt_agg(ROW(id, id::text), c, iblt_fold(t, 30)) FROM r WHERE id <= 500) l(s, small);
 SELECT count(*), bool_and(iblt_fold(s, small)::bytea = small::bytea) AS same,
 	   bool_and(iblt_fold(iblt_fold(s, 5000), 30) = s) AS in_steps

@@ -27,12 +27,12 @@ BEGIN
 	END LOOP;
 END $$;
 SELECT count(pg_temp.store(name, s)) FROM (VALUES
-	('short', (SELECT iblt_agg(i, i * 7, iblt_new(1, 3, with_values => true)) FROM generate_series(1, 2) i)),
+	('short', (SELECT iblt_agg(i, i * 7, iblt_new(1, hashes => 3, with_values => true)) FROM generate_series(1, 2) i)),
 	('few chunks', (SELECT iblt_agg(i, i * 7, iblt_new(100, with_values => true)) FROM generate_series(1, 70) i)),
 	('sliced', (SELECT iblt_agg(i, i * 7, iblt_new(1000, with_values => true)) FROM generate_series(1, 150) i)),
 	('large', (SELECT iblt_agg(i, i * 7, iblt_new(20000, with_values => true)) FROM generate_series(1, 5000) i)),
-	('hidden', (SELECT iblt_agg(i, i * 7, iblt_new(1000, 3, with_values => true)) FROM generate_series(1, 5000) i)),
-	('8 hashes, less 2', (SELECT iblt_drop_subtable(iblt_drop_subtable(iblt_agg(i, i * 7, iblt_new(2000, 8, with_values => true)), 3), 8) FROM generate_series(1, 150) i)),
+	('hidden', (SELECT iblt_agg(i, i * 7, iblt_new(1000, hashes => 3, with_values => true)) FROM generate_series(1, 5000) i)),
+	('8 hashes, less 2', (SELECT iblt_drop_subtable(iblt_drop_subtable(iblt_agg(i, i * 7, iblt_new(2000, hashes => 8, with_values => true)), 3), 8) FROM generate_series(1, 150) i)),
 	('fold', (SELECT iblt_fold(iblt_agg(i, i * 7, iblt_new(20000, with_values => true)), 1000) FROM generate_series(1, 1500) i)),
 	('template', iblt_new(1000, with_values => true))) v(name, s);
 SELECT name, storage, count(*) AS keys, count(*) FILTER (WHERE g.status = 'unknown') BETWEEN 1 AND 199 AS some_unknown,
@@ -158,10 +158,10 @@ SELECT k <= 1000 AS there, g.status, count(*), bool_and(g.value = 'value ' || k)
 FROM texts, generate_series(1, 1200, 7) k, iblt_get(s, k, NULL::text) g, iblt_get(s, k, NULL::text, list => true) l
 GROUP BY there, g.status, l.status ORDER BY 1, 2, 5;
 -- a key of several rows
-SELECT k, l.* FROM (SELECT iblt_agg(i % 6, i % 12 / 6 * (i % 3)::numeric / 4, iblt_new(5, 4, value_size => 16)) FROM generate_series(0, 11) i) x(s),
+SELECT k, l.* FROM (SELECT iblt_agg(i % 6, i % 12 / 6 * (i % 3)::numeric / 4, iblt_new(5, hashes => 4, value_size => 16)) FROM generate_series(0, 11) i) x(s),
 	 generate_series(0, 6) k, iblt_get(s, k, NULL::numeric, list => true) l ORDER BY k;
 -- text and row keys
-SELECT k, l.status FROM (SELECT iblt_agg(ROW(i, i::text), i, iblt_new(8, 4)) FROM generate_series(1, 8) i) x(s), generate_series(7, 9) k, iblt_get(s, ROW(k, k::text), list => true) l;
+SELECT k, l.status FROM (SELECT iblt_agg(ROW(i, i::text), i, iblt_new(8, hashes => 4)) FROM generate_series(1, 8) i) x(s), generate_series(7, 9) k, iblt_get(s, ROW(k, k::text), list => true) l;
 SELECT iblt_get(iblt_new(), 1, list => NULL);
 SELECT iblt_get(iblt_new(), 1, true), iblt_get(NULL::iblt, 1, true);
 
@@ -178,7 +178,7 @@ SELECT c AS folded_to, rows > 2147483647 AS many, g.*, l.status AS listed, l.cou
 FROM many m, unnest(ARRAY[1000, 8, 1]) c, LATERAL (SELECT iblt_fold(m.s, c)) f(s), iblt_info(f.s), iblt_get(f.s, 2) g, iblt_get(f.s, 2, list => true) l;
 
 -- A key that a partial listing returns from such a fold is not believed either.
-CREATE TEMP TABLE more AS SELECT iblt_agg(i, 1, iblt_new(20000, 3, seed => 1)) AS s FROM generate_series(1, 12) i;
+CREATE TEMP TABLE more AS SELECT iblt_agg(i, 1, iblt_new(20000, hashes => 3, seed => 1)) AS s FROM generate_series(1, 12) i;
 DO $$
 BEGIN
 	FOR i IN 1..30 LOOP
@@ -197,7 +197,7 @@ SELECT keys, success, hashes, cells, capacity >= keys AS lists
 FROM unnest(ARRAY[1, 10, 100, 1000, 10000, 100000]) keys, unnest(ARRAY[0.5, 0.9, 0.99, 0.99999]) success,
 	 iblt_info(iblt_new(keys, get_success => success)) ORDER BY 1, 2;
 SELECT hashes, cells FROM generate_series(3, 8) k, iblt_info(iblt_new(1000, hashes => k, get_success => 0.99));
-SELECT iblt_new(1000, get_success => NULL, hashes => NULL) = iblt_new(1000, 4) AS as_without;
+SELECT iblt_new(1000, get_success => NULL, hashes => NULL) = iblt_new(1000, hashes => 4) AS as_without;
 SELECT iblt_new(100, get_success => 1);
 SELECT iblt_new(100, get_success => 0);
 SELECT iblt_new(100, get_success => 'NaN');

@@ -72,7 +72,7 @@ FROM unnest(ARRAY['0', '-1', '2147483647', 'hashes => 2', 'hashes => 9', 'key_si
 				  'key_size => 4097', 'NULL', 'seed => NULL', 'with_values => NULL']) arguments;
 
 -- parameters that are allowed
-SELECT (iblt_info(iblt_new(capacity, hashes))).capacity >= capacity AS enough, count(*)
+SELECT (iblt_info(iblt_new(capacity, hashes => hashes))).capacity >= capacity AS enough, count(*)
 FROM generate_series(3, 8) hashes, unnest(ARRAY[1, 2, 3, 10, 100, 1000, 12345, 1000000]) capacity
 GROUP BY 1;
 SELECT key_size, (iblt_info(iblt_new(key_size => key_size))).key_size AS rounded

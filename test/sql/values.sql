@@ -49,8 +49,8 @@ SELECT * FROM iblt_decode(iblt_insert(iblt_new(with_values => true), 1, 100000),
 SELECT iblt_insert(iblt_new(with_values => true), 1, 42) AS i, iblt_insert(iblt_new(value_size => 8), 1, 'abc'::text) AS t,
 	iblt_insert(iblt_new(value_size => 8), 1, true) AS b \gset
 SELECT iblt_get(:'i', 1), iblt_get(:'i', 1, true), iblt_get(:'i', 1, list => true), iblt_get(:'i', 1, 0::smallint), iblt_get(s => :'i', key => 1, list => true);
-SELECT iblt_get(:'t', 1, NULL::text), iblt_get(:'t', 1, NULL::text, true), iblt_get(:'t', 1, NULL::text, list => true), iblt_get(:'t', 1, valuetype => NULL::text);
-SELECT iblt_get(:'b', 1, valuetype => NULL::boolean), iblt_get(:'b', 1, NULL::boolean, true), iblt_get(:'b', 1, valuetype => NULL::boolean, list => true);
+SELECT iblt_get(:'t', 1, NULL::text), iblt_get(:'t', 1, NULL::text, true), iblt_get(:'t', 1, NULL::text, list => true), iblt_get(:'t', 1, value_type => NULL::text);
+SELECT iblt_get(:'b', 1, value_type => NULL::boolean), iblt_get(:'b', 1, NULL::boolean, true), iblt_get(:'b', 1, value_type => NULL::boolean, list => true);
 SELECT iblt_get(:'b', 1, NULL::boolean);
 SELECT iblt_get(:'b', 1, true);
 SELECT iblt_get(:'t', 1, NULL::text, NULL);

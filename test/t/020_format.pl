@@ -174,7 +174,7 @@ sub compare
 	my $y = $values ? $values{$values} : 'y';
 	my $size = $kind->{size} // 32;
 	my $with = $values ? 'true' : 'false';
-	my $template = "iblt_new(40, $hashes, $size, $with, $sketch_seed)";
+	my $template = "iblt_new(40, $size, with_values => $with, hashes => $hashes, seed => $sketch_seed)";
 	my $cells = sql("SELECT cells / hashes FROM iblt_info($template)");
 	my (%server, %built);
 

@@ -102,8 +102,8 @@ my $odd = "tables => '{typed,wide,no_there,much,other_kind,t1}', max_differences
 	is(line($got->{'public.t1'}), counts('t1'), 'and the next one is compared');
 }
 
-like(failure("SELECT * FROM iblt_audit($peer)"), qr/22023: exactly one of tables, schema and publication/, 'nothing to audit is an error');
-like(failure("SELECT * FROM iblt_audit($peer, '{t1}', 'public')"), qr/22023: exactly one of tables, schema and publication/, 'and so are two things');
+like(failure("SELECT * FROM iblt_audit($peer)"), qr/22023: exactly one of tables, schema, publication and subscription/, 'nothing to audit is an error');
+like(failure("SELECT * FROM iblt_audit($peer, '{t1}', 'public')"), qr/22023: exactly one of tables, schema, publication and subscription/, 'and so are two things');
 like(failure("SELECT * FROM iblt_audit(NULL, '{t1}')"), qr/22004: peer must not be null.*iblt_compare/s, 'no peer is an error');
 like(failure("SELECT * FROM iblt_audit($peer, '{t1,NULL}')"), qr/22004: tables must not contain nulls/, 'a NULL among the tables is an error');
 like(failure("SELECT * FROM iblt_audit($peer, '{}')"), qr/P0002: there are no tables to audit/, 'no tables are an error, not an empty answer');

@@ -1,4 +1,4 @@
-# iblt_audit_subscription on real servers: the answer has every table of the
+# iblt_audit of a subscription on real servers: the answer has every table of the
 # subscription, with the counts of a full comparison, and what is on its way is no
 # difference; who may call it; and the rows that a publication lets through.
 use strict;
@@ -155,26 +155,26 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 # a standby of the publisher as the peer, which does not have the slot
 {
 	my $standby = standby($here, 'standby');
-	my ($got) = audit_subscription("'Sub', ${\ conninfo($standby)}");
+	my ($got) = audit_subscription("'Sub', peer => ${\ conninfo($standby)}");
 	is(line($got->{'r.a'}), counts('r.a', node => $there) =~ s/differs/not comparable/r =~ s/0$/19/r, 'a standby of the publisher');
 	like($got->{'r.a'}{detail}, qr/^differences cannot be confirmed: .* or there is a standby between the sides\)$/, 'with what it cannot do');
 	is(line($got->{'r.b'}), counts('r.b', node => $there, columns => 'id, v'), 'and where rows are equal');
 	$standby->stop;
 }
-like(failure(q(BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM "Their Iblt".iblt_audit_subscription('Sub')), node => $there), qr/25001: cannot recheck differences/,
+like(failure(q(BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM "Their Iblt".iblt_audit(subscription => 'Sub')), node => $there), qr/25001: cannot recheck differences/,
 	'a subscription is not audited within one snapshot');
-like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription('sub')), node => $there), qr/42704: subscription "sub" does not exist in this database/, 'a subscription that does not exist');
-like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription(NULL)), node => $there), qr/22023: subscription must not be null/, 'or none');
+like(failure(q(SELECT * FROM "Their Iblt".iblt_audit(subscription => 'sub')), node => $there), qr/42704: subscription "sub" does not exist in this database/, 'a subscription that does not exist');
+like(failure(q(SELECT * FROM "Their Iblt".iblt_audit(subscription => NULL)), node => $there), qr/22023: exactly one of tables, schema, publication and subscription must be given/, 'or none');
 
 # --- rights and passwords ----------------------------------------------------------------------------
 
 {
 	$there->safe_psql('postgres', 'CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA r, "Their Iblt" TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA r TO reader');
-	my $call = q{SELECT count(*) FROM "Their Iblt".iblt_audit_subscription('Sub'};
+	my $call = q{SELECT count(*) FROM "Their Iblt".iblt_audit(subscription => 'Sub'};
 	my $err = failure("$call)", node => $there, user => 'reader');
 	like($err, qr/42501: permission denied to read the connection string of subscription "Sub"/, 'without a right to read the connection string: an error');
 	like($err, qr/GRANT SELECT \(subconninfo\) ON pg_catalog.pg_subscription TO reader .*or give peer/, 'with what to do');
-	is($there->safe_psql('postgres', "$call, ${\ literal($conninfo)})", extra_params => [ '-U', 'reader' ]), '5', 'with a peer, the right is not needed');
+	is($there->safe_psql('postgres', "$call, peer => ${\ literal($conninfo)})", extra_params => [ '-U', 'reader' ]), '5', 'with a peer, the right is not needed');
 	$there->safe_psql('postgres', 'GRANT SELECT (subconninfo) ON pg_catalog.pg_subscription TO reader');
 	is($there->safe_psql('postgres', "$call)", extra_params => [ '-U', 'reader' ]), '5', 'with the right granted');
 	$there->safe_psql('postgres', 'REVOKE SELECT (subconninfo) ON pg_catalog.pg_subscription FROM reader');
@@ -187,13 +187,13 @@ like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription(NULL)), node =
 	}
 	# one table may not be read, one has row-level security
 	$there->safe_psql('postgres', 'REVOKE SELECT ON r.b FROM reader; ALTER TABLE r.a ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON r.a USING (id > 0)');
-	my ($got) = audit_subscription("'Sub', ${\ literal($conninfo)}", user => 'reader');
+	my ($got) = audit_subscription("'Sub', peer => ${\ literal($conninfo)}", user => 'reader');
 	is("$got->{'r.b'}{status} $got->{'r.b'}{sqlstate} " . ($got->{'r.b'}{detail} =~ /^(permission denied for table b)/)[0], 'error 42501 permission denied for table b', 'a table that may not be read is an error');
 	is("$got->{'r.a'}{status} $got->{'r.a'}{sqlstate}", 'error 42501', 'and so is one whose rows a policy would hide');
 	is($got->{$_}{status}, 'equal', "$_ is compared") foreach ('r.later', 'r.unknown', 'r."C ""c"');
 	$there->safe_psql('postgres', 'ALTER TABLE r.a DISABLE ROW LEVEL SECURITY');
 	$here->safe_psql('postgres', 'CREATE ROLE few LOGIN PASSWORD \'pa55word\'; GRANT USAGE ON SCHEMA r TO few; GRANT SELECT ON r.a, r.later, r.unknown TO few');
-	($got) = audit_subscription("'Sub', ${\ literal($conninfo =~ s/user=repl/user=few/r)}");
+	($got) = audit_subscription("'Sub', peer => ${\ literal($conninfo =~ s/user=repl/user=few/r)}");
 	is("$got->{'r.b'}{status} $got->{'r.b'}{sqlstate}: $got->{'r.b'}{detail}", 'error 42501: on the peer: permission denied for table b; columns only here: "mine"' =~ s/;.*//r, 'no right on a table there');
 	is(line($got->{'r.a'}), counts('r.a', node => $there), 'the others are compared');
 }
@@ -201,8 +201,8 @@ like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription(NULL)), node =
 	my $before = -s $there->logfile;
 	my $before_here = -s $here->logfile;
 	my $wrong = $conninfo =~ s/pa55word/s3cr3t/r;
-	my @calls = ("iblt_audit_subscription('Sub', ${\ literal($wrong)})", "iblt_audit(${\ literal($wrong)}, '{r.a}')", "iblt_audit(${\ literal($wrong)})",
-		"iblt_audit_subscription('nobody', ${\ literal($wrong)})", "iblt_audit(${\ literal($wrong)}, '{r.a}', max_differences => -1)", "iblt_audit(${\ literal(qq($wrong x=1))}, '{r.a}')");
+	my @calls = ("iblt_audit(subscription => 'Sub', peer => ${\ literal($wrong)})", "iblt_audit(${\ literal($wrong)}, '{r.a}')", "iblt_audit(${\ literal($wrong)})",
+		"iblt_audit(subscription => 'nobody', peer => ${\ literal($wrong)})", "iblt_audit(${\ literal($wrong)}, '{r.a}', max_differences => -1)", "iblt_audit(${\ literal(qq($wrong x=1))}, '{r.a}')");
 	foreach my $call (@calls)
 	{
 		my $err = failure(qq(SELECT * FROM "Their Iblt".$call), node => $there);
@@ -210,7 +210,7 @@ like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription(NULL)), node =
 		unlike($err =~ s/^LINE.*//mrg, qr/s3cr3t/, 'which does not show the password');
 	}
 	$there->safe_psql('postgres', qq(ALTER SUBSCRIPTION "Sub" DISABLE; ALTER SUBSCRIPTION "Sub" CONNECTION ${\ literal($wrong)}));
-	my $err = failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription('Sub')), node => $there);
+	my $err = failure(q(SELECT * FROM "Their Iblt".iblt_audit(subscription => 'Sub')), node => $there);
 	like($err, qr/could not connect to the peer.*password authentication failed/s, 'a wrong password in the subscription');
 	unlike($err, qr/s3cr3t/, 'is not in the error');
 	$there->safe_psql('postgres', qq(ALTER SUBSCRIPTION "Sub" CONNECTION ${\ literal($conninfo)}; ALTER SUBSCRIPTION "Sub" ENABLE));
@@ -228,8 +228,8 @@ like(failure(q(SELECT * FROM "Their Iblt".iblt_audit_subscription(NULL)), node =
 	my $explain = "LOAD 'auto_explain'; SET auto_explain.log_min_duration = 0; SET auto_explain.log_nested_statements = on;
 		SET auto_explain.log_verbose = on;";
 	my $string = literal($conninfo);
-	foreach my $call ("iblt_compare('r.a', $string)", "iblt_audit($string, '{r.a}')", "iblt_audit_subscription('Sub', $string)",
-		"iblt_repair('r.a', $string, direction => 'pull')", "iblt_audit_subscription('Sub')")
+	foreach my $call ("iblt_compare('r.a', $string)", "iblt_audit($string, '{r.a}')", "iblt_audit(subscription => 'Sub', peer => $string)",
+		"iblt_repair('r.a', $string, direction => 'pull')", "iblt_audit(subscription => 'Sub')")
 	{
 		my $name = $call =~ s/\(.*//r;
 		my $before = -s $there->logfile;

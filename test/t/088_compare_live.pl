@@ -329,7 +329,7 @@ foreach my $round (1 .. $rounds)
 	$reread++ while $err =~ /digests are read again/g;
 }
 note("$settled rows in flight, digests read again $reread times");
-like(sql($here, "SELECT string_agg(concat(relation, ' ', status, ' ', unconfirmed), ', ') FROM iblt_audit_subscription('sub', live => 'require')"),
+like(sql($here, "SELECT string_agg(concat(relation, ' ', status, ' ', unconfirmed), ', ') FROM iblt_audit(subscription => 'sub', live => 'require')"),
 	qr/^public.flow differs 0, public.hot (equal 0|not comparable \d+)$/, 'an audit under the load');
 stop_load($load, 'with live digests');
 $there->wait_for_catchup('sub');

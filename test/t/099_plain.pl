@@ -433,7 +433,7 @@ cmp_ok($here->safe_psql('postgres', q{SET search_path = iblt_internal, pg_catalo
 sub audit_subscription_here
 {
 	my ($options) = @_;
-	return IbltAudit::rows("iblt_audit_subscription('down', $peer, method => 'plain'" . ($options ? ", $options" : '') . ')', node => $here);
+	return IbltAudit::rows("iblt_audit(subscription => 'down', peer => $peer, method => 'plain'" . ($options ? ", $options" : '') . ')', node => $here);
 }
 sub details { my ($got) = @_; return { map { ($_ => $got->{$_}{detail}) } keys %$got } }
 
@@ -447,7 +447,7 @@ $there->wait_for_catchup('down');
 	like($details->{'public.down_half'}, major_version() >= 15 ? qr/^compared by plain queries; row filter \(\(id <= 30\)\)$/ : qr/^compared by plain queries$/, 'and which rows');
 	like($details->{'public.down_money'}, qr/^cannot compare by plain queries: .*"v" is money$/, 'and what it cannot');
 	is($messages, '', 'and needs no message');
-	($got, $messages) = IbltAudit::rows("iblt_audit_subscription('down', $peer, method => 'auto')", node => $here);
+	($got, $messages) = IbltAudit::rows("iblt_audit(subscription => 'down', peer => $peer, method => 'auto')", node => $here);
 	is(line($got->{'public.down'}), 'differs 299 299 0 0 1 0', 'auto');
 	is($messages, 'psql:<stdin>:1: NOTICE:  the peer has no extension iblt, and is compared by plain queries', 'says that once');
 }

@@ -58,7 +58,7 @@ __DATA__
 3. Drift, behind replication's back (DEMO_SEED=1)
     on the subscriber, 40 accounts changed, 30 deleted, 30 inserted
     (one change sets a filler to a no-break space, which no eye can see, one a balance to NULL)
-    subscriber> SELECT * FROM iblt_audit_subscription('shop_sub');
+    subscriber> SELECT * FROM iblt_audit(subscription => 'shop_sub');
          relation     | status  |  here  | there  | missing | extra | changed | bytes | total_ms
     ------------------+---------+--------+--------+---------+-------+---------+-------+----------
      pgbench_accounts | differs | 100000 | 100000 |      30 |    30 |      40 | 35049 |       76
@@ -132,7 +132,7 @@ __DATA__
     none skipped; the statements were exactly those of the preview (153 ms)
 
 7. Equal again
-    subscriber> SELECT * FROM iblt_audit_subscription('shop_sub');
+    subscriber> SELECT * FROM iblt_audit(subscription => 'shop_sub');
          relation     | status |  here  | there  | missing | extra | changed | bytes | total_ms
     ------------------+--------+--------+--------+---------+-------+---------+-------+----------
      pgbench_accounts | equal  | 100000 | 100000 |       0 |     0 |       0 |  4132 |       55
@@ -155,7 +155,7 @@ __DATA__
     11:23:25    100,001 rows   1 in flight   149 ms  DIFFERS: account 100007 both
     11:23:26    100,001 rows   1 in flight   414 ms  DIFFERS: account 100007 both
     11:23:27    100,001 rows   0 in flight    55 ms
-    subscriber> SELECT * FROM iblt_audit_subscription('shop_sub');
+    subscriber> SELECT * FROM iblt_audit(subscription => 'shop_sub');
          relation     | status |  here  | there  | missing | extra | changed | bytes | total_ms
     ------------------+--------+--------+--------+---------+-------+---------+-------+----------
      pgbench_accounts | equal  | 100001 | 100001 |       0 |     0 |       0 |  4134 |       76

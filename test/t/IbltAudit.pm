@@ -5,7 +5,7 @@
 #	audit_servers()              the two servers, here and there
 #	other(NODE)                  the other one
 #	audit(OPTIONS)               iblt_audit's rows by name, its messages, and the rows in order
-#	audit_subscription(OPTIONS)  the same for iblt_audit_subscription
+#	audit_subscription(OPTIONS)  the same of a subscription
 #	line(ROW)                    a row as "status rows_here rows_there missing extra changed unconfirmed"
 #	counts(TABLE)                the same from a full comparison
 #	hostile_search_path()        on both sides, names and operators that hide those of pg_catalog
@@ -67,7 +67,7 @@ sub audit
 sub audit_subscription
 {
 	my ($options, %how) = @_;
-	return rows(function($IbltTest::there, 'iblt_audit_subscription') . "($options)", %how, node => $IbltTest::there);
+	return rows(function($IbltTest::there, 'iblt_audit') . "(subscription => $options)", %how, node => $IbltTest::there);
 }
 
 sub line
