@@ -253,6 +253,20 @@ jsonb_string_to_utf8(JsonbValue *value)
 	value->val.string.len = text.len;
 }
 
+/* From 19 on the constructor of jsonb keeps its result itself. */
+#if PG_VERSION_NUM >= 190000
+typedef JsonbInState JsonbPush;
+#define push_jsonb(state, token, value) pushJsonbValue(state, token, value)
+#else
+typedef struct JsonbPush
+{
+	JsonbParseState *parse;
+	JsonbValue *result;
+} JsonbPush;
+#define push_jsonb(state, token, value) \
+	((state)->result = pushJsonbValue(&(state)->parse, token, value))
+#endif
+
 /*
  * The same document with UTF-8 strings.  The constructor of jsonb orders keys
  * by length and bytes, as in a UTF8 database.
@@ -261,8 +275,7 @@ static Jsonb *
 jsonb_in_utf8(Jsonb *jsonb)
 {
 	JsonbIterator *it = JsonbIteratorInit(&jsonb->root);
-	JsonbParseState *state = NULL;
-	JsonbValue *result = NULL;
+	JsonbPush	state = {0};
 	JsonbValue	value;
 	JsonbIteratorToken token;
 
@@ -274,9 +287,9 @@ jsonb_in_utf8(Jsonb *jsonb)
 
 		if (scalar && value.type == jbvString)
 			jsonb_string_to_utf8(&value);
-		result = pushJsonbValue(&state, token, scalar || raw ? &value : NULL);
+		push_jsonb(&state, token, scalar || raw ? &value : NULL);
 	}
-	return JsonbValueToJsonb(result);
+	return JsonbValueToJsonb(state.result);
 }
 
 /*

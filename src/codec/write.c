@@ -113,7 +113,7 @@ append_elements(StringInfo buf, IbltCodec *element, ArrayType *array)
 	char	   *shape = NULL;
 	int			nitems = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
 	char	   *p = ARR_DATA_PTR(array);
-	bits8	   *bitmap = ARR_NULLBITMAP(array);
+	uint8	   *bitmap = ARR_NULLBITMAP(array);
 
 	for (int i = 0; i < nitems; i++)
 	{

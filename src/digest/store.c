@@ -114,8 +114,8 @@ iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid, Snapshot snapshot,
 	scan->store = store_open(store, lock);
 	if (scan->store == NULL)
 		return false;
-	scan->scan = table_beginscan(scan->store, scan->snapshot == NULL ? snapshot
-								 : SnapshotAny, 0, NULL);
+	scan->scan = table_beginscan_strat(scan->store, scan->snapshot == NULL ? snapshot
+									   : SnapshotAny, 0, NULL, true, true);
 	return true;
 }
 

@@ -58,7 +58,7 @@ iblt_run_scan_begin(IbltRunScan *scan, Relation store,
 	scan->store = store;
 	scan->filter = filter;
 	scan->snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan->scan = table_beginscan(store, scan->snapshot, 0, NULL);
+	scan->scan = table_beginscan_strat(store, scan->snapshot, 0, NULL, true, true);
 }
 
 bool

@@ -431,7 +431,10 @@ SELECT iblt_checksum(array_agg(ROW(i, '10.0.0.1'::inet))) IS NOT NULL AS many FR
 --
 -- What has no checksum.
 --
+-- the rest of the message is not the same in all releases
+\set VERBOSITY terse
 SELECT iblt_checksum();
+\set VERBOSITY default
 SELECT iblt_checksum(VARIADIC '{}'::int[]);
 SELECT iblt_checksum(VARIADIC NULL::int[]);
 SELECT iblt_checksum_seeded(NULL, 1);

@@ -50,7 +50,9 @@ SELECT id, iblt_checksum(t.*) = iblt_checksum(id, v) AS same,
 FROM t ORDER BY id;
 
 -- an index keeps the function that it names, which is stable
-CREATE INDEX ON t (iblt_checksum(id, v));
+DO $$ BEGIN
+	CREATE INDEX ON t (iblt_checksum(id, v));
+EXCEPTION WHEN OTHERS THEN RAISE NOTICE '%: %', SQLSTATE, SQLERRM; END $$;
 
 -- what is ambiguous is refused as before
 CREATE TABLE status (id int, status text);

@@ -208,7 +208,7 @@ foreach my $table ('every', 'every_bag')
 	my $sql = $here->safe_psql('postgres', "SELECT sql FROM " . call($table, 'pull'));
 	alike(fingerprint($here, $table), $before, "$table: a preview changes nothing here");
 	alike(fingerprint($there, $table), $truth, "$table: nor there");
-	foreach my $other ('SET standard_conforming_strings = off; SET xmloption = content;',
+	foreach my $other (join('', before(19, 'SET standard_conforming_strings = off;')) . ' SET xmloption = content;',
 		"SET datestyle = 'Postgres, DMY'; SET intervalstyle = postgres; SET timezone = 'Pacific/Chatham'; SET xmloption = content;"
 		. ($money ? " SET lc_monetary = '$money';" : ''))
 	{

@@ -190,7 +190,7 @@ sub check
 	my $error = $session{here}{err};
 	if ($apply eq 'false')
 	{
-		$session{$target}->run("BEGIN; SET standard_conforming_strings = off; SET datestyle = 'German'; SET intervalstyle = sql_standard; SET timezone = 'Asia/Kolkata'; SET bytea_output = escape;\n$sql\nCOMMIT;
+		$session{$target}->run("BEGIN; @{[ before(19, 'SET standard_conforming_strings = off;') ]} SET datestyle = 'German'; SET intervalstyle = sql_standard; SET timezone = 'Asia/Kolkata'; SET bytea_output = escape;\n$sql\nCOMMIT;
 			RESET standard_conforming_strings");
 		$error .= $session{$target}{err} =~ s/WARNING:.*\n(?:LINE.*\n.*\n)?(?:HINT.*\n)?(?:LOCATION.*\n)?//gr;
 	}

@@ -16,7 +16,7 @@ $script .= '/iblt-audit.sh';
 
 # --- a publisher, a subscriber, and a role that is no superuser on both -------------
 
-my ($there, $here) = (server('there'), server('here', "standard_conforming_strings = off", "escape_string_warning = off"));
+my ($there, $here) = (server('there'), server('here', before(19, "standard_conforming_strings = off", "escape_string_warning = off")));
 sides($here, $there);
 both(q{CREATE SCHEMA "audit tools"; CREATE EXTENSION iblt SCHEMA "audit tools"; CREATE EXTENSION dblink SCHEMA "audit tools"; CREATE SCHEMA shop;
 	CREATE ROLE auditor LOGIN PASSWORD 'tops3cret'; GRANT USAGE ON SCHEMA shop, "audit tools" TO auditor;
@@ -206,7 +206,7 @@ audit_is(\@schema, 0, 'a ~/.psqlrc is not read: equal');
 audit_is([ 'peer=node_b', 'schema=empty' ], 2, 'a ~/.psqlrc is not read: error');
 unlink "$home/.psqlrc";
 foreach my $setting ('default_transaction_isolation = serializable', "search_path = evil, pg_catalog", "client_encoding = latin1",
-	'client_min_messages = debug5', 'default_transaction_read_only = on', 'standard_conforming_strings = off')
+	'client_min_messages = debug5', 'default_transaction_read_only = on', before(19, 'standard_conforming_strings = off'))
 {
 	$here->safe_psql('postgres', q(CREATE SCHEMA IF NOT EXISTS evil AUTHORIZATION auditor; SET search_path = evil;
 		CREATE OR REPLACE FUNCTION iblt_audit(peer text, schema text, extra_columns text) RETURNS TABLE (status text)

@@ -31,7 +31,8 @@ $there->safe_psql('postgres', q{
 	ALTER ROLE reader SET search_path = evil, pg_catalog; ALTER ROLE reader SET DateStyle = 'German'; ALTER ROLE reader SET IntervalStyle = 'sql_standard';
 	ALTER ROLE reader SET TimeZone = 'Asia/Tokyo'; ALTER ROLE reader SET extra_float_digits = -5; ALTER ROLE reader SET bytea_output = 'escape';
 	ALTER ROLE reader SET array_nulls = off; ALTER ROLE reader SET default_transaction_isolation = 'serializable';
-	ALTER ROLE reader SET standard_conforming_strings = off; ALTER ROLE reader SET log_statement = 'all'});
+	ALTER ROLE reader SET log_statement = 'all'});
+$there->safe_psql('postgres', $_) foreach before(19, 'ALTER ROLE reader SET standard_conforming_strings = off');
 my $peer = literal($there->connstr('postgres') . ' user=reader');
 
 # Most comparisons are made by one session, for a new one would compile all functions again.

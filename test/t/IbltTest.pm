@@ -3,6 +3,7 @@
 #
 #	random_seed()                srand with IBLT_TEST_SEED or a new seed, which it prints
 #	major_version()              that of the servers under test
+#	before(VERSION, LIST)        the list on servers before that version, nothing on later ones
 #	server(NAME, SETTING, ...)   starts a server that can publish
 #	standby(PRIMARY, NAME, ...)  a hot standby of it that has caught up; settings may follow
 #	replayed(PRIMARY, STANDBY)   waits until it has caught up again
@@ -37,7 +38,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(inside random_seed major_version server standby replayed hba sides awkward_extensions both literal conninfo lines failure wait_for subscribed
+our @EXPORT = qw(inside random_seed major_version before server standby replayed hba sides awkward_extensions both literal conninfo lines failure wait_for subscribed
 	background finish start_load stop_load connections nothing_left);
 
 our ($here, $there);
@@ -52,6 +53,13 @@ sub random_seed
 
 # PostgreSQL 13's module has no method pg_version.
 sub major_version { return (`postgres --version` =~ /(\d+)/)[0] }
+
+# For settings that later servers refuse.
+sub before
+{
+	my ($version, @list) = @_;
+	return major_version() < $version ? @list : ();
+}
 
 sub server
 {
