@@ -60,56 +60,29 @@ BEGIN
 END
 $$;
 
--- The columns of a relation, as an array of side_column.
-CREATE FUNCTION describe_columns(relation regclass) RETURNS jsonb
+-- What iblt_describe tells of columns, with more of types that do not come with PostgreSQL.
+CREATE FUNCTION describe_own_types(columns jsonb) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 BEGIN
-	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object(
-			'name', a.attname,
-			'type', format_type(a.atttypid,
-				CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
-			'base', (WITH RECURSIVE base AS (
-					SELECT oid, typtype, typbasetype FROM pg_type WHERE oid = a.atttypid
-					UNION ALL
-					SELECT t.oid, t.typtype, t.typbasetype FROM base
-						JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
-				SELECT oid::bigint FROM base WHERE typtype <> 'd'),
-			-- built-in types have only what PostgreSQL itself brings
-			'textual', CASE WHEN a.atttypid >= 16384
-				THEN describe_textual(a.atttypid) ELSE '[]' END,
-			'to_json', CASE WHEN a.atttypid >= 16384
-				THEN describe_cast_code(a.atttypid, 'json') END,
-			'to_text', CASE WHEN a.atttypid >= 16384
-				THEN describe_cast_code(a.atttypid, 'text') END,
-			'parts', CASE WHEN a.atttypid >= 16384
-				THEN describe_parts(a.atttypid) END,
-			'not_null', a.attnotnull) ORDER BY a.attnum), '[]')
-		FROM pg_attribute a WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped);
+	RETURN (SELECT jsonb_agg(c - 'own' || CASE WHEN type IS NULL THEN '{}'
+			ELSE jsonb_build_object('textual', describe_textual(type),
+				'to_json', describe_cast_code(type, 'json'),
+				'to_text', describe_cast_code(type, 'text'),
+				'parts', describe_parts(type)) END ORDER BY n)
+		FROM jsonb_array_elements(columns) WITH ORDINALITY AS x(c, n),
+		LATERAL (SELECT (c ->> 'own')::oid) AS own(type));
 END
 $$;
 
--- Columns of the unique indexes that tell the rows of a relation apart, the best first.
-CREATE FUNCTION describe_keys(relation regclass) RETURNS jsonb
+-- What iblt_describe tells of keys, with the orders that it leaves open.
+CREATE FUNCTION describe_own_orders(keys jsonb) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 BEGIN
-	RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('columns', u.columns)
-				|| describe_order(u.indexrelid)
-			ORDER BY u.indisprimary DESC, cardinality(u.columns), u.indexrelid), '[]')
-		FROM (SELECT i.indisprimary, i.indexrelid, ARRAY(
-				SELECT a.attname::text
-				FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS x(attnum, position)
-				JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum
-					AND a.attnotnull
-					-- from PostgreSQL 18 on, a constraint NOT VALID sets attnotnull
-					AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = i.indrelid
-						AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
-				WHERE x.position <= i.indnkeyatts ORDER BY x.position) AS columns, i.indnkeyatts
-			FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
-			WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND m.amname = 'btree'
-			AND i.indpred IS NULL AND i.indexprs IS NULL) AS u
-		WHERE cardinality(u.columns) = u.indnkeyatts);
+	RETURN (SELECT jsonb_agg(CASE WHEN k ? 'own'
+			THEN k - 'own' || describe_order((k ->> 'own')::oid) ELSE k END ORDER BY n)
+		FROM jsonb_array_elements(keys) WITH ORDINALITY AS x(k, n));
 END
 $$;
 
@@ -152,6 +125,11 @@ CREATE FUNCTION describe_replication(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 BEGIN
+	-- the views below take long to plan, and most servers have nothing in them
+	IF NOT EXISTS (SELECT FROM pg_get_replication_slots())
+			AND NOT EXISTS (SELECT FROM pg_subscription_rel) THEN
+		RETURN '{"slots": [], "subscriptions": []}';
+	END IF;
 	RETURN (SELECT jsonb_build_object(
 			-- a standby's copies of its primary's slots (from 17 on) say nothing of itself
 			'slots', (SELECT coalesce(jsonb_agg(s.slot_name), '[]') FROM pg_replication_slots s
@@ -169,24 +147,6 @@ BEGIN
 END
 $$;
 
--- Whether rows have versions, and an upper bound of their number.
-CREATE FUNCTION describe_storage(relation regclass) RETURNS jsonb
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-BEGIN
-	RETURN (WITH leaf AS (
-			SELECT l.oid, am.amname FROM relation_tree(relation) AS tree
-				JOIN pg_class l ON l.oid = tree.relid AND l.relkind <> 'p'
-				LEFT JOIN pg_am am ON am.oid = l.relam
-		)
-		SELECT jsonb_build_object(
-			'versions', NOT EXISTS (SELECT FROM leaf WHERE amname IS DISTINCT FROM 'heap'),
-			-- a heap page holds at most a tuple for each 28 bytes
-			'most_rows', (SELECT CASE WHEN bool_and(coalesce(amname = 'heap', false))
-				THEN trunc(sum(pg_relation_size(oid) / 28)) END FROM leaf)));
-END
-$$;
-
 -- DDL in flight
 --
 -- Describing a relation does not lock it, so another session may alter it, or give its
@@ -198,21 +158,6 @@ $$;
 -- reads them.
 CREATE FUNCTION iblt_compare_fingerprint(relation regclass) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
--- The same hash from the catalogs, as of the snapshot of the rest of a description.
-CREATE FUNCTION describe_fingerprint(relation regclass) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
-AS $$
-BEGIN
-	RETURN (SELECT encode(sha256(convert_to(concat(format('%s %s %s', c.oid, c.relkind, c.relam),
-			(SELECT string_agg(concat(E'\n', concat_ws(' ', a.attnum, a.atttypid, a.atttypmod,
-				a.attnotnull::integer, ascii(a.attidentity::text), ascii(a.attgenerated::text),
-				octet_length(a.attname::text), a.attname)), '' ORDER BY a.attnum)
-			FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)),
-			getdatabaseencoding())), 'hex')
-		FROM pg_class c WHERE c.oid = relation);
-END
-$$;
 
 -- Conditions
 
@@ -264,19 +209,10 @@ $$;
 
 -- The whole description
 
--- The identifier that this server has in common with its standbys, NULL without the right to
--- it.
--- A statement that calls a function needs the right to it, whatever its conditions.
-CREATE FUNCTION describe_system() RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF has_function_privilege('pg_control_system()', 'execute') THEN
-		RETURN (SELECT system_identifier::text FROM pg_control_system());
-	END IF;
-	RETURN NULL;
-END
-$$;
+-- What the catalogs say of a relation; NULL if it does not exist.  Columns and keys with a
+-- number "own" take more than that.
+CREATE FUNCTION iblt_describe(relation regclass, ordered_types oid[]) RETURNS jsonb
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- A relation as a comparison wants to know it, in the form of type side; an error for a
 -- condition that looks beyond the row.
@@ -284,35 +220,22 @@ $$;
 CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
+DECLARE
+	d jsonb := iblt_describe(relation, ordered_types()) || jsonb_build_object(
+		'schema', '@extschema@', 'condition', condition, 'collations', '{}'::text[]);
 BEGIN
-	RETURN (SELECT jsonb_build_object(
-			'relation', format('%I.%I', n.nspname, c.relname),
-			'schema', '@extschema@',
-			'condition', condition,
-			'system', describe_system(),
-			'recovery', pg_is_in_recovery(),
-			'identity', concat_ws(' ', pg_postmaster_start_time(),
-				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
-			'fingerprint', describe_fingerprint(relation),
-			'kind', c.relkind,
-			-- relhassubclass stays true when the last child goes
-			'plain', c.relkind = 'p' OR c.relkind = 'r'
-				AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = relation),
-			-- a right to columns is not a right to these (which views do not have); without
-			-- any right, reading says what is missing
-			'version_rights', c.relkind IN ('r', 'p')
-				AND (NOT has_any_column_privilege(relation, 'SELECT')
-				OR (SELECT bool_and(has_column_privilege(relation, name, 'SELECT'))
-					FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),
-			'columns', describe_columns(relation),
-			'keys', describe_keys(relation),
-			'collations', CASE WHEN condition IS NULL THEN '[]'
-				ELSE describe_collations(
-					iblt_compare_check_condition(relation, condition)) END)
-			|| describe_storage(relation)
-			|| describe_shards(relation)
-			|| describe_replication(relation)
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+	IF d @? '$.columns[*].own' THEN
+		d := jsonb_set(d, '{columns}', describe_own_types(d -> 'columns'));
+	END IF;
+	IF d @? '$.keys[*].own' THEN
+		d := jsonb_set(d, '{keys}', describe_own_orders(d -> 'keys'));
+	END IF;
+	IF condition IS NOT NULL THEN
+		d := jsonb_set(d, '{collations}',
+			describe_collations(iblt_compare_check_condition(relation, condition)));
+	END IF;
+	RETURN d || describe_shards(relation, d ->> 'kind' = 'r' AND (d ->> 'plain')::boolean)
+		|| describe_replication(relation);
 END
 $$;
 

@@ -44,9 +44,9 @@ BEGIN
 END
 $$;
 
--- Whether rows of a relation are on other servers, and its shards; and what is otherwise
--- because of that.
-CREATE FUNCTION describe_shards(relation regclass) RETURNS jsonb
+-- Whether rows of a relation, perhaps a table without children, are on other servers, and its
+-- shards; and what is otherwise because of that.
+CREATE FUNCTION describe_shards(relation regclass, sole boolean) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 BEGIN
@@ -54,9 +54,7 @@ BEGIN
 		RETURN '{"remote": false, "shards": [], "distributed": true, "versions": false,
 			"version_rights": true, "most_rows": null}';
 	END IF;
-	-- most relations are tables without children, and a child sets relhassubclass
-	IF EXISTS (SELECT FROM pg_class WHERE oid = relation AND relkind = 'r'
-			AND NOT relhassubclass) THEN
+	IF sole THEN
 		RETURN '{"remote": false, "shards": [], "distributed": false}';
 	END IF;
 	RETURN jsonb_build_object('remote', EXISTS (SELECT FROM pg_class

@@ -22,15 +22,15 @@
  */
 #include "iblt.h"
 
+#include "compare/fingerprint.h"
+
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "rewrite/rewriteHandler.h"
@@ -39,12 +39,19 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+void
+iblt_fingerprint_begin(StringInfo buf, Oid relid, char kind, Oid am)
+{
+	initStringInfo(buf);
+	appendStringInfo(buf, "%u %c %u", relid, kind, am);
+}
+
 /*
  * One line for a column.  The length before the name keeps one name from
  * looking like several columns.
  */
-static void
-append_column(StringInfo buf, Form_pg_attribute att)
+void
+iblt_fingerprint_column(StringInfo buf, Form_pg_attribute att)
 {
 	appendStringInfo(buf, "\n%d %u %d %d %d %d %d %s",
 					 att->attnum, att->atttypid, att->atttypmod,
@@ -52,9 +59,8 @@ append_column(StringInfo buf, Form_pg_attribute att)
 					 (int) strlen(NameStr(att->attname)), NameStr(att->attname));
 }
 
-/* The hash of the text, in hexadecimal. */
-static text *
-hash_text(StringInfo buf)
+text *
+iblt_fingerprint_end(StringInfo buf)
 {
 	Datum		bytes = PointerGetDatum(cstring_to_text_with_len(buf->data, buf->len));
 	Datum		hash = DirectFunctionCall1(sha256_bytea, bytes);
@@ -102,9 +108,8 @@ view_is_current(Oid relid)
 	return current;
 }
 
-/* The partitions and children that a snapshot sees; NULL for those of now. */
-static List *
-children(Oid parent, Snapshot snapshot)
+List *
+iblt_catalog_children(Oid parent, Snapshot snapshot)
 {
 	Relation	catalog = table_open(InheritsRelationId, AccessShareLock);
 	List	   *found = NIL;
@@ -131,12 +136,12 @@ children(Oid parent, Snapshot snapshot)
 static bool
 children_are_current(Oid parent)
 {
-	List	   *seen = children(parent, GetActiveSnapshot());
+	List	   *seen = iblt_catalog_children(parent, GetActiveSnapshot());
 	ListCell   *lc;
 
 	if (IsolationUsesXactSnapshot())
 	{
-		List	   *now = children(parent, NULL);
+		List	   *now = iblt_catalog_children(parent, NULL);
 
 		if (list_difference_oid(now, seen) != NIL ||
 			list_difference_oid(seen, now) != NIL)
@@ -148,9 +153,8 @@ children_are_current(Oid parent)
 	return true;
 }
 
-/* What the catalog says of a relation, as children() reads it. */
-static bool
-read_class(Oid relid, Snapshot snapshot, FormData_pg_class *class)
+bool
+iblt_catalog_class(Oid relid, Snapshot snapshot, FormData_pg_class *class)
 {
 	Relation	catalog = table_open(RelationRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -181,8 +185,8 @@ is_current(Oid relid)
 
 	CHECK_FOR_INTERRUPTS();
 	check_stack_depth();
-	if (!read_class(relid, NULL, &now) ||
-		!read_class(relid, GetActiveSnapshot(), &seen) ||
+	if (!iblt_catalog_class(relid, NULL, &now) ||
+		!iblt_catalog_class(relid, GetActiveSnapshot(), &seen) ||
 		now.relfilenode != seen.relfilenode || now.relkind != seen.relkind)
 		return false;
 	if (now.relkind == RELKIND_VIEW)
@@ -197,7 +201,7 @@ PG_FUNCTION_INFO_V1(iblt_compare_fingerprint);
 
 /*
  * iblt_compare_fingerprint(regclass) -> text: a hash of what a comparison
- * relies on, as describe_fingerprint makes it from the catalogs.
+ * relies on, as iblt_describe makes it from the catalogs.
  * NULL if the relation does not exist, and another text if the statement's
  * snapshot does not see the files that it reads.
  */
@@ -210,18 +214,17 @@ iblt_compare_fingerprint(PG_FUNCTION_ARGS)
 
 	if (relation == NULL)
 		PG_RETURN_NULL();
-	initStringInfo(&buf);
-	appendStringInfo(&buf, "%u %c %u", RelationGetRelid(relation),
-					 relation->rd_rel->relkind, relation->rd_rel->relam);
+	iblt_fingerprint_begin(&buf, RelationGetRelid(relation),
+						   relation->rd_rel->relkind, relation->rd_rel->relam);
 	for (i = 0; i < RelationGetDescr(relation)->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(relation), i);
 
 		if (!att->attisdropped)
-			append_column(&buf, att);
+			iblt_fingerprint_column(&buf, att);
 	}
 	relation_close(relation, AccessShareLock);
 	if (!is_current(PG_GETARG_OID(0)))
 		PG_RETURN_TEXT_P(cstring_to_text("rewritten"));
-	PG_RETURN_TEXT_P(hash_text(&buf));
+	PG_RETURN_TEXT_P(iblt_fingerprint_end(&buf));
 }

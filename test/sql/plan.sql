@@ -129,4 +129,20 @@ SELECT (iblt_compare_stats()).relation;
 SELECT count(*) FROM iblt_compare('one', NULL, 'one', peer_condition => 'true');
 SELECT (iblt_compare_stats()).relation;
 
+-- What is described in C, a second way.
+CREATE TEMPORARY TABLE described AS SELECT c.oid, c.relkind, d FROM pg_class c, iblt_internal.describe(c.oid) AS d WHERE relkind <> 'i';
+SELECT oid::regclass FROM described WHERE d -> 'columns' <> (SELECT coalesce(jsonb_agg(jsonb_build_object('name', attname, 'type', format_type(atttypid,
+		CASE WHEN atttypid IN ('char(1)'::regtype, 'bit'::regtype, 'numeric'::regtype) THEN atttypmod ELSE -1 END),
+		'base', CASE WHEN typtype = 'd' THEN typbasetype ELSE atttypid END::bigint, 'not_null', attnotnull)
+		|| (SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM jsonb_each(d -> 'columns' -> (n - 1)::int) WHERE key IN ('textual', 'to_json', 'to_text', 'parts')) ORDER BY n), '[]')
+	FROM (SELECT *, row_number() OVER (ORDER BY attnum) AS n FROM pg_attribute WHERE attrelid = described.oid AND attnum > 0 AND NOT attisdropped) AS a JOIN pg_type t ON t.oid = atttypid);
+SELECT oid::regclass FROM described WHERE (d -> 'keys') IS DISTINCT FROM (SELECT coalesce(jsonb_agg(jsonb_build_object('columns', columns) || iblt_internal.describe_order(indexrelid)
+		ORDER BY indisprimary DESC, cardinality(columns), indexrelid), '[]')
+	FROM pg_index i, LATERAL (SELECT array_agg(attname::text ORDER BY n) AS columns, bool_and(attnotnull) AS not_null FROM unnest(indkey) WITH ORDINALITY AS k(attnum, n)
+		JOIN pg_attribute a ON attrelid = indrelid AND a.attnum = k.attnum WHERE n <= indnkeyatts) AS k
+	WHERE indrelid = described.oid AND indisunique AND indisvalid AND indpred IS NULL AND indexprs IS NULL AND not_null AND pg_get_indexdef(indexrelid) LIKE '% USING btree %');
+SELECT oid::regclass FROM described WHERE relkind IN ('r', 'm', 't') AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = oid)
+	AND (d ->> 'most_rows')::bigint IS DISTINCT FROM pg_relation_size(oid) / 28 OR (relkind IN ('r', 'm', 't', 'p')) <> (d ->> 'versions')::boolean;
+SELECT count(*) > 100 AS many, count(*) FILTER (WHERE d -> 'keys' <> '[]') > 50 AS with_keys FROM described;
+
 DROP SCHEMA plans CASCADE;

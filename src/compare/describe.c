@@ -1,0 +1,308 @@
+/*-------------------------------------------------------------------------
+ *
+ * describe.c
+ *	  What the catalogs say of a relation that is compared.
+ *
+ * In SQL this takes a dozen statements.  Each session plans them before its
+ * first comparison, which takes longer than all else in it.
+ *
+ * The rows of the catalogs that decide are read under the statement's
+ * snapshot, as a query would read them, and not from the caches.  Every later
+ * statement returns a fingerprint that must be the one of these rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include "compare/describe.h"
+#include "compare/fingerprint.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xlog.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/json.h"
+#include "utils/jsonb.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+SysScanDesc
+iblt_catalog_scan(Relation catalog, Oid index, AttrNumber column, Oid value)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(value));
+	return systable_beginscan(catalog, index, true, GetActiveSnapshot(), 1, &key);
+}
+
+/* Columns */
+
+static int
+by_number(const ListCell *a, const ListCell *b)
+{
+	return ((Form_pg_attribute) lfirst(a))->attnum -
+		((Form_pg_attribute) lfirst(b))->attnum;
+}
+
+static void
+read_columns(Described *d)
+{
+	Relation	catalog = table_open(AttributeRelationId, AccessShareLock);
+	SysScanDesc scan = iblt_catalog_scan(catalog, AttributeRelidNumIndexId,
+										 Anum_pg_attribute_attrelid, d->relid);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_attribute att = (Form_pg_attribute) GETSTRUCT(tuple);
+
+		if (att->attnum > 0 && !att->attisdropped)
+			d->columns = lappend(d->columns, memcpy(palloc(ATTRIBUTE_FIXED_PART_SIZE),
+													att, ATTRIBUTE_FIXED_PART_SIZE));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	list_sort(d->columns, by_number);
+}
+
+/* The type below all domains, InvalidOid if one of them has been dropped. */
+static Oid
+base_type(Oid type)
+{
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type))))
+	{
+		Form_pg_type form = (Form_pg_type) GETSTRUCT(tuple);
+		bool		domain = form->typtype == TYPTYPE_DOMAIN;
+		Oid			below = form->typbasetype;
+
+		ReleaseSysCache(tuple);
+		if (!domain)
+			return type;
+		type = below;
+	}
+	return InvalidOid;
+}
+
+/*
+ * A column as side_column in SQL.  Of types that do not come with PostgreSQL,
+ * which have a number "own", describe_own_types tells more.
+ */
+static void
+append_column(StringInfo json, Form_pg_attribute att)
+{
+	Oid			type = att->atttypid;
+	Oid			base = base_type(type);
+	int32		typmod = type == BPCHAROID || type == BITOID ||
+		type == NUMERICOID ? att->atttypmod : -1;
+
+	appendStringInfoString(json, "{\"name\": ");
+	escape_json(json, NameStr(att->attname));
+	appendStringInfoString(json, ", \"type\": ");
+	escape_json(json, format_type_extended(type, typmod, FORMAT_TYPE_TYPEMOD_GIVEN |
+										   FORMAT_TYPE_ALLOW_INVALID));
+	if (OidIsValid(base))
+		appendStringInfo(json, ", \"base\": %u", base);
+	if (type >= FirstNormalObjectId)
+		appendStringInfo(json, ", \"own\": %u", type);
+	appendStringInfo(json, ", \"textual\": [], \"not_null\": %s}",
+					 att->attnotnull ? "true" : "false");
+}
+
+static void
+append_columns(StringInfo json, Described *d)
+{
+	const char *comma = "";
+	ListCell   *lc;
+
+	appendStringInfoString(json, ", \"columns\": [");
+	foreach(lc, d->columns)
+	{
+		appendStringInfoString(json, comma);
+		append_column(json, lfirst(lc));
+		comma = ", ";
+	}
+	appendStringInfoChar(json, ']');
+}
+
+static void
+append_fingerprint(StringInfo json, Described *d)
+{
+	StringInfoData buf;
+	ListCell   *lc;
+
+	iblt_fingerprint_begin(&buf, d->relid, d->class.relkind, d->class.relam);
+	foreach(lc, d->columns)
+		iblt_fingerprint_column(&buf, lfirst(lc));
+	appendStringInfo(json, ", \"fingerprint\": \"%s\"",
+					 text_to_cstring(iblt_fingerprint_end(&buf)));
+}
+
+/* Storage */
+
+/* At most so many rows.  A heap page holds at most a tuple for each 28 bytes. */
+static int64
+most_rows(Oid relid)
+{
+	Relation	relation = try_relation_open(relid, AccessShareLock);
+	int64		size = 0;
+
+	if (relation == NULL)
+		return 0;
+	if (RELKIND_HAS_STORAGE(relation->rd_rel->relkind))
+		size = (int64) RelationGetNumberOfBlocks(relation) * BLCKSZ;
+	relation_close(relation, AccessShareLock);
+	return size / 28;
+}
+
+/*
+ * Whether rows have versions, and an upper bound of their number, from all
+ * relations of the tree that have rows.  And whether unique indexes are of all
+ * rows.
+ */
+static void
+append_storage(StringInfo json, Described *d)
+{
+	List	   *tree = list_make1_oid(d->relid);
+	int			leaves = 0;
+	bool		versions = true;
+	bool		plain;
+	int64		rows = 0;
+
+	for (int i = 0; i < list_length(tree); i++)
+	{
+		Oid			relid = list_nth_oid(tree, i);
+		FormData_pg_class class;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!iblt_catalog_class(relid, GetActiveSnapshot(), &class))
+			continue;
+		tree = list_concat_unique_oid(tree, iblt_catalog_children(relid, GetActiveSnapshot()));
+		if (class.relkind == RELKIND_PARTITIONED_TABLE)
+			continue;
+		leaves++;
+		versions &= class.relam == HEAP_TABLE_AM_OID;
+		if (versions)
+			rows += most_rows(relid);
+	}
+	appendStringInfo(json, ", \"versions\": %s, \"most_rows\": ", versions ? "true" : "false");
+	if (leaves > 0 && versions)
+		appendStringInfo(json, INT64_FORMAT, rows);
+	else
+		appendStringInfoString(json, "null");
+	/* relhassubclass stays true when the last child goes */
+	plain = d->class.relkind == RELKIND_PARTITIONED_TABLE ||
+		(d->class.relkind == RELKIND_RELATION && list_length(tree) == 1);
+	appendStringInfo(json, ", \"plain\": %s", plain ? "true" : "false");
+}
+
+/* Rights and the server */
+
+/*
+ * May the role read row versions?  A right to columns is not a right to these,
+ * which views do not have.  Without any right, reading says what is missing.
+ */
+static bool
+version_rights(Described *d)
+{
+	static const AttrNumber numbers[] = {TableOidAttributeNumber,
+		SelfItemPointerAttributeNumber, MinTransactionIdAttributeNumber};
+	bool		missing = false;
+
+	if (d->class.relkind != RELKIND_RELATION &&
+		d->class.relkind != RELKIND_PARTITIONED_TABLE)
+		return false;
+	if (pg_class_aclcheck_ext(d->relid, GetUserId(), ACL_SELECT,
+							  &missing) == ACLCHECK_OK || missing ||
+		pg_attribute_aclcheck_all(d->relid, GetUserId(), ACL_SELECT,
+								  ACLMASK_ANY) != ACLCHECK_OK)
+		return true;
+	for (int i = 0; i < (int) lengthof(numbers); i++)
+		if (pg_attribute_aclcheck(d->relid, numbers[i], GetUserId(),
+								  ACL_SELECT) != ACLCHECK_OK)
+			return false;
+	return true;
+}
+
+/* May the role read what pg_control_system() says? */
+static bool
+may_read_system(void)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ProcedureRelationId, F_PG_CONTROL_SYSTEM, GetUserId(),
+						   ACL_EXECUTE) == ACLCHECK_OK;
+#else
+	return pg_proc_aclcheck(F_PG_CONTROL_SYSTEM, GetUserId(),
+							ACL_EXECUTE) == ACLCHECK_OK;
+#endif
+}
+
+/* Which server and relation this is.  Standbys have their primary's identifier. */
+static void
+append_place(StringInfo json, Described *d)
+{
+	char	   *started = DatumGetCString(DirectFunctionCall1(timestamptz_out,
+															  TimestampTzGetDatum(PgStartTime)));
+
+	appendStringInfo(json, ", \"kind\": \"%c\", \"version_rights\": %s, \"recovery\": %s"
+					 ", \"identity\": \"%s %u %u\"",
+					 d->class.relkind, version_rights(d) ? "true" : "false",
+					 RecoveryInProgress() ? "true" : "false", started,
+					 MyDatabaseId, d->relid);
+	if (may_read_system())
+		appendStringInfo(json, ", \"system\": \"" INT64_FORMAT "\"",
+						 (int64) GetSystemIdentifier());
+	else
+		appendStringInfoString(json, ", \"system\": null");
+}
+
+PG_FUNCTION_INFO_V1(iblt_describe);
+
+/*
+ * iblt_describe(regclass, oid[]) -> jsonb: what describe() tells of a relation,
+ * without what takes a query.  NULL if the relation does not exist.
+ */
+Datum
+iblt_describe(PG_FUNCTION_ARGS)
+{
+	Described	d = {.relid = PG_GETARG_OID(0), .ordered = PG_GETARG_ARRAYTYPE_P(1)};
+	StringInfoData json;
+	char	   *schema;
+
+	if (ARR_NDIM(d.ordered) != 1 || ARR_HASNULL(d.ordered) ||
+		ARR_ELEMTYPE(d.ordered) != OIDOID)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("types must be a list of OIDs")));
+	if (!iblt_catalog_class(d.relid, GetActiveSnapshot(), &d.class) ||
+		(schema = get_namespace_name(d.class.relnamespace)) == NULL)
+		PG_RETURN_NULL();
+	read_columns(&d);
+	initStringInfo(&json);
+	appendStringInfoString(&json, "{\"relation\": ");
+	escape_json(&json, quote_qualified_identifier(schema, NameStr(d.class.relname)));
+	append_place(&json, &d);
+	append_fingerprint(&json, &d);
+	append_columns(&json, &d);
+	iblt_describe_keys(&json, &d);
+	append_storage(&json, &d);
+	appendStringInfoChar(&json, '}');
+	PG_RETURN_DATUM(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
+}

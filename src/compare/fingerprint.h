@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * fingerprint.h
+ *	  The text that a fingerprint is a hash of, and reading of catalogs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef IBLT_COMPARE_FINGERPRINT_H
+#define IBLT_COMPARE_FINGERPRINT_H
+
+#include "postgres.h"
+
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
+#include "utils/snapshot.h"
+
+/* The relation, then each column that is not dropped, in order, then the hash. */
+extern void iblt_fingerprint_begin(StringInfo buf, Oid relid, char kind, Oid am);
+extern void iblt_fingerprint_column(StringInfo buf, Form_pg_attribute att);
+extern text *iblt_fingerprint_end(StringInfo buf);
+
+/* The partitions and children that a snapshot sees.  NULL means those of now. */
+extern List *iblt_catalog_children(Oid parent, Snapshot snapshot);
+
+/* Reads what the catalog says of a relation.  False if it does not exist. */
+extern bool iblt_catalog_class(Oid relid, Snapshot snapshot,
+							   FormData_pg_class *class);
+
+#endif							/* IBLT_COMPARE_FINGERPRINT_H */
