@@ -247,6 +247,18 @@ $$;
 
 -- The driver
 
+-- What the argument rows asks for, as options have it, '' for another value.
+-- It is of any type, so that it takes a boolean and a text.
+CREATE FUNCTION content_of(rows anycompatible) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+	SELECT CASE WHEN rows IS NULL THEN NULL
+		WHEN lower(rows::text) IN ('false', 'f', 'off', 'no', '0') THEN 'none'
+		WHEN lower(rows::text) IN ('true', 't', 'on', 'yes', '1') THEN 'rows'
+		WHEN rows::text IN ('columns', 'changed') THEN rows::text ELSE '' END
+$$;
+
 -- The arguments of a driver, with a random seed if there is none.
 CREATE FUNCTION make_options(relation regclass, columns text[], exclude text[], key_columns text[],
 	condition text, peer_condition text, max_differences bigint, content text, cast_types boolean,
@@ -289,7 +301,7 @@ CREATE FUNCTION @extschema@.iblt_compare(
 	condition text DEFAULT NULL,
 	peer_condition text DEFAULT NULL,
 	max_differences bigint DEFAULT 100000,
-	rows boolean DEFAULT false,
+	rows anycompatible DEFAULT false,
 	cast_types boolean DEFAULT false,
 	extra_columns text DEFAULT 'warn',
 	recheck integer DEFAULT NULL,
@@ -300,7 +312,7 @@ CREATE FUNCTION @extschema@.iblt_compare(
 	live text DEFAULT 'off',
 	method text DEFAULT 'sketch',
 	by_index boolean DEFAULT false)
-RETURNS TABLE (key jsonb, side text, here jsonb, there jsonb, confirmed boolean,
+RETURNS TABLE (key jsonb, side text, differs text[], here jsonb, there jsonb, confirmed boolean,
 	here_count bigint, there_count bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
@@ -309,8 +321,8 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	options options := make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences,
-		CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, cast_types, extra_columns,
-		recheck, timeout, seed, progress, live, method, by_index);
+		content_of(rows), cast_types, extra_columns, recheck, timeout, seed, progress, live,
+		method, by_index);
 	conn text := peer_conn(peer);
 	plan plan;
 	found record;
@@ -327,7 +339,7 @@ BEGIN
 			conn := connect(peer, conn, timeout);
 			plan := compare_plan(conn, relation, peer_relation, options, on_too_many);
 			found := compare_find(plan);
-			RETURN QUERY SELECT d.key, d.side, d.here, d.there, d.confirmed,
+			RETURN QUERY SELECT d.key, d.side, d.differs, d.here, d.there, d.confirmed,
 				d.here_count, d.there_count FROM differences(found.plan,
 					found.figures, found.keys, found.number, found.sample) AS d;
 			PERFORM peer_close(conn);
@@ -347,6 +359,42 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, bigint,
-	boolean, boolean, text, integer, interval, bigint, boolean, text, text, text, boolean) IS
+	anycompatible, boolean, text, integer, interval, bigint, boolean, text, text, text, boolean) IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
-'both rows';
+'columns that differ, both rows';
+
+CREATE FUNCTION @extschema@.iblt_compare_columns(
+	relation regclass,
+	peer text DEFAULT NULL,
+	peer_relation text DEFAULT NULL,
+	columns text[] DEFAULT NULL,
+	exclude text[] DEFAULT NULL,
+	key_columns text[] DEFAULT NULL,
+	condition text DEFAULT NULL,
+	peer_condition text DEFAULT NULL,
+	max_differences bigint DEFAULT 100000,
+	cast_types boolean DEFAULT false,
+	extra_columns text DEFAULT 'warn',
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	seed bigint DEFAULT NULL,
+	progress boolean DEFAULT false,
+	live text DEFAULT 'off',
+	method text DEFAULT 'sketch',
+	by_index boolean DEFAULT false)
+RETURNS TABLE (column_name text, rows bigint)
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 20
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+	SELECT d.name, count(*)
+	FROM @extschema@.iblt_compare(relation, peer, peer_relation, columns, exclude, key_columns,
+		condition, peer_condition, max_differences, text 'columns', cast_types, extra_columns,
+		recheck, timeout, seed, progress, 'error', live, method, by_index) AS c
+	LEFT JOIN LATERAL unnest(c.differs) AS d(name) ON true
+	GROUP BY d.name ORDER BY array_position(
+		(@extschema@.iblt_compare_stats()).columns, d.name)
+$$;
+COMMENT ON FUNCTION iblt_compare_columns(regclass, text, text, text[], text[], text[], text, text,
+	bigint, boolean, text, integer, interval, bigint, boolean, text, text, boolean) IS
+'in how many rows each column differs between a relation here and one on a peer, or in this '
+'database';

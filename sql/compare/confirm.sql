@@ -216,7 +216,7 @@ BEGIN
 	INTO result.ids, result.marks, result.same
 	FROM unnest(differences) WITH ORDINALITY
 		AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,
-			here_digest, there_digest, n)
+			here_digest, there_digest, differs, n)
 	LEFT JOIN unnest(before.ids, before.marks, before.same) AS b(id, mark, same) USING (id),
 	LATERAL (SELECT hashtextextended(d.mark, 0)) AS h(mark);
 	result.differences := differences;
@@ -305,10 +305,10 @@ CREATE FUNCTION judged(batch held, confirmed boolean) RETURNS SETOF difference
 AS $$
 BEGIN
 	RETURN QUERY SELECT d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count, d.mark,
-			judged.confirmed, d.here_digest, d.there_digest
+			judged.confirmed, d.here_digest, d.there_digest, d.differs
 		FROM unnest(batch.differences) WITH ORDINALITY
 			AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,
-			here_digest, there_digest, n)
+			here_digest, there_digest, differs, n)
 		WHERE batch.same[d.n] = judged.confirmed ORDER BY d.n;
 END
 $$;

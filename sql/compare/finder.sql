@@ -73,9 +73,10 @@ CREATE FUNCTION lookup_by_key_sql(plan plan, s side, f finder) RETURNS text
 AS $$
 BEGIN
 	RETURN format('SELECT NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[],'
-			' array_agg(digest), %1$s, %2$s, %3$s FROM ('
+			' array_agg(digest), %1$s, %2$s, %11$s, %3$s FROM ('
 			'SELECT CASE WHEN %4$s IS NOT NULL THEN %5$s END AS digest, %6$s::text AS mark,'
-			' CASE WHEN %4$s IS NOT NULL THEN %7$s END AS content'
+			' CASE WHEN %4$s IS NOT NULL THEN %7$s END AS content,'
+			' CASE WHEN %4$s IS NOT NULL THEN %12$s END AS columns'
 			' FROM %8$s LEFT JOIN %9$s ON %10$s ORDER BY iblt_k.iblt_n) AS iblt_l',
 		CASE WHEN plan.versions THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
 		CASE WHEN plan.content <> 'none' THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
@@ -84,7 +85,9 @@ BEGIN
 		mark_sql(plan),
 		format(CASE plan.content WHEN 'texts' THEN 'jsonb_build_array(jsonb_build_array(1, %s))'
 			ELSE '%s' END, content_sql(plan)),
-		f.keys, rows_sql(plan, s), f.matches);
+		f.keys, rows_sql(plan, s), f.matches,
+		CASE WHEN names_columns(plan) THEN 'array_agg(columns)' ELSE 'NULL::text[]' END,
+		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan, s) ELSE 'NULL::text' END);
 END
 $$;
 
@@ -97,11 +100,12 @@ AS $$
 BEGIN
 	RETURN format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n,'
 		' (t_digest IS NOT NULL)::integer AS t_n,'
-		' h_digest, t_digest, h_mark, t_mark, h_content, t_content'
+		' h_digest, t_digest, h_mark, t_mark, h_content, t_content, h_columns, t_columns'
 		' FROM (SELECT unnest($3) AS id,'
 		' unnest($1.checksum) AS h_digest, unnest($2.checksum) AS t_digest,'
 		' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
-		' unnest($1.content) AS h_content, unnest($2.content) AS t_content) AS u',
+		' unnest($1.content) AS h_content, unnest($2.content) AS t_content,'
+		' unnest($1.columns) AS h_columns, unnest($2.columns) AS t_columns) AS u',
 		key_json_sql(key));
 END
 $$;
@@ -141,18 +145,19 @@ CREATE FUNCTION lookup_by_hash_sql(plan plan, s side, f finder, rows text DEFAUL
 AS $$
 BEGIN
 	RETURN format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(digest),'
-			' NULL::bigint[], %s, %s, %s FROM (SELECT id, key, sum(n)::bigint AS n,'
+			' NULL::bigint[], %s, %s, %s, %s FROM (SELECT id, key, sum(n)::bigint AS n,'
 			' encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
 			' ORDER BY checksum)::bytea), ''hex'') AS digest, sum(mark)::text AS mark,'
-			' %s AS content'
+			' %s AS content, CASE sum(n) WHEN 1 THEN min(columns) END AS columns'
 			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n,'
-			' sum(mark) AS mark, (array_agg(content))[1] AS content'
+			' sum(mark) AS mark, (array_agg(content))[1] AS content, min(columns) AS columns'
 			' FROM (SELECT %s AS hash, iblt_j.iblt_key AS key, %s AS checksum,'
-			' %s AS mark, %s AS content FROM %s JOIN %s ON %s,'
+			' %s AS mark, %s AS content, %s AS columns FROM %s JOIN %s ON %s,'
 			' LATERAL (SELECT %s AS iblt_key) AS iblt_j) AS iblt_a'
 			' GROUP BY hash, key, checksum) AS iblt_b GROUP BY id, key) AS iblt_l',
 		CASE WHEN plan.versions THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
 		CASE WHEN plan.content <> 'none' THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
+		CASE WHEN names_columns(plan) THEN 'array_agg(columns)' ELSE 'NULL::text[]' END,
 		fingerprint_sql(s),
 		CASE plan.content
 			WHEN 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
@@ -160,8 +165,9 @@ BEGIN
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE f.key END,
 		row_checksum_sql(plan, s), mark_sql(plan),
-		content_sql(plan), f.keys,
-		coalesce(rows, rows_sql(plan, s)), f.matches,
+		content_sql(plan),
+		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan, s) ELSE 'NULL::text' END,
+		f.keys, coalesce(rows, rows_sql(plan, s)), f.matches,
 		json_sql(plan.key, true));
 END
 $$;
@@ -172,11 +178,12 @@ CREATE FUNCTION pairs_by_hash_sql() RETURNS text
 AS $$
 	SELECT text 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
 		' h.digest AS h_digest, t.digest AS t_digest, h.mark AS h_mark, t.mark AS t_mark,'
-		' h.content AS h_content, t.content AS t_content'
-		' FROM unnest($1.id, $1.key, $1.n, $1.digest, $1.mark, $1.content)'
-		' AS h(id, key, n, digest, mark, content)'
-		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content)'
-		' AS t(id, key, n, digest, mark, content) USING (id)'
+		' h.content AS h_content, t.content AS t_content,'
+		' h.columns AS h_columns, t.columns AS t_columns'
+		' FROM unnest($1.id, $1.key, $1.n, $1.digest, $1.mark, $1.content, $1.columns)'
+		' AS h(id, key, n, digest, mark, content, columns)'
+		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content, $2.columns)'
+		' AS t(id, key, n, digest, mark, content, columns) USING (id)'
 $$;
 
 -- How rows are found where keys are in the sketch as hashes.

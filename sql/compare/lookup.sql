@@ -33,7 +33,7 @@ BEGIN
 	ELSE
 		found := ask(places_of(plan), ARRAY[f.lookup, (finder(plan, plan.there)).lookup],
 			'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
-				' content jsonb[], fingerprint text', NULL::found_rows,
+				' content jsonb[], columns text[], fingerprint text', NULL::found_rows,
 			reading_of(plan, keys, f.indexed), 0);
 	END IF;
 	here := found[1];
@@ -44,7 +44,15 @@ BEGIN
 END
 $$;
 
+-- These columns of a row.
+CREATE FUNCTION only_columns(content jsonb, names text[]) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT jsonb_object_agg(c.key, c.value) FROM jsonb_each(content) AS c WHERE c.key = ANY (names)
+$$;
+
 -- Those of the keys whose rows, which were found on both sides, differ.
+-- With 'changed', rows that differ in some columns have only these and the key.
 CREATE FUNCTION differing(plan plan, here found_rows,
 	there found_rows, keys text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -57,11 +65,20 @@ BEGIN
 		SELECT coalesce(array_agg(ROW(id, key,
 			CASE WHEN t_digest IS NULL THEN 'here' WHEN h_digest IS NULL THEN 'there'
 				ELSE 'both' END,
-			h_content, t_content, coalesce(h_n, 0), coalesce(t_n, 0),
+			CASE WHEN shown IS NOT NULL THEN only_columns(h_content, shown) ELSE h_content END,
+			CASE WHEN shown IS NOT NULL THEN only_columns(t_content, shown) ELSE t_content END,
+			coalesce(h_n, 0), coalesce(t_n, 0),
 			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
-			NULL, h_digest, t_digest)::difference), '{}')
-		FROM (%s) AS pair WHERE h_digest IS DISTINCT FROM t_digest$q$, f.pairs)
-	INTO result USING here, there, keys, plan.recheck > 0;
+			NULL, h_digest, t_digest, differs)::difference), '{}')
+		FROM (%s) AS pair, LATERAL (SELECT CASE WHEN num_nulls(h_columns, t_columns) = 0
+			THEN nullif(ARRAY(SELECT c.name
+				FROM unnest($5, h_columns::int8[], t_columns::int8[]) WITH ORDINALITY
+					AS c(name, h, t, n) WHERE h <> t ORDER BY n), '{}') END OFFSET 0) AS a(differs),
+		LATERAL (SELECT CASE WHEN $6 IS NOT NULL AND differs IS NOT NULL
+			THEN differs || $6 END) AS b(shown)
+		WHERE h_digest IS DISTINCT FROM t_digest$q$, f.pairs)
+	INTO result USING here, there, keys, plan.recheck > 0, names_of(other_columns(plan)),
+		CASE plan.content WHEN 'changed' THEN names_of(plan.key) END;
 	RETURN result;
 END
 $$;

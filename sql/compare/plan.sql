@@ -55,6 +55,7 @@ DECLARE
 		WHEN options.content IS NULL OR options.cast_types IS NULL OR options.progress IS NULL
 				OR options.by_index IS NULL
 			THEN 'rows, cast_types, progress and by_index must not be null'
+		WHEN options.content = '' THEN 'rows must be false, columns, changed or true'
 		WHEN coalesce(options.live, '') NOT IN ('off', 'auto', 'require')
 			THEN 'live must be off, auto or require'
 		WHEN coalesce(options.method, '') NOT IN ('sketch', 'plain', 'auto')

@@ -27,7 +27,7 @@ BEGIN
 	RETURN (SELECT string_agg(format('"%s" runs %s (%s)', c.name, x.code, s.side), ', ')
 	FROM unnest(s.columns) AS c JOIN unnest(plan.columns) AS used ON used.name = c.name,
 	LATERAL (SELECT coalesce(CASE WHEN used.cast_to = 'text' THEN c.to_text END,
-		CASE WHEN plan.content <> 'none' OR plan.by_hash
+		CASE WHEN plan.content NOT IN ('none', 'columns') OR plan.by_hash
 				AND EXISTS (SELECT FROM unnest(plan.key) AS k WHERE k.name = c.name)
 			THEN c.to_json END)) AS x(code)
 	WHERE x.code IS NOT NULL);
@@ -46,7 +46,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 			MESSAGE = 'columns would run code of other users: ' || problems,
 			HINT = 'Exclude them. Columns outside of the key are also compared without '
-				'rows => true and cast_types => true.';
+				'rows => true, rows => ''changed'' and cast_types => true.';
 	END IF;
 END
 $$;

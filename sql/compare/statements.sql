@@ -178,6 +178,38 @@ BEGIN
 	RETURN CASE plan.content
 		WHEN 'texts' THEN texts_sql(plan.columns)
 		WHEN 'rows' THEN json_sql(plan.columns, false)
+		WHEN 'changed' THEN json_sql(plan.columns, false)
 		ELSE 'NULL::jsonb' END;
+END
+$$;
+
+-- Does a plan tell in which columns rows differ?
+CREATE FUNCTION names_columns(plan plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN plan.content IN ('columns', 'changed', 'rows');
+END
+$$;
+
+-- The columns in which two rows with the same key can differ.
+CREATE FUNCTION other_columns(plan plan) RETURNS plan_column[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE c.name <> ALL (names_of(plan.key)));
+END
+$$;
+
+-- The expression of the checksums of these columns, as the text of an array.
+-- The checksum of the row is made in the same way, so two rows with different checksums have a
+-- column with different ones.
+CREATE FUNCTION column_checksums_sql(plan plan, s side) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN (SELECT format('ARRAY[%s]::int8[]::text',
+			string_agg(checksum_sql(s, ARRAY[columns[i]], plan.seed), ', ' ORDER BY i))
+		FROM other_columns(plan) AS o(columns), generate_subscripts(columns, 1) AS i);
 END
 $$;

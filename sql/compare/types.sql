@@ -25,7 +25,8 @@ CREATE TYPE options AS (
 	condition text,
 	peer_condition text,
 	max_differences bigint,
-	content text,			-- of the differences: 'none', 'rows' (jsonb), 'texts' (for a repair)
+	content text,			-- of differences: 'none', 'columns', 'changed' or 'rows' (content_of),
+							-- 'texts' (for a repair)
 	cast_types boolean,
 	extra_columns text,
 	recheck integer,		-- NULL: as replication between the sides asks for
@@ -181,6 +182,7 @@ CREATE TYPE found_rows AS (
 	checksum bigint[],		-- of the row
 	mark text[],			-- of their row versions
 	content jsonb[],
+	columns text[],			-- checksums of the columns outside of the key, if a key has one row
 	fingerprint text		-- of the relation that they are of
 );
 
@@ -196,7 +198,8 @@ CREATE TYPE difference AS (
 	mark text,				-- of the contents and row versions of both sides
 	confirmed boolean,
 	here_digest text,		-- of the rows of a side, NULL if it has none
-	there_digest text
+	there_digest text,
+	differs text[]			-- columns, NULL unless asked for, and each side has one row
 );
 
 -- What is kept of a batch of differences between two looks at them.  Of many, this is

@@ -59,7 +59,7 @@ BEGIN
 		END IF;
 		result := result || ARRAY(SELECT ROW(NULL, w.run, w.item, 0, d.id, batch.seed, d.key,
 			d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
-			clock_timestamp())::run_difference FROM unnest(differences) AS d);
+			clock_timestamp(), d.differs)::run_difference FROM unnest(differences) AS d);
 		unseen := unseen || run_unseen(plan, batch.ids, differences);
 	END LOOP;
 	PERFORM check_index(plan, unseen);

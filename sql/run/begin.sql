@@ -83,7 +83,7 @@ $$;
 -- Slices are small enough to find all that differs in them, so a comparison has a limit of
 -- its own, and max_differences limits what is kept of a table.
 CREATE FUNCTION run_make_options(audit audit_options,
-	slice_ms integer, slice_by text, rows boolean, check_indexes boolean,
+	slice_ms integer, slice_by text, content text, check_indexes boolean,
 	max_load double precision, max_rate bigint, max_lag text) RETURNS run_options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
@@ -100,7 +100,7 @@ BEGIN
 	options.max_rate := max_rate;
 	options.max_lag := max_lag;
 	compare.max_differences := greatest(compare.max_differences, 100000);
-	compare.content := CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END;
+	compare.content := content;
 	compare.seed := coalesce(compare.seed, random_seed());
 	compare.progress := false;
 	audit.compare := compare;

@@ -174,8 +174,8 @@ AS $$
 				run_repair_word((plan.compared).by_hash, u.id) AS word
 			FROM unnest(found) AS u) AS v GROUP BY v.word HAVING count(*) = 1) AS f USING (word),
 	LATERAL (SELECT CASE WHEN n.id IS NULL THEN 'equal by now'
-		WHEN f.word IS NULL OR (n.side, n.here_count, n.there_count, n.here, n.there)
-			IS DISTINCT FROM (k.side, k.here_count, k.there_count, k.here, k.there)
+		WHEN f.word IS NULL OR (n.side, n.here_count, n.there_count, n.here, n.there, n.differs)
+			IS DISTINCT FROM (k.side, k.here_count, k.there_count, k.here, k.there, k.differs)
 		THEN 'differs in another way than the run found' END) AS x(reason)
 	ORDER BY k.number
 $$;
@@ -197,7 +197,7 @@ BEGIN
 		found := recheck(compared, found);
 	ELSIF (r.entry).unready THEN
 		found := ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count,
-			d.there_count, d.mark, false, d.here_digest, d.there_digest)::difference
+			d.there_count, d.mark, false, d.here_digest, d.there_digest, d.differs)::difference
 			FROM unnest(found) AS d);
 	END IF;
 	compared.content := (((w.options).audit).compare).content;

@@ -64,7 +64,7 @@ CREATE PROCEDURE @extschema@.iblt_audit_run(
 	max_rate bigint DEFAULT NULL,
 	max_lag text DEFAULT NULL,
 	max_time interval DEFAULT NULL,
-	rows boolean DEFAULT false,
+	rows anycompatible DEFAULT false,
 	check_indexes boolean DEFAULT false,
 	max_differences bigint DEFAULT 100000,
 	cast_types boolean DEFAULT false,
@@ -88,7 +88,8 @@ BEGIN
 	w.options := iblt_internal.run_make_options(
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
 			timeout, seed, trust_filters, false, method => method),
-		slice_ms, slice_by, rows, check_indexes, max_load, max_rate, max_lag);
+		slice_ms, slice_by, iblt_internal.content_of(rows), check_indexes, max_load, max_rate,
+		max_lag);
 	WHILE NOT w.done LOOP
 		w := iblt_internal.run_step(w);
 		run := w.run;
@@ -97,8 +98,8 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE iblt_audit_run(text, regclass[], text, text, text, integer, text,
-	double precision, bigint, text, interval, boolean, boolean, bigint, boolean, text, integer,
-	interval, bigint, boolean, text, boolean, bigint) IS
+	double precision, bigint, text, interval, anycompatible, boolean, bigint, boolean, text,
+	integer, interval, bigint, boolean, text, boolean, bigint) IS
 'compares many tables with those of a peer in slices, which are committed one by one; gives the '
 'number of the run';
 

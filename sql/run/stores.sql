@@ -60,7 +60,8 @@ CREATE MATERIALIZED VIEW run_difference USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::text AS id, NULL::bigint AS seed, NULL::jsonb AS key, NULL::text AS side,
 		NULL::jsonb AS here, NULL::jsonb AS there, NULL::boolean AS confirmed,
-		NULL::bigint AS here_count, NULL::bigint AS there_count, NULL::timestamptz AS found_at
+		NULL::bigint AS here_count, NULL::bigint AS there_count, NULL::timestamptz AS found_at,
+		NULL::text[] AS differs			-- columns
 	WITH NO DATA;
 
 -- What slices of runs with differences have shown, written by C functions; do not refresh it.

@@ -66,8 +66,8 @@ COMMENT ON VIEW iblt_audit_runs IS
 'the runs of iblt_audit_run: how far each is, what it found, and who works on it';
 
 CREATE VIEW @extschema@.iblt_audit_differences WITH (security_barrier) AS
-	SELECT d.run, t.item AS number, t.relation, d.key, d.side, d.here, d.there, d.confirmed,
-		d.here_count, d.there_count, d.found_at
+	SELECT d.run, t.item AS number, t.relation, d.key, d.side, d.differs, d.here, d.there,
+		d.confirmed, d.here_count, d.there_count, d.found_at
 	FROM iblt_run_rows(NULL::run_difference, own => false) AS d
 	JOIN iblt_run_rows(NULL::run_table, own => false) AS t
 		ON t.owner = d.owner AND t.run = d.run AND t.item = d.item;
@@ -83,5 +83,12 @@ CREATE VIEW @extschema@.iblt_audit_ranges WITH (security_barrier) AS
 COMMENT ON VIEW iblt_audit_ranges IS
 'the ranges of keys in which runs of iblt_audit_run found differences, and how many';
 
-GRANT SELECT ON iblt_audit_runs, iblt_audit_tables, iblt_audit_differences, iblt_audit_ranges
-	TO PUBLIC;
+CREATE VIEW @extschema@.iblt_audit_columns WITH (security_barrier) AS
+	SELECT d.run, d.number, d.relation, c.column_name, count(*) AS rows
+	FROM iblt_audit_differences AS d LEFT JOIN LATERAL unnest(d.differs) AS c(column_name) ON true
+	GROUP BY d.run, d.number, d.relation, c.column_name;
+COMMENT ON VIEW iblt_audit_columns IS
+'in how many of the rows that runs of iblt_audit_run have kept each column differs';
+
+GRANT SELECT ON iblt_audit_runs, iblt_audit_tables, iblt_audit_differences, iblt_audit_ranges,
+	iblt_audit_columns TO PUBLIC;

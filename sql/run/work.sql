@@ -13,7 +13,7 @@ DECLARE
 BEGIN
 	SELECT count(iblt_run_add(ROW(NULL, t.run, t.item, t.kept + d.n, d.id, seed,
 		d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
-		clock_timestamp())::run_difference)) INTO kept
+		clock_timestamp(), d.differs)::run_difference)) INTO kept
 	FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
 	WHERE t.kept + d.n <= most;
 	RETURN t.kept + kept;

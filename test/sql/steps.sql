@@ -177,7 +177,7 @@ SELECT iblt_internal.keys_of_ids(plan_of('mine', 'theirs'), '{3,1,2}') AS keys, 
 -- a hash alone is not the key: two keys may have one
 SELECT substr(x.id, strpos(x.id, ' ') + 1) AS key FROM (SELECT plan_of('word', 'word_there')) AS p(p), LATERAL (SELECT iblt_internal.finder(p, (p).here)) AS f(f),
 	LATERAL (SELECT array_agg(h) FROM (SELECT rows_of(format('SELECT %s FROM word AS t WHERE w = %L', (f).key, w))::text AS h FROM unnest('{a,b b,none}'::text[]) AS w) AS x WHERE h IS NOT NULL) AS h(hashes),
-	LATERAL iblt_internal.read_planned((f).lookup, hashes) AS r(id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[], fingerprint text),
+	LATERAL iblt_internal.read_planned((f).lookup, hashes) AS r(id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[], columns text[], fingerprint text),
 	LATERAL unnest(r.id) AS x(id) ORDER BY 1;
 -- one answer for each key
 SELECT title, outcome(format('SELECT iblt_internal.require_unique(%L, %L, %L, %L)', ROW(indexed, NULL, NULL, NULL, NULL, NULL)::iblt_internal.finder, answers, '{1,2}', 'here'))
@@ -227,7 +227,7 @@ SELECT l.n, verdict, j.id, j.confirmed, array_position((iblt_internal.rest(h)).i
 FROM looks AS l JOIN looks AS m ON m.n = l.n + 1, LATERAL (SELECT iblt_internal.hold(m.d, iblt_internal.hold(l.d))) AS x(h), unnest('{true,false}'::boolean[]) AS verdict, LATERAL iblt_internal.judged(h, verdict) AS j ORDER BY 1, 3;
 -- marks of two looks of a round, and of the round before: all three must be the same
 SELECT a, b, c, settled, h.marks[1] IS NOT NULL AS steady, h.same[1] FROM unnest('{a,b,NULL}'::text[]) AS a, unnest('{a,b,NULL}'::text[]) AS b, unnest('{a,b,NULL}'::text[]) AS c, unnest('{true,false}'::boolean[]) AS settled,
-	LATERAL (SELECT ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, a, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, b, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, c, NULL, NULL, NULL)::iblt_internal.difference]) AS d(x, y, z),
+	LATERAL (SELECT ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, a, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, b, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, c, NULL, NULL, NULL, NULL)::iblt_internal.difference]) AS d(x, y, z),
 	LATERAL iblt_internal.hold(d.z, iblt_internal.hold(d.y, iblt_internal.hold(d.x)), settled) AS h WHERE h.marks[1] IS NOT NULL OR h.same[1] ORDER BY 1, 2, 3, 4;
 -- waiting: each link must have been passed
 SELECT title, iblt_internal.passed(changed(linked(), jsonb_build_object('links', links)), clock_timestamp() + interval '0.1 s') FROM (VALUES
@@ -238,8 +238,8 @@ SELECT timeout, r.id, r.confirmed FROM unnest('{1 minute,0 s}'::text[]) AS timeo
 SELECT key, confirmed FROM iblt_compare('mine', NULL, 'theirs', recheck => 1, timeout => '0 s') ORDER BY key;
 
 -- keys of which an index says something else than the scans
-SELECT iblt_internal.doubtful('{1,2,3,4}', '{here,there,both,here}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL), ROW('3', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL)]::iblt_internal.difference[]) AS doubtful,
-	iblt_internal.doubtful('{1,2}', '{here,both}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL)]::iblt_internal.difference[]) AS none;
+SELECT iblt_internal.doubtful('{1,2,3,4}', '{here,there,both,here}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL, NULL), ROW('3', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL, NULL)]::iblt_internal.difference[]) AS doubtful,
+	iblt_internal.doubtful('{1,2}', '{here,both}', ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL, NULL), ROW('2', NULL, 'both', NULL, NULL, 1, 1, NULL, NULL, NULL, NULL, NULL)]::iblt_internal.difference[]) AS none;
 SELECT here, there, (iblt_internal.index_plan(changed(plan_of('mine', 'theirs'), jsonb_build_object('here', here, 'there', there)))).versions
 FROM (VALUES ('{}'::jsonb, '{}'::jsonb), ('{"versions": false}', '{}'), ('{"version_rights": false}', '{}'), ('{}', '{"versions": false}'), ('{}', '{"version_rights": false}')) AS x(here, there);
 

@@ -47,6 +47,11 @@ foreach my $seed (1 .. 3)
 	cmp_ok($sketches, '<=', 520000, 'and at most 520 KB of sketches');
 }
 
+(my $plain_bytes) = (taken("'large', PEER, 'hundred', seed => 1"))[1];
+($count, $bytes, undef, $questions) = taken("'large', PEER, 'hundred', seed => 1, rows => 'columns'");
+is("$count $questions", '100 4', 'the names of the columns that differ take no further question');
+cmp_ok($bytes - $plain_bytes, '<=', 4000, 'and at most 40 bytes for each row of a column beside the key');
+
 # --- rows on one side only, and keys that are hashes ------------------------------------------
 
 both('CREATE TABLE texts AS SELECT md5(g::text) AS id, g AS v FROM generate_series(1, 20000) g; ALTER TABLE texts ADD PRIMARY KEY (id)');
