@@ -1,7 +1,7 @@
 -- Audits -------------------------------------------------------------------------------
 --
--- iblt_audit calls audit, which makes the list (list.sql), compares small tables together
--- (small.sql), and all that are not equal one after the other (table.sql).
+-- iblt_audit makes the list (list.sql), compares small tables together (small.sql), and all
+-- that are not equal one after the other (table.sql).
 
 -- The arguments
 
@@ -184,37 +184,6 @@ BEGIN
 END
 $$;
 
--- An audit; after an error, no connection is left.
-CREATE FUNCTION audit(peer text, target audit_target, options audit_options) RETURNS audit_row[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	conn text := 'iblt_' || gen_random_uuid();
-	results audit_row[];
-	alone boolean := peer IS NULL;
-	secret boolean;
-	state text;
-	message text;
-	detail text;
-	hint text;
-BEGIN
-	BEGIN
-		PERFORM audit_check(alone, target, options.compare);
-		IF target.kind = 'subscription' THEN
-			peer := audit_peer(target.name, peer);
-		END IF;
-		results := audit_rows(conn, peer, target, options);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := peer_is_string(peer);
-		PERFORM peer_fail(conn, secret, state, message, detail, hint);
-		RAISE;
-	END;
-	RETURN results;
-END
-$$;
-
 -- The driver
 
 CREATE FUNCTION @extschema@.iblt_audit(
@@ -239,11 +208,26 @@ RETURNS SETOF audit_row
 	@pinned_settings@
 AS $$
 DECLARE
+	conn text := 'iblt_' || gen_random_uuid();
+	target audit_target := audit_make_target(tables, schema, publication, subscription);
+	options audit_options := audit_make_options(max_differences, cast_types, extra_columns, recheck,
+		timeout, seed, trust_filters, progress, live, method, by_index);
 	results audit_row[];
+	e failure;
 BEGIN
-	results := audit(peer, audit_make_target(tables, schema, publication, subscription),
-		audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, progress, live, method, by_index));
+	BEGIN
+		PERFORM audit_check(peer IS NULL, target, options.compare);
+		IF target.kind = 'subscription' THEN
+			peer := audit_peer(target.name, peer);
+		END IF;
+		results := audit_rows(conn, peer, target, options);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+		RAISE;
+	END;
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;

@@ -214,34 +214,31 @@ END
 $$;
 
 -- For the handler of iblt_compare: should a comparison start again? If not, the connection is
--- closed, and the error raised if the statement may hold a secret.
+-- closed, and e is what iblt_raise is to raise.
 CREATE FUNCTION compare_failed(conn text, peer text, plan plan, progress boolean, attempt integer,
-	state text, message text, detail text, hint text) RETURNS boolean
+	INOUT e failure, OUT again boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	again boolean := false;
-	secret boolean;
+	secret boolean := peer_is_string(peer);
 BEGIN
 	BEGIN
-		again := state NOT IN ('57014', 'P0004')
-			AND restarts(conn, peer, plan, attempt, state, message);
+		again := e.state NOT IN ('57014', 'P0004')
+			AND restarts(conn, peer, plan, attempt, e.state, e.message);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := peer_is_string(peer);
-		PERFORM peer_fail(conn, secret, state, message, detail, hint);
-		RAISE;
+		again := false;
+		secret := true;
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
 	END;
 	IF again THEN
-		PERFORM progress(progress, CASE state
+		PERFORM progress(progress, CASE e.state
 			WHEN 'IB008' THEN 'digests cannot be used, the comparison starts again and scans'
 			ELSE 'a relation was altered, the comparison starts again' END);
-		RETURN true;
+	ELSE
+		e := peer_fail(conn, secret, e);
 	END IF;
-	secret := peer_is_string(peer);
-	PERFORM peer_fail(conn, secret, state, message, detail, hint);
-	RETURN false;
 END
 $$;
 
@@ -323,18 +320,16 @@ DECLARE
 		key_columns, condition, peer_condition, max_differences,
 		content_of(rows), cast_types, extra_columns, recheck, timeout, seed, progress, live,
 		method, by_index);
-	conn text := peer_conn(peer);
+	conn text;
 	plan plan;
 	found record;
-	again boolean;
-	state text;
-	message text;
-	detail text;
-	hint text;
+	e failure;
+	failed record;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
 			plan := NULL;
+			conn := coalesce(conn, peer_conn(peer));
 			options := compare_options(relation, options);
 			conn := connect(peer, conn, timeout);
 			plan := compare_plan(conn, relation, peer_relation, options, on_too_many);
@@ -345,14 +340,15 @@ BEGIN
 			PERFORM peer_close(conn);
 			EXIT;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-				detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-			again := compare_failed(conn, peer, plan, options.progress, attempt,
-				state, message, detail, hint);
-			IF NOT again THEN
+			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+				e.context = PG_EXCEPTION_CONTEXT;
+			failed := compare_failed(conn, peer, plan, options.progress, attempt, e);
+			IF NOT failed.again THEN
+				e := iblt_raise(failed.e);
 				RAISE;
 			END IF;
-			options := live_again(options, state, message);
+			options := live_again(options, e.state, e.message);
 		END;
 	END LOOP;
 	PERFORM finish_figures(started);

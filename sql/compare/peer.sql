@@ -21,8 +21,24 @@ COMMENT ON FUNCTION iblt_session_drop(text) IS
 
 -- Errors, logs and counters
 
--- Raises an error whose statement is not written to the log, because it may hold a password.
-CREATE FUNCTION iblt_peer_raise(sqlstate text, message text, detail text, hint text) RETURNS void
+-- An error that was caught.
+CREATE TYPE failure AS (
+	state text,				-- NULL for none
+	message text,
+	detail text,
+	hint text,
+	context text,
+	schema_name text,
+	table_name text,
+	column_name text,
+	datatype_name text,
+	constraint_name text,
+	reported boolean,		-- by the peer; otherwise it arose on this side
+	secret boolean			-- the statement is not for the log, as it may hold a password
+);
+
+-- Raises an error that was caught, without the context of then; NULL if there is none.
+CREATE FUNCTION iblt_raise(e failure) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Makes the log and pg_stat_activity show a label in place of this message, which may hold
@@ -221,8 +237,7 @@ AS $$
 DECLARE
 	schema text;
 	held text;
-	state text;
-	detail text;
+	e failure;
 BEGIN
 	IF conn IS NULL THEN
 		RETURN NULL;
@@ -248,11 +263,13 @@ BEGIN
 		IF SQLSTATE = '57014' THEN
 			RAISE;
 		END IF;
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, detail = PG_EXCEPTION_DETAIL;
-		detail := peer_connect_detail(peer, detail);
-		PERFORM iblt_peer_raise(state, 'could not connect to the peer', detail,
-			'Check the foreign server, its user mapping or the connection string.'
-			' Non-superusers must supply a password.');
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.detail = PG_EXCEPTION_DETAIL;
+		e.message := 'could not connect to the peer';
+		e.detail := peer_connect_detail(peer, e.detail);
+		e.hint := 'Check the foreign server, its user mapping or the connection string.'
+			' Non-superusers must supply a password.';
+		e.secret := true;
+		PERFORM iblt_raise(e);
 	END;
 	RETURN conn;
 END
@@ -282,16 +299,29 @@ BEGIN
 END
 $$;
 
--- Closes a connection after an error, and raises the error if the driver's statement may hold
--- a secret; otherwise the driver raises it again.
-CREATE FUNCTION peer_fail(conn text, secret boolean, state text, message text,
-	detail text, hint text) RETURNS void
+-- Does an error tell its user all without its context?
+-- The context of iblt's own errors names functions of iblt alone: those that RAISE, or C
+-- functions with SQLSTATEs of their own.
+CREATE FUNCTION failure_is_own(e failure) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT e.state LIKE 'IB%' OR e.context LIKE 'SQL statement "SELECT iblt_raise(%'
+		OR substring(e.context FROM '^PL/pgSQL function (?:iblt_internal\.)?([a-z_]+)\('
+			'[^\n]*\) line \d+ at RAISE(?:\n|$)')
+			IN (SELECT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace)
+$$;
+
+-- Closes a connection after an error, and gives what iblt_raise is to raise for the driver:
+-- nothing if the driver is to raise the error again as it is, with its context.
+CREATE FUNCTION peer_fail(conn text, secret boolean, e failure) RETURNS failure
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM peer_close(conn);
-	IF secret THEN
-		PERFORM iblt_peer_raise(state, message, detail, hint);
+	e.secret := coalesce(secret, false);
+	IF NOT (e.secret OR failure_is_own(e)) THEN
+		RETURN NULL;
 	END IF;
+	RETURN e;
 END
 $$;

@@ -99,29 +99,19 @@ BEGIN
 END
 $$;
 
--- An error that a query on the peer ended with.
-CREATE TYPE peer_error AS (
-	state text,
-	message text,
-	detail text,
-	hint text,
-	reported boolean		-- over the connection; otherwise it arose on this side
-);
-
 -- An error that was caught while the peer's answer was fetched.
 -- A cancel of this side's statement is not an error of the peer's.  Its SQLSTATE and
 -- message are those of a cancel there, but dblink's context names the connection.  After
 -- an error of the peer's, the connection is made free for the next query.
-CREATE FUNCTION peer_caught(conn text, state text, message text, detail text,
-	hint text, context text) RETURNS peer_error
+CREATE FUNCTION peer_caught(conn text, e failure) RETURNS failure
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	-- what dblink says of the error, before the query over the answer
-	said text := regexp_replace(split_part(context, 'dblink_get_result(', 1), '[^\n]*$', '');
-	reported boolean := strpos(said, conn) > 0;
+	said text := regexp_replace(split_part(e.context, 'dblink_get_result(', 1), '[^\n]*$', '');
 BEGIN
-	IF state <> '57014' OR reported THEN
+	e.reported := strpos(said, conn) > 0;
+	IF e.state <> '57014' OR e.reported THEN
 		BEGIN
 			IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
 				EXECUTE format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
@@ -132,21 +122,21 @@ BEGIN
 			NULL;
 		END;
 	END IF;
-	RETURN ROW(state, message, detail, hint, reported);
+	RETURN e;
 END
 $$;
 
 -- Raises an error that a query on the peer ended with, with IB005 for one that was cancelled
 -- there; the message tells the peer's errors from those of this side.
-CREATE FUNCTION peer_refuse(problem peer_error) RETURNS void
+CREATE FUNCTION peer_refuse(e failure) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	-- a cancel there is not a cancel of the caller's statement
-	PERFORM iblt_peer_raise(
-		CASE problem.state WHEN '57014' THEN 'IB005' ELSE problem.state END,
-		CASE WHEN problem.reported THEN 'on the peer: ' ELSE '' END || problem.message,
-		problem.detail, problem.hint);
+	e.state := CASE e.state WHEN '57014' THEN 'IB005' ELSE e.state END;
+	e.message := CASE WHEN e.reported THEN 'on the peer: ' ELSE '' END || e.message;
+	e.secret := true;
+	PERFORM iblt_raise(e);
 END
 $$;
 
@@ -156,24 +146,20 @@ CREATE FUNCTION peer_result(conn text, query text, pause double precision,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	problem peer_error;
-	state text;
-	message text;
-	detail text;
-	hint text;
-	context text;
+	e failure;
 BEGIN
 	PERFORM peer_wait(conn, pause);
 	BEGIN
 		RETURN peer_fetch(conn, query, pause, before);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-		problem := peer_caught(conn, state, message, detail, hint, context);
-		IF state = '57014' AND NOT problem.reported THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := peer_caught(conn, e);
+		IF e.state = '57014' AND NOT e.reported THEN
 			RAISE;
 		END IF;
-		PERFORM peer_refuse(problem);
+		PERFORM peer_refuse(e);
 	END;
 END
 $$;
@@ -191,16 +177,11 @@ $$;
 -- The single value that a query sent to the peer gives, or the error that the peer answered
 -- with.
 CREATE FUNCTION peer_try(conn text, pause double precision,
-	before integer DEFAULT 2, OUT value text, OUT problem peer_error) RETURNS record
+	before integer DEFAULT 2, OUT value text, OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	answer record;
-	state text;
-	message text;
-	detail text;
-	hint text;
-	context text;
 BEGIN
 	PERFORM peer_wait(conn, pause);
 	BEGIN
@@ -208,10 +189,11 @@ BEGIN
 		value := answer.value;
 		PERFORM iblt_traffic_add(1, 0, octet_length(value));
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT;
-		problem := peer_caught(conn, state, message, detail, hint, context);
-		IF state = '57014' AND NOT problem.reported THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := peer_caught(conn, e);
+		IF e.state = '57014' AND NOT e.reported THEN
 			RAISE;
 		END IF;
 	END;
@@ -226,8 +208,8 @@ AS $$
 DECLARE
 	tried record := peer_try(conn, pause, before);
 BEGIN
-	IF (tried.problem).state IS NOT NULL THEN
-		PERFORM peer_refuse(tried.problem);
+	IF (tried.e).state IS NOT NULL THEN
+		PERFORM peer_refuse(tried.e);
 	END IF;
 	RETURN tried.value;
 END

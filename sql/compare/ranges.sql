@@ -175,23 +175,20 @@ DECLARE
 	options options := make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences, 'none', cast_types, extra_columns,
 		recheck, timeout, seed, progress);
-	conn text := peer_conn(peer);
-	secret boolean;
-	state text;
-	message text;
-	detail text;
-	hint text;
+	conn text;
+	e failure;
 BEGIN
 	BEGIN
+		conn := peer_conn(peer);
 		options := range_options(relation, options, ranges);
 		conn := connect(peer, conn, options.timeout);
 		RETURN QUERY SELECT * FROM compare_ranges(conn, relation, peer_relation, options, ranges);
 		PERFORM peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := peer_is_string(peer);
-		PERFORM peer_fail(conn, secret, state, message, detail, hint);
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
 		RAISE;
 	END;
 END

@@ -119,10 +119,7 @@ AS $$
 DECLARE
 	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	options tracking;
-	state text;
-	message text;
-	detail text;
-	hint text;
+	e failure;
 BEGIN
 	conn := peer_connect(peer, conn);
 	options := track_accept(relation, ask_one(conn, format('SELECT track_offer(%L)',
@@ -130,9 +127,10 @@ BEGIN
 	PERFORM peer_close(conn);
 	RETURN options;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-		detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	PERFORM peer_fail(conn, coalesce(peer_is_string(peer), false), state, message, detail, hint);
+	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+		e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+		e.context = PG_EXCEPTION_CONTEXT;
+	e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
 	RAISE;
 END
 $$;

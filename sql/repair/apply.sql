@@ -199,15 +199,15 @@ $$;
 
 -- The error for a COMMIT that may or may not have been carried out.
 -- A cancel there is not a cancel of the caller's statement.
-CREATE FUNCTION repair_unknown(problem peer_error) RETURNS void
+CREATE FUNCTION repair_unknown(e failure) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM iblt_peer_raise(
-		CASE WHEN problem.reported AND problem.state = '57014' THEN 'IB005' ELSE problem.state END,
-		format('the outcome is unknown: the peer''s answer to COMMIT was lost (%s%s)',
-			CASE WHEN problem.reported THEN 'on the peer: ' END, problem.message),
-		problem.detail, problem.hint);
+	e.state := CASE WHEN e.reported AND e.state = '57014' THEN 'IB005' ELSE e.state END;
+	e.message := format('the outcome is unknown: the peer''s answer to COMMIT was lost (%s%s)',
+		CASE WHEN e.reported THEN 'on the peer: ' END, e.message);
+	e.secret := true;
+	PERFORM iblt_raise(e);
 END
 $$;
 
@@ -226,21 +226,21 @@ $$;
 -- An error unless the peer has committed, which says whether it may have.
 -- If the peer reports an error and its session goes on, it did not commit, unless the
 -- error tells of a connection (class 08) or of an intervention (57).
-CREATE FUNCTION repair_judge_commit(answer text, problem peer_error, answers boolean) RETURNS void
+CREATE FUNCTION repair_judge_commit(answer text, e failure, answers boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF problem.reported AND answers AND left(problem.state, 2) NOT IN ('08', '57') THEN
-		PERFORM peer_refuse(problem);
-	ELSIF problem.state IS NOT NULL THEN
-		PERFORM repair_unknown(problem);
+	IF e.reported AND answers AND left(e.state, 2) NOT IN ('08', '57') THEN
+		PERFORM peer_refuse(e);
+	ELSIF e.state IS NOT NULL THEN
+		PERFORM repair_unknown(e);
 	ELSIF answer = 'ROLLBACK' THEN
 		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback',
 			MESSAGE = 'on the peer: the transaction was rolled back';
 	ELSIF answer IS DISTINCT FROM 'COMMIT' THEN
-		problem.state := '08006';
-		problem.message := 'the connection was lost';
-		PERFORM repair_unknown(problem);
+		e.state := '08006';
+		e.message := 'the connection was lost';
+		PERFORM repair_unknown(e);
 	END IF;
 END
 $$;
@@ -253,24 +253,24 @@ AS $$
 DECLARE
 	tried record;
 	answer text;
-	problem peer_error;
+	e failure;
 	answers boolean;
 BEGIN
 	BEGIN
 		PERFORM peer_send(conn, 'COMMIT');
 		tried := peer_try(conn, 0.01, 0);
-		problem := tried.problem;
+		e := tried.e;
 		answer := tried.value;
-		IF problem.state IS NOT NULL THEN
+		IF e.state IS NOT NULL THEN
 			answers := repair_answers(conn);
 		END IF;
 		PERFORM peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		-- of this side, also a cancel
-		GET STACKED DIAGNOSTICS problem.state = RETURNED_SQLSTATE, problem.message = MESSAGE_TEXT,
-			problem.detail = PG_EXCEPTION_DETAIL, problem.hint = PG_EXCEPTION_HINT;
-		problem.reported := false;
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT;
+		e.reported := false;
 	END;
-	PERFORM repair_judge_commit(answer, problem, answers);
+	PERFORM repair_judge_commit(answer, e, answers);
 END
 $$;

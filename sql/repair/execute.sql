@@ -4,24 +4,17 @@
 -- failed and of no others: the statements of a repair are in no query's text, and an error
 -- that is raised again has no other context.
 
--- Raises an error that was caught, with another detail and hint.
-CREATE FUNCTION iblt_repair_raise(sqlstate text, message text, detail text,
-	hint text, schema_name text, table_name text, column_name text, datatype_name text,
-	constraint_name text) RETURNS void
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
-CREATE FUNCTION repair_fail(e repair_error, sql text, key text) RETURNS void
+CREATE FUNCTION repair_fail(e failure, sql text, key text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	inside text := regexp_replace(left(e.context, strpos(e.context, sql)), '\n?[^\n]*$', '');
 BEGIN
-	PERFORM iblt_repair_raise(e.state, e.message,
-		concat_ws(E'\n', nullif(e.detail, ''), format('The row has the key %s.', left(key, 1000)),
-			'Context: ' || nullif(inside, '')),
-		e.hint, e.schema_name, e.table_name, e.column_name, e.datatype_name, e.constraint_name);
+	e.detail := concat_ws(E'\n', nullif(e.detail, ''),
+		format('The row has the key %s.', left(key, 1000)), 'Context: ' || nullif(inside, ''));
+	PERFORM iblt_raise(e);
 END
 $$;
 
@@ -58,7 +51,7 @@ $$;
 -- Runs all statements; or none, and returns the number of the first that failed and its
 -- error.
 CREATE FUNCTION repair_try(statements text[], n bigint[], at_most boolean[],
-	path text, OUT failed integer, OUT e repair_error) RETURNS record
+	path text, OUT failed integer, OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -102,7 +95,7 @@ DECLARE
 	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i);
 	failed integer[];
 	i integer;
-	e repair_error;
+	e failure;
 BEGIN
 	WHILE remaining <> '{}' LOOP
 		failed := '{}';

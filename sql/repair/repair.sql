@@ -145,11 +145,7 @@ DECLARE
 	asked repair_options;
 	conn text := CASE WHEN num_nonnulls(peer, run) > 0 THEN 'iblt_' || gen_random_uuid() END;
 	works repair_work[];
-	secret boolean;
-	state text;
-	message text;
-	problem text;
-	hint text;
+	e failure;
 BEGIN
 	BEGIN
 		asked.target := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
@@ -166,10 +162,10 @@ BEGIN
 				asked) END;
 		PERFORM peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			problem = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := peer_is_string(peer);
-		PERFORM peer_fail(conn, secret, state, message, problem, hint);
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
 		RAISE;
 	END;
 	IF run IS NULL THEN

@@ -103,17 +103,3 @@ CREATE TYPE repair_work AS (
 	again difference[],	-- as they are once the target's rows are locked
 	differ text[]			-- ids that differ again, for the source has changed since
 );
-
--- All fields of an error.
-CREATE TYPE repair_error AS (
-	state text,
-	message text,
-	detail text,
-	hint text,
-	context text,
-	schema_name text,
-	table_name text,
-	column_name text,
-	datatype_name text,
-	constraint_name text
-);

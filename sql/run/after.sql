@@ -138,11 +138,7 @@ DECLARE
 	w run_worker := run_worker_of(peer, progress);
 	t run_table;
 	old bigint;
-	secret boolean;
-	state text;
-	message text;
-	detail text;
-	hint text;
+	e failure;
 BEGIN
 	BEGIN
 		w := run_open(w, run);
@@ -155,10 +151,10 @@ BEGIN
 		END LOOP;
 		PERFORM peer_close(w.conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-		secret := peer_is_string(peer);
-		PERFORM peer_fail(w.conn, secret, state, message, detail, hint);
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(w.conn, peer_is_string(peer), e));
 		RAISE;
 	END;
 END

@@ -17,10 +17,7 @@ AS $$
 DECLARE
 	begun boolean := w.act NOT IN ('begin', 'resume');
 	secret boolean;
-	state text;
-	message text;
-	detail text;
-	hint text;
+	e failure;
 BEGIN
 	BEGIN
 		secret := begun OR peer_is_string(w.peer);
@@ -40,13 +37,14 @@ BEGIN
 		END IF;
 		RETURN w;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
 		IF begun THEN
-			hint := concat_ws(' ', nullif(hint, ''),
+			e.hint := concat_ws(' ', nullif(e.hint, ''),
 				format('CALL iblt_audit_resume(%s) goes on with the run.', w.run));
 		END IF;
-		PERFORM peer_fail(w.conn, secret, state, message, detail, hint);
+		e := iblt_raise(peer_fail(w.conn, secret, e));
 		RAISE;
 	END;
 END

@@ -255,7 +255,7 @@ CREATE FUNCTION run_lost(w run_worker, state text, message text, detail text) RE
 AS $$
 BEGIN
 	IF w.lost > 1 THEN
-		PERFORM iblt_peer_raise(state, message, detail, NULL);
+		RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, DETAIL = coalesce(detail, '');
 	END IF;
 	PERFORM progress(w.progress, format('run %s lost its connection', w.run));
 	RETURN run_wait(w, 1);

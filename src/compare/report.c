@@ -8,6 +8,8 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "executor/executor.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "pgstat.h"
@@ -17,17 +19,26 @@
 #include "varatt.h"
 #endif
 
-PG_FUNCTION_INFO_V1(iblt_peer_raise);
+PG_FUNCTION_INFO_V1(iblt_raise);
 PG_FUNCTION_INFO_V1(iblt_peer_show);
-PG_FUNCTION_INFO_V1(iblt_repair_raise);
 
-/* Argument n as a C string, or NULL. */
-static char *
-text_arg(FunctionCallInfo fcinfo, int n)
+/* The columns of the type failure. */
+enum
 {
-	if (PG_ARGISNULL(n))
-		return NULL;
-	return text_to_cstring(PG_GETARG_TEXT_PP(n));
+	FAILURE_STATE, FAILURE_MESSAGE, FAILURE_DETAIL, FAILURE_HINT, FAILURE_CONTEXT,
+	FAILURE_SCHEMA, FAILURE_TABLE, FAILURE_COLUMN, FAILURE_DATATYPE,
+	FAILURE_CONSTRAINT, FAILURE_REPORTED, FAILURE_SECRET
+};
+
+/* A text of a failure as a C string, or NULL if it is null or empty. */
+static char *
+failure_text(HeapTupleHeader failure, int column)
+{
+	bool		isnull;
+	Datum		value = GetAttributeByNum(failure, (AttrNumber) (column + 1), &isnull);
+	char	   *string = isnull ? "" : TextDatumGetCString(value);
+
+	return *string == '\0' ? NULL : string;
 }
 
 static int
@@ -39,27 +50,57 @@ sqlstate_code(const char *sqlstate)
 						 sqlstate[3], sqlstate[4]);
 }
 
+/* Sets the names in the error under construction. */
+static int
+failure_names(HeapTupleHeader failure)
+{
+	static const int codes[] = {PG_DIAG_SCHEMA_NAME, PG_DIAG_TABLE_NAME,
+		PG_DIAG_COLUMN_NAME, PG_DIAG_DATATYPE_NAME, PG_DIAG_CONSTRAINT_NAME};
+
+	for (int i = 0; i < (int) lengthof(codes); i++)
+	{
+		char	   *name = failure_text(failure, FAILURE_SCHEMA + i);
+
+		if (name != NULL)
+			err_generic_string(codes[i], name);
+	}
+	return 0;
+}
+
 /*
- * iblt_peer_raise(sqlstate, message, detail, hint): an ERROR that the server's
- * log shows without its statement and context.  The statement may contain a
- * connection string with a password.
+ * iblt_raise(failure) -> failure: raises an error that was caught; its context
+ * is that of the call.  If it is secret, the server's log shows neither its
+ * statement, which may contain a connection string with a password, nor its
+ * context.  Returns NULL if there is no error.
  */
 Datum
-iblt_peer_raise(PG_FUNCTION_ARGS)
+iblt_raise(PG_FUNCTION_ARGS)
 {
-	char	   *sqlstate = text_arg(fcinfo, 0);
-	char	   *message = text_arg(fcinfo, 1);
-	char	   *detail = text_arg(fcinfo, 2);
-	char	   *hint = text_arg(fcinfo, 3);
+	HeapTupleHeader failure;
+	char	   *message;
+	char	   *detail;
+	char	   *hint;
+	char	   *sqlstate;
+	bool		isnull;
+	bool		secret;
 
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	failure = PG_GETARG_HEAPTUPLEHEADER(0);
+	sqlstate = failure_text(failure, FAILURE_STATE);
+	if (sqlstate == NULL)
+		PG_RETURN_NULL();
+	message = failure_text(failure, FAILURE_MESSAGE);
+	detail = failure_text(failure, FAILURE_DETAIL);
+	hint = failure_text(failure, FAILURE_HINT);
+	secret = DatumGetBool(GetAttributeByNum(failure, FAILURE_SECRET + 1, &isnull)) && !isnull;
 	ereport(ERROR,
 			(errcode(sqlstate_code(sqlstate)),
 			 errmsg_internal("%s", message == NULL ? "unknown error" : message),
-			 detail == NULL || *detail == '\0' ? 0
-			 : errdetail_internal("%s", detail),
-			 hint == NULL || *hint == '\0' ? 0 : errhint("%s", hint),
-			 errhidestmt(true), errhidecontext(true)));
-	PG_RETURN_VOID();
+			 detail == NULL ? 0 : errdetail_internal("%s", detail),
+			 hint == NULL ? 0 : errhint("%s", hint),
+			 failure_names(failure),
+			 errhidestmt(secret), errhidecontext(secret)));
 }
 
 /*
@@ -82,41 +123,5 @@ iblt_peer_show(PG_FUNCTION_ARGS)
 	shown[sizeof(prefix) - 1 + length] = '\0';
 	debug_query_string = shown;
 	pgstat_report_activity(STATE_RUNNING, shown);
-	PG_RETURN_VOID();
-}
-
-/* Sets the fields of the error under construction that are not empty. */
-static int
-error_fields(char **values)
-{
-	static const int codes[] = {PG_DIAG_SCHEMA_NAME, PG_DIAG_TABLE_NAME,
-		PG_DIAG_COLUMN_NAME, PG_DIAG_DATATYPE_NAME, PG_DIAG_CONSTRAINT_NAME};
-
-	for (int i = 0; i < (int) lengthof(codes); i++)
-	{
-		if (values[i] != NULL && *values[i] != '\0')
-			err_generic_string(codes[i], values[i]);
-	}
-	return 0;
-}
-
-/*
- * iblt_repair_raise(sqlstate, message, detail, hint, schema, table, column,
- * datatype, constraint): raises an error that was caught, with another detail
- * and hint.
- */
-Datum
-iblt_repair_raise(PG_FUNCTION_ARGS)
-{
-	char	   *value[9];
-
-	for (int i = 0; i < (int) lengthof(value); i++)
-		value[i] = text_arg(fcinfo, i);
-	ereport(ERROR,
-			(errcode(sqlstate_code(value[0])),
-			 errmsg_internal("%s", value[1] == NULL ? "unknown error" : value[1]),
-			 value[2] == NULL || *value[2] == '\0' ? 0 : errdetail_internal("%s", value[2]),
-			 value[3] == NULL || *value[3] == '\0' ? 0 : errhint("%s", value[3]),
-			 error_fields(value + 4)));
 	PG_RETURN_VOID();
 }

@@ -115,3 +115,32 @@ FROM (VALUES (4711::bigint), (4712)) AS s(seed), (VALUES (false), (true)) AS h(b
 ORDER BY seed, by_hash;
 SELECT iblt_internal.random_seed() <> iblt_internal.random_seed() AS another;
 DROP TABLE seeded;
+
+-- iblt's own errors have no context of private functions, and that of the caller's
+CREATE TABLE told (id int PRIMARY KEY, v int);
+INSERT INTO told VALUES (1, 0);
+CREATE FUNCTION pg_temp.asks(query text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE query; END $$;
+CREATE FUNCTION not_zero(v int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE 'zero'; END $$;
+CREATE FUNCTION pg_temp.context(query text, OUT state text, OUT own text[], OUT private boolean) LANGUAGE plpgsql AS $$
+DECLARE
+	context text;
+BEGIN
+	PERFORM pg_temp.asks(query);
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, context = PG_EXCEPTION_CONTEXT;
+	own := ARRAY(SELECT m[1] FROM regexp_matches(context, '^PL/pgSQL function (?:\S+\.)?(\w+)\(', 'gn') WITH ORDINALITY AS x(m, n)
+		WHERE m[1] ~ '^(iblt|asks|not_zero)' ORDER BY n);
+	private := EXISTS (SELECT FROM regexp_matches(context, '^PL/pgSQL function (?:\S+\.)?(\w+)\(', 'gn') AS m, pg_proc p
+		WHERE p.proname = m[1] AND p.pronamespace = 'iblt_internal'::regnamespace);
+END $$;
+SELECT query, c.* FROM unnest(ARRAY[
+	$$SELECT * FROM iblt_compare('told', NULL, 'told', method => 'other')$$,
+	$$SELECT * FROM iblt_compare_ranges('told', NULL, 'told', ranges => -1)$$,
+	$$SELECT * FROM iblt_audit('no such server', schema => 'public')$$,
+	$$SELECT * FROM iblt_repair('told', NULL, 'told', direction => 'aside')$$,
+	$$SELECT * FROM iblt_audit_recheck(4711)$$,
+	$$SELECT * FROM iblt_compare('told', NULL, 'told', condition => '1 / v = 1', peer_condition => '1 / v = 1')$$,
+	$$SELECT * FROM iblt_compare('told', NULL, 'told', condition => 'public.not_zero(v) = 1', peer_condition => 'true')$$,
+	$$SELECT * FROM iblt_compare('told', NULL, 'no such table')$$]) WITH ORDINALITY AS q(query, n), LATERAL pg_temp.context(query) AS c ORDER BY n;
+DROP TABLE told;
+DROP FUNCTION not_zero;
