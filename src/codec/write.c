@@ -3,7 +3,7 @@
  * write.c
  *	  SQL values to canonical bytes.
  *
- * The bytes are those of the binary send functions of PostgreSQL 14 to 18,
+ * The bytes are those of the binary send functions of PostgreSQL 14 to 19,
  * but no OID is ever written, text is UTF-8, and each NaN is one NaN.  The
  * common types are written here without calling their send functions.
  *

@@ -65,7 +65,10 @@ nothing_in() {
 
 files_of() { (cd "$1" && find . -type f | sort); }
 
-same_files() { diff <(files_of "$1") <(files_of "$2"); }
+same_files() {
+	files_of "$1" >"$dir/files"
+	files_of "$2" | diff "$dir/files" -
+}
 
 # Every page and figure is beside the installed README.
 documentation_whole() {
@@ -79,13 +82,13 @@ links_lead_somewhere() {
 	local page link rc=0
 	while read -r page; do
 		while read -r link; do
-			case $link in http*:* | \#*) continue ;; esac
+			case $link in '' | http*:* | \#*) continue ;; esac
 			if [ ! -e "$(dirname "$page")/${link%%#*}" ]; then
 				echo "$page: $link"
 				rc=1
 			fi
-		done < <(grep -oE '\]\([^) ]+\)' "$page" | sed -E 's/^..(.*).$/\1/')
-	done < <(find "$1" -name '*.md')
+		done <<<"$(grep -oE '\]\([^) ]+\)' "$page" | sed -E 's/^..(.*).$/\1/')"
+	done <<<"$(find "$1" -name '*.md')"
 	return $rc
 }
 

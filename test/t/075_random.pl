@@ -8,7 +8,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
-use IbltTest qw(random_seed server sides both literal);
+use IbltTest qw(random_seed before server sides both literal);
 
 random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 15;
