@@ -1,70 +1,128 @@
 #!/bin/sh
-# iblt-audit.sh [--json | --tsv] [--run | --resume RUN] [--jobs N] NAME=VALUE ...
-#	An audit for cron. The arguments are those of iblt_audit:
+# iblt-audit.sh [OPTION ...] NAME=VALUE ...
+#	An audit for cron and for people.  The arguments are those of iblt_audit:
 #
 #	iblt-audit.sh subscription=shop
 #	iblt-audit.sh peer=node_b schema=shop
 #	iblt-audit.sh --tsv peer=node_b tables='{shop.items,shop.stock}' max_differences=1000
 #
-#	With --run, they are those of iblt_audit_run, and with --resume 17 those of
-#	iblt_audit_resume for run 17. --jobs 4 lets four sessions work on it. The answer
-#	is of all tables of the run. One that max_time ended could not tell, unless a table
-#	differs.
-#
-#	iblt-audit.sh --run --jobs 2 peer=node_b schema=shop max_time='4 hours'
-#	iblt-audit.sh --resume 17 --jobs 2
+#	--text            the answer is a table for people (the default)
+#	--json            a JSON document with a table on each line
+#	--tsv             tab-separated values, as COPY would write them, with a header
+#	--nagios          one line with figures, and the exit statuses of Nagios
+#	--prometheus FILE also write series in the text format of Prometheus to FILE
+#	--run             begin a run: the arguments are those of iblt_audit_run
+#	--resume RUN      go on with a run: those of iblt_audit_resume
+#	--jobs N          let that many sessions work on the run
+#	--help            show this
 #
 #	status 0  every table is equal
-#	       1  at least one table differs
-#	       2  could not tell: anything else, whatever the reason
+#	       1  at least one table differs (with --nagios 2, CRITICAL)
+#	       2  could not tell: anything else, whatever the reason (with --nagios 3, UNKNOWN)
 #
-#	stdout has the answer, as a JSON document with a table on each line, or as
-#	tab-separated values as COPY would write them, with a header; stderr has messages.
-#	This side is found as by any client of libpq: PGSERVICE, PGHOST, PGDATABASE,
-#	~/.pgpass. Names of tables need their schema. Columns that one side lacks are
-#	an error unless extra_columns=warn or extra_columns=ignore is given.
+#	stdout has the answer, or nothing. stderr has messages, and unless all is equal, the
+#	verdict and the tables concerned, so that cron mails them. This side is found as by any
+#	client of libpq: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. Names of tables need their
+#	schema. Columns that one side lacks are an error unless extra_columns=warn or
+#	extra_columns=ignore is given. A run that max_time ended could not tell, unless a
+#	table differs.
 
 set -u
 trap '' PIPE
 newline='
 '
-form=json
+form=
+metrics=
 
+# leave STATUS: ends with it, or with that of Nagios which means the same.
+leave() {
+	case $form:$1 in
+	nagios:1) exit 2 ;;
+	nagios:2) exit 3 ;;
+	*) exit "$1" ;;
+	esac
+}
+
+# Without an answer, yesterday's "equal" must not stay where monitoring reads it.
 could_not_tell() {
 	printf '%s: %s\n' "${0##*/}" "$1" >&2
-	if [ "$form" = json ]; then printf '{"verdict": "unknown", "tables": []}\n'; fi
-	exit 2
+	case $form in
+	json) printf '{"verdict": "unknown", "tables": []}\n' ;;
+	nagios) printf 'IBLT UNKNOWN - %s\n' "$1" ;;
+	esac
+	if [ -n "$metrics" ]; then
+		{
+			printf '# HELP iblt_audit_verdict Verdict of the last audit: 1 for the one that holds, 0 for the others.\n'
+			printf '# TYPE iblt_audit_verdict gauge\n'
+			printf 'iblt_audit_verdict{audit="%s",verdict="%s"} %s\n' "$label" differs 0 "$label" equal 0 "$label" unknown 1
+			printf '# HELP iblt_audit_finished_timestamp_seconds When the last audit ended.\n'
+			printf '# TYPE iblt_audit_finished_timestamp_seconds gauge\n'
+			printf 'iblt_audit_finished_timestamp_seconds{audit="%s"} %s\n' "$label" "$(date +%s)"
+		} > "$metrics.$$" && mv -f "$metrics.$$" "$metrics" || rm -f "$metrics.$$" "$metrics"
+	fi
+	leave 2
 }
 
 unknown_name() {
 	could_not_tell "argument $((n + 1)) has an unknown name; names are those of $function's arguments, in lower case"
 }
 
+# file_of OPTION FILE: the name of a file that can be written, which psql takes for no command.
+file_of() {
+	file=$2
+	case $file in
+	'' | */) could_not_tell "$1 needs the name of a file" ;;
+	/*) ;;
+	*) file=./$file ;;
+	esac
+	[ -d "${file%/*}/" ] && [ -w "${file%/*}/" ] && [ ! -d "$file" ] || could_not_tell "$1: no file can be written there"
+}
+
 function=iblt_audit
 run=
-jobs=1
-case ${1-} in
---json) shift ;;
---tsv) form=tsv; shift ;;
-esac
-case ${1-} in
---run) function=iblt_audit_run; shift ;;
---resume)
-	function=iblt_audit_resume
-	run=${2-}
-	case $run in
-	'' | *[!0-9]* | ???????????????????*) could_not_tell '--resume needs the number of a run' ;;
+jobs=
+while :; do
+	case ${1-} in
+	--help)
+		sed -n '2,/^$/s/^#[	 ]\{0,1\}//p' "$0"
+		exit 0 ;;
+	--json | --tsv | --text | --nagios)
+		[ -z "$form" ] || break
+		form=${1#--} ;;
+	--prometheus)
+		[ -z "$metrics" ] || break
+		file_of --prometheus "${2-}"
+		label=${file##*/}
+		label=${label%.prom}
+		case $label in
+		*[!A-Za-z0-9_.-]*) could_not_tell '--prometheus: the name of the file is a label, and has letters, digits and _.- only' ;;
+		esac
+		metrics=$file
+		shift ;;
+	--run)
+		[ "$function" = iblt_audit ] || break
+		function=iblt_audit_run ;;
+	--resume)
+		[ "$function" = iblt_audit ] || break
+		function=iblt_audit_resume
+		run=${2-}
+		case $run in
+		'' | *[!0-9]* | ???????????????????*) could_not_tell '--resume needs the number of a run' ;;
+		esac
+		shift ;;
+	--jobs)
+		[ "$function" != iblt_audit ] && [ -z "$jobs" ] || break
+		jobs=${2-}
+		case $jobs in
+		'' | 0* | *[!0-9]* | ???*) could_not_tell '--jobs needs a number up to 99' ;;
+		esac
+		shift ;;
+	*) break ;;
 	esac
-	shift 2 ;;
-esac
-case $function:${1-} in
-iblt_audit_*:--jobs)
-	jobs=${2-}
-	case $jobs in
-	'' | 0* | *[!0-9]* | ???*) could_not_tell '--jobs needs a number up to 99' ;;
-	esac
-	shift 2 ;;
-esac
+	shift
+done
+form=${form:-text}
+jobs=${jobs:-1}
 
 # The arguments go to the server as named arguments, each quoted by psql. A server
 # may log what it is sent, so that nothing goes there that holds a password, and no
@@ -72,9 +130,12 @@ esac
 # same reason, these messages show no argument.
 call="extra_columns => 'error'"
 resume=
+name=
+peer=
+subscription=
 given=$#
 n=0
-[ "$given" -gt 0 ] || [ -n "$run" ] || could_not_tell 'usage: iblt-audit.sh [--json | --tsv] [--run | --resume RUN] [--jobs N] NAME=VALUE ...'
+[ "$given" -gt 0 ] || [ -n "$run" ] || could_not_tell 'usage: iblt-audit.sh [OPTION ...] NAME=VALUE ...; see iblt-audit.sh --help'
 for argument in "$@"; do
 	case $argument in
 	*=*) ;;
@@ -96,6 +157,9 @@ for argument in "$@"; do
 	esac
 	case $argument in
 	extra_columns=*) call=${call#extra_columns => \'error\'} ;;
+	peer=*) peer=${argument#*=} ;;
+	subscription=*) subscription=${argument#*=} name=$argument ;;
+	tables=* | schema=* | publication=*) name=$argument ;;
 	esac
 	n=$((n + 1))
 	set -- "$@" -v "name$n=${argument%%=*}" -v "value$n=${argument#*=}"
@@ -110,7 +174,7 @@ shift "$given"
 
 export PGCLIENTENCODING=UTF8 PGCONNECT_TIMEOUT="${PGCONNECT_TIMEOUT:-10}" PGAPPNAME="${PGAPPNAME:-iblt-audit}"
 
-# ask STATEMENT ARGUMENT ...: in a subshell, which becomes psql.
+# ask SCRIPT ARGUMENT ...: in a subshell, which becomes psql.
 ask() {
 	statement=$1
 	shift
@@ -124,7 +188,7 @@ WHERE current_setting('server_version_num')::integer >= 140000 AND version() LIK
 SELECT count(*) AS installed, max(quote_ident(n.nspname)) AS schema
 FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'iblt' \gset
 \if :installed
-$statement;
+$statement
 \else
 \warn extension iblt is not installed in this database
 \endif
@@ -137,7 +201,7 @@ iblt_audit) audit=":schema.iblt_audit(${call#, })" ;;
 *) audit="(SELECT * FROM :schema.iblt_audit_tables WHERE run = :'run' ORDER BY number)" ;;
 esac
 if [ "$function" = iblt_audit_run ]; then
-	run=$(ask "CALL :schema.iblt_audit_run(${call#, }, max_time => '0', progress => false)" "$@") ||
+	run=$(ask "CALL :schema.iblt_audit_run(${call#, }, max_time => '0', progress => false);" "$@") ||
 		could_not_tell "psql ended with status $?"
 	case $run in
 	'' | *[!0-9]*) could_not_tell 'psql gave no complete answer' ;;
@@ -152,7 +216,7 @@ if [ -n "$run" ]; then
 	n=0
 	while [ "$n" -lt "$jobs" ]; do
 		n=$((n + 1))
-		(ask "CALL :schema.iblt_audit_resume(:'run'$resume)" "$@") >&2 &
+		(ask "CALL :schema.iblt_audit_resume(:'run'$resume);" "$@") >&2 &
 		sessions="$sessions $!"
 	done
 	failed=0
@@ -164,26 +228,31 @@ if [ -n "$run" ]; then
 	[ "$failed" -lt "$n" ] || could_not_tell "no session has ended without an error; see --resume $run"
 fi
 
-# One statement gives the whole answer, between a first and a last line that
+# One statement gives the whole answer, which is shown between a first and a last line that
 # nothing else could write; without both, there is none.
+report="SELECT :schema.iblt_audit_report(tables, f.form, coalesce(f.name, nullif(:'name', '')), nullif(:'subscription', ''),
+	nullif(:'peer', ''), nullif(:'run', '')::bigint)"
 answer=$(ask "WITH audit AS MATERIALIZED (
-	SELECT row_number() OVER () AS n, t.status, row_to_json(t) AS line FROM $audit AS t
-), verdict AS (
-	SELECT CASE WHEN bool_or(status = 'differs') THEN 'differs'
-		WHEN bool_and(status IS NOT DISTINCT FROM 'equal') THEN 'equal' ELSE 'unknown' END AS verdict
-	FROM audit
-), tsv AS (
-	SELECT n, string_agg(name, chr(9) ORDER BY position) AS header,
-		string_agg(coalesce(replace(replace(replace(replace(value, chr(92), chr(92) || chr(92)), chr(9), chr(92) || 't'),
-			chr(10), chr(92) || 'n'), chr(13), chr(92) || 'r'), chr(92) || 'N'), chr(9) ORDER BY position) AS line
-	FROM audit, json_each_text(line) WITH ORDINALITY AS f(name, value, position) GROUP BY n
+	SELECT coalesce(json_agg(row_to_json(t)), '[]') AS tables FROM $audit AS t
+), report AS MATERIALIZED (
+	SELECT tables, :schema.iblt_audit_report(tables, 'verdict') AS verdict FROM audit
 )
-SELECT concat_ws(chr(10), 'verdict ' || verdict, CASE :'form'
-		WHEN 'tsv' THEN (SELECT concat_ws(chr(10), min(header), string_agg(line, chr(10) ORDER BY n)) FROM tsv)
-		ELSE format(concat_ws(chr(10), '{\"verdict\": \"%s\",' || coalesce(' \"run\": ' || nullif(:'run', '') || ',', '') || ' \"tables\": [', '%s', '], \"finished\": \"%s\"}'), verdict,
-			(SELECT string_agg(line::text, ',' || chr(10) ORDER BY n) FROM audit),
-			to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')) END, 'end of answer')
-FROM verdict" "$@") || could_not_tell "psql ended with status $?"
+SELECT verdict, ($report FROM (VALUES (:'form', NULL)) AS f(form, name)) AS answer,
+	CASE WHEN verdict <> 'equal' AND :'form' <> 'nagios' THEN ($report FROM (VALUES ('summary', NULL)) AS f(form, name)) END AS summary,
+	CASE WHEN :'metrics' <> '' THEN ($report FROM (VALUES ('prometheus', :'label')) AS f(form, name)) END AS series
+FROM report \\gset
+\\if :{?series}
+	\\o :metrics
+	\\qecho :series
+	\\o
+\\endif
+\\if :{?summary}
+	\\warn :summary
+\\endif
+\\echo verdict :verdict
+\\echo :answer
+\\echo end of answer" -v name="$name" -v peer="$peer" -v subscription="$subscription" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" "$@") ||
+	could_not_tell "psql ended with status $?"
 
 case $answer in
 "verdict equal$newline"*"${newline}end of answer") status=0 ;;
@@ -191,6 +260,12 @@ case $answer in
 "verdict unknown$newline"*"${newline}end of answer") status=2 ;;
 *) could_not_tell 'psql gave no complete answer' ;;
 esac
+if [ -n "$metrics" ]; then
+	case $(tail -n 1 "$metrics.$$") in
+	iblt_audit_tables_left_out*) mv -f "$metrics.$$" "$metrics" ;;
+	*) false ;;
+	esac || could_not_tell '--prometheus: the file could not be written'
+fi
 answer=${answer#*"$newline"}
-printf '%s\n' "${answer%"$newline"*}" || exit 2
-exit "$status"
+printf '%s\n' "${answer%"$newline"*}" || leave 2
+leave "$status"

@@ -57,7 +57,7 @@ sub audit
 sub audit_is
 {
 	my ($arguments, $status, $text, %how) = @_;
-	my ($got, $out, $err) = audit($arguments, %how);
+	my ($got, $out, $err) = audit([ '--json', @$arguments ], %how);
 	my $document = eval { JSON::PP->new->utf8->decode($out) } // {};
 	is("$got " . ($document->{verdict} // "not JSON: $out"), "$status " . (qw(equal differs unknown))[$status], $text) or note($err);
 	unlike("$out$err", qr/tops3cret/, "$text: the password is nowhere");
@@ -84,7 +84,7 @@ audit_is([ 'subscription=shop' ], 0, "with the subscription's own connection str
 audit_is([ 'subscription=shop' ], 2, 'without the right to read the connection string', stderr => qr/permission denied to read the connection string/);
 
 $here->safe_psql('postgres', q{UPDATE shop.items SET name = 'other' WHERE id = 7; DELETE FROM shop.items WHERE id IN (8, 9); INSERT INTO shop.items VALUES (1001, 'more')});
-foreach my $arguments (\@subscription, \@schema, [ '--json', 'peer=node_b', 'publication=shop' ])
+foreach my $arguments (\@subscription, \@schema, [ 'peer=node_b', 'publication=shop' ])
 {
 	my $tables = audit_is($arguments, 1, "@$arguments: differs");
 	is(statuses($tables), 'shop.items differs, shop.stock equal', 'which one');
@@ -135,7 +135,7 @@ is("$status $out", '2 ', 'TSV: nothing if there is no answer');
 # --- could not tell ------------------------------------------------------------------
 
 audit_is([], 2, 'no arguments', stderr => qr/usage/);
-audit_is([$_], 2, "argument $_") foreach ('shop', '--help', '=', 'peer', "subscription", 'schema=shop', 'subscription=', 'peer=');
+audit_is([$_], 2, "argument $_") foreach ('shop', '--hell', '=', 'peer', "subscription", 'schema=shop', 'subscription=', 'peer=');
 audit_is([ @schema, 'publication=shop' ], 2, 'two lists of tables', stderr => qr/exactly one/);
 audit_is([ @schema, 'nosuch=1' ], 2, 'an argument that the function lacks', stderr => qr/^iblt-audit\.sh: argument 3 has an unknown name/);
 audit_is([ @schema, 'schema=shop' ], 2, 'an argument twice');
@@ -161,7 +161,7 @@ foreach my $name (split /\n/, $here->safe_psql('postgres', "SELECT DISTINCT unne
 	  foreach ("Peer=$host password=tops3cret", "PEER=$uri?application_name=x", "Peer=tops3cret", "peer =$host password=tops3cret", " peer=$host password=tops3cret", "peer tables=tops3cret",
 		"$host password=tops3cret", 'password=tops3cret', 'tops3cret=1', "$uri?sslmode=disable", "peer_relation=tops3cret", "\"peer=tops3cret\"");
 	audit_is([ $_, 'schema=shop' ], 2, "no name: $_", stderr => qr/^iblt-audit\.sh: arguments are NAME=VALUE$/) foreach ($uri, 'tops3cret', '--tops3cret');
-	audit_is([ '--json', '--tsv', "Peer=$uri" ], 2, 'two forms of answer', stderr => qr/^iblt-audit\.sh: arguments are NAME=VALUE$/);
+	audit_is([ '--tsv', "Peer=$uri" ], 2, 'two forms of answer', stderr => qr/^iblt-audit\.sh: arguments are NAME=VALUE$/);
 	is(slurp_file($here->logfile, $before) =~ /tops3cret|unnest|iblt_audit/ ? 'sent' : '', '', 'nothing of them is sent to the server');
 	$here->safe_psql('postgres', 'ALTER ROLE auditor RESET log_statement');
 }
@@ -244,7 +244,7 @@ sub interrupted
 {
 	my ($node, $act, %how) = @_;
 	my $holder = hold($node, 'shop.stock');
-	return audit(\@schema, %how, meanwhile => sub {
+	return audit([ '--json', @schema ], %how, meanwhile => sub {
 		local %ENV = %ENV;
 		delete @ENV{qw(PGUSER PGPASSFILE)};
 		wait_blocked($node, 'shop.stock');
@@ -288,7 +288,7 @@ audit_is(\@schema, 0, 'after all that');
 # --- answers that are not whole ----------------------------------------------------------
 
 # In place of psql, programs that fail in one way or another after it has answered.
-my $psql = `command -v psql`;
+my $psql = `sh -c 'command -v psql'`;
 chomp $psql;
 my %stub = (
 	'fails after the answer' => qq("$psql" "\$@"; exit 3),

@@ -35,7 +35,7 @@ sub audit_script
 sub audit_is
 {
 	my ($arguments, $status, $text, %how) = @_;
-	my ($got, $out, $err) = audit_script($arguments, %how);
+	my ($got, $out, $err) = audit_script([ '--json', @$arguments ], %how);
 	my $document = eval { JSON::PP->new->utf8->decode($out) } // { verdict => 'none', tables => [] };
 	is("$got $document->{verdict}", "$status " . (qw(equal differs unknown))[$status], $text) or note("$out$err");
 	like($err, $how{stderr}, "$text: message") if $how{stderr};

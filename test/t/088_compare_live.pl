@@ -292,7 +292,7 @@ chomp(my $script = `pg_config --bindir`);
 my $cron = sub {
 	my ($out, $err) = ('', '');
 	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres');
-	IPC::Run::run([ 'sh', "$script/iblt-audit.sh", "peer=$_[0]", 'tables={public.by_two}', 'live=require' ], '>', \$out, '2>', \$err);
+	IPC::Run::run([ 'sh', "$script/iblt-audit.sh", '--json', "peer=$_[0]", 'tables={public.by_two}', 'live=require' ], '>', \$out, '2>', \$err);
 	return ($? >> 8) . " $out";
 };
 sql($here, "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres'); CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");

@@ -1,0 +1,201 @@
+-- Reports ------------------------------------------------------------------------------
+--
+-- A report says what an audit found, in one of several forms: for people (text.sql), for
+-- monitoring (metrics.sql), or as a page (page.sql).  It is made of the rows of iblt_audit,
+-- or of a run, and changes nothing.  bin/iblt-audit.sh writes these forms.
+
+-- What a report has of a table.
+CREATE TYPE report_table AS (
+	n bigint,				-- in the order of the audit
+	name text,				-- here, or else on the peer
+	status text,
+	detail text,
+	rows_here bigint,
+	rows_there bigint,
+	missing bigint,
+	extra bigint,
+	changed bigint,
+	unconfirmed bigint
+);
+
+-- What a report is made of.
+CREATE TYPE report AS (
+	run bigint,				-- NULL for an audit
+	name text,				-- that the caller gives the audit
+	verdict text,			-- 'equal', 'differs' or 'unknown'
+	tables report_table[],
+	state text,				-- of the subscription, unless all is equal
+	made timestamptz
+);
+
+-- The verdict on all tables: equal only if there are tables, and each of them is equal.
+CREATE FUNCTION report_verdict(tables report_table[]) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN bool_or(t.status = 'differs') THEN 'differs'
+		WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal') THEN 'equal' ELSE 'unknown' END
+	FROM unnest(tables) AS t
+$$;
+
+-- The tables of a report from the rows of an audit.
+CREATE FUNCTION report_tables(tables json) RETURNS report_table[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT array_agg(ROW(t.n, one_line(coalesce(r.relation, r.peer_relation, '?')),
+		coalesce(r.status, 'unknown'), one_line(nullif(r.detail, '')), r.rows_here, r.rows_there,
+		r.missing, r.extra, r.changed, r.unconfirmed)::report_table ORDER BY t.n)
+	FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
+	json_populate_record(NULL::audit_row, t.line) AS r
+$$;
+
+-- How far the publisher's slot of a subscription is behind its WAL, as words; NULL if the
+-- publisher does not say.
+CREATE FUNCTION subscription_lag(slot text, peer text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	conn text := 'iblt_' || gen_random_uuid();
+	behind text;
+BEGIN
+	conn := peer_connect(peer, conn, '5 s');
+	PERFORM peer_send(conn, format('SELECT pg_catalog.max(pg_catalog.pg_size_pretty('
+		'pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn))) '
+		'FROM pg_catalog.pg_replication_slots '
+		'WHERE slot_name OPERATOR(pg_catalog.=) %L', slot));
+	behind := peer_value(conn, 0.001, 0) || ' of WAL behind the publisher';
+	PERFORM peer_close(conn);
+	RETURN behind;
+EXCEPTION
+	WHEN query_canceled THEN
+		PERFORM peer_close(conn);
+		RAISE;
+	WHEN OTHERS THEN
+		PERFORM peer_close(conn);
+		RETURN NULL;
+END
+$$;
+
+-- The state of a subscription of this database, as a sentence for people.
+CREATE FUNCTION subscription_state(subscription text, peer text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	s record;
+BEGIN
+	SELECT u.subenabled AS enabled, u.subslotname::text AS slot, st.pid,
+			clock_timestamp() - st.heard AS ago, pg_is_in_recovery() AS standby
+		INTO s FROM pg_subscription u LEFT JOIN (SELECT subid, max(pid) AS pid,
+			max(last_msg_receipt_time) AS heard FROM pg_stat_subscription
+			WHERE relid IS NULL GROUP BY subid) AS st ON st.subid = u.oid
+		WHERE u.subname = subscription AND u.subdbid =
+			(SELECT oid FROM pg_database WHERE datname = current_database());
+	IF NOT FOUND THEN
+		RETURN NULL;
+	END IF;
+	IF peer IS NULL
+			AND has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT') THEN
+		peer := audit_peer(subscription, NULL);
+	END IF;
+	RETURN format('subscription %I: ', subscription) || concat_ws(', ',
+		CASE WHEN s.enabled THEN 'enabled' ELSE 'disabled' END,
+		CASE WHEN s.standby THEN 'this server is a standby, which does not apply it'
+			WHEN s.pid IS NOT NULL THEN 'its apply worker runs'
+			WHEN s.enabled THEN 'no apply worker runs (the log of this server says why)'
+			ELSE 'no apply worker runs' END,
+		'last message ' || round(extract(epoch FROM s.ago)) || ' s ago',
+		CASE WHEN s.slot IS NULL THEN 'it has no slot'
+			WHEN peer IS NOT NULL THEN subscription_lag(s.slot, peer) END);
+END
+$$;
+
+-- A report of the rows of an audit, or of a run.
+CREATE FUNCTION make_report(tables json, run bigint, name text, subscription text,
+	peer text) RETURNS report
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	head run_head;
+	report report;
+BEGIN
+	report.tables := report_tables(tables);
+	report.verdict := report_verdict(report.tables);
+	report.made := clock_timestamp();
+	report.run := run;
+	report.name := name;
+	IF run IS NOT NULL THEN
+		head := (SELECT h FROM iblt_run_rows(NULL::run_head, run, own => false) AS h);
+		report.name := coalesce(name, head.target);
+		peer := coalesce(peer, head.peer);
+		subscription := (SELECT max(t.entry ->> 'subscription')
+			FROM iblt_run_rows(NULL::run_table, run, own => false) AS t);
+	END IF;
+	IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
+		report.state := subscription_state(subscription, peer);
+	END IF;
+	RETURN report;
+END
+$$;
+
+-- A report in a form; an error for a form that there is not.
+CREATE FUNCTION report_as(report report, tables json, form text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	CASE form
+		WHEN 'text' THEN RETURN report_text(report);
+		WHEN 'summary' THEN RETURN report_summary(report);
+		WHEN 'verdict' THEN RETURN report.verdict;
+		WHEN 'json' THEN RETURN report_json(report, tables);
+		WHEN 'tsv' THEN RETURN report_tsv(tables);
+		WHEN 'nagios' THEN RETURN report_nagios(report);
+		WHEN 'prometheus' THEN RETURN report_prometheus(report);
+		ELSE RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'form must be text, summary, verdict, json, tsv, nagios or prometheus';
+	END CASE;
+END
+$$;
+
+CREATE FUNCTION @extschema@.iblt_audit_report(
+	tables json,
+	form text DEFAULT 'text',
+	name text DEFAULT NULL,
+	subscription text DEFAULT NULL,
+	peer text DEFAULT NULL,
+	run bigint DEFAULT NULL)
+RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	@pinned_settings@
+AS $$
+DECLARE
+	report report := make_report(tables, run, name, subscription, peer);
+BEGIN
+	RETURN report_as(report, tables, form);
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_report(json, text, text, text, text, bigint) IS
+'a report of the rows of iblt_audit, for people or for monitoring';
+
+CREATE FUNCTION @extschema@.iblt_audit_report(
+	run bigint,
+	form text DEFAULT 'text',
+	name text DEFAULT NULL,
+	peer text DEFAULT NULL)
+RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	@pinned_settings@
+AS $$
+DECLARE
+	tables json := (SELECT json_agg(row_to_json(t) ORDER BY t.number)
+		FROM @extschema@.iblt_audit_tables t WHERE t.run = iblt_audit_report.run);
+	report report;
+BEGIN
+	IF tables IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+			MESSAGE = format('there is no run %s, or it is not yours', run);
+	END IF;
+	report := make_report(tables, run, name, NULL, peer);
+	RETURN report_as(report, tables, form);
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_report(bigint, text, text, text) IS
+'a report of a run of iblt_audit_run, for people or for monitoring';

@@ -1,0 +1,120 @@
+-- Reports for people and programs --------------------------------------------------------
+
+-- A text on one line, without characters that a terminal would obey.
+CREATE FUNCTION one_line(said text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT regexp_replace(said, '[\x01-\x1f\x7f]+', ' ', 'g')
+$$;
+
+-- A number for people.
+CREATE FUNCTION grouped(n bigint) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT to_char(n, 'FM9,999,999,999,999,999,990')
+$$;
+
+-- What a report says first: the verdict, and of how many tables.
+CREATE FUNCTION report_headline(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE report.verdict
+		WHEN 'equal' THEN 'equal: ' || tables
+		WHEN 'differs' THEN format('differs: %s of %s', differ, tables)
+			|| CASE WHEN others > 0 THEN format(', %s not compared', others) ELSE '' END
+		ELSE 'could not tell: ' || CASE WHEN n = 0 THEN 'no tables'
+			ELSE format('%s of %s not compared', others, tables) END END
+	FROM (SELECT count(*) AS n, count(*) FILTER (WHERE t.status = 'differs') AS differ,
+			count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')) AS others,
+			count(*) || CASE count(*) WHEN 1 THEN ' table' ELSE ' tables' END AS tables
+		FROM unnest(report.tables) AS t) AS c
+$$;
+
+-- How many rows of a table differ, as words, or NULL.
+CREATE FUNCTION report_counts(missing bigint, extra bigint, changed bigint, unconfirmed bigint)
+RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT nullif(concat_ws(', ', grouped(nullif(missing, 0)) || ' missing',
+		grouped(nullif(extra, 0)) || ' extra', grouped(nullif(changed, 0)) || ' changed',
+		grouped(nullif(unconfirmed, 0)) || ' of these unconfirmed'), '')
+$$;
+
+-- The tables that are not equal, those that differ first, with what there is to say of each.
+CREATE FUNCTION report_concerned(report report)
+RETURNS TABLE (n bigint, name text, status text, said text)
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT row_number() OVER (ORDER BY t.status <> 'differs', t.n), t.name, t.status,
+		CASE WHEN t.status = 'differs' AND c.counts IS NOT NULL THEN c.counts
+			ELSE concat_ws('; ', c.counts, t.detail) END
+	FROM unnest(report.tables) AS t,
+	report_counts(t.missing, t.extra, t.changed, t.unconfirmed) AS c(counts)
+	WHERE t.status <> 'equal'
+$$;
+
+-- The verdict, the tables that are not equal, and the state of the subscription.
+CREATE FUNCTION report_summary(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT concat_ws(chr(10), concat_ws(', ', report_headline(report), one_line(report.name)),
+		string_agg(format('  %s %s%s', c.name, c.status, ': ' || nullif(c.said, '')), chr(10)
+			ORDER BY c.n) FILTER (WHERE c.n <= 20),
+		CASE WHEN count(*) > 20 THEN format('  and %s more', count(*) - 20) END,
+		one_line(report.state))
+	FROM report_concerned(report) AS c
+$$;
+
+-- A table with a line a table, those that differ first and equal ones last.
+CREATE FUNCTION report_text(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	WITH line AS (
+		SELECT 0 AS kind, 0::bigint AS n, 'status' AS status, 'table' AS name, 'here' AS here,
+			'there' AS there, 'missing' AS missing, 'extra' AS extra, 'changed' AS changed,
+			NULL AS detail
+		UNION ALL
+		SELECT CASE t.status WHEN 'differs' THEN 1 WHEN 'equal' THEN 3 ELSE 2 END, t.n, t.status,
+			t.name, grouped(t.rows_here), grouped(t.rows_there), grouped(t.missing),
+			grouped(t.extra), grouped(t.changed), concat_ws('; ',
+				grouped(nullif(t.unconfirmed, 0)) || ' unconfirmed', t.detail)
+		FROM unnest(report.tables) AS t
+	), width AS (
+		SELECT max(length(l.status)) AS status, max(length(l.name)) AS name,
+			max(length(l.here)) AS here, max(length(l.there)) AS there,
+			max(length(l.missing)) AS missing, max(length(l.extra)) AS extra,
+			max(length(l.changed)) AS changed
+		FROM line l
+	)
+	SELECT concat_ws(chr(10), concat_ws(', ', report_headline(report), one_line(report.name)),
+		string_agg(rtrim(concat_ws('  ', rpad(l.status, w.status), rpad(l.name, w.name),
+				lpad(coalesce(l.here, ''), w.here), lpad(coalesce(l.there, ''), w.there),
+				lpad(coalesce(l.missing, ''), w.missing), lpad(coalesce(l.extra, ''), w.extra),
+				lpad(coalesce(l.changed, ''), w.changed)))
+			|| coalesce(chr(10) || '    ' || nullif(l.detail, ''), ''),
+			chr(10) ORDER BY l.kind, l.n),
+		one_line(report.state))
+	FROM line l, width w
+$$;
+
+-- Each row as it came, in a JSON document.
+CREATE FUNCTION report_json(report report, tables json) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT concat('{"verdict": ', to_json(report.verdict), ',', ' "run": ' || report.run || ',',
+		' "tables": [', chr(10), string_agg(t.line::text, ',' || chr(10) ORDER BY t.n), chr(10),
+		'], "finished": ', to_json(to_char(report.made, 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
+	FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n)
+$$;
+
+-- A header and each row as it came, as COPY writes them.
+CREATE FUNCTION report_tsv(tables json) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT concat_ws(chr(10), min(l.header), string_agg(l.line, chr(10) ORDER BY l.n))
+	FROM (SELECT t.n, string_agg(f.name, chr(9) ORDER BY f.position) AS header,
+			string_agg(coalesce(replace(replace(replace(replace(f.value, '\', '\\'), chr(9), '\t'),
+				chr(10), '\n'), chr(13), '\r'), '\N'), chr(9) ORDER BY f.position) AS line
+		FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
+		json_each_text(t.line) WITH ORDINALITY AS f(name, value, position) GROUP BY t.n) AS l
+$$;

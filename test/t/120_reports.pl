@@ -1,0 +1,206 @@
+# What audits and runs say in each form of a report: for people, on stderr for cron, for
+# Nagios, and for Prometheus.
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use File::Basename;
+use IbltRuns;
+use IPC::Run;
+use JSON::PP;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+chomp(my $script = `pg_config --bindir`);
+$script .= '/iblt-audit.sh';
+my ($here, $there) = audit_servers();
+$here->safe_psql('postgres', "CREATE SERVER node_b FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
+	CREATE USER MAPPING FOR CURRENT_USER SERVER node_b");
+both('CREATE SCHEMA shop; CREATE TABLE shop.customers (id int PRIMARY KEY); INSERT INTO shop.customers SELECT generate_series(1, 500);
+	CREATE TABLE shop.items (id int PRIMARY KEY, v int); INSERT INTO shop.items SELECT g, g FROM generate_series(1, 2000) g');
+my @shop = ('peer=node_b', 'schema=shop');
+
+sub script
+{
+	my ($arguments, %how) = @_;
+	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres', PGAPPNAME => '', %{ $how{env} // {} });
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout(100));
+	return ($? >> 8, $out, $err);
+}
+
+sub script_is
+{
+	my ($arguments, $status, $out, $err, $text) = @_;
+	my @got = script($arguments);
+	is($got[0], $status, "$text: status") or note("$got[1]$got[2]");
+	ref $out ? like($got[1], $out, "$text: stdout") : is($got[1], $out, "$text: stdout");
+	ref $err ? like($got[2], $err, "$text: stderr") : is($got[2], $err, "$text: stderr");
+	return;
+}
+
+# --- help ------------------------------------------------------------------------------------
+
+script_is(['--help'], 0, qr/\Aiblt-audit\.sh \[OPTION \.\.\.\] NAME=VALUE.*--prometheus FILE.*status 0 .*table differs\.\n\z/s, '', '--help');
+script_is([], 2, '', qr/^iblt-audit\.sh: usage: .*--help$/, 'no arguments');
+
+# --- for people -----------------------------------------------------------------------------
+
+script_is(\@shop, 0, <<'END', '', 'equal');
+equal: 2 tables, schema=shop
+status  table            here  there  missing  extra  changed
+equal   shop.customers    500    500        0      0        0
+equal   shop.items      2,000  2,000        0      0        0
+END
+$here->safe_psql('postgres', 'DELETE FROM shop.items WHERE id IN (1, 2); UPDATE shop.items SET v = 0 WHERE id = 3; INSERT INTO shop.items VALUES (9999, 1);
+	CREATE TABLE shop.notes (id int PRIMARY KEY)');
+my $text = <<'END';
+differs: 1 of 3 tables, 1 not compared, schema=shop
+status          table            here  there  missing  extra  changed
+differs         shop.items      1,999  2,000        2      1        1
+not comparable  shop.notes
+    relation shop.notes does not exist on the peer
+equal           shop.customers    500    500        0      0        0
+END
+my $summary = <<'END';
+differs: 1 of 3 tables, 1 not compared, schema=shop
+  shop.items differs: 2 missing, 1 extra, 1 changed
+  shop.notes not comparable: relation shop.notes does not exist on the peer
+END
+script_is(\@shop, 1, $text, $summary, 'differs');
+script_is([ '--text', @shop ], 1, $text, $summary, '--text');
+script_is([ '--tsv', @shop ], 1, qr/^relation\t/, $summary, '--tsv');
+script_is([ '--json', @shop ], 1, qr/^\{"verdict": "differs"/, $summary, '--json');
+script_is([ 'peer=node_b', 'tables={shop.notes}' ], 2, qr/^could not tell: 1 of 1 table not compared, tables=\{shop\.notes\}\n/,
+	"could not tell: 1 of 1 table not compared, tables={shop.notes}\n  shop.notes not comparable: relation shop.notes does not exist on the peer\n", 'could not tell');
+script_is([ 'peer=node_b', 'schema=nosuch' ], 2, '', qr/schema "nosuch" does not exist here/, 'no answer');
+script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop\n).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit\.sh: run 1\n.*\n\Q$summary\E\z/s, 'a run');
+is($here->safe_psql('postgres', "SELECT iblt_audit_report(1, 'summary', 'schema=shop')") . "\n", $summary, 'in SQL');
+is($here->safe_psql('postgres', "SELECT iblt_audit_report(json_agg(a), 'text', 'schema=shop') FROM iblt_audit('node_b', schema => 'shop', extra_columns => 'error') AS a") . "\n", $text,
+	'in SQL, of an audit');
+script_is([ '--run', @shop, 'max_time=0 s' ], 2, qr/\Acould not tell: 3 of 3 tables not compared, schema=shop\n/, qr/shop\.items waiting\n/, 'a run that has not begun');
+
+# names and errors cannot write on a terminal, nor forge lines
+is($here->safe_psql('postgres', q{SELECT iblt_audit_report(json_build_array(json_build_object('relation', E'a\n  b equal\x1b[2J', 'status', 'error', 'detail', E'x\r\ny')), 'summary')}),
+	"could not tell: 1 of 1 table not compared\n  a   b equal [2J error: x y", 'control characters');
+
+# verdicts
+foreach ([ '[]', 'unknown' ], [ '[{}]', 'unknown' ], [ '[{"status": "equal"}]', 'equal' ], [ '[{"status": "equal"}, {"status": null}]', 'unknown' ], [ '[{"status": "Equal"}]', 'unknown' ],
+	[ '[{"status": "error"}, {"status": "equal"}]', 'unknown' ], [ '[{"status": "error"}, {"status": "differs"}]', 'differs' ])
+{
+	is($here->safe_psql('postgres', "SELECT iblt_audit_report('$_->[0]'::json, 'verdict')"), $_->[1], "the verdict on $_->[0]");
+}
+like(failure("SELECT iblt_audit_report('[]'::json, '$_')"), qr/22023: form must be/, "form $_") foreach 'nosuch', '';
+like(failure("SELECT iblt_audit_report('[]'::json, NULL)"), qr/22023: form must be/, 'form NULL');
+like(failure('SELECT iblt_audit_report(987654321)'), qr/42704: there is no run 987654321, or it is not yours/, 'no such run');
+is($here->safe_psql('postgres', q{SELECT count(*), max(x) FROM regexp_split_to_table(iblt_audit_report((SELECT json_agg(json_build_object('relation', 't' || g, 'status', 'error')) FROM generate_series(1, 30) g), 'summary'), E'\n') AS x
+	WHERE x ~ 'more'}), '1|  and 10 more', 'a summary is short');
+
+# --- for Nagios ------------------------------------------------------------------------------
+
+script_is([ '--nagios', @shop ], 2,
+	"IBLT CRITICAL - differs: 1 of 3 tables, 1 not compared, schema=shop: shop.items differs, shop.notes not comparable | tables=3 differs=1 not_compared=1 missing=2 extra=1 changed=1 unconfirmed=0\n",
+	'', 'Nagios: differs');
+script_is([ '--nagios', 'peer=node_b', 'tables={shop.customers}' ], 0,
+	"IBLT OK - equal: 1 table, tables={shop.customers} | tables=1 differs=0 not_compared=0 missing=0 extra=0 changed=0 unconfirmed=0\n", '', 'Nagios: equal');
+script_is([ '--nagios', 'peer=node_b', 'tables={shop.notes}' ], 3, qr/\AIBLT UNKNOWN - could not tell: 1 of 1 table .*\| tables=1 differs=0 not_compared=1 .*\n\z/, '', 'Nagios: could not tell');
+script_is([ '--nagios', 'peer=nowhere', 'schema=shop' ], 3, "IBLT UNKNOWN - psql ended with status 3\n", qr/neither a foreign server/, 'Nagios: no answer');
+script_is([ '--nagios', 'shop' ], 3, "IBLT UNKNOWN - arguments are NAME=VALUE\n", qr/NAME=VALUE/, 'Nagios: wrong arguments');
+is($here->safe_psql('postgres', q{SELECT iblt_audit_report('[{"relation": "a|b=1", "status": "differs", "missing": null}]'::json, 'nagios')}),
+	'IBLT CRITICAL - differs: 1 of 1 table: a/b=1 differs | tables=1 differs=1 not_compared=0 missing=0 extra=0 changed=0 unconfirmed=0', 'Nagios: a bar in a name');
+
+# --- for Prometheus -----------------------------------------------------------------------
+
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $promtool = `sh -c 'command -v promtool'`;
+chomp $promtool;
+
+# The samples of a file, by name and labels; and what breaks the rules of the format.
+sub samples
+{
+	my ($content) = @_;
+	my (%sample, %type, $series);
+	my @problems = $content =~ /\n\z/ ? () : ('no newline at the end');
+	foreach my $line (split /\n/, $content)
+	{
+		if ($line =~ /^# HELP ([a-z_]+) (.+)$/) { push @problems, "twice: $1" if $type{$1}; $series = $1; push @problems, "help: $2" if $2 =~ /\\(?![\\n])/; }
+		elsif ($line =~ /^# TYPE ([a-z_]+) gauge$/) { push @problems, "type: $line" if $1 ne $series; $type{$1} = 1; }
+		elsif ($line =~ /^([a-z_]+)(\{[a-z_]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\["\\n])*")*\}) (-?[0-9.]+)$/)
+		{
+			push @problems, "not behind its type: $line" if $1 ne $series || !$type{$1};
+			push @problems, "twice: $line" if exists $sample{"$1$2"};
+			$sample{"$1$2"} = $3;
+		}
+		else { push @problems, "line: $line" }
+	}
+	is(join("\n", @problems), '', 'the rules of the text format');
+	SKIP:
+	{
+		skip 'there is no promtool', 1 unless $promtool;
+		my ($out, $err);
+		IPC::Run::run([ $promtool, 'check', 'metrics' ], '<', \$content, '>', \$out, '2>', \$err);
+		is("$?$out$err", '0', 'promtool agrees');
+	}
+	return \%sample;
+}
+
+sub metrics_are
+{
+	my ($arguments, $verdict, $text) = @_;
+	my $before = time;
+	my ($status, $out, $err) = script([ '--prometheus', "$dir/shop.prom", @$arguments ]);
+	my $sample = samples(slurp_file("$dir/shop.prom"));
+	is(join(' ', "$status:", map { $sample->{qq(iblt_audit_verdict{audit="shop",verdict="$_"})} } qw(equal differs unknown)), $verdict, $text) or note("$out$err");
+	my $finished = $sample->{'iblt_audit_finished_timestamp_seconds{audit="shop"}'};
+	ok($finished >= $before - 1 && $finished <= time + 1, "$text: when");
+	is(join(' ', glob("$dir/*")), "$dir/shop.prom", "$text: one file is left");
+	return $sample;
+}
+
+my $sample = metrics_are(\@shop, '1: 0 1 0', 'Prometheus: differs');
+my %expected = ('tables{audit="shop",status="equal"}' => 1, 'tables{audit="shop",status="differs"}' => 1, 'tables{audit="shop",status="not compared"}' => 1,
+	'rows{audit="shop",side="here"}' => 2499, 'rows{audit="shop",side="there"}' => 2500,
+	'table_not_equal{audit="shop",relation="shop.items",status="differs"}' => 1, 'table_not_equal{audit="shop",relation="shop.notes",status="not comparable"}' => 1,
+	'table_differences{audit="shop",relation="shop.items",kind="missing"}' => 2, 'table_differences{audit="shop",relation="shop.items",kind="extra"}' => 1,
+	'table_differences{audit="shop",relation="shop.items",kind="changed"}' => 1, 'table_differences{audit="shop",relation="shop.items",kind="unconfirmed"}' => 0,
+	'tables_left_out{audit="shop"}' => 0);
+is(join("\n", map { "$_ $sample->{$_}" } sort grep { !/_audit_(verdict|finished)/ } keys %$sample), join("\n", map { "iblt_audit_$_ $expected{$_}" } sort keys %expected), 'Prometheus: all series');
+my %series = map { /^(\w+)/ => 1 } keys %$sample;
+metrics_are([ 'peer=node_b', 'tables={shop.customers}' ], '0: 1 0 0', 'Prometheus: equal');
+metrics_are([ 'peer=nowhere', 'schema=shop' ], '2: 0 0 1', 'Prometheus: no answer takes the place of the last one');
+metrics_are([ 'peer=node_b', 'tables={shop.customers}' ], '0: 1 0 0', 'Prometheus: equal again');
+metrics_are(['shop'], '2: 0 0 1', 'Prometheus: wrong arguments');
+script_is([ '--prometheus', $_, @shop ], 2, '', qr/^iblt-audit\.sh: --prometheus/, "--prometheus $_") foreach "$dir/nosuch/x.prom", "$dir/", $dir, '', "$dir/a b.prom", qq($dir/x"y.prom);
+$sample = samples($here->safe_psql('postgres', q{SELECT iblt_audit_report((SELECT json_agg(json_build_object('relation', E't "\\\\" ' || g, 'status', 'error', 'missing', 1)) FROM generate_series(1, 1003) g), 'prometheus', E'a\\\\b\n"c"')}) . "\n");
+is(join(' ', scalar(grep { /^iblt_audit_table_not_equal/ } keys %$sample), (map { $sample->{$_} } grep { /left_out/ } keys %$sample)), '1000 3', 'the number of series is bounded');
+is(scalar(grep { !/\{audit="a\\\\b\\n\\"c\\""/ } keys %$sample), 0, 'labels are quoted');
+
+# the dashboard reads these series and no others
+my $top = abs_path(dirname(__FILE__) . '/../..');
+my $dashboard = JSON::PP->new->utf8->decode(slurp_file("$top/doc/examples/grafana.json"));
+my %read = map { $_ => 1 } map { $_->{expr} =~ /\b(iblt_\w+)/g } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
+is(join(' ', sort keys %read), join(' ', sort keys %series), 'the dashboard reads the series that there are');
+my %described = map { $_ => 1 } slurp_file("$top/doc/operations.md") =~ /^\| `(iblt_audit_\w+)/mg;
+is(join(' ', sort keys %described), join(' ', sort keys %series), 'operations.md describes them');
+
+# --- the state of a subscription ------------------------------------------------------------
+
+$there->safe_psql('postgres', 'CREATE PUBLICATION shop FOR TABLE shop.items');
+$here->safe_psql('postgres', "CREATE SUBSCRIPTION shop CONNECTION 'host=${\ $there->host} port=${\ $there->port} dbname=postgres' PUBLICATION shop WITH (copy_data = false)");
+subscribed($here, 1);
+my @subscription = ('subscription=shop', 'recheck=0');
+script_is(\@subscription, 1, qr/^differs/, qr/\n(?i)subscription shop: enabled, its apply worker runs, last message \d+ s ago, \d+ \w+ of WAL behind the publisher\n\z/, 'a subscription');
+$here->safe_psql('postgres', 'ALTER SUBSCRIPTION shop DISABLE');
+$here->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_subscription WHERE pid IS NOT NULL') or die;
+script_is(['subscription=shop'], 2, qr/^could not tell/, qr/\nsubscription shop: disabled, no apply worker runs, \d+ \w+ of WAL behind the publisher\n\z/, 'it is disabled');
+script_is([ '--run', 'subscription=shop' ], 2, qr/^could not tell/, qr/\nsubscription shop: disabled, no apply worker runs, /, 'a run');
+# a worker that cannot start
+inside($here);
+$there->safe_psql('postgres', "SELECT pg_drop_replication_slot('shop')");
+$here->safe_psql('postgres', 'ALTER SUBSCRIPTION shop ENABLE');
+$here->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_subscription WHERE pid IS NOT NULL") or die;
+like($here->safe_psql('postgres', "SELECT iblt_internal.subscription_state('shop', 'node_b')"), qr/^subscription shop: enabled, (no apply worker runs \(the log of this server says why\)|its apply worker runs)/, 'it is enabled and cannot work');
+nothing_left('connections', $there);
+
+done_testing();
