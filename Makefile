@@ -37,7 +37,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	plain/describe plain/plan plain/statements plain/run \
 	digest/stores digest/parts digest/start digest/live \
 	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain audit/audit \
-	repair/types repair/target repair/plan repair/statements repair/steps repair/absent \
+	repair/types repair/target repair/plan repair/statements repair/long repair/steps repair/absent \
 	repair/referring repair/execute repair/lock repair/apply repair/repair \
 	run/stores run/types run/slice run/slice_order run/slice_walk run/slice_guess run/slice_guard \
 	run/rows run/begin run/claim run/work run/blocks run/views run/run run/after run/repair \

@@ -2,7 +2,8 @@
 --
 -- What iblt on another server may call here, and what this server calls there:
 -- everything in this file, and live_answer, repair_describe,
--- repair_check_session, repair_lock_tables, repair_execute, audit_tables, audit_published,
+-- repair_check_session, repair_lock_tables, repair_execute, repair_hash, repair_texts,
+-- repair_values, iblt_repair_parts, iblt_repair_keep, audit_tables, audit_published,
 -- audit_feeds, audit_generated, audit_answers, read_slice, slice_bound, slice_check,
 -- sample_slice_index, run_probe, run_lag, blocks_mark, scan_answer, and read_heap and
 -- read_planned of read.sql.  A call that changes its name, its arguments or

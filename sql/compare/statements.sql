@@ -155,18 +155,40 @@ BEGIN
 END
 $$;
 
--- Columns of t as a jsonb array of the texts of their values.
+-- The expression of the text of a column of t.
+-- format uses the type's output; a cast to text would lose the blanks of a character(n).  IS
+-- NULL is also true of a row of nulls.
+CREATE FUNCTION text_sql(c plan_column) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN format('CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END',
+		coalesce(format('t.%I::', c.name) || text_type(c), value_sql(c)));
+END
+$$;
+
+-- Columns of t as an array of the texts of their values.
 CREATE FUNCTION texts_sql(columns plan_column[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	-- format uses the type's output; a cast to text would lose the blanks of a
-	-- character(n).  IS NULL is also true of a row of nulls.
-	RETURN (SELECT format('to_jsonb(ARRAY[%s]::text[])', string_agg(format(
-		'CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END', coalesce(
-			format('t.%I::', (columns[i]).name) || text_type(columns[i]),
-			value_sql(columns[i]))), ', ' ORDER BY i))
-	FROM generate_subscripts(columns, 1) AS i);
+	RETURN (SELECT format('ARRAY[%s]::text[]',
+			string_agg(text_sql(columns[i]), ', ' ORDER BY i))
+		FROM generate_subscripts(columns, 1) AS i);
+END
+$$;
+
+-- The expression of a row's texts, with what stands for long ones.
+-- Rows that plain queries read are here as a whole, and those of Citus elsewhere.
+CREATE FUNCTION short_texts_sql(plan plan) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN format(CASE WHEN plan.buckets IS NOT NULL OR (plan.here).distributed
+			OR (plan.there).distributed THEN 'to_jsonb(%s)'
+		ELSE '(SELECT CASE WHEN pg_column_size(x) <= 16384 THEN to_jsonb(x)'
+			' ELSE repair_texts(x) END FROM (SELECT %s AS x OFFSET 0) AS iblt_x)' END,
+		texts_sql(plan.columns));
 END
 $$;
 
@@ -176,7 +198,7 @@ CREATE FUNCTION content_sql(plan plan) RETURNS text
 AS $$
 BEGIN
 	RETURN CASE plan.content
-		WHEN 'texts' THEN texts_sql(plan.columns)
+		WHEN 'texts' THEN short_texts_sql(plan)
 		WHEN 'rows' THEN json_sql(plan.columns, false)
 		WHEN 'changed' THEN json_sql(plan.columns, false)
 		ELSE 'NULL::jsonb' END;

@@ -48,6 +48,7 @@ BEGIN
 	PERFORM check_index(plan.compared, run_unseen(plan.compared, ids, again));
 	steps := repair_unchanged(steps, differences, again);
 	steps := repair_absent(plan, repair_outside(plan, steps));
+	steps := repair_fill(plan, steps);
 	IF repair_ids(steps) <> '{}' THEN
 		steps := repair_cascades(plan, steps);
 	END IF;
@@ -67,8 +68,21 @@ EXCEPTION WHEN character_not_in_repertoire THEN
 END
 $$;
 
--- Runs statements on the peer, in one message that it does not show.
-CREATE FUNCTION repair_run_there(conn text, statements text[], n bigint[],
+-- Sends the peer a statement that this session keeps, in messages that it does not show.
+CREATE FUNCTION repair_send(conn text, name text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM peer_send(conn, peer_settings(NULL, 'iblt_repair_keep')
+			|| format('SELECT iblt_repair_keep(%L, %s, %L)', name, p.n, p.part)),
+		peer_value(conn)
+	FROM iblt_repair_parts(iblt_repair_kept(name)) WITH ORDINALITY AS p(part, n);
+END
+$$;
+
+-- Runs statements on the peer, in one message that it does not show, behind those that are
+-- kept.
+CREATE FUNCTION repair_run_there(conn text, statements text[], kept text[], n bigint[],
 	at_most boolean[], keys text[], asked repair_options) RETURNS integer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -77,9 +91,10 @@ BEGIN
 		keys := ARRAY(SELECT repair_valid(key)
 			FROM unnest(keys) WITH ORDINALITY AS k(key, i) ORDER BY i);
 	END IF;
+	PERFORM repair_send(conn, k) FROM unnest(kept) AS k WHERE k IS NOT NULL;
 	PERFORM peer_send(conn, peer_settings(NULL,
 			format('iblt_repair_execute of %s statements', cardinality(statements)))
-		|| format('SELECT repair_execute(%L, %L, %L, %L, %L, %L)', statements, n,
+		|| format('SELECT repair_execute(%L, %L, %L, %L, %L, %L, %L)', statements, kept, n,
 			at_most, keys, asked.search_path, asked.as_replica));
 	RETURN peer_value(conn, 0.01);
 END
@@ -108,7 +123,8 @@ DECLARE
 	x record;
 	done integer;
 BEGIN
-	SELECT coalesce(array_agg(s.sql), '{}') AS statements, array_agg(s.n) AS n,
+	SELECT coalesce(array_agg(s.sql), '{}') AS statements, array_agg(s.kept) AS kept,
+		array_agg(s.n) AS n,
 		array_agg(s.action = 'delete' AND s.may_go) AS at_most,
 		array_agg(s.key::text) AS keys INTO x
 	FROM (SELECT u.*, w.may_go FROM (SELECT v.steps, v.ordinality AS work,
@@ -122,9 +138,9 @@ BEGIN
 	PERFORM progress((((works[1]).plan).compared).progress,
 		format('running %s statements', cardinality(x.statements)));
 	IF conn IS NOT NULL THEN
-		done := repair_run_there(conn, x.statements, x.n, x.at_most, x.keys, asked);
+		done := repair_run_there(conn, x.statements, x.kept, x.n, x.at_most, x.keys, asked);
 	ELSE
-		done := repair_execute(x.statements, x.n, x.at_most, x.keys,
+		done := repair_execute(x.statements, x.kept, x.n, x.at_most, x.keys,
 			asked.search_path, asked.as_replica);
 	END IF;
 	IF done IS DISTINCT FROM cardinality(x.statements) THEN
@@ -187,7 +203,7 @@ BEGIN
 		work.differ := repair_verify(work.plan, ids, work.again);
 		work.steps := ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql,
 				CASE s.status WHEN 'preview' THEN 'applied' ELSE s.status END,
-				s.detail, s.n, s.columns)::repair_step
+				s.detail, s.n, s.columns, s.kept)::repair_step
 			FROM unnest(work.steps) WITH ORDINALITY AS s ORDER BY s.ordinality);
 		works[i] := work;
 	END LOOP;

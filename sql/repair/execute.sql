@@ -6,11 +6,12 @@
 
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
-CREATE FUNCTION repair_fail(e failure, sql text, key text) RETURNS void
+CREATE FUNCTION repair_fail(e failure, sql text, kept text, key text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	inside text := regexp_replace(left(e.context, strpos(e.context, sql)), '\n?[^\n]*$', '');
+	inside text := regexp_replace(left(e.context,
+		strpos(e.context, coalesce(sql, iblt_repair_kept(kept)))), '\n?[^\n]*$', '');
 BEGIN
 	e.detail := concat_ws(E'\n', nullif(e.detail, ''),
 		format('The row has the key %s.', left(key, 1000)), 'Context: ' || nullif(inside, ''));
@@ -18,11 +19,13 @@ BEGIN
 END
 $$;
 
--- Runs a statement, which must change that many rows, under a search_path if one is given.
+-- Runs a statement, which the session may keep under a name, and which must change that many
+-- rows; under a search_path if one is given.
 -- Triggers, defaults and checks of users must not find iblt_internal, so this function has
 -- another path than those that call it.  The names in it are PostgreSQL's own, because only
 -- the statement is to run under the path that is given.
-CREATE FUNCTION repair_statement(sql text, n bigint, at_most boolean, path text) RETURNS void
+CREATE FUNCTION repair_statement(sql text, kept text, n bigint, at_most boolean,
+	path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = pg_catalog, pg_temp
 AS $$
@@ -32,15 +35,20 @@ BEGIN
 	IF path IS NOT NULL THEN
 		PERFORM pg_catalog.set_config('search_path', path, true);
 	END IF;
-	EXECUTE sql;
-	GET DIAGNOSTICS changed = ROW_COUNT;
+	IF kept IS NULL THEN
+		EXECUTE sql;
+		GET DIAGNOSTICS changed = ROW_COUNT;
+	ELSE
+		changed := iblt_internal.iblt_repair_run(kept);
+	END IF;
 	IF path IS NOT NULL THEN
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	END IF;
 	IF changed <> n AND NOT (at_most AND changed < n) THEN
 		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
 			MESSAGE = format('a statement of the repair changed %s rows instead of %s', changed, n),
-			DETAIL = left(sql, 1000) || E'\nNothing was changed.',
+			DETAIL = left(coalesce(sql, iblt_internal.iblt_repair_kept(kept)), 1000)
+				|| E'\nNothing was changed.',
 			HINT = 'Look for a trigger, a rule or another session that changes such rows. '
 				'Without a unique key, look for a value whose bytes are not those of its text: '
 				'a row of a type that was altered, or a NaN of another sign.';
@@ -50,7 +58,7 @@ $$;
 
 -- Runs all statements; or none, and returns the number of the first that failed and its
 -- error.
-CREATE FUNCTION repair_try(statements text[], n bigint[], at_most boolean[],
+CREATE FUNCTION repair_try(statements text[], kept text[], n bigint[], at_most boolean[],
 	path text, OUT failed integer, OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -59,7 +67,7 @@ DECLARE
 BEGIN
 	FOR i IN 1 .. cardinality(statements) LOOP
 		current := i;
-		PERFORM repair_statement(statements[i], n[i], at_most[i], path);
+		PERFORM repair_statement(statements[i], kept[i], n[i], at_most[i], path);
 	END LOOP;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
@@ -87,7 +95,7 @@ $$;
 -- Some statements succeed in another order only (a table that refers to itself, values
 -- that must be unique).  They are tried again behind the others, until none succeeds.  The
 -- order turns each time, so that neither direction of a chain takes many rounds.
-CREATE FUNCTION repair_execute_passes(statements text[], n bigint[],
+CREATE FUNCTION repair_execute_passes(statements text[], kept text[], n bigint[],
 	at_most boolean[], keys text[], path text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -100,10 +108,10 @@ BEGIN
 	WHILE remaining <> '{}' LOOP
 		failed := '{}';
 		FOREACH i IN ARRAY remaining LOOP
-			e := (repair_try(statements[i:i], n[i:i], at_most[i:i], path)).e;
+			e := (repair_try(statements[i:i], kept[i:i], n[i:i], at_most[i:i], path)).e;
 			CONTINUE WHEN e.state IS NULL;
 			IF NOT repair_is_order(e.state) THEN
-				PERFORM repair_fail(e, statements[i], keys[i]);
+				PERFORM repair_fail(e, statements[i], kept[i], keys[i]);
 			END IF;
 			failed := failed || i;
 			IF cardinality(failed) = cardinality(remaining) THEN
@@ -111,7 +119,7 @@ BEGIN
 					'Nothing was changed, because no statement order satisfies all constraints.');
 				e.hint := 'Repair the tables that these rows refer to first. If rows exchange '
 					'values that must be unique, make the constraint DEFERRABLE.';
-				PERFORM repair_fail(e, statements[i], keys[i]);
+				PERFORM repair_fail(e, statements[i], kept[i], keys[i]);
 			END IF;
 		END LOOP;
 		remaining := ARRAY(SELECT f FROM unnest(failed) WITH ORDINALITY AS x(f, position)
@@ -126,10 +134,10 @@ CREATE FUNCTION repair_check_deferred(path text) RETURNS void
 AS $$
 DECLARE
 	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
-	try record := repair_try(ARRAY[sql], '{0}', '{f}', path);
+	try record := repair_try(ARRAY[sql], '{NULL}', '{0}', '{f}', path);
 BEGIN
 	IF try.failed IS NOT NULL THEN
-		PERFORM repair_fail(try.e, sql, NULL);
+		PERFORM repair_fail(try.e, sql, NULL, NULL);
 	END IF;
 END
 $$;
@@ -137,7 +145,7 @@ $$;
 -- Runs the statements of a repair, each of which must change a number of rows.
 -- session_replication_role also decides what becomes of checks that are deferred.  Those
 -- that the caller deferred before run first, under the role that they were meant for.
-CREATE FUNCTION repair_execute(statements text[], n bigint[], at_most boolean[],
+CREATE FUNCTION repair_execute(statements text[], kept text[], n bigint[], at_most boolean[],
 	keys text[], path text, as_replica boolean) RETURNS integer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -151,11 +159,11 @@ BEGIN
 		PERFORM set_config('session_replication_role', 'replica', true);
 	END IF;
 	SET CONSTRAINTS ALL DEFERRED;
-	try := repair_try(statements, n, at_most, path);
+	try := repair_try(statements, kept, n, at_most, path);
 	IF repair_is_order((try.e).state) THEN
-		PERFORM repair_execute_passes(statements, n, at_most, keys, path);
+		PERFORM repair_execute_passes(statements, kept, n, at_most, keys, path);
 	ELSIF try.failed IS NOT NULL THEN
-		PERFORM repair_fail(try.e, statements[try.failed], keys[try.failed]);
+		PERFORM repair_fail(try.e, statements[try.failed], kept[try.failed], keys[try.failed]);
 	END IF;
 	-- before anyone is told that the repair was applied
 	PERFORM repair_check_deferred(path);

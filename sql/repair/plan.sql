@@ -178,6 +178,7 @@ BEGIN
 	asked.as_replica := asked.as_replica OR (plan.target).replica;
 	plan.asked := asked;
 	plan.columns := repair_columns(plan.compared, plan.target);
+	plan.secret := gen_random_uuid();
 	PERFORM repair_check_target(plan), repair_check_apply(plan);
 	IF asked.search_path IS NOT NULL OR asked.as_replica THEN
 		PERFORM ask_one((repair_side(plan)).place, format('SELECT repair_check_session(%L, %L)',

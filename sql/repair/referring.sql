@@ -128,7 +128,7 @@ BEGIN
 			CASE WHEN x.also = '' THEN s.detail
 			WHEN asked.as_replica
 			THEN 'foreign keys are not enforced, for all such rows: ' || x.also
-			ELSE 'with all such rows: ' || x.also END, s.n, s.columns)::repair_step
+			ELSE 'with all such rows: ' || x.also END, s.n, s.columns, s.kept)::repair_step
 		FROM unnest(steps) WITH ORDINALITY AS s,
 		LATERAL (SELECT CASE WHEN s.status <> 'preview' THEN ''
 			WHEN s.action = 'delete' THEN deletes WHEN s.action = 'update' THEN updates

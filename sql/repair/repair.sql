@@ -27,7 +27,7 @@ BEGIN
 		work.steps := claimed.steps;
 		work.again := claimed.again;
 	ELSE
-		work.steps := repair_cascades(plan, work.steps);
+		work.steps := repair_cascades(plan, repair_fill(plan, work.steps));
 	END IF;
 	RETURN work;
 END
@@ -171,10 +171,12 @@ BEGIN
 	IF run IS NULL THEN
 		PERFORM repair_figures(works[1], started);
 	END IF;
-	RETURN QUERY SELECT w.target, s.key, s.action, s.sql || ';', s.status, s.detail
+	RETURN QUERY SELECT w.target, s.key, s.action,
+			coalesce(s.sql, iblt_repair_kept(s.kept)) || ';', s.status, s.detail
 		FROM (SELECT (repair_side(x.plan)).relation AS target, x.steps, x.ordinality
 			FROM unnest(works) WITH ORDINALITY AS x OFFSET 0) AS w,
 		unnest(w.steps) WITH ORDINALITY AS s ORDER BY w.ordinality, s.ordinality;
+	PERFORM iblt_repair_forget((w.plan).secret) FROM unnest(works) AS w;
 END
 $$;
 COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text,

@@ -50,6 +50,17 @@ $$;
 
 -- How it is written
 
+-- A value as a literal, or what stands for a long one: its column and its hash, with the
+-- secret before and behind it.
+-- Rows cannot have the secret in them: they were read before anybody else knew it.
+CREATE FUNCTION repair_literal(secret text, texts jsonb, i integer) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE jsonb_typeof(texts -> i)
+		WHEN 'object' THEN concat(secret, i, ' ', texts -> i ->> 'sha256', secret)
+		ELSE quote_nullable(texts ->> i) END
+$$;
+
 -- The statements that insert rows.
 CREATE FUNCTION repair_inserts(plan repair_plan, changes repair_change[]) RETURNS repair_step[]
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -59,12 +70,12 @@ AS $$
 				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' END,
 				CASE x.n WHEN 1 THEN coalesce('VALUES (' || p.vals || ')', 'DEFAULT VALUES')
 				ELSE format('SELECT %s FROM pg_catalog.generate_series(1, %s)', p.vals, x.n) END),
-			'preview', x.problem, x.n, NULL)::repair_step
+			'preview', x.problem, x.n, NULL, NULL)::repair_step
 		FROM repair_side(plan) AS s,
 		(SELECT (u.x).* FROM (SELECT unnest(changes) AS x) AS u) AS x, LATERAL (SELECT
 			bool_or(c.always) AS always,
 			string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) AS names,
-			string_agg(quote_nullable(x.source ->> c.i) || c.suffix, ', ' ORDER BY c.i)
+			string_agg(repair_literal(plan.secret, x.source, c.i) || c.suffix, ', ' ORDER BY c.i)
 				FILTER (WHERE NOT c.generated) AS vals
 			FROM unnest(plan.columns) AS c) AS p
 		WHERE x.action = 'insert')
@@ -84,7 +95,7 @@ AS $$
 				WHEN p.changes IS NOT NULL THEN NULL
 				WHEN p.made IS NOT NULL THEN 'differs only in generated columns: ' || p.made
 				ELSE 'differs in a value that has the same text on both sides' END,
-			1, p.changed)::repair_step
+			1, p.changed, NULL)::repair_step
 		FROM repair_side(plan) AS s,
 		(SELECT (u.x).* FROM (SELECT unnest(changes) AS x) AS u) AS x, LATERAL (SELECT
 			string_agg(concat(c.identifier, ' ', coalesce(c.equal, 'OPERATOR(pg_catalog.=)'), ' ',
@@ -96,8 +107,9 @@ AS $$
 				FILTER (WHERE c.generated AND v.new <> v.old) AS made,
 			string_agg(c.identifier, ', ' ORDER BY c.i)
 				FILTER (WHERE c.always AND v.new <> v.old) AS fixed
-			FROM unnest(plan.columns) AS c, LATERAL (SELECT quote_nullable(x.source ->> c.i),
-				quote_nullable(x.target ->> c.i) OFFSET 0) AS v(new, old)) AS p
+			FROM unnest(plan.columns) AS c,
+			LATERAL (SELECT repair_literal(plan.secret, x.source, c.i),
+				repair_literal(plan.secret, x.target, c.i) OFFSET 0) AS v(new, old)) AS p
 		WHERE x.action <> 'insert')
 $$;
 
@@ -115,7 +127,7 @@ AS $$
 				ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=)'
 					' ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s))' END,
 				s.relation, p.this, ' AND (' || s.condition || E'\n)', x.n) END,
-			'preview', x.problem, x.n, NULL)::repair_step
+			'preview', x.problem, x.n, NULL, NULL)::repair_step
 		FROM repair_side(plan) AS s, unnest(changes) AS x, LATERAL (SELECT
 			concat(string_agg(CASE WHEN x.target ->> c.i IS NULL
 					THEN concat('t.', c.identifier, ' IS NULL AND ')
@@ -125,7 +137,7 @@ AS $$
 				')::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(',
 				string_agg(literal || c.suffix, ', ' ORDER BY c.i), ')::pg_catalog.record') AS this
 			FROM unnest(plan.columns) AS c,
-			LATERAL quote_nullable(x.target ->> c.i) AS literal) AS p
+			LATERAL repair_literal(plan.secret, x.target, c.i) AS literal) AS p
 		WHERE x.action <> 'insert')
 $$;
 

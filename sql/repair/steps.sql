@@ -28,7 +28,7 @@ BEGIN
 		array_agg((u.s).id) FILTER (WHERE (u.s).action = 'insert' AND NOT (plan.asked).inserts)
 	INTO no_delete, no_insert FROM (SELECT unnest(steps) AS s) AS u;
 	RETURN ARRAY(SELECT ROW(id, key, action, CASE WHEN reason IS NULL THEN sql END,
-			CASE WHEN reason IS NULL THEN 'preview' ELSE 'skipped' END, reason, n, columns
+			CASE WHEN reason IS NULL THEN 'preview' ELSE 'skipped' END, reason, n, columns, kept
 			)::repair_step
 		FROM (SELECT (u.s).*, CASE WHEN (u.s).id IN (SELECT unnest(unconfirmed))
 				THEN 'not confirmed: its rows kept changing, or replication did not pass in time'
@@ -59,7 +59,8 @@ BEGIN
 	END IF;
 	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, CASE WHEN NOT x.skip THEN s.sql END,
 			CASE WHEN x.skip THEN 'skipped' ELSE s.status END,
-			CASE WHEN x.skip THEN reason ELSE s.detail END, s.n, s.columns
+			CASE WHEN x.skip THEN reason ELSE s.detail END, s.n, s.columns,
+			CASE WHEN NOT x.skip THEN s.kept END
 			)::repair_step
 		FROM unnest(steps) WITH ORDINALITY AS s,
 		LATERAL (SELECT s.status = 'preview' AND s.id IN (SELECT unnest(ids))) AS x(skip)

@@ -1,8 +1,9 @@
 -- Types of a repair ----------------------------------------------------------------
 --
 -- A repair compares as iblt_compare does.  The content of its differences is 'texts':
--- [[count, [text, ...]], ...], the rows of a key as arrays of their values' texts.  The
--- target is the side to be changed, and the source is the other one.
+-- [[count, [text, ...]], ...], the rows of a key as arrays of their values' texts, or what
+-- stands for a long one (see repair_texts).  The target is the side to be changed, and the
+-- source is the other one.
 
 -- What the caller of iblt_repair asks for, in addition to the options of a comparison.
 CREATE TYPE repair_options AS (
@@ -69,7 +70,8 @@ CREATE TYPE repair_plan AS (
 	compared plan,
 	asked repair_options,
 	target repair_target,
-	columns repair_column[]
+	columns repair_column[],
+	secret text				-- random, before and behind what stands for a long value
 );
 
 -- What has to happen to rows of the target.
@@ -92,7 +94,8 @@ CREATE TYPE repair_step AS (
 	status text,			-- 'preview' or 'skipped' (steps.sql), 'applied' (apply.sql)
 	detail text,
 	n bigint,				-- rows that the statement must change
-	columns text[]			-- that an update sets
+	columns text[],			-- that an update sets
+	kept text				-- the name under which the session keeps a long statement
 );
 
 -- How far a repair has come.

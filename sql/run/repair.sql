@@ -165,7 +165,7 @@ AS $$
 		CASE WHEN x.reason IS NOT NULL THEN ROW(k.id, k.key, CASE coalesce(n.side, k.side)
 				WHEN 'both' THEN 'update' WHEN (plan.asked).target THEN 'delete'
 				ELSE 'insert' END,
-			NULL, 'skipped', x.reason, NULL, NULL)::repair_step END
+			NULL, 'skipped', x.reason, NULL, NULL, NULL)::repair_step END
 	FROM (SELECT u.*, run_repair_word((plan.compared).by_hash, u.id) AS word
 		FROM unnest(kept) AS u) AS k
 	LEFT JOIN unnest(now) AS n ON n.id = k.id
@@ -240,7 +240,8 @@ BEGIN
 		PERFORM check_index(compared, r.unseen);
 		work.steps := repair_outside(plan, repair_steps(plan, r.same));
 		IF NOT asked.apply THEN
-			work.steps := repair_cascades(plan, repair_absent(plan, work.steps));
+			work.steps := repair_absent(plan, work.steps);
+			work.steps := repair_cascades(plan, repair_fill(plan, work.steps));
 		END IF;
 		r.work := work;
 		result := array_append(result, r);

@@ -221,25 +221,56 @@ private() {
 	awk '/^RssAnon/ { mb = $2 / 1024 } END { printf "%d\n", mb }' "/proc/${pid:-none}/status" 2>/dev/null || echo 0
 }
 
+# watch_memory RUN NAME: until a program ends, the most that the backend of that name takes here,
+# and that of a peer there. Sets MEMORY_HERE and MEMORY_THERE.
+watch_memory() {
+	local now
+	MEMORY_HERE=0
+	MEMORY_THERE=0
+	while kill -0 "$1" 2>/dev/null; do
+		now=$(private $HERE_PORT "application_name = '$2'")
+		if [ "$now" -gt $MEMORY_HERE ]; then MEMORY_HERE=$now; fi
+		now=$(private $THERE_PORT "application_name LIKE 'iblt_%'")
+		if [ "$now" -gt $MEMORY_THERE ]; then MEMORY_THERE=$now; fi
+		sleep 0.05
+	done
+	wait "$1"
+}
+
 # Half of the rows differ. Sets MEMORY_HERE and MEMORY_THERE.
 measure_memory() {
-	local rows=$((SMALL * 4)) run now
+	local rows=$((SMALL * 4))
 	both -c "CREATE UNLOGGED TABLE half AS SELECT id, hashint8extended(id, 1) AS a FROM generate_series(1::bigint, $rows) AS id" -c "ALTER TABLE half ADD PRIMARY KEY (id)"
 	sql $THERE_PORT -c "UPDATE half SET a = a + 1 WHERE id % 2 = 0"
 	both -c "VACUUM (FREEZE, ANALYZE) half"
 	PGAPPNAME=memory sql $HERE_PORT -c "SELECT count(*) FROM iblt_compare('half', $(peer $THERE_PORT), max_differences => $rows)" >"$WORK/half.out" &
-	run=$!
-	MEMORY_HERE=0
-	MEMORY_THERE=0
-	while kill -0 $run 2>/dev/null; do
-		now=$(private $HERE_PORT "application_name = 'memory'")
-		if [ "$now" -gt $MEMORY_HERE ]; then MEMORY_HERE=$now; fi
-		now=$(private $THERE_PORT "application_name LIKE 'iblt_compare%'")
-		if [ "$now" -gt $MEMORY_THERE ]; then MEMORY_THERE=$now; fi
-		sleep 0.1
-	done
-	wait $run
+	watch_memory $! memory
 	[ "$(cat "$WORK/half.out")" -eq $((rows / 2)) ] || die "$(cat "$WORK/half.out") differences"
+}
+
+# --- a long row --------------------------------------------------------------------------------
+
+LONG=96
+
+# Rows of LONG MB are repaired. Sets LONG_HERE and LONG_THERE, in MB.
+measure_long() {
+	local direction target r
+	LONG_HERE=0
+	LONG_THERE=0
+	both -c "CREATE TABLE long (id int PRIMARY KEY, v text)" \
+		-c "INSERT INTO long SELECT 1, string_agg(md5(g::text), '') FROM generate_series(1, $LONG * 32768) g"
+	for direction in pull push; do
+		target=$([ $direction = pull ] && echo $HERE_PORT || echo $THERE_PORT)
+		for r in 0 1; do
+			sql "$target" -c "UPDATE long SET v = $([ "$r" = 0 ] && echo 'reverse(v)' || echo "left(v, -1) || 'x'")"
+			PGAPPNAME=long sql $HERE_PORT -c '\timing on' -c "SELECT status FROM iblt_repair('long', $(peer $THERE_PORT), direction => '$direction', apply => true)" >"$WORK/long.out" &
+			watch_memory $! long
+			[ "$(head -n 1 "$WORK/long.out")" = applied ] || die "$(head -n 1 "$WORK/long.out")"
+			{ echo "@ long_$direction $r"; grep '^Time' "$WORK/long.out"; } >>"$WORK/timing.out"
+			if [ "$MEMORY_HERE" -gt $LONG_HERE ]; then LONG_HERE=$MEMORY_HERE; fi
+			if [ "$MEMORY_THERE" -gt $LONG_THERE ]; then LONG_THERE=$MEMORY_THERE; fi
+		done
+	done
 }
 
 # --- a peer that is far away ---------------------------------------------------------------
@@ -348,6 +379,11 @@ report() {
 	row "Memory, $((SMALL * 4)) rows, half of them differ" "" "MB" "bar" ""
 	bar "private memory of the backend here, at most" "" "$MEMORY_HERE" at-most 500
 	bar "private memory of the peer's backend, at most" "" "$MEMORY_THERE" at-most 500
+	row "A row of $LONG MB, repaired" "ms" "" "bar" ""
+	bar "iblt_repair, pull, in s" "" "$(ratio "${MEDIAN[long_pull]}" 1000)" at-most 30
+	bar "iblt_repair, push, in s" "" "$(ratio "${MEDIAN[long_push]}" 1000)" at-most 30
+	bar "private memory of the backend here / the row" "" "$(ratio "$LONG_HERE" $LONG)" at-most 6
+	bar "private memory of the peer's backend / the row" "" "$(ratio "$LONG_THERE" $LONG)" at-most 6
 	row "A peer that is 50 ms away" "ms" "" "bar" ""
 	row "iblt_compare of an equal table of 500 rows" "${MEDIAN[far_equal]}" "" "-" ""
 	row "iblt_compare, $SMALL rows, $DIFFERING differ" "${MEDIAN[far_few]}" "" "-" ""
@@ -378,6 +414,7 @@ inner() {
 	measure_others
 	measure_plain
 	measure_bytes
+	measure_long
 	measure_memory
 	make_far
 	measure_far

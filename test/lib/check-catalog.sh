@@ -57,7 +57,7 @@ no_rows "every SQL object that users see has a comment" "
 
 # These write, set, lock for the transaction, or take the latest snapshot.  A parallel plan can
 # do none of it, not even in its leader.
-unsafe="iblt_live_merge|iblt_live_tables|iblt_live_verified|iblt_peer_settings|iblt_run_\w+|iblt_track_\w+"
+unsafe="iblt_live_merge|iblt_live_tables|iblt_live_verified|iblt_peer_settings|iblt_repair_run|iblt_run_\w+|iblt_track_\w+"
 no_rows "C functions are parallel unsafe if they write, and no others are" "
 	SELECT p.oid::regprocedure, p.proparallel FROM pg_proc p
 	WHERE p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
@@ -143,7 +143,7 @@ plpgsql_findings() {
 			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{is_distributed}', 'it is there with Citus only'),
 			('control reached end of function without RETURN|%', '{compare,peer_result,repair_search,wait_position}',
 				'the function ends with RETURN or an error before'),
-			('text type variable is not sanitized|%', '{ask_here,differing,find_distributed,peer_fetch,plain_found,read_heap,read_planned,read_slice,slice_bound,sum_distributed,equal_columns,repair_statement}',
+			('text type variable is not sanitized|%', '{ask_here,differing,find_distributed,peer_fetch,plain_found,read_heap,read_planned,read_slice,slice_bound,sum_distributed,equal_columns,repair_statement,repair_values}',
 				'it runs a whole statement that its callers put together with format()'),
 			('text type variable is not sanitized|%', '{peer_close}', 'quote_ident() is in a query')
 		), finding AS (
