@@ -164,7 +164,9 @@ BEGIN
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
+			e.context = PG_EXCEPTION_CONTEXT, e.schema_name = SCHEMA_NAME,
+			e.table_name = TABLE_NAME, e.column_name = COLUMN_NAME,
+			e.datatype_name = PG_DATATYPE_NAME, e.constraint_name = CONSTRAINT_NAME;
 		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
 		RAISE;
 	END;
