@@ -35,6 +35,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	compare/sketch compare/many compare/digest compare/lookup compare/confirm compare/index \
 	compare/contradiction compare/figures compare/compare compare/ranges \
 	plain/describe plain/plan plain/statements plain/run \
+	nodes/types nodes/describe nodes/search nodes/look nodes/compare \
 	digest/stores digest/parts digest/start digest/live \
 	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain audit/audit \
 	repair/types repair/target repair/plan repair/statements repair/long repair/steps repair/absent \

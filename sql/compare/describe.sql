@@ -40,8 +40,8 @@ BEGIN
 END
 $$;
 
--- The error for a peer without iblt, or with another protocol.
-CREATE FUNCTION refuse_protocol(protocol integer, version text) RETURNS void
+-- The error for a place without iblt, or with another protocol.
+CREATE FUNCTION refuse_protocol(place text, protocol integer, version text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -49,14 +49,15 @@ DECLARE
 BEGIN
 	IF version IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = 'extension iblt is not installed in the peer''s database',
+			MESSAGE = format('extension iblt is not installed in %s''s database',
+				peer_title(place)),
 			HINT = 'Run CREATE EXTENSION iblt there.';
 	END IF;
 	RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-		MESSAGE = format('iblt %s here and iblt %s on the peer cannot talk to each other',
-			mine, version),
-		DETAIL = format('This side has protocol %s, the peer has %s.', protocol(),
-			coalesce('protocol ' || protocol, 'none')),
+		MESSAGE = format('iblt %s here and iblt %s on %s cannot talk to each other',
+			mine, version, peer_title(place)),
+		DETAIL = format('This side has protocol %s, %s has %s.', protocol(),
+			peer_title(place), coalesce('protocol ' || protocol, 'none')),
 		HINT = 'Install the newer version on the other server as well, and run '
 			'ALTER EXTENSION iblt UPDATE there.';
 END
@@ -86,7 +87,7 @@ BEGIN
 			''iblt_internal.hello(integer, regclass, text, boolean)'') IS NOT NULL)');
 	found := peer_value(place, 0.001, 0);
 	IF NOT (found ->> 1)::boolean OR found ->> 0 IS NULL THEN
-		PERFORM refuse_protocol(NULL, found ->> 0);
+		PERFORM refuse_protocol(place, NULL, found ->> 0);
 	END IF;
 END
 $$;
@@ -111,7 +112,7 @@ BEGIN
 				AS u(place, relation, condition, n) ORDER BY n), 0.001, label);
 	EXCEPTION WHEN invalid_schema_name OR undefined_function THEN
 		-- of iblt, or of the condition
-		IF SQLERRM LIKE 'on the peer: %' THEN
+		IF SQLERRM LIKE 'on %: %' THEN
 			PERFORM require_iblt(place) FROM unnest(places) AS place WHERE place IS NOT NULL;
 		END IF;
 		RAISE;
@@ -119,7 +120,8 @@ BEGIN
 	FOR n IN 1 .. cardinality(places) LOOP
 		answer := answers[n];
 		IF (answer ->> 'protocol')::integer <> protocol() THEN
-			PERFORM refuse_protocol((answer ->> 'protocol')::integer, answer ->> 'version');
+			PERFORM refuse_protocol(places[n], (answer ->> 'protocol')::integer,
+				answer ->> 'version');
 		END IF;
 		result[n] := described(nullif(answer -> 'side', 'null'),
 			CASE n WHEN 1 THEN 'here' ELSE 'there' END, places[n]);

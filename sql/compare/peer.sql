@@ -96,6 +96,14 @@ BEGIN
 END
 $$;
 
+-- What messages call the other end of a connection: of several nodes (sql/nodes), by its name.
+CREATE FUNCTION peer_title(conn text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce('"' || (nullif(current_setting('iblt.nodes', true), '')::jsonb ->> conn)
+		|| '"', 'the peer')
+$$;
+
 -- Why a connection could not be made, without what may be secret.
 -- A message of any other kind may repeat a part of the connection string.
 CREATE FUNCTION peer_connect_detail(peer text, detail text) RETURNS text
@@ -264,7 +272,7 @@ BEGIN
 			RAISE;
 		END IF;
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.detail = PG_EXCEPTION_DETAIL;
-		e.message := 'could not connect to the peer';
+		e.message := 'could not connect to ' || peer_title(conn);
 		e.detail := peer_connect_detail(peer, e.detail);
 		e.hint := 'Check the foreign server, its user mapping or the connection string.'
 			' Non-superusers must supply a password.';

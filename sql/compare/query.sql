@@ -35,7 +35,7 @@ BEGIN
 	IF sent <> 1 THEN
 		EXECUTE format('SELECT %s.dblink_error_message($1)', schema) INTO problem USING conn;
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
-			MESSAGE = 'could not send a query to the peer', DETAIL = coalesce(problem, '');
+			MESSAGE = 'could not send a query to ' || peer_title(conn), DETAIL = coalesce(problem, '');
 	END IF;
 	PERFORM iblt_traffic_add(1, octet_length(query), 0);
 END
@@ -128,13 +128,14 @@ $$;
 
 -- Raises an error that a query on the peer ended with, with IB005 for one that was cancelled
 -- there; the message tells the peer's errors from those of this side.
-CREATE FUNCTION peer_refuse(e failure) RETURNS void
+CREATE FUNCTION peer_refuse(conn text, e failure) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	-- a cancel there is not a cancel of the caller's statement
 	e.state := CASE e.state WHEN '57014' THEN 'IB005' ELSE e.state END;
-	e.message := CASE WHEN e.reported THEN 'on the peer: ' ELSE '' END || e.message;
+	e.message := CASE WHEN e.reported THEN format('on %s: ', peer_title(conn)) ELSE '' END
+		|| e.message;
 	e.secret := true;
 	PERFORM iblt_raise(e);
 END
@@ -159,7 +160,7 @@ BEGIN
 		IF e.state = '57014' AND NOT e.reported THEN
 			RAISE;
 		END IF;
-		PERFORM peer_refuse(e);
+		PERFORM peer_refuse(conn, e);
 	END;
 END
 $$;
@@ -209,7 +210,7 @@ DECLARE
 	tried record := peer_try(conn, pause, before);
 BEGIN
 	IF (tried.e).state IS NOT NULL THEN
-		PERFORM peer_refuse(tried.e);
+		PERFORM peer_refuse(conn, tried.e);
 	END IF;
 	RETURN tried.value;
 END

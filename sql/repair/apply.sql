@@ -247,7 +247,7 @@ CREATE FUNCTION repair_judge_commit(answer text, e failure, answers boolean) RET
 AS $$
 BEGIN
 	IF e.reported AND answers AND left(e.state, 2) NOT IN ('08', '57') THEN
-		PERFORM peer_refuse(e);
+		PERFORM peer_refuse(NULL, e);
 	ELSIF e.state IS NOT NULL THEN
 		PERFORM repair_unknown(e);
 	ELSIF answer = 'ROLLBACK' THEN

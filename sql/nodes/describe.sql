@@ -1,0 +1,269 @@
+-- Describing nodes ------------------------------------------------------------------------
+--
+-- All nodes describe their relation.  The plan is the same for any two of them, or an error
+-- names the two.
+
+-- The names of nodes in answers and messages: of a connection string, which may hold a
+-- password, its place in the list.
+-- No query may have such a string among its values (peer_is_string), so this is a loop.
+CREATE FUNCTION nodes_names(nodes text[]) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	names text[] := '{}';
+BEGIN
+	FOR n IN 1 .. cardinality(nodes) LOOP
+		names[n] := CASE WHEN nodes[n] IS NULL THEN 'here'
+			WHEN peer_is_string(nodes[n]) THEN 'node ' || n ELSE nodes[n] END;
+	END LOOP;
+	RETURN names;
+END
+$$;
+
+-- An error for a list of nodes, with these names, that cannot be compared.
+CREATE FUNCTION nodes_check(names text[], dimensions integer, without text) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	twice text := (SELECT min(name) FROM (SELECT name FROM unnest(names) AS u(name)
+		GROUP BY name HAVING count(*) > 1) AS t);
+	problem text := CASE
+		WHEN coalesce(dimensions, 0) <> 1 OR cardinality(names) NOT BETWEEN 2 AND 16
+			THEN 'nodes must be a list of 2 to 16 nodes'
+		WHEN twice IS NOT NULL THEN format('node "%s" is named twice', twice)
+		WHEN coalesce(without, '') NOT IN ('error', 'skip')
+			THEN 'without must be error or skip' END;
+BEGIN
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
+	END IF;
+END
+$$;
+
+-- The name of a relation that is the same on all nodes, with its schema, quoted.
+CREATE FUNCTION nodes_relation(relation text) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	parts text[] := parse_ident(relation);
+BEGIN
+	IF cardinality(parts) IS DISTINCT FROM 2 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'relation must be a name with its schema',
+			HINT = 'Write it as ''shop.items''. Nodes may have other search paths.';
+	END IF;
+	RETURN format('%I.%I', parts[1], parts[2]);
+END
+$$;
+
+-- Connecting
+
+-- Names for the connections to nodes; NULL for this database.
+CREATE FUNCTION nodes_conns(nodes text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	conns text[] := '{}';
+BEGIN
+	FOR n IN 1 .. cardinality(nodes) LOOP
+		conns[n] := CASE WHEN nodes[n] IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	END LOOP;
+	RETURN conns;
+END
+$$;
+
+-- Opens connections to nodes under these names; messages call them as nodes from now on.
+CREATE FUNCTION nodes_connect(nodes text[], names text[], conns text[], timeout interval)
+RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	conn text;
+BEGIN
+	PERFORM set_config('iblt.nodes', (SELECT coalesce(jsonb_object_agg(c, name), '{}')::text
+		FROM unnest(conns, names) AS u(c, name) WHERE c IS NOT NULL), true);
+	FOR n IN 1 .. cardinality(nodes) LOOP
+		conn := peer_connect(nodes[n], conns[n], timeout);
+	END LOOP;
+	RETURN conns;
+END
+$$;
+
+-- Closes connections to nodes.
+CREATE FUNCTION nodes_close(conns text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	conn text;
+BEGIN
+	FOREACH conn IN ARRAY conns LOOP
+		PERFORM peer_close(conn);
+	END LOOP;
+END
+$$;
+
+-- The place in a list of names of the node that an error is of, NULL for none of them.
+CREATE FUNCTION nodes_failed(names text[], message text) RETURNS integer
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT min(n)::integer FROM unnest(names) WITH ORDINALITY AS u(name, n),
+		unnest('{"on \"%s\": ", "could not connect to \"%s\"", "could not send a query to \"%s\"",
+			"extension iblt is not installed in \"%s\"''s"}'::text[]) AS f(form)
+	WHERE starts_with(message, format(form, name))
+$$;
+
+-- Describing
+
+-- The error for a node without the relation.
+CREATE FUNCTION nodes_refuse_missing(name text, relation text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+		MESSAGE = format('on "%s": relation %s does not exist', name, relation);
+END
+$$;
+
+-- The sides of a comparison of nodes; an error that names a node without the relation.
+CREATE FUNCTION nodes_sides(conns text[], names text[], relation text, options options)
+RETURNS side[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	here oid := to_regclass(relation);
+	relations text[] := '{}';
+	sides side[];
+BEGIN
+	FOR n IN 1 .. cardinality(conns) LOOP
+		IF conns[n] IS NULL AND here IS NULL THEN
+			PERFORM nodes_refuse_missing(names[n], relation);
+		END IF;
+		relations[n] := CASE WHEN conns[n] IS NULL THEN here::text ELSE relation END;
+	END LOOP;
+	sides := describe_sides(conns, relations,
+		array_fill(options.condition, ARRAY[cardinality(conns)]), false, options.label);
+	FOR n IN 1 .. cardinality(conns) LOOP
+		IF sides[n].relation IS NULL THEN
+			PERFORM nodes_refuse_missing(names[n], relation);
+		END IF;
+		sides[n].side := names[n];
+	END LOOP;
+	RETURN sides;
+END
+$$;
+
+-- The plan
+
+-- An error for columns that some nodes have and others do not, unless the options name or
+-- exclude them.
+CREATE FUNCTION nodes_check_columns(names text[], sides side[], options options) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	missing text := (SELECT string_agg(format('"%s" on %s', c, nodes), ', ' ORDER BY c)
+		FROM (SELECT a.c, string_agg(format('"%s"', names[n]), ', ' ORDER BY n) AS nodes
+			FROM (SELECT DISTINCT unnest(column_names(s)) AS c FROM unnest(sides) AS s) AS a,
+				generate_subscripts(sides, 1) AS n
+			WHERE a.c <> ALL (column_names(sides[n])) GROUP BY a.c) AS m
+		WHERE c <> ALL (coalesce(options.exclude, '{}')));
+BEGIN
+	IF options.columns IS NULL AND missing IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = 'columns are not on all nodes', DETAIL = format('Missing: %s.', missing),
+			HINT = 'Exclude them, or name in columns what is to be compared.';
+	END IF;
+END
+$$;
+
+-- The columns that identify a row on all nodes: as asked, or of a unique index of the first
+-- node that has one; NULL for none.
+CREATE FUNCTION nodes_key(sides side[], options options) RETURNS text[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	key text[] := options.key_columns;
+	common text[] := column_names(sides[1]);
+	s side;
+BEGIN
+	FOREACH s IN ARRAY sides LOOP
+		common := ARRAY(SELECT c FROM unnest(common) AS c WHERE c = ANY (column_names(s))
+			AND c <> ALL (coalesce(options.exclude, '{}')));
+	END LOOP;
+	FOREACH s IN ARRAY sides LOOP
+		key := key_names(s, s, common, key);
+	END LOOP;
+	RETURN key;
+END
+$$;
+
+-- The plan of a comparison of two nodes.
+CREATE FUNCTION nodes_pair(a side, b side, options options) RETURNS plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	detail text;
+	hint text;
+BEGIN
+	RETURN checked_plan(a, b, options);
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	PERFORM iblt_peer_raise(SQLSTATE, format('"%s" (here) and "%s" (the peer): %s', a.side, b.side,
+		SQLERRM), detail, hint);
+END
+$$;
+
+-- An error if two nodes are one database, or have conditions that mean something else there.
+-- A relation that were there twice would have two votes.
+CREATE FUNCTION nodes_check_pairs(sides side[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	a side;
+	b side;
+BEGIN
+	FOREACH a IN ARRAY sides LOOP
+		FOREACH b IN ARRAY sides LOOP
+			IF a.side <> b.side AND a.identity = b.identity THEN
+				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+					MESSAGE = format('nodes "%s" and "%s" are the same database', a.side, b.side),
+					HINT = 'Check where the foreign servers or connection strings lead to.';
+			END IF;
+			PERFORM check_collations(a.collations, b.collations);
+		END LOOP;
+	END LOOP;
+END
+$$;
+
+-- The plan of a comparison of nodes: all pairs have the same columns, in the same types, and the
+-- same key, which goes into the sketches in the same way.
+CREATE FUNCTION nodes_plan(names text[], sides side[], options options) RETURNS plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan plan;
+	pair plan;
+	is_unique boolean := true;
+	versions boolean := true;
+	again boolean := true;	-- unless foreign tables here may show the same rows again
+	s side;
+BEGIN
+	PERFORM nodes_check_pairs(sides), nodes_check_columns(names, sides, options);
+	options.key_columns := nodes_key(sides, options);
+	FOREACH s IN ARRAY sides LOOP
+		versions := versions AND s.versions AND s.version_rights;
+		again := again AND NOT (s.place IS NULL AND s.remote);
+	END LOOP;
+	options.recheck := coalesce(options.recheck, again::integer);
+	FOR n IN 2 .. cardinality(sides) LOOP
+		pair := nodes_pair(sides[1], sides[n], options);
+		IF plan IS NULL OR pair.by_hash THEN
+			plan := pair;
+		END IF;
+		is_unique := is_unique AND pair.is_unique;
+	END LOOP;
+	plan.is_unique := is_unique;
+	plan.versions := versions AND plan.recheck > 0;
+	plan.links := '{}';
+	RETURN plan;
+END
+$$;

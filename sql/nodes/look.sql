@@ -1,0 +1,218 @@
+-- The rows of nodes ------------------------------------------------------------------------
+--
+-- The rows of the keys are looked up on all nodes at the same time.  Nodes with equal rows
+-- agree, and so do nodes without a row.
+
+-- The rows of keys on each node; an error if a relation was altered.
+CREATE FUNCTION nodes_rows(nodes node_set, keys text[]) RETURNS found_rows[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan plan := nodes.plan;
+	f finder;
+	places text[] := '{}';
+	lookups text[] := '{}';
+	found found_rows[];
+	s side;
+BEGIN
+	FOREACH s IN ARRAY nodes.sides LOOP
+		f := finder(plan, s);
+		places := array_append(places, s.place);
+		lookups := array_append(lookups, f.lookup);
+	END LOOP;
+	found := ask(places, lookups,
+		'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
+			' content jsonb[], fingerprint text', NULL::found_rows,
+		reading_of(plan, keys, f.indexed), 0);
+	FOR n IN 1 .. cardinality(places) LOOP
+		s := nodes.sides[n];
+		IF found[n].fingerprint IS DISTINCT FROM s.fingerprint THEN
+			PERFORM refuse_altered(s.relation, s.side);
+		END IF;
+		PERFORM require_unique(f, found[n].checksum, keys, s.side);
+	END LOOP;
+	RETURN found;
+END
+$$;
+
+-- A query for a line of each key and node, from the found_rows of the nodes in $1 and the keys
+-- in $2.
+CREATE FUNCTION nodes_lines_sql(plan plan) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN format(CASE WHEN plan.by_hash THEN
+			'SELECT r.id, r.key, f.node, r.digest, r.mark, r.content FROM iblt_f AS f,'
+			' unnest(f.id, f.key, f.digest, f.mark, f.content)'
+			' AS r(id, key, digest, mark, content)'
+		ELSE 'SELECT id, %s AS key, node, digest::text, mark, content'
+			' FROM (SELECT node, unnest($2) AS id, unnest(checksum) AS digest,'
+			' unnest(mark) AS mark, unnest(content) AS content FROM iblt_f) AS r' END,
+		CASE WHEN NOT plan.by_hash THEN key_json_sql(plan.key) END);
+END
+$$;
+
+-- Those of the keys whose rows, which were found on the nodes, are not the same on all.
+CREATE FUNCTION nodes_differing(nodes node_set, rows found_rows[], keys text[])
+RETURNS SETOF node_difference
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN QUERY EXECUTE format($q$
+		WITH iblt_f AS (
+			SELECT * FROM unnest($1) WITH ORDINALITY AS f(id, key, n, digest, checksum, mark,
+				content, fingerprint, node)
+		), line AS (%s)
+		SELECT id, (array_agg(key) FILTER (WHERE key IS NOT NULL))[1],
+			array_agg(digest ORDER BY node), array_agg(content ORDER BY node),
+			hashtextextended(string_agg(concat(digest, ' ', mark), ',' ORDER BY node), 0),
+			NULL::boolean
+		FROM (SELECT DISTINCT id FROM line) AS i CROSS JOIN generate_series(1, $3) AS g(node)
+		LEFT JOIN line USING (id, node) GROUP BY id
+		HAVING count(digest) BETWEEN 1 AND $3 - 1 OR min(digest) <> max(digest)
+		$q$, nodes_lines_sql(nodes.plan))
+	USING rows, keys, cardinality(nodes.names);
+END
+$$;
+
+-- Those of the keys on which nodes disagree now, each node seen in one snapshot.
+CREATE FUNCTION nodes_look(nodes node_set, keys text[]) RETURNS SETOF node_difference
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN QUERY SELECT * FROM nodes_differing(nodes, nodes_rows(nodes, keys), keys);
+END
+$$;
+
+-- Damaged indexes
+
+-- The keys for which an index found rows of the base or of another node that are not as their
+-- sketches said (doubtful, in index.sql).
+CREATE FUNCTION nodes_doubtful(keys text[], base found_rows, node found_rows, said node_keys)
+RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN ARRAY(SELECT k.id FROM unnest(keys, base.checksum, node.checksum) AS k(id, h, t)
+		LEFT JOIN unnest(said.keys, said.sides) AS d(id, side) USING (id)
+		WHERE d.side IS DISTINCT FROM CASE WHEN h IS NOT DISTINCT FROM t THEN NULL
+			WHEN t IS NULL THEN 'here' WHEN h IS NULL THEN 'there' ELSE 'both' END);
+END
+$$;
+
+-- The plan of a comparison of the base with another node.
+CREATE FUNCTION nodes_two(nodes node_set, base integer, node integer) RETURNS plan
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	plan plan := nodes.plan;
+BEGIN
+	plan.here := nodes.sides[base];
+	plan.there := nodes.sides[node];
+	RETURN plan;
+END
+$$;
+
+-- Looking
+
+-- The keys of that list on which nodes disagree; an error if an index hides a row.
+CREATE FUNCTION nodes_first_look(nodes node_set, base integer, said node_keys[], list bytea,
+	sample @extschema@.iblt, number bigint) RETURNS SETOF node_difference
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	size integer := batch_size(nodes.plan);
+	keys text[];
+	found found_rows[];
+	doubtful text[];
+	doubts jsonb := '{}';
+BEGIN
+	FOR done IN 0 .. number - 1 BY size LOOP
+		keys := (iblt_compare_keys(sample, list, done::integer, size)).keys;
+		found := nodes_rows(nodes, keys);
+		FOR n IN 1 .. CASE WHEN (nodes.plan).by_hash THEN 0 ELSE cardinality(found) END LOOP
+			doubtful := nodes_doubtful(keys, found[base], found[n], said[n]);
+			IF doubtful <> '{}' THEN
+				doubts := jsonb_set(doubts, ARRAY[n::text],
+					coalesce(doubts -> n::text, '[]') || to_jsonb(doubtful));
+			END IF;
+		END LOOP;
+		RETURN QUERY SELECT * FROM nodes_differing(nodes, found, keys);
+	END LOOP;
+	FOR n IN 1 .. cardinality(nodes.names) LOOP
+		PERFORM check_index(nodes_two(nodes, base, n),
+			ARRAY(SELECT jsonb_array_elements_text(doubts -> n::text)));
+	END LOOP;
+END
+$$;
+
+-- Those of some differences that still differ; "confirmed" says whether they do in the same way.
+CREATE FUNCTION nodes_look_again(nodes node_set, before node_difference[])
+RETURNS SETOF node_difference
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	size integer := batch_size(nodes.plan);
+	part node_difference[];
+BEGIN
+	FOR i IN 1 .. cardinality(before) BY size LOOP
+		part := before[i : i + size - 1];
+		RETURN QUERY SELECT l.id, l.key, l.digests, l.contents, l.mark, l.mark = b.mark
+			FROM nodes_look(nodes, keys_of_ids(nodes.plan,
+				ARRAY(SELECT u.id FROM unnest(part) AS u))) AS l
+			JOIN unnest(part) AS b ON b.id = l.id;
+	END LOOP;
+END
+$$;
+
+-- Looks at differences again, a second later, up to as many times as the plan says; without those
+-- that are gone, and with "confirmed" for those that are as they were a second before.
+-- Relies on: what lookups rely on, in a snapshot of each look.
+CREATE FUNCTION nodes_recheck(nodes node_set, differences node_difference[])
+RETURNS SETOF node_difference
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	deadline timestamptz := clock_timestamp() + (nodes.plan).timeout;
+BEGIN
+	FOR round IN 1 .. (nodes.plan).recheck LOOP
+		EXIT WHEN differences = '{}' OR clock_timestamp() > deadline - interval '1 s';
+		PERFORM progress((nodes.plan).progress, format('waiting a second, to look at %s keys again',
+			cardinality(differences)));
+		PERFORM pg_sleep(1);
+		differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences) AS d);
+		RETURN QUERY SELECT * FROM unnest(differences) AS d WHERE d.confirmed;
+		differences := ARRAY(SELECT d FROM unnest(differences) AS d WHERE NOT d.confirmed);
+	END LOOP;
+	RETURN QUERY SELECT d.id, d.key, d.digests, d.contents, d.mark, false
+		FROM unnest(differences) AS d;
+END
+$$;
+
+-- Verdicts
+
+-- Which nodes agree, by the digests of their rows, of so many nodes that were named: the largest
+-- group, of several of one size that of the first node.
+-- Nodes that were left out agree with nobody, so they can only make a tie.
+CREATE FUNCTION nodes_verdict(names text[], named integer, digests text[], OUT verdict text,
+	OUT agree text[], OUT deviate text[], OUT missing text[]) RETURNS record
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	SELECT CASE WHEN 2 * count(*) > named THEN 'majority' ELSE 'tie' END, array_agg(name ORDER BY n)
+	INTO verdict, agree
+	FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
+	GROUP BY digest ORDER BY count(*) DESC, min(n) LIMIT 1;
+	deviate := ARRAY(SELECT name FROM unnest(names) WITH ORDINALITY AS u(name, n)
+		WHERE name <> ALL (agree) ORDER BY n);
+	missing := ARRAY(SELECT name FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
+		WHERE digest IS NULL ORDER BY n);
+END
+$$;
+
+-- The rows of a key by the names of nodes, null for a node without one.
+CREATE FUNCTION nodes_contents(names text[], contents jsonb[]) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT jsonb_object_agg(name, content) FROM unnest(names, contents) AS u(name, content)
+$$;

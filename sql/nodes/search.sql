@@ -1,0 +1,216 @@
+-- Finding the keys on which nodes disagree ----------------------------------------------
+--
+-- All nodes are scanned at the same time, each once, into sketches of one template.  Here
+-- are folds of them, all of one size.  One node is the base, and its fold less that of each
+-- other node is decoded.  Rows that are the same on all nodes are in none of these
+-- differences, and a key on which any two nodes disagree is in one of them at least: of the
+-- two, one differs from the base.
+
+-- The base: the node from which the others differ least.
+-- Any node would do.  If the base were the one that deviates, all folds would have to be as
+-- large as its differences take.
+CREATE FUNCTION nodes_base(folds @extschema@.iblt[]) RETURNS integer
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	sums numeric[] := array_fill(0, ARRAY[cardinality(folds)]);
+	status record;
+BEGIN
+	FOR a IN 1 .. cardinality(folds) LOOP
+		FOR b IN a + 1 .. cardinality(folds) LOOP
+			status := iblt_compare_decode(folds[a] OPERATOR(@extschema@.-) folds[b]);
+			sums[a] := sums[a] + status.estimated;
+			sums[b] := sums[b] + status.estimated;
+		END LOOP;
+	END LOOP;
+	RETURN (SELECT n FROM unnest(sums) WITH ORDINALITY AS u(sum, n) ORDER BY sum, n LIMIT 1);
+END
+$$;
+
+-- Small folds of the sketches that scans of all nodes give, and of this database the whole
+-- sketch; an error if a relation was altered.
+CREATE FUNCTION nodes_scan(nodes node_set, capacity integer, OUT folds @extschema@.iblt[],
+	OUT mine @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	places text[] := '{}';
+	queries text[] := '{}';
+	scanned scanned[];
+	s side;
+BEGIN
+	FOREACH s IN ARRAY nodes.sides LOOP
+		places := array_append(places, s.place);
+		queries := array_append(queries, scan_sql(nodes.plan, s, capacity));
+	END LOOP;
+	scanned := ask(places, queries, 'value scanned', NULL::scanned, reading_of(nodes.plan), 0.005);
+	FOR n IN 1 .. cardinality(places) LOOP
+		s := nodes.sides[n];
+		IF scanned[n].fingerprint IS DISTINCT FROM s.fingerprint THEN
+			PERFORM refuse_altered(s.relation, s.side);
+		END IF;
+		folds[n] := sketch_of(scanned[n]);
+		PERFORM progress((nodes.plan).progress, format('"%s": %s rows', s.side,
+			(iblt_header(folds[n])).rows));
+		IF s.place IS NULL THEN
+			mine := folds[n];
+			folds[n] := @extschema@.iblt_fold(mine, 9, 0.1);
+		END IF;
+	END LOOP;
+END
+$$;
+
+-- The folds with larger ones in place of some, for that many keys; "whole" is an empty sketch of
+-- the size of those that the nodes keep.
+CREATE FUNCTION nodes_larger(nodes node_set, part integer[], INOUT folds @extschema@.iblt[],
+	mine @extschema@.iblt, whole @extschema@.iblt, estimated numeric) RETURNS @extschema@.iblt[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	known record := iblt_header(folds[part[1]]);
+	wanted numeric := least(1.2 * estimated, (iblt_header(whole)).capacity);
+	cells integer := iblt_compare_next(whole, folds[part[1]], wanted::integer);
+	places text[] := '{}';
+	queries text[] := '{}';
+	wires text[];
+	s side;
+BEGIN
+	FOR i IN 1 .. cardinality(part) LOOP
+		s := nodes.sides[part[i]];
+		places := array_append(places, s.place);
+		queries := array_append(queries, CASE WHEN s.place IS NULL THEN 'SELECT NULL' ELSE
+			format('SELECT iblt_wire_write(%s.iblt_session_get(%L), %s, %s)', s.schema,
+				kept_name(nodes.plan, s), cells, known.cells / known.hashes) END);
+	END LOOP;
+	wires := ask_values(places, queries, 0);
+	FOR i IN 1 .. cardinality(part) LOOP
+		folds[part[i]] := CASE WHEN places[i] IS NULL THEN iblt_compare_fold(mine, cells)
+			ELSE iblt_wire_read(wires[i], folds[part[i]]) END;
+	END LOOP;
+END
+$$;
+
+-- A list of keys and those of one more node; "sample" is a fold of the difference that they are
+-- of, if one has keys.
+CREATE FUNCTION nodes_add(INOUT list bytea, INOUT sample @extschema@.iblt,
+	difference @extschema@.iblt, keys bytea, number bigint) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	-- a difference without rows has no type of key
+	IF number > 0 THEN
+		sample := @extschema@.iblt_fold(difference, 9, 0.1);
+		list := CASE WHEN list IS NULL THEN keys ELSE iblt_compare_join(sample, list, keys) END;
+	END IF;
+END
+$$;
+
+-- The base, what of each node differs from it, and the list of all these keys, each once;
+-- "complete" is false if more differ than sketches of that capacity can tell, and then "number"
+-- is an estimate of the keys of one node.
+CREATE FUNCTION nodes_exchange(nodes node_set, capacity integer, OUT complete boolean,
+	OUT number bigint, OUT base integer, OUT said node_keys[], OUT list bytea,
+	OUT sample @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	whole @extschema@.iblt;
+	scanned record;
+	folds @extschema@.iblt[];
+	waiting integer[];
+	still integer[];
+	one node_keys;
+	difference @extschema@.iblt;
+	status record;
+BEGIN
+	nodes.plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
+	whole := iblt_compare_template(capacity, (nodes.plan).key_size, (nodes.plan).seed);
+	scanned := nodes_scan(nodes, capacity);
+	folds := scanned.folds;
+	base := nodes_base(folds);
+	waiting := array_remove(ARRAY(SELECT generate_subscripts(folds, 1)), base);
+	said := array_fill(NULL::node_keys, ARRAY[cardinality(folds)]);
+	LOOP
+		still := '{}';
+		number := 0;
+		FOR i IN 1 .. cardinality(waiting) LOOP
+			difference := folds[base] OPERATOR(@extschema@.-) folds[waiting[i]];
+			status := iblt_compare_decode(difference);
+			IF status.complete THEN
+				SELECT a.* INTO list, sample
+					FROM nodes_add(list, sample, difference, status.keys, status.recovered) AS a;
+				IF status.recovered > 0 THEN
+					SELECT k.* INTO one FROM iblt_compare_keys(sample, status.keys, 0,
+						status.recovered::integer) AS k;
+					said[waiting[i]] := one;
+				END IF;
+			ELSE
+				still := still || waiting[i];
+				number := greatest(number, status.estimated);
+			END IF;
+		END LOOP;
+		waiting := still;
+		complete := waiting = '{}';
+		EXIT WHEN complete OR (iblt_header(folds[base])).cells = (iblt_header(whole)).cells
+			OR surely_more(nodes.plan, number, (iblt_header(whole)).capacity);
+		folds := nodes_larger(nodes, base || waiting, folds, scanned.mine, whole, number);
+	END LOOP;
+END
+$$;
+
+-- How many keys are in a list that iblt_compare_decode made.
+CREATE FUNCTION nodes_count(list bytea, sample @extschema@.iblt) RETURNS bigint
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	-- of no keys there is no list
+	RETURN coalesce(cardinality((iblt_compare_keys(sample, list, 0, 2147483647)).keys), 0);
+END
+$$;
+
+-- The error for that many keys on which nodes disagree.
+CREATE FUNCTION nodes_too_many(plan plan, number bigint, exact boolean) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	PERFORM raise_too_many(plan, format('%s%s keys differ, and max_differences is %s',
+			CASE WHEN exact THEN '' ELSE 'about ' END, number, plan.max_differences), NULL,
+		'Raise max_differences, or compare a part of the rows by a condition.', NULL);
+END
+$$;
+
+-- As nodes_exchange, with sketches that are large enough, and the plan with the seed used; an
+-- error if more keys than max_differences differ.
+-- As in search (sketch.sql), without parts of the keys.
+CREATE FUNCTION nodes_find(INOUT nodes node_set, OUT number bigint, OUT base integer,
+	OUT said node_keys[], OUT list bytea, OUT sample @extschema@.iblt) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	most bigint := (nodes.plan).max_differences;
+	capacity integer := first_capacity(nodes.plan);
+	e record;
+BEGIN
+	FOR attempt IN 1 .. 3 LOOP
+		e := nodes_exchange(nodes, capacity);
+		EXIT WHEN e.complete;
+		IF attempt = 3 OR capacity >= most AND e.number > 1.2 * most
+				OR surely_more(nodes.plan, e.number, most) THEN
+			PERFORM nodes_too_many(nodes.plan, e.number, false);
+		END IF;
+		PERFORM progress((nodes.plan).progress,
+			'the sketches were too small, the nodes are scanned again');
+		capacity := greatest(capacity, least(2 * most, part_capacity(),
+			greatest(16::bigint * capacity, 4 * e.number)));
+		nodes.plan.seed := random_seed();
+	END LOOP;
+	number := nodes_count(e.list, e.sample);
+	IF number > most THEN
+		PERFORM nodes_too_many(nodes.plan, number, true);
+	END IF;
+	base := e.base;
+	said := e.said;
+	list := e.list;
+	sample := e.sample;
+END
+$$;

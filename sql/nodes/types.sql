@@ -1,0 +1,28 @@
+-- Types of comparisons of several nodes ------------------------------------------------
+--
+-- iblt_compare_nodes compares a relation of up to 16 nodes: databases of foreign servers
+-- or connection strings, and this one.  One of them is the base, and all others are
+-- compared with it: describe.sql makes the plan, search.sql finds the keys, and look.sql
+-- looks their rows up on all nodes.  doc/internals/mathematics.md says why not in one sum.
+
+-- The nodes of a comparison.
+CREATE TYPE node_set AS (
+	names text[],			-- as in answers and messages
+	named integer,			-- how many nodes the caller gave, also those left out
+	sides side[],
+	plan plan				-- of any two of them
+);
+
+-- The keys in which a node differs from the base, and the side that has them: the base is
+-- "here".
+CREATE TYPE node_keys AS (keys text[], sides text[]);
+
+-- A key whose rows are not the same on all nodes.
+CREATE TYPE node_difference AS (
+	id text,				-- the key in one word
+	key jsonb,
+	digests text[],			-- of the rows of each node, NULL where it has none
+	contents jsonb[],		-- the rows, if they are asked for
+	mark bigint,			-- a hash of the contents and row versions of all nodes
+	confirmed boolean
+);
