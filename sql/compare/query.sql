@@ -35,7 +35,8 @@ BEGIN
 	IF sent <> 1 THEN
 		EXECUTE format('SELECT %s.dblink_error_message($1)', schema) INTO problem USING conn;
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
-			MESSAGE = 'could not send a query to ' || peer_title(conn), DETAIL = coalesce(problem, '');
+			MESSAGE = 'could not send a query to ' || peer_title(conn),
+			DETAIL = coalesce(problem, '');
 	END IF;
 	PERFORM iblt_traffic_add(1, octet_length(query), 0);
 END

@@ -77,13 +77,11 @@ CREATE FUNCTION nodes_connect(nodes text[], names text[], conns text[], timeout 
 RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	conn text;
 BEGIN
 	PERFORM set_config('iblt.nodes', (SELECT coalesce(jsonb_object_agg(c, name), '{}')::text
 		FROM unnest(conns, names) AS u(c, name) WHERE c IS NOT NULL), true);
 	FOR n IN 1 .. cardinality(nodes) LOOP
-		conn := peer_connect(nodes[n], conns[n], timeout);
+		conns[n] := peer_connect(nodes[n], conns[n], timeout);
 	END LOOP;
 	RETURN conns;
 END
@@ -167,6 +165,9 @@ DECLARE
 			WHERE a.c <> ALL (column_names(sides[n])) GROUP BY a.c) AS m
 		WHERE c <> ALL (coalesce(options.exclude, '{}')));
 BEGIN
+	PERFORM refuse_names(ARRAY(SELECT c FROM unnest(options.exclude) AS c
+			WHERE NOT EXISTS (SELECT FROM unnest(sides) AS s WHERE c = ANY (column_names(s)))),
+		'excluded columns are on no node: %s', 'Names are case-sensitive.');
 	IF options.columns IS NULL AND missing IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
 			MESSAGE = 'columns are not on all nodes', DETAIL = format('Missing: %s.', missing),
@@ -204,11 +205,14 @@ DECLARE
 	detail text;
 	hint text;
 BEGIN
+	-- other nodes may have the rest
+	options.exclude := ARRAY(SELECT c FROM unnest(options.exclude) AS c
+		WHERE c = ANY (column_names(a) || column_names(b)));
 	RETURN checked_plan(a, b, options);
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
-	PERFORM iblt_peer_raise(SQLSTATE, format('"%s" (here) and "%s" (the peer): %s', a.side, b.side,
-		SQLERRM), detail, hint);
+	RAISE EXCEPTION USING ERRCODE = SQLSTATE, DETAIL = detail, HINT = hint,
+		MESSAGE = format('"%s" (here) and "%s" (the peer): %s', a.side, b.side, SQLERRM);
 END
 $$;
 

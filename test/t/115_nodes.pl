@@ -1,0 +1,312 @@
+# iblt_compare_nodes: random tables on 2 to 8 nodes of two servers, with what Perl says of the same rows; more
+# differences than a small fold tells; and what a node may do to the others: be gone, lack the
+# table, have another one, fail in the middle, or have a damaged index.
+#
+# IBLT_TEST_ROUNDS   the number of random rounds (25)
+use strict;
+use warnings;
+
+use IbltTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+IbltTest::share_sessions();
+random_seed();
+my $rounds = $ENV{IBLT_TEST_ROUNDS} || 25;
+
+# The nodes n1 to n8 are databases of two servers, and "here" is the one that conducts.
+my @servers = (server('one'), server('two'));
+my %nodes = ('here' => [ $servers[0], 'postgres' ], map { ("n$_" => [ $servers[ $_ % 2 ], "n$_" ]) } 1 .. 8);
+my @names = sort keys %nodes;
+sides($servers[0], $servers[0]);
+
+sub sql { my ($name, $sql) = @_; my ($server, $db) = @{ $nodes{$name} }; return $server->safe_psql($db, $sql) }
+sub all { my ($sql) = @_; sql($_, $sql) foreach @names; return }
+
+$nodes{$_}[0]->safe_psql('postgres', "CREATE DATABASE $_") foreach grep { $_ ne 'here' } @names;
+all('CREATE EXTENSION iblt; CREATE SCHEMA shop');
+sql('here', 'CREATE EXTENSION dblink; CREATE EXTENSION postgres_fdw');
+foreach my $name (grep { $_ ne 'here' } @names)
+{
+	my ($server, $db) = @{ $nodes{$name} };
+	sql('here', sprintf("CREATE SERVER $name FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host %s, port '%s', dbname '$db');
+		CREATE USER MAPPING FOR CURRENT_USER SERVER $name", literal($server->host), $server->port));
+}
+
+sub list { return "'{" . join(',', map { $_ eq 'here' ? 'NULL' : $_ } @_) . "}'" }
+
+# The lines "key verdict agree deviate missing confirmed", sorted.
+my $notices;
+sub compare
+{
+	my ($relation, $nodes, $options, $more) = @_;
+	my ($rc, $out, $err) = $servers[0]->psql('postgres', "SET client_min_messages = notice; SELECT concat_ws(' ', key, verdict, agree, deviate, missing, confirmed" . ($more // '')
+		  . ") FROM iblt_compare_nodes('$relation', " . list(@$nodes) . ($options ? ", $options" : '') . ')');
+	$notices = join "\n", $err =~ /((?:NOTICE|WARNING): .*(?:\nDETAIL: .*)?)/g;
+	return $err =~ /(ERROR: .*(?:\n(?:DETAIL|HINT): .*)*)/ ? $1 : join "\n", sort split /\n/, $out;
+}
+
+# --- random rounds ---------------------------------------------------------------------
+
+# A row is [ key, value ], both SQL.  What a kind says of its key: its type, the columns of the key, whether it is
+# unique, and keys by number.
+my @kinds = (
+	{ name => 'int', table => 'k int PRIMARY KEY, v text', unique => 1, key => sub { $_[0] - 10 } },
+	{ name => 'int8 and two columns', table => 'k int8 NOT NULL, l date NOT NULL, v text, PRIMARY KEY (l, k)', unique => 1, key => sub { $_[0] . "000000000, '2026-01-" . (1 + $_[0] % 28) . "'" } },
+	{ name => 'uuid', table => 'k uuid PRIMARY KEY, v text', unique => 1, key => sub { "md5('$_[0]')::uuid" } },
+	{ name => 'text', table => 'k text PRIMARY KEY, v text', unique => 1, key => sub { "'key " . ($_[0] % 3 ? '' : 'é') . "$_[0]'" } },
+	{ name => 'no key', table => 'k int, v text', key => sub { $_[0] % 7 ? $_[0] : 'NULL' } },
+	{ name => 'a key with several rows', table => 'k int, v text', options => "key_columns => '{k}'", of => 'k', key => sub { $_[0] % 9 } },
+	{ name => 'unique on some nodes', table => 'k int NOT NULL, v text', options => "key_columns => '{k}'", of => 'k', unique => 1, index => 1, key => sub { $_[0] } },
+);
+
+# The rows of each node: those of all, of which a group of nodes has some otherwise.
+sub random_rows
+{
+	my ($kind, @nodes) = @_;
+	my %rows;
+	my $n = int rand 30;
+	my @common = map { [ $kind->{key}->($_), 'v' . int rand 3 ] } 1 .. $n;
+	push @common, @common[ map { int rand @common } 1 .. 3 ] if @common && !$kind->{unique};
+	$rows{$_} = [@common] foreach @nodes;
+	foreach my $change (1 .. int rand 8)
+	{
+		my @wrong = grep { rand() < 0.4 } @nodes;
+		my $what = int rand 4;
+		my $at = int rand($n + 1);
+		my $new = 'new' . int rand 2;
+		foreach my $rows (@rows{@wrong})
+		{
+			splice @$rows, $at, 1 if $what == 0 && $at < @$rows;
+			$rows->[$at] = [ $rows->[$at][0], $new ] if $what == 1 && $at < @$rows;
+			push @$rows, [ $kind->{key}->(100 + $at), $new ] if $what == 2;
+			push @$rows, ($rows->[$at]) x (1 + int rand 3) if $what == 3 && $at < @$rows && !$kind->{unique};
+		}
+	}
+	if ($kind->{unique})
+	{
+		foreach my $name (@nodes)
+		{
+			my %seen;
+			$rows{$name} = [ grep { !$seen{ $_->[0] }++ } @{ $rows{$name} } ];
+		}
+	}
+	return \%rows;
+}
+
+# The lines that are expected of rows as the nodes tell them: { node => { key => { row => count } } }.
+sub expected
+{
+	my ($told, $shown, @nodes) = @_;
+	my %keys = map { map { ($_ => 1) } keys %$_ } values %$told;
+	my @lines;
+	foreach my $key (keys %keys)
+	{
+		my %groups;
+		foreach my $i (0 .. $#nodes)
+		{
+			my $rows = $told->{ $nodes[$i] }{$key} // {};
+			push @{ $groups{ join ' ', map { "$_ * $rows->{$_}" } sort keys %$rows } }, $i;
+		}
+		next if keys %groups == 1;
+		my ($largest) = sort { @$b <=> @$a || $a->[0] <=> $b->[0] } values %groups;
+		my %agree = map { ($_ => 1) } @$largest;
+		my $array = sub { '{' . join(',', map { $nodes[$_] } @_) . '}' };
+		push @lines, join ' ', $key, (2 * @$largest > @nodes ? 'majority' : 'tie'), $array->(@$largest), $array->(grep { !$agree{$_} } 0 .. $#nodes), $array->(@{ $groups{''} // [] });
+	}
+	return join "\n", sort @lines;
+}
+
+sub told
+{
+	my ($kind, @nodes) = @_;
+	my %told;
+	my $key = $kind->{of} // ($kind->{unique} ? $kind->{table} =~ /l date/ ? 'l, k' : 'k' : 'k, v');
+	foreach my $name (@nodes)
+	{
+		foreach my $line (split /\n/, sql($name, "SELECT (SELECT to_jsonb(j) FROM (SELECT $key) AS j), to_jsonb(t) FROM shop.r AS t"))
+		{
+			my ($k, $row) = split /\|/, $line, 2;
+			$told{$name}{$k}{$row}++;
+		}
+	}
+	return \%told;
+}
+
+my %failed;
+my $disagreements = 0;
+foreach my $round (1 .. $rounds)
+{
+	my $kind = $kinds[ $round % @kinds ];
+	my @nodes = (sort { rand() <=> 0.5 } @names)[ 0 .. 1 + int rand 7 ];
+	my $rows = random_rows($kind, @nodes);
+	foreach my $name (@nodes)
+	{
+		my @values = map { "($_->[0], '$_->[1]')" } @{ $rows->{$name} };
+		sql($name, "DROP TABLE IF EXISTS shop.r; CREATE TABLE shop.r ($kind->{table});" . (@values ? 'INSERT INTO shop.r VALUES ' . join(', ', @values) . ';' : '')
+			  . ($kind->{index} && rand() < 0.7 ? 'CREATE UNIQUE INDEX ON shop.r (k)' : ''));
+	}
+	my $expected = expected(told($kind, @nodes), undef, @nodes);
+	my $answer = compare('shop.r', \@nodes, join ', ', 'recheck => 0', $kind->{options} // ());
+	$disagreements += lines($expected);
+	next if $answer eq $expected;
+	diag("round $round, $kind->{name}, nodes @nodes");
+	is($answer, $expected, "round $round") unless $failed{ $kind->{name} }++;
+}
+is(join(', ', sort keys %failed), '', "$rounds rounds: all answers are those of a full comparison");
+cmp_ok($disagreements, '>', $rounds, "$disagreements keys on which nodes disagreed were among them");
+
+# --- many differences ------------------------------------------------------------------
+
+# The base is the node from which the others differ least, wherever it is in the list.
+my @three = qw(n1 n2 n3);
+all('DROP TABLE IF EXISTS shop.r; CREATE TABLE shop.t (id int PRIMARY KEY, v text)');
+sql($_, "INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(1, 30000) g") foreach @three, 'here';
+sql('n1', 'DELETE FROM shop.t WHERE id % 4 = 0');
+sql('n2', "UPDATE shop.t SET v = 'other' WHERE id % 100 = 1");
+foreach my $order ([qw(n1 n2 n3)], [qw(n3 here n1 n2)], [qw(here n1)])
+{
+	foreach my $options ("recheck => 0", "recheck => 0, key_columns => '{id}', condition => 'id % 2 < 2'")
+	{
+		my $truth = join ', ', 7500 + (grep({ $_ eq 'n2' } @$order) ? 300 : 0), grep { $_ ne 'n1' } @$order;
+		is(sql('here', "SELECT count(*) || ', ' || string_agg(DISTINCT array_to_string(agree, ', '), '; ') FILTER (WHERE deviate = '{n1}') FROM iblt_compare_nodes('shop.t', ${\ list(@$order)}, $options)"),
+			@$order == 2 ? '7500, here' : $truth, "7500 keys of one node and 300 of another: @$order, $options") if @$order > 2;
+		is(sql('here', "SELECT count(*) || verdict FROM iblt_compare_nodes('shop.t', ${\ list(@$order)}, $options) GROUP BY verdict"), '7500tie', "two nodes are a tie: $options") if @$order == 2;
+	}
+}
+like(compare('shop.t', \@three, 'max_differences => 7799'), qr/ERROR:  too many differences: 7800 keys differ, and max_differences is 7799/, 'the keys of all nodes together are too many');
+like(compare('shop.t', [qw(n3 n5)], 'max_differences => 100'), qr/ERROR:  too many differences: about \d+ keys differ, and max_differences is 100/, 'an estimate is enough to say so');
+sql('n1', "INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(4, 30000, 4) g");
+sql('n2', 'UPDATE shop.t SET v = \'row \' || id');
+is(compare('shop.t', [ @three, 'here' ]), '', 'nodes that are equal again');
+
+# --- answers ----------------------------------------------------------------------------
+
+sql('n1', "UPDATE shop.t SET v = 'one' WHERE id IN (1, 2); DELETE FROM shop.t WHERE id = 3");
+sql('n2', "UPDATE shop.t SET v = 'one' WHERE id = 2; INSERT INTO shop.t VALUES (-1, 'more')");
+is(compare('shop.t', [qw(n1 n2 n3)], 'rows => true', ', node_rows'), join("\n",
+	'{"id": -1} majority {n1,n3} {n2} {n1,n3} t {"n1": null, "n2": {"v": "more", "id": -1}, "n3": null}',
+	'{"id": 1} majority {n2,n3} {n1} {} t {"n1": {"v": "one", "id": 1}, "n2": {"v": "row 1", "id": 1}, "n3": {"v": "row 1", "id": 1}}',
+	'{"id": 2} majority {n1,n2} {n3} {} t {"n1": {"v": "one", "id": 2}, "n2": {"v": "one", "id": 2}, "n3": {"v": "row 2", "id": 2}}',
+	'{"id": 3} majority {n2,n3} {n1} {n1} t {"n1": null, "n2": {"v": "row 3", "id": 3}, "n3": {"v": "row 3", "id": 3}}'), 'rows by node');
+is(compare('shop.t', [qw(n1 n2 n3)], "columns => '{id}', recheck => 0"), "{\"id\": -1} majority {n1,n3} {n2} {n1,n3}\n{\"id\": 3} majority {n2,n3} {n1} {n1}", 'some columns only');
+is(compare('shop.t', [qw(n1 n2 n3)], "condition => 'id = 3', recheck => 0"), '{"id": 3} majority {n2,n3} {n1} {n1}', 'some rows only');
+
+# --- a second look ---------------------------------------------------------------------------
+
+# What changes while iblt_compare_nodes waits.
+sql('here', q{CREATE TABLE script (look int, statement text);
+	ALTER FUNCTION iblt_internal.nodes_look_again(iblt_internal.node_set, iblt_internal.node_difference[]) RENAME TO nodes_look_again_it;
+	CREATE FUNCTION iblt_internal.nodes_look_again(iblt_internal.node_set, iblt_internal.node_difference[]) RETURNS SETOF iblt_internal.node_difference LANGUAGE plpgsql AS $$
+	DECLARE n int := coalesce(nullif(current_setting('steps.look', true), ''), '0')::int + 1; s text;
+	BEGIN
+		PERFORM set_config('steps.look', n::text, true);
+		FOR s IN SELECT statement FROM public.script WHERE look = n LOOP EXECUTE s; END LOOP;
+		RETURN QUERY SELECT * FROM iblt_internal.nodes_look_again_it($1, $2);
+	END $$});
+my @again = (
+	[ 'nothing', '', 't', 't' ],
+	[ 'a row of here', "(1, 'UPDATE shop.t SET v = v || ''!'' WHERE id = 7')", 'f', 't' ],
+	[ 'the version of a row', "(1, 'UPDATE shop.t SET v = v WHERE id = 7')", 'f', 't' ],
+	[ 'a row, twice', "(1, 'UPDATE shop.t SET v = v || ''!'' WHERE id = 7'), (2, 'UPDATE shop.t SET v = v || ''!'' WHERE id = 7')", 'f', 'f' ],
+	[ 'all, until the nodes agree', "(1, 'UPDATE shop.t SET v = ''row 7'' WHERE id = 7')", '', '' ]);
+foreach my $case (@again)
+{
+	my ($text, $script, @confirmed) = @$case;
+	foreach my $recheck (1, 2)
+	{
+		sql('here', "TRUNCATE script;" . ($script ? "INSERT INTO script VALUES $script;" : '') . "UPDATE shop.t SET v = 'wrong' WHERE id = 7");
+		my $confirmed = $confirmed[ $recheck - 1 ];
+		is(compare('shop.t', [qw(here n3 n4)], "recheck => $recheck, condition => 'id = 7'"), $confirmed eq '' ? '{"id": 7} tie {here} {n3,n4} {n4} x' : "{\"id\": 7} tie {here} {n3,n4} {n4} $confirmed",
+			"recheck => $recheck: what changes is $text") if $confirmed ne '';
+		is(compare('shop.t', [qw(here n3)], "recheck => $recheck, condition => 'id = 7'"), '', "recheck => $recheck: what changes is $text") if $confirmed eq '';
+	}
+}
+sql('here', 'TRUNCATE script; DROP FUNCTION iblt_internal.nodes_look_again(iblt_internal.node_set, iblt_internal.node_difference[]);
+	ALTER FUNCTION iblt_internal.nodes_look_again_it(iblt_internal.node_set, iblt_internal.node_difference[]) RENAME TO nodes_look_again');
+is(compare('shop.t', [qw(here n3)], "timeout => '0 s'"), '', 'the same, and no time to look again');
+sql('here', "UPDATE shop.t SET v = 'wrong' WHERE id = 7");
+is(compare('shop.t', [qw(here n3)], "timeout => '0 s'"), '{"id": 7} tie {here} {n3} {} f', 'no time to look again: not confirmed');
+like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_compare_nodes('shop.t', '{NULL,n3}')"), qr/cannot recheck differences in a REPEATABLE READ/, 'a snapshot cannot be looked at again');
+sql('here', "UPDATE shop.t SET v = 'row 7' WHERE id = 7");
+
+# --- nodes that cannot be compared --------------------------------------------------------
+
+sql('n4', 'DROP TABLE shop.t; CREATE TABLE shop.t (id int PRIMARY KEY, v text, more int)');
+sql('n5', 'DROP TABLE shop.t; CREATE TABLE shop.t (id bigint PRIMARY KEY, v text)');
+sql('n6', 'DROP TABLE shop.t');
+sql('n7', 'DROP EXTENSION iblt');
+like(compare('shop.t', [qw(n3 here n4)]), qr/ERROR:  columns are not on all nodes\nDETAIL:  Missing: "more" on "n3", "here"\.\nHINT:  Exclude them/, 'a column that one node has');
+is(lines(compare('shop.t', [qw(n3 here n4)], "exclude => '{more}', recheck => 0")), 30000, 'it may be excluded');
+like(compare('shop.t', [qw(n3 here n4)], "exclude => '{more,nothing}'"), qr/ERROR:  excluded columns are on no node: "nothing"/, 'a column that no node has may not');
+like(compare('shop.t', [qw(n3 here n4)], "exclude => '{id,more}', key_columns => '{id}'"), qr/ERROR:  .*columns are both asked for and excluded: "id"/, 'nor one of the key');
+like(compare('shop.t', [qw(n3 here n5)]), qr/ERROR:  "n3" \(here\) and "n5" \(the peer\): column types differ: "id" is integer here and bigint on the peer/, 'a column of another type');
+like(compare('shop.t', [qw(n3 n6 here)]), qr/ERROR:  on "n6": relation shop.t does not exist/, 'a node that lacks the table');
+like(compare('shop.t', [qw(n3 n7 here)]), qr/ERROR:  extension iblt is not installed in "n7"'s database\nHINT:  Run CREATE EXTENSION iblt there\./, 'a node without iblt');
+sql('here', "ALTER SERVER n8 OPTIONS (SET port '1')");
+like(compare('shop.t', [qw(n3 n8 here)]), qr/ERROR:  could not connect to "n8"/, 'a node that does not answer');
+my $wrong = join "\n", '{"id": -1} tie {here,n1} {n2} {here,n1}', '{"id": 1} tie {here,n2} {n1} {}', '{"id": 2} tie {n1,n2} {here} {}', '{"id": 3} tie {here,n2} {n1} {n1}';
+is(compare('shop.t', [qw(here n6 n1 n2)], "without => 'skip', recheck => 0"), $wrong, 'without it: two of three are no majority of four');
+like($notices, qr/WARNING:  node "n6" is left out\nDETAIL:  on "n6": relation shop.t does not exist/, 'and a warning');
+is(compare('shop.t', [qw(n7 here n8 n1 n6 n2)], "without => 'skip', recheck => 0"), $wrong, 'without three nodes');
+is(join(' ', sort $notices =~ /node "(\w+)" is left out/g), 'n6 n7 n8', 'with a warning for each');
+like(compare('shop.t', [qw(n3 n8)], "without => 'skip'"), qr/ERROR:  could not connect to "n8"/, 'one node alone is not compared');
+sql('here', "ALTER SERVER n8 OPTIONS (SET dbname 'n1', SET port '" . $servers[1]->port . "')");
+like(compare('shop.t', [qw(n1 n2 n8)]), qr/ERROR:  nodes "n1" and "n8" are the same database/, 'a node under two names');
+
+# --- nodes that fail in the middle ------------------------------------------------------------
+
+foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric)', 'iblt_internal.scanned' ], [ 'the lookup', 'read_planned(text, text[], text[], text[])', 'record' ])
+{
+	my ($text, $function, $returns) = @$step;
+	my ($name) = $function =~ /^(\w+)/;
+	my $arguments = $function =~ s/.*?\(|\)//gr =~ s/\biblt\b/public.iblt/r;
+	foreach my $how ([ 'an error', q{RAISE EXCEPTION 'the disk is full'}, qr/ERROR:  on "n3": the disk is full/ ],
+		[ 'the end of its session', 'PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()), pg_catalog.pg_sleep(5)', qr/ERROR:  (on|could not send a query to) "n3"/ ])
+	{
+		my ($what, $statement, $error) = @$how;
+		sql('n3', "ALTER FUNCTION iblt_internal.$name($arguments) RENAME TO kept_back; CREATE FUNCTION iblt_internal.$name($arguments) RETURNS $returns LANGUAGE plpgsql AS \$\$BEGIN $statement; END\$\$");
+		like(compare('shop.t', [qw(here n1 n3 n2)], 'recheck => 0'), $error, "$text ends with $what: an error that names the node");
+		is(compare('shop.t', [qw(here n3 n1 n2)], "without => 'skip', recheck => 0"), $wrong, "$text ends with $what: the other nodes");
+		like($notices, qr/WARNING:  node "n3" is left out/, 'and a warning');
+		sql('n3', "DROP FUNCTION iblt_internal.$name($arguments); ALTER FUNCTION iblt_internal.kept_back($arguments) RENAME TO $name");
+	}
+}
+nothing_left('after errors', @servers);
+
+# A table that is altered between the description and the scan is described again, up to three times.
+foreach my $times (2, 3)
+{
+	sql('here', qq{ALTER FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options) RENAME TO nodes_plan_it; DROP SEQUENCE IF EXISTS calls; CREATE SEQUENCE calls;
+		CREATE FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options) RETURNS iblt_internal.plan LANGUAGE plpgsql AS '
+		BEGIN IF nextval(''public.calls'') <= $times THEN ALTER TABLE shop.t ADD gone int; ALTER TABLE shop.t DROP gone; ALTER TABLE shop.t ALTER v SET DEFAULT 7; ALTER TABLE shop.t RENAME v TO w;
+			ALTER TABLE shop.t RENAME w TO v; ALTER TABLE shop.t ALTER v TYPE varchar(100); END IF; RETURN iblt_internal.nodes_plan_it(\$1, \$2, \$3); END'});
+	my $answer = compare('shop.t', [qw(here n2 n1)], "recheck => 0, columns => '{id}'");
+	$times == 2 ? is($answer, "{\"id\": -1} majority {here,n1} {n2} {here,n1}\n{\"id\": 3} majority {here,n2} {n1} {n1}", 'a table that is altered twice while it is compared')
+	  : like($answer, qr/ERROR:  relation shop.t was altered while it was compared \(here\)/, 'and one that is altered three times');
+	sql('here', 'DROP FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options);
+		ALTER FUNCTION iblt_internal.nodes_plan_it(text[], iblt_internal.side[], iblt_internal.options) RENAME TO nodes_plan; ALTER TABLE shop.t ALTER v TYPE text');
+}
+
+# --- a damaged index ------------------------------------------------------------------------------
+
+foreach my $name (qw(n3 here))
+{
+	my ($lose, $back) = map { "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = $_ WHERE indexrelid = 'shop.t_pkey'::regclass" } qw(false true);
+	sql($name, $_) foreach $lose, "INSERT INTO shop.t VALUES (50000, 'hidden')", $back;
+	like(compare('shop.t', [qw(here n2 n3)], 'recheck => 0'), qr/ERROR:  an index of shop.t does not find rows that the table has \($name\)/, "an index of $name that hides a row");
+	sql($name, 'SET enable_indexscan = off; SET enable_bitmapscan = off; DELETE FROM shop.t WHERE id = 50000');
+}
+
+# --- connection strings ------------------------------------------------------------------------------
+
+my $string = $nodes{n2}[0]->connstr('n2') . ' application_name=secret_of_mine';
+my ($rc, $out, $err) = $servers[0]->psql('postgres', "SELECT concat_ws(' ', key, agree, deviate) FROM iblt_compare_nodes('shop.t', ARRAY[NULL, ${\ literal($string)}, 'n1'], recheck => 0) ORDER BY 1");
+like($out, qr/^\{"id": -1\} \{here,n1\} \{"node 2"\}\n/, 'a connection string has the name of its place');
+($rc, $out, $err) = $servers[0]->psql('postgres', "SELECT * FROM iblt_compare_nodes('shop.nothing', ARRAY['n1', ${\ literal($string)}])");
+like($err, qr/ERROR:  on "n1": relation shop.nothing does not exist/, 'an error');
+unlike($err . slurp_file($servers[0]->logfile), qr/secret_of_mine/, 'shows no connection string, nor does the log');
+nothing_left('at the end', @servers);
+
+done_testing();
