@@ -12,6 +12,11 @@ BEGIN
 	result.named := named;
 	result.sides := nodes_sides(conns, names, relation, options);
 	result.plan := nodes_plan(names, result.sides, options);
+	-- see reads_by_index
+	IF options.condition IS NOT NULL AND EXISTS (SELECT FROM unnest(result.sides) AS s
+			WHERE s.remote OR s.distributed) THEN
+		RAISE NOTICE '%', by_index_note(true);
+	END IF;
 	RETURN result;
 END
 $$;
@@ -40,40 +45,41 @@ CREATE FUNCTION nodes_options(options options, relation text) RETURNS options
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	-- any relation: that of the nodes may not be here
-	PERFORM check_options('pg_catalog.pg_class', options);
-	IF options.max_differences > 200000 THEN
+	IF coalesce(options.max_differences, 0) NOT BETWEEN 1 AND 200000 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'max_differences must be between 1 and 200000',
 			DETAIL = 'The sketches and keys of all nodes are in memory.';
 	END IF;
+	-- any relation: that of the nodes may not be here
+	PERFORM check_options('pg_catalog.pg_class', options);
 	options.label := 'iblt_compare_nodes ' || relation;
 	RETURN options;
 END
 $$;
 
--- For the handler of iblt_compare_nodes, which raises the error again unless this gives a
--- number: the place of a node to go on without, or 0 to begin again with all.
+-- For the handler of iblt_compare_nodes: the place of a node to go on without, 0 to begin again
+-- with all, or NULL, and then e is what iblt_raise is to raise.
 CREATE FUNCTION nodes_again(nodes text[], names text[], without text, attempt integer,
-	state text, message text, detail text, hint text) RETURNS integer
+	INOUT e failure, OUT again integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	failed integer := nodes_failed(names, message);
+	failed integer := nodes_failed(names, e.message);
 	secret boolean := false;
 BEGIN
 	IF without = 'skip' AND failed IS NOT NULL AND cardinality(names) > 2 THEN
 		RAISE WARNING USING MESSAGE = format('node "%s" is left out', names[failed]),
-			DETAIL = concat_ws(' ', message || '.', detail);
-		RETURN failed;
-	ELSIF state = 'IB004' AND attempt < 3 THEN
-		RETURN 0;
+			DETAIL = concat_ws(' ', e.message || '.', nullif(e.detail, ''));
+		again := failed;
+		RETURN;
+	ELSIF e.state = 'IB004' AND attempt < 3 THEN
+		again := 0;
+		RETURN;
 	END IF;
 	FOR n IN 1 .. cardinality(nodes) LOOP
 		secret := secret OR coalesce(peer_is_string(nodes[n]), false);
 	END LOOP;
-	PERFORM peer_fail(NULL, secret, state, message, detail, hint);
-	RETURN NULL;
+	e := peer_fail(NULL, secret, e);
 END
 $$;
 
@@ -105,12 +111,9 @@ DECLARE
 	dimensions integer := array_ndims(nodes);
 	conns text[];
 	found node_set;
-	again integer;
+	failed record;
 	attempt integer := 1;
-	state text;
-	message text;
-	detail text;
-	hint text;
+	e failure;
 BEGIN
 	PERFORM nodes_check(names, dimensions, without);
 	LOOP
@@ -125,17 +128,19 @@ BEGIN
 			PERFORM nodes_close(conns);
 			EXIT;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-				detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+				e.context = PG_EXCEPTION_CONTEXT;
 			PERFORM nodes_close(conns);
-			again := nodes_again(nodes, names, without, attempt, state, message, detail, hint);
-			IF again IS NULL THEN
+			failed := nodes_again(nodes, names, without, attempt, e);
+			IF failed.again IS NULL THEN
+				e := iblt_raise(failed.e);
 				RAISE;
-			ELSIF again = 0 THEN
+			ELSIF failed.again = 0 THEN
 				attempt := attempt + 1;
 			ELSE
-				nodes := nodes[: again - 1] || nodes[again + 1 :];
-				names := names[: again - 1] || names[again + 1 :];
+				nodes := nodes[: failed.again - 1] || nodes[failed.again + 1 :];
+				names := names[: failed.again - 1] || names[failed.again + 1 :];
 			END IF;
 		END;
 	END LOOP;

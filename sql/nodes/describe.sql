@@ -4,7 +4,7 @@
 -- names the two.
 
 -- The names of nodes in answers and messages: of a connection string, which may hold a
--- password, its place in the list.
+-- password, its place in the list; an error for what is neither that nor a foreign server.
 -- No query may have such a string among its values (peer_is_string), so this is a loop.
 CREATE FUNCTION nodes_names(nodes text[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -12,9 +12,16 @@ AS $$
 DECLARE
 	names text[] := '{}';
 BEGIN
-	FOR n IN 1 .. cardinality(nodes) LOOP
+	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
 		names[n] := CASE WHEN nodes[n] IS NULL THEN 'here'
 			WHEN peer_is_string(nodes[n]) THEN 'node ' || n ELSE nodes[n] END;
+		IF peer_is_string(nodes[n]) AND strpos(nodes[n], '=') = 0
+				AND strpos(nodes[n], '://') = 0 THEN
+			RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+				MESSAGE = format('node %s is neither a foreign server nor a connection string', n),
+				HINT = 'Give the name of a foreign server, or a string'
+					' such as ''host=node_b dbname=shop''.';
+		END IF;
 	END LOOP;
 	RETURN names;
 END

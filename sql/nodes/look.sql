@@ -22,7 +22,7 @@ BEGIN
 	END LOOP;
 	found := ask(places, lookups,
 		'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
-			' content jsonb[], fingerprint text', NULL::found_rows,
+			' content jsonb[], columns text[], fingerprint text', NULL::found_rows,
 		reading_of(plan, keys, f.indexed), 0);
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
@@ -61,7 +61,7 @@ BEGIN
 	RETURN QUERY EXECUTE format($q$
 		WITH iblt_f AS (
 			SELECT * FROM unnest($1) WITH ORDINALITY AS f(id, key, n, digest, checksum, mark,
-				content, fingerprint, node)
+				content, columns, fingerprint, node)
 		), line AS (%s)
 		SELECT id, (array_agg(key) FILTER (WHERE key IS NOT NULL))[1],
 			array_agg(digest ORDER BY node), array_agg(content ORDER BY node),

@@ -1,0 +1,43 @@
+-- iblt_compare_nodes as far as one database shows it: the arguments, the verdicts, and why
+-- nodes are compared in pairs.
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS iblt;
+
+-- One weighted sum of all sketches instead of differences of two: copies of a row cancel, and it
+-- decodes as if all nodes had the same rows.  The differences of two do not.
+CREATE TABLE nodes_copies (node int, copies int);
+INSERT INTO nodes_copies VALUES (1, 2), (2, 0), (3, 1), (4, 5), (5, 2), (6, 3);
+CREATE TABLE nodes_sketches AS SELECT node, (SELECT iblt_agg(7::bigint, 1::bigint, iblt_new(capacity => 10, seed => 1))
+	FROM generate_series(1, copies)) AS s FROM nodes_copies;
+SELECT weights, status.complete, status.recovered FROM (
+	SELECT '1, 1, -2' AS weights, a.s + b.s - c.s - c.s AS s FROM nodes_sketches a, nodes_sketches b, nodes_sketches c
+	WHERE (a.node, b.node, c.node) = (1, 2, 3)
+	UNION ALL SELECT '1, 2, -3', a.s + b.s + b.s - c.s - c.s - c.s FROM nodes_sketches a, nodes_sketches b, nodes_sketches c
+	WHERE (a.node, b.node, c.node) = (4, 5, 6)) AS sums, iblt_decode_status(s) AS status ORDER BY 1;
+SELECT a.node, b.node, status.complete, status.recovered FROM nodes_sketches a JOIN nodes_sketches b
+	ON b.node IN (a.node + 1, a.node + 2) AND (a.node - 1) / 3 = (b.node - 1) / 3, iblt_decode_status(a.s - b.s) AS status ORDER BY 1, 2;
+
+-- verdicts, of the rows of each node as one letter
+SELECT named, digests, v.* FROM (VALUES
+	(3, '{x,x,y}'), (3, '{x,y,y}'), (3, '{x,y,z}'), (3, '{NULL,x,NULL}'), (3, '{x,NULL,x}'), (2, '{x,y}'), (2, '{NULL,x}'),
+	(4, '{x,x,y,y}'), (4, '{y,x,x,x}'), (4, '{x,x,y}'), (5, '{x,x,y}'), (5, '{y,x,x,x}'), (5, '{z,x,x,y,y}'), (5, '{NULL,y,x,NULL,NULL}'))
+	AS t(named, digests), iblt_internal.nodes_verdict((ARRAY['a', 'b', 'c', 'd', 'e'])[: cardinality(digests::text[])], named, digests::text[]) AS v;
+
+-- arguments
+\set VERBOSITY terse
+SELECT * FROM iblt_compare_nodes('t', '{NULL,a}');
+SELECT * FROM iblt_compare_nodes('a.b.c', '{NULL,a}');
+SELECT * FROM iblt_compare_nodes(NULL, '{NULL,a}');
+SELECT * FROM iblt_compare_nodes('public.t', NULL);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL}');
+SELECT * FROM iblt_compare_nodes('public.t', '{{NULL,a},{b,c}}');
+SELECT * FROM iblt_compare_nodes('public.t', array_fill(NULL::text, '{17}'));
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,NULL}');
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', without => 'warn');
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,host=b}', without => NULL);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', rows => NULL);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', max_differences => 200001);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', max_differences => 0);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', recheck => 1001);
+SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}');
+DROP TABLE nodes_copies, nodes_sketches;
