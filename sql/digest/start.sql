@@ -332,6 +332,7 @@ $$;
 -- Drops the triggers of a table and all that is kept of it.
 CREATE FUNCTION track_stop(relation regclass) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM track_lock(relation);

@@ -1,0 +1,214 @@
+-- Live digests of many tables ------------------------------------------------------------
+--
+-- iblt_track_all tracks the tables that iblt_audit would compare, on the peer first, because
+-- this side takes columns, key and template from there.  As in iblt_track, each table is
+-- locked in one transaction and scanned in the next one, so an error is caught in each step.
+
+-- A table on its way.
+CREATE TYPE track_work AS (
+	relation regclass,
+	generation bigint,		-- NULL if it need not be scanned
+	problem text			-- why it cannot be tracked, or NULL
+);
+
+-- The peer, which is the publisher if a subscription is named alone.
+CREATE FUNCTION track_peer(peer text, target audit_target) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN CASE target.kind WHEN 'subscription' THEN audit_peer(target.name, peer) ELSE peer END;
+END
+$$;
+
+-- The tables that an audit would compare.
+CREATE FUNCTION track_list(peer text, target audit_target) RETURNS audit_item[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+DECLARE
+	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	items audit_item[];
+	e failure;
+BEGIN
+	PERFORM audit_check(false, target, options) FROM audit_make_options(1, false, 'ignore', 0,
+		'1 minute', NULL, false, false) AS o, LATERAL (SELECT (o).compare) AS x(options);
+	conn := peer_connect(peer, conn);
+	IF conn IS NOT NULL THEN
+		PERFORM audit_check_peer(conn);
+	END IF;
+	items := audit_list(conn, target);
+	PERFORM peer_close(conn);
+	RETURN items;
+EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+		e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+		e.context = PG_EXCEPTION_CONTEXT;
+	e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+	RAISE;
+END
+$$;
+
+-- The value of a query that writes on the peer, in a transaction of its own.
+CREATE FUNCTION track_run(conn text, query text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM peer_send(conn, query);
+	RETURN peer_value(conn, 0.1, 0);
+END
+$$;
+
+-- How a table is tracked here: 'live', 'not trustworthy', or NULL if it is not.
+CREATE FUNCTION track_state(relation text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	options tracking := iblt_track_options(to_regclass(relation));
+BEGIN
+	IF options.template IS NOT NULL THEN
+		RETURN (SELECT s.state FROM @extschema@.iblt_live_status() AS s
+			WHERE s.relation = to_regclass(track_state.relation));
+	END IF;
+	RETURN NULL;
+END
+$$;
+
+-- Makes the peer track a table, unless it does; says whether it did not track it at all.
+CREATE FUNCTION track_there(conn text, name text, capacity integer) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	state text := ask_one(conn, format('SELECT track_state(%L)', name), 0.001, 'iblt_track');
+	generation text;
+BEGIN
+	IF state = 'live' THEN
+		RETURN false;
+	END IF;
+	-- ends what runs there if this side ends
+	PERFORM track_run(conn, $q$SELECT pg_catalog.set_config('client_connection_check_interval',
+		'1000', false) WHERE pg_catalog.version() LIKE '%linux%'$q$);
+	generation := track_run(conn, format(CASE WHEN state IS NULL
+		THEN 'SELECT iblt_internal.track_start(%L, NULL, NULL, %L, NULL, NULL)'
+		ELSE 'SELECT iblt_internal.track_restart(%L)' END, name, capacity));
+	PERFORM track_run(conn, format('SELECT iblt_internal.track_scan(%L, %L)', name, generation));
+	RETURN state IS NULL;
+END
+$$;
+
+-- Is a table tracked as the peer tracks its own?
+CREATE FUNCTION track_fits(relation regclass, wanted tracking) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	found tracking := iblt_track_options(relation);
+BEGIN
+	RETURN coalesce(found.template::bytea = wanted.template::bytea
+		AND found.columns = wanted.columns AND found.key_columns = wanted.key_columns
+		AND track_state(relation::text) = 'live', false);
+END
+$$;
+
+-- The first transaction of a table: the peer's digest, and the triggers here.  A digest that was
+-- made there for nothing goes again.
+CREATE FUNCTION track_first(peer text, item audit_item, capacity integer) RETURNS track_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+DECLARE
+	work track_work;
+	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	name text := audit_name(item);
+	made boolean;
+BEGIN
+	work.relation := item.relid;
+	IF item.relid IS NULL THEN
+		work.problem := 'it does not exist here';
+		RETURN work;
+	END IF;
+	IF conn IS NULL THEN
+		work.generation := track_start(item.relid, NULL, NULL, capacity, NULL, NULL);
+		RETURN work;
+	END IF;
+	PERFORM peer_connect(peer, conn);
+	made := track_there(conn, name, capacity);
+	BEGIN
+		IF NOT track_fits(item.relid, track_ask(item.relid, peer, name)) THEN
+			work.generation := track_start(item.relid, NULL, NULL, NULL, peer, name);
+		END IF;
+	EXCEPTION WHEN OTHERS THEN
+		work.problem := SQLERRM;
+		IF made THEN
+			PERFORM track_run(conn, format('SELECT iblt_internal.track_stop(%L)', name));
+		END IF;
+	END;
+	PERFORM peer_close(conn);
+	RETURN work;
+EXCEPTION WHEN query_canceled OR OTHERS THEN
+	work.problem := concat_ws('; ', work.problem, SQLERRM);
+	PERFORM peer_close(conn);
+	IF SQLSTATE = '57014' THEN
+		RAISE;
+	END IF;
+	RETURN work;
+END
+$$;
+
+-- The second one: the scan here; says how the table is, and whether it is tracked.
+CREATE FUNCTION track_second(item audit_item, work track_work) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF work.problem IS NULL AND work.generation IS NOT NULL THEN
+		BEGIN
+			PERFORM track_scan(work.relation, work.generation);
+		EXCEPTION WHEN OTHERS THEN
+			work.problem := SQLERRM;
+		END;
+	END IF;
+	IF work.problem IS NOT NULL THEN
+		RAISE WARNING 'table % is not tracked: %', audit_name(item), work.problem;
+		RETURN false;
+	END IF;
+	RAISE NOTICE 'table % is tracked%', audit_name(item),
+		CASE WHEN work.generation IS NULL THEN ' already' ELSE '' END;
+	RETURN true;
+END
+$$;
+
+-- Without operators, because a procedure that commits has no search_path of its own.
+CREATE PROCEDURE @extschema@.iblt_track_all(
+	peer text DEFAULT NULL,
+	tables regclass[] DEFAULT NULL,
+	schema text DEFAULT NULL,
+	publication text DEFAULT NULL,
+	subscription text DEFAULT NULL,
+	capacity integer DEFAULT NULL,
+	INOUT tracked bigint DEFAULT 0,
+	INOUT not_tracked bigint DEFAULT 0)
+	LANGUAGE plpgsql
+AS $$
+DECLARE
+	target iblt_internal.audit_target;
+	item iblt_internal.audit_item;
+	work iblt_internal.track_work;
+BEGIN
+	-- an error in a transaction block, before anything is begun
+	COMMIT;
+	target := iblt_internal.audit_make_target(tables, schema, publication, subscription);
+	peer := iblt_internal.track_peer(peer, target);
+	FOREACH item IN ARRAY iblt_internal.track_list(peer, target) LOOP
+		work := iblt_internal.track_first(peer, item, capacity);
+		COMMIT;
+		IF iblt_internal.track_second(item, work) THEN
+			tracked := pg_catalog.int8inc(tracked);
+		ELSE
+			not_tracked := pg_catalog.int8inc(not_tracked);
+		END IF;
+		COMMIT;
+	END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE iblt_track_all(text, regclass[], text, text, text, integer, bigint, bigint) IS
+'starts to keep digests of the tables that iblt_audit would compare, on a peer and here';
