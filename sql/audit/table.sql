@@ -110,7 +110,7 @@ $$;
 -- What there is to say of a table that was compared.
 CREATE FUNCTION audit_detail(item audit_item, plan plan,
 	unconfirmed bigint, differences bigint) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT nullif(concat_ws('; ',
 		CASE WHEN unconfirmed = 0 THEN NULL

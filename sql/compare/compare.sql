@@ -322,7 +322,7 @@ DECLARE
 		method, by_index);
 	conn text;
 	plan plan;
-	found record;
+	answer record;
 	e failure;
 	failed record;
 BEGIN
@@ -333,10 +333,10 @@ BEGIN
 			options := compare_options(relation, options);
 			conn := connect(peer, conn, timeout);
 			plan := compare_plan(conn, relation, peer_relation, options, on_too_many);
-			found := compare_find(plan);
+			answer := compare_find(plan);
 			RETURN QUERY SELECT d.key, d.side, d.differs, d.here, d.there, d.confirmed,
-				d.here_count, d.there_count FROM differences(found.plan,
-					found.figures, found.keys, found.number, found.sample) AS d;
+				d.here_count, d.there_count FROM differences(answer.plan,
+					answer.figures, answer.keys, answer.number, answer.sample) AS d;
 			PERFORM peer_close(conn);
 			EXIT;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN

@@ -267,7 +267,7 @@ $$;
 
 -- What an audit says of live digests, NULL with live => 'off'.
 CREATE FUNCTION live_said(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	here timestamptz := ((plan.here).live).verified_at;

@@ -99,7 +99,7 @@ $$;
 -- Options with a template of another capacity, which can be folded to the same size.
 -- Templates are of 2520 cells doubled a number of times, so one is a fold of the other.
 CREATE FUNCTION track_resize(options tracking, capacity integer) RETURNS tracking
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	info record := @extschema@.iblt_info(options.template);

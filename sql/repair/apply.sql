@@ -58,7 +58,7 @@ $$;
 -- A text that a server takes: before PostgreSQL 15, the text of a "char" may be half a
 -- character.
 CREATE FUNCTION repair_valid(key text) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL UNSAFE
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM convert_to(key, getdatabaseencoding());

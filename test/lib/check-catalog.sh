@@ -82,6 +82,26 @@ no_rows "no function is more parallel safe than one that it calls" "$calls
 no_rows "a function that handles errors is parallel unsafe, because of the subtransaction" "$calls
 	SELECT oid::regprocedure FROM caller WHERE proparallel <> 'u' AND source ~ 'EXCEPTION\s+WHEN'"
 
+# These are stable because they call output functions.  Ours give them text, names and
+# numbers, whose output depends on nothing.
+texts="array_to_string|concat|concat_ws|format|json_build_array|json_build_object|jsonb_agg|jsonb_build_array|jsonb_build_object"
+no_rows "no immutable function calls one that is not, except to make text" "
+	WITH called AS (
+		SELECT proname FROM pg_proc WHERE prokind IN ('f', 'a') GROUP BY proname HAVING bool_and(provolatile <> 'i')
+	), caller AS (
+		SELECT p.oid, regexp_replace(p.prosrc, E'--[^\n]*|''[^'']*''|\\\\\$q\\\\\$.*?\\\\\$q\\\\\$', '', 'g') AS source
+		FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
+		WHERE p.provolatile = 'i' AND p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
+	)
+	SELECT a.oid::regprocedure, string_agg(DISTINCT b.proname, ' ') FROM caller a,
+		regexp_matches(a.source, '(\w+)\s*\\(', 'g') AS call
+	JOIN called b ON b.proname = call[1] AND b.proname !~ '^($texts)\$'
+	GROUP BY 1 ORDER BY 1"
+no_rows "no immutable function reads a catalog" "
+	SELECT p.oid::regprocedure FROM pg_proc p
+	WHERE p.provolatile = 'i' AND p.oid IN (SELECT d.objid $members AND d.classid = 'pg_proc'::regclass)
+	AND regexp_replace(p.prosrc, E'--[^\n]*|''[^'']*''|\\\\\$q\\\\\$.*?\\\\\$q\\\\\$', '', 'g') ~ '(FROM|JOIN)\s+pg_\w+(?!\w*\s*\\()'"
+
 no_rows "functions of aggregates take internal, no others do" "
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE 'internal'::regtype = ANY (p.proargtypes) AND p.oid IN (SELECT d.objid $members
@@ -130,10 +150,8 @@ plpgsql_findings() {
 				'PL/pgSQL reads text, such as a field of jsonb, with the input function of the target type'),
 			('composite OUT variable % is not single argument|%', NULL, 'it is not meant to be'),
 			('cannot determinate a result of dynamic SQL|%', NULL, 'so it says itself'),
-			('record "answer" is not assigned yet|%', NULL, 'its columns are those of dynamic SQL'),
+			('record "answer" is not assigned yet|%', NULL, 'its columns are those of dynamic SQL, or of find_keys'),
 			('never read variable "answer"|%', NULL, 'it is read, see above'),
-			('record "found" is not assigned yet|%', '{iblt_compare}', 'its columns are those of find_keys'),
-			('never read variable "found"|%', '{iblt_compare}', 'it is read, see above'),
 			('record "taken" is not assigned yet|%', '{ask_collect,ask_here}', 'its columns are those of dynamic SQL'),
 			('never read variable "taken"|%', '{ask_collect,ask_here}', 'it is read, see above'),
 			('never read variable "held"|%', '{peer_connect}', 'an assignment calls a function for its effect'),
@@ -143,6 +161,12 @@ plpgsql_findings() {
 			('relation "pg_catalog.pg_dist_partition" does not exist|%', '{is_distributed}', 'it is there with Citus only'),
 			('control reached end of function without RETURN|%', '{compare,peer_result,repair_search,wait_position}',
 				'the function ends with RETURN or an error before'),
+			('unreachable code|%', '{audit_answers,audit_describe_small,plain_compare_small}',
+				'what follows a block that always ends with an error, which it catches, is reached'),
+			('expression is not pure expression|%', '{key_size}', 'an aggregate needs a FROM'),
+			('routine is marked as IMMUTABLE, but expression is STABLE|%', NULL, 'the tests above tell more precisely'),
+			('routine is marked as STABLE, but expression is VOLATILE|%', '{collation_order,describe,describe_collations,describe_own_collation,describe_replication,describe_storage,describe_system,live_plan,live_read,repair_written}',
+				'stable, to read in the snapshot of their callers; volatile are built-in functions and views, and ones that raise errors'),
 			('text type variable is not sanitized|%', '{ask_here,differing,find_distributed,peer_fetch,plain_found,read_heap,read_planned,read_slice,slice_bound,sum_distributed,equal_columns,repair_statement,repair_values}',
 				'it runs a whole statement that its callers put together with format()'),
 			('text type variable is not sanitized|%', '{peer_close}', 'quote_ident() is in a query')
