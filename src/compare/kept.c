@@ -8,6 +8,9 @@
  * place, because a hot standby does not have them.  Large sketches should not
  * be sent to the client.
  *
+ * A sketch belongs to the role that has kept it.  It has the keys of rows that
+ * the session's next role may not be allowed to read.
+ *
  * A comparison puts a tab and something of its own behind the name of its
  * connection.  One sketch is kept under what is before the tab, and found
  * under the whole name only.  Behind a pooler that shares sessions, nobody
@@ -18,6 +21,7 @@
  */
 #include "compare/kept.h"
 
+#include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -28,6 +32,7 @@
 typedef struct Kept
 {
 	char	   *name;
+	Oid			role;
 	struct varlena *value;
 } Kept;
 
@@ -35,7 +40,10 @@ typedef struct Kept
 static List *kept_list = NIL;
 static MemoryContext kept_context = NULL;
 
-/* Of the name of a connection, the part before the tab. */
+/*
+ * The sketch that the current role keeps under a name, or NULL.  Of the name of
+ * a connection, the part before the tab counts.
+ */
 static Kept *
 kept_find(const char *name)
 {
@@ -46,7 +54,8 @@ kept_find(const char *name)
 	{
 		Kept	   *kept = lfirst(lc);
 
-		if (strcspn(kept->name, "\t") == length &&
+		if (kept->role == GetUserId() &&
+			strcspn(kept->name, "\t") == length &&
 			strncmp(kept->name, name, length) == 0)
 			return kept;
 	}
@@ -109,6 +118,7 @@ kept_add(const char *name)
 	old = MemoryContextSwitchTo(kept_context);
 	kept = palloc(sizeof(Kept));
 	kept->name = pstrdup(name);
+	kept->role = GetUserId();
 	kept->value = NULL;
 	kept_list = lappend(kept_list, kept);
 	MemoryContextSwitchTo(old);

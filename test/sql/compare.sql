@@ -110,6 +110,19 @@ SELECT iblt_internal.iblt_compare_marks(s, 11) FROM travelling WHERE name = 'min
 DROP TABLE travelling, refused;
 SELECT iblt_session_drop('mine'), iblt_session_drop('mine');
 SELECT iblt_session_get('mine');
+-- a sketch belongs to the role that has kept it
+CREATE ROLE regress_iblt_keeper;
+SELECT count(iblt_session_keep('mine', s)) FROM iblt_insert(iblt_new(), 8, 1) AS s;
+SET ROLE regress_iblt_keeper;
+SELECT iblt_session_get('mine');
+SELECT iblt_session_drop('mine') AS dropped, iblt_session_keep('mine', iblt_new()) = iblt_new() AS own;
+RESET ROLE;
+SELECT key FROM iblt_decode(iblt_session_get('mine'));
+SET ROLE regress_iblt_keeper;
+SELECT iblt_session_drop('mine') AS dropped;
+RESET ROLE;
+SELECT iblt_session_drop('mine') AS dropped;
+DROP ROLE regress_iblt_keeper;
 -- behind a tab, a name of one comparison: it does not get what another one keeps
 SELECT iblt_session_keep(E'mine\t1', iblt_new()) IS NOT NULL AS kept, iblt_session_keep(E'mine\t2', iblt_new()) IS NOT NULL AS by_another;
 SELECT iblt_session_get(E'mine\t1');
