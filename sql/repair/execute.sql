@@ -142,6 +142,18 @@ BEGIN
 END
 $$;
 
+-- Lets the transaction wait until its commit is on disk, if it would not.
+-- Who is told that a repair was applied must find it so after a crash.
+CREATE FUNCTION repair_flushed() RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF current_setting('synchronous_commit') = 'off' THEN
+		PERFORM set_config('synchronous_commit', 'local', true);
+	END IF;
+END
+$$;
+
 -- Runs the statements of a repair, each of which must change a number of rows.
 -- session_replication_role also decides what becomes of checks that are deferred.  Those
 -- that the caller deferred before run first, under the role that they were meant for.
@@ -154,6 +166,7 @@ DECLARE
 	change boolean := as_replica AND role <> 'replica';
 	try record;
 BEGIN
+	PERFORM repair_flushed();
 	IF change THEN
 		PERFORM repair_check_deferred(path);
 		PERFORM set_config('session_replication_role', 'replica', true);

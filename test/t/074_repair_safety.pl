@@ -77,6 +77,26 @@ foreach my $side ([ $here, $there, 'pull', '' ], [ $there, $here, 'push', 'on th
 	unlike($err . slurp_file($here->logfile, $h) . slurp_file($there->logfile, $t), qr/password=right/, 'shows the password nowhere');
 }
 
+# --- a crash -----------------------------------------------------------------------------------
+
+both(q{CREATE TABLE crash (id int PRIMARY KEY, v text); CREATE TABLE seen (said text); CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN INSERT INTO public.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
+	CREATE TRIGGER see AFTER INSERT ON crash FOR EACH ROW EXECUTE FUNCTION see()});
+foreach my $side ([ $here, $there, 'pull' ], [ $there, $here, 'push' ])
+{
+	my ($node, $source, $direction) = @$side;
+	my %kept = (off => 'local', remote_write => 'remote_write');
+	foreach my $setting (sort keys %kept)
+	{
+		both('TRUNCATE crash, seen');
+		$source->safe_psql('postgres', "INSERT INTO crash VALUES (1, 'lost?')");
+		my $repair = call('crash', $direction, 'apply => true', literal($there->connstr('postgres') . " options='-c synchronous_commit=$setting'"));
+		my $out = $here->safe_psql('postgres', "BEGIN; SET LOCAL synchronous_commit = $setting; SELECT status FROM $repair; SHOW synchronous_commit; COMMIT");
+		is($out, "applied\n" . ($direction eq 'pull' ? $kept{$setting} : $setting), "$direction, synchronous_commit = $setting");
+		is($node->safe_psql('postgres', 'SELECT said FROM seen'), $kept{$setting}, 'is what applies to the target');
+	}
+}
+
 # --- what happens meanwhile -----------------------------------------------------------------
 
 both("CREATE TABLE busy (id int PRIMARY KEY, v text); INSERT INTO busy SELECT g, g FROM generate_series(1, 100) g");
