@@ -94,8 +94,8 @@ BEGIN
 	PERFORM repair_send(conn, k) FROM unnest(kept) AS k WHERE k IS NOT NULL;
 	PERFORM peer_send(conn, peer_settings(NULL,
 			format('iblt_repair_execute of %s statements', cardinality(statements)))
-		|| format('SELECT repair_execute(%L, %L, %L, %L, %L, %L, %L)', statements, kept, n,
-			at_most, keys, asked.search_path, asked.as_replica));
+		|| format('SELECT repair_execute(%L, %L, %L, %L, %L, %L, %L, %L)', statements, kept,
+			n, at_most, keys, asked.search_path, asked.as_replica, asked.origin));
 	RETURN peer_value(conn, 0.01);
 END
 $$;
@@ -141,7 +141,7 @@ BEGIN
 		done := repair_run_there(conn, x.statements, x.kept, x.n, x.at_most, x.keys, asked);
 	ELSE
 		done := repair_execute(x.statements, x.kept, x.n, x.at_most, x.keys,
-			asked.search_path, asked.as_replica);
+			asked.search_path, asked.as_replica, asked.origin);
 	END IF;
 	IF done IS DISTINCT FROM cardinality(x.statements) THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',

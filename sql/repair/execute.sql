@@ -157,7 +157,7 @@ $$;
 -- Runs the statements of a repair, each of which must change a number of rows.
 -- session_replication_role also decides what becomes of checks that are deferred.  Those
 -- that the caller deferred before run first, under the role that they were meant for.
-CREATE FUNCTION repair_execute(statements text[], kept text[], n bigint[], at_most boolean[],
+CREATE FUNCTION repair_execute_all(statements text[], kept text[], n bigint[], at_most boolean[],
 	keys text[], path text, as_replica boolean) RETURNS integer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -184,5 +184,30 @@ BEGIN
 		PERFORM set_config('session_replication_role', role, true);
 	END IF;
 	RETURN cardinality(statements);
+END
+$$;
+
+-- The same under a replication origin, if one is given.
+-- The origin belongs to the session and not to the transaction.  Each change that is written
+-- under it names it in the log.
+CREATE FUNCTION repair_execute(statements text[], kept text[], n bigint[], at_most boolean[],
+	keys text[], path text, as_replica boolean, origin text) RETURNS integer
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	done integer;
+BEGIN
+	IF origin IS NULL THEN
+		RETURN repair_execute_all(statements, kept, n, at_most, keys, path, as_replica);
+	END IF;
+	PERFORM pg_replication_origin_session_setup(origin);
+	BEGIN
+		done := repair_execute_all(statements, kept, n, at_most, keys, path, as_replica);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		PERFORM pg_replication_origin_session_reset();
+		RAISE;
+	END;
+	PERFORM pg_replication_origin_session_reset();
+	RETURN done;
 END
 $$;

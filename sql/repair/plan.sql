@@ -180,9 +180,9 @@ BEGIN
 	plan.columns := repair_columns(plan.compared, plan.target);
 	plan.secret := gen_random_uuid();
 	PERFORM repair_check_target(plan), repair_check_apply(plan);
-	IF asked.search_path IS NOT NULL OR asked.as_replica THEN
-		PERFORM ask_one((repair_side(plan)).place, format('SELECT repair_check_session(%L, %L)',
-			asked.search_path, asked.as_replica AND asked.apply), 0.01);
+	IF asked.search_path IS NOT NULL OR asked.as_replica OR asked.origin IS NOT NULL THEN
+		PERFORM ask_one((repair_side(plan)).place, format('SELECT repair_check_session(%L, %L, %L)',
+			asked.search_path, asked.as_replica AND asked.apply, asked.origin), 0.01);
 	END IF;
 	RETURN plan;
 END

@@ -128,6 +128,7 @@ CREATE FUNCTION @extschema@.iblt_repair(
 	apply boolean DEFAULT false,
 	apply_search_path text DEFAULT NULL,
 	as_replica boolean DEFAULT false,
+	origin text DEFAULT NULL,
 	progress boolean DEFAULT false,
 	live text DEFAULT 'off',
 	method text DEFAULT 'sketch',
@@ -156,6 +157,7 @@ BEGIN
 		asked.apply := apply;
 		asked.search_path := apply_search_path;
 		asked.as_replica := as_replica;
+		asked.origin := origin;
 		works := CASE WHEN run IS NULL THEN ARRAY[
 				repair(conn, peer, relation, peer_relation, options, asked)]
 			ELSE run_repair(conn, peer, run, relation, peer_relation, seed, options,
@@ -183,5 +185,5 @@ END
 $$;
 COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text,
 	bigint, boolean, text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean,
-	text, boolean, boolean, text, text, bigint) IS
+	text, boolean, text, boolean, text, text, bigint) IS
 'the statements that make one side like the other, which are run only with apply => true';

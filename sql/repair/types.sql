@@ -14,7 +14,8 @@ CREATE TYPE repair_options AS (
 	"cascade" boolean,
 	apply boolean,
 	search_path text,		-- for the statements, or NULL
-	as_replica boolean		-- asked for, or what the target's session does anyway
+	as_replica boolean,		-- asked for, or what the target's session does anyway
+	origin text				-- replication origin of the changes, or NULL
 );
 
 -- A column of a foreign key, and what it refers to.
