@@ -39,6 +39,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	digest/stores digest/parts digest/start digest/live \
 	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain audit/audit \
 	digest/many \
+	structure/kinds structure/structure structure/audit structure/sequences \
 	repair/types repair/target repair/plan repair/statements repair/long repair/steps repair/absent \
 	repair/referring repair/execute repair/lock repair/apply repair/repair \
 	run/stores run/types run/slice run/slice_order run/slice_walk run/slice_guess run/slice_guard \

@@ -127,7 +127,8 @@ RETURNS TABLE (schema text, name text, relid oid, state text)
 	LANGUAGE sql STABLE PARALLEL RESTRICTED
 AS $$
 	SELECT n.nspname::text, c.relname::text, r.srrelid, r.srsubstate::text
-	FROM pg_subscription_rel r JOIN pg_class c ON c.oid = r.srrelid
+	-- PostgreSQL 19 replicates sequences, too
+	FROM pg_subscription_rel r JOIN pg_class c ON c.oid = r.srrelid AND c.relkind <> 'S'
 	JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE r.srsubid IN (
 		SELECT st.subid FROM pg_stat_subscription st WHERE st.subname = subscription)

@@ -161,7 +161,7 @@ my $public = $node->safe_psql('doc_sketches', q{
 	AND n.nspname <> 'iblt_internal'});
 my @indexed = slurp_file("$top/doc/index.md") =~ /^\| \[`((?:iblt|kbf)_\w+)`\]\(/gm;
 my (%headed, @unsigned);
-foreach my $name (qw(sketches checksum compare nodes audit repair kbf/filters digests runs))
+foreach my $name (qw(sketches checksum compare nodes audit structure repair kbf/filters digests runs))
 {
 	my $text = slurp_file("$top/doc/$name.md");
 	while ($text =~ /^###? (`(?:iblt|kbf)_[^\n]*)\n(?:\n```text\n(.*?)^```$)?/gms)

@@ -223,7 +223,7 @@ sub nothing_left
 	return;
 }
 
-#	new(NODE)        connects
+#	new(NODE [, DATABASE])  connects
 #	start(SQL)       sends SQL and does not wait
 #	seen(REGEX)      waits until standard error (NOTICEs and errors) matches
 #	done()           waits until that is done and returns its output; {err} has the errors
@@ -233,10 +233,10 @@ package IbltTest::Session;
 
 sub new
 {
-	my ($class, $node) = @_;
+	my ($class, $node, $database) = @_;
 	my $self = bless { in => '', out => '', err => '', number => 0 }, $class;
 	$self->{timer} = IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);
-	$self->{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', '-' ],
+	$self->{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr($database // 'postgres'), '-f', '-' ],
 		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err}, $self->{timer});
 	$self->{pid} = $self->run("\\set VERBOSITY verbose\nSELECT pg_backend_pid()");
 	return $self;

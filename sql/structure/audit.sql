@@ -1,0 +1,119 @@
+-- Comparing the structures of two sides ---------------------------------------------------
+
+-- How much it matters that a property is a here and b on the peer, where the absence of the
+-- object would be "absence".
+CREATE FUNCTION structure_severity(property text, a jsonb, b jsonb, absence text, falling boolean,
+	cycle boolean) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN 'object' IN (jsonb_typeof(a), jsonb_typeof(b)) THEN 'unknown'
+		WHEN property = 'next value' AND (cycle OR falling AND a < b OR NOT falling AND a > b)
+			THEN 'change'
+		WHEN property = ANY ('{owner,rights,tablespace,access method,storage,compression,'
+				'statistics,options,inherited,clustered,cost,rows,support,parallel,cache,start}'
+				::text[]) THEN 'change'
+		WHEN property = 'view options' THEN 'danger'
+		ELSE absence END
+$$;
+
+-- A property as users see it.
+CREATE FUNCTION structure_said(value jsonb) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE jsonb_typeof(value) WHEN 'object' THEN 'unknown: ' || (value ->> 'unknown')
+		WHEN 'array' THEN (SELECT string_agg(quote_ident(name), ', ' ORDER BY n)
+			FROM jsonb_array_elements_text(value) WITH ORDINALITY AS u(name, n))
+		ELSE value #>> '{}' END
+$$;
+
+-- The differences of two structures.
+-- Where one side lacks a relation, the parts of the relation are not named.
+CREATE FUNCTION structure_differences(s structure)
+RETURNS TABLE (kind text, object text, property text, here text, there text, severity text)
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	WITH h AS MATERIALIZED (SELECT * FROM unnest(s.here)),
+		t AS MATERIALIZED (SELECT * FROM unnest(s.there)),
+	pair AS (
+		SELECT kind, object, h.facts AS mine, t.facts AS theirs,
+			greatest(h.severity, t.severity) AS absence,
+			coalesce(h.facts, t.facts) AS facts
+		FROM h FULL JOIN t USING (kind, object)
+		WHERE h.facts IS NOT NULL AND t.facts IS NOT NULL
+		OR CASE WHEN t.facts IS NULL
+			THEN coalesce(h.parent NOT IN (SELECT t.object FROM t), false)
+			ELSE coalesce(t.parent NOT IN (SELECT h.object FROM h), false) END IS FALSE
+	)
+	SELECT p.kind, p.object, x.property, structure_said(y.a), structure_said(y.b),
+		structure_severity(x.property, y.a, y.b, p.absence,
+			(p.facts ->> 'increment')::numeric < 0,
+			'true' IN (p.mine ->> 'cycle', p.theirs ->> 'cycle'))
+	FROM pair AS p,
+	LATERAL jsonb_object_keys(coalesce(p.mine, '{}') || coalesce(p.theirs, '{}')) AS x(property),
+	LATERAL (SELECT p.mine -> x.property, p.theirs -> x.property WHERE x.property <> 'column order'
+		UNION ALL
+		SELECT structure_common(p.mine -> x.property, p.theirs -> x.property),
+			structure_common(p.theirs -> x.property, p.mine -> x.property)
+		WHERE x.property = 'column order') AS y(a, b)
+	WHERE x.property NOT IN ('reached', 'numbers')
+	AND (x.property = 'behind its column' OR 'object' IN (jsonb_typeof(y.a), jsonb_typeof(y.b))
+		OR y.a IS DISTINCT FROM y.b
+		AND (x.property = 'exists' OR p.mine IS NOT NULL AND p.theirs IS NOT NULL)
+		AND NOT (x.property = 'definition' AND p.kind IN ('view', 'materialized view')
+			AND (s.version_here < 160000) <> (s.version_there < 160000)
+			AND structure_same_query(y.a #>> '{}', y.b #>> '{}')))
+$$;
+
+-- The structures of both sides, over a connection of that name to a peer.
+CREATE FUNCTION structure_of(conn text, peer text, schema text, peer_schema text, rights boolean,
+	chosen text[] DEFAULT NULL) RETURNS structure
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	answer structure;
+BEGIN
+	schema := nullif(schema, '*');
+	IF peer IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'peer must not be null';
+	ELSIF schema IS NULL AND peer_schema IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'peer_schema needs a schema';
+	END IF;
+	conn := peer_connect(peer, conn);
+	answer := structure_read(conn, schema, peer_schema, rights, chosen);
+	PERFORM peer_close(conn);
+	RETURN answer;
+END
+$$;
+
+CREATE FUNCTION @extschema@.iblt_audit_structure(
+	peer text,
+	schema text DEFAULT NULL,
+	peer_schema text DEFAULT NULL,
+	rights boolean DEFAULT false)
+RETURNS TABLE (kind text, object text, property text, here text, there text, severity text)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	@pinned_settings@
+AS $$
+DECLARE
+	conn text := 'iblt_' || gen_random_uuid();
+	answer structure;
+	e failure;
+BEGIN
+	BEGIN
+		answer := structure_of(conn, peer, schema, peer_schema, rights);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+		RAISE;
+	END;
+	RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
+		ORDER BY array_position('{danger,unknown,change}', d.severity), d.kind COLLATE "C",
+			d.object COLLATE "C", d.property COLLATE "C";
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_structure(text, text, text, boolean) IS
+'compares what two databases consist of, apart from rows: one row a property that differs';

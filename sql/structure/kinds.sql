@@ -1,0 +1,386 @@
+-- What a structure consists of -----------------------------------------------------------
+--
+-- Both sides answer the query of each row.  A query names only what PostgreSQL 14 has.  What
+-- a later release added is read through to_jsonb.  Deparsed text is used where all releases
+-- print the same, and facts of the catalogs elsewhere.
+--
+-- A query gives objects: the kind, a name that is unique in it, the relation that it is a
+-- part of, the severity of its absence, and its properties.  A property is a text, a number,
+-- true where it holds, null where there is none, or {"unknown": reason}.
+--
+-- structure_sql (structure.sql) puts the queries together.  It defines spaces (the schemas that
+-- are compared), members (what belongs to an extension) and relations (those in the
+-- schemas), and replaces {owned ACL OWNER TYPE} and {granted ACL OWNER TYPE}.
+
+-- "whole": only if all schemas are compared, because the objects are in none.
+CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
+
+('schema', false, $q$
+	SELECT 'schema', s.name, NULL, 'danger', jsonb_build_object('exists', true,
+		{owned s.nspacl s.nspowner n})
+	FROM spaces s$q$),
+
+('table', false, $q$
+	SELECT CASE r.relkind WHEN 'f' THEN 'foreign table' WHEN 'v' THEN 'view'
+			WHEN 'm' THEN 'materialized view' WHEN 'c' THEN 'composite type' ELSE 'table' END,
+		r.object, NULL, CASE WHEN r.relkind IN ('r', 'p', 'f') THEN 'danger' ELSE 'change' END,
+		jsonb_build_object('exists', true,
+			'column order', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+				WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped),
+			'unlogged', nullif(r.relpersistence = 'u', false),
+			'partition key', CASE r.relkind WHEN 'p' THEN pg_get_partkeydef(r.oid) END,
+			'partition bound', pg_get_expr(r.relpartbound, r.oid),
+			'inherits', (SELECT string_agg(concat(i.inhparent::regclass,
+					CASE WHEN i.inhdetachpending THEN ' (detach pending)' END), ', '
+					ORDER BY i.inhseqno)
+				FROM pg_inherits i WHERE i.inhrelid = r.oid),
+			'of type', nullif(r.reloftype, 0)::regtype,
+			'row security', nullif(concat_ws(', ', CASE WHEN r.relrowsecurity THEN 'enabled' END,
+				CASE WHEN r.relforcerowsecurity THEN 'forced' END), ''),
+			'replica identity', CASE r.relreplident WHEN 'n' THEN 'nothing' WHEN 'f' THEN 'full'
+				WHEN 'i' THEN coalesce((SELECT x.relname::text FROM pg_index i
+					JOIN pg_class x ON x.oid = i.indexrelid
+					WHERE i.indrelid = r.oid AND i.indisreplident), 'lost index') END,
+			'definition', CASE WHEN r.relkind IN ('v', 'm') THEN pg_get_viewdef(r.oid) END,
+			'not populated', nullif(NOT r.relispopulated, false),
+			'server', (SELECT concat_ws(' ', s.srvname, f.ftoptions) FROM pg_foreign_table f
+				JOIN pg_foreign_server s ON s.oid = f.ftserver WHERE f.ftrelid = r.oid),
+			CASE r.relkind WHEN 'v' THEN 'view options' ELSE 'options' END,
+				(SELECT string_agg(o, ', ' ORDER BY o COLLATE "C") FROM unnest(r.reloptions) AS o),
+			'access method', (SELECT m.amname FROM pg_am m WHERE m.oid = r.relam),
+			'tablespace', (SELECT t.spcname FROM pg_tablespace t WHERE t.oid = r.reltablespace),
+			{owned r.relacl r.relowner r})
+	FROM relations r WHERE r.relkind <> 'S'$q$),
+
+-- Options that begin with pg_ are the server's own: minor releases of 2026 keep one in each
+-- column.
+('column', false, $q$
+	SELECT 'column', r.object || '.' || quote_ident(a.attname), r.object,
+		CASE WHEN r.relkind IN ('r', 'p', 'f') THEN 'danger' ELSE 'change' END,
+		jsonb_build_object('exists', true,
+			'type', format_type(a.atttypid, a.atttypmod),
+			'collation', CASE WHEN a.attcollation <> t.typcollation
+				THEN a.attcollation::regcollation END,
+			'not null', CASE WHEN a.attnotnull THEN CASE WHEN EXISTS (SELECT FROM pg_constraint k
+					WHERE k.conrelid = r.oid AND k.contype = 'n' AND NOT k.convalidated
+					AND k.conkey = ARRAY[a.attnum]) THEN 'not valid' ELSE 'true' END END,
+			CASE a.attgenerated WHEN '' THEN 'default' ELSE 'generated' END,
+				(SELECT concat(pg_get_expr(d.adbin, d.adrelid),
+					CASE a.attgenerated WHEN 's' THEN ' stored' WHEN 'v' THEN ' virtual' END)
+				FROM pg_attrdef d WHERE d.adrelid = r.oid AND d.adnum = a.attnum),
+			'identity', CASE a.attidentity WHEN 'a' THEN 'always' WHEN 'd' THEN 'by default' END,
+			'inherited', CASE WHEN a.attinhcount > 0
+				THEN CASE WHEN a.attislocal THEN 'and local' ELSE 'true' END END,
+			'storage', CASE WHEN a.attstorage <> t.typstorage THEN a.attstorage END,
+			'compression', nullif(a.attcompression, ''),
+			'statistics', nullif(a.attstattarget, -1),
+			'options', (SELECT string_agg(o, ', ' ORDER BY o COLLATE "C")
+				FROM unnest(a.attoptions) AS o WHERE o !~ '^pg_'),
+			'foreign options', a.attfdwoptions::text,
+			{granted a.attacl r.relowner c})
+	FROM relations r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0
+		AND NOT a.attisdropped JOIN pg_type t ON t.oid = a.atttypid
+	WHERE r.relkind <> 'S'$q$),
+
+-- The copies of a foreign key in partitions have other names in other releases.  Constraints
+-- for NOT NULL are properties of columns, which all releases have.
+('constraint', false, $q$
+	SELECT 'constraint', quote_ident(k.conname) || ' on ' || r.object, r.object, 'danger',
+		jsonb_build_object('exists', true,
+			'definition', regexp_replace(pg_get_constraintdef(k.oid),
+				'( NOT VALID| NOT ENFORCED)+$', ''),
+			'not valid', nullif(NOT k.convalidated, false),
+			'not enforced', nullif((to_jsonb(k) ->> 'conenforced')::boolean IS FALSE, false),
+			'triggers', nullif((SELECT string_agg(DISTINCT CASE t.tgenabled WHEN 'O' THEN 'enabled'
+					WHEN 'D' THEN 'disabled' WHEN 'R' THEN 'replica' ELSE 'always' END, ', ')
+				FROM pg_trigger t WHERE t.tgconstraint = k.oid), 'enabled'),
+			'invalid index', nullif(NOT (i.indisvalid AND i.indisready), false),
+			'clustered', nullif(i.indisclustered, false),
+			'options', array_to_string(x.reloptions, ', '),
+			'tablespace', (SELECT t.spcname FROM pg_tablespace t WHERE t.oid = x.reltablespace))
+	FROM relations r JOIN pg_constraint k ON k.conrelid = r.oid
+	LEFT JOIN pg_index i ON i.indexrelid = k.conindid AND k.contype IN ('p', 'u', 'x')
+	LEFT JOIN pg_class x ON x.oid = i.indexrelid
+	WHERE k.contype NOT IN ('n', 't') AND NOT (k.contype = 'f' AND k.conparentid <> 0)
+	UNION ALL
+	SELECT 'constraint',
+		concat(quote_ident(k.conname), ' on ', s.name, '.', quote_ident(t.typname)),
+		s.name || '.' || quote_ident(t.typname), 'danger',
+		jsonb_build_object('exists', true,
+			'definition', regexp_replace(pg_get_constraintdef(k.oid), '( NOT VALID)+$', ''),
+			'not valid', nullif(NOT k.convalidated, false))
+	FROM pg_constraint k JOIN pg_type t ON t.oid = k.contypid
+	JOIN spaces s ON s.oid = t.typnamespace
+	WHERE k.contype <> 'n' AND NOT EXISTS (SELECT FROM members m
+		WHERE m.classid = 'pg_type'::regclass AND m.objid = t.oid)$q$),
+
+('index', false, $q$
+	SELECT 'index', quote_ident(x.relname) || ' on ' || r.object, r.object,
+		CASE WHEN i.indisunique THEN 'danger' ELSE 'change' END,
+		jsonb_build_object('exists', true, 'method', m.amname,
+			'unique', nullif(i.indisunique, false),
+			'nulls not distinct', nullif((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false),
+			'columns', (SELECT string_agg(concat_ws(' ',
+					pg_get_indexdef(i.indexrelid, k.n::int, false),
+					'COLLATE ' || nullif(k.coll, 0)::regcollation::text,
+					(SELECT p.name || '.' || quote_ident(o.opcname) FROM pg_opclass o,
+						LATERAL (SELECT quote_ident(nspname) FROM pg_namespace
+							WHERE oid = o.opcnamespace) AS p(name) WHERE o.oid = k.class),
+					(SELECT string_agg(o, ', ' ORDER BY o COLLATE "C")
+						FROM pg_attribute a, unnest(a.attoptions) AS o
+						WHERE a.attrelid = i.indexrelid AND a.attnum = k.n AND o !~ '^pg_'),
+					CASE WHEN k.flags & 1 = 1 THEN 'DESC' END,
+					CASE WHEN k.flags & 2 = 2 THEN 'NULLS FIRST' END,
+					CASE WHEN k.n > i.indnkeyatts THEN 'INCLUDE' END), ', ' ORDER BY k.n)
+				FROM unnest(i.indkey::int2[], i.indclass::oid[], i.indcollation::oid[],
+					i.indoption::int2[]) WITH ORDINALITY AS k(attnum, class, coll, flags, n)),
+			'where', pg_get_expr(i.indpred, i.indrelid),
+			'invalid', nullif(NOT (i.indisvalid AND i.indisready), false),
+			'clustered', nullif(i.indisclustered, false),
+			'options', array_to_string(x.reloptions, ', '),
+			'tablespace', (SELECT t.spcname FROM pg_tablespace t WHERE t.oid = x.reltablespace))
+	FROM relations r JOIN pg_index i ON i.indrelid = r.oid
+	JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+	WHERE NOT EXISTS (SELECT FROM pg_constraint k
+		WHERE k.conindid = i.indexrelid AND k.contype IN ('p', 'u', 'x'))$q$),
+
+-- Up to PostgreSQL 14, the copies of a trigger in partitions are internal.  Live digests are
+-- not part of a structure.
+('trigger', false, $q$
+	SELECT 'trigger', quote_ident(t.tgname) || ' on ' || r.object, r.object, 'danger',
+		jsonb_build_object('exists', true, 'definition', pg_get_triggerdef(t.oid, false),
+			'enabled', CASE t.tgenabled WHEN 'O' THEN 'true' WHEN 'D' THEN 'false'
+				WHEN 'R' THEN 'replica' ELSE 'always' END)
+	FROM relations r JOIN pg_trigger t ON t.tgrelid = r.oid
+	WHERE (NOT t.tgisinternal OR t.tgparentid <> 0)
+	AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.oid = t.tgconstraint AND k.contype <> 't')
+	AND NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+		WHERE d.classid = 'pg_proc'::regclass AND d.objid = t.tgfoid AND d.deptype = 'e'
+		AND d.refclassid = 'pg_extension'::regclass AND e.extname = 'iblt')$q$),
+
+('rule', false, $q$
+	SELECT 'rule', quote_ident(w.rulename) || ' on ' || r.object, r.object, 'danger',
+		jsonb_build_object('exists', true, 'definition', pg_get_ruledef(w.oid),
+			'enabled', CASE w.ev_enabled WHEN 'O' THEN 'true' WHEN 'D' THEN 'false'
+				WHEN 'R' THEN 'replica' ELSE 'always' END)
+	FROM relations r JOIN pg_rewrite w ON w.ev_class = r.oid AND w.rulename <> '_RETURN'$q$),
+
+('policy', false, $q$
+	SELECT 'policy', quote_ident(p.polname) || ' on ' || r.object, r.object, 'danger',
+		jsonb_build_object('exists', true,
+			'kind', CASE WHEN p.polpermissive THEN 'permissive' ELSE 'restrictive' END,
+			'command', CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT'
+				WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
+			'roles', (SELECT string_agg(name, ', ' ORDER BY name COLLATE "C")
+				FROM unnest(p.polroles) AS o, LATERAL (SELECT CASE o WHEN 0 THEN 'PUBLIC'
+					ELSE quote_ident(pg_get_userbyid(o)) END) AS y(name)),
+			'using', pg_get_expr(p.polqual, p.polrelid),
+			'check', pg_get_expr(p.polwithcheck, p.polrelid))
+	FROM relations r JOIN pg_policy p ON p.polrelid = r.oid$q$),
+
+-- What was reached is the greatest value, or the least for a descending sequence, in the
+-- columns that own the sequence or have it in their default.
+('sequence', false, $q$
+	SELECT 'sequence', r.object, NULL, 'danger', jsonb_build_object('exists', true,
+		'type', format_type(q.seqtypid, NULL), 'start', q.seqstart, 'increment', q.seqincrement,
+		'minimum', q.seqmin, 'maximum', q.seqmax, 'cycle', nullif(q.seqcycle, false),
+		'cache', q.seqcache, 'unlogged', nullif(r.relpersistence = 'u', false),
+		'owned by', o.owner, 'numbers', o.names, 'reached', o.reached,
+		'next value', CASE
+			WHEN NOT (has_schema_privilege(r.relnamespace, 'USAGE')
+					AND has_sequence_privilege(r.oid, 'SELECT'))
+				THEN '{"unknown": "no right to read the sequence"}'
+			WHEN r.relpersistence = 'u' AND pg_is_in_recovery()
+				THEN '{"unknown": "unlogged, on a standby"}'
+			ELSE to_jsonb(substring(query_to_xml(format(
+				'SELECT last_value + CASE WHEN is_called THEN %s ELSE 0 END::numeric AS v FROM %s',
+				q.seqincrement, r.object), false, false, '')::text FROM '<v>([^<]*)</v>')::numeric)
+			END,
+		{owned r.relacl r.relowner s})
+	FROM relations r JOIN pg_sequence q ON q.seqrelid = r.oid, LATERAL (
+		SELECT string_agg(c.name, ', ' ORDER BY c.name COLLATE "C") FILTER (WHERE c.owns) AS owner,
+			string_agg(c.name, ', ' ORDER BY c.name COLLATE "C") FILTER (WHERE c.counts) AS names,
+			CASE WHEN bool_or(NOT c.readable)
+				THEN '{"unknown": "no right to read all rows of a column that it numbers"}'
+			ELSE to_jsonb(CASE WHEN q.seqincrement > 0 THEN max(c.v) ELSE min(c.v) END)
+			END AS reached
+		FROM (SELECT x.*, CASE WHEN x.readable THEN substring(query_to_xml(format(
+				'SELECT %s(%I) AS v FROM %s',
+				CASE WHEN q.seqincrement > 0 THEN 'max' ELSE 'min' END, x.attname, x.relation),
+				false, false, '')::text FROM '<v>([^<]*)</v>')::numeric END AS v
+			FROM (SELECT a.attname, d.owns, y.relation, y.counts,
+					y.relation || '.' || quote_ident(a.attname) AS name,
+					-- NULL for a column that does not count
+					CASE WHEN y.counts THEN has_schema_privilege(n.oid, 'USAGE')
+						AND has_column_privilege(c.oid, a.attnum, 'SELECT')
+						AND NOT row_security_active(c.oid) AND NOT EXISTS (
+							WITH RECURSIVE tree AS (SELECT c.oid UNION SELECT i.inhrelid
+								FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)
+							SELECT FROM tree JOIN pg_class b ON b.oid = tree.oid
+							WHERE b.relkind NOT IN ('r', 'p')
+							OR b.relpersistence = 'u' AND pg_is_in_recovery()) END AS readable
+				FROM (SELECT u.relid, u.attnum, bool_or(u.owns) FROM (
+						SELECT p.refobjid, p.refobjsubid, true FROM pg_depend p
+						WHERE p.classid = 'pg_class'::regclass AND p.objid = r.oid
+						AND p.refclassid = 'pg_class'::regclass AND p.refobjsubid > 0
+						AND p.deptype IN ('a', 'i')
+						UNION ALL
+						SELECT f.adrelid, f.adnum, false
+						FROM pg_depend p JOIN pg_attrdef f ON f.oid = p.objid
+						WHERE p.classid = 'pg_attrdef'::regclass AND p.refobjid = r.oid
+						AND p.refclassid = 'pg_class'::regclass) AS u(relid, attnum, owns)
+					GROUP BY u.relid, u.attnum) AS d(relid, attnum, owns)
+				JOIN pg_class c ON c.oid = d.relid JOIN pg_namespace n ON n.oid = c.relnamespace
+				JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.attnum
+				JOIN pg_type t ON t.oid = a.atttypid,
+				LATERAL (SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
+					t.typoutput IN ('int2out'::regproc, 'int4out'::regproc, 'int8out'::regproc,
+						'numeric_out'::regproc)) AS y(relation, counts)) AS x) AS c) AS o
+	WHERE r.relkind = 'S'$q$),
+
+-- md5 is not there in all builds.
+('function', false, $q$
+	SELECT CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE 'function' END,
+		format('%s.%I(%s)', s.name, p.proname, pg_get_function_identity_arguments(p.oid)), NULL,
+		'danger', jsonb_build_object('exists', true,
+			'arguments', pg_get_function_arguments(p.oid),
+			'returns', pg_get_function_result(p.oid), 'language', l.lanname,
+			'source', left(encode(sha256(convert_to(concat_ws(' ', p.prosrc, p.probin,
+				pg_get_function_sqlbody(p.oid)), CASE getdatabaseencoding() WHEN 'SQL_ASCII'
+				THEN 'SQL_ASCII' ELSE 'UTF8' END)), 'hex'), 32),
+			'aggregate', (SELECT concat_ws(' ', g.aggkind, g.aggnumdirectargs, g.aggtransfn,
+					g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn,
+					g.aggminvtransfn, g.aggmfinalfn, g.aggfinalextra, g.aggmfinalextra,
+					g.aggfinalmodify, g.aggmfinalmodify, nullif(g.aggsortop, 0)::regoperator,
+					g.aggtranstype::regtype, g.aggtransspace, nullif(g.aggmtranstype, 0)::regtype,
+					g.aggmtransspace, quote_nullable(g.agginitval), quote_nullable(g.aggminitval))
+				FROM pg_aggregate g WHERE g.aggfnoid = p.oid),
+			'volatility', CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable'
+				ELSE 'volatile' END,
+			'strict', nullif(p.proisstrict, false), 'window', nullif(p.prokind = 'w', false),
+			'security definer', nullif(p.prosecdef, false),
+			'leakproof', nullif(p.proleakproof, false),
+			'settings', array_to_string(p.proconfig, ', '),
+			'parallel', CASE p.proparallel WHEN 's' THEN 'safe' WHEN 'r' THEN 'restricted'
+				ELSE 'unsafe' END,
+			'cost', p.procost, 'rows', p.prorows, 'support', nullif(p.prosupport, 0)::regproc,
+			{owned p.proacl p.proowner f})
+	FROM pg_proc p JOIN spaces s ON s.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
+	WHERE NOT EXISTS (SELECT FROM members m
+		WHERE m.classid = 'pg_proc'::regclass AND m.objid = p.oid)
+	-- those of a range come with it
+	AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass
+		AND d.objid = p.oid AND d.deptype = 'i' AND d.refclassid = 'pg_type'::regclass)$q$),
+
+('type', false, $q$
+	SELECT CASE t.typtype WHEN 'e' THEN 'enum' WHEN 'd' THEN 'domain' WHEN 'r' THEN 'range'
+			ELSE 'type' END, s.name || '.' || quote_ident(t.typname), NULL, 'danger',
+		jsonb_build_object('exists', true,
+			'labels', (SELECT string_agg(quote_literal(e.enumlabel), ', ' ORDER BY e.enumsortorder)
+				FROM pg_enum e WHERE e.enumtypid = t.oid),
+			'type', CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod) END,
+			'not null', nullif(t.typnotnull, false),
+			'default', CASE t.typtype WHEN 'd' THEN pg_get_expr(t.typdefaultbin, 0)
+				ELSE t.typdefault END,
+			'collation', CASE WHEN t.typtype = 'd' AND t.typcollation <> (SELECT b.typcollation
+				FROM pg_type b WHERE b.oid = t.typbasetype) THEN t.typcollation::regcollation END,
+			'definition', CASE t.typtype WHEN 'r' THEN (
+				SELECT concat_ws(' ', g.rngsubtype::regtype,
+					nullif(g.rngcollation, 0)::regcollation,
+					(SELECT o.opcname FROM pg_opclass o WHERE o.oid = g.rngsubopc),
+					nullif(g.rngcanonical, 0)::regproc, nullif(g.rngsubdiff, 0)::regproc,
+					g.rngmultitypid::regtype)
+				FROM pg_range g WHERE g.rngtypid = t.oid)
+				WHEN 'b' THEN concat_ws(' ', t.typinput, t.typoutput, t.typreceive, t.typsend,
+					t.typlen, t.typbyval, t.typalign, t.typstorage, t.typelem::regtype) END,
+			{owned t.typacl t.typowner T})
+	FROM pg_type t JOIN spaces s ON s.oid = t.typnamespace
+	WHERE (t.typtype IN ('e', 'd', 'r') OR t.typtype = 'b' AND NOT EXISTS (SELECT FROM pg_type e
+		WHERE e.typarray = t.oid)) AND NOT EXISTS (SELECT FROM members m
+		WHERE m.classid = 'pg_type'::regclass AND m.objid = t.oid)$q$),
+
+-- Of these, little more than the names is compared.
+('other', false, $q$
+	SELECT i.type, i.identity, NULL, CASE i.type WHEN 'collation' THEN 'danger' ELSE 'change' END,
+		jsonb_build_object('exists', true, 'definition', x.definition)
+	FROM (SELECT 'pg_collation'::regclass, c.oid, c.collnamespace, concat_ws(' ', c.collprovider,
+			c.collisdeterministic, replace(lower(coalesce(c.collcollate, '')), '-', ''),
+			replace(lower(coalesce(c.collctype, '')), '-', ''), coalesce(j ->> 'colllocale',
+				j ->> 'colliculocale'), j ->> 'collicurules')
+			FROM pg_collation c, LATERAL (SELECT to_jsonb(c)) AS y(j)
+		UNION ALL SELECT 'pg_statistic_ext'::regclass, e.oid, e.stxnamespace,
+			pg_get_statisticsobjdef(e.oid) FROM pg_statistic_ext e
+		UNION ALL SELECT 'pg_operator'::regclass, o.oid, o.oprnamespace, concat_ws(' ', o.oprcode,
+			o.oprresult::regtype, o.oprrest, o.oprjoin, o.oprcanmerge, o.oprcanhash)
+			FROM pg_operator o
+		UNION ALL SELECT 'pg_opclass'::regclass, oid, opcnamespace, NULL FROM pg_opclass
+		UNION ALL SELECT 'pg_opfamily'::regclass, oid, opfnamespace, NULL FROM pg_opfamily
+		UNION ALL SELECT 'pg_conversion'::regclass, oid, connamespace, NULL FROM pg_conversion
+		UNION ALL SELECT 'pg_ts_config'::regclass, oid, cfgnamespace, NULL FROM pg_ts_config
+		UNION ALL SELECT 'pg_ts_dict'::regclass, oid, dictnamespace, dictinitoption FROM pg_ts_dict)
+		AS x(classid, objid, namespace, definition)
+	JOIN spaces s ON s.oid = x.namespace,
+	LATERAL pg_identify_object(x.classid, x.objid, 0) AS i
+	WHERE NOT EXISTS (SELECT FROM members m WHERE m.classid = x.classid AND m.objid = x.objid)$q$),
+
+('global', true, $q$
+	SELECT i.type, i.identity, NULL, 'change',
+		jsonb_build_object('exists', true, 'definition', x.definition, 'enabled', x.enabled)
+	FROM (SELECT 'pg_event_trigger'::regclass, e.oid, concat_ws(' ', e.evtevent,
+			e.evtfoid::regproc, e.evttags), CASE e.evtenabled WHEN 'O' THEN 'true' WHEN 'D'
+			THEN 'false' WHEN 'R' THEN 'replica' ELSE 'always' END FROM pg_event_trigger e
+		UNION ALL SELECT 'pg_cast'::regclass, c.oid, concat_ws(' ', c.castcontext, c.castmethod,
+			nullif(c.castfunc, 0)::regprocedure), NULL FROM pg_cast c
+		UNION ALL SELECT 'pg_language'::regclass, l.oid, NULL, NULL FROM pg_language l)
+		AS x(classid, objid, definition, enabled),
+	LATERAL pg_identify_object(x.classid, x.objid, 0) AS i
+	WHERE x.objid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend d
+		WHERE d.classid = x.classid AND d.objid = x.objid AND d.deptype IN ('e', 'i'))$q$),
+
+-- iblt and dblink are the tools of an audit.
+('extension', true, $q$
+	SELECT 'extension', quote_ident(e.extname), NULL, 'change',
+		jsonb_build_object('exists', true, 'version', e.extversion, 'schema', n.nspname)
+	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+	WHERE e.extname NOT IN ('iblt', 'dblink')$q$),
+
+-- The view's columns are not the same in all releases.  Which generated columns it names
+-- differs, too.
+('publication', true, $q$
+	SELECT 'publication', quote_ident(p.pubname), NULL, 'change', jsonb_build_object('exists', true,
+		'all tables', nullif(p.puballtables, false),
+		'operations', concat_ws(', ', CASE WHEN p.pubinsert THEN 'insert' END,
+			CASE WHEN p.pubupdate THEN 'update' END, CASE WHEN p.pubdelete THEN 'delete' END,
+			CASE WHEN p.pubtruncate THEN 'truncate' END),
+		'via root', nullif(p.pubviaroot, false),
+		'generated columns', nullif(to_jsonb(p) ->> 'pubgencols', 'n'),
+		'all sequences', nullif((to_jsonb(p) ->> 'puballsequences')::boolean, false))
+	FROM pg_publication p
+	UNION ALL
+	SELECT 'published table', format('%I.%I in %I', t.schemaname, t.tablename, t.pubname),
+		format('%I.%I', t.schemaname, t.tablename), 'change', jsonb_build_object('exists', true,
+			'filter', j ->> 'rowfilter',
+			'columns left out', (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+				FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+				AND a.attgenerated = '' AND NOT coalesce(nullif(j -> 'attnames', 'null')
+					? a.attname::text, true)))
+	FROM pg_publication_tables t JOIN pg_namespace n ON n.nspname = t.schemaname
+	JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename,
+	LATERAL (SELECT to_jsonb(t)) AS y(j)$q$),
+
+-- Names of locales are written in several ways.
+('database', true, $q$
+	SELECT 'database', 'this database', NULL, 'change', jsonb_build_object('exists', true,
+		'encoding', getdatabaseencoding(),
+		'collation', concat_ws(' ', coalesce(j ->> 'datlocprovider', 'c'),
+			replace(lower(d.datcollate::text), '-', ''), coalesce(j ->> 'datlocale',
+				j ->> 'daticulocale'), j ->> 'daticurules'),
+		'character type', replace(lower(d.datctype::text), '-', ''),
+		'settings', (SELECT string_agg(v, ', ' ORDER BY v COLLATE "C") FROM pg_db_role_setting r,
+			LATERAL (SELECT concat(CASE WHEN r.setrole <> 0 THEN pg_get_userbyid(r.setrole) || ': '
+				END, c) FROM unnest(r.setconfig) AS c) AS z(v) WHERE r.setdatabase = d.oid),
+		{owned d.datacl d.datdba d})
+	FROM pg_database d, LATERAL (SELECT to_jsonb(d)) AS y(j)
+	WHERE d.datname = current_database()$q$);
+
+GRANT SELECT ON structure_kinds TO PUBLIC;

@@ -1,0 +1,147 @@
+-- Sequences that are behind ------------------------------------------------------------------
+--
+-- iblt_repair_sequences moves sequences of this side forward: up to the next value of the
+-- peer's, and past the values of the columns that they number.
+
+-- What is done with a sequence.
+CREATE TYPE sequence_step AS (
+	sequence text,
+	here numeric,			-- the next values
+	there numeric,
+	reached numeric,		-- in the columns here
+	target numeric,			-- the next value that it should have, NULL if it stays
+	increment numeric,
+	status text,
+	detail text
+);
+
+-- The next value that a sequence should have: a step of its own that is not before the peer's,
+-- and past what its columns have; NULL if the one that it has will do.
+CREATE FUNCTION sequence_target(step sequence_step) RETURNS numeric
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT step.here + step.increment * nullif(greatest(ceil(greatest(
+			(step.there - step.here) * sign(step.increment),
+			(step.reached - step.here) * sign(step.increment) + 1) / abs(step.increment)), 0), 0)
+$$;
+
+-- What is done with a sequence of which both sides have these facts, NULL where it is not.
+CREATE FUNCTION sequence_plan(name text, mine jsonb, theirs jsonb) RETURNS sequence_step
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	step sequence_step;
+	problem text := coalesce(mine #>> '{next value,unknown}', mine #>> '{reached,unknown}',
+		'on the peer: ' || (theirs #>> '{next value,unknown}'));
+BEGIN
+	step.sequence := name;
+	step.increment := mine ->> 'increment';
+	IF problem IS NOT NULL THEN
+		step.status := 'unknown';
+		step.detail := problem;
+		RETURN step;
+	END IF;
+	step.here := mine ->> 'next value';
+	step.there := theirs ->> 'next value';
+	step.reached := mine ->> 'reached';
+	IF mine IS NULL THEN
+		step.detail := 'it does not exist here';
+	ELSIF mine @> '{"cycle": true}' OR theirs @> '{"cycle": true}' THEN
+		step.detail := CASE WHEN step.here <> step.there THEN 'it cycles' END;
+	ELSIF sign(step.increment) <> sign((theirs ->> 'increment')::numeric) THEN
+		step.detail := 'it goes the other way on the peer';
+	ELSE
+		step.target := sequence_target(step);
+		IF step.target - step.increment NOT BETWEEN (mine ->> 'minimum')::numeric
+				AND (mine ->> 'maximum')::numeric THEN
+			step.target := NULL;
+			step.detail := format('it ends at %s',
+				mine ->> CASE WHEN step.increment > 0 THEN 'maximum' ELSE 'minimum' END);
+		END IF;
+	END IF;
+	step.status := CASE WHEN step.target IS NOT NULL THEN 'preview'
+		WHEN step.detail IS NOT NULL THEN 'skipped' END;
+	RETURN step;
+END
+$$;
+
+-- The statement that moves a sequence; NULL if it stays.
+CREATE FUNCTION sequence_sql(step sequence_step) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT 'SELECT pg_catalog.setval(' || quote_literal(step.sequence) || ', '
+		|| (step.target - step.increment) || ')'
+$$;
+
+-- Moves a sequence, unless another session has moved it so far meanwhile.
+-- setval takes no lock that keeps nextval out, so it could undo what nextval did since the
+-- look before.  ALTER SEQUENCE takes one, and lets other sessions forget the values that they
+-- keep.  It waits for the transactions that have called nextval, and nextval waits for it, so
+-- it must not wait for long.  A rollback undoes the setval behind it.
+CREATE FUNCTION sequence_move(INOUT step sequence_step) RETURNS sequence_step
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	relation regclass := step.sequence;
+	patience text := current_setting('lock_timeout');
+BEGIN
+	IF patience = '0' THEN
+		PERFORM set_config('lock_timeout', '5s', true);
+	END IF;
+	step.increment := (SELECT seqincrement FROM pg_sequence WHERE seqrelid = relation);
+	EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', relation, step.increment);
+	PERFORM set_config('lock_timeout', patience, true);
+	EXECUTE format('SELECT last_value + CASE WHEN is_called THEN $1 ELSE 0 END FROM %s',
+		relation) INTO step.here USING step.increment;
+	step.target := sequence_target(step);
+	IF step.target IS NULL THEN
+		step.status := 'skipped';
+		step.detail := 'another session has moved it';
+		RETURN;
+	END IF;
+	EXECUTE sequence_sql(step);
+	step.status := 'applied';
+END
+$$;
+
+CREATE FUNCTION @extschema@.iblt_repair_sequences(
+	peer text,
+	schema text DEFAULT NULL,
+	peer_schema text DEFAULT NULL,
+	apply boolean DEFAULT false)
+RETURNS TABLE (sequence text, here numeric, there numeric, reached numeric, sql text,
+	status text, detail text)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	@pinned_settings@
+AS $$
+DECLARE
+	conn text := 'iblt_' || gen_random_uuid();
+	answer structure;
+	step sequence_step;
+	e failure;
+BEGIN
+	BEGIN
+		answer := structure_of(conn, peer, schema, peer_schema, false, '{sequence}');
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+		RAISE;
+	END;
+	FOR step IN SELECT p.* FROM unnest(answer.here) AS h
+		FULL JOIN unnest(answer.there) AS t ON t.object = h.object,
+		LATERAL sequence_plan(coalesce(h.object, t.object), h.facts, t.facts) AS p
+		WHERE p.status IS NOT NULL ORDER BY p.sequence COLLATE "C"
+	LOOP
+		IF apply AND step.status = 'preview' THEN
+			step := sequence_move(step);
+		END IF;
+		RETURN QUERY SELECT step.sequence, step.here, step.there, step.reached,
+			sequence_sql(step) || ';', step.status, step.detail;
+	END LOOP;
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_sequences(text, text, text, boolean) IS
+'the statements that move sequences here forward to the peer''s and past their columns, which '
+'are run only with apply => true';

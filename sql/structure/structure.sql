@@ -1,0 +1,188 @@
+-- Audits of structures -------------------------------------------------------------------
+--
+-- iblt_audit_structure puts one statement (kinds.sql) to both sides, and joins the objects
+-- here.  The statement has built-in functions only, under settings that pin the text of
+-- names and expressions.  So the peer needs nothing, and is asked once.
+
+-- What a side has.
+CREATE TYPE structure_object AS (
+	kind text,
+	object text,			-- unique in its kind
+	parent text,			-- the relation that it is a part of
+	severity text,			-- of its absence, and of most properties
+	facts jsonb				-- property: value
+);
+
+-- The answers of both sides.
+CREATE TYPE structure AS (
+	here structure_object[],
+	there structure_object[],
+	version_here integer,
+	version_there integer
+);
+
+-- The statement
+
+-- The statement that tells what a side has in a schema, or in all of them, of some kinds or
+-- of all, perhaps with owners and grants.
+-- Not every owner of a table has MAINTAIN, because there is none before PostgreSQL 17.
+CREATE FUNCTION structure_sql(schema text, rights boolean, chosen text[]) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format($q$
+		WITH members AS MATERIALIZED (
+			SELECT d.classid, d.objid FROM pg_depend d WHERE d.deptype = 'e'
+		), spaces AS MATERIALIZED (
+			SELECT n.oid, quote_ident(n.nspname) AS name, n.nspowner, n.nspacl FROM pg_namespace n
+			WHERE CASE WHEN %1$L IS NULL THEN n.nspname !~ '^(pg_|information_schema$)'
+				AND n.oid NOT IN (
+					SELECT m.objid FROM members m WHERE m.classid = 'pg_namespace'::regclass)
+				ELSE n.nspname = %1$L END
+		), relations AS MATERIALIZED (
+			SELECT c.*, s.name || '.' || quote_ident(c.relname) AS object
+			FROM pg_class c JOIN spaces s ON s.oid = c.relnamespace
+			WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm', 'c', 'S') AND c.oid NOT IN (
+				SELECT m.objid FROM members m WHERE m.classid = 'pg_class'::regclass)
+			AND c.reltype NOT IN (
+				SELECT m.objid FROM members m WHERE m.classid = 'pg_type'::regclass)
+		), objects (kind, object, parent, severity, facts) AS (%2$s)
+		SELECT jsonb_build_object('version', current_setting('server_version_num')::integer,
+			'identity', concat_ws(' ', pg_postmaster_start_time(),
+				(SELECT oid FROM pg_database WHERE datname = current_database())),
+			'schemas', (SELECT count(*) FROM spaces),
+			'objects', (SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind,
+					'object', object, 'parent', parent, 'severity', severity,
+					'facts', jsonb_strip_nulls(facts))), '[]') FROM objects))::text$q$,
+		schema, string_agg(CASE WHEN rights THEN
+				regexp_replace(regexp_replace(k.query,
+				'\{owned (\S+) (\S+) (\w)\}',
+				$q$'owner', pg_get_userbyid(\2), {granted \1 \2 \3}$q$),
+				'\{granted (\S+) (\S+) (\w)\}',
+				$q$'rights', (SELECT string_agg(g.item, ', ' ORDER BY g.item COLLATE "C") FROM (
+					SELECT concat(CASE g.grantee WHEN 0 THEN 'PUBLIC'
+						ELSE quote_ident(pg_get_userbyid(g.grantee)) END, ' ', string_agg(DISTINCT
+							g.privilege_type || CASE WHEN g.is_grantable THEN '*' ELSE '' END, '+'))
+					FROM aclexplode(coalesce(\1, acldefault('\3', \2))) AS g
+					WHERE g.privilege_type <> 'MAINTAIN' OR g.grantee <> \2
+					GROUP BY g.grantee) AS g(item))$q$)
+			ELSE regexp_replace(k.query, ',\s*\{(owned|granted) [^}]*\}', '') END, ' UNION ALL '))
+	FROM structure_kinds k
+	WHERE (k.kinds = ANY (chosen) OR chosen IS NULL) AND (schema IS NULL OR NOT k.whole)
+$$;
+
+-- The answer of this side, under the path that the peer's answer has.
+CREATE FUNCTION structure_here(query text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	answer text;
+BEGIN
+	EXECUTE query INTO answer;
+	RETURN answer;
+END
+$$;
+
+-- Texts
+
+-- An expression in which names that a schema or an alias qualifies have another, or none if
+-- that is empty.
+-- In string constants, only those of regclass and the like are names.
+CREATE FUNCTION structure_renamed(expression text, qualifier text, other text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(string_agg(CASE WHEN m[1] ~ '^''.*''$' THEN m[1] ELSE regexp_replace(m[1],
+			'(?<![\w$".])' || regexp_replace(qualifier, '(\W)', '\\\1', 'g') || '\.',
+			replace(other, '\', '\\'), 'g') END, '' ORDER BY n), expression)
+	FROM regexp_matches(expression, '''(?:[^'']|'''')*''(?:::reg\w+)?|[^'']+|''', 'g')
+		WITH ORDINALITY AS t(m, n)
+$$;
+
+-- Are two texts of a view those of one query, one as PostgreSQL prints it up to 15?
+-- From 16 on, columns of the only relation of a query have no qualifier.  Those of subqueries
+-- have one in all releases, so a text without one qualifier can be read in one way only.
+CREATE FUNCTION structure_same_query(a text, b text) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT EXISTS (
+		SELECT FROM regexp_matches(a || b, '(?<![\w$".])(\w+|"(?:[^"]|"")+")\.', 'g') AS m
+		WHERE structure_renamed(a, m[1], '') = structure_renamed(b, m[1], ''))
+$$;
+
+-- The names in a list that another list has, too.
+CREATE FUNCTION structure_common(names jsonb, others jsonb) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT jsonb_agg(name ORDER BY n)
+	FROM jsonb_array_elements_text(names) WITH ORDINALITY AS u(name, n) WHERE others ? name
+$$;
+
+-- Sequences
+
+-- What is wrong with a sequence whose next value a column may have already, or NULL.
+CREATE FUNCTION structure_behind(facts jsonb) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN facts @> '{"cycle": true}' THEN NULL
+		WHEN jsonb_typeof(facts -> 'reached') = 'object' THEN facts -> 'reached'
+		WHEN facts -> 'reached' IS NULL OR jsonb_typeof(facts -> 'next value') = 'object' THEN NULL
+		WHEN ((facts ->> 'next value')::numeric - (facts ->> 'reached')::numeric)
+				* sign((facts ->> 'increment')::numeric) <= 0
+			THEN to_jsonb(format('%s has %s', facts ->> 'numbers', facts ->> 'reached')) END
+$$;
+
+-- The objects of an answer, with names of schema as those of another unless that is NULL.
+CREATE FUNCTION structure_objects(answer jsonb, schema text, other text)
+RETURNS structure_object[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(array_agg(ROW(o.kind, o.object, o.parent, o.severity,
+		CASE o.kind WHEN 'sequence' THEN o.facts || jsonb_strip_nulls(jsonb_build_object(
+			'behind its column', structure_behind(o.facts))) ELSE o.facts END)::structure_object),
+		'{}')
+	FROM jsonb_populate_recordset(NULL::structure_object, answer -> 'objects') AS p,
+	LATERAL (SELECT p.kind, p.object, p.parent, p.severity, p.facts WHERE other IS NULL
+		UNION ALL
+		SELECT p.kind, CASE p.kind WHEN 'schema' THEN quote_ident(other)
+			ELSE structure_renamed(p.object, quote_ident(schema), quote_ident(other) || '.') END,
+			structure_renamed(p.parent, quote_ident(schema), quote_ident(other) || '.'), p.severity,
+			(SELECT jsonb_object_agg(f.key, CASE jsonb_typeof(f.value) WHEN 'string' THEN to_jsonb(
+				structure_renamed(f.value #>> '{}', quote_ident(schema), quote_ident(other) || '.'))
+				ELSE f.value END) FROM jsonb_each(p.facts) AS f)
+		WHERE other IS NOT NULL) AS o
+$$;
+
+-- Asking
+
+-- The structures of both sides, over a connection that is asked by plain queries from now on;
+-- an error if both are one, or if no side has the schema.
+CREATE FUNCTION structure_read(conn text, schema text, peer_schema text, rights boolean,
+	chosen text[] DEFAULT NULL) RETURNS structure
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	other text := nullif(peer_schema, schema);
+	answers text[];
+	here jsonb;
+	there jsonb;
+BEGIN
+	PERFORM peer_bare(conn);
+	answers := ask_values(ARRAY[NULL, conn], ARRAY[
+		format('SELECT iblt_internal.structure_here(%L)', structure_sql(schema, rights, chosen)),
+		structure_sql(coalesce(peer_schema, schema), rights, chosen)], 0,
+		'iblt_audit_structure');
+	here := answers[1];
+	there := answers[2];
+	IF here -> 'identity' = there -> 'identity' AND other IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'the peer is this database itself',
+			HINT = 'Check that the foreign server or the connection string leads to the other one.';
+	ELSIF schema IS NOT NULL AND here @> '{"schemas": 0}' AND there @> '{"schemas": 0}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
+			MESSAGE = format('schema "%s" exists neither here nor on the peer', schema);
+	END IF;
+	RETURN ROW(structure_objects(here, NULL, NULL), structure_objects(there, other,
+		CASE WHEN other IS NOT NULL THEN schema END), (here -> 'version')::integer,
+		(there -> 'version')::integer);
+END
+$$;
