@@ -44,7 +44,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	repair/referring repair/execute repair/lock repair/apply repair/repair \
 	run/stores run/types run/slice run/slice_order run/slice_walk run/slice_guess run/slice_guard \
 	run/rows run/begin run/claim run/work run/blocks run/views run/run run/after run/repair \
-	report/report report/text report/metrics \
+	report/report report/text report/metrics report/html report/page \
 	rights)
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
@@ -52,7 +52,7 @@ SCRIPTS = bin/iblt-audit.sh
 DOC_TOP = README.md CONTRIBUTING.md CHANGELOG.md LICENSE
 DOC_ROOMS = . internals kbf applications
 DOC_PAGES = $(call in_src,doc/*.md doc/*/*.md)
-DOC_FIGURES = $(call in_src,doc/figures/*.svg)
+DOC_FIGURES = $(call in_src,doc/figures/*.svg doc/figures/*.png)
 DOC_EXAMPLES = $(call in_src,doc/examples/*)
 REGRESS = $(patsubst test/sql/%.sql,%,$(call in_src,test/sql/*.sql))
 # Inputs are in test/sql; pg_regress finds the top-level expected/ through its

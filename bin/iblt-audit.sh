@@ -11,6 +11,7 @@
 #	--tsv             tab-separated values, as COPY would write them, with a header
 #	--nagios          one line with figures, and the exit statuses of Nagios
 #	--prometheus FILE also write series in the text format of Prometheus to FILE
+#	--html FILE       also write a page to look at and to hand on to FILE
 #	--run             begin a run: the arguments are those of iblt_audit_run
 #	--resume RUN      go on with a run: those of iblt_audit_resume
 #	--jobs N          let that many sessions work on the run
@@ -33,6 +34,7 @@ newline='
 '
 form=
 metrics=
+page=
 
 # leave STATUS: ends with it, or with that of Nagios which means the same.
 leave() {
@@ -98,6 +100,11 @@ while :; do
 		*[!A-Za-z0-9_.-]*) could_not_tell '--prometheus: the name of the file is a label, and has letters, digits and _.- only' ;;
 		esac
 		metrics=$file
+		shift ;;
+	--html)
+		[ -z "$page" ] || break
+		file_of --html "${2-}"
+		page=$file
 		shift ;;
 	--run)
 		[ "$function" = iblt_audit ] || break
@@ -239,11 +246,17 @@ answer=$(ask "WITH audit AS MATERIALIZED (
 )
 SELECT verdict, ($report FROM (VALUES (:'form', NULL)) AS f(form, name)) AS answer,
 	CASE WHEN verdict <> 'equal' AND :'form' <> 'nagios' THEN ($report FROM (VALUES ('summary', NULL)) AS f(form, name)) END AS summary,
-	CASE WHEN :'metrics' <> '' THEN ($report FROM (VALUES ('prometheus', :'label')) AS f(form, name)) END AS series
+	CASE WHEN :'metrics' <> '' THEN ($report FROM (VALUES ('prometheus', :'label')) AS f(form, name)) END AS series,
+	CASE WHEN :'page' <> '' THEN ($report FROM (VALUES ('html', NULL)) AS f(form, name)) END AS html
 FROM report \\gset
 \\if :{?series}
 	\\o :metrics
 	\\qecho :series
+	\\o
+\\endif
+\\if :{?html}
+	\\o :page
+	\\qecho :html
 	\\o
 \\endif
 \\if :{?summary}
@@ -251,7 +264,8 @@ FROM report \\gset
 \\endif
 \\echo verdict :verdict
 \\echo :answer
-\\echo end of answer" -v name="$name" -v peer="$peer" -v subscription="$subscription" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" "$@") ||
+\\echo end of answer" -v name="$name" -v peer="$peer" -v subscription="$subscription" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" \
+	-v page="${page:+$page.$$}" "$@") ||
 	could_not_tell "psql ended with status $?"
 
 case $answer in
@@ -260,12 +274,16 @@ case $answer in
 "verdict unknown$newline"*"${newline}end of answer") status=2 ;;
 *) could_not_tell 'psql gave no complete answer' ;;
 esac
-if [ -n "$metrics" ]; then
-	case $(tail -n 1 "$metrics.$$") in
-	iblt_audit_tables_left_out*) mv -f "$metrics.$$" "$metrics" ;;
-	*) false ;;
-	esac || could_not_tell '--prometheus: the file could not be written'
-fi
+
+# put_file FILE END: a file that psql wrote takes the place of the last one, if its last line begins so.
+put_file() {
+	case $1:$(tail -n 1 "$1.$$") in
+	"$1:$2"*) mv -f "$1.$$" "$1" ;;
+	*) rm -f "$1.$$" && false ;;
+	esac || could_not_tell "$1 could not be written"
+}
+[ -z "$metrics" ] || put_file "$metrics" iblt_audit_tables_left_out
+[ -z "$page" ] || put_file "$page" '</body></html>'
 answer=${answer#*"$newline"}
 printf '%s\n' "${answer%"$newline"*}" || leave 2
 leave "$status"

@@ -7,6 +7,7 @@
 -- What a report has of a table.
 CREATE TYPE report_table AS (
 	n bigint,				-- in the order of the audit
+	item integer,			-- of a run
 	name text,				-- here, or else on the peer
 	status text,
 	detail text,
@@ -41,8 +42,9 @@ $$;
 CREATE FUNCTION report_tables(tables json) RETURNS report_table[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT array_agg(ROW(t.n, one_line(coalesce(r.relation, r.peer_relation, '?')),
-		coalesce(r.status, 'unknown'), one_line(nullif(r.detail, '')), r.rows_here, r.rows_there,
+	SELECT array_agg(ROW(t.n, (t.line ->> 'number')::integer,
+		one_line(coalesce(r.relation, r.peer_relation, '?')), coalesce(r.status, 'unknown'),
+		one_line(left(nullif(r.detail, ''), 2000)), r.rows_here, r.rows_there,
 		r.missing, r.extra, r.changed, r.unconfirmed)::report_table ORDER BY t.n)
 	FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
 	json_populate_record(NULL::audit_row, t.line) AS r
@@ -149,8 +151,9 @@ BEGIN
 		WHEN 'tsv' THEN RETURN report_tsv(tables);
 		WHEN 'nagios' THEN RETURN report_nagios(report);
 		WHEN 'prometheus' THEN RETURN report_prometheus(report);
+		WHEN 'html' THEN RETURN report_page(report);
 		ELSE RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'form must be text, summary, verdict, json, tsv, nagios or prometheus';
+			MESSAGE = 'form must be text, summary, verdict, json, tsv, html, nagios or prometheus';
 	END CASE;
 END
 $$;

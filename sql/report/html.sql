@@ -1,0 +1,86 @@
+-- HTML --------------------------------------------------------------------------------
+--
+-- What comes from a database goes through html(), and nothing else does.  The page has no
+-- script, and its Content-Security-Policy lets none run.
+
+-- A text in a page, cut behind that many characters with a note.
+-- Characters that no page may have, and those that would turn a line around, show as a dot.
+CREATE FUNCTION html(said text, most integer DEFAULT 300) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT regexp_replace(replace(replace(replace(replace(replace(left(said, most),
+			'&', '&amp;'), '<', '&lt;'), '>', '&gt;'), '"', '&quot;'), '''', '&#39;'),
+			'[\x01-\x08\x0b-\x1f\x7f]', '&middot;', 'g')
+		|| CASE WHEN length(said) > most THEN format(' <i>&hellip; %s more characters</i>',
+			grouped(length(said) - most)) ELSE '' END
+$$;
+
+-- A cell of a table.
+CREATE FUNCTION html_cell(content text, class text DEFAULT NULL) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT concat('<td', ' class="' || class || '"', '>', content, '</td>')
+$$;
+
+-- A number in a cell.
+CREATE FUNCTION html_number(n bigint) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT html_cell(coalesce(grouped(n), ''), 'n')
+$$;
+
+-- A table, or nothing if it has no rows.
+CREATE FUNCTION html_table(heads text[], body text, class text DEFAULT 'list') RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT concat('<div class="wide"><table class="', class, '"><thead><tr>', (
+		SELECT string_agg(format('<th scope="col">%s</th>', h), '' ORDER BY n)
+		FROM unnest(heads) WITH ORDINALITY AS u(h, n)), '</tr></thead>', chr(10), body,
+		'</table></div>', chr(10))
+	WHERE body <> ''
+$$;
+
+-- A section with a heading, or nothing if it is empty.
+CREATE FUNCTION html_section(heading text, body text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT concat('<section><h2>', heading, '</h2>', chr(10), body, '</section>', chr(10))
+	WHERE body <> ''
+$$;
+
+-- How many of something a page shows, if it does not show all.
+CREATE FUNCTION html_left_out(shown bigint, n bigint, what text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('<p class="note">The page shows %s of %s %s.</p>%s', grouped(shown), grouped(n),
+		what, chr(10))
+	WHERE shown < n
+$$;
+
+-- Light and dark, as the reader's system is.  A value that changed is also bold and
+-- underlined, for readers who do not see its colour.
+CREATE FUNCTION html_style() RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT ':root{color-scheme:light dark;--fg:#1d2430;--bg:#fff;--soft:#5b6675;--line:#d5dae1;'
+		'--equal:#12733c;--differs:#b3261e;--unknown:#8a5a00;--mark:#ffe08a;'
+		'--missing:#2660a4;--extra:#8e44ad;--changed:#c0561f}' || chr(10)
+		|| '@media(prefers-color-scheme:dark){:root{--fg:#e4e8ee;--bg:#14181f;--soft:#9aa6b5;'
+		'--line:#343c48;--equal:#5dd28f;--differs:#ff8a80;--unknown:#f0bd5b;--mark:#6b4e00;'
+		'--missing:#7db4f0;--extra:#d29be8;--changed:#f2a071}}' || chr(10)
+		|| 'body{font:15px/1.5 system-ui,sans-serif;color:var(--fg);background:var(--bg);'
+		'max-width:75rem;margin:2rem auto;padding:0 1rem}h1{margin:0}h2{margin:2rem 0 .5rem}'
+		'h3{margin:1.5rem 0 .3rem}.equal{color:var(--equal)}.differs{color:var(--differs)}'
+		'.unknown{color:var(--unknown)}.note,figcaption{color:var(--soft);font-size:.9em}'
+		'.wide{overflow-x:auto}table{border-collapse:collapse;margin:.5rem 0}'
+		'th,td{border-bottom:1px solid var(--line);padding:.2rem .7rem .2rem 0;text-align:left;'
+		'vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums}'
+		'.rows td,.rows th{font-size:.85em}.rows td{font-family:ui-monospace,monospace;'
+		'white-space:pre-wrap;overflow-wrap:anywhere;min-width:4rem;max-width:26rem}'
+		'.rows tbody{border-bottom:2px solid var(--line)}'
+		'mark{background:var(--mark);color:inherit;font-weight:bold;text-decoration:underline}'
+		'svg .missing,.key .missing{fill:var(--missing);color:var(--missing)}'
+		'svg .extra,.key .extra{fill:var(--extra);color:var(--extra)}'
+		'svg .changed,.key .changed{fill:var(--changed);color:var(--changed)}'
+		'svg line{stroke:var(--line)}figure{margin:.5rem 0}'
+$$;

@@ -1,0 +1,270 @@
+-- The page of an audit -------------------------------------------------------------------
+--
+-- One file that needs no other.  It is bounded, whatever the audit found, and each part says
+-- what it leaves out.  Which columns and rows differ, and where, is kept by runs alone.
+
+-- Rows side by side
+
+-- The columns to show of some differences of a table: those of the key first, then those that
+-- differ most.
+CREATE FUNCTION page_columns(relation text, kept run_difference[]) RETURNS text[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT array_agg(c.name ORDER BY c.in_key DESC, c.differing DESC, c.position, c.name)
+	FROM (SELECT n.name, bool_or(n.in_key) AS in_key,
+			count(*) FILTER (WHERE n.name = ANY (f.differs)) AS differing,
+			(SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = to_regclass(relation)
+				AND a.attname = n.name) AS position
+		FROM unnest(kept) AS f, LATERAL (
+			SELECT k, true FROM jsonb_object_keys(f.key) AS k
+			UNION SELECT k, false FROM unnest(ARRAY[f.here, f.there]) AS r,
+				jsonb_object_keys(CASE jsonb_typeof(r) WHEN 'object' THEN r ELSE '{}' END) AS k
+			) AS n(name, in_key)
+		GROUP BY n.name) AS c
+$$;
+
+-- A value of a row.
+CREATE FUNCTION page_value(value jsonb) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN value IS NULL THEN '' WHEN value = 'null' THEN '<i>NULL</i>'
+		WHEN value = '""' THEN '<i>empty</i>' ELSE html(value #>> '{}') END
+$$;
+
+-- The cells of one side of a difference; "content" is the row, or NULL if it is not kept.
+CREATE FUNCTION page_side(d run_difference, content jsonb, rows bigint, columns text[])
+RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN rows = 0 THEN format('<td colspan="%s"><i>no row</i></td>',
+			cardinality(columns))
+		WHEN jsonb_typeof(content) = 'array' THEN format('<td colspan="%s">%s</td>',
+			cardinality(columns), html(content::text, 2000))
+		ELSE (SELECT string_agg(html_cell(CASE WHEN c.name = ANY (d.differs)
+				THEN '<mark>' || v.value || '</mark>' ELSE v.value END), '' ORDER BY c.n)
+			FROM unnest(columns) WITH ORDINALITY AS c(name, n),
+			LATERAL (SELECT page_value(coalesce(content -> c.name, d.key -> c.name)))
+				AS v(value)) END
+$$;
+
+-- What a difference is, in words.
+CREATE FUNCTION page_kind(d run_difference) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT concat_ws('<br>',
+		CASE d.side WHEN 'there' THEN 'missing' WHEN 'here' THEN 'extra' ELSE 'changed' END,
+		CASE WHEN greatest(d.here_count, d.there_count) > 1 THEN format('rows: %s here, %s there',
+			d.here_count, d.there_count) END,
+		CASE WHEN d.confirmed IS FALSE THEN 'unconfirmed' END,
+		CASE WHEN d.here IS NULL AND d.there IS NULL
+			THEN html(array_to_string(d.differs, ', '), 1000) END)
+$$;
+
+-- Differences of a table, side by side.
+CREATE FUNCTION page_rows(relation text, kept run_difference[]) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	most constant integer := 12;
+	columns text[] := page_columns(relation, kept);
+	shown text[] := columns[1:most];
+BEGIN
+	RETURN html_table(ARRAY['', ''] || ARRAY(SELECT html(c, 100) FROM unnest(shown) AS c), (
+			SELECT string_agg(format('<tbody><tr><th rowspan="2" scope="rowgroup">%s</th>'
+				'<th scope="row">here</th>%s</tr><tr><th scope="row">there</th>%s</tr></tbody>',
+				page_kind(d), page_side(d, d.here, d.here_count, shown),
+				page_side(d, d.there, d.there_count, shown)), chr(10) ORDER BY d.number)
+			FROM unnest(kept) AS d), 'rows')
+		|| coalesce(html_left_out(most, cardinality(columns), 'columns'), '');
+END
+$$;
+
+-- Where differences are
+
+-- A bar of a picture at x: three parts, one above the other, with a title.
+CREATE FUNCTION page_bar(x numeric, width numeric, heights numeric[], title text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT concat('<g><title>', title, '</title>', string_agg(format(
+		'<rect class="%s" x="%s" y="%s" width="%s" height="%s"/>', u.kind, x,
+		111 - u.top, width - 2, u.height), '' ORDER BY u.n), '</g>')
+	FROM (SELECT h.n, h.height, (ARRAY['missing', 'extra', 'changed'])[h.n] AS kind,
+			sum(h.height) OVER (ORDER BY h.n) AS top
+		FROM unnest(heights) WITH ORDINALITY AS h(height, n)) AS u
+	WHERE u.height > 0
+$$;
+
+-- A range of the key in words.
+CREATE FUNCTION page_range(after jsonb, up_to jsonb) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('%s to %s', coalesce('above ' || html(after::text, 100), 'first key'),
+		coalesce(html(up_to::text, 100), 'last key'))
+$$;
+
+-- A picture of the slices of a table with differences, in the order of the key; neighbours
+-- share one of 60 bars.  A part of a bar is high enough to be seen.
+CREATE FUNCTION page_picture(run bigint, item integer) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+AS $$
+	WITH slice AS (
+		SELECT r.*, ntile(60) OVER w AS bar, row_number() OVER w AS n
+		FROM iblt_run_rows(NULL::run_range, run, item, own => false) AS r
+		WINDOW w AS (ORDER BY r.number)
+	), bar AS (
+		SELECT s.bar, sum(s.missing)::bigint AS missing, sum(s.extra)::bigint AS extra,
+			sum(s.changed)::bigint AS changed, sum(s.missing + s.extra + s.changed)::bigint AS n,
+			(array_agg(s.after ORDER BY s.n))[1] AS after,
+			(array_agg(s.up_to ORDER BY s.n DESC))[1] AS up_to
+		FROM slice s GROUP BY s.bar
+	), whole AS (
+		SELECT max(b.n) AS most, count(*) AS bars, (array_agg(b.after ORDER BY b.bar))[1] AS after,
+			(array_agg(b.up_to ORDER BY b.bar DESC))[1] AS up_to,
+			greatest(12, least(48, 720 / count(*))) AS width
+		FROM bar b
+	), picture AS (
+		SELECT string_agg(page_bar((b.bar - 1) * w.width, w.width, ARRAY(
+				SELECT CASE WHEN h.n > 0 THEN greatest(2, round(100.0 * h.n / w.most, 1)) ELSE 0 END
+				FROM unnest(ARRAY[b.missing, b.extra, b.changed]) WITH ORDINALITY AS h(n, place)
+				ORDER BY h.place), concat(page_range(b.after, b.up_to), ': ',
+				report_counts(b.missing, b.extra, b.changed, 0))), '' ORDER BY b.bar) AS bars
+		FROM bar b, whole w
+	)
+	SELECT format('<figure><svg role="img" aria-label="differences by ranges of the key" '
+		'viewBox="0 0 %1$s 112" width="%1$s" height="112">%2$s<line x1="0" y1="111.5" x2="%1$s" '
+		'y2="111.5"/></svg><figcaption class="key"><span class="missing">&#9632; missing</span> '
+		'<span class="extra">&#9632; extra</span> <span class="changed">&#9632; changed</span>. '
+		'Where in the key: %3$s. Each bar is a range, and the highest has %4$s. Ranges without '
+		'differences are not shown.</figcaption></figure>', w.bars * w.width, p.bars,
+		page_range(w.after, w.up_to), grouped(w.most)) || chr(10)
+	FROM whole w, picture p WHERE w.most > 0
+$$;
+
+-- Columns
+
+-- In how many of the differences kept of a table each column differs.
+CREATE FUNCTION page_counts(run bigint, item integer) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+AS $$
+	SELECT format('<p>Columns that differ: %s%s.</p>%s', string_agg(format('<b>%s</b> %s',
+			html(c.name, 100), grouped(c.n)), ', ' ORDER BY c.place) FILTER (WHERE c.place <= 30),
+		CASE WHEN count(*) > 30 THEN format(', and %s more columns', count(*) - 30) END, chr(10))
+	FROM (SELECT u.name, count(*) AS n, row_number() OVER (ORDER BY count(*) DESC, u.name) AS place
+		FROM iblt_run_rows(NULL::run_difference, run, item, own => false) AS d,
+		unnest(d.differs) AS u(name) GROUP BY u.name) AS c
+	HAVING count(*) > 0
+$$;
+
+-- A table of a run that differs.
+CREATE FUNCTION page_table(run bigint, item integer, relation text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	most constant integer := 25;
+	t run_table := run_table_seen(run, item);
+	kept run_difference[] := ARRAY(
+		SELECT d FROM iblt_run_rows(NULL::run_difference, run, item, own => false) AS d
+		ORDER BY d.number LIMIT most);
+	counted bigint := t.missing + t.extra + t.changed;
+BEGIN
+	RETURN concat('<h3>', html(relation), '</h3>', chr(10), page_counts(run, item),
+		page_picture(run, item),
+		CASE WHEN kept <> '{}' THEN page_rows(t.relation, kept) END,
+		html_left_out(cardinality(kept), greatest(counted, t.kept), 'differences'),
+		CASE WHEN kept <> '{}' AND NOT EXISTS (SELECT FROM unnest(kept) AS d
+				WHERE d.here IS NOT NULL OR d.there IS NOT NULL)
+			THEN '<p class="note">The run kept keys and no rows (see its argument rows).</p>' END);
+END
+$$;
+
+-- A table of a run that this role may see.
+CREATE FUNCTION run_table_seen(run bigint, item integer) RETURNS run_table
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
+AS $$
+	SELECT t FROM iblt_run_rows(NULL::run_table, run, item, own => false) AS t
+$$;
+
+-- The sections
+
+-- The tables with a status, with their counts; the first ones of many.
+CREATE FUNCTION page_list(report report, heading text, status text[], most integer) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT html_section(format('%s (%s)', heading, grouped(count(*))),
+		html_table('{table,status,rows here,rows there,missing,extra,changed,unconfirmed,detail}',
+			string_agg(concat('<tr>', html_cell(html(t.name)), html_cell(html(t.status)),
+				html_number(t.rows_here), html_number(t.rows_there), html_number(t.missing),
+				html_number(t.extra), html_number(t.changed),
+				html_number(nullif(t.unconfirmed, 0)),
+				html_cell(coalesce(html(t.detail, 1000), '')), '</tr>', chr(10)), '' ORDER BY t.n)
+				FILTER (WHERE t.place <= most))
+		|| coalesce(html_left_out(most, count(*), 'tables'), ''))
+	FROM (SELECT u.*, row_number() OVER (ORDER BY u.n) AS place
+		FROM unnest(report.tables) AS u WHERE u.status = ANY (page_list.status)) AS t
+	HAVING count(*) > 0
+$$;
+
+-- The details of the tables that differ, of a run.
+CREATE FUNCTION page_details(report report) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	most constant integer := 20;
+	number bigint;
+	result text := '';
+	t record;
+BEGIN
+	IF report.run IS NULL THEN
+		RETURN '';
+	END IF;
+	FOR t IN SELECT r.item, u.name FROM unnest(report.tables) AS u
+		JOIN iblt_run_rows(NULL::run_table, report.run, own => false) AS r ON r.item = u.item
+		WHERE u.status = 'differs' ORDER BY u.n LIMIT most
+	LOOP
+		result := result || page_table(report.run, t.item, t.name);
+	END LOOP;
+	number := (SELECT count(*) FROM unnest(report.tables) AS u WHERE u.status = 'differs');
+	RETURN html_section('What differs', result
+		|| coalesce(html_left_out(most, number, 'tables that differ in detail'), ''));
+END
+$$;
+
+-- What the page says nothing of.
+CREATE FUNCTION page_left_out(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT html_section('What this page leaves out', '<ul>' || CASE WHEN report.run IS NULL
+			THEN '<li>Which columns and rows differ, and where. A run keeps them '
+				'(iblt_audit_run with rows).</li>'
+			ELSE '<li>Differences that the run did not keep (its argument max_differences), and '
+				'what changed after the run had read it.</li>' END
+		|| '<li>Views, indexes, constraints, rights and sequences. The page is about rows of '
+		'tables.</li><li>What the details of tables say was not compared, such as columns of one '
+		'side.</li></ul>' || chr(10))
+$$;
+
+-- A report as one HTML document.
+CREATE FUNCTION report_page(report report) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	title text := html(report_headline(report));
+BEGIN
+	RETURN concat('<!DOCTYPE html>', chr(10), '<html lang="en"><head><meta charset="utf-8">',
+		'<meta http-equiv="Content-Security-Policy" content="default-src ''none''; style-src ',
+		'''unsafe-inline''"><meta name="viewport" content="width=device-width">',
+		'<meta name="referrer" content="no-referrer"><title>', title, '</title><style>',
+		html_style(), '</style></head><body>', chr(10), '<header><h1 class="', report.verdict, '">',
+		title, '</h1><p class="note">',
+		concat_ws(', ', html(report.name), 'run ' || report.run,
+			'database ' || html(current_database()), 'made at '
+			|| to_char(report.made, 'YYYY-MM-DD HH24:MI:SS "UTC"'), html(report.state)),
+		'</p></header>', chr(10),
+		page_list(report, 'Tables that differ', '{differs}', 200),
+		page_list(report, 'Not compared, and why', ARRAY(SELECT DISTINCT t.status
+			FROM unnest(report.tables) AS t WHERE t.status NOT IN ('equal', 'differs')), 200),
+		page_details(report),
+		page_list(report, 'Equal', '{equal}', 500),
+		page_left_out(report), '</body></html>');
+END
+$$;
