@@ -35,7 +35,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	compare/sketch compare/many compare/digest compare/lookup compare/confirm compare/index \
 	compare/contradiction compare/figures compare/compare compare/ranges \
 	plain/describe plain/plan plain/statements plain/run \
-	nodes/types nodes/describe nodes/search nodes/look nodes/compare \
+	nodes/types nodes/describe nodes/search nodes/look nodes/compare nodes/audit \
 	digest/stores digest/parts digest/start digest/live \
 	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain audit/audit \
 	digest/many \
@@ -316,7 +316,7 @@ mutants:
 	@bash test/mutants/run
 
 bench:
-	@rc=0; for b in aggregate kbf compare digest run; do bash test/bench/$$b.sh || rc=1; done; exit $$rc
+	@rc=0; for b in aggregate kbf compare nodes digest run; do bash test/bench/$$b.sh || rc=1; done; exit $$rc
 
 # --- chores ------------------------------------------------------------------
 

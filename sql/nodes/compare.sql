@@ -40,8 +40,8 @@ BEGIN
 END
 $$;
 
--- The options of a comparison of nodes, checked.
-CREATE FUNCTION nodes_options(options options, relation text) RETURNS options
+-- The options of a comparison of nodes, checked, with a label.
+CREATE FUNCTION nodes_options(options options, label text) RETURNS options
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -52,8 +52,32 @@ BEGIN
 	END IF;
 	-- any relation: that of the nodes may not be here
 	PERFORM check_options('pg_catalog.pg_class', options);
-	options.label := 'iblt_compare_nodes ' || relation;
+	options.label := label;
 	RETURN options;
+END
+$$;
+
+-- What iblt_raise is to raise for a driver of a list of nodes.
+CREATE FUNCTION nodes_fail(nodes text[], e failure) RETURNS failure
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	secret boolean := false;
+BEGIN
+	FOR n IN 1 .. cardinality(nodes) LOOP
+		secret := secret OR coalesce(peer_is_string(nodes[n]), false);
+	END LOOP;
+	RETURN peer_fail(NULL, secret, e);
+END
+$$;
+
+-- The warning for a node that is left out.
+CREATE FUNCTION nodes_warn(name text, message text, detail text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RAISE WARNING USING MESSAGE = format('node "%s" is left out', name),
+		DETAIL = concat_ws(' ', message || '.', nullif(detail, ''));
 END
 $$;
 
@@ -65,21 +89,15 @@ CREATE FUNCTION nodes_again(nodes text[], names text[], without text, attempt in
 AS $$
 DECLARE
 	failed integer := nodes_failed(names, e.message);
-	secret boolean := false;
 BEGIN
 	IF without = 'skip' AND failed IS NOT NULL AND cardinality(names) > 2 THEN
-		RAISE WARNING USING MESSAGE = format('node "%s" is left out', names[failed]),
-			DETAIL = concat_ws(' ', e.message || '.', nullif(e.detail, ''));
+		PERFORM nodes_warn(names[failed], e.message, e.detail);
 		again := failed;
-		RETURN;
 	ELSIF e.state = 'IB004' AND attempt < 3 THEN
 		again := 0;
-		RETURN;
+	ELSE
+		e := nodes_fail(nodes, e);
 	END IF;
-	FOR n IN 1 .. cardinality(nodes) LOOP
-		secret := secret OR coalesce(peer_is_string(nodes[n]), false);
-	END LOOP;
-	e := peer_fail(NULL, secret, e);
 END
 $$;
 
@@ -105,7 +123,8 @@ AS $$
 DECLARE
 	options options := nodes_options(make_options(NULL, columns, exclude, key_columns, condition,
 		NULL, max_differences, CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, false,
-		'ignore', recheck, timeout, seed, progress), nodes_relation(relation));
+		'ignore', recheck, timeout, seed, progress),
+		'iblt_compare_nodes ' || nodes_relation(relation));
 	names text[] := nodes_names(nodes);
 	named integer := cardinality(nodes);
 	dimensions integer := array_ndims(nodes);

@@ -72,23 +72,34 @@ AS $$
 DECLARE
 	conns text[] := '{}';
 BEGIN
-	FOR n IN 1 .. cardinality(nodes) LOOP
+	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
 		conns[n] := CASE WHEN nodes[n] IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	END LOOP;
 	RETURN conns;
 END
 $$;
 
--- Opens connections to nodes under these names; messages call them as nodes from now on.
+-- From now on, messages call connections by the names of their nodes.
+CREATE FUNCTION nodes_title(names text[], conns text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM set_config('iblt.nodes', (SELECT coalesce(jsonb_object_agg(conn, name), '{}')::text
+		FROM unnest(conns, names) AS u(conn, name) WHERE conn IS NOT NULL), true);
+END
+$$;
+
+-- Opens those connections to nodes that are not open.
 CREATE FUNCTION nodes_connect(nodes text[], names text[], conns text[], timeout interval)
 RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM set_config('iblt.nodes', (SELECT coalesce(jsonb_object_agg(c, name), '{}')::text
-		FROM unnest(conns, names) AS u(c, name) WHERE c IS NOT NULL), true);
+	PERFORM nodes_title(names, conns);
 	FOR n IN 1 .. cardinality(nodes) LOOP
-		conns[n] := peer_connect(nodes[n], conns[n], timeout);
+		IF conns[n] IS NOT NULL AND NOT peer_is_open(conns[n]) THEN
+			conns[n] := peer_connect(nodes[n], conns[n], timeout);
+		END IF;
 	END LOOP;
 	RETURN conns;
 END

@@ -255,6 +255,41 @@ like(compare('shop.t', [qw(n3 n8)], "without => 'skip'"), qr/ERROR:  could not c
 sql('here', "ALTER SERVER n8 OPTIONS (SET dbname 'n1', SET port '" . $servers[1]->port . "')");
 like(compare('shop.t', [qw(n1 n2 n8)]), qr/ERROR:  nodes "n1" and "n8" are the same database/, 'a node under two names');
 
+# --- audits ----------------------------------------------------------------------------------
+
+# The rows "relation status differences ties missing extra changed unconfirmed detail".
+sub audit
+{
+	my ($nodes, $options) = @_;
+	my ($rc, $out, $err) = $servers[0]->psql('postgres', "SET client_min_messages = notice; SELECT concat_ws(' ', relation, status, differences, ties, missing, extra, changed, unconfirmed, detail)
+		FROM iblt_audit_nodes(" . list(@$nodes) . ", $options)");
+	$notices = join "\n", $err =~ /((?:NOTICE|WARNING): .*(?:\nDETAIL: .*)?)/g;
+	return $err =~ /(ERROR: .*(?:\n(?:DETAIL|HINT): .*)*)/ ? $1 : $out;
+}
+
+my @audited = qw(here n1 n2 n3);
+sql($_, q{CREATE TABLE shop.a (k int, v text); INSERT INTO shop.a VALUES (1, 'x'), (1, 'x'), (2, NULL); CREATE TABLE shop."B b" (id uuid PRIMARY KEY)}) foreach @audited;
+sql('n1', "INSERT INTO shop.a VALUES (1, 'x'), (3, 'more'); CREATE TABLE shop.only_one (id int)");
+is(audit(\@audited, "schema => 'shop', recheck => 0"), join("\n", 'shop."B b" equal 0 0 {} {} {} 0', 'shop.a differs 2 0 {} {"n1": 1} {"n1": 1} 0',
+	'shop.only_one not comparable on "here": relation shop.only_one does not exist', 'shop.t differs 4 1 {"n1": 1} {"n2": 1} {"n1": 1} 0'), 'an audit of a schema');
+is(audit(\@audited, "tables => ARRAY['shop.t', 'shop.\"B b\"']"), join("\n", 'shop.t differs 4 1 {"n1": 1} {"n2": 1} {"n1": 1} 0', 'shop."B b" equal 0 0 {} {} {} 0'), 'an audit of tables, in their order');
+is(audit([ @audited, 'n4' ], "tables => ARRAY['shop.\"B b\"'], without => 'skip'"), 'shop."B b" not comparable 0 0 {} {} {} 0 4 of 5 nodes were compared; without "n4": on "n4": relation shop."B b" does not exist',
+	'nodes that are equal without one are not called equal');
+is(audit([ @audited, 'n4' ], "tables => ARRAY['shop.\"B b\"', 'shop.a']"), join("\n", 'shop."B b" not comparable on "n4": relation shop."B b" does not exist', 'shop.a not comparable on "n4": relation shop.a does not exist'), 'and without leave nothing is');
+is(audit([ qw(n3 n7 here) ], "tables => '{shop.a}', without => 'skip'"), 'shop.a not comparable 0 0 {} {} {} 0 2 of 3 nodes were compared', 'a node without iblt, which is left out from the beginning');
+like($notices, qr/WARNING:  node "n7" is left out\nDETAIL:  extension iblt is not installed in "n7"'s database/, 'with a warning');
+like(audit([ qw(n3 n7 here) ], "tables => '{shop.a}'"), qr/^ERROR:  extension iblt is not installed in "n7"'s database/, 'or an error');
+like(audit([ qw(n1 n2 n8) ], "tables => '{shop.a}'"), qr/^ERROR:  nodes "n1" and "n8" are the same database/, 'a node under two names');
+like(audit(\@audited, "schema => 'nothing'"), qr/^ERROR:  there are no tables to audit on these nodes/, 'no tables');
+like(audit(\@audited, "tables => '{shop.a}', schema => 'shop'"), qr/^ERROR:  exactly one of tables and schema must be given/, 'two kinds of tables');
+like(audit(\@audited, "tables => '{shop.t}', max_differences => 3"), qr/^shop.t differs too many differences: 4 keys differ, and max_differences is 3/, 'too many differences are in a row');
+like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit_nodes('{NULL,n3}', tables => '{shop.t}')"), qr/cannot recheck differences in a REPEATABLE READ/, 'a snapshot cannot be looked at again');
+# after an error, the next table has new connections; and locks are freed
+sql('n3', 'ALTER TABLE shop.a RENAME v TO w');
+sql('here', 'CREATE VIEW held AS SELECT count(*) AS n FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = \'shop\'');
+like(sql('here', "BEGIN; SELECT concat_ws(' ', relation, status, detail) FROM iblt_audit_nodes(${\ list(@audited)}, tables => ARRAY['shop.\"B b\"', 'shop.a', 'shop.t'], recheck => 0); SELECT n FROM held; COMMIT"),
+	qr/^shop."B b" equal\nshop.a not comparable columns are not on all nodes: .*\nshop.t differs\n0$/, 'an error is of one table, and no lock is kept');
+
 # --- nodes that fail in the middle ------------------------------------------------------------
 
 foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric)', 'iblt_internal.scanned' ], [ 'the lookup', 'read_planned(text, text[], text[], text[])', 'record' ])

@@ -1,0 +1,256 @@
+-- iblt_audit_nodes ---------------------------------------------------------------------------
+--
+-- Compares many tables over the same connections, one after the other.  The work of each is
+-- rolled back, which frees its locks, as in audit_attempt (audit/table.sql).
+
+-- The row for a table, from the keys on which nodes disagree.
+-- What is missing, extra or changed is so for the majority, so a tie blames no node.
+CREATE FUNCTION nodes_audit_compare(nodes node_set) RETURNS node_audit_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	result node_audit_row;
+BEGIN
+	WITH d AS MATERIALIZED (
+		SELECT d.confirmed, v.verdict, v.agree, v.deviate, v.missing
+		FROM nodes_differences(nodes) AS d,
+			nodes_verdict(nodes.names, nodes.named, d.digests) AS v
+	), n AS (
+		SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'
+			WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,
+			name, count(*) AS number
+		FROM d, unnest(d.deviate) AS name WHERE d.verdict = 'majority' GROUP BY 1, 2
+	), k AS (
+		SELECT kind, jsonb_object_agg(name, number) AS numbers FROM n GROUP BY kind
+	)
+	SELECT count(*), count(*) FILTER (WHERE d.verdict = 'tie'),
+		count(*) FILTER (WHERE d.confirmed IS FALSE),
+		coalesce((SELECT numbers FROM k WHERE kind = 'missing'), '{}'),
+		coalesce((SELECT numbers FROM k WHERE kind = 'extra'), '{}'),
+		coalesce((SELECT numbers FROM k WHERE kind = 'changed'), '{}')
+	INTO result.differences, result.ties, result.unconfirmed, result.missing, result.extra,
+		result.changed
+	FROM d;
+	result.status := audit_status(result.differences, result.unconfirmed);
+	IF result.unconfirmed > 0 THEN
+		result.detail := result.unconfirmed || ' differences could not be confirmed: rows kept '
+			'changing, or there was no time to look again';
+	END IF;
+	RETURN result;
+END
+$$;
+
+-- Compares one table: its row, or what went wrong.
+CREATE FUNCTION nodes_audit_attempt(nodes text[], names text[], named integer, conns text[],
+	relation text, options options, OUT result node_audit_row, OUT e failure) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	conns := nodes_connect(nodes, names, conns, options.timeout);
+	result := nodes_audit_compare(nodes_prepare(names, named, conns, relation, options));
+	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+EXCEPTION WHEN assert_failure OR OTHERS THEN
+	IF result.status IS NULL THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL;
+		PERFORM nodes_close(conns);
+	END IF;
+END
+$$;
+
+-- Compares one table, of a list without nodes that fail if these may be left out, and again if
+-- it is altered meanwhile.
+CREATE FUNCTION nodes_audit_table(nodes text[], names text[], named integer, conns text[],
+	relation text, options options, without text) RETURNS node_audit_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	started timestamptz := clock_timestamp();
+	notes text[] := '{}';
+	attempt integer := 1;
+	failed integer;
+	tried record;
+	e failure;
+	problem audit_row;
+	result node_audit_row;
+BEGIN
+	LOOP
+		tried := nodes_audit_attempt(nodes, names, named, conns, relation, options);
+		e := tried.e;
+		failed := nodes_failed(names, e.message);
+		IF without = 'skip' AND failed IS NOT NULL AND cardinality(names) > 2 THEN
+			notes := notes || format('without "%s": %s', names[failed], e.message);
+			nodes := nodes[: failed - 1] || nodes[failed + 1 :];
+			names := names[: failed - 1] || names[failed + 1 :];
+			conns := conns[: failed - 1] || conns[failed + 1 :];
+		ELSE
+			EXIT WHEN e.state IS DISTINCT FROM 'IB004' OR attempt = 3;
+			attempt := attempt + 1;
+		END IF;
+	END LOOP;
+	result := tried.result;
+	IF e.state IS NOT NULL THEN
+		problem := audit_failed(NULL, e.state, e.message, e.detail);
+		result.status := problem.status;
+		result.detail := problem.detail;
+		result.sqlstate := problem.sqlstate;
+	END IF;
+	result.relation := relation;
+	-- nodes may be equal without one that is not
+	IF result.status = 'equal' AND cardinality(names) < named THEN
+		result.status := 'not comparable';
+	END IF;
+	result.detail := nullif(concat_ws('; ', CASE WHEN cardinality(names) < named
+			THEN format('%s of %s nodes were compared', cardinality(names), named) END,
+		result.detail, nullif(array_to_string(notes, '; '), '')), '');
+	result.total_ms := ms(started);
+	RETURN result;
+END
+$$;
+
+-- The tables of an audit: as given, or those that a schema has on any node.
+CREATE FUNCTION nodes_audit_list(conns text[], tables text[], schema text) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	list text[] := '{}';
+	name text;
+BEGIN
+	IF schema IS NOT NULL THEN
+		list := ARRAY(SELECT format('%I.%I', schema, t)
+			FROM unnest(audit_ask_names(conns, format('audit_tables(%L)', schema))) AS t
+			ORDER BY t COLLATE "C");
+	ELSE
+		FOREACH name IN ARRAY tables LOOP
+			list := list || nodes_relation(name);
+		END LOOP;
+	END IF;
+	IF list = '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
+			MESSAGE = 'there are no tables to audit on these nodes';
+	END IF;
+	RETURN list;
+END
+$$;
+
+-- Opens the connection to a node and asks for its version: a relation there, or NULL if that
+-- fails and the node may be left out.
+CREATE FUNCTION nodes_audit_greet(node text, name text, conn text, options options,
+	skip boolean) RETURNS side
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	sides side[];
+BEGIN
+	conn := peer_connect(node, conn, options.timeout);
+	sides := describe_sides(ARRAY[conn], '{pg_catalog.pg_class}', '{NULL}', false, options.label);
+	sides[1].side := name;
+	RETURN sides[1];
+EXCEPTION WHEN OTHERS THEN
+	IF skip AND nodes_failed(ARRAY[name], SQLERRM) = 1 THEN
+		PERFORM nodes_warn(name, SQLERRM, NULL);
+		RETURN NULL;
+	END IF;
+	RAISE;
+END
+$$;
+
+-- Compares all tables.
+CREATE FUNCTION nodes_audit_rows(nodes text[], names text[], conns text[], tables text[],
+	schema text, options options, without text) RETURNS node_audit_row[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	named integer := cardinality(names);
+	n integer := 1;
+	s side;
+	sides side[] := '{}';
+	list text[];
+	result node_audit_row;
+	results node_audit_row[] := '{}';
+BEGIN
+	WHILE n <= cardinality(names) LOOP
+		s := nodes_audit_greet(nodes[n], names[n], conns[n], options,
+			without = 'skip' AND cardinality(names) > 2);
+		IF s.side IS NULL THEN
+			nodes := nodes[: n - 1] || nodes[n + 1 :];
+			names := names[: n - 1] || names[n + 1 :];
+			conns := conns[: n - 1] || conns[n + 1 :];
+		ELSE
+			sides := array_append(sides, s);
+			n := n + 1;
+		END IF;
+	END LOOP;
+	PERFORM nodes_check_pairs(sides);
+	list := nodes_audit_list(conns, tables, schema);
+	FOR i IN 1 .. cardinality(list) LOOP
+		result := nodes_audit_table(nodes, names, named, conns, list[i], options, without);
+		PERFORM progress(options.progress, format('table %s of %s, %s: %s%s', i, cardinality(list),
+			result.relation, result.status, ': ' || result.detail));
+		results[i] := result;
+	END LOOP;
+	PERFORM nodes_close(conns);
+	RETURN results;
+END
+$$;
+
+-- An error unless an audit is of tables or of a schema, with recheck in a transaction that sees
+-- other rows when it looks again.
+CREATE FUNCTION nodes_audit_check(tables text[], schema text, recheck integer) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF num_nonnulls(tables, schema) <> 1 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'exactly one of tables and schema must be given';
+	ELSIF coalesce(recheck, 1) > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
+			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
+	END IF;
+END
+$$;
+
+CREATE FUNCTION @extschema@.iblt_audit_nodes(
+	nodes text[],
+	tables text[] DEFAULT NULL,
+	schema text DEFAULT NULL,
+	max_differences bigint DEFAULT 100000,
+	without text DEFAULT 'error',
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	seed bigint DEFAULT NULL,
+	progress boolean DEFAULT false)
+RETURNS SETOF node_audit_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	@pinned_settings@
+AS $$
+DECLARE
+	options options := nodes_options(make_options(NULL, NULL, NULL, NULL, NULL, NULL,
+		max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress),
+		'iblt_audit_nodes');
+	names text[] := nodes_names(nodes);
+	dimensions integer := array_ndims(nodes);
+	conns text[] := nodes_conns(nodes);
+	results node_audit_row[];
+	e failure;
+BEGIN
+	PERFORM nodes_check(names, dimensions, without), nodes_audit_check(tables, schema, recheck),
+		nodes_title(names, conns);
+	BEGIN
+		results := nodes_audit_rows(nodes, names, conns, tables, schema, options, without);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		PERFORM nodes_close(conns);
+		e := iblt_raise(nodes_fail(nodes, e));
+		RAISE;
+	END;
+	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_nodes(text[], text[], text, bigint, text, integer, interval, bigint,
+	boolean) IS
+'compares many tables between up to 16 nodes: one row a table, with what each node lacks, has too '
+'much and has otherwise';

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# nodes.sh
+#	What iblt_compare_nodes costs for 2, 4 and 8 nodes: processor time, because the nodes are
+#	databases of one throwaway server, and share this machine's processors.  On servers of
+#	their own they would scan at the same time.  So what counts is the processor time of the
+#	session that conducts and of one node, against that of a node's own digest.
+#
+#	BENCH_NODES_ROWS    rows of each node (500,000), of which 100 differ on one node or another
+#	BENCH_NODES_REPEAT  repetitions after one to warm up (5)
+#	BENCH_STRICT        1: missed bars fail
+
+set -euo pipefail
+
+# shellcheck source=test/lib/common.sh
+. "$(dirname "$0")/../lib/common.sh"
+# shellcheck source=test/bench/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+PORT=54323
+ROWS=${BENCH_NODES_ROWS:-500000}
+REPEAT=${BENCH_NODES_REPEAT:-5}
+NODES=(2 4 8)
+
+# sql DATABASE ARGUMENT ...
+sql() {
+	local database=$1
+	shift
+	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d "$database" "$@"
+}
+
+make_nodes() {
+	local n
+	start_server nodes $PORT "autovacuum = off" "wal_level = minimal" "max_wal_senders = 0" "jit = off" \
+		"max_parallel_workers_per_gather = 0" "max_connections = 50" "shared_buffers = 1GB"
+	sql postgres -c "CREATE DATABASE n1" -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION dblink"
+	table_sql "$ROWS" | sed 's/UNLOGGED//' | sql n1
+	sql n1 -c "CREATE EXTENSION iblt" -c "VACUUM (FREEZE, ANALYZE)"
+	for n in 2 3 4 5 6 7 8; do sql postgres -c "CREATE DATABASE n$n TEMPLATE n1"; done
+	for n in 1 2 3 4 5 6 7 8; do
+		sql "n$n" -c "UPDATE t SET a = a + 1 WHERE id % 8 = $n - 1 AND id <= 100"
+		sql postgres -c "CREATE SERVER n$n FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '$WORK/s', port '$PORT', dbname 'n$n')" \
+			-c "CREATE USER MAPPING FOR postgres SERVER n$n OPTIONS (user 'postgres')"
+	done
+}
+
+# Milliseconds of the processor of all sessions of the server that have ended.
+sessions_ms() {
+	local left
+	while left=$(pgrep -c -P "$SERVER" -f 'postgres: postgres ' || true) && [ "$left" -gt 0 ]; do pause 0.05; done
+	awk '{ sub(/.*\) /, ""); print 10 * ($14 + $15) }' "/proc/$SERVER/stat"
+}
+
+note() { printf '@ %s %s\nTime: %s ms\n' "$1" "$2" "$3" >>"$WORK/timing.out"; }
+
+# Of a list of so many nodes: the sessions' time, and that of the one that conducts.
+measure() {
+	local r n before all own list
+	for r in $(seq 0 "$REPEAT"); do
+		before=$(sessions_ms)
+		[ "$(sql n1 -c "SELECT (iblt_info(d)).capacity FROM (SELECT iblt_agg(id, iblt_checksum(id, a, b, c)) FROM t OFFSET 0) AS x(d)")" = 100 ] || die "no digest"
+		note digest "$r" "$(($(sessions_ms) - before))"
+		for n in "${NODES[@]}"; do
+			list=$(seq -s, -f 'n%.0f' 1 "$n")
+			before=$(sessions_ms)
+			sql postgres -c "SELECT count(*) FROM iblt_compare_nodes('public.t', '{$list}', recheck => 0)" \
+				-c "SELECT round(split_part(pg_read_file('/proc/self/schedstat', 0, 100), ' ', 1)::numeric / 1e6)" >"$WORK/out"
+			all=$(($(sessions_ms) - before))
+			own=$(sed -n 2p "$WORK/out")
+			[ "$(head -n 1 "$WORK/out")" = $((n == 2 ? 25 : n == 4 ? 51 : 100)) ] || die "$(head -n 1 "$WORK/out") keys of $n nodes"
+			note "conducts_$n" "$r" "$own"
+			note "nodes_$n" "$r" "$((own + (all - own) / n))"
+		done
+	done
+}
+
+report_bars() {
+	local n
+	row "" "ms" "ratio" "bar" ""
+	row "a node's own digest" "${MEDIAN[digest]}" "1.00" "" ""
+	for n in "${NODES[@]}"; do
+		row "$n nodes: the session that conducts" "${MEDIAN[conducts_$n]}" "$(ratio "${MEDIAN[conducts_$n]}" "${MEDIAN[digest]}")" "" ""
+		bar "$n nodes: that session and one node" "${MEDIAN[nodes_$n]}" "$(ratio "${MEDIAN[nodes_$n]}" "${MEDIAN[digest]}")" at-most 1.3
+	done
+}
+
+inner() {
+	enter_work
+	: >"$WORK/timing.out"
+	# shellcheck disable=SC2119 # no further arguments
+	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	make_nodes
+	SERVER=$(head -n 1 "$WORK/nodes/postmaster.pid")
+	describe_cpus
+	say "iblt_compare_nodes over $ROWS rows: processor time, without parallel workers"
+	measure
+	read_medians "$WORK/timing.out"
+	report_bars
+	say_busy
+	stop_server nodes
+	finish_bars
+}
+
+if [ -n "${IBLT_WORK-}" ]; then inner; else supervise bench test/bench/nodes.sh; fi
