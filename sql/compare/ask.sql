@@ -9,18 +9,24 @@
 -- An error names the statements under way, and the log shows them with it, also those of
 -- parallel workers.  So keys and bounds are not part of a question: it has them as its
 -- parameters.  dblink has none, so another server gets them in a message that it does not show.
+-- A label comes with the first question over a connection.
 CREATE FUNCTION ask_sql(place text, query text, columns text, how reading, label text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	shown text := CASE WHEN num_nonnulls(how.keys, how.lo, how.hi) > 0 THEN query END;
 BEGIN
 	IF peer_is_bare(place) THEN
 		RETURN plain_settings(label, how.reader) || query;
 	END IF;
-	RETURN concat(peer_settings(CASE WHEN NOT peer_is_lent(place) THEN label END,
-			CASE WHEN num_nonnulls(how.keys, how.lo, how.hi) > 0 THEN query END),
-		CASE WHEN how.reader IS NULL THEN query
-			ELSE format('SELECT * FROM %s(%L, %L, %L, %L) AS iblt_r(%s)', how.reader, query,
-				how.keys, how.lo, how.hi, columns) END);
+	IF how.reader IS NOT NULL THEN
+		query := format('SELECT * FROM iblt_internal.%s(%L, %L, %L, %L) AS iblt_r(%s)', how.reader,
+			query, how.keys, how.lo, how.hi, columns);
+	END IF;
+	IF label IS NOT NULL AND peer_is_lent(place) THEN
+		RETURN peer_first_sql(query, shown);
+	END IF;
+	RETURN peer_settings(label, shown) || query;
 END
 $$;
 

@@ -140,15 +140,21 @@ BEGIN
 END
 $$;
 
--- Begins an attempt of a driver: with counters at 0, and a connection unless both relations
--- are here.
-CREATE FUNCTION connect(peer text, conn text, timeout interval DEFAULT NULL) RETURNS text
+-- Begins an attempt of a driver: with counters at 0, no sketch that the peer keeps, and a
+-- connection unless both relations are here.
+-- "borrow" is false for a driver whose first question asks whether a connection that the caller
+-- opened is in a transaction (peer_first_sql).
+CREATE FUNCTION connect(peer text, conn text, timeout interval DEFAULT NULL,
+	borrow boolean DEFAULT true) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
 BEGIN
-	RETURN peer_connect(peer, conn, timeout);
+	IF conn = peer THEN
+		PERFORM set_config('iblt.keeps', 'off', true);
+	END IF;
+	RETURN peer_connect(peer, conn, timeout, borrow);
 END
 $$;
 
@@ -331,7 +337,7 @@ BEGIN
 			plan := NULL;
 			conn := coalesce(conn, peer_conn(peer));
 			options := compare_options(relation, options);
-			conn := connect(peer, conn, timeout);
+			conn := connect(peer, conn, timeout, method <> 'sketch');
 			plan := compare_plan(conn, relation, peer_relation, options, on_too_many);
 			answer := compare_find(plan);
 			RETURN QUERY SELECT d.key, d.side, d.differs, d.here, d.there, d.confirmed,

@@ -74,6 +74,17 @@ BEGIN
 END
 $$;
 
+-- The error for a connection of the caller's that is in a transaction.
+CREATE FUNCTION refuse_transaction() RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+		MESSAGE = 'the connection to the peer is in a transaction',
+		HINT = 'COMMIT there, or open a connection for iblt_compare alone.';
+END
+$$;
+
 -- An error if iblt, or what talks to other servers, is not on a server.
 CREATE FUNCTION require_iblt(place text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -94,9 +105,10 @@ $$;
 
 -- The relations of these names, or OIDs, as their places describe them; an error if a server
 -- does not speak this protocol.  A relation that is not there is NULL, in this database an
--- error.
+-- error.  A small fold of the digest here goes to other servers, as a parameter, for it has keys
+-- in it.
 CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[], live boolean,
-	label text) RETURNS side[]
+	label text, small text DEFAULT NULL, subtable_cells integer DEFAULT NULL) RETURNS side[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -105,11 +117,16 @@ DECLARE
 	result side[];
 BEGIN
 	BEGIN
-		answers := ask_values(places, ARRAY(SELECT format('SELECT hello(%s, %s, %L, %L)',
+		answers := ask(places, ARRAY(SELECT format(CASE WHEN small IS NULL OR place IS NULL
+					THEN 'SELECT iblt_internal.hello(%s, %s, %L, %L)'
+					ELSE 'SELECT hello_live(%s, %s, %L, $1[1], %5$s)::text' END,
 				protocol(), format(CASE WHEN place IS NULL THEN '%L::regclass'
-					ELSE 'to_regclass(%L)' END, relation), condition, live)
+					ELSE 'pg_catalog.to_regclass(%L)' END, relation), condition, live,
+				subtable_cells)
 			FROM unnest(places, relations, conditions) WITH ORDINALITY
-				AS u(place, relation, condition, n) ORDER BY n), 0.001, label);
+				AS u(place, relation, condition, n) ORDER BY n), 'value text', NULL::text,
+			CASE WHEN small IS NOT NULL
+				THEN ROW('read_planned', ARRAY[small], NULL, NULL)::reading END, 0.001, label);
 	EXCEPTION WHEN invalid_schema_name OR undefined_function THEN
 		-- of iblt, or of the condition
 		IF SQLERRM LIKE 'on %: %' THEN
@@ -119,6 +136,9 @@ BEGIN
 	END;
 	FOR n IN 1 .. cardinality(places) LOOP
 		answer := answers[n];
+		IF answer IS NULL THEN
+			PERFORM refuse_transaction();
+		END IF;
 		IF (answer ->> 'protocol')::integer <> protocol() THEN
 			PERFORM refuse_protocol(places[n], (answer ->> 'protocol')::integer,
 				answer ->> 'version');

@@ -1,10 +1,12 @@
 -- Live digests in place of scans ------------------------------------------------------
 --
 -- With live => 'auto' or 'require', both digests take the place of the sketches that scans
--- make, if triggers keep them up to date and they fit the comparison.  One question goes
--- to the peer: a small fold of the digest here.  The peer subtracts it from its own, sees
--- how many keys differ, and answers with a fold of the size for them (live_answer, which is
--- part of the protocol).
+-- make, if triggers keep them up to date and they fit the comparison.  The first question to
+-- the peer already has a small fold of the digest here (live_begin).  The peer subtracts it from
+-- its own, sees how many keys differ, and answers with its description and a fold of the size
+-- for them (hello_live).  Only then does the plan say whether the digests fit, and the two
+-- fingerprints whether they are of what was described (live_first).  If the fold was too small,
+-- or digests are read again, the question is live_answer, and the peer keeps its digest.
 
 -- How a table is tracked, for those who may read its digest; NULL if it is not.
 CREATE FUNCTION iblt_live_options(relation regclass, OUT generation bigint, OUT key_columns text[],
@@ -93,6 +95,48 @@ AS $$
 BEGIN
 	RETURN iblt_wire_write(live_fold(@extschema@.iblt_session_keep(name,
 		live_read(relation, generation, subtable_cells)), small));
+END
+$$;
+
+-- The first question
+
+-- A plan with the keys that differ, if it is to read digests, and if the fold in the answer to the
+-- first question tells all of them; "mine" is the digest here, and "own" what it was before that
+-- was read.
+-- Both digests were read with a fingerprint, and each has to be of the relation as described.  A
+-- digest that is started again gets another generation.
+CREATE FUNCTION live_first(plan plan, own live_digest, mine @extschema@.iblt) RETURNS plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	here live_digest := (plan.here).live;
+	there live_digest := (plan.there).live;
+	difference @extschema@.iblt;
+	status record;
+	found live_found;
+BEGIN
+	IF plan.from_digests AND there.fold IS NOT NULL THEN
+		PERFORM require_described(plan, own.fingerprint, there.fingerprint);
+		IF own.generation <> here.generation THEN
+			PERFORM refuse_altered((plan.here).relation, 'here', 'Its digest was started again.');
+		END IF;
+		PERFORM iblt_traffic_add(0, 0, 0, octet_length(there.fold));
+		difference := mine OPERATOR(@extschema@.-) iblt_wire_read(there.fold, NULL);
+		status := iblt_compare_decode(difference);
+		IF status.complete THEN
+			found.rows_here := (iblt_header(mine)).rows;
+			found.rows_there := found.rows_here - (iblt_header(difference)).rows;
+			found.ms_here := own.ms;
+			found.ms_there := there.ms;
+			found.keys := status.keys;
+			found.number := status.recovered;
+			found.sample := iblt_wire_write(@extschema@.iblt_fold(difference, 9, 0.1));
+			plan.found := found;
+		END IF;
+	END IF;
+	there.fold := NULL;
+	plan.there.live := there;
+	RETURN plan;
 END
 $$;
 

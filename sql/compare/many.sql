@@ -157,6 +157,7 @@ BEGIN
 		RETURN;	-- plain_differences() finds them
 	END IF;
 	found := search(plan, figures);
+	plan.found := NULL;
 	before := found.sample;
 	plan.from_digests := (found.plan).from_digests;
 	deadline := clock_timestamp() + plan.timeout;

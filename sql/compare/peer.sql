@@ -52,6 +52,10 @@ CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
 	timezone_abbreviations text, label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+-- Pauses for so many seconds, which may be less than the millisecond of pg_sleep.
+CREATE FUNCTION iblt_pause(seconds double precision) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
 -- Counts messages and bytes between this session and a peer.
 CREATE FUNCTION iblt_traffic_add(messages bigint, sent bigint, received bigint,
 	sketches bigint DEFAULT 0) RETURNS void
@@ -197,9 +201,7 @@ BEGIN
 	PERFORM peer_send(conn, 'SELECT pg_catalog.transaction_timestamp()'
 		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()');
 	IF NOT peer_value(conn, 0.001, 0)::boolean THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = 'the connection to the peer is in a transaction',
-			HINT = 'COMMIT there, or open a connection for iblt_compare alone.';
+		PERFORM refuse_transaction();
 	END IF;
 	RETURN conn;
 END
@@ -207,10 +209,16 @@ $$;
 
 -- Gives a connection back to the caller, without a sketch that was kept; false if it is not
 -- free.
+-- A driver knows that it is free, and that nothing is kept, if it ends without an error.  After
+-- one, iblt.keeps is again what it was before the driver's attempt.
 CREATE FUNCTION peer_return(conn text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
+	IF current_setting('iblt.keeps', true) = 'off' THEN
+		PERFORM set_config('iblt.keeps', '', true);
+		RETURN true;
+	END IF;
 	PERFORM peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn));
 	IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
 		PERFORM peer_value(conn, 0.001, 0);
@@ -239,7 +247,8 @@ $$;
 
 -- Opens a connection to the peer under a name, which it returns; a peer of that name is one
 -- that the caller opened, and without a name there is none.
-CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL) RETURNS text
+CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL,
+	borrow boolean DEFAULT true) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -249,6 +258,8 @@ DECLARE
 BEGIN
 	IF conn IS NULL THEN
 		RETURN NULL;
+	ELSIF conn = peer AND NOT borrow AND peer_is_open(conn) THEN
+		RETURN conn;
 	ELSIF conn = peer THEN
 		RETURN peer_borrow(conn);
 	ELSIF peer_is_string(peer) AND strpos(peer, '=') = 0

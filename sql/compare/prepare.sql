@@ -136,6 +136,9 @@ END
 $$;
 
 -- Describes both relations and makes the plan of a comparison.
+-- With digests, the question to the peer has a fold of the digest here, and so a plan may have
+-- the keys that differ.
+-- Relies on: the stores of the digest, in the snapshot of a statement.
 CREATE FUNCTION prepare(conn text, relation regclass, peer_relation text, options options)
 RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -143,12 +146,31 @@ AS $$
 DECLARE
 	name text := peer_name(relation, peer_relation);
 	sides side[];
+	begun timestamptz := clock_timestamp();
+	own live_digest;
+	mine @extschema@.iblt;
+	small text;
 BEGIN
 	IF options.method = 'plain' THEN
 		RETURN plain_prepare(conn, relation, name, options);
 	END IF;
+	IF options.live <> 'off' AND options.live_problem IS NULL AND conn IS NOT NULL
+			AND num_nonnulls(options.condition, options.peer_condition, options.lo) = 0 THEN
+		own := live_digest(relation);
+	END IF;
+	IF own.generation IS NOT NULL AND own.reason IS NULL THEN
+		BEGIN
+			mine := @extschema@.iblt_live(relation);
+			own.fingerprint := iblt_compare_fingerprint(relation);
+			own.ms := ms(begun);
+			small := @extschema@.iblt_fold(mine, 10, 0.1);
+		EXCEPTION WHEN SQLSTATE 'IB008' THEN
+			NULL;	-- not trustworthy any more, as the description says in words
+		END;
+	END IF;
 	sides := describe_sides(ARRAY[NULL, conn], ARRAY[relation::oid::text, name],
-		ARRAY[options.condition, options.peer_condition], options.live <> 'off', options.label);
+		ARRAY[options.condition, options.peer_condition], options.live <> 'off', options.label,
+		small, own.subtable_cells);
 	-- by another name, it may have another peer
 	IF sides[1].relation IS DISTINCT FROM options.relation THEN
 		PERFORM refuse_altered(options.relation, 'here');
@@ -157,6 +179,6 @@ BEGIN
 	ELSIF sides[2].relation IS NULL THEN
 		PERFORM refuse_no_relation(name);
 	END IF;
-	RETURN checked_plan(sides[1], sides[2], options);
+	RETURN live_first(checked_plan(sides[1], sides[2], options), own, mine);
 END
 $$;

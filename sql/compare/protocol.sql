@@ -260,6 +260,36 @@ BEGIN
 END
 $$;
 
+-- The same with the live digest, and if that of the asker is of the same kind, a fold that is
+-- large enough to tell how they differ; "small" is a fold of the asker's.
+-- What cannot be answered is left out, and the asker reads the digests later or scans.
+-- Relies on: the stores of the digest, in the snapshot of the statement that calls it.
+CREATE FUNCTION hello_live(protocol integer, relation regclass, condition text, small text,
+	subtable_cells integer) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+AS $$
+DECLARE
+	answer jsonb := hello(protocol, relation, condition, true);
+	digest live_digest := jsonb_populate_record(NULL::live_digest, answer #> '{side,live}');
+	own @extschema@.iblt;
+BEGIN
+	IF digest.reason IS NULL AND gcd(subtable_cells, digest.subtable_cells) >= 70 THEN
+		own := @extschema@.iblt_live(relation);
+		digest.fingerprint := iblt_compare_fingerprint(relation);
+		IF subtable_cells <> digest.subtable_cells THEN
+			own := iblt_compare_fold(own, gcd(subtable_cells, digest.subtable_cells));
+		END IF;
+		digest.fold := iblt_wire_write(live_fold(own, small::@extschema@.iblt));
+		digest.ms := ms(statement_timestamp());
+		answer := jsonb_set(answer, '{side,live}', to_jsonb(digest));
+	END IF;
+	RETURN answer;
+EXCEPTION WHEN OTHERS THEN
+	-- digests of different kinds, or one that has just become untrustworthy
+	RETURN hello(protocol, relation, condition, true);
+END
+$$;
+
 -- Sketches
 
 -- An empty sketch of at least that capacity that can be folded to the largest number of

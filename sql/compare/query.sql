@@ -11,15 +11,41 @@
 -- 01/02/2024.  In READ COMMITTED the query has a snapshot of its own, taken under its locks.
 -- The first statement of a message would take it in any other isolation level.
 CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT %s; ', CASE
-			WHEN shown IS NULL THEN pinned
-			ELSE format('pg_catalog.concat(iblt_internal.iblt_peer_show(%L), %s)', shown, pinned)
-			END)
-	FROM format('iblt_internal.iblt_peer_settings(%L, %L, %L, %L)',
-		current_setting('DateStyle'), current_setting('IntervalStyle'),
-		current_setting('timezone_abbreviations'), left(label, 63)) AS p(pinned)
+BEGIN
+	RETURN format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT %s; ',
+		peer_pin_sql(label, shown));
+END
+$$;
+
+-- The expression that pins the settings.
+CREATE FUNCTION peer_pin_sql(label text, shown text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN format(CASE WHEN shown IS NULL THEN '%s'
+			ELSE 'pg_catalog.concat(iblt_internal.iblt_peer_show(%2$L), %1$s)' END,
+		format('iblt_internal.iblt_peer_settings(%L, %L, %L, %L)', current_setting('DateStyle'),
+			current_setting('IntervalStyle'), current_setting('timezone_abbreviations'),
+			left(label, 63)), shown);
+END
+$$;
+
+-- A first question over a connection that the caller has opened: all of its message, for a query
+-- of one value whose names have schemas.
+-- In a transaction of the caller's the answer is NULL, and nothing has happened there.  So the
+-- query has the isolation level that this connection has.
+CREATE FUNCTION peer_first_sql(query text, shown text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	free text := 'pg_catalog.transaction_timestamp()'
+		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()';
+BEGIN
+	RETURN format('SELECT 1; SELECT CASE WHEN %1$s THEN pg_catalog.concat(%2$s) END;'
+		' SELECT CASE WHEN %1$s THEN (%3$s) END', free, peer_pin_sql(NULL, shown), query);
+END
 $$;
 
 -- Starts a query on the peer, and does not wait for it.
@@ -44,26 +70,24 @@ $$;
 
 -- Waits for the peer's answer, with pauses of up to that many seconds (0 for a large answer),
 -- and says whether it is there.
--- dblink_get_result cannot be interrupted in all releases; this can.  No pause is
--- shorter than a millisecond, so there is none at first.  Each look takes in what has
--- arrived.  A large answer needs many, because a socket holds a part only: if the longest
--- pause is 0, there is none for 20 ms.
+-- dblink_get_result cannot be interrupted in all releases, and the socket is dblink's own.  Each
+-- look takes in what has arrived.  A large answer needs many, because a socket holds a part
+-- only: if the longest pause is 0, pauses stay short for 20 ms.
 CREATE FUNCTION peer_wait(conn text, longest double precision,
 	until timestamptz DEFAULT 'infinity') RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	query text := format('SELECT %s.dblink_is_busy($1)', peer_dblink());
-	hasty timestamptz := clock_timestamp()
-		+ CASE WHEN longest > 0 THEN interval '2 ms' ELSE interval '20 ms' END;
-	pause double precision := 0.001;
+	hasty timestamptz := clock_timestamp() + interval '20 ms';
+	pause double precision := 0.00005;
 	busy integer;
 BEGIN
 	LOOP
 		EXECUTE query INTO busy USING conn;
 		EXIT WHEN busy = 0 OR clock_timestamp() > until;
-		IF clock_timestamp() > hasty THEN
-			PERFORM pg_sleep(pause);
+		PERFORM iblt_pause(pause);
+		IF longest > 0 OR clock_timestamp() > hasty THEN
 			pause := least(pause * 1.2, greatest(longest, 0.001));
 		END IF;
 	END LOOP;

@@ -199,6 +199,19 @@ BEGIN
 END
 $$;
 
+-- Says what two sketches have told.
+CREATE FUNCTION exchange_progress(plan plan, figures figures, estimated bigint, recovered bigint,
+	complete boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM progress(plan.progress, format(
+		'sketches of %s and %s rows: about %s keys differ, %s decoded, %s',
+		figures.rows_here, figures.rows_there, estimated, recovered,
+		CASE WHEN complete THEN 'complete' ELSE 'not all' END));
+END
+$$;
+
 -- The keys that differ, from folds of the size that it takes; NULL if more differ than
 -- sketches of that capacity can tell.
 -- "number" is that of the keys, or an estimate.  "sample" is a small fold of the difference.
@@ -213,7 +226,20 @@ DECLARE
 	difference @extschema@.iblt;
 	status record;
 BEGIN
+	IF (plan.found).keys IS NOT NULL THEN
+		figures.rows_here := (plan.found).rows_here;
+		figures.rows_there := (plan.found).rows_there;
+		figures.scan_here_ms := (plan.found).ms_here;
+		figures.scan_there_ms := (plan.found).ms_there;
+		figures.scan_ms := greatest((plan.found).ms_here, (plan.found).ms_there);
+		keys := (plan.found).keys;
+		number := (plan.found).number;
+		sample := iblt_wire_read((plan.found).sample, NULL);
+		PERFORM exchange_progress(plan, figures, number, number, true);
+		RETURN;
+	END IF;
 	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
+	PERFORM set_config('iblt.keeps', 'on', true);
 	scanned := sketches(plan, capacity, figures);
 	there := scanned.there;
 	most := iblt_header(scanned.here);
@@ -221,10 +247,8 @@ BEGIN
 	LOOP
 		difference := scanned.here OPERATOR(@extschema@.-) there;
 		status := iblt_compare_decode(difference);
-		PERFORM progress(plan.progress, format(
-			'sketches of %s and %s rows: about %s keys differ, %s decoded, %s',
-			figures.rows_here, figures.rows_there, status.estimated, status.recovered,
-			CASE WHEN status.complete THEN 'complete' ELSE 'not all' END));
+		PERFORM exchange_progress(plan, figures, status.estimated, status.recovered,
+			status.complete);
 		sample := coalesce(sample, @extschema@.iblt_fold(difference, 9, 0.1));
 		keys := status.keys;
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
@@ -314,6 +338,7 @@ BEGIN
 	plan.parts := 1;
 	FOR attempt IN CASE WHEN plan.from_digests THEN 0 ELSE 1 END .. 3 LOOP
 		e := exchange_parts(plan, capacity, figures);
+		plan.found := NULL;
 		figures := e.figures;
 		exact := e.keys IS NOT NULL;
 		number := e.number;

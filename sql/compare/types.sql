@@ -77,7 +77,10 @@ CREATE TYPE live_digest AS (
 	hashes integer,
 	subtable_cells integer,
 	seed_hash text,			-- the seed is a secret
-	verified_at timestamptz
+	verified_at timestamptz,
+	fingerprint text,		-- of the relation, if the digest was read as well,
+	fold text,				-- what another server sends of it,
+	ms numeric				-- and how long that took
 );
 
 -- One of the two relations, as describe gives it.
@@ -127,6 +130,17 @@ CREATE TYPE link AS (
 	ready boolean			-- can iblt_compare wait until changes have passed?
 );
 
+-- The keys that differ, from digests that were read with the descriptions (prepare_live).
+CREATE TYPE live_found AS (
+	rows_here bigint,
+	rows_there bigint,
+	ms_here numeric,
+	ms_there numeric,
+	keys bytea,
+	number bigint,
+	sample text				-- as it would travel: plans are compared, and sketches have no order
+);
+
 -- What a comparison does, as plan() decides it once.
 CREATE TYPE plan AS (
 	here side,
@@ -156,6 +170,7 @@ CREATE TYPE plan AS (
 	from_digests boolean,	-- are live digests read in place of scans?
 	live_cells integer,		-- of a subtable, to which both digests are folded
 	live_problem text,		-- why the relations are scanned all the same
+	found live_found,		-- taken once
 	buckets integer,		-- of plain queries, NULL for sketches
 	bytes bigint,			-- about the size of the larger relation, for plain queries
 	by_index boolean,		-- as in options, where there are indexes to trust

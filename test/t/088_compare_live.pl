@@ -277,6 +277,87 @@ like(failure("SELECT count(*) FROM iblt_compare('by_uuid', $peer, live => 'auto'
 sql($there, 'REINDEX TABLE by_uuid');
 live_is('by_uuid', 'id', 1, 'with a new index');
 
+# --- one question ----------------------------------------------------------------------------
+
+# Over a connection of the caller's: the keys that differ, the figures, and what has been asked.
+sql($there, "ALTER SYSTEM SET log_statement = 'all'");
+sql($there, 'SELECT pg_reload_conf()');
+wait_for($there, "SELECT current_setting('log_statement') = 'all'");
+my $lend = "SELECT dblink_connect('lent', $peer)";
+sub lent
+{
+	my ($arguments, $setup) = @_;
+	my $from = -s $there->logfile;
+	my @said = split /\n/, $here->safe_psql('postgres', ($setup // $lend) . "; SELECT count(*) FROM iblt_compare($arguments); SELECT messages, live FROM iblt_compare_stats()");
+	my $asked = () = substr(slurp_file($there->logfile), $from) =~ /LOG:  statement: SELECT 1; |LOG:  statement: SET TRANSACTION|session_forget|LOG:  statement: iblt: /g;
+	return "$said[-2] $said[-1], $asked";
+}
+both("CREATE TABLE turns (id int PRIMARY KEY, v int NOT NULL, w text); INSERT INTO turns SELECT g, g, 'x' FROM generate_series(1, 20000) g");
+sql($here, "CALL iblt_track('turns')");
+sql($there, "CALL iblt_track('turns', peer => ${\ conninfo($here)})");
+my $turns = "'turns', 'lent', live => 'require'";
+is(lent($turns), '0 2|t, 1', 'equal tables: one question');
+sql($there, 'UPDATE turns SET v = 0 WHERE id % 200 = 7');
+is(lent($turns), '100 4|t, 2', '100 differing rows: one more');
+is(lent("'turns', 'lent', live => 'auto', condition => 'true'"), lent("'turns', 'lent', condition => 'true'"), 'auto costs no turn where a scan is needed');
+sql($there, 'UPDATE turns SET v = id WHERE id % 200 = 7');
+like(failure("$lend; SELECT dblink_exec('lent', 'BEGIN; UPDATE turns SET v = 0 WHERE id = 5'); SELECT count(*) FROM iblt_compare($turns)"), qr/25001: the connection to the peer is in a transaction/, 'not in a transaction of the caller\'s');
+my $untouched = $here->safe_psql('postgres', "$lend; SELECT dblink_exec('lent', 'BEGIN ISOLATION LEVEL REPEATABLE READ');
+	DO \$\$ BEGIN PERFORM iblt_compare($turns); EXCEPTION WHEN active_sql_transaction THEN NULL; END \$\$;
+	SELECT * FROM dblink('lent', 'SELECT current_setting(''transaction_isolation''), current_setting(''search_path'')') AS t(a text, b text)");
+like($untouched, qr{repeatable read\|public, iblt_internal$}, 'which stays as it was') or diag($untouched);
+
+# Between two calls over one connection, in sessions that know the tables, something changes.
+my $new = 'ALTER TABLE turns RENAME TO turned; CREATE TABLE turns (LIKE turned INCLUDING ALL)';
+my $old = 'DROP TABLE turns; ALTER TABLE turned RENAME TO turns';
+my @narrow = ('ALTER TABLE turns ALTER w TYPE varchar(9)', 'ALTER TABLE turns ALTER w TYPE text');
+my $altered = 'because its columns or their types have changed';
+my $protocol = sql($here, "SELECT iblt_internal.protocol()");
+my $speak = q{CREATE OR REPLACE FUNCTION iblt_internal.protocol() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT %s'};
+foreach my $case (
+	[ $here, @narrow, qr/column types differ|$altered \(here\)/ ], [ $there, @narrow, qr/column types differ|$altered \(there\)/ ],
+	[ $here, 'ALTER TABLE turns DROP CONSTRAINT turns_pkey', 'ALTER TABLE turns ADD PRIMARY KEY (id)', qr/unique indexes are not as they were/ ],
+	[ $here, $new, $old, qr/public.turns is not tracked \(here\)/ ], [ $there, $new, $old, qr/public.turns is not tracked \(there\)/ ],
+	[ $there, sprintf($speak, 99), sprintf($speak, $protocol), qr/cannot talk to each other/ ])
+{
+	my ($node, $ddl, $back, $expected) = @$case;
+	my $change = "SELECT dblink_connect('change', ${\ conninfo($node)}); SELECT dblink_exec('change', ${\ literal($ddl)})";
+	like(failure("$lend; SELECT count(*) FROM iblt_compare($turns); $change; SELECT count(*) FROM iblt_compare($turns)"), $expected, $ddl . ($node == $here ? ' here' : ' there'));
+	sql($node, $back);
+	sql($_, "CALL iblt_live_rebuild('turns')") foreach ($here, $there);
+	is(lent($turns), '0 2|t, 1', 'and back');
+}
+both('CREATE SCHEMA strange; CREATE TABLE strange.turns (id int PRIMARY KEY)');
+sql($there, 'CREATE ROLE stranger');
+like(failure("$lend; SELECT count(*) FROM iblt_compare($turns); SELECT dblink_exec('lent', 'SET ROLE stranger'); SELECT count(*) FROM iblt_compare($turns)"),
+	qr/public.turns is not tracked \(there\)/, 'another role there does not learn of the digest');
+like(failure("$lend; SELECT count(*) FROM iblt_compare($turns); SET search_path = strange, public; SELECT count(*) FROM iblt_compare($turns)"),
+	qr/strange.turns is not tracked \(here\)/, 'another search_path names another table');
+is(lent($turns, "$lend; SELECT dblink_exec('lent', 'SET search_path = strange')"), '0 2|t, 1', 'that of the peer\'s session is no matter');
+
+# A digest counts for nothing unless it is of the relation that was described.
+foreach my $case ([ $here, 'here' ], [ $there, 'there' ])
+{
+	my ($node, $where) = @$case;
+	sql($node, q{ALTER FUNCTION iblt_internal.iblt_compare_fingerprint(regclass) RENAME TO right_fingerprint;
+		CREATE FUNCTION iblt_internal.iblt_compare_fingerprint(relation regclass) RETURNS text LANGUAGE sql AS $$ SELECT 'another one' $$});
+	like(failure("SELECT count(*) FROM iblt_compare('turns', $peer, live => 'require')"), qr/IB004: relation public.turns was altered while it was compared \($where\)/, "another fingerprint $where: not equal");
+	sql($node, 'DROP FUNCTION iblt_internal.iblt_compare_fingerprint(regclass); ALTER FUNCTION iblt_internal.right_fingerprint(regclass) RENAME TO iblt_compare_fingerprint');
+}
+sql($here, q{ALTER FUNCTION iblt_internal.live_digest(regclass) RENAME TO right_digest; CREATE SEQUENCE digests;
+	CREATE FUNCTION iblt_internal.live_digest(relation regclass) RETURNS iblt_internal.live_digest LANGUAGE plpgsql AS
+	$$ DECLARE d iblt_internal.live_digest := iblt_internal.right_digest(relation); BEGIN IF nextval('public.digests') % 2 = 1 THEN d.generation := d.generation + 1; END IF; RETURN d; END $$});
+like(failure("SELECT count(*) FROM iblt_compare('turns', $peer, live => 'require')"), qr/IB004: relation public.turns was altered while it was compared \(here\)\nDETAIL:  Its digest was started again/, 'a digest that was started again after it was read: not equal');
+sql($here, 'DROP FUNCTION iblt_internal.live_digest(regclass); ALTER FUNCTION iblt_internal.right_digest(regclass) RENAME TO live_digest');
+is(lent($turns), '0 2|t, 1', 'nothing is left of that');
+# a first fold that is too small
+sql($there, q{ALTER FUNCTION iblt_internal.live_fold(iblt, iblt) RENAME TO right_fold;
+	CREATE FUNCTION iblt_internal.live_fold(kept iblt, small iblt) RETURNS iblt STABLE LANGUAGE sql AS $$ SELECT public.iblt_fold(kept, 10, 0.1) $$;
+	UPDATE turns SET v = 0 WHERE id % 200 = 7});
+is(lent($turns), '100 8|t, 5', 'a fold that is too small tells nothing: the digests are read again, and forgotten at the end');
+sql($there, 'DROP FUNCTION iblt_internal.live_fold(iblt, iblt); ALTER FUNCTION iblt_internal.right_fold(iblt, iblt) RENAME TO live_fold; ALTER SYSTEM RESET log_statement');
+sql($there, 'SELECT pg_reload_conf()');
+
 # --- audits of both kinds of tables, and repairs ---------------------------------------------
 
 sql($here, "CALL iblt_untrack('parts')");
