@@ -16,6 +16,15 @@ AS $$
 		ELSE absence END
 $$;
 
+-- Are two expressions the same, but for what a dump and a restore change? Or two texts of a
+-- view, which releases may qualify in two ways?
+CREATE FUNCTION structure_same(a text, b text, qualified boolean) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN x.a = x.b THEN true ELSE qualified AND structure_same_query(x.a, x.b) END
+	FROM (SELECT structure_restored(a), structure_restored(b)) AS x(a, b)
+$$;
+
 -- A property as users see it.
 CREATE FUNCTION structure_said(value jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -59,9 +68,9 @@ AS $$
 	AND (x.property = 'behind its column' OR 'object' IN (jsonb_typeof(y.a), jsonb_typeof(y.b))
 		OR y.a IS DISTINCT FROM y.b
 		AND (x.property = 'exists' OR p.mine IS NOT NULL AND p.theirs IS NOT NULL)
-		AND NOT (x.property = 'definition' AND p.kind IN ('view', 'materialized view')
-			AND (s.version_here < 160000) <> (s.version_there < 160000)
-			AND structure_same_query(y.a #>> '{}', y.b #>> '{}')))
+		AND NOT (x.property = ANY ('{definition,default,generated,where,columns,using,check,body}')
+			AND structure_same(y.a #>> '{}', y.b #>> '{}', p.kind IN ('view', 'materialized view')
+				AND (s.version_here < 160000) <> (s.version_there < 160000))))
 $$;
 
 -- The structures of both sides, over a connection of that name to a peer.

@@ -68,7 +68,9 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 				(SELECT concat(pg_get_expr(d.adbin, d.adrelid),
 					CASE a.attgenerated WHEN 's' THEN ' stored' WHEN 'v' THEN ' virtual' END)
 				FROM pg_attrdef d WHERE d.adrelid = r.oid AND d.adnum = a.attnum),
-			'identity', CASE a.attidentity WHEN 'a' THEN 'always' WHEN 'd' THEN 'by default' END,
+			-- PostgreSQL 17 gives partitions that of their parent, which says it
+			'identity', CASE WHEN r.relispartition THEN NULL WHEN a.attidentity = 'a' THEN 'always'
+				WHEN a.attidentity = 'd' THEN 'by default' END,
 			'inherited', CASE WHEN a.attinhcount > 0
 				THEN CASE WHEN a.attislocal THEN 'and local' ELSE 'true' END END,
 			'storage', CASE WHEN a.attstorage <> t.typstorage THEN a.attstorage END,
@@ -245,9 +247,10 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 		'danger', jsonb_build_object('exists', true,
 			'arguments', pg_get_function_arguments(p.oid),
 			'returns', pg_get_function_result(p.oid), 'language', l.lanname,
-			'source', left(encode(sha256(convert_to(concat_ws(' ', p.prosrc, p.probin,
-				pg_get_function_sqlbody(p.oid)), CASE getdatabaseencoding() WHEN 'SQL_ASCII'
-				THEN 'SQL_ASCII' ELSE 'UTF8' END)), 'hex'), 32),
+			'source', CASE WHEN p.prosqlbody IS NULL THEN left(encode(sha256(convert_to(
+				concat_ws(' ', p.prosrc, p.probin), CASE getdatabaseencoding()
+				WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END)), 'hex'), 32) END,
+			'body', pg_get_function_sqlbody(p.oid),
 			'aggregate', (SELECT concat_ws(' ', g.aggkind, g.aggnumdirectargs, g.aggtransfn,
 					g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn,
 					g.aggminvtransfn, g.aggmfinalfn, g.aggfinalextra, g.aggmfinalextra,

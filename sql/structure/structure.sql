@@ -98,6 +98,55 @@ AS $$
 		WITH ORDINALITY AS t(m, n)
 $$;
 
+-- An expression as it would be after a dump and a restore, to be compared.
+-- The parser flattens (a AND b) AND c, as BETWEEN makes it.  It casts the elements of an array
+-- of constants that is cast, as IN makes it for varchar.  AND and OR are associative, so no
+-- other expression has the same form.
+CREATE FUNCTION structure_restored(expression text) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	elements text := '((?:''(?:[^'']|'''')*''::[a-z ]+(?:, )?)+)';
+	name text := '(?:\w+|"(?:[^"]|"")*")';
+	casted text[];
+	tokens text[];
+	depth integer := 0;
+	opened integer[];
+	joins text[];			-- what joins the operands in each parenthesis: AND, OR, or both
+	first integer;
+BEGIN
+	LOOP
+		casted := regexp_match(expression, '\(ARRAY\[' || elements || '\]\)::([a-z]+)\[\]');
+		EXIT WHEN casted IS NULL;
+		expression := replace(expression, format('(ARRAY[%s])::%s[]', casted[1], casted[2]),
+			format('ARRAY[%s]', regexp_replace(casted[1], '(''(?:[^'']|'''')*''::[a-z ]+)',
+				format('(\1)::%s', casted[2]), 'g')));
+	END LOOP;
+	tokens := ARRAY(SELECT m[1] FROM regexp_matches(expression,
+		format('''(?:[^'']|'''')*''|%1$s(?:\.%1$s)*|[^\s\w]', name), 'g')
+		WITH ORDINALITY AS t(m, n) ORDER BY n);
+	FOR i IN 1 .. cardinality(tokens) LOOP
+		IF tokens[i] = '(' THEN
+			depth := depth + 1;
+			opened[depth] := i;
+			joins[depth] := '';
+		ELSIF tokens[i] IN ('AND', 'OR') AND depth > 0 AND joins[depth] <> tokens[i] THEN
+			joins[depth] := joins[depth] || tokens[i];
+		ELSIF tokens[i] = ')' AND depth > 0 THEN
+			first := opened[depth];
+			IF joins[depth] IN (tokens[first - 1], tokens[i + 1])
+					AND tokens[first - 1] IN ('(', joins[depth])
+					AND tokens[i + 1] IN (')', joins[depth]) THEN
+				tokens[first] := '';
+				tokens[i] := '';
+			END IF;
+			depth := depth - 1;
+		END IF;
+	END LOOP;
+	RETURN array_to_string(array_remove(tokens, ''), ' ');
+END
+$$;
+
 -- Are two texts of a view those of one query, one as PostgreSQL prints it up to 15?
 -- From 16 on, columns of the only relation of a query have no qualifier.  Those of subqueries
 -- have one in all releases, so a text without one qualifier can be read in one way only.

@@ -26,6 +26,32 @@ FROM (VALUES (' SELECT o.id, o."a b" FROM s.orders o WHERE (o.id > 1);', ' SELEC
 	(' SELECT a.id, b.id FROM s.a a, s.b b;', ' SELECT b.id, a.id FROM s.a a, s.b b;', false),
 	(' SELECT 1;', ' SELECT 2;', false)) AS v(a, b, expected);
 
+-- expressions before and after a dump and a restore, and others
+SELECT structure_same(a, b, false) = expected AS as_expected, a, b
+FROM (VALUES ('(((x >= 1) AND (x <= 2)) AND (y > 0))', '((x >= 1) AND (x <= 2) AND (y > 0))', true),
+	('((y > 0) AND ((x >= 1) AND (x <= 2)))', '((y > 0) AND (x >= 1) AND (x <= 2))', true),
+	('(((x) OR (y)) AND (z))', '((x) OR (y) AND (z))', false), ('((x) AND ((y) OR (z)))', '((x) AND (y) OR (z))', false),
+	('(NOT ((x) AND (y)) AND (z))', '(NOT (x) AND (y) AND (z))', false), ('(x = (y AND z) AND w)', '(x = y AND z AND w)', false),
+	('((''a) AND (b'' = x))', '(''a AND b'' = x)', false), ('(("AND" = 1) OR (x))', '("AND" = 1 OR (x))', false),
+	('((s)::text = ANY ((ARRAY[''a''::character varying, ''b, c]''::character varying])::text[]))', '((s)::text = ANY (ARRAY[(''a''::character varying)::text, (''b, c]''::character varying)::text]))', true),
+	('((s)::text = ANY ((ARRAY[''a''::character varying])::text[]))', '((s)::text = ANY (ARRAY[(''b''::character varying)::text]))', false),
+	('''a  b''', '''a b''', false), ('a  + b', 'a + b', true), ('f(a, b)', 'f(ab)', false), ('("a b".c)', '("a b" .c)', false), ('1', NULL, false), (NULL, '1', false))
+	AS v(a, b, expected);
+-- no two expressions of other truth are the same, and all forms of one chain are
+CREATE TEMP TABLE expression AS SELECT DISTINCT format(shape, o1, o2, o3) AS text, o1 = o2 AND o2 = o3 AS chain, o1, shape
+FROM unnest(ARRAY['((a %1$s b) %2$s (c %3$s d))', '(((a %1$s b) %2$s c) %3$s d)', '(a %1$s (b %2$s (c %3$s d)))', '((a %1$s (b %2$s c)) %3$s d)',
+	'((NOT (a %1$s b)) %2$s (c %3$s d))', '(a %1$s ((b %2$s c) = (c %3$s d)))']) AS shape, unnest('{AND,OR}'::text[]) AS o1, unnest('{AND,OR}'::text[]) AS o2, unnest('{AND,OR}'::text[]) AS o3;
+ALTER TABLE expression ADD truth text;
+DO $$ DECLARE e record; BEGIN
+	FOR e IN SELECT * FROM pg_temp.expression LOOP
+		EXECUTE format('UPDATE pg_temp.expression SET truth = (SELECT string_agg((%s)::text, '','' ORDER BY a, b, c, d) FROM unnest(''{t,f}''::bool[]) a,
+			unnest(''{t,f}''::bool[]) b, unnest(''{t,f}''::bool[]) c, unnest(''{t,f}''::bool[]) d) WHERE text = %L', e.text, e.text);
+	END LOOP;
+END $$;
+SELECT count(*) FILTER (WHERE x.truth <> y.truth) AS wrong, count(*) FILTER (WHERE x.text <> y.text) > 0 AS some
+FROM expression x JOIN expression y ON structure_same(x.text, y.text, false);
+SELECT o1, count(DISTINCT structure_restored(text)) AS forms, count(*) AS texts FROM expression WHERE chain AND shape !~ 'NOT|=' GROUP BY o1 ORDER BY o1;
+
 -- how bad it is
 SELECT structure_severity(property, a::jsonb, b::jsonb, absence, falling, cycle) AS severity, property, a, b
 FROM (VALUES ('type', '"a"', '"b"', 'danger', false, false), ('type', '"a"', '"b"', 'change', false, false), ('owner', '"a"', '"b"', 'danger', false, false),

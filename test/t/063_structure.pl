@@ -58,6 +58,12 @@ my $tables = q{
 	ALTER EVENT TRIGGER watch DISABLE;
 	CREATE TABLE s.serials (id bigserial, v smallint);
 	CREATE TABLE s.deferred (a int UNIQUE, c int UNIQUE DEFERRABLE INITIALLY DEFERRED, b int REFERENCES s.deferred (a), EXCLUDE USING btree (b WITH =));
+	CREATE CONSTRAINT TRIGGER late AFTER INSERT ON s.serials DEFERRABLE FOR EACH ROW EXECUTE FUNCTION s.touch();
+	CREATE TABLE s.dumped (id int GENERATED ALWAYS AS IDENTITY, v varchar(5) CHECK (v IN ('a', 'b') OR v LIKE 'c%'), n int, PRIMARY KEY (id, n), CHECK (n BETWEEN 1 AND 500 AND n <> 3)) PARTITION BY RANGE (n);
+	CREATE TABLE s.dumped_1 PARTITION OF s.dumped FOR VALUES FROM (1) TO (100);
+	CREATE TABLE s.refers (id int, n int, FOREIGN KEY (id, n) REFERENCES s.dumped);
+	CREATE VIEW s.between AS SELECT id FROM s.dumped WHERE n BETWEEN 1 AND 7 AND v NOT IN ('x', 'y') AND (n, id) = (1, 2) ORDER BY id;
+	CREATE FUNCTION s.between(n int) RETURNS boolean LANGUAGE sql BEGIN ATOMIC SELECT n BETWEEN 1 AND 7 AND n <> 3; END;
 	CREATE FUNCTION s.of_mood(s.mood) RETURNS int LANGUAGE sql AS 'SELECT 1'; CREATE CAST (s.mood AS int) WITH FUNCTION s.of_mood(s.mood)};
 
 foreach my $database (qw(a b bare))
@@ -153,6 +159,7 @@ my @changes = (
 		( map { qq{index|$_|columns|line COLLATE "C" pg_catalog.text_pattern_ops|line COLLATE "default" pg_catalog.text_pattern_ops|change} } 'log_line on s.log', 'log_1_line_idx on s.log_1' ) ],
 	# triggers, rules, policies
 	[ trigger => 'DROP TRIGGER touch ON s.orders', 'trigger|touch on s.orders|exists||true|danger' ],
+	[ late => 'DROP TRIGGER late ON s.serials', 'trigger|late on s.serials|exists||true|danger' ],
 	[ trigger => 'ALTER TABLE s.orders DISABLE TRIGGER touch', 'trigger|touch on s.orders|enabled|false|true|danger' ],
 	[ trigger => 'ALTER TABLE s.orders ENABLE ALWAYS TRIGGER touch', 'trigger|touch on s.orders|enabled|always|true|danger' ],
 	[ trigger => 'ALTER TABLE s.orders ENABLE REPLICA TRIGGER touch', 'trigger|touch on s.orders|enabled|replica|true|danger' ],
@@ -182,10 +189,10 @@ my @changes = (
 	[ numbers => q{SELECT setval('s.numbers', 50)}, 'sequence|s.numbers|next value|55|10|change' ],
 	[ numbers => q{SELECT setval('s.numbers', 5, false)}, 'sequence|s.numbers|next value|5|10|danger' ],
 	[ numbers => q{DROP SEQUENCE s.numbers}, 'sequence|s.numbers|exists||true|danger' ],
-	[ serials => q{ALTER SEQUENCE s.serials_id_seq OWNED BY NONE}, 'sequence|s.serials_id_seq|owned by||s.serials.id|danger' ],
-	[ serials => q{ALTER SEQUENCE s.serials_id_seq OWNED BY s.serials.v}, 'sequence|s.serials_id_seq|owned by|s.serials.v|s.serials.id|danger' ],
-	[ serials => q{INSERT INTO s.serials VALUES (7)}, 'sequence|s.serials_id_seq|behind its column|s.serials.id has 7||danger' ],
-	[ serials => q{DROP TABLE s.serials}, 'sequence|s.serials_id_seq|exists||true|danger', 'table|s.serials|exists||true|danger' ],
+	[ late => q{ALTER SEQUENCE s.serials_id_seq OWNED BY NONE}, 'sequence|s.serials_id_seq|owned by||s.serials.id|danger' ],
+	[ late => q{ALTER SEQUENCE s.serials_id_seq OWNED BY s.serials.v}, 'sequence|s.serials_id_seq|owned by|s.serials.v|s.serials.id|danger' ],
+	[ late => q{INSERT INTO s.serials VALUES (7)}, 'sequence|s.serials_id_seq|behind its column|s.serials.id has 7||danger' ],
+	[ late => q{DROP TABLE s.serials}, 'sequence|s.serials_id_seq|exists||true|danger', 'table|s.serials|exists||true|danger' ],
 	# functions
 	[ twice => q{CREATE OR REPLACE FUNCTION s.twice(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2 * n '}, qr/^function\|s\.twice\(n integer\)\|source\|[0-9a-f]{32}\|[0-9a-f]{32}\|danger$/ ],
 	[ twice => q{ALTER FUNCTION s.twice VOLATILE}, 'function|s.twice(n integer)|volatility|volatile|immutable|danger' ],
@@ -197,7 +204,7 @@ my @changes = (
 	[ twice => q{ALTER FUNCTION s.twice COST 7}, 'function|s.twice(n integer)|cost|7|100|change' ],
 	[ twice => q{DROP FUNCTION s.twice}, 'function|s.twice(n integer)|exists||true|danger' ],
 	[ body => q{CREATE OR REPLACE FUNCTION s.body(n int DEFAULT 1) RETURNS int LANGUAGE sql RETURN n + 1}, 'function|s.body(n integer)|arguments|n integer DEFAULT 1|n integer|danger' ],
-	[ body => q{CREATE OR REPLACE FUNCTION s.body(n int) RETURNS int LANGUAGE sql RETURN n + 2}, qr/^function\|s\.body\(n integer\)\|source\|/ ],
+	[ body => q{CREATE OR REPLACE FUNCTION s.body(n int) RETURNS int LANGUAGE sql RETURN n + 2}, 'function|s.body(n integer)|body|RETURN (n + 2)|RETURN (n + 1)|danger' ],
 	[ work => q{DROP PROCEDURE s.work}, 'procedure|s.work(INOUT n integer)|exists||true|danger' ],
 	[ total => q{CREATE OR REPLACE AGGREGATE s.total(int) (SFUNC = s.step, STYPE = int, INITCOND = '1')}, qr/^aggregate\|s\.total\(integer\)\|aggregate\|.*'1'.*\|.*'0'.*\|danger$/ ],
 	[ operator => q{DROP OPERATOR s.<+> (int, int)}, 'operator|s.<+>(integer,integer)|exists||true|change' ],
@@ -294,6 +301,17 @@ foreach my $change (@changes)
 	my $rights = "@$change[2]" =~ /rights!/;
 	my ($err, @rows) = audited('a', 'bare', $rights ? ', rights => true' : '', $change->[1]);
 	as_expected($change->[1], $err, \@rows, [ expected_of($change, $rights) ]);
+}
+
+# A dump and a restore change texts, and lose nothing.
+$node->safe_psql('postgres', 'CREATE DATABASE c; ALTER DATABASE c SET search_path = s');
+command_ok([ 'pg_dump', '-d', $node->connstr('a'), '-f', $node->basedir . '/dump' ], 'a dump');
+command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('c'), '-f', $node->basedir . '/dump' ], 'a restore');
+isnt($node->safe_psql('c', q{SELECT pg_get_viewdef('s.between')}), $node->safe_psql('a', q{SELECT pg_get_viewdef('s.between')}), 'the texts are not the same');
+foreach my $rights ('', ', rights => true')
+{
+	my ($err, @rows) = audited('a', 'c', $rights);
+	as_expected("nothing is lost$rights", $err, \@rows, []);
 }
 
 # Several changes at a time.
