@@ -5,7 +5,7 @@
 #	their own they would scan at the same time.  So what counts is the processor time of the
 #	session that conducts and of one node, against that of a node's own digest.
 #
-#	BENCH_NODES_ROWS    rows of each node (2,000,000), of which 100 differ on one node or another
+#	BENCH_NODES_ROWS    rows of each node (3,000,000), of which 100 differ on one node or another
 #	BENCH_NODES_REPEAT  repetitions after one to warm up (5)
 #	BENCH_STRICT        1: missed bars fail
 
@@ -17,7 +17,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 PORT=54323
-ROWS=${BENCH_NODES_ROWS:-2000000}
+ROWS=${BENCH_NODES_ROWS:-3000000}
 REPEAT=${BENCH_NODES_REPEAT:-5}
 NODES=(2 4 8)
 
@@ -47,6 +47,7 @@ make_nodes() {
 sessions_ms() {
 	local left
 	while left=$(pgrep -c -P "$SERVER" -f 'postgres: postgres ' || true) && [ "$left" -gt 0 ]; do pause 0.05; done
+	pause 0.5	# until the server has noticed
 	awk '{ sub(/.*\) /, ""); print 10 * ($14 + $15) }' "/proc/$SERVER/stat"
 }
 
