@@ -3,6 +3,7 @@
 #	An audit for cron and for people.  The arguments are those of iblt_audit:
 #
 #	iblt-audit.sh subscription=shop
+#	iblt-audit.sh peer=node_b
 #	iblt-audit.sh peer=node_b schema=shop
 #	iblt-audit.sh --tsv peer=node_b tables='{shop.items,shop.stock}' max_differences=1000
 #
@@ -24,9 +25,7 @@
 #	stdout has the answer, or nothing. stderr has messages, and unless all is equal, the
 #	verdict and the tables concerned, so that cron mails them. This side is found as by any
 #	client of libpq: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. Names of tables need their
-#	schema. Columns that one side lacks are an error unless extra_columns=warn or
-#	extra_columns=ignore is given. A run that max_time ended could not tell, unless a
-#	table differs.
+#	schema. A run that max_time ended could not tell, unless a table differs.
 
 set -u
 trap '' PIPE
@@ -135,7 +134,7 @@ jobs=${jobs:-1}
 # may log what it is sent, so that nothing goes there that holds a password, and no
 # name that is not known: it may be a connection string in a wrong place. For the
 # same reason, these messages show no argument.
-call="extra_columns => 'error'"
+call=
 resume=
 name=
 peer=
@@ -153,7 +152,7 @@ for argument in "$@"; do
 	iblt_audit_r*:max_time | iblt_audit_r*:max_load | iblt_audit_r*:max_rate | iblt_audit_r*:max_lag) ;;
 	iblt_audit_run:slice_ms | iblt_audit_run:slice_by | iblt_audit_run:rows | iblt_audit_run:check_indexes) ;;
 	iblt_audit_resume:* | iblt_audit_run:live | iblt_audit_run:by_index) unknown_name ;;
-	*:subscription | *:tables | *:schema | *:publication | *:max_differences | *:cast_types) ;;
+	*:subscription | *:tables | *:schema | *:peer_schema | *:publication | *:max_differences | *:cast_types) ;;
 	*:extra_columns | *:recheck | *:timeout | *:seed | *:trust_filters | *:live | *:method) ;;
 	*:by_index) ;;
 	*) unknown_name ;;
@@ -163,7 +162,6 @@ for argument in "$@"; do
 		could_not_tell 'a password on a command line is seen by everybody on this machine: use a foreign server' ;;
 	esac
 	case $argument in
-	extra_columns=*) call=${call#extra_columns => \'error\'} ;;
 	peer=*) peer=${argument#*=} ;;
 	subscription=*) subscription=${argument#*=} name=$argument ;;
 	tables=* | schema=* | publication=*) name=$argument ;;

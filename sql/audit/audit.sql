@@ -5,22 +5,24 @@
 
 -- The arguments
 
--- The one of these that is not null.
+-- The one of these that is not null, or the whole database.
 CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication text,
-	subscription text) RETURNS audit_target
+	subscription text, peer_schema text DEFAULT NULL) RETURNS audit_target
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
 	target audit_target;
 BEGIN
-	IF num_nonnulls(tables, schema, publication, subscription) = 1 THEN
+	IF num_nonnulls(tables, schema, publication, subscription) <= 1 THEN
 		target.kind := CASE WHEN tables IS NOT NULL THEN 'tables'
 			WHEN schema IS NOT NULL THEN 'schema'
-			WHEN publication IS NOT NULL THEN 'publication' ELSE 'subscription' END;
+			WHEN publication IS NOT NULL THEN 'publication'
+			WHEN subscription IS NOT NULL THEN 'subscription' ELSE 'database' END;
 	END IF;
 	target.name := coalesce(schema, publication, subscription);
 	target.tables := tables;
+	target.peer_schema := peer_schema;
 	RETURN target;
 END
 $$;
@@ -64,7 +66,10 @@ DECLARE
 BEGIN
 	IF target.kind IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'exactly one of tables, schema, publication and subscription must be given';
+			MESSAGE = 'at most one of tables, schema, publication and subscription can be given';
+	ELSIF target.peer_schema IS NOT NULL AND target.kind <> 'schema' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'peer_schema can only be given with schema';
 	ELSIF alone AND target.kind <> 'subscription' THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'peer must not be null',
@@ -194,7 +199,7 @@ CREATE FUNCTION @extschema@.iblt_audit(
 	subscription text DEFAULT NULL,
 	max_differences bigint DEFAULT 100000,
 	cast_types boolean DEFAULT false,
-	extra_columns text DEFAULT 'warn',
+	extra_columns text DEFAULT 'error',
 	recheck integer DEFAULT NULL,
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
@@ -202,14 +207,16 @@ CREATE FUNCTION @extschema@.iblt_audit(
 	progress boolean DEFAULT false,
 	live text DEFAULT 'off',
 	method text DEFAULT 'sketch',
-	by_index boolean DEFAULT false)
+	by_index boolean DEFAULT false,
+	peer_schema text DEFAULT NULL)
 RETURNS SETOF audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
 DECLARE
 	conn text := 'iblt_' || gen_random_uuid();
-	target audit_target := audit_make_target(tables, schema, publication, subscription);
+	target audit_target := audit_make_target(tables, schema, publication, subscription,
+		peer_schema);
 	options audit_options := audit_make_options(max_differences, cast_types, extra_columns, recheck,
 		timeout, seed, trust_filters, progress, live, method, by_index);
 	results audit_row[];
@@ -232,6 +239,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, text, bigint, boolean, text,
-	integer, interval, bigint, boolean, boolean, text, text, boolean) IS
-'compares many tables with those of a peer, or of the publisher of a subscription: one row a '
-'table, with its status';
+	integer, interval, bigint, boolean, boolean, text, text, boolean, text) IS
+'compares many tables, or all of the database, with those of a peer, or of the publisher of a '
+'subscription: one row a table, with its status';

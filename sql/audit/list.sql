@@ -9,10 +9,19 @@ AS $$
 	SELECT concat_ws('.', quote_ident(item.schema), quote_ident(item.name))
 $$;
 
+-- The name of its table there, quoted.
+CREATE FUNCTION audit_peer_name(item audit_item) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT concat_ws('.', quote_ident(coalesce(item.peer_schema, item.schema)),
+		quote_ident(item.name))
+$$;
+
 -- An item, for which all rows and columns are compared as yet.
 CREATE FUNCTION audit_make_item(relid oid, schema text, name text, listed boolean,
 	problem text DEFAULT NULL, notes text[] DEFAULT '{}', published published_table DEFAULT NULL,
-	subscriber text DEFAULT NULL, subscription text DEFAULT NULL) RETURNS audit_item
+	subscriber text DEFAULT NULL, subscription text DEFAULT NULL, peer_schema text DEFAULT NULL)
+RETURNS audit_item
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -28,6 +37,7 @@ BEGIN
 	item.subscriber := subscriber;
 	item.subscription := subscription;
 	item.unready := false;
+	item.peer_schema := peer_schema;
 	RETURN item;
 END
 $$;
@@ -45,23 +55,29 @@ AS $$
 	LEFT JOIN pg_class c ON c.oid = t.relid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
 $$;
 
--- The items of an audit of a schema, which are the tables of either side, or NULL.
+-- The items of an audit of a schema, or with NULL of the whole database, which are the tables of
+-- either side, or NULL.
 -- What has the name of a table there may be anything here: a partition, or a view.
-CREATE FUNCTION audit_list_schema(conn text, schema text) RETURNS audit_item[]
+CREATE FUNCTION audit_list_schema(conn text, schema text, peer_schema text) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	names text[] := audit_ask_names(ARRAY[NULL, conn], format('audit_tables(%L)', schema));
-	namespace oid := (SELECT oid FROM pg_namespace WHERE nspname = schema);
+	answers text[];
 BEGIN
-	IF namespace IS NULL THEN
+	IF NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = coalesce(schema, n.nspname)) THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
 			MESSAGE = format('schema "%s" does not exist here', schema);
 	END IF;
-	RETURN (SELECT array_agg(audit_make_item(c.oid, schema, t.name, true)
-			ORDER BY t.name COLLATE "C")
-		FROM unnest(names) AS t(name)
-		LEFT JOIN pg_class c ON c.relnamespace = namespace AND c.relname = t.name);
+	answers := ask_calls(ARRAY[NULL, conn], format('audit_tables(%L)', schema),
+		format('audit_tables(%L)', coalesce(peer_schema, schema)));
+	RETURN (SELECT array_agg(audit_make_item(c.oid, t.schema, t.name, true,
+				peer_schema => nullif(audit_list_schema.peer_schema, t.schema))
+			ORDER BY t.schema COLLATE "C", t.name COLLATE "C")
+		FROM (SELECT DISTINCT coalesce(audit_list_schema.schema, e ->> 0), e ->> 1
+			FROM unnest(answers) AS answer, jsonb_array_elements(answer::jsonb) AS e)
+			AS t(schema, name)
+		LEFT JOIN pg_namespace n ON n.nspname = t.schema
+		LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.name);
 END
 $$;
 
@@ -190,14 +206,15 @@ AS $$
 DECLARE
 	items audit_item[] := CASE target.kind
 		WHEN 'tables' THEN audit_list_tables(target.tables)
-		WHEN 'schema' THEN audit_list_schema(conn, target.name)
+		WHEN 'schema' THEN audit_list_schema(conn, target.name, target.peer_schema)
+		WHEN 'database' THEN audit_list_schema(conn, NULL, NULL)
 		WHEN 'publication' THEN audit_list_publication(conn, target.name)
 		WHEN 'subscription' THEN audit_list_subscription(conn, target.name) END;
 BEGIN
 	IF items IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
-			MESSAGE = 'there are no tables to audit' || CASE target.kind WHEN 'tables' THEN ''
-				ELSE format(' in %s "%s"', target.kind, target.name) END,
+			MESSAGE = 'there are no tables to audit'
+				|| coalesce(format(' in %s "', target.kind) || target.name || '"', ''),
 			DETAIL = 'An answer without tables would read as if all were equal.';
 	END IF;
 	RETURN items;

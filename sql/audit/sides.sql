@@ -3,17 +3,24 @@
 -- An audit asks these functions of both sides.  They answer jsonb, which reads the same
 -- on all servers.
 
--- Names of the tables of a schema, without partitions of tables in the same schema.
--- A partition is covered by an ancestor in the same schema.
+-- Schemas and names of the tables of a schema, or with NULL of all schemas.
+-- A partition is covered by an ancestor that is listed.  All schemas are those that are not
+-- of the system, without what belongs to an extension.
 CREATE FUNCTION audit_tables(schema text) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT coalesce(jsonb_agg(c.relname ORDER BY c.relname), '[]')
-	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-	WHERE n.nspname = schema AND c.relkind IN ('r', 'p')
-	AND NOT (c.relispartition AND EXISTS (SELECT FROM pg_partition_ancestors(c.oid) AS a
-		JOIN pg_class p ON p.oid = a.relid
-		WHERE p.oid <> c.oid AND p.relnamespace = c.relnamespace))
+	WITH listed AS (
+		SELECT c.oid, n.nspname, c.relname, c.relispartition
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p') AND CASE WHEN schema IS NOT NULL THEN n.nspname = schema
+			ELSE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+				AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass
+					AND d.objid = c.oid AND d.deptype = 'e') END
+	)
+	SELECT coalesce(jsonb_agg(jsonb_build_array(l.nspname, l.relname)
+		ORDER BY l.nspname, l.relname), '[]') FROM listed AS l
+	WHERE NOT (l.relispartition AND EXISTS (SELECT FROM pg_partition_ancestors(l.oid) AS a
+		JOIN listed AS p ON p.oid = a.relid WHERE p.oid <> l.oid))
 $$;
 
 -- Publications

@@ -154,7 +154,8 @@ BEGIN
 	FOR n IN first .. least(first + 99, cardinality(items)) LOOP
 		item := items[n];
 		last := n;
-		IF item.problem IS NULL AND item.relid IS NOT NULL
+		-- the peer is asked by the name here
+		IF item.problem IS NULL AND item.relid IS NOT NULL AND item.peer_schema IS NULL
 				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off' THEN
 			small := audit_describe_small(item, options);
 			IF audit_core(small.here) IS NOT NULL THEN

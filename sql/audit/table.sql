@@ -51,8 +51,9 @@ BEGIN
 	compare.exclude := item.exclude;
 	compare.condition := item.condition;
 	compare.peer_condition := item.peer_condition;
-	compare.extra_columns :=
-		CASE compare.extra_columns WHEN 'error' THEN 'error' ELSE 'ignore' END;
+	-- of published columns, audit_check_columns says more
+	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'
+		WHEN item.subscriber IS NOT NULL THEN 'later' ELSE 'error' END;
 	compare.seed := coalesce(compare.seed, random_seed());
 	RETURN compare;
 END
@@ -73,6 +74,10 @@ BEGIN
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
 		PERFORM audit_check_columns(plan, item.subscriber);
+	END IF;
+	IF compare.extra_columns = 'later' THEN
+		compare.extra_columns := 'error';
+		PERFORM columns_left_out(plan.here, plan.there, compare);
 	END IF;
 	IF unready(plan) THEN
 		plan.recheck := 0;
@@ -99,7 +104,8 @@ BEGIN
 	PERFORM check_options(item.relid, options.compare);
 	item := audit_scope(conn, item, options.trust_filters);
 	compare := audit_compare_options(item, options);
-	checked := audit_check_plan(item, prepare(conn, item.relid, NULL, compare), compare);
+	checked := audit_check_plan(item,
+		prepare(conn, item.relid, audit_peer_name(item), compare), compare);
 	item := checked.item;
 	plan := checked.plan;
 END
@@ -201,10 +207,9 @@ CREATE FUNCTION audit_failed(item audit_item, state text, message text,
 AS $$
 DECLARE
 	result audit_row;
-	name text := audit_name(item);
 BEGIN
-	result.relation := CASE WHEN item.relid IS NOT NULL THEN name END;
-	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN name END;
+	result.relation := audit_name(item);
+	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN audit_peer_name(item) END;
 	result.status := CASE
 		WHEN state = 'IB002' THEN 'differs'
 		-- perhaps rows in flight, an altered table or one that was written to, no such

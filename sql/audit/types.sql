@@ -10,11 +10,12 @@ CREATE TYPE audit_options AS (
 	trust_filters boolean	-- may a row filter that the peer tells run here?
 );
 
--- What an audit compares; kind is NULL unless the caller gave exactly one thing.
+-- What an audit compares; kind is NULL if the caller gave several things.
 CREATE TYPE audit_target AS (
-	kind text,				-- 'tables', 'schema', 'publication' or 'subscription'
-	name text,				-- of the last three
-	tables regclass[]
+	kind text,				-- 'tables', 'schema', 'publication', 'subscription' or 'database'
+	name text,				-- of the schema, the publication or the subscription
+	tables regclass[],
+	peer_schema text		-- of the schema there, NULL if it has the same name
 );
 
 -- What a side says of its publications and subscriptions
@@ -48,7 +49,7 @@ CREATE TYPE feed AS (subscription text, publications text[]);
 -- A table in the list of an audit.
 CREATE TYPE audit_item AS (
 	relid regclass,			-- the table here, NULL if there is none
-	schema text,			-- of the table on both sides
+	schema text,			-- of the table here
 	name text,
 	problem text,			-- why it is not compared, or NULL
 	notes text[],			-- the detail of its row says these in any case
@@ -59,7 +60,8 @@ CREATE TYPE audit_item AS (
 	exclude text[],			-- which columns and rows are compared, as in options
 	condition text,
 	peer_condition text,
-	unready boolean			-- differences cannot be confirmed
+	unready boolean,		-- differences cannot be confirmed
+	peer_schema text		-- of the table there, NULL if it is the same
 );
 
 -- What an audit says of one table.

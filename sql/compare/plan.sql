@@ -165,19 +165,43 @@ BEGIN
 END
 $$;
 
+-- The columns of a side, with types of its relation's schema as if they were of another schema.
+-- A schema may have another name on the peer, and the types in it.
+CREATE FUNCTION columns_as_in(s side, schema text) RETURNS side_column[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	own text := quote_ident((parse_ident(s.relation))[1]) || '.';
+	pattern text := '(^|[ (])' || regexp_replace(own, '(\W)', '\\\1', 'g');
+	new text := '\1' || replace(quote_ident(schema), '\', '\\') || '.';
+	c side_column;
+BEGIN
+	FOR i IN 1 .. CASE WHEN own = quote_ident(schema) || '.' THEN 0
+			ELSE cardinality(s.columns) END LOOP
+		c := s.columns[i];
+		c.type := regexp_replace(c.type, pattern, new, 'g');
+		c.parts := regexp_replace(c.parts, pattern, new, 'g');
+		s.columns[i] := c;
+	END LOOP;
+	RETURN s.columns;
+END
+$$;
+
 -- The columns of both sides without those excluded, in the order of this side.
 CREATE FUNCTION common_columns(here side, there side, exclude text[]) RETURNS plan_column[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	renamed side_column[] := columns_as_in(there, (parse_ident(here.relation))[1]);
 BEGIN
 	RETURN (SELECT coalesce(array_agg(ROW(h.name, column_cast(h.c, t.c), (h.c).base,
-			(t.c).base, (h.c).type, (t.c).type, (h.c).textual = (t.c).textual,
+			(t.c).base, (h.c).type, t.type, (h.c).textual = (t.c).textual,
 			(h.c).not_null AND (t.c).not_null)::plan_column
 		ORDER BY h.position), '{}')
 	FROM (SELECT ROW(c.*)::side_column AS c, c.name, row_number() OVER () AS position
 		FROM unnest(here.columns) AS c) AS h
-	JOIN (SELECT ROW(c.*)::side_column AS c, c.name
-		FROM unnest(there.columns) AS c) AS t ON h.name = t.name
+	JOIN (SELECT renamed[i] AS c, (there.columns[i]).name, (there.columns[i]).type
+		FROM generate_subscripts(renamed, 1) AS i) AS t ON h.name = t.name
 	WHERE h.name <> ALL (coalesce(exclude, '{}')));
 END
 $$;

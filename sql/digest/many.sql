@@ -31,6 +31,11 @@ DECLARE
 	items audit_item[];
 	e failure;
 BEGIN
+	-- nobody tracks a whole database by leaving something out
+	IF target.kind = 'database' THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'exactly one of tables, schema, publication and subscription must be given';
+	END IF;
 	PERFORM audit_check(false, target, options) FROM audit_make_options(1, false, 'ignore', 0,
 		'1 minute', NULL, false, false) AS o, LATERAL (SELECT (o).compare) AS x(options);
 	conn := peer_connect(peer, conn);

@@ -117,9 +117,9 @@ DECLARE
 	name text;
 BEGIN
 	IF schema IS NOT NULL THEN
-		list := ARRAY(SELECT format('%I.%I', schema, t)
-			FROM unnest(audit_ask_names(conns, format('audit_tables(%L)', schema))) AS t
-			ORDER BY t COLLATE "C");
+		list := ARRAY(SELECT format('%I.%I', schema, t.name)
+			FROM unnest(audit_ask_names(conns, format('audit_tables(%L)', schema))) AS x(pair),
+			LATERAL (SELECT x.pair::jsonb ->> 1) AS t(name) ORDER BY t.name COLLATE "C");
 	ELSE
 		FOREACH name IN ARRAY tables LOOP
 			list := list || nodes_relation(name);

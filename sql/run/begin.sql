@@ -221,7 +221,8 @@ BEGIN
 	head.peer := kept_peer;
 	head.subscription := CASE target.kind WHEN 'subscription' THEN target.name END;
 	head.identity := run_identity(w.conn);
-	head.target := concat_ws(' ', target.kind, coalesce(target.name, target.tables::text));
+	head.target := concat_ws(' ', target.kind, coalesce(target.name, target.tables::text),
+		'(' || target.peer_schema || ' on the peer)');
 	head.options := to_jsonb(w.options);
 	head.started_at := clock_timestamp();
 	w.run := iblt_run_begin(head);

@@ -66,13 +66,14 @@ CREATE PROCEDURE @extschema@.iblt_audit_run(
 	check_indexes boolean DEFAULT false,
 	max_differences bigint DEFAULT 100000,
 	cast_types boolean DEFAULT false,
-	extra_columns text DEFAULT 'warn',
+	extra_columns text DEFAULT 'error',
 	recheck integer DEFAULT NULL,
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
 	trust_filters boolean DEFAULT false,
 	method text DEFAULT 'sketch',
 	progress boolean DEFAULT true,
+	peer_schema text DEFAULT NULL,
 	INOUT run bigint DEFAULT NULL)
 	LANGUAGE plpgsql
 AS $$
@@ -82,7 +83,8 @@ BEGIN
 	-- an error in a transaction block, before anything is begun
 	COMMIT;
 	w := iblt_internal.run_worker_of(peer, progress, 'begin', max_time);
-	w.target := iblt_internal.audit_make_target(tables, schema, publication, subscription);
+	w.target := iblt_internal.audit_make_target(tables, schema, publication, subscription,
+		peer_schema);
 	w.options := iblt_internal.run_make_options(
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
 			timeout, seed, trust_filters, false, method => method),
@@ -97,7 +99,7 @@ END
 $$;
 COMMENT ON PROCEDURE iblt_audit_run(text, regclass[], text, text, text, integer, text,
 	double precision, bigint, text, interval, anycompatible, boolean, bigint, boolean, text,
-	integer, interval, bigint, boolean, text, boolean, bigint) IS
+	integer, interval, bigint, boolean, text, boolean, text, bigint) IS
 'compares many tables with those of a peer in slices, which are committed one by one; gives the '
 'number of the run';
 

@@ -69,7 +69,8 @@ $there->safe_psql('postgres', 'ALTER TABLE shop.stock DROP more');
 
 # what is wrong
 audit_is([ '--run' ], 2, 'no arguments', stderr => qr/usage/);
-audit_is([ '--run', 'peer=node_b' ], 2, 'no list of tables', stderr => qr/exactly one/);
+audit_is([ '--run', 'peer=node_b' ], 0, 'all tables of the database');
+audit_is([ '--run', @shop, 'publication=shop' ], 2, 'two lists of tables', stderr => qr/at most one/);
 audit_is([ '--resume', $_, '--jobs', 2 ], 2, "--resume $_: no such run", stderr => qr/there is no run/) foreach 987654321, 0;
 audit_is([ '--resume', @$_ ], 2, "--resume @$_", stderr => qr/--resume needs the number of a run/) foreach [], ['x'], ['-1'], ['1;2'], [ '1' . '0' x 18 ];
 audit_is([ '--run', '--jobs', @$_ ], 2, "--jobs @$_", stderr => qr/--jobs needs a number/) foreach [], ['0'], ['x'], ['100'];

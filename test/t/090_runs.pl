@@ -102,7 +102,7 @@ $there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE bigint; UPDATE
 	}
 	is($here->safe_psql('postgres', "SELECT here->>'v', there->>'v', side FROM iblt_audit_differences WHERE run = $run"), '7|0|both', 'rows => true keeps both rows');
 	my $state = run_row($run);
-	is("$state->{state} $state->{tables_not_compared} $state->{tables_that_differ}", 'finished 2 1', 'and the run is finished');
+	is("$state->{state} $state->{tables_not_compared} $state->{tables_that_differ}", 'finished 3 1', 'and the run is finished');
 	$there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE int; UPDATE odd.z SET v = 7 WHERE id = 7');
 	is(resume($run) =~ s/^.*NOTICE.*\n?//mgr, '', 'iblt_audit_resume');
 	is(tables($run)->{'odd.typed'}{status}, 'equal', 'takes up again what ended with an error');
@@ -112,7 +112,7 @@ $there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE bigint; UPDATE
 }
 {
 	my $error = sub { my ($call) = @_; return failure("CALL iblt_audit_run($call)") };
-	like($error->("$peer"), qr/22023.*exactly one of tables, schema, publication and subscription/, 'nothing to audit');
+	like($error->("$peer, '{t_bigint}', schema => 'odd'"), qr/22023.*at most one of tables, schema, publication and subscription/, 'two things to audit');
 	like($error->("NULL, schema => 'odd'"), qr/22004.*peer must not be null/, 'no peer');
 	like($error->("$peer, schema => 'odd', slice_ms => 0"), qr/22023.*slice_ms/, 'slice_ms');
 	like($error->("$peer, schema => 'odd', max_load => 2"), qr/22023.*max_load/, 'max_load');
