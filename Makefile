@@ -43,7 +43,8 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	repair/types repair/target repair/plan repair/statements repair/long repair/steps repair/absent \
 	repair/referring repair/execute repair/lock repair/apply repair/repair \
 	run/stores run/types run/slice run/slice_order run/slice_walk run/slice_guess run/slice_guard \
-	run/rows run/begin run/claim run/work run/blocks run/views run/run run/after run/repair \
+	run/rows run/begin run/claim run/small run/work run/blocks run/views run/run \
+	run/after run/repair \
 	report/report report/text report/metrics report/html report/page \
 	rights)
 SCRIPTS = bin/iblt-audit.sh

@@ -170,7 +170,7 @@ BEGIN
 	items := audit_list(conn, target);
 	FOR n IN 1 .. cardinality(items) LOOP
 		IF n > done THEN
-			batch := audit_batch(conn, peer, items, n, options);
+			batch := audit_batch(conn, peer, items, n, options, 100);
 			done := batch.last;
 		END IF;
 		result := batch.equal[n];

@@ -13,7 +13,8 @@ CREATE TYPE audit_small AS (
 	n integer,				-- its place in the list
 	item audit_item,
 	compare options,
-	here jsonb				-- as described
+	here jsonb,				-- as described
+	core text				-- of that
 );
 
 -- 128 bits of a SHA-256, in hexadecimal.
@@ -27,14 +28,18 @@ $$;
 -- What a plan depends on, except what audit_answer gives.  NULL unless the table is small:
 -- views and foreign tables have no upper bound of their rows.
 CREATE FUNCTION audit_core(described jsonb) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN (described ->> 'most_rows')::numeric * 28 <= 1048576
+BEGIN
+	-- PostgreSQL does not know the size of a table of Citus
+	IF described -> 'most_rows' = 'null' OR described -> 'distributed' IS DISTINCT FROM 'false' THEN
+		RETURN NULL;
+	END IF;
+	RETURN CASE WHEN (described ->> 'most_rows')::numeric * 28 <= 1048576
 		THEN audit_hash(convert_to(jsonb_build_array(described -> 'relation',
 			described -> 'kind', described -> 'plain', described -> 'columns',
-			described -> 'keys')::text, getdatabaseencoding())) END
-	-- PostgreSQL does not know the size of a table of Citus
-	WHERE described -> 'most_rows' <> 'null' AND described -> 'distributed' = 'false'
+			described -> 'keys')::text, getdatabaseencoding())) END;
+END
 $$;
 
 -- A digest of a table's rows, and their number; NULL if the table was altered.
@@ -139,10 +144,10 @@ BEGIN
 END
 $$;
 
--- The small tables from a place in the list on: of 100 items at most, and of some 8 MB
--- together.
+-- The small tables from a place in the list on: of that many items at most, and of some 80 KB
+-- for each.
 CREATE FUNCTION audit_find_small(items audit_item[], first integer, options audit_options,
-	OUT smalls audit_small[], OUT last integer) RETURNS record
+	most integer, OUT smalls audit_small[], OUT last integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -151,20 +156,21 @@ DECLARE
 	pages numeric := 0;
 BEGIN
 	smalls := '{}';
-	FOR n IN first .. least(first + 99, cardinality(items)) LOOP
+	FOR n IN first .. least(first + most - 1, cardinality(items)) LOOP
 		item := items[n];
 		last := n;
 		-- the peer is asked by the name here
 		IF item.problem IS NULL AND item.relid IS NOT NULL AND item.peer_schema IS NULL
 				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off' THEN
 			small := audit_describe_small(item, options);
-			IF audit_core(small.here) IS NOT NULL THEN
+			small.core := audit_core(small.here);
+			IF small.core IS NOT NULL THEN
 				small.n := n;
 				smalls := smalls || small;
 				pages := pages + (small.here ->> 'most_rows')::numeric * 28 / 8192;
 			END IF;
 		END IF;
-		EXIT WHEN pages > 1024;
+		EXIT WHEN pages > 10 * most;
 	END LOOP;
 END
 $$;
@@ -175,9 +181,9 @@ CREATE FUNCTION audit_small_sql(smalls audit_small[], own boolean) RETURNS text
 AS $$
 	SELECT format('SELECT audit_answers(%L)', jsonb_agg(jsonb_build_array(s.here -> 'relation',
 			CASE WHEN own THEN (s.compare).condition ELSE (s.compare).peer_condition END,
-			(s.compare).exclude, (s.compare).seed, audit_core(s.here))
+			(s.compare).exclude, (s.compare).seed, s.core)
 		|| CASE WHEN own THEN jsonb_build_array(s.here) ELSE '[]' END ORDER BY n))
-	FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, n)
+	FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)
 $$;
 
 -- The row for a small table with that many equal rows on each side; an error if its plan has
@@ -253,12 +259,12 @@ $$;
 
 -- The rows for equal small tables, at their places in the list, and the last place looked at.
 CREATE FUNCTION audit_batch(conn text, peer text, items audit_item[], first integer,
-	options audit_options, OUT equal audit_row[], OUT last integer) RETURNS record
+	options audit_options, most integer, OUT equal audit_row[], OUT last integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	found record := audit_find_small(items, first, options);
+	found record := audit_find_small(items, first, options, most);
 	smalls audit_small[] := found.smalls;
 	compared audit_row[];
 	one audit_row;

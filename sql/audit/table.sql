@@ -116,9 +116,12 @@ $$;
 -- What there is to say of a table that was compared.
 CREATE FUNCTION audit_detail(item audit_item, plan plan,
 	unconfirmed bigint, differences bigint) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
-	SELECT nullif(concat_ws('; ',
+DECLARE
+	mine text[] := column_names(plan.here);
+BEGIN
+	RETURN nullif(concat_ws('; ',
 		CASE WHEN unconfirmed = 0 THEN NULL
 			WHEN item.unready THEN 'differences cannot be confirmed: replication of this table is '
 				'not ready (the subscription is disabled or still copies it, or there is a standby '
@@ -135,8 +138,8 @@ AS $$
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x = ANY (mine))),
 		'columns only on the peer: ' || quoted(
 			ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (mine))),
-		nullif(array_to_string(item.notes, '; '), '')), '')
-	FROM (SELECT column_names(plan.here)) AS c(mine)
+		nullif(array_to_string(item.notes, '; '), '')), '');
+END
 $$;
 
 -- The status of a table that was compared.

@@ -185,8 +185,9 @@ $$;
 
 -- The list
 
--- Adds a table to a run.
-CREATE FUNCTION run_add_table(run bigint, item integer, entry audit_item) RETURNS void
+-- Adds a table of about that many rows to a run.
+CREATE FUNCTION run_add_table(run bigint, item integer, entry audit_item, estimate bigint)
+RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -197,7 +198,7 @@ BEGIN
 	t.number := 0;
 	t.relid := entry.relid;
 	t.relation := audit_name(entry);
-	t.estimate := (run_probe(entry.relid) ->> 'rows')::bigint;
+	t.estimate := estimate;
 	t.generation := 0;
 	t.at_end := false;
 	t.kept := 0;
@@ -213,6 +214,9 @@ CREATE FUNCTION run_add(w run_worker, target audit_target, kept_peer text) RETUR
 AS $$
 DECLARE
 	items audit_item[] := audit_list(w.conn, target);
+	-- a query plans run_probe once
+	estimates bigint[] := ARRAY(SELECT (run_probe(i.relid) ->> 'rows')::bigint
+		FROM unnest(items) WITH ORDINALITY AS i ORDER BY i.ordinality);
 	head run_head;
 BEGIN
 	head.run := 0;	-- it gets its number
@@ -227,7 +231,7 @@ BEGIN
 	head.started_at := clock_timestamp();
 	w.run := iblt_run_begin(head);
 	FOR n IN 1 .. cardinality(items) LOOP
-		PERFORM run_add_table(w.run, n, items[n]);
+		PERFORM run_add_table(w.run, n, items[n], estimates[n]);
 	END LOOP;
 	PERFORM progress(w.progress,
 		format('run %s has %s tables', w.run, cardinality(items)));
@@ -249,6 +253,7 @@ BEGIN
 	w.progress := coalesce(progress, false);
 	w.act := act;
 	w.done := false;
+	w.tried := 0;
 	w.lost := 0;
 	w.last := clock_timestamp();
 	w.told := w.last;

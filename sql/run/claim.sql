@@ -80,6 +80,7 @@ BEGIN
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IS NULL ORDER BY x.item LOOP
 		waiting := true;
+		CONTINUE WHEN t.generation = 0 AND NOT iblt_run_lock(run, t.item, 0, false);
 		FOR s IN SELECT x.* FROM unnest(slices) AS x
 				WHERE x.item = t.item ORDER BY x.number LOOP
 			IF iblt_run_lock(run, s.item, s.number, false) THEN
@@ -347,6 +348,7 @@ CREATE FUNCTION run_claim(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	small record;
 	next record;
 BEGIN
 	w.began := clock_timestamp();
@@ -362,6 +364,13 @@ BEGIN
 		RETURN run_wait(w, 0.5);
 	END IF;
 	w := run_say_paused(w, NULL);
+	small := run_try_small(w);
+	w := small.w;
+	IF small.rows IS NOT NULL THEN
+		RETURN run_pace(w, small.rows);
+	ELSIF NOT peer_is_open(w.conn) THEN
+		RETURN run_wait(w, 1);
+	END IF;
 	next := run_next(w.run);
 	IF (next.t).item IS NOT NULL THEN
 		RETURN run_claim_of(w, next.t, next.number);

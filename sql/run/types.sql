@@ -23,6 +23,7 @@ CREATE TYPE run_worker AS (
 	act text,				-- what it does next: 'begin', 'resume', 'claim', 'work' or 'pause'
 	done boolean,			-- nothing any more
 	deadline timestamptz,	-- when it stops
+	tried integer,			-- the last table that it compared together with others
 	item integer,			-- the table of its slice
 	number bigint,			-- its slice
 	entry audit_item,

@@ -89,4 +89,31 @@ while ($killed < $kills)
 	is(join(' ', @{ tables($run)->{"public.$_"} }{qw(rows_here rows_there)}), $rows{$_}, 'and each row was counted once') foreach qw(large pair);
 }
 
+# --- small tables, which are compared together: none counts before all are stored ------------
+
+both("CREATE SCHEMA small; DO \$\$ BEGIN FOR i IN 1 .. 8 LOOP EXECUTE format('CREATE TABLE small.t%s (id int PRIMARY KEY, v int); INSERT INTO small.t%1\$s SELECT g, g FROM generate_series(1, 10) g', i); END LOOP; END \$\$");
+$there->safe_psql('postgres', 'UPDATE small.t3 SET v = 0 WHERE id = 7');
+my $stored = "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table) AS t WHERE generation > 0 AND run =";
+foreach my $second (0, 1)
+{
+	my $lock = background($there, q{SET application_name = 'small lock'; BEGIN; LOCK TABLE small.t6 IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(1000)});
+	wait_for($there, q{SELECT count(*) = 1 FROM pg_locks WHERE relation = 'small.t6'::regclass AND granted AND mode = 'AccessExclusiveLock'});
+	my ($first, $run) = start_run("schema => 'small', progress => false");
+	wait_for($there, q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'small.t6'::regclass AND NOT granted});
+	my $other = background($here, "CALL iblt_audit_resume($run, ${\ conninfo($there)}, progress => false)") if $second;
+	wait_for($here, "SELECT cardinality(workers) = 2 FROM iblt_audit_runs WHERE run = $run") if $second;
+	is($here->safe_psql('postgres', "$stored $run"), '0', 'while small tables are compared together, none is stored');
+	$here->safe_psql('postgres', "SELECT pg_terminate_backend(l.pid) FROM pg_stat_activity AS l WHERE query LIKE 'CALL iblt_audit_run(%small%'");
+	eval { finish($first) };
+	is($here->safe_psql('postgres', "$stored $run"), '0', 'nor after the session has died') unless $second;
+	$there->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'small lock'});
+	eval { finish($lock) };
+	$second ? finish($other) : resume($run, 'progress => false');
+	my $rows = tables($run);
+	is(join(' ', map { "$_->{status}:$_->{rows_here}:$_->{rows_there}:$_->{slices}" } map { $rows->{"small.t$_"} } 1 .. 8), join(' ', map { ($_ == 3 ? 'differs' : 'equal') . ':10:10:1' } 1 .. 8), 'each table is compared once' . ($second ? ', by the other session' : ''));
+	is($rows->{'small.t1'}{detail}, 'compared whole, together with other small tables', 'and the detail says how');
+	unlike($rows->{'small.t3'}{detail}, qr/together/, 'and a table that differs was compared alone');
+	is($here->safe_psql('postgres', "SELECT relation, key, side FROM iblt_audit_differences WHERE run = $run"), 'small.t3|{"id": 7}|both', 'with its difference');
+}
+
 done_testing();

@@ -84,6 +84,14 @@ my ($sent, $received, undef, undef, $asked) = $proxy->counted;
 note("$many small tables: $sent bytes sent, $received received, $asked questions");
 is($asked, 4, 'one question to begin with, one for the list, and one for each hundred tables');
 cmp_ok($sent + $received, '<=', $many * 400, 'and at most 400 bytes a table');
+$here->safe_psql('postgres', "CALL iblt_audit_run(${\ literal($proxy->connstr)}, schema => 'many', progress => false)");
+my ($run_sent, $run_received, undef, undef, $run_asked) = $proxy->counted;
+note("$many small tables by a run: $run_sent bytes sent, $run_received received, $run_asked questions");
+is($run_asked, 6, 'a run takes two more, for the identity of the peer');
+cmp_ok($run_sent + $run_received, '<=', $many * 400, 'and no more bytes');
+is($here->safe_psql('postgres', "SELECT status, count(*), min(rows_here), max(rows_there), bool_and(percent = 100), count(finished_at) FROM iblt_audit_tables GROUP BY status"), "equal|$many|20|20|t|$many", 'and says the same');
+$here->safe_psql('postgres', "CALL iblt_audit_run(${\ literal($proxy->connstr)}, schema => 'many', slice_ms => 200, progress => false)");
+is(($proxy->counted)[4], 12, 'with less time for a slice, fewer tables are compared together');
 both('DROP SCHEMA many CASCADE');
 
 both(q{CREATE SCHEMA mixed; SET search_path = mixed, public;
@@ -109,8 +117,9 @@ $there->safe_psql('postgres', q{SET search_path = mixed; UPDATE i_changed SET v 
 $here->safe_psql('postgres', "CREATE PUBLICATION partly FOR TABLE mixed.a_same (id), mixed.i_changed, mixed.b_empty, mixed.f_text WHERE (id < '2'), mixed.j_missing WITH (publish = 'insert')") if major_version() >= 15;
 my @columns = qw(relation peer_relation status detail sqlstate rows_here rows_there missing extra changed unconfirmed);
 my $core = $here->safe_psql('postgres', "SELECT pg_get_functiondef('iblt_internal.audit_core(jsonb)'::regprocedure)");
-foreach my $case ([ q(schema => 'mixed') ], [ q(schema => 'mixed', recheck => 1) ], [ q(schema => 'mixed'), 'auditor' ], [ q(schema => 'mixed', recheck => 1), 'auditor' ], [ q(schema => 'mixed', extra_columns => 'error', cast_types => true) ],
-	(major_version() >= 15 ? ([q(publication => 'partly')]) : ()), [ q(tables => '{mixed.a_same,mixed.a_same,mixed.g_part_1,mixed.g_parts,mixed.q_policy,pg_catalog.pg_am}', seed => 5) ])
+my @cases = ([ q(schema => 'mixed') ], [ q(schema => 'mixed', recheck => 1) ], [ q(schema => 'mixed'), 'auditor' ], [ q(schema => 'mixed', recheck => 1), 'auditor' ], [ q(schema => 'mixed', extra_columns => 'error', cast_types => true) ],
+	(major_version() >= 15 ? ([q(publication => 'partly')]) : ()), [ q(tables => '{mixed.a_same,mixed.a_same,mixed.g_part_1,mixed.g_parts,mixed.q_policy,pg_catalog.pg_am}', seed => 5) ]);
+foreach my $case (@cases)
 {
 	my ($arguments, $user) = @$case;
 	my $peer = literal($there->connstr('postgres') . ($user ? " user=$user" : ''));
@@ -119,6 +128,17 @@ foreach my $case ([ q(schema => 'mixed') ], [ q(schema => 'mixed', recheck => 1)
 	$here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.audit_core(described jsonb) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'");
 	my $alone = $here->safe_psql('postgres', $query);
 	$here->safe_psql('postgres', $core);
+	if ($case == $cases[0])
+	{
+		my $by_run = sub {
+			$here->safe_psql('postgres', "CALL iblt_audit_run($peer, $arguments, progress => false, slice_ms => $_[0])");
+			return $here->safe_psql('postgres', q{SELECT coalesce(relation, peer_relation), status, sqlstate, CASE WHEN sqlstate IS NULL THEN concat_ws(' ', rows_here, rows_there, missing, extra, changed, unconfirmed) END
+				FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs) ORDER BY number});
+		};
+		my $whole = $by_run->(1000);
+		cmp_ok($here->safe_psql('postgres', q{SELECT count(*) FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs) AND detail LIKE '%together with other small tables'}), '>', 8, 'a run compares small tables together, too');
+		is($whole, $by_run->(10), 'and has the same answers as for each alone');
+	}
 	is($together, $alone, 'many tables in one message have the same answers as each alone: ' . $arguments . ($user ? " as $user there" : ''));
 	note($alone);
 }

@@ -1,0 +1,112 @@
+-- Small tables of a run --------------------------------------------------------------------
+--
+-- A run compares small tables together, as an audit does (sql/audit/small.sql), in one step.
+-- The step keeps a lock on each of them that nobody has begun, and stores those that are equal
+-- before it commits.  So after a crash, none of them counts as compared.  All others, also
+-- those with an error, have slices of their own.
+
+-- How many tables a run compares together.
+-- Each takes some milliseconds, and all together take about as long as a slice.  With
+-- check_indexes or slice_by => 'blocks', the caller asks for more than a scan.
+CREATE FUNCTION run_most_small(options run_options) RETURNS integer
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE WHEN options.slice_by = 'key' AND NOT options.check_indexes
+		THEN least(options.slice_ms / 10, 100) ELSE 0 END;
+END
+$$;
+
+-- Tables that nobody has begun, behind those that this session has already tried.
+-- The lock keeps other sessions from beginning them.
+CREATE FUNCTION run_unbegun(w run_worker) RETURNS run_table[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	most integer := run_most_small(w.options);
+	t run_table;
+	result run_table[] := '{}';
+BEGIN
+	IF most > 1 THEN
+		FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x
+				WHERE x.status IS NULL AND x.generation = 0 AND x.item > w.tried
+				ORDER BY x.item LOOP
+			EXIT WHEN cardinality(result) = most;
+			IF iblt_run_lock(w.run, t.item, 0, false) THEN
+				result := result || t;
+			END IF;
+		END LOOP;
+	END IF;
+	RETURN result;
+END
+$$;
+
+-- A table that was found to be equal together with others.
+CREATE FUNCTION run_equal(t run_table, r audit_row, began timestamptz) RETURNS run_table
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	t.generation := 1;
+	t.relation := r.relation;
+	t.peer_relation := r.peer_relation;
+	t.status := r.status;
+	t.how := 'compared whole, together with other small tables';
+	t.detail := concat_ws('; ', r.detail, t.how);
+	t.whole := true;
+	t.at_end := true;
+	t.cut := 1;
+	SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 INTO t.done, t.rows_here, t.rows_there,
+		t.missing, t.extra, t.changed, t.unconfirmed, t.bytes, t.work_ms, t.wall_ms;
+	t := run_count(t, r, r.total_ms, r.total_ms);
+	t.started_at := began;
+	t.finished_at := clock_timestamp();
+	RETURN t;
+END
+$$;
+
+-- Stores the tables that are equal, of those that were tried; their rows, NULL if none is.
+-- Under the lock of the run, each is read again, as another session may have ended it.
+CREATE FUNCTION run_store_small(w run_worker, tried run_table[], equal audit_row[]) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	r audit_row;
+	t run_table;
+	places integer[] := ARRAY(SELECT u.item FROM unnest(tried) AS u);
+	rows bigint;
+BEGIN
+	PERFORM run_write(w.run);
+	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x ORDER BY x.item LOOP
+		r := equal[array_position(places, t.item)];
+		IF r.status = 'equal' AND t.status IS NULL AND t.generation = 0 THEN
+			t := run_equal(t, r, w.began);
+			PERFORM iblt_run_put(t);
+			PERFORM progress(w.progress, format('run %s: %s: %s', t.run, t.relation, t.status));
+			rows := coalesce(rows, 0) + greatest(t.rows_here, t.rows_there);
+		END IF;
+	END LOOP;
+	RETURN rows;
+END
+$$;
+
+-- Compares small tables that nobody has begun together; how many rows the equal ones have,
+-- NULL if none is equal.
+CREATE FUNCTION run_try_small(INOUT w run_worker, OUT rows bigint) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	tables run_table[] := run_unbegun(w);
+	items audit_item[];
+	batch record;
+BEGIN
+	IF cardinality(tables) < 2 THEN
+		RETURN;
+	END IF;
+	items := ARRAY(SELECT run_entry_of(t) FROM unnest(tables) AS t);
+	batch := audit_batch(w.conn, w.peer, items, 1, (w.options).audit, cardinality(tables));
+	w.tried := tables[batch.last].item;
+	IF batch.equal <> '{}' THEN
+		rows := run_store_small(w, tables, batch.equal);
+	END IF;
+END
+$$;
