@@ -45,7 +45,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	run/stores run/types run/slice run/slice_order run/slice_walk run/slice_guess run/slice_guard \
 	run/rows run/begin run/claim run/small run/work run/blocks run/views run/run \
 	run/after run/repair \
-	report/report report/text report/metrics report/html report/page \
+	report/report report/text report/metrics report/html report/page report/baseline \
 	rights)
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one

@@ -16,6 +16,8 @@
 #	--run             begin a run: the arguments are those of iblt_audit_run
 #	--resume RUN      go on with a run: those of iblt_audit_resume
 #	--jobs N          let that many sessions work on the run
+#	--save FILE       make a baseline in FILE of tables=..., schema=... or all tables
+#	--against FILE    compare the tables of a baseline with what they were
 #	--help            show this
 #
 #	status 0  every table is equal
@@ -34,6 +36,7 @@ newline='
 form=
 metrics=
 page=
+baseline=
 
 # leave STATUS: ends with it, or with that of Nagios which means the same.
 leave() {
@@ -105,6 +108,19 @@ while :; do
 		file_of --html "${2-}"
 		page=$file
 		shift ;;
+	--save | --against)
+		[ "$function" = iblt_audit ] || break
+		case $1 in
+		--save)
+			function=iblt_baseline
+			file_of --save "${2-}" ;;
+		--against)
+			function=iblt_audit_baseline
+			file=${2-}
+			[ -f "$file" ] && [ -r "$file" ] || could_not_tell '--against: there is no such file' ;;
+		esac
+		baseline=$file
+		shift ;;
 	--run)
 		[ "$function" = iblt_audit ] || break
 		function=iblt_audit_run ;;
@@ -117,7 +133,8 @@ while :; do
 		esac
 		shift ;;
 	--jobs)
-		[ "$function" != iblt_audit ] && [ -z "$jobs" ] || break
+		[ -z "$jobs" ] || break
+		case $function in iblt_audit_r*) ;; *) break ;; esac
 		jobs=${2-}
 		case $jobs in
 		'' | 0* | *[!0-9]* | ???*) could_not_tell '--jobs needs a number up to 99' ;;
@@ -141,13 +158,15 @@ peer=
 subscription=
 given=$#
 n=0
-[ "$given" -gt 0 ] || [ -n "$run" ] || could_not_tell 'usage: iblt-audit.sh [OPTION ...] NAME=VALUE ...; see iblt-audit.sh --help'
+[ "$given" -gt 0 ] || [ -n "$run" ] || [ "$function" != "${function%baseline}" ] || could_not_tell 'usage: iblt-audit.sh [OPTION ...] NAME=VALUE ...; see iblt-audit.sh --help'
 for argument in "$@"; do
 	case $argument in
 	*=*) ;;
 	*) could_not_tell 'arguments are NAME=VALUE' ;;
 	esac
 	case $function:${argument%%=*} in
+	iblt_baseline:tables | iblt_baseline:schema | iblt_baseline:capacity) ;;
+	*baseline:*) unknown_name ;;
 	*:peer | *:progress) ;;
 	iblt_audit_r*:max_time | iblt_audit_r*:max_load | iblt_audit_r*:max_rate | iblt_audit_r*:max_lag) ;;
 	iblt_audit_run:slice_ms | iblt_audit_run:slice_by | iblt_audit_run:rows | iblt_audit_run:check_indexes) ;;
@@ -200,8 +219,36 @@ $statement
 SQL
 }
 
+# put_file FILE END: a file that psql wrote takes the place of the last one, if its last line begins so.
+put_file() {
+	case $1:$(tail -n 1 "$1.$$") in
+	"$1:$2"*) mv -f "$1.$$" "$1" ;;
+	*) rm -f "$1.$$" && false ;;
+	esac || could_not_tell "$1 could not be written"
+}
+
+if [ "$function" = iblt_baseline ]; then
+	saved=$(ask "SELECT :schema.iblt_baseline(${call#, }) AS baseline \\gset
+\\o :save
+\\qecho :baseline
+\\o
+\\echo saved" -v save="$baseline.$$" "$@") || { rm -f "$baseline.$$"; could_not_tell "psql ended with status $?"; }
+	[ "$saved" = saved ] || could_not_tell 'psql gave no complete answer'
+	put_file "$baseline" '{"sha256"'
+	exit 0
+fi
+
 # A run gets its number before anybody works on it.
+before=
 case $function in
+iblt_audit_baseline)
+	name="against $baseline"
+	# the file does not go into a statement that fails, which the server would log
+	export IBLT_BASELINE="$baseline"
+	before="\\set baseline \`cat -- \"\$IBLT_BASELINE\"\`
+SELECT set_config('iblt.baseline', :'baseline', false) \\g /dev/null
+"
+	audit=":schema.iblt_audit_baseline(current_setting('iblt.baseline'))" ;;
 iblt_audit) audit=":schema.iblt_audit(${call#, })" ;;
 *) audit="(SELECT * FROM :schema.iblt_audit_tables WHERE run = :'run' ORDER BY number)" ;;
 esac
@@ -237,7 +284,7 @@ fi
 # nothing else could write; without both, there is none.
 report="SELECT :schema.iblt_audit_report(tables, f.form, coalesce(f.name, nullif(:'name', '')), nullif(:'subscription', ''),
 	nullif(:'peer', ''), nullif(:'run', '')::bigint)"
-answer=$(ask "WITH audit AS MATERIALIZED (
+answer=$(ask "${before}WITH audit AS MATERIALIZED (
 	SELECT coalesce(json_agg(row_to_json(t)), '[]') AS tables FROM $audit AS t
 ), report AS MATERIALIZED (
 	SELECT tables, :schema.iblt_audit_report(tables, 'verdict') AS verdict FROM audit
@@ -272,14 +319,6 @@ case $answer in
 "verdict unknown$newline"*"${newline}end of answer") status=2 ;;
 *) could_not_tell 'psql gave no complete answer' ;;
 esac
-
-# put_file FILE END: a file that psql wrote takes the place of the last one, if its last line begins so.
-put_file() {
-	case $1:$(tail -n 1 "$1.$$") in
-	"$1:$2"*) mv -f "$1.$$" "$1" ;;
-	*) rm -f "$1.$$" && false ;;
-	esac || could_not_tell "$1 could not be written"
-}
 [ -z "$metrics" ] || put_file "$metrics" iblt_audit_tables_left_out
 [ -z "$page" ] || put_file "$page" '</body></html>'
 answer=${answer#*"$newline"}

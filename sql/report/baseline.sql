@@ -1,0 +1,346 @@
+-- Baselines ----------------------------------------------------------------------------
+--
+-- A baseline is a text with a sketch of each table at a moment, so that a database is compared
+-- later with what it was, also after it was restored elsewhere.  A line is a JSON object: a
+-- head, the tables, and the SHA-256 of all lines before it.  A sketch has no rows, so it names
+-- as many keys as its capacity allows, and no contents.
+
+-- What a baseline has of a table, and what is asked of it later.
+CREATE TYPE baseline_table AS (
+	relation text,			-- schema.name, quoted
+	columns text[],			-- names and types of what is compared, in order
+	key text[],				-- its columns
+	by_hash boolean,		-- are keys in the sketch as hashes?
+	capacity integer,		-- keys that it can name
+	seed bigint,
+	lsn pg_lsn,				-- of this server when it was read
+	read_at timestamptz,
+	rows bigint,
+	sketch @extschema@.iblt
+);
+
+-- A row of the comparison with a baseline; "there" is the baseline.
+CREATE TYPE baseline_row AS (
+	relation text,
+	status text,
+	detail text,
+	sqlstate text,
+	rows_here bigint,
+	rows_there bigint,
+	missing bigint,
+	extra bigint,
+	changed bigint,
+	keys jsonb				-- that differ, each with its side
+);
+
+-- Reading a table
+
+-- The plan to read a table by itself: that of its comparison with a table of the same kind.
+CREATE FUNCTION baseline_plan(relation regclass, capacity integer, seed bigint) RETURNS plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	options options := make_options(relation, NULL, NULL, NULL, NULL, NULL, capacity, 'none',
+		false, 'error', 0, '0 s', seed, false);
+	sides side[];
+	plan plan;
+BEGIN
+	PERFORM check_options(relation, options);
+	sides := describe_sides(ARRAY[NULL::text], ARRAY[relation::oid::text], ARRAY[NULL::text],
+		false, NULL);
+	plan := make_plan(sides[1], sides[1], options);
+	IF (plan.here).kind NOT IN ('r', 'p', 'm') OR (plan.here).remote OR (plan.here).distributed
+			OR (plan.here).shards <> '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
+			MESSAGE = format('no baseline can be made of %s', (plan.here).relation),
+			DETAIL = 'It is neither a table nor a materialized view of this server alone.';
+	END IF;
+	PERFORM refuse_code(plan);
+	RETURN plan;
+END
+$$;
+
+-- A table as it is now, read as a comparison reads it: whole, in one snapshot.
+CREATE FUNCTION baseline_read(plan plan) RETURNS baseline_table
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	result baseline_table;
+	scanned scanned[];
+BEGIN
+	result.relation := (plan.here).relation;
+	result.columns := ARRAY(SELECT concat(c.name, ' ', c.type_here) FROM unnest(plan.columns) AS c);
+	result.key := names_of(plan.key);
+	result.by_hash := plan.by_hash;
+	result.capacity := plan.max_differences;
+	result.seed := plan.seed;
+	result.lsn := CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+		ELSE pg_current_wal_lsn() END;
+	result.read_at := clock_timestamp();
+	scanned := ask(ARRAY[NULL::text], ARRAY[scan_sql(plan, plan.here, result.capacity)],
+		'value scanned', NULL::scanned, reading_of(plan));
+	PERFORM require_described(plan, scanned[1].fingerprint, scanned[1].fingerprint);
+	result.sketch := scanned[1].sketch;
+	result.rows := (iblt_header(result.sketch)).rows;
+	RETURN result;
+END
+$$;
+
+-- The names of the tables of a schema, or of the database.
+CREATE FUNCTION baseline_tables(schema text) RETURNS SETOF text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('%I.%I', t.pair ->> 0, t.pair ->> 1)
+	FROM jsonb_array_elements(audit_tables(schema)) WITH ORDINALITY AS t(pair, n) ORDER BY t.n
+$$;
+
+-- The tables to read, in order: those given, or all of a schema or the database.
+CREATE FUNCTION baseline_list(tables regclass[], schema text) RETURNS regclass[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	listed regclass[];
+BEGIN
+	IF num_nonnulls(tables, schema) > 1 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'only one of tables and schema can be given';
+	ELSIF array_position(tables, NULL) IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'tables must not contain nulls';
+	END IF;
+	listed := CASE WHEN tables IS NOT NULL
+		THEN ARRAY(SELECT DISTINCT t FROM unnest(tables) AS t)
+		ELSE ARRAY(SELECT t.name::regclass FROM baseline_tables(schema) AS t(name)) END;
+	IF listed = '{}' THEN
+		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
+			MESSAGE = 'there are no tables for a baseline';
+	END IF;
+	RETURN listed;
+END
+$$;
+
+-- The text
+
+-- The last line of a baseline, for the lines before it.
+CREATE FUNCTION baseline_seal(lines text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT json_build_object('sha256', encode(sha256(convert_to(lines, 'UTF8')), 'hex'))::text
+$$;
+
+CREATE FUNCTION @extschema@.iblt_baseline(
+	tables regclass[] DEFAULT NULL,
+	schema text DEFAULT NULL,
+	capacity integer DEFAULT 1000)
+RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	@pinned_settings@
+AS $$
+DECLARE
+	lines text;
+	relation regclass;
+BEGIN
+	IF coalesce(capacity, 0) NOT BETWEEN 1 AND 100000 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'capacity must be between 1 and 100000';
+	END IF;
+	lines := json_build_object('iblt_baseline', 1, 'protocol', protocol(),
+		'database', current_database(), 'schema', schema, 'listed', tables IS NOT NULL,
+		'made_at', clock_timestamp());
+	FOREACH relation IN ARRAY baseline_list(tables, schema) LOOP
+		lines := concat(lines, chr(10),
+			row_to_json(baseline_read(baseline_plan(relation, capacity, random_seed()))));
+	END LOOP;
+	RETURN concat(lines, chr(10), baseline_seal(lines));
+END
+$$;
+COMMENT ON FUNCTION iblt_baseline(regclass[], text, integer) IS
+'a text with a sketch of each table as it is now, for iblt_audit_baseline';
+
+-- The lines of a baseline without the last one, as JSON; an error for a text that is not
+-- whole, or of another version.
+CREATE FUNCTION baseline_lines(baseline text) RETURNS json[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	lines text[] := string_to_array(rtrim(baseline, E'\r\n'), chr(10));
+	last integer := cardinality(lines);
+	result json[];
+BEGIN
+	IF coalesce(last, 0) < 3 OR lines[last] IS DISTINCT FROM
+			baseline_seal(array_to_string(lines[1:last - 1], chr(10))) THEN
+		RAISE EXCEPTION USING ERRCODE = 'data_corrupted', MESSAGE = 'the baseline is damaged',
+			DETAIL = 'It is not the whole text that iblt_baseline returned.';
+	END IF;
+	result := lines[1:last - 1]::json[];
+	IF (result[1] ->> 'iblt_baseline' = '1' AND result[1] ->> 'protocol' = protocol()::text)
+			IS NOT TRUE THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'the baseline is of another version of iblt',
+			HINT = 'Make another baseline.';
+	END IF;
+	RETURN result;
+END
+$$;
+
+-- Comparing
+
+-- The keys of a difference, with the sides that they are on: "there" is the baseline.
+-- A scan finds the keys of hashes, except for those that only the baseline has.
+CREATE FUNCTION baseline_keys(plan plan, difference @extschema@.iblt, list bytea, number integer)
+RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	decoded record := iblt_compare_keys(difference, list, 0, number);
+	result jsonb;
+	rows found_rows[];
+BEGIN
+	IF plan.by_hash THEN
+		rows := ask(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
+			'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
+				' content jsonb[], columns text[], fingerprint text', NULL::found_rows,
+			reading_of(plan, decoded.keys, false));
+		RETURN (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side) ORDER BY d.n)
+			FROM unnest(decoded.keys, decoded.sides) WITH ORDINALITY AS d(hash, side, n)
+			LEFT JOIN unnest(rows[1].id, rows[1].key) AS r(id, key)
+				ON split_part(r.id, ' ', 1) = d.hash);
+	END IF;
+	EXECUTE format('SELECT jsonb_agg(jsonb_build_object(''key'', %s, ''side'', side) ORDER BY n)'
+		' FROM unnest($1, $2) WITH ORDINALITY AS iblt_k(id, side, n)', key_json_sql(plan.key))
+	INTO result USING decoded.keys, decoded.sides;
+	RETURN result;
+END
+$$;
+
+-- Some of the keys on a side, as words, or NULL if there are none.
+CREATE FUNCTION baseline_names(keys jsonb, side text, word text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT concat(word, ' ', string_agg(coalesce(k.key, 'a key that only its hash tells'), ', '
+			ORDER BY k.n) FILTER (WHERE k.place <= 5),
+		CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) END)
+	FROM (SELECT left(nullif(e -> 'key', 'null')::text, 100) AS key, n,
+			row_number() OVER (ORDER BY n) AS place
+		FROM jsonb_array_elements(keys) WITH ORDINALITY AS u(e, n)
+		WHERE e ->> 'side' = baseline_names.side) AS k
+	HAVING count(*) > 0
+$$;
+
+-- What a table has become, of which all keys that differ are known.
+CREATE FUNCTION baseline_differences(plan plan, difference @extschema@.iblt, list bytea,
+	number integer, INOUT result baseline_row) RETURNS baseline_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF number > 0 THEN
+		result.keys := baseline_keys(plan, difference, list, number);
+	END IF;
+	SELECT count(*) FILTER (WHERE e ->> 'side' = 'there'),
+		count(*) FILTER (WHERE e ->> 'side' = 'here'), count(*) FILTER (WHERE e ->> 'side' = 'both')
+	INTO result.missing, result.extra, result.changed
+	FROM jsonb_array_elements(coalesce(result.keys, '[]')) AS e;
+	IF number = 0 AND result.rows_here <> result.rows_there THEN
+		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
+			MESSAGE = 'the sketches are equal, and the numbers of rows are not';
+	END IF;
+	result.status := CASE number WHEN 0 THEN 'equal' ELSE 'differs' END;
+	result.detail := concat_ws('; ', result.detail,
+		baseline_names(result.keys, 'there', 'missing'),
+		baseline_names(result.keys, 'here', 'extra'),
+		baseline_names(result.keys, 'both', 'changed'));
+END
+$$;
+
+-- Compares a table with what a baseline has of it.
+CREATE FUNCTION baseline_compare(relation regclass, before baseline_table) RETURNS baseline_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan plan := baseline_plan(relation, before.capacity, before.seed);
+	now baseline_table := baseline_read(plan);
+	difference @extschema@.iblt;
+	decoded record;
+	result baseline_row;
+BEGIN
+	result.relation := before.relation;
+	result.rows_here := now.rows;
+	result.rows_there := before.rows;
+	result.detail := format('baseline of %s, %s', to_char(before.read_at,
+		'YYYY-MM-DD HH24:MI:SS "UTC"'), before.lsn);
+	IF (now.columns, now.key, now.by_hash)
+			IS DISTINCT FROM (before.columns, before.key, before.by_hash) THEN
+		result.status := 'not comparable';
+		result.detail := concat_ws('; ', result.detail, format('columns or key were altered: '
+			'%s, key (%s) in the baseline, and %s, key (%s) now', array_to_string(before.columns,
+			', '), array_to_string(before.key, ', '), array_to_string(now.columns, ', '),
+			array_to_string(now.key, ', ')));
+		RETURN result;
+	END IF;
+	difference := now.sketch OPERATOR(@extschema@.-) before.sketch;
+	decoded := iblt_compare_decode(difference);
+	IF decoded.complete THEN
+		RETURN baseline_differences(plan, difference, decoded.keys, decoded.recovered::integer,
+			result);
+	END IF;
+	result.status := 'differs';
+	result.sqlstate := 'IB002';
+	result.detail := format('%s; more keys differ than a baseline with capacity %s can name: '
+		'about %s', result.detail, before.capacity, decoded.estimated);
+	RETURN result;
+END
+$$;
+
+-- The same, with an error in its row.  The work is rolled back, which frees the locks.
+CREATE FUNCTION baseline_try(before baseline_table) RETURNS baseline_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	result baseline_row;
+	relation regclass;
+BEGIN
+	BEGIN
+		relation := before.relation::regclass;
+		result := baseline_compare(relation, before);
+		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
+	EXCEPTION WHEN assert_failure OR OTHERS THEN
+		IF SQLSTATE <> 'IB000' THEN
+			result := NULL;
+			result.relation := before.relation;
+			result.rows_there := before.rows;
+			result.status := CASE WHEN relation IS NULL OR SQLSTATE IN ('IB004', '42809')
+				THEN 'not comparable' ELSE 'error' END;
+			result.detail := SQLERRM;
+			result.sqlstate := SQLSTATE;
+		END IF;
+	END;
+	RETURN result;
+END
+$$;
+
+CREATE FUNCTION @extschema@.iblt_audit_baseline(baseline text) RETURNS SETOF baseline_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	@pinned_settings@
+AS $$
+DECLARE
+	lines json[] := baseline_lines(baseline);
+	schema text := lines[1] ->> 'schema';
+	before baseline_table;
+	names text[] := '{}';
+BEGIN
+	FOR n IN 2 .. cardinality(lines) LOOP
+		before := json_populate_record(NULL::baseline_table, lines[n]);
+		names := names || before.relation;
+		RETURN NEXT baseline_try(before);
+	END LOOP;
+	IF NOT (lines[1] ->> 'listed')::boolean THEN
+		RETURN QUERY SELECT t.name, text 'not comparable', text 'the baseline has no such table',
+				NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
+				NULL::jsonb
+			FROM baseline_tables(schema) AS t(name) WHERE t.name <> ALL (names);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_baseline(text) IS
+'compares tables with a baseline that iblt_baseline made: one row a table, with the keys that '
+'differ';
