@@ -87,7 +87,7 @@ BEGIN
 			MESSAGE = 'peer must not be null';
 	ELSIF schema IS NULL AND peer_schema IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'peer_schema needs a schema';
+			MESSAGE = 'peer_schema can only be given with schema';
 	END IF;
 	conn := peer_connect(peer, conn);
 	answer := structure_read(conn, schema, peer_schema, rights, chosen);

@@ -18,7 +18,8 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 ('schema', false, $q$
 	SELECT 'schema', s.name, NULL, 'danger', jsonb_build_object('exists', true,
 		{owned s.nspacl s.nspowner n})
-	FROM spaces s$q$),
+	FROM spaces s WHERE s.oid NOT IN (
+		SELECT m.objid FROM members m WHERE m.classid = 'pg_namespace'::regclass)$q$),
 
 ('table', false, $q$
 	SELECT CASE r.relkind WHEN 'f' THEN 'foreign table' WHEN 'v' THEN 'view'

@@ -35,8 +35,6 @@ AS $$
 		), spaces AS MATERIALIZED (
 			SELECT n.oid, quote_ident(n.nspname) AS name, n.nspowner, n.nspacl FROM pg_namespace n
 			WHERE CASE WHEN %1$L IS NULL THEN n.nspname !~ '^(pg_|information_schema$)'
-				AND n.oid NOT IN (
-					SELECT m.objid FROM members m WHERE m.classid = 'pg_namespace'::regclass)
 				ELSE n.nspname = %1$L END
 		), relations AS MATERIALIZED (
 			SELECT c.*, s.name || '.' || quote_ident(c.relname) AS object

@@ -84,6 +84,7 @@ my @changes = (
 	[ schema => 'CREATE SCHEMA s3', 'schema|s3|exists|true||danger' ],
 	[ extension => 'CREATE EXTENSION pgcrypto SCHEMA x', 'extension|pgcrypto|exists|true||change' ],
 	# tables
+	[ extension_schema => 'CREATE TABLE iblt_internal.mine ()', 'table|iblt_internal.mine|exists|true||danger' ],
 	[ plain => 'CREATE TABLE s.new (a int PRIMARY KEY)', 'table|s.new|exists|true||danger' ],
 	[ plain2 => 'DROP TABLE "S ""2".plain', 'table|"S ""2".plain|exists||true|danger' ],
 	[ plain2 => 'ALTER TABLE "S ""2".plain SET UNLOGGED', 'table|"S ""2".plain|unlogged|true||danger' ],

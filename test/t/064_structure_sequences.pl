@@ -215,7 +215,7 @@ $_->quit foreach $other, $busy, $repair;
 like(failure("SELECT * FROM iblt_audit_structure(NULL)", node => $node), qr/does not exist/, 'iblt is in database a alone');
 sub fails { my ($sql) = @_; my (undef, undef, $err) = $node->psql('a', "\\set VERBOSITY verbose\nSELECT * FROM $sql"); return $err }
 like(fails('iblt_audit_structure(NULL)'), qr/22004: peer must not be null/, 'no peer');
-like(fails("iblt_audit_structure($peer, peer_schema => 's')"), qr/22023: peer_schema needs a schema/, 'peer_schema alone');
+like(fails("iblt_audit_structure($peer, peer_schema => 's')"), qr/22023: peer_schema can only be given with schema/, 'peer_schema alone');
 like(fails("iblt_audit_structure($peer, schema => 'none')"), qr/3F000: schema "none" exists neither here nor on the peer/, 'no such schema');
 is(fails("iblt_audit_structure($peer, schema => 'none', peer_schema => 's')"), '', 'a schema of one side');
 like(fails('iblt_audit_structure(' . literal($node->connstr('a')) . ')'), qr/22023: the peer is this database itself/, 'itself');
