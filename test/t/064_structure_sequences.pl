@@ -220,6 +220,13 @@ like(fails("iblt_audit_structure($peer, schema => 'none')"), qr/3F000: schema "n
 is(fails("iblt_audit_structure($peer, schema => 'none', peer_schema => 's')"), '', 'a schema of one side');
 like(fails('iblt_audit_structure(' . literal($node->connstr('a')) . ')'), qr/22023: the peer is this database itself/, 'itself');
 like(fails('iblt_audit_structure(' . literal($node->connstr('nowhere')) . ')'), qr/could not connect to the peer/, 'no such database');
+foreach my $function (qw(iblt_audit_structure iblt_repair_sequences))
+{
+	my $hush = literal($node->connstr('nowhere') . ' password=hush');
+	unlike(fails("$function($hush)"), qr/hush|PL\/pgSQL function (?!public\.)/, "$function: no password in an error, and no private function");
+	is($node->safe_psql('a', "SELECT FROM iblt_internal.iblt_traffic_take(); SELECT FROM $function($peer); SELECT messages FROM iblt_internal.iblt_traffic_take()") =~ s/\n//gr, 2, 'one question and one answer');
+}
+unlike(slurp_file($node->logfile), qr/hush/, 'nor in the log');
 
 drop();
 my $objects = q{CREATE DOMAIN NAME.d AS int; CREATE TABLE NAME.t (id serial PRIMARY KEY, d NAME.d DEFAULT 5, note text DEFAULT 'see s.t', CHECK (note <> 's.x'));
