@@ -35,7 +35,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	compare/sketch compare/many compare/digest compare/lookup compare/confirm compare/index \
 	compare/contradiction compare/figures compare/compare compare/ranges \
 	plain/describe plain/plan plain/statements plain/run \
-	nodes/types nodes/describe nodes/search nodes/look nodes/compare nodes/audit \
+	nodes/types nodes/describe nodes/search nodes/look nodes/plain nodes/compare nodes/audit \
 	digest/stores digest/parts digest/start digest/live \
 	audit/types audit/sides audit/list audit/scope audit/table audit/small audit/plain audit/audit \
 	digest/many \

@@ -175,11 +175,13 @@ CREATE FUNCTION peer_is_bare(conn text) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN coalesce(conn = current_setting('iblt.bare_peer', true), false);
+	RETURN coalesce(conn = ANY (string_to_array(current_setting('iblt.bare_peer', true), ' ')),
+		false);
 END
 $$;
 
--- From now on, the peer of a connection is asked by plain queries.
+-- From now on, the peer of a connection is asked by plain queries; of several, with a blank
+-- between the names.
 CREATE FUNCTION peer_bare(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

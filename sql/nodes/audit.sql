@@ -143,8 +143,15 @@ DECLARE
 	sides side[];
 BEGIN
 	conn := peer_connect(node, conn, options.timeout);
-	sides := describe_sides(ARRAY[conn], '{pg_catalog.pg_class}', '{NULL}', false, options.label);
-	sides[1].side := name;
+	IF options.method = 'sketch' THEN
+		sides := describe_sides(ARRAY[conn], '{pg_catalog.pg_class}', '{NULL}', false,
+			options.label);
+		sides[1].side := name;
+	ELSE
+		PERFORM peer_bare(conn);
+		sides := (nodes_plain_sides(ARRAY[conn], ARRAY[name], 'pg_catalog.pg_class',
+			options)).sides;
+	END IF;
 	RETURN sides[1];
 EXCEPTION WHEN OTHERS THEN
 	IF skip AND nodes_failed(ARRAY[name], SQLERRM) = 1 THEN
@@ -182,6 +189,7 @@ BEGIN
 		END IF;
 	END LOOP;
 	PERFORM nodes_check_pairs(sides);
+	options.method := nodes_method(conns, names, options.method);
 	list := nodes_audit_list(conns, tables, schema);
 	FOR i IN 1 .. cardinality(list) LOOP
 		result := nodes_audit_table(nodes, names, named, conns, list[i], options, without);
@@ -220,14 +228,16 @@ CREATE FUNCTION @extschema@.iblt_audit_nodes(
 	recheck integer DEFAULT NULL,
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
-	progress boolean DEFAULT false)
+	progress boolean DEFAULT false,
+	method text DEFAULT 'sketch')
 RETURNS SETOF node_audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
 DECLARE
 	options options := nodes_options(make_options(NULL, NULL, NULL, NULL, NULL, NULL,
-		max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress),
+		max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, 'off',
+		method),
 		'iblt_audit_nodes');
 	names text[] := nodes_names(nodes);
 	dimensions integer := array_ndims(nodes);
@@ -251,6 +261,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_nodes(text[], text[], text, bigint, text, integer, interval, bigint,
-	boolean) IS
+	boolean, text) IS
 'compares many tables between up to 16 nodes: one row a table, with what each node lacks, has too '
 'much and has otherwise';

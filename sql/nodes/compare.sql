@@ -7,11 +7,19 @@ CREATE FUNCTION nodes_prepare(names text[], named integer, conns text[], relatio
 AS $$
 DECLARE
 	result node_set;
+	described record;
 BEGIN
 	result.names := names;
 	result.named := named;
-	result.sides := nodes_sides(conns, names, relation, options);
-	result.plan := nodes_plan(names, result.sides, options);
+	options.method := nodes_method(conns, names, options.method);
+	IF options.method = 'plain' THEN
+		described := nodes_plain_sides(conns, names, relation, options);
+		result.sides := described.sides;
+		result.plan := nodes_plan(names, result.sides, options, described.told);
+	ELSE
+		result.sides := nodes_sides(conns, names, relation, options);
+		result.plan := nodes_plan(names, result.sides, options, NULL);
+	END IF;
 	-- see reads_by_index
 	IF options.condition IS NOT NULL AND EXISTS (SELECT FROM unnest(result.sides) AS s
 			WHERE s.remote OR s.distributed) THEN
@@ -26,16 +34,21 @@ CREATE FUNCTION nodes_differences(nodes node_set) RETURNS SETOF node_difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := nodes_find(nodes);
+	found record;
 	differences node_difference[];
 BEGIN
-	IF (nodes.plan).recheck = 0 THEN
-		RETURN QUERY SELECT * FROM nodes_first_look(found.nodes, found.base, found.said,
-			found.list, found.sample, found.number);
+	IF (nodes.plan).buckets IS NOT NULL THEN
+		differences := ARRAY(SELECT d FROM nodes_plain_look(nodes) AS d);
 	ELSE
-		differences := ARRAY(SELECT d FROM nodes_first_look(found.nodes, found.base,
-			found.said, found.list, found.sample, found.number) AS d);
-		RETURN QUERY SELECT * FROM nodes_recheck(found.nodes, differences);
+		found := nodes_find(nodes);
+		nodes := found.nodes;	-- with the seed that hashes have
+		differences := ARRAY(SELECT d FROM nodes_first_look(nodes, found.base, found.said,
+			found.list, found.sample, found.number) AS d);
+	END IF;
+	IF (nodes.plan).recheck = 0 THEN
+		RETURN QUERY SELECT * FROM unnest(differences);
+	ELSE
+		RETURN QUERY SELECT * FROM nodes_recheck(nodes, differences);
 	END IF;
 END
 $$;
@@ -114,7 +127,8 @@ CREATE FUNCTION @extschema@.iblt_compare_nodes(
 	recheck integer DEFAULT NULL,
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
-	progress boolean DEFAULT false)
+	progress boolean DEFAULT false,
+	method text DEFAULT 'sketch')
 RETURNS TABLE (key jsonb, verdict text, agree text[], deviate text[], missing text[],
 	confirmed boolean, node_rows jsonb)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
@@ -123,7 +137,7 @@ AS $$
 DECLARE
 	options options := nodes_options(make_options(NULL, columns, exclude, key_columns, condition,
 		NULL, max_differences, CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, false,
-		'ignore', recheck, timeout, seed, progress),
+		'ignore', recheck, timeout, seed, progress, 'off', method),
 		'iblt_compare_nodes ' || nodes_relation(relation));
 	names text[] := nodes_names(nodes);
 	named integer := cardinality(nodes);
@@ -166,6 +180,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_nodes(text, text[], text[], text[], text[], text, bigint, boolean,
-	text, integer, interval, bigint, boolean) IS
+	text, integer, interval, bigint, boolean, text) IS
 'the keys on which a relation differs between up to 16 nodes: which of them agree, and which '
 'deviate';

@@ -168,6 +168,17 @@ BEGIN
 END
 $$;
 
+-- An error if a node read another relation than it described, as the fingerprint tells.
+CREATE FUNCTION nodes_described(s side, fingerprint text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF fingerprint IS DISTINCT FROM s.fingerprint THEN
+		PERFORM refuse_altered(s.relation, s.side);
+	END IF;
+END
+$$;
+
 -- The plan
 
 -- An error for columns that some nodes have and others do not, unless the options name or
@@ -215,20 +226,28 @@ BEGIN
 END
 $$;
 
--- The plan of a comparison of two nodes.
-CREATE FUNCTION nodes_pair(a side, b side, options options) RETURNS plan
+-- The plan of a comparison of two nodes; with what these told, by plain queries.
+CREATE FUNCTION nodes_pair(a side, b side, options options, mine jsonb, theirs jsonb) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	plan plan;
 	detail text;
 	hint text;
 BEGIN
 	-- other nodes may have the rest
 	options.exclude := ARRAY(SELECT c FROM unnest(options.exclude) AS c
 		WHERE c = ANY (column_names(a) || column_names(b)));
-	RETURN checked_plan(a, b, options);
+	plan := checked_plan(a, b, options);
+	IF mine IS NOT NULL THEN
+		PERFORM nodes_plain_check(plan, mine, theirs);
+	END IF;
+	RETURN plan;
 EXCEPTION WHEN OTHERS THEN
 	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+	IF SQLSTATE = '42804' THEN
+		hint := 'Exclude the columns.';	-- cast_types is between two
+	END IF;
 	RAISE EXCEPTION USING ERRCODE = SQLSTATE, DETAIL = detail, HINT = hint,
 		MESSAGE = format('"%s" (here) and "%s" (the peer): %s', a.side, b.side, SQLERRM);
 END
@@ -257,8 +276,11 @@ END
 $$;
 
 -- The plan of a comparison of nodes: all pairs have the same columns, in the same types, and the
--- same key, which goes into the sketches in the same way.
-CREATE FUNCTION nodes_plan(names text[], sides side[], options options) RETURNS plan
+-- same key, which goes into the sketches in the same way.  With what the nodes told, by plain
+-- queries.
+-- This database is the first of each pair if it is a node: its types can be looked up.
+CREATE FUNCTION nodes_plan(names text[], sides side[], options options,
+	told jsonb[]) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -267,6 +289,7 @@ DECLARE
 	is_unique boolean := true;
 	versions boolean := true;
 	again boolean := true;	-- unless foreign tables here may show the same rows again
+	first integer := coalesce(array_position(names, 'here'), 1);
 	s side;
 BEGIN
 	PERFORM nodes_check_pairs(sides), nodes_check_columns(names, sides, options);
@@ -276,8 +299,9 @@ BEGIN
 		again := again AND NOT (s.place IS NULL AND s.remote);
 	END LOOP;
 	options.recheck := coalesce(options.recheck, again::integer);
-	FOR n IN 2 .. cardinality(sides) LOOP
-		pair := nodes_pair(sides[1], sides[n], options);
+	FOR n IN 1 .. cardinality(sides) LOOP
+		CONTINUE WHEN n = first;
+		pair := nodes_pair(sides[first], sides[n], options, told[first], told[n]);
 		IF plan IS NULL OR pair.by_hash THEN
 			plan := pair;
 		END IF;
@@ -286,6 +310,6 @@ BEGIN
 	plan.is_unique := is_unique;
 	plan.versions := versions AND plan.recheck > 0;
 	plan.links := '{}';
-	RETURN plan;
+	RETURN CASE WHEN told IS NULL THEN plan ELSE nodes_plain_plan(plan, told) END;
 END
 $$;

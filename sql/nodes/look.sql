@@ -15,6 +15,9 @@ DECLARE
 	found found_rows[];
 	s side;
 BEGIN
+	IF plan.buckets IS NOT NULL THEN
+		RETURN nodes_plain_rows(nodes, keys, false);
+	END IF;
 	FOREACH s IN ARRAY nodes.sides LOOP
 		f := finder(plan, s);
 		places := array_append(places, s.place);
@@ -26,10 +29,8 @@ BEGIN
 		reading_of(plan, keys, f.indexed), 0);
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
-		IF found[n].fingerprint IS DISTINCT FROM s.fingerprint THEN
-			PERFORM refuse_altered(s.relation, s.side);
-		END IF;
-		PERFORM require_unique(f, found[n].checksum, keys, s.side);
+		PERFORM nodes_described(s, found[n].fingerprint),
+			require_unique(f, found[n].checksum, keys, s.side);
 	END LOOP;
 	RETURN found;
 END

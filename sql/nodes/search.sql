@@ -46,9 +46,7 @@ BEGIN
 	scanned := ask(places, queries, 'value scanned', NULL::scanned, reading_of(nodes.plan), 0.005);
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
-		IF scanned[n].fingerprint IS DISTINCT FROM s.fingerprint THEN
-			PERFORM refuse_altered(s.relation, s.side);
-		END IF;
+		PERFORM nodes_described(s, scanned[n].fingerprint);
 		folds[n] := sketch_of(scanned[n]);
 		PERFORM progress((nodes.plan).progress, format('"%s": %s rows', s.side,
 			(iblt_header(folds[n])).rows));

@@ -46,8 +46,8 @@ make_nodes() {
 # Milliseconds of the processor of all sessions of the server that have ended.
 sessions_ms() {
 	local left
-	while left=$(pgrep -c -P "$SERVER" -f 'postgres: postgres ' || true) && [ "$left" -gt 0 ]; do pause 0.05; done
-	pause 0.5	# until the server has noticed
+	while left=$(pgrep -c -P "$SERVER" -f 'postgres: postgres ' || true) && [ "$left" -gt 0 ]; do sleep 0.05; done
+	sleep 0.5	# until the server has noticed
 	awk '{ sub(/.*\) /, ""); print 10 * ($14 + $15) }' "/proc/$SERVER/stat"
 }
 

@@ -147,11 +147,14 @@ foreach my $round (1 .. $rounds)
 			  . (grep({ $_ eq $name } @indexed) ? 'CREATE UNIQUE INDEX ON shop.r (k)' : ''));
 	}
 	my $expected = expected(told($kind, @nodes), undef, @nodes);
-	my $answer = compare('shop.r', \@nodes, join ', ', 'recheck => 0', $kind->{options} // ());
 	$disagreements += lines($expected);
-	next if $answer eq $expected;
-	diag("round $round, $kind->{name}, nodes @nodes");
-	is($answer, $expected, "round $round") unless $failed{ $kind->{name} }++;
+	foreach my $method ('sketch', $round % 3 ? () : 'plain')
+	{
+		my $answer = compare('shop.r', \@nodes, join ', ', "recheck => 0, method => '$method'", $kind->{options} // ());
+		next if $answer eq $expected;
+		diag("round $round, $kind->{name}, nodes @nodes, $method");
+		is($answer, $expected, "round $round") unless $failed{ $kind->{name} }++;
+	}
 }
 is(join(', ', sort keys %failed), '', "$rounds rounds: all answers are those of a full comparison");
 cmp_ok($disagreements, '>', $rounds, "$disagreements keys on which nodes disagreed were among them");
@@ -179,6 +182,12 @@ like(compare('shop.t', [qw(n3 n5)], 'max_differences => 100'), qr/ERROR:  too ma
 sql('n1', "INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(4, 30000, 4) g");
 sql('n2', 'UPDATE shop.t SET v = \'row \' || id');
 is(compare('shop.t', [ @three, 'here' ]), '', 'nodes that are equal again');
+
+# More differences than the first sketches are for: the next ones have another seed, and so do hashes of keys.
+sql($_, 'CREATE TABLE shop.big (id text PRIMARY KEY)') foreach @three;
+sql('n3', 'INSERT INTO shop.big SELECT generate_series(1, 30000)');
+is(sql('here', "SELECT count(*), bool_and(confirmed), min(verdict), max(verdict) FROM iblt_compare_nodes('shop.big', '{n1,n2,n3}')"), '30000|t|majority|majority', 'nodes that are scanned twice');
+sql($_, 'DROP TABLE shop.big') foreach @three;
 
 # --- answers ----------------------------------------------------------------------------
 
@@ -240,7 +249,7 @@ like(compare('shop.t', [qw(n3 here n4)]), qr/ERROR:  columns are not on all node
 is(lines(compare('shop.t', [qw(n3 here n4)], "exclude => '{more}', recheck => 0")), 30000, 'it may be excluded');
 like(compare('shop.t', [qw(n3 here n4)], "exclude => '{more,nothing}'"), qr/ERROR:  excluded columns are on no node: "nothing"/, 'a column that no node has may not');
 like(compare('shop.t', [qw(n3 here n4)], "exclude => '{id,more}', key_columns => '{id}'"), qr/ERROR:  .*columns are both asked for and excluded: "id"/, 'nor one of the key');
-like(compare('shop.t', [qw(n3 here n5)]), qr/ERROR:  "n3" \(here\) and "n5" \(the peer\): column types differ: "id" is integer here and bigint on the peer/, 'a column of another type');
+like(compare('shop.t', [qw(n3 here n5)]), qr/ERROR:  "here" \(here\) and "n5" \(the peer\): column types differ: "id" is integer here and bigint on the peer\nHINT:  Exclude the columns\./, 'a column of another type');
 like(compare('shop.t', [qw(n3 n6 here)]), qr/ERROR:  on "n6": relation shop.t does not exist/, 'a node that lacks the table');
 like(compare('shop.t', [qw(n3 n7 here)]), qr/ERROR:  extension iblt is not installed in "n7"'s database\nHINT:  Run CREATE EXTENSION iblt there\./, 'a node without iblt');
 sql('here', "ALTER SERVER n8 OPTIONS (SET port '1')");
@@ -289,6 +298,27 @@ sql('here', 'CREATE VIEW held AS SELECT count(*) AS n FROM pg_locks l JOIN pg_cl
 like(sql('here', "BEGIN; SELECT concat_ws(' ', relation, status, detail) FROM iblt_audit_nodes(${\ list(@audited)}, tables => ARRAY['shop.\"B b\"', 'shop.a', 'shop.t'], recheck => 0); SELECT n FROM held; COMMIT"),
 	qr/^shop."B b" equal\nshop.a not comparable columns are not on all nodes: .*\nshop.t differs\n0$/, 'an error is of one table, and no lock is kept');
 
+# --- nodes without iblt --------------------------------------------------------------------------
+
+sql('n7', "CREATE TABLE IF NOT EXISTS shop.t (id int PRIMARY KEY, v text); TRUNCATE shop.t; INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(1, 30000) g; DELETE FROM shop.t WHERE id = 1");
+my $plain = join "\n", '{"id": -1} majority {here,n1,n7} {n2} {here,n1,n7} t', '{"id": 1} tie {here,n2} {n1,n7} {n7} t', '{"id": 2} tie {here,n7} {n1,n2} {} t', '{"id": 3} majority {here,n2,n7} {n1} {n1} t';
+is(compare('shop.t', [qw(here n1 n2 n7)], "method => 'auto'"), $plain, 'a node without iblt: plain queries');
+like($notices, qr/NOTICE:  nodes "n7" have no extension iblt, so all are compared by plain queries/, 'and a notice');
+is(compare('shop.t', [qw(here n1 n2 n7)], "method => 'plain'"), $plain, 'the same, asked for');
+is(compare('shop.t', [qw(n7 n1 n2)], "method => 'auto', recheck => 0, rows => true", ', node_rows'), join("\n",
+	'{"id": -1} majority {n7,n1} {n2} {n7,n1} {"n1": null, "n2": {"v": "more", "id": -1}, "n7": null}',
+	'{"id": 1} tie {n7} {n1,n2} {n7} {"n1": {"v": "one", "id": 1}, "n2": {"v": "row 1", "id": 1}, "n7": null}',
+	'{"id": 2} majority {n1,n2} {n7} {} {"n1": {"v": "one", "id": 2}, "n2": {"v": "one", "id": 2}, "n7": {"v": "row 2", "id": 2}}',
+	'{"id": 3} majority {n7,n2} {n1} {n1} {"n1": null, "n2": {"v": "row 3", "id": 3}, "n7": {"v": "row 3", "id": 3}}'), 'and none of them is here');
+is(compare('shop.t', [qw(n7 n1 n2 here)], "method => 'auto', recheck => 0, condition => 'id < 3 AND v IS NOT NULL'"), join("\n",
+	'{"id": -1} majority {n7,n1,here} {n2} {n7,n1,here}', '{"id": 1} tie {n2,here} {n7,n1} {n7}', '{"id": 2} tie {n7,here} {n1,n2} {}'), 'a condition');
+like(compare('shop.t', [qw(n7 n1 n2)], "method => 'auto', condition => 'id < 3'"), qr/ERROR:  .*cannot compare by plain queries: there is a condition, and no node is this database/, 'for which a node must be here');
+is(compare('shop.t', [qw(here n1 n2)], "method => 'auto', recheck => 0"), $wrong =~ s/tie (\{here)/majority $1/gr =~ s/tie (\{n1,n2)/majority $1/gr, 'all nodes have iblt: no plain queries');
+is($notices, '', 'and nothing to say');
+is(audit([qw(here n1 n2 n7)], "tables => '{shop.t}', method => 'auto'"), 'shop.t differs 4 2 {"n1": 1} {"n2": 1} {} 0', 'an audit of such nodes');
+like(audit([qw(n7 n1 n2)], "schema => 'shop', method => 'auto', recheck => 0"), qr/^shop."B b" not comparable .*\nshop.a not comparable .*\nshop.only_one not comparable .*\nshop.t differs 4 1 \{"n1": 1\} \{"n2": 1\} \{"n7": 1\} 0$/s, 'and of none here');
+like(compare('shop.t', [qw(here n1 n2 n7)], "method => 'plain', max_differences => 3"), qr/ERROR:  too many differences: (about |at least )?4 keys differ/, 'too many differences');
+
 # --- nodes that fail in the middle ------------------------------------------------------------
 
 foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric)', 'iblt_internal.scanned' ], [ 'the lookup', 'read_planned(text, text[], text[], text[])', 'record' ])
@@ -312,16 +342,16 @@ nothing_left('after errors', @servers);
 # A table that is altered between the description and the scan is described again, up to three times.
 foreach my $times (2, 3)
 {
-	sql('here', qq{ALTER FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options) RENAME TO nodes_plan_it; DROP SEQUENCE IF EXISTS calls; CREATE SEQUENCE calls;
-		CREATE FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options) RETURNS iblt_internal.plan LANGUAGE plpgsql AS '
+	sql('here', qq{ALTER FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options, jsonb[]) RENAME TO nodes_plan_it; DROP SEQUENCE IF EXISTS calls; CREATE SEQUENCE calls;
+		CREATE FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options, jsonb[]) RETURNS iblt_internal.plan LANGUAGE plpgsql AS '
 		BEGIN IF nextval(''public.calls'') <= $times THEN ALTER TABLE shop.t ADD gone int; ALTER TABLE shop.t DROP gone; ALTER TABLE shop.t ALTER v SET DEFAULT 7; ALTER TABLE shop.t RENAME v TO w;
-			ALTER TABLE shop.t RENAME w TO v; ALTER TABLE shop.t ALTER v TYPE varchar(100); END IF; RETURN iblt_internal.nodes_plan_it(\$1, \$2, \$3); END'});
+			ALTER TABLE shop.t RENAME w TO v; ALTER TABLE shop.t ALTER v TYPE varchar(100); END IF; RETURN iblt_internal.nodes_plan_it(\$1, \$2, \$3, \$4); END'});
 	my $answer = compare('shop.t', [qw(here n2 n1)], "recheck => 0, columns => '{id}'");
 	$times == 2 ? is($answer, "{\"id\": -1} majority {here,n1} {n2} {here,n1}\n{\"id\": 3} majority {here,n2} {n1} {n1}", 'a table that is altered twice while it is compared')
 	  : like($answer, qr/ERROR:  relation shop.t was altered while it was compared \(here\)/, 'and one that is altered three times');
 	like(compare('shop.t', [qw(here n3)], "recheck => 0, columns => '{id}'"), $times == 2 ? qr/^$/ : qr/ERROR:  relation shop.t was altered/, 'and so if no key differs') if sql('here', 'SELECT setval(\'calls\', 1, false)');
-	sql('here', 'DROP FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options);
-		ALTER FUNCTION iblt_internal.nodes_plan_it(text[], iblt_internal.side[], iblt_internal.options) RENAME TO nodes_plan; ALTER TABLE shop.t ALTER v TYPE text');
+	sql('here', 'DROP FUNCTION iblt_internal.nodes_plan(text[], iblt_internal.side[], iblt_internal.options, jsonb[]);
+		ALTER FUNCTION iblt_internal.nodes_plan_it(text[], iblt_internal.side[], iblt_internal.options, jsonb[]) RENAME TO nodes_plan; ALTER TABLE shop.t ALTER v TYPE text');
 }
 
 # --- a damaged index ------------------------------------------------------------------------------

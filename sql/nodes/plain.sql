@@ -1,0 +1,185 @@
+-- Nodes without iblt ----------------------------------------------------------------------
+--
+-- If a node has no iblt, all are compared by plain queries, as a peer without it is (sql/plain):
+-- each sums its rows up in buckets, and the rows of buckets in which two nodes differ are read
+-- on all of them and compared here.
+
+-- The method for these nodes, sketch or plain, and with auto a notice of the latter; from now
+-- on, they are asked as it says.
+CREATE FUNCTION nodes_method(conns text[], names text[], method text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	without text[] := '{}';
+BEGIN
+	FOR n IN 1 .. CASE method WHEN 'auto' THEN cardinality(conns) ELSE 0 END LOOP
+		IF conns[n] IS NOT NULL THEN
+			PERFORM peer_send(conns[n], plain_settings() || 'SELECT NOT EXISTS (SELECT'
+				' FROM pg_extension WHERE extname = ''iblt'')');
+			without := without || CASE WHEN peer_value(conns[n], 0.001)::boolean
+				THEN names[n : n] END;
+		END IF;
+	END LOOP;
+	IF without <> '{}' THEN
+		RAISE NOTICE USING MESSAGE = format('nodes %s have no extension iblt, so all are compared '
+			'by plain queries', quoted(without));
+	END IF;
+	method := CASE WHEN method = 'plain' OR without <> '{}' THEN 'plain' ELSE 'sketch' END;
+	PERFORM peer_bare(CASE method WHEN 'plain' THEN array_to_string(conns, ' ') ELSE '' END);
+	RETURN method;
+END
+$$;
+
+-- The sides of a comparison by plain queries, and what the nodes told of their relations.
+CREATE FUNCTION nodes_plain_sides(conns text[], names text[], relation text, options options,
+	OUT sides side[], OUT told jsonb[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	query text := plain_describe_sql(relation);
+	answers text[];
+BEGIN
+	answers := ask_values(conns, array_fill(query, ARRAY[cardinality(conns)]), 0.001,
+		options.label);
+	FOR n IN 1 .. cardinality(conns) LOOP
+		told[n] := answers[n];
+		IF told[n] = 'null' THEN
+			PERFORM nodes_refuse_missing(names[n], relation);
+		END IF;
+		-- rows are compared here, with functions of this side's schema
+		sides[n] := CASE WHEN conns[n] IS NULL
+			THEN described(describe(relation::regclass, options.condition), names[n])
+			ELSE described(told[n] || jsonb_build_object('schema', '@extschema@', 'condition',
+				options.condition), names[n], conns[n]) END;
+	END LOOP;
+END
+$$;
+
+-- An error for two nodes that plain queries cannot compare.
+-- Types of their own and conditions are looked up in this database.
+CREATE FUNCTION nodes_plain_check(plan plan, mine jsonb, theirs jsonb) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	elsewhere boolean := (plan.here).place IS NOT NULL;
+BEGIN
+	PERFORM plain_check_sides(plan.here, mine, theirs), plain_check_types(plan, mine, theirs),
+		plain_refuse(CASE
+			WHEN elsewhere AND (plan.here).condition IS NOT NULL THEN 'there is a condition'
+			WHEN elsewhere AND EXISTS (SELECT FROM unnest(plan.columns) AS c WHERE c.base >= 16384)
+			THEN 'columns have types that are not built in' END || ', and no node is this database',
+			'Name this database among the nodes, or install iblt on all of them.');
+	IF (plan.there).condition IS NOT NULL THEN
+		PERFORM plain_check_condition((plan.here).relation, (plan.there).condition, mine, theirs);
+	END IF;
+END
+$$;
+
+-- The plan of a comparison by plain queries.
+CREATE FUNCTION nodes_plain_plan(plan plan, told jsonb[]) RETURNS plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	most bigint := 0;
+	described jsonb;
+BEGIN
+	plan.by_hash := true;
+	plan.bytes := 0;
+	FOREACH described IN ARRAY told LOOP
+		most := greatest(most, (described -> 'size' ->> 'rows')::bigint);
+		plan.bytes := greatest(plan.bytes, (described -> 'size' ->> 'bytes')::bigint);
+	END LOOP;
+	plan.buckets := plain_buckets(most);
+	RETURN plan;
+END
+$$;
+
+-- The rows on each node whose keys have these hashes, or are in these buckets.
+CREATE FUNCTION nodes_plain_rows(nodes node_set, keys text[], in_buckets boolean)
+RETURNS found_rows[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan plan := nodes.plan;
+	lookup text := (plain_finder(plan, in_buckets)).lookup;
+	places text[] := '{}';
+	queries text[] := '{}';
+	answers text[];
+	fingerprint text;
+	result found_rows[];
+	s side;
+BEGIN
+	FOREACH s IN ARRAY nodes.sides LOOP
+		places := array_append(places, s.place);
+		queries := array_append(queries, plain_rows_sql(plan, s, keys, in_buckets));
+	END LOOP;
+	answers := ask(places, queries, 'value text', NULL::text, reading_of(plan), 0);
+	FOR n IN 1 .. cardinality(places) LOOP
+		fingerprint := split_part(answers[n], ' ', 1);
+		PERFORM nodes_described(nodes.sides[n], fingerprint);
+		result[n] := plain_found(lookup, keys,
+			substr(answers[n], length(fingerprint) + 2)::text[], fingerprint);
+	END LOOP;
+	RETURN result;
+END
+$$;
+
+-- The buckets in which two nodes differ, and the largest number of rows, in figures.
+CREATE FUNCTION nodes_plain_sums(nodes node_set, OUT figures figures, OUT buckets integer[])
+RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	places text[] := '{}';
+	queries text[] := '{}';
+	answers text[];
+	words text[];
+	first numeric[];
+	s side;
+BEGIN
+	buckets := '{}';
+	FOREACH s IN ARRAY nodes.sides LOOP
+		places := array_append(places, s.place);
+		queries := array_append(queries, plain_sums_sql(nodes.plan, s));
+	END LOOP;
+	answers := ask(places, queries, 'value text', NULL::text, reading_of(nodes.plan), 0);
+	FOR n IN 1 .. cardinality(places) LOOP
+		words := string_to_array(answers[n], ' ');
+		PERFORM nodes_described(nodes.sides[n], words[1]);
+		figures.rows_here := greatest(figures.rows_here, words[2]::bigint);
+		first := coalesce(first, words[3]::numeric[]);
+		-- 0.5 is that of no rows, which no sum is
+		buckets := ARRAY(SELECT u.n - 1 FROM unnest(first, words[3]::numeric[])
+				WITH ORDINALITY AS u(a, b, n) WHERE coalesce(a, 0.5) <> coalesce(b, 0.5)
+			UNION SELECT unnest(buckets) ORDER BY 1);
+	END LOOP;
+	figures.rows_there := figures.rows_here;
+END
+$$;
+
+-- The keys on which nodes disagree, by plain queries; an error if there are too many.
+CREATE FUNCTION nodes_plain_look(nodes node_set) RETURNS SETOF node_difference
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan plan := nodes.plan;
+	summed record := nodes_plain_sums(nodes);
+	size integer := plain_batch(plan, summed.figures);
+	many text := plain_many(plan, summed.figures, cardinality(summed.buckets));
+	number bigint := 0;
+	d node_difference;
+BEGIN
+	FOR done IN 0 .. cardinality(summed.buckets) - 1 BY size LOOP
+		EXIT WHEN many IS NOT NULL;
+		FOR d IN SELECT * FROM nodes_differing(nodes, nodes_plain_rows(nodes,
+				summed.buckets[done + 1 : done + size]::text[], true), NULL) LOOP
+			number := number + 1;
+			RETURN NEXT d;
+		END LOOP;
+		many := CASE WHEN number > plan.max_differences THEN 'at least ' || number END;
+	END LOOP;
+	IF many IS NOT NULL THEN
+		PERFORM plain_refuse_many(plan, many, NULL);
+	END IF;
+END
+$$;
