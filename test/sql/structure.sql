@@ -31,6 +31,7 @@ SELECT structure_same(a, b, false) = expected AS as_expected, a, b
 FROM (VALUES ('(((x >= 1) AND (x <= 2)) AND (y > 0))', '((x >= 1) AND (x <= 2) AND (y > 0))', true),
 	('((y > 0) AND ((x >= 1) AND (x <= 2)))', '((y > 0) AND (x >= 1) AND (x <= 2))', true),
 	('(((x) OR (y)) AND (z))', '((x) OR (y) AND (z))', false), ('((x) AND ((y) OR (z)))', '((x) AND (y) OR (z))', false),
+	('((x AND y OR z) AND w)', '(x AND y OR z AND w)', false), ('((x OR y AND z) OR w)', '(x OR y AND z OR w)', false),
 	('(NOT ((x) AND (y)) AND (z))', '(NOT (x) AND (y) AND (z))', false), ('(x = (y AND z) AND w)', '(x = y AND z AND w)', false),
 	('((''a) AND (b'' = x))', '(''a AND b'' = x)', false), ('(("AND" = 1) OR (x))', '("AND" = 1 OR (x))', false),
 	('((s)::text = ANY ((ARRAY[''a''::character varying, ''b, c]''::character varying])::text[]))', '((s)::text = ANY (ARRAY[(''a''::character varying)::text, (''b, c]''::character varying)::text]))', true),
