@@ -178,7 +178,9 @@ BEGIN
 				found),
 			DETAIL = format('One key is %s. Nothing was changed.', wrong),
 			HINT = 'Look for a trigger, a rule, a column that another expression generates, '
-				'or one that the condition names and the repair leaves out.';
+				'or one that the condition names and the repair leaves out.'
+				|| coalesce(E'\nTriggers of the table: ' || repair_triggers(plan, '{insert,update}')
+					|| '. Set as_replica => true to repair as replication does.', '');
 	END IF;
 	RETURN differ;
 END

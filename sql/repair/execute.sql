@@ -15,6 +15,11 @@ DECLARE
 BEGIN
 	e.detail := concat_ws(E'\n', nullif(e.detail, ''),
 		format('The row has the key %s.', left(key, 1000)), 'Context: ' || nullif(inside, ''));
+	IF e.state IN ('23503', '23001') THEN
+		e.hint := concat_ws(E'\n', nullif(e.hint, ''), 'Repair all tables that refer to each '
+			'other in one transaction: CALL iblt_audit_run(…), and then '
+			'iblt_repair(run => …).');
+	END IF;
 	PERFORM iblt_raise(e);
 END
 $$;
@@ -117,8 +122,8 @@ BEGIN
 			IF cardinality(failed) = cardinality(remaining) THEN
 				e.detail := concat_ws(E'\n', nullif(e.detail, ''),
 					'Nothing was changed, because no statement order satisfies all constraints.');
-				e.hint := 'Repair the tables that these rows refer to first. If rows exchange '
-					'values that must be unique, make the constraint DEFERRABLE.';
+				e.hint := CASE WHEN e.state IN ('23505', '23P01') THEN 'If rows exchange values '
+					'that must be unique, make the constraint DEFERRABLE.' END;
 				PERFORM repair_fail(e, statements[i], kept[i], keys[i]);
 			END IF;
 		END LOOP;

@@ -2,9 +2,9 @@
 --
 -- iblt_repair calls repair, which calls the steps: repair_prepare (plan.sql), comparison_of
 -- (sql/compare/compare.sql), repair_steps (steps.sql), repair_outside (absent.sql),
--- repair_cascades (referring.sql), repair_begin (lock.sql), and repair_claim, repair_apply
--- and repair_commit (apply.sql).  What a run found is repaired by run_repair
--- (sql/run/repair.sql).
+-- repair_cascades (referring.sql), repair_announce (preview.sql), repair_begin (lock.sql), and
+-- repair_claim, repair_apply and repair_commit (apply.sql).  What a run found is repaired by
+-- run_repair (sql/run/repair.sql).
 
 -- Compares, and previews, or claims the rows that are to be changed.
 CREATE FUNCTION repair_find(plan repair_plan) RETURNS repair_work
@@ -28,6 +28,8 @@ BEGIN
 		work.again := claimed.again;
 	ELSE
 		work.steps := repair_cascades(plan, repair_fill(plan, work.steps));
+		PERFORM repair_announce(plan, work.steps, CASE (plan.asked).target
+			WHEN 'here' THEN (work.figures).rows_here ELSE (work.figures).rows_there END);
 	END IF;
 	RETURN work;
 END

@@ -74,6 +74,22 @@ AS $$
 		WHERE p.oid = k.conparentid AND p.confrelid IN (SELECT relid FROM tree))
 $$;
 
+-- The triggers of a relation and its partitions that statements of a repair may fire, as an array
+-- of repair_trigger.
+-- Those of live digests are left out, because they change nothing that a user sees.
+CREATE FUNCTION repair_describe_triggers(target regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object('name', quote_ident(t.tgname),
+		'enabled', t.tgenabled, 'events', (SELECT jsonb_agg(e.name ORDER BY e.bit)
+			FROM (VALUES (4, 'INSERT'), (16, 'UPDATE'), (8, 'DELETE')) AS e(bit, name)
+			WHERE t.tgtype & e.bit > 0))), '[]')
+	FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+	WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgtype & 28 > 0
+	AND p.pronamespace <> 'iblt_internal'::regnamespace AND t.tgrelid IN (
+		SELECT target UNION SELECT relid FROM pg_partition_tree(target))
+$$;
+
 -- A relation as a repair wants to know it, in the form of type repair_target.
 -- With session_replication_role = replica, no trigger checks deferrable constraints.
 CREATE FUNCTION repair_describe(relation regclass) RETURNS jsonb
@@ -91,6 +107,7 @@ AS $$
 			FROM pg_constraint k WHERE k.contype IN ('p', 'u', 'x') AND k.condeferrable
 			AND k.conrelid IN (
 				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
+		'triggers', repair_describe_triggers(relation),
 		'replica', current_setting('session_replication_role') = 'replica',
 		'columns', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
 				'type', repair_type(a.atttypid),

@@ -45,13 +45,21 @@ CREATE TYPE repair_target_column AS (
 	always boolean			-- GENERATED ALWAYS AS IDENTITY
 );
 
+-- A trigger of the target.
+CREATE TYPE repair_trigger AS (
+	name text,				-- quoted
+	enabled text,			-- as in pg_trigger: 'O', 'A' (always) or 'R' (replica)
+	events text[]			-- INSERT, UPDATE, DELETE
+);
+
 -- The target, as repair_describe gives it.
 CREATE TYPE repair_target AS (
 	kind text,				-- what sort of relation it is, in words
 	foreign_keys repair_foreign_key[],
 	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
 	replica boolean,		-- the session has session_replication_role = replica
-	columns repair_target_column[]
+	columns repair_target_column[],
+	triggers repair_trigger[]	-- that are not disabled
 );
 
 -- A compared column, as statements write it.

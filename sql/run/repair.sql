@@ -42,6 +42,7 @@ DECLARE
 	compare options := audit.compare;
 BEGIN
 	compare.content := 'texts';
+	compare.extra_columns := 'ignore';	-- the columns have to be those of the run
 	compare.recheck := coalesce(given.recheck, compare.recheck);
 	compare.timeout := given.timeout;
 	compare.progress := given.progress;
@@ -242,6 +243,8 @@ BEGIN
 		IF NOT asked.apply THEN
 			work.steps := repair_absent(plan, work.steps);
 			work.steps := repair_cascades(plan, repair_fill(plan, work.steps));
+			PERFORM repair_announce(plan, work.steps,
+				CASE asked.target WHEN 'here' THEN t.rows_here ELSE t.rows_there END);
 		END IF;
 		r.work := work;
 		result := array_append(result, r);

@@ -188,6 +188,7 @@ sub check
 	my $apply = pick('true', 'false');
 	my $sql = $session{here}->run("SELECT sql FROM iblt_repair('$table->{name}', $peer, direction => '$direction', apply => $apply)");
 	my $error = $session{here}{err};
+	$error =~ s/^\S+ NOTICE:  00000: the repair will delete [1-9]\d* of the \d+ rows of public\.$table->{name} \($target\)\nLOCATION.*\n//m if $sql =~ /^DELETE/m;
 	if ($apply eq 'false')
 	{
 		$session{$target}->run("BEGIN; @{[ before(19, 'SET standard_conforming_strings = off;') ]} SET datestyle = 'German'; SET intervalstyle = sql_standard; SET timezone = 'Asia/Kolkata'; SET bytea_output = escape;\n$sql\nCOMMIT;

@@ -1,0 +1,43 @@
+-- What a preview says ----------------------------------------------------------------
+--
+-- A preview shows statements.  What else they would do is said in notices: which triggers fire,
+-- and how many rows would be lost.
+
+-- The triggers of the target that fire for such actions, with their events, in words; NULL if
+-- there are none.
+CREATE FUNCTION repair_triggers(plan repair_plan, actions text[]) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT string_agg(format('%s (%s)', t.name, events.list), ', ' ORDER BY t.name COLLATE "C")
+	FROM unnest((plan.target).triggers) AS t, LATERAL (
+		SELECT string_agg(e, ', ' ORDER BY n) FROM unnest(t.events) WITH ORDINALITY AS u(e, n)
+		WHERE lower(e) = ANY (actions)) AS events(list)
+	WHERE events.list <> '' AND t.enabled IN ('A',
+		CASE WHEN (plan.asked).as_replica THEN 'R' ELSE 'O' END)
+$$;
+
+-- The notices of a preview of steps for a target of that many rows.
+CREATE FUNCTION repair_announce(plan repair_plan, steps repair_step[], rows bigint) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	actions text[] := ARRAY(SELECT s.action FROM unnest(steps) AS s WHERE s.status = 'preview');
+	lost bigint := (SELECT sum(s.n) FROM unnest(steps) AS s
+		WHERE s.status = 'preview' AND s.action = 'delete');
+	triggers text := repair_triggers(plan, actions);
+	s side := repair_side(plan);
+BEGIN
+	IF lost > 0 THEN
+		RAISE NOTICE 'the repair will delete % of the % rows of % (%)', lost, rows, s.relation,
+			s.side;
+	END IF;
+	IF (plan.asked).as_replica AND triggers <> '' THEN
+		RAISE NOTICE 'triggers of % will fire (%): %', s.relation, s.side, triggers;
+	ELSIF triggers <> '' THEN
+		RAISE NOTICE USING
+			MESSAGE = format('triggers of %s will fire (%s): %s', s.relation, s.side, triggers),
+			HINT = 'With as_replica => true, only triggers that are enabled ALWAYS or REPLICA '
+				'fire.';
+	END IF;
+END
+$$;
