@@ -126,8 +126,8 @@ BEGIN
 			WHEN item.unready THEN 'differences cannot be confirmed: replication of this table is '
 				'not ready (the subscription is disabled or still copies it, or there is a standby '
 				'between the sides)'
-			ELSE unconfirmed || ' differences could not be confirmed: rows kept changing, or '
-				'replication did not pass in time' END,
+			ELSE format('%s differences could not be confirmed: %s', unconfirmed,
+				unconfirmed_cause()) END,
 		live_said(plan),
 		CASE WHEN plan.buckets IS NOT NULL THEN 'compared by plain queries' END,
 		by_index_note(reads_by_index(plan)),

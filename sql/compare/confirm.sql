@@ -127,6 +127,41 @@ BEGIN
 END
 $$;
 
+-- Why differences that are looked at again are not confirmed, for people.
+-- The last look says it, and this transaction remembers it.
+CREATE FUNCTION set_cause(cause text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM set_config('iblt.cause', cause, true);
+END
+$$;
+
+-- The same, or what is always true.
+CREATE FUNCTION unconfirmed_cause() RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN coalesce(nullif(current_setting('iblt.cause', true), ''),
+		'rows kept changing, or replication did not pass in time');
+END
+$$;
+
+-- Why replication over a link did not pass in time.
+CREATE FUNCTION late_cause(plan plan, link link) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	said text := CASE WHEN link.slot IS NULL
+		THEN ask_call(place_of(plan, link.follower), 'standby_said()')
+		ELSE concat_ws(', ',
+			ask_call(place_of(plan, link.follower), format('subscription_said(%L)', link.slot)),
+			ask_call(place_of(plan, link.source), format('slot_said(%L)', link.slot))) END;
+BEGIN
+	RETURN 'replication did not pass in time' || coalesce(' (' || nullif(said, '') || ')', '');
+END
+$$;
+
 -- Waits until all that either side shows now has reached the other; false if that takes too
 -- long.
 CREATE FUNCTION passed(plan plan, deadline timestamptz) RETURNS boolean
@@ -137,10 +172,15 @@ DECLARE
 BEGIN
 	IF plan.links = '{}' THEN
 		PERFORM pg_sleep(least(1, greatest(0, extract(epoch FROM deadline - clock_timestamp()))));
-		RETURN clock_timestamp() <= deadline;
+		IF clock_timestamp() > deadline THEN
+			PERFORM set_cause('there was no time to look again');
+			RETURN false;
+		END IF;
+		RETURN true;
 	END IF;
 	FOREACH link IN ARRAY plan.links LOOP
 		IF NOT wait_link(plan, link, deadline) THEN
+			PERFORM set_cause(late_cause(plan, link));
 			RETURN false;
 		END IF;
 	END LOOP;
@@ -193,6 +233,9 @@ BEGIN
 			result := settle(s, deadline) AND result;
 		END IF;
 	END LOOP;
+	IF NOT result THEN
+		PERFORM set_cause('transactions that may have written to the relation did not end in time');
+	END IF;
 	RETURN result;
 END
 $$;
@@ -376,6 +419,7 @@ DECLARE
 	batch held;
 BEGIN
 	IF is_ready(plan) THEN
+		PERFORM set_cause('rows kept changing');
 		batches := steady(plan, batches, deadline);
 		FOR round IN 1 .. plan.recheck LOOP
 			EXIT WHEN batches = '{}';

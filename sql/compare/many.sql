@@ -132,8 +132,8 @@ BEGIN
 			AND passed(plan, deadline) THEN
 		RETURN NULL;
 	END IF;
-	RETURN format('iblt_compare did not see replication pass within the timeout (%s).',
-		plan.timeout);
+	RETURN format('iblt_compare did not see replication pass within the timeout (%s): %s.',
+		plan.timeout, unconfirmed_cause());
 END
 $$;
 

@@ -362,6 +362,40 @@ AS $$
 	AND st.relid IS NULL AND st.received_lsn IS NOT NULL
 $$;
 
+-- How a slot is behind, for people.
+CREATE FUNCTION slot_said(slot text) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+AS $$
+	SELECT concat(CASE WHEN NOT s.active THEN 'nothing is connected to the slot, which is '
+			ELSE 'the slot is ' END,
+		pg_size_pretty(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+			ELSE pg_current_wal_lsn() END - s.confirmed_flush_lsn), ' behind')
+	FROM pg_replication_slots s WHERE s.slot_name = slot AND s.database = current_database()
+$$;
+
+-- How the subscription of a slot does, for people.
+CREATE FUNCTION subscription_said(slot text) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+AS $$
+	SELECT string_agg(format(CASE WHEN NOT s.subenabled THEN 'subscription "%s" is disabled'
+			WHEN NOT EXISTS (SELECT FROM pg_stat_subscription st WHERE st.subid = s.oid
+				AND st.relid IS NULL AND st.pid IS NOT NULL)
+			THEN 'subscription "%s" has no apply worker, and the log of its server says why'
+			ELSE 'subscription "%s" has an apply worker' END, s.subname), ', ')
+	FROM pg_subscription s WHERE s.subslotname = slot
+	AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+$$;
+
+-- How this standby does, for people.
+CREATE FUNCTION standby_said() RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+AS $$
+	SELECT CASE WHEN NOT pg_is_in_recovery() THEN NULL
+		WHEN pg_is_wal_replay_paused() THEN 'replay on the standby is paused'
+		ELSE format('the standby has still to replay %s of what it has received',
+			pg_size_pretty(pg_last_wal_receive_lsn() - pg_last_wal_replay_lsn())) END
+$$;
+
 -- The transactions under way that may have written to a relation of this primary; for a view,
 -- all that have written anything.
 -- A transaction keeps its locks until it is visible, long after its WAL was sent if

@@ -31,7 +31,7 @@ BEGIN
 			CASE WHEN reason IS NULL THEN 'preview' ELSE 'skipped' END, reason, n, columns, kept
 			)::repair_step
 		FROM (SELECT (u.s).*, CASE WHEN (u.s).id IN (SELECT unnest(unconfirmed))
-				THEN 'not confirmed: its rows kept changing, or replication did not pass in time'
+				THEN 'not confirmed: ' || unconfirmed_cause()
 			WHEN (u.s).id IN (SELECT unnest(no_delete)) THEN 'deletes => false'
 			WHEN (u.s).id IN (SELECT unnest(no_insert)) THEN 'inserts => false'
 			WHEN (u.s).action = 'update' AND NOT (plan.asked).updates THEN 'updates => false'

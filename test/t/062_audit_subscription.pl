@@ -118,7 +118,7 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" DISABLE');
 	# what a run has found is not repaired either
 	my $run = $there->safe_psql('postgres', q{CALL "Their Iblt".iblt_audit_run(subscription => 'Sub', progress => false)});
 	is($there->safe_psql('postgres', qq{SELECT count(*), status, detail FROM "Their Iblt".iblt_repair(run => $run, relation => 'r.a', direction => 'pull', apply => true) GROUP BY 2, 3}),
-		'19|skipped|not confirmed: its rows kept changing, or replication did not pass in time', 'and iblt_repair skips those that a run has kept');
+		'19|skipped|not confirmed: rows kept changing, or replication did not pass in time', 'and iblt_repair skips those that a run has kept');
 }
 $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 
@@ -129,12 +129,28 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 	$here->safe_psql('postgres', q{UPDATE r."C ""c" SET v = 'new'});
 	my ($got) = audit_subscription("'Sub', timeout => '1 s', $mine");
 	is(line($got->{'r."C ""c"'}), 'not comparable 300 300 0 0 300 300', 'replication that does not pass in time: could not tell');
-	like($got->{'r."C ""c"'}{detail}, qr/^300 differences could not be confirmed: rows kept changing, or replication did not pass in time/, 'and why');
+	like($got->{'r."C ""c"'}{detail}, qr/^300 differences could not be confirmed: replication did not pass in time \(subscription "Sub" has an apply worker, the slot is \d+ \w+ behind\)/, 'and why');
 	$holder->run('COMMIT');
 	$holder->quit;
 	$here->wait_for_catchup("Sub");
 	($got) = audit_subscription("'Sub', $mine");
 	is(line($got->{'r."C ""c"'}), 'equal 300 300 0 0 0 0', 'once it has passed, it is equal (and the drift was overwritten)');
+}
+
+# an apply worker that a conflict has stopped
+{
+	my $retry = sub { $there->safe_psql('postgres', "ALTER SYSTEM SET wal_retrieve_retry_interval = '$_[0]'"); $there->reload; wait_for($there, "SELECT current_setting('wal_retrieve_retry_interval') = '$_[0]'") };
+	$retry->('1h');
+	$there->safe_psql('postgres', q{INSERT INTO r.b (id) VALUES (9000)});
+	$here->safe_psql('postgres', q{INSERT INTO r.b (id) VALUES (9000), (9001)});
+	wait_for($there, q{SELECT count(*) = 0 FROM pg_stat_subscription WHERE subname = 'Sub' AND pid IS NOT NULL});
+	my ($got) = audit_subscription("'Sub', timeout => '1 s', $mine");
+	like($got->{'r.b'}{detail}, qr/^\d differences could not be confirmed: replication did not pass in time \(subscription "Sub" has no apply worker, and the log of its server says why, nothing is connected to the slot, which is \d+ \w+ behind\)/, 'a worker that has ended is named as the cause');
+	$there->safe_psql('postgres', 'DELETE FROM r.b WHERE id = 9000');
+	$retry->('1s');
+	$here->wait_for_catchup('Sub');
+	($got) = audit_subscription("'Sub', $mine");
+	is($got->{'r.b'}{status}, 'equal', 'and when it runs again, the table is equal');
 }
 
 # partitions: the root is published for a plain table, leaves for plain tables
