@@ -13,6 +13,7 @@
 #	--nagios          one line with figures, and the exit statuses of Nagios
 #	--prometheus FILE also write series in the text format of Prometheus to FILE
 #	--html FILE       also write a page to look at and to hand on to FILE
+#	--all             compare structure and sequences, too; for a schema or a whole database
 #	--run             begin a run: the arguments are those of iblt_audit_run
 #	--resume RUN      go on with a run: those of iblt_audit_resume
 #	--jobs N          let that many sessions work on the run
@@ -37,6 +38,7 @@ form=
 metrics=
 page=
 baseline=
+all=
 
 # leave STATUS: ends with it, or with that of Nagios which means the same.
 leave() {
@@ -108,6 +110,9 @@ while :; do
 		file_of --html "${2-}"
 		page=$file
 		shift ;;
+	--all)
+		[ -z "$all" ] || break
+		all=yes ;;
 	--save | --against)
 		[ "$function" = iblt_audit ] || break
 		case $1 in
@@ -156,6 +161,8 @@ resume=
 name=
 peer=
 subscription=
+schema=
+peer_schema=
 given=$#
 n=0
 [ "$given" -gt 0 ] || [ -n "$run" ] || [ "$function" != "${function%baseline}" ] || could_not_tell 'usage: iblt-audit.sh [OPTION ...] NAME=VALUE ...; see iblt-audit.sh --help'
@@ -183,7 +190,9 @@ for argument in "$@"; do
 	case $argument in
 	peer=*) peer=${argument#*=} ;;
 	subscription=*) subscription=${argument#*=} name=$argument ;;
-	tables=* | schema=* | publication=*) name=$argument ;;
+	peer_schema=*) peer_schema=${argument#*=} ;;
+	schema=*) schema=${argument#*=} name=$argument ;;
+	tables=* | publication=*) name=$argument ;;
 	esac
 	n=$((n + 1))
 	set -- "$@" -v "name$n=${argument%%=*}" -v "value$n=${argument#*=}"
@@ -195,6 +204,11 @@ for argument in "$@"; do
 	esac
 done
 shift "$given"
+
+case $all:$function:$peer:$name in
+:* | yes:iblt_audit:?*: | yes:iblt_audit:?*:schema=* | yes:iblt_audit_run:?*: | yes:iblt_audit_run:?*:schema=*) ;;
+*) could_not_tell '--all is for a peer, and for a schema or the whole database' ;;
+esac
 
 export PGCLIENTENCODING=UTF8 PGCONNECT_TIMEOUT="${PGCONNECT_TIMEOUT:-10}" PGAPPNAME="${PGAPPNAME:-iblt-audit}"
 
@@ -283,11 +297,13 @@ fi
 # One statement gives the whole answer, which is shown between a first and a last line that
 # nothing else could write; without both, there is none.
 report="SELECT :schema.iblt_audit_report(tables, f.form, coalesce(f.name, nullif(:'name', '')), nullif(:'subscription', ''),
-	nullif(:'peer', ''), nullif(:'run', '')::bigint)"
+	nullif(:'peer', ''), nullif(:'run', '')::bigint, structure)"
+structure="NULL::json"
+[ -z "$all" ] || structure="(SELECT coalesce(json_agg(row_to_json(s)), '[]') FROM :schema.iblt_audit_structure(:'peer', nullif(:'schema_name', ''), nullif(:'peer_schema', '')) AS s)"
 answer=$(ask "${before}WITH audit AS MATERIALIZED (
-	SELECT coalesce(json_agg(row_to_json(t)), '[]') AS tables FROM $audit AS t
+	SELECT coalesce(json_agg(row_to_json(t)), '[]') AS tables, $structure AS structure FROM $audit AS t
 ), report AS MATERIALIZED (
-	SELECT tables, :schema.iblt_audit_report(tables, 'verdict') AS verdict FROM audit
+	SELECT tables, structure, :schema.iblt_audit_report(tables, 'verdict', structure => structure) AS verdict FROM audit
 )
 SELECT verdict, ($report FROM (VALUES (:'form', NULL)) AS f(form, name)) AS answer,
 	CASE WHEN verdict <> 'equal' AND :'form' <> 'nagios' THEN ($report FROM (VALUES ('summary', NULL)) AS f(form, name)) END AS summary,
@@ -309,7 +325,7 @@ FROM report \\gset
 \\endif
 \\echo verdict :verdict
 \\echo :answer
-\\echo end of answer" -v name="$name" -v peer="$peer" -v subscription="$subscription" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" \
+\\echo end of answer" -v name="$name" -v peer="$peer" -v subscription="$subscription" -v schema_name="$schema" -v peer_schema="$peer_schema" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" \
 	-v page="${page:+$page.$$}" "$@") ||
 	could_not_tell "psql ended with status $?"
 

@@ -66,6 +66,10 @@ AS $$
 		('changed', c.changed), ('unconfirmed', c.unconfirmed)) AS k(kind, n)
 	WHERE c.place <= 1000 AND k.n IS NOT NULL
 	UNION ALL
+	SELECT 'structure_differences', format('severity="%s"', v), (SELECT count(*)
+		FROM jsonb_array_elements(report.structure) AS s WHERE s ->> 'severity' = v)
+	FROM unnest('{danger,unknown,change}'::text[]) AS v WHERE report.structure IS NOT NULL
+	UNION ALL
 	SELECT 'tables_left_out', NULL, count(*) FROM concerned c WHERE c.place > 1000
 $$;
 
@@ -87,6 +91,7 @@ AS $$
 		(4, 'rows', 'Rows that were read, by side.'),
 		(5, 'table_not_equal', '1 for each table that is not equal.'),
 		(6, 'table_differences', 'Keys that differ in a table that is not equal, by kind.'),
-		(7, 'tables_left_out', 'Tables that are not equal and have no samples of their own.')
+		(7, 'structure_differences', 'Properties of the structure that differ, by severity.'),
+		(8, 'tables_left_out', 'Tables that are not equal and have no samples of their own.')
 		) AS h(n, series, help)
 $$;

@@ -229,6 +229,22 @@ BEGIN
 END
 $$;
 
+-- The differences in structure.
+CREATE FUNCTION page_structure(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT html_section(format('Structure and sequences (%s)', grouped(count(*))),
+		CASE count(*) WHEN 0 THEN '<p>No difference.</p>' || chr(10) ELSE
+		html_table('{severity,kind,object,property,here,there}', string_agg('<tr>' || (
+				SELECT string_agg(html_cell(coalesce(html(s.row ->> c.name), '')), '' ORDER BY c.n)
+				FROM unnest('{severity,kind,object,property,here,there}'::text[])
+					WITH ORDINALITY AS c(name, n)) || '</tr>' || chr(10), '' ORDER BY s.n)
+			FILTER (WHERE s.n <= 300))
+		|| coalesce(html_left_out(300, count(*), 'differences in structure'), '') END)
+	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)
+	WHERE report.structure IS NOT NULL HAVING report.structure IS NOT NULL
+$$;
+
 -- What the page says nothing of.
 CREATE FUNCTION page_left_out(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -238,8 +254,9 @@ AS $$
 				'(iblt_audit_run with rows).</li>'
 			ELSE '<li>Differences that the run did not keep (its argument max_differences), and '
 				'what changed after the run had read it.</li>' END
-		|| '<li>Views, indexes, constraints, rights and sequences. The page is about rows of '
-		'tables.</li><li>What the details of tables say was not compared, such as columns of one '
+		|| CASE WHEN report.structure IS NULL THEN '<li>Views, indexes, constraints, rights and '
+			'sequences. The page is about rows of tables.</li>' ELSE '' END
+		|| '<li>What the details of tables say was not compared, such as columns of one '
 		'side.</li></ul>' || chr(10))
 $$;
 
@@ -263,6 +280,7 @@ BEGIN
 		page_list(report, 'Tables that differ', '{differs}', 200),
 		page_list(report, 'Not compared, and why', ARRAY(SELECT DISTINCT t.status
 			FROM unnest(report.tables) AS t WHERE t.status NOT IN ('equal', 'differs')), 200),
+		page_structure(report),
 		page_details(report),
 		page_list(report, 'Equal', '{equal}', 500),
 		page_left_out(report), '</body></html>');

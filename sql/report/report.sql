@@ -25,16 +25,22 @@ CREATE TYPE report AS (
 	name text,				-- that the caller gives the audit
 	verdict text,			-- 'equal', 'differs' or 'unknown'
 	tables report_table[],
+	structure jsonb,		-- rows of iblt_audit_structure, NULL if it was not compared
 	state text,				-- of the subscription, unless all is equal
 	made timestamptz
 );
 
--- The verdict on all tables: equal only if there are tables, and each of them is equal.
-CREATE FUNCTION report_verdict(tables report_table[]) RETURNS text
+-- The verdict on all tables and the structure: equal only if there are tables, each of them is
+-- equal, and nothing is to be said of the structure.
+CREATE FUNCTION report_verdict(tables report_table[], structure jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN bool_or(t.status = 'differs') THEN 'differs'
-		WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal') THEN 'equal' ELSE 'unknown' END
+	SELECT CASE WHEN bool_or(t.status = 'differs') OR EXISTS (SELECT
+				FROM jsonb_array_elements(structure) AS s
+				WHERE s ->> 'severity' IS DISTINCT FROM 'unknown') THEN 'differs'
+		WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal')
+			AND coalesce(jsonb_array_length(structure) = 0, true) THEN 'equal'
+		ELSE 'unknown' END
 	FROM unnest(tables) AS t
 $$;
 
@@ -112,7 +118,7 @@ $$;
 
 -- A report of the rows of an audit, or of a run.
 CREATE FUNCTION make_report(tables json, run bigint, name text, subscription text,
-	peer text) RETURNS report
+	peer text, structure json DEFAULT NULL) RETURNS report
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -120,7 +126,8 @@ DECLARE
 	report report;
 BEGIN
 	report.tables := report_tables(tables);
-	report.verdict := report_verdict(report.tables);
+	report.structure := structure;
+	report.verdict := report_verdict(report.tables, report.structure);
 	report.made := clock_timestamp();
 	report.run := run;
 	report.name := name;
@@ -164,18 +171,19 @@ CREATE FUNCTION @extschema@.iblt_audit_report(
 	name text DEFAULT NULL,
 	subscription text DEFAULT NULL,
 	peer text DEFAULT NULL,
-	run bigint DEFAULT NULL)
+	run bigint DEFAULT NULL,
+	structure json DEFAULT NULL)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	@pinned_settings@
 AS $$
 DECLARE
-	report report := make_report(tables, run, name, subscription, peer);
+	report report := make_report(tables, run, name, subscription, peer, structure);
 BEGIN
 	RETURN report_as(report, tables, form);
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_report(json, text, text, text, text, bigint) IS
+COMMENT ON FUNCTION iblt_audit_report(json, text, text, text, text, bigint, json) IS
 'a report of the rows of iblt_audit, for people or for monitoring';
 
 CREATE FUNCTION @extschema@.iblt_audit_report(

@@ -14,20 +14,37 @@ AS $$
 	SELECT to_char(n, 'FM9,999,999,999,999,999,990')
 $$;
 
--- What a report says first: the verdict, and of how many tables.
+-- What a report says first: the verdict, of how many tables, and of the structure.
 CREATE FUNCTION report_headline(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT CASE report.verdict
-		WHEN 'equal' THEN 'equal: ' || tables
-		WHEN 'differs' THEN format('differs: %s of %s', differ, tables)
-			|| CASE WHEN others > 0 THEN format(', %s not compared', others) ELSE '' END
-		ELSE 'could not tell: ' || CASE WHEN n = 0 THEN 'no tables'
-			ELSE format('%s of %s not compared', others, tables) END END
+	SELECT concat(CASE report.verdict WHEN 'unknown' THEN 'could not tell' ELSE report.verdict END,
+		': ', CASE WHEN n = 0 THEN 'no tables'
+			WHEN differ > 0 THEN format('%s of %s', differ, tables)
+				|| CASE WHEN others > 0 THEN format(', %s not compared', others) ELSE '' END
+			WHEN others > 0 THEN format('%s of %s not compared', others, tables)
+			ELSE tables || CASE report.verdict WHEN 'equal' THEN '' ELSE ' equal' END END,
+		CASE jsonb_array_length(report.structure) WHEN 0 THEN ', structure equal'
+			ELSE ', differences in structure: ' || jsonb_array_length(report.structure) END)
 	FROM (SELECT count(*) AS n, count(*) FILTER (WHERE t.status = 'differs') AS differ,
 			count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')) AS others,
 			count(*) || CASE count(*) WHEN 1 THEN ' table' ELSE ' tables' END AS tables
 		FROM unnest(report.tables) AS t) AS c
+$$;
+
+-- The differences in structure, a line each, the first ones of many; or NULL.
+CREATE FUNCTION report_structure(report report, most integer) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT nullif(concat_ws(chr(10), string_agg('  ' || one_line(format(
+			'%s %s: %s: %s here, %s there (%s)', s.row ->> 'kind', s.row ->> 'object',
+			s.row ->> 'property',
+			coalesce(left(s.row ->> 'here', 200), 'nothing'),
+			coalesce(left(s.row ->> 'there', 200), 'nothing'), s.row ->> 'severity')), chr(10)
+			ORDER BY s.n) FILTER (WHERE s.n <= most),
+		CASE WHEN count(*) > most THEN format('  and %s more differences in structure',
+			count(*) - most) END), '')
+	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)
 $$;
 
 -- How many rows of a table differ, as words, or NULL.
@@ -61,7 +78,7 @@ AS $$
 		string_agg(format('  %s %s%s', c.name, c.status, ': ' || nullif(c.said, '')), chr(10)
 			ORDER BY c.n) FILTER (WHERE c.n <= 20),
 		CASE WHEN count(*) > 20 THEN format('  and %s more', count(*) - 20) END,
-		one_line(report.state))
+		report_structure(report, 20), one_line(report.state))
 	FROM report_concerned(report) AS c
 $$;
 
@@ -93,7 +110,7 @@ AS $$
 				lpad(coalesce(l.changed, ''), w.changed)))
 			|| coalesce(chr(10) || '    ' || nullif(l.detail, ''), ''),
 			chr(10) ORDER BY l.kind, l.n),
-		one_line(report.state))
+		report_structure(report, 1000), one_line(report.state))
 	FROM line l, width w
 $$;
 
@@ -103,7 +120,8 @@ CREATE FUNCTION report_json(report report, tables json) RETURNS text
 AS $$
 	SELECT concat('{"verdict": ', to_json(report.verdict), ',', ' "run": ' || report.run || ',',
 		' "tables": [', chr(10), string_agg(t.line::text, ',' || chr(10) ORDER BY t.n), chr(10),
-		'], "finished": ', to_json(to_char(report.made, 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
+		'], ', '"structure": ' || report.structure::text || ', ', '"finished": ',
+		to_json(to_char(report.made, 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
 	FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n)
 $$;
 

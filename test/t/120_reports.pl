@@ -166,7 +166,7 @@ my %expected = ('tables{audit="shop",status="equal"}' => 1, 'tables{audit="shop"
 	'table_differences{audit="shop",relation="shop.items",kind="changed"}' => 1, 'table_differences{audit="shop",relation="shop.items",kind="unconfirmed"}' => 0,
 	'tables_left_out{audit="shop"}' => 0);
 is(join("\n", map { "$_ $sample->{$_}" } sort grep { !/_audit_(verdict|finished)/ } keys %$sample), join("\n", map { "iblt_audit_$_ $expected{$_}" } sort keys %expected), 'Prometheus: all series');
-my %series = map { /^(\w+)/ => 1 } keys %$sample;
+my %series = map { /^(\w+)/ => 1 } 'iblt_audit_structure_differences', keys %$sample;
 metrics_are([ 'peer=node_b', 'tables={shop.customers}' ], '0: 1 0 0', 'Prometheus: equal');
 metrics_are([ 'peer=nowhere', 'schema=shop' ], '2: 0 0 1', 'Prometheus: no answer takes the place of the last one');
 metrics_are([ 'peer=node_b', 'tables={shop.customers}' ], '0: 1 0 0', 'Prometheus: equal again');
@@ -183,6 +183,33 @@ my %read = map { $_ => 1 } map { $_->{expr} =~ /\b(iblt_\w+)/g } map { @{ $_->{t
 is(join(' ', sort keys %read), join(' ', sort keys %series), 'the dashboard reads the series that there are');
 my %described = map { $_ => 1 } slurp_file("$top/doc/operations.md") =~ /^\| `(iblt_audit_\w+)/mg;
 is(join(' ', sort keys %described), join(' ', sort keys %series), 'operations.md describes them');
+
+# --- with the structure --------------------------------------------------------------------
+
+both('CREATE SCHEMA hall; CREATE TABLE hall.a (id int PRIMARY KEY); INSERT INTO hall.a VALUES (1)');
+my @hall = ('--all', 'peer=node_b', 'schema=hall');
+script_is(\@hall, 0, "equal: 1 table, structure equal, schema=hall\nstatus  table   here  there  missing  extra  changed\nequal   hall.a     1      1        0      0        0\n", '', '--all: equal');
+script_is([ '--run', @hall ], 0, qr/^equal: 1 table, structure equal, /, qr/is finished/, '--all, a run: equal');
+$there->safe_psql('postgres', 'CREATE VIEW hall.v AS SELECT 1 AS one; CREATE SEQUENCE hall.s');
+script_is(\@hall, 1, qr/^differs: 1 table equal, differences in structure: 2, schema=hall\n.*\nequal +hall\.a.*\n  view hall\.v: exists: nothing here, true there \(change\)\n\z/s,
+	qr/\Adiffers: 1 table equal, differences in structure: 2, schema=hall\n  sequence hall\.s: exists: nothing here, /, '--all: a view and a sequence that are not here');
+script_is([ '--nagios', @hall ], 2, qr/^IBLT CRITICAL - differs: 1 table equal, differences in structure: 2, schema=hall \| tables=1 differs=0 /, '', '--all: Nagios');
+my ($all_status, $all) = script([ '--json', @hall ]);
+is(join(' ', $all_status, map { "$_->{kind} $_->{object}" } @{ JSON::PP->new->utf8->decode($all)->{structure} }), '1 sequence hall.s view hall.v', '--all: JSON');
+$all = metrics_are(\@hall, '1: 0 1 0', '--all: Prometheus');
+is(join(' ', map { $all->{qq(iblt_audit_structure_differences{audit="shop",severity="$_"})} } qw(danger unknown change)), '1 0 1', '--all: its series');
+script_is([ '--all', 'peer=node_b' ], 1, qr/^differs: 1 of 4 tables, 1 not compared, differences in structure: \d+\n/, qr/view hall\.v/, '--all: the whole database');
+foreach ([ '--all', 'subscription=shop' ], [ '--all', 'peer=node_b', 'tables={hall.a}' ], [ '--all', '--resume', 1 ], [ '--all', '--save', "$dir/x" ], [ '--all', 'schema=hall' ])
+{
+	script_is($_, 2, '', qr/--all is for a peer, and for a schema or the whole database/, "@$_");
+}
+foreach ([ '[]', 'equal' ], [ '[{"severity": "danger"}]', 'differs' ], [ '[{"severity": "change"}]', 'differs' ], [ '[{"severity": "unknown"}]', 'unknown' ], [ '[{}]', 'differs' ], [ '[{"severity": "unknown"}, {"severity": "change"}]', 'differs' ])
+{
+	is($here->safe_psql('postgres', qq(SELECT iblt_audit_report('[{"status": "equal"}]'::json, 'verdict', structure => '$_->[0]'))), $_->[1], "the verdict with a structure of $_->[0]");
+}
+is($here->safe_psql('postgres', q{SELECT iblt_audit_report('[]'::json, 'verdict', structure => '[]')}), 'unknown', 'without tables, nothing is equal');
+like($here->safe_psql('postgres', q{SELECT iblt_audit_report('[]'::json, 'html', structure => '[{"severity": "danger", "kind": "view", "object": "<script>"}]')}), qr/Structure and sequences \(1\).*<td>&lt;script&gt;<\/td>/s, 'the page has it, too');
+both('DROP SCHEMA hall CASCADE');
 
 # --- the state of a subscription ------------------------------------------------------------
 
