@@ -336,11 +336,13 @@ CREATE FUNCTION live_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN format('SELECT ROW(f, %s, s, w)::scanned FROM (SELECT %s, %s OFFSET 0) AS q(f, s, w)',
-		elapsed_sql(s), fingerprint_sql(s),
-		format(CASE WHEN s.place IS NULL THEN 'live_read(%L, %L, %L), NULL'
-			ELSE 'NULL, live_answer(%L, %L, %L, $1[1]::%s.iblt, %L)' END, s.relation,
-			(s.live).generation, plan.live_cells, s.schema, kept_name(plan, s)));
+	RETURN format(CASE WHEN s.place IS NULL
+			THEN 'SELECT scan_answer(%1$L, s, f, %2$s, false)'
+				' FROM (SELECT %3$s, live_read(%4$L, %5$L, %6$L) OFFSET 0) AS q(f, s)'
+			ELSE 'SELECT ROW(f, %2$s, NULL, w)::scanned'
+				' FROM (SELECT %3$s, live_answer(%4$L, %5$L, %6$L, $1[1]::%7$s.iblt, %1$L)'
+				' OFFSET 0) AS q(f, w)' END, kept_name(plan, s), elapsed_sql(s), fingerprint_sql(s),
+		s.relation, (s.live).generation, plan.live_cells, s.schema);
 END
 $$;
 
@@ -360,7 +362,7 @@ BEGIN
 			NULL::scanned);
 	END IF;
 	answers := ask(ARRAY[(plan.here).place], ARRAY[here], 'value scanned', NULL::scanned);
-	small := @extschema@.iblt_fold(answers[1].sketch, 10, 0.1);
+	small := @extschema@.iblt_fold(@extschema@.iblt_session_get(answers[1].kept), 10, 0.1);
 	RETURN answers || ask(ARRAY[(plan.there).place], ARRAY[live_sql(plan, plan.there)],
 		'value scanned', NULL::scanned, ROW('read_planned', ARRAY[small], NULL, NULL)::reading);
 END

@@ -28,6 +28,28 @@ AS $$
 	FROM generate_subscripts(key, 1) AS i, LATERAL key_type(key[i]) AS type
 $$;
 
+-- The expression of a row's key, as it goes into the sketch.
+CREATE FUNCTION key_sql(plan plan, s side) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE WHEN plan.buckets IS NOT NULL THEN plain_key_sql(plan)
+		WHEN plan.by_hash THEN key_hash_sql(plan, s)
+		WHEN cardinality(plan.key) = 1 THEN value_sql(plan.key[1])
+		ELSE format('ROW(%s)', values_sql(plan.key)) END;
+END
+$$;
+
+-- The query that joins the found_rows of both sides, which are $1 and $2.
+CREATE FUNCTION pairs_sql(plan plan) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE WHEN plan.by_hash OR plan.buckets IS NOT NULL THEN pairs_by_hash_sql()
+		ELSE pairs_by_key_sql(plan.key) END;
+END
+$$;
+
 -- By key
 
 -- The keys in $1 as a table iblt_k (iblt_k1, ..., iblt_n) of their columns and their places
@@ -39,11 +61,13 @@ CREATE FUNCTION keys_by_value_sql(key plan_column[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN (SELECT CASE count(*) WHEN 1 THEN format(
-		'unnest((SELECT $1::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)', min(type))
-	ELSE format('(SELECT %s, n AS iblt_n FROM unnest((SELECT $1)) WITH ORDINALITY AS iblt_u(id, n))'
-			' AS iblt_k',
-		string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position)) END
+	IF cardinality(key) = 1 THEN
+		RETURN format('unnest((SELECT $1::%s[])) WITH ORDINALITY AS iblt_k (iblt_k1, iblt_n)',
+			key_type(key[1]));
+	END IF;
+	RETURN (SELECT format('(SELECT %s, n AS iblt_n FROM unnest((SELECT $1)) WITH ORDINALITY'
+			' AS iblt_u(id, n)) AS iblt_k',
+		string_agg(format('%s AS iblt_k%s', value, position), ', ' ORDER BY position))
 	FROM key_parts(key));
 END
 $$;
@@ -55,10 +79,12 @@ CREATE FUNCTION key_json_sql(key plan_column[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN (SELECT CASE WHEN count(*) = 1 AND min(type) IN ('smallint', 'integer', 'bigint', 'int8')
-	THEN format('(%L || id || ''}'')::jsonb', format('{%s: ', to_json(min(name))))
-	ELSE format('jsonb_build_object(%s)',
-		string_agg(format('%L, %s', name, value), ', ' ORDER BY position)) END
+	IF cardinality(key) = 1
+			AND key_type(key[1]) IN ('smallint', 'integer', 'bigint', 'int8') THEN
+		RETURN format('(%L || id || ''}'')::jsonb', format('{%s: ', to_json((key[1]).name)));
+	END IF;
+	RETURN (SELECT format('jsonb_build_object(%s)',
+		string_agg(format('%L, %s', name, value), ', ' ORDER BY position))
 	FROM key_parts(key));
 END
 $$;
@@ -120,15 +146,15 @@ BEGIN
 	plan.lo := NULL;	-- the index finds them without
 	plan.hi := NULL;
 	f.indexed := true;
-	f.key := format(CASE cardinality(plan.key) WHEN 1 THEN '%s' ELSE 'ROW(%s)' END,
-		values_sql(plan.key));
+	f.key := key_sql(plan, s);
 	f.keys := keys_by_value_sql(plan.key);
-	f.matches := (SELECT string_agg(format('t.%I = iblt_k.iblt_k%s', (plan.key[i]).name, i),
-		' AND ' ORDER BY i) FROM generate_subscripts(plan.key, 1) AS i);
+	FOR i IN 1 .. cardinality(plan.key) LOOP
+		f.matches := concat_ws(' AND ', f.matches,
+			format('t.%I = iblt_k.iblt_k%s', (plan.key[i]).name, i));
+	END LOOP;
 	s := only_remote_rows(s, format('t.%I = ANY ($1::%s[])', (plan.key[1]).name,
 		key_type(plan.key[1])));
 	f.lookup := lookup_by_key_sql(plan, s, f);
-	f.pairs := pairs_by_key_sql(plan.key);
 	RETURN f;
 END
 $$;
@@ -201,7 +227,6 @@ BEGIN
 	f.matches := f.key || ' = iblt_k.iblt_k1';
 	s := only_remote_rows(s, f.key || ' = ANY ($1::int8[])');
 	f.lookup := lookup_by_hash_sql(plan, s, f);
-	f.pairs := pairs_by_hash_sql();
 	RETURN f;
 END
 $$;

@@ -58,7 +58,6 @@ CREATE FUNCTION differing(plan plan, here found_rows,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	f finder := finder(plan, plan.here);
 	result difference[];
 BEGIN
 	EXECUTE format($q$
@@ -76,7 +75,7 @@ BEGIN
 					AS c(name, h, t, n) WHERE h <> t ORDER BY n), '{}') END OFFSET 0) AS a(differs),
 		LATERAL (SELECT CASE WHEN $6 IS NOT NULL AND differs IS NOT NULL
 			THEN differs || $6 END) AS b(shown)
-		WHERE h_digest IS DISTINCT FROM t_digest$q$, f.pairs)
+		WHERE h_digest IS DISTINCT FROM t_digest$q$, pairs_sql(plan))
 	INTO result USING here, there, keys, plan.recheck > 0, names_of(other_columns(plan)),
 		CASE plan.content WHEN 'changed' THEN names_of(plan.key) END;
 	RETURN result;

@@ -52,8 +52,9 @@ CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
 	timezone_abbreviations text, label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- Pauses for so many seconds, which may be less than the millisecond of pg_sleep.
-CREATE FUNCTION iblt_pause(seconds double precision) RETURNS void
+-- Waits until a connection is not busy any more, as a function says of it; false if it still is.
+CREATE FUNCTION iblt_peer_wait(is_busy text, conn text, longest double precision,
+	until timestamptz) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Counts messages and bytes between this session and a peer.
@@ -297,18 +298,23 @@ END
 $$;
 
 -- Closes a connection to the peer, if it is open; one that the caller opened stays open if it
--- is free.
+-- is free.  Forgets the sketches of both sides, which this session keeps after an error.
 -- A cancel over dblink waits for the peer without a limit before PostgreSQL 17, and nothing
 -- interrupts it.  So it is left out: client_connection_check_interval ends what runs there.
 CREATE FUNCTION peer_close(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	schema text := (SELECT quote_ident(n.nspname) FROM pg_extension e
-		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'dblink');
+	schema text;
 	names text[];
 BEGIN
-	IF conn IS NULL OR schema IS NULL THEN
+	PERFORM @extschema@.iblt_session_drop('iblt here'), @extschema@.iblt_session_drop('iblt there');
+	IF conn IS NULL THEN
+		RETURN;
+	END IF;
+	schema := (SELECT quote_ident(n.nspname) FROM pg_extension e
+		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'dblink');
+	IF schema IS NULL THEN
 		RETURN;
 	END IF;
 	EXECUTE format('SELECT %s.dblink_get_connections()', schema) INTO names;

@@ -77,6 +77,7 @@ CREATE FUNCTION peer_name(relation regclass, peer_relation text) RETURNS text
 AS $$
 DECLARE
 	parts text[] := parse_ident(peer_relation);
+	named record := pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0);
 BEGIN
 	IF cardinality(parts) > 2 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
@@ -85,8 +86,7 @@ BEGIN
 	ELSIF cardinality(parts) = 2 THEN
 		RETURN format('%I.%I', parts[1], parts[2]);
 	END IF;
-	RETURN (SELECT format('%I.%I', n.nspname, coalesce(parts[1], c.relname))
-		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation);
+	RETURN named.schema || '.' || coalesce(quote_ident(parts[1]), named.name);
 END
 $$;
 
@@ -146,9 +146,14 @@ AS $$
 DECLARE
 	excluded text[] := coalesce(options.exclude, '{}');
 	asked text[] := coalesce(options.columns, '{}') || options.key_columns;
-	mine text[] := column_names(here);
-	theirs text[] := column_names(there);
+	mine text[];
+	theirs text[];
 BEGIN
+	IF num_nonnulls(options.columns, options.exclude, options.key_columns) = 0 THEN
+		RETURN;
+	END IF;
+	mine := column_names(here);
+	theirs := column_names(there);
 	PERFORM refuse_names(
 		ARRAY(SELECT x FROM unnest(excluded) AS x WHERE x <> ALL (mine) AND x <> ALL (theirs)),
 		'excluded columns are on neither side: %s', 'Names are case-sensitive.');
@@ -276,6 +281,9 @@ CREATE FUNCTION key_names(here side, there side, common text[], asked text[]) RE
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
+	IF asked IS NULL AND (here.keys[1]).columns <@ common THEN
+		RETURN (here.keys[1]).columns;
+	END IF;
 	RETURN coalesce(asked, (
 		SELECT names FROM (
 			SELECT k.columns, k.ordinality, 1 FROM unnest(here.keys) WITH ORDINALITY AS k
@@ -321,6 +329,10 @@ CREATE FUNCTION links(here side, there side) RETURNS link[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
+	IF cardinality(here.subscriptions) + cardinality(there.subscriptions) = 0
+			AND NOT (here.recovery OR there.recovery) THEN
+		RETURN '{}';
+	END IF;
 	RETURN (
 		WITH direction(source, follower, f, t) AS (
 			VALUES ('here', 'there', here, there), ('there', 'here', there, here)

@@ -39,9 +39,17 @@ CREATE FUNCTION refuse_code(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	problems text := concat_ws(', ', code_problems(plan, plan.here),
-		code_problems(plan, plan.there));
+	problems text;
+	c side_column;
+	code boolean := false;
 BEGIN
+	FOREACH c IN ARRAY (plan.here).columns || (plan.there).columns LOOP
+		code := code OR num_nonnulls(c.to_json, c.to_text) > 0;
+	END LOOP;
+	IF code THEN
+		problems := concat_ws(', ', code_problems(plan, plan.here),
+			code_problems(plan, plan.there));
+	END IF;
 	IF problems <> '' THEN
 		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
 			MESSAGE = 'columns would run code of other users: ' || problems,

@@ -77,21 +77,8 @@ CREATE FUNCTION peer_wait(conn text, longest double precision,
 	until timestamptz DEFAULT 'infinity') RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	query text := format('SELECT %s.dblink_is_busy($1)', peer_dblink());
-	hasty timestamptz := clock_timestamp() + interval '20 ms';
-	pause double precision := 0.00005;
-	busy integer;
 BEGIN
-	LOOP
-		EXECUTE query INTO busy USING conn;
-		EXIT WHEN busy = 0 OR clock_timestamp() > until;
-		PERFORM iblt_pause(pause);
-		IF longest > 0 OR clock_timestamp() > hasty THEN
-			pause := least(pause * 1.2, greatest(longest, 0.001));
-		END IF;
-	END LOOP;
-	RETURN busy = 0;
+	RETURN iblt_peer_wait(peer_dblink() || '.dblink_is_busy', conn, longest, until);
 END
 $$;
 
@@ -109,7 +96,7 @@ DECLARE
 BEGIN
 	FOR i IN 1 .. before LOOP
 		EXECUTE pass USING conn;
-		PERFORM peer_wait(conn, pause);
+		EXIT WHEN NOT peer_wait(conn, pause);
 	END LOOP;
 	BEGIN
 		EXECUTE query INTO result USING conn;
@@ -118,8 +105,9 @@ BEGIN
 		EXECUTE pass USING conn;
 		RAISE;
 	END;
-	PERFORM peer_wait(conn, pause);
-	EXECUTE pass USING conn;
+	IF peer_wait(conn, pause) THEN
+		EXECUTE pass USING conn;
+	END IF;
 	RETURN result;
 END
 $$;
@@ -174,7 +162,9 @@ AS $$
 DECLARE
 	e failure;
 BEGIN
-	PERFORM peer_wait(conn, pause);
+	IF NOT peer_wait(conn, pause) THEN
+		RETURN NULL;
+	END IF;
 	BEGIN
 		RETURN peer_fetch(conn, query, pause, before);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
@@ -209,7 +199,9 @@ AS $$
 DECLARE
 	answer record;
 BEGIN
-	PERFORM peer_wait(conn, pause);
+	IF NOT peer_wait(conn, pause) THEN
+		RETURN;
+	END IF;
 	BEGIN
 		answer := peer_fetch(conn, peer_value_sql(), pause, before);
 		value := answer.value;

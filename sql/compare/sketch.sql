@@ -28,7 +28,6 @@ CREATE FUNCTION sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	f finder := finder(plan, s);
 	slice text := slice_rows_sql(plan, s);
 BEGIN
 	IF s.shards <> '{}' THEN
@@ -41,27 +40,28 @@ BEGIN
 		plan.hi := NULL;
 	END IF;
 	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
-		' FROM %s AS t%s%s', s.schema, f.key, row_checksum_sql(plan, s),
+		' FROM %s AS t%s%s', s.schema, key_sql(plan, s), row_checksum_sql(plan, s),
 		capacity, plan.key_size, plan.seed, fingerprint_sql(s),
 		s.relation, slice, condition_sql(plan, s));
 END
 $$;
 
--- The name under which another server keeps the sketch of a side, which takes the place of the
--- last one of that connection.
+-- The name under which a session keeps the sketch of a side: another server's, where it takes the
+-- place of the last one of that connection, or this one.
 -- Behind a pooler, another comparison with a connection of this name may use the same
 -- session there.  It must not take this sketch for its own.
 CREATE FUNCTION kept_name(plan plan, s side) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT concat(s.place, chr(9), plan.kept)
+	SELECT concat(coalesce(s.place, CASE s.side WHEN 'there' THEN 'iblt there'
+		ELSE 'iblt here' END), chr(9), plan.kept)
 $$;
 
--- Keeps a sketch under a name, and answers with a small fold of it.
+-- Keeps a sketch under a name, and answers another server with a small fold of it.
 -- The fold carries the meter.  Its subtables have eight cells: most sizes of larger ones are
 -- multiples of that.
-CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric)
-RETURNS scanned
+CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric,
+	travels boolean DEFAULT true) RETURNS scanned
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$
 DECLARE
@@ -69,8 +69,14 @@ DECLARE
 BEGIN
 	result.fingerprint := fingerprint;
 	result.ms := ms;
-	result.wire := iblt_wire_write(@extschema@.iblt_fold(
-		@extschema@.iblt_session_keep(name, s), 9, 0.1));
+	-- a PERFORM would be planned with a copy of the sketch
+	IF @extschema@.iblt_session_keep(name, s) IS NULL THEN
+		RETURN NULL;
+	ELSIF travels THEN
+		result.wire := iblt_wire_write(@extschema@.iblt_fold(s, 9, 0.1));
+	ELSE
+		result.kept := name;
+	END IF;
 	RETURN result;
 END
 $$;
@@ -80,32 +86,36 @@ CREATE FUNCTION scan_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN format('SELECT %s FROM (SELECT %s OFFSET 0) AS q(s, f)',
-		format(CASE WHEN s.place IS NULL THEN 'ROW(f, %s, s, NULL)::scanned'
-			ELSE 'scan_answer(%2$L, s, f, %1$s)' END, elapsed_sql(s), kept_name(plan, s)),
+	RETURN format('SELECT scan_answer(%L, s, f, %s%s) FROM (SELECT %s OFFSET 0) AS q(s, f)',
+		kept_name(plan, s), elapsed_sql(s), CASE WHEN s.place IS NULL THEN ', false' END,
 		sketch_sql(plan, s, capacity));
 END
 $$;
 
--- The sketch of a side, or the fold of it that it has sent.
+-- The sketch of a side, which is not kept any more, or the fold of it that it has sent.
 CREATE FUNCTION sketch_of(scanned scanned) RETURNS @extschema@.iblt
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	s @extschema@.iblt;
 BEGIN
+	IF scanned.wire IS NULL THEN
+		s := @extschema@.iblt_session_get(scanned.kept);
+		PERFORM @extschema@.iblt_session_drop(scanned.kept);
+		RETURN s;
+	END IF;
 	PERFORM iblt_traffic_add(0, 0, 0, octet_length(scanned.wire));
-	RETURN coalesce(scanned.sketch, iblt_wire_read(scanned.wire, NULL));
+	RETURN iblt_wire_read(scanned.wire, NULL);
 END
 $$;
 
--- The sketches of what both sides gave, with the figures; an error if a relation was altered.
+-- The figures of what both sides gave; an error if a relation was altered.
 CREATE FUNCTION take_scanned(plan plan, scanned scanned[], started timestamptz,
-	INOUT figures figures, OUT here @extschema@.iblt, OUT there @extschema@.iblt) RETURNS record
+	here @extschema@.iblt, there @extschema@.iblt, INOUT figures figures) RETURNS figures
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM require_described(plan, scanned[1].fingerprint, scanned[2].fingerprint);
-	here := sketch_of(scanned[1]);
-	there := sketch_of(scanned[2]);
 	figures.rows_here := (iblt_header(here)).rows;
 	figures.rows_there := (iblt_header(there)).rows;
 	figures.scan_here_ms := coalesce(figures.scan_here_ms, 0) + scanned[1].ms;
@@ -114,27 +124,17 @@ BEGIN
 END
 $$;
 
--- The sketches of both sides, or folds of them, with the figures: from digests, or from scans.
-CREATE FUNCTION sketches(plan plan, capacity integer, INOUT figures figures,
-	OUT here @extschema@.iblt, OUT there @extschema@.iblt) RETURNS record
+-- What digests or scans of both sides give.
+CREATE FUNCTION sketches(plan plan, capacity integer) RETURNS scanned[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	started timestamptz := clock_timestamp();
-	scanned scanned[];
-	taken record;
 BEGIN
 	IF plan.from_digests THEN
-		scanned := live_sketches(plan);
-	ELSE
-		scanned := ask(places_of(plan), ARRAY[scan_sql(plan, plan.here, capacity),
-				scan_sql(plan, plan.there, capacity)], 'value scanned', NULL::scanned,
-			reading_of(plan), 0.005);
+		RETURN live_sketches(plan);
 	END IF;
-	taken := take_scanned(plan, scanned, started, figures);
-	figures := taken.figures;
-	here := taken.here;
-	there := taken.there;
+	RETURN ask(places_of(plan), ARRAY[scan_sql(plan, plan.here, capacity),
+			scan_sql(plan, plan.there, capacity)], 'value scanned', NULL::scanned,
+		reading_of(plan), 0.005);
 END
 $$;
 
@@ -220,7 +220,9 @@ CREATE FUNCTION exchange(plan plan, capacity integer, INOUT figures figures,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	scanned record;
+	started timestamptz := clock_timestamp();
+	scanned scanned[];
+	here @extschema@.iblt;
 	there @extschema@.iblt;
 	most record;
 	difference @extschema@.iblt;
@@ -240,12 +242,13 @@ BEGIN
 	END IF;
 	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
 	PERFORM set_config('iblt.keeps', 'on', true);
-	scanned := sketches(plan, capacity, figures);
-	there := scanned.there;
-	most := iblt_header(scanned.here);
-	figures := scanned.figures;
+	scanned := sketches(plan, capacity);
+	here := sketch_of(scanned[1]);
+	there := sketch_of(scanned[2]);
+	figures := take_scanned(plan, scanned, started, here, there, figures);
+	most := iblt_header(here);
 	LOOP
-		difference := scanned.here OPERATOR(@extschema@.-) there;
+		difference := here OPERATOR(@extschema@.-) there;
 		status := iblt_compare_decode(difference);
 		PERFORM exchange_progress(plan, figures, status.estimated, status.recovered,
 			status.complete);
@@ -254,7 +257,7 @@ BEGIN
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
 		EXIT WHEN status.complete OR (iblt_header(there)).cells = most.cells
 			OR surely_more(plan, number, most.capacity);
-		there := larger_fold(plan, plan.there, scanned.here, there, status.estimated);
+		there := larger_fold(plan, plan.there, here, there, status.estimated);
 	END LOOP;
 END
 $$;

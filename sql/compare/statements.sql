@@ -20,9 +20,14 @@ $$;
 CREATE FUNCTION values_sql(columns plan_column[]) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	c plan_column;
+	list text[] := '{}';
 BEGIN
-	RETURN (SELECT string_agg(value_sql(columns[i]), ', ' ORDER BY i)
-	FROM generate_subscripts(columns, 1) AS i);
+	FOREACH c IN ARRAY columns LOOP
+		list := array_append(list, value_sql(c));
+	END LOOP;
+	RETURN nullif(array_to_string(list, ', '), '');
 END
 $$;
 

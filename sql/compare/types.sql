@@ -174,15 +174,16 @@ CREATE TYPE plan AS (
 	buckets integer,		-- of plain queries, NULL for sketches
 	bytes bigint,			-- about the size of the larger relation, for plain queries
 	by_index boolean,		-- as in options, where there are indexes to trust
-	kept text				-- by which name other servers keep their sketches
+	kept text				-- by which name sketches are kept, here and on other servers
 );
 
--- What a scan gives, or a live digest: a sketch, or what another server sends of it.
+-- What a scan gives, or a live digest: where the sketch is, or what another server sends of it.
+-- A sketch is not part of it, because every function that hands it on would copy it.
 CREATE TYPE scanned AS (
 	fingerprint text,
 	ms numeric,				-- how long it took
-	sketch @extschema@.iblt,
-	wire text				-- from another server, in place of the sketch
+	kept text,				-- under which name this session keeps the sketch
+	wire text				-- from another server, in place of that
 );
 
 -- The rows of given keys on one side.
@@ -232,8 +233,7 @@ CREATE TYPE finder AS (
 	key text,				-- expression of a row's key, as it goes into the sketch
 	keys text,				-- the keys in $1 as a table iblt_k, an item of FROM
 	matches text,			-- condition that a row t has the key of iblt_k
-	lookup text,			-- query for the rows of the keys in $1, as one found_rows
-	pairs text				-- query that joins the found_rows of both sides
+	lookup text				-- query for the rows of the keys in $1, as one found_rows
 );
 
 -- The figures of a comparison, as iblt_compare_stats gives them.

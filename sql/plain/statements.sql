@@ -224,7 +224,6 @@ BEGIN
 	END IF;
 	s.distributed := true;	-- the fingerprint comes with the rows
 	f.lookup := lookup_by_hash_sql(plan, s, came, plain_typed_sql(plan));
-	f.pairs := pairs_by_hash_sql();
 	RETURN f;
 END
 $$;

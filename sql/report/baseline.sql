@@ -80,7 +80,7 @@ BEGIN
 	scanned := ask(ARRAY[NULL::text], ARRAY[scan_sql(plan, plan.here, result.capacity)],
 		'value scanned', NULL::scanned, reading_of(plan));
 	PERFORM require_described(plan, scanned[1].fingerprint, scanned[1].fingerprint);
-	result.sketch := scanned[1].sketch;
+	result.sketch := sketch_of(scanned[1]);
 	result.rows := (iblt_header(result.sketch)).rows;
 	RETURN result;
 END

@@ -150,7 +150,7 @@ DECLARE
 BEGIN
 	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
 		' FROM %s AS t TABLESAMPLE iblt_blocks_at_rest(%L, %L, %L, %L, %L, %L)%s',
-		s.schema, (finder(plan, s)).key, row_checksum_sql(plan, s),
+		s.schema, key_sql(plan, s), row_checksum_sql(plan, s),
 		marks ->> 'capacity', plan.key_size, plan.seed, fingerprint_sql(s),
 		s.relation, coalesce(lo, '0'), coalesce(hi, mark ->> 'blocks'), mark ->> 'file',
 		mark ->> 'started', mark ->> 'lsn', mark ->> 'xmin',
@@ -163,9 +163,10 @@ CREATE FUNCTION blocks_sql(plan plan, s side, marks jsonb, lo text, hi text) RET
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN format('SELECT ROW(f, %s, %s)::scanned FROM (SELECT %s OFFSET 0) AS q(s, f)',
-		elapsed_sql(s), CASE WHEN s.place IS NULL THEN 's, NULL'
-			ELSE 'NULL, iblt_wire_write(s)' END, blocks_sketch_sql(plan, s, marks, lo, hi));
+	RETURN format(CASE WHEN s.place IS NULL THEN 'SELECT scan_answer(%L, s, f, %s, false)'
+			ELSE 'SELECT ROW(f, %2$s, NULL, iblt_wire_write(s))::scanned' END
+			|| ' FROM (SELECT %3$s OFFSET 0) AS q(s, f)',
+		kept_name(plan, s), elapsed_sql(s), blocks_sketch_sql(plan, s, marks, lo, hi));
 END
 $$;
 
@@ -176,13 +177,15 @@ CREATE FUNCTION blocks_scan(plan plan, marks jsonb, s run_slice, OUT figures fig
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	taken record := take_scanned(plan, ask(places_of(plan), ARRAY[
+	scanned scanned[] := ask(places_of(plan), ARRAY[
 			blocks_sql(plan, plan.here, marks, s.lo[1], s.hi[1]),
 			blocks_sql(plan, plan.there, marks, s.lo[2], s.hi[2])],
-		'value scanned', NULL::scanned, NULL, 0.005), started, NULL);
+		'value scanned', NULL::scanned, NULL, 0.005);
+	here @extschema@.iblt := sketch_of(scanned[1]);
+	there @extschema@.iblt := sketch_of(scanned[2]);
 BEGIN
-	figures := taken.figures;
-	difference := taken.here OPERATOR(@extschema@.-) taken.there;
+	figures := take_scanned(plan, scanned, started, here, there, NULL);
+	difference := here OPERATOR(@extschema@.-) there;
 END
 $$;
 

@@ -114,22 +114,3 @@ iblt_peer_patience(PG_FUNCTION_ARGS)
 	ours = !PG_ARGISNULL(0);
 	PG_RETURN_BOOL(ours);
 }
-
-PG_FUNCTION_INFO_V1(iblt_pause);
-
-/*
- * iblt_pause(seconds): as pg_sleep, which rounds up to a millisecond.  A
- * cancel ends a shorter pause when it is over.
- */
-Datum
-iblt_pause(PG_FUNCTION_ARGS)
-{
-	double		seconds = PG_GETARG_FLOAT8(0);
-
-	CHECK_FOR_INTERRUPTS();
-	if (!(seconds > 0 && seconds < 0.001))
-		return DirectFunctionCall1(pg_sleep, Float8GetDatum(seconds));
-	pg_usleep((long) (seconds * 1e6));
-	CHECK_FOR_INTERRUPTS();
-	PG_RETURN_VOID();
-}

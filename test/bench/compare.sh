@@ -305,13 +305,16 @@ measure_far() {
 # --- live digests ----------------------------------------------------------------------------
 
 LIVE_SMALL=100000
+declare -A MESSAGES
 
 # Unlogged tables are not tracked.  Those that differ in t are among every so many rows.
 make_live() {
 	local table
-	for table in live_small live_large; do
-		both -c "CREATE TABLE $table AS SELECT * FROM t $([ $table = live_large ] || echo "WHERE id % $((ROWS / LIVE_SMALL)) = $((7 % (ROWS / LIVE_SMALL)))")" \
-			-c "ALTER TABLE $table ADD PRIMARY KEY (id)" -c "VACUUM (FREEZE, ANALYZE) $table"
+	both -c "CREATE TABLE live_small AS SELECT * FROM t WHERE id % $((ROWS / LIVE_SMALL)) = $((7 % (ROWS / LIVE_SMALL)))" \
+		-c "CREATE TABLE live_large AS SELECT * FROM t" -c "CREATE TABLE live_equal AS SELECT g AS id, 7 * g AS v FROM generate_series(1::bigint, $ROWS) g" \
+		-c "CREATE TABLE few_rows AS SELECT * FROM live_equal WHERE id <= 1000" -c "ALTER TABLE few_rows ADD PRIMARY KEY (id)"
+	for table in live_small live_large live_equal; do
+		both -c "ALTER TABLE $table ADD PRIMARY KEY (id)" -c "VACUUM (FREEZE, ANALYZE) $table"
 		sql $THERE_PORT -c "CALL iblt_track('$table')"
 		sql $HERE_PORT -c "CALL iblt_track('$table', peer => $(peer $THERE_PORT))"
 	done
@@ -323,7 +326,7 @@ measure_live() {
 	{
 		echo "SELECT dblink_connect('node_b', $(peer $THERE_PORT)) \\g /dev/null"
 		for r in 0 $(seq $((6 * REPEAT))); do
-			for table in live_small live_large; do
+			for table in live_small live_large live_equal; do
 				echo "\\echo @ $table $r"
 				echo '\timing on'
 				echo "SELECT count(*), 'found' FROM iblt_compare('$table', 'node_b', live => 'require');"
@@ -331,8 +334,33 @@ measure_live() {
 			done
 		done
 	} | sql $HERE_PORT >"$WORK/compare.out"
-	[ "$(grep -c "^$DIFFERING found" "$WORK/compare.out")" -eq $((12 * REPEAT + 2)) ] || { head -n 20 "$WORK/compare.out"; die "live digests found something else"; }
+	[ "$(grep -c "^$DIFFERING found" "$WORK/compare.out") $(grep -c "^0 found" "$WORK/compare.out")" = "$((12 * REPEAT + 2)) $((6 * REPEAT + 1))" ] || { head -n 20 "$WORK/compare.out"; die "live digests found something else"; }
 	grep -v found "$WORK/compare.out" >>"$WORK/timing.out"
+	for table in live_equal live_large; do
+		MESSAGES[$table]=$(sql $HERE_PORT -c "SELECT dblink_connect('node_b', $(peer $THERE_PORT))" -c "SELECT count(*) FROM iblt_compare('$table', 'node_b', live => 'require')" \
+			-c "SELECT messages FROM iblt_compare_stats()" | tail -n 1)
+	done
+}
+
+# --- sessions that have not compared before ---------------------------------------------------
+
+CPU="SELECT split_part(pg_read_file('/proc/self/schedstat', 0, 100), ' ', 1)::bigint"
+CPU_BOTH="SELECT ($CPU) + (SELECT ns FROM dblink('node_b', '${CPU//\'/\'\'}') AS t(ns bigint))"
+
+# cpu NAME BEFORE QUERY: milliseconds of the processors of both sides, behind what was asked before
+cpu() {
+	MEDIAN[$1]=$(for _ in $(seq $((2 * REPEAT + 1))); do
+		printf '%s\n' "SELECT dblink_connect('node_b', $(peer $THERE_PORT));" "$2;" "$CPU_BOTH AS ns \\gset" "$3;" "$CPU_BOTH - :ns;" |
+			sql $HERE_PORT | tail -n 1
+	done | sort -n | awk '{ v[NR] = $1 } END { printf "%.1f", v[(NR + 1) / 2] / 1e6 }')
+}
+
+measure_cpu() {
+	local equal="SELECT count(*) FROM iblt_compare('few_rows', 'node_b')" live="SELECT count(*) FROM iblt_compare('live_equal', 'node_b', live => 'require')"
+	cpu cpu_first "SELECT 1" "$equal"
+	cpu cpu_later "$equal" "$equal"
+	cpu cpu_live_first "SELECT 1" "$live"
+	cpu cpu_live_later "$live" "$live"
 }
 
 # --- the report -----------------------------------------------------------------------------
@@ -392,6 +420,13 @@ report() {
 	row "Live digests, $DIFFERING rows differ, connection open" "ms" "ratio" "bar" ""
 	bar "iblt_compare (live => 'require') of $LIVE_SMALL rows, ms" "" "${MEDIAN[live_small]}" at-most 25
 	than "the same of $ROWS rows / that" live_large live_small 1.2
+	bar "the same of $ROWS rows, ms" "" "${MEDIAN[live_large]}" at-most 15
+	bar "its messages" "" "${MESSAGES[live_large]}" at-most 4
+	bar "$ROWS rows that are equal, ms" "" "${MEDIAN[live_equal]}" at-most 8
+	bar "its messages" "" "${MESSAGES[live_equal]}" at-most 2
+	row "Processors of both sides, connection open" "first" "later" "bar" ""
+	row "iblt_compare of 1,000 equal rows, ms" "${MEDIAN[cpu_first]}" "${MEDIAN[cpu_later]}" "-" ""
+	row "live digests that are equal, ms" "${MEDIAN[cpu_live_first]}" "${MEDIAN[cpu_live_later]}" "-" ""
 	say_busy
 }
 
@@ -421,6 +456,7 @@ inner() {
 	make_live
 	measure_live
 	read_medians "$WORK/timing.out"
+	measure_cpu
 	report
 	stop_server here
 	stop_server there

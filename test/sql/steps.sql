@@ -180,12 +180,12 @@ SELECT substr(x.id, strpos(x.id, ' ') + 1) AS key FROM (SELECT plan_of('word', '
 	LATERAL iblt_internal.read_planned((f).lookup, hashes) AS r(id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[], columns text[], fingerprint text),
 	LATERAL unnest(r.id) AS x(id) ORDER BY 1;
 -- one answer for each key
-SELECT title, outcome(format('SELECT iblt_internal.require_unique(%L, %L, %L, %L)', ROW(indexed, NULL, NULL, NULL, NULL, NULL)::iblt_internal.finder, answers, '{1,2}', 'here'))
+SELECT title, outcome(format('SELECT iblt_internal.require_unique(%L, %L, %L, %L)', ROW(indexed, NULL, NULL, NULL, NULL)::iblt_internal.finder, answers, '{1,2}', 'here'))
 FROM (VALUES ('as many', true, '{7,NULL}'), ('more', true, '{7,7,NULL}'), ('fewer', true, '{7}'), ('none', true, NULL), ('by hash', false, NULL)) AS x(title, indexed, answers);
 
 -- scans: rows are those of the last one, times are added up
 SELECT (s.figures).rows_here, (s.figures).rows_there, (s.figures).scan_here_ms > 1e6 AS here, (s.figures).scan_there_ms > 1e6 AS there, (s.figures).scan_ms > 1e6 AS both
-FROM iblt_internal.sketches(plan_of('mine', 'n_there', '{"columns": ["id"]}'), 10, jsonb_populate_record(NULL::iblt_internal.figures, '{"rows_here": 7, "rows_there": 7, "scan_here_ms": 1e6, "scan_there_ms": 1e6, "scan_ms": 1e6}')) AS s;
+FROM iblt_internal.exchange(plan_of('mine', 'n_there', '{"columns": ["id"]}'), 10, jsonb_populate_record(NULL::iblt_internal.figures, '{"rows_here": 7, "rows_there": 7, "scan_here_ms": 1e6, "scan_there_ms": 1e6, "scan_ms": 1e6}')) AS s;
 SELECT most, here, there, iblt_internal.first_capacity(changed(plan_of('mine', 'theirs'), jsonb_build_object('max_differences', most, 'here', jsonb_build_object('most_rows', here), 'there', jsonb_build_object('most_rows', there))))
 FROM (VALUES (100000, 5000, 1), (100000, 10, 10), (100000, 1000000, 1000000), (100000, NULL, 10), (5000, NULL, NULL), (5000, 10, 5000), (1, 10, 10)) AS x(most, here, there);
 CREATE TABLE large (id int PRIMARY KEY);
