@@ -15,8 +15,9 @@
 -- "whole": only if all schemas are compared, because the objects are in none.
 CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 
+-- What is in a schema speaks for itself.
 ('schema', false, $q$
-	SELECT 'schema', s.name, NULL, 'danger', jsonb_build_object('exists', true,
+	SELECT 'schema', s.name, NULL, 'change', jsonb_build_object('exists', true,
 		{owned s.nspacl s.nspowner n})
 	FROM spaces s WHERE s.oid NOT IN (
 		SELECT m.objid FROM members m WHERE m.classid = 'pg_namespace'::regclass)$q$),
