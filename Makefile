@@ -50,7 +50,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 SCRIPTS = bin/iblt-audit.sh
 # The pages link to one another.  PGXS's DOCS would put all of them into one
 # directory, which other extensions share.
-DOC_TOP = README.md CONTRIBUTING.md CHANGELOG.md LICENSE
+DOC_TOP = README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE
 DOC_ROOMS = . internals kbf applications
 DOC_PAGES = $(call in_src,doc/*.md doc/*/*.md)
 DOC_FIGURES = $(call in_src,doc/figures/*.svg doc/figures/*.png)
@@ -83,7 +83,8 @@ endif
 # The server's headers are system headers here, so that -Wextra speaks of our
 # own code alone.
 PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server) $(XXHASH_FLAGS)
-PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS)
+# Builds in two directories are the same to the byte: debug information does not name them.
+PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS) -ffile-prefix-map=$(CURDIR)=.
 # With -Og, gcc does not inline some functions that xxHash 0.8.1 says must be.
 XXHASH_FLAGS = $(if $(filter -Og,$(CFLAGS)),-DXXH_NO_INLINE_HINTS=1)
 # xxHash is compiled in; its header is all that is needed.  Calls within the
@@ -321,6 +322,15 @@ bench:
 
 # --- chores ------------------------------------------------------------------
 
+# Debian packages for the releases of PostgreSQL whose server-dev packages are installed,
+# and an RPM for that of PG_CONFIG, in build/.
+deb rpm:
+	@bash packaging/$@.sh
+
+# Every release of PostgreSQL, i386 and emulated processors, in chroots (ROWS="17 19").
+matrix:
+	@bash test/matrix/run $(ROWS)
+
 check-source:
 	@bash test/lib/check-source.sh
 
@@ -349,7 +359,9 @@ help:
 	@echo 'make sim-kbf      the same for the key-value Bloom filter alone'
 	@echo 'make sizing-table compute src/core/sizing_table.h again (16 minutes)'
 	@echo 'make kbf-sizing-table compute src/core/kbf_size_table.h again (4 minutes)'
+	@echo 'make matrix       build and test on the releases of PostgreSQL in chroots, as root (ROWS="17 19")'
+	@echo 'make deb, rpm     packages, in build/'
 	@echo 'make dist         a zip archive of HEAD for PGXN, in build/'
 	@echo 'make clean        remove what was built'
 
-.PHONY: sim sim-kbf gnuplot-there sim-programs print-sim-programs sizing-table kbf-sizing-table unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test mutants bench check-source dist help
+.PHONY: sim sim-kbf gnuplot-there sim-programs print-sim-programs sizing-table kbf-sizing-table unit unit-programs print-unit-programs fuzz fuzz-programs print-fuzz-programs demo test mutants bench check-source matrix deb rpm dist help

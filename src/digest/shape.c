@@ -444,6 +444,6 @@ iblt_shape_changed(Relation relation, const IbltTrackConfig *config)
 	if (now.triggers != then->triggers)
 		return "its triggers have changed, or were disabled";
 	if (now.files != then->files)
-		return "it was rewritten, by TRUNCATE, ALTER TABLE, VACUUM FULL or the like";
+		return "it was rewritten, by TRUNCATE, ALTER TABLE, VACUUM FULL, REPACK or the like";
 	return NULL;
 }

@@ -109,6 +109,8 @@ contributing_is_current() {
 # The installation below $1 has the program $2 where pg_config says.
 is_program() { [ -x "$1$("$PG_CONFIG" --bindir)/$2" ]; }
 
+tells_no_directory() { [ -n "$(ls "$dir"/build/*.so)" ] && ! grep -c "$dir" "$dir"/build/*.so; }
+
 refuses_built_source() {
 	local rc=0
 	touch "$dir/other/src/sketch/agg.o"
@@ -151,6 +153,7 @@ cp -r "$source" "$dir/other"
 chmod -R a-w "$source"
 
 passed "a build outside the source directory, with clang, without warnings" outside -j2 all
+passed "its library does not tell in which directory it was built" tells_no_directory
 passed "xxHash compiles with -Og, as developers of PostgreSQL build it" \
 	outside CC=gcc COPT=-Og -B src/codec/checksum.o
 passed "no files use one another in a circle" "$top/test/lib/circles.sh" "$dir/build/src"

@@ -5,7 +5,7 @@ CREATE EXTENSION IF NOT EXISTS iblt;
 RESET client_min_messages;
 -- (PostgreSQL 13 scans a table without pages alone)
 CREATE TABLE no_rows (id int, t text, c bigint) WITH (parallel_workers = 2, autovacuum_enabled = off);
-CREATE TABLE some_rows (id int, t text, c bigint) WITH (parallel_workers = 2);
+CREATE TABLE some_rows (id int, t text, c bigint) WITH (parallel_workers = 2, autovacuum_enabled = off);
 INSERT INTO some_rows SELECT g, g::text, g FROM generate_series(1, 10000) g;
 INSERT INTO no_rows TABLE some_rows;
 DELETE FROM no_rows;

@@ -39,7 +39,7 @@ sql(q{CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE TYPE pair AS (a int, b te
 is(right('t'), 't', 'the digest is right at first');
 
 my $changed = 'its columns or their types have changed';
-my $rewritten = 'it was rewritten, by TRUNCATE, ALTER TABLE, VACUUM FULL or the like';
+my $rewritten = 'it was rewritten, by TRUNCATE, ALTER TABLE, VACUUM FULL, REPACK or the like';
 my $triggers = 'its triggers have changed, or were disabled';
 foreach my $case (
 	[ 'TRUNCATE', 'TRUNCATE t', 'it was truncated' ],
@@ -51,6 +51,7 @@ foreach my $case (
 	[ 'a rewrite with the same type', q{ALTER TABLE t ALTER a TYPE varchar(100) USING a || '!'}, $rewritten ],
 	[ 'VACUUM FULL', 'VACUUM FULL t', $rewritten ],
 	[ 'CLUSTER', 'CLUSTER t USING t_pkey', $rewritten ],
+	(major_version() < 19 ? () : ([ 'REPACK', 'REPACK t', $rewritten ], [ 'REPACK CONCURRENTLY', 'REPACK (CONCURRENTLY) t', $rewritten ])),
 	[ 'UNLOGGED for a while', 'ALTER TABLE t SET UNLOGGED; ALTER TABLE t SET LOGGED', $rewritten ],
 	[ 'a type changed and changed back, and a row meanwhile', 'ALTER TABLE t ALTER a TYPE text; INSERT INTO t (id, a) VALUES (900, $$new$$); ALTER TABLE t ALTER a TYPE varchar', $changed ],
 	[ 'a label renamed and renamed back', q{ALTER TYPE mood RENAME VALUE 'bad' TO 'poor'; INSERT INTO t (id, m) VALUES (901, 'poor'); ALTER TYPE mood RENAME VALUE 'poor' TO 'bad'}, $changed ],

@@ -222,7 +222,7 @@ foreach my $node ($here, $there)
 	foreach my $case (
 		[ 'BEGIN; CREATE TEMP TABLE kept AS TABLE small; TRUNCATE small; INSERT INTO small TABLE kept; COMMIT', 'it was truncated' ],
 		[ 'ALTER TABLE small DISABLE TRIGGER USER; ALTER TABLE small ENABLE TRIGGER USER', 'its triggers have changed, or were disabled' ],
-		[ 'VACUUM FULL small', 'it was rewritten, by ALTER TABLE, VACUUM FULL or the like' ])
+		[ 'VACUUM FULL small', 'it was rewritten, by TRUNCATE, ALTER TABLE, VACUUM FULL, REPACK or the like' ])
 	{
 		my ($sql, $reason) = @$case;
 		next if !$ENV{IBLT_TEST_LONG} && $sql !~ ($node == $there ? qr/TRUNCATE/ : qr/TRUNCATE|TRIGGER/);

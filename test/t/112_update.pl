@@ -1,0 +1,111 @@
+# ALTER EXTENSION UPDATE gives the same objects as a new installation, and keeps digests and
+# runs.  test/releases has the scripts of releases, if there are any.  A made-up version after
+# the current one proves the test: without its update script something is missing.
+use strict;
+use warnings;
+
+use IbltRuns;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+chomp(my $extension = `pg_config --sharedir`);
+$extension .= '/extension';
+plan skip_all => "$extension belongs to somebody else" if !-w $extension;
+my ($current) = slurp_file("$extension/iblt.control") =~ /default_version = '(.*)'/;
+my @made;
+END { unlink @made if @made }
+
+sub make_file
+{
+	my ($name, $text) = @_;
+	return if -e "$extension/$name";
+	push @made, "$extension/$name";
+	append_to_file("$extension/$name", $text);
+	return;
+}
+
+my $new = q{
+CREATE FUNCTION @extschema@.iblt_made_up(integer DEFAULT 1) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT $1';
+COMMENT ON FUNCTION @extschema@.iblt_made_up(integer) IS 'made up';
+};
+make_file("iblt--$current.made.up.sql", slurp_file("$extension/iblt--$current.sql") . $new);
+make_file("iblt--$current--$current.made.up.sql", $new);
+make_file("iblt--$current.made.wrong.sql", slurp_file("$extension/iblt--$current.sql") . $new);
+make_file("iblt--$current--$current.made.wrong.sql", '');
+
+my ($there, $here) = (server('there'), server('here'));
+sides($here, $there);
+both('CREATE EXTENSION dblink');
+
+# Every object of the extension with all that defines it.
+sub objects
+{
+	my ($database) = @_;
+	return $here->safe_psql($database, q{
+		SELECT pg_describe_object(d.classid, d.objid, 0) || ': ' || md5(concat_ws('|', obj_description(d.objid, k.relname), p.proacl, c.relacl, t.typacl,
+			CASE WHEN p.prokind <> 'a' THEN pg_get_functiondef(p.oid) END, a.parts, CASE WHEN c.relkind IN ('v', 'm') THEN pg_get_viewdef(c.oid) END,
+			(SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), attnotnull), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0),
+			t.typlen, t.typalign, t.typstorage, t.typinput::regprocedure, t.typoutput::regprocedure))
+		FROM pg_depend d JOIN pg_class k ON k.oid = d.classid
+		LEFT JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+		LEFT JOIN (SELECT aggfnoid::oid AS o, concat_ws(' ', aggtransfn, aggfinalfn, aggcombinefn, aggmtransfn, aggtransspace) AS parts FROM pg_aggregate) a ON a.o = p.oid
+		LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+		LEFT JOIN pg_type t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
+		WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
+		ORDER BY 1});
+}
+
+# What one of two databases has and the other one does not.
+sub differences
+{
+	my ($left, $right) = @_;
+	my %n;
+	$n{$_}++ foreach split /\n/, objects($left);
+	$n{$_}-- foreach split /\n/, objects($right);
+	return join "\n", map { "$_ is in " . ($n{$_} > 0 ? $left : $right) . ' alone' } sort grep { $n{$_} } keys %n;
+}
+
+sub fresh
+{
+	my ($database, $version) = @_;
+	$here->safe_psql('postgres', "CREATE DATABASE $database");
+	$here->safe_psql($database, "CREATE EXTENSION iblt VERSION '$version'");
+	return;
+}
+
+# --- releases ------------------------------------------------------------------------------------
+
+fresh('new', $current);
+my $n = 0;
+foreach my $script (sort glob('test/releases/iblt--*.sql'))
+{
+	my ($release) = $script =~ /iblt--(.*)\.sql/;
+	make_file("iblt--$release.sql", slurp_file($script));
+	fresh('old' . ++$n, $release);
+	$here->safe_psql("old$n", "ALTER EXTENSION iblt UPDATE TO '$current'");
+	is(differences("old$n", 'new'), '', "$release updated to $current has the objects of $current");
+}
+
+# --- a made-up version, a digest and a run --------------------------------------------------------
+
+my $tables = 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, g FROM generate_series(1, 5000) g;';
+both("CREATE EXTENSION iblt VERSION '$current'; $tables");
+$here->safe_psql('postgres', "CALL iblt_track('t')");
+my ($run) = begin_run("'{t}', slice_ms => 1");
+$here->safe_psql('postgres', "ALTER EXTENSION iblt UPDATE TO '$current.made.up'");
+fresh('newer', "$current.made.up");
+cmp_ok(lines(objects('newer')), '==', lines(objects('new')) + 1, 'a made-up version has one function more');
+is(differences('postgres', 'newer'), '', 'updated to it, a database has the objects of a new one');
+is($here->safe_psql('postgres', "INSERT INTO t VALUES (0, 0); SELECT iblt_live_verify('t')"), 't', 'a live digest goes on');
+is(tables($run)->{'public.t'}{status}, 'equal', 'a run is there');
+my ($rc, undef, $err) = $here->psql('postgres', "CALL iblt_audit_resume($run, ${\ conninfo($there)})");
+is($rc, 0, 'and can be resumed') or diag($err);
+is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t', ${\ conninfo($there)})"), '1', 'and compared with a peer that was not updated');
+
+fresh('wrong', $current);
+$here->safe_psql('wrong', "ALTER EXTENSION iblt UPDATE TO '$current.made.wrong'");
+fresh('whole', "$current.made.wrong");
+like(differences('wrong', 'whole'), qr/^function iblt_made_up\(integer\): \w+ is in whole alone$/, 'an update script that forgets a function is noticed');
+
+done_testing();
