@@ -350,6 +350,13 @@ sql($here, q{ALTER FUNCTION iblt_internal.live_digest(regclass) RENAME TO right_
 like(failure("SELECT count(*) FROM iblt_compare('turns', $peer, live => 'require')"), qr/IB004: relation public.turns was altered while it was compared \(here\)\nDETAIL:  Its digest was started again/, 'a digest that was started again after it was read: not equal');
 sql($here, 'DROP FUNCTION iblt_internal.live_digest(regclass); ALTER FUNCTION iblt_internal.right_digest(regclass) RENAME TO live_digest');
 is(lent($turns), '0 2|t, 1', 'nothing is left of that');
+# digests of some columns, which come with the description, and do not say what is asked
+both("CREATE TABLE partly (id int PRIMARY KEY, a int, b int); INSERT INTO partly SELECT g, g, g FROM generate_series(1, 1000) g");
+sql($here, q{CALL iblt_track('partly', columns => '{id,a}')});
+sql($there, "CALL iblt_track('partly', peer => ${\ conninfo($here)})");
+sql($there, 'UPDATE partly SET b = 0 WHERE id = 7');
+is(join("\n", (live('partly', live => "'auto'"))[0, 1]), qq(live false\n{"id": 7} both 1 1), 'digests of some columns do not say that others are equal');
+is(lent("'partly', 'lent', live => 'require', columns => '{id,a}'"), '0 2|t, 1', 'but that their columns are');
 # a first fold that is too small
 sql($there, q{ALTER FUNCTION iblt_internal.live_fold(iblt, iblt) RENAME TO right_fold;
 	CREATE FUNCTION iblt_internal.live_fold(kept iblt, small iblt) RETURNS iblt STABLE LANGUAGE sql AS $$ SELECT public.iblt_fold(kept, 10, 0.1) $$;
