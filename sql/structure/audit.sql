@@ -64,7 +64,8 @@ AS $$
 		SELECT structure_common(p.mine -> x.property, p.theirs -> x.property),
 			structure_common(p.theirs -> x.property, p.mine -> x.property)
 		WHERE x.property = 'column order') AS y(a, b)
-	WHERE x.property NOT IN ('reached', 'numbers')
+	WHERE x.property NOT IN ('reached', 'numbers', 'tools')
+	AND NOT (x.property = 'exists' AND p.facts @> '{"tools": true}')
 	AND (x.property = 'behind its column' OR 'object' IN (jsonb_typeof(y.a), jsonb_typeof(y.b))
 		OR y.a IS DISTINCT FROM y.b
 		AND (x.property = 'exists' OR p.mine IS NOT NULL AND p.theirs IS NOT NULL)

@@ -15,9 +15,12 @@
 -- "whole": only if all schemas are compared, because the objects are in none.
 CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 
--- What is in a schema speaks for itself.
+-- What is in a schema speaks for itself.  The tools of an audit, iblt and dblink, and a schema
+-- of theirs need not be there.
 ('schema', false, $q$
 	SELECT 'schema', s.name, NULL, 'change', jsonb_build_object('exists', true,
+		'tools', nullif(EXISTS (SELECT FROM pg_extension e
+			WHERE e.extnamespace = s.oid AND e.extname IN ('iblt', 'dblink')), false),
 		{owned s.nspacl s.nspowner n})
 	FROM spaces s WHERE s.oid NOT IN (
 		SELECT m.objid FROM members m WHERE m.classid = 'pg_namespace'::regclass)$q$),
@@ -342,7 +345,6 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 	WHERE x.objid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend d
 		WHERE d.classid = x.classid AND d.objid = x.objid AND d.deptype IN ('e', 'i'))$q$),
 
--- iblt and dblink are the tools of an audit.
 ('extension', true, $q$
 	SELECT 'extension', quote_ident(e.extname), NULL, 'change',
 		jsonb_build_object('exists', true, 'version', e.extversion, 'schema', n.nspname)

@@ -75,7 +75,6 @@ foreach my $database (qw(a b))
 {
 	$node->safe_psql($database, 'CREATE SCHEMA x; CREATE EXTENSION iblt SCHEMA x; CREATE EXTENSION dblink SCHEMA x');
 }
-$node->safe_psql('bare', 'CREATE SCHEMA x');
 $node->safe_psql('postgres', 'CREATE ROLE other; ALTER DATABASE b SET search_path = s; ALTER DATABASE a SET search_path = s; ALTER DATABASE bare SET search_path = s');
 
 # What a change of one side makes an audit say: the group (of two changes of one group, one is
