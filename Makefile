@@ -82,9 +82,10 @@ endif
 
 # The server's headers are system headers here, so that -Wextra speaks of our
 # own code alone.
-PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server) $(XXHASH_FLAGS)
+PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server) $(XXHASH_FLAGS) $(SAME_FLAGS)
 # Builds in two directories are the same to the byte: debug information does not name them.
-PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS) -ffile-prefix-map=$(CURDIR)=.
+SAME_FLAGS = -ffile-prefix-map=$(CURDIR)=.
+PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS)
 # With -Og, gcc does not inline some functions that xxHash 0.8.1 says must be.
 XXHASH_FLAGS = $(if $(filter -Og,$(CFLAGS)),-DXXH_NO_INLINE_HINTS=1)
 # xxHash is compiled in; its header is all that is needed.  Calls within the
