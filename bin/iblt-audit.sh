@@ -56,6 +56,7 @@ could_not_tell() {
 	json) printf '{"verdict": "unknown", "tables": []}\n' ;;
 	nagios) printf 'IBLT UNKNOWN - %s\n' "$1" ;;
 	esac
+	[ -z "$page" ] || rm -f "$page.$$"
 	if [ -n "$metrics" ]; then
 		{
 			printf '# HELP iblt_audit_verdict Verdict of the last audit: 1 for the one that holds, 0 for the others.\n'

@@ -149,6 +149,22 @@ like(slurp_file("$dir/a page.html"), qr/<h1 class="equal">equal: 1 table</, '--h
 ($status) = script('--html', '|touch pipe.html', 'peer=node_b', 'tables={shop.equal}');
 ok(!-e 'pipe.html', 'the name of a file is not a command');
 unlink '|touch pipe.html';
+is((script('--html', "$dir/a page.html", 'peer=node_b', 'schema=nosuch'))[0], 2, '--html: no answer');
+like(slurp_file("$dir/a page.html"), qr/<h1 class="equal">equal: 1 table</, '--html: the last page stays');
+# psql that is killed while it writes
+{
+	my $bin = PostgreSQL::Test::Utils::tempdir();
+	chomp(my $psql = `sh -c 'command -v psql'`);
+	append_to_file("$bin/psql", qq(#!/bin/sh\n"$psql" "\$@"\nfor f in "$dir"/*page.html.*; do head -c 500 "\$f" > "\$f"x; cat "\$f"x > "\$f"; rm "\$f"x; done\n));
+	chmod 0755, "$bin/psql";
+	local $ENV{PATH} = "$bin:$ENV{PATH}";
+	my ($status, $out, $err) = script('--html', "$dir/a page.html", 'peer=node_b', 'tables={shop.equal}');
+	is($status, 2, '--html: half a page');
+	like($err, qr/page\.html could not be written/, '--html: which it says');
+}
+like(slurp_file("$dir/a page.html"), qr/<\/html>\n\z/, '--html: the whole one stays');
+opendir(my $entries, $dir) or die;
+is(join(' ', grep { /page\.html\./ } readdir $entries), '', '--html: and no part of another');
 is((script('--html', "$dir/nosuch/page.html", 'peer=node_b', 'tables={shop.equal}'))[0], 2, '--html: no such directory');
 
 # --- in a browser ------------------------------------------------------------------------------
