@@ -124,6 +124,15 @@ BEGIN
 END
 $$;
 
+-- Makes the scans of this database say every ten seconds how far they are, or not any more.
+CREATE FUNCTION progress_of_scans(shown boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM set_config('iblt.scan_progress', CASE WHEN shown THEN '10000' ELSE '' END, true);
+END
+$$;
+
 -- What digests or scans of both sides give.
 CREATE FUNCTION sketches(plan plan, capacity integer) RETURNS scanned[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -199,16 +208,16 @@ BEGIN
 END
 $$;
 
--- Says what two sketches have told.
-CREATE FUNCTION exchange_progress(plan plan, figures figures, estimated bigint, recovered bigint,
-	complete boolean) RETURNS void
+-- Says what two sketches have told; "number" is an estimate unless they name all keys.
+CREATE FUNCTION exchange_progress(plan plan, figures figures, number bigint, complete boolean,
+	larger boolean DEFAULT false) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM progress(plan.progress, format(
-		'sketches of %s and %s rows: about %s keys differ, %s decoded, %s',
-		figures.rows_here, figures.rows_there, estimated, recovered,
-		CASE WHEN complete THEN 'complete' ELSE 'not all' END));
+	PERFORM progress(plan.progress, format('sketches of %s and %s rows: %s', figures.rows_here,
+		figures.rows_there, format(CASE WHEN complete THEN '%s keys differ'
+			WHEN larger THEN 'about %s keys differ, asking for a larger part of the peer''s sketch'
+			ELSE 'about %s keys differ, more than sketches of this size can name' END, number)));
 END
 $$;
 
@@ -227,6 +236,7 @@ DECLARE
 	most record;
 	difference @extschema@.iblt;
 	status record;
+	larger boolean;
 BEGIN
 	IF (plan.found).keys IS NOT NULL THEN
 		figures.rows_here := (plan.found).rows_here;
@@ -237,12 +247,14 @@ BEGIN
 		keys := (plan.found).keys;
 		number := (plan.found).number;
 		sample := iblt_wire_read((plan.found).sample, NULL);
-		PERFORM exchange_progress(plan, figures, number, number, true);
+		PERFORM exchange_progress(plan, figures, number, true);
 		RETURN;
 	END IF;
 	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
 	PERFORM set_config('iblt.keeps', 'on', true);
+	PERFORM progress_of_scans(plan.progress);
 	scanned := sketches(plan, capacity);
+	PERFORM progress_of_scans(false);
 	here := sketch_of(scanned[1]);
 	there := sketch_of(scanned[2]);
 	figures := take_scanned(plan, scanned, started, here, there, figures);
@@ -250,13 +262,13 @@ BEGIN
 	LOOP
 		difference := here OPERATOR(@extschema@.-) there;
 		status := iblt_compare_decode(difference);
-		PERFORM exchange_progress(plan, figures, status.estimated, status.recovered,
-			status.complete);
 		sample := coalesce(sample, @extschema@.iblt_fold(difference, 9, 0.1));
 		keys := status.keys;
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
-		EXIT WHEN status.complete OR (iblt_header(there)).cells = most.cells
-			OR surely_more(plan, number, most.capacity);
+		larger := NOT status.complete AND (iblt_header(there)).cells <> most.cells
+			AND NOT surely_more(plan, number, most.capacity);
+		PERFORM exchange_progress(plan, figures, number, status.complete, larger);
+		EXIT WHEN NOT larger;
 		there := larger_fold(plan, plan.there, here, there, status.estimated);
 	END LOOP;
 END

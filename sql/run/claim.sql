@@ -13,8 +13,18 @@ BEGIN
 END
 $$;
 
+-- Are all tables of a run compared?
+CREATE FUNCTION run_over(run bigint) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN NOT EXISTS (SELECT FROM iblt_run_rows(NULL::run_table, run) AS x
+		WHERE x.status IS NULL);
+END
+$$;
+
 -- Pauses for a moment; the caller commits after each.
--- A pause holds no snapshot for longer than this.
+-- A pause holds no snapshot for longer than this, and ends with the run.
 CREATE FUNCTION run_pause(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -22,7 +32,7 @@ DECLARE
 	left_over double precision := extract(epoch FROM w.until - clock_timestamp());
 BEGIN
 	PERFORM pg_sleep(greatest(least(left_over, 0.2), 0));
-	IF clock_timestamp() >= w.until OR clock_timestamp() >= w.deadline THEN
+	IF clock_timestamp() >= w.until OR clock_timestamp() >= w.deadline OR run_over(w.run) THEN
 		w.act := 'claim';
 	END IF;
 	RETURN w;
@@ -63,12 +73,11 @@ $$;
 
 -- Which table
 
--- The first table with work, and its slice if that was left by another session; without a
--- table, are there slices that others are at?
+-- The first table with work, and its slice if that was left by another session; no table if
+-- others are at all of it.
 -- A slice whose lock is free was left by a session that died, or will be gone when it is
 -- looked for again.
-CREATE FUNCTION run_next(run bigint, OUT t run_table,
-	OUT number bigint, OUT waiting boolean) RETURNS record
+CREATE FUNCTION run_next(run bigint, OUT t run_table, OUT number bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -76,10 +85,8 @@ DECLARE
 	slices run_slice[] := ARRAY(SELECT x
 		FROM iblt_run_rows(NULL::run_slice, run) AS x);
 BEGIN
-	waiting := false;
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IS NULL ORDER BY x.item LOOP
-		waiting := true;
 		CONTINUE WHEN t.generation = 0 AND NOT iblt_run_lock(run, t.item, 0, false);
 		FOR s IN SELECT x.* FROM unnest(slices) AS x
 				WHERE x.item = t.item ORDER BY x.number LOOP
@@ -176,6 +183,9 @@ BEGIN
 	t.started_at := clock_timestamp();
 	SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 INTO t.cut, t.done, t.rows_here, t.rows_there,
 		t.missing, t.extra, t.changed, t.unconfirmed, t.kept, t.bytes, t.work_ms, t.wall_ms;
+	t.recent_rows := NULL;
+	t.recent_ms := NULL;
+	t.left_ms := NULL;
 	RETURN t;
 END
 $$;
@@ -350,9 +360,13 @@ AS $$
 DECLARE
 	small record;
 	next record;
+	pause double precision;
 BEGIN
 	w.began := clock_timestamp();
-	IF w.began >= w.deadline THEN
+	IF run_over(w.run) THEN
+		w := run_say_paused(w, NULL);
+		RETURN run_end(w, 'is finished');
+	ELSIF w.began >= w.deadline THEN
 		RETURN run_end(w, format('stops, since max_time is over; '
 			'CALL iblt_audit_resume(%s) goes on', w.run));
 	END IF;
@@ -367,16 +381,17 @@ BEGIN
 	small := run_try_small(w);
 	w := small.w;
 	IF small.rows IS NOT NULL THEN
-		RETURN run_pace(w, small.rows);
+		pause := CASE WHEN NOT run_over(w.run)
+			THEN run_pause_after(w.options, ms(w.began) / 1000, small.rows) ELSE 0 END;
+		w.last := clock_timestamp() + make_interval(secs => pause);
+		RETURN run_wait(w, pause);
 	ELSIF NOT peer_is_open(w.conn) THEN
 		RETURN run_wait(w, 1);
 	END IF;
 	next := run_next(w.run);
 	IF (next.t).item IS NOT NULL THEN
 		RETURN run_claim_of(w, next.t, next.number);
-	ELSIF next.waiting THEN
-		RETURN run_wait(w, 0.2);
 	END IF;
-	RETURN run_end(w, 'is finished');
+	RETURN run_wait(w, 0.2);
 END
 $$;

@@ -34,6 +34,7 @@ BEGIN
 		IF NOT begun THEN
 			-- max_time is for slices, however long it takes to connect
 			w.deadline := w.deadline + (clock_timestamp() - w.last);
+			w.last := clock_timestamp();
 		END IF;
 		RETURN w;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN

@@ -55,9 +55,10 @@ BEGIN
 	t.whole := true;
 	t.at_end := true;
 	t.cut := 1;
-	SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 INTO t.done, t.rows_here, t.rows_there,
-		t.missing, t.extra, t.changed, t.unconfirmed, t.bytes, t.work_ms, t.wall_ms;
-	t := run_count(t, r, r.total_ms, r.total_ms);
+	SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0 INTO t.done, t.rows_here, t.rows_there,
+		t.missing, t.extra, t.changed, t.unconfirmed, t.bytes, t.work_ms;
+	t := run_count(t, r, r.total_ms);
+	t.wall_ms := r.total_ms;
 	t.started_at := began;
 	t.finished_at := clock_timestamp();
 	RETURN t;

@@ -33,7 +33,7 @@ CREATE TYPE run_worker AS (
 	walks boolean,			-- statistics do not tell where its slices end
 	began timestamptz,		-- when it claimed that
 	until timestamptz,		-- when its pause ends
-	last timestamptz,		-- when its last slice was stored
+	last timestamptz,		-- up to when its time is counted, with pauses
 	told timestamptz,		-- when it last said how far it is
 	paused text,			-- what the run says of its pause
 	lost integer			-- connections since its last slice

@@ -36,9 +36,37 @@ BEGIN
 END
 $$;
 
+-- How long to pause after so many rows in so many seconds, as max_load and max_rate ask for.
+CREATE FUNCTION run_pause_after(options run_options, spent double precision,
+	rows bigint) RETURNS double precision
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN greatest(0, spent * (1 / options.max_load - 1),
+		rows / options.max_rate::double precision - spent);
+END
+$$;
+
+-- Adds the time of a slice of so many rows, and how much longer its table will take.
+-- Early slices are small, and the first one waits for the check of the indexes.  So the last
+-- slices count most.
+CREATE FUNCTION run_timed(t run_table, rows bigint, wall_ms double precision) RETURNS run_table
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	share double precision := CASE WHEN t.done > 2 THEN 0.75 ELSE 0 END;
+BEGIN
+	t.wall_ms := t.wall_ms + wall_ms;
+	t.recent_rows := share * coalesce(t.recent_rows, 0) + rows;
+	t.recent_ms := share * coalesce(t.recent_ms, 0) + wall_ms;
+	t.left_ms := t.recent_ms / nullif(t.recent_rows, 0)
+		* greatest(t.estimate - greatest(t.rows_here, t.rows_there), 0);
+	RETURN t;
+END
+$$;
+
 -- Adds a slice to what is known of a table.
-CREATE FUNCTION run_count(t run_table, r audit_row,
-	took_ms double precision, wall_ms double precision) RETURNS run_table
+CREATE FUNCTION run_count(t run_table, r audit_row, took_ms double precision) RETURNS run_table
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -51,7 +79,6 @@ BEGIN
 	t.unconfirmed := t.unconfirmed + r.unconfirmed;
 	t.bytes := t.bytes + r.bytes;
 	t.work_ms := t.work_ms + took_ms;
-	t.wall_ms := t.wall_ms + wall_ms;
 	RETURN t;
 END
 $$;
@@ -105,9 +132,8 @@ AS $$
 DECLARE
 	n bigint := greatest(t.rows_here, t.rows_there);
 BEGIN
-	w.last := clock_timestamp();
-	IF t.status IS NULL AND w.progress AND w.last > w.told + interval '10 s' THEN
-		w.told := w.last;
+	IF t.status IS NULL AND w.progress AND clock_timestamp() > w.told + interval '10 s' THEN
+		w.told := clock_timestamp();
 		PERFORM progress(true, format('run %s: %s: %s rows (%s %%) in %s slices, '
 			'%s differences', t.run, t.relation, n, n * 100 / greatest(t.estimate, n, 1), t.done,
 			t.missing + t.extra + t.changed));
@@ -116,15 +142,14 @@ BEGIN
 END
 $$;
 
--- The pause that max_load and max_rate ask for after a slice of that many rows.
-CREATE FUNCTION run_pace(w run_worker, rows bigint) RETURNS run_worker
+-- Has a run no other table to compare than one that a worker has just ended?
+CREATE FUNCTION run_was_last(t run_table) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	spent double precision := extract(epoch FROM clock_timestamp() - w.began);
 BEGIN
-	RETURN run_wait(w, greatest(0, spent * (1 / (w.options).max_load - 1),
-		rows / (w.options).max_rate::double precision - spent));
+	RETURN t.status IS NOT NULL AND NOT EXISTS (SELECT
+		FROM iblt_run_rows(NULL::run_table, t.run) AS x
+		WHERE x.status IS NULL AND x.item <> t.item);
 END
 $$;
 
@@ -187,6 +212,7 @@ DECLARE
 	seen bigint := greatest(r.rows_here, r.rows_there);
 	differences bigint := r.missing + r.extra + r.changed;
 	t run_table;
+	pause double precision;
 BEGIN
 	PERFORM run_write(w.run);
 	t := run_table_of(w.run, w.item);
@@ -194,7 +220,7 @@ BEGIN
 		RETURN w;
 	END IF;
 	t.kept := run_keep(t, compared, (w.options).most_kept);
-	t := run_count(t, r, ms(w.began)::double precision, ms(w.last)::double precision);
+	t := run_count(t, r, ms(w.began)::double precision);
 	IF t.marks IS NULL THEN
 		PERFORM run_add_range(w, s, r);
 	END IF;
@@ -210,11 +236,15 @@ BEGIN
 			THEN run_add_slice(t, NULL, NULL, NULL)
 			ELSE run_finish_table(w, t) END;
 	END IF;
+	pause := CASE WHEN NOT run_was_last(t)
+		THEN run_pause_after(w.options, ms(w.began) / 1000, seen) ELSE 0 END;
+	t := run_timed(t, seen, ms(w.last) + 1000 * pause);
 	PERFORM iblt_run_put(t);
+	w.last := clock_timestamp() + make_interval(secs => pause);
 	w.lost := 0;
 	w.walks := w.walks OR seen > 4 * s.rows;
 	w := run_tell(w, t);
-	RETURN run_pace(w, seen);
+	RETURN run_wait(w, pause);
 END
 $$;
 

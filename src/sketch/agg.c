@@ -13,6 +13,7 @@
 #include "sketch/aggcall.h"
 #include "sketch/aggsite.h"
 #include "sketch/aggstate.h"
+#include "sketch/progress.h"
 
 static const IbltAggKind kind_agg = {"iblt_agg", iblt_agg_table_params};
 
@@ -54,7 +55,10 @@ add_integer(FunctionCallInfo fcinfo)
 	if (!iblt_key_integer(site->coder->type, PG_GETARG_DATUM(1), &integer))
 		return false;
 	iblt_store64(key, (uint64) integer);
-	return iblt_state_insert(state, key, (uint64) PG_GETARG_INT64(2)) == IBLT_OK;
+	if (iblt_state_insert(state, key, (uint64) PG_GETARG_INT64(2)) != IBLT_OK)
+		return false;
+	iblt_progress_row(fcinfo, state->sketch.rows);
+	return true;
 }
 
 /*
@@ -109,6 +113,7 @@ transition(FunctionCallInfo fcinfo, int sign)
 	status = iblt_state_change(state, key, (uint64) PG_GETARG_INT64(2), sign);
 	if (unlikely(status != IBLT_OK))
 		iblt_refuse_row(status);
+	iblt_progress_row(fcinfo, state->sketch.rows);
 	PG_RETURN_POINTER(state);
 }
 

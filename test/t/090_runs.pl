@@ -261,6 +261,9 @@ my $standby = standby($there, 'standby');
 {
 	my $row = tables(begin_run("'{t_bigint}', slice_ms => 1, max_load => 0.25, progress => false"))->{'public.t_bigint'};
 	cmp_ok($row->{work_ms} / $row->{wall_ms}, '<', 0.5, 'max_load');
+	# a pause after it would be 999 times as long
+	$row = tables(begin_run("'{t_none}', max_load => 0.001, progress => false"))->{'public.t_none'};
+	cmp_ok($row->{wall_ms} / $row->{work_ms}, '<', 100, 'no pause after the last slice');
 	like($here->safe_psql('postgres', "CALL iblt_audit_run($peer, '{t_empty}', progress => false); SELECT \"db \"\"link\".dblink_get_connections() IS NULL"), qr/^t$/m,
 		'the connection is closed at the end');
 	replayed($there, $standby);
