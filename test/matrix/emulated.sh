@@ -25,7 +25,9 @@ unpack_foreign() {
 	rm -rf "$FOREIGN"
 	# shellcheck source=/dev/null
 	debootstrap --foreign --variant=minbase --arch="$ARCHITECTURE" --include="postgresql-$PG,postgresql-server-dev-$PG" \
-		"$(. /etc/os-release && echo "$VERSION_CODENAME")" "$FOREIGN" "$(awk '$1 == "deb" { print $2; exit }' /etc/apt/sources.list)"
+		"$(. /etc/os-release && echo "$VERSION_CODENAME")" "$FOREIGN" "$(awk '$1 == "deb" { print $2; exit }' /etc/apt/sources.list)" || :
+	# (its status is not reliable without /proc: look whether it has got the packages)
+	ls "$FOREIGN/var/cache/apt/archives/postgresql-server-dev-$PG"_*.deb "$FOREIGN/var/cache/apt/archives/postgresql-$PG"_*.deb
 	for package in "$FOREIGN"/var/cache/apt/archives/*.deb; do
 		case $package in *clang* | *llvm* | *systemd* | *perl* | *python*) ;; *) dpkg-deb -x "$package" "$FOREIGN" ;; esac
 	done
