@@ -139,6 +139,7 @@ AS $$
 DECLARE
 	lines text;
 	relation regclass;
+	e failure;
 BEGIN
 	IF coalesce(capacity, 0) NOT BETWEEN 1 AND 100000 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
@@ -147,10 +148,18 @@ BEGIN
 	lines := json_build_object('iblt_baseline', 1, 'protocol', protocol(),
 		'database', current_database(), 'schema', schema, 'listed', tables IS NOT NULL,
 		'made_at', clock_timestamp());
-	FOREACH relation IN ARRAY baseline_list(tables, schema) LOOP
-		lines := concat(lines, chr(10),
-			row_to_json(baseline_read(baseline_plan(relation, capacity, random_seed()))));
-	END LOOP;
+	BEGIN
+		FOREACH relation IN ARRAY baseline_list(tables, schema) LOOP
+			lines := concat(lines, chr(10),
+				row_to_json(baseline_read(baseline_plan(relation, capacity, random_seed()))));
+		END LOOP;
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(NULL, false, e));
+		RAISE;
+	END;
 	RETURN concat(lines, chr(10), baseline_seal(lines));
 END
 $$;
@@ -323,11 +332,22 @@ CREATE FUNCTION @extschema@.iblt_audit_baseline(baseline text) RETURNS SETOF bas
 	@pinned_settings@
 AS $$
 DECLARE
-	lines json[] := baseline_lines(baseline);
-	schema text := lines[1] ->> 'schema';
+	lines json[];
+	schema text;
+	e failure;
 	before baseline_table;
 	names text[] := '{}';
 BEGIN
+	BEGIN
+		lines := baseline_lines(baseline);
+		schema := lines[1] ->> 'schema';
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(NULL, false, e));
+		RAISE;
+	END;
 	FOR n IN 2 .. cardinality(lines) LOOP
 		before := json_populate_record(NULL::baseline_table, lines[n]);
 		names := names || before.relation;

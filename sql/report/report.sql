@@ -178,9 +178,19 @@ RETURNS text
 	@pinned_settings@
 AS $$
 DECLARE
-	report report := make_report(tables, run, name, subscription, peer, structure);
+	report report;
+	e failure;
 BEGIN
-	RETURN report_as(report, tables, form);
+	BEGIN
+		report := make_report(tables, run, name, subscription, peer, structure);
+		RETURN report_as(report, tables, form);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(NULL, peer_is_string(peer), e));
+		RAISE;
+	END;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_report(json, text, text, text, text, bigint, json) IS
@@ -199,13 +209,22 @@ DECLARE
 	tables json := (SELECT json_agg(row_to_json(t) ORDER BY t.number)
 		FROM @extschema@.iblt_audit_tables t WHERE t.run = iblt_audit_report.run);
 	report report;
+	e failure;
 BEGIN
 	IF tables IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('there is no run %s, or it is not yours', run);
 	END IF;
-	report := make_report(tables, run, name, NULL, peer);
-	RETURN report_as(report, tables, form);
+	BEGIN
+		report := make_report(tables, run, name, NULL, peer);
+		RETURN report_as(report, tables, form);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		e := iblt_raise(peer_fail(NULL, peer_is_string(peer), e));
+		RAISE;
+	END;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_report(bigint, text, text, text) IS

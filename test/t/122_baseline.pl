@@ -203,6 +203,13 @@ is(sql("CREATE TEMP TABLE whole AS SELECT ${\ literal($whole)}::text AS b; SELEC
 		LATERAL (SELECT overlay(b PLACING chr(33 + (ascii(substr(b, at, 1)) + 1 + n) % 90) FROM at FOR 1) AS changed) AS c
 	WHERE changed <> b AND NOT pg_temp.refused(changed)"), '0', 'no change of a byte is overlooked');
 
+foreach ("SELECT iblt_baseline(schema => 'nosuch')", "SELECT * FROM iblt_audit_baseline('x')")
+{
+	my $error = failure($_);
+	like($error, qr/ERROR: +(P0002|XX001): /, $_);
+	unlike($error, qr/baseline_\w+\(/, 'without the context of private functions');
+}
+
 # --- wrong arguments ------------------------------------------------------------------------------
 
 foreach ([ [ '--save', "$dir/nosuch/x.json", 'schema=shop' ], qr/--save: no file can be written there/ ], [ [ '--save', "$dir/x.json", 'peer=node_b' ], qr/argument 1 has an unknown name/ ],
