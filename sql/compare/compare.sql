@@ -60,7 +60,7 @@ BEGIN
 	END LOOP;
 	PERFORM check_looked(plan, doubtful);
 	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
-	IF batches <> '{}' THEN
+	IF cardinality(batches) > 0 THEN
 		started := clock_timestamp();
 		FOR d IN SELECT * FROM recheck_batches(plan, batches) LOOP
 			differences := differences + 1;

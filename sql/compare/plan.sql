@@ -134,8 +134,14 @@ $$;
 CREATE FUNCTION column_names(s side) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	c side_column;
+	names text[] := '{}';
 BEGIN
-	RETURN ARRAY(SELECT c.name FROM unnest(s.columns) AS c);
+	FOREACH c IN ARRAY coalesce(s.columns, '{}') LOOP
+		names := array_append(names, c.name);
+	END LOOP;
+	RETURN names;
 END
 $$;
 
@@ -259,7 +265,7 @@ DECLARE
 		FROM unnest(columns) AS c
 		WHERE c.cast_to <> '' AND NOT (plain IS TRUE AND c.type_here = c.type_there));
 BEGIN
-	IF columns = '{}' AND NOT bare THEN
+	IF cardinality(columns) = 0 AND NOT bare THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
 			MESSAGE = 'the relations have no columns to compare';
 	ELSIF problems IS NOT NULL AND NOT options.cast_types THEN
@@ -298,9 +304,15 @@ $$;
 CREATE FUNCTION is_unique(s side, names text[]) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	k unique_key;
 BEGIN
-	RETURN s.plain AND EXISTS (SELECT FROM unnest(s.keys) AS k
-		WHERE k.columns @> names AND k.columns <@ names);
+	FOREACH k IN ARRAY coalesce(s.keys, '{}') LOOP
+		IF k.columns @> names AND k.columns <@ names THEN
+			RETURN s.plain;
+		END IF;
+	END LOOP;
+	RETURN false;
 END
 $$;
 
@@ -310,15 +322,19 @@ $$;
 CREATE FUNCTION key_size(key plan_column[]) RETURNS integer
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	c plan_column;
+	size integer := 0;
 BEGIN
-	RETURN CASE WHEN bool_and(width IS NOT NULL) THEN sum(width)::integer END FROM (
-		SELECT CASE WHEN NOT c.not_null THEN NULL
+	FOREACH c IN ARRAY coalesce(key, '{}') LOOP
+		size := size + CASE WHEN NOT c.not_null THEN NULL
 			WHEN c.cast_to = 'int8' THEN 9
 			WHEN c.cast_to = '' AND c.base = c.base_there THEN
 				('{"16": 2, "18": 2, "20": 9, "21": 3, "23": 5, "26": 5, "774": 9, "829": 7,
 				"1082": 5, "1083": 9, "1114": 9, "1184": 9, "1266": 13, "2950": 17}'::jsonb
-				->> c.base::text)::integer END
-		FROM unnest(key) AS c) AS column_of(width);
+				->> c.base::text)::integer END;
+	END LOOP;
+	RETURN nullif(size, 0);
 END
 $$;
 
@@ -374,7 +390,7 @@ BEGIN
 	plan.columns := ARRAY(SELECT c FROM unnest(common) AS c WHERE options.columns IS NULL
 		OR c.name = ANY (options.columns) OR c.name = ANY (names));
 	PERFORM check_types(plan.columns, options,
-		here.columns = '{}' AND there.columns = '{}');
+		cardinality(here.columns) + cardinality(there.columns) = 0);
 	plan.whole_row := names IS NULL;
 	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE ARRAY(
 		SELECT c FROM unnest(names) WITH ORDINALITY AS n(name, position)
@@ -386,7 +402,7 @@ BEGIN
 	plan.key_size := least(coalesce(size, 8), 32);
 	plan.links := links(here, there);
 	plan.recheck := coalesce(options.recheck,
-		CASE WHEN plan.links = '{}' OR here.remote THEN 0 ELSE 5 END);
+		CASE WHEN cardinality(plan.links) = 0 OR here.remote THEN 0 ELSE 5 END);
 	plan.wait := plan.recheck > 0;
 	plan.versions := plan.wait AND here.versions AND there.versions;
 	plan.here := here;

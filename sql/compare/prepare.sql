@@ -105,8 +105,14 @@ $$;
 CREATE FUNCTION names_of(columns plan_column[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	c plan_column;
+	names text[] := '{}';
 BEGIN
-	RETURN ARRAY(SELECT c.name FROM unnest(columns) AS c);
+	FOREACH c IN ARRAY coalesce(columns, '{}') LOOP
+		names := array_append(names, c.name);
+	END LOOP;
+	RETURN names;
 END
 $$;
 
