@@ -2,12 +2,14 @@
 # run.sh
 #	What a run (doc/runs.md) costs: two throwaway servers with the same large table,
 #	of which 100 rows differ.  A run in slices of a second against one iblt_audit, with
-#	a serial key and with random uuids, in turn, as medians; the share of the time at
-#	work with max_load => 0.25; and the memory of both sessions of a run.
+#	a serial key and with random uuids, in turn, as medians; an audit and a run of many
+#	small tables; the share of the time at work with max_load => 0.25; and the memory of
+#	both sessions of a run.
 #
-#	BENCH_RUN_ROWS      rows (5,000,000)
-#	BENCH_RUN_REPEAT    repetitions after one to warm up (3)
-#	BENCH_STRICT        1: missed bars fail
+#	BENCH_RUN_ROWS          rows (5,000,000)
+#	BENCH_RUN_REPEAT        repetitions after one to warm up (3)
+#	BENCH_RUN_SMALL_TABLES  tables of 20 rows (2,000)
+#	BENCH_STRICT            1: missed bars fail
 
 set -euo pipefail
 
@@ -20,6 +22,7 @@ HERE_PORT=54328
 THERE_PORT=54329
 ROWS=${BENCH_RUN_ROWS:-5000000}
 REPEAT=${BENCH_RUN_REPEAT:-3}
+SMALL_TABLES=${BENCH_RUN_SMALL_TABLES:-2000}
 
 # sql PORT ARGUMENT ...
 sql() {
@@ -89,6 +92,32 @@ measure_memory() {
 	wait
 }
 
+# Tables of 20 rows, by an audit and a run in turn.
+make_small() {
+	local port first
+	for port in $HERE_PORT $THERE_PORT; do
+		sql "$port" -c "CREATE SCHEMA small"
+		for first in $(seq 1 100 "$SMALL_TABLES"); do
+			sql "$port" -c "DO \$\$ BEGIN FOR i IN $first .. $((first + 99)) LOOP
+				EXECUTE format('CREATE TABLE small.t%s (id integer PRIMARY KEY, v text, n numeric);
+					INSERT INTO small.t%1\$s SELECT g, md5(g::text), g FROM generate_series(1, 20) AS g', i);
+				END LOOP; END \$\$"
+		done
+	done
+}
+
+measure_small() {
+	local r
+	for r in $(seq 0 "$REPEAT"); do
+		sql $HERE_PORT -c '\timing on' \
+			-c "SELECT count(*) FROM iblt_audit($(peer), schema => 'small') WHERE status = 'equal'" >"$WORK/out"
+		note audit_small "$r" "$WORK/out"
+		[ "$(head -n 1 "$WORK/out")" = "$SMALL_TABLES" ] || die "small tables are not equal"
+		sql $HERE_PORT -c '\timing on' -c "CALL iblt_audit_run($(peer), schema => 'small', progress => false)" >"$WORK/out"
+		note run_small "$r" "$WORK/out"
+	done
+}
+
 report_bars() {
 	local table load kb
 	row "" "ms" "ratio" "bar" ""
@@ -97,6 +126,8 @@ report_bars() {
 	done
 	bar "a run, serial key, ${SLICES[t]} slices" "${MEDIAN[run_t]}" "$(ratio "${MEDIAN[run_t]}" "${MEDIAN[audit_t]}")" at-most 1.4
 	row "a run, random uuids, ${SLICES[u]} slices" "${MEDIAN[run_u]}" "$(ratio "${MEDIAN[run_u]}" "${MEDIAN[audit_u]}")" "" ""
+	bar "iblt_audit of $SMALL_TABLES tables of 20 rows, in ms" "" "${MEDIAN[audit_small]}" at-most 10000
+	bar "a run over them / that" "${MEDIAN[run_small]}" "$(ratio "${MEDIAN[run_small]}" "${MEDIAN[audit_small]}")" at-most 1.5
 	load=$(last_run 'round((work_ms / wall_ms)::numeric, 3)')
 	bar "share of the time at work, max_load => 0.25" "" "$load" at-least 0.2
 	bar "" "" "$load" at-most 0.3
@@ -116,6 +147,8 @@ inner() {
 	say "Runs over $ROWS rows"
 	measure
 	measure_memory
+	make_small
+	measure_small
 	sql $HERE_PORT -c "$(run_sql t "max_load => 0.25")" >/dev/null
 	read_medians "$WORK/timing.out"
 	report_bars
