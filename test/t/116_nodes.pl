@@ -183,10 +183,11 @@ sql('n1', "INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(4, 3000
 sql('n2', 'UPDATE shop.t SET v = \'row \' || id');
 is(compare('shop.t', [ @three, 'here' ]), '', 'nodes that are equal again');
 
-# More differences than the first sketches are for: the next ones have another seed, and so do hashes of keys.
+# More differences than the first sketches are for, whose size is that of two empty nodes: the next ones have another
+# seed, and so do hashes of keys.
 sql($_, 'CREATE TABLE shop.big (id text PRIMARY KEY)') foreach @three;
 sql('n3', 'INSERT INTO shop.big SELECT generate_series(1, 30000)');
-is(sql('here', "SELECT count(*), bool_and(confirmed), min(verdict), max(verdict) FROM iblt_compare_nodes('shop.big', '{n1,n2,n3}')"), '30000|t|majority|majority', 'nodes that are scanned twice');
+is(sql('here', "SELECT count(*), bool_and(confirmed), min(verdict), max(verdict) FROM iblt_compare_nodes('shop.big', '{n1,n3,n2}')"), '30000|t|majority|majority', 'nodes that are scanned twice');
 sql($_, 'DROP TABLE shop.big') foreach @three;
 
 # --- answers ----------------------------------------------------------------------------
@@ -318,6 +319,11 @@ is($notices, '', 'and nothing to say');
 is(audit([qw(here n1 n2 n7)], "tables => '{shop.t}', method => 'auto'"), 'shop.t differs 4 2 {"n1": 1} {"n2": 1} {} 0', 'an audit of such nodes');
 like(audit([qw(n7 n1 n2)], "schema => 'shop', method => 'auto', recheck => 0"), qr/^shop."B b" not comparable .*\nshop.a not comparable .*\nshop.only_one not comparable .*\nshop.t differs 4 1 \{"n1": 1\} \{"n2": 1\} \{"n7": 1\} 0$/s, 'and of none here');
 like(compare('shop.t', [qw(here n1 n2 n7)], "method => 'plain', max_differences => 3"), qr/ERROR:  too many differences: (about |at least )?4 keys differ/, 'too many differences');
+
+sql($_, q{CREATE TYPE shop.mood AS ENUM ('sad', 'ok'); CREATE TABLE shop.m (id int PRIMARY KEY, m money, e shop.mood); INSERT INTO shop.m VALUES (1, 1, 'sad')}) foreach qw(here n1 n2);
+like(compare('shop.m', [qw(here n1 n2)], "method => 'plain'"), qr/ERROR:  "here" \(here\) and "n1" \(the peer\): cannot compare by plain queries: .*: "m" is money/, 'a type whose text does not tell its values apart');
+is(compare('shop.m', [qw(here n1 n2)], "method => 'plain', exclude => '{m}'"), '', 'without it');
+like(compare('shop.m', [qw(n1 n2)], "method => 'plain', exclude => '{m}'"), qr/ERROR:  .*cannot compare by plain queries: columns have types that are not built in, and no node is this database/, 'a type that is not here');
 
 # --- nodes that fail in the middle ------------------------------------------------------------
 
