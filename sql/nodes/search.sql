@@ -43,7 +43,7 @@ BEGIN
 		places := array_append(places, s.place);
 		queries := array_append(queries, scan_sql(nodes.plan, s, capacity));
 	END LOOP;
-	scanned := ask(places, queries, 'value scanned', NULL::scanned, reading_of(nodes.plan), 0.005);
+	scanned := ask(places, queries, 'value scanned', NULL::scanned, reading_of(nodes.plan), 0.02);
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
 		PERFORM nodes_described(s, scanned[n].fingerprint);
