@@ -327,7 +327,7 @@ like(compare('shop.m', [qw(n1 n2)], "method => 'plain', exclude => '{m}'"), qr/E
 
 # --- nodes that fail in the middle ------------------------------------------------------------
 
-foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric)', 'iblt_internal.scanned' ], [ 'the lookup', 'read_planned(text, text[], text[], text[])', 'record' ])
+foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric, boolean)', 'iblt_internal.scanned' ], [ 'the lookup', 'read_planned(text, text[], text[], text[])', 'record' ])
 {
 	my ($text, $function, $returns) = @$step;
 	my ($name) = $function =~ /^(\w+)/;
@@ -336,7 +336,7 @@ foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric)', 'iblt_
 		[ 'the end of its session', 'PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()), pg_catalog.pg_sleep(5)', qr/ERROR:  (on|could not send a query to) "n3"/ ])
 	{
 		my ($what, $statement, $error) = @$how;
-		sql('n3', "ALTER FUNCTION iblt_internal.$name($arguments) RENAME TO kept_back; CREATE FUNCTION iblt_internal.$name($arguments) RETURNS $returns LANGUAGE plpgsql AS \$\$BEGIN $statement; END\$\$");
+		sql('n3', "ALTER FUNCTION iblt_internal.$name($arguments) RENAME TO kept_back; CREATE FUNCTION iblt_internal.$name(${\ ($arguments =~ s/boolean/boolean DEFAULT true/r)}) RETURNS $returns LANGUAGE plpgsql AS \$\$BEGIN $statement; END\$\$");
 		like(compare('shop.t', [qw(here n1 n3 n2)], 'recheck => 0'), $error, "$text ends with $what: an error that names the node");
 		is(compare('shop.t', [qw(here n3 n1 n2)], "without => 'skip', recheck => 0"), $wrong, "$text ends with $what: the other nodes");
 		like($notices, qr/WARNING:  node "n3" is left out/, 'and a warning');
