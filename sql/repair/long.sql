@@ -95,6 +95,7 @@ END
 $$;
 
 -- Keeps the values with these hashes, in rows of the keys with these ids, that a side has.
+-- Relies on: what lookups rely on, and the hashes of the values that were compared.
 CREATE FUNCTION repair_fetch(plan repair_plan, s side, ids text[], columns integer[],
 	hashes text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

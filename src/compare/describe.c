@@ -42,16 +42,6 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-SysScanDesc
-iblt_catalog_scan(Relation catalog, Oid index, AttrNumber column, Oid value)
-{
-	ScanKeyData key;
-
-	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(value));
-	return systable_beginscan(catalog, index, true, GetActiveSnapshot(), 1, &key);
-}
-
 /* Columns */
 
 static int

@@ -10,7 +10,6 @@
 
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "catalog/pg_class.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
@@ -24,13 +23,6 @@ typedef struct Described
 	List	   *columns;		/* of Form_pg_attribute */
 	ArrayType  *ordered;		/* types that sort alike on all servers */
 } Described;
-
-/*
- * Begins to read the rows of a catalog that have an OID in a column, under the
- * snapshot of the statement.
- */
-extern SysScanDesc iblt_catalog_scan(Relation catalog, Oid index,
-									 AttrNumber column, Oid value);
 
 /* Appends the field "keys". */
 extern void iblt_describe_keys(StringInfo json, Described *d);

@@ -108,6 +108,16 @@ view_is_current(Oid relid)
 	return current;
 }
 
+SysScanDesc
+iblt_catalog_scan(Relation catalog, Oid index, AttrNumber column, Oid value)
+{
+	ScanKeyData key;
+
+	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(value));
+	return systable_beginscan(catalog, index, true, GetActiveSnapshot(), 1, &key);
+}
+
 List *
 iblt_catalog_children(Oid parent, Snapshot snapshot)
 {

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "lib/stringinfo.h"
@@ -20,6 +21,13 @@
 extern void iblt_fingerprint_begin(StringInfo buf, Oid relid, char kind, Oid am);
 extern void iblt_fingerprint_column(StringInfo buf, Form_pg_attribute att);
 extern text *iblt_fingerprint_end(StringInfo buf);
+
+/*
+ * Begins to read the rows of a catalog that have an OID in a column, under the
+ * snapshot of the statement.
+ */
+extern SysScanDesc iblt_catalog_scan(Relation catalog, Oid index,
+									 AttrNumber column, Oid value);
 
 /* The partitions and children that a snapshot sees.  NULL means those of now. */
 extern List *iblt_catalog_children(Oid parent, Snapshot snapshot);

@@ -159,7 +159,7 @@ iblt_repair_quote(PG_FUNCTION_ARGS)
 	for (int i = 0; i < length; i++)
 		if (SQL_STR_DOUBLE(value->text.data[i], true))
 			more++;
-	enlargeStringInfo(&kept->text, (int) Min((int64) length + more, MaxAllocSize));
+	enlargeStringInfo(&kept->text, (int) Min((int64) length + more, (int64) MaxAllocSize));
 	if (memchr(value->text.data, '\\', length) != NULL)
 		appendStringInfoChar(&kept->text, ESCAPE_STRING_SYNTAX);
 	appendStringInfoChar(&kept->text, '\'');

@@ -318,8 +318,9 @@ $node->stop;
 # is compared with what is read later, digests and blocks have no index, each range of blocks
 # has a transaction of its own, small tables that seem to differ are compared once more, a
 # recheck has only what lookups found, what is outside of a condition is looked for once more
-# (absence), the last look is of rows that the repair has just written, and a count is of a
-# run, which needs READ COMMITTED and stores it under a lock.
+# (absence), a long value has to have the hash of the one that was compared, the last look is
+# of rows that the repair has just written, and a count is of a run, which needs READ
+# COMMITTED and stores it under a lock.
 my @turns = ('damaged index', 'older snapshot', 'second session', 'writer');
 my %turns = (
 	'description' => [ '', '107_isolation', '', '053_ddl_in_flight' ],
@@ -339,6 +340,7 @@ my %turns = (
 	'outside of a condition' => [ '106_deciding', '070_repair', '108_repair_pairs', '' ],
 	'absence' => [ '106_deciding', '070_repair', '108_repair_pairs', '106_deciding' ],
 	'claim' => [ '108_repair_pairs', '070_repair', '108_repair_pairs', '106_deciding' ],
+	'long values' => [ '', '', '', '109_repair_long' ],
 	'last look' => [ '', '070_repair', '108_repair_pairs', '106_deciding' ]);
 
 my $top = dirname(__FILE__) . '/../..';
