@@ -163,6 +163,7 @@ DECLARE
 	results audit_row[] := '{}';
 	compare options := options.compare;
 BEGIN
+	PERFORM set_config('iblt.stuck', '', true);
 	conn := peer_connect(peer, conn, compare.timeout);
 	compare.method := plain_method(conn, compare.method);
 	options.compare := compare;

@@ -255,6 +255,7 @@ AS $$
 DECLARE
 	planned record;
 	detail text;
+	late boolean;
 BEGIN
 	BEGIN
 		conn := audit_begin(conn, peer);
@@ -262,6 +263,7 @@ BEGIN
 		item := planned.item;
 		plan := planned.plan;
 		result := audit_compare(plan, item);
+		late := result.unconfirmed > 0 AND unconfirmed_cause() LIKE 'replication did not pass%';
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		IF result IS NULL THEN
@@ -272,8 +274,13 @@ BEGIN
 			IF state NOT IN ('IB002', 'IB003') THEN
 				PERFORM peer_close(conn);
 			END IF;
+			late := state = 'IB003' AND detail LIKE '%: replication did not pass%';
 		END IF;
 	END;
+	-- not before the table's work has been rolled back, which would undo it
+	IF late THEN
+		PERFORM set_config('iblt.stuck', coalesce(slot_positions(plan), ''), true);
+	END IF;
 END
 $$;
 

@@ -162,6 +162,34 @@ BEGIN
 END
 $$;
 
+-- The positions of the slots of a comparison, NULL if there are none.
+CREATE FUNCTION slot_positions(plan plan) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	link link;
+	positions text;
+BEGIN
+	FOREACH link IN ARRAY plan.links LOOP
+		IF link.slot IS NOT NULL THEN
+			positions := concat_ws(', ', positions, link.slot,
+				ask_call(place_of(plan, link.source), format('slot_applied(%L)', link.slot)));
+		END IF;
+	END LOOP;
+	RETURN positions;
+END
+$$;
+
+-- Is replication where it was when another table of this audit had waited for it in vain?
+CREATE FUNCTION is_stuck(plan plan) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN coalesce(current_setting('iblt.stuck', true), '') <> ''
+		AND slot_positions(plan) IS NOT DISTINCT FROM current_setting('iblt.stuck');
+END
+$$;
+
 -- Waits until all that either side shows now has reached the other; false if that takes too
 -- long.
 CREATE FUNCTION passed(plan plan, deadline timestamptz) RETURNS boolean
@@ -177,6 +205,10 @@ BEGIN
 			RETURN false;
 		END IF;
 		RETURN true;
+	END IF;
+	IF is_stuck(plan) THEN
+		PERFORM progress(plan.progress, 'replication has not moved, and is not waited for again');
+		deadline := clock_timestamp();
 	END IF;
 	FOREACH link IN ARRAY plan.links LOOP
 		IF NOT wait_link(plan, link, deadline) THEN

@@ -130,9 +130,19 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 	my ($got) = audit_subscription("'Sub', timeout => '1 s', $mine");
 	is(line($got->{'r."C ""c"'}), 'not comparable 300 300 0 0 300 300', 'replication that does not pass in time: could not tell');
 	like($got->{'r."C ""c"'}{detail}, qr/^300 differences could not be confirmed: replication did not pass in time \(subscription "Sub" has an apply worker, the slot is \d+ \w+ behind\)/, 'and why');
+	# the two that differ behind it, r.a and r.b, do not wait for the same position
+	$there->safe_psql('postgres', q{UPDATE r.b SET v = 'drift' WHERE id < 4});
+	($got, my $err) = audit_subscription("'Sub', timeout => '2 s', progress => true, $mine");
+	is(scalar(() = $err =~ /replication has not moved, and is not waited for again/g), 2, 'a stuck subscriber is waited for once, and not once a table');
+	like(line($got->{'r.b'}), qr/^not comparable (\d+) \1 0 0 3 3$/, 'whose differences are not confirmed then');
+	like($got->{'r.b'}{detail}, qr/replication did not pass in time \(subscription "Sub" has/, 'for that cause');
+	($got, $err) = audit_subscription("'Sub', timeout => '2 s', progress => true, max_differences => 2, $mine");
+	is(scalar(() = $err =~ /replication has not moved, and is not waited for again/g), 2, 'also where too many rows differ');
 	$holder->run('COMMIT');
 	$holder->quit;
-	$here->wait_for_catchup("Sub");
+	$here->wait_for_catchup('Sub');
+	$here->safe_psql('postgres', q{UPDATE r.b SET v = 'b' WHERE id < 4});
+	$here->wait_for_catchup('Sub');
 	($got) = audit_subscription("'Sub', $mine");
 	is(line($got->{'r."C ""c"'}), 'equal 300 300 0 0 0 0', 'once it has passed, it is equal (and the drift was overwritten)');
 }
