@@ -17,8 +17,8 @@ BEGIN
 		format('The row has the key %s.', left(key, 1000)), 'Context: ' || nullif(inside, ''));
 	IF e.state IN ('23503', '23001') THEN
 		e.hint := concat_ws(E'\n', nullif(e.hint, ''), 'Repair all tables that refer to each '
-			'other in one transaction: CALL iblt_audit_run(…), and then '
-			'iblt_repair(run => …).');
+			'other in one transaction: CALL iblt_audit_run(...), and then '
+			'iblt_repair(run => ...).');
 	END IF;
 	PERFORM iblt_raise(e);
 END

@@ -5,7 +5,7 @@
 #	- src/core takes no memory and reports nothing by itself;
 #	- no function in C is longer than 40 lines, no body in SQL longer than 80, and no
 #	  file longer than 500, except generated tables (*_table.h);
-#	- no line of SQL is longer than 100 columns;
+#	- no line of SQL is longer than 100 columns, and all SQL is ASCII;
 #	- every function of iblt_internal has a comment above it.
 
 set -euo pipefail
@@ -118,6 +118,8 @@ result "no function is longer than $MAX_FUNCTION lines" "$(long_functions "${sou
 result "no source file is longer than $MAX_FILE lines" "$(long_files "${sources[@]}")"
 result "no body of a function in SQL is longer than $MAX_BODY lines" "$(long_bodies "${scripts[@]}")"
 result "no line of SQL is longer than $MAX_LINE columns" "$(long_lines "${scripts[@]}")"
+# CREATE EXTENSION would fail in a database whose encoding lacks the character
+result "all SQL is ASCII" "$(LC_ALL=C grep -nP '[^\x00-\x7F]' "${scripts[@]}" || true)"
 internal_scripts=()
 for script in "${scripts[@]}"; do
 	case $script in sql/sketch/* | sql/kbf/*) ;; *) internal_scripts+=("$script") ;; esac

@@ -52,7 +52,7 @@ is(told(call('s.item', 'pull', 'deletes => false, updates => false, as_replica =
 both('CREATE TABLE s.parent (id int PRIMARY KEY); CREATE TABLE s.child (id int PRIMARY KEY, parent int REFERENCES s.parent); INSERT INTO s.parent VALUES (1), (2); INSERT INTO s.child VALUES (1, 1)');
 $there->safe_psql('postgres', 'INSERT INTO s.parent VALUES (3); INSERT INTO s.child VALUES (3, 3)');
 $here->safe_psql('postgres', 'INSERT INTO s.parent VALUES (4); INSERT INTO s.child VALUES (4, 4)');
-my $together = qr/HINT:  Repair all tables that refer to each other in one transaction: CALL \S*iblt_audit_run\(…\), and then iblt_repair\(run => …\)/;
+my $together = qr/HINT:  Repair all tables that refer to each other in one transaction: CALL \S*iblt_audit_run\(\.\.\.\), and then iblt_repair\(run => \.\.\.\)/;
 like(told(call('s.child', 'pull', 'apply => true')), qr/^failed: .*violates foreign key constraint.*$together/s, 'a row that refers to a missing row points to the repair of a run');
 like(told(call('s.parent', 'pull', 'apply => true')), qr/^failed: .*violates foreign key constraint.*$together/s, 'and so does a row that others refer to');
 $run = $here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{s.child,s.parent}', progress => false)");
