@@ -276,11 +276,11 @@ BEGIN
 			END IF;
 			late := state = 'IB003' AND detail LIKE '%: replication did not pass%';
 		END IF;
+		-- the table's work has been rolled back, so this is not
+		IF late THEN
+			PERFORM set_config('iblt.stuck', coalesce(slot_positions(plan), ''), true);
+		END IF;
 	END;
-	-- not before the table's work has been rolled back, which would undo it
-	IF late THEN
-		PERFORM set_config('iblt.stuck', coalesce(slot_positions(plan), ''), true);
-	END IF;
 END
 $$;
 

@@ -119,7 +119,8 @@ BEGIN
 	BEGIN
 		answers := ask(places, ARRAY(SELECT format(CASE WHEN small IS NULL OR place IS NULL
 					THEN 'SELECT iblt_internal.hello(%s, %s, %L, %L)'
-					ELSE 'SELECT hello_live(%s, %s, %L, $1[1], %5$s)::text' END,
+					ELSE 'SELECT jsonb_set(hello_live(%s, %s, %L, $1[1], %5$s), '
+						'''{side,live,ms}'', to_jsonb(ms(statement_timestamp())))::text' END,
 				protocol(), format(CASE WHEN place IS NULL THEN '%L::regclass'
 					ELSE 'pg_catalog.to_regclass(%L)' END, relation), condition, live,
 				subtable_cells)

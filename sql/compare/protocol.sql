@@ -280,7 +280,6 @@ BEGIN
 			own := iblt_compare_fold(own, gcd(subtable_cells, digest.subtable_cells));
 		END IF;
 		digest.fold := iblt_wire_write(live_fold(own, small::@extschema@.iblt));
-		digest.ms := ms(statement_timestamp());
 		answer := jsonb_set(answer, '{side,live}', to_jsonb(digest));
 	END IF;
 	RETURN answer;

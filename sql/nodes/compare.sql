@@ -143,7 +143,7 @@ DECLARE
 	named integer := cardinality(nodes);
 	dimensions integer := array_ndims(nodes);
 	conns text[];
-	found node_set;
+	prepared node_set;
 	failed record;
 	attempt integer := 1;
 	e failure;
@@ -153,10 +153,10 @@ BEGIN
 		BEGIN
 			conns := nodes_conns(nodes);
 			conns := nodes_connect(nodes, names, conns, timeout);
-			found := nodes_prepare(names, named, conns, nodes_relation(relation), options);
+			prepared := nodes_prepare(names, named, conns, nodes_relation(relation), options);
 			RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,
 					CASE WHEN rows THEN nodes_contents(names, d.contents) END
-				FROM nodes_differences(found) AS d,
+				FROM nodes_differences(prepared) AS d,
 					nodes_verdict(names, named, d.digests) AS v;
 			PERFORM nodes_close(conns);
 			EXIT;

@@ -322,8 +322,8 @@ BEGIN
 			result.detail := SQLERRM;
 			result.sqlstate := SQLSTATE;
 		END IF;
+		RETURN result;
 	END;
-	RETURN result;
 END
 $$;
 
