@@ -185,6 +185,7 @@ BEGIN
 			coalesce(result.relation, result.peer_relation), result.status, ': ' || result.detail));
 		results[n] := result;
 	END LOOP;
+	PERFORM set_config('iblt.stuck', '', true);
 	PERFORM peer_close(conn);
 	RETURN results;
 END

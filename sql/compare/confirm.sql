@@ -451,10 +451,10 @@ DECLARE
 	batch held;
 BEGIN
 	IF is_ready(plan) THEN
-		PERFORM set_cause('rows kept changing');
 		batches := steady(plan, batches, deadline);
 		FOR round IN 1 .. plan.recheck LOOP
 			EXIT WHEN batches = '{}';
+			PERFORM set_cause('rows kept changing');
 			PERFORM progress(plan.progress, format(
 				'waiting for replication, to look at %s keys again',
 				number_of(batches)));

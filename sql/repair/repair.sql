@@ -151,6 +151,7 @@ DECLARE
 	e failure;
 BEGIN
 	BEGIN
+		PERFORM set_cause('');
 		asked.target := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
 		asked.inserts := inserts;
 		asked.updates := updates;

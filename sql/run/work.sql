@@ -115,6 +115,8 @@ AS $$
 DECLARE
 	differences bigint := t.missing + t.extra + t.changed;
 BEGIN
+	-- that of the last slice need not be that of the others
+	PERFORM set_cause('');
 	t.status := audit_status(differences, t.unconfirmed);
 	t.detail := nullif(concat_ws('; ', audit_detail(w.entry, w.plan, t.unconfirmed, differences),
 		run_unkept(t), t.how), '');
