@@ -80,8 +80,8 @@ bool
 iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 {
 	IbltStoreScan scan;
-	Datum		values[TRACKED_WIDTH];
-	bool		nulls[TRACKED_WIDTH];
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH];
 	bool		found;
 	int			ntypes;
 
@@ -91,6 +91,8 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 	found = iblt_store_next(&scan, values, nulls) != NULL;
 	if (found)
 	{
+		if (memchr(nulls, true, TRACKED_WIDTH) != NULL)
+			elog(ERROR, "unexpected null in iblt_internal.tracked");
 		config->relid = relid;
 		config->generation = DatumGetInt64(values[TRACKED_GENERATION]);
 		config->version = DatumGetInt32(values[TRACKED_VERSION]);
@@ -127,8 +129,8 @@ iblt_config_read_latest(IbltTrackConfig *config, Oid relid)
 void
 iblt_config_write(const IbltTrackConfig *config)
 {
-	Datum		values[TRACKED_WIDTH];
-	bool		nulls[TRACKED_WIDTH] = {false};
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH] = {false};
 
 	values[TRACKED_RELATION] = ObjectIdGetDatum(config->relid);
 	values[TRACKED_GENERATION] = Int64GetDatum(config->generation);
@@ -150,7 +152,7 @@ iblt_config_write(const IbltTrackConfig *config)
 	values[TRACKED_SHAPE] = Int64GetDatum((int64) config->shape.columns);
 	values[TRACKED_TRIGGERS] = Int64GetDatum((int64) config->shape.triggers);
 	values[TRACKED_FILES] = Int64GetDatum((int64) config->shape.files);
-	iblt_store_insert(iblt_store_tracked(), values, nulls);
+	iblt_store_insert(iblt_store_tracked(), TRACKED_WIDTH, values, nulls);
 }
 
 int32
@@ -159,8 +161,8 @@ iblt_config_choose_store(void)
 	int			tables[IBLT_CHANGE_STORES] = {0};
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	IbltStoreScan scan;
-	Datum		values[TRACKED_WIDTH];
-	bool		nulls[TRACKED_WIDTH];
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH];
 	int			least = 0;
 
 	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, snapshot,

@@ -56,8 +56,8 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 			   Snapshot snapshot, bool with_value)
 {
 	IbltStoreScan scan;
-	Datum		values[DIGEST_WIDTH];
-	bool		nulls[DIGEST_WIDTH];
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH];
 	HeapTuple	tuple;
 
 	if (!iblt_store_begin(&scan, iblt_store_digest(), config->relid, snapshot,
@@ -74,8 +74,9 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 		base->limbs = (unsigned) DatumGetInt32(values[DIGEST_LIMBS]);
 		base->verified = nulls[DIGEST_VERIFIED] ? 0
 			: DatumGetTimestampTz(values[DIGEST_VERIFIED]);
-		base->bytes = toast_raw_datum_size(values[DIGEST_SKETCH]);
-		base->fits = open_base(base, stored, with_value) &&
+		base->fits = memchr(nulls, true, DIGEST_VERIFIED) == NULL;
+		base->bytes = base->fits ? toast_raw_datum_size(values[DIGEST_SKETCH]) : 0;
+		base->fits = base->fits && open_base(base, stored, with_value) &&
 			iblt_config_fits(config, &base->sketch.params);
 	}
 	iblt_store_end(&scan);
@@ -211,8 +212,8 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 {
 	IbltStoreScan scan;
 	IbltApplier applier;
-	Datum		values[CHANGE_WIDTH];
-	bool		nulls[CHANGE_WIDTH];
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH];
 	HeapTuple	tuple;
 
 	memset(changes, 0, sizeof *changes);
@@ -226,11 +227,6 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 		iblt_applier_begin(&applier, sketch);
 	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)
 	{
-		for (int i = 0; i < CHANGE_WIDTH; i++)
-		{
-			if (nulls[i])
-				values[i] = (Datum) 0;
-		}
 		if (is_own_fence(tuple, values))
 			continue;
 		changes->bytes += tuple->t_len;

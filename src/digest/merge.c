@@ -26,8 +26,8 @@ static void
 write_base(Oid relid, int64 generation, const IbltSketch *sketch,
 		   struct varlena *value, TimestampTz verified, Snapshot snapshot)
 {
-	Datum		values[DIGEST_WIDTH];
-	bool		nulls[DIGEST_WIDTH] = {false};
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH] = {false};
 
 	iblt_store_purge(iblt_store_digest(), relid, snapshot);
 	values[DIGEST_RELATION] = ObjectIdGetDatum(relid);
@@ -37,7 +37,7 @@ write_base(Oid relid, int64 generation, const IbltSketch *sketch,
 	values[DIGEST_LIMBS] = Int32GetDatum((int32) sketch->params.limbs);
 	values[DIGEST_VERIFIED] = TimestampTzGetDatum(verified);
 	nulls[DIGEST_VERIFIED] = verified == 0;
-	iblt_store_insert(iblt_store_digest(), values, nulls);
+	iblt_store_insert(iblt_store_digest(), DIGEST_WIDTH, values, nulls);
 	/* the next statement of this transaction must see it */
 	CommandCounterIncrement();
 }
@@ -132,8 +132,8 @@ iblt_merge_failed(Oid relid, int sqlstate)
 	bool		noted = false;
 	IbltTrackConfig config;
 	IbltStoreScan scan;
-	Datum		values[CHANGE_WIDTH];
-	bool		nulls[CHANGE_WIDTH];
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH];
 
 	if (iblt_config_read(&config, relid, snapshot) &&
 		iblt_store_begin(&scan, iblt_store_changes(config.store), relid,
@@ -159,8 +159,8 @@ iblt_merge_tables(int *n)
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	Oid		   *tables = palloc(sizeof(Oid) * 64);
 	IbltStoreScan scan;
-	Datum		values[TRACKED_WIDTH];
-	bool		nulls[TRACKED_WIDTH];
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH];
 	int			size = 64;
 
 	*n = 0;

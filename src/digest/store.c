@@ -69,7 +69,7 @@ iblt_store_changes(int number)
 
 /*
  * Opens a store.  NULL if it does not exist, or is not ours: it must be a
- * heap without indexes.
+ * heap without indexes whose rows fit.
  */
 static Relation
 store_open(Oid store, LOCKMODE lock)
@@ -81,7 +81,8 @@ store_open(Oid store, LOCKMODE lock)
 	relation = try_relation_open(store, lock);
 	if (relation != NULL &&
 		(relation->rd_rel->relkind != RELKIND_MATVIEW ||
-		 relation->rd_tableam != GetHeapamTableAmRoutine()))
+		 relation->rd_tableam != GetHeapamTableAmRoutine() ||
+		 RelationGetDescr(relation)->natts > IBLT_STORE_WIDTH))
 	{
 		relation_close(relation, lock);
 		return NULL;
@@ -167,6 +168,7 @@ iblt_store_next(IbltStoreScan *scan, Datum *values, bool *nulls)
 		if (scan->snapshot != NULL && !is_visible(scan, tuple))
 			continue;
 		heap_deform_tuple(tuple, desc, values, nulls);
+		memset(nulls + desc->natts, true, IBLT_STORE_WIDTH - desc->natts);
 		return tuple;
 	}
 	return NULL;
@@ -181,7 +183,7 @@ iblt_store_end(IbltStoreScan *scan)
 }
 
 ItemPointerData
-iblt_store_insert(Oid store, Datum *values, bool *nulls)
+iblt_store_insert(Oid store, int width, Datum *values, bool *nulls)
 {
 	Relation	relation = store_open(store, RowExclusiveLock);
 	ItemPointerData row;
@@ -190,6 +192,12 @@ iblt_store_insert(Oid store, Datum *values, bool *nulls)
 	ItemPointerSetInvalid(&row);
 	if (relation == NULL)
 		return row;
+	if (RelationGetDescr(relation)->natts < width)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the installed iblt needs newer objects in this database"),
+				 errhint("Run ALTER EXTENSION iblt UPDATE.")));
+	memset(nulls + width, true, IBLT_STORE_WIDTH - width);
 	tuple = heap_form_tuple(RelationGetDescr(relation), values, nulls);
 	heap_insert(relation, tuple, GetCurrentCommandId(true),
 				HEAP_INSERT_NO_LOGICAL, NULL);
@@ -203,8 +211,8 @@ ItemPointerData
 iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
 						 int32 number, Datum bytes, Datum sketch)
 {
-	Datum		values[CHANGE_WIDTH];
-	bool		nulls[CHANGE_WIDTH] = {false};
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH] = {false};
 
 	values[CHANGE_RELATION] = ObjectIdGetDatum(relid);
 	values[CHANGE_KIND] = CharGetDatum((char) kind);
@@ -214,7 +222,7 @@ iblt_store_insert_change(Oid store, Oid relid, IbltChangeKind kind,
 	nulls[CHANGE_NUMBER] = number == 0;
 	nulls[CHANGE_BYTES] = bytes == (Datum) 0;
 	nulls[CHANGE_SKETCH] = sketch == (Datum) 0;
-	return iblt_store_insert(store, values, nulls);
+	return iblt_store_insert(store, CHANGE_WIDTH, values, nulls);
 }
 
 ItemPointerData
@@ -276,13 +284,10 @@ void
 iblt_store_purge(Oid store, Oid relid, Snapshot snapshot)
 {
 	IbltStoreScan scan;
-	Datum		values[TRACKED_WIDTH];
-	bool		nulls[TRACKED_WIDTH];
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH];
 	HeapTuple	tuple;
 
-	StaticAssertStmt((int) TRACKED_WIDTH >= (int) DIGEST_WIDTH &&
-					 (int) TRACKED_WIDTH >= (int) CHANGE_WIDTH,
-					 "rows do not fit");
 	if (!iblt_store_begin(&scan, store, relid, snapshot, RowExclusiveLock))
 		return;
 	while ((tuple = iblt_store_next(&scan, values, nulls)) != NULL)

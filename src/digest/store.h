@@ -25,7 +25,10 @@
 /* Stores of changes, iblt_internal.changes_1 and so on. */
 #define IBLT_CHANGE_STORES	8
 
-/* The first column of each store is the relation's OID. */
+/*
+ * The first column of each store is the relation's OID.  Later versions of iblt may
+ * add columns at the end.
+ */
 enum
 {
 	TRACKED_RELATION, TRACKED_GENERATION, TRACKED_VERSION, TRACKED_SYSTEM,
@@ -47,6 +50,9 @@ enum
 	CHANGE_RELATION, CHANGE_NUMBER, CHANGE_KIND, CHANGE_BYTES, CHANGE_SKETCH,
 	CHANGE_WIDTH
 };
+
+/* Room for a row of any store, and for columns of later versions. */
+#define IBLT_STORE_WIDTH	32
 
 /* What a row of a store of changes is. */
 typedef enum IbltChangeKind
@@ -106,17 +112,21 @@ extern bool iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid,
 /* A serializable transaction has written changes of a table to its store. */
 extern void iblt_store_written(Oid relid);
 
-/* The next row and its columns, or NULL. */
+/*
+ * The next row, or NULL, and its columns, in arrays of IBLT_STORE_WIDTH.  Columns that the
+ * store lacks are null.
+ */
 extern HeapTuple iblt_store_next(IbltStoreScan *scan, Datum *values,
 								 bool *nulls);
 extern void iblt_store_end(IbltStoreScan *scan);
 
 /*
- * Inserts a row and returns where it is.  The store is locked until the
+ * Inserts a row of "width" columns, in arrays of IBLT_STORE_WIDTH, and returns where
+ * it is.  ERROR if the store has fewer.  The store is locked until the
  * transaction ends.  It may have gone with the extension.  Then nothing is
  * inserted, and the place is not valid.
  */
-extern ItemPointerData iblt_store_insert(Oid store, Datum *values,
+extern ItemPointerData iblt_store_insert(Oid store, int width, Datum *values,
 										 bool *nulls);
 
 /*

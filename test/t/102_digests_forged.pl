@@ -86,6 +86,11 @@ foreach my $name (sort keys %forged)
 forge('digest', q{UPDATE iblt_internal.digest SET sketch = '\x00' WHERE relation = 't'::regclass});
 like(failure("SELECT iblt_live('t')"), $untrusted, 'a stored base that is not a sketch: no digest');
 is(state('t'), $problem, 'a stored base that is not a sketch: the status says so');
+foreach my $column ('sketch', 'rows')
+{
+	forge('digest', "UPDATE iblt_internal.digest SET $column = NULL WHERE relation = 't'::regclass");
+	like(failure("SELECT iblt_live('t')"), $untrusted, "a stored base without $column: no digest");
+}
 
 # as many changes as make a reader and a writer start a worker
 sql(q{UPDATE t SET v = v || 'y'; DO $$ BEGIN FOR i IN 1 .. 12 LOOP UPDATE t SET v = i; COMMIT; END LOOP; END $$});
@@ -150,6 +155,9 @@ is(sql("$parallel; SELECT number, iblt_live_verify('t') $counted"), '1000|t', 'w
 is(sql("$parallel; SELECT number, iblt_live_merge('t') >= 0 $counted"), '1000|t', 'with iblt_live_merge');
 is(sql("$parallel; SELECT number, iblt_live('t') IS NOT NULL $counted"), '1000|t', 'with iblt_live');
 is(sql("$parallel; CALL iblt_live_rebuild('t'); SELECT iblt_live_verify('t')"), 't', 'and a rebuild');
+
+forge('tracked', "UPDATE iblt_internal.tracked SET files = NULL WHERE relation = 'two'::regclass");
+like(failure("SELECT iblt_live('two')"), qr/ERROR:  XX000: unexpected null in iblt_internal.tracked/, 'a description that lacks a column: an error');
 
 $node->stop;
 done_testing();

@@ -1,6 +1,7 @@
 # ALTER EXTENSION UPDATE gives the same objects as a new installation, and keeps digests and
 # runs.  test/releases has the scripts of releases, if there are any.  A made-up version after
-# the current one proves the test: without its update script something is missing.
+# the current one proves the test: without its update script something is missing.  It has one
+# more column in each store, so it also shows how an update script adds one.
 use strict;
 use warnings;
 
@@ -29,8 +30,30 @@ my $new = q{
 CREATE FUNCTION @extschema@.iblt_made_up(integer DEFAULT 1) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT $1';
 COMMENT ON FUNCTION @extschema@.iblt_made_up(integer) IS 'made up';
 };
-make_file("iblt--$current.made.up.sql", slurp_file("$extension/iblt--$current.sql") . $new);
-make_file("iblt--$current--$current.made.up.sql", $new);
+
+# A store that C functions write cannot be altered and keeps its row type, which functions
+# take.  As a view it can get columns at the end.  Its file stays what it was.
+my $add_column = q{
+DO $do$
+DECLARE
+	store record;
+BEGIN
+	FOR store IN SELECT oid::regclass AS name, rtrim(pg_get_viewdef(oid), ';') AS query, relam, reloptions FROM pg_class
+			WHERE relnamespace = 'iblt_internal'::regnamespace AND relkind = 'm' AND relname <> 'run_last' LOOP
+		UPDATE pg_class SET relkind = 'v', relam = 0 WHERE oid = store.name;
+		EXECUTE format('CREATE OR REPLACE VIEW %s AS %s, NULL::text AS made_up', store.name, store.query);
+		UPDATE pg_class SET relkind = 'm', relam = store.relam, reloptions = store.reloptions WHERE oid = store.name;
+	END LOOP;
+END
+$do$;
+};
+(my $with_column = slurp_file("$extension/iblt--$current.sql")) =~ s/(?<!AS number\n\t)WITH NO DATA/, NULL::text AS made_up WITH NO DATA/g;
+# The views that name all columns, and functions that make whole rows, are made once more.
+$with_column =~ s/\)::run_(difference|range)\b/, NULL)::run_$1/g;
+my @again = grep { /^CREATE VIEW|, NULL\)::run_/ } $with_column =~ /^(CREATE VIEW [^;]+;|CREATE FUNCTION (?:(?!^CREATE ).)*?^\$\$;)/msg;
+s/^CREATE/CREATE OR REPLACE/ foreach @again;
+make_file("iblt--$current.made.up.sql", $with_column . $new);
+make_file("iblt--$current--$current.made.up.sql", join "\n", $add_column, $new, $with_column =~ /^(SET LOCAL search_path.*)$/m, @again);
 make_file("iblt--$current.made.wrong.sql", slurp_file("$extension/iblt--$current.sql") . $new);
 make_file("iblt--$current--$current.made.wrong.sql", '');
 
@@ -44,8 +67,8 @@ sub objects
 	my ($database) = @_;
 	return $here->safe_psql($database, q{
 		SELECT pg_describe_object(d.classid, d.objid, 0) || ': ' || md5(concat_ws('|', obj_description(d.objid, k.relname), p.proacl, c.relacl, t.typacl,
-			CASE WHEN p.prokind <> 'a' THEN pg_get_functiondef(p.oid) END, a.parts, CASE WHEN c.relkind IN ('v', 'm') THEN pg_get_viewdef(c.oid) END,
-			(SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), attnotnull), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0),
+			CASE WHEN p.prokind <> 'a' THEN pg_get_functiondef(p.oid) END, a.parts, CASE WHEN c.relkind IN ('v', 'm') THEN pg_get_viewdef(c.oid) END, c.relkind, c.relam, c.reloptions, c.relispopulated,
+			(SELECT string_agg(concat_ws(' ', attname, format_type(atttypid, atttypmod), attnotnull, attstorage), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0),
 			t.typlen, t.typalign, t.typstorage, t.typinput::regprocedure, t.typoutput::regprocedure))
 		FROM pg_depend d JOIN pg_class k ON k.oid = d.classid
 		LEFT JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
@@ -89,19 +112,32 @@ foreach my $script (sort glob('test/releases/iblt--*.sql'))
 
 # --- a made-up version, a digest and a run --------------------------------------------------------
 
-my $tables = 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, g FROM generate_series(1, 5000) g;';
+my $tables = 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, g FROM generate_series(1, 5000) g; CREATE TABLE u (id int PRIMARY KEY);';
 both("CREATE EXTENSION iblt VERSION '$current'; $tables");
-$here->safe_psql('postgres', "CALL iblt_track('t')");
-my ($run) = begin_run("'{t}', slice_ms => 1");
+$here->safe_psql('postgres', "INSERT INTO u VALUES (1); CALL iblt_track('t'); INSERT INTO t VALUES (-1, -1)");
+my ($run) = begin_run("'{u,t}', slice_ms => 1");
+my $session = IbltTest::Session->new($here);
+$session->run('INSERT INTO t VALUES (-2, -2)');
+my @kept = map { $here->safe_psql('postgres', $_) } my @queries = ("SELECT r FROM iblt_audit_runs r", "SELECT d FROM iblt_audit_differences d", "SELECT state, reason, rows, unmerged, verified_at FROM iblt_live_status()");
 $here->safe_psql('postgres', "ALTER EXTENSION iblt UPDATE TO '$current.made.up'");
 fresh('newer', "$current.made.up");
-cmp_ok(lines(objects('newer')), '==', lines(objects('new')) + 1, 'a made-up version has one function more');
+is(scalar(() = objects('newer') =~ /^function iblt_made_up/mg), 1, 'a made-up version has one function more');
+is($here->safe_psql('newer', "SELECT count(*) FROM pg_attribute WHERE attname = 'made_up'"), 16, 'and one column more in each of 16 stores');
 is(differences('postgres', 'newer'), '', 'updated to it, a database has the objects of a new one');
-is($here->safe_psql('postgres', "INSERT INTO t VALUES (0, 0); SELECT iblt_live_verify('t')"), 't', 'a live digest goes on');
-is(tables($run)->{'public.t'}{status}, 'equal', 'a run is there');
+is($here->safe_psql('postgres', $queries[$_]), $kept[$_], "as before: $queries[$_]") foreach 0 .. $#queries;
+$session->run('INSERT INTO t VALUES (-3, -3)');
+is($session->{err}, '', 'a session that began before goes on writing');
+is($here->safe_psql('postgres', "INSERT INTO t VALUES (0, 0); SELECT iblt_live_merge('t'), iblt_live_verify('t')"), '4|t', 'a live digest goes on, with the changes of before');
+is(tables($run)->{'public.u'}{extra}, 1, 'a run is there');
 my ($rc, undef, $err) = $here->psql('postgres', "CALL iblt_audit_resume($run, ${\ conninfo($there)})");
 is($rc, 0, 'and can be resumed') or diag($err);
-is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t', ${\ conninfo($there)})"), '1', 'and compared with a peer that was not updated');
+is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_audit_recheck($run, ${\ conninfo($there)})"), '2', 'and both tables with differences rechecked');
+is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t', ${\ conninfo($there)})"), '4', 'and compared with a peer that was not updated');
+
+# A library that is newer than the objects: what it cannot keep is an error.
+$there->safe_psql('postgres', q{ALTER EXTENSION iblt DROP MATERIALIZED VIEW iblt_internal.digest; DROP MATERIALIZED VIEW iblt_internal.digest;
+	CREATE MATERIALIZED VIEW iblt_internal.digest AS SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch, NULL::bigint AS rows, NULL::integer AS limbs WITH NO DATA});
+like(($there->psql('postgres', "CALL iblt_track('t')"))[2], qr/ERROR: +the installed iblt needs newer objects.*HINT: +Run ALTER EXTENSION iblt UPDATE/s, 'a store of an older version: an error with a hint');
 
 fresh('wrong', $current);
 $here->safe_psql('wrong', "ALTER EXTENSION iblt UPDATE TO '$current.made.wrong'");
