@@ -3,10 +3,10 @@
 use strict;
 use warnings;
 
+use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes;
 
 my $node = PostgreSQL::Test::Cluster->new('cancel');
 $node->init;
@@ -14,20 +14,19 @@ $node->append_conf('postgresql.conf', "jit = off\nmax_parallel_workers_per_gathe
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION iblt');
 
-# Each session keeps the sketch: nothing is read from a table.
+# One session keeps the sketch: nothing is read from a table.
+my $session = IbltTest::Session->new($node);
 my $template = 'iblt_new(4000000)';
-my $sketch = "iblt_delete(iblt_insert($template, 1, 1), 1, 1)";
+$session->run("SELECT count(iblt_session_keep('large', iblt_delete(iblt_insert($template, 1, 1), 1, 1)))");
 
-# Milliseconds that a query takes in a session that keeps the sketch, and its error.
+# Milliseconds that a query takes, and its error.
 sub timed
 {
 	my ($query, $timeout) = @_;
-	my $keep = "SELECT count(iblt_session_keep('large', $sketch))";
-	my ($ret, $out, $err) = $node->psql('postgres',
-		"$keep;\nSET statement_timeout = $timeout;\nSELECT clock_timestamp() AS begin \\gset\n$query;\nRESET statement_timeout;\nSELECT extract(epoch FROM clock_timestamp() - :'begin') * 1000",
-		on_error_stop => 0);
+	my $out = $session->run("SET statement_timeout = $timeout;\nSELECT clock_timestamp() AS begin \\gset\n$query;\nRESET statement_timeout;\n"
+		. "SELECT extract(epoch FROM clock_timestamp() - :'begin') * 1000");
 	my ($took) = $out =~ /([\d.]+)\s*\z/;
-	return ($took, $err);
+	return ($took, $session->{err});
 }
 
 # Cancelled after a third of the time it takes, a query must not run for most of
@@ -55,5 +54,6 @@ cancelled("SELECT iblt_internal.iblt_in(iblt_internal.iblt_out($large)) IS NULL"
 cancelled("SELECT count(*) FROM iblt_decode($large)", 'decoding');
 cancelled("SELECT iblt_fold($large, 1000) IS NULL", 'folding');
 
+$session->quit;
 $node->stop;
 done_testing();
