@@ -85,7 +85,9 @@ endif
 PG_CPPFLAGS = -I$(SRC)/src -isystem $(shell $(PG_CONFIG) --includedir-server) $(XXHASH_FLAGS) $(SAME_FLAGS)
 # Builds in two directories are the same to the byte: debug information does not name them.
 SAME_FLAGS = -ffile-prefix-map=$(CURDIR)=.
-PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS)
+PG_CFLAGS = -Wall -Wextra $(WERROR_FLAG) $(CLANG_FLAGS) $(C11_FLAG)
+# Up to 15, the server's headers are not C23, which newer compilers take by default.
+C11_FLAG = $(if $(filter 14 15,$(MAJORVERSION)),-std=gnu11)
 # With -Og, gcc does not inline some functions that xxHash 0.8.1 says must be.
 XXHASH_FLAGS = $(if $(filter -Og,$(CFLAGS)),-DXXH_NO_INLINE_HINTS=1)
 # xxHash is compiled in; its header is all that is needed.  Calls within the
@@ -336,6 +338,7 @@ check-source:
 	@bash test/lib/check-source.sh
 
 dist:
+	@grep -q '"resources"' META.json || echo "META.json has no resources: packaging/address.sh writes them" >&2
 	@mkdir -p build
 	git archive --format=zip --prefix=iblt-$(EXTVERSION)/ -o build/iblt-$(EXTVERSION).zip HEAD
 

@@ -12,8 +12,8 @@ BEGIN
 		MESSAGE = format('relation %s was altered while it was compared (%s)', relation, side),
 		HINT = CASE WHEN current_setting('transaction_isolation') ~ '^read'
 			THEN 'Compare when no other session alters, renames or drops it.'
-			ELSE 'Begin another transaction. The snapshot of this one is older than the '
-				'columns of the relation.' END;
+			ELSE 'Begin another transaction. The snapshot of this one is from before the relation '
+				'was altered or rewritten, by TRUNCATE, VACUUM FULL, REPACK or the like.' END;
 END
 $$;
 

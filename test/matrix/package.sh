@@ -76,6 +76,12 @@ links_lead_somewhere() {
 	[ ! -s /tmp/links ]
 }
 
+address_is_written() {
+	(cd /one/iblt && packaging/address.sh https://example.org/a/iblt a@example.org && perl -MJSON::PP -0ne 'decode_json($_)' META.json &&
+		grep -lF '<a@example.org>' META.json SECURITY.md debian/control.in debian/copyright debian/changelog | wc -l | grep -qx 5 &&
+		grep -lF https://example.org/a/iblt META.json debian/control.in debian/copyright debian/watch packaging/iblt.spec | wc -l | grep -qx 5)
+}
+
 # It has no server here, and says so.
 program_runs() {
 	local rc=0
@@ -100,6 +106,8 @@ passed "a server starts" start
 passed "a plain owner creates the extension, and the example of the README gives its answer" example_is_right
 passed "the links of the pages lead somewhere" links_lead_somewhere
 passed "iblt-audit is in PATH" program_runs
+passed "and has a manual page" test -s /clean/usr/share/man/man1/iblt-audit.1.gz
+passed "a releaser's addresses go where they belong" address_is_written
 as_postgres "pg_ctl -D /tmp/data -m fast -s stop" || true
 echo "$((number - failed)) passed, $failed failed"
 [ $failed -eq 0 ]

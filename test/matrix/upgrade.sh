@@ -41,8 +41,7 @@ install_releases() {
 	for pg in "${RELEASES[@]}"; do
 		apt-get -qq -y --no-install-recommends install "postgresql-$pg" "postgresql-server-dev-$pg" gcc libc6-dev libxxhash-dev make
 		make -s clean PG_CONFIG="$(bin "$pg")/pg_config"
-		# (15 declares functions in the way of C before C23, which newer compilers take by default)
-		make -s -j2 install with_llvm=no docdir=/tmp/doc COPT=-std=gnu17 PG_CONFIG="$(bin "$pg")/pg_config" >/dev/null
+		make -s -j2 install with_llvm=no docdir=/tmp/doc PG_CONFIG="$(bin "$pg")/pg_config" >/dev/null
 	done
 }
 
