@@ -130,10 +130,10 @@ BEGIN
 END
 $$;
 
--- An error if the peer is this database, or cannot talk to it.
+-- The peer, or an error if it is this database, or cannot talk to it.
 -- The first question to the peer, which also checks its version.  A wrong port or name
 -- of a server would otherwise make everything equal.
-CREATE FUNCTION audit_check_peer(conn text) RETURNS void
+CREATE FUNCTION audit_check_peer(conn text) RETURNS side
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -144,6 +144,7 @@ BEGIN
 			MESSAGE = 'the peer is this database itself',
 			HINT = 'Check that the foreign server or the connection string leads to the other one.';
 	END IF;
+	RETURN sides[2];
 END
 $$;
 
@@ -163,7 +164,7 @@ DECLARE
 	results audit_row[] := '{}';
 	compare options := options.compare;
 BEGIN
-	PERFORM set_config('iblt.stuck', '', true);
+	PERFORM set_config('iblt.stuck', '', true), set_config('iblt.late', '', true);
 	conn := peer_connect(peer, conn, compare.timeout);
 	compare.method := plain_method(conn, compare.method);
 	options.compare := compare;

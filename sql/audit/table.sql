@@ -244,18 +244,6 @@ BEGIN
 END
 $$;
 
--- The positions of slots after the error of a table; NULL if the peer has gone away, which
--- the next table finds out.
-CREATE FUNCTION audit_positions(plan plan) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN slot_positions(plan);
-EXCEPTION WHEN OTHERS THEN
-	RETURN NULL;
-END
-$$;
-
 -- Compares one table; an error is in its row, and is returned with the plan as well.
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
@@ -267,7 +255,7 @@ AS $$
 DECLARE
 	planned record;
 	detail text;
-	stuck text;		-- where replication was that did not pass in time
+	late text;		-- where replication was that did not pass in time
 BEGIN
 	BEGIN
 		conn := audit_begin(conn, peer);
@@ -275,27 +263,22 @@ BEGIN
 		item := planned.item;
 		plan := planned.plan;
 		result := audit_compare(plan, item);
-		IF result.unconfirmed > 0
-				AND unconfirmed_cause() LIKE 'replication did not pass%' THEN
-			stuck := slot_positions(plan);
-		END IF;
+		late := current_setting('iblt.late', true);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		IF result IS NULL THEN
 			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-				detail = PG_EXCEPTION_DETAIL;
+				detail = PG_EXCEPTION_DETAIL, late = CONSTRAINT_NAME;
 			result := audit_failed(item, state, message, detail);
 			-- these two are raised here, between questions to the peer
 			IF state NOT IN ('IB002', 'IB003') THEN
 				PERFORM peer_close(conn);
 			END IF;
-			IF state = 'IB003' AND detail LIKE '%: replication did not pass%' THEN
-				stuck := audit_positions(plan);
-			END IF;
+			late := CASE state WHEN 'IB003' THEN late END;
 		END IF;
 		-- the table's work has been rolled back, so this is not
-		IF stuck IS NOT NULL THEN
-			PERFORM set_config('iblt.stuck', stuck, true);
+		IF late <> '' THEN
+			PERFORM set_config('iblt.stuck', late, true);
 		END IF;
 	END;
 END

@@ -180,7 +180,8 @@ BEGIN
 END
 $$;
 
--- Is replication where it was when another table of this audit had waited for it in vain?
+-- Is replication where it was when another table of this audit or run had waited for it in
+-- vain?
 CREATE FUNCTION is_stuck(plan plan) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -191,12 +192,13 @@ END
 $$;
 
 -- Waits until all that either side shows now has reached the other; false if that takes too
--- long.
+-- long.  Where replication was then, iblt.late says, unless it was known to be stuck.
 CREATE FUNCTION passed(plan plan, deadline timestamptz) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	link link;
+	stuck boolean := is_stuck(plan);
 BEGIN
 	IF plan.links = '{}' THEN
 		PERFORM pg_sleep(least(1, greatest(0, extract(epoch FROM deadline - clock_timestamp()))));
@@ -206,13 +208,14 @@ BEGIN
 		END IF;
 		RETURN true;
 	END IF;
-	IF is_stuck(plan) THEN
+	IF stuck THEN
 		PERFORM progress(plan.progress, 'replication has not moved, and is not waited for again');
 		deadline := clock_timestamp();
 	END IF;
 	FOREACH link IN ARRAY plan.links LOOP
 		IF NOT wait_link(plan, link, deadline) THEN
-			PERFORM set_cause(late_cause(plan, link));
+			PERFORM set_cause(late_cause(plan, link)), set_config('iblt.late',
+				CASE WHEN NOT stuck THEN coalesce(slot_positions(plan), '') END, true);
 			RETURN false;
 		END IF;
 	END LOOP;

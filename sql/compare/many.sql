@@ -7,7 +7,7 @@
 -- they are rows in flight.
 CREATE FUNCTION raise_too_many(plan plan, how_many text, estimate text,
 	hint text, problem text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	IF problem IS NULL THEN
@@ -17,7 +17,9 @@ BEGIN
 				THEN 'Replication had passed before the relations were compared once more.' END),
 			HINT = hint;
 	END IF;
+	-- a handler has iblt.late no more
 	RAISE EXCEPTION USING ERRCODE = 'IB003',
+		CONSTRAINT = coalesce(current_setting('iblt.late', true), ''),
 		MESSAGE = 'too many differences to confirm: ' || how_many,
 		DETAIL = concat_ws(' ', 'These may be rows in flight.', problem, estimate),
 		HINT = 'Compare again when replication has caught up, or raise max_differences or timeout.';
@@ -26,7 +28,7 @@ $$;
 
 -- The error for as many differences as sketches tell, if these are too many.
 CREATE FUNCTION refuse_too_many(plan plan, number bigint, exact boolean, problem text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	digests boolean := plan.from_digests AND NOT exact AND number <= plan.max_differences;

@@ -168,7 +168,7 @@ $$;
 
 -- The error for that many keys on which nodes disagree.
 CREATE FUNCTION nodes_too_many(plan plan, number bigint, exact boolean) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	PERFORM raise_too_many(plan, format('%s%s keys differ, and max_differences is %s',

@@ -210,7 +210,7 @@ $$;
 
 -- The error for so many differences, in words, as refuse_too_many() raises it.
 CREATE FUNCTION plain_refuse_many(plan plan, many text, problem text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	PERFORM raise_too_many(plan,

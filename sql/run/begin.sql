@@ -112,14 +112,12 @@ $$;
 -- The peer
 
 -- What tells the peer's database from others, also when the server has been restarted.
-CREATE FUNCTION run_identity(conn text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- The identity of a relation ends with the OIDs of the database and the relation.
+CREATE FUNCTION run_identity(there side) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-DECLARE
-	there side := (audit_greet(conn, 'iblt_audit_run'))[2];
 BEGIN
-	RETURN concat_ws(' ', there.system, ask_one(conn,
-		'SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()'));
+	RETURN concat_ws(' ', there.system, split_part(there.identity, ' ', -2));
 END
 $$;
 
@@ -173,7 +171,7 @@ BEGIN
 	IF w.run IS NOT NULL THEN
 		PERFORM run_say_bare(w);
 		expected := (run_head_of(w.run)).identity;
-		IF run_identity(w.conn) IS DISTINCT FROM expected THEN
+		IF run_identity((audit_greet(w.conn, 'iblt_audit_run'))[2]) IS DISTINCT FROM expected THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 				MESSAGE = format('run %s was begun with another peer', w.run),
 				HINT = 'Give the same database as peer, or begin another run.';
@@ -209,7 +207,8 @@ END
 $$;
 
 -- Adds a run with its tables.
-CREATE FUNCTION run_add(w run_worker, target audit_target, kept_peer text) RETURNS run_worker
+CREATE FUNCTION run_add(w run_worker, there side, target audit_target, kept_peer text)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -224,7 +223,7 @@ BEGIN
 	head.number := 0;
 	head.peer := kept_peer;
 	head.subscription := CASE target.kind WHEN 'subscription' THEN target.name END;
-	head.identity := run_identity(w.conn);
+	head.identity := run_identity(there);
 	head.target := concat_ws(' ', target.kind, coalesce(target.name, target.tables::text),
 		'(' || target.peer_schema || ' on the peer)');
 	head.options := to_jsonb(w.options);
@@ -270,6 +269,7 @@ DECLARE
 	target audit_target := w.target;
 	given text := w.peer;
 	kept text;
+	there side;
 BEGIN
 	PERFORM audit_check(given IS NULL, target, ((w.options).audit).compare);
 	PERFORM run_check(w.options);
@@ -279,13 +279,13 @@ BEGIN
 	-- a run that was cancelled between two steps leaves it open
 	PERFORM peer_close(w.conn);
 	w := run_set_method(run_connect(w));
-	PERFORM audit_check_peer(w.conn);
+	there := audit_check_peer(w.conn);
 	IF (w.options).max_lag IS NOT NULL THEN
 		PERFORM run_lagging(w.conn, (w.options).max_lag);
 	END IF;
 	kept := CASE WHEN NOT peer_is_string(given) THEN given END;
 	w.act := 'claim';
-	RETURN run_add(w, target, kept);
+	RETURN run_add(w, there, target, kept);
 END
 $$;
 

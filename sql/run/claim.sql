@@ -381,8 +381,8 @@ BEGIN
 	small := run_try_small(w);
 	w := small.w;
 	IF small.rows IS NOT NULL THEN
-		pause := CASE WHEN NOT run_over(w.run)
-			THEN run_pause_after(w.options, ms(w.began) / 1000, small.rows) ELSE 0 END;
+		pause := run_pause_after(w.options, ms(w.began) / 1000, small.rows);
+		pause := CASE WHEN pause > 0 AND run_over(w.run) THEN 0 ELSE pause END;
 		w.last := clock_timestamp() + make_interval(secs => pause);
 		RETURN run_wait(w, pause);
 	ELSIF NOT peer_is_open(w.conn) THEN

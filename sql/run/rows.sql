@@ -99,9 +99,10 @@ AS $$
 			THEN c.reltuples / c.relpages * size
 				/ current_setting('block_size')::integer
 			ELSE size / 100 END), 0)::bigint)
-	FROM pg_class c, LATERAL (SELECT CASE WHEN c.relkind IN ('r', 'm')
-		THEN coalesce(pg_relation_size(c.oid), 0) ELSE 0 END) AS s(size)
-	WHERE c.oid = relation OR c.oid IN (SELECT relid FROM pg_partition_tree(relation))
+	FROM (SELECT relation::oid UNION SELECT relid FROM pg_partition_tree(relation)) AS p(oid),
+	LATERAL (SELECT k.*, CASE WHEN k.relkind IN ('r', 'm')
+			THEN coalesce(pg_relation_size(k.oid), 0) ELSE 0 END AS size
+		FROM pg_class k WHERE k.oid = p.oid OFFSET 0) AS c
 $$;
 
 -- What run_probe answers on both sides of a plan.

@@ -75,17 +75,19 @@ DECLARE
 	t run_table;
 	places integer[] := ARRAY(SELECT u.item FROM unnest(tried) AS u);
 	rows bigint;
+	stored run_table[] := '{}';
 BEGIN
 	PERFORM run_write(w.run);
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x ORDER BY x.item LOOP
 		r := equal[array_position(places, t.item)];
 		IF r.status = 'equal' AND t.status IS NULL AND t.generation = 0 THEN
 			t := run_equal(t, r, w.began);
-			PERFORM iblt_run_put(t);
+			stored := array_append(stored, t);
 			PERFORM progress(w.progress, format('run %s: %s: %s', t.run, t.relation, t.status));
 			rows := coalesce(rows, 0) + greatest(t.rows_here, t.rows_there);
 		END IF;
 	END LOOP;
+	PERFORM iblt_run_put(VARIADIC stored);
 	RETURN rows;
 END
 $$;

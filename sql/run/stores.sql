@@ -93,8 +93,8 @@ CREATE FUNCTION iblt_run_rows(store anyelement, run bigint DEFAULT NULL, item in
 CREATE FUNCTION iblt_run_add("row" anyelement) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- Puts a row in place of the one with the same numbers; the caller holds the lock of the run.
-CREATE FUNCTION iblt_run_put("row" anyelement) RETURNS void
+-- Puts rows in place of those with the same numbers; the caller holds the lock of the run.
+CREATE FUNCTION iblt_run_put(VARIADIC rows anyarray) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Deletes rows of a store, and returns how many.

@@ -36,7 +36,8 @@ CREATE TYPE run_worker AS (
 	last timestamptz,		-- up to when its time is counted, with pauses
 	told timestamptz,		-- when it last said how far it is
 	paused text,			-- what the run says of its pause
-	lost integer			-- connections since its last slice
+	lost integer,			-- connections since its last slice
+	stuck text				-- where replication was that a slice waited for in vain
 );
 
 -- What a table of a run is at the moment.

@@ -395,6 +395,7 @@ DECLARE
 	state text;
 	message text;
 	detail text;
+	late text;
 BEGIN
 	w.act := 'claim';
 	IF NOT iblt_run_lock(w.run, w.item, w.number, false) THEN
@@ -405,14 +406,22 @@ BEGIN
 	IF s.number IS NULL OR t.status IS NOT NULL OR t.generation <> s.generation THEN
 		RETURN w;
 	END IF;
+	PERFORM set_config('iblt.stuck', w.stuck, true);
 	BEGIN
 		PERFORM iblt_traffic_take();
 		PERFORM run_check_last(w, t);
 		compared := run_compare(w, t, s);
+		late := current_setting('iblt.late', true);
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL;
+			detail = PG_EXCEPTION_DETAIL, late = CONSTRAINT_NAME;
+		late := CASE state WHEN 'IB003' THEN late END;
 	END;
+	IF late <> '' THEN
+		w.stuck := late;
+		PERFORM progress(w.progress, format('run %s: replication did not pass in time, and is not '
+			'waited for again before it moves', w.run));
+	END IF;
 	IF state IS NOT NULL THEN
 		RETURN run_failed(w, state, message, detail);
 	END IF;

@@ -14,12 +14,15 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "tcop/utility.h"
+#include "utils/array.h"
+#include "utils/lsyscache.h"
 #include "utils/tuplestore.h"
 #include "utils/typcache.h"
 
@@ -100,24 +103,21 @@ iblt_run_rows(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/*
- * Makes a tuple of a store from argument 0, of this role's, and the filter
- * that finds it.
- */
+/* Makes a tuple of a store from a row, of this role's, and the filter that finds it. */
 static HeapTuple
-tuple_arg(FunctionCallInfo fcinfo, Relation store, IbltRunFilter *filter)
+tuple_of(Datum row, Relation store, IbltRunFilter *filter)
 {
-	HeapTupleHeader header = PG_GETARG_HEAPTUPLEHEADER(0);
+	HeapTupleHeader header = DatumGetHeapTupleHeader(row);
 	TupleDesc	desc = RelationGetDescr(store);
-	HeapTupleData row;
+	HeapTupleData given;
 	Datum	   *values = palloc(sizeof(Datum) * desc->natts);
 	bool	   *nulls = palloc(sizeof(bool) * desc->natts);
 
-	row.t_len = HeapTupleHeaderGetDatumLength(header);
-	ItemPointerSetInvalid(&row.t_self);
-	row.t_tableOid = InvalidOid;
-	row.t_data = header;
-	heap_deform_tuple(&row, desc, values, nulls);
+	given.t_len = HeapTupleHeaderGetDatumLength(header);
+	ItemPointerSetInvalid(&given.t_self);
+	given.t_tableOid = InvalidOid;
+	given.t_data = header;
+	heap_deform_tuple(&given, desc, values, nulls);
 	values[RUN_OWNER] = ObjectIdGetDatum(GetUserId());
 	nulls[RUN_OWNER] = false;
 	for (int i = 0; i < RUN_PREFIX; i++)
@@ -136,16 +136,21 @@ tuple_arg(FunctionCallInfo fcinfo, Relation store, IbltRunFilter *filter)
 	return heap_form_tuple(desc, values, nulls);
 }
 
-static Relation
-open_for_write(FunctionCallInfo fcinfo)
+static void
+require_row(bool isnull)
 {
-	if (PG_ARGISNULL(0))
+	if (isnull)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("row of a run must not be null")));
+}
+
+static Relation
+open_for_write(FunctionCallInfo fcinfo, Oid type)
+{
+	require_row(PG_ARGISNULL(0));
 	require_writable();
-	return iblt_run_store_open(get_fn_expr_argtype(fcinfo->flinfo, 0),
-							   RowExclusiveLock);
+	return iblt_run_store_open(type, RowExclusiveLock);
 }
 
 static void
@@ -214,9 +219,9 @@ PG_FUNCTION_INFO_V1(iblt_run_add);
 Datum
 iblt_run_add(PG_FUNCTION_ARGS)
 {
-	Relation	store = open_for_write(fcinfo);
+	Relation	store = open_for_write(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 0));
 	IbltRunFilter filter;
-	HeapTuple	tuple = tuple_arg(fcinfo, store, &filter);
+	HeapTuple	tuple = tuple_of(PG_GETARG_DATUM(0), store, &filter);
 
 	add_row(store, tuple, filter.run);
 	relation_close(store, NoLock);
@@ -226,23 +231,62 @@ iblt_run_add(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_run_put);
 
-/* iblt_run_put(row anyelement) -> void: in place of the row with its numbers */
+/*
+ * The first of the rows with the filters that has a tuple's numbers, and is not stored yet;
+ * n if none has.
+ */
+static int
+find_row(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filters, HeapTuple *rows, int n)
+{
+	int			i;
+
+	for (i = 0; i < n; i++)
+		if (rows[i] != NULL && iblt_run_matches(tuple, desc, &filters[i]))
+			break;
+	return i;
+}
+
+/*
+ * iblt_run_put(VARIADIC rows anyarray) -> void: each in place of the row with its numbers.
+ * One scan finds them all.
+ */
 Datum
 iblt_run_put(PG_FUNCTION_ARGS)
 {
-	Relation	store = open_for_write(fcinfo);
-	IbltRunFilter filter;
-	HeapTuple	tuple = tuple_arg(fcinfo, store, &filter);
+	Relation	store = open_for_write(fcinfo,
+									   get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 0)));
+	IbltRunFilter all = {.any_run = true, .any_item = true, .any_number = true, .own = true};
+	IbltRunFilter *filters;
 	IbltRunScan scan;
+	HeapTuple  *rows;
 	HeapTuple	old;
+	Datum	   *datums;
+	bool	   *nulls;
+	int			n;
 
-	iblt_run_scan_begin(&scan, store, &filter);
-	old = iblt_run_scan_next(&scan);
-	if (old != NULL)
-		update_tuple(store, &old->t_self, tuple);
-	else
-		add_row(store, tuple, filter.run);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), store->rd_rel->reltype, -1, false,
+					  TYPALIGN_DOUBLE, &datums, &nulls, &n);
+	filters = palloc(sizeof(IbltRunFilter) * n);
+	rows = palloc(sizeof(HeapTuple) * n);
+	for (int i = 0; i < n; i++)
+	{
+		require_row(nulls[i]);
+		rows[i] = tuple_of(datums[i], store, &filters[i]);
+	}
+	iblt_run_scan_begin(&scan, store, &all);
+	while ((old = iblt_run_scan_next(&scan)) != NULL)
+	{
+		int			i = find_row(old, RelationGetDescr(store), filters, rows, n);
+
+		if (i == n)
+			continue;
+		update_tuple(store, &old->t_self, rows[i]);
+		rows[i] = NULL;
+	}
 	iblt_run_scan_end(&scan);
+	for (int i = 0; i < n; i++)
+		if (rows[i] != NULL)
+			add_row(store, rows[i], filters[i].run);
 	relation_close(store, NoLock);
 	CommandCounterIncrement();
 	PG_RETURN_VOID();
@@ -343,7 +387,7 @@ PG_FUNCTION_INFO_V1(iblt_run_begin);
 Datum
 iblt_run_begin(PG_FUNCTION_ARGS)
 {
-	Relation	store = open_for_write(fcinfo);
+	Relation	store = open_for_write(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 0));
 	IbltRunFilter filter;
 	HeapTuple	head;
 	Datum	   *values = palloc0(sizeof(Datum) * RelationGetDescr(store)->natts);
@@ -354,7 +398,7 @@ iblt_run_begin(PG_FUNCTION_ARGS)
 	if (!iblt_run_is_head(store))
 		elog(ERROR, "a run begins with a row of \"run_head\"");
 	run = new_number(store);
-	head = tuple_arg(fcinfo, store, &filter);
+	head = tuple_of(PG_GETARG_DATUM(0), store, &filter);
 	values[RUN_RUN] = Int64GetDatum(run);
 	replace[RUN_RUN] = true;
 	insert_tuple(store, heap_modify_tuple(head, RelationGetDescr(store), values, nulls, replace));

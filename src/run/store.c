@@ -75,8 +75,8 @@ may_see(Oid owner, const IbltRunFilter *filter)
 	return filter->own ? owner == GetUserId() : has_privs_of_role(GetUserId(), owner);
 }
 
-static bool
-matches(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filter)
+bool
+iblt_run_matches(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filter)
 {
 	bool		isnull;
 
@@ -100,7 +100,7 @@ iblt_run_scan_next(IbltRunScan *scan)
 	while ((tuple = heap_getnext(scan->scan, ForwardScanDirection)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (matches(tuple, desc, scan->filter))
+		if (iblt_run_matches(tuple, desc, scan->filter))
 			return tuple;
 	}
 	return NULL;

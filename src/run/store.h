@@ -57,6 +57,9 @@ extern bool iblt_run_is_head(Relation store);
 /* The OID of a store by its name. */
 extern Oid	iblt_run_store_oid(const char *name);
 
+/* Does a filter find a row of a store? */
+extern bool iblt_run_matches(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filter);
+
 /* Scans an open store in a snapshot of this moment. */
 extern void iblt_run_scan_begin(IbltRunScan *scan, Relation store,
 								const IbltRunFilter *filter);

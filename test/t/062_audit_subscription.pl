@@ -138,6 +138,8 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 	like($got->{'r.b'}{detail}, qr/replication did not pass in time \(subscription "Sub" has/, 'for that cause');
 	($got, $err) = audit_subscription("'Sub', timeout => '2 s', progress => true, max_differences => 2, $mine");
 	is(scalar(() = $err =~ /replication has not moved, and is not waited for again/g), 2, 'also where too many rows differ');
+	(undef, undef, $err) = $there->psql('postgres', qq{CALL "Their Iblt".iblt_audit_run(subscription => 'Sub', timeout => '2 s', $mine)});
+	is(scalar(() = $err =~ /replication did not pass in time, and is not waited for again before it moves/g), 1, 'nor once a table in a run');
 	# a run adds up slices, which may have had several causes
 	my $hung = $there->safe_psql('postgres', qq{CALL "Their Iblt".iblt_audit_run(${\ conninfo($here)}, tables => '{r.b}', timeout => '1 s', progress => false, $mine)});
 	like($there->safe_psql('postgres', qq{SELECT detail FROM "Their Iblt".iblt_audit_tables WHERE run = $hung}), qr/^3 differences could not be confirmed: rows kept changing, or replication did not pass in time/, 'a run does not say which cause');
