@@ -15,6 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 random_seed();
+IbltTest::share_sessions();
 
 # How to make the tables, name them by key, fill them and spoil a row.  The key
 # is an expression over the alias t; "type" is what a key is decoded to.

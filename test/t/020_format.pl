@@ -16,6 +16,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 random_seed();
+IbltTest::share_sessions();
 
 sub reader { return run_reader('iblt_reader.py', @_) }
 

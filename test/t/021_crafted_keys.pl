@@ -12,6 +12,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my ($description_size, $value_description_size, $description) = (32, 36, 552);
 
 my $node = PostgreSQL::Test::Cluster->new('main');

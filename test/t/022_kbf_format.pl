@@ -15,6 +15,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 random_seed();
+IbltTest::share_sessions();
 
 sub reader { return run_reader('kbf_reader.py', @_); }
 

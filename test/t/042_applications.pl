@@ -17,6 +17,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $seed = random_seed();
+IbltTest::share_sessions();
 my $examples = abs_path(dirname(__FILE__) . '/../../doc/examples');
 my $node = server('applications');
 foreach my $database (qw(flows states files oblivious))
@@ -330,6 +331,8 @@ sub view
 }
 
 chomp($ENV{SECRET} = client('', 'secret'));
+# the log is to have the client's statements alone
+IbltTest::share_sessions(0);
 $node->safe_psql('oblivious', q{ALTER DATABASE oblivious SET log_statement = 'all'});
 my @keys = map { $_ * 1000003 + int(rand(1000000)) } 1 .. 40;
 my %texts = map { $keys[$_] => $_ % 9 == 4 ? "red $_" : "blue $_" } 0 .. 39;

@@ -9,6 +9,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my $here = server('here', "timezone = 'Asia/Kolkata'");
 inside($here);
 sides($here, $here);

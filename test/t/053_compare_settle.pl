@@ -10,6 +10,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my ($publisher, $subscriber) = map { server($_) } qw(publisher subscriber);
 inside($publisher, $subscriber);
 $_->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt') foreach ($publisher, $subscriber);

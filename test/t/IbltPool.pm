@@ -29,7 +29,7 @@ my %fresh;			# the methods of PostgreSQL::Test::Cluster
 my $calls = 0;
 
 # Scripts that need a session of their own.
-my $own = qr/\bBEGIN\s*(?:;|ISOLATION|TRANSACTION|READ)|\bSTART\s+TRANSACTION\b|dblink_connect|pg_backend_pid|\bCOPY\b|\bLOAD\b
+my $own = qr/\bBEGIN\s*(?:;|ISOLATION|TRANSACTION|READ)|\bSTART\s+TRANSACTION\b|dblink_connect|pg_backend_pid|\bFROM\s+STDIN\b|\bLOAD\b
 	|\bVACUUM\b|session_preload|pg_terminate_backend|pg_stat_force|iblt_session_/xi;
 # And those that other sessions of the node must not outlive.
 my $ends_all = qr/\bALTER\s+(?:ROLE|USER|DATABASE|SYSTEM|GROUP)\b|\b(?:CREATE|DROP)\s+(?:DATABASE|EXTENSION|ROLE|USER)\b|pg_reload_conf/i;

@@ -8,7 +8,7 @@
 #	standby(PRIMARY, NAME, ...)  a hot standby of it that has caught up; settings may follow
 #	replayed(PRIMARY, STANDBY)   waits until it has caught up again
 #	hba(NODE, LINE, ...)         puts lines before all others in pg_hba.conf
-#	share_sessions()             from here on, calls of psql share sessions (IbltPool.pm)
+#	share_sessions([ON])         from here on, calls of psql share sessions (IbltPool.pm), or do not
 #	sides(HERE, THERE)           sets the two servers that the functions below use
 #	awkward_extensions()         installs dblink here and iblt on both sides, in awkward schemas
 #	inside(NODE, ...)            sessions find the functions of iblt_internal by their names alone
@@ -109,7 +109,7 @@ sub hba
 	return;
 }
 
-sub share_sessions { $IbltPool::enabled = 1; return }
+sub share_sessions { my ($on) = @_; $IbltPool::enabled = $on // 1; return }
 
 sub sides { ($here, $there) = @_; return }
 
