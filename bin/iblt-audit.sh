@@ -264,8 +264,11 @@ iblt_audit_baseline)
 SELECT set_config('iblt.baseline', :'baseline', false) \\g /dev/null
 "
 	audit=":schema.iblt_audit_baseline(current_setting('iblt.baseline'))" ;;
-iblt_audit) audit=":schema.iblt_audit(${call#, })" ;;
-*) audit="(SELECT * FROM :schema.iblt_audit_tables WHERE run = :'run' ORDER BY number)" ;;
+iblt_audit)
+	before="SELECT count(*) FROM :schema.iblt_audit(${call#, }) \\g /dev/null
+"
+	audit=":schema.iblt_audit_stats()" ;;
+*) audit="(SELECT * FROM :schema.iblt_audit_table_stats WHERE run = :'run' ORDER BY number)" ;;
 esac
 if [ "$function" = iblt_audit_run ]; then
 	run=$(ask "CALL :schema.iblt_audit_run(${call#, }, max_time => '0', progress => false);" "$@") ||

@@ -99,7 +99,7 @@ same_keys() {
 audit() {
 	ask audit "SELECT * FROM iblt_audit(subscription => 'shop_sub')"
 	show_answer "SELECT relation::regclass, status, rows_here AS here, rows_there AS there,
-		missing, extra, changed, bytes, round(total_ms) AS total_ms FROM audit"
+		missing, extra, changed, unconfirmed, detail FROM audit"
 	VERDICT=$(on subscriber "SELECT CASE WHEN bool_or(status = 'differs') THEN 1
 		WHEN bool_and(status = 'equal') THEN 0 ELSE 2 END FROM audit")
 	check_answer "SELECT count(*) FROM audit" 4 "tables audited"

@@ -212,7 +212,7 @@ CREATE FUNCTION @extschema@.iblt_audit(
 	method text DEFAULT 'sketch',
 	by_index boolean DEFAULT false,
 	peer_schema text DEFAULT NULL)
-RETURNS SETOF audit_row
+RETURNS SETOF audit_line
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
@@ -231,6 +231,7 @@ BEGIN
 			peer := audit_peer(target.name, peer);
 		END IF;
 		results := audit_rows(conn, peer, target, options);
+		PERFORM set_config('iblt.audit_stats', to_jsonb(results)::text, false);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
@@ -238,10 +239,29 @@ BEGIN
 		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
 		RAISE;
 	END;
-	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
+	RETURN QUERY SELECT r.relation, r.status, r.rows_here, r.rows_there, r.missing, r.extra,
+		r.changed, r.unconfirmed, r.detail FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, text, bigint, boolean, text,
 	integer, interval, bigint, boolean, boolean, text, text, boolean, text) IS
 'compares many tables, or all of the database, with those of a peer, or of the publisher of a '
 'subscription: one row a table, with its status';
+
+CREATE FUNCTION @extschema@.iblt_audit_stats() RETURNS SETOF audit_row
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED ROWS 100
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+DECLARE
+	kept text := nullif(current_setting('iblt.audit_stats', true), '');
+BEGIN
+	IF kept IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = 'no iblt_audit has finished in this session';
+	END IF;
+	RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_row, kept::jsonb);
+END
+$$;
+COMMENT ON FUNCTION iblt_audit_stats() IS
+'the tables of the last iblt_audit that finished in this session, with all that is known of each: '
+'also the names on the peer, SQLSTATEs, bytes and times';

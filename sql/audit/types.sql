@@ -64,7 +64,7 @@ CREATE TYPE audit_item AS (
 	peer_schema text		-- of the table there, NULL if it is the same
 );
 
--- What an audit says of one table.
+-- All that an audit knows of one table.
 CREATE TYPE audit_row AS (
 	relation text,
 	peer_relation text,
@@ -79,4 +79,17 @@ CREATE TYPE audit_row AS (
 	unconfirmed bigint,
 	bytes bigint,
 	total_ms numeric
+);
+
+-- What it shows of it: what fits on a line of a terminal, and the reasons.
+CREATE TYPE audit_line AS (
+	relation text,
+	status text,
+	rows_here bigint,
+	rows_there bigint,
+	missing bigint,
+	extra bigint,
+	changed bigint,
+	unconfirmed bigint,
+	detail text
 );

@@ -207,7 +207,7 @@ RETURNS text
 AS $$
 DECLARE
 	tables json := (SELECT json_agg(row_to_json(t) ORDER BY t.number)
-		FROM @extschema@.iblt_audit_tables t WHERE t.run = iblt_audit_report.run);
+		FROM @extschema@.iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
 	report report;
 	e failure;
 BEGIN

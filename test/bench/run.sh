@@ -53,7 +53,7 @@ note() { { echo "@ $1 $2"; grep '^Time' "$3"; } >>"$WORK/timing.out"; }
 
 run_sql() { echo "CALL iblt_audit_run($(peer), '{$1}', progress => false${2:+, $2})"; }
 
-last_run() { sql $HERE_PORT -c "SELECT $1 FROM iblt_audit_tables ORDER BY run DESC LIMIT 1"; }
+last_run() { sql $HERE_PORT -c "SELECT $1 FROM iblt_audit_table_stats ORDER BY run DESC LIMIT 1"; }
 
 measure() {
 	local table r

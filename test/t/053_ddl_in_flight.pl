@@ -237,7 +237,7 @@ $session->run('ROLLBACK');
 
 # --- audits ----------------------------------------------------------------------------
 
-sub audit_sql { my ($tables, $options) = @_; return "SELECT relation, status, sqlstate, changed, detail FROM iblt_audit($peer, tables => '{$tables}', progress => true" . ($options ? ", $options" : '') . ')' }
+sub audit_sql { my ($tables, $options) = @_; return 'SELECT relation, status, sqlstate, changed, detail FROM ' . audit_stats("iblt_audit($peer, tables => '{$tables}', progress => true" . ($options ? ", $options" : '') . ')') . ' AS a' }
 
 foreach my $window (@windows)
 {

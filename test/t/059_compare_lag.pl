@@ -94,7 +94,7 @@ is($subscriber->safe_psql('postgres', call($subscriber, 't')), '', 'after it, no
 {
 	hold('t');
 	$publisher->safe_psql('postgres', 'UPDATE t SET v = v + 1');
-	my $session = IbltTest::Session->new($subscriber)->start("SELECT status, missing, extra, changed, sqlstate FROM iblt_audit(subscription => 'sub', max_differences => 1000, progress => true) WHERE relation = 'public.t'");
+	my $session = IbltTest::Session->new($subscriber)->start('SELECT status, missing, extra, changed, sqlstate FROM ' . audit_stats(q{iblt_audit(subscription => 'sub', max_differences => 1000, progress => true)}) . q{ AS a WHERE relation = 'public.t'});
 	$session->seen(qr/waiting for replication, to compare once more/);
 	release();
 	is($session->done, 'equal|0|0|0|', 'an audit: equal');
@@ -103,7 +103,7 @@ is($subscriber->safe_psql('postgres', call($subscriber, 't')), '', 'after it, no
 
 # --- replication does not pass ---------------------------------------------------------------
 
-my @audit = map { "SELECT status, sqlstate, detail FROM $_ WHERE relation = 'public.t'" }
+my @audit = map { "SELECT status, sqlstate, detail FROM ${\ audit_stats($_)} AS a WHERE relation = 'public.t'" }
   ("iblt_audit(subscription => 'sub', max_differences => 1000, timeout => '1 s')", "iblt_audit(${\ conninfo($publisher)}, '{t}', max_differences => 1000, timeout => '1 s')");
 my $repair = "SELECT * FROM iblt_repair('t', ${\ conninfo($publisher)}, direction => 'pull', max_differences => 1000, apply => true, timeout => '1 s')";
 
@@ -196,7 +196,7 @@ foreach my $case (
 		my $scans = () = $error =~ /waiting for replication, to compare once more/g;
 		is($scans, 1, "$text: compared once more");
 	}
-	is($subscriber->safe_psql('postgres', "SELECT status, sqlstate FROM iblt_audit(subscription => 'sub', max_differences => 1000) WHERE relation = 'public.$table'"), 'differs|IB002', "$sql: an audit says that it differs");
+	is($subscriber->safe_psql('postgres', "SELECT status, sqlstate FROM ${\ audit_stats(q{iblt_audit(subscription => 'sub', max_differences => 1000)})} AS a WHERE relation = 'public.$table'"), 'differs|IB002', "$sql: an audit says that it differs");
 	like(failure($repair =~ s/'t'/'$table'/r), qr/IB002: too many differences: about/, "$sql: a repair refuses");
 	is(rows_of($table), $before, "$sql: and changes nothing");
 }

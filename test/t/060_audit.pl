@@ -126,7 +126,7 @@ $there->safe_psql('postgres', q{DROP TABLE slow; CREATE FUNCTION public.wait_her
 my $sleeping = "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'iblt_audit public.slow' AND wait_event = 'PgSleep'";
 foreach my $what ('pg_terminate_backend', 'pg_cancel_backend')
 {
-	my $job = background($here, "SELECT to_json(a) FROM iblt_audit($peer, '{t2,slow,t3,t4}') AS a");
+	my $job = background($here, 'SELECT to_json(a) FROM ' . audit_stats("iblt_audit($peer, '{t2,slow,t3,t4}')") . ' AS a');
 	ok($there->poll_query_until('postgres', $sleeping), 'application_name says which table is at work');
 	is($here->safe_psql('postgres', "SELECT count(*) FROM pg_locks WHERE relation = 't2'::regclass AND mode = 'AccessShareLock'"), '0', 'a table that was compared is not locked any more');
 	$there->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE application_name LIKE 'iblt_audit%'");
@@ -138,7 +138,7 @@ foreach my $what ('pg_terminate_backend', 'pg_cancel_backend')
 	is($job->{err}, '', 'and nothing else');
 	nothing_left("after $what there", $here, $there);
 
-	$job = background($here, "SELECT to_json(a) FROM iblt_audit($peer, '{t2,slow,t3,t4}') AS a");
+	$job = background($here, 'SELECT to_json(a) FROM ' . audit_stats("iblt_audit($peer, '{t2,slow,t3,t4}')") . ' AS a');
 	ok($there->poll_query_until('postgres', $sleeping), 'again');
 	$here->safe_psql('postgres', "SELECT $what(pid) FROM pg_stat_activity WHERE query LIKE '%iblt_audit%' AND pid <> pg_backend_pid()");
 	finish($job);
@@ -159,7 +159,7 @@ nothing_left('after a statement_timeout', $here, $there);
 	# equal ones would be compared together with t2
 	both('CREATE TABLE u3 (id int PRIMARY KEY); CREATE TABLE u4 (id int PRIMARY KEY)');
 	$here->safe_psql('postgres', 'INSERT INTO u3 VALUES (1); INSERT INTO u4 VALUES (1)');
-	my $job = background($here, "SELECT to_json(a) FROM iblt_audit($peer, '{t2,slow,u3,u4}') AS a");
+	my $job = background($here, 'SELECT to_json(a) FROM ' . audit_stats("iblt_audit($peer, '{t2,slow,u3,u4}')") . ' AS a');
 	my $t2 = counts('t2');
 	ok($there->poll_query_until('postgres', $sleeping), 'once more');
 	$there->stop('fast');

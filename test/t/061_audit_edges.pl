@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 IbltTest::share_sessions();
-use IbltTest qw(inside major_version server sides both literal failure subscribed);
+use IbltTest qw(inside major_version server sides both literal audit_stats failure subscribed);
 
 my ($here, $there) = (server('here'), server('there'));
 inside($here, $there);
@@ -23,13 +23,13 @@ sub audit
 {
 	my ($what, %how) = @_;
 	return ($how{node} // $here)->safe_psql('postgres', ($how{setup} // '')
-		  . "SELECT concat_ws(' ', coalesce(relation, peer_relation), status, missing, extra, changed, unconfirmed) FROM $what ORDER BY 1");
+		  . "SELECT concat_ws(' ', relation, status, missing, extra, changed, unconfirmed) FROM $what ORDER BY 1");
 }
 
 sub detail
 {
-	my ($what, %how) = @_;
-	return ($how{node} // $here)->safe_psql('postgres', "SELECT concat_ws(' ', sqlstate, detail) FROM $what");
+	my ($call, $where) = $_[0] =~ /^(.*\))( WHERE .*)?$/;
+	return $here->safe_psql('postgres', "SELECT concat_ws(' ', sqlstate, detail) FROM ${\ audit_stats($call)} AS a" . ($where // ''));
 }
 
 # --- damaged indexes ----------------------------------------------------------------
@@ -69,7 +69,7 @@ $_->[0]->safe_psql('postgres', $_->[1]) foreach [ $here, "INSERT INTO lost VALUE
 	unnoticed($here, 'lost_pkey', "INSERT INTO lost VALUES (200000, 'here')");
 	like(failure("SELECT * FROM iblt_audit_recheck($run, $peer)"), qr/XX002: an index of public\.lost does not find rows that the table has \(here\)/, 'iblt_audit_recheck, after the index has lost one');
 	like(failure("SELECT * FROM iblt_repair(run => $run, peer => $peer, direction => 'pull')"), qr/XX002: an index of public\.lost /, 'nor is it equal by now for iblt_repair');
-	is($here->safe_psql('postgres', "SELECT status, kept FROM iblt_audit_tables WHERE run = $run"), 'differs|2', 'the run stays as it was');
+	is($here->safe_psql('postgres', "SELECT status, kept FROM iblt_audit_table_stats WHERE run = $run"), 'differs|2', 'the run stays as it was');
 	$here->safe_psql('postgres', 'REINDEX TABLE lost');
 	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_recheck($run, $peer)"), 'public.lost|2|1|differs', 'and after REINDEX, the row that was deleted goes');
 }

@@ -142,7 +142,7 @@ $there->safe_psql('postgres', 'ALTER SUBSCRIPTION "Sub" ENABLE');
 	is(scalar(() = $err =~ /replication did not pass in time, and is not waited for again before it moves/g), 1, 'nor once a table in a run');
 	# a run adds up slices, which may have had several causes
 	my $hung = $there->safe_psql('postgres', qq{CALL "Their Iblt".iblt_audit_run(${\ conninfo($here)}, tables => '{r.b}', timeout => '1 s', progress => false, $mine)});
-	like($there->safe_psql('postgres', qq{SELECT detail FROM "Their Iblt".iblt_audit_tables WHERE run = $hung}), qr/^3 differences could not be confirmed: rows kept changing, or replication did not pass in time/, 'a run does not say which cause');
+	like($there->safe_psql('postgres', qq{SELECT detail FROM "Their Iblt".iblt_audit_table_stats WHERE run = $hung}), qr/^3 differences could not be confirmed: rows kept changing, or replication did not pass in time/, 'a run does not say which cause');
 	$holder->run('COMMIT');
 	$holder->quit;
 	$here->wait_for_catchup('Sub');

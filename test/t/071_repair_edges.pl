@@ -94,7 +94,7 @@ sub mend
 	return wantarray ? ($text, $err) : $text;
 }
 
-sub kept { my ($run) = @_; return $here->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', relation, status, missing, extra, changed, kept), '; ' ORDER BY number) FROM iblt_audit_tables WHERE run = $run") }
+sub kept { my ($run) = @_; return $here->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', relation, status, missing, extra, changed, kept), '; ' ORDER BY number) FROM iblt_audit_table_stats WHERE run = $run") }
 sub left { my ($run) = @_; return $here->safe_psql('postgres', "SELECT relation, key, side, here, there FROM iblt_audit_differences WHERE run = $run ORDER BY 1, 2::text") }
 sub all_rows { my ($node) = @_; return join ' | ', map { rows($node, "run.$_") } @tables }
 

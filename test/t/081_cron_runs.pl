@@ -61,7 +61,7 @@ is(statuses($differs), 'shop.items equal, shop.stock differs', 'its tables');
 audit_is([ '--resume', $first->{run} ], 0, 'what a run has compared, it does not compare again');
 my ($status, $out) = audit_script([ '--tsv', '--run', @shop ]);
 is("$status " . join(' ', map { scalar(split /\t/, $_, -1) } split /\n/, $out), '1 ' . join(' ', (scalar(() = $here->safe_psql('postgres',
-	"SELECT attname FROM pg_attribute WHERE attrelid = 'iblt_audit_tables'::regclass AND attnum > 0") =~ /^/mg)) x 3), 'TSV: a line a table, and a header');
+	"SELECT attname FROM pg_attribute WHERE attrelid = 'iblt_audit_table_stats'::regclass AND attnum > 0") =~ /^/mg)) x 3), 'TSV: a line a table, and a header');
 $there->safe_psql('postgres', 'INSERT INTO shop.stock VALUES (7, 7); ALTER TABLE shop.stock ADD more int');
 audit_is([ '--run', @shop ], 2, 'a column that one side lacks');
 audit_is([ '--run', @shop, 'extra_columns=ignore' ], 0, 'unless it may');

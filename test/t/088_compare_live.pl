@@ -256,7 +256,7 @@ unseen($here, "UPDATE by_uuid SET v = 'drift' WHERE n = 7");
 is(join(' ', live('by_uuid')), 'live true, verified  ', 'digests do not know of it');
 is((live('by_uuid', live => "'off'"))[1], truth('by_uuid', 'id'), 'a scan does');
 is(lines(truth('by_uuid', 'id')), 1, 'it is there');
-my $status = "SELECT status, sqlstate, detail FROM iblt_audit($peer, '{by_uuid}', live => '%s')";
+my $status = 'SELECT status, sqlstate, detail FROM ' . audit_stats("iblt_audit($peer, '{by_uuid}', live => '%s')") . ' AS a';
 my $time = qr/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC/;
 like(sql($here, sprintf $status, 'require'), qr/^equal\|\|from live digests, last verified by a scan at $time here and at $time there$/, 'an audit says what its answer is worth');
 # a change that makes the digest differ, and the rows equal
@@ -371,7 +371,7 @@ sql($here, "CALL iblt_untrack('parts')");
 is(sql($here, "SELECT relation, status, missing, extra, changed, detail ~ '^from live digests', detail ~ '^live digests are not used: public.parts is not tracked .here.\$'
 		FROM iblt_audit($peer, '{by_two,parts,by_text}', live => 'auto')"),
 	"public.by_two|differs|20|20|61|t|f\npublic.parts|differs|20|20|61|f|t\npublic.by_text|differs|20|20|4976|f|f", 'an audit of tables of both kinds');
-is(sql($here, "SELECT relation, status, sqlstate FROM iblt_audit($peer, '{by_two,parts,by_text}', live => 'require')"),
+is(sql($here, 'SELECT relation, status, sqlstate FROM ' . audit_stats("iblt_audit($peer, '{by_two,parts,by_text}', live => 'require')") . ' AS a'),
 	"public.by_two|differs|\npublic.parts|not comparable|IB008\npublic.by_text|differs|IB002", 'and one that scans nothing');
 like(failure("SELECT count(*) FROM iblt_audit($peer, '{by_two}', live => NULL)"), qr/22023: live must be off, auto or require/, 'live => NULL');
 is(sql($here, "SELECT count(*), min(status) FROM iblt_repair('by_two', $peer, direction => 'pull', apply => true, live => 'require')"), '101|applied', 'a repair');

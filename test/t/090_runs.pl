@@ -129,7 +129,7 @@ $here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO PUBLIC');
 {
 	my $mine = begin_run("'{t_bigint}', progress => false");
 	my $see = sub { my ($user, $sql) = @_; my ($rc, $out, $err) = $here->psql('postgres', $sql, extra_params => [ '-U', $user ]); return $out . $err };
-	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_differences iblt_audit_ranges))
+	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_table_stats iblt_audit_differences iblt_audit_ranges))
 	{
 		is($see->('bob', "SELECT count(*) FROM $view"), '0', "another role sees nothing in $view");
 		like($see->('boss', "SELECT count(*) FROM $view"), qr/^0$/, 'nor does one that is no member');
@@ -199,7 +199,7 @@ foreach my $workers ($ENV{IBLT_TEST_LONG} ? (2, 4) : 3)
 {
 	# so slow that it is not over before it is cancelled, also where all else takes long
 	my ($session, $run) = start_run("'{large}', ${\ ($slow =~ s/0\.2/0.03/r)}");
-	wait_for($here, "SELECT slices > 1 FROM iblt_audit_tables WHERE run = $run");
+	wait_for($here, "SELECT slices > 1 FROM iblt_audit_table_stats WHERE run = $run");
 	like(run_row($run)->{state}, qr/running/, 'it runs');
 	like(run_row($run)->{percent}, qr/^[1-9]\d?(\.\d)?$/, 'and shows how far it is');
 	foreach my $node ($here, $there)
@@ -207,7 +207,7 @@ foreach my $workers ($ENV{IBLT_TEST_LONG} ? (2, 4) : 3)
 		$node->safe_psql('postgres', 'CREATE TABLE dead (id int) WITH (autovacuum_enabled = off); INSERT INTO dead SELECT g FROM generate_series(1, 100) g; DELETE FROM dead');
 	}
 	my $slices = tables($run)->{'public.large'}{slices};
-	wait_for($here, "SELECT slices > $slices + 1 FROM iblt_audit_tables WHERE run = $run");
+	wait_for($here, "SELECT slices > $slices + 1 FROM iblt_audit_table_stats WHERE run = $run");
 	foreach my $node ($here, $there)
 	{
 		my (undef, undef, $err) = $node->psql('postgres', 'VACUUM (VERBOSE) dead');
@@ -231,7 +231,7 @@ foreach my $change ([ 'VACUUM FULL large', $there ], [ 'ALTER TABLE large ADD w 
 	my ($sql, @nodes) = @$change;
 	# the first session may see it, before it is cancelled
 	my ($session, $run) = start_run("'{large}', ${\ ($slow =~ s/progress => false/progress => true/r)}");
-	wait_for($here, "SELECT slices > 1 FROM iblt_audit_tables WHERE run = $run");
+	wait_for($here, "SELECT slices > 1 FROM iblt_audit_table_stats WHERE run = $run");
 	$_->safe_psql('postgres', $sql) foreach @nodes;
 	$here->safe_psql('postgres', "SELECT pg_cancel_backend(pid) FROM (SELECT unnest(workers) AS pid FROM iblt_audit_runs WHERE run = $run) AS w");
 	finish($session);

@@ -78,7 +78,7 @@ my $many = 150;
 both("CREATE SCHEMA many; DO \$\$ BEGIN FOR i IN 1 .. $many LOOP
 		EXECUTE format('CREATE TABLE many.table_%s (id int PRIMARY KEY, v text, n numeric); INSERT INTO many.table_%1\$s SELECT g, md5(g::text), g FROM generate_series(1, 20) g', i);
 	END LOOP; END \$\$;");
-my ($audited) = $here->safe_psql('postgres', "SELECT status, count(*), min(bytes) > 0 FROM iblt_audit(${\ literal($proxy->connstr)}, schema => 'many') GROUP BY status");
+my ($audited) = $here->safe_psql('postgres', 'SELECT status, count(*), min(bytes) > 0 FROM ' . audit_stats("iblt_audit(${\ literal($proxy->connstr)}, schema => 'many')") . ' AS a GROUP BY status');
 is($audited, "equal|$many|t", 'many small tables are equal');
 my ($sent, $received, undef, undef, $asked) = $proxy->counted;
 note("$many small tables: $sent bytes sent, $received received, $asked questions");
@@ -89,7 +89,7 @@ my ($run_sent, $run_received, undef, undef, $run_asked) = $proxy->counted;
 note("$many small tables by a run: $run_sent bytes sent, $run_received received, $run_asked questions");
 is($run_asked, 4, 'a run takes no more');
 cmp_ok($run_sent + $run_received, '<=', $many * 400, 'and no more bytes');
-is($here->safe_psql('postgres', "SELECT status, count(*), min(rows_here), max(rows_there), bool_and(percent = 100), count(finished_at) FROM iblt_audit_tables GROUP BY status"), "equal|$many|20|20|t|$many", 'and says the same');
+is($here->safe_psql('postgres', "SELECT status, count(*), min(rows_here), max(rows_there), bool_and(percent = 100), count(finished_at) FROM iblt_audit_table_stats GROUP BY status"), "equal|$many|20|20|t|$many", 'and says the same');
 $here->safe_psql('postgres', "CALL iblt_audit_run(${\ literal($proxy->connstr)}, schema => 'many', slice_ms => 200, progress => false)");
 is(($proxy->counted)[4], 10, 'with less time for a slice, fewer tables are compared together');
 both('DROP SCHEMA many CASCADE');
@@ -123,7 +123,7 @@ foreach my $case (@cases)
 {
 	my ($arguments, $user) = @$case;
 	my $peer = literal($there->connstr('postgres') . ($user ? " user=$user" : ''));
-	my $query = 'SELECT ' . join(', ', @columns) . " FROM iblt_audit($peer, $arguments)";
+	my $query = 'SELECT ' . join(', ', @columns) . ' FROM ' . audit_stats("iblt_audit($peer, $arguments)") . ' AS a';
 	my $together = $here->safe_psql('postgres', $query);
 	$here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.audit_core(described jsonb) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'");
 	my $alone = $here->safe_psql('postgres', $query);
@@ -133,7 +133,7 @@ foreach my $case (@cases)
 		my $by_run = sub {
 			$here->safe_psql('postgres', "CALL iblt_audit_run($peer, $arguments, progress => false, slice_ms => $_[0])");
 			return $here->safe_psql('postgres', q{SELECT coalesce(relation, peer_relation), status, sqlstate, CASE WHEN sqlstate IS NULL THEN concat_ws(' ', rows_here, rows_there, missing, extra, changed, unconfirmed) END
-				FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs) ORDER BY number});
+				FROM iblt_audit_table_stats WHERE run = (SELECT max(run) FROM iblt_audit_runs) ORDER BY number});
 		};
 		my $whole = $by_run->(1000);
 		cmp_ok($here->safe_psql('postgres', q{SELECT count(*) FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs) AND detail LIKE '%together with other small tables'}), '>', 8, 'a run compares small tables together, too');

@@ -535,7 +535,7 @@ sub run_truth
 	my ($table) = @_;
 	return $here->safe_psql('postgres', "SELECT key, side FROM iblt_compare('runs.$table', $peer, method => 'plain') ORDER BY 1, 2");
 }
-sub run_tables { my ($run) = @_; return { map { ($_->{relation} => $_) } IbltRuns::rows_as_json($here, "SELECT * FROM iblt_audit_tables WHERE run = $run") } }
+sub run_tables { my ($run) = @_; return { map { ($_->{relation} => $_) } IbltRuns::rows_as_json($here, "SELECT * FROM iblt_audit_table_stats WHERE run = $run") } }
 sub run_found { my ($run, $table) = @_; return $here->safe_psql('postgres', "SELECT key, side FROM iblt_audit_differences WHERE run = $run AND relation = 'runs.$table' ORDER BY 1, 2") }
 {
 	my (undef, $messages) = IbltRuns::begin_run("schema => 'runs', method => 'auto', max_time => '0', slice_ms => 20", peer => $peer);

@@ -134,7 +134,7 @@ my $written = qr/^(on the peer: )?relation "rest" was written to while a run rea
 	is($rest->($run, 'extra'), 'differs - 1', 'with nothing of what was found before');
 	$there->safe_psql('postgres', "INSERT INTO rest VALUES (5900, 'v')");
 	my ($session, $two) = start_run("'{rest,drift}', $blocks, max_load => 0.05");
-	wait_for($here, "SELECT slices > 1 FROM iblt_audit_tables WHERE run = $two AND number = 1");
+	wait_for($here, "SELECT slices > 1 FROM iblt_audit_table_stats WHERE run = $two AND number = 1");
 	my @more = map { background($here, "CALL iblt_audit_resume($two, $peer, max_load => 1)") } (1, 2);
 	finish($_) foreach @more, $session;
 	is($rest->($two, 'rows_here', 'rows_there'), 'equal - 5870 5870', 'three sessions count each row once');

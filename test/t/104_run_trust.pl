@@ -40,7 +40,7 @@ SKIP:
 {
 	my $parallel = 'SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET max_parallel_workers_per_gather = 2;';
 	$node->safe_psql('postgres', 'CREATE TABLE big AS SELECT generate_series(1, 20000) AS id; ANALYZE big');
-	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_differences iblt_audit_ranges), 'iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice)')
+	foreach my $view (qw(iblt_audit_runs iblt_audit_tables iblt_audit_table_stats iblt_audit_differences iblt_audit_ranges), 'iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice)')
 	{
 		my (undef, $out, $err) = $node->psql('postgres', "$parallel SELECT count(*) FROM big CROSS JOIN $view");
 		is("$out$err", '0', "$view beside a table that workers could read");
@@ -61,7 +61,7 @@ my $peer = literal($node->connstr('peer'));
 	$node->safe_psql($_, q{CREATE TABLE weak (id int PRIMARY KEY, v text) WITH (autovacuum_enabled = off); INSERT INTO weak SELECT g, 'v' FROM generate_series(1, 3000) g}) foreach @sides;
 	my $run = sub {
 		my $n = $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{weak}', slice_by => 'blocks', progress => false)");
-		return $node->safe_psql('postgres', "SELECT concat_ws(' ', status, sqlstate, missing, extra, changed) FROM iblt_audit_tables WHERE run = $n");
+		return $node->safe_psql('postgres', "SELECT concat_ws(' ', status, sqlstate, missing, extra, changed) FROM iblt_audit_table_stats WHERE run = $n");
 	};
 	my $lose = sub { my ($side, $sql) = @_; $node->safe_psql($side, "SET allow_system_table_mods = on; UPDATE pg_index SET indisready = false, indisvalid = false WHERE indexrelid = 'weak_pkey'::regclass;
 		$sql; UPDATE pg_index SET indisready = true, indisvalid = true WHERE indexrelid = 'weak_pkey'::regclass") };

@@ -26,7 +26,7 @@ sub track_all
 	return join "\n", $out, sort map { s/^psql:\S+ (NOTICE|WARNING):  //r } grep { /NOTICE|WARNING|ERROR/ } split /\n/, $err;
 }
 sub tracked { my ($node) = @_; return sql($node, "SELECT string_agg(concat_ws(' ', relation, state), ', ' ORDER BY relation::text) FROM iblt_live_status()") }
-sub audit { my ($arguments) = @_; return sql($here, "SELECT coalesce(relation, peer_relation) || ' ' || status || ' ' || coalesce(substring(detail FROM 'from live digests'), '') FROM iblt_audit($arguments) ORDER BY 1") }
+sub audit { my ($arguments) = @_; return sql($here, "SELECT relation || ' ' || status || ' ' || coalesce(substring(detail FROM 'from live digests'), '') FROM iblt_audit($arguments) ORDER BY 1") }
 
 # --- a subscription -------------------------------------------------------------------------------
 

@@ -90,7 +90,7 @@ foreach my $method ('sketch', 'plain')
 }
 {
 	my $run = begin_run("$schema, rows => 'columns', progress => false");
-	is($here->safe_psql('postgres', "SELECT relation, peer_relation, status FROM iblt_audit_tables WHERE run = $run ORDER BY 1") =~ tr/|/ /r, $renamed =~ s/ - /  /r, 'a run knows peer_schema');
+	is($here->safe_psql('postgres', "SELECT relation, peer_relation, status FROM iblt_audit_table_stats WHERE run = $run ORDER BY 1") =~ tr/|/ /r, $renamed =~ s/ - /  /r, 'a run knows peer_schema');
 	is($here->safe_psql('postgres', "SELECT target, (SELECT differs FROM iblt_audit_differences d WHERE d.run = r.run AND d.key = '{\"id\": 7}') FROM iblt_audit_runs r WHERE run = $run"), 'schema Old.* s (new_ on the peer)|{m}', 'and says so');
 	is($here->safe_psql('postgres', "SELECT key, status FROM iblt_repair(run => $run, peer => $peer, direction => 'push', apply => true) ORDER BY 1"), qq({"id": 1}|applied\n{"id": 7}|applied), 'what it found is repaired there');
 	is($there->safe_psql('postgres', 'SELECT m FROM new_.changed WHERE id = 7'), 'ok', 'in the schema of the other name');
@@ -98,6 +98,23 @@ foreach my $method ('sketch', 'plain')
 }
 like(failure("SELECT * FROM iblt_audit($peer, peer_schema => 'new_')"), qr/22023: peer_schema can only be given with schema/, 'peer_schema needs schema');
 like(failure("SELECT * FROM iblt_audit($peer, schema => 'no such', peer_schema => 'new_')"), qr/3F000: schema "no such" does not exist here/, 'which must exist');
+
+# --- what SELECT * shows ----------------------------------------------------------------------------
+
+# As psql shows it, with names and numbers of a real schema.
+sub widest { my (undef, $out) = $here->psql('postgres', $_[0], extra_params => [qw(-P format=aligned -P tuples_only=off)]); return (sort { $b <=> $a } map { length } split /\n/, $out)[0] }
+
+both(q{CREATE SCHEMA sales; CREATE TABLE sales.customers (id int PRIMARY KEY); CREATE TABLE sales.purchase_order_lines (id int PRIMARY KEY, v int);
+	INSERT INTO sales.purchase_order_lines SELECT g, g FROM generate_series(1, 120000) g});
+$there->safe_psql('postgres', 'UPDATE sales.purchase_order_lines SET v = 0 WHERE id % 7 = 0');
+{
+	my $run = begin_run("schema => 'sales', progress => false");
+	cmp_ok(widest("SELECT * FROM iblt_audit($peer, schema => 'sales')"), '<=', 120, 'an audit fits into 120 columns');
+	cmp_ok(widest("SELECT run, relation, status, rows_here, rows_there, missing, extra, changed, unconfirmed FROM iblt_audit_tables WHERE run = $run"), '<=', 120, 'and so do the tables of a run');
+	is($here->safe_psql('postgres', "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'iblt_audit_tables'::regclass AND attnum > 0"),
+		'run relation status rows_here rows_there missing extra changed unconfirmed detail', 'which also have a detail that says how they were read');
+}
+like(failure('SELECT * FROM iblt_audit_stats()'), qr/55000: no iblt_audit has finished in this session/, 'before an audit, nothing is known of it');
 nothing_left('after all', $here, $there);
 
 $_->stop foreach ($here, $there);

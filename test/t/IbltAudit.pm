@@ -4,7 +4,7 @@
 #
 #	audit_servers()              the two servers, here and there
 #	other(NODE)                  the other one
-#	audit(OPTIONS)               iblt_audit's rows by name, its messages, and the rows in order
+#	audit(OPTIONS)               all that iblt_audit knows by name, its messages, and the rows in order
 #	audit_subscription(OPTIONS)  the same of a subscription
 #	line(ROW)                    a row as "status rows_here rows_there missing extra changed unconfirmed"
 #	counts(TABLE)                the same from a full comparison
@@ -42,7 +42,7 @@ sub function
 sub rows
 {
 	my ($sql, %how) = @_;
-	my ($rc, $out, $err) = $how{node}->psql('postgres', "SELECT to_json(a) FROM $sql AS a",
+	my ($rc, $out, $err) = $how{node}->psql('postgres', "SELECT to_json(a) FROM ${\ audit_stats($sql)} AS a",
 		extra_params => [ '-q', $how{user} ? ('-U', $how{user}) : () ]);
 	die "$sql: $err" if $rc != 0;
 	my @rows = map { JSON::PP->new->utf8->decode($_) } split /\n/, $out;

@@ -64,7 +64,7 @@ sub rows_as_json
 sub tables
 {
 	my ($run, %how) = @_;
-	return { map { ($_->{relation} => $_) } rows_as_json($how{node} // $IbltTest::here, "SELECT * FROM iblt_audit_tables WHERE run = $run") };
+	return { map { ($_->{relation} => $_) } rows_as_json($how{node} // $IbltTest::here, "SELECT * FROM iblt_audit_table_stats WHERE run = $run") };
 }
 
 sub run_row

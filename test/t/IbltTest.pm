@@ -16,6 +16,7 @@
 #	literal(TEXT)                TEXT as an SQL literal
 #	conninfo(NODE)               its connection string as an SQL literal
 #	lines(TEXT)                  the number of lines
+#	audit_stats(CALL)            a subquery: the rows of iblt_audit_stats after that call of iblt_audit
 #	failure(SQL)                 the error, with its SQLSTATE; '' if there is none
 #	wait_for(NODE, QUERY)        waits until the query gives true
 #	subscribed(NODE, NUMBER [, SUBSCRIPTION])  waits until that number of tables is copied
@@ -38,7 +39,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(inside random_seed major_version before server standby replayed hba sides awkward_extensions both literal conninfo lines failure wait_for subscribed
+our @EXPORT = qw(inside random_seed major_version before server standby replayed hba sides awkward_extensions both literal conninfo lines audit_stats failure wait_for subscribed
 	background finish start_load stop_load connections nothing_left);
 
 our ($here, $there);
@@ -146,6 +147,14 @@ sub literal
 sub conninfo { my ($node) = @_; return literal($node->connstr('postgres')) }
 
 sub lines { my ($text) = @_; return scalar(() = $text =~ /^.+$/mg) }
+
+sub audit_stats
+{
+	my ($call) = @_;
+	my ($schema) = $call =~ /^(.*?)iblt_audit\(/;
+	# OFFSET keeps the planner from reading them first
+	return "(SELECT s.* FROM (SELECT count(*) FROM $call) AS a(n), LATERAL (SELECT * FROM ${schema}iblt_audit_stats() WHERE n > 0 OFFSET 0) AS s)";
+}
 
 # node: where it runs.  user: the role.
 sub failure
