@@ -166,7 +166,7 @@ DECLARE
 BEGIN
 	PERFORM set_config('iblt.stuck', '', true), set_config('iblt.late', '', true);
 	conn := peer_connect(peer, conn, compare.timeout);
-	compare.method := plain_method(conn, compare.method);
+	compare.method := plain_method(ARRAY[NULL, conn], compare.method);
 	options.compare := compare;
 	PERFORM audit_check_peer(conn);
 	items := audit_list(conn, target);

@@ -14,8 +14,9 @@ BEGIN
 	IF mine = 'null' OR theirs = 'null' THEN
 		RETURN NULL;
 	END IF;
-	PERFORM plain_check_options(conn, small.compare);
-	RETURN plain_plan(conn, described(small.here, 'here'), mine, theirs, small.compare);
+	PERFORM plain_check_options(ARRAY[NULL, conn], small.compare);
+	RETURN plain_plan(described(small.here, 'here'), plain_side('there', conn, NULL,
+		(small.compare).peer_condition, theirs), mine, theirs, small.compare);
 EXCEPTION WHEN OTHERS THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;

@@ -105,7 +105,7 @@ BEGIN
 	item := audit_scope(conn, item, options.trust_filters);
 	compare := audit_compare_options(item, options);
 	checked := audit_check_plan(item,
-		prepare(conn, item.relid, audit_peer_name(item), compare), compare);
+		prepare(ARRAY[NULL, conn], item.relid, audit_peer_name(item), compare), compare);
 	item := checked.item;
 	plan := checked.plan;
 END
@@ -302,7 +302,8 @@ BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		tried := audit_attempt(conn, peer, item, options);
 		EXIT WHEN tried.state IS NULL;
-		again := restarts(conn, peer, tried.plan, attempt, tried.state, tried.message);
+		again := restarts(ARRAY[NULL, conn], ARRAY[NULL, peer], tried.plan, attempt, tried.state,
+			tried.message);
 		EXIT WHEN NOT again;
 		options.compare := live_again(options.compare, tried.state, tried.message);
 	END LOOP;

@@ -217,6 +217,24 @@ BEGIN
 END
 $$;
 
+-- Is no side in this database?
+CREATE FUNCTION is_elsewhere(plan plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN num_nonnulls((plan.here).place, (plan.there).place) = 2;
+END
+$$;
+
+-- Are both sides in one place?
+CREATE FUNCTION is_together(plan plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN (plan.here).place IS NOT DISTINCT FROM (plan.there).place;
+END
+$$;
+
 -- Where a side is.
 CREATE FUNCTION place_of(plan plan, side text) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -236,15 +254,28 @@ BEGIN
 END
 $$;
 
--- The wire form, or the marks, of a sketch that a query gives on a side.
-CREATE FUNCTION ask_sketch(s side, query text) RETURNS text
+-- What a function answers on each side of another server of the sketch that this keeps, as an
+-- expression with %s in place of the sketch; NULL for a side of this database.
+CREATE FUNCTION ask_kept(plan plan, call text, OUT here text, OUT there text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	wire text := ask_one(s.place, query, 0);
+	s side;
+	places text[] := '{}';
+	queries text[] := '{}';
+	answers text[];
 BEGIN
-	PERFORM iblt_traffic_add(0, 0, 0, octet_length(wire));
-	RETURN wire;
+	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
+		IF s.place IS NOT NULL THEN
+			places := places || s.place;
+			queries := queries || format('SELECT ' || call,
+				format('%s.iblt_session_get(%L)', s.schema, kept_name(plan, s)));
+		END IF;
+	END LOOP;
+	answers := ask_values(places, queries, 0);
+	PERFORM iblt_traffic_add(0, 0, 0, octet_length(concat(answers[1], answers[2])));
+	here := CASE WHEN (plan.here).place IS NOT NULL THEN answers[1] END;
+	there := CASE WHEN (plan.there).place IS NOT NULL THEN answers[cardinality(places)] END;
 END
 $$;
 

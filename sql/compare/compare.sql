@@ -89,18 +89,17 @@ $$;
 
 -- Starting again
 
--- The side whose relation is not what was described any more, or NULL.  The peer is asked over
--- a new connection.
-CREATE FUNCTION altered_side(conn text, peer text, plan plan) RETURNS text
+-- The side whose relation is not what was described any more, or NULL.  Peers are asked over
+-- new connections.
+CREATE FUNCTION altered_side(conns text[], peers text[], plan plan) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	found text[];
 BEGIN
-	conn := peer_connect(peer, conn);
-	IF plan.buckets IS NOT NULL THEN
-		PERFORM peer_bare(conn);
-	END IF;
+	conns := connect(peers, conns);
+	PERFORM peer_bare(concat_ws(' ', CASE WHEN (plan.here).bare THEN conns[1] END,
+		CASE WHEN (plan.there).bare THEN conns[2] END));
 	found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(plan, s,
 			format('pg_catalog.to_regclass(%L)', s.relation))
 		FROM unnest(ARRAY[plan.here, plan.there]) AS s));
@@ -115,7 +114,7 @@ $$;
 -- For the handler of a driver, which raises the error again if this gives false: should it
 -- start again, because a relation was altered? After three attempts, an error that says so.
 -- A statement may also fail because a column is gone, or is of another type.
-CREATE FUNCTION restarts(conn text, peer text, plan plan,
+CREATE FUNCTION restarts(conns text[], peers text[], plan plan,
 	attempt integer, state text, message text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -123,38 +122,20 @@ DECLARE
 	altered text;
 BEGIN
 	IF state = 'IB004' OR state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
-		PERFORM peer_close(conn);
+		PERFORM peers_close(conns);
 		RETURN attempt < 3;
 	ELSIF plan IS NULL OR left(state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN
 		RETURN false;
 	END IF;
-	PERFORM peer_close(conn);
-	altered := altered_side(conn, peer, plan);
-	PERFORM peer_close(conn);
+	PERFORM peers_close(conns);
+	altered := altered_side(conns, peers, plan);
+	PERFORM peers_close(conns);
 	IF altered IS NOT NULL AND attempt = 3 THEN
 		PERFORM refuse_altered(
 			CASE altered WHEN 'here' THEN (plan.here).relation ELSE (plan.there).relation END,
 			altered, message);
 	END IF;
 	RETURN altered IS NOT NULL;
-END
-$$;
-
--- Begins an attempt of a driver: with counters at 0, no sketch that the peer keeps, and a
--- connection unless both relations are here.
--- "borrow" is false for a driver whose first question asks whether a connection that the caller
--- opened is in a transaction (peer_first_sql).
-CREATE FUNCTION connect(peer text, conn text, timeout interval DEFAULT NULL,
-	borrow boolean DEFAULT true) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	traffic record := iblt_traffic_take();
-BEGIN
-	IF conn = peer THEN
-		PERFORM set_config('iblt.keeps', 'off', true);
-	END IF;
-	RETURN peer_connect(peer, conn, timeout, borrow);
 END
 $$;
 
@@ -171,22 +152,36 @@ BEGIN
 END
 $$;
 
--- Options with a label, or an error for those that do not fit.
-CREATE FUNCTION compare_options(relation regclass, options options) RETURNS options
+-- Options with a label for what a driver does, and the name of the relation of this side; an
+-- error for those that do not fit.  A relation elsewhere is named by here_relation.
+CREATE FUNCTION compare_options(does text, relation regclass, elsewhere boolean,
+	here_relation text, options options) RETURNS options
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	-- in a later attempt the relation may be gone, which is said of it by its name
-	IF options.label IS NULL THEN
-		PERFORM check_options(relation, options);
-		options.label := 'iblt_compare ' || relation::text;
+	IF options.label IS NOT NULL THEN
+		RETURN options;
+	ELSIF elsewhere AND (relation IS NOT NULL OR here_relation IS NULL) THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
+			HINT = 'Give here_relation => ''shop.items''. It need not exist in this database.';
+	ELSIF NOT elsewhere AND here_relation IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'here_relation needs here_peer',
+			HINT = 'Give here_peer too, or name a relation of this database in relation.';
+	ELSIF elsewhere THEN
+		options.relation := nodes_relation(here_relation, 'here_relation');
 	END IF;
+	PERFORM check_options(CASE WHEN elsewhere THEN 'pg_catalog.pg_class' ELSE relation END,
+		options);
+	options.label := does || ' ' || options.relation;
 	RETURN options;
 END
 $$;
 
 -- The plan of iblt_compare.
-CREATE FUNCTION compare_plan(conn text, relation regclass, peer_relation text,
+CREATE FUNCTION compare_plan(conns text[], relation regclass, peer_relation text,
 	options options, on_too_many text) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -194,11 +189,11 @@ DECLARE
 	plan plan;
 	sample boolean := sampling(on_too_many);
 BEGIN
-	options.method := plain_method(conn, options.method);
+	options.method := plain_method(conns, options.method);
 	IF options.method = 'plain' AND sample THEN
 		PERFORM plain_refuse('it gives no sample', 'Leave on_too_many out.');
 	END IF;
-	plan := prepare(conn, relation, peer_relation, options);
+	plan := prepare(conns, relation, peer_relation, options);
 	PERFORM live_notice(plan);
 	plan.sample := sample;
 	RETURN plan;
@@ -219,18 +214,18 @@ BEGIN
 END
 $$;
 
--- For the handler of iblt_compare: should a comparison start again? If not, the connection is
+-- For the handler of iblt_compare: should a comparison start again? If not, the connections are
 -- closed, and e is what iblt_raise is to raise.
-CREATE FUNCTION compare_failed(conn text, peer text, plan plan, progress boolean, attempt integer,
-	INOUT e failure, OUT again boolean) RETURNS record
+CREATE FUNCTION compare_failed(conns text[], peers text[], plan plan, progress boolean,
+	attempt integer, INOUT e failure, OUT again boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	secret boolean := peer_is_string(peer);
+	secret boolean := peers_secret(peers);
 BEGIN
 	BEGIN
 		again := e.state NOT IN ('57014', 'P0004')
-			AND restarts(conn, peer, plan, attempt, e.state, e.message);
+			AND restarts(conns, peers, plan, attempt, e.state, e.message);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		again := false;
 		secret := true;
@@ -243,7 +238,7 @@ BEGIN
 			WHEN 'IB008' THEN 'digests cannot be used, the comparison starts again and scans'
 			ELSE 'a relation was altered, the comparison starts again' END);
 	ELSE
-		e := peer_fail(conn, secret, e);
+		e := peers_fail(conns, secret, e);
 	END IF;
 END
 $$;
@@ -273,7 +268,7 @@ AS $$
 DECLARE
 	options options;
 BEGIN
-	options.relation := peer_name(relation, NULL);
+	options.relation := relation_name(relation);
 	options.columns := columns;
 	options.exclude := exclude;
 	options.key_columns := key_columns;
@@ -295,7 +290,7 @@ END
 $$;
 
 CREATE FUNCTION @extschema@.iblt_compare(
-	relation regclass,
+	relation regclass DEFAULT NULL,
 	peer text DEFAULT NULL,
 	peer_relation text DEFAULT NULL,
 	columns text[] DEFAULT NULL,
@@ -314,7 +309,9 @@ CREATE FUNCTION @extschema@.iblt_compare(
 	on_too_many text DEFAULT 'error',
 	live text DEFAULT 'off',
 	method text DEFAULT 'sketch',
-	by_index boolean DEFAULT false)
+	by_index boolean DEFAULT false,
+	here_peer text DEFAULT NULL,
+	here_relation text DEFAULT NULL)
 RETURNS TABLE (key jsonb, side text, differs text[], here jsonb, there jsonb, confirmed boolean,
 	here_count bigint, there_count bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
@@ -326,7 +323,8 @@ DECLARE
 		key_columns, condition, peer_condition, max_differences,
 		content_of(rows), cast_types, extra_columns, recheck, timeout, seed, progress, live,
 		method, by_index);
-	conn text;
+	peers text[] := ARRAY[here_peer, peer];
+	conns text[];
 	plan plan;
 	answer record;
 	e failure;
@@ -335,21 +333,22 @@ BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
 			plan := NULL;
-			conn := coalesce(conn, peer_conn(peer));
-			options := compare_options(relation, options);
-			conn := connect(peer, conn, timeout, method <> 'sketch');
-			plan := compare_plan(conn, relation, peer_relation, options, on_too_many);
+			conns := coalesce(conns, peer_conns(peers));
+			options := compare_options('iblt_compare', relation, conns[1] IS NOT NULL,
+				here_relation, options);
+			conns := connect(peers, conns, timeout, method <> 'sketch');
+			plan := compare_plan(conns, relation, peer_relation, options, on_too_many);
 			answer := compare_find(plan);
 			RETURN QUERY SELECT d.key, d.side, d.differs, d.here, d.there, d.confirmed,
 				d.here_count, d.there_count FROM differences(answer.plan,
 					answer.figures, answer.keys, answer.number, answer.sample) AS d;
-			PERFORM peer_close(conn);
+			PERFORM peers_close(conns);
 			EXIT;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 				e.context = PG_EXCEPTION_CONTEXT;
-			failed := compare_failed(conn, peer, plan, options.progress, attempt, e);
+			failed := compare_failed(conns, peers, plan, options.progress, attempt, e);
 			IF NOT failed.again THEN
 				e := iblt_raise(failed.e);
 				RAISE;
@@ -361,12 +360,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, bigint,
-	anycompatible, boolean, text, integer, interval, bigint, boolean, text, text, text, boolean) IS
+	anycompatible, boolean, text, integer, interval, bigint, boolean, text, text, text, boolean,
+	text, text) IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
 'columns that differ, both rows';
 
 CREATE FUNCTION @extschema@.iblt_compare_columns(
-	relation regclass,
+	relation regclass DEFAULT NULL,
 	peer text DEFAULT NULL,
 	peer_relation text DEFAULT NULL,
 	columns text[] DEFAULT NULL,
@@ -383,7 +383,9 @@ CREATE FUNCTION @extschema@.iblt_compare_columns(
 	progress boolean DEFAULT false,
 	live text DEFAULT 'off',
 	method text DEFAULT 'sketch',
-	by_index boolean DEFAULT false)
+	by_index boolean DEFAULT false,
+	here_peer text DEFAULT NULL,
+	here_relation text DEFAULT NULL)
 RETURNS TABLE (column_name text, rows bigint)
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 20
 	SET search_path = iblt_internal, pg_catalog, pg_temp
@@ -391,12 +393,13 @@ AS $$
 	SELECT d.name, count(*)
 	FROM @extschema@.iblt_compare(relation, peer, peer_relation, columns, exclude, key_columns,
 		condition, peer_condition, max_differences, text 'columns', cast_types, extra_columns,
-		recheck, timeout, seed, progress, 'error', live, method, by_index) AS c
+		recheck, timeout, seed, progress, 'error', live, method, by_index,
+		here_peer, here_relation) AS c
 	LEFT JOIN LATERAL unnest(c.differs) AS d(name) ON true
 	GROUP BY d.name ORDER BY array_position(
 		(@extschema@.iblt_compare_stats()).columns, d.name)
 $$;
 COMMENT ON FUNCTION iblt_compare_columns(regclass, text, text, text[], text[], text[], text, text,
-	bigint, boolean, text, integer, interval, bigint, boolean, text, text, boolean) IS
+	bigint, boolean, text, integer, interval, bigint, boolean, text, text, boolean, text, text) IS
 'in how many rows each column differs between a relation here and one on a peer, or in this '
 'database';

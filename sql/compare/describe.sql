@@ -36,7 +36,7 @@ CREATE FUNCTION described(described jsonb, side text, place text DEFAULT NULL) R
 AS $$
 BEGIN
 	RETURN jsonb_populate_record(NULL::side,
-		described || jsonb_build_object('side', side, 'place', place));
+		described || jsonb_build_object('side', side, 'place', place, 'bare', peer_is_bare(place)));
 END
 $$;
 
@@ -63,24 +63,33 @@ BEGIN
 END
 $$;
 
--- The error for a relation that the peer does not have.
-CREATE FUNCTION refuse_no_relation(relation text) RETURNS void
+-- An error if one of the relations of both sides is not there; in this database, it was.
+CREATE FUNCTION require_relations(conns text[], relations text[], described text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'undefined_table',
-		MESSAGE = format('relation %s does not exist on the peer', relation),
-		HINT = 'If it has another name there, give that as peer_relation, with its schema.';
+	FOR n IN 1 .. 2 LOOP
+		IF described[n] IS NULL AND conns[n] IS NULL THEN
+			PERFORM refuse_altered(relations[n], CASE n WHEN 1 THEN 'here' ELSE 'there' END);
+		ELSIF described[n] IS NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+				MESSAGE = format('relation %s does not exist on %s', relations[n],
+					peer_title(conns[n])),
+				HINT = CASE n WHEN 1 THEN 'Give its name there as here_relation, with its schema.'
+					ELSE 'If it has another name there, give that as peer_relation, with its '
+						'schema.' END;
+		END IF;
+	END LOOP;
 END
 $$;
 
 -- The error for a connection of the caller's that is in a transaction.
-CREATE FUNCTION refuse_transaction() RETURNS void
+CREATE FUNCTION refuse_transaction(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-		MESSAGE = 'the connection to the peer is in a transaction',
+		MESSAGE = format('the connection to %s is in a transaction', peer_title(conn)),
 		HINT = 'COMMIT there, or open a connection for iblt_compare alone.';
 END
 $$;
@@ -138,7 +147,7 @@ BEGIN
 	FOR n IN 1 .. cardinality(places) LOOP
 		answer := answers[n];
 		IF answer IS NULL THEN
-			PERFORM refuse_transaction();
+			PERFORM refuse_transaction(places[n]);
 		END IF;
 		IF (answer ->> 'protocol')::integer <> protocol() THEN
 			PERFORM refuse_protocol(places[n], (answer ->> 'protocol')::integer,

@@ -156,11 +156,12 @@ $$;
 -- Why the digest of a side is not there or not trustworthy, or NULL.
 CREATE FUNCTION live_untrusted(s side, OUT state text,
 	OUT problem text, OUT hint text) RETURNS record
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	digest live_digest := s.live;
-	place text := CASE s.side WHEN 'there' THEN 'On the peer, ' ELSE '' END;
+	place text := CASE WHEN s.place IS NULL THEN ''
+		ELSE format('On %s, ', peer_title(s.place)) END;
 BEGIN
 	IF digest.generation IS NULL THEN
 		problem := format('%s is not tracked (%s)', s.relation, s.side);
@@ -222,7 +223,7 @@ $$;
 
 -- A plan that reads digests which fit it.
 CREATE FUNCTION live_use(plan plan) RETURNS plan
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	digest live_digest := (plan.here).live;
@@ -233,9 +234,9 @@ BEGIN
 		JOIN unnest(plan.key) AS c ON c.name = n.name ORDER BY n.position);
 	IF plan.by_hash THEN
 		-- rows are looked up by the hashes that are in the digests
-		plan.seed := (SELECT i.seed FROM
-			iblt_live_options(to_regclass((plan.here).relation)) AS o,
-			@extschema@.iblt_info(o.template) AS i);
+		plan.seed := ask_one((plan.here).place, format('SELECT i.seed FROM'
+			' iblt_live_options(to_regclass(%L)) AS o, %s.iblt_info(o.template) AS i',
+			(plan.here).relation, (plan.here).schema));
 	END IF;
 	RETURN plan;
 END
@@ -244,7 +245,7 @@ $$;
 -- A plan that reads live digests if they are there, trustworthy and fit, or an error if they
 -- must be; the problem is one of an earlier attempt.
 CREATE FUNCTION live_plan(plan plan, problem text) RETURNS plan
-	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	here side := plan.here;
@@ -330,40 +331,45 @@ $$;
 
 -- Reading
 
--- A query for what the digest of a side gives: as a whole, or of another server a fold of the
--- size that the difference from the small fold in $1 takes.
-CREATE FUNCTION live_sql(plan plan, s side) RETURNS text
+-- A query for what the digest of a side gives: as a whole, or of another server a small fold, or
+-- with "fitting" one of the size that the difference from the small fold in $1 takes.
+CREATE FUNCTION live_sql(plan plan, s side, fitting boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN format(CASE WHEN s.place IS NULL
-			THEN 'SELECT scan_answer(%1$L, s, f, %2$s, false)'
+	RETURN format(CASE WHEN s.place IS NULL OR NOT fitting
+			THEN 'SELECT scan_answer(%1$L, s, f, %2$s, %8$L)'
 				' FROM (SELECT %3$s, live_read(%4$L, %5$L, %6$L) OFFSET 0) AS q(f, s)'
 			ELSE 'SELECT ROW(f, %2$s, NULL, w)::scanned'
 				' FROM (SELECT %3$s, live_answer(%4$L, %5$L, %6$L, $1[1]::%7$s.iblt, %1$L)'
 				' OFFSET 0) AS q(f, w)' END, kept_name(plan, s), elapsed_sql(s), fingerprint_sql(s),
-		s.relation, (s.live).generation, plan.live_cells, s.schema);
+		s.relation, (s.live).generation, plan.live_cells, s.schema, s.place IS NOT NULL);
 END
 $$;
 
 -- What the digests of both sides give.
--- This database is asked first, because the question to another server has a small fold of
--- its answer.  That is a parameter, for it has keys in it.
+-- If one side is this database, it is asked first, because the question to the other server has
+-- a small fold of its answer.  That is a parameter, for it has keys in it.
 CREATE FUNCTION live_sketches(plan plan) RETURNS scanned[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	here text := live_sql(plan, plan.here);
+	places text[] := places_of(plan);
+	fitting boolean := num_nulls(VARIADIC places) = 1;
+	queries text[] := ARRAY[live_sql(plan, plan.here, fitting),
+		live_sql(plan, plan.there, fitting)];
+	mine integer := CASE WHEN places[1] IS NULL THEN 1 ELSE 2 END;
 	answers scanned[];
 	small text;
 BEGIN
-	IF is_local(plan) THEN
-		RETURN ask(places_of(plan), ARRAY[here, live_sql(plan, plan.there)], 'value scanned',
-			NULL::scanned);
+	IF NOT fitting THEN
+		RETURN ask(places, queries, 'value scanned', NULL::scanned);
 	END IF;
-	answers := ask(ARRAY[(plan.here).place], ARRAY[here], 'value scanned', NULL::scanned);
-	small := @extschema@.iblt_fold(@extschema@.iblt_session_get(answers[1].kept), 10, 0.1);
-	RETURN answers || ask(ARRAY[(plan.there).place], ARRAY[live_sql(plan, plan.there)],
-		'value scanned', NULL::scanned, ROW('read_planned', ARRAY[small], NULL, NULL)::reading);
+	answers[mine] := (ask(places[mine : mine], queries[mine : mine], 'value scanned',
+		NULL::scanned))[1];
+	small := @extschema@.iblt_fold(@extschema@.iblt_session_get(answers[mine].kept), 10, 0.1);
+	answers[3 - mine] := (ask(places[3 - mine : 3 - mine], queries[3 - mine : 3 - mine],
+		'value scanned', NULL::scanned, ROW('read_planned', ARRAY[small], NULL, NULL)::reading))[1];
+	RETURN answers;
 END
 $$;

@@ -101,7 +101,23 @@ BEGIN
 END
 $$;
 
--- What messages call the other end of a connection: of several nodes (sql/nodes), by its name.
+-- Is one of these a connection string?
+-- No query may have one among its values, so this is a loop.
+CREATE FUNCTION peers_secret(peers text[]) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	secret boolean := false;
+BEGIN
+	FOR n IN 1 .. cardinality(peers) LOOP
+		secret := secret OR coalesce(peer_is_string(peers[n]), false);
+	END LOOP;
+	RETURN secret;
+END
+$$;
+
+-- What messages call the other end of a connection: by its name where there are several
+-- (peer_titles, nodes_title).
 CREATE FUNCTION peer_title(conn text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -198,13 +214,13 @@ AS $$
 BEGIN
 	IF NOT peer_is_open(conn) THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_does_not_exist',
-			MESSAGE = 'the connection to the peer is closed',
+			MESSAGE = format('the connection to %s is closed', peer_title(conn)),
 			HINT = 'Open it again with dblink_connect.';
 	END IF;
 	PERFORM peer_send(conn, 'SELECT pg_catalog.transaction_timestamp()'
 		' OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()');
 	IF NOT peer_value(conn, 0.001, 0)::boolean THEN
-		PERFORM refuse_transaction();
+		PERFORM refuse_transaction(conn);
 	END IF;
 	RETURN conn;
 END
@@ -222,7 +238,9 @@ BEGIN
 		PERFORM set_config('iblt.keeps', '', true);
 		RETURN true;
 	END IF;
-	PERFORM peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn));
+	-- the sketches of both sides, if they are in one database (kept_name)
+	PERFORM peer_send(conn, format('SELECT ARRAY[iblt_internal.session_forget(%L), '
+		'iblt_internal.session_forget(%L)]', conn, conn || ' there'));
 	IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
 		PERFORM peer_value(conn, 0.001, 0);
 		RETURN true;
@@ -268,7 +286,8 @@ BEGIN
 	ELSIF peer_is_string(peer) AND strpos(peer, '=') = 0
 			AND strpos(peer, '://') = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = 'peer is neither a foreign server nor a connection string',
+			MESSAGE = CASE peer_title(conn) WHEN '"here"' THEN 'here_peer' ELSE 'peer' END
+				|| ' is neither a foreign server nor a connection string',
 			HINT = 'Give the name of a foreign server, or a string'
 				' such as ''host=node_b dbname=shop''.';
 	END IF;
@@ -326,6 +345,81 @@ BEGIN
 END
 $$;
 
+-- The peers of a comparison
+--
+-- A driver has the peers of both sides, NULL for this database, and the names of the
+-- connections to them.  Both sides may be relations of one peer, over one connection.
+
+-- The names of the connections to peers, as peer_conn gives them.
+CREATE FUNCTION peer_conns(peers text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	conns text[] := ARRAY[peer_conn(peers[1]), NULL];
+BEGIN
+	conns[2] := CASE WHEN peers[2] = peers[1] THEN conns[1] ELSE peer_conn(peers[2]) END;
+	RETURN conns;
+END
+$$;
+
+-- What messages call peers: a foreign server, or a connection of the caller's, by its name, and
+-- one of a connection string by its side.
+CREATE FUNCTION peer_titles(peers text[], conns text[]) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	names text[] := '{here,there}';
+BEGIN
+	FOR n IN 1 .. 2 LOOP
+		IF conns[n] = peers[n] OR NOT peer_is_string(peers[n]) THEN
+			names[n] := peers[n];
+		END IF;
+	END LOOP;
+	RETURN names;
+END
+$$;
+
+-- Begins an attempt of a driver: with counters at 0, no sketch that a peer keeps, and a
+-- connection to each side that is not here.
+-- "borrow" is false for a driver whose first question asks whether a connection that the caller
+-- opened is in a transaction (peer_first_sql).
+CREATE FUNCTION connect(peers text[], conns text[], timeout interval DEFAULT NULL,
+	borrow boolean DEFAULT true) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	traffic record := iblt_traffic_take();
+	names text[] := CASE WHEN conns[1] IS NOT NULL THEN peer_titles(peers, conns) END;
+BEGIN
+	IF names IS NOT NULL THEN
+		PERFORM nodes_title(names, conns);
+	END IF;
+	FOR n IN 1 .. 2 LOOP
+		IF conns[n] = peers[n] THEN
+			PERFORM set_config('iblt.keeps', 'off', true);
+		END IF;
+		IF n = 1 OR conns[2] IS DISTINCT FROM conns[1] THEN
+			conns[n] := peer_connect(peers[n], conns[n], timeout, borrow);
+		END IF;
+	END LOOP;
+	RETURN conns;
+END
+$$;
+
+-- Closes the connections of both sides, as peer_close does.
+CREATE FUNCTION peers_close(conns text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	keeps text := current_setting('iblt.keeps', true);
+BEGIN
+	IF conns[1] <> conns[2] THEN
+		PERFORM peer_close(conns[1]), set_config('iblt.keeps', keeps, true);
+	END IF;
+	PERFORM peer_close(coalesce(conns[2], conns[1]));
+END
+$$;
+
 -- Does an error tell its user all without its context?
 -- The context of iblt's own errors names functions of iblt alone: those that RAISE, or C
 -- functions with SQLSTATEs of their own.
@@ -350,5 +444,15 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	RETURN e;
+END
+$$;
+
+-- The same for the connections of both sides.
+CREATE FUNCTION peers_fail(conns text[], secret boolean, e failure) RETURNS failure
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM peers_close(conns);
+	RETURN peer_fail(NULL, secret, e);
 END
 $$;

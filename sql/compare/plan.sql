@@ -1,8 +1,7 @@
 -- The plan -------------------------------------------------------------------------
 --
 -- Both relations are described, and make_plan decides once what is compared and how.
--- Every later step is given the plan and the name of the connection to the peer, which is
--- NULL when both relations are in this database.
+-- Every later step is given the plan, whose sides say where they are.
 
 -- Says where a comparison is.
 CREATE FUNCTION progress(shown boolean, message text) RETURNS void
@@ -70,14 +69,24 @@ BEGIN
 END
 $$;
 
--- The peer's relation as schema.name, quoted: in the schema of the one here unless it names
--- another.
-CREATE FUNCTION peer_name(relation regclass, peer_relation text) RETURNS text
+-- A relation of this database as schema.name, quoted.
+CREATE FUNCTION relation_name(relation regclass) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	parts text[] := parse_ident(peer_relation);
 	named record := pg_identify_object('pg_class'::regclass, coalesce(relation, 0), 0);
+BEGIN
+	RETURN named.schema || '.' || named.name;
+END
+$$;
+
+-- The peer's relation as schema.name, quoted: as the one here, whose name is given in that form,
+-- unless it names another name or schema.
+CREATE FUNCTION peer_name(relation text, peer_relation text) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	parts text[] := parse_ident(peer_relation);
 BEGIN
 	IF cardinality(parts) > 2 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
@@ -86,7 +95,8 @@ BEGIN
 	ELSIF cardinality(parts) = 2 THEN
 		RETURN format('%I.%I', parts[1], parts[2]);
 	END IF;
-	RETURN named.schema || '.' || coalesce(quote_ident(parts[1]), named.name);
+	RETURN CASE WHEN parts IS NULL THEN relation
+		ELSE format('%I.%I', (parse_ident(relation))[1], parts[1]) END;
 END
 $$;
 

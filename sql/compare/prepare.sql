@@ -92,7 +92,8 @@ BEGIN
 			HINT = CASE WHEN is_local(plan)
 				THEN 'Give a peer, or another peer_relation of this database.'
 				ELSE 'Check that the peer leads to the other server.' END;
-	ELSIF plan.recheck > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
+	ELSIF plan.recheck > 0 AND NOT is_elsewhere(plan)
+			AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
@@ -149,16 +150,17 @@ BEGIN
 END
 $$;
 
--- Describes both relations and makes the plan of a comparison.
+-- Describes both relations and makes the plan of a comparison, over connections to those sides
+-- that are not here.  If the first is not, "relation" is NULL, and the options have its name.
 -- With digests, the question to the peer has a fold of the digest here, and so a plan may have
 -- the keys that differ.
 -- Relies on: the stores of the digest, in the snapshot of a statement.
-CREATE FUNCTION prepare(conn text, relation regclass, peer_relation text, options options)
+CREATE FUNCTION prepare(conns text[], relation regclass, peer_relation text, options options)
 RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	name text := peer_name(relation, peer_relation);
+	names text[] := ARRAY[options.relation, peer_name(options.relation, peer_relation)];
 	sides side[];
 	begun timestamptz := clock_timestamp();
 	own live_digest;
@@ -166,9 +168,10 @@ DECLARE
 	small text;
 BEGIN
 	IF options.method = 'plain' THEN
-		RETURN plain_prepare(conn, relation, name, options);
+		RETURN plain_prepare(conns, relation, names, options);
 	END IF;
-	IF options.live <> 'off' AND options.live_problem IS NULL AND conn IS NOT NULL
+	IF options.live <> 'off' AND options.live_problem IS NULL
+			AND conns[1] IS NULL AND conns[2] IS NOT NULL
 			AND num_nonnulls(options.condition, options.peer_condition, options.lo) = 0 THEN
 		own := live_digest(relation);
 	END IF;
@@ -182,17 +185,15 @@ BEGIN
 			NULL;	-- not trustworthy any more, as the description says in words
 		END;
 	END IF;
-	sides := describe_sides(ARRAY[NULL, conn], ARRAY[relation::oid::text, name],
+	sides := describe_sides(conns,
+		ARRAY[CASE WHEN conns[1] IS NULL THEN relation::oid::text ELSE names[1] END, names[2]],
 		ARRAY[options.condition, options.peer_condition], options.live <> 'off', options.label,
 		small, own.subtable_cells);
 	-- by another name, it may have another peer
-	IF sides[1].relation IS DISTINCT FROM options.relation THEN
+	IF conns[1] IS NULL AND sides[1].relation IS DISTINCT FROM options.relation THEN
 		PERFORM refuse_altered(options.relation, 'here');
-	ELSIF sides[2].relation IS NULL AND conn IS NULL THEN
-		PERFORM refuse_altered(name, 'there');
-	ELSIF sides[2].relation IS NULL THEN
-		PERFORM refuse_no_relation(name);
 	END IF;
+	PERFORM require_relations(conns, names, ARRAY[sides[1].relation, sides[2].relation]);
 	RETURN live_first(checked_plan(sides[1], sides[2], options), own, mine);
 END
 $$;

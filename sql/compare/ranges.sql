@@ -100,9 +100,9 @@ EXCEPTION WHEN feature_not_supported THEN
 END
 $$;
 
--- Compares one range of the key after the other, over a connection of that name.
+-- Compares one range of the key after the other, over connections of these names.
 -- Ranges grow where the planner's estimate is much too small.
-CREATE FUNCTION compare_ranges(conn text, relation regclass, peer_relation text,
+CREATE FUNCTION compare_ranges(conns text[], relation regclass, peer_relation text,
 	options options, ranges integer) RETURNS SETOF compare_range
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -113,7 +113,7 @@ DECLARE
 	n integer := 0;
 	stats text := coalesce(current_setting('iblt.compare_stats', true), '');
 BEGIN
-	plan := prepare(conn, relation, peer_relation, options);
+	plan := prepare(conns, relation, peer_relation, options);
 	plan.sample := true;
 	rows := range_rows(plan, ranges);
 	LOOP
@@ -175,20 +175,21 @@ DECLARE
 	options options := make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences, 'none', cast_types, extra_columns,
 		recheck, timeout, seed, progress);
-	conn text;
+	peers text[] := ARRAY[NULL, peer];
+	conns text[];
 	e failure;
 BEGIN
 	BEGIN
-		conn := peer_conn(peer);
+		conns := peer_conns(peers);
 		options := range_options(relation, options, ranges);
-		conn := connect(peer, conn, options.timeout);
-		RETURN QUERY SELECT * FROM compare_ranges(conn, relation, peer_relation, options, ranges);
-		PERFORM peer_close(conn);
+		conns := connect(peers, conns, options.timeout);
+		RETURN QUERY SELECT * FROM compare_ranges(conns, relation, peer_relation, options, ranges);
+		PERFORM peers_close(conns);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 			e.context = PG_EXCEPTION_CONTEXT;
-		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;
 END

@@ -47,14 +47,16 @@ END
 $$;
 
 -- The name under which a session keeps the sketch of a side: another server's, where it takes the
--- place of the last one of that connection, or this one.
+-- place of the last one of that side and connection, or this one.
 -- Behind a pooler, another comparison with a connection of this name may use the same
 -- session there.  It must not take this sketch for its own.
 CREATE FUNCTION kept_name(plan plan, s side) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT concat(coalesce(s.place, CASE s.side WHEN 'there' THEN 'iblt there'
-		ELSE 'iblt here' END), chr(9), plan.kept)
+		ELSE 'iblt here' END),
+		CASE WHEN s.side = 'there' AND (plan.here).place = s.place THEN ' there' END,
+		chr(9), plan.kept)
 $$;
 
 -- Keeps a sketch under a name, and answers another server with a small fold of it.
@@ -152,18 +154,18 @@ $$;
 -- equal, and one of 64 others looks equal.  With 1.6 keys for each cell, the estimate's
 -- relative deviation is 1.25 / sqrt(s): 1.5 % for 10,000 keys.  That of the meter is 9 %,
 -- and a fold of 10 % more cells than it takes costs more bytes than these marks.
-CREATE FUNCTION count_by_marks(plan plan, s side, mine @extschema@.iblt,
+CREATE FUNCTION count_by_marks(plan plan, whole @extschema@.iblt,
 	estimated numeric) RETURNS numeric
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	i record := iblt_header(mine);
-	whole integer := i.cells / i.hashes;
-	cells integer := (SELECT min(n) FROM generate_series(1, whole) AS n
-		WHERE whole % n = 0 AND (n >= estimated / 1.6 OR n = whole));
-	there text := ask_sketch(s, format('SELECT iblt_compare_marks(%s.iblt_session_get(%L), %s)',
-		s.schema, kept_name(plan, s), cells));
-	here text := iblt_compare_marks(mine, cells);
+	i record := iblt_header(whole);
+	most integer := i.cells / i.hashes;
+	cells integer := (SELECT min(n) FROM generate_series(1, most) AS n
+		WHERE most % n = 0 AND (n >= estimated / 1.6 OR n = most));
+	asked record := ask_kept(plan, format('iblt_compare_marks(%%s, %s)', cells));
+	here text := coalesce(asked.here, iblt_compare_marks(whole, cells));
+	there text := coalesce(asked.there, iblt_compare_marks(whole, cells));
 	equal bigint := (SELECT count(*) FILTER (WHERE h = t) FROM unnest(
 		string_to_array(split_part(here, ':', 2), NULL),
 		string_to_array(split_part(there, ':', 2), NULL)) AS mark(h, t));
@@ -174,26 +176,47 @@ BEGIN
 END
 $$;
 
--- A larger fold of the sketch that a side on another server keeps; "mine" is all of the other
--- side's.
+-- An empty sketch of the size of those that both sides keep.
+CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.iblt
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE WHEN plan.from_digests
+		THEN iblt_compare_fold(iblt_compare_template(4 * plan.live_cells, plan.key_size, 0),
+			plan.live_cells)
+		ELSE iblt_compare_template(capacity, plan.key_size, plan.seed) END;
+END
+$$;
+
+-- Larger folds of the sketches that sides on other servers keep, NULL for one of this database;
+-- "whole" is all of the sketch of this database, or an empty one of that size.
 -- What is here already is not sent again.  For few keys a turn costs more than the bytes
 -- of a larger fold, so it is for a fifth more than the estimate.
-CREATE FUNCTION larger_fold(plan plan, s side, mine @extschema@.iblt, theirs @extschema@.iblt,
-	estimated numeric) RETURNS @extschema@.iblt
+CREATE FUNCTION larger_folds(plan plan, whole @extschema@.iblt, here @extschema@.iblt,
+	there @extschema@.iblt, estimated numeric, OUT larger_here @extschema@.iblt,
+	OUT larger_there @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	have record := iblt_header(theirs);
+	mine boolean := (plan.there).place IS NULL;		-- is this database there?
+	have record := iblt_header(CASE WHEN mine THEN here ELSE there END);
 	wanted numeric := 1.2 * estimated;
 	cells integer;
+	asked record;
 BEGIN
 	IF estimated > greatest(2000, 4 * have.capacity) THEN
-		wanted := count_by_marks(plan, s, mine, estimated);
+		wanted := count_by_marks(plan, whole, estimated);
 	END IF;
-	cells := iblt_compare_next(mine, theirs, least(wanted, (iblt_header(mine)).capacity)::integer);
-	RETURN iblt_wire_read(ask_sketch(s, format(
-		'SELECT iblt_wire_write(%s.iblt_session_get(%L), %s, %s)',
-		s.schema, kept_name(plan, s), cells, have.cells / have.hashes)), theirs);
+	cells := iblt_compare_next(whole, CASE WHEN mine THEN here ELSE there END,
+		least(wanted, (iblt_header(whole)).capacity)::integer);
+	asked := ask_kept(plan, format('iblt_wire_write(%%s, %s, %s)', cells,
+		have.cells / have.hashes));
+	IF asked.here IS NOT NULL THEN
+		larger_here := iblt_wire_read(asked.here, here);
+	END IF;
+	IF asked.there IS NOT NULL THEN
+		larger_there := iblt_wire_read(asked.there, there);
+	END IF;
 END
 $$;
 
@@ -216,6 +239,8 @@ AS $$
 BEGIN
 	PERFORM progress(plan.progress, format('sketches of %s and %s rows: %s', figures.rows_here,
 		figures.rows_there, format(CASE WHEN complete THEN '%s keys differ'
+			WHEN larger AND is_elsewhere(plan)
+			THEN 'about %s keys differ, asking for larger parts of both sketches'
 			WHEN larger THEN 'about %s keys differ, asking for a larger part of the peer''s sketch'
 			ELSE 'about %s keys differ, more than sketches of this size can name' END, number)));
 END
@@ -233,10 +258,12 @@ DECLARE
 	scanned scanned[];
 	here @extschema@.iblt;
 	there @extschema@.iblt;
+	empty @extschema@.iblt;		-- if no side is here: the size of both
 	most record;
+	larger record;
 	difference @extschema@.iblt;
 	status record;
-	larger boolean;
+	more boolean;
 BEGIN
 	IF (plan.found).keys IS NOT NULL THEN
 		figures.rows_here := (plan.found).rows_here;
@@ -258,18 +285,31 @@ BEGIN
 	here := sketch_of(scanned[1]);
 	there := sketch_of(scanned[2]);
 	figures := take_scanned(plan, scanned, started, here, there, figures);
-	most := iblt_header(here);
+	-- a variable would be a copy
+	IF is_elsewhere(plan) THEN
+		empty := empty_sketch(plan, capacity);
+	END IF;
+	most := iblt_header(CASE WHEN empty IS NOT NULL THEN empty
+		WHEN (plan.here).place IS NULL THEN here ELSE there END);
 	LOOP
 		difference := here OPERATOR(@extschema@.-) there;
 		status := iblt_compare_decode(difference);
 		sample := coalesce(sample, @extschema@.iblt_fold(difference, 9, 0.1));
 		keys := status.keys;
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
-		larger := NOT status.complete AND (iblt_header(there)).cells <> most.cells
-			AND NOT surely_more(plan, number, most.capacity);
-		PERFORM exchange_progress(plan, figures, number, status.complete, larger);
-		EXIT WHEN NOT larger;
-		there := larger_fold(plan, plan.there, here, there, status.estimated);
+		more := NOT status.complete AND NOT surely_more(plan, number, most.capacity)
+			AND least((iblt_header(here)).cells, (iblt_header(there)).cells) <> most.cells;
+		PERFORM exchange_progress(plan, figures, number, status.complete, more);
+		EXIT WHEN NOT more;
+		larger := larger_folds(plan, CASE WHEN empty IS NOT NULL THEN empty
+			WHEN (plan.here).place IS NULL THEN here ELSE there END, here, there,
+			status.estimated);
+		IF larger.larger_here IS NOT NULL THEN
+			here := larger.larger_here;
+		END IF;
+		IF larger.larger_there IS NOT NULL THEN
+			there := larger.larger_there;
+		END IF;
 	END LOOP;
 END
 $$;

@@ -5,8 +5,8 @@ SET LOCAL search_path = iblt_internal, @extschema@, pg_temp;
 
 -- Types of comparisons -----------------------------------------------------------
 --
--- iblt_compare, iblt_audit and iblt_repair share these.  "here" is the first side, a relation
--- of this database, and "there" the second one, on a peer or in this database.
+-- iblt_compare, iblt_audit and iblt_repair share these.  "here" is the first side and "there"
+-- the second one.  Each is a relation of this database or of another one.
 
 -- How a place answers a question: by a function of read.sql, with these parameters.
 CREATE TYPE reading AS (
@@ -91,6 +91,7 @@ CREATE TYPE side AS (
 	schema text,			-- of the extension, quoted
 	condition text,			-- on its rows, or NULL
 	system text,			-- identifier of the server, NULL without the right to read it
+	bare boolean,			-- is it asked by plain queries, as a place without iblt?
 	recovery boolean,		-- is the server a standby?
 	identity text,			-- the same for this relation of this server alone
 	fingerprint text,

@@ -123,7 +123,7 @@ DECLARE
 BEGIN
 	conn := peer_connect(peer, conn);
 	options := track_accept(relation, ask_one(conn, format('SELECT track_offer(%L)',
-			peer_name(relation, peer_relation)), 0.001, 'iblt_track')::jsonb);
+			peer_name(relation_name(relation), peer_relation)), 0.001, 'iblt_track')::jsonb);
 	PERFORM peer_close(conn);
 	RETURN options;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN

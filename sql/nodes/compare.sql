@@ -75,11 +75,8 @@ CREATE FUNCTION nodes_fail(nodes text[], e failure) RETURNS failure
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	secret boolean := false;
+	secret boolean := peers_secret(nodes);
 BEGIN
-	FOR n IN 1 .. cardinality(nodes) LOOP
-		secret := secret OR coalesce(peer_is_string(nodes[n]), false);
-	END LOOP;
 	RETURN peer_fail(NULL, secret, e);
 END
 $$;

@@ -47,8 +47,8 @@ BEGIN
 END
 $$;
 
--- The name of a relation that is the same on all nodes, with its schema, quoted.
-CREATE FUNCTION nodes_relation(relation text) RETURNS text
+-- The name of a relation that is elsewhere, with its schema, quoted; "argument" names it.
+CREATE FUNCTION nodes_relation(relation text, argument text DEFAULT 'relation') RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -56,8 +56,8 @@ DECLARE
 BEGIN
 	IF cardinality(parts) IS DISTINCT FROM 2 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'relation must be a name with its schema',
-			HINT = 'Write it as ''shop.items''. Nodes may have other search paths.';
+			MESSAGE = argument || ' must be a name with its schema',
+			HINT = 'Write it as ''shop.items''. Other databases may have other search paths.';
 	END IF;
 	RETURN format('%I.%I', parts[1], parts[2]);
 END

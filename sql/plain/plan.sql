@@ -2,23 +2,34 @@
 
 -- Which method
 
--- The method for this peer, sketch or plain, and with auto a notice of the latter; from now
--- on, the peer is asked as it says.
-CREATE FUNCTION plain_method(conn text, method text) RETURNS text
+-- The method for these sides, sketch or plain, and with auto a notice of the latter; from now
+-- on, their peers are asked as it says.
+-- A peer without iblt makes both sides be compared by plain queries.  If this side is elsewhere,
+-- one that has iblt is asked by its functions all the same: it checks conditions and repairs.
+CREATE FUNCTION plain_method(conns text[], method text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	bare text[] := conns;
+	query text := plain_settings() || 'SELECT NOT EXISTS (SELECT FROM pg_extension'
+		' WHERE extname = ''iblt'')';
 BEGIN
-	IF method = 'auto' AND conn IS NOT NULL AND NOT peer_is_lent(conn) THEN
-		PERFORM peer_send(conn, plain_settings() || 'SELECT NOT EXISTS (SELECT FROM pg_extension'
-			' WHERE extname = ''iblt'')');
-		IF peer_value(conn, 0.001)::boolean THEN
-			RAISE NOTICE USING
-				MESSAGE = 'the peer has no extension iblt, and is compared by plain queries';
-			method := 'plain';
+	FOR n IN 1 .. CASE WHEN method = 'auto' OR method = 'plain' AND conns[1] IS NOT NULL
+			THEN 2 ELSE 0 END LOOP
+		CONTINUE WHEN conns[n] IS NULL;
+		IF NOT peer_is_lent(conns[n]) THEN
+			PERFORM peer_send(conns[n], query);
+			CONTINUE WHEN peer_value(conns[n], 0.001)::boolean;
 		END IF;
+		bare[n] := NULL;
+	END LOOP;
+	IF method = 'auto' AND num_nonnulls(VARIADIC bare) > 0 THEN
+		RAISE NOTICE USING MESSAGE = format('%s has no extension iblt, and is compared by plain '
+			'queries', peer_title(coalesce(bare[1], bare[2])));
+		method := 'plain';
 	END IF;
 	IF method = 'plain' THEN
-		PERFORM peer_bare(conn);
+		PERFORM peer_bare(array_to_string(bare, ' '));
 		RETURN 'plain';
 	END IF;
 	RETURN 'sketch';
@@ -40,14 +51,15 @@ END
 $$;
 
 -- An error for options that plain queries cannot follow.
-CREATE FUNCTION plain_check_options(conn text, options options) RETURNS void
+CREATE FUNCTION plain_check_options(conns text[], options options) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM plain_refuse(CASE
-		WHEN conn IS NULL THEN 'there is no peer'
+		WHEN num_nonnulls(VARIADIC conns) = 0 THEN 'there is no peer'
 		-- it may be in a transaction
-		WHEN peer_is_lent(conn) THEN 'the peer is a connection that is open'
+		WHEN peer_is_lent(conns[1]) OR peer_is_lent(conns[2])
+			THEN 'the peer is a connection that is open'
 		WHEN options.live = 'require' THEN 'live digests are not read'
 		WHEN options.lo IS NOT NULL OR options.hi IS NOT NULL THEN 'slices are not supported' END,
 		'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
@@ -97,9 +109,9 @@ $$;
 
 -- Conditions
 --
--- The peer cannot check a condition.  So that of the peer is checked on the relation here,
--- and must mean the same there: it may consist of what PostgreSQL itself has, and of
--- columns that both sides have with the same types.
+-- A peer without iblt cannot check a condition.  So its condition is checked on the relation of
+-- the other side, and must mean the same there: it may consist of what PostgreSQL itself has,
+-- and of columns that both sides have with the same types.
 
 -- An error unless a condition means the same on any server whose columns have the same types;
 -- the columns that it names.
@@ -107,8 +119,20 @@ CREATE FUNCTION iblt_plain_check_condition(relation regclass, condition text) RE
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
--- An error for a condition that may mean something else on the peer.
-CREATE FUNCTION plain_check_condition(relation text, condition text, mine jsonb,
+-- An error for a condition that does not depend on the row alone or may mean something else on
+-- other servers; the columns that it names.
+CREATE FUNCTION plain_condition_columns(relation regclass, condition text) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+AS $$
+BEGIN
+	PERFORM iblt_compare_check_condition(relation, condition);
+	RETURN iblt_plain_check_condition(relation, condition);
+END
+$$;
+
+-- An error for a condition of a side that may mean something else than on another side, which
+-- checks it.
+CREATE FUNCTION plain_check_condition(checks side, condition text, mine jsonb,
 	theirs jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -116,8 +140,11 @@ DECLARE
 	used text[];
 	problems text;
 BEGIN
-	PERFORM iblt_compare_check_condition(relation::regclass, condition);
-	used := iblt_plain_check_condition(relation::regclass, condition);
+	PERFORM plain_refuse(CASE WHEN checks.bare
+			THEN 'there is a condition, and no side has the extension iblt to check it' END,
+		'Install iblt on one side, or call iblt_compare there.');
+	used := ask_call(checks.place, format('plain_condition_columns(%L, %L)', checks.relation,
+		condition));
 	SELECT string_agg(format('"%s"', name), ', ') INTO problems
 	FROM unnest(used) AS name
 	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text) USING (name)
@@ -141,21 +168,22 @@ AS $$
 $$;
 
 -- The plan for two relations, as plain_describe_sql described both.
-CREATE FUNCTION plain_plan(conn text, here side, mine jsonb, theirs jsonb, options options)
+CREATE FUNCTION plain_plan(here side, there side, mine jsonb, theirs jsonb, options options)
 RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan plan;
 BEGIN
-	PERFORM plain_check_sides(here, mine, theirs);
+	PERFORM plain_check_sides(here, mine, theirs), plain_check_sides(there, theirs, mine);
 	options.live := 'off';
-	-- the peer's rows are looked at here, with functions of this side's schema
-	plan := checked_plan(here, described(theirs || jsonb_build_object(
-		'schema', '@extschema@', 'condition', options.peer_condition), 'there', conn), options);
+	plan := checked_plan(here, there, options);
 	PERFORM plain_check_types(plan, mine, theirs);
-	IF options.peer_condition IS NOT NULL THEN
-		PERFORM plain_check_condition(here.relation, options.peer_condition, mine, theirs);
+	IF there.bare AND there.condition IS NOT NULL THEN
+		PERFORM plain_check_condition(here, there.condition, mine, theirs);
+	END IF;
+	IF here.bare AND here.condition IS NOT NULL THEN
+		PERFORM plain_check_condition(there, here.condition, theirs, mine);
 	END IF;
 	plan.by_hash := true;
 	plan.buckets := plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
@@ -180,27 +208,43 @@ BEGIN
 END
 $$;
 
--- Describes the peer's relation without anything of iblt there, and makes the plan.
-CREATE FUNCTION plain_prepare(conn text, relation regclass, name text, options options)
+-- A side of which plain_describe_sql told that; one with iblt describes itself.
+-- Rows of both sides are looked at here, with functions of this database's schema.
+CREATE FUNCTION plain_side(side text, conn text, relation text, condition text, told jsonb)
+RETURNS side
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF conn IS NULL THEN
+		told := describe(relation::regclass, condition);
+	ELSIF NOT peer_is_bare(conn) THEN
+		told := ask_call(conn, format('describe(pg_catalog.to_regclass(%L), %L)', relation,
+			condition));
+	END IF;
+	RETURN described(told || jsonb_build_object('schema', '@extschema@', 'condition', condition),
+		side, conn);
+END
+$$;
+
+-- Describes both relations, without anything of iblt where it is not, and makes the plan.
+CREATE FUNCTION plain_prepare(conns text[], relation regclass, names text[], options options)
 RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	here side := described(describe(relation, options.condition), 'here');
-	answers text[];
+	told jsonb[];
 BEGIN
 	-- by another name, it may have another peer
-	IF here.relation IS DISTINCT FROM options.relation THEN
+	IF conns[1] IS NULL AND relation_name(relation) IS DISTINCT FROM options.relation THEN
 		PERFORM refuse_altered(options.relation, 'here');
 	END IF;
-	PERFORM plain_check_options(conn, options);
-	answers := ask_values(ARRAY[NULL, conn], ARRAY[plain_describe_sql(here.relation),
-		plain_describe_sql(name)], 0.001, options.label);
-	IF answers[1] = 'null' THEN
-		PERFORM refuse_altered(here.relation, 'here');
-	ELSIF answers[2] = 'null' THEN
-		PERFORM refuse_no_relation(name);
-	END IF;
-	RETURN plain_plan(conn, here, answers[1]::jsonb, answers[2]::jsonb, options);
+	PERFORM plain_check_options(conns, options);
+	told := ask_values(conns, ARRAY[plain_describe_sql(names[1]), plain_describe_sql(names[2])],
+		0.001, options.label);
+	PERFORM require_relations(conns, names, ARRAY[told[1] ->> 'relation', told[2] ->> 'relation']);
+	RETURN plain_plan(
+		plain_side('here', conns[1], names[1], options.condition, told[1]),
+		plain_side('there', conns[2], names[2], options.peer_condition, told[2]),
+		told[1], told[2], options);
 END
 $$;

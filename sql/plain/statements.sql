@@ -94,8 +94,7 @@ $$;
 CREATE FUNCTION read_fingerprint_sql(plan plan, s side, id text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN plan.buckets IS NOT NULL AND s.place IS NOT NULL
-		THEN plain_fingerprint_sql(id)
+	SELECT CASE WHEN s.bare THEN plain_fingerprint_sql(id)
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END
 $$;
 

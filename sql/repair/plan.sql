@@ -204,13 +204,13 @@ END
 $$;
 
 -- The plan of a comparison and of the repair.
-CREATE FUNCTION repair_prepare(conn text, relation regclass, peer_relation text, options options,
+CREATE FUNCTION repair_prepare(conns text[], relation regclass, peer_relation text, options options,
 	asked repair_options) RETURNS repair_plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	options.method := plain_method(conn, options.method);
+	options.method := plain_method(conns, options.method);
 	PERFORM repair_check_method(options.method, asked);
-	RETURN repair_plan_of(prepare(conn, relation, peer_relation, options), asked);
+	RETURN repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
 END
 $$;

@@ -36,7 +36,7 @@ END
 $$;
 
 -- Finds what is to be repaired, again if a relation is altered meanwhile.
-CREATE FUNCTION repair_search(conn text, peer text, relation regclass, peer_relation text,
+CREATE FUNCTION repair_search(conns text[], peers text[], relation regclass, peer_relation text,
 	options options, asked repair_options) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -50,13 +50,13 @@ BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
 			plan := NULL;
-			conn := connect(peer, conn, options.timeout);
-			plan := repair_prepare(conn, relation, peer_relation, options, asked);
+			conns := connect(peers, conns, options.timeout);
+			plan := repair_prepare(conns, relation, peer_relation, options, asked);
 			PERFORM live_notice(plan.compared);
 			RETURN repair_find(plan);
 		EXCEPTION WHEN OTHERS THEN
 			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
-			again := restarts(conn, peer, plan.compared, attempt, state, message);
+			again := restarts(conns, peers, plan.compared, attempt, state, message);
 			IF NOT again THEN
 				RAISE;
 			END IF;
@@ -96,7 +96,8 @@ DECLARE
 BEGIN
 	PERFORM repair_check_options(asked);
 	PERFORM check_options(relation, options);
-	work := repair_search(conn, peer, relation, peer_relation, options, asked);
+	work := repair_search(ARRAY[NULL, conn], ARRAY[NULL, peer], relation, peer_relation, options,
+		asked);
 	IF asked.apply THEN
 		work := (repair_apply(ARRAY[work]))[1];
 	END IF;

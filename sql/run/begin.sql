@@ -142,7 +142,7 @@ DECLARE
 	audit audit_options := options.audit;
 	compare options := audit.compare;
 BEGIN
-	compare.method := plain_method(w.conn, compare.method);
+	compare.method := plain_method(ARRAY[NULL, w.conn], compare.method);
 	IF compare.method = 'plain' THEN
 		PERFORM plain_refuse(CASE
 			WHEN options.slice_by = 'blocks' THEN 'slices by blocks are not supported'

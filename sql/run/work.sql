@@ -359,7 +359,8 @@ BEGIN
 		IF left(state, 2) = '08' OR state IN ('57P01', '57P02', '57P03') THEN
 			RETURN run_lost(w, state, message, detail);
 		END IF;
-		again := w.lost < 3 AND restarts(w.conn, w.peer, w.plan, 1, state, message);
+		again := w.lost < 3 AND restarts(ARRAY[NULL, w.conn], ARRAY[NULL, w.peer], w.plan, 1,
+			state, message);
 	END IF;
 	IF again THEN
 		RETURN w;

@@ -7,7 +7,7 @@ SET search_path = slices, public, iblt_internal;
 SELECT setseed(0.4711);
 
 CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$
-	SELECT iblt_internal.prepare(NULL, here, there::text,
+	SELECT iblt_internal.prepare('{NULL,NULL}', here, there::text,
 		jsonb_populate_record(iblt_internal.make_options(here, NULL, NULL, NULL, NULL, NULL, 100000, 'none', true, 'ignore', 0, '1 minute', NULL, false), options))
 $$;
 CREATE FUNCTION refusal(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$

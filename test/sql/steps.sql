@@ -6,7 +6,7 @@ CREATE SCHEMA steps;
 SET search_path = steps, public, iblt_internal;
 
 CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$
-	SELECT iblt_internal.prepare(NULL, here, there::text,
+	SELECT iblt_internal.prepare('{NULL,NULL}', here, there::text,
 		jsonb_populate_record(iblt_internal.make_options(here, NULL, NULL, NULL, NULL, NULL, 100000, 'none', true, 'ignore', NULL, '1 minute', 4711, false), options))
 $$;
 -- a plan with some fields of its own

@@ -271,8 +271,8 @@ foreach my $capacity (100, 4000, 60000)
 				steps := 0;
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
-					theirs := iblt_internal.larger_fold(jsonb_populate_record(NULL::iblt_internal.plan, '{"kept": "kept"}'),
-						jsonb_populate_record(NULL::iblt_internal.side, '{"place": "grow", "schema": "public"}'), mine, theirs, n);
+					theirs := (iblt_internal.larger_folds(jsonb_populate_record(NULL::iblt_internal.plan,
+						'{"kept": "kept", "there": {"place": "grow", "schema": "public"}}'), mine, mine, theirs, n)).larger_there;
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);

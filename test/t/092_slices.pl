@@ -20,12 +20,12 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 	RETURNS TABLE (lo text[], hi text[], rows_here bigint, rows_there bigint, keys jsonb[], note text)
 	LANGUAGE plpgsql SET search_path = iblt_internal, pg_catalog, pg_temp SET enable_indexonlyscan = off SET DateStyle = 'ISO' SET TimeZone = 'UTC' AS $$
 	DECLARE
-		conn text;
+		conns text[];
 		plan iblt_internal.plan;
 		r iblt_internal.comparison;
 	BEGIN
-		conn := iblt_internal.connect(peer, 'iblt_sliced');
-		plan := iblt_internal.prepare(conn, relation, NULL, jsonb_populate_record(iblt_internal.make_options(relation, NULL, NULL, NULL, NULL, NULL,
+		conns := iblt_internal.connect(ARRAY[NULL, peer], '{NULL,iblt_sliced}');
+		plan := iblt_internal.prepare(conns, relation, NULL, jsonb_populate_record(iblt_internal.make_options(relation, NULL, NULL, NULL, NULL, NULL,
 			100000, 'none', false, 'warn', 0, '1 minute', NULL, false), options || '{"label": "iblt sliced"}'));
 		note := iblt_internal.slice_refusal(plan);
 		IF note IS NULL AND thorough IS NOT NULL THEN
@@ -47,9 +47,9 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 			END IF;
 			lo := hi;
 		END LOOP;
-		PERFORM iblt_internal.peer_close(conn);
+		PERFORM iblt_internal.peers_close(conns);
 	EXCEPTION WHEN OTHERS THEN
-		PERFORM iblt_internal.peer_close(conn);
+		PERFORM iblt_internal.peers_close(conns);
 		RAISE;
 	END $$});
 my $peer = conninfo($there);
