@@ -109,8 +109,8 @@ BEGIN
 		fingerprint_sql(s),
 		format('t.%I', (plan.key[1]).name), row_checksum_sql(plan, s),
 		mark_sql(plan),
-		format(CASE plan.content WHEN 'texts' THEN 'jsonb_build_array(jsonb_build_array(1, %s))'
-			ELSE '%s' END, content_sql(plan)),
+		format(CASE WHEN plan.content IN ('texts', 'stamp')
+			THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END, content_sql(plan)),
 		f.keys, rows_sql(plan, s), f.matches,
 		CASE WHEN names_columns(plan) THEN 'array_agg(columns)' ELSE 'NULL::text[]' END,
 		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan, s) ELSE 'NULL::text' END);
@@ -185,8 +185,8 @@ BEGIN
 		CASE WHEN plan.content <> 'none' THEN 'array_agg(content)' ELSE 'NULL::jsonb[]' END,
 		CASE WHEN names_columns(plan) THEN 'array_agg(columns)' ELSE 'NULL::text[]' END,
 		fingerprint_sql(s),
-		CASE plan.content
-			WHEN 'texts' THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
+		CASE WHEN plan.content IN ('texts', 'stamp')
+			THEN 'jsonb_agg(jsonb_build_array(n, content) ORDER BY checksum)'
 			ELSE 'CASE count(*) WHEN 1 THEN (array_agg(content))[1]'
 				' ELSE jsonb_agg(content ORDER BY checksum) END' END,
 		CASE WHEN plan.buckets IS NULL THEN 'iblt_k.iblt_k1' ELSE f.key END,

@@ -103,7 +103,8 @@ BEGIN
 		(SELECT string_agg(format('t.%I', name), ', ')
 			FROM (SELECT c.name FROM unnest(plan.columns) AS c
 			UNION
-			SELECT unnest(more || CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END)
+			SELECT unnest(more || plan.stamp_columns
+				|| CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END)
 			) AS used(name)),
 		s.relation, slice_rows_sql(plan, s), condition_sql(plan, s),
 		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END) END;
@@ -197,13 +198,22 @@ BEGIN
 END
 $$;
 
+-- The expression of an array of the number that tells how new a row is (repair/winner.sql), NULL
+-- unless the plan asks for it.
+CREATE FUNCTION stamp_sql(plan plan) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format('jsonb_build_array((%s)::text)', plan.stamp) WHERE plan.stamp IS NOT NULL
+$$;
+
 -- The expression of a row's contents, in the form that the plan asks for.
 CREATE FUNCTION content_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN CASE plan.content
-		WHEN 'texts' THEN short_texts_sql(plan)
+		WHEN 'texts' THEN concat_ws(' || ', short_texts_sql(plan), stamp_sql(plan))
+		WHEN 'stamp' THEN stamp_sql(plan)
 		WHEN 'rows' THEN json_sql(plan.columns, false)
 		WHEN 'changed' THEN json_sql(plan.columns, false)
 		ELSE 'NULL::jsonb' END;

@@ -26,7 +26,7 @@ CREATE TYPE options AS (
 	peer_condition text,
 	max_differences bigint,
 	content text,			-- of differences: 'none', 'columns', 'changed' or 'rows' (content_of),
-							-- 'texts' (for a repair)
+							-- 'texts' or 'stamp' (for a repair)
 	cast_types boolean,
 	extra_columns text,
 	recheck integer,		-- NULL: as replication between the sides asks for
@@ -175,7 +175,9 @@ CREATE TYPE plan AS (
 	buckets integer,		-- of plain queries, NULL for sketches
 	bytes bigint,			-- about the size of the larger relation, for plain queries
 	by_index boolean,		-- as in options, where there are indexes to trust
-	kept text				-- by which name sketches are kept, here and on other servers
+	kept text,				-- by which name sketches are kept, here and on other servers
+	stamp text,				-- what tells which row is newer, as SQL (repair/winner.sql), or NULL
+	stamp_columns text[]	-- system columns that it reads
 );
 
 -- What a scan gives, or a live digest: where the sketch is, or what another server sends of it.

@@ -13,14 +13,18 @@ BEGIN
 END
 $$;
 
--- The keys with these ids whose rows differ now, without their contents.
+-- The keys with these ids whose rows differ now, without their contents if the winner does not
+-- depend on them.
 -- Digests tell what has changed.  The rows themselves may be large.
-CREATE FUNCTION repair_look(plan plan, ids text[]) RETURNS difference[]
+CREATE FUNCTION repair_look(plan repair_plan, ids text[]) RETURNS difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	compared plan := plan.compared;
 BEGIN
-	plan.content := 'none';
-	RETURN look_at_ids(plan, ids);
+	compared.content := CASE (plan.asked).winner WHEN 'source' THEN 'none'
+		WHEN 'newest' THEN 'stamp' ELSE 'texts' END;
+	RETURN look_at_ids(compared, ids);
 END
 $$;
 
@@ -44,7 +48,7 @@ BEGIN
 			WHERE s.status = 'preview' AND s.action <> 'insert') THEN
 		PERFORM repair_lock(plan, ids);
 	END IF;
-	again := repair_look(plan.compared, ids);
+	again := repair_look(plan, ids);
 	PERFORM check_index(plan.compared, run_unseen(plan.compared, ids, again));
 	steps := repair_unchanged(steps, differences, again);
 	steps := repair_absent(plan, repair_outside(plan, steps));
@@ -160,14 +164,19 @@ AS $$
 DECLARE
 	pull boolean := (plan.asked).target = 'here';
 	differ text[];
+	again difference[] := repair_look(plan, ids);
+	unfilled text[] := CASE (plan.asked).winner WHEN 'not null'
+		THEN repair_not_filled(plan, ids, wanted, again) END;
 	wrong text;
 	found bigint;
 BEGIN
-	SELECT coalesce(array_agg(a.id), '{}'), min(a.key::text) FILTER (WHERE x.wrong),
+	SELECT coalesce(array_agg(a.id) FILTER (WHERE a.id IS NOT NULL), '{}'),
+		min(coalesce(a.key, w.key)::text) FILTER (WHERE x.wrong),
 		count(*) FILTER (WHERE x.wrong) INTO differ, wrong, found
-	FROM unnest(repair_look(plan.compared, ids)) AS a
-	LEFT JOIN unnest(wanted) AS w USING (id), LATERAL (SELECT CASE WHEN pull
-		THEN a.here_digest IS DISTINCT FROM w.there_digest
+	FROM unnest(again) AS a FULL JOIN unnest(wanted) AS w USING (id), LATERAL (SELECT CASE
+		WHEN unfilled IS NOT NULL THEN id IN (SELECT unnest(unfilled))
+		WHEN a.id IS NULL THEN false
+		WHEN pull THEN a.here_digest IS DISTINCT FROM w.there_digest
 			OR a.there_digest IS NOT DISTINCT FROM w.there_digest
 		ELSE a.there_digest IS DISTINCT FROM w.here_digest
 			OR a.here_digest IS NOT DISTINCT FROM w.here_digest END

@@ -10,11 +10,11 @@ BEGIN
 			MESSAGE = 'direction must be pull or push',
 			HINT = 'Set direction => ''pull'' to change this side, where the peer''s rows win, '
 				'or ''push'' to change the peer, where the rows of this side win.';
-	ELSIF num_nulls(asked.inserts, asked.updates, asked.deletes, asked."cascade", asked.apply,
-			asked.as_replica) > 0 THEN
+	ELSIF num_nulls(asked.updates, asked."cascade", asked.apply, asked.as_replica) > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'inserts, updates, deletes, cascade, apply and as_replica must not be null';
+			MESSAGE = 'updates, cascade, apply and as_replica must not be null';
 	END IF;
+	PERFORM repair_check_winner(asked);
 END
 $$;
 
@@ -172,7 +172,7 @@ DECLARE
 	plan repair_plan;
 BEGIN
 	compared.by_index := false;		-- whatever a run trusted
-	plan.compared := compared;
+	plan.compared := repair_stamped(compared, asked);
 	plan.asked := asked;
 	plan.target := repair_target_of(plan);
 	asked.as_replica := asked.as_replica OR (plan.target).replica;

@@ -124,9 +124,11 @@ CREATE FUNCTION @extschema@.iblt_repair(
 	recheck integer DEFAULT NULL,
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
-	inserts boolean DEFAULT true,
+	winner text DEFAULT 'source',
+	newest_by text DEFAULT NULL,
+	inserts boolean DEFAULT NULL,
 	updates boolean DEFAULT true,
-	deletes boolean DEFAULT true,
+	deletes boolean DEFAULT NULL,
 	"cascade" boolean DEFAULT false,
 	apply boolean DEFAULT false,
 	apply_search_path text DEFAULT NULL,
@@ -154,9 +156,11 @@ BEGIN
 	BEGIN
 		PERFORM set_cause('');
 		asked.target := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
-		asked.inserts := inserts;
+		asked.winner := winner;
+		asked.newest_by := newest_by;
+		asked.inserts := coalesce(inserts, winner = 'source');
 		asked.updates := updates;
-		asked.deletes := deletes;
+		asked.deletes := coalesce(deletes, winner = 'source');
 		asked."cascade" := "cascade";
 		asked.apply := apply;
 		asked.search_path := apply_search_path;
@@ -188,6 +192,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text,
-	bigint, boolean, text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean,
-	text, boolean, text, boolean, text, text, bigint) IS
+	bigint, boolean, text, integer, interval, bigint, text, text, boolean, boolean, boolean, boolean,
+	boolean, text, boolean, text, boolean, text, text, bigint) IS
 'the statements that make one side like the other, which are run only with apply => true';

@@ -16,11 +16,11 @@ CREATE FUNCTION repair_unique_changes(plan repair_plan,
 AS $$
 	SELECT ARRAY(SELECT ROW(s.id, s.key, CASE WHEN s.source IS NULL THEN 'delete'
 				WHEN s.target IS NULL THEN 'insert' ELSE 'update' END,
-			s.source -> 0 -> 1, s.target -> 0 -> 1, 1,
+			repair_wanted(plan, s.source -> 0 -> 1, s.target -> 0 -> 1), s.target -> 0 -> 1, 1,
 			CASE WHEN s.source #>> '{0,0}' <> '1' OR s.target #>> '{0,0}' <> '1'
 				OR jsonb_array_length(s.source) <> 1 OR jsonb_array_length(s.target) <> 1
 			THEN 'several rows have this key although an index says that it is unique; see amcheck'
-			END)::repair_change
+			ELSE repair_tie(plan, s.source -> 0 -> 1, s.target -> 0 -> 1) END)::repair_change
 		FROM (SELECT (u.d).id, (u.d).key,
 				CASE (plan.asked).target WHEN 'here' THEN (u.d).there ELSE (u.d).here END AS source,
 				CASE (plan.asked).target WHEN 'here' THEN (u.d).here ELSE (u.d).there END AS target

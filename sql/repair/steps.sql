@@ -22,6 +22,8 @@ DECLARE
 		WHERE NOT (u.d).confirmed);
 	no_delete text[];
 	no_insert text[];
+	alone text := CASE (plan.asked).winner WHEN 'source' THEN ''
+		ELSE 'one side lacks the row, so none wins: ' END;
 BEGIN
 	SELECT array_agg((u.s).id) FILTER (WHERE (u.s).action = 'delete'
 			AND NOT (plan.asked).deletes),
@@ -32,8 +34,8 @@ BEGIN
 			)::repair_step
 		FROM (SELECT (u.s).*, CASE WHEN (u.s).id IN (SELECT unnest(unconfirmed))
 				THEN 'not confirmed: ' || unconfirmed_cause()
-			WHEN (u.s).id IN (SELECT unnest(no_delete)) THEN 'deletes => false'
-			WHEN (u.s).id IN (SELECT unnest(no_insert)) THEN 'inserts => false'
+			WHEN (u.s).id IN (SELECT unnest(no_delete)) THEN alone || 'deletes => false'
+			WHEN (u.s).id IN (SELECT unnest(no_insert)) THEN alone || 'inserts => false'
 			WHEN (u.s).action = 'update' AND NOT (plan.asked).updates THEN 'updates => false'
 			ELSE (u.s).detail END AS reason FROM (SELECT unnest(steps) AS s) AS u) AS judged
 		ORDER BY reason IS NOT NULL, array_position('{delete,update,insert}', action), key, sql);
@@ -81,7 +83,10 @@ BEGIN
 		coalesce(array_agg((b.d).id) FILTER (WHERE a.id IS NOT NULL), '{}') AS changed INTO x
 	FROM (SELECT unnest(before) AS d) AS b LEFT JOIN unnest(again) AS a ON a.id = (b.d).id
 	WHERE a.id IS NULL OR a.here_digest IS DISTINCT FROM (b.d).here_digest
-		OR a.there_digest IS DISTINCT FROM (b.d).there_digest;
+		OR a.there_digest IS DISTINCT FROM (b.d).there_digest
+		-- without contents, there is no stamp
+		OR a.here #> '{0,1,-1}' <> (b.d).here #> '{0,1,-1}'
+		OR a.there #> '{0,1,-1}' <> (b.d).there #> '{0,1,-1}';
 	RETURN repair_skip(repair_skip(steps, x.equal, 'equal by now'),
 		x.changed, 'changed since it was compared');
 END

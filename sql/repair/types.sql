@@ -15,7 +15,9 @@ CREATE TYPE repair_options AS (
 	apply boolean,
 	search_path text,		-- for the statements, or NULL
 	as_replica boolean,		-- asked for, or what the target's session does anyway
-	origin text				-- replication origin of the changes, or NULL
+	origin text,			-- replication origin of the changes, or NULL
+	winner text,			-- which row wins: 'source', 'newest' or 'not null' (winner.sql)
+	newest_by text			-- a column, or NULL for the commit time
 );
 
 -- A column of a foreign key, and what it refers to.

@@ -36,7 +36,7 @@ INSERT INTO opt SELECT i, 'v' FROM generate_series(1, 9) i;
 INSERT INTO opt_source SELECT i, CASE i WHEN 5 THEN 'new' ELSE 'v' END FROM generate_series(2, 10) i;
 CREATE VIEW opt_view AS SELECT * FROM opt;
 SELECT outcome(format($$SELECT * FROM iblt_repair(%s, peer_relation => 'opt_source')$$, arguments))
-FROM unnest(ARRAY[$$'opt'$$, $$'opt', direction => NULL$$, $$'opt', direction => 'sideways'$$, $$'opt', direction => 'pull', inserts => NULL$$, $$'opt', direction => 'pull', apply => NULL$$,
+FROM unnest(ARRAY[$$'opt'$$, $$'opt', direction => NULL$$, $$'opt', direction => 'sideways'$$, $$'opt', direction => 'pull', updates => NULL$$, $$'opt', direction => 'pull', apply => NULL$$,
 	$$'opt', direction => 'pull', "cascade" => NULL$$, $$'opt_view', direction => 'pull', key_columns => '{id}'$$, $$'opt_source', direction => 'pull'$$]) AS arguments;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT outcome($$SELECT * FROM iblt_repair('opt', NULL, 'opt_source', direction => 'pull', apply => true)$$);

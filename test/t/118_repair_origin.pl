@@ -1,5 +1,7 @@
-# A repair under a replication origin: each change that it writes names the origin, no other
-# change of the session does, and subscriptions with origin = none do not send it back.
+# Repairs between servers that both write.  Which row wins: the newer one, by a column or by commit
+# times, or values in place of NULL.  And a repair under a replication origin: each change that
+# it writes names the origin, no other change of the session does, and subscriptions with
+# origin = none do not send it back.
 use strict;
 use warnings;
 
@@ -8,10 +10,12 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+random_seed();
 my ($here, $there) = repair_servers();
 foreach my $node ($here, $there)
 {
-	$node->append_conf('postgresql.conf', "wal_level = logical\nmax_replication_slots = 10\nmax_wal_senders = 10\n");
+	$node->append_conf('postgresql.conf', "wal_level = logical\nmax_replication_slots = 10\nmax_wal_senders = 10\ntrack_commit_timestamp = on\n");
 	$node->restart;
 	$node->safe_psql('postgres', "SELECT pg_replication_origin_create('repair')");
 }
@@ -73,6 +77,136 @@ like($session->run('SELECT pg_replication_origin_session_is_setup()'), qr/^t$/m,
 $session->quit;
 sql($here, 'ALTER TABLE t DROP CONSTRAINT short');
 
+# --- which row wins ----------------------------------------------------------------
+
+# All rows of w on a side: { id => [ columns, undef for NULL ] }.
+my @columns = qw(a b at);
+sub rows
+{
+	my ($node) = @_;
+	my %rows;
+	foreach my $line (split /\n/, sql($node, "SELECT id, coalesce(a, '-'), coalesce(b::text, '-'), coalesce(at::text, '-') FROM w"))
+	{
+		my ($id, @values) = split /\|/, $line;
+		$rows{$id} = [ map { $_ eq '-' ? undef : $_ } @values ];
+	}
+	return \%rows;
+}
+sub alike { my ($x, $y) = @_; return join('|', map { $_ // '-' } @$x) eq join('|', map { $_ // '-' } @$y) }
+sub shown { my ($rows) = @_; return join "\n", map { my $id = $_; join ' ', $id, map { $_ // '-' } @{ $rows->{$id} } } sort { $a <=> $b } keys %$rows }
+
+# What Perl makes of the target's rows; "newer" says whether the source's row of an id is newer.
+sub newest
+{
+	my ($source, $target, $newer) = @_;
+	return { map { my $s = $source->{$_}; ($_ => $s && $newer->($_, $s, $target->{$_}) ? $s : $target->{$_}) } keys %$target };
+}
+sub filled
+{
+	my ($source, $target) = @_;
+	my %result = %$target;
+	foreach my $id (grep { $source->{$_} } keys %$target)
+	{
+		my ($s, $t) = ($source->{$id}, $target->{$id});
+		next if grep { defined $s->[$_] && defined $t->[$_] && $s->[$_] ne $t->[$_] } 0 .. $#$t;
+		$result{$id} = [ map { $s->[$_] // $t->[$_] } 0 .. $#$t ];
+	}
+	return \%result;
+}
+sub by_column { my ($id, $s, $t) = @_; return defined $s->[2] && defined $t->[2] && $s->[2] > $t->[2] }
+
+both("CREATE TABLE w (id int PRIMARY KEY, a text, b numeric, at int, ${\ 'sum'} text GENERATED ALWAYS AS (coalesce(a, '') || coalesce(at::text, '')) STORED)");
+sub random_rows
+{
+	my @lines = map { my $id = $_; "($id, " . join(', ', map { rand() < 0.3 ? 'NULL' : $_ } "'v" . int(rand 2) . "'", int(rand 2), 10 + int rand 3) . ')' } grep { rand() < 0.9 } 1 .. 40;
+	return 'TRUNCATE w; INSERT INTO w VALUES ' . join ', ', @lines;
+}
+foreach my $round (1 .. ($ENV{IBLT_TEST_ROUNDS} || 3))
+{
+	foreach my $winner ([ "winner => 'newest', newest_by => 'at'", sub { newest(@_, \&by_column) } ], [ "winner => 'not null'", \&filled ])
+	{
+		my ($options, $model) = @$winner;
+		sql($_, random_rows()) foreach $here, $there;
+		foreach my $direction (rand() < 0.5 ? ('pull', 'push') : ('push', 'pull'))
+		{
+			my ($target, $source) = $direction eq 'pull' ? ($here, $there) : ($there, $here);
+			my ($s, $t) = (rows($source), rows($target));
+			my $result = $model->($s, $t);
+			my @done = map { "update {\"id\": $_} applied" } grep { !alike($result->{$_}, $t->{$_}) } keys %$t;
+			my $preview = repair('w', $direction, $options);
+			my @told = grep { /preview|applied/ } split /\n/, my $told = repair('w', $direction, "$options, apply => true");
+			is(join("\n", @told), join("\n", sort @done), "round $round, $direction, $options: what is done");
+			is($preview, $told =~ s/applied/preview/gr, 'is what the preview says');
+			is(shown(rows($target)), shown($result), 'the rows are those of the winners');
+			is(shown(rows($source)), shown($s), 'and the source is as it was');
+			is(lines($told), scalar(grep { !$s->{$_} || !$t->{$_} || !alike($s->{$_}, $t->{$_}) } keys %{ { %$s, %$t } }), 'each difference is told');
+		}
+	}
+}
+
+# What is told of rows that are left
+sql($here, "TRUNCATE w; INSERT INTO w VALUES (1, 'old', 1, 10), (2, 'same', 1, 10), (3, 'null', 1, NULL), (4, 'mine', 1, 10), (5, NULL, 2, 10), (6, 'x', NULL, 10), (7, NULL, 1, NULL)");
+sql($there, "TRUNCATE w; INSERT INTO w VALUES (1, 'new', 1, 11), (2, 'time', 1, 10), (3, 'other', 1, 11), (9, 'theirs', 1, 10), (5, 'y', 1, 10), (6, NULL, NULL, 10), (7, 'z', NULL, NULL)");
+my $by = "winner => 'newest', newest_by => 'at'";
+is(repair('w', 'pull', "$by, condition => 'id IN (1, 2, 3, 4, 9)'"), join("\n", 'delete {"id": 4} skipped one side lacks the row, so none wins: deletes => false', 'insert {"id": 9} skipped one side lacks the row, so none wins: inserts => false',
+	'update {"id": 1} preview', 'update {"id": 2} skipped a tie: no row is newer', 'update {"id": 3} skipped a tie: it is not known which row is newer'), 'newest: what a pull leaves');
+like(repair('w', 'push', "$by, condition => 'id = 1'"), qr/^update \{"id": 1\} skipped the row of the target is newer$/, 'and the row that loses');
+is(repair('w', 'pull', "winner => 'not null', condition => 'id >= 5 AND id < 9'"), join("\n", 'update {"id": 5} skipped a tie: neither side is null in b', 'update {"id": 6} skipped only the source is null in a', 'update {"id": 7} preview'), 'not null: what a pull leaves');
+is(repair('w', 'pull', "$by, inserts => true, condition => 'id IN (4, 9)', apply => true"), "delete {\"id\": 4} skipped one side lacks the row, so none wins: deletes => false\ninsert {\"id\": 9} applied", 'missing rows are inserted on demand');
+is(repair('w', 'pull', "$by, deletes => true, condition => 'id IN (4, 9)', apply => true"), 'delete {"id": 4} applied', 'and deleted');
+
+# By commit time
+sql($_, "TRUNCATE w; INSERT INTO w SELECT g, 'both', g FROM generate_series(1, 8) g") foreach $here, $there;
+sql($here, "UPDATE w SET a = 'here' WHERE id <= 4");
+sql($there, "UPDATE w SET a = 'there' WHERE id BETWEEN 3 AND 6");
+sql($here, "UPDATE w SET a = 'late' WHERE id = 4; UPDATE w SET a = 'and later' WHERE id = 5");
+is(repair('w', 'pull', "winner => 'newest', apply => true"), join("\n", 'update {"id": 1} skipped the row of the target is newer', 'update {"id": 2} skipped the row of the target is newer', 'update {"id": 3} applied',
+	'update {"id": 4} skipped the row of the target is newer', 'update {"id": 5} skipped the row of the target is newer', 'update {"id": 6} applied'), 'newest by commit time: pull');
+is(repair('w', 'push', "winner => 'newest', apply => true"), join("\n", map { "update {\"id\": $_} applied" } 1, 2, 4, 5), 'and push');
+is(sql($_, "SELECT string_agg(a, ' ' ORDER BY id) FROM w"), 'here here there late and later there both both', 'the newest rows are on both sides') foreach $here, $there;
+is(sql($here, "BEGIN; UPDATE w SET a = 'not committed' WHERE id = 1; SELECT status, detail FROM " . call('w', 'pull', "winner => 'newest'") . '; ROLLBACK'), 'skipped|a tie: it is not known which row is newer', 'a transaction of which nobody knows when it commits');
+
+# The winner is the one of the rows that are locked, though their contents are as they were compared.
+my $args = 'text, iblt_internal.repair_options, iblt_internal.repair_plan[]';
+foreach my $case ([ 'pull', $here, 'here' ], [ 'pull', $there, 'there' ], [ 'push', $here, 'here' ], [ 'push', $there, 'there' ])
+{
+	my ($direction, $node, $name) = @$case;
+	my ($target, $source) = $direction eq 'pull' ? ($here, $there) : ($there, $here);
+	sql($_, "TRUNCATE w; INSERT INTO w VALUES (1, 'mine', 1)") foreach $target;
+	sql($_, "TRUNCATE w; INSERT INTO w VALUES (1, 'wins', 1)") foreach $source;
+	sql($here, qq{ALTER FUNCTION iblt_internal.repair_begin($args) RENAME TO repair_begin_it; CREATE FUNCTION iblt_internal.repair_begin($args) RETURNS void LANGUAGE plpgsql AS \$\$
+		BEGIN PERFORM "db ""link".dblink_exec(${\ conninfo($node)}, 'UPDATE w SET a = a'); PERFORM repair_begin_it(\$1, \$2, \$3); END\$\$});
+	is(repair('w', $direction, "winner => 'newest', apply => true"), 'update {"id": 1} skipped changed since it was compared', "$direction, and the row is written again $name");
+	is(sql($target, 'SELECT a FROM w'), 'mine', 'the row is left');
+	is(repair('w', $direction, "apply => true"), 'update {"id": 1} applied', 'which does not matter where the source wins');
+	sql($here, "DROP FUNCTION iblt_internal.repair_begin($args); ALTER FUNCTION iblt_internal.repair_begin_it($args) RENAME TO repair_begin");
+}
+
+# What a trigger does to a row that gets another value
+both(q{CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN NEW.b := CASE WHEN TG_ARGV[0] = 'null' THEN NULL ELSE 7 END; RETURN NEW; END$$});
+foreach my $to ('null', '7')
+{
+	sql($here, "TRUNCATE w; INSERT INTO w VALUES (1, NULL, 5, 1); DROP TRIGGER IF EXISTS lose ON w; CREATE TRIGGER lose BEFORE UPDATE ON w FOR EACH ROW EXECUTE FUNCTION lose('$to')");
+	sql($there, "TRUNCATE w; INSERT INTO w VALUES (1, 'fill', NULL, 1)");
+	like(failure(all('w', 'pull', "winner => 'not null', apply => true")), qr/after the repair, the rows of 1 keys are not as on the source/, "a trigger that loses a value (to $to)");
+	is(sql($here, 'SELECT a, b FROM w'), '|5', 'nothing is changed');
+}
+sql($here, 'DROP TRIGGER lose ON w');
+
+# Arguments and rights
+both("CREATE TABLE bare (id int, at int); INSERT INTO bare VALUES (1, ${\ '1'}); CREATE TABLE odd (id int PRIMARY KEY, t text, f float8, at bigint, d date, n numeric); INSERT INTO odd VALUES (1)");
+sql($here, "ALTER TABLE odd ALTER at TYPE int; INSERT INTO odd VALUES (2, 'x', 1, 4, 'infinity', 'NaN')");
+sql($there, "INSERT INTO odd VALUES (2, 'y', 1, 5, '2026-01-01', 1)");
+like(failure(all('w', 'pull', $_->[0])), $_->[1], "an error: $_->[0]") foreach [ "winner => 'oldest'", qr/22023: winner must be source, newest or not null/ ], [ 'winner => NULL', qr/22023: winner must be source/ ],
+	[ "newest_by => 'at'", qr/22023: newest_by needs winner => 'newest'/ ], [ "winner => 'newest', newest_by => 'At'", qr/42703: newest_by is not a compared column: "At"/ ],
+	[ "winner => 'newest', newest_by => 'at', exclude => '{at}'", qr/42703: newest_by is not a compared column/ ], [ "winner => 'newest', newest_by => 'a'", qr/42804: column "a" does not tell which row is newer/ ];
+like(failure(all('bare', 'pull', $_)), qr/0A000: winner => '(newest|not null)' needs a unique key/, "without a unique key: $_") foreach "winner => 'newest'", "winner => 'not null'";
+like(failure(all('odd', 'pull', "winner => 'newest', exclude => '{at}', newest_by => 'f'")), qr/42804: column "f" does not/, 'a number that is not exact');
+is(repair('odd', 'pull', "winner => 'newest', cast_types => true, newest_by => 'at'"), 'update {"id": 2} preview', 'integers of two types');
+is(repair('odd', 'push', "winner => 'newest', exclude => '{at}', newest_by => '$_'"), 'update {"id": 2} preview', "infinity, and what is no number: $_") foreach 'd', 'n';
+is(repair('w', 'pull', "method => 'plain', winner => 'newest', newest_by => 'at'"), 'update {"id": 1} skipped a tie: no row is newer', 'by plain queries: a column');
+like(failure(all('w', 'pull', "method => 'plain', winner => 'newest'")), qr/0A000: the commit times of the rows of public.w cannot be read \(here\)/, 'but not the commit time');
+
 # Rights
 both("CREATE ROLE fixer LOGIN PASSWORD 'right'; GRANT ALL ON t, fired TO fixer; GRANT USAGE ON SCHEMA public TO fixer");
 sql($here, qq{GRANT USAGE ON SCHEMA "db ""link" TO fixer; CREATE SERVER other FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '${\ $there->host}', port '${\ $there->port}', dbname 'postgres');
@@ -90,6 +224,11 @@ foreach my $direction ('pull', 'push')
 	is(repair('t', $direction, "origin => 'repair', apply => true", user => 'fixer', peer => "'other'"), "delete {\"id\": 20} applied\ninsert {\"id\": 3} applied\nupdate {\"id\": 2} applied", 'and with it');
 	same('t', "$direction by that role");
 }
+
+sql($_, 'GRANT SELECT (id, a, b, at, sum) ON w TO fixer') foreach $here, $there;
+like(failure(all('w', 'pull', "winner => 'newest'", "'other'"), user => 'fixer'), qr/42501: permission denied for row versions of public.w \(here\).*HINT:  Grant SELECT on the table/s, 'a role that may not read the version of a row');
+sql($_, 'GRANT SELECT (tableoid, ctid, xmin) ON w TO fixer') foreach $here, $there;
+is(repair('w', 'pull', "winner => 'newest'", user => 'fixer', peer => "'other'"), 'update {"id": 1} preview', 'and one that may');
 
 # Two servers that replicate to each other
 SKIP:
@@ -114,6 +253,22 @@ SKIP:
 		unlike(slurp_file($source->logfile), qr/conflict|duplicate key/, 'and none is logged');
 	}
 }
+
+# A row that VACUUM has frozen, on a server whose transaction IDs have wrapped around: its number may
+# be that of a later transaction.  Without tracking, nothing is known.
+nothing_open('before the restarts');
+$_->stop foreach $here, $there;
+PostgreSQL::Test::Utils::system_or_bail('pg_resetwal', '-e', '1', $there->data_dir);
+$here->append_conf('postgresql.conf', "track_commit_timestamp = off\n");
+$_->start foreach $here, $there;
+sql($_, "TRUNCATE w; INSERT INTO w VALUES (1, 'x', 1, 1), (2, 'y', 1, 1)") foreach $here, $there;
+sql($there, "VACUUM FREEZE w; UPDATE w SET a = 'new' WHERE id = 2");
+my $time = "SELECT id, iblt_internal.iblt_row_time(tableoid, ctid, xmin) IS NULL FROM w ORDER BY id";
+is(sql($there, $time), "1|t\n2|f", 'a frozen row of another epoch has no time, and a row that is not frozen has');
+is(sql($here, $time), "1|t\n2|t", 'nor has any without tracking');
+my ($rc, $out, $err) = $here->psql('postgres', 'SELECT status, detail FROM ' . call('w', 'pull', "winner => 'newest', apply => true"));
+is($out, 'skipped|a tie: it is not known which row is newer', 'which is a tie');
+like($err, qr/WARNING:  commit times are not tracked \(here\)\nDETAIL:  It is not known which rows are newer/, 'and a warning says why');
 nothing_open('at the end');
 $_->stop('immediate') foreach ($here, $there);
 done_testing();

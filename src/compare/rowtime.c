@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ *
+ * rowtime.c
+ *	  When a row was committed, where the server keeps that.
+ *
+ * pg_xact_commit_timestamp(xmin) may be wrong: a row that VACUUM has frozen
+ * still shows the transaction that wrote it, and once transaction IDs have
+ * wrapped around, another transaction has the same number.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "iblt.h"
+
+#include "access/commit_ts.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "executor/tuptable.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+/* Is it the transaction that wrote a row, for certain? */
+static bool
+is_writer(Relation rel, ItemPointer tid, TransactionId xmin)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	bool		result = false;
+
+	if (table_tuple_fetch_row_version(rel, tid, SnapshotAny, slot) &&
+		TTS_IS_BUFFERTUPLE(slot))
+	{
+		HeapTupleHeader row = ((BufferHeapTupleTableSlot *) slot)->base.tuple->t_data;
+
+		result = TransactionIdEquals(HeapTupleHeaderGetRawXmin(row), xmin) &&
+			(!HeapTupleHeaderXminFrozen(row) ||
+			 EpochFromFullTransactionId(ReadNextFullTransactionId()) == 0);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return result;
+}
+
+PG_FUNCTION_INFO_V1(iblt_row_time);
+
+/* iblt_row_time(tableoid, ctid, xmin) -> the time, or NULL if it is not known */
+Datum
+iblt_row_time(PG_FUNCTION_ARGS)
+{
+	TransactionId xmin = PG_GETARG_TRANSACTIONID(2);
+	TimestampTz time;
+	Relation	rel;
+	bool		known;
+
+	if (!track_commit_timestamp)
+		PG_RETURN_NULL();
+	rel = table_open(PG_GETARG_OID(0), AccessShareLock);
+	known = rel->rd_rel->relkind == RELKIND_RELATION &&
+		is_writer(rel, (ItemPointer) PG_GETARG_POINTER(1), xmin) &&
+		TransactionIdGetCommitTsData(xmin, &time, NULL);
+	table_close(rel, AccessShareLock);
+	if (!known)
+		PG_RETURN_NULL();
+	PG_RETURN_TIMESTAMPTZ(time);
+}
