@@ -367,12 +367,10 @@ RESET constraint_exclusion;
 -- A table wider than a call can have arguments.
 DO $$
 BEGIN
-	EXECUTE 'CREATE TABLE wide (' || (SELECT string_agg('c' || i || ' int DEFAULT ' || i, ',') FROM generate_series(1, 1600) i) || ')';
-	EXECUTE 'CREATE TABLE full_call (' || (SELECT string_agg('c' || i || ' int DEFAULT ' || i, ',') FROM generate_series(1, 100) i) || ')';
+	EXECUTE 'CREATE TABLE wide AS SELECT ' || (SELECT string_agg(i || ' AS c' || i, ',') FROM generate_series(1, 1600) i);
+	EXECUTE 'CREATE TABLE full_call AS SELECT ' || (SELECT string_agg(i || ' AS c' || i, ',') FROM generate_series(1, 100) i);
 END
 $$;
-INSERT INTO wide DEFAULT VALUES;
-INSERT INTO full_call DEFAULT VALUES;
 SELECT iblt_checksum(wide.*) = iblt_checksum(VARIADIC (SELECT array_agg(i) FROM generate_series(1, 1600) i)) AS wide FROM wide;
 SELECT iblt_checksum(f.*) = iblt_checksum(VARIADIC (SELECT array_agg(i) FROM generate_series(1, 100) i)) AS full,
 	iblt_checksum_seeded(7, f.*) = iblt_checksum_seeded(7, VARIADIC (SELECT array_agg(i) FROM generate_series(1, 100) i)) AS seeded

@@ -50,6 +50,7 @@ foreach my $n (1 .. 8)
 	is($err, '', 'no notices');
 	is(scalar(() = slurp_file($there->logfile, $log) =~ /connection authorized/g), 1 + 2 * @names, 'one connection for all (and two a table by this test)');
 }
+IbltTest::share_sessions();
 {
 	my ($got, $err) = audit("tables => '{t1,t2}', progress => true");
 	like($err, qr/NOTICE:  comparing public\.t1 with.*NOTICE:  table 1 of 2, public\.t1: equal.*NOTICE:  table 2 of 2, public\.t2/s, 'progress => true');

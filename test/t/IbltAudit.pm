@@ -43,7 +43,7 @@ sub rows
 {
 	my ($sql, %how) = @_;
 	my ($rc, $out, $err) = $how{node}->psql('postgres', "SELECT to_json(a) FROM ${\ audit_stats($sql)} AS a",
-		extra_params => [ '-q', $how{user} ? ('-U', $how{user}) : () ]);
+		extra_params => $how{user} ? [ '-U', $how{user} ] : []);
 	die "$sql: $err" if $rc != 0;
 	my @rows = map { JSON::PP->new->utf8->decode($_) } split /\n/, $out;
 	my %by_name;
