@@ -38,7 +38,8 @@ CREATE TYPE failure AS (
 );
 
 -- Raises an error that was caught, without the context of then; NULL if there is none.
-CREATE FUNCTION iblt_raise(e failure) RETURNS failure
+-- Leaves out the lines of a private function that calls it by PERFORM.
+CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Makes the log and pg_stat_activity show a label in place of this message, which may hold
@@ -421,15 +422,16 @@ END
 $$;
 
 -- Does an error tell its user all without its context?
--- The context of iblt's own errors names functions of iblt alone: those that RAISE, or C
--- functions with SQLSTATEs of their own.
+-- The context of iblt's own errors begins with a function of iblt: one that RAISEs, or that
+-- calls a C function.
 CREATE FUNCTION failure_is_own(e failure) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT e.state LIKE 'IB%' OR e.context LIKE 'SQL statement "SELECT iblt_raise(%'
-		OR substring(e.context FROM '^PL/pgSQL function (?:iblt_internal\.)?([a-z_]+)\('
-			'[^\n]*\) line \d+ at RAISE(?:\n|$)')
-			IN (SELECT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace)
+		OR (c.at[2] = 'RAISE' OR e.state IN ('0A000', '22023', '55000')) AND c.at[1] IN
+			(SELECT proname FROM pg_proc WHERE pronamespace = 'iblt_internal'::regnamespace)
+	FROM (SELECT regexp_match(e.context, '^PL/pgSQL function (?:iblt_internal\.)?([a-z_]+)\('
+		'[^\n]*\) line \d+ at (\w+)(?:\n|$)')) AS c(at)
 $$;
 
 -- Closes a connection after an error, and gives what iblt_raise is to raise for the driver:

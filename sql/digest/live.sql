@@ -53,6 +53,35 @@ BEGIN
 END
 $$;
 
+-- A transaction of the procedures, with the arguments of its function.
+CREATE FUNCTION track_step(act text, relation regclass, generation bigint DEFAULT NULL,
+	key_columns text[] DEFAULT NULL, columns text[] DEFAULT NULL, capacity integer DEFAULT NULL,
+	peer text DEFAULT NULL, peer_relation text DEFAULT NULL) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+DECLARE
+	e failure;
+BEGIN
+	BEGIN
+		CASE act
+			WHEN 'start' THEN generation := track_start(relation, key_columns, columns, capacity,
+				peer, peer_relation);
+			WHEN 'restart' THEN generation := track_restart(relation);
+			WHEN 'scan' THEN PERFORM track_scan(relation, generation);
+			WHEN 'stop' THEN PERFORM track_stop(relation);
+		END CASE;
+		RETURN generation;
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+			e.context = PG_EXCEPTION_CONTEXT;
+		PERFORM iblt_raise(peer_fail(NULL, peer_is_string(peer), e), true);
+		RAISE;
+	END;
+END
+$$;
+
 -- Procedures, because each commits before it scans.  They have no SET clause for that
 -- reason, and name everything with its schema.
 
@@ -68,10 +97,10 @@ AS $$
 DECLARE
 	generation pg_catalog.int8;
 BEGIN
-	generation := iblt_internal.track_start(relation, key_columns, columns, capacity, peer,
-		peer_relation);
+	generation := iblt_internal.track_step('start', relation, NULL, key_columns, columns, capacity,
+		peer, peer_relation);
 	COMMIT;
-	PERFORM iblt_internal.track_scan(relation, generation);
+	generation := iblt_internal.track_step('scan', relation, generation);
 END
 $$;
 COMMENT ON PROCEDURE iblt_track(regclass, text, text, text[], text[], integer) IS
@@ -83,21 +112,19 @@ AS $$
 DECLARE
 	generation pg_catalog.int8;
 BEGIN
-	generation := iblt_internal.track_restart(relation);
+	generation := iblt_internal.track_step('restart', relation);
 	COMMIT;
-	PERFORM iblt_internal.track_scan(relation, generation);
+	generation := iblt_internal.track_step('scan', relation, generation);
 END
 $$;
 COMMENT ON PROCEDURE iblt_live_rebuild(regclass) IS
 'rescans a tracked table so that its digest can be trusted again';
 
 CREATE PROCEDURE @extschema@.iblt_untrack(relation regclass)
-	LANGUAGE plpgsql
+	LANGUAGE sql
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-BEGIN
-	PERFORM track_stop(relation);
-END
+	SELECT track_step('stop', relation)
 $$;
 COMMENT ON PROCEDURE iblt_untrack(regclass) IS 'stops tracking a table, and drops its digest';
 
@@ -144,7 +171,9 @@ DECLARE
 	begun timestamptz := clock_timestamp();
 	equal boolean;
 BEGIN
-	equal := live_is_right(relation, track_options(relation));
+	-- an error if it is not tracked, or not trustworthy
+	PERFORM @extschema@.iblt_live(relation);
+	equal := live_is_right(relation, iblt_track_options(relation));
 	IF NOT pg_is_in_recovery() THEN
 		PERFORM iblt_live_verified(relation, equal, begun);
 	END IF;

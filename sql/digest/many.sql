@@ -11,24 +11,15 @@ CREATE TYPE track_work AS (
 	problem text			-- why it cannot be tracked, or NULL
 );
 
--- The peer, which is the publisher if a subscription is named alone.
-CREATE FUNCTION track_peer(peer text, target audit_target) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN CASE target.kind WHEN 'subscription' THEN audit_peer(target.name, peer) ELSE peer END;
-END
-$$;
-
--- The tables that an audit would compare.
-CREATE FUNCTION track_list(peer text, target audit_target) RETURNS audit_item[]
+-- The peer, which is the publisher if a subscription is named alone, and the tables that an
+-- audit would compare.
+CREATE FUNCTION track_list(INOUT peer text, target audit_target, OUT items audit_item[])
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
-	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
-	items audit_item[];
+	conn text := 'iblt_' || gen_random_uuid();
 	e failure;
 BEGIN
 	-- nobody tracks a whole database by leaving something out
@@ -38,18 +29,20 @@ BEGIN
 	END IF;
 	PERFORM audit_check(false, target, options) FROM audit_make_options(1, false, 'ignore', 0,
 		'1 minute', NULL, false, false) AS o, LATERAL (SELECT (o).compare) AS x(options);
-	conn := peer_connect(peer, conn);
+	IF target.kind = 'subscription' THEN
+		peer := audit_peer(target.name, peer);
+	END IF;
+	conn := peer_connect(peer, CASE WHEN peer IS NOT NULL THEN conn END);
 	IF conn IS NOT NULL THEN
 		PERFORM audit_check_peer(conn);
 	END IF;
 	items := audit_list(conn, target);
 	PERFORM peer_close(conn);
-	RETURN items;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 		e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 		e.context = PG_EXCEPTION_CONTEXT;
-	e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+	PERFORM iblt_raise(peer_fail(conn, peer_is_string(peer), e), true);
 	RAISE;
 END
 $$;
@@ -196,15 +189,16 @@ CREATE PROCEDURE @extschema@.iblt_track_all(
 AS $$
 DECLARE
 	target iblt_internal.audit_target;
+	found record;
 	item iblt_internal.audit_item;
 	work iblt_internal.track_work;
 BEGIN
 	-- an error in a transaction block, before anything is begun
 	COMMIT;
 	target := iblt_internal.audit_make_target(tables, schema, publication, subscription);
-	peer := iblt_internal.track_peer(peer, target);
-	FOREACH item IN ARRAY iblt_internal.track_list(peer, target) LOOP
-		work := iblt_internal.track_first(peer, item, capacity);
+	found := iblt_internal.track_list(peer, target);
+	FOREACH item IN ARRAY found.items LOOP
+		work := iblt_internal.track_first(found.peer, item, capacity);
 		COMMIT;
 		IF iblt_internal.track_second(item, work) THEN
 			tracked := pg_catalog.int8inc(tracked);

@@ -35,9 +35,10 @@ BEGIN
 		plan.by_hash := false;
 		plan.key_size := size;
 	END IF;
+	before.template := iblt_compare_template(capacity, plan.key_size, seed);
 	RETURN ROW(ARRAY(SELECT c.name FROM unnest(plan.key) AS c),
 		ARRAY(SELECT c.name FROM unnest(plan.columns) AS c), columns IS NULL, plan.by_hash, false,
-		capacity, iblt_compare_template(capacity, plan.key_size, seed));
+		capacity, before.template);
 END
 $$;
 
@@ -130,7 +131,7 @@ EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 		e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 		e.context = PG_EXCEPTION_CONTEXT;
-	e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+	PERFORM iblt_raise(peer_fail(conn, peer_is_string(peer), e));
 	RAISE;
 END
 $$;

@@ -45,7 +45,7 @@ BEGIN
 			e.hint := concat_ws(' ', nullif(e.hint, ''),
 				format('CALL iblt_audit_resume(%s) goes on with the run.', w.run));
 		END IF;
-		e := iblt_raise(peer_fail(w.conn, secret, e));
+		PERFORM iblt_raise(peer_fail(w.conn, secret, e), true);
 		RAISE;
 	END;
 END

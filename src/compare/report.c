@@ -68,10 +68,11 @@ failure_names(HeapTupleHeader failure)
 }
 
 /*
- * iblt_raise(failure) -> failure: raises an error that was caught; its context
- * is that of the call.  If it is secret, the server's log shows neither its
- * statement, which may contain a connection string with a password, nor its
- * context.  Returns NULL if there is no error.
+ * iblt_raise(failure, private) -> failure: raises an error that was caught; its
+ * context is that of the call, from which a private caller is left out.  If it
+ * is secret, the server's log shows neither its statement, which may contain a
+ * connection string with a password, nor its context.  Returns NULL if there is
+ * no error.
  */
 Datum
 iblt_raise(PG_FUNCTION_ARGS)
@@ -94,6 +95,9 @@ iblt_raise(PG_FUNCTION_ARGS)
 	detail = failure_text(failure, FAILURE_DETAIL);
 	hint = failure_text(failure, FAILURE_HINT);
 	secret = DatumGetBool(GetAttributeByNum(failure, FAILURE_SECRET + 1, &isnull)) && !isnull;
+	/* a PERFORM and its function; whoever catches the error sets this again */
+	for (int i = 0; i < 2 && PG_GETARG_BOOL(1) && error_context_stack != NULL; i++)
+		error_context_stack = error_context_stack->previous;
 	ereport(ERROR,
 			(errcode(sqlstate_code(sqlstate)),
 			 errmsg_internal("%s", message == NULL ? "unknown error" : message),

@@ -120,6 +120,7 @@ DROP TABLE seeded;
 -- iblt's own errors have no context of private functions, and that of the caller's
 CREATE TABLE told (id int PRIMARY KEY, v int);
 INSERT INTO told VALUES (1, 0);
+CREATE UNLOGGED TABLE unlogged (id int PRIMARY KEY);
 CREATE FUNCTION pg_temp.asks(query text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE query; END $$;
 CREATE FUNCTION not_zero(v int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE 'zero'; END $$;
 CREATE FUNCTION pg_temp.context(query text, OUT state text, OUT own text[], OUT private boolean) LANGUAGE plpgsql AS $$
@@ -142,6 +143,13 @@ SELECT query, c.* FROM unnest(ARRAY[
 	$$SELECT * FROM iblt_audit_recheck(4711)$$,
 	$$SELECT * FROM iblt_compare('told', NULL, 'told', condition => '1 / v = 1', peer_condition => '1 / v = 1')$$,
 	$$SELECT * FROM iblt_compare('told', NULL, 'told', condition => 'public.not_zero(v) = 1', peer_condition => 'true')$$,
-	$$SELECT * FROM iblt_compare('told', NULL, 'no such table')$$]) WITH ORDINALITY AS q(query, n), LATERAL pg_temp.context(query) AS c ORDER BY n;
-DROP TABLE told;
+	$$SELECT * FROM iblt_compare('told', NULL, 'no such table')$$,
+	$$CALL iblt_track('told', columns => '{w}')$$,
+	$$CALL iblt_track('told', capacity => -1)$$,
+	$$CALL iblt_track('told', peer_relation => 'told')$$,
+	$$CALL iblt_track('unlogged')$$,
+	$$CALL iblt_live_rebuild('told')$$,
+	$$CALL iblt_untrack('pg_stat_activity')$$,
+	$$SELECT iblt_live_verify('told')$$]) WITH ORDINALITY AS q(query, n), LATERAL pg_temp.context(query) AS c ORDER BY n;
+DROP TABLE told, unlogged;
 DROP FUNCTION not_zero;

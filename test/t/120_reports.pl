@@ -94,6 +94,13 @@ foreach ([ '[]', 'unknown' ], [ '[{}]', 'unknown' ], [ '[{"status": "equal"}]', 
 like(failure("SELECT iblt_audit_report('[]'::json, '$_')"), qr/22023: form must be/, "form $_") foreach 'nosuch', '';
 like(failure("SELECT iblt_audit_report('[]'::json, NULL)"), qr/22023: form must be/, 'form NULL');
 unlike(failure("SELECT iblt_audit_report('[]'::json, 'nosuch')"), qr/report_as/, 'an error without the context of private functions');
+foreach ('CALL iblt_audit_run(NULL)', "CALL iblt_audit_run('node_b', schema => 'nosuch')", "CALL iblt_audit_run('node_b', slice_ms => 0)", 'CALL iblt_audit_resume(4711)',
+	"CALL iblt_track_all(schema => 'nosuch')", "CALL iblt_track_all('nosuch', schema => 'shop')", "CALL iblt_track_all(subscription => 'nosuch')")
+{
+	my $error = failure($_);
+	like($error, qr/^.*ERROR:  \w{5}: .*PL\/pgSQL function iblt_\w+\(/s, "$_: an error");
+	unlike($error, qr/PL\/pgSQL function (?!iblt_)|SQL statement/, 'without the context of private functions');
+}
 like(failure('SELECT iblt_audit_report(987654321)'), qr/42704: there is no run 987654321, or it is not yours/, 'no such run');
 is($here->safe_psql('postgres', q{SELECT count(*), max(x) FROM regexp_split_to_table(iblt_audit_report((SELECT json_agg(json_build_object('relation', 't' || g, 'status', 'error')) FROM generate_series(1, 30) g), 'summary'), E'\n') AS x
 	WHERE x ~ 'more'}), '1|  and 10 more', 'a summary is short');
