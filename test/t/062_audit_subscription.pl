@@ -9,6 +9,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my ($here, $there) = audit_servers();
 inside($here, $there);
 my $version = $here->safe_psql('postgres', 'SHOW server_version_num');

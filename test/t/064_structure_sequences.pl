@@ -8,6 +8,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 random_seed();
 my $node = server('here', 'max_prepared_transactions = 2');
 foreach my $database (qw(a b))
