@@ -239,9 +239,7 @@ BEGIN
 		PERFORM set_config('iblt.keeps', '', true);
 		RETURN true;
 	END IF;
-	-- the sketches of both sides, if they are in one database (kept_name)
-	PERFORM peer_send(conn, format('SELECT ARRAY[iblt_internal.session_forget(%L), '
-		'iblt_internal.session_forget(%L)]', conn, conn || ' there'));
+	PERFORM peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn));
 	IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
 		PERFORM peer_value(conn, 0.001, 0);
 		RETURN true;
@@ -351,14 +349,18 @@ $$;
 -- A driver has the peers of both sides, NULL for this database, and the names of the
 -- connections to them.  Both sides may be relations of one peer, over one connection.
 
--- The names of the connections to peers, as peer_conn gives them.
-CREATE FUNCTION peer_conns(peers text[]) RETURNS text[]
+-- The names of the connections to peers: new ones, or those that the caller may have lent.
+CREATE FUNCTION peer_conns(peers text[], lent boolean DEFAULT true) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	conns text[] := ARRAY[peer_conn(peers[1]), NULL];
+	conns text[] := '{NULL,NULL}';
 BEGIN
-	conns[2] := CASE WHEN peers[2] = peers[1] THEN conns[1] ELSE peer_conn(peers[2]) END;
+	FOR n IN 1 .. 2 LOOP
+		conns[n] := CASE WHEN n = 2 AND peers[2] = peers[1] THEN conns[1]
+			WHEN lent THEN peer_conn(peers[n])
+			WHEN peers[n] IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	END LOOP;
 	RETURN conns;
 END
 $$;

@@ -217,7 +217,7 @@ DECLARE
 BEGIN
 	RETURN (SELECT coalesce(array_agg(ROW(h.name, column_cast(h.c, t.c), (h.c).base,
 			(t.c).base, (h.c).type, t.type, (h.c).textual = (t.c).textual,
-			(h.c).not_null AND (t.c).not_null)::plan_column
+			(h.c).not_null AND (t.c).not_null, NULL)::plan_column
 		ORDER BY h.position), '{}')
 	FROM (SELECT ROW(c.*)::side_column AS c, c.name, row_number() OVER () AS position
 		FROM unnest(here.columns) AS c) AS h

@@ -20,13 +20,14 @@ AS $$
 	SELECT 1
 $$;
 
--- Forgets the sketch that this session keeps under the name of a connection.
+-- Forgets the sketches that this session keeps under the name of a connection (kept_name).
 -- At the end, on a connection that a caller has opened.
 CREATE FUNCTION session_forget(name text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 BEGIN
+	PERFORM @extschema@.iblt_session_drop(name || ' there');
 	RETURN @extschema@.iblt_session_drop(name);
 END
 $$;

@@ -120,7 +120,8 @@ CREATE TYPE plan_column AS (
 	type_here text,
 	type_there text,
 	same_textual boolean,	-- both have the same types without a send function
-	not_null boolean		-- on both sides
+	not_null boolean,		-- on both sides
+	read_as text			-- the built-in type that plain queries read its text as
 );
 
 -- Replication from one side to the other.

@@ -83,6 +83,7 @@ DECLARE
 	most bigint := 0;
 	described jsonb;
 BEGIN
+	plan.columns := plain_read_as(plan.columns, told[1]);
 	plan.by_hash := true;
 	plan.bytes := 0;
 	FOREACH described IN ARRAY told LOOP

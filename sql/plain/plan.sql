@@ -167,6 +167,27 @@ AS $$
 	SELECT greatest(16, least(row_number / 80, 65536), least(row_number / 1500, 131072))::integer
 $$;
 
+-- Columns with the built-in types that values of both sides become: text for an enum.
+-- A side told how the text of a column is read (plain_columns_sql).  A type has no length here:
+-- "character" and "bit" would be of one.
+CREATE FUNCTION plain_read_as(columns plan_column[], told jsonb) RETURNS plan_column[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	c plan_column;
+BEGIN
+	FOR i IN 1 .. cardinality(columns) LOOP
+		c := columns[i];
+		c.read_as := (SELECT CASE t.text WHEN 'enum' THEN 'text' WHEN 'enum[]' THEN '_text'
+				ELSE (SELECT typname FROM pg_type WHERE oid = t.text::oid) END
+			FROM jsonb_to_recordset(told -> 'columns') AS t(name text, text text)
+			WHERE t.name = c.name);
+		columns[i] := c;
+	END LOOP;
+	RETURN columns;
+END
+$$;
+
 -- The plan for two relations, as plain_describe_sql described both.
 CREATE FUNCTION plain_plan(here side, there side, mine jsonb, theirs jsonb, options options)
 RETURNS plan
@@ -185,6 +206,7 @@ BEGIN
 	IF here.bare AND here.condition IS NOT NULL THEN
 		PERFORM plain_check_condition(there, here.condition, theirs, mine);
 	END IF;
+	plan.columns := plain_read_as(plan.columns, mine);
 	plan.by_hash := true;
 	plan.buckets := plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
 		(theirs -> 'size' ->> 'rows')::bigint, 0));

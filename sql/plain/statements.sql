@@ -171,18 +171,6 @@ AS $$
 		plain_matches_sql(plan, quote_literal(keys), in_buckets))
 $$;
 
--- The built-in type that both sides' values become: text for an enum.
--- A type has no length here: "character" and "bit" would be of one.
-CREATE FUNCTION plain_type(c plan_column) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT CASE WHEN t.oid < 16384 THEN t.typname
-			WHEN t.typtype = 'e' THEN 'text' ELSE '_text' END
-		FROM pg_type t WHERE t.oid = c.base::oid);
-END
-$$;
-
 -- The rows t whose texts are in $2, as an item of FROM.
 CREATE FUNCTION plain_typed_sql(plan plan) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -192,7 +180,7 @@ BEGIN
 			' CROSS JOIN LATERAL (SELECT iblt_row::text[] AS iblt_a OFFSET 0) AS iblt_r'
 			' CROSS JOIN LATERAL (SELECT %s) AS t)', string_agg(part, ', ' ORDER BY n))
 		FROM (SELECT i AS n, format('iblt_r.iblt_a[%s]::pg_catalog.%I AS %I', i,
-				plain_type(plan.columns[i]), (plan.columns[i]).name) AS part
+				(plan.columns[i]).read_as, (plan.columns[i]).name) AS part
 			FROM generate_subscripts(plan.columns, 1) AS i
 			UNION ALL
 			SELECT cardinality(plan.columns) + e.n, format('iblt_r.iblt_a[%s] AS %I',

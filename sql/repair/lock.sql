@@ -63,8 +63,8 @@ DECLARE
 	here text[] := repair_relations(plans, 'here');
 	there text[] := repair_relations(plans, 'there');
 BEGIN
-	IF is_local(compared) THEN
-		PERFORM repair_guard(NULL, here || there);
+	IF is_together(compared) THEN
+		PERFORM repair_guard((compared.here).place, here || there);
 	ELSIF (compared.here).identity < (compared.there).identity COLLATE "C" THEN
 		PERFORM repair_guard((compared.here).place, here),
 			repair_guard((compared.there).place, there);
@@ -134,27 +134,31 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- Locks what a repair is about to change, on the peer in a transaction that may write.
--- The peer's transaction goes on if it is to be changed.
-CREATE FUNCTION repair_begin(conn text, asked repair_options, plans repair_plan[]) RETURNS void
+-- Locks what a repair is about to change, on other servers in transactions.  That of the target
+-- may write, and goes on.
+CREATE FUNCTION repair_begin(places text[], asked repair_options, plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	push boolean := asked.target = 'there';
+	target text := places[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END];
+	place text;
+	writes boolean;
 BEGIN
-	IF conn IS NOT NULL THEN
-		PERFORM peer_send(conn, format('BEGIN ISOLATION LEVEL READ COMMITTED READ %s;'
+	FOR place IN SELECT DISTINCT p FROM unnest(places) AS p WHERE p IS NOT NULL LOOP
+		writes := coalesce(place = target, false);
+		PERFORM peer_send(place, format('BEGIN ISOLATION LEVEL READ COMMITTED READ %s;'
 				' SELECT pg_catalog.set_config(''iblt.writing'', %L, true)',
-				CASE WHEN push THEN 'WRITE' ELSE 'ONLY' END,
-				CASE WHEN push THEN 'on' ELSE 'off' END)),
-			peer_value(conn, 0.001, 1);
-	END IF;
+				CASE WHEN writes THEN 'WRITE' ELSE 'ONLY' END,
+				CASE WHEN writes THEN 'on' ELSE 'off' END)),
+			peer_value(place, 0.001, 1);
+	END LOOP;
 	IF plans <> '{}' THEN
 		PERFORM repair_lock_all(plans);
 	END IF;
-	IF conn IS NOT NULL AND NOT push THEN
-		PERFORM peer_send(conn, 'COMMIT'),
-			peer_value(conn, 0.001, 0);
-	END IF;
+	FOREACH place IN ARRAY places LOOP
+		IF place <> coalesce(target, '') THEN
+			PERFORM peer_send(place, 'COMMIT'), peer_value(place, 0.001, 0);
+		END IF;
+	END LOOP;
 END
 $$;

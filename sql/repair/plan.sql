@@ -48,7 +48,7 @@ BEGIN
 			DETAIL = 'Citus does not lock rows of several shards, so they could change meanwhile.',
 			HINT = 'Leave apply out, stop writing to the rows, '
 				'and run the statements that are shown.';
-	ELSIF is_local(compared) AND (compared.here).relation = (compared.there).relation THEN
+	ELSIF is_together(compared) AND (compared.here).relation = (compared.there).relation THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'a relation cannot be repaired from itself';
 	ELSIF NOT compared.is_unique
@@ -100,6 +100,8 @@ CREATE FUNCTION repair_check_apply(plan repair_plan) RETURNS void
 AS $$
 DECLARE
 	s side := repair_side(plan);
+	source side := CASE s.side WHEN 'here' THEN (plan.compared).there
+		ELSE (plan.compared).here END;
 BEGIN
 	IF (plan.asked).apply THEN
 		PERFORM repair_refuse_remote(plan.compared);
@@ -107,18 +109,19 @@ BEGIN
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
 			MESSAGE = format('%s cannot be repaired: %s is a standby', s.relation,
-				CASE WHEN s.place IS NOT NULL THEN 'the peer'
+				CASE WHEN s.place IS NOT NULL THEN peer_title(s.place)
 				ELSE 'this server' END),
 			HINT = 'Repair its primary.';
-	ELSIF (plan.asked).apply AND current_setting('transaction_isolation') !~ '^read' THEN
+	ELSIF (plan.asked).apply AND NOT is_elsewhere(plan.compared)
+			AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED.';
-	ELSIF (plan.asked).apply AND s.place IS NOT NULL
-			AND repair_written(((plan.compared).here).relation::regclass) THEN
+	ELSIF (plan.asked).apply AND s.place IS NOT NULL AND source.place IS NULL
+			AND repair_written(source.relation::regclass) THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = format('%s cannot be pushed: this transaction has changed it',
-				((plan.compared).here).relation),
+				source.relation),
 			DETAIL = 'A push commits on the peer, also if this transaction is rolled back.',
 			HINT = 'COMMIT first.';
 	ELSIF (plan.asked).as_replica AND (plan.target).deferrable_constraints <> '{}' THEN
@@ -174,6 +177,7 @@ BEGIN
 	compared.by_index := false;		-- whatever a run trusted
 	plan.compared := repair_stamped(compared, asked);
 	plan.asked := asked;
+	PERFORM repair_refuse_bare(repair_side(plan));
 	plan.target := repair_target_of(plan);
 	asked.as_replica := asked.as_replica OR (plan.target).replica;
 	plan.asked := asked;
@@ -188,14 +192,15 @@ BEGIN
 END
 $$;
 
--- An error for a repair that a method cannot do.
-CREATE FUNCTION repair_check_method(method text, asked repair_options) RETURNS void
+-- An error for a target that is asked by plain queries.
+CREATE FUNCTION repair_refuse_bare(s side) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF method = 'plain' AND asked.target = 'there' THEN
+	IF s.bare THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'cannot push to a peer by plain queries',
+			MESSAGE = format('cannot %s a peer by plain queries',
+				CASE s.side WHEN 'here' THEN 'pull into' ELSE 'push to' END),
 			DETAIL = 'They only read.',
 			HINT = 'Repair from the other server, with direction => ''pull'', '
 				'or install iblt on the peer.';
@@ -210,7 +215,6 @@ CREATE FUNCTION repair_prepare(conns text[], relation regclass, peer_relation te
 AS $$
 BEGIN
 	options.method := plain_method(conns, options.method);
-	PERFORM repair_check_method(options.method, asked);
 	RETURN repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
 END
 $$;

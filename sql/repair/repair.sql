@@ -21,7 +21,7 @@ BEGIN
 	work.figures := comparison.figures;
 	work.steps := repair_outside(plan, repair_steps(plan, comparison.differences));
 	IF (plan.asked).apply THEN
-		PERFORM repair_begin(((plan.compared).there).place, plan.asked,
+		PERFORM repair_begin(places_of(plan.compared), plan.asked,
 			CASE WHEN repair_ids(work.steps) = '{}' THEN '{}' ELSE ARRAY[plan] END);
 		claimed := repair_claim(plan, comparison.differences, work.steps);
 		work.steps := claimed.steps;
@@ -46,7 +46,6 @@ DECLARE
 	state text;
 	message text;
 BEGIN
-	options.label := 'iblt_repair ' || relation::text;
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
 			plan := NULL;
@@ -85,24 +84,23 @@ BEGIN
 END
 $$;
 
--- Repairs, or previews, over a connection of that name.
+-- Repairs, or previews, over connections of these names.
 -- From the first statement that changes rows on, nothing starts again.
-CREATE FUNCTION repair(conn text, peer text, relation regclass, peer_relation text, options options,
-	asked repair_options) RETURNS repair_work
+CREATE FUNCTION repair(conns text[], peers text[], relation regclass, here_relation text,
+	peer_relation text, options options, asked repair_options) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	work repair_work;
+	target text := conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END];
 BEGIN
 	PERFORM repair_check_options(asked);
-	PERFORM check_options(relation, options);
-	work := repair_search(ARRAY[NULL, conn], ARRAY[NULL, peer], relation, peer_relation, options,
-		asked);
+	options := compare_options('iblt_repair', relation, conns[1] IS NOT NULL, here_relation,
+		options);
+	work := repair_search(conns, peers, relation, peer_relation, options, asked);
 	IF asked.apply THEN
 		work := (repair_apply(ARRAY[work]))[1];
-	END IF;
-	IF asked.apply AND conn IS NOT NULL AND asked.target = 'there' THEN
-		PERFORM repair_commit(conn);
+		PERFORM repair_commit(target);
 	END IF;
 	RETURN work;
 END
@@ -137,7 +135,9 @@ CREATE FUNCTION @extschema@.iblt_repair(
 	progress boolean DEFAULT false,
 	live text DEFAULT 'off',
 	method text DEFAULT 'sketch',
-	run bigint DEFAULT NULL)
+	run bigint DEFAULT NULL,
+	here_peer text DEFAULT NULL,
+	here_relation text DEFAULT NULL)
 RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
@@ -149,7 +149,8 @@ DECLARE
 		key_columns, condition, peer_condition, max_differences, 'texts', cast_types, extra_columns,
 		recheck, timeout, seed, progress, live, method);
 	asked repair_options;
-	conn text := CASE WHEN num_nonnulls(peer, run) > 0 THEN 'iblt_' || gen_random_uuid() END;
+	peers text[] := ARRAY[here_peer, peer];
+	conns text[] := peer_conns(peers, false);
 	works repair_work[];
 	e failure;
 BEGIN
@@ -167,17 +168,17 @@ BEGIN
 		asked.as_replica := as_replica;
 		asked.origin := origin;
 		works := CASE WHEN run IS NULL THEN ARRAY[
-				repair(conn, peer, relation, peer_relation, options, asked)]
-			ELSE run_repair(conn, peer, run, relation, peer_relation, seed, options,
-				asked) END;
-		PERFORM peer_close(conn);
+				repair(conns, peers, relation, here_relation, peer_relation, options, asked)]
+			ELSE run_repair(conns, peers, run, relation, here_relation, peer_relation, seed,
+				options, asked) END;
+		PERFORM peers_close(conns);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 			e.context = PG_EXCEPTION_CONTEXT, e.schema_name = SCHEMA_NAME,
 			e.table_name = TABLE_NAME, e.column_name = COLUMN_NAME,
 			e.datatype_name = PG_DATATYPE_NAME, e.constraint_name = CONSTRAINT_NAME;
-		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;
 	IF run IS NULL THEN
@@ -191,7 +192,7 @@ BEGIN
 	PERFORM iblt_repair_forget((w.plan).secret) FROM unnest(works) AS w;
 END
 $$;
-COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text, text,
-	bigint, boolean, text, integer, interval, bigint, text, text, boolean, boolean, boolean, boolean,
-	boolean, text, boolean, text, boolean, text, text, bigint) IS
+COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text,
+	text, bigint, boolean, text, integer, interval, bigint, text, text, boolean, boolean, boolean,
+	boolean, boolean, text, boolean, text, boolean, text, text, bigint, text, text) IS
 'the statements that make one side like the other, which are run only with apply => true';

@@ -7,11 +7,14 @@
 -- tables in one transaction.
 
 -- An error for arguments that say what to compare.
-CREATE FUNCTION run_repair_check(peer_relation text, seed bigint, options options) RETURNS void
+CREATE FUNCTION run_repair_check(here_peer boolean, here_relation text, peer_relation text,
+	seed bigint, options options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	given text := concat_ws(', ', CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
+	given text := concat_ws(', ', CASE WHEN here_peer THEN 'here_peer' END,
+		CASE WHEN here_relation IS NOT NULL THEN 'here_relation' END,
+		CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
 		CASE WHEN options.columns IS NOT NULL THEN 'columns' END,
 		CASE WHEN options.exclude IS NOT NULL THEN 'exclude' END,
 		CASE WHEN options.key_columns IS NOT NULL THEN 'key_columns' END,
@@ -322,7 +325,7 @@ DECLARE
 	r run_repair;
 	x record;
 BEGIN
-	PERFORM repair_begin(w.conn, asked, ARRAY(SELECT (u.work).plan
+	PERFORM repair_begin(ARRAY[NULL, w.conn], asked, ARRAY(SELECT (u.work).plan
 		FROM unnest(repairs) AS u WHERE repair_ids((u.work).steps) <> '{}'));
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := run_repair_claim(repairs[i]);
@@ -341,28 +344,27 @@ BEGIN
 			GROUP BY (u.t).item LOOP
 		PERFORM run_repair_store(w, repairs[x.first], x.gone);
 	END LOOP;
-	IF asked.target = 'there' THEN
-		PERFORM repair_commit(w.conn);
-	END IF;
+	PERFORM repair_commit(CASE asked.target WHEN 'there' THEN w.conn END);
 	RETURN repairs;
 END
 $$;
 
--- Repairs, or previews, what a run has kept, over a connection of that name.
+-- Repairs, or previews, what a run has kept, over connections of these names.
 -- If the rows are changed, the lock keeps the run from going on meanwhile.
-CREATE FUNCTION run_repair(conn text, peer text, run bigint, relation regclass, peer_relation text,
-	seed bigint, options options, asked repair_options) RETURNS repair_work[]
+CREATE FUNCTION run_repair(conns text[], peers text[], run bigint, relation regclass,
+	here_relation text, peer_relation text, seed bigint, options options, asked repair_options)
+RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	w run_worker := run_worker_of(peer, options.progress);
+	w run_worker := run_worker_of(peers[2], options.progress);
 	tables run_table[];
 	repairs run_repair[] := '{}';
 BEGIN
-	PERFORM repair_check_options(asked), run_repair_check(peer_relation, seed, options);
-	w.conn := conn;
+	PERFORM repair_check_options(asked), run_repair_check(conns[1] IS NOT NULL, here_relation,
+		peer_relation, seed, options);
+	w.conn := coalesce(conns[2], 'iblt_' || gen_random_uuid());
 	w := run_open(w, run);
-	PERFORM repair_check_method((((w.options).audit).compare).method, asked);
 	IF asked.apply THEN
 		PERFORM run_write(run);
 	END IF;

@@ -70,7 +70,7 @@ FROM (VALUES (true, true), (true, false), (false, true), (false, false)) AS x(h,
 	LATERAL (SELECT jsonb_populate_record(NULL::iblt_internal.side, jsonb_build_object('columns', jsonb_build_array(jsonb_build_object('name', 'c', 'base', 23, 'type', 'integer', 'textual', '[]'::jsonb, 'not_null', h))))) AS one(s),
 	LATERAL (SELECT jsonb_populate_record(NULL::iblt_internal.side, jsonb_build_object('columns', jsonb_build_array(jsonb_build_object('name', 'c', 'base', 23, 'type', 'integer', 'textual', '[]'::jsonb, 'not_null', t))))) AS two(s);
 -- which columns a sketch can have as they are
-SELECT title, iblt_internal.key_size(ARRAY[ROW('c', "cast", base, base_there, NULL, NULL, true, not_null)::iblt_internal.plan_column]) AS bytes
+SELECT title, iblt_internal.key_size(ARRAY[ROW('c', "cast", base, base_there, NULL, NULL, true, not_null, NULL)::iblt_internal.plan_column]) AS bytes
 FROM (VALUES ('an integer', '', 23, 23, true), ('that may be null', '', 23, 23, false), ('of another base there', '', 23, 16400, true),
 	('cast', 'int8', 23, 20, true), ('cast, that may be null', 'int8', 23, 20, false), ('as text', 'text', 23, 25, true), ('a text', '', 25, 25, true)) AS x(title, "cast", base, base_there, not_null);
 
