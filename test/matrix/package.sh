@@ -82,6 +82,12 @@ address_is_written() {
 		grep -lF https://example.org/a/iblt META.json debian/control.in debian/copyright debian/watch packaging/iblt.spec | wc -l | grep -qx 5)
 }
 
+# debian/tests, with the packages installed and nothing built.
+package_tests() {
+	apt-get -qq -y --no-install-recommends install /one/iblt/build/iblt-common_*.deb /one/iblt/build/postgresql-"$PG"-iblt_*.deb &&
+		rm -rf /tested && mkdir /tested && cp -r debian test expected Makefile iblt.control sql src /tested/ && (cd /tested && debian/tests/installcheck)
+}
+
 # It has no server here, and says so.
 program_runs() {
 	local rc=0
@@ -107,6 +113,7 @@ passed "a plain owner creates the extension, and the example of the README gives
 passed "the links of the pages lead somewhere" links_lead_somewhere
 passed "iblt-audit is in PATH" program_runs
 passed "and has a manual page" test -s /clean/usr/share/man/man1/iblt-audit.1.gz
+passed "the tests of the packages" package_tests
 passed "a releaser's addresses go where they belong" address_is_written
 as_postgres "pg_ctl -D /tmp/data -m fast -s stop" || true
 echo "$((number - failed)) passed, $failed failed"
