@@ -5,7 +5,7 @@
 
 -- The arguments
 
--- The one of these that is not null, or the whole database.
+-- The one of these that is not null, or the whole database, which schema may also say by '*'.
 CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication text,
 	subscription text, peer_schema text DEFAULT NULL) RETURNS audit_target
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -16,11 +16,11 @@ DECLARE
 BEGIN
 	IF num_nonnulls(tables, schema, publication, subscription) <= 1 THEN
 		target.kind := CASE WHEN tables IS NOT NULL THEN 'tables'
-			WHEN schema IS NOT NULL THEN 'schema'
+			WHEN schema <> '*' THEN 'schema'
 			WHEN publication IS NOT NULL THEN 'publication'
 			WHEN subscription IS NOT NULL THEN 'subscription' ELSE 'database' END;
 	END IF;
-	target.name := coalesce(schema, publication, subscription);
+	target.name := coalesce(nullif(schema, '*'), publication, subscription);
 	target.tables := tables;
 	target.peer_schema := peer_schema;
 	RETURN target;

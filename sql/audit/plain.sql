@@ -49,9 +49,10 @@ CREATE FUNCTION plain_plans_small(conn text, smalls audit_small[]) RETURNS plan[
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	query text := plain_describe_many_sql(
-		ARRAY(SELECT s.here ->> 'relation' FROM unnest(smalls) AS s));
-	answers text[] := ask_values(ARRAY[NULL, conn], ARRAY[query, query], 0.005, 'iblt_audit');
+	answers text[] := ask_values(ARRAY[NULL, conn], ARRAY[
+		plain_describe_many_sql(ARRAY(SELECT s.here ->> 'relation' FROM unnest(smalls) AS s)),
+		plain_describe_many_sql(ARRAY(SELECT audit_peer_name(s.item) FROM unnest(smalls) AS s))],
+		0.005, 'iblt_audit');
 	mine jsonb := answers[1];
 	theirs jsonb := answers[2];
 	plans plan[];

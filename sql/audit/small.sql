@@ -25,7 +25,8 @@ AS $$
 $$;
 
 -- A hash of what both sides must have in common, for a table of at most 1 MB; otherwise NULL.
--- What a plan depends on, except what audit_answer gives.  NULL unless the table is small:
+-- What a plan depends on, except what audit_answer gives, and the names of indexes, by which
+-- nothing is looked up in an equal table.  NULL unless the table is small:
 -- views and foreign tables have no upper bound of their rows.
 CREATE FUNCTION audit_core(described jsonb) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -36,9 +37,9 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	RETURN CASE WHEN (described ->> 'most_rows')::numeric * 28 <= 1048576
-		THEN audit_hash(convert_to(jsonb_build_array(described -> 'relation',
-			described -> 'kind', described -> 'plain', described -> 'columns',
-			described -> 'keys')::text, getdatabaseencoding())) END;
+		THEN audit_hash(convert_to(jsonb_build_array(described -> 'kind', described -> 'plain',
+			described -> 'columns', ARRAY(SELECT key - 'index' FROM jsonb_array_elements(
+				described -> 'keys') AS key))::text, getdatabaseencoding())) END;
 END
 $$;
 
@@ -159,8 +160,7 @@ BEGIN
 	FOR n IN first .. least(first + most - 1, cardinality(items)) LOOP
 		item := items[n];
 		last := n;
-		-- the peer is asked by the name here
-		IF item.problem IS NULL AND item.relid IS NOT NULL AND item.peer_schema IS NULL
+		IF item.problem IS NULL AND item.relid IS NOT NULL
 				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off' THEN
 			small := audit_describe_small(item, options);
 			small.core := audit_core(small.here);
@@ -179,7 +179,8 @@ $$;
 CREATE FUNCTION audit_small_sql(smalls audit_small[], own boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('SELECT audit_answers(%L)', jsonb_agg(jsonb_build_array(s.here -> 'relation',
+	SELECT format('SELECT audit_answers(%L)', jsonb_agg(jsonb_build_array(
+			CASE WHEN own THEN s.here ->> 'relation' ELSE audit_peer_name(s.item) END,
 			CASE WHEN own THEN (s.compare).condition ELSE (s.compare).peer_condition END,
 			(s.compare).exclude, (s.compare).seed, s.core)
 		|| CASE WHEN own THEN jsonb_build_array(s.here) ELSE '[]' END ORDER BY n))
@@ -218,7 +219,7 @@ BEGIN
 	RETURN audit_equal_small(small, checked_plan(
 		described(small.here, 'here'),
 		described(small.here || server || jsonb_build_object(
-			'condition', (small.compare).peer_condition,
+			'relation', audit_peer_name(small.item), 'condition', (small.compare).peer_condition,
 			'identity', answer -> 2, 'fingerprint', answer -> 3, 'versions', answer -> 4,
 			'version_rights', answer -> 5, 'most_rows', answer -> 6, 'collations', answer -> 7,
 			'subscriptions', answer -> 8), 'there', conn), small.compare),

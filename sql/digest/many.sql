@@ -13,8 +13,8 @@ CREATE TYPE track_work AS (
 
 -- The peer, which is the publisher if a subscription is named alone, and the tables that an
 -- audit would compare.
-CREATE FUNCTION track_list(INOUT peer text, target audit_target, OUT items audit_item[])
-RETURNS record
+CREATE FUNCTION track_list(INOUT peer text, target audit_target, schema text,
+	OUT items audit_item[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
@@ -23,7 +23,7 @@ DECLARE
 	e failure;
 BEGIN
 	-- nobody tracks a whole database by leaving something out
-	IF target.kind = 'database' THEN
+	IF target.kind = 'database' AND schema IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'exactly one of tables, schema, publication and subscription must be given';
 	END IF;
@@ -196,7 +196,7 @@ BEGIN
 	-- an error in a transaction block, before anything is begun
 	COMMIT;
 	target := iblt_internal.audit_make_target(tables, schema, publication, subscription);
-	found := iblt_internal.track_list(peer, target);
+	found := iblt_internal.track_list(peer, target, schema);
 	FOREACH item IN ARRAY found.items LOOP
 		work := iblt_internal.track_first(found.peer, item, capacity);
 		COMMIT;

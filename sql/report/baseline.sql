@@ -146,10 +146,10 @@ BEGIN
 			MESSAGE = 'capacity must be between 1 and 100000';
 	END IF;
 	lines := json_build_object('iblt_baseline', 1, 'protocol', protocol(),
-		'database', current_database(), 'schema', schema, 'listed', tables IS NOT NULL,
+		'database', current_database(), 'schema', nullif(schema, '*'), 'listed', tables IS NOT NULL,
 		'made_at', clock_timestamp());
 	BEGIN
-		FOREACH relation IN ARRAY baseline_list(tables, schema) LOOP
+		FOREACH relation IN ARRAY baseline_list(tables, nullif(schema, '*')) LOOP
 			lines := concat(lines, chr(10),
 				row_to_json(baseline_read(baseline_plan(relation, capacity, random_seed()))));
 		END LOOP;

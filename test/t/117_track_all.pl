@@ -71,6 +71,7 @@ is(sql($_, "SELECT (iblt_info(iblt_live('s.fine'))).capacity >= 500"), 't', 'of 
 sql($_, "CALL iblt_untrack('s.fine'); CALL iblt_untrack('s.mine')") foreach $here, $there;
 is(track_all("schema => 's'"), qq(4|0\ntable s.fine is tracked\ntable s.here_only is tracked\ntable s.mine is tracked\ntable s.typed is tracked), 'without a peer: only here');
 is(sql($there, "SELECT count(*) FROM iblt_live_status() WHERE relation::text LIKE 's.%'"), '0', 'nothing there');
+like(track_all("schema => '*'"), qr/^\d+\|\d+\ntable (?s:.*)^table s.fine is tracked$/m, 'all tables, if asked for by name');
 like(track_all("$peer, tables => '{s.fine}'"), qr/^1\|0\ntable s.fine is tracked$/, 'a digest that does not fit the one there is made anew');
 is(audit("$peer, tables => '{s.fine}', live => 'require'"), 's.fine equal from live digests', 'so that they fit');
 

@@ -36,7 +36,9 @@ mine.sole - not comparable
 public.parted public.parted equal
 theirs.sole theirs.sole not comparable};
 {
-	my ($got, $err, $rows) = audit('recheck => 0');
+	my ($got, $err, $rows) = audit("schema => '*'");
+	is(said($rows), $all, 'the whole database by its name');
+	($got, $err, $rows) = audit('recheck => 0');
 	is(said($rows), $all, 'every table of either side, in the schemas of both, and none of the system or of extensions');
 	is($got->{'a.lost'}{detail}, 'the table does not exist here', 'a table of the peer alone has its name');
 	is($got->{'theirs.sole'}{detail}, 'the table does not exist here', 'also in a schema of the peer alone');
@@ -55,14 +57,14 @@ theirs.sole theirs.sole not comparable};
 	is($out, 'differs equal not comparable', 'and by plain queries');
 }
 like(failure('SELECT * FROM iblt_audit(NULL)'), qr/22004: peer must not be null/, 'without a peer it is an error');
-like(failure("SELECT * FROM iblt_audit($peer, '{a.t}', schema => 'a')"), qr/22023: at most one of tables, schema, publication and subscription can be given/, 'two things to audit are an error');
+like(failure("SELECT * FROM iblt_audit($peer, '{a.t}', schema => '$_')"), qr/22023: at most one of tables, schema, publication and subscription can be given/, 'two things to audit are an error') foreach 'a', '*';
 
 # --- a schema of another name -------------------------------------------------------------------
 
 my $made = q{CREATE TYPE "Mood" AS ENUM ('sad', 'ok'); CREATE TYPE pair AS (a int, "b .x" "Mood"); CREATE DOMAIN small AS int; CREATE TYPE span AS RANGE (subtype = int);
 	CREATE TABLE typed (id int PRIMARY KEY, m "Mood", ms "Mood"[], p pair, ps pair[], s small, r span); INSERT INTO typed SELECT g, 'ok', '{sad}', ROW(g, 'sad'::"Mood")::pair, ARRAY[ROW(g, 'ok'::"Mood")::pair], g, span(g, g + 2) FROM generate_series(1, 50) g;
 	CREATE TABLE by_mood (m "Mood" PRIMARY KEY, v text); INSERT INTO by_mood VALUES ('sad', 'x'); CREATE TABLE changed AS TABLE typed; ALTER TABLE changed ADD PRIMARY KEY (id);
-	CREATE TABLE decoy (id int PRIMARY KEY, v int); INSERT INTO decoy VALUES (1, 1);
+	CREATE TABLE decoy (id int PRIMARY KEY, v int); INSERT INTO decoy VALUES (1, 1); CREATE TABLE together_1 (id int PRIMARY KEY); CREATE TABLE together_2 (i int PRIMARY KEY, v text); CREATE TABLE together_3 (a int, b int, t text, PRIMARY KEY (a, b));
 	CREATE TABLE other (id int PRIMARY KEY, v %s); CREATE TABLE made_of (id int PRIMARY KEY, p halves);};
 my $old = '"Old.* s"';
 $here->safe_psql('postgres', "CREATE SCHEMA $old; SET search_path = $old; CREATE TYPE halves AS (a int, b int); " . sprintf($made, 'pair') . 'CREATE TABLE only_here (id int)');
@@ -76,6 +78,9 @@ made_of made_of not comparable
 only_here - not comparable
 only_there only_there not comparable
 other other not comparable
+together_1 together_1 equal
+together_2 together_2 equal
+together_3 together_3 equal
 typed typed equal');
 my $schema = "schema => 'Old.* s', peer_schema => 'new_'";
 foreach my $method ('sketch', 'plain')
@@ -83,6 +88,8 @@ foreach my $method ('sketch', 'plain')
 	my ($got, $err, $rows) = audit("$schema, method => '$method'");
 	is(join("\n", map { join ' ', map { $_ // '-' } @$_{qw(relation peer_relation status)} } @$rows), $method eq 'sketch' ? $renamed : $renamed =~ s/(typed|changed) (equal|differs)/$1 not comparable/gr,
 		"peer_schema: each table is compared with its namesake there, and types of the schema are the same ($method)");
+	my %bytes = map { $_ => 1 } map { $got->{"$old.$_"}{bytes} } qw(together_1 together_2 together_3);
+	is(keys %bytes, 1, 'small tables are compared together, so that they have equal shares of the bytes');
 	next if $method eq 'plain';
 	is(line($got->{"$old.changed"}), 'differs 50 50 0 0 1 0', 'a difference is found');
 	like($got->{"$old.made_of"}{detail}, qr/^column types differ: "p" is "Old\.\* s"\.halves here and new_\.halves on the peer$/, 'a type that is made of others is another type');
