@@ -32,10 +32,11 @@ BEGIN
 		result.changed
 	FROM d;
 	result.status := audit_status(result.differences, result.unconfirmed);
-	IF result.unconfirmed > 0 THEN
-		result.detail := result.unconfirmed || ' differences could not be confirmed: rows kept '
-			'changing, or there was no time to look again';
-	END IF;
+	result.detail := nullif(concat_ws('; ',
+		CASE WHEN (nodes.plan).from_digests THEN 'from live digests' END,
+		'live digests are not used: ' || (nodes.plan).live_problem,
+		CASE WHEN result.unconfirmed > 0 THEN result.unconfirmed || ' differences could not be '
+			'confirmed: rows kept changing, or there was no time to look again' END), '');
 	RETURN result;
 END
 $$;
@@ -77,14 +78,16 @@ BEGIN
 	LOOP
 		tried := nodes_audit_attempt(nodes, names, named, conns, relation, options);
 		e := tried.e;
-		failed := nodes_failed(names, e.message);
+		failed := CASE WHEN e.state <> 'IB008' THEN nodes_failed(names, e.message) END;
 		IF without = 'skip' AND failed IS NOT NULL AND cardinality(names) > 2 THEN
 			notes := notes || format('without "%s": %s', names[failed], e.message);
 			nodes := nodes[: failed - 1] || nodes[failed + 1 :];
 			names := names[: failed - 1] || names[failed + 1 :];
 			conns := conns[: failed - 1] || conns[failed + 1 :];
 		ELSE
-			EXIT WHEN e.state IS DISTINCT FROM 'IB004' OR attempt = 3;
+			EXIT WHEN attempt = 3
+				OR coalesce(e.state IN ('IB004', nodes_rescan(options)), false) IS FALSE;
+			options := live_again(options, e.state, e.message);
 			attempt := attempt + 1;
 		END IF;
 	END LOOP;
@@ -229,14 +232,15 @@ CREATE FUNCTION @extschema@.iblt_audit_nodes(
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
 	progress boolean DEFAULT false,
-	method text DEFAULT 'sketch')
+	method text DEFAULT 'sketch',
+	live text DEFAULT 'off')
 RETURNS SETOF node_audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
 DECLARE
 	options options := nodes_options(make_options(NULL, NULL, NULL, NULL, NULL, NULL,
-		max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, 'off',
+		max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, live,
 		method),
 		'iblt_audit_nodes');
 	names text[] := nodes_names(nodes);
@@ -261,6 +265,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_nodes(text[], text[], text, bigint, text, integer, interval, bigint,
-	boolean, text) IS
+	boolean, text, text) IS
 'compares many tables between up to 16 nodes: one row a table, with what each node lacks, has too '
 'much and has otherwise';

@@ -13,6 +13,10 @@ BEGIN
 	result.named := named;
 	options.method := nodes_method(conns, names, options.method);
 	IF options.method = 'plain' THEN
+		IF options.live = 'require' THEN
+			PERFORM plain_refuse('live digests are not read', 'Leave live out.');
+		END IF;
+		options.live := 'off';
 		described := nodes_plain_sides(conns, names, relation, options);
 		result.sides := described.sides;
 		result.plan := nodes_plan(names, result.sides, options, described.told);
@@ -91,19 +95,28 @@ BEGIN
 END
 $$;
 
+-- The SQLSTATE with which digests cannot be used and all nodes are scanned instead, or NULL.
+CREATE FUNCTION nodes_rescan(options options) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN options.live = 'auto' AND options.live_problem IS NULL THEN 'IB008' END
+$$;
+
 -- For the handler of iblt_compare_nodes: the place of a node to go on without, 0 to begin again
--- with all, or NULL, and then e is what iblt_raise is to raise.
+-- with all and these options, or NULL, and then e is what iblt_raise is to raise.
+-- A digest that is not trustworthy any more does not fail a node.
 CREATE FUNCTION nodes_again(nodes text[], names text[], without text, attempt integer,
-	INOUT e failure, OUT again integer) RETURNS record
+	INOUT options options, INOUT e failure, OUT again integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	failed integer := nodes_failed(names, e.message);
+	failed integer := CASE WHEN e.state <> 'IB008' THEN nodes_failed(names, e.message) END;
 BEGIN
 	IF without = 'skip' AND failed IS NOT NULL AND cardinality(names) > 2 THEN
 		PERFORM nodes_warn(names[failed], e.message, e.detail);
 		again := failed;
-	ELSIF e.state = 'IB004' AND attempt < 3 THEN
+	ELSIF e.state IN ('IB004', nodes_rescan(options)) AND attempt < 3 THEN
+		options := live_again(options, e.state, e.message);
 		again := 0;
 	ELSE
 		e := nodes_fail(nodes, e);
@@ -125,7 +138,8 @@ CREATE FUNCTION @extschema@.iblt_compare_nodes(
 	timeout interval DEFAULT '1 minute',
 	seed bigint DEFAULT NULL,
 	progress boolean DEFAULT false,
-	method text DEFAULT 'sketch')
+	method text DEFAULT 'sketch',
+	live text DEFAULT 'off')
 RETURNS TABLE (key jsonb, verdict text, agree text[], deviate text[], missing text[],
 	confirmed boolean, node_rows jsonb)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
@@ -134,7 +148,7 @@ AS $$
 DECLARE
 	options options := nodes_options(make_options(NULL, columns, exclude, key_columns, condition,
 		NULL, max_differences, CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, false,
-		'ignore', recheck, timeout, seed, progress, 'off', method),
+		'ignore', recheck, timeout, seed, progress, live, method),
 		'iblt_compare_nodes ' || nodes_relation(relation));
 	names text[] := nodes_names(nodes);
 	named integer := cardinality(nodes);
@@ -151,6 +165,7 @@ BEGIN
 			conns := nodes_conns(nodes);
 			conns := nodes_connect(nodes, names, conns, timeout);
 			prepared := nodes_prepare(names, named, conns, nodes_relation(relation), options);
+			PERFORM live_notice(prepared.plan);
 			RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,
 					CASE WHEN rows THEN nodes_contents(names, d.contents) END
 				FROM nodes_differences(prepared) AS d,
@@ -162,7 +177,8 @@ BEGIN
 				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 				e.context = PG_EXCEPTION_CONTEXT;
 			PERFORM nodes_close(conns);
-			failed := nodes_again(nodes, names, without, attempt, e);
+			failed := nodes_again(nodes, names, without, attempt, options, e);
+			options := failed.options;
 			IF failed.again IS NULL THEN
 				e := iblt_raise(failed.e);
 				RAISE;
@@ -177,6 +193,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_nodes(text, text[], text[], text[], text[], text, bigint, boolean,
-	text, integer, interval, bigint, boolean, text) IS
+	text, integer, interval, bigint, boolean, text, text) IS
 'the keys on which a relation differs between up to 16 nodes: which of them agree, and which '
 'deviate';

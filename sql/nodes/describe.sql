@@ -157,7 +157,8 @@ BEGIN
 		relations[n] := CASE WHEN conns[n] IS NULL THEN here::text ELSE relation END;
 	END LOOP;
 	sides := describe_sides(conns, relations,
-		array_fill(options.condition, ARRAY[cardinality(conns)]), false, options.label);
+		array_fill(options.condition, ARRAY[cardinality(conns)]), options.live <> 'off',
+		options.label);
 	FOR n IN 1 .. cardinality(conns) LOOP
 		IF sides[n].relation IS NULL THEN
 			PERFORM nodes_refuse_missing(names[n], relation);
@@ -275,6 +276,34 @@ BEGIN
 END
 $$;
 
+-- A plan that reads live digests in place of scans, or an error if it must, after a plan for each
+-- pair of the first node with another one: if digests of all fit, they are folded to one size.
+CREATE FUNCTION nodes_live(plan plan, pairs plan[], options options) RETURNS plan
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	cells integer := 0;
+	problem text;
+BEGIN
+	FOR n IN 1 .. cardinality(pairs) LOOP
+		cells := gcd(cells, pairs[n].live_cells);
+		problem := coalesce(problem, pairs[n].live_problem);
+	END LOOP;
+	IF problem IS NULL AND cells < 70 THEN
+		problem := 'their sizes have no common part that is large enough';
+		IF options.live = 'require' THEN
+			PERFORM live_refuse('0A000', problem,
+				'CALL iblt_track on all nodes, with one of them as the peer.');
+		END IF;
+	END IF;
+	plan.from_digests := problem IS NULL;
+	plan.live_cells := cells;
+	plan.live_problem := problem;
+	plan.seed := CASE WHEN plan.from_digests THEN plan.seed ELSE options.seed END;
+	RETURN plan;
+END
+$$;
+
 -- The plan of a comparison of nodes: all pairs have the same columns, in the same types, and the
 -- same key, which goes into the sketches in the same way.  With what the nodes told, by plain
 -- queries.
@@ -286,6 +315,7 @@ AS $$
 DECLARE
 	plan plan;
 	pair plan;
+	pairs plan[] := '{}';
 	is_unique boolean := true;
 	versions boolean := true;
 	again boolean := true;	-- unless foreign tables here may show the same rows again
@@ -306,7 +336,11 @@ BEGIN
 			plan := pair;
 		END IF;
 		is_unique := is_unique AND pair.is_unique;
+		pairs := array_append(pairs, pair);
 	END LOOP;
+	IF options.live <> 'off' THEN
+		plan := nodes_live(plan, pairs, options);
+	END IF;
 	plan.is_unique := is_unique;
 	plan.versions := versions AND plan.recheck > 0;
 	plan.links := '{}';

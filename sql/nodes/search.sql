@@ -27,8 +27,8 @@ BEGIN
 END
 $$;
 
--- Small folds of the sketches that scans of all nodes give, and of this database the whole
--- sketch; an error if a relation was altered.
+-- Small folds of the sketches that digests or scans of all nodes give, and of this database the
+-- whole sketch; an error if a relation was altered.
 CREATE FUNCTION nodes_scan(nodes node_set, capacity integer, OUT folds @extschema@.iblt[],
 	OUT mine @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -41,9 +41,11 @@ DECLARE
 BEGIN
 	FOREACH s IN ARRAY nodes.sides LOOP
 		places := array_append(places, s.place);
-		queries := array_append(queries, scan_sql(nodes.plan, s, capacity));
+		queries := array_append(queries, CASE WHEN (nodes.plan).from_digests
+			THEN live_sql(nodes.plan, s, false) ELSE scan_sql(nodes.plan, s, capacity) END);
 	END LOOP;
-	scanned := ask(places, queries, 'value scanned', NULL::scanned, reading_of(nodes.plan), 0.02);
+	scanned := ask(places, queries, 'value scanned', NULL::scanned, reading_of(nodes.plan),
+		CASE WHEN (nodes.plan).from_digests THEN 0.001 ELSE 0.02 END);
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
 		PERFORM nodes_described(s, scanned[n].fingerprint);
@@ -122,7 +124,7 @@ DECLARE
 	status record;
 BEGIN
 	nodes.plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
-	whole := iblt_compare_template(capacity, (nodes.plan).key_size, (nodes.plan).seed);
+	whole := empty_sketch(nodes.plan, capacity);
 	scanned := nodes_scan(nodes, capacity);
 	folds := scanned.folds;
 	base := nodes_base(folds);
@@ -166,17 +168,6 @@ BEGIN
 END
 $$;
 
--- The error for that many keys on which nodes disagree.
-CREATE FUNCTION nodes_too_many(plan plan, number bigint, exact boolean) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	PERFORM raise_too_many(plan, format('%s%s keys differ, and max_differences is %s',
-			CASE WHEN exact THEN '' ELSE 'about ' END, number, plan.max_differences), NULL,
-		'Raise max_differences, or compare a part of the rows by a condition.', NULL);
-END
-$$;
-
 -- As nodes_exchange, with sketches that are large enough, and the plan with the seed used; an
 -- error if more keys than max_differences differ.
 -- As in search (sketch.sql), without parts of the keys.
@@ -189,12 +180,20 @@ DECLARE
 	capacity integer := first_capacity(nodes.plan);
 	e record;
 BEGIN
-	FOR attempt IN 1 .. 3 LOOP
+	FOR attempt IN CASE WHEN (nodes.plan).from_digests THEN 0 ELSE 1 END .. 3 LOOP
 		e := nodes_exchange(nodes, capacity);
 		EXIT WHEN e.complete;
-		IF attempt = 3 OR capacity >= most AND e.number > 1.2 * most
+		IF (nodes.plan).from_digests AND (nodes.plan).live = 'auto'
+				AND NOT surely_more(nodes.plan, e.number, most) THEN
+			nodes.plan := live_give_up(nodes.plan,
+				'more keys differ than digests of their capacity can tell');
+			PERFORM live_notice(nodes.plan);
+			nodes.plan.seed := random_seed();
+			CONTINUE;
+		END IF;
+		IF attempt = 3 OR (nodes.plan).from_digests OR capacity >= most AND e.number > 1.2 * most
 				OR surely_more(nodes.plan, e.number, most) THEN
-			PERFORM nodes_too_many(nodes.plan, e.number, false);
+			PERFORM refuse_too_many(nodes.plan, e.number, false, NULL);
 		END IF;
 		PERFORM progress((nodes.plan).progress,
 			'the sketches were too small, the nodes are scanned again');
@@ -204,7 +203,7 @@ BEGIN
 	END LOOP;
 	number := nodes_count(e.list, e.sample);
 	IF number > most THEN
-		PERFORM nodes_too_many(nodes.plan, number, true);
+		PERFORM refuse_too_many(nodes.plan, number, true, NULL);
 	END IF;
 	base := e.base;
 	said := e.said;

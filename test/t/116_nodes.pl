@@ -325,6 +325,63 @@ like(compare('shop.m', [qw(here n1 n2)], "method => 'plain'"), qr/ERROR:  "here"
 is(compare('shop.m', [qw(here n1 n2)], "method => 'plain', exclude => '{m}'"), '', 'without it');
 like(compare('shop.m', [qw(n1 n2)], "method => 'plain', exclude => '{m}'"), qr/ERROR:  .*cannot compare by plain queries: columns have types that are not built in, and no node is this database/, 'a type that is not here');
 
+# --- live digests -------------------------------------------------------------------------------
+
+# n1 and n2 have digests of two sizes, made as those here; n3 has none at first, and n6 one of its own.
+sql($_, 'CREATE EXTENSION dblink') foreach 'n1', 'n2', 'n3';
+sql($_, 'CREATE TABLE shop.live (id int PRIMARY KEY, v text)') foreach qw(here n1 n2 n3 n6);
+sql($_, "INSERT INTO shop.live SELECT g, 'row ' || g FROM generate_series(1, 3000) g") foreach qw(here n1 n2 n3);
+sql($_, "CALL iblt_track('shop.live', capacity => 4000)") foreach 'here', 'n6';
+my %size = (n1 => 4000, n2 => 1000, n3 => 2000);
+sub track { my ($name) = @_; sql($name, "CALL iblt_track('shop.live', peer => ${\ conninfo($servers[0])}, capacity => $size{$name})"); return }
+track($_) foreach 'n1', 'n2';
+# no node can scan
+my $scan = 'iblt_internal.scan_sql(iblt_internal.plan, iblt_internal.side, integer)';
+sub scans
+{
+	sql('here', $_[0] ? "DROP FUNCTION $scan; ALTER FUNCTION ${\ ($scan =~ s/scan_sql/kept_back/r)} RENAME TO scan_sql"
+		: "ALTER FUNCTION $scan RENAME TO kept_back; CREATE FUNCTION $scan RETURNS text LANGUAGE plpgsql AS \$\$BEGIN RAISE EXCEPTION 'a scan'; END\$\$");
+	return;
+}
+scans(0);
+is(compare('shop.live', [qw(here n1 n2)], "live => 'require'"), '', 'digests of equal nodes');
+sql('n1', "UPDATE shop.live SET v = 'one' WHERE id = 1; DELETE FROM shop.live WHERE id = 2");
+sql('n2', "INSERT INTO shop.live VALUES (-1, 'more'); UPDATE shop.live SET v = 'one' WHERE id = 1");
+my $differ = join "\n", '{"id": -1} majority {here,n1} {n2} {here,n1} t', '{"id": 1} majority {n1,n2} {here} {} t', '{"id": 2} majority {here,n2} {n1} {n1} t';
+is(compare('shop.live', [qw(here n1 n2)], "live => 'require'"), $differ, 'and of nodes that differ, which have three sizes');
+is(compare('shop.live', [qw(n1 n2)], "live => 'require', recheck => 0"), "{\"id\": -1} tie {n1} {n2} {n1}\n{\"id\": 2} tie {n1} {n2} {n1}", 'none of them is here');
+sql('n2', "UPDATE shop.live SET v = 'many' WHERE id BETWEEN 100 AND 600");
+is(sql('here', "SELECT count(*), min(deviate::text), max(deviate::text) FROM iblt_compare_nodes('shop.live', '{n1,NULL,n2}', live => 'require', recheck => 0) WHERE (key ->> 'id')::int BETWEEN 100 AND 600"), '501|{n2}|{n2}', 'more than a small fold tells');
+like(compare('shop.live', [qw(here n1 n2 n3)], "live => 'require'"), qr/ERROR:  "here" \(here\) and "n3" \(the peer\): live digests cannot be used: shop.live is not tracked \(n3\)/, 'a node without a digest');
+like(compare('shop.live', [qw(here n3 n1)], "live => 'require', without => 'skip'"), qr/ERROR:  .*is not tracked/, 'which is not left out');
+like(compare('shop.live', [qw(here n1 n6)], "live => 'require'"), qr/ERROR:  .*the two digests were not made to be compared/, 'a digest of another seed');
+like(compare('shop.live', [qw(here n1 n2)], "live => 'require', condition => 'id < 5'"), qr/ERROR:  .*only some rows are compared/, 'a condition');
+like(compare('shop.live', [qw(here n1 n2)], "live => 'require', method => 'plain'"), qr/ERROR:  cannot compare by plain queries: live digests are not read/, 'plain queries');
+is(audit([qw(here n1 n2)], "tables => '{shop.live}', live => 'require'"), 'shop.live differs 504 0 {"n1": 1} {"n2": 1} {"n2": 501, "here": 1} 0 from live digests', 'an audit');
+scans(1);
+sql('n2', "UPDATE shop.live SET v = 'row ' || id WHERE id > 1");
+is(compare('shop.live', [qw(here n1 n2 n3)], "live => 'auto', recheck => 0"), join("\n", '{"id": -1} majority {here,n1,n3} {n2} {here,n1,n3}', '{"id": 1} tie {here,n3} {n1,n2} {}', '{"id": 2} majority {here,n2,n3} {n1} {n1}'), 'auto: a scan of all if one has none');
+like($notices, qr/NOTICE:  live digests are not used: shop.live is not tracked \(n3\)/, 'which a notice says');
+is(audit([qw(here n3)], "tables => '{shop.live}', live => 'auto', recheck => 0"), 'shop.live equal 0 0 {} {} {} 0 live digests are not used: shop.live is not tracked (n3)', 'and the row of an audit');
+track('n3');
+sql('n3', "SET session_replication_role = replica; ALTER TABLE shop.live DISABLE TRIGGER USER; UPDATE shop.live SET v = 'unseen' WHERE id = 5; ALTER TABLE shop.live ENABLE TRIGGER USER");
+like(compare('shop.live', [qw(here n3)], "live => 'require'"), qr/ERROR:  .*live digests cannot be used: the digest of shop.live is not trustworthy/, 'a digest that is not trustworthy');
+is(compare('shop.live', [qw(here n3)], "live => 'auto', recheck => 0"), '{"id": 5} tie {here} {n3} {}', 'auto finds what it has missed');
+# it is found out only when it is read
+my $read = 'text, bigint, integer';
+sql('n1', "ALTER FUNCTION iblt_internal.live_read($read) RENAME TO kept_back; CREATE FUNCTION iblt_internal.live_read($read) RETURNS public.iblt LANGUAGE plpgsql AS \$\$BEGIN RAISE EXCEPTION USING ERRCODE = 'IB008', MESSAGE = 'the digest is gone'; END\$\$");
+is(compare('shop.live', [qw(here n1 n2)], "live => 'auto', without => 'skip'"), $differ, 'a digest that is lost when it is read: a scan, and no node is left out');
+like($notices, qr/^NOTICE:  live digests are not used: on "n1": the digest is gone$/, 'a notice says so');
+is(audit([qw(here n1 n2)], "tables => '{shop.live}', live => 'auto', without => 'skip'"), 'shop.live differs 3 0 {"n1": 1} {"n2": 1} {"here": 1} 0 live digests are not used: on "n1": the digest is gone', 'so does an audit');
+like(compare('shop.live', [qw(here n1 n2)], "live => 'require', without => 'skip'"), qr/ERROR:  on "n1": the digest is gone/, 'or an error');
+sql('n1', "DROP FUNCTION iblt_internal.live_read($read); ALTER FUNCTION iblt_internal.kept_back($read) RENAME TO live_read");
+# more than the digests tell
+sql('n1', "UPDATE shop.live SET v = 'all'");
+like(compare('shop.live', [qw(here n1 n2)], "live => 'require'"), qr/ERROR:  too many differences: about \d+ keys differ, more than live digests of this capacity can tell/, 'more than digests can tell');
+is(sql('here', "SELECT count(*) FROM iblt_compare_nodes('shop.live', '{n1,NULL,n2}', live => 'auto', recheck => 0)"), '3001', 'auto: a scan');
+sql($_, "CALL iblt_untrack('shop.live')") foreach qw(here n1 n2 n3 n6);
+sql($_, 'DROP TABLE shop.live') foreach qw(here n1 n2 n3 n6);
+
 # --- nodes that fail in the middle ------------------------------------------------------------
 
 foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric, boolean)', 'iblt_internal.scanned' ], [ 'the lookup', 'read_planned(text, text[], text[], text[])', 'record' ])
