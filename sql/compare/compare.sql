@@ -261,8 +261,9 @@ $$;
 CREATE FUNCTION make_options(relation regclass, columns text[], exclude text[], key_columns text[],
 	condition text, peer_condition text, max_differences bigint, content text, cast_types boolean,
 	extra_columns text, recheck integer, timeout interval, seed bigint, progress boolean,
-	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false)
-RETURNS options
+	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false,
+	peer_columns jsonb DEFAULT NULL, expressions jsonb DEFAULT NULL,
+	peer_expressions jsonb DEFAULT NULL) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
@@ -274,6 +275,8 @@ BEGIN
 	options.key_columns := key_columns;
 	options.condition := condition;
 	options.peer_condition := coalesce(peer_condition, condition);
+	options.mapping := make_mapping(NULL, expressions);
+	options.peer_mapping := make_mapping(peer_columns, coalesce(peer_expressions, expressions));
 	options.max_differences := max_differences;
 	options.content := content;
 	options.cast_types := cast_types;
@@ -311,7 +314,10 @@ CREATE FUNCTION @extschema@.iblt_compare(
 	method text DEFAULT 'sketch',
 	by_index boolean DEFAULT false,
 	here_peer text DEFAULT NULL,
-	here_relation text DEFAULT NULL)
+	here_relation text DEFAULT NULL,
+	peer_columns jsonb DEFAULT NULL,
+	expressions jsonb DEFAULT NULL,
+	peer_expressions jsonb DEFAULT NULL)
 RETURNS TABLE (key jsonb, side text, differs text[], here jsonb, there jsonb, confirmed boolean,
 	here_count bigint, there_count bigint)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
@@ -322,7 +328,7 @@ DECLARE
 	options options := make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences,
 		content_of(rows), cast_types, extra_columns, recheck, timeout, seed, progress, live,
-		method, by_index);
+		method, by_index, peer_columns, expressions, peer_expressions);
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[];
 	plan plan;
@@ -361,7 +367,7 @@ END
 $$;
 COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, bigint,
 	anycompatible, boolean, text, integer, interval, bigint, boolean, text, text, text, boolean,
-	text, text) IS
+	text, text, jsonb, jsonb, jsonb) IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
 'columns that differ, both rows';
 
@@ -385,7 +391,10 @@ CREATE FUNCTION @extschema@.iblt_compare_columns(
 	method text DEFAULT 'sketch',
 	by_index boolean DEFAULT false,
 	here_peer text DEFAULT NULL,
-	here_relation text DEFAULT NULL)
+	here_relation text DEFAULT NULL,
+	peer_columns jsonb DEFAULT NULL,
+	expressions jsonb DEFAULT NULL,
+	peer_expressions jsonb DEFAULT NULL)
 RETURNS TABLE (column_name text, rows bigint)
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 20
 	SET search_path = iblt_internal, pg_catalog, pg_temp
@@ -394,12 +403,13 @@ AS $$
 	FROM @extschema@.iblt_compare(relation, peer, peer_relation, columns, exclude, key_columns,
 		condition, peer_condition, max_differences, text 'columns', cast_types, extra_columns,
 		recheck, timeout, seed, progress, 'error', live, method, by_index,
-		here_peer, here_relation) AS c
+		here_peer, here_relation, peer_columns, expressions, peer_expressions) AS c
 	LEFT JOIN LATERAL unnest(c.differs) AS d(name) ON true
 	GROUP BY d.name ORDER BY array_position(
 		(@extschema@.iblt_compare_stats()).columns, d.name)
 $$;
 COMMENT ON FUNCTION iblt_compare_columns(regclass, text, text, text[], text[], text[], text, text,
-	bigint, boolean, text, integer, interval, bigint, boolean, text, text, boolean, text, text) IS
+	bigint, boolean, text, integer, interval, bigint, boolean, text, text, boolean, text, text,
+	jsonb, jsonb, jsonb) IS
 'in how many rows each column differs between a relation here and one on a peer, or in this '
 'database';

@@ -104,7 +104,7 @@ BEGIN
 	PERFORM peer_send(place, 'SELECT pg_catalog.json_build_array(
 		(SELECT extversion FROM pg_catalog.pg_extension
 			WHERE extname OPERATOR(pg_catalog.=) ''iblt''), pg_catalog.to_regprocedure(
-			''iblt_internal.hello(integer, regclass, text, boolean)'') IS NOT NULL)');
+			''iblt_internal.hello(integer, regclass, text, boolean, jsonb)'') IS NOT NULL)');
 	found := peer_value(place, 0.001, 0);
 	IF NOT (found ->> 1)::boolean OR found ->> 0 IS NULL THEN
 		PERFORM refuse_protocol(place, NULL, found ->> 0);
@@ -117,7 +117,8 @@ $$;
 -- error.  A small fold of the digest here goes to other servers, as a parameter, for it has keys
 -- in it.
 CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[], live boolean,
-	label text, small text DEFAULT NULL, subtable_cells integer DEFAULT NULL) RETURNS side[]
+	label text, small text DEFAULT NULL, subtable_cells integer DEFAULT NULL,
+	mappings jsonb[] DEFAULT '{}') RETURNS side[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -127,12 +128,12 @@ DECLARE
 BEGIN
 	BEGIN
 		answers := ask(places, ARRAY(SELECT format(CASE WHEN small IS NULL OR place IS NULL
-					THEN 'SELECT iblt_internal.hello(%s, %s, %L, %L)'
+					THEN 'SELECT iblt_internal.hello(%s, %s, %L, %L, %6$L)'
 					ELSE 'SELECT jsonb_set(hello_live(%s, %s, %L, $1[1], %5$s), '
 						'''{side,live,ms}'', to_jsonb(ms(statement_timestamp())))::text' END,
 				protocol(), format(CASE WHEN place IS NULL THEN '%L::regclass'
 					ELSE 'pg_catalog.to_regclass(%L)' END, relation), condition, live,
-				subtable_cells)
+				subtable_cells, mappings[n])
 			FROM unnest(places, relations, conditions) WITH ORDINALITY
 				AS u(place, relation, condition, n) ORDER BY n), 'value text', NULL::text,
 			CASE WHEN small IS NOT NULL

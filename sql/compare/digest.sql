@@ -196,6 +196,8 @@ BEGIN
 			OR gcd(here.subtable_cells, there.subtable_cells) < 70 THEN
 		problem := 'the two digests were not made to be compared with each other';
 		hint := 'CALL iblt_track on one side, with the other side as its peer.';
+	ELSIF (plan.here).mapped OR (plan.there).mapped THEN
+		problem := 'columns have other names, or expressions stand for them';
 	ELSIF NOT live_same(here.key_columns, plan.key) THEN
 		problem := format('the key of the digests is %s',
 			quoted(here.key_columns));

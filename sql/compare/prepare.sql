@@ -98,7 +98,7 @@ BEGIN
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	PERFORM refuse_remote_recheck(plan), refuse_code(plan);
+	PERFORM refuse_remote_recheck(plan), refuse_code(plan), refuse_mapping(plan);
 END
 $$;
 
@@ -172,7 +172,8 @@ BEGIN
 	END IF;
 	IF options.live <> 'off' AND options.live_problem IS NULL
 			AND conns[1] IS NULL AND conns[2] IS NOT NULL
-			AND num_nonnulls(options.condition, options.peer_condition, options.lo) = 0 THEN
+			AND num_nonnulls(options.condition, options.peer_condition, options.lo,
+				options.mapping, options.peer_mapping) = 0 THEN
 		own := live_digest(relation);
 	END IF;
 	IF own.generation IS NOT NULL AND own.reason IS NULL THEN
@@ -188,7 +189,7 @@ BEGIN
 	sides := describe_sides(conns,
 		ARRAY[CASE WHEN conns[1] IS NULL THEN relation::oid::text ELSE names[1] END, names[2]],
 		ARRAY[options.condition, options.peer_condition], options.live <> 'off', options.label,
-		small, own.subtable_cells);
+		small, own.subtable_cells, ARRAY[options.mapping, options.peer_mapping]);
 	-- by another name, it may have another peer
 	IF conns[1] IS NULL AND sides[1].relation IS DISTINCT FROM options.relation THEN
 		PERFORM refuse_altered(options.relation, 'here');

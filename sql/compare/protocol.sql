@@ -163,8 +163,11 @@ CREATE FUNCTION iblt_compare_fingerprint(relation regclass) RETURNS text
 
 -- Conditions
 
--- An error unless a condition depends on the row alone; the collations that it depends on.
-CREATE FUNCTION iblt_compare_check_condition(relation regclass, condition text) RETURNS oid[]
+-- The type of an expression on the rows of a relation, and the collations that it depends on; an
+-- error unless it depends on the row alone, or is a condition and not true or false.
+CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text,
+	is_condition boolean, OUT type oid, OUT base oid, OUT typmod integer, OUT collations oid[])
+	RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
@@ -217,15 +220,23 @@ CREATE FUNCTION iblt_describe(relation regclass, ordered_types oid[]) RETURNS js
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- A relation as a comparison wants to know it, in the form of type side; an error for a
--- condition that looks beyond the row.
+-- condition or an expression that looks beyond the row.
 -- Relies on: catalogs.  The fingerprint of each later statement has to be this one.
-CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL) RETURNS jsonb
+CREATE FUNCTION describe(relation regclass, condition text DEFAULT NULL,
+	mapping jsonb DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
 	d jsonb := iblt_describe(relation, ordered_types()) || jsonb_build_object(
 		'schema', '@extschema@', 'condition', condition, 'collations', '{}'::text[]);
+	made jsonb;
+	collations oid[] := '{}';
 BEGIN
+	IF mapping IS NOT NULL AND d IS NOT NULL THEN
+		made := made_columns(relation, mapping);
+		d := map_columns(d, mapping, made);
+		collations := ARRAY(SELECT jsonb_array_elements_text(made -> 'collations'));
+	END IF;
 	IF d @? '$.columns[*].own' THEN
 		d := jsonb_set(d, '{columns}', describe_own_types(d -> 'columns'));
 	END IF;
@@ -233,8 +244,11 @@ BEGIN
 		d := jsonb_set(d, '{keys}', describe_own_orders(d -> 'keys'));
 	END IF;
 	IF condition IS NOT NULL THEN
-		d := jsonb_set(d, '{collations}',
-			describe_collations(iblt_compare_check_condition(relation, condition)));
+		collations := collations
+			|| (iblt_compare_check_expression(relation, condition, true)).collations;
+	END IF;
+	IF collations <> '{}' THEN
+		d := jsonb_set(d, '{collations}', describe_collations(collations));
 	END IF;
 	RETURN d || describe_shards(relation, d ->> 'kind' = 'r' AND (d ->> 'plain')::boolean)
 		|| describe_replication(relation);
@@ -243,15 +257,15 @@ $$;
 
 -- The first question to a side: which protocol and version, and if it has the same protocol,
 -- what a relation is (null if there is none), perhaps with its live digest.
-CREATE FUNCTION hello(protocol integer, relation regclass, condition text, live boolean)
-RETURNS jsonb
+CREATE FUNCTION hello(protocol integer, relation regclass, condition text, live boolean,
+	mapping jsonb DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 DECLARE
 	side jsonb;
 BEGIN
 	IF protocol = protocol() THEN
-		side := describe(relation, condition);
+		side := describe(relation, condition, mapping);
 		IF live THEN
 			side := side || jsonb_build_object('live', live_digest(relation));
 		END IF;

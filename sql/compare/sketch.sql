@@ -40,9 +40,9 @@ BEGIN
 		plan.hi := NULL;
 	END IF;
 	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
-		' FROM %s AS t%s%s', s.schema, key_sql(plan, s), row_checksum_sql(plan, s),
+		' FROM %s%s', s.schema, key_sql(plan, s), row_checksum_sql(plan, s),
 		capacity, plan.key_size, plan.seed, fingerprint_sql(s),
-		s.relation, slice, condition_sql(plan, s));
+		from_sql(plan, s, '{}', slice), condition_sql(plan, s));
 END
 $$;
 

@@ -82,9 +82,58 @@ CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
 AS $$
 BEGIN
 	-- the line break ends a comment in the condition
-	RETURN coalesce(' WHERE ' || nullif(concat_ws(' AND ', '(' || s.condition || E'\n)',
+	RETURN coalesce(' WHERE ' || nullif(concat_ws(' AND ',
+		'(' || CASE WHEN s.mapped IS NOT TRUE THEN s.condition END || E'\n)',
 		bounds_sql(plan, s), part_sql(plan, s)), ''), '');
 END
+$$;
+
+-- The expression of a column of the relation t itself, by the name that the plan has for it.
+CREATE FUNCTION own_sql(s side, name text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce((SELECT coalesce('(' || c.expression || E'\n)',
+			format('t.%I', coalesce(c.source, c.name)))
+		FROM unnest(s.columns) AS c WHERE c.name = own_sql.name), format('t.%I', name))
+$$;
+
+-- What the relation of a side calls columns of the plan.
+CREATE FUNCTION own_names(s side, columns plan_column[]) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT ARRAY(SELECT coalesce((SELECT o.source FROM unnest(s.columns) AS o
+			WHERE o.name = (columns[i]).name), (columns[i]).name)
+		FROM generate_subscripts(columns, 1) AS i ORDER BY i)
+$$;
+
+-- A side's relation as an item t of FROM, with columns by the names that the plan has for them,
+-- and with more of its own; behind its name may be what is read of it.
+-- The planner pulls the subquery up.  The condition is in it, because it has the relation's own
+-- names.
+CREATE FUNCTION from_sql(plan plan, s side, more text[] DEFAULT '{}', sample text DEFAULT '')
+RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF s.mapped IS NOT TRUE THEN
+		RETURN format('%s AS t%s', s.relation, sample);
+	END IF;
+	RETURN format('(SELECT %s FROM %s AS t%s%s) AS t',
+		(SELECT string_agg(format('%s AS %I', own_sql(s, name), name), ', ')
+			FROM unnest(used_columns(plan, more)) AS name),
+		s.relation, sample, coalesce(' WHERE (' || s.condition || E'\n)', ''));
+END
+$$;
+
+-- The columns of rows that statements use: those compared, others that are named, and those of
+-- row versions.
+CREATE FUNCTION used_columns(plan plan, more text[]) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT array_agg(name) FROM (SELECT c.name FROM unnest(plan.columns) AS c UNION
+		SELECT unnest(more || plan.stamp_columns
+			|| CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END))
+		AS used(name)
 $$;
 
 -- The rows t of a side that its condition is true of and that are in the slice, as an item of
@@ -97,16 +146,12 @@ CREATE FUNCTION rows_sql(plan plan, s side, more text[] DEFAULT '{}') RETURNS te
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN CASE WHEN s.condition IS NULL AND NOT in_slice(plan)
-		THEN format('%s AS t', s.relation)
-	ELSE format('(SELECT %s FROM %s AS t%s%s%s) AS t',
+	RETURN CASE WHEN (s.condition IS NULL OR s.mapped) AND NOT in_slice(plan)
+		THEN from_sql(plan, s, more)
+	ELSE format('(SELECT %s FROM %s%s%s) AS t',
 		(SELECT string_agg(format('t.%I', name), ', ')
-			FROM (SELECT c.name FROM unnest(plan.columns) AS c
-			UNION
-			SELECT unnest(more || plan.stamp_columns
-				|| CASE WHEN plan.versions THEN '{tableoid,ctid,xmin}'::text[] END)
-			) AS used(name)),
-		s.relation, slice_rows_sql(plan, s), condition_sql(plan, s),
+			FROM unnest(used_columns(plan, more)) AS name),
+		from_sql(plan, s, more, slice_rows_sql(plan, s)), condition_sql(plan, s),
 		CASE WHEN s.distributed THEN ' OFFSET 0' ELSE '' END) END;
 END
 $$;

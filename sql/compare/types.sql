@@ -24,6 +24,8 @@ CREATE TYPE options AS (
 	key_columns text[],
 	condition text,
 	peer_condition text,
+	mapping jsonb,			-- of columns here, as map_columns takes it, or NULL
+	peer_mapping jsonb,
 	max_differences bigint,
 	content text,			-- of differences: 'none', 'columns', 'changed' or 'rows' (content_of),
 							-- 'texts' or 'stamp' (for a repair)
@@ -51,7 +53,9 @@ CREATE TYPE side_column AS (
 	to_json text,			-- function of another user that a value runs on its way to json
 	to_text text,			-- the same on its way to text
 	not_null boolean,
-	parts text				-- what the type is made of, NULL for a built-in type
+	parts text,				-- what the type is made of, NULL for a built-in type
+	source text,			-- what the relation calls it, NULL for the same name
+	expression text			-- that is compared in place of a column, or NULL
 );
 
 -- The columns of a unique index that tells rows apart.
@@ -90,6 +94,7 @@ CREATE TYPE side AS (
 	relation text,			-- schema.name, quoted
 	schema text,			-- of the extension, quoted
 	condition text,			-- on its rows, or NULL
+	mapped boolean,			-- are there columns with another name, or expressions?
 	system text,			-- identifier of the server, NULL without the right to read it
 	bare boolean,			-- is it asked by plain queries, as a place without iblt?
 	recovery boolean,		-- is the server a standby?

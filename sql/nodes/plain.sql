@@ -70,7 +70,7 @@ BEGIN
 			THEN 'columns have types that are not built in' END || ', and no node is this database',
 			'Name this database among the nodes, or install iblt on all of them.');
 	IF (plan.there).condition IS NOT NULL THEN
-		PERFORM plain_check_condition(plan.here, (plan.there).condition, mine, theirs);
+		PERFORM plain_check_expression(plan.here, (plan.there).condition, true, mine, theirs);
 	END IF;
 END
 $$;

@@ -113,27 +113,29 @@ $$;
 -- the other side, and must mean the same there: it may consist of what PostgreSQL itself has,
 -- and of columns that both sides have with the same types.
 
--- An error unless a condition means the same on any server whose columns have the same types;
--- the columns that it names.
-CREATE FUNCTION iblt_plain_check_condition(relation regclass, condition text) RETURNS text[]
+-- An error unless a condition, or another expression, means the same on any server whose columns
+-- have the same types; the columns that it names.
+CREATE FUNCTION iblt_plain_check_expression(relation regclass, expression text,
+	is_condition boolean) RETURNS text[]
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED
 	SET search_path = iblt_internal, pg_catalog, pg_temp;
 
--- An error for a condition that does not depend on the row alone or may mean something else on
+-- An error for an expression that does not depend on the row alone or may mean something else on
 -- other servers; the columns that it names.
-CREATE FUNCTION plain_condition_columns(relation regclass, condition text) RETURNS text[]
+CREATE FUNCTION plain_expression_columns(relation regclass, expression text, is_condition boolean)
+RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
 BEGIN
-	PERFORM iblt_compare_check_condition(relation, condition);
-	RETURN iblt_plain_check_condition(relation, condition);
+	PERFORM iblt_compare_check_expression(relation, expression, is_condition);
+	RETURN iblt_plain_check_expression(relation, expression, is_condition);
 END
 $$;
 
--- An error for a condition of a side that may mean something else than on another side, which
--- checks it.
-CREATE FUNCTION plain_check_condition(checks side, condition text, mine jsonb,
-	theirs jsonb) RETURNS void
+-- An error for a condition, or another expression, of a side that may mean something else than on
+-- another side, which checks it.
+CREATE FUNCTION plain_check_expression(checks side, expression text, is_condition boolean,
+	mine jsonb, theirs jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -141,17 +143,18 @@ DECLARE
 	problems text;
 BEGIN
 	PERFORM plain_refuse(CASE WHEN checks.bare
-			THEN 'there is a condition, and no side has the extension iblt to check it' END,
+			THEN format('there is %s, and no side has the extension iblt to check it',
+				CASE WHEN is_condition THEN 'a condition' ELSE 'an expression' END) END,
 		'Install iblt on one side, or call iblt_compare there.');
-	used := ask_call(checks.place, format('plain_condition_columns(%L, %L)', checks.relation,
-		condition));
+	used := ask_call(checks.place, format('plain_expression_columns(%L, %L, %L)', checks.relation,
+		expression, is_condition));
 	SELECT string_agg(format('"%s"', name), ', ') INTO problems
 	FROM unnest(used) AS name
 	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text) USING (name)
 	LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text, vague boolean)
 		USING (name)
 	WHERE NOT coalesce(h.text = t.text AND NOT t.vague, false);
-	PERFORM plain_refuse('the condition may mean something else on the peer, because'
+	PERFORM plain_refuse('an expression may mean something else on the peer, because'
 			' of columns that it names: ' || problems,
 		'Compare columns that both sides have, of the same built-in types or enums.');
 END
@@ -188,6 +191,36 @@ BEGIN
 END
 $$;
 
+-- What plain_describe_sql told of a side, with the columns of a mapping.
+-- The other side checks expressions of one without iblt.
+CREATE FUNCTION plain_mapped(s side, other side, mapping jsonb, told jsonb, others jsonb)
+RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	checks side := CASE WHEN s.bare THEN other ELSE s END;
+	expression text;
+BEGIN
+	IF mapping IS NULL THEN
+		RETURN told;
+	END IF;
+	FOREACH expression IN ARRAY ARRAY(SELECT value
+			FROM jsonb_each_text(mapping -> 'expressions') WHERE s.bare) LOOP
+		PERFORM plain_check_expression(checks, expression, false, others, told);
+	END LOOP;
+	RETURN map_columns(told, mapping, ask_call(checks.place, format(
+		'made_columns(%L::pg_catalog.regclass, %L)', checks.relation, mapping))::jsonb);
+END
+$$;
+
+-- What a mapping makes of a side without iblt, which does not describe itself.
+CREATE FUNCTION plain_columns_of(s side, told jsonb) RETURNS jsonb
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN s.bare THEN jsonb_build_object('columns', told -> 'columns',
+		'keys', told -> 'keys', 'mapped', told -> 'mapped') ELSE '{}' END
+$$;
+
 -- The plan for two relations, as plain_describe_sql described both.
 CREATE FUNCTION plain_plan(here side, there side, mine jsonb, theirs jsonb, options options)
 RETURNS plan
@@ -195,18 +228,22 @@ RETURNS plan
 AS $$
 DECLARE
 	plan plan;
+	mapped jsonb[];
 BEGIN
 	PERFORM plain_check_sides(here, mine, theirs), plain_check_sides(there, theirs, mine);
 	options.live := 'off';
-	plan := checked_plan(here, there, options);
-	PERFORM plain_check_types(plan, mine, theirs);
 	IF there.bare AND there.condition IS NOT NULL THEN
-		PERFORM plain_check_condition(here, there.condition, mine, theirs);
+		PERFORM plain_check_expression(here, there.condition, true, mine, theirs);
 	END IF;
 	IF here.bare AND here.condition IS NOT NULL THEN
-		PERFORM plain_check_condition(there, here.condition, theirs, mine);
+		PERFORM plain_check_expression(there, here.condition, true, theirs, mine);
 	END IF;
-	plan.columns := plain_read_as(plan.columns, mine);
+	mapped := ARRAY[plain_mapped(here, there, options.mapping, mine, theirs),
+		plain_mapped(there, here, options.peer_mapping, theirs, mine)];
+	plan := checked_plan(jsonb_populate_record(here, plain_columns_of(here, mapped[1])),
+		jsonb_populate_record(there, plain_columns_of(there, mapped[2])), options);
+	PERFORM plain_check_types(plan, mapped[1], mapped[2]);
+	plan.columns := plain_read_as(plan.columns, mapped[1]);
 	plan.by_hash := true;
 	plan.buckets := plain_buckets(greatest((mine -> 'size' ->> 'rows')::bigint,
 		(theirs -> 'size' ->> 'rows')::bigint, 0));
@@ -232,16 +269,16 @@ $$;
 
 -- A side of which plain_describe_sql told that; one with iblt describes itself.
 -- Rows of both sides are looked at here, with functions of this database's schema.
-CREATE FUNCTION plain_side(side text, conn text, relation text, condition text, told jsonb)
-RETURNS side
+CREATE FUNCTION plain_side(side text, conn text, relation text, condition text, mapping jsonb,
+	told jsonb) RETURNS side
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF conn IS NULL THEN
-		told := describe(relation::regclass, condition);
+		told := describe(relation::regclass, condition, mapping);
 	ELSIF NOT peer_is_bare(conn) THEN
-		told := ask_call(conn, format('describe(pg_catalog.to_regclass(%L), %L)', relation,
-			condition));
+		told := ask_call(conn, format('describe(pg_catalog.to_regclass(%L), %L, %L)', relation,
+			condition, mapping));
 	END IF;
 	RETURN described(told || jsonb_build_object('schema', '@extschema@', 'condition', condition),
 		side, conn);
@@ -265,8 +302,10 @@ BEGIN
 		0.001, options.label);
 	PERFORM require_relations(conns, names, ARRAY[told[1] ->> 'relation', told[2] ->> 'relation']);
 	RETURN plain_plan(
-		plain_side('here', conns[1], names[1], options.condition, told[1]),
-		plain_side('there', conns[2], names[2], options.peer_condition, told[2]),
+		plain_side('here', conns[1], names[1], options.condition, options.mapping,
+			told[1]),
+		plain_side('there', conns[2], names[2], options.peer_condition,
+			options.peer_mapping, told[2]),
 		told[1], told[2], options);
 END
 $$;

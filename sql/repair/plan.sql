@@ -51,6 +51,16 @@ BEGIN
 	ELSIF is_together(compared) AND (compared.here).relation = (compared.there).relation THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'a relation cannot be repaired from itself';
+	ELSIF EXISTS (SELECT FROM unnest((compared.here).columns || (compared.there).columns) AS c
+			WHERE c.expression IS NOT NULL AND c.name = ANY (names_of(compared.columns))) THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'values of expressions cannot be repaired',
+			HINT = 'Exclude these columns.';
+	ELSIF EXISTS (SELECT FROM unnest(s.columns) AS c WHERE c.source <> c.name
+			AND c.source = ANY (names_of(compared.columns))) THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = 'columns of both sides cannot exchange names in a repair',
+			HINT = 'Repair from the other server, where peer_columns is the other way round.';
 	ELSIF NOT compared.is_unique
 			AND EXISTS (SELECT FROM unnest(compared.columns) AS c WHERE c.cast_to <> '') THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
@@ -138,17 +148,18 @@ $$;
 -- How statements on the target write the compared columns, in their order.
 -- A literal has the target's type but not its modifier.  A cast to varchar(3) would cut a
 -- value that an assignment refuses.
-CREATE FUNCTION repair_columns(compared plan, target repair_target) RETURNS repair_column[]
+CREATE FUNCTION repair_columns(compared plan, s side, target repair_target)
+RETURNS repair_column[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT coalesce(array_agg(ROW(i - 1, c.name, quote_ident(c.name),
+	SELECT coalesce(array_agg(ROW(i - 1, c.own, quote_ident(c.own),
 			concat('::' || text_type((compared.columns)[i]), '::', t.type),
 			t.equal, t.generated, t.always,
 			NOT compared.whole_row AND c.name = ANY (names_of(compared.key))
 			)::repair_column ORDER BY i), '{}')
-	FROM generate_subscripts(compared.columns, 1) AS i,
-	LATERAL (SELECT ((compared.columns)[i]).name) AS c
-	LEFT JOIN unnest(target.columns) AS t ON t.name = c.name
+	FROM own_names(s, compared.columns) AS names, generate_subscripts(compared.columns, 1) AS i,
+	LATERAL (SELECT ((compared.columns)[i]).name, names[i]) AS c(name, own)
+	LEFT JOIN unnest(target.columns) AS t ON t.name = c.own
 $$;
 
 -- The target as it is now.
@@ -181,7 +192,7 @@ BEGIN
 	plan.target := repair_target_of(plan);
 	asked.as_replica := asked.as_replica OR (plan.target).replica;
 	plan.asked := asked;
-	plan.columns := repair_columns(plan.compared, plan.target);
+	plan.columns := repair_columns(plan.compared, repair_side(plan), plan.target);
 	plan.secret := gen_random_uuid();
 	PERFORM repair_check_target(plan), repair_check_apply(plan);
 	IF asked.search_path IS NOT NULL OR asked.as_replica OR asked.origin IS NOT NULL THEN

@@ -137,7 +137,8 @@ CREATE FUNCTION @extschema@.iblt_repair(
 	method text DEFAULT 'sketch',
 	run bigint DEFAULT NULL,
 	here_peer text DEFAULT NULL,
-	here_relation text DEFAULT NULL)
+	here_relation text DEFAULT NULL,
+	peer_columns jsonb DEFAULT NULL)
 RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
@@ -147,7 +148,7 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	options options := make_options(relation, columns, exclude,
 		key_columns, condition, peer_condition, max_differences, 'texts', cast_types, extra_columns,
-		recheck, timeout, seed, progress, live, method);
+		recheck, timeout, seed, progress, live, method, false, peer_columns);
 	asked repair_options;
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[] := peer_conns(peers, false);
@@ -194,5 +195,6 @@ END
 $$;
 COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text,
 	text, bigint, boolean, text, integer, interval, bigint, text, text, boolean, boolean, boolean,
-	boolean, boolean, text, boolean, text, boolean, text, text, bigint, text, text) IS
+	boolean, boolean, text, boolean, text, boolean, text, text, bigint, text, text,
+	jsonb) IS
 'the statements that make one side like the other, which are run only with apply => true';

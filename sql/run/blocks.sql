@@ -149,11 +149,13 @@ DECLARE
 	mark jsonb := marks -> s.side;
 BEGIN
 	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
-		' FROM %s AS t TABLESAMPLE iblt_blocks_at_rest(%L, %L, %L, %L, %L, %L)%s',
+		' FROM %s%s',
 		s.schema, key_sql(plan, s), row_checksum_sql(plan, s),
 		marks ->> 'capacity', plan.key_size, plan.seed, fingerprint_sql(s),
-		s.relation, coalesce(lo, '0'), coalesce(hi, mark ->> 'blocks'), mark ->> 'file',
-		mark ->> 'started', mark ->> 'lsn', mark ->> 'xmin',
+		from_sql(plan, s, '{}', format(
+			' TABLESAMPLE iblt_blocks_at_rest(%L, %L, %L, %L, %L, %L)',
+			coalesce(lo, '0'), coalesce(hi, mark ->> 'blocks'), mark ->> 'file',
+			mark ->> 'started', mark ->> 'lsn', mark ->> 'xmin')),
 		condition_sql(plan, s));
 END
 $$;

@@ -287,7 +287,7 @@ BEGIN
 			-- integers, numbers, dates, times and uuid
 			AND c.cast_to = '' AND c.base IN (20, 21, 23, 1700, 1082, 1114, 1184, 2950)
 		THEN format(' TABLESAMPLE iblt_slice_rows(%L, coalesce($2, ''{}''),'
-			' coalesce($3, ''{}''))', c.name)
+			' coalesce($3, ''{}''))', (own_names(s, plan.key))[1])
 		ELSE '' END;
 END
 $$;

@@ -181,10 +181,10 @@ AS $$
 BEGIN
 	IF peer_is_bare(s.place) THEN
 		RETURN format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s', slice_sample_sql(s.relation,
-			names_of(plan.key), greatest(1, plan.bytes / 8192.0), greatest(1, estimate)));
+			own_names(s, plan.key), greatest(1, plan.bytes / 8192.0), greatest(1, estimate)));
 	END IF;
 	RETURN format('SELECT slice_check(%L::pg_catalog.regclass, %L, %L, %L)',
-		s.relation, names_of(plan.key), s.condition IS NOT NULL, thorough);
+		s.relation, own_names(s, plan.key), s.condition IS NOT NULL, thorough);
 END
 $$;
 
@@ -245,10 +245,10 @@ CREATE FUNCTION slice_counted(plan plan, rows bigint[]) RETURNS bigint[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	query text := 'SELECT count(*) FROM %s AS t%s';
+	query text := 'SELECT count(*) FROM %s%s';
 	counted bigint[] := ask(places_of(plan), ARRAY[
-			format(query, (plan.here).relation, condition_sql(plan, plan.here)),
-			format(query, (plan.there).relation, condition_sql(plan, plan.there))],
+			format(query, from_sql(plan, plan.here), condition_sql(plan, plan.here)),
+			format(query, from_sql(plan, plan.there), condition_sql(plan, plan.there))],
 		'value bigint', NULL::bigint, reading_of(plan), 0.01);
 	s side;
 BEGIN
@@ -257,7 +257,7 @@ BEGIN
 			s := CASE n WHEN 1 THEN plan.here ELSE plan.there END;
 			PERFORM ask_one(s.place, format(
 				'SELECT sample_slice_index(%L::pg_catalog.regclass, %L, %L, true)',
-				s.relation, names_of(plan.key), s.condition IS NOT NULL), 0.01);
+				s.relation, own_names(s, plan.key), s.condition IS NOT NULL), 0.01);
 		END IF;
 	END LOOP;
 	RETURN counted;

@@ -15,13 +15,14 @@ DECLARE
 	row_of text[] := slice_row_sql(k,
 		CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
 BEGIN
+	s.condition := NULL;
 	-- no text is made of the keys that are passed over
-	RETURN format('SELECT (SELECT ARRAY[%s]::text[]::text FROM (SELECT %s FROM %s AS t%s'
+	RETURN format('SELECT (SELECT ARRAY[%s]::text[]::text FROM (SELECT %s FROM %s%s'
 			' ORDER BY %s LIMIT 1 OFFSET %s - 1) AS t)',
 		(SELECT string_agg(value_sql(k.columns[i]) || '::text', ', ' ORDER BY i)
 			FROM generate_subscripts(k.columns, 1) AS i),
 		(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(k.columns) AS c),
-		s.relation,
+		from_sql(plan, s),
 		CASE WHEN lo IS NULL THEN '' ELSE ' WHERE ' || above_sql(row_of,
 			bound_sql(plan, s, k, '$2', lo), 1) END,
 		array_to_string(row_of, ', '), rows);

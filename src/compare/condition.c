@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * condition.c
- *	  Does a condition depend on the row alone?
+ *	  Does a condition, or an expression, depend on the row alone?
  *
  * The steps of a comparison read a relation several times, on two servers.
  * They need a condition that chooses the same rows each time.  So a condition
@@ -28,6 +28,7 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "funcapi.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_collate.h"
@@ -56,9 +57,10 @@ typedef struct Literal
 	const char *text;
 } Literal;
 
-/* What is known about a condition while its nodes are visited. */
+/* What is known about a condition, or a value, while its nodes are visited. */
 typedef struct Condition
 {
+	IbltTextKind kind;
 	ParseState *pstate;
 	List	   *literals;		/* of Literal */
 	List	   *collations;		/* OIDs of those it depends on */
@@ -69,13 +71,15 @@ typedef struct Condition
 static bool check_node(Node *node, void *context);
 
 static void
-refuse(ParseState *pstate, int location, const char *what, const char *hint)
+refuse(Condition *condition, int location, const char *what, const char *hint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("condition depends on more than the row: %s", what),
+			 errmsg(condition->kind == IBLT_CONDITION
+					? "condition depends on more than the row: %s"
+					: "expression depends on more than the row: %s", what),
 			 errhint("%s", hint),
-			 parser_errposition(pstate, location)));
+			 parser_errposition(condition->pstate, location)));
 }
 
 /* --- the text, before names are looked up ---------------------------------- */
@@ -103,7 +107,7 @@ collect_literals(Node *node, void *context)
 	if (node == NULL)
 		return false;
 	if (IsA(node, SubLink))
-		refuse(condition->pstate, ((SubLink *) node)->location,
+		refuse(condition, ((SubLink *) node)->location,
 			   "it has a subquery", HINT_SUBQUERY);
 	if (IsA(node, A_Const))
 	{
@@ -137,7 +141,7 @@ check_literal(Condition *condition, Const *constant)
 
 		if (literal->location == constant->location &&
 			!iblt_input_is_pinned(constant->consttype, literal->text))
-			refuse(condition->pstate, constant->location,
+			refuse(condition, constant->location,
 				   psprintf("'%s' of type %s is not always the same",
 							literal->text, format_type_be(constant->consttype)),
 				   HINT_CONSTANT);
@@ -150,7 +154,7 @@ check_output(Condition *condition, Node *value)
 	Oid			type = exprType(value);
 
 	if (!iblt_output_is_pinned(type))
-		refuse(condition->pstate, exprLocation(value),
+		refuse(condition, exprLocation(value),
 			   psprintf("the text of type %s", format_type_be(type)),
 			   HINT_VALUE);
 }
@@ -170,7 +174,7 @@ check_text_cast(Condition *condition, CoerceViaIO *cast)
 {
 	check_output(condition, (Node *) cast->arg);
 	if (!iblt_input_is_pinned(cast->resulttype, NULL))
-		refuse(condition->pstate, cast->location,
+		refuse(condition, cast->location,
 			   psprintf("text read as type %s",
 						format_type_be(cast->resulttype)), HINT_TEXT);
 }
@@ -179,7 +183,7 @@ static void
 check_column(Condition *condition, Var *column)
 {
 	if (column->varattno < 0)
-		refuse(condition->pstate, column->location,
+		refuse(condition, column->location,
 			   psprintf("system column %s",
 						NameStr(SystemAttributeDefinition(column->varattno)->attname)),
 			   HINT_COLUMN);
@@ -239,7 +243,7 @@ check_function(Oid function, void *context)
 		(volatility == PROVOLATILE_STABLE &&
 		 !iblt_function_is_pinned(function) &&
 		 !iblt_function_makes_text(function)))
-		refuse(condition->pstate, condition->location,
+		refuse(condition, condition->location,
 			   psprintf("function %s is not immutable",
 						format_procedure(function)), HINT_CONSTANT);
 	if (iblt_function_compares_records(function))
@@ -375,7 +379,7 @@ check_node(Node *node, void *context)
 			break;
 		default:
 			if (!is_plain(node))
-				refuse(condition->pstate, exprLocation(node),
+				refuse(condition, exprLocation(node),
 					   first_word(condition, node), HINT_CONSTANT);
 	}
 	return expression_tree_walker(node, check_node, context);
@@ -404,7 +408,7 @@ locate_error(void *source)
  * runs the settings.
  */
 static void
-check_backslash(const char *text)
+check_backslash(IbltTextKind kind, const char *text)
 {
 	const char *conforming = GetConfigOption("standard_conforming_strings",
 											 true, false);
@@ -413,18 +417,19 @@ check_backslash(const char *text)
 		strcmp(conforming, "on") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("condition contains a backslash while standard_conforming_strings is off"),
+				 errmsg(kind == IBLT_CONDITION
+						? "condition contains a backslash while standard_conforming_strings is off"
+						: "expression contains a backslash while standard_conforming_strings is off"),
 				 errhint("Set standard_conforming_strings to on for the role or database, or use chr(92).")));
 }
 
 /*
- * Analyses and checks the condition on the relation.  Returns the collations
- * that it depends on.
+ * Analyses and checks a text on the relation.  Adds the collations that it
+ * depends on to condition->collations.
  */
-static List *
-check_condition(Relation relation, const char *text)
+static Node *
+check_text(Condition *condition, Relation relation, const char *text)
 {
-	Condition	condition = {0};
 	ErrorContextCallback callback;
 	const char *source = text;
 	Node	   *expression;
@@ -434,45 +439,62 @@ check_condition(Relation relation, const char *text)
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 
-	expression = iblt_parse_expression(text, &source);
-	condition.pstate = make_parsestate(NULL);
-	condition.pstate->p_sourcetext = source;
-	collect_literals(expression, &condition);
-	expression = iblt_analyse_condition(condition.pstate, relation, expression);
-	assign_expr_collations(condition.pstate, expression);
-	check_node(expression, &condition);
-	free_parsestate(condition.pstate);
+	expression = iblt_parse_expression(condition->kind, text, &source);
+	condition->pstate = make_parsestate(NULL);
+	condition->pstate->p_sourcetext = source;
+	collect_literals(expression, condition);
+	expression = iblt_analyse_expression(condition->kind, condition->pstate,
+										 relation, expression);
+	assign_expr_collations(condition->pstate, expression);
+	check_node(expression, condition);
+	free_parsestate(condition->pstate);
 
 	error_context_stack = callback.previous;
-	return condition.collations;
+	return expression;
 }
 
-PG_FUNCTION_INFO_V1(iblt_compare_check_condition);
-
-/*
- * iblt_compare_check_condition(relation, condition) -> oid[]: the collations
- * that the condition depends on.  ERROR unless it depends on the row alone.
- * NULL if the relation does not exist any more.
- */
-Datum
-iblt_compare_check_condition(PG_FUNCTION_ARGS)
+static Datum
+oid_array(List *list)
 {
-	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	Relation	relation;
-	List	   *collations;
-	Datum	   *oids;
+	Datum	   *oids = palloc(sizeof(Datum) * Max(list_length(list), 1));
 	ListCell   *lc;
 	int			n = 0;
 
-	check_backslash(source);
+	foreach(lc, list)
+		oids[n++] = ObjectIdGetDatum(lfirst_oid(lc));
+	return PointerGetDatum(construct_array(oids, n, OIDOID, sizeof(Oid), true,
+										   TYPALIGN_INT));
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_check_expression);
+
+/*
+ * iblt_compare_check_expression(relation, expression, is_condition) -> (type,
+ * the base of that, typmod, collations that it depends on).  ERROR unless it depends on
+ * the row alone.  NULL if the relation does not exist any more.
+ */
+Datum
+iblt_compare_check_expression(PG_FUNCTION_ARGS)
+{
+	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	Condition	condition = {.kind = PG_GETARG_BOOL(2) ? IBLT_CONDITION : IBLT_VALUE};
+	Relation	relation;
+	Node	   *expression;
+	TupleDesc	desc;
+	Datum		values[4];
+	bool		nulls[4] = {false};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	check_backslash(condition.kind, source);
 	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	if (relation == NULL)
 		PG_RETURN_NULL();
-	collations = check_condition(relation, source);
+	expression = check_text(&condition, relation, source);
 	relation_close(relation, AccessShareLock);
-	oids = palloc(sizeof(Datum) * Max(list_length(collations), 1));
-	foreach(lc, collations)
-		oids[n++] = ObjectIdGetDatum(lfirst_oid(lc));
-	PG_RETURN_ARRAYTYPE_P(construct_array(oids, n, OIDOID, sizeof(Oid), true,
-										  TYPALIGN_INT));
+	values[0] = ObjectIdGetDatum(exprType(expression));
+	values[1] = ObjectIdGetDatum(getBaseType(exprType(expression)));
+	values[2] = Int32GetDatum(exprTypmod(expression));
+	values[3] = oid_array(condition.collations);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }

@@ -14,17 +14,25 @@
 #include "parser/parse_node.h"
 #include "utils/rel.h"
 
-/*
- * Parses a condition as one expression, before names are looked up.  ERROR if
- * it is anything else.  The expression means the same in parentheses, which it
- * must not close.  Sets *source to the text that locations refer to.
- */
-extern Node *iblt_parse_expression(const char *text, const char **source);
+/* What a text is for. */
+typedef enum IbltTextKind
+{
+	IBLT_CONDITION,
+	IBLT_VALUE
+} IbltTextKind;
 
 /*
- * Looks up the names of a parsed condition in a relation, which it may call "t".
- * The caller assigns collations.
+ * Parses a text as one expression, before names are looked up.  ERROR if it is
+ * anything else.  The expression means the same in parentheses, which it must
+ * not close.  Sets *source to the text that locations refer to.
  */
-extern Node *iblt_analyse_condition(ParseState *pstate, Relation relation, Node *parsed);
+extern Node *iblt_parse_expression(IbltTextKind kind, const char *text, const char **source);
+
+/*
+ * Looks up the names of a parsed expression in a relation, which it may call
+ * "t".  The caller assigns collations.
+ */
+extern Node *iblt_analyse_expression(IbltTextKind kind, ParseState *pstate,
+									 Relation relation, Node *parsed);
 
 #endif							/* IBLT_COMPARE_EXPRESSION_H */

@@ -48,7 +48,7 @@ refuse(const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot compare by plain queries: the condition may mean something else on the peer, because of %s",
+			 errmsg("cannot compare by plain queries: an expression may mean something else on the peer, because of %s",
 					what),
 			 errhint("Use functions, operators and types of PostgreSQL itself, and write COLLATE \"C\" behind texts whose order matters.")));
 }
@@ -167,12 +167,12 @@ forget_collations(Node *node, void *context)
 }
 
 static Node *
-analyse(Relation relation, const char *text)
+analyse(IbltTextKind kind, Relation relation, const char *text)
 {
 	ParseState *pstate = make_parsestate(NULL);
-	Node	   *expression = iblt_parse_expression(text, &pstate->p_sourcetext);
+	Node	   *expression = iblt_parse_expression(kind, text, &pstate->p_sourcetext);
 
-	expression = iblt_analyse_condition(pstate, relation, expression);
+	expression = iblt_analyse_expression(kind, pstate, relation, expression);
 	if (pstate->p_hasSubLinks)
 		refuse("a subquery");
 	forget_collations(expression, NULL);
@@ -181,15 +181,15 @@ analyse(Relation relation, const char *text)
 	return expression;
 }
 
-PG_FUNCTION_INFO_V1(iblt_plain_check_condition);
+PG_FUNCTION_INFO_V1(iblt_plain_check_expression);
 
 /*
- * iblt_plain_check_condition(relation, condition) -> text[]: the columns that
- * the condition names.  ERROR unless it means the same on another server whose
+ * iblt_plain_check_expression(relation, expression, is_condition) -> text[]:
+ * the columns that it names.  ERROR unless it means the same on another server whose
  * columns have the same types.  NULL if the relation does not exist any more.
  */
 Datum
-iblt_plain_check_condition(PG_FUNCTION_ARGS)
+iblt_plain_check_expression(PG_FUNCTION_ARGS)
 {
 	char	   *source = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	Portable	condition = {0};
@@ -203,7 +203,8 @@ iblt_plain_check_condition(PG_FUNCTION_ARGS)
 	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	if (relation == NULL)
 		PG_RETURN_NULL();
-	check_node(analyse(relation, source), &condition);
+	check_node(analyse(PG_GETARG_BOOL(2) ? IBLT_CONDITION : IBLT_VALUE, relation, source),
+			   &condition);
 	names = palloc(sizeof(Datum) * Max(bms_num_members(condition.columns), 1));
 	while ((column = bms_next_member(condition.columns, column)) >= 0)
 		names[n++] = CStringGetTextDatum(get_attname(RelationGetRelid(relation),

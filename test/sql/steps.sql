@@ -50,7 +50,7 @@ SELECT n AS protocol, a -> 'protocol' AS has, a -> 'version' = to_jsonb(extversi
 FROM generate_series(0, 2) AS n, LATERAL (SELECT iblt_internal.hello(n, 'steps.mine', NULL, false)) AS x(a), pg_extension WHERE extname = 'iblt';
 
 -- types: a domain of one name, or a type with a send function on one side
-SELECT title, iblt_internal.column_cast(ROW('c', h_type, h_base, h_textual, NULL, NULL, true, h_parts), ROW('c', t_type, t_base, t_textual, NULL, NULL, true, t_parts)) AS "cast"
+SELECT title, iblt_internal.column_cast(ROW('c', h_type, h_base, h_textual, NULL, NULL, true, h_parts, NULL, NULL), ROW('c', t_type, t_base, t_textual, NULL, NULL, true, t_parts, NULL, NULL)) AS "cast"
 FROM (VALUES ('the same', 'd', 23, '{}'::text[], 'integer', 'd', 23, '{}'::text[], 'integer'), ('a domain over another type', 'd', 25, '{}', 'text', 'd', 23, '{}', 'integer'),
 	('over another type of a user', 'd', 16400, '{}', '(a)', 'd', 16500, '{}', '(a)'), ('over one of a user there', 'd', 25, '{}', 'text', 'd', 16500, '{}', '(a)'),
 	('made of others', 'd', 16400, '{}', '(a)', 'd', 16500, '{}', '(b)'), ('not known there', 'd', 16400, '{}', '(a)', 'd', 16500, '{}', NULL),

@@ -30,7 +30,7 @@ my $peer = peer('there');
 my $protocol = $here->safe_psql('postgres', 'SELECT iblt_internal.protocol()');
 my $version = $here->safe_psql('postgres', "SELECT extversion FROM pg_extension WHERE extname = 'iblt'");
 my $next = $protocol + 1;
-$here->safe_psql('older', 'ALTER FUNCTION iblt_internal.hello(integer, regclass, text, boolean) RENAME TO hello_it');
+$here->safe_psql('older', 'ALTER FUNCTION iblt_internal.hello(integer, regclass, text, boolean, jsonb) RENAME TO hello_it');
 $here->safe_psql('oldest', 'ALTER SCHEMA iblt_internal RENAME TO iblt_not_yet');
 $here->safe_psql('newer', "CREATE OR REPLACE FUNCTION iblt_internal.protocol() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT $next'");
 my $cannot = qr/ERROR:  55000: iblt \Q$version\E here and iblt \Q$version\E on the peer cannot talk to each other$/m;

@@ -273,7 +273,7 @@ my $protocol = 'CREATE OR REPLACE FUNCTION iblt_internal.protocol() RETURNS inte
 $there->safe_psql('postgres', "$protocol 'SELECT 7'");
 like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($peer)})"),
 	qr/55000: iblt 0.1.0 here and iblt 9.9 on the peer cannot talk to each other.*This side has protocol 1, the peer has protocol 7/s, 'another protocol there: an error that names both');
-$there->safe_psql('postgres', "$protocol 'SELECT 1'; ALTER FUNCTION iblt_internal.hello(integer, regclass, text, boolean) RENAME TO hello_it");
+$there->safe_psql('postgres', "$protocol 'SELECT 1'; ALTER FUNCTION iblt_internal.hello(integer, regclass, text, boolean, jsonb) RENAME TO hello_it");
 like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($peer)})"),
 	qr/55000: iblt 0.1.0 here and iblt 9.9 on the peer cannot talk to each other.*the peer has none/s, 'a version there that knows of no protocol');
 $there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.hello_it(integer, regclass, text, boolean) RENAME TO hello');

@@ -101,7 +101,7 @@ both(q{CREATE TYPE colour AS ENUM ('red', 'green'); CREATE TYPE dated AS (d date
 # What the check says of each condition, and iblt_compare.
 both(q{CREATE FUNCTION verdict(condition text) RETURNS text LANGUAGE plpgsql AS $$
 	BEGIN
-		PERFORM iblt_internal.iblt_compare_check_condition('public.x', condition);
+		PERFORM iblt_internal.iblt_compare_check_expression('public.x', condition, true);
 		RETURN 'allowed';
 	EXCEPTION WHEN OTHERS THEN
 		RETURN concat(SQLSTATE, ' ', replace(SQLERRM, 'condition depends on more than the row: ', ': '));
@@ -276,6 +276,8 @@ SKIP:
 	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'});
 	is(sorted(q{w < 'm' COLLATE "C"}), '0', 'nor with a collation of its own');
 	is(sorted(q{w < 'zz'}, q{peer_condition => 'true'}), '0', 'on one side only, it is no matter');
+	like(sorted('true', q{expressions => '{"v": "lower(w)"}'}), $differ, 'an expression that depends on one');
+	is(sorted('true', q{expressions => '{"v": "substr(w, 1, 1)"}'}), '0', 'and one that does not');
 	$_->safe_psql('postgres', 'DROP DATABASE sorted') foreach ($here, $there);
 }
 

@@ -108,5 +108,32 @@ foreach my $type ('bigint', 'text')
 	is($here->safe_psql('postgres', $sql), $type eq 'text' ? '{"iblt_n": "6"}' : '{"iblt_n": 6}', "$type key: no right is needed to columns that neither are compared nor in the condition");
 }
 
+# --- other names on the peer ---------------------------------------------------------------
+
+# test/sql/mapping.sql has the rest.  A plain peer makes the values itself, too.
+$here->safe_psql('postgres', q{CREATE TABLE mapped (id int PRIMARY KEY, price numeric, email text, n int) PARTITION BY RANGE (id);
+	CREATE TABLE mapped_1 PARTITION OF mapped FOR VALUES FROM (0) TO (150); CREATE TABLE mapped_2 PARTITION OF mapped DEFAULT;
+	INSERT INTO mapped SELECT g, g * 1.234, 'User' || g, g FROM generate_series(1, 300) g});
+$there->safe_psql('postgres', q{CREATE TABLE mapped (unit_price numeric, item int PRIMARY KEY, email text, n int);
+	INSERT INTO mapped SELECT round(g * 1.234, 2), g, lower('User' || g), g FROM generate_series(1, 300) g;
+	UPDATE mapped SET n = 0 WHERE item = 7; UPDATE mapped SET unit_price = unit_price + 1 WHERE item = 8; UPDATE mapped SET email = upper(email) WHERE item = 9; DELETE FROM mapped WHERE item = 200});
+my $mapping = q{peer_columns => '{"id": "item", "price": "unit_price"}'};
+my $mapped = sub { $here->safe_psql('postgres', "SELECT key, differs, confirmed FROM iblt_compare('mapped', $peer, rows => true, $mapping, $_[0]) ORDER BY key") };
+my $price = qq({"id": 8}|{price}|);
+foreach my $method ('sketch', 'plain')
+{
+	my $other = $method eq 'sketch' ? q('{}') : q{jsonb_build_object('email', 'lower(email COLLATE "C")')};
+	is($mapped->(qq(method => '$method', expressions => '{"price": "round(price, 2)", "email": "lower(email)"}', peer_expressions => $other)),
+		qq({"id": 7}|{n}|\n$price\n) . ($method eq 'sketch' ? qq({"id": 9}|{email}|\n) : '') . '{"id": 200}||', "$method: other names and expressions");
+	is($mapped->(qq(method => '$method', expressions => '{"price": "round(price, 2)"}', peer_expressions => '{}', exclude => '{email}', recheck => 2, condition => 'n between 5 and 8', peer_condition => 'n between 5 and 8')),
+		qq({"id": 7}||t\n{"id": 8}|{price}|t), "$method: with row versions, and a condition of the relation's own names");
+}
+like(failure(qq(SELECT * FROM iblt_compare('mapped', $peer, $mapping, method => 'plain', expressions => '{"price": "unit_price + 1"}'))), qr/42703: .*"unit_price" does not exist/, 'plain: an expression is checked here');
+like(failure(qq(SELECT * FROM iblt_compare('mapped', $peer, $mapping, method => 'plain', expressions => '{"email": "upper(email)"}', peer_expressions => '{"email": "upper(email)"}'))), qr/0A000: cannot compare by plain queries/, 'and may hold only what means the same there');
+repair('mapped', 'pull', "exclude => '{price,email}', $mapping, apply => true");
+is($here->safe_psql('postgres', 'SELECT n FROM mapped WHERE id = 7'), '0', 'a pull writes the names of this side');
+repair('mapped', 'push', "exclude => '{email}', $mapping, apply => true");
+is($there->safe_psql('postgres', 'SELECT count(*), count(*) FILTER (WHERE unit_price = item * 1.234) FROM mapped'), '299|299', 'a push those of the other side');
+
 $_->stop foreach ($here, $there);
 done_testing();

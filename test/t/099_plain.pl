@@ -314,7 +314,7 @@ foreach my $case ([ 'own.is_even(id)', 'function is_even' ], [ "v > 'v5'", 'a co
 	[ 'id < random()', 'more than the row', 'condition depends on' ], [ 'EXISTS (SELECT FROM c)', 'a subquery', 'condition depends on' ])
 {
 	my ($condition, $reason, $message) = @$case;
-	$message //= 'cannot compare by plain queries: the condition may mean something else on the peer';
+	$message //= 'cannot compare by plain queries: an expression may mean something else on the peer';
 	refused(qr/0A000: $message.*\Q$reason\E/, "'c'", "extra_columns => 'ignore', columns => '{id,v}', condition => " . literal($condition), "refused: $condition");
 }
 refused(qr/0A000: .*depends on more than the row/, "'c'", "columns => '{v}', condition => 'id < 5', peer_condition => $$_[0]", "on the peer: $$_[1]") foreach ([ q('id < random() * 100'), 'a random number' ], [ q('EXISTS (SELECT FROM c)'), 'a subquery' ]);

@@ -1,0 +1,155 @@
+-- Columns under other names, and expressions ---------------------------------------------
+--
+-- A mapping is a JSON object: "columns" are names that a plan has for columns of a relation,
+-- and "expressions" what it compares in their place.  A described relation has the columns of the
+-- plan, and from_sql (statements.sql) makes them of its own ones.
+
+-- A mapping of these names and expressions, each a JSON object or NULL; NULL for none.
+CREATE FUNCTION make_mapping(columns jsonb, expressions jsonb) RETURNS jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF num_nonnulls(columns, expressions) = 0 THEN
+		RETURN NULL;
+	END IF;
+	columns := coalesce(columns, '{}');
+	expressions := coalesce(expressions, '{}');
+	IF jsonb_typeof(columns) <> 'object' OR jsonb_typeof(expressions) <> 'object'
+			OR jsonb_path_exists(jsonb_build_array(columns, expressions),
+				'$[*].keyvalue() ? (@.value.type() != "string")') THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'peer_columns and expressions must be JSON objects of texts',
+			HINT = 'Write them as ''{"price": "unit_price"}''.';
+	END IF;
+	RETURN jsonb_build_object('columns', columns, 'expressions', expressions);
+END
+$$;
+
+-- The name that a mapping has for a column of the relation.
+CREATE FUNCTION mapped_name(mapping jsonb, name text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce((SELECT key FROM jsonb_each_text(mapping -> 'columns') WHERE value = name
+		LIMIT 1), name)
+$$;
+
+-- The columns of a described relation under the names of a mapping; an error for names that
+-- it does not have, or has twice.
+CREATE FUNCTION map_names(described jsonb, mapping jsonb) RETURNS jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	columns jsonb := (SELECT coalesce(jsonb_agg(c || CASE WHEN new <> c ->> 'name'
+			THEN jsonb_build_object('name', new, 'source', c -> 'name') ELSE '{}' END
+			ORDER BY n), '[]')
+		FROM jsonb_array_elements(described -> 'columns') WITH ORDINALITY AS x(c, n),
+		LATERAL mapped_name(mapping, c ->> 'name') AS new);
+	missing text := (SELECT string_agg(format('"%s"', value), ', ')
+		FROM jsonb_each_text(mapping -> 'columns')
+		WHERE NOT jsonb_path_exists(described, '$.columns[*] ? (@.name == $n)',
+			jsonb_build_object('n', value)));
+	twice text := (SELECT min(c ->> 'name') FROM jsonb_array_elements(columns) AS c
+		GROUP BY c ->> 'name' HAVING count(*) > 1 LIMIT 1);
+BEGIN
+	IF missing IS NOT NULL OR (SELECT count(DISTINCT value) <> count(*)
+			FROM jsonb_each_text(mapping -> 'columns')) THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
+			MESSAGE = CASE WHEN missing IS NULL THEN 'peer_columns names a column twice'
+				ELSE format('relation %s does not have columns: %s',
+					described ->> 'relation', missing) END,
+			HINT = 'peer_columns gives the name of a column there for a name here. '
+				'Names are case-sensitive.';
+	ELSIF twice IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'duplicate_column',
+			MESSAGE = format('relation %s has a column "%s", and another is to be compared '
+				'under this name', described ->> 'relation', twice),
+			HINT = 'Give the former another name in peer_columns as well, and exclude it.';
+	END IF;
+	RETURN described || jsonb_build_object('columns', columns,
+		'keys', (SELECT coalesce(jsonb_agg(k || jsonb_build_object('columns',
+				(SELECT jsonb_agg(mapped_name(mapping, name) ORDER BY i)
+				FROM jsonb_array_elements_text(k -> 'columns') WITH ORDINALITY AS c(name, i)))
+				ORDER BY n), '[]')
+			FROM jsonb_array_elements(described -> 'keys') WITH ORDINALITY AS x(k, n)));
+END
+$$;
+
+-- What stands for a column in a described relation, for an expression that has been checked.
+CREATE FUNCTION expression_column(name text, expression text, type oid, base oid, typmod integer)
+RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN jsonb_strip_nulls(jsonb_build_object('name', name, 'expression', expression,
+		'type', format_type(type, CASE WHEN type IN (1042, 1560, 1700) THEN typmod ELSE -1 END),
+		'base', base::bigint, 'textual', '{}'::text[], 'not_null', false,
+		'own', CASE WHEN type >= 16384 THEN type::bigint END,
+		-- for plain queries
+		'text', CASE WHEN base::bigint = ANY (plain_types()) THEN base::text END));
+END
+$$;
+
+-- What stands for the expressions of a mapping on a relation: "columns" by their names, and
+-- "collations" that they depend on.
+CREATE FUNCTION made_columns(relation regclass, mapping jsonb) RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+AS $$
+DECLARE
+	e record;
+	value record;
+	columns jsonb := '{}';
+	collations oid[] := '{}';
+BEGIN
+	FOR e IN SELECT key, x.value FROM jsonb_each_text(mapping -> 'expressions') AS x LOOP
+		value := iblt_compare_check_expression(relation, e.value, false);
+		columns := columns || jsonb_build_object(e.key,
+			expression_column(e.key, e.value, value.type, value.base, value.typmod));
+		collations := collations || value.collations;
+	END LOOP;
+	RETURN jsonb_build_object('columns', columns, 'collations', collations::bigint[]);
+END
+$$;
+
+-- A described relation with the columns of a mapping, of which made_columns has told.
+-- An expression stands in the place of a column of its name, or behind all others.  No index is on
+-- its values.
+CREATE FUNCTION map_columns(described jsonb, mapping jsonb, made jsonb) RETURNS jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	columns jsonb := made -> 'columns';
+BEGIN
+	described := map_names(described, mapping) || '{"mapped": true}';
+	RETURN described || jsonb_build_object('columns', (
+			SELECT coalesce(jsonb_agg(u.c ORDER BY n, u.c ->> 'name'), '[]') FROM (
+				SELECT coalesce(columns -> (c ->> 'name'), c), n
+				FROM jsonb_array_elements(described -> 'columns') WITH ORDINALITY AS x(c, n)
+				UNION ALL
+				SELECT m.value, 100000 FROM jsonb_each(columns) AS m
+				WHERE NOT jsonb_path_exists(described, '$.columns[*] ? (@.name == $n)',
+					jsonb_build_object('n', m.key))) AS u(c, n)),
+		'keys', (SELECT coalesce(jsonb_agg(k ORDER BY n), '[]')
+			FROM jsonb_array_elements(described -> 'keys') WITH ORDINALITY AS x(k, n)
+			WHERE NOT EXISTS (SELECT FROM jsonb_array_elements_text(k -> 'columns') AS name
+				WHERE columns ? name)));
+END
+$$;
+
+-- An error for a mapping of a relation whose rows are summed up on other servers.
+CREATE FUNCTION refuse_mapping(plan plan) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	s side;
+BEGIN
+	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
+		IF s.mapped AND (s.remote OR s.distributed) THEN
+			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+				MESSAGE = format('peer_columns and expressions cannot be used with %s (%s)',
+					s.relation, s.side),
+				DETAIL = 'Its rows are on other servers.',
+				HINT = 'Compare the parts on their own servers, or a view of them.';
+		END IF;
+	END LOOP;
+END
+$$;
