@@ -16,7 +16,7 @@ BEGIN
 	END IF;
 	PERFORM plain_check_options(ARRAY[NULL, conn], small.compare);
 	RETURN plain_plan(described(small.here, 'here'), plain_side('there', conn, NULL,
-		(small.compare).peer_condition, theirs), mine, theirs, small.compare);
+		(small.compare).peer_condition, NULL, theirs), mine, theirs, small.compare);
 EXCEPTION WHEN OTHERS THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;
