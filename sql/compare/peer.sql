@@ -251,18 +251,24 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- Gives connections that name no connect_timeout so many seconds; NULL takes that back; false
--- if the environment of the server says it.
+-- Gives connections so many seconds, before PostgreSQL 16 only those that name no
+-- connect_timeout; NULL takes that back, and says whether the time was over.
 CREATE FUNCTION iblt_peer_patience(seconds integer) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- How many seconds a connection may take to be made, for a caller who has that timeout.
--- libpq does not take less than two seconds.  Before PostgreSQL 16, nothing interrupts it.
+-- How many seconds a connection to iblt.peer, which no parameter shows, may take to be made, for
+-- a caller who has that timeout.
+-- libpq does not take less than two seconds.  From PostgreSQL 16 on dblink heeds no
+-- connect_timeout, and of several hosts it may wait for the first one for minutes.
 CREATE FUNCTION peer_patience(timeout interval) RETURNS integer
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT greatest(2, least(10, ceil(extract(epoch FROM least(timeout,
-		nullif(current_setting('statement_timeout')::interval, '0'))))))::integer
+	SELECT greatest(2, coalesce(
+		nullif(substring(o FROM 'connect_timeout\s*=\s*''?(\d{1,5})'), '0')::integer,
+		least(CASE WHEN o ~ ',' THEN NULL ELSE 10 END, ceil(extract(epoch FROM least(timeout,
+			nullif(current_setting('statement_timeout')::interval, '0')))))))::integer
+	FROM (SELECT coalesce((SELECT array_to_string(s.srvoptions, ' ') FROM pg_foreign_server s
+		WHERE s.srvname = current_setting('iblt.peer')), current_setting('iblt.peer'))) AS p(o)
 $$;
 
 -- Opens a connection to the peer under a name, which it returns; a peer of that name is one
@@ -274,6 +280,7 @@ AS $$
 DECLARE
 	schema text;
 	held text;
+	late boolean;
 	e failure;
 BEGIN
 	IF conn IS NULL THEN
@@ -299,11 +306,14 @@ BEGIN
 		held := set_config('iblt.peer', '', true);
 		PERFORM iblt_peer_patience(NULL);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
-		PERFORM iblt_peer_patience(NULL);
-		IF SQLSTATE = '57014' THEN
-			RAISE;
-		END IF;
+		late := iblt_peer_patience(NULL);
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.detail = PG_EXCEPTION_DETAIL;
+		IF e.state = '57014' AND NOT late THEN
+			RAISE;
+		ELSIF e.state = '57014' THEN
+			e.state := '08001';
+			e.detail := 'connection to server failed: timeout expired';
+		END IF;
 		e.message := 'could not connect to ' || peer_title(conn);
 		e.detail := peer_connect_detail(peer, e.detail);
 		e.hint := 'Check the foreign server, its user mapping or the connection string.'

@@ -366,6 +366,36 @@ hostile_search_path();
 }
 both('ALTER DATABASE postgres RESET search_path');
 
+# --- PostgreSQL 19: what a publication of all tables leaves out, and sequences ------------------------------
+
+SKIP:
+{
+	skip 'EXCEPT and sequences came with PostgreSQL 19', 5 if $version < 190000;
+	foreach my $node ($here, $there)
+	{
+		$node->safe_psql('postgres', 'CREATE DATABASE nineteen');
+		$node->safe_psql('nineteen', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt; CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int PRIMARY KEY);
+			CREATE TABLE left_out (id int PRIMARY KEY); CREATE SEQUENCE counter');
+	}
+	$here->safe_psql('nineteen', q{INSERT INTO a VALUES (1); INSERT INTO left_out VALUES (1); SELECT setval('counter', 100);
+		CREATE PUBLICATION every FOR ALL TABLES EXCEPT (TABLE left_out), ALL SEQUENCES});
+	$there->safe_psql('nineteen', "CREATE SUBSCRIPTION every CONNECTION ${\ literal($here->connstr('nineteen'))} PUBLICATION every");
+	$there->poll_query_until('nineteen', "SELECT count(*) = 3 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel") or die 'no subscription';
+	my $listed = sub { my ($node, $what) = @_; return $node->safe_psql('nineteen', "SELECT relation, status, rows_here FROM iblt_audit($what) ORDER BY relation") };
+	is($listed->($there, q{subscription => 'every'}), "public.a|equal|1\npublic.b|equal|0", 'a subscription of all tables but one, and of sequences');
+	is($listed->($here, literal($there->connstr('nineteen')) . q{, publication => 'every'}), "public.a|equal|1\npublic.b|equal|0", 'and its publication');
+	$here->safe_psql('nineteen', "SELECT setval('counter', 200)");
+	my $structure = "SELECT kind, object, property, here, there FROM iblt_audit_structure(${\ literal($here->connstr('nineteen'))}) WHERE kind IN ('sequence', 'table')";
+	is($there->safe_psql('nineteen', $structure), 'sequence|public.counter|next value|101|201', 'the sequence is told of by an audit of the structure');
+	$there->safe_psql('nineteen', 'ALTER SUBSCRIPTION every REFRESH SEQUENCES');
+	$there->poll_query_until('nineteen', "SELECT last_value = 200 FROM counter") or die 'not refreshed';
+	is($there->safe_psql('nineteen', $structure), '', 'until it is refreshed');
+	# what the subscription has from before is told, not compared
+	$here->safe_psql('nineteen', 'ALTER PUBLICATION every SET ALL TABLES EXCEPT (TABLE left_out, b), ALL SEQUENCES');
+	is($listed->($there, q{subscription => 'every'}), "public.a|equal|1\npublic.b|not comparable|", 'a table that is left out later');
+	$there->safe_psql('nineteen', 'DROP SUBSCRIPTION every');
+}
+
 $there->safe_psql('postgres', 'DROP SUBSCRIPTION "Sub"');
 nothing_left('in the end', $here, $there);
 $_->stop foreach ($here, $there);
