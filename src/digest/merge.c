@@ -153,26 +153,21 @@ iblt_merge_failed(Oid relid, int sqlstate)
 	return !noted;
 }
 
-Oid *
-iblt_merge_tables(int *n)
+List *
+iblt_merge_tables(void)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	Oid		   *tables = palloc(sizeof(Oid) * 64);
+	List	   *tables = NIL;
 	IbltStoreScan scan;
 	Datum		values[IBLT_STORE_WIDTH];
 	bool		nulls[IBLT_STORE_WIDTH];
-	int			size = 64;
 
-	*n = 0;
 	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, snapshot,
 						 AccessShareLock))
 	{
 		while (iblt_store_next(&scan, values, nulls) != NULL)
-		{
-			if (*n == size)
-				tables = repalloc(tables, sizeof(Oid) * (size *= 2));
-			tables[(*n)++] = DatumGetObjectId(values[TRACKED_RELATION]);
-		}
+			tables = lappend_oid(tables,
+								 DatumGetObjectId(values[TRACKED_RELATION]));
 		iblt_store_end(&scan);
 	}
 	UnregisterSnapshot(snapshot);

@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "nodes/pg_list.h"
+
 /*
  * Merges the changes that are visible now, if there are at least this many.
  * Returns their number, or -1 if another session merges and no_wait is set.
@@ -25,6 +27,6 @@ extern int64 iblt_merge_table(Oid relid, int64 least, bool no_wait);
 extern bool iblt_merge_failed(Oid relid, int sqlstate);
 
 /* The tracked tables. */
-extern Oid *iblt_merge_tables(int *n);
+extern List *iblt_merge_tables(void);
 
 #endif							/* IBLT_DIGEST_MERGE_H */

@@ -29,13 +29,14 @@ PG_FUNCTION_INFO_V1(iblt_live_tables);
 Datum
 iblt_live_tables(PG_FUNCTION_ARGS)
 {
-	int			n;
-	Oid		   *tables = iblt_merge_tables(&n);
-	Datum	   *items = palloc(sizeof(Datum) * Max(n, 1));
+	List	   *tables = iblt_merge_tables();
+	Datum	   *items = palloc(sizeof(Datum) * Max(list_length(tables), 1));
+	int			n = 0;
+	ListCell   *cell;
 
 	(void) fcinfo;
-	for (int i = 0; i < n; i++)
-		items[i] = ObjectIdGetDatum(tables[i]);
+	foreach(cell, tables)
+		items[n++] = ObjectIdGetDatum(lfirst_oid(cell));
 	PG_RETURN_ARRAYTYPE_P(construct_array(items, n, OIDOID, sizeof(Oid), true,
 										  'i'));
 }

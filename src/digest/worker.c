@@ -62,20 +62,21 @@ pause_merge(void)
 }
 
 /* The tracked tables, in memory that outlives the transaction. */
-static Oid *
-list_tables(int *n)
+static List *
+list_tables(void)
 {
-	Oid		   *tables;
-	Oid		   *copy;
+	List	   *tables;
+	MemoryContext old;
 
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	tables = iblt_merge_tables(n);
-	copy = MemoryContextAlloc(TopMemoryContext, sizeof(Oid) * Max(*n, 1));
-	memcpy(copy, tables, sizeof(Oid) * *n);
+	tables = iblt_merge_tables();
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	tables = list_copy(tables);
+	MemoryContextSwitchTo(old);
 	PopActiveSnapshot();
 	CommitTransactionCommand();
-	return copy;
+	return tables;
 }
 
 /* One table, and the error that its merge ended with. */
@@ -142,8 +143,7 @@ in_transaction(void (*work) (const Merge *merge), const Merge *merge)
 void
 iblt_merge_worker(Datum arg)
 {
-	Oid		   *tables;
-	int			n;
+	ListCell   *cell;
 
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
@@ -152,10 +152,9 @@ iblt_merge_worker(Datum arg)
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
 	iblt_core_pause = pause_merge;
-	tables = list_tables(&n);
-	for (int i = 0; i < n; i++)
+	foreach(cell, list_tables())
 	{
-		Merge		merge = {tables[i], NULL};
+		Merge		merge = {lfirst_oid(cell), NULL};
 
 		merge.error = in_transaction(merge_table, &merge);
 		if (merge.error == NULL)

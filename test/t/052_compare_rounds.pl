@@ -20,12 +20,22 @@ $node->safe_psql('postgres', 'CREATE EXTENSION iblt; CREATE EXTENSION dblink');
 
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
 
+# The same in a transaction that is rolled back.
+my $session = IbltTest::Session->new($node);
+sub undone
+{
+	my ($sql) = @_;
+	my $out = $session->run("BEGIN;\n$sql;\nROLLBACK");
+	die $session->{err} if $session->{err} =~ /ERROR/;
+	return $out;
+}
+
 # iblt_compare's rows of the tables mine and theirs as a list, in order, on one line.
 sub compare
 {
 	my ($options, %how) = @_;
-	return join ', ', sort split /\n/, sql(($how{setup} // '') . "SELECT concat_ws(' ', key ->> 'id', side, here_count, there_count, confirmed)
-		FROM iblt_compare('mine', peer_relation => 'theirs', $options)" . ($how{undo} // ''));
+	my $sql = "SELECT concat_ws(' ', key ->> 'id', side, here_count, there_count, confirmed) FROM iblt_compare('mine', peer_relation => 'theirs', $options)";
+	return join ', ', sort split /\n/, $how{undone} ? undone($sql) : sql($sql);
 }
 
 # A step that counts itself first, and does what the table script has for its number.
@@ -91,15 +101,15 @@ foreach my $type ('int', 'text')
 			{
 				sql('TRUNCATE script');
 				sql("INSERT INTO script VALUES ('$1', $2, \$\$" . sprintf($change, "public.$table") . '$$)') while $steps =~ /(\w+) (\d)/g;
-				is(join(' ', map { my $out = compare("recheck => $_, rows => true", setup => "BEGIN;\n", undo => ";\nROLLBACK"); $out =~ /^3 both 1 1 t, 7 both 1 1 ([tf])$/ ? $1 : "($out)" } 1 .. 4),
+				is(join(' ', map { my $out = compare("recheck => $_, rows => true", undone => 1); $out =~ /^3 both 1 1 t, 7 both 1 1 ([tf])$/ ? $1 : "($out)" } 1 .. 4),
 					"@confirmed", "$type key" . ($links eq '[]' ? '' : ', replication') . ", $table changes: $text");
 			}
 		}
 		sql("TRUNCATE script; INSERT INTO script VALUES ('wait', 1, \$\$" . sprintf($gone, 'public.theirs') . '$$)');
-		is(compare('recheck => 2', setup => "BEGIN;\n", undo => ";\nROLLBACK"), '3 both 1 1 t', "$type key: a difference that vanishes in the first round");
+		is(compare('recheck => 2', undone => 1), '3 both 1 1 t', "$type key: a difference that vanishes in the first round");
 		# a row that changes is returned as it was seen last
 		sql("TRUNCATE script; INSERT INTO script VALUES ('wait', 1, \$\$" . sprintf($change, 'public.theirs') . '$$)');
-		is(sql("BEGIN;\nSELECT here ->> 'v', there ->> 'v', confirmed FROM iblt_compare('mine', peer_relation => 'theirs', rows => true, recheck => 2) WHERE key ->> 'id' = '7';\nROLLBACK"),
+		is(undone("SELECT here ->> 'v', there ->> 'v', confirmed FROM iblt_compare('mine', peer_relation => 'theirs', rows => true, recheck => 2) WHERE key ->> 'id' = '7'"),
 			'7|1|t', "$type key: what is returned of it is new, too");
 	}
 	sql('DROP TABLE mine, theirs; TRUNCATE script');
@@ -129,12 +139,12 @@ sql(q{CREATE TABLE mine (id int, v text); CREATE TABLE theirs (id int, v text);
 	END $$});
 foreach my $options ('', ', rows => true', ", condition => 'v <> ''x'''")
 {
-	is(compare("key_columns => '{id}'$options", setup => "BEGIN;\n", undo => ";\nROLLBACK"), '2 both 200 199', "many rows of a key that are the same in another order$options");
+	is(compare("key_columns => '{id}'$options", undone => 1), '2 both 200 199', "many rows of a key that are the same in another order$options");
 }
-is(sql("BEGIN; DELETE FROM script; SELECT jsonb_array_length(there) > 50 AND jsonb_path_query_array(here, '\$[*] ? (\@.v != \"more\")') = there
-	FROM iblt_compare('mine', peer_relation => 'theirs', key_columns => '{id}', rows => true) WHERE key ->> 'id' = '1'; ROLLBACK"), 't', 'and they are shown in the same order');
-my $repaired = sql("BEGIN; DELETE FROM script; SELECT count(*), min(status) FROM iblt_repair('mine', NULL, 'theirs', direction => 'pull', key_columns => '{id}', apply => true);
-	SELECT count(*) FROM iblt_compare('mine', peer_relation => 'theirs'); ROLLBACK");
+is(undone("DELETE FROM script; SELECT jsonb_array_length(there) > 50 AND jsonb_path_query_array(here, '\$[*] ? (\@.v != \"more\")') = there
+	FROM iblt_compare('mine', peer_relation => 'theirs', key_columns => '{id}', rows => true) WHERE key ->> 'id' = '1'"), 't', 'and they are shown in the same order');
+my $repaired = undone("DELETE FROM script; SELECT count(*), min(status) FROM iblt_repair('mine', NULL, 'theirs', direction => 'pull', key_columns => '{id}', apply => true);
+	SELECT count(*) FROM iblt_compare('mine', peer_relation => 'theirs')");
 is($repaired, "2|applied\n0", 'a repair does not mind the order either');
 sql('DROP TABLE mine, theirs; TRUNCATE script; DROP FUNCTION iblt_internal.find_both(iblt_internal.plan, text[]); ALTER FUNCTION iblt_internal.find_both_it(iblt_internal.plan, text[]) RENAME TO find_both');
 
@@ -160,5 +170,6 @@ foreach my $type ('int', 'text')
 	sql('DROP TABLE mine, theirs');
 }
 
+$session->quit;
 $node->stop;
 done_testing();

@@ -253,7 +253,7 @@ SKIP:
 # if the estimate is far too small, the next is at least twice as large, and not much more, until it is
 # the whole; and what was put together of halves is what one message would have been.
 
-foreach my $capacity (100, 4000, 60000)
+foreach my $capacity (100, 4000, 16000)
 {
 	my ($rc, $out, $err) = $here->psql('postgres', "SET statement_timeout = '100s'; SELECT dblink_connect('grow', $peer);
 		SELECT * FROM dblink('grow', 'SELECT iblt_session_keep(E''grow\\tkept'', iblt_agg(g, 2, iblt_internal.iblt_compare_template($capacity, 8, 1))) IS NOT NULL FROM generate_series(1, 3000) g') AS t(kept boolean);

@@ -11,6 +11,7 @@ use Time::HiRes qw(time);
 use IbltTest qw(random_seed before server sides both literal);
 
 random_seed();
+IbltTest::share_sessions();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 15;
 
 # --- what a table is made of --------------------------------------------------------

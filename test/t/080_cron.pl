@@ -10,6 +10,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 # where "make install" put it
 chomp(my $script = `pg_config --bindir`);
 $script .= '/iblt-audit.sh';

@@ -11,6 +11,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my $seed = random_seed();
 my $long = $ENV{IBLT_TEST_LONG} ? 10 : 1;
 my $node = server('tracked', 'max_connections = 40', 'max_prepared_transactions = 40', 'deadlock_timeout = 50ms', 'fsync = off', 'autovacuum_naptime = 1s');

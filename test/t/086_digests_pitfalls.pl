@@ -10,6 +10,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my $version = major_version();
 my $node = server('pitfalls', 'max_prepared_transactions = 10', 'fsync = off', 'autovacuum = off');
 inside($node);
@@ -299,6 +301,9 @@ foreach my $case (
 
 # --- stores that are not found -------------------------------------------------------------------
 
+# A session that has found a store knows it by its OID.
+IbltTest::share_sessions(0);
+
 foreach my $rename ([ 'SCHEMA iblt_internal', 'SCHEMA elsewhere', 'elsewhere' ], map { [ "MATERIALIZED VIEW iblt_internal.$_", "MATERIALIZED VIEW iblt_internal.${_}x", "${_}x" ] } 'tracked', map { "changes_$_" } 1 .. 8)
 {
 	my ($before, $after, $name) = @$rename;
@@ -317,6 +322,7 @@ sql('CREATE DATABASE restored');
 $node->command_ok([ 'pg_restore', '-h', $node->host, '-p', $node->port, '-d', 'restored', $node->basedir . '/dump' ], 'and restored');
 is($node->safe_psql('restored', q{SELECT DISTINCT state, reason, rows FROM iblt_live_status()}), 'not trustworthy|this database has no record of it|', 'the dump has no digests, and the status says so');
 is($node->safe_psql('restored', q{SELECT string_agg(relation::text, ' ') FROM iblt_live_status()}), sql(q{SELECT string_agg(relation::text, ' ') FROM iblt_live_status()}), 'of all tables that were tracked');
+is($node->safe_psql('restored', 'CREATE ROLE unprivileged; SET ROLE unprivileged; SELECT count(*) FROM iblt_live_status()'), '0', 'but not to roles that cannot read them');
 $node->safe_psql('restored', 'UPDATE t SET n = n + 1');
 my ($rc, $out, $err) = $node->psql('restored', "SELECT iblt_live('t')");
 like($err, qr/not trustworthy, because this database has no record of it/, 'restored triggers without a digest are noticed');

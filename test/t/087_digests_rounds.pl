@@ -18,6 +18,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
+IbltTest::share_sessions();
+
 my $seed = random_seed();
 my $rounds = $ENV{IBLT_TEST_ROUNDS} || 5;
 my @settings = ('fsync = off', 'autovacuum_naptime = 1s', 'deadlock_timeout = 100ms', 'logical_decoding_work_mem = 64kB');

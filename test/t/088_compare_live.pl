@@ -122,6 +122,9 @@ foreach my $node ($here, $there)
 		WHERE relname ~ '^(by_|parts_)'}), 'by_int 2, by_text 2, by_two 0, by_uuid 0, parts_1 0, parts_2 0', 'scans on ' . $node->name);
 }
 
+# (a shared session would tell the statistics of its scans later)
+IbltTest::share_sessions();
+
 # --- too many for the digests ----------------------------------------------------------
 
 sql($here, "UPDATE $_ SET v = 'many' WHERE n <= 5000") foreach ('by_int', 'by_text');
@@ -280,6 +283,8 @@ live_is('by_uuid', 'id', 1, 'with a new index');
 # --- one question ----------------------------------------------------------------------------
 
 # Over a connection of the caller's: the keys that differ, the figures, and what has been asked.
+# the log is to have the statements of comparisons alone
+IbltTest::share_sessions(0);
 sql($there, "ALTER SYSTEM SET log_statement = 'all'");
 sql($there, 'SELECT pg_reload_conf()');
 wait_for($there, "SELECT current_setting('log_statement') = 'all'");
@@ -364,6 +369,7 @@ sql($there, q{ALTER FUNCTION iblt_internal.live_fold(iblt, iblt) RENAME TO right
 is(lent($turns), '100 8|t, 5', 'a fold that is too small tells nothing: the digests are read again, and forgotten at the end');
 sql($there, 'DROP FUNCTION iblt_internal.live_fold(iblt, iblt); ALTER FUNCTION iblt_internal.right_fold(iblt, iblt) RENAME TO live_fold; ALTER SYSTEM RESET log_statement');
 sql($there, 'SELECT pg_reload_conf()');
+IbltTest::share_sessions();
 
 # --- audits of both kinds of tables, and repairs ---------------------------------------------
 

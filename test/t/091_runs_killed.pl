@@ -9,6 +9,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
+IbltTest::share_sessions();
+
 random_seed();
 my ($here, $there) = audit_servers();
 my $kills = $ENV{IBLT_TEST_KILLS} // 6;

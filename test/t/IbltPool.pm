@@ -8,8 +8,8 @@
 # - Between two calls, settings, roles, temporary tables, prepared statements, cursors and
 #   locks of the session are reset.
 # - A script that fails ends its session, as ON_ERROR_STOP says.  A single statement need not.
-# - What begins a transaction, calls psql's own commands, keeps a connection, or changes the
-#   defaults of new sessions gets a session of its own.  So does a call with options.
+# - What begins a transaction and does not end it, calls psql's own commands, keeps a connection, or
+#   changes the defaults of new sessions gets a session of its own.  So does a call with options.
 package IbltPool;
 
 use strict;
@@ -28,9 +28,12 @@ my %sessions;		# by node and by what decides about a connection
 my %fresh;			# the methods of PostgreSQL::Test::Cluster
 my $calls = 0;
 
-# Scripts that need a session of their own.
-my $own = qr/\bBEGIN\s*(?:;|ISOLATION|TRANSACTION|READ)|\bSTART\s+TRANSACTION\b|dblink_connect|pg_backend_pid|\bFROM\s+STDIN\b|\bLOAD\b
+# Scripts that need a session of their own: those that leave something behind, and those that
+# begin a transaction and do not end it.
+my $own = qr/dblink_connect|pg_backend_pid|\bFROM\s+STDIN\b|\bLOAD\b
 	|\bVACUUM\b|session_preload|pg_terminate_backend|pg_stat_force|iblt_session_/xi;
+my $begins = qr/\bBEGIN\s*(?:;|ISOLATION|TRANSACTION|READ)|\bSTART\s+TRANSACTION\b/i;
+my $ends = qr/\b(?:COMMIT|ROLLBACK)\s*;?\s*\z/i;
 # And those that other sessions of the node must not outlive.
 my $ends_all = qr/\bALTER\s+(?:ROLE|USER|DATABASE|SYSTEM|GROUP)\b|\b(?:CREATE|DROP)\s+(?:DATABASE|EXTENSION|ROLE|USER)\b|pg_reload_conf/i;
 
@@ -162,7 +165,7 @@ sub shares
 	}
 	my $options = join(' ', @{ $params->{extra_params} // [] });
 	my $unquoted = $sql =~ s/^\\set VERBOSITY verbose\n//r =~ s/'(?:[^'\\]|''|\\.)*'//gsr;
-	return $enabled && $database ne 'template1' && $sql !~ $own && $unquoted !~ /\\/ && $options =~ /^(?:-U \w+)?$/
+	return $enabled && $database ne 'template1' && $sql !~ $own && ($sql !~ $begins || $sql =~ $ends) && $unquoted !~ /\\/ && $options =~ /^(?:-U \w+)?$/
 		&& !grep { !/^(?:stdout|stderr|on_error_die|on_error_stop|extra_params)$/ } keys %$params;
 }
 
