@@ -27,11 +27,52 @@ BEGIN
 END
 $$;
 
+-- The mappings of columns of some tables: an object from their names to objects with the arguments
+-- of iblt_compare.
+CREATE FUNCTION audit_mappings(mappings jsonb) RETURNS jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	SET search_path = iblt_internal, pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF jsonb_path_exists(mappings, 'strict $ ? (@.type() != "object")')
+			OR jsonb_path_exists(mappings, '$.* ? (@.type() != "object")')
+			OR jsonb_path_exists(mappings, '$.*.keyvalue() ? (@.key != "peer_columns"
+				&& @.key != "expressions" && @.key != "peer_expressions")') THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'mappings must be a JSON object of tables',
+			HINT = 'Write it as ''{"shop.items": {"peer_columns": {"price": "unit_price"}, '
+				'"expressions": {"price": "round(price, 2)"}}}''. peer_expressions may be there, too.';
+	END IF;
+	RETURN (SELECT jsonb_object_agg((SELECT string_agg(quote_ident(part), '.')
+				FROM unnest(parse_ident(key)) AS part), jsonb_build_object(
+			'here', make_mapping(NULL, value -> 'expressions'), 'there', make_mapping(
+				value -> 'peer_columns',
+				coalesce(value -> 'peer_expressions', value -> 'expressions'))))
+		FROM jsonb_each(mappings));
+END
+$$;
+
+-- An error for a mapping of a table that is not in the list.
+CREATE FUNCTION audit_check_mappings(items audit_item[], mappings jsonb) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	unknown text := (SELECT string_agg(name, ', ') FROM jsonb_object_keys(mappings) AS name
+		WHERE name NOT IN (SELECT audit_name(i) FROM unnest(items) AS i));
+BEGIN
+	IF unknown IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
+			MESSAGE = 'mappings names tables that are not compared: ' || unknown,
+			HINT = 'Give the names of tables of this side with their schemas.';
+	END IF;
+END
+$$;
+
 -- The other arguments of an audit.
 CREATE FUNCTION audit_make_options(max_differences bigint, cast_types boolean, extra_columns text,
 	recheck integer, timeout interval, seed bigint, trust_filters boolean, progress boolean,
-	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false)
-RETURNS audit_options
+	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false,
+	mappings jsonb DEFAULT NULL) RETURNS audit_options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
@@ -52,6 +93,7 @@ BEGIN
 	compare.by_index := by_index;
 	options.compare := compare;
 	options.trust_filters := coalesce(trust_filters, false);
+	options.mappings := audit_mappings(mappings);
 	RETURN options;
 END
 $$;
@@ -170,6 +212,7 @@ BEGIN
 	options.compare := compare;
 	PERFORM audit_check_peer(conn);
 	items := audit_list(conn, target);
+	PERFORM audit_check_mappings(items, options.mappings);
 	FOR n IN 1 .. cardinality(items) LOOP
 		IF n > done THEN
 			batch := audit_batch(conn, peer, items, n, options, 100);
@@ -211,7 +254,8 @@ CREATE FUNCTION @extschema@.iblt_audit(
 	live text DEFAULT 'off',
 	method text DEFAULT 'sketch',
 	by_index boolean DEFAULT false,
-	peer_schema text DEFAULT NULL)
+	peer_schema text DEFAULT NULL,
+	mappings jsonb DEFAULT NULL)
 RETURNS SETOF audit_line
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
@@ -221,7 +265,7 @@ DECLARE
 	target audit_target := audit_make_target(tables, schema, publication, subscription,
 		peer_schema);
 	options audit_options := audit_make_options(max_differences, cast_types, extra_columns, recheck,
-		timeout, seed, trust_filters, progress, live, method, by_index);
+		timeout, seed, trust_filters, progress, live, method, by_index, mappings);
 	results audit_row[];
 	e failure;
 BEGIN
@@ -244,7 +288,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, text, bigint, boolean, text,
-	integer, interval, bigint, boolean, boolean, text, text, boolean, text) IS
+	integer, interval, bigint, boolean, boolean, text, text, boolean, text, jsonb) IS
 'compares many tables, or all of the database, with those of a peer, or of the publisher of a '
 'subscription: one row a table, with its status';
 

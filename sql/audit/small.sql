@@ -161,7 +161,8 @@ BEGIN
 		item := items[n];
 		last := n;
 		IF item.problem IS NULL AND item.relid IS NOT NULL
-				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off' THEN
+				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off'
+				AND (options.mappings ? audit_name(item)) IS NOT TRUE THEN
 			small := audit_describe_small(item, options);
 			small.core := audit_core(small.here);
 			IF small.core IS NOT NULL THEN

@@ -51,6 +51,9 @@ BEGIN
 	compare.exclude := item.exclude;
 	compare.condition := item.condition;
 	compare.peer_condition := item.peer_condition;
+	compare.mapping := nullif(options.mappings #> ARRAY[compare.relation, 'here'], 'null');
+	compare.peer_mapping := nullif(options.mappings #> ARRAY[compare.relation, 'there'],
+		'null');
 	-- of published columns, audit_check_columns says more
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'
 		WHEN item.subscriber IS NOT NULL THEN 'later' ELSE 'error' END;

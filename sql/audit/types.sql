@@ -7,7 +7,8 @@
 -- What the caller asks of an audit.
 CREATE TYPE audit_options AS (
 	compare options,	-- for each table
-	trust_filters boolean	-- may a row filter that the peer tells run here?
+	trust_filters boolean,	-- may a row filter that the peer tells run here?
+	mappings jsonb			-- of columns, by names of tables here as audit_name gives them
 );
 
 -- What an audit compares; kind is NULL if the caller gave several things.

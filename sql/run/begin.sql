@@ -218,6 +218,7 @@ DECLARE
 		FROM unnest(items) WITH ORDINALITY AS i ORDER BY i.ordinality);
 	head run_head;
 BEGIN
+	PERFORM audit_check_mappings(items, ((w.options).audit).mappings);
 	head.run := 0;	-- it gets its number
 	head.item := 0;
 	head.number := 0;

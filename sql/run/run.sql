@@ -75,6 +75,7 @@ CREATE PROCEDURE @extschema@.iblt_audit_run(
 	method text DEFAULT 'sketch',
 	progress boolean DEFAULT true,
 	peer_schema text DEFAULT NULL,
+	mappings jsonb DEFAULT NULL,
 	INOUT run bigint DEFAULT NULL)
 	LANGUAGE plpgsql
 AS $$
@@ -88,7 +89,7 @@ BEGIN
 		peer_schema);
 	w.options := iblt_internal.run_make_options(
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, false, method => method),
+			timeout, seed, trust_filters, false, method => method, mappings => mappings),
 		slice_ms, slice_by, iblt_internal.content_of(rows), check_indexes, max_load, max_rate,
 		max_lag);
 	WHILE NOT w.done LOOP
@@ -100,7 +101,7 @@ END
 $$;
 COMMENT ON PROCEDURE iblt_audit_run(text, regclass[], text, text, text, integer, text,
 	double precision, bigint, text, interval, anycompatible, boolean, bigint, boolean, text,
-	integer, interval, bigint, boolean, text, boolean, text, bigint) IS
+	integer, interval, bigint, boolean, text, boolean, text, jsonb, bigint) IS
 'compares many tables with those of a peer in slices, which are committed one by one; gives the '
 'number of the run';
 

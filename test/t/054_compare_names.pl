@@ -130,6 +130,20 @@ foreach my $method ('sketch', 'plain')
 }
 like(failure(qq(SELECT * FROM iblt_compare('mapped', $peer, $mapping, method => 'plain', expressions => '{"price": "unit_price + 1"}'))), qr/42703: .*"unit_price" does not exist/, 'plain: an expression is checked here');
 like(failure(qq(SELECT * FROM iblt_compare('mapped', $peer, $mapping, method => 'plain', expressions => '{"email": "upper(email)"}', peer_expressions => '{"email": "upper(email)"}'))), qr/0A000: cannot compare by plain queries/, 'and may hold only what means the same there');
+# audits and runs, for one of their tables
+both('CREATE TABLE unmapped (id int PRIMARY KEY); INSERT INTO unmapped VALUES (1)');
+my $mappings = q{mappings => jsonb_build_object('"public".mapped', jsonb_build_object('peer_columns', '{"id": "item", "price": "unit_price"}'::jsonb,
+	'expressions', '{"price": "round(price, 2)", "email": "lower(email)"}'::jsonb, 'peer_expressions', '{}'::jsonb))};
+my $audited = "public.mapped|differs|300|299|0|1|3\npublic.unmapped|equal|1|1|0|0|0";
+my $columns = 'relation, status, rows_here, rows_there, missing, extra, changed';
+is($here->safe_psql('postgres', "SELECT $columns FROM iblt_audit($peer, tables => '{mapped,unmapped}', $mappings)"), $audited, 'an audit with a mapping of one table');
+my $run = $here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{mapped,unmapped}', $mappings, slice_ms => 1, rows => 'columns')");
+is($here->safe_psql('postgres', "SELECT $columns FROM iblt_audit_tables WHERE run = $run"), $audited, 'a run');
+is($here->safe_psql('postgres', "SELECT key, differs FROM iblt_audit_differences WHERE run = $run ORDER BY (key ->> 'id')::int LIMIT 2"), qq({"id": 7}|{n}\n{"id": 8}|{price}), 'which names the columns');
+like(failure("SELECT * FROM iblt_repair(peer => $peer, run => $run, direction => 'pull')"), qr/0A000: values of expressions cannot be repaired/, 'and is not repaired');
+like(failure("SELECT * FROM iblt_audit($peer, tables => '{mapped}', mappings => '{\"public.mappd\": {}}')"), qr/42P01: mappings names tables that are not compared: public\.mappd/, 'a name that is not among the tables is an error');
+like(failure("SELECT * FROM iblt_audit($peer, tables => '{mapped}', mappings => '$_')"), qr/22023: mappings must be a JSON object of tables/, "not a mapping: $_") foreach ('[]', '{"mapped": 1}', '{"mapped": {"columns": {}}}');
+
 repair('mapped', 'pull', "exclude => '{price,email}', $mapping, apply => true");
 is($here->safe_psql('postgres', 'SELECT n FROM mapped WHERE id = 7'), '0', 'a pull writes the names of this side');
 repair('mapped', 'push', "exclude => '{email}', $mapping, apply => true");
