@@ -31,7 +31,6 @@ $$;
 -- of iblt_compare.
 CREATE FUNCTION audit_mappings(mappings jsonb) RETURNS jsonb
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF jsonb_path_exists(mappings, 'strict $ ? (@.type() != "object")')
@@ -41,7 +40,8 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'mappings must be a JSON object of tables',
 			HINT = 'Write it as ''{"shop.items": {"peer_columns": {"price": "unit_price"}, '
-				'"expressions": {"price": "round(price, 2)"}}}''. peer_expressions may be there, too.';
+				'"expressions": {"price": "round(price, 2)"}}}''. '
+				'peer_expressions may be there, too.';
 	END IF;
 	RETURN (SELECT jsonb_object_agg((SELECT string_agg(quote_ident(part), '.')
 				FROM unnest(parse_ident(key)) AS part), jsonb_build_object(
