@@ -1,0 +1,342 @@
+# Two sides that are both elsewhere, conducted from a database that has nothing of theirs: random tables, with what
+# the comparison from one of the two finds; plain queries, live digests, rows in flight; what goes wrong in the
+# middle; and repairs in both directions.
+#
+# IBLT_TEST_ROUNDS   the number of random rounds (9)
+use strict;
+use warnings;
+
+use IbltTest;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+IbltTest::share_sessions();
+random_seed();
+my $rounds = $ENV{IBLT_TEST_ROUNDS} || 9;
+
+# The conductor is "postgres" of the first server.  The sides are a and b, and c and d, which have no iblt.  All are
+# foreign servers of these names.
+my @servers = (server('one'), server('two'));
+my %db = (desk => [ $servers[0], 'postgres' ], a => [ $servers[0], 'a' ], b => [ $servers[1], 'b' ], c => [ $servers[0], 'c' ], d => [ $servers[1], 'd' ]);
+sides($servers[0], $servers[0]);
+
+sub sql { my ($name, $sql) = @_; my ($server, $db) = @{ $db{$name} }; return $server->safe_psql($db, $sql) }
+sub each_of { my ($names, $sql) = @_; sql($_, $sql) foreach split //, $names; return }
+sub string { my ($name) = @_; my ($server, $db) = @{ $db{$name} }; return literal($server->connstr($db)) }
+
+sql('desk', 'CREATE SCHEMA ext; CREATE EXTENSION iblt SCHEMA ext; CREATE EXTENSION dblink SCHEMA ext; CREATE EXTENSION postgres_fdw SCHEMA ext; ALTER DATABASE postgres SET search_path = public, ext');
+foreach my $name (qw(a b c d))
+{
+	my ($server, $db) = @{ $db{$name} };
+	$server->safe_psql('postgres', "CREATE DATABASE $db");
+	sql('desk', sprintf("CREATE SERVER $name FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host %s, port '%s', dbname '$db'); CREATE USER MAPPING FOR CURRENT_USER SERVER $name",
+		literal($server->host), $server->port));
+}
+sql('a', 'CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt SCHEMA "Their Iblt"; CREATE EXTENSION dblink; ALTER DATABASE a SET search_path = public, "Their Iblt"');
+sql('b', 'CREATE EXTENSION iblt');
+each_of('abcd', q{CREATE SCHEMA shop; CREATE TYPE shop.mood AS ENUM ('sad', 'ok')});
+my $notices;
+
+# The rows of a call, sorted, with their errors.
+sub call
+{
+	my ($from, $sql) = @_;
+	my ($server, $db) = @{ $db{$from} };
+	my ($rc, $out, $err) = $server->psql($db, "SET client_min_messages = notice; $sql");
+	$notices = join "\n", $err =~ /((?:NOTICE|WARNING): .*(?:\nDETAIL: .*)?)/g;
+	return $err =~ /(ERROR: .*(?:\n(?:DETAIL|HINT): .*)*)/ ? $1 : join "\n", sort split /\n/, $out;
+}
+my $rows = "SELECT concat_ws(' ', key, side, differs, here, there, here_count, there_count, confirmed) FROM iblt_compare";
+my $short = "SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare";
+my $sum = "SELECT count(*) FROM iblt_compare";
+sub both_of { my ($a, $relation, $b) = @_; return "(here_peer => '$a', here_relation => '$relation', peer => '$b'" }
+
+# --- random tables ------------------------------------------------------------------------
+
+# What a kind says: its columns, the table's options there and here, and a row by number.
+my $long = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 3000) AS i)";
+my @kinds = (
+	{ columns => 'k int PRIMARY KEY, v text', row => sub { "$_[0], 'é$_[1]'" } },
+	{ columns => 'v text, k int8, l date, PRIMARY KEY (l, k)', row => sub { "'v$_[1]', $_[0]000000000, '2026-01-" . (1 + $_[0] % 28) . "'" } },
+	{ columns => 'k uuid PRIMARY KEY, v shop.mood, w shop.mood[]', row => sub { "md5('$_[0]')::uuid, " . ("'sad'", "'ok'", 'NULL')[ $_[1] % 3 ] . ", '{sad}'" } },
+	{ columns => 'k text PRIMARY KEY, v numeric', row => sub { "'key é$_[0]', $_[1].50" } },
+	{ columns => 'k int, v text', row => sub { ($_[0] % 7 ? $_[0] % 9 : 'NULL') . ", 'v$_[1]'" } },
+	{ columns => 'k int, v int, PRIMARY KEY (k)', a => ' PARTITION BY HASH (k); CREATE TABLE shop.p0 PARTITION OF %1$s FOR VALUES WITH (MODULUS 2, REMAINDER 0); CREATE TABLE shop.p1 PARTITION OF %1$s FOR VALUES WITH (MODULUS 2, REMAINDER 1)',
+		row => sub { "$_[0], $_[1]" } },
+	{ columns => 'k int PRIMARY KEY, v text, w int GENERATED ALWAYS AS (length(v)) STORED', row => sub { "$_[0], " . ($_[1] % 2 ? "'short$_[1]'" : "concat($long, '$_[1]')") }, into => ' (k, v)' },
+	{ columns => '"K ""k" int PRIMARY KEY, "t" timestamptz', name => '"B "" b"', row => sub { "$_[0], '2026-01-0" . (1 + $_[1] % 9) . " 12:00+03'" } },
+	{ columns => 'k jsonb, v int', options => ", key_columns => '{k}'", row => sub { "'{\"n\": $_[0]}', $_[1]" } });
+
+my $differences = 0;
+my @failed;
+foreach my $round (1 .. $rounds)
+{
+	my $kind = $kinds[ $round % @kinds ];
+	my $name = 'shop.' . ($kind->{name} // 'r');
+	my @common = map { [ $_, int rand 3 ] } 1 .. int rand 40;
+	foreach my $side (qw(a b))
+	{
+		my @own = grep { rand() > 0.1 } @common;
+		push @own, [ 100 + $_, int rand 3 ] foreach 1 .. int rand 4;
+		@own = map { rand() < 0.1 ? [ $_->[0], 3 + int rand 3 ] : $_ } @own;
+		sql($side, "DROP TABLE IF EXISTS $name; CREATE TABLE $name ($kind->{columns})" . ($side eq 'a' && $kind->{a} ? sprintf($kind->{a}, $name) : '') . ';'
+			  . (@own ? "INSERT INTO $name" . ($kind->{into} // '') . " VALUES " . join(', ', map { '(' . $kind->{row}->(@$_) . ')' } @own) . ' ON CONFLICT DO NOTHING' : ''));
+	}
+	my $more = ($kind->{options} // '') . ', seed => 7' . ', rows => ' . ("'changed'", 'true', 'false', "'columns'")[ $round % 4 ];
+	my $expected = call('a', "$rows('$name', ${\ string('b')}, recheck => 0$more)");
+	my $found = call('desk', $rows . both_of('a', $name, 'b') . ", recheck => 0$more)");
+	my $columns = call('desk', 'SELECT * FROM iblt_compare_columns' . both_of('a', $name, 'b') . ($kind->{options} // '') . ') ORDER BY 1');
+	my $counted = call('a', "SELECT * FROM iblt_compare_columns('$name', ${\ string('b')}" . ($kind->{options} // '') . ') ORDER BY 1');
+	my $plain = call('desk', $short . both_of('a', $name, 'b') . ", recheck => 0, method => 'plain'" . ($kind->{options} // '') . ')');
+	my $sides = call('a', "$short('$name', ${\ string('b')}, recheck => 0" . ($kind->{options} // '') . ')');
+	push @failed, "round $round, $kind->{columns}: $found\ninstead of $expected" if $found ne $expected;
+	push @failed, "round $round, columns: $columns\ninstead of $counted" if $columns ne $counted;
+	push @failed, "round $round, plain: $plain\ninstead of $sides" if $plain ne $sides;
+	$differences += lines($expected);
+}
+is(join("\n", @failed), '', "$rounds random rounds, as from one of the two");
+cmp_ok($differences, '>', $rounds, 'with differences');
+nothing_left('after them', @servers);
+
+# --- many differences ---------------------------------------------------------------------
+
+each_of('abcd', 'CREATE TABLE shop.t (id int PRIMARY KEY, v text)');
+each_of('abcd', "INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(1, 10000) AS g");
+each_of('bd', "UPDATE shop.t SET v = 'other' WHERE id <= 3000; DELETE FROM shop.t WHERE id = 7000; INSERT INTO shop.t VALUES (0, 'new')");
+is(call('desk', $sum . both_of('a', 'shop.t', 'b') . ')'), 3002, 'more differences than a small fold tells: larger ones of both sides');
+like(call('desk', "SET iblt.x = ''; $sum" . both_of('a', 'shop.t', 'b') . ', progress => true); SELECT messages, sketch_bytes > 0, rows_here, rows_there FROM iblt_compare_stats()'), qr/\|t\|10000\|10000\n/, 'and its figures');
+like($notices, qr/asking for larger parts of both sketches/, 'which progress shows');
+is(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", method => 'plain')"), 3002, 'by plain queries, where both have iblt');
+is(call('desk', $sum . both_of('a', 'shop.t', 'd') . ", method => 'auto')"), 3002, 'where one has iblt');
+is($notices, 'NOTICE:  "d" has no extension iblt, and is compared by plain queries', 'and a notice');
+is(call('desk', $sum . both_of('c', 'shop.t', 'd') . ", method => 'auto')"), 3002, 'where none has it');
+like(call('desk', $sum . both_of('c', 'shop.t', 'b') . ')'), qr/^ERROR:  extension iblt is not installed in "c"'s database\nHINT:  Run CREATE EXTENSION iblt there\./, 'which sketches need');
+like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ', max_differences => 100)'), qr/^ERROR:  too many differences: (about )?\d+ keys differ, and max_differences is 100/, 'too many differences');
+like(call('desk', $sum . both_of('c', 'shop.t', 'd') . ", method => 'plain', max_differences => 100)"), qr/^ERROR:  too many differences: .* keys differ, and max_differences is 100/, 'by plain queries, too');
+like(call('desk', "SELECT count(*) BETWEEN 20 AND 100, bool_and((key ->> 'id')::int <= 3000 OR (key ->> 'id')::int = 7000) FROM iblt_compare" . both_of('a', 'shop.t', 'b') . ", max_differences => 100, on_too_many => 'sample')"), qr/^t\|t$/, 'or a sample');
+is(call('desk', $short . "(here_peer => 'a', here_relation => 'shop.t', peer => 'b', condition => 'id >= 0 AND v IS NOT NULL AND id NOT BETWEEN 1 AND 3000')"), "{\"id\": 0} there 0 1\n{\"id\": 7000} here 1 0", 'a condition');
+foreach my $pair ([qw(a d)], [qw(c b)])
+{
+	is(call('desk', $short . both_of($pair->[0], 'shop.t', $pair->[1]) . ", method => 'auto', condition => 'id NOT BETWEEN 1 AND 3000')"), "{\"id\": 0} there 0 1\n{\"id\": 7000} here 1 0", "a condition that $pair->[0] or $pair->[1] checks for the other one");
+	like(call('desk', $short . both_of($pair->[0], 'shop.t', $pair->[1]) . ", method => 'auto', condition => 'shop.mine(id)')"), qr/^ERROR:  .*function shop.mine\(integer\) does not exist/, 'and refuses');
+}
+like(call('desk', $short . both_of('c', 'shop.t', 'd') . ", method => 'auto', condition => 'id > 7')"), qr/^ERROR:  cannot compare by plain queries: there is a condition, and no side has the extension iblt to check it/, 'and none that nobody checks');
+
+# --- one database, and this one ---------------------------------------------------------------
+
+sql('a', 'CREATE TABLE shop.copy AS SELECT * FROM shop.t WHERE id <> 7');
+my $both = call('desk', "$short" . both_of('a', 'shop.t', 'a') . ", peer_relation => 'copy', seed => 7)");
+is($both, '{"id": 7} here 1 0', 'two relations of one database');
+is(call('desk', "$short(here_peer => ${\ string('a')}, here_relation => 'shop.t', peer => ${\ string('a')}, peer_relation => 'copy')"), $both, 'the same by connection strings');
+my $messages = 'SELECT messages FROM iblt_compare_stats()';
+my $two = call('desk', "$sum" . both_of('a', 'shop.t', 'a') . ", peer_relation => 'copy', condition => 'id < 7'); $messages");
+is($two, "0\n4", 'in one statement a step');
+is(call('desk', "$sum" . both_of('a', 'shop.t', 'b') . ", condition => 'id > 3000 AND id < 7000'); $messages"), "0\n8", 'and two for two databases');
+like(call('desk', $sum . both_of('a', 'shop.t', 'a') . ')'), qr/^ERROR:  a relation cannot be compared with itself\nHINT:  Check that the peer leads to the other server\./, 'a relation with itself');
+like(call('desk', "$sum(here_peer => 'a', here_relation => 'shop.t', peer => ${\ string('a')})"), qr/^ERROR:  a relation cannot be compared with itself/, 'by another name');
+sql('desk', "CREATE SCHEMA shop; CREATE TABLE shop.t (id int PRIMARY KEY, v text); INSERT INTO shop.t SELECT g, 'row ' || g FROM generate_series(1, 10000) AS g WHERE g <> 8");
+foreach my $method ('sketch', 'plain')
+{
+	is(call('desk', "$short(here_peer => 'a', here_relation => 'shop.t', method => '$method')"), '{"id": 8} here 1 0', "without a peer, the other side is this database: $method");
+}
+is(call('desk', "$sum(here_peer => 'b', here_relation => 'shop.t')"), 3002, 'with many differences');
+is(call('desk', "$short(here_peer => 'c', here_relation => 'shop.t', method => 'auto', condition => 'id > 7 AND id < 10')"), '{"id": 8} here 1 0', 'or of one without iblt');
+sql('desk', 'DROP SCHEMA shop CASCADE');
+
+# --- arguments ----------------------------------------------------------------------------------
+
+like(call('desk', "$sum(here_peer => 'a', peer => 'b')"), qr/^ERROR:  with here_peer, here_relation names the relation, and not relation\nHINT:  Give here_relation => 'shop.items'\./, 'no relation');
+like(call('desk', "$sum('pg_class', here_peer => 'a', here_relation => 'shop.t', peer => 'b')"), qr/^ERROR:  with here_peer, here_relation names the relation/, 'two relations');
+like(call('desk', "$sum('pg_class', 'b', here_relation => 'shop.t')"), qr/^ERROR:  here_relation needs here_peer/, 'no peer');
+like(call('desk', "$sum(here_peer => 'a', here_relation => 't', peer => 'b')"), qr/^ERROR:  here_relation must be a name with its schema\nHINT:  Write it as 'shop.items'/, 'no schema');
+like(call('desk', "$sum(here_peer => 'nobody', here_relation => 'shop.t', peer => 'b')"), qr/^ERROR:  here_peer is neither a foreign server nor a connection string/, 'no server');
+like(call('desk', "$sum(here_peer => 'a', here_relation => 'shop.t', peer => 'nobody')"), qr/^ERROR:  peer is neither a foreign server nor a connection string/, 'no server there');
+like(call('desk', "$sum(peer => 'b')"), qr/^ERROR:  relation must not be null/, 'nothing');
+like(call('desk', $sum . both_of('a', 'shop.nothing', 'b') . ')'), qr/^ERROR:  relation shop.nothing does not exist on "a"\nHINT:  Give its name there as here_relation, with its schema\./, 'a relation that is not there');
+like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", peer_relation => 'nothing')"), qr/^ERROR:  relation shop.nothing does not exist on "b"\nHINT:  If it has another name there/, 'nor on the other side');
+like(call('desk', $sum . both_of('c', 'shop.nothing', 'd') . ", method => 'plain')"), qr/^ERROR:  relation shop.nothing does not exist on "c"/, 'nor by plain queries');
+is(call('desk', "BEGIN ISOLATION LEVEL REPEATABLE READ; $sum" . both_of('a', 'shop.t', 'b') . ", recheck => 1, timeout => '3 s', condition => 'id > 3000'); COMMIT"), 1, 'one snapshot here does not keep anybody from looking again elsewhere');
+like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", exclude => '{nothing}')"), qr/^ERROR:  excluded columns are on neither side: "nothing"/, 'a column that is nowhere');
+
+# --- connections of the caller's ----------------------------------------------------------------
+
+my $lent = "SELECT dblink_connect('lent_a', ${\ string('a')}), dblink_connect('lent_b', ${\ string('b')}); $sum(here_peer => 'lent_a', here_relation => 'shop.t', peer => 'lent_b'";
+like(call('desk', "$lent); $sum(here_peer => 'lent_a', here_relation => 'shop.t', peer => 'lent_b', condition => 'id > 3000'); SELECT cardinality(dblink_get_connections())"), qr/^1\n2\n3002\nOK/, 'connections that the caller opened stay open');
+like(call('desk', "SELECT dblink_connect('lent_a', ${\ string('a')}), dblink_exec('lent_a', 'BEGIN'); $sum(here_peer => 'lent_a', here_relation => 'shop.t', peer => 'b')"), qr/^ERROR:  the connection to "lent_a" is in a transaction/, 'and must not be in a transaction');
+
+# --- live digests --------------------------------------------------------------------------------
+
+each_of('ab', 'CREATE TABLE shop.l (id int PRIMARY KEY, v int); CREATE TABLE shop.h (id text PRIMARY KEY, v int)');
+each_of('ab', "INSERT INTO shop.l SELECT g, g FROM generate_series(1, 5000) AS g; INSERT INTO shop.h SELECT 'k' || g, g FROM generate_series(1, 5000) AS g");
+foreach my $table (qw(l h))
+{
+	sql('a', "CALL iblt_track('shop.$table')");
+	sql('b', "CREATE EXTENSION IF NOT EXISTS dblink; CALL iblt_track('shop.$table', peer => ${\ string('a')})");
+	is(call('desk', $sum . both_of('a', "shop.$table", 'b') . ", live => 'require'); SELECT live FROM iblt_compare_stats()"), "0\nt", "live digests of both: no difference in $table");
+	sql('b', "UPDATE shop.$table SET v = -v WHERE v IN (7, 4000)");
+	is(call('desk', "SELECT count(*), string_agg(key ->> 'id', ' ' ORDER BY key) FROM iblt_compare" . both_of('a', "shop.$table", 'b') . ", live => 'require')"), $table eq 'l' ? '2|7 4000' : '2|k4000 k7', 'two');
+	sql('b', "UPDATE shop.$table SET v = -v WHERE v BETWEEN 1000 AND 2999");
+	is(call('desk', $sum . both_of('a', "shop.$table", 'b') . ", live => 'require'); SELECT live FROM iblt_compare_stats()"), "2002\nt", 'more than small folds tell');
+}
+sql('b', "CALL iblt_untrack('shop.l')");
+like(call('desk', $sum . both_of('a', 'shop.l', 'b') . ", live => 'require')"), qr/^ERROR:  live digests cannot be used: shop.l is not tracked \(there\)\nHINT:  On "b", CALL iblt_track/, 'a digest that is not there');
+is(call('desk', $sum . both_of('a', 'shop.l', 'b') . ", live => 'auto')"), 2002, 'is done without');
+
+# --- rows in flight --------------------------------------------------------------------------------
+
+foreach my $pair ([qw(a b)], [qw(c d)])
+{
+	my ($from, $to) = @$pair;
+	sql($_, 'CREATE TABLE shop.f (id int PRIMARY KEY, v int)') foreach @$pair;
+	sql($from, "INSERT INTO shop.f SELECT g, g FROM generate_series(1, 100) AS g; CREATE PUBLICATION pub FOR TABLE shop.f");
+	sql($to, "CREATE SUBSCRIPTION sub_$to CONNECTION ${\ string($from)} PUBLICATION pub");
+	$servers[1]->poll_query_until($to, "SELECT count(*) = 1 FROM pg_subscription_rel WHERE srsubstate = 'r'");
+	sql($to, 'DELETE FROM shop.f WHERE id = 5');
+	foreach my $order ($pair, [ reverse @$pair ])
+	{
+		my $blocking = IbltTest::Session->new($servers[1], $to);
+		$blocking->run('BEGIN; LOCK TABLE shop.f IN SHARE MODE');
+		sql($from, 'UPDATE shop.f SET v = v + 1 WHERE id BETWEEN 10 AND 20');
+		my $compare = IbltTest::Session->new($servers[0], 'postgres')->start("SELECT concat_ws(' ', key ->> 'id', side, confirmed) FROM iblt_compare" . both_of($order->[0], 'shop.f', $order->[1]) . ", method => 'auto', progress => true)");
+		$compare->seen(qr/waiting for replication/);
+		$blocking->run('COMMIT');
+		$blocking->quit;
+		is($compare->done, '5 ' . ($order->[0] eq $from ? 'here' : 'there') . ' t', "replication from $from to $to, compared as $order->[0] and $order->[1]: what was in flight has passed, what differs is confirmed");
+		$compare->quit;
+	}
+	sql($to, "ALTER SUBSCRIPTION sub_$to DISABLE; ALTER SUBSCRIPTION sub_$to SET (slot_name = NONE); DROP SUBSCRIPTION sub_$to");
+	sql($from, "SELECT pg_drop_replication_slot('sub_$to')") if $servers[0]->poll_query_until('postgres', "SELECT NOT active FROM pg_replication_slots WHERE slot_name = 'sub_$to'");
+}
+
+# --- what goes wrong in the middle -----------------------------------------------------------------
+
+foreach my $node (qw(a b))
+{
+	foreach my $how ([ 'an error', q{RAISE EXCEPTION 'the disk is full'}, qr/^ERROR:  on "$node": the disk is full/ ],
+		[ 'the end of its session', 'PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()), pg_catalog.pg_sleep(5)', qr/^ERROR:  (on|could not send a query to) "$node"/ ])
+	{
+		my ($what, $statement, $error) = @$how;
+		my $iblt = $node eq 'a' ? '"Their Iblt".iblt' : 'public.iblt';
+		sql($node, "ALTER FUNCTION iblt_internal.scan_answer(text, $iblt, text, numeric, boolean) RENAME TO kept_back;
+			CREATE FUNCTION iblt_internal.scan_answer(text, $iblt, text, numeric, boolean DEFAULT true) RETURNS iblt_internal.scanned LANGUAGE plpgsql AS \$\$BEGIN $statement; END\$\$");
+		like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ')'), $error, "$what of $node in its scan names it");
+		sql($node, "DROP FUNCTION iblt_internal.scan_answer(text, $iblt, text, numeric, boolean); ALTER FUNCTION iblt_internal.kept_back(text, $iblt, text, numeric, boolean) RENAME TO scan_answer");
+	}
+}
+my $password = call('desk', "$sum(here_peer => ${\ string('a')} || ' password=hush', here_relation => 'shop.nothing', peer => ${\ string('b')} || ' password=hush')")
+  . call('desk', "$sum(here_peer => 'password=hush host=/nowhere', here_relation => 'shop.t', peer => 'b')") . slurp_file($servers[0]->logfile);
+unlike($password, qr/hush/, 'no message has a password');
+like($password, qr/relation shop.nothing does not exist on "here".*could not connect to "here"/s, 'and sides by connection strings have names');
+nothing_left('after errors', @servers);
+
+# A relation that is altered between its description and the scan is described again, up to three times.
+foreach my $node (qw(a b))
+{
+	my $plan = 'checked_plan(iblt_internal.side, iblt_internal.side, iblt_internal.options)';
+	foreach my $times (2, 3)
+	{
+		sql('desk', qq{ALTER FUNCTION iblt_internal.$plan RENAME TO checked_plan_it; CREATE SEQUENCE calls;
+			CREATE FUNCTION iblt_internal.$plan RETURNS iblt_internal.plan LANGUAGE plpgsql AS \$body\$ BEGIN IF nextval('public.calls') <= $times THEN
+			PERFORM ext.dblink_exec(\$q\$${\ $db{$node}[0]->connstr($db{$node}[1])}\$q\$, format('ALTER TABLE shop.t ALTER v TYPE varchar(%s)', 100 + currval('public.calls'))); END IF; RETURN iblt_internal.checked_plan_it(\$1, \$2, \$3); END \$body\$});
+		my $answer = call('desk', $sum . both_of('a', 'shop.t', 'b') . ", columns => '{id}')");
+		$times == 2 ? is($answer, 2, "altered twice on $node") : like($answer, qr/^ERROR:  relation shop.t was altered while it was compared \(${\ ($node eq 'a' ? 'here' : 'there')}\)/, "altered three times on $node");
+		sql('desk', "DROP SEQUENCE calls; DROP FUNCTION iblt_internal.$plan; ALTER FUNCTION iblt_internal.checked_plan_it(iblt_internal.side, iblt_internal.side, iblt_internal.options) RENAME TO checked_plan");
+		sql($node, 'ALTER TABLE shop.t ALTER v TYPE text');
+	}
+}
+
+# --- repairs ---------------------------------------------------------------------------------------
+
+sub dump_of { my ($name, $table) = @_; return sql($name, "SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM shop.$table AS t") }
+my $repair = "SELECT concat_ws(' ', key ->> 'id', action, status) FROM iblt_repair";
+each_of('abcd', "CREATE TABLE shop.g (id int PRIMARY KEY, v text, m shop.mood); CREATE TABLE shop.child (id int PRIMARY KEY, g int REFERENCES shop.g DEFERRABLE INITIALLY DEFERRED)");
+sub fill
+{
+	each_of('abcd', "TRUNCATE shop.g, shop.child; INSERT INTO shop.g SELECT g, 'row ' || g, 'ok' FROM generate_series(1, 50) AS g");
+	each_of('bd', "DELETE FROM shop.g WHERE id = 3; INSERT INTO shop.g VALUES (77, NULL, 'sad'); UPDATE shop.g SET v = repeat('long', 30000), m = 'sad' WHERE id = 4");
+	return;
+}
+fill();
+my ($was_a, $was_b) = (dump_of('a', 'g'), dump_of('b', 'g'));
+sql('b', "CREATE FUNCTION shop.seen() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END'; CREATE TRIGGER seen BEFORE INSERT ON shop.g FOR EACH ROW EXECUTE FUNCTION shop.seen()");
+is(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'push')"), "3 insert preview\n4 update preview\n77 delete preview", 'a preview of a push');
+is($notices, "NOTICE:  the repair will delete 1 of the 50 rows of shop.g (there)\nNOTICE:  triggers of shop.g will fire (there): seen (INSERT)", 'with what it would do');
+is(dump_of('a', 'g') . dump_of('b', 'g'), $was_a . $was_b, 'nothing has changed');
+is(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'push', apply => true)"), "3 insert applied\n4 update applied\n77 delete applied", 'a push');
+is(dump_of('a', 'g') . dump_of('b', 'g'), $was_a . $was_a, 'has changed the second side alone');
+fill();
+is(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'pull')"), "3 delete preview\n4 update preview\n77 insert preview", 'a preview of a pull');
+is(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'pull', apply => true)"), "3 delete applied\n4 update applied\n77 insert applied", 'a pull');
+is(dump_of('a', 'g') . dump_of('b', 'g'), $was_b . $was_b, 'has changed the first side alone');
+fill();
+is(call('desk', "BEGIN; $repair" . both_of('a', 'shop.g', 'b') . ", direction => 'pull', apply => true); ROLLBACK"), "3 delete applied\n4 update applied\n77 insert applied", 'a pull in a transaction that is rolled back');
+is(dump_of('a', 'g'), $was_b, 'is committed where it is');
+fill();
+like(call('desk', $repair . both_of('c', 'shop.g', 'd') . ", direction => 'pull', method => 'plain')"), qr/^ERROR:  cannot pull into a peer by plain queries/, 'no repair of a side without iblt');
+like(call('desk', $repair . both_of('c', 'shop.g', 'd') . ", direction => 'push', method => 'plain')"), qr/^ERROR:  cannot push to a peer by plain queries/, 'in any direction');
+is(call('desk', $repair . both_of('a', 'shop.g', 'd') . ", direction => 'pull', method => 'auto', apply => true)"), "3 delete applied\n4 update applied\n77 insert applied", 'but one from a side without it');
+is(dump_of('a', 'g'), $was_b, 'makes it the same');
+is(call('desk', $repair . both_of('c', 'shop.g', 'b') . ", direction => 'push', method => 'auto', apply => true)"), "3 insert applied\n4 update applied\n77 delete applied", 'in both directions');
+is(dump_of('b', 'g'), $was_a, 'and so here');
+sql('a', 'CREATE TABLE shop.other (LIKE shop.g INCLUDING ALL)');
+is(call('desk', "SELECT count(*) FROM iblt_repair" . both_of('a', 'shop.other', 'a') . ", peer_relation => 'g', direction => 'pull', apply => true)"), 50, 'a repair within one database elsewhere');
+is(dump_of('a', 'other'), $was_b, 'makes it the same');
+
+# what keeps it from being applied
+fill();
+sql('a', 'INSERT INTO shop.child VALUES (1, 3)');
+like(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'pull', apply => true)"), qr/^ERROR:  on "a": update or delete on table "g" violates foreign key constraint/, 'an error of the target names it');
+is(dump_of('a', 'g'), $was_a, 'nothing has changed');
+sql('a', 'TRUNCATE shop.child');
+foreach my $how ([ 'an error of the commit', "RAISE EXCEPTION ''not today''", qr/^ERROR:  on "a": not today/, $was_a ],
+	[ 'an answer to it that is lost', 'IF pg_trigger_depth() = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(5); END IF', qr/^ERROR:  the outcome is unknown: "a"'s answer to COMMIT was lost/, $was_a ])
+{
+	my ($what, $statement, $error, $after) = @$how;
+	sql('a', "CREATE FUNCTION shop.late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN $statement; RETURN NULL; END';
+		CREATE TABLE shop.late (id int); CREATE CONSTRAINT TRIGGER late AFTER INSERT ON shop.late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION shop.late();
+		CREATE FUNCTION shop.later() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET CONSTRAINTS ALL DEFERRED; RETURN NULL; END'");
+	# after the statements have run, a last one is deferred to the commit
+	sql('a', "ALTER FUNCTION iblt_internal.repair_flushed() RENAME TO kept_back; ALTER FUNCTION iblt_internal.repair_check_deferred(text) RENAME TO checked; CREATE FUNCTION iblt_internal.repair_check_deferred(text) RETURNS void LANGUAGE plpgsql AS
+		'BEGIN PERFORM iblt_internal.checked(\$1); SET CONSTRAINTS ALL DEFERRED; INSERT INTO shop.late VALUES (1); END'; ALTER FUNCTION iblt_internal.kept_back() RENAME TO repair_flushed");
+	like(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'pull', apply => true)"), $error, "$what names the side");
+	is(dump_of('a', 'g'), $after, 'nothing has changed');
+	sql('a', 'DROP FUNCTION iblt_internal.repair_check_deferred(text); ALTER FUNCTION iblt_internal.checked(text) RENAME TO repair_check_deferred; DROP TABLE shop.late; DROP FUNCTION shop.late(), shop.later()');
+}
+
+# Two repairs of one target wait for each other, wherever they are conducted.
+my $locked = IbltTest::Session->new($servers[0], 'a');
+$locked->run("BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('shop.g'::regclass::oid::int8 - 2147483648)::int4)");
+like(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'push', apply => true, timeout => '1 s')"), qr/^ERROR:  could not lock shop.g for a repair/, 'a repair waits for one that changes its source');
+$locked->run('ROLLBACK');
+$locked->quit;
+
+# rights
+$_->safe_psql('postgres', 'CREATE ROLE reader LOGIN') foreach @servers;
+sql($_, 'GRANT USAGE ON SCHEMA shop TO reader; GRANT SELECT ON shop.g TO reader') foreach qw(a b);
+sql('a', 'GRANT USAGE ON SCHEMA "Their Iblt" TO reader');
+sub as_reader { my ($name) = @_; my ($server, $db) = @{ $db{$name} }; return literal($server->connstr($db) . ' user=reader') }
+my $readers = "(here_peer => ${\ as_reader('a')}, here_relation => 'shop.g', peer => ${\ as_reader('b')}";
+is(call('desk', "$sum$readers)"), 3, 'those who may read compare');
+like(call('desk', "$repair$readers, direction => 'pull', apply => true)"), qr/^ERROR:  on "here": permission denied for table g/, 'and do not repair');
+like(call('desk', "$sum(here_peer => ${\ as_reader('a')}, here_relation => 'shop.t', peer => ${\ as_reader('b')})"), qr/^ERROR:  on "(here|there)": permission denied for table t/, 'who may not read does not compare');
+is(dump_of('a', 'g') . dump_of('b', 'g'), $was_a . $was_b, 'nothing has changed');
+like(call('desk', "SELECT * FROM iblt_repair(run => 1, here_peer => 'a', direction => 'pull')"), qr/^ERROR:  arguments that do not go with run: here_peer/, 'a run has its own sides');
+nothing_left('at the end', @servers);
+is(sql('desk', "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'shop'"), 0, 'the conductor has nothing of theirs');
+
+# --- a conductor with another encoding ----------------------------------------------------------------
+
+$servers[0]->safe_psql('postgres', "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0");
+$db{latin} = [ $servers[0], 'latin' ];
+sql('latin', 'CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+each_of('ab', "CREATE TABLE shop.e (id text PRIMARY KEY, v text); INSERT INTO shop.e SELECT 'é' || g, 'ü' || g FROM generate_series(1, 100) AS g");
+sql('b', "UPDATE shop.e SET v = 'ß' WHERE id = 'é7'");
+my $latin = "(here_peer => ${\ string('a')}, here_relation => 'shop.e', peer => ${\ string('b')}";
+is(call('latin', "SELECT key = '{\"id\": \"\\u00e97\"}', there ->> 'v' = U&'\\00df' FROM iblt_compare$latin, rows => true)"), 't|t', 'a conductor in LATIN1');
+sql('b', "UPDATE shop.e SET v = '日' WHERE id = 'é8'");
+is(call('latin', "$sum$latin)"), 2, 'compares what it cannot write');
+like(call('latin', "$sum$latin, rows => true)"), qr/^ERROR:  on "there": .*has no equivalent in encoding "LATIN1"/, 'and fails where it would have to');
+
+$_->stop foreach @servers;
+done_testing();
