@@ -292,8 +292,9 @@ BEGIN
 	ELSIF peer_is_string(peer) AND strpos(peer, '=') = 0
 			AND strpos(peer, '://') = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = CASE peer_title(conn) WHEN '"here"' THEN 'here_peer' ELSE 'peer' END
-				|| ' is neither a foreign server nor a connection string',
+			MESSAGE = CASE peer_title(conn)
+				WHEN '"here"' THEN 'here_peer is neither a foreign server nor a connection string'
+				ELSE 'peer is neither a foreign server nor a connection string' END,
 			HINT = 'Give the name of a foreign server, or a string'
 				' such as ''host=node_b dbname=shop''.';
 	END IF;
