@@ -7,21 +7,23 @@
 
 -- The one of these that is not null, or the whole database, which schema may also say by '*'.
 CREATE FUNCTION audit_make_target(tables regclass[], schema text, publication text,
-	subscription text, peer_schema text DEFAULT NULL) RETURNS audit_target
+	subscription text, peer_schema text DEFAULT NULL, here_tables text[] DEFAULT NULL)
+RETURNS audit_target
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
 	target audit_target;
 BEGIN
-	IF num_nonnulls(tables, schema, publication, subscription) <= 1 THEN
-		target.kind := CASE WHEN tables IS NOT NULL THEN 'tables'
+	IF num_nonnulls(tables, here_tables, schema, publication, subscription) <= 1 THEN
+		target.kind := CASE WHEN num_nonnulls(tables, here_tables) > 0 THEN 'tables'
 			WHEN schema <> '*' THEN 'schema'
 			WHEN publication IS NOT NULL THEN 'publication'
 			WHEN subscription IS NOT NULL THEN 'subscription' ELSE 'database' END;
 	END IF;
 	target.name := coalesce(nullif(schema, '*'), publication, subscription);
 	target.tables := tables;
+	target.here_tables := here_tables;
 	target.peer_schema := peer_schema;
 	RETURN target;
 END
@@ -98,8 +100,9 @@ BEGIN
 END
 $$;
 
--- An error for arguments that do not fit; "alone" without a peer.
-CREATE FUNCTION audit_check(alone boolean, target audit_target, options options) RETURNS void
+-- An error for arguments that do not fit; "alone" without a peer, "elsewhere" with here.
+CREATE FUNCTION audit_check(alone boolean, elsewhere boolean, target audit_target,
+	options options) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -112,15 +115,30 @@ BEGIN
 	ELSIF target.peer_schema IS NOT NULL AND target.kind <> 'schema' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'peer_schema can only be given with schema';
+	ELSIF elsewhere AND target.tables IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'with here_peer, tables are named by here_tables and not by tables',
+			HINT = 'Give here_tables => ''{shop.items}''. They need not exist in this database.';
+	ELSIF NOT elsewhere AND target.here_tables IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'here_tables needs here_peer',
+			HINT = 'Give here_peer too, or name tables of this database in tables.';
+	ELSIF alone AND elsewhere AND target.kind = 'subscription' THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = 'peer must not be null',
+			DETAIL = 'The connection string of a subscription may lead elsewhere from this server.',
+			HINT = 'Give the publisher as peer.';
 	ELSIF alone AND target.kind <> 'subscription' THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'peer must not be null',
 			DETAIL = 'Each table is compared with the one of the same name in another database.',
 			HINT = 'Use iblt_compare for two relations of this database.';
-	ELSIF EXISTS (SELECT FROM unnest(target.tables) AS t WHERE t IS NULL) THEN
+	ELSIF array_position(target.tables, NULL) > 0
+			OR array_position(target.here_tables, NULL) > 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'tables must not contain nulls';
-	ELSIF rounds > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
+	ELSIF rounds > 0 AND NOT elsewhere
+			AND current_setting('transaction_isolation') !~ '^read' THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
@@ -131,7 +149,19 @@ $$;
 
 -- The peer
 
--- How to reach the publisher of a subscription.
+-- The error for a subscription that a place does not have.
+CREATE FUNCTION audit_refuse_subscription(subscription text, place text) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'undefined_object',
+		MESSAGE = format('subscription "%s" does not exist in %s', subscription,
+			CASE WHEN place IS NULL THEN 'this database'
+				ELSE 'the database of ' || peer_title(place) END);
+END
+$$;
+
+-- How to reach the publisher of a subscription of this database.
 CREATE FUNCTION audit_peer(subscription text, peer text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -140,8 +170,7 @@ DECLARE
 BEGIN
 	IF NOT EXISTS (SELECT FROM pg_subscription s
 			WHERE s.subname = subscription AND s.subdbid = this) THEN
-		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
-			MESSAGE = format('subscription "%s" does not exist in this database', subscription);
+		PERFORM audit_refuse_subscription(subscription, NULL);
 	ELSIF peer IS NOT NULL THEN
 		RETURN peer;
 	ELSIF NOT has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT') THEN
@@ -157,43 +186,67 @@ BEGIN
 END
 $$;
 
--- The first question to a peer, and this server, for a table that both surely have; a label is
--- the peer's application_name.
-CREATE FUNCTION audit_greet(conn text, label text) RETURNS side[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+-- Names for the connections to both sides; NULL for this side unless it is elsewhere.
+CREATE FUNCTION audit_conns(elsewhere boolean) RETURNS text[]
+	LANGUAGE sql VOLATILE PARALLEL SAFE
+AS $$
+	SELECT ARRAY[CASE WHEN elsewhere THEN 'iblt_' || gen_random_uuid() END,
+		'iblt_' || gen_random_uuid()]
+$$;
+
+-- The error for sides that are one database.
+CREATE FUNCTION refuse_one_database(conns text[]) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF peer_is_bare(conn) THEN
-		RETURN ARRAY[described(describe('pg_class'), 'here'), described(ask_one(conn,
-			plain_describe_sql('pg_catalog.pg_class'), 0.001, label)::jsonb, 'there', conn)];
-	END IF;
-	RETURN describe_sides(ARRAY[NULL, conn], '{pg_catalog.pg_class,pg_catalog.pg_class}',
-		'{NULL,NULL}', false, label);
+	RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+		MESSAGE = CASE WHEN conns[1] IS NULL THEN 'the peer is this database itself'
+			ELSE 'here and the peer are the same database' END,
+		HINT = 'Check that the foreign server or the connection string leads to the other one.';
 END
 $$;
 
--- The peer, or an error if it is this database, or cannot talk to it.
--- The first question to the peer, which also checks its version.  A wrong port or name
--- of a server would otherwise make everything equal.
-CREATE FUNCTION audit_check_peer(conn text) RETURNS side
+-- The first question to both sides, for a table that both surely have; a label is the
+-- application_name of peers.
+CREATE FUNCTION audit_greet(conns text[], label text) RETURNS side[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	sides side[] := audit_greet(conn, 'iblt_audit');
+	answers text[];
+BEGIN
+	IF NOT (peer_is_bare(conns[1]) OR peer_is_bare(conns[2])) THEN
+		RETURN describe_sides(conns, '{pg_catalog.pg_class,pg_catalog.pg_class}',
+			'{NULL,NULL}', false, label);
+	END IF;
+	answers := ask_values(conns, ARRAY(SELECT CASE WHEN peer_is_bare(conns[n])
+			THEN plain_describe_sql('pg_catalog.pg_class')
+			ELSE 'SELECT iblt_internal.describe(''pg_catalog.pg_class'')' END
+		FROM generate_series(1, 2) AS n ORDER BY n), 0.001, label);
+	RETURN ARRAY[described(answers[1]::jsonb, 'here', conns[1]),
+		described(answers[2]::jsonb, 'there', conns[2])];
+END
+$$;
+
+-- Both sides, or an error if they are one database, or a peer cannot talk to this one.
+-- The first question to peers, which also checks their versions.  A wrong port or name
+-- of a server would otherwise make everything equal.
+CREATE FUNCTION audit_check_peers(conns text[]) RETURNS side[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	sides side[] := audit_greet(conns, 'iblt_audit');
 BEGIN
 	IF sides[1].identity = sides[2].identity THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'the peer is this database itself',
-			HINT = 'Check that the foreign server or the connection string leads to the other one.';
+		PERFORM refuse_one_database(conns);
 	END IF;
-	RETURN sides[2];
+	RETURN sides;
 END
 $$;
 
 -- All tables
 
--- Compares all tables of a list, over one connection of that name.
-CREATE FUNCTION audit_rows(conn text, peer text, target audit_target,
+-- Compares all tables of a list, over connections of those names.
+CREATE FUNCTION audit_rows(conns text[], peers text[], target audit_target,
 	options audit_options) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -207,21 +260,21 @@ DECLARE
 	compare options := options.compare;
 BEGIN
 	PERFORM set_config('iblt.stuck', '', true), set_config('iblt.late', '', true);
-	conn := peer_connect(peer, conn, compare.timeout);
-	compare.method := plain_method(ARRAY[NULL, conn], compare.method);
+	conns := connect(peers, conns, compare.timeout);
+	compare.method := plain_method(conns, compare.method);
 	options.compare := compare;
-	PERFORM audit_check_peer(conn);
-	items := audit_list(conn, target);
+	PERFORM audit_check_peers(conns);
+	items := audit_list(conns, target);
 	PERFORM audit_check_mappings(items, options.mappings);
 	FOR n IN 1 .. cardinality(items) LOOP
 		IF n > done THEN
-			batch := audit_batch(conn, peer, items, n, options, 100);
+			batch := audit_batch(conns, peers, items, n, options, 100);
 			done := batch.last;
 		END IF;
 		result := batch.equal[n];
 		IF result.status IS NULL THEN
 			started := clock_timestamp();
-			result := audit_table(conn, peer, items[n], options);
+			result := audit_table(conns, peers, items[n], options);
 			result.total_ms := ms(started);
 		END IF;
 		PERFORM progress((options.compare).progress, format(
@@ -230,7 +283,7 @@ BEGIN
 		results[n] := result;
 	END LOOP;
 	PERFORM set_config('iblt.stuck', '', true);
-	PERFORM peer_close(conn);
+	PERFORM peers_close(conns);
 	RETURN results;
 END
 $$;
@@ -255,32 +308,35 @@ CREATE FUNCTION @extschema@.iblt_audit(
 	method text DEFAULT 'sketch',
 	by_index boolean DEFAULT false,
 	peer_schema text DEFAULT NULL,
-	mappings jsonb DEFAULT NULL)
+	mappings jsonb DEFAULT NULL,
+	here_peer text DEFAULT NULL,
+	here_tables text[] DEFAULT NULL)
 RETURNS SETOF audit_line
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
 DECLARE
-	conn text := 'iblt_' || gen_random_uuid();
+	peers text[] := ARRAY[here_peer, peer];
+	conns text[] := audit_conns(here_peer IS NOT NULL);
 	target audit_target := audit_make_target(tables, schema, publication, subscription,
-		peer_schema);
+		peer_schema, here_tables);
 	options audit_options := audit_make_options(max_differences, cast_types, extra_columns, recheck,
 		timeout, seed, trust_filters, progress, live, method, by_index, mappings);
 	results audit_row[];
 	e failure;
 BEGIN
 	BEGIN
-		PERFORM audit_check(peer IS NULL, target, options.compare);
-		IF target.kind = 'subscription' THEN
-			peer := audit_peer(target.name, peer);
+		PERFORM audit_check(peer IS NULL, here_peer IS NOT NULL, target, options.compare);
+		IF target.kind = 'subscription' AND here_peer IS NULL THEN
+			peers[2] := audit_peer(target.name, peer);
 		END IF;
-		results := audit_rows(conn, peer, target, options);
+		results := audit_rows(conns, peers, target, options);
 		PERFORM set_config('iblt.audit_stats', to_jsonb(results)::text, false);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 			e.context = PG_EXCEPTION_CONTEXT;
-		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;
 	RETURN QUERY SELECT r.relation, r.status, r.rows_here, r.rows_there, r.missing, r.extra,
@@ -288,7 +344,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, text, bigint, boolean, text,
-	integer, interval, bigint, boolean, boolean, text, text, boolean, text, jsonb) IS
+	integer, interval, bigint, boolean, boolean, text, text, boolean, text, jsonb, text, text[]) IS
 'compares many tables, or all of the database, with those of a peer, or of the publisher of a '
 'subscription: one row a table, with its status';
 

@@ -17,10 +17,11 @@ AS $$
 		quote_ident(item.name))
 $$;
 
--- An item, for which all rows and columns are compared as yet.
-CREATE FUNCTION audit_make_item(relid oid, schema text, name text, listed boolean,
+-- An item, for which all rows and columns are compared as yet; "here" if its table is known to be.
+CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boolean,
 	problem text DEFAULT NULL, notes text[] DEFAULT '{}', published published_table DEFAULT NULL,
-	subscriber text DEFAULT NULL, subscription text DEFAULT NULL, peer_schema text DEFAULT NULL)
+	subscriber text DEFAULT NULL, subscription text DEFAULT NULL, peer_schema text DEFAULT NULL,
+	relid oid DEFAULT NULL)
 RETURNS audit_item
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -28,6 +29,7 @@ DECLARE
 	item audit_item;
 BEGIN
 	item.relid := relid;
+	item.absent := CASE WHEN here THEN false END;
 	item.schema := schema;
 	item.name := name;
 	item.problem := problem;
@@ -42,42 +44,74 @@ BEGIN
 END
 $$;
 
+-- Items that know whether their table is here, at this place, and which it is in this database.
+-- What has the name of a table there may be anything here: a partition, or a view.
+CREATE FUNCTION audit_locate(place text, items audit_item[]) RETURNS audit_item[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	item audit_item;
+	unknown integer[] := ARRAY(SELECT n FROM generate_subscripts(items, 1) AS n
+		WHERE place IS NULL OR items[n].absent IS NULL ORDER BY n);
+	found text[];
+BEGIN
+	IF unknown <> '{}' THEN
+		found := audit_ask_each(place, ARRAY(SELECT items[n]
+			FROM unnest(unknown) WITH ORDINALITY AS u(n, i) ORDER BY i));
+	END IF;
+	FOR i IN 1 .. cardinality(unknown) LOOP
+		item := items[unknown[i]];
+		item.absent := found[i] IS NULL;
+		item.relid := CASE WHEN place IS NULL THEN found[i]::oid END;
+		items[unknown[i]] := item;
+	END LOOP;
+	RETURN items;
+END
+$$;
+
 -- Tables
 
 -- The items of an audit of given tables, each once, or NULL.
 CREATE FUNCTION audit_list_tables(tables regclass[]) RETURNS audit_item[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT array_agg(audit_make_item(t.relid, n.nspname,
-			coalesce(c.relname, t.relid::text), false) ORDER BY t.position)
+	SELECT array_agg(audit_make_item(n.nspname, coalesce(c.relname, t.relid::text), false, true,
+			relid => t.relid) ORDER BY t.position)
 	FROM (SELECT relid, min(position) AS position
 		FROM unnest(tables) WITH ORDINALITY AS u(relid, position) GROUP BY relid) AS t
 	LEFT JOIN pg_class c ON c.oid = t.relid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
 $$;
 
+-- The same of tables of another database, by their names.
+CREATE FUNCTION audit_list_names(tables text[]) RETURNS audit_item[]
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT array_agg(audit_make_item(t.parts[1], t.parts[2], false, true) ORDER BY t.position)
+	FROM (SELECT parse_ident(nodes_relation(name, 'here_tables')) AS parts,
+			min(position) AS position
+		FROM unnest(tables) WITH ORDINALITY AS u(name, position) GROUP BY 1) AS t
+$$;
+
 -- The items of an audit of a schema, or with NULL of the whole database, which are the tables of
 -- either side, or NULL.
--- What has the name of a table there may be anything here: a partition, or a view.
-CREATE FUNCTION audit_list_schema(conn text, schema text, peer_schema text) RETURNS audit_item[]
+CREATE FUNCTION audit_list_schema(conns text[], schema text, peer_schema text)
+RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	answers text[];
+	answers text[] := ask_calls(conns, format('audit_tables(%L)', schema),
+		format('audit_tables(%L)', coalesce(peer_schema, schema)));
 BEGIN
-	IF NOT EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = coalesce(schema, n.nspname)) THEN
+	IF answers[1] IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
 			MESSAGE = format('schema "%s" does not exist here', schema);
 	END IF;
-	answers := ask_calls(ARRAY[NULL, conn], format('audit_tables(%L)', schema),
-		format('audit_tables(%L)', coalesce(peer_schema, schema)));
-	RETURN (SELECT array_agg(audit_make_item(c.oid, t.schema, t.name, true,
+	RETURN (SELECT array_agg(audit_make_item(t.schema, t.name, true, t.here,
 				peer_schema => nullif(audit_list_schema.peer_schema, t.schema))
 			ORDER BY t.schema COLLATE "C", t.name COLLATE "C")
-		FROM (SELECT DISTINCT coalesce(audit_list_schema.schema, e ->> 0), e ->> 1
-			FROM unnest(answers) AS answer, jsonb_array_elements(answer::jsonb) AS e)
-			AS t(schema, name)
-		LEFT JOIN pg_namespace n ON n.nspname = t.schema
-		LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.name);
+		FROM (SELECT coalesce(audit_list_schema.schema, e ->> 0), e ->> 1, bool_or(n = 1)
+			FROM unnest(answers) WITH ORDINALITY AS u(answer, n),
+			jsonb_array_elements(answer::jsonb) AS e GROUP BY 1, 2) AS t(schema, name, here));
 END
 $$;
 
@@ -109,11 +143,11 @@ AS $$
 $$;
 
 -- The items of an audit of a publication of either side, or NULL.
-CREATE FUNCTION audit_list_publication(conn text, publication text) RETURNS audit_item[]
+CREATE FUNCTION audit_list_publication(conns text[], publication text) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found published[] := audit_ask_published(ARRAY[NULL, conn], ARRAY[publication]);
+	found published[] := audit_ask_published(conns, ARRAY[publication]);
 	mine published := found[1];
 	theirs published := found[2];
 	subscriber text := CASE mine.publications WHEN '{}' THEN 'here' ELSE 'there' END;
@@ -123,32 +157,17 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('publication "%s" exists neither here nor on the peer', publication);
 	END IF;
-	RETURN (SELECT array_agg(audit_make_item(c.oid, schema, name, true,
+	RETURN (SELECT array_agg(audit_make_item(schema, name, true, h.t IS NOT NULL,
 			CASE WHEN twofold THEN audit_twofold_problem(h.t, p.t) END,
 			audit_notes(coalesce(h.t, p.t)), coalesce(h.t, p.t), subscriber)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t.schema, t.name, t FROM unnest(mine.tables) AS t) AS h
 		FULL JOIN (SELECT t.schema, t.name, t FROM unnest(theirs.tables) AS t) AS p
-			USING (schema, name)
-		LEFT JOIN pg_namespace n ON n.nspname = schema
-		LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = name);
+			USING (schema, name));
 END
 $$;
 
 -- Subscriptions
-
--- The tables of a subscription, with the state of each.
-CREATE FUNCTION audit_subscribed(subscription text)
-RETURNS TABLE (schema text, name text, relid oid, state text)
-	LANGUAGE sql STABLE PARALLEL RESTRICTED
-AS $$
-	SELECT n.nspname::text, c.relname::text, r.srrelid, r.srsubstate::text
-	-- PostgreSQL 19 replicates sequences, too
-	FROM pg_subscription_rel r JOIN pg_class c ON c.oid = r.srrelid AND c.relkind <> 'S'
-	JOIN pg_namespace n ON n.oid = c.relnamespace
-	WHERE r.srsubid IN (
-		SELECT st.subid FROM pg_stat_subscription st WHERE st.subname = subscription)
-$$;
 
 -- Why a table of a subscription cannot be compared, or NULL.
 CREATE FUNCTION audit_subscribed_problem(subscription text, subscribed boolean,
@@ -166,50 +185,50 @@ AS $$
 				WHEN 'f' THEN 'it has been copied' ELSE 'it has been copied and catches up' END) END
 $$;
 
--- The items of an audit of a subscription, which are the tables that are subscribed here or
--- published there, or NULL.
-CREATE FUNCTION audit_list_subscription(conn text, subscription text) RETURNS audit_item[]
+-- The items of an audit of a subscription of this side, which are the tables that are subscribed
+-- here or published there, or NULL.
+CREATE FUNCTION audit_list_subscription(conns text[], subscription text) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	names text[];
+	mine subscribing := jsonb_populate_record(NULL::subscribing,
+		ask_call(conns[1], format('audit_subscription(%L)', subscription))::jsonb);
 	notes text[];
 	found published;
 BEGIN
-	SELECT s.subpublications,
-		CASE WHEN s.subenabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END
-		INTO names, notes FROM pg_subscription s WHERE s.subname = subscription
-		AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database());
-	found := (audit_ask_published(ARRAY[conn], names))[1];
-	notes := notes || ARRAY(SELECT format('publication "%s" does not exist on the peer', name)
-		FROM unnest(names) AS name WHERE name <> ALL (found.publications));
-	RETURN (SELECT array_agg(audit_make_item(coalesce(s.relid, c.oid), schema, name,
-			true, audit_subscribed_problem(subscription, s.relid IS NOT NULL,
+	IF mine.publications IS NULL THEN
+		PERFORM audit_refuse_subscription(subscription, conns[1]);
+	END IF;
+	found := (audit_ask_published(conns[2:2], mine.publications))[1];
+	notes := CASE WHEN mine.enabled THEN '{}' ELSE ARRAY['the subscription is disabled'] END
+		|| ARRAY(SELECT format('publication "%s" does not exist on the peer', name)
+			FROM unnest(mine.publications) AS name WHERE name <> ALL (found.publications));
+	RETURN (SELECT array_agg(audit_make_item(schema, name, true, s.state IS NOT NULL,
+			audit_subscribed_problem(subscription, s.state IS NOT NULL,
 				p.name IS NOT NULL, s.state),
 			audit_notes(p.t) || notes, p.t, 'here', subscription)
 			ORDER BY schema COLLATE "C", name COLLATE "C")
 		FROM (SELECT t.schema, t.name, t FROM unnest(found.tables) AS t) AS p
-		FULL JOIN audit_subscribed(subscription) AS s USING (schema, name)
-		LEFT JOIN pg_namespace n ON n.nspname = schema
-		LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = name
+		FULL JOIN unnest(mine.tables) AS s USING (schema, name)
 		-- its root is published by another of the publications
-		WHERE s.relid IS NOT NULL OR NOT (p.t).covered);
+		WHERE s.state IS NOT NULL OR NOT (p.t).covered);
 END
 $$;
 
 -- All of them
 
 -- The items of an audit; an error if there are none.
-CREATE FUNCTION audit_list(conn text, target audit_target) RETURNS audit_item[]
+CREATE FUNCTION audit_list(conns text[], target audit_target) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	items audit_item[] := CASE target.kind
-		WHEN 'tables' THEN audit_list_tables(target.tables)
-		WHEN 'schema' THEN audit_list_schema(conn, target.name, target.peer_schema)
-		WHEN 'database' THEN audit_list_schema(conn, NULL, NULL)
-		WHEN 'publication' THEN audit_list_publication(conn, target.name)
-		WHEN 'subscription' THEN audit_list_subscription(conn, target.name) END;
+		WHEN 'tables' THEN coalesce(audit_list_tables(target.tables),
+			audit_list_names(target.here_tables))
+		WHEN 'schema' THEN audit_list_schema(conns, target.name, target.peer_schema)
+		WHEN 'database' THEN audit_list_schema(conns, NULL, NULL)
+		WHEN 'publication' THEN audit_list_publication(conns, target.name)
+		WHEN 'subscription' THEN audit_list_subscription(conns, target.name) END;
 BEGIN
 	IF items IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
@@ -217,6 +236,6 @@ BEGIN
 				|| coalesce(format(' in %s "', target.kind) || target.name || '"', ''),
 			DETAIL = 'An answer without tables would read as if all were equal.';
 	END IF;
-	RETURN items;
+	RETURN CASE target.kind WHEN 'tables' THEN items ELSE audit_locate(conns[1], items) END;
 END
 $$;

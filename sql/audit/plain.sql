@@ -6,17 +6,27 @@
 
 -- The plan for a small table, as plain_relations_sql describes both sides; NULL if it must be
 -- compared alone.
-CREATE FUNCTION plain_plan_small(conn text, small audit_small,
+CREATE FUNCTION plain_plan_small(conns text[], small audit_small,
 	mine jsonb, theirs jsonb) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	here side;
+	there side;
 BEGIN
-	IF mine = 'null' OR theirs = 'null' THEN
+	IF mine = 'null' OR theirs = 'null' OR small.here IS NULL AND
+			greatest(mine #> '{size,bytes}', theirs #> '{size,bytes}')::bigint > 1048576 THEN
 		RETURN NULL;
 	END IF;
-	PERFORM plain_check_options(ARRAY[NULL, conn], small.compare);
-	RETURN plain_plan(described(small.here, 'here'), plain_side('there', conn, NULL,
-		(small.compare).peer_condition, NULL, theirs), mine, theirs, small.compare);
+	PERFORM plain_check_options(conns, small.compare);
+	-- where both are elsewhere, one may have iblt, but has not described itself
+	here := described(coalesce(small.here, mine) || jsonb_build_object(
+		'schema', '@extschema@', 'condition', (small.compare).condition), 'here', conns[1]);
+	there := described(theirs || jsonb_build_object(
+		'schema', '@extschema@', 'condition', (small.compare).peer_condition), 'there', conns[2]);
+	here.bare := small.here IS NULL;
+	there.bare := true;
+	RETURN plain_plan(here, there, mine, theirs, small.compare);
 EXCEPTION WHEN OTHERS THEN
 	-- an error shows again when the table is compared alone
 	RETURN NULL;
@@ -45,12 +55,12 @@ END
 $$;
 
 -- The plans for small tables, NULL for those that must be compared alone.
-CREATE FUNCTION plain_plans_small(conn text, smalls audit_small[]) RETURNS plan[]
+CREATE FUNCTION plain_plans_small(conns text[], smalls audit_small[]) RETURNS plan[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	answers text[] := ask_values(ARRAY[NULL, conn], ARRAY[
-		plain_describe_many_sql(ARRAY(SELECT s.here ->> 'relation' FROM unnest(smalls) AS s)),
+	answers text[] := ask_values(conns, ARRAY[
+		plain_describe_many_sql(ARRAY(SELECT audit_name(s.item) FROM unnest(smalls) AS s)),
 		plain_describe_many_sql(ARRAY(SELECT audit_peer_name(s.item) FROM unnest(smalls) AS s))],
 		0.005, 'iblt_audit');
 	mine jsonb := answers[1];
@@ -58,7 +68,7 @@ DECLARE
 	plans plan[];
 BEGIN
 	FOR i IN 1 .. cardinality(smalls) LOOP
-		plans[i] := plain_plan_small(conn, smalls[i], mine -> (i - 1), theirs -> (i - 1));
+		plans[i] := plain_plan_small(conns, smalls[i], mine -> (i - 1), theirs -> (i - 1));
 	END LOOP;
 	RETURN plans;
 END
@@ -77,7 +87,7 @@ $$;
 
 -- The rows for those small tables that are equal, and NULL for the others; none if a side
 -- could not answer.
-CREATE FUNCTION plain_compare_small(conn text, smalls audit_small[]) RETURNS audit_row[]
+CREATE FUNCTION plain_compare_small(conns text[], smalls audit_small[]) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -88,14 +98,14 @@ DECLARE
 	theirs text[];
 BEGIN
 	BEGIN
-		plans := plain_plans_small(conn, smalls);
-		sums := ask(ARRAY[NULL, conn], ARRAY[plain_sums_small_sql(plans, 'here'),
+		plans := plain_plans_small(conns, smalls);
+		sums := ask(conns, ARRAY[plain_sums_small_sql(plans, 'here'),
 				plain_sums_small_sql(plans, 'there')], 'value text', NULL::text,
 			ROW('read_heap', NULL, NULL, NULL)::reading, 0.005);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'summed up';
 	EXCEPTION WHEN OTHERS THEN
 		IF SQLSTATE <> 'IB000' THEN
-			PERFORM peer_close(conn);
+			PERFORM peers_close(conns);
 			RETURN '{}';
 		END IF;
 	END;

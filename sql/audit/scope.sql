@@ -3,15 +3,15 @@
 -- Which of its columns and rows an audit compares.
 
 -- The place of the subscriber of a published table.
-CREATE FUNCTION audit_subscriber(conn text, item audit_item) RETURNS text
+CREATE FUNCTION audit_subscriber(conns text[], item audit_item) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE item.subscriber WHEN 'there' THEN conn END
+	SELECT CASE item.subscriber WHEN 'there' THEN conns[2] ELSE conns[1] END
 $$;
 
 -- An item without the columns that are not replicated.
 -- A subscriber computes a generated column that is not published, if it has one too.
-CREATE FUNCTION audit_scope_columns(conn text, item audit_item) RETURNS audit_item
+CREATE FUNCTION audit_scope_columns(conns text[], item audit_item) RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -20,8 +20,8 @@ DECLARE
 	excluded text[];
 BEGIN
 	IF EXISTS (SELECT FROM unnest(unpublished) AS u WHERE u.generated) THEN
-		computed := audit_ask_names(ARRAY[audit_subscriber(conn, item)], format(
-			'audit_generated(pg_catalog.to_regclass(%L))', audit_name(item)));
+		computed := coalesce(item.generated, audit_ask_names(ARRAY[audit_subscriber(conns, item)],
+			format('audit_generated(pg_catalog.to_regclass(%L))', audit_name(item))));
 	END IF;
 	excluded := ARRAY(SELECT u.name FROM unnest(unpublished) AS u
 		WHERE NOT (u.generated AND u.name = ANY (computed)));
@@ -45,35 +45,39 @@ AS $$
 		AND NOT (feeds[1]).publications && coalesce(published.others, '{}')
 $$;
 
--- An error for a condition of the peer's that must not run here.
--- A peer can send any SQL.  The filters of this server hold operators and functions of
+-- An error for a condition of another server's that must not run on the subscriber.
+-- Another server can send any SQL.  The filters of this server hold operators and functions of
 -- PostgreSQL alone.
-CREATE FUNCTION audit_check_filter(filter text, trusted boolean) RETURNS void
+CREATE FUNCTION audit_check_filter(subscriber text, filter text, trusted boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
 	IF NOT trusted THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = 'refusing to run the peer''s row filter here',
-			DETAIL = 'Rows here may come from elsewhere, so the filter must select them. '
+			MESSAGE = CASE subscriber
+				WHEN 'here' THEN 'refusing to run the peer''s row filter here'
+				ELSE 'refusing to run the row filter of here on the peer' END,
+			DETAIL = CASE subscriber WHEN 'here' THEN 'Rows here' ELSE 'Rows of the peer' END
+				|| ' may come from elsewhere, so the filter must select them. '
 				'Set trust_filters => true to run this condition: ' || filter;
 	END IF;
 END
 $$;
 
 -- An item with the conditions for the rows that are published.
-CREATE FUNCTION audit_scope_rows(conn text, item audit_item,
+CREATE FUNCTION audit_scope_rows(conns text[], item audit_item,
 	trust_filters boolean) RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	feeds feed[] := audit_ask_feeds(audit_subscriber(conn, item), audit_name(item));
+	feeds feed[] := coalesce(item.feeds,
+		audit_ask_feeds(audit_subscriber(conns, item), audit_name(item)));
 	alone boolean := audit_only_source(feeds, item.published);
 	filter text := (item.published).filter;
 BEGIN
 	IF filter IS NOT NULL THEN
-		PERFORM audit_check_filter(filter,
-			alone OR item.subscriber = 'there' OR trust_filters);
+		PERFORM audit_check_filter(item.subscriber, filter,
+			alone OR trust_filters OR item.subscriber = 'there' AND conns[1] IS NULL);
 		item.condition := CASE WHEN item.subscriber = 'there' OR NOT alone THEN filter END;
 		item.peer_condition := CASE WHEN item.subscriber = 'here' OR NOT alone THEN filter END;
 		item.notes := item.notes || concat('row filter ', filter, CASE WHEN NOT alone
@@ -87,14 +91,40 @@ BEGIN
 END
 $$;
 
+-- Items that know what their scope takes, which the subscriber is asked for in one question.
+CREATE FUNCTION audit_ask_scopes(conns text[], items audit_item[]) RETURNS audit_item[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	item audit_item := items[1];
+	answers text[];
+BEGIN
+	-- all items of a list are published by one side, or none is
+	IF item.published IS NULL THEN
+		RETURN items;
+	END IF;
+	answers := audit_ask_each(audit_subscriber(conns, item), items,
+		'{audit_feeds(c.oid::regclass),audit_generated(c.oid::regclass)}');
+	FOR n IN 1 .. cardinality(items) LOOP
+		item := items[n];
+		item.feeds := ARRAY(SELECT f
+			FROM jsonb_populate_recordset(NULL::feed, answers[n]::jsonb -> 0) AS f);
+		item.generated := ARRAY(SELECT jsonb_array_elements_text(answers[n]::jsonb -> 1));
+		items[n] := item;
+	END LOOP;
+	RETURN items;
+END
+$$;
+
 -- An item with the columns and rows that are compared.
-CREATE FUNCTION audit_scope(conn text, item audit_item, trust_filters boolean) RETURNS audit_item
+CREATE FUNCTION audit_scope(conns text[], item audit_item, trust_filters boolean)
+RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF item.published IS NULL THEN
 		RETURN item;
 	END IF;
-	RETURN audit_scope_rows(conn, audit_scope_columns(conn, item), trust_filters);
+	RETURN audit_scope_rows(conns, audit_scope_columns(conns, item), trust_filters);
 END
 $$;

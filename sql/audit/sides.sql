@@ -3,12 +3,15 @@
 -- An audit asks these functions of both sides.  They answer jsonb, which reads the same
 -- on all servers.
 
--- Schemas and names of the tables of a schema, or with NULL of all schemas.
+-- Schemas and names of the tables of a schema, NULL if there is no such schema; or with NULL of
+-- all schemas.
 -- A partition is covered by an ancestor that is listed.  All schemas are those that are not
 -- of the system, without what belongs to an extension.
 CREATE FUNCTION audit_tables(schema text) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
+	SELECT CASE WHEN schema IS NULL
+		OR EXISTS (SELECT FROM pg_namespace WHERE nspname = schema) THEN (
 	WITH listed AS (
 		SELECT c.oid, n.nspname, c.relname, c.relispartition
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -20,7 +23,7 @@ AS $$
 	SELECT coalesce(jsonb_agg(jsonb_build_array(l.nspname, l.relname)
 		ORDER BY l.nspname, l.relname), '[]') FROM listed AS l
 	WHERE NOT (l.relispartition AND EXISTS (SELECT FROM pg_partition_ancestors(l.oid) AS a
-		JOIN listed AS p ON p.oid = a.relid WHERE p.oid <> l.oid))
+		JOIN listed AS p ON p.oid = a.relid WHERE p.oid <> l.oid))) END
 $$;
 
 -- Publications
@@ -76,6 +79,22 @@ AS $$
 $$;
 
 -- Subscriptions
+
+-- A subscription of this database, in the form of type subscribing; NULL if there is none.
+CREATE FUNCTION audit_subscription(subscription text) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+AS $$
+	SELECT jsonb_build_object('publications', s.subpublications, 'enabled', s.subenabled,
+		'tables', (SELECT coalesce(jsonb_agg(jsonb_build_object('schema', n.nspname,
+				'name', c.relname, 'state', r.srsubstate)), '[]')
+			-- PostgreSQL 19 replicates sequences, too
+			FROM pg_subscription_rel r JOIN pg_class c ON c.oid = r.srrelid AND c.relkind <> 'S'
+			JOIN pg_namespace n ON n.oid = c.relnamespace
+			WHERE r.srsubid IN (SELECT st.subid FROM pg_stat_subscription st
+				WHERE st.subname = subscription)))
+	FROM pg_subscription s WHERE s.subname = subscription
+	AND s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
+$$;
 
 -- The subscriptions of this database that feed a table, as an array of feed.
 CREATE FUNCTION audit_feeds(relation regclass) RETURNS jsonb
@@ -134,5 +153,27 @@ AS $$
 BEGIN
 	RETURN ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::feed,
 		ask_call(place, format('audit_feeds(pg_catalog.to_regclass(%L))', relation))::jsonb) AS f);
+END
+$$;
+
+-- What calls of functions answer of the table of each item, c, at a place, each time as an array of
+-- jsonb; without calls, its OID.
+CREATE FUNCTION audit_ask_each(place text, items audit_item[], calls text[] DEFAULT '{}')
+RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	asked text := CASE WHEN calls = '{}' THEN 'c.oid' ELSE format('jsonb_build_array(%s)',
+		(SELECT string_agg(format('(%s)', CASE WHEN peer_is_bare(place) THEN plain_call(call)
+			ELSE 'SELECT iblt_internal.' || call END), ', ' ORDER BY n)
+		FROM unnest(calls) WITH ORDINALITY AS u(call, n))) END;
+BEGIN
+	RETURN ask_one(place, format('SELECT ARRAY(SELECT %s'
+			' FROM unnest(%L::text[], %L::text[]) WITH ORDINALITY AS u(schema, name, n)'
+			' LEFT JOIN pg_namespace AS s ON s.nspname = u.schema'
+			' LEFT JOIN pg_class AS c ON c.relnamespace = s.oid AND c.relname = u.name'
+			' ORDER BY u.n)::text', asked,
+		ARRAY(SELECT i.schema FROM unnest(items) WITH ORDINALITY AS i ORDER BY i.ordinality),
+		ARRAY(SELECT i.name FROM unnest(items) WITH ORDINALITY AS i ORDER BY i.ordinality)));
 END
 $$;

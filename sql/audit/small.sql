@@ -6,6 +6,9 @@
 -- the same digest is equal.  All others, also those with an error, are compared alone, as if
 -- there was no such question.  plain.sql says how a peer without iblt is asked.
 --
+-- If this side is elsewhere, both are asked without hashes and answer with their own, and this
+-- side with its description.
+--
 -- As in audit_attempt, a table's work is rolled back on both sides to free its locks.
 
 -- A small table of an audit.
@@ -13,7 +16,7 @@ CREATE TYPE audit_small AS (
 	n integer,				-- its place in the list
 	item audit_item,
 	compare options,
-	here jsonb,				-- as described
+	here jsonb,				-- as described; NULL if this side is elsewhere
 	core text				-- of that
 );
 
@@ -68,16 +71,19 @@ $$;
 
 -- What is to be known of a small table: the digest, the number of rows, and what the other
 -- side's description cannot tell; NULL if it must be compared alone.
--- This side's request has its description, so that it is not made again.
+-- A request of this database has its description, so that it is not made again.  One of another
+-- server that has no hash wants that of here, and of this side the description.
 CREATE FUNCTION audit_answer(request jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	described jsonb := coalesce(request -> 5, describe(to_regclass(request ->> 0), request ->> 1));
+	described jsonb := coalesce(nullif(request -> 5, 'true'),
+		describe(to_regclass(request ->> 0), request ->> 1));
+	core text := audit_core(described);
 	options options;
 	found record;
 BEGIN
-	IF audit_core(described) IS DISTINCT FROM request ->> 4 THEN
+	IF core IS NULL OR core <> request ->> 4 THEN
 		RETURN NULL;
 	END IF;
 	options.condition := request ->> 1;
@@ -88,7 +94,9 @@ BEGIN
 	found := audit_digest(described, options);
 	RETURN jsonb_build_array(found.digest, found.rows, described -> 'identity',
 		described -> 'fingerprint', described -> 'versions', described -> 'version_rights',
-		described -> 'most_rows', described -> 'collations', described -> 'subscriptions');
+		described -> 'most_rows', described -> 'collations', described -> 'subscriptions',
+		CASE WHEN request ->> 4 IS NULL THEN core END,
+		CASE WHEN request -> 5 = 'true' THEN described END);
 END
 $$;
 
@@ -122,19 +130,20 @@ $$;
 -- Which tables
 
 -- An item with what it takes to compare it with many others; NULL after an error.
--- Nothing is asked of the peer for an item here.  Where its scope takes questions, it is
--- not one of these.
-CREATE FUNCTION audit_describe_small(item audit_item, options audit_options) RETURNS audit_small
+CREATE FUNCTION audit_describe_small(conns text[], item audit_item, options audit_options)
+RETURNS audit_small
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	small audit_small;
 BEGIN
 	BEGIN
-		PERFORM check_options(item.relid, options.compare);
-		small.item := audit_scope(NULL, item, options.trust_filters);
+		small.item := audit_scope(conns, item, options.trust_filters);
 		small.compare := audit_compare_options(small.item, options);
-		small.here := describe(item.relid, (small.compare).condition);
+		IF conns[1] IS NULL THEN
+			PERFORM check_options(item.relid, options.compare);
+			small.here := describe(item.relid, (small.compare).condition);
+		END IF;
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'described';
 	EXCEPTION WHEN OTHERS THEN
 		IF SQLSTATE <> 'IB000' THEN
@@ -145,46 +154,72 @@ BEGIN
 END
 $$;
 
--- The small tables from a place in the list on: of that many items at most, and of some 80 KB
--- for each.
-CREATE FUNCTION audit_find_small(items audit_item[], first integer, options audit_options,
-	most integer, OUT smalls audit_small[], OUT last integer) RETURNS record
+-- The tables from a place in the list on that may be small, at most that many, with what their
+-- scopes take; and their places.
+CREATE FUNCTION audit_candidates(conns text[], items audit_item[], first integer,
+	options audit_options, most integer, OUT candidates audit_item[], OUT numbers integer[])
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	item audit_item;
+BEGIN
+	candidates := '{}';
+	FOR n IN first .. least(first + most - 1, cardinality(items)) LOOP
+		item := items[n];
+		IF item.problem IS NULL AND item.absent IS NOT TRUE
+				AND (options.compare).live = 'off'
+				AND (options.mappings ? audit_name(item)) IS NOT TRUE THEN
+			candidates := candidates || item;
+			numbers := numbers || n;
+		END IF;
+	END LOOP;
+	-- one alone is described and compared in as many questions
+	IF cardinality(candidates) > 1 THEN
+		candidates := audit_ask_scopes(conns, candidates);
+	END IF;
+END
+$$;
+
+-- The small tables from a place in the list on: of that many items at most, and if they are
+-- described here, of some 80 KB for each.
+CREATE FUNCTION audit_find_small(conns text[], items audit_item[], first integer,
+	options audit_options, most integer, OUT smalls audit_small[], OUT last integer) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	found record := audit_candidates(conns, items, first, options, most);
+	candidates audit_item[] := found.candidates;
 	small audit_small;
 	pages numeric := 0;
 BEGIN
 	smalls := '{}';
-	FOR n IN first .. least(first + most - 1, cardinality(items)) LOOP
-		item := items[n];
-		last := n;
-		IF item.problem IS NULL AND item.relid IS NOT NULL
-				AND item.subscriber IS DISTINCT FROM 'there' AND (options.compare).live = 'off'
-				AND (options.mappings ? audit_name(item)) IS NOT TRUE THEN
-			small := audit_describe_small(item, options);
-			small.core := audit_core(small.here);
-			IF small.core IS NOT NULL THEN
-				small.n := n;
-				smalls := smalls || small;
-				pages := pages + (small.here ->> 'most_rows')::numeric * 28 / 8192;
-			END IF;
+	last := least(first + most - 1, cardinality(items));
+	FOR i IN 1 .. CASE WHEN cardinality(candidates) > 1 THEN cardinality(candidates) ELSE 0 END LOOP
+		small := audit_describe_small(conns, candidates[i], options);
+		small.core := audit_core(small.here);
+		IF small.core IS NOT NULL OR conns[1] IS NOT NULL AND small.item IS NOT NULL THEN
+			small.n := found.numbers[i];
+			smalls := smalls || small;
+			pages := pages + coalesce((small.here ->> 'most_rows')::numeric * 28 / 8192, 0);
 		END IF;
-		EXIT WHEN pages > 10 * most;
+		IF pages > 10 * most THEN
+			last := found.numbers[i];
+			EXIT;
+		END IF;
 	END LOOP;
 END
 $$;
 
--- The question about tables; to this side with its own descriptions.
+-- The question about tables; to this side with its own descriptions, or for them.
 CREATE FUNCTION audit_small_sql(smalls audit_small[], own boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format('SELECT audit_answers(%L)', jsonb_agg(jsonb_build_array(
-			CASE WHEN own THEN s.here ->> 'relation' ELSE audit_peer_name(s.item) END,
+			CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
 			CASE WHEN own THEN (s.compare).condition ELSE (s.compare).peer_condition END,
 			(s.compare).exclude, (s.compare).seed, s.core)
-		|| CASE WHEN own THEN jsonb_build_array(s.here) ELSE '[]' END ORDER BY n))
+		|| CASE WHEN own THEN jsonb_build_array(coalesce(s.here, 'true')) ELSE '[]' END ORDER BY n))
 	FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)
 $$;
 
@@ -209,21 +244,23 @@ $$;
 
 -- The row for a small table that is equal, from the answers of both sides; NULL for one that
 -- must be compared alone.
-CREATE FUNCTION audit_judge_small(small audit_small, conn text, server jsonb, mine jsonb,
+CREATE FUNCTION audit_judge_small(small audit_small, conns text[], server jsonb, mine jsonb,
 	answer jsonb, bytes bigint) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF (mine -> 0 = answer -> 0 AND mine ->> 0 <> '' AND mine -> 1 = answer -> 1) IS NOT TRUE THEN
+	IF (mine -> 0 = answer -> 0 AND mine ->> 0 <> '' AND mine -> 1 = answer -> 1
+			AND (small.core IS NOT NULL OR mine ->> 9 = answer ->> 9)) IS NOT TRUE THEN
 		RETURN NULL;
 	END IF;
+	small.here := coalesce(small.here, mine -> 10);
 	RETURN audit_equal_small(small, checked_plan(
-		described(small.here, 'here'),
+		described(small.here, 'here', conns[1]),
 		described(small.here || server || jsonb_build_object(
 			'relation', audit_peer_name(small.item), 'condition', (small.compare).peer_condition,
 			'identity', answer -> 2, 'fingerprint', answer -> 3, 'versions', answer -> 4,
 			'version_rights', answer -> 5, 'most_rows', answer -> 6, 'collations', answer -> 7,
-			'subscriptions', answer -> 8), 'there', conn), small.compare),
+			'subscriptions', answer -> 8), 'there', conns[2]), small.compare),
 		(mine ->> 1)::bigint, bytes);
 EXCEPTION WHEN OTHERS THEN
 	-- an error shows again when the table is compared alone
@@ -231,9 +268,9 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- The rows for those small tables that are equal, and NULL for the others; none if the peer
+-- The rows for those small tables that are equal, and NULL for the others; none if a peer
 -- could not answer.
-CREATE FUNCTION audit_compare_small(conn text, smalls audit_small[]) RETURNS audit_row[]
+CREATE FUNCTION audit_compare_small(conns text[], smalls audit_small[]) RETURNS audit_row[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -243,16 +280,16 @@ DECLARE
 	there jsonb;
 BEGIN
 	BEGIN
-		answers := ask_values(ARRAY[NULL, conn], ARRAY[audit_small_sql(smalls, true),
+		answers := ask_values(conns, ARRAY[audit_small_sql(smalls, true),
 			audit_small_sql(smalls, false)], 0.005, 'iblt_audit');
 	EXCEPTION WHEN OTHERS THEN
-		PERFORM peer_close(conn);
+		PERFORM peers_close(conns);
 		RETURN '{}';
 	END;
 	here := answers[1];
 	there := answers[2];
 	traffic := iblt_traffic_take();
-	RETURN ARRAY(SELECT audit_judge_small(smalls[i], conn, there -> 'server',
+	RETURN ARRAY(SELECT audit_judge_small(smalls[i], conns, there -> 'server',
 			here -> 'tables' -> (i - 1), there -> 'tables' -> (i - 1),
 			(traffic.sent + traffic.received) / cardinality(smalls))
 		FROM generate_subscripts(smalls, 1) AS i);
@@ -260,27 +297,28 @@ END
 $$;
 
 -- The rows for equal small tables, at their places in the list, and the last place looked at.
-CREATE FUNCTION audit_batch(conn text, peer text, items audit_item[], first integer,
+CREATE FUNCTION audit_batch(conns text[], peers text[], items audit_item[], first integer,
 	options audit_options, most integer, OUT equal audit_row[], OUT last integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	found record := audit_find_small(items, first, options, most);
-	smalls audit_small[] := found.smalls;
+	found record;
+	smalls audit_small[];
 	compared audit_row[];
 	one audit_row;
 BEGIN
+	conns := audit_begin(conns, peers);
+	found := audit_find_small(conns, items, first, options, most);
+	smalls := found.smalls;
 	last := found.last;
 	equal := '{}';
-	-- one alone is described and compared in as many questions
 	IF cardinality(smalls) < 2 THEN
 		RETURN;
 	END IF;
-	conn := audit_begin(conn, peer);
 	compared := CASE (options.compare).method
-		WHEN 'plain' THEN plain_compare_small(conn, smalls)
-		ELSE audit_compare_small(conn, smalls) END;
+		WHEN 'plain' THEN plain_compare_small(conns, smalls)
+		ELSE audit_compare_small(conns, smalls) END;
 	FOR i IN 1 .. coalesce(cardinality(compared), 0) LOOP
 		one := compared[i];
 		one.total_ms := round(ms(started) / cardinality(smalls), 1);

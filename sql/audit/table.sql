@@ -96,7 +96,7 @@ END
 $$;
 
 -- The plan of the comparison of one table, and its item with what there is to say of it.
-CREATE FUNCTION audit_plan(conn text, INOUT item audit_item,
+CREATE FUNCTION audit_plan(conns text[], INOUT item audit_item,
 	options audit_options, OUT plan plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -104,11 +104,12 @@ DECLARE
 	compare options;
 	checked record;
 BEGIN
-	PERFORM check_options(item.relid, options.compare);
-	item := audit_scope(conn, item, options.trust_filters);
+	PERFORM check_options(CASE WHEN conns[1] IS NULL THEN item.relid ELSE 'pg_catalog.pg_class' END,
+		options.compare);
+	item := audit_scope(conns, item, options.trust_filters);
 	compare := audit_compare_options(item, options);
 	checked := audit_check_plan(item,
-		prepare(ARRAY[NULL, conn], item.relid, audit_peer_name(item), compare), compare);
+		prepare(conns, item.relid, audit_peer_name(item), compare), compare);
 	item := checked.item;
 	plan := checked.plan;
 END
@@ -234,16 +235,16 @@ $$;
 
 -- Comparing it
 
--- Begins a table: with counters at 0, and a connection, which an error may have closed.
-CREATE FUNCTION audit_begin(conn text, peer text) RETURNS text
+-- Begins a table: with counters at 0, and connections, which an error may have closed.
+CREATE FUNCTION audit_begin(conns text[], peers text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF NOT peer_is_open(conn) THEN
-		conn := peer_connect(peer, conn);
+	IF NOT peer_is_open(conns[2]) THEN
+		RETURN connect(peers, conns);
 	END IF;
 	PERFORM iblt_traffic_take();
-	RETURN conn;
+	RETURN conns;
 END
 $$;
 
@@ -251,7 +252,7 @@ $$;
 -- The table's work is always rolled back.  That frees its locks, which the transaction
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
-CREATE FUNCTION audit_attempt(conn text, peer text, item audit_item, options audit_options,
+CREATE FUNCTION audit_attempt(conns text[], peers text[], item audit_item, options audit_options,
 	OUT result audit_row, OUT plan plan, OUT state text, OUT message text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -261,8 +262,8 @@ DECLARE
 	late text;		-- where replication was that did not pass in time
 BEGIN
 	BEGIN
-		conn := audit_begin(conn, peer);
-		planned := audit_plan(conn, item, options);
+		conns := audit_begin(conns, peers);
+		planned := audit_plan(conns, item, options);
 		item := planned.item;
 		plan := planned.plan;
 		result := audit_compare(plan, item);
@@ -275,7 +276,7 @@ BEGIN
 			result := audit_failed(item, state, message, detail);
 			-- these two are raised here, between questions to the peer
 			IF state NOT IN ('IB002', 'IB003') THEN
-				PERFORM peer_close(conn);
+				PERFORM peers_close(conns);
 			END IF;
 			late := CASE state WHEN 'IB003' THEN late END;
 		END IF;
@@ -288,7 +289,7 @@ END
 $$;
 
 -- Compares one table, again if it is altered meanwhile; the row says what went wrong.
-CREATE FUNCTION audit_table(conn text, peer text, item audit_item,
+CREATE FUNCTION audit_table(conns text[], peers text[], item audit_item,
 	options audit_options) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -298,15 +299,14 @@ DECLARE
 	message text;
 	detail text;
 BEGIN
-	IF item.problem IS NOT NULL OR item.relid IS NULL THEN
+	IF item.problem IS NOT NULL OR item.absent THEN
 		RETURN audit_failed(item, NULL, concat_ws('; ', item.problem,
-			CASE WHEN item.relid IS NULL THEN 'the table does not exist here' END), NULL);
+			CASE WHEN item.absent THEN 'the table does not exist here' END), NULL);
 	END IF;
 	FOR attempt IN 1 .. 3 LOOP
-		tried := audit_attempt(conn, peer, item, options);
+		tried := audit_attempt(conns, peers, item, options);
 		EXIT WHEN tried.state IS NULL;
-		again := restarts(ARRAY[NULL, conn], ARRAY[NULL, peer], tried.plan, attempt, tried.state,
-			tried.message);
+		again := restarts(conns, peers, tried.plan, attempt, tried.state, tried.message);
 		EXIT WHEN NOT again;
 		options.compare := live_again(options.compare, tried.state, tried.message);
 	END LOOP;

@@ -16,6 +16,7 @@ CREATE TYPE audit_target AS (
 	kind text,				-- 'tables', 'schema', 'publication', 'subscription' or 'database'
 	name text,				-- of the schema, the publication or the subscription
 	tables regclass[],
+	here_tables text[],		-- or their names, where this side is another database
 	peer_schema text		-- of the schema there, NULL if it has the same name
 );
 
@@ -42,6 +43,16 @@ CREATE TYPE published AS (
 	tables published_table[]
 );
 
+-- A table of a subscription, and the state of its replication.
+CREATE TYPE subscribed_table AS (schema text, name text, state text);
+
+-- The answer of audit_subscription().
+CREATE TYPE subscribing AS (
+	publications text[],
+	enabled boolean,
+	tables subscribed_table[]
+);
+
 -- A subscription that feeds a table.
 CREATE TYPE feed AS (subscription text, publications text[]);
 
@@ -49,7 +60,8 @@ CREATE TYPE feed AS (subscription text, publications text[]);
 
 -- A table in the list of an audit.
 CREATE TYPE audit_item AS (
-	relid regclass,			-- the table here, NULL if there is none
+	relid regclass,			-- the table here; NULL if there is none, or if here is elsewhere
+	absent boolean,			-- is there none?  NULL: not known yet
 	schema text,			-- of the table here
 	name text,
 	problem text,			-- why it is not compared, or NULL
@@ -57,6 +69,8 @@ CREATE TYPE audit_item AS (
 	listed boolean,			-- found by its name, and not given as a table
 	published published_table,	-- if it is one
 	subscriber text,		-- 'here' or 'there', if one side publishes it
+	feeds feed[],			-- what feeds it there, and
+	generated text[],		-- its generated columns, NULL unless asked with others'
 	subscription text,		-- if that is audited
 	exclude text[],			-- which columns and rows are compared, as in options
 	condition text,

@@ -183,7 +183,7 @@ CREATE FUNCTION peer_is_lent(conn text) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN conn !~ '^iblt_([0-9a-f]{8}-[0-9a-f-]{27}|run)$';
+	RETURN conn !~ '^iblt_([0-9a-f]{8}-[0-9a-f-]{27}|run|run_here)$';
 END
 $$;
 

@@ -27,16 +27,17 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'exactly one of tables, schema, publication and subscription must be given';
 	END IF;
-	PERFORM audit_check(false, target, options) FROM audit_make_options(1, false, 'ignore', 0,
-		'1 minute', NULL, false, false) AS o, LATERAL (SELECT (o).compare) AS x(options);
+	PERFORM audit_check(false, false, target, options)
+	FROM audit_make_options(1, false, 'ignore', 0, '1 minute', NULL, false, false) AS o,
+		LATERAL (SELECT (o).compare) AS x(options);
 	IF target.kind = 'subscription' THEN
 		peer := audit_peer(target.name, peer);
 	END IF;
 	conn := peer_connect(peer, CASE WHEN peer IS NOT NULL THEN conn END);
 	IF conn IS NOT NULL THEN
-		PERFORM audit_check_peer(conn);
+		PERFORM audit_check_peers(ARRAY[NULL, conn]);
 	END IF;
-	items := audit_list(conn, target);
+	items := audit_list(ARRAY[NULL, conn], target);
 	PERFORM peer_close(conn);
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,

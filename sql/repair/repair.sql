@@ -151,7 +151,7 @@ DECLARE
 		recheck, timeout, seed, progress, live, method, false, peer_columns);
 	asked repair_options;
 	peers text[] := ARRAY[here_peer, peer];
-	conns text[] := peer_conns(peers, false);
+	conns text[] := CASE WHEN run IS NULL THEN peer_conns(peers, false) ELSE audit_conns(true) END;
 	works repair_work[];
 	e failure;
 BEGIN

@@ -56,23 +56,20 @@ AS $$
 	json_populate_record(NULL::audit_row, t.line) AS r
 $$;
 
--- How far the publisher's slot of a subscription is behind its WAL, as words; NULL if the
--- publisher does not say.
-CREATE FUNCTION subscription_lag(slot text, peer text) RETURNS text
+-- What a server answers to a plain query, or this database without one; NULL after an error
+-- there, because a report does without it.
+CREATE FUNCTION report_ask(peer text, query text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	conn text := 'iblt_' || gen_random_uuid();
-	behind text;
+	conn text := CASE WHEN peer IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+	answer text;
 BEGIN
 	conn := peer_connect(peer, conn, '5 s');
-	PERFORM peer_send(conn, format('SELECT pg_catalog.max(pg_catalog.pg_size_pretty('
-		'pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), confirmed_flush_lsn))) '
-		'FROM pg_catalog.pg_replication_slots '
-		'WHERE slot_name OPERATOR(pg_catalog.=) %L', slot));
-	behind := peer_value(conn, 0.001, 0) || ' of WAL behind the publisher';
+	PERFORM peer_bare(conn);
+	answer := ask_one(conn, query);
 	PERFORM peer_close(conn);
-	RETURN behind;
+	RETURN answer;
 EXCEPTION
 	WHEN query_canceled THEN
 		PERFORM peer_close(conn);
@@ -83,42 +80,56 @@ EXCEPTION
 END
 $$;
 
--- The state of a subscription of this database, as a sentence for people.
-CREATE FUNCTION subscription_state(subscription text, peer text) RETURNS text
+-- How far the publisher's slot of a subscription is behind its WAL, as words; NULL if the
+-- publisher does not say.
+CREATE FUNCTION subscription_lag(slot text, peer text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN report_ask(peer, format('SELECT pg_size_pretty(max(pg_wal_lsn_diff('
+		'pg_current_wal_lsn(), confirmed_flush_lsn))) FROM pg_replication_slots'
+		' WHERE slot_name = %L', slot)) || ' of WAL behind the publisher';
+END
+$$;
+
+-- The state of a subscription of this side, as a sentence for people.
+CREATE FUNCTION subscription_state(subscription text, peer text, here_peer text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s record;
-BEGIN
-	SELECT u.subenabled AS enabled, u.subslotname::text AS slot, st.pid,
-			clock_timestamp() - st.heard AS ago, pg_is_in_recovery() AS standby
-		INTO s FROM pg_subscription u LEFT JOIN (SELECT subid, max(pid) AS pid,
+	s jsonb := report_ask(here_peer, format($q$
+		SELECT jsonb_build_object('enabled', u.subenabled, 'slot', u.subslotname, 'pid', st.pid,
+			'ago', round(extract(epoch FROM clock_timestamp() - st.heard)),
+			'standby', pg_is_in_recovery())
+		FROM pg_subscription u LEFT JOIN (SELECT subid, max(pid) AS pid,
 			max(last_msg_receipt_time) AS heard FROM pg_stat_subscription
 			WHERE relid IS NULL GROUP BY subid) AS st ON st.subid = u.oid
-		WHERE u.subname = subscription AND u.subdbid =
-			(SELECT oid FROM pg_database WHERE datname = current_database());
-	IF NOT FOUND THEN
+		WHERE u.subname = %L AND u.subdbid =
+			(SELECT oid FROM pg_database WHERE datname = current_database())$q$, subscription));
+BEGIN
+	IF s IS NULL THEN
 		RETURN NULL;
 	END IF;
-	IF peer IS NULL
+	IF num_nonnulls(peer, here_peer) = 0
 			AND has_column_privilege('pg_catalog.pg_subscription', 'subconninfo', 'SELECT') THEN
 		peer := audit_peer(subscription, NULL);
 	END IF;
 	RETURN format('subscription %I: ', subscription) || concat_ws(', ',
-		CASE WHEN s.enabled THEN 'enabled' ELSE 'disabled' END,
-		CASE WHEN s.standby THEN 'this server is a standby, which does not apply it'
-			WHEN s.pid IS NOT NULL THEN 'its apply worker runs'
-			WHEN s.enabled THEN 'no apply worker runs (the log of this server says why)'
+		CASE WHEN (s -> 'enabled')::boolean THEN 'enabled' ELSE 'disabled' END,
+		CASE WHEN (s -> 'standby')::boolean THEN 'this server is a standby, which does not apply it'
+			WHEN s ->> 'pid' IS NOT NULL THEN 'its apply worker runs'
+			WHEN (s -> 'enabled')::boolean
+				THEN 'no apply worker runs (the log of this server says why)'
 			ELSE 'no apply worker runs' END,
-		'last message ' || round(extract(epoch FROM s.ago)) || ' s ago',
-		CASE WHEN s.slot IS NULL THEN 'it has no slot'
-			WHEN peer IS NOT NULL THEN subscription_lag(s.slot, peer) END);
+		'last message ' || (s ->> 'ago') || ' s ago',
+		CASE WHEN s ->> 'slot' IS NULL THEN 'it has no slot'
+			WHEN peer IS NOT NULL THEN subscription_lag(s ->> 'slot', peer) END);
 END
 $$;
 
 -- A report of the rows of an audit, or of a run.
 CREATE FUNCTION make_report(tables json, run bigint, name text, subscription text,
-	peer text, structure json DEFAULT NULL) RETURNS report
+	peer text, here_peer text, structure json DEFAULT NULL) RETURNS report
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -135,11 +146,14 @@ BEGIN
 		head := (SELECT h FROM iblt_run_rows(NULL::run_head, run, own => false) AS h);
 		report.name := coalesce(name, head.target);
 		peer := coalesce(peer, head.peer);
+		here_peer := coalesce(here_peer, head.here);
 		subscription := (SELECT max(t.entry ->> 'subscription')
-			FROM iblt_run_rows(NULL::run_table, run, own => false) AS t);
+			FROM iblt_run_rows(NULL::run_table, run, own => false) AS t
+			-- not that of this database in place of another one
+			WHERE head.here_identity IS NULL OR here_peer IS NOT NULL);
 	END IF;
 	IF report.verdict <> 'equal' AND subscription IS NOT NULL THEN
-		report.state := subscription_state(subscription, peer);
+		report.state := subscription_state(subscription, peer, here_peer);
 	END IF;
 	RETURN report;
 END
@@ -172,7 +186,8 @@ CREATE FUNCTION @extschema@.iblt_audit_report(
 	subscription text DEFAULT NULL,
 	peer text DEFAULT NULL,
 	run bigint DEFAULT NULL,
-	structure json DEFAULT NULL)
+	structure json DEFAULT NULL,
+	here_peer text DEFAULT NULL)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	@pinned_settings@
@@ -182,25 +197,26 @@ DECLARE
 	e failure;
 BEGIN
 	BEGIN
-		report := make_report(tables, run, name, subscription, peer, structure);
+		report := make_report(tables, run, name, subscription, peer, here_peer, structure);
 		RETURN report_as(report, tables, form);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 			e.context = PG_EXCEPTION_CONTEXT;
-		e := iblt_raise(peer_fail(NULL, peer_is_string(peer), e));
+		e := iblt_raise(peers_fail('{NULL,NULL}', peers_secret(ARRAY[here_peer, peer]), e));
 		RAISE;
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_report(json, text, text, text, text, bigint, json) IS
+COMMENT ON FUNCTION iblt_audit_report(json, text, text, text, text, bigint, json, text) IS
 'a report of the rows of iblt_audit, for people or for monitoring';
 
 CREATE FUNCTION @extschema@.iblt_audit_report(
 	run bigint,
 	form text DEFAULT 'text',
 	name text DEFAULT NULL,
-	peer text DEFAULT NULL)
+	peer text DEFAULT NULL,
+	here_peer text DEFAULT NULL)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	@pinned_settings@
@@ -216,16 +232,16 @@ BEGIN
 			MESSAGE = format('there is no run %s, or it is not yours', run);
 	END IF;
 	BEGIN
-		report := make_report(tables, run, name, NULL, peer);
+		report := make_report(tables, run, name, NULL, peer, here_peer);
 		RETURN report_as(report, tables, form);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 			e.context = PG_EXCEPTION_CONTEXT;
-		e := iblt_raise(peer_fail(NULL, peer_is_string(peer), e));
+		e := iblt_raise(peers_fail('{NULL,NULL}', peers_secret(ARRAY[here_peer, peer]), e));
 		RAISE;
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_report(bigint, text, text, text) IS
+COMMENT ON FUNCTION iblt_audit_report(bigint, text, text, text, text) IS
 'a report of a run of iblt_audit_run, for people or for monitoring';

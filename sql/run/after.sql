@@ -107,7 +107,7 @@ DECLARE
 	planned record;
 BEGIN
 	w.item := t.item;
-	planned := audit_plan(w.conn, run_entry_of(t), (w.options).audit);
+	planned := audit_plan(w.conns, run_entry_of(t), (w.options).audit);
 	w.entry := planned.item;
 	w.plan := planned.plan;
 	IF run_key(w.plan) IS DISTINCT FROM t.key THEN
@@ -129,13 +129,14 @@ $$;
 CREATE FUNCTION @extschema@.iblt_audit_recheck(
 	run bigint,
 	peer text DEFAULT NULL,
-	progress boolean DEFAULT false)
+	progress boolean DEFAULT false,
+	here_peer text DEFAULT NULL)
 RETURNS TABLE (relation text, before bigint, after bigint, status text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
 DECLARE
-	w run_worker := run_worker_of(peer, progress);
+	w run_worker := run_worker_of(here_peer, peer, progress);
 	t run_table;
 	old bigint;
 	e failure;
@@ -149,17 +150,17 @@ BEGIN
 			t := run_look_table(w, t);
 			RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;
 		END LOOP;
-		PERFORM peer_close(w.conn);
+		PERFORM peers_close(w.conns);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 			e.context = PG_EXCEPTION_CONTEXT;
-		e := iblt_raise(peer_fail(w.conn, peer_is_string(peer), e));
+		e := iblt_raise(peers_fail(w.conns, peers_secret(w.peers), e));
 		RAISE;
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_recheck(bigint, text, boolean) IS
+COMMENT ON FUNCTION iblt_audit_recheck(bigint, text, boolean, text) IS
 'rechecks the differences of a run, and keeps the ones that still differ';
 
 -- Pruning

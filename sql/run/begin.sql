@@ -26,12 +26,12 @@ END
 $$;
 
 -- Does a follower of either side lag behind by more than that?
-CREATE FUNCTION run_lagging(conn text, max_lag text) RETURNS boolean
+CREATE FUNCTION run_lagging(conns text[], max_lag text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	allowed record := run_lag_limit(max_lag);
-	lags text[] := ask_calls(ARRAY[NULL, conn], 'run_lag()', 'run_lag()');
+	lags text[] := ask_calls(conns, 'run_lag()', 'run_lag()');
 	lag jsonb;
 BEGIN
 	FOR n IN 1 .. 2 LOOP
@@ -111,29 +111,29 @@ $$;
 
 -- The peer
 
--- What tells the peer's database from others, also when the server has been restarted.
+-- What tells the database of a side from others, also when the server has been restarted.
 -- The identity of a relation ends with the OIDs of the database and the relation.
-CREATE FUNCTION run_identity(there side) RETURNS text
+CREATE FUNCTION run_identity(s side) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN concat_ws(' ', there.system, split_part(there.identity, ' ', -2));
+	RETURN concat_ws(' ', s.system, split_part(s.identity, ' ', -2));
 END
 $$;
 
--- Until the transaction ends, the peer of a run is asked as its method says.
--- All runs of a session have the same connection, so this comes before each question.
-CREATE FUNCTION run_say_bare(w run_worker) RETURNS void
+-- Until the transaction ends, the peers of a run are asked and called as they were when they
+-- were connected to.
+-- All runs of a session have the same connections, so this comes before each question.
+CREATE FUNCTION run_say(said text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM peer_bare(
-		CASE (((w.options).audit).compare).method WHEN 'plain' THEN w.conn ELSE '' END);
+	PERFORM set_config('iblt.bare_peer', coalesce(said[1], ''), true),
+		set_config('iblt.nodes', coalesce(said[2], ''), true);
 END
 $$;
 
--- Decides how the peer of a new run is compared with: its method is sketch or plain from now
--- on.
+-- Decides how the peers of a run are compared: its method is sketch or plain from now on.
 CREATE FUNCTION run_set_method(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -142,7 +142,9 @@ DECLARE
 	audit audit_options := options.audit;
 	compare options := audit.compare;
 BEGIN
-	compare.method := plain_method(ARRAY[NULL, w.conn], compare.method);
+	PERFORM peer_bare('');
+	compare.method := plain_method(w.conns, compare.method);
+	w.said := ARRAY[current_setting('iblt.bare_peer', true), current_setting('iblt.nodes', true)];
 	IF compare.method = 'plain' THEN
 		PERFORM plain_refuse(CASE
 			WHEN options.slice_by = 'blocks' THEN 'slices by blocks are not supported'
@@ -156,25 +158,30 @@ BEGIN
 END
 $$;
 
--- Makes the connection to the peer, unless there is one; an error if the run has another
--- peer.
+-- Makes the connections to peers, unless there are some; an error if the run has others.
 CREATE FUNCTION run_connect(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	expected text;
+	head run_head;
+	sides side[];
+	other text;
 BEGIN
-	IF peer_is_open(w.conn) THEN
+	IF peer_is_open(w.conns[2]) THEN
 		RETURN w;
 	END IF;
-	w.conn := peer_connect(w.peer, w.conn);
+	w.conns := connect(w.peers, w.conns);
+	w := run_set_method(w);
 	IF w.run IS NOT NULL THEN
-		PERFORM run_say_bare(w);
-		expected := (run_head_of(w.run)).identity;
-		IF run_identity((audit_greet(w.conn, 'iblt_audit_run'))[2]) IS DISTINCT FROM expected THEN
+		head := run_head_of(w.run);
+		sides := audit_greet(w.conns, 'iblt_audit_run');
+		other := CASE WHEN run_identity(sides[2]) IS DISTINCT FROM head.identity THEN 'peer'
+			WHEN w.conns[1] IS NOT NULL
+				AND run_identity(sides[1]) IS DISTINCT FROM head.here_identity THEN 'here_peer' END;
+		IF other IS NOT NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = format('run %s was begun with another peer', w.run),
-				HINT = 'Give the same database as peer, or begin another run.';
+				MESSAGE = format('run %s was begun with another %s', w.run, other),
+				HINT = format('Give the same database as %s, or begin another run.', other);
 		END IF;
 	END IF;
 	RETURN w;
@@ -207,31 +214,34 @@ END
 $$;
 
 -- Adds a run with its tables.
-CREATE FUNCTION run_add(w run_worker, there side, target audit_target, kept_peer text)
-RETURNS run_worker
+CREATE FUNCTION run_add(w run_worker, sides side[], target audit_target) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	items audit_item[] := audit_list(w.conn, target);
-	-- a query plans run_probe once
-	estimates bigint[] := ARRAY(SELECT (run_probe(i.relid) ->> 'rows')::bigint
-		FROM unnest(items) WITH ORDINALITY AS i ORDER BY i.ordinality);
+	items audit_item[] := audit_list(w.conns, target);
+	probes text[] := audit_ask_each(w.conns[1], items, 
+		ARRAY['run_probe(c.oid::regclass, NULL)']);
 	head run_head;
 BEGIN
 	PERFORM audit_check_mappings(items, ((w.options).audit).mappings);
 	head.run := 0;	-- it gets its number
 	head.item := 0;
 	head.number := 0;
-	head.peer := kept_peer;
+	head.peer := CASE WHEN NOT peer_is_string(w.peers[2]) THEN w.peers[2] END;
+	IF w.conns[1] IS NOT NULL THEN
+		head.here := CASE WHEN NOT peer_is_string(w.peers[1]) THEN w.peers[1] END;
+		head.here_identity := run_identity(sides[1]);
+	END IF;
 	head.subscription := CASE target.kind WHEN 'subscription' THEN target.name END;
-	head.identity := run_identity(there);
-	head.target := concat_ws(' ', target.kind, coalesce(target.name, target.tables::text),
+	head.identity := run_identity(sides[2]);
+	head.target := concat_ws(' ', target.kind, coalesce(target.name, target.tables::text,
+			target.here_tables::text),
 		'(' || target.peer_schema || ' on the peer)');
 	head.options := to_jsonb(w.options);
 	head.started_at := clock_timestamp();
 	w.run := iblt_run_begin(head);
 	FOR n IN 1 .. cardinality(items) LOOP
-		PERFORM run_add_table(w.run, n, items[n], estimates[n]);
+		PERFORM run_add_table(w.run, n, items[n], (probes[n]::jsonb -> 0 ->> 'rows')::bigint);
 	END LOOP;
 	PERFORM progress(w.progress,
 		format('run %s has %s tables', w.run, cardinality(items)));
@@ -240,7 +250,7 @@ END
 $$;
 
 -- A session that begins to work on a run, until so long has passed.
-CREATE FUNCTION run_worker_of(peer text, progress boolean, act text DEFAULT NULL,
+CREATE FUNCTION run_worker_of(here_peer text, peer text, progress boolean, act text DEFAULT NULL,
 	max_time interval DEFAULT NULL) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
@@ -248,8 +258,8 @@ AS $$
 DECLARE
 	w run_worker;
 BEGIN
-	w.peer := peer;
-	w.conn := 'iblt_run';
+	w.peers := ARRAY[here_peer, peer];
+	w.conns := ARRAY[CASE WHEN here_peer IS NOT NULL THEN 'iblt_run_here' END, 'iblt_run'];
 	w.progress := coalesce(progress, false);
 	w.act := act;
 	w.done := false;
@@ -268,25 +278,23 @@ CREATE FUNCTION run_begin(w run_worker) RETURNS run_worker
 AS $$
 DECLARE
 	target audit_target := w.target;
-	given text := w.peer;
-	kept text;
-	there side;
+	elsewhere boolean := w.conns[1] IS NOT NULL;
+	sides side[];
 BEGIN
-	PERFORM audit_check(given IS NULL, target, ((w.options).audit).compare);
+	PERFORM audit_check(w.peers[2] IS NULL, elsewhere, target, ((w.options).audit).compare);
 	PERFORM run_check(w.options);
-	IF target.kind = 'subscription' THEN
-		w.peer := audit_peer(target.name, w.peer);
+	IF target.kind = 'subscription' AND NOT elsewhere THEN
+		w.peers[2] := audit_peer(target.name, w.peers[2]);
 	END IF;
-	-- a run that was cancelled between two steps leaves it open
-	PERFORM peer_close(w.conn);
-	w := run_set_method(run_connect(w));
-	there := audit_check_peer(w.conn);
+	-- a run that was cancelled between two steps leaves them open
+	PERFORM peers_close(w.conns);
+	w := run_connect(w);
+	sides := audit_check_peers(w.conns);
 	IF (w.options).max_lag IS NOT NULL THEN
-		PERFORM run_lagging(w.conn, (w.options).max_lag);
+		PERFORM run_lagging(w.conns, (w.options).max_lag);
 	END IF;
-	kept := CASE WHEN NOT peer_is_string(given) THEN given END;
 	w.act := 'claim';
-	RETURN run_add(w, there, target, kept);
+	RETURN run_add(w, sides, target);
 END
 $$;
 
@@ -313,7 +321,33 @@ BEGIN
 END
 $$;
 
--- Connects a session to the peer of a run that there is.
+-- The peers of a run, of which the caller may have given some; an error for one that was not kept.
+CREATE FUNCTION run_peers(head run_head, given text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	peers text[] := ARRAY[coalesce(given[1], head.here), coalesce(given[2], head.peer)];
+	unkept text := CASE WHEN peers[1] IS NULL AND head.here_identity IS NOT NULL THEN 'here_peer'
+		WHEN peers[2] IS NULL AND head.subscription IS NULL THEN 'peer' END;
+BEGIN
+	IF peers[1] IS NOT NULL AND head.here_identity IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('run %s compares tables of this database', head.run),
+			HINT = 'Leave here_peer out, or begin another run.';
+	ELSIF unkept IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
+			MESSAGE = format('the connection string of %s of run %s was not kept',
+				CASE unkept WHEN 'peer' THEN 'the peer' ELSE 'here' END, head.run),
+			DETAIL = 'It may hold a password.',
+			HINT = format('Give it again as %s. The name of a foreign server is kept.', unkept);
+	ELSIF peers[2] IS NULL THEN
+		peers[2] := audit_peer(head.subscription, NULL);
+	END IF;
+	RETURN peers;
+END
+$$;
+
+-- Connects a session to the peers of a run that there is.
 CREATE FUNCTION run_open(w run_worker, run bigint) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -323,16 +357,10 @@ BEGIN
 	w.run := run;
 	w.options := run_options_of(head);
 	PERFORM run_check(w.options);
-	w.peer := coalesce(w.peer, head.peer);
-	IF w.peer IS NULL AND head.subscription IS NOT NULL THEN
-		w.peer := audit_peer(head.subscription, NULL);
-	ELSIF w.peer IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = format('the connection string of the peer of run %s was not kept', run),
-			DETAIL = 'It may hold a password.',
-			HINT = 'Give it again as peer. The name of a foreign server is kept.';
-	END IF;
-	PERFORM peer_close(w.conn);
+	w.peers := run_peers(head, w.peers);
+	w.conns[1] := CASE WHEN w.peers[1] IS NOT NULL
+		THEN coalesce(w.conns[1], 'iblt_run_here') END;
+	PERFORM peers_close(w.conns);
 	RETURN run_connect(w);
 END
 $$;

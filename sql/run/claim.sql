@@ -44,7 +44,7 @@ CREATE FUNCTION run_end(w run_worker, message text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM peer_close(w.conn);
+	PERFORM peers_close(w.conns);
 	PERFORM progress(w.progress, format('run %s %s', w.run, message));
 	w.done := true;
 	RETURN w;
@@ -120,6 +120,7 @@ BEGIN
 		(plan.there).fingerprint, there ->> 'file', md5(slice_order(plan)),
 		blocks_shape(w, here, there));
 	seen.estimate := greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint);
+	seen.histogram := here ->> 'histogram';
 	RETURN seen;
 END
 $$;
@@ -200,7 +201,7 @@ BEGIN
 	IF t.marks IS NOT NULL THEN
 		hi := blocks_bound(t);
 	ELSIF NOT t.whole THEN
-		hi := CASE WHEN t.cut > 0 AND NOT w.walks THEN slice_guess(w.plan,
+		hi := CASE WHEN t.cut > 0 AND NOT w.walks THEN slice_guess(w.plan, w.histogram,
 				t.frontier, t.slice_rows, t.estimate)
 			ELSE slice_next(w.plan, t.frontier, t.slice_rows) END;
 	END IF;
@@ -257,7 +258,7 @@ CREATE FUNCTION run_plan(w run_worker, t run_table) RETURNS run_worker
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	planned record := audit_plan(w.conn, run_entry_of(t), (w.options).audit);
+	planned record := audit_plan(w.conns, run_entry_of(t), (w.options).audit);
 BEGIN
 	w.entry := planned.item;
 	w.plan := planned.plan;
@@ -280,6 +281,7 @@ BEGIN
 		w := run_plan(w, t);
 		seen := run_see(w);
 		w.shape := seen.shape;
+		w.histogram := seen.histogram;
 		IF t.shape IS DISTINCT FROM seen.shape THEN
 			seen := run_how(w, seen);
 		END IF;
@@ -339,9 +341,9 @@ DECLARE
 BEGIN
 	w := run_turn_to(w, t);
 	w.number := number;
-	IF (w.entry).problem IS NOT NULL OR t.relid IS NULL THEN
+	IF (w.entry).problem IS NOT NULL OR (w.entry).absent THEN
 		RETURN run_fail_table(w, NULL, concat_ws('; ', (w.entry).problem,
-			CASE WHEN t.relid IS NULL THEN 'the table does not exist here' END), NULL);
+			CASE WHEN (w.entry).absent THEN 'the table does not exist here' END), NULL);
 	END IF;
 	BEGIN
 		RETURN run_take(w);
@@ -372,7 +374,7 @@ BEGIN
 	END IF;
 	w := run_connect(w);
 	IF (w.options).max_lag IS NOT NULL
-			AND run_lagging(w.conn, (w.options).max_lag) THEN
+			AND run_lagging(w.conns, (w.options).max_lag) THEN
 		w := run_say_paused(w,
 			format('replication lags by more than %s', (w.options).max_lag));
 		RETURN run_wait(w, 0.5);
@@ -385,7 +387,7 @@ BEGIN
 		pause := CASE WHEN pause > 0 AND run_over(w.run) THEN 0 ELSE pause END;
 		w.last := clock_timestamp() + make_interval(secs => pause);
 		RETURN run_wait(w, pause);
-	ELSIF NOT peer_is_open(w.conn) THEN
+	ELSIF NOT peer_is_open(w.conns[2]) THEN
 		RETURN run_wait(w, 1);
 	END IF;
 	next := run_next(w.run);

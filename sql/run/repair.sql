@@ -7,14 +7,11 @@
 -- tables in one transaction.
 
 -- An error for arguments that say what to compare.
-CREATE FUNCTION run_repair_check(here_peer boolean, here_relation text, peer_relation text,
-	seed bigint, options options) RETURNS void
+CREATE FUNCTION run_repair_check(peer_relation text, seed bigint, options options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	given text := concat_ws(', ', CASE WHEN here_peer THEN 'here_peer' END,
-		CASE WHEN here_relation IS NOT NULL THEN 'here_relation' END,
-		CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
+	given text := concat_ws(', ', CASE WHEN peer_relation IS NOT NULL THEN 'peer_relation' END,
 		CASE WHEN options.columns IS NOT NULL THEN 'columns' END,
 		CASE WHEN options.exclude IS NOT NULL THEN 'exclude' END,
 		CASE WHEN options.key_columns IS NOT NULL THEN 'key_columns' END,
@@ -56,19 +53,24 @@ $$;
 
 -- Which tables
 
--- The tables of a run, or one of them.
-CREATE FUNCTION run_repair_tables(run bigint, relation regclass) RETURNS run_table[]
+-- The tables of a run, or one of them: of this database, or by its name.
+CREATE FUNCTION run_repair_tables(run bigint, relation regclass, here_relation text)
+RETURNS run_table[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	name text := CASE WHEN here_relation IS NOT NULL
+		THEN nodes_relation(here_relation, 'here_relation') END;
 	tables run_table[] := ARRAY(SELECT x
 		FROM iblt_run_rows(NULL::run_table, run) AS x
-		WHERE coalesce(x.relid = run_repair_tables.relation, run_repair_tables.relation IS NULL)
+		WHERE CASE WHEN run_repair_tables.relation IS NOT NULL
+				THEN x.relid IS NOT DISTINCT FROM run_repair_tables.relation ELSE true END
+			AND CASE WHEN name IS NOT NULL THEN x.relation = name ELSE true END
 		ORDER BY x.item);
 BEGIN
-	IF tables = '{}' AND relation IS NOT NULL THEN
+	IF tables = '{}' AND (relation IS NOT NULL OR name IS NOT NULL) THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = format('run %s has no table %s', run, relation),
+			MESSAGE = format('run %s has no table %s', run, coalesce(name, relation::text)),
 			HINT = 'See iblt_audit_tables.';
 	END IF;
 	RETURN tables;
@@ -112,12 +114,12 @@ END
 $$;
 
 -- The plan of the repair of a table, which has to be as it was when the run compared it.
-CREATE FUNCTION run_repair_plan(conn text, t run_table, options audit_options, asked repair_options,
-	OUT entry audit_item, OUT plan repair_plan) RETURNS record
+CREATE FUNCTION run_repair_plan(conns text[], t run_table, options audit_options,
+	asked repair_options, OUT entry audit_item, OUT plan repair_plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	planned record := audit_plan(conn, run_entry_of(t), options);
+	planned record := audit_plan(conns, run_entry_of(t), options);
 	compared plan := planned.plan;
 	shape text := concat(' ', t.shape, ' ');
 BEGIN
@@ -223,7 +225,7 @@ CREATE FUNCTION run_repair_find(w run_worker, t run_table, options audit_options
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	planned record := run_repair_plan(w.conn, t, options, asked);
+	planned record := run_repair_plan(w.conns, t, options, asked);
 	plan repair_plan := planned.plan;
 	compared plan := plan.compared;
 	size integer := batch_size(compared);
@@ -325,7 +327,7 @@ DECLARE
 	r run_repair;
 	x record;
 BEGIN
-	PERFORM repair_begin(ARRAY[NULL, w.conn], asked, ARRAY(SELECT (u.work).plan
+	PERFORM repair_begin(w.conns, asked, ARRAY(SELECT (u.work).plan
 		FROM unnest(repairs) AS u WHERE repair_ids((u.work).steps) <> '{}'));
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := run_repair_claim(repairs[i]);
@@ -344,7 +346,7 @@ BEGIN
 			GROUP BY (u.t).item LOOP
 		PERFORM run_repair_store(w, repairs[x.first], x.gone);
 	END LOOP;
-	PERFORM repair_commit(CASE asked.target WHEN 'there' THEN w.conn END);
+	PERFORM repair_commit(w.conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END]);
 	RETURN repairs;
 END
 $$;
@@ -357,18 +359,18 @@ RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	w run_worker := run_worker_of(peers[2], options.progress);
+	w run_worker := run_worker_of(NULL, NULL, options.progress);
 	tables run_table[];
 	repairs run_repair[] := '{}';
 BEGIN
-	PERFORM repair_check_options(asked), run_repair_check(conns[1] IS NOT NULL, here_relation,
-		peer_relation, seed, options);
-	w.conn := coalesce(conns[2], 'iblt_' || gen_random_uuid());
+	PERFORM repair_check_options(asked), run_repair_check(peer_relation, seed, options);
+	w.peers := peers;
+	w.conns := conns;
 	w := run_open(w, run);
 	IF asked.apply THEN
 		PERFORM run_write(run);
 	END IF;
-	tables := run_repair_tables(run, relation);
+	tables := run_repair_tables(run, relation, here_relation);
 	FOR i IN 1 .. cardinality(tables) LOOP
 		IF tables[i].kept > 0 THEN
 			repairs := repairs || run_repair_find(w, tables[i],

@@ -88,7 +88,9 @@ $$;
 -- rewritten, and about how many rows it has.
 -- A partitioned table has the files of its partitions.  The rows are as many as the planner
 -- would take them for.
-CREATE FUNCTION run_probe(relation regclass) RETURNS jsonb
+-- Also an array of values of a column that cut the table into equal parts, if it has changed
+-- little since ANALYZE.
+CREATE FUNCTION run_probe(relation regclass, "column" text) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT jsonb_build_object('file', CASE count(*) WHEN 1 THEN pg_relation_filenode(relation)::text
@@ -98,7 +100,15 @@ AS $$
 		'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
 			THEN c.reltuples / c.relpages * size
 				/ current_setting('block_size')::integer
-			ELSE size / 100 END), 0)::bigint)
+			ELSE size / 100 END), 0)::bigint,
+		'histogram', (SELECT s.histogram_bounds::text
+			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+			JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
+				AND s.attname = "column" AND NOT s.inherited
+			JOIN pg_stat_all_tables u ON u.relid = c.oid
+			WHERE c.oid = relation AND c.relkind = 'r'
+			AND greatest(u.last_analyze, u.last_autoanalyze) IS NOT NULL
+			AND u.n_mod_since_analyze <= c.reltuples / 10))
 	FROM (SELECT relation::oid UNION SELECT relid FROM pg_partition_tree(relation)) AS p(oid),
 	LATERAL (SELECT k.*, CASE WHEN k.relkind IN ('r', 'm')
 			THEN coalesce(pg_relation_size(k.oid), 0) ELSE 0 END AS size
@@ -110,9 +120,10 @@ CREATE FUNCTION run_probes(plan plan) RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	call text := 'run_probe(pg_catalog.to_regclass(%L))';
-	answers text[] := ask_calls(places_of(plan), format(call, (plan.here).relation),
-		format(call, (plan.there).relation));
+	key text[] := names_of((slice_key(plan)).columns);
+	call text := 'run_probe(pg_catalog.to_regclass(%L), %L)';
+	answers text[] := ask_calls(places_of(plan), format(call, (plan.here).relation,
+		CASE WHEN cardinality(key) = 1 THEN key[1] END), format(call, (plan.there).relation, NULL));
 BEGIN
 	RETURN ARRAY[answers[1]::jsonb, answers[2]::jsonb];
 END

@@ -20,9 +20,9 @@ DECLARE
 	e failure;
 BEGIN
 	BEGIN
-		secret := begun OR peer_is_string(w.peer);
+		secret := begun OR peers_secret(w.peers);
 		IF begun THEN
-			PERFORM iblt_run_lock(w.run, 0, 1, true), run_say_bare(w);
+			PERFORM iblt_run_lock(w.run, 0, 1, true), run_say(w.said);
 		END IF;
 		CASE w.act
 			WHEN 'begin' THEN w := run_begin(w);
@@ -45,7 +45,7 @@ BEGIN
 			e.hint := concat_ws(' ', nullif(e.hint, ''),
 				format('CALL iblt_audit_resume(%s) goes on with the run.', w.run));
 		END IF;
-		PERFORM iblt_raise(peer_fail(w.conn, secret, e), true);
+		PERFORM iblt_raise(peers_fail(w.conns, secret, e), true);
 		RAISE;
 	END;
 END
@@ -76,6 +76,8 @@ CREATE PROCEDURE @extschema@.iblt_audit_run(
 	progress boolean DEFAULT true,
 	peer_schema text DEFAULT NULL,
 	mappings jsonb DEFAULT NULL,
+	here_peer text DEFAULT NULL,
+	here_tables text[] DEFAULT NULL,
 	INOUT run bigint DEFAULT NULL)
 	LANGUAGE plpgsql
 AS $$
@@ -84,9 +86,9 @@ DECLARE
 BEGIN
 	-- an error in a transaction block, before anything is begun
 	COMMIT;
-	w := iblt_internal.run_worker_of(peer, progress, 'begin', max_time);
+	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'begin', max_time);
 	w.target := iblt_internal.audit_make_target(tables, schema, publication, subscription,
-		peer_schema);
+		peer_schema, here_tables);
 	w.options := iblt_internal.run_make_options(
 		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
 			timeout, seed, trust_filters, false, method => method, mappings => mappings),
@@ -101,7 +103,7 @@ END
 $$;
 COMMENT ON PROCEDURE iblt_audit_run(text, regclass[], text, text, text, integer, text,
 	double precision, bigint, text, interval, anycompatible, boolean, bigint, boolean, text,
-	integer, interval, bigint, boolean, text, boolean, text, jsonb, bigint) IS
+	integer, interval, bigint, boolean, text, boolean, text, jsonb, text, text[], bigint) IS
 'compares many tables with those of a peer in slices, which are committed one by one; gives the '
 'number of the run';
 
@@ -112,7 +114,8 @@ CREATE PROCEDURE @extschema@.iblt_audit_resume(
 	max_load double precision DEFAULT NULL,
 	max_rate bigint DEFAULT NULL,
 	max_lag text DEFAULT NULL,
-	progress boolean DEFAULT true)
+	progress boolean DEFAULT true,
+	here_peer text DEFAULT NULL)
 	LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -120,7 +123,7 @@ DECLARE
 	w iblt_internal.run_worker;
 BEGIN
 	COMMIT;
-	w := iblt_internal.run_worker_of(peer, progress, 'resume', max_time);
+	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'resume', max_time);
 	w.run := run;
 	options.max_load := max_load;
 	options.max_rate := max_rate;
@@ -133,5 +136,5 @@ BEGIN
 END
 $$;
 COMMENT ON PROCEDURE iblt_audit_resume(bigint, text, interval, double precision, bigint, text,
-	boolean) IS
+	boolean, text) IS
 'continues a run, or joins its sessions';

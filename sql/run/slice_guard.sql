@@ -213,14 +213,16 @@ DECLARE
 			slice_check_sql(plan, plan.here, check_index, estimate),
 			slice_check_sql(plan, plan.there, check_index, estimate)], 'value text', NULL::text,
 		pause => 0.1);
+	here jsonb := answers[1];
 	there jsonb := answers[2];
 BEGIN
-	IF peer_is_bare((plan.there).place) THEN
-		PERFORM refuse_lost_rows((plan.there).relation || ' on the peer',
-			(there ->> 'rows')::bigint, (there ->> 'lost')::bigint);
-	END IF;
+	-- samples of peers without iblt
+	PERFORM refuse_lost_rows((plan.here).relation || ' here', (here ->> 'rows')::bigint,
+			(here ->> 'lost')::bigint),
+		refuse_lost_rows((plan.there).relation || ' on the peer', (there ->> 'rows')::bigint,
+			(there ->> 'lost')::bigint);
 	RETURN format('read by index %s here, %s there',
-		slice_note((k.here).index, answers[1]::jsonb), slice_note((k.there).index, there));
+		slice_note((k.here).index, here), slice_note((k.there).index, there));
 END
 $$;
 

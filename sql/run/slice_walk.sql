@@ -57,22 +57,40 @@ BEGIN
 END
 $$;
 
+-- How this database orders a column of the key as the index here does: what to write behind it,
+-- NULL if it may not know how.
+CREATE FUNCTION slice_collation(plan plan, k slice_key, i integer) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN (plan.here).place IS NULL
+			THEN coalesce(' COLLATE ' || (k.here).collations[i], '')
+		WHEN (k.here).orders[i] = '' THEN ''
+		WHEN (k.here).orders[i] = 'C ' || getdatabaseencoding() THEN ' COLLATE "C"' END
+$$;
+
 -- The smaller one of two bounds that are not null.
-CREATE FUNCTION smaller_bound(k slice_key, a text[], b text[]) RETURNS text[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+CREATE FUNCTION smaller_bound(plan plan, k slice_key, a text[], b text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	result text[];
+	s side := plan.here;
+	collations text[] := ARRAY(SELECT slice_collation(plan, k, i)
+		FROM generate_subscripts(k.columns, 1) AS i ORDER BY i);
+	answers boolean[];
 BEGIN
 	IF a IS NULL OR b IS NULL THEN
 		RETURN coalesce(a, b);
 	END IF;
-	EXECUTE format('SELECT CASE WHEN (%s) <= (%s) THEN $1 ELSE $2 END',
-		(SELECT string_agg(concat(x, ' COLLATE ' || (k.here).collations[i]), ', ' ORDER BY i)
-			FROM unnest(slice_bound_sql(k, '$1')) WITH ORDINALITY AS u(x, i)),
-		array_to_string(slice_bound_sql(k, '$2'), ', '))
-	INTO result USING a, b;
-	RETURN result;
+	IF array_position(collations, NULL) IS NULL THEN
+		s.place := NULL;
+	END IF;
+	answers := ask(ARRAY[s.place], ARRAY[format('SELECT (%s) <= (%s)',
+			(SELECT string_agg(concat(x, coalesce(collations[i],
+					' COLLATE ' || (k.here).collations[i])), ', ' ORDER BY i)
+				FROM unnest(bound_sql(plan, s, k, '$2', a)) WITH ORDINALITY AS u(x, i)),
+			array_to_string(bound_sql(plan, s, k, '$3', b), ', '))],
+		'value boolean', NULL::boolean, ROW('read_planned', NULL, a, b)::reading);
+	RETURN CASE WHEN answers[1] THEN a ELSE b END;
 END
 $$;
 
@@ -86,6 +104,6 @@ DECLARE
 			walk_sql(plan, plan.there, lo, rows)], 'value text', NULL::text,
 		ROW('slice_bound', NULL, lo, NULL)::reading);
 BEGIN
-	RETURN smaller_bound(slice_key(plan), bounds[1]::text[], bounds[2]::text[]);
+	RETURN smaller_bound(plan, slice_key(plan), bounds[1]::text[], bounds[2]::text[]);
 END
 $$;

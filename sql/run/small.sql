@@ -106,7 +106,8 @@ BEGIN
 		RETURN;
 	END IF;
 	items := ARRAY(SELECT run_entry_of(t) FROM unnest(tables) AS t);
-	batch := audit_batch(w.conn, w.peer, items, 1, (w.options).audit, cardinality(tables));
+	batch := audit_batch(w.conns, w.peers, items, 1, (w.options).audit,
+		cardinality(tables));
 	w.tried := tables[batch.last].item;
 	IF batch.equal <> '{}' THEN
 		rows := run_store_small(w, tables, batch.equal);

@@ -17,6 +17,8 @@ CREATE MATERIALIZED VIEW run_head USING heap AS
 		NULL::text AS peer,				-- a foreign server, or NULL for a connection string
 		NULL::text AS subscription,		-- whose connection string it is, if none was given
 		NULL::text AS identity,			-- of the peer's database
+		NULL::text AS here,				-- the same of this side, if it is another database
+		NULL::text AS here_identity,	-- NULL if it is not
 		NULL::text AS target,			-- what is audited, for people
 		NULL::jsonb AS options,			-- run_options
 		NULL::text AS paused,			-- why nobody works just now

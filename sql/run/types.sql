@@ -15,8 +15,9 @@ CREATE TYPE run_options AS (
 -- What a session that works on a run knows.
 CREATE TYPE run_worker AS (
 	run bigint,
-	peer text,
-	conn text,
+	peers text[],			-- of both sides, NULL for this database
+	conns text[],			-- to them
+	said text[],			-- settings that say how they are asked, and what they are called
 	target audit_target,	-- of a run that begins
 	options run_options,
 	progress boolean,
@@ -30,6 +31,7 @@ CREATE TYPE run_worker AS (
 	plan plan,
 	planned timestamptz,	-- when that was made; NULL if it does not hold any more
 	shape text,				-- what its table was then
+	histogram text[],		-- of its key
 	walks boolean,			-- statistics do not tell where its slices end
 	began timestamptz,		-- when it claimed that
 	until timestamptz,		-- when its pause ends
@@ -44,6 +46,7 @@ CREATE TYPE run_worker AS (
 CREATE TYPE run_seen AS (
 	shape text,				-- columns and files of both sides, and the order of slices
 	estimate bigint,		-- rows of the larger side
+	histogram text[],		-- of its key on this side
 	whole boolean,			-- one slice; NULL unless the table begins
 	how text,				-- how it is read, for the detail
 	marks jsonb				-- by blocks: a moment of both sides

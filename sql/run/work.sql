@@ -304,7 +304,7 @@ DECLARE
 BEGIN
 	WHILE half.rows > 1 LOOP
 		half.rows := half.rows / 2;
-		half.hi := smaller_bound(slice_key(w.plan), s.hi,
+		half.hi := smaller_bound(w.plan, slice_key(w.plan), s.hi,
 			slice_next(w.plan, s.lo, half.rows));
 		IF half.hi IS DISTINCT FROM s.hi THEN
 			RETURN half;
@@ -355,12 +355,11 @@ BEGIN
 		again := run_split(w);
 		w.lost := 0;
 	ELSE
-		PERFORM peer_close(w.conn);
+		PERFORM peers_close(w.conns);
 		IF left(state, 2) = '08' OR state IN ('57P01', '57P02', '57P03') THEN
 			RETURN run_lost(w, state, message, detail);
 		END IF;
-		again := w.lost < 3 AND restarts(ARRAY[NULL, w.conn], ARRAY[NULL, w.peer], w.plan, 1,
-			state, message);
+		again := w.lost < 3 AND restarts(w.conns, w.peers, w.plan, 1, state, message);
 	END IF;
 	IF again THEN
 		RETURN w;

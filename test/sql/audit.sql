@@ -59,7 +59,7 @@ SELECT iblt_internal.audit_only_source(ARRAY(SELECT f FROM jsonb_populate_record
 	published('{"publications": ["p"], "others": ["o"]}')) AS alone, feeds
 FROM unnest(ARRAY['[{"publications": ["p"]}]', '[{"publications": ["p", "q"]}]', '[{"publications": ["p", "o"]}]', '[{"publications": ["q"]}]', '[]',
 	'[{"publications": ["p"]}, {"publications": ["q"]}]']::jsonb[]) AS feeds;
-SELECT outcome('SELECT iblt_internal.audit_check_filter(''x > 1'', false)') AS of_the_peer, outcome('SELECT iblt_internal.audit_check_filter(''x > 1'', true)') AS trusted;
+SELECT outcome('SELECT iblt_internal.audit_check_filter(''here'', ''x > 1'', false)') AS of_the_peer, outcome('SELECT iblt_internal.audit_check_filter(''here'', ''x > 1'', true)') AS trusted;
 SELECT outcome(format('SELECT iblt_internal.audit_refuse_foreign(plan(''{"here": {"kind": "%s"}, "there": {"kind": "%s"}}''))', here, there)) AS foreign_table, here, there
 FROM (VALUES ('r', 'r'), ('f', 'r'), ('p', 'f'), ('f', 'f')) AS v(here, there);
 SELECT outcome(format('SELECT iblt_internal.audit_check_columns(plan(''{"columns_left_out": ["x"], "here": {"columns": [{"name": "%s"}]}, "there": {"columns": [{"name": "%s"}]}}''), ''%s'')', here, there, side)) AS lacks, side
@@ -87,14 +87,14 @@ FROM (VALUES ('none', '{}'::text[], '{}'::boolean[], '{}'::jsonb), ('not recheck
 -- audits that make no sense
 SELECT (t).* FROM (VALUES (NULL::regclass[], 's', NULL), ('{a}', NULL, NULL), (NULL, NULL, 'p'), (NULL, NULL, NULL), ('{a}', 's', NULL), (NULL, 's', 'p')) AS v(tables, schema, publication),
 	LATERAL (SELECT iblt_internal.audit_make_target(tables, schema, publication, NULL)) AS x(t);
-SELECT outcome(format('SELECT iblt_internal.audit_check(%L, target(%L), options())', alone, what)) AS problem, alone, what
+SELECT outcome(format('SELECT iblt_internal.audit_check(%L, false, target(%L), options())', alone, what)) AS problem, alone, what
 FROM (VALUES (false, '{"kind": "schema", "name": "s"}'), (false, '{}'), (true, '{}'), (true, '{"kind": "schema", "name": "s"}'), (false, '{"kind": "tables", "tables": [1, null]}'),
 	(true, '{"kind": "subscription", "name": "s"}')) AS v(alone, what);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
-SELECT outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "schema", "name": "s"}'), options())$$) AS plain,
-	   outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS rechecked,
-	   outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "subscription", "name": "s"}'), options())$$) AS subscription,
-	   outcome($$SELECT iblt_internal.audit_check(false, target('{"kind": "subscription", "name": "s"}'), options(0))$$) AS not_rechecked;
+SELECT outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options())$$) AS plain,
+	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS rechecked,
+	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "subscription", "name": "s"}'), options())$$) AS subscription,
+	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "subscription", "name": "s"}'), options(0))$$) AS not_rechecked;
 COMMIT;
 SELECT outcome($$SELECT * FROM iblt_audit(NULL, '{aud.a}')$$) AS no_peer, outcome($$SELECT * FROM iblt_audit(subscription => 'no such subscription')$$) AS no_subscription;
 

@@ -33,7 +33,7 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 		END IF;
 		LOOP
 			hi := CASE WHEN iblt_internal.slice_refusal(plan) IS NOT NULL THEN NULL WHEN estimate IS NULL THEN iblt_internal.slice_next(plan, lo, size)
-				ELSE iblt_internal.slice_guess(plan, lo, size, estimate) END;
+				ELSE iblt_internal.slice_guess(plan, ((iblt_internal.run_probes(plan))[1] ->> 'histogram')::text[], lo, size, estimate) END;
 			plan.lo := lo;
 			plan.hi := hi;
 			r := iblt_internal.comparison_of(plan);
@@ -114,9 +114,10 @@ foreach my $type ('int', 'text')
 	both("CREATE SCHEMA guess;" . join('', map { my $name = /(\w+)/ ? $1 : ''; "CREATE TABLE guess.$name (id $_ PRIMARY KEY) WITH (autovacuum_enabled = off);
 		INSERT INTO guess.$name SELECT $values{$_} FROM generate_series(1, 12000) AS i;" } sort keys %values));
 	both('ANALYZE');
+	my $histogram = 'iblt_internal.run_probe';
 	foreach my $name (qw(int uuid timestamptz text))
 	{
-		wait_for($here, "SELECT cardinality(iblt_internal.slice_histogram('guess.$name', 'id')) > 50");
+		wait_for($here, "SELECT cardinality(($histogram('guess.$name', 'id') ->> 'histogram')::text[]) > 50");
 		my $guessed = sub { my ($columns) = @_; return sliced($columns, "'guess.$name', $peer, 2000, estimate => 12000") };
 		my ($slices, $n, $most) = split /\|/, $guessed->('count(*), sum(rows_here), max(rows_here)');
 		is($n, 12000, "$name: slices by statistics have each row once");
@@ -129,7 +130,7 @@ foreach my $type ('int', 'text')
 	my $next = sub { my ($name) = @_; return sliced('hi', "'guess.$name', $peer, 2000, estimate => 12000) LIMIT 1\n--") };
 	like(failure("SELECT * FROM sliced('guess.int', $peer, 2000, estimate => 12000)"), qr/slice_bound.* does not exist/, 'beyond the statistics, a walk');
 	$here->safe_psql('postgres', 'INSERT INTO guess.int SELECT -i FROM generate_series(1, 1500) AS i');
-	wait_for($here, "SELECT iblt_internal.slice_histogram('guess.int', 'id') IS NULL");
+	wait_for($here, "SELECT $histogram('guess.int', 'id') ->> 'histogram' IS NULL");
 	pass('and where the table has changed since');
 	$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.nobody_walks(text, text[], text[], text[]) RENAME TO slice_bound');
 	is(sliced('count(*) > 5, sum(rows_here), sum(cardinality(keys))', "'guess.int', $peer, 2000, estimate => 13500"), 't|13500|1500', 'which finds the same');

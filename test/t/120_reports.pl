@@ -235,7 +235,7 @@ inside($here);
 $there->safe_psql('postgres', "SELECT pg_drop_replication_slot('shop')");
 $here->safe_psql('postgres', 'ALTER SUBSCRIPTION shop ENABLE');
 $here->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_subscription WHERE pid IS NOT NULL") or die;
-like($here->safe_psql('postgres', "SELECT iblt_internal.subscription_state('shop', 'node_b')"), qr/^subscription shop: enabled, (no apply worker runs \(the log of this server says why\)|its apply worker runs)/, 'it is enabled and cannot work');
+like($here->safe_psql('postgres', "SELECT iblt_internal.subscription_state('shop', 'node_b', NULL)"), qr/^subscription shop: enabled, (no apply worker runs \(the log of this server says why\)|its apply worker runs)/, 'it is enabled and cannot work');
 nothing_left('connections', $there);
 
 done_testing();
