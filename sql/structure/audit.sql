@@ -74,26 +74,21 @@ AS $$
 				AND (s.version_here < 160000) <> (s.version_there < 160000))))
 $$;
 
--- The structures of both sides, over a connection of that name to a peer.
-CREATE FUNCTION structure_of(conn text, peer text, schema text, peer_schema text, rights boolean,
-	chosen text[] DEFAULT NULL) RETURNS structure
+-- The structures of both sides, over connections of those names.
+CREATE FUNCTION structure_of(conns text[], peers text[], schema text, peer_schema text,
+	rights boolean, chosen text[] DEFAULT NULL) RETURNS structure
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	answer structure;
 BEGIN
 	schema := nullif(schema, '*');
-	IF peer IS NULL THEN
+	IF peers[2] IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
 			MESSAGE = 'peer must not be null';
 	ELSIF schema IS NULL AND peer_schema IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'peer_schema can only be given with schema';
 	END IF;
-	conn := peer_connect(peer, conn);
-	answer := structure_read(conn, schema, peer_schema, rights, chosen);
-	PERFORM peer_close(conn);
-	RETURN answer;
+	RETURN structure_read(connect(peers, conns), schema, peer_schema, rights, chosen);
 END
 $$;
 
@@ -101,23 +96,26 @@ CREATE FUNCTION @extschema@.iblt_audit_structure(
 	peer text,
 	schema text DEFAULT NULL,
 	peer_schema text DEFAULT NULL,
-	rights boolean DEFAULT false)
+	rights boolean DEFAULT false,
+	here_peer text DEFAULT NULL)
 RETURNS TABLE (kind text, object text, property text, here text, there text, severity text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
 DECLARE
-	conn text := 'iblt_' || gen_random_uuid();
+	peers text[] := ARRAY[here_peer, peer];
+	conns text[] := audit_conns(here_peer IS NOT NULL);
 	answer structure;
 	e failure;
 BEGIN
 	BEGIN
-		answer := structure_of(conn, peer, schema, peer_schema, rights);
+		answer := structure_of(conns, peers, schema, peer_schema, rights);
+		PERFORM peers_close(conns);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 			e.context = PG_EXCEPTION_CONTEXT;
-		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;
 	RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
@@ -125,5 +123,5 @@ BEGIN
 			d.object COLLATE "C", d.property COLLATE "C";
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_structure(text, text, text, boolean) IS
+COMMENT ON FUNCTION iblt_audit_structure(text, text, text, boolean, text) IS
 'compares what two databases consist of, apart from rows: one row a property that differs';

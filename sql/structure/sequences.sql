@@ -73,34 +73,56 @@ AS $$
 		|| (step.target - step.increment) || ')'
 $$;
 
--- Moves a sequence, unless another session has moved it so far meanwhile.
+-- The statements that move a sequence, unless another session has moved it so far meanwhile, as
+-- the last one tells: where it was, its increment, and where it is to go, NULL for nowhere.
 -- setval takes no lock that keeps nextval out, so it could undo what nextval did since the
 -- look before.  ALTER SEQUENCE takes one, and lets other sessions forget the values that they
 -- keep.  It waits for the transactions that have called nextval, and nextval waits for it, so
 -- it must not wait for long.  A rollback undoes the setval behind it.
-CREATE FUNCTION sequence_move(INOUT step sequence_step) RETURNS sequence_step
+CREATE FUNCTION sequence_move_sql(step sequence_step) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('DO %L; ', format($q$BEGIN
+			IF current_setting('lock_timeout') = '0' THEN
+				PERFORM set_config('lock_timeout', '5s', true);
+			END IF;
+			EXECUTE (SELECT format('ALTER SEQUENCE %%s INCREMENT BY %%s', seqrelid::regclass,
+				seqincrement) FROM pg_sequence WHERE seqrelid = %1$L::regclass);
+		END$q$, step.sequence))
+		|| format($q$SELECT ARRAY[iblt_s.here, iblt_s.increment, iblt_s.target,
+				setval(%1$L, (iblt_s.target - iblt_s.increment)::bigint)]::text
+			FROM (SELECT step.here, step.increment, (%2$s) AS target FROM (
+					SELECT last_value + CASE WHEN is_called THEN seqincrement ELSE 0 END AS here,
+						seqincrement::numeric AS increment, %3$L::numeric AS there,
+						%4$L::numeric AS reached
+					FROM %1$s, pg_sequence WHERE seqrelid = %1$L::regclass) AS step
+				OFFSET 0) AS iblt_s$q$,
+			step.sequence, p.prosrc, step.there, step.reached)
+	FROM pg_proc p
+	WHERE p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = 'sequence_target'
+$$;
+
+-- Moves a sequence at a place; in another database, that is committed at once.
+CREATE FUNCTION sequence_move(place text, INOUT step sequence_step) RETURNS sequence_step
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	relation regclass := step.sequence;
+	query text := sequence_move_sql(step);
 	patience text := current_setting('lock_timeout');
+	moved text;
 BEGIN
-	IF patience = '0' THEN
-		PERFORM set_config('lock_timeout', '5s', true);
+	IF place IS NULL THEN
+		EXECUTE query INTO moved;
+		PERFORM set_config('lock_timeout', patience, true);
+	ELSE
+		PERFORM peer_send(place, replace(plain_settings(), 'READ ONLY', 'READ WRITE') || query);
+		moved := peer_value(place, 0.001, 3);
 	END IF;
-	step.increment := (SELECT seqincrement FROM pg_sequence WHERE seqrelid = relation);
-	EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', relation, step.increment);
-	PERFORM set_config('lock_timeout', patience, true);
-	EXECUTE format('SELECT last_value + CASE WHEN is_called THEN $1 ELSE 0 END FROM %s',
-		relation) INTO step.here USING step.increment;
-	step.target := sequence_target(step);
-	IF step.target IS NULL THEN
-		step.status := 'skipped';
-		step.detail := 'another session has moved it';
-		RETURN;
-	END IF;
-	EXECUTE sequence_sql(step);
-	step.status := 'applied';
+	step.here := (moved::numeric[])[1];
+	step.increment := (moved::numeric[])[2];
+	step.target := (moved::numeric[])[3];
+	step.status := CASE WHEN step.target IS NULL THEN 'skipped' ELSE 'applied' END;
+	step.detail := CASE WHEN step.target IS NULL THEN 'another session has moved it' END;
 END
 $$;
 
@@ -108,40 +130,43 @@ CREATE FUNCTION @extschema@.iblt_repair_sequences(
 	peer text,
 	schema text DEFAULT NULL,
 	peer_schema text DEFAULT NULL,
-	apply boolean DEFAULT false)
+	apply boolean DEFAULT false,
+	here_peer text DEFAULT NULL)
 RETURNS TABLE (sequence text, here numeric, there numeric, reached numeric, sql text,
 	status text, detail text)
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
 AS $$
 DECLARE
-	conn text := 'iblt_' || gen_random_uuid();
+	peers text[] := ARRAY[here_peer, peer];
+	conns text[] := audit_conns(here_peer IS NOT NULL);
 	answer structure;
 	step sequence_step;
 	e failure;
 BEGIN
 	BEGIN
-		answer := structure_of(conn, peer, schema, peer_schema, false, '{sequence}');
+		answer := structure_of(conns, peers, schema, peer_schema, false, '{sequence}');
+		FOR step IN SELECT p.* FROM unnest(answer.here) AS h
+			FULL JOIN unnest(answer.there) AS t ON t.object = h.object,
+			LATERAL sequence_plan(coalesce(h.object, t.object), h.facts, t.facts) AS p
+			WHERE p.status IS NOT NULL ORDER BY p.sequence COLLATE "C"
+		LOOP
+			IF apply AND step.status = 'preview' THEN
+				step := sequence_move(conns[1], step);
+			END IF;
+			RETURN QUERY SELECT step.sequence, step.here, step.there, step.reached,
+				sequence_sql(step) || ';', step.status, step.detail;
+		END LOOP;
+		PERFORM peers_close(conns);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 			e.context = PG_EXCEPTION_CONTEXT;
-		e := iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;
-	FOR step IN SELECT p.* FROM unnest(answer.here) AS h
-		FULL JOIN unnest(answer.there) AS t ON t.object = h.object,
-		LATERAL sequence_plan(coalesce(h.object, t.object), h.facts, t.facts) AS p
-		WHERE p.status IS NOT NULL ORDER BY p.sequence COLLATE "C"
-	LOOP
-		IF apply AND step.status = 'preview' THEN
-			step := sequence_move(step);
-		END IF;
-		RETURN QUERY SELECT step.sequence, step.here, step.there, step.reached,
-			sequence_sql(step) || ';', step.status, step.detail;
-	END LOOP;
 END
 $$;
-COMMENT ON FUNCTION iblt_repair_sequences(text, text, text, boolean) IS
+COMMENT ON FUNCTION iblt_repair_sequences(text, text, text, boolean, text) IS
 'the statements that move sequences here forward to the peer''s and past their columns, which '
 'are run only with apply => true';

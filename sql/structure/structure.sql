@@ -201,29 +201,28 @@ $$;
 
 -- Asking
 
--- The structures of both sides, over a connection that is asked by plain queries from now on;
+-- The structures of both sides, over connections that are asked by plain queries from now on;
 -- an error if both are one, or if no side has the schema.
-CREATE FUNCTION structure_read(conn text, schema text, peer_schema text, rights boolean,
+CREATE FUNCTION structure_read(conns text[], schema text, peer_schema text, rights boolean,
 	chosen text[] DEFAULT NULL) RETURNS structure
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	other text := nullif(peer_schema, schema);
+	query text := structure_sql(schema, rights, chosen);
 	answers text[];
 	here jsonb;
 	there jsonb;
 BEGIN
-	PERFORM peer_bare(conn);
-	answers := ask_values(ARRAY[NULL, conn], ARRAY[
-		format('SELECT iblt_internal.structure_here(%L)', structure_sql(schema, rights, chosen)),
+	PERFORM peer_bare(array_to_string(conns, ' '));
+	answers := ask_values(conns, ARRAY[CASE WHEN conns[1] IS NULL
+			THEN format('SELECT iblt_internal.structure_here(%L)', query) ELSE query END,
 		structure_sql(coalesce(peer_schema, schema), rights, chosen)], 0,
 		'iblt_audit_structure');
 	here := answers[1];
 	there := answers[2];
 	IF here -> 'identity' = there -> 'identity' AND other IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'the peer is this database itself',
-			HINT = 'Check that the foreign server or the connection string leads to the other one.';
+		PERFORM refuse_one_database(conns);
 	ELSIF schema IS NOT NULL AND here @> '{"schemas": 0}' AND there @> '{"schemas": 0}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_schema_name',
 			MESSAGE = format('schema "%s" exists neither here nor on the peer', schema);

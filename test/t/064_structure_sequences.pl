@@ -17,25 +17,31 @@ foreach my $database (qw(a b))
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	$node->safe_psql($database, 'CREATE SCHEMA s');
 }
-$node->safe_psql('a', 'CREATE EXTENSION iblt; CREATE EXTENSION dblink');
-my $peer = literal($node->connstr('b'));
+$node->safe_psql('postgres', 'CREATE DATABASE conductor');
+$node->safe_psql($_, 'CREATE EXTENSION iblt; CREATE EXTENSION dblink') foreach qw(a conductor);
+my ($peer, $near) = map { literal($node->connstr($_)) } qw(b a);
+my $repairs = 0;
 
 sub on { my ($database, $sql) = @_; return $node->safe_psql($database, $sql) }
 sub both_run { my ($sql) = @_; on($_, $sql) foreach qw(a b); return }
 
-# Rows of iblt_audit_structure for sequences, and of iblt_repair_sequences.
+# Rows of iblt_audit_structure for sequences, and of iblt_repair_sequences.  A database that has
+# nothing of these sees the same, and every second repair is its.
 sub audit
 {
 	my ($options, $user) = @_;
 	my ($rc, $out, $err) = $node->psql('a', "SELECT concat_ws('|', kind, object, property, coalesce(here, ''), coalesce(there, ''), severity)
 		FROM iblt_audit_structure($peer, schema => 's'" . ($options // '') . ')', extra_params => [ $user ? ('-U', $user) : () ]);
+	is(on('conductor', "SELECT concat_ws('|', kind, object, property, coalesce(here, ''), coalesce(there, ''), severity)
+		FROM iblt_audit_structure($peer, schema => 's', here_peer => $near" . ($options // '') . ')'), $out, 'conducted from elsewhere') if !$user;
 	return $rc == 0 ? $out : $err;
 }
 sub repair
 {
 	my ($options, $user) = @_;
-	my ($rc, $out, $err) = $node->psql('a', "SELECT concat_ws('|', sequence, coalesce(here::text, ''), coalesce(there::text, ''), coalesce(reached::text, ''), coalesce(sql, ''), status, coalesce(detail, ''))
-		FROM iblt_repair_sequences($peer, schema => 's'" . ($options // '') . ')', extra_params => [ $user ? ('-U', $user) : () ]);
+	my ($from, $here) = $user || ++$repairs % 2 ? ('a', '') : ('conductor', ", here_peer => $near");
+	my ($rc, $out, $err) = $node->psql($from, "SELECT concat_ws('|', sequence, coalesce(here::text, ''), coalesce(there::text, ''), coalesce(reached::text, ''), coalesce(sql, ''), status, coalesce(detail, ''))
+		FROM iblt_repair_sequences($peer, schema => 's'" . ($options // '') . "$here)", extra_params => [ $user ? ('-U', $user) : () ]);
 	return $rc == 0 ? $out : $err;
 }
 sub state { my ($database, $name) = @_; return on($database, "SELECT last_value, is_called FROM $name") }
@@ -191,7 +197,7 @@ my $other = IbltTest::Session->new($node, 'a');
 is($other->run(q{SELECT nextval('s.q')}), 1, 'a session keeps ten values');
 my $busy = IbltTest::Session->new($node, 'a');
 $busy->run(q{BEGIN; SELECT nextval('s.q')});
-like(repair(', apply => true'), qr/lock timeout/, 'a transaction that has called nextval: the repair gives up after a while');
+like(repair(', apply => true'), qr/lock timeout/, 'a transaction that has called nextval: the repair gives up after a while') foreach 1, 2;
 my $repair = IbltTest::Session->new($node, 'a');
 $repair->run(q{SET lock_timeout = '1h'});
 $repair->start("SELECT status, coalesce(detail, '') FROM iblt_repair_sequences($peer, schema => 's', apply => true)");
@@ -221,11 +227,14 @@ like(fails("iblt_audit_structure($peer, peer_schema => 's')"), qr/22023: peer_sc
 like(fails("iblt_audit_structure($peer, schema => 'none')"), qr/3F000: schema "none" exists neither here nor on the peer/, 'no such schema');
 is(fails("iblt_audit_structure($peer, schema => 'none', peer_schema => 's')"), '', 'a schema of one side');
 like(fails('iblt_audit_structure(' . literal($node->connstr('a')) . ')'), qr/22023: the peer is this database itself/, 'itself');
+like(fails("iblt_audit_structure($peer, here_peer => $peer)"), qr/22023: here and the peer are the same database/, 'the same database twice');
 like(fails('iblt_audit_structure(' . literal($node->connstr('nowhere')) . ')'), qr/could not connect to the peer/, 'no such database');
+like(fails("iblt_audit_structure($peer, here_peer => " . literal($node->connstr('nowhere')) . ')'), qr/could not connect to "here"/, 'no such database on this side');
 foreach my $function (qw(iblt_audit_structure iblt_repair_sequences))
 {
 	my $hush = literal($node->connstr('nowhere') . ' password=hush');
-	unlike(fails("$function($hush)"), qr/hush|PL\/pgSQL function (?!public\.)/, "$function: no password in an error, and no private function");
+	unlike(fails("$function($_)"), qr/hush|PL\/pgSQL function (?!public\.)/, "$function: no password in an error, and no private function")
+		foreach $hush, "$peer, here_peer => $hush";
 	is($node->safe_psql('a', "SELECT FROM iblt_internal.iblt_traffic_take(); SELECT FROM $function($peer); SELECT messages FROM iblt_internal.iblt_traffic_take()") =~ s/\n//gr, 2, 'one question and one answer');
 }
 unlike(slurp_file($node->logfile), qr/hush/, 'nor in the log');
