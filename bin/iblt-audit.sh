@@ -6,6 +6,12 @@
 #	iblt-audit.sh peer=node_b
 #	iblt-audit.sh peer=node_b schema=shop
 #	iblt-audit.sh --tsv peer=node_b tables='{shop.items,shop.stock}' max_differences=1000
+#	iblt-audit.sh from='host=old dbname=shop user=auditor' to=new_server
+#
+#	from and to are connection strings or names of services (pg_service.conf): the server
+#	that has the rows, and the one that is to have them. "Here" is to. Neither needs iblt with
+#	method=auto. A server of its own conducts, which this script starts in a temporary
+#	directory and removes at the end, or the database that via=CONNECTION leads to.
 #
 #	--text            the answer is a table for people (the default)
 #	--json            a JSON document with a table on each line
@@ -27,8 +33,8 @@
 #
 #	stdout has the answer, or nothing. stderr has messages, and unless all is equal, the
 #	verdict and the tables concerned, so that cron mails them. This side is found as by any
-#	client of libpq: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. Names of tables need their
-#	schema. A run that max_time ended could not tell, unless a table differs.
+#	client of libpq: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. So are from and to, by a server
+#	of this script's own. Names of tables need their schema. A run that max_time ended could not tell, unless a table differs.
 
 set -u
 trap '' PIPE
@@ -84,6 +90,118 @@ file_of() {
 	esac
 	[ -d "${file%/*}/" ] && [ -w "${file%/*}/" ] && [ ! -d "$file" ] || could_not_tell "$1: no file can be written there"
 }
+
+# A server of this script's own
+#
+# It listens on a socket alone, in a directory that nobody else can look into. It runs as the
+# user who calls, and for root as postgres or nobody.
+
+# find_server: puts its programs into PATH: those that are there, or of the newest release with iblt.
+find_server() {
+	for programs in '' $(printf '%s:\n' /usr/lib/postgresql/*/bin /usr/pgsql-*/bin | sort -Vr); do
+		share=$(PATH=$programs$PATH && command -v initdb > /dev/null && command -v pg_ctl > /dev/null && pg_config --sharedir) 2> /dev/null
+		if [ -f "$share/extension/iblt.control" ]; then
+			PATH=$programs$PATH
+			return 0
+		fi
+	done
+	printf '%s: no PostgreSQL server with iblt on this machine: install one, or give via=CONNECTION\n' "${0##*/}" >&2
+	return 1
+}
+
+as_owner() {
+	if [ -n "$owner" ]; then
+		setpriv --reuid "$owner" --regid "$(id -g "$owner")" --init-groups "$@"
+	else
+		"$@"
+	fi
+}
+
+# lend VARIABLE FILE: a copy of a file that may hold passwords, for the owner of the server.
+lend() {
+	if [ -n "$owner" ] && [ -r "$2" ]; then
+		install -m 600 -o "$owner" "$2" "$directory/$1" && export "$1=$directory/$1"
+	fi
+}
+
+stop_server() {
+	trap - EXIT
+	as_owner pg_ctl -D "$directory/data" -m immediate -s stop > /dev/null 2>&1
+	rm -rf "$directory"
+}
+
+# start_server: makes it, and sets "via".
+start_server() {
+	owner=
+	if [ "$(id -u)" = 0 ]; then
+		owner=nobody
+		! id postgres > /dev/null 2>&1 || owner=postgres
+	fi
+	directory=$(mktemp -d "${TMPDIR:-/tmp}/iblt-audit.XXXXXX") || return 1
+	trap stop_server EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	find_server || return 1
+	[ -z "$owner" ] || chown "$owner" "$directory"
+	lend PGPASSFILE "${PGPASSFILE-$HOME/.pgpass}"
+	lend PGSERVICEFILE "${PGSERVICEFILE-$HOME/.pg_service.conf}"
+	(
+		cd "$directory" &&
+			as_owner initdb -D "$directory/data" -U iblt -A trust -E UTF8 --no-locale --no-sync &&
+			cat >> data/postgresql.conf <<CONF &&
+listen_addresses = ''
+port = 5432
+unix_socket_directories = '$directory'
+max_connections = 120
+shared_buffers = 16MB
+fsync = off
+wal_level = minimal
+max_wal_senders = 0
+log_min_error_statement = panic
+CONF
+			as_owner pg_ctl -D "$directory/data" -l "$directory/log" -s -w start
+	) < /dev/null > "$directory/made" 2>&1 || {
+		cat "$directory/made" "$directory/log" 2> /dev/null | tail -n 5 >&2
+		return 1
+	}
+	# the settings of from and to are not for this server
+	unset PGSERVICE PGHOSTADDR PGSSLMODE PGREQUIRESSL PGCHANNELBINDING PGREQUIREAUTH PGTARGETSESSIONATTRS PGGSSENCMODE PGOPTIONS
+	via="host='$directory' port=5432 dbname=postgres user=iblt"
+	psql -X -q -w -d "$via" -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION dblink' -c 'CREATE EXTENSION iblt' >&2
+}
+
+# conduct ARGUMENT ...: this script with those arguments and a server of its own.
+# A shell that waits for a program takes no signal, but one that waits for a job does. Without a
+# server, the other one cannot tell, in its form.
+conduct() {
+	for argument in "$@"; do
+		case $argument in
+		from= | to= | from=*=* | to=*=* | from=*://* | to=*://*) ;;
+		from=* | to=*) argument=${argument%%=*}=service=${argument#*=} ;;
+		esac
+		set -- "$@" "$argument"
+		shift
+	done
+	start_server || via="host='$directory'"
+	sh "$0" "$@" "via=$via" &
+	conductor=$!
+	trap 'kill $conductor; exit 129' HUP
+	trap 'kill $conductor; exit 130' INT
+	trap 'kill $conductor; exit 143' TERM
+	wait "$conductor"
+	exit
+}
+
+own=
+far=
+for argument in "$@"; do
+	case $argument in
+	via=*) own=no ;;
+	from=* | to=*) own=${own:-yes} far=here_ ;;
+	esac
+done
+[ "$own" != yes ] || conduct "$@"
 
 function=iblt_audit
 run=
@@ -160,7 +278,9 @@ jobs=${jobs:-1}
 call=
 resume=
 name=
+via=
 peer=
+here=
 subscription=
 schema=
 peer_schema=
@@ -175,13 +295,13 @@ for argument in "$@"; do
 	case $function:${argument%%=*} in
 	iblt_baseline:tables | iblt_baseline:schema | iblt_baseline:capacity) ;;
 	*baseline:*) unknown_name ;;
-	*:peer | *:progress) ;;
+	*:peer | *:here_peer | *:progress | *:from | *:to | *:via) ;;
 	iblt_audit_r*:max_time | iblt_audit_r*:max_load | iblt_audit_r*:max_rate | iblt_audit_r*:max_lag) ;;
 	iblt_audit_run:slice_ms | iblt_audit_run:slice_by | iblt_audit_run:rows | iblt_audit_run:check_indexes) ;;
 	iblt_audit_resume:* | iblt_audit_run:live | iblt_audit_run:by_index) unknown_name ;;
 	*:subscription | *:tables | *:schema | *:peer_schema | *:publication | *:max_differences | *:cast_types) ;;
 	*:extra_columns | *:recheck | *:timeout | *:seed | *:trust_filters | *:live | *:method) ;;
-	*:by_index) ;;
+	*:by_index | *:here_tables | *:mappings) ;;
 	*) unknown_name ;;
 	esac
 	case $argument in
@@ -189,18 +309,26 @@ for argument in "$@"; do
 		could_not_tell 'a password on a command line is seen by everybody on this machine: use a foreign server' ;;
 	esac
 	case $argument in
+	via=*) via=${argument#*=} n=$((n + 1)) && continue ;;
+	from=*) argument=peer=${argument#*=} ;;
+	to=*) argument=here_peer=${argument#*=} ;;
+	esac
+	case $argument in
 	peer=*) peer=${argument#*=} ;;
+	here_peer=*) here=${argument#*=} ;;
 	subscription=*) subscription=${argument#*=} name=$argument ;;
 	peer_schema=*) peer_schema=${argument#*=} ;;
 	schema=*) schema=${argument#*=} name=$argument ;;
-	tables=* | publication=*) name=$argument ;;
+	tables=*) name=$argument argument=$far$argument ;;
+	here_tables=*) name=$argument ;;
+	publication=*) name=$argument ;;
 	esac
 	n=$((n + 1))
 	set -- "$@" -v "name$n=${argument%%=*}" -v "value$n=${argument#*=}"
 	value=":\"name$n\" => :'value$n'"
 	case $function:$argument in
 	iblt_audit_run:max_time=* | iblt_audit_run:progress=* | iblt_audit_resume:*) resume="$resume, $value" ;;
-	iblt_audit_run:peer=*) call="$call, $value" resume="$resume, $value" ;;
+	iblt_audit_run:peer=* | iblt_audit_run:here_peer=*) call="$call, $value" resume="$resume, $value" ;;
 	*) call="$call, $value" ;;
 	esac
 done
@@ -217,7 +345,7 @@ export PGCLIENTENCODING=UTF8 PGCONNECT_TIMEOUT="${PGCONNECT_TIMEOUT:-10}" PGAPPN
 ask() {
 	statement=$1
 	shift
-	exec psql -X -q -A -t -w -v ON_ERROR_STOP=1 -v SHOW_CONTEXT=never -v form="$form" -v run="$run" "$@" -f - <<SQL
+	exec psql -X -q -A -t -w ${via:+-d "$via"} -v ON_ERROR_STOP=1 -v SHOW_CONTEXT=never -v form="$form" -v run="$run" "$@" -f - <<SQL
 SET search_path = pg_catalog, pg_temp;
 SET standard_conforming_strings = on;
 SET default_transaction_isolation = 'read committed';
@@ -301,9 +429,9 @@ fi
 # One statement gives the whole answer, which is shown between a first and a last line that
 # nothing else could write; without both, there is none.
 report="SELECT :schema.iblt_audit_report(tables, f.form, coalesce(f.name, nullif(:'name', '')), nullif(:'subscription', ''),
-	nullif(:'peer', ''), nullif(:'run', '')::bigint, structure)"
+	nullif(:'peer', ''), nullif(:'run', '')::bigint, structure, nullif(:'here', ''))"
 structure="NULL::json"
-[ -z "$all" ] || structure="(SELECT coalesce(json_agg(row_to_json(s)), '[]') FROM :schema.iblt_audit_structure(:'peer', nullif(:'schema_name', ''), nullif(:'peer_schema', '')) AS s)"
+[ -z "$all" ] || structure="(SELECT coalesce(json_agg(row_to_json(s)), '[]') FROM :schema.iblt_audit_structure(:'peer', nullif(:'schema_name', ''), nullif(:'peer_schema', ''), here_peer => nullif(:'here', '')) AS s)"
 answer=$(ask "${before}WITH audit AS MATERIALIZED (
 	SELECT coalesce(json_agg(row_to_json(t)), '[]') AS tables, $structure AS structure FROM $audit AS t
 ), report AS MATERIALIZED (
@@ -329,7 +457,7 @@ FROM report \\gset
 \\endif
 \\echo verdict :verdict
 \\echo :answer
-\\echo end of answer" -v name="$name" -v peer="$peer" -v subscription="$subscription" -v schema_name="$schema" -v peer_schema="$peer_schema" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" \
+\\echo end of answer" -v name="$name" -v peer="$peer" -v here="$here" -v subscription="$subscription" -v schema_name="$schema" -v peer_schema="$peer_schema" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" \
 	-v page="${page:+$page.$$}" "$@") ||
 	could_not_tell "psql ended with status $?"
 
