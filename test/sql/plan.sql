@@ -80,7 +80,7 @@ CREATE TABLE types_there (id int PRIMARY KEY, a bigint, b numeric, c float8, d v
 SELECT c.name, c.cast_to AS "cast" FROM plan_of('types_here', 'types_there') AS p, unnest(p.columns) AS c;
 INSERT INTO types_here VALUES (1, 1, 2, 0.5, 'x', NULL, 1.50), (2, -1, 2, 1, 'x', NULL, 7);
 INSERT INTO types_there VALUES (1, 1, 2.000, 0.5, 'x', NULL, 1.500), (2, 5000000000, 2.0001, 1, 'x', NULL, 7);
-SELECT key, side FROM iblt_compare('types_here', NULL, 'types_there', cast_types => true);
+SELECT key, side, here, there FROM iblt_compare('types_here', NULL, 'types_there', cast_types => true, rows => true);
 SELECT outcome($$SELECT * FROM iblt_compare('types_here', NULL, 'types_there')$$);
 
 -- columns

@@ -75,7 +75,7 @@ $_->[0]->safe_psql('postgres', $_->[1]) foreach [ $here, "INSERT INTO lost VALUE
 }
 
 # A second row of a key, which the index does not know of.
-both('CREATE TABLE twice (id int PRIMARY KEY, v text); INSERT INTO twice SELECT g, g FROM generate_series(1, 20000) g; VACUUM ANALYZE twice; CREATE ROLE reader_of_columns LOGIN; GRANT SELECT (id, v) ON twice TO reader_of_columns');
+both('CREATE TABLE twice (id int PRIMARY KEY, v text); INSERT INTO twice SELECT g, g FROM generate_series(1, 20000) g; VACUUM ANALYZE twice; CREATE ROLE reader_of_columns LOGIN; GRANT SELECT (id, v, tableoid, ctid) ON twice TO reader_of_columns');
 unnoticed($there, 'twice_pkey', "INSERT INTO twice VALUES (7, 'x')");
 foreach my $role ('', ' user=reader_of_columns')
 {
