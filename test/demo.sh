@@ -3,7 +3,8 @@
 #	What the extension is for, shown from beginning to end: a publisher and a
 #	subscriber with real logical replication, an audit under load, drift that
 #	replication does not see, the rows that differ, their repair, what
-#	happened underneath, and live digests that find drift within a second.
+#	happened underneath, live digests that find drift within a second, and
+#	servers without the extension that are compared from a third.
 #	Whatever is said is checked, against what was injected and against a full
 #	comparison of both tables; the demo fails (exit status 1) unless all agree
 #	to the row.
@@ -413,6 +414,59 @@ live_audits() {
 	show "the audit by scans says the same: no digest has missed a change"
 }
 
+# --- two servers from a third -------------------------------------------------------
+
+# at publisher|subscriber DATABASE [ARGUMENT ...]
+at() {
+	local server=$1 database=$2
+	shift 2
+	run_psql "$server" -d "$database" -At -F ' ' "$@"
+}
+
+# Three databases without iblt, and one with it that has no table.
+set_up_desk() {
+	local name
+	on publisher "CREATE DATABASE old"
+	at publisher old <<-SQL
+		CREATE TABLE orders (id int PRIMARY KEY, item text, price numeric);
+		INSERT INTO orders SELECT g, 'item ' || g, g % 100 FROM generate_series(1, 20000) AS g;
+	SQL
+	on publisher "CREATE DATABASE spare TEMPLATE old"
+	on subscriber "CREATE DATABASE new"
+	at publisher old -c "COPY orders TO STDOUT" >"$WORK/orders"
+	at subscriber new -c "CREATE TABLE orders (id int PRIMARY KEY, item text, price numeric)" -c "\\copy orders FROM '$WORK/orders'" \
+		-c "UPDATE orders SET price = 0 WHERE id = 7; DELETE FROM orders WHERE id = 19000"
+	at publisher spare -c "DELETE FROM orders WHERE id = 300"
+	on subscriber "CREATE DATABASE desk"
+	for name in "old $PUB_PORT" "spare $PUB_PORT" "new $SUB_PORT"; do
+		printf "CREATE SERVER %s FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '%s', port '%s', dbname '%s');
+			CREATE USER MAPPING FOR postgres SERVER %s OPTIONS (user 'postgres');\n" "${name% *}" "$WORK/s" "${name#* }" "${name% *}" "${name% *}"
+	done | at subscriber desk -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION dblink" -f -
+}
+
+# ask_desk SQL EXPECTED: show the SQL and its answer, which must be as expected.
+ask_desk() {
+	local got
+	show_sql desk "$1"
+	got=$(run_psql subscriber -d desk -P footer=off -c "SET client_min_messages = warning" -c "$1")
+	indent <<<"$got"
+	got=$(sed '1,2d; s/|//g; s/  */ /g; s/^ //; s/ $//' <<<"$got")
+	[ "$got" = "$2" ] || die "the desk expected \"$2\", got \"$got\""
+}
+
+from_a_desk() {
+	heading "9. From a desk: servers on which nothing is installed"
+	set_up_desk
+	show "the databases old, new and spare have no iblt; desk has it, and no table"
+	ask_desk "SELECT key, side, differs FROM iblt_compare(here_peer => 'old', here_relation => 'public.orders',
+peer => 'new', method => 'auto', rows => 'columns') ORDER BY key" '{"id": 7} both {price}'$'\n''{"id": 19000} here'
+	show "one row was changed on the way to the new server, and one was lost"
+	ask_desk "SELECT key, verdict, agree, deviate FROM iblt_compare_nodes('public.orders', '{old,new,spare}',
+method => 'auto', recheck => 0) ORDER BY key" \
+		'{"id": 7} majority {old,spare} {new}'$'\n''{"id": 300} majority {old,new} {spare}'$'\n''{"id": 19000} majority {old,spare} {new}'
+	show "three nodes: the majority says which one is wrong"
+}
+
 sum_up() {
 	heading "Result: rows drifted: $(commas "$DRIFT"), found: $(commas "$(wc -l <"$WORK/found.txt")")," \
 		"confirmed by a full comparison: $(commas "$(wc -l <"$WORK/truth.txt")"), repaired: $(commas "$REPAIRED");"
@@ -436,6 +490,7 @@ inner() {
 	repair
 	equal_again
 	live_audits
+	from_a_desk
 	sum_up
 	stop_server subscriber
 	stop_server publisher

@@ -36,8 +36,8 @@ sub chapters
 
 my $expected = join('', <DATA>);
 my ($chapters, $expected_chapters) = (chapters($said), chapters($expected));
-is($chapters->{$_}, $expected_chapters->{$_}, "chapter $_") foreach 3 .. 8;
-is(join(' ', sort keys %$chapters), '1 2 3 4 5 6 7 8', 'all chapters');
+is($chapters->{$_}, $expected_chapters->{$_}, "chapter $_") foreach 3 .. 9;
+is(join(' ', sort keys %$chapters), '1 2 3 4 5 6 7 8 9', 'all chapters');
 like($said, qr/^2\. Business as usual.*^\s+pgbench_accounts \| equal  \| 100000 \| 100000 \|       0 \|     0 \|       0 .*^3\./ms,
 	'no difference under load');
 like($said, qr/^\s+pgbench_accounts \| differs \| 100000 \| 100000 \|      30 \|    30 \|      40 /m, 'the audit finds what drifted');
@@ -163,6 +163,24 @@ __DATA__
      pgbench_history  | equal  |    672 |    672 |       0 |     0 |       0 |           0 |
      pgbench_tellers  | equal  |     10 |     10 |       0 |     0 |       0 |           0 |
     the audit by scans says the same: no digest has missed a change
+
+9. From a desk: servers on which nothing is installed
+    the databases old, new and spare have no iblt; desk has it, and no table
+    desk> SELECT key, side, differs FROM iblt_compare(here_peer => 'old', here_relation => 'public.orders',
+            peer => 'new', method => 'auto', rows => 'columns') ORDER BY key;
+          key      | side | differs
+    ---------------+------+---------
+     {"id": 7}     | both | {price}
+     {"id": 19000} | here |
+    one row was changed on the way to the new server, and one was lost
+    desk> SELECT key, verdict, agree, deviate FROM iblt_compare_nodes('public.orders', '{old,new,spare}',
+            method => 'auto', recheck => 0) ORDER BY key;
+          key      | verdict  |    agree    | deviate
+    ---------------+----------+-------------+---------
+     {"id": 7}     | majority | {old,spare} | {new}
+     {"id": 300}   | majority | {old,new}   | {spare}
+     {"id": 19000} | majority | {old,spare} | {new}
+    three nodes: the majority says which one is wrong
 
 Result: rows drifted: 100, found: 100, confirmed by a full comparison: 100, repaired: 100;
 now both sides are equal.  Bytes sent to find them: 79,747 instead of 9,789,303.
