@@ -266,6 +266,10 @@ BEGIN
 	PERFORM audit_check_peers(conns);
 	items := audit_list(conns, target);
 	PERFORM audit_check_mappings(items, options.mappings);
+	IF compare.live <> 'off' AND target.kind IN ('publication', 'subscription')
+			AND options.mappings IS NULL THEN
+		items := audit_by_parent(conns, items);
+	END IF;
 	FOR n IN 1 .. cardinality(items) LOOP
 		IF n > done THEN
 			batch := audit_batch(conns, peers, items, n, options, 100);

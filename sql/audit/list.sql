@@ -215,6 +215,49 @@ BEGIN
 END
 $$;
 
+-- Partitions whose digest is that of their parent
+
+-- The items with a partitioned table in place of its partitions, if both sides keep a digest of it
+-- that is trustworthy, and if all rows and columns of the same partitions are audited.
+-- Digests of partitions add up to that of the parent, which does not tell those of partitions.
+CREATE FUNCTION audit_by_parent(conns text[], items audit_item[]) RETURNS audit_item[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	answers text[] := ask_calls(conns, 'audit_parents()', 'audit_parents()');
+	parent record;
+	item audit_item;
+	members integer[];
+BEGIN
+	FOR parent IN SELECT h ->> 0 AS schema, h ->> 1 AS name, h -> 2 AS leaves
+		FROM jsonb_array_elements(answers[1]::jsonb) AS h
+		JOIN jsonb_array_elements(answers[2]::jsonb) AS t ON t -> 0 = h -> 0 AND t -> 1 = h -> 1
+			AND (t -> 2) @> (h -> 2) AND (t -> 2) <@ (h -> 2)
+		ORDER BY jsonb_array_length(h -> 2) DESC
+	LOOP
+		members := ARRAY(SELECT n FROM generate_subscripts(items, 1) AS n,
+				LATERAL (SELECT (items[n]).*) AS i
+			WHERE parent.leaves ? format('%I.%I', i.schema, i.name) AND i.absent IS NOT TRUE
+				AND i.problem IS NULL AND i.notes = '{}' AND (i.published).filter IS NULL
+				AND (i.published).unpublished = '{}' ORDER BY n);
+		CONTINUE WHEN members = '{}'
+			OR cardinality(members) <> jsonb_array_length(parent.leaves);
+		item := items[members[1]];
+		item.relid := CASE WHEN item.relid IS NOT NULL
+			THEN to_regclass(format('%I.%I', parent.schema, parent.name)) END;
+		item.feeds := NULL;
+		item.schema := parent.schema;
+		item.name := parent.name;
+		item.notes := ARRAY[format('%s partitions are compared together',
+			cardinality(members))];
+		items[members[1]] := item;
+		items := ARRAY(SELECT items[n] FROM generate_subscripts(items, 1) AS n
+			WHERE n <> ALL (members[2 :]) ORDER BY n);
+	END LOOP;
+	RETURN items;
+END
+$$;
+
 -- All of them
 
 -- The items of an audit; an error if there are none.

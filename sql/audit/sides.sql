@@ -26,6 +26,20 @@ AS $$
 		JOIN listed AS p ON p.oid = a.relid WHERE p.oid <> l.oid))) END
 $$;
 
+-- The partitioned tables that the caller can read a trustworthy digest of: the schema, the name,
+-- and the names of all their partitions that have rows.
+CREATE FUNCTION audit_parents() RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL UNSAFE
+AS $$
+	SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname, (
+		SELECT coalesce(jsonb_agg(format('%I.%I', m.nspname, l.relname)), '[]')
+		FROM pg_partition_tree(c.oid) AS t JOIN pg_class l ON l.oid = t.relid
+		JOIN pg_namespace m ON m.oid = l.relnamespace WHERE t.isleaf))), '[]')
+	FROM @extschema@.iblt_live_status() AS s JOIN pg_class c ON c.oid = s.relation
+	JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE c.relkind = 'p' AND s.state = 'live'
+$$;
+
 -- Publications
 
 -- The tables of publications, and which of the publications exist, in the form of type

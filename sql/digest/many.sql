@@ -38,6 +38,9 @@ BEGIN
 		PERFORM audit_check_peers(ARRAY[NULL, conn]);
 	END IF;
 	items := audit_list(ARRAY[NULL, conn], target);
+	IF conn IS NOT NULL AND target.kind IN ('publication', 'subscription') THEN
+		items := audit_by_parent(ARRAY[NULL, conn], items);
+	END IF;
 	PERFORM peer_close(conn);
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,

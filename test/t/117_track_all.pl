@@ -50,6 +50,35 @@ is(audit("subscription => 'sub', live => 'auto'"), qq(public."B ""b" equal from 
 sql($here, q{UPDATE p SET v = 'drift' WHERE id = 5});
 is(audit("subscription => 'sub', live => 'auto'") =~ s/.*(public.p1 .*)\n.*/$1/sr, 'public.p1 differs from live digests', 'and finds drift');
 
+# a tracked partitioned table stands for its partitions, as long as both have the same
+sql($_, "CALL iblt_untrack('p1'); CALL iblt_untrack('p2')") foreach $here, $there;
+sql($there, "CREATE SCHEMA \"p.p\"; CALL iblt_track('p')");
+is(audit("subscription => 'sub', live => 'auto'") =~ s/^public\.[^p].*\n//gmr, "public.p1 differs \npublic.p2 equal ", 'a partitioned table that only one side tracks');
+sql($here, "CALL iblt_track('p', peer => $peer)");
+my $by_parent = sub { return sql($here, "SELECT relation, status, changed, rows_here, substring(detail FROM 'from live digests|live digests are not used'), substring(detail FROM '. partitions .*') FROM iblt_audit($_[0]) WHERE relation ~ '[.]p[0-9]?\$'") };
+is($by_parent->("subscription => 'sub', live => 'auto'"), 'public.p|differs|1|199|from live digests|2 partitions are compared together', 'one that both track is compared in place of its partitions');
+is($by_parent->("$peer, publication => 'pub', live => 'require'"), 'public.p|differs|1|199|from live digests|2 partitions are compared together', 'also of a publication');
+sql($there, 'CREATE PUBLICATION part FOR TABLE p2');
+is($by_parent->("$peer, publication => 'part', live => 'auto'"), 'public.p2|equal|0|100|live digests are not used|', 'unless only some of them are audited');
+is($by_parent->("subscription => 'sub'"), "public.p1|differs|1|99||\npublic.p2|equal|0|100||", 'but not by scans');
+is($by_parent->("$peer, '{p1,p2}', live => 'auto'"), "public.p1|differs|1|99|live digests are not used|\npublic.p2|equal|0|100|live digests are not used|", 'nor where the partitions are named');
+like(track_all("subscription => 'sub'"), qr/^table public\.p is tracked already$/m, 'a call tracks no partitions of it');
+sql($here, q{SET session_replication_role = replica; UPDATE p SET v = '5' WHERE id = 5});
+is($by_parent->("subscription => 'sub', live => 'require'"), 'public.p|equal|0|199|from live digests|2 partitions are compared together', 'equal again');
+sql($there, "CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (1000) TO (2000); CALL iblt_live_rebuild('p')");
+$there->wait_for_catchup('sub');
+is($by_parent->("subscription => 'sub', live => 'auto'"), "public.p1|equal|0|99|live digests are not used|\npublic.p2|equal|0|100|live digests are not used|\npublic.p3|not comparable||||",
+	'with a partition on one side alone, each is compared by itself');
+sql($there, 'DROP TABLE p3');
+sql($here, "ALTER TABLE p DETACH PARTITION p2; DELETE FROM p2 WHERE id = 120; ALTER TABLE p ATTACH PARTITION p2 DEFAULT; CALL iblt_live_rebuild('p')");
+sql($there, "CALL iblt_live_rebuild('p')");
+is($by_parent->("subscription => 'sub', live => 'auto'"), 'public.p|differs|0|198|from live digests|2 partitions are compared together', 'detached and attached, and rebuilt');
+sql($here, 'ALTER TABLE p DETACH PARTITION p2');
+is($by_parent->("subscription => 'sub', live => 'auto'"), "public.p1|equal|0|99|live digests are not used|\npublic.p2|differs|0|99|live digests are not used|", 'detached: each by itself');
+sql($here, "ALTER TABLE p ATTACH PARTITION p2 DEFAULT; INSERT INTO p2 VALUES (120, '120'); CALL iblt_untrack('p')");
+sql($there, "CALL iblt_untrack('p')");
+is(track_all("subscription => 'sub'") =~ s/\n.*//sr, '4|1', 'and tracked by themselves again');
+
 # what is not trustworthy any more is made so again, on either side
 sql($there, 'ALTER TABLE a DISABLE TRIGGER iblt_track_row; INSERT INTO a VALUES (-1); ALTER TABLE a ENABLE ALWAYS TRIGGER iblt_track_row');
 sql($here, q{ALTER TABLE "B ""b" DISABLE TRIGGER ALL; CALL iblt_untrack('p2')});
