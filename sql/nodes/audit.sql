@@ -10,10 +10,12 @@ CREATE FUNCTION nodes_audit_compare(nodes node_set) RETURNS node_audit_row
 AS $$
 DECLARE
 	result node_audit_row;
+	compared record := nodes_differences(nodes);
 BEGIN
+	nodes := compared.nodes;	-- with a plan that may scan after all
 	WITH d AS MATERIALIZED (
 		SELECT d.confirmed, v.verdict, v.agree, v.deviate, v.missing
-		FROM nodes_differences(nodes) AS d,
+		FROM unnest(compared.differences) AS d,
 			nodes_verdict(nodes.names, nodes.named, d.digests) AS v
 	), n AS (
 		SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'

@@ -33,13 +33,13 @@ BEGIN
 END
 $$;
 
--- The keys on which nodes disagree.
-CREATE FUNCTION nodes_differences(nodes node_set) RETURNS SETOF node_difference
+-- The keys on which nodes disagree, and the nodes with the plan by which these were found.
+CREATE FUNCTION nodes_differences(INOUT nodes node_set, OUT differences node_difference[])
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	found record;
-	differences node_difference[];
 BEGIN
 	IF (nodes.plan).buckets IS NOT NULL THEN
 		differences := ARRAY(SELECT d FROM nodes_plain_look(nodes) AS d);
@@ -49,10 +49,8 @@ BEGIN
 		differences := ARRAY(SELECT d FROM nodes_first_look(nodes, found.base, found.said,
 			found.list, found.sample, found.number) AS d);
 	END IF;
-	IF (nodes.plan).recheck = 0 THEN
-		RETURN QUERY SELECT * FROM unnest(differences);
-	ELSE
-		RETURN QUERY SELECT * FROM nodes_recheck(nodes, differences);
+	IF (nodes.plan).recheck > 0 THEN
+		differences := ARRAY(SELECT d FROM nodes_recheck(nodes, differences) AS d);
 	END IF;
 END
 $$;
@@ -168,7 +166,7 @@ BEGIN
 			PERFORM live_notice(prepared.plan);
 			RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,
 					CASE WHEN rows THEN nodes_contents(names, d.contents) END
-				FROM nodes_differences(prepared) AS d,
+				FROM unnest((nodes_differences(prepared)).differences) AS d,
 					nodes_verdict(names, named, d.digests) AS v;
 			PERFORM nodes_close(conns);
 			EXIT;

@@ -58,26 +58,17 @@ $$;
 CREATE FUNCTION repair_lock_sides(plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	compared plan := (plans[1]).compared;
-	here text[] := repair_relations(plans, 'here');
-	there text[] := repair_relations(plans, 'there');
 BEGIN
-	IF is_together(compared) THEN
-		PERFORM repair_guard((compared.here).place, here || there);
-	ELSIF (compared.here).identity < (compared.there).identity COLLATE "C" THEN
-		PERFORM repair_guard((compared.here).place, here),
-			repair_guard((compared.there).place, there);
-	ELSE
-		PERFORM repair_guard((compared.there).place, there),
-			repair_guard((compared.here).place, here);
-	END IF;
+	PERFORM repair_guard(x.place, x.relations)
+	FROM (SELECT s.place, array_agg(DISTINCT s.relation) AS relations
+		FROM unnest(plans) AS p, unnest(ARRAY[(p.compared).here, (p.compared).there]) AS s
+		GROUP BY 1 ORDER BY min(s.identity COLLATE "C")) AS x;
 END
 $$;
 
--- Sets how long the transactions of both sides wait for a lock, unless a session waits less.
+-- Sets how long the transactions of all places wait for a lock, unless a session waits less.
 -- NULL sets what the session had.
-CREATE FUNCTION repair_patience(plan plan, wait interval) RETURNS void
+CREATE FUNCTION repair_patience(plans repair_plan[], wait interval) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -86,8 +77,10 @@ DECLARE
 		CASE WHEN wait IS NULL THEN 'reset_val'
 			ELSE format('least(nullif(setting::int8, 0), %s)::text',
 				greatest(1, least(2147483647, round(extract(epoch FROM wait) * 1000)))) END);
+	places text[] := ARRAY(SELECT DISTINCT place
+		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place);
 BEGIN
-	PERFORM ask_values(places_of(plan), ARRAY[query, query]);
+	PERFORM ask_values(places, array_fill(query, ARRAY[cardinality(places)]));
 END
 $$;
 
@@ -117,12 +110,12 @@ DECLARE
 		WHERE NOT (p.compared).is_unique);
 	plan repair_plan;
 BEGIN
-	PERFORM repair_patience(compared, compared.timeout), repair_lock_sides(plans);
+	PERFORM repair_patience(plans, compared.timeout), repair_lock_sides(plans);
 	PERFORM ask_call(place_of(compared, target), format(
 			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
 			repair_relations(plans, target),
 			repair_relations(bare, target))),
-		repair_patience(compared, NULL),
+		repair_patience(plans, NULL),
 		set_config('lock_timeout', before, true);
 	FOREACH plan IN ARRAY plans LOOP
 		IF repair_target_of(plan) IS DISTINCT FROM plan.target THEN
@@ -134,13 +127,12 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- Locks what a repair is about to change, on other servers in transactions.  That of the target
--- may write, and goes on.
-CREATE FUNCTION repair_begin(places text[], asked repair_options, plans repair_plan[]) RETURNS void
+-- Locks what a repair is about to change, in the places of the target and of all sources, on
+-- other servers in transactions.  That of the target may write, and goes on.
+CREATE FUNCTION repair_begin(places text[], target text, plans repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	target text := places[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END];
 	place text;
 	writes boolean;
 BEGIN
@@ -155,10 +147,8 @@ BEGIN
 	IF plans <> '{}' THEN
 		PERFORM repair_lock_all(plans);
 	END IF;
-	FOREACH place IN ARRAY places LOOP
-		IF place <> coalesce(target, '') THEN
-			PERFORM peer_send(place, 'COMMIT'), peer_value(place, 0.001, 0);
-		END IF;
+	FOR place IN SELECT DISTINCT p FROM unnest(places) AS p WHERE p <> coalesce(target, '') LOOP
+		PERFORM peer_send(place, 'COMMIT'), peer_value(place, 0.001, 0);
 	END LOOP;
 END
 $$;

@@ -110,7 +110,7 @@ CREATE FUNCTION repair_check_apply(plan repair_plan) RETURNS void
 AS $$
 DECLARE
 	s side := repair_side(plan);
-	source side := CASE s.side WHEN 'here' THEN (plan.compared).there
+	source side := CASE (plan.asked).target WHEN 'here' THEN (plan.compared).there
 		ELSE (plan.compared).here END;
 BEGIN
 	IF (plan.asked).apply THEN

@@ -16,7 +16,7 @@ AS $$
 		CASE WHEN (plan.asked).as_replica THEN 'R' ELSE 'O' END)
 $$;
 
--- The notices of a preview of steps for a target of that many rows.
+-- The notices of a preview of steps for a target of that many rows, if that is known.
 CREATE FUNCTION repair_announce(plan repair_plan, steps repair_step[], rows bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -28,8 +28,8 @@ DECLARE
 	s side := repair_side(plan);
 BEGIN
 	IF lost > 0 THEN
-		RAISE NOTICE 'the repair will delete % of the % rows of % (%)', lost, rows, s.relation,
-			s.side;
+		RAISE NOTICE 'the repair will delete % rows of % (%)', concat_ws(' of the ', lost, rows),
+			s.relation, s.side;
 	END IF;
 	IF (plan.asked).as_replica AND triggers <> '' THEN
 		RAISE NOTICE 'triggers of % will fire (%): %', s.relation, s.side, triggers;

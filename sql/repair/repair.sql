@@ -21,7 +21,7 @@ BEGIN
 	work.figures := comparison.figures;
 	work.steps := repair_outside(plan, repair_steps(plan, comparison.differences));
 	IF (plan.asked).apply THEN
-		PERFORM repair_begin(places_of(plan.compared), plan.asked,
+		PERFORM repair_begin(places_of(plan.compared), (repair_side(plan)).place,
 			CASE WHEN repair_ids(work.steps) = '{}' THEN '{}' ELSE ARRAY[plan] END);
 		claimed := repair_claim(plan, comparison.differences, work.steps);
 		work.steps := claimed.steps;

@@ -327,8 +327,9 @@ DECLARE
 	r run_repair;
 	x record;
 BEGIN
-	PERFORM repair_begin(w.conns, asked, ARRAY(SELECT (u.work).plan
-		FROM unnest(repairs) AS u WHERE repair_ids((u.work).steps) <> '{}'));
+	PERFORM repair_begin(w.conns, w.conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END],
+		ARRAY(SELECT (u.work).plan FROM unnest(repairs) AS u
+			WHERE repair_ids((u.work).steps) <> '{}'));
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := run_repair_claim(repairs[i]);
 		repairs[i] := r;

@@ -382,6 +382,128 @@ is(sql('here', "SELECT count(*) FROM iblt_compare_nodes('shop.live', '{n1,NULL,n
 sql($_, "CALL iblt_untrack('shop.live')") foreach qw(here n1 n2 n3 n6);
 sql($_, 'DROP TABLE shop.live') foreach qw(here n1 n2 n3 n6);
 
+# --- repairs ------------------------------------------------------------------------------------
+
+# The lines "node key action status detail" of a repair, sorted, or its error.
+sub repaired
+{
+	my ($relation, $nodes, $options) = @_;
+	my ($rc, $out, $err) = $servers[0]->psql('postgres', "SET client_min_messages = notice; SELECT concat_ws(' ', node, key, action, status, detail) FROM iblt_repair_nodes('$relation', " . list(@$nodes) . ", $options)");
+	$notices = join "\n", $err =~ /((?:NOTICE|WARNING): .*(?:\n(?:DETAIL|HINT): .*)*)/g;
+	return $err =~ /(ERROR: .*(?:\n(?:DETAIL|HINT): .*)*)/ ? $1 : join "\n", sort split /\n/, $out;
+}
+
+# What the nodes are to tell after a repair: each key as the majority has it, or as the source.
+sub wanted
+{
+	my ($told, $source, @nodes) = @_;
+	my %wanted;
+	foreach my $key (keys %{ { map { map { ($_ => 1) } keys %$_ } values %$told } })
+	{
+		my %groups;
+		my $form = sub { my $rows = $told->{ $_[0] }{$key} // {}; return join ' ', map { "$_ * $rows->{$_}" } sort keys %$rows };
+		push @{ $groups{ $form->($_) } }, $_ foreach @nodes;
+		my ($largest) = sort { @$b <=> @$a } values %groups;
+		my $like = $source // (2 * @$largest > @nodes ? $largest->[0] : undef);
+		foreach my $name (@nodes)
+		{
+			my $rows = $told->{ $like // $name }{$key};
+			$wanted{$name}{$key} = $rows if $rows;
+		}
+	}
+	return \%wanted;
+}
+sub as_text { my ($told) = @_; return join "\n", map { my $n = $_; map { my $k = $_; map { "$n $k $_ $told->{$n}{$k}{$_}" } sort keys %{ $told->{$n}{$k} } } sort keys %{ $told->{$n} } } sort keys %$told }
+
+my %wrong_repairs;
+my $repairs = 1 + int($rounds / 2);
+foreach my $round (1 .. $repairs)
+{
+	my $kind = $kinds[ $round % @kinds ];
+	my @nodes = (sort { rand() <=> 0.5 } qw(here n1 n2 n3 n4))[ 0 .. 2 + int rand 3 ];
+	my @indexed = grep { $kind->{index} && rand() < 0.7 } @nodes;
+	my $rows = random_rows($kind, \@indexed, @nodes);
+	foreach my $name (@nodes)
+	{
+		my @values = map { "($_->[0], '$_->[1]')" } @{ $rows->{$name} };
+		sql($name, "DROP TABLE IF EXISTS shop.r; CREATE TABLE shop.r ($kind->{table});" . (@values ? 'INSERT INTO shop.r VALUES ' . join(', ', @values) . ';' : '')
+			  . (grep({ $_ eq $name } @indexed) ? 'CREATE UNIQUE INDEX ON shop.r (k)' : ''));
+	}
+	# of a key with several rows on one node, an index on another one leaves no room
+	my $source = $round % 4 ? undef : $nodes[-1];
+	$source = undef if @indexed && @indexed < @nodes;
+	my $before = told($kind, @nodes);
+	my $wanted = wanted($before, $source, @nodes);
+	my $options = join ', ', 'recheck => 0', $kind->{options} // (), $source ? "source => '$source'" : ();
+	my $preview = repaired('shop.r', \@nodes, $options);
+	my $unchanged = as_text(told($kind, @nodes)) eq as_text($before);
+	my $applied = repaired('shop.r', \@nodes, "$options, apply => true");
+	my @failed = grep { /^(\w+) .* failed / } split /\n/, $applied;
+	next if @failed && !grep { !/duplicate key value/ } @failed and @indexed && @indexed < @nodes;
+	my $text = join "\n", map { "round $round, $kind->{name}, nodes @nodes, $options: $_" } $unchanged ? () : 'a preview has changed rows',
+	  $preview eq $applied =~ s/\bapplied\b/preview/gr ? () : "a preview of\n$preview\nand\n$applied", as_text(told($kind, @nodes)) eq as_text($wanted) ? () : "$applied\nwas told of\n" . as_text($before);
+	diag($text) if $text;
+	$wrong_repairs{ $kind->{name} } = 1 if $text;
+}
+is(join(', ', sort keys %wrong_repairs), '', "$repairs rounds: after a repair all nodes are as the majority or the source, and ties are as they were");
+all('DROP TABLE IF EXISTS shop.r');
+
+sub fill_nodes
+{
+	sql($_, "DROP TABLE IF EXISTS shop.f; CREATE TABLE shop.f (id int PRIMARY KEY, v text); INSERT INTO shop.f SELECT g, 'all' FROM generate_series(1, 9) g") foreach qw(here n1 n2 n3 n5);
+	sql('n1', "UPDATE shop.f SET v = 'one' WHERE id = 1");
+	sql('n2', "DELETE FROM shop.f WHERE id = 2");
+	sql('n3', "INSERT INTO shop.f VALUES (30, 'three')");
+	return;
+}
+sub contents { my ($name) = @_; return sql($name, "SELECT string_agg(id || v, ' ' ORDER BY id) FROM shop.f WHERE id IN (1, 2, 3, 30) OR v <> 'all'") }
+my $sound = '1all 2all 3all';
+fill_nodes();
+sql('here', "UPDATE shop.f SET v = 'tie' WHERE id = 3; UPDATE shop.f SET v = 'here' WHERE id = 4");
+sql('n1', "UPDATE shop.f SET v = 'tie' WHERE id = 3");
+is(repaired('shop.f', [qw(here n1 n2 n3)], 'recheck => 0'), join("\n", 'here {"id": 4} update preview', 'n1 {"id": 1} update preview', 'n2 {"id": 2} insert preview', 'n3 {"id": 30} delete preview', '{"id": 3} skipped a tie: no majority of the nodes agrees'), 'a preview');
+like($notices, qr/^NOTICE:  the repair will delete 1 rows of shop.f \(n3\)$/m, 'what will be lost');
+is(sql('here', "SELECT sql FROM iblt_repair_nodes('shop.f', '{n1,n2,n3}', recheck => 0) WHERE node = 'n2'"), "INSERT INTO shop.f (id, v) VALUES ('2'::pg_catalog.int4, 'all'::pg_catalog.text);", 'the statement');
+is(sql('here', "BEGIN; SELECT count(*) FROM iblt_repair_nodes('shop.f', ${\ list(qw(here n1 n2 n3))}, recheck => 0, apply => true); ROLLBACK; SELECT v FROM shop.f WHERE id = 4"), "5\nhere", 'this database is repaired in the transaction that calls');
+is(contents('n2'), $sound, 'the others are done');
+is(repaired('shop.f', [qw(here n1 n2 n3)], 'apply => true'), "here {\"id\": 4} update applied\n{\"id\": 3} skipped a tie: no majority of the nodes agrees", 'which the next call shows');
+is(repaired('shop.f', [qw(n1 here n2 n3)], "source => 'n1', apply => true, condition => 'id = 3'"), "n2 {\"id\": 3} update applied\nn3 {\"id\": 3} update applied", 'a tie, like a node that is named');
+
+# A node that fails does not undo the others.
+sql('n2', q{CREATE FUNCTION shop.fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF TG_ARGV[0] = 'end' THEN PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()), pg_catalog.pg_sleep(5); END IF; RAISE 'the disk is full'; END$$});
+foreach my $how ([ 'error', qr/the disk is full/ ], [ 'end', qr/terminating connection due to administrator command|could not send a query to "n2"|server closed the connection/ ])
+{
+	fill_nodes();
+	sql('n2', "CREATE TRIGGER fail BEFORE INSERT ON shop.f FOR EACH ROW EXECUTE FUNCTION shop.fail('$how->[0]')");
+	my $answer = repaired('shop.f', [qw(n1 n2 n3 n5)], 'recheck => 0, apply => true');
+	like($answer, qr/^n1 \{"id": 1\} update applied\nn2 \{"id": 2\} insert failed on "n2": .*\nn3 \{"id": 30\} delete applied$/, "$how->[0]: which nodes were done");
+	like($answer, $how->[1], 'and why one was not');
+	like($notices, qr/WARNING:  node "n2" is not repaired\nDETAIL:  on "n2": /, 'which a warning says');
+	is(join('; ', map { contents($_) } qw(n1 n2 n3)), "$sound; 1all 3all; $sound", 'that is so');
+}
+sql('n2', 'DROP FUNCTION shop.fail CASCADE');
+is(repaired('shop.f', [qw(n1 n2 n3)], 'recheck => 0, apply => true'), 'n2 {"id": 2} insert applied', 'the rest');
+fill_nodes();
+like(repaired('shop.f', [qw(n1 n2 n3)], "recheck => 0, apply => true, origin => 'no such'"), qr/^n1 \{"id": 1\} failed on "n1": replication origin "no such" does not exist\nn2 .*\nn3 .* failed on "n3": replication origin/, 'an origin that no node has');
+sql('n1', "SELECT pg_replication_origin_create('repair')");
+like(repaired('shop.f', [qw(n1 n2 n3)], "recheck => 0, apply => true, origin => 'repair'"), qr/^n1 \{"id": 1\} update applied\nn2 .* (failed|applied)/, 'and one that a node has');
+is(repaired('shop.f', [qw(here n1 n4 n2)], "recheck => 0, without => 'skip'"), '{"id": 2} skipped a tie: no majority of the nodes agrees', 'a node that is left out has a vote that nobody gets');
+like($notices, qr/WARNING:  node "n4" is left out/, 'and a warning');
+like(repaired('shop.f', [qw(here n1 n4)], "source => 'n4', without => 'skip'"), qr/ERROR:  source "n4" is not one of the nodes: "here", "n1"/, 'but it cannot be the source');
+like(repaired('shop.f', [qw(here n1)], "source => 'n2'"), qr/ERROR:  source "n2" is not one of the nodes: "here", "n1"/, 'nor can another');
+like(repaired('shop.f', [qw(here n7 n1)], 'recheck => 0'), qr/ERROR:  extension iblt is not installed in "n7"'s database/, 'all need iblt');
+
+# The nodes that agreed do not any more when the rows are locked.
+fill_nodes();
+sql('here', q{ALTER FUNCTION iblt_internal.repair_begin(text[], text, iblt_internal.repair_plan[]) RENAME TO repair_begin_it; CREATE FUNCTION iblt_internal.repair_begin(text[], text, iblt_internal.repair_plan[]) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN PERFORM public.dblink_exec('n2', 'UPDATE shop.f SET v = ''later'' WHERE id = 1'); PERFORM iblt_internal.repair_begin_it($1, $2, $3); END$$});
+is(repaired('shop.f', [qw(n3 n2 n1)], "recheck => 0, apply => true, condition => 'id = 1'"), 'n1 {"id": 1} update skipped changed since it was compared', 'a majority that is gone by then');
+is(contents('n1'), '1one 2all 3all', 'nothing is changed');
+sql('here', q{DROP FUNCTION iblt_internal.repair_begin(text[], text, iblt_internal.repair_plan[]); ALTER FUNCTION iblt_internal.repair_begin_it(text[], text, iblt_internal.repair_plan[]) RENAME TO repair_begin});
+is(repaired('shop.f', [qw(n3 n2 n1)], "timeout => '0 s', apply => true, condition => 'id = 2'"), '{"id": 2} skipped not confirmed: rows kept changing, or there was no time to look again', 'what is not confirmed');
+sql($_, 'DROP TABLE shop.f') foreach qw(here n1 n2 n3 n5);
+nothing_left('after repairs', @servers);
+
 # --- nodes that fail in the middle ------------------------------------------------------------
 
 foreach my $step ([ 'its scan', 'scan_answer(text, iblt, text, numeric, boolean)', 'iblt_internal.scanned' ], [ 'the lookup', 'read_planned(text, text[], text[], text[])', 'record' ])

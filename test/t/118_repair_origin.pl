@@ -167,7 +167,7 @@ is(sql($_, "SELECT string_agg(a, ' ' ORDER BY id) FROM w"), 'here here there lat
 is(sql($here, "BEGIN; UPDATE w SET a = 'not committed' WHERE id = 1; SELECT status, detail FROM " . call('w', 'pull', "winner => 'newest'") . '; ROLLBACK'), 'skipped|a tie: it is not known which row is newer', 'a transaction of which nobody knows when it commits');
 
 # The winner is the one of the rows that are locked, though their contents are as they were compared.
-my $args = 'text, iblt_internal.repair_options, iblt_internal.repair_plan[]';
+my $args = 'text[], text, iblt_internal.repair_plan[]';
 foreach my $case ([ 'pull', $here, 'here' ], [ 'pull', $there, 'there' ], [ 'push', $here, 'here' ], [ 'push', $there, 'there' ])
 {
 	my ($direction, $node, $name) = @$case;

@@ -1,0 +1,356 @@
+-- iblt_repair_nodes ------------------------------------------------------------------------
+--
+-- What deviates on a node becomes like the majority, or like a node that is named.  Rows come
+-- from a node that agrees, and the repair of such a pair is that of iblt_repair (sql/repair).
+-- All pairs of one target are a transaction of its own, and an error there does not undo what
+-- was done on other nodes.
+
+-- What iblt_repair_nodes says of a key on a node.
+CREATE TYPE node_repair_row AS (
+	node text,				-- NULL: no node is to be changed
+	key jsonb,
+	action text,
+	sql text,
+	status text,			-- 'preview', 'applied', 'skipped', 'failed' or 'unknown'
+	detail text
+);
+
+-- Keys that are to become on a node, by its place in the list, as they are on another one.
+CREATE TYPE node_pair AS (target integer, source integer, ids text[], keys jsonb[]);
+
+-- The node whose rows of a key win, NULL for a tie, and those that are to become like it.
+CREATE FUNCTION nodes_winner(names text[], named integer, digests text[], INOUT source text,
+	OUT targets text[]) RETURNS record
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	v record;
+BEGIN
+	IF source IS NULL THEN
+		v := nodes_verdict(names, named, digests);
+		source := CASE v.verdict WHEN 'majority' THEN v.agree[1] END;
+		targets := CASE v.verdict WHEN 'majority' THEN v.deviate END;
+		RETURN;
+	END IF;
+	targets := ARRAY(SELECT u.name FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
+		WHERE u.digest IS DISTINCT FROM digests[array_position(names, source)] ORDER BY u.n);
+END
+$$;
+
+-- What is to be repaired, in the order of the nodes.
+-- This database is the last one: its changes are not committed, so it is no source from then on.
+CREATE FUNCTION nodes_pairs(nodes node_set, differences node_difference[], source text)
+RETURNS SETOF node_pair
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT array_position(nodes.names, t.name), array_position(nodes.names, w.source),
+		array_agg(d.id), array_agg(d.key)
+	FROM unnest(differences) AS d,
+		nodes_winner(nodes.names, nodes.named, d.digests, nodes_pairs.source) AS w,
+		unnest(w.targets) AS t(name)
+	WHERE d.confirmed IS NOT FALSE GROUP BY t.name, 1, 2 ORDER BY t.name = 'here', 1, 2
+$$;
+
+-- The rows for keys that are left on all nodes.
+CREATE FUNCTION nodes_left(nodes node_set, differences node_difference[], source text)
+RETURNS SETOF node_repair_row
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT NULL, d.key, NULL, NULL, 'skipped', CASE WHEN d.confirmed IS FALSE
+		THEN 'not confirmed: rows kept changing, or there was no time to look again'
+		ELSE 'a tie: no majority of the nodes agrees' END
+	FROM unnest(differences) AS d,
+		nodes_winner(nodes.names, nodes.named, d.digests, nodes_left.source) AS w
+	WHERE d.confirmed IS FALSE OR w.source IS NULL ORDER BY d.key
+$$;
+
+-- One target
+
+-- The steps of a target's repair from each of its sources.
+CREATE FUNCTION nodes_repair_steps(nodes node_set, pairs node_pair[], asked repair_options)
+RETURNS repair_work[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	compared plan;
+	work repair_work;
+	works repair_work[] := '{}';
+BEGIN
+	FOR i IN 1 .. cardinality(pairs) LOOP
+		compared := nodes_two(nodes, pairs[i].source, pairs[i].target);
+		compared.content := 'texts';
+		work.plan := repair_plan_of(compared, asked);
+		work.again := look_at_ids((work.plan).compared, pairs[i].ids);
+		work.steps := repair_outside(work.plan, repair_steps(work.plan, work.again));
+		IF NOT asked.apply THEN
+			work.steps := repair_cascades(work.plan, repair_fill(work.plan, work.steps));
+			PERFORM repair_announce(work.plan, work.steps, NULL);
+		END IF;
+		works := array_append(works, work);
+	END LOOP;
+	RETURN works;
+END
+$$;
+
+-- The nodes that can be reached now, over new connections where these are closed.  The others
+-- agree with nobody.
+CREATE FUNCTION nodes_reached(nodes text[], s node_set) RETURNS node_set
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	reached node_set := s;
+	place text;
+BEGIN
+	reached.names := '{}';
+	reached.sides := '{}';
+	FOR n IN 1 .. cardinality(s.names) LOOP
+		BEGIN
+			place := (s.sides[n]).place;
+			IF place IS NOT NULL AND NOT peer_is_open(place) THEN
+				place := peer_connect(nodes[n], place, (s.plan).timeout);
+			END IF;
+			reached.names := reached.names || s.names[n];
+			reached.sides := array_append(reached.sides, s.sides[n]);
+		EXCEPTION WHEN OTHERS THEN
+			CONTINUE;
+		END;
+	END LOOP;
+	RETURN reached;
+END
+$$;
+
+-- The steps, without those of keys on which these nodes do not agree any more as they did, which
+-- are skipped.
+-- The claim has found the rows of the two as they were compared.
+CREATE FUNCTION nodes_still(reached node_set, target text, source text, steps repair_step[])
+RETURNS repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	ids text[] := repair_ids(steps);
+	still text[];
+BEGIN
+	IF ids = '{}' THEN
+		RETURN steps;
+	END IF;
+	still := ARRAY(SELECT d.id FROM nodes_look(reached, keys_of_ids(reached.plan, ids)) AS d,
+			nodes_verdict(reached.names, reached.named, d.digests) AS v
+		WHERE v.verdict = 'majority' AND source = ANY (v.agree) AND target = ANY (v.deviate));
+	RETURN repair_skip(steps, ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
+		'changed since it was compared');
+END
+$$;
+
+-- Changes the rows of a target and commits there.
+CREATE FUNCTION nodes_repair_apply(nodes node_set, reached node_set, pairs node_pair[],
+	source text, INOUT works repair_work[]) RETURNS repair_work[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	target text := (nodes.sides[pairs[1].target]).place;
+	places text[] := ARRAY[target];
+	plans repair_plan[] := '{}';
+	work repair_work;
+	claimed record;
+BEGIN
+	FOR i IN 1 .. cardinality(works) LOOP
+		places := places || (nodes.sides[pairs[i].source]).place;
+		IF repair_ids(works[i].steps) <> '{}' THEN
+			plans := array_append(plans, works[i].plan);
+		END IF;
+	END LOOP;
+	IF plans = '{}' THEN
+		RETURN;
+	END IF;
+	PERFORM repair_begin(places, target, plans);
+	FOR i IN 1 .. cardinality(works) LOOP
+		work := works[i];
+		claimed := repair_claim(work.plan, work.again, work.steps);
+		work.steps := claimed.steps;
+		work.again := claimed.again;
+		IF source IS NULL THEN
+			work.steps := nodes_still(reached, nodes.names[pairs[i].target],
+				nodes.names[pairs[i].source], work.steps);
+		END IF;
+		works[i] := work;
+	END LOOP;
+	works := repair_apply(works);
+	PERFORM repair_commit(target);
+END
+$$;
+
+-- What is said of each key of a target, with the status and the reason of a failure if there is
+-- one.
+CREATE FUNCTION nodes_repair_rows(name text, pairs node_pair[], works repair_work[],
+	failed text, reason text) RETURNS SETOF node_repair_row
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
+AS $$
+	SELECT name, s.key, s.action, coalesce(s.sql, iblt_repair_kept(s.kept)) || ';', x.status,
+		CASE x.status WHEN failed THEN reason ELSE s.detail END
+	FROM unnest(works) WITH ORDINALITY AS w, unnest(w.steps) WITH ORDINALITY AS s,
+		LATERAL (SELECT CASE WHEN s.status = 'skipped' THEN s.status
+			ELSE coalesce(failed, s.status) END) AS x(status)
+	UNION ALL
+	SELECT name, k, NULL, NULL, failed, reason
+	FROM unnest(pairs) AS p, unnest(p.keys) AS k WHERE works IS NULL
+$$;
+
+-- Repairs a target, or previews that.  After an error nothing is changed there, unless the
+-- outcome of its COMMIT is unknown, and a warning says why.
+CREATE FUNCTION nodes_repair_target(nodes text[], s node_set, pairs node_pair[],
+	asked repair_options, source text) RETURNS node_repair_row[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	name text := s.names[pairs[1].target];
+	reached node_set := nodes_reached(nodes, s);
+	works repair_work[];
+	failed text;
+	broken integer;
+	e failure;
+	rows node_repair_row[];
+BEGIN
+	BEGIN
+		works := nodes_repair_steps(s, pairs, asked);
+		IF asked.apply THEN
+			works := nodes_repair_apply(s, reached, pairs, source, works);
+		END IF;
+	EXCEPTION WHEN assert_failure OR OTHERS THEN
+		GET STACKED DIAGNOSTICS e.message = MESSAGE_TEXT, e.detail = PG_EXCEPTION_DETAIL,
+			e.hint = PG_EXCEPTION_HINT;
+		failed := CASE WHEN e.message LIKE 'the outcome is unknown: %' THEN 'unknown'
+			ELSE 'failed' END;
+		RAISE WARNING USING MESSAGE = format('node "%s" is not repaired', name),
+			DETAIL = concat_ws(' ', e.message || '.', nullif(e.detail, '')), HINT = e.hint;
+		-- what is open there is rolled back
+		broken := nodes_failed(s.names, e.message);
+		PERFORM peer_close(x.place) FROM (SELECT (s.sides[pairs[1].target]).place
+			UNION SELECT (s.sides[p.source]).place FROM unnest(pairs) AS p
+			UNION SELECT (s.sides[broken]).place) AS x(place);
+	END;
+	rows := ARRAY(SELECT r FROM nodes_repair_rows(name, pairs, works, failed, e.message) AS r);
+	PERFORM iblt_repair_forget((w.plan).secret) FROM unnest(works) AS w;
+	RETURN rows;
+END
+$$;
+
+-- All targets
+
+-- Repairs nodes one after the other, or previews that.
+CREATE FUNCTION nodes_repair(nodes text[], s node_set, differences node_difference[],
+	asked repair_options, source text) RETURNS node_repair_row[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	pairs node_pair[] := ARRAY(SELECT p FROM nodes_pairs(s, differences, source) AS p);
+	first integer := 1;
+	rows node_repair_row[] := '{}';
+BEGIN
+	FOR i IN 1 .. cardinality(pairs) LOOP
+		IF i = cardinality(pairs) OR pairs[i + 1].target <> pairs[i].target THEN
+			rows := rows || nodes_repair_target(nodes, s, pairs[first : i], asked, source);
+			first := i + 1;
+		END IF;
+	END LOOP;
+	RETURN rows || ARRAY(SELECT r FROM nodes_left(s, differences, source) AS r);
+END
+$$;
+
+-- An error for a source that is not among the nodes.
+CREATE FUNCTION nodes_check_source(names text[], source text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF source <> ALL (names) THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('source "%s" is not one of the nodes: %s', source, quoted(names)),
+			HINT = 'Name it as the answers do. This database is "here".';
+	END IF;
+END
+$$;
+
+CREATE FUNCTION @extschema@.iblt_repair_nodes(
+	relation text,
+	nodes text[],
+	columns text[] DEFAULT NULL,
+	exclude text[] DEFAULT NULL,
+	key_columns text[] DEFAULT NULL,
+	condition text DEFAULT NULL,
+	max_differences bigint DEFAULT 100000,
+	source text DEFAULT NULL,
+	without text DEFAULT 'error',
+	recheck integer DEFAULT NULL,
+	timeout interval DEFAULT '1 minute',
+	seed bigint DEFAULT NULL,
+	inserts boolean DEFAULT true,
+	updates boolean DEFAULT true,
+	deletes boolean DEFAULT true,
+	"cascade" boolean DEFAULT false,
+	apply boolean DEFAULT false,
+	apply_search_path text DEFAULT NULL,
+	as_replica boolean DEFAULT false,
+	origin text DEFAULT NULL,
+	progress boolean DEFAULT false,
+	live text DEFAULT 'off')
+RETURNS SETOF node_repair_row
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
+	@pinned_settings@
+	SET IntervalStyle = 'iso_8601'
+AS $$
+DECLARE
+	options options := nodes_options(make_options(NULL, columns, exclude, key_columns, condition,
+		NULL, max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, live),
+		'iblt_repair_nodes ' || nodes_relation(relation));
+	names text[] := nodes_names(nodes);
+	named integer := cardinality(nodes);
+	dimensions integer := array_ndims(nodes);
+	asked repair_options := ROW('there', coalesce(inserts, true), updates, coalesce(deletes, true),
+		"cascade", apply, apply_search_path, as_replica, origin, 'source', NULL);
+	conns text[];
+	compared record;
+	rows node_repair_row[];
+	begun boolean := false;
+	failed record;
+	attempt integer := 1;
+	e failure;
+BEGIN
+	PERFORM nodes_check(names, dimensions, without), repair_check_options(asked),
+		nodes_check_source(names, source);
+	WHILE rows IS NULL LOOP
+		BEGIN
+			conns := nodes_conns(nodes);
+			conns := nodes_connect(nodes, names, conns, timeout);
+			compared := nodes_differences(nodes_prepare(names, named, conns,
+				nodes_relation(relation), options));
+			PERFORM nodes_check_source(names, source);	-- it may be left out
+			begun := true;
+			rows := nodes_repair(nodes, compared.nodes, compared.differences, asked, source);
+			PERFORM nodes_close(conns);
+		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+				e.context = PG_EXCEPTION_CONTEXT;
+			PERFORM nodes_close(conns);
+			-- nothing begins again once nodes may have been changed
+			failed := nodes_again(nodes, names, CASE WHEN begun THEN 'error' ELSE without END,
+				CASE WHEN begun THEN 3 ELSE attempt END, options, e);
+			options := failed.options;
+			IF failed.again IS NULL THEN
+				e := iblt_raise(failed.e);
+				RAISE;
+			ELSIF failed.again = 0 THEN
+				attempt := attempt + 1;
+			ELSE
+				nodes := nodes[: failed.again - 1] || nodes[failed.again + 1 :];
+				names := names[: failed.again - 1] || names[failed.again + 1 :];
+			END IF;
+		END;
+	END LOOP;
+	RETURN QUERY SELECT * FROM unnest(rows);
+END
+$$;
+COMMENT ON FUNCTION iblt_repair_nodes(text, text[], text[], text[], text[], text, bigint, text,
+	text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean, text, boolean, text,
+	boolean, text) IS
+'the statements that make nodes like the majority of them, or like one of them, which are run only '
+'with apply => true';
