@@ -165,7 +165,7 @@ sub shares
 	}
 	my $options = join(' ', @{ $params->{extra_params} // [] });
 	my $unquoted = $sql =~ s/^\\set VERBOSITY verbose\n//r =~ s/'(?:[^'\\]|''|\\.)*'//gsr;
-	return $enabled && $database ne 'template1' && $sql !~ $own && ($sql !~ $begins || $sql =~ $ends) && $unquoted !~ /\\/ && $options =~ /^(?:-U \w+)?$/
+	return $enabled && $database ne 'template1' && $sql !~ $own && ($sql !~ $begins || $sql =~ $ends) && $unquoted !~ /\\/ && $options =~ /^(?:-q)? ?(?:-U \w+)?$/
 		&& !grep { !/^(?:stdout|stderr|on_error_die|on_error_stop|extra_params)$/ } keys %$params;
 }
 
