@@ -157,7 +157,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('publication "%s" exists neither here nor on the peer', publication);
 	END IF;
-	RETURN (SELECT array_agg(audit_make_item(schema, name, true, h.t IS NOT NULL,
+	RETURN (SELECT array_agg(audit_make_item(schema, name, true, h.name IS NOT NULL,
 			CASE WHEN twofold THEN audit_twofold_problem(h.t, p.t) END,
 			audit_notes(coalesce(h.t, p.t)), coalesce(h.t, p.t), subscriber)
 			ORDER BY schema COLLATE "C", name COLLATE "C")

@@ -198,7 +198,7 @@ BEGIN
 	FOR i IN 1 .. CASE WHEN cardinality(candidates) > 1 THEN cardinality(candidates) ELSE 0 END LOOP
 		small := audit_describe_small(conns, candidates[i], options);
 		small.core := audit_core(small.here);
-		IF small.core IS NOT NULL OR conns[1] IS NOT NULL AND small.item IS NOT NULL THEN
+		IF small.core IS NOT NULL OR conns[1] IS NOT NULL AND (small.item).name <> '' THEN
 			small.n := found.numbers[i];
 			smalls := smalls || small;
 			pages := pages + coalesce((small.here ->> 'most_rows')::numeric * 28 / 8192, 0);

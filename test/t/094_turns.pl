@@ -92,6 +92,17 @@ cmp_ok($run_sent + $run_received, '<=', $many * 400, 'and no more bytes');
 is($here->safe_psql('postgres', "SELECT status, count(*), min(rows_here), max(rows_there), bool_and(percent = 100), count(finished_at) FROM iblt_audit_table_stats GROUP BY status"), "equal|$many|20|20|t|$many", 'and says the same');
 $here->safe_psql('postgres', "CALL iblt_audit_run(${\ literal($proxy->connstr)}, schema => 'many', slice_ms => 200, progress => false)");
 is(($proxy->counted)[4], 10, 'with less time for a slice, fewer tables are compared together');
+# A third database asks each of the two as often, and takes their questions at the same time.
+$here->safe_psql('postgres', 'CREATE DATABASE conductor');
+$here->safe_psql('conductor', 'CREATE EXTENSION iblt; CREATE EXTENSION dblink');
+my $near = IbltProxy->new($here);
+my $elsewhere = "${\ literal($proxy->connstr)}, schema => 'many', here_peer => ${\ literal($near->connstr)}";
+is($here->safe_psql('conductor', "SELECT status, count(*) FROM iblt_audit($elsewhere) GROUP BY status"), "equal|$many", 'a third database finds the same');
+is(join(' ', map { ($_->counted)[4] } $near, $proxy), '4 4', 'with no more questions to either');
+$here->safe_psql('conductor', "CALL iblt_audit_run($elsewhere, progress => false)");
+is(join(' ', map { ($_->counted)[4] } $near, $proxy), '5 4', 'a run asks once more for the sizes');
+is($here->safe_psql('conductor', 'SELECT status, count(*) FROM iblt_audit_tables GROUP BY status'), "equal|$many", 'and says the same');
+$near->stop;
 both('DROP SCHEMA many CASCADE');
 
 both(q{CREATE SCHEMA mixed; SET search_path = mixed, public;

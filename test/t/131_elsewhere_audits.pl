@@ -78,14 +78,22 @@ same_audit("schema => 'm2'", 'a schema of the peer alone');
 same_audit("schema => 'none'", 'a schema of no side');
 same_audit("schema => 'm', peer_schema => 'm2'", 'a schema with another name there');
 
+# Small tables have the same share of the bytes if they were asked for together.
+sub together
+{
+	my ($arguments) = @_;
+	return $here->safe_psql('conductor', "SET client_min_messages = error; SELECT FROM iblt_audit($arguments); SELECT max(n) FROM (SELECT count(*) AS n FROM iblt_audit_stats() WHERE status = 'equal' GROUP BY bytes) AS b") =~ s/^\n+//r;
+}
+cmp_ok(together("$peer, schema => 'm', here_peer => $near"), '>=', 4, 'small tables are compared together');
+
 # neither has iblt, or one of them
 {
 	my ($bare_near, $bare_peer) = map { literal($_->connstr('bare')) } ($here, $there);
 	my $plain = audited($here, 'postgres', "$bare_peer, schema => 'm', method => 'plain'");
-	my $detailed = sub { $_[0] =~ s/compared by plain queries(; )?//gr };
 	is(audited($here, 'conductor', "$bare_peer, schema => 'm', method => 'auto', here_peer => $bare_near"), $plain, 'no side has iblt');
 	is(audited($here, 'conductor', "$peer, schema => 'm', method => 'auto', here_peer => $bare_near"), $plain, 'the first side has none');
 	is(audited($here, 'conductor', "$bare_peer, schema => 'm', method => 'auto', here_peer => $near"), $plain, 'the second side has none');
+	cmp_ok(together("$_->[1], schema => 'm', method => 'auto', here_peer => $_->[0]"), '>=', 4, 'small tables are compared together') foreach [ $bare_near, $bare_peer ], [ $bare_near, $peer ], [ $near, $bare_peer ];
 	like(audited($here, 'conductor', "$peer, schema => 'm', here_peer => $bare_near"), qr/extension iblt is not installed in the peer's database|iblt is not installed in "here"/, 'by sketches, that is an error');
 }
 
@@ -126,6 +134,8 @@ sub same_subscription
 	return same_audit("subscription => 'sub'" . ($options // ''), $text);
 }
 like(same_subscription('a subscription'), qr/\A(?:.*\|equal\|.*\n?){3}\z/, 'all is equal');
+is(together("$peer, subscription => 'sub', here_peer => $near"), 2, 'small published tables are compared together');
+is(together("$near, publication => 'pub', here_peer => $peer"), 2, 'in the other direction, too');
 $here->safe_psql('postgres', "UPDATE p.a SET v = 'drift' WHERE id < 4; DELETE FROM p.b WHERE id = 5; INSERT INTO p.large VALUES (-1, ''); INSERT INTO p.a VALUES (2000, 'extra')");
 like(same_subscription('with drift'), qr/^p\.b\|p\.b\|differs\|.*\|29\|30\|1\|0\|0\|0$/m, 'which is confirmed');
 same_audit("publication => 'pub'", 'a publication of the peer');
