@@ -254,28 +254,47 @@ BEGIN
 END
 $$;
 
--- What a function answers on each side of another server of the sketch that this keeps, as an
--- expression with %s in place of the sketch; NULL for a side of this database.
-CREATE FUNCTION ask_kept(plan plan, call text, OUT here text, OUT there text) RETURNS record
+-- Asks a side on another server what a function says of the sketch that it keeps; the call has %s
+-- in place of the sketch.
+CREATE FUNCTION kept_send(plan plan, s side, call text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM peer_send(s.place, ask_sql(s.place, 'SELECT ' || format(call,
+		format('%s.iblt_session_get(%L)', s.schema, kept_name(plan, s))), NULL, NULL, NULL));
+END
+$$;
+
+-- Asks both sides, as far as they are on other servers; over one connection, one after the other.
+CREATE FUNCTION kept_ask(plan plan, call text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF (plan.here).place IS NOT NULL THEN
+		PERFORM kept_send(plan, plan.here, call);
+	END IF;
+	IF (plan.there).place IS NOT NULL AND NOT is_together(plan) THEN
+		PERFORM kept_send(plan, plan.there, call);
+	END IF;
+END
+$$;
+
+-- What a side answers; NULL for one of this database.
+-- Answers may be large, so they come one by one.
+CREATE FUNCTION kept_answer(plan plan, s side, call text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side;
-	places text[] := '{}';
-	queries text[] := '{}';
-	answers text[];
+	answer text;
 BEGIN
-	FOREACH s IN ARRAY ARRAY[plan.here, plan.there] LOOP
-		IF s.place IS NOT NULL THEN
-			places := places || s.place;
-			queries := queries || format('SELECT ' || call,
-				format('%s.iblt_session_get(%L)', s.schema, kept_name(plan, s)));
+	IF s.place IS NOT NULL THEN
+		IF s.side = 'there' AND is_together(plan) THEN
+			PERFORM kept_send(plan, s, call);
 		END IF;
-	END LOOP;
-	answers := ask_values(places, queries, 0);
-	PERFORM iblt_traffic_add(0, 0, 0, octet_length(concat(answers[1], answers[2])));
-	here := CASE WHEN (plan.here).place IS NOT NULL THEN answers[1] END;
-	there := CASE WHEN (plan.there).place IS NOT NULL THEN answers[cardinality(places)] END;
+		answer := ask_collect(s.place, 'value text', 0, NULL::text);
+		PERFORM iblt_traffic_add(0, 0, 0, octet_length(answer));
+	END IF;
+	RETURN answer;
 END
 $$;
 

@@ -163,13 +163,17 @@ DECLARE
 	most integer := i.cells / i.hashes;
 	cells integer := (SELECT min(n) FROM generate_series(1, most) AS n
 		WHERE most % n = 0 AND (n >= estimated / 1.6 OR n = most));
-	asked record := ask_kept(plan, format('iblt_compare_marks(%%s, %s)', cells));
-	here text := coalesce(asked.here, iblt_compare_marks(whole, cells));
-	there text := coalesce(asked.there, iblt_compare_marks(whole, cells));
-	equal bigint := (SELECT count(*) FILTER (WHERE h = t) FROM unnest(
+	call text := format('iblt_compare_marks(%%s, %s)', cells);
+	here text;
+	there text;
+	equal bigint;
+BEGIN
+	PERFORM kept_ask(plan, call);
+	here := coalesce(kept_answer(plan, plan.here, call), iblt_compare_marks(whole, cells));
+	there := coalesce(kept_answer(plan, plan.there, call), iblt_compare_marks(whole, cells));
+	equal := (SELECT count(*) FILTER (WHERE h = t) FROM unnest(
 		string_to_array(split_part(here, ':', 2), NULL),
 		string_to_array(split_part(there, ':', 2), NULL)) AS mark(h, t));
-BEGIN
 	RETURN CASE WHEN length(there) = length(here)
 		THEN -cells * ln(greatest(64 * equal - cells, 63)::numeric / (63 * cells))
 		ELSE estimated END;
@@ -188,35 +192,25 @@ BEGIN
 END
 $$;
 
--- Larger folds of the sketches that sides on other servers keep, NULL for one of this database;
--- "whole" is all of the sketch of this database, or an empty one of that size.
+-- The call that gives a larger fold of the sketch that a side on another server keeps; "whole"
+-- is all of the sketch of this database, or an empty one of that size.
 -- What is here already is not sent again.  For few keys a turn costs more than the bytes
 -- of a larger fold, so it is for a fifth more than the estimate.
-CREATE FUNCTION larger_folds(plan plan, whole @extschema@.iblt, here @extschema@.iblt,
-	there @extschema@.iblt, estimated numeric, OUT larger_here @extschema@.iblt,
-	OUT larger_there @extschema@.iblt) RETURNS record
+CREATE FUNCTION larger_fold(plan plan, whole @extschema@.iblt, theirs @extschema@.iblt,
+	estimated numeric) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	mine boolean := (plan.there).place IS NULL;		-- is this database there?
-	have record := iblt_header(CASE WHEN mine THEN here ELSE there END);
+	have record := iblt_header(theirs);
 	wanted numeric := 1.2 * estimated;
 	cells integer;
-	asked record;
 BEGIN
 	IF estimated > greatest(2000, 4 * have.capacity) THEN
 		wanted := count_by_marks(plan, whole, estimated);
 	END IF;
-	cells := iblt_compare_next(whole, CASE WHEN mine THEN here ELSE there END,
+	cells := iblt_compare_next(whole, theirs,
 		least(wanted, (iblt_header(whole)).capacity)::integer);
-	asked := ask_kept(plan, format('iblt_wire_write(%%s, %s, %s)', cells,
-		have.cells / have.hashes));
-	IF asked.here IS NOT NULL THEN
-		larger_here := iblt_wire_read(asked.here, here);
-	END IF;
-	IF asked.there IS NOT NULL THEN
-		larger_there := iblt_wire_read(asked.there, there);
-	END IF;
+	RETURN format('iblt_wire_write(%%s, %s, %s)', cells, have.cells / have.hashes);
 END
 $$;
 
@@ -260,7 +254,7 @@ DECLARE
 	there @extschema@.iblt;
 	empty @extschema@.iblt;		-- if no side is here: the size of both
 	most record;
-	larger record;
+	larger text;
 	difference @extschema@.iblt;
 	status record;
 	more boolean;
@@ -301,14 +295,15 @@ BEGIN
 			AND least((iblt_header(here)).cells, (iblt_header(there)).cells) <> most.cells;
 		PERFORM exchange_progress(plan, figures, number, status.complete, more);
 		EXIT WHEN NOT more;
-		larger := larger_folds(plan, CASE WHEN empty IS NOT NULL THEN empty
-			WHEN (plan.here).place IS NULL THEN here ELSE there END, here, there,
-			status.estimated);
-		IF larger.larger_here IS NOT NULL THEN
-			here := larger.larger_here;
+		larger := larger_fold(plan, CASE WHEN empty IS NOT NULL THEN empty
+			WHEN (plan.here).place IS NULL THEN here ELSE there END,
+			CASE WHEN (plan.there).place IS NULL THEN here ELSE there END, status.estimated);
+		PERFORM kept_ask(plan, larger);
+		IF (plan.here).place IS NOT NULL THEN
+			here := iblt_wire_read(kept_answer(plan, plan.here, larger), here);
 		END IF;
-		IF larger.larger_there IS NOT NULL THEN
-			there := larger.larger_there;
+		IF (plan.there).place IS NOT NULL THEN
+			there := iblt_wire_read(kept_answer(plan, plan.there, larger), there);
 		END IF;
 	END LOOP;
 END

@@ -262,6 +262,8 @@ foreach my $capacity (100, 4000, 16000)
 		DECLARE
 			mine iblt := (SELECT iblt_agg(g, 1, (SELECT s FROM kept)) FROM generate_series(1, 3000) g);
 			whole iblt := (SELECT s FROM kept);
+			plan iblt_internal.plan := jsonb_populate_record(NULL::iblt_internal.plan, '{"kept": "kept", "there": {"side": "there", "place": "grow", "schema": "public"}}');
+			call text;
 			theirs iblt;
 			before integer;
 			steps integer;
@@ -271,8 +273,9 @@ foreach my $capacity (100, 4000, 16000)
 				steps := 0;
 				WHILE (iblt_info(theirs)).cells < (iblt_info(whole)).cells LOOP
 					before := (iblt_info(theirs)).cells;
-					theirs := (iblt_internal.larger_folds(jsonb_populate_record(NULL::iblt_internal.plan,
-						'{"kept": "kept", "there": {"place": "grow", "schema": "public"}}'), mine, mine, theirs, n)).larger_there;
+					call := iblt_internal.larger_fold(plan, mine, theirs, n);
+					PERFORM iblt_internal.kept_ask(plan, call);
+					theirs := iblt_internal.iblt_wire_read(iblt_internal.kept_answer(plan, plan.there, call), theirs);
 					ASSERT (iblt_info(theirs)).cells >= least(2 * before, (iblt_info(whole)).cells), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT (iblt_info(theirs)).cells <= greatest(4 * before, 100), format('%s: %s after %s', n, (iblt_info(theirs)).cells, before);
 					ASSERT theirs = iblt_fold(whole, theirs), format('%s: not the fold to %s cells', n, (iblt_info(theirs)).cells);

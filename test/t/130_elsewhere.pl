@@ -321,7 +321,6 @@ is(call('desk', "$sum$readers)"), 3, 'those who may read compare');
 like(call('desk', "$repair$readers, direction => 'pull', apply => true)"), qr/^ERROR:  on "here": permission denied for table g/, 'and do not repair');
 like(call('desk', "$sum(here_peer => ${\ as_reader('a')}, here_relation => 'shop.t', peer => ${\ as_reader('b')})"), qr/^ERROR:  on "(here|there)": permission denied for table t/, 'who may not read does not compare');
 is(dump_of('a', 'g') . dump_of('b', 'g'), $was_a . $was_b, 'nothing has changed');
-like(call('desk', "SELECT * FROM iblt_repair(run => 1, here_peer => 'a', direction => 'pull')"), qr/^ERROR:  arguments that do not go with run: here_peer/, 'a run has its own sides');
 nothing_left('at the end', @servers);
 is(sql('desk', "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'shop'"), 0, 'the conductor has nothing of theirs');
 
