@@ -432,6 +432,8 @@ cmp_ok($here->safe_psql('postgres', q{SET search_path = iblt_internal, pg_catalo
 my $pinned = q{SELECT iblt_internal.plain_settings(NULL, 'read_heap')};
 my $settings = $here->safe_psql('postgres', $pinned);
 like($settings, qr/set_config\('search_path', 'pg_catalog, pg_temp', true\).*'jit', 'off'|'jit', 'off'.*set_config\('search_path', 'pg_catalog, pg_temp', true\)/, 'settings of a reader');
+my @names = sort $settings =~ /set_config\('(\w+)'/g;
+is_deeply(\@names, [ sort keys %{ { map { $_ => 1 } @names } } ], 'each once');
 is($here->safe_psql('postgres', "CREATE FUNCTION public.read_heap() RETURNS int LANGUAGE sql SET search_path = public SET jit = on AS 'SELECT 1'; $pinned; DROP FUNCTION public.read_heap()"), $settings, 'and not those of another function');
 
 # --- audits ------------------------------------------------------------------------------
