@@ -23,49 +23,29 @@
 #include "sketch/key.h"
 #include "digest/store.h"
 
-/* The numbers in an array of int2. */
-static AttrNumber *
-read_numbers(Datum value, int *n)
+/* The items of an array of int2 or oid. */
+static void *
+read_items(Datum value, Oid type, int *n)
 {
 	ArrayType  *array = DatumGetArrayTypePCopy(value);
 
 	*n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (ARR_HASNULL(array) || ARR_ELEMTYPE(array) != INT2OID)
+	if (ARR_HASNULL(array) || ARR_ELEMTYPE(array) != type)
 		elog(ERROR, "unexpected array in iblt_internal.tracked");
-	return (AttrNumber *) ARR_DATA_PTR(array);
+	return ARR_DATA_PTR(array);
 }
 
 static Datum
-write_numbers(const AttrNumber *numbers, int n)
+write_items(const void *items, Oid type, int n)
 {
-	Datum	   *items = palloc(sizeof(Datum) * Max(n, 1));
+	bool		oids = type == OIDOID;
+	Datum	   *values = palloc(sizeof(Datum) * Max(n, 1));
 
 	for (int i = 0; i < n; i++)
-		items[i] = Int16GetDatum(numbers[i]);
-	return PointerGetDatum(construct_array(items, n, INT2OID, 2, true, 's'));
-}
-
-/* The same for OIDs. */
-static Oid *
-read_oids(Datum value, int *n)
-{
-	ArrayType  *array = DatumGetArrayTypePCopy(value);
-
-	*n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-	if (ARR_HASNULL(array) || ARR_ELEMTYPE(array) != OIDOID)
-		elog(ERROR, "unexpected array in iblt_internal.tracked");
-	return (Oid *) ARR_DATA_PTR(array);
-}
-
-static Datum
-write_oids(const Oid *oids, int n)
-{
-	Datum	   *items = palloc(sizeof(Datum) * Max(n, 1));
-
-	for (int i = 0; i < n; i++)
-		items[i] = ObjectIdGetDatum(oids[i]);
-	return PointerGetDatum(construct_array(items, n, OIDOID, sizeof(Oid), true,
-										   'i'));
+		values[i] = oids ? ObjectIdGetDatum(((const Oid *) items)[i])
+			: Int16GetDatum(((const int16 *) items)[i]);
+	return PointerGetDatum(construct_array(values, n, type, oids ? 4 : 2, true,
+										   oids ? 'i' : 's'));
 }
 
 static void
@@ -99,11 +79,13 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 		config->system = DatumGetInt64(values[TRACKED_SYSTEM]);
 		config->database = DatumGetObjectId(values[TRACKED_DATABASE]);
 		config->store = DatumGetInt32(values[TRACKED_STORE]);
-		config->keys = read_numbers(values[TRACKED_KEYS], &config->nkeys);
-		config->columns = read_numbers(values[TRACKED_COLUMNS],
-									   &config->ncolumns);
-		config->types = read_oids(values[TRACKED_TYPES], &ntypes);
-		config->parts = read_oids(values[TRACKED_PARTS], &config->nparts);
+		config->keys = read_items(values[TRACKED_KEYS], INT2OID,
+								  &config->nkeys);
+		config->columns = read_items(values[TRACKED_COLUMNS], INT2OID,
+									 &config->ncolumns);
+		config->types = read_items(values[TRACKED_TYPES], OIDOID, &ntypes);
+		config->parts = read_items(values[TRACKED_PARTS], OIDOID,
+								   &config->nparts);
 		config->trigger = DatumGetObjectId(values[TRACKED_TRIGGER]);
 		config->all_columns = DatumGetBool(values[TRACKED_ALL_COLUMNS]);
 		config->by_hash = DatumGetBool(values[TRACKED_BY_HASH]);
@@ -138,11 +120,12 @@ iblt_config_write(const IbltTrackConfig *config)
 	values[TRACKED_SYSTEM] = Int64GetDatum(config->system);
 	values[TRACKED_DATABASE] = ObjectIdGetDatum(config->database);
 	values[TRACKED_STORE] = Int32GetDatum(config->store);
-	values[TRACKED_KEYS] = write_numbers(config->keys, config->nkeys);
-	values[TRACKED_COLUMNS] = write_numbers(config->columns, config->ncolumns);
-	values[TRACKED_TYPES] = write_oids(config->types,
-									   config->nkeys + config->ncolumns);
-	values[TRACKED_PARTS] = write_oids(config->parts, config->nparts);
+	values[TRACKED_KEYS] = write_items(config->keys, INT2OID, config->nkeys);
+	values[TRACKED_COLUMNS] = write_items(config->columns, INT2OID,
+										  config->ncolumns);
+	values[TRACKED_TYPES] = write_items(config->types, OIDOID,
+										config->nkeys + config->ncolumns);
+	values[TRACKED_PARTS] = write_items(config->parts, OIDOID, config->nparts);
 	values[TRACKED_TRIGGER] = ObjectIdGetDatum(config->trigger);
 	values[TRACKED_ALL_COLUMNS] = BoolGetDatum(config->all_columns);
 	values[TRACKED_BY_HASH] = BoolGetDatum(config->by_hash);

@@ -8,6 +8,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my ($here, $there) = (server('here'), server('there'));
 sides($here, $there);
 both(q{CREATE EXTENSION iblt; CREATE EXTENSION dblink;

@@ -10,6 +10,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my $seed = random_seed();
 chomp(my $script = `pg_config --bindir`);
 $script .= '/iblt-audit.sh';
