@@ -141,6 +141,7 @@ BEGIN
 		RETURN QUERY SELECT * FROM nodes_differing(nodes, found, keys);
 	END LOOP;
 	FOR n IN 1 .. cardinality(nodes.names) LOOP
+		CONTINUE WHEN NOT doubts ? n::text;
 		PERFORM check_index(nodes_two(nodes, base, n),
 			ARRAY(SELECT jsonb_array_elements_text(doubts -> n::text)));
 	END LOOP;
@@ -193,22 +194,21 @@ $$;
 -- Verdicts
 
 -- Which nodes agree, by the digests of their rows, of so many nodes that were named: the largest
--- group, of several of one size that of the first node.
--- Nodes that were left out agree with nobody, so they can only make a tie.
-CREATE FUNCTION nodes_verdict(names text[], named integer, digests text[], OUT verdict text,
-	OUT agree text[], OUT deviate text[], OUT missing text[]) RETURNS record
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+-- group, of several of one size that of the first node.  One line.
+-- Nodes that were left out agree with nobody, so they can only make a tie.  For many keys, a query
+-- becomes part of the caller's.
+CREATE FUNCTION nodes_verdict(names text[], named integer, digests text[])
+RETURNS TABLE (verdict text, agree text[], deviate text[], missing text[])
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
 AS $$
-BEGIN
-	SELECT CASE WHEN 2 * count(*) > named THEN 'majority' ELSE 'tie' END, array_agg(name ORDER BY n)
-	INTO verdict, agree
-	FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
-	GROUP BY digest ORDER BY count(*) DESC, min(n) LIMIT 1;
-	deviate := ARRAY(SELECT name FROM unnest(names) WITH ORDINALITY AS u(name, n)
-		WHERE name <> ALL (agree) ORDER BY n);
-	missing := ARRAY(SELECT name FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
-		WHERE digest IS NULL ORDER BY n);
-END
+	SELECT CASE WHEN 2 * g.size > named THEN 'majority' ELSE 'tie' END, g.agree,
+		ARRAY(SELECT u.name FROM unnest(names) WITH ORDINALITY AS u(name, n)
+			WHERE u.name <> ALL (g.agree) ORDER BY u.n),
+		ARRAY(SELECT u.name FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
+			WHERE u.digest IS NULL ORDER BY u.n)
+	FROM (SELECT count(*) AS size, array_agg(u.name ORDER BY u.n) AS agree
+		FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
+		GROUP BY u.digest ORDER BY count(*) DESC, min(u.n) LIMIT 1) AS g
 $$;
 
 -- The rows of a key by the names of nodes, null for a node without one.

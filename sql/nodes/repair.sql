@@ -18,23 +18,19 @@ CREATE TYPE node_repair_row AS (
 -- Keys that are to become on a node, by its place in the list, as they are on another one.
 CREATE TYPE node_pair AS (target integer, source integer, ids text[], keys jsonb[]);
 
--- The node whose rows of a key win, NULL for a tie, and those that are to become like it.
-CREATE FUNCTION nodes_winner(names text[], named integer, digests text[], INOUT source text,
-	OUT targets text[]) RETURNS record
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+-- The node whose rows of a key win, NULL for a tie, and those that are to become like it; with a
+-- source, that one.
+CREATE FUNCTION nodes_winner(names text[], named integer, digests text[], source text)
+RETURNS TABLE (winner text, targets text[])
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
 AS $$
-DECLARE
-	v record;
-BEGIN
-	IF source IS NULL THEN
-		v := nodes_verdict(names, named, digests);
-		source := CASE v.verdict WHEN 'majority' THEN v.agree[1] END;
-		targets := CASE v.verdict WHEN 'majority' THEN v.deviate END;
-		RETURN;
-	END IF;
-	targets := ARRAY(SELECT u.name FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
-		WHERE u.digest IS DISTINCT FROM digests[array_position(names, source)] ORDER BY u.n);
-END
+	SELECT CASE WHEN source IS NOT NULL THEN source
+			WHEN v.verdict = 'majority' THEN v.agree[1] END,
+		CASE WHEN source IS NOT NULL THEN ARRAY(SELECT u.name
+				FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
+				WHERE u.digest IS DISTINCT FROM digests[array_position(names, source)] ORDER BY u.n)
+			WHEN v.verdict = 'majority' THEN v.deviate END
+	FROM nodes_verdict(names, named, digests) AS v
 $$;
 
 -- What is to be repaired, in the order of the nodes.
@@ -43,10 +39,10 @@ CREATE FUNCTION nodes_pairs(nodes node_set, differences node_difference[], sourc
 RETURNS SETOF node_pair
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT array_position(nodes.names, t.name), array_position(nodes.names, w.source),
+	SELECT array_position(nodes.names, t.name), array_position(nodes.names, w.winner),
 		array_agg(d.id), array_agg(d.key)
 	FROM unnest(differences) AS d,
-		nodes_winner(nodes.names, nodes.named, d.digests, nodes_pairs.source) AS w,
+		nodes_winner(nodes.names, nodes.named, d.digests, source) AS w,
 		unnest(w.targets) AS t(name)
 	WHERE d.confirmed IS NOT FALSE GROUP BY t.name, 1, 2 ORDER BY t.name = 'here', 1, 2
 $$;
@@ -60,8 +56,8 @@ AS $$
 		THEN 'not confirmed: rows kept changing, or there was no time to look again'
 		ELSE 'a tie: no majority of the nodes agrees' END
 	FROM unnest(differences) AS d,
-		nodes_winner(nodes.names, nodes.named, d.digests, nodes_left.source) AS w
-	WHERE d.confirmed IS FALSE OR w.source IS NULL ORDER BY d.key
+		nodes_winner(nodes.names, nodes.named, d.digests, source) AS w
+	WHERE d.confirmed IS FALSE OR w.winner IS NULL ORDER BY d.key
 $$;
 
 -- One target
