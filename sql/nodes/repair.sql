@@ -346,7 +346,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_repair_nodes(text, text[], text[], text[], text[], text, bigint, text,
-	text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean, text, boolean, text,
-	boolean, text) IS
+	text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean, text, boolean,
+	text, boolean, text) IS
 'the statements that make nodes like the majority of them, or like one of them, which are run only '
 'with apply => true';
