@@ -82,6 +82,12 @@ address_is_written() {
 		grep -lF https://example.org/a/iblt META.json debian/control.in debian/copyright debian/watch packaging/iblt.spec | wc -l | grep -qx 5)
 }
 
+# It starts a server of its own, as another user than root.
+program_conducts() {
+	chroot /clean iblt-audit --tsv from='host=/tmp dbname=shop user=owner' to='host=/tmp dbname=shop user=owner' \
+		tables='{public.accounts}' | cut -f 1,3 | grep -x "public.accounts	equal"
+}
+
 # debian/tests, with the packages installed and nothing built.
 package_tests() {
 	apt-get -qq -y --no-install-recommends install /one/iblt/build/iblt-common_*.deb /one/iblt/build/postgresql-"$PG"-iblt_*.deb &&
@@ -112,6 +118,7 @@ passed "a server starts" start
 passed "a plain owner creates the extension, and the example of the README gives its answer" example_is_right
 passed "the links of the pages lead somewhere" links_lead_somewhere
 passed "iblt-audit is in PATH" program_runs
+passed "and audits two databases from a third one" program_conducts
 passed "and has a manual page" test -s /clean/usr/share/man/man1/iblt-audit.1.gz
 passed "the tests of the packages" package_tests
 passed "a releaser's addresses go where they belong" address_is_written
