@@ -166,6 +166,19 @@ is(repair('w', 'push', "winner => 'newest', apply => true"), join("\n", map { "u
 is(sql($_, "SELECT string_agg(a, ' ' ORDER BY id) FROM w"), 'here here there late and later there both both', 'the newest rows are on both sides') foreach $here, $there;
 is(sql($here, "BEGIN; UPDATE w SET a = 'not committed' WHERE id = 1; SELECT status, detail FROM " . call('w', 'pull', "winner => 'newest'") . '; ROLLBACK'), 'skipped|a tie: it is not known which row is newer', 'a transaction of which nobody knows when it commits');
 
+# Of what a run found, and of two sides of which none is here
+my $found = "TRUNCATE w; INSERT INTO w VALUES (1, 'x', 1), (2, 'y', 2)";
+sql($_, $found) foreach $here, $there;
+sql($here, "UPDATE w SET a = 'here' WHERE id = 1");
+sql($there, "UPDATE w SET a = 'there'");
+sql($here, "UPDATE w SET a = 'here' WHERE id = 2");
+my $run = sql($here, "CALL iblt_audit_run(${\ conninfo($there)}, tables => '{w}', progress => false)");
+my $told = "SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repair(run => $run, peer => ${\ conninfo($there)}, direction => 'pull', winner => 'newest', apply => true)";
+is(sql($here, $told), "update {\"id\": 1} applied\nupdate {\"id\": 2} skipped the row of the target is newer", 'a run');
+is(sql($here, "SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repair(here_peer => ${\ conninfo($here)}, here_relation => 'public.w', peer => ${\ conninfo($there)}, direction => 'push', winner => 'newest', apply => true)"),
+	'update {"id": 2} applied', 'and both sides elsewhere');
+same('w', 'the newest rows');
+
 # The winner is the one of the rows that are locked, though their contents are as they were compared.
 my $args = 'text[], text, iblt_internal.repair_plan[]';
 foreach my $case ([ 'pull', $here, 'here' ], [ 'pull', $there, 'there' ], [ 'push', $here, 'here' ], [ 'push', $there, 'there' ])
