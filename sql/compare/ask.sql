@@ -76,14 +76,20 @@ CREATE FUNCTION ask_collect(place text, columns text, pause double precision,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	names text[] := string_to_array(ask_names(columns), ', ');
-	taken record := peer_result(place, format(
+	names text[];
+	taken record;
+BEGIN
+	IF strpos(columns, ',') = 0 THEN
+		answer := peer_value(place, pause);
+		RETURN;
+	END IF;
+	names := string_to_array(ask_names(columns), ', ');
+	taken := peer_result(place, format(
 		'SELECT 0::int8 + coalesce(octet_length(iblt_r.%s), 0) AS bytes, %s AS answer'
 			' FROM %s.dblink_get_result($1) AS iblt_r(%s text)',
 		array_to_string(names, '), 0) + coalesce(octet_length(iblt_r.'),
 		ask_row_sql('iblt_r', columns, pg_typeof(answer)), peer_dblink(),
 		array_to_string(names, ' text, ')), pause);
-BEGIN
 	PERFORM iblt_traffic_add(1, 0, taken.bytes);
 	answer := taken.answer;
 END
@@ -201,11 +207,9 @@ $$;
 
 -- Where the sides are.
 CREATE FUNCTION places_of(plan plan) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN ARRAY[(plan.here).place, (plan.there).place];
-END
+	SELECT ARRAY[(plan.here).place, (plan.there).place]
 $$;
 
 -- Are both sides in this database?
@@ -219,11 +223,9 @@ $$;
 
 -- Is no side in this database?
 CREATE FUNCTION is_elsewhere(plan plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN num_nonnulls((plan.here).place, (plan.there).place) = 2;
-END
+	SELECT num_nonnulls((plan.here).place, (plan.there).place) = 2
 $$;
 
 -- Are both sides in one place?
@@ -247,11 +249,9 @@ $$;
 -- How the sides of a plan are read, as reader() says, perhaps keys that an index finds.
 CREATE FUNCTION reading_of(plan plan, keys text[] DEFAULT NULL, indexed boolean DEFAULT false)
 RETURNS reading
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN ROW(reader(plan, indexed), keys, plan.lo, plan.hi);
-END
+	SELECT ROW(reader(plan, indexed), keys, plan.lo, plan.hi)::reading
 $$;
 
 -- Asks a side on another server what a function says of the sketch that it keeps; the call has %s
@@ -301,11 +301,9 @@ $$;
 -- How long a side takes for the question that is being made, in milliseconds, as an
 -- expression.
 CREATE FUNCTION elapsed_sql(s side) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
+	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN format('round(1000 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
+	SELECT format('round(1000 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
 		CASE WHEN s.place IS NULL THEN format('%L::timestamptz', clock_timestamp())
-			ELSE 'statement_timestamp()' END);
-END
+			ELSE 'statement_timestamp()' END)
 $$;

@@ -20,9 +20,11 @@ DECLARE
 	size integer := batch_size(plan);
 	batch record := iblt_compare_keys(sample, keys, done, size);
 BEGIN
-	PERFORM progress(plan.progress, format('looking %s keys up on both sides%s',
-		cardinality(batch.keys), CASE WHEN number > size
-			THEN format(', %s of %s are done', done, number) END));
+	IF plan.progress THEN
+		PERFORM progress(true, format('looking %s keys up on both sides%s',
+			cardinality(batch.keys), CASE WHEN number > size
+				THEN format(', %s of %s are done', done, number) END));
+	END IF;
 	differences := look(plan, batch.keys);
 	doubtful := CASE WHEN plan.by_hash THEN '{}'
 		ELSE doubtful(batch.keys, batch.sides, differences) END;
@@ -194,7 +196,9 @@ BEGIN
 		PERFORM plain_refuse('it gives no sample', 'Leave on_too_many out.');
 	END IF;
 	plan := prepare(conns, relation, peer_relation, options);
-	PERFORM live_notice(plan);
+	IF plan.live_problem IS NOT NULL THEN
+		PERFORM live_notice(plan);
+	END IF;
 	plan.sample := sample;
 	RETURN plan;
 END
@@ -266,29 +270,12 @@ CREATE FUNCTION make_options(relation regclass, columns text[], exclude text[], 
 	peer_expressions jsonb DEFAULT NULL) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
-DECLARE
-	options options;
 BEGIN
-	options.relation := relation_name(relation);
-	options.columns := columns;
-	options.exclude := exclude;
-	options.key_columns := key_columns;
-	options.condition := condition;
-	options.peer_condition := coalesce(peer_condition, condition);
-	options.mapping := make_mapping(NULL, expressions);
-	options.peer_mapping := make_mapping(peer_columns, coalesce(peer_expressions, expressions));
-	options.max_differences := max_differences;
-	options.content := content;
-	options.cast_types := cast_types;
-	options.extra_columns := extra_columns;
-	options.recheck := recheck;
-	options.timeout := timeout;
-	options.seed := coalesce(seed, random_seed());
-	options.progress := progress;
-	options.live := live;
-	options.method := method;
-	options.by_index := by_index;
-	RETURN options;
+	RETURN ROW(relation_name(relation), columns, exclude, key_columns, condition,
+		coalesce(peer_condition, condition), make_mapping(NULL, expressions),
+		make_mapping(peer_columns, coalesce(peer_expressions, expressions)), max_differences,
+		content, cast_types, extra_columns, recheck, timeout, coalesce(seed, random_seed()),
+		progress, NULL, NULL, NULL, live, NULL, method, by_index)::options;
 END
 $$;
 

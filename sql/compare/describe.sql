@@ -32,12 +32,10 @@ $$;
 
 -- The answer of describe() as a row; NULL for NULL.
 CREATE FUNCTION described(described jsonb, side text, place text DEFAULT NULL) RETURNS side
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN jsonb_populate_record(NULL::side,
-		described || jsonb_build_object('side', side, 'place', place, 'bare', peer_is_bare(place)));
-END
+	SELECT jsonb_populate_record(NULL::side,
+		described || jsonb_build_object('side', side, 'place', place, 'bare', peer_is_bare(place)))
 $$;
 
 -- The error for a place without iblt, or with another protocol.
@@ -122,22 +120,23 @@ CREATE FUNCTION describe_sides(places text[], relations text[], conditions text[
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	queries text[];
 	answers text[];
 	answer jsonb;
 	result side[];
 BEGIN
+	FOR n IN 1 .. cardinality(places) LOOP
+		queries[n] := format(CASE WHEN small IS NULL OR places[n] IS NULL
+				THEN 'SELECT iblt_internal.hello(%s, %s, %L, %L, %6$L)'
+				ELSE 'SELECT jsonb_set(hello_live(%s, %s, %L, $1[1], %5$s), '
+					'''{side,live,ms}'', to_jsonb(ms(statement_timestamp())))::text' END,
+			protocol(), format(CASE WHEN places[n] IS NULL THEN '%L::regclass'
+				ELSE 'pg_catalog.to_regclass(%L)' END, relations[n]), conditions[n], live,
+			subtable_cells, mappings[n]);
+	END LOOP;
 	BEGIN
-		answers := ask(places, ARRAY(SELECT format(CASE WHEN small IS NULL OR place IS NULL
-					THEN 'SELECT iblt_internal.hello(%s, %s, %L, %L, %6$L)'
-					ELSE 'SELECT jsonb_set(hello_live(%s, %s, %L, $1[1], %5$s), '
-						'''{side,live,ms}'', to_jsonb(ms(statement_timestamp())))::text' END,
-				protocol(), format(CASE WHEN place IS NULL THEN '%L::regclass'
-					ELSE 'pg_catalog.to_regclass(%L)' END, relation), condition, live,
-				subtable_cells, mappings[n])
-			FROM unnest(places, relations, conditions) WITH ORDINALITY
-				AS u(place, relation, condition, n) ORDER BY n), 'value text', NULL::text,
-			CASE WHEN small IS NOT NULL
-				THEN ROW('read_planned', ARRAY[small], NULL, NULL)::reading END, 0.001, label);
+		answers := ask(places, queries, 'value text', NULL::text, CASE WHEN small IS NOT NULL
+			THEN ROW('read_planned', ARRAY[small], NULL, NULL)::reading END, 0.001, label);
 	EXCEPTION WHEN invalid_schema_name OR undefined_function THEN
 		-- of iblt, or of the condition
 		IF SQLERRM LIKE 'on %: %' THEN

@@ -232,8 +232,7 @@ DECLARE
 BEGIN
 	plan.from_digests := true;
 	plan.live_cells := gcd(digest.subtable_cells, ((plan.there).live).subtable_cells);
-	plan.key := ARRAY(SELECT c FROM unnest(digest.key_columns) WITH ORDINALITY AS n(name, position)
-		JOIN unnest(plan.key) AS c ON c.name = n.name ORDER BY n.position);
+	plan.key := columns_named(plan.key, digest.key_columns);
 	IF plan.by_hash THEN
 		-- rows are looked up by the hashes that are in the digests
 		plan.seed := ask_one((plan.here).place, format('SELECT i.seed FROM'
@@ -340,9 +339,9 @@ CREATE FUNCTION live_sql(plan plan, s side, fitting boolean) RETURNS text
 AS $$
 BEGIN
 	RETURN format(CASE WHEN s.place IS NULL OR NOT fitting
-			THEN 'SELECT scan_answer(%1$L, s, f, %2$s, %8$L)'
+			THEN 'SELECT scan_answer(%1$L, s, f, %2$s, %8$L)::text'
 				' FROM (SELECT %3$s, live_read(%4$L, %5$L, %6$L) OFFSET 0) AS q(f, s)'
-			ELSE 'SELECT ROW(f, %2$s, NULL, w)::scanned'
+			ELSE 'SELECT ROW(f, %2$s, NULL, w)::scanned::text'
 				' FROM (SELECT %3$s, live_answer(%4$L, %5$L, %6$L, $1[1]::%7$s.iblt, %1$L)'
 				' OFFSET 0) AS q(f, w)' END, kept_name(plan, s), elapsed_sql(s), fingerprint_sql(s),
 		s.relation, (s.live).generation, plan.live_cells, s.schema, s.place IS NOT NULL);
@@ -365,13 +364,12 @@ DECLARE
 	small text;
 BEGIN
 	IF NOT fitting THEN
-		RETURN ask(places, queries, 'value scanned', NULL::scanned);
+		RETURN ask_values(places, queries)::scanned[];
 	END IF;
-	answers[mine] := (ask(places[mine : mine], queries[mine : mine], 'value scanned',
-		NULL::scanned))[1];
+	answers[mine] := ask_one(places[mine], queries[mine]);
 	small := @extschema@.iblt_fold(@extschema@.iblt_session_get(answers[mine].kept), 10, 0.1);
 	answers[3 - mine] := (ask(places[3 - mine : 3 - mine], queries[3 - mine : 3 - mine],
-		'value scanned', NULL::scanned, ROW('read_planned', ARRAY[small], NULL, NULL)::reading))[1];
+		'value text', NULL::text, ROW('read_planned', ARRAY[small], NULL, NULL)::reading))[1];
 	RETURN answers;
 END
 $$;

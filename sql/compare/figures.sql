@@ -80,31 +80,17 @@ CREATE FUNCTION all_figures(plan plan, figures figures,
 AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
+	live boolean := coalesce(plan.from_digests, false);
 BEGIN
-	figures.relation := (plan.here).relation;
-	figures.peer_relation := (plan.there).relation;
-	figures.key_columns := names_of(plan.key);
-	figures.columns := names_of(plan.columns);
-	figures.columns_left_out := plan.columns_left_out;
-	figures.differences := differences;
-	figures.settled := greatest(decoded - differences, 0);
-	figures.unconfirmed := unconfirmed;
-	figures.lookup_ms := coalesce(figures.lookup_ms, 0);
-	figures.recheck_ms := coalesce(figures.recheck_ms, 0);
-	figures.messages := traffic.messages;
-	figures.bytes_sent := traffic.sent;
-	figures.bytes_received := traffic.received;
-	figures.sketch_bytes := traffic.sketches;
-	figures.complete := plan.parts IS NULL;
-	figures.parts := plan.parts;
-	figures.estimated := coalesce(figures.estimated, differences);
-	figures.live := coalesce(plan.from_digests, false);
-	figures.method := CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END;
-	figures.by_index := reads_by_index(plan);
-	IF figures.live THEN
-		figures.verified_here := ((plan.here).live).verified_at;
-		figures.verified_there := ((plan.there).live).verified_at;
-	END IF;
-	RETURN figures;
+	RETURN ROW((plan.here).relation, (plan.there).relation, figures.rows_here, figures.rows_there,
+		differences, unconfirmed, greatest(decoded - differences, 0), names_of(plan.key),
+		names_of(plan.columns), plan.columns_left_out, traffic.messages, traffic.sent,
+		traffic.received, traffic.sketches, figures.scan_here_ms, figures.scan_there_ms,
+		figures.scan_ms, coalesce(figures.lookup_ms, 0), coalesce(figures.recheck_ms, 0), NULL,
+		NULL, plan.parts IS NULL, plan.parts, coalesce(figures.estimated, differences), live,
+		CASE WHEN live THEN ((plan.here).live).verified_at END,
+		CASE WHEN live THEN ((plan.there).live).verified_at END,
+		CASE WHEN plan.buckets IS NULL THEN 'sketch' ELSE 'plain' END,
+		reads_by_index(plan))::figures;
 END
 $$;

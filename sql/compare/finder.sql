@@ -10,11 +10,9 @@
 
 -- The type that values of a key column are given as.
 CREATE FUNCTION key_type(c plan_column) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END;
-END
+	SELECT CASE c.cast_to WHEN '' THEN format_type(c.base::oid, -1) ELSE c.cast_to END
 $$;
 
 -- The columns of a key, and the expression of each from the key in one word, in the column
@@ -30,24 +28,20 @@ $$;
 
 -- The expression of a row's key, as it goes into the sketch.
 CREATE FUNCTION key_sql(plan plan, s side) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN plan.buckets IS NOT NULL THEN plain_key_sql(plan)
+	SELECT CASE WHEN plan.buckets IS NOT NULL THEN plain_key_sql(plan)
 		WHEN plan.by_hash THEN key_hash_sql(plan, s)
 		WHEN cardinality(plan.key) = 1 THEN value_sql(plan.key[1])
-		ELSE format('ROW(%s)', values_sql(plan.key)) END;
-END
+		ELSE format('ROW(%s)', values_sql(plan.key)) END
 $$;
 
 -- The query that joins the found_rows of both sides, which are $1 and $2.
 CREATE FUNCTION pairs_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN plan.by_hash OR plan.buckets IS NOT NULL THEN pairs_by_hash_sql()
-		ELSE pairs_by_key_sql(plan.key) END;
-END
+	SELECT CASE WHEN plan.by_hash OR plan.buckets IS NOT NULL THEN pairs_by_hash_sql()
+		ELSE pairs_by_key_sql(plan.key) END
 $$;
 
 -- By key

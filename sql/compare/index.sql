@@ -138,6 +138,9 @@ DECLARE
 	by_scan plan := plan;
 	size integer;
 BEGIN
+	IF keys = '{}' THEN
+		RETURN;
+	END IF;
 	by_scan.by_hash := true;
 	size := batch_size(by_scan);
 	FOR i IN 1 .. cardinality(keys) BY size LOOP

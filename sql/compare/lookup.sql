@@ -76,7 +76,8 @@ BEGIN
 		LATERAL (SELECT CASE WHEN $6 IS NOT NULL AND differs IS NOT NULL
 			THEN differs || $6 END) AS b(shown)
 		WHERE h_digest IS DISTINCT FROM t_digest$q$, pairs_sql(plan))
-	INTO result USING here, there, keys, plan.recheck > 0, names_of(other_columns(plan)),
+	INTO result USING here, there, keys, plan.recheck > 0,
+		CASE WHEN names_columns(plan) THEN names_of(other_columns(plan)) END,
 		CASE plan.content WHEN 'changed' THEN names_of(plan.key) END;
 	RETURN result;
 END
@@ -116,9 +117,7 @@ CREATE FUNCTION iblt_compare_keys(s iblt, list bytea, first integer,
 
 -- How many keys are looked up at a time.
 CREATE FUNCTION batch_size(plan plan) RETURNS integer
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN plan.by_hash THEN 100000 ELSE 10000 END;
-END
+	SELECT CASE WHEN plan.by_hash THEN 100000 ELSE 10000 END
 $$;

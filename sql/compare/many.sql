@@ -112,13 +112,11 @@ $$;
 
 -- Why too many differences may be rows in flight, for which nobody can wait; or NULL.
 CREATE FUNCTION unready_problem(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN unready(plan)
+	SELECT CASE WHEN unready(plan)
 		THEN 'Replication of this relation is not ready: the subscription is disabled or '
-			'still copies the relation, or there is a standby between the sides.' END;
-END
+			'still copies the relation, or there is a standby between the sides.' END
 $$;
 
 -- Waits until replication has passed, after too many differences; why these may be rows in

@@ -58,6 +58,10 @@ CREATE FUNCTION iblt_peer_wait(is_busy text, conn text, longest double precision
 	until timestamptz) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
+-- The value of the next result over a connection, which a function gets; NULL without a row.
+CREATE FUNCTION iblt_peer_take(get_result text, conn text) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
 -- Counts messages and bytes between this session and a peer.
 CREATE FUNCTION iblt_traffic_add(messages bigint, sent bigint, received bigint,
 	sketches bigint DEFAULT 0) RETURNS void
@@ -75,8 +79,7 @@ CREATE FUNCTION peer_dblink() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	found text := (SELECT quote_ident(n.nspname) FROM pg_extension e
-		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'dblink');
+	found text := (SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'dblink');
 BEGIN
 	IF found IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -338,20 +341,17 @@ DECLARE
 	names text[];
 BEGIN
 	PERFORM @extschema@.iblt_session_drop('iblt here'), @extschema@.iblt_session_drop('iblt there');
-	IF conn IS NULL THEN
+	IF conn IS NULL OR peer_is_lent(conn) AND peer_return(conn) THEN
 		RETURN;
 	END IF;
-	schema := (SELECT quote_ident(n.nspname) FROM pg_extension e
-		JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'dblink');
+	schema := (SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'dblink');
 	IF schema IS NULL THEN
 		RETURN;
 	END IF;
 	EXECUTE format('SELECT %s.dblink_get_connections()', schema) INTO names;
-	IF names IS NULL OR NOT conn = ANY (names)
-			OR peer_is_lent(conn) AND peer_return(conn) THEN
-		RETURN;
+	IF conn = ANY (names) THEN
+		EXECUTE format('SELECT %s.dblink_disconnect($1)', schema) USING conn;
 	END IF;
-	EXECUTE format('SELECT %s.dblink_disconnect($1)', schema) USING conn;
 END
 $$;
 

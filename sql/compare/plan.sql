@@ -62,7 +62,7 @@ DECLARE
 BEGIN
 	IF problem IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem;
-	ELSIF NOT EXISTS (SELECT FROM pg_class WHERE oid = relation) THEN
+	ELSIF pg_table_is_visible(relation) IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_table',
 			MESSAGE = format('relation with OID %s does not exist', relation::oid);
 	END IF;
@@ -106,16 +106,17 @@ $$;
 CREATE FUNCTION column_cast(here side_column, there side_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	h bigint := here.base;
+	t bigint := there.base;
 BEGIN
-	RETURN (SELECT CASE
-		-- a type of one name may be made of different types; plain_check_types knows parts
-		WHEN here.type = there.type AND (h = t OR least(h, t) >= 16384)
+	-- a type of one name may be made of different types; plain_check_types knows parts
+	RETURN CASE WHEN here.type = there.type AND (h = t OR least(h, t) >= 16384)
 			AND (here.parts = there.parts) IS NOT FALSE AND here.textual = there.textual THEN ''
 		WHEN h IN (20, 21, 23) AND t IN (20, 21, 23) THEN 'int8'
 		WHEN h IN (20, 21, 23, 1700) AND t IN (20, 21, 23, 1700) THEN 'numeric'
 		WHEN h IN (700, 701) AND t IN (700, 701) THEN 'float8'
-		ELSE 'text' END
-	FROM (SELECT here.base AS h, there.base AS t) AS base);
+		ELSE 'text' END;
 END
 $$;
 
@@ -192,13 +193,17 @@ CREATE FUNCTION columns_as_in(s side, schema text) RETURNS side_column[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	own text := quote_ident((parse_ident(s.relation))[1]) || '.';
-	pattern text := '(^|[ (])' || regexp_replace(own, '(\W)', '\\\1', 'g');
-	new text := '\1' || replace(quote_ident(schema), '\', '\\') || '.';
+	own text := (parse_ident(s.relation))[1];
+	pattern text;
+	new text;
 	c side_column;
 BEGIN
-	FOR i IN 1 .. CASE WHEN own = quote_ident(schema) || '.' THEN 0
-			ELSE cardinality(s.columns) END LOOP
+	IF own = schema THEN
+		RETURN s.columns;
+	END IF;
+	pattern := '(^|[ (])' || regexp_replace(quote_ident(own) || '.', '(\W)', '\\\1', 'g');
+	new := '\1' || replace(quote_ident(schema), '\', '\\') || '.';
+	FOR i IN 1 .. cardinality(s.columns) LOOP
 		c := s.columns[i];
 		c.type := regexp_replace(c.type, pattern, new, 'g');
 		c.parts := regexp_replace(c.parts, pattern, new, 'g');
@@ -213,17 +218,23 @@ CREATE FUNCTION common_columns(here side, there side, exclude text[]) RETURNS pl
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
+	theirs text[] := column_names(there);
 	renamed side_column[] := columns_as_in(there, (parse_ident(here.relation))[1]);
+	h side_column;
+	t side_column;
+	n integer;
+	result plan_column[] := '{}';
 BEGIN
-	RETURN (SELECT coalesce(array_agg(ROW(h.name, column_cast(h.c, t.c), (h.c).base,
-			(t.c).base, (h.c).type, t.type, (h.c).textual = (t.c).textual,
-			(h.c).not_null AND (t.c).not_null, NULL)::plan_column
-		ORDER BY h.position), '{}')
-	FROM (SELECT ROW(c.*)::side_column AS c, c.name, row_number() OVER () AS position
-		FROM unnest(here.columns) AS c) AS h
-	JOIN (SELECT renamed[i] AS c, (there.columns[i]).name, (there.columns[i]).type
-		FROM generate_subscripts(renamed, 1) AS i) AS t ON h.name = t.name
-	WHERE h.name <> ALL (coalesce(exclude, '{}')));
+	FOREACH h IN ARRAY coalesce(here.columns, '{}') LOOP
+		n := array_position(theirs, h.name);
+		IF n IS NOT NULL AND h.name <> ALL (coalesce(exclude, '{}')) THEN
+			t := renamed[n];
+			result := array_append(result, ROW(h.name, column_cast(h, t), h.base, t.base, h.type,
+				(there.columns[n]).type, h.textual = t.textual,
+				h.not_null AND t.not_null, NULL)::plan_column);
+		END IF;
+	END LOOP;
+	RETURN result;
 END
 $$;
 
@@ -238,7 +249,7 @@ DECLARE
 	only_there text[];
 	message text;
 BEGIN
-	IF options.columns IS NOT NULL THEN
+	IF options.columns IS NOT NULL OR mine <@ theirs AND mine @> theirs THEN
 		RETURN '{}';
 	END IF;
 	only_here := ARRAY(SELECT x FROM unnest(mine) AS x WHERE x <> ALL (theirs || options.exclude)
@@ -268,13 +279,17 @@ CREATE FUNCTION check_types(columns plan_column[], options options, bare boolean
 AS $$
 DECLARE
 	plain boolean := options.method = 'plain';
-	problems text := (SELECT string_agg(format('"%s" is %s here and %s on the peer%s',
-			c.name, c.type_here, c.type_there, CASE WHEN c.type_here <> c.type_there THEN ''
-			WHEN NOT c.same_textual THEN ', which has a send function on one side only'
-			ELSE ', which is made of another type there' END), '; ')
-		FROM unnest(columns) AS c
-		WHERE c.cast_to <> '' AND NOT (plain IS TRUE AND c.type_here = c.type_there));
+	problems text;
+	c plan_column;
 BEGIN
+	FOREACH c IN ARRAY columns LOOP
+		IF c.cast_to <> '' AND NOT (plain IS TRUE AND c.type_here = c.type_there) THEN
+			problems := concat_ws('; ', problems, format('"%s" is %s here and %s on the peer%s',
+				c.name, c.type_here, c.type_there, CASE WHEN c.type_here <> c.type_there THEN ''
+				WHEN NOT c.same_textual THEN ', which has a send function on one side only'
+				ELSE ', which is made of another type there' END));
+		END IF;
+	END LOOP;
 	IF cardinality(columns) = 0 AND NOT bare THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
 			MESSAGE = 'the relations have no columns to compare';
@@ -286,6 +301,22 @@ BEGIN
 				ELSE 'Set cast_types => true to compare numbers by value and all else as text, '
 				'or exclude the columns.' END;
 	END IF;
+END
+$$;
+
+-- The columns of these names, in their order.
+CREATE FUNCTION columns_named(columns plan_column[], names text[]) RETURNS plan_column[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	every text[] := names_of(columns);
+	name text;
+	result plan_column[] := '{}';
+BEGIN
+	FOREACH name IN ARRAY names LOOP
+		result := array_append(result, columns[array_position(every, name)]);
+	END LOOP;
+	RETURN result;
 END
 $$;
 
@@ -394,17 +425,18 @@ DECLARE
 BEGIN
 	PERFORM check_names(here, there, options);
 	common := common_columns(here, there, options.exclude);
-	names := key_names(here, there,
-		ARRAY(SELECT c.name FROM unnest(common) AS c), options.key_columns);
+	names := key_names(here, there, names_of(common), options.key_columns);
 	plan.columns_left_out := columns_left_out(here, there, options);
-	plan.columns := ARRAY(SELECT c FROM unnest(common) AS c WHERE options.columns IS NULL
-		OR c.name = ANY (options.columns) OR c.name = ANY (names));
+	IF options.columns IS NULL THEN
+		plan.columns := common;
+	ELSE
+		plan.columns := ARRAY(SELECT c FROM unnest(common) AS c
+			WHERE c.name = ANY (options.columns) OR c.name = ANY (names));
+	END IF;
 	PERFORM check_types(plan.columns, options,
 		cardinality(here.columns) + cardinality(there.columns) = 0);
 	plan.whole_row := names IS NULL;
-	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE ARRAY(
-		SELECT c FROM unnest(names) WITH ORDINALITY AS n(name, position)
-		JOIN unnest(plan.columns) AS c ON c.name = n.name ORDER BY n.position) END;
+	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE columns_named(common, names) END;
 	plan.is_unique := names IS NOT NULL AND is_unique(here, names)
 		AND is_unique(there, names);
 	size := CASE WHEN plan.is_unique THEN key_size(plan.key) END;

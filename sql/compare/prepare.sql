@@ -142,10 +142,12 @@ BEGIN
 		plan := live_plan(plan, options.live_problem);
 	END IF;
 	PERFORM check_plan(plan);
-	PERFORM progress(plan.progress, format(
-		'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,
-		cardinality(plan.columns), CASE WHEN plan.whole_row
-			THEN 'the whole row' ELSE array_to_string(names_of(plan.key), ', ') END));
+	IF plan.progress THEN
+		PERFORM progress(true, format(
+			'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,
+			cardinality(plan.columns), CASE WHEN plan.whole_row
+				THEN 'the whole row' ELSE array_to_string(names_of(plan.key), ', ') END));
+	END IF;
 	RETURN plan;
 END
 $$;
@@ -166,6 +168,7 @@ DECLARE
 	own live_digest;
 	mine @extschema@.iblt;
 	small text;
+	plan plan;
 BEGIN
 	IF options.method = 'plain' THEN
 		RETURN plain_prepare(conns, relation, names, options);
@@ -195,6 +198,10 @@ BEGIN
 		PERFORM refuse_altered(options.relation, 'here');
 	END IF;
 	PERFORM require_relations(conns, names, ARRAY[sides[1].relation, sides[2].relation]);
-	RETURN live_first(checked_plan(sides[1], sides[2], options), own, mine);
+	plan := checked_plan(sides[1], sides[2], options);
+	IF mine IS NOT NULL THEN
+		plan := live_first(plan, own, mine);
+	END IF;
+	RETURN plan;
 END
 $$;

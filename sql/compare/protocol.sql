@@ -15,7 +15,7 @@
 
 -- The version of what servers ask of each other; both must have the same.
 CREATE FUNCTION protocol() RETURNS integer
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT 1
 $$;

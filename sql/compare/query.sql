@@ -11,25 +11,21 @@
 -- 01/02/2024.  In READ COMMITTED the query has a snapshot of its own, taken under its locks.
 -- The first statement of a message would take it in any other isolation level.
 CREATE FUNCTION peer_settings(label text DEFAULT NULL, shown text DEFAULT NULL) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT %s; ',
-		peer_pin_sql(label, shown));
-END
+	SELECT format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT %s; ',
+		peer_pin_sql(label, shown))
 $$;
 
 -- The expression that pins the settings.
 CREATE FUNCTION peer_pin_sql(label text, shown text) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN format(CASE WHEN shown IS NULL THEN '%s'
+	SELECT format(CASE WHEN shown IS NULL THEN '%s'
 			ELSE 'pg_catalog.concat(iblt_internal.iblt_peer_show(%2$L), %1$s)' END,
 		format('iblt_internal.iblt_peer_settings(%L, %L, %L, %L)', current_setting('DateStyle'),
 			current_setting('IntervalStyle'), current_setting('timezone_abbreviations'),
-			left(label, 63)), shown);
-END
+			left(label, 63)), shown)
 $$;
 
 -- A first question over a connection that the caller has opened: all of its message, for a query
@@ -82,7 +78,8 @@ BEGIN
 END
 $$;
 
--- The row that a query over the peer's answer gives, when the answer is there.
+-- The row that a query over the peer's answer gives, when the answer is there, or without a query
+-- its single value.
 -- "before" is the number of results before the one that is wanted: as a rule 2, of the
 -- settings.  The connection is free once an empty result has been fetched.
 CREATE FUNCTION peer_fetch(conn text, query text, pause double precision,
@@ -91,22 +88,25 @@ CREATE FUNCTION peer_fetch(conn text, query text, pause double precision,
 AS $$
 DECLARE
 	result record;
-	pass text := format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
-		peer_dblink());
+	get_result text := peer_dblink() || '.dblink_get_result';
 BEGIN
 	FOR i IN 1 .. before LOOP
-		EXECUTE pass USING conn;
+		result := ROW(iblt_peer_take(get_result, conn));
 		EXIT WHEN NOT peer_wait(conn, pause);
 	END LOOP;
 	BEGIN
-		EXECUTE query INTO result USING conn;
+		IF query IS NULL THEN
+			result := ROW(iblt_peer_take(get_result, conn));
+		ELSE
+			EXECUTE query INTO result USING conn;
+		END IF;
 	EXCEPTION WHEN datatype_mismatch THEN
 		-- a connection that was lost between two results first gives one without columns
-		EXECUTE pass USING conn;
+		PERFORM iblt_peer_take(get_result, conn);
 		RAISE;
 	END;
 	IF peer_wait(conn, pause) THEN
-		EXECUTE pass USING conn;
+		PERFORM iblt_peer_take(get_result, conn);
 	END IF;
 	RETURN result;
 END
@@ -120,15 +120,15 @@ CREATE FUNCTION peer_caught(conn text, e failure) RETURNS failure
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	-- what dblink says of the error, before the query over the answer
-	said text := regexp_replace(split_part(e.context, 'dblink_get_result(', 1), '[^\n]*$', '');
+	-- what dblink says of the error, before the query over the answer or its function
+	said text := regexp_replace(split_part(split_part(e.context, 'dblink_get_result(', 1),
+		'peer_fetch(', 1), '[^\n]*$', '');
 BEGIN
 	e.reported := strpos(said, conn) > 0;
 	IF e.state <> '57014' OR e.reported THEN
 		BEGIN
 			IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
-				EXECUTE format('SELECT count(*) FROM %s.dblink_get_result($1) AS t(nothing text)',
-					peer_dblink()) USING conn;
+				PERFORM iblt_peer_take(peer_dblink() || '.dblink_get_result', conn);
 			END IF;
 		EXCEPTION WHEN OTHERS THEN
 			-- a connection that was lost is found out by the next query
@@ -180,16 +180,6 @@ BEGIN
 END
 $$;
 
--- The query over an answer that is a single value.
-CREATE FUNCTION peer_value_sql() RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN format('SELECT value FROM %s.dblink_get_result($1) AS t(value text)',
-		peer_dblink());
-END
-$$;
-
 -- The single value that a query sent to the peer gives, or the error that the peer answered
 -- with.
 CREATE FUNCTION peer_try(conn text, pause double precision,
@@ -203,8 +193,8 @@ BEGIN
 		RETURN;
 	END IF;
 	BEGIN
-		answer := peer_fetch(conn, peer_value_sql(), pause, before);
-		value := answer.value;
+		answer := peer_fetch(conn, NULL, pause, before);
+		value := answer.f1;
 		PERFORM iblt_traffic_add(1, 0, octet_length(value));
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,

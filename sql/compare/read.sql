@@ -44,11 +44,9 @@ $$;
 -- Bounds and conditions must hide nothing.  A slice trusts an index, which slice_guard
 -- checks, a key is looked up by one, which check_index checks, and by_index trusts one.
 CREATE FUNCTION reader(plan plan, indexed boolean DEFAULT false) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN in_slice(plan) THEN 'read_slice'
+	SELECT CASE WHEN in_slice(plan) THEN 'read_slice'
 		WHEN indexed OR plan.by_index IS TRUE THEN 'read_planned'
-		ELSE 'read_heap' END;
-END
+		ELSE 'read_heap' END
 $$;

@@ -67,7 +67,7 @@ $$;
 -- The relation itself is not scanned, but locked.  A partition that was attached or
 -- detached meanwhile reads as another relation.  A fingerprint is one word.
 CREATE FUNCTION shards_fingerprint_sql(s side) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN format('(SELECT CASE WHEN shards(%L::pg_catalog.regclass)'
@@ -191,10 +191,8 @@ $$;
 -- Must a key of that size, or NULL for none, go into sketches as a hash?
 -- Where the key is in the sketch as it is, iblt_agg_bigint takes one that becomes bigint.
 CREATE FUNCTION by_hash(key plan_column[], size integer, distributed boolean) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN size IS NULL OR size > 32 OR distributed AND NOT (cardinality(key) = 1
-		AND ((key[1]).cast_to = 'int8' OR (key[1]).base IN (20, 21, 23)));
-END
+	SELECT size IS NULL OR size > 32 OR distributed AND NOT (cardinality(key) = 1
+		AND ((key[1]).cast_to = 'int8' OR (key[1]).base IN (20, 21, 23)))
 $$;

@@ -51,7 +51,7 @@ $$;
 -- Behind a pooler, another comparison with a connection of this name may use the same
 -- session there.  It must not take this sketch for its own.
 CREATE FUNCTION kept_name(plan plan, s side) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT concat(coalesce(s.place, CASE s.side WHEN 'there' THEN 'iblt there'
 		ELSE 'iblt here' END),
@@ -85,13 +85,11 @@ $$;
 
 -- A query for what the scan of a side gives.
 CREATE FUNCTION scan_sql(plan plan, s side, capacity integer) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
+	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN format('SELECT scan_answer(%L, s, f, %s%s) FROM (SELECT %s OFFSET 0) AS q(s, f)',
+	SELECT format('SELECT scan_answer(%L, s, f, %s%s)::text FROM (SELECT %s OFFSET 0) AS q(s, f)',
 		kept_name(plan, s), elapsed_sql(s), CASE WHEN s.place IS NULL THEN ', false' END,
-		sketch_sql(plan, s, capacity));
-END
+		sketch_sql(plan, s, capacity))
 $$;
 
 -- The sketch of a side, which is not kept any more, or the fold of it that it has sent.
@@ -144,8 +142,8 @@ BEGIN
 		RETURN live_sketches(plan);
 	END IF;
 	RETURN ask(places_of(plan), ARRAY[scan_sql(plan, plan.here, capacity),
-			scan_sql(plan, plan.there, capacity)], 'value scanned', NULL::scanned,
-		reading_of(plan), 0.005);
+			scan_sql(plan, plan.there, capacity)], 'value text', NULL::text,
+		reading_of(plan), 0.005)::scanned[];
 END
 $$;
 
@@ -273,9 +271,13 @@ BEGIN
 	END IF;
 	plan.kept := substr(replace(gen_random_uuid()::text, '-', ''), 1, 12);
 	PERFORM set_config('iblt.keeps', 'on', true);
-	PERFORM progress_of_scans(plan.progress);
+	IF plan.progress THEN
+		PERFORM progress_of_scans(true);
+	END IF;
 	scanned := sketches(plan, capacity);
-	PERFORM progress_of_scans(false);
+	IF plan.progress THEN
+		PERFORM progress_of_scans(false);
+	END IF;
 	here := sketch_of(scanned[1]);
 	there := sketch_of(scanned[2]);
 	figures := take_scanned(plan, scanned, started, here, there, figures);
@@ -293,7 +295,9 @@ BEGIN
 		number := CASE WHEN status.complete THEN status.recovered ELSE status.estimated END;
 		more := NOT status.complete AND NOT surely_more(plan, number, most.capacity)
 			AND least((iblt_header(here)).cells, (iblt_header(there)).cells) <> most.cells;
-		PERFORM exchange_progress(plan, figures, number, status.complete, more);
+		IF plan.progress THEN
+			PERFORM exchange_progress(plan, figures, number, status.complete, more);
+		END IF;
 		EXIT WHEN NOT more;
 		larger := larger_fold(plan, CASE WHEN empty IS NOT NULL THEN empty
 			WHEN (plan.here).place IS NULL THEN here ELSE there END,
@@ -315,14 +319,12 @@ $$;
 -- foreign partition sends one.  A slice is small, and so are its differences, as a rule: a
 -- sketch that stays in the cache saves a twentieth of its scan.
 CREATE FUNCTION first_capacity(plan plan) RETURNS integer
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN greatest(4000, least(plan.max_differences, CASE
+	SELECT greatest(4000, least(plan.max_differences, CASE
 		WHEN in_slice(plan) THEN 8000
 		WHEN (plan.here).remote OR (plan.there).remote THEN 4000 ELSE 60000 END, coalesce(
-		(plan.here).most_rows + (plan.there).most_rows, plan.max_differences)))::integer;
-END
+		(plan.here).most_rows + (plan.there).most_rows, plan.max_differences)))::integer
 $$;
 
 -- The largest capacity of a sketch that both sides are scanned into.
@@ -387,7 +389,11 @@ DECLARE
 BEGIN
 	plan.parts := 1;
 	FOR attempt IN CASE WHEN plan.from_digests THEN 0 ELSE 1 END .. 3 LOOP
-		e := exchange_parts(plan, capacity, figures);
+		IF plan.parts = 1 THEN
+			e := exchange(plan, capacity, figures);
+		ELSE
+			e := exchange_parts(plan, capacity, figures);
+		END IF;
 		plan.found := NULL;
 		figures := e.figures;
 		exact := e.keys IS NOT NULL;

@@ -47,11 +47,9 @@ $$;
 
 -- The expression of a row's checksum.
 CREATE FUNCTION row_checksum_sql(plan plan, s side) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN checksum_sql(s, plan.columns, plan.seed);
-END
+	SELECT checksum_sql(s, plan.columns, plan.seed)
 $$;
 
 -- The expression of the hash that stands for a key too wide for a cell; it has a seed of its
@@ -67,25 +65,21 @@ $$;
 -- The condition that a row's key is in the part that is scanned; NULL where all are.
 -- Keys are in parts by a hash that has a seed of its own.
 CREATE FUNCTION part_sql(plan plan, s side) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
-		checksum_sql(s, plan.key, plan.seed # 2), plan.parts, plan.part) END;
-END
+	SELECT CASE WHEN plan.parts > 1 THEN format('(%s & 9223372036854775807) %% %s = %s',
+		checksum_sql(s, plan.key, plan.seed # 2), plan.parts, plan.part) END
 $$;
 
 -- The condition on the rows of a side, and the bounds in $2 and $3, as a WHERE clause or an
 -- empty text.
 CREATE FUNCTION condition_sql(plan plan, s side) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
 	-- the line break ends a comment in the condition
-	RETURN coalesce(' WHERE ' || nullif(concat_ws(' AND ',
+	SELECT coalesce(' WHERE ' || nullif(concat_ws(' AND ',
 		'(' || CASE WHEN s.mapped IS NOT TRUE THEN s.condition END || E'\n)',
-		bounds_sql(plan, s), part_sql(plan, s)), ''), '');
-END
+		bounds_sql(plan, s), part_sql(plan, s)), ''), '')
 $$;
 
 -- The expression of a column of the relation t itself, by the name that the plan has for it.
@@ -159,22 +153,18 @@ $$;
 -- The expression of a fingerprint, for a statement that has the side's relation in FROM.
 -- The parser looks the name up once it has the lock on the relation in FROM.
 CREATE FUNCTION fingerprint_sql(s side) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN s.distributed THEN 'NULL::pg_catalog.text'	-- see find_distributed
-	ELSE format('iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation) END;
-END
+	SELECT CASE WHEN s.distributed THEN 'NULL::pg_catalog.text'	-- see find_distributed
+	ELSE format('iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation) END
 $$;
 
 -- The expression of a row's version, as a number.
 CREATE FUNCTION mark_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE WHEN plan.versions
-		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END;
-END
+	SELECT CASE WHEN plan.versions
+		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END
 $$;
 
 -- The contents of rows
@@ -253,16 +243,14 @@ $$;
 
 -- The expression of a row's contents, in the form that the plan asks for.
 CREATE FUNCTION content_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE plan.content
+	SELECT CASE plan.content
 		WHEN 'texts' THEN concat_ws(' || ', short_texts_sql(plan), stamp_sql(plan))
 		WHEN 'stamp' THEN stamp_sql(plan)
 		WHEN 'rows' THEN json_sql(plan.columns, false)
 		WHEN 'changed' THEN json_sql(plan.columns, false)
-		ELSE 'NULL::jsonb' END;
-END
+		ELSE 'NULL::jsonb' END
 $$;
 
 -- Does a plan tell in which columns rows differ?

@@ -119,7 +119,7 @@ $$;
 -- A query for the order of the index i of pg_index, as fields of unique_key.
 -- As describe_order gives it.
 CREATE FUNCTION plain_order_sql() RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN format($q$

@@ -78,7 +78,7 @@ BEGIN
 		ELSE pg_current_wal_lsn() END;
 	result.read_at := clock_timestamp();
 	scanned := ask(ARRAY[NULL::text], ARRAY[scan_sql(plan, plan.here, result.capacity)],
-		'value scanned', NULL::scanned, reading_of(plan));
+		'value text', NULL::text, reading_of(plan))::scanned[];
 	PERFORM require_described(plan, scanned[1].fingerprint, scanned[1].fingerprint);
 	result.sketch := sketch_of(scanned[1]);
 	result.rows := (iblt_header(result.sketch)).rows;

@@ -182,7 +182,7 @@ DECLARE
 	scanned scanned[] := ask(places_of(plan), ARRAY[
 			blocks_sql(plan, plan.here, marks, s.lo[1], s.hi[1]),
 			blocks_sql(plan, plan.there, marks, s.lo[2], s.hi[2])],
-		'value scanned', NULL::scanned, NULL, 0.005);
+		'value text', NULL::text, NULL, 0.005)::scanned[];
 	here @extschema@.iblt := sketch_of(scanned[1]);
 	there @extschema@.iblt := sketch_of(scanned[2]);
 BEGIN
