@@ -34,7 +34,8 @@
 #	stdout has the answer, or nothing. stderr has messages, and unless all is equal, the
 #	verdict and the tables concerned, so that cron mails them. This side is found as by any
 #	client of libpq: PGSERVICE, PGHOST, PGDATABASE, ~/.pgpass. So are from and to, by a server
-#	of this script's own. Names of tables need their schema. A run that max_time ended could not tell, unless a table differs.
+#	of this script's own. Names of tables need their schema. A run that max_time ended could
+#	not tell, unless a table differs.
 
 set -u
 trap '' PIPE

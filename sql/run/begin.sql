@@ -180,7 +180,8 @@ BEGIN
 				AND run_identity(sides[1]) IS DISTINCT FROM head.here_identity THEN 'here_peer' END;
 		IF other IS NOT NULL THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = format('run %s was begun with another %s', w.run, other),
+				MESSAGE = format(CASE other WHEN 'peer' THEN 'run %s was begun with another peer'
+					ELSE 'run %s was begun with another here_peer' END, w.run),
 				HINT = format('Give the same database as %s, or begin another run.', other);
 		END IF;
 	END IF;
@@ -336,8 +337,9 @@ BEGIN
 			HINT = 'Leave here_peer out, or begin another run.';
 	ELSIF unkept IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed',
-			MESSAGE = format('the connection string of %s of run %s was not kept',
-				CASE unkept WHEN 'peer' THEN 'the peer' ELSE 'here' END, head.run),
+			MESSAGE = format(CASE unkept
+				WHEN 'peer' THEN 'the connection string of the peer of run %s was not kept'
+				ELSE 'the connection string of here of run %s was not kept' END, head.run),
 			DETAIL = 'It may hold a password.',
 			HINT = format('Give it again as %s. The name of a foreign server is kept.', unkept);
 	ELSIF peers[2] IS NULL THEN

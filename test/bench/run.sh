@@ -3,8 +3,8 @@
 #	What a run (doc/runs.md) costs: two throwaway servers with the same large table,
 #	of which 100 rows differ.  A run in slices of a second against one iblt_audit, with
 #	a serial key and with random uuids, in turn, as medians; an audit and a run of many
-#	small tables; the share of the time at work with max_load => 0.25; and the memory of
-#	both sessions of a run.
+#	small tables; both conducted from a third database, with no delay and with 50 ms; the
+#	share of the time at work with max_load => 0.25; and the memory of both sessions of a run.
 #
 #	BENCH_RUN_ROWS          rows (5,000,000)
 #	BENCH_RUN_REPEAT        repetitions after one to warm up (3)
@@ -20,6 +20,8 @@ set -euo pipefail
 
 HERE_PORT=54328
 THERE_PORT=54329
+NEAR_PORT=54330		# proxies to here and there
+FAR_PORT=54331
 ROWS=${BENCH_RUN_ROWS:-5000000}
 REPEAT=${BENCH_RUN_REPEAT:-3}
 SMALL_TABLES=${BENCH_RUN_SMALL_TABLES:-2000}
@@ -46,7 +48,7 @@ make_servers() {
 	for port in $HERE_PORT $THERE_PORT; do sql "$port" -c "VACUUM (FREEZE, ANALYZE)"; done
 }
 
-peer() { echo "'host=$WORK/s port=$THERE_PORT user=postgres dbname=postgres'"; }
+peer() { echo "'host=$WORK/s port=${1:-$THERE_PORT} user=postgres dbname=postgres'"; }
 
 # note NAME REPETITION FILE: the time that psql wrote to the file.
 note() { { echo "@ $1 $2"; grep '^Time' "$3"; } >>"$WORK/timing.out"; }
@@ -118,6 +120,48 @@ measure_small() {
 	done
 }
 
+# timed NAME REPETITION DATABASE QUERY
+timed() {
+	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $HERE_PORT -U postgres -d "$3" -c '\timing on' -c "$4" >"$WORK/out"
+	note "$1" "$2" "$WORK/out"
+}
+
+# The same audit by here, and by a database that has neither table, in turn; far, with a delay of
+# 25 ms in each direction.
+measure_elsewhere() {
+	local r proxies=() arguments far near
+	sql $HERE_PORT -c "CREATE DATABASE conductor"
+	psql -X -q -h "$WORK/s" -p $HERE_PORT -U postgres -d conductor -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION dblink"
+	for r in "$NEAR_PORT $HERE_PORT" "$FAR_PORT $THERE_PORT"; do
+		perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.${r% *}" "$WORK/s/.s.PGSQL.${r#* }" 25 >/dev/null &
+		proxies+=($!)
+	done
+	until [ -S "$WORK/s/.s.PGSQL.$NEAR_PORT" ] && [ -S "$WORK/s/.s.PGSQL.$FAR_PORT" ]; do sleep 0.1; done
+	for r in $(seq 0 "$REPEAT"); do
+		for arguments in "t schema => 'public'" "small schema => 'small'"; do
+			for far in "" far_; do
+				near=$(peer ${far:+$NEAR_PORT})
+				timed "${far}direct_${arguments%% *}" "$r" postgres "SELECT count(*) FROM iblt_audit($(peer ${far:+$FAR_PORT}), ${arguments#* })"
+				timed "${far}elsewhere_${arguments%% *}" "$r" conductor "SELECT count(*) FROM iblt_audit($(peer ${far:+$FAR_PORT}), ${arguments#* }, here_peer => $near)"
+			done
+		done
+		timed direct_run "$r" postgres "$(run_sql t)"
+		timed elsewhere_run "$r" conductor "CALL iblt_audit_run($(peer), here_tables => '{public.t}', here_peer => $(peer $HERE_PORT), progress => false)"
+	done
+	kill "${proxies[@]}"
+}
+
+report_elsewhere() {
+	local far what
+	for what in t small; do
+		for far in "" far_; do
+			bar "iblt_audit of $([ $what = t ] && echo "t and u" || echo "the small tables") from a third database${far:+, 50 ms}" \
+				"${MEDIAN[${far}elsewhere_$what]}" "$(ratio "${MEDIAN[${far}elsewhere_$what]}" "${MEDIAN[${far}direct_$what]}")" at-most 1.15
+		done
+	done
+	bar "a run from a third database" "${MEDIAN[elsewhere_run]}" "$(ratio "${MEDIAN[elsewhere_run]}" "${MEDIAN[direct_run]}")" at-most 1.15
+}
+
 report_bars() {
 	local table load kb
 	row "" "ms" "ratio" "bar" ""
@@ -149,9 +193,11 @@ inner() {
 	measure_memory
 	make_small
 	measure_small
+	measure_elsewhere
 	sql $HERE_PORT -c "$(run_sql t "max_load => 0.25")" >/dev/null
 	read_medians "$WORK/timing.out"
 	report_bars
+	report_elsewhere
 	say_busy
 	stop_server "run$HERE_PORT"
 	stop_server "run$THERE_PORT"
