@@ -285,6 +285,7 @@ here=
 subscription=
 schema=
 peer_schema=
+rows=
 given=$#
 n=0
 [ "$given" -gt 0 ] || [ -n "$run" ] || [ "$function" != "${function%baseline}" ] || could_not_tell 'usage: iblt-audit.sh [OPTION ...] NAME=VALUE ...; see iblt-audit.sh --help'
@@ -298,11 +299,11 @@ for argument in "$@"; do
 	*baseline:*) unknown_name ;;
 	*:peer | *:here_peer | *:progress | *:from | *:to | *:via) ;;
 	iblt_audit_r*:max_time | iblt_audit_r*:max_load | iblt_audit_r*:max_rate | iblt_audit_r*:max_lag) ;;
-	iblt_audit_run:slice_ms | iblt_audit_run:slice_by | iblt_audit_run:rows | iblt_audit_run:check_indexes) ;;
+	iblt_audit_run:slice_ms | iblt_audit_run:slice_by | iblt_audit_run:check_indexes) ;;
 	iblt_audit_resume:* | iblt_audit_run:live | iblt_audit_run:by_index) unknown_name ;;
 	*:subscription | *:tables | *:schema | *:peer_schema | *:publication | *:max_differences | *:cast_types) ;;
 	*:extra_columns | *:recheck | *:timeout | *:seed | *:trust_filters | *:live | *:method) ;;
-	*:by_index | *:here_tables | *:mappings) ;;
+	*:by_index | *:here_tables | *:mappings | *:rows) ;;
 	*) unknown_name ;;
 	esac
 	case $argument in
@@ -316,6 +317,7 @@ for argument in "$@"; do
 	esac
 	case $argument in
 	peer=*) peer=${argument#*=} ;;
+	rows=*) rows=${argument#*=} ;;
 	here_peer=*) here=${argument#*=} ;;
 	subscription=*) subscription=${argument#*=} name=$argument ;;
 	peer_schema=*) peer_schema=${argument#*=} ;;
@@ -394,6 +396,8 @@ SELECT set_config('iblt.baseline', :'baseline', false) \\g /dev/null
 "
 	audit=":schema.iblt_audit_baseline(current_setting('iblt.baseline'))" ;;
 iblt_audit)
+	# a page shows the first rows that differ
+	[ -z "$page" ] || [ -n "$rows" ] || call="$call, \"rows\" => 'changed'"
 	before="SELECT count(*) FROM :schema.iblt_audit(${call#, }) \\g /dev/null
 "
 	audit=":schema.iblt_audit_stats()" ;;

@@ -314,7 +314,8 @@ CREATE FUNCTION @extschema@.iblt_audit(
 	peer_schema text DEFAULT NULL,
 	mappings jsonb DEFAULT NULL,
 	here_peer text DEFAULT NULL,
-	here_tables text[] DEFAULT NULL)
+	here_tables text[] DEFAULT NULL,
+	rows anycompatible DEFAULT false)
 RETURNS SETOF audit_line
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
@@ -330,6 +331,7 @@ DECLARE
 	e failure;
 BEGIN
 	BEGIN
+		options.compare.content := content_of(rows);
 		PERFORM audit_check(peer IS NULL, here_peer IS NOT NULL, target, options.compare);
 		IF target.kind = 'subscription' AND here_peer IS NULL THEN
 			peers[2] := audit_peer(target.name, peer);
@@ -348,7 +350,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, text, bigint, boolean, text,
-	integer, interval, bigint, boolean, boolean, text, text, boolean, text, jsonb, text, text[]) IS
+	integer, interval, bigint, boolean, boolean, text, text, boolean, text, jsonb, text, text[],
+	anycompatible) IS
 'compares many tables, or all of the database, with those of a peer, or of the publisher of a '
 'subscription: one row a table, with its status';
 

@@ -188,7 +188,8 @@ BEGIN
 END
 $$;
 
--- Compares one table: its row.  Differences are counted, and not kept.
+-- Compares one table: its row.  Differences are counted.  If rows are asked for, the first ones
+-- are kept for a page, without values of more than 20 kB.
 CREATE FUNCTION audit_compare(plan plan, item audit_item) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -196,12 +197,15 @@ DECLARE
 	found record := find_keys(plan, NULL);
 	result audit_row;
 BEGIN
-	SELECT count(*) FILTER (WHERE d.side = 'there'), count(*) FILTER (WHERE d.side = 'here'),
-		count(*) FILTER (WHERE d.side = 'both'),
-		count(*) FILTER (WHERE d.confirmed IS FALSE OR item.unready)
-	INTO result.missing, result.extra, result.changed, result.unconfirmed
-	FROM differences(found.plan, found.figures, found.keys, found.number,
-		found.sample) AS d;
+	SELECT count(*) FILTER (WHERE (d).side = 'there'), count(*) FILTER (WHERE (d).side = 'here'),
+		count(*) FILTER (WHERE (d).side = 'both'),
+		count(*) FILTER (WHERE (d).confirmed IS FALSE OR item.unready),
+		jsonb_agg(to_jsonb(d) - CASE WHEN coalesce(pg_column_size((d).here), 0)
+				+ coalesce(pg_column_size((d).there), 0) < 20000 THEN '{id,mark}'::text[]
+				ELSE '{id,mark,here,there}' END) FILTER (WHERE n <= 25 AND plan.content <> 'none')
+	INTO result.missing, result.extra, result.changed, result.unconfirmed, result.differences
+	FROM (SELECT d, row_number() OVER () AS n FROM differences(found.plan, found.figures,
+		found.keys, found.number, found.sample) AS d) AS x;
 	RETURN audit_verdict(item, found.plan, @extschema@.iblt_compare_stats(), result);
 END
 $$;

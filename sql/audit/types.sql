@@ -93,7 +93,8 @@ CREATE TYPE audit_row AS (
 	changed bigint,
 	unconfirmed bigint,
 	bytes bigint,
-	total_ms numeric
+	total_ms numeric,
+	differences jsonb		-- the first ones, if rows are asked for
 );
 
 -- What it shows of it: what fits on a line of a terminal, and the reasons.

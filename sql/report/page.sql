@@ -1,7 +1,8 @@
 -- The page of an audit -------------------------------------------------------------------
 --
 -- One file that needs no other.  It is bounded, whatever the audit found, and each part says
--- what it leaves out.  Which columns and rows differ, and where, is kept by runs alone.
+-- what it leaves out.  An audit keeps the first rows that differ if it is asked for rows.  In how
+-- many rows each column differs, and where, is kept by runs alone.
 
 -- Rows side by side
 
@@ -177,6 +178,20 @@ BEGIN
 END
 $$;
 
+-- A table of an audit that differs.
+CREATE FUNCTION page_audited(t report_table) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	kept run_difference[] := ARRAY(SELECT d FROM jsonb_array_elements(t.differences)
+		WITH ORDINALITY AS e(value, n), jsonb_populate_record(NULL::run_difference,
+			e.value || jsonb_build_object('number', e.n)) AS d ORDER BY e.n LIMIT 25);
+BEGIN
+	RETURN concat('<h3>', html(t.name), '</h3>', chr(10), page_rows(t.name, kept),
+		html_left_out(cardinality(kept), t.missing + t.extra + t.changed, 'differences'));
+END
+$$;
+
 -- A table of a run that this role may see.
 CREATE FUNCTION run_table_seen(run bigint, item integer) RETURNS run_table
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -204,26 +219,27 @@ AS $$
 	HAVING count(*) > 0
 $$;
 
--- The details of the tables that differ, of a run.
+-- The details of the tables that differ, of a run or of an audit with rows.
 CREATE FUNCTION page_details(report report) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	most constant integer := 20;
-	number bigint;
+	number bigint := (SELECT count(*) FROM unnest(report.tables) AS u WHERE u.status = 'differs'
+		AND (report.run IS NOT NULL OR u.differences IS NOT NULL));
 	result text := '';
-	t record;
+	t report_table;
 BEGIN
-	IF report.run IS NULL THEN
+	IF report.run IS NULL AND number = 0 THEN
 		RETURN '';
 	END IF;
-	FOR t IN SELECT r.item, u.name FROM unnest(report.tables) AS u
-		JOIN iblt_run_rows(NULL::run_table, report.run, own => false) AS r ON r.item = u.item
-		WHERE u.status = 'differs' ORDER BY u.n LIMIT most
+	FOR t IN SELECT u.* FROM unnest(report.tables) AS u WHERE u.status = 'differs'
+		AND CASE WHEN report.run IS NULL THEN u.differences IS NOT NULL
+			ELSE (run_table_seen(report.run, u.item)).item IS NOT NULL END ORDER BY u.n LIMIT most
 	LOOP
-		result := result || page_table(report.run, t.item, t.name);
+		result := result || CASE WHEN report.run IS NULL THEN page_audited(t)
+			ELSE page_table(report.run, t.item, t.name) END;
 	END LOOP;
-	number := (SELECT count(*) FROM unnest(report.tables) AS u WHERE u.status = 'differs');
 	RETURN html_section('What differs', result
 		|| coalesce(html_left_out(most, number, 'tables that differ in detail'), ''));
 END
@@ -250,8 +266,11 @@ CREATE FUNCTION page_left_out(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT html_section('What this page leaves out', '<ul>' || CASE WHEN report.run IS NULL
-			THEN '<li>Which columns and rows differ, and where. A run keeps them '
-				'(iblt_audit_run with rows).</li>'
+			THEN CASE WHEN EXISTS (SELECT FROM unnest(report.tables) AS t
+				WHERE t.differences IS NOT NULL)
+				THEN '<li>All but the first rows that differ, and where they are. '
+				ELSE '<li>Which columns and rows differ, and where. ' END
+				|| 'A run keeps them (iblt_audit_run with rows).</li>'
 			ELSE '<li>Differences that the run did not keep (its argument max_differences), and '
 				'what changed after the run had read it.</li>' END
 		|| CASE WHEN report.structure IS NULL THEN '<li>Views, indexes, constraints, rights and '

@@ -16,7 +16,8 @@ CREATE TYPE report_table AS (
 	missing bigint,
 	extra bigint,
 	changed bigint,
-	unconfirmed bigint
+	unconfirmed bigint,
+	differences jsonb		-- the first ones of an audit with rows
 );
 
 -- What a report is made of.
@@ -31,15 +32,16 @@ CREATE TYPE report AS (
 );
 
 -- The verdict on all tables and the structure: equal only if there are tables, each of them is
--- equal, and nothing is to be said of the structure.
+-- equal, and nothing in the structure endangers data or is unknown.
 CREATE FUNCTION report_verdict(tables report_table[], structure jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN bool_or(t.status = 'differs') OR EXISTS (SELECT
 				FROM jsonb_array_elements(structure) AS s
-				WHERE s ->> 'severity' IS DISTINCT FROM 'unknown') THEN 'differs'
+				WHERE coalesce(s ->> 'severity', '') NOT IN ('unknown', 'change')) THEN 'differs'
 		WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal')
-			AND coalesce(jsonb_array_length(structure) = 0, true) THEN 'equal'
+			AND NOT EXISTS (SELECT FROM jsonb_array_elements(structure) AS s
+				WHERE s ->> 'severity' = 'unknown') THEN 'equal'
 		ELSE 'unknown' END
 	FROM unnest(tables) AS t
 $$;
@@ -51,7 +53,7 @@ AS $$
 	SELECT array_agg(ROW(t.n, (t.line ->> 'number')::integer,
 		one_line(coalesce(r.relation, r.peer_relation, '?')), coalesce(r.status, 'unknown'),
 		one_line(left(nullif(r.detail, ''), 2000)), r.rows_here, r.rows_there,
-		r.missing, r.extra, r.changed, r.unconfirmed)::report_table ORDER BY t.n)
+		r.missing, r.extra, r.changed, r.unconfirmed, r.differences)::report_table ORDER BY t.n)
 	FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n),
 	json_populate_record(NULL::audit_row, t.line) AS r
 $$;

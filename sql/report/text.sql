@@ -25,7 +25,9 @@ AS $$
 			WHEN others > 0 THEN format('%s of %s not compared', others, tables)
 			ELSE tables || CASE report.verdict WHEN 'equal' THEN '' ELSE ' equal' END END,
 		CASE jsonb_array_length(report.structure) WHEN 0 THEN ', structure equal'
-			ELSE ', differences in structure: ' || jsonb_array_length(report.structure) END)
+			ELSE ', differences in structure: ' || jsonb_array_length(report.structure) END,
+		(SELECT ' (' || nullif(count(*), 0) || ' of them endanger no data)'
+			FROM jsonb_array_elements(report.structure) AS s WHERE s ->> 'severity' = 'change'))
 	FROM (SELECT count(*) AS n, count(*) FILTER (WHERE t.status = 'differs') AS differ,
 			count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')) AS others,
 			count(*) || CASE count(*) WHEN 1 THEN ' table' ELSE ' tables' END AS tables

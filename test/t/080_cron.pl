@@ -117,11 +117,11 @@ $here->safe_psql('postgres', qq(INSERT INTO shop."$quoted" VALUES (1)));
 my ($status, $out) = audit([ '--tsv', @schema ]);
 is($status, 1, 'TSV: status');
 my @lines = split /\n/, $out;
-is($lines[0], join("\t", qw(relation peer_relation status detail sqlstate rows_here rows_there missing extra changed unconfirmed bytes total_ms)), 'TSV: header');
+is($lines[0], join("\t", qw(relation peer_relation status detail sqlstate rows_here rows_there missing extra changed unconfirmed bytes total_ms differences)), 'TSV: header');
 is(scalar(@lines), 4, 'TSV: a line a table');
-is(scalar(grep { scalar(split /\t/, $_, -1) != 13 } @lines), 0, 'TSV: as many fields as there are columns');
+is(scalar(grep { scalar(split /\t/, $_, -1) != 14 } @lines), 0, 'TSV: as many fields as there are columns');
 $here->safe_psql('postgres', "CREATE TABLE answer (relation text, peer_relation text, status text, detail text, sqlstate text, rows_here bigint,
-	rows_there bigint, missing bigint, extra bigint, changed bigint, unconfirmed bigint, bytes bigint, total_ms numeric)");
+	rows_there bigint, missing bigint, extra bigint, changed bigint, unconfirmed bigint, bytes bigint, total_ms numeric, differences jsonb)");
 append_to_file("$home/answer.tsv", join("\n", @lines[ 1 .. $#lines ]) . "\n");
 $here->safe_psql('postgres', "\\copy answer FROM '$home/answer.tsv'");
 is($here->safe_psql('postgres', "SELECT count(*) FROM answer JOIN pg_class c ON answer.relation = format('shop.%I', c.relname) AND c.relnamespace = 'shop'::regnamespace
