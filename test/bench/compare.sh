@@ -5,8 +5,8 @@
 #	each side's own digest takes and against what people use otherwise
 #	(pg_comparator, EXCEPT over postgres_fdw); bytes on the connection; a
 #	smaller table of which 5 % differ; the memory where half of the rows
-#	differ; a peer that is 50 ms away; and live digests.  Medians of several runs,
-#	in turn.
+#	differ; a peer that is 50 ms away; live digests; and both sides elsewhere.
+#	Medians of several runs, in turn.
 #
 #	Both servers share this machine's processors, so a digest with parallel
 #	workers that has the machine for itself is no measure of what two servers
@@ -363,6 +363,70 @@ measure_cpu() {
 	cpu cpu_live_later "$live" "$live"
 }
 
+# --- both sides elsewhere ---------------------------------------------------------------------
+
+CPU_ALL="($CPU) + (SELECT sum(x.ns) FROM unnest(dblink_get_connections()) AS c, dblink(c, '${CPU//\'/\'\'}') AS x(ns bigint))"
+
+# delayed PORT TARGET: until "wait_for_proxies", a port on which a server is 50 ms away.
+PROXIES=()
+delayed() {
+	perl test/bench/proxy.pl "$WORK/s/.s.PGSQL.$1" "$WORK/s/.s.PGSQL.$2" 25 >/dev/null &
+	PROXIES+=($!)
+	while [ ! -S "$WORK/s/.s.PGSQL.$1" ]; do sleep 0.05; done
+}
+
+# conduct NAME DATABASE TABLE DIFFERENCES CALL HERE THERE: a comparison, again and again in one
+# session over open connections to these ports, without parallel workers.  Its times go to
+# timing.out, its processors to MEDIAN, and its messages to MESSAGES.
+conduct() {
+	local r
+	{
+		echo "SET max_parallel_workers_per_gather = 0;"
+		echo "SELECT dblink_connect('node_a', $(peer "$6" max_parallel_workers_per_gather=0)), dblink_connect('node_b', $(peer "$7" max_parallel_workers_per_gather=0)) \\g /dev/null"
+		for r in 0 $(seq $((2 * REPEAT))); do
+			printf '%s\n' "\\echo @ $1 $r" '\timing on' "SELECT count(*), 'found' FROM iblt_compare($5);" '\timing off' \
+				"SELECT 'cpu', $CPU_ALL;" "SELECT 'messages', messages FROM iblt_compare_stats();"
+		done
+	} | sql $HERE_PORT -d "$2" >"$WORK/conduct.out"
+	[ "$(grep -c "^$4 found" "$WORK/conduct.out")" -eq $((2 * REPEAT + 1)) ] || { head -n 20 "$WORK/conduct.out"; die "found something else"; }
+	grep -E '^(@|Time)' "$WORK/conduct.out" >>"$WORK/timing.out"
+	MEDIAN[cpu_$1]=$(awk '/^cpu/ { if (last) print $2 - last; last = $2 }' "$WORK/conduct.out" | sort -n |
+		awk '{ v[NR] = $1 } END { printf "%.1f", v[int((NR + 1) / 2)] / 1e6 }')
+	MESSAGES[$1]=$(awk '/^messages/ { n = $2 } END { print n }' "$WORK/conduct.out")
+}
+
+# From one of the two, and from a third database, which has nothing of theirs.  From there, a
+# turn is messages to both and back.
+measure_elsewhere() {
+	local near="$HERE_PORT $THERE_PORT" far="$((PROXY_PORT + 1)) $PROXY_PORT"
+	sql $HERE_PORT -c "CREATE DATABASE desk"
+	sql $HERE_PORT -d desk -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION dblink"
+	delayed $PROXY_PORT $THERE_PORT
+	delayed $((PROXY_PORT + 1)) $HERE_PORT
+	# shellcheck disable=SC2086 # two ports
+	{
+		conduct from_one postgres few $DIFFERING "'few', 'node_b'" $near
+		conduct from_third desk few $DIFFERING "here_peer => 'node_a', here_relation => 'public.few', peer => 'node_b'" $near
+		conduct far_from_one postgres few $DIFFERING "'few', 'node_b'" $far
+		conduct far_from_third desk few $DIFFERING "here_peer => 'node_a', here_relation => 'public.few', peer => 'node_b'" $far
+	}
+	kill -TERM "${PROXIES[@]}"
+	wait "${PROXIES[@]}" || die "a proxy failed"
+	rm -f "$WORK/s/.s.PGSQL.$PROXY_PORT" "$WORK/s/.s.PGSQL.$((PROXY_PORT + 1))"
+}
+
+# The memory of the session that conducts where half of the rows differ.  Sets MEMORY_THIRD.
+measure_third_memory() {
+	local rows=$((SMALL * 4)) one=$MEMORY_HERE there=$MEMORY_THERE
+	PGAPPNAME=third sql $HERE_PORT -d desk -c "SELECT count(*) FROM iblt_compare(here_peer => $(peer $HERE_PORT), here_relation => 'public.half',
+		peer => $(peer $THERE_PORT), max_differences => $rows)" >"$WORK/half.out" &
+	watch_memory $! third
+	[ "$(cat "$WORK/half.out")" -eq $((rows / 2)) ] || die "$(cat "$WORK/half.out") differences"
+	MEMORY_THIRD=$MEMORY_HERE
+	MEMORY_HERE=$one
+	MEMORY_THERE=$there
+}
+
 # --- the report -----------------------------------------------------------------------------
 
 # than TEXT NAME OTHER BAR: NAME takes at most BAR times what OTHER takes.
@@ -427,6 +491,11 @@ report() {
 	row "Processors of both sides, connection open" "first" "later" "bar" ""
 	row "iblt_compare of 1,000 equal rows, ms" "${MEDIAN[cpu_first]}" "${MEDIAN[cpu_later]}" "-" ""
 	row "live digests that are equal, ms" "${MEDIAN[cpu_live_first]}" "${MEDIAN[cpu_live_later]}" "-" ""
+	row "Conducted from a third database, $SMALL rows, $DIFFERING differ" "one" "ratio" "bar" ""
+	bar "processors of all sessions, ms, from one of the two" "${MEDIAN[cpu_from_one]}" "$(ratio "${MEDIAN[cpu_from_third]}" "${MEDIAN[cpu_from_one]}")" at-most 1.15
+	bar "messages to a server, from one of the two" "${MESSAGES[from_one]}" "$(ratio "$((MESSAGES[from_third] / 2))" "${MESSAGES[from_one]}")" at-most 1
+	bar "ms, each server 50 ms away, from one of the two" "${MEDIAN[far_from_one]}" "$(ratio "${MEDIAN[far_from_third]}" "${MEDIAN[far_from_one]}")" at-most 1.15
+	bar "private memory, half of $((SMALL * 4)) rows differ, MB, from one" "$MEMORY_HERE" "$(ratio "$MEMORY_THIRD" "$MEMORY_HERE")" at-most 1.15
 	say_busy
 }
 
@@ -455,6 +524,8 @@ inner() {
 	measure_far
 	make_live
 	measure_live
+	measure_elsewhere
+	measure_third_memory
 	read_medians "$WORK/timing.out"
 	measure_cpu
 	report
