@@ -9,6 +9,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my $node = server('merges', 'fsync = off', 'autovacuum = off', 'max_prepared_transactions = 5', 'max_worker_processes = 2');
 inside($node);
 sub sql { my ($sql) = @_; return $node->safe_psql('postgres', $sql) }
@@ -180,6 +182,15 @@ is($one->{err}, '', 'a writer commits');
 $reader->run($reading);
 like($reader->{err}, qr/40001/, 'a digest is read in a snapshot from before: not serializable');
 $reader->run('ROLLBACK');
+
+# a writer of a partition, behind a reader of the whole
+sql('CREATE TABLE whole (id int PRIMARY KEY, v int) PARTITION BY RANGE (id); CREATE TABLE part PARTITION OF whole FOR VALUES FROM (0) TO (100); INSERT INTO whole VALUES (7, 0)');
+sql("CALL iblt_track('whole')");
+$one->run("$begin; SELECT count(*) FROM other");
+$reader->run("$begin; " . $reading =~ s/'t1'/'whole'/r =~ s/; COMMIT//r);
+my $errors = join '', map { my ($session, $sql) = @$_; $session->run($sql); $session->{err} } [ $one, 'UPDATE part SET v = v + 1 WHERE id = 7' ], [ $reader, 'COMMIT' ], [ $one, 'COMMIT' ];
+like($errors, qr/40001/, 'a digest is read before the writer of a partition writes: not serializable');
+$_->run('ROLLBACK') foreach $reader, $one;
 
 $one->run("$begin; " . writing('t9'));
 $reader->run("$begin; $reading");

@@ -8,6 +8,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
+IbltTest::share_sessions();
+
 my $node = server('trust', 'autovacuum = off', major_version() < 17 ? 'old_snapshot_threshold = 0' : ());
 $node->safe_psql('postgres', 'CREATE EXTENSION dblink; CREATE EXTENSION iblt');
 

@@ -8,6 +8,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 my ($here, $there) = repair_servers();
 
 sub target { my ($direction) = @_; return $direction eq 'pull' ? $here : $there }
@@ -157,7 +159,7 @@ is($here->safe_psql('postgres', q{SET search_path = iblt_internal, public; SET s
 SKIP:
 {
 	skip 'no prlimit and /proc here', 4 if system('prlimit --version >/dev/null 2>&1') != 0 || !-e '/proc/self/status';
-	my $size = 30;    # MB, a little less than a power of two, to which memory for texts is rounded up
+	my $size = 15;    # MB, a little less than a power of two, to which memory for texts is rounded up
 	my $times = 6;
 	both("CREATE TABLE $_ (id int PRIMARY KEY, v text); INSERT INTO $_ SELECT 1, repeat('0123456789abcdef', " . ($_ eq 'large' ? "$size * 65536)" : '1)')) foreach 'large', 'small';
 	$there->safe_psql('postgres', 'UPDATE small SET v = reverse(v)');

@@ -9,6 +9,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
+IbltTest::share_sessions();
+
 chomp(my $script = `pg_config --bindir`);
 $script .= '/iblt-audit.sh';
 my ($here, $there) = audit_servers();
