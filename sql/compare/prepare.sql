@@ -197,7 +197,9 @@ BEGIN
 	IF conns[1] IS NULL AND sides[1].relation IS DISTINCT FROM options.relation THEN
 		PERFORM refuse_altered(options.relation, 'here');
 	END IF;
-	PERFORM require_relations(conns, names, ARRAY[sides[1].relation, sides[2].relation]);
+	IF num_nulls(sides[1].relation, sides[2].relation) > 0 THEN
+		PERFORM require_relations(conns, names, ARRAY[sides[1].relation, sides[2].relation]);
+	END IF;
 	plan := checked_plan(sides[1], sides[2], options);
 	IF mine IS NOT NULL THEN
 		plan := live_first(plan, own, mine);

@@ -11,18 +11,25 @@ CREATE FUNCTION plain_method(conns text[], method text) RETURNS text
 AS $$
 DECLARE
 	bare text[] := conns;
-	query text := plain_settings() || 'SELECT NOT EXISTS (SELECT FROM pg_extension'
-		' WHERE extname = ''iblt'')';
+	asked integer := CASE WHEN method = 'sketch' OR method = 'plain' AND conns[1] IS NULL THEN 0
+		WHEN conns[1] = conns[2] THEN 1 ELSE 2 END;
 BEGIN
-	FOR n IN 1 .. CASE WHEN method = 'auto' OR method = 'plain' AND conns[1] IS NOT NULL
-			THEN 2 ELSE 0 END LOOP
-		CONTINUE WHEN conns[n] IS NULL;
+	FOR n IN 1 .. asked LOOP
 		IF NOT peer_is_lent(conns[n]) THEN
-			PERFORM peer_send(conns[n], query);
-			CONTINUE WHEN peer_value(conns[n], 0.001)::boolean;
+			PERFORM peer_send(conns[n], plain_settings() || 'SELECT NOT EXISTS (SELECT'
+				' FROM pg_extension WHERE extname = ''iblt'')');
 		END IF;
-		bare[n] := NULL;
 	END LOOP;
+	FOR n IN 1 .. asked LOOP
+		IF NOT peer_is_lent(conns[n]) THEN
+			bare[n] := CASE WHEN peer_value(conns[n], 0.001)::boolean THEN conns[n] END;
+		ELSE
+			bare[n] := NULL;
+		END IF;
+	END LOOP;
+	IF asked = 1 THEN
+		bare[2] := bare[1];
+	END IF;
 	IF method = 'auto' AND num_nonnulls(VARIADIC bare) > 0 THEN
 		RAISE NOTICE USING MESSAGE = format('%s has no extension iblt, and is compared by plain '
 			'queries', peer_title(coalesce(bare[1], bare[2])));

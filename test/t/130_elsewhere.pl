@@ -131,6 +131,8 @@ is($both, '{"id": 7} here 1 0', 'two relations of one database');
 is(call('desk', "$short(here_peer => ${\ string('a')}, here_relation => 'shop.t', peer => ${\ string('a')}, peer_relation => 'copy')"), $both, 'the same by connection strings');
 sql('a', "CREATE TABLE shop.many (id int PRIMARY KEY, v text); INSERT INTO shop.many SELECT id, v || id % 2 FROM shop.t");
 is(call('desk', "$sum" . both_of('a', 'shop.t', 'a') . ", peer_relation => 'many')"), 10000, 'with larger folds of both');
+sql('c', 'CREATE TABLE shop.copy AS SELECT * FROM shop.t WHERE id <> 7');
+is(call('desk', "$short" . both_of($_, 'shop.t', $_) . ", peer_relation => 'copy', method => 'auto')"), $both, "of $_, perhaps by plain queries") foreach qw(a c);
 my $messages = 'SELECT messages FROM iblt_compare_stats()';
 my $two = call('desk', "$sum" . both_of('a', 'shop.t', 'a') . ", peer_relation => 'copy', condition => 'id < 7'); $messages");
 is($two, "0\n4", 'in one statement a step');
