@@ -95,7 +95,7 @@ file_of() {
 # A server of this script's own
 #
 # It listens on a socket alone, in a directory that nobody else can look into. It runs as the
-# user who calls, and for root as postgres or nobody.
+# user who calls, and for root as postgres, but not as nobody, who may be many.
 
 # find_server: puts its programs into PATH: those that are there, or of the newest release with iblt.
 find_server() {
@@ -134,19 +134,16 @@ stop_server() {
 # start_server: makes it, and sets "via".
 start_server() {
 	owner=
-	if [ "$(id -u)" = 0 ]; then
-		owner=nobody
-		! id postgres > /dev/null 2>&1 || owner=postgres
-	fi
+	[ "$(id -u)" != 0 ] || owner=postgres
 	directory=$(mktemp -d "${TMPDIR:-/tmp}/iblt-audit.XXXXXX") || return 1
 	trap stop_server EXIT
 	trap 'exit 129' HUP
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
 	find_server || return 1
-	[ -z "$owner" ] || chown "$owner" "$directory"
-	lend PGPASSFILE "${PGPASSFILE-$HOME/.pgpass}"
-	lend PGSERVICEFILE "${PGSERVICEFILE-$HOME/.pg_service.conf}"
+	[ -z "$owner" ] || chown "$owner" "$directory" || return 1
+	lend PGPASSFILE "${PGPASSFILE-${HOME-}/.pgpass}"
+	lend PGSERVICEFILE "${PGSERVICEFILE-${HOME-}/.pg_service.conf}"
 	(
 		cd "$directory" &&
 			as_owner initdb -D "$directory/data" -U iblt -A trust -E UTF8 --no-locale --no-sync &&
@@ -179,12 +176,12 @@ conduct() {
 	for argument in "$@"; do
 		case $argument in
 		from= | to= | from=*=* | to=*=* | from=*://* | to=*://*) ;;
-		from=* | to=*) argument=${argument%%=*}=service=${argument#*=} ;;
+		from=* | to=*) argument="${argument%%=*}=service='${argument#*=}'" ;;
 		esac
 		set -- "$@" "$argument"
 		shift
 	done
-	start_server || via="host='$directory'"
+	start_server || via="host=/nonexistent hostaddr=''"
 	sh "$0" "$@" "via=$via" &
 	conductor=$!
 	trap 'kill $conductor; exit 129' HUP

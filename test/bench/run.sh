@@ -140,7 +140,7 @@ measure_elsewhere() {
 	for r in $(seq 0 "$REPEAT"); do
 		for arguments in "t schema => 'public'" "small schema => 'small'"; do
 			for far in "" far_; do
-				near=$(peer ${far:+$NEAR_PORT})
+				near=$(peer "$([ -n "$far" ] && echo $NEAR_PORT || echo $HERE_PORT)")
 				timed "${far}direct_${arguments%% *}" "$r" postgres "SELECT count(*) FROM iblt_audit($(peer ${far:+$FAR_PORT}), ${arguments#* })"
 				timed "${far}elsewhere_${arguments%% *}" "$r" conductor "SELECT count(*) FROM iblt_audit($(peer ${far:+$FAR_PORT}), ${arguments#* }, here_peer => $near)"
 			done
