@@ -49,7 +49,7 @@ CREATE FUNCTION nodes_audit_attempt(nodes text[], names text[], named integer, c
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	conns := nodes_connect(nodes, names, conns, options.timeout);
+	conns := nodes_connect(nodes, names, conns, options.timeout, false);
 	result := nodes_audit_compare(nodes_prepare(names, named, conns, relation, options));
 	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 EXCEPTION WHEN assert_failure OR OTHERS THEN
@@ -245,9 +245,9 @@ DECLARE
 		max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, live,
 		method),
 		'iblt_audit_nodes');
-	names text[] := nodes_names(nodes);
+	conns text[] := nodes_conns(nodes, true);
+	names text[] := nodes_names(nodes, conns);
 	dimensions integer := array_ndims(nodes);
-	conns text[] := nodes_conns(nodes);
 	results node_audit_row[];
 	e failure;
 BEGIN

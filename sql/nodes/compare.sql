@@ -148,10 +148,10 @@ DECLARE
 		NULL, max_differences, CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, false,
 		'ignore', recheck, timeout, seed, progress, live, method),
 		'iblt_compare_nodes ' || nodes_relation(relation));
-	names text[] := nodes_names(nodes);
+	conns text[] := nodes_conns(nodes, true);
+	names text[] := nodes_names(nodes, conns);
 	named integer := cardinality(nodes);
 	dimensions integer := array_ndims(nodes);
-	conns text[];
 	prepared node_set;
 	failed record;
 	attempt integer := 1;
@@ -160,8 +160,8 @@ BEGIN
 	PERFORM nodes_check(names, dimensions, without);
 	LOOP
 		BEGIN
-			conns := nodes_conns(nodes);
-			conns := nodes_connect(nodes, names, conns, timeout);
+			conns := nodes_conns(nodes, true);
+			conns := nodes_connect(nodes, names, conns, timeout, true);
 			prepared := nodes_prepare(names, named, conns, nodes_relation(relation), options);
 			PERFORM live_notice(prepared.plan);
 			RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,

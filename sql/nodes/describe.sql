@@ -4,9 +4,10 @@
 -- names the two.
 
 -- The names of nodes in answers and messages: of a connection string, which may hold a
--- password, its place in the list; an error for what is neither that nor a foreign server.
+-- password, its place in the list; an error for what is neither that nor a foreign server, nor
+-- a connection of the caller's.
 -- No query may have such a string among its values (peer_is_string), so this is a loop.
-CREATE FUNCTION nodes_names(nodes text[]) RETURNS text[]
+CREATE FUNCTION nodes_names(nodes text[], conns text[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -14,8 +15,9 @@ DECLARE
 BEGIN
 	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
 		names[n] := CASE WHEN nodes[n] IS NULL THEN 'here'
-			WHEN peer_is_string(nodes[n]) THEN 'node ' || n ELSE nodes[n] END;
-		IF peer_is_string(nodes[n]) AND strpos(nodes[n], '=') = 0
+			WHEN nodes[n] <> conns[n] AND peer_is_string(nodes[n]) THEN 'node ' || n
+			ELSE nodes[n] END;
+		IF nodes[n] <> conns[n] AND peer_is_string(nodes[n]) AND strpos(nodes[n], '=') = 0
 				AND strpos(nodes[n], '://') = 0 THEN
 			RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 				MESSAGE = format('node %s is neither a foreign server nor a connection string', n),
@@ -65,15 +67,17 @@ $$;
 
 -- Connecting
 
--- Names for the connections to nodes; NULL for this database.
-CREATE FUNCTION nodes_conns(nodes text[]) RETURNS text[]
+-- Names for the connections to nodes; NULL for this database.  The caller may lend connections,
+-- which have their own names (peer_conn), if nothing is to be written over them.
+CREATE FUNCTION nodes_conns(nodes text[], lent boolean) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	conns text[] := '{}';
 BEGIN
 	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
-		conns[n] := CASE WHEN nodes[n] IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+		conns[n] := CASE WHEN lent THEN peer_conn(nodes[n])
+			WHEN nodes[n] IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
 	END LOOP;
 	RETURN conns;
 END
@@ -89,15 +93,17 @@ BEGIN
 END
 $$;
 
--- Opens those connections to nodes that are not open.
-CREATE FUNCTION nodes_connect(nodes text[], names text[], conns text[], timeout interval)
-RETURNS text[]
+-- Opens those connections to nodes that are not open; with "borrow", an error if one of the
+-- caller's is in a transaction.
+CREATE FUNCTION nodes_connect(nodes text[], names text[], conns text[], timeout interval,
+	borrow boolean) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	PERFORM nodes_title(names, conns);
 	FOR n IN 1 .. cardinality(nodes) LOOP
-		IF conns[n] IS NOT NULL AND NOT peer_is_open(conns[n]) THEN
+		IF borrow AND conns[n] = nodes[n]
+				OR conns[n] IS NOT NULL AND NOT peer_is_open(conns[n]) THEN
 			conns[n] := peer_connect(nodes[n], conns[n], timeout);
 		END IF;
 	END LOOP;

@@ -297,12 +297,12 @@ DECLARE
 	options options := nodes_options(make_options(NULL, columns, exclude, key_columns, condition,
 		NULL, max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, live),
 		'iblt_repair_nodes ' || nodes_relation(relation));
-	names text[] := nodes_names(nodes);
+	conns text[] := nodes_conns(nodes, false);
+	names text[] := nodes_names(nodes, conns);
 	named integer := cardinality(nodes);
 	dimensions integer := array_ndims(nodes);
 	asked repair_options := ROW('there', coalesce(inserts, true), updates, coalesce(deletes, true),
 		"cascade", apply, apply_search_path, as_replica, origin, 'source', NULL);
-	conns text[];
 	compared record;
 	rows node_repair_row[];
 	begun boolean := false;
@@ -314,8 +314,8 @@ BEGIN
 		nodes_check_source(names, source);
 	WHILE rows IS NULL LOOP
 		BEGIN
-			conns := nodes_conns(nodes);
-			conns := nodes_connect(nodes, names, conns, timeout);
+			conns := nodes_conns(nodes, false);
+			conns := nodes_connect(nodes, names, conns, timeout, false);
 			compared := nodes_differences(nodes_prepare(names, named, conns,
 				nodes_relation(relation), options));
 			PERFORM nodes_check_source(names, source);	-- it may be left out
