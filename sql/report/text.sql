@@ -26,7 +26,7 @@ AS $$
 			ELSE tables || CASE report.verdict WHEN 'equal' THEN '' ELSE ' equal' END END,
 		CASE jsonb_array_length(report.structure) WHEN 0 THEN ', structure equal'
 			ELSE ', differences in structure: ' || jsonb_array_length(report.structure) END,
-		(SELECT ' (' || nullif(count(*), 0) || ' of them endanger no data)'
+		(SELECT ' (without danger to data: ' || nullif(count(*), 0) || ')'
 			FROM jsonb_array_elements(report.structure) AS s WHERE s ->> 'severity' = 'change'))
 	FROM (SELECT count(*) AS n, count(*) FILTER (WHERE t.status = 'differs') AS differ,
 			count(*) FILTER (WHERE t.status NOT IN ('equal', 'differs')) AS others,

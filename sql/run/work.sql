@@ -121,8 +121,9 @@ BEGIN
 	t.detail := nullif(concat_ws('; ', audit_detail(w.entry, w.plan, t.unconfirmed, differences),
 		run_unkept(t), t.how), '');
 	t.finished_at := clock_timestamp();
-	PERFORM progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation,
-		t.status, ': ' || t.detail));
+	PERFORM progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation, t.status,
+		': ' || nullif(concat_ws('; ', report_counts(t.missing, t.extra, t.changed, 0),
+			t.detail), '')));
 	RETURN t;
 END
 $$;

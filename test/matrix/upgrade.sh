@@ -3,6 +3,7 @@
 #	In a chroot of test/matrix/run: upgrades a cluster by pg_upgrade from FIRST to SECOND
 #	and so on to LAST, and then dumps and restores a database.  Stored values must be the
 #	same.  Digests and runs must be whole or say that they are not, with a hint that helps.
+#	Then migration.sh loses objects of many kinds on the way from FIRST to each other one.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -106,5 +107,9 @@ check "dump and restore" IB008
 result "dump and restore: runs are not there" "$(sql <<<'SELECT count(*) FROM iblt_audit_runs')" 0
 result "dump and restore: a run can begin" "$(sql <<<"CALL iblt_audit_run('host=/tmp dbname=other', '{t}')" | grep -c ERROR)" 0
 stop "$LAST"
+for pg in "${RELEASES[@]:1}"; do
+	test/matrix/migration.sh "$(bin "${RELEASES[0]}")" "$(bin "$pg")" && told=yes || told=no
+	result "dump from ${RELEASES[0]} and restore in $pg: each loss is told" "$told" yes
+done
 echo "$((number - failed)) passed, $failed failed"
 [ $failed -eq 0 ]

@@ -77,7 +77,7 @@ script_is([ '--json', @shop ], 1, qr/^\{"verdict": "differs"/, $summary, '--json
 script_is([ 'peer=node_b', 'tables={shop.notes}' ], 2, qr/^could not tell: 1 of 1 table not compared, tables=\{shop\.notes\}\n/,
 	"could not tell: 1 of 1 table not compared, tables={shop.notes}\n  shop.notes not comparable: relation shop.notes does not exist on the peer\n", 'could not tell');
 script_is([ 'peer=node_b', 'schema=nosuch' ], 2, '', qr/schema "nosuch" does not exist here/, 'no answer');
-script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop\n).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit\.sh: run 1\n.*\n\Q$summary\E\z/s, 'a run');
+script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop\n).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit\.sh: run 1\n.*run 1: shop\.items: differs: 2 missing, 1 extra, 1 changed; read by .*\n\Q$summary\E\z/s, 'a run');
 is($here->safe_psql('postgres', "SELECT iblt_audit_report(1, 'summary', 'schema=shop')") . "\n", $summary, 'in SQL');
 is($here->safe_psql('postgres', "SELECT iblt_audit_report(json_agg(a), 'text', 'schema=shop') FROM iblt_audit('node_b', schema => 'shop', extra_columns => 'error') AS a") . "\n", $text,
 	'in SQL, of an audit');
@@ -201,14 +201,14 @@ my @hall = ('--all', 'peer=node_b', 'schema=hall');
 script_is(\@hall, 0, "equal: 1 table, structure equal, schema=hall\nstatus  table   here  there  missing  extra  changed\nequal   hall.a     1      1        0      0        0\n", '', '--all: equal');
 script_is([ '--run', @hall ], 0, qr/^equal: 1 table, structure equal, /, qr/is finished/, '--all, a run: equal');
 $there->safe_psql('postgres', 'CREATE VIEW hall.v AS SELECT 1 AS one; CREATE SEQUENCE hall.s');
-script_is(\@hall, 1, qr/^differs: 1 table equal, differences in structure: 2 \(1 of them endanger no data\), schema=hall\n.*\nequal +hall\.a.*\n  view hall\.v: exists: nothing here, true there \(change\)\n\z/s,
-	qr/\Adiffers: 1 table equal, differences in structure: 2 \(1 of them endanger no data\), schema=hall\n  sequence hall\.s: exists: nothing here, /, '--all: a view and a sequence that are not here');
-script_is([ '--nagios', @hall ], 2, qr/^IBLT CRITICAL - differs: 1 table equal, differences in structure: 2 \(1 of them endanger no data\), schema=hall \| tables=1 differs=0 /, '', '--all: Nagios');
+script_is(\@hall, 1, qr/^differs: 1 table equal, differences in structure: 2 \(without danger to data: 1\), schema=hall\n.*\nequal +hall\.a.*\n  view hall\.v: exists: nothing here, true there \(change\)\n\z/s,
+	qr/\Adiffers: 1 table equal, differences in structure: 2 \(without danger to data: 1\), schema=hall\n  sequence hall\.s: exists: nothing here, /, '--all: a view and a sequence that are not here');
+script_is([ '--nagios', @hall ], 2, qr/^IBLT CRITICAL - differs: 1 table equal, differences in structure: 2 \(without danger to data: 1\), schema=hall \| tables=1 differs=0 /, '', '--all: Nagios');
 my ($all_status, $all) = script([ '--json', @hall ]);
 is(join(' ', $all_status, map { "$_->{kind} $_->{object}" } @{ JSON::PP->new->utf8->decode($all)->{structure} }), '1 sequence hall.s view hall.v', '--all: JSON');
 $all = metrics_are(\@hall, '1: 0 1 0', '--all: Prometheus');
 is(join(' ', map { $all->{qq(iblt_audit_structure_differences{audit="shop",severity="$_"})} } qw(danger unknown change)), '1 0 1', '--all: its series');
-script_is([ '--all', 'peer=node_b' ], 1, qr/^differs: 1 of 4 tables, 1 not compared, differences in structure: \d+ \(\d+ of them endanger no data\)\n/, qr/view hall\.v/, '--all: the whole database');
+script_is([ '--all', 'peer=node_b' ], 1, qr/^differs: 1 of 4 tables, 1 not compared, differences in structure: \d+ \(without danger to data: \d+\)\n/, qr/view hall\.v/, '--all: the whole database');
 foreach ([ '--all', 'subscription=shop' ], [ '--all', 'peer=node_b', 'tables={hall.a}' ], [ '--all', '--resume', 1 ], [ '--all', '--save', "$dir/x" ], [ '--all', 'schema=hall' ])
 {
 	script_is($_, 2, '', qr/--all is for a peer, and for a schema or the whole database/, "@$_");
