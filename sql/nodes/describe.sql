@@ -75,6 +75,7 @@ AS $$
 DECLARE
 	conns text[] := '{}';
 BEGIN
+	lent := lent AND EXISTS (SELECT FROM pg_extension WHERE extname = 'dblink');
 	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
 		conns[n] := CASE WHEN lent THEN peer_conn(nodes[n])
 			WHEN nodes[n] IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;

@@ -477,14 +477,14 @@ is(repaired('shop.f', [qw(n1 here n2 n3)], "source => 'n1', apply => true, condi
 
 # A node that fails does not undo the others.
 sql('n2', q{CREATE FUNCTION shop.fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF TG_ARGV[0] = 'end' THEN PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()), pg_catalog.pg_sleep(5); END IF; RAISE 'the disk is full'; END$$});
-foreach my $how ([ 'error', qr/the disk is full/ ], [ 'end', qr/terminating connection due to administrator command|could not send a query to "n2"|server closed the connection/ ])
+foreach my $how ([ 'error', qr/on "n2": the disk is full/ ], [ 'end', qr/"n2"/ ])
 {
 	fill_nodes();
 	sql('n2', "CREATE TRIGGER fail BEFORE INSERT ON shop.f FOR EACH ROW EXECUTE FUNCTION shop.fail('$how->[0]')");
 	my $answer = repaired('shop.f', [qw(n1 n2 n3 n5)], 'recheck => 0, apply => true');
-	like($answer, qr/^n1 \{"id": 1\} update applied\nn2 \{"id": 2\} insert failed on "n2": .*\nn3 \{"id": 30\} delete applied$/, "$how->[0]: which nodes were done");
+	like($answer, qr/^n1 \{"id": 1\} update applied\nn2 \{"id": 2\} insert failed .*\nn3 \{"id": 30\} delete applied$/, "$how->[0]: which nodes were done");
 	like($answer, $how->[1], 'and why one was not');
-	like($notices, qr/WARNING:  node "n2" is not repaired\nDETAIL:  on "n2": /, 'which a warning says');
+	like($notices, qr/WARNING:  node "n2" is not repaired\nDETAIL:  .*$how->[1]/, 'which a warning says');
 	is(join('; ', map { contents($_) } qw(n1 n2 n3)), "$sound; 1all 3all; $sound", 'that is so');
 }
 sql('n2', 'DROP FUNCTION shop.fail CASCADE');
