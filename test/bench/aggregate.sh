@@ -2,7 +2,8 @@
 # aggregate.sh
 #	What the aggregate costs next to count(*) and to hashing rows as text, and
 #	what the core does alone.  One throwaway server, one table of 5 million rows
-#	of four columns, every query several times in turn, medians.
+#	of four columns and one of 20 million rows of two integers, every query several
+#	times in turn, medians.
 #
 #	The bars are ratios, so that they hold on other machines, too.  A missed bar
 #	is marked; with BENCH_STRICT=1 it also makes the exit status 1.
@@ -13,9 +14,10 @@
 #	first, which is a tenth of these runs.  What changes when the whole table is in shared buffers, which makes
 #	count(*) cheaper than one access to a column, has a bar of its own.
 #
-#	BENCH_ROWS      rows (5,000,000)
-#	BENCH_REPEAT    repetitions of each query after one to warm up (5)
-#	BENCH_STRICT    1: missed bars fail
+#	BENCH_ROWS          rows (5,000,000)
+#	BENCH_NARROW_ROWS   rows of two integers (20,000,000)
+#	BENCH_REPEAT        repetitions of each query after one to warm up (5)
+#	BENCH_STRICT        1: missed bars fail
 
 set -euo pipefail
 
@@ -26,6 +28,7 @@ set -euo pipefail
 
 PORT=54323
 ROWS=${BENCH_ROWS:-5000000}
+NARROW_ROWS=${BENCH_NARROW_ROWS:-20000000}
 REPEAT=${BENCH_REPEAT:-5}
 
 # The queries: name, workers, SQL.
@@ -46,6 +49,9 @@ queries() {
 	QUERIES
 }
 
+# The same of the narrow table.
+narrow_queries() { queries | grep -E '^(count|agg_ready|agg_columns|agg_row)(_2)?[|]' | sed 's/id, a, b, c/id, a/; s/t\.\*/n.*/; s/FROM t/FROM n/'; }
+
 sql() {
 	psql -X -q -At -v ON_ERROR_STOP=1 -h "$WORK/s" -p $PORT -U postgres -d postgres "$@"
 }
@@ -53,8 +59,9 @@ sql() {
 make_table() {
 	sql -c "CREATE EXTENSION iblt" -c "CREATE EXTENSION pg_prewarm"
 	table_sql "$ROWS" | sql
-	sql -c "ALTER TABLE t SET (parallel_workers = 2)"
-	sql -c "VACUUM (FREEZE, ANALYZE) t"
+	sql -c "CREATE UNLOGGED TABLE n AS SELECT g AS id, hashint4(g) AS a FROM generate_series(1, $NARROW_ROWS) g"
+	sql -c "ALTER TABLE t SET (parallel_workers = 2)" -c "ALTER TABLE n SET (parallel_workers = 2)"
+	sql -c "VACUUM (FREEZE, ANALYZE) t, n"
 }
 
 # The first few of them, for the second round.
@@ -89,7 +96,8 @@ faster() { bar "count(md5(t::text)) / $1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[md5
 # scales TEXT NAME BAR: none against two workers.
 scales() { bar "$1, no workers / 2 workers" "${MEDIAN[$2_2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[$2_2]}")" at-least "$3"; }
 
-information() { row "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[count]}")" "-" ""; }
+# information TEXT NAME [COUNT]: against count(*).
+information() { row "$1" "${MEDIAN[$2]}" "$(ratio "${MEDIAN[$2]}" "${MEDIAN[${3:-count}]}")" "-" ""; }
 
 report_in_shared_buffers() {
 	say ""
@@ -98,6 +106,19 @@ report_in_shared_buffers() {
 	information "iblt_agg(id, a)" agg_ready
 	information "iblt_agg(id, iblt_checksum(id, a, b, c))" agg_columns
 	at_most "iblt_agg(id, iblt_checksum(t.*))" agg_row 3.0
+}
+
+# report_narrow WHERE: what narrow_queries took.
+report_narrow() {
+	local workers
+	for workers in '' _2; do
+		say ""
+		row "$NARROW_ROWS rows of two integers, $1${workers:+, 2 workers}" "ms" "/ count" "" ""
+		information "count(*)" "count$workers" "count$workers"
+		information "iblt_agg(id, a)" "agg_ready$workers" "count$workers"
+		information "iblt_agg(id, iblt_checksum(id, a))" "agg_columns$workers" "count$workers"
+		information "iblt_agg(id, iblt_checksum(n.*))" "agg_row$workers" "count$workers"
+	done
 }
 
 # That the plans with workers really get them.
@@ -229,8 +250,13 @@ inner() {
 	measure queries
 	report_sql
 	report_sizes
-	sql -c "ALTER SYSTEM SET shared_buffers = '$((256 + ROWS / 2500))MB'"
+	measure narrow_queries
+	report_narrow "not in shared buffers"
+	sql -c "ALTER SYSTEM SET shared_buffers = '$((256 + ROWS / 2500 + NARROW_ROWS / 25000))MB'"
 	restart_server bench
+	sql -c "SELECT pg_prewarm('n')" >/dev/null
+	measure narrow_queries
+	report_narrow "in shared buffers"
 	sql -c "SELECT pg_prewarm('t')" >/dev/null
 	measure queries_in_shared_buffers
 	report_in_shared_buffers

@@ -4,7 +4,12 @@
 #	of which 100 rows differ.  A run in slices of a second against one iblt_audit, with
 #	a serial key and with random uuids, in turn, as medians; an audit and a run of many
 #	small tables; both conducted from a third database, with no delay and with 50 ms; the
-#	share of the time at work with max_load => 0.25; and the memory of both sessions of a run.
+#	share of the time at work with max_load => 0.25; the memory of both sessions of a run; and
+#	two sessions on one table.
+#
+#	Both servers are on this machine, so one session keeps two processors busy.  To count
+#	the work of both in, one session has one processor for both servers, and two sessions
+#	have two.
 #
 #	BENCH_RUN_ROWS          rows (5,000,000)
 #	BENCH_RUN_REPEAT        repetitions after one to warm up (3)
@@ -162,6 +167,49 @@ report_elsewhere() {
 	bar "a run from a third database" "${MEDIAN[elsewhere_run]}" "$(ratio "${MEDIAN[elsewhere_run]}" "${MEDIAN[direct_run]}")" at-most 1.15
 }
 
+# Pins both servers, and the backends that they start from now on, to processors.
+pin_servers() {
+	local port
+	for port in $HERE_PORT $THERE_PORT; do
+		taskset -pc "$1" "$(head -n 1 "$WORK/run$port/postmaster.pid")" >/dev/null
+	done
+}
+
+# Milliseconds of processor time of the backends of both servers that have ended.
+backend_ms() {
+	local port
+	for port in $HERE_PORT $THERE_PORT; do
+		sed 's/.*) //' "/proc/$(head -n 1 "$WORK/run$port/postmaster.pid")/stat"
+	done | awk -v hz="$(getconf CLK_TCK)" '{ sum += $14 + $15 } END { print sum * 1000 / hz }'
+}
+
+# One run of table t, by so many sessions on as many processors.
+run_by() {
+	local run started cpu session
+	run=$(sql $HERE_PORT -c "$(run_sql t "slice_ms => 100, max_time => '0'")")
+	pin_servers "0-$(($1 - 1))"
+	cpu=$(backend_ms)
+	started=$(date +%s%N)
+	for session in $(seq "$1"); do
+		sql $HERE_PORT -c "CALL iblt_audit_resume($run, $(peer), progress => false)" >"$WORK/session$session" &
+	done
+	wait
+	echo "Time: $((($(date +%s%N) - started) / 1000000))" >"$WORK/out"
+	note "sessions_$1" "$2" "$WORK/out"
+	sleep 0.5
+	echo "Time: $(ratio "$(backend_ms)" 1) $cpu" | awk '{ print $1, $2 - $3 }' >"$WORK/out"
+	note "sessions_cpu_$1" "$2" "$WORK/out"
+	[ "$(last_run changed)" = 100 ] || die "a run of $1 sessions found $(last_run changed)"
+}
+
+measure_sessions() {
+	local r
+	for r in $(seq 0 "$REPEAT"); do
+		run_by 1 "$r"
+		run_by 2 "$r"
+	done
+}
+
 report_bars() {
 	local table load kb
 	row "" "ms" "ratio" "bar" ""
@@ -172,6 +220,12 @@ report_bars() {
 	row "a run, random uuids, ${SLICES[u]} slices" "${MEDIAN[run_u]}" "$(ratio "${MEDIAN[run_u]}" "${MEDIAN[audit_u]}")" "" ""
 	bar "iblt_audit of $SMALL_TABLES tables of 20 rows, in ms" "" "${MEDIAN[audit_small]}" at-most 10000
 	bar "a run over them / that" "${MEDIAN[run_small]}" "$(ratio "${MEDIAN[run_small]}" "${MEDIAN[audit_small]}")" at-most 1.5
+	if [ -n "${MEDIAN[sessions_2]-}" ]; then
+		bar "one session on one processor / two on two" "${MEDIAN[sessions_2]}" \
+			"$(ratio "${MEDIAN[sessions_1]}" "${MEDIAN[sessions_2]}")" at-least 1.7
+		row "processor time of two sessions / of one" "${MEDIAN[sessions_cpu_2]}" \
+			"$(ratio "${MEDIAN[sessions_cpu_2]}" "${MEDIAN[sessions_cpu_1]}")" "" ""
+	fi
 	load=$(last_run 'round((work_ms / wall_ms)::numeric, 3)')
 	bar "share of the time at work, max_load => 0.25" "" "$load" at-least 0.2
 	bar "" "" "$load" at-most 0.3
@@ -194,6 +248,8 @@ inner() {
 	make_small
 	measure_small
 	measure_elsewhere
+	if [ "$(nproc)" -ge 2 ]; then measure_sessions; fi
+	pin_servers "0-$(($(nproc) - 1))"
 	sql $HERE_PORT -c "$(run_sql t "max_load => 0.25")" >/dev/null
 	read_medians "$WORK/timing.out"
 	report_bars
