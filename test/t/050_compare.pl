@@ -276,7 +276,7 @@ like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($peer)})"),
 $there->safe_psql('postgres', "$protocol 'SELECT 1'; ALTER FUNCTION iblt_internal.hello(integer, regclass, text, boolean, jsonb) RENAME TO hello_it");
 like(failure("SELECT * FROM iblt_compare('wire', ${\ literal($peer)})"),
 	qr/55000: iblt 0.1.0 here and iblt 9.9 on the peer cannot talk to each other.*the peer has none/s, 'a version there that knows of no protocol');
-$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.hello_it(integer, regclass, text, boolean) RENAME TO hello');
+$there->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.hello_it(integer, regclass, text, boolean, jsonb) RENAME TO hello');
 $there->safe_psql('postgres', "UPDATE pg_extension SET extversion = '0.1.0' WHERE extname = 'iblt'");
 like(failure("SELECT * FROM iblt_compare('wire_b', ${\ literal($peer)})"), qr/42P01: relation public.wire_b does not exist on the peer/, 'no such relation there');
 
