@@ -301,6 +301,9 @@ is(dump_of('a', 'other'), $was_b, 'makes it the same');
 
 # what keeps it from being applied
 fill();
+like(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'pull', origin => 'nobody')"), qr/^ERROR:  on "a": replication origin "nobody" does not exist/, 'an origin is one of the target');
+is(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'push', as_replica => true, inserts => false, deletes => false, apply => true)"), "3 insert skipped\n4 update applied\n77 delete skipped", 'as replication does, there');
+fill();
 sql('a', 'INSERT INTO shop.child VALUES (1, 3)');
 like(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'pull', apply => true)"), qr/^ERROR:  on "a": update or delete on table "g" violates foreign key constraint/, 'an error of the target names it');
 is(dump_of('a', 'g'), $was_a, 'nothing has changed');
