@@ -217,7 +217,7 @@ BEGIN
 		failed := CASE WHEN e.message LIKE 'the outcome is unknown: %' THEN 'unknown'
 			ELSE 'failed' END;
 		RAISE WARNING USING MESSAGE = format('node "%s" is not repaired', name),
-			DETAIL = concat_ws(' ', e.message || '.', nullif(e.detail, '')), HINT = e.hint;
+			DETAIL = concat_ws(' ', e.message || '.', nullif(e.detail, ''), nullif(e.hint, ''));
 		-- what is open there is rolled back
 		broken := nodes_failed(s.names, e.message);
 		PERFORM peer_close(x.place) FROM (SELECT (s.sides[pairs[1].target]).place
@@ -262,6 +262,24 @@ BEGIN
 			MESSAGE = format('source "%s" is not one of the nodes: %s', source, quoted(names)),
 			HINT = 'Name it as the answers do. This database is "here".';
 	END IF;
+END
+$$;
+
+-- An error if this database is a node whose rows this transaction has changed.
+-- They would have a vote, and the other nodes commit before they do.
+CREATE FUNCTION nodes_refuse_written(s node_set) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+AS $$
+BEGIN
+	FOR n IN 1 .. cardinality(s.names) LOOP
+		IF (s.sides[n]).place IS NULL AND repair_written(((s.sides[n]).relation)::regclass) THEN
+			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+				MESSAGE = format('nodes cannot be repaired: this transaction has changed %s',
+					(s.sides[n]).relation),
+				DETAIL = 'Other nodes commit, also if this transaction is rolled back.',
+				HINT = 'COMMIT first.';
+		END IF;
+	END LOOP;
 END
 $$;
 
@@ -319,6 +337,9 @@ BEGIN
 			compared := nodes_differences(nodes_prepare(names, named, conns,
 				nodes_relation(relation), options));
 			PERFORM nodes_check_source(names, source);	-- it may be left out
+			IF apply THEN
+				PERFORM nodes_refuse_written(compared.nodes);
+			END IF;
 			begun := true;
 			rows := nodes_repair(nodes, compared.nodes, compared.differences, asked, source);
 			PERFORM nodes_close(conns);

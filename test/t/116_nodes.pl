@@ -394,7 +394,7 @@ sql($_, 'DROP TABLE shop.live') foreach qw(here n1 n2 n3 n6);
 sub repaired
 {
 	my ($relation, $nodes, $options) = @_;
-	my ($rc, $out, $err) = $servers[0]->psql('postgres', "SET client_min_messages = notice; SELECT concat_ws(' ', node, key, action, status, detail) FROM iblt_repair_nodes('$relation', " . list(@$nodes) . ", $options)");
+	my ($rc, $out, $err) = $servers[0]->psql('postgres', "SET client_min_messages = notice; SELECT replace(concat_ws(' ', node, key, action, status, detail), E'\\n', ' ') FROM iblt_repair_nodes('$relation', " . list(@$nodes) . ", $options)");
 	$notices = join "\n", $err =~ /((?:NOTICE|WARNING): .*(?:\n(?:DETAIL|HINT): .*)*)/g;
 	return $err =~ /(ERROR: .*(?:\n(?:DETAIL|HINT): .*)*)/ ? $1 : join "\n", sort split /\n/, $out;
 }
@@ -472,6 +472,7 @@ like($notices, qr/^NOTICE:  the repair will delete 1 rows of shop.f \(n3\)$/m, '
 is(sql('here', "SELECT sql FROM iblt_repair_nodes('shop.f', '{n1,n2,n3}', recheck => 0) WHERE node = 'n2'"), "INSERT INTO shop.f (id, v) VALUES ('2'::pg_catalog.int4, 'all'::pg_catalog.text);", 'the statement');
 is(sql('here', "BEGIN; SELECT count(*) FROM iblt_repair_nodes('shop.f', ${\ list(qw(here n1 n2 n3))}, recheck => 0, apply => true); ROLLBACK; SELECT v FROM shop.f WHERE id = 4"), "5\nhere", 'this database is repaired in the transaction that calls');
 is(contents('n2'), $sound, 'the others are done');
+like(failure("BEGIN; UPDATE shop.f SET v = 'not committed' WHERE id = 5; SELECT * FROM iblt_repair_nodes('shop.f', '{n1,NULL,n3}', recheck => 0, apply => true)"), qr/25001: nodes cannot be repaired: this transaction has changed shop.f/, 'rows that are not committed have no vote');
 is(repaired('shop.f', [qw(here n1 n2 n3)], 'apply => true'), "here {\"id\": 4} update applied\n{\"id\": 3} skipped a tie: no majority of the nodes agrees", 'which the next call shows');
 is(repaired('shop.f', [qw(n1 here n2 n3)], "source => 'n1', apply => true, condition => 'id = 3'"), "n2 {\"id\": 3} update applied\nn3 {\"id\": 3} update applied", 'a tie, like a node that is named');
 
