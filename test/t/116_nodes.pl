@@ -422,7 +422,7 @@ sub wanted
 sub as_text { my ($told) = @_; return join "\n", map { my $n = $_; map { my $k = $_; map { "$n $k $_ $told->{$n}{$k}{$_}" } sort keys %{ $told->{$n}{$k} } } sort keys %{ $told->{$n} } } sort keys %$told }
 
 my %wrong_repairs;
-my $repairs = 1 + int($rounds / 2);
+my $repairs = 1 + int($rounds / 3);
 foreach my $round (1 .. $repairs)
 {
 	my $kind = $kinds[ $round % @kinds ];
