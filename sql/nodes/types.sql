@@ -31,13 +31,13 @@ CREATE TYPE node_difference AS (
 CREATE TYPE node_audit_row AS (
 	relation text,
 	status text,
-	detail text,
-	sqlstate text,
 	differences bigint,		-- keys on which nodes disagree
 	ties bigint,			-- those of them without a majority
 	missing jsonb,			-- rows that the majority has, and a node has not: by its name
 	extra jsonb,			-- rows that a node has, and the majority has not
 	changed jsonb,			-- rows that a node has otherwise
 	unconfirmed bigint,
-	total_ms numeric
+	sqlstate text,
+	total_ms numeric,
+	detail text
 );
