@@ -381,7 +381,6 @@ if [ "$function" = iblt_baseline ]; then
 	exit 0
 fi
 
-# A run gets its number before anybody works on it.
 before=
 case $function in
 iblt_audit_baseline)
@@ -400,33 +399,58 @@ iblt_audit)
 	audit=":schema.iblt_audit_stats()" ;;
 *) audit="(SELECT * FROM :schema.iblt_audit_table_stats WHERE run = :'run' ORDER BY number)" ;;
 esac
-if [ "$function" = iblt_audit_run ]; then
-	run=$(ask "CALL :schema.iblt_audit_run(${call#, }, max_time => '0', progress => false);" "$@") ||
-		could_not_tell "psql ended with status $?"
+# A run gets its number before anybody works on it.  The session that begins it works on it, too.
+work="CALL :schema.iblt_audit_resume(:'run'$resume);
+"
+first=$work
+[ "$function" != iblt_audit_run ] || first="CALL :schema.iblt_audit_run(${call#, }, max_time => '0', progress => false) \\gset
+\\warn :begun :run
+\\o :number
+\\qecho :run
+\\o
+$work"
+
+files=
+sessions=
+failed=0
+case $function in
+iblt_audit_r*)
+	files=$(mktemp -d) || could_not_tell 'mktemp made no directory'
+	set -- -v number="$files/number" -v begun="${0##*/}: run" "$@"
+	# a signal ends the sessions, too
+	trap 'rm -rf "$files"' EXIT
+	trap '[ -z "$sessions" ] || kill $sessions; exit 129' HUP
+	trap '[ -z "$sessions" ] || kill $sessions; exit 130' INT
+	trap '[ -z "$sessions" ] || kill $sessions; exit 143' TERM ;;
+esac
+case $function:$jobs in
+iblt_audit_r*:1) before=$first ;;
+iblt_audit_r*)
+	(ask "$first" "$@") >&2 &
+	sessions=$!
+	while [ -z "$run" ]; do
+		sleep 0.1
+		run=$(cat "$files/number" 2>/dev/null)
+		[ -n "$run" ] || kill -0 "$sessions" 2>/dev/null || break
+	done
 	case $run in
-	'' | *[!0-9]*) could_not_tell 'psql gave no complete answer' ;;
+	'' | *[!0-9]*)
+		wait "$sessions"
+		could_not_tell "psql ended with status $?" ;;
 	esac
-	printf '%s: run %s\n' "${0##*/}" "$run" >&2
-fi
-if [ -n "$run" ]; then
-	sessions=
-	trap 'kill $sessions; exit 129' HUP
-	trap 'kill $sessions; exit 130' INT
-	trap 'kill $sessions; exit 143' TERM
-	n=0
+	n=1
 	while [ "$n" -lt "$jobs" ]; do
 		n=$((n + 1))
-		(ask "CALL :schema.iblt_audit_resume(:'run'$resume);" "$@") >&2 &
+		(ask "$work" "$@") >&2 &
 		sessions="$sessions $!"
 	done
-	failed=0
 	for session in $sessions; do
 		wait "$session" || failed=$((failed + 1))
 	done
-	trap - HUP INT TERM
+	sessions=
 	# what the others did not end, its verdict shows
-	[ "$failed" -lt "$n" ] || could_not_tell "no session has ended without an error; see --resume $run"
-fi
+	[ "$failed" -lt "$n" ] || could_not_tell "no session has ended without an error; see --resume $run" ;;
+esac
 
 # One statement gives the whole answer, which is shown between a first and a last line that
 # nothing else could write; without both, there is none.
@@ -434,7 +458,8 @@ report="SELECT :schema.iblt_audit_report(tables, f.form, coalesce(f.name, nullif
 	nullif(:'peer', ''), nullif(:'run', '')::bigint, structure, nullif(:'here', ''))"
 structure="NULL::json"
 [ -z "$all" ] || structure="(SELECT coalesce(json_agg(row_to_json(s)), '[]') FROM :schema.iblt_audit_structure(:'peer', nullif(:'schema_name', ''), nullif(:'peer_schema', ''), here_peer => nullif(:'here', '')) AS s)"
-answer=$(ask "${before}WITH audit AS MATERIALIZED (
+answer() {
+	ask "${before}WITH audit AS MATERIALIZED (
 	SELECT coalesce(json_agg(row_to_json(t)), '[]') AS tables, $structure AS structure FROM $audit AS t
 ), report AS MATERIALIZED (
 	SELECT tables, structure, :schema.iblt_audit_report(tables, 'verdict', structure => structure) AS verdict FROM audit
@@ -460,8 +485,17 @@ FROM report \\gset
 \\echo verdict :verdict
 \\echo :answer
 \\echo end of answer" -v name="$name" -v peer="$peer" -v here="$here" -v subscription="$subscription" -v schema_name="$schema" -v peer_schema="$peer_schema" -v metrics="${metrics:+$metrics.$$}" -v label="${label-}" \
-	-v page="${page:+$page.$$}" "$@") ||
-	could_not_tell "psql ended with status $?"
+	-v page="${page:+$page.$$}" "$@"
+}
+if [ -n "$files" ]; then
+	(answer "$@") >"$files/answer" &
+	sessions=$!
+	wait "$sessions" || could_not_tell "psql ended with status $?"
+	sessions=
+	answer=$(cat "$files/answer")
+else
+	answer=$(answer "$@") || could_not_tell "psql ended with status $?"
+fi
 
 case $answer in
 "verdict equal$newline"*"${newline}end of answer") status=0 ;;

@@ -49,6 +49,23 @@ sub statuses { return join(', ', map { "$_->{relation} $_->{status}" } sort { $a
 my ($first, $err) = audit_is([ '--run', @shop ], 0, 'a run', stderr => qr/^iblt-audit\.sh: run \d+\n.*is finished/s);
 is(statuses($first), 'shop.items equal, shop.stock equal', 'its tables');
 is(run_row($first->{run})->{state}, 'finished', 'its number is in the answer');
+# How many sessions a call takes.
+sub sessions_of
+{
+	my ($arguments, $status, $text) = @_;
+	my $from = -s $here->logfile;
+	my ($document) = audit_is($arguments, $status, $text);
+	return (scalar(() = substr(slurp_file($here->logfile), $from) =~ /connection authorized: .*application_name=iblt-audit/g), $document);
+}
+$here->safe_psql('postgres', 'ALTER SYSTEM SET log_connections = on');
+$here->reload;
+wait_for($here, "SELECT current_setting('log_connections') NOT IN ('off', '')");
+my ($took, $counted) = sessions_of([@shop], 0, 'an audit');
+is($took, 1, 'takes one session');
+($took, $counted) = sessions_of([ '--run', @shop ], 0, 'a run');
+is($took, 1, 'takes one session');
+is((sessions_of([ '--resume', $counted->{run} ], 0, 'which was finished'))[0], 1, 'takes one session');
+is((sessions_of([ '--run', '--jobs', 2, @shop ], 0, 'a run of two sessions'))[0], 3, 'takes one more');
 my ($second) = audit_is([ '--run', '--jobs', 3, @shop, 'slice_ms=1', 'max_load=0.5', 'progress=false' ], 0, 'three sessions');
 is(join(' ', map { tables($second->{run})->{$_}{rows_here} } qw(shop.items shop.stock)), '12000 3000', 'each row was counted once');
 
