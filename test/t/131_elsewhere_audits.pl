@@ -37,7 +37,12 @@ $there->safe_psql('postgres', q{SET search_path = m, public; UPDATE i_changed SE
 	ALTER TABLE m_column ADD w int; ALTER TABLE n_types ALTER id TYPE bigint; DROP TABLE o_view; CREATE VIEW o_view AS SELECT 1 AS id;
 	DROP TABLE t_here; CREATE TABLE t_there (id int); CREATE TABLE x_view (id int); UPDATE e_enum SET v = '{sad}' WHERE id = 'ok';
 	UPDATE s_large SET v = 'y' WHERE id % 4000 = 5; DELETE FROM f_text WHERE id = '1500'; CREATE SCHEMA m2; CREATE TABLE m2.other (id int)});
-both('ANALYZE');
+# keys that only their own servers can order
+my $icu = $here->safe_psql('postgres', q{SELECT count(*) > 0 FROM pg_collation WHERE collprovider = 'i'}) eq 't';
+both(q{CREATE COLLATION m.english (provider = icu, locale = 'en'); CREATE TABLE m.q_icu (id text COLLATE m.english PRIMARY KEY);
+	INSERT INTO m.q_icu SELECT CASE g % 2 WHEN 1 THEN 'key ' ELSE 'KEY ' END || md5(g::text) FROM generate_series(1, 4000) g}) if $icu;
+$there->safe_psql('postgres', q{DELETE FROM m.q_icu WHERE id LIKE '% 00%'}) if $icu;
+both('CREATE SCHEMA checks; CREATE EXTENSION amcheck SCHEMA checks; ANALYZE');
 foreach my $node ($here, $there)
 {
 	IbltPool::node_end($node);
@@ -174,15 +179,19 @@ sub of_run
 }
 sub begin_at { my ($database, $arguments) = @_; return $here->safe_psql($database, "SET client_min_messages = error; CALL iblt_audit_run($arguments, progress => false)") }
 my $from_here = begin_at('postgres', "$peer, schema => 'm', rows => true, slice_ms => 2");
-my $from_elsewhere = begin_at('conductor', "$peer, schema => 'm', rows => true, slice_ms => 2, here_peer => $near");
+my $from_elsewhere = begin_at('conductor', "$peer, schema => 'm', rows => true, slice_ms => 2, max_lag => '1 day', here_peer => $near");
 is(of_run('conductor', $from_elsewhere), of_run('postgres', $from_here), 'a run has the same tables and differences');
 cmp_ok($here->safe_psql('conductor', "SELECT max(slices) FROM iblt_audit_table_stats WHERE run = $from_elsewhere"), '>', 2, 'in slices');
+cmp_ok($here->safe_psql('conductor', "SELECT slices FROM iblt_audit_table_stats WHERE run = $from_elsewhere AND relation = 'm.q_icu'"), '>', 2, 'also where this database has not the collation') if $icu;
 is($here->safe_psql('conductor', "SELECT state, here, peer FROM iblt_audit_runs WHERE run = $from_elsewhere"), 'finished||', 'no connection string is kept');
 my $by_blocks = begin_at('conductor', "$peer, here_tables => '{m.s_large,m.i_changed}', slice_by => 'blocks', slice_ms => 2, here_peer => $near");
 is($here->safe_psql('conductor', "SELECT relation, status, changed FROM iblt_audit_tables WHERE run = $by_blocks"), "m.s_large|differs|3\nm.i_changed|differs|1", 'by blocks');
-my $plain_run = begin_at('conductor', join(', ', literal($there->connstr('bare')), "schema => 'm', method => 'auto', slice_ms => 2, here_peer => " . literal($here->connstr('bare'))));
-my $plain_here = begin_at('postgres', join(', ', literal($there->connstr('bare')), "schema => 'm', method => 'plain', slice_ms => 2"));
-is(of_run('conductor', $plain_run), of_run('postgres', $plain_here), 'between two databases without iblt');
+my $checked = begin_at('conductor', "$peer, here_tables => '{m.s_large}', check_indexes => true, here_peer => $near");
+like($here->safe_psql('conductor', "SELECT detail FROM iblt_audit_tables WHERE run = $checked"), qr/read by index m\.s_large_pkey \(checked\) here, m\.s_large_pkey \(checked\) there/, 'amcheck is asked of both');
+my ($bare_near, $bare_peer) = map { literal($_->connstr('bare')) } ($here, $there);
+my $plain_here = of_run('postgres', begin_at('postgres', "$bare_peer, schema => 'm', method => 'plain', slice_ms => 2"));
+is(of_run('conductor', begin_at('conductor', "$_->[1], schema => 'm', method => 'auto', slice_ms => 2, here_peer => $_->[0]")), $plain_here, "where $_->[2] no iblt")
+	foreach [ $bare_near, $bare_peer, 'both sides have' ], [ $bare_near, $peer, 'the first side has' ], [ $near, $bare_peer, 'the second side has' ];
 
 # stopped, gone on with, and by two sessions
 {
@@ -279,7 +288,7 @@ is(servers_left(), '', 'nothing is left after errors');
 is($status, 0, 'conducted by a database that is given') or note($out);
 
 # It is ended while it waits for a lock.
-foreach my $signal (qw(TERM INT HUP))
+foreach my $signal (qw(TERM INT))
 {
 	my $holder = IbltTest::Session->new($there);
 	$holder->run('BEGIN; LOCK TABLE m.a_same');
@@ -290,7 +299,7 @@ foreach my $signal (qw(TERM INT HUP))
 			isnt(servers_left(), '', "SIG$signal: its server runs");
 			$_[0]->signal($signal);
 		});
-	is($status, { TERM => 143, INT => 130, HUP => 129 }->{$signal}, "SIG$signal: its status");
+	is($status, { TERM => 143, INT => 130 }->{$signal}, "SIG$signal: its status");
 	is(servers_left(), '', "SIG$signal: nothing is left of its server");
 	$holder->quit;
 }
