@@ -26,15 +26,17 @@ done
 number=1
 until mkdir "$TESTDIR/server-$number" 2>/dev/null; do number=$((number + 1)); done
 template=$INITDB_COPIES/${options//[^A-Za-z0-9]/_}-$number
-if [ -d "$template" ]; then
-	mkdir -p -m 700 "$data"
-	cp -Rp "$template/." "$data/"
+mkdir -p "$INITDB_COPIES"
+# The files that start together wait for the one that makes the copy.
+exec 9>"$template.lock"
+flock 9
+if [ ! -d "$template" ]; then
+	"$initdb" "$@" 9>&-
+	rm -rf "$template.new"
+	cp -Rp "$data" "$template.new"
+	mv "$template.new" "$template"
 	exit
 fi
-
-"$initdb" "$@"
-# If another file was faster, rename fails, and either template will do.
-copy=$template.$$
-mkdir -p "$INITDB_COPIES"
-cp -Rp "$data" "$copy"
-perl -e 'exit !rename($ARGV[0], $ARGV[1])' "$copy" "$template" || rm -rf "$copy"
+exec 9>&-
+mkdir -p -m 700 "$data"
+cp -Rp "$template/." "$data/"
