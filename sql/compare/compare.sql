@@ -191,7 +191,9 @@ DECLARE
 	plan plan;
 	sample boolean := sampling(on_too_many);
 BEGIN
-	options.method := plain_method(conns, options.method);
+	IF options.method <> 'sketch' THEN
+		options.method := plain_method(conns, options.method);
+	END IF;
 	IF options.method = 'plain' AND sample THEN
 		PERFORM plain_refuse('it gives no sample', 'Leave on_too_many out.');
 	END IF;

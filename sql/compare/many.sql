@@ -152,7 +152,9 @@ DECLARE
 	deadline timestamptz;
 	problem text := unready_problem(plan);
 BEGIN
-	PERFORM require_version_rights(plan);
+	IF plan.versions THEN
+		PERFORM require_version_rights(plan);
+	END IF;
 	IF plan.buckets IS NOT NULL THEN
 		RETURN;	-- plain_differences() finds them
 	END IF;

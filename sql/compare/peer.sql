@@ -53,6 +53,10 @@ CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
 	timezone_abbreviations text, label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+-- Sends a query over a connection, as a function does; 1 if it could.
+CREATE FUNCTION iblt_peer_send(send_query text, conn text, query text) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
 -- Waits until a connection is not busy any more, as a function says of it; false if it still is.
 CREATE FUNCTION iblt_peer_wait(is_busy text, conn text, longest double precision,
 	until timestamptz) RETURNS boolean

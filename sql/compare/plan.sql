@@ -163,14 +163,9 @@ AS $$
 DECLARE
 	excluded text[] := coalesce(options.exclude, '{}');
 	asked text[] := coalesce(options.columns, '{}') || options.key_columns;
-	mine text[];
-	theirs text[];
+	mine text[] := column_names(here);
+	theirs text[] := column_names(there);
 BEGIN
-	IF num_nonnulls(options.columns, options.exclude, options.key_columns) = 0 THEN
-		RETURN;
-	END IF;
-	mine := column_names(here);
-	theirs := column_names(there);
 	PERFORM refuse_names(
 		ARRAY(SELECT x FROM unnest(excluded) AS x WHERE x <> ALL (mine) AND x <> ALL (theirs)),
 		'excluded columns are on neither side: %s', 'Names are case-sensitive.');
@@ -423,7 +418,9 @@ DECLARE
 	names text[];
 	size integer;
 BEGIN
-	PERFORM check_names(here, there, options);
+	IF num_nonnulls(options.columns, options.exclude, options.key_columns) > 0 THEN
+		PERFORM check_names(here, there, options);
+	END IF;
 	common := common_columns(here, there, options.exclude);
 	names := key_names(here, there, names_of(common), options.key_columns);
 	plan.columns_left_out := columns_left_out(here, there, options);

@@ -134,7 +134,9 @@ AS $$
 DECLARE
 	plan plan;
 BEGIN
-	PERFORM check_collations(here.collations, there.collations);
+	IF here.collations <> there.collations THEN
+		PERFORM check_collations(here.collations, there.collations);
+	END IF;
 	plan := make_plan(here, there, options);
 	plan.live := options.live;
 	plan.by_index := trusts_index(here, there, options.by_index);
@@ -198,7 +200,9 @@ BEGIN
 		PERFORM refuse_altered(options.relation, 'here');
 	END IF;
 	IF num_nulls(sides[1].relation, sides[2].relation) > 0 THEN
+		IF sides[1].relation IS NULL OR sides[2].relation IS NULL THEN
 		PERFORM require_relations(conns, names, ARRAY[sides[1].relation, sides[2].relation]);
+	END IF;
 	END IF;
 	plan := checked_plan(sides[1], sides[2], options);
 	IF mine IS NOT NULL THEN

@@ -50,11 +50,9 @@ CREATE FUNCTION peer_send(conn text, query text) RETURNS void
 AS $$
 DECLARE
 	schema text := peer_dblink();
-	sent integer;
 	problem text;
 BEGIN
-	EXECUTE format('SELECT %s.dblink_send_query($1, $2)', schema) INTO sent USING conn, query;
-	IF sent <> 1 THEN
+	IF iblt_peer_send(schema || '.dblink_send_query', conn, query) <> 1 THEN
 		EXECUTE format('SELECT %s.dblink_error_message($1)', schema) INTO problem USING conn;
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 			MESSAGE = 'could not send a query to ' || peer_title(conn),

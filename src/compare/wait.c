@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * wait.c
- *	  Waits for the answer of a peer, and takes it.
+ *	  Asks a peer, waits for its answer, and takes it.
  *
  * The socket is dblink's own, and dblink_get_result cannot be interrupted in
  * all releases.  So this asks dblink_is_busy again and again, which takes in
@@ -38,12 +38,12 @@
 /* An answer that is so large that it is read in parts has short pauses so long. */
 #define HASTE_MS		20
 
-/* The function of this name that makes a value, or a set, of a text, for the caller. */
+/* The function of this name that makes a value, or a set, of texts, for the caller. */
 static Oid
-find_function(text *name, Oid rettype, bool retset)
+find_function(text *name, int texts, Oid rettype, bool retset)
 {
-	Oid			argtypes[] = {TEXTOID};
-	Oid			found = LookupFuncName(textToQualifiedNameList(name), 1, argtypes, false);
+	Oid			argtypes[] = {TEXTOID, TEXTOID};
+	Oid			found = LookupFuncName(textToQualifiedNameList(name), texts, argtypes, false);
 	AclResult	result;
 
 #if PG_VERSION_NUM >= 160000
@@ -84,6 +84,16 @@ ask(FmgrInfo *is_busy, Datum conn, MemoryContext scratch)
 	return busy != 0;
 }
 
+PG_FUNCTION_INFO_V1(iblt_peer_send);
+
+/* iblt_peer_send(send_query, conn, query) -> integer: what the function answers */
+Datum
+iblt_peer_send(PG_FUNCTION_ARGS)
+{
+	return OidFunctionCall2(find_function(PG_GETARG_TEXT_PP(0), 2, INT4OID, false),
+							PG_GETARG_DATUM(1), PG_GETARG_DATUM(2));
+}
+
 PG_FUNCTION_INFO_V1(iblt_peer_wait);
 
 /*
@@ -102,7 +112,7 @@ iblt_peer_wait(PG_FUNCTION_ARGS)
 	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "iblt wait",
 												  ALLOCSET_SMALL_SIZES);
 
-	fmgr_info(find_function(PG_GETARG_TEXT_PP(0), INT4OID, false), &is_busy);
+	fmgr_info(find_function(PG_GETARG_TEXT_PP(0), 1, INT4OID, false), &is_busy);
 	while (ask(&is_busy, PG_GETARG_DATUM(1), scratch))
 	{
 		TimestampTz now = GetCurrentTimestamp();
@@ -154,7 +164,7 @@ iblt_peer_take(PG_FUNCTION_ARGS)
 	Datum		value;
 	bool		isnull;
 
-	fmgr_info(find_function(PG_GETARG_TEXT_PP(0), RECORDOID, true), &get_result);
+	fmgr_info(find_function(PG_GETARG_TEXT_PP(0), 1, RECORDOID, true), &get_result);
 	result.econtext = CreateStandaloneExprContext();
 	result.expectedDesc = CreateTemplateTupleDesc(1);
 	TupleDescInitEntry(result.expectedDesc, 1, "value", TEXTOID, -1, 0);
