@@ -32,16 +32,15 @@ CREATE TYPE report AS (
 );
 
 -- The verdict on all tables and the structure: equal only if there are tables, each of them is
--- equal, and nothing in the structure endangers data or is unknown.
+-- equal, and so is the structure.
 CREATE FUNCTION report_verdict(tables report_table[], structure jsonb) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN bool_or(t.status = 'differs') OR EXISTS (SELECT
 				FROM jsonb_array_elements(structure) AS s
-				WHERE coalesce(s ->> 'severity', '') NOT IN ('unknown', 'change')) THEN 'differs'
+				WHERE s ->> 'severity' IS DISTINCT FROM 'unknown') THEN 'differs'
 		WHEN bool_and(t.status IS NOT DISTINCT FROM 'equal')
-			AND NOT EXISTS (SELECT FROM jsonb_array_elements(structure) AS s
-				WHERE s ->> 'severity' = 'unknown') THEN 'equal'
+			AND coalesce(jsonb_array_length(structure) = 0, true) THEN 'equal'
 		ELSE 'unknown' END
 	FROM unnest(tables) AS t
 $$;
