@@ -256,15 +256,17 @@ SKIP:
 	foreach my $direction ('pull', 'push')
 	{
 		my ($target, $source) = $direction eq 'pull' ? ($here, $there) : ($there, $here);
-		sql($target, "SET session_replication_role = replica; BEGIN; SELECT pg_replication_origin_session_setup('repair'); UPDATE t SET v = 'drift' WHERE id = 2; DELETE FROM t WHERE id = 3; INSERT INTO t VALUES (20, 'extra'); COMMIT");
+		sql($target, "SET session_replication_role = replica; BEGIN; SELECT pg_replication_origin_session_setup('repair'); UPDATE t SET v = 'drift' WHERE id = 2; DELETE FROM t WHERE id = 3; INSERT INTO t VALUES (20, 'extra'); COMMIT; SELECT pg_replication_origin_session_reset()");
 		is(repair('t', $direction, "origin => 'repair', apply => true"), "delete {\"id\": 20} applied\ninsert {\"id\": 3} applied\nupdate {\"id\": 2} applied", "$direction between two that replicate to each other");
-		# what comes behind the repair has been applied, so the repair has been passed over
-		sql($target, "UPDATE t SET v = 'after $direction' WHERE id = 9");
+		# what comes behind the repair has been applied, so the repair has been passed over; with
+		# commit times, an update of a row that the other side wrote last would be logged as a conflict
+		sql($target, "INSERT INTO t VALUES (${\ ($direction eq 'pull' ? 91 : 92)}, 'after')");
 		$target->wait_for_catchup($direction eq 'pull' ? 'from_here' : 'from_there');
 		same('t', 'after replication has passed');
 		is(sql($source, "SELECT count(*) FROM pg_stat_subscription_stats WHERE apply_error_count > 0"), '0', 'no conflict stops replication');
 		unlike(slurp_file($source->logfile), qr/conflict|duplicate key/, 'and none is logged');
 	}
+	sql(@$_) foreach [ $here, 'DROP SUBSCRIPTION from_there' ], [ $there, 'DROP SUBSCRIPTION from_here' ];
 }
 
 # A row that VACUUM has frozen, on a server whose transaction IDs have wrapped around: its number may
