@@ -308,11 +308,18 @@ DECLARE
 	compared audit_row[];
 	one audit_row;
 BEGIN
-	conns := audit_begin(conns, peers);
-	found := audit_find_small(conns, items, first, options, most);
+	equal := '{}';
+	BEGIN
+		conns := audit_begin(conns, peers);
+		found := audit_find_small(conns, items, first, options, most);
+	EXCEPTION WHEN OTHERS THEN
+		-- an error shows again when the tables are compared alone
+		PERFORM peers_close(conns);
+		last := least(first + most - 1, cardinality(items));
+		RETURN;
+	END;
 	smalls := found.smalls;
 	last := found.last;
-	equal := '{}';
 	IF cardinality(smalls) < 2 THEN
 		RETURN;
 	END IF;
