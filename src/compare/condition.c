@@ -446,6 +446,10 @@ check_text(Condition *condition, Relation relation, const char *text)
 	expression = iblt_analyse_expression(condition->kind, condition->pstate,
 										 relation, expression);
 	assign_expr_collations(condition->pstate, expression);
+	/* a row with an empty set would be left out */
+	if (condition->pstate->p_hasTargetSRFs)
+		refuse(condition, exprLocation(condition->pstate->p_last_srf),
+			   "it returns a set", HINT_COLUMN);
 	check_node(expression, condition);
 	free_parsestate(condition->pstate);
 

@@ -95,6 +95,7 @@ SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "x, y"}');
 SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "ctid"}');
 SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "nothing"}');
 SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "sum(x)"}');
+SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "1 + generate_series(1, 0)"}');
 SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "x::text"}', peer_expressions => '{}');
 -- a comment, a constant of no type, and a function of all columns
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "''one'' -- two"}');
