@@ -73,8 +73,7 @@ static bool check_node(Node *node, void *context);
 static void
 refuse(Condition *condition, int location, const char *what, const char *hint)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg(condition->kind == IBLT_CONDITION
 					? "condition depends on more than the row: %s"
 					: "expression depends on more than the row: %s", what),
@@ -415,8 +414,7 @@ check_backslash(IbltTextKind kind, const char *text)
 
 	if (strchr(text, '\\') != NULL && conforming != NULL &&
 		strcmp(conforming, "on") != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+		ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg(kind == IBLT_CONDITION
 						? "condition contains a backslash while standard_conforming_strings is off"
 						: "expression contains a backslash while standard_conforming_strings is off"),
@@ -446,10 +444,8 @@ check_text(Condition *condition, Relation relation, const char *text)
 	expression = iblt_analyse_expression(condition->kind, condition->pstate,
 										 relation, expression);
 	assign_expr_collations(condition->pstate, expression);
-	/* a row with an empty set would be left out */
-	if (condition->pstate->p_hasTargetSRFs)
-		refuse(condition, exprLocation(condition->pstate->p_last_srf),
-			   "it returns a set", HINT_COLUMN);
+	if (condition->pstate->p_hasTargetSRFs)	/* an empty one would leave the row out */
+		refuse(condition, 0, "it returns a set", HINT_COLUMN);
 	check_node(expression, condition);
 	free_parsestate(condition->pstate);
 
