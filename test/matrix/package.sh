@@ -84,7 +84,8 @@ address_is_written() {
 
 # It starts a server of its own, as another user than root.
 program_conducts() {
-	chroot /clean iblt-audit --tsv from='host=/tmp dbname=shop user=owner' to='host=/tmp dbname=shop user=owner' \
+	as_postgres "createdb -h /tmp -O owner -T shop copy"
+	chroot /clean iblt-audit --tsv from='host=/tmp dbname=shop user=owner' to='host=/tmp dbname=copy user=owner' \
 		tables='{public.accounts}' | cut -f 1,3 | grep -x "public.accounts	equal"
 }
 
