@@ -265,14 +265,17 @@ BEGIN
 END
 $$;
 
--- An error if this database is a node whose rows this transaction has changed.
+-- An error if this database is a node whose rows this transaction has changed, or may see as they
+-- were before.
 -- They would have a vote, and the other nodes commit before they do.
 CREATE FUNCTION nodes_refuse_written(s node_set) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
 	FOR n IN 1 .. cardinality(s.names) LOOP
-		IF (s.sides[n]).place IS NULL AND repair_written(((s.sides[n]).relation)::regclass) THEN
+		CONTINUE WHEN (s.sides[n]).place IS NOT NULL;
+		PERFORM repair_refuse_old(nodes_two(s, n, n));
+		IF repair_written(((s.sides[n]).relation)::regclass) THEN
 			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 				MESSAGE = format('nodes cannot be repaired: this transaction has changed %s',
 					(s.sides[n]).relation),

@@ -84,14 +84,18 @@ BEGIN
 END
 $$;
 
--- An error if rows of other servers may be older than this statement.
+-- An error if rows that this database shows may be older than this statement.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.
-CREATE FUNCTION repair_refuse_remote(plan plan) RETURNS void
+CREATE FUNCTION repair_refuse_old(plan plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF is_remote_here(plan)
+	IF NOT is_elsewhere(plan) AND current_setting('transaction_isolation') !~ '^read' THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
+			HINT = 'Use isolation level READ COMMITTED.';
+	ELSIF is_remote_here(plan)
 			AND transaction_timestamp() <> statement_timestamp() THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair with foreign tables of this database in a transaction',
@@ -114,7 +118,7 @@ DECLARE
 		ELSE (plan.compared).here END;
 BEGIN
 	IF (plan.asked).apply THEN
-		PERFORM repair_refuse_remote(plan.compared);
+		PERFORM repair_refuse_old(plan.compared);
 	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
@@ -122,11 +126,6 @@ BEGIN
 				CASE WHEN s.place IS NOT NULL THEN peer_title(s.place)
 				ELSE 'this server' END),
 			HINT = 'Repair its primary.';
-	ELSIF (plan.asked).apply AND NOT is_elsewhere(plan.compared)
-			AND current_setting('transaction_isolation') !~ '^read' THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
-			HINT = 'Use isolation level READ COMMITTED.';
 	ELSIF (plan.asked).apply AND s.place IS NOT NULL AND source.place IS NULL
 			AND repair_written(source.relation::regclass) THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',

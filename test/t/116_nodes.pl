@@ -473,6 +473,7 @@ is(sql('here', "SELECT sql FROM iblt_repair_nodes('shop.f', '{n1,n2,n3}', rechec
 is(sql('here', "BEGIN; SELECT count(*) FROM iblt_repair_nodes('shop.f', ${\ list(qw(here n1 n2 n3))}, recheck => 0, apply => true); ROLLBACK; SELECT v FROM shop.f WHERE id = 4"), "5\nhere", 'this database is repaired in the transaction that calls');
 is(contents('n2'), $sound, 'the others are done');
 like(failure("BEGIN; UPDATE shop.f SET v = 'not committed' WHERE id = 5; SELECT * FROM iblt_repair_nodes('shop.f', '{n1,NULL,n3}', recheck => 0, apply => true)"), qr/25001: nodes cannot be repaired: this transaction has changed shop.f/, 'rows that are not committed have no vote');
+like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_repair_nodes('shop.f', '{n1,n3,NULL}', recheck => 0, apply => true)"), qr/25001: cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction/, 'nor have rows of a snapshot from before');
 is(repaired('shop.f', [qw(here n1 n2 n3)], 'apply => true'), "here {\"id\": 4} update applied\n{\"id\": 3} skipped a tie: no majority of the nodes agrees", 'which the next call shows');
 is(repaired('shop.f', [qw(n1 here n2 n3)], "source => 'n1', apply => true, condition => 'id = 3'"), "n2 {\"id\": 3} update applied\nn3 {\"id\": 3} update applied", 'a tie, like a node that is named');
 
