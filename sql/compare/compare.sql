@@ -31,16 +31,24 @@ BEGIN
 END
 $$;
 
--- The differences among the keys that find_keys gave; at the end, the figures are kept.
+-- How many differences of a batch are not confirmed.
+CREATE FUNCTION number_unconfirmed(batch difference[]) RETURNS bigint
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT count(*) FROM unnest(batch) AS d WHERE NOT d.confirmed
+$$;
+
+-- The differences among the keys that find_keys gave, in batches; at the end, the figures are
+-- kept.
 CREATE FUNCTION differences(plan plan, figures figures, keys bytea, number bigint,
-	sample @extschema@.iblt) RETURNS SETOF difference
+	sample @extschema@.iblt) RETURNS SETOF difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	size integer := batch_size(plan);
 	looked record;
-	d difference;
+	batch difference[];
 	batches held[] := '{}';
 	doubtful text[] := '{}';
 	differences bigint := 0;
@@ -57,17 +65,17 @@ BEGIN
 			batches := kept(batches, hold(looked.differences), number > size);
 		ELSE
 			differences := differences + cardinality(looked.differences);
-			RETURN QUERY SELECT * FROM unnest(looked.differences);
+			RETURN NEXT looked.differences;
 		END IF;
 	END LOOP;
 	PERFORM check_looked(plan, doubtful);
 	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
 	IF cardinality(batches) > 0 THEN
 		started := clock_timestamp();
-		FOR d IN SELECT * FROM recheck_batches(plan, batches) LOOP
-			differences := differences + 1;
-			unconfirmed := unconfirmed + (NOT d.confirmed)::integer;
-			RETURN NEXT d;
+		FOR batch IN SELECT * FROM recheck_batches(plan, batches) LOOP
+			differences := differences + cardinality(batch);
+			unconfirmed := unconfirmed + number_unconfirmed(batch);
+			RETURN NEXT batch;
 		END LOOP;
 		figures.recheck_ms := ms(started);
 	END IF;
@@ -83,8 +91,8 @@ DECLARE
 	found record := find_keys(plan, NULL);
 	differences difference[];
 BEGIN
-	differences := ARRAY(SELECT d FROM differences(found.plan, found.figures,
-		found.keys, found.number, found.sample) AS d);
+	differences := ARRAY(SELECT unnest(d.batch) FROM differences(found.plan, found.figures,
+		found.keys, found.number, found.sample) AS d(batch));
 	RETURN ROW(found.plan, @extschema@.iblt_compare_stats(), differences);
 END
 $$;
@@ -335,8 +343,8 @@ BEGIN
 			plan := compare_plan(conns, relation, peer_relation, options, on_too_many);
 			answer := compare_find(plan);
 			RETURN QUERY SELECT d.key, d.side, d.differs, d.here, d.there, d.confirmed,
-				d.here_count, d.there_count FROM differences(answer.plan,
-					answer.figures, answer.keys, answer.number, answer.sample) AS d;
+				d.here_count, d.there_count FROM differences(answer.plan, answer.figures,
+					answer.keys, answer.number, answer.sample) AS b(batch), unnest(b.batch) AS d;
 			PERFORM peers_close(conns);
 			EXIT;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN

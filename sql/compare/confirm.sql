@@ -378,16 +378,16 @@ $$;
 
 -- The differences whose rows are the same as a round before, or the others, with "confirmed"
 -- set.
-CREATE FUNCTION judged(batch held, confirmed boolean) RETURNS SETOF difference
+CREATE FUNCTION judged(batch held, confirmed boolean) RETURNS difference[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN QUERY SELECT d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count, d.mark,
-			judged.confirmed, d.here_digest, d.there_digest, d.differs
+	RETURN ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count,
+			d.mark, judged.confirmed, d.here_digest, d.there_digest, d.differs)::difference
 		FROM unnest(batch.differences) WITH ORDINALITY
 			AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,
 			here_digest, there_digest, differs, n)
-		WHERE batch.same[d.n] = judged.confirmed ORDER BY d.n;
+		WHERE batch.same[d.n] = judged.confirmed ORDER BY d.n);
 END
 $$;
 
@@ -403,7 +403,7 @@ BEGIN
 	INTO result.ids, result.marks, result.same
 	FROM unnest(batch.ids, batch.marks, batch.same) WITH ORDINALITY AS r(id, mark, same, n)
 	WHERE NOT r.same;
-	result.differences := ARRAY(SELECT d FROM judged(batch, false) AS d);
+	result.differences := judged(batch, false);
 	RETURN result;
 END
 $$;
@@ -422,8 +422,8 @@ BEGIN
 END
 $$;
 
--- Differences as they were seen last, or are now, none of them confirmed.
-CREATE FUNCTION unconfirmed(plan plan, batches held[]) RETURNS SETOF difference
+-- Differences as they were seen last, or are now, none of them confirmed, in batches.
+CREATE FUNCTION unconfirmed(plan plan, batches held[]) RETURNS SETOF difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -434,7 +434,7 @@ BEGIN
 		IF batch.differences IS NULL THEN
 			batch := hold(look_at_ids(plan, batch.ids));
 		END IF;
-		RETURN QUERY SELECT * FROM judged(batch, false);
+		RETURN NEXT judged(batch, false);
 	END LOOP;
 END
 $$;
@@ -444,7 +444,7 @@ $$;
 -- In the last look of a round, those that are confirmed are answered batch by batch.  For
 -- the unconfirmed ones of many batches, rows are read once more.
 -- Relies on: what lookups rely on, in a snapshot of each look.
-CREATE FUNCTION recheck_batches(plan plan, batches held[]) RETURNS SETOF difference
+CREATE FUNCTION recheck_batches(plan plan, batches held[]) RETURNS SETOF difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -470,7 +470,7 @@ BEGIN
 			FOR i IN 1 .. cardinality(batches) LOOP
 				batch := batches[i];
 				batch := hold(look_at_ids(plan, batch.ids), batch, settled);
-				RETURN QUERY SELECT * FROM judged(batch, true);
+				RETURN NEXT judged(batch, true);
 				rest := kept(rest, rest(batch), cardinality(batches) > 1);
 			END LOOP;
 			batches := rest;
@@ -485,7 +485,7 @@ CREATE FUNCTION recheck(plan plan, differences difference[]) RETURNS difference[
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	RETURN ARRAY(SELECT d FROM recheck_batches(plan,
-		kept('{}', hold(differences), false)) AS d);
+	RETURN ARRAY(SELECT unnest(b.batch) FROM recheck_batches(plan,
+		kept('{}', hold(differences), false)) AS b(batch));
 END
 $$;

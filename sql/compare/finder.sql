@@ -86,12 +86,22 @@ $$;
 -- A query for the rows of the unique keys in $1 on a side.
 -- One line a key, found or not.  A column of such a key is not null, so null says that
 -- there is no row.  Lines come in the order of the keys, and an ORDER BY in the aggregates
--- would sort them once more.
+-- would sort them once more.  "lock" locks the rows, one key after the other, and gives them as
+-- they are then.
 -- Relies on: an index that check_index checks, in one snapshot behind its lock.
-CREATE FUNCTION lookup_by_key_sql(plan plan, s side, f finder) RETURNS text
+CREATE FUNCTION lookup_by_key_sql(plan plan, s side, f finder, lock boolean DEFAULT false)
+RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
+DECLARE
+	rows text := rows_sql(plan, s);
 BEGIN
+	IF lock THEN
+		rows := format('LATERAL (SELECT %s FROM %s WHERE %s FOR UPDATE OF t) AS t',
+			(SELECT string_agg(format('t.%I', c.name), ', ') FROM unnest(plan.columns) AS c),
+			rows, f.matches);
+		f.matches := 'true';
+	END IF;
 	RETURN format('SELECT NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[],'
 			' array_agg(digest), %1$s, %2$s, %11$s, %3$s FROM ('
 			'SELECT CASE WHEN %4$s IS NOT NULL THEN %5$s END AS digest, %6$s::text AS mark,'
@@ -105,7 +115,7 @@ BEGIN
 		mark_sql(plan),
 		format(CASE WHEN plan.content IN ('texts', 'stamp')
 			THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END, content_sql(plan)),
-		f.keys, rows_sql(plan, s), f.matches,
+		f.keys, rows, f.matches,
 		CASE WHEN names_columns(plan) THEN 'array_agg(columns)' ELSE 'NULL::text[]' END,
 		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan, s) ELSE 'NULL::text' END);
 END

@@ -19,9 +19,37 @@ BEGIN
 END
 $$;
 
--- The rows of keys on both sides.
-CREATE FUNCTION find_both(plan plan, keys text[], OUT here found_rows, OUT there found_rows)
-RETURNS record
+-- What queries for the rows of keys answer.
+CREATE FUNCTION find_rows(places text[], queries text[], how reading) RETURNS found_rows[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN ask(places, queries,
+		'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
+			' content jsonb[], columns text[], fingerprint text', NULL::found_rows, how, 0);
+END
+$$;
+
+-- The rows of keys that an index finds on both sides, behind locks on those of one side.
+-- That side comes first, because it may have to wait for a lock.
+CREATE FUNCTION find_locked(plan plan, keys text[], locked text) RETURNS found_rows[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	first side := CASE locked WHEN 'here' THEN plan.here ELSE plan.there END;
+	second side := CASE locked WHEN 'here' THEN plan.there ELSE plan.here END;
+	how reading := reading_of(plan, keys, true);
+	found found_rows[] := find_rows(ARRAY[first.place], ARRAY[
+		lookup_by_key_sql(plan, first, finder(plan, first), true)], how);
+BEGIN
+	found := found || find_rows(ARRAY[second.place], ARRAY[(finder(plan, second)).lookup], how);
+	RETURN CASE locked WHEN 'here' THEN found ELSE ARRAY[found[2], found[1]] END;
+END
+$$;
+
+-- The rows of keys on both sides, those of one side locked if it is given.
+CREATE FUNCTION find_both(plan plan, keys text[], locked text DEFAULT NULL, OUT here found_rows,
+	OUT there found_rows) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -30,11 +58,11 @@ DECLARE
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
 		found := plain_find(plan, keys, false);
+	ELSIF locked IS NOT NULL THEN
+		found := find_locked(plan, keys, locked);
 	ELSE
-		found := ask(places_of(plan), ARRAY[f.lookup, (finder(plan, plan.there)).lookup],
-			'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
-				' content jsonb[], columns text[], fingerprint text', NULL::found_rows,
-			reading_of(plan, keys, f.indexed), 0);
+		found := find_rows(places_of(plan), ARRAY[f.lookup, (finder(plan, plan.there)).lookup],
+			reading_of(plan, keys, f.indexed));
 	END IF;
 	here := found[1];
 	there := found[2];

@@ -16,6 +16,30 @@ BEGIN
 END
 $$;
 
+-- Lets progress_timely say something from 10 seconds from now on, if progress is shown.
+CREATE FUNCTION progress_by_time(shown boolean) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM set_config('iblt.progress_due', CASE WHEN shown
+		THEN (extract(epoch FROM clock_timestamp()) + 10)::text ELSE '' END, true);
+END
+$$;
+
+-- Says how far something long has come, if it has said nothing for 10 seconds.
+CREATE FUNCTION progress_timely(message text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	due text := current_setting('iblt.progress_due', true);
+BEGIN
+	IF due <> '' AND extract(epoch FROM clock_timestamp()) >= due::numeric THEN
+		RAISE NOTICE '%', message;
+		PERFORM progress_by_time(true);
+	END IF;
+END
+$$;
+
 -- Milliseconds since then.
 CREATE FUNCTION ms(since timestamptz) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL SAFE

@@ -69,18 +69,21 @@ RETURNS repair_work[]
 AS $$
 DECLARE
 	compared plan;
+	size integer;
 	work repair_work;
 	works repair_work[] := '{}';
 BEGIN
 	FOR i IN 1 .. cardinality(pairs) LOOP
 		compared := nodes_two(nodes, pairs[i].source, pairs[i].target);
 		compared.content := 'texts';
-		work.plan := repair_plan_of(compared, asked);
-		work.again := look_at_ids((work.plan).compared, pairs[i].ids);
-		work.steps := repair_outside(work.plan, repair_steps(work.plan, work.again));
+		work := repair_begun(repair_plan_of(compared, asked));
+		compared := (work.plan).compared;
+		size := batch_size(compared);
+		FOR n IN 1 .. cardinality(pairs[i].ids) BY size LOOP
+			work := repair_add_steps(work, look_at_ids(compared, pairs[i].ids[n : n + size - 1]));
+		END LOOP;
 		IF NOT asked.apply THEN
-			work.steps := repair_cascades(work.plan, repair_fill(work.plan, work.steps));
-			PERFORM repair_announce(work.plan, work.steps, NULL);
+			PERFORM repair_fill_all(work), repair_cascades(work), repair_announce(work, NULL);
 		END IF;
 		works := array_append(works, work);
 	END LOOP;
@@ -115,25 +118,28 @@ BEGIN
 END
 $$;
 
--- The steps, without those of keys on which these nodes do not agree any more as they did, which
--- are skipped.
+-- Skips the steps of keys on which these nodes do not agree any more as they did.
 -- The claim has found the rows of the two as they were compared.
-CREATE FUNCTION nodes_still(reached node_set, target text, source text, steps repair_step[])
-RETURNS repair_step[]
+CREATE FUNCTION nodes_still(reached node_set, target text, source text, work repair_work)
+RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	ids text[] := repair_ids(steps);
+	steps repair_step[];
+	ids text[];
 	still text[];
 BEGIN
-	IF ids = '{}' THEN
-		RETURN steps;
-	END IF;
-	still := ARRAY(SELECT d.id FROM nodes_look(reached, keys_of_ids(reached.plan, ids)) AS d,
-			nodes_verdict(reached.names, reached.named, d.digests) AS v
-		WHERE v.verdict = 'majority' AND source = ANY (v.agree) AND target = ANY (v.deviate));
-	RETURN repair_skip(steps, ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
-		'changed since it was compared');
+	FOR n IN 1 .. work.batches LOOP
+		steps := repair_batch(work, n);
+		ids := repair_ids(work.plan, steps);
+		CONTINUE WHEN ids = '{}';
+		still := ARRAY(SELECT d.id FROM nodes_look(reached, keys_of_ids(reached.plan, ids)) AS d,
+				nodes_verdict(reached.names, reached.named, d.digests) AS v
+			WHERE v.verdict = 'majority' AND source = ANY (v.agree) AND target = ANY (v.deviate));
+		PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(steps,
+			ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
+			'changed since it was compared'));
+	END LOOP;
 END
 $$;
 
@@ -146,12 +152,10 @@ DECLARE
 	target text := (nodes.sides[pairs[1].target]).place;
 	places text[] := ARRAY[target];
 	plans repair_plan[] := '{}';
-	work repair_work;
-	claimed record;
 BEGIN
 	FOR i IN 1 .. cardinality(works) LOOP
 		places := places || (nodes.sides[pairs[i].source]).place;
-		IF repair_ids(works[i].steps) <> '{}' THEN
+		IF works[i].keys > 0 THEN
 			plans := array_append(plans, works[i].plan);
 		END IF;
 	END LOOP;
@@ -160,15 +164,11 @@ BEGIN
 	END IF;
 	PERFORM repair_begin(places, target, plans);
 	FOR i IN 1 .. cardinality(works) LOOP
-		work := works[i];
-		claimed := repair_claim(work.plan, work.again, work.steps);
-		work.steps := claimed.steps;
-		work.again := claimed.again;
+		PERFORM repair_claim(works[i]);
 		IF source IS NULL THEN
-			work.steps := nodes_still(reached, nodes.names[pairs[i].target],
-				nodes.names[pairs[i].source], work.steps);
+			PERFORM nodes_still(reached, nodes.names[pairs[i].target],
+				nodes.names[pairs[i].source], works[i]);
 		END IF;
-		works[i] := work;
 	END LOOP;
 	works := repair_apply(works);
 	PERFORM repair_commit(target);
@@ -179,13 +179,12 @@ $$;
 -- one.
 CREATE FUNCTION nodes_repair_rows(name text, pairs node_pair[], works repair_work[],
 	failed text, reason text) RETURNS SETOF node_repair_row
-	LANGUAGE sql STABLE PARALLEL RESTRICTED
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-	SELECT name, s.key, s.action, coalesce(s.sql, iblt_repair_kept(s.kept)) || ';', x.status,
-		CASE x.status WHEN failed THEN reason ELSE s.detail END
-	FROM unnest(works) WITH ORDINALITY AS w, unnest(w.steps) WITH ORDINALITY AS s,
-		LATERAL (SELECT CASE WHEN s.status = 'skipped' THEN s.status
-			ELSE coalesce(failed, s.status) END) AS x(status)
+	SELECT name, r.key, r.action, r.sql, x.status,
+		CASE x.status WHEN failed THEN reason ELSE r.detail END
+	FROM repair_rows(works) AS r, LATERAL (SELECT CASE WHEN r.status = 'skipped' THEN r.status
+		ELSE coalesce(failed, r.status) END) AS x(status)
 	UNION ALL
 	SELECT name, k, NULL, NULL, failed, reason
 	FROM unnest(pairs) AS p, unnest(p.keys) AS k WHERE works IS NULL
@@ -225,7 +224,6 @@ BEGIN
 			UNION SELECT (s.sides[broken]).place) AS x(place);
 	END;
 	rows := ARRAY(SELECT r FROM nodes_repair_rows(name, pairs, works, failed, e.message) AS r);
-	PERFORM iblt_repair_forget((w.plan).secret) FROM unnest(works) AS w;
 	RETURN rows;
 END
 $$;

@@ -222,7 +222,7 @@ END
 $$;
 
 -- Compares as a plan of plain_prepare says; at the end, the figures are kept.
-CREATE FUNCTION plain_differences(plan plan) RETURNS SETOF difference
+CREATE FUNCTION plain_differences(plan plan) RETURNS SETOF difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -231,7 +231,7 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	size integer := plain_batch(plan, figures);
 	next record;
-	d difference;
+	batch difference[];
 	total bigint := search.total;
 	differences bigint := 0;
 	unconfirmed bigint := 0;
@@ -243,14 +243,14 @@ BEGIN
 			IF next.many IS NOT NULL THEN
 				PERFORM plain_refuse_many(plan, next.many, unready_problem(plan));
 			END IF;
-			RETURN QUERY SELECT * FROM unnest(next.looked);
+			RETURN NEXT next.looked;
 		END LOOP;
 		figures.lookup_ms := CASE WHEN search.buckets <> '{}' THEN ms(started) END;
 	END IF;
-	FOR d IN SELECT * FROM recheck_batches(search.plan, search.batches) LOOP
-		differences := differences + 1;
-		unconfirmed := unconfirmed + (NOT d.confirmed)::integer;
-		RETURN NEXT d;
+	FOR batch IN SELECT * FROM recheck_batches(search.plan, search.batches) LOOP
+		differences := differences + cardinality(batch);
+		unconfirmed := unconfirmed + number_unconfirmed(batch);
+		RETURN NEXT batch;
 	END LOOP;
 	figures.recheck_ms := CASE WHEN search.batches <> '{}' THEN ms(started) END;
 	PERFORM keep_figures(all_figures(plan, figures, total,

@@ -49,50 +49,72 @@ BEGIN
 END
 $$;
 
--- Those of the keys whose row a scan finds on the side that is said to lack it.
-CREATE FUNCTION repair_present(plan repair_plan,
-	steps repair_step[], ids text[]) RETURNS text[]
+-- Those of the keys of which a scan finds a row on a side.
+-- Relies on: read_heap, behind the locks of the claim.
+CREATE FUNCTION repair_present(plan plan, s side, ids text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	by_scan plan := index_plan(repair_whole(plan));
-	hashes text[] := hashes_of_keys(plan.compared, ids);
-	found record;
+	hashes text[] := hashes_of_keys(plan, ids);
+	query text;
+	found found_rows[];
 BEGIN
-	by_scan.by_hash := true;
-	found := find_both(by_scan, hashes);
-	RETURN ARRAY(SELECT s.id FROM unnest(steps) AS s
-		JOIN unnest(ids, hashes) AS k(id, hash) USING (id)
-		JOIN (SELECT split_part(unnest((found.here).id), ' ', 1), 'here'
-			UNION SELECT split_part(unnest((found.there).id), ' ', 1), 'there') AS f(hash, side)
-			ON f.hash = k.hash AND (f.side = (plan.asked).target) = (s.action = 'insert')
-		WHERE s.status = 'preview' AND s.action <> 'update');
+	IF ids = '{}' THEN
+		RETURN '{}';
+	END IF;
+	plan.by_hash := true;
+	query := format('SELECT array_agg(iblt_h.hash::text), NULL::jsonb[], NULL::bigint[],'
+			' NULL::text[], NULL::bigint[], NULL::text[], NULL::jsonb[], NULL::text[], %s FROM'
+			' (SELECT %s FROM %s OFFSET 0) AS iblt_h(hash) WHERE iblt_h.hash = ANY ($1::int8[])',
+		fingerprint_sql(s), key_hash_sql(plan, s), rows_sql(plan, s));
+	found := find_rows(ARRAY[s.place], ARRAY[query],
+		ROW('read_heap', hashes, NULL, NULL)::reading);
+	PERFORM require_described(plan,
+		CASE s.side WHEN 'here' THEN found[1].fingerprint ELSE (plan.here).fingerprint END,
+		CASE s.side WHEN 'there' THEN found[1].fingerprint ELSE (plan.there).fingerprint END);
+	RETURN ARRAY(SELECT k.id FROM unnest(ids, hashes) AS k(id, hash)
+		WHERE k.hash IN (SELECT unnest(found[1].id)));
 END
 $$;
 
--- The steps, without those for keys that are not absent; an error if an index is damaged.
+-- Skips the steps for keys that are not absent; an error if an index is damaged.
 -- A lookup by hash is a scan.  If two scans find a row that stood still, the index is
 -- damaged, which is an error.  Otherwise the row came since.
--- Relies on: read_heap, behind the locks of the claim.
-CREATE FUNCTION repair_absent(plan repair_plan,
-	steps repair_step[]) RETURNS repair_step[]
+CREATE FUNCTION repair_absent(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	ids text[] := repair_one_sided(steps);
-	size integer := 100000;		-- keys of a scan
+	plan repair_plan := work.plan;
+	whole plan := index_plan(repair_whole(plan));
+	size CONSTANT integer := 1000000;		-- keys of a scan
+	deletes text[] := '{}';
+	inserts text[] := '{}';
 	present text[] := '{}';
 BEGIN
-	IF ids = '{}' OR (plan.compared).by_hash THEN
-		RETURN steps;
+	IF (plan.compared).by_hash THEN
+		RETURN;
 	END IF;
-	PERFORM progress((plan.compared).progress,
-		format('scanning for the rows of %s keys that one side lacks', cardinality(ids)));
-	FOR i IN 1 .. cardinality(ids) BY size LOOP
-		present := present
-			|| repair_present(plan, steps, ids[i : i + size - 1]);
+	FOR n IN 1 .. work.batches LOOP
+		deletes := deletes || repair_ids(plan, repair_due(work, n, 'delete'));
+		inserts := inserts || repair_ids(plan, repair_due(work, n, 'insert'));
 	END LOOP;
-	PERFORM check_index(repair_whole(plan), present);
-	RETURN repair_skip(steps, present, 'changed since it was compared');
+	IF deletes || inserts = '{}' THEN
+		RETURN;
+	END IF;
+	PERFORM progress(whole.progress, format('scanning for the rows of %s keys that one side lacks',
+		cardinality(deletes || inserts)));
+	FOR i IN 1 .. greatest(cardinality(deletes), cardinality(inserts)) BY size LOOP
+		present := present || repair_present(whole, CASE (plan.asked).target WHEN 'here'
+				THEN whole.there ELSE whole.here END, deletes[i : i + size - 1])
+			|| repair_present(whole, CASE (plan.asked).target WHEN 'here'
+				THEN whole.here ELSE whole.there END, inserts[i : i + size - 1]);
+	END LOOP;
+	IF present <> '{}' THEN
+		PERFORM check_index(repair_whole(plan), present);
+		FOR n IN 1 .. work.batches LOOP
+			PERFORM iblt_repair_put(plan.secret, n, repair_skip(repair_batch(work, n), present,
+				'changed since it was compared'));
+		END LOOP;
+	END IF;
 END
 $$;

@@ -1,63 +1,142 @@
 -- Applying -------------------------------------------------------------------------
 
+-- The claim
+
+-- Says what is done with the steps of a batch: of the first one, and later by time.
+CREATE FUNCTION repair_progress(work repair_work, what text, n integer) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	shown boolean := ((work.plan).compared).progress;
+	message text := format('%s of %s keys%s', what, work.keys,
+		CASE WHEN n > 1 THEN format(', %s of %s batches are done', n - 1, work.batches) END);
+BEGIN
+	IF n = 1 THEN
+		PERFORM progress(shown, message), progress_by_time(shown);
+	ELSE
+		PERFORM progress_timely(message);
+	END IF;
+END
+$$;
+
 -- Locks the target's rows of keys.
 CREATE FUNCTION repair_lock(plan repair_plan, ids text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM progress((plan.compared).progress,
-		format('locking the rows of %s keys', cardinality(ids)));
 	PERFORM repair_ask(plan, format(
 		'SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
 		repair_rows_sql(plan)), ids);
 END
 $$;
 
--- The keys with these ids whose rows differ now, without their contents if the winner does not
--- depend on them.
+-- A digest of rows, with their stamp if that tells which row is newer.
+CREATE FUNCTION repair_digest(digest text, content jsonb, newest boolean) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN newest THEN digest || coalesce(' ' || (content #>> '{0,1,-1}'), '')
+		ELSE digest END
+$$;
+
+-- The digests of the rows of keys on both sides, at least of the keys whose rows differ now;
+-- with "claim", behind locks on the target's rows, and with stamps.
 -- Digests tell what has changed.  The rows themselves may be large.
-CREATE FUNCTION repair_look(plan repair_plan, ids text[]) RETURNS difference[]
+CREATE FUNCTION repair_look(plan repair_plan, INOUT ids text[], claim boolean, lock boolean,
+	OUT here text[], OUT there text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	compared plan := plan.compared;
+	newest boolean := claim AND (plan.asked).winner = 'newest';
+	found record;
 BEGIN
-	compared.content := CASE (plan.asked).winner WHEN 'source' THEN 'none'
-		WHEN 'newest' THEN 'stamp' ELSE 'texts' END;
-	RETURN look_at_ids(compared, ids);
+	compared.content := CASE WHEN newest THEN 'stamp' ELSE 'none' END;
+	compared.versions := false;
+	IF repair_by_action(plan) AND NOT newest THEN
+		-- in the order of the steps, in which rows are locked
+		found := find_both(compared, ids, CASE WHEN lock THEN (plan.asked).target END);
+		here := (found.here).checksum;
+		there := (found.there).checksum;
+		RETURN;
+	ELSIF lock THEN
+		PERFORM repair_lock(plan, ids);
+	END IF;
+	SELECT array_agg(d.id), array_agg(repair_digest(d.here_digest, d.here, newest)),
+		array_agg(repair_digest(d.there_digest, d.there, newest))
+	INTO ids, here, there FROM unnest(look_at_ids(compared, ids)) AS d;
 END
 $$;
 
--- Locks the rows and looks at them again: the steps that are still to be run, and the
--- differences there are now.
+-- The keys of steps that are to be run, and the digests of their rows when they were compared.
+CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT here text[],
+	OUT there text[]) RETURNS record
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT array_agg((u.s).id), array_agg((u.s).here_digest), array_agg((u.s).there_digest)
+	FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).status = 'preview'
+$$;
+
+-- The steps of a batch, without those of rows that have changed since they were compared, which
+-- are skipped, and the keys whose rows an index may hide.
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.  From here on, the target stays what was described.
 -- Relies on: what lookups rely on, behind its locks.
-CREATE FUNCTION repair_claim(plan repair_plan, differences difference[],
-	INOUT steps repair_step[], OUT again difference[]) RETURNS record
+CREATE FUNCTION repair_claim_batch(plan repair_plan, INOUT steps repair_step[],
+	OUT unseen text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	ids text[] := repair_ids(steps);
-BEGIN
-	IF ids = '{}' THEN
-		RETURN;
-	END IF;
 	-- a lock takes the right to update, which inserting must not ask for
-	IF EXISTS (SELECT FROM unnest(steps) AS s
-			WHERE s.status = 'preview' AND s.action <> 'insert') THEN
-		PERFORM repair_lock(plan, ids);
+	lock boolean := EXISTS (SELECT FROM (SELECT unnest(steps) AS s) AS u
+		WHERE (u.s).status = 'preview' AND (u.s).action <> 'insert');
+	before record := repair_compared(steps);
+	now record := repair_look(plan, repair_ids(plan, steps), true, lock);
+	equal text[];
+	changed text[];
+BEGIN
+	unseen := '{}';
+	IF now IS DISTINCT FROM before THEN
+		SELECT array_agg(DISTINCT b.id) FILTER (WHERE n.here IS NOT DISTINCT FROM n.there),
+			array_agg(DISTINCT b.id) FILTER (WHERE n.here IS DISTINCT FROM n.there)
+		INTO equal, changed
+		FROM unnest(before.ids, before.here, before.there) AS b(id, here, there)
+		LEFT JOIN unnest(now.ids, now.here, now.there) AS n(id, here, there) USING (id)
+		WHERE n.here IS NOT DISTINCT FROM n.there
+			OR n.here IS DISTINCT FROM b.here OR n.there IS DISTINCT FROM b.there;
+		unseen := run_unseen(plan.compared, coalesce(equal, '{}'), '{}');
+		steps := repair_skip(repair_skip(steps, equal, 'equal by now'),
+			changed, 'changed since it was compared');
 	END IF;
-	again := repair_look(plan, ids);
-	PERFORM check_index(plan.compared, run_unseen(plan.compared, ids, again));
-	steps := repair_unchanged(steps, differences, again);
-	steps := repair_absent(plan, repair_outside(plan, steps));
-	steps := repair_fill(plan, steps);
-	IF repair_ids(steps) <> '{}' THEN
-		steps := repair_cascades(plan, steps);
-	END IF;
+	steps := repair_fill(plan, repair_outside(plan, steps));
 END
 $$;
+
+-- Locks the rows and looks at them again, batch by batch, those to be updated first.
+CREATE FUNCTION repair_claim(work repair_work) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan repair_plan := work.plan;
+	batches integer[] := ARRAY(SELECT p.n FROM unnest(work.parts) WITH ORDINALITY AS p(part, n)
+		ORDER BY p.part DESC, p.n);
+	steps repair_step[];
+	claimed record;
+	unseen text[] := '{}';
+BEGIN
+	FOR n IN 1 .. work.batches LOOP
+		PERFORM repair_progress(work, 'locking the rows', n);
+		steps := repair_batch(work, batches[n]);
+		CONTINUE WHEN repair_status(steps, 1) <> 'preview';
+		claimed := repair_claim_batch(plan, steps);
+		unseen := unseen || claimed.unseen;
+		PERFORM iblt_repair_put(plan.secret, batches[n], claimed.steps);
+	END LOOP;
+	PERFORM check_index(plan.compared, unseen);
+	PERFORM repair_absent(work), repair_cascades(work);
+END
+$$;
+
+-- Running the statements on the target
 
 -- A text that a server takes: before PostgreSQL 15, the text of a "char" may be half a
 -- character.
@@ -84,26 +163,6 @@ BEGIN
 END
 $$;
 
--- Runs statements on the peer, in one message that it does not show, behind those that are
--- kept.
-CREATE FUNCTION repair_run_there(conn text, statements text[], kept text[], n bigint[],
-	at_most boolean[], keys text[], asked repair_options) RETURNS integer
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF current_setting('server_version_num')::integer < 150000 THEN
-		keys := ARRAY(SELECT repair_valid(key)
-			FROM unnest(keys) WITH ORDINALITY AS k(key, i) ORDER BY i);
-	END IF;
-	PERFORM repair_send(conn, k) FROM unnest(kept) AS k WHERE k IS NOT NULL;
-	PERFORM peer_send(conn, peer_settings(NULL,
-			format('iblt_repair_execute of %s statements', cardinality(statements)))
-		|| format('SELECT repair_execute(%L, %L, %L, %L, %L, %L, %L, %L)', statements, kept,
-			n, at_most, keys, asked.search_path, asked.as_replica, asked.origin));
-	RETURN peer_value(conn, 0.01);
-END
-$$;
-
 -- May a row that is to be deleted be gone with another one?
 -- A row may go with the row that it refers to.
 CREATE FUNCTION repair_may_go(plan repair_plan) RETURNS boolean
@@ -116,83 +175,277 @@ BEGIN
 END
 $$;
 
--- Runs the statements on the target.
--- Of several relations, all deletes come before the updates and inserts.
-CREATE FUNCTION repair_run(works repair_work[]) RETURNS void
+-- Sends the target's server a call of a function with rows, which it does not show, and waits
+-- for its answer; says by time how far the repair has come.
+CREATE FUNCTION repair_call(conn text, label text, call text, message text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	asked repair_options := ((works[1]).plan).asked;
-	conn text := place_of(((works[1]).plan).compared, asked.target);
-	x record;
-	done integer;
+	answer text;
 BEGIN
-	SELECT coalesce(array_agg(s.sql), '{}') AS statements, array_agg(s.kept) AS kept,
-		array_agg(s.n) AS n,
-		array_agg(s.action = 'delete' AND s.may_go) AS at_most,
-		array_agg(s.key::text) AS keys INTO x
-	FROM (SELECT u.*, w.may_go FROM (SELECT v.steps, v.ordinality AS work,
-				repair_may_go(v.plan) AS may_go
-			FROM unnest(works) WITH ORDINALITY AS v OFFSET 0) AS w,
-		unnest(w.steps) WITH ORDINALITY AS u WHERE u.status = 'preview'
-		ORDER BY array_position('{delete,update,insert}', u.action), w.work, u.ordinality) AS s;
-	IF x.statements = '{}' THEN
-		RETURN;
-	END IF;
-	PERFORM progress((((works[1]).plan).compared).progress,
-		format('running %s statements', cardinality(x.statements)));
-	IF conn IS NOT NULL THEN
-		done := repair_run_there(conn, x.statements, x.kept, x.n, x.at_most, x.keys, asked);
-	ELSE
-		done := repair_execute(x.statements, x.kept, x.n, x.at_most, x.keys,
-			asked.search_path, asked.as_replica, asked.origin);
-	END IF;
-	IF done IS DISTINCT FROM cardinality(x.statements) THEN
+	PERFORM peer_send(conn, peer_settings(NULL, label) || 'SELECT iblt_internal.' || call);
+	WHILE NOT peer_wait(conn, 0.01, clock_timestamp() + interval '10 s') LOOP
+		PERFORM progress_timely(message);
+	END LOOP;
+	answer := peer_value(conn, 0.01);
+	IF answer IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 			MESSAGE = format('%s''s answer was lost', peer_title(conn)),
 			DETAIL = 'Nothing was changed.';
 	END IF;
+	RETURN answer;
 END
 $$;
 
--- An error unless the target's rows of keys are what the repair was to write; the ids of
--- those that differ again, because the source has changed since.
+-- Runs statements for many rows where the target is; the numbers of those that failed.
+CREATE FUNCTION repair_run_many(conn text, statements text[], n bigint[], at_most boolean,
+	path text) RETURNS integer[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF statements = '{}' THEN
+		RETURN '{}';
+	ELSIF conn IS NULL THEN
+		RETURN repair_execute_many(statements, n, at_most, path);
+	END IF;
+	RETURN repair_call(conn, format('iblt_repair_execute of %s statements for many rows',
+			cardinality(statements)),
+		format('repair_execute_many(%L, %L, %L, %L)', statements, n, at_most, path),
+		'running statements');
+END
+$$;
+
+-- Runs the statements of steps, each by itself, where the target is; those that may succeed
+-- behind others.  "last" runs those that are left until all have succeeded.
+CREATE FUNCTION repair_run_rows(conn text, steps repair_step[], at_most boolean[], path text,
+	last boolean) RETURNS integer[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	many text := format('%s statements', cardinality(steps));
+	x record;
+BEGIN
+	SELECT array_agg(s.sql ORDER BY i) AS statements, array_agg(s.kept ORDER BY i) AS kept,
+		array_agg(s.n ORDER BY i) AS n, array_agg(s.key::text ORDER BY i) AS keys INTO x
+	FROM unnest(steps) WITH ORDINALITY AS s(id, key, action, sql, status, detail, n, columns, kept,
+		texts, here_digest, there_digest, i);
+	IF conn IS NULL THEN
+		RETURN CASE WHEN last
+			THEN repair_execute_passes(x.statements, x.kept, x.n, at_most, x.keys, path)
+			ELSE repair_execute(x.statements, x.kept, x.n, at_most, x.keys, path) END;
+	ELSIF current_setting('server_version_num')::integer < 150000 THEN
+		x.keys := ARRAY(SELECT repair_valid(key)
+			FROM unnest(x.keys) WITH ORDINALITY AS k(key, i) ORDER BY i);
+	END IF;
+	PERFORM repair_send(conn, k) FROM unnest(x.kept) AS k WHERE k IS NOT NULL;
+	RETURN repair_call(conn, 'iblt_repair_execute of ' || many, format(
+		'%s(%L, %L, %L, %L, %L, %L)', CASE WHEN last THEN 'repair_execute_passes'
+		ELSE 'repair_execute' END, x.statements, x.kept, x.n, at_most, x.keys, path),
+		'running ' || many);
+END
+$$;
+
+-- Runs steps of an action, many rows at once where that does what single statements do; the
+-- steps that may succeed behind others.
+-- Triggers of users could tell the difference, so they get a statement for each row.
+CREATE FUNCTION repair_run_steps(plan repair_plan, action text, steps repair_step[],
+	at_most boolean) RETURNS repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	conn text := (repair_side(plan)).place;
+	path text := (plan.asked).search_path;
+	m record;
+	statements text[] := '{}';
+	n bigint[] := '{}';
+	failed integer[];
+	members bigint[] := '{}';		-- places of steps
+	statement_of integer[] := '{}';	-- of each member
+	rest repair_step[];
+BEGIN
+	IF repair_triggers(plan, ARRAY[action]) IS NULL THEN
+		FOR m IN SELECT * FROM repair_many(plan, action, steps) LOOP
+			statements := statements || m.sql;
+			n := n || cardinality(m.members)::bigint;
+			members := members || m.members;
+			statement_of := statement_of
+				|| array_fill(cardinality(statements), ARRAY[cardinality(m.members)]);
+		END LOOP;
+		failed := repair_run_many(conn, statements, n, at_most, path);
+	END IF;
+	IF failed = '{}' AND cardinality(members) = cardinality(steps) THEN
+		RETURN '{}';
+	END IF;
+	rest := ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s, generate_subscripts(steps, 1) AS i)
+			AS u WHERE u.i NOT IN (SELECT x.member FROM unnest(members, statement_of)
+				AS x(member, statement) WHERE x.statement <> ALL (failed)));
+	failed := repair_run_rows(conn, rest, array_fill(at_most, ARRAY[cardinality(rest)]), path,
+		false);
+	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(rest) AS s, generate_subscripts(rest, 1) AS i)
+		AS u WHERE u.i = ANY (failed));
+END
+$$;
+
+-- Runs the statements of several relations, all deletes before the updates and inserts.
+CREATE FUNCTION repair_run_all(works repair_work[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	size CONSTANT integer := 10000;		-- steps that are run at a time
+	work repair_work;
+	action text;
+	may_go boolean;
+	steps repair_step[];
+	failed repair_step[];
+	rest repair_step[] := '{}';
+	at_most boolean[] := '{}';
+BEGIN
+	FOREACH action IN ARRAY '{delete,update,insert}'::text[] LOOP
+		FOREACH work IN ARRAY works LOOP
+			may_go := action = 'delete' AND repair_may_go(work.plan);
+			FOR n IN 1 .. work.batches LOOP
+				PERFORM repair_progress(work, format('running statements (%s)', action), n);
+				steps := repair_due(work, n, action);
+				FOR i IN 1 .. cardinality(steps) BY size LOOP
+					failed := repair_run_steps(work.plan, action, steps[i : i + size - 1], may_go);
+					rest := rest || failed;
+					at_most := at_most || array_fill(may_go, ARRAY[cardinality(failed)]);
+				END LOOP;
+			END LOOP;
+		END LOOP;
+	END LOOP;
+	IF rest <> '{}' THEN
+		PERFORM repair_run_rows((repair_side(work.plan)).place, rest, at_most,
+			((work.plan).asked).search_path, true);
+	END IF;
+END
+$$;
+
+-- Runs the statements on the target, in a session that is prepared for them.
+CREATE FUNCTION repair_run_open(works repair_work[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan repair_plan := (works[1]).plan;
+	asked repair_options := plan.asked;
+	conn text := (repair_side(plan)).place;
+	role text := ask_call(conn, format('repair_open(%L, %L)', asked.search_path, asked.as_replica));
+BEGIN
+	PERFORM repair_run_all(works);
+	PERFORM ask_call(conn, format('repair_close(%L, %L)', asked.search_path, role));
+END
+$$;
+
+-- Runs the statements under a replication origin, if one is given.
+-- The origin belongs to the session and not to the transaction.  Each change that is written
+-- under it names it in the log.  After an error, the session of a peer ends.
+CREATE FUNCTION repair_run(works repair_work[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	origin text := (((works[1]).plan).asked).origin;
+	conn text := (repair_side((works[1]).plan)).place;
+	reset text := 'SELECT pg_catalog.pg_replication_origin_session_reset()';
+BEGIN
+	IF NOT EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
+		RETURN;
+	ELSIF origin IS NULL THEN
+		PERFORM repair_run_open(works);
+		RETURN;
+	END IF;
+	PERFORM ask_one(conn, format('SELECT pg_catalog.pg_replication_origin_session_setup(%L)',
+		origin));
+	BEGIN
+		PERFORM repair_run_open(works);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		IF conn IS NULL THEN
+			PERFORM ask_one(conn, reset);
+		END IF;
+		RAISE;
+	END;
+	PERFORM ask_one(conn, reset);
+END
+$$;
+
+-- The last look
+
+-- The keys of steps whose rows differ again, because the source has changed since, and of those
+-- whose rows are not what the repair was to write, the number and one of them.
 -- Relies on: what lookups rely on, in the transaction that has changed the rows.
-CREATE FUNCTION repair_verify(plan repair_plan, ids text[],
-	wanted difference[]) RETURNS text[]
+CREATE FUNCTION repair_verify(plan repair_plan, steps repair_step[], OUT differ text[],
+	OUT number bigint, OUT wrong text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	pull boolean := (plan.asked).target = 'here';
-	differ text[];
-	again difference[] := repair_look(plan, ids);
+	before record := repair_compared(steps);
+	now record := repair_look(plan, repair_ids(plan, steps), false, false);
+	wanted text[] := CASE WHEN pull THEN before.there ELSE before.here END;
 	unfilled text[] := CASE (plan.asked).winner WHEN 'not null'
-		THEN repair_not_filled(plan, ids, wanted, again) END;
-	wrong text;
-	found bigint;
+		THEN repair_not_filled(plan, steps) END;
 BEGIN
-	SELECT coalesce(array_agg(a.id) FILTER (WHERE a.id IS NOT NULL), '{}'),
-		min(coalesce(a.key, w.key)::text) FILTER (WHERE x.wrong),
-		count(*) FILTER (WHERE x.wrong) INTO differ, wrong, found
-	FROM unnest(again) AS a FULL JOIN unnest(wanted) AS w USING (id), LATERAL (SELECT CASE
-		WHEN unfilled IS NOT NULL THEN id IN (SELECT unnest(unfilled))
-		WHEN a.id IS NULL THEN false
-		WHEN pull THEN a.here_digest IS DISTINCT FROM w.there_digest
-			OR a.there_digest IS NOT DISTINCT FROM w.there_digest
-		ELSE a.there_digest IS DISTINCT FROM w.here_digest
-			OR a.here_digest IS NOT DISTINCT FROM w.here_digest END
-		) AS x(wrong);
-	IF found > 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
-			MESSAGE = format('after the repair, the rows of %s keys are not as on the source',
-				found),
-			DETAIL = format('One key is %s. Nothing was changed.', wrong),
-			HINT = 'Look for a trigger, a rule, a column that another expression generates, '
-				'or one that the condition names and the repair leaves out.'
-				|| coalesce(E'\nTriggers of the table: ' || repair_triggers(plan, '{insert,update}')
-					|| '. Set as_replica => true to repair as replication does.', '');
+	IF unfilled IS NULL AND now IS NOT DISTINCT FROM ROW(before.ids, wanted, wanted) THEN
+		number := 0;
+		RETURN;
+	ELSIF (plan.asked).winner = 'newest' THEN
+		wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 	END IF;
-	RETURN differ;
+	SELECT array_agg(DISTINCT n.id), count(DISTINCT n.id) FILTER (WHERE x.wrong),
+		min(n.id) FILTER (WHERE x.wrong)
+	INTO differ, number, wrong
+	FROM unnest(now.ids, now.here, now.there) AS n(id, here, there)
+	LEFT JOIN unnest(before.ids, wanted) AS b(id, wanted) USING (id),
+	LATERAL (SELECT unfilled IS NULL AND CASE WHEN pull
+		THEN n.here IS DISTINCT FROM b.wanted OR n.there IS NOT DISTINCT FROM b.wanted
+		ELSE n.there IS DISTINCT FROM b.wanted OR n.here IS NOT DISTINCT FROM b.wanted
+		END) AS x(wrong)
+	WHERE n.here IS DISTINCT FROM n.there;
+	IF unfilled <> '{}' THEN
+		number := cardinality(unfilled);
+		wrong := unfilled[1];
+	END IF;
+	wrong := (SELECT min(s.key::text) FROM unnest(steps) AS s WHERE s.id = wrong);
+END
+$$;
+
+-- The error for rows that are not what the repair was to write.
+CREATE FUNCTION repair_refuse_result(plan repair_plan, number bigint, wrong text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
+		MESSAGE = format('after the repair, the rows of %s keys are not as on the source', number),
+		DETAIL = format('One key is %s. Nothing was changed.', wrong),
+		HINT = 'Look for a trigger, a rule, a column that another expression generates, '
+			'or one that the condition names and the repair leaves out.'
+			|| coalesce(E'\nTriggers of the table: ' || repair_triggers(plan, '{insert,update}')
+				|| '. Set as_replica => true to repair as replication does.', '');
+END
+$$;
+
+-- Reads the rows of a relation once more; the work with the ids of those that differ again.
+CREATE FUNCTION repair_verify_all(INOUT work repair_work) RETURNS repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	steps repair_step[];
+	x record;
+	number bigint := 0;
+	wrong text;
+BEGIN
+	work.differ := '{}';
+	FOR n IN 1 .. work.batches LOOP
+		PERFORM repair_progress(work, 'reading the rows once more', n);
+		steps := repair_batch(work, n);
+		CONTINUE WHEN repair_status(steps, 1) <> 'preview';
+		x := repair_verify(work.plan, steps);
+		work.differ := work.differ || x.differ;
+		number := number + x.number;
+		wrong := coalesce(wrong, x.wrong);
+	END LOOP;
+	IF number > 0 THEN
+		PERFORM repair_refuse_result(work.plan, number, wrong);
+	END IF;
 END
 $$;
 
@@ -201,109 +454,11 @@ $$;
 CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	work repair_work;
-	ids text[];
 BEGIN
 	PERFORM repair_run(works);
 	FOR i IN 1 .. cardinality(works) LOOP
-		work := works[i];
-		ids := repair_ids(work.steps);
-		CONTINUE WHEN ids = '{}';
-		PERFORM progress(((work.plan).compared).progress,
-			format('reading the rows of %s keys once more', cardinality(ids)));
-		work.differ := repair_verify(work.plan, ids, work.again);
-		work.steps := ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql,
-				CASE s.status WHEN 'preview' THEN 'applied' ELSE s.status END,
-				s.detail, s.n, s.columns, s.kept)::repair_step
-			FROM unnest(work.steps) WITH ORDINALITY AS s ORDER BY s.ordinality);
-		works[i] := work;
+		works[i] := repair_verify_all(works[i]);
 	END LOOP;
 	RETURN works;
-END
-$$;
-
--- The COMMIT of the peer
-
--- The error for a COMMIT that may or may not have been carried out.
--- A cancel there is not a cancel of the caller's statement.
-CREATE FUNCTION repair_unknown(conn text, e failure) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	e.state := CASE WHEN e.reported AND e.state = '57014' THEN 'IB005' ELSE e.state END;
-	e.message := format('the outcome is unknown: %s''s answer to COMMIT was lost (%s%s)',
-		peer_title(conn), format(CASE WHEN e.reported THEN 'on %s: ' END, peer_title(conn)),
-		e.message);
-	e.secret := true;
-	PERFORM iblt_raise(e);
-END
-$$;
-
--- Does the peer's session go on after an error?
--- Errors of level FATAL and PANIC end the session.
-CREATE FUNCTION repair_answers(conn text) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN ask_one(conn, 'SELECT 1', 0.01) = '1';
-EXCEPTION WHEN OTHERS THEN
-	RETURN false;
-END
-$$;
-
--- An error unless the peer has committed, which says whether it may have.
--- If the peer reports an error and its session goes on, it did not commit, unless the
--- error tells of a connection (class 08) or of an intervention (57).
-CREATE FUNCTION repair_judge_commit(conn text, answer text, e failure, answers boolean)
-RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF e.reported AND answers AND left(e.state, 2) NOT IN ('08', '57') THEN
-		PERFORM peer_refuse(conn, e);
-	ELSIF e.state IS NOT NULL THEN
-		PERFORM repair_unknown(conn, e);
-	ELSIF answer = 'ROLLBACK' THEN
-		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback',
-			MESSAGE = format('on %s: the transaction was rolled back', peer_title(conn));
-	ELSIF answer IS DISTINCT FROM 'COMMIT' THEN
-		e.state := '08006';
-		e.message := 'the connection was lost';
-		PERFORM repair_unknown(conn, e);
-	END IF;
-END
-$$;
-
--- Commits on the target's server, and closes the connection; an error if it did not commit, or
--- may not have.  This database commits with the caller.
-CREATE FUNCTION repair_commit(conn text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	tried record;
-	answer text;
-	e failure;
-	answers boolean;
-BEGIN
-	IF conn IS NULL THEN
-		RETURN;
-	END IF;
-	BEGIN
-		PERFORM peer_send(conn, 'COMMIT');
-		tried := peer_try(conn, 0.01, 0);
-		e := tried.e;
-		answer := tried.value;
-		IF e.state IS NOT NULL THEN
-			answers := repair_answers(conn);
-		END IF;
-		PERFORM peer_close(conn);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		-- of this side, also a cancel
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT;
-		e.reported := false;
-	END;
-	PERFORM repair_judge_commit(conn, answer, e, answers);
 END
 $$;

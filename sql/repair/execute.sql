@@ -14,7 +14,7 @@ DECLARE
 		strpos(e.context, coalesce(sql, iblt_repair_kept(kept)))), '\n?[^\n]*$', '');
 BEGIN
 	e.detail := concat_ws(E'\n', nullif(e.detail, ''),
-		format('The row has the key %s.', left(key, 1000)), 'Context: ' || nullif(inside, ''));
+		'The row has the key ' || left(key, 1000) || '.', 'Context: ' || nullif(inside, ''));
 	IF e.state IN ('23503', '23001') THEN
 		e.hint := concat_ws(E'\n', nullif(e.hint, ''), 'Repair all tables that refer to each '
 			'other in one transaction: CALL iblt_audit_run(...), and then '
@@ -72,6 +72,7 @@ DECLARE
 BEGIN
 	FOR i IN 1 .. cardinality(statements) LOOP
 		current := i;
+		PERFORM progress_timely('running statements');
 		PERFORM repair_statement(statements[i], kept[i], n[i], at_most[i], path);
 	END LOOP;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
@@ -96,40 +97,101 @@ AS $$
 	SELECT state IN ('23503', '23001', '23505', '23P01')
 $$;
 
--- Runs statements in an order that foreign keys and unique indexes allow.
+-- Runs each statement for many rows that does what it is to do; the numbers of the others, which
+-- have changed nothing.
+-- Why they failed is found out row by row.  A cancel is not tried again.
+CREATE FUNCTION repair_execute_many(statements text[], n bigint[], at_most boolean, path text)
+RETURNS integer[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	failed integer[] := '{}';
+	e failure;
+BEGIN
+	FOR i IN 1 .. cardinality(statements) LOOP
+		e := (repair_try(statements[i:i], '{NULL}', n[i:i], ARRAY[at_most], path)).e;
+		IF e.state IN ('57014', 'P0004') THEN
+			PERFORM repair_fail(e, statements[i], NULL, NULL);
+		ELSIF e.state IS NOT NULL THEN
+			failed := failed || i;
+		END IF;
+	END LOOP;
+	RETURN failed;
+END
+$$;
+
+-- Runs the remaining ones of some statements, each by itself; those that may succeed behind
+-- others, and the error of the last one.
+CREATE FUNCTION repair_pass(statements text[], kept text[], n bigint[], at_most boolean[],
+	keys text[], path text, INOUT remaining integer[], OUT e failure) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	failed integer[] := '{}';
+	i integer;
+	tried failure;
+BEGIN
+	FOREACH i IN ARRAY remaining LOOP
+		tried := (repair_try(statements[i:i], kept[i:i], n[i:i], at_most[i:i], path)).e;
+		IF repair_is_order(tried.state) THEN
+			failed := failed || i;
+			e := tried;
+		ELSIF tried.state IS NOT NULL THEN
+			PERFORM repair_fail(tried, statements[i], kept[i], keys[i]);
+		END IF;
+	END LOOP;
+	remaining := failed;
+END
+$$;
+
+-- Runs statements for a row each; the numbers of those that may succeed behind others.
+CREATE FUNCTION repair_execute(statements text[], kept text[], n bigint[], at_most boolean[],
+	keys text[], path text) RETURNS integer[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	try record := repair_try(statements, kept, n, at_most, path);
+BEGIN
+	IF try.failed IS NULL THEN
+		RETURN '{}';
+	ELSIF NOT repair_is_order((try.e).state) THEN
+		PERFORM repair_fail(try.e, statements[try.failed], kept[try.failed], keys[try.failed]);
+	END IF;
+	RETURN (repair_pass(statements, kept, n, at_most, keys, path,
+		ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i))).remaining;
+END
+$$;
+
+-- Runs statements that have failed, in an order that foreign keys and unique indexes allow.
 -- Some statements succeed in another order only (a table that refers to itself, values
 -- that must be unique).  They are tried again behind the others, until none succeeds.  The
 -- order turns each time, so that neither direction of a chain takes many rounds.
 CREATE FUNCTION repair_execute_passes(statements text[], kept text[], n bigint[],
-	at_most boolean[], keys text[], path text) RETURNS void
+	at_most boolean[], keys text[], path text) RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i);
-	failed integer[];
-	i integer;
+	pass record;
 	e failure;
+	i integer;
 BEGIN
 	WHILE remaining <> '{}' LOOP
-		failed := '{}';
-		FOREACH i IN ARRAY remaining LOOP
-			e := (repair_try(statements[i:i], kept[i:i], n[i:i], at_most[i:i], path)).e;
-			CONTINUE WHEN e.state IS NULL;
-			IF NOT repair_is_order(e.state) THEN
-				PERFORM repair_fail(e, statements[i], kept[i], keys[i]);
-			END IF;
-			failed := failed || i;
-			IF cardinality(failed) = cardinality(remaining) THEN
-				e.detail := concat_ws(E'\n', nullif(e.detail, ''),
-					'Nothing was changed, because no statement order satisfies all constraints.');
-				e.hint := CASE WHEN e.state IN ('23505', '23P01') THEN 'If rows exchange values '
-					'that must be unique, make the constraint DEFERRABLE.' END;
-				PERFORM repair_fail(e, statements[i], kept[i], keys[i]);
-			END IF;
-		END LOOP;
-		remaining := ARRAY(SELECT f FROM unnest(failed) WITH ORDINALITY AS x(f, position)
-			ORDER BY position DESC);
+		pass := repair_pass(statements, kept, n, at_most, keys, path,
+			ARRAY(SELECT f FROM unnest(remaining) WITH ORDINALITY AS x(f, position)
+				ORDER BY position DESC));
+		IF cardinality(pass.remaining) = cardinality(remaining) THEN
+			e := pass.e;
+			i := pass.remaining[cardinality(remaining)];
+			e.detail := concat_ws(E'\n', nullif(e.detail, ''),
+				'Nothing was changed, because no statement order satisfies all constraints.');
+			e.hint := CASE WHEN e.state IN ('23505', '23P01') THEN 'If rows exchange values '
+				'that must be unique, make the constraint DEFERRABLE.' END;
+			PERFORM repair_fail(e, statements[i], kept[i], keys[i]);
+		END IF;
+		remaining := pass.remaining;
 	END LOOP;
+	RETURN remaining;
 END
 $$;
 
@@ -159,60 +221,34 @@ BEGIN
 END
 $$;
 
--- Runs the statements of a repair, each of which must change a number of rows.
+-- Prepares a session for the statements of a repair; the role of its triggers before.
 -- session_replication_role also decides what becomes of checks that are deferred.  Those
 -- that the caller deferred before run first, under the role that they were meant for.
-CREATE FUNCTION repair_execute_all(statements text[], kept text[], n bigint[], at_most boolean[],
-	keys text[], path text, as_replica boolean) RETURNS integer
+CREATE FUNCTION repair_open(path text, as_replica boolean) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	role text := current_setting('session_replication_role');
-	change boolean := as_replica AND role <> 'replica';
-	try record;
 BEGIN
 	PERFORM repair_flushed();
-	IF change THEN
+	IF as_replica AND role <> 'replica' THEN
 		PERFORM repair_check_deferred(path);
 		PERFORM set_config('session_replication_role', 'replica', true);
 	END IF;
 	SET CONSTRAINTS ALL DEFERRED;
-	try := repair_try(statements, kept, n, at_most, path);
-	IF repair_is_order((try.e).state) THEN
-		PERFORM repair_execute_passes(statements, kept, n, at_most, keys, path);
-	ELSIF try.failed IS NOT NULL THEN
-		PERFORM repair_fail(try.e, statements[try.failed], kept[try.failed], keys[try.failed]);
-	END IF;
-	-- before anyone is told that the repair was applied
-	PERFORM repair_check_deferred(path);
-	IF change THEN
-		PERFORM set_config('session_replication_role', role, true);
-	END IF;
-	RETURN cardinality(statements);
+	RETURN role;
 END
 $$;
 
--- The same under a replication origin, if one is given.
--- The origin belongs to the session and not to the transaction.  Each change that is written
--- under it names it in the log.
-CREATE FUNCTION repair_execute(statements text[], kept text[], n bigint[], at_most boolean[],
-	keys text[], path text, as_replica boolean, origin text) RETURNS integer
+-- Ends the statements of a repair: runs what is deferred, before anyone is told that the repair
+-- was applied.
+CREATE FUNCTION repair_close(path text, role text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	done integer;
 BEGIN
-	IF origin IS NULL THEN
-		RETURN repair_execute_all(statements, kept, n, at_most, keys, path, as_replica);
+	PERFORM repair_check_deferred(path);
+	IF role <> current_setting('session_replication_role') THEN
+		PERFORM set_config('session_replication_role', role, true);
 	END IF;
-	PERFORM pg_replication_origin_session_setup(origin);
-	BEGIN
-		done := repair_execute_all(statements, kept, n, at_most, keys, path, as_replica);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		PERFORM pg_replication_origin_session_reset();
-		RAISE;
-	END;
-	PERFORM pg_replication_origin_session_reset();
-	RETURN done;
 END
 $$;

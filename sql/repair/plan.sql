@@ -152,12 +152,15 @@ RETURNS repair_column[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT coalesce(array_agg(ROW(i - 1, c.own, quote_ident(c.own),
-			concat('::' || text_type((compared.columns)[i]), '::', t.type),
+			concat('::' || c.through, '::', t.type),
+			CASE WHEN c.through IS NULL THEN t.list
+				WHEN c.through LIKE '%[]' THEN 'pg_catalog.text[]' ELSE c.through || '[]' END,
 			t.equal, t.generated, t.always,
 			NOT compared.whole_row AND c.name = ANY (names_of(compared.key))
 			)::repair_column ORDER BY i), '{}')
 	FROM own_names(s, compared.columns) AS names, generate_subscripts(compared.columns, 1) AS i,
-	LATERAL (SELECT ((compared.columns)[i]).name, names[i]) AS c(name, own)
+	LATERAL (SELECT ((compared.columns)[i]).name, names[i], text_type((compared.columns)[i])
+		) AS c(name, own, through)
 	LEFT JOIN unnest(target.columns) AS t ON t.name = c.own
 $$;
 

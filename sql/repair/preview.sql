@@ -16,17 +16,22 @@ AS $$
 		CASE WHEN (plan.asked).as_replica THEN 'R' ELSE 'O' END)
 $$;
 
--- The notices of a preview of steps for a target of that many rows, if that is known.
-CREATE FUNCTION repair_announce(plan repair_plan, steps repair_step[], rows bigint) RETURNS void
+-- The notices of a preview for a target of that many rows, if that is known.
+CREATE FUNCTION repair_announce(work repair_work, rows bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	actions text[] := ARRAY(SELECT s.action FROM unnest(steps) AS s WHERE s.status = 'preview');
-	lost bigint := (SELECT sum(s.n) FROM unnest(steps) AS s
-		WHERE s.status = 'preview' AND s.action = 'delete');
-	triggers text := repair_triggers(plan, actions);
+	plan repair_plan := work.plan;
 	s side := repair_side(plan);
+	actions text[];
+	lost bigint;
+	triggers text;
 BEGIN
+	SELECT array_agg(DISTINCT u.action), sum(u.n) FILTER (WHERE u.action = 'delete')
+	INTO actions, lost
+	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u
+	WHERE u.status = 'preview';
+	triggers := repair_triggers(plan, actions);
 	IF lost > 0 THEN
 		RAISE NOTICE 'the repair will delete % rows of % (%)', concat_ws(' of the ', lost, rows),
 			s.relation, s.side;

@@ -43,11 +43,12 @@ END
 $$;
 
 -- The ids of the keys whose steps of a kind change what a foreign key refers to.
-CREATE FUNCTION repair_affecting(steps repair_step[], action text,
-	k repair_foreign_key) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION repair_affecting(work repair_work, action text, k repair_foreign_key)
+RETURNS text[]
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-	SELECT ARRAY(SELECT DISTINCT s.id FROM unnest(steps) AS s
+	SELECT ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
+		unnest(repair_batch(work, n)) AS s
 		WHERE s.status = 'preview' AND s.action = repair_affecting.action
 		AND (s.action = 'delete'
 			OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)))
@@ -56,11 +57,11 @@ $$;
 -- What foreign keys would change too, or what would violate them, if the rows of all steps of
 -- a kind were changed.
 -- No row can begin to refer to one that repair_lock has locked.
-CREATE FUNCTION repair_referring(plan repair_plan,
-	steps repair_step[], action text) RETURNS text[]
+CREATE FUNCTION repair_referring(work repair_work, action text) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	plan repair_plan := work.plan;
 	k repair_foreign_key;
 	does text;
 	ids text[];
@@ -71,7 +72,7 @@ BEGIN
 		does := CASE action WHEN 'delete' THEN k.on_delete ELSE k.on_update END;
 		-- as_replica: nothing checks it there
 		CONTINUE WHEN does IN ('NO ACTION', 'RESTRICT') AND NOT (plan.asked).as_replica;
-		ids := repair_affecting(steps, action, k);
+		ids := repair_affecting(work, action, k);
 		CONTINUE WHEN ids = '{}';
 		does := format('by constraint %s ON %s %s', k.name, upper(action), does);
 		IF NOT k.readable THEN
@@ -107,32 +108,29 @@ $$;
 
 -- Says what foreign keys would change too: in the steps of a preview, or before a repair is
 -- applied in an error, unless the caller asked for it.
-CREATE FUNCTION repair_cascades(plan repair_plan,
-	steps repair_step[]) RETURNS repair_step[]
+CREATE FUNCTION repair_cascades(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	deletes text := array_to_string(
-		repair_referring(plan, steps, 'delete'), '; ');
-	updates text := array_to_string(
-		repair_referring(plan, steps, 'update'), '; ');
+	asked repair_options := (work.plan).asked;
+	deletes text := array_to_string(repair_referring(work, 'delete'), '; ');
+	updates text := array_to_string(repair_referring(work, 'update'), '; ');
 	problem text := concat_ws('; ', nullif(deletes, ''), nullif(updates, ''));
-	asked repair_options := plan.asked;
+	prefix text := CASE WHEN asked.as_replica
+		THEN 'foreign keys are not enforced, for all such rows: ' ELSE 'with all such rows: ' END;
 BEGIN
 	IF problem <> '' AND asked.apply AND NOT asked."cascade" THEN
 		PERFORM repair_refuse_cascades(asked.as_replica, problem);
 	ELSIF problem = '' THEN
-		RETURN steps;
+		RETURN;
 	END IF;
-	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, s.sql, s.status,
-			CASE WHEN x.also = '' THEN s.detail
-			WHEN asked.as_replica
-			THEN 'foreign keys are not enforced, for all such rows: ' || x.also
-			ELSE 'with all such rows: ' || x.also END, s.n, s.columns, s.kept)::repair_step
-		FROM unnest(steps) WITH ORDINALITY AS s,
-		LATERAL (SELECT CASE WHEN s.status <> 'preview' THEN ''
-			WHEN s.action = 'delete' THEN deletes WHEN s.action = 'update' THEN updates
-			ELSE '' END) AS x(also)
-		ORDER BY s.ordinality);
+	FOR n IN 1 .. work.batches LOOP
+		PERFORM iblt_repair_put((work.plan).secret, n, ARRAY(SELECT ROW(s.id, s.key, s.action,
+				s.sql, s.status, CASE WHEN s.status <> 'preview' THEN s.detail
+				ELSE coalesce(prefix || nullif(CASE s.action WHEN 'delete' THEN deletes
+					WHEN 'update' THEN updates END, ''), s.detail) END, s.n, s.columns, s.kept,
+				s.texts, s.here_digest, s.there_digest)::repair_step
+			FROM unnest(repair_batch(work, n)) WITH ORDINALITY AS s ORDER BY s.ordinality));
+	END LOOP;
 END
 $$;

@@ -1,35 +1,36 @@
 -- Repairs --------------------------------------------------------------------------
 --
--- iblt_repair calls repair, which calls the steps: repair_prepare (plan.sql), comparison_of
--- (sql/compare/compare.sql), repair_steps (steps.sql), repair_outside (absent.sql),
--- repair_cascades (referring.sql), repair_announce (preview.sql), repair_begin (lock.sql), and
--- repair_claim, repair_apply and repair_commit (apply.sql).  What a run found is repaired by
--- run_repair (sql/run/repair.sql).
+-- iblt_repair calls repair, which calls the steps: repair_prepare (plan.sql), find_keys and
+-- differences (sql/compare), repair_add_steps (steps.sql), repair_cascades (referring.sql),
+-- repair_announce (preview.sql), repair_begin (lock.sql), repair_claim and repair_apply
+-- (apply.sql), and repair_commit (commit.sql).  What a run found is repaired by run_repair
+-- (sql/run/repair.sql).
 
 -- Compares, and previews, or claims the rows that are to be changed.
 CREATE FUNCTION repair_find(plan repair_plan) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	comparison comparison := comparison_of(plan.compared);
+	found record := find_keys(plan.compared, NULL);
 	work repair_work;
-	claimed record;
+	batch difference[];
 BEGIN
 	-- with another seed, keys would have other hashes
-	plan.compared := comparison.plan;
-	work.plan := plan;
-	work.figures := comparison.figures;
-	work.steps := repair_outside(plan, repair_steps(plan, comparison.differences));
+	plan.compared := found.plan;
+	work := repair_begun(plan);
+	FOR batch IN SELECT * FROM differences(found.plan, found.figures, found.keys,
+			found.number, found.sample) LOOP
+		work := repair_add_steps(work, batch);
+	END LOOP;
+	work.figures := @extschema@.iblt_compare_stats();
 	IF (plan.asked).apply THEN
 		PERFORM repair_begin(places_of(plan.compared), (repair_side(plan)).place,
-			CASE WHEN repair_ids(work.steps) = '{}' THEN '{}' ELSE ARRAY[plan] END);
-		claimed := repair_claim(plan, comparison.differences, work.steps);
-		work.steps := claimed.steps;
-		work.again := claimed.again;
+			CASE WHEN work.keys = 0 THEN '{}' ELSE ARRAY[plan] END);
+		PERFORM repair_claim(work);
 	ELSE
-		work.steps := repair_cascades(plan, repair_fill(plan, work.steps));
-		PERFORM repair_announce(plan, work.steps, CASE (plan.asked).target
-			WHEN 'here' THEN (work.figures).rows_here ELSE (work.figures).rows_there END);
+		PERFORM repair_fill_all(work), repair_cascades(work),
+			repair_announce(work, CASE (plan.asked).target WHEN 'here' THEN (work.figures).rows_here
+				ELSE (work.figures).rows_there END);
 	END IF;
 	RETURN work;
 END
@@ -103,6 +104,35 @@ BEGIN
 		PERFORM repair_commit(target);
 	END IF;
 	RETURN work;
+END
+$$;
+
+-- The rows that iblt_repair returns: of each relation its deletes, updates and inserts, and then
+-- what is skipped.
+CREATE FUNCTION repair_rows(works repair_work[])
+RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detail text)
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	work repair_work;
+	secret text;
+	part text;
+	done text;
+BEGIN
+	FOREACH work IN ARRAY coalesce(works, '{}') LOOP
+		target := (repair_side(work.plan)).relation;
+		secret := (work.plan).secret;
+		done := CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END;
+		FOREACH part IN ARRAY '{delete,update,insert,skipped}'::text[] LOOP
+			FOR n IN 1 .. work.batches LOOP
+				RETURN QUERY SELECT repair_rows.target, s.key, s.action,
+					coalesce(s.sql, iblt_repair_kept(s.kept)) || ';',
+					CASE s.status WHEN 'preview' THEN done ELSE s.status END, s.detail
+				FROM unnest(repair_due(work, n, part)) AS s;
+			END LOOP;
+		END LOOP;
+		PERFORM iblt_repair_drop(secret), iblt_repair_forget(secret);
+	END LOOP;
 END
 $$;
 
@@ -185,12 +215,7 @@ BEGIN
 	IF run IS NULL THEN
 		PERFORM repair_figures(works[1], started);
 	END IF;
-	RETURN QUERY SELECT w.target, s.key, s.action,
-			coalesce(s.sql, iblt_repair_kept(s.kept)) || ';', s.status, s.detail
-		FROM (SELECT (repair_side(x.plan)).relation AS target, x.steps, x.ordinality
-			FROM unnest(works) WITH ORDINALITY AS x OFFSET 0) AS w,
-		unnest(w.steps) WITH ORDINALITY AS s ORDER BY w.ordinality, s.ordinality;
-	PERFORM iblt_repair_forget((w.plan).secret) FROM unnest(works) AS w;
+	RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text,

@@ -3,52 +3,59 @@
 -- What a peer says is quoted here.  Statements name everything with its schema, so that
 -- they mean the same under any search_path.
 --
--- Rows may be large.  What a function in FROM gives is kept, in a file if need be, and what
--- unnest() gives in a list of SELECT is not.
+-- One query makes the steps for all differences of a batch.  It has an expression for each
+-- column, because a query over the columns for each row would take most of the time.
 
 -- What has to change
 
 -- What has to happen to rows with unique keys.
 -- A unique key is inserted or deleted, or its columns are updated.
-CREATE FUNCTION repair_unique_changes(plan repair_plan,
-	differences difference[]) RETURNS repair_change[]
+CREATE FUNCTION repair_unique_changes(plan repair_plan, differences difference[], target text,
+	by_source boolean, newest boolean) RETURNS SETOF repair_change
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT ARRAY(SELECT ROW(s.id, s.key, CASE WHEN s.source IS NULL THEN 'delete'
-				WHEN s.target IS NULL THEN 'insert' ELSE 'update' END,
-			repair_wanted(plan, s.source -> 0 -> 1, s.target -> 0 -> 1), s.target -> 0 -> 1, 1,
-			CASE WHEN s.source #>> '{0,0}' <> '1' OR s.target #>> '{0,0}' <> '1'
-				OR jsonb_array_length(s.source) <> 1 OR jsonb_array_length(s.target) <> 1
-			THEN 'several rows have this key although an index says that it is unique; see amcheck'
-			ELSE repair_tie(plan, s.source -> 0 -> 1, s.target -> 0 -> 1) END)::repair_change
-		FROM (SELECT (u.d).id, (u.d).key,
-				CASE (plan.asked).target WHEN 'here' THEN (u.d).there ELSE (u.d).here END AS source,
-				CASE (plan.asked).target WHEN 'here' THEN (u.d).here ELSE (u.d).there END AS target
-			FROM (SELECT unnest(differences) AS d) AS u) AS s)
+	SELECT s.id, s.key, CASE WHEN s.source IS NULL THEN 'delete'
+			WHEN s.target IS NULL THEN 'insert' ELSE 'update' END,
+		CASE WHEN by_source THEN s.source -> 0 -> 1
+			ELSE repair_wanted(plan, s.source -> 0 -> 1, s.target -> 0 -> 1) END,
+		s.target -> 0 -> 1, 1::bigint,
+		CASE WHEN s.source #>> '{0,0}' <> '1' OR s.target #>> '{0,0}' <> '1'
+			OR jsonb_array_length(s.source) <> 1 OR jsonb_array_length(s.target) <> 1
+		THEN 'several rows have this key although an index says that it is unique; see amcheck'
+		WHEN NOT by_source THEN repair_tie(plan, s.source -> 0 -> 1, s.target -> 0 -> 1) END,
+		s.here_digest, s.there_digest
+	FROM (SELECT d.id, d.key, CASE target WHEN 'here' THEN d.there ELSE d.here END AS source,
+			CASE target WHEN 'here' THEN d.here ELSE d.there END AS target,
+			repair_digest(d.here_digest, d.here, newest) AS here_digest,
+			repair_digest(d.there_digest, d.there, newest) AS there_digest
+		FROM unnest(differences) AS d) AS s
 $$;
 
 -- What has to happen to rows with keys that several rows may have.
 -- Equal rows are counted.  The source has n rows more than the target, or fewer.
-CREATE FUNCTION repair_counted_changes(plan repair_plan,
-	differences difference[]) RETURNS repair_change[]
+CREATE FUNCTION repair_counted_changes(plan repair_plan, differences difference[], target text,
+	by_source boolean, newest boolean) RETURNS SETOF repair_change
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT ARRAY(SELECT ROW(d.id, d.key, CASE WHEN c.n IS NULL THEN 'update'
-				WHEN c.n > 0 THEN 'insert' ELSE 'delete' END,
-			CASE WHEN c.n > 0 THEN c.texts END, CASE WHEN c.n < 0 THEN c.texts END,
-			abs(coalesce(c.n, 0)),
-			CASE WHEN c.n IS NULL THEN 'differs in a value that has the same text on both sides' END
-			)::repair_change
-		FROM unnest(differences) AS d LEFT JOIN LATERAL (
-			SELECT x.texts, sum(x.n)::bigint AS n
-			FROM (VALUES (d.here, 'here'), (d.there, 'there')) AS s(rows, side),
-			LATERAL jsonb_array_elements(s.rows) AS e,
-			LATERAL (SELECT e -> 1, (e ->> 0)::bigint
-				* CASE s.side WHEN (plan.asked).target THEN -1 ELSE 1 END) AS x(texts, n)
-			GROUP BY x.texts HAVING sum(x.n) <> 0) AS c ON true)
+	SELECT d.id, d.key, CASE WHEN c.n IS NULL THEN 'update'
+			WHEN c.n > 0 THEN 'insert' ELSE 'delete' END,
+		CASE WHEN c.n > 0 THEN c.texts END, CASE WHEN c.n < 0 THEN c.texts END,
+		abs(coalesce(c.n, 0)),
+		CASE WHEN c.n IS NULL THEN 'differs in a value that has the same text on both sides' END,
+		d.here_digest, d.there_digest
+	FROM unnest(differences) AS d LEFT JOIN LATERAL (
+		SELECT x.texts, sum(x.n)::bigint AS n
+		FROM (VALUES (d.here, 'here'), (d.there, 'there')) AS s(rows, side),
+		LATERAL jsonb_array_elements(s.rows) AS e,
+		LATERAL (SELECT e -> 1, (e ->> 0)::bigint
+			* CASE s.side WHEN repair_counted_changes.target THEN -1 ELSE 1 END) AS x(texts, n)
+		GROUP BY x.texts HAVING sum(x.n) <> 0) AS c ON true
 $$;
 
 -- How it is written
+--
+-- The query of repair_steps_sql has a change x, and the literals of its row on the source and
+-- on the target in the arrays v.new and v.old.
 
 -- A value as a literal, or what stands for a long one: its column and its hash, with the
 -- secret before and behind it.
@@ -61,100 +68,249 @@ AS $$
 		ELSE quote_nullable(texts ->> i) END
 $$;
 
--- The statements that insert rows.
-CREATE FUNCTION repair_inserts(plan repair_plan, changes repair_change[]) RETURNS repair_step[]
-	LANGUAGE sql STABLE PARALLEL SAFE
+-- The expression of an array of the literals of a row.
+-- Long values are rare, and each value of a row that has some is looked at.
+CREATE FUNCTION repair_literals_sql(columns repair_column[], texts text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action,
-			format('INSERT INTO %s%s%s %s', s.relation, ' (' || p.names || ')',
-				CASE WHEN p.always THEN ' OVERRIDING SYSTEM VALUE' END,
-				CASE x.n WHEN 1 THEN coalesce('VALUES (' || p.vals || ')', 'DEFAULT VALUES')
-				ELSE format('SELECT %s FROM pg_catalog.generate_series(1, %s)', p.vals, x.n) END),
-			'preview', x.problem, x.n, NULL, NULL)::repair_step
-		FROM repair_side(plan) AS s,
-		(SELECT (u.x).* FROM (SELECT unnest(changes) AS x) AS u) AS x, LATERAL (SELECT
-			bool_or(c.always) AS always,
-			string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) AS names,
-			string_agg(repair_literal(plan.secret, x.source, c.i) || c.suffix, ', ' ORDER BY c.i)
-				FILTER (WHERE NOT c.generated) AS vals
-			FROM unnest(plan.columns) AS c) AS p
-		WHERE x.action = 'insert')
+	SELECT format('CASE WHEN %1$s @> ''[{}]'' THEN ARRAY[%2$s]::text[]'
+			' ELSE ARRAY[%3$s]::text[] END',
+		texts,
+		string_agg(format('repair_literal($2, %s, %s)', texts, c.i), ', ' ORDER BY c.i),
+		string_agg(format('quote_nullable(%s ->> %s)', texts, c.i), ', ' ORDER BY c.i))
+	FROM unnest(columns) AS c
 $$;
 
--- The statements that update and delete rows by a unique key.
-CREATE FUNCTION repair_unique_steps(plan repair_plan, changes repair_change[]) RETURNS repair_step[]
-	LANGUAGE sql STABLE PARALLEL SAFE
+-- The expression of the texts that a list of expressions gives, without those that are NULL,
+-- with something between them; NULL without expressions.
+-- A function takes 100 arguments, and an array has room for more.
+CREATE FUNCTION repair_joined_sql(expressions text, separator text) RETURNS text
+	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
-	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action, CASE x.action
-				WHEN 'delete' THEN format('DELETE FROM %s WHERE %s', s.relation, p.this)
-				ELSE format('UPDATE %s SET %s WHERE %s', s.relation, p.changes, p.this) END,
-			'preview',
-			CASE WHEN x.problem IS NOT NULL OR x.action = 'delete' THEN x.problem
-				WHEN p.fixed IS NOT NULL
-				THEN 'differs in a column that is GENERATED ALWAYS AS IDENTITY: ' || p.fixed
-				WHEN p.changes IS NOT NULL THEN NULL
-				WHEN p.made IS NOT NULL THEN 'differs only in generated columns: ' || p.made
-				ELSE 'differs in a value that has the same text on both sides' END,
-			1, p.changed, NULL)::repair_step
-		FROM repair_side(plan) AS s,
-		(SELECT (u.x).* FROM (SELECT unnest(changes) AS x) AS u) AS x, LATERAL (SELECT
-			string_agg(concat(c.identifier, ' ', coalesce(c.equal, 'OPERATOR(pg_catalog.=)'), ' ',
-				v.old, c.suffix), ' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
-			string_agg(concat(c.identifier, ' = ', v.new, c.suffix), ', ' ORDER BY c.i)
-				FILTER (WHERE NOT c.generated AND v.new <> v.old) AS changes,
-			array_agg(c.name) FILTER (WHERE NOT c.generated AND v.new <> v.old) AS changed,
-			string_agg(c.identifier, ', ' ORDER BY c.i)
-				FILTER (WHERE c.generated AND v.new <> v.old) AS made,
-			string_agg(c.identifier, ', ' ORDER BY c.i)
-				FILTER (WHERE c.always AND v.new <> v.old) AS fixed
-			FROM unnest(plan.columns) AS c,
-			LATERAL (SELECT repair_literal(plan.secret, x.source, c.i),
-				repair_literal(plan.secret, x.target, c.i) OFFSET 0) AS v(new, old)) AS p
-		WHERE x.action <> 'insert')
+	SELECT format('array_to_string(ARRAY[%s]::text[], %L)', expressions, separator)
 $$;
 
--- The statements that delete as many equal rows as there are too many.
+-- The beginning of a statement that inserts.
+CREATE FUNCTION repair_insert_into(plan repair_plan) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('INSERT INTO %s%s%s ', (repair_side(plan)).relation,
+		' (' || string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) || ')',
+		CASE WHEN bool_or(c.always) THEN ' OVERRIDING SYSTEM VALUE' END)
+	FROM unnest(plan.columns) AS c
+$$;
+
+-- The expression of the statement that inserts rows.
+CREATE FUNCTION repair_insert_sql(plan repair_plan) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('concat(%L, CASE x.n WHEN 1 THEN %s ELSE concat(''SELECT '', %s,'
+			' '' FROM pg_catalog.generate_series(1, '', x.n, '')'') END)',
+		repair_insert_into(plan),
+		coalesce('concat(''VALUES ('', ' || v.list || ', '')'')', '''DEFAULT VALUES'''),
+		coalesce(v.list, ''''''))
+	FROM (SELECT repair_joined_sql(string_agg(format('v.new[%s] || %L', c.i + 1, c.suffix), ', '
+		ORDER BY c.i), ', ') FROM unnest(plan.columns) AS c WHERE NOT c.generated) AS v(list)
+$$;
+
+-- The operator by which a column of a unique key is found.
+CREATE FUNCTION repair_key_equal(c repair_column) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT coalesce(c.equal, 'OPERATOR(pg_catalog.=)')
+$$;
+
+-- The expression of the condition that a row has a unique key.
+CREATE FUNCTION repair_key_sql(plan repair_plan) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT repair_joined_sql(string_agg(format('concat(%L, v.old[%s], %L)', format('%s %s ',
+		c.identifier, repair_key_equal(c)), c.i + 1, c.suffix), ', ' ORDER BY c.i), ' AND ')
+	FROM unnest(plan.columns) AS c WHERE c.key
+$$;
+
+-- The expression of the statement that deletes as many equal rows as there are too many.
 -- The image operator *= finds a row by its bytes, whatever its types, NULLs too.  "=" is
 -- there for indexes.
-CREATE FUNCTION repair_counted_steps(plan repair_plan,
-	changes repair_change[]) RETURNS repair_step[]
+CREATE FUNCTION repair_counted_delete_sql(plan repair_plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT ARRAY(SELECT ROW(x.id, x.key, x.action, CASE x.action WHEN 'delete' THEN format(
-				CASE (plan.target).kind WHEN 'partitioned table'
-				THEN 'DELETE FROM %1$s WHERE (tableoid, ctid) OPERATOR(pg_catalog.=)'
-					' ANY (SELECT tableoid, ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s)'
-				ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=)'
-					' ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE %2$s%3$s LIMIT %4$s))' END,
-				s.relation, p.this, ' AND (' || s.condition || E'\n)', x.n) END,
-			'preview', x.problem, x.n, NULL, NULL)::repair_step
-		FROM repair_side(plan) AS s, unnest(changes) AS x, LATERAL (SELECT
-			concat(string_agg(CASE WHEN x.target ->> c.i IS NULL
-					THEN concat('t.', c.identifier, ' IS NULL AND ')
-					ELSE concat('t.', c.identifier, ' ', c.equal, ' ', literal, c.suffix, ' AND ')
-					END, '' ORDER BY c.i) FILTER (WHERE c.equal IS NOT NULL),
-				'ROW(', string_agg('t.' || c.identifier, ', ' ORDER BY c.i),
-				')::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(',
-				string_agg(literal || c.suffix, ', ' ORDER BY c.i), ')::pg_catalog.record') AS this
-			FROM unnest(plan.columns) AS c,
-			LATERAL repair_literal(plan.secret, x.target, c.i) AS literal) AS p
-		WHERE x.action <> 'insert')
+	SELECT format('concat(%L, %s, %L, %s, %L, x.n, %L)',
+		format(CASE WHEN k.parted THEN 'DELETE FROM %1$s WHERE (tableoid, ctid)'
+				' OPERATOR(pg_catalog.=) ANY (SELECT tableoid, ctid FROM %1$s AS t WHERE '
+			ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=)'
+				' ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE ' END, s.relation),
+		coalesce(p.indexed, ''''''),
+		format('ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(', p.names),
+		coalesce(p.literals, ''''''),
+		concat(')::pg_catalog.record', ' AND (' || s.condition || E'\n)', ' LIMIT '),
+		CASE WHEN k.parted THEN ')' ELSE '))' END)
+	FROM repair_side(plan) AS s,
+	(SELECT (plan.target).kind = 'partitioned table') AS k(parted),
+	(SELECT repair_joined_sql(string_agg(format('CASE v.old[%1$s] WHEN ''NULL'' THEN %2$L'
+				' ELSE concat(%3$L, v.old[%1$s], %4$L) END', c.i + 1,
+				concat('t.', c.identifier, ' IS NULL AND '),
+				concat('t.', c.identifier, ' ', c.equal, ' '), c.suffix || ' AND '),
+			', ' ORDER BY c.i) FILTER (WHERE c.equal IS NOT NULL), '') AS indexed,
+		string_agg('t.' || c.identifier, ', ' ORDER BY c.i) AS names,
+		repair_joined_sql(string_agg(format('v.old[%s] || %L', c.i + 1, c.suffix), ', '
+			ORDER BY c.i), ', ') AS literals
+		FROM unnest(plan.columns) AS c) AS p
 $$;
 
--- The statements that make the rows of keys on the target like those of the source.
-CREATE FUNCTION repair_all_steps(plan repair_plan, differences difference[]) RETURNS repair_step[]
+-- A list of expressions, one for each of some columns whose literals differ.
+-- In the form, %1$s is the column's place, %2$L its name, %3$L its identifier and %4$L its suffix.
+CREATE FUNCTION repair_differing_sql(columns repair_column[], form text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT string_agg(format('CASE WHEN v.new[%1$s] <> v.old[%1$s] THEN ' || form || ' END',
+		c.i + 1, c.name, c.identifier, c.suffix), ', ' ORDER BY c.i)
+	FROM unnest(columns) AS c
+$$;
+
+-- The expressions of the steps of unique keys: statement, problem, and columns that are set.
+CREATE FUNCTION repair_unique_sql(plan repair_plan, OUT sql text, OUT problem text,
+	OUT changed text) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	changes repair_change[];
+	relation text := (repair_side(plan)).relation;
+	written repair_column[] := ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE NOT c.generated);
+	made repair_column[] := ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE c.generated);
+	fixed repair_column[] := ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE c.always);
+	nothing text := 'nullif(%s, '''')';
 BEGIN
-	IF (plan.compared).is_unique THEN
-		changes := repair_unique_changes(plan, differences);
-		RETURN repair_inserts(plan, changes)
-			|| repair_unique_steps(plan, changes);
+	changed := format('CASE x.action WHEN ''update'' THEN'
+		' nullif(array_remove(ARRAY[%s]::text[], NULL), ''{}'') END',
+		repair_differing_sql(written, '%2$L'));
+	sql := format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
+			' WHEN ''insert'' THEN %s ELSE concat(%L, %s, '' WHERE '', %2$s) END',
+		format('DELETE FROM %s WHERE ', relation), repair_key_sql(plan),
+		repair_insert_sql(plan), format('UPDATE %s SET ', relation),
+		coalesce(repair_joined_sql(repair_differing_sql(written,
+			'concat(%3$L, '' = '', v.new[%1$s], %4$L)'), ', '), 'NULL'));
+	problem := format('CASE WHEN x.problem IS NOT NULL OR x.action <> ''update'' THEN x.problem'
+			' WHEN %1$s IS NOT NULL THEN'
+			' ''differs in a column that is GENERATED ALWAYS AS IDENTITY: '' || %1$s'
+			' WHEN w.columns IS NOT NULL THEN NULL WHEN %2$s IS NOT NULL'
+			' THEN ''differs only in generated columns: '' || %2$s'
+			' ELSE ''differs in a value that has the same text on both sides'' END',
+		format(nothing, coalesce(repair_joined_sql(repair_differing_sql(fixed, '%3$L'), ', '),
+			'''''')),
+		format(nothing, coalesce(repair_joined_sql(repair_differing_sql(made, '%3$L'), ', '),
+			'''''')));
+END
+$$;
+
+-- The expressions of the steps of other keys.
+CREATE FUNCTION repair_counted_sql(plan repair_plan, OUT sql text, OUT problem text,
+	OUT changed text) RETURNS record
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('CASE x.action WHEN ''delete'' THEN %s WHEN ''insert'' THEN %s END',
+		repair_counted_delete_sql(plan), repair_insert_sql(plan)), 'x.problem', 'NULL::text[]'
+$$;
+
+-- The query that makes the steps, all of them to be run, for the differences in $1.
+-- $2 is the secret, and $3 the plan.
+CREATE FUNCTION repair_steps_sql(plan repair_plan) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	is_unique boolean := (plan.compared).is_unique;
+	sql text;
+	problem text;
+	changed text;
+	aggregate text := 'coalesce(array_agg(y.step) FILTER (WHERE y.action = %L), ''{}'') AS %ss';
+BEGIN
+	IF is_unique THEN
+		SELECT u.* INTO sql, problem, changed FROM repair_unique_sql(plan) AS u;
+	ELSE
+		SELECT c.* INTO sql, problem, changed FROM repair_counted_sql(plan) AS c;
 	END IF;
-	changes := repair_counted_changes(plan, differences);
-	RETURN repair_inserts(plan, changes)
-		|| repair_counted_steps(plan, changes);
+	RETURN format('SELECT %s, coalesce(bool_or(y.problem IS NOT NULL), false) AS problems'
+			' FROM (SELECT x.action, p.problem, ROW(x.id, x.key, x.action, %s,'
+			' ''preview'', p.problem, x.n, w.columns, NULL,'
+			' CASE x.action WHEN ''delete'' THEN x.target ELSE x.source END,'
+			' x.here_digest, x.there_digest)::repair_step AS step FROM %s($3, $1, %L, %L, %L) AS x,'
+			' LATERAL (SELECT %s, %s OFFSET 0) AS v(new, old),'
+			' LATERAL (SELECT %s OFFSET 0) AS w(columns),'
+			' LATERAL (SELECT %s OFFSET 0) AS p(problem)%s OFFSET 0) AS y',
+		concat_ws(', ', format(aggregate, 'delete', 'delete'),
+			format(aggregate, 'update', 'update'), format(aggregate, 'insert', 'insert')), sql,
+		CASE WHEN is_unique THEN 'repair_unique_changes' ELSE 'repair_counted_changes' END,
+		(plan.asked).target, (plan.asked).winner = 'source', (plan.asked).winner = 'newest',
+		repair_literals_sql(plan.columns, 'x.source'),
+		repair_literals_sql(plan.columns, 'x.target'), changed, problem,
+		-- other keys are in the order of rows
+		CASE WHEN (plan.compared).by_hash THEN ' ORDER BY x.key, v.new, v.old' ELSE '' END);
+END
+$$;
+
+-- Many rows at once
+--
+-- One statement changes many rows as so many statements would: it has the texts of each
+-- column as one literal of an array, and the elements are read as literals are.
+
+-- The query that makes statements of steps in $1, of an action and with columns that are set,
+-- which are to be run; NULL if a statement cannot have several rows.
+-- unnest() of an array that a subquery gives has the planner take the index.
+CREATE FUNCTION repair_many_sql(plan repair_plan, action text, columns text[]) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	relation text := (repair_side(plan)).relation;
+	x record;
+BEGIN
+	SELECT string_agg(format('%L, quote_literal(array_agg(s.texts ->> %s)), %L',
+			CASE WHEN c.first THEN '' ELSE ', ' END || 'pg_catalog.unnest((SELECT ', c.i,
+			format('::%s))', c.list)), ', ' ORDER BY c.i) AS lists,
+		string_agg('c' || c.i, ', ' ORDER BY c.i) AS names,
+		string_agg(format('iblt_v.c%s%s', c.i, c.suffix), ', ' ORDER BY c.i) AS vals,
+		string_agg(format('%s = iblt_v.c%s%s', c.identifier, c.i, c.suffix), ', ' ORDER BY c.i)
+			FILTER (WHERE c.name = ANY (columns)) AS sets,
+		string_agg(format('iblt_t.%s %s iblt_v.c%s%s', c.identifier, c.equal, c.i, c.suffix),
+			' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
+		bool_and(c.list IS NOT NULL) AND NOT coalesce(bool_or(c.key AND c.name = ANY (columns)),
+			false) AS possible INTO x
+	FROM (SELECT u.i, u.identifier, u.suffix, u.list, u.name, u.key, repair_key_equal(u) AS equal,
+			u.i = min(u.i) OVER () AS first FROM unnest(plan.columns) AS u
+		WHERE CASE action WHEN 'insert' THEN NOT u.generated
+			ELSE u.key OR u.name = ANY (columns) END) AS c;
+	IF x.possible IS NOT TRUE OR action <> 'insert' AND NOT (plan.compared).is_unique THEN
+		RETURN NULL;
+	END IF;
+	RETURN format('SELECT array_to_string(ARRAY[%L, %s, %L], ''''), array_agg(s.ordinality)'
+			' FROM unnest($1) WITH ORDINALITY AS s'
+			' WHERE s.kept IS NULL AND s.n = 1 AND s.columns IS NOT DISTINCT FROM $2'
+			' AND NOT s.texts @> ''[{}]'' GROUP BY (s.ordinality - 1) / 1000',
+		CASE action WHEN 'insert' THEN format('%sSELECT %s FROM ROWS FROM (',
+				repair_insert_into(plan), x.vals)
+			WHEN 'delete' THEN format('DELETE FROM %s AS iblt_t USING ROWS FROM (', relation)
+			ELSE format('UPDATE %s AS iblt_t SET %s FROM ROWS FROM (', relation, x.sets) END,
+		x.lists,
+		format(') AS iblt_v(%s)', x.names)
+			|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || x.this END);
+END
+$$;
+
+-- Statements for steps of an action, and the places of the steps that each is for.
+-- Updates that set columns which few of the others set are not in one, nor are steps with long
+-- values or of several rows.
+CREATE FUNCTION repair_many(plan repair_plan, action text, steps repair_step[])
+RETURNS SETOF repair_statement
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	columns text[];
+	query text;
+BEGIN
+	FOR columns IN SELECT s.columns FROM unnest(steps) AS s
+			GROUP BY 1 HAVING count(*) >= cardinality(steps) / 20 LOOP
+		query := repair_many_sql(plan, action, columns);
+		IF query IS NOT NULL THEN
+			RETURN QUERY EXECUTE query USING steps, columns;
+		END IF;
+	END LOOP;
 END
 $$;

@@ -1,44 +1,106 @@
 -- The steps ------------------------------------------------------------------------
 --
 -- A step is run if its status is 'preview'.  The others are skipped, and stand behind.
+-- The steps of a batch of differences are in memory, and those of all batches in a
+-- temporary file.
 
--- The ids of the keys whose steps are to be run.
-CREATE FUNCTION repair_ids(steps repair_step[]) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+-- Arrays kept in a temporary file until the transaction ends
+
+-- Keeps an array as number n of a list, in place of the one that is there.
+CREATE FUNCTION iblt_repair_put(list text, n integer, value anyarray) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- Array n of a list, of the type of the last argument, which may be NULL.
+CREATE FUNCTION iblt_repair_get(list text, n integer, type anyarray) RETURNS anyarray
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- Forgets a list.
+CREATE FUNCTION iblt_repair_drop(list text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- The steps of a batch.
+CREATE FUNCTION repair_batch(work repair_work, n integer) RETURNS repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-	SELECT ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'preview')
+BEGIN
+	RETURN iblt_repair_get((work.plan).secret, n, NULL::repair_step[]);
+END
 $$;
 
--- The steps that make the rows of keys on the target like those of the source, in their
--- order.
--- The rows of a key that is not unique are repaired all or none.
-CREATE FUNCTION repair_steps(plan repair_plan, differences difference[]) RETURNS repair_step[]
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+-- Has a batch one action? What an index finds is looked at by action, and what a scan finds
+-- together.
+CREATE FUNCTION repair_by_action(plan repair_plan) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN (plan.compared).is_unique AND NOT (plan.compared).by_hash;
+END
+$$;
+
+-- Work that has not begun.
+CREATE FUNCTION repair_begun(plan repair_plan, figures figures DEFAULT NULL) RETURNS repair_work
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT ROW(plan, figures, 0, '{}', 0, NULL)::repair_work
+$$;
+
+-- Keeps the steps of one more batch.
+CREATE FUNCTION repair_add(INOUT work repair_work, steps repair_step[]) RETURNS repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	steps repair_step[] := repair_all_steps(plan, differences);
-	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
-		WHERE NOT (u.d).confirmed);
-	no_delete text[];
-	no_insert text[];
-	alone text := CASE (plan.asked).winner WHEN 'source' THEN ''
-		ELSE 'one side lacks the row, so none wins: ' END;
+	one repair_step := steps[1];
 BEGIN
-	SELECT array_agg((u.s).id) FILTER (WHERE (u.s).action = 'delete'
-			AND NOT (plan.asked).deletes),
-		array_agg((u.s).id) FILTER (WHERE (u.s).action = 'insert' AND NOT (plan.asked).inserts)
-	INTO no_delete, no_insert FROM (SELECT unnest(steps) AS s) AS u;
-	RETURN ARRAY(SELECT ROW(id, key, action, CASE WHEN reason IS NULL THEN sql END,
-			CASE WHEN reason IS NULL THEN 'preview' ELSE 'skipped' END, reason, n, columns, kept
-			)::repair_step
-		FROM (SELECT (u.s).*, CASE WHEN (u.s).id IN (SELECT unnest(unconfirmed))
-				THEN 'not confirmed: ' || unconfirmed_cause()
-			WHEN (u.s).id IN (SELECT unnest(no_delete)) THEN alone || 'deletes => false'
-			WHEN (u.s).id IN (SELECT unnest(no_insert)) THEN alone || 'inserts => false'
-			WHEN (u.s).action = 'update' AND NOT (plan.asked).updates THEN 'updates => false'
-			ELSE (u.s).detail END AS reason FROM (SELECT unnest(steps) AS s) AS u) AS judged
-		ORDER BY reason IS NOT NULL, array_position('{delete,update,insert}', action), key, sql);
+	IF steps <> '{}' THEN
+		work.batches := work.batches + 1;
+		work.parts := array_append(work.parts,
+			CASE WHEN repair_by_action(work.plan) THEN one.action ELSE '' END);
+		work.keys := work.keys + cardinality(repair_ids(work.plan, steps));
+		PERFORM iblt_repair_put((work.plan).secret, work.batches, steps);
+	END IF;
+END
+$$;
+
+-- Those of the steps of batch n that are to be run, of an action, or with 'skipped' the others.
+-- Steps are in order, so as a rule the first and the last one tell.
+CREATE FUNCTION repair_due(work repair_work, n integer, part text) RETURNS repair_step[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	steps repair_step[];
+BEGIN
+	IF part <> 'skipped' AND work.parts[n] NOT IN (part, '') THEN
+		RETURN '{}';
+	END IF;
+	steps := repair_batch(work, n);
+	IF work.parts[n] <> '' AND repair_status(steps, 1) = repair_status(steps,
+			cardinality(steps)) THEN
+		RETURN CASE WHEN (repair_status(steps, 1) = 'skipped') = (part = 'skipped')
+			THEN steps ELSE '{}' END;
+	END IF;
+	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
+		WHERE part = CASE (u.s).status WHEN 'preview' THEN (u.s).action ELSE (u.s).status END);
+END
+$$;
+
+-- The status of step n.
+CREATE FUNCTION repair_status(steps repair_step[], n integer) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT (steps[n]).status
+$$;
+
+-- The ids of the keys whose steps are to be run, in their order.
+CREATE FUNCTION repair_ids(plan repair_plan, steps repair_step[]) RETURNS text[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF (plan.compared).is_unique THEN
+		RETURN ARRAY(SELECT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
+			WHERE (u.s).status = 'preview');
+	END IF;
+	RETURN ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
+		WHERE (u.s).status = 'preview');
 END
 $$;
 
@@ -50,44 +112,77 @@ AS $$
 		WHERE (u.s).status = 'preview' AND (u.s).action <> 'update')
 $$;
 
--- The steps, with those of these keys skipped for a reason.
+-- The steps, with those of these keys skipped for a reason, or if it is NULL for that in their
+-- detail.
 -- A statement may be large, so steps are copied only if they change.
 CREATE FUNCTION repair_skip(steps repair_step[], ids text[], reason text) RETURNS repair_step[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF ids = '{}' THEN
+	IF coalesce(ids, '{}') = '{}' THEN
 		RETURN steps;
 	END IF;
 	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, CASE WHEN NOT x.skip THEN s.sql END,
 			CASE WHEN x.skip THEN 'skipped' ELSE s.status END,
-			CASE WHEN x.skip THEN reason ELSE s.detail END, s.n, s.columns,
-			CASE WHEN NOT x.skip THEN s.kept END
-			)::repair_step
+			CASE WHEN x.skip THEN coalesce(reason, s.detail) ELSE s.detail END, s.n, s.columns,
+			CASE WHEN NOT x.skip THEN s.kept END, CASE WHEN NOT x.skip THEN s.texts END,
+			s.here_digest, s.there_digest)::repair_step
 		FROM unnest(steps) WITH ORDINALITY AS s,
 		LATERAL (SELECT s.status = 'preview' AND s.id IN (SELECT unnest(ids))) AS x(skip)
 		ORDER BY x.skip OR s.status = 'skipped', s.ordinality);
 END
 $$;
 
--- The steps, without those of rows that have changed since they were compared, which are
+-- The steps, without those that the caller has not asked for or that cannot be made, which are
 -- skipped.
-CREATE FUNCTION repair_unchanged(steps repair_step[], before difference[], again difference[])
-RETURNS repair_step[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+-- The rows of a key that is not unique are repaired all or none.
+CREATE FUNCTION repair_judged(plan repair_plan, steps repair_step[], unconfirmed text[],
+	problems boolean) RETURNS repair_step[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
+	asked repair_options := plan.asked;
+	alone text := CASE asked.winner WHEN 'source' THEN ''
+		ELSE 'one side lacks the row, so none wins: ' END;
 	x record;
 BEGIN
-	SELECT coalesce(array_agg((b.d).id) FILTER (WHERE a.id IS NULL), '{}') AS equal,
-		coalesce(array_agg((b.d).id) FILTER (WHERE a.id IS NOT NULL), '{}') AS changed INTO x
-	FROM (SELECT unnest(before) AS d) AS b LEFT JOIN unnest(again) AS a ON a.id = (b.d).id
-	WHERE a.id IS NULL OR a.here_digest IS DISTINCT FROM (b.d).here_digest
-		OR a.there_digest IS DISTINCT FROM (b.d).there_digest
-		-- without contents, there is no stamp
-		OR a.here #> '{0,1,-1}' <> (b.d).here #> '{0,1,-1}'
-		OR a.there #> '{0,1,-1}' <> (b.d).there #> '{0,1,-1}';
-	RETURN repair_skip(repair_skip(steps, x.equal, 'equal by now'),
-		x.changed, 'changed since it was compared');
+	steps := repair_skip(steps, unconfirmed, 'not confirmed: ' || unconfirmed_cause());
+	IF asked.deletes AND asked.inserts AND asked.updates AND NOT problems THEN
+		RETURN steps;
+	END IF;
+	SELECT array_agg(s.id) FILTER (WHERE s.action = 'delete' AND NOT asked.deletes) AS no_delete,
+		array_agg(s.id) FILTER (WHERE s.action = 'insert' AND NOT asked.inserts) AS no_insert,
+		array_agg(s.id) FILTER (WHERE s.action = 'update' AND NOT asked.updates) AS no_update,
+		array_agg(s.id) FILTER (WHERE s.detail IS NOT NULL) AS problems INTO x
+	FROM unnest(steps) AS s;
+	steps := repair_skip(steps, x.no_delete, alone || 'deletes => false');
+	steps := repair_skip(steps, x.no_insert, alone || 'inserts => false');
+	steps := repair_skip(steps, x.no_update, 'updates => false');
+	RETURN repair_skip(steps, x.problems, NULL);
+END
+$$;
+
+-- Keeps the steps that make the rows of keys on the target like those of the source.
+CREATE FUNCTION repair_add_steps(INOUT work repair_work, differences difference[])
+RETURNS repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan repair_plan := work.plan;
+	unconfirmed text[] := ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u
+		WHERE NOT (u.d).confirmed);
+	x repair_made;
+BEGIN
+	EXECUTE repair_steps_sql(plan) INTO x USING differences, plan.secret, plan;
+	IF NOT repair_by_action(plan) THEN
+		x.deletes := x.deletes || x.updates || x.inserts;
+		x.updates := NULL;
+		x.inserts := NULL;
+	END IF;
+	work := repair_add(work, repair_outside(plan,
+		repair_judged(plan, x.deletes, unconfirmed, x.problems)));
+	work := repair_add(work, repair_judged(plan, x.updates, unconfirmed, x.problems));
+	work := repair_add(work, repair_outside(plan,
+		repair_judged(plan, x.inserts, unconfirmed, x.problems)));
 END
 $$;

@@ -13,6 +13,21 @@ AS $$
 	JOIN pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE t.oid = type
 $$;
 
+-- The type of an array of texts of values of a type, from which a value is made as from a
+-- literal; NULL if there is none.
+-- The elements of an array cannot be arrays.  A cast of a text to an array reads it as a
+-- literal, unless somebody has made another cast.
+CREATE FUNCTION repair_list(type oid) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN t.typcategory <> 'A'
+		THEN CASE WHEN t.typarray <> 0 AND t.typdelim = ',' THEN repair_type(t.typarray) END
+		WHEN NOT EXISTS (SELECT FROM pg_cast c
+			WHERE c.castsource = 'text'::regtype AND c.casttarget = type)
+		THEN 'pg_catalog.text[]' END
+	FROM pg_type t WHERE t.oid = type
+$$;
+
 -- The operator by which an index finds a value of a type.
 CREATE FUNCTION repair_equal(type oid) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -112,6 +127,7 @@ AS $$
 		'columns', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
 				'type', repair_type(a.atttypid),
 				'equal', repair_equal(a.atttypid),
+				'list', repair_list(a.atttypid),
 				'generated', a.attgenerated <> '', 'always', a.attidentity = 'a')
 				ORDER BY a.attnum), '[]')
 			FROM pg_attribute a

@@ -43,6 +43,7 @@ CREATE TYPE repair_target_column AS (
 	name text,
 	type text,				-- with its schema, and without a modifier
 	equal text,				-- operator by which an index finds a value, as SQL, or NULL
+	list text,				-- type of an array of texts of values, as SQL, or NULL
 	generated boolean,
 	always boolean			-- GENERATED ALWAYS AS IDENTITY
 );
@@ -70,6 +71,7 @@ CREATE TYPE repair_column AS (
 	name text,
 	identifier text,		-- the name, quoted
 	suffix text,			-- that gives a literal the column's type
+	list text,				-- type of an array of literals, as SQL, or NULL
 	equal text,
 	generated boolean,
 	always boolean,
@@ -93,7 +95,9 @@ CREATE TYPE repair_change AS (
 	source jsonb,			-- texts of the row on the source
 	target jsonb,			-- and on the target
 	n bigint,				-- how many such rows
-	problem text			-- why it must not be made, or NULL
+	problem text,			-- why it must not be made, or NULL
+	here_digest text,		-- of the rows of the key, as in a difference
+	there_digest text
 );
 
 -- A statement of a repair, or why there is none.
@@ -106,14 +110,32 @@ CREATE TYPE repair_step AS (
 	detail text,
 	n bigint,				-- rows that the statement must change
 	columns text[],			-- that an update sets
-	kept text				-- the name under which the session keeps a long statement
+	kept text,				-- the name under which the session keeps a long statement
+	texts jsonb,			-- of the columns of the row, on the target for a delete
+	here_digest text,		-- of the rows of the key when they were compared
+	there_digest text
 );
 
--- How far a repair has come.
+-- The steps of a batch of differences.
+CREATE TYPE repair_made AS (
+	deletes repair_step[],
+	updates repair_step[],
+	inserts repair_step[],
+	problems boolean		-- some must not be made
+);
+
+-- A statement for many rows.
+CREATE TYPE repair_statement AS (
+	sql text,
+	members bigint[]		-- places of their steps
+);
+
+-- How far a repair has come.  Its steps are in a temporary file, in batches.
 CREATE TYPE repair_work AS (
 	plan repair_plan,	-- with the seed of the comparison
 	figures figures,
-	steps repair_step[],
-	again difference[],	-- as they are once the target's rows are locked
+	batches integer,
+	parts text[],			-- of each batch: its one action, or '' for several
+	keys bigint,			-- whose rows are to be changed
 	differ text[]			-- ids that differ again, for the source has changed since
 );

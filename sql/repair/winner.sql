@@ -158,24 +158,26 @@ BEGIN
 END
 $$;
 
--- The ids of the rows of a repair whose winner is "not null" that are not as they are to be,
--- by the differences before and after it.
-CREATE FUNCTION repair_not_filled(plan repair_plan, ids text[], before difference[],
-	after difference[]) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+-- The ids of the keys of a repair whose winner is "not null" that are not on the target as their
+-- steps were to make them.
+CREATE FUNCTION repair_not_filled(plan repair_plan, steps repair_step[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	pull boolean := (plan.asked).target = 'here';
+	compared plan := plan.compared;
+	ids text[] := repair_ids(plan, steps);
+	found record;
+	rows found_rows;
 BEGIN
-	RETURN ARRAY(SELECT i.id FROM unnest(ids) AS i(id)
-		LEFT JOIN unnest(before) AS b USING (id) LEFT JOIN unnest(after) AS a USING (id),
-		LATERAL (SELECT CASE WHEN pull THEN b.there ELSE b.here END #> '{0,1}',
-			CASE WHEN pull THEN b.here ELSE b.there END #> '{0,1}',
-			CASE WHEN pull THEN a.here ELSE a.there END #> '{0,1}') AS v(source, target, result),
-		LATERAL repair_wanted(plan, v.source, v.target) AS wanted
-		WHERE EXISTS (SELECT FROM unnest(plan.columns) AS c WHERE NOT c.generated
-			-- a row that does not differ any more is like the source's
-			AND wanted -> c.i IS DISTINCT FROM CASE WHEN a.id IS NULL THEN v.source
-				ELSE v.result END -> c.i));
+	compared.content := 'texts';
+	ids := keys_of_ids(compared, ids);
+	found := find_both(compared, ids);
+	rows := CASE (plan.asked).target WHEN 'here' THEN found.here ELSE found.there END;
+	RETURN ARRAY(SELECT s.id FROM unnest(steps) AS s
+		LEFT JOIN unnest(CASE WHEN compared.by_hash THEN rows.id ELSE ids END, rows.content)
+			AS r(id, content) ON r.id = s.id
+		WHERE s.status = 'preview' AND EXISTS (SELECT FROM unnest(plan.columns) AS c
+			WHERE NOT c.generated AND CASE WHEN s.action <> 'delete' THEN s.texts -> c.i END
+				IS DISTINCT FROM r.content #> '{0,1}' -> c.i));
 END
 $$;

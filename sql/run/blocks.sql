@@ -237,8 +237,8 @@ BEGIN
 	PERFORM require_version_rights(plan);
 	figures.rows_here := 0;
 	figures.rows_there := 0;
-	differences := ARRAY(SELECT d FROM differences(plan, figures, decoded.keys,
-		decoded.recovered, @extschema@.iblt_fold(sketch, 9, 0.1)) AS d);
+	differences := ARRAY(SELECT unnest(b.batch) FROM differences(plan, figures, decoded.keys,
+		decoded.recovered, @extschema@.iblt_fold(sketch, 9, 0.1)) AS b(batch));
 	-- it was not equal when the run began with it
 	IF decoded.recovered > 0 AND differences = '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB009',

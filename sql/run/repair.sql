@@ -171,7 +171,7 @@ AS $$
 		CASE WHEN x.reason IS NOT NULL THEN ROW(k.id, k.key, CASE coalesce(n.side, k.side)
 				WHEN 'both' THEN 'update' WHEN (plan.asked).target THEN 'delete'
 				ELSE 'insert' END,
-			NULL, 'skipped', x.reason, NULL, NULL, NULL)::repair_step END
+			NULL, 'skipped', x.reason, NULL, NULL, NULL, NULL, NULL, NULL)::repair_step END
 	FROM (SELECT u.*, run_repair_word((plan.compared).by_hash, u.id) AS word
 		FROM unnest(kept) AS u) AS k
 	LEFT JOIN unnest(now) AS n ON n.id = k.id
@@ -208,7 +208,9 @@ BEGIN
 	END IF;
 	compared.content := (((w.options).audit).compare).content;
 	now := run_repair_look(compared, ids);
-	SELECT array_agg(j.same) FILTER (WHERE (j.same).id IS NOT NULL) AS same,
+	-- in the order in which rows are locked
+	SELECT array_agg(j.same ORDER BY (j.same).id COLLATE "C")
+			FILTER (WHERE (j.same).id IS NOT NULL) AS same,
 		array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside,
 		array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO x
 	FROM run_repair_judge(plan, kept, found, now) AS j;
@@ -238,18 +240,20 @@ BEGIN
 			NULL::run_difference, t.run, t.item) AS x GROUP BY x.seed LOOP
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
-		work.plan := plan;
-		r := ROW(t, planned.entry, work, kept, '{}', '{}', '{}', '{}', '{}');
+		plan.secret := gen_random_uuid();
+		work := repair_begun(plan);
+		r := ROW(t, planned.entry, work, kept, '{}', '{}', '{}', '{}');
 		FOR i IN 1 .. cardinality(r.kept) BY size LOOP
 			r := run_repair_batch(w, r, r.kept[i : i + size - 1]);
 		END LOOP;
 		PERFORM check_index(compared, r.unseen);
-		work.steps := repair_outside(plan, repair_steps(plan, r.same));
+		FOR i IN 1 .. cardinality(r.same) BY size LOOP
+			work := repair_add_steps(work, r.same[i : i + size - 1]);
+		END LOOP;
 		IF NOT asked.apply THEN
-			work.steps := repair_absent(plan, work.steps);
-			work.steps := repair_cascades(plan, repair_fill(plan, work.steps));
-			PERFORM repair_announce(plan, work.steps,
-				CASE asked.target WHEN 'here' THEN t.rows_here ELSE t.rows_there END);
+			PERFORM repair_absent(work), repair_fill_all(work), repair_cascades(work),
+				repair_announce(work,
+					CASE asked.target WHEN 'here' THEN t.rows_here ELSE t.rows_there END);
 		END IF;
 		r.work := work;
 		result := array_append(result, r);
@@ -260,33 +264,16 @@ $$;
 
 -- Applying
 
--- Locks the rows, and looks at them again.
-CREATE FUNCTION run_repair_claim(r run_repair) RETURNS run_repair
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	work repair_work := r.work;
-	claimed record;
-BEGIN
-	r.tried := repair_ids(work.steps);
-	claimed := repair_claim(work.plan, r.same, work.steps);
-	work.steps := claimed.steps;
-	work.again := claimed.again;
-	r.work := work;
-	RETURN r;
-END
-$$;
-
 -- The numbers of the differences that are gone.
 -- A key without a difference was equal when its rows were locked, or has been made so.
 CREATE FUNCTION run_repair_gone(r run_repair) RETURNS bigint[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
 	WITH done AS (
-		SELECT unnest(r.tried) AS id EXCEPT SELECT a.id FROM unnest((r.work).again) AS a
-		UNION
-		(SELECT s.id FROM unnest((r.work).steps) AS s WHERE s.status = 'applied'
-		EXCEPT SELECT unnest((r.work).differ))
+		SELECT s.id FROM generate_series(1, (r.work).batches) AS n,
+			unnest(repair_batch(r.work, n)) AS s
+		WHERE s.status = 'preview' OR s.detail = 'equal by now'
+		EXCEPT SELECT unnest((r.work).differ)
 	)
 	SELECT r.gone || ARRAY(SELECT k.number
 		FROM (SELECT u.number, run_repair_word(
@@ -328,11 +315,10 @@ DECLARE
 	x record;
 BEGIN
 	PERFORM repair_begin(w.conns, w.conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END],
-		ARRAY(SELECT (u.work).plan FROM unnest(repairs) AS u
-			WHERE repair_ids((u.work).steps) <> '{}'));
+		ARRAY(SELECT (u.work).plan FROM unnest(repairs) AS u WHERE (u.work).keys > 0));
 	FOR i IN 1 .. cardinality(repairs) LOOP
-		r := run_repair_claim(repairs[i]);
-		repairs[i] := r;
+		r := repairs[i];
+		PERFORM repair_claim(r.work);
 		works := array_append(works, r.work);
 	END LOOP;
 	works := repair_apply(works);
@@ -382,8 +368,7 @@ BEGIN
 		repairs := run_repair_apply(w, repairs, asked);
 	END IF;
 	PERFORM run_repair_warn(run, tables);
-	RETURN ARRAY(SELECT ROW((r.work).plan, NULL, (r.work).steps || r.aside, NULL, NULL
-			)::repair_work
+	RETURN ARRAY(SELECT repair_add(r.work, r.aside)
 		FROM unnest(repairs) WITH ORDINALITY AS r ORDER BY r.ordinality);
 END
 $$;

@@ -60,7 +60,6 @@ CREATE TYPE run_repair AS (
 	kept run_difference[],	-- what was reviewed, all of one seed
 	same difference[],	-- those of which nothing has changed since
 	aside repair_step[],	-- instead of statements for the others
-	tried text[],			-- ids with statements, before their rows were locked
 	gone bigint[],			-- numbers of those whose rows are equal
 	unseen text[]			-- keys of those of which an index finds no row, on a side
 );

@@ -224,7 +224,7 @@ $$;
 SELECT n, s.id, s.mark IS NOT NULL AS steady FROM looks, LATERAL (SELECT iblt_internal.steady(linked(), ARRAY[iblt_internal.hold(d)], clock_timestamp() + interval '1 minute')) AS h(held), LATERAL unnest((held[1]).ids, (held[1]).marks) AS s(id, mark) ORDER BY 1, 2;
 -- a round before, and what is the same; the rest is judged again
 SELECT l.n, verdict, j.id, j.confirmed, array_position((iblt_internal.rest(h)).ids, j.id) AS rest
-FROM looks AS l JOIN looks AS m ON m.n = l.n + 1, LATERAL (SELECT iblt_internal.hold(m.d, iblt_internal.hold(l.d))) AS x(h), unnest('{true,false}'::boolean[]) AS verdict, LATERAL iblt_internal.judged(h, verdict) AS j ORDER BY 1, 3;
+FROM looks AS l JOIN looks AS m ON m.n = l.n + 1, LATERAL (SELECT iblt_internal.hold(m.d, iblt_internal.hold(l.d))) AS x(h), unnest('{true,false}'::boolean[]) AS verdict, LATERAL unnest(iblt_internal.judged(h, verdict)) AS j ORDER BY 1, 3;
 -- marks of two looks of a round, and of the round before: all three must be the same
 SELECT a, b, c, settled, h.marks[1] IS NOT NULL AS steady, h.same[1] FROM unnest('{a,b,NULL}'::text[]) AS a, unnest('{a,b,NULL}'::text[]) AS b, unnest('{a,b,NULL}'::text[]) AS c, unnest('{true,false}'::boolean[]) AS settled,
 	LATERAL (SELECT ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, a, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, b, NULL, NULL, NULL, NULL)::iblt_internal.difference], ARRAY[ROW('1', NULL, 'here', NULL, NULL, 1, 0, c, NULL, NULL, NULL, NULL)::iblt_internal.difference]) AS d(x, y, z),

@@ -1,0 +1,84 @@
+-- The COMMIT of the peer ------------------------------------------------------------
+
+-- The error for a COMMIT that may or may not have been carried out.
+-- A cancel there is not a cancel of the caller's statement.
+CREATE FUNCTION repair_unknown(conn text, e failure) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	e.state := CASE WHEN e.reported AND e.state = '57014' THEN 'IB005' ELSE e.state END;
+	e.message := format('the outcome is unknown: %s''s answer to COMMIT was lost (%s%s)',
+		peer_title(conn), format(CASE WHEN e.reported THEN 'on %s: ' END, peer_title(conn)),
+		e.message);
+	e.secret := true;
+	PERFORM iblt_raise(e);
+END
+$$;
+
+-- Does the peer's session go on after an error?
+-- Errors of level FATAL and PANIC end the session.
+CREATE FUNCTION repair_answers(conn text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN ask_one(conn, 'SELECT 1', 0.01) = '1';
+EXCEPTION WHEN OTHERS THEN
+	RETURN false;
+END
+$$;
+
+-- An error unless the peer has committed, which says whether it may have.
+-- If the peer reports an error and its session goes on, it did not commit, unless the
+-- error tells of a connection (class 08) or of an intervention (57).
+CREATE FUNCTION repair_judge_commit(conn text, answer text, e failure, answers boolean)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF e.reported AND answers AND left(e.state, 2) NOT IN ('08', '57') THEN
+		PERFORM peer_refuse(conn, e);
+	ELSIF e.state IS NOT NULL THEN
+		PERFORM repair_unknown(conn, e);
+	ELSIF answer = 'ROLLBACK' THEN
+		RAISE EXCEPTION USING ERRCODE = 'transaction_rollback',
+			MESSAGE = format('on %s: the transaction was rolled back', peer_title(conn));
+	ELSIF answer IS DISTINCT FROM 'COMMIT' THEN
+		e.state := '08006';
+		e.message := 'the connection was lost';
+		PERFORM repair_unknown(conn, e);
+	END IF;
+END
+$$;
+
+-- Commits on the target's server, and closes the connection; an error if it did not commit, or
+-- may not have.  This database commits with the caller.
+CREATE FUNCTION repair_commit(conn text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	tried record;
+	answer text;
+	e failure;
+	answers boolean;
+BEGIN
+	IF conn IS NULL THEN
+		RETURN;
+	END IF;
+	BEGIN
+		PERFORM peer_send(conn, 'COMMIT');
+		tried := peer_try(conn, 0.01, 0);
+		e := tried.e;
+		answer := tried.value;
+		IF e.state IS NOT NULL THEN
+			answers := repair_answers(conn);
+		END IF;
+		PERFORM peer_close(conn);
+	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+		-- of this side, also a cancel
+		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT;
+		e.reported := false;
+	END;
+	PERFORM repair_judge_commit(conn, answer, e, answers);
+END
+$$;

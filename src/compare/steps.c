@@ -1,0 +1,195 @@
+/*-------------------------------------------------------------------------
+ *
+ * steps.c
+ *	  Arrays that a repair keeps in a temporary file until its transaction ends.
+ *
+ * A repair orders its steps before it runs any, so it needs all of them.  In
+ * PL/pgSQL all of them would be one array, which each function copies.  So the
+ * steps of a batch of keys are one array in a file, and the functions have its
+ * number.
+ *
+ * A list is not rolled back with a subtransaction.  A name begins with random
+ * characters, so that only the repair knows it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "nodes/pg_list.h"
+#include "storage/buffile.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+/* Where an array is in the file. */
+typedef struct Place
+{
+	int			fileno;
+	off_t		offset;
+	Size		size;			/* 0: there is none */
+} Place;
+
+typedef struct Arrays
+{
+	MemoryContext context;
+	MemoryContextCallback callback;
+	char	   *name;
+	Oid			element_type;
+	BufFile    *file;
+	Place		end;			/* of the file */
+	Place	   *places;
+	int			n;				/* places */
+} Arrays;
+
+/* The list is in TopMemoryContext. */
+static List *lists = NIL;
+
+static Arrays *
+find(const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, lists)
+	{
+		Arrays	   *arrays = lfirst(lc);
+
+		if (strcmp(arrays->name, name) == 0)
+			return arrays;
+	}
+	return NULL;
+}
+
+/* Called when the memory of a list is about to be freed. */
+static void
+forget(void *arg)
+{
+	Arrays	   *arrays = arg;
+
+	lists = list_delete_ptr(lists, arrays);
+	BufFileClose(arrays->file);
+}
+
+/*
+ * The file outlives subtransactions.  No resource owner has it, because the end
+ * of the transaction would warn of it before the memory is freed.
+ */
+static Arrays *
+add(const char *name, Oid element_type)
+{
+	MemoryContext context = AllocSetContextCreate(TopTransactionContext, "iblt steps",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+	ResourceOwner owner = CurrentResourceOwner;
+	Arrays	   *arrays = palloc0(sizeof(Arrays));
+
+	arrays->context = context;
+	arrays->name = pstrdup(name);
+	arrays->element_type = element_type;
+	CurrentResourceOwner = TopTransactionResourceOwner;
+	arrays->file = BufFileCreateTemp(true);
+	CurrentResourceOwner = owner;
+	MemoryContextSwitchTo(TopMemoryContext);
+	lists = lappend(lists, arrays);
+	MemoryContextSwitchTo(old);
+	arrays->callback.func = forget;
+	arrays->callback.arg = arrays;
+	MemoryContextRegisterResetCallback(context, &arrays->callback);
+	return arrays;
+}
+
+/* The place of array n, which may be new. */
+static Place *
+place_of(Arrays *arrays, int32 n)
+{
+	if (n < 1 || n > arrays->n + 1)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a list of %d arrays has no place %d", arrays->n, n)));
+	if (n > arrays->n)
+	{
+		Size		size = n * sizeof(Place);
+
+		arrays->places = arrays->places == NULL ? MemoryContextAlloc(arrays->context, size)
+			: repalloc(arrays->places, size);
+		memset(&arrays->places[n - 1], 0, sizeof(Place));
+		arrays->n = n;
+	}
+	return &arrays->places[n - 1];
+}
+
+/* Goes to a place of the file. */
+static void
+seek(Arrays *arrays, const Place *place)
+{
+	if (BufFileSeek(arrays->file, place->fileno, place->offset, SEEK_SET) != 0)
+		ereport(ERROR, (errcode_for_file_access(),
+						errmsg("could not seek in a temporary file")));
+}
+
+PG_FUNCTION_INFO_V1(iblt_repair_put);
+
+/*
+ * iblt_repair_put(name, n, anyarray): keeps an array as number n of a list, in
+ * place of the one that is there.
+ */
+Datum
+iblt_repair_put(PG_FUNCTION_ARGS)
+{
+	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(2);
+	Arrays	   *arrays = find(name);
+	Place	   *place;
+
+	if (arrays == NULL)
+		arrays = add(name, ARR_ELEMTYPE(array));
+	if (arrays->element_type != ARR_ELEMTYPE(array))
+		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+						errmsg("the arrays of a list have one type")));
+	place = place_of(arrays, PG_GETARG_INT32(1));
+	seek(arrays, &arrays->end);
+	BufFileWrite(arrays->file, array, VARSIZE(array));
+	*place = arrays->end;
+	place->size = VARSIZE(array);
+	BufFileTell(arrays->file, &arrays->end.fileno, &arrays->end.offset);
+	PG_RETURN_VOID();
+}
+
+PG_FUNCTION_INFO_V1(iblt_repair_get);
+
+/* iblt_repair_get(name, n, anyarray) -> anyarray: array n of a list, of the type of the argument */
+Datum
+iblt_repair_get(PG_FUNCTION_ARGS)
+{
+	Arrays	   *arrays = PG_ARGISNULL(0) ? NULL : find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	int32		n = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
+	Oid			wanted = get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 2));
+	ArrayType  *array;
+	Place	   *place;
+
+	if (arrays == NULL || n < 1 || n > arrays->n || arrays->places[n - 1].size == 0 ||
+		arrays->element_type != wanted)
+		ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+						errmsg("an array of the repair is not kept in this transaction")));
+	place = &arrays->places[n - 1];
+	array = palloc(place->size);
+	seek(arrays, place);
+	if (BufFileRead(arrays->file, array, place->size) != place->size)
+		ereport(ERROR, (errcode_for_file_access(),
+						errmsg("could not read from a temporary file")));
+	PG_RETURN_ARRAYTYPE_P(array);
+}
+
+PG_FUNCTION_INFO_V1(iblt_repair_drop);
+
+/* iblt_repair_drop(name): forgets a list. */
+Datum
+iblt_repair_drop(PG_FUNCTION_ARGS)
+{
+	Arrays	   *arrays = find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+
+	if (arrays != NULL)
+		MemoryContextDelete(arrays->context);
+	PG_RETURN_VOID();
+}
