@@ -245,7 +245,7 @@ foreach my $case (
 	my ($table, $method, $at, $statement) = @$case;
 	my $recheck = $statement eq 'recheck' ? 1 : 0;
 	is(written($at, 'there', "UPDATE $table SET v = 'here' WHERE id = '1'",
-			"SELECT key ->> 'id', side FROM iblt_compare('$table', $peer, recheck => $recheck, method => '$method') AS c ORDER BY 1"),
+			"SELECT key ->> 'id', side FROM iblt_compare('$table', $peer, recheck => $recheck, method => '$method', progress => true) AS c ORDER BY 1"),
 		'2 here, 3 there', "$statement, writer: a row that becomes equal ($table)");
 	sql('there', "UPDATE $table SET v = 'there' WHERE id = '1'");
 }
@@ -340,6 +340,7 @@ my %turns = (
 	'outside of a condition' => [ '106_deciding', '070_repair', '108_repair_pairs', '' ],
 	'absence' => [ '106_deciding', '070_repair', '108_repair_pairs', '106_deciding' ],
 	'claim' => [ '108_repair_pairs', '070_repair', '108_repair_pairs', '106_deciding' ],
+	'which row wins' => [ '', '', '', '118_repair_origin' ],
 	'long values' => [ '', '', '', '109_repair_long' ],
 	'last look' => [ '', '070_repair', '108_repair_pairs', '106_deciding' ]);
 
