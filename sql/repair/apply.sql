@@ -103,6 +103,13 @@ BEGIN
 		LEFT JOIN unnest(now.ids, now.here, now.there) AS n(id, here, there) USING (id)
 		WHERE n.here IS NOT DISTINCT FROM n.there
 			OR n.here IS DISTINCT FROM b.here OR n.there IS DISTINCT FROM b.there;
+		-- a row that came while one was locked is not in the snapshot of the lock
+		IF lock AND equal <> '{}' THEN
+			now := repair_look(plan, equal, false, false);
+			changed := changed || ARRAY(SELECT n.id FROM unnest(now.ids, now.here, now.there)
+				AS n(id, here, there) WHERE n.here IS DISTINCT FROM n.there);
+			equal := ARRAY(SELECT unnest(equal) EXCEPT SELECT unnest(changed));
+		END IF;
 		unseen := run_unseen(plan.compared, coalesce(equal, '{}'), '{}');
 		steps := repair_skip(repair_skip(steps, equal, 'equal by now'),
 			changed, 'changed since it was compared');

@@ -123,6 +123,17 @@ foreach my $side ([ $here, 'pull', $waiting_here ], [ $there, 'push', $waiting ]
 	is($node->safe_psql('postgres', 'SELECT v FROM busy WHERE id IN (1, 2, 5, 6) ORDER BY id'), "changed\n2\n5\n6", 'and are as the other session left them');
 	repair('busy', $direction, 'apply => true');
 	same('busy', "$direction: the next repair does them");
+	# a row that is to be deleted, and that another session deletes and inserts again
+	$node->safe_psql('postgres', "INSERT INTO busy VALUES (101, 'more')");
+	$holder = IbltTest::Session->new($node);
+	$holder->run("BEGIN; DELETE FROM busy WHERE id = 101; INSERT INTO busy VALUES (101, 'again')");
+	$repair = background($here, 'SELECT key, action, status, detail FROM ' . call('busy', $direction, 'apply => true'));
+	ok($node->poll_query_until('postgres', $query), "$direction: the repair waits for a row to be deleted");
+	$holder->run('COMMIT');
+	finish($repair);
+	is($repair->{out}, "{\"id\": 101}|delete|skipped|changed since it was compared\n", 'which another one has replaced');
+	$holder->quit;
+	$node->safe_psql('postgres', 'DELETE FROM busy WHERE id = 101');
 }
 # a trigger on the target is slow: it is interrupted in the middle, or while it waits for a lock
 both("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF NEW.id = 4 THEN PERFORM pg_sleep(60); END IF; RETURN NEW; END'");
