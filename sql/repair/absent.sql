@@ -69,9 +69,8 @@ BEGIN
 		fingerprint_sql(s), key_hash_sql(plan, s), rows_sql(plan, s));
 	found := find_rows(ARRAY[s.place], ARRAY[query],
 		ROW('read_heap', hashes, NULL, NULL)::reading);
-	PERFORM require_described(plan,
-		CASE s.side WHEN 'here' THEN found[1].fingerprint ELSE (plan.here).fingerprint END,
-		CASE s.side WHEN 'there' THEN found[1].fingerprint ELSE (plan.there).fingerprint END);
+	-- either side may be a node of any name
+	PERFORM nodes_described(s, found[1].fingerprint);
 	RETURN ARRAY(SELECT k.id FROM unnest(ids, hashes) AS k(id, hash)
 		WHERE k.hash IN (SELECT unnest(found[1].id)));
 END

@@ -476,6 +476,8 @@ like(failure("BEGIN; UPDATE shop.f SET v = 'not committed' WHERE id = 5; SELECT 
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_repair_nodes('shop.f', '{n1,n3,NULL}', recheck => 0, apply => true)"), qr/25001: cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction/, 'nor have rows of a snapshot from before');
 is(repaired('shop.f', [qw(here n1 n2 n3)], 'apply => true'), "here {\"id\": 4} update applied\n{\"id\": 3} skipped a tie: no majority of the nodes agrees", 'which the next call shows');
 is(repaired('shop.f', [qw(n1 here n2 n3)], "source => 'n1', apply => true, condition => 'id = 3'"), "n2 {\"id\": 3} update applied\nn3 {\"id\": 3} update applied", 'a tie, like a node that is named');
+sql('here', 'DELETE FROM shop.f WHERE id = 6; INSERT INTO shop.f VALUES (31)');
+is(repaired('shop.f', [qw(n1 here n2 n3)], 'recheck => 0, apply => true'), "here {\"id\": 31} delete applied\nhere {\"id\": 6} insert applied", 'rows that this database lacks and has alone');
 
 # A node that fails does not undo the others.
 sql('n2', q{CREATE FUNCTION shop.fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF TG_ARGV[0] = 'end' THEN PERFORM pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid()), pg_catalog.pg_sleep(5); END IF; RAISE 'the disk is full'; END$$});
