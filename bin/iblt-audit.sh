@@ -125,8 +125,10 @@ lend() {
 	fi
 }
 
+# Another signal would leave the directory, which may have copies of passwords.
 stop_server() {
 	trap - EXIT
+	trap '' HUP INT TERM
 	as_owner pg_ctl -D "$directory/data" -m immediate -s stop > /dev/null 2>&1
 	rm -rf "$directory"
 }
