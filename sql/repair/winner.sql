@@ -10,6 +10,7 @@
 -- one of the rows that the claim has locked.
 
 -- When the transaction that wrote a row was committed; NULL if that is not known.
+-- Relies on: the row as the statement that calls it reads it.
 CREATE FUNCTION iblt_row_time(relation oid, row_version tid, xmin xid) RETURNS timestamptz
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
@@ -131,6 +132,7 @@ $$;
 
 -- Why a row of the target, which has another content, is not to become like the source's; NULL
 -- if it is.
+-- Relies on: a row and its stamp from one statement, and the claim that looks at both again.
 CREATE FUNCTION repair_tie(plan repair_plan, source jsonb, target jsonb) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
