@@ -45,6 +45,10 @@ BEGIN
 				'"expressions": {"price": "round(price, 2)"}}}''. '
 				'peer_expressions may be there, too.';
 	END IF;
+	IF (SELECT count(DISTINCT parse_ident(key)) < count(*) FROM jsonb_each(mappings)) THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'mappings names a table twice';
+	END IF;
 	RETURN (SELECT jsonb_object_agg((SELECT string_agg(quote_ident(part), '.')
 				FROM unnest(parse_ident(key)) AS part), jsonb_build_object(
 			'here', make_mapping(NULL, value -> 'expressions'), 'there', make_mapping(

@@ -284,6 +284,32 @@ BEGIN
 END
 $$;
 
+-- An error if one of two nodes is a standby of the other one, or both of a third server.
+-- They would have two votes for what one server says.
+CREATE FUNCTION nodes_refuse_standby(sides side[]) RETURNS void
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	a side;
+	b side;
+BEGIN
+	FOREACH a IN ARRAY sides LOOP
+		FOREACH b IN ARRAY sides LOOP
+			-- an identity ends with the OIDs of the database and the relation
+			IF a.side <> b.side AND a.recovery AND a.system = b.system
+					AND substring(a.identity FROM '\d+ \d+$')
+						= substring(b.identity FROM '\d+ \d+$') THEN
+				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+					MESSAGE = format('node "%s" is a standby with the rows of node "%s"',
+						a.side, b.side),
+					DETAIL = 'Both would have a vote.',
+					HINT = 'Leave the standby out, or name a source.';
+			END IF;
+		END LOOP;
+	END LOOP;
+END
+$$;
+
 CREATE FUNCTION @extschema@.iblt_repair_nodes(
 	relation text,
 	nodes text[],
@@ -340,6 +366,9 @@ BEGIN
 			PERFORM nodes_check_source(names, source);	-- it may be left out
 			IF apply THEN
 				PERFORM nodes_refuse_written(compared.nodes);
+			END IF;
+			IF source IS NULL THEN
+				PERFORM nodes_refuse_standby((compared.nodes).sides);
 			END IF;
 			begun := true;
 			rows := nodes_repair(nodes, compared.nodes, compared.differences, asked, source);

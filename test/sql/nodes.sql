@@ -41,3 +41,21 @@ SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', max_differences => 0);
 SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}', recheck => 1001);
 SELECT * FROM iblt_compare_nodes('public.t', '{NULL,a}');
 DROP TABLE nodes_copies, nodes_sketches;
+
+-- a standby has no vote of its own in a repair
+CREATE FUNCTION voters(a text, b text) RETURNS text LANGUAGE plpgsql SET search_path = iblt_internal, public, pg_temp AS $$
+BEGIN
+	PERFORM iblt_internal.nodes_refuse_standby(ARRAY[jsonb_populate_record(NULL::iblt_internal.side, a::jsonb || '{"side": "a"}'),
+		jsonb_populate_record(NULL::iblt_internal.side, b::jsonb || '{"side": "b"}')]);
+	RETURN 'both';
+EXCEPTION WHEN invalid_parameter_value THEN
+	RETURN SQLERRM;
+END $$;
+SELECT title, voters(format('{"system": "1", "identity": "2026-01-01 00:00:00 UTC 5 70", "recovery": %s}', a), b) FROM (VALUES
+	('a primary and its standby', 'false', '{"system": "1", "identity": "2026-01-02 00:00:00 UTC 5 70", "recovery": true}'),
+	('two standbys', 'true', '{"system": "1", "identity": "2026-01-02 00:00:00 UTC 5 70", "recovery": true}'),
+	('a copy that was promoted', 'false', '{"system": "1", "identity": "2026-01-02 00:00:00 UTC 5 70", "recovery": false}'),
+	('another database of the standby', 'false', '{"system": "1", "identity": "2026-01-02 00:00:00 UTC 6 70", "recovery": true}'),
+	('a standby of another server', 'false', '{"system": "2", "identity": "2026-01-02 00:00:00 UTC 5 70", "recovery": true}'),
+	('a server that is not known', 'false', '{"identity": "2026-01-02 00:00:00 UTC 5 70", "recovery": true}')) AS v(title, a, b);
+DROP FUNCTION voters;

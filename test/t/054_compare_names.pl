@@ -142,6 +142,7 @@ is($here->safe_psql('postgres', "SELECT $columns FROM iblt_audit_tables WHERE ru
 is($here->safe_psql('postgres', "SELECT key, differs FROM iblt_audit_differences WHERE run = $run ORDER BY (key ->> 'id')::int LIMIT 2"), qq({"id": 7}|{n}\n{"id": 8}|{price}), 'which names the columns');
 like(failure("SELECT * FROM iblt_repair(peer => $peer, run => $run, direction => 'pull')"), qr/0A000: values of expressions cannot be repaired/, 'and is not repaired');
 like(failure("SELECT * FROM iblt_audit($peer, tables => '{mapped}', mappings => '{\"public.mappd\": {}}')"), qr/42P01: mappings names tables that are not compared: public\.mappd/, 'a name that is not among the tables is an error');
+like(failure("SELECT * FROM iblt_audit($peer, tables => '{mapped}', mappings => '{\"public.mapped\": {}, \"PUBLIC.mapped\": {}}')"), qr/22023: mappings names a table twice/, 'nor is one with two');
 like(failure("SELECT * FROM iblt_audit($peer, tables => '{mapped}', mappings => '$_')"), qr/22023: mappings must be a JSON object of tables/, "not a mapping: $_") foreach ('[]', '{"mapped": 1}', '{"mapped": {"columns": {}}}');
 
 repair('mapped', 'pull', "exclude => '{price,email}', $mapping, apply => true");
