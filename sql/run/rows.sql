@@ -101,14 +101,15 @@ AS $$
 			THEN c.reltuples / c.relpages * size
 				/ current_setting('block_size')::integer
 			ELSE size / 100 END), 0)::bigint,
-		'histogram', (SELECT s.histogram_bounds::text
+		'histogram', CASE WHEN "column" IS NOT NULL THEN (SELECT s.histogram_bounds::text
 			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 			JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
 				AND s.attname = "column" AND NOT s.inherited
-			JOIN pg_stat_all_tables u ON u.relid = c.oid
 			WHERE c.oid = relation AND c.relkind = 'r'
-			AND greatest(u.last_analyze, u.last_autoanalyze) IS NOT NULL
-			AND u.n_mod_since_analyze <= c.reltuples / 10))
+			-- their view reads all tables
+			AND greatest(pg_stat_get_last_analyze_time(c.oid),
+				pg_stat_get_last_autoanalyze_time(c.oid)) IS NOT NULL
+			AND pg_stat_get_mod_since_analyze(c.oid) <= c.reltuples / 10) END)
 	FROM (SELECT relation::oid UNION SELECT relid FROM pg_partition_tree(relation)) AS p(oid),
 	LATERAL (SELECT k.*, CASE WHEN k.relkind IN ('r', 'm')
 			THEN coalesce(pg_relation_size(k.oid), 0) ELSE 0 END AS size
