@@ -91,7 +91,7 @@ $$;
 -- Also an array of values of a column that cut the table into equal parts, if it has changed
 -- little since ANALYZE.
 CREATE FUNCTION run_probe(relation regclass, "column" text) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL RESTRICTED
 AS $$
 	SELECT jsonb_build_object('file', CASE count(*) WHEN 1 THEN pg_relation_filenode(relation)::text
 			ELSE md5(string_agg(concat(c.oid, ' ', pg_relation_filenode(c.oid)), ', '
