@@ -100,11 +100,12 @@ AS $$
 	SELECT CASE WHEN options.live = 'auto' AND options.live_problem IS NULL THEN 'IB008' END
 $$;
 
--- For the handler of iblt_compare_nodes: the place of a node to go on without, 0 to begin again
--- with all and these options, or NULL, and then e is what iblt_raise is to raise.
+-- For the handler of a driver of nodes: the number of the next attempt, with the nodes, their
+-- names and the options to begin it with; NULL for none, and then e is what iblt_raise is to
+-- raise.  A node that is left out does not count as an attempt.
 -- A digest that is not trustworthy any more does not fail a node.
-CREATE FUNCTION nodes_again(nodes text[], names text[], without text, attempt integer,
-	INOUT options options, INOUT e failure, OUT again integer) RETURNS record
+CREATE FUNCTION nodes_again(without text, INOUT attempt integer, INOUT nodes text[],
+	INOUT names text[], INOUT options options, INOUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -112,11 +113,13 @@ DECLARE
 BEGIN
 	IF without = 'skip' AND failed IS NOT NULL AND cardinality(names) > 2 THEN
 		PERFORM nodes_warn(names[failed], e.message, e.detail);
-		again := failed;
+		nodes := nodes[: failed - 1] || nodes[failed + 1 :];
+		names := names[: failed - 1] || names[failed + 1 :];
 	ELSIF e.state IN ('IB004', nodes_rescan(options)) AND attempt < 3 THEN
 		options := live_again(options, e.state, e.message);
-		again := 0;
+		attempt := attempt + 1;
 	ELSE
+		attempt := NULL;
 		e := nodes_fail(nodes, e);
 	END IF;
 END
@@ -153,7 +156,7 @@ DECLARE
 	named integer := cardinality(nodes);
 	dimensions integer := array_ndims(nodes);
 	prepared node_set;
-	failed record;
+	again record;
 	attempt integer := 1;
 	e failure;
 BEGIN
@@ -175,17 +178,15 @@ BEGIN
 				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 				e.context = PG_EXCEPTION_CONTEXT;
 			PERFORM nodes_close(conns);
-			failed := nodes_again(nodes, names, without, attempt, options, e);
-			options := failed.options;
-			IF failed.again IS NULL THEN
-				e := iblt_raise(failed.e);
+			again := nodes_again(without, attempt, nodes, names, options, e);
+			IF again.attempt IS NULL THEN
+				e := iblt_raise(again.e);
 				RAISE;
-			ELSIF failed.again = 0 THEN
-				attempt := attempt + 1;
-			ELSE
-				nodes := nodes[: failed.again - 1] || nodes[failed.again + 1 :];
-				names := names[: failed.again - 1] || names[failed.again + 1 :];
 			END IF;
+			attempt := again.attempt;
+			nodes := again.nodes;
+			names := again.names;
+			options := again.options;
 		END;
 	END LOOP;
 END

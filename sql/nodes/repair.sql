@@ -290,23 +290,18 @@ CREATE FUNCTION nodes_refuse_standby(sides side[]) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	a side;
-	b side;
-BEGIN
-	FOREACH a IN ARRAY sides LOOP
-		FOREACH b IN ARRAY sides LOOP
+	problem text := (SELECT min(format('node "%s" is a standby with the rows of node "%s"',
+			a.side, b.side))
+		FROM unnest(sides) AS a JOIN unnest(sides) AS b ON a.side <> b.side AND a.recovery
+			AND a.system = b.system
 			-- an identity ends with the OIDs of the database and the relation
-			IF a.side <> b.side AND a.recovery AND a.system = b.system
-					AND substring(a.identity FROM '\d+ \d+$')
-						= substring(b.identity FROM '\d+ \d+$') THEN
-				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-					MESSAGE = format('node "%s" is a standby with the rows of node "%s"',
-						a.side, b.side),
-					DETAIL = 'Both would have a vote.',
-					HINT = 'Leave the standby out, or name a source.';
-			END IF;
-		END LOOP;
-	END LOOP;
+			AND substring(a.identity FROM '\d+ \d+$') = substring(b.identity FROM '\d+ \d+$'));
+BEGIN
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem,
+			DETAIL = 'Both would have a vote.',
+			HINT = 'Leave the standby out, or name a source.';
+	END IF;
 END
 $$;
 
@@ -351,7 +346,7 @@ DECLARE
 	compared record;
 	rows node_repair_row[];
 	begun boolean := false;
-	failed record;
+	again record;
 	attempt integer := 1;
 	e failure;
 BEGIN
@@ -379,18 +374,16 @@ BEGIN
 				e.context = PG_EXCEPTION_CONTEXT;
 			PERFORM nodes_close(conns);
 			-- nothing begins again once nodes may have been changed
-			failed := nodes_again(nodes, names, CASE WHEN begun THEN 'error' ELSE without END,
-				CASE WHEN begun THEN 3 ELSE attempt END, options, e);
-			options := failed.options;
-			IF failed.again IS NULL THEN
-				e := iblt_raise(failed.e);
+			again := nodes_again(CASE WHEN begun THEN 'error' ELSE without END,
+				CASE WHEN begun THEN 3 ELSE attempt END, nodes, names, options, e);
+			IF again.attempt IS NULL THEN
+				e := iblt_raise(again.e);
 				RAISE;
-			ELSIF failed.again = 0 THEN
-				attempt := attempt + 1;
-			ELSE
-				nodes := nodes[: failed.again - 1] || nodes[failed.again + 1 :];
-				names := names[: failed.again - 1] || names[failed.again + 1 :];
 			END IF;
+			attempt := again.attempt;
+			nodes := again.nodes;
+			names := again.names;
+			options := again.options;
 		END;
 	END LOOP;
 	RETURN QUERY SELECT * FROM unnest(rows);

@@ -236,10 +236,7 @@ report_core() {
 }
 
 inner() {
-	enter_work
-	say "Building for $("$PG_CONFIG" --version) ..."
-	# shellcheck disable=SC2119 # no further arguments
-	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	begin_bench
 	start_server bench $PORT "autovacuum = off" "jit = off" \
 		"wal_level = minimal" "max_wal_senders = 0" "maintenance_work_mem = 512MB" \
 		"parallel_setup_cost = 0" "parallel_tuple_cost = 0" "min_parallel_table_scan_size = 0" \

@@ -500,10 +500,7 @@ report() {
 }
 
 inner() {
-	enter_work
-	say "Building for $("$PG_CONFIG" --version) ..."
-	# shellcheck disable=SC2119 # no further arguments
-	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	begin_bench
 	say "Filling two servers with $ROWS rows each ..."
 	make_server here $HERE_PORT
 	make_server there $THERE_PORT

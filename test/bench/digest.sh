@@ -295,10 +295,7 @@ report() {
 }
 
 inner() {
-	enter_work
-	say "Building for $("$PG_CONFIG" --version) ..."
-	# shellcheck disable=SC2119 # no further arguments
-	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	begin_bench
 	mkdir -p "$WORK/data"
 	chmod 777 "$WORK/data"
 	say "Filling a database with $ROWS rows, and copying it ..."

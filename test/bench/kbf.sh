@@ -92,10 +92,7 @@ report() {
 }
 
 inner() {
-	enter_work
-	say "Building for $("$PG_CONFIG" --version) ..."
-	# shellcheck disable=SC2119 # no further arguments
-	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+	begin_bench
 	start_server bench $PORT "autovacuum = off" "jit = off" "wal_level = minimal" "max_wal_senders = 0" \
 		"maintenance_work_mem = 512MB" "max_parallel_workers_per_gather = 0" "enable_indexonlyscan = off"
 	say "Filling a table with $ROWS rows ..."

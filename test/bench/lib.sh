@@ -9,6 +9,14 @@
 MISSED=0
 declare -A MEDIAN
 
+# Every benchmark begins its inner half with this.
+begin_bench() {
+	enter_work
+	say "Building for $("$PG_CONFIG" --version) ..."
+	# shellcheck disable=SC2119 # no further arguments
+	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
+}
+
 # table_sql ROWS: a table of four columns that take 8 + 8 + 33 + 79 = 128 bytes.
 table_sql() {
 	cat <<-SQL

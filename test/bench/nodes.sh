@@ -87,10 +87,8 @@ report_bars() {
 }
 
 inner() {
-	enter_work
+	begin_bench
 	: >"$WORK/timing.out"
-	# shellcheck disable=SC2119 # no further arguments
-	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
 	make_nodes
 	SERVER=$(head -n 1 "$WORK/nodes/postmaster.pid")
 	describe_cpus

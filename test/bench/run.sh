@@ -235,11 +235,9 @@ report_bars() {
 }
 
 inner() {
-	enter_work
+	begin_bench
 	declare -gA SLICES
 	: >"$WORK/timing.out"
-	# shellcheck disable=SC2119 # no further arguments
-	build_and_install || { tail -n 40 "$WORK/build.log" >&2; die "the build failed"; }
 	make_servers
 	describe_cpus
 	say "Runs over $ROWS rows"
