@@ -18,6 +18,7 @@ DECLARE
 		CASE WHEN options.condition IS NOT NULL THEN 'condition' END,
 		CASE WHEN options.peer_condition IS DISTINCT FROM options.condition
 			THEN 'peer_condition' END,
+		CASE WHEN options.peer_mapping IS NOT NULL THEN 'peer_columns' END,
 		CASE WHEN options.max_differences <> 100000 THEN 'max_differences' END,
 		CASE WHEN options.cast_types THEN 'cast_types' END,
 		CASE WHEN options.extra_columns <> 'warn' THEN 'extra_columns' END,

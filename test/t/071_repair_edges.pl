@@ -227,7 +227,7 @@ DETAIL:  run.bare: not compared to its end/, 'says so');
 	like($refused->("run => $run"), qr/22023: direction must be pull or push/, 'a repair without a direction');
 	like($refused->("run => 987654, direction => 'pull'"), qr/42704: there is no run 987654 of this role/, 'no such run');
 	like($refused->("'run.child', run => $run, direction => 'pull'"), qr/22023: run $run has no table run\.child/, 'another table');
-	like($refused->("run => $run, direction => 'pull', condition => 'id = 1', exclude => '{v}', max_differences => 5, seed => 7"), qr/22023: arguments that do not go with run: exclude, condition, max_differences, seed/, 'arguments of a comparison');
+	like($refused->("run => $run, direction => 'pull', condition => 'id = 1', exclude => '{v}', max_differences => 5, seed => 7, peer_columns => '{\"id\": \"v\"}'"), qr/22023: arguments that do not go with run: exclude, condition, peer_columns, max_differences, seed/, 'arguments of a comparison');
 	$here->safe_psql('postgres', 'CREATE ROLE ann LOGIN SUPERUSER');
 	like($refused->("run => $run, direction => 'pull'", user => 'ann'), qr/42704: there is no run $run of this role/, 'a run of another role');
 	my $by_string = begin("tables => '{run.parent}'", $peer);
