@@ -303,7 +303,7 @@ CREATE FUNCTION audit_batch(conns text[], peers text[], items audit_item[], firs
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	found record;
+	chosen record;
 	smalls audit_small[];
 	compared audit_row[];
 	one audit_row;
@@ -311,15 +311,15 @@ BEGIN
 	equal := '{}';
 	BEGIN
 		conns := audit_begin(conns, peers);
-		found := audit_find_small(conns, items, first, options, most);
+		chosen := audit_find_small(conns, items, first, options, most);
 	EXCEPTION WHEN OTHERS THEN
 		-- an error shows again when the tables are compared alone
 		PERFORM peers_close(conns);
 		last := least(first + most - 1, cardinality(items));
 		RETURN;
 	END;
-	smalls := found.smalls;
-	last := found.last;
+	smalls := chosen.smalls;
+	last := chosen.last;
 	IF cardinality(smalls) < 2 THEN
 		RETURN;
 	END IF;
