@@ -1,7 +1,7 @@
 -- The protocol -------------------------------------------------------------------
 --
 -- What iblt on another server may call here, and what this server calls there:
--- everything in this file, and live_answer, repair_describe,
+-- everything in this file, and live_answer, repair_describe, repair_check_origin,
 -- repair_check_session, repair_lock_tables, repair_execute, repair_hash, repair_texts,
 -- repair_values, iblt_repair_parts, iblt_repair_keep, audit_tables, audit_published,
 -- audit_feeds, audit_generated, audit_answers, read_slice, slice_bound, slice_check,

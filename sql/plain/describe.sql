@@ -12,12 +12,14 @@
 CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY; SELECT pg_catalog.concat('
+	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.concat('
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')
 		|| $q$, CASE WHEN pg_catalog.current_setting('client_connection_check_interval', true)
 			IS NOT NULL AND pg_catalog.version() OPERATOR(pg_catalog.~) 'linux'
-			THEN pg_catalog.set_config('client_connection_check_interval', '1000', true) END); $q$
+			THEN pg_catalog.set_config('client_connection_check_interval', '1000', true) END,
+			CASE WHEN pg_catalog.current_setting('iblt.writing', true) IS DISTINCT FROM 'on'
+			THEN pg_catalog.set_config('transaction_read_only', 'on', true) END); $q$
 	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
 		('enable_indexonlyscan', 'off'), ('constraint_exclusion', 'off'), ('array_nulls', 'on'),
 		('quote_all_identifiers', 'off'), ('jit', 'off'),
@@ -35,20 +37,68 @@ AS $$
 	WHERE coalesce(other, value) IS NOT NULL
 $$;
 
--- A query that gives what a call of a function in SQL would give, where the function is not
--- there.
--- A function of SQL that names nothing but what PostgreSQL has is asked for by its body:
--- the arguments are columns of that name, as they are in the function.
-CREATE FUNCTION plain_call(call text) RETURNS text
+-- The body of a function in SQL as an expression, whose arguments are columns of that name.
+-- Calls of others of iblt's functions become such bodies, too.
+CREATE FUNCTION plain_body(name text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	body text := (SELECT prosrc FROM pg_proc
+		WHERE pronamespace = 'iblt_internal'::regnamespace AND proname = name);
+	c record;
+BEGIN
+	FOR c IN SELECT DISTINCT m[1] AS call, m[2] AS name, m[3] AS arguments
+			FROM regexp_matches(body, '(\m(\w+)\(([^()]*)\))', 'g') AS m
+			JOIN pg_proc p ON p.proname = m[2]
+				AND p.pronamespace = 'iblt_internal'::regnamespace LOOP
+		body := replace(body, c.call, '(' || plain_query(c.name, c.arguments) || ')');
+	END LOOP;
+	RETURN body;
+END
+$$;
+
+-- A query for what a function in SQL gives for such arguments.
+CREATE FUNCTION plain_query(name text, arguments text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format(CASE p.pronargs WHEN 0 THEN 'SELECT (%s)'
-			ELSE 'SELECT (%s) FROM (SELECT %s) AS %I (%s)' END, p.prosrc,
-		regexp_replace(call, '^[^(]*\((.*)\)$', '\1'), p.proname,
+			ELSE 'SELECT (%s) FROM (SELECT %s) AS %I (%s)' END, plain_body(name), arguments, name,
 		(SELECT string_agg(quote_ident(p.proargnames[i]), ', ' ORDER BY i)
 			FROM generate_series(1, p.pronargs) AS i))
 	FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
-	AND p.proname = split_part(call, '(', 1)
+	AND p.proname = plain_query.name
+$$;
+
+-- A statement that does what a function in PL/pgSQL does.
+-- It answers by an argument OUT, which the setting iblt.answer has then.
+CREATE FUNCTION plain_block(name text, arguments text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('DO %L', format('<<%I>> DECLARE %sBEGIN %s%s;%s END', name,
+		(SELECT string_agg(format('%I %s; ', p.proargnames[i], format_type(a.type, NULL)), ''
+			ORDER BY i) FROM unnest(coalesce(p.proallargtypes, p.proargtypes::oid[]))
+			WITH ORDINALITY AS a(type, i)),
+		'SELECT ' || nullif(arguments, '') || (SELECT ' INTO '
+			|| string_agg(quote_ident(p.proargnames[i]), ', ' ORDER BY i) || '; '
+			FROM generate_series(1, p.pronargs) AS i),
+		p.prosrc, (SELECT format(' PERFORM pg_catalog.set_config(''iblt.answer'', %I::text, true);',
+			p.proargnames[i]) FROM unnest(p.proargmodes) WITH ORDINALITY AS m(mode, i)
+			WHERE m.mode = 'o')))
+	FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
+	AND p.proname = plain_block.name
+$$;
+
+-- What gives, or does, what a call of a function does, where the function is not there.
+-- A function that names nothing but what PostgreSQL has is asked for by its body.
+CREATE FUNCTION plain_call(call text) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE l.lanname WHEN 'sql' THEN plain_query(c.name, c.arguments)
+		ELSE plain_block(c.name, c.arguments) END
+	FROM (SELECT split_part(call, '(', 1), regexp_replace(call, '^[^(]*\((.*)\)$', '\1'))
+		AS c(name, arguments)
+	JOIN pg_proc p ON p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = c.name
+	JOIN pg_language l ON l.oid = p.prolang
 $$;
 
 -- Types

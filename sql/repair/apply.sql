@@ -26,7 +26,7 @@ AS $$
 BEGIN
 	PERFORM repair_ask(plan, format(
 		'SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
-		repair_rows_sql(plan)), ids);
+		repair_rows_sql(plan, ids)), ids);
 END
 $$;
 
@@ -182,25 +182,35 @@ BEGIN
 END
 $$;
 
--- Sends the target's server a call of a function with rows, which it does not show, and waits
--- for its answer; says by time how far the repair has come.
-CREATE FUNCTION repair_call(conn text, label text, call text, message text) RETURNS text
+-- What the target's server answers behind so many results; says by time how far the repair has
+-- come.
+CREATE FUNCTION repair_answer(conn text, message text, before integer) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	answer text;
 BEGIN
-	PERFORM peer_send(conn, peer_settings(NULL, label) || 'SELECT iblt_internal.' || call);
 	WHILE NOT peer_wait(conn, 0.01, clock_timestamp() + interval '10 s') LOOP
 		PERFORM progress_timely(message);
 	END LOOP;
-	answer := peer_value(conn, 0.01);
+	answer := peer_value(conn, 0.01, before);
 	IF answer IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 			MESSAGE = format('%s''s answer was lost', peer_title(conn)),
 			DETAIL = 'Nothing was changed.';
 	END IF;
 	RETURN answer;
+END
+$$;
+
+-- Sends the target's server a call of a function with rows, which it does not show, and waits
+-- for its answer.
+CREATE FUNCTION repair_call(conn text, label text, call text, message text) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM peer_send(conn, peer_settings(NULL, label) || 'SELECT iblt_internal.' || call);
+	RETURN repair_answer(conn, message, 2);
 END
 $$;
 
@@ -212,8 +222,8 @@ AS $$
 BEGIN
 	IF statements = '{}' THEN
 		RETURN '{}';
-	ELSIF conn IS NULL THEN
-		RETURN repair_execute_many(statements, n, at_most, path);
+	ELSIF conn IS NULL OR peer_is_bare(conn) THEN
+		RETURN repair_execute_many(statements, n, at_most, path, conn);
 	END IF;
 	RETURN repair_call(conn, format('iblt_repair_execute of %s statements for many rows',
 			cardinality(statements)),
@@ -236,10 +246,10 @@ BEGIN
 		array_agg(s.n ORDER BY i) AS n, array_agg(s.key::text ORDER BY i) AS keys INTO x
 	FROM unnest(steps) WITH ORDINALITY AS s(id, key, action, sql, status, detail, n, columns, kept,
 		texts, here_digest, there_digest, i);
-	IF conn IS NULL THEN
+	IF conn IS NULL OR peer_is_bare(conn) THEN
 		RETURN CASE WHEN last
-			THEN repair_execute_passes(x.statements, x.kept, x.n, at_most, x.keys, path)
-			ELSE repair_execute(x.statements, x.kept, x.n, at_most, x.keys, path) END;
+			THEN repair_execute_passes(x.statements, x.kept, x.n, at_most, x.keys, path, conn)
+			ELSE repair_execute(x.statements, x.kept, x.n, at_most, x.keys, path, conn) END;
 	ELSIF current_setting('server_version_num')::integer < 150000 THEN
 		x.keys := ARRAY(SELECT repair_valid(key)
 			FROM unnest(x.keys) WITH ORDINALITY AS k(key, i) ORDER BY i);
@@ -336,8 +346,15 @@ DECLARE
 	plan repair_plan := (works[1]).plan;
 	asked repair_options := plan.asked;
 	conn text := (repair_side(plan)).place;
-	role text := ask_call(conn, format('repair_open(%L, %L)', asked.search_path, asked.as_replica));
+	role text;
 BEGIN
+	IF peer_is_bare(conn) THEN
+		PERFORM plain_open(conn, asked.as_replica AND NOT (plan.target).replica);
+		PERFORM repair_run_all(works);
+		PERFORM repair_check_deferred(asked.search_path, conn);
+		RETURN;
+	END IF;
+	role := ask_call(conn, format('repair_open(%L, %L)', asked.search_path, asked.as_replica));
 	PERFORM repair_run_all(works);
 	PERFORM ask_call(conn, format('repair_close(%L, %L)', asked.search_path, role));
 END

@@ -2,7 +2,8 @@
 --
 -- These functions run on the target's side.  They catch errors, to tell of the row that
 -- failed and of no others: the statements of a repair are in no query's text, and an error
--- that is raised again has no other context.
+-- that is raised again has no other context.  For a server without iblt they run where the
+-- repair is called, with its connection, and repair_try sends the statements (sql/plain).
 
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
@@ -21,6 +22,24 @@ BEGIN
 			'iblt_repair(run => ...).');
 	END IF;
 	PERFORM iblt_raise(e);
+END
+$$;
+
+-- The failure of a statement that changed other rows than it must.
+-- It is called under the path of the statement.
+CREATE FUNCTION repair_miscounted(sql text, n bigint, changed bigint) RETURNS failure
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	e iblt_internal.failure;
+BEGIN
+	e.state := '27000';		-- triggered_data_change_violation
+	e.message := format('a statement of the repair changed %s rows instead of %s', changed, n);
+	e.detail := left(sql, 1000) || E'\nNothing was changed.';
+	e.hint := 'Look for a trigger, a rule or another session that changes such rows. '
+		'Without a unique key, look for a value whose bytes are not those of its text: '
+		'a row of a type that was altered, or a NaN of another sign.';
+	RETURN e;
 END
 $$;
 
@@ -50,13 +69,8 @@ BEGIN
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	END IF;
 	IF changed <> n AND NOT (at_most AND changed < n) THEN
-		RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
-			MESSAGE = format('a statement of the repair changed %s rows instead of %s', changed, n),
-			DETAIL = left(coalesce(sql, iblt_internal.iblt_repair_kept(kept)), 1000)
-				|| E'\nNothing was changed.',
-			HINT = 'Look for a trigger, a rule or another session that changes such rows. '
-				'Without a unique key, look for a value whose bytes are not those of its text: '
-				'a row of a type that was altered, or a NaN of another sign.';
+		PERFORM iblt_internal.iblt_raise(iblt_internal.repair_miscounted(
+			coalesce(sql, iblt_internal.iblt_repair_kept(kept)), n, changed));
 	END IF;
 END
 $$;
@@ -64,28 +78,37 @@ $$;
 -- Runs all statements; or none, and returns the number of the first that failed and its
 -- error.
 CREATE FUNCTION repair_try(statements text[], kept text[], n bigint[], at_most boolean[],
-	path text, OUT failed integer, OUT e failure) RETURNS record
+	path text, conn text, OUT failed integer, OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	current integer;
+	tried record;
 BEGIN
-	FOR i IN 1 .. cardinality(statements) LOOP
-		current := i;
-		PERFORM progress_timely('running statements');
-		PERFORM repair_statement(statements[i], kept[i], n[i], at_most[i], path);
-	END LOOP;
-EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-		e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-		e.context = PG_EXCEPTION_CONTEXT, e.schema_name = SCHEMA_NAME,
-		e.table_name = TABLE_NAME, e.column_name = COLUMN_NAME,
-		e.datatype_name = PG_DATATYPE_NAME, e.constraint_name = CONSTRAINT_NAME;
+	IF conn IS NOT NULL THEN
+		tried := plain_try(conn, statements, n, at_most, path);
+		failed := tried.failed;
+		e := tried.e;
+	ELSE
+		BEGIN
+			FOR i IN 1 .. cardinality(statements) LOOP
+				current := i;
+				PERFORM progress_timely('running statements');
+				PERFORM repair_statement(statements[i], kept[i], n[i], at_most[i], path);
+			END LOOP;
+		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+				e.context = PG_EXCEPTION_CONTEXT, e.schema_name = SCHEMA_NAME,
+				e.table_name = TABLE_NAME, e.column_name = COLUMN_NAME,
+				e.datatype_name = PG_DATATYPE_NAME, e.constraint_name = CONSTRAINT_NAME;
+			failed := current;
+		END;
+	END IF;
 	IF path IS NULL AND e.state IN ('42P01', '42883', '42704', '3F000') THEN
 		e.hint := concat_ws(E'\n', nullif(e.hint, ''), 'Set apply_search_path if a trigger, '
 			'a default or a check names objects without their schema.');
 	END IF;
-	failed := current;
 END
 $$;
 
@@ -100,8 +123,8 @@ $$;
 -- Runs each statement for many rows that does what it is to do; the numbers of the others, which
 -- have changed nothing.
 -- Why they failed is found out row by row.  A cancel is not tried again.
-CREATE FUNCTION repair_execute_many(statements text[], n bigint[], at_most boolean, path text)
-RETURNS integer[]
+CREATE FUNCTION repair_execute_many(statements text[], n bigint[], at_most boolean, path text,
+	conn text DEFAULT NULL) RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -109,8 +132,8 @@ DECLARE
 	e failure;
 BEGIN
 	FOR i IN 1 .. cardinality(statements) LOOP
-		e := (repair_try(statements[i:i], '{NULL}', n[i:i], ARRAY[at_most], path)).e;
-		IF e.state IN ('57014', 'P0004') THEN
+		e := (repair_try(statements[i:i], '{NULL}', n[i:i], ARRAY[at_most], path, conn)).e;
+		IF e.state IN ('57014', 'IB005', 'P0004') THEN
 			PERFORM repair_fail(e, statements[i], NULL, NULL);
 		ELSIF e.state IS NOT NULL THEN
 			failed := failed || i;
@@ -123,7 +146,7 @@ $$;
 -- Runs the remaining ones of some statements, each by itself; those that may succeed behind
 -- others, and the error of the last one.
 CREATE FUNCTION repair_pass(statements text[], kept text[], n bigint[], at_most boolean[],
-	keys text[], path text, INOUT remaining integer[], OUT e failure) RETURNS record
+	keys text[], path text, conn text, INOUT remaining integer[], OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -132,7 +155,7 @@ DECLARE
 	tried failure;
 BEGIN
 	FOREACH i IN ARRAY remaining LOOP
-		tried := (repair_try(statements[i:i], kept[i:i], n[i:i], at_most[i:i], path)).e;
+		tried := (repair_try(statements[i:i], kept[i:i], n[i:i], at_most[i:i], path, conn)).e;
 		IF repair_is_order(tried.state) THEN
 			failed := failed || i;
 			e := tried;
@@ -146,18 +169,18 @@ $$;
 
 -- Runs statements for a row each; the numbers of those that may succeed behind others.
 CREATE FUNCTION repair_execute(statements text[], kept text[], n bigint[], at_most boolean[],
-	keys text[], path text) RETURNS integer[]
+	keys text[], path text, conn text DEFAULT NULL) RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	try record := repair_try(statements, kept, n, at_most, path);
+	try record := repair_try(statements, kept, n, at_most, path, conn);
 BEGIN
 	IF try.failed IS NULL THEN
 		RETURN '{}';
 	ELSIF NOT repair_is_order((try.e).state) THEN
 		PERFORM repair_fail(try.e, statements[try.failed], kept[try.failed], keys[try.failed]);
 	END IF;
-	RETURN (repair_pass(statements, kept, n, at_most, keys, path,
+	RETURN (repair_pass(statements, kept, n, at_most, keys, path, conn,
 		ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i))).remaining;
 END
 $$;
@@ -167,7 +190,7 @@ $$;
 -- that must be unique).  They are tried again behind the others, until none succeeds.  The
 -- order turns each time, so that neither direction of a chain takes many rounds.
 CREATE FUNCTION repair_execute_passes(statements text[], kept text[], n bigint[],
-	at_most boolean[], keys text[], path text) RETURNS integer[]
+	at_most boolean[], keys text[], path text, conn text DEFAULT NULL) RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -177,7 +200,7 @@ DECLARE
 	i integer;
 BEGIN
 	WHILE remaining <> '{}' LOOP
-		pass := repair_pass(statements, kept, n, at_most, keys, path,
+		pass := repair_pass(statements, kept, n, at_most, keys, path, conn,
 			ARRAY(SELECT f FROM unnest(remaining) WITH ORDINALITY AS x(f, position)
 				ORDER BY position DESC));
 		IF cardinality(pass.remaining) = cardinality(remaining) THEN
@@ -196,12 +219,12 @@ END
 $$;
 
 -- Runs all triggers and checks that are deferred.
-CREATE FUNCTION repair_check_deferred(path text) RETURNS void
+CREATE FUNCTION repair_check_deferred(path text, conn text DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
-	try record := repair_try(ARRAY[sql], '{NULL}', '{0}', '{f}', path);
+	try record := repair_try(ARRAY[sql], '{NULL}', '{0}', '{f}', path, conn);
 BEGIN
 	IF try.failed IS NOT NULL THEN
 		PERFORM repair_fail(try.e, sql, NULL, NULL);

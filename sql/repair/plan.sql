@@ -170,8 +170,8 @@ CREATE FUNCTION repair_target_of(plan repair_plan) RETURNS repair_target
 AS $$
 DECLARE
 	relation text := (repair_side(plan)).relation;
-	described jsonb := ask_one((repair_side(plan)).place,
-		format('SELECT repair_describe(%L)', relation), 0.01);
+	described jsonb := ask_call((repair_side(plan)).place,
+		format('repair_describe(%L::pg_catalog.regclass)', relation));
 BEGIN
 	IF described IS NULL THEN
 		PERFORM refuse_altered(relation, (plan.asked).target);
@@ -190,34 +190,21 @@ BEGIN
 	compared.by_index := false;		-- whatever a run trusted
 	plan.compared := repair_stamped(compared, asked);
 	plan.asked := asked;
-	PERFORM repair_refuse_bare(repair_side(plan));
 	plan.target := repair_target_of(plan);
 	asked.as_replica := asked.as_replica OR (plan.target).replica;
 	plan.asked := asked;
 	plan.columns := repair_columns(plan.compared, repair_side(plan), plan.target);
 	plan.secret := gen_random_uuid();
 	PERFORM repair_check_target(plan), repair_check_apply(plan);
-	IF asked.search_path IS NOT NULL OR asked.as_replica OR asked.origin IS NOT NULL THEN
-		PERFORM ask_one((repair_side(plan)).place, format('SELECT repair_check_session(%L, %L, %L)',
-			asked.search_path, asked.as_replica AND asked.apply, asked.origin), 0.01);
+	IF asked.origin IS NOT NULL THEN
+		PERFORM ask_call((repair_side(plan)).place, format('repair_check_origin(%L)',
+			asked.origin));
+	END IF;
+	IF asked.search_path IS NOT NULL OR asked.as_replica THEN
+		PERFORM ask_call((repair_side(plan)).place, format('repair_check_session(%L, %L)',
+			asked.search_path, asked.as_replica AND asked.apply));
 	END IF;
 	RETURN plan;
-END
-$$;
-
--- An error for a target that is asked by plain queries.
-CREATE FUNCTION repair_refuse_bare(s side) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF s.bare THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
-			MESSAGE = format('cannot %s a peer by plain queries',
-				CASE s.side WHEN 'here' THEN 'pull into' ELSE 'push to' END),
-			DETAIL = 'They only read.',
-			HINT = 'Repair from the other server, with direction => ''pull'', '
-				'or install iblt on the peer.';
-	END IF;
 END
 $$;
 

@@ -1,28 +1,34 @@
 -- What refers to the rows ----------------------------------------------------------
 
--- The target's rows t of the keys in $1, as a FROM clause; with other columns than those
--- compared if they are named.
-CREATE FUNCTION repair_rows_sql(plan repair_plan, more text[] DEFAULT '{}') RETURNS text
+-- The target's rows t of the keys with these ids, which are in $1, as a FROM clause; with other
+-- columns than those compared if they are named.
+-- A server without iblt takes no parameters, but hashes of keys.
+CREATE FUNCTION repair_rows_sql(plan repair_plan, ids text[], more text[] DEFAULT '{}') RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	s side := repair_side(plan);
 	f finder := finder(plan.compared, s);
 BEGIN
+	IF s.bare THEN
+		f.matches := plain_matches_sql(plan.compared,
+			quote_literal(keys_of_ids(plan.compared, ids)), false);
+	END IF;
 	RETURN format('%s JOIN %s ON %s', f.keys, rows_sql(plan.compared, s, more),
 		f.matches);
 END
 $$;
 
--- A query that counts the rows that refer to rows of the keys in $1, and are none of them.
-CREATE FUNCTION repair_referring_sql(plan repair_plan, k repair_foreign_key) RETURNS text
+-- A query that counts the rows that refer to rows of these keys, and are none of them.
+CREATE FUNCTION repair_referring_sql(plan repair_plan, k repair_foreign_key, ids text[])
+RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s'
 			' FROM %s) SELECT count(*) FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
 			' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
 		string_agg(format('t.%I AS iblt_r%s', c.referenced, c.position), ', ' ORDER BY c.position),
-		repair_rows_sql(plan, '{tableoid,ctid}' || array_agg(c.referenced)),
+		repair_rows_sql(plan, ids, '{tableoid,ctid}' || array_agg(c.referenced)),
 		k.relation,
 		string_agg(format('iblt_d.iblt_r%s %s r.%I', c.position, c.equal, c.referring),
 			' AND ' ORDER BY c.position))
@@ -80,7 +86,7 @@ BEGIN
 				'rows of %s, which may not be read, may refer to such rows %s', k.relation, does);
 			CONTINUE;
 		END IF;
-		found := repair_ask(plan, repair_referring_sql(plan, k), ids);
+		found := repair_ask(plan, repair_referring_sql(plan, k, ids), ids);
 		IF found > 0 THEN
 			problems := problems || format('%s of %s to such rows %s',
 				found || CASE found WHEN 1 THEN ' row' ELSE ' rows' END,

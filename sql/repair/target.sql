@@ -1,7 +1,8 @@
 -- The target -----------------------------------------------------------------------
 --
 -- What a repair has to know of the relation to be changed.  The functions run on its
--- side, and name types and operators with their schemas.
+-- side, and name types and operators with their schemas.  A server without iblt is asked for
+-- their bodies (plain_call), so they name nothing but what PostgreSQL has, and each other.
 
 -- The name of a type with its schema.
 CREATE FUNCTION repair_type(type oid) RETURNS text
@@ -101,7 +102,7 @@ AS $$
 			WHERE t.tgtype & e.bit > 0))), '[]')
 	FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 	WHERE NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgtype & 28 > 0
-	AND p.pronamespace <> 'iblt_internal'::regnamespace AND t.tgrelid IN (
+	AND p.pronamespace IS DISTINCT FROM to_regnamespace('iblt_internal') AND t.tgrelid IN (
 		SELECT target UNION SELECT relid FROM pg_partition_tree(target))
 $$;
 
@@ -155,38 +156,34 @@ BEGIN
 END
 $$;
 
--- An error if this session cannot run statements under a search_path, as replication does, or
--- under a replication origin.  It sets the first two for a moment to find out.
-CREATE FUNCTION repair_check_session(path text, as_replica boolean, origin text) RETURNS void
+-- An error if this session cannot run statements under a search_path, or as replication does.
+-- It sets both for a moment to find out.
+CREATE FUNCTION repair_check_session(path text, as_replica boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	role text := current_setting('session_replication_role');
+	own_path text := current_setting('search_path');
 BEGIN
-	IF origin IS NOT NULL THEN
-		PERFORM repair_check_origin(origin);
+	IF path IS NOT NULL THEN
+		PERFORM set_config('search_path', path, true),
+			pg_catalog.set_config('search_path', own_path, true);
 	END IF;
-	BEGIN
-		IF path IS NOT NULL THEN
-			PERFORM set_config('search_path', path, true),
-				set_config('search_path', 'iblt_internal, pg_catalog, pg_temp', true);
-		END IF;
-		IF as_replica AND role <> 'replica' THEN
-			PERFORM set_config('session_replication_role', 'replica', true),
-				set_config('session_replication_role', role, true);
-		END IF;
-	EXCEPTION
-		WHEN invalid_parameter_value THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = 'apply_search_path is not a list of schemas',
-				HINT = 'Give it as in SET search_path: names with commas between them, '
-					'in double quotes where needed.';
-		WHEN insufficient_privilege THEN
-			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-				MESSAGE = 'permission denied to set session_replication_role',
-				DETAIL = 'as_replica sets it on the side to be changed.',
-				HINT = 'Repair as a superuser there, or from PostgreSQL 15 on as a role that was '
-					'granted SET ON PARAMETER session_replication_role.';
-	END;
+	IF as_replica AND role <> 'replica' THEN
+		PERFORM set_config('session_replication_role', 'replica', true),
+			set_config('session_replication_role', role, true);
+	END IF;
+EXCEPTION
+	WHEN invalid_parameter_value THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'apply_search_path is not a list of schemas',
+			HINT = 'Give it as in SET search_path: names with commas between them, '
+				'in double quotes where needed.';
+	WHEN insufficient_privilege THEN
+		RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+			MESSAGE = 'permission denied to set session_replication_role',
+			DETAIL = 'as_replica sets it on the side to be changed.',
+			HINT = 'Repair as a superuser there, or from PostgreSQL 15 on as a role that was '
+				'granted SET ON PARAMETER session_replication_role.';
 END
 $$;

@@ -262,6 +262,12 @@ SKIP:
 	refused(qr/0A000: .*because of columns that it names: "v"/, "'vague'", q{condition => $$v = 'a'$$}, 'a condition that it would make another one');
 }
 
+# --- the peer's transactions -----------------------------------------------------------------
+
+both("CREATE TABLE mode (id int PRIMARY KEY, v text); INSERT INTO mode VALUES (1, 'on')");
+$there->safe_psql('postgres', "CREATE VIEW mode_view AS SELECT id, current_setting('transaction_read_only') AS v FROM mode");
+is(plain("'mode'", "peer_relation => 'mode_view', key_columns => '{id}'"), '', 'only read');
+
 # --- repairs -----------------------------------------------------------------------------
 
 sub repair
@@ -270,7 +276,11 @@ sub repair
 	return query("SELECT concat_ws(' ', action, status, detail, count(*)) FROM iblt_repair($relation, $peer, direction => 'pull', method => 'plain'" . ($options ? ", $options" : '')
 		. ') GROUP BY action, status, detail ORDER BY 1');
 }
-like(failure("SELECT * FROM iblt_repair('t', $peer, direction => 'push', method => $_)"), qr/0A000: cannot push to a peer by plain queries/, "push, method => $_") foreach (q('plain'), q('auto'));
+foreach my $method (qw(plain auto))
+{
+	is(query("SELECT concat_ws(' ', action, status, detail, count(*)) FROM iblt_repair('t', $peer, direction => 'push', method => '$method') GROUP BY action, status, detail ORDER BY 1"), "delete preview 1\ninsert preview 1\nupdate preview 3", "a preview of a push, method => $method");
+	like(failure("SELECT * FROM iblt_repair('t', $peer, direction => 'push', method => '$method', apply => true)"), qr/42501: on the peer: permission denied for table t/, 'which takes rights');
+}
 like(failure("SELECT * FROM iblt_repair('t', peer_relation => 'nokey', direction => 'pull', method => 'plain')"), qr/0A000: .*there is no peer/, 'no peer');
 is(repair("'t'"), "delete preview 1\ninsert preview 1\nupdate preview 3", 'a preview');
 is(plain("'t'"), truth('t', 'id'), 'changes nothing');
@@ -567,7 +577,7 @@ sub run_found { my ($run, $table) = @_; return $here->safe_psql('postgres', "SEL
 }
 $there->safe_psql('postgres', "UPDATE runs.numbers SET v = 'v100' WHERE id = 300; INSERT INTO runs.bits VALUES (2999::bit(16), 2999)");
 is($here->safe_psql('postgres', "SELECT before, after, status FROM iblt_audit_recheck(1, $peer) WHERE relation = 'runs.bits'"), '1|0|equal', 'looking again');
-like(failure("SELECT * FROM iblt_repair(run => 1, peer => $peer, direction => 'push', apply => true)"), qr/0A000: cannot push to a peer by plain queries/, 'plain queries write nothing');
+like(failure("SELECT * FROM iblt_repair(run => 1, peer => $peer, direction => 'push', apply => true)"), qr/42501: on the peer: permission denied/, 'a push of what the run found takes rights');
 is($here->safe_psql('postgres', "SELECT bool_and(status = 'applied') FROM iblt_repair(run => 1, peer => $peer, direction => 'pull', apply => true)"), 't', 'a repair of what the run found');
 {
 	my $run = IbltRuns::begin_run("schema => 'runs', method => 'plain', slice_ms => 20, progress => false", peer => $peer);

@@ -36,7 +36,7 @@ foreach my $name (qw(a b c d))
 sql('a', 'CREATE SCHEMA "Their Iblt"; CREATE EXTENSION iblt SCHEMA "Their Iblt"; CREATE EXTENSION dblink; ALTER DATABASE a SET search_path = public, "Their Iblt"');
 sql('b', 'CREATE EXTENSION iblt');
 each_of('abcd', q{CREATE SCHEMA shop; CREATE TYPE shop.mood AS ENUM ('sad', 'ok')});
-my $notices;
+my ($notices, $errors);
 
 # The rows of a call, sorted, with their errors.
 sub call
@@ -44,6 +44,7 @@ sub call
 	my ($from, $sql) = @_;
 	my ($server, $db) = @{ $db{$from} };
 	my ($rc, $out, $err) = $server->psql($db, "SET client_min_messages = notice; $sql");
+	$errors = $err;
 	$notices = join "\n", $err =~ /((?:NOTICE|WARNING): .*(?:\nDETAIL: .*)?)/g;
 	return $err =~ /(ERROR: .*(?:\n(?:DETAIL|HINT): .*)*)/ ? $1 : join "\n", sort split /\n/, $out;
 }
@@ -68,6 +69,7 @@ my @kinds = (
 	{ columns => '"K ""k" int PRIMARY KEY, "t" timestamptz', name => '"B "" b"', row => sub { "$_[0], '2026-01-0" . (1 + $_[1] % 9) . " 12:00+03'" } },
 	{ columns => 'k jsonb, v int', options => ", key_columns => '{k}'", row => sub { "'{\"n\": $_[0]}', $_[1]" } });
 
+sub contents { my ($node, $name) = @_; return sql($node, "SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM $name AS t") }
 my $differences = 0;
 my @failed;
 foreach my $round (1 .. $rounds)
@@ -94,6 +96,12 @@ foreach my $round (1 .. $rounds)
 	push @failed, "round $round, columns: $columns\ninstead of $counted" if $columns ne $counted;
 	push @failed, "round $round, plain: $plain\ninstead of $sides" if $plain ne $sides;
 	$differences += lines($expected);
+	# what plain queries repair is equal by sketches
+	my ($target, $direction) = $round % 2 ? ('b', 'push') : ('a', 'pull');
+	my $source = contents(($target eq 'a' ? 'b' : 'a'), $name);
+	my $repaired = call('desk', "SELECT DISTINCT status FROM iblt_repair" . both_of('a', $name, 'b') . ", direction => '$direction', recheck => 0, method => 'plain', apply => true" . ($kind->{options} // '') . ')');
+	my $left = call('desk', $short . both_of('a', $name, 'b') . ", recheck => 0" . ($kind->{options} // '') . ')');
+	push @failed, "round $round, repaired: $repaired, $left" if $repaired ne ($expected eq '' ? '' : 'applied') || $left ne '' || contents($target, $name) ne $source;
 }
 is(join("\n", @failed), '', "$rounds random rounds, as from one of the two");
 cmp_ok($differences, '>', $rounds, 'with differences');
@@ -264,7 +272,7 @@ foreach my $node (qw(a b))
 
 # --- repairs ---------------------------------------------------------------------------------------
 
-sub dump_of { my ($name, $table) = @_; return sql($name, "SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM shop.$table AS t") }
+sub dump_of { my ($name, $table) = @_; return contents($name, "shop.$table") }
 my $repair = "SELECT concat_ws(' ', key ->> 'id', action, status) FROM iblt_repair";
 each_of('abcd', "CREATE TABLE shop.g (id int PRIMARY KEY, v text, m shop.mood); CREATE TABLE shop.child (id int PRIMARY KEY, g int REFERENCES shop.g DEFERRABLE INITIALLY DEFERRED)");
 sub fill
@@ -289,8 +297,6 @@ fill();
 is(call('desk', "BEGIN; $repair" . both_of('a', 'shop.g', 'b') . ", direction => 'pull', apply => true); ROLLBACK"), "3 delete applied\n4 update applied\n77 insert applied", 'a pull in a transaction that is rolled back');
 is(dump_of('a', 'g'), $was_b, 'is committed where it is');
 fill();
-like(call('desk', $repair . both_of('c', 'shop.g', 'd') . ", direction => 'pull', method => 'plain')"), qr/^ERROR:  cannot pull into a peer by plain queries/, 'no repair of a side without iblt');
-like(call('desk', $repair . both_of('c', 'shop.g', 'd') . ", direction => 'push', method => 'plain')"), qr/^ERROR:  cannot push to a peer by plain queries/, 'in any direction');
 is(call('desk', $repair . both_of('a', 'shop.g', 'd') . ", direction => 'pull', method => 'auto', apply => true)"), "3 delete applied\n4 update applied\n77 insert applied", 'but one from a side without it');
 is(dump_of('a', 'g'), $was_b, 'makes it the same');
 is(call('desk', $repair . both_of('c', 'shop.g', 'b') . ", direction => 'push', method => 'auto', apply => true)"), "3 insert applied\n4 update applied\n77 delete applied", 'in both directions');
@@ -298,6 +304,113 @@ is(dump_of('b', 'g'), $was_a, 'and so here');
 sql('a', 'CREATE TABLE shop.other (LIKE shop.g INCLUDING ALL)');
 is(call('desk', "SELECT count(*) FROM iblt_repair" . both_of('a', 'shop.other', 'a') . ", peer_relation => 'g', direction => 'pull', apply => true)"), 50, 'a repair within one database elsewhere');
 is(dump_of('a', 'other'), $was_b, 'makes it the same');
+
+# --- repairs of a side without iblt -------------------------------------------------------------------
+
+my $plain = ", method => 'auto'";
+fill();
+sql('d', "CREATE FUNCTION shop.seen() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN new; END'; CREATE TRIGGER seen BEFORE INSERT ON shop.g FOR EACH ROW EXECUTE FUNCTION shop.seen()");
+is(call('desk', $repair . both_of('a', 'shop.g', 'd') . ", direction => 'push'$plain)"), "3 insert preview\n4 update preview\n77 delete preview", 'a preview for a side without iblt');
+is($notices, "NOTICE:  \"d\" has no extension iblt, and is compared by plain queries\nNOTICE:  the repair will delete 1 of the 50 rows of shop.g (there)\nNOTICE:  triggers of shop.g will fire (there): seen (INSERT)", 'with what it would do');
+is(contents('d', 'shop.g'), $was_b, 'nothing has changed');
+sql('d', 'DROP FUNCTION shop.seen() CASCADE');
+foreach my $pair ([qw(a d push)], [qw(c d push)], [qw(c d pull)], [qw(c b pull)])
+{
+	my ($first, $second, $direction) = @$pair;
+	fill();
+	my $wanted = $direction eq 'push' ? $was_a : $was_b;
+	is(call('desk', $repair . both_of($first, 'shop.g', $second) . ", direction => '$direction', apply => true$plain)"),
+		$direction eq 'push' ? "3 insert applied\n4 update applied\n77 delete applied" : "3 delete applied\n4 update applied\n77 insert applied", "between $first and $second: $direction");
+	is(contents($first, 'shop.g') . contents($second, 'shop.g'), $wanted . $wanted, 'makes both the same');
+}
+
+# rows that change after they were compared
+{
+	fill();
+	my $writer = IbltTest::Session->new($servers[0], 'c');
+	$writer->run("BEGIN; UPDATE shop.g SET v = 'mine' WHERE id = 4");
+	my $waiting = IbltTest::Session->new($servers[0], 'postgres')->start("SELECT concat_ws(' ', key ->> 'id', action, status, detail) FROM iblt_repair" . both_of('c', 'shop.g', 'd') . ", direction => 'pull', apply => true, progress => true$plain) ORDER BY 1");
+	$waiting->seen(qr/locking the rows of 3 keys/);
+	$servers[0]->poll_query_until('c', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
+	sql('d', "UPDATE shop.g SET v = 'theirs' WHERE id = 77");
+	$writer->run('COMMIT');
+	$writer->quit;
+	is($waiting->done, "3 delete applied\n4 update skipped changed since it was compared\n77 insert skipped changed since it was compared", 'are skipped');
+	$waiting->quit;
+	is(sql('c', "SELECT v FROM shop.g WHERE id = 4"), 'mine', 'and not overwritten');
+}
+
+# columns of all sorts, and an order in which statements succeed
+each_of('cd', q{CREATE TABLE shop.s ("Id" int, k text COLLATE "C", n int GENERATED ALWAYS AS IDENTITY, twice int GENERATED ALWAYS AS ("Id" * 2) STORED, v numeric(6,2), u int UNIQUE, p int, PRIMARY KEY (k, "Id"));
+	CREATE UNIQUE INDEX ON shop.s ("Id"); ALTER TABLE shop.s ADD FOREIGN KEY (p) REFERENCES shop.s ("Id")});
+sql('d', q{INSERT INTO shop.s ("Id", k, v, u, p) SELECT g, 'k''\\' || g, g / 3.0, g, nullif(g - 1, 0) FROM generate_series(1, 20) AS g});
+sql('c', q{INSERT INTO shop.s ("Id", k, n, v, u, p) OVERRIDING SYSTEM VALUE SELECT "Id", k, n, v, u + 1, p FROM (TABLE shop.s) AS s UNION ALL SELECT g, 'k''\\' || g, g, g / 3.0, g + 1, nullif(g - 1, 0) FROM generate_series(1, 9) AS g});
+sub sorts { my ($options) = @_; return call('desk', "SELECT concat_ws(' ', action, status, count(*)) FROM iblt_repair" . both_of('c', 'shop.s', 'd') . ", apply => true$plain, $options) GROUP BY action, status") }
+is(sorts("direction => 'pull'"), "insert applied 11\nupdate applied 9", 'identities, generated columns, references to the table itself, and unique values that move');
+is(contents('c', 'shop.s'), contents('d', 'shop.s'), 'makes it the same');
+sql('d', 'DELETE FROM shop.s WHERE "Id" > 3');
+is(sorts("direction => 'push', deletes => false, inserts => false"), 'insert skipped 17', 'what is left out');
+is(sorts("direction => 'pull'"), 'delete applied 17', 'deletes in the order of the references');
+sql('c', q{CREATE TABLE shop.o (s int REFERENCES shop.s ("Id") ON DELETE CASCADE); INSERT INTO shop.o VALUES (3)});
+sql('d', 'DELETE FROM shop.s WHERE "Id" = 3');
+like(sorts("direction => 'pull'"), qr/^ERROR:  the repair would change rows beyond those compared\nDETAIL:  .*1 row of shop.o refers to such rows by constraint o_s_fkey ON DELETE CASCADE/, 'rows that would go, too, keep it from being applied');
+is(sorts("direction => 'pull', \"cascade\" => true"), 'delete applied 1', 'or not');
+
+# what a trigger does
+sql('d', q{INSERT INTO shop.s ("Id", k) VALUES (4, 'secret 4'), (5, 'secret 5'), (6, 'secret 6')});
+my $before = contents('c', 'shop.s');
+foreach my $does ([ 'RETURN NULL;', qr/ERROR:  on "c": a statement of the repair changed 0 rows instead of 1\nDETAIL:  .*\nNothing was changed\.\nThe row has the key \{.*"Id": 5/ ],
+	[ q{new.v := 7; RETURN new;}, qr/ERROR:  after the repair, the rows of 1 keys are not as on the source/ ],
+	[ q{RAISE EXCEPTION 'no'; }, qr/ERROR:  on "c": no\nDETAIL:  The row has the key \{.*"Id": 5/ ],
+	[ q{PERFORM nothing(); RETURN new;}, qr/ERROR:  on "c": function nothing\(\) does not exist\nDETAIL:  The row has the key \{.*"Id": 5(?s:.*)\nSet apply_search_path/ ])
+{
+	sql('c', qq{CREATE FUNCTION shop.does() RETURNS trigger LANGUAGE plpgsql AS \$\$BEGIN IF new."Id" <> 5 THEN RETURN new; END IF; $does->[0] END\$\$; CREATE TRIGGER does BEFORE INSERT ON shop.s FOR EACH ROW EXECUTE FUNCTION shop.does()});
+	sorts("direction => 'pull'");
+	like($errors, $does->[1], "a trigger: $does->[0]");
+	unlike($errors, qr/secret [46]/, 'no other row is told');
+	is(contents('c', 'shop.s'), $before, 'nothing has changed');
+	sql('c', 'DROP FUNCTION shop.does() CASCADE');
+}
+sql('c', q{CREATE TABLE shop.log (v text); CREATE FUNCTION shop.does() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN INSERT INTO shop.log SELECT concat_ws(' ', current_setting('synchronous_commit'), current_setting('search_path'), current_setting('session_replication_role'), current_setting('row_security')); RETURN new; END$$;
+	CREATE TRIGGER does BEFORE INSERT ON shop.s FOR EACH ROW EXECUTE FUNCTION shop.does(); ALTER TABLE shop.s ENABLE ALWAYS TRIGGER does; ALTER DATABASE c SET synchronous_commit = off});
+is(sorts("direction => 'pull', apply_search_path => 'shop, public', as_replica => true"), 'insert applied 3', 'as replication does');
+is(sql('c', 'SELECT DISTINCT v FROM shop.log'), 'local shop, public replica off', 'with these settings');
+sql('c', 'ALTER DATABASE c RESET synchronous_commit; DROP FUNCTION shop.does() CASCADE');
+like(sorts("direction => 'pull', apply_search_path => 'a,,b'"), qr/^ERROR:  on "c": apply_search_path is not a list of schemas/, 'which is checked');
+like(sorts("direction => 'pull', origin => 'nobody'"), qr/^ERROR:  on "c": replication origin "nobody" does not exist/, 'and so is an origin');
+sql('c', "SELECT pg_replication_origin_create('mender')");
+sql('d', 'DELETE FROM shop.s WHERE "Id" = 6');
+is(sorts("direction => 'pull', origin => 'mender'"), 'delete applied 1', 'under which a repair writes');
+sql('c', "SELECT pg_replication_origin_drop('mender')");
+unlike(slurp_file($_->logfile), qr/secret [46]/, 'no log has rows') foreach @servers;
+
+# checks that are deferred, keys that are not unique, which row wins, and locks
+each_of('cd', 'CREATE TABLE shop.w (id int PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE, u int UNIQUE DEFERRABLE, at timestamptz); CREATE TABLE shop.n (v text, w int); CREATE INDEX ON shop.n (v)');
+sql('c', "INSERT INTO shop.w VALUES (1, 1, '2026-01-01'), (2, 2, '2026-01-02'); INSERT INTO shop.n SELECT 'v' || g % 3, g % 2 FROM generate_series(1, 12) AS g");
+sql('d', "INSERT INTO shop.w VALUES (1, 2, '2026-01-03'), (2, 1, '2026-01-01'); INSERT INTO shop.n SELECT 'v' || g % 4, NULL FROM generate_series(1, 12) AS g");
+is(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', winner => 'newest', newest_by => 'at', key_columns => '{id}'$plain)"), "1 update preview\n2 update skipped", 'the newer row wins');
+like(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', winner => 'newest'$plain)"), qr/^ERROR:  the commit times of the rows of shop.w cannot be read/, 'commit times are not read');
+is(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'push', apply => true$plain)"), "1 update applied\n2 update applied", 'unique values are exchanged');
+is(contents('d', 'shop.w'), contents('c', 'shop.w'), 'and it is the same');
+is(call('desk', "SELECT DISTINCT status FROM iblt_repair" . both_of('c', 'shop.n', 'd') . ", direction => 'push', apply => true$plain)"), 'applied', 'rows without a key');
+is(contents('d', 'shop.n'), contents('c', 'shop.n'), 'are the same');
+{
+	sql('d', "DELETE FROM shop.n WHERE v = 'v1'");
+	my $writer = IbltTest::Session->new($servers[1], 'd');
+	$writer->run("BEGIN; INSERT INTO shop.n VALUES ('v5', 5)");
+	like(call('desk', $repair . both_of('c', 'shop.n', 'd') . ", direction => 'push', apply => true, timeout => '1 s'$plain)"), qr/^ERROR:  could not lock shop.n for a repair/, 'whose table is locked against writers');
+	$writer->run("ROLLBACK; BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('shop.w'::regclass::oid::int8 - 2147483648)::int4)");
+	sql('d', 'UPDATE shop.w SET at = NULL');
+	like(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', apply => true, timeout => '1 s'$plain)"), qr/^ERROR:  could not lock shop.w for a repair/, 'one repair at a time');
+	$writer->run('ROLLBACK');
+	$writer->quit;
+}
+each_of('cd', 'CREATE TABLE shop.x (id int PRIMARY KEY, g int)');
+sql('c', 'CREATE TABLE shop.y (id int PRIMARY KEY); ALTER TABLE shop.x ADD FOREIGN KEY (g) REFERENCES shop.y DEFERRABLE INITIALLY IMMEDIATE');
+sql('d', 'INSERT INTO shop.x VALUES (1, 1)');
+like(call('desk', $repair . both_of('c', 'shop.x', 'd') . ", direction => 'pull', apply => true$plain)"), qr/^ERROR:  on "c": insert or update on table "x" violates foreign key constraint "x_g_fkey"\nDETAIL:  .*\nHINT:  Repair all tables/, 'a check that was deferred');
+is(sql('c', 'SELECT count(*) FROM shop.x'), 0, 'keeps it from being applied');
+nothing_left('after repairs without iblt', @servers);
 
 # what keeps it from being applied
 fill();
@@ -316,11 +429,11 @@ foreach my $how ([ 'an error of the commit', "RAISE EXCEPTION ''not today''", qr
 		CREATE TABLE shop.late (id int); CREATE CONSTRAINT TRIGGER late AFTER INSERT ON shop.late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION shop.late();
 		CREATE FUNCTION shop.later() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET CONSTRAINTS ALL DEFERRED; RETURN NULL; END'");
 	# after the statements have run, a last one is deferred to the commit
-	sql('a', "ALTER FUNCTION iblt_internal.repair_flushed() RENAME TO kept_back; ALTER FUNCTION iblt_internal.repair_check_deferred(text) RENAME TO checked; CREATE FUNCTION iblt_internal.repair_check_deferred(text) RETURNS void LANGUAGE plpgsql AS
+	sql('a', "ALTER FUNCTION iblt_internal.repair_flushed() RENAME TO kept_back; ALTER FUNCTION iblt_internal.repair_check_deferred(text, text) RENAME TO checked; CREATE FUNCTION iblt_internal.repair_check_deferred(text) RETURNS void LANGUAGE plpgsql AS
 		'BEGIN PERFORM iblt_internal.checked(\$1); SET CONSTRAINTS ALL DEFERRED; INSERT INTO shop.late VALUES (1); END'; ALTER FUNCTION iblt_internal.kept_back() RENAME TO repair_flushed");
 	like(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'pull', apply => true)"), $error, "$what names the side");
 	is(dump_of('a', 'g'), $after, 'nothing has changed');
-	sql('a', 'DROP FUNCTION iblt_internal.repair_check_deferred(text); ALTER FUNCTION iblt_internal.checked(text) RENAME TO repair_check_deferred; DROP TABLE shop.late; DROP FUNCTION shop.late(), shop.later()');
+	sql('a', 'DROP FUNCTION iblt_internal.repair_check_deferred(text); ALTER FUNCTION iblt_internal.checked(text, text) RENAME TO repair_check_deferred; DROP TABLE shop.late; DROP FUNCTION shop.late(), shop.later()');
 }
 
 # Two repairs of one target wait for each other, wherever they are conducted.
