@@ -465,6 +465,9 @@ peer => 'new', method => 'auto', rows => 'columns') ORDER BY key" '{"id": 7} bot
 method => 'auto', recheck => 0) ORDER BY key" \
 		'{"id": 7} majority {old,spare} {new}'$'\n''{"id": 300} majority {old,new} {spare}'$'\n''{"id": 19000} majority {old,spare} {new}'
 	show "three nodes: the majority says which one is wrong"
+	ask_desk "SELECT key, action, status FROM iblt_repair(here_peer => 'old', here_relation => 'public.orders',
+peer => 'new', method => 'auto', direction => 'push', apply => true) ORDER BY key" '{"id": 7} update applied'$'\n''{"id": 19000} insert applied'
+	show "the desk made new like old, in one transaction"
 }
 
 sum_up() {

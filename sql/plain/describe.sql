@@ -9,17 +9,21 @@
 -- The statements that go before each plain query on the peer, with the settings of the
 -- function that runs such a query here, if that has any of its own; a label is its
 -- application_name.
-CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL) RETURNS text
+-- Without "writes" it only reads, unless it is in the transaction of a repair.
+CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
+	writes boolean DEFAULT false) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.concat('
+	SELECT format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED%s; SELECT pg_catalog.concat(',
+			CASE WHEN writes THEN ', READ WRITE' END)
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')
 		|| $q$, CASE WHEN pg_catalog.current_setting('client_connection_check_interval', true)
 			IS NOT NULL AND pg_catalog.version() OPERATOR(pg_catalog.~) 'linux'
-			THEN pg_catalog.set_config('client_connection_check_interval', '1000', true) END,
+			THEN pg_catalog.set_config('client_connection_check_interval', '1000', true) END$q$
+		|| CASE WHEN writes THEN '' ELSE $q$,
 			CASE WHEN pg_catalog.current_setting('iblt.writing', true) IS DISTINCT FROM 'on'
-			THEN pg_catalog.set_config('transaction_read_only', 'on', true) END); $q$
+			THEN pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || '); '
 	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
 		('enable_indexonlyscan', 'off'), ('constraint_exclusion', 'off'), ('array_nulls', 'on'),
 		('quote_all_identifiers', 'off'), ('jit', 'off'),

@@ -28,6 +28,7 @@ DECLARE
 	constraint_name text;
 BEGIN
 	answer := '{}';
+	PERFORM pg_catalog.set_config('iblt.statements', '', true);
 	FOR i IN 1 .. cardinality(statements) LOOP
 		current := i;
 		PERFORM pg_catalog.set_config('search_path', coalesce(path, pinned), true);

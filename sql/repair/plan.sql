@@ -41,7 +41,7 @@ BEGIN
 			MESSAGE = format('%s cannot be repaired: it is %s', s.relation, (plan.target).kind),
 			HINT = 'Choose another direction or relation. Only tables and partitioned tables '
 				'can be changed.';
-	ELSIF s.distributed AND (plan.asked).apply THEN
+	ELSIF (plan.target).distributed AND (plan.asked).apply THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('%s cannot be repaired with apply: it is a table of Citus',
 				s.relation),

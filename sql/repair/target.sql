@@ -109,7 +109,7 @@ $$;
 -- A relation as a repair wants to know it, in the form of type repair_target.
 -- With session_replication_role = replica, no trigger checks deferrable constraints.
 CREATE FUNCTION repair_describe(relation regclass) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL UNSAFE
 AS $$
 	SELECT jsonb_build_object(
 		'kind', CASE WHEN c.relkind = 'r'
@@ -125,6 +125,10 @@ AS $$
 				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
 		'triggers', repair_describe_triggers(relation),
 		'replica', current_setting('session_replication_role') = 'replica',
+		-- what names the catalog of Citus is planned only where it is
+		'distributed', CASE WHEN to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN false
+			ELSE query_to_xml(format('SELECT 1 FROM pg_catalog.pg_dist_partition'
+				' WHERE logicalrelid = %s::oid', c.oid), false, false, '')::text ~ '<row' END,
 		'columns', (SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
 				'type', repair_type(a.atttypid),
 				'equal', repair_equal(a.atttypid),

@@ -61,6 +61,7 @@ CREATE TYPE repair_target AS (
 	foreign_keys repair_foreign_key[],
 	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
 	replica boolean,		-- the session has session_replication_role = replica
+	distributed boolean,	-- a table of Citus
 	columns repair_target_column[],
 	triggers repair_trigger[]	-- that are not disabled
 );

@@ -115,7 +115,7 @@ BEGIN
 		EXECUTE query INTO moved;
 		PERFORM set_config('lock_timeout', patience, true);
 	ELSE
-		PERFORM peer_send(place, replace(plain_settings(), 'READ ONLY', 'READ WRITE') || query);
+		PERFORM peer_send(place, plain_settings(writes => true) || query);
 		moved := peer_value(place, 0.001, 3);
 	END IF;
 	step.here := (moved::numeric[])[1];

@@ -227,6 +227,13 @@ like(fails("iblt_audit_structure($peer, peer_schema => 's')"), qr/22023: peer_sc
 like(fails("iblt_audit_structure($peer, schema => 'none')"), qr/3F000: schema "none" exists neither here nor on the peer/, 'no such schema');
 is(fails("iblt_audit_structure($peer, schema => 'none', peer_schema => 's')"), '', 'a schema of one side');
 like(fails('iblt_audit_structure(' . literal($node->connstr('a')) . ')'), qr/22023: the peer is this database itself/, 'itself');
+# the side that is moved needs no iblt
+drop();
+both_run('CREATE SEQUENCE s.q');
+setval(a => "'s.q'", 40);
+is(on('conductor', "SELECT status FROM iblt_repair_sequences($near, schema => 's', here_peer => $peer, apply => true)"), 'applied', 'a sequence of a database without iblt');
+is(state('b', 's.q'), '40|t', 'is moved');
+
 like(fails("iblt_audit_structure($peer, here_peer => $peer)"), qr/22023: here and the peer are the same database/, 'the same database twice');
 like(fails('iblt_audit_structure(' . literal($node->connstr('nowhere')) . ')'), qr/could not connect to the peer/, 'no such database');
 like(fails("iblt_audit_structure($peer, here_peer => " . literal($node->connstr('nowhere')) . ')'), qr/could not connect to "here"/, 'no such database on this side');

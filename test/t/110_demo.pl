@@ -181,6 +181,13 @@ __DATA__
      {"id": 300}   | majority | {old,new}   | {spare}
      {"id": 19000} | majority | {old,spare} | {new}
     three nodes: the majority says which one is wrong
+    desk> SELECT key, action, status FROM iblt_repair(here_peer => 'old', here_relation => 'public.orders',
+            peer => 'new', method => 'auto', direction => 'push', apply => true) ORDER BY key;
+          key      | action | status
+    ---------------+--------+---------
+     {"id": 7}     | update | applied
+     {"id": 19000} | insert | applied
+    the desk made new like old, in one transaction
 
 Result: rows drifted: 100, found: 100, confirmed by a full comparison: 100, repaired: 100;
 now both sides are equal.  Bytes sent to find them: 79,747 instead of 9,789,303.

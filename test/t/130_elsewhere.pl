@@ -408,6 +408,13 @@ is(contents('d', 'shop.n'), contents('c', 'shop.n'), 'are the same');
 each_of('cd', 'CREATE TABLE shop.x (id int PRIMARY KEY, g int)');
 sql('c', 'CREATE TABLE shop.y (id int PRIMARY KEY); ALTER TABLE shop.x ADD FOREIGN KEY (g) REFERENCES shop.y DEFERRABLE INITIALLY IMMEDIATE');
 sql('d', 'INSERT INTO shop.x VALUES (1, 1)');
+{
+	my $citus = 'SET allow_system_table_mods = on; ';
+	sql('c', "$citus CREATE TABLE pg_catalog.pg_dist_partition (logicalrelid regclass); INSERT INTO pg_dist_partition VALUES ('shop.x')");
+	is(call('desk', $repair . both_of('c', 'shop.x', 'd') . ", direction => 'pull'$plain)"), '1 insert preview', 'a preview for a table of Citus');
+	like(call('desk', $repair . both_of('c', 'shop.x', 'd') . ", direction => 'pull', apply => true$plain)"), qr/^ERROR:  shop.x cannot be repaired with apply: it is a table of Citus/, 'which is not changed');
+	sql('c', "$citus DROP TABLE pg_catalog.pg_dist_partition");
+}
 like(call('desk', $repair . both_of('c', 'shop.x', 'd') . ", direction => 'pull', apply => true$plain)"), qr/^ERROR:  on "c": insert or update on table "x" violates foreign key constraint "x_g_fkey"\nDETAIL:  .*\nHINT:  Repair all tables/, 'a check that was deferred');
 is(sql('c', 'SELECT count(*) FROM shop.x'), 0, 'keeps it from being applied');
 nothing_left('after repairs without iblt', @servers);
