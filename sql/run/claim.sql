@@ -74,10 +74,11 @@ $$;
 -- Which table
 
 -- The first table with work, and its slice if that was left by another session; no table if
--- others are at all of it.
+-- others are at all of it, but one of their slices (0: a table that is being begun).
 -- A slice whose lock is free was left by a session that died, or will be gone when it is
 -- looked for again.
-CREATE FUNCTION run_next(run bigint, OUT t run_table, OUT number bigint) RETURNS record
+CREATE FUNCTION run_next(run bigint, OUT t run_table, OUT number bigint, OUT busy run_slice)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -87,19 +88,39 @@ DECLARE
 BEGIN
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IS NULL ORDER BY x.item LOOP
-		CONTINUE WHEN t.generation = 0 AND NOT iblt_run_lock(run, t.item, 0, false);
+		IF t.generation = 0 AND NOT iblt_run_lock(run, t.item, 0, false) THEN
+			busy.item := t.item;
+			busy.number := 0;
+			CONTINUE;
+		END IF;
 		FOR s IN SELECT x.* FROM unnest(slices) AS x
 				WHERE x.item = t.item ORDER BY x.number LOOP
 			IF iblt_run_lock(run, s.item, s.number, false) THEN
 				number := s.number;
 				RETURN;
 			END IF;
+			busy := s;
 		END LOOP;
 		IF NOT t.at_end THEN
 			RETURN;
 		END IF;
 	END LOOP;
 	t := NULL;
+END
+$$;
+
+-- Waits until another session has done a slice, but for a moment only, as a pause does.
+CREATE FUNCTION run_await(w run_worker, busy run_slice) RETURNS run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET lock_timeout = '200ms'
+AS $$
+DECLARE
+	done boolean;
+BEGIN
+	done := iblt_run_lock(w.run, busy.item, busy.number, true);
+	RETURN run_wait(w, CASE WHEN done THEN 0 ELSE 0.2 END);
+EXCEPTION WHEN lock_not_available THEN
+	RETURN run_wait(w, 0);
 END
 $$;
 
@@ -394,6 +415,6 @@ BEGIN
 	IF (next.t).item IS NOT NULL THEN
 		RETURN run_claim_of(w, next.t, next.number);
 	END IF;
-	RETURN run_wait(w, 0.2);
+	RETURN run_await(w, next.busy);
 END
 $$;

@@ -104,6 +104,7 @@ foreach my $second (0, 1)
 	wait_for($there, q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'small.t6'::regclass AND NOT granted});
 	my $other = background($here, "CALL iblt_audit_resume($run, ${\ conninfo($there)}, progress => false)") if $second;
 	wait_for($here, "SELECT cardinality(workers) = 2 FROM iblt_audit_runs WHERE run = $run") if $second;
+	ok(wait_for($here, "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE query LIKE 'CALL iblt_audit_resume($run,%'"), 'a session without a slice waits for that of another one, and not for a time') if $second;
 	is($here->safe_psql('postgres', "$stored $run"), '0', 'while small tables are compared together, none is stored');
 	$here->safe_psql('postgres', "SELECT pg_terminate_backend(l.pid) FROM pg_stat_activity AS l WHERE query LIKE 'CALL iblt_audit_run(%small%'");
 	eval { finish($first) };
