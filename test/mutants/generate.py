@@ -20,6 +20,8 @@ UNSEEN_CALLS = (r"p?free|Assert\w*|StaticAssert\w*|CHECK_FOR_INTERRUPTS|iblt_pau
                 r"list_free\w*|bms_free|Unregister\w+|FreeTupleDesc|pgstat_\w+|va_(?:start|end)|\w+_(?:free|release|end|close)|"
                 r"err\w+|elog|warn_\w+|DecrTupleDescRefCount|UnlockRelation\w*|set_config|iblt_traffic_\w+")
 UNSEEN_TARGETS = r"(?:\w+(?:\.|->))*(?:\w*(?:hint|detail|message|_ms|_at|started|progress|pause|paused|label|cost|sqlstate))|figures\.\w+"
+# Nor what such a value is.
+UNSEEN_VALUES = r"(?:\w+(?:\.|->))*\w*(?:hint|detail|message|_ms|pause|paused|label|cost)\s"
 REPORTS = r"\b(?:ereport|elog|errmsg\w*|errhint|errdetail\w*|Assert\w*|StaticAssert\w*)\s*\("
 
 C_SWAPS = {"&&": "||", "||": "&&", "<=": "<", ">=": ">", "<": "<=", ">": ">=", "==": "!=", "!=": "==",
@@ -142,7 +144,7 @@ def constants(code, begin, end, skip):
 def changes_c(text, code, head, begin, end):
     loops = [(found.start(), closing(code, found.end() - 1))
              for found in re.compile(r"\b(?:for|while)\s*\(").finditer(code, begin, end)]
-    initial = [(found.start(), found.end()) for found in re.compile(r"= *\{[^}]*\}").finditer(code, begin, end)]
+    initial = [found.span() for found in re.compile(r"= *\{[^}]*\}|(?<=[;{}\s])" + UNSEEN_VALUES + r"=\s[^;]*;").finditer(code, begin, end)]
 
     def skip(at):
         return any(a <= at < b for a, b in loops + initial)
@@ -185,7 +187,7 @@ def functions_sql(text, code):
 def changes_sql(text, code, head, begin, end):
     plpgsql = "plpgsql" in head
     silent = [found.span() for found in re.compile(r"\bRAISE\b[^;]*;|\bPERFORM (?:progress|warn_\w+|iblt_traffic_\w+)\([^;]*;|"
-                                                   r"\b(?:hint|detail|message)\w* :=[^;]*;").finditer(code, begin, end)]
+                                                   r"\bGET STACKED DIAGNOSTICS\s[^;]*;|(?<=\s)" + UNSEEN_VALUES + r":=[^;]*;").finditer(code, begin, end)]
 
     def skip(at):
         return any(a <= at < b for a, b in silent)

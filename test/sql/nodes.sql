@@ -23,6 +23,16 @@ SELECT named, digests, v.* FROM (VALUES
 	(4, '{x,x,y,y}'), (4, '{y,x,x,x}'), (4, '{x,x,y}'), (5, '{x,x,y}'), (5, '{y,x,x,x}'), (5, '{z,x,x,y,y}'), (5, '{NULL,y,x,NULL,NULL}'))
 	AS t(named, digests), iblt_internal.nodes_verdict((ARRAY['a', 'b', 'c', 'd', 'e'])[: cardinality(digests::text[])], named, digests::text[]) AS v;
 
+SET search_path = iblt_internal, public;
+-- what is repaired on which node and as where, and what is left: what is not confirmed, and ties
+CREATE TEMPORARY TABLE nodes_keys AS SELECT ARRAY(SELECT ROW(key, to_jsonb(key), digests, NULL, 1, confirmed)::node_difference FROM (VALUES ('k1', '{x,x,y}'::text[], true),
+	('k2', '{x,y,z}', true), ('k3', '{y,x,x}', NULL), ('k4', '{x,x,y}', false), ('k5', '{NULL,x,x}', true), ('k6', '{NULL,x,NULL}', true), ('k7', '{y,x,x}', true)) AS v(key, digests, confirmed)) AS keys,
+	jsonb_populate_record(NULL::node_set, '{"names": ["here", "b", "c"], "named": 3}') AS nodes;
+SELECT s.source, p.target, p.source AS as_on, p.ids FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_pairs(nodes, keys, s.source) WITH ORDINALITY AS p(target, source, ids, key, place) ORDER BY s.n, p.place;
+SELECT source, l.node, l.key, l.status, l.detail FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_left(nodes, keys, source) AS l ORDER BY s.n, l.key;
+DROP TABLE nodes_keys;
+RESET search_path;
+
 -- arguments
 \set VERBOSITY terse
 SELECT * FROM iblt_compare_nodes('t', '{NULL,a}');

@@ -122,6 +122,14 @@ SELECT iblt_internal.unchanged('{a,b,c,d}', answer('{"id": ["a", "b", "c", "e"],
 	iblt_internal.unchanged('{a,b,c,d}', answer('{"id": ["a", "b", "c", "e"], "digest": ["1", "2", "3", "4"]}'),
 		answer('{"id": ["a", "b", "e"], "digest": ["1", "9", "4"]}')) AS without;
 
+-- keys whose rows stood still, and of which digests say something else: of c, i and j a row was in flight
+SELECT iblt_internal.live_suspects('{a,b,c,d,e,f,g,h,i,j}',
+	answer('{"checksum": [1, 1, 1, 1, 1, null, 1, 1, 1, null], "mark": ["1", "1", "1", "1", "1", null, "1", "1", "1", null]}'),
+	answer('{"checksum": [1, 1, 1, null, null, 2, 2, 2, 2, null], "mark": ["1", "1", "1", null, null, "1", "1", "1", "1", null]}'),
+	answer('{"checksum": [1, 1, 1, 1, 1, null, 1, 1, 1, null], "mark": ["1", "1", "9", "1", "1", null, "1", "1", "1", null]}'),
+	answer('{"checksum": [1, 1, 1, null, null, 2, 2, 2, 3, 2], "mark": ["1", "1", "1", null, null, "1", "1", "1", "1", "1"]}'),
+	'{b,c,d,f,g}', '{both,both,here,here,both}') AS suspects;
+
 -- figures of a comparison that has not finished are not shown
 SELECT (iblt_compare_stats()).relation;
 SELECT outcome($$SELECT * FROM iblt_compare('several', NULL, 'several_there', max_differences => 1)$$);

@@ -309,4 +309,33 @@ DELETE FROM chain_source;
 SELECT count(*) FROM steps('chain', 'apply => true');
 SELECT unlike('chain'), count(*) FROM chain;
 
+SET search_path = iblt_internal, rep, public;
+-- what the answer to COMMIT says: only an error of a peer that goes on is certain
+SELECT answer, e ->> 'state' AS state, (e ->> 'reported')::boolean AS reported, answers, outcome(format('SELECT repair_judge_commit(''c'', %L, %L, %L)',
+	answer, jsonb_populate_record(NULL::failure, e || '{"message": "m"}'), answers)) AS said
+FROM (VALUES ('COMMIT', '{}'::jsonb, NULL), ('ROLLBACK', '{}', NULL), (NULL, '{}', NULL), ('SET', '{}', NULL), (NULL, '{"state": "23505", "reported": true}', true),
+	(NULL, '{"state": "23505", "reported": true}', false), (NULL, '{"state": "23505", "reported": false}', true), ('COMMIT', '{"state": "23505", "reported": false}', NULL),
+	(NULL, '{"state": "57014", "reported": true}', true), (NULL, '{"state": "57P01", "reported": true}', true), (NULL, '{"state": "08006", "reported": true}', true)) AS v(answer, e, answers);
+
+-- which row wins, and what it becomes; the last text of a row is when it was written
+SELECT v.*, repair_tie(p, v.source, v.target), repair_wanted(p, v.source, v.target) AS wanted
+FROM (VALUES ('newest', '["1", "a", "g", "10"]'::jsonb, '["1", "b", "h", "9"]'::jsonb), ('newest', '["1", "a", "g", "9"]', '["1", "b", "h", "10"]'), ('newest', '["1", "a", "g", "9"]', '["1", "b", "h", "9.0"]'),
+	('newest', '["1", "a", "g", null]', '["1", "b", "h", "9"]'), ('newest', '["1", "a", "g", "9"]', '["1", "b", "h", null]'), ('newest', '["1", "a", "g", "9"]', NULL), ('newest', NULL, '["1", "b", "h", "9"]'),
+	('source', '["1", null, "g"]', '["1", "b", "h"]'), ('not null', '["1", "a", "g"]', '["1", "b", "h"]'), ('not null', '["1", "a", "g"]', '["1", null, "h"]'), ('not null', '["1", null, "g"]', '["1", "b", "h"]'),
+	('not null', '["1", "a", "g"]', NULL), ('not null', '["1", "a", "g"]', '["1", "a", "h"]')) AS v(winner, source, target),
+LATERAL jsonb_populate_record(NULL::repair_plan, jsonb_build_object('asked', jsonb_build_object('winner', winner), 'columns', '[{"i": 0, "identifier": "id", "generated": false},
+	{"i": 1, "identifier": "v", "generated": false}, {"i": 2, "identifier": "g", "generated": true}]'::jsonb)) AS p;
+
+-- what has become of differences of a run: the same one, equal, another one, not found as the repair looks, or two keys of one word
+SELECT by_hash, j.number, j.equal, (j.same).id AS same, (j.aside).action, (j.aside).detail
+FROM (VALUES (false), (true)) AS v(by_hash),
+	LATERAL (SELECT jsonb_populate_record(NULL::repair_plan, jsonb_build_object('compared', jsonb_build_object('by_hash', by_hash), 'asked', '{"target": "there"}'::jsonb)) AS p,
+		ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::run_difference, '[{"number": 1, "id": "1 a", "side": "here", "here": 1}, {"number": 2, "id": "2 a", "side": "both", "here": 1, "there": 2}, {"number": 3, "id": "3 a", "side": "both", "there": 2},
+			{"number": 4, "id": "4 a", "side": "there", "there": 1}, {"number": 5, "id": "5 a", "side": "there", "there": 1}, {"number": 6, "id": "6 a", "side": "here", "here_count": 2}]') AS d) AS kept,
+		ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1 a"}, {"id": "2 a"}, {"id": "3 a"}, {"id": "5 b"}, {"id": "5 a"}, {"id": "6 a"}]') AS d) AS found,
+		ARRAY(SELECT d FROM jsonb_populate_recordset(NULL::difference, '[{"id": "1 a", "side": "here", "here": 1}, {"id": "3 a", "side": "both", "there": 3},
+			{"id": "4 a", "side": "there", "there": 1}, {"id": "5 a", "side": "there", "there": 1}, {"id": "6 a", "side": "here", "here_count": 3}]') AS d) AS now) AS x,
+	LATERAL run_repair_judge(p, kept, found, now) AS j ORDER BY by_hash, j.number;
+SET search_path = rep, public;
+
 DROP SCHEMA rep CASCADE;
