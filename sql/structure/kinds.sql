@@ -316,11 +316,12 @@ CREATE VIEW structure_kinds (kinds, whole, query) AS VALUES
 			replace(lower(coalesce(c.collctype, '')), '-', ''), coalesce(j ->> 'colllocale',
 				j ->> 'colliculocale'), j ->> 'collicurules')
 			FROM pg_collation c, LATERAL (SELECT to_jsonb(c)) AS y(j)
+			WHERE c.collnamespace IN (SELECT s.oid FROM spaces s)
 		UNION ALL SELECT 'pg_statistic_ext'::regclass, e.oid, e.stxnamespace,
 			pg_get_statisticsobjdef(e.oid) FROM pg_statistic_ext e
 		UNION ALL SELECT 'pg_operator'::regclass, o.oid, o.oprnamespace, concat_ws(' ', o.oprcode,
 			o.oprresult::regtype, o.oprrest, o.oprjoin, o.oprcanmerge, o.oprcanhash)
-			FROM pg_operator o
+			FROM pg_operator o WHERE o.oprnamespace IN (SELECT s.oid FROM spaces s)
 		UNION ALL SELECT 'pg_opclass'::regclass, oid, opcnamespace, NULL FROM pg_opclass
 		UNION ALL SELECT 'pg_opfamily'::regclass, oid, opfnamespace, NULL FROM pg_opfamily
 		UNION ALL SELECT 'pg_conversion'::regclass, oid, connamespace, NULL FROM pg_conversion
