@@ -270,8 +270,8 @@ BEGIN
 	PERFORM audit_check_peers(conns);
 	items := audit_list(conns, target);
 	PERFORM audit_check_mappings(items, options.mappings);
-	IF compare.live <> 'off' AND target.kind IN ('publication', 'subscription')
-			AND options.mappings IS NULL THEN
+	IF compare.live <> 'off' AND compare.method <> 'plain' AND options.mappings IS NULL
+			AND target.kind IN ('publication', 'subscription') THEN
 		items := audit_by_parent(conns, items);
 	END IF;
 	FOR n IN 1 .. cardinality(items) LOOP

@@ -489,6 +489,8 @@ $there->safe_psql('postgres', q{CREATE TABLE shop.only_there (id int); INSERT IN
 	($got) = audit("publication => 'shop', method => 'plain'", peer => $peer);
 	is_deeply({ map { ($_ => line($got->{$_})) } keys %$got }, { 'shop.changed' => counts('shop.changed'), 'shop.p_1' => 'equal 10 10 0 0 0 0' }, 'an audit of a publication');
 	like($got->{'shop.p_1'}{detail}, qr/^compared by plain queries; not published: update, delete, truncate$/, 'with what it lets through');
+	($got) = audit("publication => 'shop', method => 'plain', live => 'auto'", peer => $peer);
+	is_deeply({ map { ($_ => line($got->{$_})) } keys %$got }, { 'shop.changed' => counts('shop.changed'), 'shop.p_1' => 'equal 10 10 0 0 0 0' }, 'whose partitions have no digest there');
 	($got) = audit(q{tables => '{shop.same,c,unsafe}', method => 'plain', extra_columns => 'warn', max_differences => 1}, peer => $peer);
 	is(line($got->{'shop.same'}), 'equal 0 0 0 0 0 0', 'an audit of tables');
 	is($got->{'public.c'}{sqlstate}, '42804', 'types that differ');
