@@ -56,18 +56,15 @@ END
 $$;
 
 -- An error for two nodes that plain queries cannot compare.
--- Types of their own and conditions are looked up in this database.
+-- Conditions are looked up in this database.
 CREATE FUNCTION nodes_plain_check(plan plan, mine jsonb, theirs jsonb) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	elsewhere boolean := (plan.here).place IS NOT NULL;
 BEGIN
 	PERFORM plain_check_sides(plan.here, mine, theirs), plain_check_types(plan, mine, theirs),
 		plain_refuse(CASE
-			WHEN elsewhere AND (plan.here).condition IS NOT NULL THEN 'there is a condition'
-			WHEN elsewhere AND EXISTS (SELECT FROM unnest(plan.columns) AS c WHERE c.base >= 16384)
-			THEN 'columns have types that are not built in' END || ', and no node is this database',
+			WHEN (plan.here).place IS NOT NULL AND (plan.here).condition IS NOT NULL
+			THEN 'there is a condition, and no node is this database' END,
 			'Name this database among the nodes, or install iblt on all of them.');
 	IF (plan.there).condition IS NOT NULL THEN
 		PERFORM plain_check_expression(plan.here, (plan.there).condition, true, mine, theirs);
