@@ -125,6 +125,11 @@ lend() {
 	fi
 }
 
+# quoted TEXT: for the inside of a string of a connection or of postgresql.conf.
+quoted() {
+	printf '%s\n' "$1" | sed "s/['\\\\]/\\\\&/g"
+}
+
 # Another signal would leave the directory, which may have copies of passwords.
 stop_server() {
 	trap - EXIT
@@ -152,7 +157,7 @@ start_server() {
 			cat >> data/postgresql.conf <<CONF &&
 listen_addresses = ''
 port = 5432
-unix_socket_directories = '$directory'
+unix_socket_directories = '$(quoted "$directory")'
 max_connections = 120
 shared_buffers = 16MB
 fsync = off
@@ -167,7 +172,7 @@ CONF
 	}
 	# the settings of from and to are not for this server
 	unset PGSERVICE PGHOSTADDR PGSSLMODE PGREQUIRESSL PGCHANNELBINDING PGREQUIREAUTH PGTARGETSESSIONATTRS PGGSSENCMODE PGOPTIONS
-	via="host='$directory' port=5432 dbname=postgres user=iblt"
+	via="host='$(quoted "$directory")' port=5432 dbname=postgres user=iblt"
 	psql -X -q -w -d "$via" -v ON_ERROR_STOP=1 -c 'CREATE EXTENSION dblink' -c 'CREATE EXTENSION iblt' >&2
 }
 
@@ -178,7 +183,7 @@ conduct() {
 	for argument in "$@"; do
 		case $argument in
 		from= | to= | from=*=* | to=*=* | from=*://* | to=*://*) ;;
-		from=* | to=*) argument="${argument%%=*}=service='${argument#*=}'" ;;
+		from=* | to=*) argument="${argument%%=*}=service='$(quoted "${argument#*=}")'" ;;
 		esac
 		set -- "$@" "$argument"
 		shift
@@ -268,6 +273,7 @@ while :; do
 	esac
 	shift
 done
+[ "$function" != iblt_baseline ] || [ -z "$form$metrics$page" ] || could_not_tell '--save makes no report'
 form=${form:-text}
 jobs=${jobs:-1}
 
@@ -336,6 +342,10 @@ for argument in "$@"; do
 done
 shift "$given"
 
+# without one of them, "here" would be the database that conducts
+if [ -n "$far" ] && [ "$function" != iblt_audit_resume ] && { [ -z "$peer" ] || [ -z "$here" ]; }; then
+	could_not_tell 'from= and to= go together'
+fi
 case $all:$function:$peer:$name in
 :* | yes:iblt_audit:?*: | yes:iblt_audit:?*:schema=* | yes:iblt_audit_run:?*: | yes:iblt_audit_run:?*:schema=*) ;;
 *) could_not_tell '--all is for a peer, and for a schema or the whole database' ;;

@@ -265,10 +265,12 @@ sub script
 # Directories of servers, and these.
 sub servers_left { return join(' ', grep { !/server-/ } glob("$tmp/*")) . join(' ', grep { /\Q$tmp\E/ } split /\n/, `ps -eo args`) }
 
-my ($status, $out) = script([ @sides, "tables={m.a_same,m.i_changed,m.s_large}" ]);
+mkdir "$tmp/it's";
+my ($status, $out) = script([ @sides, "tables={m.a_same,m.i_changed,m.s_large}" ], env => { TMPDIR => "$tmp/it's" });
 is($status, 0, 'from, to: equal') or note($out);
 like($out, qr/^equal: 3 tables.*^equal +m\.s_large +12,000 +12,000 /ms, 'with the tables');
-is(servers_left(), '', 'nothing is left of its server');
+ok(rmdir("$tmp/it's"), 'the directory of its server is gone');
+is(servers_left(), '', 'nothing is left of it');
 $here->safe_psql('postgres', 'DELETE FROM m.a_same WHERE id = 5');
 my $answered;
 ($status, $out) = script([ '--json', '--run', '--jobs', '2', @sides, 'tables={m.a_same,m.i_changed}', 'max_load=1' ]);
@@ -289,6 +291,9 @@ is(servers_left(), '', 'nothing is left after errors');
 ($status, $out) = script([ '--json', "from=host=${\ $there->host} port=${\ $there->port} dbname=postgres", "to=host=${\ $here->host} port=${\ $here->port} dbname=postgres", 'tables={m.i_changed}',
 		"via=host=${\ $here->host} port=${\ $here->port} dbname=conductor" ]);
 is($status, 0, 'conducted by a database that is given') or note($out);
+($status, $out, $err) = script([ '--all', '--json', $sides[0], 'schema=m', "via=host=${\ $here->host} port=${\ $here->port} dbname=conductor" ]);
+is($status, 2, 'from without to: that database is not the other side') or note($out);
+like($err, qr/from= and to= go together/, 'as it says');
 
 # It is ended while it waits for a lock.
 foreach my $signal (qw(TERM INT))
