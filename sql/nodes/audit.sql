@@ -71,8 +71,8 @@ DECLARE
 	started timestamptz := clock_timestamp();
 	notes text[] := '{}';
 	attempt integer := 1;
-	failed integer;
 	tried record;
+	again record;
 	e failure;
 	problem audit_row;
 	result node_audit_row;
@@ -80,18 +80,16 @@ BEGIN
 	LOOP
 		tried := nodes_audit_attempt(nodes, names, named, conns, relation, options);
 		e := tried.e;
-		failed := CASE WHEN e.state <> 'IB008' THEN nodes_failed(names, e.message) END;
-		IF without = 'skip' AND failed IS NOT NULL AND cardinality(names) > 2 THEN
-			notes := notes || format('without "%s": %s', names[failed], e.message);
-			nodes := nodes[: failed - 1] || nodes[failed + 1 :];
-			names := names[: failed - 1] || names[failed + 1 :];
-			conns := conns[: failed - 1] || conns[failed + 1 :];
-		ELSE
-			EXIT WHEN attempt = 3
-				OR coalesce(e.state IN ('IB004', nodes_rescan(options)), false) IS FALSE;
-			options := live_again(options, e.state, e.message);
-			attempt := attempt + 1;
+		again := nodes_again(without, e, attempt, nodes, names, options);
+		EXIT WHEN again.attempt IS NULL;
+		IF again.failed IS NOT NULL THEN
+			notes := notes || format('without "%s": %s', names[again.failed], e.message);
+			conns := conns[: again.failed - 1] || conns[again.failed + 1 :];
 		END IF;
+		attempt := again.attempt;
+		nodes := again.nodes;
+		names := again.names;
+		options := again.options;
 	END LOOP;
 	result := tried.result;
 	IF e.state IS NOT NULL THEN
@@ -207,23 +205,6 @@ BEGIN
 END
 $$;
 
--- An error unless an audit is of tables or of a schema, with recheck in a transaction that sees
--- other rows when it looks again.
-CREATE FUNCTION nodes_audit_check(tables text[], schema text, recheck integer) RETURNS void
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF num_nonnulls(tables, schema) <> 1 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'exactly one of tables and schema must be given';
-	ELSIF coalesce(recheck, 1) > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
-			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
-	END IF;
-END
-$$;
-
 CREATE FUNCTION @extschema@.iblt_audit_nodes(
 	nodes text[],
 	tables text[] DEFAULT NULL,
@@ -251,8 +232,15 @@ DECLARE
 	results node_audit_row[];
 	e failure;
 BEGIN
-	PERFORM nodes_check(names, dimensions, without), nodes_audit_check(tables, schema, recheck),
-		nodes_title(names, conns);
+	PERFORM nodes_check(names, dimensions, without), nodes_title(names, conns);
+	IF num_nonnulls(tables, schema) <> 1 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'exactly one of tables and schema must be given';
+	ELSIF coalesce(recheck, 1) > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
+		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
+			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
+			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
+	END IF;
 	BEGIN
 		results := nodes_audit_rows(nodes, names, conns, tables, schema, options, without);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
@@ -260,7 +248,7 @@ BEGIN
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
 			e.context = PG_EXCEPTION_CONTEXT;
 		PERFORM nodes_close(conns);
-		e := iblt_raise(nodes_fail(nodes, e));
+		e := iblt_raise(peer_fail(NULL, peers_secret(nodes), e));
 		RAISE;
 	END;
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;

@@ -72,17 +72,6 @@ BEGIN
 END
 $$;
 
--- What iblt_raise is to raise for a driver of a list of nodes.
-CREATE FUNCTION nodes_fail(nodes text[], e failure) RETURNS failure
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	secret boolean := peers_secret(nodes);
-BEGIN
-	RETURN peer_fail(NULL, secret, e);
-END
-$$;
-
 -- The warning for a node that is left out.
 CREATE FUNCTION nodes_warn(name text, message text, detail text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -93,34 +82,26 @@ BEGIN
 END
 $$;
 
--- The SQLSTATE with which digests cannot be used and all nodes are scanned instead, or NULL.
-CREATE FUNCTION nodes_rescan(options options) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN options.live = 'auto' AND options.live_problem IS NULL THEN 'IB008' END
-$$;
-
--- For the handler of a driver of nodes: the number of the next attempt, with the nodes, their
--- names and the options to begin it with; NULL for none, and then e is what iblt_raise is to
--- raise.  A node that is left out does not count as an attempt.
--- A digest that is not trustworthy any more does not fail a node.
-CREATE FUNCTION nodes_again(without text, INOUT attempt integer, INOUT nodes text[],
-	INOUT names text[], INOUT options options, INOUT e failure) RETURNS record
+-- After an error: the number of the next attempt, with the nodes, their names and the options to
+-- begin it with, and the place of a node that is left out; NULL if there is none.
+-- A node that is left out does not count as an attempt.  A digest that is not trustworthy any
+-- more does not fail a node.
+CREATE FUNCTION nodes_again(without text, e failure, INOUT attempt integer, INOUT nodes text[],
+	INOUT names text[], INOUT options options, OUT failed integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	failed integer := CASE WHEN e.state <> 'IB008' THEN nodes_failed(names, e.message) END;
 BEGIN
+	failed := CASE WHEN e.state <> 'IB008' THEN nodes_failed(names, e.message) END;
 	IF without = 'skip' AND failed IS NOT NULL AND cardinality(names) > 2 THEN
-		PERFORM nodes_warn(names[failed], e.message, e.detail);
 		nodes := nodes[: failed - 1] || nodes[failed + 1 :];
 		names := names[: failed - 1] || names[failed + 1 :];
-	ELSIF e.state IN ('IB004', nodes_rescan(options)) AND attempt < 3 THEN
+	ELSIF attempt < 3 AND (e.state = 'IB004' OR e.state = 'IB008' AND options.live = 'auto'
+			AND options.live_problem IS NULL) THEN
 		options := live_again(options, e.state, e.message);
 		attempt := attempt + 1;
+		failed := NULL;
 	ELSE
 		attempt := NULL;
-		e := nodes_fail(nodes, e);
 	END IF;
 END
 $$;
@@ -151,44 +132,13 @@ DECLARE
 		NULL, max_differences, CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, false,
 		'ignore', recheck, timeout, seed, progress, live, method),
 		'iblt_compare_nodes ' || nodes_relation(relation));
-	conns text[] := nodes_conns(nodes, true);
-	names text[] := nodes_names(nodes, conns);
-	named integer := cardinality(nodes);
-	dimensions integer := array_ndims(nodes);
-	prepared node_set;
-	again record;
-	attempt integer := 1;
-	e failure;
+	done record := nodes_drive(nodes_relation(relation), nodes, options, without, NULL, NULL);
 BEGIN
-	PERFORM nodes_check(names, dimensions, without);
-	LOOP
-		BEGIN
-			conns := nodes_conns(nodes, true);
-			conns := nodes_connect(nodes, names, conns, timeout, true);
-			prepared := nodes_prepare(names, named, conns, nodes_relation(relation), options);
-			PERFORM live_notice(prepared.plan);
-			RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,
-					CASE WHEN rows THEN nodes_contents(names, d.contents) END
-				FROM unnest((nodes_differences(prepared)).differences) AS d,
-					nodes_verdict(names, named, d.digests) AS v;
-			PERFORM nodes_close(conns);
-			EXIT;
-		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-				e.context = PG_EXCEPTION_CONTEXT;
-			PERFORM nodes_close(conns);
-			again := nodes_again(without, attempt, nodes, names, options, e);
-			IF again.attempt IS NULL THEN
-				e := iblt_raise(again.e);
-				RAISE;
-			END IF;
-			attempt := again.attempt;
-			nodes := again.nodes;
-			names := again.names;
-			options := again.options;
-		END;
-	END LOOP;
+	RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,
+			CASE WHEN rows THEN (SELECT jsonb_object_agg(name, content)
+				FROM unnest((done.compared).names, d.contents) AS u(name, content)) END
+		FROM unnest(done.differences) AS d,
+			nodes_verdict((done.compared).names, (done.compared).named, d.digests) AS v;
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_nodes(text, text[], text[], text[], text[], text, bigint, boolean,

@@ -210,10 +210,3 @@ AS $$
 		FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
 		GROUP BY u.digest ORDER BY count(*) DESC, min(u.n) LIMIT 1) AS g
 $$;
-
--- The rows of a key by the names of nodes, null for a node without one.
-CREATE FUNCTION nodes_contents(names text[], contents jsonb[]) RETURNS jsonb
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT jsonb_object_agg(name, content) FROM unnest(names, contents) AS u(name, content)
-$$;

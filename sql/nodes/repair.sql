@@ -305,6 +305,75 @@ BEGIN
 END
 $$;
 
+-- The drivers
+
+-- For a driver: the keys on which nodes disagree, with the nodes that were compared, and of a
+-- repair, which asks for something, its rows.
+-- A comparison may use connections of the caller's, over which nothing is written.
+CREATE FUNCTION nodes_drive(relation text, nodes text[], options options, without text,
+	asked repair_options, source text, OUT compared node_set, OUT differences node_difference[],
+	OUT rows node_repair_row[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	lent boolean := asked.target IS NULL;
+	conns text[] := nodes_conns(nodes, lent);
+	names text[] := nodes_names(nodes, conns);
+	named integer := cardinality(nodes);
+	dimensions integer := array_ndims(nodes);
+	told record;
+	again record;
+	attempt integer := 1;
+	e failure;
+BEGIN
+	PERFORM nodes_check(names, dimensions, without);
+	PERFORM nodes_check_source(names, source);
+	LOOP
+		BEGIN
+			conns := nodes_conns(nodes, lent);
+			conns := nodes_connect(nodes, names, conns, options.timeout, lent);
+			compared := nodes_prepare(names, named, conns, relation, options);
+			PERFORM live_notice(compared.plan);
+			told := nodes_differences(compared);
+			compared := told.nodes;	-- with a plan that may scan after all
+			differences := told.differences;
+			IF asked.target IS NOT NULL THEN
+				PERFORM nodes_check_source(compared.names, source);	-- it may be left out
+				IF asked.apply THEN
+					PERFORM nodes_refuse_written(compared);
+				END IF;
+				IF source IS NULL THEN
+					PERFORM nodes_refuse_standby(compared.sides);
+				END IF;
+				-- nothing begins again once nodes may have been changed
+				without := 'error';
+				attempt := 3;
+				rows := nodes_repair(nodes, compared, differences, asked, source);
+			END IF;
+			PERFORM nodes_close(conns);
+			RETURN;
+		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
+				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
+				e.context = PG_EXCEPTION_CONTEXT;
+			PERFORM nodes_close(conns);
+			again := nodes_again(without, e, attempt, nodes, names, options);
+			IF again.attempt IS NULL THEN
+				e := peer_fail(NULL, peers_secret(nodes), e);
+				PERFORM iblt_raise(e, true);
+				RAISE;
+			ELSIF again.failed IS NOT NULL THEN
+				PERFORM nodes_warn(names[again.failed], e.message, e.detail);
+			END IF;
+			attempt := again.attempt;
+			nodes := again.nodes;
+			names := again.names;
+			options := again.options;
+		END;
+	END LOOP;
+END
+$$;
+
 CREATE FUNCTION @extschema@.iblt_repair_nodes(
 	relation text,
 	nodes text[],
@@ -337,56 +406,13 @@ DECLARE
 	options options := nodes_options(make_options(NULL, columns, exclude, key_columns, condition,
 		NULL, max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, live),
 		'iblt_repair_nodes ' || nodes_relation(relation));
-	conns text[] := nodes_conns(nodes, false);
-	names text[] := nodes_names(nodes, conns);
-	named integer := cardinality(nodes);
-	dimensions integer := array_ndims(nodes);
 	asked repair_options := ROW('there', coalesce(inserts, true), updates, coalesce(deletes, true),
 		"cascade", apply, apply_search_path, as_replica, origin, 'source', NULL);
-	compared record;
-	rows node_repair_row[];
-	begun boolean := false;
-	again record;
-	attempt integer := 1;
-	e failure;
+	done record;
 BEGIN
-	PERFORM nodes_check(names, dimensions, without), repair_check_options(asked),
-		nodes_check_source(names, source);
-	WHILE rows IS NULL LOOP
-		BEGIN
-			conns := nodes_conns(nodes, false);
-			conns := nodes_connect(nodes, names, conns, timeout, false);
-			compared := nodes_differences(nodes_prepare(names, named, conns,
-				nodes_relation(relation), options));
-			PERFORM nodes_check_source(names, source);	-- it may be left out
-			IF apply THEN
-				PERFORM nodes_refuse_written(compared.nodes);
-			END IF;
-			IF source IS NULL THEN
-				PERFORM nodes_refuse_standby((compared.nodes).sides);
-			END IF;
-			begun := true;
-			rows := nodes_repair(nodes, compared.nodes, compared.differences, asked, source);
-			PERFORM nodes_close(conns);
-		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-				e.context = PG_EXCEPTION_CONTEXT;
-			PERFORM nodes_close(conns);
-			-- nothing begins again once nodes may have been changed
-			again := nodes_again(CASE WHEN begun THEN 'error' ELSE without END,
-				CASE WHEN begun THEN 3 ELSE attempt END, nodes, names, options, e);
-			IF again.attempt IS NULL THEN
-				e := iblt_raise(again.e);
-				RAISE;
-			END IF;
-			attempt := again.attempt;
-			nodes := again.nodes;
-			names := again.names;
-			options := again.options;
-		END;
-	END LOOP;
-	RETURN QUERY SELECT * FROM unnest(rows);
+	PERFORM repair_check_options(asked);
+	done := nodes_drive(nodes_relation(relation), nodes, options, without, asked, source);
+	RETURN QUERY SELECT * FROM unnest(done.rows);
 END
 $$;
 COMMENT ON FUNCTION iblt_repair_nodes(text, text[], text[], text[], text[], text, bigint, text,

@@ -90,21 +90,6 @@ BEGIN
 END
 $$;
 
--- A list of keys and those of one more node; "sample" is a fold of the difference that they are
--- of, if one has keys.
-CREATE FUNCTION nodes_add(INOUT list bytea, INOUT sample @extschema@.iblt,
-	difference @extschema@.iblt, keys bytea, number bigint) RETURNS record
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	-- a difference without rows has no type of key
-	IF number > 0 THEN
-		sample := @extschema@.iblt_fold(difference, 9, 0.1);
-		list := CASE WHEN list IS NULL THEN keys ELSE iblt_compare_join(sample, list, keys) END;
-	END IF;
-END
-$$;
-
 -- The base, what of each node differs from it, and the list of all these keys, each once;
 -- "complete" is false if more differ than sketches of that capacity can tell, and then "number"
 -- is an estimate of the keys of one node.
@@ -137,9 +122,11 @@ BEGIN
 			difference := folds[base] OPERATOR(@extschema@.-) folds[waiting[i]];
 			status := iblt_compare_decode(difference);
 			IF status.complete THEN
-				SELECT a.* INTO list, sample
-					FROM nodes_add(list, sample, difference, status.keys, status.recovered) AS a;
+				-- a difference without rows has no type of key
 				IF status.recovered > 0 THEN
+					sample := @extschema@.iblt_fold(difference, 9, 0.1);
+					list := CASE WHEN list IS NULL THEN status.keys
+						ELSE iblt_compare_join(sample, list, status.keys) END;
 					SELECT k.* INTO one FROM iblt_compare_keys(sample, status.keys, 0,
 						status.recovered::integer) AS k;
 					said[waiting[i]] := one;
@@ -155,16 +142,6 @@ BEGIN
 			OR surely_more(nodes.plan, number, (iblt_header(whole)).capacity);
 		folds := nodes_larger(nodes, base || waiting, folds, scanned.mine, whole, number);
 	END LOOP;
-END
-$$;
-
--- How many keys are in a list that iblt_compare_decode made.
-CREATE FUNCTION nodes_count(list bytea, sample @extschema@.iblt) RETURNS bigint
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	-- of no keys there is no list
-	RETURN coalesce(cardinality((iblt_compare_keys(sample, list, 0, 2147483647)).keys), 0);
 END
 $$;
 
@@ -201,7 +178,8 @@ BEGIN
 			greatest(16::bigint * capacity, 4 * e.number)));
 		nodes.plan.seed := random_seed();
 	END LOOP;
-	number := nodes_count(e.list, e.sample);
+	-- of no keys there is no list
+	number := coalesce(cardinality((iblt_compare_keys(e.sample, e.list, 0, 2147483647)).keys), 0);
 	IF number > most THEN
 		PERFORM refuse_too_many(nodes.plan, number, true, NULL);
 	END IF;
