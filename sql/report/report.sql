@@ -81,18 +81,6 @@ EXCEPTION
 END
 $$;
 
--- How far the publisher's slot of a subscription is behind its WAL, as words; NULL if the
--- publisher does not say.
-CREATE FUNCTION subscription_lag(slot text, peer text) RETURNS text
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN report_ask(peer, format('SELECT pg_size_pretty(max(pg_wal_lsn_diff('
-		'pg_current_wal_lsn(), confirmed_flush_lsn))) FROM pg_replication_slots'
-		' WHERE slot_name = %L', slot)) || ' of WAL behind the publisher';
-END
-$$;
-
 -- The state of a subscription of this side, as a sentence for people.
 CREATE FUNCTION subscription_state(subscription text, peer text, here_peer text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -124,13 +112,17 @@ BEGIN
 			ELSE 'no apply worker runs' END,
 		'last message ' || (s ->> 'ago') || ' s ago',
 		CASE WHEN s ->> 'slot' IS NULL THEN 'it has no slot'
-			WHEN peer IS NOT NULL THEN subscription_lag(s ->> 'slot', peer) END);
+			-- NULL if the publisher does not say
+			WHEN peer IS NOT NULL THEN report_ask(peer, format('SELECT pg_size_pretty(max('
+				'pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn))) FROM'
+				' pg_replication_slots WHERE slot_name = %L', s ->> 'slot'))
+				|| ' of WAL behind the publisher' END);
 END
 $$;
 
 -- A report of the rows of an audit, or of a run.
 CREATE FUNCTION make_report(tables json, run bigint, name text, subscription text,
-	peer text, here_peer text, structure json DEFAULT NULL) RETURNS report
+	peer text, here_peer text, structure json) RETURNS report
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -225,23 +217,12 @@ AS $$
 DECLARE
 	tables json := (SELECT json_agg(row_to_json(t) ORDER BY t.number)
 		FROM @extschema@.iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
-	report report;
-	e failure;
 BEGIN
 	IF tables IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = format('there is no run %s, or it is not yours', run);
 	END IF;
-	BEGIN
-		report := make_report(tables, run, name, NULL, peer, here_peer);
-		RETURN report_as(report, tables, form);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
-		e := iblt_raise(peers_fail('{NULL,NULL}', peers_secret(ARRAY[here_peer, peer]), e));
-		RAISE;
-	END;
+	RETURN @extschema@.iblt_audit_report(tables, form, name, NULL, peer, run, NULL, here_peer);
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_report(bigint, text, text, text, text) IS
