@@ -70,8 +70,9 @@ CREATE FUNCTION audit_scope_rows(conns text[], item audit_item,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	feeds feed[] := coalesce(item.feeds,
-		audit_ask_feeds(audit_subscriber(conns, item), audit_name(item)));
+	feeds feed[] := coalesce(item.feeds, ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::feed,
+		ask_call(audit_subscriber(conns, item), format(
+			'audit_feeds(pg_catalog.to_regclass(%L))', audit_name(item)))::jsonb) AS f));
 	alone boolean := audit_only_source(feeds, item.published);
 	filter text := (item.published).filter;
 BEGIN

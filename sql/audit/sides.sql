@@ -160,16 +160,6 @@ BEGIN
 END
 $$;
 
--- The subscriptions at a place that feed a relation.
-CREATE FUNCTION audit_ask_feeds(place text, relation text) RETURNS feed[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN ARRAY(SELECT f FROM jsonb_populate_recordset(NULL::feed,
-		ask_call(place, format('audit_feeds(pg_catalog.to_regclass(%L))', relation))::jsonb) AS f);
-END
-$$;
-
 -- What calls of functions answer of the table of each item, c, at a place, each time as an array of
 -- jsonb; without calls, its OID.
 CREATE FUNCTION audit_ask_each(place text, items audit_item[], calls text[] DEFAULT '{}')

@@ -97,22 +97,6 @@ BEGIN
 END
 $$;
 
--- Options with a template of another capacity, which can be folded to the same size.
--- Templates are of 2520 cells doubled a number of times, so one is a fold of the other.
-CREATE FUNCTION track_resize(options tracking, capacity integer) RETURNS tracking
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	info record := @extschema@.iblt_info(options.template);
-BEGIN
-	IF capacity IS NOT NULL THEN
-		options.capacity := capacity;
-		options.template := iblt_compare_template(capacity, info.key_size, info.seed);
-	END IF;
-	RETURN options;
-END
-$$;
-
 -- How the peer tracks its table, or another table of this database if peer is NULL.
 CREATE FUNCTION track_ask(relation regclass, peer text, peer_relation text) RETURNS tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -268,6 +252,7 @@ CREATE FUNCTION track_start(relation regclass, key_columns text[], columns text[
 AS $$
 DECLARE
 	options tracking;
+	info record;
 BEGIN
 	IF coalesce(peer, peer_relation) IS NOT NULL THEN
 		IF coalesce(key_columns, columns) IS NOT NULL THEN
@@ -275,7 +260,13 @@ BEGIN
 				MESSAGE = 'key_columns and columns cannot be given with a peer',
 				HINT = 'Both sides track the columns that the peer tracks.';
 		END IF;
-		options := track_resize(track_ask(relation, peer, peer_relation), capacity);
+		options := track_ask(relation, peer, peer_relation);
+		-- templates are of 2520 cells doubled a number of times, so one is a fold of the other
+		IF capacity IS NOT NULL THEN
+			info := @extschema@.iblt_info(options.template);
+			options.capacity := capacity;
+			options.template := iblt_compare_template(capacity, info.key_size, info.seed);
+		END IF;
 		PERFORM track_lock(relation);
 	ELSE
 		PERFORM track_lock(relation);
@@ -283,22 +274,6 @@ BEGIN
 			coalesce(capacity, 10000), random_seed());
 	END IF;
 	RETURN track_begin(relation, options);
-END
-$$;
-
--- How a table is tracked, for its owner; an error if it is not.
-CREATE FUNCTION track_options(relation regclass) RETURNS tracking
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	options tracking := iblt_track_options(relation);
-BEGIN
-	IF options.template IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = format('table "%s" is not tracked', relation),
-			HINT = format('CALL iblt_track(%L);', relation);
-	END IF;
-	RETURN options;
 END
 $$;
 
@@ -313,8 +288,12 @@ DECLARE
 	options tracking;
 BEGIN
 	PERFORM track_lock(relation);
-	options := track_options(relation);
-	IF array_position(options.columns, NULL) > 0
+	options := iblt_track_options(relation);
+	IF options.template IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
+			MESSAGE = format('table "%s" is not tracked', relation),
+			HINT = format('CALL iblt_track(%L);', relation);
+	ELSIF array_position(options.columns, NULL) > 0
 		AND (options.from_peer OR NOT options.all_columns) THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
 			MESSAGE = format('a tracked column of table "%s" was dropped', relation),
