@@ -24,14 +24,6 @@ AS $$
 		GROUP BY n.name) AS c
 $$;
 
--- A value of a row.
-CREATE FUNCTION page_value(value jsonb) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN value IS NULL THEN '' WHEN value = 'null' THEN '<i>NULL</i>'
-		WHEN value = '""' THEN '<i>empty</i>' ELSE html(value #>> '{}') END
-$$;
-
 -- The cells of one side of a difference; "content" is the row, or NULL if it is not kept.
 CREATE FUNCTION page_side(d run_difference, content jsonb, rows bigint, columns text[])
 RETURNS text
@@ -44,8 +36,9 @@ AS $$
 		ELSE (SELECT string_agg(html_cell(CASE WHEN c.name = ANY (d.differs)
 				THEN '<mark>' || v.value || '</mark>' ELSE v.value END), '' ORDER BY c.n)
 			FROM unnest(columns) WITH ORDINALITY AS c(name, n),
-			LATERAL (SELECT page_value(coalesce(content -> c.name, d.key -> c.name)))
-				AS v(value)) END
+			LATERAL (SELECT CASE WHEN u IS NULL THEN '' WHEN u = 'null' THEN '<i>NULL</i>'
+					WHEN u = '""' THEN '<i>empty</i>' ELSE html(u #>> '{}') END
+				FROM coalesce(content -> c.name, d.key -> c.name) AS u) AS v(value)) END
 $$;
 
 -- What a difference is, in words.

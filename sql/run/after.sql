@@ -103,13 +103,9 @@ $$;
 CREATE FUNCTION run_look_table(w run_worker, t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	planned record;
 BEGIN
 	w.item := t.item;
-	planned := audit_plan(w.conns, run_entry_of(t), (w.options).audit);
-	w.entry := planned.item;
-	w.plan := planned.plan;
+	w := run_plan(w, t);
 	IF run_key(w.plan) IS DISTINCT FROM t.key THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB004',
 			MESSAGE = format('the key of %s is not what it was in run %s', t.relation, t.run),

@@ -121,18 +121,6 @@ BEGIN
 END
 $$;
 
--- Until the transaction ends, the peers of a run are asked and called as they were when they
--- were connected to.
--- All runs of a session have the same connections, so this comes before each question.
-CREATE FUNCTION run_say(said text[]) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM set_config('iblt.bare_peer', coalesce(said[1], ''), true),
-		set_config('iblt.nodes', coalesce(said[2], ''), true);
-END
-$$;
-
 -- Decides how the peers of a run are compared: its method is sketch or plain from now on.
 CREATE FUNCTION run_set_method(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -189,40 +177,17 @@ BEGIN
 END
 $$;
 
--- The list
-
--- Adds a table of about that many rows to a run.
-CREATE FUNCTION run_add_table(run bigint, item integer, entry audit_item, estimate bigint)
-RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	t run_table;
-BEGIN
-	t.run := run;
-	t.item := item;
-	t.number := 0;
-	t.relid := entry.relid;
-	t.relation := audit_name(entry);
-	t.estimate := estimate;
-	t.generation := 0;
-	t.at_end := false;
-	t.kept := 0;
-	entry.relid := NULL;
-	t.entry := to_jsonb(entry);
-	PERFORM iblt_run_add(t);
-END
-$$;
-
 -- Adds a run with its tables.
 CREATE FUNCTION run_add(w run_worker, sides side[], target audit_target) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	items audit_item[] := audit_list(w.conns, target);
-	probes text[] := audit_ask_each(w.conns[1], items, 
+	probes text[] := audit_ask_each(w.conns[1], items,
 		ARRAY['run_probe(c.oid::regclass, NULL)']);
+	item audit_item;
 	head run_head;
+	t run_table;
 BEGIN
 	PERFORM audit_check_mappings(items, ((w.options).audit).mappings);
 	head.run := 0;	-- it gets its number
@@ -242,7 +207,19 @@ BEGIN
 	head.started_at := clock_timestamp();
 	w.run := iblt_run_begin(head);
 	FOR n IN 1 .. cardinality(items) LOOP
-		PERFORM run_add_table(w.run, n, items[n], (probes[n]::jsonb -> 0 ->> 'rows')::bigint);
+		item := items[n];
+		t.run := w.run;
+		t.item := n;
+		t.number := 0;
+		t.relid := item.relid;
+		t.relation := audit_name(item);
+		t.estimate := probes[n]::jsonb -> 0 ->> 'rows';
+		t.generation := 0;
+		t.at_end := false;
+		t.kept := 0;
+		item.relid := NULL;
+		t.entry := to_jsonb(item);
+		PERFORM iblt_run_add(t);
 	END LOOP;
 	PERFORM progress(w.progress,
 		format('run %s has %s tables', w.run, cardinality(items)));
@@ -357,7 +334,7 @@ DECLARE
 	head run_head := run_head_of(run);
 BEGIN
 	w.run := run;
-	w.options := run_options_of(head);
+	w.options := jsonb_populate_record(NULL::run_options, head.options);
 	PERFORM run_check(w.options);
 	w.peers := run_peers(head, w.peers);
 	w.conns[1] := CASE WHEN w.peers[1] IS NOT NULL

@@ -68,17 +68,6 @@ BEGIN
 END
 $$;
 
--- How many differences of a worker's table a run by blocks can tell.
--- The sketch is stored after each slice, so it must not be large.
-CREATE FUNCTION blocks_capacity(w run_worker) RETURNS bigint
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN least(10000, greatest(100, (w.options).most_kept),
-		greatest(100, coalesce(((w.plan).here).most_rows + ((w.plan).there).most_rows, 10000)));
-END
-$$;
-
 -- The marks of both sides of a table that begins, and what there is to say of how it is read.
 CREATE FUNCTION blocks_begin(w run_worker, seen run_seen) RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -86,6 +75,9 @@ AS $$
 DECLARE
 	refusal text := blocks_refusal(w.plan);
 	call text := 'blocks_mark(%L::pg_catalog.regclass)';
+	-- how many differences can be told: the sketch is stored after each slice, so it is not large
+	capacity bigint := least(10000, greatest(100, (w.options).most_kept),
+		greatest(100, coalesce(((w.plan).here).most_rows + ((w.plan).there).most_rows, 10000)));
 	marks text[];
 BEGIN
 	seen.whole := refusal IS NOT NULL;
@@ -95,7 +87,7 @@ BEGIN
 	END IF;
 	marks := ask_calls(places_of(w.plan), format(call, ((w.plan).here).relation),
 		format(call, ((w.plan).there).relation));
-	seen.marks := jsonb_build_object('capacity', blocks_capacity(w), 'here', marks[1]::jsonb,
+	seen.marks := jsonb_build_object('capacity', capacity, 'here', marks[1]::jsonb,
 		'there', marks[2]::jsonb);
 	seen.how := format('read by blocks, as they were when the run began with it (%s)',
 		to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS TZ'));

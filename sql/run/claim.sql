@@ -328,13 +328,17 @@ BEGIN
 END
 $$;
 
--- Makes a table that of a worker, which keeps a plan that it made a moment ago.
--- To describe both sides costs as much as to compare some ten thousand rows.  So a plan is
--- kept for a moment: each statement tells whether it reads the columns that were described
--- (require_described), and run_check_last() looks at the files at the end.
-CREATE FUNCTION run_turn_to(w run_worker, t run_table) RETURNS run_worker
+-- Claims a slice of a table; a worker without one claims again.
+-- To describe both sides costs as much as to compare some ten thousand rows.  So a worker keeps
+-- the plan of its table for a moment: each statement tells whether it reads the columns that were
+-- described (require_described), and run_work() looks at the files at the end.
+CREATE FUNCTION run_claim_of(w run_worker, t run_table, number bigint) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	state text;
+	message text;
+	detail text;
 BEGIN
 	IF w.item IS DISTINCT FROM t.item THEN
 		w.item := t.item;
@@ -347,20 +351,6 @@ BEGIN
 		w.plan := NULL;
 		w.entry := run_entry_of(t);
 	END IF;
-	RETURN w;
-END
-$$;
-
--- Claims a slice of a table; a worker without one claims again.
-CREATE FUNCTION run_claim_of(w run_worker, t run_table, number bigint) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	state text;
-	message text;
-	detail text;
-BEGIN
-	w := run_turn_to(w, t);
 	w.number := number;
 	IF (w.entry).problem IS NOT NULL OR (w.entry).absent THEN
 		RETURN run_fail_table(w, NULL, concat_ws('; ', (w.entry).problem,

@@ -96,12 +96,8 @@ CREATE FUNCTION run_repair_warn(run bigint, tables run_table[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	rest text[] := '{}';
+	rest text[] := array_remove(ARRAY(SELECT run_rest(t) FROM unnest(tables) AS t), NULL);
 BEGIN
-	FOR i IN 1 .. cardinality(tables) LOOP
-		rest := array_append(rest, run_rest(tables[i]));
-	END LOOP;
-	rest := array_remove(rest, NULL);
 	IF rest <> '{}' THEN
 		RAISE WARNING USING
 			MESSAGE = format('run %s does not have all differences of %s tables', run,

@@ -72,15 +72,6 @@ BEGIN
 END
 $$;
 
--- What the caller asked of a run.
-CREATE FUNCTION run_options_of(head run_head) RETURNS run_options
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN jsonb_populate_record(NULL::run_options, head.options);
-END
-$$;
-
 -- A side is asked for these.  They are part of the protocol, and a peer without iblt is
 -- asked for their bodies (plain_call).
 

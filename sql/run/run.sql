@@ -22,7 +22,11 @@ BEGIN
 	BEGIN
 		secret := begun OR peers_secret(w.peers);
 		IF begun THEN
-			PERFORM iblt_run_lock(w.run, 0, 1, true), run_say(w.said);
+			-- all runs of a session have the same connections, whose peers are asked and called
+			-- as they were when this run connected to them
+			PERFORM iblt_run_lock(w.run, 0, 1, true),
+				set_config('iblt.bare_peer', coalesce(w.said[1], ''), true),
+				set_config('iblt.nodes', coalesce(w.said[2], ''), true);
 		END IF;
 		CASE w.act
 			WHEN 'begin' THEN w := run_begin(w);

@@ -170,23 +170,14 @@ BEGIN
 END
 $$;
 
--- How a query on a side names a parameter: as that, or by its value in a plain query.
-CREATE FUNCTION parameter_sql(plan plan, s side, parameter text, value text) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN CASE WHEN plan.buckets IS NULL OR s.place IS NULL THEN parameter ELSE value END;
-END
-$$;
-
--- The values of a bound in a query on a side.
+-- The values of a bound in a query on a side: as a parameter, or itself in a plain query.
 CREATE FUNCTION bound_sql(plan plan, s side,
 	k slice_key, parameter text, bound text[]) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN slice_bound_sql(k, parameter_sql(plan, s, parameter,
-		format('%L::text[]', bound)));
+	RETURN slice_bound_sql(k, CASE WHEN plan.buckets IS NULL OR s.place IS NULL THEN parameter
+		ELSE format('%L::text[]', bound) END);
 END
 $$;
 

@@ -28,19 +28,6 @@ BEGIN
 END
 $$;
 
--- The version of the collation of this database when it was recorded.
--- Before PostgreSQL 15, nothing is recorded for a database.  Its collations of the same
--- locale were recorded when the server was initialised, or when they were made.
-CREATE FUNCTION recorded_own_collation(own jsonb) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN coalesce(own ->> 'datcollversion', (SELECT min(c.collversion) FROM pg_collation c
-		WHERE NOT own ? 'datcollversion' AND c.collprovider = 'c'
-		AND c.collcollate = own ->> 'datcollate'));
-END
-$$;
-
 -- The order of a collation in one word, and why an index may not have it.
 -- "C", "POSIX" and all that PostgreSQL 17 and later bring themselves sort by bytes.  libc's
 -- "C.UTF-8" does not change, says PostgreSQL, which gives it no version.
@@ -57,7 +44,11 @@ DECLARE
 		r ->> 'collcollate');
 	actual text := CASE coll WHEN 100 THEN describe_own_collation(own)
 		ELSE pg_collation_actual_version(coll) END;
-	recorded text := CASE coll WHEN 100 THEN recorded_own_collation(own)
+	-- before PostgreSQL 15, nothing is recorded for a database, but for its collations of the same
+	-- locale when the server was initialised, or when they were made
+	recorded text := CASE coll WHEN 100 THEN coalesce(own ->> 'datcollversion', (
+			SELECT min(p.collversion) FROM pg_collation p WHERE NOT own ? 'datcollversion'
+			AND p.collprovider = 'c' AND p.collcollate = own ->> 'datcollate'))
 		ELSE r ->> 'collversion' END;
 BEGIN
 	sorted := CASE WHEN provider = 'b' OR provider = 'c' AND upper(locale) IN ('C', 'POSIX')

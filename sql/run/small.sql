@@ -5,25 +5,16 @@
 -- before it commits.  So after a crash, none of them counts as compared.  All others, also
 -- those with an error, have slices of their own.
 
--- How many tables a run compares together.
--- Each takes some milliseconds, and all together take about as long as a slice.  With
--- check_indexes or slice_by => 'blocks', the caller asks for more than a scan.
-CREATE FUNCTION run_most_small(options run_options) RETURNS integer
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN CASE WHEN options.slice_by = 'key' AND NOT options.check_indexes
-		THEN least(options.slice_ms / 10, 100) ELSE 0 END;
-END
-$$;
-
 -- Tables that nobody has begun, behind those that this session has already tried.
--- The lock keeps other sessions from beginning them.
+-- The lock keeps other sessions from beginning them.  Each table takes some milliseconds, and all
+-- together take about as long as a slice.  With check_indexes or slice_by => 'blocks', the caller
+-- asks for more than a scan.
 CREATE FUNCTION run_unbegun(w run_worker) RETURNS run_table[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	most integer := run_most_small(w.options);
+	most integer := CASE WHEN (w.options).slice_by = 'key' AND NOT (w.options).check_indexes
+		THEN least((w.options).slice_ms / 10, 100) ELSE 0 END;
 	t run_table;
 	result run_table[] := '{}';
 BEGIN

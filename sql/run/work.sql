@@ -83,20 +83,6 @@ BEGIN
 END
 $$;
 
--- Keeps the counts of a slice that has differences.
-CREATE FUNCTION run_add_range(w run_worker, s run_slice, r audit_row) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF r.missing + r.extra + r.changed > 0 THEN
-		PERFORM iblt_run_add(ROW(NULL, s.run, s.item, s.number,
-			range_key(w.plan, s.lo), range_key(w.plan, s.hi),
-			r.rows_here, r.rows_there, r.missing, r.extra, r.changed, r.unconfirmed,
-			clock_timestamp())::run_range);
-	END IF;
-END
-$$;
-
 -- What there is to say if not all differences were kept.
 CREATE FUNCTION run_unkept(t run_table) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -142,29 +128,6 @@ BEGIN
 			t.missing + t.extra + t.changed));
 	END IF;
 	RETURN w;
-END
-$$;
-
--- Has a run no other table to compare than one that a worker has just ended?
-CREATE FUNCTION run_was_last(t run_table) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN t.status IS NOT NULL AND NOT EXISTS (SELECT
-		FROM iblt_run_rows(NULL::run_table, t.run) AS x
-		WHERE x.status IS NULL AND x.item <> t.item);
-END
-$$;
-
--- Does a run count the rows of a table by a scan, now that all its slices by key are
--- compared?
-CREATE FUNCTION run_counts(w run_worker, t run_table) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	-- one slice has no bounds, so it is a scan
-	RETURN t.cut > 1 AND t.marks IS NULL AND NOT (w.options).check_indexes
-		AND slice_counts(w.plan);
 END
 $$;
 
@@ -224,22 +187,28 @@ BEGIN
 	END IF;
 	t.kept := run_keep(t, compared, (w.options).most_kept);
 	t := run_count(t, r, ms(w.began)::double precision);
-	IF t.marks IS NULL THEN
-		PERFORM run_add_range(w, s, r);
+	IF t.marks IS NULL AND differences > 0 THEN
+		PERFORM iblt_run_add(ROW(NULL, s.run, s.item, s.number,
+			range_key(w.plan, s.lo), range_key(w.plan, s.hi),
+			r.rows_here, r.rows_there, r.missing, r.extra, r.changed, r.unconfirmed,
+			clock_timestamp())::run_range);
 	END IF;
 	t.slice_rows := run_next_rows(s, seen, differences,
 		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
 	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.item, s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_run_rows(
 			NULL::run_slice, w.run, w.item) AS x) THEN
-		-- a last slice, without a number of rows: a table by key is counted, and one with all
-		-- its blocks in a sketch is looked up
-		t := CASE WHEN s.rows IS NOT NULL
-				AND (t.marks IS NOT NULL OR run_counts(w, t))
+		-- a last slice, without a number of rows: a scan counts a table by key, unless it was one
+		-- slice and so is a scan, and a table with all its blocks in a sketch is looked up
+		t := CASE WHEN s.rows IS NOT NULL AND (t.marks IS NOT NULL
+				OR t.cut > 1 AND NOT (w.options).check_indexes AND slice_counts(w.plan))
 			THEN run_add_slice(t, NULL, NULL, NULL)
 			ELSE run_finish_table(w, t) END;
 	END IF;
-	pause := CASE WHEN NOT run_was_last(t)
+	-- none behind the last table
+	pause := CASE WHEN t.status IS NULL OR EXISTS (SELECT
+			FROM iblt_run_rows(NULL::run_table, t.run) AS x
+			WHERE x.status IS NULL AND x.item <> t.item)
 		THEN run_pause_after(w.options, ms(w.began) / 1000, seen) ELSE 0 END;
 	t := run_timed(t, seen, ms(w.last) + 1000 * pause);
 	PERFORM iblt_run_put(t);
@@ -278,20 +247,6 @@ BEGIN
 	w.act := 'claim';
 	w.lost := 0;
 	RETURN w;
-END
-$$;
-
--- After a lost connection: makes a worker take the slice again, with an error the second
--- time.
-CREATE FUNCTION run_lost(w run_worker, state text, message text, detail text) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF w.lost > 1 THEN
-		RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message, DETAIL = coalesce(detail, '');
-	END IF;
-	PERFORM progress(w.progress, format('run %s lost its connection', w.run));
-	RETURN run_wait(w, 1);
 END
 $$;
 
@@ -358,7 +313,13 @@ BEGIN
 	ELSE
 		PERFORM peers_close(w.conns);
 		IF left(state, 2) = '08' OR state IN ('57P01', '57P02', '57P03') THEN
-			RETURN run_lost(w, state, message, detail);
+			-- a lost connection: the slice is taken again, with an error the second time
+			IF w.lost > 1 THEN
+				RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message,
+					DETAIL = coalesce(detail, '');
+			END IF;
+			PERFORM progress(w.progress, format('run %s lost its connection', w.run));
+			RETURN run_wait(w, 1);
 		END IF;
 		again := w.lost < 3 AND restarts(w.conns, w.peers, w.plan, 1, state, message);
 	END IF;
@@ -370,19 +331,6 @@ END
 $$;
 
 -- The work
-
--- An error if a table is not what it was when its plan was made, once nothing is left to cut.
-CREATE FUNCTION run_check_last(w run_worker, t run_table) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF t.at_end AND w.planned < w.began
-			AND (run_see(w)).shape IS DISTINCT FROM t.shape THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB004',
-			MESSAGE = format('relation %s was altered while it was compared', t.relation);
-	END IF;
-END
-$$;
 
 -- Compares the slice that a worker has claimed, unless another one has done so meanwhile.
 CREATE FUNCTION run_work(w run_worker) RETURNS run_worker
@@ -410,7 +358,12 @@ BEGIN
 	PERFORM set_config('iblt.stuck', w.stuck, true);
 	BEGIN
 		PERFORM iblt_traffic_take();
-		PERFORM run_check_last(w, t);
+		-- nothing is left to cut, so the table has to be what it was when its plan was made
+		IF t.at_end AND w.planned < w.began
+				AND (run_see(w)).shape IS DISTINCT FROM t.shape THEN
+			RAISE EXCEPTION USING ERRCODE = 'IB004',
+				MESSAGE = format('relation %s was altered while it was compared', t.relation);
+		END IF;
 		compared := run_compare(w, t, s);
 		late := current_setting('iblt.late', true);
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
