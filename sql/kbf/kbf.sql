@@ -4,19 +4,12 @@
 
 CREATE TYPE kbf;
 
--- Text input of type kbf.
 CREATE FUNCTION iblt_internal.kbf_in(cstring) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Text output of type kbf: one base64 token.
 CREATE FUNCTION iblt_internal.kbf_out(kbf) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Binary input of type kbf.
 CREATE FUNCTION iblt_internal.kbf_recv(internal) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Binary output of type kbf.
 CREATE FUNCTION iblt_internal.kbf_send(kbf) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
@@ -72,19 +65,12 @@ COMMENT ON FUNCTION kbf_info(kbf) IS
 
 -- Linear algebra on filters ---------------------------------------------------------------
 
--- Implementation of + operator.
 CREATE FUNCTION iblt_internal.kbf_add(kbf, kbf) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of - operator.
 CREATE FUNCTION iblt_internal.kbf_subtract(kbf, kbf) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of = operator.
 CREATE FUNCTION iblt_internal.kbf_eq(kbf, kbf) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of <> operator.
 CREATE FUNCTION iblt_internal.kbf_ne(kbf, kbf) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
@@ -210,34 +196,21 @@ COMMENT ON FUNCTION kbf_lookup(kbf[], anyelement) IS
 -- Without inverse transition functions, because a cell that became full forgets its
 -- pairs.  The costs are those of a filter of some 100 keys, as for iblt_agg.
 
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, integer)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
-
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, kbf)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
-
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, integer)
 RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
-
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, kbf) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
-
--- Aggregate serialization function.
 CREATE FUNCTION iblt_internal.kbf_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 500;
-
--- Aggregate deserialization function.
 CREATE FUNCTION iblt_internal.kbf_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 700;
-
--- Aggregate combine function.
 CREATE FUNCTION iblt_internal.kbf_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
 
@@ -264,11 +237,8 @@ COMMENT ON AGGREGATE kbf_agg(anyelement, anycompatible, kbf) IS
 'from 1, or labels as text or as values of an enum type, whose labels may go on after those of the '
 'template; no rows give an empty filter';
 
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.kbf_sum_trans(internal, kbf) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.kbf_sum_final(internal) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 

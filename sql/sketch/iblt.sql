@@ -2,19 +2,12 @@
 
 CREATE TYPE iblt;
 
--- Text input of type iblt.
 CREATE FUNCTION iblt_internal.iblt_in(cstring) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Text output of type iblt: one base64 token.
 CREATE FUNCTION iblt_internal.iblt_out(iblt) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Binary input of type iblt.
 CREATE FUNCTION iblt_internal.iblt_recv(internal) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Binary output of type iblt.
 CREATE FUNCTION iblt_internal.iblt_send(iblt) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
@@ -65,23 +58,14 @@ COMMENT ON FUNCTION iblt_info(iblt) IS
 
 -- Linear algebra on sketches ---------------------------------------------------
 
--- Implementation of + operator.
 CREATE FUNCTION iblt_internal.iblt_add(iblt, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of - operator.
 CREATE FUNCTION iblt_internal.iblt_subtract(iblt, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of unary - operator.
 CREATE FUNCTION iblt_internal.iblt_negate(iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of = operator.
 CREATE FUNCTION iblt_internal.iblt_eq(iblt, iblt) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of <> operator.
 CREATE FUNCTION iblt_internal.iblt_ne(iblt, iblt) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
@@ -172,48 +156,31 @@ COMMENT ON FUNCTION iblt_get(iblt, anyelement, anycompatible, boolean) IS
 -- those of the default capacity, in units of about 10 ns; a worker for few rows of
 -- each of many groups is then dearer than none.
 
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, anycompatible, iblt)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-
--- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
--- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
--- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, anycompatible, iblt)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, anycompatible, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-
--- Aggregate serialization function.
 CREATE FUNCTION iblt_internal.iblt_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-
--- Aggregate deserialization function.
 CREATE FUNCTION iblt_internal.iblt_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 700;
-
--- Aggregate combine function.
 CREATE FUNCTION iblt_internal.iblt_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 
@@ -260,35 +227,26 @@ COMMENT ON AGGREGATE iblt_agg(anyelement, anycompatible, iblt) IS
 -- The same for bigint keys and checksums, with a state that Citus can send from a worker.
 -- Over no rows it is NULL, because a worker without rows does not know the parameters.
 
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, integer) RETURNS iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_capacity'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_template'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 
--- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
--- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) RETURNS iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_capacity'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
--- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_template'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 
--- Aggregate combine function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_combine(iblt, iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_agg_bigint_final(iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 300;
 
@@ -330,15 +288,10 @@ COMMENT ON AGGREGATE iblt_agg_bigint(bigint, bigint, iblt) IS
 'iblt_agg for bigint keys and a template without values, whose work Citus leaves to its workers; '
 'NULL over no rows';
 
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-
--- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_sum_inverse(internal, iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_sum_final(internal) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 

@@ -2,19 +2,12 @@
 
 CREATE TYPE iblt_strata;
 
--- Text input of type iblt_strata.
 CREATE FUNCTION iblt_internal.iblt_strata_in(cstring) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Text output of type iblt_strata: one base64 token.
 CREATE FUNCTION iblt_internal.iblt_strata_out(iblt_strata) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Binary input of type iblt_strata.
 CREATE FUNCTION iblt_internal.iblt_strata_recv(internal) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Binary output of type iblt_strata.
 CREATE FUNCTION iblt_internal.iblt_strata_send(iblt_strata) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
@@ -55,23 +48,14 @@ CREATE FUNCTION iblt_strata_info(s iblt_strata, OUT version integer, OUT strata 
 COMMENT ON FUNCTION iblt_strata_info(iblt_strata) IS
 'parameters of an estimator, its net number of rows and its size in bytes';
 
--- Implementation of + operator.
 CREATE FUNCTION iblt_internal.iblt_strata_add(iblt_strata, iblt_strata) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of - operator.
 CREATE FUNCTION iblt_internal.iblt_strata_subtract(iblt_strata, iblt_strata) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of unary - operator.
 CREATE FUNCTION iblt_internal.iblt_strata_negate(iblt_strata) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of = operator.
 CREATE FUNCTION iblt_internal.iblt_strata_eq(iblt_strata, iblt_strata) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
--- Implementation of <> operator.
 CREATE FUNCTION iblt_internal.iblt_strata_ne(iblt_strata, iblt_strata) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
@@ -116,40 +100,26 @@ RETURNS iblt_strata
 COMMENT ON FUNCTION iblt_strata_delete(iblt_strata, anyelement, bigint) IS
 'the estimator with one row less, which need not have been in it';
 
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
--- Aggregate transition function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint, iblt_strata)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-
--- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
--- Aggregate inverse transition function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_inverse(internal, anyelement, bigint, iblt_strata)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4;
-
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint)
 RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
--- Aggregate final function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_final(internal, anyelement, bigint, iblt_strata)
 RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 1500;
-
--- Aggregate serialization function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3000;
-
--- Aggregate deserialization function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_deserial(bytea, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 4500;
-
--- Aggregate combine function.
 CREATE FUNCTION iblt_internal.iblt_strata_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 2100;
 
