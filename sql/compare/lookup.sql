@@ -57,7 +57,7 @@ DECLARE
 	found found_rows[];
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		found := plain_find(plan, keys, false);
+		found := plain_find(plan, ARRAY[plan.here, plan.there], keys, false);
 	ELSIF locked IS NOT NULL THEN
 		found := find_locked(plan, keys, locked);
 	ELSE

@@ -176,7 +176,7 @@ BEGIN
 END
 $$;
 
--- An error if a node read another relation than it described, as the fingerprint tells.
+-- An error if a side read another relation than it described, as the fingerprint tells.
 CREATE FUNCTION nodes_described(s side, fingerprint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

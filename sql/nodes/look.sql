@@ -16,17 +16,14 @@ DECLARE
 	s side;
 BEGIN
 	IF plan.buckets IS NOT NULL THEN
-		RETURN nodes_plain_rows(nodes, keys, false);
+		RETURN plain_find(plan, nodes.sides, keys, false);
 	END IF;
 	FOREACH s IN ARRAY nodes.sides LOOP
 		f := finder(plan, s);
 		places := array_append(places, s.place);
 		lookups := array_append(lookups, f.lookup);
 	END LOOP;
-	found := ask(places, lookups,
-		'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
-			' content jsonb[], columns text[], fingerprint text', NULL::found_rows,
-		reading_of(plan, keys, f.indexed), 0);
+	found := find_rows(places, lookups, reading_of(plan, keys, f.indexed));
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
 		PERFORM nodes_described(s, found[n].fingerprint),

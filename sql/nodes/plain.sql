@@ -92,36 +92,6 @@ BEGIN
 END
 $$;
 
--- The rows on each node whose keys have these hashes, or are in these buckets.
-CREATE FUNCTION nodes_plain_rows(nodes node_set, keys text[], in_buckets boolean)
-RETURNS found_rows[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan := nodes.plan;
-	lookup text := (plain_finder(plan, in_buckets)).lookup;
-	places text[] := '{}';
-	queries text[] := '{}';
-	answers text[];
-	fingerprint text;
-	result found_rows[];
-	s side;
-BEGIN
-	FOREACH s IN ARRAY nodes.sides LOOP
-		places := array_append(places, s.place);
-		queries := array_append(queries, plain_rows_sql(plan, s, keys, in_buckets));
-	END LOOP;
-	answers := ask(places, queries, 'value text', NULL::text, reading_of(plan), 0);
-	FOR n IN 1 .. cardinality(places) LOOP
-		fingerprint := split_part(answers[n], ' ', 1);
-		PERFORM nodes_described(nodes.sides[n], fingerprint);
-		result[n] := plain_found(lookup, keys,
-			substr(answers[n], length(fingerprint) + 2)::text[], fingerprint);
-	END LOOP;
-	RETURN result;
-END
-$$;
-
 -- The buckets in which two nodes differ, and the largest number of rows, in figures.
 CREATE FUNCTION nodes_plain_sums(nodes node_set, OUT figures figures, OUT buckets integer[])
 RETURNS record
@@ -169,7 +139,7 @@ DECLARE
 BEGIN
 	FOR done IN 0 .. cardinality(summed.buckets) - 1 BY size LOOP
 		EXIT WHEN many IS NOT NULL;
-		FOR d IN SELECT * FROM nodes_differing(nodes, nodes_plain_rows(nodes,
+		FOR d IN SELECT * FROM nodes_differing(nodes, plain_find(plan, nodes.sides,
 				summed.buckets[done + 1 : done + size]::text[], true), NULL) LOOP
 			number := number + 1;
 			RETURN NEXT d;

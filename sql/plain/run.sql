@@ -80,23 +80,26 @@ BEGIN
 END
 $$;
 
--- The rows on both sides whose keys have these hashes, or are in these buckets.
-CREATE FUNCTION plain_find(plan plan, keys text[], in_buckets boolean) RETURNS found_rows[]
+-- The rows on some sides whose keys have these hashes, or are in these buckets.
+CREATE FUNCTION plain_find(plan plan, sides side[], keys text[], in_buckets boolean)
+RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	lookup text := (plain_finder(plan, in_buckets)).lookup;
-	answers text[] := ask(places_of(plan), ARRAY[
-			plain_rows_sql(plan, plan.here, keys, in_buckets),
-			plain_rows_sql(plan, plan.there, keys, in_buckets)], 'value text', NULL::text,
-		reading_of(plan), 0);
-	here text := split_part(answers[1], ' ', 1);
-	there text := split_part(answers[2], ' ', 1);
+	answers text[] := ask(ARRAY(SELECT s.place FROM unnest(sides) AS s),
+		ARRAY(SELECT plain_rows_sql(plan, s, plain_find.keys, in_buckets) FROM unnest(sides) AS s),
+		'value text', NULL::text, reading_of(plan), 0);
+	fingerprint text;
+	result found_rows[];
 BEGIN
-	PERFORM require_described(plan, here, there);
-	RETURN ARRAY[
-		plain_found(lookup, keys, substr(answers[1], length(here) + 2)::text[], here),
-		plain_found(lookup, keys, substr(answers[2], length(there) + 2)::text[], there)];
+	FOR n IN 1 .. cardinality(sides) LOOP
+		fingerprint := split_part(answers[n], ' ', 1);
+		PERFORM nodes_described(sides[n], fingerprint);
+		result[n] := plain_found(lookup, keys,
+			substr(answers[n], length(fingerprint) + 2)::text[], fingerprint);
+	END LOOP;
+	RETURN result;
 END
 $$;
 
@@ -109,7 +112,7 @@ DECLARE
 BEGIN
 	PERFORM progress(plan.progress, format('reading the rows of %s buckets on both'
 		' sides', cardinality(buckets)));
-	found := plain_find(plan, buckets::text[], true);
+	found := plain_find(plan, ARRAY[plan.here, plan.there], buckets::text[], true);
 	RETURN differing(plan, found[1], found[2], NULL);
 END
 $$;

@@ -206,9 +206,7 @@ DECLARE
 	rows found_rows[];
 BEGIN
 	IF plan.by_hash THEN
-		rows := ask(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
-			'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
-				' content jsonb[], columns text[], fingerprint text', NULL::found_rows,
+		rows := find_rows(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
 			reading_of(plan, decoded.keys, false));
 		RETURN (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side) ORDER BY d.n)
 			FROM unnest(decoded.keys, decoded.sides) WITH ORDINALITY AS d(hash, side, n)
