@@ -370,6 +370,7 @@ sql('n2', "UPDATE shop.live SET v = 'row ' || id WHERE id > 1");
 is(compare('shop.live', [qw(here n1 n2 n3)], "live => 'auto', recheck => 0"), join("\n", '{"id": -1} majority {here,n1,n3} {n2} {here,n1,n3}', '{"id": 1} tie {here,n3} {n1,n2} {}', '{"id": 2} majority {here,n2,n3} {n1} {n1}'), 'auto: a scan of all if one has none');
 like($notices, qr/NOTICE:  live digests are not used: shop.live is not tracked \(n3\)/, 'which a notice says');
 is(audit([qw(here n3)], "tables => '{shop.live}', live => 'auto', recheck => 0"), 'shop.live equal 0 0 {} {} {} 0 live digests are not used: shop.live is not tracked (n3)', 'and the row of an audit');
+like(($servers[0]->psql('postgres', "SET client_min_messages = notice; SELECT FROM iblt_repair_nodes('shop.live', '{NULL,n3}', live => 'auto', recheck => 0)"))[2], qr/NOTICE:  live digests are not used: shop.live is not tracked \(n3\)/, 'and a repair');
 track('n3');
 sql('n3', "SET session_replication_role = replica; ALTER TABLE shop.live DISABLE TRIGGER USER; UPDATE shop.live SET v = 'unseen' WHERE id = 5; ALTER TABLE shop.live ENABLE TRIGGER USER");
 like(compare('shop.live', [qw(here n3)], "live => 'require'"), qr/ERROR:  .*live digests cannot be used: the digest of shop.live is not trustworthy/, 'a digest that is not trustworthy');
