@@ -402,8 +402,18 @@ is(contents('d', 'shop.n'), contents('c', 'shop.n'), 'are the same');
 	$writer->run("ROLLBACK; BEGIN; SELECT pg_advisory_xact_lock(1768057972, ('shop.w'::regclass::oid::int8 - 2147483648)::int4)");
 	sql('d', 'UPDATE shop.w SET at = NULL');
 	like(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'pull', apply => true, timeout => '1 s'$plain)"), qr/^ERROR:  could not lock shop.w for a repair/, 'one repair at a time');
+	# what is altered before the target is locked
+	my $waiting = IbltTest::Session->new($servers[0], 'postgres')->start("SELECT concat_ws(' ', key ->> 'id', action, status, detail) FROM iblt_repair" . both_of('c', 'shop.w', 'd') . ", direction => 'push', apply => true, progress => true$plain) ORDER BY 1");
+	$servers[1]->poll_query_until('d', "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
+	sql('d', "CREATE FUNCTION shop.late() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET CONSTRAINTS ALL DEFERRED; UPDATE shop.late SET id = id; RETURN NULL; END'; CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON shop.w DEFERRABLE FOR EACH ROW EXECUTE FUNCTION shop.late()");
+	sql('d', "CREATE FUNCTION shop.later() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(5); END'; CREATE TABLE shop.late (id int); CREATE CONSTRAINT TRIGGER later AFTER UPDATE ON shop.late DEFERRABLE FOR EACH ROW EXECUTE FUNCTION shop.later()");
 	$writer->run('ROLLBACK');
-	$writer->quit;
+	is($waiting->done, "1 update applied\n2 update applied", 'is described again');
+	like($waiting->{err}, qr/the repair starts again/, 'and so it says');
+	$_->quit foreach $writer, $waiting;
+	sql('d', 'UPDATE shop.w SET at = NULL; INSERT INTO shop.late VALUES (1)');
+	like(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'push', apply => true$plain)"), qr/^ERROR:  the outcome is unknown: "d"'s answer to COMMIT was lost/, 'an answer to COMMIT that is lost');
+	is(sql('d', 'SELECT count(at) FROM shop.w'), 0, 'nothing has changed');
 }
 each_of('cd', 'CREATE TABLE shop.x (id int PRIMARY KEY, g int)');
 sql('c', 'CREATE TABLE shop.y (id int PRIMARY KEY); ALTER TABLE shop.x ADD FOREIGN KEY (g) REFERENCES shop.y DEFERRABLE INITIALLY IMMEDIATE');

@@ -234,6 +234,16 @@ is($there->safe_psql('postgres', 'SELECT v = md5(id::text) FROM m.i_changed WHER
 is($here->safe_psql('conductor', "SELECT count(*), min(status), max(status) FROM iblt_repair(run => $run, direction => 'pull', apply => true)"), '6|applied|applied', 'and this side');
 is($here->safe_psql('conductor', "SELECT status, count(*), sum(kept) FROM iblt_audit_table_stats WHERE run = $run GROUP BY 1"), 'equal|3|0', 'then the run has none left');
 is($here->safe_psql('conductor', "SELECT status, count(*) FROM iblt_audit('far', here_tables => '{m.i_changed,m.j_missing,m.s_large}', here_peer => 'near') GROUP BY 1"), 'equal|3', 'and an audit finds none');
+# the same where neither has iblt
+my $tables = '{m.e_enum,m.i_changed,m.j_missing}';
+my $bare = begin_at('conductor', "$bare_peer, here_tables => '$tables', method => 'auto', rows => true, here_peer => $bare_near");
+my $mend = "SELECT target, action, count(*), min(status), max(status) FROM iblt_repair(run => $bare, peer => $bare_peer, here_peer => $bare_near, direction => 'push'";
+my $mended = "m.e_enum|update|1|STATUS|STATUS\nm.i_changed|update|1|STATUS|STATUS\nm.j_missing|delete|1|STATUS|STATUS\nm.j_missing|insert|3|STATUS|STATUS";
+is($here->safe_psql('conductor', "$mend) GROUP BY 1, 2 ORDER BY 1, 2"), $mended =~ s/STATUS/preview/gr, 'a preview of the repair of a run without iblt');
+is($here->safe_psql('conductor', "$mend, apply => true) GROUP BY 1, 2 ORDER BY 1, 2"), $mended =~ s/STATUS/applied/gr, 'and the repair');
+is($here->safe_psql('conductor', "SELECT status, count(*), sum(kept) FROM iblt_audit_table_stats WHERE run = $bare GROUP BY 1"), 'equal|3|0', 'after which the run has none left');
+my $all = join ', ', map { "(SELECT md5(string_agg(t::text, ',' ORDER BY t)) FROM $_ AS t)" } $tables =~ /[\w.]+/g;
+is($there->safe_psql('bare', "SELECT $all"), $here->safe_psql('bare', "SELECT $all"), 'and the tables are the same');
 nothing_left('after all that', $there, $here);
 
 # --- the script -------------------------------------------------------------------------------------
