@@ -13,7 +13,7 @@ BEGIN
 	FOR part IN SELECT p.oid FROM pg_proc p
 		WHERE p.pronamespace = 'iblt_internal'::regnamespace
 		AND ('internal'::regtype = ANY (p.proargtypes)
-			OR EXISTS (SELECT FROM pg_type t WHERE p.oid IN (t.typinput, t.typoutput, t.typsend)))
+			OR p.oid IN (SELECT unnest(ARRAY[t.typinput, t.typoutput, t.typsend]) FROM pg_type t))
 	LOOP
 		EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', part);
 	END LOOP;
