@@ -17,7 +17,7 @@ UNSEEN_FUNCTIONS = r"cost|prefetch|pause|progress|hint|warn|patience|capacity_fo
 # Statements that only release, report, wait or measure.
 UNSEEN_CALLS = (r"p?free|Assert\w*|StaticAssert\w*|CHECK_FOR_INTERRUPTS|iblt_pause\w*|pg_sleep|progress|\w*prefetch\w*|"
                 r"MemoryContext(?:Delete|Reset|SwitchTo)|Release\w+|(?:table|relation|index|systable|heap)_(?:close|endscan|freetuple)|"
-                r"list_free\w*|bms_free|Unregister\w+|FreeTupleDesc|pgstat_\w+|va_(?:start|end)|\w+_(?:free|release|end|close)|"
+                r"list_free\w*|bms_free|Unregister\w+|FreeTupleDesc|ExecDropSingleTupleTableSlot|pgstat_\w+|va_(?:start|end)|\w+_(?:free|release|end|close)|"
                 r"err\w+|elog|warn_\w+|DecrTupleDescRefCount|UnlockRelation\w*|set_config|iblt_traffic_\w+")
 UNSEEN_TARGETS = r"(?:\w+(?:\.|->))*(?:\w*(?:hint|detail|message|_ms|_at|started|progress|pause|paused|label|cost|sqlstate))|figures\.\w+"
 # Nor what such a value is.
