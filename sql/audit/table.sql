@@ -87,7 +87,6 @@ BEGIN
 		item.unready := true;
 	ELSIF plan.links = '{}' AND compare.recheck IS NULL AND item.subscription IS NOT NULL THEN
 		plan.recheck := 3;
-		plan.wait := true;
 		plan.versions := (plan.here).versions AND (plan.there).versions;
 		item.notes := item.notes || text 'the peer does not have the subscription''s slot, so the '
 			'audit did not wait for replication';

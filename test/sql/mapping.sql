@@ -74,6 +74,12 @@ CREATE TABLE e AS TABLE c;
 CREATE TABLE f AS TABLE c;
 ALTER TABLE e ADD PRIMARY KEY (id);
 ALTER TABLE f ADD PRIMARY KEY (id);
+-- an expression in place of the key: rows have it twice, though the column is unique
+BEGIN;
+DELETE FROM f WHERE id = 7;
+UPDATE f SET x = 0 WHERE id = 20;
+SELECT key, side, here_count, there_count FROM iblt_compare('e', NULL, 'f', key_columns => '{id}', expressions => '{"id": "id / 2"}') ORDER BY key;
+ROLLBACK;
 CALL iblt_track('e', capacity => 100);
 CALL iblt_track('f', peer_relation => 'e', capacity => 100);
 SELECT count(*) FROM iblt_compare('e', NULL, 'f', live => 'require');

@@ -74,6 +74,15 @@ SELECT title, iblt_internal.key_size(ARRAY[ROW('c', "cast", base, base_there, NU
 FROM (VALUES ('an integer', '', 23, 23, true), ('that may be null', '', 23, 23, false), ('of another base there', '', 23, 16400, true),
 	('cast', 'int8', 23, 20, true), ('cast, that may be null', 'int8', 23, 20, false), ('as text', 'text', 23, 25, true), ('a text', '', 25, 25, true)) AS x(title, "cast", base, base_there, not_null);
 
+-- a condition that depends on a collation names it
+SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none FROM unnest(ARRAY['id > 1', 'v = ''m''', 'v < ''m''', 'v < ''m'' COLLATE "POSIX"']) AS condition;
+-- rows are looked up behind locks on those of one side, and the answers stay in their places
+BEGIN;
+SELECT locked, ARRAY(SELECT c IS NOT NULL FROM unnest(f[1].checksum) AS c) AS here, ARRAY(SELECT c IS NOT NULL FROM unnest(f[2].checksum) AS c) AS there
+FROM unnest('{there,here}'::text[]) AS locked, LATERAL (SELECT iblt_internal.find_locked(plan_of('mine', 'theirs'), CASE locked WHEN 'here' THEN '{1,3,4}'::text[] ELSE '{1,4}' END, locked)) AS x(f);
+SELECT ARRAY(SELECT id FROM mine WHERE xmax <> 0 ORDER BY id) AS locked_here, ARRAY(SELECT id FROM theirs WHERE xmax <> 0 ORDER BY id) AS locked_there;
+ROLLBACK;
+
 -- what a plan must not do
 SELECT h, t, outcome(format('SELECT iblt_internal.check_collations(%L, %L)', h, t)) FROM (VALUES ('{}', '{}'), ('{C}', '{}'), ('{}', '{C}'), ('{C}', '{C}'), ('{"c en_US 2.36"}', '{"c en_US 2.37"}')) AS x(h, t);
 CREATE FUNCTION code(fields jsonb, to_json boolean, to_text boolean) RETURNS text LANGUAGE sql AS $$
