@@ -329,8 +329,9 @@ CREATE FUNCTION iblt_compare_marks(s iblt, subtable_cells integer) RETURNS text
 -- Replication
 --
 -- A peer without iblt is asked for the bodies of the functions in this section, and of
--- relation_sources, audit_tables, audit_published, audit_feeds, audit_generated, run_probe and
--- run_lag (plain_call).  So they are queries that name nothing but what PostgreSQL has.
+-- relation_sources, audit_tables, audit_published, audit_feeds, audit_generated, run_probe,
+-- run_lag, repair_describe, repair_check_origin, repair_check_session, repair_lock_tables and
+-- repair_flushed (plain_call).  So they name nothing but what PostgreSQL has.
 
 -- A position in this server's WAL behind all that is visible now, or behind what is flushed.
 -- A number, because arithmetic on pg_lsn is not in all releases.  Where the next

@@ -396,7 +396,8 @@ CREATE FUNCTION @extschema@.iblt_repair_nodes(
 	as_replica boolean DEFAULT false,
 	origin text DEFAULT NULL,
 	progress boolean DEFAULT false,
-	live text DEFAULT 'off')
+	live text DEFAULT 'off',
+	method text DEFAULT 'sketch')
 RETURNS SETOF node_repair_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100
 	@pinned_settings@
@@ -404,7 +405,8 @@ RETURNS SETOF node_repair_row
 AS $$
 DECLARE
 	options options := nodes_options(make_options(NULL, columns, exclude, key_columns, condition,
-		NULL, max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, live),
+		NULL, max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, live,
+		method),
 		'iblt_repair_nodes ' || nodes_relation(relation));
 	asked repair_options := ROW('there', coalesce(inserts, true), updates, coalesce(deletes, true),
 		"cascade", apply, apply_search_path, as_replica, origin, 'source', NULL);
@@ -417,6 +419,6 @@ END
 $$;
 COMMENT ON FUNCTION iblt_repair_nodes(text, text[], text[], text[], text[], text, bigint, text,
 	text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean, text, boolean,
-	text, boolean, text) IS
+	text, boolean, text, text) IS
 'the statements that make nodes like the majority of them, or like one of them, which are run only '
 'with apply => true';

@@ -467,6 +467,11 @@ sub fill_nodes
 sub contents { my ($name) = @_; return sql($name, "SELECT string_agg(id || v, ' ' ORDER BY id) FROM shop.f WHERE id IN (1, 2, 3, 30) OR v <> 'all'") }
 my $sound = '1all 2all 3all';
 fill_nodes();
+sql('n7', "CREATE TABLE shop.f (id int PRIMARY KEY, v text); INSERT INTO shop.f SELECT g, 'all' FROM generate_series(2, 9) g");
+is(repaired('shop.f', [qw(here n2 n3 n7)], "recheck => 0, method => 'auto', apply => true"), join("\n", 'n2 {"id": 2} insert applied', 'n3 {"id": 30} delete applied', 'n7 {"id": 1} insert applied'), 'a node without iblt');
+is(repaired('shop.f', [qw(n1 n7)], "recheck => 0, source => 'n7', method => 'plain', apply => true"), 'n1 {"id": 1} update applied', 'which others become like');
+is(contents($_), $sound, "$_ is repaired") foreach qw(n1 n2 n3 n7);
+fill_nodes();
 sql('here', "UPDATE shop.f SET v = 'tie' WHERE id = 3; UPDATE shop.f SET v = 'here' WHERE id = 4");
 sql('n1', "UPDATE shop.f SET v = 'tie' WHERE id = 3");
 is(repaired('shop.f', [qw(here n1 n2 n3)], 'recheck => 0'), join("\n", 'here {"id": 4} update preview', 'n1 {"id": 1} update preview', 'n2 {"id": 2} insert preview', 'n3 {"id": 30} delete preview', '{"id": 3} skipped a tie: no majority of the nodes agrees'), 'a preview');
