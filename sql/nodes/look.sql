@@ -33,23 +33,6 @@ BEGIN
 END
 $$;
 
--- A query for a line of each key and node, from the found_rows of the nodes in $1 and the keys
--- in $2.
-CREATE FUNCTION nodes_lines_sql(plan plan) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN format(CASE WHEN plan.by_hash THEN
-			'SELECT r.id, r.key, f.node, r.digest, r.mark, r.content FROM iblt_f AS f,'
-			' unnest(f.id, f.key, f.digest, f.mark, f.content)'
-			' AS r(id, key, digest, mark, content)'
-		ELSE 'SELECT id, %s AS key, node, digest::text, mark, content'
-			' FROM (SELECT node, unnest($2) AS id, unnest(checksum) AS digest,'
-			' unnest(mark) AS mark, unnest(content) AS content FROM iblt_f) AS r' END,
-		CASE WHEN NOT plan.by_hash THEN key_json_sql(plan.key) END);
-END
-$$;
-
 -- Those of the keys whose rows, which were found on the nodes, are not the same on all.
 CREATE FUNCTION nodes_differing(nodes node_set, rows found_rows[], keys text[])
 RETURNS SETOF node_difference
@@ -68,7 +51,14 @@ BEGIN
 		FROM (SELECT DISTINCT id FROM line) AS i CROSS JOIN generate_series(1, $3) AS g(node)
 		LEFT JOIN line USING (id, node) GROUP BY id
 		HAVING count(digest) BETWEEN 1 AND $3 - 1 OR min(digest) <> max(digest)
-		$q$, nodes_lines_sql(nodes.plan))
+		$q$, CASE WHEN (nodes.plan).by_hash
+			THEN 'SELECT r.id, r.key, f.node, r.digest, r.mark, r.content FROM iblt_f AS f,'
+				' unnest(f.id, f.key, f.digest, f.mark, f.content)'
+				' AS r(id, key, digest, mark, content)'
+			ELSE format('SELECT id, %s AS key, node, digest::text, mark, content'
+				' FROM (SELECT node, unnest($2) AS id, unnest(checksum) AS digest,'
+				' unnest(mark) AS mark, unnest(content) AS content FROM iblt_f) AS r',
+				key_json_sql((nodes.plan).key)) END)
 	USING rows, keys, cardinality(nodes.names);
 END
 $$;

@@ -260,20 +260,6 @@ BEGIN
 END
 $$;
 
--- The plan for a slice of about so many rows, of relations of about as many as estimated.
--- A slice is compared as a relation of its size.
-CREATE FUNCTION plain_slice(plan plan, slice_rows bigint, estimate bigint) RETURNS plan
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF plan.buckets IS NOT NULL AND slice_rows IS NOT NULL THEN
-		plan.buckets := plain_buckets(slice_rows);
-		plan.bytes := plan.bytes * least(1, slice_rows / greatest(estimate, 1)::float8);
-	END IF;
-	RETURN plan;
-END
-$$;
-
 -- A side of which plain_describe_sql told that; one with iblt describes itself.
 -- Rows of both sides are looked at here, with functions of this database's schema.
 CREATE FUNCTION plain_side(side text, conn text, relation text, condition text, mapping jsonb,

@@ -103,27 +103,20 @@ BEGIN
 END
 $$;
 
--- The differences among the rows of buckets, each side seen in one snapshot.
-CREATE FUNCTION plain_look(plan plan, buckets integer[]) RETURNS difference[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found found_rows[];
-BEGIN
-	PERFORM progress(plan.progress, format('reading the rows of %s buckets on both'
-		' sides', cardinality(buckets)));
-	found := plain_find(plan, ARRAY[plan.here, plan.there], buckets::text[], true);
-	RETURN differing(plan, found[1], found[2], NULL);
-END
-$$;
-
--- The differences of the next buckets, how many there were so far, and in words if too many.
+-- The differences of the next buckets, each side seen in one snapshot, how many there were so far,
+-- and in words if too many.
 CREATE FUNCTION plain_next(plan plan, buckets integer[], done integer, size integer,
 	INOUT total bigint, OUT looked difference[], OUT many text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	part text[] := buckets[done + 1 : done + size];
+	rows found_rows[];
 BEGIN
-	looked := plain_look(plan, buckets[done + 1 : done + size]);
+	PERFORM progress(plan.progress, format('reading the rows of %s buckets on both'
+		' sides', cardinality(part)));
+	rows := plain_find(plan, ARRAY[plan.here, plan.there], part, true);
+	looked := differing(plan, rows[1], rows[2], NULL);
 	total := total + cardinality(looked);
 	IF total > plan.max_differences THEN
 		many := CASE WHEN done + size < cardinality(buckets) THEN 'at least ' ELSE '' END || total;

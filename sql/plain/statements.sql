@@ -9,34 +9,21 @@
 --
 -- To look at rows again, both sides are asked for those whose keys have given hashes.
 
--- Columns of t with commas between them.
-CREATE FUNCTION plain_names_sql(columns plan_column[]) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT string_agg(format('t.%I', (columns[i]).name), ', ' ORDER BY i)
-	FROM generate_subscripts(columns, 1) AS i
-$$;
-
--- The expression of the text of a column.
--- A cast to text is faster than format, which always uses the type's output.  It loses the
--- blanks of a character(n), and that of an enum may be a function of its owner's.
-CREATE FUNCTION plain_text_sql(c plan_column) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT format(CASE WHEN c.base < 16384 AND c.base NOT IN (650, 869, 1042) THEN '%s::text'
-		ELSE 'CASE WHEN %1$s IS NOT NULL THEN format(''%%s'', %1$s) END' END,
-		format('t.%I', c.name))
-$$;
-
 -- The expressions of texts that columns are hashed as, which are never null.
--- A NULL is hashed as a random text that no value has.
+-- A NULL is hashed as a random text that no value has.  A cast to text is faster than format, which
+-- always uses the type's output.  It loses the blanks of a character(n), and that of an enum may
+-- be a function of its owner's.
 CREATE FUNCTION plain_texts_sql(columns plan_column[], seed bigint) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN cardinality(columns) > 100	-- hashes would be nested too deep
-		THEN ARRAY[format('ROW(%s)::text', plain_names_sql(columns))]
-		ELSE ARRAY(SELECT format('coalesce(%s, %L)', plain_text_sql(columns[i]),
-			md5('null ' || seed)) FROM generate_subscripts(columns, 1) AS i ORDER BY i) END
+	SELECT CASE WHEN count(*) > 100	-- hashes would be nested too deep
+		THEN ARRAY[format('ROW(%s)::text', string_agg(c.name, ', ' ORDER BY i))]
+		ELSE coalesce(array_agg(format('coalesce(%s, %L)', format(
+				CASE WHEN c.base < 16384 AND c.base NOT IN (650, 869, 1042) THEN '%s::text'
+				ELSE 'CASE WHEN %1$s IS NOT NULL THEN format(''%%s'', %1$s) END' END, c.name),
+			md5('null ' || seed)) ORDER BY i), '{}') END
+	FROM generate_subscripts(columns, 1) AS i,
+	LATERAL (SELECT format('t.%I', (columns[i]).name), (columns[i]).base) AS c(name, base)
 $$;
 
 -- The expression of a hash of texts, given as expressions, that goes on from another hash.
@@ -91,7 +78,7 @@ AS $$
 $$;
 
 -- The expression of the fingerprint of a side's relation, whose OID is the expression id.
-CREATE FUNCTION read_fingerprint_sql(plan plan, s side, id text) RETURNS text
+CREATE FUNCTION read_fingerprint_sql(s side, id text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN s.bare THEN plain_fingerprint_sql(id)
@@ -131,7 +118,7 @@ AS $$
 			' FROM generate_series(0, %s) AS bucket LEFT JOIN'
 			' (SELECT bucket, count(*) AS n, sum(hash) AS total FROM (%s) AS iblt_h'
 			' GROUP BY bucket) AS iblt_s USING (bucket)',
-		read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)), elapsed_sql(s),
+		read_fingerprint_sql(s, format('%L::regclass', s.relation)), elapsed_sql(s),
 		plan.buckets - 1, plain_hashes_sql(plan, s))
 $$;
 
@@ -159,7 +146,7 @@ AS $$
 	SELECT format('SELECT concat(%s, '' '', iblt_rows) FROM (SELECT coalesce(array_agg(iblt_row),'
 			' ''{}'') AS iblt_rows FROM (SELECT ARRAY[%s]::text AS iblt_row FROM %s WHERE %s)'
 			' AS iblt_r OFFSET 0) AS iblt_a',
-		read_fingerprint_sql(plan, s, format('%L::regclass', s.relation)),
+		read_fingerprint_sql(s, format('%L::regclass', s.relation)),
 		concat_ws(', ', (SELECT string_agg(format(
 				'CASE WHEN t.%1$I IS NOT NULL THEN format(''%%s'', t.%1$I) END',
 				(plan.columns[i]).name), ', ' ORDER BY i)

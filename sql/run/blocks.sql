@@ -95,21 +95,6 @@ BEGIN
 END
 $$;
 
--- What must not change while a table is compared by blocks; NULL by key.
--- A slice by key is compared at once, but sketches of slices by blocks are added up.  So all
--- must be made in the same way, and on the same server.
-CREATE FUNCTION blocks_shape(w run_worker, here jsonb, there jsonb) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	plan plan := w.plan;
-BEGIN
-	RETURN CASE WHEN (w.options).slice_by = 'blocks' THEN md5(concat_ws(E'\n',
-		here ->> 'started', there ->> 'started', run_key(plan),
-		plan.columns::text, (plan.here).condition, (plan.there).condition)) END;
-END
-$$;
-
 -- Cutting
 
 -- The blocks here and there before which the next slice ends; NULL if that is the end of
@@ -257,7 +242,12 @@ BEGIN
 	ELSIF t.marks IS NULL THEN
 		plan.lo := s.lo;
 		plan.hi := s.hi;
-		RETURN comparison_of(plain_slice(plan, s.rows, t.estimate));
+		IF plan.buckets IS NOT NULL AND s.rows IS NOT NULL THEN
+			-- as a relation of its size
+			plan.buckets := plain_buckets(s.rows);
+			plan.bytes := plan.bytes * least(1, s.rows / greatest(t.estimate, 1)::float8);
+		END IF;
+		RETURN comparison_of(plan);
 	ELSIF s.rows IS NULL THEN
 		RETURN blocks_find(plan, t);
 	END IF;

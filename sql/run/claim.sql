@@ -137,9 +137,13 @@ DECLARE
 	there jsonb := probes[2];
 	seen run_seen;
 BEGIN
+	-- a slice by key is compared at once, but sketches of slices by blocks are added up, so all
+	-- must be made in the same way, and on the same server
 	seen.shape := concat_ws(' ', (plan.here).fingerprint, here ->> 'file',
 		(plan.there).fingerprint, there ->> 'file', md5(slice_order(plan)),
-		blocks_shape(w, here, there));
+		CASE WHEN (w.options).slice_by = 'blocks' THEN md5(concat_ws(E'\n',
+			here ->> 'started', there ->> 'started', run_key(plan),
+			plan.columns::text, (plan.here).condition, (plan.there).condition)) END);
 	seen.estimate := greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint);
 	seen.histogram := here ->> 'histogram';
 	RETURN seen;

@@ -15,19 +15,6 @@ AS $$
 		'1562,1700,2950,3220,5069}'::oid[]
 $$;
 
--- Why values of an operator class may have another order elsewhere, NULL if they have not.
-CREATE FUNCTION order_problem_of_type(class oid) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN (SELECT CASE WHEN NOT o.opcdefault
-			THEN format('operator class %s is not the default of its type', o.opcname)
-			ELSE format('type %s may sort differently elsewhere', o.opcintype::regtype) END
-		FROM pg_opclass o WHERE o.oid = class AND NOT (o.opcdefault
-			AND o.opcintype = ANY (ordered_types())));
-END
-$$;
-
 -- The order of a collation in one word, and why an index may not have it.
 -- "C", "POSIX" and all that PostgreSQL 17 and later bring themselves sort by bytes.  libc's
 -- "C.UTF-8" does not change, says PostgreSQL, which gives it no version.
@@ -83,7 +70,11 @@ BEGIN
 		unnest(i.indkey::int2[], i.indcollation::oid[], i.indclass::oid[], i.indoption::int2[])
 			WITH ORDINALITY AS k(attnum, coll, class, flags, n)
 		JOIN pg_attribute a ON a.attnum = k.attnum,
-		LATERAL (SELECT coalesce(order_problem_of_type(k.class), f.problem), f.sorted,
+		LATERAL (SELECT coalesce((SELECT CASE WHEN NOT c.opcdefault
+						THEN format('operator class %s is not the default of its type', c.opcname)
+						WHEN c.opcintype <> ALL (ordered_types())
+						THEN format('type %s may sort differently elsewhere', c.opcintype::regtype)
+						END FROM pg_opclass c WHERE c.oid = k.class), f.problem), f.sorted,
 				CASE WHEN k.coll <> 100 OR a.attcollation <> 100 THEN (
 					SELECT format('%I.%I', s.nspname, c.collname) FROM pg_collation c
 					JOIN pg_namespace s ON s.oid = c.collnamespace WHERE c.oid = k.coll) END
