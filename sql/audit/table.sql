@@ -193,7 +193,7 @@ CREATE FUNCTION audit_compare(plan plan, item audit_item) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := find_keys(plan, NULL);
+	found record := find_keys(plan);
 	result audit_row;
 BEGIN
 	SELECT count(*) FILTER (WHERE (d).side = 'there'), count(*) FILTER (WHERE (d).side = 'here'),

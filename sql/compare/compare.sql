@@ -88,7 +88,7 @@ CREATE FUNCTION comparison_of(plan plan) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := find_keys(plan, NULL);
+	found record := find_keys(plan);
 	differences difference[];
 BEGIN
 	differences := ARRAY(SELECT unnest(d.batch) FROM differences(found.plan, found.figures,
@@ -110,7 +110,7 @@ BEGIN
 	conns := connect(peers, conns);
 	PERFORM peer_bare(concat_ws(' ', CASE WHEN (plan.here).bare THEN conns[1] END,
 		CASE WHEN (plan.there).bare THEN conns[2] END));
-	found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(plan, s,
+	found := ask_values(places_of(plan), ARRAY(SELECT 'SELECT ' || read_fingerprint_sql(s,
 			format('pg_catalog.to_regclass(%L)', s.relation))
 		FROM unnest(ARRAY[plan.here, plan.there]) AS s));
 	RETURN CASE WHEN found[1] IS DISTINCT FROM (plan.here).fingerprint THEN 'here'
@@ -219,7 +219,7 @@ CREATE FUNCTION compare_find(plan plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := find_keys(plan, NULL);
+	found record := find_keys(plan);
 BEGIN
 	IF plan.from_digests THEN
 		PERFORM live_notice(found.plan);

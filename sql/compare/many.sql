@@ -142,7 +142,7 @@ $$;
 -- flight, an error or a sample.
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
-CREATE FUNCTION find_keys(INOUT plan plan, INOUT figures figures, OUT keys bytea,
+CREATE FUNCTION find_keys(INOUT plan plan, OUT figures figures, OUT keys bytea,
 	OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -158,7 +158,7 @@ BEGIN
 	IF plan.buckets IS NOT NULL THEN
 		RETURN;	-- plain_differences() finds them
 	END IF;
-	found := search(plan, figures);
+	found := search(plan, NULL);
 	plan.found := NULL;
 	before := found.sample;
 	plan.from_digests := (found.plan).from_digests;

@@ -153,8 +153,7 @@ END
 $$;
 
 -- The row that a query over the peer's answer gives; an error of the peer's is raised here.
-CREATE FUNCTION peer_result(conn text, query text, pause double precision,
-	before integer DEFAULT 2) RETURNS record
+CREATE FUNCTION peer_result(conn text, query text, pause double precision) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -164,7 +163,7 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	BEGIN
-		RETURN peer_fetch(conn, query, pause, before);
+		RETURN peer_fetch(conn, query, pause, 2);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
 			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,

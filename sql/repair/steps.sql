@@ -38,10 +38,10 @@ END
 $$;
 
 -- Work that has not begun.
-CREATE FUNCTION repair_begun(plan repair_plan, figures figures DEFAULT NULL) RETURNS repair_work
+CREATE FUNCTION repair_begun(plan repair_plan) RETURNS repair_work
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT ROW(plan, figures, 0, '{}', 0, NULL)::repair_work
+	SELECT ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work
 $$;
 
 -- Keeps the steps of one more batch.
