@@ -79,6 +79,7 @@ BEGIN;
 DELETE FROM f WHERE id = 7;
 UPDATE f SET x = 0 WHERE id = 20;
 SELECT key, side, here_count, there_count FROM iblt_compare('e', NULL, 'f', key_columns => '{id}', expressions => '{"id": "id / 2"}') ORDER BY key;
+SELECT key, side, here_count, there_count FROM iblt_compare('e', NULL, 'f', expressions => '{"id": "id / 2"}') ORDER BY key;
 ROLLBACK;
 CALL iblt_track('e', capacity => 100);
 CALL iblt_track('f', peer_relation => 'e', capacity => 100);
