@@ -36,6 +36,22 @@ FROM unnest('{bool,"\"char\"",int2,int4,int8,oid,xid8,float4,float8,numeric,mone
 	regclass,regtype,regrole,regconfig,regclass[],aclitem,mood,my_mood,mood[],moods,pair,pair[]}'::text[]) WITH ORDINALITY AS u(type, n)
 ORDER BY n;
 
+-- types whose send functions are immutable, may change, and may change as that of text does
+SET client_min_messages = warning;
+DO $$
+BEGIN
+	FOR i IN 1 .. 3 LOOP
+		EXECUTE format('CREATE TYPE own%1$s; CREATE FUNCTION own%1$s_in(cstring) RETURNS own%1$s LANGUAGE internal IMMUTABLE STRICT AS ''textin'';
+			CREATE FUNCTION own%1$s_out(own%1$s) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS ''textout'';
+			CREATE FUNCTION own%1$s_send(own%1$s) RETURNS bytea LANGUAGE internal %2$s STRICT AS %3$L;
+			CREATE TYPE own%1$s (INPUT = own%1$s_in, OUTPUT = own%1$s_out, SEND = own%1$s_send, LIKE = text)', i, (ARRAY['IMMUTABLE', 'STABLE', 'STABLE'])[i], (ARRAY['jsonb_send', 'jsonb_send', 'textsend'])[i]);
+	END LOOP;
+END $$;
+RESET client_min_messages;
+SELECT type, twin(format('iblt_checksum(x), iblt_checksum(1, x) FROM (SELECT NULL::%s OFFSET 0) AS s(x)', type)) AS twin FROM unnest('{own1,own2,own3,own2[]}'::text[]) AS type;
+-- and they are not taken for another type because of that
+SELECT count(DISTINCT iblt_checksum(x::own3)) AS of_four FROM unnest('{a,b,aaaaaaaa,aaaaaaab}'::text[]) AS x;
+
 -- ways to write the arguments
 SELECT call, twin(call || ' FROM t') AS twin FROM unnest(ARRAY['iblt_checksum(t.*)', 'iblt_checksum_seeded(7, t.*)', 'iblt_checksum_seeded(t.id, t.v)',
 	'iblt_checksum(ROW(t.id))', 'iblt_checksum(ROW(t.id, t.v))', 'iblt_checksum(''x'', NULL)', 'iblt_checksum(1, t.*)', 'iblt_checksum(1, ROW(t.id))',
