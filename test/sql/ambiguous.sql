@@ -47,6 +47,7 @@ SELECT refused(q), q FROM unnest(ARRAY[
 	'WITH v AS (SELECT * FROM status_view) SELECT iblt_checksum(v) FROM v',
 	'WITH v AS MATERIALIZED (SELECT * FROM status_view) SELECT iblt_checksum(v) FROM v',
 	'SELECT iblt_checksum(j) FROM (status JOIN other USING (id)) AS j(id, j)',
+	'SELECT iblt_checksum(j) FROM (other AS a JOIN other AS b USING (id)) AS j(id, j)',
 	'SELECT iblt_checksum(s) FROM (VALUES (1, ''a''), (2, ''b'')) s(r, s)',
 	'SELECT iblt_checksum(g) FROM generate_series(1, 3) WITH ORDINALITY g(g, n)',
 	'SELECT iblt_checksum(g) FROM generate_series(1, 3) g',
