@@ -99,12 +99,6 @@ IBLT_NORETURN extern void iblt_refuse_contradiction(void);
 extern void iblt_params_make(IbltParams *params, int capacity, int hashes,
 							 int key_size, int value_size, uint64 seed);
 
-/*
- * Cells of a subtable for a capacity and probability of failure.  ERROR, with
- * a hint, if either is out of range.
- */
-extern uint32 iblt_params_cells(int capacity, int hashes, double failure);
-
 /* Capacity of a sketch at the default failure probability, or 0 if none. */
 extern uint32 iblt_params_capacity(const IbltParams *params);
 
@@ -120,9 +114,6 @@ extern char *iblt_params_type_name(const IbltTyping *typing);
 
 /* That of the keys. */
 extern char *iblt_params_key_type(const IbltParams *params);
-
-/* All parameters in one line, for messages. */
-extern char *iblt_params_text(const IbltParams *params);
 
 /*
  * ERROR, naming both, unless sketches with these parameters can be added.  An

@@ -99,7 +99,6 @@ struct IbltCodec
 
 /* text.c */
 extern bool iblt_text_is_raw(void);
-extern bool iblt_is_ascii(const char *text, Size len);
 extern void iblt_append_utf8(StringInfo buf, const char *text, Size len);
 extern void iblt_append_text_item(StringInfo buf, const char *text, Size len);
 extern char *iblt_utf8_to_server(const char *text, int len);

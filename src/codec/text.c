@@ -44,8 +44,8 @@ iblt_text_is_raw(void)
 	return encoding == PG_UTF8 || encoding == PG_SQL_ASCII;
 }
 
-bool
-iblt_is_ascii(const char *text, Size len)
+static bool
+is_ascii(const char *text, Size len)
 {
 	uint64		chunk;
 
@@ -93,7 +93,7 @@ iblt_append_utf8(StringInfo buf, const char *text, Size len)
 	FmgrInfo   *conversion;
 	char	   *out;
 
-	if (iblt_text_is_raw() || iblt_is_ascii(text, len))
+	if (iblt_text_is_raw() || is_ascii(text, len))
 	{
 		iblt_append_binary(buf, text, len);
 		return;
@@ -119,7 +119,7 @@ iblt_append_text_item(StringInfo buf, const char *text, Size len)
 {
 	int			start;
 
-	if (iblt_text_is_raw() || iblt_is_ascii(text, len))
+	if (iblt_text_is_raw() || is_ascii(text, len))
 	{
 		append_bytes_item(buf, text, len);
 		return;
@@ -306,7 +306,7 @@ iblt_append_jsonb(StringInfo buf, Datum value)
 	StringInfoData plain;
 
 	iblt_append_binary(buf, &version, 1);
-	if (iblt_is_ascii(text, strlen(text)))
+	if (is_ascii(text, strlen(text)))
 	{
 		iblt_append_binary(buf, text, strlen(text));
 		return;

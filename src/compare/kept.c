@@ -19,7 +19,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "compare/kept.h"
+#include "iblt.h"
 
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
@@ -178,8 +178,12 @@ iblt_session_keep(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(PG_GETARG_DATUM(1));
 }
 
-struct varlena *
-iblt_kept_arg(FunctionCallInfo fcinfo)
+/*
+ * The kept sketch that the function's first argument names.  It stays with the
+ * session.  ERROR if it does not exist.
+ */
+static struct varlena *
+kept_arg(FunctionCallInfo fcinfo)
 {
 	char	   *name = name_arg(fcinfo);
 	Kept	   *kept = kept_find(name);
@@ -199,16 +203,10 @@ PG_FUNCTION_INFO_V1(iblt_session_get);
 Datum
 iblt_session_get(PG_FUNCTION_ARGS)
 {
-	/*
-	 * a copy, because the kept sketch may be replaced while the result is in
-	 * use
-	 */
-	struct varlena *value = iblt_kept_arg(fcinfo);
-	size_t		size = VARSIZE_ANY_EXHDR(value);
-	struct varlena *copy = iblt_value_alloc(size);
+	struct varlena *value = kept_arg(fcinfo);
 
-	iblt_value_copy_bytes(VARDATA(copy), VARDATA_ANY(value), size);
-	PG_RETURN_POINTER(copy);
+	/* the kept sketch may be replaced while the result is in use */
+	PG_RETURN_POINTER(iblt_value_copy(VARDATA(value), VARSIZE(value) - VARHDRSZ));
 }
 
 PG_FUNCTION_INFO_V1(iblt_session_drop);

@@ -60,22 +60,13 @@ Datum
 iblt_compare_fold(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
-	IbltSketch	folded;
-	IbltParams	params;
+	IbltSketch	fold;
 	int32		cells = PG_GETARG_INT32(1);
 
 	iblt_open_arg(&sketch, fcinfo, 0);
-	params = sketch.params;
-	if ((int64) params.subtable_cells == cells)
+	if ((int64) sketch.params.subtable_cells == cells)
 		PG_RETURN_DATUM(PG_GETARG_DATUM(0));
-	if (cells < 1 || params.subtable_cells % cells != 0 ||
-		!iblt_core_ladder_has((uint32) cells))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("subtables of %u cells cannot be folded to %d",
-						params.subtable_cells, cells)));
-	params.subtable_cells = (uint32) cells;
-	PG_RETURN_POINTER(iblt_make_fold(&folded, &params, &sketch));
+	PG_RETURN_POINTER(iblt_fold_to(&fold, &sketch, cells));
 }
 
 /*

@@ -188,7 +188,7 @@ read_fold(const uint8 *bytes, size_t size, const IbltSketch *known)
 
 /* --- the functions --- */
 
-void
+struct varlena *
 iblt_fold_to(IbltSketch *to, const IbltSketch *from, int32 subtable_cells)
 {
 	IbltParams	params = from->params;
@@ -199,7 +199,7 @@ iblt_fold_to(IbltSketch *to, const IbltSketch *from, int32 subtable_cells)
 				 errmsg("subtables of %u cells cannot be folded to %d",
 						params.subtable_cells, subtable_cells)));
 	params.subtable_cells = (uint32) subtable_cells;
-	iblt_make_fold(to, &params, from);
+	return iblt_make_fold(to, &params, from);
 }
 
 PG_FUNCTION_INFO_V1(iblt_wire_write);

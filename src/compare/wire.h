@@ -11,11 +11,11 @@
 #include "iblt.h"
 
 /*
- * Folds a sketch into a new one.  ERROR unless its subtables can have this
- * number of cells.
+ * Folds a sketch into a new one, which it returns.  ERROR unless its subtables
+ * can have this number of cells.
  */
-extern void iblt_fold_to(IbltSketch *to, const IbltSketch *from,
-						 int32 subtable_cells);
+extern struct varlena *iblt_fold_to(IbltSketch *to, const IbltSketch *from,
+									int32 subtable_cells);
 
 /*
  * How many cells of each subtable travel to a receiver that already has the

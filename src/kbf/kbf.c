@@ -23,7 +23,9 @@ validate(uint8 *bytes, size_t size)
 }
 
 static const IbltValueType type_kbf = {
-	"kbf", "kbf_agg", validate, iblt_core_kbf_status_text
+	"kbf", "kbf_agg",
+	"Without a filter nothing is known about the keys. NULL must not be taken for \"absent\".",
+	validate, iblt_core_kbf_status_text
 };
 
 void
@@ -45,19 +47,13 @@ iblt_kbf_check_header(IbltStatus status)
 void
 iblt_kbf_refuse_null(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-			 errmsg("kbf value must not be null"),
-			 errdetail("Without a filter nothing is known about the keys. NULL must not be taken for \"absent\"."),
-			 errhint("Look for the outer join or subquery that returns NULL. kbf_agg never does.")));
+	iblt_value_refuse_null(&type_kbf);
 }
 
 Datum
 iblt_kbf_arg(FunctionCallInfo fcinfo, int n)
 {
-	if (PG_ARGISNULL(n))
-		iblt_kbf_refuse_null();
-	return PG_GETARG_DATUM(n);
+	return iblt_value_arg(fcinfo, n, &type_kbf);
 }
 
 void
@@ -155,9 +151,8 @@ iblt_kbf_make(IbltKbf *kbf, const IbltKbfParams *params)
 struct varlena *
 iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf)
 {
-	struct varlena *value = iblt_value_alloc(kbf->size);
+	struct varlena *value = iblt_value_copy(kbf->bytes, kbf->size);
 
-	iblt_value_copy_bytes(VARDATA(value), kbf->bytes, kbf->size);
 	iblt_core_kbf_view_copy(copy, kbf, (uint8 *) VARDATA(value));
 	return value;
 }

@@ -20,31 +20,12 @@
 #include "core/get_size.h"
 #include "core/sizing.h"
 
-void
-iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
-				 int value_size, uint64 seed)
-{
-	int			most = 8 * IBLT_MAX_LIMBS;
-
-	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
-		iblt_value_refuse_argument("an iblt", "hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
-	if (key_size < 1 || key_size > most)
-		iblt_value_refuse_argument("an iblt", "key_size", key_size, 1, most);
-	if (value_size < 0 || value_size > most)
-		iblt_value_refuse_argument("an iblt", "value_size", value_size, 0, most);
-	memset(params, 0, sizeof *params);
-	params->hashes = hashes;
-	params->subtables = (1U << hashes) - 1;
-	params->kind = IBLT_KEY_UNTYPED;
-	params->limbs = (key_size + 7) / 8;
-	params->value.limbs = (value_size + 7) / 8;
-	params->seed = seed;
-	params->subtable_cells = iblt_params_cells(capacity, hashes,
-											   IBLT_DEFAULT_FAILURE);
-}
-
-uint32
-iblt_params_cells(int capacity, int hashes, double failure)
+/*
+ * Cells of a subtable for a capacity and probability of failure.  ERROR, with
+ * a hint, if either is out of range.
+ */
+static uint32
+cells_for(int capacity, int hashes, double failure)
 {
 	uint32		cells = 0;
 
@@ -65,6 +46,29 @@ iblt_params_cells(int capacity, int hashes, double failure)
 	return cells;
 }
 
+void
+iblt_params_make(IbltParams *params, int capacity, int hashes, int key_size,
+				 int value_size, uint64 seed)
+{
+	int			most = 8 * IBLT_MAX_LIMBS;
+
+	if (hashes < IBLT_MIN_HASHES || hashes > IBLT_MAX_HASHES)
+		iblt_value_refuse_argument("an iblt", "hashes", hashes, IBLT_MIN_HASHES, IBLT_MAX_HASHES);
+	if (key_size < 1 || key_size > most)
+		iblt_value_refuse_argument("an iblt", "key_size", key_size, 1, most);
+	if (value_size < 0 || value_size > most)
+		iblt_value_refuse_argument("an iblt", "value_size", value_size, 0, most);
+	memset(params, 0, sizeof *params);
+	params->hashes = hashes;
+	params->subtables = (1U << hashes) - 1;
+	params->kind = IBLT_KEY_UNTYPED;
+	params->limbs = (key_size + 7) / 8;
+	params->value.limbs = (value_size + 7) / 8;
+	params->seed = seed;
+	params->subtable_cells = cells_for(capacity, hashes,
+									   IBLT_DEFAULT_FAILURE);
+}
+
 uint32
 iblt_params_capacity(const IbltParams *params)
 {
@@ -76,9 +80,9 @@ iblt_params_capacity(const IbltParams *params)
 uint32
 iblt_params_fold_cells(const IbltParams *params, int capacity, double failure)
 {
-	uint32		least = iblt_params_cells(capacity,
-										  Max(iblt_core_subtable_count(params),
-											  IBLT_MIN_HASHES), failure);
+	uint32		least = cells_for(capacity,
+								  Max(iblt_core_subtable_count(params),
+									  IBLT_MIN_HASHES), failure);
 	uint32		cells = iblt_core_fold_cells(params->subtable_cells, least);
 
 	if (cells == 0)
@@ -135,8 +139,9 @@ append_values(StringInfo text, const IbltTyping *value)
 						 iblt_params_type_name(value), 8 * value->limbs);
 }
 
-char *
-iblt_params_text(const IbltParams *params)
+/* All parameters in one line, for messages. */
+static char *
+params_text(const IbltParams *params)
 {
 	char	   *key_type = iblt_params_key_type(params);
 	int			subtables = iblt_core_subtable_count(params);
@@ -208,7 +213,7 @@ iblt_params_check_match(const IbltParams *left, const IbltParams *right)
 			 errmsg("iblt values cannot be combined: %s",
 					iblt_core_status_text(status)),
 			 errdetail("One has %s. The other has %s.",
-					   iblt_params_text(left), iblt_params_text(right)),
+					   params_text(left), params_text(right)),
 			 errhint("%s", status == IBLT_OTHER_KEY_TYPE
 					 ? "Cast the key to one type on both sides, as in iblt_agg(key::text, ...)."
 					 : status == IBLT_OTHER_VALUE_TYPE
@@ -233,18 +238,6 @@ iblt_params_match_folded(const IbltParams *left, const IbltParams *right)
 	folded_right.subtable_cells = cells;
 	iblt_params_check_match(&folded_left, &folded_right);
 	return cells;
-}
-
-/* An argument that has a default and must not be NULL. */
-static Datum
-required_arg(FunctionCallInfo fcinfo, int n, const char *name)
-{
-	if (PG_ARGISNULL(n))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of an iblt must not be null", name),
-				 errhint("Leave it out to get its default.")));
-	return PG_GETARG_DATUM(n);
 }
 
 /* The hashes that iblt_new is asked for, 0 if it is to choose, or the default. */
@@ -286,8 +279,8 @@ choose_cells(FunctionCallInfo fcinfo, int n, int capacity, int *hashes,
 
 	*hashes = hashes_arg(fcinfo, 6, !PG_ARGISNULL(n));
 	/* refuses capacity and failure */
-	cells = iblt_params_cells(capacity, *hashes == 0 ? IBLT_DEFAULT_HASHES
-							  : *hashes, failure);
+	cells = cells_for(capacity, *hashes == 0 ? IBLT_DEFAULT_HASHES : *hashes,
+					  failure);
 	if (PG_ARGISNULL(n))
 		return cells;
 	cells = iblt_core_get_choose(capacity, hashes, failure,
@@ -301,8 +294,8 @@ choose_cells(FunctionCallInfo fcinfo, int n, int capacity, int *hashes,
 static int
 value_size_arg(FunctionCallInfo fcinfo)
 {
-	bool		with_values = DatumGetBool(required_arg(fcinfo, 3, "with_values"));
-	int			size = DatumGetInt32(required_arg(fcinfo, 4, "value_size"));
+	bool		with_values = DatumGetBool(iblt_value_option(fcinfo, 3, "an iblt", "with_values"));
+	int			size = DatumGetInt32(iblt_value_option(fcinfo, 4, "an iblt", "value_size"));
 
 	return size == 0 && with_values ? IBLT_DEFAULT_VALUE_SIZE : size;
 }
@@ -320,10 +313,10 @@ iblt_new(PG_FUNCTION_ARGS)
 	IbltParams	params;
 	IbltSketch	sketch;
 	struct varlena *value;
-	int			capacity = DatumGetInt32(required_arg(fcinfo, 0, "capacity"));
-	int			key_size = DatumGetInt32(required_arg(fcinfo, 1, "key_size"));
-	int64		seed = DatumGetInt64(required_arg(fcinfo, 7, "seed"));
-	double		failure = DatumGetFloat8(required_arg(fcinfo, 2, "failure"));
+	int			capacity = DatumGetInt32(iblt_value_option(fcinfo, 0, "an iblt", "capacity"));
+	int			key_size = DatumGetInt32(iblt_value_option(fcinfo, 1, "an iblt", "key_size"));
+	int64		seed = DatumGetInt64(iblt_value_option(fcinfo, 7, "an iblt", "seed"));
+	double		failure = DatumGetFloat8(iblt_value_option(fcinfo, 2, "an iblt", "failure"));
 	int			hashes;
 	uint32		cells = choose_cells(fcinfo, 5, capacity, &hashes, failure);
 

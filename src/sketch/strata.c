@@ -25,7 +25,8 @@ validate(uint8 *bytes, size_t size)
 }
 
 static const IbltValueType type_strata = {
-	"iblt_strata", "iblt_strata_agg", validate, iblt_core_strata_status_text
+	"iblt_strata", "iblt_strata_agg", IBLT_SKETCH_NULL, validate,
+	iblt_core_strata_status_text
 };
 
 void
@@ -66,9 +67,8 @@ iblt_strata_make(IbltStrata *strata, const IbltStrataParams *params)
 struct varlena *
 iblt_strata_copy(IbltStrata *copy, const IbltStrata *strata)
 {
-	struct varlena *value = iblt_value_alloc(strata->all.size);
+	struct varlena *value = iblt_value_copy(strata->all.bytes, strata->all.size);
 
-	iblt_value_copy_bytes(VARDATA(value), strata->all.bytes, strata->all.size);
 	iblt_core_strata_view_copy(copy, strata, (uint8 *) VARDATA(value));
 	return value;
 }
@@ -162,18 +162,6 @@ iblt_strata_check_match(const IbltStrataParams *left,
 					 : "Build both from one template: iblt_strata_agg(key, checksum, iblt_strata_new(...)).")));
 }
 
-/* An integer argument that has a default and must not be NULL. */
-static Datum
-required_arg(FunctionCallInfo fcinfo, int n, const char *name)
-{
-	if (PG_ARGISNULL(n))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s of an iblt_strata must not be null", name),
-				 errhint("Leave it out to get its default.")));
-	return PG_GETARG_DATUM(n);
-}
-
 PG_FUNCTION_INFO_V1(iblt_strata_new);
 
 /* iblt_strata_new(strata, cells, hashes, seed) -> iblt_strata */
@@ -185,10 +173,10 @@ iblt_strata_new(PG_FUNCTION_ARGS)
 	struct varlena *value;
 
 	iblt_strata_params_make(&params,
-							DatumGetInt32(required_arg(fcinfo, 0, "strata")),
-							DatumGetInt32(required_arg(fcinfo, 1, "cells")),
-							DatumGetInt32(required_arg(fcinfo, 2, "hashes")),
-							(uint64) DatumGetInt64(required_arg(fcinfo, 3, "seed")));
+							DatumGetInt32(iblt_value_option(fcinfo, 0, "an iblt_strata", "strata")),
+							DatumGetInt32(iblt_value_option(fcinfo, 1, "an iblt_strata", "cells")),
+							DatumGetInt32(iblt_value_option(fcinfo, 2, "an iblt_strata", "hashes")),
+							(uint64) DatumGetInt64(iblt_value_option(fcinfo, 3, "an iblt_strata", "seed")));
 	value = iblt_strata_make(&strata, &params);
 	iblt_core_strata_seal(&strata);
 	PG_RETURN_POINTER(value);

@@ -23,7 +23,7 @@ validate(uint8 *bytes, size_t size)
 }
 
 static const IbltValueType type_iblt = {
-	"iblt", "iblt_agg", validate, iblt_core_status_text
+	"iblt", "iblt_agg", IBLT_SKETCH_NULL, validate, iblt_core_status_text
 };
 
 void
@@ -133,9 +133,8 @@ iblt_make(IbltSketch *sketch, const IbltParams *params)
 struct varlena *
 iblt_copy(IbltSketch *copy, const IbltSketch *sketch)
 {
-	struct varlena *value = iblt_value_alloc(sketch->size);
+	struct varlena *value = iblt_value_copy(sketch->bytes, sketch->size);
 
-	iblt_value_copy_bytes(VARDATA(value), sketch->bytes, sketch->size);
 	iblt_core_view_copy(copy, sketch, (uint8 *) VARDATA(value));
 	return value;
 }

@@ -84,16 +84,43 @@ iblt_value_copy_bytes(void *to, const void *from, size_t size)
 	}
 }
 
+struct varlena *
+iblt_value_copy(const void *bytes, size_t size)
+{
+	struct varlena *value = iblt_value_alloc(size);
+
+	iblt_value_copy_bytes(VARDATA(value), bytes, size);
+	return value;
+}
+
 Datum
-iblt_value_arg(FunctionCallInfo fcinfo, int n, const IbltValueType *type)
+iblt_value_option(FunctionCallInfo fcinfo, int n, const char *type,
+				  const char *name)
 {
 	if (PG_ARGISNULL(n))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s value must not be null", type->name),
-				 errdetail("Without a sketch nothing is known about the rows. NULL must not be taken for \"equal\"."),
-				 errhint("Look for the outer join or subquery that returns NULL. %s never does.",
-						 type->aggregate)));
+				 errmsg("%s of %s must not be null", name, type),
+				 errhint("Leave it out to get its default.")));
+	return PG_GETARG_DATUM(n);
+}
+
+void
+iblt_value_refuse_null(const IbltValueType *type)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+			 errmsg("%s value must not be null", type->name),
+			 errdetail("%s", type->null_detail),
+			 errhint("Look for the outer join or subquery that returns NULL. %s never does.",
+					 type->aggregate)));
+}
+
+Datum
+iblt_value_arg(FunctionCallInfo fcinfo, int n, const IbltValueType *type)
+{
+	if (PG_ARGISNULL(n))
+		iblt_value_refuse_null(type);
 	return PG_GETARG_DATUM(n);
 }
 
@@ -239,13 +266,10 @@ value_from_bytes(void *bytes, size_t size, const IbltValueType *type)
 {
 	/* checked in place first, so that no memory is taken for bad bytes */
 	IbltStatus	status = type->validate(bytes, size);
-	struct varlena *value;
 
 	if (status != IBLT_OK)
 		iblt_value_refuse(type, status);
-	value = iblt_value_alloc(size);
-	iblt_value_copy_bytes(VARDATA(value), bytes, size);
-	return PointerGetDatum(value);
+	return PointerGetDatum(iblt_value_copy(bytes, size));
 }
 
 Datum
@@ -270,11 +294,8 @@ Datum
 iblt_value_bytes(FunctionCallInfo fcinfo)
 {
 	struct varlena *bytes = PG_GETARG_VARLENA_PP(0);
-	size_t		size = VARSIZE_ANY_EXHDR(bytes);
-	struct varlena *copy = iblt_value_alloc(size);
 
-	iblt_value_copy_bytes(VARDATA(copy), VARDATA_ANY(bytes), size);
-	PG_RETURN_BYTEA_P(copy);
+	PG_RETURN_BYTEA_P(iblt_value_copy(VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes)));
 }
 
 Datum

@@ -24,10 +24,15 @@ typedef struct IbltValueType
 	const char *name;
 	const char *aggregate;		/* that makes its values, and never returns
 								 * NULL */
+	const char *null_detail;	/* why NULL is not a value */
 	/* the one validator, which only reads */
 	IbltStatus	(*validate) (uint8 *bytes, size_t size);
 	const char *(*status_text) (IbltStatus status);
 } IbltValueType;
+
+/* null_detail of sketches. */
+#define IBLT_SKETCH_NULL \
+	"Without a sketch nothing is known about the rows. NULL must not be taken for \"equal\"."
 
 /* Allocates a varlena for a value of this many bytes. */
 extern struct varlena *iblt_value_alloc(size_t size);
@@ -45,8 +50,18 @@ extern void iblt_value_check_counts(const IbltValueType *type,
 extern void iblt_value_refuse_argument(const char *type, const char *name,
 									   int value, int least, int most);
 
+/*
+ * Argument n of a function, which has a default.  NULL is an ERROR.  type is as
+ * above.
+ */
+extern Datum iblt_value_option(FunctionCallInfo fcinfo, int n, const char *type,
+							   const char *name);
+
 /* Copies a value's bytes.  Can be cancelled. */
 extern void iblt_value_copy_bytes(void *to, const void *from, size_t size);
+
+/* The same into a new varlena. */
+extern struct varlena *iblt_value_copy(const void *bytes, size_t size);
 
 /* The characters that so many bytes take in base64. */
 static inline int64
@@ -63,6 +78,9 @@ extern void iblt_base64_encode(const char *bytes, size_t size, char *text);
  * 4 characters.  Returns the number of bytes, or -1.
  */
 extern int	iblt_base64_decode(const char *text, size_t length, char *bytes);
+
+/* ERROR for NULL in place of a value. */
+extern void iblt_value_refuse_null(const IbltValueType *type);
 
 /* Argument n of a function.  NULL is an ERROR. */
 extern Datum iblt_value_arg(FunctionCallInfo fcinfo, int n,
