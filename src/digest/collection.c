@@ -77,7 +77,6 @@ drop_changes(IbltCollection *collection)
 	collection->used = collection->size = 0;
 }
 
-/* From now on only the reason counts. */
 void
 iblt_collection_break(IbltCollection *collection, const char *reason)
 {
@@ -134,7 +133,6 @@ list_room(IbltCollection *collection, Size more)
 	return true;
 }
 
-/* Adds packed changes. */
 void
 iblt_collection_add(IbltCollection *collection, const uint8 *bytes, Size size,
 					int32 number)
@@ -258,7 +256,6 @@ iblt_track_add(IbltSketch *sketch, const IbltSketch *changes)
 	return true;
 }
 
-/* Adds a collection to a sketch that may have fewer cells. */
 bool
 iblt_collection_apply(const IbltCollection *collection, IbltSketch *sketch)
 {

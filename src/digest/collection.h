@@ -12,8 +12,7 @@
 #include "iblt.h"
 
 #include "lib/ilist.h"
-
-#include "digest/fence.h"
+#include "storage/itemptr.h"
 
 /* Where changes go. */
 typedef struct IbltTrackTarget
@@ -23,6 +22,16 @@ typedef struct IbltTrackTarget
 	IbltParams	params;			/* of its digest, typed */
 	Size		most;			/* bytes of a list before it becomes a sketch */
 } IbltTrackTarget;
+
+/*
+ * A row of the store that makes a digest not trustworthy, unless the
+ * transaction that wrote it removes it again (pending.c).
+ */
+typedef struct IbltFence
+{
+	Oid			file;			/* of the store, or InvalidOid without fence */
+	ItemPointerData row;
+} IbltFence;
 
 typedef struct IbltCollection
 {

@@ -13,6 +13,7 @@
 
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "mb/pg_wchar.h"
@@ -21,11 +22,11 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/uuid.h"
 
 #include "sketch/key.h"
 #include "digest/config.h"
-#include "digest/guard.h"
 #include "digest/shape.h"
 #include "digest/store.h"
 
@@ -62,6 +63,55 @@ make_cache(void)
 	entries = hash_create("iblt triggers", 64, &control,
 						  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
+}
+
+/* Is it an error that no statement survives? */
+static bool
+must_raise(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
+		ERRCODE_TO_CATEGORY(error->sqlerrcode) ==
+		ERRCODE_OPERATOR_INTERVENTION;
+}
+
+/*
+ * Calls a function in a subtransaction.  Returns false, with everything undone
+ * that a subtransaction undoes, if it raised an error.  A cancelled statement
+ * or an ending session still is an error.
+ */
+static bool
+guard(void (*function) (void *arg), void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool passed = true;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		function(arg);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (must_raise(error))
+			ReThrowError(error);
+		FreeErrorData(error);
+		passed = false;
+	}
+	PG_END_TRY();
+	return passed;
 }
 
 /*
@@ -247,7 +297,7 @@ fill(IbltTrackEntry *entry, FunctionCallInfo fcinfo)
 	MemoryContextSwitchTo(old);
 	/* an invalidation from now on must not be lost */
 	entry->valid = true;
-	if (entry->tracked && !iblt_guard(prepare, &preparation))
+	if (entry->tracked && !guard(prepare, &preparation))
 	{
 		entry->problem = "its columns cannot be read";
 		entry->valid = false;
@@ -379,7 +429,7 @@ read_guarded(Reading *reading)
 	entry->reading = true;
 	PG_TRY();
 	{
-		passed = iblt_guard(read_row, reading);
+		passed = guard(read_row, reading);
 	}
 	PG_CATCH();
 	{

@@ -33,9 +33,36 @@ static bool pending_flushed = false;
 
 /*
  * Were our callbacks registered in this transaction?  Then they may not be
- * called before it commits (fence.h).
+ * called before it commits.  This is so if another extension's callback loads
+ * this library while the list of callbacks is walked.  There, a fence stands
+ * for the changes in memory.  If they are lost, it stays.
  */
 static bool registered_now = false;
+
+/* Without a store there is no fence. */
+static void
+fence_put(IbltFence *fence, Oid store, Oid relid)
+{
+	Datum		reason = CStringGetTextDatum("changes of a transaction were lost");
+
+	fence->row = iblt_store_insert_change(store, relid, IBLT_CHANGES_FENCE, 0,
+										  reason, (Datum) 0);
+	if (ItemPointerIsValid(&fence->row))
+		fence->file = iblt_store_file(store);
+	pfree(DatumGetPointer(reason));
+}
+
+/*
+ * The command must be a later one.  If the store was rewritten since, a fence
+ * may stay.
+ */
+static void
+fence_remove(IbltFence *fence, Oid store)
+{
+	if (OidIsValid(fence->file) && iblt_store_file(store) == fence->file)
+		iblt_store_take_back(store, &fence->row);
+	fence->file = InvalidOid;
+}
 
 static void
 pending_free(IbltCollection *pending)
@@ -128,7 +155,7 @@ pending_flush(void)
 		IbltCollection *pending = dlist_container(IbltCollection, node, iter.cur);
 
 		pending_write(pending);
-		iblt_fence_remove(&pending->fence, pending->target.store);
+		fence_remove(&pending->fence, pending->target.store);
 	}
 	PopActiveSnapshot();
 	dlist_init(&pending_all);
@@ -294,7 +321,7 @@ pending_for(const IbltTrackTarget *target)
 	{
 		pending = iblt_collection_make(target, level, pending_context);
 		if (needs_fence(target->relid))
-			iblt_fence_put(&pending->fence, target->store, target->relid);
+			fence_put(&pending->fence, target->store, target->relid);
 		dlist_push_head(&pending_all, &pending->node);
 	}
 	else

@@ -48,23 +48,11 @@ combine(FunctionCallInfo fcinfo,
 	return PointerGetDatum(value);
 }
 
-PG_FUNCTION_INFO_V1(kbf_add);
-
 /* kbf_add(kbf, kbf) -> kbf: the operator + */
-Datum
-kbf_add(PG_FUNCTION_ARGS)
-{
-	return combine(fcinfo, iblt_core_kbf_add);
-}
-
-PG_FUNCTION_INFO_V1(kbf_subtract);
+IBLT_FUNCTION(kbf_add, combine(fcinfo, iblt_core_kbf_add))
 
 /* kbf_subtract(kbf, kbf) -> kbf: the operator - */
-Datum
-kbf_subtract(PG_FUNCTION_ARGS)
-{
-	return combine(fcinfo, iblt_core_kbf_subtract);
-}
+IBLT_FUNCTION(kbf_subtract, combine(fcinfo, iblt_core_kbf_subtract))
 
 /*
  * Are two filters the same?  Equal contents are equal bytes of the cells.  A
@@ -85,23 +73,11 @@ same_contents(FunctionCallInfo fcinfo)
 			   left.bytes + left.size - left.cells - sizeof(uint64)) == 0;
 }
 
-PG_FUNCTION_INFO_V1(kbf_eq);
-
 /* kbf_eq(kbf, kbf) -> boolean: the operator = */
-Datum
-kbf_eq(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(same_contents(fcinfo));
-}
-
-PG_FUNCTION_INFO_V1(kbf_ne);
+IBLT_FUNCTION(kbf_eq, BoolGetDatum(same_contents(fcinfo)))
 
 /* kbf_ne(kbf, kbf) -> boolean: the operator <> */
-Datum
-kbf_ne(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(!same_contents(fcinfo));
-}
+IBLT_FUNCTION(kbf_ne, BoolGetDatum(!same_contents(fcinfo)))
 
 /* --- smaller, same pairs --------------------------------------------------- */
 

@@ -128,14 +128,8 @@ iblt_agg_trans(PG_FUNCTION_ARGS)
 	return transition(fcinfo, 1);
 }
 
-PG_FUNCTION_INFO_V1(iblt_agg_inverse);
-
 /* iblt_agg_inverse(internal, anyelement, bigint [, integer | iblt]) */
-Datum
-iblt_agg_inverse(PG_FUNCTION_ARGS)
-{
-	return transition(fcinfo, -1);
-}
+IBLT_FUNCTION(iblt_agg_inverse, transition(fcinfo, -1))
 
 /* The value of a group without rows. */
 static struct varlena *
@@ -226,23 +220,11 @@ sum_transition(FunctionCallInfo fcinfo, int sign)
 	PG_RETURN_POINTER(iblt_state_add(state, &sketch, sign, context));
 }
 
-PG_FUNCTION_INFO_V1(iblt_sum_trans);
-
 /* iblt_sum_trans(internal, iblt) */
-Datum
-iblt_sum_trans(PG_FUNCTION_ARGS)
-{
-	return sum_transition(fcinfo, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_sum_inverse);
+IBLT_FUNCTION(iblt_sum_trans, sum_transition(fcinfo, 1))
 
 /* iblt_sum_inverse(internal, iblt) */
-Datum
-iblt_sum_inverse(PG_FUNCTION_ARGS)
-{
-	return sum_transition(fcinfo, -1);
-}
+IBLT_FUNCTION(iblt_sum_inverse, sum_transition(fcinfo, -1))
 
 PG_FUNCTION_INFO_V1(iblt_sum_final);
 

@@ -216,59 +216,27 @@ transition(FunctionCallInfo fcinfo, IbltThirdArgument third, int sign)
 	return EOHPGetRWDatum(&object->header);
 }
 
-PG_FUNCTION_INFO_V1(iblt_agg_bigint_trans);
-
 /* iblt_agg_bigint_trans(iblt, bigint, bigint) -> iblt */
-Datum
-iblt_agg_bigint_trans(PG_FUNCTION_ARGS)
-{
-	return transition(fcinfo, IBLT_THIRD_NONE, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_agg_bigint_trans_capacity);
+IBLT_FUNCTION(iblt_agg_bigint_trans, transition(fcinfo, IBLT_THIRD_NONE, 1))
 
 /* iblt_agg_bigint_trans(iblt, bigint, bigint, integer) -> iblt */
-Datum
-iblt_agg_bigint_trans_capacity(PG_FUNCTION_ARGS)
-{
-	return transition(fcinfo, IBLT_THIRD_CAPACITY, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_agg_bigint_trans_template);
+IBLT_FUNCTION(iblt_agg_bigint_trans_capacity,
+			  transition(fcinfo, IBLT_THIRD_CAPACITY, 1))
 
 /* iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) -> iblt */
-Datum
-iblt_agg_bigint_trans_template(PG_FUNCTION_ARGS)
-{
-	return transition(fcinfo, IBLT_THIRD_TEMPLATE, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_agg_bigint_inverse);
+IBLT_FUNCTION(iblt_agg_bigint_trans_template,
+			  transition(fcinfo, IBLT_THIRD_TEMPLATE, 1))
 
 /* iblt_agg_bigint_inverse(iblt, bigint, bigint) -> iblt */
-Datum
-iblt_agg_bigint_inverse(PG_FUNCTION_ARGS)
-{
-	return transition(fcinfo, IBLT_THIRD_NONE, -1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_agg_bigint_inverse_capacity);
+IBLT_FUNCTION(iblt_agg_bigint_inverse, transition(fcinfo, IBLT_THIRD_NONE, -1))
 
 /* iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) -> iblt */
-Datum
-iblt_agg_bigint_inverse_capacity(PG_FUNCTION_ARGS)
-{
-	return transition(fcinfo, IBLT_THIRD_CAPACITY, -1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_agg_bigint_inverse_template);
+IBLT_FUNCTION(iblt_agg_bigint_inverse_capacity,
+			  transition(fcinfo, IBLT_THIRD_CAPACITY, -1))
 
 /* iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) -> iblt */
-Datum
-iblt_agg_bigint_inverse_template(PG_FUNCTION_ARGS)
-{
-	return transition(fcinfo, IBLT_THIRD_TEMPLATE, -1);
-}
+IBLT_FUNCTION(iblt_agg_bigint_inverse_template,
+			  transition(fcinfo, IBLT_THIRD_TEMPLATE, -1))
 
 PG_FUNCTION_INFO_V1(iblt_agg_bigint_combine);
 

@@ -241,7 +241,7 @@ iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
 }
 
 /* All forms of iblt_decode. */
-static void
+static Datum
 decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 	   bool allow_partial)
 {
@@ -254,11 +254,12 @@ decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 	{
 		/* a template, which has no rows */
 		(void) materialize(fcinfo, &tupdesc);
-		return;
+		return (Datum) 0;
 	}
 	iblt_decode_into(fcinfo, &sketch, key_type, value_type, &verdict);
 	if (!verdict.complete)
 		report_incomplete(&verdict, &sketch.params, allow_partial);
+	return (Datum) 0;
 }
 
 static bool
@@ -272,44 +273,26 @@ allow_partial_arg(FunctionCallInfo fcinfo, int n)
 	return PG_GETARG_BOOL(n);
 }
 
-PG_FUNCTION_INFO_V1(iblt_decode);
-
 /*
  * iblt_decode(iblt, allow_partial) -> set of (key, side, count, value), keys and
  * values as text
  */
-Datum
-iblt_decode(PG_FUNCTION_ARGS)
-{
-	decode(fcinfo, InvalidOid, InvalidOid, allow_partial_arg(fcinfo, 1));
-	return (Datum) 0;
-}
-
-PG_FUNCTION_INFO_V1(iblt_decode_typed);
+IBLT_FUNCTION(iblt_decode,
+			  decode(fcinfo, InvalidOid, InvalidOid, allow_partial_arg(fcinfo, 1)))
 
 /* iblt_decode(iblt, key_type, allow_partial) -> set of (key, side, count, value) */
-Datum
-iblt_decode_typed(PG_FUNCTION_ARGS)
-{
-	decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1), INT8OID,
-		   allow_partial_arg(fcinfo, 2));
-	return (Datum) 0;
-}
-
-PG_FUNCTION_INFO_V1(iblt_decode_typed_values);
+IBLT_FUNCTION(iblt_decode_typed,
+			  decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1), INT8OID,
+					 allow_partial_arg(fcinfo, 2)))
 
 /*
  * iblt_decode(iblt, key_type, value_type, allow_partial) -> set of (key, side,
  * count, value)
  */
-Datum
-iblt_decode_typed_values(PG_FUNCTION_ARGS)
-{
-	decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1),
-		   get_fn_expr_argtype(fcinfo->flinfo, 2),
-		   allow_partial_arg(fcinfo, 3));
-	return (Datum) 0;
-}
+IBLT_FUNCTION(iblt_decode_typed_values,
+			  decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1),
+					 get_fn_expr_argtype(fcinfo->flinfo, 2),
+					 allow_partial_arg(fcinfo, 3)))
 
 PG_FUNCTION_INFO_V1(iblt_decode_status);
 

@@ -160,21 +160,10 @@ list_arg(FunctionCallInfo fcinfo, int n)
 	return PG_GETARG_BOOL(n);
 }
 
-PG_FUNCTION_INFO_V1(iblt_get);
-
 /* iblt_get(iblt, anyelement, list) -> (status, count, value): the paper's GET */
-Datum
-iblt_get(PG_FUNCTION_ARGS)
-{
-	return get_row(fcinfo, INT8OID, list_arg(fcinfo, 2));
-}
-
-PG_FUNCTION_INFO_V1(iblt_get_typed);
+IBLT_FUNCTION(iblt_get, get_row(fcinfo, INT8OID, list_arg(fcinfo, 2)))
 
 /* iblt_get(iblt, anyelement, value_type, list) -> (status, count, value) */
-Datum
-iblt_get_typed(PG_FUNCTION_ARGS)
-{
-	return get_row(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 2),
-				   list_arg(fcinfo, 3));
-}
+IBLT_FUNCTION(iblt_get_typed,
+			  get_row(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 2),
+					  list_arg(fcinfo, 3)))

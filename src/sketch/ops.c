@@ -64,23 +64,11 @@ combine(FunctionCallInfo fcinfo, int sign)
 	return PointerGetDatum(value);
 }
 
-PG_FUNCTION_INFO_V1(iblt_add);
-
 /* iblt_add(iblt, iblt) -> iblt: the operator + */
-Datum
-iblt_add(PG_FUNCTION_ARGS)
-{
-	return combine(fcinfo, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_subtract);
+IBLT_FUNCTION(iblt_add, combine(fcinfo, 1))
 
 /* iblt_subtract(iblt, iblt) -> iblt: the operator - */
-Datum
-iblt_subtract(PG_FUNCTION_ARGS)
-{
-	return combine(fcinfo, -1);
-}
+IBLT_FUNCTION(iblt_subtract, combine(fcinfo, -1))
 
 PG_FUNCTION_INFO_V1(iblt_negate);
 
@@ -122,23 +110,11 @@ same_contents(FunctionCallInfo fcinfo)
 	return memcmp(typed->bytes, empty.bytes, empty.size) == 0;
 }
 
-PG_FUNCTION_INFO_V1(iblt_eq);
-
 /* iblt_eq(iblt, iblt) -> boolean: the operator = */
-Datum
-iblt_eq(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(same_contents(fcinfo));
-}
-
-PG_FUNCTION_INFO_V1(iblt_ne);
+IBLT_FUNCTION(iblt_eq, BoolGetDatum(same_contents(fcinfo)))
 
 /* iblt_ne(iblt, iblt) -> boolean: the operator <> */
-Datum
-iblt_ne(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(!same_contents(fcinfo));
-}
+IBLT_FUNCTION(iblt_ne, BoolGetDatum(!same_contents(fcinfo)))
 
 PG_FUNCTION_INFO_V1(iblt_fold);
 
@@ -253,20 +229,8 @@ change_row(FunctionCallInfo fcinfo, int sign)
 	return PointerGetDatum(changed);
 }
 
-PG_FUNCTION_INFO_V1(iblt_insert);
-
 /* iblt_insert(iblt, anyelement, anycompatible) -> iblt: the paper's INSERT */
-Datum
-iblt_insert(PG_FUNCTION_ARGS)
-{
-	return change_row(fcinfo, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_delete);
+IBLT_FUNCTION(iblt_insert, change_row(fcinfo, 1))
 
 /* iblt_delete(iblt, anyelement, anycompatible) -> iblt: the paper's DELETE */
-Datum
-iblt_delete(PG_FUNCTION_ARGS)
-{
-	return change_row(fcinfo, -1);
-}
+IBLT_FUNCTION(iblt_delete, change_row(fcinfo, -1))

@@ -151,23 +151,11 @@ transition(FunctionCallInfo fcinfo, int sign)
 	PG_RETURN_POINTER(state);
 }
 
-PG_FUNCTION_INFO_V1(iblt_strata_agg_trans);
-
 /* iblt_strata_agg_trans(internal, anyelement, bigint [, iblt_strata]) */
-Datum
-iblt_strata_agg_trans(PG_FUNCTION_ARGS)
-{
-	return transition(fcinfo, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_agg_inverse);
+IBLT_FUNCTION(iblt_strata_agg_trans, transition(fcinfo, 1))
 
 /* iblt_strata_agg_inverse(internal, anyelement, bigint [, iblt_strata]) */
-Datum
-iblt_strata_agg_inverse(PG_FUNCTION_ARGS)
-{
-	return transition(fcinfo, -1);
-}
+IBLT_FUNCTION(iblt_strata_agg_inverse, transition(fcinfo, -1))
 
 PG_FUNCTION_INFO_V1(iblt_strata_agg_final);
 

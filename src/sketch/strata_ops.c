@@ -47,23 +47,11 @@ combine_arguments(FunctionCallInfo fcinfo, int sign)
 	return PointerGetDatum(value);
 }
 
-PG_FUNCTION_INFO_V1(iblt_strata_add);
-
 /* iblt_strata_add(iblt_strata, iblt_strata) -> iblt_strata: the operator + */
-Datum
-iblt_strata_add(PG_FUNCTION_ARGS)
-{
-	return combine_arguments(fcinfo, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_subtract);
+IBLT_FUNCTION(iblt_strata_add, combine_arguments(fcinfo, 1))
 
 /* iblt_strata_subtract(iblt_strata, iblt_strata) -> iblt_strata: the operator - */
-Datum
-iblt_strata_subtract(PG_FUNCTION_ARGS)
-{
-	return combine_arguments(fcinfo, -1);
-}
+IBLT_FUNCTION(iblt_strata_subtract, combine_arguments(fcinfo, -1))
 
 PG_FUNCTION_INFO_V1(iblt_strata_negate);
 
@@ -102,23 +90,11 @@ same_contents(FunctionCallInfo fcinfo)
 		memcmp(left.all.bytes, right.all.bytes, left.all.size) == 0;
 }
 
-PG_FUNCTION_INFO_V1(iblt_strata_eq);
-
 /* iblt_strata_eq(iblt_strata, iblt_strata) -> boolean: the operator = */
-Datum
-iblt_strata_eq(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(same_contents(fcinfo));
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_ne);
+IBLT_FUNCTION(iblt_strata_eq, BoolGetDatum(same_contents(fcinfo)))
 
 /* iblt_strata_ne(iblt_strata, iblt_strata) -> boolean: the operator <> */
-Datum
-iblt_strata_ne(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(!same_contents(fcinfo));
-}
+IBLT_FUNCTION(iblt_strata_ne, BoolGetDatum(!same_contents(fcinfo)))
 
 /* --- one row at a time ------------------------------------------------------ */
 
@@ -155,23 +131,11 @@ change_row(FunctionCallInfo fcinfo, int sign)
 	return PointerGetDatum(value);
 }
 
-PG_FUNCTION_INFO_V1(iblt_strata_insert);
-
 /* iblt_strata_insert(iblt_strata, anyelement, bigint) -> iblt_strata */
-Datum
-iblt_strata_insert(PG_FUNCTION_ARGS)
-{
-	return change_row(fcinfo, 1);
-}
-
-PG_FUNCTION_INFO_V1(iblt_strata_delete);
+IBLT_FUNCTION(iblt_strata_insert, change_row(fcinfo, 1))
 
 /* iblt_strata_delete(iblt_strata, anyelement, bigint) -> iblt_strata */
-Datum
-iblt_strata_delete(PG_FUNCTION_ARGS)
-{
-	return change_row(fcinfo, -1);
-}
+IBLT_FUNCTION(iblt_strata_delete, change_row(fcinfo, -1))
 
 /* --- the estimate ----------------------------------------------------------- */
 

@@ -98,21 +98,22 @@ extern Datum iblt_value_from_bytea(FunctionCallInfo fcinfo,
 /* The type's send function and cast to bytea, which give the same bytes. */
 extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
 
+/* Defines a function for SQL that returns a Datum computed from fcinfo. */
+#define IBLT_FUNCTION(function, result) \
+	PG_FUNCTION_INFO_V1(function); \
+	Datum function(PG_FUNCTION_ARGS) { return result; }
+
 /*
  * Defines all six for a type: NAME_in(cstring), NAME_out(NAME), NAME_recv(internal),
  * NAME_send(NAME), and the casts NAME_from_bytea(bytea) and NAME_to_bytea(NAME).
  */
-#define IBLT_VALUE_FUNCTION(function, call) \
-	PG_FUNCTION_INFO_V1(function); \
-	Datum function(PG_FUNCTION_ARGS) { return call; }
-
 #define IBLT_VALUE_FUNCTIONS(name, type) \
-	IBLT_VALUE_FUNCTION(name##_in, iblt_value_in(fcinfo, &(type))) \
-	IBLT_VALUE_FUNCTION(name##_out, iblt_value_out(fcinfo, &(type))) \
-	IBLT_VALUE_FUNCTION(name##_recv, iblt_value_recv(fcinfo, &(type))) \
-	IBLT_VALUE_FUNCTION(name##_send, iblt_value_bytes(fcinfo)) \
-	IBLT_VALUE_FUNCTION(name##_from_bytea, iblt_value_from_bytea(fcinfo, &(type))) \
-	IBLT_VALUE_FUNCTION(name##_to_bytea, iblt_value_bytes(fcinfo))
+	IBLT_FUNCTION(name##_in, iblt_value_in(fcinfo, &(type))) \
+	IBLT_FUNCTION(name##_out, iblt_value_out(fcinfo, &(type))) \
+	IBLT_FUNCTION(name##_recv, iblt_value_recv(fcinfo, &(type))) \
+	IBLT_FUNCTION(name##_send, iblt_value_bytes(fcinfo)) \
+	IBLT_FUNCTION(name##_from_bytea, iblt_value_from_bytea(fcinfo, &(type))) \
+	IBLT_FUNCTION(name##_to_bytea, iblt_value_bytes(fcinfo))
 
 /* The row that a function with OUT parameters returns. */
 extern Datum iblt_value_row(FunctionCallInfo fcinfo, Datum *values,
