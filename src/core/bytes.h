@@ -10,6 +10,8 @@
 #ifndef IBLT_CORE_BYTES_H
 #define IBLT_CORE_BYTES_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -69,6 +71,15 @@ iblt_store64(uint8_t *to, uint64_t x)
 {
 	x = IBLT_LE64(x);
 	memcpy(to, &x, sizeof x);
+}
+
+static inline bool
+iblt_all_zero(const uint8_t *bytes, size_t size)
+{
+	while (size-- > 0)
+		if (*bytes++ != 0)
+			return false;
+	return true;
 }
 
 #endif

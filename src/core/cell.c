@@ -56,8 +56,7 @@ iblt_core_add_row(IbltSketch *sketch, const uint8_t *key, uint64_t y, int sign)
 	uint8_t value[8];
 
 	if (adder != NULL)
-		return sign > 0 ? adder->add(sketch, key, y)
-			: adder->remove(sketch, key, y);
+		return adder->add(sketch, key, y, sign);
 	iblt_store64(value, y);
 	return add_row_any(sketch, key, y, value, sign);
 }

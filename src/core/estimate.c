@@ -16,17 +16,6 @@
 /* Beyond the error of the meter, five deviations of 8.8 %. */
 #define FAR_MORE 1.5
 
-static double
-cell_count(const IbltSketch *sketch, uint32_t i)
-{
-	int64_t count = iblt_load32(iblt_cell(sketch, i));
-
-	/* two's complement by arithmetic: the cast alone is not portable */
-	return (double) (count >= INT64_C(0x80000000)
-						 ? count - INT64_C(0x100000000)
-						 : count);
-}
-
 /*
  * Sum of squared deviations from the mean of one subtable.  The mean is
  * computed first, because the difference of two large sums of squares would
@@ -43,12 +32,12 @@ squared_deviations(const IbltSketch *sketch, uint32_t first, uint32_t cells)
 	for (i = first; i < first + cells; i++)
 	{
 		iblt_pause_at(i);
-		mean += cell_count(sketch, i);
+		mean += iblt_cell_count(iblt_cell(sketch, i));
 	}
 	mean /= cells;
 	for (i = first; i < first + cells; i++)
 	{
-		double deviation = cell_count(sketch, i) - mean;
+		double deviation = iblt_cell_count(iblt_cell(sketch, i)) - mean;
 
 		iblt_pause_at(i);
 		squares += deviation * deviation;

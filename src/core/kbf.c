@@ -195,15 +195,6 @@ iblt_core_kbf_header_size(const uint8_t *bytes)
 						iblt_load32(bytes + OFFSET_LABELS_SIZE));
 }
 
-static bool
-all_zero(const uint8_t *bytes, size_t size)
-{
-	while (size-- > 0)
-		if (*bytes++ != 0)
-			return false;
-	return true;
-}
-
 static void
 read_params(IbltKbfParams *params, const uint8_t *bytes)
 {
@@ -234,7 +225,7 @@ iblt_core_kbf_open_header(IbltKbf *kbf, uint8_t *bytes, size_t size,
 		return IBLT_BAD_MAGIC;
 	if (bytes[OFFSET_VERSION] != IBLT_KBF_VERSION)
 		return IBLT_BAD_VERSION;
-	if (bytes[OFFSET_RESERVED1] != 0 || !all_zero(bytes + OFFSET_RESERVED2, 2))
+	if (bytes[OFFSET_RESERVED1] != 0 || !iblt_all_zero(bytes + OFFSET_RESERVED2, 2))
 		return IBLT_BAD_RESERVED;
 	read_params(params, bytes);
 	/* description and labels must be there before they are checked */
@@ -248,7 +239,7 @@ iblt_core_kbf_open_header(IbltKbf *kbf, uint8_t *bytes, size_t size,
 	if (total != iblt_core_kbf_size(params))
 		return IBLT_BAD_SIZE;
 	text = HEADER_SIZE + params->description_size + params->labels_size;
-	if (!all_zero(bytes + text, before_cells_of(params) - text))
+	if (!iblt_all_zero(bytes + text, before_cells_of(params) - text))
 		return IBLT_BAD_RESERVED;
 	kbf->keys = iblt_load64(bytes + OFFSET_KEYS);
 	set_view(kbf, bytes);
@@ -328,13 +319,7 @@ padding_zero(const IbltKbf *kbf)
 
 	if ((bits & 7) != 0 && kbf->cells[whole++] >> (bits & 7) != 0)
 		return false;
-	return all_zero(kbf->cells + whole, size - whole);
-}
-
-static uint64_t
-checksum_of(const uint8_t *bytes, size_t size)
-{
-	return XXH3_64bits_withSeed(bytes, size - CHECKSUM_SIZE, 0);
+	return iblt_all_zero(kbf->cells + whole, size - whole);
 }
 
 IbltStatus
@@ -346,7 +331,7 @@ iblt_core_kbf_open(IbltKbf *kbf, uint8_t *bytes, size_t size)
 		return status;
 	if (!padding_zero(kbf))
 		return IBLT_BAD_RESERVED;
-	if (iblt_load64(bytes + size - CHECKSUM_SIZE) != checksum_of(bytes, size))
+	if (iblt_load64(bytes + size - CHECKSUM_SIZE) != XXH3_64bits(bytes, size - CHECKSUM_SIZE))
 		return IBLT_BAD_CHECKSUM;
 	return cells_valid(kbf) ? IBLT_OK : IBLT_BAD_COUNTER;
 }
@@ -356,7 +341,7 @@ iblt_core_kbf_seal(IbltKbf *kbf)
 {
 	iblt_store64(kbf->bytes + OFFSET_KEYS, kbf->keys);
 	iblt_store64(kbf->bytes + kbf->size - CHECKSUM_SIZE,
-				 checksum_of(kbf->bytes, kbf->size));
+				 XXH3_64bits(kbf->bytes, kbf->size - CHECKSUM_SIZE));
 }
 
 /* Are two texts equal?  An empty one may be NULL. */

@@ -93,34 +93,27 @@ iblt_core_queue_flush(IbltQueue *queue, IbltSketch *sketch)
 	}
 }
 
-/* The four ways for keys of this many limbs, by one way to add to a cell. */
+/*
+ * Both ways for keys of this many limbs, by one way to add to a cell.  The two
+ * signs are compiled apart.
+ */
 #define ADDER(way, limbs, target, cell_add) \
 	target static IbltStatus \
-	add_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
+	add_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y, \
+						int sign) \
 	{ \
-		return plain_add(sketch, key, y, 1, limbs, cell_add); \
-	} \
-	target static IbltStatus \
-	remove_##way##_##limbs(IbltSketch *sketch, const uint8_t *key, uint64_t y) \
-	{ \
-		return plain_add(sketch, key, y, -1, limbs, cell_add); \
+		return sign > 0 ? plain_add(sketch, key, y, 1, limbs, cell_add) \
+			: plain_add(sketch, key, y, -1, limbs, cell_add); \
 	} \
 	target static IbltStatus \
 	queue_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
-						  const uint8_t *key, uint64_t y) \
+						  const uint8_t *key, uint64_t y, int sign) \
 	{ \
-		return plain_queue(queue, sketch, key, y, 1, limbs, cell_add); \
-	} \
-	target static IbltStatus \
-	queue_remove_##way##_##limbs(IbltQueue *queue, IbltSketch *sketch, \
-								 const uint8_t *key, uint64_t y) \
-	{ \
-		return plain_queue(queue, sketch, key, y, -1, limbs, cell_add); \
+		return sign > 0 ? plain_queue(queue, sketch, key, y, 1, limbs, cell_add) \
+			: plain_queue(queue, sketch, key, y, -1, limbs, cell_add); \
 	}
 
-#define ADDER_OF(way, limbs) \
-	{add_##way##_##limbs, remove_##way##_##limbs, queue_##way##_##limbs, \
-		queue_remove_##way##_##limbs}
+#define ADDER_OF(way, limbs)	{add_##way##_##limbs, queue_##way##_##limbs}
 
 #define ADDERS(way, target, cell_add) \
 	ADDER(way, 1, target, cell_add) \

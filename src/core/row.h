@@ -177,17 +177,16 @@ typedef struct IbltQueue
 } IbltQueue;
 
 /*
- * Each inserts a row into a plain sketch or removes one, at once or through a
- * queue.  The keys must have as many limbs as the adder was chosen for.
+ * Each inserts a row into a plain sketch (sign +1) or removes one (sign -1), at
+ * once or through a queue.  The keys must have as many limbs as the adder was
+ * chosen for.
  */
 typedef struct IbltRowAdder
 {
-	IbltStatus	(*add) (IbltSketch *sketch, const uint8_t *key, uint64_t y);
-	IbltStatus	(*remove) (IbltSketch *sketch, const uint8_t *key, uint64_t y);
+	IbltStatus	(*add) (IbltSketch *sketch, const uint8_t *key, uint64_t y,
+						int sign);
 	IbltStatus	(*queue) (IbltQueue *queue, IbltSketch *sketch,
-						  const uint8_t *key, uint64_t y);
-	IbltStatus	(*queue_remove) (IbltQueue *queue, IbltSketch *sketch,
-								 const uint8_t *key, uint64_t y);
+						  const uint8_t *key, uint64_t y, int sign);
 } IbltRowAdder;
 
 /*

@@ -49,12 +49,6 @@ iblt_core_set_key_typing(IbltParams *params, const IbltTyping *typing)
 	params->description_size = typing->description_size;
 }
 
-int
-iblt_core_subtable_count(const IbltParams *params)
-{
-	return iblt_mask_count(params->subtables);
-}
-
 /* The descriptions of the key and the value. */
 static size_t
 descriptions_size(const IbltParams *params)
@@ -249,15 +243,6 @@ iblt_core_view_copy(IbltSketch *copy, const IbltSketch *sketch, uint8_t *bytes)
 	set_view(copy, bytes);
 }
 
-static bool
-all_zero(const uint8_t *bytes, size_t size)
-{
-	while (size-- > 0)
-		if (*bytes++ != 0)
-			return false;
-	return true;
-}
-
 /*
  * Reads the header into params, but not what follows the header.  The first
  * `size` of `total` bytes are here.
@@ -273,7 +258,7 @@ read_header(IbltParams *params, int64_t *rows, const uint8_t *bytes,
 	if (bytes[OFFSET_VERSION] != IBLT_FORMAT_VERSION)
 		return IBLT_BAD_VERSION;
 	if (bytes[OFFSET_RESERVED1] != 0 ||
-		!all_zero(bytes + OFFSET_RESERVED2, 2))
+		!iblt_all_zero(bytes + OFFSET_RESERVED2, 2))
 		return IBLT_BAD_RESERVED;
 
 	params->hashes = bytes[OFFSET_HASHES];
@@ -323,7 +308,7 @@ view_header(IbltSketch *sketch, uint8_t *bytes, size_t size, size_t total)
 	if (total != iblt_core_size(params) ||
 		size < HEADER_SIZE + description_room(params))
 		return IBLT_BAD_SIZE;
-	if (!all_zero(bytes + HEADER_SIZE + text, description_room(params) - text))
+	if (!iblt_all_zero(bytes + HEADER_SIZE + text, description_room(params) - text))
 		return IBLT_BAD_RESERVED;
 	set_view(sketch, bytes);
 	return IBLT_OK;
@@ -334,7 +319,7 @@ static IbltStatus
 check_template(const IbltSketch *sketch)
 {
 	if (sketch->params.kind == IBLT_KEY_UNTYPED &&
-		(sketch->rows != 0 || !all_zero(sketch->meter, 2 * IBLT_METER_BUCKETS)))
+		(sketch->rows != 0 || !iblt_all_zero(sketch->meter, 2 * IBLT_METER_BUCKETS)))
 		return IBLT_BAD_TEMPLATE;
 	return IBLT_OK;
 }
@@ -373,12 +358,6 @@ iblt_core_fields_canonical(const IbltSketch *sketch)
 	return true;
 }
 
-static uint64_t
-checksum_of(const uint8_t *bytes, size_t size)
-{
-	return XXH3_64bits_withSeed(bytes, size - CHECKSUM_SIZE, 0);
-}
-
 IbltStatus
 iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
 {
@@ -386,7 +365,7 @@ iblt_core_open(IbltSketch *sketch, uint8_t *bytes, size_t size)
 
 	if (status != IBLT_OK)
 		return status;
-	if (iblt_load64(bytes + size - CHECKSUM_SIZE) != checksum_of(bytes, size))
+	if (iblt_load64(bytes + size - CHECKSUM_SIZE) != XXH3_64bits(bytes, size - CHECKSUM_SIZE))
 		return IBLT_BAD_CHECKSUM;
 	if (check_template(sketch) != IBLT_OK)
 		return check_template(sketch);
@@ -409,7 +388,7 @@ iblt_core_seal(IbltSketch *sketch)
 	}
 	iblt_store64(sketch->bytes + OFFSET_ROWS, (uint64_t) sketch->rows);
 	iblt_store64(sketch->bytes + sketch->size - CHECKSUM_SIZE,
-				 checksum_of(sketch->bytes, sketch->size));
+				 XXH3_64bits(sketch->bytes, sketch->size - CHECKSUM_SIZE));
 }
 
 bool

@@ -102,7 +102,11 @@ iblt_mask_count(unsigned mask)
 }
 
 /* Number of subtables kept.  A row is in this many cells. */
-extern int	iblt_core_subtable_count(const IbltParams *params);
+static inline int
+iblt_core_subtable_count(const IbltParams *params)
+{
+	return iblt_mask_count(params->subtables);
+}
 
 /* Is the text valid UTF-8 without control characters? */
 extern bool iblt_core_is_plain_utf8(const uint8_t *text, size_t size);

@@ -185,34 +185,23 @@ read_header(IbltStrataParams *params, int64_t *rows, const uint8_t *bytes,
 	return iblt_core_strata_check_params(params);
 }
 
-/* The padding of the description, up to the first cell. */
-static bool
-padding_is_zero(const IbltStrata *strata)
-{
-	const uint8_t *byte = strata->params.table.description +
-		strata->params.table.description_size;
-
-	while (byte < strata->all.cells)
-		if (*byte++ != 0)
-			return false;
-	return true;
-}
-
 IbltStatus
 iblt_core_strata_open(IbltStrata *strata, uint8_t *bytes, size_t size)
 {
 	IbltStatus	status = read_header(&strata->params, &strata->all.rows, bytes,
 									 size);
+	size_t		text = strata->params.table.description_size;
 
 	if (status != IBLT_OK)
 		return status;
 	if (size != iblt_core_strata_size(&strata->params))
 		return IBLT_BAD_SIZE;
 	set_view(strata, bytes);
-	if (!padding_is_zero(strata))
+	if (!iblt_all_zero(bytes + HEADER_SIZE + text,
+					   description_room(&strata->params) - text))
 		return IBLT_BAD_RESERVED;
 	if (iblt_load64(bytes + size - CHECKSUM_SIZE) !=
-		XXH3_64bits_withSeed(bytes, size - CHECKSUM_SIZE, 0))
+		XXH3_64bits(bytes, size - CHECKSUM_SIZE))
 		return IBLT_BAD_CHECKSUM;
 	if (strata->params.table.kind == IBLT_KEY_UNTYPED && strata->all.rows != 0)
 		return IBLT_BAD_TEMPLATE;

@@ -88,8 +88,7 @@ subtable_sums(const IbltSketch *sketch, uint32_t first, uint64_t *word)
 			return false;
 	}
 	(void) sum_subtable(sketch, first, &sums);
-	*word = XXH3_64bits_withSeed(sums.field,
-								 sketch->fields * sizeof *sums.field, 0);
+	*word = XXH3_64bits(sums.field, sketch->fields * sizeof *sums.field);
 	return (uint32_t) sums.count == (uint32_t) sketch->rows;
 }
 

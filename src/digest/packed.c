@@ -48,12 +48,9 @@ change_size(const uint8 *bytes, Size left, unsigned limbs, Size *size)
 static inline IbltStatus
 add_row(IbltApplier *applier, const uint8 *key, uint64 sum, int sign)
 {
-	const IbltRowAdder *adder = applier->adder;
-
-	if (adder == NULL)
+	if (applier->adder == NULL)
 		return iblt_core_add_row(applier->sketch, key, sum, sign);
-	return (sign > 0 ? adder->queue : adder->queue_remove) (&applier->queue,
-															applier->sketch, key, sum);
+	return applier->adder->queue(&applier->queue, applier->sketch, key, sum, sign);
 }
 
 /* Adds one change to the sketch. */

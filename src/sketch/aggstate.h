@@ -58,8 +58,8 @@ iblt_state_insert(IbltAggState *state, const uint8 *key, uint64 y)
 	if (unlikely(state->adder == NULL))
 		return iblt_core_add_row(&state->sketch, key, y, 1);
 	if (state->queued)
-		return state->adder->queue(&state->queue, &state->sketch, key, y);
-	return state->adder->add(&state->sketch, key, y);
+		return state->adder->queue(&state->queue, &state->sketch, key, y, 1);
+	return state->adder->add(&state->sketch, key, y, 1);
 }
 
 /* Adds a row, or removes it, that has a checksum and no other value. */

@@ -133,7 +133,7 @@ bench_queue(uint32_t cells, double bar)
 
 			iblt_store64(key, (uint64_t) r * ROWS + i);
 			y = y * UINT64_C(6364136223846793005) + 1442695040888963407u;
-			if (adder->queue(&queue, &sketch, key, y) != IBLT_OK)
+			if (adder->queue(&queue, &sketch, key, y, 1) != IBLT_OK)
 				exit(1);
 		}
 		iblt_core_queue_flush(&queue, &sketch);

@@ -99,8 +99,7 @@ rounds_differ(bool own, bool queued, uint32_t cells, unsigned limbs, int rows)
 		for (l = 0; l < limbs; l++)
 			iblt_store64(key + 8 * l, edge_word());
 		status = queued
-			? (sign > 0 ? adder->queue : adder->queue_remove) (&queue, &a, key, y)
-			: (sign > 0 ? adder->add : adder->remove) (&a, key, y);
+			? adder->queue(&queue, &a, key, y, sign) : adder->add(&a, key, y, sign);
 		wrong += (status != IBLT_OK) != reference_refuses(&b, key, y, sign);
 	}
 	wrong += a.rows != b.rows;

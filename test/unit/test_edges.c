@@ -91,11 +91,11 @@ test_refused_rows(void)
 		for (i = 0; i < n; i++)
 		{
 			iblt_store64(key, (uint64_t) i);
-			check(adder->queue(&queue, a, key, 1) == IBLT_OK, "row %d", i);
+			check(adder->queue(&queue, a, key, 1, 1) == IBLT_OK, "row %d", i);
 			add_integer(b, (uint64_t) i, 1, 1);
 		}
 		iblt_store64(key, iblt_limb_mask(&a->hasher, 0) ^ LIMB_REFUSED);
-		check(adder->queue(&queue, a, key, 1) == IBLT_KEY_NOT_REPRESENTABLE,
+		check(adder->queue(&queue, a, key, 1, 1) == IBLT_KEY_NOT_REPRESENTABLE,
 			  "it is taken after %d rows", n);
 		iblt_core_queue_flush(&queue, a);
 		iblt_core_seal(a);
