@@ -116,8 +116,8 @@ sub session
 		return $session if $state;
 		session_end($session);
 	}
-	# a server under test has few connections
-	node_end($node) if keys %$of_node > 1;
+	# for each of a test's databases and roles one, and not more than the server has
+	node_end($node) if keys %$of_node > 7;
 	return $sessions{ $node->name }{$key} = session_begin($node, $database, @options);
 }
 
