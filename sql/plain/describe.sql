@@ -4,7 +4,7 @@
 -- to be installed there.  Each message has its settings in front, is read-only, and names
 -- no key and no value, except the bounds of the slices of a run.  This file describes both
 -- sides in the same way, plan.sql plans, statements.sql makes the statements, and run.sql
--- compares.
+-- compares.  The statements of a repair write, and have rows (repair.sql).
 
 -- The statements that go before each plain query on the peer, with the settings of the
 -- function that runs such a query here, if that has any of its own; a label is its

@@ -128,6 +128,11 @@ is($here->safe_psql('postgres', 'CREATE TABLE v2 AS SELECT * FROM v; ALTER TABLE
 	. "SELECT action, status, count(*) FROM iblt_repair('v2', $peer, 'v', direction => 'pull', apply => true, method => 'plain', condition => 'id % 10 < 2') GROUP BY 1, 2 ORDER BY 1"),
 	'delete|applied|1' . "\nupdate|applied|" . scalar(grep { $$_[0] % 10 < 2 && $$_[2] ne $$_[3] } @values), 'a repair writes values of all types');
 is(compare("'v2'", "peer_relation => 'w'", peer => 'NULL'), join("\n", grep { /"id": \d*([2-9])\}/ } split /\n/, $expected), 'as they are on the peer, and no others');
+# the same in the other direction, by a role with such settings
+$there->safe_psql('postgres', 'CREATE TABLE v3 (LIKE v INCLUDING ALL); INSERT INTO v3 SELECT * FROM v; GRANT INSERT, UPDATE, DELETE ON v3 TO reader');
+is(query("SELECT action, status, count(*) FROM iblt_repair('v', $peer, 'v3', direction => 'push', apply => true, method => 'plain', condition => 'id % 10 < 2') GROUP BY 1, 2"),
+	'update|applied|' . scalar(grep { $$_[0] % 10 < 2 && $$_[2] ne $$_[3] } @values), 'and to the peer');
+is(plain("'v'", "peer_relation => 'v3'"), join("\n", grep { /"id": \d*([2-9])\}/ } split /\n/, $expected), 'which has them then, and no others');
 # The hashes themselves, without the exact comparison that follows.
 is($here->safe_psql('postgres', q{SET extra_float_digits = 1; SET search_path = iblt_internal, pg_catalog;
 	CREATE FUNCTION public.untold() RETURNS SETOF text LANGUAGE plpgsql SET search_path = iblt_internal, pg_catalog AS $$

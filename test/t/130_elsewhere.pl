@@ -304,6 +304,9 @@ is(dump_of('b', 'g'), $was_a, 'and so here');
 sql('a', 'CREATE TABLE shop.other (LIKE shop.g INCLUDING ALL)');
 is(call('desk', "SELECT count(*) FROM iblt_repair" . both_of('a', 'shop.other', 'a') . ", peer_relation => 'g', direction => 'pull', apply => true)"), 50, 'a repair within one database elsewhere');
 is(dump_of('a', 'other'), $was_b, 'makes it the same');
+sql('c', 'CREATE TABLE shop.other (LIKE shop.g INCLUDING ALL)');
+is(call('desk', "SELECT count(*) FROM iblt_repair" . both_of('c', 'shop.other', 'c') . ", peer_relation => 'g', direction => 'pull', apply => true, method => 'auto')"), 50, 'also of one without iblt');
+is(contents('c', 'shop.other'), contents('c', 'shop.g'), 'and so it is there');
 
 # --- repairs of a side without iblt -------------------------------------------------------------------
 
