@@ -2,7 +2,7 @@
 --
 -- With live => 'auto' or 'require', both digests take the place of the sketches that scans
 -- make, if triggers keep them up to date and they fit the comparison.  The first question to
--- the peer already has a small fold of the digest here (live_begin).  The peer subtracts it from
+-- the peer already has a small fold of the digest here (prepare).  The peer subtracts it from
 -- its own, sees how many keys differ, and answers with its description and a fold of the size
 -- for them (hello_live).  Only then does the plan say whether the digests fit, and the two
 -- fingerprints whether they are of what was described (live_first).  If the fold was too small,

@@ -137,7 +137,7 @@ CREATE TYPE link AS (
 	ready boolean			-- can iblt_compare wait until changes have passed?
 );
 
--- The keys that differ, from digests that were read with the descriptions (prepare_live).
+-- The keys that differ, from digests that were read with the descriptions (live_first).
 CREATE TYPE live_found AS (
 	rows_here bigint,
 	rows_there bigint,
@@ -148,7 +148,7 @@ CREATE TYPE live_found AS (
 	sample text				-- as it would travel: plans are compared, and sketches have no order
 );
 
--- What a comparison does, as plan() decides it once.
+-- What a comparison does, as make_plan decides it once.
 CREATE TYPE plan AS (
 	here side,
 	there side,

@@ -204,7 +204,7 @@ BEGIN
 END
 $$;
 
--- A query for the unique keys of pg_class c, the best first, as describe_keys gives them.
+-- A query for the unique keys of pg_class c, the best first, as iblt_describe gives them.
 CREATE FUNCTION plain_keys_sql() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
