@@ -12,20 +12,15 @@ RETURNS audit_target
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-DECLARE
-	target audit_target;
 BEGIN
-	IF num_nonnulls(tables, here_tables, schema, publication, subscription) <= 1 THEN
-		target.kind := CASE WHEN num_nonnulls(tables, here_tables) > 0 THEN 'tables'
+	RETURN ROW(CASE
+			WHEN num_nonnulls(tables, here_tables, schema, publication, subscription) > 1 THEN NULL
+			WHEN num_nonnulls(tables, here_tables) > 0 THEN 'tables'
 			WHEN schema <> '*' THEN 'schema'
 			WHEN publication IS NOT NULL THEN 'publication'
-			WHEN subscription IS NOT NULL THEN 'subscription' ELSE 'database' END;
-	END IF;
-	target.name := coalesce(nullif(schema, '*'), publication, subscription);
-	target.tables := tables;
-	target.here_tables := here_tables;
-	target.peer_schema := peer_schema;
-	RETURN target;
+			WHEN subscription IS NOT NULL THEN 'subscription' ELSE 'database' END,
+		coalesce(nullif(schema, '*'), publication, subscription), tables, here_tables,
+		peer_schema)::audit_target;
 END
 $$;
 

@@ -25,22 +25,10 @@ CREATE FUNCTION audit_make_item(schema text, name text, listed boolean, here boo
 RETURNS audit_item
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-DECLARE
-	item audit_item;
 BEGIN
-	item.relid := relid;
-	item.absent := CASE WHEN here THEN false END;
-	item.schema := schema;
-	item.name := name;
-	item.problem := problem;
-	item.notes := notes;
-	item.listed := listed;
-	item.published := published;
-	item.subscriber := subscriber;
-	item.subscription := subscription;
-	item.unready := false;
-	item.peer_schema := peer_schema;
-	RETURN item;
+	RETURN ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
+		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL, false,
+		peer_schema)::audit_item;
 END
 $$;
 

@@ -154,33 +154,6 @@ BEGIN
 END
 $$;
 
--- The tables from a place in the list on that may be small, at most that many, with what their
--- scopes take; and their places.
-CREATE FUNCTION audit_candidates(conns text[], items audit_item[], first integer,
-	options audit_options, most integer, OUT candidates audit_item[], OUT numbers integer[])
-RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	item audit_item;
-BEGIN
-	candidates := '{}';
-	FOR n IN first .. least(first + most - 1, cardinality(items)) LOOP
-		item := items[n];
-		IF item.problem IS NULL AND item.absent IS NOT TRUE
-				AND (options.compare).live = 'off'
-				AND (options.mappings ? audit_name(item)) IS NOT TRUE THEN
-			candidates := candidates || item;
-			numbers := numbers || n;
-		END IF;
-	END LOOP;
-	-- one alone is described and compared in as many questions
-	IF cardinality(candidates) > 1 THEN
-		candidates := audit_ask_scopes(conns, candidates);
-	END IF;
-END
-$$;
-
 -- The small tables from a place in the list on: of that many items at most, and if they are
 -- described here, of some 80 KB for each.
 CREATE FUNCTION audit_find_small(conns text[], items audit_item[], first integer,
@@ -188,23 +161,33 @@ CREATE FUNCTION audit_find_small(conns text[], items audit_item[], first integer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := audit_candidates(conns, items, first, options, most);
-	candidates audit_item[] := found.candidates;
+	places integer[];		-- of those that may be small
+	candidates audit_item[];
 	small audit_small;
 	pages numeric := 0;
 BEGIN
 	smalls := '{}';
 	last := least(first + most - 1, cardinality(items));
-	FOR i IN 1 .. CASE WHEN cardinality(candidates) > 1 THEN cardinality(candidates) ELSE 0 END LOOP
+	places := ARRAY(SELECT n FROM generate_series(first, last) AS n,
+			LATERAL (SELECT (items[n]).problem, (items[n]).absent) AS i
+		WHERE i.problem IS NULL AND i.absent IS NOT TRUE AND (options.compare).live = 'off'
+		AND (options.mappings ? audit_name(items[n])) IS NOT TRUE ORDER BY n);
+	-- one alone is described and compared in as many questions
+	IF cardinality(places) < 2 THEN
+		RETURN;
+	END IF;
+	candidates := audit_ask_scopes(conns,
+		ARRAY(SELECT items[n] FROM unnest(places) WITH ORDINALITY AS u(n, i) ORDER BY i));
+	FOR i IN 1 .. cardinality(candidates) LOOP
 		small := audit_describe_small(conns, candidates[i], options);
 		small.core := audit_core(small.here);
 		IF small.core IS NOT NULL OR conns[1] IS NOT NULL AND (small.item).name <> '' THEN
-			small.n := found.numbers[i];
+			small.n := places[i];
 			smalls := smalls || small;
 			pages := pages + coalesce((small.here ->> 'most_rows')::numeric * 28 / 8192, 0);
 		END IF;
 		IF pages > 10 * most THEN
-			last := found.numbers[i];
+			last := places[i];
 			EXIT;
 		END IF;
 	END LOOP;

@@ -149,39 +149,34 @@ AS $$
 	HAVING count(*) > 0
 $$;
 
--- A table of a run that differs.
-CREATE FUNCTION page_table(run bigint, item integer, relation text) RETURNS text
+-- A table that differs, of a run, or of an audit that kept the first rows.
+CREATE FUNCTION page_table(run bigint, t report_table) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	most constant integer := 25;
-	t run_table := run_table_seen(run, item);
-	kept run_difference[] := ARRAY(
-		SELECT d FROM iblt_run_rows(NULL::run_difference, run, item, own => false) AS d
-		ORDER BY d.number LIMIT most);
-	counted bigint := t.missing + t.extra + t.changed;
+	seen run_table;
+	kept run_difference[];
 BEGIN
-	RETURN concat('<h3>', html(relation), '</h3>', chr(10), page_counts(run, item),
-		page_picture(run, item),
-		CASE WHEN kept <> '{}' THEN page_rows(t.relation, kept) END,
-		html_left_out(cardinality(kept), greatest(counted, t.kept), 'differences'),
-		CASE WHEN kept <> '{}' AND NOT EXISTS (SELECT FROM unnest(kept) AS d
+	IF run IS NULL THEN
+		kept := ARRAY(SELECT d FROM jsonb_array_elements(t.differences)
+			WITH ORDINALITY AS e(value, n), jsonb_populate_record(NULL::run_difference,
+				e.value || jsonb_build_object('number', e.n)) AS d ORDER BY e.n LIMIT most);
+	ELSE
+		seen := run_table_seen(run, t.item);
+		kept := ARRAY(
+			SELECT d FROM iblt_run_rows(NULL::run_difference, run, t.item, own => false) AS d
+			ORDER BY d.number LIMIT most);
+	END IF;
+	RETURN concat('<h3>', html(t.name), '</h3>', chr(10),
+		CASE WHEN run IS NOT NULL
+			THEN concat(page_counts(run, t.item), page_picture(run, t.item)) END,
+		CASE WHEN kept <> '{}' THEN page_rows(coalesce(seen.relation, t.name), kept) END,
+		html_left_out(cardinality(kept), greatest(t.missing + t.extra + t.changed, seen.kept),
+			'differences'),
+		CASE WHEN run IS NOT NULL AND kept <> '{}' AND NOT EXISTS (SELECT FROM unnest(kept) AS d
 				WHERE d.here IS NOT NULL OR d.there IS NOT NULL)
 			THEN '<p class="note">The run kept keys and no rows (see its argument rows).</p>' END);
-END
-$$;
-
--- A table of an audit that differs.
-CREATE FUNCTION page_audited(t report_table) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	kept run_difference[] := ARRAY(SELECT d FROM jsonb_array_elements(t.differences)
-		WITH ORDINALITY AS e(value, n), jsonb_populate_record(NULL::run_difference,
-			e.value || jsonb_build_object('number', e.n)) AS d ORDER BY e.n LIMIT 25);
-BEGIN
-	RETURN concat('<h3>', html(t.name), '</h3>', chr(10), page_rows(t.name, kept),
-		html_left_out(cardinality(kept), t.missing + t.extra + t.changed, 'differences'));
 END
 $$;
 
@@ -223,15 +218,11 @@ DECLARE
 	result text := '';
 	t report_table;
 BEGIN
-	IF report.run IS NULL AND number = 0 THEN
-		RETURN '';
-	END IF;
 	FOR t IN SELECT u.* FROM unnest(report.tables) AS u WHERE u.status = 'differs'
 		AND CASE WHEN report.run IS NULL THEN u.differences IS NOT NULL
 			ELSE (run_table_seen(report.run, u.item)).item IS NOT NULL END ORDER BY u.n LIMIT most
 	LOOP
-		result := result || CASE WHEN report.run IS NULL THEN page_audited(t)
-			ELSE page_table(report.run, t.item, t.name) END;
+		result := result || page_table(report.run, t);
 	END LOOP;
 	RETURN html_section('What differs', result
 		|| coalesce(html_left_out(most, number, 'tables that differ in detail'), ''));

@@ -90,22 +90,15 @@ CREATE FUNCTION run_make_options(audit audit_options,
 AS $$
 DECLARE
 	compare options := audit.compare;
-	options run_options;
+	most_kept bigint := compare.max_differences;
 BEGIN
-	options.slice_ms := slice_ms;
-	options.slice_by := slice_by;
-	options.check_indexes := check_indexes;
-	options.most_kept := compare.max_differences;
-	options.max_load := max_load;
-	options.max_rate := max_rate;
-	options.max_lag := max_lag;
 	compare.max_differences := greatest(compare.max_differences, 100000);
 	compare.content := content;
 	compare.seed := coalesce(compare.seed, random_seed());
 	compare.progress := false;
 	audit.compare := compare;
-	options.audit := audit;
-	RETURN options;
+	RETURN ROW(audit, slice_ms, slice_by, check_indexes, most_kept, max_load, max_rate,
+		max_lag)::run_options;
 END
 $$;
 

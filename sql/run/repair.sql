@@ -307,11 +307,12 @@ RETURNS run_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	target text := w.conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END];
 	works repair_work[];
 	r run_repair;
 	x record;
 BEGIN
-	PERFORM repair_begin(w.conns, w.conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END],
+	PERFORM repair_begin(w.conns, target,
 		ARRAY(SELECT (u.work).plan FROM unnest(repairs) AS u WHERE (u.work).keys > 0));
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := repairs[i];
@@ -330,7 +331,7 @@ BEGIN
 			GROUP BY (u.t).item LOOP
 		PERFORM run_repair_store(w, repairs[x.first], x.gone);
 	END LOOP;
-	PERFORM repair_commit(w.conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END]);
+	PERFORM repair_commit(target);
 	RETURN repairs;
 END
 $$;
