@@ -67,8 +67,8 @@ CREATE FUNCTION plain_query(name text, arguments text) RETURNS text
 AS $$
 	SELECT format(CASE p.pronargs WHEN 0 THEN 'SELECT (%s)'
 			ELSE 'SELECT (%s) FROM (SELECT %s) AS %I (%s)' END, plain_body(name), arguments, name,
-		(SELECT string_agg(quote_ident(p.proargnames[i]), ', ' ORDER BY i)
-			FROM generate_series(1, p.pronargs) AS i))
+		(SELECT string_agg(quote_ident(a), ', ' ORDER BY i)
+			FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i)))
 	FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
 	AND p.proname = plain_query.name
 $$;
@@ -83,8 +83,8 @@ AS $$
 			ORDER BY i) FROM unnest(coalesce(p.proallargtypes, p.proargtypes::oid[]))
 			WITH ORDINALITY AS a(type, i)),
 		'SELECT ' || nullif(arguments, '') || (SELECT ' INTO '
-			|| string_agg(quote_ident(p.proargnames[i]), ', ' ORDER BY i) || '; '
-			FROM generate_series(1, p.pronargs) AS i),
+			|| string_agg(quote_ident(a), ', ' ORDER BY i) || '; '
+			FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i)),
 		p.prosrc, (SELECT format(' PERFORM pg_catalog.set_config(''iblt.answer'', %I::text, true);',
 			p.proargnames[i]) FROM unnest(p.proargmodes) WITH ORDINALITY AS m(mode, i)
 			WHERE m.mode = 'o')))
