@@ -243,7 +243,7 @@ CREATE FUNCTION audit_begin(conns text[], peers text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF NOT peer_is_open(conns[2]) THEN
+	IF NOT iblt_peer_is_open(conns[2]) THEN
 		RETURN connect(peers, conns);
 	END IF;
 	PERFORM iblt_traffic_take();

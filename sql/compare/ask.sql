@@ -70,7 +70,7 @@ BEGIN
 END
 $$;
 
--- The answer of another server, with pauses as in peer_wait.
+-- The answer of another server, with pauses as in iblt_peer_wait.
 CREATE FUNCTION ask_collect(place text, columns text, pause double precision,
 	INOUT answer anyelement) RETURNS anyelement
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -115,7 +115,7 @@ $$;
 
 -- What each of these places answers to its question, a row with these columns, or one "value",
 -- of the type of "answer", which is NULL; a label is the application_name there, and pauses
--- are as in peer_wait.
+-- are as in iblt_peer_wait.
 -- If all are one place, its answers are of one snapshot: one for each would show what was
 -- written in between as a difference.
 CREATE FUNCTION ask(places text[], queries text[], columns text, answer anyelement,
@@ -303,7 +303,7 @@ $$;
 CREATE FUNCTION elapsed_sql(s side) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
-	SELECT format('round(1000 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
+	SELECT format('round(1000.0 * extract(epoch FROM clock_timestamp() - %s)::numeric, 1)',
 		CASE WHEN s.place IS NULL THEN format('%L::timestamptz', clock_timestamp())
 			ELSE 'statement_timestamp()' END)
 $$;

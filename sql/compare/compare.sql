@@ -342,9 +342,11 @@ BEGIN
 			conns := connect(peers, conns, timeout, method <> 'sketch');
 			plan := compare_plan(conns, relation, peer_relation, options, on_too_many);
 			answer := compare_find(plan);
-			RETURN QUERY SELECT d.key, d.side, d.differs, d.here, d.there, d.confirmed,
-				d.here_count, d.there_count FROM differences(answer.plan, answer.figures,
-					answer.keys, answer.number, answer.sample) AS b(batch), unnest(b.batch) AS d;
+			-- in FROM, unnest would have the planner look for ways to hash a batch
+			RETURN QUERY SELECT (u.d).key, (u.d).side, (u.d).differs, (u.d).here, (u.d).there,
+				(u.d).confirmed, (u.d).here_count, (u.d).there_count
+				FROM (SELECT unnest(b.batch) AS d FROM differences(answer.plan, answer.figures,
+					answer.keys, answer.number, answer.sample) AS b(batch)) AS u;
 			PERFORM peers_close(conns);
 			EXIT;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN

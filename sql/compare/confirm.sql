@@ -356,7 +356,10 @@ CREATE FUNCTION unready(plan plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN plan.wait AND EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready);
+	IF NOT plan.wait THEN
+		RETURN false;
+	END IF;
+	RETURN EXISTS (SELECT FROM unnest(plan.links) AS l WHERE NOT l.ready);
 END
 $$;
 

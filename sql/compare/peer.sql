@@ -53,17 +53,28 @@ CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
 	timezone_abbreviations text, label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- Sends a query over a connection, as a function does; 1 if it could.
-CREATE FUNCTION iblt_peer_send(send_query text, conn text, query text) RETURNS integer
+-- These call functions of dblink, as the caller.
+
+-- Is a connection of this name open?
+CREATE FUNCTION iblt_peer_is_open(conn text) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+-- Sends a query over a connection; 1 if it could.
+CREATE FUNCTION iblt_peer_send(conn text, query text) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- Waits until a connection is not busy any more, as a function says of it; false if it still is.
-CREATE FUNCTION iblt_peer_wait(is_busy text, conn text, longest double precision,
-	until timestamptz) RETURNS boolean
+-- Waits for the peer's answer, with pauses of up to that many seconds (0 for a large answer),
+-- and says whether it is there.
+-- dblink_get_result cannot be interrupted in all releases, and the socket is dblink's own.  Each
+-- look takes in what has arrived.  A large answer needs many, because a socket holds a part
+-- only: if the longest pause is 0, pauses stay short for 20 ms.
+CREATE FUNCTION iblt_peer_wait(conn text, longest double precision,
+	until timestamptz DEFAULT 'infinity') RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- The value of the next result over a connection, which a function gets; NULL without a row.
-CREATE FUNCTION iblt_peer_take(get_result text, conn text) RETURNS text
+-- Takes so many results over a connection, waits behind each as iblt_peer_wait does, and gives
+-- the value of the last one; NULL without a row.
+CREATE FUNCTION iblt_peer_take(conn text, longest double precision, number integer) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Counts messages and bytes between this session and a peer.
@@ -154,18 +165,6 @@ BEGIN
 END
 $$;
 
--- Is a connection of this name open?
-CREATE FUNCTION peer_is_open(conn text) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	names text[];
-BEGIN
-	EXECUTE format('SELECT %s.dblink_get_connections()', peer_dblink()) INTO names;
-	RETURN coalesce(conn = ANY (names), false);
-END
-$$;
-
 -- The name of the connection to a peer: the peer itself if it is an open one, or a new name.
 -- A caller may lend a connection of dblink's: both sessions stay warm, and the functions
 -- need not be read again.  The name of a foreign server goes before that of a connection,
@@ -177,10 +176,11 @@ BEGIN
 	IF peer IS NULL THEN
 		RETURN NULL;
 	ELSIF strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 AND peer_is_string(peer)
-			AND peer_is_lent(peer) AND peer_is_open(peer) THEN
+			-- an error without dblink
+			AND peer_dblink() IS NOT NULL AND peer_is_lent(peer) AND iblt_peer_is_open(peer) THEN
 		RETURN peer;
 	END IF;
-	RETURN 'iblt_' || gen_random_uuid();
+	RETURN concat('iblt_', gen_random_uuid());
 END
 $$;
 
@@ -220,7 +220,7 @@ CREATE FUNCTION peer_borrow(conn text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF NOT peer_is_open(conn) THEN
+	IF NOT iblt_peer_is_open(conn) THEN
 		RAISE EXCEPTION USING ERRCODE = 'connection_does_not_exist',
 			MESSAGE = format('the connection to %s is closed', peer_title(conn)),
 			HINT = 'Open it again with dblink_connect.';
@@ -247,7 +247,7 @@ BEGIN
 		RETURN true;
 	END IF;
 	PERFORM peer_send(conn, format('SELECT iblt_internal.session_forget(%L)', conn));
-	IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
+	IF iblt_peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
 		PERFORM peer_value(conn, 0.001, 0);
 		RETURN true;
 	END IF;
@@ -292,7 +292,7 @@ DECLARE
 BEGIN
 	IF conn IS NULL THEN
 		RETURN NULL;
-	ELSIF conn = peer AND NOT borrow AND peer_is_open(conn) THEN
+	ELSIF conn = peer AND NOT borrow AND iblt_peer_is_open(conn) THEN
 		RETURN conn;
 	ELSIF conn = peer THEN
 		RETURN peer_borrow(conn);
@@ -340,21 +340,12 @@ $$;
 CREATE FUNCTION peer_close(conn text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	schema text;
-	names text[];
 BEGIN
 	PERFORM @extschema@.iblt_session_drop('iblt here'), @extschema@.iblt_session_drop('iblt there');
 	IF conn IS NULL OR peer_is_lent(conn) AND peer_return(conn) THEN
 		RETURN;
-	END IF;
-	schema := (SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'dblink');
-	IF schema IS NULL THEN
-		RETURN;
-	END IF;
-	EXECUTE format('SELECT %s.dblink_get_connections()', schema) INTO names;
-	IF conn = ANY (names) THEN
-		EXECUTE format('SELECT %s.dblink_disconnect($1)', schema) USING conn;
+	ELSIF iblt_peer_is_open(conn) THEN
+		EXECUTE format('SELECT %s.dblink_disconnect($1)', peer_dblink()) USING conn;
 	END IF;
 END
 $$;
@@ -374,7 +365,7 @@ BEGIN
 	FOR n IN 1 .. 2 LOOP
 		conns[n] := CASE WHEN n = 2 AND peers[2] = peers[1] THEN conns[1]
 			WHEN lent THEN peer_conn(peers[n])
-			WHEN peers[n] IS NOT NULL THEN 'iblt_' || gen_random_uuid() END;
+			WHEN peers[n] IS NOT NULL THEN concat('iblt_', gen_random_uuid()) END;
 	END LOOP;
 	RETURN conns;
 END

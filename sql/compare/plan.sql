@@ -44,14 +44,14 @@ $$;
 CREATE FUNCTION ms(since timestamptz) RETURNS numeric
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
-	SELECT round(1000 * extract(epoch FROM clock_timestamp() - since)::numeric, 1)
+	SELECT round(1000.0 * extract(epoch FROM clock_timestamp() - since)::numeric, 1)
 $$;
 
 -- A random seed that nobody can foresee.
 CREATE FUNCTION random_seed() RETURNS bigint
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
-	SELECT ('x' || left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint
+	SELECT concat('x', left(md5(gen_random_uuid()::text), 16))::bit(64)::bigint
 $$;
 
 -- Options

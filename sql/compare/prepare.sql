@@ -134,7 +134,7 @@ AS $$
 DECLARE
 	plan plan;
 BEGIN
-	IF here.collations <> there.collations THEN
+	IF cardinality(here.collations) > 0 AND cardinality(there.collations) > 0 THEN
 		PERFORM check_collations(here.collations, there.collations);
 	END IF;
 	plan := make_plan(here, there, options);

@@ -247,7 +247,8 @@ BEGIN
 		collations := collations
 			|| (iblt_compare_check_expression(relation, condition, true)).collations;
 	END IF;
-	IF collations <> '{}' THEN
+	-- an operator on '{}' would be looked for among all of its name
+	IF cardinality(collations) > 0 THEN
 		d := jsonb_set(d, '{collations}', describe_collations(collations));
 	END IF;
 	RETURN d || describe_shards(relation, d ->> 'kind' = 'r' AND (d ->> 'plain')::boolean)

@@ -49,30 +49,16 @@ CREATE FUNCTION peer_send(conn text, query text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	schema text := peer_dblink();
 	problem text;
 BEGIN
-	IF iblt_peer_send(schema || '.dblink_send_query', conn, query) <> 1 THEN
-		EXECUTE format('SELECT %s.dblink_error_message($1)', schema) INTO problem USING conn;
+	IF iblt_peer_send(conn, query) <> 1 THEN
+		EXECUTE format('SELECT %s.dblink_error_message($1)', peer_dblink())
+			INTO problem USING conn;
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 			MESSAGE = 'could not send a query to ' || peer_title(conn),
 			DETAIL = coalesce(problem, '');
 	END IF;
 	PERFORM iblt_traffic_add(1, octet_length(query), 0);
-END
-$$;
-
--- Waits for the peer's answer, with pauses of up to that many seconds (0 for a large answer),
--- and says whether it is there.
--- dblink_get_result cannot be interrupted in all releases, and the socket is dblink's own.  Each
--- look takes in what has arrived.  A large answer needs many, because a socket holds a part
--- only: if the longest pause is 0, pauses stay short for 20 ms.
-CREATE FUNCTION peer_wait(conn text, longest double precision,
-	until timestamptz DEFAULT 'infinity') RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	RETURN iblt_peer_wait(peer_dblink() || '.dblink_is_busy', conn, longest, until);
 END
 $$;
 
@@ -86,26 +72,20 @@ CREATE FUNCTION peer_fetch(conn text, query text, pause double precision,
 AS $$
 DECLARE
 	result record;
-	get_result text := peer_dblink() || '.dblink_get_result';
 BEGIN
-	FOR i IN 1 .. before LOOP
-		result := ROW(iblt_peer_take(get_result, conn));
-		EXIT WHEN NOT peer_wait(conn, pause);
-	END LOOP;
 	BEGIN
 		IF query IS NULL THEN
-			result := ROW(iblt_peer_take(get_result, conn));
+			result := ROW(iblt_peer_take(conn, pause, before + 1));
 		ELSE
+			PERFORM iblt_peer_take(conn, pause, before);
 			EXECUTE query INTO result USING conn;
 		END IF;
 	EXCEPTION WHEN datatype_mismatch THEN
 		-- a connection that was lost between two results first gives one without columns
-		PERFORM iblt_peer_take(get_result, conn);
+		PERFORM iblt_peer_take(conn, pause, 1);
 		RAISE;
 	END;
-	IF peer_wait(conn, pause) THEN
-		PERFORM iblt_peer_take(get_result, conn);
-	END IF;
+	PERFORM iblt_peer_wait(conn, pause), iblt_peer_take(conn, pause, 1);
 	RETURN result;
 END
 $$;
@@ -125,8 +105,8 @@ BEGIN
 	e.reported := strpos(said, conn) > 0;
 	IF e.state <> '57014' OR e.reported THEN
 		BEGIN
-			IF peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
-				PERFORM iblt_peer_take(peer_dblink() || '.dblink_get_result', conn);
+			IF iblt_peer_wait(conn, 0.001, clock_timestamp() + interval '2 s') THEN
+				PERFORM iblt_peer_take(conn, 0.001, 1);
 			END IF;
 		EXCEPTION WHEN OTHERS THEN
 			-- a connection that was lost is found out by the next query
@@ -159,9 +139,7 @@ AS $$
 DECLARE
 	e failure;
 BEGIN
-	IF NOT peer_wait(conn, pause) THEN
-		RETURN NULL;
-	END IF;
+	PERFORM iblt_peer_wait(conn, pause);
 	BEGIN
 		RETURN peer_fetch(conn, query, pause, 2);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
@@ -186,9 +164,7 @@ AS $$
 DECLARE
 	answer record;
 BEGIN
-	IF NOT peer_wait(conn, pause) THEN
-		RETURN;
-	END IF;
+	PERFORM iblt_peer_wait(conn, pause);
 	BEGIN
 		answer := peer_fetch(conn, NULL, pause, before);
 		value := answer.f1;

@@ -104,7 +104,7 @@ BEGIN
 	PERFORM nodes_title(names, conns);
 	FOR n IN 1 .. cardinality(nodes) LOOP
 		IF borrow AND conns[n] = nodes[n]
-				OR conns[n] IS NOT NULL AND NOT peer_is_open(conns[n]) THEN
+				OR conns[n] IS NOT NULL AND NOT iblt_peer_is_open(conns[n]) THEN
 			conns[n] := peer_connect(nodes[n], conns[n], timeout);
 		END IF;
 	END LOOP;

@@ -105,7 +105,7 @@ BEGIN
 	FOR n IN 1 .. cardinality(s.names) LOOP
 		BEGIN
 			place := (s.sides[n]).place;
-			IF place IS NOT NULL AND NOT peer_is_open(place) THEN
+			IF place IS NOT NULL AND NOT iblt_peer_is_open(place) THEN
 				place := peer_connect(nodes[n], place, (s.plan).timeout);
 			END IF;
 			reached.names := reached.names || s.names[n];

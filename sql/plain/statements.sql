@@ -62,9 +62,11 @@ $$;
 
 -- The expression of the hash of a key.
 CREATE FUNCTION plain_key_sql(plan plan) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT plain_hash_sql(plan.key, plain_seed(plan) # 1)
+BEGIN
+	RETURN plain_hash_sql(plan.key, plain_seed(plan) # 1);
+END
 $$;
 
 -- The condition that a row's key has one of the hashes, or is in one of the buckets, of an

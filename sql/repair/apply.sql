@@ -190,7 +190,7 @@ AS $$
 DECLARE
 	answer text;
 BEGIN
-	WHILE NOT peer_wait(conn, 0.01, clock_timestamp() + interval '10 s') LOOP
+	WHILE NOT iblt_peer_wait(conn, 0.01, clock_timestamp() + interval '10 s') LOOP
 		PERFORM progress_timely(message);
 	END LOOP;
 	answer := peer_value(conn, 0.01, before);

@@ -148,7 +148,7 @@ DECLARE
 	sides side[];
 	other text;
 BEGIN
-	IF peer_is_open(w.conns[2]) THEN
+	IF iblt_peer_is_open(w.conns[2]) THEN
 		RETURN w;
 	END IF;
 	w.conns := connect(w.peers, w.conns);

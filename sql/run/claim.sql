@@ -402,7 +402,7 @@ BEGIN
 		pause := CASE WHEN pause > 0 AND run_over(w.run) THEN 0 ELSE pause END;
 		w.last := clock_timestamp() + make_interval(secs => pause);
 		RETURN run_wait(w, pause);
-	ELSIF NOT peer_is_open(w.conns[2]) THEN
+	ELSIF NOT iblt_peer_is_open(w.conns[2]) THEN
 		RETURN run_wait(w, 1);
 	END IF;
 	next := run_next(w.run);

@@ -263,8 +263,11 @@ AS $$
 DECLARE
 	c plan_column := plan.key[1];
 BEGIN
+	IF NOT in_slice(plan) THEN
+		RETURN '';
+	END IF;
 	-- only a heap has versions of rows
-	RETURN CASE WHEN in_slice(plan) AND plan.buckets IS NULL AND s.versions
+	RETURN CASE WHEN plan.buckets IS NULL AND s.versions
 			AND cardinality(plan.key) = 1
 			-- integers, numbers, dates, times and uuid
 			AND c.cast_to = '' AND c.base IN (20, 21, 23, 1700, 1082, 1114, 1184, 2950)

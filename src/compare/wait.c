@@ -5,9 +5,9 @@
  *
  * The socket is dblink's own, and dblink_get_result cannot be interrupted in
  * all releases.  So this asks dblink_is_busy again and again, which takes in
- * what has arrived, with pauses.  In PL/pgSQL each look would be parsed and
- * planned, and pg_sleep does not pause for less than a millisecond.  A message
- * has several results, and each would be a query that is parsed and planned, too.
+ * what has arrived, with pauses.  In PL/pgSQL each call would be parsed and
+ * planned, because dblink may be in any schema, and pg_sleep does not pause for
+ * less than a millisecond.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,21 +15,28 @@
 
 #include <math.h>
 
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "nodes/value.h"
 #include "parser/parse_func.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
-#include "utils/varlena.h"
 
 /* In seconds.  Pauses grow from the shortest on by a fifth each. */
 #define SHORTEST_PAUSE	0.00005
@@ -38,12 +45,39 @@
 /* An answer that is so large that it is read in parts has short pauses so long. */
 #define HASTE_MS		20
 
-/* The function of this name that makes a value, or a set, of texts, for the caller. */
+/* The schema of dblink; InvalidOid if this database does not have it. */
 static Oid
-find_function(text *name, int texts, Oid rettype, bool retset)
+dblink_schema(void)
+{
+	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
+	Oid			schema = InvalidOid;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum("dblink"));
+	scan = systable_beginscan(extensions, ExtensionNameIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
+	systable_endscan(scan);
+	table_close(extensions, AccessShareLock);
+	return schema;
+}
+
+/*
+ * The function of dblink that makes a value, or a set, of so many texts, for the
+ * caller.  An error if there is none.
+ */
+static Oid
+find_function(const char *name, int texts, Oid rettype, bool retset)
 {
 	Oid			argtypes[] = {TEXTOID, TEXTOID};
-	Oid			found = LookupFuncName(textToQualifiedNameList(name), texts, argtypes, false);
+	char	   *schema = get_namespace_name(dblink_schema());
+	Oid			found = LookupFuncName(list_make2(makeString(schema == NULL ? "dblink" : schema),
+												  makeString(pstrdup(name))),
+									   texts, argtypes, false);
 	AclResult	result;
 
 #if PG_VERSION_NUM >= 160000
@@ -56,7 +90,7 @@ find_function(text *name, int texts, Oid rettype, bool retset)
 	if (get_func_rettype(found) != rettype || get_func_retset(found) != retset ||
 		get_func_prokind(found) != PROKIND_FUNCTION)
 		ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
-						errmsg("function %s does not return %s%s", text_to_cstring(name),
+						errmsg("function %s does not return %s%s", name,
 							   retset ? "a set of " : "", format_type_be(rettype))));
 	return found;
 }
@@ -86,44 +120,78 @@ ask(FmgrInfo *is_busy, Datum conn, MemoryContext scratch)
 
 PG_FUNCTION_INFO_V1(iblt_peer_send);
 
-/* iblt_peer_send(send_query, conn, query) -> integer: what the function answers */
+/* iblt_peer_send(conn, query) -> integer: what dblink answers, 1 if it could send it */
 Datum
 iblt_peer_send(PG_FUNCTION_ARGS)
 {
-	return OidFunctionCall2(find_function(PG_GETARG_TEXT_PP(0), 2, INT4OID, false),
-							PG_GETARG_DATUM(1), PG_GETARG_DATUM(2));
+	return OidFunctionCall2(find_function("dblink_send_query", 2, INT4OID, false),
+							PG_GETARG_DATUM(0), PG_GETARG_DATUM(1));
 }
 
-PG_FUNCTION_INFO_V1(iblt_peer_wait);
+PG_FUNCTION_INFO_V1(iblt_peer_is_open);
+
+/* iblt_peer_is_open(conn) -> boolean: is there a connection of this name? */
+Datum
+iblt_peer_is_open(PG_FUNCTION_ARGS)
+{
+	LOCAL_FCINFO(call, 0);
+	FmgrInfo	connections;
+	Datum		names;
+	bool		open = false;
+
+	if (PG_ARGISNULL(0) || !OidIsValid(dblink_schema()))
+		PG_RETURN_BOOL(false);
+	fmgr_info(find_function("dblink_get_connections", 0, TEXTARRAYOID, false), &connections);
+	InitFunctionCallInfoData(*call, &connections, 0, InvalidOid, NULL, NULL);
+	names = FunctionCallInvoke(call);
+	if (!call->isnull)
+	{
+		ArrayIterator each = array_create_iterator(DatumGetArrayTypeP(names), 0, NULL);
+		Datum		name;
+		bool		isnull;
+
+		while (!open && array_iterate(each, &name, &isnull))
+			open = !isnull && DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID, name,
+																   PG_GETARG_DATUM(0)));
+	}
+	PG_RETURN_BOOL(open);
+}
 
 /*
- * iblt_peer_wait(is_busy, conn, longest, until) -> boolean: is the connection
- * not busy any more?  Pauses grow up to that many seconds, or to a millisecond.
- * If "longest" is 0, they stay short for a while.
+ * Waits until a connection is not busy any more; false if it still is at that time.
+ * Pauses grow up to that many seconds, or to a millisecond.  If "longest" is 0, they
+ * stay short for a while.
  */
-Datum
-iblt_peer_wait(PG_FUNCTION_ARGS)
+static bool
+wait_for(Datum conn, double longest, TimestampTz until)
 {
 	FmgrInfo	is_busy;
-	double		longest = PG_GETARG_FLOAT8(2);
-	TimestampTz until = PG_GETARG_TIMESTAMPTZ(3);
 	TimestampTz hasty = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), HASTE_MS);
 	double		pause = SHORTEST_PAUSE;
 	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "iblt wait",
 												  ALLOCSET_SMALL_SIZES);
 
-	fmgr_info(find_function(PG_GETARG_TEXT_PP(0), 1, INT4OID, false), &is_busy);
-	while (ask(&is_busy, PG_GETARG_DATUM(1), scratch))
+	fmgr_info(find_function("dblink_is_busy", 1, INT4OID, false), &is_busy);
+	while (ask(&is_busy, conn, scratch))
 	{
 		TimestampTz now = GetCurrentTimestamp();
 
 		if (now > until)
-			PG_RETURN_BOOL(false);
+			return false;
 		nap(pause);
 		if (longest > 0 || now > hasty)
 			pause = fmin(pause * 1.2, fmax(longest, LONG_PAUSE));
 	}
-	PG_RETURN_BOOL(true);
+	return true;
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_wait);
+
+/* iblt_peer_wait(conn, longest, until) -> boolean: see wait_for() */
+Datum
+iblt_peer_wait(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(wait_for(PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1), PG_GETARG_TIMESTAMPTZ(2)));
 }
 
 /* The text in the first row of a result of one column; NULL without a row. */
@@ -149,33 +217,47 @@ first_value(ReturnSetInfo *result, bool *isnull)
 	return value;
 }
 
+/* The value of the next result over a connection. */
+static Datum
+take(FmgrInfo *get_result, Datum conn, bool *isnull)
+{
+	LOCAL_FCINFO(call, 1);
+	ReturnSetInfo result = {.type = T_ReturnSetInfo,.allowedModes = SFRM_Materialize};
+	Datum		value;
+
+	result.econtext = CreateStandaloneExprContext();
+	result.expectedDesc = CreateTemplateTupleDesc(1);
+	TupleDescInitEntry(result.expectedDesc, 1, "value", TEXTOID, -1, 0);
+	InitFunctionCallInfoData(*call, get_result, 1, InvalidOid, NULL, (Node *) &result);
+	call->args[0].value = conn;
+	call->args[0].isnull = false;
+	FunctionCallInvoke(call);
+	value = first_value(&result, isnull);
+	if (result.setResult != NULL)
+		tuplestore_end(result.setResult);
+	FreeExprContext(result.econtext, true);
+	return value;
+}
+
 PG_FUNCTION_INFO_V1(iblt_peer_take);
 
 /*
- * iblt_peer_take(get_result, conn) -> text: the value of the next result over a
- * connection, NULL if it has no row.
+ * iblt_peer_take(conn, longest, number) -> text: takes so many results over a connection,
+ * and waits behind each; the value of the last one, NULL if it has no row
  */
 Datum
 iblt_peer_take(PG_FUNCTION_ARGS)
 {
-	LOCAL_FCINFO(call, 1);
 	FmgrInfo	get_result;
-	ReturnSetInfo result = {.type = T_ReturnSetInfo,.allowedModes = SFRM_Materialize};
-	Datum		value;
-	bool		isnull;
+	Datum		value = (Datum) 0;
+	bool		isnull = true;
 
-	fmgr_info(find_function(PG_GETARG_TEXT_PP(0), 1, RECORDOID, true), &get_result);
-	result.econtext = CreateStandaloneExprContext();
-	result.expectedDesc = CreateTemplateTupleDesc(1);
-	TupleDescInitEntry(result.expectedDesc, 1, "value", TEXTOID, -1, 0);
-	InitFunctionCallInfoData(*call, &get_result, 1, InvalidOid, NULL, (Node *) &result);
-	call->args[0].value = PG_GETARG_DATUM(1);
-	call->args[0].isnull = false;
-	FunctionCallInvoke(call);
-	value = first_value(&result, &isnull);
-	if (result.setResult != NULL)
-		tuplestore_end(result.setResult);
-	FreeExprContext(result.econtext, true);
+	fmgr_info(find_function("dblink_get_result", 1, RECORDOID, true), &get_result);
+	for (int i = 0; i < PG_GETARG_INT32(2); i++)
+	{
+		value = take(&get_result, PG_GETARG_DATUM(0), &isnull);
+		wait_for(PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1), DT_NOEND);
+	}
 	if (isnull)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(value);

@@ -159,7 +159,7 @@ is($session->done, '', 'a session of the peer that ends: no answer');
 like($session->{err}, qr/\A\S+ ERROR:  (57P01: on the peer: terminating connection|08006: on the peer: server closed the connection)/, 'but an error, and nothing before it');
 my $mine = 'iblt_00000000-0000-0000-0000-000000000000';
 $session->run("SELECT iblt_internal.peer_connect($peer, '$mine')");
-is($session->run("SELECT iblt_internal.peer_is_open('$mine'), iblt_internal.peer_is_open('another'), iblt_internal.peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
+is($session->run("SELECT iblt_internal.iblt_peer_is_open('$mine'), iblt_internal.iblt_peer_is_open('another'), iblt_internal.iblt_peer_is_open(NULL)"), 't|f|f', 'a connection is open by its name');
 is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 41', 0.001, 'a label')"), '41', 'the first question may bring a label');
 is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT pg_catalog.current_setting(''application_name'')')"), 'a label', 'which the session bears from then on');
 is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 6 OPERATOR(pg_catalog.*) 7')"), '42', 'a question and its answer');
@@ -179,7 +179,7 @@ is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 43')"), '43', 'a
 is($session->run("SELECT count(*) FROM iblt_internal.iblt_traffic_take(); SELECT iblt_internal.kept_ask(p, c), length(iblt_internal.kept_answer(p, (p).there, c)) FROM (SELECT jsonb_populate_record(NULL::iblt_internal.plan, '{\"there\": {\"side\": \"there\", \"place\": \"$mine\", \"schema\": \"public\"}}') AS p, 'iblt_internal.iblt_wire_write(CASE WHEN true THEN public.iblt_new(capacity => 1000) ELSE %s END)' AS c OFFSET 0) AS x;
 	SELECT messages, received = sketches, sketches FROM iblt_internal.iblt_traffic_take()") =~ s/^1\n\|(\d+)\n(.*)\|\1$/$2/r, '2|t', 'a sketch is counted as it travels');
 is(problem('SELECT 1, 2'), 'f|42804', 'and one that arose on this side');
-is($session->run("SELECT iblt_internal.peer_close('$mine'); SELECT iblt_internal.peer_is_open('$mine')"), "\nf", 'closed');
+is($session->run("SELECT iblt_internal.peer_close('$mine'); SELECT iblt_internal.iblt_peer_is_open('$mine')"), "\nf", 'closed');
 $session->quit;
 nothing_left('at the end of the session', $here);
 
