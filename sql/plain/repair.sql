@@ -83,8 +83,8 @@ BEGIN
 	ELSE
 		e := jsonb_populate_record(NULL::failure, answer);
 	END IF;
-	-- a cancel there is not a cancel of the caller's statement
-	e.state := CASE e.state WHEN '57014' THEN 'IB005' ELSE e.state END;
+	-- a cancel there is not a cancel of the caller's statement, and no state would be no error
+	e.state := CASE e.state WHEN '57014' THEN 'IB005' ELSE coalesce(e.state, 'XX000') END;
 	e.message := format('on %s: %s', peer_title(conn), e.message);
 END
 $$;
