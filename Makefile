@@ -182,9 +182,11 @@ clean distclean:
 .PHONY: all install installcheck uninstall clean distclean
 endif
 
-# What a driver pins is in one file, because SET clauses cannot share a list.
-sql/iblt--$(EXTVERSION).sql: $(SQL_PARTS) sql/pinned_settings
-	sed -e '/@pinned_settings@/{' -e 'r $(filter %pinned_settings,$^)' -e 'd' -e '}' $(filter %.sql,$^) > $@
+# What a driver pins is in one file, because SET clauses cannot share a list, and so is what its
+# handler keeps of an error, which only the handler itself can ask for.
+sql/iblt--$(EXTVERSION).sql: $(SQL_PARTS) sql/pinned_settings sql/take_failure
+	sed -e '/@pinned_settings@/{' -e 'r $(filter %pinned_settings,$^)' -e 'd' -e '}' \
+		-e '/@take_failure@;/{' -e 'r $(filter %take_failure,$^)' -e 'd' -e '}' $(filter %.sql,$^) > $@
 
 # --- unit tests of src/core, without a server -------------------------------
 

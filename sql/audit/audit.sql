@@ -338,9 +338,7 @@ BEGIN
 		results := audit_rows(conns, peers, target, options);
 		PERFORM set_config('iblt.audit_stats', to_jsonb(results)::text, false);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
+		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;

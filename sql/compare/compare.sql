@@ -243,9 +243,7 @@ BEGIN
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		again := false;
 		secret := true;
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
+		@take_failure@;
 	END;
 	IF again THEN
 		PERFORM progress(progress, CASE e.state
@@ -350,9 +348,7 @@ BEGIN
 			PERFORM peers_close(conns);
 			EXIT;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-				e.context = PG_EXCEPTION_CONTEXT;
+			@take_failure@;
 			failed := compare_failed(conns, peers, plan, options.progress, attempt, e);
 			IF NOT failed.again THEN
 				e := iblt_raise(failed.e);

@@ -143,9 +143,7 @@ BEGIN
 	BEGIN
 		RETURN peer_fetch(conn, query, pause, 2);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
+		@take_failure@;
 		e := peer_caught(conn, e);
 		IF e.state = '57014' AND NOT e.reported THEN
 			RAISE;
@@ -170,9 +168,7 @@ BEGIN
 		value := answer.f1;
 		PERFORM iblt_traffic_add(1, 0, octet_length(value));
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
+		@take_failure@;
 		e := peer_caught(conn, e);
 		IF e.state = '57014' AND NOT e.reported THEN
 			RAISE;

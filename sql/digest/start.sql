@@ -112,9 +112,7 @@ BEGIN
 	PERFORM peer_close(conn);
 	RETURN options;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-	GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-		e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-		e.context = PG_EXCEPTION_CONTEXT;
+	@take_failure@;
 	PERFORM iblt_raise(peer_fail(conn, peer_is_string(peer), e));
 	RAISE;
 END

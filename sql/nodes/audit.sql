@@ -244,9 +244,7 @@ BEGIN
 	BEGIN
 		results := nodes_audit_rows(nodes, names, conns, tables, schema, options, without);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
+		@take_failure@;
 		PERFORM nodes_close(conns);
 		e := iblt_raise(peer_fail(NULL, peers_secret(nodes), e));
 		RAISE;

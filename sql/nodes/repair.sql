@@ -353,9 +353,7 @@ BEGIN
 			PERFORM nodes_close(conns);
 			RETURN;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-				e.context = PG_EXCEPTION_CONTEXT;
+			@take_failure@;
 			PERFORM nodes_close(conns);
 			again := nodes_again(without, e, attempt, nodes, names, options);
 			IF again.attempt IS NULL THEN

@@ -154,9 +154,7 @@ BEGIN
 				row_to_json(baseline_read(baseline_plan(relation, capacity, random_seed()))));
 		END LOOP;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
+		@take_failure@;
 		e := iblt_raise(peer_fail(NULL, false, e));
 		RAISE;
 	END;
@@ -340,9 +338,7 @@ BEGIN
 		lines := baseline_lines(baseline);
 		schema := lines[1] ->> 'schema';
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
+		@take_failure@;
 		e := iblt_raise(peer_fail(NULL, false, e));
 		RAISE;
 	END;

@@ -42,9 +42,7 @@ BEGIN
 		END IF;
 		RETURN w;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT;
+		@take_failure@;
 		IF begun THEN
 			e.hint := concat_ws(' ', nullif(e.hint, ''),
 				format('CALL iblt_audit_resume(%s) goes on with the run.', w.run));

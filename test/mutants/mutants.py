@@ -290,11 +290,12 @@ class Worker:
         """Does the function have no error that its first call would show, whatever it is called with?"""
         with open(os.path.join(self.tree, fault.file), encoding="utf-8") as source:
             text = source.read()
-        with open(os.path.join(self.tree, "sql/pinned_settings"), encoding="utf-8") as source:
-            pinned = source.read()
         begin, end = fault.statement
         text = text[begin:end + len(fault.new) - len(fault.old)].replace("CREATE ", "CREATE OR REPLACE ", 1)
-        text = text.replace("@extschema@", "public").replace("@pinned_settings@\n", pinned)
+        text = text.replace("@extschema@", "public")
+        for name, mark in (("pinned_settings", "@pinned_settings@\n"), ("take_failure", "@take_failure@;\n")):
+            with open(os.path.join(self.tree, "sql", name), encoding="utf-8") as source:
+                text = text.replace(mark, source.read())
         if not self.has_check:
             self.install()
             self.psql("DROP DATABASE IF EXISTS mutants")
