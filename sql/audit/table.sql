@@ -18,17 +18,22 @@ BEGIN
 END
 $$;
 
+-- What a side is whose rows are elsewhere, otherwise NULL.
+CREATE FUNCTION foreign_kind(s side) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN s.kind = 'f' THEN 'a foreign table'
+		WHEN s.kind = 'v' AND s.remote THEN 'a view of foreign tables' END
+$$;
+
 -- An error for a table that is a foreign table on a side, or a view of some.
 -- A foreign table that leads to the other side's table would be compared with itself.
 CREATE FUNCTION audit_refuse_foreign(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	kinds jsonb := '{"f": "a foreign table", "v": "a view of foreign tables"}';
-	here text := kinds ->> CASE WHEN (plan.here).remote OR (plan.here).kind = 'f'
-		THEN (plan.here).kind END;
-	there text := kinds ->> CASE WHEN (plan.there).remote OR (plan.there).kind = 'f'
-		THEN (plan.there).kind END;
+	here text := foreign_kind(plan.here);
+	there text := foreign_kind(plan.there);
 BEGIN
 	IF coalesce(here, there) IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',

@@ -43,14 +43,36 @@ BEGIN
 END
 $$;
 
--- Compares one table: its row, or what went wrong.
+-- As audit_refuse_foreign, for nodes.
+CREATE FUNCTION nodes_refuse_foreign(sides side[]) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	kinds text := (SELECT string_agg(format('%s on "%s"', foreign_kind(s), s.side), ' and ')
+		FROM unnest(sides) AS s WHERE foreign_kind(s) IS NOT NULL);
+BEGIN
+	IF kinds IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type', MESSAGE = 'it is ' || kinds,
+			DETAIL = 'Its rows are elsewhere. Name it in tables to compare it all the same.';
+	END IF;
+END
+$$;
+
+-- Compares one table, which is not named if it was listed: its row, or what went wrong.
 CREATE FUNCTION nodes_audit_attempt(nodes text[], names text[], named integer, conns text[],
-	relation text, options options, OUT result node_audit_row, OUT e failure) RETURNS record
+	relation text, options options, listed boolean, OUT result node_audit_row, OUT e failure)
+RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	prepared node_set;
 BEGIN
 	conns := nodes_connect(nodes, names, conns, options.timeout, false);
-	result := nodes_audit_compare(nodes_prepare(names, named, conns, relation, options));
+	prepared := nodes_prepare(names, named, conns, relation, options);
+	IF listed THEN
+		PERFORM nodes_refuse_foreign(prepared.sides);
+	END IF;
+	result := nodes_audit_compare(prepared);
 	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 EXCEPTION WHEN assert_failure OR OTHERS THEN
 	IF result.status IS NULL THEN
@@ -64,7 +86,7 @@ $$;
 -- Compares one table, of a list without nodes that fail if these may be left out, and again if
 -- it is altered meanwhile.
 CREATE FUNCTION nodes_audit_table(nodes text[], names text[], named integer, conns text[],
-	relation text, options options, without text) RETURNS node_audit_row
+	relation text, options options, listed boolean, without text) RETURNS node_audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -78,7 +100,7 @@ DECLARE
 	result node_audit_row;
 BEGIN
 	LOOP
-		tried := nodes_audit_attempt(nodes, names, named, conns, relation, options);
+		tried := nodes_audit_attempt(nodes, names, named, conns, relation, options, listed);
 		e := tried.e;
 		again := nodes_again(without, e, attempt, nodes, names, options);
 		EXIT WHEN again.attempt IS NULL;
@@ -195,7 +217,8 @@ BEGIN
 	options.method := nodes_method(conns, names, options.method);
 	list := nodes_audit_list(conns, tables, schema);
 	FOR i IN 1 .. cardinality(list) LOOP
-		result := nodes_audit_table(nodes, names, named, conns, list[i], options, without);
+		result := nodes_audit_table(nodes, names, named, conns, list[i], options,
+			schema IS NOT NULL, without);
 		PERFORM progress(options.progress, format('table %s of %s, %s: %s%s', i, cardinality(list),
 			result.relation, result.status, ': ' || result.detail));
 		results[i] := result;

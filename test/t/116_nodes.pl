@@ -292,6 +292,13 @@ like(audit([ qw(n1 n2 n8) ], "tables => '{shop.a}'"), qr/^ERROR:  nodes "n1" and
 like(audit(\@audited, "schema => 'nothing'"), qr/^ERROR:  there are no tables to audit on these nodes/, 'no tables');
 like(audit(\@audited, "tables => '{shop.a}', schema => 'shop'"), qr/^ERROR:  exactly one of tables and schema must be given/, 'two kinds of tables');
 like(audit(\@audited, "tables => '{shop.t}', max_differences => 3"), qr/^shop.t differs too many differences: 4 keys differ, and max_differences is 3/, 'too many differences are in a row');
+# A foreign table may lead to another node's table, which would then be compared with itself.
+sql('n1', 'CREATE SCHEMA far; CREATE TABLE far.t (id int PRIMARY KEY, v text); INSERT INTO far.t VALUES (1, 1)');
+sql('n2', sprintf("CREATE EXTENSION postgres_fdw; CREATE SERVER n1 FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host %s, port '%s', dbname 'n1'); CREATE USER MAPPING FOR CURRENT_USER SERVER n1;
+	CREATE SCHEMA far; CREATE FOREIGN TABLE far.t (id int NOT NULL, v text) SERVER n1", literal($nodes{n1}[0]->host), $nodes{n1}[0]->port));
+is(audit([qw(n1 n2)], "schema => 'far', recheck => 0"), 'far.t not comparable it is a foreign table on "n2": Its rows are elsewhere. Name it in tables to compare it all the same.', 'a foreign table that is not named');
+is(audit([qw(n1 n2)], "tables => '{far.t}', recheck => 0"), 'far.t equal 0 0 {} {} {} 0', 'or is');
+sql($_, 'DROP SCHEMA far CASCADE') foreach qw(n1 n2);
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit_nodes('{NULL,n3}', tables => '{shop.t}')"), qr/cannot recheck differences in a REPEATABLE READ/, 'a snapshot cannot be looked at again');
 # after an error, the next table has new connections; and locks are freed
 sql('n3', 'ALTER TABLE shop.a RENAME v TO w');
