@@ -13,7 +13,7 @@ import re
 
 # No test can notice what these compute: costs, progress, times, texts of messages.
 UNSEEN_FILES = r"prefetch\.h$|pause\.[ch]$|_table\.h$|sql/compare/figures\.sql$"
-UNSEEN_FUNCTIONS = r"cost|prefetch|pause|progress|hint|warn|patience|capacity_for|room|_ms$|refuse_|^warn_|_message$|_show$"
+UNSEEN_FUNCTIONS = r"cost|prefetch|pause|progress|hint|warn|patience|capacity_for|room|_ms$|refuse_|^warn_|_message$|_cause$|_show$"
 # Statements that only release, report, wait or measure.
 UNSEEN_CALLS = (r"p?free|Assert\w*|StaticAssert\w*|CHECK_FOR_INTERRUPTS|iblt_pause\w*|pg_sleep|progress|\w*prefetch\w*|"
                 r"MemoryContext(?:Delete|Reset|SwitchTo)|Release\w+|(?:table|relation|index|systable|heap)_(?:close|endscan|freetuple)|"
@@ -153,7 +153,7 @@ def changes_c(text, code, head, begin, end):
         yield "negate", (a, b), f"!({text[a:b]})"
     for a, b in loops:
         less = re.compile(r"< ").search(code, a, b)
-        if code.startswith("for", a) and less:
+        if code.startswith("for", a) and less and "++" in code[less.end():b]:
             yield "last", less.span(), "+ 1 < "
     yield from swaps(code, begin, end, C_SWAPS, skip)
     yield from constants(code, begin, end, skip)
