@@ -31,6 +31,13 @@ CREATE TEMPORARY TABLE nodes_keys AS SELECT ARRAY(SELECT ROW(key, to_jsonb(key),
 SELECT s.source, p.target, p.source AS as_on, p.ids FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_pairs(nodes, keys, s.source) WITH ORDINALITY AS p(target, source, ids, key, place) ORDER BY s.n, p.place;
 SELECT source, l.node, l.key, l.status, l.detail FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_left(nodes, keys, source) AS l ORDER BY s.n, l.key;
 DROP TABLE nodes_keys;
+-- what follows an error: a node is left out, the next attempt, or none
+SELECT without, state, message, number, a.attempt AS next, a.nodes, a.names, a.failed, (a.options).live_problem FROM (VALUES
+	('skip', '08006', 'on "a": gone', 1, '{x,y,z}', '{a,b,c}'), ('skip', '08006', 'on "b": gone', 1, '{x,y,z}', '{a,b,c}'), ('skip', '08006', 'on "c": gone', 3, '{x,y,z}', '{a,b,c}'),
+	('skip', '08006', 'on "d": gone', 1, '{x,y,z}', '{a,b,c}'), ('skip', '08006', 'on "b": gone', 1, '{x,y}', '{a,b}'), ('error', '08006', 'on "b": gone', 1, '{x,y,z}', '{a,b,c}'),
+	('skip', 'IB008', 'on "b": no digest', 1, '{x,y,z}', '{a,b,c}'), ('error', 'IB004', 'altered', 2, '{x,y,z}', '{a,b,c}'), ('error', 'IB004', 'altered', 3, '{x,y,z}', '{a,b,c}')) AS v(without, state, message, number, places, titles),
+	LATERAL (SELECT nodes_again(without, jsonb_populate_record(NULL::failure, jsonb_build_object('state', state, 'message', message)), number, places::text[], titles::text[],
+		jsonb_populate_record(NULL::options, '{"live": "auto"}')) AS a OFFSET 0) AS y, LATERAL (SELECT (y.a).*) AS a;
 RESET search_path;
 
 -- arguments
