@@ -103,7 +103,8 @@ $$;
 
 -- Looking
 
--- The keys of that list on which nodes disagree; an error if an index hides a row.
+-- The keys of that list on which nodes disagree; an error if an index hides a row, or digests are
+-- wrong about one.
 CREATE FUNCTION nodes_first_look(nodes node_set, base integer, said node_keys[], list bytea,
 	sample @extschema@.iblt, number bigint) RETURNS SETOF node_difference
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -129,7 +130,7 @@ BEGIN
 	END LOOP;
 	FOR n IN 1 .. cardinality(nodes.names) LOOP
 		CONTINUE WHEN NOT doubts ? n::text;
-		PERFORM check_index(nodes_two(nodes, base, n),
+		PERFORM check_looked(nodes_two(nodes, base, n),
 			ARRAY(SELECT jsonb_array_elements_text(doubts -> n::text)));
 	END LOOP;
 END

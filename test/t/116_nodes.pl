@@ -382,6 +382,15 @@ track('n3');
 sql('n3', "SET session_replication_role = replica; ALTER TABLE shop.live DISABLE TRIGGER USER; UPDATE shop.live SET v = 'unseen' WHERE id = 5; ALTER TABLE shop.live ENABLE TRIGGER USER");
 like(compare('shop.live', [qw(here n3)], "live => 'require'"), qr/ERROR:  .*live digests cannot be used: the digest of shop.live is not trustworthy/, 'a digest that is not trustworthy');
 is(compare('shop.live', [qw(here n3)], "live => 'auto', recheck => 0"), '{"id": 5} tie {here} {n3} {}', 'auto finds what it has missed');
+# a change that it has not seen, and one that it has: the rows are equal, and the digest says that they differ
+sql('n2', "SET session_replication_role = replica; SET allow_system_table_mods = on; UPDATE pg_class SET relhastriggers = $_->[0] WHERE relname = 'live'; $_->[1]")
+  foreach ([ 'false', '' ], [ 'false', "UPDATE shop.live SET v = 'drift' WHERE id = 7" ], [ 'true', '' ]);
+sql('n2', "UPDATE shop.live SET v = 'row 7' WHERE id = 7");
+my $against = 'they contradict the rows that an index finds';
+like(compare('shop.live', [qw(here n1 n2)], "live => 'require'"), qr/ERROR:  live digests cannot be used: \Q$against\E/, 'a digest that is wrong');
+is(compare('shop.live', [qw(here n1 n2)], "live => 'auto'"), $differ, 'auto: a scan');
+like($notices, qr/NOTICE:  live digests are not used: \Q$against\E/, 'and a notice');
+sql('n2', "CALL iblt_live_rebuild('shop.live')");
 # it is found out only when it is read
 my $read = 'text, bigint, integer';
 sql('n1', "ALTER FUNCTION iblt_internal.live_read($read) RENAME TO kept_back; CREATE FUNCTION iblt_internal.live_read($read) RETURNS public.iblt LANGUAGE plpgsql AS \$\$BEGIN RAISE EXCEPTION USING ERRCODE = 'IB008', MESSAGE = 'the digest is gone'; END\$\$");
