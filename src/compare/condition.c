@@ -18,7 +18,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "postgres.h"
+#include "iblt.h"
 
 #include "access/htup_details.h"
 #include "access/relation.h"
@@ -27,8 +27,6 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
-#include "funcapi.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_collate.h"
@@ -453,19 +451,6 @@ check_text(Condition *condition, Relation relation, const char *text)
 	return expression;
 }
 
-static Datum
-oid_array(List *list)
-{
-	Datum	   *oids = palloc(sizeof(Datum) * Max(list_length(list), 1));
-	ListCell   *lc;
-	int			n = 0;
-
-	foreach(lc, list)
-		oids[n++] = ObjectIdGetDatum(lfirst_oid(lc));
-	return PointerGetDatum(construct_array(oids, n, OIDOID, sizeof(Oid), true,
-										   TYPALIGN_INT));
-}
-
 PG_FUNCTION_INFO_V1(iblt_compare_check_expression);
 
 /*
@@ -480,12 +465,9 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 	Condition	condition = {.kind = PG_GETARG_BOOL(2) ? IBLT_CONDITION : IBLT_VALUE};
 	Relation	relation;
 	Node	   *expression;
-	TupleDesc	desc;
 	Datum		values[4];
 	bool		nulls[4] = {false};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	check_backslash(condition.kind, source);
 	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	if (relation == NULL)
@@ -495,6 +477,6 @@ iblt_compare_check_expression(PG_FUNCTION_ARGS)
 	values[0] = ObjectIdGetDatum(exprType(expression));
 	values[1] = ObjectIdGetDatum(getBaseType(exprType(expression)));
 	values[2] = Int32GetDatum(exprTypmod(expression));
-	values[3] = oid_array(condition.collations);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	values[3] = iblt_value_oids(condition.collations);
+	return iblt_value_row(fcinfo, values, nulls);
 }

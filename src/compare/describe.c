@@ -56,7 +56,8 @@ read_columns(Described *d)
 {
 	Relation	catalog = table_open(AttributeRelationId, AccessShareLock);
 	SysScanDesc scan = iblt_catalog_scan(catalog, AttributeRelidNumIndexId,
-										 Anum_pg_attribute_attrelid, d->relid);
+										 Anum_pg_attribute_attrelid, d->relid,
+										 GetActiveSnapshot());
 	HeapTuple	tuple;
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))

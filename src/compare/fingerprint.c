@@ -109,28 +109,26 @@ view_is_current(Oid relid)
 }
 
 SysScanDesc
-iblt_catalog_scan(Relation catalog, Oid index, AttrNumber column, Oid value)
+iblt_catalog_scan(Relation catalog, Oid index, AttrNumber column, Oid value,
+				  Snapshot snapshot)
 {
 	ScanKeyData key;
 
 	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(value));
-	return systable_beginscan(catalog, index, true, GetActiveSnapshot(), 1, &key);
+	return systable_beginscan(catalog, index, true, snapshot, 1, &key);
 }
 
 List *
 iblt_catalog_children(Oid parent, Snapshot snapshot)
 {
 	Relation	catalog = table_open(InheritsRelationId, AccessShareLock);
+	SysScanDesc scan = iblt_catalog_scan(catalog, InheritsParentIndexId,
+										 Anum_pg_inherits_inhparent, parent,
+										 snapshot);
 	List	   *found = NIL;
-	ScanKeyData key;
-	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_inherits_inhparent, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(parent));
-	scan = systable_beginscan(catalog, InheritsParentIndexId, true, snapshot, 1,
-							  &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		found = lappend_oid(found, ((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid);
 	systable_endscan(scan);
@@ -167,14 +165,10 @@ bool
 iblt_catalog_class(Oid relid, Snapshot snapshot, FormData_pg_class *class)
 {
 	Relation	catalog = table_open(RelationRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	SysScanDesc scan = iblt_catalog_scan(catalog, ClassOidIndexId,
+										 Anum_pg_class_oid, relid, snapshot);
+	HeapTuple	tuple = systable_getnext(scan);
 
-	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relid));
-	scan = systable_beginscan(catalog, ClassOidIndexId, true, snapshot, 1, &key);
-	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 		memcpy(class, GETSTRUCT(tuple), CLASS_TUPLE_SIZE);
 	systable_endscan(scan);

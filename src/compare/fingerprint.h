@@ -23,13 +23,14 @@ extern void iblt_fingerprint_column(StringInfo buf, Form_pg_attribute att);
 extern text *iblt_fingerprint_end(StringInfo buf);
 
 /*
- * Begins to read the rows of a catalog that have an OID in a column, under the
- * snapshot of the statement.
+ * Begins to read the rows of a catalog that have an OID in a column.  Here and
+ * below, the snapshot NULL means those of now.
  */
 extern SysScanDesc iblt_catalog_scan(Relation catalog, Oid index,
-									 AttrNumber column, Oid value);
+									 AttrNumber column, Oid value,
+									 Snapshot snapshot);
 
-/* The partitions and children that a snapshot sees.  NULL means those of now. */
+/* The partitions and children that a snapshot sees. */
 extern List *iblt_catalog_children(Oid parent, Snapshot snapshot);
 
 /* Reads what the catalog says of a relation.  False if it does not exist. */

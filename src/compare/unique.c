@@ -43,7 +43,8 @@ may_hold_nulls(Form_pg_attribute att)
 #if PG_VERSION_NUM >= 180000
 	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
 	SysScanDesc scan = iblt_catalog_scan(catalog, ConstraintRelidTypidNameIndexId,
-										 Anum_pg_constraint_conrelid, att->attrelid);
+										 Anum_pg_constraint_conrelid, att->attrelid,
+										 GetActiveSnapshot());
 	HeapTuple	tuple;
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -115,7 +116,8 @@ read_keys(Described *d)
 {
 	Relation	catalog = table_open(IndexRelationId, AccessShareLock);
 	SysScanDesc scan = iblt_catalog_scan(catalog, IndexIndrelidIndexId,
-										 Anum_pg_index_indrelid, d->relid);
+										 Anum_pg_index_indrelid, d->relid,
+										 GetActiveSnapshot());
 	HeapTuple	tuple;
 	List	   *keys = NIL;
 

@@ -30,12 +30,12 @@
 #include "commands/trigger.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "codec/codec.h"
+#include "compare/fingerprint.h"
 #include "digest/store.h"
 
 /* Adds a number to a hash, in order. */
@@ -80,15 +80,11 @@ static Oid
 trigger_parent(Oid trigger, Oid *relid)
 {
 	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
+	SysScanDesc scan = iblt_catalog_scan(catalog, TriggerOidIndexId,
+										 Anum_pg_trigger_oid, trigger, NULL);
+	HeapTuple	tuple = systable_getnext(scan);
 	Oid			parent = InvalidOid;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(trigger));
-	scan = systable_beginscan(catalog, TriggerOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
 	*relid = InvalidOid;
 	if (HeapTupleIsValid(tuple))
 	{
@@ -151,15 +147,11 @@ static uint64
 hash_enum(Oid type)
 {
 	Relation	catalog = table_open(EnumRelationId, AccessShareLock);
+	SysScanDesc scan = iblt_catalog_scan(catalog, EnumTypIdLabelIndexId,
+										 Anum_pg_enum_enumtypid, type, NULL);
 	uint64		sum = 0;
-	ScanKeyData key;
-	SysScanDesc scan;
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_enum_enumtypid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(type));
-	scan = systable_beginscan(catalog, EnumTypIdLabelIndexId, true, NULL, 1,
-							  &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_enum form = (Form_pg_enum) GETSTRUCT(tuple);
@@ -354,14 +346,10 @@ hash_triggers(uint64 hash, Oid relid, const IbltTrackConfig *config, Oid row,
 			  Oid truncate)
 {
 	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
+	SysScanDesc scan = iblt_catalog_scan(catalog, TriggerRelidNameIndexId,
+										 Anum_pg_trigger_tgrelid, relid, NULL);
 	HeapTuple	tuple;
 
-	ScanKeyInit(&key, Anum_pg_trigger_tgrelid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(relid));
-	scan = systable_beginscan(catalog, TriggerRelidNameIndexId, true, NULL, 1,
-							  &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);

@@ -17,12 +17,10 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
-#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/rel.h"
-#include "utils/rls.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -270,8 +268,7 @@ iblt_live_options(PG_FUNCTION_ARGS)
 	Datum		values[5];
 	bool		nulls[5] = {false};
 
-	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK ||
-		check_enable_rls(relid, InvalidOid, true) == RLS_ENABLED ||
+	if (!iblt_config_may_read(relid) ||
 		!iblt_config_read(&config, relid, GetActiveSnapshot()))
 		PG_RETURN_NULL();
 	values[0] = Int64GetDatum(config.generation);

@@ -9,13 +9,9 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
-#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/rls.h"
 #include "utils/snapmgr.h"
 
 #include "digest/digest.h"
@@ -23,23 +19,8 @@
 #include "digest/shape.h"
 #include "digest/store.h"
 
-PG_FUNCTION_INFO_V1(iblt_live_tables);
-
 /* iblt_live_tables() -> oid[]: the tracked tables */
-Datum
-iblt_live_tables(PG_FUNCTION_ARGS)
-{
-	List	   *tables = iblt_merge_tables();
-	Datum	   *items = palloc(sizeof(Datum) * Max(list_length(tables), 1));
-	int			n = 0;
-	ListCell   *cell;
-
-	(void) fcinfo;
-	foreach(cell, tables)
-		items[n++] = ObjectIdGetDatum(lfirst_oid(cell));
-	PG_RETURN_ARRAYTYPE_P(construct_array(items, n, OIDOID, sizeof(Oid), true,
-										  'i'));
-}
+IBLT_FUNCTION(iblt_live_tables, ((void) fcinfo, iblt_value_oids(iblt_merge_tables())))
 
 /* The columns of iblt_live_state. */
 enum
@@ -96,9 +77,7 @@ iblt_live_state(PG_FUNCTION_ARGS)
 
 	if (relation == NULL)
 		PG_RETURN_NULL();
-	if (pg_class_aclcheck(PG_GETARG_OID(0), GetUserId(),
-						  ACL_SELECT) != ACLCHECK_OK ||
-		check_enable_rls(PG_GETARG_OID(0), InvalidOid, true) == RLS_ENABLED ||
+	if (!iblt_config_may_read(PG_GETARG_OID(0)) ||
 		!iblt_config_read(&config, PG_GETARG_OID(0), GetActiveSnapshot()))
 	{
 		relation_close(relation, AccessShareLock);

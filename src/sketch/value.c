@@ -8,10 +8,12 @@
 #include "sketch/value.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "common/base64.h"
 #include "funcapi.h"
 #include "libpq/pqformat.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -296,6 +298,19 @@ iblt_value_bytes(FunctionCallInfo fcinfo)
 	struct varlena *bytes = PG_GETARG_VARLENA_PP(0);
 
 	PG_RETURN_BYTEA_P(iblt_value_copy(VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes)));
+}
+
+Datum
+iblt_value_oids(const List *list)
+{
+	Datum	   *oids = palloc(sizeof(Datum) * Max(list_length(list), 1));
+	int			n = 0;
+	ListCell   *lc;
+
+	foreach(lc, list)
+		oids[n++] = ObjectIdGetDatum(lfirst_oid(lc));
+	return PointerGetDatum(construct_array(oids, n, OIDOID, sizeof(Oid), true,
+										   TYPALIGN_INT));
 }
 
 Datum

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "nodes/pg_list.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
 #endif
@@ -114,6 +115,9 @@ extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
 	IBLT_FUNCTION(name##_send, iblt_value_bytes(fcinfo)) \
 	IBLT_FUNCTION(name##_from_bytea, iblt_value_from_bytea(fcinfo, &(type))) \
 	IBLT_FUNCTION(name##_to_bytea, iblt_value_bytes(fcinfo))
+
+/* A list of OIDs as oid[]. */
+extern Datum iblt_value_oids(const List *list);
 
 /* The row that a function with OUT parameters returns. */
 extern Datum iblt_value_row(FunctionCallInfo fcinfo, Datum *values,
