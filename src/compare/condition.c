@@ -62,8 +62,7 @@ typedef struct Condition
 	ParseState *pstate;
 	List	   *literals;		/* of Literal */
 	List	   *collations;		/* OIDs of those it depends on */
-	int			location;		/* of the node being visited */
-	Oid			collation;		/* passed to the node's function, if any */
+	Node	   *call;			/* whose functions are being visited */
 } Condition;
 
 static bool check_node(Node *node, void *context);
@@ -235,20 +234,21 @@ check_function(Oid function, void *context)
 {
 	Condition  *condition = context;
 	char		volatility = func_volatile(function);
+	Oid			collation = exprInputCollation(condition->call);
 
 	if (volatility == PROVOLATILE_VOLATILE ||
 		(volatility == PROVOLATILE_STABLE &&
 		 !iblt_function_is_pinned(function) &&
 		 !iblt_function_makes_text(function)))
-		refuse(condition, condition->location,
+		refuse(condition, exprLocation(condition->call),
 			   psprintf("function %s is not immutable",
 						format_procedure(function)), HINT_CONSTANT);
 	if (iblt_function_compares_records(function))
 		add_collation(condition, DEFAULT_COLLATION_OID);
-	if (OidIsValid(condition->collation) &&
-		(!iblt_function_ignores_collation(function) ||
-		 !get_collation_isdeterministic(condition->collation)))
-		add_collation(condition, condition->collation);
+	if (OidIsValid(collation) &&
+		(!iblt_call_ignores_collation(function, condition->call) ||
+		 !get_collation_isdeterministic(collation)))
+		add_collation(condition, collation);
 	return false;
 }
 
@@ -256,8 +256,7 @@ check_function(Oid function, void *context)
 static void
 check_functions(Condition *condition, Node *node)
 {
-	condition->location = exprLocation(node);
-	condition->collation = exprInputCollation(node);
+	condition->call = node;
 	check_functions_in_node(node, check_function, condition);
 	if (IsA(node, FuncExpr))
 	{

@@ -11,6 +11,9 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/primnodes.h"
+#include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
@@ -69,6 +72,20 @@ static const char *const collation_free_functions[] = {
 	"translate", "varchar", NULL
 };
 
+/*
+ * Those of them that fold the case of months and days if the format asks for
+ * their names in the language of lc_time, by TM.
+ */
+static const char *const format_functions[] = {
+	"to_char", "to_date", "to_timestamp", NULL
+};
+
+/* Those that compare elements of arrays, which an extension's type may order. */
+static const char *const element_functions[] = {
+	"array_eq", "array_ne", "arraycontained", "arraycontains", "arrayoverlap",
+	NULL
+};
+
 /* Built-in functions that compare columns of records, in their collations. */
 static const char *const record_functions[] = {
 	"btrecordcmp", "record_ge", "record_gt", "record_larger", "record_le",
@@ -101,10 +118,40 @@ iblt_function_makes_text(Oid function)
 	return is_listed(function, textual_functions);
 }
 
-bool
-iblt_function_ignores_collation(Oid function)
+/* Is a format a literal without TM? */
+static bool
+is_plain_format(const Node *format)
 {
-	return is_listed(function, collation_free_functions);
+	const Const *literal = (const Const *) format;
+	char	   *string;
+
+	if (!IsA(format, Const) || literal->consttype != TEXTOID)
+		return false;
+	string = literal->constisnull ? "" : TextDatumGetCString(literal->constvalue);
+	return strstr(string, "TM") == NULL && strstr(string, "tm") == NULL;
+}
+
+static bool
+has_built_in_elements(const Node *array)
+{
+	Oid			element = get_base_element_type(exprType(array));
+
+	return !OidIsValid(element) || getBaseType(element) < FirstNormalObjectId;
+}
+
+bool
+iblt_call_ignores_collation(Oid function, const Node *call)
+{
+	List	   *args = IsA(call, FuncExpr) ? ((const FuncExpr *) call)->args
+		: IsA(call, OpExpr) || IsA(call, DistinctExpr) || IsA(call, NullIfExpr)
+		? ((const OpExpr *) call)->args : NIL;
+
+	if (!is_listed(function, collation_free_functions))
+		return false;
+	if (is_listed(function, format_functions))
+		return args != NIL && is_plain_format(llast(args));
+	return !is_listed(function, element_functions) ||
+		(args != NIL && has_built_in_elements(linitial(args)));
 }
 
 bool

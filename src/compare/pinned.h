@@ -14,6 +14,8 @@
 
 #include "postgres.h"
 
+#include "nodes/nodes.h"
+
 /* Is a built-in function stable because of pinned settings alone? */
 extern bool iblt_function_is_pinned(Oid function);
 
@@ -22,9 +24,9 @@ extern bool iblt_function_makes_text(Oid function);
 
 /*
  * Is this a built-in function on text whose result does not depend on the
- * collation, if that is deterministic?
+ * collation of this call, if that is deterministic?
  */
-extern bool iblt_function_ignores_collation(Oid function);
+extern bool iblt_call_ignores_collation(Oid function, const Node *call);
 
 /* Does a built-in function compare columns of records, in their collations? */
 extern bool iblt_function_compares_records(Oid function);

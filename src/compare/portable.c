@@ -38,7 +38,7 @@
 typedef struct Portable
 {
 	Bitmapset  *columns;		/* their numbers */
-	Oid			collation;		/* passed to the node's function, if any */
+	Node	   *call;			/* whose functions are being visited */
 } Portable;
 
 static bool check_node(Node *node, void *context);
@@ -83,8 +83,8 @@ check_function(Oid function, void *context)
 		refuse(psprintf("function %s", get_func_name(function)));
 	if (iblt_function_compares_records(function))
 		refuse("the order of records");
-	if (!iblt_function_ignores_collation(function))
-		check_collation(condition->collation);
+	if (!iblt_call_ignores_collation(function, condition->call))
+		check_collation(exprInputCollation(condition->call));
 	return false;
 }
 
@@ -143,10 +143,10 @@ check_node(Node *node, void *context)
 	if (IsA(node, CoerceToDomain) || IsA(node, XmlExpr))
 		refuse("a domain or xml");
 	check_type(exprType(node));
-	condition->collation = exprInputCollation(node);
+	condition->call = node;
 	check_functions_in_node(node, check_function, condition);
 	if (IsA(node, MinMaxExpr))
-		check_collation(condition->collation);
+		check_collation(exprInputCollation(node));
 	if (IsA(node, RowCompareExpr))
 	{
 		foreach(lc, ((RowCompareExpr *) node)->inputcollids)

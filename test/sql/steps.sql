@@ -76,6 +76,10 @@ FROM (VALUES ('an integer', '', 23, 23, true), ('that may be null', '', 23, 23, 
 
 -- a condition that depends on a collation names it
 SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none FROM unnest(ARRAY['id > 1', 'v = ''m''', 'v < ''m''', 'v < ''m'' COLLATE "POSIX"']) AS condition;
+-- and so does one whose format may name a month, the case of which is folded
+SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none, outcome(format('SELECT iblt_internal.iblt_plain_check_expression(%L, %L, true)', 'mine', condition)) AS plain
+FROM unnest(ARRAY['to_char(timestamp ''2024-04-01'', ''MONTH'') = v', 'to_char(timestamp ''2024-04-01'', ''TMMONTH'') = v', 'to_char(timestamp ''2024-04-01'', v) = ''x''',
+	'to_date(v, ''YYYY-MM-DD'') IS NULL', 'to_date(v, ''YYYY-tmmon'') IS NULL', 'to_timestamp(id) IS NULL']) AS condition;
 -- rows are looked up behind locks on those of one side, and the answers stay in their places
 BEGIN;
 SELECT locked, ARRAY(SELECT c IS NOT NULL FROM unnest(f[1].checksum) AS c) AS here, ARRAY(SELECT c IS NOT NULL FROM unnest(f[2].checksum) AS c) AS there

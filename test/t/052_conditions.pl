@@ -268,12 +268,14 @@ SKIP:
 	my ($rc) = $there->psql('postgres', "CREATE DATABASE sorted TEMPLATE template0 LC_COLLATE 'C.UTF-8' LC_CTYPE 'C.UTF-8'");
 	skip 'no locale C.UTF-8', 1 if $rc != 0;
 	$here->safe_psql('postgres', 'CREATE DATABASE sorted');
-	$_->safe_psql('sorted', q{CREATE EXTENSION IF NOT EXISTS dblink; CREATE EXTENSION iblt;
+	$_->safe_psql('sorted', q{CREATE EXTENSION IF NOT EXISTS dblink; CREATE EXTENSION iblt; CREATE EXTENSION citext;
 		CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')}) foreach ($here, $there);
 	my $differ = qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  C here, c C\.UTF-8.* on the peer\.\nHINT:  Write COLLATE "C"/;
 	like(sorted($_), $differ, "collations that differ: $_") foreach (q{w < 'm'}, q{w ILIKE 'z%'}, q{upper(w) = 'ZOO'}, q{w ~ '^[[:alpha:]]'}, q{(w, w) > ('m', '')},
-		q{GREATEST(w, 'm') = 'm'}, q{ARRAY[w] < ARRAY['m']}, q{t > ROW('m', '')}, q{w COLLATE "default" >= 'm'});
-	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'});
+		q{GREATEST(w, 'm') = 'm'}, q{ARRAY[w] < ARRAY['m']}, q{t > ROW('m', '')}, q{w COLLATE "default" >= 'm'},
+		q{to_char(timestamp '2024-04-01', 'TMMONTH') = w}, q{ARRAY[w::public.citext] = ARRAY['AAS'::public.citext]});
+	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'},
+		q{to_char(timestamp '2024-04-01', 'MONTH') <> w}, q{ARRAY[w] = ARRAY['aas']});
 	is(sorted(q{w < 'm' COLLATE "C"}), '0', 'nor with a collation of its own');
 	is(sorted(q{w < 'zz'}, q{peer_condition => 'true'}), '0', 'on one side only, it is no matter');
 	like(sorted('true', q{expressions => '{"v": "lower(w)"}'}), $differ, 'an expression that depends on one');
