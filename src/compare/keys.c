@@ -192,7 +192,7 @@ key_writer_init(KeyWriter *writer, const IbltParams *params)
 	Oid			output = F_ARRAY_OUT;
 	bool		is_varlena;
 
-	writer->coder = iblt_key_coder_for_params(params, CurrentMemoryContext);
+	writer->coder = iblt_key_coder_for_params(params, false);
 	writer->is_row = iblt_key_type(writer->coder) == RECORDOID;
 	if (!writer->is_row)
 		getTypeOutputInfo(iblt_key_type(writer->coder), &output, &is_varlena);

@@ -159,7 +159,7 @@ map_columns(IbltTrackEntry *entry, Relation relation,
 		if (name == NULL)
 			return false;
 		if (config->relid != RelationGetRelid(relation))
-			number = iblt_shape_column(relation, name);
+			number = get_attnum(RelationGetRelid(relation), name);
 		if (number < 1 || number > RelationGetDescr(relation)->natts)
 			return false;
 		att = TupleDescAttr(RelationGetDescr(relation), number - 1);

@@ -127,21 +127,6 @@ iblt_shape_own_trigger(Relation relation)
 	return InvalidOid;
 }
 
-AttrNumber
-iblt_shape_column(Relation relation, const char *name)
-{
-	TupleDesc	desc = RelationGetDescr(relation);
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		if (!att->attisdropped && strcmp(NameStr(att->attname), name) == 0)
-			return att->attnum;
-	}
-	return 0;
-}
-
 /* The labels of an enum type with their versions, in any order. */
 static uint64
 hash_enum(Oid type)
@@ -276,7 +261,7 @@ hash_column(uint64 hash, Relation root, Relation relation, AttrNumber number,
 	}
 	if (relation != root)
 	{
-		number = iblt_shape_column(relation, NameStr(att->attname));
+		number = get_attnum(RelationGetRelid(relation), NameStr(att->attname));
 		if (number == 0)
 		{
 			*problem = "a partition lacks a column";

@@ -34,9 +34,6 @@ extern Oid	iblt_shape_own_trigger(Relation relation);
  */
 extern Oid	iblt_shape_root_trigger(Oid trigger, Oid *relid);
 
-/* The number of a column by its name, or 0. */
-extern AttrNumber iblt_shape_column(Relation relation, const char *name);
-
 /*
  * Sets all hashes.  The columns of config must exist.  Returns the reason why
  * such a table cannot be tracked, or NULL.

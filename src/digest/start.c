@@ -20,6 +20,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -53,8 +54,8 @@ column_numbers(Relation relation, Datum names, int *n)
 	{
 		char	   *name = nulls[i] ? "" : TextDatumGetCString(items[i]);
 
-		numbers[i] = iblt_shape_column(relation, name);
-		if (numbers[i] == 0)
+		numbers[i] = get_attnum(RelationGetRelid(relation), name);
+		if (numbers[i] <= 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_COLUMN),
 					 errmsg("column \"%s\" of table \"%s\" does not exist",

@@ -225,16 +225,8 @@ iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
 	IbltShown	values;
 
 	decoding.original = *sketch;
-	if (OidIsValid(key_type))
-	{
-		iblt_show_keys(&keys, fcinfo, key_type, params);
-		iblt_show_values(&values, fcinfo, value_type, params);
-	}
-	else
-	{
-		iblt_show_keys_as_text(&keys, params);
-		iblt_show_values_as_text(&values, params);
-	}
+	iblt_show(&keys, fcinfo, key_type, params, false);
+	iblt_show(&values, fcinfo, value_type, params, true);
 	iblt_decoding_start(&decoding);
 	decode_into(&decoding, store, tupdesc, &keys, &values);
 	iblt_decoding_finish(&decoding, verdict);
@@ -282,7 +274,7 @@ IBLT_FUNCTION(iblt_decode,
 
 /* iblt_decode(iblt, key_type, allow_partial) -> set of (key, side, count, value) */
 IBLT_FUNCTION(iblt_decode_typed,
-			  decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1), INT8OID,
+			  decode(fcinfo, iblt_key_type_asked(fcinfo, 1), INT8OID,
 					 allow_partial_arg(fcinfo, 2)))
 
 /*
@@ -290,8 +282,8 @@ IBLT_FUNCTION(iblt_decode_typed,
  * count, value)
  */
 IBLT_FUNCTION(iblt_decode_typed_values,
-			  decode(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 1),
-					 get_fn_expr_argtype(fcinfo->flinfo, 2),
+			  decode(fcinfo, iblt_key_type_asked(fcinfo, 1),
+					 iblt_key_type_asked(fcinfo, 2),
 					 allow_partial_arg(fcinfo, 3)))
 
 PG_FUNCTION_INFO_V1(iblt_decode_status);

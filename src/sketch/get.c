@@ -133,7 +133,7 @@ get_row(FunctionCallInfo fcinfo, Oid value_type, bool may_list)
 	iblt_key_encode(coder, PG_GETARG_DATUM(1));
 	params = sketch.params;
 	iblt_key_set_params(coder, &params);
-	iblt_show_values(&shown, fcinfo, value_type, &sketch.params);
+	iblt_show(&shown, fcinfo, value_type, &sketch.params, true);
 	presence = get(&sketch, &slices, iblt_key_padded(coder, params.limbs),
 				   may_list, &entry);
 	if (presence == IBLT_CONTRADICTION)
@@ -165,5 +165,5 @@ IBLT_FUNCTION(iblt_get, get_row(fcinfo, INT8OID, list_arg(fcinfo, 2)))
 
 /* iblt_get(iblt, anyelement, value_type, list) -> (status, count, value) */
 IBLT_FUNCTION(iblt_get_typed,
-			  get_row(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 2),
+			  get_row(fcinfo, iblt_key_type_asked(fcinfo, 2),
 					  list_arg(fcinfo, 3)))

@@ -41,14 +41,26 @@ canonical_coder(Oid type, IbltCodec *codec, MemoryContext context)
 	return coder;
 }
 
-IbltKeyCoder *
-iblt_key_coder(Oid type, MemoryContext context)
+static Oid
+require_known(Oid type)
 {
 	if (!OidIsValid(type))
 		ereport(ERROR,
 				(errcode(ERRCODE_INDETERMINATE_DATATYPE),
 				 errmsg("could not determine the type of the key")));
-	switch (getBaseType(type))
+	return type;
+}
+
+Oid
+iblt_key_type_asked(FunctionCallInfo fcinfo, int n)
+{
+	return require_known(get_fn_expr_argtype(fcinfo->flinfo, n));
+}
+
+IbltKeyCoder *
+iblt_key_coder(Oid type, MemoryContext context)
+{
+	switch (getBaseType(require_known(type)))
 	{
 		case INT2OID:
 		case INT4OID:
@@ -71,38 +83,37 @@ iblt_key_coder_for_columns(int ncolumns, const Oid *types,
 						   context);
 }
 
+static IbltTyping
+typing_of(const IbltParams *params, bool of_value)
+{
+	return of_value ? params->value : iblt_core_key_typing(params);
+}
+
 /* A coder for the keys or values of a sketch, by the type that it names. */
 static IbltKeyCoder *
-coder_from_typing(const IbltTyping *typing, bool labels_as_text,
-				  MemoryContext context)
+coder_from_typing(const IbltTyping *typing, bool labels_as_text)
 {
 	IbltCodec  *codec;
 	char	   *description;
 
 	if (typing->kind == IBLT_KEY_INTEGER)
-		return iblt_key_coder(INT8OID, context);
+		return iblt_key_coder(INT8OID, CurrentMemoryContext);
 	if (typing->kind == IBLT_KEY_UUID)
-		return iblt_key_coder(UUIDOID, context);
+		return iblt_key_coder(UUIDOID, CurrentMemoryContext);
 	description = pnstrdup((const char *) typing->description,
 						   typing->description_size);
-	codec = iblt_codec_from_description(description, labels_as_text, context);
-	return canonical_coder(iblt_codec_type(codec), codec, context);
+	codec = iblt_codec_from_description(description, labels_as_text,
+										CurrentMemoryContext);
+	return canonical_coder(iblt_codec_type(codec), codec, CurrentMemoryContext);
 }
 
 IbltKeyCoder *
-iblt_key_coder_for_params(const IbltParams *params, MemoryContext context)
+iblt_key_coder_for_params(const IbltParams *params, bool of_value)
 {
-	IbltTyping	typing = iblt_core_key_typing(params);
+	IbltTyping	typing = typing_of(params, of_value);
+	IbltKeyCoder *coder = coder_from_typing(&typing, true);
 
-	return coder_from_typing(&typing, true, context);
-}
-
-IbltKeyCoder *
-iblt_key_coder_for_values(const IbltParams *params, MemoryContext context)
-{
-	IbltKeyCoder *coder = coder_from_typing(&params->value, true, context);
-
-	coder->of_value = true;
+	coder->of_value = of_value;
 	return coder;
 }
 
@@ -141,33 +152,26 @@ iblt_key_encode(IbltKeyCoder *coder, Datum key)
 		iblt_codec_append(&coder->bytes, coder->codec, key, false);
 }
 
-/* ERROR for a value that takes more bytes than the sketch keeps. */
+/* ERROR for a key or value that takes more bytes than the sketch keeps. */
 static void
-refuse_long_value(int length, int size)
+refuse_long(const IbltKeyCoder *coder, int size)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("value is too long for the iblt"),
-			 errdetail("The value takes %d bytes, and the sketch keeps values of up to %d bytes.",
-					   length, size),
-			 length <= 8 * IBLT_MAX_LIMBS
-			 ? errhint("Build all sketches with a template such as iblt_new(value_size => %d).",
-					   (length + 7) / 8 * 8)
-			 : errhint("Keep a shorter value, such as iblt_checksum(value), and look the value up by it.")));
-}
+	const char *what = coder->of_value ? "value" : "key";
+	int			length = coder->bytes.len;
+	int			enough = (length + 7) / 8 * 8;
+	bool		possible = length <= 8 * IBLT_MAX_LIMBS;
 
-/* ERROR for a key that takes more bytes than the sketch keeps. */
-static void
-refuse_long_key(int length, int size)
-{
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("key is too long for the iblt"),
-			 errdetail("The key takes %d bytes, and the sketch keeps keys of up to %d bytes.",
-					   length, size),
-			 length <= 8 * IBLT_MAX_LIMBS
-			 ? errhint("Build both sketches with a template such as iblt_new(key_size => %d), or use iblt_checksum(key) as the key and look rows up by it.",
-					   (length + 7) / 8 * 8)
+			 errmsg("%s is too long for the iblt", what),
+			 errdetail("The %s takes %d bytes, and the sketch keeps %ss of up to %d bytes.",
+					   what, length, what, size),
+			 coder->of_value
+			 ? possible
+			 ? errhint("Build all sketches with a template such as iblt_new(value_size => %d).", enough)
+			 : errhint("Keep a shorter value, such as iblt_checksum(value), and look the value up by it.")
+			 : possible
+			 ? errhint("Build both sketches with a template such as iblt_new(key_size => %d), or use iblt_checksum(key) as the key and look rows up by it.", enough)
 			 : errhint("Use iblt_checksum(key) as the key and look rows up by it.")));
 }
 
@@ -179,10 +183,8 @@ iblt_key_padded(IbltKeyCoder *coder, unsigned limbs)
 
 	if (bytes->len == size)
 		return (uint8 *) bytes->data;
-	if (bytes->len > size && coder->of_value)
-		refuse_long_value(bytes->len, size);
 	if (bytes->len > size)
-		refuse_long_key(bytes->len, size);
+		refuse_long(coder, size);
 	enlargeStringInfo(bytes, size - bytes->len);
 	memset(bytes->data + bytes->len, 0, size - bytes->len);
 	bytes->len = size;
@@ -313,13 +315,12 @@ IbltKeyCoder *
 iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 						const IbltParams *params, bool of_value)
 {
-	IbltTyping	typing = of_value ? params->value
-		: iblt_core_key_typing(params);
+	IbltTyping	typing = typing_of(params, of_value);
 	IbltKeyCoder *coder;
 
 	if (type == RECORDOID || type == RECORDARRAYOID)
 	{
-		coder = coder_from_typing(&typing, false, CurrentMemoryContext);
+		coder = coder_from_typing(&typing, false);
 		coder->of_value = of_value;
 		if (iblt_key_type(coder) != type)
 			refuse_type(format_type_be(type), &typing, of_value,

@@ -90,16 +90,12 @@ extern IbltKeyCoder *iblt_key_coder_for_columns(int ncolumns,
 												MemoryContext context);
 
 /*
- * A coder for the keys that a typed sketch describes, to show them as text.
- * Values of enum types are read as text, because the label need not exist
- * here.
+ * A coder for the keys that a typed sketch describes, or for its values, to
+ * show them as text.  Values of enum types are read as text, because the label
+ * need not exist here.  It lives in CurrentMemoryContext.
  */
 extern IbltKeyCoder *iblt_key_coder_for_params(const IbltParams *params,
-											   MemoryContext context);
-
-/* The same for its values, of which there must be some. */
-extern IbltKeyCoder *iblt_key_coder_for_values(const IbltParams *params,
-											   MemoryContext context);
+											   bool of_value);
 
 /*
  * A coder for keys of a typed sketch, or for its values, as a type that the
@@ -109,6 +105,9 @@ extern IbltKeyCoder *iblt_key_coder_for_values(const IbltParams *params,
 extern IbltKeyCoder *iblt_key_coder_as_asked(FunctionCallInfo fcinfo, Oid type,
 											 const IbltParams *params,
 											 bool of_value);
+
+/* The type of argument n of a function.  ERROR if it is not known. */
+extern Oid	iblt_key_type_asked(FunctionCallInfo fcinfo, int n);
 
 /*
  * The coder of argument n of a function, 1 or 2, kept in fn_extra between calls

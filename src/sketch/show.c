@@ -11,48 +11,25 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-static void
-show_as_text(IbltShown *shown, IbltKeyCoder *coder)
+void
+iblt_show(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
+		  const IbltParams *params, bool of_value)
 {
 	Oid			output;
 	bool		is_varlena;
 
-	shown->coder = coder;
-	shown->as_text = true;
-	getTypeOutputInfo(iblt_key_type(coder), &output, &is_varlena);
+	shown->coder = NULL;
+	shown->as_text = !OidIsValid(type);
+	if (of_value && params->value.kind == IBLT_KEY_UNTYPED)
+		return;
+	if (!shown->as_text)
+	{
+		shown->coder = iblt_key_coder_as_asked(fcinfo, type, params, of_value);
+		return;
+	}
+	shown->coder = iblt_key_coder_for_params(params, of_value);
+	getTypeOutputInfo(iblt_key_type(shown->coder), &output, &is_varlena);
 	fmgr_info(output, &shown->output);
-}
-
-void
-iblt_show_keys_as_text(IbltShown *shown, const IbltParams *params)
-{
-	show_as_text(shown, iblt_key_coder_for_params(params, CurrentMemoryContext));
-}
-
-void
-iblt_show_values_as_text(IbltShown *shown, const IbltParams *params)
-{
-	shown->coder = NULL;
-	if (params->value.kind != IBLT_KEY_UNTYPED)
-		show_as_text(shown, iblt_key_coder_for_values(params, CurrentMemoryContext));
-}
-
-void
-iblt_show_keys(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
-			   const IbltParams *params)
-{
-	shown->coder = iblt_key_coder_as_asked(fcinfo, type, params, false);
-	shown->as_text = false;
-}
-
-void
-iblt_show_values(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
-				 const IbltParams *params)
-{
-	shown->coder = NULL;
-	shown->as_text = false;
-	if (params->value.kind != IBLT_KEY_UNTYPED)
-		shown->coder = iblt_key_coder_as_asked(fcinfo, type, params, true);
 }
 
 /* The datum that these bytes stand for. */

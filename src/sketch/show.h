@@ -23,19 +23,13 @@ typedef struct IbltShown
 	FmgrInfo	output;			/* if as text */
 } IbltShown;
 
-/* Shows keys, or values, as text. */
-extern void iblt_show_keys_as_text(IbltShown *shown, const IbltParams *params);
-extern void iblt_show_values_as_text(IbltShown *shown,
-									 const IbltParams *params);
-
 /*
- * Shows them as a type.  The coder is kept for the next call of the function,
- * except for that of an anonymous row.
+ * Shows keys, or values, as a type, or as text for InvalidOid.  The coder of a
+ * type is kept for the next call of the function, except for that of an
+ * anonymous row.
  */
-extern void iblt_show_keys(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
-						   const IbltParams *params);
-extern void iblt_show_values(IbltShown *shown, FunctionCallInfo fcinfo,
-							 Oid type, const IbltParams *params);
+extern void iblt_show(IbltShown *shown, FunctionCallInfo fcinfo, Oid type,
+					  const IbltParams *params, bool of_value);
 
 /* A key of the sketch. */
 extern Datum iblt_show_key(const IbltShown *shown, const IbltSketch *sketch,
