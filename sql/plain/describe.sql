@@ -47,8 +47,7 @@ CREATE FUNCTION plain_body(name text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	body text := (SELECT prosrc FROM pg_proc
-		WHERE pronamespace = 'iblt_internal'::regnamespace AND proname = name);
+	body text := (SELECT prosrc FROM pg_proc WHERE oid = ('iblt_internal.' || name)::regproc);
 	c record;
 BEGIN
 	FOR c IN SELECT DISTINCT m[1] AS call, m[2] AS name, m[3] AS arguments
@@ -69,8 +68,7 @@ AS $$
 			ELSE 'SELECT (%s) FROM (SELECT %s) AS %I (%s)' END, plain_body(name), arguments, name,
 		(SELECT string_agg(quote_ident(a), ', ' ORDER BY i)
 			FROM unnest(p.proargnames[:p.pronargs]) WITH ORDINALITY AS u(a, i)))
-	FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
-	AND p.proname = plain_query.name
+	FROM pg_proc p WHERE p.oid = ('iblt_internal.' || plain_query.name)::regproc
 $$;
 
 -- A statement that does what a function in PL/pgSQL does.
@@ -88,8 +86,7 @@ AS $$
 		p.prosrc, (SELECT format(' PERFORM pg_catalog.set_config(''iblt.answer'', %I::text, true);',
 			p.proargnames[i]) FROM unnest(p.proargmodes) WITH ORDINALITY AS m(mode, i)
 			WHERE m.mode = 'o')))
-	FROM pg_proc p WHERE p.pronamespace = 'iblt_internal'::regnamespace
-	AND p.proname = plain_block.name
+	FROM pg_proc p WHERE p.oid = ('iblt_internal.' || plain_block.name)::regproc
 $$;
 
 -- What gives, or does, what a call of a function does, where the function is not there.
@@ -101,7 +98,7 @@ AS $$
 		ELSE plain_block(c.name, c.arguments) END
 	FROM (SELECT split_part(call, '(', 1), regexp_replace(call, '^[^(]*\((.*)\)$', '\1'))
 		AS c(name, arguments)
-	JOIN pg_proc p ON p.pronamespace = 'iblt_internal'::regnamespace AND p.proname = c.name
+	JOIN pg_proc p ON p.oid = ('iblt_internal.' || c.name)::regproc
 	JOIN pg_language l ON l.oid = p.prolang
 $$;
 
