@@ -315,16 +315,18 @@ $$;
 
 -- The capacity of the sketches of the first scan.
 -- A large sketch slows a parallel scan down, so the first one is for at most 60000
--- differences (four subtables of 20160 cells), and not larger than the relations.  Each
--- foreign partition sends one.  A slice is small, and so are its differences, as a rule: a
--- sketch that stays in the cache saves a twentieth of its scan.
+-- differences (four subtables of 20160 cells), and for as many keys as the larger relation
+-- has at most: of a small one, a sketch costs more than the scan.  Each foreign partition sends
+-- one.  A slice is small, and so are its differences, as a rule: a sketch that stays in the
+-- cache saves a twentieth of its scan.
 CREATE FUNCTION first_capacity(plan plan) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT greatest(4000, least(plan.max_differences, CASE
-		WHEN in_slice(plan) THEN 8000
-		WHEN (plan.here).remote OR (plan.there).remote THEN 4000 ELSE 60000 END, coalesce(
-		(plan.here).most_rows + (plan.there).most_rows, plan.max_differences)))::integer
+	SELECT least(greatest(4000, least(plan.max_differences, CASE
+			WHEN in_slice(plan) THEN 8000
+			WHEN (plan.here).remote OR (plan.there).remote THEN 4000 ELSE 60000 END)),
+		greatest(1000, coalesce((plan.here).most_rows, 60000),
+			coalesce((plan.there).most_rows, 60000)))::integer
 $$;
 
 -- The largest capacity of a sketch that both sides are scanned into.
