@@ -97,13 +97,15 @@ BEGIN
 			coalesce(h_n, 0), coalesce(t_n, 0),
 			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
 			NULL, h_digest, t_digest, differs)::difference), '{}')
-		FROM (%s) AS pair, LATERAL (SELECT CASE WHEN num_nulls(h_columns, t_columns) = 0
+		FROM (%s) AS pair, %s
+		WHERE h_digest IS DISTINCT FROM t_digest$q$, pairs_sql(plan), CASE WHEN names_columns(plan)
+		THEN $q$LATERAL (SELECT CASE WHEN num_nulls(h_columns, t_columns) = 0
 			THEN nullif(ARRAY(SELECT c.name
 				FROM unnest($5, h_columns::int8[], t_columns::int8[]) WITH ORDINALITY
 					AS c(name, h, t, n) WHERE h <> t ORDER BY n), '{}') END OFFSET 0) AS a(differs),
 		LATERAL (SELECT CASE WHEN $6 IS NOT NULL AND differs IS NOT NULL
-			THEN differs || $6 END) AS b(shown)
-		WHERE h_digest IS DISTINCT FROM t_digest$q$, pairs_sql(plan))
+			THEN differs || $6 END) AS b(shown)$q$
+		ELSE '(SELECT NULL::text[], NULL::text[]) AS a(differs, shown)' END)
 	INTO result USING here, there, keys, plan.recheck > 0,
 		CASE WHEN names_columns(plan) THEN names_of(other_columns(plan)) END,
 		CASE plan.content WHEN 'changed' THEN names_of(plan.key) END;

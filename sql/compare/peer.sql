@@ -53,6 +53,10 @@ CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
 	timezone_abbreviations text, label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+-- The schema of dblink, quoted; NULL without dblink.
+CREATE FUNCTION iblt_peer_dblink() RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
+
 -- These call functions of dblink, as the caller.
 
 -- Is a connection of this name open?
@@ -94,7 +98,7 @@ CREATE FUNCTION peer_dblink() RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	found text := (SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'dblink');
+	found text := iblt_peer_dblink();
 BEGIN
 	IF found IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',

@@ -136,7 +136,8 @@ DECLARE
 BEGIN
 	-- a type of one name may be made of different types; plain_check_types knows parts
 	RETURN CASE WHEN here.type = there.type AND (h = t OR least(h, t) >= 16384)
-			AND (here.parts = there.parts) IS NOT FALSE AND here.textual = there.textual THEN ''
+			AND (here.parts = there.parts) IS NOT FALSE
+			AND here.textual::text = there.textual::text THEN ''
 		WHEN h IN (20, 21, 23) AND t IN (20, 21, 23) THEN 'int8'
 		WHEN h IN (20, 21, 23, 1700) AND t IN (20, 21, 23, 1700) THEN 'numeric'
 		WHEN h IN (700, 701) AND t IN (700, 701) THEN 'float8'
@@ -249,7 +250,7 @@ BEGIN
 		IF n IS NOT NULL AND h.name <> ALL (coalesce(exclude, '{}')) THEN
 			t := renamed[n];
 			result := array_append(result, ROW(h.name, column_cast(h, t), h.base, t.base, h.type,
-				(there.columns[n]).type, h.textual = t.textual,
+				(there.columns[n]).type, h.textual::text = t.textual::text,
 				h.not_null AND t.not_null, NULL)::plan_column);
 		END IF;
 	END LOOP;
@@ -468,15 +469,10 @@ BEGIN
 		CASE WHEN cardinality(plan.links) = 0 OR here.remote THEN 0 ELSE 5 END);
 	plan.wait := plan.recheck > 0;
 	plan.versions := plan.wait AND here.versions AND there.versions;
-	plan.here := here;
-	plan.there := there;
-	plan.content := options.content;
-	plan.max_differences := options.max_differences;
-	plan.timeout := options.timeout;
-	plan.seed := options.seed;
-	plan.progress := options.progress;
-	plan.lo := options.lo;
-	plan.hi := options.hi;
+	SELECT here, there, options.content, options.max_differences, options.timeout, options.seed,
+		options.progress, options.lo, options.hi
+	INTO plan.here, plan.there, plan.content, plan.max_differences, plan.timeout, plan.seed,
+		plan.progress, plan.lo, plan.hi;
 	RETURN plan;
 END
 $$;

@@ -200,9 +200,7 @@ BEGIN
 		PERFORM refuse_altered(options.relation, 'here');
 	END IF;
 	IF num_nulls(sides[1].relation, sides[2].relation) > 0 THEN
-		IF sides[1].relation IS NULL OR sides[2].relation IS NULL THEN
 		PERFORM require_relations(conns, names, ARRAY[sides[1].relation, sides[2].relation]);
-	END IF;
 	END IF;
 	plan := checked_plan(sides[1], sides[2], options);
 	IF mine IS NOT NULL THEN

@@ -118,6 +118,19 @@ ask(FmgrInfo *is_busy, Datum conn, MemoryContext scratch)
 	return busy != 0;
 }
 
+PG_FUNCTION_INFO_V1(iblt_peer_dblink);
+
+/* iblt_peer_dblink() -> text: the schema of dblink, quoted, or NULL */
+Datum
+iblt_peer_dblink(PG_FUNCTION_ARGS)
+{
+	char	   *schema = get_namespace_name(dblink_schema());
+
+	if (schema == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(quote_identifier(schema)));
+}
+
 PG_FUNCTION_INFO_V1(iblt_peer_send);
 
 /* iblt_peer_send(conn, query) -> integer: what dblink answers, 1 if it could send it */
