@@ -338,7 +338,8 @@ $here->safe_psql('postgres', q{INSERT INTO repl SELECT g, 0, md5(g::text) FROM g
 	INSERT INTO repl_text SELECT 'key ' || g FROM generate_series(1, 5000) g; CREATE PUBLICATION pub FOR TABLE repl, repl_text});
 $there->safe_psql('postgres', "CREATE SUBSCRIPTION sub CONNECTION ${\ conninfo($here)} PUBLICATION pub");
 subscribed($there, 2);
-# A subscriber that is slow, so that there always are rows on their way.
+# A subscriber that is slow, so that there always are rows on their way.  The load waits for it
+# where a busy machine makes it slower than the load, or rows would change again before they arrive.
 $there->safe_psql('postgres', q{CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.001); RETURN NEW; END';
 	CREATE TRIGGER delay BEFORE UPDATE ON repl FOR EACH ROW EXECUTE FUNCTION delay(); ALTER TABLE repl ENABLE REPLICA TRIGGER delay});
 my $load = start_load($here, <<'SQL', '-c', '2', '-R', '250');
@@ -348,6 +349,7 @@ UPDATE repl SET n = n + 1 WHERE id = :id;
 UPDATE repl_text SET n = n + 1 WHERE id = 'key ' || (:id % 5000 + 1);
 INSERT INTO repl VALUES (:new, 0, 'new') ON CONFLICT DO NOTHING;
 DELETE FROM repl WHERE id = (SELECT id FROM repl WHERE id > 100000 ORDER BY id LIMIT 1);
+SELECT pg_sleep(0.1) FROM pg_replication_slots WHERE slot_name = 'sub' AND pg_current_wal_lsn() - confirmed_flush_lsn > 300000;
 SQL
 my $rounds = 6;
 my $settled = 0;

@@ -33,7 +33,7 @@ sub compare
 sub truth
 {
 	my ($table, $key, %how) = @_;
-	my (%rows, %count, @lines);
+	my (%net, @of_side, %count, @lines);
 	my @sides = ([ $how{node} // $IbltTest::here, 0, $table, $how{where} ],
 		[ $how{peer} // $IbltTest::there, 1, $how{peer_table} // $table, $how{peer_where} // $how{where} ]);
 	my $columns = $how{columns} // '*';
@@ -44,16 +44,20 @@ sub truth
 		my $text = $node->safe_psql('postgres', "SET timezone = 'UTC'; SET bytea_output = 'hex'; SET extra_float_digits = 1;
 			SELECT (SELECT to_jsonb(j.*) FROM (SELECT $key) AS j), to_jsonb(t.*) FROM (SELECT $columns FROM $name) AS t"
 			  . ($where ? " WHERE $where" : ''));
-		foreach my $line (split /\n/, $text)
+		$of_side[$n] = [ split /\n/, $text ];
+		$net{$_} += $n ? -1 : 1 foreach @{ $of_side[$n] };
+	}
+	# a line is a key and a row
+	my %differs = map { substr($_, 0, index($_, '|')) => 1 } grep { $net{$_} } keys %net;
+	foreach my $n (0, 1)
+	{
+		foreach my $k (map { substr($_, 0, index($_, '|')) } @{ $of_side[$n] })
 		{
-			my ($k, $row) = split /\|/, $line, 2;
-			$rows{$k}{$row} += $n ? -1 : 1;
-			$count{$k}[$n]++;
+			$count{$k}[$n]++ if $differs{$k};
 		}
 	}
-	foreach my $k (keys %rows)
+	foreach my $k (keys %differs)
 	{
-		next unless grep { $_ != 0 } values %{ $rows{$k} };
 		my ($h, $t) = map { $count{$k}[$_] // 0 } (0, 1);
 		push @lines, join ' ', $k, ($h && $t ? 'both' : $h ? 'here' : 'there'), $h, $t;
 	}
