@@ -51,6 +51,15 @@ RESET client_min_messages;
 SELECT type, twin(format('iblt_checksum(x), iblt_checksum(1, x) FROM (SELECT NULL::%s OFFSET 0) AS s(x)', type)) AS twin FROM unnest('{own1,own2,own3,own2[]}'::text[]) AS type;
 -- and they are not taken for another type because of that
 SELECT count(DISTINCT iblt_checksum(x::own3)) AS of_four FROM unnest('{a,b,aaaaaaaa,aaaaaaab}'::text[]) AS x;
+SET client_min_messages = warning;
+CREATE TYPE short;
+CREATE FUNCTION short_in(cstring) RETURNS short LANGUAGE internal IMMUTABLE STRICT AS 'int2in';
+CREATE FUNCTION short_out(short) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int2out';
+CREATE FUNCTION short_send(short) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int2send';
+CREATE FUNCTION short_recv(internal) RETURNS short LANGUAGE internal IMMUTABLE STRICT AS 'int2recv';
+CREATE TYPE short (INPUT = short_in, OUTPUT = short_out, SEND = short_send, RECEIVE = short_recv, LIKE = int2);
+RESET client_min_messages;
+SELECT key FROM (SELECT iblt_agg('7'::short, 1::bigint, iblt_new(capacity => 10, seed => 1)) AS s) AS x, iblt_decode(s, NULL::short);
 
 -- ways to write the arguments
 SELECT call, twin(call || ' FROM t') AS twin FROM unnest(ARRAY['iblt_checksum(t.*)', 'iblt_checksum_seeded(7, t.*)', 'iblt_checksum_seeded(t.id, t.v)',
