@@ -54,20 +54,19 @@ CREATE FUNCTION finish_figures(started timestamptz) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	figures figures := @extschema@.iblt_compare_stats();
+	kept jsonb := current_setting('iblt.compare_stats')::jsonb
+		|| jsonb_build_object('total_ms', ms(started), 'finished_at', clock_timestamp());
 BEGIN
-	figures.total_ms := ms(started);
-	figures.finished_at := clock_timestamp();
-	PERFORM keep_figures(figures);
-	IF figures.by_index THEN
+	PERFORM set_config('iblt.compare_stats', kept::text, false);
+	IF (kept ->> 'by_index')::boolean THEN
 		RAISE NOTICE '%', by_index_note(true);
 	END IF;
-	IF NOT figures.complete THEN
+	IF NOT (kept ->> 'complete')::boolean THEN
 		RAISE WARNING USING
 			MESSAGE = format('too many differences: these %s are a sample of about %s',
-				figures.differences, figures.estimated),
+				kept ->> 'differences', kept ->> 'estimated'),
 			DETAIL = format('A hash divides the keys into %s parts. These are those of one part.',
-				figures.parts),
+				kept ->> 'parts'),
 			HINT = 'See iblt_compare_stats() for the figures.';
 	END IF;
 END
