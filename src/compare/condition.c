@@ -243,7 +243,7 @@ check_function(Oid function, void *context)
 		refuse(condition, exprLocation(condition->call),
 			   psprintf("function %s is not immutable",
 						format_procedure(function)), HINT_CONSTANT);
-	if (iblt_function_compares_records(function))
+	if (iblt_call_hides_collation(function, condition->call))
 		add_collation(condition, DEFAULT_COLLATION_OID);
 	if (OidIsValid(collation) &&
 		(!iblt_call_ignores_collation(function, condition->call) ||
@@ -362,7 +362,8 @@ check_node(Node *node, void *context)
 			check_row_compare(condition, (RowCompareExpr *) node);
 			break;
 		case T_MinMaxExpr:
-			add_collation(condition, ((MinMaxExpr *) node)->inputcollid);
+			add_collation(condition, iblt_order_hides_collation(node)
+						  ? DEFAULT_COLLATION_OID : exprInputCollation(node));
 			break;
 		case T_CoerceViaIO:
 			check_text_cast(condition, (CoerceViaIO *) node);

@@ -86,10 +86,15 @@ static const char *const element_functions[] = {
 	NULL
 };
 
-/* Built-in functions that compare columns of records, in their collations. */
-static const char *const record_functions[] = {
-	"btrecordcmp", "record_ge", "record_gt", "record_larger", "record_le",
-	"record_lt", "record_smaller", NULL
+/* Built-in functions that tell whether values are equal, and not their order. */
+static const char *const equality_functions[] = {
+	"array_eq", "array_ne", "jsonb_eq", "jsonb_ne", "multirange_eq",
+	"multirange_ne", "range_eq", "range_ne", "record_eq", "record_ne", NULL
+};
+
+/* Of the functions on jsonb, those that order its strings, in the database's collation. */
+static const char *const jsonb_functions[] = {
+	"jsonb_cmp", "jsonb_ge", "jsonb_gt", "jsonb_le", "jsonb_lt", NULL
 };
 
 static bool
@@ -139,12 +144,29 @@ has_built_in_elements(const Node *array)
 	return !OidIsValid(element) || getBaseType(element) < FirstNormalObjectId;
 }
 
+/* The arguments of a function or operator. */
+static List *
+args_of(const Node *call)
+{
+	switch (nodeTag(call))
+	{
+		case T_FuncExpr:
+			return ((const FuncExpr *) call)->args;
+		case T_OpExpr:
+		case T_DistinctExpr:
+		case T_NullIfExpr:
+			return ((const OpExpr *) call)->args;
+		case T_ScalarArrayOpExpr:
+			return ((const ScalarArrayOpExpr *) call)->args;
+		default:
+			return NIL;
+	}
+}
+
 bool
 iblt_call_ignores_collation(Oid function, const Node *call)
 {
-	List	   *args = IsA(call, FuncExpr) ? ((const FuncExpr *) call)->args
-		: IsA(call, OpExpr) || IsA(call, DistinctExpr) || IsA(call, NullIfExpr)
-		? ((const OpExpr *) call)->args : NIL;
+	List	   *args = args_of(call);
 
 	if (!is_listed(function, collation_free_functions))
 		return false;
@@ -152,12 +174,6 @@ iblt_call_ignores_collation(Oid function, const Node *call)
 		return args != NIL && is_plain_format(llast(args));
 	return !is_listed(function, element_functions) ||
 		(args != NIL && has_built_in_elements(linitial(args)));
-}
-
-bool
-iblt_function_compares_records(Oid function)
-{
-	return is_listed(function, record_functions);
 }
 
 /*
@@ -196,6 +212,39 @@ every_part(Oid type, TypeTest test, const char *text)
 	if (get_typtype(type) == TYPTYPE_COMPOSITE)
 		return every_column(type, test, text);
 	return test(type, text);
+}
+
+/* The columns of an anonymous record are not known. */
+static bool
+has_no_text(Oid type, const char *text)
+{
+	(void) text;
+	return type != RECORDOID && type != JSONBOID &&
+		!OidIsValid(get_typcollation(type));
+}
+
+bool
+iblt_order_hides_collation(const Node *value)
+{
+	return !OidIsValid(exprCollation(value)) &&
+		!every_part(exprType(value), has_no_text, NULL);
+}
+
+bool
+iblt_call_hides_collation(Oid function, const Node *call)
+{
+	ListCell   *lc;
+
+	if (is_listed(function, equality_functions))
+		return false;
+	foreach(lc, args_of(call))
+	{
+		if (iblt_order_hides_collation(lfirst(lc)) &&
+			(getBaseType(exprType(lfirst(lc))) != JSONBOID ||
+			 is_listed(function, jsonb_functions)))
+			return true;
+	}
+	return false;
 }
 
 /*

@@ -28,8 +28,14 @@ extern bool iblt_function_makes_text(Oid function);
  */
 extern bool iblt_call_ignores_collation(Oid function, const Node *call);
 
-/* Does a built-in function compare columns of records, in their collations? */
-extern bool iblt_function_compares_records(Oid function);
+/*
+ * May the order of a value depend on a collation that the expression does not
+ * tell, because text is in a row, a range or a jsonb of it?
+ */
+extern bool iblt_order_hides_collation(const Node *value);
+
+/* May a call depend on the order of such an argument? */
+extern bool iblt_call_hides_collation(Oid function, const Node *call);
 
 /*
  * Does a literal of the type always read the same?  NULL stands for any text.

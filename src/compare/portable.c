@@ -81,8 +81,8 @@ check_function(Oid function, void *context)
 
 	if (function >= FirstGenbkiObjectId)
 		refuse(psprintf("function %s", get_func_name(function)));
-	if (iblt_function_compares_records(function))
-		refuse("the order of records");
+	if (iblt_call_hides_collation(function, condition->call))
+		refuse("the order of rows, ranges or jsonb with text");
 	if (!iblt_call_ignores_collation(function, condition->call))
 		check_collation(exprInputCollation(condition->call));
 	return false;
@@ -145,6 +145,8 @@ check_node(Node *node, void *context)
 	check_type(exprType(node));
 	condition->call = node;
 	check_functions_in_node(node, check_function, condition);
+	if (IsA(node, MinMaxExpr) && iblt_order_hides_collation(node))
+		refuse("the order of rows, ranges or jsonb with text");
 	if (IsA(node, MinMaxExpr))
 		check_collation(exprInputCollation(node));
 	if (IsA(node, RowCompareExpr))

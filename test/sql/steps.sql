@@ -80,6 +80,12 @@ SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[
 SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none, outcome(format('SELECT iblt_internal.iblt_plain_check_expression(%L, %L, true)', 'mine', condition)) AS plain
 FROM unnest(ARRAY['to_char(timestamp ''2024-04-01'', ''MONTH'') = v', 'to_char(timestamp ''2024-04-01'', ''TMMONTH'') = v', 'to_char(timestamp ''2024-04-01'', v) = ''x''',
 	'to_date(v, ''YYYY-MM-DD'') IS NULL', 'to_date(v, ''YYYY-tmmon'') IS NULL', 'to_timestamp(id) IS NULL']) AS condition;
+-- text in rows, ranges and jsonb is ordered, too, and a call does not say by which collation
+CREATE TYPE steps.words AS RANGE (subtype = text);
+SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none
+FROM unnest(ARRAY['ROW(v) = ROW(''m''::text)', 't = ROW(1, ''m''::text)', 't > ROW(1, ''m''::text)', 'GREATEST(ROW(v), ROW(''m''::text)) = ROW(v)', 'ARRAY[ROW(v)] < ARRAY[ROW(''m''::text)]',
+	'''[a,m)''::steps.words && ''[b,c)''::steps.words', '''[a,m)''::steps.words = ''[b,c)''::steps.words', '''"a"''::jsonb < ''"b"''', 'GREATEST(''"a"''::jsonb, ''"b"'') IS NULL', '''{"a": 1}''::jsonb ? v', '''{"a": 1}''::jsonb @> ''{}''', '''"a"''::jsonb = ANY(ARRAY[''"b"''::jsonb])', 'steps.span(id, 3) && steps.span(1, 2)', 'isempty(steps.span(id, 3))']) AS condition;
+DROP TYPE steps.words;
 -- rows are looked up behind locks on those of one side, and the answers stay in their places
 BEGIN;
 SELECT locked, ARRAY(SELECT c IS NOT NULL FROM unnest(f[1].checksum) AS c) AS here, ARRAY(SELECT c IS NOT NULL FROM unnest(f[2].checksum) AS c) AS there
