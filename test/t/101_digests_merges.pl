@@ -169,6 +169,8 @@ my $reading = q{SELECT rows FROM iblt_info(iblt_live('t1')); INSERT INTO other V
 sub writing { my ($table) = @_; return "SELECT count(*) FROM other; UPDATE $table SET v = v + 1 WHERE id = 7" }
 my ($reader, $one) = map { IbltTest::Session->new($node) } 1, 2;
 
+# (the first change of a session leaves a fence, which a reader would see)
+$one->run('UPDATE t1 SET v = v WHERE id = 8');
 $one->run("$begin; " . writing('t1'));
 $reader->run("$begin; $reading");
 $one->run('COMMIT');
@@ -190,6 +192,11 @@ $one->run("$begin; SELECT count(*) FROM other");
 $reader->run("$begin; " . $reading =~ s/'t1'/'whole'/r =~ s/; COMMIT//r);
 my $errors = join '', map { my ($session, $sql) = @$_; $session->run($sql); $session->{err} } [ $one, 'UPDATE part SET v = v + 1 WHERE id = 7' ], [ $reader, 'COMMIT' ], [ $one, 'COMMIT' ];
 like($errors, qr/40001/, 'a digest is read before the writer of a partition writes: not serializable');
+$_->run('ROLLBACK') foreach $reader, $one;
+$one->run("$begin; SELECT count(*) FROM other; UPDATE part SET v = v + 1 WHERE id = 7");
+$reader->run("$begin; " . $reading =~ s/'t1'/'whole'/r);
+$one->run('COMMIT');
+like($reader->{err} . $one->{err}, qr/40001/, 'or before it commits');
 $_->run('ROLLBACK') foreach $reader, $one;
 
 $one->run("$begin; " . writing('t9'));
