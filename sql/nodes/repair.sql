@@ -284,23 +284,30 @@ BEGIN
 END
 $$;
 
--- An error if one of two nodes is a standby of the other one, or both of a third server.
+-- An error if one of two nodes is a standby of the other one, or both of a third server, or if a
+-- node reads foreign tables, which may be of another node.
 -- They would have two votes for what one server says.
 CREATE FUNCTION nodes_refuse_standby(sides side[]) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	problem text := (SELECT min(format('node "%s" is a standby with the rows of node "%s"',
+	standby text := (SELECT min(format('node "%s" is a standby with the rows of node "%s"',
 			a.side, b.side))
 		FROM unnest(sides) AS a JOIN unnest(sides) AS b ON a.side <> b.side AND a.recovery
 			AND a.system = b.system
 			-- an identity ends with the OIDs of the database and the relation
 			AND substring(a.identity FROM '\d+ \d+$') = substring(b.identity FROM '\d+ \d+$'));
+	reader text := (SELECT min(format('node "%s" reads rows of other servers', s.side))
+		FROM unnest(sides) AS s WHERE s.remote);
 BEGIN
-	IF problem IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = problem,
+	IF standby IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = standby,
 			DETAIL = 'Both would have a vote.',
 			HINT = 'Leave the standby out, or name a source.';
+	ELSIF reader IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = reader,
+			DETAIL = 'If they are those of another node, both would have a vote for them.',
+			HINT = 'Leave the node out, or name a source.';
 	END IF;
 END
 $$;

@@ -298,6 +298,9 @@ sql('n2', sprintf("CREATE EXTENSION postgres_fdw; CREATE SERVER n1 FOREIGN DATA 
 	CREATE SCHEMA far; CREATE FOREIGN TABLE far.t (id int NOT NULL, v text) SERVER n1", literal($nodes{n1}[0]->host), $nodes{n1}[0]->port));
 is(audit([qw(n1 n2)], "schema => 'far', recheck => 0"), 'far.t not comparable it is a foreign table on "n2": Its rows are elsewhere. Name it in tables to compare it all the same.', 'a foreign table that is not named');
 is(audit([qw(n1 n2)], "tables => '{far.t}', recheck => 0"), 'far.t equal 0 0 {} {} {} 0', 'or is');
+sql('n1', 'UPDATE far.t SET v = 2');
+like(failure("SELECT * FROM iblt_repair_nodes('far.t', '{n1,n2}')"), qr/22023: node "n2" reads rows of other servers\nDETAIL:  If they are those of another node, both would have a vote for them\./, 'which has no vote of its own in a repair');
+is(sql('here', "SELECT count(*) FROM iblt_repair_nodes('far.t', '{n1,n2}', source => 'n1')"), '0', 'unless a source is named');
 sql($_, 'DROP SCHEMA far CASCADE') foreach qw(n1 n2);
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit_nodes('{NULL,n3}', tables => '{shop.t}')"), qr/cannot recheck differences in a REPEATABLE READ/, 'a snapshot cannot be looked at again');
 # after an error, the next table has new connections; and locks are freed
