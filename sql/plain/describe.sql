@@ -9,7 +9,8 @@
 -- The statements that go before each plain query on the peer, with the settings of the
 -- function that runs such a query here, if that has any of its own; a label is its
 -- application_name.
--- Without "writes" it only reads, unless it is in the transaction of a repair.
+-- Without "writes" it only reads, unless it is in the transaction of a repair.  A role, or a
+-- function of users, can set iblt.writing, too, but other messages begin their transaction.
 CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
 	writes boolean DEFAULT false) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -22,8 +23,10 @@ AS $$
 			IS NOT NULL AND pg_catalog.version() OPERATOR(pg_catalog.~) 'linux'
 			THEN pg_catalog.set_config('client_connection_check_interval', '1000', true) END$q$
 		|| CASE WHEN writes THEN '' ELSE $q$,
-			CASE WHEN pg_catalog.current_setting('iblt.writing', true) IS DISTINCT FROM 'on'
-			THEN pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || '); '
+			CASE WHEN pg_catalog.current_setting('iblt.writing', true) OPERATOR(pg_catalog.=) 'on'
+				AND pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>)
+				pg_catalog.statement_timestamp() THEN NULL
+			ELSE pg_catalog.set_config('transaction_read_only', 'on', true) END$q$ END || '); '
 	FROM (VALUES ('search_path', 'pg_catalog, pg_temp'), ('row_security', 'off'),
 		('enable_indexonlyscan', 'off'), ('constraint_exclusion', 'off'), ('array_nulls', 'on'),
 		('quote_all_identifiers', 'off'), ('jit', 'off'),

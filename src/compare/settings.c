@@ -14,6 +14,7 @@
 
 #include <signal.h>
 
+#include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
@@ -65,8 +66,9 @@ pin(const char *name, const char *value)
 /*
  * iblt_peer_settings(datestyle, intervalstyle, timezone_abbreviations, label):
  * pins the settings for the rest of the message.  Only iblt_repair writes: it
- * sets iblt.writing in its transaction.  A label, if there is one, is for the
- * session.
+ * sets iblt.writing in its transaction.  A role, or a function of users, can set
+ * that, too, but other messages begin their transaction.  A label, if there is
+ * one, is for the session.
  */
 Datum
 iblt_peer_settings(PG_FUNCTION_ARGS)
@@ -81,7 +83,9 @@ iblt_peer_settings(PG_FUNCTION_ARGS)
 		if (!PG_ARGISNULL(i))
 			pin(given[i], text_to_cstring(PG_GETARG_TEXT_PP(i)));
 	pin("transaction_read_only",
-		writing != NULL && strcmp(writing, "on") == 0 ? "off" : "on");
+		writing != NULL && strcmp(writing, "on") == 0
+		&& GetCurrentTransactionStartTimestamp()
+		!= GetCurrentStatementStartTimestamp() ? "off" : "on");
 	/* a query ends soon after the other side has closed the connection */
 #ifdef __linux__
 	pin("client_connection_check_interval", "1000");

@@ -79,6 +79,8 @@ cmp_ok($more_received, '>', $more_sketches + 1000 * 10, 'and rows that are recei
 
 # --- settings ------------------------------------------------------------------------------
 
+# a setting of the role, or of a function of users, does not make it write
+$here->safe_psql('postgres', "ALTER DATABASE there SET iblt.writing = 'on'");
 foreach my $setting (qw(TimeZone row_security transaction_read_only))
 {
 	my $view = lc $setting;
