@@ -163,8 +163,8 @@ CREATE FUNCTION iblt_compare_fingerprint(relation regclass) RETURNS text
 
 -- Conditions
 
--- The type of an expression on the rows of a relation, and the collations that it depends on; an
--- error unless it depends on the row alone, or is a condition and not true or false.
+-- The type of an expression on the rows of a relation, and the collations that it depends on, 0
+-- for the encoding; an error unless it depends on the row alone, or is a condition and not true or false.
 CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text,
 	is_condition boolean, OUT type oid, OUT base oid, OUT typmod integer, OUT collations oid[])
 	RETURNS record
@@ -184,20 +184,24 @@ BEGIN
 END
 $$;
 
--- Provider, locale and version of collations, as an array.
--- The database's own collation has OID 100.  "C" and "POSIX" order by bytes everywhere.
+-- Provider, locale and version of collations, as an array.  OID 0 stands for the encoding.
+-- The database's own collation has OID 100.  "C" and "POSIX" order by bytes everywhere, which
+-- in UTF-8 and LATIN1 is the order of characters in Unicode.
 -- Some columns have other names, or are not there, in other releases.
 CREATE FUNCTION describe_collations(collations oid[]) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
 	own jsonb := (SELECT to_jsonb(d) FROM pg_database d WHERE d.datname = current_database());
+	encoding text := getdatabaseencoding();
 BEGIN
 	IF collations = '{}' THEN
 		RETURN '[]';
 	END IF;
-	RETURN (SELECT coalesce(jsonb_agg(DISTINCT CASE
-			WHEN sorts IN ('C', 'POSIX') AND folds IN ('C', 'POSIX') THEN 'C'
+	RETURN CASE WHEN 0 = ANY(collations) THEN jsonb_build_array('encoding ' || encoding)
+		ELSE '[]' END || (SELECT coalesce(jsonb_agg(DISTINCT CASE
+			WHEN sorts IN ('C', 'POSIX') AND folds IN ('C', 'POSIX')
+				THEN concat_ws(' ', 'C', nullif(nullif(encoding, 'UTF8'), 'LATIN1'))
 			ELSE regexp_replace(concat_ws(' ', provider, sorts, nullif(folds, sorts), version),
 				'utf-?8', 'UTF-8', 'gi') END), '[]')
 		FROM unnest(collations) AS o(id) JOIN pg_collation c ON c.oid = o.id,

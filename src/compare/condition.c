@@ -61,7 +61,8 @@ typedef struct Condition
 	IbltTextKind kind;
 	ParseState *pstate;
 	List	   *literals;		/* of Literal */
-	List	   *collations;		/* OIDs of those it depends on */
+	List	   *collations;		/* OIDs of those it depends on, and InvalidOid
+								 * for the encoding */
 	Node	   *call;			/* whose functions are being visited */
 } Condition;
 
@@ -164,11 +165,21 @@ check_outputs(Condition *condition, List *values)
 		check_output(condition, lfirst(lc));
 }
 
+/* It depends on the bytes of text in this database. */
+static void
+add_encoding(Condition *condition)
+{
+	condition->collations = list_append_unique_oid(condition->collations,
+												   InvalidOid);
+}
+
 /* A cast that makes text of a value, and a value of that text. */
 static void
 check_text_cast(Condition *condition, CoerceViaIO *cast)
 {
 	check_output(condition, (Node *) cast->arg);
+	if (cast->resulttype == BYTEAOID)
+		add_encoding(condition);
 	if (!iblt_input_is_pinned(cast->resulttype, NULL))
 		refuse(condition, cast->location,
 			   psprintf("text read as type %s",
@@ -243,6 +254,8 @@ check_function(Oid function, void *context)
 		refuse(condition, exprLocation(condition->call),
 			   psprintf("function %s is not immutable",
 						format_procedure(function)), HINT_CONSTANT);
+	if (iblt_function_shows_encoding(function))
+		add_encoding(condition);
 	if (iblt_call_hides_collation(function, condition->call))
 		add_collation(condition, DEFAULT_COLLATION_OID);
 	if (OidIsValid(collation) &&

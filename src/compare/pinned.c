@@ -86,6 +86,12 @@ static const char *const element_functions[] = {
 	NULL
 };
 
+/* Built-in functions on text whose result depends on its bytes in the database. */
+static const char *const encoded_functions[] = {
+	"ascii", "bit_length", "chr", "hashtext", "hashtextextended",
+	"md5", "octet_length", NULL
+};
+
 /* Built-in functions that tell whether values are equal, and not their order. */
 static const char *const equality_functions[] = {
 	"array_eq", "array_ne", "jsonb_eq", "jsonb_ne", "multirange_eq",
@@ -115,6 +121,12 @@ bool
 iblt_function_is_pinned(Oid function)
 {
 	return is_listed(function, pinned_functions);
+}
+
+bool
+iblt_function_shows_encoding(Oid function)
+{
+	return is_listed(function, encoded_functions);
 }
 
 bool

@@ -19,6 +19,9 @@
 /* Is a built-in function stable because of pinned settings alone? */
 extern bool iblt_function_is_pinned(Oid function);
 
+/* Does its result depend on the bytes of text in the database? */
+extern bool iblt_function_shows_encoding(Oid function);
+
 /* Is a built-in function stable because it makes text of any type? */
 extern bool iblt_function_makes_text(Oid function);
 

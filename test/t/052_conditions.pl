@@ -277,6 +277,13 @@ SKIP:
 	is(sorted($_), '0', "not by collation: $_") foreach (q{w = 'aas'}, q{w IN ('aas', 'Zoo')}, q{w LIKE 'a%'}, q{w COLLATE "C" < 'm'}, q{v < 'm'}, q{v COLLATE "C" < 'm'}, q{length(w) = 3}, q{substr(w, 1, 1) = 'Z'},
 		q{to_char(timestamp '2024-04-01', 'MONTH') <> w}, q{ARRAY[w] = ARRAY['aas']});
 	is(sorted(q{w < 'm' COLLATE "C"}), '0', 'nor with a collation of its own');
+	$there->safe_psql('postgres', "CREATE DATABASE latin2 TEMPLATE template0 ENCODING 'LATIN2' LC_COLLATE 'C' LC_CTYPE 'C'");
+	$there->safe_psql('latin2', q{CREATE EXTENSION iblt; CREATE TABLE words (w text PRIMARY KEY, v text COLLATE "POSIX"); INSERT INTO words VALUES ('aas', 'x'), ('Zoo', 'X')});
+	foreach my $of ([q{md5(w) LIKE '8%'}, 'encoding \w+ here, encoding LATIN2 on the peer'], [q{w < 'm' COLLATE "C"}, 'C.* here, C LATIN2 on the peer'], [q{length(w) = 3}, undef])
+	{
+		my ($rc, $out, $err) = $here->psql('sorted', "SELECT count(*) FROM iblt_compare('words', ${\ literal($there->connstr('latin2'))}, condition => \$q\$$of->[0]\$q\$)");
+		defined $of->[1] ? like($err, qr/DETAIL:  $of->[1]/, "bytes of another encoding: $of->[0]") : is($out, '0', "not of the encoding: $of->[0]");
+	}
 	is(sorted(q{w < 'zz'}, q{peer_condition => 'true'}), '0', 'on one side only, it is no matter');
 	like(sorted('true', q{expressions => '{"v": "lower(w)"}'}), $differ, 'an expression that depends on one');
 	is(sorted('true', q{expressions => '{"v": "substr(w, 1, 1)"}'}), '0', 'and one that does not');
