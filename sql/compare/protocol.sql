@@ -163,8 +163,9 @@ CREATE FUNCTION iblt_compare_fingerprint(relation regclass) RETURNS text
 
 -- Conditions
 
--- The type of an expression on the rows of a relation, and the collations that it depends on, 0
--- for the encoding; an error unless it depends on the row alone, or is a condition and not true or false.
+-- The type of an expression on the rows of a relation, and the collations that it depends on,
+-- 0 for the encoding; an error unless it depends on the row alone, or is a condition and not
+-- true or false.
 CREATE FUNCTION iblt_compare_check_expression(relation regclass, expression text,
 	is_condition boolean, OUT type oid, OUT base oid, OUT typmod integer, OUT collations oid[])
 	RETURNS record

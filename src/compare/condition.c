@@ -375,8 +375,7 @@ check_node(Node *node, void *context)
 			check_row_compare(condition, (RowCompareExpr *) node);
 			break;
 		case T_MinMaxExpr:
-			add_collation(condition, iblt_order_hides_collation(node)
-						  ? DEFAULT_COLLATION_OID : exprInputCollation(node));
+			add_collation(condition, iblt_order_collation(node));
 			break;
 		case T_CoerceViaIO:
 			check_text_cast(condition, (CoerceViaIO *) node);

@@ -8,6 +8,7 @@
 #include "compare/pinned.h"
 
 #include "access/transam.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -235,11 +236,22 @@ has_no_text(Oid type, const char *text)
 		!OidIsValid(get_typcollation(type));
 }
 
-bool
-iblt_order_hides_collation(const Node *value)
+/*
+ * May the order of a value depend on a collation that the expression does not
+ * tell, because text is in a row, a range or a jsonb of it?
+ */
+static bool
+order_hides_collation(const Node *value)
 {
 	return !OidIsValid(exprCollation(value)) &&
 		!every_part(exprType(value), has_no_text, NULL);
+}
+
+Oid
+iblt_order_collation(const Node *minmax)
+{
+	return order_hides_collation(minmax) ? DEFAULT_COLLATION_OID
+		: exprInputCollation(minmax);
 }
 
 bool
@@ -251,7 +263,7 @@ iblt_call_hides_collation(Oid function, const Node *call)
 		return false;
 	foreach(lc, args_of(call))
 	{
-		if (iblt_order_hides_collation(lfirst(lc)) &&
+		if (order_hides_collation(lfirst(lc)) &&
 			(getBaseType(exprType(lfirst(lc))) != JSONBOID ||
 			 is_listed(function, jsonb_functions)))
 			return true;

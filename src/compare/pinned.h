@@ -31,11 +31,8 @@ extern bool iblt_function_makes_text(Oid function);
  */
 extern bool iblt_call_ignores_collation(Oid function, const Node *call);
 
-/*
- * May the order of a value depend on a collation that the expression does not
- * tell, because text is in a row, a range or a jsonb of it?
- */
-extern bool iblt_order_hides_collation(const Node *value);
+/* The collation by which GREATEST or LEAST orders, the default one if hidden. */
+extern Oid	iblt_order_collation(const Node *minmax);
 
 /* May a call depend on the order of such an argument? */
 extern bool iblt_call_hides_collation(Oid function, const Node *call);

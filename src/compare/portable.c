@@ -145,10 +145,8 @@ check_node(Node *node, void *context)
 	check_type(exprType(node));
 	condition->call = node;
 	check_functions_in_node(node, check_function, condition);
-	if (IsA(node, MinMaxExpr) && iblt_order_hides_collation(node))
-		refuse("the order of rows, ranges or jsonb with text");
 	if (IsA(node, MinMaxExpr))
-		check_collation(exprInputCollation(node));
+		check_collation(iblt_order_collation(node));
 	if (IsA(node, RowCompareExpr))
 	{
 		foreach(lc, ((RowCompareExpr *) node)->inputcollids)
