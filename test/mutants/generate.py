@@ -12,7 +12,7 @@ import os
 import re
 
 # No test can notice what these compute: costs, progress, times, texts of messages.
-UNSEEN_FILES = r"prefetch\.h$|pause\.[ch]$|_table\.h$|sql/compare/figures\.sql$"
+UNSEEN_FILES = r"prefetch\.h$|(?:pause|progress)\.[ch]$|_table\.h$|sql/compare/figures\.sql$"
 UNSEEN_FUNCTIONS = r"cost|prefetch|pause|progress|hint|warn|patience|capacity_for|room|_ms$|refuse_|^warn_|_message$|_cause$|_show$"
 # Statements that only release, report, wait or measure.
 UNSEEN_CALLS = (r"p?free|Assert\w*|StaticAssert\w*|CHECK_FOR_INTERRUPTS|iblt_pause\w*|pg_sleep|progress|\w*prefetch\w*|"
