@@ -294,6 +294,14 @@ ALTER TABLE many DROP CONSTRAINT many_check;
 CREATE RULE nothing AS ON UPDATE TO many WHERE NEW.id = 1111 DO INSTEAD NOTHING;
 SELECT outcome($$SELECT steps('many', 'apply => true')$$);
 DROP RULE nothing ON many;
+-- a delete that does not delete, of one row and of many
+BEGIN;
+DELETE FROM many_source WHERE id = 5;
+CREATE RULE nothing AS ON DELETE TO many DO INSTEAD NOTHING;
+SELECT outcome($$SELECT steps('many', 'inserts => false, updates => false, apply => true')$$);
+DELETE FROM many_source WHERE id < 100;
+SELECT outcome($$SELECT steps('many', 'inserts => false, updates => false, apply => true')$$);
+ROLLBACK;
 SELECT count(*) FROM steps('many', 'apply => true');
 SELECT unlike('many');
 CREATE TABLE chain (id int PRIMARY KEY, parent int REFERENCES chain, u int UNIQUE);
