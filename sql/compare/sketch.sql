@@ -147,6 +147,10 @@ BEGIN
 END
 $$;
 
+-- How many marks of cells (iblt_compare_marks) are equal, NULL if their numbers differ.
+CREATE FUNCTION iblt_compare_same_marks(here text, there text) RETURNS integer
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
 -- An estimate of the keys that differ, from marks of cells, where about "estimated" differ.
 -- Of two subtables with s cells, of which d keys differ, about s * exp(-d / s) cells are
 -- equal, and one of 64 others looks equal.  With 1.6 keys for each cell, the estimate's
@@ -169,12 +173,9 @@ BEGIN
 	PERFORM kept_ask(plan, call);
 	here := coalesce(kept_answer(plan, plan.here, call), iblt_compare_marks(whole, cells));
 	there := coalesce(kept_answer(plan, plan.there, call), iblt_compare_marks(whole, cells));
-	equal := (SELECT count(*) FILTER (WHERE h = t) FROM unnest(
-		string_to_array(split_part(here, ':', 2), NULL),
-		string_to_array(split_part(there, ':', 2), NULL)) AS mark(h, t));
-	RETURN CASE WHEN length(there) = length(here)
-		THEN -cells * ln(greatest(64 * equal - cells, 63)::numeric / (63 * cells))
-		ELSE estimated END;
+	equal := iblt_compare_same_marks(here, there);
+	RETURN coalesce(-cells * ln(greatest(64 * equal - cells, 63)::numeric / (63 * cells)),
+		estimated);
 END
 $$;
 
@@ -318,13 +319,16 @@ $$;
 -- differences (four subtables of 20160 cells), and for as many keys as the larger relation
 -- has at most: of a small one, a sketch costs more than the scan.  Each foreign partition sends
 -- one.  A slice is small, and so are its differences, as a rule: a sketch that stays in the
--- cache saves a twentieth of its scan.
+-- cache saves a twentieth of its scan.  Who repairs, and allows more differences than the
+-- default, expects them: a second scan would cost more than a large sketch.
 CREATE FUNCTION first_capacity(plan plan) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT least(greatest(4000, least(plan.max_differences, CASE
 			WHEN in_slice(plan) THEN 8000
-			WHEN (plan.here).remote OR (plan.there).remote THEN 4000 ELSE 60000 END)),
+			WHEN (plan.here).remote OR (plan.there).remote THEN 4000
+			WHEN plan.content = 'texts' AND plan.max_differences > 120000
+			THEN plan.max_differences / 2 ELSE 60000 END)),
 		greatest(1000, coalesce((plan.here).most_rows, 60000),
 			coalesce((plan.there).most_rows, 60000)))::integer
 $$;
@@ -377,7 +381,8 @@ $$;
 -- many there are, if these are more than max_differences.
 -- If the first sketch was too small, the next try is larger and has another seed.  An
 -- estimate from cells of full capacity is 1.2 times the number of keys in two cases of a
--- hundred, and these cells fail to decode that many keys once in 10,000 times.  Parts are
+-- hundred, and these cells fail to decode that many keys once in 10,000 times.  Of more keys it
+-- has a standard deviation of a tenth.  Parts are
 -- for so many keys that an estimate which is 1.5 times too small would do.
 CREATE FUNCTION search(INOUT plan plan, INOUT figures figures, OUT keys bytea,
 	OUT number bigint, OUT exact boolean, OUT sample @extschema@.iblt) RETURNS record
@@ -415,7 +420,7 @@ BEGIN
 		EXIT WHEN capacity::bigint * plan.parts >= most AND number > 1.2 * most;
 		PERFORM progress(plan.progress,
 			'the sketches were too small, the relations are scanned again');
-		capacity := least(most, largest, greatest(16::bigint * capacity, 4 * least(number, most)));
+		capacity := least(most, largest, greatest(4 * capacity, 1.7 * least(number, most)));
 		plan.parts := ceil(attempt * 1.5 * least(number, most) / largest);
 		plan.seed := random_seed();
 	END LOOP;

@@ -148,3 +148,26 @@ iblt_compare_marks(PG_FUNCTION_ARGS)
 												   IBLT_FIELD_WEIGHT) % 64);
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(marks.data, marks.len));
 }
+
+PG_FUNCTION_INFO_V1(iblt_compare_same_marks);
+
+/*
+ * iblt_compare_same_marks(text, text) -> integer: how many marks of
+ * iblt_compare_marks are equal, NULL if their numbers differ.
+ */
+Datum
+iblt_compare_same_marks(PG_FUNCTION_ARGS)
+{
+	text	   *a = PG_GETARG_TEXT_PP(0);
+	text	   *b = PG_GETARG_TEXT_PP(1);
+	int			size = (int) VARSIZE_ANY_EXHDR(a);
+	const char *mark = memchr(VARDATA_ANY(a), ':', size);
+	int			same = 0;
+	int			i;
+
+	if (mark == NULL || size != (int) VARSIZE_ANY_EXHDR(b))
+		PG_RETURN_NULL();
+	for (i = (int) (mark + 1 - VARDATA_ANY(a)); i < size; i++)
+		same += VARDATA_ANY(a)[i] == VARDATA_ANY(b)[i];
+	PG_RETURN_INT32(same);
+}
