@@ -41,7 +41,7 @@ SQL_PARTS = $(patsubst %,sql/%.sql, schema \
 	digest/many \
 	structure/kinds structure/structure structure/audit structure/sequences \
 	repair/types repair/target repair/winner repair/plan repair/statements repair/long repair/steps repair/preview repair/absent \
-	repair/referring repair/execute repair/lock repair/apply repair/commit repair/repair nodes/repair \
+	repair/referring repair/execute repair/lock repair/apply repair/claim repair/verify repair/commit repair/repair nodes/repair \
 	run/stores run/types run/slice run/slice_order run/slice_walk run/slice_guess run/slice_guard \
 	run/rows run/begin run/claim run/small run/work run/blocks run/views run/run \
 	run/after run/repair \

@@ -139,11 +139,17 @@ $$;
 -- there is no index, each batch is a scan of both relations, and so larger.
 
 -- That number of keys of a list that iblt_compare_decode made, behind the first ones: each in
--- one word (the text of the key, or of an array of its columns), and the sides that they are
--- on; s is any fold of the difference.
+-- one word (the text of the key, or of an array of its columns), the sides that they are on,
+-- and their weights; s is any fold of the difference.
 CREATE FUNCTION iblt_compare_keys(s iblt, list bytea, first integer,
-	number integer, OUT keys text[], OUT sides text[]) RETURNS record
+	number integer, OUT keys text[], OUT sides text[], OUT weights bigint[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+-- The places of the keys of such weights whose rows, which have these checksums, are not the ones
+-- of a difference with that seed.
+CREATE FUNCTION iblt_compare_changed(seed bigint, weights bigint[], here bigint[], there bigint[])
+RETURNS integer[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 -- How many keys are looked up at a time.
 CREATE FUNCTION batch_size(plan plan) RETURNS integer

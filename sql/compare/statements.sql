@@ -196,13 +196,26 @@ BEGIN
 END
 $$;
 
+-- Are the texts of a column's values short? These types are numbers, times and uuid.
+CREATE FUNCTION is_short(c plan_column) RETURNS boolean
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN c.cast_to = '' AND c.base = ANY ('{20,21,23,26,700,701,1082,1114,1184,2950}'::bigint[]);
+END
+$$;
+
 -- The expression of the text of a column of t.
--- format uses the type's output; a cast to text would lose the blanks of a character(n).  IS
--- NULL is also true of a row of nulls.
+-- A cast takes a quarter of the time that format takes, which uses the type's output as it is; a
+-- cast would lose the blanks of a character(n), and say true for t.  IS NULL is also true of a
+-- row of nulls.
 CREATE FUNCTION text_sql(c plan_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
+	IF is_short(c) OR c.cast_to = '' AND c.base IN (25, 1043) THEN
+		RETURN format('t.%I::pg_catalog.text', c.name);
+	END IF;
 	RETURN format('CASE num_nulls(%1$s) WHEN 0 THEN format(''%%s'', %1$s) END',
 		coalesce(format('t.%I::', c.name) || text_type(c), value_sql(c)));
 END
@@ -217,6 +230,29 @@ BEGIN
 			string_agg(text_sql(columns[i]), ', ' ORDER BY i))
 		FROM generate_subscripts(columns, 1) AS i);
 END
+$$;
+
+-- The columns whose texts a plan asks for in lists, one for each column: all for a statement that
+-- writes a row, and those of the key for one that deletes it.
+CREATE FUNCTION listed_columns(plan plan) RETURNS plan_column[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE plan.content WHEN 'lists' THEN plan.columns WHEN 'key lists' THEN plan.key
+		ELSE '{}' END;
+END
+$$;
+
+-- The expression of an array of such lists from texts iblt_c1, iblt_c2, ...; NULL if a row is long.
+CREATE FUNCTION lists_sql(plan plan) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format('CASE WHEN bool_and(%s) THEN ARRAY[%s] END', x.short,
+		(SELECT string_agg(format('array_agg(iblt_c%s) FILTER (WHERE %s)', i, x.short), ', '
+			ORDER BY i) FROM generate_subscripts(listed_columns(plan), 1) AS i))
+	FROM (SELECT concat(string_agg(format('coalesce(octet_length(iblt_c%s), 0) + ', i), '')
+			FILTER (WHERE NOT is_short((listed_columns(plan))[i])), '0 <= 16384') AS short
+		FROM generate_subscripts(listed_columns(plan), 1) AS i) AS x
 $$;
 
 -- The expression of a row's texts, with what stands for long ones.

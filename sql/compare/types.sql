@@ -28,7 +28,7 @@ CREATE TYPE options AS (
 	peer_mapping jsonb,
 	max_differences bigint,
 	content text,			-- of differences: 'none', 'columns', 'changed' or 'rows' (content_of),
-							-- 'texts' or 'stamp' (for a repair)
+							-- 'texts', 'stamp', 'lists' or 'key lists' (for a repair)
 	cast_types boolean,
 	extra_columns text,
 	recheck integer,		-- NULL: as replication between the sides asks for
@@ -207,7 +207,8 @@ CREATE TYPE found_rows AS (
 	checksum bigint[],		-- of the row
 	mark text[],			-- of their row versions
 	content jsonb[],
-	columns text[],			-- checksums of the columns outside of the key, if a key has one row
+	columns text[],			-- checksums of the columns outside of the key, if a key has one row,
+							-- or lists of texts (lists_sql)
 	fingerprint text		-- of the relation that they are of
 );
 

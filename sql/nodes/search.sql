@@ -127,7 +127,7 @@ BEGIN
 					sample := @extschema@.iblt_fold(difference, 9, 0.1);
 					list := CASE WHEN list IS NULL THEN status.keys
 						ELSE iblt_compare_join(sample, list, status.keys) END;
-					SELECT k.* INTO one FROM iblt_compare_keys(sample, status.keys, 0,
+					SELECT k.keys, k.sides INTO one FROM iblt_compare_keys(sample, status.keys, 0,
 						status.recovered::integer) AS k;
 					said[waiting[i]] := one;
 				END IF;

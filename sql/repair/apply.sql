@@ -76,6 +76,23 @@ AS $$
 	FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).status = 'preview'
 $$;
 
+-- Those of the keys whose rows are not equal after all, if they were found behind locks.
+-- A row that came while one was locked is not in the snapshot of the lock.
+CREATE FUNCTION repair_unequal(plan repair_plan, ids text[], lock boolean) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	now record;
+BEGIN
+	IF NOT lock OR coalesce(ids, '{}') = '{}' THEN
+		RETURN '{}';
+	END IF;
+	now := repair_look(plan, ids, false, false);
+	RETURN ARRAY(SELECT n.id FROM unnest(now.ids, now.here, now.there) AS n(id, here, there)
+		WHERE n.here IS DISTINCT FROM n.there);
+END
+$$;
+
 -- The steps of a batch, without those of rows that have changed since they were compared, which
 -- are skipped, and the keys whose rows an index may hide.
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
@@ -103,16 +120,11 @@ BEGIN
 		LEFT JOIN unnest(now.ids, now.here, now.there) AS n(id, here, there) USING (id)
 		WHERE n.here IS NOT DISTINCT FROM n.there
 			OR n.here IS DISTINCT FROM b.here OR n.there IS DISTINCT FROM b.there;
-		-- a row that came while one was locked is not in the snapshot of the lock
-		IF lock AND equal <> '{}' THEN
-			now := repair_look(plan, equal, false, false);
-			changed := changed || ARRAY(SELECT n.id FROM unnest(now.ids, now.here, now.there)
-				AS n(id, here, there) WHERE n.here IS DISTINCT FROM n.there);
-			equal := ARRAY(SELECT unnest(equal) EXCEPT SELECT unnest(changed));
-		END IF;
-		unseen := run_unseen(plan.compared, coalesce(equal, '{}'), '{}');
-		steps := repair_skip(repair_skip(steps, equal, 'equal by now'),
-			changed, 'changed since it was compared');
+		changed := changed || repair_unequal(plan, equal, lock);
+		unseen := run_unseen(plan.compared, ARRAY(SELECT unnest(equal)
+			EXCEPT SELECT unnest(changed)), '{}');
+		steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'),
+			equal, 'equal by now');
 	END IF;
 	steps := repair_fill(plan, repair_outside(plan, steps));
 END
@@ -263,10 +275,10 @@ END
 $$;
 
 -- Runs steps of an action, many rows at once where that does what single statements do; the
--- steps that may succeed behind others.
+-- steps that may succeed behind others, and whether statements have seen what they wrote.
 -- Triggers of users could tell the difference, so they get a statement for each row.
 CREATE FUNCTION repair_run_steps(plan repair_plan, action text, steps repair_step[],
-	at_most boolean) RETURNS repair_step[]
+	at_most boolean, OUT later repair_step[], OUT seen boolean) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -290,21 +302,30 @@ BEGIN
 		END LOOP;
 		failed := repair_run_many(conn, statements, n, at_most, path);
 	END IF;
-	IF failed = '{}' AND cardinality(members) = cardinality(steps) THEN
-		RETURN '{}';
+	seen := failed = '{}' AND cardinality(members) = cardinality(steps);
+	IF seen THEN
+		seen := repair_sees(plan);
+		later := '{}';
+		RETURN;
 	END IF;
-	rest := ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s, generate_subscripts(steps, 1) AS i)
-			AS u WHERE u.i NOT IN (SELECT x.member FROM unnest(members, statement_of)
+	seen := false;
+	rest := ARRAY(SELECT ROW(s.id, s.key, s.action, s.made, s.status, s.detail, s.n, s.columns,
+			s.kept, s.texts, s.here_digest, s.there_digest)::repair_step
+		FROM ROWS FROM (unnest(steps), unnest(repair_statements(plan, steps))) WITH ORDINALITY
+			AS s(id, key, action, sql, status, detail, n, columns, kept, texts, here_digest,
+			there_digest, made, i) WHERE s.i NOT IN (SELECT x.member
+			FROM unnest(members, statement_of)
 				AS x(member, statement) WHERE x.statement <> ALL (failed)));
 	failed := repair_run_rows(conn, rest, array_fill(at_most, ARRAY[cardinality(rest)]), path,
 		false);
-	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(rest) AS s, generate_subscripts(rest, 1) AS i)
+	later := ARRAY(SELECT u.s FROM (SELECT unnest(rest) AS s, generate_subscripts(rest, 1) AS i)
 		AS u WHERE u.i = ANY (failed));
 END
 $$;
 
--- Runs the statements of several relations, all deletes before the updates and inserts.
-CREATE FUNCTION repair_run_all(works repair_work[]) RETURNS void
+-- Runs the statements of several relations, all deletes before the updates and inserts; have they
+-- seen what they wrote?
+CREATE FUNCTION repair_run_all(works repair_work[]) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -313,7 +334,8 @@ DECLARE
 	action text;
 	may_go boolean;
 	steps repair_step[];
-	failed repair_step[];
+	run record;
+	seen boolean := true;
 	rest repair_step[] := '{}';
 	at_most boolean[] := '{}';
 BEGIN
@@ -324,9 +346,10 @@ BEGIN
 				PERFORM repair_progress(work, format('running statements (%s)', action), n);
 				steps := repair_due(work, n, action);
 				FOR i IN 1 .. cardinality(steps) BY size LOOP
-					failed := repair_run_steps(work.plan, action, steps[i : i + size - 1], may_go);
-					rest := rest || failed;
-					at_most := at_most || array_fill(may_go, ARRAY[cardinality(failed)]);
+					run := repair_run_steps(work.plan, action, steps[i : i + size - 1], may_go);
+					seen := seen AND run.seen;
+					rest := rest || run.later;
+					at_most := at_most || array_fill(may_go, ARRAY[cardinality(run.later)]);
 				END LOOP;
 			END LOOP;
 		END LOOP;
@@ -335,11 +358,12 @@ BEGIN
 		PERFORM repair_run_rows((repair_side(work.plan)).place, rest, at_most,
 			((work.plan).asked).search_path, true);
 	END IF;
+	RETURN seen;
 END
 $$;
 
--- Runs the statements on the target, in a session that is prepared for them.
-CREATE FUNCTION repair_run_open(works repair_work[]) RETURNS void
+-- The same on the target, in a session that is prepared for it.
+CREATE FUNCTION repair_run_open(works repair_work[]) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -347,40 +371,42 @@ DECLARE
 	asked repair_options := plan.asked;
 	conn text := (repair_side(plan)).place;
 	role text;
+	seen boolean;
 BEGIN
 	IF peer_is_bare(conn) THEN
 		PERFORM plain_open(conn, asked.as_replica AND NOT (plan.target).replica);
 		PERFORM repair_run_all(works);
 		PERFORM repair_check_deferred(asked.search_path, conn);
-		RETURN;
+		RETURN false;
 	END IF;
 	role := ask_call(conn, format('repair_open(%L, %L)', asked.search_path, asked.as_replica));
-	PERFORM repair_run_all(works);
+	seen := repair_run_all(works);
 	PERFORM ask_call(conn, format('repair_close(%L, %L)', asked.search_path, role));
+	RETURN seen;
 END
 $$;
 
--- Runs the statements under a replication origin, if one is given.
+-- The same under a replication origin, if one is given.
 -- The origin belongs to the session and not to the transaction.  Each change that is written
 -- under it names it in the log.  After an error, the session of a peer ends.
-CREATE FUNCTION repair_run(works repair_work[]) RETURNS void
+CREATE FUNCTION repair_run(works repair_work[]) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	origin text := (((works[1]).plan).asked).origin;
 	conn text := (repair_side((works[1]).plan)).place;
 	reset text := 'SELECT pg_catalog.pg_replication_origin_session_reset()';
+	seen boolean;
 BEGIN
 	IF NOT EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
-		RETURN;
+		RETURN true;
 	ELSIF origin IS NULL THEN
-		PERFORM repair_run_open(works);
-		RETURN;
+		RETURN repair_run_open(works);
 	END IF;
 	PERFORM ask_one(conn, format('SELECT pg_catalog.pg_replication_origin_session_setup(%L)',
 		origin));
 	BEGIN
-		PERFORM repair_run_open(works);
+		seen := repair_run_open(works);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		IF conn IS NULL THEN
 			PERFORM ask_one(conn, reset);
@@ -388,101 +414,6 @@ BEGIN
 		RAISE;
 	END;
 	PERFORM ask_one(conn, reset);
-END
-$$;
-
--- The last look
-
--- The keys of steps whose rows differ again, because the source has changed since, and of those
--- whose rows are not what the repair was to write, the number and one of them.
--- Relies on: what lookups rely on, in the transaction that has changed the rows.
-CREATE FUNCTION repair_verify(plan repair_plan, steps repair_step[], OUT differ text[],
-	OUT number bigint, OUT wrong text) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	pull boolean := (plan.asked).target = 'here';
-	before record := repair_compared(steps);
-	now record := repair_look(plan, repair_ids(plan, steps), false, false);
-	wanted text[] := CASE WHEN pull THEN before.there ELSE before.here END;
-	unfilled text[] := CASE (plan.asked).winner WHEN 'not null'
-		THEN repair_not_filled(plan, steps) END;
-BEGIN
-	IF unfilled IS NULL AND now IS NOT DISTINCT FROM ROW(before.ids, wanted, wanted) THEN
-		number := 0;
-		RETURN;
-	ELSIF (plan.asked).winner = 'newest' THEN
-		wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
-	END IF;
-	SELECT array_agg(DISTINCT n.id), count(DISTINCT n.id) FILTER (WHERE x.wrong),
-		min(n.id) FILTER (WHERE x.wrong)
-	INTO differ, number, wrong
-	FROM unnest(now.ids, now.here, now.there) AS n(id, here, there)
-	LEFT JOIN unnest(before.ids, wanted) AS b(id, wanted) USING (id),
-	LATERAL (SELECT unfilled IS NULL AND CASE WHEN pull
-		THEN n.here IS DISTINCT FROM b.wanted OR n.there IS NOT DISTINCT FROM b.wanted
-		ELSE n.there IS DISTINCT FROM b.wanted OR n.here IS NOT DISTINCT FROM b.wanted
-		END) AS x(wrong)
-	WHERE n.here IS DISTINCT FROM n.there;
-	IF unfilled <> '{}' THEN
-		number := cardinality(unfilled);
-		wrong := unfilled[1];
-	END IF;
-	wrong := (SELECT min(s.key::text) FROM unnest(steps) AS s WHERE s.id = wrong);
-END
-$$;
-
--- The error for rows that are not what the repair was to write.
-CREATE FUNCTION repair_refuse_result(plan repair_plan, number bigint, wrong text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
-		MESSAGE = format('after the repair, the rows of %s keys are not as on the source', number),
-		DETAIL = format('One key is %s. Nothing was changed.', wrong),
-		HINT = 'Look for a trigger, a rule, a column that another expression generates, '
-			'or one that the condition names and the repair leaves out.'
-			|| coalesce(E'\nTriggers of the table: ' || repair_triggers(plan, '{insert,update}')
-				|| '. Set as_replica => true to repair as replication does.', '');
-END
-$$;
-
--- Reads the rows of a relation once more; the work with the ids of those that differ again.
-CREATE FUNCTION repair_verify_all(INOUT work repair_work) RETURNS repair_work
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	steps repair_step[];
-	x record;
-	number bigint := 0;
-	wrong text;
-BEGIN
-	work.differ := '{}';
-	FOR n IN 1 .. work.batches LOOP
-		PERFORM repair_progress(work, 'reading the rows once more', n);
-		steps := repair_batch(work, n);
-		CONTINUE WHEN repair_status(steps, 1) <> 'preview';
-		x := repair_verify(work.plan, steps);
-		work.differ := work.differ || x.differ;
-		number := number + x.number;
-		wrong := coalesce(wrong, x.wrong);
-	END LOOP;
-	IF number > 0 THEN
-		PERFORM repair_refuse_result(work.plan, number, wrong);
-	END IF;
-END
-$$;
-
--- Changes the rows that were claimed, of one relation or several, and reads them once more;
--- the peer has yet to commit.
-CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	PERFORM repair_run(works);
-	FOR i IN 1 .. cardinality(works) LOOP
-		works[i] := repair_verify_all(works[i]);
-	END LOOP;
-	RETURN works;
+	RETURN seen;
 END
 $$;

@@ -28,6 +28,16 @@ BEGIN
 END
 $$;
 
+-- The other side.
+CREATE FUNCTION repair_source(plan repair_plan) RETURNS side
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE (plan.asked).target WHEN 'here' THEN (plan.compared).there
+		ELSE (plan.compared).here END;
+END
+$$;
+
 -- An error for what cannot be repaired.
 CREATE FUNCTION repair_check_target(plan repair_plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -114,8 +124,7 @@ CREATE FUNCTION repair_check_apply(plan repair_plan) RETURNS void
 AS $$
 DECLARE
 	s side := repair_side(plan);
-	source side := CASE (plan.asked).target WHEN 'here' THEN (plan.compared).there
-		ELSE (plan.compared).here END;
+	source side := repair_source(plan);
 BEGIN
 	IF (plan.asked).apply THEN
 		PERFORM repair_refuse_old(plan.compared);

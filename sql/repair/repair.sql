@@ -18,6 +18,9 @@ BEGIN
 	-- with another seed, keys would have other hashes
 	plan.compared := found.plan;
 	work := repair_begun(plan);
+	IF repair_at_once(plan) THEN
+		RETURN repair_claim_found(work, found.figures, found.keys, found.number, found.sample);
+	END IF;
 	FOR batch IN SELECT * FROM differences(found.plan, found.figures, found.keys,
 			found.number, found.sample) LOOP
 		work := repair_add_steps(work, batch);
@@ -116,19 +119,24 @@ AS $$
 DECLARE
 	work repair_work;
 	secret text;
+	shown record;
+	query text;
 	part text;
-	done text;
+	steps repair_step[];
 BEGIN
 	FOREACH work IN ARRAY coalesce(works, '{}') LOOP
 		target := (repair_side(work.plan)).relation;
 		secret := (work.plan).secret;
-		done := CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END;
+		shown := repair_shown_sql(work.plan);
+		query := format('SELECT $2, x.key, x.action, coalesce(%s, iblt_repair_kept(x.kept))'
+			' || '';'', CASE x.status WHEN ''preview'' THEN $3 ELSE x.status END, x.detail FROM %s',
+			shown.statement, shown.item);
 		FOREACH part IN ARRAY '{delete,update,insert,skipped}'::text[] LOOP
 			FOR n IN 1 .. work.batches LOOP
-				RETURN QUERY SELECT repair_rows.target, s.key, s.action,
-					coalesce(s.sql, iblt_repair_kept(s.kept)) || ';',
-					CASE s.status WHEN 'preview' THEN done ELSE s.status END, s.detail
-				FROM unnest(repair_due(work, n, part)) AS s;
+				steps := repair_due(work, n, part);
+				CONTINUE WHEN steps = '{}';
+				RETURN QUERY EXECUTE query USING steps, target,
+					CASE WHEN ((work.plan).asked).apply THEN 'applied' ELSE 'preview' END;
 			END LOOP;
 		END LOOP;
 		PERFORM iblt_repair_drop(secret), iblt_repair_forget(secret);

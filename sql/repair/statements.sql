@@ -54,8 +54,10 @@ $$;
 
 -- How it is written
 --
--- The query of repair_steps_sql has a change x, and the literals of its row on the source and
--- on the target in the arrays v.new and v.old.
+-- The query of repair_steps_sql has a change x, the literals of its row on the source in v.n0,
+-- v.n1, ... and on the target in v.o0, v.o1, ..., and the columns that an update sets in
+-- w.columns.  Statements of rows that an index finds are made when they are shown or run
+-- (repair_statements), unless a long value is in them.
 
 -- A value as a literal, or what stands for a long one: its column and its hash, with the
 -- secret before and behind it.
@@ -68,17 +70,18 @@ AS $$
 		ELSE quote_nullable(texts ->> i) END
 $$;
 
--- The expression of an array of the literals of a row.
--- Long values are rare, and each value of a row that has some is looked at.
-CREATE FUNCTION repair_literals_sql(columns repair_column[], texts text) RETURNS text
+-- A list with an expression for each of some columns, in whose form %1$s is the column's place.
+CREATE FUNCTION repair_each_sql(columns repair_column[], form text) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT format('CASE WHEN %1$s @> ''[{}]'' THEN ARRAY[%2$s]::text[]'
-			' ELSE ARRAY[%3$s]::text[] END',
-		texts,
-		string_agg(format('repair_literal($2, %s, %s)', texts, c.i), ', ' ORDER BY c.i),
-		string_agg(format('quote_nullable(%s ->> %s)', texts, c.i), ', ' ORDER BY c.i))
-	FROM unnest(columns) AS c
+	SELECT string_agg(format(form, c.i), ', ' ORDER BY c.i) FROM unnest(columns) AS c
+$$;
+
+-- The names n0, n1, ..., o0, o1, ... for some columns, and one more, because a table may have none.
+CREATE FUNCTION repair_names_sql(columns repair_column[]) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT concat_ws(', ', repair_each_sql(columns, 'n%s'), repair_each_sql(columns, 'o%s'), 'more')
 $$;
 
 -- The expression of the texts that a list of expressions gives, without those that are NULL,
@@ -91,10 +94,10 @@ AS $$
 $$;
 
 -- The beginning of a statement that inserts.
-CREATE FUNCTION repair_insert_into(plan repair_plan) RETURNS text
+CREATE FUNCTION repair_insert_into(plan repair_plan, alias text DEFAULT '') RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('INSERT INTO %s%s%s ', (repair_side(plan)).relation,
+	SELECT format('INSERT INTO %s%s%s%s ', (repair_side(plan)).relation, alias,
 		' (' || string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) || ')',
 		CASE WHEN bool_or(c.always) THEN ' OVERRIDING SYSTEM VALUE' END)
 	FROM unnest(plan.columns) AS c
@@ -109,7 +112,7 @@ AS $$
 		repair_insert_into(plan),
 		coalesce('concat(''VALUES ('', ' || v.list || ', '')'')', '''DEFAULT VALUES'''),
 		coalesce(v.list, ''''''))
-	FROM (SELECT repair_joined_sql(string_agg(format('v.new[%s] || %L', c.i + 1, c.suffix), ', '
+	FROM (SELECT repair_joined_sql(string_agg(format('v.n%s || %L', c.i, c.suffix), ', '
 		ORDER BY c.i), ', ') FROM unnest(plan.columns) AS c WHERE NOT c.generated) AS v(list)
 $$;
 
@@ -124,8 +127,8 @@ $$;
 CREATE FUNCTION repair_key_sql(plan repair_plan) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT repair_joined_sql(string_agg(format('concat(%L, v.old[%s], %L)', format('%s %s ',
-		c.identifier, repair_key_equal(c)), c.i + 1, c.suffix), ', ' ORDER BY c.i), ' AND ')
+	SELECT repair_joined_sql(string_agg(format('concat(%L, v.o%s, %L)', format('%s %s ',
+		c.identifier, repair_key_equal(c)), c.i, c.suffix), ', ' ORDER BY c.i), ' AND ')
 	FROM unnest(plan.columns) AS c WHERE c.key
 $$;
 
@@ -147,34 +150,46 @@ AS $$
 		CASE WHEN k.parted THEN ')' ELSE '))' END)
 	FROM repair_side(plan) AS s,
 	(SELECT (plan.target).kind = 'partitioned table') AS k(parted),
-	(SELECT repair_joined_sql(string_agg(format('CASE v.old[%1$s] WHEN ''NULL'' THEN %2$L'
-				' ELSE concat(%3$L, v.old[%1$s], %4$L) END', c.i + 1,
+	(SELECT repair_joined_sql(string_agg(format('CASE v.o%1$s WHEN ''NULL'' THEN %2$L'
+				' ELSE concat(%3$L, v.o%1$s, %4$L) END', c.i,
 				concat('t.', c.identifier, ' IS NULL AND '),
 				concat('t.', c.identifier, ' ', c.equal, ' '), c.suffix || ' AND '),
 			', ' ORDER BY c.i) FILTER (WHERE c.equal IS NOT NULL), '') AS indexed,
 		string_agg('t.' || c.identifier, ', ' ORDER BY c.i) AS names,
-		repair_joined_sql(string_agg(format('v.old[%s] || %L', c.i + 1, c.suffix), ', '
+		repair_joined_sql(string_agg(format('v.o%s || %L', c.i, c.suffix), ', '
 			ORDER BY c.i), ', ') AS literals
 		FROM unnest(plan.columns) AS c) AS p
 $$;
 
--- A list of expressions, one for each of some columns whose literals differ.
--- In the form, %1$s is the column's place, %2$L its name, %3$L its identifier and %4$L its suffix.
-CREATE FUNCTION repair_differing_sql(columns repair_column[], form text) RETURNS text
+-- A list of the names of some columns whose texts differ, as expressions; quoted or not.
+CREATE FUNCTION repair_differing_sql(columns repair_column[], quoted boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT string_agg(format('CASE WHEN v.new[%1$s] <> v.old[%1$s] THEN ' || form || ' END',
-		c.i + 1, c.name, c.identifier, c.suffix), ', ' ORDER BY c.i)
+	SELECT string_agg(format('CASE WHEN v.n%1$s IS DISTINCT FROM v.o%1$s THEN %2$L END',
+		c.i, CASE WHEN quoted THEN c.identifier ELSE c.name END), ', ' ORDER BY c.i)
 	FROM unnest(columns) AS c
 $$;
 
--- The expressions of the steps of unique keys: statement, problem, and columns that are set.
-CREATE FUNCTION repair_unique_sql(plan repair_plan, OUT sql text, OUT problem text,
-	OUT changed text) RETURNS record
+-- The expression of the statement for a unique key.
+CREATE FUNCTION repair_statement_sql(plan repair_plan) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
+			' WHEN ''insert'' THEN %s ELSE concat(%L, %s, '' WHERE '', %2$s) END',
+		format('DELETE FROM %s WHERE ', (repair_side(plan)).relation), repair_key_sql(plan),
+		repair_insert_sql(plan), format('UPDATE %s SET ', (repair_side(plan)).relation),
+		coalesce(repair_joined_sql(string_agg(format('CASE WHEN %L = ANY (w.columns)'
+			' THEN concat(%L, '' = '', v.n%s, %L) END', c.name, c.identifier, c.i, c.suffix),
+			', ' ORDER BY c.i), ', '), 'NULL'))
+	FROM unnest(plan.columns) AS c WHERE NOT c.generated
+$$;
+
+-- The expressions of the problem of an update of a unique key, and of the columns that it sets.
+CREATE FUNCTION repair_unique_sql(plan repair_plan, OUT problem text, OUT changed text)
+RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	relation text := (repair_side(plan)).relation;
 	written repair_column[] := ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE NOT c.generated);
 	made repair_column[] := ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE c.generated);
 	fixed repair_column[] := ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE c.always);
@@ -182,22 +197,16 @@ DECLARE
 BEGIN
 	changed := format('CASE x.action WHEN ''update'' THEN'
 		' nullif(array_remove(ARRAY[%s]::text[], NULL), ''{}'') END',
-		repair_differing_sql(written, '%2$L'));
-	sql := format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
-			' WHEN ''insert'' THEN %s ELSE concat(%L, %s, '' WHERE '', %2$s) END',
-		format('DELETE FROM %s WHERE ', relation), repair_key_sql(plan),
-		repair_insert_sql(plan), format('UPDATE %s SET ', relation),
-		coalesce(repair_joined_sql(repair_differing_sql(written,
-			'concat(%3$L, '' = '', v.new[%1$s], %4$L)'), ', '), 'NULL'));
+		repair_differing_sql(written, false));
 	problem := format('CASE WHEN x.problem IS NOT NULL OR x.action <> ''update'' THEN x.problem'
 			' WHEN %1$s IS NOT NULL THEN'
 			' ''differs in a column that is GENERATED ALWAYS AS IDENTITY: '' || %1$s'
 			' WHEN w.columns IS NOT NULL THEN NULL WHEN %2$s IS NOT NULL'
 			' THEN ''differs only in generated columns: '' || %2$s'
 			' ELSE ''differs in a value that has the same text on both sides'' END',
-		format(nothing, coalesce(repair_joined_sql(repair_differing_sql(fixed, '%3$L'), ', '),
+		format(nothing, coalesce(repair_joined_sql(repair_differing_sql(fixed, true), ', '),
 			'''''')),
-		format(nothing, coalesce(repair_joined_sql(repair_differing_sql(made, '%3$L'), ', '),
+		format(nothing, coalesce(repair_joined_sql(repair_differing_sql(made, true), ', '),
 			'''''')));
 END
 $$;
@@ -224,26 +233,99 @@ DECLARE
 	aggregate text := 'coalesce(array_agg(y.step) FILTER (WHERE y.action = %L), ''{}'') AS %ss';
 BEGIN
 	IF is_unique THEN
-		SELECT u.* INTO sql, problem, changed FROM repair_unique_sql(plan) AS u;
+		SELECT u.* INTO problem, changed FROM repair_unique_sql(plan) AS u;
+		sql := repair_statement_sql(plan);
+		IF repair_by_action(plan) THEN
+			sql := format('CASE WHEN x.source @> ''[{}]'' OR x.target @> ''[{}]'' THEN %s END',
+				sql);
+		END IF;
 	ELSE
 		SELECT c.* INTO sql, problem, changed FROM repair_counted_sql(plan) AS c;
 	END IF;
 	RETURN format('SELECT %s, coalesce(bool_or(y.problem IS NOT NULL), false) AS problems'
 			' FROM (SELECT x.action, p.problem, ROW(x.id, x.key, x.action, %s,'
 			' ''preview'', p.problem, x.n, w.columns, NULL,'
-			' CASE x.action WHEN ''delete'' THEN x.target ELSE x.source END,'
+			' ARRAY(SELECT jsonb_array_elements_text('
+			'CASE x.action WHEN ''delete'' THEN x.target ELSE x.source END)),'
 			' x.here_digest, x.there_digest)::repair_step AS step FROM %s($3, $1, %L, %L, %L) AS x,'
-			' LATERAL (SELECT %s, %s OFFSET 0) AS v(new, old),'
+			' LATERAL (SELECT %s OFFSET 0) AS v(%s),'
 			' LATERAL (SELECT %s OFFSET 0) AS w(columns),'
 			' LATERAL (SELECT %s OFFSET 0) AS p(problem)%s OFFSET 0) AS y',
 		concat_ws(', ', format(aggregate, 'delete', 'delete'),
 			format(aggregate, 'update', 'update'), format(aggregate, 'insert', 'insert')), sql,
 		CASE WHEN is_unique THEN 'repair_unique_changes' ELSE 'repair_counted_changes' END,
 		(plan.asked).target, (plan.asked).winner = 'source', (plan.asked).winner = 'newest',
-		repair_literals_sql(plan.columns, 'x.source'),
-		repair_literals_sql(plan.columns, 'x.target'), changed, problem,
+		concat_ws(', ', repair_each_sql(plan.columns, 'repair_literal($2, x.source, %s)'),
+			repair_each_sql(plan.columns, 'repair_literal($2, x.target, %s)'), '0'),
+		repair_names_sql(plan.columns), changed, problem,
 		-- other keys are in the order of rows
-		CASE WHEN (plan.compared).by_hash THEN ' ORDER BY x.key, v.new, v.old' ELSE '' END);
+		CASE WHEN (plan.compared).by_hash THEN ' ORDER BY x.key, v' ELSE '' END);
+END
+$$;
+
+-- The same for the keys in $1, whose rows have the checksums in $2 here and in $3 there, from lists
+-- (lists_sql) of the texts on the source in $4 and on the target in $5; all are of one action.
+CREATE FUNCTION repair_listed_sql(plan repair_plan, action text) RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	columns repair_column[] := plan.columns;
+	key repair_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.key);
+	made record := repair_unique_sql(plan);
+	source text := ', ' || repair_each_sql(columns, 'unnest(($4)[%1$s + 1 : %1$s + 1]) AS n%1$s');
+	target text := ', ' || repair_each_sql(columns, 'unnest(($5)[%1$s + 1 : %1$s + 1]) AS o%1$s');
+BEGIN
+	IF action = 'delete' THEN
+		target := (SELECT string_agg(format(', unnest(($5)[%1$s : %1$s]) AS o%2$s', array_position(
+				names_of((plan.compared).key), (((plan.compared).columns)[c.i + 1]).name), c.i), '')
+			FROM unnest(key) AS c);
+	END IF;
+	RETURN format('SELECT coalesce(array_agg(ROW(v.id, %s, %L, NULL, ''preview'', %s, 1, %s, NULL,'
+			' ARRAY[%s], v.h, v.t)::repair_step), ''{}'') AS steps, %s AS problems FROM (SELECT'
+			' unnest($1) AS id, unnest($2::text[]) AS h, unnest($3::text[]) AS t%s) AS v%s',
+		key_json_sql((plan.compared).key), action,
+		CASE action WHEN 'update' THEN 'p.problem' ELSE 'NULL' END,
+		CASE action WHEN 'update' THEN 'w.columns' ELSE 'NULL' END,
+		CASE action WHEN 'delete' THEN (SELECT string_agg(CASE WHEN c.key THEN 'v.o' || c.i
+				ELSE 'NULL' END, ', ' ORDER BY c.i) FROM unnest(columns) AS c)
+			ELSE repair_each_sql(columns, 'v.n%s') END,
+		CASE action WHEN 'update' THEN 'coalesce(bool_or(p.problem IS NOT NULL), false)'
+			ELSE 'false' END,
+		CASE action WHEN 'insert' THEN source WHEN 'delete' THEN target ELSE source || target END,
+		CASE action WHEN 'update' THEN format(', LATERAL (SELECT %L AS action, NULL AS problem)'
+			' AS x, LATERAL (SELECT %s OFFSET 0) AS w(columns), LATERAL (SELECT %s OFFSET 0)'
+			' AS p(problem)', action, made.changed, made.problem) END);
+END
+$$;
+
+-- The expression of the statement of a step x, NULL if the session keeps it, and an item of FROM
+-- for the steps in $1.
+CREATE FUNCTION repair_shown_sql(plan repair_plan, OUT statement text, OUT item text) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	literals text := repair_each_sql(plan.columns, 'quote_nullable(x.texts[%s + 1])');
+BEGIN
+	statement := CASE WHEN repair_by_action(plan) THEN format('CASE WHEN x.sql IS NULL'
+		' AND x.status = ''preview'' AND x.kept IS NULL THEN %s ELSE x.sql END',
+		repair_statement_sql(plan)) ELSE 'x.sql' END;
+	item := format('unnest($1) AS x, LATERAL (SELECT %s) AS v(%s),'
+		' LATERAL (SELECT x.columns) AS w(columns)', concat_ws(', ', literals, literals, '0'),
+		repair_names_sql(plan.columns));
+END
+$$;
+
+-- The statements of steps, as far as the session does not keep them.
+CREATE FUNCTION repair_statements(plan repair_plan, steps repair_step[]) RETURNS text[]
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	shown record := repair_shown_sql(plan);
+	result text[];
+BEGIN
+	EXECUTE format('SELECT array_agg(%s) FROM %s', shown.statement, shown.item)
+	INTO result USING steps;
+	RETURN result;
 END
 $$;
 
@@ -251,6 +333,31 @@ $$;
 --
 -- One statement changes many rows as so many statements would: it has the texts of each
 -- column as one literal of an array, and the elements are read as literals are.
+
+-- Does a statement for many rows see what becomes of them? Not if something else may change them
+-- later.
+CREATE FUNCTION repair_sees(plan repair_plan) RETURNS boolean
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT repair_by_action(plan) AND (plan.asked).winner = 'source'
+		AND (repair_side(plan)).mapped IS NOT TRUE AND (repair_side(plan)).remote IS NOT TRUE
+		AND coalesce(cardinality((plan.target).triggers), 0) = 0
+		AND NOT EXISTS (SELECT FROM unnest((plan.target).foreign_keys) AS k
+			WHERE k.on_delete NOT IN ('NO ACTION', 'RESTRICT')
+				OR k.on_update NOT IN ('NO ACTION', 'RESTRICT'))
+$$;
+
+-- The end of a statement that sees what it has written, as an expression of a query of its steps:
+-- it answers a row for each, or none unless their checksums have the sum of those of the source.
+CREATE FUNCTION repair_returning_sql(plan repair_plan) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT format('concat(%L, sum(s.%s::bigint), %L)', format(' RETURNING %s) SELECT FROM iblt_w'
+			' WHERE (SELECT pg_catalog.sum(c) FROM iblt_w) OPERATOR(pg_catalog.=) ',
+			row_checksum_sql(plan.compared, repair_side(plan))),
+		CASE (plan.asked).target WHEN 'here' THEN 'there_digest' ELSE 'here_digest' END,
+		'::pg_catalog.numeric')
+$$;
 
 -- The query that makes statements of steps in $1, of an action and with columns that are set,
 -- which are to be run; NULL if a statement cannot have several rows.
@@ -260,16 +367,17 @@ CREATE FUNCTION repair_many_sql(plan repair_plan, action text, columns text[]) R
 AS $$
 DECLARE
 	relation text := (repair_side(plan)).relation;
+	sees boolean := action <> 'delete' AND repair_sees(plan);
 	x record;
 BEGIN
-	SELECT string_agg(format('%L, quote_literal(array_agg(s.texts ->> %s)), %L',
-			CASE WHEN c.first THEN '' ELSE ', ' END || 'pg_catalog.unnest((SELECT ', c.i,
+	SELECT string_agg(format('%L, quote_literal(array_agg(s.texts[%s])), %L',
+			CASE WHEN c.first THEN '' ELSE ', ' END || 'pg_catalog.unnest((SELECT ', c.i + 1,
 			format('::%s))', c.list)), ', ' ORDER BY c.i) AS lists,
 		string_agg('c' || c.i, ', ' ORDER BY c.i) AS names,
 		string_agg(format('iblt_v.c%s%s', c.i, c.suffix), ', ' ORDER BY c.i) AS vals,
 		string_agg(format('%s = iblt_v.c%s%s', c.identifier, c.i, c.suffix), ', ' ORDER BY c.i)
 			FILTER (WHERE c.name = ANY (columns)) AS sets,
-		string_agg(format('iblt_t.%s %s iblt_v.c%s%s', c.identifier, c.equal, c.i, c.suffix),
+		string_agg(format('t.%s %s iblt_v.c%s%s', c.identifier, c.equal, c.i, c.suffix),
 			' AND ' ORDER BY c.i) FILTER (WHERE c.key) AS this,
 		bool_and(c.list IS NOT NULL) AND NOT coalesce(bool_or(c.key AND c.name = ANY (columns)),
 			false) AS possible INTO x
@@ -280,17 +388,19 @@ BEGIN
 	IF x.possible IS NOT TRUE OR action <> 'insert' AND NOT (plan.compared).is_unique THEN
 		RETURN NULL;
 	END IF;
-	RETURN format('SELECT array_to_string(ARRAY[%L, %s, %L], ''''), array_agg(s.ordinality)'
+	RETURN format('SELECT array_to_string(ARRAY[%L, %s, %L, %s], ''''), array_agg(s.ordinality)'
 			' FROM unnest($1) WITH ORDINALITY AS s'
 			' WHERE s.kept IS NULL AND s.n = 1 AND s.columns IS NOT DISTINCT FROM $2'
-			' AND NOT s.texts @> ''[{}]'' GROUP BY (s.ordinality - 1) / 1000',
-		CASE action WHEN 'insert' THEN format('%sSELECT %s FROM ROWS FROM (',
-				repair_insert_into(plan), x.vals)
-			WHEN 'delete' THEN format('DELETE FROM %s AS iblt_t USING ROWS FROM (', relation)
-			ELSE format('UPDATE %s AS iblt_t SET %s FROM ROWS FROM (', relation, x.sets) END,
+			' GROUP BY (s.ordinality - 1) / 1000',
+		CASE WHEN sees THEN 'WITH iblt_w(c) AS (' ELSE '' END
+			|| CASE action WHEN 'insert' THEN format('%sSELECT %s FROM ROWS FROM (',
+				repair_insert_into(plan, ' AS t'), x.vals)
+			WHEN 'delete' THEN format('DELETE FROM %s AS t USING ROWS FROM (', relation)
+			ELSE format('UPDATE %s AS t SET %s FROM ROWS FROM (', relation, x.sets) END,
 		x.lists,
 		format(') AS iblt_v(%s)', x.names)
-			|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || x.this END);
+			|| CASE action WHEN 'insert' THEN '' ELSE ' WHERE ' || x.this END,
+		CASE WHEN sees THEN repair_returning_sql(plan) ELSE 'NULL' END);
 END
 $$;
 
@@ -305,7 +415,8 @@ DECLARE
 	columns text[];
 	query text;
 BEGIN
-	FOR columns IN SELECT s.columns FROM unnest(steps) AS s
+	FOR columns IN SELECT NULL WHERE action <> 'update' UNION ALL
+			SELECT s.columns FROM unnest(CASE action WHEN 'update' THEN steps END) AS s
 			GROUP BY 1 HAVING count(*) >= cardinality(steps) / 20 LOOP
 		query := repair_many_sql(plan, action, columns);
 		IF query IS NOT NULL THEN

@@ -106,13 +106,13 @@ CREATE TYPE repair_step AS (
 	id text,
 	key jsonb,
 	action text,
-	sql text,
+	sql text,				-- NULL if the session keeps it, or repair_statements makes it
 	status text,			-- 'preview' or 'skipped' (steps.sql), 'applied' (apply.sql)
 	detail text,
 	n bigint,				-- rows that the statement must change
 	columns text[],			-- that an update sets
 	kept text,				-- the name under which the session keeps a long statement
-	texts jsonb,			-- of the columns of the row, on the target for a delete
+	texts text[],			-- of the columns of the row, on the target for a delete
 	here_digest text,		-- of the rows of the key when they were compared
 	there_digest text
 );
@@ -138,5 +138,5 @@ CREATE TYPE repair_work AS (
 	batches integer,
 	parts text[],			-- of each batch: its one action, or '' for several
 	keys bigint,			-- whose rows are to be changed
-	differ text[]			-- ids that differ again, for the source has changed since
+	differ text[]			-- ids that differ again, for the source has changed since, or NULL
 );

@@ -239,6 +239,7 @@ BEGIN
 		plan.compared := compared;
 		plan.secret := gen_random_uuid();
 		work := repair_begun(plan);
+		work.differ := '{}';
 		r := ROW(t, planned.entry, work, kept, '{}', '{}', '{}', '{}');
 		FOR i IN 1 .. cardinality(r.kept) BY size LOOP
 			r := run_repair_batch(w, r, r.kept[i : i + size - 1]);

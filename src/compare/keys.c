@@ -2,7 +2,8 @@
  *
  * keys.c
  *	  The keys of a difference: iblt_compare_decode lists all of them in order,
- *	  and iblt_compare_keys gives some of them as text for looking rows up.
+ *	  iblt_compare_keys gives some of them as text for looking rows up, and
+ *	  iblt_compare_changed tells whether these are the rows of the difference.
  *
  * Millions of keys as text[] would take a multiple of the sketch's memory, so
  * the list has them as they are in the cells.
@@ -21,11 +22,12 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
+#include "core/field.h"
 #include "sketch/key.h"
 
 /*
- * The keys of a difference, as in its cells, each with its count.  The list is
- * a bytea, in which this header stands before them.
+ * The keys of a difference, as in its cells, each with its count and its
+ * weight.  The list is a bytea, in which this header stands before them.
  */
 typedef struct KeyListHeader
 {
@@ -38,7 +40,7 @@ typedef struct KeyList
 	KeyListHeader *header;
 	uint8	   *bytes;			/* behind the header */
 	size_t		key_size;
-	size_t		size;			/* of a key and its count */
+	size_t		size;			/* of a key, its count and its weight */
 	size_t		n;
 	size_t		room;			/* in keys */
 } KeyList;
@@ -59,7 +61,7 @@ key_list_init(KeyList *list, size_t key_size)
 {
 	list->header = NULL;
 	list->key_size = key_size;
-	list->size = key_size + sizeof(int64);	/* so that the next key is aligned */
+	list->size = key_size + 2 * sizeof(int64);	/* so that the next key is aligned */
 	list->n = 0;
 	key_list_make_room(list, 64);
 }
@@ -76,18 +78,27 @@ key_list_count(const KeyList *list, size_t i)
 	return (int64) iblt_load64(key_list_at(list, i) + list->key_size);
 }
 
+static int64
+key_list_weight(const KeyList *list, size_t i)
+{
+	return (int64) iblt_load64(key_list_at(list, i) + list->key_size +
+							   sizeof(int64));
+}
+
 static void
 key_list_add(KeyList *list, const IbltEntry *entry)
 {
 	uint8	   *at;
 
-	/* a key and its count are smaller than a cell, so all are below 1 GB */
+	/* this is smaller than a cell, so all are below 1 GB */
 	if (list->n == list->room)
 		key_list_make_room(list, Min(2 * list->room,
 									 (MaxAllocSize - sizeof(KeyListHeader)) / list->size));
 	at = key_list_at(list, list->n++);
 	memcpy(at, entry->key, list->key_size);
 	iblt_store64(at + list->key_size, (uint64) (int64) entry->count);
+	iblt_store64(at + list->key_size + sizeof(int64),
+				 fp_reduce(iblt_cell_field(entry->cell, IBLT_FIELD_WEIGHT)));
 }
 
 /* The list as a bytea. */
@@ -109,7 +120,7 @@ key_list_open(KeyList *list, const IbltParams *params, bytea *value, int32 first
 
 	list->header = (KeyListHeader *) value;
 	list->key_size = 8 * (size_t) params->limbs;
-	list->size = list->key_size + sizeof(int64);
+	list->size = list->key_size + 2 * sizeof(int64);
 	if (VARSIZE(value) < sizeof(KeyListHeader) ||
 		list->header->key_size != list->key_size || bytes % list->size != 0)
 		ereport(ERROR,
@@ -307,6 +318,20 @@ key_sides(const KeyList *list)
 										   false, TYPALIGN_INT));
 }
 
+/* The weights of the keys as bigint[]. */
+static Datum
+key_weights(const KeyList *list)
+{
+	Datum	   *weights = palloc(Max(list->n, 1) * sizeof(Datum));
+	size_t		i;
+
+	for (i = 0; i < list->n; i++)
+		weights[i] = Int64GetDatum(key_list_weight(list, i));
+	return PointerGetDatum(construct_array(weights, (int) list->n, INT8OID,
+										   sizeof(int64), FLOAT8PASSBYVAL,
+										   TYPALIGN_DOUBLE));
+}
+
 PG_FUNCTION_INFO_V1(iblt_compare_decode);
 
 /*
@@ -344,17 +369,18 @@ PG_FUNCTION_INFO_V1(iblt_compare_keys);
 
 /*
  * iblt_compare_keys(iblt, keys bytea, first, number) -> (keys text[], sides
- * text[]): that number of keys of a list, behind the first ones, each as one
- * word, and their sides of the difference.  The sketch may be any fold of the
- * one that the keys are of.
+ * text[], weights bigint[]): that number of keys of a list, behind the first
+ * ones, each as one word, their sides of the difference, and their weights for
+ * iblt_compare_changed.  The sketch may be any fold of the one that the keys
+ * are of.
  */
 Datum
 iblt_compare_keys(PG_FUNCTION_ARGS)
 {
 	IbltSketch	sketch;
 	KeyList		list;
-	Datum		values[2];
-	bool		nulls[2] = {false};
+	Datum		values[3];
+	bool		nulls[3] = {false};
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	key_list_open(&list, &sketch.params, PG_GETARG_BYTEA_P(1), PG_GETARG_INT32(2),
@@ -362,7 +388,55 @@ iblt_compare_keys(PG_FUNCTION_ARGS)
 	values[0] = sketch.params.kind == IBLT_KEY_INTEGER ? integer_words(&list)
 		: key_words(&list, &sketch.params);
 	values[1] = key_sides(&list);
+	values[2] = key_weights(&list);
 	return iblt_value_row(fcinfo, values, nulls);
+}
+
+/* The weight of a row with a checksum, or of no row. */
+static uint64
+row_weight(const IbltHasher *hasher, Datum checksum, bool is_null)
+{
+	return is_null ? 0 : iblt_hash_weight(hasher, (uint64) DatumGetInt64(checksum));
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_changed);
+
+/*
+ * iblt_compare_changed(seed bigint, weights bigint[], here bigint[], there
+ * bigint[]) -> integer[]: the places of the keys whose rows, which have these
+ * checksums, are not the ones of the difference "here - there", from 1 on.
+ * Other rows pass with a probability of about 2^-64.
+ */
+Datum
+iblt_compare_changed(PG_FUNCTION_ARGS)
+{
+	IbltHasher	hasher;
+	Datum	   *values[3];
+	bool	   *nulls[3];
+	int			n[3];
+	Datum	   *places;
+	int			found = 0;
+	int			i;
+
+	iblt_core_hasher_init(&hasher, (uint64) PG_GETARG_INT64(0));
+	for (i = 0; i < 3; i++)
+		deconstruct_array(PG_GETARG_ARRAYTYPE_P(i + 1), INT8OID, sizeof(int64),
+						  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &values[i], &nulls[i], &n[i]);
+	if (n[0] != n[1] || n[0] != n[2])
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("the arrays must have the same length")));
+	places = palloc(Max(n[0], 1) * sizeof(Datum));
+	for (i = 0; i < n[0]; i++)
+	{
+		uint64		weight = fp_sub(row_weight(&hasher, values[1][i], nulls[1][i]),
+									row_weight(&hasher, values[2][i], nulls[2][i]));
+
+		if (nulls[0][i] || weight != (uint64) DatumGetInt64(values[0][i]))
+			places[found++] = Int32GetDatum(i + 1);
+	}
+	return PointerGetDatum(construct_array(places, found, INT4OID, sizeof(int32),
+										   true, TYPALIGN_INT));
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_join);

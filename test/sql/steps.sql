@@ -214,7 +214,7 @@ CREATE TABLE large (id int PRIMARY KEY);
 CREATE TABLE large_there (id int PRIMARY KEY);
 INSERT INTO large SELECT generate_series(1, 12000);
 -- a first sketch that is too small: the next one has another seed
-SELECT s.exact, s.number, (s.plan).seed = 4711 AS same_seed, (s.figures).rows_here, (length(s.keys) - 4) / 16 AS keys
+SELECT s.exact, s.number, (s.plan).seed = 4711 AS same_seed, (s.figures).rows_here, (length(s.keys) - 4) / 24 AS keys
 FROM iblt_internal.search(changed(plan_of('large', 'large_there'), '{"here": {"most_rows": 0}, "there": {"most_rows": 0}}'), NULL) AS s;
 -- parts of the keys, most of which have no rows
 SELECT parts, e.number, (e.figures).rows_here, (e.figures).rows_there, k.keys, k.sides

@@ -276,7 +276,8 @@ sub rows_of { my ($node, $name) = @_; return $node->safe_psql('postgres', "SELEC
 
 foreach my $direction (qw(pull push))
 {
-	foreach my $window (@windows, [ 'before the lookup', $there, hold => lookup(1) ], [ 'before the target is locked', $there, hold => $direction eq 'push' ? [ 'sent', 'repair_lock_tables' ] : lookup(2) ])
+	# a target is looked up behind its lock
+	foreach my $window (@windows, $direction eq 'pull' ? [ 'before the lookup', $there, hold => lookup(1) ] : (), [ 'before the target is locked', $there, hold => [ 'sent', $direction eq 'push' ? 'repair_lock_tables' : 'pg_advisory_xact_lock' ] ])
 	{
 		my ($when, @at) = @$window;
 		my ($target, $text) = ($direction eq 'pull' ? $here : $there, "a $direction, altered $when");
@@ -293,7 +294,7 @@ foreach my $direction (qw(pull push))
 # Statements have been run: no other attempt.
 my $late = fresh();
 my $was = rows_of($here, $late);
-is(run_with(repair_sql($late, 'pull'), { on => $there, ddl => "ALTER TABLE $late ALTER v TYPE bigint", hold => lookup(3) }), '', 'altered after the statements: no rows');
+is(run_with(repair_sql($late, 'pull'), { on => $there, ddl => "ALTER TABLE $late ALTER v TYPE bigint", hold => [ 'sent', 'iblt_compare_fingerprint.pg_catalog.to_regclass' ] }), '', 'altered after the statements: no rows');
 is(error(), "IB004: relation public.$late was altered while it was compared (there)", 'altered after the statements: an error');
 is(restarts(), 0, 'altered after the statements: it does not start again');
 is(rows_of($here, $late), $was, 'altered after the statements: nothing has changed');

@@ -31,7 +31,8 @@ our $plain_settings = "SET datestyle = ISO; SET intervalstyle = postgres; SET ti
 
 sub repair_servers
 {
-	my @awkward = ("datestyle = 'German'", "intervalstyle = 'sql_standard'", "bytea_output = 'escape'", "extra_float_digits = -5",
+	# pg_stat_activity shows a statement as a whole
+	my @awkward = ('track_activity_query_size = 16384', "datestyle = 'German'", "intervalstyle = 'sql_standard'", "bytea_output = 'escape'", "extra_float_digits = -5",
 		"xmlbinary = 'hex'", "xmloption = 'document'", "timezone = 'Asia/Kolkata'",
 		before(19, "standard_conforming_strings = off", "escape_string_warning = off"), ($money ? "lc_monetary = '$money'" : ()));
 	$here = server('here', @awkward);

@@ -1,0 +1,126 @@
+-- The last look ------------------------------------------------------------------------
+--
+-- Before a repair says that it was applied, it makes sure that the rows are as they were to
+-- become.  Triggers, rules and generated columns may have made others of them.
+
+-- Are the rows of unique keys on the target as they were to become? The source is not asked.
+CREATE FUNCTION repair_made_so(plan repair_plan, ids text[], wanted text[]) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	compared plan := plan.compared;
+	s side := repair_side(plan);
+	found found_rows[];
+BEGIN
+	compared.content := 'none';
+	compared.versions := false;
+	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup],
+		reading_of(compared, ids, true));
+	RETURN found[1].checksum::text[] = wanted;
+END
+$$;
+
+-- The keys of steps whose rows differ again, because the source has changed since, and of those
+-- whose rows are not what the repair was to write, the number and one of them; without "again",
+-- the source is asked only if the target's rows are not.
+-- Relies on: what lookups rely on, in the transaction that has changed the rows.
+CREATE FUNCTION repair_verify(plan repair_plan, steps repair_step[], again boolean,
+	OUT differ text[], OUT number bigint, OUT wrong text) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	pull boolean := (plan.asked).target = 'here';
+	before record := repair_compared(steps);
+	now record;
+	wanted text[] := CASE WHEN pull THEN before.there ELSE before.here END;
+	unfilled text[] := CASE (plan.asked).winner WHEN 'not null'
+		THEN repair_not_filled(plan, steps) END;
+BEGIN
+	IF (plan.asked).winner = 'newest' THEN
+		wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
+	END IF;
+	number := 0;
+	IF NOT again AND unfilled IS NULL AND repair_by_action(plan)
+			AND repair_made_so(plan, before.ids, wanted) THEN
+		RETURN;
+	END IF;
+	now := repair_look(plan, repair_ids(plan, steps), false, false);
+	SELECT array_agg(DISTINCT n.id), count(DISTINCT n.id) FILTER (WHERE x.wrong),
+		min(n.id) FILTER (WHERE x.wrong)
+	INTO differ, number, wrong
+	FROM unnest(now.ids, now.here, now.there) AS n(id, here, there)
+	LEFT JOIN unnest(before.ids, wanted) AS b(id, wanted) USING (id),
+	LATERAL (SELECT unfilled IS NULL AND CASE WHEN pull
+		THEN n.here IS DISTINCT FROM b.wanted OR n.there IS NOT DISTINCT FROM b.wanted
+		ELSE n.there IS DISTINCT FROM b.wanted OR n.here IS NOT DISTINCT FROM b.wanted
+		END) AS x(wrong)
+	WHERE n.here IS DISTINCT FROM n.there;
+	IF unfilled <> '{}' THEN
+		number := cardinality(unfilled);
+		wrong := unfilled[1];
+	END IF;
+	wrong := (SELECT min(s.key::text) FROM unnest(steps) AS s WHERE s.id = wrong);
+END
+$$;
+
+-- The error for rows that are not what the repair was to write.
+CREATE FUNCTION repair_refuse_result(plan repair_plan, number bigint, wrong text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'triggered_data_change_violation',
+		MESSAGE = format('after the repair, the rows of %s keys are not as on the source', number),
+		DETAIL = format('One key is %s. Nothing was changed.', wrong),
+		HINT = 'Look for a trigger, a rule, a column that another expression generates, '
+			'or one that the condition names and the repair leaves out.'
+			|| coalesce(E'\nTriggers of the table: ' || repair_triggers(plan, '{insert,update}')
+				|| '. Set as_replica => true to repair as replication does.', '');
+END
+$$;
+
+-- Reads the rows of a relation once more, unless statements have seen them; the work with the ids
+-- of those that differ again, if that is asked for.
+CREATE FUNCTION repair_verify_all(INOUT work repair_work, seen boolean) RETURNS repair_work
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	steps repair_step[];
+	x record;
+	number bigint := 0;
+	wrong text;
+	source side := repair_source(work.plan);
+BEGIN
+	FOR n IN 1 .. CASE WHEN seen AND work.differ IS NULL THEN 0 ELSE work.batches END LOOP
+		PERFORM repair_progress(work, 'reading the rows once more', n);
+		steps := repair_batch(work, n);
+		CONTINUE WHEN repair_status(steps, 1) <> 'preview';
+		x := repair_verify(work.plan, steps, work.differ IS NOT NULL);
+		work.differ := work.differ || x.differ;
+		number := number + x.number;
+		wrong := coalesce(wrong, x.wrong);
+	END LOOP;
+	IF number > 0 THEN
+		PERFORM repair_refuse_result(work.plan, number, wrong);
+	ELSIF work.keys > 0 AND repair_by_action(work.plan) THEN
+		-- the source is not read again
+		PERFORM nodes_described(source, ask_one(source.place, 'SELECT '
+			|| read_fingerprint_sql(source, format('pg_catalog.to_regclass(%L)',
+				source.relation))));
+	END IF;
+END
+$$;
+
+-- Changes the rows that were claimed, of one relation or several, and reads them once more;
+-- the peer has yet to commit.
+CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	seen boolean := repair_run(works);
+BEGIN
+	FOR i IN 1 .. cardinality(works) LOOP
+		works[i] := repair_verify_all(works[i], seen);
+	END LOOP;
+	RETURN works;
+END
+$$;
