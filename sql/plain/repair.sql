@@ -13,7 +13,7 @@ CREATE FUNCTION plain_attempt(statements text[], n bigint[], at_most boolean[], 
 AS $$
 DECLARE
 	pinned text := 'pg_catalog, pg_temp';
-	current integer;
+	current integer := 1;	-- an error before the first one is not that of none
 	changed bigint;
 	miscounted bigint;
 	state text;

@@ -82,7 +82,7 @@ CREATE FUNCTION repair_try(statements text[], kept text[], n bigint[], at_most b
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	current integer;
+	current integer := 1;	-- an error before the first one is not that of none
 	tried record;
 BEGIN
 	IF conn IS NOT NULL THEN

@@ -388,6 +388,10 @@ is(sorts("direction => 'pull', origin => 'mender'"), 'delete applied 1', 'under 
 sql('c', "SELECT pg_replication_origin_drop('mender')");
 unlike(slurp_file($_->logfile), qr/secret [46]/, 'no log has rows') foreach @servers;
 
+# an error before the first statement, such as a cancel
+is(sql('desk', "SET search_path = iblt_internal; SELECT concat_ws(' ', x ->> 'failed', x ->> 'state', failed, (e).state)
+	FROM plain_attempt(NULL, NULL, NULL, NULL) AS x, repair_try(NULL, NULL, NULL, NULL, NULL, NULL)"), '1 22004 1 22004', 'no error is taken for success');
+
 # checks that are deferred, keys that are not unique, which row wins, and locks
 each_of('cd', 'CREATE TABLE shop.w (id int PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE, u int UNIQUE DEFERRABLE, at timestamptz); CREATE TABLE shop.n (v text, w int); CREATE INDEX ON shop.n (v)');
 sql('c', "INSERT INTO shop.w VALUES (1, 1, '2026-01-01'), (2, 2, '2026-01-02'); INSERT INTO shop.n SELECT 'v' || g % 3, g % 2 FROM generate_series(1, 12) AS g");
