@@ -112,3 +112,15 @@ FROM (SELECT g, iblt_agg(id, c) FROM p GROUP BY g) x(g, s);
 TRUNCATE p2;
 SELECT rows, capacity FROM (SELECT iblt_agg(id, c, 300 + g - g) FROM p) x(s), iblt_info(s);
 RESET enable_partitionwise_aggregate;
+
+--
+-- Expressions that LLVM compiles.
+--
+CREATE TEMP TABLE interpreted AS SELECT iblt_agg(i, iblt_checksum(t.*), 50) AS s, sum(iblt_checksum_seeded(7, t.*)) AS sum
+FROM (SELECT i, i::text AS v FROM generate_series(1, 1000) i) t;
+SET jit = on;
+SET jit_above_cost = 0;
+SELECT iblt_agg(i, iblt_checksum(t.*), 50) = (SELECT s FROM interpreted) AS same, sum(iblt_checksum_seeded(7, t.*)) = (SELECT sum FROM interpreted) AS same_sum
+FROM (SELECT i, i::text AS v FROM generate_series(1, 1000) i) t;
+RESET jit;
+RESET jit_above_cost;
