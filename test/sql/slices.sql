@@ -486,6 +486,9 @@ INSERT INTO t TABLE h;
 ANALYZE;
 -- where slices begin is guessed by the statistics of one table
 SELECT count(iblt_internal.run_probe(relation, 'id')) AS probed FROM unnest('{h,t}'::regclass[]) AS relation;
+-- a relation without a page has nothing to look up
+CREATE TABLE empty (id int PRIMARY KEY);
+SELECT iblt_internal.sample_slice_index('empty', '{id}', false, false) AS looked_up;
 -- the guess is behind the bound before it: of too few rows, or near to the last value that is known, the index is walked
 SELECT lo, rows, estimate, iblt_internal.slice_guess(plan_of('h', 't'), '{1,1001,2001}', lo, rows, estimate)
 FROM (VALUES (NULL::text[], 100, 2000), ('{501}', 100, 2000), ('{501}', 1, 1000000), ('{1}', 500, 2000), ('{1801}', 500, 2000), ('{2001}', 500, 2000)) AS v(lo, rows, estimate);
