@@ -125,6 +125,7 @@ AS $$
 				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
 		'triggers', repair_describe_triggers(relation),
 		'replica', current_setting('session_replication_role') = 'replica',
+		'rules', c.relhasrules,
 		-- what names the catalog of Citus is planned only where it is
 		'distributed', CASE WHEN to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN false
 			ELSE query_to_xml(format('SELECT 1 FROM pg_catalog.pg_dist_partition'

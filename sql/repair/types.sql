@@ -62,6 +62,7 @@ CREATE TYPE repair_target AS (
 	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
 	replica boolean,		-- the session has session_replication_role = replica
 	distributed boolean,	-- a table of Citus
+	rules boolean,			-- it may have some
 	columns repair_target_column[],
 	triggers repair_trigger[]	-- that are not disabled
 );

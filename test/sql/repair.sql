@@ -294,6 +294,14 @@ ALTER TABLE many DROP CONSTRAINT many_check;
 CREATE RULE nothing AS ON UPDATE TO many WHERE NEW.id = 1111 DO INSTEAD NOTHING;
 SELECT outcome($$SELECT steps('many', 'apply => true')$$);
 DROP RULE nothing ON many;
+-- a rule that writes elsewhere, and returns what it was given
+CREATE TABLE ruled (id int PRIMARY KEY, v text);
+CREATE TABLE ruled_source (LIKE ruled INCLUDING ALL);
+CREATE TABLE aside (LIKE ruled);
+INSERT INTO ruled_source SELECT i, 'v' FROM generate_series(1, 50) i;
+CREATE RULE aside AS ON INSERT TO ruled DO INSTEAD INSERT INTO aside VALUES (new.*) RETURNING *;
+SELECT outcome($$SELECT steps('ruled', 'apply => true')$$);
+SELECT count(*) FROM aside;
 -- a delete that does not delete, of one row and of many
 BEGIN;
 DELETE FROM many_source WHERE id = 5;
