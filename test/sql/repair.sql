@@ -354,4 +354,14 @@ FROM (VALUES (false), (true)) AS v(by_hash),
 	LATERAL run_repair_judge(p, kept, found, now) AS j ORDER BY by_hash, j.number;
 SET search_path = rep, public;
 
+-- an insert changes a row that a statement for many rows has updated and seen
+CREATE TABLE later (id int PRIMARY KEY, v int);
+CREATE TABLE later_source (id int PRIMARY KEY, v int);
+INSERT INTO later VALUES (1, 1), (2, 2);
+INSERT INTO later_source VALUES (1, 10), (2, 2), (3, 3);
+CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN UPDATE rep.later SET v = 0 WHERE id = 1; RETURN NULL; END';
+CREATE TRIGGER later AFTER INSERT ON later FOR EACH ROW EXECUTE FUNCTION later();
+SELECT outcome($$SELECT steps('later', 'apply => true')$$);
+SELECT * FROM later ORDER BY id;
+
 DROP SCHEMA rep CASCADE;
