@@ -424,7 +424,7 @@ iblt_compare_changed(PG_FUNCTION_ARGS)
 						  FLOAT8PASSBYVAL, TYPALIGN_DOUBLE, &values[i], &nulls[i], &n[i]);
 	if (n[0] != n[1] || n[0] != n[2])
 		ereport(ERROR,
-				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the arrays must have the same length")));
 	places = palloc(Max(n[0], 1) * sizeof(Datum));
 	for (i = 0; i < n[0]; i++)

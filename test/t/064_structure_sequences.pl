@@ -261,5 +261,5 @@ is($audited->(), "column|s.t.d|default|5||danger\nsequence|s.t_id_seq|behind its
 $node->safe_psql('b', q{SELECT setval('"Ol.d".t_id_seq', 3)});
 is($node->safe_psql('a', "SELECT sql FROM iblt_repair_sequences($peer, schema => 's', peer_schema => 'Ol.d')"), q{SELECT pg_catalog.setval('s.t_id_seq', 3);}, 'sequences of that schema');
 
-is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'iblt%'"), 0, 'no connection is left');
+ok($node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name LIKE 'iblt%'"), 'no connection is left');
 done_testing();
