@@ -248,7 +248,8 @@ inner() {
 	measure_elsewhere
 	if [ "$(nproc)" -ge 2 ]; then measure_sessions; fi
 	pin_servers "0-$(($(nproc) - 1))"
-	sql $HERE_PORT -c "$(run_sql t "max_load => 0.25")" >/dev/null
+	# with many slices, because no pause is behind the last one
+	sql $HERE_PORT -c "$(run_sql t "max_load => 0.25, slice_ms => 100")" >/dev/null
 	read_medians "$WORK/timing.out"
 	report_bars
 	report_elsewhere

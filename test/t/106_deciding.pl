@@ -260,7 +260,10 @@ foreach my $case ([ 'by_key', 'sketch', 'scan and lookup by key' ], [ 'by_hash',
 	is(join('; ', map { join ', ', split /\n/, $_->{out} } @second), "$all; $all", "$statement and recheck, second session: both find the same");
 }
 
-# A repair: what is written just before a step of it.
+# A repair: what is written just before a step of it.  Its statements would see what they have written,
+# but a trigger can change rows later.
+sql('here', 'CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$;
+	CREATE TRIGGER nothing AFTER INSERT OR UPDATE OR DELETE ON by_key FOR EACH ROW EXECUTE FUNCTION nothing()');
 foreach my $case (
 	[ '^locking', 'claim', 'delete 2 skipped changed since it was compared, insert 3 applied , update 1 skipped changed since it was compared',
 		"UPDATE by_key SET v = 'other' WHERE id = 1; INSERT INTO by_key VALUES (2, 'other')" ],
@@ -270,6 +273,7 @@ foreach my $case (
 	my ($at, $statement, $expected, $write) = @$case;
 	is(written($at, 'there', $write, "BEGIN; SELECT action, key ->> 'id', status, detail FROM iblt_repair('by_key', $peer, direction => 'pull', apply => true) ORDER BY 1; ROLLBACK"),
 		$expected, "$statement, writer: on the source");
+	isnt(sql('there', 'SELECT string_agg(id || coalesce(v, \'\'), \' \' ORDER BY id) FROM by_key WHERE id < 3'), '1there', "$statement, writer: it wrote");
 	sql('there', "DELETE FROM by_key WHERE id = 2; UPDATE by_key SET v = 'there' WHERE id = 1");
 }
 
