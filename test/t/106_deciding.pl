@@ -268,7 +268,7 @@ foreach my $case (
 	[ '^locking', 'claim', 'delete 2 skipped changed since it was compared, insert 3 applied , update 1 skipped changed since it was compared',
 		"UPDATE by_key SET v = 'other' WHERE id = 1; INSERT INTO by_key VALUES (2, 'other')" ],
 	[ '^scanning for', 'absence', 'delete 2 skipped changed since it was compared, insert 3 applied , update 1 applied ', 'INSERT INTO by_key VALUES (2)' ],
-	[ 'once more$', 'last look', 'delete 2 applied , insert 3 applied , update 1 applied ', "UPDATE by_key SET v = 'other' WHERE id = 1" ])
+	[ 'once more', 'last look', 'delete 2 applied , insert 3 applied , update 1 applied ', "UPDATE by_key SET v = 'other' WHERE id = 1" ])
 {
 	my ($at, $statement, $expected, $write) = @$case;
 	is(written($at, 'there', $write, "BEGIN; SELECT action, key ->> 'id', status, detail FROM iblt_repair('by_key', $peer, direction => 'pull', apply => true) ORDER BY 1; ROLLBACK"),
