@@ -135,6 +135,11 @@ BEGIN
 				CASE WHEN s.place IS NOT NULL THEN peer_title(s.place)
 				ELSE 'this server' END),
 			HINT = 'Repair its primary.';
+	ELSIF (plan.asked).apply AND s.place IS NOT NULL AND (plan.target).read_only THEN
+		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
+			MESSAGE = format('%s cannot be repaired: %s has default_transaction_read_only = on',
+				s.relation, peer_title(s.place)),
+			HINT = 'If it is to be changed, repair it as a role for which this setting is off.';
 	ELSIF (plan.asked).apply AND s.place IS NOT NULL AND source.place IS NULL
 			AND repair_written(source.relation::regclass) THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',

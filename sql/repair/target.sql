@@ -125,6 +125,7 @@ AS $$
 				SELECT relation UNION SELECT relid FROM pg_partition_tree(relation))),
 		'triggers', repair_describe_triggers(relation),
 		'replica', current_setting('session_replication_role') = 'replica',
+		'read_only', current_setting('default_transaction_read_only') = 'on',
 		'rules', c.relhasrules,
 		-- what names the catalog of Citus is planned only where it is
 		'distributed', CASE WHEN to_regclass('pg_catalog.pg_dist_partition') IS NULL THEN false

@@ -61,6 +61,7 @@ CREATE TYPE repair_target AS (
 	foreign_keys repair_foreign_key[],
 	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
 	replica boolean,		-- the session has session_replication_role = replica
+	read_only boolean,		-- its transactions only read, unless they ask for more
 	distributed boolean,	-- a table of Citus
 	rules boolean,			-- it may have some
 	columns repair_target_column[],
