@@ -9,14 +9,14 @@
 -- The statements that go before each plain query on the peer, with the settings of the
 -- function that runs such a query here, if that has any of its own; a label is its
 -- application_name.
--- Without "writes" it only reads, unless it is in the transaction of a repair.  A role, or a
+-- With "writes" the server's default_transaction_read_only decides whether it may.  Without, it
+-- only reads, unless it is in the transaction of a repair.  A role, or a
 -- function of users, can set iblt.writing, too, but other messages begin their transaction.
 CREATE FUNCTION plain_settings(label text DEFAULT NULL, as_of text DEFAULT NULL,
 	writes boolean DEFAULT false) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('SET TRANSACTION ISOLATION LEVEL READ COMMITTED%s; SELECT pg_catalog.concat(',
-			CASE WHEN writes THEN ', READ WRITE' END)
+	SELECT 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.concat('
 		|| string_agg(format('pg_catalog.set_config(%L, %L, %s)', name, coalesce(other, value),
 			CASE name WHEN 'application_name' THEN 'false' ELSE 'true' END), ', ')
 		|| $q$, CASE WHEN pg_catalog.current_setting('client_connection_check_interval', true)

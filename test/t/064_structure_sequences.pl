@@ -231,7 +231,12 @@ like(fails('iblt_audit_structure(' . literal($node->connstr('a')) . ')'), qr/220
 drop();
 both_run('CREATE SEQUENCE s.q');
 setval(a => "'s.q'", 40);
-is(on('conductor', "SELECT status FROM iblt_repair_sequences($near, schema => 's', here_peer => $peer, apply => true)"), 'applied', 'a sequence of a database without iblt');
+my $move = "SELECT status FROM iblt_repair_sequences($near, schema => 's', here_peer => $peer, apply => true)";
+on('a', 'ALTER DATABASE b SET default_transaction_read_only = on');
+like(($node->psql('conductor', $move))[2], qr/cannot execute ALTER SEQUENCE in a read-only transaction/, 'a server that is to be read only');
+on('a', 'ALTER DATABASE b RESET default_transaction_read_only');
+is(state('b', 's.q'), '1|f', 'is left as it is');
+is(on('conductor', $move), 'applied', 'a sequence of a database without iblt');
 is(state('b', 's.q'), '40|t', 'is moved');
 
 like(fails("iblt_audit_structure($peer, here_peer => $peer)"), qr/22023: here and the peer are the same database/, 'the same database twice');
