@@ -9,7 +9,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 IbltTest::share_sessions();
-use IbltTest qw(inside major_version server sides both literal audit_stats failure subscribed);
+use IbltTest qw(inside major_version server sides both literal audit_stats failure subscribed unnoticed);
 
 my ($here, $there) = (server('here'), server('there'));
 inside($here, $there);
@@ -33,15 +33,6 @@ sub detail
 }
 
 # --- damaged indexes ----------------------------------------------------------------
-
-# Runs SQL whose rows the index is not told of.
-sub unnoticed
-{
-	my ($node, $index, $sql) = @_;
-	my $set = "UPDATE pg_index SET indisready = %s, indisvalid = %1\$s WHERE indexrelid = '$index'::regclass";
-	$node->safe_psql('postgres', $_) foreach (sprintf($set, 'false'), $sql, sprintf($set, 'true'));
-	return;
-}
 
 both('CREATE TABLE damaged (id int PRIMARY KEY, v text); INSERT INTO damaged SELECT g, g FROM generate_series(1, 20000) g; VACUUM ANALYZE damaged;
 	CREATE TABLE damaged_pair (id int, n date, v text, PRIMARY KEY (id, n)); INSERT INTO damaged_pair SELECT g, \'2026-01-01\', g FROM generate_series(1, 20000) g; VACUUM ANALYZE damaged_pair');

@@ -76,6 +76,15 @@ foreach my $table (sort keys %keys)
 	}
 }
 
+# --- an index that lacks a row of the first lookup -------------------------------------------
+
+# What an index hides is checked after the last lookup.
+both('CREATE TABLE hidden (id int PRIMARY KEY, v int); INSERT INTO hidden SELECT g, g FROM generate_series(1, 20000) g; ANALYZE hidden');
+$there->safe_psql('postgres', 'UPDATE hidden SET v = -v WHERE id % 100 = 0; INSERT INTO hidden VALUES (0, 0)');
+unnoticed($here, 'hidden_pkey', 'INSERT INTO hidden VALUES (0, 1)');
+like(failure("SELECT FROM iblt_compare('hidden', $peer, recheck => 0)"), qr/XX002: an index of public\.hidden does not find rows that the table has \(here\)/,
+	'an index that lacks a row of the first of many lookups: an error');
+
 # --- parts of the keys ---------------------------------------------------------------------
 
 # A comparison with sketches that hold few keys takes the keys in parts.  The least

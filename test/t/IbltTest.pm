@@ -18,6 +18,7 @@
 #	lines(TEXT)                  the number of lines
 #	audit_stats(CALL)            a subquery: the rows of iblt_audit_stats after that call of iblt_audit
 #	failure(SQL)                 the error, with its SQLSTATE; '' if there is none
+#	unnoticed(NODE, INDEX, SQL)  runs SQL whose rows the index is not told of
 #	wait_for(NODE, QUERY)        waits until the query gives true
 #	subscribed(NODE, NUMBER [, SUBSCRIPTION])  waits until that number of tables is copied
 #	background(NODE, SQL)        starts psql, which runs SQL while the test goes on: out, err
@@ -39,7 +40,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-our @EXPORT = qw(inside random_seed major_version before server standby replayed hba sides awkward_extensions both literal conninfo lines audit_stats failure wait_for subscribed
+our @EXPORT = qw(inside random_seed major_version before server standby replayed hba sides awkward_extensions both literal conninfo lines audit_stats failure unnoticed wait_for subscribed
 	background finish start_load stop_load connections nothing_left);
 
 our ($here, $there);
@@ -163,6 +164,14 @@ sub failure
 	my ($rc, $out, $err) = ($how{node} // $here)->psql('postgres', "\\set VERBOSITY verbose\n$sql",
 		($how{user} ? (extra_params => [ '-U', $how{user} ]) : ()));
 	return $rc == 0 ? '' : $err;
+}
+
+sub unnoticed
+{
+	my ($node, $index, $sql) = @_;
+	my $set = "UPDATE pg_index SET indisready = %s, indisvalid = %1\$s WHERE indexrelid = '$index'::regclass";
+	$node->safe_psql('postgres', $_) foreach (sprintf($set, 'false'), $sql, sprintf($set, 'true'));
+	return;
 }
 
 sub wait_for
