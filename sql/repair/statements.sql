@@ -335,11 +335,13 @@ $$;
 -- column as one literal of an array, and the elements are read as literals are.
 
 -- Does a statement for many rows see what becomes of them? Not if something else may change them
--- later, or a rule writes something else and returns what the statement had.
+-- later, a rule writes something else and returns what the statement had, or a condition may leave
+-- them out, which may name columns that are not compared.
 CREATE FUNCTION repair_sees(plan repair_plan) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT repair_by_action(plan) AND (plan.asked).winner = 'source'
+		AND (repair_side(plan)).condition IS NULL
 		AND (repair_side(plan)).mapped IS NOT TRUE AND (repair_side(plan)).remote IS NOT TRUE
 		AND coalesce(cardinality((plan.target).triggers), 0) = 0 AND NOT (plan.target).rules
 		AND NOT EXISTS (SELECT FROM unnest((plan.target).foreign_keys) AS k
