@@ -48,7 +48,8 @@ BEGIN
 END
 $$;
 
--- The ids of the keys whose steps of a kind change what a foreign key refers to.
+-- The ids of the keys whose steps of a kind change what a foreign key refers to, or may do so.
+-- No statement sets a generated column, but each update may change it.
 CREATE FUNCTION repair_affecting(work repair_work, action text, k repair_foreign_key)
 RETURNS text[]
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -57,7 +58,10 @@ AS $$
 		unnest(repair_batch(work, n)) AS s
 		WHERE s.status = 'preview' AND s.action = repair_affecting.action
 		AND (s.action = 'delete'
-			OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)))
+			OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)
+			OR EXISTS (SELECT FROM unnest(((work.plan).target).columns) AS t
+				WHERE t.generated
+				AND t.name IN (SELECT c.referenced FROM unnest(k.columns) AS c))))
 $$;
 
 -- What foreign keys would change too, or what would violate them, if the rows of all steps of

@@ -79,6 +79,11 @@ $there->safe_psql('postgres', "UPDATE coded SET code = 'new' || code WHERE id IN
 like(failure('SELECT * FROM ' . call('coded', 'pull', 'apply => true')), qr/1 row of public.uses refers to such rows by constraint uses_code_fkey ON UPDATE CASCADE/, 'ON UPDATE CASCADE is refused, too');
 repair('coded', 'pull', 'apply => true, cascade => true');
 same('coded', 'ON UPDATE CASCADE');
+both('CREATE TABLE made (id int PRIMARY KEY, v int, code int GENERATED ALWAYS AS (v * 10) STORED UNIQUE); INSERT INTO made (id, v) VALUES (1, 1), (2, 2);
+	CREATE TABLE of_made (id int PRIMARY KEY, code int REFERENCES made (code) ON UPDATE SET NULL); INSERT INTO of_made VALUES (1, 10)');
+$there->safe_psql('postgres', 'UPDATE made SET v = 7 WHERE id = 1');
+like(failure('SELECT * FROM ' . call('made', 'pull', 'apply => true')), qr/2BP01: .*1 row of public.of_made refers to such rows by constraint of_made_code_fkey ON UPDATE SET NULL/s, 'and where it refers to a generated column, which no statement sets');
+is(contents($here, 'of_made'), '(1,10)', 'and nothing was changed');
 
 both("CREATE TABLE uniq (id int PRIMARY KEY, u int UNIQUE, v text); INSERT INTO uniq SELECT g, g FROM generate_series(1, 300) g");
 $there->safe_psql('postgres', 'DELETE FROM uniq WHERE id = 300; UPDATE uniq SET u = u + 1000; UPDATE uniq SET u = u - 999; DELETE FROM uniq WHERE id = 1; INSERT INTO uniq VALUES (900, 1)');
