@@ -16,12 +16,12 @@ $$;
 
 -- The type of an array of texts of values of a type, from which a value is made as from a
 -- literal; NULL if there is none.
--- The elements of an array cannot be arrays.  A cast of a text to an array reads it as a
--- literal, unless somebody has made another cast.
+-- The elements of an array cannot be arrays, and unnest() takes composite ones apart.  A cast of a
+-- text to such a type reads it as a literal, unless somebody has made another cast.
 CREATE FUNCTION repair_list(type oid) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN t.typcategory <> 'A'
+	SELECT CASE WHEN t.typcategory NOT IN ('A', 'C')
 		THEN CASE WHEN t.typarray <> 0 AND t.typdelim = ',' THEN repair_type(t.typarray) END
 		WHEN NOT EXISTS (SELECT FROM pg_cast c
 			WHERE c.castsource = 'text'::regtype AND c.casttarget = type)

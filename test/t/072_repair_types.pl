@@ -233,5 +233,13 @@ foreach my $table ('every', 'every_bag')
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('$table', ${\ conninfo($there)})"), '0', "$table: iblt_compare says so, too");
 }
 
+# Composite values whose first column reads like such a value, in statements for many rows.
+both(q{CREATE TYPE one AS (t text); CREATE TYPE two AS (t text, u text); CREATE DOMAIN as_two AS two;
+	CREATE TABLE inside (k one PRIMARY KEY, c two, d as_two, n text); INSERT INTO inside VALUES (ROW('zzz'), ROW('x', 'y'), ROW('x', 'y'), 'a')});
+$here->safe_psql('postgres', q{INSERT INTO inside VALUES (ROW('(zzz)'), ROW('x', 'y'), ROW('x', 'y'), 'a')});
+$there->safe_psql('postgres', q{UPDATE inside SET c = ROW('(1,2)', 'u'), d = ROW('(1,2)', 'u'), n = 'b'; INSERT INTO inside VALUES (ROW('("(new)")'), ROW('(3,4)', 'v'), ROW('(3,4)', 'v'), 'c')});
+is(repair('inside', 'pull', 'apply => true'), join("\n", 'delete {"k": {"t": "(zzz)"}} applied', 'insert {"k": {"t": "(\\"(new)\\")"}} applied', 'update {"k": {"t": "zzz"}} applied'), 'composite values are not taken apart');
+same('inside', 'composite values');
+
 $_->stop foreach ($here, $there);
 done_testing();
