@@ -182,11 +182,9 @@ clean distclean:
 .PHONY: all install installcheck uninstall clean distclean
 endif
 
-# What a driver pins is in one file, because SET clauses cannot share a list, and so is what its
-# handler keeps of an error, which only the handler itself can ask for.
-sql/iblt--$(EXTVERSION).sql: $(SQL_PARTS) sql/pinned_settings sql/take_failure
-	sed -e '/@pinned_settings@/{' -e 'r $(filter %pinned_settings,$^)' -e 'd' -e '}' \
-		-e '/@take_failure@;/{' -e 'r $(filter %take_failure,$^)' -e 'd' -e '}' $(filter %.sql,$^) > $@
+# assemble.awk says what it writes into the parts.
+sql/iblt--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure $(SQL_PARTS)
+	awk -f $^ > $@
 
 # --- unit tests of src/core, without a server -------------------------------
 

@@ -70,32 +70,13 @@ END
 $$;
 
 -- The other arguments of an audit.
-CREATE FUNCTION audit_make_options(max_differences bigint, cast_types boolean, extra_columns text,
-	recheck integer, timeout interval, seed bigint, trust_filters boolean, progress boolean,
-	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false,
-	mappings jsonb DEFAULT NULL) RETURNS audit_options
+CREATE FUNCTION audit_make_options(compare options, trust_filters boolean, mappings jsonb)
+RETURNS audit_options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
-DECLARE
-	compare options;
-	options audit_options;
 BEGIN
-	compare.max_differences := max_differences;
-	compare.content := 'none';
-	compare.cast_types := cast_types;
-	compare.extra_columns := extra_columns;
-	compare.recheck := recheck;
-	compare.timeout := timeout;
-	compare.seed := seed;
-	compare.progress := progress;
-	compare.live := live;
-	compare.method := method;
-	compare.by_index := by_index;
-	options.compare := compare;
-	options.trust_filters := coalesce(trust_filters, false);
-	options.mappings := audit_mappings(mappings);
-	RETURN options;
+	RETURN ROW(compare, coalesce(trust_filters, false), audit_mappings(mappings))::audit_options;
 END
 $$;
 
@@ -324,8 +305,7 @@ DECLARE
 	conns text[] := audit_conns(here_peer IS NOT NULL);
 	target audit_target := audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
-	options audit_options := audit_make_options(max_differences, cast_types, extra_columns, recheck,
-		timeout, seed, trust_filters, progress, live, method, by_index, mappings);
+	options audit_options := audit_make_options(@arguments options@, trust_filters, mappings);
 	results audit_row[];
 	e failure;
 BEGIN

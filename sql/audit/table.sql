@@ -51,13 +51,13 @@ AS $$
 DECLARE
 	compare options := options.compare;
 BEGIN
-	compare.relation := audit_name(item);
-	compare.label := 'iblt_audit ' || compare.relation;
+	compare.relation_name := audit_name(item);
+	compare.label := 'iblt_audit ' || compare.relation_name;
 	compare.exclude := item.exclude;
 	compare.condition := item.condition;
 	compare.peer_condition := item.peer_condition;
-	compare.mapping := nullif(options.mappings #> ARRAY[compare.relation, 'here'], 'null');
-	compare.peer_mapping := nullif(options.mappings #> ARRAY[compare.relation, 'there'],
+	compare.mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'here'], 'null');
+	compare.peer_mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'there'],
 		'null');
 	-- of published columns, audit_check_columns says more
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'

@@ -162,11 +162,12 @@ BEGIN
 END
 $$;
 
--- Options with a label for what a driver does, and the name of the relation of this side; an
--- error for those that do not fit.  A relation elsewhere is named by here_relation.
+-- Options with a label for what a driver does, the name of the relation of this side, the condition
+-- there and a random seed if they are not given; an error for those that do not fit.  A relation
+-- elsewhere is named by here_relation.
 CREATE FUNCTION compare_options(does text, relation regclass, elsewhere boolean,
 	here_relation text, options options) RETURNS options
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
 	-- in a later attempt the relation may be gone, which is said of it by its name
@@ -180,12 +181,14 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'here_relation needs here_peer',
 			HINT = 'Give here_peer too, or name a relation of this database in relation.';
-	ELSIF elsewhere THEN
-		options.relation := nodes_relation(here_relation, 'here_relation');
 	END IF;
+	options.relation_name := CASE WHEN elsewhere
+		THEN nodes_relation(here_relation, 'here_relation') ELSE relation_name(relation) END;
 	PERFORM check_options(CASE WHEN elsewhere THEN 'pg_catalog.pg_class' ELSE relation END,
 		options);
-	options.label := does || ' ' || options.relation;
+	options.peer_condition := coalesce(options.peer_condition, options.condition);
+	options.seed := coalesce(options.seed, random_seed());
+	options.label := does || ' ' || options.relation_name;
 	RETURN options;
 END
 $$;
@@ -269,24 +272,6 @@ AS $$
 		WHEN rows::text IN ('columns', 'changed') THEN rows::text ELSE '' END
 $$;
 
--- The arguments of a driver, with a random seed if there is none.
-CREATE FUNCTION make_options(relation regclass, columns text[], exclude text[], key_columns text[],
-	condition text, peer_condition text, max_differences bigint, content text, cast_types boolean,
-	extra_columns text, recheck integer, timeout interval, seed bigint, progress boolean,
-	live text DEFAULT 'off', method text DEFAULT 'sketch', by_index boolean DEFAULT false,
-	peer_columns jsonb DEFAULT NULL, expressions jsonb DEFAULT NULL,
-	peer_expressions jsonb DEFAULT NULL) RETURNS options
-	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN ROW(relation_name(relation), columns, exclude, key_columns, condition,
-		coalesce(peer_condition, condition), make_mapping(NULL, expressions),
-		make_mapping(peer_columns, coalesce(peer_expressions, expressions)), max_differences,
-		content, cast_types, extra_columns, recheck, timeout, coalesce(seed, random_seed()),
-		progress, NULL, NULL, NULL, live, NULL, method, by_index)::options;
-END
-$$;
-
 CREATE FUNCTION @extschema@.iblt_compare(
 	relation regclass DEFAULT NULL,
 	peer text DEFAULT NULL,
@@ -320,10 +305,10 @@ RETURNS TABLE (key jsonb, side text, differs text[], here jsonb, there jsonb, co
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	options options := make_options(relation, columns, exclude,
-		key_columns, condition, peer_condition, max_differences,
-		content_of(rows), cast_types, extra_columns, recheck, timeout, seed, progress, live,
-		method, by_index, peer_columns, expressions, peer_expressions);
+	content text := content_of(rows);
+	mapping jsonb := make_mapping(NULL, expressions);
+	peer_mapping jsonb := make_mapping(peer_columns, coalesce(peer_expressions, expressions));
+	options options := @arguments options@;
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[];
 	plan plan;

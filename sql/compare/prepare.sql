@@ -164,7 +164,7 @@ RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	names text[] := ARRAY[options.relation, peer_name(options.relation, peer_relation)];
+	names text[] := ARRAY[options.relation_name, peer_name(options.relation_name, peer_relation)];
 	sides side[];
 	begun timestamptz := clock_timestamp();
 	own live_digest;
@@ -196,8 +196,8 @@ BEGIN
 		ARRAY[options.condition, options.peer_condition], options.live <> 'off', options.label,
 		small, own.subtable_cells, ARRAY[options.mapping, options.peer_mapping]);
 	-- by another name, it may have another peer
-	IF conns[1] IS NULL AND sides[1].relation IS DISTINCT FROM options.relation THEN
-		PERFORM refuse_altered(options.relation, 'here');
+	IF conns[1] IS NULL AND sides[1].relation IS DISTINCT FROM options.relation_name THEN
+		PERFORM refuse_altered(options.relation_name, 'here');
 	END IF;
 	IF num_nulls(sides[1].relation, sides[2].relation) > 0 THEN
 		PERFORM require_relations(conns, names, ARRAY[sides[1].relation, sides[2].relation]);

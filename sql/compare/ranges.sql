@@ -135,21 +135,6 @@ BEGIN
 END
 $$;
 
--- Options with a label, or an error for those that do not fit.
-CREATE FUNCTION range_options(relation regclass, options options, ranges integer) RETURNS options
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF coalesce(ranges, 0) NOT BETWEEN 1 AND 10000 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'ranges must be between 1 and 10000';
-	END IF;
-	PERFORM check_options(relation, options);
-	options.label := 'iblt_compare_ranges ' || relation::text;
-	RETURN options;
-END
-$$;
-
 CREATE FUNCTION @extschema@.iblt_compare_ranges(
 	relation regclass,
 	peer text DEFAULT NULL,
@@ -172,16 +157,19 @@ RETURNS SETOF compare_range
 	@pinned_settings@
 AS $$
 DECLARE
-	options options := make_options(relation, columns, exclude,
-		key_columns, condition, peer_condition, max_differences, 'none', cast_types, extra_columns,
-		recheck, timeout, seed, progress);
+	content text := 'none';
+	options options := @arguments options@;
 	peers text[] := ARRAY[NULL, peer];
 	conns text[];
 	e failure;
 BEGIN
 	BEGIN
 		conns := peer_conns(peers);
-		options := range_options(relation, options, ranges);
+		IF coalesce(ranges, 0) NOT BETWEEN 1 AND 10000 THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				MESSAGE = 'ranges must be between 1 and 10000';
+		END IF;
+		options := compare_options('iblt_compare_ranges', relation, false, NULL, options);
 		conns := connect(peers, conns, options.timeout);
 		RETURN QUERY SELECT * FROM compare_ranges(conns, relation, peer_relation, options, ranges);
 		PERFORM peers_close(conns);

@@ -16,9 +16,10 @@ CREATE TYPE reading AS (
 	hi text[]
 );
 
--- What the caller of iblt_compare, or another driver, asks for.
+-- What the caller of iblt_compare, or another driver, asks for: @arguments options@ makes it of
+-- the arguments with these names.
 CREATE TYPE options AS (
-	relation text,			-- as it was named when the driver began
+	relation_name text,		-- when the driver began
 	columns text[],
 	exclude text[],
 	key_columns text[],

@@ -20,6 +20,8 @@ CREATE FUNCTION track_list(INOUT peer text, target audit_target, schema text,
 AS $$
 DECLARE
 	conn text := 'iblt_' || gen_random_uuid();
+	recheck integer := 0;
+	content text := 'none';
 	e failure;
 BEGIN
 	-- nobody tracks a whole database by leaving something out
@@ -27,9 +29,7 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'exactly one of tables, schema, publication and subscription must be given';
 	END IF;
-	PERFORM audit_check(false, false, target, options)
-	FROM audit_make_options(1, false, 'ignore', 0, '1 minute', NULL, false, false) AS o,
-		LATERAL (SELECT (o).compare) AS x(options);
+	PERFORM audit_check(false, false, target, @arguments options@);
 	IF target.kind = 'subscription' THEN
 		peer := audit_peer(target.name, peer);
 	END IF;

@@ -245,10 +245,9 @@ RETURNS SETOF node_audit_row
 	@pinned_settings@
 AS $$
 DECLARE
-	options options := nodes_options(make_options(NULL, NULL, NULL, NULL, NULL, NULL,
-		max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, live,
-		method),
-		'iblt_audit_nodes');
+	content text := 'none';
+	extra_columns text := 'ignore';
+	options options := nodes_options(@arguments options@, 'iblt_audit_nodes');
 	conns text[] := nodes_conns(nodes, true);
 	names text[] := nodes_names(nodes, conns);
 	dimensions integer := array_ndims(nodes);

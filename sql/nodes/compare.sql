@@ -57,7 +57,7 @@ $$;
 
 -- The options of a comparison of nodes, checked, with a label.
 CREATE FUNCTION nodes_options(options options, label text) RETURNS options
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
 	IF coalesce(options.max_differences, 0) NOT BETWEEN 1 AND 200000 THEN
@@ -67,6 +67,7 @@ BEGIN
 	END IF;
 	-- any relation: that of the nodes may not be here
 	PERFORM check_options('pg_catalog.pg_class', options);
+	options.seed := coalesce(options.seed, random_seed());
 	options.label := label;
 	RETURN options;
 END
@@ -128,15 +129,15 @@ RETURNS TABLE (key jsonb, verdict text, agree text[], deviate text[], missing te
 	@pinned_settings@
 AS $$
 DECLARE
-	options options := nodes_options(make_options(NULL, columns, exclude, key_columns, condition,
-		NULL, max_differences, CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END, false,
-		'ignore', recheck, timeout, seed, progress, live, method),
+	content text := CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END;
+	extra_columns text := 'ignore';
+	options options := nodes_options(@arguments options@,
 		'iblt_compare_nodes ' || nodes_relation(relation));
 	done record := nodes_drive(nodes_relation(relation), nodes, options, without, NULL, NULL);
 BEGIN
 	RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,
-			CASE WHEN rows THEN (SELECT jsonb_object_agg(name, content)
-				FROM unnest((done.compared).names, d.contents) AS u(name, content)) END
+			CASE WHEN rows THEN (SELECT jsonb_object_agg(name, node_row)
+				FROM unnest((done.compared).names, d.contents) AS u(name, node_row)) END
 		FROM unnest(done.differences) AS d,
 			nodes_verdict((done.compared).names, (done.compared).named, d.digests) AS v;
 END

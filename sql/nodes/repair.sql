@@ -409,9 +409,9 @@ RETURNS SETOF node_repair_row
 	SET IntervalStyle = 'iso_8601'
 AS $$
 DECLARE
-	options options := nodes_options(make_options(NULL, columns, exclude, key_columns, condition,
-		NULL, max_differences, 'none', false, 'ignore', recheck, timeout, seed, progress, live,
-		method),
+	content text := 'none';
+	extra_columns text := 'ignore';
+	options options := nodes_options(@arguments options@,
 		'iblt_repair_nodes ' || nodes_relation(relation));
 	asked repair_options := ROW('there', coalesce(inserts, true), updates, coalesce(deletes, true),
 		"cascade", apply, apply_search_path, as_replica, origin, 'source', NULL);

@@ -287,8 +287,8 @@ DECLARE
 	told jsonb[];
 BEGIN
 	-- by another name, it may have another peer
-	IF conns[1] IS NULL AND relation_name(relation) IS DISTINCT FROM options.relation THEN
-		PERFORM refuse_altered(options.relation, 'here');
+	IF conns[1] IS NULL AND relation_name(relation) IS DISTINCT FROM options.relation_name THEN
+		PERFORM refuse_altered(options.relation_name, 'here');
 	END IF;
 	PERFORM plain_check_options(conns, options);
 	told := ask_values(conns, ARRAY[plain_describe_sql(names[1]), plain_describe_sql(names[2])],

@@ -283,7 +283,7 @@ CREATE FUNCTION repair_run_steps(plan repair_plan, action text, steps repair_ste
 AS $$
 DECLARE
 	conn text := (repair_side(plan)).place;
-	path text := (plan.asked).search_path;
+	path text := (plan.asked).apply_search_path;
 	m record;
 	statements text[] := '{}';
 	n bigint[] := '{}';
@@ -356,7 +356,7 @@ BEGIN
 	END LOOP;
 	IF rest <> '{}' THEN
 		PERFORM repair_run_rows((repair_side(work.plan)).place, rest, at_most,
-			((work.plan).asked).search_path, true);
+			((work.plan).asked).apply_search_path, true);
 	END IF;
 	RETURN seen;
 END
@@ -376,12 +376,13 @@ BEGIN
 	IF peer_is_bare(conn) THEN
 		PERFORM plain_open(conn, asked.as_replica AND NOT (plan.target).replica);
 		PERFORM repair_run_all(works);
-		PERFORM repair_check_deferred(asked.search_path, conn);
+		PERFORM repair_check_deferred(asked.apply_search_path, conn);
 		RETURN false;
 	END IF;
-	role := ask_call(conn, format('repair_open(%L, %L)', asked.search_path, asked.as_replica));
+	role := ask_call(conn, format('repair_open(%L, %L)', asked.apply_search_path,
+		asked.as_replica));
 	seen := repair_run_all(works);
-	PERFORM ask_call(conn, format('repair_close(%L, %L)', asked.search_path, role));
+	PERFORM ask_call(conn, format('repair_close(%L, %L)', asked.apply_search_path, role));
 	RETURN seen;
 END
 $$;

@@ -214,9 +214,9 @@ BEGIN
 		PERFORM ask_call((repair_side(plan)).place, format('repair_check_origin(%L)',
 			asked.origin));
 	END IF;
-	IF asked.search_path IS NOT NULL OR asked.as_replica THEN
+	IF asked.apply_search_path IS NOT NULL OR asked.as_replica THEN
 		PERFORM ask_call((repair_side(plan)).place, format('repair_check_session(%L, %L)',
-			asked.search_path, asked.as_replica AND asked.apply));
+			asked.apply_search_path, asked.as_replica AND asked.apply));
 	END IF;
 	RETURN plan;
 END

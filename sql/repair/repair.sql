@@ -184,10 +184,10 @@ RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detai
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	options options := make_options(relation, columns, exclude,
-		key_columns, condition, peer_condition, max_differences, 'texts', cast_types, extra_columns,
-		recheck, timeout, seed, progress, live, method, false, peer_columns);
-	asked repair_options;
+	content text := 'texts';
+	peer_mapping jsonb := make_mapping(peer_columns, NULL);
+	options options := @arguments options@;
+	asked repair_options := @arguments repair_options@;
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[] := CASE WHEN run IS NULL THEN peer_conns(peers, false) ELSE audit_conns(true) END;
 	works repair_work[];
@@ -196,20 +196,12 @@ BEGIN
 	BEGIN
 		PERFORM set_cause('');
 		asked.target := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
-		asked.winner := winner;
-		asked.newest_by := newest_by;
 		asked.inserts := coalesce(inserts, winner = 'source');
-		asked.updates := updates;
 		asked.deletes := coalesce(deletes, winner = 'source');
-		asked."cascade" := "cascade";
-		asked.apply := apply;
-		asked.search_path := apply_search_path;
-		asked.as_replica := as_replica;
-		asked.origin := origin;
 		works := CASE WHEN run IS NULL THEN ARRAY[
 				repair(conns, peers, relation, here_relation, peer_relation, options, asked)]
-			ELSE run_repair(conns, peers, run, relation, here_relation, peer_relation, seed,
-				options, asked) END;
+			ELSE run_repair(conns, peers, run, relation, here_relation, peer_relation, options,
+				asked) END;
 		PERFORM peers_close(conns);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,

@@ -13,7 +13,7 @@ CREATE TYPE repair_options AS (
 	deletes boolean,
 	"cascade" boolean,
 	apply boolean,
-	search_path text,		-- for the statements, or NULL
+	apply_search_path text,	-- for the statements, or NULL
 	as_replica boolean,		-- asked for, or what the target's session does anyway
 	origin text,			-- replication origin of the changes, or NULL
 	winner text,			-- which row wins: 'source', 'newest' or 'not null' (winner.sql)

@@ -36,12 +36,17 @@ CREATE TYPE baseline_row AS (
 -- Reading a table
 
 -- The plan to read a table by itself: that of its comparison with a table of the same kind.
-CREATE FUNCTION baseline_plan(relation regclass, capacity integer, seed bigint) RETURNS plan
+CREATE FUNCTION baseline_plan(
+	relation regclass,
+	capacity integer,
+	seed bigint) RETURNS plan
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	options options := make_options(relation, NULL, NULL, NULL, NULL, NULL, capacity, 'none',
-		false, 'error', 0, '0 s', seed, false);
+	max_differences bigint := capacity;
+	content text := 'none';
+	recheck integer := 0;
+	options options := @arguments options@;
 	sides side[];
 	plan plan;
 BEGIN

@@ -82,23 +82,22 @@ $$;
 -- The arguments of a run.
 -- Slices are small enough to find all that differs in them, so a comparison has a limit of
 -- its own, and max_differences limits what is kept of a table.
-CREATE FUNCTION run_make_options(audit audit_options,
-	slice_ms integer, slice_by text, content text, check_indexes boolean,
-	max_load double precision, max_rate bigint, max_lag text) RETURNS run_options
+CREATE FUNCTION run_make_options(options run_options, content text) RETURNS run_options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
+	audit audit_options := options.audit;
 	compare options := audit.compare;
-	most_kept bigint := compare.max_differences;
 BEGIN
+	options.most_kept := compare.max_differences;
 	compare.max_differences := greatest(compare.max_differences, 100000);
 	compare.content := content;
 	compare.seed := coalesce(compare.seed, random_seed());
 	compare.progress := false;
 	audit.compare := compare;
-	RETURN ROW(audit, slice_ms, slice_by, check_indexes, most_kept, max_load, max_rate,
-		max_lag)::run_options;
+	options.audit := audit;
+	RETURN options;
 END
 $$;
 

@@ -7,7 +7,7 @@
 -- tables in one transaction.
 
 -- An error for arguments that say what to compare.
-CREATE FUNCTION run_repair_check(peer_relation text, seed bigint, options options) RETURNS void
+CREATE FUNCTION run_repair_check(peer_relation text, options options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -16,13 +16,12 @@ DECLARE
 		CASE WHEN options.exclude IS NOT NULL THEN 'exclude' END,
 		CASE WHEN options.key_columns IS NOT NULL THEN 'key_columns' END,
 		CASE WHEN options.condition IS NOT NULL THEN 'condition' END,
-		CASE WHEN options.peer_condition IS DISTINCT FROM options.condition
-			THEN 'peer_condition' END,
+		CASE WHEN options.peer_condition IS NOT NULL THEN 'peer_condition' END,
 		CASE WHEN options.peer_mapping IS NOT NULL THEN 'peer_columns' END,
 		CASE WHEN options.max_differences <> 100000 THEN 'max_differences' END,
 		CASE WHEN options.cast_types THEN 'cast_types' END,
 		CASE WHEN options.extra_columns <> 'warn' THEN 'extra_columns' END,
-		CASE WHEN seed IS NOT NULL THEN 'seed' END,
+		CASE WHEN options.seed IS NOT NULL THEN 'seed' END,
 		CASE WHEN options.live <> 'off' THEN 'live' END,
 		CASE WHEN options.method <> 'sketch' THEN 'method' END);
 BEGIN
@@ -340,7 +339,7 @@ $$;
 -- Repairs, or previews, what a run has kept, over connections of these names.
 -- If the rows are changed, the lock keeps the run from going on meanwhile.
 CREATE FUNCTION run_repair(conns text[], peers text[], run bigint, relation regclass,
-	here_relation text, peer_relation text, seed bigint, options options, asked repair_options)
+	here_relation text, peer_relation text, options options, asked repair_options)
 RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -349,7 +348,7 @@ DECLARE
 	tables run_table[];
 	repairs run_repair[] := '{}';
 BEGIN
-	PERFORM repair_check_options(asked), run_repair_check(peer_relation, seed, options);
+	PERFORM repair_check_options(asked), run_repair_check(peer_relation, options);
 	w.peers := peers;
 	w.conns := conns;
 	w := run_open(w, run);

@@ -84,6 +84,7 @@ CREATE PROCEDURE @extschema@.iblt_audit_run(
 	LANGUAGE plpgsql
 AS $$
 DECLARE
+	audit iblt_internal.audit_options;
 	w iblt_internal.run_worker;
 BEGIN
 	-- an error in a transaction block, before anything is begun
@@ -91,11 +92,9 @@ BEGIN
 	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'begin', max_time);
 	w.target := iblt_internal.audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
-	w.options := iblt_internal.run_make_options(
-		iblt_internal.audit_make_options(max_differences, cast_types, extra_columns, recheck,
-			timeout, seed, trust_filters, false, method => method, mappings => mappings),
-		slice_ms, slice_by, iblt_internal.content_of(rows), check_indexes, max_load, max_rate,
-		max_lag);
+	audit := iblt_internal.audit_make_options(@arguments options@, trust_filters, mappings);
+	w.options := iblt_internal.run_make_options(@arguments run_options@,
+		iblt_internal.content_of(rows));
 	WHILE NOT w.done LOOP
 		w := iblt_internal.run_step(w);
 		run := w.run;
@@ -121,16 +120,12 @@ CREATE PROCEDURE @extschema@.iblt_audit_resume(
 	LANGUAGE plpgsql
 AS $$
 DECLARE
-	options iblt_internal.run_options;
 	w iblt_internal.run_worker;
 BEGIN
 	COMMIT;
 	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'resume', max_time);
 	w.run := run;
-	options.max_load := max_load;
-	options.max_rate := max_rate;
-	options.max_lag := max_lag;
-	w.options := options;
+	w.options := @arguments run_options@;
 	WHILE NOT w.done LOOP
 		w := iblt_internal.run_step(w);
 		COMMIT;

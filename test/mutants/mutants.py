@@ -288,14 +288,11 @@ class Worker:
 
     def can_load(self, fault):
         """Does the function have no error that its first call would show, whatever it is called with?"""
-        with open(os.path.join(self.tree, fault.file), encoding="utf-8") as source:
-            text = source.read()
-        begin, end = fault.statement
-        text = text[begin:end + len(fault.new) - len(fault.old)].replace("CREATE ", "CREATE OR REPLACE ", 1)
+        built, = (name for name in os.listdir(os.path.join(self.tree, "sql")) if re.fullmatch(r"iblt--[^-]+\.sql", name))
+        with open(os.path.join(self.tree, "sql", built), encoding="utf-8") as script:
+            text = "\n".join("CREATE OR REPLACE " + found for found in re.findall(
+                rf"^CREATE ((?:FUNCTION|PROCEDURE) (?:\S+\.)?{fault.function}\(.*?^\$\$;$)", script.read(), re.MULTILINE | re.DOTALL))
         text = text.replace("@extschema@", "public")
-        for name, mark in (("pinned_settings", "@pinned_settings@\n"), ("take_failure", "@take_failure@;\n")):
-            with open(os.path.join(self.tree, "sql", name), encoding="utf-8") as source:
-                text = text.replace(mark, source.read())
         if not self.has_check:
             self.install()
             self.psql("DROP DATABASE IF EXISTS mutants")

@@ -17,7 +17,8 @@ CREATE FUNCTION plan(j jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS 'SELECT
 CREATE FUNCTION published(j jsonb) RETURNS iblt_internal.published_table LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.published_table, j)';
 CREATE FUNCTION target(j jsonb) RETURNS iblt_internal.audit_target LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.audit_target, j)';
 CREATE FUNCTION options(recheck integer DEFAULT NULL) RETURNS iblt_internal.options LANGUAGE sql
-	AS 'SELECT compare FROM iblt_internal.audit_make_options(100000, false, ''warn'', recheck, ''1 minute'', NULL, false, false)';
+	AS $$SELECT jsonb_populate_record(NULL::iblt_internal.options, '{"max_differences": 100000, "content": "none", "cast_types": false, "extra_columns": "warn", "timeout": "1 minute",
+		"progress": false, "live": "off", "method": "sketch", "by_index": false}' || jsonb_build_object('recheck', recheck))$$;
 
 -- tables of a schema: partitions are covered by an ancestor in it, and by no other
 CREATE TABLE a (id int PRIMARY KEY, v int, twice int GENERATED ALWAYS AS (v * 2) STORED);

@@ -8,7 +8,7 @@ SET search_path = plans, public, iblt_internal;
 -- the plan of two relations
 CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$
 	SELECT iblt_internal.make_plan(iblt_internal.described(iblt_internal.describe(here), 'here'), iblt_internal.described(iblt_internal.describe(there), 'there'),
-		jsonb_populate_record(iblt_internal.make_options(here, NULL, NULL, NULL, NULL, NULL, 100000, 'none', true, 'ignore', NULL, '1 minute', NULL, false), options))
+		jsonb_populate_record(NULL::iblt_internal.options, '{"content": "none", "cast_types": true, "extra_columns": "ignore", "method": "sketch"}' || options))
 $$;
 -- names, uniqueness and form of the key of two relations
 CREATE FUNCTION key_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$

@@ -46,7 +46,7 @@ ROLLBACK;
 -- the links between two sides
 CREATE FUNCTION made(here jsonb, there jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS $$
 	SELECT iblt_internal.make_plan(iblt_internal.described(plain || here, 'here'), iblt_internal.described(plain || there, 'there'),
-		iblt_internal.make_options('alone', NULL, NULL, NULL, NULL, NULL, 100000, 'none', false, 'warn', NULL, '1 minute', 1, false))
+		jsonb_populate_record(NULL::iblt_internal.options, '{"content": "none", "cast_types": false, "method": "sketch", "seed": 1}'))
 	FROM (SELECT iblt_internal.describe('alone') || '{"system": "1", "recovery": false, "slots": [], "subscriptions": []}') AS x(plain)
 $$;
 SELECT title, made(here, there) AS plan INTO TEMP plans FROM (VALUES

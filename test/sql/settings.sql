@@ -103,8 +103,8 @@ CREATE TABLE seeded (id int PRIMARY KEY, v text);
 CREATE FUNCTION pg_temp.plan_of(seed bigint, by_hash boolean) RETURNS iblt_internal.plan LANGUAGE plpgsql AS $$
 DECLARE
 	d iblt_internal.side := iblt_internal.described(iblt_internal.describe('seeded'), 'here');
-	plan iblt_internal.plan := iblt_internal.make_plan(d, d, iblt_internal.make_options('seeded', NULL, NULL, NULL, NULL, NULL,
-		100000, 'none', false, 'warn', NULL, '1 minute', seed, false));
+	plan iblt_internal.plan := iblt_internal.make_plan(d, d, jsonb_populate_record(NULL::iblt_internal.options,
+		jsonb_build_object('content', 'none', 'cast_types', false, 'method', 'sketch', 'seed', seed)));
 BEGIN
 	plan.by_hash := by_hash;
 	RETURN plan;

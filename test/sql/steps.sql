@@ -5,9 +5,13 @@ CREATE EXTENSION IF NOT EXISTS iblt;
 CREATE SCHEMA steps;
 SET search_path = steps, public, iblt_internal;
 
+CREATE FUNCTION options_of(relation regclass, fields jsonb DEFAULT '{}') RETURNS iblt_internal.options LANGUAGE sql AS $$
+	SELECT iblt_internal.compare_options('a test', relation, false, NULL, jsonb_populate_record(NULL::iblt_internal.options, '{"max_differences": 100000, "content": "none",
+		"cast_types": true, "extra_columns": "ignore", "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}' || fields))
+$$;
 CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS iblt_internal.plan LANGUAGE sql AS $$
 	SELECT iblt_internal.prepare('{NULL,NULL}', here, there::text,
-		jsonb_populate_record(iblt_internal.make_options(here, NULL, NULL, NULL, NULL, NULL, 100000, 'none', true, 'ignore', NULL, '1 minute', 4711, false), options))
+		jsonb_populate_record(options_of(here, '{"seed": 4711}'), options))
 $$;
 -- a plan with some fields of its own
 CREATE FUNCTION changed(plan iblt_internal.plan, fields jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS $$
@@ -37,10 +41,10 @@ DELETE FROM mine WHERE id = 4;
 SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', max_differences => 2147483648)$$);
 SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', columns => '{id,NULL}')$$);
 SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', exclude => '{NULL}')$$);
-SELECT (iblt_internal.make_options('mine', NULL, NULL, NULL, 'a', NULL, 1, 'none', false, 'warn', NULL, '1 s', 7, false)).seed,
-	(iblt_internal.make_options('mine', NULL, NULL, NULL, 'a', 'b', 1, 'none', false, 'warn', NULL, '1 s', 7, false)).peer_condition,
-	(iblt_internal.make_options('mine', NULL, NULL, NULL, 'a', NULL, 1, 'none', false, 'warn', NULL, '1 s', 7, false)).peer_condition AS by_default;
-SELECT outcome($$SELECT steps.plan_of('steps.mine', 'steps.theirs', '{"relation": "steps.renamed"}')$$);
+SELECT (options_of('mine', '{"seed": 7}')).seed,
+	(options_of('mine', '{"condition": "a", "peer_condition": "b"}')).peer_condition,
+	(options_of('mine', '{"condition": "a"}')).peer_condition AS by_default;
+SELECT outcome($$SELECT steps.plan_of('steps.mine', 'steps.theirs', '{"relation_name": "steps.renamed"}')$$);
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', recheck => 1)$$);
 COMMIT;

@@ -23,7 +23,7 @@ SELECT * FROM iblt_internal.iblt_traffic_take();
 -- the figures of a comparison take them
 CREATE FUNCTION traffic_plan() RETURNS iblt_internal.plan LANGUAGE sql AS $$
 	SELECT iblt_internal.make_plan(iblt_internal.described(d, 'here'), iblt_internal.described(d, 'there'),
-		iblt_internal.make_options('traffic', NULL, NULL, NULL, NULL, NULL, 100000, 'none', true, 'ignore', NULL, '1 minute', NULL, false))
+		jsonb_populate_record(NULL::iblt_internal.options, '{"max_differences": 100000, "content": "none", "cast_types": true, "method": "sketch", "seed": 1}'))
 	FROM iblt_internal.describe('traffic') AS d
 $$;
 SELECT iblt_internal.iblt_traffic_add(1, 20, 300, 4000);

@@ -109,7 +109,7 @@ foreach my $change (
 
 # Beside an aggregate, it leaves the plan as it was.
 my $scan_sql = $here->safe_psql('postgres', "CREATE TABLE plans (id int PRIMARY KEY, v text); INSERT INTO plans SELECT g, g FROM generate_series(1, 20000) g; ANALYZE plans;
-	SELECT 'SELECT ' || iblt_internal.sketch_sql(iblt_internal.make_plan(d, d, iblt_internal.make_options('plans', NULL, NULL, NULL, NULL, NULL, 100000, 'none', false, 'warn', NULL, '1 minute', NULL, false)), d, 4000)
+	SELECT 'SELECT ' || iblt_internal.sketch_sql(iblt_internal.make_plan(d, d, jsonb_populate_record(NULL::iblt_internal.options, '{\"content\": \"none\", \"cast_types\": false, \"method\": \"sketch\", \"seed\": 1}')), d, 4000)
 		FROM iblt_internal.described(iblt_internal.describe('plans'), 'here') AS d");
 like($scan_sql, qr/iblt_compare_fingerprint/, 'the scan returns the fingerprint');
 like($here->safe_psql('postgres', "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; EXPLAIN $scan_sql"),

@@ -25,8 +25,9 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 		r iblt_internal.comparison;
 	BEGIN
 		conns := iblt_internal.connect(ARRAY[NULL, peer], '{NULL,iblt_sliced}');
-		plan := iblt_internal.prepare(conns, relation, NULL, jsonb_populate_record(iblt_internal.make_options(relation, NULL, NULL, NULL, NULL, NULL,
-			100000, 'none', false, 'warn', 0, '1 minute', NULL, false), options || '{"label": "iblt sliced"}'));
+		plan := iblt_internal.prepare(conns, relation, NULL, jsonb_populate_record(iblt_internal.compare_options('iblt sliced', relation, false, NULL,
+			jsonb_populate_record(NULL::iblt_internal.options, '{"max_differences": 100000, "content": "none", "cast_types": false, "extra_columns": "warn", "recheck": 0,
+			"timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}')), options || '{"label": "iblt sliced"}'));
 		note := iblt_internal.slice_refusal(plan);
 		IF note IS NULL AND thorough IS NOT NULL THEN
 			note := iblt_internal.slice_guard(plan, thorough);
