@@ -156,10 +156,15 @@ $$;
 -- therefore returns the fingerprint of what it read as well.  If that is not the
 -- fingerprint of what was described, the driver starts again.
 
+-- Gives iblt_compare_fingerprint its second argument.
+CREATE FUNCTION iblt_compare_fingerprint_support(internal) RETURNS internal
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
 -- A hash of the identity of a relation and of its columns, as the statement that calls it
--- reads them.
-CREATE FUNCTION iblt_compare_fingerprint(relation regclass) RETURNS text
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
+-- reads them.  The planner gives what it reads with the relation.
+CREATE FUNCTION iblt_compare_fingerprint(relation regclass, planned text DEFAULT NULL) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE
+	SUPPORT iblt_compare_fingerprint_support;
 
 -- Conditions
 

@@ -228,18 +228,20 @@ $$;
 
 -- The expression of a hash of the identity and the columns of a relation, whose OID is the
 -- expression id, by built-in functions.
--- Not that of iblt_compare_fingerprint, which the peer does not have.
+-- Not that of iblt_compare_fingerprint, which the peer does not have.  It has the partitions
+-- and what a view reads, because a statement may not read what its snapshot sees (fingerprint.c).
 CREATE FUNCTION plain_fingerprint_sql(id text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format($q$(SELECT encode(sha256(convert_to(concat(iblt_f.oid, ' ', iblt_f.relkind,
 			(SELECT string_agg(concat_ws(' ', '', iblt_f2.attnum, iblt_f2.atttypid,
 				iblt_f2.atttypmod, iblt_f2.attnotnull, octet_length(iblt_f2.attname::text),
 				iblt_f2.attname), '' ORDER BY iblt_f2.attnum)
 			FROM pg_attribute AS iblt_f2 WHERE iblt_f2.attrelid = iblt_f.oid
-				AND iblt_f2.attnum > 0 AND NOT iblt_f2.attisdropped)),
+				AND iblt_f2.attnum > 0 AND NOT iblt_f2.attisdropped), (%s)),
 			getdatabaseencoding())), 'hex')
-		FROM pg_class AS iblt_f WHERE iblt_f.oid = %s)$q$, id)
+		FROM pg_class AS iblt_f WHERE iblt_f.oid = %s)$q$,
+		plain_call('relation_sources(ARRAY[iblt_f.oid::regclass])'), id)
 $$;
 
 -- The beginning of a query for pg_class c: tree has its OID, and those of its partitions and

@@ -81,7 +81,7 @@ $$;
 
 -- The expression of the fingerprint of a side's relation, whose OID is the expression id.
 CREATE FUNCTION read_fingerprint_sql(s side, id text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN s.bare THEN plain_fingerprint_sql(id)
 		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END

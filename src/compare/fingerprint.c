@@ -18,6 +18,13 @@
  * though the table was never empty.  So the files of the relation and of all
  * that is read with it must be those that the snapshot sees.
  *
+ * The snapshot may also be newer than what is read.  The planner looks the
+ * partitions up, and waits for a lock on each.  The transaction that it waits
+ * for may move rows to another partition and attach that.  Then the snapshot
+ * sees that rows have gone, and the statement does not read where they are.
+ * So what the planner will find is looked up before, and must be what the
+ * snapshot sees.
+ *
  *-------------------------------------------------------------------------
  */
 #include "iblt.h"
@@ -28,11 +35,14 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/indexing.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/supportnodes.h"
 #include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -69,45 +79,6 @@ iblt_fingerprint_end(StringInfo buf)
 											  CStringGetTextDatum("hex")));
 }
 
-static bool is_current(Oid relid);
-
-/*
- * Does a query read a relation that is not current?  That of a view names the
- * view itself before PostgreSQL 16.
- */
-static bool
-reads_stale(Node *node, void *context)
-{
-	Oid		   *view = context;
-
-	if (node == NULL)
-		return false;
-	if (IsA(node, RangeTblEntry))
-	{
-		RangeTblEntry *rte = (RangeTblEntry *) node;
-
-		return rte->rtekind == RTE_RELATION && rte->relid != *view &&
-			!is_current(rte->relid);
-	}
-	if (IsA(node, Query))
-		return query_tree_walker((Query *) node, reads_stale, context,
-								 QTW_EXAMINE_RTES_BEFORE);
-	return expression_tree_walker(node, reads_stale, context);
-}
-
-static bool
-view_is_current(Oid relid)
-{
-	Relation	view = try_relation_open(relid, AccessShareLock);
-	bool		current;
-
-	if (view == NULL)
-		return false;
-	current = !reads_stale((Node *) get_view_query(view), &relid);
-	relation_close(view, AccessShareLock);
-	return current;
-}
-
 SysScanDesc
 iblt_catalog_scan(Relation catalog, Oid index, AttrNumber column, Oid value,
 				  Snapshot snapshot)
@@ -133,32 +104,8 @@ iblt_catalog_children(Oid parent, Snapshot snapshot)
 		found = lappend_oid(found, ((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid);
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
+	list_sort(found, list_oid_cmp);
 	return found;
-}
-
-/*
- * Are the partitions and children that the snapshot sees current?  In READ
- * COMMITTED another one may be attached after the snapshot was taken.  That
- * was after the statement was planned, so the statement does not read it.
- */
-static bool
-children_are_current(Oid parent)
-{
-	List	   *seen = iblt_catalog_children(parent, GetActiveSnapshot());
-	ListCell   *lc;
-
-	if (IsolationUsesXactSnapshot())
-	{
-		List	   *now = iblt_catalog_children(parent, NULL);
-
-		if (list_difference_oid(now, seen) != NIL ||
-			list_difference_oid(seen, now) != NIL)
-			return false;
-	}
-	foreach(lc, seen)
-		if (!is_current(lfirst_oid(lc)))
-			return false;
-	return true;
 }
 
 bool
@@ -176,50 +123,138 @@ iblt_catalog_class(Oid relid, Snapshot snapshot, FormData_pg_class *class)
 	return HeapTupleIsValid(tuple);
 }
 
-/*
- * Has a relation, with all that is read with it, the files that the
- * statement's snapshot sees?  A table that was created later has none of
- * these.
- */
-static bool
-is_current(Oid relid)
+/* The relations that a statement reads, as a snapshot sees them. */
+typedef struct Reading
 {
-	FormData_pg_class now;
-	FormData_pg_class seen;
+	Snapshot	snapshot;		/* NULL: as they are now */
+	Oid			view;			/* whose query is walked */
+	StringInfoData text;
+} Reading;
+
+static void append_relation(Reading *reading, Oid relid);
+
+/* That of a view names the view itself before PostgreSQL 16. */
+static bool
+append_query(Node *node, void *context)
+{
+	Reading    *reading = context;
+	Oid			view = reading->view;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+	{
+		RangeTblEntry *rte = (RangeTblEntry *) node;
+
+		if (rte->rtekind == RTE_RELATION && rte->relid != view)
+			append_relation(reading, rte->relid);
+		reading->view = view;
+		return false;
+	}
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, append_query, context,
+								 QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, append_query, context);
+}
+
+static void
+append_view(Reading *reading, Oid relid)
+{
+	Relation	view = try_relation_open(relid, AccessShareLock);
+
+	if (view == NULL)
+		return;
+	reading->view = relid;
+	(void) append_query((Node *) get_view_query(view), reading);
+	relation_close(view, AccessShareLock);
+}
+
+/*
+ * The files of a relation, and of all that is read with it: partitions,
+ * children, and what a view reads.
+ */
+static void
+append_relation(Reading *reading, Oid relid)
+{
+	FormData_pg_class class = {0};
+	ListCell   *lc;
 
 	CHECK_FOR_INTERRUPTS();
 	check_stack_depth();
-	if (!iblt_catalog_class(relid, NULL, &now) ||
-		!iblt_catalog_class(relid, GetActiveSnapshot(), &seen) ||
-		now.relfilenode != seen.relfilenode || now.relkind != seen.relkind)
-		return false;
-	if (now.relkind == RELKIND_VIEW)
-		return view_is_current(relid);
-	if (now.relkind == RELKIND_RELATION || now.relkind == RELKIND_FOREIGN_TABLE ||
-		now.relkind == RELKIND_PARTITIONED_TABLE)
-		return children_are_current(relid);
-	return true;
+	(void) iblt_catalog_class(relid, reading->snapshot, &class);
+	appendStringInfo(&reading->text, " %u %u %d", relid, class.relfilenode, class.relkind);
+	if (class.relkind == RELKIND_VIEW)
+		append_view(reading, relid);
+	else if (class.relkind == RELKIND_RELATION || class.relkind == RELKIND_FOREIGN_TABLE ||
+			 class.relkind == RELKIND_PARTITIONED_TABLE)
+	{
+		appendStringInfoChar(&reading->text, '(');
+		foreach(lc, iblt_catalog_children(relid, reading->snapshot))
+			append_relation(reading, lfirst_oid(lc));
+		appendStringInfoChar(&reading->text, ')');
+	}
+}
+
+/* What a statement with a relation in FROM reads, as a text. */
+static char *
+what_is_read(Oid relid, Snapshot snapshot)
+{
+	Reading		reading = {.snapshot = snapshot};
+
+	initStringInfo(&reading.text);
+	append_relation(&reading, relid);
+	return reading.text.data;
+}
+
+PG_FUNCTION_INFO_V1(iblt_compare_fingerprint_support);
+
+/*
+ * Planner support of iblt_compare_fingerprint: its second argument becomes
+ * what the relation is made of, before the planner looks that up.
+ */
+Datum
+iblt_compare_fingerprint_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	FuncExpr   *call;
+	Const	   *relation;
+	char	   *text;
+
+	if (!IsA(request, SupportRequestSimplify))
+		PG_RETURN_POINTER(NULL);
+	call = ((SupportRequestSimplify *) request)->fcall;
+	relation = linitial(call->args);
+	if (!IsA(relation, Const) || relation->constisnull ||
+		!IsA(lsecond(call->args), Const) || !((Const *) lsecond(call->args))->constisnull)
+		PG_RETURN_POINTER(NULL);
+	text = what_is_read(DatumGetObjectId(relation->constvalue), NULL);
+	call = copyObject(call);
+	lsecond(call->args) = makeConst(TEXTOID, -1, DEFAULT_COLLATION_OID, -1,
+									CStringGetTextDatum(text), false, false);
+	PG_RETURN_POINTER(call);
 }
 
 PG_FUNCTION_INFO_V1(iblt_compare_fingerprint);
 
 /*
- * iblt_compare_fingerprint(regclass) -> text: a hash of what a comparison
- * relies on, as iblt_describe makes it from the catalogs.
+ * iblt_compare_fingerprint(regclass, planned text) -> text: a hash of what a
+ * comparison relies on, as iblt_describe makes it from the catalogs.
  * NULL if the relation does not exist, and another text if the statement's
- * snapshot does not see the files that it reads.
+ * snapshot does not see what the planner has found, or without that, what is
+ * there now.
  */
 Datum
 iblt_compare_fingerprint(PG_FUNCTION_ARGS)
 {
-	Relation	relation = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	Oid			relid = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
+	Relation	relation = try_relation_open(relid, AccessShareLock);
 	StringInfoData buf;
+	const char *planned;
 	int			i;
 
 	if (relation == NULL)
 		PG_RETURN_NULL();
-	iblt_fingerprint_begin(&buf, RelationGetRelid(relation),
-						   relation->rd_rel->relkind, relation->rd_rel->relam);
+	iblt_fingerprint_begin(&buf, relid, relation->rd_rel->relkind, relation->rd_rel->relam);
 	for (i = 0; i < RelationGetDescr(relation)->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(relation), i);
@@ -228,7 +263,8 @@ iblt_compare_fingerprint(PG_FUNCTION_ARGS)
 			iblt_fingerprint_column(&buf, att);
 	}
 	relation_close(relation, AccessShareLock);
-	if (!is_current(PG_GETARG_OID(0)))
+	planned = PG_ARGISNULL(1) ? what_is_read(relid, NULL) : text_to_cstring(PG_GETARG_TEXT_PP(1));
+	if (strcmp(planned, what_is_read(relid, GetActiveSnapshot())) != 0)
 		PG_RETURN_TEXT_P(cstring_to_text("rewritten"));
 	PG_RETURN_TEXT_P(iblt_fingerprint_end(&buf));
 }

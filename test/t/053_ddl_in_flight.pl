@@ -178,6 +178,28 @@ my ($one, $two) = (fresh(), fresh());
 is(run_with(compare_sql($one, "peer_relation => '$two'") =~ s/\Q$peer\E/NULL/r, { on => $here, ddl => "ALTER TABLE $two ALTER v TYPE bigint", locked => 1 }), '', 'one database: no rows');
 like(error(), $differ, 'one database: an error');
 
+# The planner looks the partitions up, and waits for the lock on one of them. A transaction that
+# attaches another one holds it, and has moved rows there.
+foreach my $window ([ $here, $there, $altering_here, $described ], [ $there, $here, $altering_there, $scan ],
+	major_version() < 14 ? () : [ $there, $here, $altering_there, [ 'sent', 'AS total' ], "method => 'plain'" ])
+{
+	my ($on, $other, $altering, $held, $options) = @$window;
+	my $name = 'split' . ++$names;
+	both("CREATE TABLE $name (id int PRIMARY KEY, v int) PARTITION BY RANGE (id); CREATE TABLE ${name}_rest PARTITION OF $name DEFAULT; INSERT INTO $name SELECT g, g FROM generate_series(1, 200) g");
+	$other->safe_psql('postgres', "DELETE FROM $name WHERE id > 198");
+	$proxy->hold(@$held);
+	$session->start(compare_sql($name, $options));
+	$proxy->held;
+	$altering->run("BEGIN; CREATE TABLE ${name}_new (LIKE $name); WITH moved AS (DELETE FROM ${name}_rest WHERE id > 198 RETURNING *) INSERT INTO ${name}_new SELECT * FROM moved;
+		ALTER TABLE $name ATTACH PARTITION ${name}_new FOR VALUES FROM (199) TO (1000)");
+	$proxy->release;
+	wait_for($on, 'SELECT count(*) > 0 FROM pg_locks WHERE NOT granted');
+	$altering->run('COMMIT');
+	my $side = $on == $here ? 'here 1 0' : 'there 0 1';
+	is($session->done, qq({"id": 199} $side\n{"id": 200} $side), 'rows that move to a partition which is attached meanwhile are read') or diag($session->{err});
+	is(restarts(), 1, 'because the comparison has started again');
+}
+
 # --- before a lookup -------------------------------------------------------------------
 
 foreach my $lookup (1, 2)

@@ -344,10 +344,10 @@ is(lent($turns, "$lend; SELECT dblink_exec('lent', 'SET search_path = strange')"
 foreach my $case ([ $here, 'here' ], [ $there, 'there' ])
 {
 	my ($node, $where) = @$case;
-	sql($node, q{ALTER FUNCTION iblt_internal.iblt_compare_fingerprint(regclass) RENAME TO right_fingerprint;
+	sql($node, q{ALTER FUNCTION iblt_internal.iblt_compare_fingerprint(regclass, text) RENAME TO right_fingerprint;
 		CREATE FUNCTION iblt_internal.iblt_compare_fingerprint(relation regclass) RETURNS text LANGUAGE sql AS $$ SELECT 'another one' $$});
 	like(failure("SELECT count(*) FROM iblt_compare('turns', $peer, live => 'require')"), qr/IB004: relation public.turns was altered while it was compared \($where\)/, "another fingerprint $where: not equal");
-	sql($node, 'DROP FUNCTION iblt_internal.iblt_compare_fingerprint(regclass); ALTER FUNCTION iblt_internal.right_fingerprint(regclass) RENAME TO iblt_compare_fingerprint');
+	sql($node, 'DROP FUNCTION iblt_internal.iblt_compare_fingerprint(regclass); ALTER FUNCTION iblt_internal.right_fingerprint(regclass, text) RENAME TO iblt_compare_fingerprint');
 }
 sql($here, q{ALTER FUNCTION iblt_internal.live_digest(regclass) RENAME TO right_digest; CREATE SEQUENCE digests;
 	CREATE FUNCTION iblt_internal.live_digest(relation regclass) RETURNS iblt_internal.live_digest LANGUAGE plpgsql AS
