@@ -326,9 +326,7 @@ BEGIN
 		r.changed, r.unconfirmed, r.detail FROM unnest(results) AS r;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit(text, regclass[], text, text, text, bigint, boolean, text,
-	integer, interval, bigint, boolean, boolean, text, text, boolean, text, jsonb, text, text[],
-	anycompatible) IS
+COMMENT ON FUNCTION iblt_audit IS
 'compares many tables, or all of the database, with those of a peer, or of the publisher of a '
 'subscription: one row a table, with its status';
 
@@ -346,6 +344,6 @@ BEGIN
 	RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_row, kept::jsonb);
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_stats() IS
+COMMENT ON FUNCTION iblt_audit_stats IS
 'the tables of the last iblt_audit that finished in this session, with all that is known of each: '
 'also the names on the peer, SQLSTATEs, bytes and times';

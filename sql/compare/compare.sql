@@ -345,9 +345,7 @@ BEGIN
 	PERFORM finish_figures(started);
 END
 $$;
-COMMENT ON FUNCTION iblt_compare(regclass, text, text, text[], text[], text[], text, text, bigint,
-	anycompatible, boolean, text, integer, interval, bigint, boolean, text, text, text, boolean,
-	text, text, jsonb, jsonb, jsonb) IS
+COMMENT ON FUNCTION iblt_compare IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
 'columns that differ, both rows';
 
@@ -388,8 +386,6 @@ AS $$
 	GROUP BY d.name ORDER BY array_position(
 		(@extschema@.iblt_compare_stats()).columns, d.name)
 $$;
-COMMENT ON FUNCTION iblt_compare_columns(regclass, text, text, text[], text[], text[], text, text,
-	bigint, boolean, text, integer, interval, bigint, boolean, text, text, boolean, text, text,
-	jsonb, jsonb, jsonb) IS
+COMMENT ON FUNCTION iblt_compare_columns IS
 'in how many rows each column differs between a relation here and one on a peer, or in this '
 'database';

@@ -7,7 +7,7 @@
 
 CREATE FUNCTION @extschema@.iblt_session_keep(name text, s iblt) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_session_keep(text, iblt) IS
+COMMENT ON FUNCTION iblt_session_keep IS
 'keeps a sketch in this session under a name, across transactions, and returns it';
 
 CREATE FUNCTION @extschema@.iblt_session_get(name text) RETURNS iblt
@@ -16,7 +16,7 @@ COMMENT ON FUNCTION iblt_session_get(text) IS 'the sketch that this session keep
 
 CREATE FUNCTION @extschema@.iblt_session_drop(name text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_session_drop(text) IS
+COMMENT ON FUNCTION iblt_session_drop IS
 'forgets a sketch that this session keeps, and returns whether there was one';
 
 -- Errors, logs and counters

@@ -180,6 +180,5 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_ranges(regclass, text, text, integer, text[], text[], text[], text,
-	text, bigint, boolean, text, integer, interval, bigint, boolean) IS
+COMMENT ON FUNCTION iblt_compare_ranges IS
 'how many keys differ in each range of the key, even if there are too many for iblt_compare';

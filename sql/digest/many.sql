@@ -211,5 +211,5 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE iblt_track_all(text, regclass[], text, text, text, integer, bigint, bigint) IS
+COMMENT ON PROCEDURE iblt_track_all IS
 'starts to keep digests of the tables that iblt_audit would compare, on a peer and here';

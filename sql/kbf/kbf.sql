@@ -60,7 +60,7 @@ CREATE FUNCTION kbf_info(s kbf, OUT version integer, OUT cells integer, OUT hash
 	OUT bits_per_key double precision, OUT unknown double precision,
 	OUT false_positive double precision, OUT absent_unknown double precision) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 10000;
-COMMENT ON FUNCTION kbf_info(kbf) IS
+COMMENT ON FUNCTION kbf_info IS
 'parameters of a filter, its number of keys, its size in bytes, and the rates to expect now';
 
 -- Linear algebra on filters ---------------------------------------------------------------
@@ -118,12 +118,12 @@ COMMENT ON FUNCTION kbf_fold(kbf, kbf) IS
 
 CREATE FUNCTION kbf_add_labels(s kbf, labels text[]) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_add_labels(kbf, text[]) IS
+COMMENT ON FUNCTION kbf_add_labels IS
 'the filter with those of the labels that it does not have yet';
 
 CREATE FUNCTION kbf_append(s kbf[], more kbf, failure double precision DEFAULT 0.001) RETURNS kbf[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_append(kbf[], kbf, double precision) IS
+COMMENT ON FUNCTION kbf_append IS
 'filters with the pairs of one more, which is added to the last one if that has room, or '
 'appended';
 
@@ -132,7 +132,7 @@ COMMENT ON FUNCTION kbf_append(kbf[], kbf, double precision) IS
 
 CREATE FUNCTION kbf_insert(s kbf, key anyelement, value anycompatible) RETURNS kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_insert(kbf, anyelement, anycompatible) IS
+COMMENT ON FUNCTION kbf_insert IS
 'the filter with one pair more; a key that is inserted twice is unknown';
 
 CREATE FUNCTION kbf_update(s kbf, key anyelement, new anycompatible) RETURNS kbf

@@ -274,7 +274,6 @@ BEGIN
 	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_nodes(text[], text[], text, bigint, text, integer, interval, bigint,
-	boolean, text, text) IS
+COMMENT ON FUNCTION iblt_audit_nodes IS
 'compares many tables between up to 16 nodes: one row a table, with what each node lacks, has too '
 'much and has otherwise';

@@ -142,7 +142,6 @@ BEGIN
 			nodes_verdict((done.compared).names, (done.compared).named, d.digests) AS v;
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_nodes(text, text[], text[], text[], text[], text, bigint, boolean,
-	text, integer, interval, bigint, boolean, text, text) IS
+COMMENT ON FUNCTION iblt_compare_nodes IS
 'the keys on which a relation differs between up to 16 nodes: which of them agree, and which '
 'deviate';

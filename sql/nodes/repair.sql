@@ -422,8 +422,6 @@ BEGIN
 	RETURN QUERY SELECT * FROM unnest(done.rows);
 END
 $$;
-COMMENT ON FUNCTION iblt_repair_nodes(text, text[], text[], text[], text[], text, bigint, text,
-	text, integer, interval, bigint, boolean, boolean, boolean, boolean, boolean, text, boolean,
-	text, boolean, text, text) IS
+COMMENT ON FUNCTION iblt_repair_nodes IS
 'the statements that make nodes like the majority of them, or like one of them, which are run only '
 'with apply => true';

@@ -218,8 +218,5 @@ BEGIN
 	RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
 END
 $$;
-COMMENT ON FUNCTION iblt_repair(regclass, text, text, text, text[], text[], text[], text,
-	text, bigint, boolean, text, integer, interval, bigint, text, text, boolean, boolean, boolean,
-	boolean, boolean, text, boolean, text, boolean, text, text, bigint, text, text,
-	jsonb) IS
+COMMENT ON FUNCTION iblt_repair IS
 'the statements that make one side like the other, which are run only with apply => true';

@@ -154,7 +154,7 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_recheck(bigint, text, boolean, text) IS
+COMMENT ON FUNCTION iblt_audit_recheck IS
 'rechecks the differences of a run, and keeps the ones that still differ';
 
 -- Pruning
@@ -183,5 +183,5 @@ BEGIN
 	RETURN n;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_prune(interval) IS
+COMMENT ON FUNCTION iblt_audit_prune IS
 'deletes runs on which nobody works and that did not get further for that long; returns how many';

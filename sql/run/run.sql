@@ -102,9 +102,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE iblt_audit_run(text, regclass[], text, text, text, integer, text,
-	double precision, bigint, text, interval, anycompatible, boolean, bigint, boolean, text,
-	integer, interval, bigint, boolean, text, boolean, text, jsonb, text, text[], bigint) IS
+COMMENT ON PROCEDURE iblt_audit_run IS
 'compares many tables with those of a peer in slices, which are committed one by one; gives the '
 'number of the run';
 
@@ -132,6 +130,5 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE iblt_audit_resume(bigint, text, interval, double precision, bigint, text,
-	boolean, text) IS
+COMMENT ON PROCEDURE iblt_audit_resume IS
 'continues a run, or joins its sessions';

@@ -43,8 +43,7 @@ CREATE FUNCTION iblt_new(capacity integer DEFAULT 100, key_size integer DEFAULT 
 	value_size integer DEFAULT 0, get_success double precision DEFAULT NULL,
 	hashes integer DEFAULT NULL, seed bigint DEFAULT 0) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_new(
-	integer, integer, double precision, boolean, integer, double precision, integer, bigint) IS
+COMMENT ON FUNCTION iblt_new IS
 'an empty sketch to be used as a template, so that both sides build alike';
 
 CREATE FUNCTION iblt_info(s iblt, OUT version integer, OUT hashes integer, OUT cells integer,
@@ -52,7 +51,7 @@ CREATE FUNCTION iblt_info(s iblt, OUT version integer, OUT hashes integer, OUT c
 	OUT value_type text, OUT value_size integer, OUT seed bigint, OUT rows bigint, OUT bytes bigint,
 	OUT get_success double precision, OUT subtables integer[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_info(iblt) IS
+COMMENT ON FUNCTION iblt_info IS
 'parameters of a sketch, its net number of rows, its size in bytes, and how likely iblt_get '
 'finds a key';
 
@@ -112,26 +111,26 @@ COMMENT ON FUNCTION iblt_fold(iblt, iblt) IS
 
 CREATE FUNCTION iblt_drop_subtable(s iblt, subtable integer) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_drop_subtable(iblt, integer) IS
+COMMENT ON FUNCTION iblt_drop_subtable IS
 'the sketch of the same rows without one subtable, counted from 1';
 
 CREATE FUNCTION iblt_estimate(s iblt, OUT rows bigint, OUT rows_upper_bound bigint,
 	OUT keys bigint, OUT keys_upper_bound bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_estimate(iblt) IS
+COMMENT ON FUNCTION iblt_estimate IS
 'about how many rows and keys are in a difference, with bounds that hold with 99 % certainty';
 
 -- One row at a time --------------------------------------------------------------
 
 CREATE FUNCTION iblt_insert(s iblt, key anyelement, value anycompatible) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_insert(iblt, anyelement, anycompatible) IS
+COMMENT ON FUNCTION iblt_insert IS
 'the sketch with one row more; value is the row''s value, or its checksum in a sketch without '
 'values';
 
 CREATE FUNCTION iblt_delete(s iblt, key anyelement, value anycompatible) RETURNS iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_delete(iblt, anyelement, anycompatible) IS
+COMMENT ON FUNCTION iblt_delete IS
 'the sketch with one row less, which need not have been in it';
 
 CREATE FUNCTION iblt_get(s iblt, key anyelement, list boolean DEFAULT false, OUT status text,
@@ -335,7 +334,7 @@ COMMENT ON FUNCTION iblt_decode(iblt, anyelement, anycompatible, boolean) IS
 CREATE FUNCTION iblt_decode_status(s iblt, OUT complete boolean, OUT recovered bigint,
 	OUT rows_estimated bigint, OUT recommended_capacity integer) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_decode_status(iblt) IS
+COMMENT ON FUNCTION iblt_decode_status IS
 'whether a sketch can be decoded, how many keys are recovered, about how many rows differ, and '
 'which capacity to use';
 
@@ -351,14 +350,14 @@ CREATE FUNCTION iblt_checksum(VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 5
 	SUPPORT iblt_internal.iblt_checksum_support;
 
-COMMENT ON FUNCTION iblt_checksum(VARIADIC "any") IS
+COMMENT ON FUNCTION iblt_checksum IS
 	'checksum of a row''s values, the same on every server; a sole row means its columns';
 
 CREATE FUNCTION iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 5
 	SUPPORT iblt_internal.iblt_checksum_support;
 
-COMMENT ON FUNCTION iblt_checksum_seeded(bigint, VARIADIC "any") IS
+COMMENT ON FUNCTION iblt_checksum_seeded IS
 	'checksum of a row''s values under a seed, which both sides must share';
 
 -- What the planner support puts in the place of these where no argument has a type whose

@@ -11,7 +11,7 @@ CREATE FUNCTION @extschema@.iblt_salvage(
 	OUT lost integer[])
 RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 10000;
-COMMENT ON FUNCTION iblt_salvage(bytea, integer[], iblt) IS
+COMMENT ON FUNCTION iblt_salvage IS
 'restores a damaged sketch from the subtables that agree; s is NULL unless its checksum proves '
 'every byte';
 
@@ -19,6 +19,6 @@ CREATE FUNCTION @extschema@.iblt_salvage_keys(
 	bytes bytea, without integer[] DEFAULT NULL, other iblt DEFAULT NULL)
 RETURNS TABLE (key text, side text, count bigint, value text)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 10000 ROWS 100;
-COMMENT ON FUNCTION iblt_salvage_keys(bytea, integer[], iblt) IS
+COMMENT ON FUNCTION iblt_salvage_keys IS
 'the keys of a damaged sketch, or those by which it differs from "other"; a warning if there '
 'may be more';

@@ -38,14 +38,14 @@ COMMENT ON CAST (bytea AS iblt_strata) IS 'an estimator from its bytes, which ar
 CREATE FUNCTION iblt_strata_new(strata integer DEFAULT 32, cells integer DEFAULT 80,
 	hashes integer DEFAULT 4, seed bigint DEFAULT 0) RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_new(integer, integer, integer, bigint) IS
+COMMENT ON FUNCTION iblt_strata_new IS
 'an empty estimator to be used as a template, so that both sides build alike';
 
 CREATE FUNCTION iblt_strata_info(s iblt_strata, OUT version integer, OUT strata integer,
 	OUT cells integer, OUT hashes integer, OUT key_type text, OUT seed bigint, OUT rows bigint,
 	OUT bytes bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_info(iblt_strata) IS
+COMMENT ON FUNCTION iblt_strata_info IS
 'parameters of an estimator, its net number of rows and its size in bytes';
 
 CREATE FUNCTION iblt_internal.iblt_strata_add(iblt_strata, iblt_strata) RETURNS iblt_strata
@@ -91,13 +91,13 @@ COMMENT ON OPERATOR <> (iblt_strata, iblt_strata) IS 'do the estimators hold dif
 CREATE FUNCTION iblt_strata_insert(s iblt_strata, key anyelement, checksum bigint)
 RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_insert(iblt_strata, anyelement, bigint) IS
+COMMENT ON FUNCTION iblt_strata_insert IS
 'the estimator with one row more';
 
 CREATE FUNCTION iblt_strata_delete(s iblt_strata, key anyelement, checksum bigint)
 RETURNS iblt_strata
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_strata_delete(iblt_strata, anyelement, bigint) IS
+COMMENT ON FUNCTION iblt_strata_delete IS
 'the estimator with one row less, which need not have been in it';
 
 CREATE FUNCTION iblt_internal.iblt_strata_agg_trans(internal, anyelement, bigint) RETURNS internal

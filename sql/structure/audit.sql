@@ -121,5 +121,5 @@ BEGIN
 			d.object COLLATE "C", d.property COLLATE "C";
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_structure(text, text, text, boolean, text) IS
+COMMENT ON FUNCTION iblt_audit_structure IS
 'compares what two databases consist of, apart from rows: one row a property that differs';
