@@ -5,6 +5,8 @@ mutants.py run WORK JOBS LIST ...      run them, in the directories that "run" m
 
 README.md beside this file says how a list is written.  generate.py makes more faults.
 """
+import filecmp
+import glob
 import os
 import queue
 import random
@@ -18,11 +20,12 @@ import time
 
 import generate
 
-# A fault may make a test hang.
-LIMIT = {"unit": 180, "sql": 180, "catalog": 60, "tap": 900}
-LIMIT_OF_GENERATED = 300
+# A fault may make a test hang.  A test that has run without one has a limit of its own.
+LIMIT = {"unit": 180, "sql": 180, "catalog": 60, "tap": 600}
 WAIT_IN_TAP = "90"  # seconds that a test waits for something at most
 LEAST_CAUGHT = 0.97
+# What a fault that the compiler warns of in this way does depends on the compiler.
+UNDEFINED = "-Werror=return-type -Werror=uninitialized -Werror=maybe-uninitialized"
 LINE = 150
 
 
@@ -201,7 +204,6 @@ class Worker:
             self.env.update(line.rstrip("\n").split("=", 1) for line in lines)
         self.installed = False
         self.has_check = False
-        self.limit = max(LIMIT.values())
 
     def run(self, command, limit, env=None, stop=None):
         """Its status and the first line that matches stop, at which it is ended; None for the status if it hung."""
@@ -218,7 +220,7 @@ class Worker:
         def too_long():
             hung.append(True)
             end()
-        timer = threading.Timer(min(limit, self.limit), too_long)
+        timer = threading.Timer(limit, too_long)
         timer.start()
         found = None
         with open(self.log, "ab") as log:
@@ -252,7 +254,8 @@ class Worker:
         self.installed = False
 
     def make(self, *targets):
-        status, _ = self.run(["make", "-s", "with_llvm=no", f"PG_CONFIG={self.env['PG_CONFIG']}", *targets], 600)
+        status, _ = self.run(["make", "-s", "with_llvm=no", f"PG_CONFIG={self.env['PG_CONFIG']}", f"WERROR_FLAG={UNDEFINED}",
+                              *targets], 600)
         if status != 0:
             with open(self.log, encoding="utf-8", errors="replace") as log:
                 raise ListError("it does not compile:\n" + "".join(log.readlines()[-8:]))
@@ -268,23 +271,48 @@ class Worker:
             return "changes nothing" if self.same_objects() else None
         return None if self.can_load(fault) else "does not compile"
 
+    def first_that_fails(self, tests):
+        return next(((test, failed) for test in tests if (failed := self.test(test))), None)
+
+    def try_generated(self, fault):
+        """The test that fails and what it says, and why the fault is discarded.  Programs of unit tests are built in
+        a moment, and what they notice is a fault."""
+        units = [test for test in fault.tests if test.startswith("unit:")]
+        try:
+            by = self.first_that_fails(units)
+        except ListError:
+            return None, "does not compile"
+        reason = None if by else self.discard(fault)
+        if not by and not reason:
+            by = self.first_that_fails(fault.tests[len(units):])
+        return by, reason
+
     def same_objects(self):
         """Has the compiler made the same of the fault?"""
-        for directory, _, names in os.walk(os.path.join(self.tree, "src")):
-            for name in names:
-                path = os.path.join(directory, name)
-                pristine = os.path.join(self.pristine, os.path.relpath(path, self.tree))
-                if not name.endswith(".o") or os.stat(path).st_mtime_ns == os.stat(pristine).st_mtime_ns:
-                    continue
-                code = []
-                for file in (pristine, path):
-                    stripped = os.path.join(self.top, "stripped")
-                    subprocess.run(["strip", "-g", "-o", stripped, file], check=True)
-                    with open(stripped, "rb") as content:
-                        code.append(content.read())
-                if code[0] != code[1]:
-                    return False
+        for path in glob.glob(os.path.join(self.tree, "src/**/*.o"), recursive=True):
+            pristine = os.path.join(self.pristine, os.path.relpath(path, self.tree))
+            if filecmp.cmp(pristine, path, shallow=False):
+                continue
+            stripped = [os.path.join(self.top, name) for name in ("before", "after")]
+            for file, copy in zip((pristine, path), stripped):
+                subprocess.run(["strip", "-g", "-o", copy, file], check=True)
+            if not filecmp.cmp(*stripped, shallow=False):
+                return False
         return True
+
+    def spare(self, header):
+        """Make compiles every source after a change in a header: only those that include it are to be."""
+        def names(path):
+            with open(path, encoding="utf-8") as source:
+                return set(re.findall(r'^#include ".*?([^/"]+)"', source.read(), re.MULTILINE))
+        files = {path: names(path) for path in glob.glob(os.path.join(self.tree, "src/**/*.[ch]"), recursive=True)}
+        changed, size = {os.path.basename(header)}, 0
+        while size < len(changed):
+            size = len(changed)
+            changed |= {os.path.basename(path) for path, included in files.items() if included & changed}
+        for path in files:
+            if path.endswith(".c") and os.path.basename(path) not in changed:
+                os.utime(path[:-1] + "o")
 
     def can_load(self, fault):
         """Does the function have no error that its first call would show, whatever it is called with?"""
@@ -313,13 +341,14 @@ class Worker:
     def install(self):
         if not self.installed:
             self.make("all")
-            self.make("install")
+            self.make("install", "docdir=")
             self.installed = True
 
     def test(self, test):
         """Nothing if it passes, otherwise what failed."""
         open(self.log, "w").close()
         kind, _, name = test.partition(":")
+        self.limit = LIMIT.get(test, LIMIT[kind])
         return getattr(self, f"test_{kind}")(name)
 
     def last_line(self):
@@ -335,24 +364,26 @@ class Worker:
     def test_unit(self, name):
         program = f"build/plain/{name}"
         self.make(program)
-        status, found = self.run([program], LIMIT["unit"], stop=r"not ok ")
+        status, found = self.run([program], self.limit, stop=r"not ok ")
         return self.verdict(status, found)
 
     def test_sql(self, name):
         self.install()
         self.wake_server()
         names = name.replace(",", " ")
-        status, _ = self.run(["make", "-s", "installcheck", f"REGRESS={names}", f"PG_CONFIG={self.env['PG_CONFIG']}"],
-                             LIMIT["sql"])
-        if status is None:
+        status, found = self.run(["make", "-s", "installcheck", f"REGRESS={names}", f"PG_CONFIG={self.env['PG_CONFIG']}"],
+                                 self.limit, stop=r"not ok |test .* FAILED")
+        if status:
+            found = first_difference(os.path.join(self.tree, "regression.diffs")) or found
+        if status != 0 and self.psql("DROP DATABASE IF EXISTS contrib_regression WITH (FORCE)") != 0:
             self.restart_server()
-        return self.verdict(status, first_difference(os.path.join(self.tree, "regression.diffs")) if status else None)
+        return self.verdict(status, found)
 
     def test_catalog(self, _name):
         self.install()
         self.wake_server()
         self.psql("DROP DATABASE IF EXISTS check_catalog")
-        status, found = self.run(["test/lib/check-catalog.sh"], LIMIT["catalog"], stop=r"not ok ")
+        status, found = self.run(["test/lib/check-catalog.sh"], self.limit, stop=r"not ok ")
         return self.verdict(status, found)
 
     def test_tap(self, name):
@@ -366,7 +397,7 @@ class Worker:
         del env["PGHOST"], env["PGPORT"], env["PGUSER"]
         try:
             status, found = self.run(["perl", "-I", f"{test}/perl", "-I", "test/t", tap_file(self.tree, name)],
-                                     LIMIT["tap"], env, stop=r"not ok (?!.*# TODO)|1\.\.0")
+                                     self.limit, env, stop=r"not ok (?!.*# TODO)|1\.\.0")
         finally:
             self.end_servers(work)
             shutil.rmtree(work, ignore_errors=True)
@@ -458,7 +489,9 @@ class Run:
             failed = worker.test(test)
             if failed:
                 raise ListError(f"fails without a fault: {failed[:LINE]}")
-            self.say(f"passes    {test} ({time.time() - start:.0f} s)")
+            took = time.time() - start
+            LIMIT[test] = 60 + 4 * took
+            self.say(f"passes    {test} ({took:.0f} s)")
         # the longest first
         order = {"tap": 0, "sql": 1}
         tests = {test for fault in self.faults for test in fault.tests}
@@ -474,14 +507,14 @@ class Run:
                 text = source.read()
             with open(path, "w", encoding="utf-8") as source:
                 source.write(fault.mutate(text))
+            if fault.file.endswith(".h"):
+                worker.spare(fault.file)
             made = isinstance(fault, generate.Generated)
-            worker.limit = LIMIT_OF_GENERATED if made else max(LIMIT.values())
-            reason = made and worker.discard(fault)
+            by, reason = worker.try_generated(fault) if made else (worker.first_that_fails(fault.tests), None)
             if reason:
                 self.discarded.append(fault)
                 self.say(f"discarded {fault}: {reason}")
                 return
-            by = next(((test, failed) for test in fault.tests if (failed := worker.test(test))), None)
         finally:
             worker.sync()
         took = f"({time.time() - start:.0f} s)"
