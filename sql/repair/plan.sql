@@ -201,7 +201,6 @@ AS $$
 DECLARE
 	plan repair_plan;
 BEGIN
-	compared.by_index := false;		-- whatever a run trusted
 	plan.compared := repair_stamped(compared, asked);
 	plan.asked := asked;
 	plan.target := repair_target_of(plan);

@@ -222,6 +222,7 @@ wait_for($node, "SELECT count(*) >= 5 FROM pg_stat_activity WHERE backend_type =
 $node->safe_psql('postgres', "CALL iblt_track('$_->[0]', capacity => $_->[1])") foreach ([ 'items', 100 ], [ 'parts', 20 ], [ 'names', 1000 ], [ 'days', 20 ]);
 is($node->safe_psql('postgres', 'SELECT check_all()'), 't', 'tracking starts while others write');
 ended('start', @before);
+$node->safe_psql('postgres', 'CREATE TABLE with_triggers (id int PRIMARY KEY); CREATE TABLE of_a_key (id int REFERENCES with_triggers)');
 is($node->safe_psql('postgres', "SELECT string_agg(relation || ' ' || state, ', ') FROM iblt_live_status()"), 'days live, items live, names live, parts live', 'all are live');
 
 # --- under load -----------------------------------------------------------------------

@@ -134,7 +134,8 @@ foreach my $rows ("'changed'", "'columns'", 'true', 'false')
 {
 	$there->safe_psql('postgres', "UPDATE ran SET a = id, b = id, c = id; UPDATE ran SET a = 'x' WHERE id IN (1, 2, 3); UPDATE ran SET c = 'x' WHERE id IN (2, 4); DELETE FROM ran WHERE id = 5");
 	$here->safe_psql('postgres', 'INSERT INTO ran VALUES (5, 5, 5, 5) ON CONFLICT DO NOTHING');
-	my $run = found("CALL iblt_audit_run($peer, tables => '{ran}', rows => $rows, progress => false)");
+	my $recheck = $rows eq 'true' ? 1 : 0;
+	my $run = found("CALL iblt_audit_run($peer, tables => '{ran}', rows => $rows, recheck => $recheck, progress => false)");
 	my $told = $rows eq 'false' ? "1|\n2|\n3|\n4|\n5|" : "1|{a}\n2|{a,c}\n3|{a}\n4|{c}\n5|";
 	is(found("SELECT key ->> 'id', differs FROM iblt_audit_differences WHERE run = $run ORDER BY 1"), $told, "a run keeps which columns differ (rows => $rows)");
 	is(found("SELECT here, there FROM iblt_audit_differences WHERE run = $run AND key ->> 'id' = '1'"),
@@ -143,7 +144,8 @@ foreach my $rows ("'changed'", "'columns'", 'true', 'false')
 	$there->safe_psql('postgres', "UPDATE ran SET b = 'x' WHERE id = 3");
 	is(found("SELECT concat_ws(' ', key ->> 'id', status, detail) FROM iblt_repair(run => $run, peer => $peer, direction => 'push', deletes => false) ORDER BY 1"),
 		"1 preview\n2 preview\n" . ($rows eq 'false' ? '3 preview' : '3 skipped differs in another way than the run found') . "\n4 preview\n5 preview", 'a repair leaves rows that differ in other columns by now');
-	is(found("SELECT before, after FROM iblt_audit_recheck($run, $peer); SELECT differs FROM iblt_audit_differences WHERE run = $run AND key ->> 'id' = '3'"), "5|5\n" . ($rows eq 'false' ? '' : '{a,b}'), 'and iblt_audit_recheck shows them');
+	is(found("SELECT before, after FROM iblt_audit_recheck($run, $peer); SELECT differs, confirmed FROM iblt_audit_differences WHERE run = $run AND key ->> 'id' = '3'"), "5|5\n" . ($rows eq 'false' ? '' : '{a,b}') . ($recheck ? '|t' : '|'),
+		'and iblt_audit_recheck shows them, confirmed if the run was to confirm them');
 }
 like(failure("CALL iblt_audit_run($peer, tables => '{ran}', rows => 'all')"), qr/22023: rows must be false, columns, changed or true/, 'another value is an error');
 
