@@ -279,7 +279,7 @@ AS $$
 			'versions', NOT EXISTS (SELECT FROM tree JOIN pg_class l ON l.oid = tree.member
 				LEFT JOIN pg_am m ON m.oid = l.relam
 				WHERE l.relkind <> 'p' AND m.amname IS DISTINCT FROM 'heap'),
-			'version_rights', c.relkind IN ('r', 'p')
+			'version_rights', c.relkind IN ('r', 'p', 'm')
 				AND (NOT has_any_column_privilege(c.oid, 'SELECT')
 				OR (SELECT bool_and(has_column_privilege(c.oid, name, 'SELECT'))
 					FROM unnest('{tableoid,ctid,xmin}'::text[]) AS name)),

@@ -218,7 +218,7 @@ version_rights(Described *d)
 		SelfItemPointerAttributeNumber, MinTransactionIdAttributeNumber};
 	bool		missing = false;
 
-	if (d->class.relkind != RELKIND_RELATION &&
+	if (d->class.relkind != RELKIND_RELATION && d->class.relkind != RELKIND_MATVIEW &&
 		d->class.relkind != RELKIND_PARTITIONED_TABLE)
 		return false;
 	if (pg_class_aclcheck_ext(d->relid, GetUserId(), ACL_SELECT,
