@@ -84,9 +84,10 @@ END
 $$;
 
 -- The steps for keys of one action, which have these weights in a difference, without those of
--- rows that have changed since the scans, and the keys whose rows an index may hide.
+-- rows that have changed since the scans, the keys whose rows an index may hide, and how many keys
+-- are equal by now.
 CREATE FUNCTION repair_claim_keys(plan repair_plan, keys text[], weights bigint[], action text,
-	OUT steps repair_step[], OUT unseen text[]) RETURNS record
+	OUT steps repair_step[], OUT unseen text[], OUT settled integer) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -110,6 +111,7 @@ BEGIN
 	END IF;
 	places := iblt_compare_changed((plan.compared).seed, weights, here, there);
 	unseen := '{}';
+	settled := 0;
 	IF places <> '{}' THEN
 		SELECT array_agg(k.id) FILTER (WHERE k.here IS NOT DISTINCT FROM k.there),
 			array_agg(k.id) FILTER (WHERE k.here IS DISTINCT FROM k.there),
@@ -120,6 +122,8 @@ BEGIN
 		FROM unnest(keys, here, there) WITH ORDINALITY AS k(id, here, there, n)
 		WHERE k.n = ANY (places);
 		changed := changed || repair_unequal(plan, equal, repair_locks(plan.asked, action));
+		equal := ARRAY(SELECT unnest(equal) EXCEPT SELECT unnest(changed));
+		settled := cardinality(equal);
 		steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'), equal,
 			'equal by now');
 	END IF;
@@ -149,6 +153,7 @@ DECLARE
 	due record;
 	claimed record;
 	unseen text[] := '{}';
+	differences bigint := number;
 	message text := format('locking the rows of %s keys', number);
 BEGIN
 	PERFORM repair_begin(places_of(compared), (repair_side(plan)).place,
@@ -169,11 +174,12 @@ BEGIN
 				ELSE 'insert' END);
 			work := repair_add(work, claimed.steps);
 			unseen := unseen || claimed.unseen;
+			differences := differences - claimed.settled;
 		END LOOP;
 	END LOOP;
 	PERFORM check_index(compared, unseen), repair_absent(work), repair_cascades(work);
 	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
-	PERFORM keep_figures(all_figures(compared, figures, number, work.keys, 0));
+	PERFORM keep_figures(all_figures(compared, figures, number, differences, 0));
 	work.figures := @extschema@.iblt_compare_stats();
 END
 $$;
