@@ -149,11 +149,10 @@ print_row(const Row *row)
 			fprintf(stderr, "an entry does not fit into the table\n");
 			exit(1);
 		}
-	printf("\t\t\t{");
 	for (i = 0; i < KS; i++)
-		printf("%s{%u, %d, %u}", i > 0 ? ", " : "", row->entries[i].load,
+		printf("%s{%u, %d, %u}", i > 0 ? ", " : "{", row->entries[i].load,
 			   row->entries[i].degree, row->entries[i].extra);
-	printf("},\n");
+	printf("}, ");
 }
 
 static void
@@ -161,7 +160,7 @@ print_entries(void)
 {
 	int f, t, bits;
 
-	printf("/* for each failure, t = 1 to 3, and 2^n - 1 values, n = 1 to %d:\n"
+	printf("/* for each failure, t = 1 to 3 (a line), and 2^n - 1 values, n = 1 to %d:\n"
 		   " * load, degree and extra cells for k = %d to %d */\n"
 		   "static const KbfSize kbf_size[KBF_SIZE_FAILURES][%d][%d]\n"
 		   "\t[KBF_SIZE_MAX_HASHES - KBF_SIZE_MIN_HASHES + 1] = {\n",
@@ -171,14 +170,14 @@ print_entries(void)
 		printf("\t{ /* %g */\n", failures[f]);
 		for (t = 1; t <= TERMS; t++)
 		{
-			printf("\t\t{ /* t = %d */\n", t);
+			printf("\t\t{ ");
 			for (bits = 1; bits <= WIDTHS; bits++)
 			{
 				Row row = row_of(f, t, bits);
 
 				print_row(&row);
 			}
-			printf("\t\t},\n");
+			printf("},\n");
 		}
 		printf("\t},\n");
 	}

@@ -660,12 +660,13 @@ make_ladder(void)
 			ladder[ladder_sizes++] = s;
 }
 
+/* A row of the table in braces, on one line. */
 static void
 print_numbers(const uint32_t *number)
 {
 	for (int i = 0; i < ladder_sizes; i++)
-		printf("%s%" PRIu32 "%s", i % 10 == 0 ? "\t" : " ", number[i],
-			   i == ladder_sizes - 1 ? "\n" : i % 10 == 9 ? ",\n" : ",");
+		printf("%s%" PRIu32, i == 0 ? "{" : ", ", number[i]);
+	printf("}");
 }
 
 static void
@@ -702,13 +703,13 @@ print_table(void)
 		   "#define SIZING_LADDER_SIZES %d\n#define SIZING_FAILURES %d\n\n",
 		   MIN_K, MAX_K, ladder_sizes, FAILURES);
 	printf("/* allowed subtable sizes, in cells */\n"
-		   "static const uint32_t sizing_ladder[SIZING_LADDER_SIZES] = {\n");
+		   "static const uint32_t sizing_ladder[SIZING_LADDER_SIZES] =\n\t");
 	print_numbers(ladder);
-	printf("};\n\n/* probabilities of failure, each stricter than the last */\n"
+	printf(";\n\n/* probabilities of failure, each stricter than the last */\n"
 		   "static const double sizing_failure[SIZING_FAILURES] = {");
 	for (int f = 0; f < FAILURES; f++)
 		printf(" %g%s", failure_target[f], f < FAILURES - 1 ? "," : " };\n\n");
-	printf("/* the most keys, for each k, failure and size */\n"
+	printf("/* the most keys, for each k, failure (a line) and size */\n"
 		   "static const uint32_t\n\tsizing_capacity[SIZING_MAX_HASHES - "
 		   "SIZING_MIN_HASHES + 1]\n\t[SIZING_FAILURES][SIZING_LADDER_SIZES]"
 		   " = {\n");
@@ -717,9 +718,9 @@ print_table(void)
 		printf("\t{ /* k = %d */\n", i + MIN_K);
 		for (int f = 0; f < FAILURES; f++)
 		{
-			printf("\t\t{ /* %g */\n", failure_target[f]);
+			printf("\t\t");
 			print_numbers(table[i][f]);
-			printf("\t\t}%s\n", f < FAILURES - 1 ? "," : "");
+			printf("%s\n", f < FAILURES - 1 ? "," : "");
 		}
 		printf("\t}%s\n", i < KS - 1 ? "," : "");
 	}
