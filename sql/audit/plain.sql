@@ -99,9 +99,9 @@ DECLARE
 BEGIN
 	BEGIN
 		plans := plain_plans_small(conns, smalls);
-		sums := ask(conns, ARRAY[plain_sums_small_sql(plans, 'here'),
-				plain_sums_small_sql(plans, 'there')], 'value text', NULL::text,
-			ROW('read_heap', NULL, NULL, NULL)::reading, 0.005);
+		sums := ask_values(conns, ARRAY[plain_sums_small_sql(plans, 'here'),
+				plain_sums_small_sql(plans, 'there')], 0.005, NULL,
+			ROW('read_heap', NULL, NULL, NULL)::reading);
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'summed up';
 	EXCEPTION WHEN OTHERS THEN
 		IF SQLSTATE <> 'IB000' THEN

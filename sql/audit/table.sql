@@ -198,7 +198,7 @@ CREATE FUNCTION audit_compare(plan plan, item audit_item) RETURNS audit_row
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := find_keys(plan);
+	found found_keys := find_keys(plan);
 	result audit_row;
 BEGIN
 	SELECT count(*) FILTER (WHERE (d).side = 'there'), count(*) FILTER (WHERE (d).side = 'here'),

@@ -37,26 +37,30 @@ AS $$
 	SELECT regexp_replace(columns, '(\w+) [^,]+', '\1', 'g')
 $$;
 
--- The expression of an answer of a type from such columns of an item of FROM.
-CREATE FUNCTION ask_row_sql(item text, columns text, type regtype) RETURNS text
-	LANGUAGE sql STABLE PARALLEL SAFE
+-- The expression of what such columns of an item of FROM tell: a text, or found_rows.
+CREATE FUNCTION ask_row_sql(item text, columns text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT format(CASE WHEN strpos(columns, ',') = 0 THEN '%s.value::%s' ELSE 'ROW(%s.*)::%s' END,
-		item, type)
+	SELECT format(CASE columns WHEN 'value text' THEN '%s.value::text'
+		ELSE 'ROW(%s.*)::found_rows' END, item)
 $$;
 
--- The answer of this database.
+-- The expression of an answer from these columns.
+CREATE FUNCTION ask_answer_sql(item text, columns text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format(CASE columns WHEN 'value text' THEN 'ROW(%s, NULL)::answer'
+		ELSE 'ROW(NULL, %s)::answer' END, ask_row_sql(item, columns))
+$$;
+
+-- What a query in this database gives in its column "answer".
 -- A reader is called as it stands: a function in FROM would write a large row to a file.
-CREATE FUNCTION ask_here(query text, columns text, how reading, INOUT answer anyelement)
-RETURNS anyelement
+CREATE FUNCTION ask_here(query text, how reading, INOUT answer anyelement) RETURNS anyelement
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	taken record;
 BEGIN
-	query := format('SELECT %s AS answer FROM (%s) AS iblt_r(%s)',
-		ask_row_sql('iblt_r', columns, pg_typeof(answer)), query,
-		ask_names(columns));
 	IF how.reader IS NULL THEN
 		EXECUTE query INTO taken;
 	ELSE
@@ -71,8 +75,7 @@ END
 $$;
 
 -- The answer of another server, with pauses as in iblt_peer_wait.
-CREATE FUNCTION ask_collect(place text, columns text, pause double precision,
-	INOUT answer anyelement) RETURNS anyelement
+CREATE FUNCTION ask_collect(place text, columns text, pause double precision) RETURNS answer
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -80,64 +83,63 @@ DECLARE
 	taken record;
 BEGIN
 	IF strpos(columns, ',') = 0 THEN
-		answer := peer_value(place, pause);
-		RETURN;
+		RETURN ROW(peer_value(place, pause), NULL)::answer;
 	END IF;
 	names := string_to_array(ask_names(columns), ', ');
 	taken := peer_result(place, format(
 		'SELECT 0::int8 + coalesce(octet_length(iblt_r.%s), 0) AS bytes, %s AS answer'
 			' FROM %s.dblink_get_result($1) AS iblt_r(%s text)',
 		array_to_string(names, '), 0) + coalesce(octet_length(iblt_r.'),
-		ask_row_sql('iblt_r', columns, pg_typeof(answer)), peer_dblink(),
+		ask_answer_sql('iblt_r', columns), iblt_peer_dblink(),
 		array_to_string(names, ' text, ')), pause);
 	PERFORM iblt_traffic_add(1, 0, taken.bytes);
-	answer := taken.answer;
+	RETURN taken.answer;
 END
 $$;
 
--- Questions to one place as one statement, whose value is an array of the answers.
-CREATE FUNCTION ask_together(queries text[], columns text, type regtype) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+-- What questions to one place answer, put as one statement.
+-- So the answers are of one snapshot: two would show what was written in between as a difference.
+CREATE FUNCTION ask_together(place text, queries text[], columns text, how reading,
+	pause double precision, label text) RETURNS answer[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	names text := ask_names(columns);
+	rows boolean := columns <> 'value text';
+	query text := 'SELECT ARRAY[%s] AS answer FROM %s';
 	answers text[];
 	items text[];
 BEGIN
 	FOR n IN 1 .. cardinality(queries) LOOP
-		answers[n] := ask_row_sql('q' || n, columns, type);
-		items[n] := format('(%s OFFSET 0) AS q%s(%s)', queries[n], n, names);
+		answers[n] := CASE WHEN place IS NULL THEN ask_answer_sql('q' || n, columns)
+			ELSE ask_row_sql('q' || n, columns) END;
+		items[n] := format('(%s OFFSET 0) AS q%s(%s)', queries[n], n, ask_names(columns));
 	END LOOP;
-	RETURN format('SELECT ARRAY[%s] FROM %s', array_to_string(answers, ', '),
-		array_to_string(items, ', '));
+	query := format(query, array_to_string(answers, ', '), array_to_string(items, ', '));
+	IF place IS NULL THEN
+		RETURN ask_here(query, how, NULL::answer[]);
+	END IF;
+	PERFORM peer_send(place, ask_sql(place, query,
+		CASE WHEN rows THEN 'answer found_rows[]' ELSE 'answer text[]' END, how, label));
+	query := peer_value(place, pause);
+	RETURN CASE WHEN rows
+		THEN ARRAY(SELECT ROW(NULL, u.r)::answer
+			FROM (SELECT unnest(query::found_rows[]) AS r) AS u)
+		ELSE ARRAY(SELECT ROW(u.v, NULL)::answer FROM unnest(query::text[]) AS u(v)) END;
 END
 $$;
 
--- What each of these places answers to its question, a row with these columns, or one "value",
--- of the type of "answer", which is NULL; a label is the application_name there, and pauses
--- are as in iblt_peer_wait.
--- If all are one place, its answers are of one snapshot: one for each would show what was
--- written in between as a difference.
-CREATE FUNCTION ask(places text[], queries text[], columns text, answer anyelement,
-	how reading DEFAULT NULL, pause double precision DEFAULT 0.001, label text DEFAULT NULL,
-	OUT answers anyarray) RETURNS anyarray
+-- What each of these places answers to its question, one "value", or a row with other columns; a
+-- label is the application_name there, and pauses are as in iblt_peer_wait.
+CREATE FUNCTION ask(places text[], queries text[], columns text, how reading,
+	pause double precision, label text DEFAULT NULL) RETURNS answer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	place text := places[1];
-	query text;
 	many integer := cardinality(places);
+	answers answer[];
 BEGIN
-	IF many > 1 AND (place = ALL (places) OR num_nonnulls(VARIADIC places) = 0) THEN
-		query := ask_together(queries, columns, pg_typeof(answer));
-		columns := format('value %s', pg_typeof(answers));
-		IF place IS NULL THEN
-			answers := ask_here(query, columns, how, answers);
-		ELSE
-			PERFORM peer_send(place, ask_sql(place, query, columns, how, label));
-			answers := ask_collect(place, columns, pause, answers);
-		END IF;
-		RETURN;
+	IF many > 1 AND (places[1] = ALL (places) OR num_nonnulls(VARIADIC places) = 0) THEN
+		RETURN ask_together(places[1], queries, columns, how, pause, label);
 	END IF;
 	FOR n IN 1 .. many LOOP
 		IF places[n] IS NOT NULL THEN
@@ -146,24 +148,33 @@ BEGIN
 	END LOOP;
 	FOR n IN 1 .. many LOOP
 		IF places[n] IS NULL THEN
-			answers[n] := ask_here(queries[n], columns, how, answer);
+			answers[n] := ask_here(format('SELECT %s AS answer FROM (%s) AS iblt_r(%s)',
+				ask_answer_sql('iblt_r', columns), queries[n], ask_names(columns)), how,
+				NULL::answer);
 		END IF;
 	END LOOP;
 	FOR n IN 1 .. many LOOP
 		IF places[n] IS NOT NULL THEN
-			answers[n] := ask_collect(places[n], columns, pause, answer);
+			answers[n] := ask_collect(places[n], columns, pause);
 		END IF;
 	END LOOP;
+	RETURN answers;
 END
 $$;
 
--- The same for values of any type as text.
+-- The texts that places answer.
 CREATE FUNCTION ask_values(places text[], queries text[], pause double precision DEFAULT 0.001,
-	label text DEFAULT NULL) RETURNS text[]
+	label text DEFAULT NULL, how reading DEFAULT NULL) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	a answer;
+	texts text[];
 BEGIN
-	RETURN ask(places, queries, 'value text', NULL::text, NULL, pause, label);
+	FOREACH a IN ARRAY coalesce(ask(places, queries, 'value text', how, pause, label), '{}') LOOP
+		texts := array_append(texts, a.value);
+	END LOOP;
+	RETURN texts;
 END
 $$;
 
@@ -291,7 +302,7 @@ BEGIN
 		IF s.side = 'there' AND is_together(plan) THEN
 			PERFORM kept_send(plan, s, call);
 		END IF;
-		answer := ask_collect(s.place, 'value text', 0, NULL::text);
+		answer := peer_value(s.place, 0);
 		PERFORM iblt_traffic_add(0, 0, 0, octet_length(answer));
 	END IF;
 	RETURN answer;

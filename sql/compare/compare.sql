@@ -68,7 +68,9 @@ BEGIN
 			RETURN NEXT looked.differences;
 		END IF;
 	END LOOP;
-	PERFORM check_looked(plan, doubtful);
+	IF cardinality(doubtful) > 0 THEN
+		PERFORM check_looked(plan, doubtful);
+	END IF;
 	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
 	IF cardinality(batches) > 0 THEN
 		started := clock_timestamp();
@@ -88,7 +90,7 @@ CREATE FUNCTION comparison_of(plan plan) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := find_keys(plan);
+	found found_keys := find_keys(plan);
 	differences difference[];
 BEGIN
 	differences := ARRAY(SELECT unnest(d.batch) FROM differences(found.plan, found.figures,
@@ -149,19 +151,6 @@ BEGIN
 END
 $$;
 
--- Is a sample the answer to too many differences? An error for another value.
-CREATE FUNCTION sampling(on_too_many text) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'on_too_many must be error or sample';
-	END IF;
-	RETURN on_too_many = 'sample';
-END
-$$;
-
 -- Options with a label for what a driver does, the name of the relation of this side, the condition
 -- there and a random seed if they are not given; an error for those that do not fit.  A relation
 -- elsewhere is named by here_relation.
@@ -173,11 +162,13 @@ BEGIN
 	-- in a later attempt the relation may be gone, which is said of it by its name
 	IF options.label IS NOT NULL THEN
 		RETURN options;
-	ELSIF elsewhere AND (relation IS NOT NULL OR here_relation IS NULL) THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
-			HINT = 'Give here_relation => ''shop.items''. It need not exist in this database.';
-	ELSIF NOT elsewhere AND here_relation IS NOT NULL THEN
+	ELSIF elsewhere THEN
+		IF relation IS NOT NULL OR here_relation IS NULL THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				MESSAGE = 'with here_peer, here_relation names the relation, and not relation',
+				HINT = 'Give here_relation => ''shop.items''. It need not exist in this database.';
+		END IF;
+	ELSIF here_relation IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'here_relation needs here_peer',
 			HINT = 'Give here_peer too, or name a relation of this database in relation.';
@@ -200,34 +191,22 @@ CREATE FUNCTION compare_plan(conns text[], relation regclass, peer_relation text
 AS $$
 DECLARE
 	plan plan;
-	sample boolean := sampling(on_too_many);
 BEGIN
-	IF options.method <> 'sketch' THEN
+	IF coalesce(on_too_many, '') NOT IN ('error', 'sample') THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+			MESSAGE = 'on_too_many must be error or sample';
+	ELSIF options.method <> 'sketch' THEN
 		options.method := plain_method(conns, options.method);
-	END IF;
-	IF options.method = 'plain' AND sample THEN
-		PERFORM plain_refuse('it gives no sample', 'Leave on_too_many out.');
+		IF options.method = 'plain' AND on_too_many = 'sample' THEN
+			PERFORM plain_refuse('it gives no sample', 'Leave on_too_many out.');
+		END IF;
 	END IF;
 	plan := prepare(conns, relation, peer_relation, options);
 	IF plan.live_problem IS NOT NULL THEN
 		PERFORM live_notice(plan);
 	END IF;
-	plan.sample := sample;
+	plan.sample := on_too_many = 'sample';
 	RETURN plan;
-END
-$$;
-
--- What find_keys gives, and a notice if digests did not do.
-CREATE FUNCTION compare_find(plan plan) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	found record := find_keys(plan);
-BEGIN
-	IF plan.from_digests THEN
-		PERFORM live_notice(found.plan);
-	END IF;
-	RETURN found;
 END
 $$;
 
@@ -312,7 +291,7 @@ DECLARE
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[];
 	plan plan;
-	answer record;
+	answer found_keys;
 	e failure;
 	failed record;
 BEGIN
@@ -324,7 +303,10 @@ BEGIN
 				here_relation, options);
 			conns := connect(peers, conns, timeout, method <> 'sketch');
 			plan := compare_plan(conns, relation, peer_relation, options, on_too_many);
-			answer := compare_find(plan);
+			answer := find_keys(plan);
+			IF plan.from_digests THEN
+				PERFORM live_notice(answer.plan);
+			END IF;
 			-- in FROM, unnest would have the planner look for ways to hash a batch
 			RETURN QUERY SELECT (u.d).key, (u.d).side, (u.d).differs, (u.d).here, (u.d).there,
 				(u.d).confirmed, (u.d).here_count, (u.d).there_count

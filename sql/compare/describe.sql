@@ -135,8 +135,8 @@ BEGIN
 			subtable_cells, mappings[n]);
 	END LOOP;
 	BEGIN
-		answers := ask(places, queries, 'value text', NULL::text, CASE WHEN small IS NOT NULL
-			THEN ROW('read_planned', ARRAY[small], NULL, NULL)::reading END, 0.001, label);
+		answers := ask_values(places, queries, 0.001, label, CASE WHEN small IS NOT NULL
+			THEN ROW('read_planned', ARRAY[small], NULL, NULL)::reading END);
 	EXCEPTION WHEN invalid_schema_name OR undefined_function THEN
 		-- of iblt, or of the condition
 		IF SQLERRM LIKE 'on %: %' THEN

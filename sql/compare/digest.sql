@@ -368,8 +368,8 @@ BEGIN
 	END IF;
 	answers[mine] := ask_one(places[mine], queries[mine]);
 	small := @extschema@.iblt_fold(@extschema@.iblt_session_get(answers[mine].kept), 10, 0.1);
-	answers[3 - mine] := (ask(places[3 - mine : 3 - mine], queries[3 - mine : 3 - mine],
-		'value text', NULL::text, ROW('read_planned', ARRAY[small], NULL, NULL)::reading))[1];
+	answers[3 - mine] := (ask_values(places[3 - mine : 3 - mine], queries[3 - mine : 3 - mine],
+		how => ROW('read_planned', ARRAY[small], NULL, NULL)::reading))[1];
 	RETURN answers;
 END
 $$;

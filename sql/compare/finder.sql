@@ -161,8 +161,10 @@ BEGIN
 		f.matches := concat_ws(' AND ', f.matches,
 			format('t.%I = iblt_k.iblt_k%s', (plan.key[i]).name, i));
 	END LOOP;
-	s := only_remote_rows(s, format('t.%I = ANY ($1::%s[])', (plan.key[1]).name,
-		key_type(plan.key[1])));
+	IF s.remote OR s.distributed THEN
+		s := only_remote_rows(s, format('t.%I = ANY ($1::%s[])', (plan.key[1]).name,
+			key_type(plan.key[1])));
+	END IF;
 	f.lookup := lookup_by_key_sql(plan, s, f);
 	RETURN f;
 END

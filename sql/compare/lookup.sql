@@ -23,10 +23,16 @@ $$;
 CREATE FUNCTION find_rows(places text[], queries text[], how reading) RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	a answer;
+	found found_rows[];
 BEGIN
-	RETURN ask(places, queries,
+	FOREACH a IN ARRAY ask(places, queries,
 		'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
-			' content jsonb[], columns text[], fingerprint text', NULL::found_rows, how, 0);
+			' content jsonb[], columns text[], fingerprint text', how, 0) LOOP
+		found := array_append(found, a.rows);
+	END LOOP;
+	RETURN found;
 END
 $$;
 

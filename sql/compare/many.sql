@@ -73,7 +73,7 @@ $$;
 -- A hash chooses the keys, so each has the same chance to be in the sample.  Of few, the
 -- estimate of the sketches is the better one.
 CREATE FUNCTION take_sample(INOUT plan plan, INOUT figures figures, INOUT number bigint,
-	exact boolean, problem text, OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
+	INOUT exact boolean, problem text, OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -106,6 +106,7 @@ BEGIN
 		ELSE e.number * plan.parts END;
 	keys := e.keys;
 	number := e.number;
+	exact := true;
 	sample := e.sample;
 END
 $$;
@@ -142,28 +143,31 @@ $$;
 -- flight, an error or a sample.
 -- Too many differences are not rechecked one by one, and may all be rows in flight.  When
 -- replication has passed, everything is compared once more, with the seed of the first time.
-CREATE FUNCTION find_keys(INOUT plan plan, OUT figures figures, OUT keys bytea,
-	OUT number bigint, OUT sample @extschema@.iblt) RETURNS record
+CREATE FUNCTION find_keys(plan plan) RETURNS found_keys
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record;
+	found found_keys;
 	before @extschema@.iblt;
 	deadline timestamptz;
-	problem text := unready_problem(plan);
+	problem text := CASE WHEN plan.wait IS NOT FALSE THEN unready_problem(plan) END;
 BEGIN
 	IF plan.versions THEN
 		PERFORM require_version_rights(plan);
 	END IF;
 	IF plan.buckets IS NOT NULL THEN
-		RETURN;	-- plain_differences() finds them
+		found.plan := plan;	-- plain_differences() finds them
+		RETURN found;
 	END IF;
 	found := search(plan, NULL);
+	IF found.keys IS NOT NULL THEN
+		RETURN found;
+	END IF;
 	plan.found := NULL;
-	before := found.sample;
 	plan.from_digests := (found.plan).from_digests;
-	deadline := clock_timestamp() + plan.timeout;
-	IF found.keys IS NULL AND problem IS NULL AND plan.recheck > 0 THEN
+	IF problem IS NULL AND plan.recheck > 0 THEN
+		before := found.sample;
+		deadline := clock_timestamp() + plan.timeout;
 		problem := await_replication(plan, deadline);
 		IF problem IS NULL THEN
 			plan.timeout := greatest(deadline - clock_timestamp(), '0 s');
@@ -178,10 +182,6 @@ BEGIN
 	IF found.keys IS NULL THEN
 		found := take_sample(plan, found.figures, found.number, found.exact, problem);
 	END IF;
-	plan := found.plan;
-	figures := found.figures;
-	keys := found.keys;
-	number := found.number;
-	sample := found.sample;
+	RETURN found;
 END
 $$;

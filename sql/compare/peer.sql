@@ -93,47 +93,24 @@ CREATE FUNCTION iblt_traffic_take(OUT messages bigint, OUT sent bigint,
 
 -- The connection
 
--- The schema of dblink, quoted.
-CREATE FUNCTION peer_dblink() RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	found text := iblt_peer_dblink();
-BEGIN
-	IF found IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',
-			MESSAGE = 'extension dblink is not installed in this database',
-			DETAIL = 'iblt connects to a peer through dblink.',
-			HINT = 'Run CREATE EXTENSION dblink. For relations of this database, leave peer NULL.';
-	END IF;
-	RETURN found;
-END
-$$;
-
 -- Is it a connection string, which messages must not show? Otherwise it is a foreign server.
 -- auto_explain logs the plans of nested statements with their parameters, so PL/pgSQL
 -- hands a connection string on in assignments alone, which do not run the executor:
 -- never in PERFORM, EXECUTE ... USING or a query.
-CREATE FUNCTION peer_is_string(peer text) RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	servers text[] := ARRAY(SELECT srvname::text FROM pg_foreign_server);
-BEGIN
-	RETURN peer <> ALL (servers);
-END
-$$;
+CREATE FUNCTION iblt_peer_is_string(peer text) RETURNS boolean
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
--- Is one of these a connection string?
+-- Is one of these a connection string, or is there none? Within this database, an error is told
+-- without the statements and functions of iblt, too.
 -- No query may have one among its values, so this is a loop.
 CREATE FUNCTION peers_secret(peers text[]) RETURNS boolean
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	secret boolean := false;
+	secret boolean := num_nonnulls(VARIADIC peers) = 0;
 BEGIN
 	FOR n IN 1 .. cardinality(peers) LOOP
-		secret := secret OR coalesce(peer_is_string(peers[n]), false);
+		secret := secret OR coalesce(iblt_peer_is_string(peers[n]), false);
 	END LOOP;
 	RETURN secret;
 END
@@ -157,7 +134,7 @@ BEGIN
 	IF detail !~ '^(connection to server|could not connect to server|FATAL:|Non-superuser)' THEN
 		detail := '';
 	END IF;
-	IF peer_is_string(peer) THEN
+	IF iblt_peer_is_string(peer) THEN
 		RETURN detail;
 	ELSIF NOT has_server_privilege(peer, 'USAGE') THEN
 		RETURN 'You lack the USAGE privilege on the foreign server.';
@@ -179,9 +156,10 @@ AS $$
 BEGIN
 	IF peer IS NULL THEN
 		RETURN NULL;
-	ELSIF strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 AND peer_is_string(peer)
+	ELSIF strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 AND iblt_peer_is_string(peer)
 			-- an error without dblink
-			AND peer_dblink() IS NOT NULL AND peer_is_lent(peer) AND iblt_peer_is_open(peer) THEN
+			AND iblt_peer_dblink() IS NOT NULL AND peer_is_lent(peer)
+			AND iblt_peer_is_open(peer) THEN
 		RETURN peer;
 	END IF;
 	RETURN concat('iblt_', gen_random_uuid());
@@ -284,8 +262,7 @@ $$;
 
 -- Opens a connection to the peer under a name, which it returns; a peer of that name is one
 -- that the caller opened, and without a name there is none.
-CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL,
-	borrow boolean DEFAULT true) RETURNS text
+CREATE FUNCTION peer_connect(peer text, conn text, timeout interval DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -296,11 +273,9 @@ DECLARE
 BEGIN
 	IF conn IS NULL THEN
 		RETURN NULL;
-	ELSIF conn = peer AND NOT borrow AND iblt_peer_is_open(conn) THEN
-		RETURN conn;
 	ELSIF conn = peer THEN
 		RETURN peer_borrow(conn);
-	ELSIF peer_is_string(peer) AND strpos(peer, '=') = 0
+	ELSIF iblt_peer_is_string(peer) AND strpos(peer, '=') = 0
 			AND strpos(peer, '://') = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 			MESSAGE = CASE peer_title(conn)
@@ -309,7 +284,7 @@ BEGIN
 			HINT = 'Give the name of a foreign server, or a string'
 				' such as ''host=node_b dbname=shop''.';
 	END IF;
-	schema := peer_dblink();
+	schema := iblt_peer_dblink();
 	BEGIN
 		held := set_config('iblt.peer', peer, true);
 		PERFORM iblt_peer_patience(peer_patience(timeout));
@@ -349,7 +324,7 @@ BEGIN
 	IF conn IS NULL OR peer_is_lent(conn) AND peer_return(conn) THEN
 		RETURN;
 	ELSIF iblt_peer_is_open(conn) THEN
-		EXECUTE format('SELECT %s.dblink_disconnect($1)', peer_dblink()) USING conn;
+		EXECUTE format('SELECT %s.dblink_disconnect($1)', iblt_peer_dblink()) USING conn;
 	END IF;
 END
 $$;
@@ -384,7 +359,7 @@ DECLARE
 	names text[] := '{here,there}';
 BEGIN
 	FOR n IN 1 .. 2 LOOP
-		IF conns[n] = peers[n] OR NOT peer_is_string(peers[n]) THEN
+		IF conns[n] = peers[n] OR NOT iblt_peer_is_string(peers[n]) THEN
 			names[n] := peers[n];
 		END IF;
 	END LOOP;
@@ -411,9 +386,9 @@ BEGIN
 		IF conns[n] = peers[n] THEN
 			PERFORM set_config('iblt.keeps', 'off', true);
 		END IF;
-		IF n = 1 OR conns[2] IS DISTINCT FROM conns[1] THEN
-			conns[n] := peer_connect(peers[n], conns[n], timeout, borrow);
-		END IF;
+		CONTINUE WHEN conns[n] IS NULL OR n = 2 AND conns[2] = conns[1]
+			OR conns[n] = peers[n] AND NOT borrow AND iblt_peer_is_open(conns[n]);
+		conns[n] := peer_connect(peers[n], conns[n], timeout);
 	END LOOP;
 	RETURN conns;
 END

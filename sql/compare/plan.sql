@@ -214,15 +214,10 @@ CREATE FUNCTION columns_as_in(s side, schema text) RETURNS side_column[]
 AS $$
 DECLARE
 	own text := (parse_ident(s.relation))[1];
-	pattern text;
-	new text;
+	pattern text := '(^|[ (])' || regexp_replace(quote_ident(own) || '.', '(\W)', '\\\1', 'g');
+	new text := '\1' || replace(quote_ident(schema), '\', '\\') || '.';
 	c side_column;
 BEGIN
-	IF own = schema THEN
-		RETURN s.columns;
-	END IF;
-	pattern := '(^|[ (])' || regexp_replace(quote_ident(own) || '.', '(\W)', '\\\1', 'g');
-	new := '\1' || replace(quote_ident(schema), '\', '\\') || '.';
 	FOR i IN 1 .. cardinality(s.columns) LOOP
 		c := s.columns[i];
 		c.type := regexp_replace(c.type, pattern, new, 'g');
@@ -239,7 +234,9 @@ CREATE FUNCTION common_columns(here side, there side, exclude text[]) RETURNS pl
 AS $$
 DECLARE
 	theirs text[] := column_names(there);
-	renamed side_column[] := columns_as_in(there, (parse_ident(here.relation))[1]);
+	schema text := (parse_ident(here.relation))[1];
+	renamed side_column[] := CASE WHEN schema = (parse_ident(there.relation))[1]
+		THEN there.columns ELSE columns_as_in(there, schema) END;
 	h side_column;
 	t side_column;
 	n integer;
@@ -258,7 +255,8 @@ BEGIN
 END
 $$;
 
--- The columns on one side only; named in a warning or an error, as the options ask for.
+-- The columns on one side only, unless columns are asked for; named in a warning or an error, as
+-- the options ask for.
 CREATE FUNCTION columns_left_out(here side, there side, options options) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -269,7 +267,7 @@ DECLARE
 	only_there text[];
 	message text;
 BEGIN
-	IF options.columns IS NOT NULL OR mine <@ theirs AND mine @> theirs THEN
+	IF options.columns IS NOT NULL THEN
 		RETURN '{}';
 	END IF;
 	only_here := ARRAY(SELECT x FROM unnest(mine) AS x WHERE x <> ALL (theirs || options.exclude)
@@ -348,9 +346,6 @@ CREATE FUNCTION key_names(here side, there side, common text[], asked text[]) RE
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF asked IS NULL AND (here.keys[1]).columns <@ common THEN
-		RETURN (here.keys[1]).columns;
-	END IF;
 	RETURN coalesce(asked, (
 		SELECT names FROM (
 			SELECT k.columns, k.ordinality, 1 FROM unnest(here.keys) WITH ORDINALITY AS k
@@ -447,8 +442,12 @@ BEGIN
 		PERFORM check_names(here, there, options);
 	END IF;
 	common := common_columns(here, there, options.exclude);
-	names := key_names(here, there, names_of(common), options.key_columns);
-	plan.columns_left_out := columns_left_out(here, there, options);
+	names := names_of(common);
+	names := CASE WHEN options.key_columns IS NULL AND (here.keys[1]).columns <@ names
+		THEN (here.keys[1]).columns ELSE key_names(here, there, names, options.key_columns) END;
+	plan.columns_left_out := CASE WHEN cardinality(common) = ALL
+			(ARRAY[cardinality(here.columns), cardinality(there.columns)])
+		THEN '{}' ELSE columns_left_out(here, there, options) END;
 	IF options.columns IS NULL THEN
 		plan.columns := common;
 	ELSE
@@ -470,9 +469,9 @@ BEGIN
 	plan.wait := plan.recheck > 0;
 	plan.versions := plan.wait AND here.versions AND there.versions;
 	SELECT here, there, options.content, options.max_differences, options.timeout, options.seed,
-		options.progress, options.lo, options.hi
+		options.progress, options.lo, options.hi, options.live
 	INTO plan.here, plan.there, plan.content, plan.max_differences, plan.timeout, plan.seed,
-		plan.progress, plan.lo, plan.hi;
+		plan.progress, plan.lo, plan.hi, plan.live;
 	RETURN plan;
 END
 $$;

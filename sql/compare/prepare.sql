@@ -98,7 +98,13 @@ BEGIN
 			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
-	PERFORM refuse_remote_recheck(plan), refuse_code(plan), refuse_mapping(plan);
+	IF plan.recheck > 0 THEN
+		PERFORM refuse_remote_recheck(plan);
+	END IF;
+	-- only what describe_more tells of may be refused
+	IF (plan.here).more IS NOT FALSE OR (plan.there).more IS NOT FALSE THEN
+		PERFORM refuse_code(plan), refuse_mapping(plan);
+	END IF;
 END
 $$;
 
@@ -138,7 +144,6 @@ BEGIN
 		PERFORM check_collations(here.collations, there.collations);
 	END IF;
 	plan := make_plan(here, there, options);
-	plan.live := options.live;
 	plan.by_index := trusts_index(here, there, options.by_index);
 	IF options.live <> 'off' THEN
 		plan := live_plan(plan, options.live_problem);
@@ -180,16 +185,16 @@ BEGIN
 			AND num_nonnulls(options.condition, options.peer_condition, options.lo,
 				options.mapping, options.peer_mapping) = 0 THEN
 		own := live_digest(relation);
-	END IF;
-	IF own.generation IS NOT NULL AND own.reason IS NULL THEN
-		BEGIN
-			mine := @extschema@.iblt_live(relation);
-			own.fingerprint := iblt_compare_fingerprint(relation);
-			own.ms := ms(begun);
-			small := @extschema@.iblt_fold(mine, 10, 0.1);
-		EXCEPTION WHEN SQLSTATE 'IB008' THEN
-			NULL;	-- not trustworthy any more, as the description says in words
-		END;
+		IF own.generation IS NOT NULL AND own.reason IS NULL THEN
+			BEGIN
+				mine := @extschema@.iblt_live(relation);
+				own.fingerprint := iblt_compare_fingerprint(relation);
+				own.ms := ms(begun);
+				small := @extschema@.iblt_fold(mine, 10, 0.1);
+			EXCEPTION WHEN SQLSTATE 'IB008' THEN
+				NULL;	-- not trustworthy any more, as the description says in words
+			END;
+		END IF;
 	END IF;
 	sides := describe_sides(conns,
 		ARRAY[CASE WHEN conns[1] IS NULL THEN relation::oid::text ELSE names[1] END, names[2]],

@@ -224,8 +224,8 @@ $$;
 
 -- The whole description
 
--- What the catalogs say of a relation; NULL if it does not exist.  Columns and keys with a
--- number "own" take more than that.
+-- What the catalogs say of a relation; NULL if it does not exist.  If "more" is true, describe_more
+-- has more to say.
 CREATE FUNCTION iblt_describe(relation regclass, ordered_types oid[]) RETURNS jsonb
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
@@ -239,6 +239,18 @@ AS $$
 DECLARE
 	d jsonb := iblt_describe(relation, ordered_types()) || jsonb_build_object(
 		'schema', '@extschema@', 'condition', condition, 'collations', '{}'::text[]);
+BEGIN
+	RETURN CASE WHEN (d ->> 'more')::boolean OR num_nonnulls(condition, mapping) > 0
+		THEN describe_more(d, relation, condition, mapping) ELSE d END;
+END
+$$;
+
+-- A described relation, with what iblt_describe leaves out.
+CREATE FUNCTION describe_more(d jsonb, relation regclass, condition text, mapping jsonb)
+RETURNS jsonb
+	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
+AS $$
+DECLARE
 	made jsonb;
 	collations oid[] := '{}';
 BEGIN
@@ -262,27 +274,24 @@ BEGIN
 		d := jsonb_set(d, '{collations}', describe_collations(collations));
 	END IF;
 	RETURN d || describe_shards(relation, d ->> 'kind' = 'r' AND (d ->> 'plain')::boolean)
-		|| describe_replication(relation);
+		|| describe_replication(relation) || '{"more": true}';
 END
 $$;
 
--- The first question to a side: which protocol and version, and if it has the same protocol,
--- what a relation is (null if there is none), perhaps with its live digest.
+-- The first question to a side: which protocol, and if it has the same one, what a relation is
+-- (null if there is none), perhaps with its live digest; otherwise which version.
 CREATE FUNCTION hello(protocol integer, relation regclass, condition text, live boolean,
 	mapping jsonb DEFAULT NULL) RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL RESTRICTED
 AS $$
-DECLARE
-	side jsonb;
 BEGIN
-	IF protocol = protocol() THEN
-		side := describe(relation, condition, mapping);
-		IF live THEN
-			side := side || jsonb_build_object('live', live_digest(relation));
-		END IF;
+	IF protocol IS DISTINCT FROM protocol() THEN
+		RETURN jsonb_build_object('protocol', protocol(), 'version',
+			(SELECT extversion FROM pg_extension WHERE extname = 'iblt'));
 	END IF;
-	RETURN jsonb_build_object('protocol', protocol(), 'version',
-		(SELECT extversion FROM pg_extension WHERE extname = 'iblt'), 'side', side);
+	RETURN jsonb_build_object('protocol', protocol, 'side',
+		describe(relation, condition, mapping) || CASE WHEN live
+			THEN jsonb_build_object('live', live_digest(relation)) ELSE '{}' END);
 END
 $$;
 

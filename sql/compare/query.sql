@@ -52,7 +52,7 @@ DECLARE
 	problem text;
 BEGIN
 	IF iblt_peer_send(conn, query) <> 1 THEN
-		EXECUTE format('SELECT %s.dblink_error_message($1)', peer_dblink())
+		EXECUTE format('SELECT %s.dblink_error_message($1)', iblt_peer_dblink())
 			INTO problem USING conn;
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 			MESSAGE = 'could not send a query to ' || peer_title(conn),
@@ -132,8 +132,10 @@ BEGIN
 END
 $$;
 
--- The row that a query over the peer's answer gives; an error of the peer's is raised here.
-CREATE FUNCTION peer_result(conn text, query text, pause double precision) RETURNS record
+-- The row that a query over the peer's answer gives, or without a query its single value; an error
+-- of the peer's is raised here.
+CREATE FUNCTION peer_result(conn text, query text, pause double precision,
+	before integer DEFAULT 2) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -141,7 +143,7 @@ DECLARE
 BEGIN
 	PERFORM iblt_peer_wait(conn, pause);
 	BEGIN
-		RETURN peer_fetch(conn, query, pause, 2);
+		RETURN peer_fetch(conn, query, pause, before);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		@take_failure@;
 		e := peer_caught(conn, e);
@@ -183,11 +185,9 @@ CREATE FUNCTION peer_value(conn text, pause double precision DEFAULT 0.001,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	tried record := peer_try(conn, pause, before);
+	answer record := peer_result(conn, NULL, pause, before);
 BEGIN
-	IF (tried.e).state IS NOT NULL THEN
-		PERFORM peer_refuse(conn, tried.e);
-	END IF;
-	RETURN tried.value;
+	PERFORM iblt_traffic_add(1, 0, octet_length(answer.f1));
+	RETURN answer.f1;
 END
 $$;

@@ -126,7 +126,7 @@ CREATE FUNCTION refuse_remote_recheck(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF plan.recheck > 0 AND is_remote_here(plan) THEN
+	IF is_remote_here(plan) THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = 'cannot recheck differences in foreign tables of this database',
 			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '

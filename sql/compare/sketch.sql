@@ -66,20 +66,12 @@ CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms 
 	travels boolean DEFAULT true) RETURNS scanned
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$
-DECLARE
-	result scanned;
 BEGIN
-	result.fingerprint := fingerprint;
-	result.ms := ms;
 	-- a PERFORM would be planned with a copy of the sketch
-	IF @extschema@.iblt_session_keep(name, s) IS NULL THEN
-		RETURN NULL;
-	ELSIF travels THEN
-		result.wire := iblt_wire_write(@extschema@.iblt_fold(s, 9, 0.1));
-	ELSE
-		result.kept := name;
-	END IF;
-	RETURN result;
+	RETURN CASE WHEN @extschema@.iblt_session_keep(name, s) IS NOT NULL
+		THEN ROW(fingerprint, ms, CASE WHEN NOT travels THEN name END,
+			CASE WHEN travels THEN iblt_wire_write(@extschema@.iblt_fold(s, 9, 0.1)) END)::scanned
+		END;
 END
 $$;
 
@@ -141,9 +133,8 @@ BEGIN
 	IF plan.from_digests THEN
 		RETURN live_sketches(plan);
 	END IF;
-	RETURN ask(places_of(plan), ARRAY[scan_sql(plan, plan.here, capacity),
-			scan_sql(plan, plan.there, capacity)], 'value text', NULL::text,
-		reading_of(plan), 0.005)::scanned[];
+	RETURN ask_values(places_of(plan), ARRAY[scan_sql(plan, plan.here, capacity),
+		scan_sql(plan, plan.there, capacity)], 0.005, NULL, reading_of(plan))::scanned[];
 END
 $$;
 
@@ -384,8 +375,8 @@ $$;
 -- hundred, and these cells fail to decode that many keys once in 10,000 times.  Of more keys it
 -- has a standard deviation of a tenth.  Parts are
 -- for so many keys that an estimate which is 1.5 times too small would do.
-CREATE FUNCTION search(INOUT plan plan, INOUT figures figures, OUT keys bytea,
-	OUT number bigint, OUT exact boolean, OUT sample @extschema@.iblt) RETURNS record
+CREATE FUNCTION search(INOUT plan plan, INOUT figures figures, OUT number bigint,
+	OUT exact boolean, OUT keys bytea, OUT sample @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -101,6 +101,7 @@ CREATE TYPE side AS (
 	recovery boolean,		-- is the server a standby?
 	identity text,			-- the same for this relation of this server alone
 	fingerprint text,
+	more boolean,			-- did the description take describe_more?
 	kind text,				-- pg_class.relkind
 	plain boolean,			-- a table whose unique indexes are of all its rows
 	versions boolean,		-- rows have versions that can be compared
@@ -187,6 +188,49 @@ CREATE TYPE plan AS (
 	stamp_columns text[]	-- system columns that it reads
 );
 
+-- The figures of a comparison, as iblt_compare_stats gives them.
+CREATE TYPE figures AS (
+	relation text,
+	peer_relation text,
+	rows_here bigint,
+	rows_there bigint,
+	differences bigint,
+	unconfirmed bigint,
+	settled bigint,
+	key_columns text[],
+	columns text[],
+	columns_left_out text[],
+	messages bigint,
+	bytes_sent bigint,
+	bytes_received bigint,
+	sketch_bytes bigint,
+	scan_here_ms numeric,
+	scan_there_ms numeric,
+	scan_ms numeric,
+	lookup_ms numeric,
+	recheck_ms numeric,
+	total_ms numeric,
+	finished_at timestamptz,
+	complete boolean,		-- are these all differences? Otherwise they are a sample:
+	parts bigint,			-- those in one of so many parts of the keys
+	estimated bigint,		-- about how many there are in all
+	live boolean,				-- from live digests, and these are when a scan last
+	verified_here timestamptz,	-- gave the same digest
+	verified_there timestamptz,
+	method text,			-- 'sketch' or 'plain'
+	by_index boolean		-- see reads_by_index
+);
+
+-- The keys that differ, as find_keys gives them.
+CREATE TYPE found_keys AS (
+	plan plan,				-- with the seed of the last scan
+	figures figures,
+	number bigint,			-- an estimate if sketches could not tell all
+	exact boolean,
+	keys bytea,				-- NULL if there are too many
+	sample @extschema@.iblt	-- a small fold of the difference
+);
+
 -- What a scan gives, or a live digest: where the sketch is, or what another server sends of it.
 -- A sketch is not part of it, because every function that hands it on would copy it.
 CREATE TYPE scanned AS (
@@ -212,6 +256,9 @@ CREATE TYPE found_rows AS (
 							-- or lists of texts (lists_sql)
 	fingerprint text		-- of the relation that they are of
 );
+
+-- What a place answers to a question: one text, or the rows of keys.
+CREATE TYPE answer AS (value text, rows found_rows);
 
 -- A key whose rows differ.
 CREATE TYPE difference AS (
@@ -245,39 +292,6 @@ CREATE TYPE finder AS (
 	keys text,				-- the keys in $1 as a table iblt_k, an item of FROM
 	matches text,			-- condition that a row t has the key of iblt_k
 	lookup text				-- query for the rows of the keys in $1, as one found_rows
-);
-
--- The figures of a comparison, as iblt_compare_stats gives them.
-CREATE TYPE figures AS (
-	relation text,
-	peer_relation text,
-	rows_here bigint,
-	rows_there bigint,
-	differences bigint,
-	unconfirmed bigint,
-	settled bigint,
-	key_columns text[],
-	columns text[],
-	columns_left_out text[],
-	messages bigint,
-	bytes_sent bigint,
-	bytes_received bigint,
-	sketch_bytes bigint,
-	scan_here_ms numeric,
-	scan_there_ms numeric,
-	scan_ms numeric,
-	lookup_ms numeric,
-	recheck_ms numeric,
-	total_ms numeric,
-	finished_at timestamptz,
-	complete boolean,		-- are these all differences? Otherwise they are a sample:
-	parts bigint,			-- those in one of so many parts of the keys
-	estimated bigint,		-- about how many there are in all
-	live boolean,				-- from live digests, and these are when a scan last
-	verified_here timestamptz,	-- gave the same digest
-	verified_there timestamptz,
-	method text,			-- 'sketch' or 'plain'
-	by_index boolean		-- see reads_by_index
 );
 
 -- The result of a comparison.

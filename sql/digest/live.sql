@@ -74,7 +74,7 @@ BEGIN
 		RETURN generation;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		@take_failure@;
-		PERFORM iblt_raise(peer_fail(NULL, peer_is_string(peer), e), true);
+		PERFORM iblt_raise(peer_fail(NULL, peers_secret(ARRAY[peer]), e), true);
 		RAISE;
 	END;
 END

@@ -44,7 +44,7 @@ BEGIN
 	PERFORM peer_close(conn);
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	@take_failure@;
-	PERFORM iblt_raise(peer_fail(conn, peer_is_string(peer), e), true);
+	PERFORM iblt_raise(peer_fail(conn, peers_secret(ARRAY[peer]), e), true);
 	RAISE;
 END
 $$;

@@ -113,7 +113,7 @@ BEGIN
 	RETURN options;
 EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 	@take_failure@;
-	PERFORM iblt_raise(peer_fail(conn, peer_is_string(peer), e));
+	PERFORM iblt_raise(peer_fail(conn, peers_secret(ARRAY[peer]), e));
 	RAISE;
 END
 $$;

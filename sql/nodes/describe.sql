@@ -15,9 +15,9 @@ DECLARE
 BEGIN
 	FOR n IN 1 .. coalesce(cardinality(nodes), 0) LOOP
 		names[n] := CASE WHEN nodes[n] IS NULL THEN 'here'
-			WHEN nodes[n] <> conns[n] AND peer_is_string(nodes[n]) THEN 'node ' || n
+			WHEN nodes[n] <> conns[n] AND iblt_peer_is_string(nodes[n]) THEN 'node ' || n
 			ELSE nodes[n] END;
-		IF nodes[n] <> conns[n] AND peer_is_string(nodes[n]) AND strpos(nodes[n], '=') = 0
+		IF nodes[n] <> conns[n] AND iblt_peer_is_string(nodes[n]) AND strpos(nodes[n], '=') = 0
 				AND strpos(nodes[n], '://') = 0 THEN
 			RAISE EXCEPTION USING ERRCODE = 'undefined_object',
 				MESSAGE = format('node %s is neither a foreign server nor a connection string', n),

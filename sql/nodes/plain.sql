@@ -110,7 +110,7 @@ BEGIN
 		places := array_append(places, s.place);
 		queries := array_append(queries, plain_sums_sql(nodes.plan, s));
 	END LOOP;
-	answers := ask(places, queries, 'value text', NULL::text, reading_of(nodes.plan), 0);
+	answers := ask_values(places, queries, 0, NULL, reading_of(nodes.plan));
 	FOR n IN 1 .. cardinality(places) LOOP
 		words := string_to_array(answers[n], ' ');
 		PERFORM nodes_described(nodes.sides[n], words[1]);

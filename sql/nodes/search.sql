@@ -44,8 +44,8 @@ BEGIN
 		queries := array_append(queries, CASE WHEN (nodes.plan).from_digests
 			THEN live_sql(nodes.plan, s, false) ELSE scan_sql(nodes.plan, s, capacity) END);
 	END LOOP;
-	scanned := ask(places, queries, 'value text', NULL::text, reading_of(nodes.plan),
-		CASE WHEN (nodes.plan).from_digests THEN 0.001 ELSE 0.02 END)::scanned[];
+	scanned := ask_values(places, queries, CASE WHEN (nodes.plan).from_digests THEN 0.001
+		ELSE 0.02 END, NULL, reading_of(nodes.plan))::scanned[];
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
 		PERFORM nodes_described(s, scanned[n].fingerprint);

@@ -13,8 +13,8 @@ DECLARE
 BEGIN
 	PERFORM progress(plan.progress, format('summing the rows up on both sides'
 		' in %s buckets', plan.buckets));
-	answers := ask(places_of(plan), ARRAY[plain_sums_sql(plan, plan.here),
-		plain_sums_sql(plan, plan.there)], 'value text', NULL::text, reading_of(plan), 0);
+	answers := ask_values(places_of(plan), ARRAY[plain_sums_sql(plan, plan.here),
+		plain_sums_sql(plan, plan.there)], 0, NULL, reading_of(plan));
 	here := string_to_array(answers[1], ' ');
 	there := string_to_array(answers[2], ' ');
 	PERFORM require_described(plan, here[1], there[1]);
@@ -87,9 +87,9 @@ RETURNS found_rows[]
 AS $$
 DECLARE
 	lookup text := (plain_finder(plan, in_buckets)).lookup;
-	answers text[] := ask(ARRAY(SELECT s.place FROM unnest(sides) AS s),
+	answers text[] := ask_values(ARRAY(SELECT s.place FROM unnest(sides) AS s),
 		ARRAY(SELECT plain_rows_sql(plan, s, plain_find.keys, in_buckets) FROM unnest(sides) AS s),
-		'value text', NULL::text, reading_of(plan), 0);
+		0, NULL, reading_of(plan));
 	fingerprint text;
 	result found_rows[];
 BEGIN

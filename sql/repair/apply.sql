@@ -25,7 +25,7 @@ CREATE FUNCTION repair_lock(plan repair_plan, ids text[]) RETURNS void
 AS $$
 BEGIN
 	PERFORM repair_ask(plan, format(
-		'SELECT count(*) FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
+		'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
 		repair_rows_sql(plan, ids)), ids);
 END
 $$;

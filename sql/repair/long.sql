@@ -117,7 +117,7 @@ BEGIN
 				answer)),
 		peer_result(s.place, format('SELECT %s,'
 			' iblt_traffic_add(1, 0, coalesce(sum(octet_length(part)), 0))'
-			' FROM %s.dblink_get_result($1) AS %s', keep, peer_dblink(), answer), 0);
+			' FROM %s.dblink_get_result($1) AS %s', keep, iblt_peer_dblink(), answer), 0);
 END
 $$;
 

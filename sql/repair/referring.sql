@@ -25,7 +25,7 @@ RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format('WITH iblt_d AS MATERIALIZED (SELECT t.tableoid AS iblt_o, t.ctid AS iblt_c, %s'
-			' FROM %s) SELECT count(*) FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
+			' FROM %s) SELECT count(*)::text FROM %s AS r JOIN iblt_d ON %s WHERE NOT EXISTS'
 			' (SELECT FROM iblt_d AS x WHERE x.iblt_o = r.tableoid AND x.iblt_c = r.ctid)',
 		string_agg(format('t.%I AS iblt_r%s', c.referenced, c.position), ', ' ORDER BY c.position),
 		repair_rows_sql(plan, ids, '{tableoid,ctid}' || array_agg(c.referenced)),
@@ -42,8 +42,8 @@ AS $$
 DECLARE
 	answers bigint[];
 BEGIN
-	answers := ask(ARRAY[(repair_side(plan)).place], ARRAY[query], 'value bigint', NULL::bigint,
-		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL)::reading, 0.01);
+	answers := ask_values(ARRAY[(repair_side(plan)).place], ARRAY[query], 0.01, NULL,
+		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL)::reading);
 	RETURN answers[1];
 END
 $$;

@@ -11,7 +11,7 @@ CREATE FUNCTION repair_find(plan repair_plan) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	found record := find_keys(plan.compared);
+	found found_keys := find_keys(plan.compared);
 	work repair_work;
 	batch difference[];
 BEGIN

@@ -82,8 +82,8 @@ BEGIN
 	result.lsn := CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
 		ELSE pg_current_wal_lsn() END;
 	result.read_at := clock_timestamp();
-	scanned := ask(ARRAY[NULL::text], ARRAY[scan_sql(plan, plan.here, result.capacity)],
-		'value text', NULL::text, reading_of(plan))::scanned[];
+	scanned := ask_values('{NULL}', ARRAY[scan_sql(plan, plan.here, result.capacity)],
+		how => reading_of(plan))::scanned[];
 	PERFORM require_described(plan, scanned[1].fingerprint, scanned[1].fingerprint);
 	result.sketch := sketch_of(scanned[1]);
 	result.rows := (iblt_header(result.sketch)).rows;

@@ -185,9 +185,9 @@ BEGIN
 	head.run := 0;	-- it gets its number
 	head.item := 0;
 	head.number := 0;
-	head.peer := CASE WHEN NOT peer_is_string(w.peers[2]) THEN w.peers[2] END;
+	head.peer := CASE WHEN NOT iblt_peer_is_string(w.peers[2]) THEN w.peers[2] END;
 	IF w.conns[1] IS NOT NULL THEN
-		head.here := CASE WHEN NOT peer_is_string(w.peers[1]) THEN w.peers[1] END;
+		head.here := CASE WHEN NOT iblt_peer_is_string(w.peers[1]) THEN w.peers[1] END;
 		head.here_identity := run_identity(sides[1]);
 	END IF;
 	head.subscription := CASE target.kind WHEN 'subscription' THEN target.name END;

@@ -156,10 +156,9 @@ CREATE FUNCTION blocks_scan(plan plan, marks jsonb, s run_slice, OUT figures fig
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	scanned scanned[] := ask(places_of(plan), ARRAY[
-			blocks_sql(plan, plan.here, marks, s.lo[1], s.hi[1]),
-			blocks_sql(plan, plan.there, marks, s.lo[2], s.hi[2])],
-		'value text', NULL::text, NULL, 0.005)::scanned[];
+	scanned scanned[] := ask_values(places_of(plan), ARRAY[
+		blocks_sql(plan, plan.here, marks, s.lo[1], s.hi[1]),
+		blocks_sql(plan, plan.there, marks, s.lo[2], s.hi[2])], 0.005)::scanned[];
 	here @extschema@.iblt := sketch_of(scanned[1]);
 	there @extschema@.iblt := sketch_of(scanned[2]);
 BEGIN

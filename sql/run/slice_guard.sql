@@ -209,10 +209,9 @@ RETURNS text
 AS $$
 DECLARE
 	k slice_key := slice_key(plan);
-	answers text[] := ask(places_of(plan), ARRAY[
-			slice_check_sql(plan, plan.here, check_index, estimate),
-			slice_check_sql(plan, plan.there, check_index, estimate)], 'value text', NULL::text,
-		pause => 0.1);
+	answers text[] := ask_values(places_of(plan), ARRAY[
+		slice_check_sql(plan, plan.here, check_index, estimate),
+		slice_check_sql(plan, plan.there, check_index, estimate)], 0.1);
 	here jsonb := answers[1];
 	there jsonb := answers[2];
 BEGIN
@@ -247,11 +246,11 @@ CREATE FUNCTION slice_counted(plan plan, rows bigint[]) RETURNS bigint[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	query text := 'SELECT count(*) FROM %s%s';
-	counted bigint[] := ask(places_of(plan), ARRAY[
-			format(query, from_sql(plan, plan.here), condition_sql(plan, plan.here)),
-			format(query, from_sql(plan, plan.there), condition_sql(plan, plan.there))],
-		'value bigint', NULL::bigint, reading_of(plan), 0.01);
+	query text := 'SELECT count(*)::text FROM %s%s';
+	counted bigint[] := ask_values(places_of(plan), ARRAY[
+		format(query, from_sql(plan, plan.here), condition_sql(plan, plan.here)),
+		format(query, from_sql(plan, plan.there), condition_sql(plan, plan.there))], 0.01, NULL,
+		reading_of(plan))::bigint[];
 	s side;
 BEGIN
 	FOR n IN 1 .. 2 LOOP

@@ -84,12 +84,12 @@ BEGIN
 	IF array_position(collations, NULL) IS NULL THEN
 		s.place := NULL;
 	END IF;
-	answers := ask(ARRAY[s.place], ARRAY[format('SELECT (%s) <= (%s)',
+	answers := ask_values(ARRAY[s.place], ARRAY[format('SELECT ((%s) <= (%s))::text',
 			(SELECT string_agg(concat(x, coalesce(collations[i],
 					' COLLATE ' || (k.here).collations[i])), ', ' ORDER BY i)
 				FROM unnest(bound_sql(plan, s, k, '$2', a)) WITH ORDINALITY AS u(x, i)),
 			array_to_string(bound_sql(plan, s, k, '$3', b), ', '))],
-		'value boolean', NULL::boolean, ROW('read_planned', NULL, a, b)::reading);
+		how => ROW('read_planned', NULL, a, b)::reading);
 	RETURN CASE WHEN answers[1] THEN a ELSE b END;
 END
 $$;
@@ -100,9 +100,8 @@ CREATE FUNCTION slice_next(plan plan, lo text[], rows bigint) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	bounds text[] := ask(places_of(plan), ARRAY[walk_sql(plan, plan.here, lo, rows),
-			walk_sql(plan, plan.there, lo, rows)], 'value text', NULL::text,
-		ROW('slice_bound', NULL, lo, NULL)::reading);
+	bounds text[] := ask_values(places_of(plan), ARRAY[walk_sql(plan, plan.here, lo, rows),
+		walk_sql(plan, plan.there, lo, rows)], how => ROW('slice_bound', NULL, lo, NULL)::reading);
 BEGIN
 	RETURN smaller_bound(plan, slice_key(plan), bounds[1]::text[], bounds[2]::text[]);
 END

@@ -26,10 +26,14 @@
 #include "access/xlog.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_am.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_subscription_rel.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "replication/slot.h"
 #include "storage/bufmgr.h"
+#include "storage/lwlock.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -98,7 +102,7 @@ base_type(Oid type)
  * which have a number "own", describe_own_types tells more.
  */
 static void
-append_column(StringInfo json, Form_pg_attribute att)
+append_column(StringInfo json, Described *d, Form_pg_attribute att)
 {
 	Oid			type = att->atttypid;
 	Oid			base = base_type(type);
@@ -113,7 +117,10 @@ append_column(StringInfo json, Form_pg_attribute att)
 	if (OidIsValid(base))
 		appendStringInfo(json, ", \"base\": %u", base);
 	if (type >= FirstNormalObjectId)
+	{
+		d->more = true;
 		appendStringInfo(json, ", \"own\": %u", type);
+	}
 	appendStringInfo(json, ", \"textual\": [], \"not_null\": %s}",
 					 att->attnotnull ? "true" : "false");
 }
@@ -128,7 +135,7 @@ append_columns(StringInfo json, Described *d)
 	foreach(lc, d->columns)
 	{
 		appendStringInfoString(json, comma);
-		append_column(json, lfirst(lc));
+		append_column(json, d, lfirst(lc));
 		comma = ", ";
 	}
 	appendStringInfoChar(json, ']');
@@ -162,6 +169,43 @@ most_rows(Oid relid)
 		size = (int64) RelationGetNumberOfBlocks(relation) * BLCKSZ;
 	relation_close(relation, AccessShareLock);
 	return size / 28;
+}
+
+/* Has this server a replication slot or a subscription? */
+static bool
+replicates(void)
+{
+	Relation	catalog;
+	SysScanDesc scan;
+	bool		any = false;
+
+	LWLockAcquire(ReplicationSlotControlLock, LW_SHARED);
+	for (int i = 0; i < max_replication_slots; i++)
+		any |= ReplicationSlotCtl->replication_slots[i].in_use;
+	LWLockRelease(ReplicationSlotControlLock);
+	if (any)
+		return true;
+	catalog = table_open(SubscriptionRelRelationId, AccessShareLock);
+	scan = systable_beginscan(catalog, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+	any = HeapTupleIsValid(systable_getnext(scan));
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return any;
+}
+
+/*
+ * Of replication and other servers, what is true of a table without children
+ * where there is no slot, no subscription and no Citus.  Otherwise
+ * describe_more tells of them, by queries that take long to plan.
+ */
+static void
+append_elsewhere(StringInfo json, Described *d, bool sole)
+{
+	if (!sole || replicates() ||
+		OidIsValid(get_relname_relid("pg_dist_partition", PG_CATALOG_NAMESPACE)))
+		d->more = true;
+	appendStringInfoString(json, ", \"remote\": false, \"shards\": [], \"distributed\": false"
+						   ", \"slots\": [], \"subscriptions\": []");
 }
 
 /*
@@ -203,6 +247,7 @@ append_storage(StringInfo json, Described *d)
 	plain = d->class.relkind == RELKIND_PARTITIONED_TABLE ||
 		(d->class.relkind == RELKIND_RELATION && list_length(tree) == 1);
 	appendStringInfo(json, ", \"plain\": %s", plain ? "true" : "false");
+	append_elsewhere(json, d, plain && d->class.relkind == RELKIND_RELATION);
 }
 
 /* Rights and the server */
@@ -294,6 +339,6 @@ iblt_describe(PG_FUNCTION_ARGS)
 	append_columns(&json, &d);
 	iblt_describe_keys(&json, &d);
 	append_storage(&json, &d);
-	appendStringInfoChar(&json, '}');
+	appendStringInfo(&json, ", \"more\": %s}", d.more ? "true" : "false");
 	PG_RETURN_DATUM(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
 }

@@ -217,7 +217,10 @@ append_key(StringInfo json, Described *d, UniqueKey *key)
 		appendStringInfoString(json, "]}");
 	}
 	else
+	{
+		d->more = true;
 		appendStringInfo(json, ", \"own\": %u}", index);
+	}
 }
 
 void

@@ -24,6 +24,7 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
@@ -120,15 +121,31 @@ ask(FmgrInfo *is_busy, Datum conn, MemoryContext scratch)
 
 PG_FUNCTION_INFO_V1(iblt_peer_dblink);
 
-/* iblt_peer_dblink() -> text: the schema of dblink, quoted, or NULL */
+/* iblt_peer_dblink() -> text: the schema of dblink, quoted; an error without it */
 Datum
 iblt_peer_dblink(PG_FUNCTION_ARGS)
 {
 	char	   *schema = get_namespace_name(dblink_schema());
 
 	if (schema == NULL)
-		PG_RETURN_NULL();
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension dblink is not installed in this database"),
+				 errdetail("iblt connects to a peer through dblink."),
+				 errhint("Run CREATE EXTENSION dblink. For relations of this database, leave peer NULL.")));
 	PG_RETURN_TEXT_P(cstring_to_text(quote_identifier(schema)));
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_is_string);
+
+/* iblt_peer_is_string(peer) -> boolean: is there no foreign server of this name? */
+Datum
+iblt_peer_is_string(PG_FUNCTION_ARGS)
+{
+	char	   *peer = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	PG_RETURN_BOOL(strlen(peer) >= NAMEDATALEN ||
+				   !OidIsValid(get_foreign_server_oid(peer, true)));
 }
 
 PG_FUNCTION_INFO_V1(iblt_peer_send);

@@ -50,7 +50,7 @@ SELECT outcome($$SELECT * FROM iblt_compare('mine', NULL, 'theirs', recheck => 1
 COMMIT;
 
 -- the first question of another server: only one of the same protocol is told more
-SELECT n AS protocol, a -> 'protocol' AS has, a -> 'version' = to_jsonb(extversion) AS version, a #>> '{side,relation}' AS side
+SELECT n AS protocol, a -> 'protocol' AS has, a -> 'version' = to_jsonb(extversion) AS version, a ? 'side' AS told, a #>> '{side,relation}' AS side
 FROM generate_series(0, 2) AS n, LATERAL (SELECT iblt_internal.hello(n, 'steps.mine', NULL, false)) AS x(a), pg_extension WHERE extname = 'iblt';
 
 -- types: a domain of one name, or a type with a send function on one side
