@@ -2,16 +2,27 @@
 
 -- Collations
 
--- An error if the conditions of both sides depend on collations, and not on the same.
-CREATE FUNCTION check_collations(here text[], there text[]) RETURNS void
+-- The condition and the expressions of a side, NULL for one that has not checked them.
+CREATE FUNCTION texts_of(s side) RETURNS text[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT s.condition || ARRAY(SELECT c.expression FROM unnest(s.columns) AS c
+		WHERE c.expression IS NOT NULL ORDER BY c.name) WHERE NOT s.bare
+$$;
+
+-- An error if the conditions of both sides depend on collations, and not on the same; or if
+-- only one does, although they are the same.
+CREATE FUNCTION check_collations(here text[], there text[], same boolean DEFAULT false)
+RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF here <> '{}' AND there <> '{}' AND here <> there THEN
+	IF here <> there AND (same IS TRUE OR here <> '{}' AND there <> '{}') THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = 'the condition depends on collations that differ between the sides',
 			DETAIL = format('%s here, %s on the peer.',
-				array_to_string(here, ', '), array_to_string(there, ', ')),
+				coalesce(nullif(array_to_string(here, ', '), ''), 'none'),
+				coalesce(nullif(array_to_string(there, ', '), ''), 'none')),
 			HINT = 'Write COLLATE "C" behind the columns that it compares.';
 	END IF;
 END
@@ -140,8 +151,9 @@ AS $$
 DECLARE
 	plan plan;
 BEGIN
-	IF cardinality(here.collations) > 0 AND cardinality(there.collations) > 0 THEN
-		PERFORM check_collations(here.collations, there.collations);
+	IF here.collations <> there.collations THEN
+		PERFORM check_collations(here.collations, there.collations,
+			texts_of(here) = texts_of(there));
 	END IF;
 	plan := make_plan(here, there, options);
 	plan.by_index := trusts_index(here, there, options.by_index);

@@ -190,7 +190,7 @@ BEGIN
 END
 $$;
 
--- Provider, locale and version of collations, as an array.  OID 0 stands for the encoding.
+-- Provider, locale, version and rules of collations, as an array.  OID 0 stands for the encoding.
 -- The database's own collation has OID 100.  "C" and "POSIX" order by bytes everywhere, which
 -- in UTF-8 and LATIN1 is the order of characters in Unicode.
 -- Some columns have other names, or are not there, in other releases.
@@ -208,7 +208,9 @@ BEGIN
 		ELSE '[]' END || (SELECT coalesce(jsonb_agg(DISTINCT CASE
 			WHEN sorts IN ('C', 'POSIX') AND folds IN ('C', 'POSIX')
 				THEN concat_ws(' ', 'C', nullif(nullif(encoding, 'UTF8'), 'LATIN1'))
-			ELSE regexp_replace(concat_ws(' ', provider, sorts, nullif(folds, sorts), version),
+			ELSE regexp_replace(concat_ws(' ', provider, sorts, nullif(folds, sorts), version,
+					j ->> 'daticurules', j ->> 'collicurules',
+					CASE j ->> 'collisdeterministic' WHEN 'false' THEN 'nondeterministic' END),
 				'utf-?8', 'UTF-8', 'gi') END), '[]')
 		FROM unnest(collations) AS o(id) JOIN pg_collation c ON c.oid = o.id,
 		LATERAL (SELECT CASE o.id WHEN 100 THEN own ELSE to_jsonb(c) END) AS r(j),

@@ -277,7 +277,7 @@ BEGIN
 					MESSAGE = format('nodes "%s" and "%s" are the same database', a.side, b.side),
 					HINT = 'Check where the foreign servers or connection strings lead to.';
 			END IF;
-			PERFORM check_collations(a.collations, b.collations);
+			PERFORM check_collations(a.collations, b.collations, texts_of(a) = texts_of(b));
 		END LOOP;
 	END LOOP;
 END

@@ -157,10 +157,11 @@ BEGIN
 		expression, is_condition));
 	SELECT string_agg(format('"%s"', name), ', ') INTO problems
 	FROM unnest(used) AS name
-	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text) USING (name)
+	LEFT JOIN jsonb_to_recordset(mine -> 'columns') AS h(name text, text text, vague boolean)
+		USING (name)
 	LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text, vague boolean)
 		USING (name)
-	WHERE NOT coalesce(h.text = t.text AND NOT t.vague, false);
+	WHERE NOT coalesce(h.text = t.text AND NOT (h.vague OR t.vague), false);
 	PERFORM plain_refuse('an expression may mean something else on the peer, because'
 			' of columns that it names: ' || problems,
 		'Compare columns that both sides have, of the same built-in types or enums.');

@@ -290,6 +290,29 @@ SKIP:
 	$_->safe_psql('postgres', 'DROP DATABASE sorted') foreach ($here, $there);
 }
 
+# Columns of one type may have collations of their own.
+SKIP:
+{
+	skip 'built without ICU', 1 unless $here->safe_psql('postgres', q{SELECT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i')}) eq 't';
+	$here->safe_psql('postgres', q{CREATE COLLATION anycase (provider = icu, locale = 'und-u-ks-level2', deterministic = false); CREATE COLLATION cased (provider = icu, locale = 'und-u-ks-level2')});
+	$here->safe_psql('postgres', q{CREATE COLLATION ruled (provider = icu, locale = 'und-u-ks-level2', rules = '&z < a')}) if major_version() >= 16;
+	$here->safe_psql('postgres', qq{CREATE TABLE by_$_->[0] (id int PRIMARY KEY, v text COLLATE $_->[1]); INSERT INTO by_$_->[0] VALUES (1, 'a'), (2, 'A')})
+		foreach ([ 'anycase', 'anycase' ], [ 'again', 'anycase' ], [ 'cased', 'cased' ], [ 'bytes', '"C"' ], major_version() < 16 ? () : [ 'ruled', 'ruled' ]);
+	foreach my $case ([ 'anycase', 'bytes', q{v = 'a'}, 'und-u-ks-level2.* nondeterministic here, none' ], [ 'bytes', 'anycase', q{v = 'a'}, 'none here, i und-u-ks-level2' ],
+		[ 'anycase', 'cased', q{v <= 'a'}, 'und-u-ks-level2.* nondeterministic here, i und-u-ks-level2' ], [ 'anycase', 'again', q{v <= 'a'} ], [ 'cased', 'bytes', q{v = 'a'} ], [ 'anycase', 'bytes', q{id > 1} ],
+		[ 'anycase', 'bytes', q{v COLLATE "C" = 'a'} ], major_version() < 16 ? () : [ 'cased', 'ruled', q{v <= 'a'}, 'und-u-ks-level2.* here, i und-u-ks-level2.*&z < a' ])
+	{
+		my ($left, $right, $condition, $differ) = @$case;
+		foreach my $options ("condition => \$\$$condition\$\$", "expressions => json_build_object('x', '(' || \$\$$condition\$\$ || ') IS NOT NULL')::jsonb")
+		{
+			my $call = "iblt_compare('by_$left', NULL, 'by_$right', $options)";
+			$differ ? refusal("$left and $right: $condition", $call, qr/0A000: the condition depends on collations that differ between the sides\nDETAIL:  .*$differ.* on the peer\.\n/)
+				: is($here->safe_psql('postgres', "SELECT count(*) FROM $call"), '0', "$left and $right: $condition");
+		}
+	}
+	is($here->safe_psql('postgres', q{SELECT count(*) FROM iblt_compare('by_anycase', NULL, 'by_bytes', condition => $$v = 'a'$$, peer_condition => $$v IN ('a', 'A')$$)}), '0', 'another condition for the other collation');
+}
+
 # --- audits ---------------------------------------------------------------------------------------------
 
 SKIP:

@@ -259,7 +259,7 @@ like(failure("SELECT * FROM iblt_compare('t', " . literal($there->connstr('postg
 
 SKIP:
 {
-	skip 'built without ICU', 2 unless $here->safe_psql('postgres', q{SELECT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i')}) eq 't';
+	skip 'built without ICU', 3 unless $here->safe_psql('postgres', q{SELECT EXISTS (SELECT FROM pg_collation WHERE collprovider = 'i')}) eq 't';
 	both(q{CREATE COLLATION anycase (provider = icu, locale = 'und-u-ks-level2', deterministic = false); CREATE TABLE cased (id int PRIMARY KEY, v text COLLATE anycase)});
 	$here->safe_psql('postgres', q{INSERT INTO cased VALUES (1, 'a'), (2, 'b')});
 	$there->safe_psql('postgres', q{INSERT INTO cased VALUES (1, 'A'), (2, 'b')});
@@ -267,6 +267,8 @@ SKIP:
 	both('CREATE TABLE vague (id int PRIMARY KEY, v text)');
 	$there->safe_psql('postgres', 'ALTER TABLE vague ALTER v TYPE text COLLATE anycase');
 	refused(qr/0A000: .*because of columns that it names: "v"/, "'vague'", q{condition => $$v = 'a'$$}, 'a condition that it would make another one');
+	$_->[0]->safe_psql('postgres', "ALTER TABLE vague ALTER v TYPE text COLLATE $_->[1]") foreach ([ $here, 'anycase' ], [ $there, '"C"' ]);
+	refused(qr/0A000: .*because of columns that it names: "v"/, "'vague'", q{condition => $$v = 'a'$$}, 'or that it makes another one here');
 }
 
 # --- the peer's transactions -----------------------------------------------------------------
