@@ -237,17 +237,15 @@ DECLARE
 	started timestamptz;
 	result audit_row;
 	results audit_row[] := '{}';
-	compare options := options.compare;
 BEGIN
 	PERFORM set_config('iblt.stuck', '', true), set_config('iblt.late', '', true);
-	conns := connect(peers, conns, compare.timeout);
-	compare.method := plain_method(conns, compare.method);
-	options.compare := compare;
+	conns := connect(peers, conns, (options.compare).timeout);
+	options.compare.method := plain_method(conns, (options.compare).method);
 	PERFORM audit_check_peers(conns);
 	items := audit_list(conns, target);
 	PERFORM audit_check_mappings(items, options.mappings);
-	IF compare.live <> 'off' AND compare.method <> 'plain' AND options.mappings IS NULL
-			AND target.kind IN ('publication', 'subscription') THEN
+	IF (options.compare).live <> 'off' AND (options.compare).method <> 'plain'
+			AND options.mappings IS NULL AND target.kind IN ('publication', 'subscription') THEN
 		items := audit_by_parent(conns, items);
 	END IF;
 	FOR n IN 1 .. cardinality(items) LOOP
@@ -306,7 +304,7 @@ DECLARE
 	target audit_target := audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
 	options audit_options := audit_make_options(@arguments options@, trust_filters, mappings);
-	results audit_row[];
+	results jsonb;
 	e failure;
 BEGIN
 	BEGIN
@@ -315,15 +313,14 @@ BEGIN
 		IF target.kind = 'subscription' AND here_peer IS NULL THEN
 			peers[2] := audit_peer(target.name, peer);
 		END IF;
-		results := audit_rows(conns, peers, target, options);
-		PERFORM set_config('iblt.audit_stats', to_jsonb(results)::text, false);
+		results := to_jsonb(audit_rows(conns, peers, target, options));
+		PERFORM set_config('iblt.audit_stats', results::text, false);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;
-	RETURN QUERY SELECT r.relation, r.status, r.rows_here, r.rows_there, r.missing, r.extra,
-		r.changed, r.unconfirmed, r.detail FROM unnest(results) AS r;
+	RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, results);
 END
 $$;
 COMMENT ON FUNCTION iblt_audit IS

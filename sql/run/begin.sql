@@ -87,16 +87,14 @@ CREATE FUNCTION run_make_options(options run_options, content text) RETURNS run_
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 DECLARE
-	audit audit_options := options.audit;
-	compare options := audit.compare;
+	compare options := (options.audit).compare;
 BEGIN
 	options.most_kept := compare.max_differences;
 	compare.max_differences := greatest(compare.max_differences, 100000);
 	compare.content := content;
 	compare.seed := coalesce(compare.seed, random_seed());
 	compare.progress := false;
-	audit.compare := compare;
-	options.audit := audit;
+	options.audit.compare := compare;
 	RETURN options;
 END
 $$;
@@ -119,8 +117,7 @@ CREATE FUNCTION run_set_method(w run_worker) RETURNS run_worker
 AS $$
 DECLARE
 	options run_options := w.options;
-	audit audit_options := options.audit;
-	compare options := audit.compare;
+	compare options := (options.audit).compare;
 BEGIN
 	PERFORM peer_bare('');
 	compare.method := plain_method(w.conns, compare.method);
@@ -131,9 +128,7 @@ BEGIN
 			WHEN options.check_indexes THEN 'indexes of the peer are not checked' END,
 			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
 	END IF;
-	audit.compare := compare;
-	options.audit := audit;
-	w.options := options;
+	w.options.audit.compare := compare;
 	RETURN w;
 END
 $$;
@@ -342,15 +337,12 @@ CREATE FUNCTION run_resume(w run_worker) RETURNS run_worker
 AS $$
 DECLARE
 	given run_options := w.options;
-	options run_options;
 BEGIN
 	w := run_open(w, w.run);
-	options := w.options;
-	options.max_load := coalesce(given.max_load, options.max_load);
-	options.max_rate := coalesce(given.max_rate, options.max_rate);
-	options.max_lag := coalesce(given.max_lag, options.max_lag);
-	PERFORM run_check(options);
-	w.options := options;
+	w.options.max_load := coalesce(given.max_load, (w.options).max_load);
+	w.options.max_rate := coalesce(given.max_rate, (w.options).max_rate);
+	w.options.max_lag := coalesce(given.max_lag, (w.options).max_lag);
+	PERFORM run_check(w.options);
 	PERFORM run_reopen(w.run);
 	w.act := 'claim';
 	RETURN w;

@@ -38,16 +38,15 @@ CREATE FUNCTION run_repair_options(options run_options, given options) RETURNS a
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	audit audit_options := options.audit;
-	compare options := audit.compare;
+	compare options := (options.audit).compare;
 BEGIN
 	compare.content := 'texts';
 	compare.extra_columns := 'ignore';	-- the columns have to be those of the run
 	compare.recheck := coalesce(given.recheck, compare.recheck);
 	compare.timeout := given.timeout;
 	compare.progress := given.progress;
-	audit.compare := compare;
-	RETURN audit;
+	options.audit.compare := compare;
+	RETURN options.audit;
 END
 $$;
 
