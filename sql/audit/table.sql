@@ -215,28 +215,30 @@ END
 $$;
 
 -- The row for a table that was not compared.
--- Without an SQLSTATE, the list knows a problem already.
-CREATE FUNCTION audit_failed(item audit_item, state text, message text,
-	detail text) RETURNS audit_row
+-- Without an error, the list knows a problem already.
+CREATE FUNCTION audit_failed(item audit_item, e failure) RETURNS audit_row
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
 	result audit_row;
 BEGIN
 	result.relation := audit_name(item);
-	result.peer_relation := CASE WHEN state IS DISTINCT FROM '42P01' THEN audit_peer_name(item) END;
+	result.peer_relation := CASE WHEN e.state IS DISTINCT FROM '42P01'
+		THEN audit_peer_name(item) END;
 	result.status := CASE
-		WHEN state = 'IB002' THEN 'differs'
+		WHEN e.state = 'IB002' THEN 'differs'
 		-- perhaps rows in flight, an altered table or one that was written to, no such
 		-- table or column, types that differ, not a table, a filter that must not run
-		WHEN state IS NULL
-				OR state IN ('IB003', 'IB004', 'IB008', 'IB009', '42P01', '42703', '42804', '42809',
-					'0A000')
+		WHEN e.state IS NULL
+				OR e.state IN ('IB003', 'IB004', 'IB008', 'IB009', '42P01', '42703', '42804',
+					'42809', '0A000')
 			THEN 'not comparable'
 		ELSE 'error' END;
-	result.detail := concat_ws('; ', message || coalesce(': ' || nullif(detail, ''), ''),
+	result.detail := concat_ws('; ', CASE WHEN e.state IS NULL THEN item.problem END,
+		CASE WHEN e.state IS NULL AND item.absent THEN 'the table does not exist here' END,
+		e.message || coalesce(': ' || nullif(e.detail, ''), ''),
 		nullif(array_to_string(item.notes, '; '), ''));
-	result.sqlstate := state;
+	result.sqlstate := e.state;
 	RETURN result;
 END
 $$;
@@ -261,12 +263,11 @@ $$;
 -- would otherwise keep until the last table was compared.  A cancel of this side, which
 -- OTHERS does not include, ends the audit.
 CREATE FUNCTION audit_attempt(conns text[], peers text[], item audit_item, options audit_options,
-	OUT result audit_row, OUT plan plan, OUT state text, OUT message text) RETURNS record
+	OUT result audit_row, OUT plan plan, OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	planned record;
-	detail text;
 	late text;		-- where replication was that did not pass in time
 BEGIN
 	BEGIN
@@ -279,14 +280,14 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		IF result IS NULL THEN
-			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-				detail = PG_EXCEPTION_DETAIL, late = CONSTRAINT_NAME;
-			result := audit_failed(item, state, message, detail);
+			@take_failure@;
+			GET STACKED DIAGNOSTICS late = CONSTRAINT_NAME;
+			result := audit_failed(item, e);
 			-- these two are raised here, between questions to the peer
-			IF state NOT IN ('IB002', 'IB003') THEN
+			IF e.state NOT IN ('IB002', 'IB003') THEN
 				PERFORM peers_close(conns);
 			END IF;
-			late := CASE state WHEN 'IB003' THEN late END;
+			late := CASE e.state WHEN 'IB003' THEN late END;
 		END IF;
 		-- the table's work has been rolled back, so this is not
 		IF late <> '' THEN
@@ -304,23 +305,22 @@ AS $$
 DECLARE
 	tried record;
 	again boolean;
-	message text;
-	detail text;
+	e failure;
 BEGIN
 	IF item.problem IS NOT NULL OR item.absent THEN
-		RETURN audit_failed(item, NULL, concat_ws('; ', item.problem,
-			CASE WHEN item.absent THEN 'the table does not exist here' END), NULL);
+		RETURN audit_failed(item, NULL);
 	END IF;
 	FOR attempt IN 1 .. 3 LOOP
 		tried := audit_attempt(conns, peers, item, options);
-		EXIT WHEN tried.state IS NULL;
-		again := restarts(conns, peers, tried.plan, attempt, tried.state, tried.message);
+		e := tried.e;
+		EXIT WHEN e.state IS NULL;
+		again := restarts(conns, peers, tried.plan, attempt, e);
 		EXIT WHEN NOT again;
-		options.compare := live_again(options.compare, tried.state, tried.message);
+		options.compare := live_again(options.compare, e);
 	END LOOP;
 	RETURN tried.result;
 EXCEPTION WHEN SQLSTATE 'IB004' THEN
-	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL;
-	RETURN audit_failed(item, 'IB004', message, detail);
+	@take_failure@;
+	RETURN audit_failed(item, e);
 END
 $$;

@@ -127,16 +127,16 @@ $$;
 -- start again, because a relation was altered? After three attempts, an error that says so.
 -- A statement may also fail because a column is gone, or is of another type.
 CREATE FUNCTION restarts(conns text[], peers text[], plan plan,
-	attempt integer, state text, message text) RETURNS boolean
+	attempt integer, e failure) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	altered text;
 BEGIN
-	IF state = 'IB004' OR state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
+	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
 		PERFORM peers_close(conns);
 		RETURN attempt < 3;
-	ELSIF plan IS NULL OR left(state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN
+	ELSIF plan IS NULL OR left(e.state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN
 		RETURN false;
 	END IF;
 	PERFORM peers_close(conns);
@@ -145,7 +145,7 @@ BEGIN
 	IF altered IS NOT NULL AND attempt = 3 THEN
 		PERFORM refuse_altered(
 			CASE altered WHEN 'here' THEN (plan.here).relation ELSE (plan.there).relation END,
-			altered, message);
+			altered, e.message);
 	END IF;
 	RETURN altered IS NOT NULL;
 END
@@ -221,7 +221,7 @@ DECLARE
 BEGIN
 	BEGIN
 		again := e.state NOT IN ('57014', 'P0004')
-			AND restarts(conns, peers, plan, attempt, e.state, e.message);
+			AND restarts(conns, peers, plan, attempt, e);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		again := false;
 		secret := true;
@@ -321,7 +321,7 @@ BEGIN
 				e := iblt_raise(failed.e);
 				RAISE;
 			END IF;
-			options := live_again(options, e.state, e.message);
+			options := live_again(options, e);
 		END;
 	END LOOP;
 	PERFORM finish_figures(started);

@@ -289,12 +289,12 @@ $$;
 
 -- The options of a driver's next attempt, after an error; the next one scans if the error
 -- says so.
-CREATE FUNCTION live_again(options options, state text, message text) RETURNS options
+CREATE FUNCTION live_again(options options, e failure) RETURNS options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF state = 'IB008' THEN
-		options.live_problem := regexp_replace(message, '^live digests cannot be used: ', '');
+	IF e.state = 'IB008' THEN
+		options.live_problem := regexp_replace(e.message, '^live digests cannot be used: ', '');
 	END IF;
 	RETURN options;
 END

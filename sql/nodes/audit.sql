@@ -115,7 +115,7 @@ BEGIN
 	END LOOP;
 	result := tried.result;
 	IF e.state IS NOT NULL THEN
-		problem := audit_failed(NULL, e.state, e.message, e.detail);
+		problem := audit_failed(NULL, e);
 		result.status := problem.status;
 		result.detail := problem.detail;
 		result.sqlstate := problem.sqlstate;

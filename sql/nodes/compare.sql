@@ -98,7 +98,7 @@ BEGIN
 		names := names[: failed - 1] || names[failed + 1 :];
 	ELSIF attempt < 3 AND (e.state = 'IB004' OR e.state = 'IB008' AND options.live = 'auto'
 			AND options.live_problem IS NULL) THEN
-		options := live_again(options, e.state, e.message);
+		options := live_again(options, e);
 		attempt := attempt + 1;
 		failed := NULL;
 	ELSE

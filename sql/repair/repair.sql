@@ -47,8 +47,7 @@ AS $$
 DECLARE
 	plan repair_plan;
 	again boolean;
-	state text;
-	message text;
+	e failure;
 BEGIN
 	FOR attempt IN 1 .. 3 LOOP
 		BEGIN
@@ -58,12 +57,12 @@ BEGIN
 			PERFORM live_notice(plan.compared);
 			RETURN repair_find(plan);
 		EXCEPTION WHEN OTHERS THEN
-			GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT;
-			again := restarts(conns, peers, plan.compared, attempt, state, message);
+			@take_failure@;
+			again := restarts(conns, peers, plan.compared, attempt, e);
 			IF NOT again THEN
 				RAISE;
 			END IF;
-			options := live_again(options, state, message);
+			options := live_again(options, e);
 			PERFORM progress(options.progress,
 				'a relation was altered, the repair starts again');
 		END;

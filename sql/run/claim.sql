@@ -340,9 +340,7 @@ CREATE FUNCTION run_claim_of(w run_worker, t run_table, number bigint) RETURNS r
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	state text;
-	message text;
-	detail text;
+	e failure;
 BEGIN
 	IF w.item IS DISTINCT FROM t.item THEN
 		w.item := t.item;
@@ -357,16 +355,14 @@ BEGIN
 	END IF;
 	w.number := number;
 	IF (w.entry).problem IS NOT NULL OR (w.entry).absent THEN
-		RETURN run_fail_table(w, NULL, concat_ws('; ', (w.entry).problem,
-			CASE WHEN (w.entry).absent THEN 'the table does not exist here' END), NULL);
+		RETURN run_fail_table(w, NULL);
 	END IF;
 	BEGIN
 		RETURN run_take(w);
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL;
+		@take_failure@;
 	END;
-	RETURN run_failed(w, state, message, detail);
+	RETURN run_failed(w, e);
 END
 $$;
 

@@ -223,12 +223,11 @@ $$;
 -- What goes wrong
 
 -- Ends a table with an error, with which the run goes on; its slices stay, to go on with.
-CREATE FUNCTION run_fail_table(w run_worker, state text, message text,
-	detail text) RETURNS run_worker
+CREATE FUNCTION run_fail_table(w run_worker, e failure) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	r audit_row := audit_failed(w.entry, state, message, detail);
+	r audit_row := audit_failed(w.entry, e);
 	t run_table;
 BEGIN
 	PERFORM run_write(w.run);
@@ -298,7 +297,7 @@ $$;
 
 -- After an error in a slice: it is done again, in two, or its table ends.
 -- A cancel of this side does not come here.
-CREATE FUNCTION run_failed(w run_worker, state text, message text, detail text) RETURNS run_worker
+CREATE FUNCTION run_failed(w run_worker, e failure) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -307,26 +306,26 @@ BEGIN
 	w.act := 'claim';
 	w.lost := w.lost + 1;
 	w.planned := NULL;
-	IF state IN ('IB002', 'IB003') THEN
+	IF e.state IN ('IB002', 'IB003') THEN
 		again := run_split(w);
 		w.lost := 0;
 	ELSE
 		PERFORM peers_close(w.conns);
-		IF left(state, 2) = '08' OR state IN ('57P01', '57P02', '57P03') THEN
+		IF left(e.state, 2) = '08' OR e.state IN ('57P01', '57P02', '57P03') THEN
 			-- a lost connection: the slice is taken again, with an error the second time
 			IF w.lost > 1 THEN
-				RAISE EXCEPTION USING ERRCODE = state, MESSAGE = message,
-					DETAIL = coalesce(detail, '');
+				RAISE EXCEPTION USING ERRCODE = e.state, MESSAGE = e.message,
+					DETAIL = coalesce(e.detail, '');
 			END IF;
 			PERFORM progress(w.progress, format('run %s lost its connection', w.run));
 			RETURN run_wait(w, 1);
 		END IF;
-		again := w.lost < 3 AND restarts(w.conns, w.peers, w.plan, 1, state, message);
+		again := w.lost < 3 AND restarts(w.conns, w.peers, w.plan, 1, e);
 	END IF;
 	IF again THEN
 		RETURN w;
 	END IF;
-	RETURN run_fail_table(w, state, message, detail);
+	RETURN run_fail_table(w, e);
 END
 $$;
 
@@ -341,9 +340,7 @@ DECLARE
 	t run_table;
 	started timestamptz := clock_timestamp();
 	compared comparison;
-	state text;
-	message text;
-	detail text;
+	e failure;
 	late text;
 BEGIN
 	w.act := 'claim';
@@ -367,17 +364,17 @@ BEGIN
 		compared := run_compare(w, t, s);
 		late := current_setting('iblt.late', true);
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
-			detail = PG_EXCEPTION_DETAIL, late = CONSTRAINT_NAME;
-		late := CASE state WHEN 'IB003' THEN late END;
+		@take_failure@;
+		GET STACKED DIAGNOSTICS late = CONSTRAINT_NAME;
+		late := CASE e.state WHEN 'IB003' THEN late END;
 	END;
 	IF late <> '' THEN
 		w.stuck := late;
 		PERFORM progress(w.progress, format('run %s: replication did not pass in time, and is not '
 			'waited for again before it moves', w.run));
 	END IF;
-	IF state IS NOT NULL THEN
-		RETURN run_failed(w, state, message, detail);
+	IF e.state IS NOT NULL THEN
+		RETURN run_failed(w, e);
 	END IF;
 	RETURN run_store(w, s, compared, ms(started)::double precision);
 END

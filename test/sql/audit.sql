@@ -67,11 +67,13 @@ SELECT outcome(format('SELECT iblt_internal.audit_check_columns(plan(''{"columns
 FROM (VALUES ('x', 'y', 'here'), ('x', 'y', 'there'), ('y', 'x', 'here'), ('y', 'x', 'there')) AS v(here, there, side);
 
 -- what an error says of a table
+CREATE FUNCTION failure(state text, message text, detail text) RETURNS iblt_internal.failure LANGUAGE sql
+	AS $$SELECT jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', state, 'message', message, 'detail', detail))$$;
 SELECT state, (f).relation, (f).peer_relation, (f).status, (f).detail, (f).sqlstate
 FROM unnest('{IB002,IB003,IB004,IB005,42P01,42703,42804,42809,0A000,57014,42501,XX002,NULL}'::text[]) AS state,
-	 LATERAL (SELECT iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "T t", "notes": ["one", "two"]}'), state, 'what', 'detail')) AS x(f);
-SELECT (iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "t", "unready": true}'), 'IB003', 'too many', '')).status AS unready,
-	   (iblt_internal.audit_failed(item('{"schema": "s", "name": "t"}'), NULL, 'not here', NULL)).relation AS not_here;
+	 LATERAL (SELECT iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "T t", "notes": ["one", "two"]}'), failure(state, 'what', 'detail'))) AS x(f);
+SELECT (iblt_internal.audit_failed(item('{"relid": 1, "schema": "s", "name": "t", "unready": true}'), failure('IB003', 'too many', ''))).status AS unready,
+	   (iblt_internal.audit_failed(item('{"schema": "s", "name": "t", "problem": "why", "absent": true}'), NULL)).*;
 
 -- the status of a table by its differences
 CREATE FUNCTION result(item jsonb, sides text[], confirmed boolean[]) RETURNS iblt_internal.audit_row LANGUAGE sql AS $$
