@@ -400,7 +400,7 @@ check_node(Node *node, void *context)
  * Makes error locations refer to the condition, not to the caller's statement.
  */
 static void
-locate_error(void *source)
+locate_error(void *text)
 {
 	int			position = geterrposition();
 
@@ -408,7 +408,7 @@ locate_error(void *source)
 	{
 		errposition(0);
 		internalerrposition(position);
-		internalerrquery(*(const char **) source);
+		internalerrquery(text);
 	}
 }
 
@@ -439,17 +439,16 @@ static Node *
 check_text(Condition *condition, Relation relation, const char *text)
 {
 	ErrorContextCallback callback;
-	const char *source = text;
 	Node	   *expression;
 
 	callback.callback = locate_error;
-	callback.arg = &source;
+	callback.arg = unconstify(char *, text);
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 
-	expression = iblt_parse_expression(condition->kind, text, &source);
+	expression = iblt_parse_expression(condition->kind, text);
 	condition->pstate = make_parsestate(NULL);
-	condition->pstate->p_sourcetext = source;
+	condition->pstate->p_sourcetext = text;
 	collect_literals(expression, condition);
 	expression = iblt_analyse_expression(condition->kind, condition->pstate,
 										 relation, expression);

@@ -27,14 +27,13 @@ refuse_form(IbltTextKind kind)
 }
 
 Node *
-iblt_parse_expression(IbltTextKind kind, const char *text, const char **source)
+iblt_parse_expression(IbltTextKind kind, const char *text)
 {
 	List	   *statements;
 	SelectStmt *select;
 	SelectStmt *plain = makeNode(SelectStmt);
 	ResTarget  *target;
 
-	*source = text;
 	statements = raw_parser(text, RAW_PARSE_PLPGSQL_EXPR);
 	if (list_length(statements) != 1)
 		refuse_form(kind);

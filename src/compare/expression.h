@@ -24,9 +24,9 @@ typedef enum IbltTextKind
 /*
  * Parses a text as one expression, before names are looked up.  ERROR if it is
  * anything else.  The expression means the same in parentheses, which it must
- * not close.  Sets *source to the text that locations refer to.
+ * not close.
  */
-extern Node *iblt_parse_expression(IbltTextKind kind, const char *text, const char **source);
+extern Node *iblt_parse_expression(IbltTextKind kind, const char *text);
 
 /*
  * Looks up the names of a parsed expression in a relation, which it may call

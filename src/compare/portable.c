@@ -170,8 +170,9 @@ static Node *
 analyse(IbltTextKind kind, Relation relation, const char *text)
 {
 	ParseState *pstate = make_parsestate(NULL);
-	Node	   *expression = iblt_parse_expression(kind, text, &pstate->p_sourcetext);
+	Node	   *expression = iblt_parse_expression(kind, text);
 
+	pstate->p_sourcetext = text;
 	expression = iblt_analyse_expression(kind, pstate, relation, expression);
 	if (pstate->p_hasSubLinks)
 		refuse("a subquery");

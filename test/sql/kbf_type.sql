@@ -33,7 +33,7 @@ SELECT name,
 	   s::text::kbf = s AS text_form,
 	   s::bytea::kbf = s AS bytea_form,
 	   length(s::bytea) = (kbf_info(s)).bytes AS size_told,
-	   regexp_replace(s::text, '(....)', E'\\1 \n\t', 'g')::kbf = s AS with_white_space,
+	   regexp_replace(s::text, '(....)', E'\\1 \n\t', 'g')::kbf = s AND (s::text || E'\n')::kbf = s AS with_white_space,
 	   s::text ~ '^[A-Za-z0-9+/]+=*$' AS one_token,
 	   left(s::text, 5) AS begins
 FROM filter;

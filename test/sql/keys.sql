@@ -181,6 +181,12 @@ SELECT iblt_checksum(ARRAY['{a}'::words]) IS NOT NULL AS has_checksum;
 SELECT key FROM iblt_decode((SELECT iblt_agg('{a}'::words, 0)));
 SELECT key FROM iblt_decode((SELECT iblt_agg(ARRAY['1 2'::vector], 0)));
 
+--
+-- A name that must be quoted.
+--
+CREATE TYPE "A ""type" AS ENUM ('x');
+SELECT (iblt_info(s)).key_type, key, pg_typeof(key) FROM (SELECT iblt_agg('x'::"A ""type", 0)) AS x(s), iblt_decode(s, NULL::"A ""type");
+
 SET client_min_messages = warning;
 DROP SCHEMA keys_test CASCADE;
 RESET client_min_messages;

@@ -18,7 +18,7 @@ SELECT name,
 	   s::text::iblt = s AS text_form,
 	   s::bytea::iblt = s AS bytea_form,
 	   length(s::bytea) = (iblt_info(s)).bytes AS size_told,
-	   regexp_replace(s::text, '(....)', E'\\1 \n\t', 'g')::iblt = s AS with_white_space,
+	   regexp_replace(s::text, '(....)', E'\\1 \n\t', 'g')::iblt = s AND (s::text || E'\n')::iblt = s AS with_white_space,
 	   s::text ~ '^[A-Za-z0-9+/]+=*$' AS one_token,
 	   left(s::text, 5) AS begins
 FROM sketch;

@@ -98,8 +98,8 @@ both("CREATE TYPE unit; CREATE FUNCTION unit_in(cstring) RETURNS unit LANGUAGE i
 $here->safe_psql('postgres', "CREATE FUNCTION unit_send(unit) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int4send';
 	CREATE TYPE unit (INPUT = unit_in, OUTPUT = unit_out, SEND = unit_send, LIKE = int4)");
 $there->safe_psql('postgres', 'CREATE TYPE unit (INPUT = unit_in, OUTPUT = unit_out, LIKE = int4)');
-both("CREATE TYPE measure AS (n int, u unit); CREATE TABLE measured (id int PRIMARY KEY, v unit, w measure[]);
-	INSERT INTO measured SELECT g, g::text::unit, ARRAY[ROW(g, g::text::unit)]::measure[] FROM generate_series(1, 20) g");
+both("CREATE TYPE measure AS (u unit, n int); CREATE TABLE measured (id int PRIMARY KEY, v unit, w measure[]);
+	INSERT INTO measured SELECT g, g::text::unit, ARRAY[ROW(g::text::unit, g)]::measure[] FROM generate_series(1, 20) g");
 like(compare_failure('measured'), qr/42804: column types differ: "v" is public.unit here and public.unit on the peer, which has a send function on one side only; "w" is public.measure\[\]/,
 	'a type with a send function on one side only is another type');
 is(compare('measured', "columns => '{id}'"), '', 'unless it is left out');
@@ -111,8 +111,8 @@ $there->safe_psql('postgres', "DROP TABLE measured; DROP TYPE measure; DROP TYPE
 	CREATE FUNCTION unit_out(unit) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
 	CREATE FUNCTION unit_send(unit) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int4send';
 	CREATE TYPE unit (INPUT = unit_in, OUTPUT = unit_out, SEND = unit_send, LIKE = int4);
-	CREATE TYPE measure AS (n int, u unit); CREATE TABLE measured (id int PRIMARY KEY, v unit, w measure[]);
-	INSERT INTO measured SELECT g, g::text::unit, ARRAY[ROW(g, g::text::unit)]::measure[] FROM generate_series(1, 20) g");
+	CREATE TYPE measure AS (u unit, n int); CREATE TABLE measured (id int PRIMARY KEY, v unit, w measure[]);
+	INSERT INTO measured SELECT g, g::text::unit, ARRAY[ROW(g::text::unit, g)]::measure[] FROM generate_series(1, 20) g");
 is(compare('measured'), '', 'with one on both sides it is the same type');
 
 # --- names --------------------------------------------------------------------------

@@ -83,6 +83,7 @@ my $odd = "tables => '{typed,wide,no_there,much,other_kind,t1}', max_differences
 	is(line($got->{'public.typed'}) . " $got->{'public.typed'}{sqlstate}", 'not comparable - - - - - - 42804', 'another type');
 	is($got->{'public.typed'}{detail}, 'column types differ: "v" is integer here and bigint on the peer', 'which is named');
 	is(line($got->{'public.wide'}), 'differs 100 100 0 0 1 0', 'columns on one side only are left out');
+	is($got->{'public.wide'}{differences}, undef, 'and the row that differs is not kept, because no rows were asked for');
 	is($got->{'public.wide'}{detail}, 'columns only here: "Only here"; columns only on the peer: "y\'", "z"', 'and named in the detail');
 	is(line($got->{'public.no_there'}) . " $got->{'public.no_there'}{sqlstate}", 'not comparable - - - - - - 42P01', 'no such table there');
 	is($got->{'public.no_there'}{peer_relation}, undef, 'so it has no name there');

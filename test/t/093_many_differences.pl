@@ -21,15 +21,6 @@ my $peer = conninfo($there);
 $here->safe_psql('postgres', 'CREATE EXTENSION dblink');
 both('CREATE EXTENSION iblt');
 
-# Also: iblt looks these keys up at a time.
-sub batch_size
-{
-	my ($size) = @_;
-	$here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.batch_size(plan iblt_internal.plan) RETURNS integer
-		LANGUAGE sql IMMUTABLE AS 'SELECT $size'");
-	return;
-}
-
 # --- every kind of key -----------------------------------------------------------------
 
 my %keys = (by_int => 'g AS id', by_two => "g % 7 AS a, (timestamp '2026-01-01' + g * interval '1 minute') AS b",

@@ -130,6 +130,7 @@ is(found("SELECT key ->> 'id', differs FROM iblt_compare('typed', $peer, cast_ty
 # --- runs ---------------------------------------------------------------------------------------
 
 both('CREATE TABLE ran (id integer PRIMARY KEY, a text, b text, c text); INSERT INTO ran SELECT g, g, g, g FROM generate_series(1, 9) g');
+batch_size(2);	# of five differences
 foreach my $rows ("'changed'", "'columns'", 'true', 'false')
 {
 	$there->safe_psql('postgres', "UPDATE ran SET a = id, b = id, c = id; UPDATE ran SET a = 'x' WHERE id IN (1, 2, 3); UPDATE ran SET c = 'x' WHERE id IN (2, 4); DELETE FROM ran WHERE id = 5");
@@ -147,6 +148,7 @@ foreach my $rows ("'changed'", "'columns'", 'true', 'false')
 	is(found("SELECT before, after FROM iblt_audit_recheck($run, $peer); SELECT differs, confirmed FROM iblt_audit_differences WHERE run = $run AND key ->> 'id' = '3'"), "5|5\n" . ($rows eq 'false' ? '' : '{a,b}') . ($recheck ? '|t' : '|'),
 		'and iblt_audit_recheck shows them, confirmed if the run was to confirm them');
 }
+batch_size(10000);
 like(failure("CALL iblt_audit_run($peer, tables => '{ran}', rows => 'all')"), qr/22023: rows must be false, columns, changed or true/, 'another value is an error');
 
 # --- wide tables, many differences, odd arguments -------------------------------------------------

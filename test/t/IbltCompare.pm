@@ -4,6 +4,7 @@
 #
 #	compare(RELATION, OPTIONS) iblt_compare's rows, one on a line: "key side here_count there_count", sorted
 #	truth(TABLE, KEY)          the same lines of a full comparison
+#	batch_size(NUMBER)         from here on, so many keys are looked up at a time
 package IbltCompare;
 
 use strict;
@@ -12,7 +13,7 @@ use warnings;
 use Exporter 'import';
 use IbltTest;
 
-our @EXPORT = (@IbltTest::EXPORT, qw(compare truth));
+our @EXPORT = (@IbltTest::EXPORT, qw(compare truth batch_size));
 
 # RELATION and OPTIONS are SQL.  node: where it runs.  peer: SQL, or undef for
 # relations of one database.  setup: SQL that runs before it.
@@ -25,6 +26,14 @@ sub compare
 		($how{setup} // '') . "SELECT concat_ws(' ', key, side, here_count, there_count) FROM "
 		  . "iblt_compare($relation, $peer" . ($options ? ", $options" : '') . ") AS c ORDER BY 1");
 	return join("\n", sort split /\n/, $out);
+}
+
+sub batch_size
+{
+	my ($size) = @_;
+	$IbltTest::here->safe_psql('postgres', "CREATE OR REPLACE FUNCTION iblt_internal.batch_size(plan iblt_internal.plan) RETURNS integer
+		LANGUAGE sql IMMUTABLE AS 'SELECT $size'");
+	return;
 }
 
 # KEY is a list of columns of t.  node, peer: the servers.  peer_table: the table's
