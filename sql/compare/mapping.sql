@@ -74,12 +74,19 @@ BEGIN
 END
 $$;
 
--- What stands for a column in a described relation, for an expression that has been checked.
+-- What stands for a column in a described relation, for an expression that has been checked; an
+-- error for a record, which does not tell the types of its columns: the bytes of a date may be
+-- those of an integer.
 CREATE FUNCTION expression_column(name text, expression text, type oid, base oid, typmod integer)
 RETURNS jsonb
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
+	IF type IN (2249, 2287) THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
+			MESSAGE = format('expressions of type %s cannot be compared', format_type(type, -1)),
+			HINT = 'Compare the columns one by one, or cast them to a named type.';
+	END IF;
 	RETURN jsonb_strip_nulls(jsonb_build_object('name', name, 'expression', expression,
 		'type', format_type(type, CASE WHEN type IN (1042, 1560, 1700) THEN typmod ELSE -1 END),
 		'base', base::bigint, 'textual', '{}'::text[], 'not_null', false,

@@ -104,6 +104,9 @@ SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "nothing"}');
 SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "sum(x)"}');
 SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "1 + generate_series(1, 0)"}');
 SELECT * FROM iblt_compare('c', NULL, 'd', expressions => '{"x": "x::text"}', peer_expressions => '{}');
+-- the bytes of these records are the same
+SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "ROW(id)"}', peer_expressions => '{"z": "ROW(date ''2000-01-01'' + id)"}');
+SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "ARRAY[ROW(id)]"}');
 -- a comment, a constant of no type, and a function of all columns
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "''one'' -- two"}');
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "t.x + t.y"}');
