@@ -58,22 +58,17 @@ by_number(const ListCell *a, const ListCell *b)
 static void
 read_columns(Described *d)
 {
-	Relation	catalog = table_open(AttributeRelationId, AccessShareLock);
-	SysScanDesc scan = iblt_catalog_scan(catalog, AttributeRelidNumIndexId,
-										 Anum_pg_attribute_attrelid, d->relid,
-										 GetActiveSnapshot());
-	HeapTuple	tuple;
+	ListCell   *lc;
 
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	foreach(lc, iblt_catalog_rows(AttributeRelationId, AttributeRelidNumIndexId,
+								  Anum_pg_attribute_attrelid, d->relid,
+								  GetActiveSnapshot()))
 	{
-		Form_pg_attribute att = (Form_pg_attribute) GETSTRUCT(tuple);
+		Form_pg_attribute att = (Form_pg_attribute) GETSTRUCT((HeapTuple) lfirst(lc));
 
 		if (att->attnum > 0 && !att->attisdropped)
-			d->columns = lappend(d->columns, memcpy(palloc(ATTRIBUTE_FIXED_PART_SIZE),
-													att, ATTRIBUTE_FIXED_PART_SIZE));
+			d->columns = lappend(d->columns, att);
 	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
 	list_sort(d->columns, by_number);
 }
 

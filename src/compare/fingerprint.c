@@ -79,31 +79,35 @@ iblt_fingerprint_end(StringInfo buf)
 											  CStringGetTextDatum("hex")));
 }
 
-SysScanDesc
-iblt_catalog_scan(Relation catalog, Oid index, AttrNumber column, Oid value,
+List *
+iblt_catalog_rows(Oid catalog, Oid index, AttrNumber column, Oid value,
 				  Snapshot snapshot)
 {
+	Relation	relation = table_open(catalog, AccessShareLock);
+	List	   *rows = NIL;
 	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
 
 	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ,
 				ObjectIdGetDatum(value));
-	return systable_beginscan(catalog, index, true, snapshot, 1, &key);
+	scan = systable_beginscan(relation, index, true, snapshot, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		rows = lappend(rows, heap_copytuple(tuple));
+	systable_endscan(scan);
+	table_close(relation, AccessShareLock);
+	return rows;
 }
 
 List *
 iblt_catalog_children(Oid parent, Snapshot snapshot)
 {
-	Relation	catalog = table_open(InheritsRelationId, AccessShareLock);
-	SysScanDesc scan = iblt_catalog_scan(catalog, InheritsParentIndexId,
-										 Anum_pg_inherits_inhparent, parent,
-										 snapshot);
 	List	   *found = NIL;
-	HeapTuple	tuple;
+	ListCell   *lc;
 
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		found = lappend_oid(found, ((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid);
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
+	foreach(lc, iblt_catalog_rows(InheritsRelationId, InheritsParentIndexId,
+								  Anum_pg_inherits_inhparent, parent, snapshot))
+		found = lappend_oid(found, ((Form_pg_inherits) GETSTRUCT((HeapTuple) lfirst(lc)))->inhrelid);
 	list_sort(found, list_oid_cmp);
 	return found;
 }
@@ -111,16 +115,12 @@ iblt_catalog_children(Oid parent, Snapshot snapshot)
 bool
 iblt_catalog_class(Oid relid, Snapshot snapshot, FormData_pg_class *class)
 {
-	Relation	catalog = table_open(RelationRelationId, AccessShareLock);
-	SysScanDesc scan = iblt_catalog_scan(catalog, ClassOidIndexId,
+	List	   *rows = iblt_catalog_rows(RelationRelationId, ClassOidIndexId,
 										 Anum_pg_class_oid, relid, snapshot);
-	HeapTuple	tuple = systable_getnext(scan);
 
-	if (HeapTupleIsValid(tuple))
-		memcpy(class, GETSTRUCT(tuple), CLASS_TUPLE_SIZE);
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return HeapTupleIsValid(tuple);
+	if (rows != NIL)
+		memcpy(class, GETSTRUCT((HeapTuple) linitial(rows)), CLASS_TUPLE_SIZE);
+	return rows != NIL;
 }
 
 /* The relations that a statement reads, as a snapshot sees them. */

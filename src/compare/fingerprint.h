@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "access/genam.h"
+#include "access/htup_details.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "lib/stringinfo.h"
@@ -23,12 +23,11 @@ extern void iblt_fingerprint_column(StringInfo buf, Form_pg_attribute att);
 extern text *iblt_fingerprint_end(StringInfo buf);
 
 /*
- * Begins to read the rows of a catalog that have an OID in a column.  Here and
- * below, the snapshot NULL means those of now.
+ * Copies of the rows of a catalog that have an OID in a column, as HeapTuple.  Here
+ * and below, the snapshot NULL means those of now.
  */
-extern SysScanDesc iblt_catalog_scan(Relation catalog, Oid index,
-									 AttrNumber column, Oid value,
-									 Snapshot snapshot);
+extern List *iblt_catalog_rows(Oid catalog, Oid index, AttrNumber column,
+							   Oid value, Snapshot snapshot);
 
 /* The partitions and children that a snapshot sees. */
 extern List *iblt_catalog_children(Oid parent, Snapshot snapshot);

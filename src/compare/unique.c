@@ -12,7 +12,6 @@
 #include "compare/fingerprint.h"
 
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_constraint.h"
@@ -41,22 +40,18 @@ may_hold_nulls(Form_pg_attribute att)
 {
 	bool		found = false;
 #if PG_VERSION_NUM >= 180000
-	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
-	SysScanDesc scan = iblt_catalog_scan(catalog, ConstraintRelidTypidNameIndexId,
-										 Anum_pg_constraint_conrelid, att->attrelid,
-										 GetActiveSnapshot());
-	HeapTuple	tuple;
+	ListCell   *lc;
 
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	foreach(lc, iblt_catalog_rows(ConstraintRelationId, ConstraintRelidTypidNameIndexId,
+								  Anum_pg_constraint_conrelid, att->attrelid,
+								  GetActiveSnapshot()))
 	{
-		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(lc));
 
 		if (form->contype == CONSTRAINT_NOTNULL && !form->convalidated &&
-			extractNotNullColumn(tuple) == att->attnum)
+			extractNotNullColumn(lfirst(lc)) == att->attnum)
 			found = true;
 	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
 #endif
 	return found || !att->attnotnull;
 }
@@ -114,28 +109,25 @@ by_merit(const ListCell *a, const ListCell *b)
 static List *
 read_keys(Described *d)
 {
-	Relation	catalog = table_open(IndexRelationId, AccessShareLock);
-	SysScanDesc scan = iblt_catalog_scan(catalog, IndexIndrelidIndexId,
-										 Anum_pg_index_indrelid, d->relid,
-										 GetActiveSnapshot());
-	HeapTuple	tuple;
 	List	   *keys = NIL;
+	ListCell   *lc;
 
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	foreach(lc, iblt_catalog_rows(IndexRelationId, IndexIndrelidIndexId,
+								  Anum_pg_index_indrelid, d->relid,
+								  GetActiveSnapshot()))
 	{
+		HeapTuple	tuple = lfirst(lc);
 		List	   *columns = key_columns(d, (Form_pg_index) GETSTRUCT(tuple));
 
 		if (columns != NIL && tells_apart(tuple))
 		{
 			UniqueKey  *key = palloc(sizeof(UniqueKey));
 
-			key->index = heap_copytuple(tuple);
+			key->index = tuple;
 			key->columns = columns;
 			keys = lappend(keys, key);
 		}
 	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
 	list_sort(keys, by_merit);
 	return keys;
 }

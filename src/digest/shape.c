@@ -16,7 +16,6 @@
  */
 #include "digest/shape.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/indexing.h"
@@ -46,15 +45,6 @@ mix(uint64 hash, uint64 number)
 							   hash);
 }
 
-static int
-compare_oids(const ListCell *a, const ListCell *b)
-{
-	Oid			left = lfirst_oid(a);
-	Oid			right = lfirst_oid(b);
-
-	return (left > right) - (left < right);
-}
-
 List *
 iblt_shape_tree(Relation relation)
 {
@@ -64,7 +54,7 @@ iblt_shape_tree(Relation relation)
 		return list_make1_oid(RelationGetRelid(relation));
 	tree = find_all_inheritors(RelationGetRelid(relation), AccessShareLock,
 							   NULL);
-	list_sort(tree, compare_oids);
+	list_sort(tree, list_oid_cmp);
 	return tree;
 }
 
@@ -79,21 +69,16 @@ iblt_shape_is_table(Relation relation)
 static Oid
 trigger_parent(Oid trigger, Oid *relid)
 {
-	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
-	SysScanDesc scan = iblt_catalog_scan(catalog, TriggerOidIndexId,
+	List	   *rows = iblt_catalog_rows(TriggerRelationId, TriggerOidIndexId,
 										 Anum_pg_trigger_oid, trigger, NULL);
-	HeapTuple	tuple = systable_getnext(scan);
-	Oid			parent = InvalidOid;
+	Form_pg_trigger form;
 
 	*relid = InvalidOid;
-	if (HeapTupleIsValid(tuple))
-	{
-		*relid = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid;
-		parent = ((Form_pg_trigger) GETSTRUCT(tuple))->tgparentid;
-	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return parent;
+	if (rows == NIL)
+		return InvalidOid;
+	form = (Form_pg_trigger) GETSTRUCT((HeapTuple) linitial(rows));
+	*relid = form->tgrelid;
+	return form->tgparentid;
 }
 
 Oid
@@ -131,20 +116,17 @@ iblt_shape_own_trigger(Relation relation)
 static uint64
 hash_enum(Oid type)
 {
-	Relation	catalog = table_open(EnumRelationId, AccessShareLock);
-	SysScanDesc scan = iblt_catalog_scan(catalog, EnumTypIdLabelIndexId,
-										 Anum_pg_enum_enumtypid, type, NULL);
 	uint64		sum = 0;
-	HeapTuple	tuple;
+	ListCell   *lc;
 
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	foreach(lc, iblt_catalog_rows(EnumRelationId, EnumTypIdLabelIndexId,
+								  Anum_pg_enum_enumtypid, type, NULL))
 	{
-		Form_pg_enum form = (Form_pg_enum) GETSTRUCT(tuple);
+		HeapTuple	tuple = lfirst(lc);
 
-		sum += mix(form->oid, HeapTupleHeaderGetRawXmin(tuple->t_data));
+		sum += mix(((Form_pg_enum) GETSTRUCT(tuple))->oid,
+				   HeapTupleHeaderGetRawXmin(tuple->t_data));
 	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
 	return sum;
 }
 
@@ -330,13 +312,12 @@ static uint64
 hash_triggers(uint64 hash, Oid relid, const IbltTrackConfig *config, Oid row,
 			  Oid truncate)
 {
-	Relation	catalog = table_open(TriggerRelationId, AccessShareLock);
-	SysScanDesc scan = iblt_catalog_scan(catalog, TriggerRelidNameIndexId,
-										 Anum_pg_trigger_tgrelid, relid, NULL);
-	HeapTuple	tuple;
+	ListCell   *lc;
 
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	foreach(lc, iblt_catalog_rows(TriggerRelationId, TriggerRelidNameIndexId,
+								  Anum_pg_trigger_tgrelid, relid, NULL))
 	{
+		HeapTuple	tuple = lfirst(lc);
 		Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
 
 		if (!is_ours(form, config, row, truncate))
@@ -344,8 +325,6 @@ hash_triggers(uint64 hash, Oid relid, const IbltTrackConfig *config, Oid row,
 		hash = mix(mix(hash, form->oid), form->tgenabled);
 		hash = mix(hash, HeapTupleHeaderGetRawXmin(tuple->t_data));
 	}
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
 	return mix(hash, relid);
 }
 

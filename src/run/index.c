@@ -28,7 +28,6 @@
 #include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
@@ -38,6 +37,8 @@
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
+
+#include "sketch/value.h"
 
 PG_FUNCTION_INFO_V1(iblt_index_sample);
 
@@ -311,15 +312,12 @@ iblt_index_sample(PG_FUNCTION_ARGS)
 	double		place = PG_GETARG_FLOAT8(5);
 	Sample		sample = {.most = Max(PG_GETARG_INT32(4), 1), .step = 1};
 	Datum		values[3];
-	bool		nulls[3] = {false, false, false};
-	TupleDesc	desc;
+	bool		nulls[3] = {false};
 
 	if (names == NIL || !(place >= 0 && place < 1))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a sample needs a column and a place from 0 on, and below 1")));
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	sample.heap = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	if (sample.heap == NULL)
 		ereport(ERROR,
@@ -337,5 +335,5 @@ iblt_index_sample(PG_FUNCTION_ARGS)
 	values[1] = Int64GetDatum(sample.lost);
 	values[2] = ObjectIdGetDatum(sample.index);
 	nulls[2] = !OidIsValid(sample.index);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+	return iblt_value_row(fcinfo, values, nulls);
 }

@@ -16,19 +16,19 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "tcop/utility.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
-#include "utils/tuplestore.h"
 #include "utils/typcache.h"
 
 #if PG_VERSION_NUM >= 160000
 #include "access/tableam.h"
 #endif
+
+#include "sketch/value.h"
 
 /* The filter in arguments first and on; NULL matches every value. */
 static void
@@ -51,26 +51,6 @@ require_writable(void)
 	PreventCommandDuringRecovery("a run");
 }
 
-/* An empty result of a function that returns rows of a store. */
-static Tuplestorestate *
-begin_result(FunctionCallInfo fcinfo, TupleDesc desc)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	MemoryContext old;
-
-	if (rsinfo == NULL || !IsA(rsinfo, ReturnSetInfo) ||
-		(rsinfo->allowedModes & SFRM_Materialize) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("set-valued function called in context that cannot accept a set")));
-	old = MemoryContextSwitchTo(rsinfo->econtext->ecxt_per_query_memory);
-	rsinfo->returnMode = SFRM_Materialize;
-	rsinfo->setResult = tuplestore_begin_heap(false, false, work_mem);
-	rsinfo->setDesc = CreateTupleDescCopy(desc);
-	MemoryContextSwitchTo(old);
-	return rsinfo->setResult;
-}
-
 PG_FUNCTION_INFO_V1(iblt_run_rows);
 
 /*
@@ -84,7 +64,7 @@ iblt_run_rows(PG_FUNCTION_ARGS)
 	Relation	store = iblt_run_store_open(get_fn_expr_argtype(fcinfo->flinfo, 0),
 											AccessShareLock);
 	TupleDesc	desc = RelationGetDescr(store);
-	Tuplestorestate *result = begin_result(fcinfo, desc);
+	Tuplestorestate *result = iblt_value_rows(fcinfo, desc);
 	IbltRunFilter filter;
 	IbltRunScan scan;
 	HeapTuple	tuple;

@@ -13,12 +13,11 @@
 #include <math.h>
 
 #include "catalog/pg_type.h"
-#include "funcapi.h"
 #include "miscadmin.h"
+#include "nodes/execnodes.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/tuplestore.h"
 
 #include "core/estimate.h"
 #include "core/meter.h"
@@ -156,38 +155,9 @@ side_name(int32 count)
 	return count > 0 ? "left" : count < 0 ? "right" : "both";
 }
 
-/*
- * Sets up a result that is returned whole.  Only PostgreSQL 15 and later have
- * one call for what materialize mode needs.
- */
-static Tuplestorestate *
-materialize(FunctionCallInfo fcinfo, TupleDesc *tupdesc)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	MemoryContext old;
-	Tuplestorestate *store;
-
-	if (rsinfo == NULL || !IsA(rsinfo, ReturnSetInfo) ||
-		(rsinfo->allowedModes & SFRM_Materialize) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("set-valued function called in context that cannot accept a set")));
-	old = MemoryContextSwitchTo(rsinfo->econtext->ecxt_per_query_memory);
-	if (get_call_result_type(fcinfo, NULL, tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "iblt_decode must return rows");
-	*tupdesc = CreateTupleDescCopy(*tupdesc);
-	store = tuplestore_begin_heap((rsinfo->allowedModes & SFRM_Materialize_Random) != 0,
-								  false, work_mem);
-	rsinfo->returnMode = SFRM_Materialize;
-	rsinfo->setResult = store;
-	rsinfo->setDesc = *tupdesc;
-	MemoryContextSwitchTo(old);
-	return store;
-}
-
 /* Decodes into a tuplestore. */
 static void
-decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
+decode_into(IbltDecoding *decoding, const ReturnSetInfo *result,
 			const IbltShown *keys, const IbltShown *row_values)
 {
 	const IbltSketch *sketch = &decoding->original;
@@ -206,7 +176,7 @@ decode_into(IbltDecoding *decoding, Tuplestorestate *store, TupleDesc tupdesc,
 		values[1] = CStringGetTextDatum(side_name(entry.count));
 		values[2] = Int64GetDatum(entry.count);
 		values[3] = iblt_show_value(row_values, sketch, &entry, &nulls[3]);
-		tuplestore_putvalues(store, tupdesc, values, nulls);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 		MemoryContextReset(row_context);
 	}
 	MemoryContextSwitchTo(old);
@@ -219,16 +189,15 @@ iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
 {
 	const IbltParams *params = &sketch->params;
 	IbltDecoding decoding;
-	TupleDesc	tupdesc;
-	Tuplestorestate *store = materialize(fcinfo, &tupdesc);
 	IbltShown	keys;
 	IbltShown	values;
 
+	(void) iblt_value_rows(fcinfo, NULL);
 	decoding.original = *sketch;
 	iblt_show(&keys, fcinfo, key_type, params, false);
 	iblt_show(&values, fcinfo, value_type, params, true);
 	iblt_decoding_start(&decoding);
-	decode_into(&decoding, store, tupdesc, &keys, &values);
+	decode_into(&decoding, (ReturnSetInfo *) fcinfo->resultinfo, &keys, &values);
 	iblt_decoding_finish(&decoding, verdict);
 }
 
@@ -239,13 +208,12 @@ decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 {
 	IbltSketch	sketch;
 	IbltVerdict verdict;
-	TupleDesc	tupdesc;
 
 	iblt_open_arg(&sketch, fcinfo, 0);
 	if (sketch.params.kind == IBLT_KEY_UNTYPED)
 	{
 		/* a template, which has no rows */
-		(void) materialize(fcinfo, &tupdesc);
+		(void) iblt_value_rows(fcinfo, NULL);
 		return (Datum) 0;
 	}
 	iblt_decode_into(fcinfo, &sketch, key_type, value_type, &verdict);

@@ -313,6 +313,29 @@ iblt_value_oids(const List *list)
 										   TYPALIGN_INT));
 }
 
+/* Only PostgreSQL 15 and later have one call for this. */
+Tuplestorestate *
+iblt_value_rows(FunctionCallInfo fcinfo, TupleDesc desc)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext old;
+
+	if (rsinfo == NULL || !IsA(rsinfo, ReturnSetInfo) ||
+		(rsinfo->allowedModes & SFRM_Materialize) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("set-valued function called in context that cannot accept a set")));
+	if (desc == NULL && get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "function %u must return rows", fcinfo->flinfo->fn_oid);
+	old = MemoryContextSwitchTo(rsinfo->econtext->ecxt_per_query_memory);
+	rsinfo->returnMode = SFRM_Materialize;
+	rsinfo->setDesc = CreateTupleDescCopy(desc);
+	rsinfo->setResult = tuplestore_begin_heap((rsinfo->allowedModes & SFRM_Materialize_Random) != 0,
+											  false, work_mem);
+	MemoryContextSwitchTo(old);
+	return rsinfo->setResult;
+}
+
 Datum
 iblt_value_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 {

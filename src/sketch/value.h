@@ -11,8 +11,10 @@
 
 #include "postgres.h"
 
+#include "access/tupdesc.h"
 #include "fmgr.h"
 #include "nodes/pg_list.h"
+#include "utils/tuplestore.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
 #endif
@@ -118,6 +120,12 @@ extern Datum iblt_value_bytes(FunctionCallInfo fcinfo);
 
 /* A list of OIDs as oid[]. */
 extern Datum iblt_value_oids(const List *list);
+
+/*
+ * Begins the result of a function that returns all its rows at once.  Without
+ * a description, the columns are those that the function declares.
+ */
+extern Tuplestorestate *iblt_value_rows(FunctionCallInfo fcinfo, TupleDesc desc);
 
 /* The row that a function with OUT parameters returns. */
 extern Datum iblt_value_row(FunctionCallInfo fcinfo, Datum *values,
