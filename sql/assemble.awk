@@ -10,16 +10,27 @@
 # @arguments TYPE@	a value of that composite type.  Each field is the argument or variable of
 #			the function with the name of the field.  If the function has none, the field is what
 #			iblt_compare has by default, or else null.
+# @each TYPE: TEXT@	the text for each field of that type, whose name stands for every % in it.
 #
 # A field of such a type, and an argument or variable of such a function, begins a line of its own.
 
-function row_of(type,    field, n, i, row, value) {
+# The text for each field of a type, with the name in place of %, or the value for a driver.
+function each(type, text, separator, valued,    field, n, i, value, one, all) {
 	n = split(fields[type], field)
 	for (i = 1; i <= n; i++) {
-		value = field[i] in named ? field[i] : by_default[field[i]]
-		row = row (i > 1 ? ", " : "") (value != "" ? value : "NULL")
+		value = field[i]
+		if (valued && !(value in named))
+			value = value in by_default ? by_default[value] : "NULL"
+		one = text
+		gsub(/%/, value, one)
+		all = all (i > 1 ? separator : "") one
 	}
-	return "ROW(" row ")::iblt_internal." type
+	return all
+}
+
+# The line with a text in place of what match() has found.
+function put(text) {
+	return substr($0, 1, RSTART - 1) text substr($0, RSTART + RLENGTH)
 }
 
 FILENAME ~ /pinned_settings$/ { pinned = pinned $0 "\n"; next }
@@ -41,9 +52,16 @@ FILENAME ~ /take_failure$/ { failure = failure $0 "\n"; next }
 		by_default[$1] = substr($0, RSTART + 9, RLENGTH - 9)
 }
 
-!/^--/ && match($0, /@arguments [a-z_]+@/) {
-	$0 = substr($0, 1, RSTART - 1) row_of(substr($0, RSTART + 11, RLENGTH - 12)) \
-		substr($0, RSTART + RLENGTH)
+/^--/ { print; next }
+
+match($0, /@arguments [a-z_]+@/) {
+	type_of = substr($0, RSTART + 11, RLENGTH - 12)
+	$0 = put("ROW(" each(type_of, "%", ", ", 1) ")::iblt_internal." type_of)
+}
+
+match($0, /@each [a-z_]+: [^@]+@/) {
+	split(substr($0, RSTART + 6, RLENGTH - 7), part, ": ")
+	$0 = put(each(part[1], part[2], " "))
 }
 
 { print }

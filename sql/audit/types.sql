@@ -79,6 +79,17 @@ CREATE TYPE audit_item AS (
 	peer_schema text		-- of the table there, NULL if it is the same
 );
 
+-- What an audit or a run counts of a table.  Types, stores, views and sums have these columns by
+-- @each audit_counts: ...@.
+CREATE TYPE audit_counts AS (
+	rows_here bigint,
+	rows_there bigint,
+	missing bigint,
+	extra bigint,
+	changed bigint,
+	unconfirmed bigint
+);
+
 -- All that an audit knows of one table.
 CREATE TYPE audit_row AS (
 	relation text,
@@ -86,12 +97,7 @@ CREATE TYPE audit_row AS (
 	status text,
 	detail text,
 	sqlstate text,
-	rows_here bigint,
-	rows_there bigint,
-	missing bigint,
-	extra bigint,
-	changed bigint,
-	unconfirmed bigint,
+	@each audit_counts: % bigint,@
 	bytes bigint,
 	total_ms numeric,
 	differences jsonb		-- the first ones, if rows are asked for
@@ -101,11 +107,6 @@ CREATE TYPE audit_row AS (
 CREATE TYPE audit_line AS (
 	relation text,
 	status text,
-	rows_here bigint,
-	rows_there bigint,
-	missing bigint,
-	extra bigint,
-	changed bigint,
-	unconfirmed bigint,
+	@each audit_counts: % bigint,@
 	detail text
 );

@@ -207,8 +207,8 @@ BEGIN
 	t.slice_rows := CASE WHEN NOT seen.whole
 		THEN greatest(1000, least(10000, 10 * (w.options).slice_ms)) END;
 	t.started_at := clock_timestamp();
-	SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 INTO t.cut, t.done, t.rows_here, t.rows_there,
-		t.missing, t.extra, t.changed, t.unconfirmed, t.kept, t.bytes, t.work_ms, t.wall_ms;
+	@each audit_counts: t.% := 0;@
+	SELECT 0, 0, 0, 0, 0, 0 INTO t.cut, t.done, t.kept, t.bytes, t.work_ms, t.wall_ms;
 	t.recent_rows := NULL;
 	t.recent_ms := NULL;
 	t.left_ms := NULL;

@@ -46,8 +46,8 @@ BEGIN
 	t.whole := true;
 	t.at_end := true;
 	t.cut := 1;
-	SELECT 0, 0, 0, 0, 0, 0, 0, 0, 0 INTO t.done, t.rows_here, t.rows_there,
-		t.missing, t.extra, t.changed, t.unconfirmed, t.bytes, t.work_ms;
+	@each audit_counts: t.% := 0;@
+	SELECT 0, 0, 0 INTO t.done, t.bytes, t.work_ms;
 	t := run_count(t, r, r.total_ms);
 	t.wall_ms := r.total_ms;
 	t.started_at := began;

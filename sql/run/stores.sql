@@ -43,9 +43,8 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 		NULL::bigint AS cut, NULL::bigint AS done,	-- slices
 		NULL::bigint AS slice_rows,		-- of the next slice
 		NULL::bigint AS estimate,		-- rows of the larger side
-		NULL::bigint AS rows_here, NULL::bigint AS rows_there,
-		NULL::bigint AS missing, NULL::bigint AS extra, NULL::bigint AS changed,
-		NULL::bigint AS unconfirmed, NULL::bigint AS kept, NULL::bigint AS bytes,
+		@each audit_counts: NULL::bigint AS %,@
+		NULL::bigint AS kept, NULL::bigint AS bytes,
 		NULL::double precision AS work_ms, NULL::double precision AS wall_ms,
 		NULL::double precision AS recent_rows,	-- of the last slices, see run_timed
 		NULL::double precision AS recent_ms, NULL::double precision AS left_ms,
@@ -72,9 +71,8 @@ CREATE MATERIALIZED VIEW run_difference USING heap AS
 CREATE MATERIALIZED VIEW run_range USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
 		NULL::jsonb AS after, NULL::jsonb AS up_to,		-- keys, NULL for the first and the last
-		NULL::bigint AS rows_here, NULL::bigint AS rows_there,
-		NULL::bigint AS missing, NULL::bigint AS extra, NULL::bigint AS changed,
-		NULL::bigint AS unconfirmed, NULL::timestamptz AS found_at
+		@each audit_counts: NULL::bigint AS %,@
+		NULL::timestamptz AS found_at
 	WITH NO DATA;
 
 -- The sketches of tables of runs by blocks, written by C functions; do not refresh it.

@@ -20,8 +20,7 @@ CREATE VIEW @extschema@.iblt_audit_table_stats WITH (security_barrier) AS
 	SELECT t.run, t.item AS number, t.relation, t.peer_relation,
 		coalesce(t.status, CASE WHEN t.generation > 0 THEN 'under way' ELSE 'waiting' END)
 			AS status,
-		t.detail, t.sqlstate, t.rows_here, t.rows_there, t.missing, t.extra, t.changed,
-		t.unconfirmed, t.kept, t.bytes,
+		t.detail, t.sqlstate, @each audit_counts: t.%,@ t.kept, t.bytes,
 		CASE WHEN t.status IS NOT NULL AND t.sqlstate IS NULL THEN 100
 			ELSE round(100.0 * x.rows / greatest(x.rows, t.estimate, 1), 1) END AS percent,
 		x.rows, greatest(x.rows, t.estimate) AS rows_estimated,
@@ -34,8 +33,7 @@ COMMENT ON VIEW iblt_audit_table_stats IS
 'the tables of the runs of iblt_audit_run, with all that is known of each and how far it is';
 
 CREATE VIEW @extschema@.iblt_audit_tables WITH (security_barrier) AS
-	SELECT run, relation, status, rows_here, rows_there, missing, extra, changed, unconfirmed,
-		detail
+	SELECT run, relation, status, @each audit_counts: %,@ detail
 	FROM iblt_audit_table_stats ORDER BY run, number;
 COMMENT ON VIEW iblt_audit_tables IS
 'the tables of the runs of iblt_audit_run: the status of each, as iblt_audit gives it';
@@ -88,8 +86,8 @@ COMMENT ON VIEW iblt_audit_differences IS
 'the rows that runs of iblt_audit_run found to differ, as iblt_compare gives them';
 
 CREATE VIEW @extschema@.iblt_audit_ranges WITH (security_barrier) AS
-	SELECT r.run, t.item AS number, t.relation, r.after, r.up_to, r.rows_here, r.rows_there,
-		r.missing, r.extra, r.changed, r.unconfirmed, r.found_at
+	SELECT r.run, t.item AS number, t.relation, r.after, r.up_to,
+		@each audit_counts: r.%,@ r.found_at
 	FROM iblt_run_rows(NULL::run_range, own => false) AS r
 	JOIN iblt_run_rows(NULL::run_table, own => false) AS t
 		ON t.owner = r.owner AND t.run = r.run AND t.item = r.item;

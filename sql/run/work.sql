@@ -71,12 +71,7 @@ CREATE FUNCTION run_count(t run_table, r audit_row, took_ms double precision) RE
 AS $$
 BEGIN
 	t.done := t.done + 1;
-	t.rows_here := t.rows_here + r.rows_here;
-	t.rows_there := t.rows_there + r.rows_there;
-	t.missing := t.missing + r.missing;
-	t.extra := t.extra + r.extra;
-	t.changed := t.changed + r.changed;
-	t.unconfirmed := t.unconfirmed + r.unconfirmed;
+	@each audit_counts: t.% := t.% + r.%;@
 	t.bytes := t.bytes + r.bytes;
 	t.work_ms := t.work_ms + took_ms;
 	RETURN t;
@@ -190,8 +185,7 @@ BEGIN
 	IF t.marks IS NULL AND differences > 0 THEN
 		PERFORM iblt_run_add(ROW(NULL, s.run, s.item, s.number,
 			range_key(w.plan, s.lo), range_key(w.plan, s.hi),
-			r.rows_here, r.rows_there, r.missing, r.extra, r.changed, r.unconfirmed,
-			clock_timestamp())::run_range);
+			@each audit_counts: r.%,@ clock_timestamp())::run_range);
 	END IF;
 	t.slice_rows := run_next_rows(s, seen, differences,
 		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
