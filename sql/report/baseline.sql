@@ -74,7 +74,9 @@ DECLARE
 	scanned scanned[];
 BEGIN
 	result.relation := (plan.here).relation;
-	result.columns := ARRAY(SELECT concat(c.name, ' ', c.type_here) FROM unnest(plan.columns) AS c);
+	-- a type of one name may be made of other types by then
+	result.columns := ARRAY(SELECT concat_ws(' ', c.name, c.type, c.parts)
+		FROM unnest((plan.here).columns) AS c);
 	result.key := names_of(plan.key);
 	result.by_hash := plan.by_hash;
 	result.capacity := plan.max_differences;

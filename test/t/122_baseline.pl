@@ -121,6 +121,7 @@ is((against("$dir/small.json"))[0], 1, 'other rows in their place');
 
 # --- other tables ---------------------------------------------------------------------------------
 
+sql('CREATE DOMAIN shop.word AS int; ALTER TABLE shop.loose ALTER v TYPE shop.word');
 script([ '--save', "$dir/shop.json", 'schema=shop' ]);
 is((against("$dir/shop.json"))[0], 0, 'saved again');
 my @changes = (
@@ -128,6 +129,8 @@ my @changes = (
 	'a column less' => 'ALTER TABLE shop.empty DROP w', 'ALTER TABLE shop.empty ADD w int', 'empty', qr/altered/,
 	'another name' => 'ALTER TABLE shop.pair RENAME v TO w', 'ALTER TABLE shop.pair RENAME w TO v', 'pair', qr/altered/,
 	'another type' => 'ALTER TABLE shop.empty ALTER id TYPE bigint', 'ALTER TABLE shop.empty ALTER id TYPE int', 'empty', qr/altered/,
+	'another type of that name, whose values have the same bytes' => q{ALTER TABLE shop.loose ALTER v TYPE int; DROP DOMAIN shop.word; CREATE DOMAIN shop.word AS date; ALTER TABLE shop.loose ALTER v TYPE shop.word USING date '2000-01-01' + v},
+		q{ALTER TABLE shop.loose ALTER v TYPE int USING v - date '2000-01-01'; DROP DOMAIN shop.word; CREATE DOMAIN shop.word AS int; ALTER TABLE shop.loose ALTER v TYPE shop.word}, 'loose', qr/altered/,
 	'no key' => 'ALTER TABLE shop.empty DROP CONSTRAINT empty_pkey', 'ALTER TABLE shop.empty ADD PRIMARY KEY (id)', 'empty', qr/altered/,
 	'no table' => 'ALTER TABLE shop.empty RENAME TO gone', 'ALTER TABLE shop.gone RENAME TO empty', 'empty', qr/^relation "shop\.empty" does not exist$/,
 	'a view' => 'ALTER TABLE shop.empty RENAME TO gone; CREATE VIEW shop.empty AS TABLE shop.gone', 'DROP VIEW shop.empty; ALTER TABLE shop.gone RENAME TO empty', 'empty', qr/^no baseline can be made of shop\.empty$/,
