@@ -291,7 +291,6 @@ DECLARE
 	compared audit_row[];
 	one audit_row;
 BEGIN
-	equal := '{}';
 	BEGIN
 		conns := audit_begin(conns, peers);
 		chosen := audit_find_small(conns, items, first, options, most);

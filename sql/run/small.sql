@@ -100,7 +100,7 @@ BEGIN
 	batch := audit_batch(w.conns, w.peers, items, 1, (w.options).audit,
 		cardinality(tables));
 	w.tried := tables[batch.last].item;
-	IF batch.equal <> '{}' THEN
+	IF batch.equal IS NOT NULL THEN
 		rows := run_store_small(w, tables, batch.equal);
 	END IF;
 END

@@ -364,4 +364,7 @@ CREATE TRIGGER later AFTER INSERT ON later FOR EACH ROW EXECUTE FUNCTION later()
 SELECT outcome($$SELECT steps('later', 'apply => true')$$);
 SELECT * FROM later ORDER BY id;
 
+-- the places of a list of steps have no gap
+SELECT outcome($$SELECT iblt_internal.iblt_repair_put('steps', 2, '{1}'::int[])$$);
+
 DROP SCHEMA rep CASCADE;

@@ -146,6 +146,7 @@ my @wrong = (
 	[ q{at > 'now'}, "0A000 : 'now' of type time without time zone is not always the same" ],
 	[ q{id > 1 AND d IN ('2024-01-01', 'yesterday')}, "0A000 : 'yesterday' of type date is not always the same" ],
 	[ q{d - 'tomorrow'::date > 3}, "0A000 : 'tomorrow' of type date is not always the same" ],
+	[ q{d = ANY ('{epoch,now}'::date[])}, "0A000 : '{epoch,now}' of type date[] is not always the same" ],
 	[ q{d = 'today'::public.day}, "0A000 : 'today' of type date is not always the same" ],
 	[ q{ts = ANY ('{2024-01-01,now}')}, "0A000 : '{2024-01-01,now}' of type timestamp with time zone[] is not always the same" ],
 	[ q{ta @> '{"n\\ow"}'}, "0A000 : '{\"n\\ow\"}' of type timestamp with time zone[] is not always the same" ],

@@ -73,12 +73,15 @@ like(repair('self', 'push', 'apply => true'), qr/^delete \{"id": 4\} applied$/m,
 same('self', 'a tree with ON DELETE CASCADE');
 $here->safe_psql('postgres', 'UPDATE self SET up = 1 WHERE up = 5; DELETE FROM self WHERE id = 5');
 like(failure('SELECT * FROM ' . call('self', 'push', 'apply => true')), qr/3 rows of public.self refer to such rows/, 'rows that do not go are not lost');
-both("CREATE TABLE coded (id int PRIMARY KEY, code text UNIQUE); INSERT INTO coded SELECT g, 'c' || g FROM generate_series(1, 10) g;
+both("CREATE TABLE coded (id int PRIMARY KEY, code text UNIQUE, note text); INSERT INTO coded SELECT g, 'c' || g FROM generate_series(1, 10) g;
 	CREATE TABLE uses (id int, code text REFERENCES coded (code) ON UPDATE CASCADE); INSERT INTO uses SELECT g, 'c' || g FROM generate_series(1, 5) g");
 $there->safe_psql('postgres', "UPDATE coded SET code = 'new' || code WHERE id IN (2, 9)");
 like(failure('SELECT * FROM ' . call('coded', 'pull', 'apply => true')), qr/1 row of public.uses refers to such rows by constraint uses_code_fkey ON UPDATE CASCADE/, 'ON UPDATE CASCADE is refused, too');
 repair('coded', 'pull', 'apply => true, cascade => true');
 same('coded', 'ON UPDATE CASCADE');
+$there->safe_psql('postgres', "UPDATE coded SET note = 'x' WHERE id = 3");
+repair('coded', 'pull', 'apply => true');
+same('coded', 'a column that nothing refers to');
 both('CREATE TABLE made (id int PRIMARY KEY, v int, code int GENERATED ALWAYS AS (v * 10) STORED UNIQUE); INSERT INTO made (id, v) VALUES (1, 1), (2, 2);
 	CREATE TABLE of_made (id int PRIMARY KEY, code int REFERENCES made (code) ON UPDATE SET NULL); INSERT INTO of_made VALUES (1, 10)');
 $there->safe_psql('postgres', 'UPDATE made SET v = 7 WHERE id = 1');

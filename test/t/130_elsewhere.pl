@@ -422,6 +422,10 @@ is(contents('d', 'shop.n'), contents('c', 'shop.n'), 'are the same');
 	sql('d', 'UPDATE shop.w SET at = NULL; INSERT INTO shop.late VALUES (1)');
 	like(call('desk', $repair . both_of('c', 'shop.w', 'd') . ", direction => 'push', apply => true$plain)"), qr/^ERROR:  the outcome is unknown: "d"'s answer to COMMIT was lost/, 'an answer to COMMIT that is lost');
 	is(sql('d', 'SELECT count(at) FROM shop.w'), 0, 'nothing has changed');
+	# a statement that is cancelled there is not cancelled here
+	sql('d', q{CREATE FUNCTION shop.slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(60); RETURN NEW; END'; CREATE TRIGGER slow BEFORE UPDATE ON shop.w FOR EACH ROW EXECUTE FUNCTION shop.slow(); ALTER DATABASE d SET statement_timeout = '500 ms'});
+	like(failure('SELECT * FROM iblt_repair' . both_of('c', 'shop.w', 'd') . ", direction => 'push', apply => true$plain)"), qr/ERROR:  IB005: on "d": canceling statement due to statement timeout/, 'a timeout there');
+	sql('d', 'ALTER DATABASE d RESET statement_timeout');
 }
 each_of('cd', 'CREATE TABLE shop.x (id int PRIMARY KEY, g int)');
 sql('c', 'CREATE TABLE shop.y (id int PRIMARY KEY); ALTER TABLE shop.x ADD FOREIGN KEY (g) REFERENCES shop.y DEFERRABLE INITIALLY IMMEDIATE');
