@@ -303,7 +303,7 @@ sample_heap(Sample *sample, List *names, bool any, int64 blocks, double place)
  * integer, place float8) -> record (rows bigint, lost bigint, index regclass): looks about
  * "most" rows of each of so many blocks up by the indexes with one of the columns, or with
  * any.  0 <= place < 1 says where the first block is.  A relation that is not a heap has
- * no rows here.
+ * no rows here, nor has a partition that was dropped since it was listed.
  */
 Datum
 iblt_index_sample(PG_FUNCTION_ARGS)
@@ -319,18 +319,17 @@ iblt_index_sample(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a sample needs a column and a place from 0 on, and below 1")));
 	sample.heap = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
-	if (sample.heap == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", PG_GETARG_OID(0))));
-	require_rights(sample.heap, names);
-	if (sample.heap->rd_tableam == GetHeapamTableAmRoutine())
+	if (sample.heap != NULL)
 	{
-		sample.snapshot = RegisterSnapshot(GetActiveSnapshot());
-		sample_heap(&sample, names, PG_GETARG_BOOL(2), PG_GETARG_INT64(3), place);
-		UnregisterSnapshot(sample.snapshot);
+		require_rights(sample.heap, names);
+		if (sample.heap->rd_tableam == GetHeapamTableAmRoutine())
+		{
+			sample.snapshot = RegisterSnapshot(GetActiveSnapshot());
+			sample_heap(&sample, names, PG_GETARG_BOOL(2), PG_GETARG_INT64(3), place);
+			UnregisterSnapshot(sample.snapshot);
+		}
+		relation_close(sample.heap, NoLock);
 	}
-	relation_close(sample.heap, NoLock);
 	values[0] = Int64GetDatum(sample.rows);
 	values[1] = Int64GetDatum(sample.lost);
 	values[2] = ObjectIdGetDatum(sample.index);

@@ -472,6 +472,7 @@ RESET ROLE;
 ALTER TABLE mine DISABLE ROW LEVEL SECURITY;
 SELECT outcome($$SELECT iblt_internal.iblt_index_sample('slices.mine', '{}', false, 1000, 10, 0)$$) AS columns, outcome($$SELECT iblt_internal.iblt_index_sample('slices.mine', '{v}', false, 1000, 10, 1)$$) AS place;
 SELECT * FROM iblt_internal.iblt_index_sample('seen', '{id}', false, 1000, 10, 0);
+SELECT * FROM iblt_internal.iblt_index_sample(4294967295::oid, '{id}', false, 1000, 10, 0);
 DROP OWNED BY regress_iblt_checker;
 DROP ROLE regress_iblt_checker;
 
