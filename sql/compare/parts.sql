@@ -23,8 +23,7 @@ BEGIN
 				AND NOT a.attisdropped)
 			ELSE concat(format_type(t.oid, NULL), CASE t.typtype WHEN 'e' THEN ' enum' END) END
 		FROM pg_type t LEFT JOIN pg_type e ON e.typarray = t.oid
-		-- PostgreSQL 13 has no multiranges
-		LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)
+		LEFT JOIN pg_range r ON t.oid IN (r.rngtypid, r.rngmultitypid)
 		WHERE t.oid = type);
 END
 $$;
@@ -47,9 +46,8 @@ BEGIN
 				SELECT a.atttypid FROM pg_attribute a WHERE t.typtype = 'c'
 					AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
 				UNION ALL
-				-- PostgreSQL 13 has no multiranges
 				SELECT r.rngsubtype FROM pg_range r
-					WHERE t.oid IN (r.rngtypid, (to_jsonb(r) ->> 'rngmultitypid')::oid)) AS x(oid)
+					WHERE t.oid IN (r.rngtypid, r.rngmultitypid)) AS x(oid)
 			WHERE x.oid >= 16384
 		)
 		SELECT coalesce(jsonb_agg(DISTINCT t.typname), '[]')

@@ -16,8 +16,7 @@ BEGIN
 			SELECT c.oid FROM pg_class c WHERE c.oid = relation AND c.relkind = 'p'
 			UNION
 			SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid
-				-- from PostgreSQL 14 on
-				AND NOT coalesce((to_jsonb(i) ->> 'inhdetachpending')::boolean, false)
+				AND NOT i.inhdetachpending
 		), part AS (
 			SELECT c.oid, c.relkind, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) AS name
 			FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
