@@ -82,24 +82,6 @@ BEGIN
 END
 $$;
 
--- Where the range after plan.lo ends, or why there is only one.
-CREATE FUNCTION range_bound(plan plan, rows bigint,
-	OUT hi text[], OUT problem text) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	problem := slice_refusal(plan);
-	IF problem IS NULL THEN
-		hi := slice_next(plan, plan.lo, rows);
-	END IF;
-EXCEPTION WHEN feature_not_supported THEN
-	IF plan.lo IS NOT NULL THEN
-		RAISE;
-	END IF;
-	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
-END
-$$;
-
 -- Compares one range of the key after the other, over connections of these names.
 -- Ranges grow where the planner's estimate is much too small.
 CREATE FUNCTION compare_ranges(conns text[], relation regclass, peer_relation text,
@@ -118,7 +100,7 @@ BEGIN
 	rows := range_rows(plan, ranges);
 	LOOP
 		n := n + 1;
-		bound := range_bound(plan, rows);
+		bound := slice_end(plan, plan.lo, rows);
 		IF bound.problem IS NOT NULL THEN
 			RAISE NOTICE 'compared as one range: %', bound.problem;
 		ELSIF n = 1 AND bound.hi IS NOT NULL THEN

@@ -217,24 +217,18 @@ END
 $$;
 
 -- The upper bound of the next slice, or why the table cannot be cut.
--- The first bound is always walked to.  That may find that an index does not serve, which
--- slice_refusal() does not know.
 CREATE FUNCTION run_bound(w run_worker, t run_table, OUT hi text[], OUT problem text) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF t.marks IS NOT NULL THEN
 		hi := blocks_bound(t);
+	ELSIF NOT t.whole AND t.cut > 0 AND NOT w.walks THEN
+		hi := slice_guess(w.plan, w.histogram, t.frontier, t.slice_rows, t.estimate);
 	ELSIF NOT t.whole THEN
-		hi := CASE WHEN t.cut > 0 AND NOT w.walks THEN slice_guess(w.plan, w.histogram,
-				t.frontier, t.slice_rows, t.estimate)
-			ELSE slice_next(w.plan, t.frontier, t.slice_rows) END;
+		SELECT x.hi, x.problem INTO hi, problem
+		FROM slice_end(w.plan, t.frontier, t.slice_rows) AS x;
 	END IF;
-EXCEPTION WHEN feature_not_supported THEN
-	IF t.cut > 0 THEN
-		RAISE;
-	END IF;
-	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
 END
 $$;
 

@@ -106,3 +106,22 @@ BEGIN
 	RETURN smaller_bound(plan, slice_key(plan), bounds[1]::text[], bounds[2]::text[]);
 END
 $$;
+
+-- The same, or why the relation cannot be cut.
+-- Only the first bound may find that an index does not serve, which slice_refusal() does not know.
+CREATE FUNCTION slice_end(plan plan, lo text[], rows bigint, OUT hi text[], OUT problem text)
+RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	problem := slice_refusal(plan);
+	IF problem IS NULL THEN
+		hi := slice_next(plan, lo, rows);
+	END IF;
+EXCEPTION WHEN feature_not_supported THEN
+	IF lo IS NOT NULL THEN
+		RAISE;
+	END IF;
+	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
+END
+$$;
