@@ -7,8 +7,8 @@ CREATE FUNCTION audit_check_columns(plan plan, subscriber text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	names text[] := column_names(
-		CASE subscriber WHEN 'here' THEN plan.here ELSE plan.there END);
+	names text[] := iblt_field(
+		(CASE subscriber WHEN 'here' THEN plan.here ELSE plan.there END).columns);
 BEGIN
 	PERFORM refuse_names(
 		ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (names)),
@@ -127,7 +127,7 @@ CREATE FUNCTION audit_detail(item audit_item, plan plan,
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	mine text[] := column_names(plan.here);
+	mine text[] := iblt_field((plan.here).columns);
 BEGIN
 	RETURN nullif(concat_ws('; ',
 		CASE WHEN unconfirmed = 0 THEN NULL

@@ -39,7 +39,7 @@ $$;
 
 -- The expression of what such columns of an item of FROM tell: a text, or found_rows.
 CREATE FUNCTION ask_row_sql(item text, columns text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format(CASE columns WHEN 'value text' THEN '%s.value::text'
 		ELSE 'ROW(%s.*)::found_rows' END, item)
@@ -47,7 +47,7 @@ $$;
 
 -- The expression of an answer from these columns.
 CREATE FUNCTION ask_answer_sql(item text, columns text) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT format(CASE columns WHEN 'value text' THEN 'ROW(%s, NULL)::answer'
 		ELSE 'ROW(NULL, %s)::answer' END, ask_row_sql(item, columns))
@@ -142,9 +142,9 @@ BEGIN
 		RETURN ask_together(places[1], queries, columns, how, pause, label);
 	END IF;
 	FOR n IN 1 .. many LOOP
-		IF places[n] IS NOT NULL THEN
-			PERFORM peer_send(places[n], ask_sql(places[n], queries[n], columns, how, label));
-		END IF;
+		-- a PERFORM would be planned for each message
+		CONTINUE WHEN places[n] IS NULL
+			OR peer_send(places[n], ask_sql(places[n], queries[n], columns, how, label));
 	END LOOP;
 	FOR n IN 1 .. many LOOP
 		IF places[n] IS NULL THEN

@@ -242,8 +242,7 @@ $$;
 -- What the argument rows asks for, as options have it, '' for another value.
 -- It is of any type, so that it takes a boolean and a text.
 CREATE FUNCTION content_of(rows anycompatible) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-	SET search_path = iblt_internal, pg_catalog, pg_temp
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN rows IS NULL THEN NULL
 		WHEN lower(rows::text) IN ('false', 'f', 'off', 'no', '0') THEN 'none'
@@ -285,8 +284,9 @@ AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	content text := content_of(rows);
-	mapping jsonb := make_mapping(NULL, expressions);
-	peer_mapping jsonb := make_mapping(peer_columns, coalesce(peer_expressions, expressions));
+	mapping jsonb := CASE WHEN expressions IS NOT NULL THEN make_mapping(NULL, expressions) END;
+	peer_mapping jsonb := CASE WHEN num_nonnulls(peer_columns, peer_expressions, expressions) > 0
+		THEN make_mapping(peer_columns, coalesce(peer_expressions, expressions)) END;
 	options options := @arguments options@;
 	peers text[] := ARRAY[here_peer, peer];
 	conns text[];

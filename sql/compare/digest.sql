@@ -147,7 +147,7 @@ CREATE FUNCTION live_same(names text[], columns plan_column[]) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	others text[] := names_of(columns);
+	others text[] := iblt_field(columns);
 BEGIN
 	RETURN names @> others AND names <@ others;
 END

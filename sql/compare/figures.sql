@@ -82,8 +82,8 @@ DECLARE
 	live boolean := coalesce(plan.from_digests, false);
 BEGIN
 	RETURN ROW((plan.here).relation, (plan.there).relation, figures.rows_here, figures.rows_there,
-		differences, unconfirmed, greatest(decoded - differences, 0), names_of(plan.key),
-		names_of(plan.columns), plan.columns_left_out, traffic.messages, traffic.sent,
+		differences, unconfirmed, greatest(decoded - differences, 0), iblt_field(plan.key),
+		iblt_field(plan.columns), plan.columns_left_out, traffic.messages, traffic.sent,
 		traffic.received, traffic.sketches, figures.scan_here_ms, figures.scan_there_ms,
 		figures.scan_ms, coalesce(figures.lookup_ms, 0), coalesce(figures.recheck_ms, 0), NULL,
 		NULL, plan.parts IS NULL, plan.parts, coalesce(figures.estimated, differences), live,

@@ -211,7 +211,7 @@ $$;
 
 -- A query that joins the found_rows of both sides, $1 and $2, by the id of the key.
 CREATE FUNCTION pairs_by_hash_sql() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT text 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
 		' h.digest AS h_digest, t.digest AS t_digest, h.mark AS h_mark, t.mark AS t_mark,'

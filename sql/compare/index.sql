@@ -12,8 +12,7 @@ CREATE FUNCTION doubtful(keys text[], sides text[], differences difference[]) RE
 AS $$
 BEGIN
 	-- nearly always, and quick to see
-	IF sides = ARRAY(SELECT (u.d).side FROM (SELECT unnest(differences) AS d) AS u)
-			AND keys = ARRAY(SELECT (u.d).id FROM (SELECT unnest(differences) AS d) AS u) THEN
+	IF sides = iblt_field(differences, 'side') AND keys = iblt_field(differences, 'id') THEN
 		RETURN '{}';
 	END IF;
 	RETURN ARRAY(SELECT k.id FROM unnest(keys, sides) AS k(id, side)

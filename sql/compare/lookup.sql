@@ -113,8 +113,8 @@ BEGIN
 			THEN differs || $6 END) AS b(shown)$q$
 		ELSE '(SELECT NULL::text[], NULL::text[]) AS a(differs, shown)' END)
 	INTO result USING here, there, keys, plan.recheck > 0,
-		CASE WHEN names_columns(plan) THEN names_of(other_columns(plan)) END,
-		CASE plan.content WHEN 'changed' THEN names_of(plan.key) END;
+		CASE WHEN names_columns(plan) THEN iblt_field(other_columns(plan)) END,
+		CASE plan.content WHEN 'changed' THEN iblt_field(plan.key) END;
 	RETURN result;
 END
 $$;

@@ -150,7 +150,7 @@ DECLARE
 	found found_keys;
 	before @extschema@.iblt;
 	deadline timestamptz;
-	problem text := CASE WHEN plan.wait IS NOT FALSE THEN unready_problem(plan) END;
+	problem text;
 BEGIN
 	IF plan.versions THEN
 		PERFORM require_version_rights(plan);
@@ -163,6 +163,7 @@ BEGIN
 	IF found.keys IS NOT NULL THEN
 		RETURN found;
 	END IF;
+	problem := unready_problem(plan);
 	plan.found := NULL;
 	plan.from_digests := (found.plan).from_digests;
 	IF problem IS NULL AND plan.recheck > 0 THEN

@@ -64,7 +64,7 @@ CREATE FUNCTION iblt_peer_is_open(conn text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 -- Sends a query over a connection; 1 if it could.
-CREATE FUNCTION iblt_peer_send(conn text, query text) RETURNS integer
+CREATE FUNCTION iblt_peer_send(conn text, query text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Waits for the peer's answer, with pauses of up to that many seconds (0 for a large answer),
@@ -79,6 +79,10 @@ CREATE FUNCTION iblt_peer_wait(conn text, longest double precision,
 -- Takes so many results over a connection, waits behind each as iblt_peer_wait does, and gives
 -- the value of the last one; NULL without a row.
 CREATE FUNCTION iblt_peer_take(conn text, longest double precision, number integer) RETURNS text
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- The value behind so many results, which it counts as a message; then the connection is free.
+CREATE FUNCTION iblt_peer_answer(conn text, longest double precision, before integer) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Counts messages and bytes between this session and a peer.
@@ -147,16 +151,16 @@ END
 $$;
 
 -- The name of the connection to a peer: the peer itself if it is an open one, or a new name.
--- A caller may lend a connection of dblink's: both sessions stay warm, and the functions
+-- A caller may have lent a connection of dblink's: both sessions stay warm, and the functions
 -- need not be read again.  The name of a foreign server goes before that of a connection,
 -- because anybody may open one of that name.
-CREATE FUNCTION peer_conn(peer text) RETURNS text
+CREATE FUNCTION peer_conn(peer text, lent boolean DEFAULT true) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF peer IS NULL THEN
 		RETURN NULL;
-	ELSIF strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 AND iblt_peer_is_string(peer)
+	ELSIF lent AND strpos(peer, '=') = 0 AND strpos(peer, '://') = 0 AND iblt_peer_is_string(peer)
 			-- an error without dblink
 			AND iblt_peer_dblink() IS NOT NULL AND peer_is_lent(peer)
 			AND iblt_peer_is_open(peer) THEN
@@ -339,14 +343,10 @@ CREATE FUNCTION peer_conns(peers text[], lent boolean DEFAULT true) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	conns text[] := '{NULL,NULL}';
+	first text := peer_conn(peers[1], lent);
 BEGIN
-	FOR n IN 1 .. 2 LOOP
-		conns[n] := CASE WHEN n = 2 AND peers[2] = peers[1] THEN conns[1]
-			WHEN lent THEN peer_conn(peers[n])
-			WHEN peers[n] IS NOT NULL THEN concat('iblt_', gen_random_uuid()) END;
-	END LOOP;
-	RETURN conns;
+	RETURN ARRAY[first,
+		CASE WHEN peers[2] = peers[1] THEN first ELSE peer_conn(peers[2], lent) END];
 END
 $$;
 
@@ -377,10 +377,9 @@ CREATE FUNCTION connect(peers text[], conns text[], timeout interval DEFAULT NUL
 AS $$
 DECLARE
 	traffic record := iblt_traffic_take();
-	names text[] := CASE WHEN conns[1] IS NOT NULL THEN peer_titles(peers, conns) END;
 BEGIN
-	IF names IS NOT NULL THEN
-		PERFORM nodes_title(names, conns);
+	IF conns[1] IS NOT NULL THEN
+		PERFORM nodes_title(peer_titles(peers, conns), conns);
 	END IF;
 	FOR n IN 1 .. 2 LOOP
 		IF conns[n] = peers[n] THEN
@@ -399,9 +398,10 @@ CREATE FUNCTION peers_close(conns text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	keeps text := current_setting('iblt.keeps', true);
+	keeps text;
 BEGIN
 	IF conns[1] <> conns[2] THEN
+		keeps := current_setting('iblt.keeps', true);
 		PERFORM peer_close(conns[1]), set_config('iblt.keeps', keeps, true);
 	END IF;
 	PERFORM peer_close(coalesce(conns[2], conns[1]));

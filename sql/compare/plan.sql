@@ -130,17 +130,16 @@ $$;
 CREATE FUNCTION column_cast(here side_column, there side_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
-DECLARE
-	h bigint := here.base;
-	t bigint := there.base;
 BEGIN
 	-- a type of one name may be made of different types; plain_check_types knows parts
-	RETURN CASE WHEN here.type = there.type AND (h = t OR least(h, t) >= 16384)
+	IF here.type = there.type AND (here.base = there.base OR least(here.base, there.base) >= 16384)
 			AND (here.parts = there.parts) IS NOT FALSE
-			AND here.textual::text = there.textual::text THEN ''
-		WHEN h IN (20, 21, 23) AND t IN (20, 21, 23) THEN 'int8'
-		WHEN h IN (20, 21, 23, 1700) AND t IN (20, 21, 23, 1700) THEN 'numeric'
-		WHEN h IN (700, 701) AND t IN (700, 701) THEN 'float8'
+			AND here.textual::text = there.textual::text THEN
+		RETURN '';
+	END IF;
+	RETURN CASE WHEN here.base IN (20, 21, 23) AND there.base IN (20, 21, 23) THEN 'int8'
+		WHEN here.base IN (20, 21, 23, 1700) AND there.base IN (20, 21, 23, 1700) THEN 'numeric'
+		WHEN here.base IN (700, 701) AND there.base IN (700, 701) THEN 'float8'
 		ELSE 'text' END;
 END
 $$;
@@ -166,21 +165,6 @@ BEGIN
 END
 $$;
 
--- The names of the columns of a relation, in its order.
-CREATE FUNCTION column_names(s side) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	c side_column;
-	names text[] := '{}';
-BEGIN
-	FOREACH c IN ARRAY coalesce(s.columns, '{}') LOOP
-		names := array_append(names, c.name);
-	END LOOP;
-	RETURN names;
-END
-$$;
-
 -- An error for columns that an option names and that are not there.
 CREATE FUNCTION check_names(here side, there side, options options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -188,8 +172,8 @@ AS $$
 DECLARE
 	excluded text[] := coalesce(options.exclude, '{}');
 	asked text[] := coalesce(options.columns, '{}') || options.key_columns;
-	mine text[] := column_names(here);
-	theirs text[] := column_names(there);
+	mine text[] := iblt_field(here.columns);
+	theirs text[] := iblt_field(there.columns);
 BEGIN
 	PERFORM refuse_names(
 		ARRAY(SELECT x FROM unnest(excluded) AS x WHERE x <> ALL (mine) AND x <> ALL (theirs)),
@@ -233,7 +217,7 @@ CREATE FUNCTION common_columns(here side, there side, exclude text[]) RETURNS pl
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	theirs text[] := column_names(there);
+	theirs text[] := iblt_field(there.columns);
 	schema text := (parse_ident(here.relation))[1];
 	renamed side_column[] := CASE WHEN schema = (parse_ident(there.relation))[1]
 		THEN there.columns ELSE columns_as_in(there, schema) END;
@@ -261,8 +245,8 @@ CREATE FUNCTION columns_left_out(here side, there side, options options) RETURNS
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	mine text[] := column_names(here);
-	theirs text[] := column_names(there);
+	mine text[] := iblt_field(here.columns);
+	theirs text[] := iblt_field(there.columns);
 	only_here text[];
 	only_there text[];
 	message text;
@@ -327,7 +311,7 @@ CREATE FUNCTION columns_named(columns plan_column[], names text[]) RETURNS plan_
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	every text[] := names_of(columns);
+	every text[] := iblt_field(columns);
 	name text;
 	result plan_column[] := '{}';
 BEGIN
@@ -442,7 +426,7 @@ BEGIN
 		PERFORM check_names(here, there, options);
 	END IF;
 	common := common_columns(here, there, options.exclude);
-	names := names_of(common);
+	names := iblt_field(common);
 	names := CASE WHEN options.key_columns IS NULL AND (here.keys[1]).columns <@ names
 		THEN (here.keys[1]).columns ELSE key_names(here, there, names, options.key_columns) END;
 	plan.columns_left_out := CASE WHEN cardinality(common) = ALL
@@ -454,8 +438,11 @@ BEGIN
 		plan.columns := ARRAY(SELECT c FROM unnest(common) AS c
 			WHERE c.name = ANY (options.columns) OR c.name = ANY (names));
 	END IF;
-	PERFORM check_types(plan.columns, options,
-		cardinality(here.columns) + cardinality(there.columns) = 0);
+	IF ('' = ALL (iblt_field(plan.columns, 'cast_to'))) IS NOT TRUE
+			OR cardinality(plan.columns) = 0 THEN
+		PERFORM check_types(plan.columns, options,
+			cardinality(here.columns) + cardinality(there.columns) = 0);
+	END IF;
 	plan.whole_row := names IS NULL;
 	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE columns_named(common, names) END;
 	plan.is_unique := names IS NOT NULL AND is_unique(here, names)

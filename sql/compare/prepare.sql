@@ -119,21 +119,6 @@ BEGIN
 END
 $$;
 
--- Names of columns.
-CREATE FUNCTION names_of(columns plan_column[]) RETURNS text[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-DECLARE
-	c plan_column;
-	names text[] := '{}';
-BEGIN
-	FOREACH c IN ARRAY coalesce(columns, '{}') LOOP
-		names := array_append(names, c.name);
-	END LOOP;
-	RETURN names;
-END
-$$;
-
 -- With by_index => true, is there a condition that an index could read?
 -- Small tables (audit_core) are read whole all the same.
 CREATE FUNCTION trusts_index(here side, there side, by_index boolean) RETURNS boolean
@@ -165,7 +150,7 @@ BEGIN
 		PERFORM progress(true, format(
 			'comparing %s with %s: %s columns, key (%s)', here.relation, there.relation,
 			cardinality(plan.columns), CASE WHEN plan.whole_row
-				THEN 'the whole row' ELSE array_to_string(names_of(plan.key), ', ') END));
+				THEN 'the whole row' ELSE array_to_string(iblt_field(plan.key), ', ') END));
 	END IF;
 	RETURN plan;
 END

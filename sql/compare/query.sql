@@ -44,21 +44,21 @@ BEGIN
 END
 $$;
 
--- Starts a query on the peer, and does not wait for it.
-CREATE FUNCTION peer_send(conn text, query text) RETURNS void
+-- Starts a query on the peer, and does not wait for it; true.
+CREATE FUNCTION peer_send(conn text, query text) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	problem text;
 BEGIN
-	IF iblt_peer_send(conn, query) <> 1 THEN
+	IF NOT iblt_peer_send(conn, query) THEN
 		EXECUTE format('SELECT %s.dblink_error_message($1)', iblt_peer_dblink())
 			INTO problem USING conn;
 		RAISE EXCEPTION USING ERRCODE = 'connection_failure',
 			MESSAGE = 'could not send a query to ' || peer_title(conn),
 			DETAIL = coalesce(problem, '');
 	END IF;
-	PERFORM iblt_traffic_add(1, octet_length(query), 0);
+	RETURN true;
 END
 $$;
 
@@ -75,11 +75,10 @@ DECLARE
 BEGIN
 	BEGIN
 		IF query IS NULL THEN
-			result := ROW(iblt_peer_take(conn, pause, before + 1));
-		ELSE
-			PERFORM iblt_peer_take(conn, pause, before);
-			EXECUTE query INTO result USING conn;
+			RETURN ROW(iblt_peer_answer(conn, pause, before));
 		END IF;
+		PERFORM iblt_peer_take(conn, pause, before);
+		EXECUTE query INTO result USING conn;
 	EXCEPTION WHEN datatype_mismatch THEN
 		-- a connection that was lost between two results first gives one without columns
 		PERFORM iblt_peer_take(conn, pause, 1);
@@ -141,7 +140,8 @@ AS $$
 DECLARE
 	e failure;
 BEGIN
-	PERFORM iblt_peer_wait(conn, pause);
+	-- a PERFORM would be planned for each message
+	e.reported := NOT iblt_peer_wait(conn, pause);
 	BEGIN
 		RETURN peer_fetch(conn, query, pause, before);
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
@@ -168,7 +168,6 @@ BEGIN
 	BEGIN
 		answer := peer_fetch(conn, NULL, pause, before);
 		value := answer.f1;
-		PERFORM iblt_traffic_add(1, 0, octet_length(value));
 	EXCEPTION WHEN query_canceled OR OTHERS THEN
 		@take_failure@;
 		e := peer_caught(conn, e);
@@ -187,7 +186,6 @@ AS $$
 DECLARE
 	answer record := peer_result(conn, NULL, pause, before);
 BEGIN
-	PERFORM iblt_traffic_add(1, 0, octet_length(answer.f1));
 	RETURN answer.f1;
 END
 $$;

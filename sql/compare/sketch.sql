@@ -28,21 +28,24 @@ CREATE FUNCTION sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	slice text := slice_rows_sql(plan, s);
+	slice text;
 BEGIN
 	IF s.shards <> '{}' THEN
 		RETURN shards_sketch_sql(plan, s, capacity);
 	ELSIF s.distributed THEN
 		RETURN distributed_sketch_sql(plan, s, capacity);
 	END IF;
-	IF slice <> '' AND s.kind <> 'p' THEN
-		plan.lo := NULL;	-- a condition only takes time, unless it rules partitions out
-		plan.hi := NULL;
+	IF in_slice(plan) THEN
+		slice := slice_rows_sql(plan, s);
+		IF slice <> '' AND s.kind <> 'p' THEN
+			plan.lo := NULL;	-- a condition only takes time, unless it rules partitions out
+			plan.hi := NULL;
+		END IF;
 	END IF;
 	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
 		' FROM %s%s', s.schema, key_sql(plan, s), row_checksum_sql(plan, s),
 		capacity, plan.key_size, plan.seed, fingerprint_sql(s),
-		from_sql(plan, s, '{}', slice), condition_sql(plan, s));
+		from_sql(plan, s, '{}', coalesce(slice, '')), condition_sql(plan, s));
 END
 $$;
 
@@ -328,7 +331,7 @@ $$;
 -- The memory of a comparison is several sketches.  Those of more keys than this are
 -- made of one part of the keys after the other, each with a scan of its own.
 CREATE FUNCTION part_capacity() RETURNS integer
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT 950000
 $$;
@@ -381,8 +384,7 @@ CREATE FUNCTION search(INOUT plan plan, INOUT figures figures, OUT number bigint
 AS $$
 DECLARE
 	most bigint := plan.max_differences;
-	largest integer := part_capacity();
-	capacity integer := least(first_capacity(plan), largest);
+	capacity integer := least(first_capacity(plan), part_capacity());
 	e record;
 BEGIN
 	plan.parts := 1;
@@ -399,6 +401,7 @@ BEGIN
 		sample := coalesce(sample, e.sample);
 		IF exact AND number <= most THEN
 			keys := e.keys;
+			EXIT;
 		END IF;
 		EXIT WHEN exact OR attempt = 3 OR surely_more(plan, number, most);
 		IF plan.from_digests THEN
@@ -411,8 +414,9 @@ BEGIN
 		EXIT WHEN capacity::bigint * plan.parts >= most AND number > 1.2 * most;
 		PERFORM progress(plan.progress,
 			'the sketches were too small, the relations are scanned again');
-		capacity := least(most, largest, greatest(4 * capacity, 1.7 * least(number, most)));
-		plan.parts := ceil(attempt * 1.5 * least(number, most) / largest);
+		capacity := least(most, part_capacity(),
+			greatest(4 * capacity, 1.7 * least(number, most)));
+		plan.parts := ceil(attempt * 1.5 * least(number, most) / part_capacity());
 		plan.seed := random_seed();
 	END LOOP;
 	plan.parts := NULL;

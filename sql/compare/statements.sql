@@ -47,7 +47,7 @@ $$;
 
 -- The expression of a row's checksum.
 CREATE FUNCTION row_checksum_sql(plan plan, s side) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT checksum_sql(s, plan.columns, plan.seed)
 $$;
@@ -79,7 +79,7 @@ AS $$
 	-- the line break ends a comment in the condition
 	SELECT coalesce(' WHERE ' || nullif(concat_ws(' AND ',
 		'(' || CASE WHEN s.mapped IS NOT TRUE THEN s.condition END || E'\n)',
-		bounds_sql(plan, s), part_sql(plan, s)), ''), '')
+		CASE WHEN in_slice(plan) THEN bounds_sql(plan, s) END, part_sql(plan, s)), ''), '')
 $$;
 
 -- The expression of a column of the relation t itself, by the name that the plan has for it.
@@ -161,7 +161,7 @@ $$;
 
 -- The expression of a row's version, as a number.
 CREATE FUNCTION mark_sql(plan plan) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN plan.versions
 		THEN 'hashtextextended(concat(t.tableoid, t.ctid, t.xmin), 0)' ELSE '0' END
@@ -303,7 +303,8 @@ CREATE FUNCTION other_columns(plan plan) RETURNS plan_column[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN ARRAY(SELECT c FROM unnest(plan.columns) AS c WHERE c.name <> ALL (names_of(plan.key)));
+	RETURN ARRAY(SELECT c FROM unnest(plan.columns) AS c
+		WHERE c.name <> ALL (iblt_field(plan.key)));
 END
 $$;
 

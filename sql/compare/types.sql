@@ -300,3 +300,7 @@ CREATE TYPE comparison AS (
 	figures figures,
 	differences difference[]
 );
+
+-- A field of each row of a composite type: texts, as a rule the names of columns.
+CREATE FUNCTION iblt_field(rows anyarray, field text DEFAULT 'name') RETURNS text[]
+	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;

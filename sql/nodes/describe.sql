@@ -197,13 +197,14 @@ AS $$
 DECLARE
 	missing text := (SELECT string_agg(format('"%s" on %s', c, nodes), ', ' ORDER BY c)
 		FROM (SELECT a.c, string_agg(format('"%s"', names[n]), ', ' ORDER BY n) AS nodes
-			FROM (SELECT DISTINCT unnest(column_names(s)) AS c FROM unnest(sides) AS s) AS a,
+			FROM (SELECT DISTINCT unnest(iblt_field(s.columns)) AS c FROM unnest(sides) AS s) AS a,
 				generate_subscripts(sides, 1) AS n
-			WHERE a.c <> ALL (column_names(sides[n])) GROUP BY a.c) AS m
+			WHERE a.c <> ALL (iblt_field((sides[n]).columns)) GROUP BY a.c) AS m
 		WHERE c <> ALL (coalesce(options.exclude, '{}')));
 BEGIN
 	PERFORM refuse_names(ARRAY(SELECT c FROM unnest(options.exclude) AS c
-			WHERE NOT EXISTS (SELECT FROM unnest(sides) AS s WHERE c = ANY (column_names(s)))),
+			WHERE NOT EXISTS (SELECT FROM unnest(sides) AS s
+				WHERE c = ANY (iblt_field(s.columns)))),
 		'excluded columns are on no node: %s', 'Names are case-sensitive.');
 	IF options.columns IS NULL AND missing IS NOT NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'undefined_column',
@@ -220,11 +221,11 @@ CREATE FUNCTION nodes_key(sides side[], options options) RETURNS text[]
 AS $$
 DECLARE
 	key text[] := options.key_columns;
-	common text[] := column_names(sides[1]);
+	common text[] := iblt_field((sides[1]).columns);
 	s side;
 BEGIN
 	FOREACH s IN ARRAY sides LOOP
-		common := ARRAY(SELECT c FROM unnest(common) AS c WHERE c = ANY (column_names(s))
+		common := ARRAY(SELECT c FROM unnest(common) AS c WHERE c = ANY (iblt_field(s.columns))
 			AND c <> ALL (coalesce(options.exclude, '{}')));
 	END LOOP;
 	FOREACH s IN ARRAY sides LOOP
@@ -245,7 +246,7 @@ DECLARE
 BEGIN
 	-- other nodes may have the rest
 	options.exclude := ARRAY(SELECT c FROM unnest(options.exclude) AS c
-		WHERE c = ANY (column_names(a) || column_names(b)));
+		WHERE c = ANY (iblt_field(a.columns) || iblt_field(b.columns)));
 	plan := checked_plan(a, b, options);
 	IF mine IS NOT NULL THEN
 		PERFORM nodes_plain_check(plan, mine, theirs);

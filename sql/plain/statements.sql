@@ -98,7 +98,7 @@ CREATE FUNCTION plain_hashes_sql(plan plan, s side) RETURNS text
 AS $$
 DECLARE
 	texts text[] := plain_texts_sql(ARRAY(SELECT c FROM unnest(plan.columns) AS c
-		WHERE c.name <> ALL (names_of(plan.key))), plain_seed(plan));
+		WHERE c.name <> ALL (iblt_field(plan.key))), plain_seed(plan));
 	names text[] := ARRAY(SELECT 'c' || i FROM generate_subscripts(texts, 1) AS i);
 BEGIN
 	RETURN format('SELECT (k & 9223372036854775807) %% %s AS bucket, %s AS hash'

@@ -62,12 +62,12 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'a relation cannot be repaired from itself';
 	ELSIF EXISTS (SELECT FROM unnest((compared.here).columns || (compared.there).columns) AS c
-			WHERE c.expression IS NOT NULL AND c.name = ANY (names_of(compared.columns))) THEN
+			WHERE c.expression IS NOT NULL AND c.name = ANY (iblt_field(compared.columns))) THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = 'values of expressions cannot be repaired',
 			HINT = 'Exclude these columns.';
 	ELSIF EXISTS (SELECT FROM unnest(s.columns) AS c WHERE c.source <> c.name
-			AND c.source = ANY (names_of(compared.columns))) THEN
+			AND c.source = ANY (iblt_field(compared.columns))) THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = 'columns of both sides cannot exchange names in a repair',
 			HINT = 'Repair from the other server, where peer_columns is the other way round.';
@@ -170,7 +170,7 @@ AS $$
 			CASE WHEN c.through IS NULL THEN t.list
 				WHEN c.through LIKE '%[]' THEN 'pg_catalog.text[]' ELSE c.through || '[]' END,
 			t.equal, t.generated, t.always,
-			NOT compared.whole_row AND c.name = ANY (names_of(compared.key))
+			NOT compared.whole_row AND c.name = ANY (iblt_field(compared.key))
 			)::repair_column ORDER BY i), '{}')
 	FROM own_names(s, compared.columns) AS names, generate_subscripts(compared.columns, 1) AS i,
 	LATERAL (SELECT ((compared.columns)[i]).name, names[i], text_type((compared.columns)[i])

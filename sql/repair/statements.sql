@@ -276,8 +276,9 @@ DECLARE
 	target text := ', ' || repair_each_sql(columns, 'unnest(($5)[%1$s + 1 : %1$s + 1]) AS o%1$s');
 BEGIN
 	IF action = 'delete' THEN
-		target := (SELECT string_agg(format(', unnest(($5)[%1$s : %1$s]) AS o%2$s', array_position(
-				names_of((plan.compared).key), (((plan.compared).columns)[c.i + 1]).name), c.i), '')
+		target := (SELECT string_agg(format(', unnest(($5)[%1$s : %1$s]) AS o%2$s',
+				array_position(iblt_field((plan.compared).key),
+					(((plan.compared).columns)[c.i + 1]).name), c.i), '')
 			FROM unnest(key) AS c);
 	END IF;
 	RETURN format('SELECT coalesce(array_agg(ROW(v.id, %s, %L, NULL, ''preview'', %s, 1, %s, NULL,'

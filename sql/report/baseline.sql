@@ -77,7 +77,7 @@ BEGIN
 	-- a type of one name may be made of other types by then
 	result.columns := ARRAY(SELECT concat_ws(' ', c.name, c.type, c.parts)
 		FROM unnest((plan.here).columns) AS c);
-	result.key := names_of(plan.key);
+	result.key := iblt_field(plan.key);
 	result.by_hash := plan.by_hash;
 	result.capacity := plan.max_differences;
 	result.seed := plan.seed;

@@ -82,7 +82,7 @@ $$;
 -- The arguments of a run.
 -- Slices are small enough to find all that differs in them, so a comparison has a limit of
 -- its own, and max_differences limits what is kept of a table.
-CREATE FUNCTION run_make_options(options run_options, content text) RETURNS run_options
+CREATE FUNCTION run_make_options(options run_options, rows anycompatible) RETURNS run_options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
@@ -91,7 +91,7 @@ DECLARE
 BEGIN
 	options.most_kept := compare.max_differences;
 	compare.max_differences := greatest(compare.max_differences, 100000);
-	compare.content := content;
+	compare.content := content_of(rows);
 	compare.seed := coalesce(compare.seed, random_seed());
 	compare.progress := false;
 	options.audit.compare := compare;

@@ -112,7 +112,7 @@ CREATE FUNCTION run_probes(plan plan) RETURNS jsonb[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	key text[] := names_of((slice_key(plan)).columns);
+	key text[] := iblt_field((slice_key(plan)).columns);
 	call text := 'run_probe(pg_catalog.to_regclass(%L), %L)';
 	answers text[] := ask_calls(places_of(plan), format(call, (plan.here).relation,
 		CASE WHEN cardinality(key) = 1 THEN key[1] END), format(call, (plan.there).relation, NULL));

@@ -33,7 +33,7 @@ CREATE FUNCTION slice_key(plan plan) RETURNS slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	names text[] := names_of(plan.key);
+	names text[] := iblt_field(plan.key);
 	result slice_key;
 BEGIN
 	SELECT h.k, t.k INTO result.here, result.there
@@ -99,7 +99,7 @@ CREATE FUNCTION slice_refusal(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	names text[] := names_of(plan.key);
+	names text[] := iblt_field(plan.key);
 BEGIN
 	IF (plan.here).distributed OR (plan.there).distributed THEN
 		RETURN 'a table of Citus, which is read whole';
@@ -216,19 +216,12 @@ CREATE FUNCTION bounds_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	k slice_key;
-	row_of text[];
-	lo text[];
-	hi text[];
+	k slice_key := require_slice_key(plan);
+	row_of text[] := slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
+	lo text[] := bound_sql(plan, s, k, '$2', plan.lo);
+	hi text[] := bound_sql(plan, s, k, '$3', plan.hi);
 	equal integer;
 BEGIN
-	IF NOT in_slice(plan) THEN
-		RETURN NULL;
-	END IF;
-	k := require_slice_key(plan);
-	row_of := slice_row_sql(k, CASE s.side WHEN 'here' THEN k.here ELSE k.there END);
-	lo := bound_sql(plan, s, k, '$2', plan.lo);
-	hi := bound_sql(plan, s, k, '$3', plan.hi);
 	IF plan.hi IS NULL THEN
 		RETURN above_sql(row_of, lo, 1);
 	END IF;

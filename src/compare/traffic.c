@@ -11,10 +11,20 @@
  */
 #include "iblt.h"
 
+#include "compare/traffic.h"
+
 /* Messages, bytes sent, bytes received, and bytes of sketches among these. */
 #define COUNTERS 4
 
 static int64 counters[COUNTERS];
+
+void
+iblt_traffic_message(int64 sent, int64 received)
+{
+	counters[0]++;
+	counters[1] += sent;
+	counters[2] += received;
+}
 
 PG_FUNCTION_INFO_V1(iblt_traffic_add);
 

@@ -15,6 +15,8 @@
 
 #include <math.h>
 
+#include "compare/traffic.h"
+
 #include "access/genam.h"
 #include "access/table.h"
 #include "catalog/indexing.h"
@@ -150,12 +152,16 @@ iblt_peer_is_string(PG_FUNCTION_ARGS)
 
 PG_FUNCTION_INFO_V1(iblt_peer_send);
 
-/* iblt_peer_send(conn, query) -> integer: what dblink answers, 1 if it could send it */
+/* iblt_peer_send(conn, query) -> boolean: could dblink send it? */
 Datum
 iblt_peer_send(PG_FUNCTION_ARGS)
 {
-	return OidFunctionCall2(find_function("dblink_send_query", 2, INT4OID, false),
-							PG_GETARG_DATUM(0), PG_GETARG_DATUM(1));
+	bool		sent = OidFunctionCall2(find_function("dblink_send_query", 2, INT4OID, false),
+										PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)) == Int32GetDatum(1);
+
+	if (sent)
+		iblt_traffic_message(VARSIZE_ANY_EXHDR(PG_GETARG_TEXT_PP(1)), 0);
+	PG_RETURN_BOOL(sent);
 }
 
 PG_FUNCTION_INFO_V1(iblt_peer_is_open);
@@ -288,6 +294,35 @@ iblt_peer_take(PG_FUNCTION_ARGS)
 		value = take(&get_result, PG_GETARG_DATUM(0), &isnull);
 		wait_for(PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1), DT_NOEND);
 	}
+	if (isnull)
+		PG_RETURN_NULL();
+	PG_RETURN_DATUM(value);
+}
+
+PG_FUNCTION_INFO_V1(iblt_peer_answer);
+
+/*
+ * iblt_peer_answer(conn, longest, before) -> text: the value behind so many
+ * results, which is counted as a message, and the connection is free
+ */
+Datum
+iblt_peer_answer(PG_FUNCTION_ARGS)
+{
+	int			before = PG_GETARG_INT32(2);
+	LOCAL_FCINFO(call, 3);
+	Datum		value;
+	bool		isnull;
+
+	InitFunctionCallInfoData(*call, NULL, 3, InvalidOid, NULL, NULL);
+	memcpy(call->args, fcinfo->args, 3 * sizeof(NullableDatum));
+	call->args[2].value = Int32GetDatum(before + 1);
+	value = iblt_peer_take(call);
+	isnull = call->isnull;
+	iblt_traffic_message(0, isnull ? 0 : VARSIZE_ANY_EXHDR(DatumGetPointer(value)));
+	/* the connection is free once an empty result has been fetched */
+	call->args[2].value = Int32GetDatum(1);
+	call->isnull = false;
+	iblt_peer_take(call);
 	if (isnull)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(value);

@@ -12,7 +12,7 @@ CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}
 $$;
 -- names, uniqueness and form of the key of two relations
 CREATE FUNCTION key_of(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
-	SELECT concat_ws(' ', array_to_string(iblt_internal.names_of(p.key), ','),
+	SELECT concat_ws(' ', array_to_string(iblt_internal.iblt_field(p.key), ','),
 		CASE WHEN p.whole_row THEN 'whole row' END, CASE WHEN p.is_unique THEN 'unique' END,
 		CASE WHEN p.by_hash THEN 'by hash' ELSE 'of ' || p.key_size || ' bytes' END)
 	FROM plan_of(here, there, options) AS p

@@ -53,6 +53,25 @@ COMMIT;
 SELECT n AS protocol, a -> 'protocol' AS has, a -> 'version' = to_jsonb(extversion) AS version, a ? 'side' AS told, a #>> '{side,relation}' AS side
 FROM generate_series(0, 2) AS n, LATERAL (SELECT iblt_internal.hello(n, 'steps.mine', NULL, false)) AS x(a), pg_extension WHERE extname = 'iblt';
 
+-- what describe_more tells of is not left out, and of a table without any of that it tells what iblt_describe tells
+CREATE DOMAIN steps.own AS int;
+CREATE TABLE of_own (id int, v own);
+CREATE TABLE of_text (id text PRIMARY KEY);
+CREATE TABLE parent (id int);
+CREATE TABLE child () INHERITS (parent);
+CREATE VIEW looked AS TABLE mine;
+SELECT relation, condition, mapping, describe(relation::regclass, condition, mapping) -> 'more' AS more
+FROM (VALUES ('mine', NULL, NULL::jsonb), ('mine', 'id > 0', NULL), ('mine', NULL, '{"columns": {"w": "v"}, "expressions": {}}'),
+	('of_own', NULL, NULL), ('of_text', NULL, NULL), ('parent', NULL, NULL), ('looked', NULL, NULL), ('pg_class', NULL, NULL)) AS x(relation, condition, mapping);
+SELECT describe('mine') - '{more,condition}'::text[] = describe('mine', 'id > 0') - '{more,condition}'::text[] AS same;
+DROP TABLE of_own, child, parent, of_text;
+DROP VIEW looked;
+
+-- a field of each row
+SELECT iblt_field('{"(a,t)",NULL,"(,f)"}'::subscribed[], 'slot') AS texts, iblt_field('{}'::subscribed[], 'slot') AS none, iblt_field(NULL::subscribed[], 'slot') AS no_array,
+	outcome('SELECT iblt_internal.iblt_field(''{}''::iblt_internal.subscribed[])') AS no_field, outcome('SELECT iblt_internal.iblt_field(''{}''::iblt_internal.subscribed[], ''ready'')') AS no_text,
+	outcome('SELECT iblt_internal.iblt_field(''{1}''::int[])') AS no_row;
+
 -- types: a domain of one name, or a type with a send function on one side
 SELECT title, iblt_internal.column_cast(ROW('c', h_type, h_base, h_textual, NULL, NULL, true, h_parts, NULL, NULL), ROW('c', t_type, t_base, t_textual, NULL, NULL, true, t_parts, NULL, NULL)) AS "cast"
 FROM (VALUES ('the same', 'd', 23, '{}'::text[], 'integer', 'd', 23, '{}'::text[], 'integer'), ('a domain over another type', 'd', 25, '{}', 'text', 'd', 23, '{}', 'integer'),

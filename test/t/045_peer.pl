@@ -174,7 +174,7 @@ sub problem
 {
 	my ($question) = @_;
 	return $session->run("SELECT iblt_internal.peer_send('$mine', iblt_internal.peer_settings() || '$question');
-		SELECT (e).reported, (e).state FROM iblt_internal.peer_try('$mine', 0.001, 1)") =~ s/^\n//r;
+		SELECT (e).reported, (e).state FROM iblt_internal.peer_try('$mine', 0.001, 1)") =~ s/^t\n//r;
 }
 is(problem('SELECT 1/0'), 't|22012', 'an error of the peer as a value');
 is($session->run("SELECT iblt_internal.ask_one('$mine', 'SELECT 43')"), '43', 'and the next question in the same session');
