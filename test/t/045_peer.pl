@@ -225,6 +225,8 @@ is(session($before . sprintf($lent, q{, peer_condition => '1 / (id - 7) < 9'}) .
 is(session($before . sprintf($lent, q{, columns => '{nothing}'}) . $whole . $left), "1000\n$same\n42703: columns are not here: \"nothing\"", 'and after one of this side');
 is(session(q{SELECT dblink_exec('lent', 'BEGIN');} . $whole . q{SELECT dblink_exec('lent', 'ROLLBACK');} . $whole),
 	"BEGIN\nROLLBACK\n1000\n25001: the connection to the peer is in a transaction", 'not in a transaction of the caller\'s');
+is(session(q{SELECT dblink_exec('lent', 'BEGIN');} . sprintf($lent, q{, method => 'plain'}) . q{SELECT dblink_exec('lent', 'ROLLBACK');}),
+	"BEGIN\nROLLBACK\n25001: the connection to the peer is in a transaction", 'nor by plain queries');
 is(session(q{SELECT dblink_send_query('lent', 'SELECT pg_sleep(600)');} . $whole . $whole),
 	"1\n08006: could not send a query to the peer\n42704: peer is neither a foreign server nor a connection string", 'a connection that is not free is closed');
 is(session(q{SELECT dblink_disconnect('lent');} . $whole), "OK\n42704: peer is neither a foreign server nor a connection string", 'a closed one is not a peer');
