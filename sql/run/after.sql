@@ -67,9 +67,10 @@ BEGIN
 END
 $$;
 
--- Keeps other differences of a table in place of those it has.
-CREATE FUNCTION run_replace(w run_worker, t run_table,
-	differences run_difference[]) RETURNS run_table
+-- Keeps other differences of a table in place of those it has; a note goes to a table that was
+-- compared.
+CREATE FUNCTION run_replace(w run_worker, t run_table, differences run_difference[], note text)
+RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -95,6 +96,11 @@ BEGIN
 		d.number := n;
 		PERFORM iblt_run_add(d);
 	END LOOP;
+	IF t.status IS NOT NULL AND t.sqlstate IS NULL THEN
+		t := run_finish_table(w, t);
+		t.detail := concat_ws('; ', t.detail, note);
+	END IF;
+	PERFORM iblt_run_put(t);
 	RETURN t;
 END
 $$;
@@ -111,13 +117,7 @@ BEGIN
 			MESSAGE = format('the key of %s is not what it was in run %s', t.relation, t.run),
 			HINT = 'Begin another run.';
 	END IF;
-	t := run_replace(w, t, run_look(w));
-	IF t.status IS NOT NULL AND t.sqlstate IS NULL THEN
-		t := run_finish_table(w, t);
-		t.detail := concat_ws('; ', t.detail, 'differences were looked at again');
-	END IF;
-	PERFORM iblt_run_put(t);
-	RETURN t;
+	RETURN run_replace(w, t, run_look(w), 'differences were looked at again');
 END
 $$;
 

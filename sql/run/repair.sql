@@ -287,16 +287,11 @@ DECLARE
 BEGIN
 	w.entry := r.entry;
 	w.plan := ((r.work).plan).compared;
-	t := run_replace(w, t, ARRAY(SELECT x
-		FROM iblt_run_rows(NULL::run_difference, t.run, t.item) AS x
-		LEFT JOIN unnest(gone) AS g(number) USING (number) WHERE g.number IS NULL
-		ORDER BY x.number));
-	IF t.status IS NOT NULL AND t.sqlstate IS NULL THEN
-		t := run_finish_table(w, t);
-		t.detail := concat_ws('; ', t.detail,
-			format('%s differences are equal since iblt_repair', cardinality(gone)));
-	END IF;
-	PERFORM iblt_run_put(t);
+	PERFORM run_replace(w, t, ARRAY(SELECT x
+			FROM iblt_run_rows(NULL::run_difference, t.run, t.item) AS x
+			LEFT JOIN unnest(gone) AS g(number) USING (number) WHERE g.number IS NULL
+			ORDER BY x.number),
+		format('%s differences are equal since iblt_repair', cardinality(gone)));
 END
 $$;
 
