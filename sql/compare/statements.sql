@@ -150,13 +150,23 @@ BEGIN
 END
 $$;
 
+-- An expression of a fingerprint, which is NULL on another server than the one that has described
+-- the side.  Behind a pooler, each query may meet another one.
+CREATE FUNCTION same_server_sql(s side, fingerprint text) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT format('CASE WHEN %L = extract(epoch FROM pg_postmaster_start_time())::text THEN %s END',
+		split_part(s.identity, ' ', 1), fingerprint)
+$$;
+
 -- The expression of a fingerprint, for a statement that has the side's relation in FROM.
 -- The parser looks the name up once it has the lock on the relation in FROM.
 CREATE FUNCTION fingerprint_sql(s side) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN s.distributed THEN 'NULL::pg_catalog.text'	-- see find_distributed
-	ELSE format('iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation) END
+	ELSE same_server_sql(s, format(
+		'iblt_internal.iblt_compare_fingerprint(%L::pg_catalog.regclass)', s.relation)) END
 $$;
 
 -- The expression of a row's version, as a number.

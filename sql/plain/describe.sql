@@ -311,7 +311,7 @@ AS $$
 				THEN substring(query_to_xml('SELECT system_identifier FROM pg_control_system()',
 					false, false, '')::text FROM '<system_identifier>([0-9]+)<') END,
 			'recovery', pg_is_in_recovery(),
-			'identity', concat_ws(' ', pg_postmaster_start_time(),
+			'identity', concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()),
 				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
 			'fingerprint', %s,
 			'kind', c.relkind,

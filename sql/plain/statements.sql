@@ -83,8 +83,8 @@ $$;
 CREATE FUNCTION read_fingerprint_sql(s side, id text) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN s.bare THEN plain_fingerprint_sql(id)
-		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END
+	SELECT same_server_sql(s, CASE WHEN s.bare THEN plain_fingerprint_sql(id)
+		ELSE format('iblt_internal.iblt_compare_fingerprint(%s)', id) END)
 $$;
 
 -- The sums

@@ -290,13 +290,14 @@ may_read_system(void)
 static void
 append_place(StringInfo json, Described *d)
 {
-	char	   *started = DatumGetCString(DirectFunctionCall1(timestamptz_out,
-															  TimestampTzGetDatum(PgStartTime)));
+	Datum		started = DirectFunctionCall2(extract_timestamptz, CStringGetTextDatum("epoch"),
+											  TimestampTzGetDatum(PgStartTime));
 
 	appendStringInfo(json, ", \"kind\": \"%c\", \"version_rights\": %s, \"recovery\": %s"
 					 ", \"identity\": \"%s %u %u\"",
 					 d->class.relkind, version_rights(d) ? "true" : "false",
-					 RecoveryInProgress() ? "true" : "false", started,
+					 RecoveryInProgress() ? "true" : "false",
+					 DatumGetCString(DirectFunctionCall1(numeric_out, started)),
 					 MyDatabaseId, d->relid);
 	if (may_read_system())
 		appendStringInfo(json, ", \"system\": \"" INT64_FORMAT "\"",

@@ -291,6 +291,11 @@ FROM (VALUES ('{}'::jsonb, '{}'::jsonb), ('{"versions": false}', '{}'), ('{"vers
 -- a relation that was altered: what was read is not what was described
 SELECT title, outcome(format('SELECT iblt_internal.require_described(%L, %L, %L)', p, h, t))
 FROM (SELECT plan_of('mine', 'theirs')) AS y(p), LATERAL (VALUES ('as it was', ((p).here).fingerprint, ((p).there).fingerprint), ('another here', 'x', ((p).there).fingerprint), ('another there', ((p).here).fingerprint, 'x'), ('none there', ((p).here).fingerprint, NULL)) AS x(title, h, t);
+-- a pooler has sent the query to another server
+SELECT side, outcome(format('SELECT iblt_internal.look(%L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object(side, '{"identity": "1 2 3"}'::jsonb)), '{1}'))
+FROM unnest('{here,there,none}'::text[]) AS side;
+SELECT bare, fields, outcome(format('SELECT 1 / (%s IS NOT NULL)::integer', iblt_internal.read_fingerprint_sql((changed(plan_of('mine', 'theirs'), jsonb_build_object('here', jsonb_build_object('bare', bare) || fields))).here, '''mine''::regclass')))
+FROM unnest('{false,true}'::boolean[]) AS bare, unnest(ARRAY['{}', '{"identity": "1 2 3"}']::jsonb[]) AS fields;
 SELECT title, attempt, state, outcome(format('SELECT 1 / iblt_internal.restarts(NULL, NULL, %L, %s, %L)::integer', CASE title WHEN 'no plan' THEN NULL ELSE changed(plan_of('mine', 'theirs'), fields) END, attempt, jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', state, 'message', 'what it said'))))
 FROM (VALUES ('as it was', '{}'::jsonb), ('altered here', '{"here": {"fingerprint": "x"}}'), ('altered there', '{"there": {"fingerprint": "x"}}'), ('no plan', '{}')) AS x(title, fields), unnest('{IB004,42703,22P02,57014}'::text[]) AS state, (VALUES (1), (3)) AS y(attempt)
 WHERE title <> 'no plan' OR state = '42703' ORDER BY title COLLATE "C", state COLLATE "C", attempt;
