@@ -33,11 +33,8 @@ typedef enum IbltKind
 	IBLT_KIND_FLOAT4,
 	IBLT_KIND_FLOAT8,
 	IBLT_KIND_FIXED,			/* typlen bytes as stored */
-	IBLT_KIND_TIMETZ,
-	IBLT_KIND_INTERVAL,
 	IBLT_KIND_BYTES,			/* a varlena as stored */
 	IBLT_KIND_TEXT,				/* a varlena of server text */
-	IBLT_KIND_NAME,
 	IBLT_KIND_CSTRING,			/* a literal of unknown type */
 	IBLT_KIND_NUMERIC,
 	IBLT_KIND_SEND,				/* the type's send function */

@@ -14,9 +14,6 @@
 
 #include <math.h>
 
-#include "utils/date.h"
-#include "utils/timestamp.h"
-
 #include "codec/bytes.h"
 #include "codec/private.h"
 
@@ -43,23 +40,6 @@ float8_bits(float8 value)
 
 	memcpy(&bits, &value, sizeof(bits));
 	return isnan(value) ? CANONICAL_NAN8 : bits;
-}
-
-static inline char *
-put_timetz(char *out, const TimeTzADT *value)
-{
-	*out++ = 12 + 1;
-	out = put_int64(out, (uint64) value->time);
-	return put_int32(out, (uint32) value->zone);
-}
-
-static inline char *
-put_interval(char *out, const Interval *value)
-{
-	*out++ = 16 + 1;
-	out = put_int64(out, (uint64) value->time);
-	out = put_int32(out, (uint32) value->day);
-	return put_int32(out, (uint32) value->month);
 }
 
 static inline char *
@@ -100,10 +80,6 @@ put_scalar(char *out, IbltCodec *codec, Datum value)
 			return put_int64(out, float8_bits(DatumGetFloat8(value)));
 		case IBLT_KIND_FIXED:
 			return put_fixed(out, DatumGetPointer(value), codec->typlen);
-		case IBLT_KIND_TIMETZ:
-			return put_timetz(out, DatumGetTimeTzADTP(value));
-		case IBLT_KIND_INTERVAL:
-			return put_interval(out, DatumGetIntervalP(value));
 		default:
 			return NULL;
 	}

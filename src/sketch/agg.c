@@ -37,31 +37,6 @@ state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 }
 
 /*
- * The common case, inlined and without lookups: an integer key, and a state in
- * step with its site.  Returns false, with nothing done, in all other cases.
- */
-static pg_attribute_always_inline bool
-add_integer(FunctionCallInfo fcinfo)
-{
-	IbltAggSite *site = fcinfo->flinfo->fn_extra;
-	IbltAggState *state = (IbltAggState *) PG_GETARG_POINTER(0);
-	int64		integer;
-	uint8		key[8];
-
-	if (unlikely(PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) ||
-		unlikely(site == NULL || !site->plain) ||
-		unlikely(state->version != iblt_agg_site_version(site)))
-		return false;
-	if (!iblt_key_integer(site->coder->type, PG_GETARG_DATUM(1), &integer))
-		return false;
-	iblt_store64(key, (uint64) integer);
-	if (iblt_state_insert(state, key, (uint64) PG_GETARG_INT64(2)) != IBLT_OK)
-		return false;
-	iblt_progress_row(fcinfo, state->sketch.rows);
-	return true;
-}
-
-/*
  * Adds or removes a row whose second argument is not a bigint: an integer
  * checksum, or a value of any type.
  */
@@ -117,16 +92,8 @@ transition(FunctionCallInfo fcinfo, int sign)
 	PG_RETURN_POINTER(state);
 }
 
-PG_FUNCTION_INFO_V1(iblt_agg_trans);
-
 /* iblt_agg_trans(internal, anyelement, bigint [, integer | iblt]) */
-Datum
-iblt_agg_trans(PG_FUNCTION_ARGS)
-{
-	if (likely(add_integer(fcinfo)))
-		return PG_GETARG_DATUM(0);
-	return transition(fcinfo, 1);
-}
+IBLT_FUNCTION(iblt_agg_trans, transition(fcinfo, 1))
 
 /* iblt_agg_inverse(internal, anyelement, bigint [, integer | iblt]) */
 IBLT_FUNCTION(iblt_agg_inverse, transition(fcinfo, -1))

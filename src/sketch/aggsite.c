@@ -166,7 +166,6 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	site->third_is_constant = site->third == IBLT_THIRD_NONE ||
 		iblt_agg_argument_is_constant(iblt_agg_argument(fcinfo, 2));
 	site->bigint = site->value->type == INT8OID;
-	site->plain = site->third_is_constant && site->bigint;
 	fcinfo->flinfo->fn_extra = site;
 	return site;
 }

@@ -50,7 +50,6 @@ typedef struct IbltAggSite
 	IbltThirdArgument third;
 	bool		third_is_constant;
 	bool		bigint;			/* is the second argument */
-	bool		plain;			/* both of these */
 	bool		has_params;
 	int32		capacity;		/* last seen */
 	struct varlena *template;	/* last seen, a copy */
