@@ -129,6 +129,7 @@ iblt_peer_dblink(PG_FUNCTION_ARGS)
 {
 	char	   *schema = get_namespace_name(dblink_schema());
 
+	(void) fcinfo;
 	if (schema == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
