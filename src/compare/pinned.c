@@ -15,6 +15,7 @@
 #include "nodes/nodeFuncs.h"
 #include "nodes/primnodes.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
@@ -102,6 +103,19 @@ static const char *const equality_functions[] = {
 /* Of the functions on jsonb, those that order its strings, in the database's collation. */
 static const char *const jsonb_functions[] = {
 	"jsonb_cmp", "jsonb_ge", "jsonb_gt", "jsonb_le", "jsonb_lt", NULL
+};
+
+/* Those with a path, whose like_regex has the database's collation. */
+static const char *const path_functions[] = {
+	"jsonb_path_exists", "jsonb_path_exists_opr", "jsonb_path_match",
+	"jsonb_path_match_opr", "jsonb_path_query_array", "jsonb_path_query_first",
+	NULL
+};
+
+/* Those that split text into words by the database's collation. */
+static const char *const word_functions[] = {
+	"json_to_tsvector", "jsonb_to_tsvector", "phraseto_tsquery",
+	"plainto_tsquery", "to_tsquery", "to_tsvector", "websearch_to_tsquery", NULL
 };
 
 static bool
@@ -247,6 +261,20 @@ order_hides_collation(const Node *value)
 		!every_part(exprType(value), has_no_text, NULL);
 }
 
+/* May a value be a path with a like_regex? */
+static bool
+may_match_regex(const Node *value)
+{
+	const Const *literal = (const Const *) value;
+
+	if (exprType(value) != JSONPATHOID)
+		return false;
+	if (!IsA(value, Const))
+		return true;
+	return !literal->constisnull &&
+		strstr(OidOutputFunctionCall(F_JSONPATH_OUT, literal->constvalue), "like_regex") != NULL;
+}
+
 Oid
 iblt_order_collation(const Node *minmax)
 {
@@ -261,8 +289,12 @@ iblt_call_hides_collation(Oid function, const Node *call)
 
 	if (is_listed(function, equality_functions))
 		return false;
+	if (is_listed(function, word_functions))
+		return true;
 	foreach(lc, args_of(call))
 	{
+		if (is_listed(function, path_functions) && may_match_regex(lfirst(lc)))
+			return true;
 		if (order_hides_collation(lfirst(lc)) &&
 			(getBaseType(exprType(lfirst(lc))) != JSONBOID ||
 			 is_listed(function, jsonb_functions)))
