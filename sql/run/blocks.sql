@@ -184,6 +184,7 @@ BEGIN
 	END IF;
 	SELECT x.* INTO kept
 	FROM iblt_run_rows(NULL::run_sketch, s.run, s.item) AS x;
+	PERFORM run_require(s.run, kept.sketch IS NOT NULL OR t.done = 0);
 	kept.run := s.run;
 	kept.item := s.item;
 	kept.number := 0;

@@ -17,9 +17,11 @@ $$;
 CREATE FUNCTION run_over(run bigint) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	open boolean[] := ARRAY(SELECT x.status IS NULL FROM iblt_run_rows(NULL::run_table, run) AS x);
 BEGIN
-	RETURN NOT EXISTS (SELECT FROM iblt_run_rows(NULL::run_table, run) AS x
-		WHERE x.status IS NULL);
+	PERFORM run_require(run, open <> '{}');
+	RETURN true <> ALL (open);
 END
 $$;
 

@@ -254,6 +254,8 @@ BEGIN
 		r.work := work;
 		result := array_append(result, r);
 	END LOOP;
+	PERFORM run_require(t.run,
+		t.kept = (SELECT sum(cardinality(u.kept)) FROM unnest(result) AS u));
 	RETURN result;
 END
 $$;

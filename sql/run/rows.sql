@@ -12,6 +12,22 @@ BEGIN
 END
 $$;
 
+-- An error unless what a run has stored is there.
+-- REFRESH MATERIALIZED VIEW empties a store, and what was in it must not look done.
+CREATE FUNCTION run_require(run bigint, stored boolean) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	IF stored IS NOT TRUE THEN
+		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
+			MESSAGE = format('a part of run %s is not in its store any more', run),
+			DETAIL = 'REFRESH MATERIALIZED VIEW removes it.',
+			HINT = 'Begin another run, and leave out schema iblt_internal where you refresh '
+				'all materialized views.';
+	END IF;
+END
+$$;
+
 -- A run of this role; an error if there is none.
 CREATE FUNCTION run_head_of(run bigint) RETURNS run_head
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

@@ -192,6 +192,8 @@ BEGIN
 	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.item, s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_run_rows(
 			NULL::run_slice, w.run, w.item) AS x) THEN
+		-- a last slice does not count
+		PERFORM run_require(w.run, t.done + (s.rows IS NULL)::integer >= t.cut);
 		-- a last slice, without a number of rows: a scan counts a table by key, unless it was one
 		-- slice and so is a scan, and a table with all its blocks in a sketch is looked up
 		t := CASE WHEN s.rows IS NOT NULL AND (t.marks IS NOT NULL

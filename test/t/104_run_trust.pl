@@ -117,5 +117,31 @@ my $peer = literal($node->connstr('peer'));
 	is($call->(), 9, 'which gives no number free');
 }
 
+# --- stores that were refreshed --------------------------------------------------------------
+
+{
+	$node->safe_psql($_, 'CREATE TABLE stored (id int PRIMARY KEY); INSERT INTO stored SELECT generate_series(1, 3000)') foreach 'postgres', 'peer';
+	# all, or one slice of several, and the rest of them later
+	my $begin = sub { my ($options) = @_; return $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{stored}', slice_ms => 1, max_load => 0.001, max_time => '0.1 s', progress => false$options)") };
+	my $resumed = sub { my ($run) = @_; my ($rc, $out, $err) = $node->psql('postgres', "CALL iblt_audit_resume($run, $peer, max_load => 1)"); return $err };
+	my $state = sub { my ($run) = @_; return $node->safe_psql('postgres', "SELECT concat_ws(' ', status, slices) FROM iblt_audit_table_stats WHERE run = $run") };
+	foreach my $case ([ 'tables', '', 'REFRESH MATERIALIZED VIEW iblt_internal.run_table', '' ],
+		[ 'a slice', '', q{DO $$ DECLARE t iblt_internal.run_table; BEGIN SELECT x.* INTO t FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, %d) AS x; t.cut := t.cut + 1; PERFORM iblt_internal.iblt_run_put(t); END $$}, 'under way' ],
+		[ 'a sketch', ", slice_by => 'blocks'", 'REFRESH MATERIALIZED VIEW iblt_internal.run_sketch', 'error' ])
+	{
+		my ($name, $options, $sql, $after) = @$case;
+		my $run = $begin->($options);
+		is($state->($run), 'under way 1', "$name: a run that stopped after a slice");
+		$node->safe_psql('postgres', sprintf $sql, $run);
+		like($resumed->($run), qr/: +a part of run $run is not in its store any more/, "$name of a run that is gone from its store");
+		is($state->($run) =~ s/ \d+$//r, $after, 'does not count as compared');
+	}
+	$node->safe_psql('peer', 'DELETE FROM stored WHERE id = 7');
+	my $run = $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{stored}', progress => false)");
+	$node->safe_psql('postgres', 'REFRESH MATERIALIZED VIEW iblt_internal.run_difference');
+	my ($rc, $out, $err) = $node->psql('postgres', "SELECT * FROM iblt_repair(run => $run, peer => $peer, direction => 'pull', apply => true)");
+	like($err, qr/ERROR:  a part of run $run is not in its store any more/, 'nor are differences repaired that are gone from their store');
+}
+
 $node->stop;
 done_testing();
