@@ -34,33 +34,25 @@ static void append_slow(StringInfo buf, IbltCodec *codec, Datum value);
 
 /* The variable-length kinds that are written from their stored form. */
 static pg_attribute_always_inline void
-append_plain_item(StringInfo buf, IbltKind kind, const struct varlena *plain)
+append_varlena_item(StringInfo buf, IbltKind kind, Datum value)
 {
-	const char *data = VARDATA_ANY(plain);
-	Size		len = VARSIZE_ANY_EXHDR(plain);
+	struct varlena *stored = (struct varlena *) DatumGetPointer(value);
+	struct varlena *plain = stored;
+	const char *data;
+	Size		len;
 
+	if (unlikely(VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored)))
+		plain = pg_detoast_datum_packed(stored);
+	data = VARDATA_ANY(plain);
+	len = VARSIZE_ANY_EXHDR(plain);
 	if (kind == IBLT_KIND_BYTES)
 		append_bytes_item(buf, data, len);
 	else if (kind == IBLT_KIND_TEXT)
 		iblt_append_text_item(buf, data, len);
 	else
 		iblt_append_numeric_item(buf, data, len);
-}
-
-static pg_attribute_always_inline void
-append_varlena_item(StringInfo buf, IbltKind kind, Datum value)
-{
-	struct varlena *stored = (struct varlena *) DatumGetPointer(value);
-
-	if (unlikely(VARATT_IS_EXTERNAL(stored) || VARATT_IS_COMPRESSED(stored)))
-	{
-		struct varlena *plain = pg_detoast_datum_packed(stored);
-
-		append_plain_item(buf, kind, plain);
+	if (unlikely(plain != stored))
 		pfree(plain);
-	}
-	else
-		append_plain_item(buf, kind, stored);
 }
 
 static pg_attribute_always_inline void
@@ -68,7 +60,13 @@ append_item(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
 {
 	char	   *out;
 
-	if (!isnull && codec->kind >= IBLT_KIND_BYTES)
+	ensure_room(buf, IBLT_FIXED_ROOM);
+	if (isnull)
+	{
+		buf->data[buf->len++] = 0;
+		return;
+	}
+	if (codec->kind >= IBLT_KIND_BYTES)
 	{
 		if (codec->kind == IBLT_KIND_BYTES)
 			append_varlena_item(buf, IBLT_KIND_BYTES, value);
@@ -76,12 +74,7 @@ append_item(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
 			append_slow(buf, codec, value);
 		return;
 	}
-	ensure_room(buf, IBLT_FIXED_ROOM);
-	out = buf->data + buf->len;
-	if (isnull)
-		*out++ = 0;
-	else
-		out = put_scalar(out, codec, value);
+	out = put_scalar(buf->data + buf->len, codec, value);
 	buf->len = (int) (out - buf->data);
 }
 
@@ -324,12 +317,87 @@ iblt_codec_append(StringInfo buf, IbltCodec *codec, Datum value, bool isnull)
 	append_item(buf, codec, value, isnull);
 }
 
+/* Copies a few bytes, faster than a call of memcpy. */
+static pg_attribute_always_inline char *
+put_few(char *out, const char *data, Size len)
+{
+	if (len >= 16)
+	{
+		for (Size i = 0; i < len - 16; i += 16)
+			memcpy(out + i, data + i, 16);
+		memcpy(out + len - 16, data + len - 16, 16);
+	}
+	else if (len >= 4)
+	{
+		for (Size i = 0; i < len - 4; i += 4)
+			memcpy(out + i, data + i, 4);
+		memcpy(out + len - 4, data + len - 4, 4);
+	}
+	else
+	{
+		for (Size i = 0; i < len; i++)
+			out[i] = data[i];
+	}
+	return out + len;
+}
+
+/*
+ * Room for a scalar, or for bytes with a short header (126, and 1 for their
+ * length).
+ */
+#define SHORT_ROOM		128
+
+/*
+ * Writes an item of the common kinds, which are a scalar, or bytes with a
+ * short header.  There must be SHORT_ROOM bytes of room.  Returns NULL, with
+ * nothing done, for other kinds.
+ */
+static pg_attribute_always_inline char *
+put_item(char *out, IbltCodec *codec, const NullableDatum *arg)
+{
+	const struct varlena *stored;
+
+	if (arg->isnull)
+	{
+		*out++ = 0;
+		return out;
+	}
+	if (codec->kind < IBLT_KIND_BYTES)
+		return put_scalar(out, codec, arg->value);
+	stored = (const struct varlena *) DatumGetPointer(arg->value);
+	/* a pointer to an out-of-line value begins like a short header */
+	if (codec->kind != IBLT_KIND_BYTES || !VARATT_IS_SHORT(stored) ||
+		VARATT_IS_EXTERNAL(stored))
+		return NULL;
+	out = put_leb128(out, (uint32) VARSIZE_SHORT(stored) - VARHDRSZ_SHORT + 1);
+	return put_few(out, VARDATA_SHORT(stored),
+				   VARSIZE_SHORT(stored) - VARHDRSZ_SHORT);
+}
+
+/*
+ * The position is kept in a register, which the written bytes cannot change.
+ */
 void
 iblt_codec_append_args(StringInfo buf, IbltCodec **codecs,
 					   const NullableDatum *args, int n)
 {
+	char	   *out = buf->data + buf->len;
+
 	for (int i = 0; i < n; i++)
-		append_item(buf, codecs[i], args[i].value, args[i].isnull);
+	{
+		char	   *next = NULL;
+
+		if (likely(buf->data + buf->maxlen - out >= SHORT_ROOM))
+			next = put_item(out, codecs[i], &args[i]);
+		if (unlikely(next == NULL))
+		{
+			buf->len = (int) (out - buf->data);
+			append_item(buf, codecs[i], args[i].value, args[i].isnull);
+			next = buf->data + buf->len;
+		}
+		out = next;
+	}
+	buf->len = (int) (out - buf->data);
 }
 
 void
