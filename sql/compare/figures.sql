@@ -3,12 +3,10 @@
 -- What iblt_compare_stats tells of a comparison, and what it says itself at the end.
 
 -- Keeps the figures of a comparison for iblt_compare_stats.
-CREATE FUNCTION keep_figures(figures figures) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION keep_figures(figures figures) RETURNS text
+	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-BEGIN
-	PERFORM set_config('iblt.compare_stats', to_jsonb(figures)::text, false);
-END
+	SELECT set_config('iblt.compare_stats', to_jsonb(figures)::text, false)
 $$;
 
 CREATE FUNCTION @extschema@.iblt_compare_stats() RETURNS figures

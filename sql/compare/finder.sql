@@ -130,10 +130,9 @@ $$;
 -- $3.
 -- In step, and not kept, as a function in FROM would be.
 CREATE FUNCTION pairs_by_key_sql(key plan_column[]) RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n,'
+	SELECT format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n,'
 		' (t_digest IS NOT NULL)::integer AS t_n,'
 		' h_digest, t_digest, h_mark, t_mark, h_content, t_content, h_columns, t_columns'
 		' FROM (SELECT unnest($3) AS id,'
@@ -141,8 +140,7 @@ BEGIN
 		' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
 		' unnest($1.content) AS h_content, unnest($2.content) AS t_content,'
 		' unnest($1.columns) AS h_columns, unnest($2.columns) AS t_columns) AS u',
-		key_json_sql(key));
-END
+		key_json_sql(key))
 $$;
 
 -- How rows are found where keys are unique and kept as they are.

@@ -67,15 +67,12 @@ $$;
 -- multiples of that.
 CREATE FUNCTION scan_answer(name text, s @extschema@.iblt, fingerprint text, ms numeric,
 	travels boolean DEFAULT true) RETURNS scanned
-	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
 AS $$
-BEGIN
-	-- a PERFORM would be planned with a copy of the sketch
-	RETURN CASE WHEN @extschema@.iblt_session_keep(name, s) IS NOT NULL
+	SELECT CASE WHEN @extschema@.iblt_session_keep(name, s) IS NOT NULL
 		THEN ROW(fingerprint, ms, CASE WHEN NOT travels THEN name END,
 			CASE WHEN travels THEN iblt_wire_write(@extschema@.iblt_fold(s, 9, 0.1)) END)::scanned
-		END;
-END
+		END
 $$;
 
 -- A query for what the scan of a side gives.

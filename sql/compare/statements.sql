@@ -245,12 +245,10 @@ $$;
 -- The columns whose texts a plan asks for in lists, one for each column: all for a statement that
 -- writes a row, and those of the key for one that deletes it.
 CREATE FUNCTION listed_columns(plan plan) RETURNS plan_column[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-BEGIN
-	RETURN CASE plan.content WHEN 'lists' THEN plan.columns WHEN 'key lists' THEN plan.key
-		ELSE '{}' END;
-END
+	SELECT CASE plan.content WHEN 'lists' THEN plan.columns WHEN 'key lists' THEN plan.key
+		ELSE '{}' END
 $$;
 
 -- The expression of an array of such lists from texts iblt_c1, iblt_c2, ...; NULL if a row is long.

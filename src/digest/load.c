@@ -31,6 +31,12 @@ extern PGDLLEXPORT void _PG_init(void);
 void
 _PG_init(void)
 {
+	/*
+	 * glibc gives memory at the end of its heap back, and takes it again at
+	 * once, until a large block has been freed.
+	 */
+	pfree(palloc(1024 * 1024));
+
 	iblt_core_pause = process_interrupts;
 	iblt_pending_register();
 }
