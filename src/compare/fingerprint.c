@@ -185,8 +185,7 @@ append_relation(Reading *reading, Oid relid)
 	appendStringInfo(&reading->text, " %u %u %d", relid, class.relfilenode, class.relkind);
 	if (class.relkind == RELKIND_VIEW)
 		append_view(reading, relid);
-	else if (class.relkind == RELKIND_RELATION || class.relkind == RELKIND_FOREIGN_TABLE ||
-			 class.relkind == RELKIND_PARTITIONED_TABLE)
+	else if (class.relhassubclass)
 	{
 		appendStringInfoChar(&reading->text, '(');
 		foreach(lc, iblt_catalog_children(relid, reading->snapshot))
