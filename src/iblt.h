@@ -67,6 +67,9 @@ extern void iblt_refuse(IbltStatus status);
 /* Creates an empty value in CurrentMemoryContext, and a view of it. */
 extern struct varlena *iblt_make(IbltSketch *sketch, const IbltParams *params);
 
+/* The same without the view, and sealed. */
+extern struct varlena *iblt_make_empty(const IbltParams *params);
+
 /* Copies an open sketch into CurrentMemoryContext, and opens a view of it. */
 extern struct varlena *iblt_copy(IbltSketch *copy, const IbltSketch *sketch);
 

@@ -76,7 +76,6 @@ choose_mode(FunctionCallInfo fcinfo, int first)
 	return type == UNKNOWNOID ? CALL_LITERAL : CALL_ARGS;
 }
 
-/* Makes the secret of a seed. */
 static void
 set_seed(CallState *state, uint64 seed)
 {

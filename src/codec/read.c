@@ -419,7 +419,6 @@ check_typmod(IbltCodec *codec, const uint8 *start, const uint8 *end)
 				 errhint("Decode as text, or with a type that has the key's width and precision.")));
 }
 
-/* Checks a value that was read from an item. */
 static void
 check_value(IbltCodec *codec, Datum value, const uint8 *start,
 			const uint8 *end)

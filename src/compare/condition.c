@@ -265,7 +265,6 @@ check_function(Oid function, void *context)
 	return false;
 }
 
-/* Checks the functions of a node, and their arguments. */
 static void
 check_functions(Condition *condition, Node *node)
 {

@@ -101,7 +101,6 @@ key_list_add(KeyList *list, const IbltEntry *entry)
 				 fp_reduce(iblt_cell_field(entry->cell, IBLT_FIELD_WEIGHT)));
 }
 
-/* The list as a bytea. */
 static Datum
 key_list_datum(KeyList *list)
 {
@@ -268,7 +267,6 @@ integer_words(const KeyList *list)
 										   false, TYPALIGN_INT));
 }
 
-/* Keys as text[]. */
 static Datum
 key_words(const KeyList *list, const IbltParams *params)
 {
@@ -318,7 +316,6 @@ key_sides(const KeyList *list)
 										   false, TYPALIGN_INT));
 }
 
-/* The weights of the keys as bigint[]. */
 static Datum
 key_weights(const KeyList *list)
 {

@@ -171,7 +171,6 @@ has_built_in_elements(const Node *array)
 	return !OidIsValid(element) || getBaseType(element) < FirstNormalObjectId;
 }
 
-/* The arguments of a function or operator. */
 static List *
 args_of(const Node *call)
 {

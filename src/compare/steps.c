@@ -119,7 +119,6 @@ place_of(Arrays *arrays, int32 n)
 	return &arrays->places[n - 1];
 }
 
-/* Goes to a place of the file. */
 static void
 seek(Arrays *arrays, const Place *place)
 {

@@ -76,7 +76,6 @@ key_columns(Described *d, Form_pg_index index)
 	return found;
 }
 
-/* Does a unique index tell the rows apart? */
 static bool
 tells_apart(HeapTuple tuple)
 {

@@ -37,7 +37,6 @@ in_range(const IbltKbfParams *params, unsigned value)
 	return value >= 1 && value <= params->values;
 }
 
-/* The sum of two cells. */
 static uint64_t
 sum_of(uint64_t a, uint64_t b)
 {
@@ -214,7 +213,6 @@ iblt_core_kbf_judge(const IbltKbfParams *params, const uint64_t *cells,
 	return left == 0 ? IBLT_ABSENT : left == 1 ? IBLT_PRESENT : IBLT_UNKNOWN;
 }
 
-/* Reads the cells of a place. */
 static void
 read_cells(const IbltKbf *kbf, const IbltKbfPlace *place, uint64_t *cells)
 {

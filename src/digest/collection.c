@@ -87,7 +87,6 @@ iblt_collection_break(IbltCollection *collection, const char *reason)
 
 static const char unkept[] = "a row has a key that the sketch cannot keep";
 
-/* Adds packed changes to the sketch. */
 static void
 sketch_add(IbltCollection *collection, const uint8 *bytes, Size size)
 {

@@ -53,7 +53,6 @@ add_row(IbltApplier *applier, const uint8 *key, uint64 sum, int sign)
 	return applier->adder->queue(&applier->queue, applier->sketch, key, sum, sign);
 }
 
-/* Adds one change to the sketch. */
 static inline IbltStatus
 apply(IbltApplier *applier, unsigned flags, const uint8 *key, const uint8 *sums)
 {

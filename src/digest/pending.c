@@ -114,7 +114,6 @@ write_list(const IbltCollection *pending)
 	return row;
 }
 
-/* Writes a collection to the store. */
 static void
 pending_write(IbltCollection *pending)
 {
@@ -219,7 +218,6 @@ at_transaction(XactEvent event, void *arg)
 	}
 }
 
-/* Merges the collections of a level into the level above. */
 static void
 merge_level(int level)
 {

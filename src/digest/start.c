@@ -91,7 +91,6 @@ take_parts(Relation relation, int *n)
 	return parts;
 }
 
-/* A table that cannot be tracked. */
 static void
 refuse(Relation relation, const char *problem)
 {

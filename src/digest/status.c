@@ -29,7 +29,6 @@ enum
 	STATE_STORE_BYTES, STATE_COLUMNS
 };
 
-/* Fills in what is known of a table. */
 static void
 fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 		   bool *nulls)

@@ -149,6 +149,16 @@ iblt_kbf_make(IbltKbf *kbf, const IbltKbfParams *params)
 }
 
 struct varlena *
+iblt_kbf_make_empty(const IbltKbfParams *params)
+{
+	IbltKbf		kbf;
+	struct varlena *value = iblt_kbf_make(&kbf, params);
+
+	iblt_core_kbf_seal(&kbf);
+	return value;
+}
+
+struct varlena *
 iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf)
 {
 	struct varlena *value = iblt_value_copy(kbf->bytes, kbf->size);

@@ -79,17 +79,6 @@ state_value(IbltKbfState *state)
 	return value;
 }
 
-/* The value of a group without rows. */
-static struct varlena *
-empty_value(const IbltKbfParams *params)
-{
-	IbltKbf		kbf;
-	struct varlena *value = iblt_kbf_make(&kbf, params);
-
-	iblt_core_kbf_seal(&kbf);
-	return value;
-}
-
 /*
  * The state with more labels or a type of key, if the parameters have them.
  * ERROR unless both go together.
@@ -221,7 +210,7 @@ kbf_agg_final(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(0))
 		PG_RETURN_POINTER(state_value((IbltKbfState *) PG_GETARG_POINTER(0)));
 	iblt_kbf_empty_params(&params, fcinfo);
-	PG_RETURN_POINTER(empty_value(&params));
+	PG_RETURN_POINTER(iblt_kbf_make_empty(&params));
 }
 
 PG_FUNCTION_INFO_V1(kbf_agg_serial);
@@ -237,7 +226,7 @@ kbf_agg_serial(PG_FUNCTION_ARGS)
 		PG_RETURN_BYTEA_P(state_value((IbltKbfState *) PG_GETARG_POINTER(0)));
 	if (!iblt_kbf_partial_params(&params, fcinfo))
 		PG_RETURN_NULL();
-	PG_RETURN_BYTEA_P(empty_value(&params));
+	PG_RETURN_BYTEA_P(iblt_kbf_make_empty(&params));
 }
 
 PG_FUNCTION_INFO_V1(kbf_agg_deserial);
@@ -303,5 +292,5 @@ kbf_sum_final(PG_FUNCTION_ARGS)
 	iblt_kbf_params_make(&params, IBLT_KBF_DEFAULT_CAPACITY,
 						 IBLT_KBF_DEFAULT_FAILURE,
 						 IBLT_KBF_DEFAULT_SUPERPOSED, 0);
-	PG_RETURN_POINTER(empty_value(&params));
+	PG_RETURN_POINTER(iblt_kbf_make_empty(&params));
 }

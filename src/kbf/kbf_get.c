@@ -155,7 +155,6 @@ typedef struct Finding
 	int			position;		/* of the only filter that has it, or 0 */
 } Finding;
 
-/* A row of kbf_lookup. */
 static Datum
 finding_row(FunctionCallInfo fcinfo, const Finding *finding,
 			const IbltKbfParams *params)

@@ -51,7 +51,6 @@ find_label(const IbltKbfParams *params, const char *label)
 								  strlen(label));
 }
 
-/* Converts text of the database to UTF-8. */
 static char *
 to_utf8(const char *text)
 {
@@ -98,7 +97,6 @@ add_label(Labels *labels, const char *label)
 	labels->count++;
 }
 
-/* ERROR unless there are labels. */
 static void
 require_labels(const Labels *labels)
 {

@@ -242,7 +242,6 @@ begin_change(Change *change, FunctionCallInfo fcinfo)
 		change->value = iblt_kbf_copy(&change->result, &change->original);
 }
 
-/* The value that argument n of a change stands for. */
 static unsigned
 value_arg(const Change *change, FunctionCallInfo fcinfo, int n)
 {

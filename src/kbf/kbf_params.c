@@ -189,17 +189,12 @@ iblt_kbf_check_match(const IbltKbfParams *left, const IbltKbfParams *right)
 static Datum
 make_template(FunctionCallInfo fcinfo, IbltKbfParams *params)
 {
-	IbltKbf		kbf;
-	struct varlena *value;
-
 	iblt_kbf_params_make(params,
 						 DatumGetInt32(iblt_kbf_required(fcinfo, 0, "capacity")),
 						 DatumGetFloat8(iblt_kbf_required(fcinfo, 2, "failure")),
 						 DatumGetInt32(iblt_kbf_required(fcinfo, 3, "superposed")),
 						 (uint64) DatumGetInt64(iblt_kbf_required(fcinfo, 4, "seed")));
-	value = iblt_kbf_make(&kbf, params);
-	iblt_core_kbf_seal(&kbf);
-	return PointerGetDatum(value);
+	return PointerGetDatum(iblt_kbf_make_empty(params));
 }
 
 PG_FUNCTION_INFO_V1(kbf_new);

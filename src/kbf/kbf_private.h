@@ -70,6 +70,9 @@ extern void iblt_kbf_refuse_null_key(void);
 extern struct varlena *iblt_kbf_make(IbltKbf *kbf,
 									 const IbltKbfParams *params);
 
+/* The same without the view, and sealed. */
+extern struct varlena *iblt_kbf_make_empty(const IbltKbfParams *params);
+
 /* Copies an open filter into CurrentMemoryContext, and opens a view of it. */
 extern struct varlena *iblt_kbf_copy(IbltKbf *copy, const IbltKbf *kbf);
 

@@ -93,7 +93,6 @@ iblt_index_begin(Relation heap, Relation index, Snapshot snapshot, int nkeys)
 #endif
 }
 
-/* The names in an array. */
 static List *
 names_of(ArrayType *array)
 {

@@ -98,17 +98,6 @@ IBLT_FUNCTION(iblt_agg_trans, transition(fcinfo, 1))
 /* iblt_agg_inverse(internal, anyelement, bigint [, integer | iblt]) */
 IBLT_FUNCTION(iblt_agg_inverse, transition(fcinfo, -1))
 
-/* The value of a group without rows. */
-static struct varlena *
-empty_value(const IbltParams *params)
-{
-	IbltSketch	sketch;
-	struct varlena *value = iblt_make(&sketch, params);
-
-	iblt_core_seal(&sketch);
-	return value;
-}
-
 PG_FUNCTION_INFO_V1(iblt_agg_final);
 
 /* iblt_agg_final(internal, anyelement, bigint [, integer | iblt]) -> iblt */
@@ -121,7 +110,7 @@ iblt_agg_final(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(0))
 		PG_RETURN_POINTER(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
 	iblt_agg_empty_params(&params, fcinfo, &kind_agg);
-	PG_RETURN_POINTER(empty_value(&params.table));
+	PG_RETURN_POINTER(iblt_make_empty(&params.table));
 }
 
 PG_FUNCTION_INFO_V1(iblt_agg_serial);
@@ -137,7 +126,7 @@ iblt_agg_serial(PG_FUNCTION_ARGS)
 		PG_RETURN_BYTEA_P(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
 	if (!iblt_agg_partial_params(&params, fcinfo, &kind_agg))
 		PG_RETURN_NULL();
-	PG_RETURN_BYTEA_P(empty_value(&params.table));
+	PG_RETURN_BYTEA_P(iblt_make_empty(&params.table));
 }
 
 PG_FUNCTION_INFO_V1(iblt_agg_deserial);
@@ -205,5 +194,5 @@ iblt_sum_final(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(0))
 		PG_RETURN_POINTER(iblt_state_value((IbltAggState *) PG_GETARG_POINTER(0)));
 	iblt_agg_table_params(&params, IBLT_THIRD_NONE, (Datum) 0);
-	PG_RETURN_POINTER(empty_value(&params.table));
+	PG_RETURN_POINTER(iblt_make_empty(&params.table));
 }

@@ -47,7 +47,6 @@ current_aggref(FunctionCallInfo fcinfo)
 	return AggGetAggref(fcinfo);
 }
 
-/* Does the aggregate have this final function? */
 static bool
 has_final_function(Oid aggregate, Oid final)
 {

@@ -155,7 +155,6 @@ side_name(int32 count)
 	return count > 0 ? "left" : count < 0 ? "right" : "both";
 }
 
-/* Decodes into a tuplestore. */
 static void
 decode_into(IbltDecoding *decoding, const ReturnSetInfo *result,
 			const IbltShown *keys, const IbltShown *row_values)
@@ -201,7 +200,6 @@ iblt_decode_into(FunctionCallInfo fcinfo, const IbltSketch *sketch,
 	iblt_decoding_finish(&decoding, verdict);
 }
 
-/* All forms of iblt_decode. */
 static Datum
 decode(FunctionCallInfo fcinfo, Oid key_type, Oid value_type,
 	   bool allow_partial)

@@ -96,7 +96,6 @@ same_contents(FunctionCallInfo fcinfo)
 {
 	IbltSketch	left;
 	IbltSketch	right;
-	IbltSketch	empty;
 	IbltSketch *typed;
 
 	open_operands(fcinfo, &left, &right);
@@ -105,9 +104,8 @@ same_contents(FunctionCallInfo fcinfo)
 			memcmp(left.bytes, right.bytes, left.size) == 0;
 
 	typed = left.params.kind == IBLT_KEY_UNTYPED ? &right : &left;
-	iblt_make(&empty, &typed->params);
-	iblt_core_seal(&empty);
-	return memcmp(typed->bytes, empty.bytes, empty.size) == 0;
+	return memcmp(typed->bytes, VARDATA(iblt_make_empty(&typed->params)),
+				  typed->size) == 0;
 }
 
 /* iblt_eq(iblt, iblt) -> boolean: the operator = */

@@ -311,8 +311,6 @@ Datum
 iblt_new(PG_FUNCTION_ARGS)
 {
 	IbltParams	params;
-	IbltSketch	sketch;
-	struct varlena *value;
 	int			capacity = DatumGetInt32(iblt_value_option(fcinfo, 0, "an iblt", "capacity"));
 	int			key_size = DatumGetInt32(iblt_value_option(fcinfo, 1, "an iblt", "key_size"));
 	int64		seed = DatumGetInt64(iblt_value_option(fcinfo, 7, "an iblt", "seed"));
@@ -323,9 +321,7 @@ iblt_new(PG_FUNCTION_ARGS)
 	iblt_params_make(&params, capacity, hashes, key_size, value_size_arg(fcinfo),
 					 (uint64) seed);
 	params.subtable_cells = cells;
-	value = iblt_make(&sketch, &params);
-	iblt_core_seal(&sketch);
-	PG_RETURN_POINTER(value);
+	PG_RETURN_POINTER(iblt_make_empty(&params));
 }
 
 unsigned

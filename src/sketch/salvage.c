@@ -99,7 +99,6 @@ wanted_subtables(const IbltParams *params, FunctionCallInfo fcinfo)
 	return wanted;
 }
 
-/* The sketch of some of a sketch's subtables. */
 static struct varlena *
 take_subtables(IbltSketch *some, const IbltSketch *sketch, unsigned subtables)
 {

@@ -65,6 +65,16 @@ iblt_strata_make(IbltStrata *strata, const IbltStrataParams *params)
 }
 
 struct varlena *
+iblt_strata_make_empty(const IbltStrataParams *params)
+{
+	IbltStrata	strata;
+	struct varlena *value = iblt_strata_make(&strata, params);
+
+	iblt_core_strata_seal(&strata);
+	return value;
+}
+
+struct varlena *
 iblt_strata_copy(IbltStrata *copy, const IbltStrata *strata)
 {
 	struct varlena *value = iblt_value_copy(strata->all.bytes, strata->all.size);
@@ -169,17 +179,13 @@ Datum
 iblt_strata_new(PG_FUNCTION_ARGS)
 {
 	IbltStrataParams params;
-	IbltStrata	strata;
-	struct varlena *value;
 
 	iblt_strata_params_make(&params,
 							DatumGetInt32(iblt_value_option(fcinfo, 0, "an iblt_strata", "strata")),
 							DatumGetInt32(iblt_value_option(fcinfo, 1, "an iblt_strata", "cells")),
 							DatumGetInt32(iblt_value_option(fcinfo, 2, "an iblt_strata", "hashes")),
 							(uint64) DatumGetInt64(iblt_value_option(fcinfo, 3, "an iblt_strata", "seed")));
-	value = iblt_strata_make(&strata, &params);
-	iblt_core_strata_seal(&strata);
-	PG_RETURN_POINTER(value);
+	PG_RETURN_POINTER(iblt_strata_make_empty(&params));
 }
 
 /* The columns of iblt_strata_info. */

@@ -83,17 +83,6 @@ state_value(const IbltStrataState *state)
 	return value;
 }
 
-/* The value of a group without rows. */
-static struct varlena *
-empty_value(const IbltStrataParams *params)
-{
-	IbltStrata	strata;
-	struct varlena *value = iblt_strata_make(&strata, params);
-
-	iblt_core_strata_seal(&strata);
-	return value;
-}
-
 /* Adds an estimator.  A state without a type of key takes the other's. */
 static IbltStrataState *
 state_add(IbltStrataState *state, const IbltStrata *strata,
@@ -169,7 +158,7 @@ iblt_strata_agg_final(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(0))
 		PG_RETURN_POINTER(state_value((IbltStrataState *) PG_GETARG_POINTER(0)));
 	iblt_agg_empty_params(&params, fcinfo, &kind_strata);
-	PG_RETURN_POINTER(empty_value(&params));
+	PG_RETURN_POINTER(iblt_strata_make_empty(&params));
 }
 
 PG_FUNCTION_INFO_V1(iblt_strata_agg_serial);
@@ -188,7 +177,7 @@ iblt_strata_agg_serial(PG_FUNCTION_ARGS)
 		PG_RETURN_BYTEA_P(state_value((IbltStrataState *) PG_GETARG_POINTER(0)));
 	if (!iblt_agg_partial_params(&params, fcinfo, &kind_strata))
 		PG_RETURN_NULL();
-	PG_RETURN_BYTEA_P(empty_value(&params));
+	PG_RETURN_BYTEA_P(iblt_strata_make_empty(&params));
 }
 
 PG_FUNCTION_INFO_V1(iblt_strata_agg_deserial);

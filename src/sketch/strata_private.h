@@ -33,6 +33,9 @@ extern void iblt_strata_check_counts(IbltStatus status);
 extern struct varlena *iblt_strata_make(IbltStrata *strata,
 										const IbltStrataParams *params);
 
+/* The same without the view, and sealed. */
+extern struct varlena *iblt_strata_make_empty(const IbltStrataParams *params);
+
 /*
  * Copies an open estimator into CurrentMemoryContext, and opens a view of it.
  */

@@ -131,6 +131,16 @@ iblt_make(IbltSketch *sketch, const IbltParams *params)
 }
 
 struct varlena *
+iblt_make_empty(const IbltParams *params)
+{
+	IbltSketch	sketch;
+	struct varlena *value = iblt_make(&sketch, params);
+
+	iblt_core_seal(&sketch);
+	return value;
+}
+
+struct varlena *
 iblt_copy(IbltSketch *copy, const IbltSketch *sketch)
 {
 	struct varlena *value = iblt_value_copy(sketch->bytes, sketch->size);
