@@ -94,6 +94,27 @@ BEGIN
 END
 $$;
 
+-- May this transaction have read foreign tables before this repair? It may have if the call is not
+-- a statement of its own, or if it has locked others than those of the plan.
+-- A block that has caught an error may have given back its locks.
+CREATE FUNCTION repair_read_foreign(plan plan) RETURNS boolean
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+AS $$
+DECLARE
+	context text;
+	own oid[] := relation_sources(ARRAY(SELECT s.relation::regclass
+		FROM unnest(ARRAY[plan.here, plan.there]) AS s WHERE s.place IS NULL));
+BEGIN
+	GET DIAGNOSTICS context = PG_CONTEXT;
+	RETURN transaction_timestamp() <> statement_timestamp()
+		OR context !~ '\miblt_repair(_nodes)?\([^\n]*$'
+		OR EXISTS (SELECT FROM pg_locks l JOIN pg_foreign_table f ON f.ftrelid = l.relation
+			WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid()
+			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+			AND l.relation <> ALL (own));
+END
+$$;
+
 -- An error if rows that this database shows may be older than this statement.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.
@@ -105,13 +126,13 @@ BEGIN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair in a REPEATABLE READ or SERIALIZABLE transaction',
 			HINT = 'Use isolation level READ COMMITTED.';
-	ELSIF is_remote_here(plan)
-			AND transaction_timestamp() <> statement_timestamp() THEN
+	ELSIF is_remote_here(plan) AND repair_read_foreign(plan) THEN
 		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 			MESSAGE = 'cannot apply a repair with foreign tables of this database in a transaction',
 			DETAIL = 'A foreign data wrapper may show the same rows until the transaction ends, '
 				'as postgres_fdw does.',
-			HINT = 'Call iblt_repair outside of a transaction block, or on the other server.';
+			HINT = 'Call iblt_repair once in a statement, outside of transaction blocks and '
+				'functions, or on the other server.';
 	END IF;
 END
 $$;

@@ -133,6 +133,20 @@ $there->safe_psql('postgres', "BEGIN; $reload{b}; COMMIT");
 like(answer($session->run($pull)), qr/^25001: cannot apply a repair with foreign tables/, 'foreign tables in a transaction: not repaired');
 $session->run('ROLLBACK');
 is(answer($session->run($pull)) . $session->run('SELECT count(*) FROM mine'), '01000', 'but outside of one');
+# another table was read before in the same statement, also where its locks are gone
+both('CREATE TABLE c AS SELECT 1 AS id');
+$there->safe_psql('postgres', 'CREATE TABLE d AS SELECT 1 AS id');
+$here->safe_psql('postgres', "CREATE FOREIGN TABLE far_c (id int NOT NULL) SERVER far OPTIONS (table_name 'c'); CREATE FOREIGN TABLE far_d (id int NOT NULL) SERVER far OPTIONS (table_name 'd')");
+my $second = "iblt_repair('c', NULL, 'far_c', key_columns => '{id}', direction => 'pull', apply => true)";
+my $between = "dblink_exec(${\ conninfo($there)}, 'BEGIN; TRUNCATE c; INSERT INTO c VALUES (1); COMMIT')";
+foreach my $call ("DO \$\$ BEGIN PERFORM FROM far_d; PERFORM $between; PERFORM $second; END \$\$",
+	"DO \$\$ BEGIN BEGIN PERFORM 1 / (SELECT 0 FROM far_d); EXCEPTION WHEN division_by_zero THEN NULL; END; PERFORM $between; PERFORM $second; END \$\$",
+	"SELECT count(*) FROM far_d, LATERAL (SELECT $between WHERE far_d.id = 1) AS b, LATERAL $second AS r WHERE b IS NOT NULL")
+{
+	like(answer($session->run($call)), qr/^25001: cannot apply a repair with foreign tables/, 'nor behind other foreign tables in a statement');
+	is($session->run('SELECT count(*) FROM c'), '1', 'and no row is deleted');
+}
+is(answer($session->run("SELECT count(*) FROM $second")), '0', 'but in one of its own');
 
 # --- errors of this side ---------------------------------------------------------------------
 
