@@ -18,7 +18,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rls.h"
-#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "sketch/key.h"
@@ -99,16 +98,6 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 	return found;
 }
 
-bool
-iblt_config_read_latest(IbltTrackConfig *config, Oid relid)
-{
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	bool		found = iblt_config_read(config, relid, snapshot);
-
-	UnregisterSnapshot(snapshot);
-	return found;
-}
-
 void
 iblt_config_write(const IbltTrackConfig *config)
 {
@@ -143,13 +132,12 @@ int32
 iblt_config_choose_store(void)
 {
 	int			tables[IBLT_CHANGE_STORES] = {0};
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	IbltStoreScan scan;
 	Datum		values[IBLT_STORE_WIDTH];
 	bool		nulls[IBLT_STORE_WIDTH];
 	int			least = 0;
 
-	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, snapshot,
+	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, NULL,
 						 AccessShareLock))
 	{
 		while (iblt_store_next(&scan, values, nulls) != NULL)
@@ -161,7 +149,6 @@ iblt_config_choose_store(void)
 		}
 		iblt_store_end(&scan);
 	}
-	UnregisterSnapshot(snapshot);
 	for (int i = 1; i < IBLT_CHANGE_STORES; i++)
 	{
 		if (tables[i] < tables[least])

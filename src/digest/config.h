@@ -50,13 +50,10 @@ typedef struct IbltTrackConfig
 
 /*
  * Reads a table's configuration into CurrentMemoryContext.  False if it is not
- * tracked in this snapshot.
+ * tracked in this snapshot, where NULL means one of this moment.
  */
 extern bool iblt_config_read(IbltTrackConfig *config, Oid relid,
 							 Snapshot snapshot);
-
-/* The same in a new snapshot. */
-extern bool iblt_config_read_latest(IbltTrackConfig *config, Oid relid);
 
 /* Inserts a configuration. */
 extern void iblt_config_write(const IbltTrackConfig *config);

@@ -129,7 +129,7 @@ find_config(IbltTrackConfig *config, const TriggerData *data)
 
 	if (data->tg_relation->rd_rel->relispartition)
 		trigger = iblt_shape_root_trigger(trigger, &relid);
-	return OidIsValid(trigger) && iblt_config_read_latest(config, relid) &&
+	return OidIsValid(trigger) && iblt_config_read(config, relid, NULL) &&
 		(trigger == config->trigger || TRIGGER_FIRED_BY_TRUNCATE(data->tg_event));
 }
 

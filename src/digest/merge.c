@@ -127,7 +127,6 @@ iblt_merge_table(Oid relid, int64 least, bool no_wait)
 bool
 iblt_merge_failed(Oid relid, int sqlstate)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	const char *state = unpack_sql_state(sqlstate);
 	bool		noted = false;
 	IbltTrackConfig config;
@@ -135,9 +134,9 @@ iblt_merge_failed(Oid relid, int sqlstate)
 	Datum		values[IBLT_STORE_WIDTH];
 	bool		nulls[IBLT_STORE_WIDTH];
 
-	if (iblt_config_read(&config, relid, snapshot) &&
+	if (iblt_config_read(&config, relid, NULL) &&
 		iblt_store_begin(&scan, iblt_store_changes(config.store), relid,
-						 snapshot, AccessShareLock))
+						 NULL, AccessShareLock))
 	{
 		while (!noted && iblt_store_next(&scan, values, nulls) != NULL)
 			noted = DatumGetChar(values[CHANGE_KIND]) == IBLT_CHANGES_FAILED &&
@@ -149,20 +148,18 @@ iblt_merge_failed(Oid relid, int sqlstate)
 									 IBLT_CHANGES_FAILED, 0,
 									 CStringGetTextDatum(state), (Datum) 0);
 	}
-	UnregisterSnapshot(snapshot);
 	return !noted;
 }
 
 List *
 iblt_merge_tables(void)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	List	   *tables = NIL;
 	IbltStoreScan scan;
 	Datum		values[IBLT_STORE_WIDTH];
 	bool		nulls[IBLT_STORE_WIDTH];
 
-	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, snapshot,
+	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, NULL,
 						 AccessShareLock))
 	{
 		while (iblt_store_next(&scan, values, nulls) != NULL)
@@ -170,7 +167,6 @@ iblt_merge_tables(void)
 								 DatumGetObjectId(values[TRACKED_RELATION]));
 		iblt_store_end(&scan);
 	}
-	UnregisterSnapshot(snapshot);
 	return tables;
 }
 

@@ -241,7 +241,7 @@ iblt_track_options(PG_FUNCTION_ARGS)
 	bool		nulls[7] = {false};
 
 	iblt_config_require_owner(relid);
-	if (!iblt_config_read_latest(&config, relid))
+	if (!iblt_config_read(&config, relid, NULL))
 		PG_RETURN_NULL();
 	values[0] = column_names(config.keys, config.nkeys, relid);
 	values[1] = column_names(config.columns, config.ncolumns, relid);

@@ -101,7 +101,7 @@ iblt_live_verified(PG_FUNCTION_ARGS)
 	IbltTrackConfig config;
 
 	iblt_config_require_owner(relid);
-	if (!iblt_config_read_latest(&config, relid))
+	if (!iblt_config_read(&config, relid, NULL))
 		PG_RETURN_VOID();
 	if (PG_GETARG_BOOL(1))
 		iblt_store_insert_bytes(iblt_store_changes(config.store), relid,

@@ -110,11 +110,14 @@ iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid, Snapshot snapshot,
 				 LOCKMODE lock)
 {
 	scan->relid = relid;
-	scan->snapshot = IsolationIsSerializable() ? snapshot : NULL;
+	scan->latest = NULL;
 	scan->reads = NULL;
 	scan->store = store_open(store, lock);
 	if (scan->store == NULL)
 		return false;
+	if (snapshot == NULL)
+		snapshot = scan->latest = RegisterSnapshot(GetLatestSnapshot());
+	scan->snapshot = IsolationIsSerializable() ? snapshot : NULL;
 	scan->scan = table_beginscan_strat(scan->store, scan->snapshot == NULL ? snapshot
 									   : SnapshotAny, 0, NULL, true, true);
 	return true;
@@ -179,6 +182,8 @@ void
 iblt_store_end(IbltStoreScan *scan)
 {
 	table_endscan(scan->scan);
+	if (scan->latest != NULL)
+		UnregisterSnapshot(scan->latest);
 	relation_close(scan->store, NoLock);
 }
 
@@ -298,13 +303,10 @@ iblt_store_purge(Oid store, Oid relid, Snapshot snapshot)
 void
 iblt_store_forget(Oid relid)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-
-	iblt_store_purge(iblt_store_tracked(), relid, snapshot);
-	iblt_store_purge(iblt_store_digest(), relid, snapshot);
+	iblt_store_purge(iblt_store_tracked(), relid, NULL);
+	iblt_store_purge(iblt_store_digest(), relid, NULL);
 	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
-		iblt_store_purge(iblt_store_changes(i), relid, snapshot);
-	UnregisterSnapshot(snapshot);
+		iblt_store_purge(iblt_store_changes(i), relid, NULL);
 	CommandCounterIncrement();
 }
 

@@ -93,6 +93,7 @@ typedef struct IbltStoreScan
 	Relation	store;
 	TableScanDesc scan;
 	Oid			relid;
+	Snapshot	latest;			/* the scan's own, or NULL */
 	Snapshot	snapshot;		/* of a serializable transaction, or NULL */
 	Relation	reads;			/* what it reads then, or NULL */
 } IbltStoreScan;
@@ -105,7 +106,10 @@ typedef struct IbltStoreScan
  * readers with iblt_store_written.
  */
 
-/* False if the store does not exist.  Then the scan must not be used. */
+/*
+ * The snapshot NULL means one of this moment, which lasts as long as the scan.
+ * False if the store does not exist.  Then the scan must not be used.
+ */
 extern bool iblt_store_begin(IbltStoreScan *scan, Oid store, Oid relid,
 							 Snapshot snapshot, LOCKMODE lock);
 
