@@ -11,9 +11,9 @@ import hashlib
 import os
 import re
 
-# No test can notice what these compute: costs, progress, times, texts of messages.
+# No test can notice what these compute: costs, progress, times, names and texts in messages.
 UNSEEN_FILES = r"prefetch\.h$|(?:pause|progress)\.[ch]$|_table\.h$|sql/compare/figures\.sql$"
-UNSEEN_FUNCTIONS = r"cost|prefetch|pause|progress|hint|warn|patience|capacity_for|room|_ms$|refuse_|^warn_|_message$|_cause$|_show$"
+UNSEEN_FUNCTIONS = r"cost|prefetch|pause|progress|hint|warn|patience|capacity_for|room|_ms$|refuse_|^warn_|_message$|_cause$|_show$|_titles?$|^sample_size$"
 # Statements that only release, report, wait or measure.
 UNSEEN_CALLS = (r"p?free|Assert\w*|StaticAssert\w*|CHECK_FOR_INTERRUPTS|iblt_pause\w*|pg_sleep|progress|\w*prefetch\w*|"
                 r"MemoryContext(?:Delete|Reset|SwitchTo)|Release\w+|(?:table|relation|index|systable|heap)_(?:close|endscan|freetuple)|"
@@ -22,6 +22,14 @@ UNSEEN_CALLS = (r"p?free|Assert\w*|StaticAssert\w*|CHECK_FOR_INTERRUPTS|iblt_pau
 UNSEEN_TARGETS = r"(?:\w+(?:\.|->))*(?:\w*(?:hint|detail|message|_ms|_at|started|progress|pause|paused|label|cost|sqlstate))|figures\.\w+"
 # Nor what such a value is.
 UNSEEN_VALUES = r"(?:\w+(?:\.|->))*\w*(?:hint|detail|message|_ms|pause|paused|label|cost)\s"
+# What these compare is never equal, or is so for the first object of a cluster and at one microsecond: no column has the
+# number 0, and a sign is 1 or -1.
+UNEQUAL = (r"\battnum > 0|\bsign [<>] 0|(?:>=|<) (?:16384|FirstNormalObjectId)\b|clock_timestamp\(\)[^<>;]*[<>]=?|"
+           r"[<>]=? clock_timestamp\(\)")
+# An allocation of no bytes is one, too.
+EMPTY = r"alloc\w*\([^;]*?\bMax\([^;]*?, 1\)"
+# A branch that only looks for an interrupt, pauses or asserts.
+PAUSES = re.compile(r"\s*(\{\s*)?(?:(?:Assert\w*|CHECK_FOR_INTERRUPTS|iblt_pause\w*)\s*\([^;]*;\s*)+(?(1)\})")
 REPORTS = r"\b(?:ereport|elog|errmsg\w*|errhint|errdetail\w*|Assert\w*|StaticAssert\w*)\s*\("
 
 C_SWAPS = {"&&": "||", "||": "&&", "<=": "<", ">=": ">", "<": "<=", ">": ">=", "==": "!=", "!=": "==",
@@ -126,31 +134,42 @@ def functions_c(text, code):
             yield name.group(1), head[:name.start()].split(), body.start(1), body.end(1), None
 
 
+def is_in(code, at, pattern):
+    """Is the place in what the pattern matches in its line?"""
+    first = code.rfind("\n", 0, at) + 1
+    return any(found.start() <= at - first < found.end() for found in re.finditer(pattern, code[first:code.find("\n", at)]))
+
+
 def swaps(code, begin, end, table, skip):
     words = "|".join(sorted(map(re.escape, table), key=len, reverse=True))
     for found in re.finditer(rf"(?<= )(?:{words})(?=[ \n])", code[begin:end]):
         at = begin + found.start()
-        if not skip(at):
+        bound = found.group().rstrip("=") == table[found.group()].rstrip("=")
+        if not skip(at) and not (bound and is_in(code, at, UNEQUAL)):
             yield "swap", (at, at + len(found.group())), table[found.group()]
 
 
 def constants(code, begin, end, skip):
     for found in re.finditer(r"(?<![\w.'\[-])(?:true|false|0|1)(?![\w.\]])", code[begin:end]):
         at = begin + found.start()
-        if not skip(at):
+        if not skip(at) and not is_in(code, at, EMPTY):
             yield "constant", (at, at + len(found.group())), CONSTANTS[found.group()]
 
 
 def changes_c(text, code, head, begin, end):
     loops = [(found.start(), closing(code, found.end() - 1))
              for found in re.compile(r"\b(?:for|while)\s*\(").finditer(code, begin, end)]
+    conditions = [(found.end(), closing(code, found.end() - 1)) for found in re.compile(r"\bif\s*\(").finditer(code, begin, end)]
+    heads = {b for _, b in loops + conditions} | {closing(code, found.end() - 1)
+                                                  for found in re.compile(r"\bforeach\w*\s*\(").finditer(code, begin, end)}
     initial = [found.span() for found in re.compile(r"= *\{[^}]*\}|(?<=[;{}\s])" + UNSEEN_VALUES + r"=\s[^;]*;").finditer(code, begin, end)]
 
     def skip(at):
-        return any(a <= at < b for a, b in loops + initial)
-    for found in re.compile(r"\bif\s*\(").finditer(code, begin, end):
-        a, b = found.end(), closing(code, found.end() - 1)
-        yield "negate", (a, b), f"!({text[a:b]})"
+        return any(a <= at < b for a, b in loops + initial + pauses)
+    pauses = [(a, b) for a, b in conditions if PAUSES.match(code, b + 1)]
+    for a, b in conditions:
+        if (a, b) not in pauses:
+            yield "negate", (a, b), f"!({text[a:b]})"
     for a, b in loops:
         less = re.compile(r"< ").search(code, a, b)
         if code.startswith("for", a) and less and "++" in code[less.end():b]:
@@ -162,6 +181,10 @@ def changes_c(text, code, head, begin, end):
         target, call = found.group(2), found.group(3)
         a, b = found.end(1), code.find(";", found.end() - 1)
         whole = text[a:b]
+        before = found.start() - 1
+        # a cast, or the third part of a for
+        if code[before] == ")" and before not in heads or any(low < a < high for low, high in loops):
+            continue
         if call in ("if", "for", "while", "switch", "return", "foreach") or any(a < low < b for low, _ in loops):
             continue
         if call and re.fullmatch(UNSEEN_CALLS, call) or target and re.fullmatch(UNSEEN_TARGETS, target):
