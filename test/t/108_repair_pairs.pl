@@ -245,22 +245,24 @@ foreach my $round ([ 'pull', 'there' ], [ 'pull', 'here' ], [ 'push', 'here' ], 
 	is($_->safe_psql('postgres', 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(*), count(*) FILTER (WHERE id = 777) FROM weak'), '20000|1', 'nothing was changed') foreach $here, $there;
 	both('DELETE FROM weak WHERE v = 777; REINDEX TABLE weak');
 }
-# A row to be deleted seems to be gone.
-foreach my $direction ('pull', 'push')
+# A row to be deleted seems to be gone, or a row to be updated on both sides.
+foreach my $round ([ 'pull', '' ], [ 'push', '' ], [ 'pull', ", winner => 'newest', newest_by => 'v'" ])
 {
+	my ($direction, $winner) = @$round;
 	my $target = $direction eq 'pull' ? $here : $there;
-	$target->safe_psql('postgres', 'ALTER DATABASE postgres SET enable_seqscan = off');
+	both('ALTER DATABASE postgres SET enable_seqscan = off');
 	both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 2000) AS i WHERE i <> 777');
 	$target->safe_psql('postgres', 'UPDATE weak SET v = 0 WHERE id = 5; INSERT INTO weak VALUES (777, 777)');
+	other($target)->safe_psql('postgres', 'INSERT INTO weak VALUES (777, 778)') if $winner;
 	my $holder = IbltTest::Session->new($target);
 	$holder->run('BEGIN; SELECT FROM weak WHERE id = 5 FOR UPDATE');
-	my $repair = background($here, "SELECT key, status, detail FROM iblt_repair('weak', 'other', direction => '$direction', apply => true)");
-	waiting(1, "$direction: the repair waits");
-	$target->safe_psql('postgres', 'DELETE FROM weak WHERE id = 777;' . $unseen->('weak'));
+	my $repair = background($here, "SELECT key, status, detail FROM iblt_repair('weak', 'other', direction => '$direction', apply => true$winner)");
+	waiting(1, "$direction$winner: the repair waits");
+	$_->safe_psql('postgres', 'DELETE FROM weak WHERE id = 777;' . $unseen->('weak')) foreach $winner ? ($here, $there) : $target;
 	$holder->quit;
 	finish($repair);
-	like($repair->{err}, $damaged->($target == $here ? 'here' : 'there'), "$direction: what an index does not find is not equal by now");
-	$target->safe_psql('postgres', 'ALTER DATABASE postgres RESET enable_seqscan');
+	like($repair->{err}, $damaged->($target == $here ? 'here' : 'there'), "$direction$winner: what an index does not find is not equal by now");
+	both('ALTER DATABASE postgres RESET enable_seqscan');
 	both('DELETE FROM weak WHERE v = 777; REINDEX TABLE weak');
 }
 # What is inserted there by then, with an index in order, is no damage.
