@@ -12,14 +12,10 @@ AS $$
 DECLARE
 	without text[] := '{}';
 BEGIN
-	FOR n IN 1 .. CASE method WHEN 'auto' THEN cardinality(conns) ELSE 0 END LOOP
-		IF conns[n] IS NOT NULL THEN
-			PERFORM peer_send(conns[n], plain_settings() || 'SELECT NOT EXISTS (SELECT'
-				' FROM pg_extension WHERE extname = ''iblt'')');
-			without := without || CASE WHEN peer_value(conns[n], 0.001)::boolean
-				THEN names[n : n] END;
-		END IF;
-	END LOOP;
+	IF method = 'auto' THEN
+		without := ARRAY(SELECT u.name FROM unnest(plain_without(conns), names) WITH ORDINALITY
+			AS u(conn, name, n) WHERE u.conn IS NOT NULL ORDER BY u.n);
+	END IF;
 	IF without <> '{}' THEN
 		RAISE NOTICE USING MESSAGE = format('nodes %s have no extension iblt, so all are compared '
 			'by plain queries', quoted(without));

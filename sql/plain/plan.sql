@@ -2,6 +2,22 @@
 
 -- Which method
 
+-- Those of some connections whose servers have no extension iblt, and NULL for the others.
+CREATE FUNCTION plain_without(conns text[]) RETURNS text[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	answers text[];
+BEGIN
+	PERFORM peer_bare(array_to_string(conns, ' '));
+	answers := ask_values(conns, array_fill(text 'SELECT NOT EXISTS (SELECT FROM pg_extension'
+		' WHERE extname = ''iblt'')', ARRAY[cardinality(conns)]));
+	PERFORM peer_bare('');
+	RETURN ARRAY(SELECT CASE WHEN u.answer::boolean THEN u.conn END
+		FROM unnest(conns, answers) WITH ORDINALITY AS u(conn, answer, n) ORDER BY u.n);
+END
+$$;
+
 -- The method for these sides, sketch or plain, and with auto a notice of the latter; from now
 -- on, their peers are asked as it says.
 -- A peer without iblt makes both sides be compared by plain queries.  If this side is elsewhere,
@@ -11,24 +27,10 @@ CREATE FUNCTION plain_method(conns text[], method text) RETURNS text
 AS $$
 DECLARE
 	bare text[] := conns;
-	asked integer := CASE WHEN method = 'sketch' OR method = 'plain' AND conns[1] IS NULL THEN 0
-		WHEN conns[1] = conns[2] THEN 1 ELSE 2 END;
 BEGIN
-	FOR n IN 1 .. asked LOOP
-		IF NOT peer_is_lent(conns[n]) THEN
-			PERFORM peer_send(conns[n], plain_settings() || 'SELECT NOT EXISTS (SELECT'
-				' FROM pg_extension WHERE extname = ''iblt'')');
-		END IF;
-	END LOOP;
-	FOR n IN 1 .. asked LOOP
-		IF NOT peer_is_lent(conns[n]) THEN
-			bare[n] := CASE WHEN peer_value(conns[n], 0.001)::boolean THEN conns[n] END;
-		ELSE
-			bare[n] := NULL;
-		END IF;
-	END LOOP;
-	IF asked = 1 THEN
-		bare[2] := bare[1];
+	IF method = 'auto' OR method = 'plain' AND conns[1] IS NOT NULL THEN
+		bare := plain_without(ARRAY(SELECT CASE WHEN NOT peer_is_lent(u.conn) THEN u.conn END
+			FROM unnest(conns) WITH ORDINALITY AS u(conn, n) ORDER BY u.n));
 	END IF;
 	IF method = 'auto' AND num_nonnulls(VARIADIC bare) > 0 THEN
 		RAISE NOTICE USING MESSAGE = format('%s has no extension iblt, and is compared by plain '
