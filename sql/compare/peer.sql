@@ -429,6 +429,7 @@ AS $$
 BEGIN
 	PERFORM peer_close(conn);
 	e.secret := coalesce(secret, false);
+	e.constraint_name := CASE WHEN e.state <> 'IB003' THEN e.constraint_name END;	-- iblt.late
 	IF NOT (e.secret OR failure_is_own(e)) THEN
 		RETURN NULL;
 	END IF;

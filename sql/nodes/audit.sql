@@ -76,8 +76,7 @@ BEGIN
 	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 EXCEPTION WHEN assert_failure OR OTHERS THEN
 	IF result.status IS NULL THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL;
+		@take_failure@;
 		PERFORM nodes_close(conns);
 	END IF;
 END

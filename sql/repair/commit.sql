@@ -75,8 +75,7 @@ BEGIN
 		PERFORM peer_close(conn);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		-- of this side, also a cancel
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT;
+		@take_failure@;
 		e.reported := false;
 	END;
 	PERFORM repair_judge_commit(conn, answer, e, answers);
