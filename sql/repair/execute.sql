@@ -3,7 +3,7 @@
 -- These functions run on the target's side.  They catch errors, to tell of the row that
 -- failed and of no others: the statements of a repair are in no query's text, and an error
 -- that is raised again has no other context.  For a server without iblt they run where the
--- repair is called, with its connection, and repair_try sends the statements (sql/plain).
+-- repair is called, with its connection, and plain_attempt sends the statements (sql/plain).
 
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
@@ -26,12 +26,11 @@ END
 $$;
 
 -- The failure of a statement that changed other rows than it must.
--- It is called under the path of the statement.
 CREATE FUNCTION repair_miscounted(sql text, n bigint, changed bigint) RETURNS failure
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	e iblt_internal.failure;
+	e failure;
 BEGIN
 	e.state := '27000';		-- triggered_data_change_violation
 	e.message := format('a statement of the repair changed %s rows instead of %s', changed, n);
@@ -43,67 +42,87 @@ BEGIN
 END
 $$;
 
--- Runs a statement, which the session may keep under a name, and which must change that many
--- rows; under a search_path if one is given.
--- Triggers, defaults and checks of users must not find iblt_internal, so this function has
--- another path than those that call it.  The names in it are PostgreSQL's own, because only
--- the statement is to run under the path that is given.
-CREATE FUNCTION repair_statement(sql text, kept text, n bigint, at_most boolean,
-	path text) RETURNS void
+-- Runs all statements, or none and says which one failed and why.  Each must change that many rows.
+-- Triggers, defaults and checks of users must not find iblt_internal, so a statement runs under
+-- the path that is given, or under PostgreSQL's own.  The session keeps a statement that has a name
+-- in "kept".  A server without iblt runs the body of this function, and there "kept" is NULL.
+CREATE FUNCTION repair_attempt(statements text[], kept text[], n bigint[], at_most boolean[],
+	path text, OUT answer jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-	SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	own text := current_setting('search_path');
+	current integer := 1;	-- an error before the first one is not that of none
 	changed bigint;
+	miscounted bigint;
+	state text;
+	message text;
+	detail text;
+	hint text;
+	context text;
+	schema_name text;
+	table_name text;
+	column_name text;
+	datatype_name text;
+	constraint_name text;
 BEGIN
-	IF path IS NOT NULL THEN
-		PERFORM pg_catalog.set_config('search_path', path, true);
-	END IF;
+	answer := '{}';
 	IF kept IS NULL THEN
-		EXECUTE sql;
-		GET DIAGNOSTICS changed = ROW_COUNT;
-	ELSE
-		changed := iblt_internal.iblt_repair_run(kept);
+		PERFORM set_config('iblt.statements', '', true);
 	END IF;
-	IF path IS NOT NULL THEN
-		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-	END IF;
-	IF changed <> n AND NOT (at_most AND changed < n) THEN
-		PERFORM iblt_internal.iblt_raise(iblt_internal.repair_miscounted(
-			coalesce(sql, iblt_internal.iblt_repair_kept(kept)), n, changed));
-	END IF;
+	FOR i IN 1 .. cardinality(statements) LOOP
+		current := i;
+		IF kept IS NOT NULL THEN
+			PERFORM progress_timely('running statements');
+		END IF;
+		PERFORM set_config('search_path', coalesce(path, 'pg_catalog, pg_temp'), true);
+		IF kept[i] IS NULL THEN
+			EXECUTE statements[i];
+			GET DIAGNOSTICS changed = ROW_COUNT;
+		ELSE
+			changed := iblt_internal.iblt_repair_run(kept[i]);
+		END IF;
+		PERFORM pg_catalog.set_config('search_path', own, true);
+		IF changed <> n[i] AND NOT (at_most[i] AND changed < n[i]) THEN
+			miscounted := changed;
+			RAISE EXCEPTION 'miscounted';
+		END IF;
+	END LOOP;
+EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+		detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT,
+		schema_name = SCHEMA_NAME, table_name = TABLE_NAME, column_name = COLUMN_NAME,
+		datatype_name = PG_DATATYPE_NAME, constraint_name = CONSTRAINT_NAME;
+	answer := jsonb_build_object('failed', current, 'changed', miscounted,
+		'state', state, 'message', message, 'detail', detail, 'hint', hint, 'context', context,
+		'schema_name', schema_name, 'table_name', table_name, 'column_name', column_name,
+		'datatype_name', datatype_name, 'constraint_name', constraint_name);
 END
 $$;
 
--- Runs all statements; or none, and returns the number of the first that failed and its
--- error.
+-- Runs all statements, or none and returns the number of the first that failed and its error.
 CREATE FUNCTION repair_try(statements text[], kept text[], n bigint[], at_most boolean[],
 	path text, conn text, OUT failed integer, OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	current integer := 1;	-- an error before the first one is not that of none
-	tried record;
+	answer jsonb := CASE WHEN conn IS NULL
+		THEN repair_attempt(statements, kept, n, at_most, path)
+		ELSE plain_attempt(conn, statements, n, at_most, path) END;
 BEGIN
-	IF conn IS NOT NULL THEN
-		tried := plain_try(conn, statements, n, at_most, path);
-		failed := tried.failed;
-		e := tried.e;
+	failed := answer ->> 'failed';
+	IF failed IS NULL THEN
+		RETURN;
+	ELSIF answer ->> 'changed' IS NOT NULL THEN
+		e := repair_miscounted(coalesce(statements[failed], iblt_repair_kept(kept[failed])),
+			n[failed], (answer ->> 'changed')::bigint);
 	ELSE
-		BEGIN
-			FOR i IN 1 .. cardinality(statements) LOOP
-				current := i;
-				PERFORM progress_timely('running statements');
-				PERFORM repair_statement(statements[i], kept[i], n[i], at_most[i], path);
-			END LOOP;
-		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-			GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-				e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-				e.context = PG_EXCEPTION_CONTEXT, e.schema_name = SCHEMA_NAME,
-				e.table_name = TABLE_NAME, e.column_name = COLUMN_NAME,
-				e.datatype_name = PG_DATATYPE_NAME, e.constraint_name = CONSTRAINT_NAME;
-			failed := current;
-		END;
+		e := jsonb_populate_record(NULL::failure, answer);
+	END IF;
+	IF conn IS NOT NULL THEN
+		-- a cancel there is not a cancel of the caller's statement, and no state would be no error
+		e.state := CASE e.state WHEN '57014' THEN 'IB005' ELSE coalesce(e.state, 'XX000') END;
+		e.message := format('on %s: %s', peer_title(conn), e.message);
 	END IF;
 	IF path IS NULL AND e.state IN ('42P01', '42883', '42704', '3F000') THEN
 		e.hint := concat_ws(E'\n', nullif(e.hint, ''), 'Set apply_search_path if a trigger, '
