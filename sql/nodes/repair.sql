@@ -83,7 +83,7 @@ BEGIN
 			work := repair_add_steps(work, look_at_ids(compared, pairs[i].ids[n : n + size - 1]));
 		END LOOP;
 		IF NOT asked.apply THEN
-			PERFORM repair_fill_all(work), repair_cascades(work), repair_announce(work, NULL);
+			PERFORM repair_show(work, NULL);
 		END IF;
 		works := array_append(works, work);
 	END LOOP;
@@ -148,30 +148,17 @@ CREATE FUNCTION nodes_repair_apply(nodes node_set, reached node_set, pairs node_
 	source text, INOUT works repair_work[]) RETURNS repair_work[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
-DECLARE
-	target text := (nodes.sides[pairs[1].target]).place;
-	places text[] := ARRAY[target];
-	plans repair_plan[] := '{}';
 BEGIN
-	FOR i IN 1 .. cardinality(works) LOOP
-		places := places || (nodes.sides[pairs[i].source]).place;
-		IF works[i].keys > 0 THEN
-			plans := array_append(plans, works[i].plan);
-		END IF;
-	END LOOP;
-	IF plans = '{}' THEN
+	IF NOT EXISTS (SELECT FROM unnest(works) AS w WHERE w.keys > 0) THEN
 		RETURN;
 	END IF;
-	PERFORM repair_begin(places, target, plans);
-	FOR i IN 1 .. cardinality(works) LOOP
-		PERFORM repair_claim(works[i]);
-		IF source IS NULL THEN
-			PERFORM nodes_still(reached, nodes.names[pairs[i].target],
-				nodes.names[pairs[i].source], works[i]);
-		END IF;
+	PERFORM repair_claim_all(works);
+	FOR i IN 1 .. CASE WHEN source IS NULL THEN cardinality(works) ELSE 0 END LOOP
+		PERFORM nodes_still(reached, nodes.names[pairs[i].target], nodes.names[pairs[i].source],
+			works[i]);
 	END LOOP;
 	works := repair_apply(works);
-	PERFORM repair_commit(target);
+	PERFORM repair_commit((nodes.sides[pairs[1].target]).place);
 END
 $$;
 
@@ -211,8 +198,7 @@ BEGIN
 			works := nodes_repair_apply(s, reached, pairs, source, works);
 		END IF;
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.message = MESSAGE_TEXT, e.detail = PG_EXCEPTION_DETAIL,
-			e.hint = PG_EXCEPTION_HINT;
+		@take_failure@;
 		failed := CASE WHEN e.message LIKE 'the outcome is unknown: %' THEN 'unknown'
 			ELSE 'failed' END;
 		RAISE WARNING USING MESSAGE = format('node "%s" is not repaired', name),

@@ -36,7 +36,9 @@ CREATE FUNCTION repair_outside(plan repair_plan,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	ids text[] := repair_one_sided(steps);
+	-- whose rows are to be inserted or deleted
+	ids text[] := ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
+		WHERE (u.s).status = 'preview' AND (u.s).action <> 'update');
 BEGIN
 	IF ids = '{}' OR NOT (plan.compared).is_unique
 			OR (repair_side(plan)).condition IS NULL THEN

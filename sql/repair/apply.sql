@@ -155,6 +155,19 @@ BEGIN
 END
 $$;
 
+-- Locks what is to be changed of one relation or several, and claims the rows.
+CREATE FUNCTION repair_claim_all(works repair_work[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM repair_begin(ARRAY(SELECT w.plan FROM unnest(works) AS w),
+		ARRAY(SELECT w.plan FROM unnest(works) AS w WHERE w.keys > 0));
+	FOR i IN 1 .. cardinality(works) LOOP
+		PERFORM repair_claim(works[i]);
+	END LOOP;
+END
+$$;
+
 -- Running the statements on the target
 
 -- A text that a server takes: before PostgreSQL 15, the text of a "char" may be half a

@@ -156,8 +156,7 @@ DECLARE
 	differences bigint := number;
 	message text := format('locking the rows of %s keys', number);
 BEGIN
-	PERFORM repair_begin(places_of(compared), (repair_side(plan)).place,
-		CASE WHEN number = 0 THEN '{}' ELSE ARRAY[plan] END);
+	PERFORM repair_begin(ARRAY[plan], CASE WHEN number = 0 THEN '{}' ELSE ARRAY[plan] END);
 	IF number > 0 THEN
 		PERFORM progress(compared.progress, message), progress_by_time(compared.progress);
 	END IF;

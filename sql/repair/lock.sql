@@ -127,16 +127,19 @@ EXCEPTION WHEN lock_not_available THEN
 END
 $$;
 
--- Locks what a repair is about to change, in the places of the target and of all sources, on
--- other servers in transactions.  That of the target may write, and goes on.
-CREATE FUNCTION repair_begin(places text[], target text, plans repair_plan[]) RETURNS void
+-- Locks what some of the plans of a repair, which have one target, are about to change; on other
+-- servers in transactions.  That of the target may write, and goes on.
+CREATE FUNCTION repair_begin(plans repair_plan[], locked repair_plan[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	target text := (repair_side(plans[1])).place;
+	places text[] := ARRAY(SELECT DISTINCT place
+		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place WHERE place IS NOT NULL);
 	place text;
 	writes boolean;
 BEGIN
-	FOR place IN SELECT DISTINCT p FROM unnest(places) AS p WHERE p IS NOT NULL LOOP
+	FOREACH place IN ARRAY places LOOP
 		writes := coalesce(place = target, false);
 		PERFORM peer_send(place, format('BEGIN ISOLATION LEVEL READ COMMITTED READ %s;'
 				' SELECT pg_catalog.set_config(''iblt.writing'', %L, true)',
@@ -144,10 +147,10 @@ BEGIN
 				CASE WHEN writes THEN 'on' ELSE 'off' END)),
 			peer_value(place, 0.001, 1);
 	END LOOP;
-	IF plans <> '{}' THEN
-		PERFORM repair_lock_all(plans);
+	IF locked <> '{}' THEN
+		PERFORM repair_lock_all(locked);
 	END IF;
-	FOR place IN SELECT DISTINCT p FROM unnest(places) AS p WHERE p <> coalesce(target, '') LOOP
+	FOREACH place IN ARRAY array_remove(places, target) LOOP
 		PERFORM peer_send(place, 'COMMIT'), peer_value(place, 0.001, 0);
 	END LOOP;
 END

@@ -205,15 +205,3 @@ BEGIN
 	RETURN repair_skip(steps, gone, 'changed since it was compared');
 END
 $$;
-
--- The same of all batches.
-CREATE FUNCTION repair_fill_all(work repair_work) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	FOR n IN 1 .. work.batches LOOP
-		PERFORM iblt_repair_put((work.plan).secret, n,
-			repair_fill(work.plan, repair_batch(work, n)));
-	END LOOP;
-END
-$$;

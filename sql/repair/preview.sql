@@ -16,8 +16,9 @@ AS $$
 		CASE WHEN (plan.asked).as_replica THEN 'R' ELSE 'O' END)
 $$;
 
--- The notices of a preview for a target of that many rows, if that is known.
-CREATE FUNCTION repair_announce(work repair_work, rows bigint) RETURNS void
+-- Completes the steps of a preview, and gives its notices for a target of that many rows, if that
+-- is known.
+CREATE FUNCTION repair_show(work repair_work, rows bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -27,6 +28,10 @@ DECLARE
 	lost bigint;
 	triggers text;
 BEGIN
+	FOR n IN 1 .. work.batches LOOP
+		PERFORM iblt_repair_put(plan.secret, n, repair_fill(plan, repair_batch(work, n)));
+	END LOOP;
+	PERFORM repair_cascades(work);
 	SELECT array_agg(DISTINCT u.action), sum(u.n) FILTER (WHERE u.action = 'delete')
 	INTO actions, lost
 	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u

@@ -2,8 +2,8 @@
 --
 -- iblt_repair calls repair, which calls the steps: repair_prepare (plan.sql), find_keys and
 -- differences (sql/compare), repair_add_steps (steps.sql), repair_cascades (referring.sql),
--- repair_announce (preview.sql), repair_begin (lock.sql), repair_claim and repair_apply
--- (apply.sql), and repair_commit (commit.sql).  What a run found is repaired by run_repair
+-- repair_show (preview.sql), repair_begin (lock.sql), repair_claim_all (apply.sql), repair_apply
+-- (verify.sql), and repair_commit (commit.sql).  What a run found is repaired by run_repair
 -- (sql/run/repair.sql).
 
 -- Compares, and previews, or claims the rows that are to be changed.
@@ -27,13 +27,10 @@ BEGIN
 	END LOOP;
 	work.figures := @extschema@.iblt_compare_stats();
 	IF (plan.asked).apply THEN
-		PERFORM repair_begin(places_of(plan.compared), (repair_side(plan)).place,
-			CASE WHEN work.keys = 0 THEN '{}' ELSE ARRAY[plan] END);
-		PERFORM repair_claim(work);
+		PERFORM repair_claim_all(ARRAY[work]);
 	ELSE
-		PERFORM repair_fill_all(work), repair_cascades(work),
-			repair_announce(work, CASE (plan.asked).target WHEN 'here' THEN (work.figures).rows_here
-				ELSE (work.figures).rows_there END);
+		PERFORM repair_show(work, CASE (plan.asked).target WHEN 'here' THEN (work.figures).rows_here
+			ELSE (work.figures).rows_there END);
 	END IF;
 	RETURN work;
 END
@@ -203,11 +200,7 @@ BEGIN
 				asked) END;
 		PERFORM peers_close(conns);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		GET STACKED DIAGNOSTICS e.state = RETURNED_SQLSTATE, e.message = MESSAGE_TEXT,
-			e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT,
-			e.context = PG_EXCEPTION_CONTEXT, e.schema_name = SCHEMA_NAME,
-			e.table_name = TABLE_NAME, e.column_name = COLUMN_NAME,
-			e.datatype_name = PG_DATATYPE_NAME, e.constraint_name = CONSTRAINT_NAME;
+		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;

@@ -211,15 +211,6 @@ BEGIN
 END
 $$;
 
--- The expressions of the steps of other keys.
-CREATE FUNCTION repair_counted_sql(plan repair_plan, OUT sql text, OUT problem text,
-	OUT changed text) RETURNS record
-	LANGUAGE sql STABLE PARALLEL SAFE
-AS $$
-	SELECT format('CASE x.action WHEN ''delete'' THEN %s WHEN ''insert'' THEN %s END',
-		repair_counted_delete_sql(plan), repair_insert_sql(plan)), 'x.problem', 'NULL::text[]'
-$$;
-
 -- The query that makes the steps, all of them to be run, for the differences in $1.
 -- $2 is the secret, and $3 the plan.
 CREATE FUNCTION repair_steps_sql(plan repair_plan) RETURNS text
@@ -240,7 +231,10 @@ BEGIN
 				sql);
 		END IF;
 	ELSE
-		SELECT c.* INTO sql, problem, changed FROM repair_counted_sql(plan) AS c;
+		sql := format('CASE x.action WHEN ''delete'' THEN %s WHEN ''insert'' THEN %s END',
+			repair_counted_delete_sql(plan), repair_insert_sql(plan));
+		problem := 'x.problem';
+		changed := 'NULL::text[]';
 	END IF;
 	RETURN format('SELECT %s, coalesce(bool_or(y.problem IS NOT NULL), false) AS problems'
 			' FROM (SELECT x.action, p.problem, ROW(x.id, x.key, x.action, %s,'

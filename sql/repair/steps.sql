@@ -104,14 +104,6 @@ BEGIN
 END
 $$;
 
--- The ids of the keys whose rows are to be inserted or deleted.
-CREATE FUNCTION repair_one_sided(steps repair_step[]) RETURNS text[]
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'preview' AND (u.s).action <> 'update')
-$$;
-
 -- The steps, with those of these keys skipped for a reason, or if it is NULL for that in their
 -- detail.
 -- A statement may be large, so steps are copied only if they change.

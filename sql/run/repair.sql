@@ -247,9 +247,8 @@ BEGIN
 			work := repair_add_steps(work, r.same[i : i + size - 1]);
 		END LOOP;
 		IF NOT asked.apply THEN
-			PERFORM repair_absent(work), repair_fill_all(work), repair_cascades(work),
-				repair_announce(work,
-					CASE asked.target WHEN 'here' THEN t.rows_here ELSE t.rows_there END);
+			PERFORM repair_absent(work), repair_show(work,
+				CASE asked.target WHEN 'here' THEN t.rows_here ELSE t.rows_there END);
 		END IF;
 		r.work := work;
 		result := array_append(result, r);
@@ -303,18 +302,12 @@ RETURNS run_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	target text := w.conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END];
-	works repair_work[];
+	works repair_work[] := ARRAY(SELECT u.work FROM unnest(repairs) WITH ORDINALITY AS u
+		ORDER BY u.ordinality);
 	r run_repair;
 	x record;
 BEGIN
-	PERFORM repair_begin(w.conns, target,
-		ARRAY(SELECT (u.work).plan FROM unnest(repairs) AS u WHERE (u.work).keys > 0));
-	FOR i IN 1 .. cardinality(repairs) LOOP
-		r := repairs[i];
-		PERFORM repair_claim(r.work);
-		works := array_append(works, r.work);
-	END LOOP;
+	PERFORM repair_claim_all(works);
 	works := repair_apply(works);
 	FOR i IN 1 .. cardinality(repairs) LOOP
 		r := repairs[i];
@@ -327,7 +320,7 @@ BEGIN
 			GROUP BY (u.t).item LOOP
 		PERFORM run_repair_store(w, repairs[x.first], x.gone);
 	END LOOP;
-	PERFORM repair_commit(target);
+	PERFORM repair_commit(w.conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END]);
 	RETURN repairs;
 END
 $$;

@@ -531,11 +531,11 @@ like(repaired('shop.f', [qw(here n7 n1)], 'recheck => 0'), qr/ERROR:  extension 
 
 # The nodes that agreed do not any more when the rows are locked.
 fill_nodes();
-sql('here', q{ALTER FUNCTION iblt_internal.repair_begin(text[], text, iblt_internal.repair_plan[]) RENAME TO repair_begin_it; CREATE FUNCTION iblt_internal.repair_begin(text[], text, iblt_internal.repair_plan[]) RETURNS void LANGUAGE plpgsql AS $$
-	BEGIN PERFORM public.dblink_exec('n2', 'UPDATE shop.f SET v = ''later'' WHERE id = 1'); PERFORM iblt_internal.repair_begin_it($1, $2, $3); END$$});
+sql('here', q{ALTER FUNCTION iblt_internal.repair_begin(iblt_internal.repair_plan[], iblt_internal.repair_plan[]) RENAME TO repair_begin_it; CREATE FUNCTION iblt_internal.repair_begin(iblt_internal.repair_plan[], iblt_internal.repair_plan[]) RETURNS void LANGUAGE plpgsql AS $$
+	BEGIN PERFORM public.dblink_exec('n2', 'UPDATE shop.f SET v = ''later'' WHERE id = 1'); PERFORM iblt_internal.repair_begin_it($1, $2); END$$});
 is(repaired('shop.f', [qw(n3 n2 n1)], "recheck => 0, apply => true, condition => 'id = 1'"), 'n1 {"id": 1} update skipped changed since it was compared', 'a majority that is gone by then');
 is(contents('n1'), '1one 2all 3all', 'nothing is changed');
-sql('here', q{DROP FUNCTION iblt_internal.repair_begin(text[], text, iblt_internal.repair_plan[]); ALTER FUNCTION iblt_internal.repair_begin_it(text[], text, iblt_internal.repair_plan[]) RENAME TO repair_begin});
+sql('here', q{DROP FUNCTION iblt_internal.repair_begin(iblt_internal.repair_plan[], iblt_internal.repair_plan[]); ALTER FUNCTION iblt_internal.repair_begin_it(iblt_internal.repair_plan[], iblt_internal.repair_plan[]) RENAME TO repair_begin});
 is(repaired('shop.f', [qw(n3 n2 n1)], "timeout => '0 s', apply => true, condition => 'id = 2'"), '{"id": 2} skipped not confirmed: rows kept changing, or there was no time to look again', 'what is not confirmed');
 sql($_, 'DROP TABLE shop.f') foreach qw(here n1 n2 n3 n5);
 nothing_left('after repairs', @servers);

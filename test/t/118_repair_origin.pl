@@ -180,7 +180,7 @@ is(sql($here, "SELECT concat_ws(' ', action, key, status, detail) FROM iblt_repa
 same('w', 'the newest rows');
 
 # The winner is the one of the rows that are locked, though their contents are as they were compared.
-my $args = 'text[], text, iblt_internal.repair_plan[]';
+my $args = 'iblt_internal.repair_plan[], iblt_internal.repair_plan[]';
 foreach my $case ([ 'pull', $here, 'here' ], [ 'pull', $there, 'there' ], [ 'push', $here, 'here' ], [ 'push', $there, 'there' ])
 {
 	my ($direction, $node, $name) = @$case;
@@ -188,7 +188,7 @@ foreach my $case ([ 'pull', $here, 'here' ], [ 'pull', $there, 'there' ], [ 'pus
 	sql($_, "TRUNCATE w; INSERT INTO w VALUES (1, 'mine', 1)") foreach $target;
 	sql($_, "TRUNCATE w; INSERT INTO w VALUES (1, 'wins', 1)") foreach $source;
 	sql($here, qq{ALTER FUNCTION iblt_internal.repair_begin($args) RENAME TO repair_begin_it; CREATE FUNCTION iblt_internal.repair_begin($args) RETURNS void LANGUAGE plpgsql AS \$\$
-		BEGIN PERFORM "db ""link".dblink_exec(${\ conninfo($node)}, 'UPDATE w SET a = a'); PERFORM repair_begin_it(\$1, \$2, \$3); END\$\$});
+		BEGIN PERFORM "db ""link".dblink_exec(${\ conninfo($node)}, 'UPDATE w SET a = a'); PERFORM repair_begin_it(\$1, \$2); END\$\$});
 	is(repair('w', $direction, "winner => 'newest', apply => true"), 'update {"id": 1} skipped changed since it was compared', "$direction, and the row is written again $name");
 	is(sql($target, 'SELECT a FROM w'), 'mine', 'the row is left');
 	is(repair('w', $direction, "apply => true"), 'update {"id": 1} applied', 'which does not matter where the source wins');
