@@ -265,6 +265,19 @@ foreach my $round ([ 'pull', '' ], [ 'push', '' ], [ 'pull', ", winner => 'newes
 	both('ALTER DATABASE postgres RESET enable_seqscan');
 	both('DELETE FROM weak WHERE v = 777; REINDEX TABLE weak');
 }
+# The newer row is chosen behind a lock on the row of the target.
+{
+	both('TRUNCATE weak; INSERT INTO weak VALUES (5, 5)');
+	$here->safe_psql('postgres', 'UPDATE weak SET v = 0');
+	my $writer = IbltTest::Session->new($here);
+	$writer->run('BEGIN; UPDATE weak SET v = 1');
+	my $repair = background($here, "SELECT concat_ws(' ', status, detail) FROM iblt_repair('weak', 'other', direction => 'pull', apply => true, winner => 'newest', newest_by => 'v')");
+	waiting(1, "winner => 'newest': the repair waits for a writer");
+	$writer->run('COMMIT');
+	finish($repair);
+	is($repair->{out} . $repair->{err}, "skipped changed since it was compared\n", 'and leaves what it wrote');
+	$writer->quit;
+}
 # What is inserted there by then, with an index in order, is no damage.
 {
 	both('TRUNCATE weak; INSERT INTO weak SELECT i, i FROM generate_series(1, 100) AS i');
