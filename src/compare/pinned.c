@@ -115,7 +115,8 @@ static const char *const path_functions[] = {
 /* Those that split text into words by the database's collation. */
 static const char *const word_functions[] = {
 	"json_to_tsvector", "jsonb_to_tsvector", "phraseto_tsquery",
-	"plainto_tsquery", "to_tsquery", "to_tsvector", "websearch_to_tsquery", NULL
+	"plainto_tsquery", "to_tsquery", "to_tsvector", "ts_headline", "ts_lexize",
+	"websearch_to_tsquery", NULL
 };
 
 static bool
