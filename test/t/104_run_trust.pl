@@ -136,8 +136,11 @@ my $peer = literal($node->connstr('peer'));
 		like($resumed->($run), qr/: +a part of run $run is not in its store any more/, "$name of a run that is gone from its store");
 		is($state->($run) =~ s/ \d+$//r, $after, 'does not count as compared');
 	}
-	$node->safe_psql('peer', 'DELETE FROM stored WHERE id = 7');
+	$node->safe_psql('peer', 'DELETE FROM stored WHERE id IN (7, 8)');
 	my $run = $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{stored}', progress => false)");
+	# as if the run had kept one of them since the repair has read what it knows of the table
+	$node->safe_psql('postgres', "DO \$\$ DECLARE t iblt_internal.run_table; BEGIN SELECT x.* INTO t FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, $run) AS x; t.kept := 1; PERFORM iblt_internal.iblt_run_put(t); END \$\$");
+	is($node->safe_psql('postgres', "SELECT count(*) FROM iblt_repair(run => $run, peer => $peer, direction => 'pull')"), '2', 'differences that a run has kept meanwhile are no damage');
 	$node->safe_psql('postgres', 'REFRESH MATERIALIZED VIEW iblt_internal.run_difference');
 	my ($rc, $out, $err) = $node->psql('postgres', "SELECT * FROM iblt_repair(run => $run, peer => $peer, direction => 'pull', apply => true)");
 	like($err, qr/ERROR:  a part of run $run is not in its store any more/, 'nor are differences repaired that are gone from their store');
