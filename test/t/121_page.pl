@@ -90,6 +90,7 @@ like($seen, qr/Columns that differ: v 4, gone 1\./, 'columns that differ, the mo
 like($page, qr{<td><mark>value 3</mark></td><td><mark>g</mark></td><td>s</td>}, 'changed values are marked');
 like($seen, qr/missing\|here\|no row\|there\|2901\|value 2901\|/, 'a row that one side lacks');
 like($seen, qr/The page shows 25 of 105 differences\./, 'it says what it leaves out');
+is(scalar(() = $seen =~ /The page shows/g), 1, 'and nothing of what it shows whole');
 like($seen, qr/changedrows: 1 here, 2 there\|here\|1\|there\|1\|/, 'several rows of a key');
 like($seen, qr/Not compared, and why \(1\).*shop\.alone\|not comparable\|.*does not exist on the peer/s, 'what was not compared, and why');
 like($seen, qr/Equal \(1\).*shop\.equal\|equal\|0\|0\|0\|0\|0\|/s, 'what is equal');
