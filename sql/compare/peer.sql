@@ -63,7 +63,7 @@ CREATE FUNCTION iblt_peer_dblink() RETURNS text
 CREATE FUNCTION iblt_peer_is_open(conn text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- Sends a query over a connection; 1 if it could.
+-- Sends a query over a connection, and counts it; false if it could not.
 CREATE FUNCTION iblt_peer_send(conn text, query text) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
