@@ -182,6 +182,8 @@ clean distclean:
 .PHONY: all install installcheck uninstall clean distclean
 endif
 
+.DELETE_ON_ERROR:
+
 # assemble.awk says what it writes into the parts.
 sql/iblt--$(EXTVERSION).sql: sql/assemble.awk sql/pinned_settings sql/take_failure $(SQL_PARTS)
 	awk -f $^ > $@

@@ -19,8 +19,13 @@ function each(type, text, separator, valued,    field, n, i, value, one, all) {
 	n = split(fields[type], field)
 	for (i = 1; i <= n; i++) {
 		value = field[i]
-		if (valued && !(value in named))
+		if (valued && !(value in named)) {
+			if (head ~ ("[(,][ ]*(IN |INOUT )?" value " ")) {
+				print "error: argument " value " of " name " does not begin a line" >"/dev/stderr"
+				exit 1
+			}
 			value = value in by_default ? by_default[value] : "NULL"
+		}
 		one = text
 		gsub(/%/, value, one)
 		all = all (i > 1 ? separator : "") one
@@ -40,9 +45,15 @@ FILENAME ~ /take_failure$/ { failure = failure $0 "\n"; next }
 
 /^CREATE / {
 	split("", named)
+	head = ""
+	name = $3
+	in_head = 1
 	type = $2 == "TYPE" ? $3 : ""
 	model = $3 ~ /\.iblt_compare\($/
 }
+
+/^(RETURNS|AS|\tLANGUAGE)/ { in_head = 0 }
+in_head { head = head $0 }
 
 /^\t"?[a-z_]+"? / {
 	named[$1]
