@@ -272,17 +272,15 @@ BEGIN
 	FROM unnest(steps) WITH ORDINALITY AS s(id, key, action, sql, status, detail, n, columns, kept,
 		texts, here_digest, there_digest, i);
 	IF conn IS NULL OR peer_is_bare(conn) THEN
-		RETURN CASE WHEN last
-			THEN repair_execute_passes(x.statements, x.kept, x.n, at_most, x.keys, path, conn)
-			ELSE repair_execute(x.statements, x.kept, x.n, at_most, x.keys, path, conn) END;
+		RETURN repair_execute(x.statements, x.kept, x.n, at_most, x.keys, path, last, conn);
 	ELSIF current_setting('server_version_num')::integer < 150000 THEN
 		x.keys := ARRAY(SELECT repair_valid(key)
 			FROM unnest(x.keys) WITH ORDINALITY AS k(key, i) ORDER BY i);
 	END IF;
 	PERFORM repair_send(conn, k) FROM unnest(x.kept) AS k WHERE k IS NOT NULL;
 	RETURN repair_call(conn, 'iblt_repair_execute of ' || many, format(
-		'%s(%L, %L, %L, %L, %L, %L)', CASE WHEN last THEN 'repair_execute_passes'
-		ELSE 'repair_execute' END, x.statements, x.kept, x.n, at_most, x.keys, path),
+		'repair_execute(%L, %L, %L, %L, %L, %L, %L)', x.statements, x.kept, x.n, at_most, x.keys,
+		path, last),
 		'running ' || many);
 END
 $$;

@@ -186,38 +186,31 @@ BEGIN
 END
 $$;
 
--- Runs statements for a row each; the numbers of those that may succeed behind others.
-CREATE FUNCTION repair_execute(statements text[], kept text[], n bigint[], at_most boolean[],
-	keys text[], path text, conn text DEFAULT NULL) RETURNS integer[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	try record := repair_try(statements, kept, n, at_most, path, conn);
-BEGIN
-	IF try.failed IS NULL THEN
-		RETURN '{}';
-	ELSIF NOT repair_is_order((try.e).state) THEN
-		PERFORM repair_fail(try.e, statements[try.failed], kept[try.failed], keys[try.failed]);
-	END IF;
-	RETURN (repair_pass(statements, kept, n, at_most, keys, path, conn,
-		ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i))).remaining;
-END
-$$;
-
--- Runs statements that have failed, in an order that foreign keys and unique indexes allow.
+-- Runs statements for a row each; the numbers of those that may succeed behind others.  With "last"
+-- all have failed before, and none may be left.
 -- Some statements succeed in another order only (a table that refers to itself, values
 -- that must be unique).  They are tried again behind the others, until none succeeds.  The
 -- order turns each time, so that neither direction of a chain takes many rounds.
-CREATE FUNCTION repair_execute_passes(statements text[], kept text[], n bigint[],
-	at_most boolean[], keys text[], path text, conn text DEFAULT NULL) RETURNS integer[]
+CREATE FUNCTION repair_execute(statements text[], kept text[], n bigint[], at_most boolean[],
+	keys text[], path text, last boolean, conn text DEFAULT NULL) RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i);
+	try record;
 	pass record;
 	e failure;
 	i integer;
 BEGIN
+	IF NOT last THEN
+		try := repair_try(statements, kept, n, at_most, path, conn);
+		IF try.failed IS NULL THEN
+			RETURN '{}';
+		ELSIF NOT repair_is_order((try.e).state) THEN
+			PERFORM repair_fail(try.e, statements[try.failed], kept[try.failed], keys[try.failed]);
+		END IF;
+		RETURN (repair_pass(statements, kept, n, at_most, keys, path, conn, remaining)).remaining;
+	END IF;
 	WHILE remaining <> '{}' LOOP
 		pass := repair_pass(statements, kept, n, at_most, keys, path, conn,
 			ARRAY(SELECT f FROM unnest(remaining) WITH ORDINALITY AS x(f, position)
