@@ -96,6 +96,14 @@ AS $$
 DECLARE
 	rows text := rows_sql(plan, s);
 	listed plan_column[] := listed_columns(plan);
+	found_sql text := format('CASE WHEN t.%I IS NOT NULL THEN ', (plan.key[1]).name);
+	mark text := CASE WHEN plan.versions THEN format(', %s::text AS mark', mark_sql(plan)) END;
+	content text := CASE WHEN plan.content <> 'none' AND listed = '{}'
+		THEN concat(', ', found_sql, format(CASE WHEN plan.content IN ('texts', 'stamp')
+			THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END, content_sql(plan)),
+			' END AS content') END;
+	columns text := CASE WHEN names_columns(plan)
+		THEN concat(', ', found_sql, column_checksums_sql(plan, s), ' END AS columns') END;
 BEGIN
 	IF lock THEN
 		rows := format('LATERAL (SELECT %s FROM %s WHERE %s FOR UPDATE OF t) AS t',
@@ -104,25 +112,17 @@ BEGIN
 		f.matches := 'true';
 	END IF;
 	RETURN format('SELECT NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[],'
-			' array_agg(digest), %1$s, %2$s, %11$s, %3$s FROM ('
-			'SELECT CASE WHEN %4$s IS NOT NULL THEN %5$s END AS digest, %6$s::text AS mark,'
-			' CASE WHEN %4$s IS NOT NULL THEN %7$s END AS content,'
-			' CASE WHEN %4$s IS NOT NULL THEN %12$s END AS columns%13$s'
-			' FROM %8$s LEFT JOIN %9$s ON %10$s ORDER BY iblt_k.iblt_n) AS iblt_l',
-		CASE WHEN plan.versions THEN 'array_agg(mark)' ELSE 'NULL::text[]' END,
-		CASE WHEN plan.content <> 'none' AND listed = '{}' THEN 'array_agg(content)'
-			ELSE 'NULL::jsonb[]' END,
-		fingerprint_sql(s),
-		format('t.%I', (plan.key[1]).name), row_checksum_sql(plan, s),
-		mark_sql(plan),
-		format(CASE WHEN plan.content IN ('texts', 'stamp')
-			THEN 'jsonb_build_array(jsonb_build_array(1, %s))' ELSE '%s' END, content_sql(plan)),
-		f.keys, rows, f.matches,
-		CASE WHEN names_columns(plan) THEN 'array_agg(columns)'
+			' array_agg(digest), %s, %s, %s, %s FROM (SELECT %s END AS digest%s'
+			' FROM %s LEFT JOIN %s ON %s ORDER BY iblt_k.iblt_n) AS iblt_l',
+		CASE WHEN mark IS NULL THEN 'NULL::text[]' ELSE 'array_agg(mark)' END,
+		CASE WHEN content IS NULL THEN 'NULL::jsonb[]' ELSE 'array_agg(content)' END,
+		CASE WHEN columns IS NOT NULL THEN 'array_agg(columns)'
 			WHEN listed <> '{}' THEN lists_sql(plan) ELSE 'NULL::text[]' END,
-		CASE WHEN names_columns(plan) THEN column_checksums_sql(plan, s) ELSE 'NULL::text' END,
-		(SELECT string_agg(format(', %s AS iblt_c%s', text_sql(listed[i]), i), '' ORDER BY i)
-			FROM generate_subscripts(listed, 1) AS i));
+		fingerprint_sql(s), found_sql || row_checksum_sql(plan, s),
+		concat(mark, content, columns,
+			(SELECT string_agg(format(', %s AS iblt_c%s', text_sql(listed[i]), i), '' ORDER BY i)
+				FROM generate_subscripts(listed, 1) AS i)),
+		f.keys, rows, f.matches);
 END
 $$;
 
