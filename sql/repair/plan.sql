@@ -98,7 +98,7 @@ $$;
 -- a statement of its own, or if it has locked others than those of the plan.
 -- A block that has caught an error may have given back its locks.
 CREATE FUNCTION repair_read_foreign(plan plan) RETURNS boolean
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	context text;
