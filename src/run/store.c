@@ -80,6 +80,9 @@ iblt_run_matches(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filter)
 {
 	bool		isnull;
 
+	/* REFRESH MATERIALIZED VIEW leaves a row of nulls */
+	if (heap_attisnull(tuple, RUN_RUN + 1, desc))
+		return false;
 #define PREFIX(n) heap_getattr(tuple, (n) + 1, desc, &isnull)
 	return (filter->any_run ||
 			DatumGetInt64(PREFIX(RUN_RUN)) == filter->run) &&

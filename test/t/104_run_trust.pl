@@ -133,6 +133,7 @@ my $peer = literal($node->connstr('peer'));
 		my $run = $begin->($options);
 		is($state->($run), 'under way 1', "$name: a run that stopped after a slice");
 		$node->safe_psql('postgres', sprintf $sql, $run);
+		is($node->safe_psql('postgres', 'SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, own => false) WHERE run IS NULL'), '0', 'REFRESH leaves no row');
 		like($resumed->($run), qr/: +a part of run $run is not in its store any more/, "$name of a run that is gone from its store");
 		is($state->($run) =~ s/ \d+$//r, $after, 'does not count as compared');
 	}
