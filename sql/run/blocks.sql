@@ -201,10 +201,12 @@ AS $$
 DECLARE
 	sketch @extschema@.iblt := (SELECT x.sketch
 		FROM iblt_run_rows(NULL::run_sketch, t.run, t.item) AS x);
-	decoded record := iblt_compare_decode(sketch);
+	decoded record;
 	figures figures;
 	differences difference[];
 BEGIN
+	PERFORM run_require(t.run, sketch IS NOT NULL);
+	decoded := iblt_compare_decode(sketch);
 	IF decoded.complete IS NOT TRUE THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB002',
 			MESSAGE = format('too many differences: about %s keys differ, and a run by blocks '
