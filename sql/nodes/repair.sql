@@ -399,10 +399,13 @@ DECLARE
 	extra_columns text := 'ignore';
 	options options := nodes_options(@arguments options@,
 		'iblt_repair_nodes ' || nodes_relation(relation));
-	asked repair_options := ROW('there', coalesce(inserts, true), updates, coalesce(deletes, true),
-		"cascade", apply, apply_search_path, as_replica, origin, 'source', NULL);
+	target text := 'there';
+	winner text := 'source';
+	asked repair_options := @arguments repair_options@;
 	done record;
 BEGIN
+	asked.inserts := coalesce(inserts, true);
+	asked.deletes := coalesce(deletes, true);
 	PERFORM repair_check_options(asked);
 	done := nodes_drive(nodes_relation(relation), nodes, options, without, asked, source);
 	RETURN QUERY SELECT * FROM unnest(done.rows);

@@ -7,8 +7,7 @@ RESET client_min_messages;
 SET search_path = public, iblt_internal;
 -- the path is pinned where it is not inherited: by what users call, and in schema
 -- iblt_internal by what a view, a procedure that commits or the peer calls first; and
--- repair_statement, which runs code of users, and structure_here, whose answer has names, have
--- PostgreSQL's alone
+-- structure_here, whose answer has names, has PostgreSQL's alone
 SELECT p.oid::regprocedure AS pins_the_path
 FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
 WHERE d.refclassid = 'pg_extension'::regclass AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'iblt')
