@@ -210,7 +210,7 @@ CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible,
 CREATE FUNCTION iblt_internal.kbf_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 500;
 CREATE FUNCTION iblt_internal.kbf_agg_deserial(bytea, internal) RETURNS internal
-	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 700;
+	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 700;
 CREATE FUNCTION iblt_internal.kbf_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
 

@@ -60,8 +60,6 @@ has_other_joins(Node *node)
 		return join->jointype != JOIN_INNER || has_other_joins(join->larg) ||
 			has_other_joins(join->rarg);
 	}
-	if (!IsA(node, FromExpr))
-		return true;
 	foreach(lc, ((FromExpr *) node)->fromlist)
 	{
 		if (has_other_joins(lfirst(lc)))
@@ -285,7 +283,7 @@ columns_of_argument(PlannerInfo *root, Node *arg)
 
 /* ERROR if a single argument is a column and may be meant as a row. */
 static void
-refuse_ambiguous(PlannerInfo *root, Node *arg)
+check_ambiguous(PlannerInfo *root, Node *arg)
 {
 	const RangeTblEntry *rte;
 
@@ -382,7 +380,7 @@ spread_argument(PlannerInfo *root, FuncExpr *call)
 
 	if (list_length(call->args) != get_func_nargs(call->funcid))
 		return false;
-	refuse_ambiguous(root, llast(call->args));
+	check_ambiguous(root, llast(call->args));
 	columns = columns_of_argument(root, llast(call->args));
 	if (columns == NIL ||
 		list_length(columns) + list_length(call->args) - 1 > FUNC_MAX_ARGS)

@@ -112,7 +112,7 @@ append_type_name(StringInfo out, Oid type)
  * domains.
  */
 static void
-refuse_array_of_arrays(IbltCodec *codec)
+check_array_of_arrays(IbltCodec *codec)
 {
 	if (!OidIsValid(get_array_type(codec->element->base)))
 		ereport(ERROR,
@@ -124,7 +124,7 @@ refuse_array_of_arrays(IbltCodec *codec)
 }
 
 static void
-refuse_unknown_record(IbltCodec *codec)
+check_unknown_record(IbltCodec *codec)
 {
 	if (codec->base == RECORDOID)
 		ereport(ERROR,
@@ -174,7 +174,7 @@ append_description(StringInfo out, IbltCodec *codec, int level,
 	if (codec->kind == IBLT_KIND_ARRAY && codec->base != INT2VECTOROID &&
 		codec->base != OIDVECTOROID)
 	{
-		refuse_array_of_arrays(codec);
+		check_array_of_arrays(codec);
 		append_description(out, codec->element, level, with_unknown);
 		appendStringInfoString(out, "[]");
 		return;
@@ -186,7 +186,7 @@ append_description(StringInfo out, IbltCodec *codec, int level,
 	}
 	if (row == NULL)
 	{
-		refuse_unknown_record(codec);
+		check_unknown_record(codec);
 		append_type_name(out, codec->base);
 		return;
 	}

@@ -73,6 +73,14 @@ iblt_store64(uint8_t *to, uint64_t x)
 	memcpy(to, &x, sizeof x);
 }
 
+/* memcpy for short texts, also for none at NULL. */
+static inline void
+iblt_store_text(uint8_t *to, const uint8_t *from, size_t size)
+{
+	while (size-- > 0)
+		*to++ = *from++;
+}
+
 static inline bool
 iblt_all_zero(const uint8_t *bytes, size_t size)
 {

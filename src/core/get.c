@@ -64,7 +64,7 @@ iblt_core_hear(IbltHearing *hearing, const IbltSketch *sketch,
 	}
 	hearing->told++;
 	hearing->absent |= !only;
-	if (only && hearing->found != NULL)
+	if (hearing->found != NULL)
 		hearing->contradiction |=
 			memcmp(cell, hearing->found, sketch->cell_size) != 0;
 	if (only)

@@ -169,11 +169,9 @@ iblt_core_kbf_init(IbltKbf *kbf, const IbltKbfParams *params, uint8_t *bytes)
 	iblt_store16(bytes + OFFSET_DESCRIPTION_SIZE,
 				 (uint16_t) params->description_size);
 	iblt_store32(bytes + OFFSET_LABELS_SIZE, (uint32_t) params->labels_size);
-	if (params->description_size > 0)
-		memcpy(text, params->description, params->description_size);
-	if (params->labels_size > 0)
-		memcpy(text + params->description_size, params->labels,
-			   params->labels_size);
+	iblt_store_text(text, params->description, params->description_size);
+	iblt_store_text(text + params->description_size, params->labels,
+					params->labels_size);
 
 	kbf->params = *params;
 	kbf->keys = 0;

@@ -74,7 +74,7 @@ choose(double n, int k)
 
 	for (i = 0; i < k; i++)
 		product *= (n - i) / (i + 1);
-	return product > 0 ? product : 0;
+	return product;
 }
 
 /* The chance that the elements of n keys are all different. */

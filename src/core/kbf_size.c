@@ -21,12 +21,12 @@ power_reaches(uint64_t base, int exponent, uint64_t n)
 	return power >= n;
 }
 
-/* The least number from 1 whose power reaches n, or one above the limit. */
+/* The least number from 1 whose power reaches n, which that of the limit does. */
 static uint32_t
 root_above(uint64_t n, int exponent)
 {
 	uint32_t	low = 1;
-	uint32_t	high = IBLT_KBF_MAX_CELLS + 1;
+	uint32_t	high = IBLT_KBF_MAX_CELLS;
 
 	while (low < high)
 	{

@@ -224,12 +224,10 @@ iblt_core_init(IbltSketch *sketch, const IbltParams *params, uint8_t *bytes)
 	iblt_store16(bytes + OFFSET_VALUE_LIMBS, (uint16_t) params->value.limbs);
 	iblt_store16(bytes + OFFSET_VALUE_DESCRIPTION_SIZE,
 				 (uint16_t) params->value.description_size);
-	if (params->description_size > 0)
-		memcpy(bytes + HEADER_SIZE, params->description,
-			   params->description_size);
-	if (params->value.description_size > 0)
-		memcpy(bytes + HEADER_SIZE + params->description_size,
-			   params->value.description, params->value.description_size);
+	iblt_store_text(bytes + HEADER_SIZE, params->description,
+					params->description_size);
+	iblt_store_text(bytes + HEADER_SIZE + params->description_size,
+					params->value.description, params->value.description_size);
 
 	sketch->params = *params;
 	sketch->rows = 0;

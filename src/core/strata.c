@@ -133,9 +133,8 @@ iblt_core_strata_init(IbltStrata *strata, const IbltStrataParams *params,
 				 (uint16_t) table->description_size);
 	iblt_store32(bytes + OFFSET_CELLS, table->subtable_cells);
 	iblt_store64(bytes + OFFSET_SEED, table->seed);
-	if (table->description_size > 0)
-		memcpy(bytes + HEADER_SIZE, table->description,
-			   table->description_size);
+	iblt_store_text(bytes + HEADER_SIZE, table->description,
+					table->description_size);
 
 	strata->params = *params;
 	strata->all.rows = 0;

@@ -50,12 +50,9 @@ state_make(const IbltKbfParams *params, MemoryContext context)
 	state = MemoryContextAllocExtended(context,
 									   head + iblt_core_kbf_size(params),
 									   MCXT_ALLOC_HUGE);
+	memset(state, 0, head);
 	iblt_core_kbf_init(&state->kbf, params, (uint8 *) state + head);
-	state->version = 0;
-	state->codes = NULL;
 	state->queued = queued;
-	if (queued)
-		memset(&state->queue, 0, sizeof state->queue);
 	return state;
 }
 
@@ -186,7 +183,7 @@ kbf_agg_trans(PG_FUNCTION_ARGS)
 		return PG_GETARG_DATUM(0);
 	site = iblt_kbf_site(fcinfo);
 	coder = site->coder;
-	state = PG_ARGISNULL(0) ? NULL : (IbltKbfState *) PG_GETARG_POINTER(0);
+	state = iblt_agg_state(fcinfo, 0);
 	iblt_key_encode(coder, PG_GETARG_DATUM(1));
 	if (unlikely(state == NULL) ||
 		unlikely(state->version != iblt_kbf_site_version(site)) ||
@@ -238,8 +235,6 @@ kbf_agg_deserial(PG_FUNCTION_ARGS)
 	IbltKbf		kbf;
 
 	iblt_agg_context(fcinfo);
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
 	iblt_kbf_open(&kbf, PG_GETARG_DATUM(0));
 	PG_RETURN_POINTER(state_add(NULL, &kbf, CurrentMemoryContext));
 }
@@ -251,8 +246,7 @@ Datum
 kbf_agg_combine(PG_FUNCTION_ARGS)
 {
 	MemoryContext context = iblt_agg_context(fcinfo);
-	IbltKbfState *state = PG_ARGISNULL(0) ? NULL
-		: (IbltKbfState *) PG_GETARG_POINTER(0);
+	IbltKbfState *state = iblt_agg_state(fcinfo, 0);
 
 	if (!PG_ARGISNULL(1))
 		state = state_add(state,
@@ -270,8 +264,7 @@ Datum
 kbf_sum_trans(PG_FUNCTION_ARGS)
 {
 	MemoryContext context = iblt_agg_context(fcinfo);
-	IbltKbfState *state = PG_ARGISNULL(0) ? NULL
-		: (IbltKbfState *) PG_GETARG_POINTER(0);
+	IbltKbfState *state = iblt_agg_state(fcinfo, 0);
 	IbltKbf		kbf;
 
 	iblt_kbf_open_arg(&kbf, fcinfo, 1);

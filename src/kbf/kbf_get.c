@@ -34,8 +34,8 @@ open_source(Source *source, Datum value)
 	size_t		size;
 
 	iblt_slices_open(&source->slices, value);
-	bytes = iblt_slices_header(&source->slices, IBLT_KBF_HEADER_SIZE,
-							   iblt_core_kbf_header_size, &size);
+	bytes = iblt_slices_header(&source->slices, iblt_core_kbf_header_size,
+							   &size);
 	/* the view is not used to write */
 	iblt_kbf_check_header(iblt_core_kbf_open_header(&source->kbf,
 													unconstify(uint8 *, bytes),

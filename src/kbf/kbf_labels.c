@@ -258,7 +258,7 @@ iblt_kbf_value_kind(Oid type)
 		return IBLT_KBF_INTEGER;
 	if (OidIsValid(type) && TypeCategory(type) == TYPCATEGORY_STRING)
 		return IBLT_KBF_TEXT;
-	if (OidIsValid(type) && type_is_enum(type))
+	if (type_is_enum(type))
 		return IBLT_KBF_ENUM;
 	ereport(ERROR,
 			(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -305,8 +305,7 @@ label_text(Oid type, Datum value)
 bool
 iblt_kbf_has_value(const IbltKbfParams *params, Oid type, Datum value)
 {
-	return params->labels_size > 0 &&
-		find_label(params, to_utf8(label_text(type, value))) != 0;
+	return find_label(params, to_utf8(label_text(type, value))) != 0;
 }
 
 void

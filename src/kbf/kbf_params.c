@@ -156,7 +156,7 @@ iblt_kbf_params_text(const IbltKbfParams *params)
 
 /* What to do about parameters that differ. */
 static const char *
-advice(IbltStatus status)
+match_hint(IbltStatus status)
 {
 	switch (status)
 	{
@@ -182,7 +182,7 @@ iblt_kbf_check_match(const IbltKbfParams *left, const IbltKbfParams *right)
 					iblt_core_kbf_status_text(status)),
 			 errdetail("One has %s. The other has %s.",
 					   iblt_kbf_params_text(left), iblt_kbf_params_text(right)),
-			 errhint("%s", advice(status))));
+			 errhint("%s", match_hint(status))));
 }
 
 /* The template of parameters whose values are set.  The others are arguments. */

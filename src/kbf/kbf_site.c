@@ -63,7 +63,7 @@ iblt_kbf_site_make(FunctionCallInfo fcinfo)
 
 	/* everything is checked before any state is trusted */
 	iblt_agg_context(fcinfo);
-	iblt_agg_refuse_ambiguous_key(fcinfo);
+	iblt_agg_check_ambiguous_key(fcinfo);
 	site->third = AllocSetContextCreate(context, "kbf_agg template",
 										ALLOCSET_SMALL_SIZES);
 	site->coder = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 1), context);
@@ -205,7 +205,8 @@ iblt_kbf_partial_params(IbltKbfParams *params, FunctionCallInfo fcinfo)
 	Expr	   *value = iblt_agg_argument(fcinfo, 1);
 	Expr	   *third = iblt_agg_argument(fcinfo, 2);
 
-	if (key == NULL || value == NULL || third == NULL)
+	/* without the last one, the others are not there either */
+	if (third == NULL)
 		return false;
 	return params_without_row(params, fcinfo, exprType((Node *) key),
 							  exprType((Node *) value),

@@ -43,8 +43,7 @@ state_check(IbltAggState *state, IbltAggSite *site, FunctionCallInfo fcinfo)
 static Datum
 pair_transition(FunctionCallInfo fcinfo, IbltAggSite *site, int sign)
 {
-	IbltAggState *state = PG_ARGISNULL(0) ? NULL
-		: (IbltAggState *) PG_GETARG_POINTER(0);
+	IbltAggState *state = iblt_agg_state(fcinfo, 0);
 	const uint8 *key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
 	const IbltParams *params;
 	IbltStatus	status;
@@ -78,7 +77,7 @@ transition(FunctionCallInfo fcinfo, int sign)
 
 	if (unlikely(!site->bigint))
 		return pair_transition(fcinfo, site, sign);
-	state = PG_ARGISNULL(0) ? NULL : (IbltAggState *) PG_GETARG_POINTER(0);
+	state = iblt_agg_state(fcinfo, 0);
 	key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
 	if (unlikely(state == NULL) ||
 		!iblt_agg_site_in_step(site, key, state->version))
@@ -138,8 +137,6 @@ iblt_agg_deserial(PG_FUNCTION_ARGS)
 	IbltSketch	sketch;
 
 	iblt_agg_context(fcinfo);
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
 	iblt_open(&sketch, PG_GETARG_DATUM(0));
 	PG_RETURN_POINTER(iblt_state_add(NULL, &sketch, 1, CurrentMemoryContext));
 }
@@ -151,8 +148,7 @@ Datum
 iblt_agg_combine(PG_FUNCTION_ARGS)
 {
 	MemoryContext context = iblt_agg_context(fcinfo);
-	IbltAggState *state = PG_ARGISNULL(0) ? NULL
-		: (IbltAggState *) PG_GETARG_POINTER(0);
+	IbltAggState *state = iblt_agg_state(fcinfo, 0);
 
 	if (!PG_ARGISNULL(1))
 		state = iblt_state_add(state,
@@ -168,8 +164,7 @@ static Datum
 sum_transition(FunctionCallInfo fcinfo, int sign)
 {
 	MemoryContext context = iblt_agg_context(fcinfo);
-	IbltAggState *state = PG_ARGISNULL(0) ? NULL
-		: (IbltAggState *) PG_GETARG_POINTER(0);
+	IbltAggState *state = iblt_agg_state(fcinfo, 0);
 	IbltSketch	sketch;
 
 	iblt_open_arg(&sketch, fcinfo, 1);

@@ -57,7 +57,7 @@ has_final_function(Oid aggregate, Oid final)
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	form = (Form_pg_aggregate) GETSTRUCT(tuple);
-	has = form->aggfinalfn == final || form->aggmfinalfn == final;
+	has = form->aggfinalfn == final;
 	ReleaseSysCache(tuple);
 	return has;
 }
@@ -99,8 +99,7 @@ iblt_agg_argument(FunctionCallInfo fcinfo, int n)
 	if (fcinfo->context == NULL || !IsA(fcinfo->context, AggState))
 		return NULL;
 	aggref = current_aggref(fcinfo);
-	if (aggref == NULL || DO_AGGSPLIT_COMBINE(aggref->aggsplit) ||
-		n >= list_length(aggref->args))
+	if (aggref == NULL || n >= list_length(aggref->args))
 		return NULL;
 	return ((TargetEntry *) list_nth(aggref->args, n))->expr;
 }

@@ -20,6 +20,13 @@
 /* Memory that lives as long as the group.  ERROR outside an aggregate. */
 extern MemoryContext iblt_agg_context(FunctionCallInfo fcinfo);
 
+/* Argument n of a function of the aggregate, a state.  NULL at first. */
+static inline void *
+iblt_agg_state(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? NULL : PG_GETARG_POINTER(n);
+}
+
 /*
  * Argument n of the aggregate, counted from 0, or NULL if it cannot be known.
  * It cannot be known in the final step of a parallel plan, or in a window that

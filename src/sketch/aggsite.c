@@ -96,7 +96,7 @@ iblt_agg_refuse_null(FunctionCallInfo fcinfo, const IbltAggKind *kind)
  * ERROR for a key or value that is a column but may be meant as a row.
  */
 static void
-refuse_ambiguous(FunctionCallInfo fcinfo, const Expr *argument,
+check_ambiguous(FunctionCallInfo fcinfo, const Expr *argument,
 				 const char *role)
 {
 	EState	   *estate;
@@ -129,23 +129,23 @@ refuse_ambiguous(FunctionCallInfo fcinfo, const Expr *argument,
 }
 
 void
-iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo)
+iblt_agg_check_ambiguous_key(FunctionCallInfo fcinfo)
 {
 	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
 
 	if (checksum != NULL && IsA(checksum, Const))
-		refuse_ambiguous(fcinfo, iblt_agg_argument(fcinfo, 0), "key");
+		check_ambiguous(fcinfo, iblt_agg_argument(fcinfo, 0), "key");
 }
 
 /* The same for a value.  One that is an integer or uuid is not meant as a row. */
 static void
-refuse_ambiguous_value(FunctionCallInfo fcinfo, const IbltKeyCoder *value)
+check_ambiguous_value(FunctionCallInfo fcinfo, const IbltKeyCoder *value)
 {
 	Expr	   *argument = iblt_agg_argument(fcinfo, 1);
 
 	if (argument != NULL && !IsA(argument, Const) &&
 		value->kind == IBLT_KEY_CANONICAL)
-		refuse_ambiguous(fcinfo, argument, "value");
+		check_ambiguous(fcinfo, argument, "value");
 }
 
 IbltAggSite *
@@ -160,8 +160,8 @@ iblt_agg_site_make(FunctionCallInfo fcinfo, const IbltAggKind *kind)
 	site->coder = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 1), context);
 	site->value = iblt_key_coder(get_fn_expr_argtype(fcinfo->flinfo, 2), context);
 	site->value->of_value = true;
-	iblt_agg_refuse_ambiguous_key(fcinfo);
-	refuse_ambiguous_value(fcinfo, site->value);
+	iblt_agg_check_ambiguous_key(fcinfo);
+	check_ambiguous_value(fcinfo, site->value);
 	site->third = third_of_call(fcinfo, 3);
 	site->third_is_constant = site->third == IBLT_THIRD_NONE ||
 		iblt_agg_argument_is_constant(iblt_agg_argument(fcinfo, 2));
@@ -300,7 +300,8 @@ iblt_agg_partial_params(IbltStrataParams *params, FunctionCallInfo fcinfo,
 	Expr	   *checksum = iblt_agg_argument(fcinfo, 1);
 	Expr	   *third = iblt_agg_argument(fcinfo, 2);
 
-	if (key == NULL || checksum == NULL)
+	/* without it, the key is not there either */
+	if (checksum == NULL)
 		return false;
 	return params_without_row(params, fcinfo, kind, exprType((Node *) key),
 							  exprType((Node *) checksum),

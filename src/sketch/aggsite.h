@@ -84,7 +84,7 @@ extern void iblt_agg_site_set_types(IbltAggSite *site, IbltParams *params);
  * ERROR for a key that is a column but may be meant as a row.  With a constant
  * checksum or value, nothing else would tell rows apart.
  */
-extern void iblt_agg_refuse_ambiguous_key(FunctionCallInfo fcinfo);
+extern void iblt_agg_check_ambiguous_key(FunctionCallInfo fcinfo);
 
 /*
  * A coder of argument n, counted from 0, when there was no row.  NULL if it

@@ -24,13 +24,10 @@ iblt_state_make(const IbltParams *params, MemoryContext context)
 	state = MemoryContextAllocExtended(context,
 									   head + iblt_core_size(params),
 									   MCXT_ALLOC_HUGE);
+	memset(state, 0, head);
 	iblt_core_init(&state->sketch, params, (uint8 *) state + head);
-	state->version = 0;
 	state->adder = iblt_core_row_adder(params);
-	state->inserted = false;
 	state->queued = queued;
-	if (queued)
-		memset(&state->queue, 0, sizeof state->queue);
 	return state;
 }
 

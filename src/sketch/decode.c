@@ -108,7 +108,7 @@ most_capacity(const IbltParams *params)
 
 /* The hint for an incomplete decoding. */
 static char *
-advice(const IbltVerdict *verdict, const IbltParams *params)
+incomplete_hint(const IbltVerdict *verdict, const IbltParams *params)
 {
 	bool		plain = params->hashes == IBLT_DEFAULT_HASHES &&
 		params->value.limbs == 0 && params->seed == 0 &&
@@ -139,7 +139,7 @@ report_incomplete(const IbltVerdict *verdict, const IbltParams *params,
 					verdict->recovered, verdict->keys),
 			 errdetail("The sketch has capacity %u. With 99 %% certainty at most " UINT64_FORMAT " keys differ. A key with several rows on one side may count more than once.",
 					   verdict->capacity, verdict->bound),
-			 errhint("%s", advice(verdict, params))));
+			 errhint("%s", incomplete_hint(verdict, params))));
 }
 
 Datum

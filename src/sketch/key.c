@@ -181,8 +181,6 @@ iblt_key_padded(IbltKeyCoder *coder, unsigned limbs)
 	StringInfo	bytes = &coder->bytes;
 	int			size = 8 * (int) limbs;
 
-	if (bytes->len == size)
-		return (uint8 *) bytes->data;
 	if (bytes->len > size)
 		refuse_long(coder, size);
 	enlargeStringInfo(bytes, size - bytes->len);

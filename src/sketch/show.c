@@ -57,8 +57,7 @@ iblt_show_value(const IbltShown *shown, const IbltSketch *sketch,
 {
 	uint8		value[8 * IBLT_MAX_LIMBS];
 
-	*isnull = shown->coder == NULL ||
-		!iblt_core_entry_value(sketch, entry, value);
+	*isnull = !iblt_core_entry_value(sketch, entry, value);
 	return *isnull ? (Datum) 0
 		: show_bytes(shown, value, sketch->params.value.limbs);
 }

@@ -68,14 +68,18 @@ iblt_slices_get(const IbltSlices *slices, size_t from, size_t to)
 }
 
 const uint8 *
-iblt_slices_header(const IbltSlices *slices, size_t least,
+iblt_slices_header(const IbltSlices *slices,
 				   size_t (*header_size) (const uint8 *bytes), size_t *size)
 {
 	const uint8 *bytes;
 
-	*size = Min(slices->size, IBLT_SLICE_FIRST);
+	*size = slices->size;
+	if (slices->whole != NULL)
+		return slices->whole;
+	/* less than WHOLE_SIZE */
+	*size = IBLT_SLICE_FIRST;
 	bytes = iblt_slices_get(slices, 0, *size);
-	if (*size < least || header_size(bytes) <= *size)
+	if (header_size(bytes) <= *size)
 		return bytes;
 	*size = Min(slices->size, header_size(bytes));
 	return iblt_slices_get(slices, 0, *size);

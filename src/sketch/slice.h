@@ -52,10 +52,10 @@ extern const uint8 *iblt_slices_get(const IbltSlices *slices, size_t from,
 
 /*
  * The first bytes of the value, with its whole header as far as it is there,
- * and their number.  header_size tells the header's size from its first `least`
- * bytes.
+ * and their number.  header_size tells the header's size from its first
+ * IBLT_SLICE_FIRST bytes.
  */
-extern const uint8 *iblt_slices_header(const IbltSlices *slices, size_t least,
+extern const uint8 *iblt_slices_header(const IbltSlices *slices,
 									   size_t (*header_size) (const uint8 *bytes),
 									   size_t *size);
 

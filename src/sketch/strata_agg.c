@@ -67,8 +67,8 @@ state_make(const IbltStrataParams *params, MemoryContext context)
 	state = MemoryContextAllocExtended(context,
 									   head + iblt_core_strata_size(params),
 									   MCXT_ALLOC_HUGE);
+	memset(state, 0, head);
 	iblt_core_strata_init(&state->strata, params, (uint8 *) state + head);
-	state->version = 0;
 	return state;
 }
 
@@ -122,8 +122,7 @@ static pg_attribute_always_inline Datum
 transition(FunctionCallInfo fcinfo, int sign)
 {
 	IbltAggSite *site = iblt_agg_site(fcinfo, &kind_strata);
-	IbltStrataState *state = PG_ARGISNULL(0) ? NULL
-		: (IbltStrataState *) PG_GETARG_POINTER(0);
+	IbltStrataState *state = iblt_agg_state(fcinfo, 0);
 	const uint8 *key = iblt_agg_site_key(site, PG_GETARG_DATUM(1));
 	size_t		size = sizeof(uint64);
 
@@ -189,8 +188,6 @@ iblt_strata_agg_deserial(PG_FUNCTION_ARGS)
 	IbltStrata	strata;
 
 	iblt_agg_context(fcinfo);
-	if (PG_ARGISNULL(0))
-		PG_RETURN_NULL();
 	iblt_strata_open(&strata, PG_GETARG_DATUM(0));
 	PG_RETURN_POINTER(state_add(NULL, &strata, CurrentMemoryContext));
 }
@@ -202,8 +199,7 @@ Datum
 iblt_strata_agg_combine(PG_FUNCTION_ARGS)
 {
 	MemoryContext context = iblt_agg_context(fcinfo);
-	IbltStrataState *state = PG_ARGISNULL(0) ? NULL
-		: (IbltStrataState *) PG_GETARG_POINTER(0);
+	IbltStrataState *state = iblt_agg_state(fcinfo, 0);
 
 	if (!PG_ARGISNULL(1))
 		state = state_add(state,

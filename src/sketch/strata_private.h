@@ -12,7 +12,7 @@
 
 #include "core/strata.h"
 
-/* The defaults of iblt_strata_new and iblt_strata_agg. */
+/* The defaults of iblt_strata_agg; iblt_strata_new has them in SQL. */
 #define IBLT_DEFAULT_STRATA			32
 #define IBLT_DEFAULT_STRATUM_CELLS	80
 

@@ -52,8 +52,7 @@ iblt_open_header_arg(IbltSketch *sketch, IbltSlices *slices,
 	IbltStatus	status;
 
 	iblt_slices_open(slices, iblt_value_arg(fcinfo, n, &type_iblt));
-	bytes = iblt_slices_header(slices, IBLT_HEADER_SIZE, iblt_core_header_size,
-							   &size);
+	bytes = iblt_slices_header(slices, iblt_core_header_size, &size);
 	status = iblt_core_open_header(sketch, unconstify(uint8 *, bytes), size,
 								   slices->size);
 	if (status != IBLT_OK)

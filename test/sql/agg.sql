@@ -70,6 +70,8 @@ FROM (SELECT g, iblt_agg(id, c) FROM r GROUP BY g) x(g, s);
 -- each group its own template
 SELECT g, capacity, rows
 FROM (SELECT g, iblt_agg(id, c, 10 * (g + 1)) FROM r GROUP BY g) x(g, s), iblt_info(s) ORDER BY g;
+SELECT o, (SELECT capacity FROM iblt_info((SELECT iblt_agg(id, c, o) FROM r))) AS capacity FROM (VALUES (10), (1000)) AS v(o);
+SELECT o, (SELECT seed FROM iblt_info((SELECT iblt_agg(id, c, t) FROM r))) AS seed FROM generate_series(1, 2) AS o, iblt_new(seed => o) AS t;
 -- but one template for all rows of a group
 SELECT iblt_agg(id, c, 10 * (g + 1)) FROM r;
 SELECT iblt_agg(id, c, iblt_new(seed => g)) FROM r;
@@ -78,6 +80,8 @@ SELECT iblt_agg(id, c, iblt_new(seed => g)) FROM r;
 SELECT (SELECT iblt_sum(s) FROM (SELECT iblt_agg(id, c) FROM r GROUP BY g) x(s)) = iblt_agg(id, c) AS same FROM r;
 SELECT (iblt_info(iblt_sum(s))).rows FROM (SELECT iblt_new() WHERE false) x(s);
 SELECT iblt_sum(s) FROM (VALUES (iblt_new(10)), (iblt_new(1000))) x(s);
+-- and so is one of deletions
+SELECT iblt_sum(s) = (SELECT - iblt_agg(id, c) FROM r) AS same FROM (SELECT - iblt_agg(id, c) FROM r GROUP BY g) x(s);
 -- an empty template among them takes their key type
 SELECT iblt_sum(s) = (SELECT iblt_agg(id, c) FROM r) AS same
 FROM (SELECT iblt_new() UNION ALL SELECT iblt_agg(id, c) FROM r UNION ALL SELECT iblt_new()) x(s);

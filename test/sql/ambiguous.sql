@@ -11,6 +11,9 @@ CREATE TABLE other AS SELECT id, status, note || '!' AS note FROM status;
 CREATE VIEW status_view AS SELECT id, status AS v, note FROM status;
 CREATE TABLE single (single int);
 INSERT INTO single VALUES (1);
+CREATE TABLE left_over (left_over int, id int);
+INSERT INTO left_over VALUES (1);
+ALTER TABLE left_over DROP id;
 CREATE TYPE pair AS (x int, y int);
 CREATE TABLE of_rows (id int, of_rows pair);
 
@@ -52,6 +55,11 @@ SELECT refused(q), q FROM unnest(ARRAY[
 	'SELECT iblt_checksum(g) FROM generate_series(1, 3) WITH ORDINALITY g(g, n)',
 	'SELECT iblt_checksum(g) FROM generate_series(1, 3) g',
 	'SELECT iblt_checksum(single) FROM single',
+	'SELECT iblt_checksum(left_over) FROM left_over',
+	'SELECT iblt_checksum(note) FROM other, (SELECT 1 AS q, 2 AS r OFFSET 0) AS q',
+	'INSERT INTO status SELECT id, iblt_checksum(note)::text FROM other WHERE id < 0 RETURNING id',
+	'SELECT iblt_checksum(note) FROM status',
+	'SELECT iblt_agg(note, 0) FROM status',
 	'SELECT (SELECT iblt_checksum(status)) FROM status',
 	'SELECT (SELECT iblt_checksum(status) FROM single) FROM status',
 	'SELECT 1 FROM status WHERE iblt_checksum(status) <> 0',
@@ -73,6 +81,12 @@ SELECT refused(q), q FROM unnest(ARRAY[
 -- The tables differ, and t.* says so.
 SELECT (SELECT iblt_agg(id, iblt_checksum(status.*)) FROM status)
 	= (SELECT iblt_agg(id, iblt_checksum(status.*)) FROM other AS status) AS equal;
+
+-- A parameter is not a column.
+SET plan_cache_mode = force_generic_plan;
+PREPARE parameter(int) AS SELECT iblt_checksum($1) = (SELECT iblt_checksum(7)) AS same FROM (SELECT id + 1 AS s, status AS b FROM status) AS s;
+EXECUTE parameter(7);
+RESET plan_cache_mode;
 
 -- Comparisons name every column, whatever it is called.
 CREATE TABLE t (t text PRIMARY KEY, id int);

@@ -427,6 +427,13 @@ SELECT count(DISTINCT iblt_checksum(repeat('x', n), n)) FROM (VALUES (3000000), 
 SELECT iblt_checksum(array_agg(ROW(i, '10.0.0.1'::inet))) IS NOT NULL AS many FROM generate_series(1, 200000) i;
 
 --
+-- In expressions of a table, which no query plans.
+--
+CREATE TYPE checked_pair AS (a int, b text);
+CREATE TABLE checked (a int, b text, CHECK (iblt_checksum(ROW(a, b)::checked_pair) <> 0 AND iblt_checksum(ROW(a, b)) <> 0));
+INSERT INTO checked VALUES (1, 'x') RETURNING iblt_checksum(ROW(a, b)::checked_pair) = iblt_checksum(a, b) AS same;
+
+--
 -- What has no checksum.
 --
 -- the rest of the message is not the same in all releases

@@ -67,6 +67,7 @@ END $$;
 -- keys of all kinds, as text and as their own type
 CREATE TYPE pg_temp.mood AS ENUM ('sad', 'ok', 'happy');
 CREATE TYPE pg_temp.pair AS (x int, y text);
+CREATE TYPE pg_temp."Odd ""mood" AS ENUM ('ok');
 CREATE DOMAIN pg_temp.code AS text CHECK (VALUE ~ '^[A-Z]+$');
 CREATE FUNCTION pg_temp.there_and_back(key_type text, literal text) RETURNS TABLE (typename text, key text, same boolean)
 LANGUAGE plpgsql AS $$
@@ -86,12 +87,28 @@ SELECT x.* FROM (VALUES
 	('timestamp', '2026-11-21 12:34:56.789'), ('timestamptz', '2026-11-21 12:34:56+02'),
 	('time', '12:34:56'), ('timetz', '12:34:56+02'), ('interval', '1 year -2 days 03:04:05'),
 	('inet', '192.168.1.0/24'), ('macaddr', '08:00:2b:01:02:03'), ('"char"', 'x'), ('oid', '4000000000'),
-	('money', '12.34'), ('bit(5)', '10101'), ('varbit', '101'), ('point', '(1,2)'), ('xid8', '5'), ('pg_lsn', '16/B374D848'),
+	('money', '12.34'), ('bit(5)', '10101'), ('varbit', '101'), ('point', '(1,2)'),
+	('path', '((0,1),(2,3))'), ('path', '[(0,1)]'), ('polygon', '((0,1),(2,3))'), ('box', '(3,4),(1,2)'), ('lseg', '[(1,2),(3,4)]'), ('line', '{1,2,3}'), ('circle', '<(1,2),3>'),
+	('tsvector', '''a'':1A ''b'''), ('tsquery', '''a'' & !''b'''), ('xid8', '5'), ('pg_lsn', '16/B374D848'),
 	('json', '{"a" : 1}'), ('jsonb', '{"b":2,"a":[1,null]}'), ('int[]', '{1,2,NULL}'), ('int[]', '[0:1]={1,2}'),
 	('text[]', '{{a,b},{c,d}}'), ('int4range', '[1,5)'), ('tstzrange', '(,)'),
-	('regclass', 'pg_class'), ('pg_temp.mood', 'ok'), ('pg_temp.pair', '(1,"a b")'), ('pg_temp.pair', '(,)'),
+	('regclass', 'pg_class'), ('pg_temp.mood', 'ok'), ('pg_temp."Odd ""mood"', 'ok'), ('pg_temp.pair', '(1,"a b")'), ('pg_temp.pair', '(,)'),
 	('pg_temp.code', 'ABC'), ('pg_temp.mood[]', '{sad,NULL,happy}'), ('pg_temp.pair[]', '{"(1,a)","(2,)"}')) v(t, l),
 	pg_temp.there_and_back(t, l) x;
+-- which names are quoted in the description of a type
+CREATE SCHEMA odd;
+CREATE FUNCTION pg_temp.described(name text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	description text;
+BEGIN
+	EXECUTE format('CREATE TYPE odd.%I AS ENUM (''x'')', name);
+	EXECUTE format('SELECT (iblt_info(iblt_agg(''x''::odd.%I, 1))).key_type', name) INTO description;
+	RETURN description;
+END $$;
+SELECT string_agg(pg_temp.described(name), ' ' ORDER BY n) AS described FROM unnest('{az,a09,a_,_a,0a,9a,A,Z,aZ,a`b,"a{b",a/b,a:b,a@b,a[b}'::text[]) WITH ORDINALITY AS x(name, n);
+SET client_min_messages = warning;
+DROP SCHEMA odd CASCADE;
+RESET client_min_messages;
 DO $$
 BEGIN
 	IF current_setting('server_version_num')::int >= 140000 THEN

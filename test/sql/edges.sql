@@ -90,6 +90,8 @@ SELECT bool_and(iblt_checksum(a) = (SELECT iblt_checksum('\x01'::bytea || int4se
 	|| string_agg(coalesce('\x05'::bytea || int4send(x), '\x00'), ''::bytea ORDER BY position)) FROM unnest(a) WITH ORDINALITY AS u(x, position))) AS nulls
 FROM generate_series(1, 40) AS n, LATERAL (SELECT array_agg(nullif(i, n - 1)) FROM generate_series(1, n) i) AS x(a);
 
+-- a text of more than one step of a megabyte
+SELECT octet_length(s::text) > 3 * 1024 * 1024 AS long, s::text::iblt = s AS same FROM (SELECT iblt_agg(i, i, 80000) FROM generate_series(1, 10) AS i) AS x(s);
 -- a sketch that is kept may go while what was got of it is in use
 SELECT (iblt_info(iblt_session_keep('kept', iblt_agg(i, 1, 20000)))).rows FROM generate_series(1, 30) i;
 SELECT (iblt_info(a)).rows, dropped, (iblt_info(b)).rows AS rows_of_the_next

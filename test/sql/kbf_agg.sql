@@ -26,6 +26,11 @@ FROM (SELECT kbf_agg(id, v, kbf_new(3000, 300, 0.01, 2, seed => 7)) FROM r) x(s)
 -- any filter serves as template: only its parameters are taken
 SELECT kbf_agg(id, v, (SELECT kbf_agg(id, v, 500) FROM r WHERE id < 50)) = kbf_agg(id, v, 500) AS same FROM r;
 
+-- a template and a type of key that change with the same row
+SELECT pg_temp.refusal('SELECT kbf_agg(CASE i WHEN 1 THEN ROW(1) ELSE ROW(''a''::text) END, 1, kbf_new(100, 5, seed => i)) FROM generate_series(1, 2) AS i');
+-- or the type alone
+SELECT pg_temp.refusal('SELECT kbf_agg(CASE i WHEN 3 THEN ROW(''a''::text, 2) ELSE ROW(i, 2) END, 1, 100) FROM generate_series(1, 4) AS i');
+
 -- values of every type: integers of any width, labels as text, values of an enum type
 SELECT kbf_agg(id, v::smallint, 1000) = kbf_agg(id, v, 1000) AS smallint, kbf_agg(id, v::bigint, 1000) = kbf_agg(id, v, 1000) AS bigint
 FROM r;
@@ -142,6 +147,8 @@ SELECT s::bytea = a::bytea AS same FROM one, (SELECT kbf_agg(id, v, 20000) FROM 
 SELECT pg_temp.is_parallel('SELECT kbf_agg(id, m, 100) FROM kbf_rows WHERE id < 0');
 SELECT key_type, labels, keys FROM (SELECT kbf_agg(id, m, 100) FROM kbf_rows WHERE id < 0) x(s), kbf_info(s);
 SELECT key_type, keys FROM (SELECT kbf_agg(id::text, v, (SELECT kbf_new(9))) FROM kbf_rows WHERE id < 0) x(s), kbf_info(s);
+SELECT pg_temp.is_parallel('SELECT kbf_agg(id, v, id) FROM kbf_rows WHERE id < 0');
+SELECT pg_temp.refusal($$SELECT kbf_agg(id, v, id) FROM kbf_rows WHERE id < 0$$);
 SELECT kbf_agg(id, v, 100)::bytea = (SELECT kbf_insert(kbf_new(100), 7, 1 + (7 * 7919) % 255)::bytea) AS same FROM kbf_rows WHERE id = 7;
 DROP VIEW r;
 DROP TABLE kbf_rows;

@@ -83,6 +83,7 @@ SELECT l.* FROM f, kbf_lookup(ARRAY[s], 1) l;
 SELECT pg_temp.refusal(format('SELECT %s FROM f, g', call)) LIKE expected AS refused, call
 FROM (VALUES ('kbf_lookup(NULL::kbf[], 1)', '22004; kbf value must not be null%'), ('kbf_lookup(ARRAY[a, NULL], 1)', '22004; kbf value must not be null%'),
 	('kbf_lookup(ARRAY[a, s], 1)', '22023; kbf values cannot be looked up together: %One has % 255 values,%The other has % 3 labels,%'),
+	('kbf_lookup(ARRAY[kbf_new(100, 5), kbf_new(100, 6)], 1)', '22023; kbf values cannot be looked up together: %'),
 	('kbf_lookup(ARRAY[s, kbf_new(100, labels => ARRAY[''x'', ''z'', ''y''])], 1)', '22023; kbf values cannot be looked up together: %'),
 	('kbf_lookup(ARRAY[a, kbf_insert(t, ''a''::text, 1)], 1)', '42804; key type bigint does not match the filter''s key type text%'),
 	('kbf_lookup(ARRAY[a], NULL::int)', '22004; key of a kbf must not be null%')) v(call, expected);

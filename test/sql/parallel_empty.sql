@@ -71,4 +71,6 @@ SELECT pg_temp.is_parallel('SELECT iblt_strata_agg(t, c, iblt_strata_new(seed =>
 SELECT key_type, rows, seed FROM (SELECT iblt_strata_agg(t, c, iblt_strata_new(seed => 5)) FROM no_rows) x(s), iblt_strata_info(s);
 SELECT pg_temp.is_parallel('SELECT iblt_strata_agg(id, c) FROM some_rows WHERE id < 0');
 SELECT key_type, rows FROM (SELECT iblt_strata_agg(id, c) FROM some_rows WHERE id < 0) x(s), iblt_strata_info(s);
+SELECT pg_temp.is_parallel('SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => id)) FROM no_rows');
+SELECT iblt_strata_agg(id, c, iblt_strata_new(seed => id)) FROM no_rows;
 DROP TABLE no_rows, some_rows, templates, answer;

@@ -66,6 +66,9 @@ FROM bad;
 SELECT pg_temp.refusal($$SELECT 'not base64!'::iblt$$);
 SELECT pg_temp.refusal($$SELECT ''::iblt$$);
 
+-- as many subtables as there can be
+SELECT hashes, subtables FROM iblt_info(iblt_new(10, hashes => 8));
+
 -- parameters out of range
 SELECT pg_temp.refusal(format('SELECT iblt_new(%s)', arguments)) AS refusal, arguments
 FROM unnest(ARRAY['0', '-1', '2147483647', 'hashes => 2', 'hashes => 9', 'key_size => 0',

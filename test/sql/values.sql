@@ -94,6 +94,7 @@ SELECT iblt_insert(:'names'::iblt, 'yy'::text, 1.5);
 SELECT iblt_agg(code, area, :'names'::iblt) FROM country;
 SELECT iblt_agg(code, x.v, iblt_new(value_size => 40))
 FROM country, LATERAL (SELECT CASE code WHEN 'de' THEN ROW(1) ELSE ROW('a'::text) END) x(v);
+SELECT iblt_agg(i, CASE i WHEN 1 THEN ROW(1) ELSE ROW('a'::text) END, iblt_new(value_size => 16)) FROM generate_series(1, 2) AS i;
 -- also where another group has seen the second type before
 SET enable_sort = off;
 SELECT part, iblt_agg(id, x.v, iblt_new(value_size => 40))

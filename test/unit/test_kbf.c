@@ -850,6 +850,16 @@ test_refusals(void)
 	check(iblt_core_kbf_subtract(&before, &part) == IBLT_NOT_A_PART, "key");
 	(void) iblt_core_kbf_insert(&part, key, 8, 7);
 	check(iblt_core_kbf_subtract(&before, &part) == IBLT_NOT_A_PART, "more keys");
+	free(kbf.bytes);
+	free(part.bytes);
+	/* all pairs are in one cell, and one of two is not in the other filter */
+	params = params_of(3, 8, 3, 1);
+	draw_pairs(pairs, 4, 255);
+	make_kbf(&kbf, &params);
+	make_kbf(&part, &params);
+	fill(&kbf, pairs, 3);
+	fill(&part, pairs + 2, 2);
+	check(iblt_core_kbf_subtract(&kbf, &part) == IBLT_NOT_A_PART, "one of two");
 	checked("what is not there is not taken out");
 	free(kbf.bytes);
 	free(before.bytes);

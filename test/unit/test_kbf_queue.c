@@ -49,6 +49,7 @@ test_queue(int round)
 	IbltKbfQueue queue = {0};
 	IbltKbf		queued, direct, summed, one, opened;
 	uint32_t	n = below(PAIRS);
+	size_t		size = round % 2 == 0 ? 8 : 1 + below(24);
 	uint32_t	i;
 
 	iblt_core_kbf_codes(&params, codes);
@@ -58,14 +59,16 @@ test_queue(int round)
 	make_kbf(&one, &params);
 	for (i = 0; i < n; i++)
 	{
-		uint8_t		key[8];
+		uint8_t		key[24];
 		unsigned	value = 1 + below(params.values);
 
 		iblt_store64(key, tap_random());
-		iblt_core_kbf_queue_insert(&queue, &queued, codes, key, sizeof key, value);
-		iblt_core_kbf_insert_with(&direct, codes, key, sizeof key, value);
+		iblt_store64(key + 8, tap_random());
+		iblt_store64(key + 16, tap_random());
+		iblt_core_kbf_queue_insert(&queue, &queued, codes, key, size, value);
+		iblt_core_kbf_insert_with(&direct, codes, key, size, value);
 		iblt_core_kbf_init(&one, &params, one.bytes);
-		(void) iblt_core_kbf_insert(&one, key, sizeof key, value);
+		(void) iblt_core_kbf_insert(&one, key, size, value);
 		(void) iblt_core_kbf_add(&summed, &one);
 		if (below(50) == 0)
 			iblt_core_kbf_queue_flush(&queue, &queued);
@@ -73,7 +76,7 @@ test_queue(int round)
 	iblt_core_kbf_queue_flush(&queue, &queued);
 	tap_ok(queued.keys == n && same(&queued, &direct) && same(&queued, &summed) &&
 		   iblt_core_kbf_open(&opened, queued.bytes, queued.size) == IBLT_OK,
-		   "round %d: %u pairs, %d hashes of %u cells, %u full", round, n, params.hashes,
+		   "round %d: %u pairs of keys of %zu bytes, %d hashes of %u cells, %u full", round, n, size, params.hashes,
 		   params.subtable_cells, iblt_core_kbf_full_cells(&queued));
 	free(queued.bytes);
 	free(direct.bytes);

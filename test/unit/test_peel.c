@@ -241,6 +241,42 @@ test_full_cell(void)
 	}
 }
 
+/* The sum and the difference that just fit, and the ones that just do not. */
+static void
+test_row_count_sums(void)
+{
+	static const struct
+	{
+		int64_t rows;
+		int64_t more;
+		int sign;
+	} last[] = {
+		{ INT64_MAX - 5, 5, 1 }, { INT64_MIN + 5, -5, 1 },
+		{ INT64_MAX - 5, -5, -1 }, { INT64_MIN + 5, 5, -1 },
+		{ INT64_MAX, 0, 1 }, { INT64_MIN, 0, -1 },
+	};
+	IbltParams params = make_params(IBLT_KEY_INTEGER, 1, 4, 5, false, 1);
+	IbltSketch *sketch = sketch_new(&params);
+	IbltSketch *other = sketch_new(&params);
+	int i;
+
+	for (i = 0; i < 6; i++)
+	{
+		int64_t limit = last[i].rows > 0 ? INT64_MAX : INT64_MIN;
+
+		sketch->rows = last[i].rows;
+		other->rows = last[i].more;
+		check(iblt_core_add_sketch(sketch, other, last[i].sign) == IBLT_OK && sketch->rows == limit,
+			  "sum %d fits", i);
+		sketch->rows = last[i].rows;
+		other->rows += (last[i].rows > 0) == (last[i].sign > 0) ? 1 : -1;
+		check(iblt_core_add_sketch(sketch, other, last[i].sign) == IBLT_COUNT_OVERFLOW,
+			  "sum %d does not fit", i);
+	}
+	sketch_free(sketch);
+	sketch_free(other);
+}
+
 /*
  * A crafted row count may be anything: rows one by one must wrap, not trap, and
  * sums are refused.
@@ -287,6 +323,7 @@ test_row_count_limits(void)
 		  "the largest row count less one with a value");
 	sketch_free(sketch);
 	test_full_cell();
+	test_row_count_sums();
 	checked("row counts wrap one by one, and are refused in sums");
 }
 
