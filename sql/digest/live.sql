@@ -49,7 +49,7 @@ BEGIN
 	EXECUTE format('SELECT iblt_live_base(%L::regclass, %s)', relation,
 			track_sketch_sql(relation, options))
 		INTO base USING options.template, seed, seed # 1;
-	PERFORM iblt_track_finish(relation, generation, base);
+	PERFORM iblt_track_set_base(relation, generation, base);
 END
 $$;
 

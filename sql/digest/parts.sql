@@ -27,7 +27,7 @@ CREATE FUNCTION iblt_track_begin(relation regclass, key_columns text[],
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Writes the first base of a digest.
-CREATE FUNCTION iblt_track_finish(relation regclass, generation bigint, base iblt) RETURNS void
+CREATE FUNCTION iblt_track_set_base(relation regclass, generation bigint, base iblt) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Removes all that is kept of a table.

@@ -5,21 +5,22 @@
 -- Key and columns as a comparison would choose them, and a template.
 -- before is how it was tracked.  As long as the key's type allows it, keys go into the sketch
 -- as then, because another digest may have been made to be compared with this one.
-CREATE FUNCTION track_plan(relation regclass, key_columns text[], columns text[], capacity integer,
+CREATE FUNCTION track_plan(relation regclass,
+	key_columns text[],
+	columns text[], capacity integer,
 	seed bigint, before tracking DEFAULT NULL) RETURNS tracking
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
+	extra_columns text := 'ignore';
+	max_differences bigint := 1;
+	content text := 'none';
+	options options := @arguments options@;
 	here side := described(describe(relation), 'here');
-	options options;
 	plan plan;
 	size integer;
 BEGIN
-	options.key_columns := key_columns;
-	options.columns := columns;
-	options.extra_columns := 'ignore';
-	options.cast_types := false;
-	options.max_differences := 1;
+	PERFORM check_options(relation, options);
 	plan := make_plan(here, here, options);
 	IF plan.whole_row THEN
 		RAISE EXCEPTION USING ERRCODE = 'object_not_in_prerequisite_state',

@@ -26,17 +26,14 @@ iblt_collection_make(const IbltTrackTarget *target, int level,
 	MemoryContext old = MemoryContextSwitchTo(context);
 	IbltCollection *collection = palloc(sizeof *collection);
 	IbltParams *params = &collection->target.params;
+	uint8	   *description;
 
 	/* most never have a sketch, which is larger than all else */
 	memset(collection, 0, offsetof(IbltCollection, sketch));
 	collection->target = *target;
-	if (params->description_size > 0)
-	{
-		uint8	   *copy = palloc(params->description_size);
-
-		memcpy(copy, params->description, params->description_size);
-		params->description = copy;
-	}
+	description = palloc(params->description_size);
+	iblt_store_text(description, params->description, params->description_size);
+	params->description = description;
 	collection->level = level;
 	collection->context = context;
 	MemoryContextSwitchTo(old);
@@ -50,8 +47,7 @@ iblt_collection_free(IbltCollection *collection)
 		pfree(collection->list);
 	if (collection->value != NULL)
 		pfree(collection->value);
-	if (collection->target.params.description_size > 0)
-		pfree((void *) collection->target.params.description);
+	pfree((void *) collection->target.params.description);
 	pfree(collection);
 }
 
@@ -144,6 +140,7 @@ iblt_collection_add(IbltCollection *collection, const uint8 *bytes, Size size,
 	if (!room)
 	{
 		list_to_sketch(collection);
+		/* without the sketch, if that did not take them */
 		if (collection->broken != NULL)
 			return;
 		room = list_room(collection, size);
@@ -212,9 +209,9 @@ iblt_collection_absorb(IbltCollection *outer, IbltCollection *inner)
 	MemoryContext caller = CurrentMemoryContext;
 	uint32		holdoff = InterruptHoldoffCount;
 
-	HOLD_INTERRUPTS();
 	PG_TRY();
 	{
+		HOLD_INTERRUPTS();
 		absorb(outer, inner);
 	}
 	PG_CATCH();
@@ -222,25 +219,23 @@ iblt_collection_absorb(IbltCollection *outer, IbltCollection *inner)
 		/* nothing but taking memory can fail, so there is nothing to undo */
 		MemoryContextSwitchTo(caller);
 		FlushErrorState();
-		/* the error has reset it */
-		InterruptHoldoffCount = holdoff + 1;
 		iblt_collection_break(outer,
 							  "there was not enough memory for its changes");
 	}
 	PG_END_TRY();
-	RESUME_INTERRUPTS();
+	/* an error resets it */
+	InterruptHoldoffCount = holdoff;
 }
 
 bool
-iblt_track_add(IbltSketch *sketch, const IbltSketch *changes)
+iblt_collection_add_sketch(IbltSketch *sketch, const IbltSketch *changes)
 {
 	IbltParams	params = changes->params;
 	IbltSketch	folded;
 	struct varlena *value = NULL;
 
 	params.subtable_cells = sketch->params.subtable_cells;
-	if (sketch->ncells == 0 || changes->ncells == 0 ||
-		iblt_core_compatible(&sketch->params, &params) != IBLT_OK ||
+	if (iblt_core_compatible(&sketch->params, &params) != IBLT_OK ||
 		changes->params.subtable_cells % params.subtable_cells != 0)
 		return false;
 	if (changes->params.subtable_cells != params.subtable_cells)
@@ -259,7 +254,7 @@ bool
 iblt_collection_apply(const IbltCollection *collection, IbltSketch *sketch)
 {
 	if (collection->value != NULL &&
-		!iblt_track_add(sketch, &collection->sketch))
+		!iblt_collection_add_sketch(sketch, &collection->sketch))
 		return false;
 	return iblt_packed_apply(sketch, collection->list, collection->used) >= 0;
 }

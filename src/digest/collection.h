@@ -79,8 +79,8 @@ extern void iblt_collection_absorb(IbltCollection *outer,
 extern bool iblt_collection_apply(const IbltCollection *collection,
 								  IbltSketch *sketch);
 
-/* The same for a sketch of changes with at least as many cells. */
-extern bool iblt_track_add(IbltSketch *sketch, const IbltSketch *changes);
+/* iblt_collection_apply() for a sketch of changes with at least as many cells. */
+extern bool iblt_collection_add_sketch(IbltSketch *sketch, const IbltSketch *changes);
 
 /*
  * Before the sketch of a collection that has one is written.  Then it has all

@@ -86,7 +86,7 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 		config->types = read_items(values[TRACKED_TYPES], OIDOID, &ntypes);
 		config->parts = read_items(values[TRACKED_PARTS], OIDOID,
 								   &config->nparts);
-		config->trigger = DatumGetObjectId(values[TRACKED_TRIGGER]);
+		config->trigger = DatumGetObjectId(values[TRACKED_OWN_TRIGGER]);
 		config->all_columns = DatumGetBool(values[TRACKED_ALL_COLUMNS]);
 		config->by_hash = DatumGetBool(values[TRACKED_BY_HASH]);
 		config->from_peer = DatumGetBool(values[TRACKED_FROM_PEER]);
@@ -116,7 +116,7 @@ iblt_config_write(const IbltTrackConfig *config)
 	values[TRACKED_TYPES] = write_items(config->types, OIDOID,
 										config->nkeys + config->ncolumns);
 	values[TRACKED_PARTS] = write_items(config->parts, OIDOID, config->nparts);
-	values[TRACKED_TRIGGER] = ObjectIdGetDatum(config->trigger);
+	values[TRACKED_OWN_TRIGGER] = ObjectIdGetDatum(config->trigger);
 	values[TRACKED_ALL_COLUMNS] = BoolGetDatum(config->all_columns);
 	values[TRACKED_BY_HASH] = BoolGetDatum(config->by_hash);
 	values[TRACKED_FROM_PEER] = BoolGetDatum(config->from_peer);
@@ -142,10 +142,9 @@ iblt_config_choose_store(void)
 	{
 		while (iblt_store_next(&scan, values, nulls) != NULL)
 		{
-			int32		number = DatumGetInt32(values[TRACKED_STORE]);
+			uint32		number = (uint32) DatumGetInt32(values[TRACKED_STORE]);
 
-			if (number >= 1 && number <= IBLT_CHANGE_STORES)
-				tables[number - 1]++;
+			tables[(number - 1) % IBLT_CHANGE_STORES]++;
 		}
 		iblt_store_end(&scan);
 	}
@@ -249,4 +248,23 @@ Oid
 iblt_config_truncate_function(void)
 {
 	return trigger_function("iblt_track_truncate");
+}
+
+List *
+iblt_config_tables(void)
+{
+	List	   *tables = NIL;
+	IbltStoreScan scan;
+	Datum		values[IBLT_STORE_WIDTH];
+	bool		nulls[IBLT_STORE_WIDTH];
+
+	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, NULL,
+						 AccessShareLock))
+	{
+		while (iblt_store_next(&scan, values, nulls) != NULL)
+			tables = lappend_oid(tables,
+								 DatumGetObjectId(values[TRACKED_RELATION]));
+		iblt_store_end(&scan);
+	}
+	return tables;
 }

@@ -11,6 +11,7 @@
 #include "iblt.h"
 
 #include "access/attnum.h"
+#include "nodes/pg_list.h"
 #include "utils/snapshot.h"
 
 /* Changes when what is stored can no longer be read as before. */
@@ -54,6 +55,9 @@ typedef struct IbltTrackConfig
  */
 extern bool iblt_config_read(IbltTrackConfig *config, Oid relid,
 							 Snapshot snapshot);
+
+/* The OIDs of the tracked tables. */
+extern List *iblt_config_tables(void);
 
 /* Inserts a configuration. */
 extern void iblt_config_write(const IbltTrackConfig *config);

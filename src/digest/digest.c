@@ -38,8 +38,7 @@ open_base(IbltBase *base, struct varlena *stored, bool with_value)
 	}
 	base->value = NULL;
 	iblt_slices_open(&slices, PointerGetDatum(stored));
-	bytes = iblt_slices_header(&slices, IBLT_HEADER_SIZE,
-							   iblt_core_header_size, &size);
+	bytes = iblt_slices_header(&slices, iblt_core_header_size, &size);
 	if (iblt_core_open_header(&header, unconstify(uint8 *, bytes), size,
 							  slices.size) != IBLT_OK)
 		return false;
@@ -72,8 +71,7 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 		base->generation = DatumGetInt64(values[DIGEST_GENERATION]);
 		base->rows = DatumGetInt64(values[DIGEST_ROWS]);
 		base->limbs = (unsigned) DatumGetInt32(values[DIGEST_LIMBS]);
-		base->verified = nulls[DIGEST_VERIFIED] ? 0
-			: DatumGetTimestampTz(values[DIGEST_VERIFIED]);
+		base->verified = DatumGetTimestampTz(values[DIGEST_VERIFIED]);
 		base->fits = memchr(nulls, true, DIGEST_VERIFIED) == NULL;
 		base->bytes = base->fits ? toast_raw_datum_size(values[DIGEST_SKETCH]) : 0;
 		base->fits = base->fits && open_base(base, stored, with_value) &&
@@ -102,7 +100,7 @@ read_sketch(IbltSketch *sketch, int64 *rows, const IbltTrackConfig *config,
 	if (passed && sketch == NULL)
 		*rows += changes.rows;
 	else if (passed)
-		passed = iblt_track_add(sketch, &changes);
+		passed = iblt_collection_add_sketch(sketch, &changes);
 	if ((Pointer) copy != DatumGetPointer(value))
 		pfree(copy);
 	return passed;
@@ -207,8 +205,7 @@ is_own_fence(HeapTuple tuple, const Datum *values)
 void
 iblt_changes_read(IbltChanges *changes, Relation relation,
 				  const IbltTrackConfig *config, unsigned limbs,
-				  Snapshot snapshot, IbltSketch *sketch,
-				  bool with_merged)
+				  Snapshot snapshot, IbltSketch *sketch)
 {
 	IbltStoreScan scan;
 	IbltApplier applier;
@@ -233,7 +230,7 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 		if (values[CHANGE_SKETCH] != 0)
 			changes->bytes += toast_raw_datum_size(values[CHANGE_SKETCH]);
 		if (read_change(changes, config, limbs, sketch != NULL ? &applier : NULL,
-						values) && with_merged)
+						values))
 			note_merged(changes, &tuple->t_self);
 	}
 	if (sketch != NULL)

@@ -34,7 +34,7 @@ typedef struct IbltBase
 /* The changes in one snapshot. */
 typedef struct IbltChanges
 {
-	bool		started;		/* the store has kept what it was given */
+	bool		started;		/* the row with which tracking began is there */
 	bool		added;			/* the sketch is not what it was */
 	int64		number;
 	int64		rows;			/* inserted less deleted, unless a sketch has them */
@@ -60,8 +60,7 @@ extern bool iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
  */
 extern void iblt_changes_read(IbltChanges *changes, Relation relation,
 							  const IbltTrackConfig *config, unsigned limbs,
-							  Snapshot snapshot, IbltSketch *sketch,
-							  bool with_merged);
+							  Snapshot snapshot, IbltSketch *sketch);
 
 /* Why changes do not give a digest, or NULL. */
 extern const char *iblt_changes_problem(const IbltChanges *changes);

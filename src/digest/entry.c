@@ -65,13 +65,11 @@ make_cache(void)
 	CacheRegisterRelcacheCallback(invalidate, (Datum) 0);
 }
 
-/* Is it an error that no statement survives? */
+/* Is it an error that no statement survives, such as ERRCODE_QUERY_CANCELED? */
 static bool
 must_raise(const ErrorData *error)
 {
-	return error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
-		ERRCODE_TO_CATEGORY(error->sqlerrcode) ==
-		ERRCODE_OPERATOR_INTERVENTION;
+	return ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION;
 }
 
 /*
@@ -419,7 +417,7 @@ read_row(void *arg)
 
 static const char unread[] = "a value could not be read";
 
-/* The same where it may fail. */
+/* read_row() with errors caught: what failed, or NULL. */
 static const char *
 read_guarded(Reading *reading)
 {

@@ -29,8 +29,6 @@ static bool launch_full = false;
 void
 iblt_launch_note(BlockNumber block, int32 changes)
 {
-	if (block == InvalidBlockNumber)
-		return;
 	launch_noted += changes;
 	if (block >= FULL_BLOCKS)
 		launch_full = true;
@@ -67,7 +65,7 @@ launch_if_due(TimestampTz now)
 {
 	static TimestampTz last = 0;
 
-	if (last != 0 && now - last < (TimestampTz) PAUSE_MS * 1000)
+	if (now - last < (TimestampTz) PAUSE_MS * 1000)
 		return;
 	/* the next transaction tries again */
 	if (!launch())
@@ -86,7 +84,10 @@ iblt_launch_saw(int64 changes)
 	launch_if_due(GetCurrentTimestamp());
 }
 
-/* The time is at hand.  Until a worker merges, each commit comes this far. */
+/*
+ * The time of a transaction's end is known, so it costs nothing.  Until a
+ * worker has merged, each transaction with changes asks for it.
+ */
 void
 iblt_launch_at_end(void)
 {

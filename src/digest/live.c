@@ -56,7 +56,7 @@ require_select(Relation relation)
  * trigger or a query that uses this table has not ended.
  */
 static void
-refuse_half_done(Oid relid, int own)
+check_half_done(Oid relid, int own)
 {
 	Relation	relation = relation_open(relid, NoLock);
 	bool		in_trigger = DatumGetInt32(DirectFunctionCall1(pg_trigger_depth,
@@ -86,7 +86,7 @@ prepare_tree(Relation relation, Snapshot snapshot)
 
 		PredicateLockRelation(part, snapshot);
 		relation_close(part, NoLock);
-		refuse_half_done(relid, own ? 1 : 0);
+		check_half_done(relid, own ? 1 : 0);
 	}
 }
 
@@ -192,7 +192,7 @@ iblt_live(PG_FUNCTION_ARGS)
 	read_base(&base, relation, &config);
 	value = fold_base(&sketch, &base, PG_ARGISNULL(1) ? NULL : &capacity);
 	iblt_changes_read(&changes, relation, &config, sketch.params.limbs, snapshot,
-					  &sketch, false);
+					  &sketch);
 	problem = iblt_changes_problem(&changes);
 	if (problem == NULL)
 		problem = iblt_pending_apply(config.relid, snapshot, &sketch,
@@ -233,7 +233,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	iblt_config_require_fit(&config, &scanned.params);
 	iblt_make(&sum, &scanned.params);
 	iblt_changes_read(&changes, relation, &config, sum.params.limbs,
-					  GetActiveSnapshot(), &sum, false);
+					  GetActiveSnapshot(), &sum);
 	problem = iblt_changes_problem(&changes);
 	/* the scan may have read a partition or child that is gone again later */
 	if (problem == NULL)

@@ -36,7 +36,6 @@ write_base(Oid relid, int64 generation, const IbltSketch *sketch,
 	values[DIGEST_ROWS] = Int64GetDatum(sketch->rows);
 	values[DIGEST_LIMBS] = Int32GetDatum((int32) sketch->params.limbs);
 	values[DIGEST_VERIFIED] = TimestampTzGetDatum(verified);
-	nulls[DIGEST_VERIFIED] = verified == 0;
 	iblt_store_insert(iblt_store_digest(), DIGEST_WIDTH, values, nulls);
 	/* the next statement of this transaction must see it */
 	CommandCounterIncrement();
@@ -78,7 +77,7 @@ replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
 			   Max(base->verified, changes->verified), snapshot);
 }
 
-/* The same under the lock and in a snapshot. */
+/* iblt_merge_table() under the lock and in a snapshot. */
 static int64
 merge_in(Oid relid, int64 least, Snapshot snapshot)
 {
@@ -92,7 +91,7 @@ merge_in(Oid relid, int64 least, Snapshot snapshot)
 		base.generation != config.generation || !base.fits)
 		return 0;
 	iblt_changes_read(&changes, NULL, &config, base.sketch.params.limbs, snapshot,
-					  &base.sketch, true);
+					  &base.sketch);
 	/* what cannot be read must stay, and so must what tells of it */
 	if (iblt_changes_problem(&changes) == NULL && changes.nmerged > 0 &&
 		changes.number >= least)
@@ -125,7 +124,7 @@ iblt_merge_table(Oid relid, int64 least, bool no_wait)
 }
 
 bool
-iblt_merge_failed(Oid relid, int sqlstate)
+iblt_merge_note_failure(Oid relid, int sqlstate)
 {
 	const char *state = unpack_sql_state(sqlstate);
 	bool		noted = false;
@@ -151,25 +150,6 @@ iblt_merge_failed(Oid relid, int sqlstate)
 	return !noted;
 }
 
-List *
-iblt_merge_tables(void)
-{
-	List	   *tables = NIL;
-	IbltStoreScan scan;
-	Datum		values[IBLT_STORE_WIDTH];
-	bool		nulls[IBLT_STORE_WIDTH];
-
-	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, NULL,
-						 AccessShareLock))
-	{
-		while (iblt_store_next(&scan, values, nulls) != NULL)
-			tables = lappend_oid(tables,
-								 DatumGetObjectId(values[TRACKED_RELATION]));
-		iblt_store_end(&scan);
-	}
-	return tables;
-}
-
 PG_FUNCTION_INFO_V1(iblt_live_merge);
 
 /* iblt_live_merge(regclass) -> bigint: the number of changes */
@@ -182,14 +162,14 @@ iblt_live_merge(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(iblt_merge_table(relid, 0, false));
 }
 
-PG_FUNCTION_INFO_V1(iblt_track_finish);
+PG_FUNCTION_INFO_V1(iblt_track_set_base);
 
 /*
- * iblt_track_finish(regclass, generation bigint, base iblt) -> void: the first
+ * iblt_track_set_base(regclass, generation bigint, base iblt) -> void: the first
  * base of a generation.  ERROR if tracking starts again meanwhile.
  */
 Datum
-iblt_track_finish(PG_FUNCTION_ARGS)
+iblt_track_set_base(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
 	int64		generation = PG_GETARG_INT64(1);

@@ -10,8 +10,6 @@
 
 #include "postgres.h"
 
-#include "nodes/pg_list.h"
-
 /*
  * Merges the changes that are visible now, if there are at least this many.
  * Returns their number, or -1 if another session merges and no_wait is set.
@@ -24,9 +22,6 @@ extern int64 iblt_merge_table(Oid relid, int64 least, bool no_wait);
  * Notes in the store that a merge failed with this error, until one succeeds.
  * False if that is noted already.
  */
-extern bool iblt_merge_failed(Oid relid, int sqlstate);
-
-/* The tracked tables. */
-extern List *iblt_merge_tables(void);
+extern bool iblt_merge_note_failure(Oid relid, int sqlstate);
 
 #endif							/* IBLT_DIGEST_MERGE_H */

@@ -84,7 +84,7 @@ iblt_applier_add(IbltApplier *applier, const uint8 *bytes, Size size)
 	int64		number = 0;
 	Size		one;
 
-	if (size > 0 && (sketch->ncells == 0 || sketch->params.value.limbs > 0))
+	if (sketch->ncells == 0 || sketch->params.value.limbs > 0)
 		return -1;
 	for (; size > 0; bytes += one, size -= one)
 	{

@@ -96,8 +96,7 @@ write_list(const IbltCollection *pending)
 	ItemPointerData row;
 	Size		left = pending->used;
 
-	ItemPointerSetInvalid(&row);
-	while (left > 0)
+	do
 	{
 		const uint8 *bytes = pending->list + pending->used - left;
 		Size		size = left;
@@ -110,7 +109,7 @@ write_list(const IbltCollection *pending)
 		row = iblt_store_insert_bytes(target->store, target->relid,
 									  IBLT_CHANGES_PACKED, bytes, size);
 		left -= size;
-	}
+	} while (left > 0);
 	return row;
 }
 
@@ -161,7 +160,7 @@ pending_flush(void)
 	MemoryContextReset(pending_context);
 }
 
-/* The same before the transaction ends. */
+/* Writes all changes before the transaction ends, and removes their fences. */
 static void
 pending_end(void)
 {

@@ -370,8 +370,7 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 		if (kind != NULL)
 			problem = kind;
 		shape->columns = hash_columns(mix(shape->columns, relid), relation,
-									  relid == RelationGetRelid(relation)
-									  ? relation : part, config, &problem);
+									  part, config, &problem);
 		shape->triggers = hash_triggers(shape->triggers, relid, config, row,
 										truncate);
 		shape->files = mix(shape->files, IBLT_FILE_NUMBER(part));

@@ -91,8 +91,9 @@ take_parts(Relation relation, int *n)
 	return parts;
 }
 
+/* ERROR if there is a problem. */
 static void
-refuse(Relation relation, const char *problem)
+require_none(Relation relation, const char *problem)
 {
 	if (problem != NULL)
 		ereport(ERROR,
@@ -110,7 +111,7 @@ open_own(Oid relid)
 	iblt_config_require_owner(relid);
 	relation = relation_open(relid, ShareRowExclusiveLock);
 	if (!iblt_shape_is_table(relation))
-		refuse(relation, "it is not a table");
+		require_none(relation, "it is not a table");
 	iblt_store_lock(relid, false);
 	return relation;
 }
@@ -181,7 +182,7 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	config.capacity = PG_GETARG_INT32(6);
 	config.template = PG_GETARG_VARLENA_P(7);
 	check_options(&config);
-	refuse(relation, iblt_shape_take(relation, &config, &config.shape));
+	require_none(relation, iblt_shape_take(relation, &config, &config.shape));
 	iblt_config_write(&config);
 	iblt_store_insert_bytes(iblt_store_changes(config.store), config.relid,
 							IBLT_CHANGES_START, &config.generation,

@@ -14,13 +14,13 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
+#include "digest/config.h"
 #include "digest/digest.h"
-#include "digest/merge.h"
 #include "digest/shape.h"
 #include "digest/store.h"
 
 /* iblt_live_tables() -> oid[]: the tracked tables */
-IBLT_FUNCTION(iblt_live_tables, ((void) fcinfo, iblt_value_oids(iblt_merge_tables())))
+IBLT_FUNCTION(iblt_live_tables, ((void) fcinfo, iblt_value_oids(iblt_config_tables())))
 
 /* The columns of iblt_live_state. */
 enum
@@ -39,7 +39,7 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	const char *reason = iblt_digest_problem(config, has_base ? &base : NULL);
 	IbltChanges changes;
 
-	iblt_changes_read(&changes, relation, config, base.limbs, snapshot, NULL, false);
+	iblt_changes_read(&changes, relation, config, base.limbs, snapshot, NULL);
 	if (reason == NULL)
 		reason = iblt_changes_problem(&changes);
 	if (reason == NULL)

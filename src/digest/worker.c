@@ -25,6 +25,7 @@
 #include "utils/snapmgr.h"
 
 #include "core/pause.h"
+#include "digest/config.h"
 #include "digest/merge.h"
 #include "digest/launch.h"
 
@@ -70,7 +71,7 @@ list_tables(void)
 
 	StartTransactionCommand();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	tables = iblt_merge_tables();
+	tables = iblt_config_tables();
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	tables = list_copy(tables);
 	MemoryContextSwitchTo(old);
@@ -110,7 +111,7 @@ report(const Merge *merge)
 static void
 report_once(const Merge *merge)
 {
-	if (iblt_merge_failed(merge->relid, merge->error->sqlerrcode))
+	if (iblt_merge_note_failure(merge->relid, merge->error->sqlerrcode))
 		report(merge);
 }
 

@@ -13,6 +13,11 @@
 #	which shows how exact the figures are, and one has triggers that do nothing
 #	(floor.c), which shows what PostgreSQL itself takes for any row triggers.
 #
+#	Of the 15,700 instructions (valgrind) that tracking adds to the 75,300 of a transaction
+#	with one UPDATE of one row, PostgreSQL takes 7,600 for its row triggers, 3,100 to insert
+#	the row of changes and 1,900 to open, lock and unlock the store. iblt takes 2,500 for keys
+#	and checksums, and 600 at the commit.
+#
 #	BENCH_DIGEST_ROWS     rows of the large statements (1,000,000); apply workers get a
 #	                      fifth of them
 #	BENCH_DIGEST_SECONDS  of each pgbench (15)

@@ -10,6 +10,30 @@ CREATE FUNCTION is_right(relation regclass) RETURNS boolean LANGUAGE sql AS $$
 	SELECT iblt_internal.live_is_right(relation, iblt_internal.iblt_track_options(relation))
 $$;
 
+-- other triggers, and those of foreign keys, are not taken for those of a digest
+CREATE TABLE tracking_other (id int PRIMARY KEY, up int REFERENCES tracking_other);
+CREATE TRIGGER other BEFORE UPDATE ON tracking_other FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger();
+SELECT count(*) FROM iblt_live_status();
+DROP TABLE tracking_other;
+
+-- whether digests tell what a plan asks, and what is said of them
+CREATE FUNCTION live_of(change jsonb) RETURNS iblt_internal.plan LANGUAGE sql AS $$
+	SELECT jsonb_populate_record(NULL::iblt_internal.plan, '{"columns": [{"name": "id", "cast_to": ""}, {"name": "v", "cast_to": ""}], "key": [{"name": "id"}], "by_hash": false, "key_size": 8, "live": "auto"}' || (change - 'here' - 'there') || jsonb_build_object(
+		'here', '{"relation": "a.t", "side": "here", "mapped": false}' || coalesce(change -> 'here' -> 'side', '{}') || jsonb_build_object('live', live || coalesce(change -> 'here' -> 'live', '{}')),
+		'there', '{"relation": "a.t", "side": "there", "mapped": false}' || coalesce(change -> 'there' -> 'side', '{}') || jsonb_build_object('live', live || coalesce(change -> 'there' -> 'live', '{}'))))
+	FROM (SELECT '{"generation": 1, "seed_hash": 1, "key_columns": ["id"], "columns": ["id", "v"], "by_hash": false, "key_size": 8, "hashes": 3, "subtable_cells": 140}'::jsonb) AS l(live)
+$$;
+SELECT change, u.* FROM unnest(ARRAY['{}', '{"here": {"side": {"condition": "true"}}}', '{"there": {"side": {"condition": "true"}}}', '{"lo": []}', '{"hi": []}', '{"columns": [{"name": "id", "cast_to": ""}, {"name": "v", "cast_to": "text"}]}', '{"there": {"live": {"seed_hash": 2}}}',
+	'{"there": {"live": {"key_columns": ["v"]}}}', '{"there": {"live": {"columns": ["v", "id"]}}}', '{"there": {"live": {"by_hash": true}}}', '{"there": {"live": {"key_size": 16}}}', '{"there": {"live": {"hashes": 4}}}', '{"there": {"live": {"subtable_cells": 210}}}',
+	'{"there": {"live": {"subtable_cells": 207}}}', '{"here": {"live": {"subtable_cells": 138}}, "there": {"live": {"subtable_cells": 207}}}', '{"here": {"side": {"mapped": true}}}', '{"there": {"side": {"mapped": true}}}', '{"key": [{"name": "v"}]}', '{"key": [{"name": "id"}, {"name": "v"}]}',
+	'{"columns": [{"name": "v", "cast_to": ""}, {"name": "id", "cast_to": ""}]}', '{"columns": [{"name": "id", "cast_to": ""}]}', '{"by_hash": true}', '{"key_size": 1}', '{"key_size": 9}']::jsonb[]) AS change, iblt_internal.live_unfit(live_of(change)) AS u;
+SELECT change, u.* FROM unnest(ARRAY['{}', '{"here": {"live": {"generation": null}}}', '{"here": {"live": {"reason": "why"}}}', '{"here": {"side": {"place": "iblt_x"}, "live": {"reason": "why"}}}']::jsonb[]) AS change, iblt_internal.live_untrusted((live_of(change)).here) AS u;
+SELECT digests, here, there, iblt_internal.live_said(jsonb_populate_record(live_of(jsonb_build_object('here', jsonb_build_object('live', jsonb_build_object('verified_at', here)), 'there', jsonb_build_object('live', jsonb_build_object('verified_at', there)))),
+	jsonb_build_object('from_digests', digests, 'live_problem', problem)))
+FROM (VALUES (true, NULL, NULL, NULL), (true, '2026-01-01 10:00+00', NULL, NULL), (true, NULL, '2026-01-02 10:00+00', NULL), (false, NULL, NULL, 'why'), (false, NULL, NULL, NULL)) AS v(digests, here, there, problem);
+SELECT state, (iblt_internal.live_again(jsonb_populate_record(NULL::iblt_internal.options, '{"live": "auto"}'), jsonb_populate_record(NULL::iblt_internal.failure, jsonb_build_object('state', state, 'message', 'live digests cannot be used: why')))).live_problem FROM unnest('{IB004,IB008}'::text[]) AS state;
+DROP FUNCTION live_of;
+
 -- keys of each kind, and the changes of each kind
 CREATE TABLE tracking_small (id smallint PRIMARY KEY, v text);
 CREATE TABLE tracking_uuid (id uuid PRIMARY KEY, v text);
@@ -78,6 +102,20 @@ SELECT side, key FROM iblt_decode(iblt_live('tracking_small') - iblt_session_get
 ORDER BY 1, 2;
 ROLLBACK;
 
+-- from which size on a fold of it is told with the description
+SELECT cells, hello_live(protocol(), 'tracking_small', NULL, iblt_compare_fold(iblt_live('tracking_small'), 70)::text, cells) #>> '{side,live,fold}' IS NOT NULL AS folded FROM unnest('{70,60}'::int[]) AS cells;
+-- a sample is not read from digests
+CREATE TABLE tracking_sample (id int PRIMARY KEY);
+CREATE TABLE tracking_sample_there (id int PRIMARY KEY);
+CALL iblt_track('tracking_sample', capacity => 1000);
+CALL iblt_track('tracking_sample_there', peer_relation => 'tracking_sample');
+INSERT INTO tracking_sample SELECT generate_series(1, 400);
+SET client_min_messages = error;
+SELECT count(*) BETWEEN 1 AND 20 AS sample, bool_and(side = 'here') AS here FROM iblt_compare('tracking_sample', NULL, 'tracking_sample_there', live => 'auto', max_differences => 20, on_too_many => 'sample', seed => 1);
+SELECT live FROM iblt_compare_stats();
+SET client_min_messages = warning;
+DROP TABLE tracking_sample, tracking_sample_there;
+
 -- an UPDATE of a column that the digest does not cover is not a change
 CREATE TABLE tracking_some (id int PRIMARY KEY, seen int, unseen int);
 INSERT INTO tracking_some SELECT g, g, g FROM generate_series(1, 10) g;
@@ -105,6 +143,10 @@ SELECT count(*) FROM iblt_decode(iblt_live('tracking_small') - iblt_live('tracki
 CALL iblt_track('tracking_copy', peer_relation => 'tracking_uuid');
 CALL iblt_track('tracking_copy', peer_relation => 'tracking_copy2');
 CALL iblt_track('tracking_copy', columns => '{v}', peer_relation => 'tracking_small');
+-- an empty list would mean the key alone
+CALL iblt_track('tracking_copy', columns => '{}');
+CALL iblt_track('tracking_copy', columns => '{v,NULL}');
+CALL iblt_track('tracking_copy', key_columns => '{}');
 
 -- what cannot be tracked
 CREATE TABLE tracking_bare (id int, v text);
@@ -133,6 +175,7 @@ CALL iblt_live_rebuild('tracking_names');
 SELECT iblt_live('tracking_names');
 SELECT iblt_live('tracking_view');
 SELECT iblt_live(NULL);
+SELECT iblt_live(0);
 SELECT is_right('tracking_one');
 
 -- rights
@@ -163,6 +206,9 @@ SET ROLE tracking_reader;
 SELECT iblt_live('tracking_date');
 SELECT count(*) FROM iblt_live_status();
 SELECT rows FROM iblt_internal.iblt_live_state('tracking_date'::regclass);
+SET row_security = off;
+SELECT rows FROM iblt_internal.iblt_live_state('tracking_date'::regclass);
+RESET row_security;
 SET ROLE tracking_owner;
 ALTER TABLE tracking_date FORCE ROW LEVEL SECURITY;
 CALL iblt_live_rebuild('tracking_date');
@@ -170,6 +216,104 @@ RESET ROLE;
 SELECT is_right('tracking_date');
 ALTER TABLE tracking_date OWNER TO CURRENT_USER;
 
+-- keys whose type is dropped
+CREATE DOMAIN tracking_number AS int;
+CREATE TABLE tracking_falls (n tracking_number PRIMARY KEY);
+CREATE TABLE tracking_fallen (id int, n tracking_number, PRIMARY KEY (id, n));
+INSERT INTO tracking_falls VALUES (1);
+INSERT INTO tracking_fallen VALUES (1, 1);
+CALL iblt_track('tracking_falls');
+CALL iblt_track('tracking_fallen');
+DROP DOMAIN tracking_number CASCADE;
+SELECT relation, state, reason FROM iblt_live_status() WHERE relation::text IN ('tracking_falls', 'tracking_fallen') ORDER BY relation::text;
+SELECT iblt_live('tracking_falls');
+SELECT iblt_live('tracking_fallen');
+-- a key that may be null by now
+CREATE TABLE tracking_null (id int PRIMARY KEY, v int);
+CALL iblt_track('tracking_null');
+ALTER TABLE tracking_null DROP CONSTRAINT tracking_null_pkey, ALTER id DROP NOT NULL;
+INSERT INTO tracking_null VALUES (1, 2);
+SELECT is_right('tracking_null');
+INSERT INTO tracking_null VALUES (NULL, 2);
+SELECT iblt_live('tracking_null');
+-- changes of savepoints in all sizes: up to 2844 of them are a list that is smaller than a sketch
+CREATE TABLE tracking_levels (id int PRIMARY KEY, v int DEFAULT 0);
+INSERT INTO tracking_levels SELECT generate_series(1, 2900);
+CALL iblt_track('tracking_levels', capacity => 10);
+SELECT bytes / 25 AS of_25_bytes FROM iblt_info(iblt_live('tracking_levels'));
+DO $$
+DECLARE
+	n int;
+	m int;
+BEGIN
+	FOR n, m IN VALUES (0, 2850), (10, 20), (20, 10), (2840, 20), (2840, 2850), (2850, 20), (2850, 2840), (2850, 2860), (2860, 2850) LOOP
+		UPDATE tracking_levels SET v = v + 1 WHERE id <= n;
+		BEGIN UPDATE tracking_levels SET v = v + 1 WHERE id > 2900 - m; EXCEPTION WHEN no_data_found THEN NULL; END;
+		UPDATE tracking_levels SET v = v + 1 WHERE id = 7;
+		ASSERT is_right('tracking_levels'), format('%s changes and %s of a savepoint', n, m);
+		COMMIT;
+		ASSERT is_right('tracking_levels'), format('%s changes and %s of a savepoint, after COMMIT', n, m);
+	END LOOP;
+END $$;
+-- a statement that is cancelled at the release of a savepoint ends after it
+DO $$
+DECLARE
+	sent boolean;
+BEGIN
+	UPDATE tracking_levels SET v = v + 1 WHERE id <= 2850;
+	BEGIN
+		UPDATE tracking_levels SET v = v + 1 WHERE id > 50;
+		sent := pg_cancel_backend(pg_backend_pid());
+	EXCEPTION WHEN no_data_found THEN NULL;
+	END;
+	NULL;
+END $$;
+-- and of keys whose sketch has their types: 5000 are no list
+BEGIN;
+INSERT INTO tracking_two SELECT g, '2030-01-01', 'v' FROM generate_series(1, 5000) AS g;
+SELECT is_right('tracking_two'), bytes / 25 < 5000 AS smaller FROM iblt_info(iblt_live('tracking_two'));
+ROLLBACK;
+-- triggers that somebody else made of the function change nothing
+CREATE TRIGGER early BEFORE INSERT OR UPDATE OR DELETE ON tracking_levels FOR EACH ROW EXECUTE FUNCTION iblt_internal.iblt_track_row();
+CREATE TRIGGER statements AFTER INSERT OR UPDATE OR DELETE ON tracking_levels FOR EACH STATEMENT EXECUTE FUNCTION iblt_internal.iblt_track_row();
+UPDATE tracking_levels SET v = -1 WHERE id = 1 RETURNING *;
+DELETE FROM tracking_levels WHERE id = 2 RETURNING id;
+INSERT INTO tracking_levels VALUES (2, -2) RETURNING *;
+SELECT is_right('tracking_levels');
+-- a partition that is elsewhere
+CREATE FOREIGN DATA WRAPPER tracking_wrapper;
+CREATE SERVER tracking_server FOREIGN DATA WRAPPER tracking_wrapper;
+CREATE TABLE tracking_whole (id int) PARTITION BY LIST (id);
+CREATE TABLE tracking_near PARTITION OF tracking_whole (PRIMARY KEY (id)) FOR VALUES IN (1);
+CREATE FOREIGN TABLE tracking_far PARTITION OF tracking_whole FOR VALUES IN (2) SERVER tracking_server;
+CALL iblt_track('tracking_whole', key_columns => '{id}');
+CALL iblt_track('tracking_far', key_columns => '{id}');
+DROP TABLE tracking_whole;
+DROP FOREIGN DATA WRAPPER tracking_wrapper CASCADE;
+-- a merge of nothing writes nothing
+-- (the first merges what a worker has not merged yet)
+SELECT iblt_live_merge('tracking_levels') IS NOT NULL AS merged;
+BEGIN;
+SELECT pg_stat_get_xact_tuples_inserted('iblt_internal.digest'::regclass) AS before \gset
+SELECT iblt_live_merge('tracking_levels'), pg_stat_get_xact_tuples_inserted('iblt_internal.digest'::regclass) - :before AS written;
+-- but it takes the note of a scan
+SELECT iblt_live_verify('tracking_levels');
+SELECT iblt_live_merge('tracking_levels'), pg_stat_get_xact_tuples_inserted('iblt_internal.digest'::regclass) - :before AS written;
+COMMIT;
+
+-- stores that are not ours any more
+BEGIN;
+SET LOCAL allow_system_table_mods = on;
+UPDATE pg_class SET relkind = 'r', relhasrules = false WHERE oid = 'iblt_internal.digest'::regclass;
+SELECT state, reason FROM iblt_live_status() WHERE relation = 'tracking_levels'::regclass;
+UPDATE pg_class SET relkind = 'r', relhasrules = false WHERE oid = 'iblt_internal.tracked'::regclass;
+SELECT state, reason FROM iblt_live_status() WHERE relation = 'tracking_levels'::regclass;
+ROLLBACK;
+-- a store that was refreshed has a row of nulls, which is not that of a table
+BEGIN;
+REFRESH MATERIALIZED VIEW iblt_internal.tracked;
+SELECT iblt_internal.iblt_live_tables();
+ROLLBACK;
 -- the stores
 INSERT INTO iblt_internal.changes_1 VALUES (1);
 SELECT * FROM iblt_internal.tracked;

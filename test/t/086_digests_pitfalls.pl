@@ -262,6 +262,12 @@ SKIP:
 	cmp_ok($bytes[-1], '<', 4 * $sketch + 20000, 'and never more is taken');
 	$session->quit;
 }
+{
+	my $levels = q{DO $$ BEGIN FOR i IN 1 .. 2000 LOOP
+		BEGIN UPDATE big SET a = a + 1 WHERE id = i; IF i % 2 = 0 THEN RAISE no_data_found; END IF; EXCEPTION WHEN no_data_found THEN NULL; END; END LOOP; END $$};
+	my $bytes = sql("BEGIN; $levels; SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE name = 'iblt changes'; ROLLBACK");
+	cmp_ok($bytes, '<', 4 * $sketch + 20000, "changes in many savepoints take $bytes bytes, too");
+}
 is(right('big'), 't', 'and are in the digest');
 wait_for($node, "SELECT unmerged = 0 FROM iblt_live_status() WHERE relation = 'big'::regclass");
 is(right('big'), 't', 'a worker merges them by itself');
@@ -269,6 +275,23 @@ sql('UPDATE big SET a = a + 1 WHERE id = 1') foreach 1 .. 3;
 is(sql("SELECT unmerged FROM iblt_live_status() WHERE relation = 'big'::regclass"), '3', 'few changes are left alone');
 is(sql("SELECT iblt_live_merge('big')"), '3', 'until they are merged');
 is(sql("SELECT unmerged, rows FROM iblt_live_status() WHERE relation = 'big'::regclass"), '0|' . 3 * $many, 'and the status shows it');
+
+# At the release of a savepoint it is too late for an error.
+SKIP:
+{
+	skip 'no prlimit', 3 if system('command -v prlimit > /dev/null') != 0;
+	sql(q{CREATE TABLE scarce (id int PRIMARY KEY); CALL iblt_track('scarce', capacity => 100000)});
+	my $session = IbltTest::Session->new($node);
+	$session->run('BEGIN; INSERT INTO scarce SELECT generate_series(1, 70000); SAVEPOINT a; INSERT INTO scarce SELECT generate_series(70001, 140000)');
+	system('prlimit', '--pid', $session->{pid}, '--as=1:') == 0 || die 'prlimit fails';
+	$session->run('RELEASE a');
+	system('prlimit', '--pid', $session->{pid}, '--as=unlimited:') == 0 || die 'prlimit fails';
+	$session->run(q{SAVEPOINT b; INSERT INTO scarce VALUES (0); RELEASE b; COMMIT; SET statement_timeout = '1 ms'; SELECT pg_sleep(10)});
+	like($session->{err}, qr/ERROR:  57014: canceling statement due to statement timeout$/m, 'a session that had no memory for the changes of a savepoint can be cancelled');
+	$session->quit;
+	is(sql('SELECT count(*) FROM scarce'), '140001', 'and has committed');
+	like(failure("SELECT iblt_live('scarce')"), qr/IB008: .* because there was not enough memory for its changes$/m, 'but there is no digest');
+}
 
 # --- a scan that finds other rows -----------------------------------------------------------------
 

@@ -94,6 +94,16 @@ is(out_of_line(), '0', 'with what was out of line');
 is(right($node, 't1', 't9'), 't t', 'once');
 whole('after a crash');
 
+my ($first, $second) = map { IbltTest::Session->new($node) } 1, 2;
+change(2, 't1');
+is($first->run("BEGIN; SELECT iblt_live_merge('t1')"), '2', 'while a merge is not committed');
+$second->start("SELECT iblt_live_merge('t1')");
+wait_for($node, "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $second->{pid}");
+$first->run('COMMIT');
+is($second->done . $second->{err}, '0', 'another one waits, and has nothing left to merge');
+is(right($node, 't1'), 't', 'and the digest is right');
+$_->quit foreach $first, $second;
+
 # --- VACUUM ------------------------------------------------------------------------------
 
 # A snapshot that is held open keeps them, and the status of all tables of the store says so.
@@ -209,5 +219,25 @@ $reader->run($reading);
 is($reader->{err} . $one->{err}, '', 'also in a snapshot from before');
 is($reader->run("$begin; SELECT iblt_internal.live_is_right('t1', iblt_internal.iblt_track_options('t1')); COMMIT"), 't', 'and the digest is right');
 $_->quit foreach $reader, $one;
+
+# --- a reader that finds many changes ------------------------------------------------------------
+
+# Two sessions have made them, each too few to start a worker itself.
+sql("SELECT iblt_live_merge('t1')");
+sql('VACUUM iblt_internal.changes_1');
+foreach (1, 2)
+{
+	my $session = IbltTest::Session->new($node);
+	$session->run('DO $$ BEGIN FOR i IN 1 .. 6 LOOP UPDATE t1 SET v = v + 1; END LOOP; END $$');
+	$session->quit;
+}
+like(unmerged($node), qr/^12000 /, 'nobody has merged many changes');
+sql("SELECT iblt_live('t1') IS NULL");
+foreach (1 .. 50)
+{
+	last if unmerged($node) =~ /^0 /;
+	sql('SELECT pg_sleep(0.1)');
+}
+like(unmerged($node), qr/^0 /, 'until a reader starts a worker');
 $node->stop;
 done_testing();

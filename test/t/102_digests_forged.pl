@@ -54,10 +54,10 @@ my $generation = generation('t');
 foreach my $name (sort keys %forged)
 {
 	like(failure("SELECT iblt_internal.iblt_live_base('t', $forged{$name})"), qr/ERROR:  22023: /, "iblt_live_base: $name");
-	like(failure("SELECT iblt_internal.iblt_track_finish('t', $generation, $forged{$name})"), qr/ERROR:  22023: /, "iblt_track_finish: $name");
+	like(failure("SELECT iblt_internal.iblt_track_set_base('t', $generation, $forged{$name})"), qr/ERROR:  22023: /, "iblt_track_set_base: $name");
 }
 my $long = q{SELECT iblt_agg(ROW(a, b), 0, iblt_internal.iblt_compare_template(100, 64, (iblt_info((iblt_internal.iblt_track_options('two')).template)).seed)) FROM two};
-like(failure("SELECT iblt_internal.iblt_track_finish('two', ${\ generation('two')}, ($long))"), qr/ERROR:  22023: .*key sizes? differ/, 'iblt_track_finish: longer keys');
+like(failure("SELECT iblt_internal.iblt_track_set_base('two', ${\ generation('two')}, ($long))"), qr/ERROR:  22023: .*key sizes? differ/, 'iblt_track_set_base: longer keys');
 is(right('t'), 't', 'the digest is as it was');
 
 my $begin = sub { return "BEGIN; SELECT iblt_internal.iblt_track_begin('t', '$_[1]', '$_[2]', true, false, false, 100, $_[0]); COMMIT" };
@@ -113,6 +113,19 @@ is(state('t'), 'not trustworthy|a change in its store cannot be read', 'stored c
 forge('changes_1', q{DELETE FROM iblt_internal.changes_1 WHERE kind = 's'});
 is(right('t'), 't', 'without them the digest is right');
 
+sql("SELECT iblt_live_merge('t')");
+my %packed = (
+	'no checksum' => '00' . '00' x 8, 'an unknown flag' => '04' . '00' x 8, 'another one' => '05' . '00' x 16, 'half a key' => '01' . '00' x 4,
+	'half a checksum' => '01' . '00' x 15, 'one checksum of two' => '03' . '00' x 16, 'a second change that is cut off' => '02' . '00' x 16 . '02');
+foreach my $name (sort keys %packed)
+{
+	forge('changes_1', "INSERT INTO iblt_internal.changes_1 (relation, number, kind, changes) SELECT 't'::regclass, 0, 'c', '\\x$packed{$name}'");
+	like(failure("SELECT iblt_live('t')"), qr/ERROR:  IB008: .* because a change in its store cannot be read$/m, "a packed change with $name: no digest");
+	is(sql("SELECT iblt_live_merge('t')"), '0', "a packed change with $name: a merge leaves it");
+	forge('changes_1', "DELETE FROM iblt_internal.changes_1 WHERE kind = 'c'");
+}
+is(right('t'), 't', 'without them the digest is right, too');
+
 # --- a merge that fails ---------------------------------------------------------------------
 
 sql(join ';', map { "CREATE TABLE $_ (id int PRIMARY KEY, v int); INSERT INTO $_ SELECT g, 0 FROM generate_series(1, 1000) g; CALL iblt_track('$_', capacity => 20)" } 'before', 'bad', 'after');
@@ -156,6 +169,30 @@ is(sql("$parallel; SELECT number, iblt_live_merge('t') >= 0 $counted"), '1000|t'
 is(sql("$parallel; SELECT number, iblt_live('t') IS NOT NULL $counted"), '1000|t', 'with iblt_live');
 is(sql("$parallel; CALL iblt_live_rebuild('t'); SELECT iblt_live_verify('t')"), 't', 'and a rebuild');
 
+# --- descriptions ---------------------------------------------------------------------------
+
+# Each with the reason that iblt_live and the status give.
+my @described = (
+	[ 'version', 'version + 1', 'another version of iblt made it' ],
+	[ 'system', 'system + 1', 'this is a copy of the database that made it' ],
+	[ 'database', 'oid(database::bigint + 1)', 'this is a copy of the database that made it' ],
+	[ 'generation', 'generation + 1', 'its first scan has not been finished' ],
+	[ 'columns', q('{99}'), 'one of its columns was dropped' ],
+	[ 'columns', q('{-1}'), 'one of its columns was dropped' ],
+	[ 'columns', q('{0}'), 'one of its columns was dropped' ]);
+sql('UPDATE two SET a = a + 1');
+foreach (@described)
+{
+	my ($column, $value, $reason) = @$_;
+	forge('tracked', "CREATE TABLE saved AS TABLE iblt_internal.tracked; UPDATE iblt_internal.tracked SET $column = $value WHERE relation = 'two'::regclass");
+	like(failure("SELECT iblt_live('two')"), qr/ERROR:  IB008: .* because $reason$/m, "a description with $column $value: no digest");
+	is(state('two'), "not trustworthy|$reason", "a description with $column $value: the status says so");
+	is(sql("SELECT iblt_live_merge('two')"), '0', "a description with $column $value: a merge leaves the changes") if $column =~ /^(?:version|generation)$/;
+	forge('tracked', "UPDATE iblt_internal.tracked AS t SET $column = s.$column FROM saved AS s WHERE t.relation = s.relation; DROP TABLE saved");
+}
+is(right('two'), 't', 'the digest of before is right');
+forge('tracked', "UPDATE iblt_internal.tracked SET key_columns = '{1,NULL}' WHERE relation = 'two'::regclass");
+like(failure("SELECT iblt_live('two')"), qr/ERROR:  XX000: unexpected array in iblt_internal.tracked/, 'a description with a column that is null: an error');
 forge('tracked', "UPDATE iblt_internal.tracked SET files = NULL WHERE relation = 'two'::regclass");
 like(failure("SELECT iblt_live('two')"), qr/ERROR:  XX000: unexpected null in iblt_internal.tracked/, 'a description that lacks a column: an error');
 

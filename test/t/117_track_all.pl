@@ -69,7 +69,14 @@ sql($there, "CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (1000) TO (2000); CA
 $there->wait_for_catchup('sub');
 is($by_parent->("subscription => 'sub', live => 'auto'"), "public.p1|equal|0|99|live digests are not used|\npublic.p2|equal|0|100|live digests are not used|\npublic.p3|not comparable||||",
 	'with a partition on one side alone, each is compared by itself');
-sql($there, 'DROP TABLE p3');
+sql($here, "CREATE TABLE p3 PARTITION OF p FOR VALUES FROM (1000) TO (2000); CALL iblt_live_rebuild('p')");
+like($by_parent->("subscription => 'sub', live => 'auto'"), qr/^public\.p1\|equal.*\npublic\.p2\|equal.*\npublic\.p3\|not comparable/, 'also with one that is published and not subscribed');
+sql($_, "DROP TABLE p3; CALL iblt_live_rebuild('p')") foreach $here, $there;
+foreach my $part ([ 'p1, p2', " WITH (publish = 'insert')" ], major_version() < 15 ? () : ([ 'p1 (id), p2 (id)', '' ], [ 'p1 WHERE (id >= 0), p2 WHERE (id >= 0)', '' ]))
+{
+	sql($there, "DROP PUBLICATION part; CREATE PUBLICATION part FOR TABLE $part->[0]$part->[1]");
+	like($by_parent->("$peer, publication => 'part', live => 'auto', trust_filters => true"), qr/^public\.p1\|equal.*\npublic\.p2\|equal/, "a publication of a part: $part->[0]$part->[1]");
+}
 sql($here, "ALTER TABLE p DETACH PARTITION p2; DELETE FROM p2 WHERE id = 120; ALTER TABLE p ATTACH PARTITION p2 DEFAULT; CALL iblt_live_rebuild('p')");
 sql($there, "CALL iblt_live_rebuild('p')");
 is($by_parent->("subscription => 'sub', live => 'auto'"), 'public.p|differs|0|198|from live digests|2 partitions are compared together', 'detached and attached, and rebuilt');
@@ -96,6 +103,9 @@ is(track_all("$peer, schema => 's', capacity => 500"), qq(2|3\ntable s.fine is t
 	. qq(table s.there_only is not tracked: it does not exist here\ntable s.typed is not tracked: tracked columns do not have the same types on both sides), 'a schema: of each table what prevents it');
 is(sql($_, "SELECT string_agg(relation::text, ' ' ORDER BY relation::text) FROM iblt_live_status() WHERE relation::text LIKE 's.%'"), 's.fine s.mine', 'nothing is left of those that failed') foreach $here, $there;
 is(sql($_, "SELECT count(*) FROM pg_trigger WHERE tgrelid = 's.typed'::regclass"), '0', 'nor triggers') foreach $here, $there;
+sql($there, "CALL iblt_track('s.typed')");
+like(track_all("$peer, tables => '{s.typed}'"), qr/^0\|1\ntable s.typed is not tracked: tracked columns do not have the same types/, 'the same where the peer tracks it already');
+is(sql($there, "SELECT state FROM iblt_live_status() WHERE relation = 's.typed'::regclass; CALL iblt_untrack('s.typed')"), 'live', 'which goes on');
 is(sql($_, "SELECT (iblt_info(iblt_live('s.fine'))).capacity >= 500"), 't', 'of the capacity that was given') foreach $here, $there;
 sql($_, "CALL iblt_untrack('s.fine'); CALL iblt_untrack('s.mine')") foreach $here, $there;
 is(track_all("schema => 's'"), qq(4|0\ntable s.fine is tracked\ntable s.here_only is tracked\ntable s.mine is tracked\ntable s.typed is tracked), 'without a peer: only here');
