@@ -409,7 +409,7 @@ iblt_audit)
 	before="SELECT count(*) FROM :schema.iblt_audit(${call#, }) \\g /dev/null
 "
 	audit=":schema.iblt_audit_stats()" ;;
-*) audit="(SELECT * FROM :schema.iblt_audit_table_stats WHERE run = :'run' ORDER BY number)" ;;
+*) audit="(SELECT * FROM :schema.iblt_audit_table_stats WHERE run = :'run' ORDER BY table_number)" ;;
 esac
 # A run gets its number before anybody works on it.  The session that begins it works on it, too.
 work="CALL :schema.iblt_audit_resume(:'run'$resume);

@@ -60,7 +60,7 @@ BEGIN
 			MESSAGE = format('no baseline can be made of %s', (plan.here).relation),
 			DETAIL = 'It is neither a table nor a materialized view of this server alone.';
 	END IF;
-	PERFORM refuse_code(plan);
+	PERFORM check_code(plan);
 	RETURN plan;
 END
 $$;
@@ -101,7 +101,7 @@ AS $$
 	FROM jsonb_array_elements(audit_tables(schema)) WITH ORDINALITY AS t(pair, n) ORDER BY t.n
 $$;
 
--- The tables to read, in order: those given, or all of a schema or the database.
+-- The tables to read, in order: those given, each once, or all of a schema or the database.
 CREATE FUNCTION baseline_list(tables regclass[], schema text) RETURNS regclass[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -116,7 +116,8 @@ BEGIN
 			MESSAGE = 'tables must not contain nulls';
 	END IF;
 	listed := CASE WHEN tables IS NOT NULL
-		THEN ARRAY(SELECT DISTINCT t FROM unnest(tables) AS t)
+		THEN ARRAY(SELECT u.t FROM unnest(tables) WITH ORDINALITY AS u(t, n)
+			GROUP BY u.t ORDER BY min(u.n))
 		ELSE ARRAY(SELECT t.name::regclass FROM baseline_tables(schema) AS t(name)) END;
 	IF listed = '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'no_data_found',
@@ -212,7 +213,7 @@ DECLARE
 BEGIN
 	IF plan.by_hash THEN
 		rows := find_rows(ARRAY[NULL::text], ARRAY[(finder(plan, plan.here)).lookup],
-			reading_of(plan, decoded.keys, false));
+			reading_of(plan, decoded.keys));
 		RETURN (SELECT jsonb_agg(jsonb_build_object('key', r.key, 'side', d.side) ORDER BY d.n)
 			FROM unnest(decoded.keys, decoded.sides) WITH ORDINALITY AS d(hash, side, n)
 			LEFT JOIN unnest(rows[1].id, rows[1].key) AS r(id, key)

@@ -10,7 +10,7 @@ CREATE FUNCTION html(said text, most integer DEFAULT 300) RETURNS text
 AS $$
 	SELECT regexp_replace(replace(replace(replace(replace(replace(left(said, most),
 			'&', '&amp;'), '<', '&lt;'), '>', '&gt;'), '"', '&quot;'), '''', '&#39;'),
-			'[\x01-\x08\x0b-\x1f\x7f]', '&middot;', 'g')
+			'[\x01-\x08\x0b-\x1f\x7f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]', '&middot;', 'g')
 		|| CASE WHEN length(said) > most THEN format(' <i>&hellip; %s more characters</i>',
 			grouped(length(said) - most)) ELSE '' END
 $$;
@@ -29,7 +29,7 @@ AS $$
 	SELECT html_cell(coalesce(grouped(n), ''), 'n')
 $$;
 
--- A table, or nothing if it has no rows.
+-- A table with these rows.
 CREATE FUNCTION html_table(heads text[], body text, class text DEFAULT 'list') RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -37,7 +37,6 @@ AS $$
 		SELECT string_agg(format('<th scope="col">%s</th>', h), '' ORDER BY n)
 		FROM unnest(heads) WITH ORDINALITY AS u(h, n)), '</tr></thead>', chr(10), body,
 		'</table></div>', chr(10))
-	WHERE body <> ''
 $$;
 
 -- A section with a heading, or nothing if it is empty.

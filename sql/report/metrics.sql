@@ -11,7 +11,7 @@ AS $$
 		'changed=%s unconfirmed=%s',
 		CASE report.verdict WHEN 'equal' THEN 'OK' WHEN 'differs' THEN 'CRITICAL'
 			ELSE 'UNKNOWN' END,
-		replace(concat_ws(', ', report_headline(report), one_line(report.name))
+		replace(report_title(report)
 			|| coalesce(': ' || (SELECT string_agg(format('%s %s', c.name, c.status), ', '
 					ORDER BY c.n) FILTER (WHERE c.n <= 5)
 				|| CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) ELSE '' END
@@ -44,7 +44,8 @@ AS $$
 	SELECT 'verdict', format('verdict="%s"', v), (report.verdict = v)::integer
 	FROM unnest('{equal,differs,unknown}'::text[]) AS v
 	UNION ALL
-	SELECT 'finished_timestamp_seconds', NULL, round(extract(epoch FROM report.made)::numeric)
+	SELECT 'finished_timestamp_seconds', NULL, round(extract(epoch
+		FROM coalesce(report.ended, report.made))::numeric)
 	UNION ALL
 	SELECT 'tables', format('status="%s"', s), (SELECT count(*) FROM unnest(report.tables) AS t
 		WHERE CASE WHEN t.status IN ('equal', 'differs') THEN t.status

@@ -98,12 +98,12 @@ $$;
 
 -- A picture of the slices of a table with differences, in the order of the key; neighbours
 -- share one of 60 bars.  A part of a bar is high enough to be seen.
-CREATE FUNCTION page_picture(run bigint, item integer) RETURNS text
+CREATE FUNCTION page_picture(run bigint, table_number integer) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
 	WITH slice AS (
 		SELECT r.*, ntile(60) OVER w AS bar, row_number() OVER w AS n
-		FROM iblt_run_rows(NULL::run_range, run, item, own => false) AS r
+		FROM iblt_run_rows(NULL::run_range, run, table_number, own => false) AS r
 		WINDOW w AS (ORDER BY r.number)
 	), bar AS (
 		SELECT s.bar, sum(s.missing)::bigint AS missing, sum(s.extra)::bigint AS extra,
@@ -114,7 +114,7 @@ AS $$
 	), whole AS (
 		SELECT max(b.n) AS most, count(*) AS bars, (array_agg(b.after ORDER BY b.bar))[1] AS after,
 			(array_agg(b.up_to ORDER BY b.bar DESC))[1] AS up_to,
-			greatest(12, least(48, 720 / count(*))) AS width
+			greatest(12, least(48, 720 / greatest(count(*), 1))) AS width
 		FROM bar b
 	), picture AS (
 		SELECT string_agg(page_bar((b.bar - 1) * w.width, w.width, ARRAY(
@@ -137,14 +137,14 @@ $$;
 -- Columns
 
 -- In how many of the differences kept of a table each column differs.
-CREATE FUNCTION page_counts(run bigint, item integer) RETURNS text
+CREATE FUNCTION page_counts(run bigint, table_number integer) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
 	SELECT format('<p>Columns that differ: %s%s.</p>%s', string_agg(format('<b>%s</b> %s',
 			html(c.name, 100), grouped(c.n)), ', ' ORDER BY c.place) FILTER (WHERE c.place <= 30),
 		CASE WHEN count(*) > 30 THEN format(', and %s more columns', count(*) - 30) END, chr(10))
 	FROM (SELECT u.name, count(*) AS n, row_number() OVER (ORDER BY count(*) DESC, u.name) AS place
-		FROM iblt_run_rows(NULL::run_difference, run, item, own => false) AS d,
+		FROM iblt_run_rows(NULL::run_difference, run, table_number, own => false) AS d,
 		unnest(d.differs) AS u(name) GROUP BY u.name) AS c
 	HAVING count(*) > 0
 $$;
@@ -163,14 +163,15 @@ BEGIN
 			WITH ORDINALITY AS e(value, n), jsonb_populate_record(NULL::run_difference,
 				e.value || jsonb_build_object('number', e.n)) AS d ORDER BY e.n LIMIT most);
 	ELSE
-		seen := run_table_seen(run, t.item);
+		seen := run_table_seen(run, t.table_number);
 		kept := ARRAY(
-			SELECT d FROM iblt_run_rows(NULL::run_difference, run, t.item, own => false) AS d
+			SELECT d
+			FROM iblt_run_rows(NULL::run_difference, run, t.table_number, own => false) AS d
 			ORDER BY d.number LIMIT most);
 	END IF;
 	RETURN concat('<h3>', html(t.name), '</h3>', chr(10),
 		CASE WHEN run IS NOT NULL
-			THEN concat(page_counts(run, t.item), page_picture(run, t.item)) END,
+			THEN concat(page_counts(run, t.table_number), page_picture(run, t.table_number)) END,
 		CASE WHEN kept <> '{}' THEN page_rows(coalesce(seen.relation, t.name), kept) END,
 		html_left_out(cardinality(kept), greatest(t.missing + t.extra + t.changed, seen.kept),
 			'differences'),
@@ -181,10 +182,10 @@ END
 $$;
 
 -- A table of a run that this role may see.
-CREATE FUNCTION run_table_seen(run bigint, item integer) RETURNS run_table
+CREATE FUNCTION run_table_seen(run bigint, table_number integer) RETURNS run_table
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
-	SELECT t FROM iblt_run_rows(NULL::run_table, run, item, own => false) AS t
+	SELECT t FROM iblt_run_rows(NULL::run_table, run, table_number, own => false) AS t
 $$;
 
 -- The sections
@@ -220,7 +221,8 @@ DECLARE
 BEGIN
 	FOR t IN SELECT u.* FROM unnest(report.tables) AS u WHERE u.status = 'differs'
 		AND CASE WHEN report.run IS NULL THEN u.differences IS NOT NULL
-			ELSE (run_table_seen(report.run, u.item)).item IS NOT NULL END ORDER BY u.n LIMIT most
+			ELSE (run_table_seen(report.run, u.table_number)).table_number IS NOT NULL END
+			ORDER BY u.n LIMIT most
 	LOOP
 		result := result || page_table(report.run, t);
 	END LOOP;
@@ -242,7 +244,7 @@ AS $$
 			FILTER (WHERE s.n <= 300))
 		|| coalesce(html_left_out(300, count(*), 'differences in structure'), '') END)
 	FROM jsonb_array_elements(report.structure) WITH ORDINALITY AS s("row", n)
-	WHERE report.structure IS NOT NULL HAVING report.structure IS NOT NULL
+	HAVING report.structure IS NOT NULL
 $$;
 
 -- What the page says nothing of.
@@ -259,6 +261,8 @@ AS $$
 				'what changed after the run had read it.</li>' END
 		|| CASE WHEN report.structure IS NULL THEN '<li>Views, indexes, constraints, rights and '
 			'sequences. The page is about rows of tables.</li>' ELSE '' END
+		|| '<li>Large objects, and rows of materialized views and of foreign tables, unless the '
+		'page lists them.</li>'
 		|| '<li>What the details of tables say was not compared, such as columns of one '
 		'side.</li></ul>' || chr(10))
 $$;
@@ -276,7 +280,8 @@ BEGIN
 		'<meta name="referrer" content="no-referrer"><title>', title, '</title><style>',
 		html_style(), '</style></head><body>', chr(10), '<header><h1 class="', report.verdict, '">',
 		title, '</h1><p class="note">',
-		concat_ws(', ', html(report.name), 'run ' || report.run,
+		concat_ws(', ', html(report.name), 'run ' || report.run || coalesce(', which ended at '
+			|| to_char(report.ended, 'YYYY-MM-DD HH24:MI:SS "UTC"'), ''),
 			'database ' || html(current_database()), 'made at '
 			|| to_char(report.made, 'YYYY-MM-DD HH24:MI:SS "UTC"'), html(report.state)),
 		'</p></header>', chr(10),

@@ -7,7 +7,7 @@
 -- What a report has of a table.
 CREATE TYPE report_table AS (
 	n bigint,				-- in the order of the audit
-	item integer,			-- of a run
+	table_number integer,	-- of a run
 	name text,				-- here, or else on the peer
 	status text,
 	detail text,
@@ -28,7 +28,8 @@ CREATE TYPE report AS (
 	tables report_table[],
 	structure jsonb,		-- rows of iblt_audit_structure, NULL if it was not compared
 	state text,				-- of the subscription, unless all is equal
-	made timestamptz
+	made timestamptz,
+	ended timestamptz		-- when the audit did; NULL for a run that has not
 );
 
 -- The verdict on all tables and the structure: equal only if there are tables, each of them is
@@ -49,7 +50,7 @@ $$;
 CREATE FUNCTION report_tables(tables json) RETURNS report_table[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT array_agg(ROW(t.n, (t.line ->> 'number')::integer,
+	SELECT array_agg(ROW(t.n, (t.line ->> 'table_number')::integer,
 		one_line(coalesce(r.relation, r.peer_relation, '?')), coalesce(r.status, 'unknown'),
 		one_line(left(nullif(r.detail, ''), 2000)), r.rows_here, r.rows_there,
 		r.missing, r.extra, r.changed, r.unconfirmed, r.differences)::report_table ORDER BY t.n)
@@ -133,6 +134,9 @@ BEGIN
 	report.structure := structure;
 	report.verdict := report_verdict(report.tables, report.structure);
 	report.made := clock_timestamp();
+	report.ended := CASE WHEN run IS NULL THEN report.made ELSE (
+		SELECT max((t ->> 'finished_at')::timestamptz) FROM json_array_elements(tables) AS t
+		HAVING count(*) = count(t ->> 'finished_at')) END;
 	report.run := run;
 	report.name := name;
 	IF run IS NOT NULL THEN
@@ -140,7 +144,7 @@ BEGIN
 		report.name := coalesce(name, head.target);
 		peer := coalesce(peer, head.peer);
 		here_peer := coalesce(here_peer, head.here);
-		subscription := (SELECT max(t.entry ->> 'subscription')
+		subscription := (SELECT max(t.item ->> 'subscription')
 			FROM iblt_run_rows(NULL::run_table, run, own => false) AS t
 			-- not that of this database in place of another one
 			WHERE head.here_identity IS NULL OR here_peer IS NOT NULL);
@@ -213,7 +217,7 @@ RETURNS text
 	@pinned_settings@
 AS $$
 DECLARE
-	tables json := (SELECT json_agg(row_to_json(t) ORDER BY t.number)
+	tables json := (SELECT json_agg(row_to_json(t) ORDER BY t.table_number)
 		FROM @extschema@.iblt_audit_table_stats t WHERE t.run = iblt_audit_report.run);
 BEGIN
 	IF tables IS NULL THEN

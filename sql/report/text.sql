@@ -34,6 +34,15 @@ AS $$
 		FROM unnest(report.tables) AS t) AS c
 $$;
 
+-- The same with the name of the audit, and when a run ended.
+CREATE FUNCTION report_title(report report) RETURNS text
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT concat_ws(', ', report_headline(report), one_line(report.name), 'ended at '
+		|| to_char(CASE WHEN report.run IS NOT NULL THEN report.ended END,
+			'YYYY-MM-DD HH24:MI:SS "UTC"'))
+$$;
+
 -- The differences in structure, a line each, the first ones of many; or NULL.
 CREATE FUNCTION report_structure(report report, most integer) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
@@ -76,7 +85,7 @@ $$;
 CREATE FUNCTION report_summary(report report) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT concat_ws(chr(10), concat_ws(', ', report_headline(report), one_line(report.name)),
+	SELECT concat_ws(chr(10), report_title(report),
 		string_agg(format('  %s %s%s', c.name, c.status, ': ' || nullif(c.said, '')), chr(10)
 			ORDER BY c.n) FILTER (WHERE c.n <= 20),
 		CASE WHEN count(*) > 20 THEN format('  and %s more', count(*) - 20) END,
@@ -105,7 +114,7 @@ AS $$
 			max(length(l.changed)) AS changed
 		FROM line l
 	)
-	SELECT concat_ws(chr(10), concat_ws(', ', report_headline(report), one_line(report.name)),
+	SELECT concat_ws(chr(10), report_title(report),
 		string_agg(rtrim(concat_ws('  ', rpad(l.status, w.status), rpad(l.name, w.name),
 				lpad(coalesce(l.here, ''), w.here), lpad(coalesce(l.there, ''), w.there),
 				lpad(coalesce(l.missing, ''), w.missing), lpad(coalesce(l.extra, ''), w.extra),
@@ -123,7 +132,7 @@ AS $$
 	SELECT concat('{"verdict": ', to_json(report.verdict), ',', ' "run": ' || report.run || ',',
 		' "tables": [', chr(10), string_agg(t.line::text, ',' || chr(10) ORDER BY t.n), chr(10),
 		'], ', '"structure": ' || report.structure::text || ', ', '"finished": ',
-		to_json(to_char(report.made, 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
+		to_json(to_char(coalesce(report.ended, report.made), 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '}')
 	FROM json_array_elements(tables) WITH ORDINALITY AS t(line, n)
 $$;
 

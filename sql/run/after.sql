@@ -1,55 +1,21 @@
 -- After a run ----------------------------------------------------------------------------
 
--- Looking again
-
--- What the keys of differences are made of, as one text.
--- The keys of what was found are texts, so the key has to be what it was.
-CREATE FUNCTION run_key(plan plan) RETURNS text
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN md5(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
-		(SELECT jsonb_agg(jsonb_build_array(k.name, k.cast_to, k.base, k.base_there))
-			FROM unnest(plan.key) AS k)));
-END
-$$;
-
--- Keys that no longer differ, and whose rows an index does not find on a side.
--- An index that lost an entry looks like a row that was deleted, so a scan has to look for
--- the rows of these keys.
-CREATE FUNCTION run_unseen(plan plan, ids text[],
-	differences difference[]) RETURNS text[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	gone text[] := ARRAY(SELECT unnest(ids) EXCEPT SELECT d.id FROM unnest(differences) AS d);
-	keys text[] := keys_of_ids(plan, gone);
-	found record;
-BEGIN
-	IF plan.by_hash OR plan.buckets IS NOT NULL OR keys = '{}' THEN
-		RETURN '{}';
-	END IF;
-	found := find_both(index_plan(plan), keys);
-	RETURN ARRAY(SELECT u.key
-		FROM unnest(keys, (found.here).checksum, (found.there).checksum) AS u(key, here, there)
-		WHERE u.here IS NULL OR u.there IS NULL);
-END
-$$;
+-- Rechecking
 
 -- The differences of a table that still differ; an error if an index hides one.
-CREATE FUNCTION run_look(w run_worker) RETURNS run_difference[]
+CREATE FUNCTION run_recheck(w run_worker) RETURNS run_difference[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan plan := w.plan;
 	batch record;
 	differences difference[];
-	unseen text[] := '{}';
+	doubtful text[] := '{}';
 	result run_difference[] := '{}';
 BEGIN
 	FOR batch IN SELECT d.seed, array_agg(d.id) AS ids
 			FROM (SELECT x.*, row_number() OVER (PARTITION BY x.seed) / 10000 AS part
-				FROM iblt_run_rows(NULL::run_difference, w.run, w.item)
+				FROM iblt_run_rows(NULL::run_difference, w.run, w.table_number)
 					AS x) AS d
 			GROUP BY d.seed, d.part LOOP
 		plan.seed := batch.seed;
@@ -57,12 +23,12 @@ BEGIN
 		IF plan.recheck > 0 AND differences <> '{}' THEN
 			differences := recheck(plan, differences);
 		END IF;
-		result := result || ARRAY(SELECT ROW(NULL, w.run, w.item, 0, d.id, batch.seed, d.key,
-			d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
+		result := result || ARRAY(SELECT ROW(NULL, w.run, w.table_number, 0, d.id, batch.seed,
+			d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
 			clock_timestamp(), d.differs)::run_difference FROM unnest(differences) AS d);
-		unseen := unseen || run_unseen(plan, batch.ids, differences);
+		doubtful := doubtful || doubtfully_equal(plan, batch.ids, differences);
 	END LOOP;
-	PERFORM check_index(plan, unseen);
+	PERFORM check_index(plan, doubtful);
 	RETURN result;
 END
 $$;
@@ -76,6 +42,7 @@ AS $$
 DECLARE
 	change record;
 	d run_difference;
+	ended timestamptz := t.finished_at;	-- the run has not read the table since
 BEGIN
 	SELECT coalesce(sum(u.n) FILTER (WHERE u.side = 'there'), 0) AS missing,
 		coalesce(sum(u.n) FILTER (WHERE u.side = 'here'), 0) AS extra,
@@ -83,14 +50,14 @@ BEGIN
 		coalesce(sum(u.n) FILTER (WHERE u.confirmed IS FALSE), 0) AS unconfirmed INTO change
 	FROM (SELECT 1 AS n, x.side, x.confirmed FROM unnest(differences) AS x
 		UNION ALL SELECT -1, x.side, x.confirmed FROM iblt_run_rows(
-			NULL::run_difference, t.run, t.item) AS x) AS u;
+			NULL::run_difference, t.run, t.table_number) AS x) AS u;
 	t.missing := t.missing + change.missing;
 	t.extra := t.extra + change.extra;
 	t.changed := t.changed + change.changed;
-	t.unconfirmed := t.unconfirmed + CASE WHEN (w.entry).unready
+	t.unconfirmed := t.unconfirmed + CASE WHEN (w.item).unready
 		THEN change.missing + change.extra + change.changed ELSE change.unconfirmed END;
 	t.kept := cardinality(differences);
-	PERFORM iblt_run_remove(NULL::run_difference, t.run, t.item);
+	PERFORM iblt_run_remove(NULL::run_difference, t.run, t.table_number);
 	FOR n IN 1 .. t.kept LOOP
 		d := differences[n];
 		d.number := n;
@@ -98,6 +65,7 @@ BEGIN
 	END LOOP;
 	IF t.status IS NOT NULL AND t.sqlstate IS NULL THEN
 		t := run_finish_table(w, t);
+		t.finished_at := ended;
 		t.detail := concat_ws('; ', t.detail, note);
 	END IF;
 	PERFORM iblt_run_put(t);
@@ -105,19 +73,19 @@ BEGIN
 END
 $$;
 
--- Looks at the differences of a table again.
-CREATE FUNCTION run_look_table(w run_worker, t run_table) RETURNS run_table
+-- Rechecks the differences of a table.
+CREATE FUNCTION run_recheck_table(w run_worker, t run_table) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	w.item := t.item;
+	w.table_number := t.table_number;
 	w := run_plan(w, t);
-	IF run_key(w.plan) IS DISTINCT FROM t.key THEN
+	IF run_key_fingerprint(w.plan) IS DISTINCT FROM t.key_fingerprint THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB004',
 			MESSAGE = format('the key of %s is not what it was in run %s', t.relation, t.run),
 			HINT = 'Begin another run.';
 	END IF;
-	RETURN run_replace(w, t, run_look(w), 'differences were looked at again');
+	RETURN run_replace(w, t, run_recheck(w), 'differences were looked at again');
 END
 $$;
 
@@ -139,11 +107,11 @@ DECLARE
 BEGIN
 	BEGIN
 		w := run_open(w, run);
-		PERFORM run_write(run);
+		PERFORM run_lock_to_write(run);
 		FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run)
-				AS x WHERE x.kept > 0 ORDER BY x.item LOOP
+				AS x WHERE x.kept > 0 ORDER BY x.table_number LOOP
 			old := t.missing + t.extra + t.changed;
-			t := run_look_table(w, t);
+			t := run_recheck_table(w, t);
 			RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;
 		END LOOP;
 		PERFORM peers_close(w.conns);
@@ -173,10 +141,7 @@ BEGIN
 			WHERE h.run <> ALL (at_work) AND clock_timestamp() - older_than > greatest(h.started_at,
 				(SELECT max(greatest(t.started_at, t.finished_at)) FROM iblt_run_rows(
 					NULL::run_table, h.run, own => false) AS t)) LOOP
-		PERFORM iblt_run_remove(NULL::run_difference, doomed, own => false);
-		PERFORM iblt_run_remove(NULL::run_range, doomed, own => false);
-		PERFORM iblt_run_remove(NULL::run_slice, doomed, own => false);
-		PERFORM iblt_run_remove(NULL::run_sketch, doomed, own => false);
+		PERFORM run_clear(doomed, own => false);
 		PERFORM iblt_run_remove(NULL::run_table, doomed, own => false);
 		n := n + iblt_run_remove(NULL::run_head, doomed, own => false);
 	END LOOP;

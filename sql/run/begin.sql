@@ -1,10 +1,4 @@
 -- Beginning a run ------------------------------------------------------------------------
---
--- The procedures (run.sql) commit after each step, so a step is a function with settings
--- and a handler of its own.  A session claims a slice (claim.sql): it takes one that was
--- left by a session that died, or cuts the next one, and commits.  Then it compares the
--- slice and stores what it found in one transaction (work.sql).  A slice that is under way
--- has a lock, which ends with its session.  So no slice is lost or counted twice.
 
 -- Limits of the lag
 
@@ -53,7 +47,7 @@ $$;
 -- Arguments
 
 -- An error for arguments of a run that do not fit.
-CREATE FUNCTION run_check(options run_options) RETURNS void
+CREATE FUNCTION run_check_options(options run_options) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -123,7 +117,7 @@ BEGIN
 	compare.method := plain_method(w.conns, compare.method);
 	w.said := ARRAY[current_setting('iblt.bare_peer', true), current_setting('iblt.nodes', true)];
 	IF compare.method = 'plain' THEN
-		PERFORM plain_refuse(CASE
+		PERFORM plain_check(CASE
 			WHEN options.slice_by = 'blocks' THEN 'slices by blocks are not supported'
 			WHEN options.check_indexes THEN 'indexes of the peer are not checked' END,
 			'Leave the option out, or use method => ''sketch'' with iblt on both sides.');
@@ -177,8 +171,8 @@ DECLARE
 	t run_table;
 BEGIN
 	PERFORM audit_check_mappings(items, ((w.options).audit).mappings);
-	head.run := 0;	-- it gets its number
-	head.item := 0;
+	head.run := 0;	-- iblt_run_begin numbers it
+	head.table_number := 0;
 	head.number := 0;
 	head.peer := CASE WHEN NOT iblt_peer_is_string(w.peers[2]) THEN w.peers[2] END;
 	IF w.conns[1] IS NOT NULL THEN
@@ -196,7 +190,7 @@ BEGIN
 	FOR n IN 1 .. cardinality(items) LOOP
 		item := items[n];
 		t.run := w.run;
-		t.item := n;
+		t.table_number := n;
 		t.number := 0;
 		t.relid := item.relid;
 		t.relation := audit_name(item);
@@ -205,7 +199,7 @@ BEGIN
 		t.at_end := false;
 		t.kept := 0;
 		item.relid := NULL;
-		t.entry := to_jsonb(item);
+		t.item := to_jsonb(item);
 		PERFORM iblt_run_add(t);
 	END LOOP;
 	PERFORM progress(w.progress,
@@ -229,7 +223,7 @@ BEGIN
 	w.act := act;
 	w.done := false;
 	w.tried := 0;
-	w.lost := 0;
+	w.failures := 0;
 	w.last := clock_timestamp();
 	w.told := w.last;
 	w.deadline := w.last + max_time;
@@ -247,7 +241,7 @@ DECLARE
 	sides side[];
 BEGIN
 	PERFORM audit_check(w.peers[2] IS NULL, elsewhere, target, ((w.options).audit).compare);
-	PERFORM run_check(w.options);
+	PERFORM run_check_options(w.options);
 	IF target.kind = 'subscription' AND NOT elsewhere THEN
 		w.peers[2] := audit_peer(target.name, w.peers[2]);
 	END IF;
@@ -272,11 +266,12 @@ AS $$
 DECLARE
 	t run_table;
 BEGIN
-	PERFORM run_write(run);
+	PERFORM run_lock_to_write(run);
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IN ('error', 'not comparable') AND x.sqlstate IS NOT NULL LOOP
-		-- blocks that were written to are not those of its mark any more
-		t.shape := CASE t.sqlstate WHEN 'IB009' THEN '' ELSE t.shape END;
+		-- a table whose blocks were written to needs another moment, and a damaged index may have
+		-- hidden rows from the slices before
+		t.shape := CASE t.sqlstate WHEN 'IB009' THEN '' WHEN 'XX002' THEN 'XX002' ELSE t.shape END;
 		t.status := NULL;
 		t.detail := NULL;
 		t.sqlstate := NULL;
@@ -322,7 +317,7 @@ DECLARE
 BEGIN
 	w.run := run;
 	w.options := jsonb_populate_record(NULL::run_options, head.options);
-	PERFORM run_check(w.options);
+	PERFORM run_check_options(w.options);
 	w.peers := run_peers(head, w.peers);
 	w.conns[1] := CASE WHEN w.peers[1] IS NOT NULL
 		THEN coalesce(w.conns[1], 'iblt_run_here') END;
@@ -342,7 +337,7 @@ BEGIN
 	w.options.max_load := coalesce(given.max_load, (w.options).max_load);
 	w.options.max_rate := coalesce(given.max_rate, (w.options).max_rate);
 	w.options.max_lag := coalesce(given.max_lag, (w.options).max_lag);
-	PERFORM run_check(w.options);
+	PERFORM run_check_options(w.options);
 	PERFORM run_reopen(w.run);
 	w.act := 'claim';
 	RETURN w;

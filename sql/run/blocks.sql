@@ -6,19 +6,15 @@
 -- those of a comparison of the whole table are.
 --
 -- A row that is updated moves from one block to another.  If it moved from a block that is
--- still to come to one that is done, nobody would look at it.  So the mark of each side is
--- taken when a table begins, and each block is proved to be as it was then before it is read
+-- still to come to one that is done, nobody would look at it.  So a moment of each side is
+-- noted when a table begins, and each block is proved to be as it was then before it is read
 -- (src/run/blocks.c).  A block that is not is an error (IB009), with which the table ends.
 -- What is written to blocks that are done is of no matter: all slices together are the
--- table as it was at the mark.
+-- table as it was at that moment.
 
 -- A side is asked for these.  They are part of the protocol.
 
--- A position in this server's WAL behind all that was written, which a crash does not lose.
-CREATE FUNCTION iblt_blocks_position() RETURNS pg_lsn
-	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-
--- For TABLESAMPLE: a range of blocks, with an error unless they are as they were at a mark.
+-- For TABLESAMPLE: a range of blocks, with an error unless they are as they were at a moment.
 CREATE FUNCTION iblt_blocks_at_rest(internal) RETURNS tsm_handler
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
@@ -26,12 +22,13 @@ CREATE FUNCTION iblt_blocks_at_rest(internal) RETURNS tsm_handler
 -- The order matters: a transaction that was not over at the first step, or wrote behind the
 -- second, is found out; and what was added before the second is among the blocks.  A file
 -- that takes its place in between is found out by the scan.
-CREATE FUNCTION blocks_mark(relation regclass) RETURNS jsonb
+CREATE FUNCTION blocks_moment(relation regclass) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	first xid8 := pg_snapshot_xmin(pg_current_snapshot());
-	reached pg_lsn := iblt_blocks_position();
+	reached pg_lsn := CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+		ELSE iblt_wal_position() END;
 	c pg_class := (SELECT x FROM pg_class x WHERE x.oid = relation);
 BEGIN
 	IF c.relpersistence <> 'p' THEN
@@ -48,8 +45,9 @@ $$;
 
 -- Beginning a table
 
--- Why the relations of a plan cannot be compared by blocks, NULL if they can.
-CREATE FUNCTION blocks_refusal(plan plan) RETURNS text
+-- Why the relations of a plan cannot be compared by blocks, NULL if they can; an error for a
+-- partitioned table.
+CREATE FUNCTION blocks_problem(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -60,7 +58,7 @@ BEGIN
 			RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 				MESSAGE = format('a partitioned table is not compared by blocks (%s)', s.side),
 				DETAIL = 'Name its partitions in tables, or compare it by key.';
-		ELSIF s.kind <> 'r' OR NOT s.plain OR NOT s.versions OR s.distributed THEN
+		ELSIF s.kind <> 'r' OR NOT s.ordinary OR NOT s.versions OR s.distributed THEN
 			RETURN format('not an ordinary table (%s)', s.side);
 		END IF;
 	END LOOP;
@@ -68,27 +66,27 @@ BEGIN
 END
 $$;
 
--- The marks of both sides of a table that begins, and what there is to say of how it is read.
+-- The moments of both sides of a table that begins, and what there is to say of how it is read.
 CREATE FUNCTION blocks_begin(w run_worker, seen run_seen) RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	refusal text := blocks_refusal(w.plan);
-	call text := 'blocks_mark(%L::pg_catalog.regclass)';
+	problem text := blocks_problem(w.plan);
+	call text := 'blocks_moment(%L::pg_catalog.regclass)';
 	-- how many differences can be told: the sketch is stored after each slice, so it is not large
 	capacity bigint := least(10000, greatest(100, (w.options).most_kept),
 		greatest(100, coalesce(((w.plan).here).most_rows + ((w.plan).there).most_rows, 10000)));
-	marks text[];
+	moments text[];
 BEGIN
-	seen.whole := refusal IS NOT NULL;
+	seen.whole := problem IS NOT NULL;
 	IF seen.whole THEN
-		seen.how := 'compared in one slice: ' || refusal;
+		seen.how := 'compared in one slice: ' || problem;
 		RETURN seen;
 	END IF;
-	marks := ask_calls(places_of(w.plan), format(call, ((w.plan).here).relation),
+	moments := ask_calls(places_of(w.plan), format(call, ((w.plan).here).relation),
 		format(call, ((w.plan).there).relation));
-	seen.marks := jsonb_build_object('capacity', capacity, 'here', marks[1]::jsonb,
-		'there', marks[2]::jsonb);
+	seen.moments := jsonb_build_object('capacity', capacity, 'here', moments[1]::jsonb,
+		'there', moments[2]::jsonb);
 	seen.how := format('read by blocks, as they were when the run began with it (%s)',
 		to_char(clock_timestamp(), 'YYYY-MM-DD HH24:MI:SS TZ'));
 	RETURN seen;
@@ -104,8 +102,8 @@ CREATE FUNCTION blocks_bound(t run_table) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	here bigint := (t.marks #>> '{here,blocks}')::bigint;
-	there bigint := (t.marks #>> '{there,blocks}')::bigint;
+	here bigint := (t.moments #>> '{here,blocks}')::bigint;
+	there bigint := (t.moments #>> '{there,blocks}')::bigint;
 	part numeric := t.slice_rows / greatest(t.estimate, 1)::numeric;
 	bound bigint[] := ARRAY[
 		least(here, coalesce(t.frontier[1]::bigint, 0) + ceil(part * here)::bigint),
@@ -118,47 +116,47 @@ $$;
 -- Comparing
 
 -- The sketch of a range of blocks of a side and the fingerprint, as the rest of a SELECT.
--- Relies on: blocks that are as they were at the mark, in one snapshot.
-CREATE FUNCTION blocks_sketch_sql(plan plan, s side, marks jsonb, lo text, hi text) RETURNS text
+-- Relies on: blocks that are as they were at that moment, in one snapshot.
+CREATE FUNCTION blocks_sketch_sql(plan plan, s side, moments jsonb, lo text, hi text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	mark jsonb := marks -> s.side;
+	moment jsonb := moments -> s.side;
 BEGIN
 	RETURN format('%s.iblt_agg(%s, %s, iblt_compare_template(%s, %s, %L)), %s'
 		' FROM %s%s',
 		s.schema, key_sql(plan, s), row_checksum_sql(plan, s),
-		marks ->> 'capacity', plan.key_size, plan.seed, fingerprint_sql(s),
+		moments ->> 'capacity', plan.key_size, plan.seed, fingerprint_sql(s),
 		from_sql(plan, s, '{}', format(
 			' TABLESAMPLE iblt_blocks_at_rest(%L, %L, %L, %L, %L, %L)',
-			coalesce(lo, '0'), coalesce(hi, mark ->> 'blocks'), mark ->> 'file',
-			mark ->> 'started', mark ->> 'lsn', mark ->> 'xmin')),
+			coalesce(lo, '0'), coalesce(hi, moment ->> 'blocks'), moment ->> 'file',
+			moment ->> 'started', moment ->> 'lsn', moment ->> 'xmin')),
 		condition_sql(plan, s));
 END
 $$;
 
 -- A query for what the scan of a slice by blocks gives.
-CREATE FUNCTION blocks_sql(plan plan, s side, marks jsonb, lo text, hi text) RETURNS text
+CREATE FUNCTION blocks_sql(plan plan, s side, moments jsonb, lo text, hi text) RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN format(CASE WHEN s.place IS NULL THEN 'SELECT scan_answer(%L, s, f, %s, false)'
 			ELSE 'SELECT ROW(f, %2$s, NULL, iblt_wire_write(s))::scanned' END
 			|| ' FROM (SELECT %3$s OFFSET 0) AS q(s, f)',
-		kept_name(plan, s), elapsed_sql(s), blocks_sketch_sql(plan, s, marks, lo, hi));
+		kept_name(plan, s), elapsed_sql(s), blocks_sketch_sql(plan, s, moments, lo, hi));
 END
 $$;
 
 -- The sketch of a slice here less that of the slice there, and how many rows they have.
-CREATE FUNCTION blocks_scan(plan plan, marks jsonb, s run_slice, OUT figures figures,
+CREATE FUNCTION blocks_scan(plan plan, moments jsonb, s run_slice, OUT figures figures,
 	OUT difference @extschema@.iblt) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
 	scanned scanned[] := ask_values(places_of(plan), ARRAY[
-		blocks_sql(plan, plan.here, marks, s.lo[1], s.hi[1]),
-		blocks_sql(plan, plan.there, marks, s.lo[2], s.hi[2])], 0.005)::scanned[];
+		blocks_sql(plan, plan.here, moments, s.lo[1], s.hi[1]),
+		blocks_sql(plan, plan.there, moments, s.lo[2], s.hi[2])], 0.005)::scanned[];
 	here @extschema@.iblt := sketch_of(scanned[1]);
 	there @extschema@.iblt := sketch_of(scanned[2]);
 BEGIN
@@ -177,16 +175,16 @@ DECLARE
 	t run_table;
 	kept run_sketch;
 BEGIN
-	PERFORM run_write(s.run);
-	t := run_table_of(s.run, s.item);
+	PERFORM run_lock_to_write(s.run);
+	t := run_table_of(s.run, s.table_number);
 	IF t.status IS NOT NULL OR t.generation <> s.generation THEN
 		RETURN;
 	END IF;
 	SELECT x.* INTO kept
-	FROM iblt_run_rows(NULL::run_sketch, s.run, s.item) AS x;
-	PERFORM run_require(s.run, kept.sketch IS NOT NULL OR t.done = 0);
+	FROM iblt_run_rows(NULL::run_sketch, s.run, s.table_number) AS x;
+	PERFORM run_require_stored(s.run, kept.sketch IS NOT NULL OR t.done = 0);
 	kept.run := s.run;
-	kept.item := s.item;
+	kept.table_number := s.table_number;
 	kept.number := 0;
 	kept.sketch := CASE WHEN kept.sketch IS NULL THEN difference
 		ELSE kept.sketch OPERATOR(@extschema@.+) difference END;
@@ -200,17 +198,17 @@ CREATE FUNCTION blocks_find(plan plan, t run_table) RETURNS comparison
 AS $$
 DECLARE
 	sketch @extschema@.iblt := (SELECT x.sketch
-		FROM iblt_run_rows(NULL::run_sketch, t.run, t.item) AS x);
+		FROM iblt_run_rows(NULL::run_sketch, t.run, t.table_number) AS x);
 	decoded record;
 	figures figures;
 	differences difference[];
 BEGIN
-	PERFORM run_require(t.run, sketch IS NOT NULL);
+	PERFORM run_require_stored(t.run, sketch IS NOT NULL);
 	decoded := iblt_compare_decode(sketch);
 	IF decoded.complete IS NOT TRUE THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB002',
 			MESSAGE = format('too many differences: about %s keys differ, and a run by blocks '
-				'can find %s in this table', decoded.estimated, t.marks ->> 'capacity'),
+				'can find %s in this table', decoded.estimated, t.moments ->> 'capacity'),
 			HINT = 'Compare it by key, or by iblt_compare.';
 	END IF;
 	PERFORM require_version_rights(plan);
@@ -226,36 +224,7 @@ BEGIN
 			DETAIL = format('Keys that differed, and differ no longer: %s.', decoded.recovered),
 			HINT = 'CALL iblt_audit_resume begins again with the table.';
 	END IF;
-	PERFORM iblt_run_remove(NULL::run_sketch, t.run, t.item);
+	PERFORM iblt_run_remove(NULL::run_sketch, t.run, t.table_number);
 	RETURN ROW(plan, @extschema@.iblt_compare_stats(), differences);
-END
-$$;
-
--- Compares a slice; of one by blocks, the differences are known at the end of its table only.
-CREATE FUNCTION run_compare(w run_worker, t run_table, s run_slice) RETURNS comparison
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	plan plan := w.plan;
-	scanned record;
-BEGIN
-	IF t.marks IS NULL AND s.rows IS NULL AND NOT t.whole THEN
-		RETURN run_count_all(w, s);
-	ELSIF t.marks IS NULL THEN
-		plan.lo := s.lo;
-		plan.hi := s.hi;
-		IF plan.buckets IS NOT NULL AND s.rows IS NOT NULL THEN
-			-- as a relation of its size
-			plan.buckets := plain_buckets(s.rows);
-			plan.bytes := plan.bytes * least(1, s.rows / greatest(t.estimate, 1)::float8);
-		END IF;
-		RETURN comparison_of(plan);
-	ELSIF s.rows IS NULL THEN
-		RETURN blocks_find(plan, t);
-	END IF;
-	scanned := blocks_scan(plan, t.marks, s);
-	PERFORM blocks_add(s, scanned.difference);
-	RETURN ROW(plan, all_figures(plan, scanned.figures, 0, 0, 0),
-		'{}'::difference[]);
 END
 $$;

@@ -2,8 +2,9 @@
 
 -- What a worker does next
 
--- Makes a worker pause before it claims again.
-CREATE FUNCTION run_wait(w run_worker, seconds double precision) RETURNS run_worker
+-- Has a worker wait for so many seconds, as run_pause does, and then claim a slice.
+CREATE FUNCTION run_wait_then_claim(w run_worker, seconds double precision DEFAULT 0)
+RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -20,13 +21,13 @@ AS $$
 DECLARE
 	open boolean[] := ARRAY(SELECT x.status IS NULL FROM iblt_run_rows(NULL::run_table, run) AS x);
 BEGIN
-	PERFORM run_require(run, open <> '{}');
+	PERFORM run_require_stored(run, open <> '{}');
 	RETURN true <> ALL (open);
 END
 $$;
 
--- Pauses for a moment; the caller commits after each.
--- A pause holds no snapshot for longer than this, and ends with the run.
+-- A moment of a pause; the caller commits after each.
+-- So a pause holds no snapshot for longer, and ends with the run.
 CREATE FUNCTION run_pause(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -61,7 +62,7 @@ DECLARE
 	head run_head;
 BEGIN
 	IF w.paused IS DISTINCT FROM reason THEN
-		PERFORM run_write(w.run);
+		PERFORM run_lock_to_write(w.run);
 		head := run_head_of(w.run);
 		head.paused := reason;
 		PERFORM iblt_run_put(head);
@@ -89,15 +90,15 @@ DECLARE
 		FROM iblt_run_rows(NULL::run_slice, run) AS x);
 BEGIN
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
-			WHERE x.status IS NULL ORDER BY x.item LOOP
-		IF t.generation = 0 AND NOT iblt_run_lock(run, t.item, 0, false) THEN
-			busy.item := t.item;
+			WHERE x.status IS NULL ORDER BY x.table_number LOOP
+		IF t.generation = 0 AND NOT run_lock_to_start_table(run, t.table_number) THEN
+			busy.table_number := t.table_number;
 			busy.number := 0;
 			CONTINUE;
 		END IF;
 		FOR s IN SELECT x.* FROM unnest(slices) AS x
-				WHERE x.item = t.item ORDER BY x.number LOOP
-			IF iblt_run_lock(run, s.item, s.number, false) THEN
+				WHERE x.table_number = t.table_number ORDER BY x.number LOOP
+			IF iblt_run_lock(run, s.table_number, s.number, false) THEN
 				number := s.number;
 				RETURN;
 			END IF;
@@ -111,24 +112,45 @@ BEGIN
 END
 $$;
 
--- Waits until another session has done a slice, but for a moment only, as a pause does.
-CREATE FUNCTION run_await(w run_worker, busy run_slice) RETURNS run_worker
+-- Waits until another session has done a slice, but for a moment only, as run_pause does.
+CREATE FUNCTION run_wait_for_slice(w run_worker, busy run_slice) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET lock_timeout = '200ms'
 AS $$
 DECLARE
-	done boolean;
+	next record;
 BEGIN
-	done := iblt_run_lock(w.run, busy.item, busy.number, true);
-	RETURN run_wait(w, CASE WHEN done THEN 0 ELSE 0.2 END);
+	IF busy.table_number IS NULL THEN
+		-- the last slice has ended meanwhile, or REFRESH has removed it
+		PERFORM run_lock_to_write(w.run);
+		next := run_next(w.run);
+		PERFORM run_require_stored(w.run,
+			num_nonnulls((next.t).table_number, (next.busy).table_number) > 0 OR run_over(w.run));
+		RETURN run_wait_then_claim(w, 0.2);
+	END IF;
+	PERFORM iblt_run_lock(w.run, busy.table_number, busy.number, true);
+	RETURN run_wait_then_claim(w);
 EXCEPTION WHEN lock_not_available THEN
-	RETURN run_wait(w, 0);
+	RETURN run_wait_then_claim(w);
 END
 $$;
 
 -- Its slice
 
--- What a worker's table is on both sides now.
+-- A hash of what the ids of differences are made of: the key, and how it is kept.
+-- Ids that were stored can be looked up only if that is what it was.
+CREATE FUNCTION run_key_fingerprint(plan plan) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN md5(concat_ws(' ', plan.by_hash, plan.whole_row, plan.key_size,
+		(SELECT jsonb_agg(jsonb_build_array(k.name, k.cast_to, k.base, k.base_there))
+			FROM unnest(plan.key) AS k)));
+END
+$$;
+
+-- What a worker's table is on both sides now.  Its shape is what all its slices must have in
+-- common: fingerprints, files, the order of slices, and a hash of the rest.
 CREATE FUNCTION run_see(w run_worker) RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -139,40 +161,40 @@ DECLARE
 	there jsonb := probes[2];
 	seen run_seen;
 BEGIN
-	-- a slice by key is compared at once, but sketches of slices by blocks are added up, so all
-	-- must be made in the same way, and on the same server
+	-- all slices have the same columns and conditions, or the verdict would tell more of a table
+	-- than some have compared; sketches of slices by blocks are also made by the same server
 	seen.shape := concat_ws(' ', (plan.here).fingerprint, here ->> 'file',
 		(plan.there).fingerprint, there ->> 'file', md5(slice_order(plan)),
-		CASE WHEN (w.options).slice_by = 'blocks' THEN md5(concat_ws(E'\n',
-			here ->> 'started', there ->> 'started', run_key(plan),
-			plan.columns::text, (plan.here).condition, (plan.there).condition)) END);
+		md5(jsonb_build_array(CASE WHEN (w.options).slice_by = 'blocks'
+				THEN ARRAY[here -> 'started', there -> 'started'] END, run_key_fingerprint(plan),
+			plan.columns, (plan.here).condition, (plan.there).condition)::text));
 	seen.estimate := greatest((here ->> 'rows')::bigint, (there ->> 'rows')::bigint);
 	seen.histogram := here ->> 'histogram';
 	RETURN seen;
 END
 $$;
 
--- Is a table that begins one slice, and what is there to say of how it is read? Nothing, if
--- another session begins it.
+-- Chooses how a table that begins is read, as one slice or as more, whose indexes are checked;
+-- whole stays NULL if another session begins the table.
 -- To check an index may take long, so this comes before the lock of the run.  A lock of the
 -- table's own keeps two sessions from doing it.
-CREATE FUNCTION run_how(w run_worker, seen run_seen) RETURNS run_seen
+CREATE FUNCTION run_choose_reading(w run_worker, seen run_seen) RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	t run_table;
-	refusal text;
+	problem text;
 BEGIN
-	IF NOT iblt_run_lock(w.run, w.item, 0, false) THEN
+	IF NOT run_lock_to_start_table(w.run, w.table_number) THEN
 		RETURN seen;
 	END IF;
-	t := run_table_of(w.run, w.item);
+	t := run_table_of(w.run, w.table_number);
 	IF t.shape IS DISTINCT FROM seen.shape AND (w.options).slice_by = 'blocks' THEN
 		RETURN blocks_begin(w, seen);
 	ELSIF t.shape IS DISTINCT FROM seen.shape THEN
-		refusal := slice_refusal(w.plan);
-		seen.whole := refusal IS NOT NULL;
-		seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || refusal
+		problem := slice_problem(w.plan);
+		seen.whole := problem IS NOT NULL;
+		seen.how := CASE WHEN seen.whole THEN 'compared in one slice: ' || problem
 			ELSE slice_guard(w.plan, (w.options).check_indexes,
 				seen.estimate) END;
 	END IF;
@@ -186,23 +208,20 @@ CREATE FUNCTION run_start_table(w run_worker, t run_table, seen run_seen) RETURN
 AS $$
 BEGIN
 	IF t.shape IS NOT NULL THEN
-		PERFORM iblt_run_remove(NULL::run_slice, t.run, t.item);
-		PERFORM iblt_run_remove(NULL::run_difference, t.run, t.item);
-		PERFORM iblt_run_remove(NULL::run_range, t.run, t.item);
-		PERFORM iblt_run_remove(NULL::run_sketch, t.run, t.item);
+		PERFORM run_clear(t.run, t.table_number);
 		PERFORM progress(w.progress,
 			format('run %s: %s was %s, it starts again', t.run, t.relation,
-				CASE t.shape WHEN '' THEN 'written to' WHEN seen.shape THEN 'not read as a whole'
-					ELSE 'altered' END));
+				CASE t.shape WHEN '' THEN 'written to' WHEN 'XX002' THEN 'read by a damaged index'
+					WHEN seen.shape THEN 'not read as a whole' ELSE 'altered' END));
 	END IF;
 	t.generation := t.generation + 1;
 	t.relation := ((w.plan).here).relation;
 	t.peer_relation := ((w.plan).there).relation;
 	t.shape := seen.shape;
-	t.key := run_key(w.plan);
+	t.key_fingerprint := run_key_fingerprint(w.plan);
 	t.estimate := seen.estimate;
 	t.whole := seen.whole;
-	t.marks := seen.marks;
+	t.moments := seen.moments;
 	t.how := seen.how;
 	t.frontier := NULL;
 	t.at_end := false;
@@ -223,7 +242,7 @@ CREATE FUNCTION run_bound(w run_worker, t run_table, OUT hi text[], OUT problem 
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF t.marks IS NOT NULL THEN
+	IF t.moments IS NOT NULL THEN
 		hi := blocks_bound(t);
 	ELSIF NOT t.whole AND t.cut > 0 AND NOT w.walks THEN
 		hi := slice_guess(w.plan, w.histogram, t.frontier, t.slice_rows, t.estimate);
@@ -235,7 +254,8 @@ END
 $$;
 
 -- Adds a slice to a table; its number is how many were cut.
-CREATE FUNCTION run_add_slice(t run_table, lo text[], hi text[], rows bigint) RETURNS run_table
+CREATE FUNCTION run_add_slice(t run_table, lo text[], hi text[], rows bigint, final boolean)
+RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -243,12 +263,13 @@ DECLARE
 BEGIN
 	t.cut := t.cut + 1;
 	s.run := t.run;
-	s.item := t.item;
+	s.table_number := t.table_number;
 	s.number := t.cut;
 	s.generation := t.generation;
 	s.lo := lo;
 	s.hi := hi;
 	s.rows := rows;
+	s.final := final;
 	PERFORM iblt_run_add(s);
 	RETURN t;
 END
@@ -266,7 +287,7 @@ BEGIN
 		t.slice_rows := NULL;
 		t.how := 'compared in one slice: ' || bound.problem;
 	END IF;
-	t := run_add_slice(t, t.frontier, bound.hi, t.slice_rows);
+	t := run_add_slice(t, t.frontier, bound.hi, t.slice_rows, false);
 	t.frontier := bound.hi;
 	t.at_end := bound.hi IS NULL;
 	number := t.cut;
@@ -279,9 +300,9 @@ CREATE FUNCTION run_plan(w run_worker, t run_table) RETURNS run_worker
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
-	planned record := audit_plan(w.conns, run_entry_of(t), (w.options).audit);
+	planned record := audit_plan(w.conns, run_item_of(t), (w.options).audit);
 BEGIN
-	w.entry := planned.item;
+	w.item := planned.item;
 	w.plan := planned.plan;
 	w.planned := started;
 	RETURN w;
@@ -289,11 +310,11 @@ END
 $$;
 
 -- Makes the plan of a worker's table unless it has one, and cuts a slice unless it has one.
-CREATE FUNCTION run_take(w run_worker) RETURNS run_worker
+CREATE FUNCTION run_plan_and_cut(w run_worker) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	t run_table := run_table_of(w.run, w.item);
+	t run_table := run_table_of(w.run, w.table_number);
 	seen run_seen;
 	cut record;
 BEGIN
@@ -304,15 +325,15 @@ BEGIN
 		w.shape := seen.shape;
 		w.histogram := seen.histogram;
 		IF t.shape IS DISTINCT FROM seen.shape THEN
-			seen := run_how(w, seen);
+			seen := run_choose_reading(w, seen);
 		END IF;
 	END IF;
-	PERFORM run_write(w.run);
-	t := run_table_of(w.run, w.item);
+	PERFORM run_lock_to_write(w.run);
+	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NOT NULL THEN
 		RETURN w;
 	ELSIF t.shape IS DISTINCT FROM seen.shape AND seen.whole IS NULL THEN
-		RETURN run_wait(w, 0.2);
+		RETURN run_wait_then_claim(w, 0.2);
 	ELSIF t.shape IS DISTINCT FROM seen.shape THEN
 		t := run_start_table(w, t, seen);
 		w.number := NULL;
@@ -338,8 +359,8 @@ AS $$
 DECLARE
 	e failure;
 BEGIN
-	IF w.item IS DISTINCT FROM t.item THEN
-		w.item := t.item;
+	IF w.table_number IS DISTINCT FROM t.table_number THEN
+		w.table_number := t.table_number;
 		w.walks := false;
 		w.planned := NULL;
 	ELSIF clock_timestamp() > w.planned + interval '5 s' THEN
@@ -347,14 +368,14 @@ BEGIN
 	END IF;
 	IF w.planned IS NULL THEN
 		w.plan := NULL;
-		w.entry := run_entry_of(t);
+		w.item := run_item_of(t);
 	END IF;
 	w.number := number;
-	IF (w.entry).problem IS NOT NULL OR (w.entry).absent THEN
+	IF (w.item).problem IS NOT NULL OR (w.item).absent THEN
 		RETURN run_fail_table(w, NULL);
 	END IF;
 	BEGIN
-		RETURN run_take(w);
+		RETURN run_plan_and_cut(w);
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		@take_failure@;
 	END;
@@ -384,23 +405,23 @@ BEGIN
 			AND run_lagging(w.conns, (w.options).max_lag) THEN
 		w := run_say_paused(w,
 			format('replication lags by more than %s', (w.options).max_lag));
-		RETURN run_wait(w, 0.5);
+		RETURN run_wait_then_claim(w, 0.5);
 	END IF;
 	w := run_say_paused(w, NULL);
 	small := run_try_small(w);
 	w := small.w;
 	IF small.rows IS NOT NULL THEN
-		pause := run_pause_after(w.options, ms(w.began) / 1000, small.rows);
+		pause := run_pause_seconds(w.options, ms(w.began) / 1000, small.rows);
 		pause := CASE WHEN pause > 0 AND run_over(w.run) THEN 0 ELSE pause END;
 		w.last := clock_timestamp() + make_interval(secs => pause);
-		RETURN run_wait(w, pause);
+		RETURN run_wait_then_claim(w, pause);
 	ELSIF NOT iblt_peer_is_open(w.conns[2]) THEN
-		RETURN run_wait(w, 1);
+		RETURN run_wait_then_claim(w, 1);
 	END IF;
 	next := run_next(w.run);
-	IF (next.t).item IS NOT NULL THEN
+	IF (next.t).table_number IS NOT NULL THEN
 		RETURN run_claim_of(w, next.t, next.number);
 	END IF;
-	RETURN run_await(w, next.busy);
+	RETURN run_wait_for_slice(w, next.busy);
 END
 $$;

@@ -7,7 +7,7 @@
 -- tables in one transaction.
 
 -- An error for arguments that say what to compare.
-CREATE FUNCTION run_repair_check(peer_relation text, options options) RETURNS void
+CREATE FUNCTION run_repair_check_options(peer_relation text, options options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -65,7 +65,7 @@ DECLARE
 		WHERE CASE WHEN run_repair_tables.relation IS NOT NULL
 				THEN x.relid IS NOT DISTINCT FROM run_repair_tables.relation ELSE true END
 			AND CASE WHEN name IS NOT NULL THEN x.relation = name ELSE true END
-		ORDER BY x.item);
+		ORDER BY x.table_number);
 BEGIN
 	IF tables = '{}' AND (relation IS NOT NULL OR name IS NOT NULL) THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
@@ -110,15 +110,15 @@ $$;
 
 -- The plan of the repair of a table, which has to be as it was when the run compared it.
 CREATE FUNCTION run_repair_plan(conns text[], t run_table, options audit_options,
-	asked repair_options, OUT entry audit_item, OUT plan repair_plan) RETURNS record
+	asked repair_options, OUT item audit_item, OUT plan repair_plan) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	planned record := audit_plan(conns, run_entry_of(t), options);
+	planned record := audit_plan(conns, run_item_of(t), options);
 	compared plan := planned.plan;
 	shape text := concat(' ', t.shape, ' ');
 BEGIN
-	IF run_key(compared) IS DISTINCT FROM t.key
+	IF run_key_fingerprint(compared) IS DISTINCT FROM t.key_fingerprint
 			OR strpos(shape, format(' %s ', (compared.here).fingerprint)) = 0
 			OR strpos(shape, format(' %s ', (compared.there).fingerprint)) = 0 THEN
 		RAISE EXCEPTION USING ERRCODE = 'IB004',
@@ -126,7 +126,7 @@ BEGIN
 			DETAIL = 'Its key or its columns are not what they were, on one side or both.',
 			HINT = 'Begin another run.';
 	END IF;
-	entry := planned.item;
+	item := planned.item;
 	plan := repair_plan_of(compared, asked);
 END
 $$;
@@ -160,13 +160,14 @@ $$;
 CREATE FUNCTION run_repair_judge(plan repair_plan, kept run_difference[], found difference[],
 	now difference[]) RETURNS TABLE (number bigint, equal boolean, same difference,
 	aside repair_step)
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT k.number, n.id IS NULL, CASE WHEN x.reason IS NULL THEN f.found END,
-		CASE WHEN x.reason IS NOT NULL THEN ROW(k.id, k.key, CASE coalesce(n.side, k.side)
-				WHEN 'both' THEN 'update' WHEN (plan.asked).target THEN 'delete'
-				ELSE 'insert' END,
-			NULL, 'skipped', x.reason, NULL, NULL, NULL, NULL, NULL, NULL)::repair_step END
+		CASE WHEN x.reason IS NOT NULL THEN jsonb_populate_record(NULL::repair_step,
+			jsonb_build_object('id', k.id, 'key', k.key,
+				'action', CASE coalesce(n.side, k.side) WHEN 'both' THEN 'update'
+					WHEN (plan.asked).target_side THEN 'delete' ELSE 'insert' END,
+				'status', 'skipped', 'detail', x.reason)) END
 	FROM (SELECT u.*, run_repair_word((plan.compared).by_hash, u.id) AS word
 		FROM unnest(kept) AS u) AS k
 	LEFT JOIN unnest(now) AS n ON n.id = k.id
@@ -181,9 +182,9 @@ AS $$
 	ORDER BY k.number
 $$;
 
--- Looks at some of the differences of a run again.
-CREATE FUNCTION run_repair_batch(w run_worker, INOUT r run_repair, kept run_difference[])
-RETURNS run_repair
+-- Looks at some of the differences of a run again, and adds the steps for those that are the same.
+CREATE FUNCTION run_repair_batch(w run_worker, INOUT r run_table_repair, kept run_difference[])
+RETURNS run_table_repair
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -196,9 +197,9 @@ DECLARE
 BEGIN
 	IF compared.recheck > 0 AND found <> '{}' THEN
 		found := recheck(compared, found);
-	ELSIF (r.entry).unready THEN
+	ELSIF (r.item).unready THEN
 		found := ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count,
-			d.there_count, d.mark, false, d.here_digest, d.there_digest, d.differs)::difference
+			d.there_count, d.mark, false, d.here_checksum, d.there_checksum, d.differs)::difference
 			FROM unnest(found) AS d);
 	END IF;
 	compared.content := (((w.options).audit).compare).content;
@@ -209,16 +210,18 @@ BEGIN
 		array_agg(j.aside) FILTER (WHERE (j.aside).id IS NOT NULL) AS aside,
 		array_agg(j.number) FILTER (WHERE j.equal) AS gone INTO x
 	FROM run_repair_judge(plan, kept, found, now) AS j;
-	r.same := r.same || x.same;
+	IF x.same IS NOT NULL THEN
+		r.work := repair_add_steps(r.work, x.same);
+	END IF;
 	r.aside := r.aside || x.aside;
 	r.gone := r.gone || x.gone;
-	r.unseen := r.unseen || run_unseen(compared, ids, now);
+	r.doubtful := r.doubtful || doubtfully_equal(compared, ids, now);
 END
 $$;
 
 -- The steps for the differences of a table that a run has kept, those of each seed together.
 CREATE FUNCTION run_repair_find(w run_worker, t run_table, options audit_options,
-	asked repair_options) RETURNS run_repair[]
+	asked repair_options) RETURNS run_table_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -228,33 +231,29 @@ DECLARE
 	size integer := batch_size(compared);
 	work repair_work;
 	kept run_difference[];
-	r run_repair;
-	result run_repair[] := '{}';
+	r run_table_repair;
+	result run_table_repair[] := '{}';
 BEGIN
 	FOR kept IN SELECT array_agg(x ORDER BY x.number) FROM iblt_run_rows(
-			NULL::run_difference, t.run, t.item) AS x GROUP BY x.seed LOOP
+			NULL::run_difference, t.run, t.table_number) AS x GROUP BY x.seed LOOP
 		compared.seed := kept[1].seed;
 		plan.compared := compared;
 		plan.secret := gen_random_uuid();
-		work := repair_begun(plan);
+		work := repair_new_work(plan);
 		work.differ := '{}';
-		r := ROW(t, planned.entry, work, kept, '{}', '{}', '{}', '{}');
-		FOR i IN 1 .. cardinality(r.kept) BY size LOOP
-			r := run_repair_batch(w, r, r.kept[i : i + size - 1]);
+		r := ROW(t, planned.item, work, kept, '{}', '{}', '{}');
+		FOR i IN 1 .. cardinality(kept) BY size LOOP
+			r := run_repair_batch(w, r, kept[i : i + size - 1]);
 		END LOOP;
-		PERFORM check_index(compared, r.unseen);
-		FOR i IN 1 .. cardinality(r.same) BY size LOOP
-			work := repair_add_steps(work, r.same[i : i + size - 1]);
-		END LOOP;
+		PERFORM check_index(compared, r.doubtful);
 		IF NOT asked.apply THEN
-			PERFORM repair_absent(work), repair_show(work,
-				CASE asked.target WHEN 'here' THEN t.rows_here ELSE t.rows_there END);
+			PERFORM repair_absent(r.work), repair_show(r.work,
+				repair_target_of(asked.target_side, t.rows_here, t.rows_there));
 		END IF;
-		r.work := work;
 		result := array_append(result, r);
 	END LOOP;
 	-- a run that goes on keeps more of them meanwhile
-	PERFORM run_require(t.run,
+	PERFORM run_require_stored(t.run,
 		t.kept <= (SELECT sum(cardinality(u.kept)) FROM unnest(result) AS u));
 	RETURN result;
 END
@@ -264,7 +263,7 @@ $$;
 
 -- The numbers of the differences that are gone.
 -- A key without a difference was equal when its rows were locked, or has been made so.
-CREATE FUNCTION run_repair_gone(r run_repair) RETURNS bigint[]
+CREATE FUNCTION run_repair_gone(r run_table_repair) RETURNS bigint[]
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
 	WITH done AS (
@@ -281,16 +280,16 @@ AS $$
 $$;
 
 -- Takes differences that are none any more from what a run has kept of a table.
-CREATE FUNCTION run_repair_store(w run_worker, r run_repair, gone bigint[]) RETURNS void
+CREATE FUNCTION run_repair_store(w run_worker, r run_table_repair, gone bigint[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	t run_table := run_table_of(w.run, (r.t).item);
+	t run_table := run_table_of(w.run, (r.t).table_number);
 BEGIN
-	w.entry := r.entry;
+	w.item := r.item;
 	w.plan := ((r.work).plan).compared;
 	PERFORM run_replace(w, t, ARRAY(SELECT x
-			FROM iblt_run_rows(NULL::run_difference, t.run, t.item) AS x
+			FROM iblt_run_rows(NULL::run_difference, t.run, t.table_number) AS x
 			LEFT JOIN unnest(gone) AS g(number) USING (number) WHERE g.number IS NULL
 			ORDER BY x.number),
 		format('%s differences are equal since iblt_repair', cardinality(gone)));
@@ -298,14 +297,14 @@ END
 $$;
 
 -- Runs the statements, and takes what they repaired from the run.
-CREATE FUNCTION run_repair_apply(w run_worker, repairs run_repair[], asked repair_options)
-RETURNS run_repair[]
+CREATE FUNCTION run_repair_apply(w run_worker, repairs run_table_repair[], asked repair_options)
+RETURNS run_table_repair[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	works repair_work[] := ARRAY(SELECT u.work FROM unnest(repairs) WITH ORDINALITY AS u
 		ORDER BY u.ordinality);
-	r run_repair;
+	r run_table_repair;
 	x record;
 BEGIN
 	PERFORM repair_claim_all(works);
@@ -318,10 +317,10 @@ BEGIN
 	END LOOP;
 	FOR x IN SELECT min(u.ordinality) AS first, array_agg(g.number) AS gone
 			FROM unnest(repairs) WITH ORDINALITY AS u, unnest(u.gone) AS g(number)
-			GROUP BY (u.t).item LOOP
+			GROUP BY (u.t).table_number LOOP
 		PERFORM run_repair_store(w, repairs[x.first], x.gone);
 	END LOOP;
-	PERFORM repair_commit(w.conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END]);
+	PERFORM repair_commit(repair_target_of(asked.target_side, w.conns[1], w.conns[2]));
 	RETURN repairs;
 END
 $$;
@@ -336,14 +335,14 @@ AS $$
 DECLARE
 	w run_worker := run_worker_of(NULL, NULL, options.progress);
 	tables run_table[];
-	repairs run_repair[] := '{}';
+	repairs run_table_repair[] := '{}';
 BEGIN
-	PERFORM repair_check_options(asked), run_repair_check(peer_relation, options);
+	PERFORM repair_check_options(asked), run_repair_check_options(peer_relation, options);
 	w.peers := peers;
 	w.conns := conns;
 	w := run_open(w, run);
 	IF asked.apply THEN
-		PERFORM run_write(run);
+		PERFORM run_lock_to_write(run);
 	END IF;
 	tables := run_repair_tables(run, relation, here_relation);
 	FOR i IN 1 .. cardinality(tables) LOOP

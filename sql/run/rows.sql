@@ -4,7 +4,7 @@
 -- first, and reads it under the lock.
 
 -- Takes the lock of those who write a run, until the transaction ends.
-CREATE FUNCTION run_write(run bigint) RETURNS void
+CREATE FUNCTION run_lock_to_write(run bigint) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -12,9 +12,19 @@ BEGIN
 END
 $$;
 
+-- Takes the lock of the session that starts a table, until the transaction ends; false if
+-- another one has it.
+CREATE FUNCTION run_lock_to_start_table(run bigint, table_number integer) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN iblt_run_lock(run, table_number, 0, false);
+END
+$$;
+
 -- An error unless what a run has stored is there.
 -- REFRESH MATERIALIZED VIEW empties a store, and what was in it must not look done.
-CREATE FUNCTION run_require(run bigint, stored boolean) RETURNS void
+CREATE FUNCTION run_require_stored(run bigint, stored boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -36,7 +46,10 @@ DECLARE
 	heads run_head[] := ARRAY(SELECT h
 		FROM iblt_run_rows(NULL::run_head, run) AS h);
 BEGIN
-	IF cardinality(heads) > 1 THEN
+	IF run IS NULL THEN
+		-- it would stand for any run, without locks
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'run must not be null';
+	ELSIF cardinality(heads) > 1 THEN
 		RAISE EXCEPTION USING ERRCODE = 'data_corrupted',
 			MESSAGE = format('run number %s is not unique', run),
 			HINT = 'Begin another run. iblt_audit_prune deletes these.';
@@ -50,41 +63,54 @@ END
 $$;
 
 -- A table of a run.
-CREATE FUNCTION run_table_of(run bigint, item integer) RETURNS run_table
+CREATE FUNCTION run_table_of(run bigint, table_number integer) RETURNS run_table
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	t run_table;
 BEGIN
 	SELECT x.* INTO t
-	FROM iblt_run_rows(NULL::run_table, run, item) AS x;
+	FROM iblt_run_rows(NULL::run_table, run, table_number) AS x;
 	RETURN t;
 END
 $$;
 
 -- A slice that is not compared yet, or NULL.
-CREATE FUNCTION run_slice_of(run bigint, item integer, number bigint) RETURNS run_slice
+CREATE FUNCTION run_slice_of(run bigint, table_number integer, number bigint) RETURNS run_slice
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	s run_slice;
 BEGIN
 	SELECT x.* INTO s
-	FROM iblt_run_rows(NULL::run_slice, run, item, number) AS x;
+	FROM iblt_run_rows(NULL::run_slice, run, table_number, number) AS x;
 	RETURN s;
+END
+$$;
+
+-- Deletes what a run has stored of its slices, of a table or of all.
+CREATE FUNCTION run_clear(run bigint, table_number integer DEFAULT NULL, own boolean DEFAULT true)
+RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM iblt_run_remove(NULL::run_slice, run, table_number, own => own),
+		iblt_run_remove(NULL::run_difference, run, table_number, own => own),
+		iblt_run_remove(NULL::run_range, run, table_number, own => own),
+		iblt_run_remove(NULL::run_sketch, run, table_number, own => own);
 END
 $$;
 
 -- The item of an audit that a table of a run is.
 -- The name of a table may mean another one by now, its OID cannot.
-CREATE FUNCTION run_entry_of(t run_table) RETURNS audit_item
+CREATE FUNCTION run_item_of(t run_table) RETURNS audit_item
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	entry audit_item := jsonb_populate_record(NULL::audit_item, t.entry);
+	item audit_item := jsonb_populate_record(NULL::audit_item, t.item);
 BEGIN
-	entry.relid := t.relid;
-	RETURN entry;
+	item.relid := t.relid;
+	RETURN item;
 END
 $$;
 

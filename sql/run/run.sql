@@ -1,9 +1,22 @@
 -- Runs -----------------------------------------------------------------------------------
 --
--- iblt_audit_run and iblt_audit_resume call run_step until the run has ended, and commit
--- after each step: run_begin and run_resume (begin.sql), run_claim (claim.sql), run_work
--- (work.sql, blocks.sql), which also says how long to wait, and run_pause (claim.sql).
--- slice.sql and its neighbours cut slices.  after.sql and repair.sql are for runs that ended.
+-- iblt_audit_run and iblt_audit_resume call run_step until nothing is left to do, or max_time
+-- is over, and commit after each step:
+--
+-- begin.sql: run_begin adds a run with its tables, or run_resume goes on with one.
+-- claim.sql: run_claim compares small tables together (small.sql), or takes a slice that was
+-- left by a session that died, or cuts the next one (slice.sql and its neighbours).
+-- work.sql: run_work compares the slice and stores what it found in one transaction.  What is
+-- special to slice_by => 'blocks' is in blocks.sql.
+-- run_pause (claim.sql) waits for a moment, where one of these asks for a pause.
+--
+-- claim.sql and work.sql end with their step, so read them from the end.
+--
+-- A slice is stored until what it has shown is stored in its place, and it is locked while a
+-- session compares it.  So no slice is lost or counted twice.
+--
+-- after.sql rechecks what a run has found, and deletes old runs; repair.sql repairs what a run
+-- has found.  A recheck or a repair locks the run, so that it does not go on meanwhile.
 --
 -- A procedure that commits has no settings of its own, so it uses no operator, and leaves
 -- all to its steps.

@@ -10,7 +10,7 @@
 -- on.
 
 -- Has a plan bounds?
-CREATE FUNCTION in_slice(plan plan) RETURNS boolean
+CREATE FUNCTION has_bounds(plan plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -95,7 +95,7 @@ END
 $$;
 
 -- Why the relations of a plan cannot be compared in slices, NULL if they can.
-CREATE FUNCTION slice_refusal(plan plan) RETURNS text
+CREATE FUNCTION slice_problem(plan plan) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -104,8 +104,8 @@ BEGIN
 	IF (plan.here).distributed OR (plan.there).distributed THEN
 		RETURN 'a table of Citus, which is read whole';
 	ELSIF NOT plan.is_unique THEN
-		RETURN CASE WHEN NOT (plan.here).plain THEN 'not an ordinary or partitioned table (here)'
-			WHEN NOT (plan.there).plain THEN 'not an ordinary or partitioned table (there)'
+		RETURN CASE WHEN NOT (plan.here).ordinary THEN 'not an ordinary or partitioned table (here)'
+			WHEN NOT (plan.there).ordinary THEN 'not an ordinary or partitioned table (there)'
 			ELSE 'no unique index without nulls on the key on both sides' END;
 	END IF;
 	IF slice_order(plan) IS NULL THEN
@@ -128,10 +128,10 @@ CREATE FUNCTION require_slice_key(plan plan) RETURNS slice_key
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
-	refusal text := slice_refusal(plan);
+	problem text := slice_problem(plan);
 BEGIN
-	IF refusal IS NOT NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = refusal,
+	IF problem IS NOT NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported', DETAIL = problem,
 			MESSAGE = format('cannot compare %s in slices', (plan.here).relation);
 	END IF;
 	RETURN slice_key(plan);
@@ -152,7 +152,7 @@ END
 $$;
 
 -- The values of a bound that is a parameter.
-CREATE FUNCTION slice_bound_sql(k slice_key, parameter text) RETURNS text[]
+CREATE FUNCTION bound_parameter_sql(k slice_key, parameter text) RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -167,7 +167,7 @@ CREATE FUNCTION bound_sql(plan plan, s side,
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN slice_bound_sql(k, CASE WHEN plan.buckets IS NULL OR s.place IS NULL THEN parameter
+	RETURN bound_parameter_sql(k, CASE WHEN plan.buckets IS NULL OR s.place IS NULL THEN parameter
 		ELSE format('%L::text[]', bound) END);
 END
 $$;
@@ -192,8 +192,8 @@ CREATE FUNCTION equal_columns(k slice_key, lo text[], hi text[]) RETURNS integer
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	a text[] := slice_bound_sql(k, '$1');
-	b text[] := slice_bound_sql(k, '$2');
+	a text[] := bound_parameter_sql(k, '$1');
+	b text[] := bound_parameter_sql(k, '$2');
 	result integer := 0;
 	same boolean := true;
 BEGIN
@@ -212,7 +212,7 @@ $$;
 -- An index scan begins at a row comparison, but it ends only where its first column does:
 -- it would read on to the last row with hi's first value.  So (a, b) <= (x, y) is
 -- a < x OR a = x AND b <= y, of which each part ends where it should.
-CREATE FUNCTION bounds_sql(plan plan, s side) RETURNS text
+CREATE FUNCTION slice_condition_sql(plan plan, s side) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -240,7 +240,7 @@ $$;
 
 -- The rows of slices
 --
--- Where the key is one column of a plain type, which orders alike whatever the collation, an
+-- Where the key is one column of a type that orders alike whatever the collation, an
 -- index tells the blocks only, and these are read as a scan reads them (src/run/range.c).
 -- What is read of them are the rows within the bounds, so the statement needs no condition.
 
@@ -256,7 +256,7 @@ AS $$
 DECLARE
 	c plan_column := plan.key[1];
 BEGIN
-	IF NOT in_slice(plan) THEN
+	IF NOT has_bounds(plan) THEN
 		RETURN '';
 	END IF;
 	-- only a heap has versions of rows

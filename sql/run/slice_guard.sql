@@ -95,7 +95,7 @@ END
 $$;
 
 -- An error if rows of a sample were not found by an index.
-CREATE FUNCTION refuse_lost_rows(relation text, rows bigint, lost bigint,
+CREATE FUNCTION check_lost_rows(relation text, rows bigint, lost bigint,
 	index regclass DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -117,16 +117,15 @@ CREATE FUNCTION iblt_index_sample(relation regclass, columns text[], "any" boole
 	most integer, place float8, OUT rows bigint, OUT lost bigint, OUT index regclass) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- Looks some rows, or all, up by the indexes that slices may be read by, and gives their
--- number; an error if an index does not find one.
+-- Looks some rows, or all, up by the indexes that slices may be read by; an error if an index does
+-- not find one.
 CREATE FUNCTION sample_slice_index(relation regclass, names text[],
-	conditional boolean, every boolean) RETURNS bigint
+	conditional boolean, every boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	part record;
 	looked record;
-	rows bigint := 0;
 BEGIN
 	FOR part IN SELECT c.oid::regclass AS name, x.size / sum(x.size) OVER () AS share
 			FROM relation_tree(relation) AS tree
@@ -135,16 +134,13 @@ BEGIN
 		looked := iblt_index_sample(part.name, names, conditional,
 			CASE WHEN every THEN 4294967295 ELSE ceil(300 * part.share)::bigint END,
 			CASE WHEN every THEN 2147483647 ELSE 10 END, random());
-		rows := rows + looked.rows;
-		PERFORM refuse_lost_rows(relation::text, looked.rows, looked.lost, looked.index);
+		PERFORM check_lost_rows(relation::text, looked.rows, looked.lost, looked.index);
 	END LOOP;
-	RETURN rows;
 END
 $$;
 
--- Checks the indexes of a relation that slices are read by, thoroughly with amcheck,
--- otherwise by a sample of rows: how many indexes were checked, how many others there are,
--- and the rows.
+-- Checks the indexes of a relation that slices are read by, by a sample of rows, or thoroughly
+-- with amcheck: how many indexes were checked so, and how many others there are.
 CREATE FUNCTION slice_check(relation regclass, names text[], conditional boolean,
 	thorough boolean) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -153,23 +149,22 @@ DECLARE
 	schema text;
 	checked bigint := 0;
 	others bigint := 0;
-	rows bigint;
 	x record;
 BEGIN
-	IF thorough THEN
-		schema := require_amcheck();
-	ELSE
-		rows := sample_slice_index(relation, names, conditional, false);
+	IF NOT thorough THEN
+		PERFORM sample_slice_index(relation, names, conditional, false);
+		RETURN '{}';
 	END IF;
+	schema := require_amcheck();
 	FOR x IN SELECT * FROM slice_indexes(relation, names, conditional) LOOP
-		IF thorough AND x.checkable THEN
+		IF x.checkable THEN
 			PERFORM check_slice_index(schema, x.index);
 			checked := checked + 1;
 		ELSE
 			others := others + 1;
 		END IF;
 	END LOOP;
-	RETURN jsonb_build_object('checked', checked, 'others', others, 'rows', rows);
+	RETURN jsonb_build_object('checked', checked, 'others', others);
 END
 $$;
 
@@ -194,31 +189,31 @@ CREATE FUNCTION slice_note(index text, answer jsonb) RETURNS text
 AS $$
 BEGIN
 	RETURN format('%s (%s)', index, CASE
-		WHEN answer ->> 'rows' IS NOT NULL THEN 'not checked'
+		WHEN NOT answer ? 'checked' THEN 'not checked'
 		WHEN answer ->> 'checked' = '1' AND answer ->> 'others' = '0' THEN 'checked'
 		ELSE format('indexes checked: %s, not checked: %s', answer ->> 'checked',
 			answer ->> 'others') END);
 END
 $$;
 
--- What a verdict by slices rests on, after a check of the indexes of both sides, with amcheck
--- if that is asked for; an error if an index is damaged.
-CREATE FUNCTION slice_guard(plan plan, check_index boolean, estimate bigint DEFAULT NULL)
+-- What a verdict by slices rests on, after a check of the indexes of both sides, or a thorough
+-- one with amcheck; an error if an index is damaged.
+CREATE FUNCTION slice_guard(plan plan, thorough boolean, estimate bigint DEFAULT NULL)
 RETURNS text
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	k slice_key := slice_key(plan);
 	answers text[] := ask_values(places_of(plan), ARRAY[
-		slice_check_sql(plan, plan.here, check_index, estimate),
-		slice_check_sql(plan, plan.there, check_index, estimate)], 0.1);
+		slice_check_sql(plan, plan.here, thorough, estimate),
+		slice_check_sql(plan, plan.there, thorough, estimate)], 0.1);
 	here jsonb := answers[1];
 	there jsonb := answers[2];
 BEGIN
 	-- samples of peers without iblt
-	PERFORM refuse_lost_rows((plan.here).relation || ' here', (here ->> 'rows')::bigint,
+	PERFORM check_lost_rows((plan.here).relation || ' here', (here ->> 'rows')::bigint,
 			(here ->> 'lost')::bigint),
-		refuse_lost_rows((plan.there).relation || ' on the peer', (there ->> 'rows')::bigint,
+		check_lost_rows((plan.there).relation || ' on the peer', (there ->> 'rows')::bigint,
 			(there ->> 'lost')::bigint);
 	RETURN format('read by index %s here, %s there',
 		slice_note((k.here).index, here), slice_note((k.there).index, there));
@@ -228,7 +223,7 @@ $$;
 -- The count
 
 -- Are both relations so small that a scan may count their rows?
-CREATE FUNCTION slice_counts(plan plan) RETURNS boolean
+CREATE FUNCTION slice_may_count(plan plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -242,7 +237,7 @@ $$;
 -- How many rows scans of both sides count; if other than slices have read, an error where an
 -- index does not find one.
 -- Relies on: read_heap, in a later snapshot than those of the slices.
-CREATE FUNCTION slice_counted(plan plan, rows bigint[]) RETURNS bigint[]
+CREATE FUNCTION slice_check_count(plan plan, rows bigint[]) RETURNS bigint[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE

@@ -9,7 +9,7 @@
 
 -- As slice_next, for relations of about so many rows, and without a walk where a histogram of the
 -- key, as run_probe gives it, will do.
-CREATE FUNCTION slice_guess(plan plan, marks text[], lo text[], rows bigint, estimate bigint)
+CREATE FUNCTION slice_guess(plan plan, histogram text[], lo text[], rows bigint, estimate bigint)
 RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -18,8 +18,8 @@ DECLARE
 	c plan_column := k.columns[1];
 	integers boolean := c.base IN (20, 21, 23) AND c.base_there IN (20, 21, 23);
 	collated text := slice_collation(plan, k, 1);
-	most integer := CASE WHEN collated IS NOT NULL THEN cardinality(marks) END;
-	place numeric;	-- of lo: the number of marks up to it, and a fraction between two integers
+	most integer := CASE WHEN collated IS NOT NULL THEN cardinality(histogram) END;
+	reached numeric;	-- by lo: the number of values up to it, and a fraction between two integers
 	target numeric;
 	n integer;
 	hi numeric;
@@ -28,26 +28,26 @@ BEGIN
 		EXECUTE format('SELECT array_agg(v ORDER BY %1$s), count(*) FILTER (WHERE %1$s <= %2$s)'
 				' FROM unnest($2) AS v',
 			concat('v::', key_type(c), collated),
-			(slice_bound_sql(k, '$1'))[1])
-		INTO marks, place USING lo, marks;
-		IF integers AND place BETWEEN 1 AND most - 1 THEN
-			place := place + (lo[1]::numeric - marks[place]::numeric)
-				/ (marks[place + 1]::numeric - marks[place]::numeric);
+			(bound_parameter_sql(k, '$1'))[1])
+		INTO histogram, reached USING lo, histogram;
+		IF integers AND reached BETWEEN 1 AND most - 1 THEN
+			reached := reached + (lo[1]::numeric - histogram[reached]::numeric)
+				/ (histogram[reached + 1]::numeric - histogram[reached]::numeric);
 		END IF;
-		target := greatest(place, 1) + rows::numeric * (most - 1) / greatest(estimate, 1);
-		IF target >= most AND place < most THEN
+		target := greatest(reached, 1) + rows::numeric * (most - 1) / greatest(estimate, 1);
+		IF target >= most AND reached < most THEN
 			-- so near to the end, it may be all that is left
-			RETURN slice_next(plan, marks[most :], ceil(rows / 10.0)::bigint);
+			RETURN slice_next(plan, histogram[most :], ceil(rows / 10.0)::bigint);
 		ELSIF target < most THEN
 			n := trunc(target);
 			IF integers THEN
-				hi := marks[n]::numeric
-					+ trunc((target - n) * (marks[n + 1]::numeric - marks[n]::numeric));
+				hi := histogram[n]::numeric
+					+ trunc((target - n) * (histogram[n + 1]::numeric - histogram[n]::numeric));
 				IF hi > lo[1]::numeric OR lo IS NULL THEN
 					RETURN ARRAY[hi::text];
 				END IF;
-			ELSIF n > place THEN
-				RETURN ARRAY[marks[n]];
+			ELSIF n > reached THEN
+				RETURN ARRAY[histogram[n]];
 			END IF;
 		END IF;
 	END IF;

@@ -108,13 +108,13 @@ END
 $$;
 
 -- The same, or why the relation cannot be cut.
--- Only the first bound may find that an index does not serve, which slice_refusal() does not know.
+-- Only the first bound may find that an index does not serve, which slice_problem() does not know.
 CREATE FUNCTION slice_end(plan plan, lo text[], rows bigint, OUT hi text[], OUT problem text)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	problem := slice_refusal(plan);
+	problem := slice_problem(plan);
 	IF problem IS NULL THEN
 		hi := slice_next(plan, lo, rows);
 	END IF;
@@ -123,5 +123,6 @@ EXCEPTION WHEN feature_not_supported THEN
 		RAISE;
 	END IF;
 	GET STACKED DIAGNOSTICS problem = MESSAGE_TEXT;
+	PERFORM ask_discard(places_of(plan));
 END
 $$;

@@ -20,10 +20,10 @@ DECLARE
 BEGIN
 	IF most > 1 THEN
 		FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x
-				WHERE x.status IS NULL AND x.generation = 0 AND x.item > w.tried
-				ORDER BY x.item LOOP
+				WHERE x.status IS NULL AND x.generation = 0 AND x.table_number > w.tried
+				ORDER BY x.table_number LOOP
 			EXIT WHEN cardinality(result) = most;
-			IF iblt_run_lock(w.run, t.item, 0, false) THEN
+			IF run_lock_to_start_table(w.run, t.table_number) THEN
 				result := result || t;
 			END IF;
 		END LOOP;
@@ -37,18 +37,14 @@ CREATE FUNCTION run_equal(t run_table, r audit_row, began timestamptz) RETURNS r
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	t.generation := 1;
 	t.relation := r.relation;
 	t.peer_relation := r.peer_relation;
 	t.status := r.status;
 	t.how := 'compared whole, together with other small tables';
 	t.detail := concat_ws('; ', r.detail, t.how);
-	t.whole := true;
-	t.at_end := true;
-	t.cut := 1;
 	@each audit_counts: t.% := 0;@
 	SELECT 0, 0, 0 INTO t.done, t.bytes, t.work_ms;
-	t := run_count(t, r, r.total_ms);
+	t := run_add_counts(t, r, r.total_ms);
 	t.wall_ms := r.total_ms;
 	t.started_at := began;
 	t.finished_at := clock_timestamp();
@@ -64,13 +60,13 @@ AS $$
 DECLARE
 	r audit_row;
 	t run_table;
-	places integer[] := ARRAY(SELECT u.item FROM unnest(tried) AS u);
+	places integer[] := ARRAY(SELECT u.table_number FROM unnest(tried) AS u);
 	rows bigint;
 	stored run_table[] := '{}';
 BEGIN
-	PERFORM run_write(w.run);
-	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x ORDER BY x.item LOOP
-		r := equal[array_position(places, t.item)];
+	PERFORM run_lock_to_write(w.run);
+	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run) AS x ORDER BY x.table_number LOOP
+		r := equal[array_position(places, t.table_number)];
 		IF r.status = 'equal' AND t.status IS NULL AND t.generation = 0 THEN
 			t := run_equal(t, r, w.began);
 			stored := array_append(stored, t);
@@ -96,10 +92,10 @@ BEGIN
 	IF cardinality(tables) < 2 THEN
 		RETURN;
 	END IF;
-	items := ARRAY(SELECT run_entry_of(t) FROM unnest(tables) AS t);
+	items := ARRAY(SELECT run_item_of(t) FROM unnest(tables) AS t);
 	batch := audit_batch(w.conns, w.peers, items, 1, (w.options).audit,
 		cardinality(tables));
-	w.tried := tables[batch.last].item;
+	w.tried := tables[batch.last].table_number;
 	IF batch.equal IS NOT NULL THEN
 		rows := run_store_small(w, tables, batch.equal);
 	END IF;

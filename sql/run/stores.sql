@@ -1,6 +1,6 @@
 -- Runs: stores -------------------------------------------------------------------------
 --
--- A run is an audit in slices, which is kept (begin.sql says how it goes).  What is known of
+-- A run is an audit in slices, which is kept (run.sql says how it goes).  What is known of
 -- it is in materialized views that are never refreshed: C functions write them
 -- (src/run/store.h).  Only these functions read them, too.
 
@@ -8,12 +8,14 @@
 -- It has one row, with the largest number that a run has ever had.  It is not a sequence,
 -- because setval would set that back.
 CREATE MATERIALIZED VIEW run_last USING heap AS
-	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
+		NULL::bigint AS number
 	WITH NO DATA;
 
 -- The runs, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW run_head USING heap AS
-	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
+		NULL::bigint AS number,
 		NULL::text AS peer,				-- a foreign server, or NULL for a connection string
 		NULL::text AS subscription,		-- whose connection string it is, if none was given
 		NULL::text AS identity,			-- of the peer's database
@@ -27,24 +29,26 @@ CREATE MATERIALIZED VIEW run_head USING heap AS
 
 -- The tables of runs, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW run_table USING heap AS
-	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
+		NULL::bigint AS number,
 		NULL::oid AS relid, NULL::text AS relation, NULL::text AS peer_relation,
-		NULL::jsonb AS entry,			-- audit_item
+		NULL::jsonb AS item,			-- audit_item
 		NULL::text AS status,			-- NULL while there is work
 		NULL::text AS detail, NULL::text AS sqlstate,
 		NULL::text AS how,				-- how it is read, for the detail
 		NULL::boolean AS whole,			-- one slice
-		NULL::jsonb AS marks,			-- of both sides, if slices are by blocks (blocks.sql)
+		NULL::jsonb AS moments,			-- NULL by key; by blocks, of both sides, and a capacity
 		NULL::bigint AS generation,		-- how often it has begun
-		NULL::text AS shape,			-- columns and files of both sides
-		NULL::text AS key,				-- what keys of differences are made of
-		NULL::text[] AS frontier,		-- the key up to which slices are cut
+		NULL::text AS shape,			-- run_see; '' or XX002: it is to begin again
+		NULL::text AS key_fingerprint,	-- of what ids of differences are made of
+		NULL::text[] AS frontier,		-- up to where slices are cut, as hi of a slice
 		NULL::boolean AS at_end,		-- there are no more to cut
 		NULL::bigint AS cut, NULL::bigint AS done,	-- slices
 		NULL::bigint AS slice_rows,		-- of the next slice
 		NULL::bigint AS estimate,		-- rows of the larger side
 		@each audit_counts: NULL::bigint AS %,@
-		NULL::bigint AS kept, NULL::bigint AS bytes,
+		NULL::bigint AS kept,			-- how many of its differences are stored
+		NULL::bigint AS bytes,
 		NULL::double precision AS work_ms, NULL::double precision AS wall_ms,
 		NULL::double precision AS recent_rows,	-- of the last slices, see run_timed
 		NULL::double precision AS recent_ms, NULL::double precision AS left_ms,
@@ -54,13 +58,18 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 -- The slices of runs that are cut and not compared yet, written by C functions; do not
 -- refresh it.
 CREATE MATERIALIZED VIEW run_slice USING heap AS
-	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
-		NULL::bigint AS generation, NULL::text[] AS lo, NULL::text[] AS hi, NULL::bigint AS rows
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
+		NULL::bigint AS number,
+		NULL::bigint AS generation,
+		NULL::text[] AS lo, NULL::text[] AS hi,	-- a key, or a block here and one there
+		NULL::bigint AS rows,			-- about so many, NULL for all of its table
+		NULL::boolean AS final			-- without rows: the count or lookup that ends its table
 	WITH NO DATA;
 
 -- The differences that runs found, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW run_difference USING heap AS
-	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
+		NULL::bigint AS number,
 		NULL::text AS id, NULL::bigint AS seed, NULL::jsonb AS key, NULL::text AS side,
 		NULL::jsonb AS here, NULL::jsonb AS there, NULL::boolean AS confirmed,
 		NULL::bigint AS here_count, NULL::bigint AS there_count, NULL::timestamptz AS found_at,
@@ -69,7 +78,8 @@ CREATE MATERIALIZED VIEW run_difference USING heap AS
 
 -- What slices of runs with differences have shown, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW run_range USING heap AS
-	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
+		NULL::bigint AS number,
 		NULL::jsonb AS after, NULL::jsonb AS up_to,		-- keys, NULL for the first and the last
 		@each audit_counts: NULL::bigint AS %,@
 		NULL::timestamptz AS found_at
@@ -77,7 +87,8 @@ CREATE MATERIALIZED VIEW run_range USING heap AS
 
 -- The sketches of tables of runs by blocks, written by C functions; do not refresh it.
 CREATE MATERIALIZED VIEW run_sketch USING heap AS
-	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS item, NULL::bigint AS number,
+	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
+		NULL::bigint AS number,
 		NULL::@extschema@.iblt AS sketch
 	WITH NO DATA;
 
@@ -85,8 +96,9 @@ CREATE MATERIALIZED VIEW run_sketch USING heap AS
 -- reads and deletes those of the roles whose privileges it has.
 
 -- The rows of a store, given by its row type, as they are at this moment.
-CREATE FUNCTION iblt_run_rows(store anyelement, run bigint DEFAULT NULL, item integer DEFAULT NULL,
-	number bigint DEFAULT NULL, own boolean DEFAULT true) RETURNS SETOF anyelement
+CREATE FUNCTION iblt_run_rows(store anyelement, run bigint DEFAULT NULL,
+	table_number integer DEFAULT NULL, number bigint DEFAULT NULL, own boolean DEFAULT true)
+RETURNS SETOF anyelement
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Adds a row to the store of its type, for a run of this role.
@@ -98,7 +110,7 @@ CREATE FUNCTION iblt_run_put(VARIADIC rows anyarray) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Deletes rows of a store, and returns how many.
-CREATE FUNCTION iblt_run_remove(store anyelement, run bigint, item integer DEFAULT NULL,
+CREATE FUNCTION iblt_run_remove(store anyelement, run bigint, table_number integer DEFAULT NULL,
 	number bigint DEFAULT NULL, own boolean DEFAULT true) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
@@ -107,6 +119,8 @@ CREATE FUNCTION iblt_run_begin(head run_head) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1)
--- shared by those who work on it, otherwise of a slice; false if another session has it.
-CREATE FUNCTION iblt_run_lock(run bigint, item integer, number bigint, wait boolean) RETURNS boolean
+-- shared by those who work on it, (table_number, 0) to begin a table, otherwise of a slice; false
+-- if another session has it.
+CREATE FUNCTION iblt_run_lock(run bigint, table_number integer, number bigint, wait boolean)
+RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

@@ -25,12 +25,12 @@ CREATE TYPE run_worker AS (
 	done boolean,			-- nothing any more
 	deadline timestamptz,	-- when it stops
 	tried integer,			-- the last table that it compared together with others
-	item integer,			-- the table of its slice
+	table_number integer,			-- the table of its slice
 	number bigint,			-- its slice
-	entry audit_item,
+	item audit_item,
 	plan plan,
 	planned timestamptz,	-- when that was made; NULL if it does not hold any more
-	shape text,				-- what its table was then
+	shape text,				-- what that was of its table
 	histogram text[],		-- of its key
 	walks boolean,			-- statistics do not tell where its slices end
 	began timestamptz,		-- when it claimed that
@@ -38,28 +38,27 @@ CREATE TYPE run_worker AS (
 	last timestamptz,		-- up to when its time is counted, with pauses
 	told timestamptz,		-- when it last said how far it is
 	paused text,			-- what the run says of its pause
-	lost integer,			-- connections since its last slice
+	failures integer,		-- since it last got on
 	stuck text				-- where replication was that a slice waited for in vain
 );
 
 -- What a table of a run is at the moment.
 CREATE TYPE run_seen AS (
-	shape text,				-- columns and files of both sides, and the order of slices
+	shape text,				-- what has to stay until its last slice
 	estimate bigint,		-- rows of the larger side
 	histogram text[],		-- of its key on this side
 	whole boolean,			-- one slice; NULL unless the table begins
 	how text,				-- how it is read, for the detail
-	marks jsonb				-- by blocks: a moment of both sides
+	moments jsonb			-- NULL by key; by blocks, of both sides, and a capacity
 );
 
 -- A repair of differences that a run found in a table.
-CREATE TYPE run_repair AS (
+CREATE TYPE run_table_repair AS (
 	t run_table,
-	entry audit_item,
+	item audit_item,
 	work repair_work,
 	kept run_difference[],	-- what was reviewed, all of one seed
-	same difference[],	-- those of which nothing has changed since
 	aside repair_step[],	-- instead of statements for the others
 	gone bigint[],			-- numbers of those whose rows are equal
-	unseen text[]			-- keys of those of which an index finds no row, on a side
+	doubtful text[]			-- keys of those of which an index finds no row, on a side
 );

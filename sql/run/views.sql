@@ -17,7 +17,7 @@ AS $$
 $$;
 
 CREATE VIEW @extschema@.iblt_audit_table_stats WITH (security_barrier) AS
-	SELECT t.run, t.item AS number, t.relation, t.peer_relation,
+	SELECT t.run, t.table_number, t.relation, t.peer_relation,
 		coalesce(t.status, CASE WHEN t.generation > 0 THEN 'under way' ELSE 'waiting' END)
 			AS status,
 		t.detail, t.sqlstate, @each audit_counts: t.%,@ t.kept, t.bytes,
@@ -34,7 +34,7 @@ COMMENT ON VIEW iblt_audit_table_stats IS
 
 CREATE VIEW @extschema@.iblt_audit_tables WITH (security_barrier) AS
 	SELECT run, relation, status, @each audit_counts: %,@ detail
-	FROM iblt_audit_table_stats ORDER BY run, number;
+	FROM iblt_audit_table_stats ORDER BY run, table_number;
 COMMENT ON VIEW iblt_audit_tables IS
 'the tables of the runs of iblt_audit_run: the status of each, as iblt_audit gives it';
 
@@ -77,27 +77,27 @@ COMMENT ON VIEW iblt_audit_runs IS
 'the runs of iblt_audit_run: how far each is, what it found, and who works on it';
 
 CREATE VIEW @extschema@.iblt_audit_differences WITH (security_barrier) AS
-	SELECT d.run, t.item AS number, t.relation, d.key, d.side, d.differs, d.here, d.there,
+	SELECT d.run, t.table_number, t.relation, d.key, d.side, d.differs, d.here, d.there,
 		d.confirmed, d.here_count, d.there_count, d.found_at
 	FROM iblt_run_rows(NULL::run_difference, own => false) AS d
 	JOIN iblt_run_rows(NULL::run_table, own => false) AS t
-		ON t.owner = d.owner AND t.run = d.run AND t.item = d.item;
+		ON t.owner = d.owner AND t.run = d.run AND t.table_number = d.table_number;
 COMMENT ON VIEW iblt_audit_differences IS
 'the rows that runs of iblt_audit_run found to differ, as iblt_compare gives them';
 
 CREATE VIEW @extschema@.iblt_audit_ranges WITH (security_barrier) AS
-	SELECT r.run, t.item AS number, t.relation, r.after, r.up_to,
+	SELECT r.run, t.table_number, t.relation, r.after, r.up_to,
 		@each audit_counts: r.%,@ r.found_at
 	FROM iblt_run_rows(NULL::run_range, own => false) AS r
 	JOIN iblt_run_rows(NULL::run_table, own => false) AS t
-		ON t.owner = r.owner AND t.run = r.run AND t.item = r.item;
+		ON t.owner = r.owner AND t.run = r.run AND t.table_number = r.table_number;
 COMMENT ON VIEW iblt_audit_ranges IS
 'the ranges of keys in which runs of iblt_audit_run found differences, and how many';
 
 CREATE VIEW @extschema@.iblt_audit_columns WITH (security_barrier) AS
-	SELECT d.run, d.number, d.relation, c.column_name, count(*) AS rows
+	SELECT d.run, d.table_number, d.relation, c.column_name, count(*) AS rows
 	FROM iblt_audit_differences AS d LEFT JOIN LATERAL unnest(d.differs) AS c(column_name) ON true
-	GROUP BY d.run, d.number, d.relation, c.column_name;
+	GROUP BY d.run, d.table_number, d.relation, c.column_name;
 COMMENT ON VIEW iblt_audit_columns IS
 'in how many of the rows that runs of iblt_audit_run have kept each column differs';
 

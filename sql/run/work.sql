@@ -11,7 +11,7 @@ DECLARE
 	seed bigint := (compared.plan).seed;
 	kept bigint;
 BEGIN
-	SELECT count(iblt_run_add(ROW(NULL, t.run, t.item, t.kept + d.n, d.id, seed,
+	SELECT count(iblt_run_add(ROW(NULL, t.run, t.table_number, t.kept + d.n, d.id, seed,
 		d.key, d.side, d.here, d.there, d.confirmed, d.here_count, d.there_count,
 		clock_timestamp(), d.differs)::run_difference)) INTO kept
 	FROM (SELECT u.*, row_number() OVER () AS n FROM unnest(compared.differences) AS u) AS d
@@ -37,7 +37,7 @@ END
 $$;
 
 -- How long to pause after so many rows in so many seconds, as max_load and max_rate ask for.
-CREATE FUNCTION run_pause_after(options run_options, spent double precision,
+CREATE FUNCTION run_pause_seconds(options run_options, spent double precision,
 	rows bigint) RETURNS double precision
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -65,8 +65,8 @@ BEGIN
 END
 $$;
 
--- Adds a slice to what is known of a table.
-CREATE FUNCTION run_count(t run_table, r audit_row, took_ms double precision) RETURNS run_table
+-- Adds the counts of a slice to those of its table.
+CREATE FUNCTION run_add_counts(t run_table, r audit_row, took_ms double precision) RETURNS run_table
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -99,7 +99,7 @@ BEGIN
 	-- that of the last slice need not be that of the others
 	PERFORM set_cause('');
 	t.status := audit_status(differences, t.unconfirmed);
-	t.detail := nullif(concat_ws('; ', audit_detail(w.entry, w.plan, t.unconfirmed, differences),
+	t.detail := nullif(concat_ws('; ', audit_detail(w.item, w.plan, t.unconfirmed, differences),
 		run_unkept(t), t.how), '');
 	t.finished_at := clock_timestamp();
 	PERFORM progress(w.progress, format('run %s: %s: %s%s', t.run, t.relation, t.status,
@@ -127,19 +127,21 @@ END
 $$;
 
 -- Counts the rows of a table that was read by an index, and notes that, or begins again with
--- it as one slice; an error if an index does not find a row.
-CREATE FUNCTION run_count_all(w run_worker, s run_slice) RETURNS comparison
+-- it as one slice; an error if an index does not find a row.  It takes the place of a slice,
+-- so it returns a comparison of nothing.
+CREATE FUNCTION run_check_count(w run_worker, s run_slice) RETURNS comparison
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	t run_table := run_table_of(w.run, w.item);
-	counted bigint[] := slice_counted(w.plan, ARRAY[t.rows_here, t.rows_there]);
+	t run_table := run_table_of(w.run, w.table_number);
+	counted bigint[] := slice_check_count(w.plan, ARRAY[t.rows_here, t.rows_there]);
 	figures figures;
 	seen run_seen;
 BEGIN
-	PERFORM run_write(w.run);
-	t := run_table_of(w.run, w.item);
+	PERFORM run_lock_to_write(w.run);
+	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NULL AND t.generation = s.generation THEN
+		t.done := t.done - 1;	-- run_add_counts() adds it
 		IF counted = ARRAY[t.rows_here, t.rows_there] THEN
 			t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
 		ELSIF t.missing + t.extra + t.changed = 0 THEN
@@ -153,7 +155,6 @@ BEGIN
 				format('a later scan counted %s rows here and %s there', counted[1],
 					counted[2]));
 		END IF;
-		t.done := greatest(t.done - 1, 0);	-- run_count() adds it
 		PERFORM iblt_run_put(t);
 	END IF;
 	figures.rows_here := 0;
@@ -169,50 +170,49 @@ CREATE FUNCTION run_store(w run_worker, s run_slice,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	r audit_row := audit_result(w.entry, compared);
+	r audit_row := audit_result(w.item, compared);
 	seen bigint := greatest(r.rows_here, r.rows_there);
 	differences bigint := r.missing + r.extra + r.changed;
 	t run_table;
 	pause double precision;
 BEGIN
-	PERFORM run_write(w.run);
-	t := run_table_of(w.run, w.item);
+	PERFORM run_lock_to_write(w.run);
+	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NOT NULL OR t.generation IS DISTINCT FROM s.generation THEN
 		RETURN w;
 	END IF;
 	t.kept := run_keep(t, compared, (w.options).most_kept);
-	t := run_count(t, r, ms(w.began)::double precision);
-	IF t.marks IS NULL AND differences > 0 THEN
-		PERFORM iblt_run_add(ROW(NULL, s.run, s.item, s.number,
+	t := run_add_counts(t, r, ms(w.began)::double precision);
+	IF t.moments IS NULL AND differences > 0 THEN
+		PERFORM iblt_run_add(ROW(NULL, s.run, s.table_number, s.number,
 			range_key(w.plan, s.lo), range_key(w.plan, s.hi),
 			@each audit_counts: r.%,@ clock_timestamp())::run_range);
 	END IF;
 	t.slice_rows := run_next_rows(s, seen, differences,
 		(((w.options).audit).compare).max_differences, (w.options).slice_ms, took_ms);
-	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.item, s.number);
+	PERFORM iblt_run_remove(NULL::run_slice, w.run, w.table_number, s.number);
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_run_rows(
-			NULL::run_slice, w.run, w.item) AS x) THEN
-		-- a last slice does not count
-		PERFORM run_require(w.run, t.done + (s.rows IS NULL)::integer >= t.cut);
-		-- a last slice, without a number of rows: a scan counts a table by key, unless it was one
-		-- slice and so is a scan, and a table with all its blocks in a sketch is looked up
-		t := CASE WHEN s.rows IS NOT NULL AND (t.marks IS NOT NULL
-				OR t.cut > 1 AND NOT (w.options).check_indexes AND slice_counts(w.plan))
-			THEN run_add_slice(t, NULL, NULL, NULL)
+			NULL::run_slice, w.run, w.table_number) AS x) THEN
+		PERFORM run_require_stored(w.run, t.done + s.final::integer >= t.cut);
+		-- a final slice: a scan counts a table by key, unless it was one slice and so is a scan,
+		-- and a table with all its blocks in a sketch is looked up
+		t := CASE WHEN NOT s.final AND (t.moments IS NOT NULL
+				OR t.cut > 1 AND NOT (w.options).check_indexes AND slice_may_count(w.plan))
+			THEN run_add_slice(t, NULL, NULL, NULL, true)
 			ELSE run_finish_table(w, t) END;
 	END IF;
 	-- none behind the last table
 	pause := CASE WHEN t.status IS NULL OR EXISTS (SELECT
 			FROM iblt_run_rows(NULL::run_table, t.run) AS x
-			WHERE x.status IS NULL AND x.item <> t.item)
-		THEN run_pause_after(w.options, ms(w.began) / 1000, seen) ELSE 0 END;
+			WHERE x.status IS NULL AND x.table_number <> t.table_number)
+		THEN run_pause_seconds(w.options, ms(w.began) / 1000, seen) ELSE 0 END;
 	t := run_timed(t, seen, ms(w.last) + 1000 * pause);
 	PERFORM iblt_run_put(t);
 	w.last := clock_timestamp() + make_interval(secs => pause);
-	w.lost := 0;
+	w.failures := 0;
 	w.walks := w.walks OR seen > 4 * s.rows;
 	w := run_tell(w, t);
-	RETURN run_wait(w, pause);
+	RETURN run_wait_then_claim(w, pause);
 END
 $$;
 
@@ -223,11 +223,11 @@ CREATE FUNCTION run_fail_table(w run_worker, e failure) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	r audit_row := audit_failed(w.entry, e);
+	r audit_row := audit_failed(w.item, e);
 	t run_table;
 BEGIN
-	PERFORM run_write(w.run);
-	t := run_table_of(w.run, w.item);
+	PERFORM run_lock_to_write(w.run);
+	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NULL THEN
 		t.status := r.status;
 		t.detail := concat_ws('; ', r.detail, CASE WHEN t.done > 0
@@ -240,13 +240,12 @@ BEGIN
 			t.status, ': ' || t.detail));
 	END IF;
 	w.act := 'claim';
-	w.lost := 0;
+	w.failures := 0;
 	RETURN w;
 END
 $$;
 
 -- The first part of a slice, NULL if it cannot be cut.
--- Too many differences for one comparison: the slice becomes two.
 CREATE FUNCTION run_halve(w run_worker, s run_slice) RETURNS run_slice
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -265,20 +264,21 @@ BEGIN
 END
 $$;
 
--- Cuts the slice of a worker in two; false if that cannot be done.
+-- Cuts the slice of a worker, with too many differences for one comparison, in two; false if
+-- that cannot be done.
 CREATE FUNCTION run_split(w run_worker) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s run_slice := run_slice_of(w.run, w.item, w.number);
+	s run_slice := run_slice_of(w.run, w.table_number, w.number);
 	half run_slice := run_halve(w, s);
 	t run_table;
 BEGIN
 	IF half.run IS NULL THEN
 		RETURN false;
 	END IF;
-	PERFORM run_write(w.run);
-	t := run_table_of(w.run, w.item);
+	PERFORM run_lock_to_write(w.run);
+	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NULL AND t.generation = s.generation THEN
 		t.cut := t.cut + 1;
 		t.slice_rows := least(t.slice_rows, half.rows);
@@ -300,23 +300,26 @@ DECLARE
 	again boolean;
 BEGIN
 	w.act := 'claim';
-	w.lost := w.lost + 1;
+	w.failures := w.failures + 1;
 	w.planned := NULL;
 	IF e.state IN ('IB002', 'IB003') THEN
 		again := run_split(w);
-		w.lost := 0;
+		w.failures := 0;
 	ELSE
 		PERFORM peers_close(w.conns);
-		IF left(e.state, 2) = '08' OR e.state IN ('57P01', '57P02', '57P03') THEN
-			-- a lost connection: the slice is taken again, with an error the second time
-			IF w.lost > 1 THEN
+		IF left(e.state, 2) = '08' OR e.state IN ('57P01', '57P02', '57P03', '57P05') THEN
+			-- a lost connection, also because a pause was longer than idle_session_timeout of the
+			-- peer: the slice is taken again, with an error the second time
+			IF w.failures > 1 THEN
 				RAISE EXCEPTION USING ERRCODE = e.state, MESSAGE = e.message,
 					DETAIL = coalesce(e.detail, '');
 			END IF;
 			PERFORM progress(w.progress, format('run %s lost its connection', w.run));
-			RETURN run_wait(w, 1);
+			RETURN run_wait_then_claim(w, 1);
 		END IF;
-		again := w.lost < 3 AND restarts(w.conns, w.peers, w.plan, 1, e);
+		-- after a conflict with recovery, on a standby, or a deadlock, too
+		again := w.failures < 3 AND (left(e.state, 2) = '40'
+			OR restarts(w.conns, w.peers, w.plan, 1, e));
 	END IF;
 	IF again THEN
 		RETURN w;
@@ -326,6 +329,33 @@ END
 $$;
 
 -- The work
+
+-- Compares a slice; of one by blocks, the differences are known at the end of its table only.
+CREATE FUNCTION run_compare(w run_worker, t run_table, s run_slice) RETURNS comparison
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	plan plan := w.plan;
+	scanned record;
+BEGIN
+	IF s.final THEN
+		RETURN CASE WHEN t.moments IS NULL THEN run_check_count(w, s) ELSE blocks_find(plan, t) END;
+	ELSIF t.moments IS NULL THEN
+		plan.lo := s.lo;
+		plan.hi := s.hi;
+		IF plan.buckets IS NOT NULL AND s.rows IS NOT NULL THEN
+			-- as a relation of its size
+			plan.buckets := plain_buckets(s.rows);
+			plan.bytes := plan.bytes * least(1, s.rows / greatest(t.estimate, 1)::float8);
+		END IF;
+		RETURN comparison_of(plan);
+	END IF;
+	scanned := blocks_scan(plan, t.moments, s);
+	PERFORM blocks_add(s, scanned.difference);
+	RETURN ROW(plan, all_figures(plan, scanned.figures, 0, 0, 0),
+		'{}'::difference[]);
+END
+$$;
 
 -- Compares the slice that a worker has claimed, unless another one has done so meanwhile.
 CREATE FUNCTION run_work(w run_worker) RETURNS run_worker
@@ -340,11 +370,11 @@ DECLARE
 	late text;
 BEGIN
 	w.act := 'claim';
-	IF NOT iblt_run_lock(w.run, w.item, w.number, false) THEN
+	IF NOT iblt_run_lock(w.run, w.table_number, w.number, false) THEN
 		RETURN w;
 	END IF;
-	s := run_slice_of(w.run, w.item, w.number);
-	t := run_table_of(w.run, w.item);
+	s := run_slice_of(w.run, w.table_number, w.number);
+	t := run_table_of(w.run, w.table_number);
 	IF s.number IS NULL OR t.status IS NOT NULL OR t.generation <> s.generation THEN
 		RETURN w;
 	END IF;

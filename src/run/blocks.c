@@ -4,11 +4,11 @@
  *	  A method of TABLESAMPLE: a range of blocks, with the proof that they are as
  *	  they were at a moment before.
  *
- * That moment is a mark (sql/run/blocks.sql): first the xmin of a snapshot,
- * then a position in the WAL, then the number of blocks.  A block is as it was
- * at the mark if its last WAL record is not behind that position, and if no
+ * That moment is told (sql/run/blocks.sql) by the xmin of a snapshot, then a
+ * position in the WAL, then the number of blocks.  A block is as it was at that
+ * moment if its last WAL record is not behind that position, and if no
  * transaction has left anything in it that was not over before.  Its rows are
- * then those of the mark for every later snapshot.
+ * then those of that moment for every later snapshot.
  *
  * Each block is looked at before the scan reads it, and after the snapshot of
  * the scan was taken.  What is written to it in between is not visible to that
@@ -25,7 +25,6 @@
 #include "access/relscan.h"
 #include "access/transam.h"
 #include "access/xlog.h"
-#include "access/xlog_internal.h"
 #if PG_VERSION_NUM >= 150000
 #include "access/xlogrecovery.h"
 #endif
@@ -46,57 +45,25 @@
 #define ERRCODE_IBLT_ALTERED MAKE_SQLSTATE('I', 'B', '0', '0', '4')
 #define ERRCODE_IBLT_WRITTEN MAKE_SQLSTATE('I', 'B', '0', '0', '9')
 
-/* Transaction IDs of 32 bits are compared, so a mark must not be older than this. */
+/* Transaction IDs of 32 bits are compared, so the moment must not be longer ago than this. */
 #define MAX_AGE (UINT64CONST(1) << 30)
 
-PG_FUNCTION_INFO_V1(iblt_blocks_position);
 PG_FUNCTION_INFO_V1(iblt_blocks_at_rest);
 
-/* The arguments: lo <= block < hi, and the mark. */
+/* The arguments: lo <= block < hi, and that moment. */
 enum
 {
 	ARG_LO, ARG_HI, ARG_FILE, ARG_STARTED, ARG_LSN, ARG_XMIN, ARGS
 };
 
-typedef struct Blocks
+typedef struct BlockSample
 {
 	IbltSample	sample;
 	BlockNumber end;
 	XLogRecPtr	lsn;
 	TransactionId xmin;
 	BufferAccessStrategy strategy;
-} Blocks;
-
-/*
- * The end of the last record before a position at which one may begin.  At the
- * beginning of a page, the page's header lies between them.
- */
-static XLogRecPtr
-end_of_record(XLogRecPtr begin)
-{
-	if (XLogSegmentOffset(begin, wal_segment_size) == SizeOfXLogLongPHD)
-		return begin - SizeOfXLogLongPHD;
-	if (begin % XLOG_BLCKSZ == SizeOfXLogShortPHD)
-		return begin - SizeOfXLogShortPHD;
-	return begin;
-}
-
-/*
- * iblt_blocks_position() -> pg_lsn: behind all WAL up to now, which a crash does
- * not lose any more
- */
-Datum
-iblt_blocks_position(PG_FUNCTION_ARGS)
-{
-	XLogRecPtr	lsn;
-
-	(void) fcinfo;
-	if (RecoveryInProgress())
-		PG_RETURN_LSN(GetXLogReplayRecPtr(NULL));
-	lsn = GetXLogInsertRecPtr();
-	XLogFlush(end_of_record(lsn));
-	PG_RETURN_LSN(lsn);
-}
+} BlockSample;
 
 static void
 refuse(Relation heap, const char *detail, BlockNumber block)
@@ -109,7 +76,10 @@ refuse(Relation heap, const char *detail, BlockNumber block)
 			 errhint("Compare it by key, or when nothing writes to it. VACUUM (FREEZE) it first.")));
 }
 
-/* Has a transaction that was not over at the mark left something in a row? */
+/*
+ * Has a transaction that was not over at that moment left something in a row?
+ * Permanent transaction IDs come before all others.
+ */
 static bool
 is_recent(HeapTupleHeader row, TransactionId xmin)
 {
@@ -119,13 +89,13 @@ is_recent(HeapTupleHeader row, TransactionId xmin)
 	if (!HeapTupleHeaderXminFrozen(row) && !HeapTupleHeaderXminInvalid(row))
 	{
 		xid = HeapTupleHeaderGetRawXmin(row);
-		if (TransactionIdIsNormal(xid) && TransactionIdFollowsOrEquals(xid, xmin))
+		if (TransactionIdFollowsOrEquals(xid, xmin))
 			return true;
 	}
 	if ((mask & HEAP_XMAX_INVALID) != 0 || HEAP_XMAX_IS_LOCKED_ONLY(mask))
 		return false;
 	xid = HeapTupleHeaderGetUpdateXid(row);
-	return TransactionIdIsNormal(xid) && TransactionIdFollowsOrEquals(xid, xmin);
+	return TransactionIdFollowsOrEquals(xid, xmin);
 }
 
 static bool
@@ -143,9 +113,9 @@ has_recent_row(Page page, TransactionId xmin)
 	return false;
 }
 
-/* An error unless a block is as it was at the mark. */
+/* An error unless a block is as it was at that moment. */
 static void
-check_block(Relation heap, const Blocks *blocks, BlockNumber block)
+check_block(Relation heap, const BlockSample *blocks, BlockNumber block)
 {
 	Buffer		buffer = ReadBufferExtended(heap, MAIN_FORKNUM, block, RBM_NORMAL,
 											blocks->strategy);
@@ -165,7 +135,7 @@ check_block(Relation heap, const Blocks *blocks, BlockNumber block)
 			   "it.", block);
 }
 
-/* An error unless the relation and the server are those of the mark. */
+/* An error unless the relation and the server are those of that moment. */
 static void
 check_same(Relation heap, Oid file, TimestampTz started)
 {
@@ -184,10 +154,10 @@ check_same(Relation heap, Oid file, TimestampTz started)
 
 /*
  * An error unless the snapshot sees all transactions that were over at the
- * mark.  A standby that has crashed may show an earlier state.
+ * moment.  A standby that has crashed may show an earlier state.
  */
 static void
-check_snapshot(Relation heap, const Blocks *blocks, Snapshot snapshot, FullTransactionId xmin)
+check_snapshot(Relation heap, const BlockSample *blocks, Snapshot snapshot, FullTransactionId xmin)
 {
 	uint64		next = U64FromFullTransactionId(ReadNextFullTransactionId());
 
@@ -203,7 +173,7 @@ begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unus
 {
 	Relation	heap = node->ss.ss_currentRelation;
 	FullTransactionId xmin = DatumGetFullTransactionId(params[ARG_XMIN]);
-	Blocks	   *blocks = iblt_sample_begin(node, sizeof(*blocks));
+	BlockSample *blocks = iblt_sample_begin(node, sizeof(*blocks));
 	MemoryContext old = MemoryContextSwitchTo(blocks->sample.context);
 
 	/* how old a block is tells that of its rows */
@@ -222,7 +192,7 @@ begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unus
 static BlockNumber
 next_block(SampleScanState *node, BlockNumber nblocks)
 {
-	Blocks	   *blocks = node->tsm_state;
+	BlockSample *blocks = node->tsm_state;
 	Relation	heap = node->ss.ss_currentRelation;
 
 	if (blocks->sample.next >= blocks->end)

@@ -73,8 +73,7 @@ iblt_index_is_whole(Relation index)
 {
 	Form_pg_index form = index->rd_index;
 
-	return index->rd_rel->relkind == RELKIND_INDEX &&
-		index->rd_rel->relam == BTREE_AM_OID && form->indisvalid &&
+	return index->rd_rel->relam == BTREE_AM_OID && form->indisvalid &&
 		heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, NULL) &&
 		(!form->indcheckxmin ||
 		 TransactionIdPrecedes(HeapTupleHeaderGetXmin(index->rd_indextuple->t_data),

@@ -72,14 +72,14 @@ typedef struct Range
 	Datum		hi;
 } Range;
 
-typedef struct Blocks
+typedef struct RangeSample
 {
 	IbltSample	sample;
 	Range		range;
 	uint8	   *marked;			/* a bit for each block; NULL for all */
 	BlockNumber number;			/* of blocks */
 	int			row;			/* of the visible ones in the block */
-} Blocks;
+} RangeSample;
 
 static inline int
 compare(const Range *range, Datum a, Datum b)
@@ -138,7 +138,7 @@ make_range(Range *range, Relation heap, Datum *params)
 }
 
 static bool
-is_marked(const Blocks *blocks, BlockNumber block)
+is_marked(const RangeSample *blocks, BlockNumber block)
 {
 	return blocks->marked == NULL ||
 		(block < blocks->number && (blocks->marked[block / 8] & (1 << (block % 8))) != 0);
@@ -195,7 +195,7 @@ make_key(ScanKey key, Relation index, StrategyNumber strategy, Datum bound)
 
 /* Marks the blocks of the index's entries in the range. */
 static void
-mark_blocks(Blocks *blocks, Relation heap, Relation index, Snapshot snapshot)
+mark_blocks(RangeSample *blocks, Relation heap, Relation index, Snapshot snapshot)
 {
 	const Range *range = &blocks->range;
 	ScanKeyData keys[2];
@@ -222,7 +222,7 @@ mark_blocks(Blocks *blocks, Relation heap, Relation index, Snapshot snapshot)
 
 /* Marks the blocks with rows of the range, as far as an index tells. */
 static void
-find_blocks(Blocks *blocks, Relation heap, Snapshot snapshot)
+find_blocks(RangeSample *blocks, Relation heap, Snapshot snapshot)
 {
 	Relation	index = find_index(heap, blocks->range.column);
 
@@ -241,7 +241,7 @@ begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unus
 			 uint32 seed pg_attribute_unused())
 {
 	Relation	heap = node->ss.ss_currentRelation;
-	Blocks	   *blocks = iblt_sample_begin(node, sizeof(*blocks));
+	RangeSample *blocks = iblt_sample_begin(node, sizeof(*blocks));
 	MemoryContext old = MemoryContextSwitchTo(blocks->sample.context);
 
 	iblt_sample_require(node, TextDatumGetCString(params[ARG_COLUMN]));
@@ -260,7 +260,7 @@ begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unus
 static BlockNumber
 next_block(SampleScanState *node, BlockNumber nblocks)
 {
-	Blocks	   *blocks = node->tsm_state;
+	RangeSample *blocks = node->tsm_state;
 	IbltSample *sample = &blocks->sample;
 
 	blocks->row = 0;
@@ -278,7 +278,7 @@ static OffsetNumber
 next_row(SampleScanState *node, BlockNumber blockno pg_attribute_unused(),
 		 OffsetNumber maxoffset pg_attribute_unused())
 {
-	Blocks	   *blocks = node->tsm_state;
+	RangeSample *blocks = node->tsm_state;
 	HeapScanDesc scan = (HeapScanDesc) node->ss.ss_currentScanDesc;
 	TupleDesc	columns = RelationGetDescr(scan->rs_base.rs_rd);
 	Page		page = BufferGetPage(scan->rs_cbuf);

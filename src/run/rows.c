@@ -36,8 +36,8 @@ filter_args(IbltRunFilter *filter, FunctionCallInfo fcinfo, int first)
 {
 	filter->any_run = PG_ARGISNULL(first);
 	filter->run = filter->any_run ? 0 : PG_GETARG_INT64(first);
-	filter->any_item = PG_ARGISNULL(first + 1);
-	filter->item = filter->any_item ? 0 : PG_GETARG_INT32(first + 1);
+	filter->any_table_number = PG_ARGISNULL(first + 1);
+	filter->table_number = filter->any_table_number ? 0 : PG_GETARG_INT32(first + 1);
 	filter->any_number = PG_ARGISNULL(first + 2);
 	filter->number = filter->any_number ? 0 : PG_GETARG_INT64(first + 2);
 	filter->own = PG_ARGISNULL(first + 3) || PG_GETARG_BOOL(first + 3);
@@ -54,9 +54,9 @@ require_writable(void)
 PG_FUNCTION_INFO_V1(iblt_run_rows);
 
 /*
- * iblt_run_rows(store anyelement, run bigint, item integer, number bigint, own
- * boolean) -> setof anyelement: rows of this role's runs, or of all runs that
- * it may see
+ * iblt_run_rows(store anyelement, run bigint, table_number integer, number
+ * bigint, own boolean) -> setof anyelement: rows of this role's runs, or of all
+ * runs that it may see
  */
 Datum
 iblt_run_rows(PG_FUNCTION_ARGS)
@@ -105,13 +105,13 @@ tuple_of(Datum row, Relation store, IbltRunFilter *filter)
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("run, item and number of a row of \"%s\" must not be null",
+					 errmsg("run, table number and number of a row of \"%s\" must not be null",
 							RelationGetRelationName(store))));
 	}
 	memset(filter, 0, sizeof *filter);
 	filter->own = true;
 	filter->run = DatumGetInt64(values[RUN_RUN]);
-	filter->item = DatumGetInt32(values[RUN_ITEM]);
+	filter->table_number = DatumGetInt32(values[RUN_TABLE_NUMBER]);
 	filter->number = DatumGetInt64(values[RUN_NUMBER]);
 	return heap_form_tuple(desc, values, nulls);
 }
@@ -235,7 +235,7 @@ iblt_run_put(PG_FUNCTION_ARGS)
 {
 	Relation	store = open_for_write(fcinfo,
 									   get_element_type(get_fn_expr_argtype(fcinfo->flinfo, 0)));
-	IbltRunFilter all = {.any_run = true, .any_item = true, .any_number = true, .own = true};
+	IbltRunFilter all = {.any_run = true, .any_table_number = true, .any_number = true, .own = true};
 	IbltRunFilter *filters;
 	IbltRunScan scan;
 	HeapTuple  *rows;
@@ -275,8 +275,8 @@ iblt_run_put(PG_FUNCTION_ARGS)
 PG_FUNCTION_INFO_V1(iblt_run_remove);
 
 /*
- * iblt_run_remove(store anyelement, run bigint, item integer, number bigint,
- * own boolean) -> bigint: deletes rows, and returns how many
+ * iblt_run_remove(store anyelement, run bigint, table_number integer, number
+ * bigint, own boolean) -> bigint: deletes rows, and returns how many
  */
 Datum
 iblt_run_remove(PG_FUNCTION_ARGS)
@@ -305,9 +305,9 @@ iblt_run_remove(PG_FUNCTION_ARGS)
 
 /* The largest number of a run in a store, of whatever role; and the last row. */
 static int64
-largest_number(Relation store, HeapTuple *last)
+largest_run(Relation store, HeapTuple *last)
 {
-	IbltRunFilter filter = {.any_run = true, .any_item = true, .any_number = true, .all = true};
+	IbltRunFilter filter = {.any_run = true, .any_table_number = true, .any_number = true, .all = true};
 	int64		largest = 0;
 	IbltRunScan scan;
 	HeapTuple	tuple;
@@ -344,9 +344,9 @@ new_number(Relation heads)
 	bool		nulls[RUN_PREFIX] = {false, false, false, false};
 	HeapTuple	head;
 	HeapTuple	last;
-	int64		largest = largest_number(heads, &head);
+	int64		largest = largest_run(heads, &head);
 
-	largest = Max(largest, largest_number(store, &last));
+	largest = Max(largest, largest_run(store, &last));
 	if (largest == PG_INT64_MAX || desc->natts != RUN_PREFIX)
 		elog(ERROR, "there are no more numbers of runs");
 	values[RUN_RUN] = Int64GetDatum(largest + 1);
@@ -390,28 +390,29 @@ iblt_run_begin(PG_FUNCTION_ARGS)
 PG_FUNCTION_INFO_V1(iblt_run_lock);
 
 /*
- * iblt_run_lock(run bigint, item integer, number bigint, wait boolean) ->
- * boolean: takes a lock until the transaction ends.  Without an item, the lock
- * of those who write the run if the number is 0, and the one that all who work
- * on it share if it is 1; otherwise that of a slice.
+ * iblt_run_lock(run bigint, table_number integer, number bigint, wait boolean)
+ * -> boolean: takes a lock until the transaction ends.  Without a table (0),
+ * the lock of those who write the run if the number is 0, and the one that all
+ * who work on it share if it is 1.  With one, the lock to begin the table if
+ * the number is 0, otherwise that of a slice.
  */
 Datum
 iblt_run_lock(PG_FUNCTION_ARGS)
 {
 	int64		run = PG_GETARG_INT64(0);
-	int32		item = PG_GETARG_INT32(1);
+	int32		table_number = PG_GETARG_INT32(1);
 	int64		number = PG_GETARG_INT64(2);
 	bool		wait = PG_GETARG_BOOL(3);
-	bool		shared = item == 0 && number == 1;
+	bool		shared = table_number == 0 && number == 1;
 	LOCKTAG		tag;
 
 	require_run(run);
-	if (item == 0)
+	if (table_number == 0)
 		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_run_store_oid("run_head"),
 						   (Oid) run, shared ? 1 : 0);
 	else
 		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_run_store_oid("run_slice"),
-						   (Oid) (run * 2654435761U + item * 40503U + number), 0);
+						   (Oid) (run * 2654435761U + table_number * 40503U + number), 0);
 	PG_RETURN_BOOL(LockAcquire(&tag, shared ? AccessShareLock : ExclusiveLock,
 							   false, !wait) != LOCKACQUIRE_NOT_AVAIL);
 }

@@ -86,8 +86,8 @@ iblt_run_matches(HeapTuple tuple, TupleDesc desc, const IbltRunFilter *filter)
 #define PREFIX(n) heap_getattr(tuple, (n) + 1, desc, &isnull)
 	return (filter->any_run ||
 			DatumGetInt64(PREFIX(RUN_RUN)) == filter->run) &&
-		(filter->any_item ||
-		 DatumGetInt32(PREFIX(RUN_ITEM)) == filter->item) &&
+		(filter->any_table_number ||
+		 DatumGetInt32(PREFIX(RUN_TABLE_NUMBER)) == filter->table_number) &&
 		(filter->any_number ||
 		 DatumGetInt64(PREFIX(RUN_NUMBER)) == filter->number) &&
 		may_see(DatumGetObjectId(PREFIX(RUN_OWNER)), filter);

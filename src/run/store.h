@@ -24,19 +24,19 @@
 
 enum
 {
-	RUN_OWNER, RUN_RUN, RUN_ITEM, RUN_NUMBER, RUN_PREFIX
+	RUN_OWNER, RUN_RUN, RUN_TABLE_NUMBER, RUN_NUMBER, RUN_PREFIX
 };
 
 /* Which rows: those that have these values. */
 typedef struct IbltRunFilter
 {
 	bool		any_run;
-	bool		any_item;
+	bool		any_table_number;
 	bool		any_number;
 	bool		own;			/* those of this role alone */
 	bool		all;			/* of whatever role */
 	int64		run;
-	int32		item;
+	int32		table_number;
 	int64		number;
 } IbltRunFilter;
 

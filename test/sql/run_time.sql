@@ -34,10 +34,10 @@ BEGIN
 		r.rows_here := seen;
 		r.rows_there := seen;
 		spent := took + CASE n WHEN 0 THEN begun ELSE 0 END;
-		t := run_count(t, r, spent);
+		t := run_add_counts(t, r, spent);
 		t.slice_rows := run_next_rows(s, seen, 0, 100000, options.slice_ms, took);
 		t := run_timed(t, seen, spent + 1000 * CASE WHEN t.rows_here < total
-			THEN run_pause_after(options, spent / 1000, seen) ELSE 0 END);
+			THEN run_pause_seconds(options, spent / 1000, seen) ELSE 0 END);
 		n := n + 1;
 		at[n] := t.wall_ms;
 		expected[n] := t.wall_ms + t.left_ms;
@@ -63,7 +63,130 @@ FROM (VALUES (NULL::float8, NULL::bigint), (0.25, NULL), (NULL, 40000), (0.5, 10
 GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4;
 
 -- There is no pause without limits, one in proportion to max_load, and one up to the rate.
-SELECT run_pause_after(pg_temp.options(1000, NULL, NULL), 2, 1000) AS none,
-	run_pause_after(pg_temp.options(1000, 0.25, NULL), 2, 1000) AS load,
-	run_pause_after(pg_temp.options(1000, NULL, 100), 2, 1000) AS rate,
-	run_pause_after(pg_temp.options(1000, NULL, 1000), 2, 1000) AS slow;
+SELECT run_pause_seconds(pg_temp.options(1000, NULL, NULL), 2, 1000) AS none,
+	run_pause_seconds(pg_temp.options(1000, 0.25, NULL), 2, 1000) AS load,
+	run_pause_seconds(pg_temp.options(1000, NULL, 100), 2, 1000) AS rate,
+	run_pause_seconds(pg_temp.options(1000, NULL, 1000), 2, 1000) AS slow;
+
+-- How many rows the next slice has: ten times as many at most, as many as take slice_ms, and not with too many differences.
+SELECT rows, seen, differences, took_ms, run_next_rows(jsonb_populate_record(NULL::run_slice, jsonb_build_object('rows', rows)), seen, differences, 1000, 100, took_ms) AS next
+FROM (VALUES (NULL::bigint, 5000, 0, 10.0), (5000, 5000, 0, 1), (5000, 5000, 0, 100), (5000, 5000, 0, 1399), (5000, 5000, 0, 1400), (5000, 5000, 0, 140000), (50000, 100, 0, 10), (5000, 5000, 500, 1), (5000, 5000, 1, 1), (5000, 5000, 0, 0))
+	AS v(rows, seen, differences, took_ms);
+-- What the last slices took counts most, from the third one on.
+SELECT done, (t).wall_ms, (t).recent_rows, (t).recent_ms, (t).left_ms FROM (VALUES (2, 100), (3, 100), (3, 0)) AS v(done, rows),
+	LATERAL (SELECT run_timed(jsonb_populate_record(NULL::run_table, jsonb_build_object('done', done, 'wall_ms', 10, 'recent_rows', 200, 'recent_ms', 400, 'estimate', 1000, 'rows_here', 300, 'rows_there', 400)), rows, 100) AS t OFFSET 0) AS x;
+SELECT seconds, (w).act, (w).until - clock_timestamp() > interval '5 s' AS long FROM unnest('{0,0.001,0.002,10,Infinity}'::float8[]) AS seconds, LATERAL (SELECT run_wait_then_claim(NULL, seconds) AS w OFFSET 0) AS x;
+
+-- What a query says, or its error.
+CREATE FUNCTION pg_temp.said(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	answer text;
+BEGIN
+	EXECUTE query INTO answer;
+	RETURN answer;
+EXCEPTION WHEN OTHERS THEN
+	RETURN sqlstate || ' ' || sqlerrm;
+END $$;
+CREATE FUNCTION pg_temp.a_table(j jsonb) RETURNS run_table LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.run_table, j)';
+CREATE FUNCTION pg_temp.a_difference(j jsonb) RETURNS run_difference LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.run_difference, j)';
+
+-- Arguments
+SELECT change, pg_temp.said(format('SELECT run_check_options(jsonb_populate_record(NULL::run_options, %L))', '{"slice_ms": 1000, "slice_by": "key", "check_indexes": false, "most_kept": 100}'::jsonb || change)) AS said
+FROM unnest(ARRAY['{}', '{"slice_ms": 1}', '{"slice_ms": 86400000}', '{"slice_ms": 0}', '{"slice_ms": 86400001}', '{"slice_ms": null}', '{"slice_by": "blocks"}', '{"slice_by": "rows"}', '{"slice_by": null}', '{"check_indexes": null}',
+	'{"most_kept": 1}', '{"most_kept": 2147483647}', '{"most_kept": 0}', '{"most_kept": 2147483648}', '{"most_kept": null}', '{"max_load": 0.001}', '{"max_load": 1}', '{"max_load": 0.0009}', '{"max_load": 1.01}',
+	'{"max_rate": 1}', '{"max_rate": 0}', '{"max_lag": "64 MB"}', '{"max_lag": "soon"}']::jsonb[]) AS change;
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT pg_temp.said('SELECT run_check_options(jsonb_populate_record(NULL::run_options, ''{"slice_ms": 1000, "slice_by": "key", "check_indexes": false, "most_kept": 100}''))');
+COMMIT;
+SELECT max_lag, l.* FROM unnest('{64 MB," 1.5gb ",7 bytes,1 tb,30 s,1 day,NULL}'::text[]) AS max_lag, run_lag_limit(max_lag) AS l;
+SELECT (o).most_kept, ((o).audit).compare.max_differences, ((o).audit).compare.content, ((o).audit).compare.seed IS NOT NULL AS seed, ((o).audit).compare.progress
+FROM (VALUES ('{"max_differences": 5, "progress": true}'), ('{"max_differences": 200000, "seed": 7}')) AS v(compare),
+	LATERAL (SELECT run_make_options(jsonb_populate_record(NULL::run_options, jsonb_build_object('audit', jsonb_build_object('compare', compare::jsonb))), true) AS o OFFSET 0) AS x;
+-- the peers that a run kept, or those that are given
+SELECT head, given, pg_temp.said(format('SELECT run_peers(jsonb_populate_record(NULL::run_head, %L), %L)', '{"run": 1}'::jsonb || head::jsonb, given)) AS peers
+FROM (VALUES ('{}', '{NULL,p}'), ('{}', '{NULL,NULL}'), ('{}', '{h,p}'), ('{"peer": "k"}', '{NULL,NULL}'), ('{"peer": "k"}', '{NULL,p}'), ('{"here": "h", "here_identity": "i", "peer": "k"}', '{NULL,NULL}'), ('{"here_identity": "i", "peer": "k"}', '{NULL,NULL}'),
+	('{"here_identity": "i", "peer": "k"}', '{g,NULL}'), ('{"subscription": "none"}', '{NULL,NULL}'), ('{"subscription": "none"}', '{NULL,p}')) AS v(head, given);
+SELECT run_identity(jsonb_populate_record(NULL::side, '{"system": "7", "identity": "2026-01-01 5 70"}')) AS known, run_identity(jsonb_populate_record(NULL::side, '{"identity": "2026-01-01 5 70"}')) AS unknown;
+SELECT pg_temp.said('SELECT run_repair_check_options(NULL, jsonb_populate_record(NULL::options, ''{"max_differences": 100000, "cast_types": false, "extra_columns": "warn", "live": "off", "method": "sketch"}''))') AS nothing,
+	pg_temp.said('SELECT run_repair_check_options(''p'', jsonb_populate_record(NULL::options, ''{"columns": [], "exclude": [], "key_columns": [], "condition": "true", "peer_condition": "true", "peer_mapping": {}, "max_differences": 1, "cast_types": true, "extra_columns": "ignore",
+		"seed": 1, "live": "auto", "method": "plain"}''))') AS all_of_them;
+-- why a run may lack differences of a table
+SELECT t, run_rest(pg_temp.a_table('{"relation": "a.t"}' || t::jsonb)) AS rest FROM unnest(ARRAY['{}', '{"status": "error", "sqlstate": "XX000", "detail": "why", "missing": 0}', '{"status": "not comparable"}',
+	'{"status": "differs", "missing": 1, "extra": 2, "changed": 3, "kept": 6}', '{"status": "differs", "missing": 1, "extra": 2, "changed": 3, "kept": 5}', '{"status": "equal", "missing": 0, "extra": 0, "changed": 0, "kept": 0}']) AS t;
+
+-- a small table that is equal
+SELECT jsonb_strip_nulls(to_jsonb(t) - 'finished_at') AS row, (t).finished_at > '2020-01-02' AS finished
+FROM (SELECT run_equal(pg_temp.a_table('{"run": 7, "table_number": 2}'), jsonb_populate_record(NULL::audit_row, '{"relation": "a.t", "peer_relation": "a.u", "status": "equal", "detail": "d", "rows_here": 4, "rows_there": 5, "missing": 0, "extra": 0, "changed": 0, "unconfirmed": 0, "bytes": 6, "total_ms": 8}'),
+	'2020-01-01 00:00 UTC') AS t OFFSET 0) AS x;
+
+-- What is told of a table under way, every ten seconds.
+SET client_min_messages = notice;
+SELECT (run_tell(jsonb_populate_record(NULL::run_worker, w::jsonb), pg_temp.a_table('{"run": 7, "relation": "a.t", "rows_here": 40, "rows_there": 50, "estimate": 200, "done": 3, "missing": 1, "extra": 2, "changed": 3}' || t::jsonb))).told > now() AS told
+FROM (VALUES ('{"progress": true, "told": "2020-01-01"}', '{}'), ('{"progress": true, "told": "2020-01-01"}', '{"rows_here": 300}'), ('{"progress": true, "told": "infinity"}', '{}'), ('{"progress": false, "told": "2020-01-01"}', '{}'),
+	('{"progress": true, "told": "2020-01-01"}', '{"status": "equal"}')) AS v(w, t);
+SET client_min_messages = warning;
+
+-- Up to which blocks of both sides the next slice goes.
+SELECT t, blocks_bound(pg_temp.a_table('{"moments": {"here": {"blocks": 100}, "there": {"blocks": 45}}, "slice_rows": 10, "estimate": 100}' || t::jsonb)) FROM unnest(ARRAY['{}', '{"frontier": [10, 5]}', '{"frontier": [90, 41]}', '{"frontier": [85, 40]}', '{"frontier": [95, 30]}', '{"estimate": 0, "slice_rows": 1}']) AS t;
+
+-- A run in its store
+SELECT iblt_run_begin(jsonb_populate_record(NULL::run_head, '{"run": 0, "table_number": 0, "number": 0, "target": "tables", "started_at": "2020-01-01"}')) AS run \gset
+SELECT count(iblt_run_add(pg_temp.a_table('{"number": 0, "generation": 1, "at_end": false, "kept": 0, "missing": 0, "extra": 0, "changed": 0, "unconfirmed": 0, "done": 0, "shape": "s", "started_at": "2020-01-01"}' || t::jsonb || jsonb_build_object('run', :run))))
+FROM unnest(ARRAY['{"table_number": 1, "status": "equal"}', '{"table_number": 2, "status": "error", "sqlstate": "XX000", "detail": "why", "finished_at": "2020-01-01"}', '{"table_number": 3, "status": "not comparable", "sqlstate": "IB009"}', '{"table_number": 4, "status": "not comparable"}',
+	'{"table_number": 5, "status": "differs", "kept": 3, "missing": 2, "extra": 1, "changed": 1, "unconfirmed": 1}']) AS t;
+CREATE VIEW pg_temp.tables AS SELECT t.* FROM iblt_run_rows(NULL::run_table) AS t;
+SELECT run_over(:run) AS over;
+SELECT run_lock_to_write(:run), run_reopen(:run);
+SELECT table_number, status, sqlstate, detail, shape, finished_at FROM pg_temp.tables WHERE run = :run ORDER BY table_number;
+SELECT run_over(:run) AS over;
+-- the first table with work: one whose slices are not all cut, or with a slice that is not compared
+SELECT (n.t).table_number, n.number, n.busy FROM run_next(:run) AS n;
+SELECT iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"at_end": true}')) FROM pg_temp.tables AS t WHERE run = :run AND table_number IN (2, 3);
+SELECT (n.t).table_number, n.number, n.busy FROM run_next(:run) AS n;
+SELECT iblt_run_add(ROW(NULL, :run, 3, number, 1, NULL, NULL, NULL, false)::run_slice) FROM unnest('{5,4}'::bigint[]) AS number;
+SELECT (n.t).table_number, n.number, n.busy FROM run_next(:run) AS n;
+-- what is kept of the differences of a slice, and what takes their place when they are looked at again
+SELECT run_keep(pg_temp.a_table(to_jsonb(t)), ROW(jsonb_populate_record(NULL::plan, '{"seed": 9}'), NULL, ARRAY(SELECT jsonb_populate_record(NULL::difference, jsonb_build_object('id', side, 'side', side, 'confirmed', side <> 'there')) FROM unnest('{there,here,both,left}'::text[]) AS side))::comparison, 3) AS kept
+FROM pg_temp.tables AS t WHERE run = :run AND table_number = 4;
+CREATE VIEW pg_temp.differences AS SELECT d.* FROM iblt_run_rows(NULL::run_difference) AS d;
+SELECT table_number, number, id, seed, side, confirmed FROM pg_temp.differences WHERE run = :run ORDER BY number;
+SELECT iblt_run_add(pg_temp.a_difference(jsonb_build_object('run', :run, 'table_number', 5, 'number', number, 'side', side, 'confirmed', confirmed))) FROM (VALUES (1, 'there', false), (2, 'here', true), (3, 'both', true)) AS v(number, side, confirmed);
+SELECT unready, sides, (t).missing, (t).extra, (t).changed, (t).unconfirmed, (t).kept
+FROM (VALUES (false, '{both,both}'::text[]), (true, '{here}'), (false, '{}'), (false, '{here,both}')) AS v(unready, sides),
+	LATERAL (SELECT run_replace(jsonb_populate_record(NULL::run_worker, jsonb_build_object('item', jsonb_build_object('unready', unready))), pg_temp.a_table(to_jsonb(x) || '{"status": null}'),
+		ARRAY(SELECT pg_temp.a_difference(jsonb_build_object('run', :run, 'table_number', 5, 'number', 0, 'side', side, 'confirmed', CASE WHEN unready THEN NULL ELSE false END)) FROM unnest(sides) AS side), NULL) AS t FROM pg_temp.tables AS x WHERE run = :run AND table_number = 5 OFFSET 0) AS y;
+SELECT number, side FROM pg_temp.differences WHERE run = :run AND table_number = 5 ORDER BY number;
+-- a table that cannot be compared, a lost connection, and other errors
+SELECT v.item, (w).act, (w).failures FROM (VALUES (2, '{"problem": "why"}'), (3, '{"absent": true}')) AS v(table_number, item),
+	LATERAL (SELECT run_claim_of(jsonb_populate_record(NULL::run_worker, jsonb_build_object('run', :run, 'table_number', v.table_number, 'failures', 1)), pg_temp.a_table(jsonb_build_object('run', :run, 'table_number', v.table_number, 'item', v.item::jsonb || '{"schema": "a", "name": "b"}')), NULL) AS w OFFSET 0) AS y;
+SELECT table_number, status, sqlstate, detail, finished_at > '2020-01-02' AS finished FROM pg_temp.tables WHERE run = :run AND table_number IN (2, 3) ORDER BY table_number;
+SELECT iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"status": null, "done": 2}')) FROM pg_temp.tables AS t WHERE run = :run AND table_number = 4;
+SELECT state, failures, pg_temp.said(format('SELECT concat_ws('' '', (x.w).act, (x.w).failures) FROM (SELECT run_failed(jsonb_populate_record(NULL::run_worker, %L), jsonb_populate_record(NULL::failure, %L)) AS w OFFSET 0) AS x',
+	jsonb_build_object('run', :run, 'table_number', 4, 'failures', failures, 'conns', '{}'), jsonb_build_object('state', state, 'message', 'm', 'detail', 'd'))) AS said
+FROM (VALUES ('08006', 0), ('08006', 1), ('57P01', 0), ('57P02', 0), ('57P03', 0), ('57P05', 0), ('40001', 1), ('40P01', 1), ('57014', 0), ('XX000', 0), ('40001', 2)) AS v(state, failures);
+SELECT table_number, status, sqlstate, detail FROM pg_temp.tables WHERE run = :run AND table_number = 4;
+-- a page has the details of some tables of a run, also without the ranges that slices by blocks do not have
+SELECT count(iblt_run_add(pg_temp.a_table(jsonb_build_object('run', :run, 'table_number', g, 'number', 0, 'generation', 1, 'relation', 't' || g, 'status', 'differs', 'at_end', true, 'kept', 0, 'missing', 1, 'extra', 0, 'changed', 0, 'unconfirmed', 0, 'started_at', '2020-01-01')))) AS tables FROM generate_series(11, 31) AS g;
+SELECT array(SELECT DISTINCT m[1] FROM regexp_matches(iblt_audit_report(:run, 'html'), 'The page shows ([^<]*)', 'g') AS m ORDER BY 1) AS left_out;
+-- a number that is null is that of no run
+SELECT pg_temp.said('SELECT iblt_audit_recheck(NULL)') AS recheck, pg_temp.said('SELECT run_open(jsonb_populate_record(NULL::run_worker, ''{"peers": [null, null]}''), NULL)') AS open;
+-- a report says when a run ended, and not when somebody asked for it
+BEGIN;
+SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"status": "equal", "finished_at": "2020-01-01T01:02:03Z"}'))) AS tables FROM pg_temp.tables AS t WHERE run = :run;
+CREATE VIEW pg_temp.ended AS SELECT run, form, substring(iblt_audit_report(run, form), '(?:finished": "|seconds\{[^}]*\} |ended at )([^"<|\n,]*)') AS ended FROM (SELECT DISTINCT run FROM pg_temp.tables) AS r, unnest('{json,prometheus,html,nagios}'::text[]) AS form;
+SELECT form, ended FROM pg_temp.ended WHERE run = :run;
+SELECT (t).status, (t).finished_at FROM (SELECT run_replace(jsonb_populate_record(NULL::run_worker, '{}'), pg_temp.a_table(to_jsonb(x)), '{}', NULL) AS t FROM pg_temp.tables AS x WHERE run = :run AND table_number = 11 OFFSET 0) AS y;
+SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"status": null, "finished_at": null}'))) FROM pg_temp.tables AS t WHERE run = :run AND table_number = 11;
+SELECT form, extract(epoch FROM CASE form WHEN 'json' THEN ended::timestamptz WHEN 'prometheus' THEN to_timestamp(ended::float8) END) > extract(epoch FROM now()) - 60 AS now FROM pg_temp.ended WHERE run = :run;
+ROLLBACK;
+-- runs that did not get further for so long are deleted, unless a session works on them
+SELECT iblt_audit_prune('1 day') AS pruned, (SELECT count(*) FROM pg_temp.tables WHERE run = :run) AS tables;
+SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"finished_at": null, "started_at": "2020-01-02"}'))) AS tables FROM pg_temp.tables AS t WHERE run = :run;
+SELECT iblt_audit_prune(now() - '2020-01-01 12:00') AS pruned, (SELECT count(*) FROM pg_temp.tables WHERE run = :run) AS tables;
+SELECT iblt_run_begin(jsonb_populate_record(NULL::run_head, jsonb_build_object('run', 0, 'table_number', 0, 'number', 0, 'target', 'tables', 'started_at', now()))) - :run AS next;
+BEGIN;
+SELECT iblt_run_lock(:run, 0, 1, true);
+SELECT w.run = :run AS this, w.pids = ARRAY[pg_backend_pid()] AS we FROM run_workers() AS w;
+SELECT iblt_audit_prune('1 day') AS pruned, (SELECT count(*) FROM run_workers() AS w WHERE w.run = :run + 1) AS others;
+COMMIT;
+SELECT iblt_audit_prune('1 day') AS pruned, (SELECT count(*) FROM pg_temp.tables WHERE run = :run) + (SELECT count(*) FROM pg_temp.differences WHERE run = :run) AS rows;

@@ -11,7 +11,7 @@ CREATE FUNCTION plan_of(here regclass, there regclass, options jsonb DEFAULT '{}
 		jsonb_populate_record(iblt_internal.compare_options('a test', here, false, NULL, jsonb_populate_record(NULL::iblt_internal.options, '{"max_differences": 100000, "content": "none", "cast_types": true, "extra_columns": "ignore", "recheck": 0, "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}')), options))
 $$;
 CREATE FUNCTION refusal(here regclass, there regclass, options jsonb DEFAULT '{}') RETURNS text LANGUAGE sql AS $$
-	SELECT iblt_internal.slice_refusal(plan_of(here, there, options))
+	SELECT iblt_internal.slice_problem(plan_of(here, there, options))
 $$;
 CREATE FUNCTION outcome(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -80,6 +80,16 @@ SELECT * FROM sliced('mine', 'theirs', 300);
 SELECT * FROM same('mine', 'theirs', 300);
 SELECT * FROM same('mine', 'theirs', 1000000);
 SELECT * FROM same('mine', 'theirs', 70, '{"condition": "id % 3 <> 0 -- every"}');
+-- a table of a run starts again if its slices would not all be of the same columns and rows
+CREATE FUNCTION shape(options jsonb) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	w iblt_internal.run_worker;
+BEGIN
+	w.plan := slices.plan_of('mine', 'theirs', options);
+	RETURN (iblt_internal.run_see(w)).shape;
+END $$;
+SELECT change, shape(change) = shape('{}') AS same FROM unnest(ARRAY['{}', '{"seed": 5}', '{"condition": "id > 0"}', '{"condition": "id > 0", "peer_condition": "id > 1"}', '{"exclude": ["v"]}']::jsonb[]) AS change;
+SELECT shape('{"condition": "id > 0"}') = shape('{"peer_condition": "id > 0"}') AS same;
 -- one side is empty
 CREATE TABLE none (LIKE mine INCLUDING ALL);
 SELECT lo, hi, rows_here, rows_there, cardinality(differences) FROM sliced('none', 'mine', 400);
@@ -199,6 +209,8 @@ SELECT regexp_replace(refusal('icu', 'icu2'), '[0-9.]+\)', 'N)') LIKE 'index sli
 SELECT refusal('two', 'icu_bytes') IS NULL AS by_bytes;
 UPDATE pg_collation SET collversion = NULL WHERE collname = 'und-x-icu';
 SELECT refusal('icu', 'icu2');
+-- by which order collations sort
+SELECT collname, regexp_replace(o.sorted, ' [0-9][0-9.]*', ' N') AS sorted, o.problem FROM pg_collation AS c, iblt_internal.collation_order(c.oid) AS o WHERE collname IN ('C', 'POSIX', 'folded', 'und-x-icu') ORDER BY collname COLLATE "C";
 ROLLBACK;
 
 -- Partitions: the indexes of those are read that a slice is in.  A plan is looked at as a slice has it.
@@ -334,6 +346,30 @@ RESET min_parallel_table_scan_size;
 SELECT outcome($$SELECT count(id) FROM slices.wages TABLESAMPLE iblt_internal.iblt_blocks_at_rest(0, 1, 0, now(), '0/0', '0')$$);
 RESET ROLE;
 SELECT outcome($$SELECT count(*) FROM slices.clerks$$) AS by_the_right_of_its_owner;
+-- blocks that are, or are not, as they were at a moment
+CREATE FUNCTION at_rest(hi int DEFAULT 1, relation regclass DEFAULT 'wages', file oid DEFAULT NULL, started timestamptz DEFAULT pg_postmaster_start_time(),
+	lsn pg_lsn DEFAULT iblt_internal.iblt_wal_position(), behind bigint DEFAULT 0) RETURNS text LANGUAGE sql AS $$
+	SELECT outcome(format('SELECT xmin FROM %s TABLESAMPLE iblt_internal.iblt_blocks_at_rest(0, %s, %s, %L, %L, %L)', relation, hi, coalesce(file, pg_relation_filenode(relation)),
+		started, lsn, pg_snapshot_xmin(pg_current_snapshot())::text::bigint - behind))
+$$;
+SELECT at_rest(), at_rest(0);
+SELECT at_rest(2);
+SELECT at_rest(file => 1);
+SELECT at_rest(started => now());
+SELECT at_rest(lsn => '0/0');
+SELECT at_rest(behind => 1000), at_rest(0, behind => 1000) AS none_is_looked_at;
+SELECT at_rest(behind => -1000000);
+BEGIN;
+SELECT id FROM wages WHERE id = 14 FOR UPDATE;
+SELECT at_rest() AS a_lock;
+DELETE FROM wages WHERE id = 14;
+SELECT at_rest();
+ROLLBACK;
+SELECT at_rest() AS none_is_left;
+CREATE UNLOGGED TABLE unlogged (id int);
+SELECT at_rest(0, 'unlogged');
+DROP TABLE unlogged;
+DROP FUNCTION at_rest;
 -- rows that a policy hides
 GRANT SELECT ON wages TO regress_iblt_clerk;
 ALTER TABLE wages ENABLE ROW LEVEL SECURITY;
@@ -487,12 +523,28 @@ INSERT INTO t TABLE h;
 ANALYZE;
 -- where slices begin is guessed by the statistics of one table
 SELECT count(iblt_internal.run_probe(relation, 'id')) AS probed FROM unnest('{h,t}'::regclass[]) AS relation;
+CREATE TABLE sparse (id int);
+INSERT INTO sparse SELECT i FROM generate_series(1, 2000) AS i;
+SELECT relation, p ->> 'rows' AS rows, p ->> 'file' ~ '^\d+$' AS a_file, p ->> 'file' ~ '^[0-9a-f]{32}$' AS files FROM unnest('{h,crossed}'::text[]) AS relation, LATERAL iblt_internal.run_probe(relation::regclass, NULL) AS p;
+SELECT (p ->> 'rows')::bigint BETWEEN 600 AND 800 AS without_statistics FROM iblt_internal.run_probe('sparse', NULL) AS p;
+SELECT here, there, buckets, iblt_internal.slice_may_count(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('buckets', buckets, 'here', jsonb_build_object('most_rows', here), 'there', jsonb_build_object('most_rows', there)))) AS counts
+FROM (VALUES (9586980, 9586980, NULL), (9586981, 0, NULL), (0, 9586981, NULL), (NULL, 0, NULL), (0, NULL, NULL), (0, 0, 16)) AS v(here, there, buckets);
+-- a table of Citus on either side
+SELECT distributed, iblt_internal.slice_problem(jsonb_populate_record(NULL::iblt_internal.plan, jsonb_build_object('is_unique', true, distributed, '{"distributed": true}'::jsonb))) AS refused FROM unnest('{here,there}'::text[]) AS distributed;
 -- a relation without a page has nothing to look up
 CREATE TABLE empty (id int PRIMARY KEY);
 SELECT iblt_internal.sample_slice_index('empty', '{id}', false, false) AS looked_up;
 -- the guess is behind the bound before it: of too few rows, or near to the last value that is known, the index is walked
 SELECT lo, rows, estimate, iblt_internal.slice_guess(plan_of('h', 't'), '{1,1001,2001}', lo, rows, estimate)
-FROM (VALUES (NULL::text[], 100, 2000), ('{501}', 100, 2000), ('{501}', 1, 1000000), ('{1}', 500, 2000), ('{1801}', 500, 2000), ('{2001}', 500, 2000)) AS v(lo, rows, estimate);
+FROM (VALUES (NULL::text[], 100, 2000), ('{501}', 100, 2000), ('{501}', 1, 1000000), ('{1}', 500, 2000), ('{1801}', 500, 2000), ('{2001}', 500, 2000), (NULL, 100, 0), ('{0}', 100, 2000), ('{1001}', 900, 2000), ('{1001}', 1000, 2000), ('{2002}', 100, 2000)) AS v(lo, rows, estimate);
+SELECT bounds, iblt_internal.slice_guess(plan_of('h', 't'), bounds, '{5}', 100, 2000) FROM (VALUES ('{1000}'::text[]), ('{1000,1100}'), (NULL)) AS v(bounds);
+-- of texts, it is one of the values that are known
+CREATE TABLE hw (id text COLLATE "C" PRIMARY KEY);
+CREATE TABLE tw (LIKE hw INCLUDING ALL);
+INSERT INTO hw SELECT to_char(i, 'FM0000') FROM generate_series(1, 2000) AS i;
+INSERT INTO tw TABLE hw;
+SELECT lo, rows, estimate, iblt_internal.slice_guess(plan_of('hw', 'tw'), '{0001,1001,2000}', lo, rows, estimate)
+FROM (VALUES (NULL::text[], 1000, 2000), (NULL, 999, 2000), ('{0500}', 1000, 2000), ('{1001}', 1000, 2000), ('{1500}', 400, 2000), ('{2000}', 100, 2000)) AS v(lo, rows, estimate);
 -- on one side: it shows as a difference, until amcheck says what it is
 BEGIN;
 SELECT keep_up('h_pkey', false);
@@ -545,6 +597,30 @@ INSERT INTO many SELECT i, nullif(i % 3, 0), 'v' FROM generate_series(3001, 3100
 SELECT keep_up('many_a', true);
 SELECT rows, lost, index FROM iblt_internal.iblt_index_sample('many', '{id}', false, 1000, 1000000, 0.5);
 SELECT rows, lost, index FROM iblt_internal.iblt_index_sample('many', '{id}', true, 1000, 1000000, 0.5);
+ROLLBACK;
+-- an index that is new while an old transaction lives, and one that lacks what that one may see
+CREATE TABLE recent (id int, v int) WITH (fillfactor = 50, autovacuum_enabled = off);
+INSERT INTO recent SELECT i, i FROM generate_series(1, 100) AS i;
+BEGIN;
+SELECT pg_current_xact_id() IS NOT NULL AS begun;
+CREATE INDEX recent_id ON recent (id);
+SELECT * FROM iblt_internal.iblt_index_sample('recent', '{id}', false, 1000, 1000000, 0);
+UPDATE recent SET v = v + 1 WHERE id = 7;
+CREATE INDEX recent_v ON recent (v);
+SELECT i.indcheckxmin, s.* FROM iblt_internal.iblt_index_sample('recent', '{v}', false, 1000, 1000000, 0) AS s, pg_index AS i WHERE i.indexrelid = 'recent_v'::regclass;
+ROLLBACK;
+-- nothing is written where nothing may be
+BEGIN READ ONLY;
+SELECT outcome($$SELECT iblt_internal.iblt_run_add(r) FROM (SELECT NULL::iblt_internal.run_table) AS x(n), LATERAL jsonb_populate_record(n, '{"run": 1, "table_number": 1, "number": 0}') AS r$$);
+SELECT outcome($$SELECT iblt_internal.iblt_run_remove(NULL::iblt_internal.run_table, 0, NULL, NULL, NULL)$$);
+ROLLBACK;
+-- rows that are null
+SELECT outcome($$SELECT iblt_internal.iblt_run_add(NULL::iblt_internal.run_table)$$), outcome($$SELECT iblt_internal.iblt_run_put(NULL::iblt_internal.run_table)$$);
+-- a store that is not one of ours any more
+BEGIN;
+SET LOCAL allow_system_table_mods = on;
+UPDATE pg_class SET relkind = 'r', relhasrules = false WHERE oid = 'iblt_internal.run_table'::regclass;
+SELECT outcome($$SELECT iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, NULL, NULL, NULL)$$);
 ROLLBACK;
 -- an index that has another order than its collation, as after an upgrade of a library
 CREATE TABLE sh (id text COLLATE "und-x-icu" PRIMARY KEY, v text);

@@ -91,7 +91,7 @@ both('CREATE SCHEMA odd; CREATE TABLE odd.a (id int PRIMARY KEY); CREATE TABLE o
 $here->safe_psql('postgres', 'DROP TABLE odd.there; ALTER TABLE odd.a ADD more int');
 $there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE bigint; UPDATE odd.z SET v = 0 WHERE id = 7');
 {
-	my $run = begin_run("schema => 'odd', rows => true");
+	my $run = begin_run("schema => 'odd', rows => true, recheck => 1");
 	my $rows = tables($run);
 	my %audit = %{ (audit("schema => 'odd'"))[0] };
 	foreach my $name (sort keys %audit)
@@ -101,6 +101,7 @@ $there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE bigint; UPDATE
 		like($mine->{detail} // '', qr/^\Q${\ ($row->{detail} \/\/ '')}\E/, 'with its detail');
 	}
 	is($here->safe_psql('postgres', "SELECT here->>'v', there->>'v', side FROM iblt_audit_differences WHERE run = $run"), '7|0|both', 'rows => true keeps both rows');
+	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_recheck($run, $peer); SELECT confirmed FROM iblt_audit_differences WHERE run = $run"), "odd.z|1|1|differs\nt", 'recheck => 1 confirms it, also when it is looked at again');
 	my $state = run_row($run);
 	is("$state->{state} $state->{tables_not_compared} $state->{tables_that_differ}", 'finished 3 1', 'and the run is finished');
 	$there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE int; UPDATE odd.z SET v = 7 WHERE id = 7');
@@ -119,6 +120,12 @@ $there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE bigint; UPDATE
 	like($error->("$peer, schema => 'odd', max_lag => 'much'"), qr/22023.*max_lag/, 'max_lag');
 	like(failure("BEGIN; CALL iblt_audit_run($peer, schema => 'odd')"), qr/2D000.*invalid transaction termination/, 'in a transaction block');
 	like(failure("CALL iblt_audit_resume(987654)"), qr/42704.*there is no run 987654/, 'no such run');
+	# also an error that iblt does not raise, since the connection string may hold a password
+	$here->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.run_lag_limit(text) RENAME TO nobody_knows');
+	my $unknown = $error->("$peer, schema => 'odd'");
+	like($unknown, qr/42883: function run_lag_limit\(text\) does not exist/, 'another error');
+	unlike($unknown, qr/PL\/pgSQL function (?!iblt_)|SQL statement/, 'without the context of private functions');
+	$here->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.nobody_knows(text) RENAME TO run_lag_limit');
 	is($here->safe_psql('postgres', 'SELECT count(*) FROM iblt_audit_runs'), '2', 'and no run is left of these');
 }
 
@@ -139,7 +146,7 @@ $here->safe_psql('postgres', 'GRANT USAGE ON SCHEMA "db ""link" TO PUBLIC');
 	like($see->('bob', "SELECT iblt_internal.iblt_run_lock($mine, 0, 0, true)"), qr/there is no run/, 'nor lock it');
 	like($see->('bob', 'SELECT * FROM iblt_internal.run_head'), qr/permission denied/, 'nor read the store');
 	my $differing = "ROW((SELECT oid FROM pg_roles WHERE rolname = 'postgres'), $mine, 1, 0, 'x', 1, '1', 'here', NULL, NULL, NULL, 1, 0, now(), NULL)::iblt_internal.run_difference";
-	my $table = qq{jsonb_populate_record(NULL::iblt_internal.run_table, '{"run": $mine, "item": 2, "number": 0, "relation": "x", "status": "equal"}')};
+	my $table = qq{jsonb_populate_record(NULL::iblt_internal.run_table, '{"run": $mine, "table_number": 2, "number": 0, "relation": "x", "status": "equal"}')};
 	foreach my $call (map { ("iblt_run_add($_)", "iblt_run_put($_)") } $differing, $table)
 	{
 		like($see->('bob', "SELECT iblt_internal.$call"), qr/there is no run $mine of this role/, 'nor add rows to it: ' . substr($call, 0, 12));
@@ -264,6 +271,11 @@ my $standby = standby($there, 'standby');
 	# a pause after it would be 999 times as long
 	$row = tables(begin_run("'{t_none}', max_load => 0.001, progress => false"))->{'public.t_none'};
 	cmp_ok($row->{wall_ms} / $row->{work_ms}, '<', 100, 'no pause after the last slice');
+	# also behind other tables: a pause would take an hour
+	both('CREATE TABLE t_zero (id int PRIMARY KEY)');
+	$row = tables(begin_run("'{t_bigint}', max_time => '0 s', progress => false"))->{'public.t_bigint'};
+	is("$row->{status} " . ($row->{rows_estimated} > 1000 ? 'estimated' : $row->{rows_estimated}), 'waiting estimated', 'a table that waits says how many rows it may have');
+	is(run_row(begin_run("'{t_zero,t_none}', slice_ms => 10, max_rate => 1, progress => false"))->{state}, 'finished', 'nor after that of the last of several tables');
 	like($here->safe_psql('postgres', "CALL iblt_audit_run($peer, '{t_empty}', progress => false); SELECT \"db \"\"link\".dblink_get_connections() IS NULL"), qr/^t$/m,
 		'the connection is closed at the end');
 	replayed($there, $standby);
@@ -274,15 +286,25 @@ my $standby = standby($there, 'standby');
 	my ($session, $paused) = start_run("'{t_bigint}', max_lag => '1 MB'");
 	wait_for($here, "SELECT state LIKE 'paused: replication lags by more than 1 MB' FROM iblt_audit_runs WHERE run = $paused");
 	pass('max_lag pauses, and says so');
+	is($standby->safe_psql('postgres', "SELECT (iblt_internal.run_lag() ->> 'seconds')::numeric > 0"), 't', 'a standby that has received more than it replayed is late');
 	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 	finish($session);
 	like($session->{err}, qr/pauses: replication lags.*goes on.*is finished/s, 'until it has caught up');
+	replayed($there, $standby);
+	# a record may come at any moment
+	is($standby->safe_psql('postgres', "SELECT bool_or(iblt_internal.run_lag() ->> 'seconds' = '0') FROM generate_series(1, 100)"), 't', 'a standby that has replayed all does not lag, however long ago that was');
+	my $other = IbltTest::Session->new($here);
+	my $waiting = begin_run("'{t_bigint,t_none}', max_time => '0 s', progress => false");
+	$other->run("BEGIN; SELECT iblt_internal.iblt_run_lock($waiting, 1, 0, true)");
+	is($here->safe_psql('postgres', "SET lock_timeout = '1s'; SET search_path = iblt_internal, public; SELECT (n.t).table_number, (n.busy).table_number FROM run_next($waiting) AS n"), '2|1', 'a session goes past a table that another one begins');
+	$other->quit;
 }
 
 # --- pruning ---------------------------------------------------------------------------------------------
 
 is($here->safe_psql('postgres', "SELECT iblt_audit_prune()"), '0', 'iblt_audit_prune spares what is young');
 cmp_ok($here->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')"), '>', 5, 'and deletes what is not');
-is($here->safe_psql('postgres', 'SELECT (SELECT count(*) FROM iblt_audit_runs) + (SELECT count(*) FROM iblt_audit_tables) + (SELECT count(*) FROM iblt_audit_differences) + (SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_range, own => false))'), '0', 'with all that is of it');
+is($here->safe_psql('postgres', q{SELECT format('SELECT count(*) FROM (%s) AS r', string_agg(format('SELECT FROM iblt_internal.iblt_run_rows(NULL::%s, own => false)', oid::regclass), ' UNION ALL '))
+	FROM pg_class WHERE relnamespace = 'iblt_internal'::regnamespace AND relkind = 'm' AND relname LIKE 'run\_%' AND relname <> 'run_last' \gexec}), '0', 'with all that is of it in any store');
 
 done_testing();

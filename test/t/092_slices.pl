@@ -28,12 +28,12 @@ $here->safe_psql('postgres', q{CREATE FUNCTION sliced(relation regclass, peer te
 		plan := iblt_internal.prepare(conns, relation, NULL, jsonb_populate_record(iblt_internal.compare_options('iblt sliced', relation, false, NULL,
 			jsonb_populate_record(NULL::iblt_internal.options, '{"max_differences": 100000, "content": "none", "cast_types": false, "extra_columns": "warn", "recheck": 0,
 			"timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}')), options || '{"label": "iblt sliced"}'));
-		note := iblt_internal.slice_refusal(plan);
+		note := iblt_internal.slice_problem(plan);
 		IF note IS NULL AND thorough IS NOT NULL THEN
 			note := iblt_internal.slice_guard(plan, thorough);
 		END IF;
 		LOOP
-			hi := CASE WHEN iblt_internal.slice_refusal(plan) IS NOT NULL THEN NULL WHEN estimate IS NULL THEN iblt_internal.slice_next(plan, lo, size)
+			hi := CASE WHEN iblt_internal.slice_problem(plan) IS NOT NULL THEN NULL WHEN estimate IS NULL THEN iblt_internal.slice_next(plan, lo, size)
 				ELSE iblt_internal.slice_guess(plan, ((iblt_internal.run_probes(plan))[1] ->> 'histogram')::text[], lo, size, estimate) END;
 			plan.lo := lo;
 			plan.hi := hi;

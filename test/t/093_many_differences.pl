@@ -165,6 +165,15 @@ subscribed($there, 1);
 	my ($looked, $waited) = $session->{err} =~ /looking \d+ keys up on both sides, 1[0-9]00 of (\d+) are done.*waiting for replication, to look at (\d+) keys/s;
 	is($waited, $looked, 'all of them waited');
 	is(scalar(() = $session->{err} =~ /waiting for replication/g), 1, 'once');
+
+	# The WAL writer writes whole pages, and what transactions have written that have ended.  The
+	# rest of a record of another one stays in memory.
+	my $size = q{current_setting('wal_block_size')::int};
+	$here->safe_psql('postgres', 'SET synchronous_commit = off; SELECT pg_current_xact_id()');
+	$lock = IbltTest::Session->new($here);
+	$lock->run("BEGIN; SELECT pg_logical_emit_message(false, '', repeat('x', $size))");
+	wait_for($here, "SELECT pg_current_wal_flush_lsn() - '0/0' >= trunc((pg_current_wal_insert_lsn() - '0/0') / $size) * $size");
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('by_two', $peer, timeout => '5 s') WHERE confirmed"), lines($drift), 'nor is a record that is not flushed as a whole waited for');
 	$_->quit foreach ($lock, $session);
 	$there->safe_psql('postgres', 'DROP SUBSCRIPTION sub');
 }
@@ -211,6 +220,8 @@ foreach my $table (qw(sampled sampled_text))
 	is($session->run('SELECT complete, parts, estimated = differences FROM iblt_compare_stats()'), 't||t', "$table: complete");
 	$session->quit;
 }
+# With this seed, three parts in turn, each half as large as the one before, have more than one of them.
+cmp_ok(lines($here->safe_psql('postgres', "SET client_min_messages = error; SELECT key FROM iblt_compare('sampled', $peer, max_differences => 1, on_too_many => 'sample', recheck => 0, seed => 94)")), '<=', 1, 'a sample of one');
 # Rows that may be in flight are not sampled.
 like(failure("SELECT * FROM iblt_compare('sampled', $peer, on_too_many => 'sample', max_differences => 1000, recheck => 1, timeout => '0 s')"), qr/IB003: too many differences to confirm/, 'rows that may be in flight are an error');
 like(failure("SELECT * FROM iblt_compare('sampled', $peer, on_too_many => 'some')"), qr/22023: on_too_many must be error or sample/, 'what is not an answer to too many');

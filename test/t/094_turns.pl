@@ -89,7 +89,7 @@ my ($run_sent, $run_received, undef, undef, $run_asked) = $proxy->counted;
 note("$many small tables by a run: $run_sent bytes sent, $run_received received, $run_asked questions");
 is($run_asked, 4, 'a run takes no more');
 cmp_ok($run_sent + $run_received, '<=', $many * 400, 'and no more bytes');
-is($here->safe_psql('postgres', "SELECT status, count(*), min(rows_here), max(rows_there), bool_and(percent = 100), count(finished_at) FROM iblt_audit_table_stats GROUP BY status"), "equal|$many|20|20|t|$many", 'and says the same');
+is($here->safe_psql('postgres', "SELECT status, count(*), min(rows_here), max(rows_there), bool_and(percent = 100), count(finished_at), min(slices), max(slices), max(missing + extra + changed + unconfirmed) FROM iblt_audit_table_stats GROUP BY status"), "equal|$many|20|20|t|$many|1|1|0", 'and says the same');
 $here->safe_psql('postgres', "CALL iblt_audit_run(${\ literal($proxy->connstr)}, schema => 'many', slice_ms => 200, progress => false)");
 is(($proxy->counted)[4], 10, 'with less time for a slice, fewer tables are compared together');
 # A third database asks each of the two as often, and takes their questions at the same time.
@@ -144,7 +144,7 @@ foreach my $case (@cases)
 		my $by_run = sub {
 			$here->safe_psql('postgres', "CALL iblt_audit_run($peer, $arguments, progress => false, slice_ms => $_[0])");
 			return $here->safe_psql('postgres', q{SELECT coalesce(relation, peer_relation), status, sqlstate, CASE WHEN sqlstate IS NULL THEN concat_ws(' ', rows_here, rows_there, missing, extra, changed, unconfirmed) END
-				FROM iblt_audit_table_stats WHERE run = (SELECT max(run) FROM iblt_audit_runs) ORDER BY number});
+				FROM iblt_audit_table_stats WHERE run = (SELECT max(run) FROM iblt_audit_runs) ORDER BY table_number});
 		};
 		my $whole = $by_run->(1000);
 		cmp_ok($here->safe_psql('postgres', q{SELECT count(*) FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs) AND detail LIKE '%together with other small tables'}), '>', 8, 'a run compares small tables together, too');

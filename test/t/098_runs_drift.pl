@@ -48,7 +48,7 @@ change('run_make_options', 'greatest(compare.max_differences, 100000)', '50');
 	}
 	is(join(' ', @{ $rows->{'public.bare'} }{qw(status sqlstate)}), 'differs IB002', 'one slice cannot be halved: that many differ');
 	is($rows->{'public.zone'}{status}, 'equal', 'with which the run goes on');
-	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, $run) WHERE item <> 3"), '0', 'and no slice is left over');
+	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_slice, $run) WHERE table_number <> 3"), '0', 'and no slice is left over');
 }
 change('run_make_options', 'compare.max_differences := 50', 'compare.max_differences := greatest(compare.max_differences, 100000)');
 {
@@ -79,11 +79,11 @@ $there->safe_psql('postgres', $set->('true'));
 	my $run = begin_run("'{weak}', progress => false");
 	is($verdict->($run), 'error XX002 20000 19999', 'the index of one side lacks a row, which a scan counts: an error');
 	like($detail->($run), qr/^on the peer: an index of public\.weak does not find rows that the table has: Of a sample of 20000 rows, index public\.weak_pkey does not find 1\./, 'and not a difference');
-	change('slice_counts', '268435456', '0');
+	change('slice_may_count', '268435456', '0');
 	$run = begin_run("'{weak}', progress => false");
 	is($verdict->($run), 'differs - 20000 19999', 'in a large table, it is a difference');
 	is($detail->($run), 'read by index public.weak_pkey (not checked) here, public.weak_pkey (not checked) there', 'and the detail says that nobody checked it');
-	change('slice_counts', '0 / 28', '268435456 / 28');
+	change('slice_may_count', '0 / 28', '268435456 / 28');
 	$run = begin_run("'{weak}', check_indexes => true, progress => false");
 	is($verdict->($run), 'error XX002 - -', 'check_indexes: an error');
 	like($detail->($run), qr/^on the peer: index (public\.)?weak_pkey is damaged: amcheck: /, 'that names the index');
@@ -99,11 +99,23 @@ both('VACUUM (INDEX_CLEANUP on) weak');	# the entries of the rows before it name
 	my $run = begin_run("'{weak}', progress => false");
 	is($verdict->($run), 'error XX002 19999 19999', 'the indexes of both sides lack it: a scan counts one more');
 	like($detail->($run), qr/an index of public\.weak does not find rows that the table has: Of a sample of 20000 rows, index public\.weak_pkey does not find 1\./, 'and all rows are looked up');
-	change('slice_counts', '268435456', '0');
+	change('slice_may_count', '268435456', '0');
 	$run = begin_run("'{weak}', progress => false");
 	is($verdict->($run) . ' ' . $detail->($run), 'equal - 19999 19999 read by index public.weak_pkey (not checked) here, public.weak_pkey (not checked) there',
 		'a large table is not counted: the verdict is of what they have, and says so');
-	change('slice_counts', '0 / 28', '268435456 / 28');
+	# the index here lacks another one, which a later slice finds in the block of other rows
+	both("ALTER TABLE weak SET (fillfactor = 50); INSERT INTO weak SELECT i, 'v' FROM generate_series(20001, 20010) AS i WHERE i <> 20006");
+	$here->safe_psql('postgres', "${\ $set->('false')}; UPDATE weak SET id = 20006, v = 'x' WHERE id = 20005; ${\ $set->('true')}");
+	$there->safe_psql('postgres', 'UPDATE weak SET id = 20006 WHERE id = 20005');
+	$run = begin_run("'{weak}', slice_ms => 1, progress => false");
+	like($verdict->($run) . ' ' . tables($run)->{'public.weak'}{slices}, qr/^error XX002 \d+ \d+ \d\d$/, 'a slice finds that an index is damaged');
+	both('REINDEX TABLE weak');
+	$here->safe_psql('postgres', "UPDATE weak SET v = 'v' WHERE id = 20006");
+	like(resume($run), qr/public\.weak was read by a damaged index, it starts again/, 'after REINDEX, the table starts again');
+	is($verdict->($run) . ' ' . (tables($run)->{'public.weak'}{changed} // '-'), 'differs - 20009 20009 1', 'because slices before did not have all rows');
+	both("DELETE FROM weak WHERE id = 2345 OR id > 20000; ${\ $set->('false')}");
+	$_->safe_psql('postgres', "INSERT INTO weak VALUES (2345, '${\ $_->name}'); ${\ $set->('true')}") foreach $here, $there;
+	change('slice_may_count', '0 / 28', '268435456 / 28');
 	like($verdict->(begin_run("'{weak}', check_indexes => true, progress => false")), qr/^error XX002/, 'check_indexes: an error');
 }
 
@@ -132,6 +144,7 @@ both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = true, i
 	both("INSERT INTO twice VALUES (0, 'v')");
 	resume($run, 'max_load => 1, progress => false');
 	is($said->($run), 'equal - compared in one slice: a scan counted other rows than slices had read', 'rows were added behind a run: compared once more');
+	is(tables($run)->{'public.twice'}{slices}, 1, 'in one slice, which is counted');
 	$run = begin_run("'{twice}', progress => false, max_load => 0.001, max_time => '0.1 s'");
 	both("INSERT INTO twice VALUES (-1, 'v')");
 	$there->safe_psql('postgres', "UPDATE twice SET v = 'x' WHERE id = 90000");
@@ -149,9 +162,17 @@ both("SET allow_system_table_mods = on; UPDATE pg_index SET indisready = true, i
 	$run = begin_run("'{parts}', progress => false");
 	is(join(' ', @{ tables($run)->{'public.parts'} }{qw(status sqlstate)}), 'error XX002', 'a row that slices leave out, because its partition is not for it');
 	like(tables($run)->{'public.parts'}{detail}, qr/does not find rows that the table has \(here\): One has the key \{"id": 80000\}/, 'which a scan finds');
-	like($said->(scalar begin_run("'{twice}', progress => false")), qr/^equal - read by index public\.twice_pkey \(not checked\) here, public\.twice_pkey \(not checked\) there; a scan counted as many rows$/,
+	$run = begin_run("'{twice}', progress => false");
+	like($said->($run), qr/^equal - read by index public\.twice_pkey \(not checked\) here, public\.twice_pkey \(not checked\) there; a scan counted as many rows$/,
 		'and an equal one says that it has counted');
+	is($here->safe_psql('postgres', "SELECT done > 1, cut - done, rows_here, rows_there, missing + extra + changed + unconfirmed FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, $run)"), 't|1|100000|100000|0', 'which is not one of its slices');
 }
+
+# --- no index of the planner's --------------------------------------------------------------
+
+both('CREATE TABLE nowhere (id int PRIMARY KEY) PARTITION BY RANGE (id)');
+is($here->safe_psql('postgres', "SELECT range, rows_here, rows_there, missing FROM iblt_compare_ranges('nowhere', $peer)"), '1|0|0|0', 'a table that cannot be cut, because the planner finds no index, is one range');
+is(join(' ', map { $_->{status} . ' ' . $_->{detail} } tables(scalar begin_run("'{nowhere}', progress => false"))->{'public.nowhere'}), 'equal compared in one slice: the planner finds no index to cut a relation into slices', 'and one slice');
 
 # --- a subscriber under load -----------------------------------------------------------------
 

@@ -292,6 +292,9 @@ foreach my $method (qw(plain auto))
 }
 like(failure("SELECT * FROM iblt_repair('t', peer_relation => 'nokey', direction => 'pull', method => 'plain')"), qr/0A000: .*there is no peer/, 'no peer');
 is(repair("'t'"), "delete preview 1\ninsert preview 1\nupdate preview 3", 'a preview');
+$here->safe_psql('postgres', 'CREATE TABLE refers (t int REFERENCES t ON DELETE CASCADE); INSERT INTO refers SELECT id FROM t');
+like(repair("'t'"), qr/^delete preview with all such rows: 1 row of public.refers refers to such rows by constraint refers_t_fkey ON DELETE CASCADE 1$/m, 'rows that would go, too');
+$here->safe_psql('postgres', 'DROP TABLE refers');
 is(plain("'t'"), truth('t', 'id'), 'changes nothing');
 is(repair("'t'", "apply => true, deletes => false, condition => 'id > 100'"), "delete skipped deletes => false 1\ninsert applied 1\nupdate applied 1", 'a part');
 is(plain("'t'"), truth('t', 'id'), 'is repaired');
@@ -426,7 +429,7 @@ $here->safe_psql('postgres', 'ALTER SUBSCRIPTION down ENABLE');
 
 # Without a subscription, a look some seconds later is all there is.  Few buckets do not
 # tell how many keys differ, so the rows do.
-both('CREATE TABLE alone (id int PRIMARY KEY, v text)');
+both('CREATE TABLE alone (id int PRIMARY KEY, hash text)');
 $there->safe_psql('postgres', 'INSERT INTO alone SELECT g, g FROM generate_series(1, 100) g');
 like(failure("SELECT * FROM iblt_compare('alone', $peer, method => 'plain', max_differences => 50, recheck => 1)"), qr/IB002: too many differences: 100 keys .*\nDETAIL:  No differences are returned\.$/m,
 	'too many, once more');
@@ -436,9 +439,10 @@ like(failure("SELECT * FROM iblt_compare('alone', $peer, method => 'plain', max_
 	$caller->seen(qr/to look at 15 keys again/);
 	$here->safe_psql('postgres', 'INSERT INTO alone SELECT g, g FROM generate_series(1, 90) g');
 	is($caller->done, '10|t', 'rows that come meanwhile are no differences, with a condition');
+	unlike($caller->{err}, qr/waiting for replication, to compare once more/, 'of few, all are looked at again, without a second sum');
 	$caller->quit;
 }
-$there->safe_psql('postgres', "GRANT SELECT (id, v) ON alone TO stranger");
+$there->safe_psql('postgres', "GRANT SELECT (id, hash) ON alone TO stranger");
 like(failure("SELECT * FROM iblt_compare('alone', " . literal($there->connstr('postgres') . ' user=stranger') . ", method => 'plain', recheck => 1)"), qr/42501: permission denied for row versions of public.alone \(there\)/, 'row versions that may not be read');
 
 # What is asked by its body gives what the function gives.

@@ -54,6 +54,7 @@ my $written = qr/^(on the peer: )?relation "rest" was written to while a run rea
 	cmp_ok($rows->{'public.rest'}{slices}, '>', 3, "slices: $rows->{'public.rest'}{slices}");
 	is($rows->{'public.shuffled'}{status}, 'equal', 'no key, and another order of rows');
 	like($rows->{'public.seen'}{detail}, qr/^compared in one slice: not an ordinary table \(here\)$/, 'a view is one slice');
+	like($here->safe_psql('postgres', "SELECT iblt_audit_report($run, 'html')"), qr/What differs.*public\.drift/s, 'a page shows it, without the ranges that such slices do not have');
 	my $said = sub { my ($name) = @_; return join(' ', @{ $rows->{"public.$name"} }{qw(status sqlstate detail)}) };
 	like($said->('parts'), qr/^not comparable 0A000 a partitioned table is not compared by blocks \(here\): Name its partitions/, 'a partitioned table');
 	like($said->('unlogged'), qr/^not comparable 0A000 blocks of (public\.)?unlogged cannot be proved to be at rest/, 'an unlogged one');
@@ -134,7 +135,7 @@ my $written = qr/^(on the peer: )?relation "rest" was written to while a run rea
 	is($rest->($run, 'extra'), 'differs - 1', 'with nothing of what was found before');
 	$there->safe_psql('postgres', "INSERT INTO rest VALUES (5900, 'v')");
 	my ($session, $two) = start_run("'{rest,drift}', $blocks, max_load => 0.05");
-	wait_for($here, "SELECT slices > 1 FROM iblt_audit_table_stats WHERE run = $two AND number = 1");
+	wait_for($here, "SELECT slices > 1 FROM iblt_audit_table_stats WHERE run = $two AND table_number = 1");
 	my @more = map { background($here, "CALL iblt_audit_resume($two, $peer, max_load => 1)") } (1, 2);
 	finish($_) foreach @more, $session;
 	is($rest->($two, 'rows_here', 'rows_there'), 'equal - 5870 5870', 'three sessions count each row once');

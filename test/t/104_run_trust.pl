@@ -123,10 +123,11 @@ my $peer = literal($node->connstr('peer'));
 	$node->safe_psql($_, 'CREATE TABLE stored (id int PRIMARY KEY); INSERT INTO stored SELECT generate_series(1, 3000)') foreach 'postgres', 'peer';
 	# all, or one slice of several, and the rest of them later
 	my $begin = sub { my ($options) = @_; return $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{stored}', slice_ms => 1, max_load => 0.001, max_time => '0.1 s', progress => false$options)") };
-	my $resumed = sub { my ($run) = @_; my ($rc, $out, $err) = $node->psql('postgres', "CALL iblt_audit_resume($run, $peer, max_load => 1)"); return $err };
+	my $resumed = sub { my ($run) = @_; my ($rc, $out, $err) = $node->psql('postgres', "SET statement_timeout = '20 s'; CALL iblt_audit_resume($run, $peer, max_load => 1)"); return $err };
 	my $state = sub { my ($run) = @_; return $node->safe_psql('postgres', "SELECT concat_ws(' ', status, slices) FROM iblt_audit_table_stats WHERE run = $run") };
 	foreach my $case ([ 'tables', '', 'REFRESH MATERIALIZED VIEW iblt_internal.run_table', '' ],
 		[ 'a slice', '', q{DO $$ DECLARE t iblt_internal.run_table; BEGIN SELECT x.* INTO t FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, %d) AS x; t.cut := t.cut + 1; PERFORM iblt_internal.iblt_run_put(t); END $$}, 'under way' ],
+		[ 'the last slices', '', q{DO $$ DECLARE t iblt_internal.run_table; BEGIN SELECT x.* INTO t FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_table, %d) AS x; t.at_end := true; PERFORM iblt_internal.iblt_run_put(t); END $$}, 'under way' ],
 		[ 'a sketch', ", slice_by => 'blocks'", 'REFRESH MATERIALIZED VIEW iblt_internal.run_sketch', 'error' ])
 	{
 		my ($name, $options, $sql, $after) = @$case;
@@ -145,6 +146,21 @@ my $peer = literal($node->connstr('peer'));
 	$node->safe_psql('postgres', 'REFRESH MATERIALIZED VIEW iblt_internal.run_difference');
 	my ($rc, $out, $err) = $node->psql('postgres', "SELECT * FROM iblt_repair(run => $run, peer => $peer, direction => 'pull', apply => true)");
 	like($err, qr/ERROR:  a part of run $run is not in its store any more/, 'nor are differences repaired that are gone from their store');
+}
+
+# --- tables that have got another name -----------------------------------------------------------
+
+# Small tables, which are compared together. What has the name now was not compared.
+foreach my $method ('sketch', 'plain')
+{
+	$node->safe_psql($_, 'CREATE TABLE swapped AS SELECT 1 AS id; CREATE TABLE beside AS SELECT 1 AS id') foreach 'postgres', 'peer';
+	my $run = $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{swapped,beside}', method => '$method', max_time => '0', progress => false)");
+	$node->safe_psql('postgres', 'ALTER TABLE swapped RENAME TO before; CREATE TABLE swapped AS SELECT 2 AS id');
+	$node->safe_psql('postgres', "CALL iblt_audit_resume($run, $peer, progress => false)");
+	is($node->safe_psql('postgres', "SELECT relation, status, sqlstate FROM iblt_audit_table_stats WHERE run = $run ORDER BY 1"),
+		"public.beside|equal|\npublic.swapped|not comparable|IB004", "$method: a small table that was renamed before a run came to it");
+	$node->safe_psql('postgres', 'DROP TABLE swapped, before, beside');
+	$node->safe_psql('peer', 'DROP TABLE swapped, beside');
 }
 
 $node->stop;

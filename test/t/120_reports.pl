@@ -77,8 +77,10 @@ script_is([ '--json', @shop ], 1, qr/^\{"verdict": "differs"/, $summary, '--json
 script_is([ 'peer=node_b', 'tables={shop.notes}' ], 2, qr/^could not tell: 1 of 1 table not compared, tables=\{shop\.notes\}\n/,
 	"could not tell: 1 of 1 table not compared, tables={shop.notes}\n  shop.notes not comparable: relation shop.notes does not exist on the peer\n", 'could not tell');
 script_is([ 'peer=node_b', 'schema=nosuch' ], 2, '', qr/schema "nosuch" does not exist here/, 'no answer');
-script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop\n).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit\.sh: run 1\n.*run 1: shop\.items: differs: 2 missing, 1 extra, 1 changed; read by .*\n\Q$summary\E\z/s, 'a run');
-is($here->safe_psql('postgres', "SELECT iblt_audit_report(1, 'summary', 'schema=shop')") . "\n", $summary, 'in SQL');
+my $ended = qr/, ended at \d{4}(?:-\d\d){2} \d\d(?::\d\d){2} UTC\n/;
+my $of_run = join $ended, map { quotemeta } split /(?<=schema=shop)\n/, $summary;
+script_is([ '--run', @shop ], 1, qr/\A(differs: 1 of 3 tables, 1 not compared, schema=shop$ended).*\ndiffers +shop\.items .*\n    read by index.*\nequal /s, qr/\Aiblt-audit\.sh: run 1\n.*run 1: shop\.items: differs: 2 missing, 1 extra, 1 changed; read by .*\n$of_run\z/s, 'a run');
+like($here->safe_psql('postgres', "SELECT iblt_audit_report(1, 'summary', 'schema=shop')") . "\n", qr/\A$of_run\z/, 'in SQL');
 is($here->safe_psql('postgres', "SELECT iblt_audit_report(json_agg(a), 'text', 'schema=shop') FROM iblt_audit('node_b', schema => 'shop', extra_columns => 'error') AS a") . "\n", $text,
 	'in SQL, of an audit');
 script_is([ '--run', @shop, 'max_time=0 s' ], 2, qr/\Acould not tell: 3 of 3 tables not compared, schema=shop\n/, qr/shop\.items waiting\n/, 'a run that has not begun');
