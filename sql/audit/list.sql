@@ -225,7 +225,7 @@ BEGIN
 	LOOP
 		members := ARRAY(SELECT n FROM generate_subscripts(items, 1) AS n,
 				LATERAL (SELECT (items[n]).*) AS i
-			WHERE parent.leaves ? format('%I.%I', i.schema, i.name) AND i.absent IS NOT TRUE
+			WHERE parent.leaves ? format('%I.%I', i.schema, i.name)
 				AND i.problem IS NULL AND i.notes = '{}' AND (i.published).filter IS NULL
 				AND (i.published).unpublished = '{}' ORDER BY n);
 		CONTINUE WHEN members = '{}'

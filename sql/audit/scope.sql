@@ -48,7 +48,7 @@ $$;
 -- An error for a condition of another server's that must not run on the subscriber.
 -- Another server can send any SQL.  The filters of this server hold operators and functions of
 -- PostgreSQL alone.
-CREATE FUNCTION audit_check_filter(subscriber text, filter text, trusted boolean) RETURNS void
+CREATE FUNCTION audit_require_trusted(subscriber text, filter text, trusted boolean) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -77,7 +77,7 @@ DECLARE
 	filter text := (item.published).filter;
 BEGIN
 	IF filter IS NOT NULL THEN
-		PERFORM audit_check_filter(item.subscriber, filter,
+		PERFORM audit_require_trusted(item.subscriber, filter,
 			alone OR trust_filters OR item.subscriber = 'there' AND conns[1] IS NULL);
 		item.condition := CASE WHEN item.subscriber = 'there' OR NOT alone THEN filter END;
 		item.peer_condition := CASE WHEN item.subscriber = 'here' OR NOT alone THEN filter END;

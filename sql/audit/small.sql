@@ -2,8 +2,8 @@
 --
 -- A small table costs little but its questions to the peer.  So both sides are asked about
 -- many of them at once, each with a hash of its description here.  Where that of the peer
--- is the same, the peer answers with a digest of its rows, as this side does.  A table with
--- the same digest is equal.  All others, also those with an error, are compared alone, as if
+-- is the same, the peer answers with a checksum of its rows, as this side does.  A table with
+-- the same checksum is equal.  All others, also those with an error, are compared alone, as if
 -- there was no such question.  plain.sql says how a peer without iblt is asked.
 --
 -- If this side is elsewhere, both are asked without hashes and answer with their own, and this
@@ -40,16 +40,16 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	RETURN CASE WHEN (described ->> 'most_rows')::numeric * 28 <= 1048576
-		THEN audit_hash(convert_to(jsonb_build_array(described -> 'kind', described -> 'plain',
+		THEN audit_hash(convert_to(jsonb_build_array(described -> 'kind', described -> 'ordinary',
 			described -> 'columns', ARRAY(SELECT key - 'index' FROM jsonb_array_elements(
 				described -> 'keys') AS key))::text, getdatabaseencoding())) END;
 END
 $$;
 
--- A digest of a table's rows, and their number; NULL if the table was altered.
+-- A checksum of a table's rows, and their number; NULL if the table was altered.
 -- Relies on: read_heap, in one snapshot behind its lock.
-CREATE FUNCTION audit_digest(described jsonb, options options,
-	OUT digest text, OUT rows bigint) RETURNS record
+CREATE FUNCTION audit_checksum(described jsonb, options options,
+	OUT checksum text, OUT rows bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -57,11 +57,11 @@ DECLARE
 	plan plan := make_plan(s, s, options);
 	answer record;
 BEGIN
-	PERFORM refuse_code(plan);
+	PERFORM check_code(plan);
 	answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
 		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, s, 1)));
 	IF answer.fingerprint = s.fingerprint THEN
-		digest := audit_hash((answer.sketch)::bytea);
+		checksum := audit_hash((answer.sketch)::bytea);
 		rows := (iblt_header(answer.sketch)).rows;
 	END IF;
 END
@@ -69,7 +69,7 @@ $$;
 
 -- What is asked
 
--- What is to be known of a small table: the digest, the number of rows, and what the other
+-- What is to be known of a small table: the checksum, the number of rows, and what the other
 -- side's description cannot tell; NULL if it must be compared alone.
 -- A request of this database has its description, so that it is not made again.  One of another
 -- server that has no hash wants that of here, and of this side the description.
@@ -91,8 +91,8 @@ BEGIN
 	options.seed := request ->> 3;
 	options.content := 'none';
 	options.extra_columns := 'ignore';
-	found := audit_digest(described, options);
-	RETURN jsonb_build_array(found.digest, found.rows, described -> 'identity',
+	found := audit_checksum(described, options);
+	RETURN jsonb_build_array(found.checksum, found.rows, described -> 'identity',
 		described -> 'fingerprint', described -> 'versions', described -> 'version_rights',
 		described -> 'most_rows', described -> 'collations', described -> 'subscriptions',
 		CASE WHEN request ->> 4 IS NULL THEN core END,
@@ -143,6 +143,10 @@ BEGIN
 		IF conns[1] IS NULL THEN
 			PERFORM check_options(item.relid, options.compare);
 			small.here := describe(item.relid, (small.compare).condition);
+			-- by another name, it may have another peer
+			IF small.here ->> 'relation' <> audit_name(item) THEN
+				RETURN NULL;
+			END IF;
 		END IF;
 		RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'described';
 	EXCEPTION WHEN OTHERS THEN
@@ -213,7 +217,7 @@ CREATE FUNCTION audit_equal_small(small audit_small,
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	checked record := audit_check_plan(small.item, plan, small.compare);
+	checked record := audit_adjust_plan(small.item, plan, small.compare);
 	figures figures;
 BEGIN
 	PERFORM require_version_rights(checked.plan);
@@ -308,7 +312,7 @@ BEGIN
 	compared := CASE (options.compare).method
 		WHEN 'plain' THEN plain_compare_small(conns, smalls)
 		ELSE audit_compare_small(conns, smalls) END;
-	FOR i IN 1 .. coalesce(cardinality(compared), 0) LOOP
+	FOR i IN 1 .. cardinality(compared) LOOP
 		one := compared[i];
 		one.total_ms := round(ms(started) / cardinality(smalls), 1);
 		equal[(smalls[i]).n] := one;

@@ -10,7 +10,7 @@ DECLARE
 	names text[] := iblt_field(
 		(CASE subscriber WHEN 'here' THEN plan.here ELSE plan.there END).columns);
 BEGIN
-	PERFORM refuse_names(
+	PERFORM require_none(
 		ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (names)),
 		CASE subscriber WHEN 'here' THEN 'published columns are not here: %s'
 			ELSE 'published columns are not on the peer: %s' END,
@@ -23,12 +23,13 @@ CREATE FUNCTION foreign_kind(s side) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT CASE WHEN s.kind = 'f' THEN 'a foreign table'
-		WHEN s.kind = 'v' AND s.remote THEN 'a view of foreign tables' END
+		WHEN s.remote THEN CASE s.kind WHEN 'v' THEN 'a view of foreign tables'
+			ELSE 'a table with foreign partitions' END END
 $$;
 
--- An error for a table that is a foreign table on a side, or a view of some.
+-- An error for a table that is a foreign table on a side, or has or reads some.
 -- A foreign table that leads to the other side's table would be compared with itself.
-CREATE FUNCTION audit_refuse_foreign(plan plan) RETURNS void
+CREATE FUNCTION audit_check_foreign(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -59,6 +60,11 @@ BEGIN
 	compare.mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'here'], 'null');
 	compare.peer_mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'there'],
 		'null');
+	-- a publisher there names its own columns
+	IF item.subscriber = 'here' AND compare.peer_mapping IS NOT NULL THEN
+		compare.exclude := ARRAY(SELECT mapped_name(compare.peer_mapping, own)
+			FROM unnest(item.exclude) AS own);
+	END IF;
 	-- of published columns, audit_check_columns says more
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'
 		WHEN item.subscriber IS NOT NULL THEN 'later' ELSE 'error' END;
@@ -72,13 +78,13 @@ $$;
 -- replication is not ready, nothing is rechecked, because nothing could be confirmed.
 -- Where the peer does not have the slot of the subscription that is audited, rows are
 -- rechecked all the same.
-CREATE FUNCTION audit_check_plan(INOUT item audit_item,
+CREATE FUNCTION audit_adjust_plan(INOUT item audit_item,
 	INOUT plan plan, compare options) RETURNS record
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	IF item.listed THEN
-		PERFORM audit_refuse_foreign(plan);
+		PERFORM audit_check_foreign(plan);
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
 		PERFORM audit_check_columns(plan, item.subscriber);
@@ -112,7 +118,7 @@ BEGIN
 		options.compare);
 	item := audit_scope(conns, item, options.trust_filters);
 	compare := audit_compare_options(item, options);
-	checked := audit_check_plan(item,
+	checked := audit_adjust_plan(item,
 		prepare(conns, item.relid, audit_peer_name(item), compare), compare);
 	item := checked.item;
 	plan := checked.plan;
@@ -132,8 +138,8 @@ BEGIN
 	RETURN nullif(concat_ws('; ',
 		CASE WHEN unconfirmed = 0 THEN NULL
 			WHEN item.unready THEN 'differences cannot be confirmed: replication of this table is '
-				'not ready (the subscription is disabled or still copies it, or there is a standby '
-				'between the sides)'
+				'not ready (the subscription is disabled or still copies it, or other servers '
+				'replicate to both sides, or there is a standby between the sides)'
 			ELSE format('%s differences could not be confirmed: %s', unconfirmed,
 				unconfirmed_cause()) END,
 		live_said(plan),

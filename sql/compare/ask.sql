@@ -162,6 +162,16 @@ BEGIN
 END
 $$;
 
+-- Takes what places still answer after an error of one of them, for they take no question before
+-- that.
+CREATE FUNCTION ask_discard(places text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM peer_try(place, 0.01) FROM unnest(places) AS place WHERE place IS NOT NULL;
+END
+$$;
+
 -- The texts that places answer.
 CREATE FUNCTION ask_values(places text[], queries text[], pause double precision DEFAULT 0.001,
 	label text DEFAULT NULL, how reading DEFAULT NULL) RETURNS text[]
@@ -211,6 +221,16 @@ DECLARE
 	values text[] := ask_calls(ARRAY[place], call);
 BEGIN
 	RETURN values[1];
+END
+$$;
+
+-- A position in the WAL of a place behind all that is visible there now.
+CREATE FUNCTION position_at(place text) RETURNS numeric
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	RETURN ask_call(place, CASE WHEN peer_is_bare(place) THEN 'wal_position(false)'
+		ELSE 'iblt_wal_position() - ''0/0''::pg_catalog.pg_lsn' END);
 END
 $$;
 

@@ -1,7 +1,7 @@
 -- Comparisons --------------------------------------------------------------------------
 --
 -- iblt_compare calls the steps: prepare (prepare.sql), find_keys (many.sql), and
--- differences, which calls look (lookup.sql), check_index (index.sql) and recheck
+-- differences, which calls look (lookup.sql), check_index (damaged_index.sql) and recheck
 -- (confirm.sql).  doc/internals/walk.md follows one call.
 
 -- The steps after the plan
@@ -197,9 +197,8 @@ BEGIN
 			MESSAGE = 'on_too_many must be error or sample';
 	ELSIF options.method <> 'sketch' THEN
 		options.method := plain_method(conns, options.method);
-		IF options.method = 'plain' AND on_too_many = 'sample' THEN
-			PERFORM plain_refuse('it gives no sample', 'Leave on_too_many out.');
-		END IF;
+		PERFORM plain_check(CASE WHEN options.method = 'plain' AND on_too_many = 'sample'
+			THEN 'it gives no sample' END, 'Leave on_too_many out.');
 	END IF;
 	plan := prepare(conns, relation, peer_relation, options);
 	IF plan.live_problem IS NOT NULL THEN

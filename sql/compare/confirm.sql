@@ -34,7 +34,7 @@ BEGIN
 	IF received = '{}' THEN
 		RETURN false;
 	END IF;
-	written := ask_call(place_of(plan, link.source), 'wal_position(false)');
+	written := position_at(place_of(plan, link.source));
 	-- the position is one before a page header, which has at most 40 bytes
 	RETURN nullif(EXISTS (SELECT FROM unnest(received) AS r
 		WHERE r BETWEEN applied AND written + 40), false);
@@ -66,13 +66,15 @@ BEGIN
 END
 $$;
 
--- How long a source, at this place, may take to flush the WAL of what is visible on it.
--- WAL that the source has not even flushed after a while is of no commit that was visible.
+-- How long a source without iblt may take to flush the WAL of what is visible on it; NULL for
+-- another one, which has flushed it (position_at).
+-- WAL that it has not even flushed after a while is of no commit that was visible.
 CREATE FUNCTION flush_grace(source text) RETURNS interval
 	LANGUAGE sql VOLATILE PARALLEL UNSAFE
 AS $$
 	SELECT greatest('1 s', 5 * ask_one(source,
 		'SELECT pg_catalog.current_setting(''wal_writer_delay'')')::interval)
+	WHERE peer_is_bare(source)
 $$;
 
 -- Waits until the follower of a link has applied everything up to a position; false if that
@@ -122,8 +124,7 @@ BEGIN
 	IF link.slot IS NOT NULL AND NOT wait_position(plan, link, 0, deadline) THEN
 		RETURN false;
 	END IF;
-	RETURN wait_position(plan, link,
-		ask_call(place_of(plan, link.source), 'wal_position(false)')::numeric, deadline);
+	RETURN wait_position(plan, link, position_at(place_of(plan, link.source)), deadline);
 END
 $$;
 
@@ -294,7 +295,7 @@ BEGIN
 	INTO result.ids, result.marks, result.same
 	FROM unnest(differences) WITH ORDINALITY
 		AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,
-			here_digest, there_digest, differs, n)
+			here_checksum, there_checksum, differs, n)
 	LEFT JOIN unnest(before.ids, before.marks, before.same) AS b(id, mark, same) USING (id),
 	LATERAL (SELECT hashtextextended(d.mark, 0)) AS h(mark);
 	result.differences := differences;
@@ -374,7 +375,8 @@ BEGIN
 	RAISE WARNING USING
 		MESSAGE = 'replication of this relation is not ready, differences cannot be confirmed',
 		DETAIL = 'The subscription is disabled or still copies the relation, '
-			'or there is a standby between the sides.';
+			'or other servers replicate to both sides, '
+			'or there is a standby between the sides, or one of a server that is not known.';
 	RETURN false;
 END
 $$;
@@ -386,10 +388,10 @@ CREATE FUNCTION judged(batch held, confirmed boolean) RETURNS difference[]
 AS $$
 BEGIN
 	RETURN ARRAY(SELECT ROW(d.id, d.key, d.side, d.here, d.there, d.here_count, d.there_count,
-			d.mark, judged.confirmed, d.here_digest, d.there_digest, d.differs)::difference
+			d.mark, judged.confirmed, d.here_checksum, d.there_checksum, d.differs)::difference
 		FROM unnest(batch.differences) WITH ORDINALITY
 			AS d(id, key, side, here, there, here_count, there_count, mark, confirmed,
-			here_digest, there_digest, differs, n)
+			here_checksum, there_checksum, differs, n)
 		WHERE batch.same[d.n] = judged.confirmed ORDER BY d.n);
 END
 $$;

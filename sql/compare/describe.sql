@@ -17,6 +17,17 @@ BEGIN
 END
 $$;
 
+-- An error if a side read another relation than it described, as the fingerprint tells.
+CREATE FUNCTION require_side_described(s side, fingerprint text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF fingerprint IS DISTINCT FROM s.fingerprint THEN
+		PERFORM refuse_altered(s.relation, s.side);
+	END IF;
+END
+$$;
+
 -- An error unless both sides read what was described, as two fingerprints tell.
 CREATE FUNCTION require_described(plan plan, here text, there text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -140,6 +151,7 @@ BEGIN
 	EXCEPTION WHEN invalid_schema_name OR undefined_function THEN
 		-- of iblt, or of the condition
 		IF SQLERRM LIKE 'on %: %' THEN
+			PERFORM ask_discard(places);
 			PERFORM require_iblt(place) FROM unnest(places) AS place WHERE place IS NOT NULL;
 		END IF;
 		RAISE;

@@ -84,10 +84,10 @@ END
 $$;
 
 -- A query for the rows of the unique keys in $1 on a side.
--- One line a key, found or not.  A column of such a key is not null, so null says that
--- there is no row.  Lines come in the order of the keys, and an ORDER BY in the aggregates
--- would sort them once more.  "lock" locks the rows, one key after the other, and gives them as
--- they are then.
+-- One line a key, found or not.  A damaged index may lead to the row of another key, which does
+-- not count: PostgreSQL does not compare the row itself with the key.  Lines come in the order
+-- of the keys, and an ORDER BY in the aggregates would sort them once more.  "lock" locks the
+-- rows, one key after the other, and gives them as they are then.
 -- Relies on: an index that check_index checks, in one snapshot behind its lock.
 CREATE FUNCTION lookup_by_key_sql(plan plan, s side, f finder, lock boolean DEFAULT false)
 RETURNS text
@@ -96,7 +96,7 @@ AS $$
 DECLARE
 	rows text := rows_sql(plan, s);
 	listed plan_column[] := listed_columns(plan);
-	found_sql text := format('CASE WHEN t.%I IS NOT NULL THEN ', (plan.key[1]).name);
+	found_sql text := format('CASE WHEN %s THEN ', f.matches);
 	mark text := CASE WHEN plan.versions THEN format(', %s::text AS mark', mark_sql(plan)) END;
 	content text := CASE WHEN plan.content <> 'none' AND listed = '{}'
 		THEN concat(', ', found_sql, format(CASE WHEN plan.content IN ('texts', 'stamp')
@@ -112,7 +112,7 @@ BEGIN
 		f.matches := 'true';
 	END IF;
 	RETURN format('SELECT NULL::text[], NULL::jsonb[], NULL::bigint[], NULL::text[],'
-			' array_agg(digest), %s, %s, %s, %s FROM (SELECT %s END AS digest%s'
+			' array_agg(checksum), %s, %s, %s, %s FROM (SELECT %s END AS checksum%s'
 			' FROM %s LEFT JOIN %s ON %s ORDER BY iblt_k.iblt_n) AS iblt_l',
 		CASE WHEN mark IS NULL THEN 'NULL::text[]' ELSE 'array_agg(mark)' END,
 		CASE WHEN content IS NULL THEN 'NULL::jsonb[]' ELSE 'array_agg(content)' END,
@@ -132,11 +132,11 @@ $$;
 CREATE FUNCTION pairs_by_key_sql(key plan_column[]) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('SELECT id, %s AS key, (h_digest IS NOT NULL)::integer AS h_n,'
-		' (t_digest IS NOT NULL)::integer AS t_n,'
-		' h_digest, t_digest, h_mark, t_mark, h_content, t_content, h_columns, t_columns'
+	SELECT format('SELECT id, %s AS key, (h_checksum IS NOT NULL)::integer AS h_n,'
+		' (t_checksum IS NOT NULL)::integer AS t_n,'
+		' h_checksum, t_checksum, h_mark, t_mark, h_content, t_content, h_columns, t_columns'
 		' FROM (SELECT unnest($3) AS id,'
-		' unnest($1.checksum) AS h_digest, unnest($2.checksum) AS t_digest,'
+		' unnest($1.checksum) AS h_checksum, unnest($2.checksum) AS t_checksum,'
 		' unnest($1.mark) AS h_mark, unnest($2.mark) AS t_mark,'
 		' unnest($1.content) AS h_content, unnest($2.content) AS t_content,'
 		' unnest($1.columns) AS h_columns, unnest($2.columns) AS t_columns) AS u',
@@ -172,17 +172,17 @@ $$;
 
 -- A query for the rows of keys with the hashes in $1 on a side; "rows" are the rows t in
 -- place of those of rows_sql.
--- A line for each key that has rows.  Equal rows are counted, and different ones of a key
--- are digested in order.
+-- A line for each key that has rows.  Equal rows are counted, and the checksums of all rows of a
+-- key are hashed in order.
 -- Relies on: read_heap, or a slice, in one snapshot behind its lock.
 CREATE FUNCTION lookup_by_hash_sql(plan plan, s side, f finder, rows text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(digest),'
+	RETURN format('SELECT array_agg(id), array_agg(key), array_agg(n), array_agg(checksum),'
 			' NULL::bigint[], %s, %s, %s, %s FROM (SELECT id, key, sum(n)::bigint AS n,'
 			' encode(sha256(string_agg(concat(checksum, ''*'', n), '','''
-			' ORDER BY checksum)::bytea), ''hex'') AS digest, sum(mark)::text AS mark,'
+			' ORDER BY checksum)::bytea), ''hex'') AS checksum, sum(mark)::text AS mark,'
 			' %s AS content, CASE sum(n) WHEN 1 THEN min(columns) END AS columns'
 			' FROM (SELECT concat(hash, '' '', key) AS id, key, checksum, count(*) AS n,'
 			' sum(mark) AS mark, (array_agg(content))[1] AS content, min(columns) AS columns'
@@ -212,13 +212,13 @@ CREATE FUNCTION pairs_by_hash_sql() RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT text 'SELECT id, coalesce(h.key, t.key) AS key, h.n AS h_n, t.n AS t_n,'
-		' h.digest AS h_digest, t.digest AS t_digest, h.mark AS h_mark, t.mark AS t_mark,'
+		' h.checksum AS h_checksum, t.checksum AS t_checksum, h.mark AS h_mark, t.mark AS t_mark,'
 		' h.content AS h_content, t.content AS t_content,'
 		' h.columns AS h_columns, t.columns AS t_columns'
-		' FROM unnest($1.id, $1.key, $1.n, $1.digest, $1.mark, $1.content, $1.columns)'
-		' AS h(id, key, n, digest, mark, content, columns)'
-		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.digest, $2.mark, $2.content, $2.columns)'
-		' AS t(id, key, n, digest, mark, content, columns) USING (id)'
+		' FROM unnest($1.id, $1.key, $1.n, $1.rows_checksum, $1.mark, $1.content, $1.columns)'
+		' AS h(id, key, n, checksum, mark, content, columns)'
+		' FULL JOIN unnest($2.id, $2.key, $2.n, $2.rows_checksum, $2.mark, $2.content, $2.columns)'
+		' AS t(id, key, n, checksum, mark, content, columns) USING (id)'
 $$;
 
 -- How rows are found where keys are in the sketch as hashes.

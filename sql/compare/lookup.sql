@@ -28,7 +28,7 @@ DECLARE
 	found found_rows[];
 BEGIN
 	FOREACH a IN ARRAY ask(places, queries,
-		'id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[],'
+		'id text[], key jsonb[], n bigint[], rows_checksum text[], checksum bigint[], mark text[],'
 			' content jsonb[], columns text[], fingerprint text', how, 0) LOOP
 		found := array_append(found, a.rows);
 	END LOOP;
@@ -96,15 +96,16 @@ DECLARE
 BEGIN
 	EXECUTE format($q$
 		SELECT coalesce(array_agg(ROW(id, key,
-			CASE WHEN t_digest IS NULL THEN 'here' WHEN h_digest IS NULL THEN 'there'
+			CASE WHEN t_checksum IS NULL THEN 'here' WHEN h_checksum IS NULL THEN 'there'
 				ELSE 'both' END,
 			CASE WHEN shown IS NOT NULL THEN only_columns(h_content, shown) ELSE h_content END,
 			CASE WHEN shown IS NOT NULL THEN only_columns(t_content, shown) ELSE t_content END,
 			coalesce(h_n, 0), coalesce(t_n, 0),
-			CASE WHEN $4 THEN concat(h_digest, ' ', h_mark, ' ', t_digest, ' ', t_mark) END,
-			NULL, h_digest, t_digest, differs)::difference), '{}')
+			CASE WHEN $4 THEN concat(h_checksum, ' ', h_mark, ' ', t_checksum, ' ', t_mark) END,
+			NULL, h_checksum, t_checksum, differs)::difference), '{}')
 		FROM (%s) AS pair, %s
-		WHERE h_digest IS DISTINCT FROM t_digest$q$, pairs_sql(plan), CASE WHEN names_columns(plan)
+		WHERE h_checksum IS DISTINCT FROM t_checksum$q$, pairs_sql(plan),
+		CASE WHEN names_columns(plan)
 		THEN $q$LATERAL (SELECT CASE WHEN num_nulls(h_columns, t_columns) = 0
 			THEN nullif(ARRAY(SELECT c.name
 				FROM unnest($5, h_columns::int8[], t_columns::int8[]) WITH ORDINALITY

@@ -6,7 +6,7 @@
 
 -- A mapping of these names and expressions, each a JSON object or NULL; NULL for none.
 CREATE FUNCTION make_mapping(columns jsonb, expressions jsonb) RETURNS jsonb
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$
 BEGIN
 	IF num_nonnulls(columns, expressions) = 0 THEN
@@ -17,9 +17,8 @@ BEGIN
 	IF jsonb_typeof(columns) <> 'object' OR jsonb_typeof(expressions) <> 'object'
 			OR jsonb_path_exists(jsonb_build_array(columns, expressions),
 				'$[*].keyvalue() ? (@.value.type() != "string")') THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'peer_columns and expressions must be JSON objects of texts',
-			HINT = 'Write them as ''{"price": "unit_price"}''.';
+		PERFORM refuse_argument('peer_columns and expressions must be JSON objects of texts',
+			'Write them as ''{"price": "unit_price"}''.');
 	END IF;
 	RETURN jsonb_build_object('columns', columns, 'expressions', expressions);
 END
@@ -143,7 +142,7 @@ END
 $$;
 
 -- An error for a mapping of a relation whose rows are summed up on other servers.
-CREATE FUNCTION refuse_mapping(plan plan) RETURNS void
+CREATE FUNCTION check_mapping(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE

@@ -43,8 +43,7 @@ BEGIN
 				UNION ALL
 				SELECT t.typelem
 				UNION ALL
-				SELECT a.atttypid FROM pg_attribute a WHERE t.typtype = 'c'
-					AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+				SELECT a.atttypid FROM pg_attribute a WHERE a.attrelid = t.typrelid
 				UNION ALL
 				SELECT r.rngsubtype FROM pg_range r
 					WHERE t.oid IN (r.rngtypid, r.rngmultitypid)) AS x(oid)

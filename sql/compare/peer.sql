@@ -42,6 +42,22 @@ CREATE TYPE failure AS (
 CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
+-- Raises an error of an argument that a driver reads before it has a handler.
+-- The log does not show the statement, as another argument may be a connection string.
+CREATE FUNCTION refuse_argument(message text, hint text) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+AS $$
+DECLARE
+	e failure;
+BEGIN
+	e.state := '22023';
+	e.message := message;
+	e.hint := hint;
+	e.secret := true;
+	PERFORM iblt_raise(e, true);
+END
+$$;
+
 -- Makes the log and pg_stat_activity show a label in place of this message, which may hold
 -- rows.
 CREATE FUNCTION iblt_peer_show(label text) RETURNS void
@@ -113,7 +129,7 @@ AS $$
 DECLARE
 	secret boolean := num_nonnulls(VARIADIC peers) = 0;
 BEGIN
-	FOR n IN 1 .. cardinality(peers) LOOP
+	FOR n IN 1 .. coalesce(cardinality(peers), 0) LOOP
 		secret := secret OR coalesce(iblt_peer_is_string(peers[n]), false);
 	END LOOP;
 	RETURN secret;

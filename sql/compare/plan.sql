@@ -156,7 +156,7 @@ END
 $$;
 
 -- An error that names columns, if there are any.
-CREATE FUNCTION refuse_names(names text[], message text, hint text) RETURNS void
+CREATE FUNCTION require_none(names text[], message text, hint text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -177,17 +177,17 @@ DECLARE
 	mine text[] := iblt_field(here.columns);
 	theirs text[] := iblt_field(there.columns);
 BEGIN
-	PERFORM refuse_names(
+	PERFORM require_none(
 		ARRAY(SELECT x FROM unnest(excluded) AS x WHERE x <> ALL (mine) AND x <> ALL (theirs)),
 		'excluded columns are on neither side: %s', 'Names are case-sensitive.');
-	PERFORM refuse_names(
+	PERFORM require_none(
 		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (mine)),
 		'columns are not here: %s', 'Names are case-sensitive.');
-	PERFORM refuse_names(
+	PERFORM require_none(
 		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x <> ALL (theirs)),
 		'columns are not on the peer: %s',
 		'Names are case-sensitive. What is compared must be on both sides.');
-	PERFORM refuse_names(
+	PERFORM require_none(
 		ARRAY(SELECT x FROM unnest(asked) AS x WHERE x = ANY (excluded)),
 		'columns are both asked for and excluded: %s', 'Name them in one of the lists.');
 END
@@ -351,7 +351,7 @@ DECLARE
 BEGIN
 	FOREACH k IN ARRAY coalesce(s.keys, '{}') LOOP
 		IF k.columns @> names AND k.columns <@ names THEN
-			RETURN s.plain;
+			RETURN s.ordinary;
 		END IF;
 	END LOOP;
 	RETURN false;
@@ -382,8 +382,9 @@ $$;
 
 -- Replication
 
--- Logical subscriptions and physical replication between the sides, each with its direction.
-CREATE FUNCTION links(here side, there side) RETURNS link[]
+-- Logical subscriptions and physical replication between the sides, each with its direction; with
+-- "alone", they are not ready if other servers replicate to both sides.
+CREATE FUNCTION links(here side, there side, alone boolean DEFAULT true) RETURNS link[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -394,9 +395,15 @@ BEGIN
 	RETURN (
 		WITH direction(source, follower, f, t) AS (
 			VALUES ('here', 'there', here, there), ('there', 'here', there, here)
+		), fed AS (
+			-- If other servers replicate to both sides, a row of theirs may have reached only one,
+			-- and passes over no link.  Slots of two publishers may have one name.
+			SELECT bool_and((SELECT count(DISTINCT s.name) > count(DISTINCT s.slot)
+					FILTER (WHERE s.slot = ANY ((f).slots))
+				FROM unnest((t).subscriptions) AS s)) AND alone AS by_others FROM direction
 		), link AS (
-			SELECT source, follower, s.slot, s.ready AND NOT (t).recovery AS ready
-			FROM direction, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
+			SELECT source, follower, s.slot, s.ready AND NOT ((t).recovery OR by_others) AS ready
+			FROM direction, fed, unnest((t).subscriptions) AS s WHERE s.slot = ANY ((f).slots)
 			UNION ALL
 			-- It may be a standby of the publisher, and the subscriber may be ahead of it.
 			SELECT source, follower, s.slot, false
@@ -404,8 +411,9 @@ BEGIN
 			WHERE (f).recovery AND s.slot <> ALL ((f).slots)
 				AND coalesce((f).system <> (t).system, true)
 			UNION ALL
-			SELECT source, follower, NULL, true
-			FROM direction WHERE (f).system = (t).system AND (t).recovery
+			-- Of a server that is not known, it may be the standby.
+			SELECT source, follower, NULL, coalesce((f).system = (t).system, false)
+			FROM direction WHERE (t).recovery AND coalesce((f).system = (t).system, true)
 		)
 		SELECT coalesce(array_agg(DISTINCT ROW(l.*)::link), '{}') FROM link AS l
 	);

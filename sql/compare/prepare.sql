@@ -46,7 +46,7 @@ END
 $$;
 
 -- An error that names the columns whose way to json or text is not trusted.
-CREATE FUNCTION refuse_code(plan plan) RETURNS void
+CREATE FUNCTION check_code(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -110,11 +110,11 @@ BEGIN
 			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 	END IF;
 	IF plan.recheck > 0 THEN
-		PERFORM refuse_remote_recheck(plan);
+		PERFORM check_recheck(plan);
 	END IF;
 	-- only what describe_more tells of may be refused
 	IF (plan.here).more IS NOT FALSE OR (plan.there).more IS NOT FALSE THEN
-		PERFORM refuse_code(plan), refuse_mapping(plan);
+		PERFORM check_code(plan), check_mapping(plan);
 	END IF;
 END
 $$;

@@ -2,11 +2,12 @@
 --
 -- What iblt on another server may call here, and what this server calls there:
 -- everything in this file, and live_answer, repair_describe, repair_check_origin,
--- repair_check_session, repair_lock_tables, repair_execute, repair_hash, repair_texts,
--- repair_values, iblt_repair_parts, iblt_repair_keep, audit_tables, audit_published,
--- audit_feeds, audit_generated, audit_answers, read_slice, slice_bound, slice_check,
--- sample_slice_index, run_probe, run_lag, blocks_mark, scan_answer, and read_heap and
--- read_planned of read.sql.  A call that changes its name, its arguments or
+-- repair_check_session, repair_lock_tables, repair_open, repair_execute_bulk,
+-- repair_execute_each, repair_execute_left, repair_close, repair_hash, repair_texts,
+-- repair_values, iblt_repair_parts, iblt_repair_keep, iblt_row_time, iblt_peer_show, audit_tables,
+-- audit_published, audit_feeds, audit_generated, audit_answers, read_slice, slice_bound,
+-- slice_check, sample_slice_index, run_probe, run_lag, blocks_moment, scan_answer, and
+-- read_heap and read_planned of read.sql.  A call that changes its name, its arguments or
 -- what it answers raises protocol().  Queries also name iblt_agg, iblt_agg_bigint, iblt_sum,
 -- iblt_fold, iblt_checksum_seeded and iblt_session_get, in the schema that hello() tells,
 -- iblt_slice_rows, iblt_blocks_at_rest, and what shards.sql makes statements of.  All but
@@ -51,8 +52,7 @@ BEGIN
 				SELECT t.typelem WHERE target = 'json'::regtype
 				UNION ALL
 				SELECT a.atttypid FROM pg_attribute a
-					WHERE target = 'json'::regtype AND t.typtype = 'c' AND a.attrelid = t.typrelid
-					AND a.attnum > 0 AND NOT a.attisdropped) AS x(oid)
+					WHERE target = 'json'::regtype AND a.attrelid = t.typrelid) AS x(oid)
 			WHERE x.oid >= 16384
 		)
 		SELECT min(p.oid::regprocedure::text)
@@ -139,7 +139,8 @@ BEGIN
 				AND NOT (pg_is_in_recovery()
 					AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
 			'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
-					'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
+					'name', s.subname, 'slot', s.subslotname,
+					'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
 				FROM pg_subscription_rel r
 				JOIN pg_stat_subscription st ON st.subid = r.srsubid
 				JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
@@ -275,7 +276,7 @@ BEGIN
 	IF cardinality(collations) > 0 THEN
 		d := jsonb_set(d, '{collations}', describe_collations(collations));
 	END IF;
-	RETURN d || describe_shards(relation, d ->> 'kind' = 'r' AND (d ->> 'plain')::boolean)
+	RETURN d || describe_shards(relation, d ->> 'kind' = 'r' AND (d ->> 'ordinary')::boolean)
 		|| describe_replication(relation) || '{"more": true}';
 END
 $$;
@@ -355,7 +356,12 @@ CREATE FUNCTION iblt_compare_marks(s iblt, subtable_cells integer) RETURNS text
 -- run_lag, repair_describe, repair_check_origin, repair_check_session, repair_lock_tables and
 -- repair_flushed (plain_call).  So they name nothing but what PostgreSQL has.
 
--- A position in this server's WAL behind all that is visible now, or behind what is flushed.
+-- A position in this server's WAL behind all that is visible now, which is flushed, so a crash
+-- does not lose it.
+CREATE FUNCTION iblt_wal_position() RETURNS pg_lsn
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+-- The same of a peer without iblt, perhaps not flushed, or behind what is flushed.
 -- A number, because arithmetic on pg_lsn is not in all releases.  Where the next
 -- record would begin behind a page header, the last one ended before it.  A
 -- standby shows a commit shortly before it counts as replayed.

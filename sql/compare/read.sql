@@ -46,7 +46,7 @@ $$;
 CREATE FUNCTION reader(plan plan, indexed boolean DEFAULT false) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE WHEN in_slice(plan) THEN 'read_slice'
+	SELECT CASE WHEN has_bounds(plan) THEN 'read_slice'
 		WHEN indexed OR plan.by_index IS TRUE THEN 'read_planned'
 		ELSE 'read_heap' END
 $$;

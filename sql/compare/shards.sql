@@ -121,7 +121,7 @@ END
 $$;
 
 -- An error for a recheck that would see the same rows again.
-CREATE FUNCTION refuse_remote_recheck(plan plan) RETURNS void
+CREATE FUNCTION check_recheck(plan plan) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN

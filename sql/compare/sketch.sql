@@ -35,7 +35,7 @@ BEGIN
 	ELSIF s.distributed THEN
 		RETURN distributed_sketch_sql(plan, s, capacity);
 	END IF;
-	IF in_slice(plan) THEN
+	IF has_bounds(plan) THEN
 		slice := slice_rows_sql(plan, s);
 		IF slice <> '' AND s.kind <> 'p' THEN
 			plan.lo := NULL;	-- a condition only takes time, unless it rules partitions out
@@ -176,7 +176,7 @@ CREATE FUNCTION empty_sketch(plan plan, capacity integer) RETURNS @extschema@.ib
 AS $$
 BEGIN
 	RETURN CASE WHEN plan.from_digests
-		THEN iblt_compare_fold(iblt_compare_template(4 * plan.live_cells, plan.key_size, 0),
+		THEN iblt_compare_fold(iblt_compare_template(4 * plan.live_cells, plan.key_size, plan.seed),
 			plan.live_cells)
 		ELSE iblt_compare_template(capacity, plan.key_size, plan.seed) END;
 END
@@ -316,7 +316,7 @@ CREATE FUNCTION first_capacity(plan plan) RETURNS integer
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT least(greatest(4000, least(plan.max_differences, CASE
-			WHEN in_slice(plan) THEN 8000
+			WHEN has_bounds(plan) THEN 8000
 			WHEN (plan.here).remote OR (plan.there).remote THEN 4000
 			WHEN plan.content = 'texts' AND plan.max_differences > 120000
 			THEN plan.max_differences / 2 ELSE 60000 END)),

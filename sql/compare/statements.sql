@@ -79,7 +79,8 @@ AS $$
 	-- the line break ends a comment in the condition
 	SELECT coalesce(' WHERE ' || nullif(concat_ws(' AND ',
 		'(' || CASE WHEN s.mapped IS NOT TRUE THEN s.condition END || E'\n)',
-		CASE WHEN in_slice(plan) THEN bounds_sql(plan, s) END, part_sql(plan, s)), ''), '')
+		CASE WHEN has_bounds(plan) THEN slice_condition_sql(plan, s) END,
+		part_sql(plan, s)), ''), '')
 $$;
 
 -- The expression of a column of the relation t itself, by the name that the plan has for it.
@@ -101,7 +102,7 @@ AS $$
 $$;
 
 -- A side's relation as an item t of FROM, with columns by the names that the plan has for them,
--- and with more of its own; behind its name may be what is read of it.
+-- and with more of its own by their own names; behind its name may be what is read of it.
 -- The planner pulls the subquery up.  The condition is in it, because it has the relation's own
 -- names.
 CREATE FUNCTION from_sql(plan plan, s side, more text[] DEFAULT '{}', sample text DEFAULT '')
@@ -113,7 +114,8 @@ BEGIN
 		RETURN format('%s AS t%s', s.relation, sample);
 	END IF;
 	RETURN format('(SELECT %s FROM %s AS t%s%s) AS t',
-		(SELECT string_agg(format('%s AS %I', own_sql(s, name), name), ', ')
+		(SELECT string_agg(format('%s AS %I', CASE WHEN name = ANY (iblt_field(plan.columns))
+				THEN own_sql(s, name) ELSE format('t.%I', name) END, name), ', ')
 			FROM unnest(used_columns(plan, more)) AS name),
 		s.relation, sample, coalesce(' WHERE (' || s.condition || E'\n)', ''));
 END
@@ -140,7 +142,7 @@ CREATE FUNCTION rows_sql(plan plan, s side, more text[] DEFAULT '{}') RETURNS te
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN CASE WHEN (s.condition IS NULL OR s.mapped) AND NOT in_slice(plan)
+	RETURN CASE WHEN (s.condition IS NULL OR s.mapped) AND NOT has_bounds(plan)
 		THEN from_sql(plan, s, more)
 	ELSE format('(SELECT %s FROM %s%s%s) AS t',
 		(SELECT string_agg(format('t.%I', name), ', ')

@@ -69,7 +69,7 @@ CREATE TYPE unique_key AS (
 );
 
 -- A subscription that feeds a relation.
-CREATE TYPE subscribed AS (slot text, ready boolean);
+CREATE TYPE subscribed AS (name text, slot text, ready boolean);
 
 -- The live digest of a relation, as live_digest() gives it.
 CREATE TYPE live_digest AS (
@@ -103,7 +103,8 @@ CREATE TYPE side AS (
 	fingerprint text,
 	more boolean,			-- did the description take describe_more?
 	kind text,				-- pg_class.relkind
-	plain boolean,			-- a table whose unique indexes are of all its rows
+	ordinary boolean,		-- an ordinary or partitioned table, whose unique indexes are of all
+							-- its rows
 	versions boolean,		-- rows have versions that can be compared
 	version_rights boolean,	-- and this role may read them
 	most_rows bigint,		-- an upper bound, or NULL
@@ -242,14 +243,14 @@ CREATE TYPE scanned AS (
 
 -- The rows of given keys on one side.
 -- One line a key.  Where lines are the keys that were asked for, in their order, id,
--- key, n and digest are NULL; otherwise checksum is NULL.  One large value is made
+-- key, n and rows_checksum are NULL; otherwise checksum is NULL.  One large value is made
 -- while the other side makes its own, and is parsed at once.
 CREATE TYPE found_rows AS (
 	id text[],				-- hash and key in one word
 	key jsonb[],
 	n bigint[],				-- rows with this key
-	digest text[],			-- of their contents
-	checksum bigint[],		-- of the row
+	rows_checksum text[],	-- of all rows with this key
+	checksum bigint[],		-- of the one row
 	mark text[],			-- of their row versions
 	content jsonb[],
 	columns text[],			-- checksums of the columns outside of the key, if a key has one row,
@@ -271,8 +272,8 @@ CREATE TYPE difference AS (
 	there_count bigint,
 	mark text,				-- of the contents and row versions of both sides
 	confirmed boolean,
-	here_digest text,		-- of the rows of a side, NULL if it has none
-	there_digest text,
+	here_checksum text,		-- of the rows of a side, NULL if it has none
+	there_checksum text,
 	differs text[]			-- columns, NULL unless asked for, and each side has one row
 );
 

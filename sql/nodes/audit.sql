@@ -16,7 +16,7 @@ BEGIN
 	WITH d AS MATERIALIZED (
 		SELECT d.confirmed, v.verdict, v.agree, v.deviate, v.missing
 		FROM unnest(compared.differences) AS d,
-			nodes_verdict(nodes.names, nodes.named, d.digests) AS v
+			nodes_verdict(nodes.names, nodes.named, d.checksums) AS v
 	), n AS (
 		SELECT CASE WHEN name = ANY (d.missing) THEN 'missing'
 			WHEN d.agree[1] = ANY (d.missing) THEN 'extra' ELSE 'changed' END AS kind,
@@ -43,8 +43,8 @@ BEGIN
 END
 $$;
 
--- As audit_refuse_foreign, for nodes.
-CREATE FUNCTION nodes_refuse_foreign(sides side[]) RETURNS void
+-- As audit_check_foreign, for nodes.
+CREATE FUNCTION nodes_check_foreign(sides side[]) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -66,18 +66,22 @@ RETURNS record
 AS $$
 DECLARE
 	prepared node_set;
+	late text;		-- where replication was that did not pass in time
 BEGIN
 	conns := nodes_connect(nodes, names, conns, options.timeout, false);
 	prepared := nodes_prepare(names, named, conns, relation, options);
 	IF listed THEN
-		PERFORM nodes_refuse_foreign(prepared.sides);
+		PERFORM nodes_check_foreign(prepared.sides);
 	END IF;
 	result := nodes_audit_compare(prepared);
+	late := current_setting('iblt.late', true);
 	RAISE EXCEPTION USING ERRCODE = 'IB000', MESSAGE = 'compared';
 EXCEPTION WHEN assert_failure OR OTHERS THEN
 	IF result.status IS NULL THEN
 		@take_failure@;
 		PERFORM nodes_close(conns);
+	ELSIF late <> '' THEN
+		PERFORM set_config('iblt.stuck', late, true);	-- as in audit_attempt
 	END IF;
 END
 $$;
@@ -200,6 +204,7 @@ DECLARE
 	result node_audit_row;
 	results node_audit_row[] := '{}';
 BEGIN
+	PERFORM set_config('iblt.stuck', '', true), set_config('iblt.late', '', true);
 	WHILE n <= cardinality(names) LOOP
 		s := nodes_audit_greet(nodes[n], names[n], conns[n], options,
 			without = 'skip' AND cardinality(names) > 2);
@@ -222,7 +227,7 @@ BEGIN
 			result.relation, result.status, ': ' || result.detail));
 		results[i] := result;
 	END LOOP;
-	PERFORM nodes_close(conns);
+	PERFORM nodes_close(conns), set_config('iblt.stuck', '', true);
 	RETURN results;
 END
 $$;
@@ -246,23 +251,25 @@ AS $$
 DECLARE
 	content text := 'none';
 	extra_columns text := 'ignore';
-	options options := nodes_options(@arguments options@, 'iblt_audit_nodes');
-	conns text[] := nodes_conns(nodes, true);
-	names text[] := nodes_names(nodes, conns);
-	dimensions integer := array_ndims(nodes);
+	options options := @arguments options@;
+	conns text[] := '{}';
+	names text[];
 	results node_audit_row[];
 	e failure;
 BEGIN
-	PERFORM nodes_check(names, dimensions, without), nodes_title(names, conns);
-	IF num_nonnulls(tables, schema) <> 1 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-			MESSAGE = 'exactly one of tables and schema must be given';
-	ELSIF coalesce(recheck, 1) > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
-		RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
-			MESSAGE = 'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
-			HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
-	END IF;
 	BEGIN
+		options := nodes_options(options, 'iblt_audit_nodes');
+		conns := nodes_conns(nodes, true);
+		names := nodes_names(nodes, conns);
+		PERFORM nodes_check(names, array_ndims(nodes), without), nodes_title(names, conns);
+		IF num_nonnulls(tables, schema) <> 1 THEN
+			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+				MESSAGE = 'exactly one of tables and schema must be given';
+		ELSIF coalesce(recheck, 1) > 0 AND current_setting('transaction_isolation') !~ '^read' THEN
+			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction', MESSAGE =
+				'cannot recheck differences in a REPEATABLE READ or SERIALIZABLE transaction',
+				HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
+		END IF;
 		results := nodes_audit_rows(nodes, names, conns, tables, schema, options, without);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		@take_failure@;

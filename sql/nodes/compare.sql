@@ -13,9 +13,8 @@ BEGIN
 	result.named := named;
 	options.method := nodes_method(conns, names, options.method);
 	IF options.method = 'plain' THEN
-		IF options.live = 'require' THEN
-			PERFORM plain_refuse('live digests are not read', 'Leave live out.');
-		END IF;
+		PERFORM plain_check(CASE options.live WHEN 'require' THEN 'live digests are not read' END,
+			'Leave live out.');
 		options.live := 'off';
 		described := nodes_plain_sides(conns, names, relation, options);
 		result.sides := described.sides;
@@ -131,15 +130,14 @@ AS $$
 DECLARE
 	content text := CASE rows WHEN true THEN 'rows' WHEN false THEN 'none' END;
 	extra_columns text := 'ignore';
-	options options := nodes_options(@arguments options@,
-		'iblt_compare_nodes ' || nodes_relation(relation));
-	done record := nodes_drive(nodes_relation(relation), nodes, options, without, NULL, NULL);
+	options options := @arguments options@;
+	done record := nodes_drive(relation, nodes, options, without, NULL, NULL);
 BEGIN
 	RETURN QUERY SELECT d.key, v.verdict, v.agree, v.deviate, v.missing, d.confirmed,
 			CASE WHEN rows THEN (SELECT jsonb_object_agg(name, node_row)
 				FROM unnest((done.compared).names, d.contents) AS u(name, node_row)) END
 		FROM unnest(done.differences) AS d,
-			nodes_verdict((done.compared).names, (done.compared).named, d.digests) AS v;
+			nodes_verdict((done.compared).names, (done.compared).named, d.checksums) AS v;
 END
 $$;
 COMMENT ON FUNCTION iblt_compare_nodes IS

@@ -103,8 +103,7 @@ AS $$
 BEGIN
 	PERFORM nodes_title(names, conns);
 	FOR n IN 1 .. cardinality(nodes) LOOP
-		IF borrow AND conns[n] = nodes[n]
-				OR conns[n] IS NOT NULL AND NOT iblt_peer_is_open(conns[n]) THEN
+		IF borrow AND conns[n] = nodes[n] OR NOT iblt_peer_is_open(conns[n]) THEN
 			conns[n] := peer_connect(nodes[n], conns[n], timeout);
 		END IF;
 	END LOOP;
@@ -176,17 +175,6 @@ BEGIN
 END
 $$;
 
--- An error if a side read another relation than it described, as the fingerprint tells.
-CREATE FUNCTION nodes_described(s side, fingerprint text) RETURNS void
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF fingerprint IS DISTINCT FROM s.fingerprint THEN
-		PERFORM refuse_altered(s.relation, s.side);
-	END IF;
-END
-$$;
-
 -- The plan
 
 -- An error for columns that some nodes have and others do not, unless the options name or
@@ -202,7 +190,7 @@ DECLARE
 			WHERE a.c <> ALL (iblt_field((sides[n]).columns)) GROUP BY a.c) AS m
 		WHERE c <> ALL (coalesce(options.exclude, '{}')));
 BEGIN
-	PERFORM refuse_names(ARRAY(SELECT c FROM unnest(options.exclude) AS c
+	PERFORM require_none(ARRAY(SELECT c FROM unnest(options.exclude) AS c
 			WHERE NOT EXISTS (SELECT FROM unnest(sides) AS s
 				WHERE c = ANY (iblt_field(s.columns)))),
 		'excluded columns are on no node: %s', 'Names are case-sensitive.');

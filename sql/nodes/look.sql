@@ -26,7 +26,7 @@ BEGIN
 	found := find_rows(places, lookups, reading_of(plan, keys, f.indexed));
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
-		PERFORM nodes_described(s, found[n].fingerprint),
+		PERFORM require_side_described(s, found[n].fingerprint),
 			require_unique(f, found[n].checksum, keys, s.side);
 	END LOOP;
 	RETURN found;
@@ -41,22 +41,22 @@ AS $$
 BEGIN
 	RETURN QUERY EXECUTE format($q$
 		WITH iblt_f AS (
-			SELECT * FROM unnest($1) WITH ORDINALITY AS f(id, key, n, digest, checksum, mark,
+			SELECT * FROM unnest($1) WITH ORDINALITY AS f(id, key, n, rows_checksum, checksum, mark,
 				content, columns, fingerprint, node)
 		), line AS (%s)
 		SELECT id, (array_agg(key) FILTER (WHERE key IS NOT NULL))[1],
-			array_agg(digest ORDER BY node), array_agg(content ORDER BY node),
-			hashtextextended(string_agg(concat(digest, ' ', mark), ',' ORDER BY node), 0),
+			array_agg(checksum ORDER BY node), array_agg(content ORDER BY node),
+			hashtextextended(string_agg(concat(checksum, ' ', mark), ',' ORDER BY node), 0),
 			NULL::boolean
 		FROM (SELECT DISTINCT id FROM line) AS i CROSS JOIN generate_series(1, $3) AS g(node)
 		LEFT JOIN line USING (id, node) GROUP BY id
-		HAVING count(digest) BETWEEN 1 AND $3 - 1 OR min(digest) <> max(digest)
+		HAVING count(checksum) BETWEEN 1 AND $3 - 1 OR min(checksum) <> max(checksum)
 		$q$, CASE WHEN (nodes.plan).by_hash
-			THEN 'SELECT r.id, r.key, f.node, r.digest, r.mark, r.content FROM iblt_f AS f,'
-				' unnest(f.id, f.key, f.digest, f.mark, f.content)'
-				' AS r(id, key, digest, mark, content)'
-			ELSE format('SELECT id, %s AS key, node, digest::text, mark, content'
-				' FROM (SELECT node, unnest($2) AS id, unnest(checksum) AS digest,'
+			THEN 'SELECT r.id, r.key, f.node, r.checksum, r.mark, r.content FROM iblt_f AS f,'
+				' unnest(f.id, f.key, f.rows_checksum, f.mark, f.content)'
+				' AS r(id, key, checksum, mark, content)'
+			ELSE format('SELECT id, %s AS key, node, checksum::text, mark, content'
+				' FROM (SELECT node, unnest($2) AS id, unnest(checksum) AS checksum,'
 				' unnest(mark) AS mark, unnest(content) AS content FROM iblt_f) AS r',
 				key_json_sql((nodes.plan).key)) END)
 	USING rows, keys, cardinality(nodes.names);
@@ -75,7 +75,7 @@ $$;
 -- Damaged indexes
 
 -- The keys for which an index found rows of the base or of another node that are not as their
--- sketches said (doubtful, in index.sql).
+-- sketches said (doubtful, in damaged_index.sql).
 CREATE FUNCTION nodes_doubtful(keys text[], base found_rows, node found_rows, said node_keys)
 RETURNS text[]
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -147,11 +147,34 @@ DECLARE
 BEGIN
 	FOR i IN 1 .. cardinality(before) BY size LOOP
 		part := before[i : i + size - 1];
-		RETURN QUERY SELECT l.id, l.key, l.digests, l.contents, l.mark, l.mark = b.mark
+		RETURN QUERY SELECT l.id, l.key, l.checksums, l.contents, l.mark, l.mark = b.mark
 			FROM nodes_look(nodes, keys_of_ids(nodes.plan,
 				ARRAY(SELECT u.id FROM unnest(part) AS u))) AS l
 			JOIN unnest(part) AS b ON b.id = l.id;
 	END LOOP;
+END
+$$;
+
+-- Waits a second, and until what each node shows has reached the others that replicate from it;
+-- false, perhaps with a warning, if that takes too long or cannot be waited for.
+CREATE FUNCTION nodes_passed(nodes node_set, deadline timestamptz) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	pair plan;
+BEGIN
+	PERFORM pg_sleep(1);
+	FOR a IN 1 .. cardinality(nodes.sides) LOOP
+		FOR b IN a + 1 .. cardinality(nodes.sides) LOOP
+			pair := nodes_two(nodes, a, b);
+			pair.wait := true;
+			pair.links := links(pair.here, pair.there, false);
+			IF pair.links <> '{}' AND NOT (is_ready(pair) AND passed(pair, deadline)) THEN
+				RETURN false;
+			END IF;
+		END LOOP;
+	END LOOP;
+	RETURN true;
 END
 $$;
 
@@ -169,32 +192,32 @@ BEGIN
 		EXIT WHEN differences = '{}' OR clock_timestamp() > deadline - interval '1 s';
 		PERFORM progress((nodes.plan).progress, format('waiting a second, to look at %s keys again',
 			cardinality(differences)));
-		PERFORM pg_sleep(1);
+		EXIT WHEN NOT nodes_passed(nodes, deadline);
 		differences := ARRAY(SELECT d FROM nodes_look_again(nodes, differences) AS d);
 		RETURN QUERY SELECT * FROM unnest(differences) AS d WHERE d.confirmed;
 		differences := ARRAY(SELECT d FROM unnest(differences) AS d WHERE NOT d.confirmed);
 	END LOOP;
-	RETURN QUERY SELECT d.id, d.key, d.digests, d.contents, d.mark, false
+	RETURN QUERY SELECT d.id, d.key, d.checksums, d.contents, d.mark, false
 		FROM unnest(differences) AS d;
 END
 $$;
 
 -- Verdicts
 
--- Which nodes agree, by the digests of their rows, of so many nodes that were named: the largest
+-- Which nodes agree, by the checksums of their rows, of so many nodes that were named: the largest
 -- group, of several of one size that of the first node.  One line.
 -- Nodes that were left out agree with nobody, so they can only make a tie.  For many keys, a query
 -- becomes part of the caller's.
-CREATE FUNCTION nodes_verdict(names text[], named integer, digests text[])
+CREATE FUNCTION nodes_verdict(names text[], named integer, checksums text[])
 RETURNS TABLE (verdict text, agree text[], deviate text[], missing text[])
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
 AS $$
 	SELECT CASE WHEN 2 * g.size > named THEN 'majority' ELSE 'tie' END, g.agree,
 		ARRAY(SELECT u.name FROM unnest(names) WITH ORDINALITY AS u(name, n)
 			WHERE u.name <> ALL (g.agree) ORDER BY u.n),
-		ARRAY(SELECT u.name FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
-			WHERE u.digest IS NULL ORDER BY u.n)
+		ARRAY(SELECT u.name FROM unnest(names, checksums) WITH ORDINALITY AS u(name, checksum, n)
+			WHERE u.checksum IS NULL ORDER BY u.n)
 	FROM (SELECT count(*) AS size, array_agg(u.name ORDER BY u.n) AS agree
-		FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
-		GROUP BY u.digest ORDER BY count(*) DESC, min(u.n) LIMIT 1) AS g
+		FROM unnest(names, checksums) WITH ORDINALITY AS u(name, checksum, n)
+		GROUP BY u.checksum ORDER BY count(*) DESC, min(u.n) LIMIT 1) AS g
 $$;

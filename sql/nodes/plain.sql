@@ -58,7 +58,7 @@ CREATE FUNCTION nodes_plain_check(plan plan, mine jsonb, theirs jsonb) RETURNS v
 AS $$
 BEGIN
 	PERFORM plain_check_sides(plan.here, mine, theirs), plain_check_types(plan, mine, theirs),
-		plain_refuse(CASE
+		plain_check(CASE
 			WHEN (plan.here).place IS NOT NULL AND (plan.here).condition IS NOT NULL
 			THEN 'there is a condition, and no node is this database' END,
 			'Name this database among the nodes, or install iblt on all of them.');
@@ -109,7 +109,7 @@ BEGIN
 	answers := ask_values(places, queries, 0, NULL, reading_of(nodes.plan));
 	FOR n IN 1 .. cardinality(places) LOOP
 		words := string_to_array(answers[n], ' ');
-		PERFORM nodes_described(nodes.sides[n], words[1]);
+		PERFORM require_side_described(nodes.sides[n], words[1]);
 		figures.rows_here := greatest(figures.rows_here, words[2]::bigint);
 		first := coalesce(first, words[3]::numeric[]);
 		-- 0.5 is that of no rows, which no sum is

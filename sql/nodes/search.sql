@@ -48,7 +48,7 @@ BEGIN
 		ELSE 0.02 END, NULL, reading_of(nodes.plan))::scanned[];
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
-		PERFORM nodes_described(s, scanned[n].fingerprint);
+		PERFORM require_side_described(s, scanned[n].fingerprint);
 		folds[n] := sketch_of(scanned[n]);
 		PERFORM progress((nodes.plan).progress, format('"%s": %s rows', s.side,
 			(iblt_header(folds[n])).rows));

@@ -21,7 +21,7 @@ CREATE TYPE node_keys AS (keys text[], sides text[]);
 CREATE TYPE node_difference AS (
 	id text,				-- the key in one word
 	key jsonb,
-	digests text[],			-- of the rows of each node, NULL where it has none
+	checksums text[],		-- of the rows of each node, NULL where it has none
 	contents jsonb[],		-- the rows, if they are asked for
 	mark bigint,			-- a hash of the contents and row versions of all nodes
 	confirmed boolean

@@ -235,8 +235,8 @@ CREATE FUNCTION plain_fingerprint_sql(id text) RETURNS text
 AS $$
 	SELECT format($q$(SELECT encode(sha256(convert_to(concat(iblt_f.oid, ' ', iblt_f.relkind,
 			(SELECT string_agg(concat_ws(' ', '', iblt_f2.attnum, iblt_f2.atttypid,
-				iblt_f2.atttypmod, iblt_f2.attnotnull, octet_length(iblt_f2.attname::text),
-				iblt_f2.attname), '' ORDER BY iblt_f2.attnum)
+				iblt_f2.atttypmod, iblt_f2.attcollation, iblt_f2.attnotnull,
+				octet_length(iblt_f2.attname::text), iblt_f2.attname), '' ORDER BY iblt_f2.attnum)
 			FROM pg_attribute AS iblt_f2 WHERE iblt_f2.attrelid = iblt_f.oid
 				AND iblt_f2.attnum > 0 AND NOT iblt_f2.attisdropped), (%s)),
 			getdatabaseencoding())), 'hex')
@@ -288,7 +288,8 @@ AS $$
 				AND NOT (pg_is_in_recovery()
 					AND coalesce((to_jsonb(s) ->> 'synced')::boolean, false))),
 			'subscriptions', (SELECT coalesce(jsonb_agg(DISTINCT jsonb_build_object(
-					'slot', s.subslotname, 'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
+					'name', s.subname, 'slot', s.subslotname,
+					'ready', r.srsubstate = 'r' AND s.subenabled)), '[]')
 				FROM pg_subscription_rel r
 				JOIN pg_stat_subscription st ON st.subid = r.srsubid
 				JOIN pg_subscription s ON s.subname = st.subname AND s.subslotname IS NOT NULL
@@ -315,7 +316,7 @@ AS $$
 				(SELECT oid FROM pg_database WHERE datname = current_database()), c.oid),
 			'fingerprint', %s,
 			'kind', c.relkind,
-			'plain', c.relkind = 'p' OR c.relkind = 'r'
+			'ordinary', c.relkind = 'p' OR c.relkind = 'r'
 				AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),
 			'remote', EXISTS (SELECT FROM pg_class AS f
 				WHERE f.oid = ANY ((%s)::oid[]) AND f.relkind = 'f'),

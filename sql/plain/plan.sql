@@ -45,10 +45,10 @@ BEGIN
 END
 $$;
 
--- What is refused
+-- Checks
 
 -- An error if there is a problem.
-CREATE FUNCTION plain_refuse(problem text, hint text) RETURNS void
+CREATE FUNCTION plain_check(problem text, hint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -64,7 +64,7 @@ CREATE FUNCTION plain_check_options(conns text[], options options) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM plain_refuse(CASE
+	PERFORM plain_check(CASE
 		WHEN num_nonnulls(VARIADIC conns) = 0 THEN 'there is no peer'
 		-- it may be in a transaction
 		WHEN peer_is_lent(conns[1]) OR peer_is_lent(conns[2])
@@ -80,7 +80,7 @@ CREATE FUNCTION plain_check_sides(here side, mine jsonb, theirs jsonb) RETURNS v
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM plain_refuse(CASE
+	PERFORM plain_check(CASE
 		WHEN least((mine ->> 'version')::integer, (theirs ->> 'version')::integer) < 140000
 			THEN 'both servers must have PostgreSQL 14 or later'
 		-- the same bytes may be other characters
@@ -110,7 +110,7 @@ DECLARE
 		LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text) USING (name)
 		WHERE c.cast_to <> '' OR (h.text = t.text) IS NOT TRUE);
 BEGIN
-	PERFORM plain_refuse(CASE WHEN plan.columns = '{}' THEN 'there are no columns'
+	PERFORM plain_check(CASE WHEN plan.columns = '{}' THEN 'there are no columns'
 		ELSE 'their text does not tell all values of some columns apart: ' || problems END,
 		'Exclude these columns, or use method => ''sketch'' with iblt on both sides.');
 END
@@ -151,7 +151,7 @@ DECLARE
 	used text[];
 	problems text;
 BEGIN
-	PERFORM plain_refuse(CASE WHEN checks.bare
+	PERFORM plain_check(CASE WHEN checks.bare
 			THEN format('there is %s, and no side has the extension iblt to check it',
 				CASE WHEN is_condition THEN 'a condition' ELSE 'an expression' END) END,
 		'Install iblt on one side, or call iblt_compare there.');
@@ -164,7 +164,7 @@ BEGIN
 	LEFT JOIN jsonb_to_recordset(theirs -> 'columns') AS t(name text, text text, vague boolean)
 		USING (name)
 	WHERE NOT coalesce(h.text = t.text AND NOT (h.vague OR t.vague), false);
-	PERFORM plain_refuse('an expression may mean something else on the peer, because'
+	PERFORM plain_check('an expression may mean something else on the peer, because'
 			' of columns that it names: ' || problems,
 		'Compare columns that both sides have, of the same built-in types or enums.');
 END

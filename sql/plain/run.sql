@@ -71,10 +71,10 @@ DECLARE
 	found found_rows;
 BEGIN
 	EXECUTE query INTO found USING keys, rows;
-	IF (SELECT coalesce(sum(n), 0) FROM unnest(found.n) AS n) <> cardinality(rows) THEN
-		PERFORM plain_refuse('a key of the peer has another text or hash here',
-			'Install iblt on the peer, and use method => ''sketch''.');
-	END IF;
+	PERFORM plain_check(CASE
+		WHEN (SELECT coalesce(sum(n), 0) FROM unnest(found.n) AS n) <> cardinality(rows)
+			THEN 'a key of the peer has another text or hash here' END,
+		'Install iblt on the peer, and use method => ''sketch''.');
 	found.fingerprint := fingerprint;
 	RETURN found;
 END
@@ -95,7 +95,7 @@ DECLARE
 BEGIN
 	FOR n IN 1 .. cardinality(sides) LOOP
 		fingerprint := split_part(answers[n], ' ', 1);
-		PERFORM nodes_described(sides[n], fingerprint);
+		PERFORM require_side_described(sides[n], fingerprint);
 		result[n] := plain_found(lookup, keys,
 			substr(answers[n], length(fingerprint) + 2)::text[], fingerprint);
 	END LOOP;

@@ -214,7 +214,7 @@ append_storage(StringInfo json, Described *d)
 	List	   *tree = list_make1_oid(d->relid);
 	int			leaves = 0;
 	bool		versions = true;
-	bool		plain;
+	bool		ordinary;
 	int64		rows = 0;
 
 	for (int i = 0; i < list_length(tree); i++)
@@ -239,10 +239,10 @@ append_storage(StringInfo json, Described *d)
 	else
 		appendStringInfoString(json, "null");
 	/* relhassubclass stays true when the last child goes */
-	plain = d->class.relkind == RELKIND_PARTITIONED_TABLE ||
+	ordinary = d->class.relkind == RELKIND_PARTITIONED_TABLE ||
 		(d->class.relkind == RELKIND_RELATION && list_length(tree) == 1);
-	appendStringInfo(json, ", \"plain\": %s", plain ? "true" : "false");
-	append_elsewhere(json, d, plain && d->class.relkind == RELKIND_RELATION);
+	appendStringInfo(json, ", \"ordinary\": %s", ordinary ? "true" : "false");
+	append_elsewhere(json, d, ordinary && d->class.relkind == RELKIND_RELATION);
 }
 
 /* Rights and the server */

@@ -63,8 +63,8 @@ iblt_fingerprint_begin(StringInfo buf, Oid relid, char kind, Oid am)
 void
 iblt_fingerprint_column(StringInfo buf, Form_pg_attribute att)
 {
-	appendStringInfo(buf, "\n%d %u %d %d %d %d %d %s",
-					 att->attnum, att->atttypid, att->atttypmod,
+	appendStringInfo(buf, "\n%d %u %d %u %d %d %d %d %s",
+					 att->attnum, att->atttypid, att->atttypmod, att->attcollation,
 					 att->attnotnull ? 1 : 0, att->attidentity, att->attgenerated,
 					 (int) strlen(NameStr(att->attname)), NameStr(att->attname));
 }

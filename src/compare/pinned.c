@@ -158,7 +158,7 @@ is_plain_format(const Node *format)
 	const Const *literal = (const Const *) format;
 	char	   *string;
 
-	if (!IsA(format, Const) || literal->consttype != TEXTOID)
+	if (exprType(format) != TEXTOID || !IsA(format, Const))
 		return false;
 	string = literal->constisnull ? "" : TextDatumGetCString(literal->constvalue);
 	return strstr(string, "TM") == NULL && strstr(string, "tm") == NULL;

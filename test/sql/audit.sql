@@ -60,9 +60,13 @@ SELECT iblt_internal.audit_only_source(ARRAY(SELECT f FROM jsonb_populate_record
 	published('{"publications": ["p"], "others": ["o"]}')) AS alone, feeds
 FROM unnest(ARRAY['[{"publications": ["p"]}]', '[{"publications": ["p", "q"]}]', '[{"publications": ["p", "o"]}]', '[{"publications": ["q"]}]', '[]',
 	'[{"publications": ["p"]}, {"publications": ["q"]}]']::jsonb[]) AS feeds;
-SELECT outcome('SELECT iblt_internal.audit_check_filter(''here'', ''x > 1'', false)') AS of_the_peer, outcome('SELECT iblt_internal.audit_check_filter(''here'', ''x > 1'', true)') AS trusted;
-SELECT outcome(format('SELECT iblt_internal.audit_refuse_foreign(plan(''{"here": {"kind": "%s"}, "there": {"kind": "%s"}}''))', here, there)) AS foreign_table, here, there
-FROM (VALUES ('r', 'r'), ('f', 'r'), ('p', 'f'), ('f', 'f')) AS v(here, there);
+SELECT outcome('SELECT iblt_internal.audit_require_trusted(''here'', ''x > 1'', false)') AS of_the_peer, outcome('SELECT iblt_internal.audit_require_trusted(''here'', ''x > 1'', true)') AS trusted;
+-- columns that are not published have other names in a comparison if the publisher is the peer
+SELECT side, (iblt_internal.audit_compare_options(item(format('{"schema": "s", "name": "t", "subscriber": "%s", "exclude": ["old", "x"]}', side)::jsonb),
+	jsonb_populate_record(NULL::iblt_internal.audit_options, '{"mappings": {"s.t": {"there": {"columns": {"gone": "old", "old": "new"}}}}}'))).exclude
+FROM unnest('{here,there}'::text[]) AS side;
+SELECT outcome(format('SELECT iblt_internal.audit_check_foreign(plan(''{"here": {"kind": "%s"}, "there": {"kind": "%s"}}''))', here, there)) AS foreign_table, here, there
+FROM (VALUES ('r', 'r'), ('f', 'r'), ('p', 'f'), ('f', 'f'), ('p", "remote": "true', 'r'), ('p', 'r", "remote": "true')) AS v(here, there);
 SELECT outcome(format('SELECT iblt_internal.audit_check_columns(plan(''{"columns_left_out": ["x"], "here": {"columns": [{"name": "%s"}]}, "there": {"columns": [{"name": "%s"}]}}''), ''%s'')', here, there, side)) AS lacks, side
 FROM (VALUES ('x', 'y', 'here'), ('x', 'y', 'there'), ('y', 'x', 'here'), ('y', 'x', 'there')) AS v(here, there, side);
 
@@ -87,15 +91,109 @@ FROM (VALUES ('none', '{}'::text[], '{}'::boolean[], '{}'::jsonb), ('not recheck
 	('unready and none', '{}', '{}', '{"unready": true, "notes": ["note"]}')) AS v(what, sides, confirmed, item),
 	LATERAL (SELECT result(item, sides, confirmed)) AS x(r);
 
+-- which columns and rows of a published table are compared
+CREATE SUBSCRIPTION s CONNECTION 'host=/nonexistent' PUBLICATION p_parts, p_leaf, p_missing WITH (connect = false, slot_name = NONE, enabled = false);
+CREATE PUBLICATION p_parts FOR TABLE parts WITH (publish_via_partition_root = true);
+CREATE PUBLICATION p_leaf FOR TABLE parts_1_1, "B ""b";
+SELECT iblt_internal.audit_subscription('s'), iblt_internal.audit_subscription('none');
+SELECT (i).schema, (i).name, (i).problem, (i).notes, (i).absent, (i).listed, (i).subscriber, (i).subscription FROM unnest(iblt_internal.audit_list_subscription('{NULL,NULL}', 's')) AS i;
+-- a report says how a subscription does, unless all is equal
+SELECT status, subscription, public.iblt_audit_report(json_build_array(json_build_object('relation', 't', 'status', status)), 'summary', subscription => subscription) AS report
+FROM (VALUES ('differs', 's'), ('error', 's'), ('equal', 's'), ('differs', 'none'), ('differs', NULL)) AS v(status, subscription);
+DROP SUBSCRIPTION s;
+DROP PUBLICATION p_parts, p_leaf;
+SELECT generated, (i).exclude, (i).notes FROM unnest('{"[]","[\"twice\"]","[\"twice\", \"z\"]"}'::text[]) AS generated, LATERAL (SELECT iblt_internal.audit_scope_columns('{NULL,NULL}', item(jsonb_build_object('notes', '["n"]'::jsonb, 'generated', generated::jsonb,
+	'published', '{"unpublished": [{"name": "twice", "generated": true}, {"name": "z", "generated": false}]}'::jsonb))) AS i OFFSET 0) AS x;
+SELECT subscriber, feeds, elsewhere, trusted, filter, outcome(format('SELECT iblt_internal.audit_scope_rows(%L, item(%L), %L)', CASE WHEN elsewhere THEN '{iblt_a,NULL}' ELSE '{NULL,NULL}' END, i, trusted)) AS said,
+	CASE WHEN trusted THEN (SELECT concat_ws(' | ', (x).condition, (x).peer_condition, (x).notes) FROM (SELECT iblt_internal.audit_scope_rows('{NULL,NULL}', item(i), true) AS x OFFSET 0) AS y) END AS scope
+FROM (VALUES ('here', '[{"subscription": "s", "publications": ["p"]}]'::jsonb, false, false, 'f'), ('here', '[{"subscription": "s", "publications": ["q"]}]', false, false, 'f'), ('here', '[{"subscription": "s", "publications": ["p"]}]', false, true, 'f'),
+	('here', '[{"subscription": "s", "publications": ["p"]}, {"subscription": "t", "publications": ["q"]}]', false, true, 'f'), ('there', '[]', false, false, 'f'), ('there', '[]', true, false, 'f'), ('there', '[{"subscription": "s", "publications": ["p"]}]', false, true, 'f'),
+	('there', '[]', false, true, 'f'), ('here', '[]', false, true, NULL)) AS v(subscriber, feeds, elsewhere, trusted, filter),
+	LATERAL (SELECT jsonb_build_object('subscriber', subscriber, 'feeds', feeds, 'notes', '[]'::jsonb, 'published', jsonb_build_object('filter', filter, 'publications', '["p"]'::jsonb)) AS i) AS x;
+-- what there is to say of a table that was compared, and what its plan becomes
+SELECT plan, item, unconfirmed, differences, iblt_internal.audit_detail(item(item), plan('{"recheck": 1, "here": {"columns": []}}'::jsonb || plan), unconfirmed, differences)
+FROM (VALUES ('{}'::jsonb, '{}'::jsonb, 0, 1), ('{"buckets": 16}', '{}', 0, 1), ('{"buckets": 16, "recheck": 0}', '{}', 0, 1), ('{"buckets": 16, "recheck": 0}', '{}', 0, 0), ('{"buckets": 16, "recheck": 0}', '{"unready": true}', 1, 1), ('{"recheck": 0}', '{}', 0, 1)) AS v(plan, item, unconfirmed, differences);
+SELECT recheck, subscription, links, wait, (c.plan).recheck AS rounds, (c.plan).versions, (c.item).unready, (c.item).notes
+FROM (VALUES (NULL, 's', '[]'::jsonb, true), (2, 's', '[]', true), (NULL, NULL, '[]', true), (NULL, 's', '[{"ready": true}]', true), (NULL, 's', '[{"ready": false}]', true), (NULL, 's', '[{"ready": false}]', false)) AS v(recheck, subscription, links, wait),
+	LATERAL (SELECT iblt_internal.audit_adjust_plan(item(jsonb_build_object('subscription', subscription, 'unready', false, 'notes', '[]'::jsonb)), plan(jsonb_build_object('recheck', 1, 'versions', false, 'wait', wait, 'links', links, 'here', '{"versions": true}'::jsonb, 'there', '{"versions": true}'::jsonb)), options(recheck)) AS c OFFSET 0) AS y,
+	LATERAL (SELECT (y.c).*) AS c;
+SELECT rows, distributed, iblt_internal.audit_core(jsonb_build_object('most_rows', rows, 'distributed', distributed, 'keys', '[]'::jsonb)) IS NOT NULL AS small FROM (VALUES (37449, false), (37450, false), (NULL, false), (1, true), (1, NULL)) AS v(rows, distributed);
+SELECT mappings, outcome(format('SELECT iblt_internal.audit_mappings(%L)', mappings)) AS said FROM unnest('{"{}","[]","{\"a.b\": 1}","{\"a.b\": {\"other\": {}}}","{\"a.b\": {\"peer_columns\": {\"x\": \"y\"}, \"expressions\": {}, \"peer_expressions\": {}}}","{\"a.b\": {}, \"A.b\": {}}"}'::text[]) AS mappings;
+SELECT iblt_internal.audit_mappings('{"A.\"B b\"": {"peer_columns": {"x": "y"}, "expressions": {"z": "1"}}, "c": {"peer_expressions": {"z": "2"}}}');
+
+-- reports in all forms
+CREATE FUNCTION reported(form text, tables json, structure json DEFAULT NULL, name text DEFAULT 'a "name"') RETURNS text LANGUAGE sql AS $$
+	SELECT regexp_replace(public.iblt_audit_report(tables, form, name, structure => structure), '(finished": "|seconds\{[^}]*\} |made at )[^"<\n]*', '\1NOW', 'g')
+$$;
+SELECT html(U&'<\202Eb\2066c\0001d\00E9') AS shown;
+CREATE TABLE reported AS SELECT json_agg(t ORDER BY n) AS tables FROM unnest(ARRAY['{"relation": "a.few", "status": "differs", "rows_here": 1234, "rows_there": 1235, "missing": 2, "extra": 1, "changed": 1000, "unconfirmed": 3, "detail": "said"}',
+	'{"relation": "a.equal", "status": "equal", "rows_here": 5, "rows_there": 5, "missing": 0, "extra": 0, "changed": 0, "unconfirmed": 0, "detail": "note"}', '{"peer_relation": "a.there", "status": "not comparable", "detail": "tab\tline\nback\\"}',
+	'{"relation": "a.many", "status": "differs", "detail": "too many"}', '{"relation": "a.b", "status": "error", "detail": ""}', '{}']::json[]) WITH ORDINALITY AS u(t, n);
+\pset format unaligned
+SELECT reported(form, tables, structure) FROM reported, unnest('{text,summary,verdict,json,tsv,nagios,prometheus}'::text[]) WITH ORDINALITY AS f(form, n),
+	(VALUES (NULL::json), ('[{"kind": "view", "object": "a.v", "property": "exists", "here": "true", "severity": "change"}, {"kind": "index", "object": "a.i", "property": "method", "there": "hash", "severity": "danger"}]')) AS s(structure)
+WHERE structure IS NULL OR form NOT IN ('verdict', 'tsv') ORDER BY n, structure IS NOT NULL;
+SELECT regexp_replace(regexp_replace(reported('html', tables), '<style>.*</style>', ''), 'database \w+', 'database') FROM reported;
+SELECT n, split_part(reported(form, (SELECT json_agg(json_build_object('relation', 't' || g, 'status', 'error')) FROM generate_series(1, n) AS g), structure), E'\n', line) AS line
+FROM (VALUES ('summary', 20, NULL::json, -1), ('summary', 21, NULL, -1), ('nagios', 5, NULL, 1), ('nagios', 6, NULL, 1), ('summary', 1, (SELECT json_agg(json_build_object('kind', 'k' || g)) FROM generate_series(1, 20) AS g), -1),
+	('summary', 1, (SELECT json_agg(json_build_object('kind', 'k' || g)) FROM generate_series(1, 21) AS g), -1)) AS v(form, n, structure, line);
+SELECT reported('nagios', tables, structure, NULL) FROM (VALUES ('[]'::json, NULL::json), ('[{"status": "equal"}]', '[]'), ('[{"status": "equal"}, {"status": "equal"}]', NULL), ('[{"status": "equal"}]', '[{"severity": "unknown"}]'), ('[{"status": "error"}, {"status": "equal"}]', NULL)) AS v(tables, structure);
+\pset format aligned
+-- the parts of a page
+SELECT html('<a href="x">&''', 20), html(E'\x01\t', 5), html('abc', 3), html('abcd', 3), html_cell('x'), html_cell('x', 'n'), html_number(NULL), html_number(1234), grouped(0), grouped(1234567), one_line(E'a\n\x1b\tb');
+SELECT page_range('{"id": 1}', NULL), page_range(NULL, '{"id": 2}'), page_bar(12, 10, '{0,5,7.5}', 't');
+CREATE TABLE page (z int, b int, a int);
+CREATE FUNCTION kept(j jsonb) RETURNS iblt_internal.run_difference LANGUAGE sql AS 'SELECT jsonb_populate_record(NULL::iblt_internal.run_difference, j)';
+SELECT d, page_kind(kept(d)) AS kind, page_side(kept(d), (kept(d)).here, (kept(d)).here_count, '{a,b}') AS here, page_side(kept(d), (kept(d)).there, (kept(d)).there_count, '{a,b}') AS there
+FROM unnest(ARRAY['{"side": "both", "here_count": 1, "there_count": 1, "key": {"a": 1}, "here": {"a": 1, "b": null}, "there": {"a": 1, "b": ""}, "differs": ["b"]}', '{"side": "here", "here_count": 2, "there_count": 0, "confirmed": false, "key": {"a": "<"}}',
+	'{"side": "there", "here_count": 0, "there_count": 1, "key": {"a": 1}, "there": [1]}', '{"side": "both", "here_count": 1, "there_count": 2, "confirmed": true, "key": {"a": 1}, "differs": ["b", "c"]}']::jsonb[]) AS d;
+SELECT page_columns('aud.page', ARRAY(SELECT kept(d) FROM unnest(ARRAY['{"key": {"b": 1}, "here": {"z": 1, "b": 1, "y": 1}, "there": [1], "differs": ["y"]}', '{"key": {"b": 2}, "there": {"a": 1, "y": 2}, "differs": ["y", "a"]}']::jsonb[]) AS d));
+
+-- baselines: what cannot be one, and what tables have become
+CREATE TABLE base (id int PRIMARY KEY, v text);
+CREATE TABLE hashed (id text PRIMARY KEY, v int);
+INSERT INTO base SELECT i, i FROM generate_series(1, 40) AS i;
+INSERT INTO hashed SELECT 'k' || i, i FROM generate_series(1, 40) AS i;
+SELECT call, outcome('SELECT public.iblt_baseline(' || call || ')') AS said FROM unnest(ARRAY[$$'{aud.base}', capacity => 0$$, $$'{aud.base}', capacity => 1$$, $$'{aud.base}', capacity => 100000$$, $$'{aud.base}', capacity => 100001$$, $$'{aud.base}', capacity => NULL$$, $$'{aud.base,NULL}'$$,
+	$$'{aud.base}', schema => 'aud'$$, $$'{}'$$, $$schema => 'aud_none'$$, $$'{aud.seen}'$$]) AS call;
+-- tables are read once each, in the order given
+SELECT iblt_internal.baseline_list('{aud.base,aud.hashed,aud.base}', NULL) AS one, iblt_internal.baseline_list('{aud.hashed,aud.base,aud.hashed}', NULL) AS other;
+SELECT public.iblt_baseline('{aud.base,aud.hashed}', capacity => 20) AS b \gset
+CREATE VIEW against AS SELECT n, relation, status, sqlstate, rows_here, rows_there, missing, extra, changed, regexp_replace(regexp_replace(detail, '^baseline of [^;]*', 'baseline'), 'about \d+', 'about N') AS detail,
+	(SELECT jsonb_agg(k ORDER BY k) FROM jsonb_array_elements(keys) AS k) AS keys FROM public.iblt_audit_baseline(current_setting('aud.baseline')) WITH ORDINALITY AS b(relation, status, detail, sqlstate, rows_here, rows_there, missing, extra, changed, keys, n);
+SELECT set_config('aud.baseline', :'b', false) <> '' AS kept;
+TABLE against ORDER BY n;
+DELETE FROM base WHERE id = 7;
+INSERT INTO base VALUES (100, 'new');
+UPDATE base SET v = 'x' WHERE id = 9;
+DELETE FROM hashed WHERE id = 'k7';
+INSERT INTO hashed VALUES ('more', 0);
+UPDATE hashed SET v = 0 WHERE id = 'k9';
+TABLE against ORDER BY n;
+INSERT INTO base SELECT i, '' FROM generate_series(1001, 3000) AS i;
+ALTER TABLE hashed ADD w int;
+SELECT relation, status, sqlstate, rows_here, rows_there, missing, keys, detail FROM against ORDER BY n;
+DROP TABLE hashed;
+SELECT relation, status, sqlstate, rows_here, rows_there, detail FROM against WHERE n = 2;
+SELECT n, baseline_names((SELECT jsonb_agg(jsonb_build_object('key', CASE WHEN i > 1 THEN i END, 'side', 'here')) FROM generate_series(1, n) AS i), 'here', 'extra') FROM unnest('{0,1,5,6}'::int[]) AS n;
+SELECT baseline_names(jsonb_build_array('{"key": 1, "side": "there"}'::jsonb, jsonb_build_object('key', repeat('x', 200), 'side', 'here')), side, 'word') FROM unnest('{here,there,both}'::text[]) AS side;
+DROP VIEW against;
+DROP TABLE base;
+
 -- audits that make no sense
 SELECT (t).* FROM (VALUES (NULL::regclass[], 's', NULL), ('{a}', NULL, NULL), (NULL, NULL, 'p'), (NULL, NULL, NULL), ('{a}', 's', NULL), (NULL, 's', 'p')) AS v(tables, schema, publication),
 	LATERAL (SELECT iblt_internal.audit_make_target(tables, schema, publication, NULL)) AS x(t);
 SELECT outcome(format('SELECT iblt_internal.audit_check(%L, false, target(%L), options())', alone, what)) AS problem, alone, what
 FROM (VALUES (false, '{"kind": "schema", "name": "s"}'), (false, '{}'), (true, '{}'), (true, '{"kind": "schema", "name": "s"}'), (false, '{"kind": "tables", "tables": [1, null]}'),
-	(true, '{"kind": "subscription", "name": "s"}')) AS v(alone, what);
+	(true, '{"kind": "subscription", "name": "s"}'), (false, '{"kind": "tables", "here_tables": ["a.b"]}'), (false, '{"kind": "publication", "peer_schema": "x"}'), (false, '{"kind": "schema", "peer_schema": "x"}')) AS v(alone, what);
+SELECT outcome(format('SELECT iblt_internal.audit_check(%L, true, target(%L), options())', alone, what)) AS elsewhere, alone, what
+FROM (VALUES (false, '{"kind": "tables", "tables": [1]}'), (false, '{"kind": "tables", "here_tables": ["a.b"]}'), (false, '{"kind": "tables", "here_tables": ["a.b", null]}'), (true, '{"kind": "subscription"}'), (false, '{"kind": "subscription"}'), (true, '{"kind": "schema"}')) AS v(alone, what);
+SELECT iblt_internal.audit_make_target(NULL, '*', NULL, NULL), iblt_internal.audit_make_target(NULL, '*', 'p', NULL), iblt_internal.audit_make_target(NULL, NULL, NULL, 's'), iblt_internal.audit_make_target(NULL, NULL, NULL, NULL, here_tables => '{a.b}'), iblt_internal.audit_make_target('{a}', NULL, NULL, NULL, here_tables => '{a.b}');
+SELECT (i).schema, (i).name, (i).absent, (i).listed FROM unnest(iblt_internal.audit_list_names('{b.c,"a.\"B b\"",b.c}')) AS i;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options())$$) AS plain,
 	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS rechecked,
+	   outcome($$SELECT iblt_internal.audit_check(false, true, target('{"kind": "schema", "name": "s"}'), options(1))$$) AS elsewhere,
 	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "subscription", "name": "s"}'), options())$$) AS subscription,
 	   outcome($$SELECT iblt_internal.audit_check(false, false, target('{"kind": "subscription", "name": "s"}'), options(0))$$) AS not_rechecked;
 COMMIT;

@@ -107,7 +107,30 @@ SELECT length(m) - strpos(m, ':') AS marks, m = iblt_internal.iblt_compare_marks
 	(SELECT count(*) FROM unnest(string_to_array(m, NULL), string_to_array(iblt_internal.iblt_compare_marks(iblt_insert(s, 1, 2), 252), NULL)) AS x(a, b) WHERE a <> b) AS different
 FROM (SELECT s, iblt_internal.iblt_compare_marks(s, 252) FROM travelling WHERE name = 'mine') AS x(s, m);
 SELECT iblt_internal.iblt_compare_marks(s, 11) FROM travelling WHERE name = 'mine';
+SELECT a, b, iblt_internal.iblt_compare_same_marks(a, b) FROM (VALUES ('iblt2:<>', 'iblt2:<>'), ('iblt2:<>', 'iblt2:<<'), ('iblt2:<>', 'iblt2:>>'), ('iblt2:<>', 'iblt2:><'),
+	('iblt0:', 'iblt0:'), ('iblt2:<>', 'iblt3:<>;'), ('iblt2', 'iblt2'), ('', '')) AS x(a, b);
+-- rows of keys that are not as they differed
+SELECT iblt_internal.iblt_compare_changed(1, '{0,0,0,0,NULL,1,0,1}', '{NULL,7,8,NULL,7,7,-1,NULL}', '{NULL,7,7,7,7,7,-1,NULL}'), iblt_internal.iblt_compare_changed(1, '{}', '{}', '{}');
+SELECT iblt_internal.iblt_compare_changed(1, '{0}', '{7,7}', '{7}');
+SELECT iblt_internal.iblt_compare_changed(1, '{0}', '{7}', '{7,7}');
+SELECT iblt_internal.iblt_describe('pg_class', '{23}') ->> 'system' = system_identifier::text AS system FROM pg_control_system();
+SELECT iblt_internal.iblt_describe('pg_class', '{}');
+SELECT iblt_internal.iblt_describe('pg_class', '{23,NULL}');
+SELECT iblt_internal.iblt_describe('pg_class', '{{23},{25}}');
 DROP TABLE travelling, refused;
+-- an error that was caught is raised again as it was
+CREATE FUNCTION pg_temp.raised(f jsonb) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	e iblt_internal.failure;
+BEGIN
+	RETURN concat('none: ', iblt_internal.iblt_raise(jsonb_populate_record(e, f)) IS NULL);
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS e.message = MESSAGE_TEXT, e.detail = PG_EXCEPTION_DETAIL, e.hint = PG_EXCEPTION_HINT, e.schema_name = SCHEMA_NAME, e.table_name = TABLE_NAME,
+		e.column_name = COLUMN_NAME, e.datatype_name = PG_DATATYPE_NAME, e.constraint_name = CONSTRAINT_NAME;
+	RETURN sqlstate || e::text;
+END $$;
+SELECT iblt_internal.iblt_raise(NULL) IS NULL AS none, pg_temp.raised('{"message": "no state"}'), pg_temp.raised('{"state": "IB999"}'), pg_temp.raised('{"state": "1234567", "message": "m"}');
+SELECT pg_temp.raised('{"state": "IB999", "message": "m", "detail": "d", "hint": "h", "schema_name": "s", "table_name": "t", "column_name": "c", "datatype_name": "i", "constraint_name": "k"}');
 SELECT iblt_session_drop('mine'), iblt_session_drop('mine');
 SELECT iblt_session_get('mine');
 -- a sketch belongs to the role that has kept it

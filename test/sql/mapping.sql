@@ -33,6 +33,10 @@ BEGIN
 			|| replace(replace(replace(more, 'upper(email_address)', 'upper(email)'), '"Unit ""price"', 'price'), 'round(price, 2) < 100', 'price < 100')) INTO truth;
 	RETURN CASE WHEN found = truth THEN 'as the views: ' || array_length(string_to_array(found, E'\n'), 1) ELSE concat_ws(' / ', found, truth) END;
 END $$;
+-- only these types have their length in a comparison, and plain queries know the texts of some
+SET search_path = mapping, public, iblt_internal;
+SELECT c.key, c.value ->> 'type' AS type, (c.value ->> 'text')::oid::regtype AS text FROM iblt_internal.made_columns('a', '{"expressions": {"bits": "n::bit(3)", "char": "email::char(3)", "numeric": "price::numeric(10,2)", "varchar": "email::varchar(3)", "ts": "ts::timestamptz(3)", "pair": "p"}}') AS m, jsonb_each(m -> 'columns') AS c ORDER BY 1;
+SET search_path = mapping, public;
 SELECT agrees();
 SELECT agrees(', key_columns => ''{email}''');	-- no index is on an expression
 SELECT agrees(', key_columns => ''{n,id}''');
@@ -69,6 +73,14 @@ SELECT count(*) FROM refers;
 UPDATE target SET "Unit price" = 7 WHERE item = 3;
 SELECT sql FROM iblt_repair('source', NULL, 'target', direction => 'pull', peer_columns => :names, apply => true);
 SELECT * FROM source WHERE id = 3;
+-- what is referred to has a name that stands for another column
+BEGIN;
+ALTER TABLE target ADD former int DEFAULT 0;
+ALTER TABLE source ADD item int;
+INSERT INTO target VALUES (601, 1);
+INSERT INTO refers VALUES (601);
+SELECT action, key, detail FROM iblt_repair('source', NULL, 'target', direction => 'push', peer_columns => '{"id": "item", "price": "Unit price", "item": "former"}', exclude => '{item}');
+ROLLBACK;
 -- live digests are of the columns themselves
 CREATE TABLE e AS TABLE c;
 CREATE TABLE f AS TABLE c;
@@ -110,4 +122,20 @@ SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_colum
 -- a comment, a constant of no type, and a function of all columns
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "''one'' -- two"}');
 SELECT count(*) FROM iblt_compare('c', NULL, 'd', columns => '{id,z}', key_columns => '{id}', expressions => '{"z": "t.x + t.y"}');
+-- rows that are summed up on other servers
+CREATE FUNCTION refused(plan jsonb) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM iblt_internal.check_mapping(jsonb_populate_record(NULL::iblt_internal.plan, plan));
+	RETURN NULL;
+EXCEPTION WHEN feature_not_supported THEN
+	RETURN SQLERRM;
+END $$;
+SELECT here, there, refused(format('{"here": {"relation": "h", "side": "here", %s}, "there": {"relation": "t", "side": "there", %s}}', here, there)::jsonb) FROM (VALUES
+	('"mapped": true', '"remote": true'), ('"mapped": true, "remote": true', '"mapped": false'), ('"mapped": true, "remote": false, "distributed": true', '"mapped": false'),
+	('"mapped": false', '"mapped": true, "remote": true, "distributed": false'), ('"mapped": true, "remote": false, "distributed": false', '"mapped": true, "remote": false, "distributed": false')) AS v(here, there);
+CREATE FOREIGN DATA WRAPPER nowhere;
+CREATE SERVER nowhere FOREIGN DATA WRAPPER nowhere;
+CREATE FOREIGN TABLE far (z int) SERVER nowhere;
+SELECT count(*) FROM iblt_compare('c', NULL, 'far', peer_columns => '{"id": "z"}', columns => '{id}');
+DROP FOREIGN DATA WRAPPER nowhere CASCADE;
 DROP SCHEMA mapping CASCADE;

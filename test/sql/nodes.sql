@@ -18,15 +18,15 @@ SELECT a.node, b.node, status.complete, status.recovered FROM nodes_sketches a J
 	ON b.node IN (a.node + 1, a.node + 2) AND (a.node - 1) / 3 = (b.node - 1) / 3, iblt_decode_status(a.s - b.s) AS status ORDER BY 1, 2;
 
 -- verdicts, of the rows of each node as one letter
-SELECT named, digests, v.* FROM (VALUES
+SELECT named, checksums, v.* FROM (VALUES
 	(3, '{x,x,y}'), (3, '{x,y,y}'), (3, '{x,y,z}'), (3, '{NULL,x,NULL}'), (3, '{x,NULL,x}'), (2, '{x,y}'), (2, '{NULL,x}'),
 	(4, '{x,x,y,y}'), (4, '{y,x,x,x}'), (4, '{x,x,y}'), (5, '{x,x,y}'), (5, '{y,x,x,x}'), (5, '{z,x,x,y,y}'), (5, '{NULL,y,x,NULL,NULL}'))
-	AS t(named, digests), iblt_internal.nodes_verdict((ARRAY['a', 'b', 'c', 'd', 'e'])[: cardinality(digests::text[])], named, digests::text[]) AS v;
+	AS t(named, checksums), iblt_internal.nodes_verdict((ARRAY['a', 'b', 'c', 'd', 'e'])[: cardinality(checksums::text[])], named, checksums::text[]) AS v;
 
 SET search_path = iblt_internal, public;
 -- what is repaired on which node and as where, and what is left: what is not confirmed, and ties
-CREATE TEMPORARY TABLE nodes_keys AS SELECT ARRAY(SELECT ROW(key, to_jsonb(key), digests, NULL, 1, confirmed)::node_difference FROM (VALUES ('k1', '{x,x,y}'::text[], true),
-	('k2', '{x,y,z}', true), ('k3', '{y,x,x}', NULL), ('k4', '{x,x,y}', false), ('k5', '{NULL,x,x}', true), ('k6', '{NULL,x,NULL}', true), ('k7', '{y,x,x}', true)) AS v(key, digests, confirmed)) AS keys,
+CREATE TEMPORARY TABLE nodes_keys AS SELECT ARRAY(SELECT ROW(key, to_jsonb(key), checksums, NULL, 1, confirmed)::node_difference FROM (VALUES ('k1', '{x,x,y}'::text[], true),
+	('k2', '{x,y,z}', true), ('k3', '{y,x,x}', NULL), ('k4', '{x,x,y}', false), ('k5', '{NULL,x,x}', true), ('k6', '{NULL,x,NULL}', true), ('k7', '{y,x,x}', true)) AS v(key, checksums, confirmed)) AS keys,
 	jsonb_populate_record(NULL::node_set, '{"names": ["here", "b", "c"], "named": 3}') AS nodes;
 SELECT s.source, p.target, p.source AS as_on, p.ids FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_pairs(nodes, keys, s.source) WITH ORDINALITY AS p(target, source, ids, key, place) ORDER BY s.n, p.place;
 SELECT source, l.node, l.key, l.status, l.detail FROM nodes_keys, unnest('{b,NULL}'::text[]) WITH ORDINALITY AS s(source, n), LATERAL nodes_left(nodes, keys, source) AS l ORDER BY s.n, l.key;
@@ -38,6 +38,45 @@ SELECT without, state, message, number, a.attempt AS next, a.nodes, a.names, a.f
 	('skip', 'IB008', 'on "b": no digest', 1, '{x,y,z}', '{a,b,c}'), ('error', 'IB004', 'altered', 2, '{x,y,z}', '{a,b,c}'), ('error', 'IB004', 'altered', 3, '{x,y,z}', '{a,b,c}')) AS v(without, state, message, number, places, titles),
 	LATERAL (SELECT nodes_again(without, jsonb_populate_record(NULL::failure, jsonb_build_object('state', state, 'message', message)), number, places::text[], titles::text[],
 		jsonb_populate_record(NULL::options, '{"live": "auto"}')) AS a OFFSET 0) AS y, LATERAL (SELECT (y.a).*) AS a;
+-- what follows an error of digests
+SELECT live, problem, state, a.attempt AS next, a.failed, (a.options).live_problem FROM (VALUES ('auto', NULL, 'IB008'), ('auto', 'before', 'IB008'), ('require', NULL, 'IB008'), ('off', NULL, 'XX000')) AS v(live, problem, state),
+	LATERAL (SELECT nodes_again('error', jsonb_populate_record(NULL::failure, jsonb_build_object('state', state, 'message', 'on "a": m')), 1, '{x,y}', '{a,b}', jsonb_populate_record(NULL::options, jsonb_build_object('live', live, 'live_problem', problem))) AS a OFFSET 0) AS y,
+	LATERAL (SELECT (y.a).*) AS a;
+CREATE FUNCTION pg_temp.said(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	answer text;
+BEGIN
+	EXECUTE query INTO answer;
+	RETURN answer;
+EXCEPTION WHEN OTHERS THEN
+	RETURN sqlstate || ' ' || sqlerrm;
+END $$;
+CREATE FUNCTION pg_temp.sides(j jsonb) RETURNS side[] LANGUAGE sql AS 'SELECT ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::iblt_internal.side, j) AS s)';
+-- names, and how many nodes there may be
+SELECT nodes, conns, pg_temp.said(format('SELECT nodes_names(%L, %L)', nodes, conns)) AS names FROM (VALUES (NULL, NULL), ('{NULL,dbname=b}', '{NULL,iblt_b}'), ('{postgresql://c,mine}', '{iblt_c,mine}'), ('{NULL,mine}', '{NULL,iblt_b}')) AS v(nodes, conns);
+SELECT n, dimensions, without, pg_temp.said(format('SELECT nodes_check(ARRAY(SELECT ''n'' || g FROM generate_series(1, %s) AS g), %s, %L)', n, dimensions, without)) AS said
+FROM (VALUES (1, 1, 'skip'), (2, 1, 'skip'), (16, 1, 'error'), (17, 1, 'error'), (2, 2, 'error'), (2, 0, 'error'), (2, 1, 'none')) AS v(n, dimensions, without);
+SELECT n, NOT (o).progress AS checked, (o).label, (o).seed IS NOT NULL AS seed FROM unnest('{1,200000}'::bigint[]) AS n,
+	LATERAL (SELECT nodes_options(jsonb_populate_record(NULL::options, '{"content": "none", "cast_types": false, "extra_columns": "ignore", "timeout": "1 minute", "progress": false, "live": "off", "method": "sketch", "by_index": false}' || jsonb_build_object('max_differences', n)), 'a label') AS o OFFSET 0) AS x;
+SELECT nodes_conns('{NULL}', false) AS here, (nodes_conns('{NULL,dbname=x}', false))[2] LIKE 'iblt\_%' AS a_string, nodes_conns(NULL, true) AS nothing;
+SELECT message, nodes_failed('{a,b}', message) FROM unnest('{"on \"b\": x","on \"c\": x","could not connect to \"a\"","could not send a query to \"b\"","extension iblt is not installed in \"a\"''s database",else}'::text[]) AS message;
+-- which columns and which key they have in common
+SELECT options, pg_temp.said(format('SELECT nodes_check_columns(''{a,b,c}'', pg_temp.sides(%L), jsonb_populate_record(NULL::options, %L))', '[{"columns": [{"name": "id"}, {"name": "v"}]}, {"columns": [{"name": "id"}]}, {"columns": [{"name": "id"}, {"name": "w"}]}]', options)) AS said
+FROM unnest('{"{}","{\"exclude\": [\"v\"]}","{\"exclude\": [\"v\", \"w\"]}","{\"exclude\": [\"v\", \"w\", \"x\"]}","{\"columns\": [\"id\"]}"}'::text[]) AS options;
+SELECT options, nodes_key(pg_temp.sides('[{"columns": [{"name": "id"}, {"name": "v"}, {"name": "w"}], "keys": [{"columns": ["w"]}]}, {"columns": [{"name": "id"}, {"name": "v"}], "keys": [{"columns": ["v"]}, {"columns": ["id"]}]}]'), jsonb_populate_record(NULL::options, options)) AS key
+FROM unnest(ARRAY['{}', '{"exclude": ["v"]}', '{"exclude": ["v", "id"]}', '{"key_columns": ["w"]}']::jsonb[]) AS options;
+SELECT b, pg_temp.said(format('SELECT nodes_check_pairs(pg_temp.sides(%L))', jsonb_build_array('{"side": "a", "identity": "1", "collations": [], "bare": false, "condition": "c"}'::jsonb, '{"side": "b", "identity": "2", "collations": [], "bare": false, "condition": "c"}'::jsonb || b))) AS said
+FROM unnest(ARRAY['{}', '{"identity": "1"}', '{"collations": ["x"]}', '{"collations": ["x"], "condition": "d"}']::jsonb[]) AS b;
+-- digests of which sizes fit
+SELECT live, pairs, pg_temp.said(format('SELECT concat_ws('' '', p.from_digests, p.live_cells, p.seed, p.live_problem) FROM nodes_live(jsonb_populate_record(NULL::plan, ''{"seed": 5}''), ARRAY(SELECT p FROM jsonb_populate_recordset(NULL::plan, %L) AS p), jsonb_populate_record(NULL::options, %L)) AS p',
+	pairs, jsonb_build_object('live', live, 'seed', 7))) AS plan
+FROM (VALUES ('auto', '[{"live_cells": 280}, {"live_cells": 210}]'), ('auto', '[{"live_cells": 280}, {"live_cells": 207}]'), ('require', '[{"live_cells": 280}, {"live_cells": 207}]'), ('auto', '[{"live_cells": 280, "live_problem": "one"}, {"live_cells": 280, "live_problem": "two"}]'),
+	('auto', '[{"live_cells": 138}, {"live_cells": 207}]')) AS v(live, pairs);
+-- keys that an index tells otherwise than sketches did
+SELECT nodes_doubtful('{a,b,c,d,e,f,g}', jsonb_populate_record(NULL::found_rows, '{"checksum": [1, 1, 1, null, 1, null, 1]}'), jsonb_populate_record(NULL::found_rows, '{"checksum": [1, 2, null, 1, 1, null, 2]}'), ROW('{b,c,d,e}', '{both,here,there,both}')::node_keys) AS doubtful;
+SELECT pg_temp.said(format('SELECT nodes_check_foreign(pg_temp.sides(%L))', sides)) AS said FROM unnest('{"[{\"side\": \"a\", \"kind\": \"r\"}]","[{\"side\": \"a\", \"kind\": \"f\"}, {\"side\": \"b\", \"kind\": \"v\", \"remote\": true}, {\"side\": \"c\", \"kind\": \"v\", \"remote\": false}]"}'::text[]) AS sides;
+SELECT n, (p).buckets, (p).bytes, (p).by_hash FROM (VALUES (1, ARRAY['{"size": {"rows": 1600, "bytes": 70}}', '{"size": {"rows": 800, "bytes": 90}}']::jsonb[]), (2, ARRAY['{"size": {"rows": 0, "bytes": 0}}']::jsonb[])) AS v(n, told),
+	LATERAL (SELECT nodes_plain_plan(jsonb_populate_record(NULL::plan, '{"columns": []}'), told) AS p OFFSET 0) AS x;
 RESET search_path;
 
 -- arguments
@@ -62,7 +101,7 @@ DROP TABLE nodes_copies, nodes_sketches;
 -- a standby has no vote of its own in a repair
 CREATE FUNCTION voters(a text, b text) RETURNS text LANGUAGE plpgsql SET search_path = iblt_internal, public, pg_temp AS $$
 BEGIN
-	PERFORM iblt_internal.nodes_refuse_standby(ARRAY[jsonb_populate_record(NULL::iblt_internal.side, a::jsonb || '{"side": "a"}'),
+	PERFORM iblt_internal.nodes_check_standby(ARRAY[jsonb_populate_record(NULL::iblt_internal.side, a::jsonb || '{"side": "a"}'),
 		jsonb_populate_record(NULL::iblt_internal.side, b::jsonb || '{"side": "b"}')]);
 	RETURN 'both';
 EXCEPTION WHEN invalid_parameter_value THEN

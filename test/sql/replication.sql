@@ -61,10 +61,22 @@ SELECT title, made(here, there) AS plan INTO TEMP plans FROM (VALUES
 	(9, 'standby of another', '{}', '{"system": "2", "recovery": true}'),
 	(10, 'standby of a publisher', '{"recovery": true}', '{"system": "2", "subscriptions": [{"slot": "s", "ready": true}]}'),
 	(11, 'standby of a publisher, system unknown', '{"recovery": true, "system": null}', '{"system": "2", "subscriptions": [{"slot": "s", "ready": true}]}'),
-	(12, 'standby of a subscriber', '{"slots": ["s"]}', '{"system": "2", "recovery": true, "subscriptions": [{"slot": "s", "ready": true}]}')
+	(12, 'standby of a subscriber', '{"slots": ["s"]}', '{"system": "2", "recovery": true, "subscriptions": [{"slot": "s", "ready": true}]}'),
+	(13, 'perhaps a standby, system unknown', '{}', '{"recovery": true, "system": null}'),
+	(14, 'perhaps its primary, system unknown', '{"recovery": true}', '{"system": null}'),
+	(15, 'three that replicate to each other', '{"slots": ["s"], "subscriptions": [{"name": "b", "slot": "t", "ready": true}, {"name": "c", "slot": "c", "ready": true}]}',
+		'{"system": "2", "slots": ["t"], "subscriptions": [{"name": "a", "slot": "s", "ready": true}, {"name": "c", "slot": "d", "ready": true}]}'),
+	(16, 'with slots of one name', '{"slots": ["s"], "subscriptions": [{"name": "b", "slot": "t", "ready": true}, {"name": "c", "slot": "t", "ready": true}]}',
+		'{"system": "2", "slots": ["t"], "subscriptions": [{"name": "a", "slot": "s", "ready": true}, {"name": "c", "slot": "s", "ready": true}]}'),
+	(17, 'a third replicates to one', '{"slots": ["s"], "subscriptions": [{"name": "b", "slot": "t", "ready": true}, {"name": "c", "slot": "t", "ready": true}]}',
+		'{"system": "2", "slots": ["t"], "subscriptions": [{"name": "a", "slot": "s", "ready": true}, {"name": "a", "slot": "s", "ready": false}]}'),
+	(18, 'two subscriptions each', '{"slots": ["s", "u"], "subscriptions": [{"name": "b", "slot": "t", "ready": true}, {"name": "c", "slot": "v", "ready": true}]}',
+		'{"system": "2", "slots": ["t", "v"], "subscriptions": [{"name": "a", "slot": "s", "ready": true}, {"name": "d", "slot": "u", "ready": true}]}'),
+	(19, 'a standby of what others replicate to', '{"subscriptions": [{"name": "c", "slot": "c", "ready": true}]}', '{"recovery": true, "subscriptions": [{"name": "c", "slot": "c", "ready": true}]}')
 	) AS x(n, title, here, there) ORDER BY n;
 SELECT title, (SELECT string_agg(concat_ws(' ', l.source, '->', l.follower, l.slot, CASE WHEN NOT l.ready THEN 'not ready' END), '; ' ORDER BY l) FROM unnest((plan).links) AS l) AS links,
-	(plan).recheck, (plan).wait, (plan).versions, iblt_internal.unready(plan) AS unready
+	(plan).recheck, (plan).wait, (plan).versions, iblt_internal.unready(plan) AS unready,
+	starts_with(iblt_internal.unready_problem(plan), 'Replication of this relation is not ready: ') AS problem
 FROM plans;
 -- row versions are read where both sides have them
 SELECT (made(here, '{"recovery": true}' || there)).versions, here, there FROM (VALUES
@@ -78,9 +90,32 @@ COMMIT;
 -- nor is one that only reads, or writes elsewhere
 SELECT iblt_internal.writers('part');
 
--- the position before the header of a page: no record begins in a header
-SELECT count(pg_switch_wal()) AS switched;
-SELECT iblt_internal.wal_position(false) % current_setting('wal_block_size')::numeric IN (24, 40) AS in_a_header,
-	iblt_internal.wal_position(false) >= iblt_internal.wal_position(true) - 40 AS behind_what_is_flushed;
+-- the position before the header of a page, or of the first page of a segment, after which the next record will begin
+CREATE FUNCTION before_header(header int) RETURNS TABLE (by_sql numeric, by_c numeric, flushed boolean) LANGUAGE plpgsql AS $$
+DECLARE
+	block int := current_setting('wal_block_size');
+	at pg_lsn;
+	room int;
+BEGIN
+	-- others may write WAL, too
+	FOR i IN 1 .. 100 LOOP
+		IF header = 40 THEN
+			PERFORM pg_switch_wal();
+		ELSE
+			at := pg_current_wal_insert_lsn();
+			PERFORM pg_logical_emit_message(false, '', repeat('x', 400));
+			room := block - (at - '0/0') % block - 2 * (pg_current_wal_insert_lsn() - at);
+			CONTINUE WHEN room < 0;	-- or the message has crossed a page
+			PERFORM pg_logical_emit_message(false, '', repeat('x', 400 + room));
+		END IF;
+		at := pg_current_wal_insert_lsn();
+		by_sql := (at - '0/0') - iblt_internal.wal_position(false);
+		by_c := at - iblt_internal.iblt_wal_position();
+		flushed := iblt_internal.wal_position(true) >= (at - '0/0') - header;
+		EXIT WHEN (at - '0/0') % block = header AND at = pg_current_wal_insert_lsn();
+	END LOOP;
+	RETURN NEXT;
+END $$;
+SELECT header, b.* FROM unnest('{24,40}'::int[]) AS header, before_header(header) AS b;
 
 DROP SCHEMA replication CASCADE;

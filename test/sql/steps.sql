@@ -68,8 +68,8 @@ DROP TABLE of_own, child, parent, of_text;
 DROP VIEW looked;
 
 -- a field of each row
-SELECT iblt_field('{"(a,t)",NULL,"(,f)"}'::subscribed[], 'slot') AS texts, iblt_field('{}'::subscribed[], 'slot') AS none, iblt_field(NULL::subscribed[], 'slot') AS no_array,
-	outcome('SELECT iblt_internal.iblt_field(''{}''::iblt_internal.subscribed[])') AS no_field, outcome('SELECT iblt_internal.iblt_field(''{}''::iblt_internal.subscribed[], ''ready'')') AS no_text,
+SELECT iblt_field('{"(s,a,t)",NULL,"(s,,f)"}'::subscribed[], 'slot') AS texts, iblt_field('{}'::subscribed[], 'slot') AS none, iblt_field(NULL::subscribed[], 'slot') AS no_array,
+	outcome('SELECT iblt_internal.iblt_field(''{}''::iblt_internal.live_digest[])') AS no_field, outcome('SELECT iblt_internal.iblt_field(''{}''::iblt_internal.subscribed[], ''ready'')') AS no_text,
 	outcome('SELECT iblt_internal.iblt_field(''{1}''::int[])') AS no_row;
 
 -- types: a domain of one name, or a type with a send function on one side
@@ -92,6 +92,9 @@ SELECT h, t, (SELECT c.not_null FROM unnest(iblt_internal.common_columns(one.s, 
 FROM (VALUES (true, true), (true, false), (false, true), (false, false)) AS x(h, t),
 	LATERAL (SELECT jsonb_populate_record(NULL::iblt_internal.side, jsonb_build_object('columns', jsonb_build_array(jsonb_build_object('name', 'c', 'base', 23, 'type', 'integer', 'textual', '[]'::jsonb, 'not_null', h))))) AS one(s),
 	LATERAL (SELECT jsonb_populate_record(NULL::iblt_internal.side, jsonb_build_object('columns', jsonb_build_array(jsonb_build_object('name', 'c', 'base', 23, 'type', 'integer', 'textual', '[]'::jsonb, 'not_null', t))))) AS two(s);
+-- the texts of a row: as a whole for plain queries and for tables of Citus, else with what stands for long ones
+SELECT fields, iblt_internal.short_texts_sql(jsonb_populate_record(NULL::iblt_internal.plan, fields || '{"columns": []}')) ~ 'repair_texts' AS long
+FROM (VALUES ('{}'::jsonb), ('{"here": {"distributed": true}}'), ('{"there": {"distributed": true}}'), ('{"buckets": 1}')) AS x(fields);
 -- which columns a sketch can have as they are
 SELECT title, iblt_internal.key_size(ARRAY[ROW('c', "cast", base, base_there, NULL, NULL, true, not_null, NULL)::iblt_internal.plan_column]) AS bytes
 FROM (VALUES ('an integer', '', 23, 23, true), ('that may be null', '', 23, 23, false), ('of another base there', '', 23, 16400, true),
@@ -102,7 +105,7 @@ SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[
 -- and so does one whose format may name a month, the case of which is folded
 SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none, outcome(format('SELECT iblt_internal.iblt_plain_check_expression(%L, %L, true)', 'mine', condition)) AS plain
 FROM unnest(ARRAY['to_char(timestamp ''2024-04-01'', ''MONTH'') = v', 'to_char(timestamp ''2024-04-01'', ''TMMONTH'') = v', 'to_char(timestamp ''2024-04-01'', v) = ''x''',
-	'to_date(v, ''YYYY-MM-DD'') IS NULL', 'to_date(v, ''YYYY-tmmon'') IS NULL', 'to_timestamp(id) IS NULL']) AS condition;
+	'to_date(v, ''YYYY-MM-DD'') IS NULL', 'to_date(v, ''YYYY-tmmon'') IS NULL', 'to_timestamp(id) IS NULL', 'to_timestamp(''3''::float8) IS NULL', 'xmlparse(content v) IS DOCUMENT']) AS condition;
 -- text in rows, ranges and jsonb is ordered, too, and a call does not say by which collation
 CREATE TYPE steps.words AS RANGE (subtype = text);
 SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = '[]' AS none
@@ -122,7 +125,7 @@ ROLLBACK;
 -- what a plan must not do
 SELECT h, t, outcome(format('SELECT iblt_internal.check_collations(%L, %L)', h, t)) FROM (VALUES ('{}', '{}'), ('{C}', '{}'), ('{}', '{C}'), ('{C}', '{C}'), ('{"c en_US 2.36"}', '{"c en_US 2.37"}')) AS x(h, t);
 CREATE FUNCTION code(fields jsonb, to_json boolean, to_text boolean) RETURNS text LANGUAGE sql AS $$
-	SELECT outcome(format('SELECT iblt_internal.refuse_code(%L)', changed(plan_of('mine', 'theirs'), fields || jsonb_build_object('there', jsonb_build_object('columns',
+	SELECT outcome(format('SELECT iblt_internal.check_code(%L)', changed(plan_of('mine', 'theirs'), fields || jsonb_build_object('there', jsonb_build_object('columns',
 		jsonb_build_array(jsonb_build_object('name', 'id', 'to_json', CASE WHEN to_json THEN 'to_json()' END, 'to_text', CASE WHEN to_text THEN 'to_text()' END)))))))
 $$;
 SELECT title, code(fields, to_json, to_text) FROM (VALUES ('a key as it is', '{}'::jsonb, true, true), ('a hash', '{"by_hash": true}', true, false), ('a hash, no code', '{"by_hash": true}', false, true), ('rows', '{"content": "rows"}', true, false), ('texts', '{"content": "texts"}', true, false),
@@ -291,6 +294,8 @@ FROM (VALUES ('{}'::jsonb, '{}'::jsonb), ('{"versions": false}', '{}'), ('{"vers
 -- a relation that was altered: what was read is not what was described
 SELECT title, outcome(format('SELECT iblt_internal.require_described(%L, %L, %L)', p, h, t))
 FROM (SELECT plan_of('mine', 'theirs')) AS y(p), LATERAL (VALUES ('as it was', ((p).here).fingerprint, ((p).there).fingerprint), ('another here', 'x', ((p).there).fingerprint), ('another there', ((p).here).fingerprint, 'x'), ('none there', ((p).here).fingerprint, NULL)) AS x(title, h, t);
+-- also of a relation that only a row tells
+SELECT iblt_internal.iblt_compare_fingerprint(r[1], NULL) = iblt_internal.iblt_compare_fingerprint('mine', NULL) AS same FROM (SELECT array_agg(oid::regclass) FROM pg_class WHERE oid = 'mine'::regclass) AS x(r);
 -- a pooler has sent the query to another server
 SELECT side, outcome(format('SELECT iblt_internal.look(%L, %L)', changed(plan_of('mine', 'theirs'), jsonb_build_object(side, '{"identity": "1 2 3"}'::jsonb)), '{1}'))
 FROM unnest('{here,there,none}'::text[]) AS side;
@@ -306,7 +311,7 @@ FROM generate_series(0, 1) AS recheck, LATERAL iblt_internal.all_figures(changed
 CREATE VIEW clock AS SELECT id, clock_timestamp() AS v FROM mine;
 SELECT max(here ->> 'v') AS looked FROM iblt_compare('clock', NULL, 'clock', key_columns => '{id}', condition => 'id > 0', peer_condition => 'id > -1', rows => true, recheck => 1, timeout => '0 s') \gset
 SELECT finished_at > :'looked'::timestamptz AS finished_later, lookup_ms > 0 AS lookup, recheck_ms > 0 AS recheck, total_ms >= scan_ms + lookup_ms + recheck_ms - 1 AS total, scan_here_ms <= scan_ms + 0.1 AS here, scan_there_ms <= scan_ms + 0.1 AS there FROM iblt_compare_stats();
-SELECT count(*) FROM iblt_compare('mine', NULL, 'mine', peer_condition => 'true');
+SELECT count(*) FROM iblt_compare('mine', NULL, 'mine', peer_condition => 'true', method => 'auto', on_too_many => 'sample');
 SELECT differences, unconfirmed, settled, messages, bytes_sent, bytes_received, sketch_bytes, lookup_ms, recheck_ms FROM iblt_compare_stats();
 -- those of a comparison that was undone are gone
 \c -

@@ -194,7 +194,7 @@ wait_for($here, "SELECT EXISTS (SELECT FROM pg_stat_subscription WHERE received_
 my $describe = "SELECT iblt_internal.describe_replication('items') ->";
 is($here->safe_psql('there', "$describe 'slots'"), '["iblt_slot"]', 'the slots of a publisher');
 is($here->safe_psql('postgres', "$describe 'slots'"), '[]', 'are not those of another database');
-is($here->safe_psql('postgres', "$describe 'subscriptions'"), '[{"slot": "iblt_slot", "ready": true}]', 'the subscription of a subscriber');
+is($here->safe_psql('postgres', "$describe 'subscriptions'"), '[{"name": "sub", "slot": "iblt_slot", "ready": true}]', 'the subscription of a subscriber');
 is($here->safe_psql('there', "$describe 'subscriptions'"), '[]', 'is not that of another database');
 my $applied = "SELECT iblt_internal.slot_applied('iblt_slot') > 0, iblt_internal.slot_applied('another') IS NULL";
 is($here->safe_psql('there', $applied), 't|t', 'the position of a slot, by its name');

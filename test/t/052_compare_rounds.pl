@@ -61,7 +61,7 @@ my $link = q{[{"source": "there", "follower": "here", "slot": null, "ready": tru
 sub linked
 {
 	my ($links) = @_;
-	sql("CREATE OR REPLACE FUNCTION iblt_internal.links(here iblt_internal.side, there iblt_internal.side) RETURNS iblt_internal.link[] LANGUAGE sql IMMUTABLE AS
+	sql("CREATE OR REPLACE FUNCTION iblt_internal.links(here iblt_internal.side, there iblt_internal.side, alone boolean DEFAULT true) RETURNS iblt_internal.link[] LANGUAGE sql IMMUTABLE AS
 		\$\$SELECT ARRAY(SELECT l FROM pg_catalog.jsonb_populate_recordset(NULL::iblt_internal.link, '$links') AS l)\$\$");
 	return;
 }
@@ -118,7 +118,7 @@ linked('[]');
 
 # --- rows of one key in another order ----------------------------------------------------------
 
-# They are put in order before they are digested: one plan sorts them, the other hashes,
+# They are put in order before they are hashed: one plan sorts them, the other hashes,
 # and at the next look the other way round.
 sql(q{CREATE TABLE mine (id int, v text); CREATE TABLE theirs (id int, v text);
 	INSERT INTO mine SELECT g % 3, md5((g / 2)::text) FROM generate_series(1, 600) g ORDER BY md5(g::text); INSERT INTO theirs SELECT * FROM mine ORDER BY v DESC;

@@ -121,7 +121,8 @@ is(compare($subscriber, 'family', $view), '3 both t', 'as is one from a view');
 	wait_for($subscriber, 'SELECT v = -1 FROM plain WHERE id = 7');
 	is(compare($_, 'plain', "timeout => '6 s'") =~ s/ (here|there)//r, '3 both f, 7 both f', $_->name . ': a commit that waits for longer than a second confirms nothing') foreach ($subscriber, $publisher);
 	my $settle = "SELECT iblt_internal.settle(iblt_internal.described(iblt_internal.describe('%s'), 'here'), clock_timestamp() + interval '3 s')";
-	is($publisher->safe_psql('postgres', sprintf($settle, 'plain')), 'f', 'it is waited for until the deadline');
+	like($publisher->safe_psql('postgres', q{SET search_path = iblt_internal; SELECT settled(jsonb_populate_record(NULL::plan, jsonb_build_object('here', to_jsonb(described(describe('public.plain'), 'here')), 'links', '[{"source": "here"}]'::jsonb)),
+		clock_timestamp() + interval '3 s'), unconfirmed_cause()}), qr/^f\|.*transactions that may have written to the relation did not end in time/, 'it is waited for until the deadline, and the cause says so');
 	is($publisher->safe_psql('postgres', sprintf($settle, 'family')), 't', 'but not where it did not write');
 	visible($waiting);
 	is(compare($subscriber, 'plain'), '3 both t', 'once it is visible, what differs is confirmed');

@@ -96,7 +96,7 @@ is($here->safe_psql('postgres', 'SELECT count(*) = count(DISTINCT iblt_internal.
 is($here->safe_psql('postgres', 'SELECT iblt_internal.iblt_compare_fingerprint(1::oid) IS NULL AND iblt_internal.iblt_describe(1::oid, iblt_internal.ordered_types()) IS NULL'), 't', 'a relation that is not there has none');
 
 foreach my $change (
-	[ 'ADD COLUMN x int', 1 ], [ 'DROP COLUMN w', 1 ], [ 'RENAME COLUMN w TO "W"', 1 ], [ 'ALTER v TYPE bigint', 1 ], [ 'ALTER w TYPE varchar(9)', 1 ],
+	[ 'ADD COLUMN x int', 1 ], [ 'DROP COLUMN w', 1 ], [ 'RENAME COLUMN w TO "W"', 1 ], [ 'ALTER v TYPE bigint', 1 ], [ 'ALTER w TYPE varchar(9)', 1 ], [ 'ALTER w TYPE text COLLATE "C"', 1 ],
 	[ 'ALTER v SET NOT NULL', 1 ], [ 'ALTER v SET NOT NULL, ALTER v ADD GENERATED ALWAYS AS IDENTITY', 1 ],
 	[ 'ALTER v SET DEFAULT 1', 0 ], [ 'ALTER v SET STATISTICS 5', 0 ], [ 'ALTER w SET STORAGE EXTERNAL', 0 ], [ 'ADD CHECK (id > 0)', 0 ], [ 'SET (fillfactor = 50)', 0 ],
 	[ 'ENABLE ROW LEVEL SECURITY', 0 ])

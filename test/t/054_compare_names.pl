@@ -38,7 +38,7 @@ my %words = map { $_ => 1 } $statements =~ /\b[a-z_][a-z0-9_]*\b/g;
 $words{$_} = 1 foreach (qw(id u s q r x l h e d a b c o r1 iblt_r1 position value name here there t_n h_n));
 delete @words{qw(tableoid ctid xmin xmax cmin cmax)};
 my @words = sort keys %words;
-ok($words{$_}, "a word of a statement: $_") foreach (qw(t iblt_k iblt_k1 iblt_k2 iblt_n iblt_u iblt_j iblt_key iblt_a iblt_b iblt_l iblt_d iblt_o iblt_c hash key checksum mark content digest));
+ok($words{$_}, "a word of a statement: $_") foreach (qw(t iblt_k iblt_k1 iblt_k2 iblt_n iblt_u iblt_j iblt_key iblt_a iblt_b iblt_l iblt_d iblt_o iblt_c hash key checksum mark content rows_checksum));
 note(scalar(@words) . " words: @words");
 
 # --- tables with columns of these names ------------------------------------------------

@@ -58,8 +58,8 @@ my @stages = (
 	{ name => 'scanning here, after the first message', held => $here, lock => 'SELECT pg_advisory_xact_lock(1)', peer => "state = 'idle' AND query LIKE '%scan_answer(%'" },
 	{ name => 'the second message', held => $there, lock => 'SELECT pg_advisory_xact_lock(3)', peer => "$waits '%iblt_session_get(%'" },
 	{ name => 'the pause before the lookup', held => $here, lock => 'SELECT pg_advisory_xact_lock(4)', peer => "state = 'idle' AND query LIKE '%iblt_session_get(%'" },
-	{ name => 'lookup', held => $there, lock => 'SELECT pg_advisory_xact_lock(2)', peer => "$waits '%array_agg(digest%'" },
-	{ name => 'the wait before the recheck', held => $here, lock => 'SELECT pg_advisory_xact_lock(5)', peer => "state = 'idle' AND query LIKE '%array_agg(digest%'" },
+	{ name => 'lookup', held => $there, lock => 'SELECT pg_advisory_xact_lock(2)', peer => "$waits '%array_agg(checksum%'" },
+	{ name => 'the wait before the recheck', held => $here, lock => 'SELECT pg_advisory_xact_lock(5)', peer => "state = 'idle' AND query LIKE '%array_agg(checksum%'" },
 );
 
 # As a connection string it has a password, which nobody asks for.

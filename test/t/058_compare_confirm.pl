@@ -183,6 +183,17 @@ synchronous($publisher, 'nosuch');
 	finish($_) foreach (@waiting);
 	is(compare($publisher, 't', $standby), '', 'and vanishes');
 }
+# A role that may not ask which server it is: the standby may be of any, so its old rows do not
+# come back to the primary.
+$publisher->safe_psql('postgres', 'CREATE ROLE reader LOGIN; GRANT SELECT, UPDATE ON t TO reader; REVOKE EXECUTE ON FUNCTION pg_control_system() FROM public');
+replayed($publisher, $standby);
+is($standby->safe_psql('postgres', 'SELECT pg_last_wal_replay_lsn() <= iblt_internal.iblt_wal_position() AND iblt_internal.iblt_wal_position() <= pg_last_wal_receive_lsn()'), 't', 'the position of a standby');
+$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+$publisher->safe_psql('postgres', 'UPDATE t SET v = 99 WHERE id = 7');
+is($publisher->safe_psql('postgres', "SELECT status, detail FROM iblt_repair('t', ${\ literal($standby->connstr('postgres') . ' user=reader')}, direction => 'pull', apply => true)"),
+	'skipped|not confirmed: rows kept changing, or replication did not pass in time', 'an old row of a standby that may be of another server is not pulled');
+is($publisher->safe_psql('postgres', 'SELECT v FROM t WHERE id = 7'), 99, 'and does not come back');
+$publisher->safe_psql('postgres', 'GRANT EXECUTE ON FUNCTION pg_control_system() TO public; DROP OWNED BY reader; DROP ROLE reader; UPDATE t SET v = -3 WHERE id = 7');
 $standby->stop;
 
 # --- both directions --------------------------------------------------------------------------
@@ -264,8 +275,21 @@ foreach my $from ($publisher, $subscriber)
 }
 wait_for($last, q{SELECT count(*) = 2 AND bool_and(srsubstate = 'r') FROM pg_subscription_rel WHERE srrelid = 't'::regclass});
 $last->safe_psql('postgres', 'INSERT INTO t SELECT g, 0 FROM generate_series(100, 102) g');
-is(compare($last, 't', $_, "condition => 'id >= 100 AND id < 1000'"), '100 here t, 101 here t, 102 here t', 'slots of one name on two publishers, compared with ' . $_->name)
-  foreach ($publisher, $subscriber);
+is(compare($last, 't', $publisher, "condition => 'id >= 100 AND id < 1000'"), '100 here t, 101 here t, 102 here t', 'slots of one name on two publishers');
+# The first server replicates to both others: a row that only one of them has got replicates over no link of the two.
+{
+	my $blocking = blocking($subscriber, 't');
+	$publisher->safe_psql('postgres', 'INSERT INTO t VALUES (150, 0)');
+	wait_for($last, 'SELECT count(*) = 1 FROM t WHERE id = 150');
+	foreach my $pair ([ $last, $subscriber, 'here' ], [ $subscriber, $last, 'there' ])
+	{
+		my ($node, $peer, $side) = @$pair;
+		my ($rc, $out, $err) = $node->psql('postgres', compare_sql('t', $peer, "condition => 'id >= 100 AND id < 1000'"));
+		is(join(', ', sort split /\n/, $out), join(', ', map { "$_|$side|f" } 100, 101, 102, 150), $node->name . ': a row on its way from a third server is not confirmed');
+		like($err, qr/WARNING:  replication of this relation is not ready, differences cannot be confirmed/, 'with a warning');
+	}
+	$blocking->quit;
+}
 
 # --- options ---------------------------------------------------------------------------------------
 

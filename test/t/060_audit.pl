@@ -55,7 +55,7 @@ IbltTest::share_sessions();
 	my ($got, $err) = audit("tables => '{t1,t2}', progress => true");
 	like($err, qr/NOTICE:  comparing public\.t1 with.*NOTICE:  table 1 of 2, public\.t1: equal.*NOTICE:  table 2 of 2, public\.t2/s, 'progress => true');
 	is($here->safe_psql('postgres', "SELECT count(*) FROM iblt_compare('t1', $peer); SELECT count(*) FROM iblt_audit($peer, '{t2}');
-		SELECT relation FROM iblt_compare_stats()"), "0\n1\npublic.t1", 'iblt_compare_stats() still speaks of the last iblt_compare');
+		SELECT relation FROM iblt_compare_stats(); SELECT count(*), count(differences) FROM iblt_audit_stats()"), "0\n1\npublic.t1\n1|0", 'iblt_compare_stats() still speaks of the last iblt_compare, and no row is kept unless it is asked for');
 	my $log = -s $there->logfile;
 	audit("tables => '{t2}', seed => 4711", peer => literal($there->connstr('postgres') . " options='-c log_statement=all'"));
 	like(slurp_file($there->logfile, $log), qr/iblt_compare_template\(\d+, \d+, '+4711'+\)/, 'seed => 4711');

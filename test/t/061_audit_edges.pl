@@ -122,8 +122,11 @@ foreach my $method ('sketch', major_version() < 14 ? () : 'plain')	# which needs
 {
 	is(audit("iblt_audit(${\ literal($here->connstr('postgres'))}, schema => 'far', method => '$method')", node => $there), "far.kept equal 0 0 0 0\nfar.left_behind not comparable\nfar.moved not comparable", "nor has one there ($method)");
 }
-$there->safe_psql('postgres', 'DROP TABLE far.moved');
-$here->safe_psql('postgres', 'DROP VIEW far.moved');
+$there->safe_psql('postgres', 'DROP TABLE far.moved; CREATE TABLE far.attached (id int NOT NULL); INSERT INTO far.attached VALUES (1)');
+$here->safe_psql('postgres', 'DROP VIEW far.moved; CREATE TABLE far.attached (id int NOT NULL) PARTITION BY RANGE (id); CREATE FOREIGN TABLE attached_1 PARTITION OF far.attached DEFAULT SERVER old OPTIONS (schema_name $$far$$, table_name $$attached$$)');
+is(audit("iblt_audit($peer, schema => 'far')"), "far.attached not comparable\nfar.kept equal 0 0 0 0\nfar.left_behind not comparable", 'nor has a table with a foreign partition');
+like(detail("iblt_audit($peer, schema => 'far')"), qr/42809 it is a table with foreign partitions here: Its rows/, 'which the detail calls so');
+$_->safe_psql('postgres', 'DROP TABLE far.attached') foreach ($here, $there);
 is(audit("iblt_audit($peer, '{far.left_behind}')"), 'far.left_behind equal 0 0 0 0', 'given as a table, it is compared');
 is(audit("iblt_audit(${\ literal($here->connstr('postgres'))}, schema => 'far')", node => $there), "far.kept equal 0 0 0 0\nfar.left_behind not comparable", 'nor one there');
 

@@ -78,15 +78,15 @@ sub generation { return "(SELECT generation FROM iblt_internal.iblt_live_options
 # A row of a store of runs, or of something that is none.
 sub row
 {
-	my ($run, $item, $number, $relid) = map { pick('null', 0, 1, 1, 2, -1, 2147483647) } 1 .. 4;
+	my ($run, $table_number, $number, $relid) = map { pick('null', 0, 1, 1, 2, -1, 2147483647) } 1 .. 4;
 	return pick('(SELECT t FROM mine.t AS t LIMIT 1)', map {; "NULL::$_" } @stores, 'iblt_internal.tracking', 'iblt_internal.digest', 'mine.plain') if pick(0, 1);
-	return 'jsonb_populate_record(NULL::' . pick(@stores) . ', ' . literal(qq({"run": $run, "item": $item, "number": $number, "relid": $relid, "options": {},
+	return 'jsonb_populate_record(NULL::' . pick(@stores) . ', ' . literal(qq({"run": $run, "table_number": $table_number, "number": $number, "relid": $relid, "options": {},
 		"lo": ["1"], "hi": ["x", null], "seed": -1, "kept": 9223372036854775807})) . ')';
 }
 
 sub head
 {
-	return 'jsonb_populate_record(NULL::iblt_internal.run_head, ' . literal(sprintf '{"run": 1, "item": %s, "number": %s, "options": {}, "target": "x"}', pick(0, 0, 'null'), pick(0, 0, -1)) . ')';
+	return 'jsonb_populate_record(NULL::iblt_internal.run_head, ' . literal(sprintf '{"run": 1, "table_number": %s, "number": %s, "options": {}, "target": "x"}', pick(0, 0, 'null'), pick(0, 0, -1)) . ')';
 }
 
 my @any = ('1', '1::bigint', '-1::smallint', "'a'::text", "''::text", "'x'::varchar(3)", "repeat('y', 100000)", '1.5', "'NaN'::numeric", '1e100::numeric', "'{}'::int[]",
@@ -133,7 +133,7 @@ my %likely = (
 	store => \&row,
 	row => \&row,
 	run => sub { pick(1, 2) },
-	item => sub { pick(0, 1) },
+	table_number => sub { pick(0, 1) },
 	number => sub { pick(0, 1) },
 	wire => sub { pick(grep { /iblt_wire|marks/ } @texts) },
 	base => \&template, scanned => \&template, template => \&template,
@@ -161,7 +161,7 @@ $node->safe_psql('postgres', qq{CREATE EXTENSION iblt; CREATE ROLE mallory LOGIN
 	CALL iblt_track('shown', capacity => 100); UPDATE shown SET body = 'new' WHERE id < 10;
 	CREATE TABLE secret AS SELECT 1 AS id, '$secret' AS body;
 	CREATE TABLE partly (id bigint PRIMARY KEY, body text); INSERT INTO partly VALUES (1, '$secret'); GRANT SELECT (id) ON partly TO mallory;
-	SELECT iblt_internal.iblt_run_begin(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 1, "item": 0, "number": 0, "target": "$secret"}'))});
+	SELECT iblt_internal.iblt_run_begin(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 1, "table_number": 0, "number": 0, "target": "$secret"}'))});
 
 # What must be the same at the end.
 my $others = q{SELECT iblt_live_verify('shown'), generation FROM iblt_internal.iblt_live_options('shown');
@@ -269,12 +269,12 @@ my %right = (
 	iblt_compare_join => [ $difference, $keys, $keys ],
 	iblt_compare_keys => [ $difference, $keys, 0, 10 ],
 	iblt_track_begin => [ "'mine.t'::regclass", "ARRAY['id']", "ARRAY['body']", 'false', 'false', 'false', '100', 'iblt_internal.iblt_compare_template(100, 8, 7)' ],
-	iblt_track_finish => [ "'mine.t'::regclass", "(SELECT generation FROM iblt_internal.iblt_live_options('mine.t'))", "iblt_live('mine.t')" ],
+	iblt_track_set_base => [ "'mine.t'::regclass", "(SELECT generation FROM iblt_internal.iblt_live_options('mine.t'))", "iblt_live('mine.t')" ],
 	iblt_live_base => [ "'mine.t'::regclass", "iblt_live('mine.t')" ],
 	iblt_agg_bigint_trans => [ 'NULL', 1, 1 ],
 	iblt_agg_bigint_inverse => [ '(SELECT iblt_agg_bigint(g, 1) FROM generate_series(1, 90) g)', 1, 1 ],
 	iblt_peer_settings => [ "'ISO'", "'postgres'", "'Default'", "'a'" ],
-	iblt_run_begin => [ qq{jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "item": 0, "number": 0}')} ],
+	iblt_run_begin => [ qq{jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0}')} ],
 	iblt_salvage => [ "set_byte($difference::bytea, 1500, 7)", 'NULL', '(SELECT iblt_agg(g, 1) - iblt_agg(g + 4, 1) FROM generate_series(1, 60) g)' ],
 	iblt_run_lock => [ 1, 0, 0, 'true' ]);
 
@@ -327,7 +327,7 @@ sub aggregate
 # The arguments of a sampling method are not in the catalog, but the parser tells how many there are.
 my %sampled = (
 	iblt_slice_rows => [ "'id'", "'{10}'", "'{150}'" ],
-	iblt_blocks_at_rest => [ 0, 1, "(SELECT relfilenode FROM pg_class WHERE oid = 'mine.t'::regclass)", 'pg_postmaster_start_time()', 'iblt_internal.iblt_blocks_position()', 'pg_current_snapshot()::text::xid8' ]);
+	iblt_blocks_at_rest => [ 0, 1, "(SELECT relfilenode FROM pg_class WHERE oid = 'mine.t'::regclass)", 'pg_postmaster_start_time()', 'iblt_internal.iblt_wal_position()', 'pg_current_snapshot()::text::xid8' ]);
 foreach my $method (@{ $called{s} })
 {
 	my $error = failure("SELECT FROM pg_class TABLESAMPLE $method->{name}(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)", node => $node);
@@ -397,7 +397,7 @@ sub transaction
 }
 
 # Calls that once ended the server, or met an internal error.
-my $finish = "SELECT iblt_internal.iblt_track_finish('mine.t', (SELECT generation FROM iblt_internal.iblt_live_options('mine.t'))";
+my $finish = "SELECT iblt_internal.iblt_track_set_base('mine.t', (SELECT generation FROM iblt_internal.iblt_live_options('mine.t'))";
 unshift @calls, map { [$_] } map({; "SELECT iblt_internal.iblt_live_base('mine.t', iblt_new($_, key_size => 8))" } 100, 1000000),
 	map({; ("$finish, iblt_new($_, key_size => 8))", "SELECT iblt_live('mine.t')") } 100, 1000000),
 	"SELECT iblt_internal.iblt_plain_check_expression('mine.t', 'id > 5 OR (SELECT true)', true)", 'SELECT iblt_live(0)', 'SELECT iblt_internal.iblt_track_row()',

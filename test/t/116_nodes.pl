@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use IbltCompare qw(batch_size);
 use IbltTest;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -134,6 +135,14 @@ sub told
 
 my %failed;
 my $disagreements = 0;
+# Of so few keys there are several batches.
+batch_size(2);
+my $batch = 'iblt_internal.plain_batch(plan iblt_internal.plan, figures iblt_internal.figures)';
+my $whole = sql('here', "SELECT pg_get_functiondef('iblt_internal.plain_batch'::regproc)");
+sql('here', "CREATE OR REPLACE FUNCTION $batch RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 3'");
+# No two comparisons keep their sketches under the same names.
+my $kept = sql('here', "SELECT pg_get_functiondef('iblt_internal.kept_name'::regproc)");
+sql('here', $kept =~ s/SELECT concat\(/SELECT concat(1 \/ (plan.kept IS NOT NULL)::integer, /r);
 foreach my $round (1 .. $rounds)
 {
 	my $kind = $kinds[ $round % @kinds ];
@@ -161,6 +170,8 @@ cmp_ok($disagreements, '>', $rounds, "$disagreements keys on which nodes disagre
 
 # --- many differences ------------------------------------------------------------------
 
+batch_size(10000);
+sql('here', $_) foreach $whole, $kept;
 # The base is the node from which the others differ least, wherever it is in the list.
 my @three = qw(n1 n2 n3);
 all('DROP TABLE IF EXISTS shop.r; CREATE TABLE shop.t (id int PRIMARY KEY, v text)');
@@ -186,12 +197,14 @@ is(compare('shop.t', [ @three, 'here' ]), '', 'nodes that are equal again');
 # More differences than the first sketches are for, whose size is that of two empty nodes: the next ones have another
 # seed, and so do hashes of keys.
 sql($_, 'CREATE TABLE shop.big (id text PRIMARY KEY)') foreach @three;
-sql('n3', 'INSERT INTO shop.big SELECT generate_series(1, 10000)');
-is(sql('here', "SELECT count(*), bool_and(confirmed), min(verdict), max(verdict) FROM iblt_compare_nodes('shop.big', '{n1,n3,n2}')"), '10000|t|majority|majority', 'nodes that are scanned twice');
+sql('n3', 'INSERT INTO shop.big SELECT generate_series(1, 3000)');
+is(sql('here', "SELECT count(*), bool_and(confirmed), min(verdict), max(verdict) FROM iblt_compare_nodes('shop.big', '{n1,n3,n2}')"), '3000|t|majority|majority', 'nodes that are scanned twice');
+is(sql('here', "SELECT node, action, status, count(*) FROM iblt_repair_nodes('shop.big', '{n1,n3,n2}', recheck => 0) GROUP BY 1, 2, 3"), 'n3|delete|preview|3000', 'and a repair of them');
 sql($_, 'DROP TABLE shop.big') foreach @three;
 
 # --- answers ----------------------------------------------------------------------------
 
+batch_size(2);
 sql('n1', "UPDATE shop.t SET v = 'one' WHERE id IN (1, 2); DELETE FROM shop.t WHERE id = 3");
 sql('n2', "UPDATE shop.t SET v = 'one' WHERE id = 2; INSERT INTO shop.t VALUES (-1, 'more')");
 is(compare('shop.t', [qw(n1 n2 n3)], 'rows => true', ', node_rows'), join("\n",
@@ -201,6 +214,8 @@ is(compare('shop.t', [qw(n1 n2 n3)], 'rows => true', ', node_rows'), join("\n",
 	'{"id": 3} majority {n2,n3} {n1} {n1} t {"n1": null, "n2": {"v": "row 3", "id": 3}, "n3": {"v": "row 3", "id": 3}}'), 'rows by node');
 is(compare('shop.t', [qw(n1 n2 n3)], "columns => '{id}', recheck => 0"), "{\"id\": -1} majority {n1,n3} {n2} {n1,n3}\n{\"id\": 3} majority {n2,n3} {n1} {n1}", 'some columns only');
 is(compare('shop.t', [qw(n1 n2 n3)], "condition => 'id = 3', recheck => 0"), '{"id": 3} majority {n2,n3} {n1} {n1}', 'some rows only');
+is($notices, '', 'which each node chooses');
+batch_size(10000);
 
 # --- a second look ---------------------------------------------------------------------------
 
@@ -237,6 +252,32 @@ sql('here', 'TRUNCATE script; DROP FUNCTION iblt_internal.nodes_look_again(iblt_
 is(compare('shop.t', [qw(here n3)], "timeout => '0 s'"), '', 'the same, and no time to look again');
 sql('here', "UPDATE shop.t SET v = 'wrong' WHERE id = 7");
 is(compare('shop.t', [qw(here n3)], "timeout => '0 s'"), '{"id": 7} tie {here} {n3} {} f', 'no time to look again: not confirmed');
+# A row is on its way for as long as the subscriber cannot apply it.
+sql($_, 'CREATE TABLE shop.flow (id int PRIMARY KEY)') foreach qw(here n2 n3);
+sql('n3', 'CREATE PUBLICATION flow FOR TABLE shop.flow');
+sql('here', "CREATE SUBSCRIPTION flow CONNECTION ${\ literal($nodes{n3}[0]->connstr('n3'))} PUBLICATION flow");
+subscribed($servers[0], 1);
+{
+	my $blocking = IbltTest::Session->new($servers[0]);
+	$blocking->run('BEGIN; LOCK TABLE shop.flow IN SHARE MODE');
+	sql('n3', 'INSERT INTO shop.flow VALUES (1)');
+	is(compare('shop.flow', [qw(n2 here n3)], "timeout => '1.5 s'"), '{"id": 1} majority {n2,here} {n3} {n2,here} f', 'a row that is late is not confirmed');
+	is(sql('here', "SELECT node, status FROM iblt_repair_nodes('shop.flow', '{n2,NULL,n3}', method => 'plain', timeout => '1.5 s')"), '|skipped', 'nor would a repair by plain queries delete it');
+	is(audit([qw(n2 here n3)], "tables => '{shop.flow,shop.flow}', timeout => '1.5 s', progress => true"),
+		join("\n", ('shop.flow not comparable 1 0 {} {"n3": 1} {} 1 1 differences could not be confirmed: rows kept changing, or there was no time to look again') x 2), 'an audit');
+	is(scalar(() = $notices =~ /replication has not moved, and is not waited for again/g), 1, 'which does not wait for the same again');
+	$blocking->quit;
+}
+$nodes{n3}[0]->wait_for_catchup('flow');
+is(compare('shop.flow', [qw(here n3)]), '', 'once it is there, the two are equal');
+sql('here', 'DELETE FROM shop.flow');
+is(compare('shop.flow', [qw(here n3)]), '{"id": 1} tie {here} {n3} {here} t', 'what differs when replication has passed is confirmed');
+sql('here', 'ALTER SUBSCRIPTION flow DISABLE');
+is(compare('shop.flow', [qw(here n3)]), '{"id": 1} tie {here} {n3} {here} f', 'a subscription that is disabled: nothing is');
+like($notices, qr/^WARNING:  replication of this relation is not ready, differences cannot be confirmed/, 'with a warning');
+sql('here', 'DROP SUBSCRIPTION flow');
+sql($_, 'DROP TABLE shop.flow') foreach qw(here n2 n3);
+sql('n3', 'DROP PUBLICATION flow');
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_compare_nodes('shop.t', '{NULL,n3}')"), qr/cannot recheck differences in a REPEATABLE READ/, 'a snapshot cannot be looked at again');
 sql('here', "UPDATE shop.t SET v = 'row 7' WHERE id = 7");
 
@@ -303,6 +344,7 @@ like(failure("SELECT * FROM iblt_repair_nodes('far.t', '{n1,n2}')"), qr/22023: n
 is(sql('here', "SELECT count(*) FROM iblt_repair_nodes('far.t', '{n1,n2}', source => 'n1')"), '0', 'unless a source is named');
 sql($_, 'DROP SCHEMA far CASCADE') foreach qw(n1 n2);
 like(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit_nodes('{NULL,n3}', tables => '{shop.t}')"), qr/cannot recheck differences in a REPEATABLE READ/, 'a snapshot cannot be looked at again');
+is(failure("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM iblt_audit_nodes('{NULL,n3}', tables => '{shop.t}', recheck => 0)"), '', 'but once, it can');
 # after an error, the next table has new connections; and locks are freed
 sql('n3', 'ALTER TABLE shop.a RENAME v TO w');
 sql('here', 'CREATE VIEW held AS SELECT count(*) AS n FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = \'shop\'');
@@ -365,7 +407,7 @@ is(compare('shop.live', [qw(n1 n2)], "live => 'require', recheck => 0"), "{\"id\
 is(sql('here', "$open SELECT concat_ws(' ', key, agree) FROM iblt_compare_nodes('shop.live', '{to_n1,NULL,to_n2}', live => 'require', recheck => 0) ORDER BY key; SELECT concat_ws(' ', relation, differences) FROM iblt_audit_nodes('{to_n1,NULL,to_n2}', tables => '{shop.live}', recheck => 0, live => 'require');
 	SELECT * FROM dblink('to_n2', 'SELECT current_setting(''application_name'') LIKE ''iblt%'', now() = statement_timestamp()') AS x(a text, b text); SELECT count(dblink_disconnect(c)) FROM unnest(dblink_get_connections()) AS c"),
 	"OK\nOK\n{\"id\": -1} {to_n1,here}\n{\"id\": 1} {to_n1,to_n2}\n{\"id\": 2} {here,to_n2}\nshop.live 3\nf|t\n2", 'connections of the caller, which stay open');
-like(failure("$open SELECT dblink_exec('to_n2', 'BEGIN'); SELECT * FROM iblt_compare_nodes('shop.live', '{to_n1,to_n2}')"), qr/25001: the connection to "to_n2" is in a transaction/, 'one that is in a transaction');
+like(failure("$open SELECT dblink_exec('to_n2', 'BEGIN'); SELECT * FROM iblt_compare_nodes('shop.live', '{to_n1,to_n2}', method => '$_')"), qr/25001: the connection to "to_n2" is in a transaction/, "one that is in a transaction, method => '$_'") foreach qw(sketch plain);
 like(failure("$open SELECT * FROM iblt_repair_nodes('shop.live', '{to_n1,to_n2}')"), qr/node 1 is neither a foreign server nor a connection string/, 'a repair has its own');
 sql('n2', "UPDATE shop.live SET v = 'many' WHERE id BETWEEN 100 AND 600");
 is(sql('here', "SELECT count(*), min(deviate::text), max(deviate::text) FROM iblt_compare_nodes('shop.live', '{n1,NULL,n2}', live => 'require', recheck => 0) WHERE (key ->> 'id')::int BETWEEN 100 AND 600"), '501|{n2}|{n2}', 'more than a small fold tells');
@@ -442,6 +484,7 @@ sub wanted
 }
 sub as_text { my ($told) = @_; return join "\n", map { my $n = $_; map { my $k = $_; map { "$n $k $_ $told->{$n}{$k}{$_}" } sort keys %{ $told->{$n}{$k} } } sort keys %{ $told->{$n} } } sort keys %$told }
 
+batch_size(2);
 my %wrong_repairs;
 my $repairs = 1 + int($rounds / 3);
 foreach my $round (1 .. $repairs)
@@ -474,6 +517,7 @@ foreach my $round (1 .. $repairs)
 }
 is(join(', ', sort keys %wrong_repairs), '', "$repairs rounds: after a repair all nodes are as the majority or the source, and ties are as they were");
 all('DROP TABLE IF EXISTS shop.r');
+batch_size(10000);
 
 sub fill_nodes
 {
@@ -495,6 +539,7 @@ sql('here', "UPDATE shop.f SET v = 'tie' WHERE id = 3; UPDATE shop.f SET v = 'he
 sql('n1', "UPDATE shop.f SET v = 'tie' WHERE id = 3");
 is(repaired('shop.f', [qw(here n1 n2 n3)], 'recheck => 0'), join("\n", 'here {"id": 4} update preview', 'n1 {"id": 1} update preview', 'n2 {"id": 2} insert preview', 'n3 {"id": 30} delete preview', '{"id": 3} skipped a tie: no majority of the nodes agrees'), 'a preview');
 like($notices, qr/^NOTICE:  the repair will delete 1 rows of shop.f \(n3\)$/m, 'what will be lost');
+is(join("\n", grep { /"id": (2|30)\}/ } split /\n/, repaired('shop.f', [qw(here n1 n2 n3)], "recheck => 0, inserts => NULL, deletes => NULL")), "n2 {\"id\": 2} insert preview\nn3 {\"id\": 30} delete preview", 'inserts and deletes are part of it unless one is false');
 is(sql('here', "SELECT sql FROM iblt_repair_nodes('shop.f', '{n1,n2,n3}', recheck => 0) WHERE node = 'n2'"), "INSERT INTO shop.f (id, v) VALUES ('2'::pg_catalog.int4, 'all'::pg_catalog.text);", 'the statement');
 is(sql('here', "BEGIN; SELECT count(*) FROM iblt_repair_nodes('shop.f', ${\ list(qw(here n1 n2 n3))}, recheck => 0, apply => true); ROLLBACK; SELECT v FROM shop.f WHERE id = 4"), "5\nhere", 'this database is repaired in the transaction that calls');
 is(contents('n2'), $sound, 'the others are done');
@@ -592,6 +637,21 @@ my ($rc, $out, $err) = $servers[0]->psql('postgres', "SELECT concat_ws(' ', key,
 like($out, qr/^\{"id": -1\} \{here,n1\} \{"node 2"\}\n/, 'a connection string has the name of its place');
 ($rc, $out, $err) = $servers[0]->psql('postgres', "SELECT * FROM iblt_compare_nodes('shop.nothing', ARRAY['n1', ${\ literal($string)}])");
 like($err, qr/ERROR:  on "n1": relation shop.nothing does not exist/, 'an error');
+# and wrong arguments, also of functions with one peer
+my ($peer, $two) = (literal($string), "ARRAY['n1', ${\ literal($string)}]");
+foreach (
+	[ "iblt_compare_nodes('t', $two)", 'relation must be a name with its schema' ], [ "iblt_compare_nodes('shop.t', $two, without => 'x')", 'without must be' ],
+	[ "iblt_compare_nodes('shop.t', $two, max_differences => 0)", 'max_differences must be' ], [ "iblt_compare_nodes('shop.t', $two || text 'nobody')", 'node 3 is neither' ],
+	[ "iblt_compare_nodes('shop.t', NULL)", 'nodes must be a list' ], [ "iblt_audit_nodes($two)", 'exactly one of tables and schema' ], [ "iblt_audit_nodes(NULL, schema => 'shop')", 'nodes must be a list' ],
+	[ "iblt_audit_nodes($two, schema => 'shop', seed => 1, live => 'x')", 'live must be' ], [ "iblt_repair_nodes('shop.t', $two, source => 'x')", 'source "x" is not one of the nodes' ],
+	[ "iblt_repair_nodes('shop.t', $two, updates => NULL)", 'updates, cascade' ], [ "iblt_compare('shop.t', $peer, peer_columns => '[]')", 'peer_columns and expressions must be' ],
+	[ "iblt_repair('shop.t', $peer, direction => 'pull', peer_columns => '[]')", 'peer_columns and expressions must be' ], [ "iblt_audit($peer, schema => 'shop', mappings => '[]')", 'mappings must be' ],
+	[ "iblt_audit($peer, schema => 'shop', mappings => '{\"shop.t\": {}, \"shop.T\": {}}')", 'mappings names a table twice' ])
+{
+	(undef, undef, my $wrong) = $servers[0]->psql('postgres', "SELECT * FROM $_->[0]");
+	like($wrong, qr/ERROR:  $_->[1]/, $_->[0] =~ s/\Q$peer\E/.../r);
+	$err .= $wrong;
+}
 unlike($err . slurp_file($servers[0]->logfile), qr/secret_of_mine/, 'shows no connection string, nor does the log');
 nothing_left('at the end', @servers);
 

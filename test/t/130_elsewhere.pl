@@ -167,6 +167,7 @@ like(call('desk', "$sum(here_peer => 'a', here_relation => 'shop.t', peer => 'no
 like(call('desk', "$sum(peer => 'b')"), qr/^ERROR:  relation must not be null/, 'nothing');
 like(call('desk', $sum . both_of('a', 'shop.nothing', 'b') . ')'), qr/^ERROR:  relation shop.nothing does not exist on "a"\nHINT:  Give its name there as here_relation, with its schema\./, 'a relation that is not there');
 like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", peer_relation => 'nothing')"), qr/^ERROR:  relation shop.nothing does not exist on "b"\nHINT:  If it has another name there/, 'nor on the other side');
+like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", condition => 'nothing(id) > 0')"), qr/^ERROR:  on "a": function nothing\(\w+\) does not exist/, 'a condition of which the first side knows no function');
 like(call('desk', $sum . both_of('c', 'shop.nothing', 'd') . ", method => 'plain')"), qr/^ERROR:  relation shop.nothing does not exist on "c"/, 'nor by plain queries');
 is(call('desk', "BEGIN ISOLATION LEVEL REPEATABLE READ; $sum" . both_of('a', 'shop.t', 'b') . ", recheck => 1, timeout => '3 s', condition => 'id > 3000'); COMMIT"), 1, 'one snapshot here does not keep anybody from looking again elsewhere');
 like(call('desk', $sum . both_of('a', 'shop.t', 'b') . ", exclude => '{nothing}')"), qr/^ERROR:  excluded columns are on neither side: "nothing"/, 'a column that is nowhere');
@@ -390,7 +391,7 @@ unlike(slurp_file($_->logfile), qr/secret [46]/, 'no log has rows') foreach @ser
 
 # an error before the first statement, such as a cancel
 is(sql('desk', "SET search_path = iblt_internal; SELECT concat_ws(' ', x ->> 'failed', x ->> 'state', failed, (e).state)
-	FROM repair_attempt(NULL, NULL, NULL, NULL, NULL) AS x, repair_try(NULL, NULL, NULL, NULL, NULL, NULL)"), '1 22004 1 22004', 'no error is taken for success');
+	FROM repair_execute_statements(NULL, NULL, NULL, NULL, NULL) AS x, repair_execute_together(NULL, NULL, NULL, NULL, NULL, NULL)"), '1 22004 1 22004', 'no error is taken for success');
 
 # checks that are deferred, keys that are not unique, which row wins, and locks
 each_of('cd', 'CREATE TABLE shop.w (id int PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE, u int UNIQUE DEFERRABLE, at timestamptz); CREATE TABLE shop.n (v text, w int); CREATE INDEX ON shop.n (v)');
@@ -458,11 +459,11 @@ foreach my $how ([ 'an error of the commit', "RAISE EXCEPTION ''not today''", qr
 		CREATE TABLE shop.late (id int); CREATE CONSTRAINT TRIGGER late AFTER INSERT ON shop.late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION shop.late();
 		CREATE FUNCTION shop.later() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN SET CONSTRAINTS ALL DEFERRED; RETURN NULL; END'");
 	# after the statements have run, a last one is deferred to the commit
-	sql('a', "ALTER FUNCTION iblt_internal.repair_flushed() RENAME TO kept_back; ALTER FUNCTION iblt_internal.repair_check_deferred(text, text) RENAME TO checked; CREATE FUNCTION iblt_internal.repair_check_deferred(text) RETURNS void LANGUAGE plpgsql AS
+	sql('a', "ALTER FUNCTION iblt_internal.repair_flushed() RENAME TO kept_back; ALTER FUNCTION iblt_internal.repair_execute_deferred(text, text) RENAME TO checked; CREATE FUNCTION iblt_internal.repair_execute_deferred(text) RETURNS void LANGUAGE plpgsql AS
 		'BEGIN PERFORM iblt_internal.checked(\$1); SET CONSTRAINTS ALL DEFERRED; INSERT INTO shop.late VALUES (1); END'; ALTER FUNCTION iblt_internal.kept_back() RENAME TO repair_flushed");
 	like(call('desk', $repair . both_of('a', 'shop.g', 'b') . ", direction => 'pull', apply => true)"), $error, "$what names the side");
 	is(dump_of('a', 'g'), $after, 'nothing has changed');
-	sql('a', 'DROP FUNCTION iblt_internal.repair_check_deferred(text); ALTER FUNCTION iblt_internal.checked(text, text) RENAME TO repair_check_deferred; DROP TABLE shop.late; DROP FUNCTION shop.late(), shop.later()');
+	sql('a', 'DROP FUNCTION iblt_internal.repair_execute_deferred(text); ALTER FUNCTION iblt_internal.checked(text, text) RENAME TO repair_execute_deferred; DROP TABLE shop.late; DROP FUNCTION shop.late(), shop.later()');
 }
 
 # Two repairs of one target wait for each other, wherever they are conducted.

@@ -177,7 +177,7 @@ my $run_columns = "relation, peer_relation, status, sqlstate, rows_here, rows_th
 sub of_run
 {
 	my ($database, $run) = @_;
-	return $here->safe_psql($database, "SELECT $run_columns FROM iblt_audit_table_stats WHERE run = $run ORDER BY number;
+	return $here->safe_psql($database, "SELECT $run_columns FROM iblt_audit_table_stats WHERE run = $run ORDER BY table_number;
 		SELECT relation, key, side, here, there, confirmed FROM iblt_audit_differences WHERE run = $run ORDER BY relation, key::text");
 }
 sub begin_at { my ($database, $arguments) = @_; return $here->safe_psql($database, "SET client_min_messages = error; CALL iblt_audit_run($arguments, progress => false)") }

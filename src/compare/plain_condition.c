@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * portable.c
+ * plain_condition.c
  *	  Does a condition mean the same on a server without iblt?
  *
  * That server cannot check a condition.  So it is checked here, on this side's

@@ -1,0 +1,67 @@
+/*-------------------------------------------------------------------------
+ *
+ * position.c
+ *	  A position in the WAL behind all that is visible now.
+ *
+ * Replication reaches it without delay.  Not every record is flushed at once:
+ * the WAL writer writes whole pages, and what transactions have written that
+ * have ended.  The comparison itself writes records when it prunes, and its
+ * transaction does not end while it waits.  No follower receives such a record
+ * until something flushes it, perhaps 15 seconds later.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
+#if PG_VERSION_NUM >= 150000
+#include "access/xlogrecovery.h"
+#endif
+#include "fmgr.h"
+#include "replication/walreceiver.h"
+#include "utils/pg_lsn.h"
+
+PG_FUNCTION_INFO_V1(iblt_wal_position);
+
+/*
+ * The end of the last record before a position at which one may begin.  At the
+ * beginning of a page, the page's header lies between them.
+ */
+static XLogRecPtr
+end_of_record(XLogRecPtr begin)
+{
+	if (XLogSegmentOffset(begin, wal_segment_size) == SizeOfXLogLongPHD)
+		return begin - SizeOfXLogLongPHD;
+	if (begin % XLOG_BLCKSZ == SizeOfXLogShortPHD)
+		return begin - SizeOfXLogShortPHD;
+	return begin;
+}
+
+/*
+ * The end of the record that a standby replays.  Its commit may be visible
+ * before the record counts as replayed.
+ */
+static XLogRecPtr
+replay_position(void)
+{
+#if PG_VERSION_NUM >= 150000
+	return GetCurrentReplayRecPtr(NULL);
+#else
+	return Max(GetXLogReplayRecPtr(NULL), GetWalRcvFlushRecPtr(NULL, NULL));
+#endif
+}
+
+/* iblt_wal_position() -> pg_lsn: flushed, so a crash does not lose it any more */
+Datum
+iblt_wal_position(PG_FUNCTION_ARGS)
+{
+	XLogRecPtr	lsn;
+
+	(void) fcinfo;
+	if (RecoveryInProgress())
+		PG_RETURN_LSN(replay_position());
+	lsn = end_of_record(GetXLogInsertRecPtr());
+	XLogFlush(lsn);
+	PG_RETURN_LSN(lsn);
+}
