@@ -20,17 +20,18 @@ CREATE TYPE node_pair AS (target integer, source integer, ids text[], keys jsonb
 
 -- The node whose rows of a key win, NULL for a tie, and those that are to become like it; with a
 -- source, that one.
-CREATE FUNCTION nodes_winner(names text[], named integer, digests text[], source text)
+CREATE FUNCTION nodes_winner(names text[], named integer, checksums text[], source text)
 RETURNS TABLE (winner text, targets text[])
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1
 AS $$
 	SELECT CASE WHEN source IS NOT NULL THEN source
 			WHEN v.verdict = 'majority' THEN v.agree[1] END,
 		CASE WHEN source IS NOT NULL THEN ARRAY(SELECT u.name
-				FROM unnest(names, digests) WITH ORDINALITY AS u(name, digest, n)
-				WHERE u.digest IS DISTINCT FROM digests[array_position(names, source)] ORDER BY u.n)
+				FROM unnest(names, checksums) WITH ORDINALITY AS u(name, checksum, n)
+				WHERE u.checksum IS DISTINCT FROM checksums[array_position(names, source)]
+				ORDER BY u.n)
 			WHEN v.verdict = 'majority' THEN v.deviate END
-	FROM nodes_verdict(names, named, digests) AS v
+	FROM nodes_verdict(names, named, checksums) AS v
 $$;
 
 -- What is to be repaired, in the order of the nodes.
@@ -42,7 +43,7 @@ AS $$
 	SELECT array_position(nodes.names, t.name), array_position(nodes.names, w.winner),
 		array_agg(d.id), array_agg(d.key)
 	FROM unnest(differences) AS d,
-		nodes_winner(nodes.names, nodes.named, d.digests, source) AS w,
+		nodes_winner(nodes.names, nodes.named, d.checksums, source) AS w,
 		unnest(w.targets) AS t(name)
 	WHERE d.confirmed IS NOT FALSE GROUP BY t.name, 1, 2 ORDER BY t.name = 'here', 1, 2
 $$;
@@ -56,7 +57,7 @@ AS $$
 		THEN 'not confirmed: rows kept changing, or there was no time to look again'
 		ELSE 'a tie: no majority of the nodes agrees' END
 	FROM unnest(differences) AS d,
-		nodes_winner(nodes.names, nodes.named, d.digests, source) AS w
+		nodes_winner(nodes.names, nodes.named, d.checksums, source) AS w
 	WHERE d.confirmed IS FALSE OR w.winner IS NULL ORDER BY d.key
 $$;
 
@@ -76,7 +77,7 @@ BEGIN
 	FOR i IN 1 .. cardinality(pairs) LOOP
 		compared := nodes_two(nodes, pairs[i].source, pairs[i].target);
 		compared.content := 'texts';
-		work := repair_begun(repair_plan_of(compared, asked));
+		work := repair_new_work(repair_plan_of(compared, asked));
 		compared := (work.plan).compared;
 		size := batch_size(compared);
 		FOR n IN 1 .. cardinality(pairs[i].ids) BY size LOOP
@@ -105,7 +106,7 @@ BEGIN
 	FOR n IN 1 .. cardinality(s.names) LOOP
 		BEGIN
 			place := (s.sides[n]).place;
-			IF place IS NOT NULL AND NOT iblt_peer_is_open(place) THEN
+			IF NOT iblt_peer_is_open(place) THEN
 				place := peer_connect(nodes[n], place, (s.plan).timeout);
 			END IF;
 			reached.names := reached.names || s.names[n];
@@ -134,7 +135,7 @@ BEGIN
 		ids := repair_ids(work.plan, steps);
 		CONTINUE WHEN ids = '{}';
 		still := ARRAY(SELECT d.id FROM nodes_look(reached, keys_of_ids(reached.plan, ids)) AS d,
-				nodes_verdict(reached.names, reached.named, d.digests) AS v
+				nodes_verdict(reached.names, reached.named, d.checksums) AS v
 			WHERE v.verdict = 'majority' AND source = ANY (v.agree) AND target = ANY (v.deviate));
 		PERFORM iblt_repair_put((work.plan).secret, n, repair_skip(steps,
 			ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(still)),
@@ -252,13 +253,13 @@ $$;
 -- An error if this database is a node whose rows this transaction has changed, or may see as they
 -- were before.
 -- They would have a vote, and the other nodes commit before they do.
-CREATE FUNCTION nodes_refuse_written(s node_set) RETURNS void
+CREATE FUNCTION nodes_check_written(s node_set) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
 	FOR n IN 1 .. cardinality(s.names) LOOP
 		CONTINUE WHEN (s.sides[n]).place IS NOT NULL;
-		PERFORM repair_refuse_old(nodes_two(s, n, n));
+		PERFORM repair_require_fresh(nodes_two(s, n, n));
 		IF repair_written(((s.sides[n]).relation)::regclass) THEN
 			RAISE EXCEPTION USING ERRCODE = 'active_sql_transaction',
 				MESSAGE = format('nodes cannot be repaired: this transaction has changed %s',
@@ -273,14 +274,14 @@ $$;
 -- An error if one of two nodes is a standby of the other one, or both of a third server, or if a
 -- node reads foreign tables, which may be of another node.
 -- They would have two votes for what one server says.
-CREATE FUNCTION nodes_refuse_standby(sides side[]) RETURNS void
+CREATE FUNCTION nodes_check_standby(sides side[]) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	standby text := (SELECT min(format('node "%s" is a standby with the rows of node "%s"',
-			a.side, b.side))
+	standby text := (SELECT min(format('node "%s" %s a standby with the rows of node "%s"',
+			a.side, CASE WHEN a.system = b.system THEN 'is' ELSE 'may be' END, b.side))
 		FROM unnest(sides) AS a JOIN unnest(sides) AS b ON a.side <> b.side AND a.recovery
-			AND a.system = b.system
+			AND coalesce(a.system = b.system, true)
 			-- an identity ends with the OIDs of the database and the relation
 			AND substring(a.identity FROM '\d+ \d+$') = substring(b.identity FROM '\d+ \d+$'));
 	reader text := (SELECT min(format('node "%s" reads rows of other servers', s.side))
@@ -295,73 +296,6 @@ BEGIN
 			DETAIL = 'If they are those of another node, both would have a vote for them.',
 			HINT = 'Leave the node out, or name a source.';
 	END IF;
-END
-$$;
-
--- The drivers
-
--- For a driver: the keys on which nodes disagree, with the nodes that were compared, and of a
--- repair, which asks for something, its rows.
--- A comparison may use connections of the caller's, over which nothing is written.
-CREATE FUNCTION nodes_drive(relation text, nodes text[], options options, without text,
-	asked repair_options, source text, OUT compared node_set, OUT differences node_difference[],
-	OUT rows node_repair_row[]) RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	lent boolean := asked.target IS NULL;
-	conns text[] := nodes_conns(nodes, lent);
-	names text[] := nodes_names(nodes, conns);
-	named integer := cardinality(nodes);
-	dimensions integer := array_ndims(nodes);
-	told record;
-	again record;
-	attempt integer := 1;
-	e failure;
-BEGIN
-	PERFORM nodes_check(names, dimensions, without);
-	PERFORM nodes_check_source(names, source);
-	LOOP
-		BEGIN
-			conns := nodes_conns(nodes, lent);
-			conns := nodes_connect(nodes, names, conns, options.timeout, lent);
-			compared := nodes_prepare(names, named, conns, relation, options);
-			PERFORM live_notice(compared.plan);
-			told := nodes_differences(compared);
-			compared := told.nodes;	-- with a plan that may scan after all
-			differences := told.differences;
-			IF asked.target IS NOT NULL THEN
-				PERFORM nodes_check_source(compared.names, source);	-- it may be left out
-				IF asked.apply THEN
-					PERFORM nodes_refuse_written(compared);
-				END IF;
-				IF source IS NULL THEN
-					PERFORM nodes_refuse_standby(compared.sides);
-				END IF;
-				-- nothing begins again once nodes may have been changed
-				without := 'error';
-				attempt := 3;
-				rows := nodes_repair(nodes, compared, differences, asked, source);
-			END IF;
-			PERFORM nodes_close(conns);
-			RETURN;
-		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-			@take_failure@;
-			PERFORM nodes_close(conns);
-			again := nodes_again(without, e, attempt, nodes, names, options);
-			IF again.attempt IS NULL THEN
-				e := peer_fail(NULL, peers_secret(nodes), e);
-				PERFORM iblt_raise(e, true);
-				RAISE;
-			ELSIF again.failed IS NOT NULL THEN
-				PERFORM nodes_warn(names[again.failed], e.message, e.detail);
-			END IF;
-			attempt := again.attempt;
-			nodes := again.nodes;
-			names := again.names;
-			options := again.options;
-		END;
-	END LOOP;
 END
 $$;
 
@@ -395,19 +329,18 @@ RETURNS SETOF node_repair_row
 	SET IntervalStyle = 'iso_8601'
 AS $$
 DECLARE
+	-- fields of the options that are not arguments
 	content text := 'none';
 	extra_columns text := 'ignore';
-	options options := nodes_options(@arguments options@,
-		'iblt_repair_nodes ' || nodes_relation(relation));
-	target text := 'there';
+	target_side text := 'there';
 	winner text := 'source';
+	options options := @arguments options@;
 	asked repair_options := @arguments repair_options@;
 	done record;
 BEGIN
 	asked.inserts := coalesce(inserts, true);
 	asked.deletes := coalesce(deletes, true);
-	PERFORM repair_check_options(asked);
-	done := nodes_drive(nodes_relation(relation), nodes, options, without, asked, source);
+	done := nodes_drive(relation, nodes, options, without, asked, source);
 	RETURN QUERY SELECT * FROM unnest(done.rows);
 END
 $$;

@@ -4,11 +4,11 @@
 -- takes back its statement alone, and is caught before the server logs the rows.  What else a
 -- repair asks its target are plain queries and the bodies of functions (plain_call).
 
--- What repair_attempt answers for statements over a connection.
+-- What repair_execute_statements answers for statements over a connection.
 -- They are values of settings, so the text of the block is always the same.  The readers of a
 -- comparison have switched indexes off until the transaction ends.
-CREATE FUNCTION plain_attempt(conn text, statements text[], n bigint[], at_most boolean[],
-	path text) RETURNS jsonb
+CREATE FUNCTION plain_execute_statements(conn text, statements text[], n bigint[],
+	at_most boolean[], path text) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -20,7 +20,7 @@ BEGIN
 			FROM pg_proc AS p, unnest(p.proconfig) AS c WHERE p.proname = 'read_heap'
 			AND p.pronamespace = 'iblt_internal'::regnamespace),
 		statements, n, at_most, coalesce(path, ''),
-		plain_call($q$repair_attempt(current_setting('iblt.statements')::text[], NULL,
+		plain_call($q$repair_execute_statements(current_setting('iblt.statements')::text[], NULL,
 			current_setting('iblt.rows')::bigint[], current_setting('iblt.at_most')::boolean[],
 			nullif(current_setting('iblt.path'), ''))$q$)));
 	RETURN repair_answer(conn, 'running statements', 4)::jsonb;

@@ -11,7 +11,7 @@ CREATE FUNCTION repair_whole(plan repair_plan) RETURNS plan
 AS $$
 DECLARE
 	whole plan := plan.compared;
-	s side := repair_side(plan);
+	s side := repair_target(plan);
 BEGIN
 	whole.content := 'none';
 	IF s.condition IS NOT NULL THEN
@@ -41,7 +41,7 @@ DECLARE
 		WHERE (u.s).status = 'preview' AND (u.s).action <> 'update');
 BEGIN
 	IF ids = '{}' OR NOT (plan.compared).is_unique
-			OR (repair_side(plan)).condition IS NULL THEN
+			OR (repair_target(plan)).condition IS NULL THEN
 		RETURN steps;
 	END IF;
 	RETURN repair_skip(steps, ARRAY(SELECT unnest(ids) EXCEPT
@@ -64,7 +64,6 @@ BEGIN
 	IF ids = '{}' THEN
 		RETURN '{}';
 	END IF;
-	plan.by_hash := true;
 	query := format('SELECT array_agg(iblt_h.hash::text), NULL::jsonb[], NULL::bigint[],'
 			' NULL::text[], NULL::bigint[], NULL::text[], NULL::jsonb[], NULL::text[], %s FROM'
 			' (SELECT %s FROM %s OFFSET 0) AS iblt_h(hash) WHERE iblt_h.hash = ANY ($1::int8[])',
@@ -72,7 +71,7 @@ BEGIN
 	found := find_rows(ARRAY[s.place], ARRAY[query],
 		ROW('read_heap', hashes, NULL, NULL)::reading);
 	-- either side may be a node of any name
-	PERFORM nodes_described(s, found[1].fingerprint);
+	PERFORM require_side_described(s, found[1].fingerprint);
 	RETURN ARRAY(SELECT k.id FROM unnest(ids, hashes) AS k(id, hash)
 		WHERE k.hash IN (SELECT unnest(found[1].id)));
 END
@@ -87,6 +86,7 @@ AS $$
 DECLARE
 	plan repair_plan := work.plan;
 	whole plan := index_plan(repair_whole(plan));
+	target_side text := (plan.asked).target_side;
 	size CONSTANT integer := 1000000;		-- keys of a scan
 	deletes text[] := '{}';
 	inserts text[] := '{}';
@@ -105,10 +105,10 @@ BEGIN
 	PERFORM progress(whole.progress, format('scanning for the rows of %s keys that one side lacks',
 		cardinality(deletes || inserts)));
 	FOR i IN 1 .. greatest(cardinality(deletes), cardinality(inserts)) BY size LOOP
-		present := present || repair_present(whole, CASE (plan.asked).target WHEN 'here'
-				THEN whole.there ELSE whole.here END, deletes[i : i + size - 1])
-			|| repair_present(whole, CASE (plan.asked).target WHEN 'here'
-				THEN whole.here ELSE whole.there END, inserts[i : i + size - 1]);
+		present := present || repair_present(whole, repair_source_of(target_side, whole.here,
+				whole.there), deletes[i : i + size - 1])
+			|| repair_present(whole, repair_target_of(target_side, whole.here, whole.there),
+				inserts[i : i + size - 1]);
 	END LOOP;
 	IF present <> '{}' THEN
 		PERFORM check_index(repair_whole(plan), present);

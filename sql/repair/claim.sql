@@ -1,184 +1,171 @@
--- Claims of what a sketch has named ----------------------------------------------------
+-- The claim ------------------------------------------------------------------------
 --
--- If nothing replicates, and an index finds the rows, a repair that is applied looks at each key
--- once: behind the locks.  The checksums of its rows then tell whether they are the rows of the
--- scans, because the key has their weight in the difference.  Texts travel in lists by column.
+-- Before a repair changes rows, it locks them and looks at them again, and skips those that have
+-- changed since they were compared.  claim_found.sql does it in one look, where that is possible.
 
--- May the keys that find_keys has found be claimed at once?
-CREATE FUNCTION repair_at_once(plan repair_plan) RETURNS boolean
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+-- Says what is done with the steps of a batch: of the first one, and later by time.
+CREATE FUNCTION repair_progress(work repair_work, what text, n integer) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	shown boolean := ((work.plan).compared).progress;
+	message text := format('%s of %s keys%s', what, work.keys,
+		CASE WHEN n > 1 THEN format(', %s of %s batches are done', n - 1, work.batches) END);
 BEGIN
-	RETURN (plan.asked).apply AND (plan.asked).winner = 'source' AND repair_by_action(plan)
-		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
-		AND (plan.compared).from_digests IS NOT TRUE;
+	IF n = 1 THEN
+		PERFORM progress(shown, message), progress_by_time(shown);
+	ELSE
+		PERFORM progress_timely(message);
+	END IF;
 END
 $$;
 
--- Are the target's rows locked for an action? A lock takes the right to update, which others must
--- not ask for.
-CREATE FUNCTION repair_locks(asked repair_options, action text) RETURNS boolean
+-- Locks the target's rows of keys.
+CREATE FUNCTION repair_lock(plan repair_plan, ids text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM repair_ask(plan, format(
+		'SELECT count(*)::text FROM (SELECT FROM %s FOR UPDATE OF t) AS l',
+		repair_rows_sql(plan, ids)), ids);
+END
+$$;
+
+-- A checksum of rows, with their stamp if that tells which row is newer.
+CREATE FUNCTION repair_checksum(checksum text, content jsonb, newest boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT CASE action WHEN 'update' THEN asked.updates WHEN 'delete' THEN asked.deletes
-		ELSE false END
+	SELECT CASE WHEN newest THEN checksum || coalesce(' ' || (content #>> '{0,1,-1}'), '')
+		ELSE checksum END
 $$;
 
--- The rows of keys of one action, those of the target locked, with the texts that its statement
--- takes.
--- The target comes first, because it may have to wait for a lock.
--- Relies on: what lookups rely on, behind its locks.
-CREATE FUNCTION repair_find_rows(plan repair_plan, keys text[], action text,
-	OUT target found_rows, OUT source found_rows) RETURNS record
+-- The checksums of the rows of keys on both sides, at least of the keys whose rows differ now;
+-- with "claim", behind locks on the target's rows, and with stamps.
+-- Checksums tell what has changed.  The rows themselves may be large.
+CREATE FUNCTION repair_look(plan repair_plan, INOUT ids text[], claim boolean, lock boolean,
+	OUT here text[], OUT there text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	how reading := reading_of(compared, keys, true);
-	s side := repair_side(plan);
-	f finder := finder(compared, s);
-	found found_rows[];
-BEGIN
-	compared.content := CASE action WHEN 'update' THEN 'lists' WHEN 'delete' THEN 'key lists'
-		ELSE 'none' END;
-	found := find_rows(ARRAY[s.place], ARRAY[lookup_by_key_sql(compared, s, f,
-		repair_locks(plan.asked, action))], how);
-	target := found[1];
-	PERFORM nodes_described(s, target.fingerprint),
-		require_unique(f, target.checksum, keys, s.side);
-	s := repair_source(plan);
-	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
-	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup], how);
-	source := found[1];
-	PERFORM nodes_described(s, source.fingerprint),
-		require_unique(f, source.checksum, keys, s.side);
-END
-$$;
-
--- The steps for keys of one action that are read once more, because rows are too long for lists:
--- with the hashes of long values, and without texts for keys that are equal; the checksums of the
--- rows, and whether some steps must not be made.
-CREATE FUNCTION repair_long_steps(plan repair_plan, keys text[], action text,
-	OUT steps repair_step[], OUT problems boolean, OUT here bigint[], OUT there bigint[])
-RETURNS record
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	compared plan := plan.compared;
+	newest boolean := claim AND (plan.asked).winner = 'newest';
 	found record;
-	made repair_made;
 BEGIN
-	compared.content := 'texts';
-	found := find_both(compared, keys);
-	here := (found.here).checksum;
-	there := (found.there).checksum;
-	EXECUTE repair_steps_sql(plan) INTO made
-		USING differing(compared, found.here, found.there, keys), plan.secret, plan;
-	EXECUTE repair_listed_sql(plan, action) INTO steps, problems
-		USING ARRAY(SELECT unnest(keys) EXCEPT SELECT s.id
-			FROM unnest(made.deletes || made.updates || made.inserts) AS s),
-			NULL::bigint[], NULL::bigint[], NULL::text[], NULL::text[];
-	steps := made.deletes || made.updates || made.inserts || steps;
-	problems := made.problems;
+	compared.content := CASE WHEN newest THEN 'stamp' ELSE 'none' END;
+	compared.versions := false;
+	IF repair_by_action(plan) AND NOT newest THEN
+		-- in the order of the steps, in which rows are locked
+		found := find_both(compared, ids, CASE WHEN lock THEN (plan.asked).target_side END);
+		here := (found.here).checksum;
+		there := (found.there).checksum;
+		RETURN;
+	ELSIF lock THEN
+		PERFORM repair_lock(plan, ids);
+	END IF;
+	SELECT array_agg(d.id), array_agg(repair_checksum(d.here_checksum, d.here, newest)),
+		array_agg(repair_checksum(d.there_checksum, d.there, newest))
+	INTO ids, here, there FROM unnest(look_at_ids(compared, ids)) AS d;
 END
 $$;
 
--- The steps for keys of one action, which have these weights in a difference, without those of
--- rows that have changed since the scans, the keys whose rows an index may hide, and how many keys
--- are equal by now.
-CREATE FUNCTION repair_claim_keys(plan repair_plan, keys text[], weights bigint[], action text,
-	OUT steps repair_step[], OUT unseen text[], OUT settled integer) RETURNS record
+-- The keys of steps that are to be executed, and the checksums of their rows when they were
+-- compared.
+CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT here text[],
+	OUT there text[]) RETURNS record
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT array_agg((u.s).id), array_agg((u.s).here_checksum), array_agg((u.s).there_checksum)
+	FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).status = 'preview'
+$$;
+
+-- Those of the keys whose rows are not equal after all, if they were found behind locks.
+-- A row that came while one was locked is not in the snapshot of the lock.
+CREATE FUNCTION repair_unequal(plan repair_plan, ids text[], lock boolean) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	pull boolean := (plan.asked).target = 'here';
-	x record := repair_find_rows(plan, keys, action);
-	here bigint[] := CASE WHEN pull THEN (x.target).checksum ELSE (x.source).checksum END;
-	there bigint[] := CASE WHEN pull THEN (x.source).checksum ELSE (x.target).checksum END;
-	long boolean := action <> 'insert' AND (x.target).columns IS NULL
-		OR action <> 'delete' AND (x.source).columns IS NULL;
-	problems boolean;
-	places integer[];
+	now record;
+BEGIN
+	IF NOT lock OR coalesce(ids, '{}') = '{}' THEN
+		RETURN '{}';
+	END IF;
+	now := repair_look(plan, ids, false, false);
+	RETURN ARRAY(SELECT n.id FROM unnest(now.ids, now.here, now.there) AS n(id, here, there)
+		WHERE n.here IS DISTINCT FROM n.there);
+END
+$$;
+
+-- The steps of a batch, without those of rows that have changed since they were compared, which
+-- are skipped, and the keys whose rows an index may hide.
+-- repair_begin has locked both relations, so what is seen here is as other repairs have
+-- left it.  From here on, the target stays what was described.
+-- Relies on: what lookups rely on, behind its locks.
+CREATE FUNCTION repair_claim_batch(plan repair_plan, INOUT steps repair_step[],
+	OUT doubtful text[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	-- a lock takes the right to update, which inserting must not ask for
+	lock boolean := EXISTS (SELECT FROM (SELECT unnest(steps) AS s) AS u
+		WHERE (u.s).status = 'preview' AND (u.s).action <> 'insert');
+	before record := repair_compared(steps);
+	now record := repair_look(plan, repair_ids(plan, steps), true, lock);
 	equal text[];
 	changed text[];
 BEGIN
-	IF long THEN
-		SELECT s.* INTO steps, problems, here, there
-		FROM repair_long_steps(plan, keys, action) AS s;
-	ELSE
-		EXECUTE repair_listed_sql(plan, action) INTO steps, problems
-			USING keys, here, there, (x.source).columns, (x.target).columns;
+	doubtful := '{}';
+	IF now IS DISTINCT FROM before THEN
+		SELECT array_agg(DISTINCT b.id) FILTER (WHERE n.here IS NOT DISTINCT FROM n.there),
+			array_agg(DISTINCT b.id) FILTER (WHERE n.here IS DISTINCT FROM n.there)
+		INTO equal, changed
+		FROM unnest(before.ids, before.here, before.there) AS b(id, here, there)
+		LEFT JOIN unnest(now.ids, now.here, now.there) AS n(id, here, there) USING (id)
+		WHERE n.here IS NOT DISTINCT FROM n.there
+			OR n.here IS DISTINCT FROM b.here OR n.there IS DISTINCT FROM b.there;
+		changed := changed || repair_unequal(plan, equal, lock);
+		doubtful := doubtfully_equal(plan.compared, ARRAY(SELECT unnest(equal)
+			EXCEPT SELECT unnest(changed)), '{}');
+		steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'),
+			equal, 'equal by now');
 	END IF;
-	places := iblt_compare_changed((plan.compared).seed, weights, here, there);
-	unseen := '{}';
-	settled := 0;
-	IF places <> '{}' THEN
-		SELECT array_agg(k.id) FILTER (WHERE k.here IS NOT DISTINCT FROM k.there),
-			array_agg(k.id) FILTER (WHERE k.here IS DISTINCT FROM k.there),
-			coalesce(array_agg(k.id) FILTER (WHERE (CASE WHEN pull THEN k.here ELSE k.there END
-				IS NULL) <> (action = 'insert') OR (CASE WHEN pull THEN k.there ELSE k.here END
-				IS NULL) <> (action = 'delete')), '{}')
-		INTO equal, changed, unseen
-		FROM unnest(keys, here, there) WITH ORDINALITY AS k(id, here, there, n)
-		WHERE k.n = ANY (places);
-		changed := changed || repair_unequal(plan, equal, repair_locks(plan.asked, action));
-		equal := ARRAY(SELECT unnest(equal) EXCEPT SELECT unnest(changed));
-		settled := cardinality(equal);
-		steps := repair_skip(repair_skip(steps, changed, 'changed since it was compared'), equal,
-			'equal by now');
-	END IF;
-	steps := repair_judged(plan, steps, '{}', problems);
-	IF (repair_side(plan)).condition IS NOT NULL THEN
-		steps := repair_outside(plan, steps);
-	END IF;
-	IF long THEN
-		steps := repair_fill(plan, steps);
-	END IF;
+	steps := repair_fill(plan, repair_outside(plan, steps));
 END
 $$;
 
--- Claims the keys of a difference: locks both sides, and makes the steps for the rows as they are
--- behind the locks.
-CREATE FUNCTION repair_claim_found(INOUT work repair_work, figures figures, list bytea,
-	number bigint, sample @extschema@.iblt) RETURNS repair_work
+-- Locks the rows and looks at them again, batch by batch, those to be updated first.
+CREATE FUNCTION repair_claim(work repair_work) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	compared plan := plan.compared;
-	started timestamptz := clock_timestamp();
-	size integer := batch_size(compared);
-	batch record;
-	part text;
-	due record;
+	batches integer[] := ARRAY(SELECT p.n FROM unnest(work.parts) WITH ORDINALITY AS p(part, n)
+		ORDER BY array_position('{update,insert,delete}'::text[], p.part), p.n);
+	steps repair_step[];
 	claimed record;
-	unseen text[] := '{}';
-	differences bigint := number;
-	message text := format('locking the rows of %s keys', number);
+	doubtful text[] := '{}';
 BEGIN
-	PERFORM repair_begin(ARRAY[plan], CASE WHEN number = 0 THEN '{}' ELSE ARRAY[plan] END);
-	IF number > 0 THEN
-		PERFORM progress(compared.progress, message), progress_by_time(compared.progress);
-	END IF;
-	FOR done IN 0 .. number - 1 BY size LOOP
-		PERFORM progress_timely(format('%s, %s are done', message, done));
-		batch := iblt_compare_keys(sample, list, done::integer, size);
-		FOREACH part IN ARRAY '{both,here,there}'::text[] LOOP
-			SELECT array_agg(b.id) AS keys, array_agg(b.weight) AS weights INTO due
-			FROM (SELECT unnest(batch.keys) AS id, unnest(batch.sides) AS side,
-				unnest(batch.weights) AS weight) AS b WHERE b.side = part;
-			CONTINUE WHEN due.keys IS NULL;
-			claimed := repair_claim_keys(plan, due.keys, due.weights,
-				CASE part WHEN 'both' THEN 'update' WHEN (plan.asked).target THEN 'delete'
-				ELSE 'insert' END);
-			work := repair_add(work, claimed.steps);
-			unseen := unseen || claimed.unseen;
-			differences := differences - claimed.settled;
-		END LOOP;
+	FOR n IN 1 .. work.batches LOOP
+		PERFORM repair_progress(work, 'locking the rows', n);
+		steps := repair_batch(work, batches[n]);
+		CONTINUE WHEN repair_status(steps, 1) <> 'preview';
+		claimed := repair_claim_batch(plan, steps);
+		doubtful := doubtful || claimed.doubtful;
+		PERFORM iblt_repair_put(plan.secret, batches[n], claimed.steps);
 	END LOOP;
-	PERFORM check_index(compared, unseen), repair_absent(work), repair_cascades(work);
-	figures.lookup_ms := CASE WHEN number > 0 THEN ms(started) END;
-	PERFORM keep_figures(all_figures(compared, figures, number, differences, 0));
-	work.figures := @extschema@.iblt_compare_stats();
+	PERFORM check_index(plan.compared, doubtful);
+	PERFORM repair_absent(work), repair_cascades(work);
+END
+$$;
+
+-- Locks what is to be changed of one relation or several, and claims the rows.
+CREATE FUNCTION repair_claim_all(works repair_work[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	PERFORM repair_begin(ARRAY(SELECT w.plan FROM unnest(works) AS w),
+		ARRAY(SELECT w.plan FROM unnest(works) AS w WHERE w.keys > 0));
+	FOR i IN 1 .. cardinality(works) LOOP
+		PERFORM repair_claim(works[i]);
+	END LOOP;
 END
 $$;

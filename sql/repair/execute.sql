@@ -1,9 +1,10 @@
--- Running the statements -----------------------------------------------------------
+-- Executing the statements ---------------------------------------------------------
 --
--- These functions run on the target's side.  They catch errors, to tell of the row that
--- failed and of no others: the statements of a repair are in no query's text, and an error
--- that is raised again has no other context.  For a server without iblt they run where the
--- repair is called, with its connection, and plain_attempt sends the statements (sql/plain).
+-- repair_execute_bulk, _each and _left (apply.sql has the tree of calls) run on the target's
+-- side.  They catch errors, to tell of the row that failed and of no others: the statements of a
+-- repair are in no query's text, and an error that is raised again has no other context.  For a
+-- server without iblt they run where the repair is called, with its connection, and
+-- plain_execute_statements sends the statements (sql/plain).
 
 -- Raises the error of a statement again, with the key of its row.
 -- The context of what ran inside of the statement is kept, such as that of triggers.
@@ -42,17 +43,18 @@ BEGIN
 END
 $$;
 
--- Runs all statements, or none and says which one failed and why.  Each must change that many rows.
+-- Executes all statements, or none and says which one failed and why.  Each must change n rows, or
+-- at most n.
 -- Triggers, defaults and checks of users must not find iblt_internal, so a statement runs under
 -- the path that is given, or under PostgreSQL's own.  The session keeps a statement that has a name
 -- in "kept".  A server without iblt runs the body of this function, and there "kept" is NULL.
-CREATE FUNCTION repair_attempt(statements text[], kept text[], n bigint[], at_most boolean[],
-	path text, OUT answer jsonb) RETURNS jsonb
+CREATE FUNCTION repair_execute_statements(statements text[], kept text[], n bigint[],
+	at_most boolean[], path text, OUT answer jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	own text := current_setting('search_path');
-	current integer := 1;	-- an error before the first one is not that of none
+	current integer := 1;	-- an error on the way to the first one is also a failure
 	changed bigint;
 	miscounted bigint;
 	state text;
@@ -80,7 +82,7 @@ BEGIN
 			EXECUTE statements[i];
 			GET DIAGNOSTICS changed = ROW_COUNT;
 		ELSE
-			changed := iblt_internal.iblt_repair_run(kept[i]);
+			changed := iblt_internal.iblt_repair_execute_kept(kept[i]);
 		END IF;
 		PERFORM pg_catalog.set_config('search_path', own, true);
 		IF changed <> n[i] AND NOT (at_most[i] AND changed < n[i]) THEN
@@ -100,15 +102,15 @@ EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 END
 $$;
 
--- Runs all statements, or none and returns the number of the first that failed and its error.
-CREATE FUNCTION repair_try(statements text[], kept text[], n bigint[], at_most boolean[],
-	path text, conn text, OUT failed integer, OUT e failure) RETURNS record
+-- Executes all statements, or none and returns the number of the first that failed and its error.
+CREATE FUNCTION repair_execute_together(statements text[], kept text[], n bigint[],
+	at_most boolean[], path text, conn text, OUT failed integer, OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	answer jsonb := CASE WHEN conn IS NULL
-		THEN repair_attempt(statements, kept, n, at_most, path)
-		ELSE plain_attempt(conn, statements, n, at_most, path) END;
+		THEN repair_execute_statements(statements, kept, n, at_most, path)
+		ELSE plain_execute_statements(conn, statements, n, at_most, path) END;
 BEGIN
 	failed := answer ->> 'failed';
 	IF failed IS NULL THEN
@@ -139,10 +141,10 @@ AS $$
 	SELECT state IN ('23503', '23001', '23505', '23P01')
 $$;
 
--- Runs each statement for many rows that does what it is to do; the numbers of the others, which
--- have changed nothing.
+-- Executes statements for many rows each, by itself; the numbers of those that failed, which have
+-- changed nothing.
 -- Why they failed is found out row by row.  A cancel is not tried again.
-CREATE FUNCTION repair_execute_many(statements text[], n bigint[], at_most boolean, path text,
+CREATE FUNCTION repair_execute_bulk(statements text[], n bigint[], at_most boolean, path text,
 	conn text DEFAULT NULL) RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -151,7 +153,8 @@ DECLARE
 	e failure;
 BEGIN
 	FOR i IN 1 .. cardinality(statements) LOOP
-		e := (repair_try(statements[i:i], '{NULL}', n[i:i], ARRAY[at_most], path, conn)).e;
+		e := (repair_execute_together(statements[i:i], '{NULL}', n[i:i], ARRAY[at_most], path,
+			conn)).e;
 		IF e.state IN ('57014', 'IB005', 'P0004') THEN
 			PERFORM repair_fail(e, statements[i], NULL, NULL);
 		ELSIF e.state IS NOT NULL THEN
@@ -162,9 +165,9 @@ BEGIN
 END
 $$;
 
--- Runs the remaining ones of some statements, each by itself; those that may succeed behind
--- others, and the error of the last one.
-CREATE FUNCTION repair_pass(statements text[], kept text[], n bigint[], at_most boolean[],
+-- Executes the remaining ones of some statements once, each by itself; the numbers of those that
+-- may succeed behind others, and the error of the last one.
+CREATE FUNCTION repair_execute_apart(statements text[], kept text[], n bigint[], at_most boolean[],
 	keys text[], path text, conn text, INOUT remaining integer[], OUT e failure) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -174,7 +177,8 @@ DECLARE
 	tried failure;
 BEGIN
 	FOREACH i IN ARRAY remaining LOOP
-		tried := (repair_try(statements[i:i], kept[i:i], n[i:i], at_most[i:i], path, conn)).e;
+		tried := (repair_execute_together(statements[i:i], kept[i:i], n[i:i], at_most[i:i], path,
+			conn)).e;
 		IF repair_is_order(tried.state) THEN
 			failed := failed || i;
 			e := tried;
@@ -186,60 +190,68 @@ BEGIN
 END
 $$;
 
--- Runs statements for a row each; the numbers of those that may succeed behind others.  With "last"
--- all have failed before, and none may be left.
--- Some statements succeed in another order only (a table that refers to itself, values
--- that must be unique).  They are tried again behind the others, until none succeeds.  The
--- order turns each time, so that neither direction of a chain takes many rounds.
-CREATE FUNCTION repair_execute(statements text[], kept text[], n bigint[], at_most boolean[],
-	keys text[], path text, last boolean, conn text DEFAULT NULL) RETURNS integer[]
+-- Executes statements for a row each; the numbers of those that may succeed behind others.
+CREATE FUNCTION repair_execute_each(statements text[], kept text[], n bigint[], at_most boolean[],
+	keys text[], path text, conn text DEFAULT NULL) RETURNS integer[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	remaining integer[] := ARRAY(SELECT i FROM generate_subscripts(statements, 1) AS i);
-	try record;
-	pass record;
+	together record := repair_execute_together(statements, kept, n, at_most, path, conn);
+	i integer := together.failed;
+BEGIN
+	IF i IS NULL THEN
+		RETURN '{}';
+	ELSIF NOT repair_is_order((together.e).state) THEN
+		PERFORM repair_fail(together.e, statements[i], kept[i], keys[i]);
+	END IF;
+	RETURN (repair_execute_apart(statements, kept, n, at_most, keys, path, conn,
+		ARRAY(SELECT generate_subscripts(statements, 1)))).remaining;
+END
+$$;
+
+-- Executes what repair_execute_each has left, until none is left.
+-- Some statements succeed in another order only (a table that refers to itself, values
+-- that must be unique).  They are tried again behind the others, until none succeeds.  The
+-- order turns each time, so that neither direction of a chain takes many rounds.
+CREATE FUNCTION repair_execute_left(statements text[], kept text[], n bigint[], at_most boolean[],
+	keys text[], path text, conn text DEFAULT NULL) RETURNS integer[]
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	remaining integer[] := ARRAY(SELECT generate_subscripts(statements, 1));
+	apart record;
 	e failure;
 	i integer;
 BEGIN
-	IF NOT last THEN
-		try := repair_try(statements, kept, n, at_most, path, conn);
-		IF try.failed IS NULL THEN
-			RETURN '{}';
-		ELSIF NOT repair_is_order((try.e).state) THEN
-			PERFORM repair_fail(try.e, statements[try.failed], kept[try.failed], keys[try.failed]);
-		END IF;
-		RETURN (repair_pass(statements, kept, n, at_most, keys, path, conn, remaining)).remaining;
-	END IF;
 	WHILE remaining <> '{}' LOOP
-		pass := repair_pass(statements, kept, n, at_most, keys, path, conn,
+		apart := repair_execute_apart(statements, kept, n, at_most, keys, path, conn,
 			ARRAY(SELECT f FROM unnest(remaining) WITH ORDINALITY AS x(f, position)
 				ORDER BY position DESC));
-		IF cardinality(pass.remaining) = cardinality(remaining) THEN
-			e := pass.e;
-			i := pass.remaining[cardinality(remaining)];
+		IF cardinality(apart.remaining) = cardinality(remaining) THEN
+			e := apart.e;
+			i := apart.remaining[cardinality(remaining)];
 			e.detail := concat_ws(E'\n', nullif(e.detail, ''),
 				'Nothing was changed, because no statement order satisfies all constraints.');
 			e.hint := CASE WHEN e.state IN ('23505', '23P01') THEN 'If rows exchange values '
 				'that must be unique, make the constraint DEFERRABLE.' END;
 			PERFORM repair_fail(e, statements[i], kept[i], keys[i]);
 		END IF;
-		remaining := pass.remaining;
+		remaining := apart.remaining;
 	END LOOP;
 	RETURN remaining;
 END
 $$;
 
 -- Runs all triggers and checks that are deferred.
-CREATE FUNCTION repair_check_deferred(path text, conn text DEFAULT NULL) RETURNS void
+CREATE FUNCTION repair_execute_deferred(path text, conn text DEFAULT NULL) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	sql text := 'SET CONSTRAINTS ALL IMMEDIATE';
-	try record := repair_try(ARRAY[sql], '{NULL}', '{0}', '{f}', path, conn);
+	tried record := repair_execute_together(ARRAY[sql], '{NULL}', '{0}', '{f}', path, conn);
 BEGIN
-	IF try.failed IS NOT NULL THEN
-		PERFORM repair_fail(try.e, sql, NULL, NULL);
+	IF tried.failed IS NOT NULL THEN
+		PERFORM repair_fail(tried.e, sql, NULL, NULL);
 	END IF;
 END
 $$;
@@ -267,7 +279,7 @@ DECLARE
 BEGIN
 	PERFORM repair_flushed();
 	IF as_replica AND role <> 'replica' THEN
-		PERFORM repair_check_deferred(path);
+		PERFORM repair_execute_deferred(path);
 		PERFORM set_config('session_replication_role', 'replica', true);
 	END IF;
 	SET CONSTRAINTS ALL DEFERRED;
@@ -281,7 +293,7 @@ CREATE FUNCTION repair_close(path text, role text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM repair_check_deferred(path);
+	PERFORM repair_execute_deferred(path);
 	IF role <> current_setting('session_replication_role') THEN
 		PERFORM set_config('session_replication_role', role, true);
 	END IF;

@@ -31,26 +31,26 @@ BEGIN
 END
 $$;
 
--- Keeps DDL away from tables, and all writers from some of them, until the transaction ends.
-CREATE FUNCTION repair_lock_tables(relations regclass[], bare regclass[]) RETURNS void
+-- Keeps DDL away from tables, and all writers from those without a unique key, until the
+-- transaction ends.
+CREATE FUNCTION repair_lock_tables(relations regclass[], keyless regclass[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	relation regclass;
 BEGIN
 	FOR relation IN SELECT r FROM unnest(relations) AS r ORDER BY 1 LOOP
-		EXECUTE format('LOCK TABLE %s IN %s MODE', relation, CASE WHEN relation = ANY (bare)
+		EXECUTE format('LOCK TABLE %s IN %s MODE', relation, CASE WHEN relation = ANY (keyless)
 			THEN 'SHARE ROW EXCLUSIVE' ELSE 'ROW EXCLUSIVE' END);
 	END LOOP;
 END
 $$;
 
--- The relations of a side.
-CREATE FUNCTION repair_relations(plans repair_plan[], side text) RETURNS text[]
+-- The relations to be changed.
+CREATE FUNCTION repair_targets(plans repair_plan[]) RETURNS text[]
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT ARRAY(SELECT CASE side WHEN 'here' THEN ((p.compared).here).relation
-		ELSE ((p.compared).there).relation END FROM unnest(plans) AS p)
+	SELECT ARRAY(SELECT (repair_target(p)).relation FROM unnest(plans) AS p)
 $$;
 
 -- Keeps other repairs of the targets and the sources away.
@@ -67,7 +67,8 @@ END
 $$;
 
 -- Sets how long the transactions of all places wait for a lock, unless a session waits less.
--- NULL sets what the session had.
+-- NULL sets what a session began with.  That loses a SET since then, which repair_lock_all
+-- restores in this session, and sessions of peers do not have.
 CREATE FUNCTION repair_patience(plans repair_plan[], wait interval) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -85,13 +86,13 @@ END
 $$;
 
 -- The error for a lock that took too long.
-CREATE FUNCTION repair_lock_refused(plan repair_plan, problem text) RETURNS void
+CREATE FUNCTION repair_refuse_lock(plan repair_plan, problem text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RAISE EXCEPTION USING ERRCODE = 'lock_not_available',
 		MESSAGE = format('could not lock %s for a repair: %s',
-			(repair_side(plan)).relation, problem),
+			(repair_target(plan)).relation, problem),
 		DETAIL = 'Another repair has locked it or its source, or a transaction has written to it '
 			'and it has no unique key.',
 		HINT = 'Repair when that transaction has ended, or give a longer timeout.';
@@ -104,26 +105,24 @@ CREATE FUNCTION repair_lock_all(plans repair_plan[]) RETURNS void
 AS $$
 DECLARE
 	compared plan := (plans[1]).compared;
-	target text := ((plans[1]).asked).target;
 	before text := current_setting('lock_timeout');
-	bare repair_plan[] := ARRAY(SELECT p FROM unnest(plans) AS p
+	keyless repair_plan[] := ARRAY(SELECT p FROM unnest(plans) AS p
 		WHERE NOT (p.compared).is_unique);
 	plan repair_plan;
 BEGIN
 	PERFORM repair_patience(plans, compared.timeout), repair_lock_sides(plans);
-	PERFORM ask_call(place_of(compared, target), format(
+	PERFORM ask_call((repair_target(plans[1])).place, format(
 			'repair_lock_tables(%L::pg_catalog.regclass[], %L::pg_catalog.regclass[])',
-			repair_relations(plans, target),
-			repair_relations(bare, target))),
+			repair_targets(plans), repair_targets(keyless))),
 		repair_patience(plans, NULL),
 		set_config('lock_timeout', before, true);
 	FOREACH plan IN ARRAY plans LOOP
-		IF repair_target_of(plan) IS DISTINCT FROM plan.target THEN
-			PERFORM refuse_altered((repair_side(plan)).relation, target);
+		IF repair_describe_target(plan) IS DISTINCT FROM plan.described THEN
+			PERFORM refuse_altered((repair_target(plan)).relation, (plan.asked).target_side);
 		END IF;
 	END LOOP;
 EXCEPTION WHEN lock_not_available THEN
-	PERFORM repair_lock_refused(plans[1], SQLERRM);
+	PERFORM repair_refuse_lock(plans[1], SQLERRM);
 END
 $$;
 
@@ -133,14 +132,14 @@ CREATE FUNCTION repair_begin(plans repair_plan[], locked repair_plan[]) RETURNS 
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	target text := (repair_side(plans[1])).place;
+	target_place text := (repair_target(plans[1])).place;
 	places text[] := ARRAY(SELECT DISTINCT place
 		FROM unnest(plans) AS p, unnest(places_of(p.compared)) AS place WHERE place IS NOT NULL);
 	place text;
 	writes boolean;
 BEGIN
 	FOREACH place IN ARRAY places LOOP
-		writes := coalesce(place = target, false);
+		writes := coalesce(place = target_place, false);
 		PERFORM peer_send(place, format('BEGIN ISOLATION LEVEL READ COMMITTED READ %s;'
 				' SELECT pg_catalog.set_config(''iblt.writing'', %L, true)',
 				CASE WHEN writes THEN 'WRITE' ELSE 'ONLY' END,
@@ -150,7 +149,7 @@ BEGIN
 	IF locked <> '{}' THEN
 		PERFORM repair_lock_all(locked);
 	END IF;
-	FOREACH place IN ARRAY array_remove(places, target) LOOP
+	FOREACH place IN ARRAY array_remove(places, target_place) LOOP
 		PERFORM peer_send(place, 'COMMIT'), peer_value(place, 0.001, 0);
 	END LOOP;
 END

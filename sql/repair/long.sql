@@ -1,7 +1,7 @@
 -- Long values ----------------------------------------------------------------------
 --
 -- A difference has the hash of a long value in its place, and so has a step.  What is left
--- to run or to show is filled in last: the value is read by its hash and in parts, and the
+-- to execute or to show is filled in last: the value is read by its hash and in parts, and the
 -- session keeps the statement.  So the value is in memory a few times only.  It is written
 -- only if it has the hash of the value that was compared.
 
@@ -19,8 +19,8 @@ CREATE FUNCTION iblt_repair_quote(name text, n bigint, value text) RETURNS void
 CREATE FUNCTION iblt_repair_kept(name text) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
--- Runs the statement of a name, and returns how many rows it changed.
-CREATE FUNCTION iblt_repair_run(name text) RETURNS bigint
+-- Executes the statement of a name, and returns how many rows it changed.
+CREATE FUNCTION iblt_repair_execute_kept(name text) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Frees the texts whose names begin so.
@@ -132,9 +132,7 @@ DECLARE
 	s side;
 	x record;
 BEGIN
-	FOREACH s IN ARRAY CASE (plan.asked).target
-			WHEN 'here' THEN ARRAY[(plan.compared).there, (plan.compared).here]
-			ELSE ARRAY[(plan.compared).here, (plan.compared).there] END LOOP
+	FOREACH s IN ARRAY ARRAY[repair_source(plan), repair_target(plan)] LOOP
 		SELECT array_agg(DISTINCT u.id) AS ids, array_agg(DISTINCT v.place[1]::integer) AS columns,
 			array_agg(DISTINCT v.place[2]) AS hashes INTO x
 		FROM unnest(steps) AS u,

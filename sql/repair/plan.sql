@@ -5,7 +5,7 @@ CREATE FUNCTION repair_check_options(asked repair_options) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF asked.target IS NULL THEN
+	IF asked.target_side IS NULL THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'direction must be pull or push',
 			HINT = 'Set direction => ''pull'' to change this side, where the peer''s rows win, '
@@ -18,23 +18,37 @@ BEGIN
 END
 $$;
 
--- The side to be changed.
-CREATE FUNCTION repair_side(plan repair_plan) RETURNS side
+-- Of what is here and what is there, what the target has.
+CREATE FUNCTION repair_target_of(target_side text, here anyelement, there anyelement)
+RETURNS anyelement
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE target_side WHEN 'here' THEN here ELSE there END
+$$;
+
+-- Of what is here and what is there, what the source has.
+CREATE FUNCTION repair_source_of(target_side text, here anyelement, there anyelement)
+RETURNS anyelement
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE target_side WHEN 'here' THEN there ELSE here END
+$$;
+
+-- The target: what is to be changed.
+CREATE FUNCTION repair_target(plan repair_plan) RETURNS side
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN CASE (plan.asked).target WHEN 'here' THEN (plan.compared).here
-		ELSE (plan.compared).there END;
+	RETURN repair_target_of((plan.asked).target_side, (plan.compared).here, (plan.compared).there);
 END
 $$;
 
--- The other side.
+-- The source: the other side.
 CREATE FUNCTION repair_source(plan repair_plan) RETURNS side
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN CASE (plan.asked).target WHEN 'here' THEN (plan.compared).there
-		ELSE (plan.compared).here END;
+	RETURN repair_source_of((plan.asked).target_side, (plan.compared).here, (plan.compared).there);
 END
 $$;
 
@@ -44,21 +58,21 @@ CREATE FUNCTION repair_check_target(plan repair_plan) RETURNS void
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	s side := repair_side(plan);
+	s side := repair_target(plan);
 BEGIN
-	IF (plan.target).kind NOT IN ('table', 'partitioned table') THEN
+	IF (plan.described).kind NOT IN ('table', 'partitioned table') THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
-			MESSAGE = format('%s cannot be repaired: it is %s', s.relation, (plan.target).kind),
+			MESSAGE = format('%s cannot be repaired: it is %s', s.relation, (plan.described).kind),
 			HINT = 'Choose another direction or relation. Only tables and partitioned tables '
 				'can be changed.';
-	ELSIF (plan.target).distributed AND (plan.asked).apply THEN
+	ELSIF (plan.described).distributed AND (plan.asked).apply THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('%s cannot be repaired with apply: it is a table of Citus',
 				s.relation),
 			DETAIL = 'Citus does not lock rows of several shards, so they could change meanwhile.',
 			HINT = 'Leave apply out, stop writing to the rows, '
 				'and run the statements that are shown.';
-	ELSIF is_together(compared) AND (compared.here).relation = (compared.there).relation THEN
+	ELSIF (compared.here).identity = (compared.there).identity THEN
 		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 			MESSAGE = 'a relation cannot be repaired from itself';
 	ELSIF EXISTS (SELECT FROM unnest((compared.here).columns || (compared.there).columns) AS c
@@ -118,7 +132,7 @@ $$;
 -- An error if rows that this database shows may be older than this statement.
 -- postgres_fdw shows the rows of one moment until the transaction ends.  What was truncated
 -- and filled again after that moment reads as empty, and its rows would be deleted.
-CREATE FUNCTION repair_refuse_old(plan plan) RETURNS void
+CREATE FUNCTION repair_require_fresh(plan plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -144,11 +158,11 @@ CREATE FUNCTION repair_check_apply(plan repair_plan) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
 AS $$
 DECLARE
-	s side := repair_side(plan);
+	s side := repair_target(plan);
 	source side := repair_source(plan);
 BEGIN
 	IF (plan.asked).apply THEN
-		PERFORM repair_refuse_old(plan.compared);
+		PERFORM repair_require_fresh(plan.compared);
 	END IF;
 	IF (plan.asked).apply AND s.recovery THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
@@ -156,7 +170,7 @@ BEGIN
 				CASE WHEN s.place IS NOT NULL THEN peer_title(s.place)
 				ELSE 'this server' END),
 			HINT = 'Repair its primary.';
-	ELSIF (plan.asked).apply AND s.place IS NOT NULL AND (plan.target).read_only THEN
+	ELSIF (plan.asked).apply AND s.place IS NOT NULL AND (plan.described).read_only THEN
 		RAISE EXCEPTION USING ERRCODE = 'read_only_sql_transaction',
 			MESSAGE = format('%s cannot be repaired: %s has default_transaction_read_only = on',
 				s.relation, peer_title(s.place)),
@@ -168,11 +182,11 @@ BEGIN
 				source.relation),
 			DETAIL = 'A push commits on the peer, also if this transaction is rolled back.',
 			HINT = 'COMMIT first.';
-	ELSIF (plan.asked).as_replica AND (plan.target).deferrable_constraints <> '{}' THEN
+	ELSIF (plan.asked).as_replica AND (plan.described).deferrable_constraints <> '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'feature_not_supported',
 			MESSAGE = format('%s cannot be repaired as replication does', s.relation),
 			DETAIL = format('Nothing would check deferrable constraints: %s.',
-				array_to_string((plan.target).deferrable_constraints, ', ')),
+				array_to_string((plan.described).deferrable_constraints, ', ')),
 			HINT = 'Repair it with as_replica => false and session_replication_role = origin, '
 				'or make the constraints NOT DEFERRABLE.';
 	END IF;
@@ -182,7 +196,7 @@ $$;
 -- How statements on the target write the compared columns, in their order.
 -- A literal has the target's type but not its modifier.  A cast to varchar(3) would cut a
 -- value that an assignment refuses.
-CREATE FUNCTION repair_columns(compared plan, s side, target repair_target)
+CREATE FUNCTION repair_columns(compared plan, s side, described repair_description)
 RETURNS repair_column[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
@@ -196,22 +210,22 @@ AS $$
 	FROM own_names(s, compared.columns) AS names, generate_subscripts(compared.columns, 1) AS i,
 	LATERAL (SELECT ((compared.columns)[i]).name, names[i], text_type((compared.columns)[i])
 		) AS c(name, own, through)
-	LEFT JOIN unnest(target.columns) AS t ON t.name = c.own
+	LEFT JOIN unnest(described.columns) AS t ON t.name = c.own
 $$;
 
--- The target as it is now.
-CREATE FUNCTION repair_target_of(plan repair_plan) RETURNS repair_target
+-- The description of the target as it is now.
+CREATE FUNCTION repair_describe_target(plan repair_plan) RETURNS repair_description
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	relation text := (repair_side(plan)).relation;
-	described jsonb := ask_call((repair_side(plan)).place,
+	relation text := (repair_target(plan)).relation;
+	described jsonb := ask_call((repair_target(plan)).place,
 		format('repair_describe(%L::pg_catalog.regclass)', relation));
 BEGIN
 	IF described IS NULL THEN
-		PERFORM refuse_altered(relation, (plan.asked).target);
+		PERFORM refuse_altered(relation, (plan.asked).target_side);
 	END IF;
-	RETURN jsonb_populate_record(NULL::repair_target, described);
+	RETURN jsonb_populate_record(NULL::repair_description, described);
 END
 $$;
 
@@ -224,18 +238,18 @@ DECLARE
 BEGIN
 	plan.compared := repair_stamped(compared, asked);
 	plan.asked := asked;
-	plan.target := repair_target_of(plan);
-	asked.as_replica := asked.as_replica OR (plan.target).replica;
+	plan.described := repair_describe_target(plan);
+	asked.as_replica := asked.as_replica OR (plan.described).replica;
 	plan.asked := asked;
-	plan.columns := repair_columns(plan.compared, repair_side(plan), plan.target);
+	plan.columns := repair_columns(plan.compared, repair_target(plan), plan.described);
 	plan.secret := gen_random_uuid();
 	PERFORM repair_check_target(plan), repair_check_apply(plan);
 	IF asked.origin IS NOT NULL THEN
-		PERFORM ask_call((repair_side(plan)).place, format('repair_check_origin(%L)',
+		PERFORM ask_call((repair_target(plan)).place, format('repair_check_origin(%L)',
 			asked.origin));
 	END IF;
 	IF asked.apply_search_path IS NOT NULL OR asked.as_replica THEN
-		PERFORM ask_call((repair_side(plan)).place, format('repair_check_session(%L, %L)',
+		PERFORM ask_call((repair_target(plan)).place, format('repair_check_session(%L, %L)',
 			asked.apply_search_path, asked.as_replica AND asked.apply));
 	END IF;
 	RETURN plan;

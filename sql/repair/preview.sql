@@ -3,17 +3,24 @@
 -- A preview shows statements.  What else they would do is said in notices: which triggers fire,
 -- and how many rows would be lost.
 
+-- Does a trigger fire for one of these actions?
+CREATE FUNCTION repair_fires(t repair_trigger, actions text[], as_replica boolean) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT t.enabled IN ('A', CASE WHEN as_replica THEN 'R' ELSE 'O' END)
+		AND EXISTS (SELECT FROM unnest(t.events) AS e WHERE lower(e) = ANY (actions))
+$$;
+
 -- The triggers of the target that fire for such actions, with their events, in words; NULL if
 -- there are none.
 CREATE FUNCTION repair_triggers(plan repair_plan, actions text[]) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT string_agg(format('%s (%s)', t.name, events.list), ', ' ORDER BY t.name COLLATE "C")
-	FROM unnest((plan.target).triggers) AS t, LATERAL (
+	FROM unnest((plan.described).triggers) AS t, LATERAL (
 		SELECT string_agg(e, ', ' ORDER BY n) FROM unnest(t.events) WITH ORDINALITY AS u(e, n)
 		WHERE lower(e) = ANY (actions)) AS events(list)
-	WHERE events.list <> '' AND t.enabled IN ('A',
-		CASE WHEN (plan.asked).as_replica THEN 'R' ELSE 'O' END)
+	WHERE repair_fires(t, actions, (plan.asked).as_replica)
 $$;
 
 -- Completes the steps of a preview, and gives its notices for a target of that many rows, if that
@@ -23,7 +30,7 @@ CREATE FUNCTION repair_show(work repair_work, rows bigint) RETURNS void
 AS $$
 DECLARE
 	plan repair_plan := work.plan;
-	s side := repair_side(plan);
+	s side := repair_target(plan);
 	actions text[];
 	lost bigint;
 	triggers text;

@@ -7,7 +7,7 @@ CREATE FUNCTION repair_rows_sql(plan repair_plan, ids text[], more text[] DEFAUL
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	s side := repair_side(plan);
+	s side := repair_target(plan);
 	f finder := finder(plan.compared, s);
 BEGIN
 	IF s.bare THEN
@@ -42,7 +42,7 @@ AS $$
 DECLARE
 	answers bigint[];
 BEGIN
-	answers := ask_values(ARRAY[(repair_side(plan)).place], ARRAY[query], 0.01, NULL,
+	answers := ask_values(ARRAY[(repair_target(plan)).place], ARRAY[query], 0.01, NULL,
 		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL)::reading);
 	RETURN answers[1];
 END
@@ -59,14 +59,14 @@ AS $$
 		WHERE s.status = 'preview' AND s.action = repair_affecting.action
 		AND (s.action = 'delete'
 			OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)
-			OR EXISTS (SELECT FROM unnest(((work.plan).target).columns) AS t
+			OR EXISTS (SELECT FROM unnest(((work.plan).described).columns) AS t
 				WHERE t.generated
 				AND t.name IN (SELECT c.referenced FROM unnest(k.columns) AS c))))
 $$;
 
 -- What foreign keys would change too, or what would violate them, if the rows of all steps of
 -- a kind were changed.
--- No row can begin to refer to one that repair_lock has locked.
+-- No row can begin to refer to one that the claim has locked.
 CREATE FUNCTION repair_referring(work repair_work, action text) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -78,7 +78,7 @@ DECLARE
 	found bigint;
 	problems text[] := '{}';
 BEGIN
-	FOREACH k IN ARRAY (plan.target).foreign_keys LOOP
+	FOREACH k IN ARRAY (plan.described).foreign_keys LOOP
 		does := CASE action WHEN 'delete' THEN k.on_delete ELSE k.on_update END;
 		-- as_replica: nothing checks it there
 		CONTINUE WHEN does IN ('NO ACTION', 'RESTRICT') AND NOT (plan.asked).as_replica;
@@ -135,12 +135,15 @@ BEGIN
 		RETURN;
 	END IF;
 	FOR n IN 1 .. work.batches LOOP
-		PERFORM iblt_repair_put((work.plan).secret, n, ARRAY(SELECT ROW(s.id, s.key, s.action,
-				s.sql, s.status, CASE WHEN s.status <> 'preview' THEN s.detail
-				ELSE coalesce(prefix || nullif(CASE s.action WHEN 'delete' THEN deletes
-					WHEN 'update' THEN updates END, ''), s.detail) END, s.n, s.columns, s.kept,
-				s.texts, s.here_digest, s.there_digest)::repair_step
-			FROM unnest(repair_batch(work, n)) WITH ORDINALITY AS s ORDER BY s.ordinality));
+		PERFORM iblt_repair_put((work.plan).secret, n, ARRAY(
+			SELECT CASE WHEN (u.s).status = 'preview' AND x.problem <> ''
+				THEN jsonb_populate_record(u.s, jsonb_build_object('detail', prefix || x.problem))
+				ELSE u.s END
+			FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i
+				FROM repair_batch(work, n) AS s(steps)) AS u,
+			LATERAL (SELECT CASE (u.s).action WHEN 'delete' THEN deletes
+				WHEN 'update' THEN updates END) AS x(problem)
+			ORDER BY u.i));
 	END LOOP;
 END
 $$;

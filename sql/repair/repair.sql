@@ -2,8 +2,8 @@
 --
 -- iblt_repair calls repair, which calls the steps: repair_prepare (plan.sql), find_keys and
 -- differences (sql/compare), repair_add_steps (steps.sql), repair_cascades (referring.sql),
--- repair_show (preview.sql), repair_begin (lock.sql), repair_claim_all (apply.sql), repair_apply
--- (verify.sql), and repair_commit (commit.sql).  What a run found is repaired by run_repair
+-- repair_show (preview.sql), repair_begin (lock.sql), repair_claim_all (claim.sql), repair_apply
+-- (apply.sql), and repair_commit (commit.sql).  What a run found is repaired by run_repair
 -- (sql/run/repair.sql).
 
 -- Compares, and previews, or claims the rows that are to be changed.
@@ -17,7 +17,7 @@ DECLARE
 BEGIN
 	-- with another seed, keys would have other hashes
 	plan.compared := found.plan;
-	work := repair_begun(plan);
+	work := repair_new_work(plan);
 	IF repair_at_once(plan) THEN
 		RETURN repair_claim_found(work, found.figures, found.keys, found.number, found.sample);
 	END IF;
@@ -29,8 +29,8 @@ BEGIN
 	IF (plan.asked).apply THEN
 		PERFORM repair_claim_all(ARRAY[work]);
 	ELSE
-		PERFORM repair_show(work, CASE (plan.asked).target WHEN 'here' THEN (work.figures).rows_here
-			ELSE (work.figures).rows_there END);
+		PERFORM repair_show(work, repair_target_of((plan.asked).target_side,
+			(work.figures).rows_here, (work.figures).rows_there));
 	END IF;
 	RETURN work;
 END
@@ -92,7 +92,7 @@ CREATE FUNCTION repair(conns text[], peers text[], relation regclass, here_relat
 AS $$
 DECLARE
 	work repair_work;
-	target text := conns[CASE asked.target WHEN 'here' THEN 1 ELSE 2 END];
+	conn text := repair_target_of(asked.target_side, conns[1], conns[2]);
 BEGIN
 	PERFORM repair_check_options(asked);
 	options := compare_options('iblt_repair', relation, conns[1] IS NOT NULL, here_relation,
@@ -100,7 +100,7 @@ BEGIN
 	work := repair_search(conns, peers, relation, peer_relation, options, asked);
 	IF asked.apply THEN
 		work := (repair_apply(ARRAY[work]))[1];
-		PERFORM repair_commit(target);
+		PERFORM repair_commit(conn);
 	END IF;
 	RETURN work;
 END
@@ -121,7 +121,7 @@ DECLARE
 	steps repair_step[];
 BEGIN
 	FOREACH work IN ARRAY coalesce(works, '{}') LOOP
-		target := (repair_side(work.plan)).relation;
+		target := (repair_target(work.plan)).relation;
 		secret := (work.plan).secret;
 		shown := repair_shown_sql(work.plan);
 		query := format('SELECT $2, x.key, x.action, coalesce(%s, iblt_repair_kept(x.kept))'
@@ -180,6 +180,7 @@ RETURNS TABLE (target text, key jsonb, action text, sql text, status text, detai
 AS $$
 DECLARE
 	started timestamptz := clock_timestamp();
+	-- fields of the options that are not arguments
 	content text := 'texts';
 	peer_mapping jsonb := make_mapping(peer_columns, NULL);
 	options options := @arguments options@;
@@ -191,7 +192,7 @@ DECLARE
 BEGIN
 	BEGIN
 		PERFORM set_cause('');
-		asked.target := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
+		asked.target_side := CASE direction WHEN 'pull' THEN 'here' WHEN 'push' THEN 'there' END;
 		asked.inserts := coalesce(inserts, winner = 'source');
 		asked.deletes := coalesce(deletes, winner = 'source');
 		works := CASE WHEN run IS NULL THEN ARRAY[

@@ -10,45 +10,47 @@
 
 -- What has to happen to rows with unique keys.
 -- A unique key is inserted or deleted, or its columns are updated.
-CREATE FUNCTION repair_unique_changes(plan repair_plan, differences difference[], target text,
-	by_source boolean, newest boolean) RETURNS SETOF repair_change
+CREATE FUNCTION repair_unique_changes(plan repair_plan, differences difference[],
+	target_side text, by_source boolean, newest boolean) RETURNS SETOF repair_change
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT s.id, s.key, CASE WHEN s.source IS NULL THEN 'delete'
-			WHEN s.target IS NULL THEN 'insert' ELSE 'update' END,
-		CASE WHEN by_source THEN s.source -> 0 -> 1
-			ELSE repair_wanted(plan, s.source -> 0 -> 1, s.target -> 0 -> 1) END,
-		s.target -> 0 -> 1, 1::bigint,
-		CASE WHEN s.source #>> '{0,0}' <> '1' OR s.target #>> '{0,0}' <> '1'
-			OR jsonb_array_length(s.source) <> 1 OR jsonb_array_length(s.target) <> 1
+	SELECT s.id, s.key, CASE WHEN s.source_rows IS NULL THEN 'delete'
+			WHEN s.target_rows IS NULL THEN 'insert' ELSE 'update' END,
+		CASE WHEN by_source THEN s.source_rows -> 0 -> 1
+			ELSE repair_wanted(plan, s.source_rows -> 0 -> 1, s.target_rows -> 0 -> 1) END,
+		s.target_rows -> 0 -> 1, 1::bigint,
+		CASE WHEN s.source_rows #>> '{0,0}' <> '1' OR s.target_rows #>> '{0,0}' <> '1'
+			OR jsonb_array_length(s.source_rows) <> 1 OR jsonb_array_length(s.target_rows) <> 1
 		THEN 'several rows have this key although an index says that it is unique; see amcheck'
-		WHEN NOT by_source THEN repair_tie(plan, s.source -> 0 -> 1, s.target -> 0 -> 1) END,
-		s.here_digest, s.there_digest
-	FROM (SELECT d.id, d.key, CASE target WHEN 'here' THEN d.there ELSE d.here END AS source,
-			CASE target WHEN 'here' THEN d.here ELSE d.there END AS target,
-			repair_digest(d.here_digest, d.here, newest) AS here_digest,
-			repair_digest(d.there_digest, d.there, newest) AS there_digest
+		WHEN NOT by_source
+		THEN repair_tie(plan, s.source_rows -> 0 -> 1, s.target_rows -> 0 -> 1) END,
+		s.here_checksum, s.there_checksum
+	FROM (SELECT d.id, d.key, repair_source_of(target_side, d.here, d.there) AS source_rows,
+			repair_target_of(target_side, d.here, d.there) AS target_rows,
+			repair_checksum(d.here_checksum, d.here, newest) AS here_checksum,
+			repair_checksum(d.there_checksum, d.there, newest) AS there_checksum
 		FROM unnest(differences) AS d) AS s
 $$;
 
 -- What has to happen to rows with keys that several rows may have.
 -- Equal rows are counted.  The source has n rows more than the target, or fewer.
-CREATE FUNCTION repair_counted_changes(plan repair_plan, differences difference[], target text,
-	by_source boolean, newest boolean) RETURNS SETOF repair_change
+CREATE FUNCTION repair_counted_changes(plan repair_plan, differences difference[],
+	target_side text, by_source boolean, newest boolean) RETURNS SETOF repair_change
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT d.id, d.key, CASE WHEN c.n IS NULL THEN 'update'
 			WHEN c.n > 0 THEN 'insert' ELSE 'delete' END,
 		CASE WHEN c.n > 0 THEN c.texts END, CASE WHEN c.n < 0 THEN c.texts END,
-		abs(coalesce(c.n, 0)),
+		abs(c.n),
 		CASE WHEN c.n IS NULL THEN 'differs in a value that has the same text on both sides' END,
-		d.here_digest, d.there_digest
+		d.here_checksum, d.there_checksum
 	FROM unnest(differences) AS d LEFT JOIN LATERAL (
 		SELECT x.texts, sum(x.n)::bigint AS n
 		FROM (VALUES (d.here, 'here'), (d.there, 'there')) AS s(rows, side),
 		LATERAL jsonb_array_elements(s.rows) AS e,
 		LATERAL (SELECT e -> 1, (e ->> 0)::bigint
-			* CASE s.side WHEN repair_counted_changes.target THEN -1 ELSE 1 END) AS x(texts, n)
+			* CASE s.side WHEN repair_counted_changes.target_side
+				THEN -1 ELSE 1 END) AS x(texts, n)
 		GROUP BY x.texts HAVING sum(x.n) <> 0) AS c ON true
 $$;
 
@@ -56,7 +58,7 @@ $$;
 --
 -- The query of repair_steps_sql has a change x, the literals of its row on the source in v.n0,
 -- v.n1, ... and on the target in v.o0, v.o1, ..., and the columns that an update sets in
--- w.columns.  Statements of rows that an index finds are made when they are shown or run
+-- w.columns.  Statements of rows that an index finds are made when they are shown or executed
 -- (repair_statements), unless a long value is in them.
 
 -- A value as a literal, or what stands for a long one: its column and its hash, with the
@@ -97,7 +99,7 @@ $$;
 CREATE FUNCTION repair_insert_into(plan repair_plan, alias text DEFAULT '') RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT format('INSERT INTO %s%s%s%s ', (repair_side(plan)).relation, alias,
+	SELECT format('INSERT INTO %s%s%s%s ', (repair_target(plan)).relation, alias,
 		' (' || string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE NOT c.generated) || ')',
 		CASE WHEN bool_or(c.always) THEN ' OVERRIDING SYSTEM VALUE' END)
 	FROM unnest(plan.columns) AS c
@@ -148,8 +150,8 @@ AS $$
 		coalesce(p.literals, ''''''),
 		concat(')::pg_catalog.record', ' AND (' || s.condition || E'\n)', ' LIMIT '),
 		CASE WHEN k.parted THEN ')' ELSE '))' END)
-	FROM repair_side(plan) AS s,
-	(SELECT (plan.target).kind = 'partitioned table') AS k(parted),
+	FROM repair_target(plan) AS s,
+	(SELECT (plan.described).kind = 'partitioned table') AS k(parted),
 	(SELECT repair_joined_sql(string_agg(format('CASE v.o%1$s WHEN ''NULL'' THEN %2$L'
 				' ELSE concat(%3$L, v.o%1$s, %4$L) END', c.i,
 				concat('t.', c.identifier, ' IS NULL AND '),
@@ -176,8 +178,8 @@ CREATE FUNCTION repair_statement_sql(plan repair_plan) RETURNS text
 AS $$
 	SELECT format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
 			' WHEN ''insert'' THEN %s ELSE concat(%L, %s, '' WHERE '', %2$s) END',
-		format('DELETE FROM %s WHERE ', (repair_side(plan)).relation), repair_key_sql(plan),
-		repair_insert_sql(plan), format('UPDATE %s SET ', (repair_side(plan)).relation),
+		format('DELETE FROM %s WHERE ', (repair_target(plan)).relation), repair_key_sql(plan),
+		repair_insert_sql(plan), format('UPDATE %s SET ', (repair_target(plan)).relation),
 		coalesce(repair_joined_sql(string_agg(format('CASE WHEN %L = ANY (w.columns)'
 			' THEN concat(%L, '' = '', v.n%s, %L) END', c.name, c.identifier, c.i, c.suffix),
 			', ' ORDER BY c.i), ', '), 'NULL'))
@@ -211,7 +213,7 @@ BEGIN
 END
 $$;
 
--- The query that makes the steps, all of them to be run, for the differences in $1.
+-- The query that makes the steps, all of them to be executed, for the differences in $1.
 -- $2 is the secret, and $3 the plan.
 CREATE FUNCTION repair_steps_sql(plan repair_plan) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -227,8 +229,8 @@ BEGIN
 		SELECT u.* INTO problem, changed FROM repair_unique_sql(plan) AS u;
 		sql := repair_statement_sql(plan);
 		IF repair_by_action(plan) THEN
-			sql := format('CASE WHEN x.source @> ''[{}]'' OR x.target @> ''[{}]'' THEN %s END',
-				sql);
+			sql := format('CASE WHEN x.source_texts @> ''[{}]'' OR x.target_texts @> ''[{}]'''
+				' THEN %s END', sql);
 		END IF;
 	ELSE
 		sql := format('CASE x.action WHEN ''delete'' THEN %s WHEN ''insert'' THEN %s END',
@@ -240,25 +242,27 @@ BEGIN
 			' FROM (SELECT x.action, p.problem, ROW(x.id, x.key, x.action, %s,'
 			' ''preview'', p.problem, x.n, w.columns, NULL,'
 			' ARRAY(SELECT jsonb_array_elements_text('
-			'CASE x.action WHEN ''delete'' THEN x.target ELSE x.source END)),'
-			' x.here_digest, x.there_digest)::repair_step AS step FROM %s($3, $1, %L, %L, %L) AS x,'
+			'CASE x.action WHEN ''delete'' THEN x.target_texts ELSE x.source_texts END)),'
+			' x.here_checksum, x.there_checksum)::repair_step AS step'
+			' FROM %s($3, $1, %L, %L, %L) AS x,'
 			' LATERAL (SELECT %s OFFSET 0) AS v(%s),'
 			' LATERAL (SELECT %s OFFSET 0) AS w(columns),'
 			' LATERAL (SELECT %s OFFSET 0) AS p(problem)%s OFFSET 0) AS y',
 		concat_ws(', ', format(aggregate, 'delete', 'delete'),
 			format(aggregate, 'update', 'update'), format(aggregate, 'insert', 'insert')), sql,
 		CASE WHEN is_unique THEN 'repair_unique_changes' ELSE 'repair_counted_changes' END,
-		(plan.asked).target, (plan.asked).winner = 'source', (plan.asked).winner = 'newest',
-		concat_ws(', ', repair_each_sql(plan.columns, 'repair_literal($2, x.source, %s)'),
-			repair_each_sql(plan.columns, 'repair_literal($2, x.target, %s)'), '0'),
+		(plan.asked).target_side, (plan.asked).winner = 'source', (plan.asked).winner = 'newest',
+		concat_ws(', ', repair_each_sql(plan.columns, 'repair_literal($2, x.source_texts, %s)'),
+			repair_each_sql(plan.columns, 'repair_literal($2, x.target_texts, %s)'), '0'),
 		repair_names_sql(plan.columns), changed, problem,
 		-- other keys are in the order of rows
 		CASE WHEN (plan.compared).by_hash THEN ' ORDER BY x.key, v' ELSE '' END);
 END
 $$;
 
--- The same for the keys in $1, whose rows have the checksums in $2 here and in $3 there, from lists
--- (lists_sql) of the texts on the source in $4 and on the target in $5; all are of one action.
+-- The query that makes the steps for the keys in $1, whose rows have the checksums in $2 here and
+-- in $3 there, from lists (lists_sql) of the texts on the source in $4 and on the target in $5; all
+-- are of one action.
 CREATE FUNCTION repair_listed_sql(plan repair_plan, action text) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
@@ -266,11 +270,13 @@ DECLARE
 	columns repair_column[] := plan.columns;
 	key repair_column[] := ARRAY(SELECT c FROM unnest(columns) AS c WHERE c.key);
 	made record := repair_unique_sql(plan);
-	source text := ', ' || repair_each_sql(columns, 'unnest(($4)[%1$s + 1 : %1$s + 1]) AS n%1$s');
-	target text := ', ' || repair_each_sql(columns, 'unnest(($5)[%1$s + 1 : %1$s + 1]) AS o%1$s');
+	source_sql text := ', '
+		|| repair_each_sql(columns, 'unnest(($4)[%1$s + 1 : %1$s + 1]) AS n%1$s');
+	target_sql text := ', '
+		|| repair_each_sql(columns, 'unnest(($5)[%1$s + 1 : %1$s + 1]) AS o%1$s');
 BEGIN
 	IF action = 'delete' THEN
-		target := (SELECT string_agg(format(', unnest(($5)[%1$s : %1$s]) AS o%2$s',
+		target_sql := (SELECT string_agg(format(', unnest(($5)[%1$s : %1$s]) AS o%2$s',
 				array_position(iblt_field((plan.compared).key),
 					(((plan.compared).columns)[c.i + 1]).name), c.i), '')
 			FROM unnest(key) AS c);
@@ -286,7 +292,8 @@ BEGIN
 			ELSE repair_each_sql(columns, 'v.n%s') END,
 		CASE action WHEN 'update' THEN 'coalesce(bool_or(p.problem IS NOT NULL), false)'
 			ELSE 'false' END,
-		CASE action WHEN 'insert' THEN source WHEN 'delete' THEN target ELSE source || target END,
+		CASE action WHEN 'insert' THEN source_sql WHEN 'delete' THEN target_sql
+			ELSE source_sql || target_sql END,
 		CASE action WHEN 'update' THEN format(', LATERAL (SELECT %L AS action, NULL AS problem)'
 			' AS x, LATERAL (SELECT %s OFFSET 0) AS w(columns), LATERAL (SELECT %s OFFSET 0)'
 			' AS p(problem)', action, made.changed, made.problem) END);
@@ -336,10 +343,10 @@ CREATE FUNCTION repair_sees(plan repair_plan) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
 	SELECT repair_by_action(plan) AND (plan.asked).winner = 'source'
-		AND (repair_side(plan)).condition IS NULL
-		AND (repair_side(plan)).mapped IS NOT TRUE AND (repair_side(plan)).remote IS NOT TRUE
-		AND coalesce(cardinality((plan.target).triggers), 0) = 0 AND NOT (plan.target).rules
-		AND NOT EXISTS (SELECT FROM unnest((plan.target).foreign_keys) AS k
+		AND (repair_target(plan)).condition IS NULL
+		AND (repair_target(plan)).mapped IS NOT TRUE AND (repair_target(plan)).remote IS NOT TRUE
+		AND coalesce(cardinality((plan.described).triggers), 0) = 0 AND NOT (plan.described).rules
+		AND NOT EXISTS (SELECT FROM unnest((plan.described).foreign_keys) AS k
 			WHERE k.on_delete NOT IN ('NO ACTION', 'RESTRICT')
 				OR k.on_update NOT IN ('NO ACTION', 'RESTRICT'))
 $$;
@@ -351,19 +358,19 @@ CREATE FUNCTION repair_returning_sql(plan repair_plan) RETURNS text
 AS $$
 	SELECT format('concat(%L, sum(s.%s::bigint), %L)', format(' RETURNING %s) SELECT FROM iblt_w'
 			' WHERE (SELECT pg_catalog.sum(c) FROM iblt_w) OPERATOR(pg_catalog.=) ',
-			row_checksum_sql(plan.compared, repair_side(plan))),
-		CASE (plan.asked).target WHEN 'here' THEN 'there_digest' ELSE 'here_digest' END,
+			row_checksum_sql(plan.compared, repair_target(plan))),
+		repair_source_of((plan.asked).target_side, text 'here_checksum', 'there_checksum'),
 		'::pg_catalog.numeric')
 $$;
 
 -- The query that makes statements of steps in $1, of an action and with columns that are set,
--- which are to be run; NULL if a statement cannot have several rows.
+-- which are to be executed; NULL if a statement cannot have several rows.
 -- unnest() of an array that a subquery gives has the planner take the index.
 CREATE FUNCTION repair_many_sql(plan repair_plan, action text, columns text[]) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	relation text := (repair_side(plan)).relation;
+	relation text := (repair_target(plan)).relation;
 	sees boolean := action <> 'delete' AND repair_sees(plan);
 	x record;
 BEGIN

@@ -1,6 +1,6 @@
 -- The steps ------------------------------------------------------------------------
 --
--- A step is run if its status is 'preview'.  The others are skipped, and stand behind.
+-- A step is executed if its status is 'preview'.  The others are skipped, and stand behind.
 -- The steps of a batch of differences are in memory, and those of all batches in a
 -- temporary file.
 
@@ -37,8 +37,8 @@ BEGIN
 END
 $$;
 
--- Work that has not begun.
-CREATE FUNCTION repair_begun(plan repair_plan) RETURNS repair_work
+-- The work of a plan, without steps.
+CREATE FUNCTION repair_new_work(plan repair_plan) RETURNS repair_work
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT ROW(plan, NULL, 0, '{}', 0, NULL)::repair_work
@@ -61,7 +61,7 @@ BEGIN
 END
 $$;
 
--- Those of the steps of batch n that are to be run, of an action, or with 'skipped' the others.
+-- Those of the steps of batch n to be executed, of an action, or with 'skipped' the others.
 -- Steps are in order, so as a rule the first and the last one tell.
 CREATE FUNCTION repair_due(work repair_work, n integer, part text) RETURNS repair_step[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -90,7 +90,7 @@ AS $$
 	SELECT (steps[n]).status
 $$;
 
--- The ids of the keys whose steps are to be run, in their order.
+-- The ids of the keys whose steps are to be executed, in their order.
 CREATE FUNCTION repair_ids(plan repair_plan, steps repair_step[]) RETURNS text[]
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
@@ -108,20 +108,18 @@ $$;
 -- detail.
 -- A statement may be large, so steps are copied only if they change.
 CREATE FUNCTION repair_skip(steps repair_step[], ids text[], reason text) RETURNS repair_step[]
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	IF coalesce(ids, '{}') = '{}' THEN
 		RETURN steps;
 	END IF;
-	RETURN ARRAY(SELECT ROW(s.id, s.key, s.action, CASE WHEN NOT x.skip THEN s.sql END,
-			CASE WHEN x.skip THEN 'skipped' ELSE s.status END,
-			CASE WHEN x.skip THEN coalesce(reason, s.detail) ELSE s.detail END, s.n, s.columns,
-			CASE WHEN NOT x.skip THEN s.kept END, CASE WHEN NOT x.skip THEN s.texts END,
-			s.here_digest, s.there_digest)::repair_step
-		FROM unnest(steps) WITH ORDINALITY AS s,
-		LATERAL (SELECT s.status = 'preview' AND s.id IN (SELECT unnest(ids))) AS x(skip)
-		ORDER BY x.skip OR s.status = 'skipped', s.ordinality);
+	RETURN ARRAY(SELECT CASE WHEN x.skip THEN jsonb_populate_record(u.s, jsonb_build_object(
+				'sql', NULL, 'status', 'skipped', 'detail', coalesce(reason, (u.s).detail),
+				'kept', NULL, 'texts', NULL)) ELSE u.s END
+		FROM (SELECT unnest(steps) AS s, generate_subscripts(steps, 1) AS i) AS u,
+		LATERAL (SELECT (u.s).status = 'preview' AND (u.s).id IN (SELECT unnest(ids))) AS x(skip)
+		ORDER BY x.skip OR (u.s).status = 'skipped', u.i);
 END
 $$;
 

@@ -106,7 +106,7 @@ AS $$
 		SELECT target UNION SELECT relid FROM pg_partition_tree(target))
 $$;
 
--- A relation as a repair wants to know it, in the form of type repair_target.
+-- A relation as a repair wants to know it, in the form of type repair_description.
 -- With session_replication_role = replica, no trigger checks deferrable constraints.
 CREATE FUNCTION repair_describe(relation regclass) RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL UNSAFE

@@ -2,12 +2,13 @@
 --
 -- A repair compares as iblt_compare does.  The content of its differences is 'texts':
 -- [[count, [text, ...]], ...], the rows of a key as arrays of their values' texts, or what
--- stands for a long one (see repair_texts).  The target is the side to be changed, and the
--- source is the other one.
+-- stands for a long one (see repair_texts).  The target is the relation to be changed, and the
+-- source is the other one.  Which of the two is here, repair_target and repair_source (plan.sql)
+-- say.
 
 -- What the caller of iblt_repair asks for, in addition to the options of a comparison.
 CREATE TYPE repair_options AS (
-	target text,			-- 'here' to pull, 'there' to push
+	target_side text,		-- 'here' to pull, 'there' to push
 	inserts boolean,
 	updates boolean,
 	deletes boolean,
@@ -56,7 +57,7 @@ CREATE TYPE repair_trigger AS (
 );
 
 -- The target, as repair_describe gives it.
-CREATE TYPE repair_target AS (
+CREATE TYPE repair_description AS (
 	kind text,				-- what sort of relation it is, in words
 	foreign_keys repair_foreign_key[],
 	deferrable_constraints text[],	-- unique and exclusion constraints, quoted
@@ -85,7 +86,7 @@ CREATE TYPE repair_column AS (
 CREATE TYPE repair_plan AS (
 	compared plan,
 	asked repair_options,
-	target repair_target,
+	described repair_description,	-- the target
 	columns repair_column[],
 	secret text				-- random, before and behind what stands for a long value
 );
@@ -95,12 +96,12 @@ CREATE TYPE repair_change AS (
 	id text,
 	key jsonb,
 	action text,			-- 'insert', 'update' or 'delete'
-	source jsonb,			-- texts of the row on the source
-	target jsonb,			-- and on the target
+	source_texts jsonb,		-- of the row on the source
+	target_texts jsonb,		-- and on the target
 	n bigint,				-- how many such rows
 	problem text,			-- why it must not be made, or NULL
-	here_digest text,		-- of the rows of the key, as in a difference
-	there_digest text
+	here_checksum text,		-- of the rows of the key, as in a difference
+	there_checksum text
 );
 
 -- A statement of a repair, or why there is none.
@@ -109,14 +110,15 @@ CREATE TYPE repair_step AS (
 	key jsonb,
 	action text,
 	sql text,				-- NULL if the session keeps it, or repair_statements makes it
-	status text,			-- 'preview' or 'skipped' (steps.sql), 'applied' (apply.sql)
+	status text,			-- 'skipped', or 'preview', which a repair that is applied
+							-- shows as 'applied' (repair_rows)
 	detail text,
 	n bigint,				-- rows that the statement must change
 	columns text[],			-- that an update sets
 	kept text,				-- the name under which the session keeps a long statement
 	texts text[],			-- of the columns of the row, on the target for a delete
-	here_digest text,		-- of the rows of the key when they were compared
-	there_digest text
+	here_checksum text,		-- of the rows of the key when they were compared
+	there_checksum text
 );
 
 -- The steps of a batch of differences.

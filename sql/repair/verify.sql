@@ -9,7 +9,7 @@ CREATE FUNCTION repair_made_so(plan repair_plan, ids text[], wanted text[]) RETU
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	s side := repair_side(plan);
+	s side := repair_target(plan);
 	found found_rows[];
 BEGIN
 	compared.content := 'none';
@@ -29,10 +29,10 @@ CREATE FUNCTION repair_verify(plan repair_plan, steps repair_step[], again boole
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	pull boolean := (plan.asked).target = 'here';
+	target_side text := (plan.asked).target_side;
 	before record := repair_compared(steps);
 	now record;
-	wanted text[] := CASE WHEN pull THEN before.there ELSE before.here END;
+	wanted text[] := repair_source_of(target_side, before.here, before.there);
 	unfilled text[] := CASE (plan.asked).winner WHEN 'not null'
 		THEN repair_not_filled(plan, steps) END;
 BEGIN
@@ -50,10 +50,10 @@ BEGIN
 	INTO differ, number, wrong
 	FROM unnest(now.ids, now.here, now.there) AS n(id, here, there)
 	LEFT JOIN unnest(before.ids, wanted) AS b(id, wanted) USING (id),
-	LATERAL (SELECT unfilled IS NULL AND CASE WHEN pull
-		THEN n.here IS DISTINCT FROM b.wanted OR n.there IS NOT DISTINCT FROM b.wanted
-		ELSE n.there IS DISTINCT FROM b.wanted OR n.here IS NOT DISTINCT FROM b.wanted
-		END) AS x(wrong)
+	LATERAL (SELECT unfilled IS NULL
+		AND (repair_target_of(target_side, n.here, n.there) IS DISTINCT FROM b.wanted
+			OR repair_source_of(target_side, n.here, n.there) IS NOT DISTINCT FROM b.wanted)
+		) AS x(wrong)
 	WHERE n.here IS DISTINCT FROM n.there;
 	IF unfilled <> '{}' THEN
 		number := cardinality(unfilled);
@@ -103,24 +103,9 @@ BEGIN
 		PERFORM repair_refuse_result(work.plan, number, wrong);
 	ELSIF work.keys > 0 AND repair_by_action(work.plan) THEN
 		-- the source is not read again
-		PERFORM nodes_described(source, ask_one(source.place, 'SELECT '
+		PERFORM require_side_described(source, ask_one(source.place, 'SELECT '
 			|| read_fingerprint_sql(source, format('pg_catalog.to_regclass(%L)',
 				source.relation))));
 	END IF;
-END
-$$;
-
--- Changes the rows that were claimed, of one relation or several, and reads them once more;
--- the peer has yet to commit.
-CREATE FUNCTION repair_apply(works repair_work[]) RETURNS repair_work[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	seen boolean := repair_run(works);
-BEGIN
-	FOR i IN 1 .. cardinality(works) LOOP
-		works[i] := repair_verify_all(works[i], seen);
-	END LOOP;
-	RETURN works;
 END
 $$;

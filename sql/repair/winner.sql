@@ -118,45 +118,49 @@ END
 $$;
 
 -- The texts that a row of the target is to have.
-CREATE FUNCTION repair_wanted(plan repair_plan, source jsonb, target jsonb) RETURNS jsonb
+CREATE FUNCTION repair_wanted(plan repair_plan, source_texts jsonb, target_texts jsonb)
+RETURNS jsonb
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF (plan.asked).winner <> 'not null' OR num_nulls(source, target) > 0 THEN
-		RETURN source;
+	IF (plan.asked).winner <> 'not null' OR num_nulls(source_texts, target_texts) > 0 THEN
+		RETURN source_texts;
 	END IF;
-	RETURN (SELECT jsonb_agg(CASE WHEN c.generated OR source ->> c.i IS NULL THEN target -> c.i
-		ELSE source -> c.i END ORDER BY c.i) FROM unnest(plan.columns) AS c);
+	RETURN (SELECT jsonb_agg(CASE WHEN c.generated OR source_texts ->> c.i IS NULL
+		THEN target_texts -> c.i ELSE source_texts -> c.i END ORDER BY c.i)
+		FROM unnest(plan.columns) AS c);
 END
 $$;
 
 -- Why a row of the target, which has another content, is not to become like the source's; NULL
 -- if it is.
 -- Relies on: a row and its stamp from one statement, and the claim that looks at both again.
-CREATE FUNCTION repair_tie(plan repair_plan, source jsonb, target jsonb) RETURNS text
+CREATE FUNCTION repair_tie(plan repair_plan, source_texts jsonb, target_texts jsonb) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 DECLARE
 	x record;
 BEGIN
-	IF (plan.asked).winner = 'source' OR num_nulls(source, target) > 0 THEN
+	IF (plan.asked).winner = 'source' OR num_nulls(source_texts, target_texts) > 0 THEN
 		RETURN NULL;
 	ELSIF (plan.asked).winner = 'newest' THEN
-		SELECT (source ->> -1)::numeric AS source, (target ->> -1)::numeric AS target INTO x;
-		RETURN CASE WHEN num_nulls(x.source, x.target) > 0
+		SELECT (source_texts ->> -1)::numeric AS source_stamp,
+			(target_texts ->> -1)::numeric AS target_stamp INTO x;
+		RETURN CASE WHEN num_nulls(x.source_stamp, x.target_stamp) > 0
 				THEN 'a tie: it is not known which row is newer'
-			WHEN x.source = x.target THEN 'a tie: no row is newer'
-			WHEN x.source < x.target THEN 'the row of the target is newer' END;
+			WHEN x.source_stamp = x.target_stamp THEN 'a tie: no row is newer'
+			WHEN x.source_stamp < x.target_stamp THEN 'the row of the target is newer' END;
 	END IF;
 	SELECT string_agg(c.identifier, ', ' ORDER BY c.i)
-			FILTER (WHERE v.source IS NOT NULL AND v.target IS NOT NULL) AS both,
-		string_agg(c.identifier, ', ' ORDER BY c.i) FILTER (WHERE v.source IS NULL) AS mine,
-		count(*) FILTER (WHERE v.target IS NULL) AS fills INTO x
+			FILTER (WHERE v.on_source IS NOT NULL AND v.on_target IS NOT NULL) AS both,
+		string_agg(c.identifier, ', ' ORDER BY c.i)
+			FILTER (WHERE v.on_source IS NULL) AS of_target,
+		count(*) FILTER (WHERE v.on_target IS NULL) AS fills INTO x
 	FROM unnest(plan.columns) AS c,
-	LATERAL (SELECT source ->> c.i, target ->> c.i) AS v(source, target)
-	WHERE NOT c.generated AND v.source IS DISTINCT FROM v.target;
+	LATERAL (SELECT source_texts ->> c.i, target_texts ->> c.i) AS v(on_source, on_target)
+	WHERE NOT c.generated AND v.on_source IS DISTINCT FROM v.on_target;
 	RETURN CASE WHEN x.both IS NOT NULL THEN 'a tie: neither side is null in ' || x.both
-		WHEN x.fills = 0 THEN 'only the source is null in ' || x.mine END;
+		WHEN x.fills = 0 THEN 'only the source is null in ' || x.of_target END;
 END
 $$;
 
@@ -174,7 +178,7 @@ BEGIN
 	compared.content := 'texts';
 	ids := keys_of_ids(compared, ids);
 	found := find_both(compared, ids);
-	rows := CASE (plan.asked).target WHEN 'here' THEN found.here ELSE found.there END;
+	rows := repair_target_of((plan.asked).target_side, found.here, found.there);
 	RETURN ARRAY(SELECT s.id FROM unnest(steps) AS s
 		LEFT JOIN unnest(CASE WHEN compared.by_hash THEN rows.id ELSE ids END, rows.content)
 			AS r(id, content) ON r.id = s.id

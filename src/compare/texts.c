@@ -41,7 +41,7 @@ typedef struct Kept
 	char	   *name;
 	uint32		hash;			/* of the name */
 	int			parts;
-	int			running;		/* calls of iblt_repair_run */
+	int			running;		/* calls of iblt_repair_execute_kept */
 	StringInfoData text;
 } Kept;
 
@@ -152,14 +152,9 @@ iblt_repair_quote(PG_FUNCTION_ARGS)
 	Kept	   *kept = expecting(text_to_cstring(PG_GETARG_TEXT_PP(0)),
 								 PG_GETARG_INT64(1));
 	int			length = value->text.len;	/* they may be the same text */
-	int			more = 3;		/* E and two quotes */
 
 	if (kept == NULL)
 		PG_RETURN_VOID();
-	for (int i = 0; i < length; i++)
-		if (SQL_STR_DOUBLE(value->text.data[i], true))
-			more++;
-	enlargeStringInfo(&kept->text, (int) Min((int64) length + more, (int64) MaxAllocSize));
 	if (memchr(value->text.data, '\\', length) != NULL)
 		appendStringInfoChar(&kept->text, ESCAPE_STRING_SYNTAX);
 	appendStringInfoChar(&kept->text, '\'');
@@ -189,14 +184,14 @@ iblt_repair_kept(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(kept->text.data, kept->text.len));
 }
 
-PG_FUNCTION_INFO_V1(iblt_repair_run);
+PG_FUNCTION_INFO_V1(iblt_repair_execute_kept);
 
 /*
- * iblt_repair_run(name) -> bigint: runs the statement of that name, and returns
+ * iblt_repair_execute_kept(name) -> bigint: executes the statement of that name, and returns
  * how many rows it changed.  PL/pgSQL would copy the statement twice.
  */
 Datum
-iblt_repair_run(PG_FUNCTION_ARGS)
+iblt_repair_execute_kept(PG_FUNCTION_ARGS)
 {
 	Kept	   *kept = required(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	int64		changed;

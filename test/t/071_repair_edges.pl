@@ -8,6 +8,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 IbltTest::share_sessions();
+use IbltCompare qw(batch_size);
 use IbltTest qw(server sides both literal failure lines background finish wait_for);
 
 my ($here, $there) = (server('here'), server('there'));
@@ -109,7 +110,7 @@ sub mend
 	return wantarray ? ($text, $err) : $text;
 }
 
-sub kept { my ($run) = @_; return $here->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', relation, status, missing, extra, changed, kept), '; ' ORDER BY number) FROM iblt_audit_table_stats WHERE run = $run") }
+sub kept { my ($run) = @_; return $here->safe_psql('postgres', "SELECT string_agg(concat_ws(' ', relation, status, missing, extra, changed, kept), '; ' ORDER BY table_number) FROM iblt_audit_table_stats WHERE run = $run") }
 sub left { my ($run) = @_; return $here->safe_psql('postgres', "SELECT relation, key, side, here, there FROM iblt_audit_differences WHERE run = $run ORDER BY 1, 2::text") }
 sub all_rows { my ($node) = @_; return join ' | ', map { rows($node, "run.$_") } @tables }
 
@@ -117,6 +118,7 @@ my $found = 'run.bare differs 2 2 0 4; run.child differs 2 1 1 4; run.parent dif
 foreach my $direction ('pull', 'push')
 {
 	drift();
+	batch_size($direction eq 'pull' ? 10000 : 2);	# of up to seven differences of a table
 	my ($target, $source) = $direction eq 'pull' ? ($here, $there) : ($there, $here);
 	my $run = begin();
 	is(kept($run), $found, 'a run');
@@ -152,6 +154,7 @@ run.words W {"w": "w 4"} skipped differs in another way than the run found);
 }
 
 # Differences of several seeds are repaired together, and without contents it is the side that counts.
+batch_size(10000);
 {
 	drift();
 	my $run = begin("tables => '{run.parent}'");
@@ -258,6 +261,13 @@ DETAIL:  run.bare: not compared to its end/, 'says so');
 	both('ALTER TABLE run.parent ADD w int');
 	like($refused->("run => $run, direction => 'pull'"), qr/IB004: run\.parent was altered since run $run compared it/, 'one with other columns is not');
 	both('ALTER TABLE run.parent DROP w');
+	foreach my $node ($here, $there)
+	{
+		# what the run reads is as it was
+		$node->safe_psql('postgres', 'ALTER TABLE run.parent ADD w int');
+		like($refused->("run => $loose, direction => 'pull'"), qr/IB004: run\.parent was altered since run $loose compared it/, 'nor with a column on one side: ' . $node->name);
+		$node->safe_psql('postgres', 'ALTER TABLE run.parent DROP w');
+	}
 	like($refused->("run => $run, direction => 'pull', apply => true, cascade => false") // '', qr/^$/, 'as before, it is');
 }
 is($here->safe_psql('postgres', "CALL iblt_audit_run('node_b', tables => '{run.words}', progress => false); SELECT * FROM iblt_repair(run => 1, direction => 'pull') LIMIT 0; SELECT coalesce(array_length(dblink_get_connections(), 1), 0)" =~ s/SELECT \* FROM iblt_repair\(run => 1.*?; //r) =~ s/^\d+

@@ -174,7 +174,7 @@ foreach my $direction ('pull', 'push')
 	my $repair = background($here, call('people', $direction, 'apply => true'));
 	wait_for($node, "SELECT count(*) > 0 $waits");
 	like($node->safe_psql('postgres', "SELECT query $waits"),
-		$direction eq 'pull' ? qr/^SELECT count\(\*\) FROM iblt_repair/ : qr/^iblt: SELECT .*array_agg\(digest\).*FOR UPDATE OF t/, "$direction: what pg_stat_activity shows");
+		$direction eq 'pull' ? qr/^SELECT count\(\*\) FROM iblt_repair/ : qr/^iblt: SELECT .*array_agg\(checksum\).*FOR UPDATE OF t/, "$direction: what pg_stat_activity shows");
 	my ($err, $told) = told(sub {
 		$holder->run("SELECT FROM people WHERE v = 'drift 701' FOR UPDATE");
 		my $error = $holder->{err};

@@ -1,0 +1,78 @@
+-- What iblt_compare_nodes and iblt_repair_nodes do ------------------------------------------
+--
+-- Both connect, describe, compare and, after a node has failed, begin again.  A repair goes on to
+-- what it is for.
+
+-- The keys on which nodes disagree, with the nodes that were compared, and of a repair, which asks
+-- for something, its rows.
+-- A comparison may use connections of the caller's, over which nothing is written.  The arguments
+-- are checked in the block with the handler: it keeps the statement, and the passwords of
+-- connection strings in it, out of the log.
+CREATE FUNCTION nodes_drive(relation text, nodes text[], options options, without text,
+	asked repair_options, source text, OUT compared node_set, OUT differences node_difference[],
+	OUT rows node_repair_row[]) RETURNS record
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	lent boolean := asked.target_side IS NULL;
+	conns text[] := '{}';
+	names text[];
+	named integer := cardinality(nodes);
+	told record;
+	again record;
+	attempt integer := 1;
+	e failure;
+BEGIN
+	LOOP
+		BEGIN
+			conns := nodes_conns(nodes, lent);
+			IF names IS NULL THEN
+				relation := nodes_relation(relation);
+				options := nodes_options(options, CASE WHEN lent THEN 'iblt_compare_nodes '
+					ELSE 'iblt_repair_nodes ' END || relation);
+				IF NOT lent THEN
+					PERFORM repair_check_options(asked);
+				END IF;
+				names := nodes_names(nodes, conns);
+				PERFORM nodes_check(names, array_ndims(nodes), without);
+			END IF;
+			PERFORM nodes_check_source(names, source);	-- it may be left out
+			conns := nodes_connect(nodes, names, conns, options.timeout, lent);
+			compared := nodes_prepare(names, named, conns, relation, options);
+			PERFORM live_notice(compared.plan);
+			told := nodes_differences(compared);
+			compared := told.nodes;	-- with a plan that may scan after all
+			differences := told.differences;
+			IF asked.target_side IS NOT NULL THEN
+				IF asked.apply THEN
+					PERFORM nodes_check_written(compared);
+				END IF;
+				IF source IS NULL THEN
+					PERFORM nodes_check_standby(compared.sides);
+				END IF;
+				-- nothing begins again once nodes may have been changed
+				without := 'error';
+				attempt := 3;
+				rows := nodes_repair(nodes, compared, differences, asked, source);
+			END IF;
+			PERFORM nodes_close(conns);
+			RETURN;
+		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+			@take_failure@;
+			PERFORM nodes_close(conns);
+			again := nodes_again(without, e, attempt, nodes, names, options);
+			IF again.attempt IS NULL THEN
+				e := peer_fail(NULL, peers_secret(nodes), e);
+				PERFORM iblt_raise(e, true);
+				RAISE;
+			ELSIF again.failed IS NOT NULL THEN
+				PERFORM nodes_warn(names[again.failed], e.message, e.detail);
+			END IF;
+			attempt := again.attempt;
+			nodes := again.nodes;
+			names := again.names;
+			options := again.options;
+		END;
+	END LOOP;
+END
+$$;
