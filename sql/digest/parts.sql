@@ -52,5 +52,5 @@ CREATE FUNCTION iblt_live_state(relation oid, OUT reason text, OUT rows bigint, 
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- Notes the result of a scan.
-CREATE FUNCTION iblt_live_verified(relation regclass, equal boolean, at timestamptz) RETURNS void
+CREATE FUNCTION iblt_live_note_scan(relation regclass, equal boolean, at timestamptz) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

@@ -16,11 +16,11 @@ CREATE MATERIALIZED VIEW tracked USING heap AS
 	WITH NO DATA;
 
 -- The base of each live digest, written by C functions; do not refresh it.
-CREATE MATERIALIZED VIEW digest USING heap AS
+CREATE MATERIALIZED VIEW base USING heap AS
 	SELECT NULL::oid AS relation, NULL::bigint AS generation, NULL::bytea AS sketch,
 		NULL::bigint AS rows, NULL::integer AS limbs, NULL::timestamptz AS verified_at
 	WITH NO DATA;
-ALTER MATERIALIZED VIEW digest ALTER COLUMN sketch SET STORAGE EXTERNAL;
+ALTER MATERIALIZED VIEW base ALTER COLUMN sketch SET STORAGE EXTERNAL;
 
 -- IBLT_CHANGE_STORES of them
 DO $do$

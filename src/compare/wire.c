@@ -19,7 +19,7 @@
 #include "core/bytes.h"
 #include "core/cell.h"
 #include "core/meter.h"
-#include "core/pause.h"
+#include "core/interrupt.h"
 #include "core/sizing.h"
 #include "compare/wire.h"
 
@@ -102,7 +102,7 @@ set_last_cells(IbltSketch *fine, const IbltSketch *coarse, uint32 run)
 	{
 		uint32		last = (i + 1) * run - 1;
 
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		iblt_core_add_cell(fine, last, iblt_cell(coarse, i), 1);
 		for (uint32 j = i * run; j < last; j++)
 			iblt_core_add_cell(fine, last, iblt_cell(fine, j), -1);
@@ -132,7 +132,7 @@ write_fold(const IbltSketch *fold, uint32 known)
 	iblt_store32(bytes, fold->params.subtable_cells);
 	for (uint32 i = 0; i < fold->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (is_last(fold, i, run))
 			continue;
 		memcpy(to, iblt_cell(fold, i), fold->cell_size);
@@ -147,7 +147,7 @@ read_cells(IbltSketch *fold, const uint8 *from, uint32 run)
 {
 	for (uint32 i = 0; i < fold->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (is_last(fold, i, run))
 			continue;
 		memcpy(iblt_cell(fold, i), from, fold->cell_size);

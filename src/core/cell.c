@@ -4,7 +4,7 @@
  */
 #include "cell.h"
 #include "meter.h"
-#include "pause.h"
+#include "interrupt.h"
 #include "row.h"
 
 /* The limbs of a value as field elements, if there is one for each. */
@@ -161,7 +161,7 @@ iblt_core_add_sketch(IbltSketch *sketch, const IbltSketch *other, int sign)
 	{
 		const uint8_t *addend = iblt_cell(other, i);
 
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (!count_fits(iblt_cell(sketch, i), addend, sign))
 			return IBLT_COUNT_OVERFLOW;
 		iblt_core_add_cell(sketch, i, addend, sign);
@@ -185,7 +185,7 @@ iblt_core_negate(IbltSketch *sketch)
 	{
 		uint8_t *cell = iblt_cell(sketch, i);
 
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (iblt_cell_count(cell) == INT32_MIN)
 			return IBLT_COUNT_OVERFLOW;
 		iblt_store32(cell, -iblt_load32(cell));

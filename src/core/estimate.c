@@ -6,7 +6,7 @@
 
 #include "estimate.h"
 #include "meter.h"
-#include "pause.h"
+#include "interrupt.h"
 
 #define QUANTILE 2.326 /* standard deviations that leave out 1 % */
 
@@ -31,7 +31,7 @@ squared_deviations(const IbltSketch *sketch, uint32_t first, uint32_t cells)
 
 	for (i = first; i < first + cells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		mean += iblt_cell_count(iblt_cell(sketch, i));
 	}
 	mean /= cells;
@@ -39,7 +39,7 @@ squared_deviations(const IbltSketch *sketch, uint32_t first, uint32_t cells)
 	{
 		double deviation = iblt_cell_count(iblt_cell(sketch, i)) - mean;
 
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		squares += deviation * deviation;
 	}
 	return squares;

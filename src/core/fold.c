@@ -5,7 +5,7 @@
 #include "cell.h"
 #include "fold.h"
 #include "meter.h"
-#include "pause.h"
+#include "interrupt.h"
 #include "sizing.h"
 
 uint32_t
@@ -39,7 +39,7 @@ fold_subtable(IbltSketch *to, uint32_t to_base, const IbltSketch *from,
 
 	for (i = 0; i < cells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		iblt_core_add_cell(to, to_base + i / run,
 						   iblt_cell(from, from_base + i), 1);
 	}

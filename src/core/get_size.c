@@ -8,7 +8,7 @@
  */
 #include "get_size.h"
 #include "cell.h"
-#include "pause.h"
+#include "interrupt.h"
 #include "sizing.h"
 
 #define ONE		(UINT64_C(1) << 63)
@@ -62,7 +62,7 @@ empty_cells(const IbltSketch *sketch, uint32_t first)
 
 	for (i = 0; i < sketch->params.subtable_cells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		empty += iblt_core_cell_is_zero(sketch, iblt_cell(sketch, first + i));
 	}
 	return empty;

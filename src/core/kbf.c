@@ -6,7 +6,7 @@
  * the version.
  */
 #include "kbf.h"
-#include "pause.h"
+#include "interrupt.h"
 
 /* Offsets of the header.  Fields that a sketch also has are where it has them. */
 #define OFFSET_VERSION		4
@@ -270,7 +270,7 @@ add_up(const IbltKbf *kbf, uint32_t first, Sums *sums)
 		unsigned	count = iblt_kbf_count(cell);
 		unsigned	element;
 
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if ((count == 0 || count == IBLT_KBF_FULL) && content != 0)
 			return false;
 		if (count == 1 &&

@@ -1,9 +1,10 @@
 /*
  * kbf_cell.c
- *		Pairs into the cells of a key-value Bloom filter, and keys looked up.
+ *		The cells of a key-value Bloom filter: pairs that are put in, filters that are
+ *		added and subtracted, and keys looked up.
  */
 #include "kbf_cell.h"
-#include "pause.h"
+#include "interrupt.h"
 
 /* What a cell can say of its values: a number of them, or one of these. */
 #define ANY_VALUE	0			/* every value is possible */
@@ -306,7 +307,7 @@ iblt_core_kbf_add(IbltKbf *kbf, const IbltKbf *other)
 		return IBLT_COUNT_OVERFLOW;
 	for (i = 0; i < other->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		iblt_kbf_set_cell(kbf, i, sum_of(iblt_kbf_cell(kbf, i),
 										 iblt_kbf_cell(other, i)));
 	}
@@ -345,7 +346,7 @@ iblt_core_kbf_subtract(IbltKbf *kbf, const IbltKbf *other)
 	{
 		uint64_t	cell = iblt_kbf_cell(kbf, i);
 
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (!take_out(&kbf->params, &cell, iblt_kbf_cell(other, i)))
 			return IBLT_NOT_A_PART;
 		iblt_kbf_set_cell(kbf, i, cell);
@@ -363,7 +364,7 @@ iblt_core_kbf_fold(IbltKbf *to, const IbltKbf *from)
 	/* runs do not straddle subtables, because run divides their cells */
 	for (i = 0; i < from->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		iblt_kbf_set_cell(to, i / run, sum_of(iblt_kbf_cell(to, i / run),
 											  iblt_kbf_cell(from, i)));
 	}
@@ -377,7 +378,7 @@ iblt_core_kbf_is_empty(const IbltKbf *kbf)
 
 	for (i = 0; i < kbf->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (iblt_kbf_cell(kbf, i) != 0)
 			return false;
 	}
@@ -392,7 +393,7 @@ iblt_core_kbf_full_cells(const IbltKbf *kbf)
 
 	for (i = 0; i < kbf->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		full += iblt_kbf_count(iblt_kbf_cell(kbf, i)) == IBLT_KBF_FULL;
 	}
 	return full;

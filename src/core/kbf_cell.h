@@ -1,6 +1,7 @@
 /*
  * kbf_cell.h
- *		Pairs into the cells of a key-value Bloom filter, and keys looked up.
+ *		The cells of a key-value Bloom filter: pairs that are put in, filters that are
+ *		added and subtracted, and keys looked up.
  *
  * Each key turns the circle of values by a hash of its own.  So the codes in a
  * cell are uniform and independent, however uneven the values are, and equal

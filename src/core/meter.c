@@ -5,7 +5,7 @@
  * All arithmetic is on integers, so that every machine gives the same.
  */
 #include "meter.h"
-#include "pause.h"
+#include "interrupt.h"
 
 /*
  * The estimate has relative standard deviation sqrt(2/256) = .0884.  Its 1 %
@@ -84,7 +84,7 @@ evident_rows(const IbltSketch *sketch)
 								: (uint64_t) sketch->rows;
 	for (i = 0; i < sketch->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
 			return 1;
 	}

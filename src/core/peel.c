@@ -3,7 +3,7 @@
  *		Decoding: the keys of a sketch, one at a time.
  */
 #include "meter.h"
-#include "pause.h"
+#include "interrupt.h"
 #include "peel.h"
 
 static bool
@@ -81,7 +81,7 @@ iblt_core_peel_start(IbltPeeler *peeler, IbltSketch *sketch, void *scratch)
 	peeler->batch_next = 0;
 	for (i = 0; i < sketch->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		enqueue(peeler, i);
 	}
 }
@@ -106,7 +106,7 @@ next_batch(IbltPeeler *peeler)
 		uint64_t weight = cell_weight(peeler, i);
 
 		/* many batches, or many empty cells, may pass without a key */
-		iblt_pause_at(looked_at++);
+		iblt_check_interrupts_at(looked_at++);
 		if (weight == 0)
 			continue;
 		peeler->batch[n] = i;
@@ -194,7 +194,7 @@ iblt_core_peel_result(const IbltPeeler *peeler)
 		return IBLT_PEEL_INCONSISTENT;
 	for (i = 0; i < sketch->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (!iblt_core_cell_is_zero(sketch, iblt_cell(sketch, i)))
 			return IBLT_PEEL_INCOMPLETE;
 	}

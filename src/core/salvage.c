@@ -2,7 +2,7 @@
  * salvage.c
  *		A damaged sketch from the subtables that are left.
  */
-#include "pause.h"
+#include "interrupt.h"
 #include "salvage.h"
 
 void

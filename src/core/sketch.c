@@ -6,7 +6,7 @@
  * the version.
  */
 #include "sketch.h"
-#include "pause.h"
+#include "interrupt.h"
 #include "sizing.h"
 
 /* Offsets of the header. */
@@ -349,7 +349,7 @@ iblt_core_fields_canonical(const IbltSketch *sketch)
 
 	for (i = 0; i < sketch->ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (!iblt_core_cell_is_canonical(sketch, iblt_cell(sketch, i)))
 			return false;
 	}
@@ -380,7 +380,7 @@ iblt_core_seal(IbltSketch *sketch)
 	{
 		uint8_t *cell = iblt_cell(sketch, i);
 
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		for (f = 0; f < sketch->fields; f++)
 			iblt_cell_set_field(cell, f, fp_reduce(iblt_cell_field(cell, f)));
 	}

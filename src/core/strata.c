@@ -5,7 +5,7 @@
  * doc/internals/format.md describes the layout.  A change must change both together, and
  * the version.
  */
-#include "pause.h"
+#include "interrupt.h"
 #include "strata.h"
 
 /*
@@ -298,7 +298,7 @@ iblt_core_strata_is_empty(const IbltStrata *strata)
 
 	for (i = 0; i < strata->all.ncells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (!iblt_core_cell_is_zero(&strata->all, iblt_cell(&strata->all, i)))
 			return false;
 	}

@@ -3,7 +3,7 @@
  *		What a whole sketch tells without decoding.
  */
 #include "meter.h"
-#include "pause.h"
+#include "interrupt.h"
 #include "sums.h"
 
 /* The sums over one subtable.  At most 2^27 counts of 32 bits do not wrap. */
@@ -28,7 +28,7 @@ sum_subtable(const IbltSketch *sketch, uint32_t first, Sums *sums)
 		const uint8_t *cell = iblt_cell(sketch, first + i);
 		uint64_t	bits = iblt_load32(cell);
 
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		sums->count += iblt_cell_count(cell);
 		for (f = 0; f < sketch->fields; f++)
 		{
@@ -83,7 +83,7 @@ subtable_sums(const IbltSketch *sketch, uint32_t first, uint64_t *word)
 
 	for (i = 0; i < sketch->params.subtable_cells; i++)
 	{
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (!iblt_core_cell_is_canonical(sketch, iblt_cell(sketch, first + i)))
 			return false;
 	}
@@ -154,7 +154,7 @@ iblt_core_inserted_fit(const IbltSketch *sketch)
 	{
 		int32_t		count = iblt_cell_count(iblt_cell(sketch, i));
 
-		iblt_pause_at(i);
+		iblt_check_interrupts_at(i);
 		if (count < 0)
 			return false;
 		sum += (uint64_t) count;

@@ -83,8 +83,8 @@ extern bool iblt_collection_apply(const IbltCollection *collection,
 extern bool iblt_collection_add_sketch(IbltSketch *sketch, const IbltSketch *changes);
 
 /*
- * Before the sketch of a collection that has one is written.  Then it has all
- * changes and is sealed.
+ * Puts all changes into the sketch of a collection that has one, and seals it.
+ * Call it before the sketch is written.
  */
 extern void iblt_collection_finish(IbltCollection *collection);
 

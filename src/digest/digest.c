@@ -59,21 +59,21 @@ iblt_base_read(IbltBase *base, const IbltTrackConfig *config,
 	bool		nulls[IBLT_STORE_WIDTH];
 	HeapTuple	tuple;
 
-	if (!iblt_store_begin(&scan, iblt_store_digest(), config->relid, snapshot,
+	if (!iblt_store_begin(&scan, iblt_store_base(), config->relid, snapshot,
 						  AccessShareLock))
 		return false;
 	tuple = iblt_store_next(&scan, values, nulls);
 	if (tuple != NULL)
 	{
 		struct varlena *stored = (struct varlena *)
-			DatumGetPointer(values[DIGEST_SKETCH]);
+			DatumGetPointer(values[BASE_SKETCH]);
 
-		base->generation = DatumGetInt64(values[DIGEST_GENERATION]);
-		base->rows = DatumGetInt64(values[DIGEST_ROWS]);
-		base->limbs = (unsigned) DatumGetInt32(values[DIGEST_LIMBS]);
-		base->verified = DatumGetTimestampTz(values[DIGEST_VERIFIED]);
-		base->fits = memchr(nulls, true, DIGEST_VERIFIED) == NULL;
-		base->bytes = base->fits ? toast_raw_datum_size(values[DIGEST_SKETCH]) : 0;
+		base->generation = DatumGetInt64(values[BASE_GENERATION]);
+		base->rows = DatumGetInt64(values[BASE_ROWS]);
+		base->limbs = (unsigned) DatumGetInt32(values[BASE_LIMBS]);
+		base->verified = DatumGetTimestampTz(values[BASE_VERIFIED]);
+		base->fits = memchr(nulls, true, BASE_VERIFIED) == NULL;
+		base->bytes = base->fits ? toast_raw_datum_size(values[BASE_SKETCH]) : 0;
 		base->fits = base->fits && open_base(base, stored, with_value) &&
 			iblt_config_fits(config, &base->sketch.params);
 	}

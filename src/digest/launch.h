@@ -12,13 +12,14 @@
 
 #include "storage/block.h"
 
-/* A table is merged by itself from this number of changes on. */
+/* A worker merges a table that has this number of changes. */
 #define IBLT_MERGE_CHANGES	10000
 
 /* This transaction wrote so many changes, the last of them to this block. */
 extern void iblt_launch_note(BlockNumber block, int32 changes);
 
-/* This session saw a table with so many changes that are not merged. */
+/* This session saw a table with so many changes that are not merged.  Starts a
+ * worker if that is enough. */
 extern void iblt_launch_saw(int64 changes);
 
 /* The transaction was rolled back. */

@@ -144,7 +144,7 @@ read_base(IbltBase *base, Relation relation, const IbltTrackConfig *config)
 
 	if (problem == NULL && !base->fits)
 	{
-		problem = iblt_shape_changed(relation, config);
+		problem = iblt_shape_problem(relation, config);
 		if (problem == NULL)
 			problem = iblt_base_damaged;
 	}
@@ -198,7 +198,7 @@ iblt_live(PG_FUNCTION_ARGS)
 		problem = iblt_pending_apply(config.relid, snapshot, &sketch,
 									 &changes.added);
 	if (problem == NULL)
-		problem = iblt_shape_changed(relation, &config);
+		problem = iblt_shape_problem(relation, &config);
 	if (problem != NULL)
 		iblt_digest_refuse(relation, problem);
 	/* a base as it was stored is sealed */
@@ -237,7 +237,7 @@ iblt_live_base(PG_FUNCTION_ARGS)
 	problem = iblt_changes_problem(&changes);
 	/* the scan may have read a partition or child that is gone again later */
 	if (problem == NULL)
-		problem = iblt_shape_changed(relation, &config);
+		problem = iblt_shape_problem(relation, &config);
 	if (problem != NULL)
 		iblt_digest_refuse(relation, problem);
 	value = iblt_copy(&base, &scanned);

@@ -10,7 +10,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "core/pause.h"
+#include "core/interrupt.h"
 #include "digest/pending.h"
 
 PG_MODULE_MAGIC;
@@ -37,6 +37,6 @@ _PG_init(void)
 	 */
 	pfree(palloc(1024 * 1024));
 
-	iblt_core_pause = process_interrupts;
+	iblt_core_check_interrupts = process_interrupts;
 	iblt_pending_register();
 }

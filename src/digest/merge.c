@@ -17,7 +17,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "core/pause.h"
+#include "core/interrupt.h"
 #include "digest/digest.h"
 #include "digest/store.h"
 
@@ -29,14 +29,14 @@ write_base(Oid relid, int64 generation, const IbltSketch *sketch,
 	Datum		values[IBLT_STORE_WIDTH];
 	bool		nulls[IBLT_STORE_WIDTH] = {false};
 
-	iblt_store_purge(iblt_store_digest(), relid, snapshot);
-	values[DIGEST_RELATION] = ObjectIdGetDatum(relid);
-	values[DIGEST_GENERATION] = Int64GetDatum(generation);
-	values[DIGEST_SKETCH] = PointerGetDatum(value);
-	values[DIGEST_ROWS] = Int64GetDatum(sketch->rows);
-	values[DIGEST_LIMBS] = Int32GetDatum((int32) sketch->params.limbs);
-	values[DIGEST_VERIFIED] = TimestampTzGetDatum(verified);
-	iblt_store_insert(iblt_store_digest(), DIGEST_WIDTH, values, nulls);
+	iblt_store_purge(iblt_store_base(), relid, snapshot);
+	values[BASE_RELATION] = ObjectIdGetDatum(relid);
+	values[BASE_GENERATION] = Int64GetDatum(generation);
+	values[BASE_SKETCH] = PointerGetDatum(value);
+	values[BASE_ROWS] = Int64GetDatum(sketch->rows);
+	values[BASE_LIMBS] = Int32GetDatum((int32) sketch->params.limbs);
+	values[BASE_VERIFIED] = TimestampTzGetDatum(verified);
+	iblt_store_insert(iblt_store_base(), BASE_WIDTH, values, nulls);
 	/* the next statement of this transaction must see it */
 	CommandCounterIncrement();
 }
@@ -68,7 +68,7 @@ replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
 	/* nobody else deletes them, because of the merge lock */
 	for (int i = 0; i < changes->nmerged; i++)
 	{
-		iblt_pause();
+		iblt_check_interrupts();
 		simple_heap_delete(scan.store, &changes->merged[i]);
 	}
 	iblt_store_end(&scan);

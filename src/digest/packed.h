@@ -43,10 +43,10 @@ extern void iblt_applier_begin(IbltApplier *applier, IbltSketch *sketch);
 extern int64 iblt_applier_add(IbltApplier *applier, const uint8 *bytes,
 							  Size size);
 
-/* Before the cells of the sketch are read. */
+/* Call it before the cells of the sketch are read. */
 extern void iblt_applier_end(IbltApplier *applier);
 
-/* All three. */
+/* iblt_applier_begin(), iblt_applier_add() and iblt_applier_end(). */
 extern int64 iblt_packed_apply(IbltSketch *sketch, const uint8 *bytes,
 							   Size size);
 

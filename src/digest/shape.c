@@ -380,7 +380,7 @@ iblt_shape_take(Relation relation, const IbltTrackConfig *config,
 }
 
 const char *
-iblt_shape_changed(Relation relation, const IbltTrackConfig *config)
+iblt_shape_problem(Relation relation, const IbltTrackConfig *config)
 {
 	const IbltShape *then = &config->shape;
 	IbltShape	now;

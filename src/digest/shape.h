@@ -43,7 +43,7 @@ extern const char *iblt_shape_take(Relation relation,
 								   IbltShape *shape);
 
 /* Why a table is not as it was when config was written, or NULL. */
-extern const char *iblt_shape_changed(Relation relation,
+extern const char *iblt_shape_problem(Relation relation,
 									  const IbltTrackConfig *config);
 
 #endif							/* IBLT_DIGEST_SHAPE_H */

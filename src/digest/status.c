@@ -43,7 +43,7 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	if (reason == NULL)
 		reason = iblt_changes_problem(&changes);
 	if (reason == NULL)
-		reason = iblt_shape_changed(relation, config);
+		reason = iblt_shape_problem(relation, config);
 	if (reason == NULL && !base.fits)
 		reason = iblt_base_damaged;
 	nulls[STATE_REASON] = reason == NULL;
@@ -87,14 +87,14 @@ iblt_live_state(PG_FUNCTION_ARGS)
 	return iblt_value_row(fcinfo, values, nulls);
 }
 
-PG_FUNCTION_INFO_V1(iblt_live_verified);
+PG_FUNCTION_INFO_V1(iblt_live_note_scan);
 
 /*
- * iblt_live_verified(regclass, equal boolean, at timestamptz) -> void: notes
+ * iblt_live_note_scan(regclass, equal boolean, at timestamptz) -> void: notes
  * that a scan has found the same digest, or another one.
  */
 Datum
-iblt_live_verified(PG_FUNCTION_ARGS)
+iblt_live_note_scan(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
 	TimestampTz at = PG_GETARG_TIMESTAMPTZ(2);

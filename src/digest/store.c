@@ -20,7 +20,7 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
-#include "core/pause.h"
+#include "core/interrupt.h"
 
 /* The schema of the function that iblt_store_beside got last, or InvalidOid. */
 static Oid	trigger_schema = InvalidOid;
@@ -53,9 +53,9 @@ iblt_store_tracked(void)
 }
 
 Oid
-iblt_store_digest(void)
+iblt_store_base(void)
 {
-	return store_oid("digest");
+	return store_oid("base");
 }
 
 Oid
@@ -165,7 +165,7 @@ iblt_store_next(IbltStoreScan *scan, Datum *values, bool *nulls)
 		bool		isnull;
 		Oid			relid = DatumGetObjectId(heap_getattr(tuple, 1, desc, &isnull));
 
-		iblt_pause();
+		iblt_check_interrupts();
 		if (isnull || (OidIsValid(scan->relid) && relid != scan->relid))
 			continue;
 		if (scan->snapshot != NULL && !is_visible(scan, tuple))
@@ -304,7 +304,7 @@ void
 iblt_store_forget(Oid relid)
 {
 	iblt_store_purge(iblt_store_tracked(), relid, NULL);
-	iblt_store_purge(iblt_store_digest(), relid, NULL);
+	iblt_store_purge(iblt_store_base(), relid, NULL);
 	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
 		iblt_store_purge(iblt_store_changes(i), relid, NULL);
 	CommandCounterIncrement();

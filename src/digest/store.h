@@ -41,8 +41,8 @@ enum
 
 enum
 {
-	DIGEST_RELATION, DIGEST_GENERATION, DIGEST_SKETCH, DIGEST_ROWS,
-	DIGEST_LIMBS, DIGEST_VERIFIED, DIGEST_WIDTH
+	BASE_RELATION, BASE_GENERATION, BASE_SKETCH, BASE_ROWS,
+	BASE_LIMBS, BASE_VERIFIED, BASE_WIDTH
 };
 
 enum
@@ -81,7 +81,7 @@ extern void iblt_store_beside(Oid function);
 
 /* InvalidOid if it does not exist, or has another name. */
 extern Oid	iblt_store_tracked(void);
-extern Oid	iblt_store_digest(void);
+extern Oid	iblt_store_base(void);
 extern Oid	iblt_store_changes(int number);
 
 /* ERROR unless a store is there and can be written. */

@@ -3,7 +3,8 @@
  * worker.c
  *	  The background worker that merges the tables of one database.
  *
- * It merges each table that has many changes, once, and ends.  It reads and
+ * launch.c starts it.  It merges each table that has many changes, once, and
+ * ends.  It reads and
  * writes the stores only, and runs no code of users.  A table whose merge fails
  * does not keep the others from being merged.
  *
@@ -24,15 +25,15 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "core/pause.h"
+#include "core/interrupt.h"
 #include "digest/config.h"
 #include "digest/merge.h"
 #include "digest/launch.h"
 
 extern PGDLLEXPORT void iblt_merge_worker(Datum arg);
 
-/* Pauses between two looks at the lock. */
-#define PAUSES			256
+/* Checks for interrupts between two looks at the lock. */
+#define CHECKS			256
 
 /*
  * Ends the worker if a session needs the database without others.  DROP DATABASE
@@ -53,12 +54,12 @@ leave_if_wanted(void)
 
 /* In all long loops of a merge. */
 static void
-pause_merge(void)
+check_interrupts(void)
 {
-	static int	pauses = 0;
+	static int	checks = 0;
 
 	CHECK_FOR_INTERRUPTS();
-	if (++pauses % PAUSES == 0 && INTERRUPTS_CAN_BE_PROCESSED())
+	if (++checks % CHECKS == 0 && INTERRUPTS_CAN_BE_PROCESSED())
 		leave_if_wanted();
 }
 
@@ -152,7 +153,7 @@ iblt_merge_worker(Datum arg)
 											  InvalidOid, 0);
 	SetConfigOption("default_transaction_isolation", "read committed",
 					PGC_SUSET, PGC_S_OVERRIDE);
-	iblt_core_pause = pause_merge;
+	iblt_core_check_interrupts = check_interrupts;
 	foreach(cell, list_tables())
 	{
 		Merge		merge = {lfirst_oid(cell), NULL};

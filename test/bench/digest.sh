@@ -141,7 +141,7 @@ one_change() {
 }
 
 # As autovacuum would, so that what is measured does not make files longer.
-vacuum_stores() { sql tracked -c "VACUUM iblt_internal.digest" -c "VACUUM iblt_internal.changes_1"; }
+vacuum_stores() { sql tracked -c "VACUUM iblt_internal.base" -c "VACUUM iblt_internal.changes_1"; }
 
 measure_single() {
 	local i database

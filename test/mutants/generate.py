@@ -13,10 +13,10 @@ import os
 import re
 
 # No test can notice what these compute: costs, progress, times, names and texts in messages.
-UNSEEN_FILES = r"prefetch\.h$|(?:pause|progress)\.[ch]$|_table\.h$|sql/compare/figures\.sql$"
+UNSEEN_FILES = r"prefetch\.h$|(?:interrupt|progress)\.[ch]$|_table\.h$|sql/compare/figures\.sql$"
 UNSEEN_FUNCTIONS = r"cost|prefetch|pause|progress|hint|warn|patience|capacity_for|room|_ms$|refuse_|^warn_|_message$|_cause$|_show$|_titles?$|^sample_size$"
 # Statements that only release, report, wait or measure.
-UNSEEN_CALLS = (r"p?free|Assert\w*|StaticAssert\w*|CHECK_FOR_INTERRUPTS|iblt_pause\w*|pg_sleep|progress\w*|\w*prefetch\w*|"
+UNSEEN_CALLS = (r"p?free|Assert\w*|StaticAssert\w*|CHECK_FOR_INTERRUPTS|iblt_check_interrupts\w*|pg_sleep|progress\w*|\w*prefetch\w*|"
                 r"MemoryContext(?:Delete|Reset|SwitchTo)|Release\w+|(?:table|relation|index|systable|heap)_(?:close|endscan|freetuple)|"
                 r"list_free\w*|bms_free|Unregister\w+|FreeTupleDesc|ExecDropSingleTupleTableSlot|pgstat_\w+|va_(?:start|end)|\w+_(?:free|release|end|close)|"
                 r"err\w+|elog|warn_\w+|DecrTupleDescRefCount|UnlockRelation\w*|set_config|iblt_traffic_\w+")
@@ -34,7 +34,7 @@ MEANINGLESS = r"alloc\w*\([^;]*?\bMax\([^;]*?, 1\)|null\w*(?:\[\w+\])? \? \(Datu
 RELEASES = re.compile(r"\s*(?:(?:if \([^;{}]*\)\s*)?(?:p?free|list_free\w*|bms_free|CHECK_FOR_INTERRUPTS|errcontext)\([^;]*;\s*)+")
 # A branch that only looks for an interrupt, pauses, shows progress or asserts.
 SHOWS = r"\bIF\s(?:(?!\bIF\b)[^;])*?\bTHEN\s+(?:PERFORM (?:progress\w*|pg_sleep)\([^;]*;\s+)+END IF"
-PAUSES = re.compile(r"\s*(\{\s*)?(?:(?:Assert\w*|CHECK_FOR_INTERRUPTS|iblt_pause\w*)\s*\([^;]*;\s*)+(?(1)\})")
+PAUSES = re.compile(r"\s*(\{\s*)?(?:(?:Assert\w*|CHECK_FOR_INTERRUPTS|iblt_check_interrupts\w*)\s*\([^;]*;\s*)+(?(1)\})")
 REPORTS = r"\b(?:ereport|elog|errmsg\w*|errhint|errdetail\w*|Assert\w*|StaticAssert\w*)\s*\("
 
 C_SWAPS = {"&&": "||", "||": "&&", "<=": "<", ">=": ">", "<": "<=", ">": ">=", "==": "!=", "!=": "==",

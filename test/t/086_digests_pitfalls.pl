@@ -69,7 +69,7 @@ foreach my $case (
 	[ 'UNLOGGED', 'ALTER TABLE t SET UNLOGGED', 'it is an unlogged table', undef, 'ALTER TABLE t SET LOGGED' ],
 	[ 'inheritance', 'CREATE TABLE child () INHERITS (t); INSERT INTO child (id) VALUES (1)', 'other tables inherit from it', undef, 'DROP TABLE child' ],
 	[ 'REFRESH of the store', 'REFRESH MATERIALIZED VIEW iblt_internal.changes_1', 'its changes were removed from the store' ],
-	[ 'REFRESH of the base', 'REFRESH MATERIALIZED VIEW iblt_internal.digest', 'its first scan has not been finished' ])
+	[ 'REFRESH of the base', 'REFRESH MATERIALIZED VIEW iblt_internal.base', 'its first scan has not been finished' ])
 {
 	my ($name, $harm, $reason, $other, $first) = @$case;
 

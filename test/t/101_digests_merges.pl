@@ -156,7 +156,7 @@ sql('CREATE DATABASE victim');
 $node->safe_psql('victim', q{CREATE EXTENSION iblt; CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g FROM generate_series(1, 40) g; CALL iblt_track('t', capacity => 20)});
 my $holder = IbltTest::Session->new($node);
 $holder->run('\c victim');
-$holder->run('BEGIN; REFRESH MATERIALIZED VIEW iblt_internal.digest');
+$holder->run('BEGIN; REFRESH MATERIALIZED VIEW iblt_internal.base');
 $node->safe_psql('victim', q{DO $$ BEGIN FOR i IN 1 .. 300 LOOP UPDATE t SET v = i; COMMIT; END LOOP; END $$});
 wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'iblt merge' AND wait_event_type = 'Lock'});
 my $drop = background($node, 'DROP DATABASE victim');

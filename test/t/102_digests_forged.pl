@@ -77,18 +77,18 @@ my $problem = 'not trustworthy|its base is damaged, or not a sketch of these key
 my $untrusted = qr/ERROR:  IB008: digest of table "t" is not trustworthy, because its base is damaged, or not a sketch of these keys$/m;
 foreach my $name (sort keys %forged)
 {
-	forge('digest', "UPDATE iblt_internal.digest SET sketch = $forged{$name}::bytea WHERE relation = 't'::regclass");
+	forge('base', "UPDATE iblt_internal.base SET sketch = $forged{$name}::bytea WHERE relation = 't'::regclass");
 	like(failure("SELECT iblt_live('t')"), $untrusted, "a stored base, $name: no digest");
 	like(failure("SELECT iblt_live('t', 10)"), $untrusted, "a stored base, $name: no fold of it");
 	is(state('t'), $problem, "a stored base, $name: the status says so");
 	is(sql("SELECT iblt_live_merge('t')"), '0', "a stored base, $name: a merge leaves it");
 }
-forge('digest', q{UPDATE iblt_internal.digest SET sketch = '\x00' WHERE relation = 't'::regclass});
+forge('base', q{UPDATE iblt_internal.base SET sketch = '\x00' WHERE relation = 't'::regclass});
 like(failure("SELECT iblt_live('t')"), $untrusted, 'a stored base that is not a sketch: no digest');
 is(state('t'), $problem, 'a stored base that is not a sketch: the status says so');
 foreach my $column ('sketch', 'rows')
 {
-	forge('digest', "UPDATE iblt_internal.digest SET $column = NULL WHERE relation = 't'::regclass");
+	forge('base', "UPDATE iblt_internal.base SET $column = NULL WHERE relation = 't'::regclass");
 	like(failure("SELECT iblt_live('t')"), $untrusted, "a stored base without $column: no digest");
 }
 

@@ -1,15 +1,15 @@
 /*
- * pause.c
+ * interrupt.c
  *		Lets the caller of long loops decide whether they go on.
  */
 #include <string.h>
 
-#include "pause.h"
+#include "interrupt.h"
 
-/* Bytes at a time: at most those of the smallest cells between two pauses. */
-#define CLEAR_BYTES		((size_t) 16 * IBLT_PAUSE_CELLS)
+/* Bytes at a time: at most those of the smallest cells between two checks. */
+#define CLEAR_BYTES		((size_t) 16 * IBLT_INTERRUPT_CELLS)
 
-void		(*iblt_core_pause) (void) = NULL;
+void		(*iblt_core_check_interrupts) (void) = NULL;
 
 void
 iblt_core_clear(uint8_t *bytes, size_t size)
@@ -18,7 +18,7 @@ iblt_core_clear(uint8_t *bytes, size_t size)
 
 	for (done = 0; done < size; done += CLEAR_BYTES)
 	{
-		iblt_pause();
+		iblt_check_interrupts();
 		memset(bytes + done, 0,
 			   size - done < CLEAR_BYTES ? size - done : CLEAR_BYTES);
 	}

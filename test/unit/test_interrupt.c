@@ -1,5 +1,5 @@
 /*
- * test_pause.c
+ * test_interrupt.c
  *		Every loop over all cells asks whether to go on, and can be left.
  */
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 #include "estimate.h"
 #include "fold.h"
-#include "pause.h"
+#include "interrupt.h"
 #include "strata.h"
 #include "sums.h"
 
@@ -110,9 +110,9 @@ do_peel_next(void)
 {
 	IbltEntry entry;
 
-	iblt_core_pause = NULL;
+	iblt_core_check_interrupts = NULL;
 	do_peel_start();
-	iblt_core_pause = ask;
+	iblt_core_check_interrupts = ask;
 	check(!iblt_core_peel_next(&peeler, &entry), "a key");
 }
 
@@ -128,7 +128,7 @@ do_strata_is_empty(void)
 	check(iblt_core_strata_is_empty(&strata), "a key");
 }
 
-/* Asked at least once for every IBLT_PAUSE_CELLS cells, and heeded at each. */
+/* Asked at least once for every IBLT_INTERRUPT_CELLS cells, and heeded at each. */
 static void
 test_loop(const char *what, void (*loop) (void), uint32_t cells)
 {
@@ -137,7 +137,7 @@ test_loop(const char *what, void (*loop) (void), uint32_t cells)
 	asked = leave_at = 0;
 	loop();
 	times = asked;
-	check(times >= (long) (cells / IBLT_PAUSE_CELLS), "asked %ld times", times);
+	check(times >= (long) (cells / IBLT_INTERRUPT_CELLS), "asked %ld times", times);
 	leave_at = times / 2;
 	asked = 0;
 	if (setjmp(out) == 0)
@@ -177,7 +177,7 @@ main(void)
 	scratch = take(iblt_core_peel_scratch_size(sketch));
 	iblt_core_seal(sketch);
 
-	iblt_core_pause = ask;
+	iblt_core_check_interrupts = ask;
 	test_loop("making a sketch", do_init, cells);
 	test_loop("the validator", do_open, cells);
 	test_loop("sealing", do_seal, cells);
@@ -195,7 +195,7 @@ main(void)
 	fill_with_noise();
 	test_loop("peeling cells without a key", do_peel_next, cells);
 	test_loop("an empty estimator", do_strata_is_empty, 8 * cells);
-	iblt_core_pause = NULL;
+	iblt_core_check_interrupts = NULL;
 
 	free(bytes);
 	free(scratch);
