@@ -38,7 +38,7 @@ AS $$
 DECLARE
 	-- whose rows are to be inserted or deleted
 	ids text[] := ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'preview' AND (u.s).action <> 'update');
+		WHERE (u.s).status = 'due' AND (u.s).action <> 'update');
 BEGIN
 	IF ids = '{}' OR NOT (plan.compared).is_unique
 			OR (repair_target(plan)).condition IS NULL THEN
@@ -52,7 +52,7 @@ END
 $$;
 
 -- Those of the keys of which a scan finds a row on a side.
--- Relies on: read_heap, behind the locks of the claim.
+-- Relies on: read_heap, under the locks of the claim.
 CREATE FUNCTION repair_present(plan plan, s side, ids text[]) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

@@ -31,29 +31,21 @@ BEGIN
 END
 $$;
 
--- A checksum of rows, with their stamp if that tells which row is newer.
-CREATE FUNCTION repair_checksum(checksum text, content jsonb, newest boolean) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT CASE WHEN newest THEN checksum || coalesce(' ' || (content #>> '{0,1,-1}'), '')
-		ELSE checksum END
-$$;
-
--- The checksums of the rows of keys on both sides, at least of the keys whose rows differ now;
--- with "claim", behind locks on the target's rows, and with stamps.
+-- The checksums of the rows of keys on both sides, at least of the keys whose rows differ now.
+-- "lock" locks the target's rows first.  "stamps" adds the stamps of rows, if the newer one wins.
 -- Checksums tell what has changed.  The rows themselves may be large.
-CREATE FUNCTION repair_look(plan repair_plan, INOUT ids text[], claim boolean, lock boolean,
+CREATE FUNCTION repair_look(plan repair_plan, INOUT ids text[], stamps boolean, lock boolean,
 	OUT here text[], OUT there text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	compared plan := plan.compared;
-	newest boolean := claim AND (plan.asked).winner = 'newest';
+	newest boolean := stamps AND (plan.asked).winner = 'newest';
 	found record;
 BEGIN
 	compared.content := CASE WHEN newest THEN 'stamp' ELSE 'none' END;
 	compared.versions := false;
-	IF repair_by_action(plan) AND NOT newest THEN
+	IF repair_finds_by_index(plan) AND NOT newest THEN
 		-- in the order of the steps, in which rows are locked
 		found := find_both(compared, ids, CASE WHEN lock THEN (plan.asked).target_side END);
 		here := (found.here).checksum;
@@ -68,17 +60,7 @@ BEGIN
 END
 $$;
 
--- The keys of steps that are to be executed, and the checksums of their rows when they were
--- compared.
-CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT here text[],
-	OUT there text[]) RETURNS record
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT array_agg((u.s).id), array_agg((u.s).here_checksum), array_agg((u.s).there_checksum)
-	FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).status = 'preview'
-$$;
-
--- Those of the keys whose rows are not equal after all, if they were found behind locks.
+-- Those of the keys whose rows are not equal after all, if they were found under locks.
 -- A row that came while one was locked is not in the snapshot of the lock.
 CREATE FUNCTION repair_unequal(plan repair_plan, ids text[], lock boolean) RETURNS text[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -99,7 +81,7 @@ $$;
 -- are skipped, and the keys whose rows an index may hide.
 -- repair_begin has locked both relations, so what is seen here is as other repairs have
 -- left it.  From here on, the target stays what was described.
--- Relies on: what lookups rely on, behind its locks.
+-- Relies on: what lookups rely on, under its locks.
 CREATE FUNCTION repair_claim_batch(plan repair_plan, INOUT steps repair_step[],
 	OUT doubtful text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -107,7 +89,7 @@ AS $$
 DECLARE
 	-- a lock takes the right to update, which inserting must not ask for
 	lock boolean := EXISTS (SELECT FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'preview' AND (u.s).action <> 'insert');
+		WHERE (u.s).status = 'due' AND (u.s).action <> 'insert');
 	before record := repair_compared(steps);
 	now record := repair_look(plan, repair_ids(plan, steps), true, lock);
 	equal text[];
@@ -147,7 +129,7 @@ BEGIN
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM repair_progress(work, 'locking the rows', n);
 		steps := repair_batch(work, batches[n]);
-		CONTINUE WHEN repair_status(steps, 1) <> 'preview';
+		CONTINUE WHEN repair_status(steps, 1) <> 'due';
 		claimed := repair_claim_batch(plan, steps);
 		doubtful := doubtful || claimed.doubtful;
 		PERFORM iblt_repair_put(plan.secret, batches[n], claimed.steps);

@@ -1,7 +1,7 @@
 -- The claim of what a sketch has named ----------------------------------------------------
 --
 -- If nothing replicates, and an index finds the rows, a repair that is applied looks at each key
--- once: behind the locks.  The checksums of its rows then tell whether they are the rows of the
+-- once: under the locks.  The checksums of its rows then tell whether they are the rows of the
 -- scans, because the key has their weight in the difference.  Texts travel in lists by column.
 
 -- May the keys that find_keys has found be claimed at once?
@@ -9,7 +9,7 @@ CREATE FUNCTION repair_at_once(plan repair_plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	RETURN (plan.asked).apply AND (plan.asked).winner = 'source' AND repair_by_action(plan)
+	RETURN (plan.asked).apply AND (plan.asked).winner = 'source' AND repair_finds_by_index(plan)
 		AND (plan.compared).recheck = 0 AND (plan.compared).buckets IS NULL
 		AND (plan.compared).from_digests IS NOT TRUE;
 END
@@ -27,7 +27,7 @@ $$;
 -- The rows of keys of one action on both sides, those of the target locked, with the texts that
 -- its statement takes.
 -- The target is read first, because it may have to wait for a lock.
--- Relies on: what lookups rely on, behind its locks.
+-- Relies on: what lookups rely on, under its locks.
 CREATE FUNCTION repair_find_rows(plan repair_plan, keys text[], action text,
 	OUT here found_rows, OUT there found_rows) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -37,7 +37,7 @@ DECLARE
 	how reading := reading_of(compared, keys, true);
 	s side := repair_target(plan);
 	f finder := finder(compared, s);
-	target_side text := s.side;
+	target_side text := (plan.asked).target_side;
 	found found_rows[];
 	of_target found_rows;
 	of_source found_rows;
@@ -146,7 +146,7 @@ END
 $$;
 
 -- Claims the keys of a difference: locks both sides, and makes the steps for the rows as they are
--- behind the locks.
+-- under the locks.
 CREATE FUNCTION repair_claim_found(INOUT work repair_work, figures figures, list bytea,
 	number bigint, sample @extschema@.iblt) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

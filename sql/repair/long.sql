@@ -138,7 +138,7 @@ BEGIN
 		FROM unnest(steps) AS u,
 		LATERAL unnest(string_to_array(u.sql, plan.secret)) WITH ORDINALITY AS p(piece, n),
 		LATERAL (SELECT string_to_array(p.piece, ' ') OFFSET 0) AS v(place)
-		WHERE u.status = 'preview' AND strpos(u.sql, plan.secret) > 0 AND p.n % 2 = 0
+		WHERE u.status = 'due' AND strpos(u.sql, plan.secret) > 0 AND p.n % 2 = 0
 		AND iblt_repair_kept(concat(plan.secret, ' value ', v.place[2])) IS NULL;
 		EXIT WHEN x.ids IS NULL;
 		PERFORM repair_fetch(plan, s, x.ids, x.columns, x.hashes);
@@ -179,7 +179,7 @@ AS $$
 DECLARE
 	long integer[] := ARRAY(SELECT u.n FROM (SELECT unnest(steps) AS s,
 			generate_subscripts(steps, 1) AS n) AS u
-		WHERE (u.s).status = 'preview' AND strpos((u.s).sql, plan.secret) > 0);
+		WHERE (u.s).status = 'due' AND strpos((u.s).sql, plan.secret) > 0);
 	gone text[] := '{}';
 	step repair_step;
 BEGIN

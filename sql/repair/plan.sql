@@ -266,3 +266,57 @@ BEGIN
 	RETURN repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
 END
 $$;
+
+-- What a plan knows of its target, and asks it
+
+-- Does a trigger fire for one of these actions?
+CREATE FUNCTION repair_fires(t repair_trigger, actions text[], as_replica boolean) RETURNS boolean
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT t.enabled IN ('A', CASE WHEN as_replica THEN 'R' ELSE 'O' END)
+		AND EXISTS (SELECT FROM unnest(t.events) AS e WHERE lower(e) = ANY (actions))
+$$;
+
+-- The triggers of the target that fire for such actions, with their events, in words; NULL if
+-- there are none.
+CREATE FUNCTION repair_triggers(plan repair_plan, actions text[]) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT string_agg(format('%s (%s)', t.name, events.list), ', ' ORDER BY t.name COLLATE "C")
+	FROM unnest((plan.described).triggers) AS t, LATERAL (
+		SELECT string_agg(e, ', ' ORDER BY n) FROM unnest(t.events) WITH ORDINALITY AS u(e, n)
+		WHERE lower(e) = ANY (actions)) AS events(list)
+	WHERE repair_fires(t, actions, (plan.asked).as_replica)
+$$;
+
+-- The target's rows t of the keys with these ids, which are in $1, as a FROM clause; with other
+-- columns than those compared if they are named.
+-- A server without iblt takes no parameters, but hashes of keys.
+CREATE FUNCTION repair_rows_sql(plan repair_plan, ids text[], more text[] DEFAULT '{}') RETURNS text
+	LANGUAGE plpgsql STABLE PARALLEL SAFE
+AS $$
+DECLARE
+	s side := repair_target(plan);
+	f finder := finder(plan.compared, s);
+BEGIN
+	IF s.bare THEN
+		f.matches := plain_matches_sql(plan.compared,
+			quote_literal(keys_of_ids(plan.compared, ids)), false);
+	END IF;
+	RETURN format('%s JOIN %s ON %s', f.keys, rows_sql(plan.compared, s, more),
+		f.matches);
+END
+$$;
+
+-- The number that a query of keys gives on the target's side.
+CREATE FUNCTION repair_ask(plan repair_plan, query text, ids text[]) RETURNS bigint
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	answers bigint[];
+BEGIN
+	answers := ask_values(ARRAY[(repair_target(plan)).place], ARRAY[query], 0.01, NULL,
+		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL)::reading);
+	RETURN answers[1];
+END
+$$;

@@ -3,26 +3,6 @@
 -- A preview shows statements.  What else they would do is said in notices: which triggers fire,
 -- and how many rows would be lost.
 
--- Does a trigger fire for one of these actions?
-CREATE FUNCTION repair_fires(t repair_trigger, actions text[], as_replica boolean) RETURNS boolean
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT t.enabled IN ('A', CASE WHEN as_replica THEN 'R' ELSE 'O' END)
-		AND EXISTS (SELECT FROM unnest(t.events) AS e WHERE lower(e) = ANY (actions))
-$$;
-
--- The triggers of the target that fire for such actions, with their events, in words; NULL if
--- there are none.
-CREATE FUNCTION repair_triggers(plan repair_plan, actions text[]) RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
-AS $$
-	SELECT string_agg(format('%s (%s)', t.name, events.list), ', ' ORDER BY t.name COLLATE "C")
-	FROM unnest((plan.described).triggers) AS t, LATERAL (
-		SELECT string_agg(e, ', ' ORDER BY n) FROM unnest(t.events) WITH ORDINALITY AS u(e, n)
-		WHERE lower(e) = ANY (actions)) AS events(list)
-	WHERE repair_fires(t, actions, (plan.asked).as_replica)
-$$;
-
 -- Completes the steps of a preview, and gives its notices for a target of that many rows, if that
 -- is known.
 CREATE FUNCTION repair_show(work repair_work, rows bigint) RETURNS void
@@ -42,7 +22,7 @@ BEGIN
 	SELECT array_agg(DISTINCT u.action), sum(u.n) FILTER (WHERE u.action = 'delete')
 	INTO actions, lost
 	FROM generate_series(1, work.batches) AS n, unnest(repair_batch(work, n)) AS u
-	WHERE u.status = 'preview';
+	WHERE u.status = 'due';
 	triggers := repair_triggers(plan, actions);
 	IF lost > 0 THEN
 		RAISE NOTICE 'the repair will delete % rows of % (%)', concat_ws(' of the ', lost, rows),

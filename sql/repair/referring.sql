@@ -1,24 +1,5 @@
 -- What refers to the rows ----------------------------------------------------------
 
--- The target's rows t of the keys with these ids, which are in $1, as a FROM clause; with other
--- columns than those compared if they are named.
--- A server without iblt takes no parameters, but hashes of keys.
-CREATE FUNCTION repair_rows_sql(plan repair_plan, ids text[], more text[] DEFAULT '{}') RETURNS text
-	LANGUAGE plpgsql STABLE PARALLEL SAFE
-AS $$
-DECLARE
-	s side := repair_target(plan);
-	f finder := finder(plan.compared, s);
-BEGIN
-	IF s.bare THEN
-		f.matches := plain_matches_sql(plan.compared,
-			quote_literal(keys_of_ids(plan.compared, ids)), false);
-	END IF;
-	RETURN format('%s JOIN %s ON %s', f.keys, rows_sql(plan.compared, s, more),
-		f.matches);
-END
-$$;
-
 -- A query that counts the rows that refer to rows of these keys, and are none of them.
 CREATE FUNCTION repair_referring_sql(plan repair_plan, k repair_foreign_key, ids text[])
 RETURNS text
@@ -35,19 +16,6 @@ AS $$
 	FROM unnest(k.columns) WITH ORDINALITY AS c(referenced, referring, equal, position)
 $$;
 
--- The number that a query of keys gives on the target's side.
-CREATE FUNCTION repair_ask(plan repair_plan, query text, ids text[]) RETURNS bigint
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	answers bigint[];
-BEGIN
-	answers := ask_values(ARRAY[(repair_target(plan)).place], ARRAY[query], 0.01, NULL,
-		ROW('read_planned', keys_of_ids(plan.compared, ids), NULL, NULL)::reading);
-	RETURN answers[1];
-END
-$$;
-
 -- The ids of the keys whose steps of a kind change what a foreign key refers to, or may do so.
 -- No statement sets a generated column, but each update may change it.
 CREATE FUNCTION repair_affecting(work repair_work, action text, k repair_foreign_key)
@@ -56,7 +24,7 @@ RETURNS text[]
 AS $$
 	SELECT ARRAY(SELECT DISTINCT s.id FROM generate_series(1, work.batches) AS n,
 		unnest(repair_batch(work, n)) AS s
-		WHERE s.status = 'preview' AND s.action = repair_affecting.action
+		WHERE s.status = 'due' AND s.action = repair_affecting.action
 		AND (s.action = 'delete'
 			OR s.columns && ARRAY(SELECT c.referenced FROM unnest(k.columns) AS c)
 			OR EXISTS (SELECT FROM unnest(((work.plan).described).columns) AS t
@@ -136,7 +104,7 @@ BEGIN
 	END IF;
 	FOR n IN 1 .. work.batches LOOP
 		PERFORM iblt_repair_put((work.plan).secret, n, ARRAY(
-			SELECT CASE WHEN (u.s).status = 'preview' AND x.problem <> ''
+			SELECT CASE WHEN (u.s).status = 'due' AND x.problem <> ''
 				THEN jsonb_populate_record(u.s, jsonb_build_object('detail', prefix || x.problem))
 				ELSE u.s END
 			FROM (SELECT unnest(s.steps) AS s, generate_subscripts(s.steps, 1) AS i

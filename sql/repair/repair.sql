@@ -1,13 +1,21 @@
 -- Repairs --------------------------------------------------------------------------
 --
--- iblt_repair calls repair, which calls the steps: repair_prepare (plan.sql), find_keys and
--- differences (sql/compare), repair_add_steps (steps.sql), repair_cascades (referring.sql),
--- repair_show (preview.sql), repair_begin (lock.sql), repair_claim_all (claim.sql), repair_apply
--- (apply.sql), and repair_commit (commit.sql).  What a run found is repaired by run_repair
--- (sql/run/repair.sql).
+-- iblt_repair calls repair:
+--
+--	repair_search			again if a relation is altered meanwhile
+--	  repair_prepare		the plan (plan.sql)
+--	  repair_find_and_claim
+--	    find_keys, differences	the comparison (sql/compare)
+--	    repair_add_steps		statements, or why there is none (steps.sql)
+--	    repair_show			of a preview (preview.sql)
+--	    repair_claim_all		locks the rows and looks again (claim.sql), or repair_claim_found
+--	repair_apply			(apply.sql)
+--	repair_commit			(commit.sql)
+--
+-- run_repair (sql/run/repair.sql) repairs what a run found.
 
--- Compares, and previews, or claims the rows that are to be changed.
-CREATE FUNCTION repair_find(plan repair_plan) RETURNS repair_work
+-- Compares, and then previews the repair or claims the rows that are to be changed.
+CREATE FUNCTION repair_find_and_claim(plan repair_plan) RETURNS repair_work
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -52,7 +60,7 @@ BEGIN
 			conns := connect(peers, conns, options.timeout);
 			plan := repair_prepare(conns, relation, peer_relation, options, asked);
 			PERFORM live_notice(plan.compared);
-			RETURN repair_find(plan);
+			RETURN repair_find_and_claim(plan);
 		EXCEPTION WHEN OTHERS THEN
 			@take_failure@;
 			again := restarts(conns, peers, plan.compared, attempt, e);
@@ -125,7 +133,7 @@ BEGIN
 		secret := (work.plan).secret;
 		shown := repair_shown_sql(work.plan);
 		query := format('SELECT $2, x.key, x.action, coalesce(%s, iblt_repair_kept(x.kept))'
-			' || '';'', CASE x.status WHEN ''preview'' THEN $3 ELSE x.status END, x.detail FROM %s',
+			' || '';'', CASE x.status WHEN ''due'' THEN $3 ELSE x.status END, x.detail FROM %s',
 			shown.statement, shown.item);
 		FOREACH part IN ARRAY '{delete,update,insert,skipped}'::text[] LOOP
 			FOR n IN 1 .. work.batches LOOP
@@ -200,15 +208,15 @@ BEGIN
 			ELSE run_repair(conns, peers, run, relation, here_relation, peer_relation, options,
 				asked) END;
 		PERFORM peers_close(conns);
+		IF run IS NULL THEN
+			PERFORM repair_figures(works[1], started);
+		END IF;
+		RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;
-	IF run IS NULL THEN
-		PERFORM repair_figures(works[1], started);
-	END IF;
-	RETURN QUERY SELECT r.* FROM repair_rows(works) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_repair IS

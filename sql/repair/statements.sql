@@ -228,7 +228,7 @@ BEGIN
 	IF is_unique THEN
 		SELECT u.* INTO problem, changed FROM repair_unique_sql(plan) AS u;
 		sql := repair_statement_sql(plan);
-		IF repair_by_action(plan) THEN
+		IF repair_finds_by_index(plan) THEN
 			sql := format('CASE WHEN x.source_texts @> ''[{}]'' OR x.target_texts @> ''[{}]'''
 				' THEN %s END', sql);
 		END IF;
@@ -240,7 +240,7 @@ BEGIN
 	END IF;
 	RETURN format('SELECT %s, coalesce(bool_or(y.problem IS NOT NULL), false) AS problems'
 			' FROM (SELECT x.action, p.problem, ROW(x.id, x.key, x.action, %s,'
-			' ''preview'', p.problem, x.n, w.columns, NULL,'
+			' ''due'', p.problem, x.n, w.columns, NULL,'
 			' ARRAY(SELECT jsonb_array_elements_text('
 			'CASE x.action WHEN ''delete'' THEN x.target_texts ELSE x.source_texts END)),'
 			' x.here_checksum, x.there_checksum)::repair_step AS step'
@@ -281,7 +281,7 @@ BEGIN
 					(((plan.compared).columns)[c.i + 1]).name), c.i), '')
 			FROM unnest(key) AS c);
 	END IF;
-	RETURN format('SELECT coalesce(array_agg(ROW(v.id, %s, %L, NULL, ''preview'', %s, 1, %s, NULL,'
+	RETURN format('SELECT coalesce(array_agg(ROW(v.id, %s, %L, NULL, ''due'', %s, 1, %s, NULL,'
 			' ARRAY[%s], v.h, v.t)::repair_step), ''{}'') AS steps, %s AS problems FROM (SELECT'
 			' unnest($1) AS id, unnest($2::text[]) AS h, unnest($3::text[]) AS t%s) AS v%s',
 		key_json_sql((plan.compared).key), action,
@@ -308,8 +308,8 @@ AS $$
 DECLARE
 	literals text := repair_each_sql(plan.columns, 'quote_nullable(x.texts[%s + 1])');
 BEGIN
-	statement := CASE WHEN repair_by_action(plan) THEN format('CASE WHEN x.sql IS NULL'
-		' AND x.status = ''preview'' AND x.kept IS NULL THEN %s ELSE x.sql END',
+	statement := CASE WHEN repair_finds_by_index(plan) THEN format('CASE WHEN x.sql IS NULL'
+		' AND x.status = ''due'' AND x.kept IS NULL THEN %s ELSE x.sql END',
 		repair_statement_sql(plan)) ELSE 'x.sql' END;
 	item := format('unnest($1) AS x, LATERAL (SELECT %s) AS v(%s),'
 		' LATERAL (SELECT x.columns) AS w(columns)', concat_ws(', ', literals, literals, '0'),
@@ -342,7 +342,7 @@ $$;
 CREATE FUNCTION repair_sees(plan repair_plan) RETURNS boolean
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT repair_by_action(plan) AND (plan.asked).winner = 'source'
+	SELECT repair_finds_by_index(plan) AND (plan.asked).winner = 'source'
 		AND (repair_target(plan)).condition IS NULL
 		AND (repair_target(plan)).mapped IS NOT TRUE AND (repair_target(plan)).remote IS NOT TRUE
 		AND coalesce(cardinality((plan.described).triggers), 0) = 0 AND NOT (plan.described).rules

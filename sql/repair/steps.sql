@@ -1,6 +1,7 @@
 -- The steps ------------------------------------------------------------------------
 --
--- A step is executed if its status is 'preview'.  The others are skipped, and stand behind.
+-- A step whose status is 'due' is executed, or shown if the repair is not applied.  The others
+-- are skipped, and come last.
 -- The steps of a batch of differences are in memory, and those of all batches in a
 -- temporary file.
 
@@ -27,9 +28,9 @@ BEGIN
 END
 $$;
 
--- Has a batch one action? What an index finds is looked at by action, and what a scan finds
--- together.
-CREATE FUNCTION repair_by_action(plan repair_plan) RETURNS boolean
+-- Does an index find the rows of a key? Then all steps of a batch have one action, and their
+-- statements are made when they are needed.
+CREATE FUNCTION repair_finds_by_index(plan repair_plan) RETURNS boolean
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
@@ -54,7 +55,7 @@ BEGIN
 	IF steps <> '{}' THEN
 		work.batches := work.batches + 1;
 		work.parts := array_append(work.parts,
-			CASE WHEN repair_by_action(work.plan) THEN one.action ELSE '' END);
+			CASE WHEN repair_finds_by_index(work.plan) THEN one.action ELSE '' END);
 		work.keys := work.keys + cardinality(repair_ids(work.plan, steps));
 		PERFORM iblt_repair_put((work.plan).secret, work.batches, steps);
 	END IF;
@@ -79,7 +80,7 @@ BEGIN
 			THEN steps ELSE '{}' END;
 	END IF;
 	RETURN ARRAY(SELECT u.s FROM (SELECT unnest(steps) AS s) AS u
-		WHERE part = CASE (u.s).status WHEN 'preview' THEN (u.s).action ELSE (u.s).status END);
+		WHERE part = CASE (u.s).status WHEN 'due' THEN (u.s).action ELSE (u.s).status END);
 END
 $$;
 
@@ -97,10 +98,10 @@ AS $$
 BEGIN
 	IF (plan.compared).is_unique THEN
 		RETURN ARRAY(SELECT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
-			WHERE (u.s).status = 'preview');
+			WHERE (u.s).status = 'due');
 	END IF;
 	RETURN ARRAY(SELECT DISTINCT (u.s).id FROM (SELECT unnest(steps) AS s) AS u
-		WHERE (u.s).status = 'preview');
+		WHERE (u.s).status = 'due');
 END
 $$;
 
@@ -118,9 +119,27 @@ BEGIN
 				'sql', NULL, 'status', 'skipped', 'detail', coalesce(reason, (u.s).detail),
 				'kept', NULL, 'texts', NULL)) ELSE u.s END
 		FROM (SELECT unnest(steps) AS s, generate_subscripts(steps, 1) AS i) AS u,
-		LATERAL (SELECT (u.s).status = 'preview' AND (u.s).id IN (SELECT unnest(ids))) AS x(skip)
+		LATERAL (SELECT (u.s).status = 'due' AND (u.s).id IN (SELECT unnest(ids))) AS x(skip)
 		ORDER BY x.skip OR (u.s).status = 'skipped', u.i);
 END
+$$;
+
+-- The keys of steps that are to be executed, and the checksums of their rows when they were
+-- compared.
+CREATE FUNCTION repair_compared(steps repair_step[], OUT ids text[], OUT here text[],
+	OUT there text[]) RETURNS record
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT array_agg((u.s).id), array_agg((u.s).here_checksum), array_agg((u.s).there_checksum)
+	FROM (SELECT unnest(steps) AS s) AS u WHERE (u.s).status = 'due'
+$$;
+
+-- A checksum of rows, with their stamp if that tells which row is newer.
+CREATE FUNCTION repair_checksum(checksum text, content jsonb, newest boolean) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN newest THEN checksum || coalesce(' ' || (content #>> '{0,1,-1}'), '')
+		ELSE checksum END
 $$;
 
 -- The steps, without those that the caller has not asked for or that cannot be made, which are
@@ -164,7 +183,7 @@ DECLARE
 	x repair_made;
 BEGIN
 	EXECUTE repair_steps_sql(plan) INTO x USING differences, plan.secret, plan;
-	IF NOT repair_by_action(plan) THEN
+	IF NOT repair_finds_by_index(plan) THEN
 		x.deletes := x.deletes || x.updates || x.inserts;
 		x.updates := NULL;
 		x.inserts := NULL;

@@ -110,8 +110,8 @@ CREATE TYPE repair_step AS (
 	key jsonb,
 	action text,
 	sql text,				-- NULL if the session keeps it, or repair_statements makes it
-	status text,			-- 'skipped', or 'preview', which a repair that is applied
-							-- shows as 'applied' (repair_rows)
+	status text,			-- 'due', or 'skipped'; repair_rows shows the first as 'preview' or
+							-- 'applied'
 	detail text,
 	n bigint,				-- rows that the statement must change
 	columns text[],			-- that an update sets

@@ -40,7 +40,7 @@ BEGIN
 		wanted := ARRAY(SELECT split_part(w, ' ', 1) FROM unnest(wanted) AS w);
 	END IF;
 	number := 0;
-	IF NOT again AND unfilled IS NULL AND repair_by_action(plan)
+	IF NOT again AND unfilled IS NULL AND repair_finds_by_index(plan)
 			AND repair_made_so(plan, before.ids, wanted) THEN
 		RETURN;
 	END IF;
@@ -93,7 +93,7 @@ BEGIN
 	FOR n IN 1 .. CASE WHEN seen AND work.differ IS NULL THEN 0 ELSE work.batches END LOOP
 		PERFORM repair_progress(work, 'reading the rows once more', n);
 		steps := repair_batch(work, n);
-		CONTINUE WHEN repair_status(steps, 1) <> 'preview';
+		CONTINUE WHEN repair_status(steps, 1) <> 'due';
 		x := repair_verify(work.plan, steps, work.differ IS NOT NULL);
 		work.differ := work.differ || x.differ;
 		number := number + x.number;
@@ -101,7 +101,7 @@ BEGIN
 	END LOOP;
 	IF number > 0 THEN
 		PERFORM repair_refuse_result(work.plan, number, wrong);
-	ELSIF work.keys > 0 AND repair_by_action(work.plan) THEN
+	ELSIF work.keys > 0 AND repair_finds_by_index(work.plan) THEN
 		-- the source is not read again
 		PERFORM require_side_described(source, ask_one(source.place, 'SELECT '
 			|| read_fingerprint_sql(source, format('pg_catalog.to_regclass(%L)',

@@ -182,7 +182,7 @@ BEGIN
 	RETURN ARRAY(SELECT s.id FROM unnest(steps) AS s
 		LEFT JOIN unnest(CASE WHEN compared.by_hash THEN rows.id ELSE ids END, rows.content)
 			AS r(id, content) ON r.id = s.id
-		WHERE s.status = 'preview' AND EXISTS (SELECT FROM unnest(plan.columns) AS c
+		WHERE s.status = 'due' AND EXISTS (SELECT FROM unnest(plan.columns) AS c
 			WHERE NOT c.generated AND CASE WHEN s.action <> 'delete' THEN s.texts[c.i + 1] END
 				IS DISTINCT FROM r.content #> '{0,1}' ->> c.i));
 END

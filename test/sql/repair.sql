@@ -391,7 +391,7 @@ SET search_path = iblt_internal, rep, public;
 SELECT asked, unconfirmed, problems, s.id, s.status, s.detail, s.sql
 FROM (VALUES ('{}'::jsonb, '{}'::text[], false), ('{}', '{i}', false), ('{}', NULL, true), ('{"deletes": false}', '{}', false), ('{"inserts": false}', '{}', false), ('{"updates": false, "winner": "newest"}', '{}', false), ('{"deletes": false, "inserts": false, "winner": "newest"}', '{}', true)) AS v(asked, unconfirmed, problems),
 	LATERAL unnest(repair_judged(jsonb_populate_record(NULL::repair_plan, jsonb_build_object('asked', '{"deletes": true, "inserts": true, "updates": true, "winner": "source"}'::jsonb || asked)),
-		ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::repair_step, '[{"id": "d", "action": "delete", "sql": "D", "status": "preview"}, {"id": "i", "action": "insert", "sql": "I", "status": "preview"}, {"id": "u", "action": "update", "sql": "U", "status": "preview"}, {"id": "p", "action": "update", "sql": "P", "status": "preview", "detail": "a problem"}]') AS s),
+		ARRAY(SELECT s FROM jsonb_populate_recordset(NULL::repair_step, '[{"id": "d", "action": "delete", "sql": "D", "status": "due"}, {"id": "i", "action": "insert", "sql": "I", "status": "due"}, {"id": "u", "action": "update", "sql": "U", "status": "due"}, {"id": "p", "action": "update", "sql": "P", "status": "due", "detail": "a problem"}]') AS s),
 		unconfirmed, problems)) AS s;
 -- does a statement for many rows see what becomes of them?
 SELECT path, value, repair_sees(jsonb_populate_record(NULL::repair_plan, jsonb_set('{"asked": {"target_side": "there", "winner": "source"}, "compared": {"is_unique": true, "by_hash": false, "here": {"mapped": true, "remote": true, "condition": "true"}, "there": {}},
