@@ -80,11 +80,7 @@ AS $$
 BEGIN
 	w.table_number := t.table_number;
 	w := run_plan(w, t);
-	IF run_key_fingerprint(w.plan) IS DISTINCT FROM t.key_fingerprint THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB004',
-			MESSAGE = format('the key of %s is not what it was in run %s', t.relation, t.run),
-			HINT = 'Begin another run.';
-	END IF;
+	PERFORM run_require_same(t, w.plan);
 	RETURN run_replace(w, t, run_recheck(w), 'differences were looked at again');
 END
 $$;
@@ -109,7 +105,7 @@ BEGIN
 		w := run_open(w, run);
 		PERFORM run_lock_to_write(run);
 		FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run)
-				AS x WHERE x.kept > 0 ORDER BY x.table_number LOOP
+				AS x WHERE x.kept > 0 AND x.shape IS NOT NULL ORDER BY x.table_number LOOP
 			old := t.missing + t.extra + t.changed;
 			t := run_recheck_table(w, t);
 			RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;

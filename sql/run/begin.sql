@@ -1,49 +1,5 @@
 -- Beginning a run ------------------------------------------------------------------------
 
--- Limits of the lag
-
--- max_lag as one of the two that it may be.
-CREATE FUNCTION run_lag_limit(max_lag text, OUT bytes numeric, OUT seconds numeric) RETURNS record
-	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-AS $$
-BEGIN
-	IF max_lag ~* '^\s*\d+(\.\d+)?\s*(b|bytes|kb|mb|gb|tb)\s*$' THEN
-		bytes := pg_size_bytes(max_lag);
-	ELSE
-		seconds := extract(epoch FROM max_lag::interval);
-	END IF;
-EXCEPTION WHEN OTHERS THEN
-	RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-		MESSAGE = 'max_lag must be an interval or a number of bytes',
-		HINT = 'Write ''30 s'' or ''64 MB'', for example.';
-END
-$$;
-
--- Does a follower of either side lag behind by more than that?
-CREATE FUNCTION run_lagging(conns text[], max_lag text) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	allowed record := run_lag_limit(max_lag);
-	lags text[] := ask_calls(conns, 'run_lag()', 'run_lag()');
-	lag jsonb;
-BEGIN
-	FOR n IN 1 .. 2 LOOP
-		lag := lags[n];
-		IF (lag ->> 'hidden')::boolean THEN
-			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
-				MESSAGE = format('permission denied to see how replication lags (%s)',
-					CASE n WHEN 1 THEN 'here' ELSE 'there' END),
-				HINT = 'max_lag needs the privileges of pg_monitor on both sides.';
-		ELSIF (lag ->> 'bytes')::numeric > allowed.bytes
-				OR (lag ->> 'seconds')::numeric > allowed.seconds THEN
-			RETURN true;
-		END IF;
-	END LOOP;
-	RETURN false;
-END
-$$;
-
 -- Arguments
 
 -- An error for arguments of a run that do not fit.
@@ -159,7 +115,7 @@ END
 $$;
 
 -- Adds a run with its tables.
-CREATE FUNCTION run_add(w run_worker, sides side[], target audit_target) RETURNS run_worker
+CREATE FUNCTION run_create(w run_worker, sides side[], target audit_target) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -171,7 +127,7 @@ DECLARE
 	t run_table;
 BEGIN
 	PERFORM audit_check_mappings(items, ((w.options).audit).mappings);
-	head.run := 0;	-- iblt_run_begin numbers it
+	head.run := 0;	-- iblt_run_add_head numbers it
 	head.table_number := 0;
 	head.number := 0;
 	head.peer := CASE WHEN NOT iblt_peer_is_string(w.peers[2]) THEN w.peers[2] END;
@@ -186,7 +142,7 @@ BEGIN
 		'(' || target.peer_schema || ' on the peer)');
 	head.options := to_jsonb(w.options);
 	head.started_at := clock_timestamp();
-	w.run := iblt_run_begin(head);
+	w.run := iblt_run_add_head(head);
 	FOR n IN 1 .. cardinality(items) LOOP
 		item := items[n];
 		t.run := w.run;
@@ -253,25 +209,32 @@ BEGIN
 		PERFORM run_lagging(w.conns, (w.options).max_lag);
 	END IF;
 	w.act := 'claim';
-	RETURN run_add(w, sides, target);
+	RETURN run_create(w, sides, target);
 END
 $$;
 
 -- Going on
 
 -- Lets a run go on with the tables that ended with an error, where they ended.
-CREATE FUNCTION run_reopen(run bigint) RETURNS void
+CREATE FUNCTION run_reopen(run bigint, shown boolean) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
 	t run_table;
+	problem text;
 BEGIN
 	PERFORM run_lock_to_write(run);
 	FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, run) AS x
 			WHERE x.status IN ('error', 'not comparable') AND x.sqlstate IS NOT NULL LOOP
 		-- a table whose blocks were written to needs another moment, and a damaged index may have
 		-- hidden rows from the slices before
-		t.shape := CASE t.sqlstate WHEN 'IB009' THEN '' WHEN 'XX002' THEN 'XX002' ELSE t.shape END;
+		problem := CASE t.sqlstate WHEN 'IB009' THEN 'written to'
+			WHEN 'XX002' THEN 'read by a damaged index' END;
+		IF problem IS NOT NULL THEN
+			t.shape := NULL;
+			PERFORM progress(shown,
+				format('run %s: %s was %s, it starts again', run, t.relation, problem));
+		END IF;
 		t.status := NULL;
 		t.detail := NULL;
 		t.sqlstate := NULL;
@@ -338,7 +301,7 @@ BEGIN
 	w.options.max_rate := coalesce(given.max_rate, (w.options).max_rate);
 	w.options.max_lag := coalesce(given.max_lag, (w.options).max_lag);
 	PERFORM run_check_options(w.options);
-	PERFORM run_reopen(w.run);
+	PERFORM run_reopen(w.run, w.progress);
 	w.act := 'claim';
 	RETURN w;
 END

@@ -1,49 +1,7 @@
 -- Claiming a slice -----------------------------------------------------------------------
 
--- What a worker does next
-
--- Has a worker wait for so many seconds, as run_pause does, and then claim a slice.
-CREATE FUNCTION run_wait_then_claim(w run_worker, seconds double precision DEFAULT 0)
-RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-BEGIN
-	w.act := CASE WHEN seconds > 0.001 THEN 'pause' ELSE 'claim' END;
-	w.until := clock_timestamp() + make_interval(secs => least(seconds, 1e6));
-	RETURN w;
-END
-$$;
-
--- Are all tables of a run compared?
-CREATE FUNCTION run_over(run bigint) RETURNS boolean
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	open boolean[] := ARRAY(SELECT x.status IS NULL FROM iblt_run_rows(NULL::run_table, run) AS x);
-BEGIN
-	PERFORM run_require_stored(run, open <> '{}');
-	RETURN true <> ALL (open);
-END
-$$;
-
--- A moment of a pause; the caller commits after each.
--- So a pause holds no snapshot for longer, and ends with the run.
-CREATE FUNCTION run_pause(w run_worker) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	left_over double precision := extract(epoch FROM w.until - clock_timestamp());
-BEGIN
-	PERFORM pg_sleep(greatest(least(left_over, 0.2), 0));
-	IF clock_timestamp() >= w.until OR clock_timestamp() >= w.deadline OR run_over(w.run) THEN
-		w.act := 'claim';
-	END IF;
-	RETURN w;
-END
-$$;
-
 -- Ends the work of this session on a run.
-CREATE FUNCTION run_end(w run_worker, message text) RETURNS run_worker
+CREATE FUNCTION run_leave(w run_worker, message text) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -54,32 +12,13 @@ BEGIN
 END
 $$;
 
--- Notes why a run pauses, which the views show, or with NULL that it does not.
-CREATE FUNCTION run_say_paused(w run_worker, reason text) RETURNS run_worker
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	head run_head;
-BEGIN
-	IF w.paused IS DISTINCT FROM reason THEN
-		PERFORM run_lock_to_write(w.run);
-		head := run_head_of(w.run);
-		head.paused := reason;
-		PERFORM iblt_run_put(head);
-		PERFORM progress(w.progress,
-			format('run %s %s', w.run, coalesce('pauses: ' || reason, 'goes on')));
-		w.paused := reason;
-	END IF;
-	RETURN w;
-END
-$$;
-
 -- Which table
 
 -- The first table with work, and its slice if that was left by another session; no table if
 -- others are at all of it, but one of their slices (0: a table that is being begun).
--- A slice whose lock is free was left by a session that died, or will be gone when it is
--- looked for again.
+-- A slice whose lock is free was left by a session that died, or another session has chosen it
+-- too and has yet to lock it, or it will be gone when run_work looks for it again.  run_work
+-- locks it for the time of its work.
 CREATE FUNCTION run_next(run bigint, OUT t run_table, OUT number bigint, OUT busy run_slice)
 RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -150,7 +89,8 @@ END
 $$;
 
 -- What a worker's table is on both sides now.  Its shape is what all its slices must have in
--- common: fingerprints, files, the order of slices, and a hash of the rest.
+-- common: fingerprints, files, the order of slices, and a hash of the rest.  run_require_same
+-- looks for the fingerprints in it.
 CREATE FUNCTION run_see(w run_worker) RETURNS run_seen
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -207,12 +147,11 @@ CREATE FUNCTION run_start_table(w run_worker, t run_table, seen run_seen) RETURN
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
+	PERFORM run_clear(t.run, t.table_number);
 	IF t.shape IS NOT NULL THEN
-		PERFORM run_clear(t.run, t.table_number);
 		PERFORM progress(w.progress,
 			format('run %s: %s was %s, it starts again', t.run, t.relation,
-				CASE t.shape WHEN '' THEN 'written to' WHEN 'XX002' THEN 'read by a damaged index'
-					WHEN seen.shape THEN 'not read as a whole' ELSE 'altered' END));
+				CASE t.shape WHEN seen.shape THEN 'not read as a whole' ELSE 'altered' END));
 	END IF;
 	t.generation := t.generation + 1;
 	t.relation := ((w.plan).here).relation;
@@ -379,7 +318,7 @@ BEGIN
 	EXCEPTION WHEN assert_failure OR OTHERS THEN
 		@take_failure@;
 	END;
-	RETURN run_failed(w, e);
+	RETURN run_after_error(w, e);
 END
 $$;
 
@@ -395,9 +334,9 @@ BEGIN
 	w.began := clock_timestamp();
 	IF run_over(w.run) THEN
 		w := run_say_paused(w, NULL);
-		RETURN run_end(w, 'is finished');
+		RETURN run_leave(w, 'is finished');
 	ELSIF w.began >= w.deadline THEN
-		RETURN run_end(w, format('stops, since max_time is over; '
+		RETURN run_leave(w, format('stops, since max_time is over; '
 			'CALL iblt_audit_resume(%s) goes on', w.run));
 	END IF;
 	w := run_connect(w);

@@ -115,19 +115,10 @@ CREATE FUNCTION run_repair_plan(conns text[], t run_table, options audit_options
 AS $$
 DECLARE
 	planned record := audit_plan(conns, run_item_of(t), options);
-	compared plan := planned.plan;
-	shape text := concat(' ', t.shape, ' ');
 BEGIN
-	IF run_key_fingerprint(compared) IS DISTINCT FROM t.key_fingerprint
-			OR strpos(shape, format(' %s ', (compared.here).fingerprint)) = 0
-			OR strpos(shape, format(' %s ', (compared.there).fingerprint)) = 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'IB004',
-			MESSAGE = format('%s was altered since run %s compared it', t.relation, t.run),
-			DETAIL = 'Its key or its columns are not what they were, on one side or both.',
-			HINT = 'Begin another run.';
-	END IF;
+	PERFORM run_require_same(t, planned.plan);
 	item := planned.item;
-	plan := repair_plan_of(compared, asked);
+	plan := repair_plan_of(planned.plan, asked);
 END
 $$;
 
@@ -269,7 +260,7 @@ AS $$
 	WITH done AS (
 		SELECT s.id FROM generate_series(1, (r.work).batches) AS n,
 			unnest(repair_batch(r.work, n)) AS s
-		WHERE s.status = 'preview' OR s.detail = 'equal by now'
+		WHERE s.status = 'due' OR s.detail = 'equal by now'
 		EXCEPT SELECT unnest((r.work).differ)
 	)
 	SELECT r.gone || ARRAY(SELECT k.number
@@ -346,7 +337,8 @@ BEGIN
 	END IF;
 	tables := run_repair_tables(run, relation, here_relation);
 	FOR i IN 1 .. cardinality(tables) LOOP
-		IF tables[i].kept > 0 THEN
+		-- what is to begin again is left to the warning
+		IF tables[i].kept > 0 AND tables[i].shape IS NOT NULL THEN
 			repairs := repairs || run_repair_find(w, tables[i],
 				run_repair_options(w.options, options), asked);
 		END IF;

@@ -101,6 +101,38 @@ BEGIN
 END
 $$;
 
+-- An error if a table is not what it was when a run compared it.
+-- What the run found tells nothing of columns that have come since, and ids of stored differences
+-- can be looked up only by the key that they were made of.
+CREATE FUNCTION run_require_same(t run_table, plan plan) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	shape text := concat(' ', t.shape, ' ');
+BEGIN
+	IF run_key_fingerprint(plan) IS DISTINCT FROM t.key_fingerprint
+			OR strpos(shape, format(' %s ', (plan.here).fingerprint)) = 0
+			OR strpos(shape, format(' %s ', (plan.there).fingerprint)) = 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'IB004',
+			MESSAGE = format('%s was altered since run %s compared it', t.relation, t.run),
+			DETAIL = 'Its key or its columns are not what they were, on one side or both.',
+			HINT = 'Begin another run.';
+	END IF;
+END
+$$;
+
+-- Are all tables of a run compared?
+CREATE FUNCTION run_over(run bigint) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	open boolean[] := ARRAY(SELECT x.status IS NULL FROM iblt_run_rows(NULL::run_table, run) AS x);
+BEGIN
+	PERFORM run_require_stored(run, open <> '{}');
+	RETURN true <> ALL (open);
+END
+$$;
+
 -- The item of an audit that a table of a run is.
 -- The name of a table may mean another one by now, its OID cannot.
 CREATE FUNCTION run_item_of(t run_table) RETURNS audit_item
@@ -112,72 +144,4 @@ BEGIN
 	item.relid := t.relid;
 	RETURN item;
 END
-$$;
-
--- A side is asked for these.  They are part of the protocol, and a peer without iblt is
--- asked for their bodies (plain_call).
-
--- The file of a relation, or a hash of its partitions and their files, another one once it is
--- rewritten, and about how many rows it has.
--- A partitioned table has the files of its partitions.  The rows are as many as the planner
--- would take them for.
--- Also an array of values of a column that cut the table into equal parts, if it has changed
--- little since ANALYZE.
-CREATE FUNCTION run_probe(relation regclass, "column" text) RETURNS jsonb
-	LANGUAGE sql STABLE PARALLEL RESTRICTED
-AS $$
-	SELECT jsonb_build_object('file', CASE count(*) WHEN 1 THEN pg_relation_filenode(relation)::text
-			ELSE md5(string_agg(concat(c.oid, ' ', pg_relation_filenode(c.oid)), ', '
-				ORDER BY c.oid)) END,
-		'started', pg_postmaster_start_time(),
-		'rows', coalesce(sum(CASE WHEN c.reltuples > 0 AND c.relpages > 0
-			THEN c.reltuples / c.relpages * size
-				/ current_setting('block_size')::integer
-			ELSE size / 100 END), 0)::bigint,
-		'histogram', CASE WHEN "column" IS NOT NULL THEN (SELECT s.histogram_bounds::text
-			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-			JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname
-				AND s.attname = "column" AND NOT s.inherited
-			WHERE c.oid = relation AND c.relkind = 'r'
-			-- their view reads all tables
-			AND greatest(pg_stat_get_last_analyze_time(c.oid),
-				pg_stat_get_last_autoanalyze_time(c.oid)) IS NOT NULL
-			AND pg_stat_get_mod_since_analyze(c.oid) <= c.reltuples / 10) END)
-	FROM (SELECT relation::oid UNION SELECT relid FROM pg_partition_tree(relation)) AS p(oid),
-	LATERAL (SELECT k.*, CASE WHEN k.relkind IN ('r', 'm')
-			THEN coalesce(pg_relation_size(k.oid), 0) ELSE 0 END AS size
-		FROM pg_class k WHERE k.oid = p.oid OFFSET 0) AS c
-$$;
-
--- What run_probe answers on both sides of a plan.
-CREATE FUNCTION run_probes(plan plan) RETURNS jsonb[]
-	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-AS $$
-DECLARE
-	key text[] := iblt_field((slice_key(plan)).columns);
-	call text := 'run_probe(pg_catalog.to_regclass(%L), %L)';
-	answers text[] := ask_calls(places_of(plan), format(call, (plan.here).relation,
-		CASE WHEN cardinality(key) = 1 THEN key[1] END), format(call, (plan.there).relation, NULL));
-BEGIN
-	RETURN ARRAY[answers[1]::jsonb, answers[2]::jsonb];
-END
-$$;
-
--- How far the followers of this server are behind it, and this standby behind what it
--- received.
-CREATE FUNCTION run_lag() RETURNS jsonb
-	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-AS $$
-	SELECT jsonb_build_object(
-		'hidden', coalesce(bool_or(r.pid IS NOT NULL AND r.state IS NULL), false),
-		'bytes', greatest(max(behind), max(pg_wal_lsn_diff(reached, r.replay_lsn)), 0),
-		'seconds', greatest(max(extract(epoch FROM r.replay_lag)), 0,
-			CASE WHEN max(behind) > 0 THEN
-				extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END))
-	FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
-			ELSE pg_current_wal_lsn() END AS reached OFFSET 0) AS w,
-	LATERAL (SELECT CASE WHEN pg_is_in_recovery()
-		THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), reached), 0)
-		ELSE 0 END AS behind) AS b
-	LEFT JOIN pg_stat_replication r ON true
 $$;

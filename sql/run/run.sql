@@ -100,7 +100,8 @@ DECLARE
 	audit iblt_internal.audit_options;
 	w iblt_internal.run_worker;
 BEGIN
-	-- an error in a transaction block, before anything is begun
+	-- an error also in a function, before anything is begun
+	PERFORM iblt_internal.iblt_require_no_block('iblt_audit_run');
 	COMMIT;
 	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'begin', max_time);
 	w.target := iblt_internal.audit_make_target(tables, schema, publication, subscription,
@@ -132,6 +133,7 @@ AS $$
 DECLARE
 	w iblt_internal.run_worker;
 BEGIN
+	PERFORM iblt_internal.iblt_require_no_block('iblt_audit_resume');
 	COMMIT;
 	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'resume', max_time);
 	w.run := run;

@@ -279,7 +279,7 @@ $$;
 -- the same work.  Several sessions on one run do better.
 
 -- The row that a query of bounds gives, perhaps of keys.
--- Relies on: an index that the guard checks, in one snapshot behind its lock.
+-- Relies on: an index that the guard checks, in one snapshot under its lock.
 CREATE FUNCTION read_slice(query text, keys text[], lo text[], hi text[]) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET enable_seqscan = off

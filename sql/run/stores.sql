@@ -39,7 +39,7 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 		NULL::boolean AS whole,			-- one slice
 		NULL::jsonb AS moments,			-- NULL by key; by blocks, of both sides, and a capacity
 		NULL::bigint AS generation,		-- how often it has begun
-		NULL::text AS shape,			-- run_see; '' or XX002: it is to begin again
+		NULL::text AS shape,			-- run_see, NULL if it is to begin
 		NULL::text AS key_fingerprint,	-- of what ids of differences are made of
 		NULL::text[] AS frontier,		-- up to where slices are cut, as hi of a slice
 		NULL::boolean AS at_end,		-- there are no more to cut
@@ -115,7 +115,7 @@ CREATE FUNCTION iblt_run_remove(store anyelement, run bigint, table_number integ
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Adds a run of this role, and gives its number, which no other has or had.
-CREATE FUNCTION iblt_run_begin(head run_head) RETURNS bigint
+CREATE FUNCTION iblt_run_add_head(head run_head) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 -- Takes a lock of a run of this role until the transaction ends: (0, 0) to write it, (0, 1)

@@ -22,23 +22,23 @@ CREATE TYPE run_worker AS (
 	options run_options,
 	progress boolean,
 	act text,				-- what it does next: 'begin', 'resume', 'claim', 'work' or 'pause'
-	done boolean,			-- nothing any more
-	deadline timestamptz,	-- when it stops
+	done boolean,			-- it stops
+	deadline timestamptz,	-- when max_time is over
 	tried integer,			-- the last table that it compared together with others
-	table_number integer,			-- the table of its slice
+	table_number integer,	-- the table of its slice
 	number bigint,			-- its slice
 	item audit_item,
 	plan plan,
-	planned timestamptz,	-- when that was made; NULL if it does not hold any more
-	shape text,				-- what that was of its table
-	histogram text[],		-- of its key
+	planned timestamptz,	-- when the plan was made; NULL if it does not hold any more
+	shape text,				-- of the table when the plan was made (run_see)
+	histogram text[],		-- of the table's key
 	walks boolean,			-- statistics do not tell where its slices end
-	began timestamptz,		-- when it claimed that
+	began timestamptz,		-- when it claimed the slice
 	until timestamptz,		-- when its pause ends
 	last timestamptz,		-- up to when its time is counted, with pauses
 	told timestamptz,		-- when it last said how far it is
-	paused text,			-- what the run says of its pause
-	failures integer,		-- since it last got on
+	paused text,			-- the reason of its pause, as the views show it
+	failures integer,		-- since a slice succeeded
 	stuck text				-- where replication was that a slice waited for in vain
 );
 
@@ -60,5 +60,5 @@ CREATE TYPE run_table_repair AS (
 	kept run_difference[],	-- what was reviewed, all of one seed
 	aside repair_step[],	-- instead of statements for the others
 	gone bigint[],			-- numbers of those whose rows are equal
-	doubtful text[]			-- keys of those of which an index finds no row, on a side
+	doubtful text[]			-- keys without a row in an index of a side
 );

@@ -36,17 +36,6 @@ BEGIN
 END
 $$;
 
--- How long to pause after so many rows in so many seconds, as max_load and max_rate ask for.
-CREATE FUNCTION run_pause_seconds(options run_options, spent double precision,
-	rows bigint) RETURNS double precision
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-AS $$
-BEGIN
-	RETURN greatest(0, spent * (1 / options.max_load - 1),
-		rows / options.max_rate::double precision - spent);
-END
-$$;
-
 -- Adds the time of a slice of so many rows, and how much longer its table will take.
 -- Early slices are small, and the first one waits for the check of the indexes.  So the last
 -- slices count most.
@@ -141,7 +130,8 @@ BEGIN
 	PERFORM run_lock_to_write(w.run);
 	t := run_table_of(w.run, w.table_number);
 	IF t.status IS NULL AND t.generation = s.generation THEN
-		t.done := t.done - 1;	-- run_add_counts() adds it
+		-- run_store counts the final slice as done, which has read no slice of the table
+		t.done := t.done - 1;
 		IF counted = ARRAY[t.rows_here, t.rows_there] THEN
 			t.how := concat_ws('; ', t.how, 'a scan counted as many rows');
 		ELSIF t.missing + t.extra + t.changed = 0 THEN
@@ -194,8 +184,8 @@ BEGIN
 	IF t.at_end AND NOT EXISTS (SELECT FROM iblt_run_rows(
 			NULL::run_slice, w.run, w.table_number) AS x) THEN
 		PERFORM run_require_stored(w.run, t.done + s.final::integer >= t.cut);
-		-- a final slice: a scan counts a table by key, unless it was one slice and so is a scan,
-		-- and a table with all its blocks in a sketch is looked up
+		-- A final slice by key counts the rows by a scan.  A table of one slice needs none, because
+		-- a scan has read it.  A final slice by blocks looks the keys of the sketch up.
 		t := CASE WHEN NOT s.final AND (t.moments IS NOT NULL
 				OR t.cut > 1 AND NOT (w.options).check_indexes AND slice_may_count(w.plan))
 			THEN run_add_slice(t, NULL, NULL, NULL, true)
@@ -293,7 +283,7 @@ $$;
 
 -- After an error in a slice: it is done again, in two, or its table ends.
 -- A cancel of this side does not come here.
-CREATE FUNCTION run_failed(w run_worker, e failure) RETURNS run_worker
+CREATE FUNCTION run_after_error(w run_worker, e failure) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -375,7 +365,9 @@ BEGIN
 	END IF;
 	s := run_slice_of(w.run, w.table_number, w.number);
 	t := run_table_of(w.run, w.table_number);
-	IF s.number IS NULL OR t.status IS NOT NULL OR t.generation <> s.generation THEN
+	-- without a shape, it is to begin again
+	IF s.number IS NULL OR t.status IS NOT NULL OR t.shape IS NULL
+			OR t.generation <> s.generation THEN
 		RETURN w;
 	END IF;
 	PERFORM set_config('iblt.stuck', w.stuck, true);
@@ -400,7 +392,7 @@ BEGIN
 			'waited for again before it moves', w.run));
 	END IF;
 	IF e.state IS NOT NULL THEN
-		RETURN run_failed(w, e);
+		RETURN run_after_error(w, e);
 	END IF;
 	RETURN run_store(w, s, compared, ms(started)::double precision);
 END

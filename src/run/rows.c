@@ -179,7 +179,7 @@ require_run(int64 run)
 
 /*
  * Adds a row to a run of this role.  A number belongs to one run, and
- * iblt_run_begin() gives it.  Rows of another role's run would be counted with
+ * iblt_run_add_head() gives it.  Rows of another role's run would be counted with
  * its own where both are seen.
  */
 static void
@@ -358,14 +358,14 @@ new_number(Relation heads)
 	return largest + 1;
 }
 
-PG_FUNCTION_INFO_V1(iblt_run_begin);
+PG_FUNCTION_INFO_V1(iblt_run_add_head);
 
 /*
- * iblt_run_begin(head run_head) -> bigint: adds a run, and gives its number, which no other
+ * iblt_run_add_head(head run_head) -> bigint: adds a run, and gives its number, which no other
  * has or had
  */
 Datum
-iblt_run_begin(PG_FUNCTION_ARGS)
+iblt_run_add_head(PG_FUNCTION_ARGS)
 {
 	Relation	store = open_for_write(fcinfo, get_fn_expr_argtype(fcinfo->flinfo, 0));
 	IbltRunFilter filter;

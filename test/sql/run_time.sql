@@ -130,13 +130,13 @@ SET client_min_messages = warning;
 SELECT t, blocks_bound(pg_temp.a_table('{"moments": {"here": {"blocks": 100}, "there": {"blocks": 45}}, "slice_rows": 10, "estimate": 100}' || t::jsonb)) FROM unnest(ARRAY['{}', '{"frontier": [10, 5]}', '{"frontier": [90, 41]}', '{"frontier": [85, 40]}', '{"frontier": [95, 30]}', '{"estimate": 0, "slice_rows": 1}']) AS t;
 
 -- A run in its store
-SELECT iblt_run_begin(jsonb_populate_record(NULL::run_head, '{"run": 0, "table_number": 0, "number": 0, "target": "tables", "started_at": "2020-01-01"}')) AS run \gset
+SELECT iblt_run_add_head(jsonb_populate_record(NULL::run_head, '{"run": 0, "table_number": 0, "number": 0, "target": "tables", "started_at": "2020-01-01"}')) AS run \gset
 SELECT count(iblt_run_add(pg_temp.a_table('{"number": 0, "generation": 1, "at_end": false, "kept": 0, "missing": 0, "extra": 0, "changed": 0, "unconfirmed": 0, "done": 0, "shape": "s", "started_at": "2020-01-01"}' || t::jsonb || jsonb_build_object('run', :run))))
 FROM unnest(ARRAY['{"table_number": 1, "status": "equal"}', '{"table_number": 2, "status": "error", "sqlstate": "XX000", "detail": "why", "finished_at": "2020-01-01"}', '{"table_number": 3, "status": "not comparable", "sqlstate": "IB009"}', '{"table_number": 4, "status": "not comparable"}',
 	'{"table_number": 5, "status": "differs", "kept": 3, "missing": 2, "extra": 1, "changed": 1, "unconfirmed": 1}']) AS t;
 CREATE VIEW pg_temp.tables AS SELECT t.* FROM iblt_run_rows(NULL::run_table) AS t;
 SELECT run_over(:run) AS over;
-SELECT run_lock_to_write(:run), run_reopen(:run);
+SELECT run_lock_to_write(:run), run_reopen(:run, false);
 SELECT table_number, status, sqlstate, detail, shape, finished_at FROM pg_temp.tables WHERE run = :run ORDER BY table_number;
 SELECT run_over(:run) AS over;
 -- the first table with work: one whose slices are not all cut, or with a slice that is not compared
@@ -144,6 +144,8 @@ SELECT (n.t).table_number, n.number, n.busy FROM run_next(:run) AS n;
 SELECT iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"at_end": true}')) FROM pg_temp.tables AS t WHERE run = :run AND table_number IN (2, 3);
 SELECT (n.t).table_number, n.number, n.busy FROM run_next(:run) AS n;
 SELECT iblt_run_add(ROW(NULL, :run, 3, number, 1, NULL, NULL, NULL, false)::run_slice) FROM unnest('{5,4}'::bigint[]) AS number;
+-- a slice of a table that is to begin again is not compared
+SELECT w.act, w.failures FROM run_work(jsonb_populate_record(NULL::run_worker, jsonb_build_object('run', :run, 'table_number', 3, 'number', 4, 'failures', 0))) AS w;
 SELECT (n.t).table_number, n.number, n.busy FROM run_next(:run) AS n;
 -- what is kept of the differences of a slice, and what takes their place when they are looked at again
 SELECT run_keep(pg_temp.a_table(to_jsonb(t)), ROW(jsonb_populate_record(NULL::plan, '{"seed": 9}'), NULL, ARRAY(SELECT jsonb_populate_record(NULL::difference, jsonb_build_object('id', side, 'side', side, 'confirmed', side <> 'there')) FROM unnest('{there,here,both,left}'::text[]) AS side))::comparison, 3) AS kept
@@ -161,7 +163,7 @@ SELECT v.item, (w).act, (w).failures FROM (VALUES (2, '{"problem": "why"}'), (3,
 	LATERAL (SELECT run_claim_of(jsonb_populate_record(NULL::run_worker, jsonb_build_object('run', :run, 'table_number', v.table_number, 'failures', 1)), pg_temp.a_table(jsonb_build_object('run', :run, 'table_number', v.table_number, 'item', v.item::jsonb || '{"schema": "a", "name": "b"}')), NULL) AS w OFFSET 0) AS y;
 SELECT table_number, status, sqlstate, detail, finished_at > '2020-01-02' AS finished FROM pg_temp.tables WHERE run = :run AND table_number IN (2, 3) ORDER BY table_number;
 SELECT iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"status": null, "done": 2}')) FROM pg_temp.tables AS t WHERE run = :run AND table_number = 4;
-SELECT state, failures, pg_temp.said(format('SELECT concat_ws('' '', (x.w).act, (x.w).failures) FROM (SELECT run_failed(jsonb_populate_record(NULL::run_worker, %L), jsonb_populate_record(NULL::failure, %L)) AS w OFFSET 0) AS x',
+SELECT state, failures, pg_temp.said(format('SELECT concat_ws('' '', (x.w).act, (x.w).failures) FROM (SELECT run_after_error(jsonb_populate_record(NULL::run_worker, %L), jsonb_populate_record(NULL::failure, %L)) AS w OFFSET 0) AS x',
 	jsonb_build_object('run', :run, 'table_number', 4, 'failures', failures, 'conns', '{}'), jsonb_build_object('state', state, 'message', 'm', 'detail', 'd'))) AS said
 FROM (VALUES ('08006', 0), ('08006', 1), ('57P01', 0), ('57P02', 0), ('57P03', 0), ('57P05', 0), ('40001', 1), ('40P01', 1), ('57014', 0), ('XX000', 0), ('40001', 2)) AS v(state, failures);
 SELECT table_number, status, sqlstate, detail FROM pg_temp.tables WHERE run = :run AND table_number = 4;
@@ -183,7 +185,7 @@ ROLLBACK;
 SELECT iblt_audit_prune('1 day') AS pruned, (SELECT count(*) FROM pg_temp.tables WHERE run = :run) AS tables;
 SELECT count(iblt_run_put(pg_temp.a_table(to_jsonb(t) || '{"finished_at": null, "started_at": "2020-01-02"}'))) AS tables FROM pg_temp.tables AS t WHERE run = :run;
 SELECT iblt_audit_prune(now() - '2020-01-01 12:00') AS pruned, (SELECT count(*) FROM pg_temp.tables WHERE run = :run) AS tables;
-SELECT iblt_run_begin(jsonb_populate_record(NULL::run_head, jsonb_build_object('run', 0, 'table_number', 0, 'number', 0, 'target', 'tables', 'started_at', now()))) - :run AS next;
+SELECT iblt_run_add_head(jsonb_populate_record(NULL::run_head, jsonb_build_object('run', 0, 'table_number', 0, 'number', 0, 'target', 'tables', 'started_at', now()))) - :run AS next;
 BEGIN;
 SELECT iblt_run_lock(:run, 0, 1, true);
 SELECT w.run = :run AS this, w.pids = ARRAY[pg_backend_pid()] AS we FROM run_workers() AS w;

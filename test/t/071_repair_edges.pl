@@ -257,6 +257,7 @@ DETAIL:  run.bare: not compared to its end/, 'says so');
 	my $loose = begin("tables => '{run.parent}', extra_columns => 'ignore'");
 	$there->safe_psql('postgres', 'ALTER TABLE run.parent ADD w int');
 	like($refused->("run => $loose, direction => 'pull'"), qr/IB004: run\.parent was altered since run $loose compared it/, 'one with another column on the peer is not');
+	like(failure("SELECT * FROM iblt_audit_recheck($loose)"), qr/IB004: run\.parent was altered since run $loose compared it/, 'nor can it be rechecked: the run has not compared that column');
 	$there->safe_psql('postgres', 'ALTER TABLE run.parent DROP w');
 	both('ALTER TABLE run.parent ADD w int');
 	like($refused->("run => $run, direction => 'pull'"), qr/IB004: run\.parent was altered since run $run compared it/, 'one with other columns is not');
@@ -269,6 +270,12 @@ DETAIL:  run.bare: not compared to its end/, 'says so');
 		$node->safe_psql('postgres', 'ALTER TABLE run.parent DROP w');
 	}
 	like($refused->("run => $run, direction => 'pull', apply => true, cascade => false") // '', qr/^$/, 'as before, it is');
+	# as if a damaged index had ended it
+	$here->safe_psql('postgres', "SET search_path = iblt_internal, public; SELECT iblt_run_put(jsonb_populate_record(t, '{\"shape\": null, \"status\": null}')) FROM iblt_run_rows(NULL::run_table, $loose) AS t");
+	my ($shown, $warned) = mend($loose, "direction => 'pull'");
+	is($shown, '', 'a table that is to begin again is passed over');
+	like($warned, qr/run $loose does not have all differences of 1 tables\nDETAIL:  run\.parent: not compared to its end/, 'with a warning');
+	is($here->safe_psql('postgres', "SELECT * FROM iblt_audit_recheck($loose)"), '', 'also by a recheck');
 }
 is($here->safe_psql('postgres', "CALL iblt_audit_run('node_b', tables => '{run.words}', progress => false); SELECT * FROM iblt_repair(run => 1, direction => 'pull') LIMIT 0; SELECT coalesce(array_length(dblink_get_connections(), 1), 0)" =~ s/SELECT \* FROM iblt_repair\(run => 1.*?; //r) =~ s/^\d+
 //r, '0', 'a run leaves no connection');

@@ -79,7 +79,7 @@ sub generation { return "(SELECT generation FROM iblt_internal.iblt_live_options
 sub row
 {
 	my ($run, $table_number, $number, $relid) = map { pick('null', 0, 1, 1, 2, -1, 2147483647) } 1 .. 4;
-	return pick('(SELECT t FROM mine.t AS t LIMIT 1)', map {; "NULL::$_" } @stores, 'iblt_internal.tracking', 'iblt_internal.digest', 'mine.plain') if pick(0, 1);
+	return pick('(SELECT t FROM mine.t AS t LIMIT 1)', map {; "NULL::$_" } @stores, 'iblt_internal.tracking', 'iblt_internal.base', 'mine.plain') if pick(0, 1);
 	return 'jsonb_populate_record(NULL::' . pick(@stores) . ', ' . literal(qq({"run": $run, "table_number": $table_number, "number": $number, "relid": $relid, "options": {},
 		"lo": ["1"], "hi": ["x", null], "seed": -1, "kept": 9223372036854775807})) . ')';
 }
@@ -161,7 +161,7 @@ $node->safe_psql('postgres', qq{CREATE EXTENSION iblt; CREATE ROLE mallory LOGIN
 	CALL iblt_track('shown', capacity => 100); UPDATE shown SET body = 'new' WHERE id < 10;
 	CREATE TABLE secret AS SELECT 1 AS id, '$secret' AS body;
 	CREATE TABLE partly (id bigint PRIMARY KEY, body text); INSERT INTO partly VALUES (1, '$secret'); GRANT SELECT (id) ON partly TO mallory;
-	SELECT iblt_internal.iblt_run_begin(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 1, "table_number": 0, "number": 0, "target": "$secret"}'))});
+	SELECT iblt_internal.iblt_run_add_head(jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 1, "table_number": 0, "number": 0, "target": "$secret"}'))});
 
 # What must be the same at the end.
 my $others = q{SELECT iblt_live_verify('shown'), generation FROM iblt_internal.iblt_live_options('shown');
@@ -274,7 +274,7 @@ my %right = (
 	iblt_agg_bigint_trans => [ 'NULL', 1, 1 ],
 	iblt_agg_bigint_inverse => [ '(SELECT iblt_agg_bigint(g, 1) FROM generate_series(1, 90) g)', 1, 1 ],
 	iblt_peer_settings => [ "'ISO'", "'postgres'", "'Default'", "'a'" ],
-	iblt_run_begin => [ qq{jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0}')} ],
+	iblt_run_add_head => [ qq{jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0}')} ],
 	iblt_salvage => [ "set_byte($difference::bytea, 1500, 7)", 'NULL', '(SELECT iblt_agg(g, 1) - iblt_agg(g + 4, 1) FROM generate_series(1, 60) g)' ],
 	iblt_run_lock => [ 1, 0, 0, 'true' ]);
 

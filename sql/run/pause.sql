@@ -1,0 +1,129 @@
+-- Pauses of a run ------------------------------------------------------------------------
+--
+-- max_lag pauses a run before a slice (run_claim), max_load and max_rate behind one (run_store).
+
+-- Why and how long
+
+-- max_lag as one of the two that it may be.
+CREATE FUNCTION run_lag_limit(max_lag text, OUT bytes numeric, OUT seconds numeric) RETURNS record
+	LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF max_lag ~* '^\s*\d+(\.\d+)?\s*(b|bytes|kb|mb|gb|tb)\s*$' THEN
+		bytes := pg_size_bytes(max_lag);
+	ELSE
+		seconds := extract(epoch FROM max_lag::interval);
+	END IF;
+EXCEPTION WHEN OTHERS THEN
+	RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+		MESSAGE = 'max_lag must be an interval or a number of bytes',
+		HINT = 'Write ''30 s'' or ''64 MB'', for example.';
+END
+$$;
+
+-- How far the followers of this server are behind it, and this standby behind what it
+-- received.
+-- A side is asked for it.  It is part of the protocol, and a peer without iblt is asked for its
+-- body (plain_call).
+CREATE FUNCTION run_lag() RETURNS jsonb
+	LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+AS $$
+	SELECT jsonb_build_object(
+		'hidden', coalesce(bool_or(r.pid IS NOT NULL AND r.state IS NULL), false),
+		'bytes', greatest(max(behind), max(pg_wal_lsn_diff(reached, r.replay_lsn)), 0),
+		'seconds', greatest(max(extract(epoch FROM r.replay_lag)), 0,
+			CASE WHEN max(behind) > 0 THEN
+				extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END))
+	FROM (SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+			ELSE pg_current_wal_lsn() END AS reached OFFSET 0) AS w,
+	LATERAL (SELECT CASE WHEN pg_is_in_recovery()
+		THEN greatest(pg_wal_lsn_diff(pg_last_wal_receive_lsn(), reached), 0)
+		ELSE 0 END AS behind) AS b
+	LEFT JOIN pg_stat_replication r ON true
+$$;
+
+-- Does a follower of either side lag behind by more than that?
+CREATE FUNCTION run_lagging(conns text[], max_lag text) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	allowed record := run_lag_limit(max_lag);
+	lags text[] := ask_calls(conns, 'run_lag()', 'run_lag()');
+	lag jsonb;
+BEGIN
+	FOR n IN 1 .. 2 LOOP
+		lag := lags[n];
+		IF (lag ->> 'hidden')::boolean THEN
+			RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege',
+				MESSAGE = format('permission denied to see how replication lags (%s)',
+					CASE n WHEN 1 THEN 'here' ELSE 'there' END),
+				HINT = 'max_lag needs the privileges of pg_monitor on both sides.';
+		ELSIF (lag ->> 'bytes')::numeric > allowed.bytes
+				OR (lag ->> 'seconds')::numeric > allowed.seconds THEN
+			RETURN true;
+		END IF;
+	END LOOP;
+	RETURN false;
+END
+$$;
+
+-- How long to pause after so many rows in so many seconds, as max_load and max_rate ask for.
+CREATE FUNCTION run_pause_seconds(options run_options, spent double precision,
+	rows bigint) RETURNS double precision
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN greatest(0, spent * (1 / options.max_load - 1),
+		rows / options.max_rate::double precision - spent);
+END
+$$;
+
+-- The pause
+
+-- Has a worker wait for so many seconds, as run_pause does, and then claim a slice.
+CREATE FUNCTION run_wait_then_claim(w run_worker, seconds double precision DEFAULT 0)
+RETURNS run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	w.act := CASE WHEN seconds > 0.001 THEN 'pause' ELSE 'claim' END;
+	w.until := clock_timestamp() + make_interval(secs => least(seconds, 1e6));
+	RETURN w;
+END
+$$;
+
+-- A moment of a pause; the caller commits after each.
+-- So a pause holds no snapshot for longer, and ends with the run.
+CREATE FUNCTION run_pause(w run_worker) RETURNS run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	left_over double precision := extract(epoch FROM w.until - clock_timestamp());
+BEGIN
+	PERFORM pg_sleep(greatest(least(left_over, 0.2), 0));
+	IF clock_timestamp() >= w.until OR clock_timestamp() >= w.deadline OR run_over(w.run) THEN
+		w.act := 'claim';
+	END IF;
+	RETURN w;
+END
+$$;
+
+-- Notes why a run pauses, which the views show, or with NULL that it does not.
+CREATE FUNCTION run_say_paused(w run_worker, reason text) RETURNS run_worker
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	head run_head;
+BEGIN
+	IF w.paused IS DISTINCT FROM reason THEN
+		PERFORM run_lock_to_write(w.run);
+		head := run_head_of(w.run);
+		head.paused := reason;
+		PERFORM iblt_run_put(head);
+		PERFORM progress(w.progress,
+			format('run %s %s', w.run, coalesce('pauses: ' || reason, 'goes on')));
+		w.paused := reason;
+	END IF;
+	RETURN w;
+END
+$$;
