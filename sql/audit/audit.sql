@@ -27,20 +27,28 @@ $$;
 -- The mappings of columns of some tables: an object from their names to objects with the arguments
 -- of iblt_compare.
 CREATE FUNCTION audit_mappings(mappings jsonb) RETURNS jsonb
-	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
+DECLARE
+	twice boolean;
 BEGIN
 	IF jsonb_path_exists(mappings, 'strict $ ? (@.type() != "object")')
 			OR jsonb_path_exists(mappings, '$.* ? (@.type() != "object")')
 			OR jsonb_path_exists(mappings, '$.*.keyvalue() ? (@.key != "peer_columns"
 				&& @.key != "expressions" && @.key != "peer_expressions")') THEN
-		PERFORM refuse_argument('mappings must be a JSON object of tables',
+		PERFORM refuse_early('mappings must be a JSON object of tables',
 			'Write it as ''{"shop.items": {"peer_columns": {"price": "unit_price"}, '
 			'"expressions": {"price": "round(price, 2)"}}}''. '
 			'peer_expressions may be there, too.');
 	END IF;
-	IF (SELECT count(DISTINCT parse_ident(key)) < count(*) FROM jsonb_each(mappings)) THEN
-		PERFORM refuse_argument('mappings names a table twice', NULL);
+	BEGIN
+		twice := (SELECT count(DISTINCT parse_ident(key)) < count(*) FROM jsonb_each(mappings));
+	EXCEPTION WHEN invalid_parameter_value THEN
+		PERFORM refuse_early('mappings must name tables: ' || SQLERRM,
+			'Write a table as ''shop.items'', and ''shop."Items"'' if it must be quoted.');
+	END;
+	IF twice THEN
+		PERFORM refuse_early('mappings names a table twice', NULL);
 	END IF;
 	RETURN (SELECT jsonb_object_agg((SELECT string_agg(quote_ident(part), '.')
 				FROM unnest(parse_ident(key)) AS part), jsonb_build_object(
@@ -70,7 +78,7 @@ $$;
 -- The other arguments of an audit.
 CREATE FUNCTION audit_make_options(compare options, trust_filters boolean, mappings jsonb)
 RETURNS audit_options
-	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 	SET search_path = iblt_internal, pg_catalog, pg_temp
 AS $$
 BEGIN

@@ -47,7 +47,7 @@ END
 $$;
 
 -- A checksum of a table's rows, and their number; NULL if the table was altered.
--- Relies on: read_heap, in one snapshot behind its lock.
+-- Relies on: read_heap, in one snapshot under its lock.
 CREATE FUNCTION audit_checksum(described jsonb, options options,
 	OUT checksum text, OUT rows bigint) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

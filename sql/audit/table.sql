@@ -51,6 +51,7 @@ CREATE FUNCTION audit_compare_options(item audit_item, options audit_options) RE
 AS $$
 DECLARE
 	compare options := options.compare;
+	publisher jsonb;	-- its mapping
 BEGIN
 	compare.relation_name := audit_name(item);
 	compare.label := 'iblt_audit ' || compare.relation_name;
@@ -60,10 +61,13 @@ BEGIN
 	compare.mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'here'], 'null');
 	compare.peer_mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'there'],
 		'null');
-	-- a publisher there names its own columns
-	IF item.subscriber = 'here' AND compare.peer_mapping IS NOT NULL THEN
-		compare.exclude := ARRAY(SELECT mapped_name(compare.peer_mapping, own)
-			FROM unnest(item.exclude) AS own);
+	-- a publisher names its own columns, and may have expressions in their place
+	publisher := CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
+		WHEN 'there' THEN compare.mapping END;
+	IF publisher IS NOT NULL THEN
+		compare.exclude := ARRAY(SELECT name FROM unnest(item.exclude) AS own,
+			LATERAL mapped_name(publisher, own) AS name
+			WHERE NOT coalesce(publisher -> 'expressions' ? name, false));
 	END IF;
 	-- of published columns, audit_check_columns says more
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'

@@ -88,7 +88,7 @@ $$;
 -- not count: PostgreSQL does not compare the row itself with the key.  Lines come in the order
 -- of the keys, and an ORDER BY in the aggregates would sort them once more.  "lock" locks the
 -- rows, one key after the other, and gives them as they are then.
--- Relies on: an index that check_index checks, in one snapshot behind its lock.
+-- Relies on: an index that check_index checks, in one snapshot under its lock.
 CREATE FUNCTION lookup_by_key_sql(plan plan, s side, f finder, lock boolean DEFAULT false)
 RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -174,7 +174,7 @@ $$;
 -- place of those of rows_sql.
 -- A line for each key that has rows.  Equal rows are counted, and the checksums of all rows of a
 -- key are hashed in order.
--- Relies on: read_heap, or a slice, in one snapshot behind its lock.
+-- Relies on: read_heap, or a slice, in one snapshot under its lock.
 CREATE FUNCTION lookup_by_hash_sql(plan plan, s side, f finder, rows text DEFAULT NULL) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$

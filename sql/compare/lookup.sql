@@ -36,7 +36,7 @@ BEGIN
 END
 $$;
 
--- The rows of keys that an index finds on both sides, behind locks on those of one side.
+-- The rows of keys that an index finds on both sides, under locks on those of one side.
 -- That side comes first, because it may have to wait for a lock.
 CREATE FUNCTION find_locked(plan plan, keys text[], locked text) RETURNS found_rows[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE

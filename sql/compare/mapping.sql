@@ -17,7 +17,7 @@ BEGIN
 	IF jsonb_typeof(columns) <> 'object' OR jsonb_typeof(expressions) <> 'object'
 			OR jsonb_path_exists(jsonb_build_array(columns, expressions),
 				'$[*].keyvalue() ? (@.value.type() != "string")') THEN
-		PERFORM refuse_argument('peer_columns and expressions must be JSON objects of texts',
+		PERFORM refuse_early('peer_columns and expressions must be JSON objects of texts',
 			'Write them as ''{"price": "unit_price"}''.');
 	END IF;
 	RETURN jsonb_build_object('columns', columns, 'expressions', expressions);

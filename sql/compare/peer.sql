@@ -42,21 +42,25 @@ CREATE TYPE failure AS (
 CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- Raises an error of an argument that a driver reads before it has a handler.
+-- Raises an error before a driver has a handler, of an argument unless another state is given.
 -- The log does not show the statement, as another argument may be a connection string.
-CREATE FUNCTION refuse_argument(message text, hint text) RETURNS void
+CREATE FUNCTION refuse_early(message text, hint text, state text DEFAULT '22023') RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$
 DECLARE
 	e failure;
 BEGIN
-	e.state := '22023';
+	e.state := state;
 	e.message := message;
 	e.hint := hint;
 	e.secret := true;
 	PERFORM iblt_raise(e, true);
 END
 $$;
+
+-- An error in a transaction block, for procedures that commit.
+CREATE FUNCTION iblt_require_no_block(what text) RETURNS void
+	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 
 -- Makes the log and pg_stat_activity show a label in place of this message, which may hold
 -- rows.
@@ -128,9 +132,10 @@ CREATE FUNCTION peers_secret(peers text[]) RETURNS boolean
 AS $$
 DECLARE
 	secret boolean := num_nonnulls(VARIADIC peers) = 0;
+	peer text;
 BEGIN
-	FOR n IN 1 .. coalesce(cardinality(peers), 0) LOOP
-		secret := secret OR coalesce(iblt_peer_is_string(peers[n]), false);
+	FOREACH peer IN ARRAY coalesce(peers, '{}') LOOP	-- whatever its dimensions and bounds are
+		secret := secret OR coalesce(iblt_peer_is_string(peer), false);
 	END LOOP;
 	RETURN secret;
 END

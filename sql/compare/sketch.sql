@@ -23,7 +23,7 @@ CREATE FUNCTION iblt_compare_join(s iblt, a bytea, b bytea) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 -- The sketch of a side and the fingerprint, as the rest of a SELECT.
--- Relies on: read_heap, or a slice, in one snapshot behind its lock.
+-- Relies on: read_heap, or a slice, in one snapshot under its lock.
 CREATE FUNCTION sketch_sql(plan plan, s side, capacity integer) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$

@@ -95,6 +95,7 @@ AS $$
 DECLARE
 	generation pg_catalog.int8;
 BEGIN
+	PERFORM iblt_internal.iblt_require_no_block('iblt_track');
 	generation := iblt_internal.track_step('start', relation, NULL, key_columns, columns, capacity,
 		peer, peer_relation);
 	COMMIT;
@@ -110,6 +111,7 @@ AS $$
 DECLARE
 	generation pg_catalog.int8;
 BEGIN
+	PERFORM iblt_internal.iblt_require_no_block('iblt_live_rebuild');
 	generation := iblt_internal.track_step('restart', relation);
 	COMMIT;
 	generation := iblt_internal.track_step('scan', relation, generation);
@@ -173,7 +175,7 @@ BEGIN
 	PERFORM @extschema@.iblt_live(relation);
 	equal := live_is_right(relation, iblt_track_options(relation));
 	IF NOT pg_is_in_recovery() THEN
-		PERFORM iblt_live_verified(relation, equal, begun);
+		PERFORM iblt_live_note_scan(relation, equal, begun);
 	END IF;
 	RETURN equal;
 END

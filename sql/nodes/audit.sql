@@ -261,7 +261,7 @@ BEGIN
 		options := nodes_options(options, 'iblt_audit_nodes');
 		conns := nodes_conns(nodes, true);
 		names := nodes_names(nodes, conns);
-		PERFORM nodes_check(names, array_ndims(nodes), without), nodes_title(names, conns);
+		PERFORM nodes_check(names, nodes_dimensions(nodes), without), nodes_title(names, conns);
 		IF num_nonnulls(tables, schema) <> 1 THEN
 			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
 				MESSAGE = 'exactly one of tables and schema must be given';

@@ -29,6 +29,15 @@ BEGIN
 END
 $$;
 
+-- How many dimensions a list of nodes has that begins with number 1; NULL for another list.
+CREATE FUNCTION nodes_dimensions(nodes text[]) RETURNS integer
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE array_lower(nodes, 1) WHEN 1 THEN array_ndims(nodes) END;
+END
+$$;
+
 -- An error for a list of nodes, with these names, that cannot be compared.
 CREATE FUNCTION nodes_check(names text[], dimensions integer, without text) RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE

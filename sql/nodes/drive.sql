@@ -21,6 +21,7 @@ DECLARE
 	told record;
 	again record;
 	attempt integer := 1;
+	secret boolean := peers_secret(nodes);	-- also of those that will be left out
 	e failure;
 BEGIN
 	LOOP
@@ -34,7 +35,7 @@ BEGIN
 					PERFORM repair_check_options(asked);
 				END IF;
 				names := nodes_names(nodes, conns);
-				PERFORM nodes_check(names, array_ndims(nodes), without);
+				PERFORM nodes_check(names, nodes_dimensions(nodes), without);
 			END IF;
 			PERFORM nodes_check_source(names, source);	-- it may be left out
 			conns := nodes_connect(nodes, names, conns, options.timeout, lent);
@@ -62,7 +63,7 @@ BEGIN
 			PERFORM nodes_close(conns);
 			again := nodes_again(without, e, attempt, nodes, names, options);
 			IF again.attempt IS NULL THEN
-				e := peer_fail(NULL, peers_secret(nodes), e);
+				e := peer_fail(NULL, secret, e);
 				PERFORM iblt_raise(e, true);
 				RAISE;
 			ELSIF again.failed IS NOT NULL THEN

@@ -1,7 +1,7 @@
 -- The rows of nodes ------------------------------------------------------------------------
 --
 -- The rows of the keys are looked up on all nodes at the same time.  Nodes with equal rows
--- agree, and so do nodes without a row.
+-- agree, and so do nodes without a row: nodes_verdict says which is the majority.
 
 -- The rows of keys on each node; an error if a relation was altered.
 CREATE FUNCTION nodes_rows(nodes node_set, keys text[]) RETURNS found_rows[]

@@ -111,7 +111,7 @@ $$;
 
 -- A query for the fingerprint, the number of rows, the sum of hashes in each bucket, and
 -- milliseconds, as four words.
--- Relies on: read_heap, or a slice, in one snapshot behind its lock.
+-- Relies on: read_heap, or a slice, in one snapshot under its lock.
 CREATE FUNCTION plain_sums_sql(plan plan, s side) RETURNS text
 	LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$
@@ -141,7 +141,7 @@ $$;
 -- hashes, or are in these buckets, each an array of texts.
 -- A cast to text would lose the blanks of a character(n); format uses the type's output.
 -- Citus does not plan a fingerprint beside an aggregate, but a subquery with OFFSET on its own.
--- Relies on: read_heap, or a slice, in one snapshot behind its lock.
+-- Relies on: read_heap, or a slice, in one snapshot under its lock.
 CREATE FUNCTION plain_rows_sql(plan plan, s side, keys text[], in_buckets boolean) RETURNS text
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$

@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
@@ -20,6 +21,7 @@
 #endif
 
 PG_FUNCTION_INFO_V1(iblt_raise);
+PG_FUNCTION_INFO_V1(iblt_require_no_block);
 PG_FUNCTION_INFO_V1(iblt_peer_show);
 
 /* The columns of the type failure. */
@@ -105,6 +107,24 @@ iblt_raise(PG_FUNCTION_ARGS)
 			 hint == NULL ? 0 : errhint("%s", hint),
 			 failure_names(failure),
 			 errhidestmt(secret), errhidecontext(secret)));
+}
+
+/*
+ * iblt_require_no_block(what) -> void: ERROR in a transaction block, where a
+ * procedure cannot commit.  PostgreSQL's own error would show the statement,
+ * which may contain a connection string.
+ */
+Datum
+iblt_require_no_block(PG_FUNCTION_ARGS)
+{
+	if (IsTransactionBlock())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("%s cannot run inside a transaction block",
+						text_to_cstring(PG_GETARG_TEXT_PP(0))),
+				 errhint("Call it outside of BEGIN and COMMIT, with autocommit."),
+				 errhidestmt(true), errhidecontext(true)));
+	PG_RETURN_VOID();
 }
 
 /*

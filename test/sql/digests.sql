@@ -294,17 +294,17 @@ DROP FOREIGN DATA WRAPPER tracking_wrapper CASCADE;
 -- (the first merges what a worker has not merged yet)
 SELECT iblt_live_merge('tracking_levels') IS NOT NULL AS merged;
 BEGIN;
-SELECT pg_stat_get_xact_tuples_inserted('iblt_internal.digest'::regclass) AS before \gset
-SELECT iblt_live_merge('tracking_levels'), pg_stat_get_xact_tuples_inserted('iblt_internal.digest'::regclass) - :before AS written;
+SELECT pg_stat_get_xact_tuples_inserted('iblt_internal.base'::regclass) AS before \gset
+SELECT iblt_live_merge('tracking_levels'), pg_stat_get_xact_tuples_inserted('iblt_internal.base'::regclass) - :before AS written;
 -- but it takes the note of a scan
 SELECT iblt_live_verify('tracking_levels');
-SELECT iblt_live_merge('tracking_levels'), pg_stat_get_xact_tuples_inserted('iblt_internal.digest'::regclass) - :before AS written;
+SELECT iblt_live_merge('tracking_levels'), pg_stat_get_xact_tuples_inserted('iblt_internal.base'::regclass) - :before AS written;
 COMMIT;
 
 -- stores that are not ours any more
 BEGIN;
 SET LOCAL allow_system_table_mods = on;
-UPDATE pg_class SET relkind = 'r', relhasrules = false WHERE oid = 'iblt_internal.digest'::regclass;
+UPDATE pg_class SET relkind = 'r', relhasrules = false WHERE oid = 'iblt_internal.base'::regclass;
 SELECT state, reason FROM iblt_live_status() WHERE relation = 'tracking_levels'::regclass;
 UPDATE pg_class SET relkind = 'r', relhasrules = false WHERE oid = 'iblt_internal.tracked'::regclass;
 SELECT state, reason FROM iblt_live_status() WHERE relation = 'tracking_levels'::regclass;

@@ -115,7 +115,7 @@ DROP TYPE steps.words;
 -- and some functions depend on its bytes, which the encoding decides
 SELECT condition, iblt_internal.describe('mine', condition) -> 'collations' = jsonb_build_array('encoding ' || getdatabaseencoding()) AS encoding
 FROM unnest(ARRAY['md5(v) = ''8''', 'octet_length(v) = 1', 'v::bytea IS NULL', 'length(v) = 1']) AS condition;
--- rows are looked up behind locks on those of one side, and the answers stay in their places
+-- rows are looked up under locks on those of one side, and the answers stay in their places
 BEGIN;
 SELECT locked, ARRAY(SELECT c IS NOT NULL FROM unnest(f[1].checksum) AS c) AS here, ARRAY(SELECT c IS NOT NULL FROM unnest(f[2].checksum) AS c) AS there
 FROM unnest('{there,here}'::text[]) AS locked, LATERAL (SELECT iblt_internal.find_locked(plan_of('mine', 'theirs'), CASE locked WHEN 'here' THEN '{1,3,4}'::text[] ELSE '{1,4}' END, locked)) AS x(f);

@@ -298,7 +298,7 @@ sub rows_of { my ($node, $name) = @_; return $node->safe_psql('postgres', "SELEC
 
 foreach my $direction (qw(pull push))
 {
-	# a target is looked up behind its lock
+	# a target is looked up under its lock
 	foreach my $window (@windows, $direction eq 'pull' ? [ 'before the lookup', $there, hold => lookup(1) ] : (), [ 'before the target is locked', $there, hold => [ 'sent', $direction eq 'push' ? 'repair_lock_tables' : 'pg_advisory_xact_lock' ] ])
 	{
 		my ($when, @at) = @$window;

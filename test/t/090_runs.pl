@@ -118,7 +118,8 @@ $there->safe_psql('postgres', 'ALTER TABLE odd.typed ALTER v TYPE bigint; UPDATE
 	like($error->("$peer, schema => 'odd', slice_ms => 0"), qr/22023.*slice_ms/, 'slice_ms');
 	like($error->("$peer, schema => 'odd', max_load => 2"), qr/22023.*max_load/, 'max_load');
 	like($error->("$peer, schema => 'odd', max_lag => 'much'"), qr/22023.*max_lag/, 'max_lag');
-	like(failure("BEGIN; CALL iblt_audit_run($peer, schema => 'odd')"), qr/2D000.*invalid transaction termination/, 'in a transaction block');
+	like(failure("BEGIN; CALL iblt_audit_run($peer, schema => 'odd')"), qr/25001: iblt_audit_run cannot run inside a transaction block/, 'in a transaction block');
+	like(failure("CREATE FUNCTION pg_temp.caller() RETURNS void LANGUAGE plpgsql AS \$\$BEGIN CALL iblt_audit_resume(987654, $peer); END\$\$; SELECT pg_temp.caller()"), qr/2D000.*invalid transaction termination/, 'or in a function');
 	like(failure("CALL iblt_audit_resume(987654)"), qr/42704.*there is no run 987654/, 'no such run');
 	# also an error that iblt does not raise, since the connection string may hold a password
 	$here->safe_psql('postgres', 'ALTER FUNCTION iblt_internal.run_lag_limit(text) RENAME TO nobody_knows');

@@ -265,7 +265,7 @@ foreach my $round ([ 'pull', '' ], [ 'push', '' ], [ 'pull', ", winner => 'newes
 	both('ALTER DATABASE postgres RESET enable_seqscan');
 	both('DELETE FROM weak WHERE v = 777; REINDEX TABLE weak');
 }
-# The newer row is chosen behind a lock on the row of the target.
+# The newer row is chosen under a lock on the row of the target.
 {
 	both('TRUNCATE weak; INSERT INTO weak VALUES (5, 5)');
 	$here->safe_psql('postgres', 'UPDATE weak SET v = 0');

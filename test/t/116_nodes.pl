@@ -646,13 +646,30 @@ foreach (
 	[ "iblt_audit_nodes($two, schema => 'shop', seed => 1, live => 'x')", 'live must be' ], [ "iblt_repair_nodes('shop.t', $two, source => 'x')", 'source "x" is not one of the nodes' ],
 	[ "iblt_repair_nodes('shop.t', $two, updates => NULL)", 'updates, cascade' ], [ "iblt_compare('shop.t', $peer, peer_columns => '[]')", 'peer_columns and expressions must be' ],
 	[ "iblt_repair('shop.t', $peer, direction => 'pull', peer_columns => '[]')", 'peer_columns and expressions must be' ], [ "iblt_audit($peer, schema => 'shop', mappings => '[]')", 'mappings must be' ],
-	[ "iblt_audit($peer, schema => 'shop', mappings => '{\"shop.t\": {}, \"shop.T\": {}}')", 'mappings names a table twice' ])
+	[ "iblt_audit($peer, schema => 'shop', mappings => '{\"shop.t\": {}, \"shop.T\": {}}')", 'mappings names a table twice' ],
+	[ "iblt_audit($peer, schema => 'shop', mappings => '{\"shop.my t\": {}}')", 'mappings must name tables: string is not a valid identifier: "shop.my t"' ],
+	[ "iblt_compare_nodes('shop.t', ARRAY[$two])", 'nodes must be a list' ], [ "iblt_audit_nodes(ARRAY[$two], schema => 'shop')", 'nodes must be a list' ],
+	# "here" and n2, if the first one was not looked at
+	[ "iblt_compare_nodes('shop.t', '[0:1]={n1,n2}')", 'nodes must be a list' ],
+	# an error after the node with the string was left out
+	[ "iblt_compare_nodes('shop.t', ARRAY[NULL, 'n1', ${\ literal($string =~ s/port=\d+/port=1/r)}], without => 'skip', recheck => 0, columns => '{nothing}')", '.*nothing' ])
 {
 	(undef, undef, my $wrong) = $servers[0]->psql('postgres', "SELECT * FROM $_->[0]");
 	like($wrong, qr/ERROR:  $_->[1]/, $_->[0] =~ s/\Q$peer\E/.../r);
 	$err .= $wrong;
 }
-unlike($err . slurp_file($servers[0]->logfile), qr/secret_of_mine/, 'shows no connection string, nor does the log');
+foreach my $call ("iblt_audit_run($peer, schema => 'shop')", "iblt_audit_resume(1, $peer)", "iblt_track('shop.t', $peer)", "iblt_track_all($peer, schema => 'shop')")
+{
+	(undef, undef, my $wrong) = $servers[0]->psql('postgres', "BEGIN; CALL $call");
+	like($wrong, qr/ERROR:  iblt_\w+ cannot run inside a transaction block/, 'in a transaction block: ' . $call =~ s/\Q$peer\E/.../r);
+	$err .= $wrong;
+}
+# an error when the rows of a repair are shown
+sql('here', 'ALTER FUNCTION iblt_internal.repair_shown_sql(iblt_internal.repair_plan) RENAME TO nobody_knows');
+(undef, undef, my $late) = $servers[0]->psql('postgres', "SELECT * FROM iblt_repair('shop.t', $peer, direction => 'pull', recheck => 0)");
+like($late, qr/ERROR:  function repair_shown_sql\(repair_plan\) does not exist/, 'an error after a repair');
+sql('here', 'ALTER FUNCTION iblt_internal.nobody_knows(iblt_internal.repair_plan) RENAME TO repair_shown_sql');
+unlike($err . $late . slurp_file($servers[0]->logfile), qr/secret_of_mine/, 'shows no connection string, nor does the log');
 nothing_left('at the end', @servers);
 
 done_testing();
