@@ -24,12 +24,13 @@ AS $$
 		ELSE false END
 $$;
 
--- The rows of keys of one action on both sides, those of the target locked, with the texts that
--- its statement takes.
--- The target is read first, because it may have to wait for a lock.
+-- The rows of keys of one action on target and source, those of the target locked, with the texts
+-- that its statement takes.
+-- The target is read first, because it may have to wait for a lock.  The rows are many, so they
+-- are not copied to what is here and there.
 -- Relies on: what lookups rely on, under its locks.
 CREATE FUNCTION repair_find_rows(plan repair_plan, keys text[], action text,
-	OUT here found_rows, OUT there found_rows) RETURNS record
+	OUT target found_rows, OUT source found_rows) RETURNS record
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
@@ -37,26 +38,21 @@ DECLARE
 	how reading := reading_of(compared, keys, true);
 	s side := repair_target(plan);
 	f finder := finder(compared, s);
-	target_side text := (plan.asked).target_side;
 	found found_rows[];
-	of_target found_rows;
-	of_source found_rows;
 BEGIN
 	compared.content := CASE action WHEN 'update' THEN 'lists' WHEN 'delete' THEN 'key lists'
 		ELSE 'none' END;
 	found := find_rows(ARRAY[s.place], ARRAY[lookup_by_key_sql(compared, s, f,
 		repair_locks(plan.asked, action))], how);
-	of_target := found[1];
-	PERFORM require_side_described(s, of_target.fingerprint),
-		require_unique(f, of_target.checksum, keys, s.side);
+	target := found[1];
+	PERFORM require_side_described(s, target.fingerprint),
+		require_unique(f, target.checksum, keys, s.side);
 	s := repair_source(plan);
 	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
 	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup], how);
-	of_source := found[1];
-	PERFORM require_side_described(s, of_source.fingerprint),
-		require_unique(f, of_source.checksum, keys, s.side);
-	here := CASE target_side WHEN 'here' THEN of_target ELSE of_source END;
-	there := CASE target_side WHEN 'here' THEN of_source ELSE of_target END;
+	source := found[1];
+	PERFORM require_side_described(s, source.fingerprint),
+		require_unique(f, source.checksum, keys, s.side);
 END
 $$;
 
@@ -99,12 +95,12 @@ AS $$
 DECLARE
 	target_side text := (plan.asked).target_side;
 	x record := repair_find_rows(plan, keys, action);
-	here bigint[] := (x.here).checksum;
-	there bigint[] := (x.there).checksum;
-	source_lists text[] := repair_source_of(target_side, (x.here).columns, (x.there).columns);
-	target_lists text[] := repair_target_of(target_side, (x.here).columns, (x.there).columns);
-	long boolean := action <> 'insert' AND target_lists IS NULL
-		OR action <> 'delete' AND source_lists IS NULL;
+	here bigint[] := CASE target_side WHEN 'here' THEN (x.target).checksum
+		ELSE (x.source).checksum END;
+	there bigint[] := CASE target_side WHEN 'here' THEN (x.source).checksum
+		ELSE (x.target).checksum END;
+	long boolean := action <> 'insert' AND (x.target).columns IS NULL
+		OR action <> 'delete' AND (x.source).columns IS NULL;
 	problems boolean;
 	places integer[];
 	equal text[];
@@ -115,7 +111,7 @@ BEGIN
 		FROM repair_long_steps(plan, keys, action) AS s;
 	ELSE
 		EXECUTE repair_listed_sql(plan, action) INTO steps, problems
-			USING keys, here, there, source_lists, target_lists;
+			USING keys, here, there, (x.source).columns, (x.target).columns;
 	END IF;
 	places := iblt_compare_changed((plan.compared).seed, weights, here, there);
 	doubtful := '{}';
