@@ -321,12 +321,12 @@ BEGIN
 		END IF;
 		results := to_jsonb(audit_rows(conns, peers, target, options));
 		PERFORM set_config('iblt.audit_stats', results::text, false);
+		RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, results);
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;
-	RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_line, results);
 END
 $$;
 COMMENT ON FUNCTION iblt_audit IS

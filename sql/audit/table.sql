@@ -3,7 +3,8 @@
 -- Checks of its plan
 
 -- An error for published columns that the subscriber lacks: replication stops at one.
-CREATE FUNCTION audit_check_columns(plan plan, subscriber text) RETURNS void
+CREATE FUNCTION audit_check_columns(plan plan, subscriber text,
+	unpublished text[] DEFAULT '{}') RETURNS void
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
@@ -11,7 +12,8 @@ DECLARE
 		(CASE subscriber WHEN 'here' THEN plan.here ELSE plan.there END).columns);
 BEGIN
 	PERFORM require_none(
-		ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x WHERE x <> ALL (names)),
+		ARRAY(SELECT x FROM unnest(plan.columns_left_out) AS x
+			WHERE x <> ALL (names || unpublished)),
 		CASE subscriber WHEN 'here' THEN 'published columns are not here: %s'
 			ELSE 'published columns are not on the peer: %s' END,
 		'Add them to the subscriber. Logical replication needs them there.');
@@ -45,30 +47,44 @@ BEGIN
 END
 $$;
 
+-- The mapping of the publisher of a table.
+CREATE FUNCTION audit_publisher(item audit_item, compare options) RETURNS jsonb
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
+		WHEN 'there' THEN compare.mapping END;
+END
+$$;
+
+-- The columns that are not published, by the names that the plan has for them.
+CREATE FUNCTION audit_unpublished(item audit_item, compare options) RETURNS text[]
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	mapping jsonb := audit_publisher(item, compare);
+BEGIN
+	RETURN ARRAY(SELECT mapped_name(mapping, own) FROM unnest(item.exclude) AS own);
+END
+$$;
+
 -- What is asked of the comparison of one table, whose scope is known.
 CREATE FUNCTION audit_compare_options(item audit_item, options audit_options) RETURNS options
 	LANGUAGE plpgsql VOLATILE PARALLEL SAFE
 AS $$
 DECLARE
 	compare options := options.compare;
-	publisher jsonb;	-- its mapping
 BEGIN
 	compare.relation_name := audit_name(item);
 	compare.label := 'iblt_audit ' || compare.relation_name;
-	compare.exclude := item.exclude;
 	compare.condition := item.condition;
 	compare.peer_condition := item.peer_condition;
 	compare.mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'here'], 'null');
 	compare.peer_mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'there'],
 		'null');
-	-- a publisher names its own columns, and may have expressions in their place
-	publisher := CASE item.subscriber WHEN 'here' THEN compare.peer_mapping
-		WHEN 'there' THEN compare.mapping END;
-	IF publisher IS NOT NULL THEN
-		compare.exclude := ARRAY(SELECT name FROM unnest(item.exclude) AS own,
-			LATERAL mapped_name(publisher, own) AS name
-			WHERE NOT coalesce(publisher -> 'expressions' ? name, false));
-	END IF;
+	-- a publisher may have expressions in their place
+	compare.exclude := ARRAY(SELECT name FROM unnest(audit_unpublished(item, compare)) AS name
+		WHERE NOT coalesce(audit_publisher(item, compare) -> 'expressions' ? name, false));
 	-- of published columns, audit_check_columns says more
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'
 		WHEN item.subscriber IS NOT NULL THEN 'later' ELSE 'error' END;
@@ -91,7 +107,7 @@ BEGIN
 		PERFORM audit_check_foreign(plan);
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
-		PERFORM audit_check_columns(plan, item.subscriber);
+		PERFORM audit_check_columns(plan, item.subscriber, audit_unpublished(item, compare));
 	END IF;
 	IF compare.extra_columns = 'later' THEN
 		compare.extra_columns := 'error';

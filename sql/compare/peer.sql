@@ -42,15 +42,15 @@ CREATE TYPE failure AS (
 CREATE FUNCTION iblt_raise(e failure, private boolean DEFAULT false) RETURNS failure
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
--- Raises an error before a driver has a handler, of an argument unless another state is given.
+-- Raises an error of an argument before a driver has a handler.
 -- The log does not show the statement, as another argument may be a connection string.
-CREATE FUNCTION refuse_early(message text, hint text, state text DEFAULT '22023') RETURNS void
+CREATE FUNCTION refuse_early(message text, hint text) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
 AS $$
 DECLARE
 	e failure;
 BEGIN
-	e.state := state;
+	e.state := '22023';
 	e.message := message;
 	e.hint := hint;
 	e.secret := true;
@@ -58,7 +58,7 @@ BEGIN
 END
 $$;
 
--- An error in a transaction block, for procedures that commit.
+-- An error in a transaction block or a function, for procedures that commit.
 CREATE FUNCTION iblt_require_no_block(what text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 

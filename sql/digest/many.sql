@@ -195,9 +195,7 @@ DECLARE
 	item iblt_internal.audit_item;
 	work iblt_internal.track_work;
 BEGIN
-	-- an error also in a function, before anything is begun
 	PERFORM iblt_internal.iblt_require_no_block('iblt_track_all');
-	COMMIT;
 	target := iblt_internal.audit_make_target(tables, schema, publication, subscription);
 	found := iblt_internal.track_list(peer, target, schema);
 	FOREACH item IN ARRAY found.items LOOP

@@ -271,13 +271,13 @@ BEGIN
 				HINT = 'Use isolation level READ COMMITTED, or recheck => 0.';
 		END IF;
 		results := nodes_audit_rows(nodes, names, conns, tables, schema, options, without);
+		RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		@take_failure@;
 		PERFORM nodes_close(conns);
 		e := iblt_raise(peer_fail(NULL, peers_secret(nodes), e));
 		RAISE;
 	END;
-	RETURN QUERY SELECT r.* FROM unnest(results) AS r;
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_nodes IS

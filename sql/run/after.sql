@@ -105,9 +105,11 @@ BEGIN
 		w := run_open(w, run);
 		PERFORM run_lock_to_write(run);
 		FOR t IN SELECT x.* FROM iblt_run_rows(NULL::run_table, w.run)
-				AS x WHERE x.kept > 0 AND x.shape IS NOT NULL ORDER BY x.table_number LOOP
+				AS x WHERE x.kept > 0 ORDER BY x.table_number LOOP
 			old := t.missing + t.extra + t.changed;
-			t := run_recheck_table(w, t);
+			IF t.shape IS NOT NULL THEN		-- otherwise it is to begin again
+				t := run_recheck_table(w, t);
+			END IF;
 			RETURN QUERY SELECT t.relation, old, t.missing + t.extra + t.changed, t.status;
 		END LOOP;
 		PERFORM peers_close(w.conns);

@@ -230,7 +230,7 @@ BEGIN
 		-- hidden rows from the slices before
 		problem := CASE t.sqlstate WHEN 'IB009' THEN 'written to'
 			WHEN 'XX002' THEN 'read by a damaged index' END;
-		IF problem IS NOT NULL THEN
+		IF problem IS NOT NULL AND t.shape IS NOT NULL THEN
 			t.shape := NULL;
 			PERFORM progress(shown,
 				format('run %s: %s was %s, it starts again', run, t.relation, problem));

@@ -177,7 +177,7 @@ DECLARE
 BEGIN
 	PERFORM run_lock_to_write(s.run);
 	t := run_table_of(s.run, s.table_number);
-	IF t.status IS NOT NULL OR t.generation <> s.generation THEN
+	IF t.status IS NOT NULL OR t.shape IS NULL OR t.generation <> s.generation THEN
 		RETURN;
 	END IF;
 	SELECT x.* INTO kept

@@ -147,7 +147,9 @@ CREATE FUNCTION run_start_table(w run_worker, t run_table, seen run_seen) RETURN
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	PERFORM run_clear(t.run, t.table_number);
+	IF t.generation > 0 THEN
+		PERFORM run_clear(t.run, t.table_number);
+	END IF;
 	IF t.shape IS NOT NULL THEN
 		PERFORM progress(w.progress,
 			format('run %s: %s was %s, it starts again', t.run, t.relation,

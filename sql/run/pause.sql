@@ -1,6 +1,7 @@
 -- Pauses of a run ------------------------------------------------------------------------
 --
--- max_lag pauses a run before a slice (run_claim), max_load and max_rate behind one (run_store).
+-- max_lag pauses a run before a slice (run_claim), max_load and max_rate after one (run_store) or
+-- after small tables (run_claim).
 
 -- Why and how long
 

@@ -8,7 +8,7 @@
 -- left by a session that died, or cuts the next one (slice.sql and its neighbours).
 -- work.sql: run_work compares the slice and stores what it found in one transaction.  What is
 -- special to slice_by => 'blocks' is in blocks.sql.
--- run_pause (claim.sql) waits for a moment, where one of these asks for a pause.
+-- run_pause (pause.sql) waits for a moment, where one of these asks for a pause.
 --
 -- claim.sql and work.sql end with their step, so read them from the end.
 --
@@ -100,9 +100,7 @@ DECLARE
 	audit iblt_internal.audit_options;
 	w iblt_internal.run_worker;
 BEGIN
-	-- an error also in a function, before anything is begun
 	PERFORM iblt_internal.iblt_require_no_block('iblt_audit_run');
-	COMMIT;
 	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'begin', max_time);
 	w.target := iblt_internal.audit_make_target(tables, schema, publication, subscription,
 		peer_schema, here_tables);
@@ -134,7 +132,6 @@ DECLARE
 	w iblt_internal.run_worker;
 BEGIN
 	PERFORM iblt_internal.iblt_require_no_block('iblt_audit_resume');
-	COMMIT;
 	w := iblt_internal.run_worker_of(here_peer, peer, progress, 'resume', max_time);
 	w.run := run;
 	w.options := @arguments run_options@;

@@ -39,7 +39,7 @@ CREATE MATERIALIZED VIEW run_table USING heap AS
 		NULL::boolean AS whole,			-- one slice
 		NULL::jsonb AS moments,			-- NULL by key; by blocks, of both sides, and a capacity
 		NULL::bigint AS generation,		-- how often it has begun
-		NULL::text AS shape,			-- run_see, NULL if it is to begin
+		NULL::text AS shape,			-- run_see, NULL before it begins
 		NULL::text AS key_fingerprint,	-- of what ids of differences are made of
 		NULL::text[] AS frontier,		-- up to where slices are cut, as hi of a slice
 		NULL::boolean AS at_end,		-- there are no more to cut

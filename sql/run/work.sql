@@ -168,7 +168,7 @@ DECLARE
 BEGIN
 	PERFORM run_lock_to_write(w.run);
 	t := run_table_of(w.run, w.table_number);
-	IF t.status IS NOT NULL OR t.generation IS DISTINCT FROM s.generation THEN
+	IF t.status IS NOT NULL OR t.shape IS NULL OR t.generation IS DISTINCT FROM s.generation THEN
 		RETURN w;
 	END IF;
 	t.kept := run_keep(t, compared, (w.options).most_kept);

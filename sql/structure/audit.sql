@@ -111,14 +111,14 @@ BEGIN
 	BEGIN
 		answer := structure_of(conns, peers, schema, peer_schema, rights);
 		PERFORM peers_close(conns);
+		RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
+			ORDER BY array_position('{danger,unknown,change}', d.severity), d.kind COLLATE "C",
+				d.object COLLATE "C", d.property COLLATE "C";
 	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 		@take_failure@;
 		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 		RAISE;
 	END;
-	RETURN QUERY SELECT d.* FROM structure_differences(answer) AS d
-		ORDER BY array_position('{danger,unknown,change}', d.severity), d.kind COLLATE "C",
-			d.object COLLATE "C", d.property COLLATE "C";
 END
 $$;
 COMMENT ON FUNCTION iblt_audit_structure IS

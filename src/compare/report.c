@@ -11,6 +11,7 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "executor/executor.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "pgstat.h"
@@ -110,19 +111,19 @@ iblt_raise(PG_FUNCTION_ARGS)
 }
 
 /*
- * iblt_require_no_block(what) -> void: ERROR in a transaction block, where a
- * procedure cannot commit.  PostgreSQL's own error would show the statement,
- * which may contain a connection string.
+ * iblt_require_no_block(what) -> void: ERROR where the calling procedure cannot
+ * commit.  PostgreSQL's own error would show the statement, which may contain a
+ * connection string.
  */
 Datum
 iblt_require_no_block(PG_FUNCTION_ARGS)
 {
-	if (IsTransactionBlock())
+	if (IsTransactionBlock() || !SPI_inside_nonatomic_context())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
-				 errmsg("%s cannot run inside a transaction block",
+				 errmsg("%s cannot run inside a transaction block or a function",
 						text_to_cstring(PG_GETARG_TEXT_PP(0))),
-				 errhint("Call it outside of BEGIN and COMMIT, with autocommit."),
+				 errhint("CALL it by itself, with autocommit."),
 				 errhidestmt(true), errhidecontext(true)));
 	PG_RETURN_VOID();
 }

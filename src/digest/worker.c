@@ -4,9 +4,8 @@
  *	  The background worker that merges the tables of one database.
  *
  * launch.c starts it.  It merges each table that has many changes, once, and
- * ends.  It reads and
- * writes the stores only, and runs no code of users.  A table whose merge fails
- * does not keep the others from being merged.
+ * ends.  It reads and writes the stores only, and runs no code of users.  A
+ * table whose merge fails does not keep the others from being merged.
  *
  *-------------------------------------------------------------------------
  */

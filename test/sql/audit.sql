@@ -71,6 +71,8 @@ SELECT side, (iblt_internal.audit_compare_options(item(format('{"schema": "s", "
 FROM unnest('{here,there}'::text[]) AS side;
 SELECT outcome(format('SELECT iblt_internal.audit_check_foreign(plan(''{"here": {"kind": "%s"}, "there": {"kind": "%s"}}''))', here, there)) AS foreign_table, here, there
 FROM (VALUES ('r', 'r'), ('f', 'r'), ('p', 'f'), ('f', 'f'), ('p", "remote": "true', 'r'), ('p', 'r", "remote": "true')) AS v(here, there);
+-- nor does the subscriber have to have one that is not published
+SELECT outcome('SELECT iblt_internal.audit_check_columns(plan(''{"columns_left_out": ["x"], "here": {"columns": [{"name": "y"}]}}''), ''here'', ''{x}'')') AS unpublished;
 SELECT outcome(format('SELECT iblt_internal.audit_check_columns(plan(''{"columns_left_out": ["x"], "here": {"columns": [{"name": "%s"}]}, "there": {"columns": [{"name": "%s"}]}}''), ''%s'')', here, there, side)) AS lacks, side
 FROM (VALUES ('x', 'y', 'here'), ('x', 'y', 'there'), ('y', 'x', 'here'), ('y', 'x', 'there')) AS v(here, there, side);
 

@@ -1,5 +1,5 @@
 # Work on a large sketch can be cancelled in the middle of each long step, and not
-# only between them.  test/unit/test_pause.c shows it of the loops of src/core.
+# only between them.  test/unit/test_interrupt.c shows it of the loops of src/core.
 use strict;
 use warnings;
 
