@@ -79,6 +79,7 @@ ALTER TABLE target ADD former int DEFAULT 0;
 ALTER TABLE source ADD item int;
 INSERT INTO target VALUES (601, 1);
 INSERT INTO refers VALUES (601);
+UPDATE target SET "Unit price" = 0 WHERE item = 5;
 SELECT action, key, detail FROM iblt_repair('source', NULL, 'target', direction => 'push', peer_columns => '{"id": "item", "price": "Unit price", "item": "former"}', exclude => '{item}');
 ROLLBACK;
 -- live digests are of the columns themselves

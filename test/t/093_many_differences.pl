@@ -232,6 +232,7 @@ sub ranges { my ($table, $options, $with) = @_; return "iblt_compare_ranges('$ta
 {
 	my %side = map { /^\{"id": (\d+)\} (\w+)/ ? ($1 => $2) : () } split /\n/, truth('sampled', 'id');
 	$_->safe_psql('postgres', 'ANALYZE sampled, by_two') foreach ($here, $there);
+	is($here->safe_psql('postgres', "SELECT sum(unconfirmed), sum(differences) > 0 FROM ${\ ranges('sampled', ', ranges => 6')}"), '0|t', 'differences that are not rechecked are not unconfirmed');
 	foreach my $most (20000, 500)
 	{
 		my @rows = map { [ split /\|/ ] } split /\n/, $here->safe_psql('postgres', "SELECT (after ->> 'id')::int, (up_to ->> 'id')::int, rows_here, rows_there, missing, extra, changed, differences, exact, example ->> 'id'

@@ -620,6 +620,13 @@ foreach my $times (2, 3)
 		ALTER FUNCTION iblt_internal.nodes_plan_it(text[], iblt_internal.side[], iblt_internal.options, jsonb[]) RENAME TO nodes_plan; ALTER TABLE shop.t ALTER v TYPE text');
 }
 
+# One that is altered between the scan and the lookup, each time.
+sql('here', q{ALTER FUNCTION iblt_internal.find_rows(text[], text[], iblt_internal.reading) RENAME TO find_rows_it;
+	CREATE FUNCTION iblt_internal.find_rows(text[], text[], iblt_internal.reading) RETURNS iblt_internal.found_rows[] LANGUAGE plpgsql AS $$
+	BEGIN ALTER TABLE shop.t ADD later int; RETURN iblt_internal.find_rows_it($1, $2, $3); END$$});
+like(compare('shop.t', [qw(here n2 n1)], "recheck => 0, columns => '{id}'"), qr/ERROR:  relation shop.t was altered while it was compared \(here\)/, 'nor is one looked up that is altered behind the scan');
+sql('here', 'DROP FUNCTION iblt_internal.find_rows(text[], text[], iblt_internal.reading); ALTER FUNCTION iblt_internal.find_rows_it(text[], text[], iblt_internal.reading) RENAME TO find_rows');
+
 # --- a damaged index ------------------------------------------------------------------------------
 
 foreach my $name (qw(n3 here))
