@@ -6,7 +6,7 @@
 -- plain_expression_columns, repair_check_origin, repair_check_session, repair_close,
 -- repair_describe, repair_execute_bulk, repair_execute_each, repair_execute_left,
 -- repair_flushed, repair_hash, repair_lock_tables, repair_open, repair_texts, repair_values,
--- run_lag, run_probe, sample_slice_index, slice_bound and slice_check. Queries also name
+-- run_lag, run_probe, sample_slice_index, slice_bound and slice_check.  Queries also name
 -- iblt_live_options, iblt_peer_show, iblt_repair_keep, iblt_repair_parts, iblt_row_time, ms,
 -- read_heap, read_planned, read_slice, scan_answer, track_offer, track_restart, track_scan,
 -- track_start, track_state, track_stop, and in the schema that hello() tells iblt_agg,

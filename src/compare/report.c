@@ -118,6 +118,7 @@ iblt_raise(PG_FUNCTION_ARGS)
 Datum
 iblt_require_no_block(PG_FUNCTION_ARGS)
 {
+	/* in a block with EXCEPTION, which is a subtransaction, only the first tells */
 	if (IsTransactionBlock() || !SPI_inside_nonatomic_context())
 		ereport(ERROR,
 				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
