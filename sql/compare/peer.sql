@@ -73,7 +73,7 @@ CREATE FUNCTION iblt_peer_settings(date_style text, interval_style text,
 	timezone_abbreviations text, label text) RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
--- The schema of dblink, quoted; NULL without dblink.
+-- The schema of dblink, quoted; an error without dblink.
 CREATE FUNCTION iblt_peer_dblink() RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 

@@ -272,7 +272,7 @@ key_words(const KeyList *list, const IbltParams *params)
 {
 	ArrayBuildState *words = initArrayResult(TEXTOID, CurrentMemoryContext, true);
 	MemoryContext row_context = AllocSetContextCreate(CurrentMemoryContext,
-													  "iblt_compare_decode key",
+													  "iblt_compare_keys key",
 													  ALLOCSET_SMALL_SIZES);
 	KeyWriter	writer;
 	size_t		i;
