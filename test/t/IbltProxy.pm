@@ -10,7 +10,7 @@
 #	cut()         closes all connections on both sides, as a network failure does
 #	hold(DIRECTION, REGEX, NTH)  holds the first (or NTH) message "sent" to the server or
 #	              "received" from it that matches, and everything behind it
-#	held()        waits until it does
+#	held(CODE)    waits until it does, or until CODE, if given, says that it will not.  Returns which
 #	release()     lets it pass
 #	stop()        ends it
 #
@@ -68,10 +68,11 @@ sub hold
 
 sub held
 {
-	my ($self) = @_;
+	my ($self, $given_up) = @_;
 	foreach (1 .. 18000)
 	{
-		return if -e "$self->{dir}/held";
+		return 1 if -e "$self->{dir}/held";
+		return 0 if $given_up && $given_up->();
 		select undef, undef, undef, 0.01;
 	}
 	die "no such message\n";

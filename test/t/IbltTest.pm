@@ -245,6 +245,7 @@ sub nothing_left
 #	start(SQL)       sends SQL and does not wait
 #	seen(REGEX)      waits until standard error (NOTICEs and errors) matches
 #	done()           waits until that is done and returns its output; {err} has the errors
+#	ended()          is that done?
 #	run(SQL)         start and done
 #	quit()           disconnects
 package IbltTest::Session;
@@ -284,6 +285,14 @@ sub done
 	$self->{psql}->pump until $self->{out} =~ s/^done $self->{number}\n\z//m;
 	$self->{psql}->pump until $self->{err} =~ s/^done $self->{number}\n\z//m;
 	return $self->{out} =~ s/\n\z//r;
+}
+
+# Has what was started ended?
+sub ended
+{
+	my ($self) = @_;
+	$self->{psql}->pump_nb;
+	return $self->{out} =~ /^done $self->{number}\n\z/m;
 }
 
 sub run { my ($self, $sql) = @_; return $self->start($sql)->done }
