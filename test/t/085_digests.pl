@@ -125,7 +125,7 @@ my $random = q{\set r random(1, 14)
 \set k2 random(1, 400)
 \set end random(1, 8)
 };
-# Whoever holds this lock alone lets all begin at once.
+# A session that holds this lock alone lets all of them begin at once.
 $random = "SELECT pg_advisory_xact_lock_shared(85);\n$random";
 append_to_file("$dir/write.sql", $random . q{BEGIN;
 SELECT try(:r, :k, :u = 1);
