@@ -48,7 +48,7 @@ sub audit
 	local %ENV = (%ENV, %libpq, %{ $how{env} // {} });
 	my ($out, $err) = ('', '');
 	my @to = defined $how{to} ? ('>', $how{to}) : ('>', \$out);
-	my $run = IPC::Run::start([ $how{shell} // 'sh', $script, @$arguments ], '<', '/dev/null', @to, '2>', \$err, IPC::Run::timeout(100));
+	my $run = IPC::Run::start([ $how{shell} // 'sh', $script, @$arguments ], '<', '/dev/null', @to, '2>', \$err, IbltTest::time_limit());
 	$how{meanwhile}->($run) if $how{meanwhile};
 	$run->finish;
 	my $status = $run->full_result(0);

@@ -26,7 +26,7 @@ sub audit_script
 	my ($arguments, %how) = @_;
 	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres', PGAPPNAME => '', %{ $how{env} // {} });
 	my ($out, $err) = ('', '');
-	my $run = IPC::Run::start([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout(100));
+	my $run = IPC::Run::start([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
 	$how{meanwhile}->($run) if $how{meanwhile};
 	$run->finish;
 	my $status = $run->full_result(0);

@@ -193,7 +193,7 @@ sub load
 	return map {
 		my ($name, $out) = ($_, '');
 		my $run = IPC::Run::start([ 'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-c', $clients{$name}, '-j', 1, '-T', $seconds,
-			'-M', 'simple', "--random-seed=$seed", '-f', "$dir/$name.sql", 'postgres' ], '<', '/dev/null', '>&', \$out, IPC::Run::timeout(100 * $long));
+			'-M', 'simple', "--random-seed=$seed", '-f', "$dir/$name.sql", 'postgres' ], '<', '/dev/null', '>&', \$out, IbltTest::time_limit());
 		{ name => $name, run => $run, out => \$out };
 	} sort keys %clients;
 }
@@ -221,7 +221,7 @@ my $gate = IbltTest::Session->new($node);
 $gate->run('SELECT pg_advisory_lock(85)');
 my @before = map { my $name = $_; my $out = '';
 	{ name => $name, out => \$out, run => IPC::Run::start([ 'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-c', 2, '-t', 300, "--random-seed=$seed",
-		'-f', "$dir/$name.sql", 'postgres' ], '<', '/dev/null', '>&', \$out, IPC::Run::timeout(600)) } } ('write', 'prepare');
+		'-f', "$dir/$name.sql", 'postgres' ], '<', '/dev/null', '>&', \$out, IbltTest::time_limit()) } } ('write', 'prepare');
 wait_for($node, "SELECT count(*) = 4 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted");
 $gate->quit;
 # a sketch of capacity 20 is smaller than the changes of a large statement

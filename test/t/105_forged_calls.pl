@@ -178,7 +178,7 @@ sub run_as_role
 		  . "\\setenv FORGED_PID :pid\n\\! echo memory \$(grep -s VmHWM /proc/\$FORGED_PID/status)\n");
 	my ($out, $err) = ('', '');
 	IPC::Run::run([ 'psql', '-XAtq', '-U', 'mallory', '-d', $node->connstr('postgres'), '-f', $file ], '>', \$out, '2>', \$err,
-		IPC::Run::timeout(10 * $PostgreSQL::Test::Utils::timeout_default));
+		IbltTest::time_limit());
 	$largest = $1 / 1024 if $out =~ /^memory VmHWM: *(\d+) kB/m and $1 / 1024 > $largest;
 	unlike("$out$err", qr/\Q$secret/, 'nothing of what the role may not read is in an answer') if "$out$err" =~ /\Q$secret/;
 	$node->poll_query_until('postgres', 'SELECT true') if $err =~ /connection to server was lost|server closed the connection/;

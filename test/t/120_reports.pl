@@ -28,7 +28,7 @@ sub script
 	my ($arguments, %how) = @_;
 	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres', PGAPPNAME => '', %{ $how{env} // {} });
 	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout(100));
+	IPC::Run::run([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
 	return ($? >> 8, $out, $err);
 }
 

@@ -56,7 +56,7 @@ sub dom
 	my ($file, @options) = @_;
 	my ($out, $err) = ('', '');
 	IPC::Run::run([ $browser, '--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', "--user-data-dir=$dir/browser", @options, "file://$file" ],
-		'<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout(180));
+		'<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
 	return $out;
 }
 
@@ -138,7 +138,7 @@ sub script
 {
 	local %ENV = (%ENV, PGHOST => $here->host, PGPORT => $here->port, PGDATABASE => 'postgres', PGAPPNAME => '');
 	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'sh', $script, @_ ], '<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout(100));
+	IPC::Run::run([ 'sh', $script, @_ ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
 	return ($? >> 8, $out, $err);
 }
 

@@ -26,7 +26,7 @@ sub script
 	my $node = $how{node} // $here;
 	local %ENV = (%ENV, PGHOST => $node->host, PGPORT => $node->port, PGDATABASE => 'postgres', PGAPPNAME => '', %{ $how{env} // {} });
 	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout(100));
+	IPC::Run::run([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
 	return ($? >> 8, $out, $err);
 }
 

@@ -266,7 +266,7 @@ sub script
 	local %ENV = (%ENV, HOME => $home, PGPASSFILE => "$home/.pgpass", PGSERVICEFILE => "$home/services", TMPDIR => $tmp, TESTDIR => $tmp, PGDATABASE => 'nowhere', PGHOST => '/nowhere', PGPORT => 1, %{ $how{env} // {} });
 	local $SIG{INT} = 'DEFAULT';    # a job in the background ignores it, and so does what it starts
 	my ($out, $err) = ('', '');
-	my $run = IPC::Run::start([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IPC::Run::timeout(200));
+	my $run = IPC::Run::start([ 'sh', $script, @$arguments ], '<', '/dev/null', '>', \$out, '2>', \$err, IbltTest::time_limit());
 	$how{meanwhile}->($run) if $how{meanwhile};
 	$run->finish;
 	my $status = $run->full_result(0);

@@ -23,6 +23,7 @@
 #	subscribed(NODE, NUMBER [, SUBSCRIPTION])  waits until that number of tables is copied
 #	background(NODE, SQL)        starts psql, which runs SQL while the test goes on: out, err
 #	finish(RUN)                  waits for its end and returns its output
+#	time_limit()                 of a program that a test runs, for IPC::Run
 #	start_load(NODE, SCRIPT, OPTION, ...)   pgbench
 #	stop_load(RUN, TEXT)         two tests: it still ran, and met no error
 #	connections(NODE)            the number of connections of the extension to it
@@ -187,12 +188,15 @@ sub subscribed
 		JOIN pg_subscription s ON s.oid = r.srsubid" . ($subscription ? ' WHERE s.subname = ' . literal($subscription) : ''));
 }
 
+# No program that a test runs needs that long, on a slow machine either.
+sub time_limit { return IPC::Run::timeout(10 * $PostgreSQL::Test::Utils::timeout_default) }
+
 sub background
 {
 	my ($node, $sql) = @_;
 	my $run = { out => '', err => '' };
 	$run->{run} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $sql ],
-		'<', \'', '>', \$run->{out}, '2>', \$run->{err}, IPC::Run::timeout(5 * $PostgreSQL::Test::Utils::timeout_default));
+		'<', \'', '>', \$run->{out}, '2>', \$run->{err}, IbltTest::time_limit());
 	return $run;
 }
 
