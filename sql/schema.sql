@@ -12,3 +12,11 @@ COMMENT ON SCHEMA iblt_internal IS
 'parts of the extension iblt that are not documented: they can change in every release';
 GRANT USAGE ON SCHEMA iblt_internal TO PUBLIC;
 
+-- The script runs as superuser, and the schema that users call may belong to anybody.  So the
+-- script looks nothing up there.  It searches pg_catalog first, creates in iblt_internal what
+-- has no schema, and names everything in the other schema with it.  Functions that users call,
+-- and those that a view or a procedure without settings calls, pin search_path in the same way.
+-- All others are called by these and have no path of their own.
+
+SET LOCAL search_path = iblt_internal, pg_temp;
+

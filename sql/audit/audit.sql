@@ -329,7 +329,7 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit IS
+COMMENT ON FUNCTION @extschema@.iblt_audit IS
 'compares many tables, or all of the database, with those of a peer, or of the publisher of a '
 'subscription: one row a table, with its status';
 
@@ -347,6 +347,6 @@ BEGIN
 	RETURN QUERY SELECT * FROM jsonb_populate_recordset(NULL::audit_row, kept::jsonb);
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_stats IS
+COMMENT ON FUNCTION @extschema@.iblt_audit_stats IS
 'the tables of the last iblt_audit that finished in this session, with all that is known of each: '
 'also the names on the peer, SQLSTATEs, bytes and times';

@@ -326,7 +326,7 @@ BEGIN
 	PERFORM finish_figures(started);
 END
 $$;
-COMMENT ON FUNCTION iblt_compare IS
+COMMENT ON FUNCTION @extschema@.iblt_compare IS
 'the rows that differ between a relation here and one on a peer, or in this database: key, side, '
 'columns that differ, both rows';
 
@@ -367,6 +367,6 @@ AS $$
 	GROUP BY d.name ORDER BY array_position(
 		(@extschema@.iblt_compare_stats()).columns, d.name)
 $$;
-COMMENT ON FUNCTION iblt_compare_columns IS
+COMMENT ON FUNCTION @extschema@.iblt_compare_columns IS
 'in how many rows each column differs between a relation here and one on a peer, or in this '
 'database';

@@ -10,11 +10,12 @@
 
 -- How a table is tracked, for those who may read its digest; NULL if it is not.
 CREATE FUNCTION iblt_live_options(relation regclass, OUT generation bigint, OUT key_columns text[],
-	OUT columns text[], OUT by_hash boolean, OUT template iblt) RETURNS record
+	OUT columns text[], OUT by_hash boolean, OUT template @extschema@.iblt) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- A sketch folded to that many cells a subtable.
-CREATE FUNCTION iblt_compare_fold(s iblt, subtable_cells integer) RETURNS iblt
+CREATE FUNCTION iblt_compare_fold(s @extschema@.iblt, subtable_cells integer)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 -- What a side has

@@ -23,7 +23,7 @@ BEGIN
 	RETURN jsonb_populate_record(NULL::figures, kept::jsonb);
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_stats IS
+COMMENT ON FUNCTION @extschema@.iblt_compare_stats IS
 'figures of the last iblt_compare that finished in this session: rows, differences, messages, '
 'bytes, times';
 

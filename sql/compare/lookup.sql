@@ -148,7 +148,7 @@ $$;
 -- That number of keys of a list that iblt_compare_decode made, behind the first ones: each in
 -- one word (the text of the key, or of an array of its columns), the sides that they are on,
 -- and their weights; s is any fold of the difference.
-CREATE FUNCTION iblt_compare_keys(s iblt, list bytea, first integer,
+CREATE FUNCTION iblt_compare_keys(s @extschema@.iblt, list bytea, first integer,
 	number integer, OUT keys text[], OUT sides text[], OUT weights bigint[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 

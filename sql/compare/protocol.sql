@@ -333,22 +333,23 @@ $$;
 
 -- An empty sketch of at least that capacity that can be folded to the largest number of
 -- sizes.
-CREATE FUNCTION iblt_compare_template(capacity integer, key_size integer, seed bigint) RETURNS iblt
+CREATE FUNCTION iblt_compare_template(capacity integer, key_size integer, seed bigint)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- What iblt_info says, but only what the header knows: the cells are not looked at.
-CREATE FUNCTION iblt_header(s iblt, OUT hashes integer, OUT cells integer,
+CREATE FUNCTION iblt_header(s @extschema@.iblt, OUT hashes integer, OUT cells integer,
 	OUT capacity integer, OUT rows bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- A sketch as it travels: all of it, or its fold to that many cells a subtable for a receiver
 -- that has the fold to "known" cells.
-CREATE FUNCTION iblt_wire_write(s iblt, subtable_cells integer DEFAULT NULL,
+CREATE FUNCTION iblt_wire_write(s @extschema@.iblt, subtable_cells integer DEFAULT NULL,
 	known integer DEFAULT NULL) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- A character for each cell of the first subtable of the fold to that many cells a subtable.
-CREATE FUNCTION iblt_compare_marks(s iblt, subtable_cells integer) RETURNS text
+CREATE FUNCTION iblt_compare_marks(s @extschema@.iblt, subtable_cells integer) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- Replication

@@ -162,5 +162,5 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_ranges IS
+COMMENT ON FUNCTION @extschema@.iblt_compare_ranges IS
 'how many keys differ in each range of the key, even if there are too many for iblt_compare';

@@ -4,22 +4,23 @@
 -- and sends folds of it, until one is large enough for the difference.
 
 -- The sketch that iblt_wire_write wrote; "known" is the fold that it was told of, or NULL.
-CREATE FUNCTION iblt_wire_read(wire text, known iblt) RETURNS iblt
+CREATE FUNCTION iblt_wire_read(wire text, known @extschema@.iblt) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- Cells of a subtable of the next fold to ask for: for that many keys, at least twice what
 -- there is, and with the fewest cells to send.
-CREATE FUNCTION iblt_compare_next(mine iblt, theirs iblt, wanted integer) RETURNS integer
+CREATE FUNCTION iblt_compare_next(mine @extschema@.iblt, theirs @extschema@.iblt, wanted integer)
+RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 -- As iblt_decode_status, but "estimated" counts keys; and if complete, the keys of a
 -- difference "here - there" in order, each once, as iblt_compare_keys reads them.
-CREATE FUNCTION iblt_compare_decode(s iblt, OUT complete boolean,
+CREATE FUNCTION iblt_compare_decode(s @extschema@.iblt, OUT complete boolean,
 	OUT recovered bigint, OUT estimated bigint, OUT keys bytea) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
 
 -- The keys of two lists that iblt_compare_decode made as one, in order.
-CREATE FUNCTION iblt_compare_join(s iblt, a bytea, b bytea) RETURNS bytea
+CREATE FUNCTION iblt_compare_join(s @extschema@.iblt, a bytea, b bytea) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 -- The sketch of a side and the fingerprint, as the rest of a SELECT.

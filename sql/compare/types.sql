@@ -1,8 +1,3 @@
--- From here on, what has no schema is in iblt_internal.  Functions that users call, and those
--- that a view or a procedure without settings calls, pin search_path in the same way.  All
--- others are called by these and have no path of their own.
-SET LOCAL search_path = iblt_internal, @extschema@, pg_temp;
-
 -- Types of comparisons -----------------------------------------------------------
 --
 -- iblt_compare, iblt_audit and iblt_repair share these.  "here" is the first side and "there"

@@ -102,7 +102,7 @@ BEGIN
 	generation := iblt_internal.track_step('scan', relation, generation);
 END
 $$;
-COMMENT ON PROCEDURE iblt_track IS
+COMMENT ON PROCEDURE @extschema@.iblt_track IS
 'starts to keep a digest of a table, with its own options or those of a peer';
 
 CREATE PROCEDURE @extschema@.iblt_live_rebuild(relation regclass)
@@ -117,7 +117,7 @@ BEGIN
 	generation := iblt_internal.track_step('scan', relation, generation);
 END
 $$;
-COMMENT ON PROCEDURE iblt_live_rebuild IS
+COMMENT ON PROCEDURE @extschema@.iblt_live_rebuild IS
 'rescans a tracked table so that its digest can be trusted again';
 
 CREATE PROCEDURE @extschema@.iblt_untrack(relation regclass)
@@ -126,18 +126,20 @@ CREATE PROCEDURE @extschema@.iblt_untrack(relation regclass)
 AS $$
 	SELECT track_step('stop', relation)
 $$;
-COMMENT ON PROCEDURE iblt_untrack(regclass) IS 'stops tracking a table, and drops its digest';
+COMMENT ON PROCEDURE @extschema@.iblt_untrack(regclass) IS
+'stops tracking a table, and drops its digest';
 
 -- Functions
 
-CREATE FUNCTION @extschema@.iblt_live(relation regclass, capacity integer DEFAULT NULL) RETURNS iblt
+CREATE FUNCTION @extschema@.iblt_live(relation regclass, capacity integer DEFAULT NULL)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL RESTRICTED;
-COMMENT ON FUNCTION iblt_live IS
+COMMENT ON FUNCTION @extschema@.iblt_live IS
 'the digest of a tracked table in this snapshot, folded to a capacity';
 
 CREATE FUNCTION @extschema@.iblt_live_merge(relation regclass) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-COMMENT ON FUNCTION iblt_live_merge IS
+COMMENT ON FUNCTION @extschema@.iblt_live_merge IS
 'merges the recorded changes of a table into its digest, and returns their number';
 
 -- Does a scan of a table give its digest, byte for byte?
@@ -180,7 +182,7 @@ BEGIN
 	RETURN equal;
 END
 $$;
-COMMENT ON FUNCTION iblt_live_verify IS
+COMMENT ON FUNCTION @extschema@.iblt_live_verify IS
 'compares a digest with a scan of its table; if they differ, the digest is no longer trustworthy';
 
 CREATE FUNCTION @extschema@.iblt_live_status(OUT relation regclass, OUT state text, OUT reason text,
@@ -206,5 +208,5 @@ AS $$
 	WHERE has_table_privilege(relid, 'SELECT') AND NOT row_security_active(relid)
 	ORDER BY relid::regclass::text
 $$;
-COMMENT ON FUNCTION iblt_live_status IS
+COMMENT ON FUNCTION @extschema@.iblt_live_status IS
 'the tracked tables that the caller can read, and whether their digests are trustworthy';

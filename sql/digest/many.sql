@@ -210,5 +210,5 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE iblt_track_all IS
+COMMENT ON PROCEDURE @extschema@.iblt_track_all IS
 'starts to keep digests of the tables that iblt_audit would compare, on a peer and here';

@@ -8,7 +8,7 @@ CREATE TYPE tracking AS (
 	by_hash boolean,		-- keys go into the sketch as hashes (see finder)
 	from_peer boolean,
 	capacity integer,
-	template iblt			-- has the seed of all hashes, which is a secret
+	template @extschema@.iblt			-- has the seed of all hashes, which is a secret
 );
 
 -- Records the change of a row of a tracked table; it never fails a statement.
@@ -23,11 +23,12 @@ CREATE FUNCTION iblt_track_truncate() RETURNS trigger
 -- digest.
 CREATE FUNCTION iblt_track_begin(relation regclass, key_columns text[],
 	columns text[], all_columns boolean, by_hash boolean, from_peer boolean, capacity integer,
-	template iblt) RETURNS bigint
+	template @extschema@.iblt) RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Writes the first base of a digest.
-CREATE FUNCTION iblt_track_set_base(relation regclass, generation bigint, base iblt) RETURNS void
+CREATE FUNCTION iblt_track_set_base(relation regclass, generation bigint, base @extschema@.iblt)
+RETURNS void
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- Removes all that is kept of a table.
@@ -39,7 +40,7 @@ CREATE FUNCTION iblt_track_options(relation regclass) RETURNS tracking
 	AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
 -- The sketch of a scan in the same statement, less the changes recorded since the start.
-CREATE FUNCTION iblt_live_base(relation regclass, scanned iblt) RETURNS iblt
+CREATE FUNCTION iblt_live_base(relation regclass, scanned @extschema@.iblt) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
 
 -- The tracked tables, and those that have been dropped since.

@@ -2,193 +2,213 @@
 -- Xiong, Yao, Cao & He 2014, "kBF: a Bloom filter for key-value storage with an
 -- application on approximate state machines".
 
-CREATE TYPE kbf;
+CREATE TYPE @extschema@.kbf;
 
-CREATE FUNCTION iblt_internal.kbf_in(cstring) RETURNS kbf
+CREATE FUNCTION iblt_internal.kbf_in(cstring) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_out(kbf) RETURNS cstring
+CREATE FUNCTION iblt_internal.kbf_out(@extschema@.kbf) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_recv(internal) RETURNS kbf
+CREATE FUNCTION iblt_internal.kbf_recv(internal) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_send(kbf) RETURNS bytea
+CREATE FUNCTION iblt_internal.kbf_send(@extschema@.kbf) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-CREATE TYPE kbf (
+CREATE TYPE @extschema@.kbf (
 	INPUT = iblt_internal.kbf_in,
 	OUTPUT = iblt_internal.kbf_out,
 	RECEIVE = iblt_internal.kbf_recv,
 	SEND = iblt_internal.kbf_send,
 	STORAGE = external
 );
-COMMENT ON TYPE kbf IS
+COMMENT ON TYPE @extschema@.kbf IS
 'key-value Bloom filter (Xiong, Yao, Cao & He 2014): an approximate map from keys to few '
 'different values, which can be added and subtracted';
 
 -- The bytes of a filter, as doc/internals/format.md describes them.
-CREATE FUNCTION iblt_internal.kbf_to_bytea(kbf) RETURNS bytea
+CREATE FUNCTION iblt_internal.kbf_to_bytea(@extschema@.kbf) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 -- A filter from its bytes, which are validated.
-CREATE FUNCTION iblt_internal.kbf_from_bytea(bytea) RETURNS kbf
+CREATE FUNCTION iblt_internal.kbf_from_bytea(bytea) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-CREATE CAST (kbf AS bytea) WITH FUNCTION iblt_internal.kbf_to_bytea(kbf);
-COMMENT ON CAST (kbf AS bytea) IS 'the bytes of a filter';
+CREATE CAST (@extschema@.kbf AS bytea) WITH FUNCTION iblt_internal.kbf_to_bytea(@extschema@.kbf);
+COMMENT ON CAST (@extschema@.kbf AS bytea) IS 'the bytes of a filter';
 
-CREATE CAST (bytea AS kbf) WITH FUNCTION iblt_internal.kbf_from_bytea(bytea);
-COMMENT ON CAST (bytea AS kbf) IS 'a filter from its bytes, which are validated';
+CREATE CAST (bytea AS @extschema@.kbf) WITH FUNCTION iblt_internal.kbf_from_bytea(bytea);
+COMMENT ON CAST (bytea AS @extschema@.kbf) IS 'a filter from its bytes, which are validated';
 
 -- Making and describing filters ---------------------------------------------------------
 
-CREATE FUNCTION kbf_new(capacity integer, distinct_values integer DEFAULT 255,
+CREATE FUNCTION @extschema@.kbf_new(capacity integer, distinct_values integer DEFAULT 255,
 	failure double precision DEFAULT 0.001, superposed integer DEFAULT 3, seed bigint DEFAULT 0)
-RETURNS kbf
+RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_new(integer, integer, double precision, integer, bigint) IS
+COMMENT ON FUNCTION @extschema@.kbf_new(integer, integer, double precision, integer, bigint) IS
 'an empty filter to be used as a template, with values 1 to "distinct_values"';
 
-CREATE FUNCTION kbf_new(capacity integer, labels text[], failure double precision DEFAULT 0.001,
-	superposed integer DEFAULT 3, seed bigint DEFAULT 0) RETURNS kbf
+CREATE FUNCTION @extschema@.kbf_new(capacity integer, labels text[],
+	failure double precision DEFAULT 0.001,
+	superposed integer DEFAULT 3, seed bigint DEFAULT 0) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME', 'kbf_new_labels' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_new(integer, text[], double precision, integer, bigint) IS
+COMMENT ON FUNCTION @extschema@.kbf_new(integer, text[], double precision, integer, bigint) IS
 'an empty filter to be used as a template, whose values are labels';
 
-CREATE FUNCTION kbf_info(s kbf, OUT version integer, OUT cells integer, OUT hashes integer,
+CREATE FUNCTION @extschema@.kbf_info(s @extschema@.kbf, OUT version integer, OUT cells integer,
+	OUT hashes integer,
 	OUT degree integer, OUT superposed integer, OUT distinct_values integer, OUT labels text[],
 	OUT key_type text, OUT seed bigint, OUT capacity bigint, OUT keys bigint,
 	OUT load double precision, OUT full_cells integer, OUT bytes bigint,
 	OUT bits_per_key double precision, OUT unknown double precision,
 	OUT false_positive double precision, OUT absent_unknown double precision) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 10000;
-COMMENT ON FUNCTION kbf_info IS
+COMMENT ON FUNCTION @extschema@.kbf_info IS
 'parameters of a filter, its number of keys, its size in bytes, and the rates to expect now';
 
 -- Linear algebra on filters ---------------------------------------------------------------
 
-CREATE FUNCTION iblt_internal.kbf_add(kbf, kbf) RETURNS kbf
+CREATE FUNCTION iblt_internal.kbf_add(@extschema@.kbf, @extschema@.kbf) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_subtract(kbf, kbf) RETURNS kbf
+CREATE FUNCTION iblt_internal.kbf_subtract(@extschema@.kbf, @extschema@.kbf) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_eq(kbf, kbf) RETURNS boolean
+CREATE FUNCTION iblt_internal.kbf_eq(@extschema@.kbf, @extschema@.kbf) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.kbf_ne(kbf, kbf) RETURNS boolean
+CREATE FUNCTION iblt_internal.kbf_ne(@extschema@.kbf, @extschema@.kbf) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-CREATE OPERATOR + (
-	LEFTARG = kbf, RIGHTARG = kbf, FUNCTION = iblt_internal.kbf_add, COMMUTATOR = +
+CREATE OPERATOR @extschema@.+ (
+	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = iblt_internal.kbf_add,
+	COMMUTATOR = OPERATOR(@extschema@.+)
 );
-COMMENT ON OPERATOR + (kbf, kbf) IS
+COMMENT ON OPERATOR @extschema@.+ (@extschema@.kbf, @extschema@.kbf) IS
 'the pairs of both filters, which must have the same parameters';
 
-CREATE OPERATOR - (
-	LEFTARG = kbf, RIGHTARG = kbf, FUNCTION = iblt_internal.kbf_subtract
+CREATE OPERATOR @extschema@.- (
+	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = iblt_internal.kbf_subtract
 );
-COMMENT ON OPERATOR - (kbf, kbf) IS
+COMMENT ON OPERATOR @extschema@.- (@extschema@.kbf, @extschema@.kbf) IS
 'the left filter without the pairs of the right one; error IB007 if its cells show that it does '
 'not have them';
 
-CREATE OPERATOR = (
-	LEFTARG = kbf, RIGHTARG = kbf, FUNCTION = iblt_internal.kbf_eq,
-	COMMUTATOR = =, NEGATOR = <>, RESTRICT = eqsel, JOIN = eqjoinsel
+CREATE OPERATOR @extschema@.= (
+	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = iblt_internal.kbf_eq,
+	COMMUTATOR = OPERATOR(@extschema@.=), NEGATOR = OPERATOR(@extschema@.<>), RESTRICT = eqsel,
+	JOIN = eqjoinsel
 );
-COMMENT ON OPERATOR = (kbf, kbf) IS
+COMMENT ON OPERATOR @extschema@.= (@extschema@.kbf, @extschema@.kbf) IS
 'do both filters have the same cells and number of keys?';
 
-CREATE OPERATOR <> (
-	LEFTARG = kbf, RIGHTARG = kbf, FUNCTION = iblt_internal.kbf_ne,
-	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
+CREATE OPERATOR @extschema@.<> (
+	LEFTARG = @extschema@.kbf, RIGHTARG = @extschema@.kbf, FUNCTION = iblt_internal.kbf_ne,
+	COMMUTATOR = OPERATOR(@extschema@.<>), NEGATOR = OPERATOR(@extschema@.=), RESTRICT = neqsel,
+	JOIN = neqjoinsel
 );
-COMMENT ON OPERATOR <> (kbf, kbf) IS 'do the filters differ in a cell or in the number of keys?';
+COMMENT ON OPERATOR @extschema@.<> (@extschema@.kbf, @extschema@.kbf) IS
+'do the filters differ in a cell or in the number of keys?';
 
 -- Smaller, same pairs ----------------------------------------------------------------------
 
-CREATE FUNCTION kbf_fold(s kbf, capacity integer, failure double precision DEFAULT 0.001)
-RETURNS kbf
+CREATE FUNCTION @extschema@.kbf_fold(s @extschema@.kbf, capacity integer,
+	failure double precision DEFAULT 0.001)
+RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_fold(kbf, integer, double precision) IS
+COMMENT ON FUNCTION @extschema@.kbf_fold(@extschema@.kbf, integer, double precision) IS
 'the filter of the same pairs with fewer cells, as few as halving leaves room for "capacity" keys, '
 'which must not be fewer than it has';
 
-CREATE FUNCTION kbf_fold(s kbf, template kbf) RETURNS kbf
+CREATE FUNCTION @extschema@.kbf_fold(s @extschema@.kbf, template @extschema@.kbf)
+RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME', 'kbf_fold_like' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_fold(kbf, kbf) IS
+COMMENT ON FUNCTION @extschema@.kbf_fold(@extschema@.kbf, @extschema@.kbf) IS
 'the filter of the same pairs with as many cells as a template';
 
 -- Growing --------------------------------------------------------------------------------
 
-CREATE FUNCTION kbf_add_labels(s kbf, labels text[]) RETURNS kbf
+CREATE FUNCTION @extschema@.kbf_add_labels(s @extschema@.kbf, labels text[]) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_add_labels IS
+COMMENT ON FUNCTION @extschema@.kbf_add_labels IS
 'the filter with those of the labels that it does not have yet';
 
-CREATE FUNCTION kbf_append(s kbf[], more kbf, failure double precision DEFAULT 0.001) RETURNS kbf[]
+CREATE FUNCTION @extschema@.kbf_append(s @extschema@.kbf[], more @extschema@.kbf,
+	failure double precision DEFAULT 0.001)
+RETURNS @extschema@.kbf[]
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_append IS
+COMMENT ON FUNCTION @extschema@.kbf_append IS
 'filters with the pairs of one more, which is added to the last one if that has room, or '
 'appended';
 
 -- One pair at a time --------------------------------------------------------------------
 -- A value is an integer of any width, or a label as text or as a value of an enum type.
 
-CREATE FUNCTION kbf_insert(s kbf, key anyelement, value anycompatible) RETURNS kbf
+CREATE FUNCTION @extschema@.kbf_insert(s @extschema@.kbf, key anyelement, value anycompatible)
+RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_insert IS
+COMMENT ON FUNCTION @extschema@.kbf_insert IS
 'the filter with one pair more; a key that is inserted twice is unknown';
 
-CREATE FUNCTION kbf_update(s kbf, key anyelement, new anycompatible) RETURNS kbf
+CREATE FUNCTION @extschema@.kbf_update(s @extschema@.kbf, key anyelement, new anycompatible)
+RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_update(kbf, anyelement, anycompatible) IS
+COMMENT ON FUNCTION @extschema@.kbf_update(@extschema@.kbf, anyelement, anycompatible) IS
 'the filter with another value for a key, whose old value is looked up';
 
-CREATE FUNCTION kbf_update(s kbf, key anyelement, old anycompatible, new anycompatible) RETURNS kbf
+CREATE FUNCTION @extschema@.kbf_update(s @extschema@.kbf, key anyelement, old anycompatible,
+	new anycompatible)
+RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_update(kbf, anyelement, anycompatible, anycompatible) IS
+COMMENT ON FUNCTION @extschema@.kbf_update(@extschema@.kbf, anyelement, anycompatible,
+	anycompatible) IS
 'the filter with another value for a key, which must have the value "old"';
 
-CREATE FUNCTION kbf_delete(s kbf, key anyelement) RETURNS kbf
+CREATE FUNCTION @extschema@.kbf_delete(s @extschema@.kbf, key anyelement) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_delete(kbf, anyelement) IS
+COMMENT ON FUNCTION @extschema@.kbf_delete(@extschema@.kbf, anyelement) IS
 'the filter without a key, whose value is looked up';
 
-CREATE FUNCTION kbf_delete(s kbf, key anyelement, value anycompatible) RETURNS kbf
+CREATE FUNCTION @extschema@.kbf_delete(s @extschema@.kbf, key anyelement, value anycompatible)
+RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION kbf_delete(kbf, anyelement, anycompatible) IS
+COMMENT ON FUNCTION @extschema@.kbf_delete(@extschema@.kbf, anyelement, anycompatible) IS
 'the filter without a pair, which must be in it';
 
 -- Looking keys up ---------------------------------------------------------------------------
 
-CREATE FUNCTION kbf_get(s kbf, key anyelement) RETURNS integer
+CREATE FUNCTION @extschema@.kbf_get(s @extschema@.kbf, key anyelement) RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION kbf_get(kbf, anyelement) IS
+COMMENT ON FUNCTION @extschema@.kbf_get(@extschema@.kbf, anyelement) IS
 'the value of a key, or NULL if it is absent; error IB006 if the filter does not determine it';
 
-CREATE FUNCTION kbf_get(s kbf, key anyelement, if_unknown integer) RETURNS integer
+CREATE FUNCTION @extschema@.kbf_get(s @extschema@.kbf, key anyelement, if_unknown integer)
+RETURNS integer
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION kbf_get(kbf, anyelement, integer) IS
+COMMENT ON FUNCTION @extschema@.kbf_get(@extschema@.kbf, anyelement, integer) IS
 'the value of a key, NULL if it is absent, or "if_unknown" if the filter does not determine it';
 
-CREATE FUNCTION kbf_get_label(s kbf, key anyelement) RETURNS text
+CREATE FUNCTION @extschema@.kbf_get_label(s @extschema@.kbf, key anyelement) RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION kbf_get_label(kbf, anyelement) IS
+COMMENT ON FUNCTION @extschema@.kbf_get_label(@extschema@.kbf, anyelement) IS
 'the label of the value of a key, or NULL if it is absent; error IB006 if the filter does not '
 'determine it';
 
-CREATE FUNCTION kbf_get_label(s kbf, key anyelement, if_unknown text) RETURNS text
+CREATE FUNCTION @extschema@.kbf_get_label(s @extschema@.kbf, key anyelement, if_unknown text)
+RETURNS text
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION kbf_get_label(kbf, anyelement, text) IS
+COMMENT ON FUNCTION @extschema@.kbf_get_label(@extschema@.kbf, anyelement, text) IS
 'the label of the value of a key, NULL if it is absent, or "if_unknown" if the filter does not '
 'determine it';
 
-CREATE FUNCTION kbf_lookup(s kbf, key anyelement, OUT status text, OUT value integer,
+CREATE FUNCTION @extschema@.kbf_lookup(s @extschema@.kbf, key anyelement, OUT status text,
+	OUT value integer,
 	OUT label text) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION kbf_lookup(kbf, anyelement) IS
+COMMENT ON FUNCTION @extschema@.kbf_lookup(@extschema@.kbf, anyelement) IS
 'is a key in the filter: present with its value and label, absent or unknown';
 
-CREATE FUNCTION kbf_lookup(s kbf[], key anyelement, OUT status text, OUT value integer,
+CREATE FUNCTION @extschema@.kbf_lookup(s @extschema@.kbf[], key anyelement, OUT status text,
+	OUT value integer,
 	OUT label text, OUT "position" integer) RETURNS record
 	AS 'MODULE_PATHNAME', 'kbf_lookup_array' LANGUAGE C STABLE PARALLEL SAFE COST 100;
-COMMENT ON FUNCTION kbf_lookup(kbf[], anyelement) IS
+COMMENT ON FUNCTION @extschema@.kbf_lookup(@extschema@.kbf[], anyelement) IS
 'the same over several filters, with the position of the only one that has the key, counted '
 'from 1';
 
@@ -199,13 +219,14 @@ COMMENT ON FUNCTION kbf_lookup(kbf[], anyelement) IS
 CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, integer)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
-CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, kbf)
+CREATE FUNCTION iblt_internal.kbf_agg_trans(internal, anyelement, anycompatible, @extschema@.kbf)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 4;
 CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, integer)
-RETURNS kbf
+RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
-CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, kbf) RETURNS kbf
+CREATE FUNCTION iblt_internal.kbf_agg_final(internal, anyelement, anycompatible, @extschema@.kbf)
+RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
 CREATE FUNCTION iblt_internal.kbf_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 500;
@@ -214,40 +235,41 @@ CREATE FUNCTION iblt_internal.kbf_agg_deserial(bytea, internal) RETURNS internal
 CREATE FUNCTION iblt_internal.kbf_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 300;
 
-CREATE AGGREGATE kbf_agg(key anyelement, value anycompatible, capacity integer) (
+CREATE AGGREGATE @extschema@.kbf_agg(key anyelement, value anycompatible, capacity integer) (
 	SFUNC = iblt_internal.kbf_agg_trans, STYPE = internal, SSPACE = 4096,
 	FINALFUNC = iblt_internal.kbf_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_internal.kbf_agg_combine,
 	SERIALFUNC = iblt_internal.kbf_agg_serial, DESERIALFUNC = iblt_internal.kbf_agg_deserial,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE kbf_agg(anyelement, anycompatible, integer) IS
+COMMENT ON AGGREGATE @extschema@.kbf_agg(anyelement, anycompatible, integer) IS
 'filter of pairs of a key and a value, with room for "capacity" keys, as of kbf_new(capacity); the '
 'values are integers from 1 to 255, or those of an enum type; no rows give an empty filter';
 
-CREATE AGGREGATE kbf_agg(key anyelement, value anycompatible, template kbf) (
+CREATE AGGREGATE @extschema@.kbf_agg(key anyelement, value anycompatible,
+	template @extschema@.kbf) (
 	SFUNC = iblt_internal.kbf_agg_trans, STYPE = internal, SSPACE = 4096,
 	FINALFUNC = iblt_internal.kbf_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_internal.kbf_agg_combine,
 	SERIALFUNC = iblt_internal.kbf_agg_serial, DESERIALFUNC = iblt_internal.kbf_agg_deserial,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE kbf_agg(anyelement, anycompatible, kbf) IS
+COMMENT ON AGGREGATE @extschema@.kbf_agg(anyelement, anycompatible, @extschema@.kbf) IS
 'filter of pairs of a key and a value with the parameters of a template; the values are integers '
 'from 1, or labels as text or as values of an enum type, whose labels may go on after those of the '
 'template; no rows give an empty filter';
 
-CREATE FUNCTION iblt_internal.kbf_sum_trans(internal, kbf) RETURNS internal
+CREATE FUNCTION iblt_internal.kbf_sum_trans(internal, @extschema@.kbf) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-CREATE FUNCTION iblt_internal.kbf_sum_final(internal) RETURNS kbf
+CREATE FUNCTION iblt_internal.kbf_sum_final(internal) RETURNS @extschema@.kbf
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 
-CREATE AGGREGATE kbf_sum(kbf) (
+CREATE AGGREGATE @extschema@.kbf_sum(@extschema@.kbf) (
 	SFUNC = iblt_internal.kbf_sum_trans, STYPE = internal, SSPACE = 4096,
 	FINALFUNC = iblt_internal.kbf_sum_final,
 	COMBINEFUNC = iblt_internal.kbf_agg_combine,
 	SERIALFUNC = iblt_internal.kbf_agg_serial, DESERIALFUNC = iblt_internal.kbf_agg_deserial,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE kbf_sum(kbf) IS
+COMMENT ON AGGREGATE @extschema@.kbf_sum(@extschema@.kbf) IS
 'sum of filters of the same parameters: of shards, partitions or changes';

@@ -280,6 +280,6 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_nodes IS
+COMMENT ON FUNCTION @extschema@.iblt_audit_nodes IS
 'compares many tables between up to 16 nodes: one row a table, with what each node lacks, has too '
 'much and has otherwise';

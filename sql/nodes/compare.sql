@@ -140,6 +140,6 @@ BEGIN
 			nodes_verdict((done.compared).names, (done.compared).named, d.checksums) AS v;
 END
 $$;
-COMMENT ON FUNCTION iblt_compare_nodes IS
+COMMENT ON FUNCTION @extschema@.iblt_compare_nodes IS
 'the keys on which a relation differs between up to 16 nodes: which of them agree, and which '
 'deviate';

@@ -344,6 +344,6 @@ BEGIN
 	RETURN QUERY SELECT * FROM unnest(done.rows);
 END
 $$;
-COMMENT ON FUNCTION iblt_repair_nodes IS
+COMMENT ON FUNCTION @extschema@.iblt_repair_nodes IS
 'the statements that make nodes like the majority of them, or like one of them, which are run only '
 'with apply => true';

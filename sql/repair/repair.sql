@@ -219,5 +219,5 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_repair IS
+COMMENT ON FUNCTION @extschema@.iblt_repair IS
 'the statements that make one side like the other, which are run only with apply => true';

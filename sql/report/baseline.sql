@@ -169,7 +169,7 @@ BEGIN
 	RETURN concat(lines, chr(10), baseline_seal(lines));
 END
 $$;
-COMMENT ON FUNCTION iblt_baseline IS
+COMMENT ON FUNCTION @extschema@.iblt_baseline IS
 'a text with a sketch of each table as it is now, for iblt_audit_baseline';
 
 -- The lines of a baseline without the last one, as JSON; an error for a text that is not
@@ -363,6 +363,6 @@ BEGIN
 	END IF;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_baseline IS
+COMMENT ON FUNCTION @extschema@.iblt_audit_baseline IS
 'compares tables with a baseline that iblt_baseline made: one row a table, with the keys that '
 'differ';

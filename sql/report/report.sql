@@ -203,7 +203,8 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_report(json, text, text, text, text, bigint, json, text) IS
+COMMENT ON FUNCTION @extschema@.iblt_audit_report(json, text, text, text, text, bigint, json,
+	text) IS
 'a report of the rows of iblt_audit, for people or for monitoring';
 
 CREATE FUNCTION @extschema@.iblt_audit_report(
@@ -227,5 +228,5 @@ BEGIN
 	RETURN @extschema@.iblt_audit_report(tables, form, name, NULL, peer, run, NULL, here_peer);
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_report(bigint, text, text, text, text) IS
+COMMENT ON FUNCTION @extschema@.iblt_audit_report(bigint, text, text, text, text) IS
 'a report of a run of iblt_audit_run, for people or for monitoring';

@@ -120,7 +120,7 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_recheck IS
+COMMENT ON FUNCTION @extschema@.iblt_audit_recheck IS
 'rechecks the differences of a run, and keeps the ones that still differ';
 
 -- Pruning
@@ -146,5 +146,5 @@ BEGIN
 	RETURN n;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_prune IS
+COMMENT ON FUNCTION @extschema@.iblt_audit_prune IS
 'deletes runs on which nobody works and that did not get further for that long; returns how many';

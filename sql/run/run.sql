@@ -113,7 +113,7 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE iblt_audit_run IS
+COMMENT ON PROCEDURE @extschema@.iblt_audit_run IS
 'compares many tables with those of a peer in slices, which are committed one by one; gives the '
 'number of the run';
 
@@ -141,5 +141,5 @@ BEGIN
 	END LOOP;
 END
 $$;
-COMMENT ON PROCEDURE iblt_audit_resume IS
+COMMENT ON PROCEDURE @extschema@.iblt_audit_resume IS
 'continues a run, or joins its sessions';

@@ -29,13 +29,13 @@ CREATE VIEW @extschema@.iblt_audit_table_stats WITH (security_barrier) AS
 		t.done AS slices, t.slice_rows, t.work_ms, t.wall_ms, t.started_at, t.finished_at
 	FROM iblt_run_rows(NULL::run_table, own => false) AS t,
 	LATERAL (SELECT coalesce(greatest(t.rows_here, t.rows_there), 0)) AS x(rows);
-COMMENT ON VIEW iblt_audit_table_stats IS
+COMMENT ON VIEW @extschema@.iblt_audit_table_stats IS
 'the tables of the runs of iblt_audit_run, with all that is known of each and how far it is';
 
 CREATE VIEW @extschema@.iblt_audit_tables WITH (security_barrier) AS
 	SELECT run, relation, status, @each audit_counts: %,@ detail
-	FROM iblt_audit_table_stats ORDER BY run, table_number;
-COMMENT ON VIEW iblt_audit_tables IS
+	FROM @extschema@.iblt_audit_table_stats ORDER BY run, table_number;
+COMMENT ON VIEW @extschema@.iblt_audit_tables IS
 'the tables of the runs of iblt_audit_run: the status of each, as iblt_audit gives it';
 
 CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
@@ -63,7 +63,7 @@ CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 			sum(CASE WHEN t.status IN ('waiting', 'under way') THEN t.rows_estimated
 				ELSE t.rows END) AS estimated,
 			max(t.finished_at) AS finished_at
-		FROM iblt_audit_table_stats t GROUP BY t.run) AS x ON x.run = h.run
+		FROM @extschema@.iblt_audit_table_stats t GROUP BY t.run) AS x ON x.run = h.run
 	LEFT JOIN run_workers() AS w ON w.run = h.run,
 	-- a row of a table that waits takes as long as one of the others lately did
 	LATERAL (SELECT sum(t.recent_ms) / nullif(sum(t.recent_rows), 0) AS each,
@@ -73,7 +73,7 @@ CREATE VIEW @extschema@.iblt_audit_runs WITH (security_barrier) AS
 		FROM iblt_run_rows(NULL::run_table, h.run, own => false) AS t
 		WHERE t.owner = h.owner) AS z,
 	LATERAL (SELECT greatest(cardinality(w.pids), 1)) AS y(sessions);
-COMMENT ON VIEW iblt_audit_runs IS
+COMMENT ON VIEW @extschema@.iblt_audit_runs IS
 'the runs of iblt_audit_run: how far each is, what it found, and who works on it';
 
 CREATE VIEW @extschema@.iblt_audit_differences WITH (security_barrier) AS
@@ -82,7 +82,7 @@ CREATE VIEW @extschema@.iblt_audit_differences WITH (security_barrier) AS
 	FROM iblt_run_rows(NULL::run_difference, own => false) AS d
 	JOIN iblt_run_rows(NULL::run_table, own => false) AS t
 		ON t.owner = d.owner AND t.run = d.run AND t.table_number = d.table_number;
-COMMENT ON VIEW iblt_audit_differences IS
+COMMENT ON VIEW @extschema@.iblt_audit_differences IS
 'the rows that runs of iblt_audit_run found to differ, as iblt_compare gives them';
 
 CREATE VIEW @extschema@.iblt_audit_ranges WITH (security_barrier) AS
@@ -91,15 +91,17 @@ CREATE VIEW @extschema@.iblt_audit_ranges WITH (security_barrier) AS
 	FROM iblt_run_rows(NULL::run_range, own => false) AS r
 	JOIN iblt_run_rows(NULL::run_table, own => false) AS t
 		ON t.owner = r.owner AND t.run = r.run AND t.table_number = r.table_number;
-COMMENT ON VIEW iblt_audit_ranges IS
+COMMENT ON VIEW @extschema@.iblt_audit_ranges IS
 'the ranges of keys in which runs of iblt_audit_run found differences, and how many';
 
 CREATE VIEW @extschema@.iblt_audit_columns WITH (security_barrier) AS
 	SELECT d.run, d.table_number, d.relation, c.column_name, count(*) AS rows
-	FROM iblt_audit_differences AS d LEFT JOIN LATERAL unnest(d.differs) AS c(column_name) ON true
+	FROM @extschema@.iblt_audit_differences AS d
+	LEFT JOIN LATERAL unnest(d.differs) AS c(column_name) ON true
 	GROUP BY d.run, d.table_number, d.relation, c.column_name;
-COMMENT ON VIEW iblt_audit_columns IS
+COMMENT ON VIEW @extschema@.iblt_audit_columns IS
 'in how many of the rows that runs of iblt_audit_run have kept each column differs';
 
-GRANT SELECT ON iblt_audit_runs, iblt_audit_tables, iblt_audit_table_stats,
-	iblt_audit_differences, iblt_audit_ranges, iblt_audit_columns TO PUBLIC;
+GRANT SELECT ON @extschema@.iblt_audit_runs, @extschema@.iblt_audit_tables,
+	@extschema@.iblt_audit_table_stats, @extschema@.iblt_audit_differences,
+	@extschema@.iblt_audit_ranges, @extschema@.iblt_audit_columns TO PUBLIC;

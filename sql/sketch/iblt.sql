@@ -1,151 +1,166 @@
 -- The type --------------------------------------------------------------------
 
-CREATE TYPE iblt;
+CREATE TYPE @extschema@.iblt;
 
-CREATE FUNCTION iblt_internal.iblt_in(cstring) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_in(cstring) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_out(iblt) RETURNS cstring
+CREATE FUNCTION iblt_internal.iblt_out(@extschema@.iblt) RETURNS cstring
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_recv(internal) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_recv(internal) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_send(iblt) RETURNS bytea
+CREATE FUNCTION iblt_internal.iblt_send(@extschema@.iblt) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-CREATE TYPE iblt (
+CREATE TYPE @extschema@.iblt (
 	INPUT = iblt_internal.iblt_in,
 	OUTPUT = iblt_internal.iblt_out,
 	RECEIVE = iblt_internal.iblt_recv,
 	SEND = iblt_internal.iblt_send,
 	STORAGE = external
 );
-COMMENT ON TYPE iblt IS
+COMMENT ON TYPE @extschema@.iblt IS
 'invertible Bloom lookup table: a sketch of rows (key, checksum) that can be subtracted and '
 'decoded';
 
 -- The bytes of a sketch, as doc/internals/format.md describes them.
-CREATE FUNCTION iblt_internal.iblt_to_bytea(iblt) RETURNS bytea
+CREATE FUNCTION iblt_internal.iblt_to_bytea(@extschema@.iblt) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 -- A sketch from its bytes, which are validated.
-CREATE FUNCTION iblt_internal.iblt_from_bytea(bytea) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_from_bytea(bytea) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-CREATE CAST (iblt AS bytea) WITH FUNCTION iblt_internal.iblt_to_bytea(iblt);
-COMMENT ON CAST (iblt AS bytea) IS 'the bytes of a sketch';
+CREATE CAST (@extschema@.iblt AS bytea) WITH FUNCTION iblt_internal.iblt_to_bytea(@extschema@.iblt);
+COMMENT ON CAST (@extschema@.iblt AS bytea) IS 'the bytes of a sketch';
 
-CREATE CAST (bytea AS iblt) WITH FUNCTION iblt_internal.iblt_from_bytea(bytea);
-COMMENT ON CAST (bytea AS iblt) IS 'a sketch from its bytes, which are validated';
+CREATE CAST (bytea AS @extschema@.iblt) WITH FUNCTION iblt_internal.iblt_from_bytea(bytea);
+COMMENT ON CAST (bytea AS @extschema@.iblt) IS 'a sketch from its bytes, which are validated';
 
 -- Making and describing sketches ----------------------------------------------
 
-CREATE FUNCTION iblt_new(capacity integer DEFAULT 100, key_size integer DEFAULT 32,
+CREATE FUNCTION @extschema@.iblt_new(capacity integer DEFAULT 100, key_size integer DEFAULT 32,
 	failure double precision DEFAULT 0.0001, with_values boolean DEFAULT false,
 	value_size integer DEFAULT 0, get_success double precision DEFAULT NULL,
-	hashes integer DEFAULT NULL, seed bigint DEFAULT 0) RETURNS iblt
+	hashes integer DEFAULT NULL, seed bigint DEFAULT 0) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_new IS
+COMMENT ON FUNCTION @extschema@.iblt_new IS
 'an empty sketch to be used as a template, so that both sides build alike';
 
-CREATE FUNCTION iblt_info(s iblt, OUT version integer, OUT hashes integer, OUT cells integer,
+CREATE FUNCTION @extschema@.iblt_info(s @extschema@.iblt, OUT version integer, OUT hashes integer,
+	OUT cells integer,
 	OUT capacity integer, OUT key_type text, OUT key_size integer, OUT with_values boolean,
 	OUT value_type text, OUT value_size integer, OUT seed bigint, OUT rows bigint, OUT bytes bigint,
 	OUT get_success double precision, OUT subtables integer[]) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_info IS
+COMMENT ON FUNCTION @extschema@.iblt_info IS
 'parameters of a sketch, its net number of rows, its size in bytes, and how likely iblt_get '
 'finds a key';
 
 -- Linear algebra on sketches ---------------------------------------------------
 
-CREATE FUNCTION iblt_internal.iblt_add(iblt, iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_add(@extschema@.iblt, @extschema@.iblt) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_subtract(iblt, iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_subtract(@extschema@.iblt, @extschema@.iblt)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_negate(iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_negate(@extschema@.iblt) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_eq(iblt, iblt) RETURNS boolean
+CREATE FUNCTION iblt_internal.iblt_eq(@extschema@.iblt, @extschema@.iblt) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-CREATE FUNCTION iblt_internal.iblt_ne(iblt, iblt) RETURNS boolean
+CREATE FUNCTION iblt_internal.iblt_ne(@extschema@.iblt, @extschema@.iblt) RETURNS boolean
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
-CREATE OPERATOR + (
-	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_add, COMMUTATOR = +
+CREATE OPERATOR @extschema@.+ (
+	LEFTARG = @extschema@.iblt, RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_add,
+	COMMUTATOR = OPERATOR(@extschema@.+)
 );
-COMMENT ON OPERATOR + (iblt, iblt) IS 'the rows of both sketches';
+COMMENT ON OPERATOR @extschema@.+ (@extschema@.iblt, @extschema@.iblt) IS
+'the rows of both sketches';
 
-CREATE OPERATOR - (
-	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_subtract
+CREATE OPERATOR @extschema@.- (
+	LEFTARG = @extschema@.iblt, RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_subtract
 );
-COMMENT ON OPERATOR - (iblt, iblt) IS
+COMMENT ON OPERATOR @extschema@.- (@extschema@.iblt, @extschema@.iblt) IS
 'the difference: rows of the left less rows of the right sketch';
 
-CREATE OPERATOR - (
-	RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_negate
+CREATE OPERATOR @extschema@.- (
+	RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_negate
 );
-COMMENT ON OPERATOR - (NONE, iblt) IS 'every row with its sign turned';
+COMMENT ON OPERATOR @extschema@.- (NONE, @extschema@.iblt) IS 'every row with its sign turned';
 
-CREATE OPERATOR = (
-	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_eq,
-	COMMUTATOR = =, NEGATOR = <>, RESTRICT = eqsel, JOIN = eqjoinsel
+CREATE OPERATOR @extschema@.= (
+	LEFTARG = @extschema@.iblt, RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_eq,
+	COMMUTATOR = OPERATOR(@extschema@.=), NEGATOR = OPERATOR(@extschema@.<>), RESTRICT = eqsel,
+	JOIN = eqjoinsel
 );
-COMMENT ON OPERATOR = (iblt, iblt) IS 'do both sketches hold the same rows?';
+COMMENT ON OPERATOR @extschema@.= (@extschema@.iblt, @extschema@.iblt) IS
+'do both sketches hold the same rows?';
 
-CREATE OPERATOR <> (
-	LEFTARG = iblt, RIGHTARG = iblt, FUNCTION = iblt_internal.iblt_ne,
-	COMMUTATOR = <>, NEGATOR = =, RESTRICT = neqsel, JOIN = neqjoinsel
+CREATE OPERATOR @extschema@.<> (
+	LEFTARG = @extschema@.iblt, RIGHTARG = @extschema@.iblt, FUNCTION = iblt_internal.iblt_ne,
+	COMMUTATOR = OPERATOR(@extschema@.<>), NEGATOR = OPERATOR(@extschema@.=), RESTRICT = neqsel,
+	JOIN = neqjoinsel
 );
-COMMENT ON OPERATOR <> (iblt, iblt) IS 'do the sketches hold different rows?';
+COMMENT ON OPERATOR @extschema@.<> (@extschema@.iblt, @extschema@.iblt) IS
+'do the sketches hold different rows?';
 
 -- Smaller, same contents ----------------------------------------------------------
 
-CREATE FUNCTION iblt_fold(s iblt, capacity integer, failure double precision DEFAULT 0.0001)
-RETURNS iblt
+CREATE FUNCTION @extschema@.iblt_fold(s @extschema@.iblt, capacity integer,
+	failure double precision DEFAULT 0.0001)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_fold(iblt, integer, double precision) IS
+COMMENT ON FUNCTION @extschema@.iblt_fold(@extschema@.iblt, integer, double precision) IS
 'the sketch of the same rows with fewer cells, as few as it can be folded to for a capacity';
 
-CREATE FUNCTION iblt_fold(s iblt, template iblt) RETURNS iblt
+CREATE FUNCTION @extschema@.iblt_fold(s @extschema@.iblt, template @extschema@.iblt)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME', 'iblt_fold_like' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_fold(iblt, iblt) IS
+COMMENT ON FUNCTION @extschema@.iblt_fold(@extschema@.iblt, @extschema@.iblt) IS
 'the sketch of the same rows with as many cells as a template';
 
-CREATE FUNCTION iblt_drop_subtable(s iblt, subtable integer) RETURNS iblt
+CREATE FUNCTION @extschema@.iblt_drop_subtable(s @extschema@.iblt, subtable integer)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_drop_subtable IS
+COMMENT ON FUNCTION @extschema@.iblt_drop_subtable IS
 'the sketch of the same rows without one subtable, counted from 1';
 
-CREATE FUNCTION iblt_estimate(s iblt, OUT rows bigint, OUT rows_upper_bound bigint,
+CREATE FUNCTION @extschema@.iblt_estimate(s @extschema@.iblt, OUT rows bigint,
+	OUT rows_upper_bound bigint,
 	OUT keys bigint, OUT keys_upper_bound bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_estimate IS
+COMMENT ON FUNCTION @extschema@.iblt_estimate IS
 'about how many rows and keys are in a difference, with bounds that hold with 99 % certainty';
 
 -- One row at a time --------------------------------------------------------------
 
-CREATE FUNCTION iblt_insert(s iblt, key anyelement, value anycompatible) RETURNS iblt
+CREATE FUNCTION @extschema@.iblt_insert(s @extschema@.iblt, key anyelement, value anycompatible)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_insert IS
+COMMENT ON FUNCTION @extschema@.iblt_insert IS
 'the sketch with one row more; value is the row''s value, or its checksum in a sketch without '
 'values';
 
-CREATE FUNCTION iblt_delete(s iblt, key anyelement, value anycompatible) RETURNS iblt
+CREATE FUNCTION @extschema@.iblt_delete(s @extschema@.iblt, key anyelement, value anycompatible)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_delete IS
+COMMENT ON FUNCTION @extschema@.iblt_delete IS
 'the sketch with one row less, which need not have been in it';
 
-CREATE FUNCTION iblt_get(s iblt, key anyelement, list boolean DEFAULT false, OUT status text,
+CREATE FUNCTION @extschema@.iblt_get(s @extschema@.iblt, key anyelement, list boolean DEFAULT false,
+	OUT status text,
 	OUT count bigint, OUT value bigint) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_get(iblt, anyelement, boolean) IS
+COMMENT ON FUNCTION @extschema@.iblt_get(@extschema@.iblt, anyelement, boolean) IS
 'is a key in the sketch: present, absent or unknown, with its count of rows and its value; reads '
 'the header and the cells of the key alone and trusts the rest, and with list lists the whole '
 'sketch where these cells do not tell';
 
-CREATE FUNCTION iblt_get(s iblt, key anyelement, value_type anycompatible,
+CREATE FUNCTION @extschema@.iblt_get(s @extschema@.iblt, key anyelement, value_type anycompatible,
 	list boolean DEFAULT false, OUT status text, OUT count bigint, OUT value anycompatible)
 RETURNS record
 	AS 'MODULE_PATHNAME', 'iblt_get_typed' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_get(iblt, anyelement, anycompatible, boolean) IS
+COMMENT ON FUNCTION @extschema@.iblt_get(@extschema@.iblt, anyelement, anycompatible, boolean) IS
 'is a key in the sketch: present, absent or unknown, with its count of rows and its value as the '
 'type of value_type';
 
@@ -159,7 +174,7 @@ CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint) RETUR
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, bigint, integer) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, anycompatible, iblt)
+CREATE FUNCTION iblt_internal.iblt_agg_trans(internal, anyelement, anycompatible, @extschema@.iblt)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) RETURNS internal
@@ -167,14 +182,17 @@ CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint) RET
 CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, bigint, integer)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, anycompatible, iblt)
+CREATE FUNCTION iblt_internal.iblt_agg_inverse(internal, anyelement, anycompatible,
+	@extschema@.iblt)
 RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, bigint, integer)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, anycompatible, iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_final(internal, anyelement, anycompatible, @extschema@.iblt)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 CREATE FUNCTION iblt_internal.iblt_agg_serial(internal) RETURNS bytea
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
@@ -183,7 +201,7 @@ CREATE FUNCTION iblt_internal.iblt_agg_deserial(bytea, internal) RETURNS interna
 CREATE FUNCTION iblt_internal.iblt_agg_combine(internal, internal) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 
-CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint) (
+CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, checksum bigint) (
 	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_internal.iblt_agg_combine,
@@ -193,10 +211,10 @@ CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint) (
 	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE iblt_agg(anyelement, bigint) IS
+COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, bigint) IS
 'sketch of rows, each given by its key and a checksum of its contents';
 
-CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, capacity integer) (
+CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, checksum bigint, capacity integer) (
 	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_internal.iblt_agg_combine,
@@ -206,10 +224,11 @@ CREATE AGGREGATE iblt_agg(key anyelement, checksum bigint, capacity integer) (
 	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE iblt_agg(anyelement, bigint, integer) IS
+COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, bigint, integer) IS
 'sketch of rows that can decode that many differing keys';
 
-CREATE AGGREGATE iblt_agg(key anyelement, value anycompatible, template iblt) (
+CREATE AGGREGATE @extschema@.iblt_agg(key anyelement, value anycompatible,
+	template @extschema@.iblt) (
 	SFUNC = iblt_internal.iblt_agg_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_agg_final, FINALFUNC_EXTRA,
 	COMBINEFUNC = iblt_internal.iblt_agg_combine,
@@ -219,82 +238,92 @@ CREATE AGGREGATE iblt_agg(key anyelement, value anycompatible, template iblt) (
 	MFINALFUNC = iblt_internal.iblt_agg_final, MFINALFUNC_EXTRA,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE iblt_agg(anyelement, anycompatible, iblt) IS
+COMMENT ON AGGREGATE @extschema@.iblt_agg(anyelement, anycompatible, @extschema@.iblt) IS
 'sketch of rows with the parameters of a template; value is the row''s value, or its checksum if '
 'the template has no values';
 
 -- The same for bigint keys and checksums, with a state that Citus can send from a worker.
 -- Over no rows it is NULL, because a worker without rows does not know the parameters.
 
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(@extschema@.iblt, bigint, bigint)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, integer) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(@extschema@.iblt, bigint, bigint, integer)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_capacity'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(iblt, bigint, bigint, iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_trans(@extschema@.iblt, bigint, bigint,
+	@extschema@.iblt)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_trans_template'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(@extschema@.iblt, bigint, bigint)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, integer) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(@extschema@.iblt, bigint, bigint, integer)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_capacity'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(iblt, bigint, bigint, iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_inverse(@extschema@.iblt, bigint, bigint,
+	@extschema@.iblt)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME', 'iblt_agg_bigint_inverse_template'
 	LANGUAGE C IMMUTABLE PARALLEL SAFE COST 3;
 
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_combine(iblt, iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_combine(@extschema@.iblt, @extschema@.iblt)
+RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
-CREATE FUNCTION iblt_internal.iblt_agg_bigint_final(iblt) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_agg_bigint_final(@extschema@.iblt) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 300;
 
-CREATE AGGREGATE iblt_agg_bigint(key bigint, checksum bigint) (
-	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = iblt, SSPACE = 10368,
+CREATE AGGREGATE @extschema@.iblt_agg_bigint(key bigint, checksum bigint) (
+	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = @extschema@.iblt, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
 	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
-	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = iblt, MSSPACE = 10368,
+	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = @extschema@.iblt, MSSPACE = 10368,
 	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE iblt_agg_bigint(bigint, bigint) IS
+COMMENT ON AGGREGATE @extschema@.iblt_agg_bigint(bigint, bigint) IS
 'iblt_agg for bigint keys, whose work Citus leaves to its workers; NULL over no rows';
 
-CREATE AGGREGATE iblt_agg_bigint(key bigint, checksum bigint, capacity integer) (
-	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = iblt, SSPACE = 10368,
+CREATE AGGREGATE @extschema@.iblt_agg_bigint(key bigint, checksum bigint, capacity integer) (
+	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = @extschema@.iblt, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
 	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
-	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = iblt, MSSPACE = 10368,
+	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = @extschema@.iblt, MSSPACE = 10368,
 	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE iblt_agg_bigint(bigint, bigint, integer) IS
+COMMENT ON AGGREGATE @extschema@.iblt_agg_bigint(bigint, bigint, integer) IS
 'iblt_agg for bigint keys and a capacity, whose work Citus leaves to its workers; NULL over no '
 'rows';
 
-CREATE AGGREGATE iblt_agg_bigint(key bigint, checksum bigint, template iblt) (
-	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = iblt, SSPACE = 10368,
+CREATE AGGREGATE @extschema@.iblt_agg_bigint(key bigint, checksum bigint,
+	template @extschema@.iblt) (
+	SFUNC = iblt_internal.iblt_agg_bigint_trans, STYPE = @extschema@.iblt, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	COMBINEFUNC = iblt_internal.iblt_agg_bigint_combine,
 	MSFUNC = iblt_internal.iblt_agg_bigint_trans,
-	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = iblt, MSSPACE = 10368,
+	MINVFUNC = iblt_internal.iblt_agg_bigint_inverse, MSTYPE = @extschema@.iblt, MSSPACE = 10368,
 	MFINALFUNC = iblt_internal.iblt_agg_bigint_final,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE iblt_agg_bigint(bigint, bigint, iblt) IS
+COMMENT ON AGGREGATE @extschema@.iblt_agg_bigint(bigint, bigint, @extschema@.iblt) IS
 'iblt_agg for bigint keys and a template without values, whose work Citus leaves to its workers; '
 'NULL over no rows';
 
-CREATE FUNCTION iblt_internal.iblt_sum_trans(internal, iblt) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_sum_trans(internal, @extschema@.iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-CREATE FUNCTION iblt_internal.iblt_sum_inverse(internal, iblt) RETURNS internal
+CREATE FUNCTION iblt_internal.iblt_sum_inverse(internal, @extschema@.iblt) RETURNS internal
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 500;
-CREATE FUNCTION iblt_internal.iblt_sum_final(internal) RETURNS iblt
+CREATE FUNCTION iblt_internal.iblt_sum_final(internal) RETURNS @extschema@.iblt
 	AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE PARALLEL SAFE COST 300;
 
-CREATE AGGREGATE iblt_sum(iblt) (
+CREATE AGGREGATE @extschema@.iblt_sum(@extschema@.iblt) (
 	SFUNC = iblt_internal.iblt_sum_trans, STYPE = internal, SSPACE = 10368,
 	FINALFUNC = iblt_internal.iblt_sum_final,
 	COMBINEFUNC = iblt_internal.iblt_agg_combine,
@@ -304,37 +333,40 @@ CREATE AGGREGATE iblt_sum(iblt) (
 	MFINALFUNC = iblt_internal.iblt_sum_final,
 	PARALLEL = SAFE
 );
-COMMENT ON AGGREGATE iblt_sum(iblt) IS
+COMMENT ON AGGREGATE @extschema@.iblt_sum(@extschema@.iblt) IS
 'sum of sketches: of shards, partitions or changes';
 
 -- Decoding -----------------------------------------------------------------------
 
-CREATE FUNCTION iblt_decode(s iblt, allow_partial boolean DEFAULT false)
+CREATE FUNCTION @extschema@.iblt_decode(s @extschema@.iblt, allow_partial boolean DEFAULT false)
 RETURNS TABLE (key text, side text, count bigint, value text)
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
-COMMENT ON FUNCTION iblt_decode(iblt, boolean) IS
+COMMENT ON FUNCTION @extschema@.iblt_decode(@extschema@.iblt, boolean) IS
 'the keys and values in a sketch, as text, with the side they are on; an error if there are more '
 'than it can decode';
 
-CREATE FUNCTION iblt_decode(s iblt, key_type anyelement, allow_partial boolean DEFAULT false)
+CREATE FUNCTION @extschema@.iblt_decode(s @extschema@.iblt, key_type anyelement,
+	allow_partial boolean DEFAULT false)
 RETURNS TABLE (key anyelement, side text, count bigint, value bigint)
 	AS 'MODULE_PATHNAME', 'iblt_decode_typed' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
-COMMENT ON FUNCTION iblt_decode(iblt, anyelement, boolean) IS
+COMMENT ON FUNCTION @extschema@.iblt_decode(@extschema@.iblt, anyelement, boolean) IS
 'the keys in a sketch, as the type of the second argument, with the side they are on; an error if '
 'there are more than it can decode';
 
-CREATE FUNCTION iblt_decode(
-	s iblt, key_type anyelement, value_type anycompatible, allow_partial boolean DEFAULT false)
+CREATE FUNCTION @extschema@.iblt_decode(
+	s @extschema@.iblt, key_type anyelement, value_type anycompatible,
+	allow_partial boolean DEFAULT false)
 RETURNS TABLE (key anyelement, side text, count bigint, value anycompatible)
 	AS 'MODULE_PATHNAME', 'iblt_decode_typed_values' LANGUAGE C STABLE PARALLEL SAFE ROWS 100;
-COMMENT ON FUNCTION iblt_decode(iblt, anyelement, anycompatible, boolean) IS
+COMMENT ON FUNCTION @extschema@.iblt_decode(@extschema@.iblt, anyelement, anycompatible, boolean) IS
 'the keys and values in a sketch, as the types of the second and third argument, with the side '
 'they are on; an error if there are more than it can decode';
 
-CREATE FUNCTION iblt_decode_status(s iblt, OUT complete boolean, OUT recovered bigint,
+CREATE FUNCTION @extschema@.iblt_decode_status(s @extschema@.iblt, OUT complete boolean,
+	OUT recovered bigint,
 	OUT rows_estimated bigint, OUT recommended_capacity integer) RETURNS record
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE;
-COMMENT ON FUNCTION iblt_decode_status IS
+COMMENT ON FUNCTION @extschema@.iblt_decode_status IS
 'whether a sketch can be decoded, how many keys are recovered, about how many rows differ, and '
 'which capacity to use';
 
@@ -346,18 +378,18 @@ CREATE FUNCTION iblt_internal.iblt_checksum_support(internal) RETURNS internal
 
 -- STABLE, not IMMUTABLE: enum labels and the names behind reg* values can be
 -- changed without the stored value changing.
-CREATE FUNCTION iblt_checksum(VARIADIC "any") RETURNS bigint
+CREATE FUNCTION @extschema@.iblt_checksum(VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 5
 	SUPPORT iblt_internal.iblt_checksum_support;
 
-COMMENT ON FUNCTION iblt_checksum IS
+COMMENT ON FUNCTION @extschema@.iblt_checksum IS
 	'checksum of a row''s values, the same on every server; a sole row means its columns';
 
-CREATE FUNCTION iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
+CREATE FUNCTION @extschema@.iblt_checksum_seeded(seed bigint, VARIADIC "any") RETURNS bigint
 	AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL SAFE COST 5
 	SUPPORT iblt_internal.iblt_checksum_support;
 
-COMMENT ON FUNCTION iblt_checksum_seeded IS
+COMMENT ON FUNCTION @extschema@.iblt_checksum_seeded IS
 	'checksum of a row''s values under a seed, which both sides must share';
 
 -- What the planner support puts in the place of these where no argument has a type whose

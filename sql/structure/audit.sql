@@ -121,5 +121,5 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_audit_structure IS
+COMMENT ON FUNCTION @extschema@.iblt_audit_structure IS
 'compares what two databases consist of, apart from rows: one row a property that differs';

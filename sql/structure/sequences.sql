@@ -165,6 +165,6 @@ BEGIN
 	END;
 END
 $$;
-COMMENT ON FUNCTION iblt_repair_sequences IS
+COMMENT ON FUNCTION @extschema@.iblt_repair_sequences IS
 'the statements that move sequences here forward to the peer''s and past their columns, which '
 'are run only with apply => true';
