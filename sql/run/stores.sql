@@ -4,9 +4,9 @@
 -- it is in materialized views that are never refreshed: C functions write them
 -- (src/run/store.h).  Only these functions read them, too.
 
--- The last number of a run, written by a C function; do not refresh it.
--- It has one row, with the largest number that a run has ever had.  It is not a sequence,
--- because setval would set that back.
+-- The largest number of a run that was deleted, written by C functions; do not refresh it.
+-- Smaller ones are deleted when one is added, unless another transaction is about to.  It is not
+-- a sequence, because setval would set that back.
 CREATE MATERIALIZED VIEW run_last USING heap AS
 	SELECT NULL::oid AS owner, NULL::bigint AS run, NULL::integer AS table_number,
 		NULL::bigint AS number

@@ -10,9 +10,9 @@ CREATE FUNCTION run_workers() RETURNS TABLE (run bigint, pids integer[])
 AS $$
 	SELECT h.run, array_agg(l.pid ORDER BY l.pid)
 	FROM iblt_run_rows(NULL::run_head, own => false) AS h
-	JOIN pg_locks l ON l.locktype = 'object' AND l.granted AND l.objsubid = 1
+	JOIN pg_locks l ON l.locktype = 'userlock' AND l.granted AND l.objid = 1 AND l.objsubid = 0
 		AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-		AND l.classid = 'iblt_internal.run_head'::regclass AND l.objid = (h.run % 4294967296)::oid
+		AND l.classid = (h.run % 4294967296)::oid
 	GROUP BY h.run
 $$;
 

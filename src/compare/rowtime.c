@@ -12,15 +12,32 @@
 #include "iblt.h"
 
 #include "access/commit_ts.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
+#include "access/relation.h"
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "executor/tuptable.h"
+#include "storage/bufmgr.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
+
+#include "compare/rights.h"
+
+/*
+ * Is it a row of a table, and not one of another server's or that a caller made up?  The
+ * buffer manager does not look: block 4294967295 would extend the relation.
+ */
+static bool
+may_be_row(Relation rel, ItemPointer tid)
+{
+	return rel->rd_rel->relkind == RELKIND_RELATION &&
+		rel->rd_tableam == GetHeapamTableAmRoutine() &&
+		ItemPointerIsValid(tid) &&
+		ItemPointerGetBlockNumber(tid) < RelationGetNumberOfBlocks(rel);
+}
 
 /* Is it the transaction that wrote a row, for certain? */
 static bool
@@ -44,7 +61,10 @@ is_writer(Relation rel, ItemPointer tid, TransactionId xmin)
 
 PG_FUNCTION_INFO_V1(iblt_row_time);
 
-/* iblt_row_time(tableoid, ctid, xmin) -> the time, or NULL if it is not known */
+/*
+ * iblt_row_time(tableoid, ctid, xmin) -> the time, or NULL if it is not known.  ERROR if
+ * this role may not read these columns of all rows, as a query over them would raise.
+ */
 Datum
 iblt_row_time(PG_FUNCTION_ARGS)
 {
@@ -55,11 +75,14 @@ iblt_row_time(PG_FUNCTION_ARGS)
 
 	if (!track_commit_timestamp)
 		PG_RETURN_NULL();
-	rel = table_open(PG_GETARG_OID(0), AccessShareLock);
-	known = rel->rd_rel->relkind == RELKIND_RELATION &&
+	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	if (rel == NULL)
+		PG_RETURN_NULL();
+	iblt_require_readable(rel, list_make3("tableoid", "ctid", "xmin"));
+	known = may_be_row(rel, (ItemPointer) PG_GETARG_POINTER(1)) &&
 		is_writer(rel, (ItemPointer) PG_GETARG_POINTER(1), xmin) &&
 		TransactionIdGetCommitTsData(xmin, &time, NULL);
-	table_close(rel, AccessShareLock);
+	relation_close(rel, AccessShareLock);
 	if (!known)
 		PG_RETURN_NULL();
 	PG_RETURN_TIMESTAMPTZ(time);

@@ -208,19 +208,21 @@ wait_for(Datum conn, double longest, TimestampTz until)
 	double		pause = SHORTEST_PAUSE;
 	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "iblt wait",
 												  ALLOCSET_SMALL_SIZES);
+	bool		busy;
 
 	fmgr_info(find_function("dblink_is_busy", 1, INT4OID, false), &is_busy);
-	while (ask(&is_busy, conn, scratch))
+	while ((busy = ask(&is_busy, conn, scratch)))
 	{
 		TimestampTz now = GetCurrentTimestamp();
 
 		if (now > until)
-			return false;
+			break;
 		nap(pause);
 		if (longest > 0 || now > hasty)
 			pause = fmin(pause * 1.2, fmax(longest, LONG_PAUSE));
 	}
-	return true;
+	MemoryContextDelete(scratch);
+	return !busy;
 }
 
 PG_FUNCTION_INFO_V1(iblt_peer_wait);
@@ -280,22 +282,33 @@ take(FmgrInfo *get_result, Datum conn, bool *isnull)
 PG_FUNCTION_INFO_V1(iblt_peer_take);
 
 /*
- * iblt_peer_take(conn, longest, number) -> text: takes so many results over a connection,
- * and waits behind each; the value of the last one, NULL if it has no row
+ * iblt_peer_take(conn, longest, number) -> text: takes n results over a connection, and
+ * waits after each; the value of the last one, NULL if it has no row.  A connection gives
+ * results without end, empty ones once it is idle.
  */
 Datum
 iblt_peer_take(PG_FUNCTION_ARGS)
 {
+	int			number = PG_GETARG_INT32(2);
+	MemoryContext result = CurrentMemoryContext;
+	MemoryContext round = AllocSetContextCreate(result, "iblt result", ALLOCSET_SMALL_SIZES);
 	FmgrInfo	get_result;
 	Datum		value = (Datum) 0;
 	bool		isnull = true;
 
 	fmgr_info(find_function("dblink_get_result", 1, RECORDOID, true), &get_result);
-	for (int i = 0; i < PG_GETARG_INT32(2); i++)
+	for (int i = 0; i < number; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(round);
+		MemoryContextSwitchTo(round);
 		value = take(&get_result, PG_GETARG_DATUM(0), &isnull);
 		wait_for(PG_GETARG_DATUM(0), PG_GETARG_FLOAT8(1), DT_NOEND);
 	}
+	MemoryContextSwitchTo(result);
+	if (!isnull)
+		value = datumCopy(value, false, -1);
+	MemoryContextDelete(round);
 	if (isnull)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(value);
@@ -315,6 +328,9 @@ iblt_peer_answer(PG_FUNCTION_ARGS)
 	Datum		value;
 	bool		isnull;
 
+	if (before < 0 || before == PG_INT32_MAX)
+		ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						errmsg("a number of results must be between 0 and %d", PG_INT32_MAX - 1)));
 	InitFunctionCallInfoData(*call, NULL, 3, InvalidOid, NULL, NULL);
 	memcpy(call->args, fcinfo->args, 3 * sizeof(NullableDatum));
 	call->args[2].value = Int32GetDatum(before + 1);

@@ -22,7 +22,6 @@
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "catalog/index.h"
-#include "catalog/partition.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_type.h"
@@ -31,13 +30,12 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
-#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/rls.h"
 #include "utils/snapmgr.h"
 
+#include "compare/rights.h"
 #include "sketch/value.h"
 
 PG_FUNCTION_INFO_V1(iblt_index_sample);
@@ -105,41 +103,6 @@ names_of(ArrayType *array)
 		if (!nulls[i])
 			names = lappend(names, TextDatumGetCString(values[i]));
 	return names;
-}
-
-/* May this role read the columns of a relation, one or more, of all its rows? */
-static bool
-may_read(Oid relid, List *names)
-{
-	ListCell   *cell;
-
-	if (pg_class_aclcheck(relid, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
-	{
-		foreach(cell, names)
-		{
-			AttrNumber	column = get_attnum(relid, lfirst(cell));
-
-			if (column == InvalidAttrNumber ||
-				pg_attribute_aclcheck(relid, column, GetUserId(), ACL_SELECT) != ACLCHECK_OK)
-				return false;
-		}
-	}
-	return check_enable_rls(relid, InvalidOid, false) != RLS_ENABLED;
-}
-
-/* ERROR unless this role may read them, or those of a table that has this partition. */
-static void
-require_rights(Relation heap, List *names)
-{
-	ListCell   *cell;
-
-	if (may_read(RelationGetRelid(heap), names))
-		return;
-	if (heap->rd_rel->relispartition)
-		foreach(cell, get_partition_ancestors(RelationGetRelid(heap)))
-			if (may_read(lfirst_oid(cell), names))
-				return;
-	aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_TABLE, RelationGetRelationName(heap));
 }
 
 /* Is one of its columns among the names?  Never if one is an expression. */
@@ -249,6 +212,7 @@ look_up(Sample *sample)
 	bool		lost = false;
 	ListCell   *cell;
 
+	CHECK_FOR_INTERRUPTS();
 	foreach(cell, sample->probes)
 	{
 		Probe	   *probe = lfirst(cell);
@@ -319,7 +283,7 @@ iblt_index_sample(PG_FUNCTION_ARGS)
 	sample.heap = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
 	if (sample.heap != NULL)
 	{
-		require_rights(sample.heap, names);
+		iblt_require_readable(sample.heap, names);
 		if (sample.heap->rd_tableam == GetHeapamTableAmRoutine())
 		{
 			sample.snapshot = RegisterSnapshot(GetActiveSnapshot());

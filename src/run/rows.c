@@ -30,6 +30,12 @@
 
 #include "sketch/value.h"
 
+/* The numbers of locks of a run, without a table: see iblt_run_lock(), and new_number(). */
+enum
+{
+	TO_WRITE, TO_WORK, TO_NUMBER
+};
+
 /* The filter in arguments first and on; NULL matches every value. */
 static void
 filter_args(IbltRunFilter *filter, FunctionCallInfo fcinfo, int first)
@@ -272,6 +278,133 @@ iblt_run_put(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/*
+ * A run that works, and all that is locked of it.  The tag is of a type that no statement
+ * of SQL takes.  It has the number of the run, so nobody but the run's owner has its locks,
+ * and what else is in it is a matter of that role alone.
+ */
+static bool
+lock_run(int64 run, int32 table_number, int64 number, LOCKMODE mode, bool wait)
+{
+	LOCKTAG		tag = {
+		.locktag_field1 = MyDatabaseId,
+		.locktag_field2 = (uint32) run,
+		.locktag_field3 = (uint32) number,
+		.locktag_field4 = table_number == 0 ? 0 : 1 + (uint32) table_number % PG_UINT16_MAX,
+		.locktag_type = LOCKTAG_USERLOCK,
+		.locktag_lockmethodid = DEFAULT_LOCKMETHOD
+	};
+
+	return LockAcquire(&tag, mode, false, !wait) != LOCKACQUIRE_NOT_AVAIL;
+}
+
+/* The largest number of a run in a store, of whatever role. */
+static int64
+largest_run(Relation store)
+{
+	IbltRunFilter filter = {.any_run = true, .any_table_number = true, .any_number = true, .all = true};
+	int64		largest = 0;
+	IbltRunScan scan;
+	HeapTuple	tuple;
+	bool		isnull;
+
+	iblt_run_scan_begin(&scan, store, &filter);
+	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
+		largest = Max(largest, DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1,
+														  RelationGetDescr(store), &isnull)));
+	iblt_run_scan_end(&scan);
+	return largest;
+}
+
+/*
+ * The largest number that a run has or had.  What is deleted of run_head is in run_last
+ * from the same moment on, so that is read after it.  REFRESH MATERIALIZED VIEW may have
+ * emptied both, and rows of a run before must not be taken for those of the next.
+ */
+static int64
+last_number(void)
+{
+	int64		largest = 0;
+
+	for (int i = 0; i <= IBLT_RUN_STORES; i++)
+	{
+		const char *name = i < IBLT_RUN_STORES ? iblt_run_stores[i] : "run_last";
+		Relation	store = relation_open(iblt_run_store_oid(name), AccessShareLock);
+
+		largest = Max(largest, largest_run(store));
+		relation_close(store, NoLock);
+	}
+	return largest;
+}
+
+/*
+ * The number of a new run, larger than those of all runs and of those that were deleted.
+ * A lock of the number keeps it from other transactions, which take the next one then and
+ * do not wait.  A sequence would not do: anybody who sets all sequences of a database back
+ * would make numbers come twice.
+ */
+static int64
+new_number(void)
+{
+	int64		number = 0;
+
+	for (;;)
+	{
+		int64		last = last_number();
+
+		/* it was free before, and the one that had its lock has committed */
+		if (number > last)
+			return number;
+		number = last;
+		do
+		{
+			CHECK_FOR_INTERRUPTS();
+			if (number == PG_INT64_MAX)
+				elog(ERROR, "there are no more numbers of runs");
+			number++;
+		} while (!lock_run(number, 0, TO_NUMBER, ExclusiveLock, false));
+	}
+}
+
+/* Deletes the smaller numbers in run_last, unless another transaction is about to. */
+static void
+forget_numbers(Relation store, int64 below)
+{
+	IbltRunFilter filter = {.any_run = true, .any_table_number = true, .any_number = true, .all = true};
+	TupleDesc	desc = RelationGetDescr(store);
+	IbltRunScan scan;
+	HeapTuple	tuple;
+	bool		isnull;
+
+	if (!lock_run(0, 0, TO_NUMBER, ExclusiveLock, false))
+		return;
+	iblt_run_scan_begin(&scan, store, &filter);
+	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
+		if (DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1, desc, &isnull)) < below)
+			simple_heap_delete(store, &tuple->t_self);
+	iblt_run_scan_end(&scan);
+}
+
+/* Keeps the number of a run that is deleted, if it is the largest. */
+static void
+keep_number(int64 run)
+{
+	Relation	store = relation_open(iblt_run_store_oid("run_last"), RowExclusiveLock);
+	TupleDesc	desc = RelationGetDescr(store);
+	Datum		values[RUN_PREFIX] = {ObjectIdGetDatum(InvalidOid), Int64GetDatum(run),
+	Int32GetDatum(0), Int64GetDatum(0)};
+	bool		nulls[RUN_PREFIX] = {false, false, false, false};
+
+	if (desc->natts != RUN_PREFIX)
+		elog(ERROR, "\"run_last\" has other columns");
+	if (largest_run(store) < run)
+	{
+		forget_numbers(store, run);
+		insert_tuple(store, heap_form_tuple(desc, values, nulls));
+	}
+	relation_close(store, NoLock);
+}
+
 PG_FUNCTION_INFO_V1(iblt_run_remove);
 
 /*
@@ -285,7 +418,9 @@ iblt_run_remove(PG_FUNCTION_ARGS)
 	IbltRunFilter filter;
 	IbltRunScan scan;
 	HeapTuple	tuple;
+	int64		last = 0;
 	int64		n = 0;
+	bool		isnull;
 
 	require_writable();
 	store = iblt_run_store_open(get_fn_expr_argtype(fcinfo->flinfo, 0),
@@ -294,68 +429,17 @@ iblt_run_remove(PG_FUNCTION_ARGS)
 	iblt_run_scan_begin(&scan, store, &filter);
 	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
 	{
+		last = Max(last, DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1, RelationGetDescr(store),
+													&isnull)));
 		simple_heap_delete(store, &tuple->t_self);
 		n++;
 	}
 	iblt_run_scan_end(&scan);
+	if (iblt_run_is_head(store) && last > 0)
+		keep_number(last);
 	relation_close(store, NoLock);
 	CommandCounterIncrement();
 	PG_RETURN_INT64(n);
-}
-
-/* The largest number of a run in a store, of whatever role; and the last row. */
-static int64
-largest_run(Relation store, HeapTuple *last)
-{
-	IbltRunFilter filter = {.any_run = true, .any_table_number = true, .any_number = true, .all = true};
-	int64		largest = 0;
-	IbltRunScan scan;
-	HeapTuple	tuple;
-
-	*last = NULL;
-	iblt_run_scan_begin(&scan, store, &filter);
-	while ((tuple = iblt_run_scan_next(&scan)) != NULL)
-	{
-		bool		isnull;
-		int64		run = DatumGetInt64(heap_getattr(tuple, RUN_RUN + 1,
-													 RelationGetDescr(store), &isnull));
-
-		largest = Max(largest, run);
-		if (*last != NULL)
-			heap_freetuple(*last);
-		*last = heap_copytuple(tuple);
-	}
-	iblt_run_scan_end(&scan);
-	return largest;
-}
-
-/*
- * The number of a new run, larger than those of all runs and of those that were deleted.
- * A lock keeps others from taking one until the transaction ends.  A sequence would not do:
- * anybody who sets all sequences of a database back would make numbers come twice.
- */
-static int64
-new_number(Relation heads)
-{
-	Relation	store = relation_open(iblt_run_store_oid("run_last"), ExclusiveLock);
-	TupleDesc	desc = RelationGetDescr(store);
-	Datum		values[RUN_PREFIX] = {ObjectIdGetDatum(InvalidOid), 0, Int32GetDatum(0),
-	Int64GetDatum(0)};
-	bool		nulls[RUN_PREFIX] = {false, false, false, false};
-	HeapTuple	head;
-	HeapTuple	last;
-	int64		largest = largest_run(heads, &head);
-
-	largest = Max(largest, largest_run(store, &last));
-	if (largest == PG_INT64_MAX || desc->natts != RUN_PREFIX)
-		elog(ERROR, "there are no more numbers of runs");
-	values[RUN_RUN] = Int64GetDatum(largest + 1);
-	if (last != NULL)
-		update_tuple(store, &last->t_self, heap_form_tuple(desc, values, nulls));
-	else
-		insert_tuple(store, heap_form_tuple(desc, values, nulls));
-	relation_close(store, NoLock);
-	return largest + 1;
 }
 
 PG_FUNCTION_INFO_V1(iblt_run_add_head);
@@ -377,7 +461,7 @@ iblt_run_add_head(PG_FUNCTION_ARGS)
 
 	if (!iblt_run_is_head(store))
 		elog(ERROR, "a run begins with a row of \"run_head\"");
-	run = new_number(store);
+	run = new_number();
 	head = tuple_of(PG_GETARG_DATUM(0), store, &filter);
 	values[RUN_RUN] = Int64GetDatum(run);
 	replace[RUN_RUN] = true;
@@ -391,10 +475,10 @@ PG_FUNCTION_INFO_V1(iblt_run_lock);
 
 /*
  * iblt_run_lock(run bigint, table_number integer, number bigint, wait boolean)
- * -> boolean: takes a lock until the transaction ends.  Without a table (0),
- * the lock of those who write the run if the number is 0, and the one that all
- * who work on it share if it is 1.  With one, the lock to begin the table if
- * the number is 0, otherwise that of a slice.
+ * -> boolean: takes a lock of a run of this role until the transaction ends.
+ * Without a table (0), the lock of those who write the run if the number is 0,
+ * and the one that all who work on it share if it is 1.  With one, the lock to
+ * begin the table if the number is 0, otherwise that of a slice.
  */
 Datum
 iblt_run_lock(PG_FUNCTION_ARGS)
@@ -402,17 +486,9 @@ iblt_run_lock(PG_FUNCTION_ARGS)
 	int64		run = PG_GETARG_INT64(0);
 	int32		table_number = PG_GETARG_INT32(1);
 	int64		number = PG_GETARG_INT64(2);
-	bool		wait = PG_GETARG_BOOL(3);
-	bool		shared = table_number == 0 && number == 1;
-	LOCKTAG		tag;
+	bool		shared = table_number == 0 && number == TO_WORK;
 
 	require_run(run);
-	if (table_number == 0)
-		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_run_store_oid("run_head"),
-						   (Oid) run, shared ? 1 : 0);
-	else
-		SET_LOCKTAG_OBJECT(tag, MyDatabaseId, iblt_run_store_oid("run_slice"),
-						   (Oid) (run * 2654435761U + table_number * 40503U + number), 0);
-	PG_RETURN_BOOL(LockAcquire(&tag, shared ? AccessShareLock : ExclusiveLock,
-							   false, !wait) != LOCKACQUIRE_NOT_AVAIL);
+	PG_RETURN_BOOL(lock_run(run, table_number, number, shared ? AccessShareLock : ExclusiveLock,
+							PG_GETARG_BOOL(3)));
 }

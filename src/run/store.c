@@ -17,7 +17,7 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
-static const char *const store_names[] = {
+const char *const iblt_run_stores[] = {
 	"run_head", "run_table", "run_slice", "run_difference", "run_range",
 	"run_sketch"
 };
@@ -37,8 +37,8 @@ iblt_run_store_open(Oid row_type, LOCKMODE lock)
 	bool		found = false;
 	Relation	relation;
 
-	for (int i = 0; i < (int) lengthof(store_names); i++)
-		found |= OidIsValid(store) && iblt_run_store_oid(store_names[i]) == store;
+	for (int i = 0; i < (int) lengthof(iblt_run_stores); i++)
+		found |= OidIsValid(store) && iblt_run_store_oid(iblt_run_stores[i]) == store;
 	if (!found)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),

@@ -48,6 +48,10 @@ typedef struct IbltRunScan
 	const IbltRunFilter *filter;
 } IbltRunScan;
 
+/* The names of the stores. */
+#define IBLT_RUN_STORES 6
+extern const char *const iblt_run_stores[IBLT_RUN_STORES];
+
 /* The store of a row type.  ERROR if it is none. */
 extern Relation iblt_run_store_open(Oid row_type, LOCKMODE lock);
 
