@@ -29,6 +29,7 @@
 #include "codec/bytes.h"
 #include "codec/private.h"
 #include "codec/scalar.h"
+#include "core/interrupt.h"
 
 static void append_slow(StringInfo buf, IbltCodec *codec, Datum value);
 
@@ -117,6 +118,7 @@ append_elements(StringInfo buf, IbltCodec *element, ArrayType *array)
 
 	for (int i = 0; i < nitems; i++)
 	{
+		iblt_check_interrupts_at((uint32) i);
 		if (bitmap && !(bitmap[i / 8] & (1 << (i % 8))))
 		{
 			append_item(buf, element, (Datum) 0, true);

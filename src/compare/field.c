@@ -12,6 +12,7 @@
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/typcache.h"
@@ -57,6 +58,7 @@ iblt_field(PG_FUNCTION_ARGS)
 	{
 		HeapTupleData tuple = {0};
 
+		CHECK_FOR_INTERRUPTS();
 		if (nulls[i])
 			continue;
 		tuple.t_data = DatumGetHeapTupleHeader(values[i]);

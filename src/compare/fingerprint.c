@@ -102,12 +102,14 @@ iblt_catalog_rows(Oid catalog, Oid index, AttrNumber column, Oid value,
 List *
 iblt_catalog_children(Oid parent, Snapshot snapshot)
 {
+	List	   *rows = iblt_catalog_rows(InheritsRelationId, InheritsParentIndexId,
+										 Anum_pg_inherits_inhparent, parent, snapshot);
 	List	   *found = NIL;
 	ListCell   *lc;
 
-	foreach(lc, iblt_catalog_rows(InheritsRelationId, InheritsParentIndexId,
-								  Anum_pg_inherits_inhparent, parent, snapshot))
+	foreach(lc, rows)
 		found = lappend_oid(found, ((Form_pg_inherits) GETSTRUCT((HeapTuple) lfirst(lc)))->inhrelid);
+	list_free_deep(rows);
 	list_sort(found, list_oid_cmp);
 	return found;
 }
@@ -118,9 +120,13 @@ iblt_catalog_class(Oid relid, Snapshot snapshot, FormData_pg_class *class)
 	List	   *rows = iblt_catalog_rows(RelationRelationId, ClassOidIndexId,
 										 Anum_pg_class_oid, relid, snapshot);
 
-	if (rows != NIL)
+	bool		found = rows != NIL;
+
+	if (found)
 		memcpy(class, GETSTRUCT((HeapTuple) linitial(rows)), CLASS_TUPLE_SIZE);
-	return rows != NIL;
+	/* a view that names another one twice, and so on, has many */
+	list_free_deep(rows);
+	return found;
 }
 
 /* The relations that a statement reads, as a snapshot sees them. */

@@ -16,7 +16,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
-#include "nodes/pg_list.h"
+#include "lib/ilist.h"
 #include "storage/buffile.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -34,6 +34,7 @@ typedef struct Place
 
 typedef struct Arrays
 {
+	dlist_node	node;
 	MemoryContext context;
 	MemoryContextCallback callback;
 	char	   *name;
@@ -44,17 +45,17 @@ typedef struct Arrays
 	int			n;				/* places */
 } Arrays;
 
-/* The list is in TopMemoryContext. */
-static List *lists = NIL;
+/* All of them. */
+static dlist_head lists = DLIST_STATIC_INIT(lists);
 
 static Arrays *
 find(const char *name)
 {
-	ListCell   *lc;
+	dlist_iter	iter;
 
-	foreach(lc, lists)
+	dlist_foreach(iter, &lists)
 	{
-		Arrays	   *arrays = lfirst(lc);
+		Arrays	   *arrays = dlist_container(Arrays, node, iter.cur);
 
 		if (strcmp(arrays->name, name) == 0)
 			return arrays;
@@ -68,7 +69,7 @@ forget(void *arg)
 {
 	Arrays	   *arrays = arg;
 
-	lists = list_delete_ptr(lists, arrays);
+	dlist_delete(&arrays->node);
 	BufFileClose(arrays->file);
 }
 
@@ -91,9 +92,8 @@ add(const char *name, Oid element_type)
 	CurrentResourceOwner = TopTransactionResourceOwner;
 	arrays->file = BufFileCreateTemp(true);
 	CurrentResourceOwner = owner;
-	MemoryContextSwitchTo(TopMemoryContext);
-	lists = lappend(lists, arrays);
 	MemoryContextSwitchTo(old);
+	dlist_push_head(&lists, &arrays->node);
 	arrays->callback.func = forget;
 	arrays->callback.arg = arrays;
 	MemoryContextRegisterResetCallback(context, &arrays->callback);

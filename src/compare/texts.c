@@ -21,9 +21,10 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "lib/ilist.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
-#include "nodes/pg_list.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #if PG_VERSION_NUM >= 160000
@@ -36,6 +37,7 @@
 /* One text, in a memory context of its own. */
 typedef struct Kept
 {
+	dlist_node	node;
 	MemoryContext context;
 	MemoryContextCallback callback;
 	char	   *name;
@@ -45,18 +47,21 @@ typedef struct Kept
 	StringInfoData text;
 } Kept;
 
-/* The list is in TopMemoryContext. */
-static List *texts = NIL;
+/*
+ * All of them.  To take one out takes no longer where there are many: when a
+ * transaction ends, nothing can be cancelled.
+ */
+static dlist_head texts = DLIST_STATIC_INIT(texts);
 
 static Kept *
 find(const char *name)
 {
 	uint32		hash = string_hash(name, SIZE_MAX);
-	ListCell   *lc;
+	dlist_iter	iter;
 
-	foreach(lc, texts)
+	dlist_foreach(iter, &texts)
 	{
-		Kept	   *kept = lfirst(lc);
+		Kept	   *kept = dlist_container(Kept, node, iter.cur);
 
 		if (kept->hash == hash && strcmp(kept->name, name) == 0)
 			return kept;
@@ -80,7 +85,7 @@ required(const char *name)
 static void
 forget(void *arg)
 {
-	texts = list_delete_ptr(texts, arg);
+	dlist_delete(&((Kept *) arg)->node);
 }
 
 static Kept *
@@ -95,9 +100,8 @@ add(const char *name)
 	kept->name = pstrdup(name);
 	kept->hash = string_hash(name, SIZE_MAX);
 	initStringInfo(&kept->text);
-	MemoryContextSwitchTo(TopMemoryContext);
-	texts = lappend(texts, kept);
 	MemoryContextSwitchTo(old);
+	dlist_push_head(&texts, &kept->node);
 	kept->callback.func = forget;
 	kept->callback.arg = kept;
 	MemoryContextRegisterResetCallback(context, &kept->callback);
@@ -222,13 +226,13 @@ Datum
 iblt_repair_forget(PG_FUNCTION_ARGS)
 {
 	char	   *prefix = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	List	   *all = list_copy(texts);
-	ListCell   *lc;
+	dlist_mutable_iter iter;
 
-	foreach(lc, all)
+	dlist_foreach_modify(iter, &texts)
 	{
-		Kept	   *kept = lfirst(lc);
+		Kept	   *kept = dlist_container(Kept, node, iter.cur);
 
+		CHECK_FOR_INTERRUPTS();
 		if (kept->running == 0 && strncmp(kept->name, prefix, strlen(prefix)) == 0)
 			MemoryContextDelete(kept->context);
 	}

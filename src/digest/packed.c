@@ -7,6 +7,8 @@
  */
 #include "digest/packed.h"
 
+#include "core/interrupt.h"
+
 /* Bytes of one change. */
 static inline Size
 packed_size(unsigned flags, unsigned limbs)
@@ -95,7 +97,7 @@ iblt_applier_add(IbltApplier *applier, const uint8 *bytes, Size size)
 			return -1;
 		if (apply(applier, bytes[0], key, sums) != IBLT_OK)
 			return -1;
-		number++;
+		iblt_check_interrupts_at((uint32) number++);
 	}
 	return number;
 }
@@ -143,7 +145,7 @@ iblt_packed_count(const uint8 *bytes, Size size, unsigned limbs, int64 *rows)
 	*rows = 0;
 	for (; change_size(bytes, size, limbs, &one); bytes += one, size -= one)
 	{
-		number++;
+		iblt_check_interrupts_at((uint32) number++);
 		*rows += ((bytes[0] & IBLT_CHANGE_NEW) != 0) -
 			((bytes[0] & IBLT_CHANGE_OLD) != 0);
 	}

@@ -256,6 +256,7 @@ iblt_run_put(PG_FUNCTION_ARGS)
 	rows = palloc(sizeof(HeapTuple) * n);
 	for (int i = 0; i < n; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		require_row(nulls[i]);
 		rows[i] = tuple_of(datums[i], store, &filters[i]);
 	}

@@ -7,6 +7,7 @@
 #	  subtransaction, and no C function is by default;
 #	- a function that takes "internal" belongs to an aggregate;
 #	- doc/internals/functions.md lists the functions in C, and says who may call them;
+#	- everybody may execute a function of iblt_internal only where what users call leads to it;
 #	- no function has other privileges than its caller;
 #	- plpgsql_check finds nothing in the functions written in PL/pgSQL, if the
 #	  server has it.
@@ -136,6 +137,37 @@ no_rows "doc/internals/functions.md says who may call which function in C" "
 	SELECT concat(name, ' is for ', coalesce(here.who, 'nobody'), ', and listed for ', coalesce(listed.who, 'nobody'))
 	FROM here FULL JOIN listed USING (name) WHERE here.who IS DISTINCT FROM listed.who
 	UNION ALL SELECT name || ' is listed twice' FROM listed GROUP BY name HAVING count(*) > 1"
+
+# Public functions run as the caller, who so needs EXECUTE on all that they call.  A name in the
+# source of one, or in a statement that it makes, counts as a call.  So does an operator or a cast,
+# and in place of iblt_checksum the planner calls one that its support function names.  Citus looks
+# at the privileges on the parts of iblt_agg_bigint.
+no_rows "everybody may execute in iblt_internal what users' calls lead to, and nothing else" "
+	WITH RECURSIVE member AS (SELECT d.classid, d.objid $members
+	), function AS (SELECT p.* FROM pg_proc p JOIN member ON classid = 'pg_proc'::regclass AND objid = p.oid
+	), source AS (
+		SELECT p.oid, p.prosrc AS body FROM function p JOIN pg_language l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
+		UNION ALL SELECT c.oid, pg_get_viewdef(c.oid) FROM pg_class c JOIN member ON classid = 'pg_class'::regclass AND objid = c.oid
+		WHERE c.relkind = 'v'
+	), word AS (SELECT DISTINCT oid, w[1] AS name FROM source, regexp_matches(body, '[a-z_0-9]+', 'g') AS w
+	), called (oid) AS (
+		SELECT oid FROM function WHERE pronamespace <> 'iblt_internal'::regnamespace
+		UNION SELECT oid FROM source JOIN member ON classid = 'pg_class'::regclass AND objid = oid
+		UNION SELECT o.oprcode::oid FROM pg_operator o JOIN member ON classid = 'pg_operator'::regclass AND objid = o.oid
+		UNION SELECT c.castfunc FROM pg_cast c JOIN member ON classid = 'pg_cast'::regclass AND objid = c.oid
+		UNION SELECT oid FROM function WHERE proname ~ '^iblt_(agg_bigint_(trans|inverse|combine|final)|checksum(_seeded)?_immutable)\$'
+		UNION SELECT p.oid FROM called r JOIN word w ON w.oid = r.oid JOIN function p ON p.proname = w.name
+	), right_of AS (
+		SELECT p.oid, EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) WHERE grantee = 0) AS everybody,
+			p.oid IN (SELECT oid FROM called) AND 'internal'::regtype <> ALL (p.proargtypes)
+				AND NOT EXISTS (SELECT FROM pg_type t WHERE p.oid IN (t.typinput, t.typoutput, t.typreceive, t.typsend)) AS needed
+		FROM function p WHERE pronamespace = 'iblt_internal'::regnamespace)
+	SELECT oid::regprocedure, everybody, needed FROM right_of WHERE everybody <> needed ORDER BY 1"
+no_rows "nobody else has a right to the stores, or may create something beside them" "
+	SELECT c.oid::regclass, a.privilege_type FROM pg_class c, aclexplode(c.relacl) AS a
+	WHERE c.relnamespace = 'iblt_internal'::regnamespace AND a.grantee <> c.relowner AND c.relkind <> 'v'
+	UNION ALL SELECT n.oid, a.privilege_type FROM pg_namespace n, aclexplode(n.nspacl) AS a
+	WHERE n.nspname = 'iblt_internal' AND a.grantee <> n.nspowner AND (a.grantee, a.privilege_type) <> (0, 'USAGE')"
 
 no_rows "no function has other privileges than its caller" "
 	SELECT d.objid::regprocedure $members AND d.classid = 'pg_proc'::regclass
