@@ -110,6 +110,8 @@ open_own(Oid relid)
 
 	iblt_config_require_owner(relid);
 	relation = relation_open(relid, ShareRowExclusiveLock);
+	/* it may have got another owner while the lock was waited for */
+	iblt_config_require_owner(relid);
 	if (!iblt_shape_is_table(relation))
 		require_none(relation, "it is not a table");
 	iblt_store_lock(relid, false);

@@ -17,6 +17,7 @@
 #include "storage/bufmgr.h"
 #include "storage/lock.h"
 #include "storage/predicate.h"
+#include "tcop/utility.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
@@ -197,6 +198,7 @@ iblt_store_insert(Oid store, int width, Datum *values, bool *nulls)
 	ItemPointerSetInvalid(&row);
 	if (relation == NULL)
 		return row;
+	PreventCommandDuringRecovery("a change of a digest");
 	if (RelationGetDescr(relation)->natts < width)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

@@ -167,6 +167,19 @@ check_snapshot(Relation heap, const BlockSample *blocks, Snapshot snapshot, Full
 		refuse(heap, "Block %u cannot be read as it was when the run began with it.", blocks->sample.next);
 }
 
+/* A number of 64 bits that is cut off would be that of another block. */
+static BlockNumber
+block_number(Datum param)
+{
+	int64		number = DatumGetInt64(param);
+
+	if (number < 0 || number > MaxBlockNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("there is no block " INT64_FORMAT, number)));
+	return (BlockNumber) number;
+}
+
 static void
 begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unused(),
 			 uint32 seed pg_attribute_unused())
@@ -178,8 +191,8 @@ begin_sample(SampleScanState *node, Datum *params, int nparams pg_attribute_unus
 
 	/* how old a block is tells that of its rows */
 	iblt_sample_require(node, "xmin");
-	blocks->sample.next = (BlockNumber) DatumGetInt64(params[ARG_LO]);
-	blocks->end = (BlockNumber) DatumGetInt64(params[ARG_HI]);
+	blocks->sample.next = block_number(params[ARG_LO]);
+	blocks->end = block_number(params[ARG_HI]);
 	blocks->lsn = DatumGetLSN(params[ARG_LSN]);
 	blocks->xmin = XidFromFullTransactionId(xmin);
 	blocks->strategy = GetAccessStrategy(BAS_BULKREAD);

@@ -111,6 +111,8 @@ my %values = (
 			stored(pick(sort keys %made)) . '::bytea', "'\\x" . (@bytes ? unpack('H*', pick(@bytes)) : '') . "'") },
 	regclass => \&relation,
 	oid => sub { pick(relation(), relation(), 0, 1, 4294967295) },
+	tid => sub { pick(map {; "'$_'" } '(0,1)', '(0,1)', '(1,1)', '(0,0)', '(0,65535)', '(100,1)', '(2147483648,1)', '(4294967294,1)', '(4294967295,0)', '(4294967295,1)') },
+	xid => sub { pick(map {; "'$_'" } 0, 1, 2, 3, 3, 1000, 4294967295) },
 	cstring => sub { '(' . pick(@texts, stored(pick(sort keys %made)) . '::text', (@bytes ? literal(encode_base64(pick(@bytes))) : ())) . ')' },
 	'timestamp with time zone' => sub { pick('now()', "'infinity'", "'-infinity'", "'4714-11-24 BC'", "'294276-12-31'") },
 	'kbf[]' => sub { pick("'{}'", 'ARRAY[' . stored('kbf') . ', ' . stored('kbf') . ']', 'ARRAY[NULL, ' . stored('kbf') . ']', 'ARRAY[[' . stored('kbf') . ']]') },
@@ -152,7 +154,7 @@ sub argument
 
 # --- the server, and what the values name -------------------------------------------------------
 
-my $node = server('forged', 'fsync = off', 'max_prepared_transactions = 5', 'log_error_verbosity = verbose', 'restart_after_crash = on', 'max_locks_per_transaction = 256');
+my $node = server('forged', 'fsync = off', 'max_prepared_transactions = 5', 'log_error_verbosity = verbose', 'restart_after_crash = on', 'max_locks_per_transaction = 256', 'track_commit_timestamp = on');
 my $secret = "hush$seed";
 my $largest = 0;
 
@@ -166,6 +168,8 @@ $node->safe_psql('postgres', qq{CREATE EXTENSION iblt; CREATE ROLE mallory LOGIN
 # What must be the same at the end.
 my $others = q{SELECT iblt_live_verify('shown'), generation FROM iblt_internal.iblt_live_options('shown');
 	SELECT * FROM iblt_internal.iblt_run_rows(NULL::iblt_internal.run_head)};
+# Nobody writes to these.
+$others .= q{; SELECT c.oid::regclass, pg_relation_size(c.oid) FROM pg_class c WHERE c.oid IN ('shown'::regclass, 'secret'::regclass, 'partly'::regclass) OR c.relname ~ '^pg_(am|language|ts_parser|authid|database|tablespace)(_|$)' ORDER BY 1};
 my $before = $node->safe_psql('postgres', $others);
 
 # Runs statements as the role in a session.  Errors are in the server's log.
@@ -276,7 +280,8 @@ my %right = (
 	iblt_peer_settings => [ "'ISO'", "'postgres'", "'Default'", "'a'" ],
 	iblt_run_add_head => [ qq{jsonb_populate_record(NULL::iblt_internal.run_head, '{"run": 0, "table_number": 0, "number": 0}')} ],
 	iblt_salvage => [ "set_byte($difference::bytea, 1500, 7)", 'NULL', '(SELECT iblt_agg(g, 1) - iblt_agg(g + 4, 1) FROM generate_series(1, 60) g)' ],
-	iblt_run_lock => [ 1, 0, 0, 'true' ]);
+	iblt_run_lock => [ 1, 0, 0, 'true' ],
+	iblt_row_time => [ "'shown'::regclass", "'(0,1)'", '(SELECT xmin FROM shown LIMIT 1)' ]);
 
 sub arguments
 {

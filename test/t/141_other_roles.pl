@@ -25,7 +25,7 @@ $node->safe_psql('postgres', qq{CREATE EXTENSION dblink; CREATE EXTENSION iblt; 
 	CREATE TABLE theirs.policed (id int PRIMARY KEY, v text); INSERT INTO theirs.policed VALUES (1, '$secret'); GRANT SELECT ON theirs.policed TO mallory;
 	ALTER TABLE theirs.policed ENABLE ROW LEVEL SECURITY;
 	CREATE SCHEMA mine AUTHORIZATION mallory; SET ROLE mallory; CREATE TABLE mine.t (id int PRIMARY KEY, v text); INSERT INTO mine.t SELECT g, 'x' FROM generate_series(1, 300) g;
-	CREATE TABLE mine.gone (id int); RESET ROLE});
+	CREATE TABLE mine.gone (id int); CREATE TABLE mine.tracked (id int PRIMARY KEY, v text); CALL iblt_track('mine.tracked', capacity => 100); RESET ROLE});
 my $gone = $node->safe_psql('postgres', q{SELECT 'mine.gone'::regclass::oid; DROP TABLE mine.gone});
 my $standby = standby($node, 'after', 'restart_after_crash = on');
 
@@ -121,7 +121,8 @@ foreach my $side ($node, $standby)
 	my $name = $side->name;
 	my $before = $side->safe_psql('postgres', $sizes);
 	my $log = length slurp_file($side->logfile);
-	my $err = run_as_mallory($side, @calls);
+	# a tracked table of the role's own can be written on the primary
+	my $err = run_as_mallory($side, @calls, $side == $standby ? map { calls($_, "'mine.tracked'::regclass") } @functions : ());
 	is($side->safe_psql('postgres', $sizes), $before, "$name: no relation has grown");
 	my $said = substr slurp_file($side->logfile), $log;
 	my %internal = map { $_ => 1 } $said =~ /(?:ERROR|PANIC|FATAL):  (XX00[01]: .*)/g;
