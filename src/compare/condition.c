@@ -27,6 +27,7 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_collate.h"
@@ -132,6 +133,7 @@ check_literal(Condition *condition, Const *constant)
 
 	if (constant->constisnull || constant->location < 0)
 		return;
+	CHECK_FOR_INTERRUPTS();
 	foreach(lc, condition->literals)
 	{
 		Literal    *literal = lfirst(lc);

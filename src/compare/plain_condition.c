@@ -23,6 +23,7 @@
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_collate.h"
 #include "utils/array.h"
@@ -134,6 +135,7 @@ check_node(Node *node, void *context)
 	Portable   *condition = context;
 	ListCell   *lc;
 
+	CHECK_FOR_INTERRUPTS();
 	if (node == NULL || compares_labels(condition, node))
 		return false;
 	if (IsA(node, List) || IsA(node, CaseWhen))
