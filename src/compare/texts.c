@@ -48,10 +48,12 @@ typedef struct Kept
 } Kept;
 
 /*
- * All of them.  To take one out takes no longer where there are many: when a
- * transaction ends, nothing can be cancelled.
+ * All of them, in lists by hash.  To take one out takes no longer where there are
+ * many: when a transaction ends, nothing can be cancelled.
  */
-static dlist_head texts = DLIST_STATIC_INIT(texts);
+#define LISTS			1024
+
+static dlist_head texts[LISTS];
 
 static Kept *
 find(const char *name)
@@ -59,7 +61,7 @@ find(const char *name)
 	uint32		hash = string_hash(name, SIZE_MAX);
 	dlist_iter	iter;
 
-	dlist_foreach(iter, &texts)
+	dlist_foreach(iter, &texts[hash % LISTS])
 	{
 		Kept	   *kept = dlist_container(Kept, node, iter.cur);
 
@@ -101,7 +103,7 @@ add(const char *name)
 	kept->hash = string_hash(name, SIZE_MAX);
 	initStringInfo(&kept->text);
 	MemoryContextSwitchTo(old);
-	dlist_push_head(&texts, &kept->node);
+	dlist_push_head(&texts[kept->hash % LISTS], &kept->node);
 	kept->callback.func = forget;
 	kept->callback.arg = kept;
 	MemoryContextRegisterResetCallback(context, &kept->callback);
@@ -219,16 +221,12 @@ iblt_repair_execute_kept(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(changed);
 }
 
-PG_FUNCTION_INFO_V1(iblt_repair_forget);
-
-/* iblt_repair_forget(prefix): frees the texts whose names begin so. */
-Datum
-iblt_repair_forget(PG_FUNCTION_ARGS)
+static void
+forget_in(dlist_head *list, const char *prefix)
 {
-	char	   *prefix = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	dlist_mutable_iter iter;
 
-	dlist_foreach_modify(iter, &texts)
+	dlist_foreach_modify(iter, list)
 	{
 		Kept	   *kept = dlist_container(Kept, node, iter.cur);
 
@@ -236,6 +234,18 @@ iblt_repair_forget(PG_FUNCTION_ARGS)
 		if (kept->running == 0 && strncmp(kept->name, prefix, strlen(prefix)) == 0)
 			MemoryContextDelete(kept->context);
 	}
+}
+
+PG_FUNCTION_INFO_V1(iblt_repair_forget);
+
+/* iblt_repair_forget(prefix): frees the texts whose names begin so. */
+Datum
+iblt_repair_forget(PG_FUNCTION_ARGS)
+{
+	char	   *prefix = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	for (int i = 0; i < LISTS; i++)
+		forget_in(&texts[i], prefix);
 	PG_RETURN_VOID();
 }
 

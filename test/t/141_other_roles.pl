@@ -146,14 +146,16 @@ $standby->stop;
 
 my $conninfo = conninfo($node);
 
-# The number of results, cells, rounds or parts that nobody has.
+# More results, literals or seconds than anybody has.
+$node->safe_psql('postgres', q{CREATE TABLE long AS SELECT string_agg('v = ''x''', ' OR ') AS condition FROM generate_series(1, 400000)});
 my %endless = (
 	'results of an idle connection' => "SELECT iblt_internal.iblt_peer_take('c', 0, 2147483647)",
 	'results before an answer' => "SELECT iblt_internal.iblt_peer_answer('c', 0, 2147483646)",
+	'a long condition' => "SELECT iblt_internal.iblt_compare_check_expression('theirs.shown', condition, true) FROM long",
 	'a large pause' => "SELECT public.dblink_send_query('c', 'SELECT pg_sleep(1000)'), iblt_internal.iblt_peer_wait('c', 1e300)");
 foreach my $name (sort keys %endless)
 {
-	foreach my $how (qw(cancel terminate))
+	foreach my $how ('cancel', $name =~ /condition/ ? () : 'terminate')
 	{
 		my $run = background($node, "SELECT public.dblink_connect('c', $conninfo); /* endless */ $endless{$name}");
 		wait_for($node, q{SELECT count(*) = 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%/* endless */%' AND pid <> pg_backend_pid() AND EXISTS (SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' OR state = 'idle')});
