@@ -280,9 +280,10 @@ iblt_run_put(PG_FUNCTION_ARGS)
 }
 
 /*
- * A run that works, and all that is locked of it.  The tag is of a type that no statement
- * of SQL takes.  It has the number of the run, so nobody but the run's owner has its locks,
- * and what else is in it is a matter of that role alone.
+ * Takes a lock of a run until the transaction ends.  False if another session has it.
+ * No statement of SQL takes a lock of this type.  The tag has the number of the run, for which
+ * iblt_run_lock() requires its owner.  So if the rest of two tags is the same by chance, they
+ * are of one role.
  */
 static bool
 lock_run(int64 run, int32 table_number, int64 number, LOCKMODE mode, bool wait)
