@@ -78,7 +78,7 @@ iblt_config_read(IbltTrackConfig *config, Oid relid, Snapshot snapshot)
 		config->version = DatumGetInt32(values[TRACKED_VERSION]);
 		config->system = DatumGetInt64(values[TRACKED_SYSTEM]);
 		config->database = DatumGetObjectId(values[TRACKED_DATABASE]);
-		config->store = DatumGetInt32(values[TRACKED_STORE]);
+		config->store = DatumGetObjectId(values[TRACKED_STORE]);
 		config->keys = read_items(values[TRACKED_KEYS], INT2OID,
 								  &config->nkeys);
 		config->columns = read_items(values[TRACKED_COLUMNS], INT2OID,
@@ -109,7 +109,7 @@ iblt_config_write(const IbltTrackConfig *config)
 	values[TRACKED_VERSION] = Int32GetDatum(config->version);
 	values[TRACKED_SYSTEM] = Int64GetDatum(config->system);
 	values[TRACKED_DATABASE] = ObjectIdGetDatum(config->database);
-	values[TRACKED_STORE] = Int32GetDatum(config->store);
+	values[TRACKED_STORE] = ObjectIdGetDatum(config->store);
 	values[TRACKED_KEYS] = write_items(config->keys, INT2OID, config->nkeys);
 	values[TRACKED_COLUMNS] = write_items(config->columns, INT2OID,
 										  config->ncolumns);
@@ -128,32 +128,42 @@ iblt_config_write(const IbltTrackConfig *config)
 	iblt_store_insert(iblt_store_tracked(), TRACKED_WIDTH, values, nulls);
 }
 
-int32
-iblt_config_choose_store(void)
+/* How many tables have their changes in a store. */
+static int
+count_tables(Oid store)
 {
-	int			tables[IBLT_CHANGE_STORES] = {0};
 	IbltStoreScan scan;
 	Datum		values[IBLT_STORE_WIDTH];
 	bool		nulls[IBLT_STORE_WIDTH];
+	int			n = 0;
+
+	if (!iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, NULL,
+						  AccessShareLock))
+		return 0;
+	while (iblt_store_next(&scan, values, nulls) != NULL)
+		n += DatumGetObjectId(values[TRACKED_STORE]) == store;
+	iblt_store_end(&scan);
+	return n;
+}
+
+Oid
+iblt_config_choose_store(void)
+{
+	Oid			chosen = InvalidOid;
 	int			least = 0;
 
-	if (iblt_store_begin(&scan, iblt_store_tracked(), InvalidOid, NULL,
-						 AccessShareLock))
+	for (int i = 1; i <= IBLT_CHANGE_STORES; i++)
 	{
-		while (iblt_store_next(&scan, values, nulls) != NULL)
-		{
-			uint32		number = (uint32) DatumGetInt32(values[TRACKED_STORE]);
+		Oid			store = iblt_store_changes(i);
+		int			n = count_tables(store);
 
-			tables[(number - 1) % IBLT_CHANGE_STORES]++;
+		if (OidIsValid(store) && (!OidIsValid(chosen) || n < least))
+		{
+			chosen = store;
+			least = n;
 		}
-		iblt_store_end(&scan);
 	}
-	for (int i = 1; i < IBLT_CHANGE_STORES; i++)
-	{
-		if (tables[i] < tables[least])
-			least = i;
-	}
-	return least + 1;
+	return chosen;
 }
 
 void

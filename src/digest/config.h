@@ -32,7 +32,7 @@ typedef struct IbltTrackConfig
 	int32		version;
 	int64		system;			/* identifier of the server */
 	Oid			database;
-	int32		store;			/* number of the store of changes */
+	Oid			store;			/* of changes; names can be exchanged */
 	int			nkeys;
 	AttrNumber *keys;			/* of the tracked table, not of a partition */
 	int			ncolumns;
@@ -62,8 +62,8 @@ extern List *iblt_config_tables(void);
 /* Inserts a configuration. */
 extern void iblt_config_write(const IbltTrackConfig *config);
 
-/* The store of changes that the fewest tables use. */
-extern int32 iblt_config_choose_store(void);
+/* The store of changes that the fewest tables use.  InvalidOid if there is none. */
+extern Oid iblt_config_choose_store(void);
 
 /* A seed of checksums of keys, for that of checksums of rows. */
 static inline uint64

@@ -214,7 +214,7 @@ iblt_changes_read(IbltChanges *changes, Relation relation,
 	HeapTuple	tuple;
 
 	memset(changes, 0, sizeof *changes);
-	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
+	if (!iblt_store_begin(&scan, config->store,
 						  config->relid, snapshot, AccessShareLock))
 		return;
 	if (relation != NULL)

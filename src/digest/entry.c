@@ -288,7 +288,7 @@ fill(IbltTrackEntry *entry, FunctionCallInfo fcinfo)
 	if (find_config(&config, data))
 	{
 		entry->target.relid = config.relid;
-		entry->target.store = iblt_store_changes(config.store);
+		entry->target.store = config.store;
 		iblt_store_require(entry->target.store);
 		entry->tracked = true;
 	}

@@ -62,7 +62,7 @@ replace_changes(const IbltTrackConfig *config, IbltChanges *changes,
 {
 	IbltStoreScan scan;
 
-	if (!iblt_store_begin(&scan, iblt_store_changes(config->store),
+	if (!iblt_store_begin(&scan, config->store,
 						  config->relid, snapshot, RowExclusiveLock))
 		return;
 	/* nobody else deletes them, because of the merge lock */
@@ -134,7 +134,7 @@ iblt_merge_note_failure(Oid relid, int sqlstate)
 	bool		nulls[IBLT_STORE_WIDTH];
 
 	if (iblt_config_read(&config, relid, NULL) &&
-		iblt_store_begin(&scan, iblt_store_changes(config.store), relid,
+		iblt_store_begin(&scan, config.store, relid,
 						 NULL, AccessShareLock))
 	{
 		while (!noted && iblt_store_next(&scan, values, nulls) != NULL)
@@ -143,7 +143,7 @@ iblt_merge_note_failure(Oid relid, int sqlstate)
 				strcmp(TextDatumGetCString(values[CHANGE_BYTES]), state) == 0;
 		iblt_store_end(&scan);
 		if (!noted)
-			iblt_store_insert_change(iblt_store_changes(config.store), relid,
+			iblt_store_insert_change(config.store, relid,
 									 IBLT_CHANGES_FAILED, 0,
 									 CStringGetTextDatum(state), (Datum) 0);
 	}

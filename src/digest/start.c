@@ -172,6 +172,8 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	fill_identity(&config);
 	config.relid = PG_GETARG_OID(0);
 	config.store = iblt_config_choose_store();
+	iblt_store_require(iblt_store_tracked());
+	iblt_store_require(config.store);
 	config.keys = column_numbers(relation, PG_GETARG_DATUM(1), &config.nkeys);
 	config.columns = column_numbers(relation, PG_GETARG_DATUM(2),
 									&config.ncolumns);
@@ -186,7 +188,7 @@ iblt_track_begin(PG_FUNCTION_ARGS)
 	check_options(&config);
 	require_none(relation, iblt_shape_take(relation, &config, &config.shape));
 	iblt_config_write(&config);
-	iblt_store_insert_bytes(iblt_store_changes(config.store), config.relid,
+	iblt_store_insert_bytes(config.store, config.relid,
 							IBLT_CHANGES_START, &config.generation,
 							sizeof config.generation);
 	announce(relation);

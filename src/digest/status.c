@@ -57,7 +57,7 @@ fill_state(Relation relation, const IbltTrackConfig *config, Datum *values,
 	nulls[STATE_VERIFIED] = base.verified == 0;
 	values[STATE_VERIFIED] = TimestampTzGetDatum(base.verified);
 	values[STATE_STORE_BYTES] =
-		Int64GetDatum(iblt_store_size(iblt_store_changes(config->store)));
+		Int64GetDatum(iblt_store_size(config->store));
 }
 
 PG_FUNCTION_INFO_V1(iblt_live_state);
@@ -104,10 +104,10 @@ iblt_live_note_scan(PG_FUNCTION_ARGS)
 	if (!iblt_config_read(&config, relid, NULL))
 		PG_RETURN_VOID();
 	if (PG_GETARG_BOOL(1))
-		iblt_store_insert_bytes(iblt_store_changes(config.store), relid,
+		iblt_store_insert_bytes(config.store, relid,
 								IBLT_CHANGES_VERIFIED, &at, sizeof at);
 	else
-		iblt_store_insert_change(iblt_store_changes(config.store), relid,
+		iblt_store_insert_change(config.store, relid,
 								 IBLT_CHANGES_BROKEN, 0,
 								 CStringGetTextDatum("a scan has found other rows"),
 								 (Datum) 0);

@@ -11,7 +11,10 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "commands/extension.h"
 #include "executor/tuptable.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
@@ -32,31 +35,45 @@ iblt_store_beside(Oid function)
 	trigger_schema = get_func_namespace(function);
 }
 
+/*
+ * The relation with a name in a schema, InvalidOid unless it is the store of
+ * that name.  Another relation may have the name for a moment.  It is not a
+ * member of the extension, and another store does not have the column.
+ */
 static Oid
-store_oid(const char *name)
+store_in(Oid schema, const char *name, const char *column)
 {
-	Oid			schema;
-	Oid			store = InvalidOid;
+	Oid			store = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+	Oid			extension = get_extension_oid("iblt", true);
 
-	if (OidIsValid(trigger_schema))
-		store = get_relname_relid(name, trigger_schema);
+	if (!OidIsValid(store) || !OidIsValid(extension) ||
+		getExtensionOfObject(RelationRelationId, store) != extension ||
+		get_attnum(store, column) == InvalidAttrNumber)
+		return InvalidOid;
+	return store;
+}
+
+static Oid
+store_oid(const char *name, const char *column)
+{
+	Oid			store = store_in(trigger_schema, name, column);
+
 	if (OidIsValid(store))
 		return store;
 	/* it may have gone with the extension, which may have been created again */
-	schema = get_namespace_oid("iblt_internal", true);
-	return OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
+	return store_in(get_namespace_oid("iblt_internal", true), name, column);
 }
 
 Oid
 iblt_store_tracked(void)
 {
-	return store_oid("tracked");
+	return store_oid("tracked", "template");
 }
 
 Oid
 iblt_store_base(void)
 {
-	return store_oid("base");
+	return store_oid("base", "verified_at");
 }
 
 Oid
@@ -65,7 +82,7 @@ iblt_store_changes(int number)
 	char		name[NAMEDATALEN];
 
 	snprintf(name, sizeof name, "changes_%d", number);
-	return store_oid(name);
+	return store_oid(name, "kind");
 }
 
 /*
@@ -101,7 +118,7 @@ iblt_store_require(Oid store)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("changes of tracked tables cannot be recorded"),
-				 errdetail("A relation in schema iblt_internal has another name or access method."),
+				 errdetail("A relation in schema iblt_internal has another name or access method, or another relation has its name."),
 				 errhint("Undo that change, or drop the triggers whose names begin with iblt_track.")));
 	relation_close(relation, NoLock);
 }

@@ -79,7 +79,7 @@ typedef enum IbltChangeKind
  */
 extern void iblt_store_beside(Oid function);
 
-/* InvalidOid if it does not exist, or has another name. */
+/* InvalidOid if it does not exist, or if another relation has its name. */
 extern Oid	iblt_store_tracked(void);
 extern Oid	iblt_store_base(void);
 extern Oid	iblt_store_changes(int number);

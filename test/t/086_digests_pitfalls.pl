@@ -338,6 +338,30 @@ foreach my $rename ([ 'SCHEMA iblt_internal', 'SCHEMA elsewhere', 'elsewhere' ],
 	is(right('units'), 't', "no change is lost while $before has another name");
 }
 
+# --- stores with exchanged names -----------------------------------------------------------------
+
+# What a new session writes while another relation has a store's name, or two stores have
+# exchanged theirs, is not lost: the statement fails, or the digest has it.
+my $swap = sub { my ($a, $b) = @_; return "ALTER MATERIALIZED VIEW iblt_internal.$a RENAME TO iblt_x; ALTER MATERIALIZED VIEW iblt_internal.$b RENAME TO $a; ALTER MATERIALIZED VIEW iblt_internal.iblt_x RENAME TO $b" };
+foreach my $name ('tracked', 'base', map { "changes_$_" } 1 .. 8)
+{
+	sql("ALTER MATERIALIZED VIEW iblt_internal.$name RENAME TO away; CREATE MATERIALIZED VIEW iblt_internal.$name AS SELECT * FROM iblt_internal.away WITH NO DATA");
+	my $before = sql('SELECT count(*) FROM units');
+	my ($failed, $none, $said) = $node->psql('postgres', "INSERT INTO units SELECT max(id) + 1, '1', '{2}' FROM units");
+	my $after = sql('SELECT count(*) FROM units');
+	like($said, qr/ERROR:  changes of tracked tables cannot be recorded/, "$name is another relation: the statement fails") if $after == $before;
+	sql("DROP MATERIALIZED VIEW iblt_internal.$name; ALTER MATERIALIZED VIEW iblt_internal.away RENAME TO $name");
+	is(right('units'), 't', "no change is lost while another relation is $name");
+}
+foreach my $pair ([ 'tracked', 'base' ], [ 'tracked', 'changes_8' ], [ 'base', 'changes_1' ], map { [ 'changes_1', "changes_$_" ] } 2 .. 8)
+{
+	my ($one, $other) = @$pair;
+	sql($swap->($one, $other));
+	$node->psql('postgres', "INSERT INTO units SELECT max(id) + 1, '1', '{2}' FROM units");
+	sql($swap->($one, $other));
+	is(right('units'), 't', "no change is lost while $one and $other have exchanged names");
+}
+
 # --- copies of the database ----------------------------------------------------------------------
 
 $node->command_ok([ 'pg_dump', '-h', $node->host, '-p', $node->port, '-Fc', '-f', $node->basedir . '/dump', 'postgres' ], 'the database is dumped');
