@@ -33,7 +33,9 @@ BEGIN
 	SELECT o.* INTO options FROM iblt_live_options(relation) AS o;
 	SELECT s.* INTO state FROM iblt_live_state(relation) AS s;
 	IF options.generation IS NULL THEN
-		digest.reason := 'it is not tracked';
+		-- otherwise the role does not learn whether it is tracked
+		digest.reason := CASE WHEN has_table_privilege(relation, 'SELECT')
+			AND NOT row_security_active(relation) THEN 'it is not tracked' ELSE 'unreadable' END;
 		RETURN digest;
 	END IF;
 	info := @extschema@.iblt_info(options.template);
@@ -164,7 +166,11 @@ DECLARE
 	place text := CASE WHEN s.place IS NULL THEN ''
 		ELSE format('On %s, ', peer_title(s.place)) END;
 BEGIN
-	IF digest.generation IS NULL THEN
+	IF digest.generation IS NULL AND digest.reason = 'unreadable' THEN
+		problem := format('permission denied for the digest of %s (%s)', s.relation, s.side);
+		hint := format('%sGRANT SELECT on the whole table to this role. No policy may hide rows '
+			'from it.', place);
+	ELSIF digest.generation IS NULL THEN
 		problem := format('%s is not tracked (%s)', s.relation, s.side);
 		hint := format('%sCALL iblt_track(%L), with the other side as its peer if that is '
 			'tracked.', place, s.relation);

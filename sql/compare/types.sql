@@ -69,7 +69,7 @@ CREATE TYPE subscribed AS (name text, slot text, ready boolean);
 -- The live digest of a relation, as live_digest() gives it.
 CREATE TYPE live_digest AS (
 	reason text,			-- why it is not trustworthy, or NULL
-	generation bigint,		-- NULL if the relation is not tracked
+	generation bigint,		-- NULL if the relation is not tracked, or if the role may not know
 	key_columns text[],
 	columns text[],
 	by_hash boolean,

@@ -51,6 +51,22 @@ BEGIN
 END
 $$;
 
+-- Takes the lock of a slice until the transaction ends, and waits for it for a moment; false if
+-- another session has it for longer.
+-- A session that waits for a slice of another session (run_wait_for_slice) gets its lock when that
+-- session has claimed it and commits, and keeps it until the step ends.  If the other session did
+-- not wait here, each of them would take the lock from the other one at each step, for ever.
+CREATE FUNCTION run_lock_slice(run bigint, table_number integer, number bigint) RETURNS boolean
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+	SET lock_timeout = '200ms'
+AS $$
+BEGIN
+	RETURN iblt_run_lock(run, table_number, number, true);
+EXCEPTION WHEN lock_not_available THEN
+	RETURN false;
+END
+$$;
+
 -- Waits until another session has done a slice, but for a moment only, as run_pause does.
 CREATE FUNCTION run_wait_for_slice(w run_worker, busy run_slice) RETURNS run_worker
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -67,7 +83,7 @@ BEGIN
 			num_nonnulls((next.t).table_number, (next.busy).table_number) > 0 OR run_over(w.run));
 		RETURN run_wait_then_claim(w, 0.2);
 	END IF;
-	PERFORM iblt_run_lock(w.run, busy.table_number, busy.number, true);
+	PERFORM run_lock_slice(w.run, busy.table_number, busy.number);
 	RETURN run_wait_then_claim(w);
 EXCEPTION WHEN lock_not_available THEN
 	RETURN run_wait_then_claim(w);

@@ -360,7 +360,7 @@ DECLARE
 	late text;
 BEGIN
 	w.act := 'claim';
-	IF NOT iblt_run_lock(w.run, w.table_number, w.number, false) THEN
+	IF NOT run_lock_slice(w.run, w.table_number, w.number) THEN
 		RETURN w;
 	END IF;
 	s := run_slice_of(w.run, w.table_number, w.number);

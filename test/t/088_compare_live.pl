@@ -169,7 +169,9 @@ sql($here, "CREATE TABLE copied AS TABLE by_two; ALTER TABLE copied ADD PRIMARY 
 live_is('copied', 'id, day', 1, 'a reader, and two tables of one database', peer => undef, options => "peer_relation => 'by_two'", user => 'reader', truth => '{"id": 40, "day": "2020-01-01"} there 0 1');
 sql($here, q{REVOKE SELECT ON copied FROM reader; GRANT SELECT (id, day) ON copied TO reader});
 like(failure("SELECT count(*) FROM iblt_compare('copied', NULL, 'by_two', columns => '{id}', live => 'require')", user => 'reader'),
-	qr/IB008: live digests cannot be used: public.copied is not tracked \(here\)/, 'a role that may not read the whole table does not learn of its digest');
+	qr/IB008: live digests cannot be used: permission denied for the digest of public.copied \(here\)\n.*HINT:  GRANT SELECT on the whole table/s, 'a role that may not read the whole table does not learn of its digest');
+sql($here, q{CALL iblt_untrack('copied')});
+like(failure("SELECT count(*) FROM iblt_compare('copied', NULL, 'by_two', columns => '{id}', live => 'require')", user => 'reader'), qr/IB008: .* permission denied for the digest of public.copied \(here\)/, 'nor that there is none');
 my $standby = standby($there, 'standby');
 sql($there, "UPDATE by_uuid SET v = 'more' WHERE n = 77");
 replayed($there, $standby);
@@ -335,7 +337,7 @@ foreach my $case (
 both('CREATE SCHEMA strange; CREATE TABLE strange.turns (id int PRIMARY KEY)');
 sql($there, 'CREATE ROLE stranger');
 like(failure("$lend; SELECT count(*) FROM iblt_compare($turns); SELECT dblink_exec('lent', 'SET ROLE stranger'); SELECT count(*) FROM iblt_compare($turns)"),
-	qr/public.turns is not tracked \(there\)/, 'another role there does not learn of the digest');
+	qr/permission denied for the digest of public.turns \(there\)\n.*HINT:  On the peer, GRANT SELECT/s, 'another role there does not learn of the digest');
 like(failure("$lend; SELECT count(*) FROM iblt_compare($turns); SET search_path = strange, public; SELECT count(*) FROM iblt_compare($turns)"),
 	qr/strange.turns is not tracked \(here\)/, 'another search_path names another table');
 is(lent($turns, "$lend; SELECT dblink_exec('lent', 'SET search_path = strange')"), '0 2|t, 1', 'that of the peer\'s session is no matter');

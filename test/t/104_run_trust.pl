@@ -148,6 +148,57 @@ my $peer = literal($node->connstr('peer'));
 	like($err, qr/ERROR:  a part of run $run is not in its store any more/, 'nor are differences repaired that are gone from their store');
 }
 
+# --- numbers after a refresh -----------------------------------------------------------------
+
+# Rows of a run that has lost its head stay, and no later run gets its number.
+{
+	$node->safe_psql($_, 'CREATE TABLE num_b AS SELECT 1 AS id') foreach 'postgres', 'peer';
+	my $call = sub { return $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{stored,num_b}', max_time => '30 s', progress => false)") };
+	my $last = $call->();
+	$node->safe_psql('postgres', 'REFRESH MATERIALIZED VIEW iblt_internal.run_head; REFRESH MATERIALIZED VIEW iblt_internal.run_last');
+	my $next = $call->();
+	cmp_ok($next, '>', $last, 'REFRESH of the runs and of their last number gives no number free');
+	is($node->safe_psql('postgres', "SELECT state FROM iblt_audit_runs WHERE run = $next"), 'finished', 'and the next run ends');
+	is($node->safe_psql('postgres', "SELECT count(*), count(DISTINCT relation) FROM iblt_audit_tables WHERE run = $next"), '2|2', 'with one row for a table');
+	$node->safe_psql('postgres', "SELECT iblt_audit_prune('0 s')");
+	is($call->(), $next + 1, 'from then on, the last number is kept again');
+}
+
+# --- sessions that wait for one slice -----------------------------------------------------------
+
+# A session that waits for a slice has its lock for a moment, just when the session that has
+# claimed it wants to compare it.  That one must not claim it again, or both would take the lock
+# from each other for ever.
+foreach my $by ('key', 'blocks')
+{
+	my $run = $node->safe_psql('postgres', "CALL iblt_audit_run($peer, '{num_b}', slice_by => '$by', max_time => '0', progress => false)");
+	my ($works, $waits) = map { IbltTest::Session->new($node) } 1, 2;
+	my $step = 'UPDATE worker SET w = iblt_internal.run_step(w) RETURNING (w).act';
+	$works->run("DO \$\$ DECLARE w iblt_internal.run_worker; BEGIN w := iblt_internal.run_worker_of(NULL, $peer, false, 'resume');
+		w.run := $run; CREATE TEMP TABLE worker AS SELECT w; END \$\$; $step");
+	is($works->run($step), 'work', "$by: a slice is claimed");
+	my $steps = 0;
+	my $done = 0;
+	# 200 ms may be over before the other session is done
+	while (!$done && $steps < 20)
+	{
+		$steps++;
+		$works->run("UPDATE worker SET w.act = 'claim'; BEGIN; $step");
+		$waits->start("BEGIN; SELECT iblt_internal.iblt_run_lock($run, 1, 1, true)");
+		wait_for($node, "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $waits->{pid}");
+		$works->run('COMMIT');
+		$waits->done;
+		$works->start($step);
+		wait_for($node, "SELECT wait_event_type = 'Lock' OR state = 'idle' FROM pg_stat_activity WHERE pid = $works->{pid} AND query LIKE 'UPDATE worker%'");
+		$waits->run('COMMIT');
+		$works->done;
+		$done = $node->safe_psql('postgres', "SELECT slices FROM iblt_audit_table_stats WHERE run = $run");
+	}
+	is($done, 1, "$by: the slice is compared though another session waits for it");
+	note("after $steps steps");
+	$_->quit foreach $works, $waits;
+}
+
 # --- tables that have got another name -----------------------------------------------------------
 
 # Small tables, which are compared together. What has the name now was not compared.
