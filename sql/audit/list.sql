@@ -206,7 +206,8 @@ $$;
 -- Partitions whose digest is that of their parent
 
 -- The items with a partitioned table in place of its partitions, if both sides keep a digest of it
--- that is trustworthy, and if all rows and columns of the same partitions are audited.
+-- that is trustworthy and put each row in the same partition, and if all rows and columns of these
+-- are audited.
 -- Digests of partitions add up to that of the parent, which does not tell those of partitions.
 CREATE FUNCTION audit_by_parent(conns text[], items audit_item[]) RETURNS audit_item[]
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -220,7 +221,7 @@ BEGIN
 	FOR parent IN SELECT h ->> 0 AS schema, h ->> 1 AS name, h -> 2 AS leaves
 		FROM jsonb_array_elements(answers[1]::jsonb) AS h
 		JOIN jsonb_array_elements(answers[2]::jsonb) AS t ON t -> 0 = h -> 0 AND t -> 1 = h -> 1
-			AND (t -> 2) @> (h -> 2) AND (t -> 2) <@ (h -> 2)
+			AND t -> 3 = h -> 3 AND h -> 3 <> 'null'
 		ORDER BY jsonb_array_length(h -> 2) DESC
 	LOOP
 		members := ARRAY(SELECT n FROM generate_subscripts(items, 1) AS n,

@@ -26,15 +26,45 @@ AS $$
 		JOIN listed AS p ON p.oid = a.relid WHERE p.oid <> l.oid))) END
 $$;
 
+-- What says in which partition of a table a row is, as an array with a row for each table of the
+-- tree; NULL unless two servers on which it is the same put each row in the same partition.
+-- Expressions, and types and operator classes of users, may do otherwise on another server, and a
+-- collation that is not what it was may have done so.  Hashes depend on the processor.
+CREATE FUNCTION audit_partitioning(relation regclass) RETURNS jsonb
+	LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+	SELECT CASE WHEN bool_and(k.sure IS NOT FALSE) THEN jsonb_agg(jsonb_build_array(
+			n.nspname, c.relname, t.level, (SELECT format('%I.%I', m.nspname, p.relname)
+				FROM pg_class p JOIN pg_namespace m ON m.oid = p.relnamespace
+				WHERE p.oid = t.parentrelid),
+			pg_get_expr(c.relpartbound, c.oid), pg_get_partkeydef(c.oid), k.columns,
+			CASE WHEN p.partstrat = 'h' THEN hashtextextended('iblt', 1) END)
+		ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C") END
+	FROM pg_partition_tree(relation) AS t JOIN pg_class c ON c.oid = t.relid
+	JOIN pg_namespace n ON n.oid = c.relnamespace
+	LEFT JOIN pg_partitioned_table p ON p.partrelid = c.oid,
+	LATERAL (SELECT bool_and(a.atttypid IS NOT NULL AND a.atttypid < 16384 AND o.oid < 16384
+				AND s.problem IS NULL) AS sure,
+			jsonb_agg(jsonb_build_array(format_type(a.atttypid, NULL), o.opcname, s.sorted)
+				ORDER BY i) AS columns
+		FROM generate_series(0, p.partnatts - 1) AS i
+		-- none is the column of an expression
+		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = nullif(p.partattrs[i], 0)
+		LEFT JOIN pg_opclass o ON o.oid = p.partclass[i]
+		LEFT JOIN LATERAL (SELECT x.* FROM collation_order(nullif(p.partcollation[i], 0)) AS x)
+			AS s ON true) AS k
+$$;
+
 -- The partitioned tables that the caller can read a trustworthy digest of: the schema, the name,
--- and the names of all their partitions that have rows.
+-- the names of all their partitions that have rows, and which row is in which.
 CREATE FUNCTION audit_parents() RETURNS jsonb
 	LANGUAGE sql STABLE PARALLEL UNSAFE
 AS $$
 	SELECT coalesce(jsonb_agg(jsonb_build_array(n.nspname, c.relname, (
 		SELECT coalesce(jsonb_agg(format('%I.%I', m.nspname, l.relname)), '[]')
 		FROM pg_partition_tree(c.oid) AS t JOIN pg_class l ON l.oid = t.relid
-		JOIN pg_namespace m ON m.oid = l.relnamespace WHERE t.isleaf))), '[]')
+		JOIN pg_namespace m ON m.oid = l.relnamespace WHERE t.isleaf),
+		audit_partitioning(c.oid))), '[]')
 	FROM @extschema@.iblt_live_status() AS s JOIN pg_class c ON c.oid = s.relation
 	JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.relkind = 'p' AND s.state = 'live'

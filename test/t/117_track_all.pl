@@ -86,6 +86,40 @@ sql($here, "ALTER TABLE p ATTACH PARTITION p2 DEFAULT; INSERT INTO p2 VALUES (12
 sql($there, "CALL iblt_untrack('p')");
 is(track_all("subscription => 'sub'") =~ s/\n.*//sr, '4|1', 'and tracked by themselves again');
 
+# Nor does it stand for partitions of other rows, although it has the same rows.
+foreach my $case (
+	[ 'the same range', 'RANGE (a)', 'FOR VALUES FROM (0) TO (100)', 'DEFAULT' ],
+	[ 'the same hash', 'HASH (t)', 'FOR VALUES WITH (MODULUS 2, REMAINDER 0)', 'FOR VALUES WITH (MODULUS 2, REMAINDER 1)' ],
+	[ 'the same levels', 'LIST (b)', 'FOR VALUES IN (0, 1) PARTITION BY RANGE (a); CREATE TABLE q1a PARTITION OF q1 FOR VALUES FROM (0) TO (50); CREATE TABLE q1b PARTITION OF q1 DEFAULT', 'DEFAULT' ],
+	[ 'other bounds', 'RANGE (a)', 'FOR VALUES FROM (0) TO (100)', 'DEFAULT', 'RANGE (a)', 'FOR VALUES FROM (0) TO (150)', 'DEFAULT' ],
+	[ 'exchanged remainders', 'HASH (a)', 'FOR VALUES WITH (MODULUS 2, REMAINDER 0)', 'FOR VALUES WITH (MODULUS 2, REMAINDER 1)', 'HASH (a)', 'FOR VALUES WITH (MODULUS 2, REMAINDER 1)', 'FOR VALUES WITH (MODULUS 2, REMAINDER 0)' ],
+	[ 'another key', 'RANGE (a)', 'FOR VALUES FROM (0) TO (2)', 'DEFAULT', 'RANGE (b)', 'FOR VALUES FROM (0) TO (2)', 'DEFAULT' ],
+	[ 'another strategy', 'LIST (b)', 'DEFAULT', 'FOR VALUES IN (1)', 'RANGE (b)', 'DEFAULT', 'FOR VALUES FROM (1) TO (3)' ],
+	[ 'another operator class', 'RANGE (t text_pattern_ops)', q{FOR VALUES FROM ('row 2') TO ('row 5')}, 'DEFAULT', 'RANGE (t)', q{FOR VALUES FROM ('row 2') TO ('row 5')}, 'DEFAULT', 'equal' ],
+	[ 'an expression', 'RANGE ((a + 0))', 'FOR VALUES FROM (0) TO (100)', 'DEFAULT', 'RANGE ((a + 0))', 'FOR VALUES FROM (0) TO (100)', 'DEFAULT', 'equal' ],
+	[ 'the order of a type of the database', 'RANGE (e)', q{FOR VALUES FROM ('one') TO ('two')}, 'DEFAULT', 'RANGE (e)', q{FOR VALUES FROM ('one') TO ('two')}, 'DEFAULT' ],
+	[ 'bounds of the second level', 'LIST (b)', 'FOR VALUES IN (0, 1) PARTITION BY RANGE (a); CREATE TABLE q1a PARTITION OF q1 FOR VALUES FROM (0) TO (50); CREATE TABLE q1b PARTITION OF q1 DEFAULT', 'DEFAULT',
+		'LIST (b)', 'FOR VALUES IN (0, 1) PARTITION BY RANGE (a); CREATE TABLE q1a PARTITION OF q1 FOR VALUES FROM (0) TO (60); CREATE TABLE q1b PARTITION OF q1 DEFAULT', 'DEFAULT' ])
+{
+	my ($name, @parts) = @$case;	# and whether scans find them equal all the same
+	my $same = @parts == 3;
+	my $make = sub { my ($key, $first, $second) = @_; return "CREATE TABLE q (a int, b int, t text, e late, PRIMARY KEY (a, b, t, e)) PARTITION BY $key; CREATE TABLE q1 PARTITION OF q $first; CREATE TABLE q2 PARTITION OF q $second;
+		INSERT INTO q SELECT g, g % 3, 'row ' || g, CASE WHEN g < 40 THEN 'one' WHEN g < 90 THEN 'three' ELSE 'two' END::late FROM generate_series(1, 200) g" };
+	# no primary key on an expression
+	my $sql = sub { my ($text) = $make->(@_); $text =~ s/, PRIMARY KEY \(a, b, t, e\)// if $name eq 'an expression'; return $text };
+	sql($there, q{CREATE TYPE late AS ENUM ('one', 'three', 'two')}), sql($here, q{CREATE TYPE late AS ENUM ('one', 'two', 'three')});
+	sql($there, $sql->(@parts[ 0 .. 2 ])), sql($here, $sql->($same ? @parts : @parts[ 3 .. 5 ]));
+	my $keys = $name eq 'an expression' ? ", key_columns => '{a}'" : '';
+	sql($there, "CALL iblt_track('q'$keys); CREATE PUBLICATION q FOR TABLE q"), sql($here, "CALL iblt_track('q', peer => $peer)");
+	my $rows = sub { return sql($here, "SELECT relation, status, missing, extra FROM iblt_audit($peer, publication => 'q', live => '$_[0]') ORDER BY 1") };
+	my $scans = $rows->('off');
+	unlike($scans, qr/^public.q[|]/m, "$name: partitions are compared");
+	like($scans, qr/differs/, "$name: they differ") if !$same && !$parts[6];
+	is($rows->('auto'), $same ? 'public.q|equal|0|0' : $scans, $same ? "$name: their digest is compared in their place" : "$name: also if there are digests of all of them");
+	sql($there, 'DROP PUBLICATION q');
+	sql($_, 'DROP TABLE q; DROP TYPE late') foreach $here, $there;
+}
+
 # what is not trustworthy any more is made so again, on either side
 sql($there, 'ALTER TABLE a DISABLE TRIGGER iblt_track_row; INSERT INTO a VALUES (-1); ALTER TABLE a ENABLE ALWAYS TRIGGER iblt_track_row');
 sql($here, q{ALTER TABLE "B ""b" DISABLE TRIGGER ALL; CALL iblt_untrack('p2')});
