@@ -59,7 +59,7 @@ DECLARE
 BEGIN
 	PERFORM check_code(plan);
 	answer := read_heap(format('SELECT * FROM (SELECT %s OFFSET 0)'
-		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, s, 1)));
+		' AS iblt_r(sketch, fingerprint)', sketch_sql(plan, plan.here, 1)));
 	IF answer.fingerprint = s.fingerprint THEN
 		checksum := audit_hash((answer.sketch)::bytea);
 		rows := (iblt_header(answer.sketch)).rows;
@@ -77,7 +77,7 @@ CREATE FUNCTION audit_answer(request jsonb) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	described jsonb := coalesce(nullif(request -> 5, 'true'),
+	described jsonb := coalesce(nullif(request -> 6, 'true'),
 		describe(to_regclass(request ->> 0), request ->> 1));
 	core text := audit_core(described);
 	options options;
@@ -89,6 +89,7 @@ BEGIN
 	options.condition := request ->> 1;
 	options.exclude := ARRAY(SELECT jsonb_array_elements_text(nullif(request -> 2, 'null')));
 	options.seed := request ->> 3;
+	options.own_rows := request ->> 5;
 	options.content := 'none';
 	options.extra_columns := 'ignore';
 	found := audit_checksum(described, options);
@@ -96,7 +97,7 @@ BEGIN
 		described -> 'fingerprint', described -> 'versions', described -> 'version_rights',
 		described -> 'most_rows', described -> 'collations', described -> 'subscriptions',
 		CASE WHEN request ->> 4 IS NULL THEN core END,
-		CASE WHEN request -> 5 = 'true' THEN described END);
+		CASE WHEN request -> 6 = 'true' THEN described END);
 END
 $$;
 
@@ -205,7 +206,7 @@ AS $$
 	SELECT format('SELECT audit_answers(%L)', jsonb_agg(jsonb_build_array(
 			CASE WHEN own THEN audit_name(s.item) ELSE audit_peer_name(s.item) END,
 			CASE WHEN own THEN (s.compare).condition ELSE (s.compare).peer_condition END,
-			(s.compare).exclude, (s.compare).seed, s.core)
+			(s.compare).exclude, (s.compare).seed, s.core, (s.compare).own_rows)
 		|| CASE WHEN own THEN jsonb_build_array(coalesce(s.here, 'true')) ELSE '[]' END ORDER BY n))
 	FROM unnest(smalls) WITH ORDINALITY AS s(place, item, compare, here, core, n)
 $$;

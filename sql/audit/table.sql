@@ -77,6 +77,7 @@ DECLARE
 BEGIN
 	compare.relation_name := audit_name(item);
 	compare.label := 'iblt_audit ' || compare.relation_name;
+	compare.own_rows := CASE WHEN item.subscriber IS NOT NULL THEN 'always' END;
 	compare.condition := item.condition;
 	compare.peer_condition := item.peer_condition;
 	compare.mapping := nullif(options.mappings #> ARRAY[compare.relation_name, 'here'], 'null');

@@ -422,16 +422,39 @@ $$;
 
 -- All of it
 
+-- A side, of which only its own rows are compared if the options ask for that.
+-- Replication takes each table by itself.  What inherits from it may be published or not, and need
+-- not be there on the other side.  A partitioned table has no rows of its own.
+CREATE FUNCTION with_own_rows(s side, other side, options options) RETURNS side
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	s.own_rows := s.kind = 'r' AND (options.own_rows = 'always' OR options.own_rows = 'of two'
+		AND other.kind = 'r' AND NOT (s.ordinary OR other.ordinary));
+	IF s.own_rows AND NOT s.ordinary THEN
+		-- its unique indexes are of all rows that are read, which are not elsewhere
+		s.ordinary := true;
+		s.remote := false;
+	END IF;
+	RETURN s;
+END
+$$;
+
 -- What a comparison of two described relations does.
 CREATE FUNCTION make_plan(here side, there side, options options) RETURNS plan
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
+	sides side[] := ARRAY[here, there];
 	plan plan;
 	common plan_column[];
 	names text[];
 	size integer;
 BEGIN
+	IF options.own_rows IS NOT NULL THEN
+		here := with_own_rows(sides[1], sides[2], options);
+		there := with_own_rows(sides[2], sides[1], options);
+	END IF;
 	IF num_nonnulls(options.columns, options.exclude, options.key_columns) > 0 THEN
 		PERFORM check_names(here, there, options);
 	END IF;

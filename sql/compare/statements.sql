@@ -101,6 +101,15 @@ AS $$
 		FROM generate_subscripts(columns, 1) AS i ORDER BY i)
 $$;
 
+-- A side's relation as statements read and change it.
+CREATE FUNCTION relation_sql(s side) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RETURN CASE WHEN s.own_rows THEN 'ONLY ' ELSE '' END || s.relation;
+END
+$$;
+
 -- A side's relation as an item t of FROM, with columns by the names that the plan has for them,
 -- and with more of its own by their own names; behind its name may be what is read of it.
 -- The planner pulls the subquery up.  The condition is in it, because it has the relation's own
@@ -111,13 +120,13 @@ RETURNS text
 AS $$
 BEGIN
 	IF s.mapped IS NOT TRUE THEN
-		RETURN format('%s AS t%s', s.relation, sample);
+		RETURN format('%s AS t%s', relation_sql(s), sample);
 	END IF;
 	RETURN format('(SELECT %s FROM %s AS t%s%s) AS t',
 		(SELECT string_agg(format('%s AS %I', CASE WHEN name = ANY (iblt_field(plan.columns))
 				THEN own_sql(s, name) ELSE format('t.%I', name) END, name), ', ')
 			FROM unnest(used_columns(plan, more)) AS name),
-		s.relation, sample, coalesce(' WHERE (' || s.condition || E'\n)', ''));
+		relation_sql(s), sample, coalesce(' WHERE (' || s.condition || E'\n)', ''));
 END
 $$;
 

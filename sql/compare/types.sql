@@ -37,7 +37,9 @@ CREATE TYPE options AS (
 	live text,				-- 'off', 'auto' or 'require'
 	live_problem text,		-- why an attempt before this one could not use digests
 	method text,			-- 'sketch', 'plain' or 'auto'
-	by_index boolean		-- may scans trust indexes and the bounds of partitions?
+	by_index boolean,		-- may scans trust indexes and the bounds of partitions?
+	own_rows text			-- of tables that others inherit from: 'always' their own rows alone, as they
+							-- are published, or 'of two' if both sides are such tables; NULL: never
 );
 
 -- A column of a relation, as describe gives it.
@@ -100,6 +102,7 @@ CREATE TYPE side AS (
 	kind text,				-- pg_class.relkind
 	ordinary boolean,		-- an ordinary or partitioned table, whose unique indexes are of all
 							-- its rows
+	own_rows boolean,		-- are only these read, without those of children? (with_own_rows)
 	versions boolean,		-- rows have versions that can be compared
 	version_rights boolean,	-- and this role may read them
 	most_rows bigint,		-- an upper bound, or NULL

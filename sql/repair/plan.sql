@@ -60,7 +60,8 @@ DECLARE
 	compared plan := plan.compared;
 	s side := repair_target(plan);
 BEGIN
-	IF (plan.described).kind NOT IN ('table', 'partitioned table') THEN
+	IF (plan.described).kind NOT IN ('table', 'partitioned table', CASE WHEN s.own_rows
+			THEN 'a table that others inherit from' ELSE 'table' END) THEN
 		RAISE EXCEPTION USING ERRCODE = 'wrong_object_type',
 			MESSAGE = format('%s cannot be repaired: it is %s', s.relation, (plan.described).kind),
 			HINT = 'Choose another direction or relation. Only tables and partitioned tables '
@@ -244,6 +245,10 @@ BEGIN
 	plan.columns := repair_columns(plan.compared, repair_target(plan), plan.described);
 	plan.secret := gen_random_uuid();
 	PERFORM repair_check_target(plan), repair_check_apply(plan);
+	IF (plan.described).kind = 'a table that others inherit from' THEN
+		PERFORM progress(true, format('only the own rows of %s are repaired, not those of tables '
+			'that inherit from it', (repair_target(plan)).relation));
+	END IF;
 	IF asked.origin IS NOT NULL THEN
 		PERFORM ask_call((repair_target(plan)).place, format('repair_check_origin(%L)',
 			asked.origin));
@@ -263,6 +268,7 @@ CREATE FUNCTION repair_prepare(conns text[], relation regclass, peer_relation te
 AS $$
 BEGIN
 	options.method := plain_method(conns, options.method);
+	options.own_rows := 'of two';
 	RETURN repair_plan_of(prepare(conns, relation, peer_relation, options), asked);
 END
 $$;

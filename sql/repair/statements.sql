@@ -144,7 +144,7 @@ AS $$
 		format(CASE WHEN k.parted THEN 'DELETE FROM %1$s WHERE (tableoid, ctid)'
 				' OPERATOR(pg_catalog.=) ANY (SELECT tableoid, ctid FROM %1$s AS t WHERE '
 			ELSE 'DELETE FROM %1$s WHERE ctid OPERATOR(pg_catalog.=)'
-				' ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE ' END, s.relation),
+				' ANY (ARRAY(SELECT ctid FROM %1$s AS t WHERE ' END, relation_sql(s)),
 		coalesce(p.indexed, ''''''),
 		format('ROW(%s)::pg_catalog.record OPERATOR(pg_catalog.*=) ROW(', p.names),
 		coalesce(p.literals, ''''''),
@@ -178,8 +178,8 @@ CREATE FUNCTION repair_statement_sql(plan repair_plan) RETURNS text
 AS $$
 	SELECT format('CASE x.action WHEN ''delete'' THEN concat(%L, %s)'
 			' WHEN ''insert'' THEN %s ELSE concat(%L, %s, '' WHERE '', %2$s) END',
-		format('DELETE FROM %s WHERE ', (repair_target(plan)).relation), repair_key_sql(plan),
-		repair_insert_sql(plan), format('UPDATE %s SET ', (repair_target(plan)).relation),
+		format('DELETE FROM %s WHERE ', relation_sql(repair_target(plan))), repair_key_sql(plan),
+		repair_insert_sql(plan), format('UPDATE %s SET ', relation_sql(repair_target(plan))),
 		coalesce(repair_joined_sql(string_agg(format('CASE WHEN %L = ANY (w.columns)'
 			' THEN concat(%L, '' = '', v.n%s, %L) END', c.name, c.identifier, c.i, c.suffix),
 			', ' ORDER BY c.i), ', '), 'NULL'))
@@ -370,7 +370,7 @@ CREATE FUNCTION repair_many_sql(plan repair_plan, action text, columns text[]) R
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 DECLARE
-	relation text := (repair_target(plan)).relation;
+	relation text := relation_sql(repair_target(plan));
 	sees boolean := action <> 'delete' AND repair_sees(plan);
 	x record;
 BEGIN
