@@ -175,8 +175,9 @@ CREATE FUNCTION slice_check_sql(plan plan, s side, thorough boolean, estimate bi
 AS $$
 BEGIN
 	IF peer_is_bare(s.place) THEN
-		RETURN format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s', slice_sample_sql(relation_sql(s),
-			own_names(s, plan.key), greatest(1, plan.bytes / 8192.0), greatest(1, estimate)));
+		RETURN format('SELECT to_jsonb(iblt_s) FROM (%s) AS iblt_s',
+			slice_sample_sql(relation_sql(s), own_names(s, plan.key),
+				greatest(1, plan.bytes / 8192.0), greatest(1, estimate)));
 	END IF;
 	RETURN format('SELECT slice_check(%L::pg_catalog.regclass, %L, %L, %L)',
 		s.relation, own_names(s, plan.key), s.condition IS NOT NULL, thorough);
