@@ -424,13 +424,15 @@ $$;
 
 -- A side, of which only its own rows are compared if the options ask for that.
 -- Replication takes each table by itself.  What inherits from it may be published or not, and need
--- not be there on the other side.  A partitioned table has no rows of its own.
+-- not be there on the other side.  A partitioned table has no rows of its own, and nothing inherits
+-- from a table of Citus.
 CREATE FUNCTION with_own_rows(s side, other side, options options) RETURNS side
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	s.own_rows := s.kind = 'r' AND (options.own_rows = 'always' OR options.own_rows = 'of two'
-		AND other.kind = 'r' AND NOT (s.ordinary OR other.ordinary));
+	s.own_rows := s.kind = 'r' AND NOT s.distributed
+		AND (options.own_rows = 'always' OR options.own_rows = 'of two'
+			AND other.kind = 'r' AND NOT (s.ordinary OR other.ordinary));
 	IF s.own_rows AND NOT s.ordinary THEN
 		-- its unique indexes are of all rows that are read, which are not elsewhere
 		s.ordinary := true;

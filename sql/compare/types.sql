@@ -38,8 +38,8 @@ CREATE TYPE options AS (
 	live_problem text,		-- why an attempt before this one could not use digests
 	method text,			-- 'sketch', 'plain' or 'auto'
 	by_index boolean,		-- may scans trust indexes and the bounds of partitions?
-	own_rows text			-- of tables that others inherit from: 'always' their own rows alone, as
-							-- they are published, or 'of two' if both are such tables; NULL: never
+	own_rows text			-- of tables that others inherit from: 'always' their own rows alone,
+							-- which are published, or 'of two' if both are such tables; NULL: never
 );
 
 -- A column of a relation, as describe gives it.

@@ -26,7 +26,7 @@ sub run
 # "small" is compared together with other small tables, "par" is larger, and "flat" has children on no side.
 both(q{CREATE TABLE par (id int PRIMARY KEY, v text); CREATE TABLE kid (PRIMARY KEY (id)) INHERITS (par);
 	CREATE TABLE small (id int PRIMARY KEY, v text); CREATE TABLE small_kid (PRIMARY KEY (id)) INHERITS (small); CREATE TABLE flat (id int PRIMARY KEY);
-	INSERT INTO par SELECT g, md5(g::text) || repeat('x', 200) FROM generate_series(1, 12000) g; INSERT INTO kid SELECT g, 'kid' FROM generate_series(100, 300) g;
+	INSERT INTO par SELECT g, md5(g::text) || repeat('x', 200) FROM generate_series(1, 6000) g; INSERT INTO kid SELECT g, 'kid' FROM generate_series(100, 300) g;
 	INSERT INTO small SELECT g, 'row' FROM generate_series(1, 20) g; INSERT INTO small_kid SELECT g, 'kid' FROM generate_series(5, 25) g; INSERT INTO flat SELECT generate_series(1, 20)});
 sql($here, 'CREATE PUBLICATION own FOR TABLE ONLY par, ONLY small, flat; VACUUM ANALYZE');
 sql($there, 'VACUUM ANALYZE');
@@ -40,19 +40,19 @@ my %ways = (
 	'a run of small slices' => sub { return run(', slice_ms => 1') },
 	'a plain run of slices' => sub { return run(", slice_ms => 1, method => 'plain'") },
 	'a run by blocks' => sub { return run(", slice_by => 'blocks', slice_ms => 1") });
-sub same_in_all_ways
+sub same_in
 {
-	my ($expected, $text) = @_;
-	is($ways{$_}->(), $expected, "$text: $_") foreach sort keys %ways;
+	my ($expected, $text, @names) = @_;
+	is($ways{$_}->(), $expected, "$text: $_") foreach @names;
 	return;
 }
 
-is(audit(''), "public.flat|equal|20|20|0|0|0\npublic.par|equal|12000|12000|0|0|0\npublic.small|equal|20|20|0|0|0", 'equal');
+is(audit(''), "public.flat|equal|20|20|0|0|0\npublic.par|equal|6000|6000|0|0|0\npublic.small|equal|20|20|0|0|0", 'equal');
 # a row moves into a child, which the publication does not have; all rows together stay the same
 sql($there, q{DELETE FROM ONLY par WHERE id = 1000; INSERT INTO kid SELECT 1000, md5('1000') || repeat('x', 200);
 	DELETE FROM ONLY small WHERE id = 3; INSERT INTO small_kid VALUES (3, 'row')});
 is(sql($here, "SELECT count(*) FROM iblt_compare('par', $peer)"), '0', 'a comparison of the table by its name has the rows of its children');
-same_in_all_ways("public.flat|equal|20|20|0|0|0\npublic.par|differs|12000|11999|0|1|0\npublic.small|differs|20|19|0|1|0", 'a row that moved into a child');
+same_in("public.flat|equal|20|20|0|0|0\npublic.par|differs|6000|5999|0|1|0\npublic.small|differs|20|19|0|1|0", 'a row that moved into a child', sort keys %ways);
 
 # --- repairs ---------------------------------------------------------------------------------
 
@@ -66,7 +66,7 @@ my $run = sql($here, "CALL iblt_audit_run($peer, publication => 'own', progress 
 is(sql($here, "SELECT target, count(*), string_agg(DISTINCT action || ' ' || status, ',' ORDER BY action || ' ' || status) FROM iblt_repair(run => $run, peer => $peer, direction => 'push', apply => true) GROUP BY 1 ORDER BY 1"),
 	"public.par|4|delete applied,insert applied,update applied\npublic.small|2|insert applied,update applied", 'a repair of what a run has found');
 is(sql($there, $kids), $before, 'changes no row of a child');
-is(audit(''), "public.flat|equal|20|20|0|0|0\npublic.par|equal|12000|12000|0|0|0\npublic.small|equal|20|20|0|0|0", 'equal again');
+is(audit(''), "public.flat|equal|20|20|0|0|0\npublic.par|equal|6000|6000|0|0|0\npublic.small|equal|20|20|0|0|0", 'equal again');
 
 foreach my $method ('sketch', 'plain')
 {
@@ -81,7 +81,7 @@ foreach my $method ('sketch', 'plain')
 # --- children of one side ----------------------------------------------------------------------
 
 sql($there, q{DROP TABLE small_kid; CREATE TABLE own_kid (PRIMARY KEY (id)) INHERITS (flat); INSERT INTO own_kid SELECT generate_series(15, 40)});
-same_in_all_ways("public.flat|equal|20|20|0|0|0\npublic.par|equal|12000|12000|0|0|0\npublic.small|equal|20|20|0|0|0", 'children that are not published, and rows of the other side\'s own ones');
+same_in("public.flat|equal|20|20|0|0|0\npublic.par|equal|6000|6000|0|0|0\npublic.small|equal|20|20|0|0|0", 'children that are not published, and rows of the other side\'s own ones', 'an audit', 'a plain one', 'a run');
 like(failure("SELECT * FROM iblt_repair('flat', $peer, direction => 'push')"), qr/42809: public.flat cannot be repaired: it is a table that others inherit from/, 'if only the target is such a table, a repair does not know what is meant');
 sql($here, 'DROP PUBLICATION own; CREATE PUBLICATION own FOR TABLE small');
 is(audit(''), "public.small|equal|20|20|0|0|0\npublic.small_kid|not comparable|||||", 'children that are published are compared by themselves');
