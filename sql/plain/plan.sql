@@ -240,7 +240,8 @@ DECLARE
 	plan plan;
 	mapped jsonb[];
 BEGIN
-	PERFORM plain_check_sides(here, mine, theirs), plain_check_sides(there, theirs, mine);
+	PERFORM plain_check_sides(with_own_rows(here, there, options), mine, theirs),
+		plain_check_sides(with_own_rows(there, here, options), theirs, mine);
 	options.live := 'off';
 	IF there.bare AND there.condition IS NOT NULL THEN
 		PERFORM plain_check_expression(here, there.condition, true, mine, theirs);

@@ -83,6 +83,10 @@ foreach my $method ('sketch', 'plain')
 sql($there, q{DROP TABLE small_kid; CREATE TABLE own_kid (PRIMARY KEY (id)) INHERITS (flat); INSERT INTO own_kid SELECT generate_series(15, 40)});
 same_in("public.flat|equal|20|20|0|0|0\npublic.par|equal|6000|6000|0|0|0\npublic.small|equal|20|20|0|0|0", 'children that are not published, and rows of the other side\'s own ones', 'an audit', 'a plain one', 'a run');
 like(failure("SELECT * FROM iblt_repair('flat', $peer, direction => 'push')"), qr/42809: public.flat cannot be repaired: it is a table that others inherit from/, 'if only the target is such a table, a repair does not know what is meant');
+# a wrapper without a handler: no statement may read the foreign table
+sql($here, 'CREATE SERVER nowhere FOREIGN DATA WRAPPER dblink_fdw; CREATE FOREIGN TABLE far () INHERITS (par) SERVER nowhere');
+same_in("public.flat|equal|20|20|0|0|0\npublic.par|equal|6000|6000|0|0|0\npublic.small|equal|20|20|0|0|0", 'a foreign table inherits', 'an audit', 'a plain one');
+sql($here, 'DROP FOREIGN TABLE far');
 sql($here, 'DROP PUBLICATION own; CREATE PUBLICATION own FOR TABLE small');
 is(audit(''), "public.small|equal|20|20|0|0|0\npublic.small_kid|not comparable|||||", 'children that are published are compared by themselves');
 
