@@ -28,7 +28,7 @@ AS $$
 BEGIN
 	RETURN ROW(relid, CASE WHEN here THEN false END, schema, name, problem, notes, listed,
 		published, subscriber, NULL, NULL, subscription, NULL, NULL, NULL, false,
-		peer_schema)::audit_item;
+		peer_schema, NULL)::audit_item;
 END
 $$;
 

@@ -90,6 +90,7 @@ BEGIN
 	compare.extra_columns := CASE WHEN compare.extra_columns <> 'error' THEN 'ignore'
 		WHEN item.subscriber IS NOT NULL THEN 'later' ELSE 'error' END;
 	compare.seed := coalesce(compare.seed, random_seed());
+	compare.not_unique := item.not_unique;
 	RETURN compare;
 END
 $$;
@@ -106,6 +107,9 @@ AS $$
 BEGIN
 	IF item.listed THEN
 		PERFORM audit_check_foreign(plan);
+	END IF;
+	IF item.not_unique IS NOT NULL THEN
+		item.notes := item.notes || item.not_unique;
 	END IF;
 	IF item.subscriber IS NOT NULL THEN
 		PERFORM audit_check_columns(plan, item.subscriber, audit_unpublished(item, compare));
@@ -343,7 +347,8 @@ BEGIN
 		EXIT WHEN e.state IS NULL;
 		again := restarts(conns, peers, tried.plan, attempt, e);
 		EXIT WHEN NOT again;
-		options.compare := live_again(options.compare, e);
+		options.compare := options_again(options.compare, e);
+		item.not_unique := (options.compare).not_unique;
 	END LOOP;
 	RETURN tried.result;
 EXCEPTION WHEN SQLSTATE 'IB004' THEN

@@ -76,7 +76,8 @@ CREATE TYPE audit_item AS (
 	condition text,
 	peer_condition text,
 	unready boolean,		-- differences cannot be confirmed
-	peer_schema text		-- of the table there, NULL if it is the same
+	peer_schema text,		-- of the table there, NULL if it is the same
+	not_unique text			-- as in options
 );
 
 -- What an audit or a run counts of a table.  Types, stores, views and sums have these columns by

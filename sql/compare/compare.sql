@@ -123,9 +123,29 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
+-- What an error says of several rows of a unique key.
+CREATE FUNCTION said_not_unique(e failure) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT e.message || coalesce(': ' || nullif(e.detail, ''), '')
+$$;
+
+-- Warns of several rows of a unique key, if that is why a driver starts again.
+CREATE FUNCTION warn_not_unique(e failure) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF e.state = '21000' THEN
+		RAISE WARNING USING MESSAGE = e.message, DETAIL = coalesce(e.detail, ''),
+			HINT = coalesce(e.hint, '');
+	END IF;
+END
+$$;
+
 -- For the handler of a driver, which raises the error again if this gives false: should it
 -- start again, because a relation was altered? After three attempts, an error that says so.
--- A statement may also fail because a column is gone, or is of another type.
+-- A statement may also fail because a column is gone, or is of another type.  And if several rows
+-- have a unique key, the next attempt takes keys as hashes, which digests do not.
 CREATE FUNCTION restarts(conns text[], peers text[], plan plan,
 	attempt integer, e failure) RETURNS boolean
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -134,6 +154,9 @@ DECLARE
 	altered text;
 BEGIN
 	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
+		PERFORM peers_close(conns);
+		RETURN attempt < 3;
+	ELSIF e.state = '21000' AND NOT plan.by_hash AND plan.live IS DISTINCT FROM 'require' THEN
 		PERFORM peers_close(conns);
 		RETURN attempt < 3;
 	ELSIF plan IS NULL OR left(e.state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN
@@ -227,8 +250,9 @@ BEGIN
 		@take_failure@;
 	END;
 	IF again THEN
-		PERFORM progress(progress, CASE e.state
+		PERFORM warn_not_unique(e), progress(progress, CASE e.state
 			WHEN 'IB008' THEN 'digests cannot be used, the comparison starts again and scans'
+			WHEN '21000' THEN 'a unique key has several rows, the comparison starts again'
 			ELSE 'a relation was altered, the comparison starts again' END);
 	ELSE
 		e := peers_fail(conns, secret, e);
@@ -320,7 +344,7 @@ BEGIN
 				e := iblt_raise(failed.e);
 				RAISE;
 			END IF;
-			options := live_again(options, e);
+			options := options_again(options, e);
 		END;
 	END LOOP;
 	PERFORM finish_figures(started);

@@ -295,13 +295,17 @@ END
 $$;
 
 -- The options of a driver's next attempt, after an error; the next one scans if the error
--- says so.
-CREATE FUNCTION live_again(options options, e failure) RETURNS options
+-- says so.  Where several rows have a unique key, it also takes keys as hashes.
+CREATE FUNCTION options_again(options options, e failure) RETURNS options
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
 	IF e.state = 'IB008' THEN
 		options.live_problem := regexp_replace(e.message, '^live digests cannot be used: ', '');
+	ELSIF e.state = '21000' THEN
+		options.not_unique := said_not_unique(e);
+		options.live_problem := CASE options.live WHEN 'auto'
+			THEN 'several rows have one unique key' END;
 	END IF;
 	RETURN options;
 END

@@ -3,18 +3,46 @@
 -- The rows of keys are looked up on both sides at the same time, and those that differ
 -- become differences.
 
--- An error unless a finder by key has one answer for each key.
--- Two rows of a unique key would move the answers for the keys behind it.
-CREATE FUNCTION require_unique(f finder, answers bigint[], keys text[], side text) RETURNS void
-	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+-- A key that an index finds several rows of, as a JSON object; NULL if it does not any more.
+-- For a table of Citus, each lookup is a statement of its own.
+CREATE FUNCTION key_of_several(plan plan, s side, keys text[]) RETURNS jsonb
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	f finder := finder(plan, s);
+	places integer[];
+	key jsonb;
+BEGIN
+	IF s.distributed THEN
+		RETURN NULL;
+	END IF;
+	plan.lo := NULL;	-- as in finder_by_key
+	plan.hi := NULL;
+	places := ask_values(ARRAY[s.place], ARRAY[format('SELECT min(n)::text FROM (SELECT'
+			' iblt_k.iblt_n AS n FROM %s JOIN %s ON %s GROUP BY 1 HAVING count(*) > 1) AS iblt_d',
+		f.keys, rows_sql(plan, s), f.matches)], 0.001, NULL, reading_of(plan, keys, true));
+	EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_u(id)', key_json_sql(plan.key))
+		INTO key USING keys[places[1]];
+	RETURN CASE WHEN places[1] IS NOT NULL THEN key END;
+END
+$$;
+
+-- An error unless a lookup by key has one answer for each key.
+-- Two rows of a unique key would move the answers for the keys behind it.  The drivers begin again
+-- with keys as hashes (options_again), which counts these rows.
+CREATE FUNCTION require_unique(plan plan, s side, answers bigint[], keys text[]) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF f.indexed AND cardinality(answers) IS DISTINCT FROM cardinality(keys) THEN
+	IF NOT plan.by_hash AND plan.buckets IS NULL
+			AND cardinality(answers) IS DISTINCT FROM cardinality(keys) THEN
 		RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
-			MESSAGE = format('rows have the same key (%s), although it is unique', side),
-			DETAIL = 'Either a unique index is damaged, '
-				'or this transaction has violated a deferred constraint.',
-			HINT = 'Run pg_amcheck to find damaged indexes.';
+			MESSAGE = format('rows have the same key (%s), although it is unique', s.side),
+			DETAIL = concat('One such key is ' || key_of_several(plan, s, keys) || '. ',
+				'Either a unique index is damaged, or this transaction has violated a deferred '
+				'constraint.'),
+			HINT = 'Delete the rows that are too many, and REINDEX. '
+				'Until then, name more columns in key_columns to tell these rows apart.';
 	END IF;
 END
 $$;
@@ -73,8 +101,8 @@ BEGIN
 	here := found[1];
 	there := found[2];
 	PERFORM require_described(plan, here.fingerprint, there.fingerprint),
-		require_unique(f, here.checksum, keys, 'here'),
-		require_unique(f, there.checksum, keys, 'there');
+		require_unique(plan, plan.here, here.checksum, keys),
+		require_unique(plan, plan.there, there.checksum, keys);
 END
 $$;
 

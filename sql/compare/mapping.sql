@@ -87,11 +87,13 @@ BEGIN
 			HINT = 'Compare the columns one by one, or cast them to a named type.';
 	END IF;
 	RETURN jsonb_strip_nulls(jsonb_build_object('name', name, 'expression', expression,
-		'type', format_type(type, CASE WHEN type IN (1042, 1560, 1700) THEN typmod ELSE -1 END),
+		'type', format_type(type,
+			CASE WHEN type::bigint = ANY (modified_types()) THEN typmod ELSE -1 END),
 		'base', base::bigint, 'textual', '{}'::text[], 'not_null', false,
 		'own', CASE WHEN type >= 16384 THEN type::bigint END,
 		-- for plain queries
-		'text', CASE WHEN base::bigint = ANY (plain_types()) THEN base::text END));
+		'text', CASE WHEN base::bigint = ANY (plain_types()) THEN base::text END,
+		'parts', CASE WHEN type >= 16384 AND base < 16384 THEN describe_parts(type) END));
 END
 $$;
 

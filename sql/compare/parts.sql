@@ -4,21 +4,30 @@
 -- of an integer.  So values of types that have one name, but are made of different types, could
 -- be taken for equal.
 
--- The columns, elements and bounds that values of a type have, with their types.
+-- Types whose canonical bytes depend on the type's modifier, and their arrays: char, bit and
+-- numeric.
+CREATE FUNCTION modified_types() RETURNS bigint[]
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT '{1042,1014,1560,1561,1700,1231}'::bigint[]
+$$;
+
+-- The columns, elements and bounds that values of a type with that modifier have, with their types.
 -- Domains count as what they are over, and an enum's labels show in its values.
-CREATE FUNCTION describe_parts(type oid) RETURNS text
+CREATE FUNCTION describe_parts(type oid, modifier integer DEFAULT -1) RETURNS text
 	LANGUAGE plpgsql STABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN (SELECT CASE
-			WHEN t.oid < 16384 THEN format_type(t.oid, NULL)
-			WHEN t.typtype = 'd' THEN describe_parts(t.typbasetype)
+			WHEN t.oid < 16384 THEN format_type(t.oid,
+				CASE WHEN t.oid::bigint = ANY (modified_types()) THEN modifier END)
+			WHEN t.typtype = 'd' THEN describe_parts(t.typbasetype, t.typtypmod)
 			WHEN e.oid IS NOT NULL THEN describe_parts(e.oid) || '[]'
 			WHEN r.rngsubtype IS NOT NULL THEN concat(format_type(t.oid, NULL), ' of ',
 				describe_parts(r.rngsubtype))
 			WHEN t.typtype = 'c' THEN (
 				SELECT concat('(', string_agg(concat(to_json(a.attname::text), ' ',
-					describe_parts(a.atttypid)), ', ' ORDER BY a.attnum), ')')
+					describe_parts(a.atttypid, a.atttypmod)), ', ' ORDER BY a.attnum), ')')
 				FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0
 				AND NOT a.attisdropped)
 			ELSE concat(format_type(t.oid, NULL), CASE t.typtype WHEN 'e' THEN ' enum' END) END

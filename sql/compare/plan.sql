@@ -128,22 +128,36 @@ $$;
 
 -- Columns
 
--- The type in which values of two columns are compared without a loss, '' for their own.
+-- The type in which values of two columns are compared, '' for their own; value_sql has the
+-- conversions.
 CREATE FUNCTION column_cast(here side_column, there side_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
+DECLARE
+	bases bigint[] := ARRAY[here.base, there.base];
 BEGIN
-	-- a type of one name may be made of different types; plain_check_types knows parts
+	-- a type of one name may be made of different types; plain_check_types knows the rest of parts
 	IF here.type = there.type AND (here.base = there.base OR least(here.base, there.base) >= 16384)
 			AND (here.parts = there.parts) IS NOT FALSE
 			AND here.textual::text = there.textual::text THEN
 		RETURN '';
 	END IF;
-	RETURN CASE WHEN here.base IN (20, 21, 23) AND there.base IN (20, 21, 23) THEN 'int8'
-		WHEN here.base IN (20, 21, 23, 1700) AND there.base IN (20, 21, 23, 1700) THEN 'numeric'
-		WHEN here.base IN (700, 701) AND there.base IN (700, 701) THEN 'float8'
+	RETURN CASE WHEN bases <@ '{20,21,23}' THEN 'int8'
+		WHEN bases <@ '{700,701}' THEN 'float8'
+		WHEN bases <@ '{20,21,23,700,701,1700}' THEN 'numeric'
+		WHEN bases <@ '{1005,1007,1016,1231}' THEN 'numeric[]'
+		WHEN bases <@ '{1009,1014,1015}' THEN 'text[]'
 		ELSE 'text' END;
 END
+$$;
+
+-- The type of a column for messages, and if the other side has one of that name that is made of
+-- other types, what it is made of.
+CREATE FUNCTION column_type(c side_column, other side_column) RETURNS text
+	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+	SELECT c.type || CASE WHEN c.type = other.type AND c.parts <> other.parts
+		THEN format(' (made of %s)', c.parts) ELSE '' END
 $$;
 
 -- Names for a message, NULL if there are none.
@@ -232,9 +246,10 @@ BEGIN
 		n := array_position(theirs, h.name);
 		IF n IS NOT NULL AND h.name <> ALL (coalesce(exclude, '{}')) THEN
 			t := renamed[n];
-			result := array_append(result, ROW(h.name, column_cast(h, t), h.base, t.base, h.type,
-				(there.columns[n]).type, h.textual::text = t.textual::text,
-				h.not_null AND t.not_null, NULL)::plan_column);
+			result := array_append(result, ROW(h.name, column_cast(h, t), h.base, t.base,
+				column_type(h, t), CASE WHEN h.type = t.type AND h.parts <> t.parts
+					THEN column_type(t, h) ELSE (there.columns[n]).type END,
+				h.textual::text = t.textual::text, h.not_null AND t.not_null, NULL)::plan_column);
 		END IF;
 	END LOOP;
 	RETURN result;
@@ -482,7 +497,7 @@ BEGIN
 	plan.key := CASE WHEN names IS NULL THEN plan.columns ELSE columns_named(common, names) END;
 	plan.is_unique := names IS NOT NULL AND is_unique(here, names)
 		AND is_unique(there, names);
-	size := CASE WHEN plan.is_unique THEN key_size(plan.key) END;
+	size := CASE WHEN plan.is_unique AND options.not_unique IS NULL THEN key_size(plan.key) END;
 	plan.by_hash := by_hash(plan.key, size, here.distributed OR there.distributed);
 	plan.key_size := least(coalesce(size, 8), 32);
 	plan.links := links(here, there);

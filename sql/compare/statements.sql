@@ -4,14 +4,41 @@
 -- pg_catalog on both sides.  t is a row of the relation.  Names of our own begin with
 -- iblt_, and stand where no column of the relation can be meant.
 
+-- The expression that makes a numeric of numbers of two types, with %s for the value.
+-- Both sides have the same one, so it takes either type.  A cast of a floating-point number to
+-- numeric has 15 or 6 digits only.  Its text has the fewest digits that read back as the number.
+-- Beyond 2^53 these are not those of the integer that it is, which a cast to bigint gives.
+CREATE FUNCTION number_sql(c plan_column) RETURNS text
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+	bases bigint[] := ARRAY[c.base, c.base_there];
+	by_text text := 'pg_catalog.trim_scale(%1$s::pg_catalog.text::pg_catalog.numeric)';
+BEGIN
+	IF NOT bases && '{700,701}' THEN
+		RETURN 'pg_catalog.trim_scale(%s::pg_catalog.numeric)';
+	ELSIF 1700 = ANY (bases) THEN
+		RETURN by_text;
+	END IF;
+	RETURN 'CASE WHEN %1$s::pg_catalog.float8 = pg_catalog.trunc(%1$s::pg_catalog.float8)'
+		' AND %1$s::pg_catalog.float8 >= ''-9223372036854775808''::pg_catalog.float8'
+		' AND %1$s::pg_catalog.float8 < ''9223372036854775808''::pg_catalog.float8'
+		' THEN %1$s::pg_catalog.int8::pg_catalog.numeric ELSE ' || by_text || ' END';
+END
+$$;
+
 -- A column's value as it is compared.
+-- The text of an array of numbers has zeros at the end of decimals before a comma or brace.
 CREATE FUNCTION value_sql(c plan_column) RETURNS text
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
 	RETURN CASE c.cast_to
 		WHEN '' THEN format('t.%I', c.name)
-		WHEN 'numeric' THEN format('pg_catalog.trim_scale(t.%I::pg_catalog.numeric)', c.name)
+		WHEN 'numeric' THEN format(number_sql(c), format('t.%I', c.name))
+		WHEN 'numeric[]' THEN format('pg_catalog.regexp_replace(t.%I::pg_catalog.text'
+			' COLLATE pg_catalog."C", %L, %L, ''g'')::pg_catalog.numeric[]', c.name,
+			'(\.[0-9]*[1-9])0+(?=[,}])|\.0+(?=[,}])', '\1')
 		ELSE format('t.%I::pg_catalog.%s', c.name, c.cast_to) END;
 END
 $$;

@@ -47,11 +47,13 @@ $$;
 CREATE FUNCTION track_types(relation regclass, columns text[]) RETURNS text[]
 	LANGUAGE sql STABLE PARALLEL SAFE
 AS $$
-	SELECT ARRAY(SELECT concat_ws(' made of ', format_type(a.atttypid, NULL), nullif(
-			describe_parts(a.atttypid), format_type(a.atttypid, NULL)))
+	SELECT ARRAY(SELECT concat_ws(' made of ', t.name,
+			nullif(describe_parts(a.atttypid, a.atttypmod), t.name))
 		FROM unnest(columns) WITH ORDINALITY AS c(name, n)
 		LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attname = c.name
-			AND a.attnum > 0 AND NOT a.attisdropped
+			AND a.attnum > 0 AND NOT a.attisdropped,
+		LATERAL (SELECT format_type(a.atttypid, CASE
+			WHEN a.atttypid::bigint = ANY (modified_types()) THEN a.atttypmod END)) AS t(name)
 		ORDER BY c.n)
 $$;
 

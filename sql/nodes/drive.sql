@@ -68,6 +68,8 @@ BEGIN
 				RAISE;
 			ELSIF again.failed IS NOT NULL THEN
 				PERFORM nodes_warn(names[again.failed], e.message, e.detail);
+			ELSE
+				PERFORM warn_not_unique(e);
 			END IF;
 			attempt := again.attempt;
 			nodes := again.nodes;

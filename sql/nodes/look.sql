@@ -27,7 +27,7 @@ BEGIN
 	FOR n IN 1 .. cardinality(places) LOOP
 		s := nodes.sides[n];
 		PERFORM require_side_described(s, found[n].fingerprint),
-			require_unique(f, found[n].checksum, keys, s.side);
+			require_unique(plan, s, found[n].checksum, keys);
 	END LOOP;
 	RETURN found;
 END

@@ -136,8 +136,11 @@ AS $$
 	SELECT format($q$
 		SELECT coalesce(jsonb_agg(jsonb_build_object('name', a.attname,
 			'type', format_type(a.atttypid,
-				CASE WHEN a.atttypid IN (1042, 1560, 1700) THEN a.atttypmod ELSE -1 END),
+				CASE WHEN a.atttypid::bigint = ANY (%2$L::bigint[]) THEN a.atttypmod ELSE -1 END),
 			'base', b.oid::bigint, 'textual', '[]'::jsonb, 'not_null', a.attnotnull,
+			-- of a domain, as describe_parts tells
+			'parts', CASE WHEN a.atttypid <> b.oid AND b.oid < 16384 THEN format_type(b.oid,
+				CASE WHEN b.oid::bigint = ANY (%2$L::bigint[]) THEN b.modifier END) END,
 			-- values that are equal may differ
 			'vague', NOT coalesce((SELECT collisdeterministic FROM pg_collation
 				WHERE oid = a.attcollation), true),
@@ -147,14 +150,15 @@ AS $$
 				WHEN e.typtype = 'e' THEN 'enum[]' END) ORDER BY a.attnum), '[]')
 		FROM pg_attribute a, LATERAL (
 			WITH RECURSIVE base AS (
-				SELECT t.oid, t.typtype, t.typbasetype FROM pg_type t WHERE t.oid = a.atttypid
+				SELECT t.oid, t.typtype, t.typbasetype, a.atttypmod AS above, t.typtypmod
+				FROM pg_type t WHERE t.oid = a.atttypid
 				UNION ALL
-				SELECT t.oid, t.typtype, t.typbasetype FROM base
+				SELECT t.oid, t.typtype, t.typbasetype, base.typtypmod, t.typtypmod FROM base
 					JOIN pg_type t ON t.oid = base.typbasetype WHERE base.typtype = 'd')
-			SELECT oid, typtype FROM base WHERE typtype <> 'd') AS b
+			SELECT oid, typtype, above AS modifier FROM base WHERE typtype <> 'd') AS b
 		LEFT JOIN pg_type e ON e.typarray = b.oid
 		WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped$q$,
-		plain_types())
+		plain_types(), modified_types())
 $$;
 
 -- A query that tells whether pg_collation c sorts by bytes.

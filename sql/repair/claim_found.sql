@@ -46,13 +46,13 @@ BEGIN
 		repair_locks(plan.asked, action))], how);
 	target := found[1];
 	PERFORM require_side_described(s, target.fingerprint),
-		require_unique(f, target.checksum, keys, s.side);
+		require_unique(compared, s, target.checksum, keys);
 	s := repair_source(plan);
 	compared.content := CASE action WHEN 'delete' THEN 'none' ELSE 'lists' END;
 	found := find_rows(ARRAY[s.place], ARRAY[(finder(compared, s)).lookup], how);
 	source := found[1];
 	PERFORM require_side_described(s, source.fingerprint),
-		require_unique(f, source.checksum, keys, s.side);
+		require_unique(compared, s, source.checksum, keys);
 END
 $$;
 

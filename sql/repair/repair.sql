@@ -67,9 +67,10 @@ BEGIN
 			IF NOT again THEN
 				RAISE;
 			END IF;
-			options := live_again(options, e);
-			PERFORM progress(options.progress,
-				'a relation was altered, the repair starts again');
+			options := options_again(options, e);
+			PERFORM warn_not_unique(e), progress(options.progress, CASE e.state
+				WHEN '21000' THEN 'a unique key has several rows, the repair starts again'
+				ELSE 'a relation was altered, the repair starts again' END);
 		END;
 	END LOOP;
 END

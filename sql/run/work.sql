@@ -281,6 +281,21 @@ BEGIN
 END
 $$;
 
+-- Keeps of a worker's table that several rows have a unique key, so its keys are hashes from now on.
+-- With the next plan, which has another shape, the table begins again.
+CREATE FUNCTION run_hash_keys(w run_worker, e failure) RETURNS void
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+DECLARE
+	t run_table;
+BEGIN
+	PERFORM run_lock_to_write(w.run);
+	t := run_table_of(w.run, w.table_number);
+	t.item := t.item || jsonb_build_object('not_unique', said_not_unique(e));
+	PERFORM iblt_run_put(t);
+END
+$$;
+
 -- After an error in a slice: it is done again, in two, or its table ends.
 -- A cancel of this side does not come here.
 CREATE FUNCTION run_after_error(w run_worker, e failure) RETURNS run_worker
@@ -310,6 +325,9 @@ BEGIN
 		-- after a conflict with recovery, on a standby, or a deadlock, too
 		again := w.failures < 3 AND (left(e.state, 2) = '40'
 			OR restarts(w.conns, w.peers, w.plan, 1, e));
+		IF again AND e.state = '21000' THEN
+			PERFORM run_hash_keys(w, e);
+		END IF;
 	END IF;
 	IF again THEN
 		RETURN w;

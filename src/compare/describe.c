@@ -93,6 +93,18 @@ base_type(Oid type)
 }
 
 /*
+ * Do canonical bytes of values depend on the type's modifier?  As in
+ * modified_types.
+ */
+static bool
+modifier_matters(Oid type)
+{
+	return type == BPCHAROID || type == BPCHARARRAYOID ||
+		type == BITOID || type == BITARRAYOID ||
+		type == NUMERICOID || type == NUMERICARRAYOID;
+}
+
+/*
  * A column as side_column in SQL.  Of types that do not come with PostgreSQL,
  * which have a number "own", describe_own_types tells more.
  */
@@ -101,8 +113,7 @@ append_column(StringInfo json, Described *d, Form_pg_attribute att)
 {
 	Oid			type = att->atttypid;
 	Oid			base = base_type(type);
-	int32		typmod = type == BPCHAROID || type == BITOID ||
-		type == NUMERICOID ? att->atttypmod : -1;
+	int32		typmod = modifier_matters(type) ? att->atttypmod : -1;
 
 	appendStringInfoString(json, "{\"name\": ");
 	escape_json(json, NameStr(att->attname));

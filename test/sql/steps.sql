@@ -228,7 +228,7 @@ SELECT substr(x.id, strpos(x.id, ' ') + 1) AS key FROM (SELECT plan_of('word', '
 	LATERAL iblt_internal.read_planned((f).lookup, hashes) AS r(id text[], key jsonb[], n bigint[], digest text[], checksum bigint[], mark text[], content jsonb[], columns text[], fingerprint text),
 	LATERAL unnest(r.id) AS x(id) ORDER BY 1;
 -- one answer for each key
-SELECT title, outcome(format('SELECT iblt_internal.require_unique(%L, %L, %L, %L)', ROW(indexed, NULL, NULL, NULL, NULL)::iblt_internal.finder, answers, '{1,2}', 'here'))
+SELECT title, outcome(format('SELECT iblt_internal.require_unique(%1$L, (%1$L::iblt_internal.plan).here, %2$L, %3$L)', changed(plan_of('mine', 'theirs'), jsonb_build_object('by_hash', NOT indexed)), answers, '{1,2}'))
 FROM (VALUES ('as many', true, '{7,NULL}'), ('more', true, '{7,7,NULL}'), ('fewer', true, '{7}'), ('none', true, NULL), ('by hash', false, NULL)) AS x(title, indexed, answers);
 
 -- scans: rows are those of the last one, times are added up
