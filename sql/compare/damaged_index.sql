@@ -87,12 +87,32 @@ BEGIN
 END
 $$;
 
--- The error for rows that an index does not find, if there are any.
-CREATE FUNCTION check_unfound(s side, ids text[]) RETURNS void
+-- One of the keys with these ids that a scan and an index found several rows of, as JSON; NULL if
+-- there is none, or if an id is of a single row.
+-- A lookup takes the first row only, because the planner trusts a unique index.
+CREATE FUNCTION scanned_several(plan plan, s side, ids text[], scanned found_rows, keys text[],
+	hashes text[]) RETURNS text
+	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	IF ids = '{}' OR EXISTS (SELECT FROM unnest(scanned.id, scanned.n) AS f(id, n)
+			WHERE f.n = 1 AND f.id = ANY (ids)) THEN
+		RETURN NULL;
+	END IF;
+	RETURN key_of_several(plan, s, ARRAY(SELECT k.key FROM unnest(keys, hashes) AS k(key, hash)
+		WHERE k.hash IN (SELECT split_part(id, ' ', 1) FROM unnest(ids) AS id)));
+END
+$$;
+
+-- The error for rows that an index does not find, if there are any, or for several rows of a unique
+-- key that it does find.
+CREATE FUNCTION check_unfound(s side, ids text[], several text) RETURNS void
 	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $$
 BEGIN
-	IF ids <> '{}' THEN
+	IF several IS NOT NULL THEN
+		PERFORM refuse_several(s.side, several);
+	ELSIF ids <> '{}' THEN
 		RAISE EXCEPTION USING ERRCODE = 'index_corrupted',
 			MESSAGE = format('an index of %s does not find rows that the table has (%s)',
 				s.relation, s.side),
@@ -143,10 +163,12 @@ BEGIN
 		RETURN;
 	END IF;
 	again := find_both(by_scan, keys_of_ids(by_scan, here || there));
-	PERFORM check_unfound(plan.here,
-			unchanged(here, scanned.here, again.here)),
-		check_unfound(plan.there,
-			unchanged(there, scanned.there, again.there));
+	here := unchanged(here, scanned.here, again.here);
+	there := unchanged(there, scanned.there, again.there);
+	PERFORM check_unfound(plan.here, here,
+			scanned_several(by_index, plan.here, here, scanned.here, keys, hashes)),
+		check_unfound(plan.there, there,
+			scanned_several(by_index, plan.there, there, scanned.there, keys, hashes));
 END
 $$;
 

@@ -4,7 +4,8 @@
 -- become differences.
 
 -- A key that an index finds several rows of, as a JSON object; NULL if it does not any more.
--- For a table of Citus, each lookup is a statement of its own.
+-- A join would take the first row only, as the planner trusts a unique index.  For a table of
+-- Citus, each lookup is a statement of its own.
 CREATE FUNCTION key_of_several(plan plan, s side, keys text[]) RETURNS jsonb
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
@@ -19,7 +20,8 @@ BEGIN
 	plan.lo := NULL;	-- as in finder_by_key
 	plan.hi := NULL;
 	places := ask_values(ARRAY[s.place], ARRAY[format('SELECT min(n)::text FROM (SELECT'
-			' iblt_k.iblt_n AS n FROM %s JOIN %s ON %s GROUP BY 1 HAVING count(*) > 1) AS iblt_d',
+			' iblt_k.iblt_n AS n FROM %s, LATERAL (SELECT count(*) FROM %s WHERE %s) AS iblt_c(n)'
+			' WHERE iblt_c.n > 1) AS iblt_d',
 		f.keys, rows_sql(plan, s), f.matches)], 0.001, NULL, reading_of(plan, keys, true));
 	EXECUTE format('SELECT %s FROM (SELECT $1) AS iblt_u(id)', key_json_sql(plan.key))
 		INTO key USING keys[places[1]];
@@ -27,22 +29,30 @@ BEGIN
 END
 $$;
 
+-- The error for several rows of a unique key.
+-- The drivers begin again with keys as hashes (options_again), which counts these rows.
+CREATE FUNCTION refuse_several(side text, key text) RETURNS void
+	LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+BEGIN
+	RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
+		MESSAGE = format('rows have the same key (%s), although it is unique', side),
+		DETAIL = concat('One such key is ' || key || '. ', 'Either a unique index is damaged, '
+			'or this transaction has violated a deferred constraint.'),
+		HINT = 'Delete the rows that are too many, and REINDEX. '
+			'Until then, name more columns in key_columns to tell these rows apart.';
+END
+$$;
+
 -- An error unless a lookup by key has one answer for each key.
--- Two rows of a unique key would move the answers for the keys behind it.  The drivers begin again
--- with keys as hashes (options_again), which counts these rows.
+-- Two rows of a unique key would move the answers for the keys behind it.
 CREATE FUNCTION require_unique(plan plan, s side, answers bigint[], keys text[]) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
 	IF NOT plan.by_hash AND plan.buckets IS NULL
 			AND cardinality(answers) IS DISTINCT FROM cardinality(keys) THEN
-		RAISE EXCEPTION USING ERRCODE = 'cardinality_violation',
-			MESSAGE = format('rows have the same key (%s), although it is unique', s.side),
-			DETAIL = concat('One such key is ' || key_of_several(plan, s, keys) || '. ',
-				'Either a unique index is damaged, or this transaction has violated a deferred '
-				'constraint.'),
-			HINT = 'Delete the rows that are too many, and REINDEX. '
-				'Until then, name more columns in key_columns to tell these rows apart.';
+		PERFORM refuse_several(s.side, key_of_several(plan, s, keys)::text);
 	END IF;
 END
 $$;

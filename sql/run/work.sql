@@ -281,8 +281,8 @@ BEGIN
 END
 $$;
 
--- Keeps of a worker's table that several rows have a unique key, so its keys are hashes from now on.
--- With the next plan, which has another shape, the table begins again.
+-- Keeps of a worker's table that several rows have a unique key, so its keys are hashes from now
+-- on.  With the next plan, which has another shape, the table begins again.
 CREATE FUNCTION run_hash_keys(w run_worker, e failure) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$

@@ -61,7 +61,7 @@ is(compare('other_key'), '{"a": 1, "b": 2} there 0 1', 'and with the same column
 $here->safe_psql('postgres', 'CREATE DOMAIN number AS int');
 $there->safe_psql('postgres', 'CREATE DOMAIN number AS bigint');
 both('CREATE TABLE domains (id number PRIMARY KEY, v number); INSERT INTO domains VALUES (1, 1), (2, 2)');
-like(compare_failure('domains'), qr/42804: column types differ: "id" is public.number here and public.number on the peer, which is made of another type there/,
+like(compare_failure('domains'), qr/42804: column types differ: "id" is public.number \(made of integer\) here and public.number \(made of bigint\) on the peer/,
 	'domains of one name over different types are different types');
 is(compare('domains', 'cast_types => true'), '', 'and can be cast');
 both("CREATE TYPE colour AS ENUM ('red', 'green'); CREATE DOMAIN shade AS colour; CREATE TABLE shades (id shade PRIMARY KEY, v shade[]); INSERT INTO shades VALUES ('red', '{red,green}')");
@@ -79,7 +79,7 @@ foreach (['day[]', 'ARRAY[%]::day[]'], ['span', 'span(%, NULL)'], ['span[]', 'AR
 		my ($node, $start) = @$_;
 		$node->safe_psql('postgres', "INSERT INTO made SELECT g, $value FROM generate_series(1, 20) g" =~ s/%/$start/r);
 	}
-	like(compare_failure('made'), qr/42804: column types differ: "v" is public\.\Q$type\E here and public\.\Q$type\E on the peer, which is made of another type there/, "$type, of another type");
+	like(compare_failure('made'), qr/42804: column types differ: "v" is public\.\Q$type\E \(made of .*\) here and public\.\Q$type\E \(made of .*\) on the peer/, "$type, of another type");
 	both('DROP TABLE made');
 }
 both('CREATE TABLE made (id int PRIMARY KEY, v pair)');
@@ -125,7 +125,7 @@ is(compare('names', "condition => 'key <> ''9''', key_columns => '{key,iblt_j}'"
 
 # A row too many of a unique key is never taken for equal.
 both('CREATE TABLE deferred (id int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, v text); INSERT INTO deferred VALUES (1, \'x\'), (2, \'y\')');
-like(compare_failure('deferred', undef, setup => "BEGIN; INSERT INTO deferred VALUES (1, 'x');"), qr/21000: rows have the same key \(here\)/, 'a unique key that is violated');
+is(compare('deferred', undef, setup => "BEGIN; INSERT INTO deferred VALUES (1, 'x');"), '{"id": 1} both 2 1', 'a unique key that is violated');
 
 # 0 and -0: one key to an index, two in a sketch
 foreach my $type ('float4', 'float8')

@@ -97,7 +97,7 @@ like(told("SELECT * FROM iblt_repair('written', $peer, direction => 'pull', cast
 # The type, what makes it here and there, a value, and what messages call it on each side.
 my @inside = (
 	[ 'an array', 'numeric(10,2)[]', 'numeric(12,4)[]', '', '', 'ARRAY[g]', 'numeric(10,2)[]', 'numeric(12,4)[]', 1 ],
-	[ 'an array of char', 'char(3)[]', 'char(5)[]', '', '', "ARRAY['a' || g % 10]", 'character(3)[]', 'character(5)[]', 1 ],
+	[ 'an array of char', 'char(3)[]', 'char(5)[]', '', '', "ARRAY['a']", 'character(3)[]', 'character(5)[]', 1 ],
 	[ 'an array of bit', 'bit(3)[]', 'bit(4)[]', '', '', 'ARRAY[B\'%\']', 'bit(3)[]', 'bit(4)[]', 0 ],
 	[ 'a domain', 'price', 'price', 'CREATE DOMAIN price AS numeric(10,2)', 'CREATE DOMAIN price AS numeric(12,4)', 'g', 'public.price (made of numeric(10,2))', 'public.price (made of numeric(12,4))', 1 ],
 	[ 'a domain over a domain', 'fare', 'fare', 'CREATE DOMAIN price AS char(3); CREATE DOMAIN fare AS price', 'CREATE DOMAIN price AS char(4); CREATE DOMAIN fare AS price', 'g', 'public.fare (made of character(3))', 'public.fare (made of character(4))', 1 ],
@@ -159,13 +159,13 @@ foreach my $type ('int', 'uuid')
 	insert_twice($here, 'postgres', 'several', "INSERT INTO several SELECT $key, 70 FROM generate_series(7, 7) g");
 	$there->safe_psql($_, 'UPDATE several SET v = 30 WHERE v = 3; DELETE FROM several WHERE v = 4') foreach qw(postgres bare);
 	my $found = join("\n", sort $line->(3, 'both 1 1'), $line->(4, 'here 1 0'), $line->(7, 'both 2 1'));
-	my $warned = "WARNING:  21000: rows have the same key (here), although it is unique\nDETAIL:  One such key is $seven. Either a unique index is damaged, or this transaction has violated a deferred constraint.\nHINT:  Delete the rows that are too many, and REINDEX. Until then, name more columns in key_columns to tell these rows apart.";
+	my $warned = "WARNING:  01000: rows have the same key (here), although it is unique\nDETAIL:  One such key is $seven. Either a unique index is damaged, or this transaction has violated a deferred constraint.\nHINT:  Delete the rows that are too many, and REINDEX. Until then, name more columns in key_columns to tell these rows apart.";
 	is(told("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $peer)"), "$found\n$warned", "$type: several rows of one key are counted, and the others found");
 	is(told("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $bare, method => 'plain')"), $found, "$type: by plain queries");
 	is(told("SELECT status, missing, extra, changed, detail FROM iblt_audit($peer, tables => '{several}')"),
 		"differs|0|1|2|rows have the same key (here), although it is unique: One such key is $seven. Either a unique index is damaged, or this transaction has violated a deferred constraint.", "$type: in an audit");
 	is(told("SELECT concat_ws(' ', key, verdict, missing) FROM iblt_compare_nodes('public.several', ARRAY[NULL, $peer])"),
-		join("\n", sort($line->(3, 'tie {}'), $line->(4, 'tie {node2}'), $line->(7, 'tie {}'))) . "\n$warned" =~ s/\(here\)/("here")/r =~ s/"here"/here/r, "$type: on nodes");
+		join("\n", sort($line->(3, 'tie {}'), $line->(4, 'tie {"node 2"}'), $line->(7, 'tie {}'))) . "\n$warned", "$type: on nodes");
 	like(told("SELECT status, detail FROM iblt_audit_nodes(ARRAY[NULL, $peer], tables => '{public.several}')"), qr/^differs\|.*One such key is \Q$seven\E/, "$type: in an audit of nodes");
 	# a run has the counts, too
 	$here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{several}')");
@@ -187,12 +187,12 @@ foreach my $type ('int', 'uuid')
 # Of digests, one that is required is not left; and a key of this transaction's own.
 both('CREATE TABLE several (a int, b int, v int, PRIMARY KEY (a, b) DEFERRABLE INITIALLY DEFERRED); INSERT INTO several SELECT g, g, g FROM generate_series(1, 9) g');
 my $own = "BEGIN; INSERT INTO several VALUES (7, 7, 70);";
-like(told("$own SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $peer);"), qr/^\{"a": 7, "b": 7\} both 2 1\nWARNING:  21000: .*\nDETAIL:  One such key is \{"a": 7, "b": 7\}\./, 'a deferred constraint that this transaction has violated');
+like(told("$own SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $peer);"), qr/^\{"a": 7, "b": 7\} both 2 1\nWARNING:  01000: .*\nDETAIL:  One such key is \{"a": 7, "b": 7\}\./, 'a deferred constraint that this transaction has violated');
 both('ALTER TABLE several DROP CONSTRAINT several_pkey, ADD PRIMARY KEY (a, b)');
 $there->safe_psql('postgres', "CALL iblt_track('several')");
 $here->safe_psql('postgres', "CALL iblt_track('several', peer => $peer)");
 insert_twice($here, 'postgres', 'several', 'INSERT INTO several VALUES (7, 7, 70)');
-like(told("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $peer, live => 'require')"), qr/^21000: rows have the same key \(here\), although it is unique\nDETAIL:  One such key is \{"a": 7, "b": 7\}\./, 'with digests that are required, it is an error');
+like(told("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $peer, live => 'require')"), qr/^IB008: live digests cannot be used: they contradict the rows that an index finds/, 'with digests that are required, it is an error');
 like(told("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $peer, live => 'auto')"), qr/^\{"a": 7, "b": 7\} both 2 1\nWARNING/, 'otherwise a scan');
 like(told("SELECT * FROM iblt_compare_ranges('several', $peer)"), qr/^21000: rows have the same key \(here\)/, 'ranges of the key need a unique one');
 
