@@ -149,18 +149,10 @@ sub insert_twice
 	$node->safe_psql($db, "UPDATE pg_index SET indisunique = true WHERE indrelid = '$table'::regclass");
 	return;
 }
-my %keys = (int => 'g', uuid => "lpad(g::text, 32, '0')::uuid", 'int, int' => undef);
-foreach my $type ('int', 'uuid')
+# All twins of the comparison, and repairs.
+sub repair_several
 {
-	my $key = $keys{$type};
-	my $seven = $type eq 'int' ? '{"k": 7}' : '{"k": "00000000-0000-0000-0000-000000000007"}';
-	my $line = sub { my ($n, $rest) = @_; return $seven =~ s/7("?\})$/sprintf('%s', $n) . $1/re . " $rest" };
-	all("CREATE TABLE several (k $type PRIMARY KEY, v int NOT NULL); INSERT INTO several SELECT $key, g FROM generate_series(1, 9) g");
-	insert_twice($here, 'postgres', 'several', "INSERT INTO several SELECT $key, 70 FROM generate_series(7, 7) g");
-	$there->safe_psql($_, 'UPDATE several SET v = 30 WHERE v = 3; DELETE FROM several WHERE v = 4') foreach qw(postgres bare);
-	my $found = join("\n", sort $line->(3, 'both 1 1'), $line->(4, 'here 1 0'), $line->(7, 'both 2 1'));
-	my $warned = "WARNING:  01000: rows have the same key (here), although it is unique\nDETAIL:  One such key is $seven. Either a unique index is damaged, or this transaction has violated a deferred constraint.\nHINT:  Delete the rows that are too many, and REINDEX. Until then, name more columns in key_columns to tell these rows apart.";
-	is(told("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $peer)"), "$found\n$warned", "$type: several rows of one key are counted, and the others found");
+	my ($type, $seven, $line, $found, $warned) = @_;
 	is(told("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $bare, method => 'plain')"), $found, "$type: by plain queries");
 	is(told("SELECT status, missing, extra, changed, detail FROM iblt_audit($peer, tables => '{several}')"),
 		"differs|0|1|2|rows have the same key (here), although it is unique: One such key is $seven. Either a unique index is damaged, or this transaction has violated a deferred constraint.", "$type: in an audit");
@@ -172,6 +164,10 @@ foreach my $type ('int', 'uuid')
 	like(told('SELECT status, missing, extra, changed, detail FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs)'), qr/^differs\|0\|1\|2\|rows have the same key \(here\), although it is unique: One such key is \Q$seven\E/, "$type: in a run");
 	is(told("SELECT key, action, status, detail FROM iblt_repair(peer => $peer, direction => 'push', run => (SELECT max(run) FROM iblt_audit_runs))"),
 		join("\n", sort($line->(3, '') =~ s/ $/|update|preview|/r, $line->(4, '') =~ s/ $/|insert|preview|/r, "$seven|update|skipped|several rows have this key although an index says that it is unique; see amcheck")), "$type: and its repair leaves the key out");
+	$here->safe_psql('postgres', "CALL iblt_audit_run($peer, tables => '{several}', slice_by => 'blocks')");
+	is(told('SELECT status, missing, extra, changed FROM iblt_audit_tables WHERE run = (SELECT max(run) FROM iblt_audit_runs)'), 'differs|0|1|2', "$type: in a run by blocks");
+	is(told("SELECT key, action, status, detail FROM iblt_repair_nodes('public.several', ARRAY[NULL, $peer], source => 'here')"),
+		join("\n", sort($line->(3, '') =~ s/ $/|update|preview|/r, $line->(4, '') =~ s/ $/|insert|preview|/r, "$seven|update|skipped|several rows have this key although an index says that it is unique; see amcheck")) . "\n$warned", "$type: a repair of nodes skips the key");
 	# a repair leaves the key alone, and repairs the others
 	my $repaired = join("\n", sort($line->(3, '') =~ s/ $/|update|applied|/r, $line->(4, '') =~ s/ $/|insert|applied|/r, "$seven|update|skipped|several rows have this key although an index says that it is unique; see amcheck"));
 	is(told("SELECT key, action, status, detail FROM iblt_repair('several', $peer, direction => 'push', apply => true)"), "$repaired\n$warned", "$type: a push skips the key");
@@ -181,6 +177,22 @@ foreach my $type ('int', 'uuid')
 	is($here->safe_psql('postgres', "SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT string_agg(v::text, ',' ORDER BY v) FROM several"), '1,2,4,5,6,7,8,9,30,70', "$type: no row of the key was changed");
 	is(told("SELECT key, action, status FROM iblt_repair('several', $peer, direction => 'pull', key_columns => '{k,v}', apply => true)"), $seven =~ s/\}$/, "v": 70}|delete|applied/r, "$type: with more columns as key, it is repaired");
 	is(compare("'several'"), '', "$type: and equal");
+	return;
+}
+
+my %keys = (int => 'g', uuid => "lpad(g::text, 32, '0')::uuid");
+foreach my $type ('int', 'uuid')
+{
+	my $key = $keys{$type};
+	my $seven = $type eq 'int' ? '{"k": 7}' : '{"k": "00000000-0000-0000-0000-000000000007"}';
+	my $line = sub { my ($n, $rest) = @_; return $seven =~ s/7("?\})$/sprintf('%s', $n) . $1/re . " $rest" };
+	all("CREATE TABLE several (k $type PRIMARY KEY, v int NOT NULL); INSERT INTO several SELECT $key, g FROM generate_series(1, 9) g");
+	insert_twice($here, 'postgres', 'several', "INSERT INTO several SELECT $key, 70 FROM generate_series(7, 7) g");
+	$there->safe_psql($_, 'UPDATE several SET v = 30 WHERE v = 3; DELETE FROM several WHERE v = 4') foreach qw(postgres bare);
+	my $found = join("\n", sort $line->(3, 'both 1 1'), $line->(4, 'here 1 0'), $line->(7, 'both 2 1'));
+	my $warned = "WARNING:  01000: rows have the same key (here), although it is unique\nDETAIL:  One such key is $seven. Either a unique index is damaged, or this transaction has violated a deferred constraint.\nHINT:  Delete the rows that are too many, and REINDEX. Until then, name more columns in key_columns to tell these rows apart.";
+	is(told("SELECT concat_ws(' ', key, side, here_count, there_count) FROM iblt_compare('several', $peer)"), "$found\n$warned", "$type: several rows of one key are counted, and the others found");
+	repair_several($type, $seven, $line, $found, $warned) if $type eq 'int';
 	all('DROP TABLE several');
 }
 
