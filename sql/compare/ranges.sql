@@ -145,21 +145,29 @@ DECLARE
 	conns text[];
 	e failure;
 BEGIN
-	BEGIN
-		conns := peer_conns(peers);
-		IF coalesce(ranges, 0) NOT BETWEEN 1 AND 10000 THEN
-			RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
-				MESSAGE = 'ranges must be between 1 and 10000';
-		END IF;
-		options := compare_options('iblt_compare_ranges', relation, false, NULL, options);
-		conns := connect(peers, conns, options.timeout);
-		RETURN QUERY SELECT * FROM compare_ranges(conns, relation, peer_relation, options, ranges);
-		PERFORM peers_close(conns);
-	EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
-		@take_failure@;
-		e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
-		RAISE;
-	END;
+	LOOP
+		BEGIN
+			conns := peer_conns(peers);
+			IF coalesce(ranges, 0) NOT BETWEEN 1 AND 10000 THEN
+				RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+					MESSAGE = 'ranges must be between 1 and 10000';
+			END IF;
+			options := compare_options('iblt_compare_ranges', relation, false, NULL, options);
+			conns := connect(peers, conns, options.timeout);
+			RETURN QUERY SELECT * FROM compare_ranges(conns, relation, peer_relation, options,
+				ranges);
+			PERFORM peers_close(conns);
+			EXIT;
+		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
+			@take_failure@;
+			IF e.state <> '21000' OR options.not_unique IS NOT NULL THEN
+				e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
+				RAISE;
+			END IF;
+			PERFORM peers_close(conns), warn_not_unique(e);
+			options := options_again(options, e);
+		END;
+	END LOOP;
 END
 $$;
 COMMENT ON FUNCTION @extschema@.iblt_compare_ranges IS
