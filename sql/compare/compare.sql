@@ -123,11 +123,13 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- What an error says of several rows of a unique key.
+-- What an error says of several rows of a unique key (refuse_several), NULL for any other error.
+-- A subquery of a view may end with the same SQLSTATE.
 CREATE FUNCTION said_not_unique(e failure) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
 	SELECT e.message || coalesce(': ' || nullif(e.detail, ''), '')
+	WHERE e.state = '21000' AND starts_with(e.message, 'rows have the same key (')
 $$;
 
 -- Warns of several rows of a unique key, if that is why a driver starts again.
@@ -135,7 +137,7 @@ CREATE FUNCTION warn_not_unique(e failure) RETURNS void
 	LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
-	IF e.state = '21000' THEN
+	IF said_not_unique(e) IS NOT NULL THEN
 		RAISE WARNING USING MESSAGE = e.message, DETAIL = coalesce(e.detail, ''),
 			HINT = coalesce(e.hint, '');
 	END IF;
@@ -156,7 +158,8 @@ BEGIN
 	IF e.state = 'IB004' OR e.state = 'IB008' AND plan.from_digests AND plan.live = 'auto' THEN
 		PERFORM peers_close(conns);
 		RETURN attempt < 3;
-	ELSIF e.state = '21000' AND NOT plan.by_hash AND plan.live IS DISTINCT FROM 'require' THEN
+	ELSIF said_not_unique(e) IS NOT NULL AND NOT plan.by_hash
+			AND plan.live IS DISTINCT FROM 'require' THEN
 		PERFORM peers_close(conns);
 		RETURN attempt < 3;
 	ELSIF plan IS NULL OR left(e.state, 2) NOT IN ('0A', '22', '3F', '42', 'XX') THEN

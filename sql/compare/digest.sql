@@ -302,7 +302,7 @@ AS $$
 BEGIN
 	IF e.state = 'IB008' THEN
 		options.live_problem := regexp_replace(e.message, '^live digests cannot be used: ', '');
-	ELSIF e.state = '21000' THEN
+	ELSIF said_not_unique(e) IS NOT NULL THEN
 		options.not_unique := said_not_unique(e);
 		options.live_problem := CASE options.live WHEN 'auto'
 			THEN 'several rows have one unique key' END;

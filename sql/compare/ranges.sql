@@ -160,7 +160,7 @@ BEGIN
 			EXIT;
 		EXCEPTION WHEN query_canceled OR assert_failure OR OTHERS THEN
 			@take_failure@;
-			IF e.state <> '21000' OR options.not_unique IS NOT NULL THEN
+			IF said_not_unique(e) IS NULL OR options.not_unique IS NOT NULL THEN
 				e := iblt_raise(peers_fail(conns, peers_secret(peers), e));
 				RAISE;
 			END IF;

@@ -20,9 +20,11 @@ BEGIN
 	ELSIF 1700 = ANY (bases) THEN
 		RETURN by_text;
 	END IF;
-	RETURN 'CASE WHEN %1$s::pg_catalog.float8 = pg_catalog.trunc(%1$s::pg_catalog.float8)'
-		' AND %1$s::pg_catalog.float8 >= ''-9223372036854775808''::pg_catalog.float8'
-		' AND %1$s::pg_catalog.float8 < ''9223372036854775808''::pg_catalog.float8'
+	RETURN 'CASE WHEN %1$s::pg_catalog.float8 OPERATOR(pg_catalog.=)'
+		' pg_catalog.trunc(%1$s::pg_catalog.float8) AND %1$s::pg_catalog.float8'
+		' OPERATOR(pg_catalog.>=) ''-9223372036854775808''::pg_catalog.float8'
+		' AND %1$s::pg_catalog.float8'
+		' OPERATOR(pg_catalog.<) ''9223372036854775808''::pg_catalog.float8'
 		' THEN %1$s::pg_catalog.int8::pg_catalog.numeric ELSE ' || by_text || ' END';
 END
 $$;

@@ -110,7 +110,7 @@ BEGIN
 		IF again.failed IS NOT NULL THEN
 			notes := notes || format('without "%s": %s', names[again.failed], e.message);
 			conns := conns[: again.failed - 1] || conns[again.failed + 1 :];
-		ELSIF e.state = '21000' THEN
+		ELSIF said_not_unique(e) IS NOT NULL THEN
 			notes := notes || said_not_unique(e);
 		END IF;
 		attempt := again.attempt;

@@ -96,8 +96,8 @@ BEGIN
 		nodes := nodes[: failed - 1] || nodes[failed + 1 :];
 		names := names[: failed - 1] || names[failed + 1 :];
 	ELSIF attempt < 3 AND (e.state = 'IB004' OR e.state = 'IB008' AND options.live = 'auto'
-			AND options.live_problem IS NULL OR e.state = '21000' AND options.live <> 'require'
-			AND options.not_unique IS NULL) THEN
+			AND options.live_problem IS NULL OR said_not_unique(e) IS NOT NULL
+			AND options.live <> 'require' AND options.not_unique IS NULL) THEN
 		options := options_again(options, e);
 		attempt := attempt + 1;
 		failed := NULL;

@@ -325,7 +325,7 @@ BEGIN
 		-- after a conflict with recovery, on a standby, or a deadlock, too
 		again := w.failures < 3 AND (left(e.state, 2) = '40'
 			OR restarts(w.conns, w.peers, w.plan, 1, e));
-		IF again AND e.state = '21000' THEN
+		IF again AND said_not_unique(e) IS NOT NULL THEN
 			PERFORM run_hash_keys(w, e);
 		END IF;
 	END IF;
