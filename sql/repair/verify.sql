@@ -73,6 +73,9 @@ BEGIN
 		DETAIL = format('One key is %s. Nothing was changed.', wrong),
 		HINT = 'Look for a trigger, a rule, a column that another expression generates, '
 			'or one that the condition names and the repair leaves out.'
+			|| coalesce(E'\nColumns whose type on the target may not have the values: ' || quoted(
+				ARRAY(SELECT c.name FROM unnest((plan.compared).columns) AS c
+				WHERE c.cast_to <> '')) || '.', '')
 			|| coalesce(E'\nTriggers of the table: ' || repair_triggers(plan, '{insert,update}')
 				|| '. Set as_replica => true to repair as replication does.', '');
 END
