@@ -151,13 +151,11 @@ BEGIN
 END
 $$;
 
--- The type of a column for messages, and if the other side has one of that name that is made of
--- other types, what it is made of.
-CREATE FUNCTION column_type(c side_column, other side_column) RETURNS text
+-- The type of a column for messages, and what it is made of, if that is what differs.
+CREATE FUNCTION column_type(c side_column, parts_differ boolean) RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-	SELECT c.type || CASE WHEN c.type = other.type AND c.parts <> other.parts
-		THEN format(' (made of %s)', c.parts) ELSE '' END
+	SELECT c.type || CASE WHEN parts_differ THEN format(' (made of %s)', c.parts) ELSE '' END
 $$;
 
 -- Names for a message, NULL if there are none.
@@ -247,8 +245,8 @@ BEGIN
 		IF n IS NOT NULL AND h.name <> ALL (coalesce(exclude, '{}')) THEN
 			t := renamed[n];
 			result := array_append(result, ROW(h.name, column_cast(h, t), h.base, t.base,
-				column_type(h, t), CASE WHEN h.type = t.type AND h.parts <> t.parts
-					THEN column_type(t, h) ELSE (there.columns[n]).type END,
+				column_type(h, h.type = t.type AND h.parts <> t.parts),
+				column_type(there.columns[n], h.type = t.type AND h.parts <> t.parts),
 				h.textual::text = t.textual::text, h.not_null AND t.not_null, NULL)::plan_column);
 		END IF;
 	END LOOP;

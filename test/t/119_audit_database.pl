@@ -92,7 +92,7 @@ foreach my $method ('sketch', 'plain')
 	is(keys %bytes, 1, 'small tables are compared together, so that they have equal shares of the bytes');
 	next if $method eq 'plain';
 	is(line($got->{"$old.changed"}), 'differs 50 50 0 0 1 0', 'a difference is found');
-	like($got->{"$old.made_of"}{detail}, qr/^column types differ: "p" is "Old\.\* s"\.halves here and new_\.halves on the peer$/, 'a type that is made of others is another type');
+	like($got->{"$old.made_of"}{detail}, qr/^column types differ: "p" is "Old\.\* s"\.halves \(made of \("a" integer, "b" integer\)\) here and new_\.halves \(made of \("a" integer, "b" date\)\) on the peer$/, 'a type that is made of others is another type');
 	like($got->{"$old.other"}{detail}, qr/^column types differ: "v" is "Old\.\* s"\.pair here and public\.pair on the peer$/, 'and so is one of another schema');
 }
 {
